@@ -1,0 +1,1 @@
+# Written in full below the skeleton.

@@ -1,0 +1,70 @@
+# The library: src/**/*.c except the command, compiled once (PIC) for both libraries; src/backend/cpu/isa/*.c
+# are compiled once per instruction set with -DLS_ISA=<name> -DLS_ISA_<NAME>.
+file(GLOB_RECURSE LOCKSTEP_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.c)
+list(FILTER LOCKSTEP_SOURCES EXCLUDE REGEX "/src/(cli|backend/cpu/isa)/")
+file(GLOB LOCKSTEP_ISA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/*.c)
+file(GLOB LOCKSTEP_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/lockstep/*.h)
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+    set(LOCKSTEP_ISAS scalar avx2 avx512)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+    set(LOCKSTEP_ISAS scalar neon)
+else()
+    set(LOCKSTEP_ISAS scalar)
+endif()
+set(LOCKSTEP_ISA_FLAGS_scalar)
+set(LOCKSTEP_ISA_FLAGS_neon)
+set(LOCKSTEP_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
+set(LOCKSTEP_ISA_FLAGS_avx512
+    -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
+
+set(LOCKSTEP_OBJECT_TARGETS)
+
+function(lockstep_object_library name)
+    add_library(${name} OBJECT ${ARGN})
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+    # One macro for each instruction set whose objects are in this build, so that the dispatcher knows them.
+    foreach(isa IN LISTS LOCKSTEP_ISAS)
+        string(TOUPPER ${isa} upper)
+        target_compile_definitions(${name} PRIVATE LS_HAVE_ISA_${upper}=1)
+    endforeach()
+    target_link_libraries(${name} PRIVATE lockstep_flags lockstep_deps)
+    set(LOCKSTEP_OBJECT_TARGETS ${LOCKSTEP_OBJECT_TARGETS} ${name} PARENT_SCOPE)
+endfunction()
+
+if(LOCKSTEP_SOURCES)
+    lockstep_object_library(lockstep_objects ${LOCKSTEP_SOURCES})
+endif()
+if(LOCKSTEP_ISA_SOURCES)
+    foreach(isa IN LISTS LOCKSTEP_ISAS)
+        string(TOUPPER ${isa} upper)
+        lockstep_object_library(lockstep_isa_${isa} ${LOCKSTEP_ISA_SOURCES})
+        target_compile_definitions(lockstep_isa_${isa} PRIVATE LS_ISA=${isa} LS_ISA_${upper}=1)
+        target_compile_options(lockstep_isa_${isa} PRIVATE
+            $<$<CONFIG:Release>:-O3> ${LOCKSTEP_ISA_FLAGS_${isa}})
+    endforeach()
+endif()
+
+set(LOCKSTEP_HAVE_LIBRARY OFF)
+if(LOCKSTEP_OBJECT_TARGETS)
+    set(LOCKSTEP_HAVE_LIBRARY ON)
+    list(TRANSFORM LOCKSTEP_OBJECT_TARGETS REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
+    foreach(kind shared static)
+        string(TOUPPER ${kind} upper)
+        add_library(lockstep_${kind} ${upper} ${objects})
+        add_library(lockstep::${kind} ALIAS lockstep_${kind})
+        set_target_properties(lockstep_${kind} PROPERTIES
+            OUTPUT_NAME lockstep EXPORT_NAME ${kind} LINKER_LANGUAGE C
+            VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+        target_include_directories(lockstep_${kind} PUBLIC
+            $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+        target_link_libraries(lockstep_${kind} PRIVATE
+            $<BUILD_INTERFACE:lockstep_flags> ${PTHREADPOOL_LIBRARY} ${CJSON_LIBRARY} ZLIB::ZLIB
+            Threads::Threads ${CMAKE_DL_LIBS})
+    endforeach()
+    if(NOT LOCKSTEP_SANITIZE)
+        target_link_options(lockstep_shared PRIVATE -Wl,-z,defs)
+    endif()
+endif()
