@@ -1,0 +1,41 @@
+/*
+ * What this CPU can do: instruction sets, cache sizes, name. Plain data, found once by the caller and passed around.
+ */
+#ifndef LOCKSTEP_BACKEND_CPU_CPUID_H
+#define LOCKSTEP_BACKEND_CPU_CPUID_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The instruction sets that the objects in isa/ are compiled for, worst first. */
+typedef enum ls_cpu_isa {
+    LS_CPU_SCALAR, /* the architecture's baseline, no run-time check */
+    LS_CPU_NEON,
+    LS_CPU_AVX2,   /* with FMA and F16C */
+    LS_CPU_AVX512, /* F, BW, DQ, VL */
+    LS_CPU_ISA_COUNT,
+} ls_cpu_isa;
+
+typedef struct ls_cpu {
+    bool has[LS_CPU_ISA_COUNT]; /* usable here: architecture, CPU and operating system */
+    bool avx512_vnni, avx512_bf16, avx512_fp16, amx_bf16, amx_int8;
+    int64_t l1d_bytes, l2_bytes, l3_bytes; /* of one instance; a plausible value where unknown */
+    char name[64];                         /* brand string, trimmed; "" where unknown */
+} ls_cpu;
+
+/* Detects. Cheap (microseconds), thread-safe, never fails. */
+void ls_cpu_detect(ls_cpu *out_cpu);
+
+/* "scalar", "neon", "avx2", "avx512". */
+const char *ls_cpu_isa_name(ls_cpu_isa isa);
+
+typedef enum ls_cpu_choice { LS_CPU_CHOSEN, LS_CPU_UNKNOWN_NAME, LS_CPU_NOT_HERE } ls_cpu_choice;
+
+/*
+ * The instruction set to use: the best usable one when `request` is NULL or empty (the value of LOCKSTEP_ISA, read by
+ * the caller), else the one it names. LS_CPU_UNKNOWN_NAME and LS_CPU_NOT_HERE leave the best one in *out_isa; the
+ * caller reports them (ls_cpu_isa_name lists the names).
+ */
+ls_cpu_choice ls_cpu_isa_choose(const ls_cpu *cpu, const char *request, ls_cpu_isa *out_isa);
+
+#endif
