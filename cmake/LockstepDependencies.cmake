@@ -1,19 +1,26 @@
-# What the library links: zlib, pthreadpool, cJSON and the thread library. See docs/dependencies.md.
+# What the library links: zlib, pthreadpool, cJSON and the thread library (docs/dependencies.md). This file is also
+# installed, so that find_package(lockstep) finds the same for users of the static library.
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 
-# Debian ships neither a .pc nor a CMake file for pthreadpool.
-find_path(PTHREADPOOL_INCLUDE_DIR pthreadpool.h)
-find_library(PTHREADPOOL_LIBRARY pthreadpool)
-find_path(CJSON_INCLUDE_DIR cjson/cJSON.h)
-find_library(CJSON_LIBRARY cjson)
-foreach(name PTHREADPOOL CJSON)
-    if(NOT ${name}_INCLUDE_DIR OR NOT ${name}_LIBRARY)
-        message(FATAL_ERROR "${name} not found (header: ${${name}_INCLUDE_DIR}, library: ${${name}_LIBRARY}); "
-                            "run `make deps`, or see docs/dependencies.md")
+# Debian ships neither a .pc nor a CMake file for pthreadpool, and a CMake file for cJSON only in some releases.
+function(lockstep_find_library name header library)
+    string(TOUPPER ${name} upper)
+    find_path(${upper}_INCLUDE_DIR ${header})
+    find_library(${upper}_LIBRARY ${library})
+    mark_as_advanced(${upper}_INCLUDE_DIR ${upper}_LIBRARY)
+    if(NOT ${upper}_INCLUDE_DIR OR NOT ${upper}_LIBRARY)
+        message(FATAL_ERROR "lockstep needs ${name}: looked for <${header}> (${${upper}_INCLUDE_DIR}) and "
+                            "lib${library} (${${upper}_LIBRARY}). `make deps` in Lockstep's tree installs it.")
     endif()
-endforeach()
+    if(NOT TARGET lockstep::${name})
+        add_library(lockstep::${name} UNKNOWN IMPORTED)
+        set_target_properties(lockstep::${name} PROPERTIES
+            IMPORTED_LOCATION "${${upper}_LIBRARY}"
+            INTERFACE_INCLUDE_DIRECTORIES "${${upper}_INCLUDE_DIR}")
+    endif()
+endfunction()
 
-add_library(lockstep_deps INTERFACE)
-target_include_directories(lockstep_deps SYSTEM INTERFACE ${PTHREADPOOL_INCLUDE_DIR} ${CJSON_INCLUDE_DIR})
+lockstep_find_library(pthreadpool pthreadpool.h pthreadpool)
+lockstep_find_library(cjson cjson/cJSON.h cjson)

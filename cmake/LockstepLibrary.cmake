@@ -18,6 +18,7 @@ set(LOCKSTEP_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(LOCKSTEP_ISA_FLAGS_avx512
     -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
 
+set(LOCKSTEP_LINK lockstep::pthreadpool lockstep::cjson ZLIB::ZLIB Threads::Threads ${CMAKE_DL_LIBS})
 set(LOCKSTEP_OBJECT_TARGETS)
 
 function(lockstep_object_library name)
@@ -29,7 +30,7 @@ function(lockstep_object_library name)
         string(TOUPPER ${isa} upper)
         target_compile_definitions(${name} PRIVATE LS_HAVE_ISA_${upper}=1)
     endforeach()
-    target_link_libraries(${name} PRIVATE lockstep_flags lockstep_deps)
+    target_link_libraries(${name} PRIVATE lockstep_flags ${LOCKSTEP_LINK})
     set(LOCKSTEP_OBJECT_TARGETS ${LOCKSTEP_OBJECT_TARGETS} ${name} PARENT_SCOPE)
 endfunction()
 
@@ -61,8 +62,7 @@ if(LOCKSTEP_OBJECT_TARGETS)
             $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
         target_link_libraries(lockstep_${kind} PRIVATE
-            $<BUILD_INTERFACE:lockstep_flags> ${PTHREADPOOL_LIBRARY} ${CJSON_LIBRARY} ZLIB::ZLIB
-            Threads::Threads ${CMAKE_DL_LIBS})
+            $<BUILD_INTERFACE:lockstep_flags> ${LOCKSTEP_LINK})
     endforeach()
     if(NOT LOCKSTEP_SANITIZE)
         target_link_options(lockstep_shared PRIVATE -Wl,-z,defs)

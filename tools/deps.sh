@@ -1,0 +1,84 @@
+#!/bin/sh
+# deps.sh [--list] GROUP...: prints what the named groups need and installs what is missing (Debian 12 names).
+# Groups: build test check slow bench data. Nothing is installed, and neither root nor network is needed, when
+# everything is already there.
+set -eu
+cd "$(dirname "$0")/.."
+
+# group, Debian package, how to see that it is there: a command, a <header> or a path; a comma between alternatives
+table='
+build cmake           cmake
+build ninja-build     ninja
+build gcc             gcc
+build libc6-dev       <stdlib.h>
+build pkg-config      pkg-config
+build zlib1g-dev      <zlib.h>
+build libpthreadpool-dev <pthreadpool.h>
+build libcjson-dev    <cjson/cJSON.h>
+test  g++             g++
+test  binutils        objdump
+test  libcmocka-dev   <cmocka.h>
+test  libmpfr-dev     <mpfr.h>
+check clang           clang
+check valgrind        valgrind
+slow  gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
+slow  libc6-dev-arm64-cross /usr/aarch64-linux-gnu/include/stdlib.h
+slow  qemu-user       qemu-aarch64
+bench libopenblas-dev <cblas.h>
+data  dataset-fashion-mnist /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
+data  npm             npm,build/data/digits/9.json
+data  ca-certificates /etc/ssl/certs/ca-certificates.crt,build/data/digits/9.json
+'
+
+present() {
+    case $1 in
+    *,*) present "${1%%,*}" || present "${1#*,}" ;;
+    '<'*'>') command -v gcc >/dev/null 2>&1 && echo "#include $1" | gcc -include stdarg.h -include stddef.h \
+                 -include stdint.h -include setjmp.h -E - >/dev/null 2>&1 ;;
+    */*) [ -e "$1" ] ;;
+    *) command -v "$1" >/dev/null 2>&1 ;;
+    esac
+}
+
+list_only=no
+if [ "${1-}" = --list ]; then
+    list_only=yes
+    shift
+fi
+[ $# -gt 0 ] || set -- build test check slow bench data
+
+missing=
+for group in "$@"; do
+    echo "$table" | grep -q "^$group " || { echo "deps.sh: no group '$group'" >&2; exit 2; }
+    wanted=$(echo "$table" | awk -v g="$group" '$1 == g { print $2 "=" $3 }')
+    printf '%s:' "$group"
+    for pair in $wanted; do
+        package=${pair%%=*}
+        probe=${pair#*=}
+        if present "$probe"; then
+            printf ' %s' "$package"
+        else
+            printf ' %s(missing)' "$package"
+            missing="$missing $package"
+        fi
+    done
+    echo
+done
+[ -n "$missing" ] && [ $list_only = no ] || exit 0
+
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "deps.sh: no apt-get here; install these yourself (Debian's names):$missing" >&2
+    exit 1
+fi
+sudo=
+if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null 2>&1 || { echo "deps.sh: need root or sudo to install:$missing" >&2; exit 1; }
+    sudo=sudo
+fi
+echo "installing:$missing"
+export DEBIAN_FRONTEND=noninteractive
+# shellcheck disable=SC2086
+if ! $sudo apt-get install -y -qq --no-install-recommends $missing >/dev/null 2>&1; then
+    $sudo apt-get update -qq
+    $sudo apt-get install -y -qq --no-install-recommends $missing >/dev/null
+fi
