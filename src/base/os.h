@@ -1,0 +1,29 @@
+/* The operating system: clocks, environment, processors, files. Every platform #if of the library is in os.c and numerics.c. */
+#ifndef LOCKSTEP_BASE_OS_H
+#define LOCKSTEP_BASE_OS_H
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include <stdint.h>
+
+uint64_t ls_os_nanoseconds(void); /* monotonic */
+int ls_os_cores(void);            /* cores this process may run on; at least 1 */
+const char *ls_os_env(const char *name); /* NULL when unset or empty */
+
+/* A whole file mapped for reading. A size of 0 has data NULL. */
+typedef struct ls_mapping {
+    const uint8_t *data;
+    size_t size;
+} ls_mapping;
+ls_status ls_file_map(const char *path, ls_mapping *out_map, ls_error *err) LS_MUST_USE;
+void ls_file_unmap(ls_mapping *map);
+
+/* Writes a file whole or not at all: a temporary file beside it, fsync, rename. On any failure (a full disk too) the old
+ * file stays as it was and the temporary one is removed. */
+typedef struct ls_file_writer ls_file_writer;
+ls_status ls_file_create(ls_heap *heap, const char *path, ls_file_writer **out_writer, ls_error *err) LS_MUST_USE;
+ls_status ls_file_write(ls_file_writer *writer, const void *data, size_t size, ls_error *err) LS_MUST_USE;
+ls_status ls_file_commit(ls_file_writer *writer, ls_error *err) LS_MUST_USE; /* frees the writer in every case */
+void ls_file_abandon(ls_file_writer *writer);                                /* NULL is allowed */
+
+#endif
