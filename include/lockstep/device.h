@@ -1,0 +1,43 @@
+/* Devices. */
+#ifndef LOCKSTEP_DEVICE_H
+#define LOCKSTEP_DEVICE_H
+
+#include <lockstep/context.h>
+#include <lockstep/dtype.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a device can do. Plain data. */
+typedef struct ls_caps {
+    char name[128];      /* of the processor or GPU */
+    char isa[32];        /* cpu: "avx512", "avx2", "neon", "scalar"; else empty */
+    int threads;         /* host threads at work; 0 where that has no meaning */
+    int subgroup;        /* lanes that run together */
+    size_t shared_bytes; /* of a workgroup; 0 where there is none */
+    size_t memory_bytes; /* 0: unknown */
+    uint32_t dtypes;     /* bit 1 << ls_dtype for each that kernels may use */
+} ls_caps;
+
+typedef struct ls_device_info {
+    char id[32];
+    int available;       /* 0: `reason` says why, and what to install */
+    int locked;          /* 1 certified, -1 refused, 0 not tried */
+    char reason[256];
+    ls_caps caps;
+} ls_device_info;
+
+/* Opens a device by id: "cpu", "ref". Opening it twice in a context gives the same one. Owned by the context. */
+LS_API ls_status ls_device_open(ls_context *context, const char *id, ls_device **out_device, ls_error *err) LS_MUST_USE;
+LS_API const char *ls_device_id(const ls_device *device);
+LS_API const ls_caps *ls_device_caps(const ls_device *device);
+/* Every device of this build, opened or not; certifies those that open. *inout_count is the room, then the number there are. */
+LS_API ls_status ls_device_list(ls_context *context, ls_device_info *out_infos, int *inout_count, ls_error *err);
+/* Runs the locked probe on a device; LS_ERR_DEVICE with the probe's value when it is refused. */
+LS_API ls_status ls_device_certify(ls_device *device, ls_error *err) LS_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

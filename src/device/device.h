@@ -1,0 +1,80 @@
+/* Devices and buffers, and what a backend implements: at most 14 functions in a table. Copy backend/null to begin one.
+ *
+ * A backend compiles kernel specs (spec/spec.h) and launches them. It never sees the graph, nor another backend.
+ */
+#ifndef LOCKSTEP_DEVICE_DEVICE_H
+#define LOCKSTEP_DEVICE_DEVICE_H
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "base/text.h"
+#include <lockstep/context.h>
+#include <lockstep/device.h>
+#include <stdatomic.h>
+
+struct ls_spec;
+typedef struct ls_kernel_binary ls_kernel_binary; /* a backend's compiled spec */
+
+/* Device memory. Reference-counted (atomic); the last release frees it through its device. */
+typedef struct ls_buffer {
+    ls_device *device;
+    atomic_long refs;
+    size_t size;
+    void *handle; /* the backend's; on cpu and ref the host address */
+} ls_buffer;
+
+/* What a kernel is launched with. */
+typedef struct ls_launch {
+    int n_args;
+    ls_buffer *const *args;      /* in the order of spec->args */
+    const size_t *offsets;       /* bytes into each */
+    const int64_t *symbols;      /* values by ls_symbol.index */
+    int64_t out_of_range;        /* set by the backend: 1 + node serial of a gather that met an index out of range; 0 none */
+} ls_launch;
+
+typedef struct ls_backend {
+    const char *name; /* "cpu", "ref", ... */
+    /* Opens device number `index` of this backend; LS_ERR_DEVICE with the reason when there is none. Fills device->caps. */
+    ls_status (*open)(ls_device *device, int index, ls_error *err);
+    void (*close)(ls_device *device);
+    ls_status (*alloc)(ls_device *device, size_t size, void **out_handle, ls_error *err);
+    void (*free)(ls_device *device, void *handle, size_t size);
+    ls_status (*upload)(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size, ls_error *err);
+    ls_status (*download)(ls_device *device, const ls_buffer *src, size_t offset, void *dst, size_t size, ls_error *err);
+    ls_status (*copy)(ls_device *device, ls_buffer *dst, size_t dst_offset, const ls_buffer *src, size_t src_offset,
+                      size_t size, ls_error *err);
+    /* Compiles a spec. It keeps no pointer into the spec beyond the call unless it copies. `strategy` NULL: its own choice. */
+    ls_status (*compile)(ls_device *device, const struct ls_spec *spec, const char *strategy, ls_kernel_binary **out_binary,
+                         ls_error *err);
+    void (*destroy)(ls_device *device, ls_kernel_binary *binary);
+    ls_status (*launch)(ls_device *device, ls_kernel_binary *binary, ls_launch *launch, ls_error *err);
+    ls_status (*submit)(ls_device *device, uint64_t *out_ticket, ls_error *err);              /* NULL: launches are synchronous */
+    ls_status (*wait)(ls_device *device, uint64_t ticket, int blocking, int *out_done, ls_error *err);
+    /* Prints what a binary is (tile program, KIR, rendered text), for inspect. May be NULL. */
+    void (*describe)(const ls_kernel_binary *binary, ls_text *out);
+} ls_backend;
+
+struct ls_device {
+    ls_context *context;
+    ls_heap *heap;
+    const ls_backend *backend;
+    char id[32]; /* "cpu", "ref", "cuda:0" */
+    ls_caps caps;
+    void *state; /* the backend's */
+    int threads; /* for backends on the host, as the context asked; 0: their own choice */
+    const char *isa;
+    int locked;              /* certification: 0 not yet tried, 1 certified, -1 refused */
+    char locked_reason[256];
+};
+
+/* All backends of this build (registry.c), ending in NULL. */
+extern const ls_backend *const ls_backends[];
+
+ls_status ls_buffer_create(ls_device *device, size_t size, ls_buffer **out_buffer, ls_error *err) LS_MUST_USE;
+static inline ls_buffer *ls_buffer_retain(ls_buffer *b) {
+    atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+    return b;
+}
+void ls_buffer_release(ls_buffer *buffer); /* NULL is allowed */
+
+#endif
