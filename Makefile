@@ -5,6 +5,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BUILD := build/release
 CTEST = ctest --no-tests=error --output-on-failure -j$(JOBS) --test-dir
+# ThreadSanitizer cannot place its shadow under some kernels' address randomisation.
+FIXED_ADDRESSES = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 # Nested makes must not hand their jobserver to ninja or ctest.
 MAKEFLAGS += --no-print-directory
 configure = cmake --preset $(1) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
@@ -56,7 +58,7 @@ test-threads:           ## the tests that use threads, under ThreadSanitizer
 	@tools/deps.sh build test data
 	@tools/data.sh
 	@$(call build,tsan)
-	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(CTEST) build/tsan -L '^(unit|engine|threads)$$'
+	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(FIXED_ADDRESSES) $(CTEST) build/tsan -L '^(unit|engine|threads)$$'
 
 test-slow:              ## sweeps, valgrind, and the tests of an AArch64 build under qemu-user
 	@tools/deps.sh build test check slow data

@@ -35,7 +35,8 @@ fi
 for header in "$here"/../../include/lockstep/*.h; do
     echo "#include \"$header\""
 done | gcc -std=c17 -I"$here/../../include" -E -P -x c - | tr '\n' ' ' | tr ';' '\n' |
-    sed -n 's/.*visibility("default")[^a-z]*//p' | sed 's/__attribute__ *(([^)]*([^)]*)[^)]*))//g; s/__attribute__ *(([^)]*))//g' |
+    sed -n 's/.*visibility("default")[^a-z_]*//p' |
+    sed 's/__attribute__ *(([^)]*([^)]*)[^)]*))//g; s/__attribute__ *(([^)]*))//g' |
     sed -nE 's/^[^(]*\b(ls_[a-z0-9_]+) *\(.*/\1/p; s/^[^(]*\b(LS_[A-Za-z0-9_]+) *(\[.*)?$/\1/p' | sort -u >"$tmp/declared"
 if ! diff -u "$tmp/declared" "$tmp/exported" >"$tmp/diff"; then
     echo "the headers' LS_API functions are not what the library exports (- declared only, + exported only):"
