@@ -1,0 +1,62 @@
+/* Evaluating a spec point by point, in contract order. */
+#ifndef LOCKSTEP_BACKEND_REF_EVAL_H
+#define LOCKSTEP_BACKEND_REF_EVAL_H
+
+#include "backend/ref/scalar.h"
+#include "device/device.h"
+#include "spec/spec.h"
+
+/* An index expression as c + sum of k[i] * axis[i], where it has that form; n < 0 where it has not. */
+typedef struct ls_ref_affine {
+    int n;
+    int64_t c;
+    uint8_t axis[8];
+    int64_t k[8];
+} ls_ref_affine;
+
+struct ls_kernel_binary {
+    ls_arena arena;
+    ls_spec spec;
+    ls_ref_affine *affine; /* by index expression */
+    uint8_t *memo;         /* by value: whether its last result is worth keeping */
+    size_t *scratch_size;  /* by value: bytes for the partial results of its reduction */
+};
+
+typedef struct ls_ref_memo {
+    uint64_t tick; /* 0: nothing kept */
+    ls_cell cell;
+} ls_ref_memo;
+
+/* One launch. Everything is the launch's own, so a binary serves any number of threads. */
+typedef struct ls_ref_run {
+    const struct ls_kernel_binary *binary;
+    const ls_spec *spec;
+    const ls_launch *launch;
+    int64_t axis[LS_SPEC_MAX_AXES];
+    int64_t extent[LS_SPEC_MAX_AXES];
+    uint64_t axis_tick[LS_SPEC_MAX_AXES]; /* when the axis last changed */
+    uint64_t tick;
+    ls_ref_memo *memo;
+    void **scratch; /* by value */
+    int64_t out_of_range;
+} ls_ref_run;
+
+static inline void ls_ref_set_axis(ls_ref_run *run, int axis, int64_t value) {
+    run->axis[axis] = value;
+    run->axis_tick[axis] = ++run->tick;
+}
+int64_t ls_ref_index(ls_ref_run *run, int32_t ix);
+bool ls_ref_holds(ls_ref_run *run, int32_t first_pred, int32_t n_preds);
+ls_cell ls_ref_value(ls_ref_run *run, int32_t value);
+/* Base address of an argument. */
+void *ls_ref_arg(const ls_ref_run *run, int32_t arg);
+
+/* fold.c: values with bound axes, by the contract's order. The axes they bind are put back as they were. */
+ls_cell ls_ref_reduce(ls_ref_run *run, int32_t value);
+ls_cell ls_ref_contract(ls_ref_run *run, int32_t value);
+ls_cell ls_ref_scan(ls_ref_run *run, int32_t value);
+ls_cell ls_ref_sort(ls_ref_run *run, int32_t value);
+/* Bytes of scratch that a value's evaluation needs. */
+size_t ls_ref_scratch(const ls_spec *spec, int32_t value);
+
+#endif
