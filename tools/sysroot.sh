@@ -21,5 +21,8 @@ apt update
 for deb in "$root"/debs/*.deb; do
     dpkg-deb -x "$deb" "$root"
 done
+find "$root" -type l -lname '/*' | while IFS= read -r link; do
+    ln -sfn "$root$(readlink "$link")" "$link"
+done
 rm -rf "$root/apt" "$root/debs"
 touch "$root/complete"

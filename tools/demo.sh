@@ -1,0 +1,57 @@
+#!/bin/sh
+# demo.sh BUILD: trains the convolutional network on the digits, saves it, loads it and verifies it against the
+# references; then trains the small network for 30 locked steps in every way this machine can run, and prints a
+# table. All rows must have the same weights' SHA-256: the demo fails if they do not.
+set -eu
+[ $# -eq 1 ] || { echo "usage: demo.sh BUILD" >&2; exit 2; }
+lockstep=$1/lockstep
+out=build/demo
+rm -rf $out
+mkdir -p $out
+unset LOCKSTEP_ISA LOCKSTEP_THREADS
+
+value() { # value FILE KEY: the key's first value in a JSON report
+    tr -d '\n' <"$1" | grep -o "\"$2\" *: *[^,}]*" | head -1 | sed 's/^[^:]*: *//; s/^"//; s/" *$//'
+}
+
+echo "== train the network mnist:cnn on real digits"
+"$lockstep" train mnist --model cnn --data digits --seed 1 --save $out/cnn.safetensors --json $out/cnn.json
+echo "accuracy on 1,000 digits it never saw: $(value $out/cnn.json test_accuracy)," \
+    "after $(value $out/cnn.json seconds) s"
+
+echo
+echo "== load it, and verify every kernel against the references"
+"$lockstep" verify mnist:cnn --weights $out/cnn.safetensors --devices cpu
+
+echo
+echo "== 30 locked steps of mnist:small in every way this machine can run"
+isas=scalar
+if grep -qw avx2 /proc/cpuinfo; then isas="$isas avx2"; fi
+if grep -qw avx512vl /proc/cpuinfo; then isas="$isas avx512"; fi
+case $(uname -m) in aarch64) isas="$isas neon" ;; esac
+
+row() { # row DEVICE ISA THREADS: trains and verifies, prints a line of the table
+    name=$out/$1-$2-$3
+    [ "$2" = - ] || export LOCKSTEP_ISA="$2"
+    [ "$3" = - ] || export LOCKSTEP_THREADS="$3"
+    "$lockstep" train mnist --model small --data digits --device "$1" --math locked --steps 30 --batch 16 --seed 1 \
+        --save "$name.safetensors" --json "$name.json" 2>"$name.log" || { cat "$name.log" >&2; exit 1; }
+    "$lockstep" verify mnist:small --weights "$name.safetensors" --devices "$1" --json "$name.verify.json" \
+        >"$name.log" 2>&1 || { cat "$name.log" >&2; exit 1; }
+    unset LOCKSTEP_ISA LOCKSTEP_THREADS
+    printf '%-7s %-7s %7s %8s %9s %15s  %s\n' "$1" "$2" "$3" "$(value "$name.json" seconds)" \
+        "$(value "$name.json" test_accuracy)" "$(value "$name.verify.json" worst_of_bound)" \
+        "$(value "$name.json" weights_sha256)"
+    value "$name.json" weights_sha256 >>$out/hashes
+}
+printf '%-7s %-7s %7s %8s %9s %15s  %s\n' device ISA threads seconds accuracy 'worst of bound' 'SHA-256 of the weights'
+row ref - -
+for isa in $isas; do
+    for threads in 1 2; do row cpu "$isa" $threads; done
+done
+
+if [ "$(sort -u $out/hashes | grep -cE '^[0-9a-f]{64}$')" != 1 ] || [ "$(sort -u $out/hashes | wc -l)" != 1 ]; then
+    echo "the weights differ" >&2
+    exit 1
+fi
+echo "$(wc -l <$out/hashes) ways, one hash"
