@@ -1,0 +1,124 @@
+// Constants of math.inc for f32. Each polynomial: its number of terms, then coefficients from the constant term up,
+// as printed by the call of tools/minimax.c above it. Constants X_H, X_L (X_1, X_2) are the nearest f32 of X and of the
+// rest; LN2_1 has so few bits that a multiple of it by any exponent is exact.
+#ifndef LOCKSTEP_MATH_CONST32_H
+#define LOCKSTEP_MATH_CONST32_H
+
+#define LS_K32_MANT 23
+#define LS_K32_BIAS 127
+#define LS_K32_LOGBITS 5
+#define LS_K32_WORD uint32_t
+#define LS_K32_SIGN 0x80000000u
+#define LS_K32_INF 0x7f800000u
+#define LS_K32_NEGINF 0xff800000u
+#define LS_K32_QNAN 0x7fc00000u
+#define LS_K32_HIGHMASK 0xfffff000u
+#define LS_K32_FRACMASK 0x007fffffu
+#define LS_K32_IMPLICIT 0x00800000u
+#define LS_K32_SQRTHALFBITS 0x3f3504f3u
+#define LS_K32_MAGIC 0x1.8p+23
+#define LS_K32_MAGICBITS 0x4b400000u
+#define LS_K32_INTEGRAL 0x1p+23
+#define LS_K32_MINNORMAL 0x1p-126
+#define LS_K32_SUBSCALE 0x1p+24
+#define LS_K32_SUBK 24
+#define LS_K32_SUBK_3 8
+#define LS_K32_TINY 0x1p-26
+#define LS_K32_EXP_MIN -104.0
+#define LS_K32_EXP_MAX 89.0
+#define LS_K32_EXP2_MIN -151.0
+#define LS_K32_EXP2_MAX 129.0
+#define LS_K32_EM1_MIN -20.0
+#define LS_K32_EM1_MAX 90.0
+#define LS_K32_BIG_K 32
+#define LS_K32_TANH_MAX 10.0
+#define LS_K32_ATAN_MAX 0x1p+60
+#define LS_K32_ERF_SPLIT 1.0
+#define LS_K32_ERF_MAX 3.9375
+#define LS_K32_ERFC_SPLIT 0.75
+#define LS_K32_ERFC_MAX 10.0625
+#define LS_K32_ERFCX_0 0x1.46e80ep+0
+#define LS_K32_CBRT_C 2
+#define LS_K32_CBRT_K 43
+#define LS_K32_POW_MAX 0x1p+40
+#define LS_K32_LN2_1 0x1.62e4p-1
+#define LS_K32_LN2_2 0x1.7f7d1cp-20
+#define LS_K32_LN2_H 0x1.62e43p-1
+#define LS_K32_LN2_L -0x1.05c61p-29
+#define LS_K32_INVLN2 0x1.715476p+0
+#define LS_K32_INVLN2_L 0x1.4ae0cp-26
+#define LS_K32_PIO4 0x1.921fb6p-1
+#define LS_K32_PIO2_H 0x1.921fb6p+0
+#define LS_K32_PIO2_L -0x1.777a5cp-25
+#define LS_K32_PI_H 0x1.921fb6p+1
+#define LS_K32_PI_L -0x1.777a5cp-24
+#define LS_K32_TWOTHIRDS_H 0x1.555556p-1
+#define LS_K32_TWOTHIRDS_L -0x1.555556p-26
+#define LS_K32_PH_OFFSET 0xffffff88u  // -120 = 32 - 2 - BIAS - MANT
+#define LS_K32_PH_WORDS 8
+#define LS_K32_PH_STEP 4
+#define LS_K32_PH_HALF 0x20000000u
+#define LS_K32_PH_S1 8
+#define LS_K32_PH_M1 0xffu
+#define LS_K32_PH_P2 14
+#define LS_K32_PH_S2 18
+#define LS_K32_PH_M2 0x3ffffu
+#define LS_K32_PH_U1 0x1p-22
+#define LS_K32_PH_U2 0x1p-44
+#define LS_K32_PH_U3 0x1p-62
+
+// 2/pi in words, behind one word of zeros
+#define LS_K32_PH_TABLE  \
+    0x00000000u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, \
+    0xfe5163abu
+
+// minimax exp -0.34658 0.34658 6 f32: error 3.98e-10
+#define LS_K32_EXP 6, \
+    0x1p-1, 0x1.55553cp-3, 0x1.5554f2p-5, 0x1.113734p-7, 0x1.6d40e8p-10, 0x1.6b634cp-13
+
+// minimax log -0.292894 0.414214 9 f32: error 1.54e-09
+#define LS_K32_LOG 9, \
+    0x1.555548p-2, -0x1.00007p-2, 0x1.99a54p-3, -0x1.552f18p-3, 0x1.23036ep-3, -0x1.0103e2p-3, \
+    0x1.eff066p-4, -0x1.bf294cp-4, 0x1.b5aa48p-5
+
+// minimax atanh5 0 0.0295 4 f32: error 7.07e-14
+#define LS_K32_ATANH5 4, \
+    0x1.999998p-2, 0x1.2493b6p-2, 0x1.c63dacp-3, 0x1.908346p-3
+
+// minimax sin 0 0.61686 4 f32: error 1.63e-10
+#define LS_K32_SIN 4, \
+    -0x1.555556p-3, 0x1.111174p-7, -0x1.a05954p-13, 0x1.7c2c4ep-19
+
+// minimax cos 0 0.61686 4 f32: error 7.2e-12
+#define LS_K32_COS 4, \
+    0x1.555556p-5, -0x1.6c175ep-10, 0x1.a071c6p-16, -0x1.361c22p-22
+
+// minimax atan 0 1 10 f32: error 4.49e-10
+#define LS_K32_ATAN 10, \
+    -0x1.555552p-2, 0x1.99981cp-3, -0x1.24762p-3, 0x1.c5117p-4, -0x1.6953bcp-4, 0x1.150ap-4, \
+    -0x1.7080bap-5, 0x1.75304p-6, -0x1.e6a0ecp-8, 0x1.29687ep-10
+
+// minimax asin 0 0.25 6 f32: error 2.89e-10
+#define LS_K32_ASIN 6, \
+    0x1.55554cp-3, 0x1.3338acp-4, 0x1.6ca754p-5, 0x1.04d2e6p-5, 0x1.d522dcp-7, 0x1.34c5acp-5
+
+// minimax erf 0 1 8 f32: error 9.54e-10
+#define LS_K32_ERF 8, \
+    0x1.06eba8p-3, -0x1.81274p-2, 0x1.ce2d74p-4, -0x1.b8045p-6, 0x1.54833ep-8, -0x1.a99e36p-11, \
+    0x1.69dfa8p-14, -0x1.25c5dep-19
+
+// minimax logerfc 1 3.95 7 f32: error 1.08e-09
+#define LS_K32_LOGERFC 7, \
+    -0x1.661d1ap-12, -0x1.2088eap+0, -0x1.46bafp-1, -0x1.a6531cp-4, 0x1.65cb2ap-6, -0x1.825a82p-9, \
+    0x1.86dd5ep-13
+
+// minimax erfcx -0.456 0.67 11 f32: error 7.84e-10
+#define LS_K32_ERFCX 11, \
+    0x1.0f46p-27, -0x1.7bf5eep-4, -0x1.5407bcp-3, 0x1.4ffa34p-3, -0x1.bc2d86p-5, -0x1.074494p-7, \
+    0x1.1e3588p-7, 0x1.4a24c6p-10, -0x1.8c1608p-10, -0x1.894774p-12, 0x1.2d3d56p-12
+
+// minimax cbrt 1 8 4 f32: error 0.00522
+#define LS_K32_CBRT 4, \
+    0x1.5d05a8p-1, 0x1.7546e8p-2, -0x1.62ccp-5, 0x1.2f32eap-9
+
+#endif

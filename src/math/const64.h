@@ -1,0 +1,154 @@
+// Constants of math.inc for f64. Each polynomial: its number of terms, then coefficients from the constant term up,
+// as printed by the call of tools/minimax.c above it. Constants X_H, X_L (X_1, X_2) are the nearest f64 of X and of the
+// rest; LN2_1 has so few bits that a multiple of it by any exponent is exact.
+#ifndef LOCKSTEP_MATH_CONST64_H
+#define LOCKSTEP_MATH_CONST64_H
+
+#define LS_K64_MANT 52
+#define LS_K64_BIAS 1023
+#define LS_K64_LOGBITS 6
+#define LS_K64_WORD uint64_t
+#define LS_K64_SIGN 0x8000000000000000u
+#define LS_K64_INF 0x7ff0000000000000u
+#define LS_K64_NEGINF 0xfff0000000000000u
+#define LS_K64_QNAN 0x7ff8000000000000u
+#define LS_K64_HIGHMASK 0xfffffffff8000000u
+#define LS_K64_FRACMASK 0x000fffffffffffffu
+#define LS_K64_IMPLICIT 0x0010000000000000u
+#define LS_K64_SQRTHALFBITS 0x3fe6a09e667f3bcdu
+#define LS_K64_MAGIC 0x1.8p+52
+#define LS_K64_MAGICBITS 0x4338000000000000u
+#define LS_K64_INTEGRAL 0x1p+52
+#define LS_K64_MINNORMAL 0x1p-1022
+#define LS_K64_SUBSCALE 0x1p+54
+#define LS_K64_SUBK 54
+#define LS_K64_SUBK_3 18
+#define LS_K64_TINY 0x1p-55
+#define LS_K64_EXP_MIN -746.0
+#define LS_K64_EXP_MAX 710.0
+#define LS_K64_EXP2_MIN -1076.0
+#define LS_K64_EXP2_MAX 1025.0
+#define LS_K64_EM1_MIN -40.0
+#define LS_K64_EM1_MAX 711.0
+#define LS_K64_BIG_K 64
+#define LS_K64_TANH_MAX 20.0
+#define LS_K64_ATAN_MAX 0x1p+100
+#define LS_K64_ERF_SPLIT 1.0
+#define LS_K64_ERF_MAX 5.9375
+#define LS_K64_ERFC_SPLIT 0.75
+#define LS_K64_ERFC_MAX 27.25
+#define LS_K64_ERFCX_0 0x1.46e80ep+0
+#define LS_K64_CBRT_C 0
+#define LS_K64_CBRT_K 341
+#define LS_K64_POW_MAX 0x1p+80
+#define LS_K64_LN2_1 0x1.62e42fefa38p-1
+#define LS_K64_LN2_2 0x1.ef35793c7673p-45
+#define LS_K64_LN2_H 0x1.62e42fefa39efp-1
+#define LS_K64_LN2_L 0x1.abc9e3b39803fp-56
+#define LS_K64_INVLN2 0x1.71547652b82fep+0
+#define LS_K64_INVLN2_L 0x1.777d0ffda0d24p-56
+#define LS_K64_PIO4 0x1.921fb54442d18p-1
+#define LS_K64_PIO2_H 0x1.921fb54442d18p+0
+#define LS_K64_PIO2_L 0x1.1a62633145c07p-54
+#define LS_K64_PI_H 0x1.921fb54442d18p+1
+#define LS_K64_PI_L 0x1.1a62633145c07p-53
+#define LS_K64_TWOTHIRDS_H 0x1.5555555555555p-1
+#define LS_K64_TWOTHIRDS_L 0x1.5555555555555p-55
+#define LS_K64_PH_OFFSET 0xfffffffffffffc0bu  // -1013 = 64 - 2 - BIAS - MANT
+#define LS_K64_PH_WORDS 20
+#define LS_K64_PH_STEP 16
+#define LS_K64_PH_HALF 0x2000000000000000u
+#define LS_K64_PH_S1 11
+#define LS_K64_PH_M1 0x7ffu
+#define LS_K64_PH_P2 40
+#define LS_K64_PH_S2 24
+#define LS_K64_PH_M2 0xffffffu
+#define LS_K64_PH_U1 0x1p-51
+#define LS_K64_PH_U2 0x1p-102
+#define LS_K64_PH_U3 0x1p-126
+
+// 2/pi in words, behind one word of zeros
+#define LS_K64_PH_TABLE  \
+    0x0000000000000000u, 0xa2f9836e4e441529u, 0xfc2757d1f534ddc0u, 0xdb6295993c439041u, \
+    0xfe5163abdebbc561u, 0xb7246e3a424dd2e0u, 0x06492eea09d1921cu, 0xfe1deb1cb129a73eu, \
+    0xe88235f52ebb4484u, 0xe99c7026b45f7e41u, 0x3991d639835339f4u, 0x9c845f8bbdf9283bu, \
+    0x1ff897ffde05980fu, 0xef2f118b5a0a6d1fu, 0x6d367ecf27cb09b7u, 0x4f463f669e5fea2du, \
+    0x7527bac7ebe5f17bu, 0x3d0739f78a5292eau, 0x6bfb5fb11f8d5d08u, 0x56033046fc7b6babu
+
+// minimax exp -0.34658 0.34658 11 f64: error 9.1e-20
+#define LS_K64_EXP 11, \
+    0x1p-1, 0x1.555555555555dp-3, 0x1.555555555556cp-5, 0x1.111111110e549p-7, 0x1.6c16c16c0a3f1p-10, \
+    0x1.a01a01b5f54e9p-13, 0x1.a01a01e8d1478p-16, 0x1.71ddeaa88bb1p-19, 0x1.27e449c3cb152p-22, \
+    0x1.af74516fc9b01p-26, 0x1.205261cf3e71fp-29
+
+// minimax log -0.292894 0.414214 20 f64: error 4.57e-18
+#define LS_K64_LOG 20, \
+    0x1.555555555556bp-2, -0x1.ffffffffffe7bp-3, 0x1.9999999994dcbp-3, -0x1.555555556b1eep-3, \
+    0x1.249249275d223p-3, -0x1.fffffff3a54f5p-4, 0x1.c71c702e31c9fp-4, -0x1.99999aa0ddf3dp-4, \
+    0x1.745d58cf3cc99p-4, -0x1.555576b494899p-4, 0x1.3b0d78da01e2bp-4, -0x1.24894c3271253p-4, \
+    0x1.116a00185ce9ap-4, -0x1.00cfa40b694ep-4, 0x1.dc97be3396759p-5, -0x1.b45e87b1c4da2p-5, \
+    0x1.bbacd5f971db8p-5, -0x1.0106ab69b9bb3p-4, 0x1.d2b09bff5d504p-5, -0x1.8dbe702d8547ap-6
+
+// minimax atanh5 0 0.0295 8 f64: error 8.46e-23
+#define LS_K64_ATANH5 8, \
+    0x1.9999999999995p-2, 0x1.2492492493193p-2, 0x1.c71c71c557093p-3, 0x1.745d18460d997p-3, \
+    0x1.3b135d7afa4adp-3, 0x1.11217dce1f9bcp-3, 0x1.de13ddc38c5abp-4, 0x1.ec16a43aaaa68p-4
+
+// minimax sin 0 0.61686 7 f64: error 9.3e-20
+#define LS_K64_SIN 7, \
+    -0x1.5555555555555p-3, 0x1.1111111111068p-7, -0x1.a01a019ffe08cp-13, 0x1.71de3a332c549p-19, \
+    -0x1.ae642b99897e5p-26, 0x1.61093a5a81541p-33, -0x1.9fb6a5d28c9d6p-41
+
+// minimax cos 0 0.61686 7 f64: error 1.72e-21
+#define LS_K64_COS 7, \
+    0x1.5555555555555p-5, -0x1.6c16c16c16b3p-10, 0x1.a01a019ffcb74p-16, -0x1.27e4fb5a1ec3ep-22, \
+    0x1.1eed6f7dcfb9ap-29, -0x1.93744f20da613p-37, 0x1.9dac3c6d253acp-45
+
+// minimax atan 0 1 23 f64: error 2.51e-20
+#define LS_K64_ATAN 23, \
+    -0x1.5555555555555p-2, 0x1.99999999998fdp-3, -0x1.249249248f1bap-3, 0x1.c71c71c60d088p-4, \
+    -0x1.745d172a5776p-4, 0x1.3b13af5f939c1p-4, -0x1.1110fa3b6e6d8p-4, 0x1.e1e041813a53cp-5, \
+    -0x1.af1d12aab853bp-5, 0x1.85da56c4cf4dep-5, -0x1.631dd2ef4b512p-5, 0x1.43f1acd5d79dep-5, \
+    -0x1.249714fb66abfp-5, 0x1.008bdc54bb5eep-5, -0x1.a87f14bd2ac7p-6, 0x1.40289b9d1b09ep-6, \
+    -0x1.a8370ff086f8p-7, 0x1.db2c271c783aep-8, -0x1.afb95d74d6e49p-9, 0x1.2eb26d8d80f6p-10, \
+    -0x1.3152479de6c66p-12, 0x1.887b76f105f4fp-15, -0x1.e15ecf95773bcp-19
+
+// minimax asin 0 0.25 14 f64: error 6.23e-20
+#define LS_K64_ASIN 14, \
+    0x1.5555555555553p-3, 0x1.33333333339e9p-4, 0x1.6db6db6d4c419p-5, 0x1.f1c71ca6e8b02p-6, \
+    0x1.6e8b9b1849a49p-6, 0x1.1c4f82920a8f3p-6, 0x1.c9812dcf44cacp-7, 0x1.7ba16716c804cp-7, \
+    0x1.36d5841da31c5p-7, 0x1.47b2fbfa2340fp-7, 0x1.751a941ff612p-11, 0x1.95bd4eb14bfedp-6, \
+    -0x1.ab2bcf7c39dddp-6, 0x1.13425baa0946dp-5
+
+// minimax erf 0 1 14 f64: error 1.1e-17
+#define LS_K64_ERF 14, \
+    0x1.06eba8214db69p-3, -0x1.812746b0379e7p-2, 0x1.ce2f21a042bddp-4, -0x1.b82ce3128899bp-6, \
+    0x1.565bcd0e64ab7p-8, -0x1.c02db3fed8f65p-11, 0x1.f9a326bfb7139p-14, -0x1.f4d255e1465bep-17, \
+    0x1.b9e64d07c3143p-20, -0x1.5f6d6b5157affp-23, 0x1.fc41171339b07p-27, -0x1.4e55cc87b9a68p-30, \
+    0x1.7ecbf6cf7e318p-34, -0x1.2928f0d44f6f3p-38
+
+// minimax logerfc 1 6 21 f64: error 1.41e-20
+#define LS_K64_LOGERFC 21, \
+    0x1.cd47516be834ep-26, -0x1.20dd7ac2dedafp+0, -0x1.45f2c190edc55p-1, -0x1.a4fd1a42c231dp-4, \
+    0x1.39be98b6b0ffdp-6, 0x1.5e153c534d003p-13, -0x1.ab43892d683d1p-10, 0x1.09cfad7fa32ccp-11, \
+    0x1.eba53349a79f5p-15, -0x1.1a76b1895112p-13, 0x1.44ee089df02bap-14, -0x1.f3c27d566a724p-16, \
+    0x1.24d233098a2c8p-17, -0x1.0fb0568910f3ep-19, 0x1.92a7e20a05c5ap-22, -0x1.d946d1ef90326p-25, \
+    0x1.b087a8a216eacp-28, -0x1.28b3a093d9923p-31, 0x1.1f905caa7f13fp-35, -0x1.5f1075dff32aep-40, \
+    0x1.95d5bb614cb52p-46
+
+// minimax erfcx -0.456 0.8645 25 f64: error 4.65e-18
+#define LS_K64_ERFCX 25, \
+    0x1.13bca9b3c19abp-27, -0x1.7bf5ec1700631p-4, -0x1.5407bebf32449p-3, 0x1.4ffa1e14e277bp-3, \
+    -0x1.bc2b956197fbp-5, -0x1.074234047dc7ep-7, 0x1.1dd2ec9023a94p-7, 0x1.4d461d2f71681p-10, \
+    -0x1.7de52094bc448p-10, -0x1.dc6934fd3d14cp-12, 0x1.b0c859687ee7cp-13, 0x1.3cc10ce80285dp-13, \
+    -0x1.947378db12976p-20, -0x1.319da69bd5ecbp-15, -0x1.c536b7483b66p-17, 0x1.f95f59e171ae2p-19, \
+    0x1.5fb9b26604ba4p-18, 0x1.5e05ceff9738dp-20, -0x1.36f2adaa91e7ep-21, -0x1.00720033604f9p-21, \
+    -0x1.a41eef969cd6ap-21, 0x1.46348700de89ep-24, 0x1.a29f8bf4324b6p-21, -0x1.e7f346cf131d1p-22, \
+    0x1.3f3c85be30f5cp-24
+
+// minimax cbrt 1 8 5 f64: error 0.00187
+#define LS_K64_CBRT 5, \
+    0x1.412cc5b0ec2bcp-1, 0x1.cbf97325a664ep-2, -0x1.57248e81ac8fdp-4, 0x1.3a0aee7b4ccffp-7, \
+    -0x1.c5173f4fd0e57p-12
+
+#endif
