@@ -98,11 +98,13 @@ static void t_erf(mpfr_t g, mpfr_t w, const mpfr_t z) {
     mpfr_div(w, ta, tb, MPFR_RNDN);
 }
 
-// logerfc: g(x) = log(erfc(x)), weight erfc(x)/erf(x): the relative error of 1 - exp(g)
-static void t_logerfc(mpfr_t g, mpfr_t w, const mpfr_t x) {
-    mpfr_erfc(ta, x, MPFR_RNDN);
+// logerfc: log(erfc(1 + t)) = -0x1.d97fc0p+0 + g(t), weight erfc/erf: the relative error of 1 - exp(g)
+static void t_logerfc(mpfr_t g, mpfr_t w, const mpfr_t t) {
+    mpfr_add_ui(tc, t, 1, MPFR_RNDN);
+    mpfr_erfc(ta, tc, MPFR_RNDN);
     mpfr_log(g, ta, MPFR_RNDN);
-    mpfr_erf(tb, x, MPFR_RNDN);
+    mpfr_sub_d(g, g, -0x1.d97fc0p+0, MPFR_RNDN);
+    mpfr_erf(tb, tc, MPFR_RNDN);
     mpfr_div(w, ta, tb, MPFR_RNDN);
 }
 

@@ -33,10 +33,11 @@
 #define LS_K32_BIG_K 32
 #define LS_K32_TANH_MAX 10.0
 #define LS_K32_ATAN_MAX 0x1p+60
-#define LS_K32_ERF_SPLIT 1.0
+#define LS_K32_ERF_SPLIT 0.84375
 #define LS_K32_ERF_MAX 3.9375
 #define LS_K32_ERFC_SPLIT 0.75
 #define LS_K32_ERFC_MAX 10.0625
+#define LS_K32_LOGERFC_0 -0x1.d97fc0p+0
 #define LS_K32_ERFCX_0 0x1.46e80ep+0
 #define LS_K32_CBRT_C 2
 #define LS_K32_CBRT_K 43
@@ -102,15 +103,14 @@
 #define LS_K32_ASIN 6, \
     0x1.55554cp-3, 0x1.3338acp-4, 0x1.6ca754p-5, 0x1.04d2e6p-5, 0x1.d522dcp-7, 0x1.34c5acp-5
 
-// minimax erf 0 1 8 f32: error 9.54e-10
-#define LS_K32_ERF 8, \
-    0x1.06eba8p-3, -0x1.81274p-2, 0x1.ce2d74p-4, -0x1.b8045p-6, 0x1.54833ep-8, -0x1.a99e36p-11, \
-    0x1.69dfa8p-14, -0x1.25c5dep-19
+// minimax erf 0 0.7125 6 f32: error 6.24e-09
+#define LS_K32_ERF 6, \
+    0x1.06eba8p-3, -0x1.812728p-2, 0x1.ce25e6p-4, -0x1.b73f1cp-6, 0x1.4bba22p-8, -0x1.4e2efcp-11
 
-// minimax logerfc 1 3.95 7 f32: error 1.08e-09
+// minimax logerfc -0.15625 2.95 7 f32: error 3.05e-09
 #define LS_K32_LOGERFC 7, \
-    -0x1.661d1ap-12, -0x1.2088eap+0, -0x1.46bafp-1, -0x1.a6531cp-4, 0x1.65cb2ap-6, -0x1.825a82p-9, \
-    0x1.86dd5ep-13
+    0x1.59f232p-25, -0x1.51c9b2p+1, -0x1.afab9cp-1, -0x1.546728p-5, 0x1.47541ep-7, -0x1.f39054p-10, \
+    0x1.b4014ep-13
 
 // minimax erfcx -0.456 0.67 11 f32: error 7.84e-10
 #define LS_K32_ERFCX 11, \

@@ -33,10 +33,11 @@
 #define LS_K64_BIG_K 64
 #define LS_K64_TANH_MAX 20.0
 #define LS_K64_ATAN_MAX 0x1p+100
-#define LS_K64_ERF_SPLIT 1.0
+#define LS_K64_ERF_SPLIT 0.84375
 #define LS_K64_ERF_MAX 5.9375
 #define LS_K64_ERFC_SPLIT 0.75
 #define LS_K64_ERFC_MAX 27.25
+#define LS_K64_LOGERFC_0 -0x1.d97fc0p+0
 #define LS_K64_ERFCX_0 0x1.46e80ep+0
 #define LS_K64_CBRT_C 0
 #define LS_K64_CBRT_K 341
@@ -120,21 +121,20 @@
     0x1.36d5841da31c5p-7, 0x1.47b2fbfa2340fp-7, 0x1.751a941ff612p-11, 0x1.95bd4eb14bfedp-6, \
     -0x1.ab2bcf7c39dddp-6, 0x1.13425baa0946dp-5
 
-// minimax erf 0 1 14 f64: error 1.1e-17
-#define LS_K64_ERF 14, \
-    0x1.06eba8214db69p-3, -0x1.812746b0379e7p-2, 0x1.ce2f21a042bddp-4, -0x1.b82ce3128899bp-6, \
-    0x1.565bcd0e64ab7p-8, -0x1.c02db3fed8f65p-11, 0x1.f9a326bfb7139p-14, -0x1.f4d255e1465bep-17, \
-    0x1.b9e64d07c3143p-20, -0x1.5f6d6b5157affp-23, 0x1.fc41171339b07p-27, -0x1.4e55cc87b9a68p-30, \
-    0x1.7ecbf6cf7e318p-34, -0x1.2928f0d44f6f3p-38
+// minimax erf 0 0.7125 12 f64: error 1.1e-17
+#define LS_K64_ERF 12, \
+    0x1.06eba8214db69p-3, -0x1.812746b037a31p-2, 0x1.ce2f21a046ba9p-4, -0x1.b82ce313df50bp-6, \
+    0x1.565bcd497a323p-8, -0x1.c02dbfe2434d7p-11, 0x1.f9a4a4388ea03p-14, -0x1.f4f0f859164ecp-17, \
+    0x1.bb78b4bf2b253p-20, -0x1.6c16ea72f48f8p-23, 0x1.35c22ec92f9a4p-26, -0x1.fee753f622171p-30
 
-// minimax logerfc 1 6 21 f64: error 1.41e-20
+// minimax logerfc -0.15625 5 21 f64: error 4.37e-19
 #define LS_K64_LOGERFC 21, \
-    0x1.cd47516be834ep-26, -0x1.20dd7ac2dedafp+0, -0x1.45f2c190edc55p-1, -0x1.a4fd1a42c231dp-4, \
-    0x1.39be98b6b0ffdp-6, 0x1.5e153c534d003p-13, -0x1.ab43892d683d1p-10, 0x1.09cfad7fa32ccp-11, \
-    0x1.eba53349a79f5p-15, -0x1.1a76b1895112p-13, 0x1.44ee089df02bap-14, -0x1.f3c27d566a724p-16, \
-    0x1.24d233098a2c8p-17, -0x1.0fb0568910f3ep-19, 0x1.92a7e20a05c5ap-22, -0x1.d946d1ef90326p-25, \
-    0x1.b087a8a216eacp-28, -0x1.28b3a093d9923p-31, 0x1.1f905caa7f13fp-35, -0x1.5f1075dff32aep-40, \
-    0x1.95d5bb614cb52p-46
+    0x1.b0ababde77af9p-25, -0x1.51c9b0006c23dp+1, -0x1.afabc11a28f3bp-1, -0x1.5477f09ca963ep-5, \
+    0x1.48c9d40c11973p-7, -0x1.033f6994a2966p-9, 0x1.f1b4bb297a175p-13, 0x1.b8be6bc80d6e1p-16, \
+    -0x1.c75a131ac5b7ep-16, 0x1.415aeb769dff4p-17, -0x1.0ed9b7b0d790dp-19, 0x1.b39112ff827d8p-24, \
+    0x1.148a5fbfa4fc2p-23, -0x1.2c282817c5d36p-24, 0x1.845f1438c92d3p-26, -0x1.6e79c3dc3ff04p-28, \
+    0x1.03788beac1a7bp-30, -0x1.0d8b6d1c2b286p-33, 0x1.82ea42f88107cp-37, -0x1.5476865e15e36p-41, \
+    0x1.11cef74e273a7p-46
 
 // minimax erfcx -0.456 0.8645 25 f64: error 4.65e-18
 #define LS_K64_ERFCX 25, \
