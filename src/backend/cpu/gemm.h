@@ -163,7 +163,8 @@ void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_opera
 
 /*
  * For pack callbacks (im2col, prologues): rows[q] points at kc consecutive elements of `dtype` (consecutive in k), or
- * is NULL for zeros; writes panel[p * width + q] for q < ni. panel's element type is the table's. kc is any number.
+ * is NULL for zeros; writes panel[p * width + q] for q < ni and may write zeros for q >= ni. `panel` is the start of
+ * a row of the panel (for part of a chunk: panel + p * width). Its element type is the table's. kc is any number.
  */
 void ls_gemm_pack_rows(const ls_gemm_isa *isa, ls_gemm_dtype dtype, int64_t kc, int64_t ni, int64_t width,
                        const void *const *rows, void *panel);

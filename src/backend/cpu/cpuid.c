@@ -1,0 +1,126 @@
+/* CPU features by CPUID and XGETBV on x86; on aarch64 NEON is part of the architecture. */
+#include "backend/cpu/cpuid.h"
+
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+static uint64_t enabled_state(void) {
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+/* Leaf 4 of Intel, 0x8000001d of AMD: one subleaf for each cache. */
+static void find_caches(unsigned leaf, ls_cpu *cpu) {
+    for (unsigned sub = 0; sub < 16; sub++) {
+        unsigned a, b, c, d;
+        if (!__get_cpuid_count(leaf, sub, &a, &b, &c, &d) || (a & 31) == 0) {
+            return;
+        }
+        int64_t bytes = (int64_t)((b >> 22) + 1) * ((b >> 12 & 1023) + 1) * ((b & 4095) + 1) * ((int64_t)c + 1);
+        bool data = (a & 31) != 2;
+        int level = a >> 5 & 7;
+        if (level == 1 && data) {
+            cpu->l1d_bytes = bytes;
+        } else if (level == 2) {
+            cpu->l2_bytes = bytes;
+        } else if (level == 3) {
+            cpu->l3_bytes = bytes;
+        }
+    }
+}
+
+static void find_name(ls_cpu *cpu) {
+    unsigned r[12];
+    for (unsigned i = 0; i < 3; i++) {
+        if (!__get_cpuid(0x80000002u + i, &r[4 * i], &r[4 * i + 1], &r[4 * i + 2], &r[4 * i + 3])) {
+            return;
+        }
+    }
+    char text[sizeof r + 1] = {0};
+    memcpy(text, r, sizeof r);
+    const char *start = text;
+    while (*start == ' ') {
+        start++;
+    }
+    size_t n = strlen(start);
+    while (n > 0 && start[n - 1] == ' ') {
+        n--;
+    }
+    memcpy(cpu->name, start, n);
+    cpu->name[n] = 0;
+}
+
+static void detect(ls_cpu *cpu) {
+    unsigned a, b, c, d;
+    find_name(cpu);
+    find_caches(__get_cpuid(0x8000001du, &a, &b, &c, &d) && (a & 31) ? 0x8000001du : 4, cpu);
+    if (!__get_cpuid(1, &a, &b, &c, &d)) {
+        return;
+    }
+    bool fma = c >> 12 & 1, f16c = c >> 29 & 1, osxsave = c >> 27 & 1;
+    uint64_t state = osxsave ? enabled_state() : 0;
+    bool ymm = (state & 0x6) == 0x6, zmm = (state & 0xe6) == 0xe6, tile = (state & 0x60000) == 0x60000;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+        return;
+    }
+    unsigned avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* F, DQ, BW, VL */
+    cpu->has[LS_CPU_AVX2] = ymm && fma && f16c && (b >> 5 & 1);
+    cpu->has[LS_CPU_AVX512] = cpu->has[LS_CPU_AVX2] && zmm && (b & avx512) == avx512;
+    cpu->avx512_vnni = cpu->has[LS_CPU_AVX512] && (c >> 11 & 1);
+    cpu->avx512_fp16 = cpu->has[LS_CPU_AVX512] && (d >> 23 & 1);
+    cpu->amx_bf16 = tile && (d >> 22 & 1);
+    cpu->amx_int8 = tile && (d >> 25 & 1);
+    if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) {
+        cpu->avx512_bf16 = cpu->has[LS_CPU_AVX512] && (a >> 5 & 1);
+    }
+}
+#else
+static void detect(ls_cpu *cpu) {
+#if defined(__aarch64__)
+    cpu->has[LS_CPU_NEON] = true;
+#else
+    (void)cpu;
+#endif
+}
+#endif
+
+void ls_cpu_detect(ls_cpu *out_cpu) {
+    *out_cpu = (ls_cpu){.l1d_bytes = 32 << 10, .l2_bytes = 512 << 10, .l3_bytes = 8 << 20};
+    out_cpu->has[LS_CPU_SCALAR] = true;
+    detect(out_cpu);
+}
+
+const char *ls_cpu_isa_name(ls_cpu_isa isa) {
+    static const char *const names[LS_CPU_ISA_COUNT] = {
+        [LS_CPU_SCALAR] = "scalar",
+        [LS_CPU_NEON] = "neon",
+        [LS_CPU_AVX2] = "avx2",
+        [LS_CPU_AVX512] = "avx512",
+    };
+    return (unsigned)isa < LS_CPU_ISA_COUNT ? names[isa] : "unknown";
+}
+
+ls_cpu_choice ls_cpu_isa_choose(const ls_cpu *cpu, const char *request, ls_cpu_isa *out_isa) {
+    *out_isa = LS_CPU_SCALAR;
+    for (int isa = 0; isa < LS_CPU_ISA_COUNT; isa++) {
+        if (cpu->has[isa]) {
+            *out_isa = (ls_cpu_isa)isa;
+        }
+    }
+    if (!request || !*request) {
+        return LS_CPU_CHOSEN;
+    }
+    for (int isa = 0; isa < LS_CPU_ISA_COUNT; isa++) {
+        if (strcmp(request, ls_cpu_isa_name((ls_cpu_isa)isa)) == 0) {
+            if (!cpu->has[isa]) {
+                return LS_CPU_NOT_HERE;
+            }
+            *out_isa = (ls_cpu_isa)isa;
+            return LS_CPU_CHOSEN;
+        }
+    }
+    return LS_CPU_UNKNOWN_NAME;
+}

@@ -1,0 +1,413 @@
+/*
+ * Runs a planned matrix product. Invariant: a task owns its block of C and its worker's scratch memory, and adds
+ * chunk sums to the block in ascending order, so no bit depends on who runs what, or when.
+ */
+#include "backend/cpu/gemm.h"
+
+#include <string.h>
+
+#include "backend/cpu/gemm_plan.h"
+#include "base/half.h"
+
+/* One block of C on its way: rows [i0, i0+mi), columns [j0, j0+nj). */
+typedef struct block {
+    const ls_gemm_plan *plan;
+    char *shared, *memory; /* all workers' panels of B; this worker's part */
+    int worker;
+    int64_t batch, i0, mi, j0, nj, slab0;
+    int64_t a_offset, b_offset, out_offset;
+    char *c;     /* of type plan->sum */
+    int64_t ldc; /* elements */
+} block;
+
+typedef struct operand_at {
+    const char *at;
+    int64_t step_i, step_k; /* elements */
+} operand_at;
+
+static int64_t smaller(int64_t x, int64_t y) {
+    return x < y ? x : y;
+}
+
+static void *a_panels(const block *b) {
+    return b->memory;
+}
+
+static void *b_panels(const block *b) {
+    return b->memory + b->plan->b_at;
+}
+
+static void *tile_of(const block *b) {
+    return b->memory + b->plan->tile_at;
+}
+
+/* Panel of A for rows from i (of the block) in the chunk [k0, k0+kc). */
+static operand_at find_a(const block *b, int64_t i, int64_t k0, int64_t kc) {
+    const ls_gemm_plan *plan = b->plan;
+    const ls_gemm_operand *a = &plan->g->a;
+    int64_t row = b->i0 + i;
+    if (plan->a_source == LS_GEMM_DIRECT) {
+        const char *at = (const char *)a->data + (b->a_offset + row * a->stride_i + k0 * a->stride_k) * plan->elem;
+        return (operand_at){at, a->stride_i, a->stride_k};
+    }
+    const char *at = a->packed ? (const char *)a->packed->data + (row * plan->g->k + k0 * plan->rows) * plan->elem
+                               : (const char *)a_panels(b) + i * kc * plan->elem;
+    return (operand_at){at, 1, plan->rows};
+}
+
+static operand_at find_b(const block *b, int64_t j, int64_t k0, int64_t kc) {
+    const ls_gemm_plan *plan = b->plan;
+    const ls_gemm_operand *o = &plan->g->b;
+    int64_t column = b->j0 + j;
+    const char *at = NULL;
+    switch (plan->b_source) {
+    case LS_GEMM_DIRECT:
+        if (b->nj - j < plan->cols) {
+            at = b_panels(b); /* a whole tile would read beyond the row */
+            break;
+        }
+        at = (const char *)o->data + (b->b_offset + column * o->stride_i + k0 * o->stride_k) * plan->elem;
+        return (operand_at){at, 1, o->stride_k};
+    case LS_GEMM_LOCAL:
+        at = (const char *)b_panels(b) + j * kc * plan->elem;
+        break;
+    case LS_GEMM_SHARED:
+        at = b->shared + ((column - b->slab0) * plan->g->k + k0 * plan->cols) * plan->elem;
+        break;
+    case LS_GEMM_BEFORE:
+        at = (const char *)o->packed->data + (column * plan->g->k + k0 * plan->cols) * plan->elem;
+        break;
+    }
+    return (operand_at){at, 1, plan->cols};
+}
+
+static void pack_local(const block *b, int64_t k0, int64_t kc) {
+    const ls_gemm_plan *plan = b->plan;
+    const ls_gemm *g = plan->g;
+    if (plan->a_source == LS_GEMM_LOCAL) {
+        for (int64_t i = 0; i < b->mi; i += plan->rows) {
+            ls_gemm_pack_panel(g->isa, &g->a, b->worker, b->batch, b->a_offset, k0, kc, b->i0 + i,
+                               smaller(plan->rows, b->mi - i), plan->rows,
+                               (char *)a_panels(b) + i * kc * plan->elem, NULL);
+        }
+    }
+    if (plan->b_source == LS_GEMM_LOCAL) {
+        for (int64_t j = 0; j < b->nj; j += plan->cols) {
+            ls_gemm_pack_panel(g->isa, &g->b, b->worker, b->batch, b->b_offset, k0, kc, b->j0 + j,
+                               smaller(plan->cols, b->nj - j), plan->cols,
+                               (char *)b_panels(b) + j * kc * plan->elem, NULL);
+        }
+    } else if (plan->b_source == LS_GEMM_DIRECT && !plan->vector && b->nj % plan->cols) {
+        int64_t j = b->nj - b->nj % plan->cols;
+        ls_gemm_pack_panel(g->isa, &g->b, b->worker, b->batch, b->b_offset, k0, kc, b->j0 + j, b->nj - j, plan->cols,
+                           b_panels(b), NULL);
+    }
+}
+
+/* Adds (or, for the first chunk, stores) a tile of chunk sums to C. */
+static void merge_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_t nj, bool add) {
+    const ls_gemm_plan *plan = b->plan;
+    const char *tile = tile_of(b);
+    for (int64_t r = 0; r < mi; r++) {
+        char *c = b->c + ((i + r) * b->ldc + j) * plan->elem;
+        const char *s = tile + r * plan->cols * plan->elem;
+        if (plan->panel != plan->sum) {
+            plan->g->isa->moves->add_i32(nj, (const float *)s, add, (int32_t *)c);
+        } else if (!add) {
+            memcpy(c, s, (size_t)(nj * plan->elem));
+        } else if (plan->sum == LS_GEMM_TYPE_F32) {
+            for (int64_t q = 0; q < nj; q++) {
+                ((float *)c)[q] += ((const float *)s)[q];
+            }
+        } else if (plan->sum == LS_GEMM_TYPE_F64) {
+            for (int64_t q = 0; q < nj; q++) {
+                ((double *)c)[q] += ((const double *)s)[q];
+            }
+        } else {
+            for (int64_t q = 0; q < nj; q++) {
+                ((uint32_t *)c)[q] += ((const uint32_t *)s)[q];
+            }
+        }
+    }
+}
+
+static bool panel_finite(const ls_gemm_plan *plan, operand_at panel, int64_t count) {
+    const ls_gemm_moves *moves = plan->g->isa->moves;
+    return plan->panel == LS_GEMM_TYPE_F64 ? moves->finite_f64(count, (const double *)panel.at)
+                                           : moves->finite_f32(count, (const float *)panel.at);
+}
+
+/*
+ * One tile whose absent elements meet an infinity or a NaN: each product only where both elements are present.
+ * Panels are asked for again, with masks, in this worker's memory (shared ones may be in use elsewhere).
+ */
+static void masked_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_t nj, int64_t k0, int64_t kc) {
+    const ls_gemm_plan *plan = b->plan;
+    const ls_gemm *g = plan->g;
+    char *memory = b->memory + plan->mask_at;
+    char *a = memory, *bp = a + plan->rows * kc * plan->elem;
+    uint8_t *a_mask = (uint8_t *)bp + plan->cols * kc * plan->elem, *b_mask = a_mask + plan->rows * kc;
+    if (g->a.packed) {
+        memcpy(a, find_a(b, i, k0, kc).at, (size_t)(plan->rows * kc * plan->elem));
+        memset(a_mask, 1, (size_t)(plan->rows * kc));
+    } else {
+        ls_gemm_pack_panel(g->isa, &g->a, b->worker, b->batch, b->a_offset, k0, kc, b->i0 + i, mi, plan->rows, a,
+                           a_mask);
+    }
+    if (g->b.packed) {
+        memcpy(bp, find_b(b, j, k0, kc).at, (size_t)(plan->cols * kc * plan->elem));
+        memset(b_mask, 1, (size_t)(plan->cols * kc));
+    } else {
+        ls_gemm_pack_panel(g->isa, &g->b, b->worker, b->batch, b->b_offset, k0, kc, b->j0 + j, nj, plan->cols, bp,
+                           b_mask);
+    }
+    for (int64_t r = 0; r < mi; r++) {
+        for (int64_t q = 0; q < nj; q++) {
+            float s = 0;
+            double d = 0;
+            for (int64_t p = 0; p < kc; p++) {
+                int64_t at_a = p * plan->rows + r, at_b = p * plan->cols + q;
+                if (!a_mask[at_a] || !b_mask[at_b]) {
+                    continue;
+                }
+                if (plan->panel == LS_GEMM_TYPE_F64) {
+                    d = d + ((const double *)a)[at_a] * ((const double *)bp)[at_b];
+                } else {
+                    s = s + ((const float *)a)[at_a] * ((const float *)bp)[at_b];
+                }
+            }
+            if (plan->panel == LS_GEMM_TYPE_F64) {
+                ((double *)tile_of(b))[r * plan->cols + q] = d;
+            } else {
+                ((float *)tile_of(b))[r * plan->cols + q] = s;
+            }
+        }
+    }
+}
+
+/* The tiles of one chunk. The inner loop keeps a panel of B near while A's block passes. */
+static void compute_chunk(const block *b, int64_t k0, int64_t kc) {
+    const ls_gemm_plan *plan = b->plan;
+    const ls_gemm *g = plan->g;
+    int64_t lanes = plan->kernels->lanes;
+    bool add = k0 > 0, in_tile = plan->panel != plan->sum;
+    for (int64_t j = 0; j < b->nj; j += plan->cols) {
+        int64_t nj = smaller(plan->cols, b->nj - j);
+        int vectors = nj > lanes ? 2 : 1;
+        operand_at at_b = find_b(b, j, k0, kc);
+        bool b_finite = !g->a.absent || !plan->masks || (g->b.packed && g->b.packed->finite) ||
+                        panel_finite(plan, at_b, kc * plan->cols);
+        /* Scratch blocks have room for whole tiles; the output has not. */
+        bool whole = !in_tile && (nj == vectors * lanes || plan->through_tile);
+        for (int64_t i = 0; i < b->mi; i += plan->rows) {
+            int64_t mi = smaller(plan->rows, b->mi - i);
+            operand_at at_a = find_a(b, i, k0, kc);
+            if (plan->masks && (!b_finite || (g->b.absent && !panel_finite(plan, at_a, kc * plan->rows)))) {
+                masked_tile(b, i, mi, j, nj, k0, kc);
+                merge_tile(b, i, mi, j, nj, add);
+                continue;
+            }
+            ls_gemm_kernel kernel = plan->kernels->tile[mi][vectors];
+            if (whole) {
+                char *c = b->c + (i * b->ldc + j) * plan->elem;
+                kernel(kc, at_a.at, at_a.step_i, at_a.step_k, at_b.at, at_b.step_k, c, b->ldc, add);
+            } else {
+                kernel(kc, at_a.at, at_a.step_i, at_a.step_k, at_b.at, at_b.step_k, tile_of(b), plan->cols, false);
+                merge_tile(b, i, mi, j, nj, add);
+            }
+        }
+    }
+}
+
+static void compute_vector(const block *b, int64_t k0, int64_t kc) {
+    const ls_gemm_plan *plan = b->plan;
+    const ls_gemm_operand *o = &plan->g->b;
+    const char *at = (const char *)o->data + (b->b_offset + b->j0 + k0 * o->stride_k) * plan->elem;
+    operand_at x = find_a(b, 0, k0, kc);
+    void *y = k0 ? tile_of(b) : b->c;
+    plan->kernels->vector(kc, b->nj, x.at, x.step_k, at, o->stride_k, y);
+    if (k0) {
+        block one = *b;
+        ls_gemm_plan narrow = *plan;
+        narrow.cols = b->nj;
+        one.plan = &narrow;
+        merge_tile(&one, 0, 1, 0, b->nj, true);
+    }
+}
+
+/* n sums to n elements of the output, `step` elements apart. */
+static void store_row(const ls_gemm *g, ls_gemm_type sum, const void *src, int64_t n, char *dst, int64_t step) {
+    int64_t size = ls_gemm_dtype_size(g->out.dtype);
+    bool half = g->out.dtype == LS_GEMM_F16 || g->out.dtype == LS_GEMM_BF16;
+    if (step == 1 && half) {
+        (g->out.dtype == LS_GEMM_F16 ? g->isa->moves->to_f16 : g->isa->moves->to_bf16)(n, src, (uint16_t *)dst);
+        return;
+    }
+    if (step == 1) {
+        memcpy(dst, src, (size_t)(n * size));
+        return;
+    }
+    for (int64_t j = 0; j < n; j++, dst += step * size) {
+        if (half) {
+            float x = ((const float *)src)[j];
+            uint16_t h = g->out.dtype == LS_GEMM_F16 ? ls_f32_to_f16(x) : ls_f32_to_bf16(x);
+            memcpy(dst, &h, 2);
+        } else if (sum == LS_GEMM_TYPE_F64) {
+            memcpy(dst, (const double *)src + j, 8);
+        } else {
+            memcpy(dst, (const float *)src + j, 4);
+        }
+    }
+}
+
+/* The block's sums are complete: epilogue, canonical NaN, output. */
+static void finish(const block *b) {
+    const ls_gemm_plan *plan = b->plan;
+    const ls_gemm *g = plan->g;
+    if (g->epilogue) {
+        if (plan->swapped) { /* only a single row, which is the caller's column */
+            g->epilogue(g->epilogue_ctx, b->worker, b->batch, b->j0, b->nj, 0, 1, b->c, 1);
+        } else {
+            g->epilogue(g->epilogue_ctx, b->worker, b->batch, b->i0, b->mi, b->j0, b->nj, b->c, b->ldc);
+        }
+    }
+    if (!g->out.data) {
+        return;
+    }
+    for (int64_t i = 0; i < b->mi; i++) {
+        void *row = b->c + i * b->ldc * plan->elem;
+        if (g->out.canonical_nan && plan->sum == LS_GEMM_TYPE_F32) {
+            g->isa->moves->canonical_f32(b->nj, row);
+        } else if (g->out.canonical_nan && plan->sum == LS_GEMM_TYPE_F64) {
+            g->isa->moves->canonical_f64(b->nj, row);
+        }
+        if (plan->through_tile) {
+            int64_t at = b->out_offset + (b->i0 + i) * g->out.stride_i + b->j0 * g->out.stride_j;
+            store_row(g, plan->sum, row, b->nj, (char *)g->out.data + at * ls_gemm_dtype_size(g->out.dtype),
+                      g->out.stride_j);
+        }
+    }
+}
+
+static int64_t batch_offset(const ls_gemm *g, int64_t batch, const int64_t *strides) {
+    int64_t offset = 0;
+    for (int d = g->batch_rank - 1; d >= 0; d--) {
+        offset += batch % g->batch[d] * strides[d];
+        batch /= g->batch[d];
+    }
+    return offset;
+}
+
+/* What the tasks of one parallel run share: one slab of columns, one outer batch entry. */
+typedef struct run {
+    const ls_gemm_plan *plan;
+    char *shared, *workers;
+    int64_t batch0, slab0, slab_end;
+    int64_t m_blocks, n_blocks;
+} run;
+
+static void block_task(void *ctx, int64_t task, int worker) {
+    const run *r = ctx;
+    const ls_gemm_plan *plan = r->plan;
+    const ls_gemm *g = plan->g;
+    block b = {.plan = plan, .shared = r->shared, .worker = worker, .slab0 = r->slab0};
+    b.memory = r->workers + worker * plan->worker_bytes;
+    b.i0 = task % r->m_blocks * plan->mc;
+    b.j0 = r->slab0 + task / r->m_blocks % r->n_blocks * plan->nc;
+    b.batch = r->batch0 + task / (r->m_blocks * r->n_blocks);
+    b.mi = smaller(plan->mc, g->m - b.i0);
+    b.nj = smaller(plan->nc, r->slab_end - b.j0);
+    b.a_offset = batch_offset(g, b.batch, g->a.stride_batch);
+    b.b_offset = batch_offset(g, b.batch, g->b.stride_batch);
+    b.out_offset = batch_offset(g, b.batch, g->out.stride_batch);
+    if (plan->through_tile) {
+        b.c = b.memory + plan->c_at;
+        b.ldc = plan->ldc;
+    } else {
+        b.c = (char *)g->out.data + (b.out_offset + b.i0 * g->out.stride_i + b.j0) * plan->elem;
+        b.ldc = g->out.stride_i;
+    }
+    for (int64_t k0 = 0; k0 < g->k; k0 += LS_GEMM_CHUNK) {
+        int64_t kc = smaller(LS_GEMM_CHUNK, g->k - k0);
+        pack_local(&b, k0, kc);
+        if (plan->vector) {
+            compute_vector(&b, k0, kc);
+        } else {
+            compute_chunk(&b, k0, kc);
+        }
+    }
+    if (g->k <= 0) {
+        for (int64_t i = 0; i < b.mi; i++) {
+            memset(b.c + i * b.ldc * plan->elem, 0, (size_t)(b.nj * plan->elem));
+        }
+    }
+    finish(&b);
+}
+
+/* Packs one panel of the shared slab, one chunk of it. */
+static void pack_task(void *ctx, int64_t task, int worker) {
+    const run *r = ctx;
+    const ls_gemm_plan *plan = r->plan;
+    const ls_gemm *g = plan->g;
+    int64_t panels = (r->slab_end - r->slab0 + plan->cols - 1) / plan->cols;
+    int64_t j0 = r->slab0 + task % panels * plan->cols, k0 = task / panels * LS_GEMM_CHUNK;
+    int64_t kc = smaller(LS_GEMM_CHUNK, g->k - k0);
+    char *panel = r->shared + ((j0 - r->slab0) * g->k + k0 * plan->cols) * plan->elem;
+    ls_gemm_pack_panel(g->isa, &g->b, worker, r->batch0, batch_offset(g, r->batch0, g->b.stride_batch), k0, kc, j0,
+                       smaller(plan->cols, r->slab_end - j0), plan->cols, panel, NULL);
+}
+
+static void for_each(const ls_gemm_plan *plan, int64_t n, void (*fn)(void *, int64_t, int), void *ctx) {
+    if (plan->inline_run || n == 1) {
+        for (int64_t task = 0; task < n; task++) {
+            fn(ctx, task, 0);
+        }
+    } else {
+        plan->g->parallel.run(plan->g->parallel.pool, n, fn, ctx);
+    }
+}
+
+void ls_gemm_run(const ls_gemm *given, void *workspace) {
+    ls_gemm g;
+    ls_gemm_plan plan;
+    if (ls_gemm_empty(given)) {
+        return;
+    }
+    ls_gemm_plan_make(given, &g, &plan);
+    run r = {.plan = &plan, .shared = workspace, .workers = (char *)workspace + plan.shared_bytes};
+    r.m_blocks = (g.m + plan.mc - 1) / plan.mc;
+    for (r.batch0 = 0; r.batch0 < plan.outer_batches; r.batch0++) {
+        for (r.slab0 = 0; r.slab0 < g.n; r.slab0 += plan.slab) {
+            r.slab_end = smaller(r.slab0 + plan.slab, g.n);
+            r.n_blocks = (r.slab_end - r.slab0 + plan.nc - 1) / plan.nc;
+            if (plan.b_source == LS_GEMM_SHARED) {
+                int64_t panels = (r.slab_end - r.slab0 + plan.cols - 1) / plan.cols;
+                int64_t chunks = (g.k + LS_GEMM_CHUNK - 1) / LS_GEMM_CHUNK;
+                for_each(&plan, panels * chunks, pack_task, &r);
+            }
+            for_each(&plan, plan.batches * r.m_blocks * r.n_blocks, block_task, &r);
+        }
+    }
+}
+
+const ls_gemm_isa *ls_gemm_isa_get(ls_cpu_isa isa) {
+#define ISA(field, id) \
+    {.isa = id, .f32 = &ls_gemm_f32__##field, .f64 = &ls_gemm_f64__##field, .i32 = &ls_gemm_i32__##field, \
+     .f32_fast = &ls_gemm_f32_fast__##field, .f64_fast = &ls_gemm_f64_fast__##field, .moves = &ls_gemm_moves__##field}
+    static const ls_gemm_isa all[LS_CPU_ISA_COUNT] = {
+#ifdef LS_HAVE_ISA_SCALAR
+        [LS_CPU_SCALAR] = ISA(scalar, LS_CPU_SCALAR),
+#endif
+#ifdef LS_HAVE_ISA_NEON
+        [LS_CPU_NEON] = ISA(neon, LS_CPU_NEON),
+#endif
+#ifdef LS_HAVE_ISA_AVX2
+        [LS_CPU_AVX2] = ISA(avx2, LS_CPU_AVX2),
+#endif
+#ifdef LS_HAVE_ISA_AVX512
+        [LS_CPU_AVX512] = ISA(avx512, LS_CPU_AVX512),
+#endif
+    };
+#undef ISA
+    return (unsigned)isa < LS_CPU_ISA_COUNT && all[isa].moves ? &all[isa] : NULL;
+}

@@ -1,0 +1,63 @@
+/* What the objects of one instruction set (isa/gemm*.c) give to the driver: tables of functions. Internal. */
+#ifndef LOCKSTEP_BACKEND_CPU_GEMM_ISA_H
+#define LOCKSTEP_BACKEND_CPU_GEMM_ISA_H
+
+#include "backend/cpu/gemm.h"
+
+enum { LS_GEMM_MAX_ROWS = 12 };
+
+/*
+ * c[i*ldc + j] = (add ? c[i*ldc + j] : nothing) + s, where s is the serial sum over p of
+ * a[i*a_row + p*a_k] * b[p*b_k + j] from +0, for a tile of fixed height and width. Strides in elements.
+ */
+typedef void (*ls_gemm_kernel)(int64_t kc, const void *a, int64_t a_row, int64_t a_k, const void *b, int64_t b_k,
+                               void *c, int64_t ldc, bool add);
+
+/* y[j] = the same sum for one row and any number n of columns, for a b too wide to be read a tile at a time. */
+typedef void (*ls_gemm_vector_kernel)(int64_t kc, int64_t n, const void *x, int64_t x_k, const void *b, int64_t b_k,
+                                      void *y);
+
+/* All kernels of one element type, locked or fast. */
+typedef struct ls_gemm_kernels {
+    int rows;  /* of the largest tile: the width of A's panels */
+    int lanes; /* of a vector; tiles are one or two vectors wide, B's panels two */
+    ls_gemm_kernel tile[LS_GEMM_MAX_ROWS + 1][3]; /* [rows][vectors], from 1 */
+    ls_gemm_vector_kernel vector;
+} ls_gemm_kernels;
+
+/* Data movement; exact, so the same for locked and fast. Size-4 functions move f32 and i32 alike, as bits. */
+typedef struct ls_gemm_moves {
+    /* rows[q] (NULL: zeros) consecutive in k; columns q in [ni,width) become 0 where width permits whole groups */
+    void (*rows4)(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel);
+    void (*rows8)(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel);
+    void (*cols4)(int64_t kc, int64_t ni, int64_t width, const void *src, int64_t stride_k, void *panel);
+    void (*cols8)(int64_t kc, int64_t ni, int64_t width, const void *src, int64_t stride_k, void *panel);
+    void (*from_f16)(int64_t n, const void *src, float *dst);
+    void (*from_bf16)(int64_t n, const void *src, float *dst);
+    void (*from_i8)(int64_t n, const void *src, float *dst);
+    void (*from_u8)(int64_t n, const void *src, float *dst);
+    void (*to_f16)(int64_t n, const float *src, uint16_t *dst);
+    void (*to_bf16)(int64_t n, const float *src, uint16_t *dst);
+    void (*add_i32)(int64_t n, const float *src, bool add, int32_t *dst); /* dst (+)= (int32) src, wrapping */
+    bool (*finite_f32)(int64_t n, const float *src);
+    bool (*finite_f64)(int64_t n, const double *src);
+    void (*canonical_f32)(int64_t n, float *x);
+    void (*canonical_f64)(int64_t n, double *x);
+} ls_gemm_moves;
+
+struct ls_gemm_isa {
+    ls_cpu_isa isa;
+    const ls_gemm_kernels *f32, *f64, *i32, *f32_fast, *f64_fast;
+    const ls_gemm_moves *moves;
+};
+
+#define LS_GEMM_DECLARE(isa)                                                                                 \
+    extern const ls_gemm_kernels ls_gemm_f32__##isa, ls_gemm_f64__##isa, ls_gemm_i32__##isa;                 \
+    extern const ls_gemm_kernels ls_gemm_f32_fast__##isa, ls_gemm_f64_fast__##isa;                           \
+    extern const ls_gemm_moves ls_gemm_moves__##isa;
+LS_GEMM_DECLARE(scalar)
+LS_GEMM_DECLARE(neon)
+LS_GEMM_DECLARE(avx2)
+LS_GEMM_DECLARE(avx512)
+
+#endif

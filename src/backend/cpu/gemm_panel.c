@@ -1,0 +1,179 @@
+/*
+ * Micro-panels: from views, callbacks, rows and columns; operands packed once. A panel of `width` holds [kc][width]
+ * elements; what lies beyond the operand's extent is 0, so that whole tiles can be computed everywhere.
+ */
+#include <string.h>
+
+#include "backend/cpu/gemm_plan.h"
+#include "base/half.h"
+
+ls_gemm_type ls_gemm_panel_type(ls_gemm_dtype dtype) {
+    return dtype == LS_GEMM_F64 ? LS_GEMM_TYPE_F64 : dtype == LS_GEMM_I32 ? LS_GEMM_TYPE_I32 : LS_GEMM_TYPE_F32;
+}
+
+int64_t ls_gemm_dtype_size(ls_gemm_dtype dtype) {
+    static const int8_t size[] = {
+        [LS_GEMM_F32] = 4, [LS_GEMM_F64] = 8, [LS_GEMM_F16] = 2, [LS_GEMM_BF16] = 2,
+        [LS_GEMM_I8] = 1,  [LS_GEMM_U8] = 1,  [LS_GEMM_I32] = 4,
+    };
+    return size[dtype];
+}
+
+/* n consecutive elements of a narrow dtype as floats. */
+static void widen(const ls_gemm_moves *moves, ls_gemm_dtype dtype, int64_t n, const void *src, float *dst) {
+    switch (dtype) {
+    case LS_GEMM_F16:
+        moves->from_f16(n, src, dst);
+        break;
+    case LS_GEMM_BF16:
+        moves->from_bf16(n, src, dst);
+        break;
+    case LS_GEMM_I8:
+        moves->from_i8(n, src, dst);
+        break;
+    default:
+        moves->from_u8(n, src, dst);
+        break;
+    }
+}
+
+static bool narrow(ls_gemm_dtype dtype) {
+    return ls_gemm_dtype_size(dtype) < 4;
+}
+
+void ls_gemm_pack_rows(const ls_gemm_isa *isa, ls_gemm_dtype dtype, int64_t kc, int64_t ni, int64_t width,
+                       const void *const *rows, void *panel) {
+    const ls_gemm_moves *moves = isa->moves;
+    if (dtype == LS_GEMM_F64) {
+        moves->rows8(kc, ni, width, rows, panel);
+        return;
+    }
+    if (!narrow(dtype)) {
+        moves->rows4(kc, ni, width, rows, panel);
+        return;
+    }
+    enum { STRIP = 64 };
+    float strip[LS_GEMM_MAX_WIDTH][STRIP];
+    const void *strips[LS_GEMM_MAX_WIDTH];
+    int64_t size = ls_gemm_dtype_size(dtype);
+    for (int64_t p = 0; p < kc; p += STRIP) {
+        int64_t n = kc - p < STRIP ? kc - p : STRIP;
+        for (int64_t q = 0; q < ni; q++) {
+            strips[q] = rows[q] ? strip[q] : NULL;
+            if (rows[q]) {
+                widen(moves, dtype, n, (const char *)rows[q] + p * size, strip[q]);
+            }
+        }
+        moves->rows4(n, ni, width, strips, (float *)panel + p * width);
+    }
+}
+
+void ls_gemm_pack_cols(const ls_gemm_isa *isa, ls_gemm_dtype dtype, int64_t kc, int64_t ni, int64_t width,
+                       const void *src, int64_t stride_k, void *panel) {
+    const ls_gemm_moves *moves = isa->moves;
+    if (dtype == LS_GEMM_F64) {
+        moves->cols8(kc, ni, width, src, stride_k, panel);
+    } else if (!narrow(dtype)) {
+        moves->cols4(kc, ni, width, src, stride_k, panel);
+    } else {
+        int64_t size = ls_gemm_dtype_size(dtype);
+        for (int64_t p = 0; p < kc; p++) {
+            widen(moves, dtype, ni, (const char *)src + p * stride_k * size, (float *)panel + p * width);
+        }
+    }
+}
+
+/* A view that is consecutive along neither axis: element by element. */
+static void pack_strided(const ls_gemm_operand *o, const char *src, int64_t kc, int64_t ni, int64_t width,
+                         void *panel) {
+    int64_t size = ls_gemm_dtype_size(o->dtype);
+    for (int64_t p = 0; p < kc; p++) {
+        for (int64_t q = 0; q < ni; q++) {
+            const void *at = src + (p * o->stride_k + q * o->stride_i) * size;
+            int64_t to = p * width + q;
+            uint16_t half;
+            switch (o->dtype) {
+            case LS_GEMM_F64:
+                memcpy((double *)panel + to, at, 8);
+                break;
+            case LS_GEMM_F16:
+                memcpy(&half, at, 2);
+                ((float *)panel)[to] = ls_f16_to_f32(half);
+                break;
+            case LS_GEMM_BF16:
+                memcpy(&half, at, 2);
+                ((float *)panel)[to] = ls_bf16_to_f32(half);
+                break;
+            case LS_GEMM_I8:
+                ((float *)panel)[to] = *(const int8_t *)at;
+                break;
+            case LS_GEMM_U8:
+                ((float *)panel)[to] = *(const uint8_t *)at;
+                break;
+            default:
+                memcpy((float *)panel + to, at, 4);
+                break;
+            }
+        }
+    }
+}
+
+void ls_gemm_pack_panel(const ls_gemm_isa *isa, const ls_gemm_operand *o, int worker, int64_t batch, int64_t offset,
+                        int64_t k0, int64_t kc, int64_t i0, int64_t ni, int64_t width, void *panel,
+                        uint8_t *mask) {
+    if (ni < width && width > 1) {
+        memset(panel, 0, (size_t)(kc * width) * (o->dtype == LS_GEMM_F64 ? 8 : 4));
+    }
+    if (mask) {
+        memset(mask, 1, (size_t)(kc * width));
+    }
+    if (o->pack) {
+        o->pack(o->pack_ctx, worker, batch, k0, kc, i0, ni, width, panel, mask);
+        return;
+    }
+    int64_t size = ls_gemm_dtype_size(o->dtype);
+    const char *src = (const char *)o->data + (offset + k0 * o->stride_k + i0 * o->stride_i) * size;
+    if (o->stride_k == 1) {
+        const void *rows[LS_GEMM_MAX_WIDTH];
+        for (int64_t q = 0; q < ni; q++) {
+            rows[q] = src + q * o->stride_i * size;
+        }
+        ls_gemm_pack_rows(isa, o->dtype, kc, ni, width, rows, panel);
+    } else if (o->stride_i == 1 || ni == 1) {
+        ls_gemm_pack_cols(isa, o->dtype, kc, ni, width, src, o->stride_k, panel);
+    } else {
+        pack_strided(o, src, kc, ni, width, panel);
+    }
+}
+
+static int64_t side_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype) {
+    const ls_gemm_kernels *kernels = dtype == LS_GEMM_F64 ? isa->f64 : isa->f32;
+    return side == LS_GEMM_A ? kernels->rows : 2 * kernels->lanes;
+}
+
+size_t ls_gemm_packed_size(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent, int64_t k) {
+    int64_t width = side_width(isa, side, dtype);
+    int64_t panels = (extent + width - 1) / width;
+    return (size_t)(panels * width * k) * (dtype == LS_GEMM_F64 ? 8 : 4);
+}
+
+void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *operand, int64_t extent, int64_t k,
+                  void *memory, ls_gemm_packed *out_packed) {
+    int64_t width = side_width(isa, side, operand->dtype);
+    int64_t elem = operand->dtype == LS_GEMM_F64 ? 8 : 4;
+    bool finite = true;
+    for (int64_t i = 0; i < extent; i += width) {
+        int64_t ni = extent - i < width ? extent - i : width;
+        for (int64_t p = 0; p < k; p += LS_GEMM_CHUNK) {
+            int64_t kc = k - p < LS_GEMM_CHUNK ? k - p : LS_GEMM_CHUNK;
+            char *panel = (char *)memory + (i * k + p * width) * elem;
+            ls_gemm_pack_panel(isa, operand, 0, 0, 0, p, kc, i, ni, width, panel, NULL);
+            if (operand->dtype == LS_GEMM_F64) {
+                finite = finite && isa->moves->finite_f64(kc * width, (const double *)panel);
+            } else if (operand->dtype != LS_GEMM_I32) {
+                finite = finite && isa->moves->finite_f32(kc * width, (const float *)panel);
+            }
+        }
+    }
+    *out_packed = (ls_gemm_packed){isa, extent, k, width, finite, memory};
+}

@@ -1,0 +1,232 @@
+/*
+ * Plans a matrix product: which operand is packed where, and into which blocks C is cut. One task computes one block
+ * of C over all of k, so a block's sums and epilogue stay in the cache and tasks never wait for each other.
+ */
+#include "backend/cpu/gemm_plan.h"
+
+enum {
+    DEFAULT_L2 = 1 << 20,
+    SHARED_BUDGET = 16 << 20, /* of B's panels when packed together: outer cache, and memory asked of the caller */
+    INLINE_WORK = 1 << 16,    /* multiply-adds below which waking a thread costs more than it brings */
+    TASKS_PER_WORKER = 3,
+};
+
+static int64_t up(int64_t x, int64_t unit) {
+    return (x + unit - 1) / unit * unit;
+}
+
+static int64_t ceil_div(int64_t x, int64_t y) {
+    return (x + y - 1) / y;
+}
+
+static int64_t smaller(int64_t x, int64_t y) {
+    return x < y ? x : y;
+}
+
+static int64_t larger(int64_t x, int64_t y) {
+    return x > y ? x : y;
+}
+
+static bool is_view(const ls_gemm_operand *o) {
+    return !o->packed && !o->pack;
+}
+
+/* Whether a kernel can read the elements where they are. */
+static bool is_wide_view(const ls_gemm_operand *o) {
+    return is_view(o) && ls_gemm_dtype_size(o->dtype) >= 4;
+}
+
+static bool same_for_all_batches(const ls_gemm *g, const ls_gemm_operand *o) {
+    if (!is_view(o)) {
+        return o->packed || o->batch_shared;
+    }
+    for (int d = 0; d < g->batch_rank; d++) {
+        if (g->batch[d] > 1 && o->stride_batch[d] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void exchange(const ls_gemm *g, ls_gemm *out) {
+    out->a = g->b;
+    out->b = g->a;
+    out->m = g->n;
+    out->n = g->m;
+    out->out.stride_i = g->out.stride_j;
+    out->out.stride_j = g->out.stride_i;
+}
+
+/* The vector axis should be the one along which C is consecutive; and a column is a row transposed. */
+static bool wants_exchange(const ls_gemm *g) {
+    if (g->a.packed || g->b.packed) {
+        return false;
+    }
+    if (g->n == 1 && g->m > 1) {
+        return true;
+    }
+    return !g->epilogue && g->out.data && g->out.stride_j != 1 && g->out.stride_i == 1 && g->m > 1;
+}
+
+static const ls_gemm_kernels *pick_kernels(const ls_gemm *g, ls_gemm_type type) {
+    if (type == LS_GEMM_TYPE_F64) {
+        return g->fast ? g->isa->f64_fast : g->isa->f64;
+    }
+    if (type == LS_GEMM_TYPE_I32) {
+        return g->isa->i32;
+    }
+    /* Products of two f16 or two 8-bit integers are exact in f32: fused or not is the same. */
+    bool f16 = g->a.dtype == LS_GEMM_F16 && g->b.dtype == LS_GEMM_F16;
+    bool bytes = g->a.dtype == LS_GEMM_I8 || g->a.dtype == LS_GEMM_U8;
+    return g->fast || f16 || bytes ? g->isa->f32_fast : g->isa->f32;
+}
+
+static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max) {
+    bool small = g->m * g->n * smaller(g->k, LS_GEMM_CHUNK) <= 32 * 32 * 32;
+    plan->a_source = LS_GEMM_LOCAL;
+    plan->b_source = LS_GEMM_LOCAL;
+    if (!plan->masks && is_wide_view(&g->a) && (g->n <= 2 * plan->cols || small)) {
+        plan->a_source = LS_GEMM_DIRECT;
+    }
+    if (!plan->masks && is_wide_view(&g->b) && g->b.stride_i == 1 && (g->m <= plan->rows || small)) {
+        plan->b_source = LS_GEMM_DIRECT;
+    } else if (g->m > mc_max && g->k > 0 && g->k * plan->elem * 256 <= SHARED_BUDGET) {
+        plan->b_source = LS_GEMM_SHARED;
+    }
+    if (g->a.packed) {
+        plan->a_source = LS_GEMM_BEFORE;
+    }
+    if (g->b.packed) {
+        plan->b_source = LS_GEMM_BEFORE;
+    }
+    if (plan->b_source == LS_GEMM_SHARED && plan->batches > 1 && !same_for_all_batches(g, &g->b)) {
+        plan->outer_batches = plan->batches;
+        plan->batches = 1;
+    }
+}
+
+/* Cuts C into blocks no larger than mc_max x nc_max, enough of them to keep the workers busy. */
+static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, int64_t nc_max) {
+    int64_t m_units = ceil_div(g->m, plan->rows), n_units = ceil_div(plan->slab, plan->cols);
+    int64_t m_blocks = ceil_div(g->m, mc_max), n_blocks = ceil_div(plan->slab, nc_max);
+    if (plan->workers > 1 && !plan->inline_run) {
+        int64_t target = TASKS_PER_WORKER * plan->workers;
+        bool m_first = plan->b_source != LS_GEMM_LOCAL;
+        for (int turn = 0; turn < 2; turn++) {
+            bool split_m = (turn == 0) == m_first;
+            int64_t *blocks = split_m ? &m_blocks : &n_blocks;
+            int64_t units = split_m ? m_units : n_units;
+            int64_t others = plan->batches * (split_m ? n_blocks : m_blocks);
+            int64_t wanted = turn == 0 ? target : plan->workers;
+            if (*blocks * others < wanted) {
+                *blocks = larger(*blocks, smaller(ceil_div(wanted, others), units));
+            }
+        }
+    }
+    plan->mc = ceil_div(m_units, m_blocks) * plan->rows;
+    plan->nc = ceil_div(n_units, n_blocks) * plan->cols;
+}
+
+static void plan_workspace(const ls_gemm *g, ls_gemm_plan *plan) {
+    int64_t kc = smaller(g->k, LS_GEMM_CHUNK), at = 0;
+    if (plan->a_source == LS_GEMM_LOCAL) {
+        at = up(plan->mc * kc * plan->elem, LS_GEMM_ALIGN);
+    }
+    plan->b_at = at;
+    if (plan->b_source == LS_GEMM_LOCAL) {
+        at += up(plan->nc * kc * plan->elem, LS_GEMM_ALIGN);
+    } else if (plan->b_source == LS_GEMM_DIRECT && !plan->vector) {
+        at += up(plan->cols * kc * plan->elem, LS_GEMM_ALIGN); /* the last columns, where a whole tile would not fit */
+    }
+    plan->c_at = at;
+    plan->ldc = plan->nc;
+    if (plan->through_tile) {
+        at += up(plan->mc * plan->ldc * plan->elem, LS_GEMM_ALIGN);
+    }
+    plan->tile_at = at;
+    if (plan->vector) {
+        at += up(plan->nc * plan->elem, LS_GEMM_ALIGN);
+    } else {
+        at += up(plan->rows * plan->cols * plan->elem, LS_GEMM_ALIGN);
+    }
+    plan->mask_at = at;
+    if (plan->masks) {
+        at += up((plan->rows + plan->cols) * kc * (plan->elem + 1), LS_GEMM_ALIGN);
+    }
+    plan->worker_bytes = at;
+    plan->shared_bytes = 0;
+    if (plan->b_source == LS_GEMM_SHARED) {
+        plan->shared_bytes = up(up(plan->slab, plan->cols) * g->k * plan->elem, LS_GEMM_ALIGN);
+    }
+}
+
+void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan) {
+    *g = *given;
+    ls_gemm_plan *plan = out_plan;
+    *plan = (ls_gemm_plan){.g = g, .swapped = wants_exchange(given)};
+    if (plan->swapped) {
+        exchange(given, g);
+    }
+    plan->panel = ls_gemm_panel_type(g->a.dtype);
+    plan->sum = g->a.dtype == LS_GEMM_I8 || g->a.dtype == LS_GEMM_U8 ? LS_GEMM_TYPE_I32 : plan->panel;
+    plan->elem = plan->panel == LS_GEMM_TYPE_F64 ? 8 : 4;
+    plan->kernels = pick_kernels(g, plan->panel);
+    plan->workers = g->parallel.run && g->parallel.workers > 1 ? g->parallel.workers : 1;
+    plan->batches = plan->outer_batches = 1;
+    for (int d = 0; d < g->batch_rank; d++) {
+        plan->batches *= g->batch[d];
+    }
+    plan->masks = (g->a.absent || g->b.absent) && plan->sum != LS_GEMM_TYPE_I32;
+    int out_type = g->out.dtype == LS_GEMM_F32   ? LS_GEMM_TYPE_F32
+                   : g->out.dtype == LS_GEMM_F64 ? LS_GEMM_TYPE_F64
+                   : g->out.dtype == LS_GEMM_I32 ? LS_GEMM_TYPE_I32
+                                                 : -1;
+    plan->through_tile = !g->out.data || g->out.stride_j != 1 || out_type != (int)plan->sum;
+    plan->inline_run = plan->workers == 1 || g->m * g->n * plan->batches <= INLINE_WORK / larger(g->k, 1);
+
+    int64_t lanes = plan->kernels->lanes;
+    plan->vector = g->m == 1 && !plan->masks && plan->panel == plan->sum && is_wide_view(&g->b) && g->b.stride_i == 1;
+    plan->rows = g->a.packed ? g->a.packed->width : larger(1, smaller(plan->kernels->rows, g->m));
+    plan->cols = g->b.packed ? g->b.packed->width : g->n <= lanes ? lanes : 2 * lanes;
+
+    /* A's block is read once for every panel of B and lives in the second-level cache; so does a local block of B. */
+    int64_t l2 = g->l2_bytes > 0 ? g->l2_bytes : DEFAULT_L2;
+    int64_t resident = larger(l2 * 3 / 8 / (LS_GEMM_CHUNK * plan->elem), 2 * lanes);
+    int64_t mc_max = up(resident, plan->rows);
+    plan_sources(g, plan, mc_max);
+    int64_t nc_max = up(plan->b_source == LS_GEMM_LOCAL ? resident : 1024, plan->cols);
+    if (plan->through_tile) {
+        nc_max = smaller(nc_max, up(512, plan->cols));
+    }
+    plan->slab = up(larger(g->n, 1), plan->cols);
+    if (plan->vector) {
+        plan->a_source = g->a.packed ? LS_GEMM_BEFORE : LS_GEMM_LOCAL;
+        plan->b_source = LS_GEMM_DIRECT;
+        nc_max = up(2048, plan->cols);
+    } else if (plan->b_source == LS_GEMM_SHARED) {
+        int64_t fits = SHARED_BUDGET / (g->k * plan->elem) / plan->cols * plan->cols;
+        int64_t slabs = ceil_div(plan->slab, larger(fits, plan->cols));
+        plan->slab = up(ceil_div(plan->slab, slabs), plan->cols);
+        nc_max = larger(nc_max, plan->through_tile ? 0 : smaller(plan->slab, up(4096, plan->cols)));
+    }
+    plan_blocks(g, plan, mc_max, nc_max);
+    plan_workspace(g, plan);
+}
+
+bool ls_gemm_empty(const ls_gemm *g) {
+    bool empty = g->m <= 0 || g->n <= 0;
+    for (int d = 0; d < g->batch_rank; d++) {
+        empty = empty || g->batch[d] <= 0;
+    }
+    return empty;
+}
+
+size_t ls_gemm_workspace(const ls_gemm *g) {
+    if (ls_gemm_empty(g)) {
+        return 0;
+    }
+    ls_gemm problem;
+    ls_gemm_plan plan;
+    ls_gemm_plan_make(g, &problem, &plan);
+    return (size_t)(plan.shared_bytes + plan.workers * plan.worker_bytes);
+}

@@ -1,0 +1,45 @@
+/*
+ * Microkernels with fused multiply-add: for fast mode, and for locked products of f16 or 8-bit integers, which are
+ * exact. Same order of k as the locked ones. Where the baseline has no FMA (scalar) they do not fuse.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "backend/cpu/gemm_isa.h"
+#include "backend/cpu/isa/gemm_vec.h"
+
+#if defined(LS_ISA_AVX512)
+#define FMA_F32(a, b, c) ((ls_vf32)_mm512_fmadd_ps(a, b, c))
+#define FMA_F64(a, b, c) ((ls_vf64)_mm512_fmadd_pd(a, b, c))
+#elif defined(LS_ISA_AVX2)
+#define FMA_F32(a, b, c) ((ls_vf32)_mm256_fmadd_ps(a, b, c))
+#define FMA_F64(a, b, c) ((ls_vf64)_mm256_fmadd_pd(a, b, c))
+#elif defined(LS_ISA_NEON)
+#define FMA_F32(a, b, c) ((ls_vf32)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
+#define FMA_F64(a, b, c) ((ls_vf64)vfmaq_f64((float64x2_t)(c), (float64x2_t)(a), (float64x2_t)(b)))
+#else
+#define FMA_F32(a, b, c) ((c) + (a) * (b))
+#define FMA_F64(a, b, c) ((c) + (a) * (b))
+#endif
+
+#define T float
+#define V ls_vf32
+#define VU ls_vf32_any
+#define LANES LS_LANES_F32
+#define SPLAT LS_SPLAT_F32
+#define MADD FMA_F32
+#define NAME(rows, cols) LS_GEMM_NAME(f32_fast, rows, LS_TILE_COLS_F32_##cols)
+#define VECTOR LS_ISA_SUFFIX(ls_gemm_f32_fast_vector)
+#define TABLE LS_ISA_SUFFIX(ls_gemm_f32_fast)
+#include "backend/cpu/isa/gemm_kernels.inc"
+
+#define T double
+#define V ls_vf64
+#define VU ls_vf64_any
+#define LANES LS_LANES_F64
+#define SPLAT LS_SPLAT_F64
+#define MADD FMA_F64
+#define NAME(rows, cols) LS_GEMM_NAME(f64_fast, rows, LS_TILE_COLS_F64_##cols)
+#define VECTOR LS_ISA_SUFFIX(ls_gemm_f64_fast_vector)
+#define TABLE LS_ISA_SUFFIX(ls_gemm_f64_fast)
+#include "backend/cpu/isa/gemm_kernels.inc"

@@ -1,0 +1,40 @@
+/* Locked microkernels: multiply, round, add, round; never fused (a test looks for FMA in this object). */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "backend/cpu/gemm_isa.h"
+#include "backend/cpu/isa/gemm_vec.h"
+
+#define T float
+#define V ls_vf32
+#define VU ls_vf32_any
+#define LANES LS_LANES_F32
+#define SPLAT LS_SPLAT_F32
+#define MADD(a, b, c) ((c) + (a) * (b))
+#define NAME(rows, cols) LS_GEMM_NAME(f32, rows, LS_TILE_COLS_F32_##cols)
+#define VECTOR LS_ISA_SUFFIX(ls_gemm_f32_vector)
+#define TABLE LS_ISA_SUFFIX(ls_gemm_f32)
+#include "backend/cpu/isa/gemm_kernels.inc"
+
+#define T double
+#define V ls_vf64
+#define VU ls_vf64_any
+#define LANES LS_LANES_F64
+#define SPLAT LS_SPLAT_F64
+#define MADD(a, b, c) ((c) + (a) * (b))
+#define NAME(rows, cols) LS_GEMM_NAME(f64, rows, LS_TILE_COLS_F64_##cols)
+#define VECTOR LS_ISA_SUFFIX(ls_gemm_f64_vector)
+#define TABLE LS_ISA_SUFFIX(ls_gemm_f64)
+#include "backend/cpu/isa/gemm_kernels.inc"
+
+/* i32 wraps, so it is computed unsigned. */
+#define T uint32_t
+#define V ls_vu32
+#define VU ls_vu32_any
+#define LANES LS_LANES_F32
+#define SPLAT LS_SPLAT_U32
+#define MADD(a, b, c) ((c) + (a) * (b))
+#define NAME(rows, cols) LS_GEMM_NAME(i32, rows, LS_TILE_COLS_F32_##cols)
+#define VECTOR LS_ISA_SUFFIX(ls_gemm_i32_vector)
+#define TABLE LS_ISA_SUFFIX(ls_gemm_i32)
+#include "backend/cpu/isa/gemm_kernels.inc"

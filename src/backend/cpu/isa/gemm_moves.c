@@ -1,0 +1,282 @@
+/*
+ * Data movement of the packed matrix product: micro-panels from rows and columns, conversions to and from float,
+ * finiteness, canonical NaN. Everything here is exact or rounds once, the same bits for every instruction set.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "backend/cpu/gemm_isa.h"
+#include "backend/cpu/isa/gemm_vec.h"
+#include "base/half.h"
+
+#define name LS_ISA_SUFFIX(ls_gemm_##name)
+
+/* Moving 128 bits at a time suits every instruction set: a transposition is bound by stores and shuffles alike. */
+typedef uint32_t quad __attribute__((vector_size(16)));
+typedef quad quad_any __attribute__((aligned(4), may_alias));
+typedef uint64_t pair __attribute__((vector_size(16)));
+typedef pair pair_any __attribute__((aligned(8), may_alias));
+typedef uint32_t u32_any __attribute__((may_alias));
+typedef uint64_t u64_any __attribute__((may_alias));
+
+/* One row or a few at a time, for what does not fill a group. */
+static void rows4_plain(int64_t kc, int64_t q0, int64_t q1, int64_t width, const void *const *rows,
+                                u32_any *panel) {
+    for (int64_t q = q0; q < q1; q++) {
+        const u32_any *row = rows[q];
+        for (int64_t p = 0; p < kc; p++) {
+            panel[p * width + q] = row ? row[p] : 0;
+        }
+    }
+}
+
+static void rows4(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel_) {
+    static const uint32_t zeros[4];
+    u32_any *panel = panel_;
+    if (width < 4) {
+        rows4_plain(kc, 0, ni, width, rows, panel);
+        return;
+    }
+    for (int64_t q = 0; q < ni; q += 4) {
+        /* The last group overlaps the one before it when the width is no multiple of 4. */
+        int64_t first = q + 4 <= width ? q : width - 4;
+        const u32_any *r[4];
+        int64_t step[4];
+        for (int t = 0; t < 4; t++) {
+            const void *row = first + t < ni ? rows[first + t] : NULL;
+            r[t] = row ? row : zeros;
+            step[t] = row ? 1 : 0;
+        }
+        u32_any *out = panel + first;
+        int64_t p = 0;
+        for (; p + 4 <= kc; p += 4, out += 4 * width) {
+            quad a = *(const quad_any *)(r[0] + p * step[0]), b = *(const quad_any *)(r[1] + p * step[1]);
+            quad c = *(const quad_any *)(r[2] + p * step[2]), d = *(const quad_any *)(r[3] + p * step[3]);
+            quad ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+            quad cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+            *(quad_any *)out = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5);
+            *(quad_any *)(out + width) = __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7);
+            *(quad_any *)(out + 2 * width) = __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5);
+            *(quad_any *)(out + 3 * width) = __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7);
+        }
+        for (; p < kc; p++, out += width) {
+            for (int t = 0; t < 4; t++) {
+                out[t] = r[t][p * step[t]];
+            }
+        }
+    }
+}
+
+static void rows8(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel_) {
+    static const uint64_t zeros[2];
+    u64_any *panel = panel_;
+    for (int64_t q = 0; q < ni; q += 2) {
+        if (width < 2) {
+            const u64_any *row = rows[0];
+            for (int64_t p = 0; p < kc; p++) {
+                panel[p * width] = row ? row[p] : 0;
+            }
+            return;
+        }
+        int64_t first = q + 2 <= width ? q : width - 2;
+        const void *row0 = rows[first], *row1 = first + 1 < ni ? rows[first + 1] : NULL;
+        const u64_any *r0 = row0 ? row0 : zeros, *r1 = row1 ? row1 : zeros;
+        int64_t step0 = row0 ? 1 : 0, step1 = row1 ? 1 : 0;
+        u64_any *out = panel + first;
+        int64_t p = 0;
+        for (; p + 2 <= kc; p += 2, out += 2 * width) {
+            pair a = *(const pair_any *)(r0 + p * step0), b = *(const pair_any *)(r1 + p * step1);
+            *(pair_any *)out = __builtin_shufflevector(a, b, 0, 2);
+            *(pair_any *)(out + width) = __builtin_shufflevector(a, b, 1, 3);
+        }
+        for (; p < kc; p++, out += width) {
+            out[0] = r0[p * step0];
+            out[1] = r1[p * step1];
+        }
+    }
+}
+
+static void cols4(int64_t kc, int64_t ni, int64_t width, const void *src_, int64_t stride_k, void *panel_) {
+    const u32_any *src = src_;
+    u32_any *panel = panel_;
+    if (ni == 2 * LS_LANES_F32) {
+        for (int64_t p = 0; p < kc; p++, src += stride_k, panel += width) {
+            *(ls_vu32_any *)panel = *(const ls_vu32_any *)src;
+            *(ls_vu32_any *)(panel + LS_LANES_F32) = *(const ls_vu32_any *)(src + LS_LANES_F32);
+        }
+    } else if (ni >= 4) {
+        for (int64_t p = 0; p < kc; p++, src += stride_k, panel += width) {
+            for (int64_t q = 0; q < ni - 4; q += 4) {
+                *(quad_any *)(panel + q) = *(const quad_any *)(src + q);
+            }
+            *(quad_any *)(panel + ni - 4) = *(const quad_any *)(src + ni - 4);
+        }
+    } else {
+        for (int64_t p = 0; p < kc; p++, src += stride_k, panel += width) {
+            for (int64_t q = 0; q < ni; q++) {
+                panel[q] = src[q];
+            }
+        }
+    }
+}
+
+static void cols8(int64_t kc, int64_t ni, int64_t width, const void *src_, int64_t stride_k, void *panel_) {
+    const u64_any *src = src_;
+    u64_any *panel = panel_;
+    for (int64_t p = 0; p < kc; p++, src += stride_k, panel += width) {
+        int64_t q = 0;
+        for (; q + 2 <= ni; q += 2) {
+            *(pair_any *)(panel + q) = *(const pair_any *)(src + q);
+        }
+        for (; q < ni; q++) {
+            panel[q] = src[q];
+        }
+    }
+}
+
+static void from_f16(int64_t n, const void *src_, float *dst) {
+    const uint16_t *src = src_;
+    int64_t i = 0;
+#if defined(LS_ISA_AVX512)
+    for (; i + 16 <= n; i += 16) {
+        _mm512_storeu_ps(dst + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(src + i))));
+    }
+#elif defined(LS_ISA_AVX2)
+    for (; i + 8 <= n; i += 8) {
+        _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(src + i))));
+    }
+#elif defined(LS_ISA_NEON)
+    for (; i + 4 <= n; i += 4) {
+        vst1q_f32(dst + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(src + i))));
+    }
+#endif
+    for (; i < n; i++) {
+        dst[i] = ls_f16_to_f32(src[i]);
+    }
+}
+
+static void to_f16(int64_t n, const float *src, uint16_t *dst) {
+    int64_t i = 0;
+#if defined(LS_ISA_AVX512)
+    for (; i + 16 <= n; i += 16) {
+        __m512 x = _mm512_loadu_ps(src + i);
+        __m256i h = _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+        _mm256_storeu_si256((__m256i *)(dst + i), _mm256_mask_set1_epi16(h, nan, LS_NAN_F16));
+    }
+#elif defined(LS_ISA_AVX2)
+    for (; i + 8 <= n; i += 8) {
+        __m256 x = _mm256_loadu_ps(src + i);
+        x = _mm256_blendv_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(LS_NAN_F32)),
+                             _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+        _mm_storeu_si128((__m128i *)(dst + i),
+                         _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    }
+#elif defined(LS_ISA_NEON)
+    for (; i + 4 <= n; i += 4) {
+        float32x4_t x = vld1q_f32(src + i);
+        x = vbslq_f32(vceqq_f32(x, x), x, vreinterpretq_f32_u32(vdupq_n_u32(LS_NAN_F32)));
+        vst1_u16(dst + i, vreinterpret_u16_f16(vcvt_f16_f32(x)));
+    }
+#endif
+    for (; i < n; i++) {
+        dst[i] = ls_f32_to_f16(src[i]);
+    }
+}
+
+/* Plain loops from here on: compilers make vectors of them. */
+
+static void from_bf16(int64_t n, const void *src_, float *dst) {
+    const uint16_t *src = src_;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)src[i] << 16;
+        memcpy(&dst[i], &bits, 4);
+    }
+}
+
+static void to_bf16(int64_t n, const float *src, uint16_t *dst) {
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &src[i], 4);
+        uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+        dst[i] = (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? LS_NAN_BF16 : rounded);
+    }
+}
+
+static void from_i8(int64_t n, const void *src_, float *dst) {
+    const int8_t *src = src_;
+    for (int64_t i = 0; i < n; i++) {
+        dst[i] = src[i];
+    }
+}
+
+static void from_u8(int64_t n, const void *src_, float *dst) {
+    const uint8_t *src = src_;
+    for (int64_t i = 0; i < n; i++) {
+        dst[i] = src[i];
+    }
+}
+
+static void add_i32(int64_t n, const float *src, bool add, int32_t *dst) {
+    uint32_t keep = add ? ~0u : 0;
+    for (int64_t i = 0; i < n; i++) {
+        dst[i] = (int32_t)(((uint32_t)dst[i] & keep) + (uint32_t)(int32_t)src[i]);
+    }
+}
+
+static bool finite_f32(int64_t n, const float *src) {
+    uint32_t bad = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &src[i], 4);
+        bad |= (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return !bad;
+}
+
+static bool finite_f64(int64_t n, const double *src) {
+    uint64_t bad = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, &src[i], 8);
+        bad |= (bits & 0x7ff0000000000000u) == 0x7ff0000000000000u;
+    }
+    return !bad;
+}
+
+static void canonical_f32(int64_t n, float *x) {
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], 4);
+        bits = (bits & 0x7fffffffu) > 0x7f800000u ? LS_NAN_F32 : bits;
+        memcpy(&x[i], &bits, 4);
+    }
+}
+
+static void canonical_f64(int64_t n, double *x) {
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, &x[i], 8);
+        bits = (bits & 0x7fffffffffffffffu) > 0x7ff0000000000000u ? LS_NAN_F64 : bits;
+        memcpy(&x[i], &bits, 8);
+    }
+}
+
+const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
+    .rows4 = rows4,
+    .rows8 = rows8,
+    .cols4 = cols4,
+    .cols8 = cols8,
+    .from_f16 = from_f16,
+    .from_bf16 = from_bf16,
+    .from_i8 = from_i8,
+    .from_u8 = from_u8,
+    .to_f16 = to_f16,
+    .to_bf16 = to_bf16,
+    .add_i32 = add_i32,
+    .finite_f32 = finite_f32,
+    .finite_f64 = finite_f64,
+    .canonical_f32 = canonical_f32,
+    .canonical_f64 = canonical_f64,
+};

@@ -1,0 +1,84 @@
+/*
+ * Vector types of the instruction set that this object is compiled for (LS_ISA_<NAME>), as GCC vector extensions:
+ * one text serves all. LS_GEMM_ROWS is the height of the microkernel; it is two vectors wide.
+ */
+#ifndef LOCKSTEP_BACKEND_CPU_ISA_GEMM_VEC_H
+#define LOCKSTEP_BACKEND_CPU_ISA_GEMM_VEC_H
+
+#include <stdint.h>
+
+#if defined(LS_ISA_AVX512)
+#include <immintrin.h>
+#define LS_VECTOR_BYTES 64
+#define LS_GEMM_ROWS 12
+#define LS_ISA_SUFFIX(name) name##__avx512
+#define LS_TILE_COLS_F32_1 16
+#define LS_TILE_COLS_F32_2 32
+#define LS_TILE_COLS_F64_1 8
+#define LS_TILE_COLS_F64_2 16
+#elif defined(LS_ISA_AVX2)
+#include <immintrin.h>
+#define LS_VECTOR_BYTES 32
+#define LS_GEMM_ROWS 6
+#define LS_ISA_SUFFIX(name) name##__avx2
+#define LS_TILE_COLS_F32_1 8
+#define LS_TILE_COLS_F32_2 16
+#define LS_TILE_COLS_F64_1 4
+#define LS_TILE_COLS_F64_2 8
+#elif defined(LS_ISA_NEON)
+#include <arm_neon.h>
+#define LS_VECTOR_BYTES 16
+#define LS_GEMM_ROWS 8
+#define LS_ISA_SUFFIX(name) name##__neon
+#define LS_TILE_COLS_F32_1 4
+#define LS_TILE_COLS_F32_2 8
+#define LS_TILE_COLS_F64_1 2
+#define LS_TILE_COLS_F64_2 4
+#elif defined(LS_ISA_SCALAR)
+#define LS_VECTOR_BYTES 16
+#define LS_GEMM_ROWS 4
+#define LS_ISA_SUFFIX(name) name##__scalar
+#define LS_TILE_COLS_F32_1 4
+#define LS_TILE_COLS_F32_2 8
+#define LS_TILE_COLS_F64_1 2
+#define LS_TILE_COLS_F64_2 4
+#else
+#error "compile with LS_ISA_<NAME>"
+#endif
+
+#define LS_LANES_F32 (LS_VECTOR_BYTES / 4)
+#define LS_LANES_F64 (LS_VECTOR_BYTES / 8)
+
+typedef float ls_vf32 __attribute__((vector_size(LS_VECTOR_BYTES)));
+typedef double ls_vf64 __attribute__((vector_size(LS_VECTOR_BYTES)));
+typedef uint32_t ls_vu32 __attribute__((vector_size(LS_VECTOR_BYTES)));
+
+/* ls_gemm_f32_12x32__avx512: element, rows and columns of the tile, instruction set. */
+#define LS_GEMM_NAME(type, rows, cols) LS_GEMM_NAME_(type, rows, cols)
+#define LS_GEMM_NAME_(type, rows, cols) LS_ISA_SUFFIX(ls_gemm_##type##_##rows##x##cols)
+
+/* For loads and stores at any address. */
+typedef ls_vf32 ls_vf32_any __attribute__((aligned(4), may_alias));
+typedef ls_vf64 ls_vf64_any __attribute__((aligned(8), may_alias));
+typedef ls_vu32 ls_vu32_any __attribute__((aligned(4), may_alias));
+
+/* An initialiser list, because compilers know it as a broadcast. */
+#define LS_TIMES2(x) x, x
+#define LS_TIMES4(x) LS_TIMES2(x), LS_TIMES2(x)
+#define LS_TIMES8(x) LS_TIMES4(x), LS_TIMES4(x)
+#define LS_TIMES16(x) LS_TIMES8(x), LS_TIMES8(x)
+#if LS_VECTOR_BYTES == 64
+#define LS_SPLAT_F32(x) ((ls_vf32){LS_TIMES16(x)})
+#define LS_SPLAT_F64(x) ((ls_vf64){LS_TIMES8(x)})
+#define LS_SPLAT_U32(x) ((ls_vu32){LS_TIMES16(x)})
+#elif LS_VECTOR_BYTES == 32
+#define LS_SPLAT_F32(x) ((ls_vf32){LS_TIMES8(x)})
+#define LS_SPLAT_F64(x) ((ls_vf64){LS_TIMES4(x)})
+#define LS_SPLAT_U32(x) ((ls_vu32){LS_TIMES8(x)})
+#else
+#define LS_SPLAT_F32(x) ((ls_vf32){LS_TIMES4(x)})
+#define LS_SPLAT_F64(x) ((ls_vf64){LS_TIMES2(x)})
+#define LS_SPLAT_U32(x) ((ls_vu32){LS_TIMES4(x)})
+#endif
+
+#endif

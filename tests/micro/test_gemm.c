@@ -1,0 +1,800 @@
+/*
+ * The packed matrix product against straight loops over the contraction rule, bit for bit: every kernel of every
+ * instruction set that this machine has, then the whole driver over awkward shapes, layouts, dtypes, task splits,
+ * packed and callback operands, absent elements. Outputs and scratch memory stand between guard zones.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/gemm_isa.h"
+#include "base/half.h"
+
+enum { GUARD = 256, GUARD_BYTE = 0xa5 };
+
+static uint64_t seed_state = 1;
+
+static uint64_t random_bits(void) { /* splitmix64 */
+    uint64_t z = seed_state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static int64_t random_below(int64_t n) {
+    return (int64_t)(random_bits() % (uint64_t)n);
+}
+
+typedef enum filling { ORDINARY, WIDE, WILD } filling; /* near 1; subnormals and large ones; also inf and NaN */
+
+static double random_value(filling how) {
+    double x = (double)(int64_t)random_bits() * 0x1p-63;
+    if (how == ORDINARY) {
+        return x;
+    }
+    int64_t kind = random_below(how == WILD ? 24 : 16);
+    switch (kind) {
+    case 0:
+        return x < 0 ? -0.0 : 0.0;
+    case 1:
+        return x * 0x1p-126;
+    case 2:
+        return x * 0x1p-140;
+    case 3:
+        return x * 0x1p-66;
+    case 4:
+        return x * 0x1p+40;
+    case 5:
+        return x * 0x1p-14;
+    case 16:
+        return x < 0 ? -__builtin_inf() : __builtin_inf();
+    case 17:
+        return __builtin_nan("");
+    default:
+        return x;
+    }
+}
+
+static const char *const dtype_names[] = {"f32", "f64", "f16", "bf16", "i8", "u8", "i32"};
+static const int64_t dtype_sizes[] = {4, 8, 2, 2, 1, 1, 4};
+
+static void store_value(ls_gemm_dtype dtype, void *at, double x) {
+    float f = (float)x;
+    uint16_t h;
+    int32_t i;
+    switch (dtype) {
+    case LS_GEMM_F32:
+        memcpy(at, &f, 4);
+        break;
+    case LS_GEMM_F64:
+        memcpy(at, &x, 8);
+        break;
+    case LS_GEMM_F16:
+        h = ls_f32_to_f16(f);
+        memcpy(at, &h, 2);
+        break;
+    case LS_GEMM_BF16:
+        h = ls_f32_to_bf16(f);
+        memcpy(at, &h, 2);
+        break;
+    case LS_GEMM_I32:
+        i = (int32_t)random_bits();
+        memcpy(at, &i, 4);
+        break;
+    default:
+        *(uint8_t *)at = random_below(4) ? (uint8_t)random_bits() : dtype == LS_GEMM_I8 ? 0x80 : 0xff;
+        break;
+    }
+}
+
+/* Any element as the type its panel has; one of the three is meant. */
+typedef struct value {
+    float f;
+    double d;
+    int32_t i;
+} value;
+
+static value load_value(ls_gemm_dtype dtype, const void *at) {
+    value v = {0, 0, 0};
+    uint16_t h;
+    switch (dtype) {
+    case LS_GEMM_F32:
+        memcpy(&v.f, at, 4);
+        break;
+    case LS_GEMM_F64:
+        memcpy(&v.d, at, 8);
+        break;
+    case LS_GEMM_F16:
+        memcpy(&h, at, 2);
+        v.f = ls_f16_to_f32(h);
+        break;
+    case LS_GEMM_BF16:
+        memcpy(&h, at, 2);
+        v.f = ls_bf16_to_f32(h);
+        break;
+    case LS_GEMM_I32:
+        memcpy(&v.i, at, 4);
+        break;
+    case LS_GEMM_I8:
+        v.i = *(const int8_t *)at;
+        v.f = (float)v.i;
+        break;
+    case LS_GEMM_U8:
+        v.i = *(const uint8_t *)at;
+        v.f = (float)v.i;
+        break;
+    }
+    return v;
+}
+
+/* An operand in memory: a view, and which of its elements a callback calls absent. */
+typedef struct matrix {
+    ls_gemm_dtype dtype;
+    int64_t extent, k, batches;
+    int64_t stride_i, stride_k, stride_batch;
+    char *memory, *origin; /* element (0, 0) of batch entry 0 */
+    bool holes;
+} matrix;
+
+enum layout { K_FAST, I_FAST, NEITHER, BACKWARDS, BROADCAST_I, LAYOUTS };
+
+static bool present(const matrix *m, int64_t i, int64_t p) {
+    return !m->holes || (i * 7 + p * 3) % 5 != 0;
+}
+
+static const void *element(const matrix *m, int64_t batch, int64_t i, int64_t p) {
+    return m->origin + (batch * m->stride_batch + i * m->stride_i + p * m->stride_k) * dtype_sizes[m->dtype];
+}
+
+static void matrix_make(matrix *m, ls_gemm_dtype dtype, int64_t extent, int64_t k, int64_t batches,
+                        enum layout layout, filling how) {
+    int64_t pad = random_below(3);
+    int64_t fast_k = k + pad, fast_i = extent + pad;
+    *m = (matrix){.dtype = dtype, .extent = extent, .k = k, .batches = batches};
+    m->stride_i = layout == I_FAST ? 1 : layout == NEITHER ? 3 * fast_k + 1 : fast_k;
+    m->stride_k = layout == I_FAST ? fast_i : layout == NEITHER ? 3 : 1;
+    m->stride_batch = extent * (3 * fast_k + 1) + k * fast_i;
+    int64_t count = m->stride_batch * batches + 1, size = dtype_sizes[dtype];
+    m->memory = malloc((size_t)(count * size));
+    assert_non_null(m->memory);
+    for (int64_t q = 0; q < count; q++) {
+        store_value(dtype, m->memory + q * size, random_value(how));
+    }
+    m->origin = m->memory;
+    if (layout == BACKWARDS && extent > 0 && k > 0) {
+        m->origin += ((extent - 1) * m->stride_i + (k - 1) * m->stride_k) * size;
+        m->stride_i = -m->stride_i;
+        m->stride_k = -m->stride_k;
+    }
+    if (layout == BROADCAST_I) {
+        m->stride_i = 0;
+    }
+}
+
+static void pack_matrix(void *ctx, int worker, int64_t batch, int64_t k0, int64_t kc, int64_t i0, int64_t ni,
+                        int64_t width, void *panel, uint8_t *mask) {
+    const matrix *m = ctx;
+    (void)worker;
+    for (int64_t p = 0; p < kc; p++) {
+        for (int64_t q = 0; q < ni; q++) {
+            bool here = present(m, i0 + q, k0 + p);
+            value v = load_value(m->dtype, element(m, batch, i0 + q, k0 + p));
+            int64_t to = p * width + q;
+            if (m->dtype == LS_GEMM_F64) {
+                ((double *)panel)[to] = here ? v.d : 0;
+            } else if (m->dtype == LS_GEMM_I32) {
+                ((int32_t *)panel)[to] = here ? v.i : 0;
+            } else {
+                ((float *)panel)[to] = here ? v.f : 0;
+            }
+            if (mask) {
+                mask[to] = here;
+            }
+        }
+    }
+}
+
+/* The rule of contraction, as it is written. */
+static value contract(const matrix *a, const matrix *b, int64_t batch, int64_t i, int64_t j) {
+    value total = {0, 0, 0};
+    for (int64_t k0 = 0; k0 < a->k; k0 += 512) {
+        value s = {0, 0, 0};
+        for (int64_t p = k0; p < a->k && p < k0 + 512; p++) {
+            if (!present(a, i, p) || !present(b, j, p)) {
+                continue;
+            }
+            value x = load_value(a->dtype, element(a, batch, i, p)), y = load_value(b->dtype, element(b, batch, j, p));
+            volatile float product = x.f * y.f;
+            volatile double product64 = x.d * y.d;
+            s.f = s.f + product;
+            s.d = s.d + product64;
+            s.i = (int32_t)((uint32_t)s.i + (uint32_t)x.i * (uint32_t)y.i);
+        }
+        total.f = k0 ? total.f + s.f : s.f;
+        total.d = k0 ? total.d + s.d : s.d;
+        total.i = (int32_t)((uint32_t)total.i + (uint32_t)s.i);
+    }
+    return total;
+}
+
+static void store_result(ls_gemm_dtype dtype, void *at, value v) {
+    if (dtype == LS_GEMM_I32) {
+        memcpy(at, &v.i, 4);
+    } else if (dtype == LS_GEMM_F64) {
+        uint64_t nan = LS_NAN_F64;
+        memcpy(at, v.d != v.d ? (void *)&nan : (void *)&v.d, 8);
+    } else if (dtype == LS_GEMM_F32) {
+        uint32_t nan = LS_NAN_F32;
+        memcpy(at, v.f != v.f ? (void *)&nan : (void *)&v.f, 4);
+    } else {
+        store_value(dtype, at, v.f);
+    }
+}
+
+/* Ways to run tasks: in order, backwards over several workers, and on real threads. */
+typedef struct crew {
+    int workers;
+    bool threads;
+} crew;
+
+typedef struct hand {
+    void (*fn)(void *, int64_t, int);
+    void *ctx;
+    int64_t n;
+    int worker, workers;
+} hand;
+
+static void *work(void *arg) {
+    hand *h = arg;
+    for (int64_t task = h->worker; task < h->n; task += h->workers) {
+        h->fn(h->ctx, task, h->worker);
+    }
+    return NULL;
+}
+
+static void crew_run(void *pool, int64_t n, void (*fn)(void *, int64_t, int), void *ctx) {
+    const crew *c = pool;
+    if (!c->threads) {
+        for (int64_t task = n; task-- > 0;) {
+            fn(ctx, task, (int)(task % c->workers));
+        }
+        return;
+    }
+    pthread_t threads[8];
+    hand hands[8];
+    for (int w = 0; w < c->workers; w++) {
+        hands[w] = (hand){fn, ctx, n, w, c->workers};
+        assert_int_equal(pthread_create(&threads[w], NULL, work, &hands[w]), 0);
+    }
+    for (int w = 0; w < c->workers; w++) {
+        assert_int_equal(pthread_join(threads[w], NULL), 0);
+    }
+}
+
+static char *guarded(size_t bytes) {
+    char *memory = aligned_alloc(64, (bytes + 2 * GUARD + 63) / 64 * 64);
+    assert_non_null(memory);
+    memset(memory, GUARD_BYTE, bytes + 2 * GUARD);
+    return memory;
+}
+
+static void check_guard(const char *memory, size_t bytes, const char *what) {
+    for (size_t i = 0; i < GUARD; i++) {
+        if ((uint8_t)memory[i] != GUARD_BYTE || (uint8_t)memory[GUARD + bytes + i] != GUARD_BYTE) {
+            fail_msg("%s: written outside, %zu bytes from an end", what, i);
+        }
+    }
+}
+
+/* What an epilogue is seen to do: it counts visits, and writes 2x or x + 1. */
+typedef struct visits {
+    int64_t m, n;
+    uint8_t *count;
+    ls_gemm_dtype dtype; /* of the sum */
+    char *copy;          /* where it stores instead of the driver, [batch][m][n]; or NULL */
+} visits;
+
+static void visit(void *ctx, int worker, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj, void *tile,
+                  int64_t ld) {
+    visits *v = ctx;
+    (void)worker;
+    assert_true(i0 >= 0 && ni > 0 && i0 + ni <= v->m && j0 >= 0 && nj > 0 && j0 + nj <= v->n);
+    for (int64_t i = 0; i < ni; i++) {
+        for (int64_t j = 0; j < nj; j++) {
+            int64_t at = (batch * v->m + i0 + i) * v->n + j0 + j;
+            v->count[at]++;
+            if (v->dtype == LS_GEMM_F64) {
+                ((double *)tile)[i * ld + j] *= 2;
+            } else if (v->dtype == LS_GEMM_F32) {
+                ((float *)tile)[i * ld + j] *= 2;
+            } else {
+                int32_t *x = (int32_t *)tile + i * ld + j;
+                *x = (int32_t)((uint32_t)*x + 1);
+            }
+            if (v->copy) {
+                int64_t size = dtype_sizes[v->dtype];
+                memcpy(v->copy + at * size, (char *)tile + (i * ld + j) * size, (size_t)size);
+            }
+        }
+    }
+}
+
+static value after_visit(value v) {
+    return (value){v.f * 2, v.d * 2, (int32_t)((uint32_t)v.i + 1)};
+}
+
+typedef enum given { VIEW, CALLBACK, HOLES, PACKED, GIVEN } given;
+
+typedef struct row {
+    int64_t m, n, k, batches;
+    ls_gemm_dtype a, b, out;
+    enum layout a_layout, b_layout;
+    given a_given, b_given;
+    int out_layout; /* 0: rows, 1: columns, 2: strided */
+    int epilogue;   /* 0: none, 1: in place, 2: instead of the output */
+    filling how;
+    crew crew;
+    int64_t l2;
+    bool shared_b; /* one B for all batch entries */
+} row;
+
+static void describe(char *text, size_t size, const ls_gemm_isa *isa, const row *r) {
+    snprintf(text, size,
+             "%s %lldx%lldx%lld batch %lld %s*%s->%s layouts %d,%d,%d given %d,%d epilogue %d values %d workers %d%s "
+             "l2 %lld shared %d",
+             ls_cpu_isa_name(isa->isa), (long long)r->m, (long long)r->n, (long long)r->k, (long long)r->batches,
+             dtype_names[r->a], dtype_names[r->b], dtype_names[r->out], r->a_layout, r->b_layout, r->out_layout,
+             r->a_given, r->b_given, r->epilogue, r->how, r->crew.workers, r->crew.threads ? " threads" : "",
+             (long long)r->l2, r->shared_b);
+}
+
+static void give(const ls_gemm_isa *isa, ls_gemm_side side, given how, matrix *m, ls_gemm_operand *o,
+                 ls_gemm_packed *packed, char **out_memory) {
+    *o = (ls_gemm_operand){.dtype = m->dtype, .data = m->origin, .stride_i = m->stride_i, .stride_k = m->stride_k};
+    o->stride_batch[0] = m->stride_batch;
+    *out_memory = NULL;
+    if (how == CALLBACK || how == HOLES) {
+        o->data = NULL;
+        o->pack = pack_matrix;
+        o->pack_ctx = m;
+        o->absent = how == HOLES;
+        o->batch_shared = m->stride_batch == 0;
+    } else if (how == PACKED) {
+        size_t bytes = ls_gemm_packed_size(isa, side, m->dtype, m->extent, m->k);
+        *out_memory = guarded(bytes);
+        ls_gemm_pack(isa, side, o, m->extent, m->k, *out_memory + GUARD, packed);
+        check_guard(*out_memory, bytes, "packed operand");
+        o->packed = packed;
+    }
+}
+
+/* One row on one instruction set; `right` holds the reference's answers, [batch][m][n]. */
+static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb, const value *answers) {
+    char text[300];
+    describe(text, sizeof text, isa, r);
+    crew c = r->crew;
+    ls_gemm g = {.isa = isa, .m = r->m, .n = r->n, .k = r->k, .batch_rank = 1, .batch = {r->batches}};
+    g.parallel = (ls_gemm_parallel){crew_run, &c, c.workers};
+    g.l2_bytes = r->l2;
+    ls_gemm_packed packed_a, packed_b;
+    char *memory_a, *memory_b;
+    give(isa, LS_GEMM_A, r->a_given, pa, &g.a, &packed_a, &memory_a);
+    give(isa, LS_GEMM_B, r->b_given, pb, &g.b, &packed_b, &memory_b);
+
+    int64_t size = dtype_sizes[r->out], step = r->out_layout == 2 ? 2 : 1;
+    int64_t stride_i = r->out_layout == 1 ? 1 : r->n * step + 1, stride_j = r->out_layout == 1 ? r->m + 1 : step;
+    int64_t stride_batch = (r->m + 1) * (r->n * step + 2);
+    size_t bytes = (size_t)(stride_batch * r->batches * size);
+    char *out = guarded(bytes), *expected = guarded(bytes);
+    g.out = (ls_gemm_out){.dtype = r->out, .data = out + GUARD, .stride_i = stride_i, .stride_j = stride_j};
+    g.out.stride_batch[0] = stride_batch;
+    g.out.canonical_nan = true;
+
+    size_t count = (size_t)(r->batches * r->m * r->n);
+    visits seen = {.m = r->m, .n = r->n, .count = calloc(count + 1, 1)};
+    seen.dtype = r->a == LS_GEMM_F64 ? LS_GEMM_F64 : r->out == LS_GEMM_I32 ? LS_GEMM_I32 : LS_GEMM_F32;
+    seen.copy = r->epilogue == 2 ? calloc(count + 1, 8) : NULL;
+    if (r->epilogue) {
+        g.epilogue = visit;
+        g.epilogue_ctx = &seen;
+        if (r->epilogue == 2) {
+            g.out.data = NULL;
+        }
+    }
+    size_t need = ls_gemm_workspace(&g);
+    char *workspace = guarded(need);
+    ls_gemm_run(&g, workspace + GUARD);
+    check_guard(workspace, need, text);
+
+    for (int64_t e = 0; e < r->batches; e++) {
+        for (int64_t i = 0; i < r->m; i++) {
+            for (int64_t j = 0; j < r->n; j++) {
+                int64_t at = (e * r->m + i) * r->n + j;
+                value v = answers[at];
+                if (r->epilogue) {
+                    v = after_visit(v);
+                    if (seen.count[at] != 1) {
+                        fail_msg("%s: the epilogue saw (%d,%d) %d times", text, (int)i, (int)j, seen.count[at]);
+                    }
+                }
+                char right[8] = {0}, got[8] = {0};
+                ls_gemm_dtype dtype = r->out;
+                if (r->epilogue == 2) {
+                    dtype = seen.dtype;
+                    value x = load_value(dtype, seen.copy + at * dtype_sizes[dtype]);
+                    store_result(dtype, got, x);
+                } else {
+                    int64_t to = GUARD + (e * stride_batch + i * stride_i + j * stride_j) * size;
+                    store_result(dtype, expected + to, v);
+                    memcpy(got, out + to, (size_t)size);
+                }
+                store_result(dtype, right, v);
+                if (memcmp(got, right, 8) != 0) {
+                    uint64_t g64, r64;
+                    memcpy(&g64, got, 8);
+                    memcpy(&r64, right, 8);
+                    fail_msg("%s: batch %d element (%d,%d) is %llx, not %llx", text, (int)e, (int)i, (int)j,
+                             (unsigned long long)g64, (unsigned long long)r64);
+                }
+            }
+        }
+    }
+    if (memcmp(out, expected, bytes + 2 * GUARD) != 0) {
+        fail_msg("%s: written outside the output's elements", text);
+    }
+    free(workspace);
+    free(seen.count);
+    free(seen.copy);
+    free(out);
+    free(expected);
+    free(memory_a);
+    free(memory_b);
+}
+
+static const ls_gemm_isa *isas[LS_CPU_ISA_COUNT];
+static int isa_count;
+
+static void run_row(const row *r) {
+    matrix a, b;
+    matrix_make(&a, r->a, r->m, r->k, r->batches, r->a_layout, r->how);
+    matrix_make(&b, r->b, r->n, r->k, r->batches, r->b_layout, r->how);
+    a.holes = r->a_given == HOLES;
+    b.holes = r->b_given == HOLES;
+    if (r->shared_b || r->b_given == PACKED) {
+        b.stride_batch = 0;
+    }
+    if (r->a_given == PACKED) {
+        a.stride_batch = 0;
+    }
+    value *answers = calloc((size_t)(r->batches * r->m * r->n + 1), sizeof *answers), *v = answers;
+    assert_non_null(answers);
+    for (int64_t e = 0; e < r->batches; e++) {
+        for (int64_t i = 0; i < r->m; i++) {
+            for (int64_t j = 0; j < r->n; j++) {
+                *v++ = contract(&a, &b, e, i, j);
+            }
+        }
+    }
+    for (int s = 0; s < isa_count; s++) {
+        run_on(isas[s], r, &a, &b, answers);
+    }
+    free(answers);
+    free(a.memory);
+    free(b.memory);
+}
+
+static int find_isas(void **state) {
+    (void)state;
+    ls_cpu cpu;
+    ls_cpu_detect(&cpu);
+    for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+        const ls_gemm_isa *isa = ls_gemm_isa_get((ls_cpu_isa)i);
+        if (isa && cpu.has[i]) {
+            isas[isa_count++] = isa;
+        }
+    }
+    return isa_count > 0 ? 0 : -1;
+}
+
+/* Every tile of one table, called directly, with panels and with strides, storing and adding. */
+static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, bool exact, const char *isa) {
+    int64_t size = dtype_sizes[dtype];
+    for (int rows = 1; rows <= kernels->rows; rows++) {
+        for (int vectors = 1; vectors <= 2; vectors++) {
+            for (int variant = 0; variant < 8; variant++) {
+                static const int64_t depths[] = {0, 1, 2, 7, 8, 33, 511, 512};
+                int64_t kc = depths[variant], cols = (int64_t)vectors * kernels->lanes, ldc = cols + variant % 3;
+                matrix a, b;
+                matrix_make(&a, dtype, rows, kc, 1, variant & 1 ? K_FAST : I_FAST, exact ? WIDE : ORDINARY);
+                matrix_make(&b, dtype, cols, kc, 1, I_FAST, exact ? WIDE : ORDINARY);
+                size_t bytes = (size_t)(((rows - 1) * ldc + cols) * size);
+                char *out = guarded(bytes), *expected = guarded(bytes);
+                bool add = variant & 2;
+                for (int64_t i = 0; i < rows; i++) {
+                    for (int64_t j = 0; j < cols; j++) {
+                        value v = contract(&a, &b, 0, i, j), c = {0.3f * (float)i, 0.7 * (double)j, (int32_t)(i - j)};
+                        char *at = out + GUARD + (i * ldc + j) * size;
+                        memcpy(at, dtype == LS_GEMM_F64 ? (void *)&c.d : dtype == LS_GEMM_F32 ? (void *)&c.f : (void *)&c.i,
+                               (size_t)size);
+                        if (add) {
+                            v.f = c.f + v.f;
+                            v.d = c.d + v.d;
+                            v.i = (int32_t)((uint32_t)c.i + (uint32_t)v.i);
+                        }
+                        store_result(dtype, expected + GUARD + (i * ldc + j) * size, v);
+                    }
+                }
+                kernels->tile[rows][vectors](kc, a.origin, a.stride_i, a.stride_k, b.origin, b.stride_k, out + GUARD,
+                                             ldc, add);
+                if (exact && memcmp(out, expected, bytes + 2 * GUARD) != 0) {
+                    fail_msg("%s %s tile %dx%d depth %d add %d differs", isa, dtype_names[dtype], rows, (int)cols,
+                             (int)kc, add);
+                }
+                check_guard(out, bytes, "tile");
+                for (int64_t i = 0; !exact && i < rows; i++) {
+                    for (int64_t j = 0; j < cols; j++) {
+                        int64_t to = GUARD + (i * ldc + j) * size;
+                        value x = load_value(dtype, out + to), y = load_value(dtype, expected + to);
+                        double far = dtype == LS_GEMM_F64 ? x.d - y.d : (double)x.f - (double)y.f;
+                        /* |a|,|b| < 1 and |c| < 24: both sums are within (k+2) u (k + 24) of the exact one */
+                        double u = dtype == LS_GEMM_F64 ? 0x1p-53 : 0x1p-24;
+                        double bound = 2 * ((double)kc + 2) * u * ((double)kc + 24);
+                        assert_true(far <= bound && far >= -bound);
+                    }
+                }
+                free(out);
+                free(expected);
+                free(a.memory);
+                free(b.memory);
+            }
+        }
+    }
+}
+
+static void test_every_tile(void **state) {
+    (void)state;
+    for (int s = 0; s < isa_count; s++) {
+        const char *name = ls_cpu_isa_name(isas[s]->isa);
+        check_tiles(isas[s]->f32, LS_GEMM_F32, true, name);
+        check_tiles(isas[s]->f64, LS_GEMM_F64, true, name);
+        check_tiles(isas[s]->i32, LS_GEMM_I32, true, name);
+        check_tiles(isas[s]->f32_fast, LS_GEMM_F32, false, name);
+        check_tiles(isas[s]->f64_fast, LS_GEMM_F64, false, name);
+    }
+}
+
+static row plain(int64_t m, int64_t n, int64_t k) {
+    return (row){.m = m, .n = n, .k = k, .batches = 1, .b_layout = I_FAST, .crew = {1, false}, .how = WIDE};
+}
+
+/* Every remainder of a tile in both directions. */
+static void test_every_edge(void **state) {
+    (void)state;
+    int rows = isas[isa_count - 1]->f32->rows, cols = 2 * isas[isa_count - 1]->f32->lanes;
+    for (int64_t m = 1; m <= 2 * rows + 1; m++) {
+        for (int64_t n = 1; n <= 2 * cols + 1; n += n < 5 || n % 4 == 3 ? 1 : 3) {
+            row r = plain(m, n, 3 + (m + n) % 5);
+            r.b_layout = (m + n) % 2 ? I_FAST : K_FAST;
+            run_row(&r);
+        }
+    }
+}
+
+static void test_depths(void **state) {
+    (void)state;
+    static const int64_t depths[] = {0, 1, 511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097};
+    for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
+        static const int64_t sides[][2] = {{1, 1}, {1, 67}, {67, 1}, {13, 35}};
+        for (size_t q = 0; q < 4; q++) {
+            for (int layout = 0; layout < 2; layout++) {
+                row r = plain(sides[q][0], sides[q][1], depths[d]);
+                r.b_layout = layout ? K_FAST : I_FAST;
+                run_row(&r);
+            }
+        }
+    }
+}
+
+static int64_t random_side(int64_t most) {
+    static const int64_t awkward[] = {0, 1, 2, 3, 5, 7, 11, 12, 13, 16, 17, 31, 32, 33, 47, 64, 65, 97, 127, 131, 257};
+    int64_t side = awkward[random_below((int64_t)(sizeof awkward / sizeof *awkward))];
+    return side < most ? side : most;
+}
+
+static row random_row(void) {
+    static const ls_gemm_dtype pairs[][3] = {
+        {LS_GEMM_F32, LS_GEMM_F32, LS_GEMM_F32},    {LS_GEMM_F64, LS_GEMM_F64, LS_GEMM_F64},
+        {LS_GEMM_F16, LS_GEMM_F16, LS_GEMM_F16},    {LS_GEMM_BF16, LS_GEMM_BF16, LS_GEMM_BF16},
+        {LS_GEMM_F16, LS_GEMM_F16, LS_GEMM_F32},    {LS_GEMM_BF16, LS_GEMM_F32, LS_GEMM_F32},
+        {LS_GEMM_F32, LS_GEMM_F16, LS_GEMM_F32},    {LS_GEMM_F32, LS_GEMM_F32, LS_GEMM_BF16},
+        {LS_GEMM_I8, LS_GEMM_I8, LS_GEMM_I32},      {LS_GEMM_U8, LS_GEMM_U8, LS_GEMM_I32},
+        {LS_GEMM_U8, LS_GEMM_I8, LS_GEMM_I32},      {LS_GEMM_I32, LS_GEMM_I32, LS_GEMM_I32},
+    };
+    const ls_gemm_dtype *d = pairs[random_below(2) ? 0 : random_below((int64_t)(sizeof pairs / sizeof *pairs))];
+    row r = {.a = d[0], .b = d[1], .out = d[2]};
+    r.batches = random_below(4) ? 1 : random_below(4);
+    r.m = random_side(300);
+    r.n = random_side(300);
+    static const int64_t depths[] = {0, 1, 2, 9, 64, 100, 511, 512, 513, 700, 1025};
+    r.k = depths[random_below((int64_t)(sizeof depths / sizeof *depths))];
+    while (r.m * r.n * r.k * r.batches > 1 << 20) {
+        r.k /= 2;
+        r.m -= r.m / 3;
+    }
+    r.a_layout = (enum layout)random_below(LAYOUTS);
+    r.b_layout = (enum layout)random_below(LAYOUTS);
+    r.a_given = (given)(random_below(2) ? 0 : random_below(GIVEN));
+    r.b_given = (given)(random_below(2) ? 0 : random_below(GIVEN));
+    r.out_layout = (int)random_below(3);
+    r.epilogue = (int)random_below(3);
+    r.how = (filling)random_below(3);
+    static const int workers[] = {1, 2, 3, 8};
+    r.crew = (crew){workers[random_below(4)], random_below(4) == 0};
+    static const int64_t l2[] = {1, 64 << 10, 256 << 10, 2 << 20};
+    r.l2 = l2[random_below(4)];
+    r.shared_b = random_below(2);
+    return r;
+}
+
+static void test_random_rows(void **state) {
+    (void)state;
+    for (int q = 0; q < 700; q++) {
+        seed_state = (uint64_t)q;
+        row r = random_row();
+        run_row(&r);
+    }
+}
+
+/* Padding without a value beside infinite weights: only an exact skip gives finite results. */
+static void test_absent_beside_infinity(void **state) {
+    (void)state;
+    for (int q = 0; q < 24; q++) {
+        row r = plain(1 + q * 3, 40 - q, q % 3 ? 37 : 700);
+        r.how = q % 4 ? WILD : WIDE;
+        r.a_given = q % 2 ? HOLES : (given)(q % GIVEN);
+        r.b_given = q % 2 ? (given)(q / 2 % GIVEN) : HOLES;
+        r.a = r.b = r.out = q % 5 ? LS_GEMM_F32 : LS_GEMM_F64;
+        r.l2 = q % 3 ? 1 : 0;
+        r.crew.workers = 1 + q % 3;
+        run_row(&r);
+    }
+}
+
+/* Larger than every block, so that slabs, shared panels and many tasks happen. */
+static void test_large(void **state) {
+    (void)state;
+    row r = plain(301, 263, 530);
+    r.l2 = 32 << 10;
+    r.crew = (crew){3, true};
+    run_row(&r);
+    r = plain(70, 90, 17000); /* B too deep to be packed at once */
+    r.l2 = 1;
+    r.crew = (crew){2, false};
+    run_row(&r);
+    r = plain(530, 1100, 7);
+    r.l2 = 1;
+    r.out_layout = 1;
+    r.crew = (crew){8, true};
+    run_row(&r);
+    r = plain(150, 40, 600); /* several entries, each with its own B, more than one block of rows */
+    r.l2 = 1;
+    r.batches = 3;
+    run_row(&r);
+}
+
+/* Fast mode: within the bound of k + 1 roundings of the exact sum. */
+static void test_fast(void **state) {
+    (void)state;
+    for (int s = 0; s < isa_count; s++) {
+        for (int q = 0; q < 12; q++) {
+            bool f64 = q % 4 == 3;
+            int64_t m = 1 + q * 11, n = 90 - q * 7, k = q % 3 ? 100 + q : 1500 + q, size = f64 ? 8 : 4;
+            matrix a, b;
+            matrix_make(&a, f64 ? LS_GEMM_F64 : LS_GEMM_F32, m, k, 1, q % 2 ? K_FAST : I_FAST, ORDINARY);
+            matrix_make(&b, a.dtype, n, k, 1, I_FAST, ORDINARY);
+            char *out = guarded((size_t)(m * n * size));
+            ls_gemm g = {.isa = isas[s], .m = m, .n = n, .k = k, .fast = true};
+            g.a = (ls_gemm_operand){.dtype = a.dtype, .data = a.origin, .stride_i = a.stride_i, .stride_k = a.stride_k};
+            g.b = (ls_gemm_operand){.dtype = b.dtype, .data = b.origin, .stride_i = b.stride_i, .stride_k = b.stride_k};
+            g.out = (ls_gemm_out){.dtype = a.dtype, .data = out + GUARD, .stride_i = n, .stride_j = 1};
+            size_t need = ls_gemm_workspace(&g);
+            char *workspace = guarded(need);
+            ls_gemm_run(&g, workspace + GUARD);
+            check_guard(workspace, need, "fast workspace");
+            check_guard(out, (size_t)(m * n * size), "fast output");
+            for (int64_t i = 0; i < m; i++) {
+                for (int64_t j = 0; j < n; j++) {
+                    long double sum = 0, magnitude = 0;
+                    for (int64_t p = 0; p < k; p++) {
+                        value x = load_value(a.dtype, element(&a, 0, i, p)), y = load_value(b.dtype, element(&b, 0, j, p));
+                        long double product = f64 ? (long double)x.d * y.d : (long double)x.f * y.f;
+                        sum += product;
+                        magnitude += product < 0 ? -product : product;
+                    }
+                    value got = load_value(a.dtype, out + GUARD + (i * n + j) * size);
+                    long double far = (f64 ? (long double)got.d : (long double)got.f) - sum;
+                    long double bound = (long double)(k + 2) * (f64 ? 0x1p-53L : 0x1p-24L) * magnitude;
+                    assert_true(far <= bound && far >= -bound);
+                }
+            }
+            free(workspace);
+            free(out);
+            free(a.memory);
+            free(b.memory);
+        }
+    }
+}
+
+static void test_half_moves(void **state) {
+    (void)state;
+    enum { N = 70 };
+    for (int s = 0; s < isa_count; s++) {
+        const ls_gemm_moves *moves = isas[s]->moves;
+        for (uint32_t base = 0; base < 1 << 16; base += N) {
+            uint16_t half[N], back[N];
+            float wide[N];
+            for (uint32_t i = 0; i < N; i++) {
+                half[i] = (uint16_t)(base + i);
+            }
+            moves->from_f16(N, half, wide);
+            moves->to_f16(N, wide, back);
+            for (uint32_t i = 0; i < N; i++) {
+                float right = ls_f16_to_f32(half[i]);
+                assert_true(wide[i] == right || (wide[i] != wide[i] && right != right));
+                assert_int_equal(back[i], ls_f32_to_f16(right));
+            }
+            for (uint32_t i = 0; i < N; i++) { /* near and at the ties, both ways */
+                uint32_t bits = (base + i) << 16 | (uint32_t)(random_below(2) ? 0x8000 + random_below(3) - 1 : random_below(65536));
+                memcpy(&wide[i], &bits, 4);
+            }
+            moves->to_bf16(N, wide, back);
+            for (uint32_t i = 0; i < N; i++) {
+                assert_int_equal(back[i], ls_f32_to_bf16(wide[i]));
+            }
+            for (uint32_t i = 0; i < N; i++) {
+                wide[i] = (float)((double)ls_f16_to_f32((uint16_t)(base + i)) * (1 + 0x1p-11 * (double)(1 + random_below(3) - 1)));
+            }
+            moves->to_f16(N, wide, back);
+            for (uint32_t i = 0; i < N; i++) {
+                assert_int_equal(back[i], ls_f32_to_f16(wide[i]));
+            }
+        }
+    }
+}
+
+static void test_isa_choice(void **state) {
+    (void)state;
+    ls_cpu cpu = {.has = {[LS_CPU_SCALAR] = true, [LS_CPU_AVX2] = true}};
+    ls_cpu_isa isa;
+    assert_int_equal(ls_cpu_isa_choose(&cpu, NULL, &isa), LS_CPU_CHOSEN);
+    assert_int_equal(isa, LS_CPU_AVX2);
+    assert_int_equal(ls_cpu_isa_choose(&cpu, "scalar", &isa), LS_CPU_CHOSEN);
+    assert_int_equal(isa, LS_CPU_SCALAR);
+    assert_int_equal(ls_cpu_isa_choose(&cpu, "avx512", &isa), LS_CPU_NOT_HERE);
+    assert_int_equal(isa, LS_CPU_AVX2);
+    assert_int_equal(ls_cpu_isa_choose(&cpu, "sse9", &isa), LS_CPU_UNKNOWN_NAME);
+    ls_cpu_detect(&cpu);
+    assert_true(cpu.has[LS_CPU_SCALAR]);
+    assert_true(cpu.l1d_bytes > 0 && cpu.l2_bytes > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_isa_choice),
+        cmocka_unit_test(test_half_moves),
+        cmocka_unit_test(test_every_tile),
+        cmocka_unit_test(test_every_edge),
+        cmocka_unit_test(test_depths),
+        cmocka_unit_test(test_random_rows),
+        cmocka_unit_test(test_absent_beside_infinity),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_fast),
+    };
+    return cmocka_run_group_tests_name("gemm", tests, find_isas, NULL);
+}
