@@ -15,11 +15,14 @@ typedef void target_fn(mpfr_t g, mpfr_t w, const mpfr_t x);
 
 static mpfr_t ta, tb, tc;  // scratch
 
-// exp: exp(r) = 1 + r + r^2 g(r), error relative to exp(r)
+// exp: exp(r) = 1 + r + r^2/2 + r^3 g(r), error relative to exp(r)
 static void t_exp(mpfr_t g, mpfr_t w, const mpfr_t x) {
     mpfr_expm1(g, x, MPFR_RNDN);
     mpfr_sub(g, g, x, MPFR_RNDN);
     mpfr_sqr(ta, x, MPFR_RNDN);
+    mpfr_div_2ui(tb, ta, 1, MPFR_RNDN);
+    mpfr_sub(g, g, tb, MPFR_RNDN);
+    mpfr_mul(ta, ta, x, MPFR_RNDN);
     mpfr_div(g, g, ta, MPFR_RNDN);
     mpfr_exp(w, x, MPFR_RNDN);
     mpfr_div(w, ta, w, MPFR_RNDN);

@@ -32,10 +32,12 @@
 #define LS_K32_EM1_MAX 90.0
 #define LS_K32_BIG_K 32
 #define LS_K32_TANH_MAX 10.0
+#define LS_K32_TANPI8 0.4140625
+#define LS_K32_TAN3PI8 2.4140625
 #define LS_K32_ATAN_MAX 0x1p+60
 #define LS_K32_ERF_SPLIT 0.84375
 #define LS_K32_ERF_MAX 3.9375
-#define LS_K32_ERFC_SPLIT 0.75
+#define LS_K32_ERFC_SPLIT 0.625
 #define LS_K32_ERFC_MAX 10.0625
 #define LS_K32_LOGERFC_0 -0x1.d97fc0p+0
 #define LS_K32_ERFCX_0 0x1.46e80ep+0
@@ -49,6 +51,7 @@
 #define LS_K32_INVLN2 0x1.715476p+0
 #define LS_K32_INVLN2_L 0x1.4ae0cp-26
 #define LS_K32_PIO4 0x1.921fb6p-1
+#define LS_K32_PIO4_L -0x1.777a5cp-26
 #define LS_K32_PIO2_H 0x1.921fb6p+0
 #define LS_K32_PIO2_L -0x1.777a5cp-25
 #define LS_K32_PI_H 0x1.921fb6p+1
@@ -73,9 +76,9 @@
     0x00000000u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, \
     0xfe5163abu
 
-// minimax exp -0.34658 0.34658 6 f32: error 3.98e-10
-#define LS_K32_EXP 6, \
-    0x1p-1, 0x1.55553cp-3, 0x1.5554f2p-5, 0x1.113734p-7, 0x1.6d40e8p-10, 0x1.6b634cp-13
+// minimax expm1 -0.34658 0.34658 5 f32: error 4.67e-10
+#define LS_K32_EXP 5, \
+    0x1.555554p-3, 0x1.5554eap-5, 0x1.1113acp-7, 0x1.6d4caep-10, 0x1.9c5f12p-13
 
 // minimax log -0.292894 0.414214 9 f32: error 1.54e-09
 #define LS_K32_LOG 9, \
@@ -94,10 +97,9 @@
 #define LS_K32_COS 4, \
     0x1.555556p-5, -0x1.6c175ep-10, 0x1.a071c6p-16, -0x1.361c22p-22
 
-// minimax atan 0 1 10 f32: error 4.49e-10
-#define LS_K32_ATAN 10, \
-    -0x1.555552p-2, 0x1.99981cp-3, -0x1.24762p-3, 0x1.c5117p-4, -0x1.6953bcp-4, 0x1.150ap-4, \
-    -0x1.7080bap-5, 0x1.75304p-6, -0x1.e6a0ecp-8, 0x1.29687ep-10
+// minimax atan 0 0.1717 5 f32: error 7.01e-10
+#define LS_K32_ATAN 5, \
+    -0x1.55554ap-2, 0x1.9991ep-3, -0x1.23b966p-3, 0x1.b21ff8p-4, -0x1.f2cbf8p-5
 
 // minimax asin 0 0.25 6 f32: error 2.89e-10
 #define LS_K32_ASIN 6, \
@@ -112,10 +114,10 @@
     0x1.59f232p-25, -0x1.51c9b2p+1, -0x1.afab9cp-1, -0x1.546728p-5, 0x1.47541ep-7, -0x1.f39054p-10, \
     0x1.b4014ep-13
 
-// minimax erfcx -0.456 0.67 11 f32: error 7.84e-10
+// minimax erfcx -0.53 0.67 11 f32: error 1.16e-09
 #define LS_K32_ERFCX 11, \
-    0x1.0f46p-27, -0x1.7bf5eep-4, -0x1.5407bcp-3, 0x1.4ffa34p-3, -0x1.bc2d86p-5, -0x1.074494p-7, \
-    0x1.1e3588p-7, 0x1.4a24c6p-10, -0x1.8c1608p-10, -0x1.894774p-12, 0x1.2d3d56p-12
+    0x1.09e0e2p-27, -0x1.7bf5ecp-4, -0x1.5407b8p-3, 0x1.4ffa06p-3, -0x1.bc2e6cp-5, -0x1.0725b6p-7, \
+    0x1.1e3e1ap-7, 0x1.4614fap-10, -0x1.8ab1b4p-10, -0x1.7189b4p-12, 0x1.1b42acp-12
 
 // minimax cbrt 1 8 4 f32: error 0.00522
 #define LS_K32_CBRT 4, \

@@ -32,10 +32,12 @@
 #define LS_K64_EM1_MAX 711.0
 #define LS_K64_BIG_K 64
 #define LS_K64_TANH_MAX 20.0
+#define LS_K64_TANPI8 0.4140625
+#define LS_K64_TAN3PI8 2.4140625
 #define LS_K64_ATAN_MAX 0x1p+100
 #define LS_K64_ERF_SPLIT 0.84375
 #define LS_K64_ERF_MAX 5.9375
-#define LS_K64_ERFC_SPLIT 0.75
+#define LS_K64_ERFC_SPLIT 0.625
 #define LS_K64_ERFC_MAX 27.25
 #define LS_K64_LOGERFC_0 -0x1.d97fc0p+0
 #define LS_K64_ERFCX_0 0x1.46e80ep+0
@@ -49,6 +51,7 @@
 #define LS_K64_INVLN2 0x1.71547652b82fep+0
 #define LS_K64_INVLN2_L 0x1.777d0ffda0d24p-56
 #define LS_K64_PIO4 0x1.921fb54442d18p-1
+#define LS_K64_PIO4_L 0x1.1a62633145c07p-55
 #define LS_K64_PIO2_H 0x1.921fb54442d18p+0
 #define LS_K64_PIO2_L 0x1.1a62633145c07p-54
 #define LS_K64_PI_H 0x1.921fb54442d18p+1
@@ -76,11 +79,11 @@
     0x1ff897ffde05980fu, 0xef2f118b5a0a6d1fu, 0x6d367ecf27cb09b7u, 0x4f463f669e5fea2du, \
     0x7527bac7ebe5f17bu, 0x3d0739f78a5292eau, 0x6bfb5fb11f8d5d08u, 0x56033046fc7b6babu
 
-// minimax exp -0.34658 0.34658 11 f64: error 9.1e-20
-#define LS_K64_EXP 11, \
-    0x1p-1, 0x1.555555555555dp-3, 0x1.555555555556cp-5, 0x1.111111110e549p-7, 0x1.6c16c16c0a3f1p-10, \
-    0x1.a01a01b5f54e9p-13, 0x1.a01a01e8d1478p-16, 0x1.71ddeaa88bb1p-19, 0x1.27e449c3cb152p-22, \
-    0x1.af74516fc9b01p-26, 0x1.205261cf3e71fp-29
+// minimax expm1 -0.34658 0.34658 10 f64: error 3.53e-19
+#define LS_K64_EXP 10, \
+    0x1.5555555555559p-3, 0x1.5555555555552p-5, 0x1.111111110f5ep-7, 0x1.6c16c16c1749fp-10, \
+    0x1.a01a01b0531b2p-13, 0x1.a01a01a4f9189p-16, 0x1.71ddf70452cdap-19, 0x1.27e4d6d2ab901p-22, \
+    0x1.af6161523449bp-26, 0x1.1f877ef170effp-29
 
 // minimax log -0.292894 0.414214 20 f64: error 4.57e-18
 #define LS_K64_LOG 20, \
@@ -105,14 +108,11 @@
     0x1.5555555555555p-5, -0x1.6c16c16c16b3p-10, 0x1.a01a019ffcb74p-16, -0x1.27e4fb5a1ec3ep-22, \
     0x1.1eed6f7dcfb9ap-29, -0x1.93744f20da613p-37, 0x1.9dac3c6d253acp-45
 
-// minimax atan 0 1 23 f64: error 2.51e-20
-#define LS_K64_ATAN 23, \
-    -0x1.5555555555555p-2, 0x1.99999999998fdp-3, -0x1.249249248f1bap-3, 0x1.c71c71c60d088p-4, \
-    -0x1.745d172a5776p-4, 0x1.3b13af5f939c1p-4, -0x1.1110fa3b6e6d8p-4, 0x1.e1e041813a53cp-5, \
-    -0x1.af1d12aab853bp-5, 0x1.85da56c4cf4dep-5, -0x1.631dd2ef4b512p-5, 0x1.43f1acd5d79dep-5, \
-    -0x1.249714fb66abfp-5, 0x1.008bdc54bb5eep-5, -0x1.a87f14bd2ac7p-6, 0x1.40289b9d1b09ep-6, \
-    -0x1.a8370ff086f8p-7, 0x1.db2c271c783aep-8, -0x1.afb95d74d6e49p-9, 0x1.2eb26d8d80f6p-10, \
-    -0x1.3152479de6c66p-12, 0x1.887b76f105f4fp-15, -0x1.e15ecf95773bcp-19
+// minimax atan 0 0.1717 11 f64: error 1.31e-18
+#define LS_K64_ATAN 11, \
+    -0x1.555555555553cp-2, 0x1.999999999564ep-3, -0x1.24924922a069bp-3, 0x1.c71c70e108513p-4, \
+    -0x1.745cf84bb3aap-4, 0x1.3b110f020d28dp-4, -0x1.10eb44b13395dp-4, 0x1.df08ac8d3df47p-5, \
+    -0x1.9cb4abcd7a7eap-5, 0x1.37889eab44714p-5, -0x1.24c03de0d1727p-6
 
 // minimax asin 0 0.25 14 f64: error 6.23e-20
 #define LS_K64_ASIN 14, \
@@ -136,15 +136,15 @@
     0x1.03788beac1a7bp-30, -0x1.0d8b6d1c2b286p-33, 0x1.82ea42f88107cp-37, -0x1.5476865e15e36p-41, \
     0x1.11cef74e273a7p-46
 
-// minimax erfcx -0.456 0.8645 25 f64: error 4.65e-18
+// minimax erfcx -0.53 0.8645 25 f64: error 1.89e-17
 #define LS_K64_ERFCX 25, \
-    0x1.13bca9b3c19abp-27, -0x1.7bf5ec1700631p-4, -0x1.5407bebf32449p-3, 0x1.4ffa1e14e277bp-3, \
-    -0x1.bc2b956197fbp-5, -0x1.074234047dc7ep-7, 0x1.1dd2ec9023a94p-7, 0x1.4d461d2f71681p-10, \
-    -0x1.7de52094bc448p-10, -0x1.dc6934fd3d14cp-12, 0x1.b0c859687ee7cp-13, 0x1.3cc10ce80285dp-13, \
-    -0x1.947378db12976p-20, -0x1.319da69bd5ecbp-15, -0x1.c536b7483b66p-17, 0x1.f95f59e171ae2p-19, \
-    0x1.5fb9b26604ba4p-18, 0x1.5e05ceff9738dp-20, -0x1.36f2adaa91e7ep-21, -0x1.00720033604f9p-21, \
-    -0x1.a41eef969cd6ap-21, 0x1.46348700de89ep-24, 0x1.a29f8bf4324b6p-21, -0x1.e7f346cf131d1p-22, \
-    0x1.3f3c85be30f5cp-24
+    0x1.13bca9b3b4717p-27, -0x1.7bf5ec1700632p-4, -0x1.5407bebf32446p-3, 0x1.4ffa1e14e27ffp-3, \
+    -0x1.bc2b9561986ebp-5, -0x1.074234049f21bp-7, 0x1.1dd2ec9094937p-7, 0x1.4d461d4d3c1b3p-10, \
+    -0x1.7de52102aa621p-10, -0x1.dc693bac108e1p-12, 0x1.b0c89520a4e8ep-13, 0x1.3cc16866f1e67p-13, \
+    -0x1.95a395fd19852p-20, -0x1.319f18156de53p-15, -0x1.c4551ce8ebe63p-17, 0x1.f68d73c0d8846p-19, \
+    0x1.5a3206107c8ebp-18, 0x1.8457f7372f787p-20, -0x1.0c8a1169f85b3p-21, -0x1.c605b44ff8875p-21, \
+    -0x1.30cf945d32203p-21, 0x1.6bfb294ef9f7fp-22, 0x1.631a141c6b906p-22, -0x1.b757601ac378bp-23, \
+    0x1.8ee403ba4d5a3p-26
 
 // minimax cbrt 1 8 5 f64: error 0.00187
 #define LS_K64_CBRT 5, \
