@@ -160,7 +160,7 @@ static void matrix_make(matrix *m, ls_gemm_dtype dtype, int64_t extent, int64_t 
     m->stride_i = layout == I_FAST ? 1 : layout == NEITHER ? 3 * fast_k + 1 : fast_k;
     m->stride_k = layout == I_FAST ? fast_i : layout == NEITHER ? 3 : 1;
     m->stride_batch = extent * (3 * fast_k + 1) + k * fast_i;
-    int64_t count = m->stride_batch * batches + 1, size = dtype_sizes[dtype];
+    int64_t count = m->stride_batch * (batches ? batches : 1) + 1, size = dtype_sizes[dtype];
     m->memory = malloc((size_t)(count * size));
     assert_non_null(m->memory);
     for (int64_t q = 0; q < count; q++) {
