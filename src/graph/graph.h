@@ -40,9 +40,21 @@ typedef struct ls_op_info {
     const char *id, *name, *doc; /* "ADD", "add", ... */
     int arity;
     ls_op_class op_class;
-    int dtypes; /* index into the dtype classes of op.def, see op.c */
+    int dtypes; /* ls_dtypes: what operands may be */
 } ls_op_info;
 extern const ls_op_info ls_ops[LS_OP_COUNT];
+
+typedef enum ls_dtypes {
+    LS_DTYPES_ANY,
+    LS_DTYPES_NUM,
+    LS_DTYPES_FLOAT,
+    LS_DTYPES_INT,
+    LS_DTYPES_INTEGER,
+    LS_DTYPES_SPECIAL /* the builder says */
+} ls_dtypes;
+bool ls_op_accepts(ls_op op, ls_dtype dtype);
+/* "a floating dtype", ...: what LS_DTYPES_* asks for, for messages. */
+const char *ls_dtypes_text(int dtypes);
 
 /* ---- extents ---- */
 struct ls_symbol {
@@ -136,6 +148,7 @@ struct ls_tensor {
     char *label;       /* INPUT: its name; else NULL */
     void *mark;        /* scratch of the pass at work; NULL between passes */
     bool interned;
+    bool absent;       /* some elements may be absent: only movement lies between this node and a PAD with absent */
 };
 
 /* The body of a loop. Parameters, in the order of the LOOP's operands: [iteration, carries, xs slices, captures]; the LOOP's own
@@ -162,6 +175,7 @@ typedef struct ls_graph {
     ls_math math;
     ls_device *device;
     uint64_t serial;
+    const int64_t *symbol_values;            /* set by the engine: by ls_symbol.index; NULL takes every bound */
     void (*release_value)(ls_buffer *value); /* set by the engine */
 } ls_graph;
 ls_status ls_graph_init(ls_graph *graph, ls_heap *heap, ls_session *session);
@@ -172,6 +186,15 @@ static inline ls_graph *ls_graph_of(ls_session *session) { return (ls_graph *)se
 /* Interns a node: the shape and dtype are the caller's, already checked. `attr` NULL is all zero. NULL on failure (recorded). */
 ls_tensor *ls_node(ls_session *s, ls_op op, ls_dtype dtype, const ls_shape *shape, int n_src, ls_tensor *const *src,
                    const ls_attr *attr);
+/* A leaf with a device of its own (ls_node gives DATA, INPUT and VAR the session's). `label` may be NULL; copied. */
+ls_tensor *ls_leaf(ls_session *s, ls_op op, ls_dtype dtype, const ls_shape *shape, ls_device *device, ls_attr_leaf leaf,
+                   const char *label);
+/* The same operation, dtype, shape, attributes and math kind over other operands. */
+ls_tensor *ls_node_with(ls_session *s, const ls_tensor *node, ls_tensor *const *src);
+/* A number that no other leaf of the session has. */
+uint64_t ls_leaf_serial(ls_session *s);
+/* Frees a body that no LOOP holds any more; each LOOP node holds one reference. NULL is allowed. */
+void ls_body_release(ls_session *s, ls_body *body);
 /* Checks operands (NULL, session, device) before a builder looks at them; false when the builder must return NULL. */
 bool ls_check_operands(ls_session *s, const char *operation, int n_src, ls_tensor *const *src);
 /* Records an error in the session and returns NULL. */

@@ -1,0 +1,218 @@
+/* Simplifications that change no bit, each with its proof. They run when a graph is computed, after differentiation, so that every
+ * node a caller holds keeps its derivative. A rule never drops a MAP over an operand that may be absent: the MAP makes its
+ * absent elements +0, which reductions would then count. */
+#include "graph/build.h"
+#include <string.h>
+
+static bool const_is(const ls_tensor *x, double value) {
+    return x->op == LS_OP_CONST && x->attr.value == ls_value_from_f64(x->dtype, value);
+}
+
+static ls_tensor *present(ls_tensor *x) {
+    return x->absent ? NULL : x;
+}
+
+/* Row-major order is kept by each reshape, so by both. */
+static ls_tensor *reshape_reshape(ls_session *s, ls_tensor *x) {
+    return x->src[0]->op == LS_OP_RESHAPE ? ls_reshape(s, x->src[0]->src[0], x->shape) : NULL;
+}
+
+/* y[i] = x[a[b[i]]]: permutations compose. */
+static ls_tensor *permute_permute(ls_session *s, ls_tensor *x) {
+    ls_tensor *inner = x->src[0];
+    int axes[LS_MAX_RANK];
+    if (inner->op != LS_OP_PERMUTE) {
+        return NULL;
+    }
+    for (int i = 0; i < x->shape.rank; i++) {
+        axes[i] = inner->attr.axes.axes[x->attr.axes.axes[i]];
+    }
+    return ls_permute(s, inner->src[0], axes);
+}
+
+/* An axis of extent 1 repeated, or one already repeated: both read index 0. */
+static ls_tensor *expand_expand(ls_session *s, ls_tensor *x) {
+    return x->src[0]->op == LS_OP_EXPAND ? ls_expand(s, x->src[0]->src[0], x->shape) : NULL;
+}
+
+/* y[i] = x[s1 + (s2 + i t2) t1] = x[(s1 + s2 t1) + i (t2 t1)]. */
+static ls_tensor *slice_slice(ls_session *s, ls_tensor *x) {
+    ls_tensor *inner = x->src[0];
+    int64_t start[LS_MAX_RANK], step[LS_MAX_RANK];
+    if (inner->op != LS_OP_SLICE) {
+        return NULL;
+    }
+    for (int i = 0; i < x->shape.rank; i++) {
+        const ls_attr_slice *in = &inner->attr.slice, *out = &x->attr.slice;
+        start[i] = in->start[i] + out->start[i] * in->step[i];
+        step[i] = in->step[i] * out->step[i];
+    }
+    return ls_slice_to(s, inner->src[0], start, step, &x->shape);
+}
+
+/* Every element of the operand is the same, so every element that is moved is too. */
+static ls_tensor *move_const(ls_session *s, ls_tensor *x) {
+    ls_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.value = x->src[0]->attr.value;
+    if (x->op == LS_OP_PAD && (x->attr.pad.absent || x->attr.pad.value != attr.value)) {
+        return NULL;
+    }
+    for (int i = 0; i < x->n_src; i++) {
+        if (x->src[i]->op != LS_OP_CONST || x->src[i]->attr.value != attr.value) {
+            return NULL;
+        }
+    }
+    return ls_node(s, LS_OP_CONST, x->dtype, &x->shape, 0, NULL, &attr);
+}
+
+/* Differentiation is over: DETACH is the identity. */
+static ls_tensor *detach(ls_session *s, ls_tensor *x) {
+    (void)s;
+    return x->src[0];
+}
+
+/* -(-x) flips the sign bit twice (integers: 0 - (0 - x) wraps back); not not likewise. */
+static ls_tensor *twice(ls_session *s, ls_tensor *x) {
+    (void)s;
+    return x->src[0]->op == x->op ? present(x->src[0]->src[0]) : NULL;
+}
+
+/* x * 1 is x, for every x. */
+static ls_tensor *mul_one(ls_session *s, ls_tensor *x) {
+    (void)s;
+    return const_is(x->src[1], 1) ? present(x->src[0]) : const_is(x->src[0], 1) ? present(x->src[1]) : NULL;
+}
+
+/* x + (-0) is x for every float, +0 and -0 too (x + (+0) is not: it turns -0 to +0). Integers have one zero. */
+static ls_tensor *add_zero(ls_session *s, ls_tensor *x) {
+    (void)s;
+    return const_is(x->src[1], -0.0) ? present(x->src[0]) : const_is(x->src[0], -0.0) ? present(x->src[1]) : NULL;
+}
+
+/* x - (+0) is x for every float, -0 too. */
+static ls_tensor *sub_zero(ls_session *s, ls_tensor *x) {
+    (void)s;
+    return const_is(x->src[1], 0) ? present(x->src[0]) : NULL;
+}
+
+/* x / c and x * (1/c) round the same real number when 1/c is exact, as it is for powers of two in range. */
+static ls_tensor *div_power_of_two(ls_session *s, ls_tensor *x) {
+    const ls_tensor *c = x->src[1];
+    if (const_is(c, 1)) {
+        return present(x->src[0]);
+    }
+    if (c->op != LS_OP_CONST || !ls_dtype_is_float(c->dtype)) {
+        return NULL;
+    }
+    double value = ls_value_to_f64(c->dtype, c->attr.value), inverse = 1 / value;
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bool power = (bits & (((uint64_t)1 << 52) - 1)) == 0 && value != 0 && inverse != 0;
+    if (!power || ls_value_to_f64(c->dtype, ls_value_from_f64(c->dtype, inverse)) != inverse || inverse - inverse != 0) {
+        return NULL;
+    }
+    ls_tensor *by = ls_const_like(s, c, inverse);
+    return by ? ls_mul(s, x->src[0], by) : NULL;
+}
+
+/* Whether every value of dtype a is one of dtype b. */
+static bool contains(ls_dtype b, ls_dtype a) {
+    static const int precision[LS_DTYPE_COUNT] = {[LS_F16] = 11, [LS_BF16] = 8, [LS_F32] = 24, [LS_F64] = 53};
+    size_t size_a = ls_dtype_size(a), size_b = ls_dtype_size(b);
+    bool signed_a = ls_dtype_is_signed(a), signed_b = ls_dtype_is_signed(b);
+    if (a == b || a == LS_BOOL) {
+        return true;
+    }
+    if (ls_dtype_is_float(a)) {
+        return ls_dtype_is_float(b) && size_b > size_a;
+    }
+    if (ls_dtype_is_float(b)) {
+        return precision[b] >= (int)(8 * size_a) - signed_a;
+    }
+    return b != LS_BOOL && (signed_a ? signed_b && size_b >= size_a : size_b > size_a || (!signed_b && size_b == size_a));
+}
+
+/* When the first cast is exact, the second rounds the very number that one cast would. */
+static ls_tensor *cast_cast(ls_session *s, ls_tensor *x) {
+    ls_tensor *inner = x->src[0];
+    if (inner->op != LS_OP_CAST || !contains(inner->dtype, inner->src[0]->dtype)) {
+        return NULL;
+    }
+    return x->dtype == inner->src[0]->dtype ? present(inner->src[0]) : ls_cast(s, inner->src[0], x->dtype);
+}
+
+/* A constant condition picks one operand everywhere. */
+static ls_tensor *where_const(ls_session *s, ls_tensor *x) {
+    (void)s;
+    return x->src[0]->op == LS_OP_CONST ? present(x->src[x->src[0]->attr.value ? 1 : 2]) : NULL;
+}
+
+static const struct {
+    ls_op op;
+    ls_tensor *(*apply)(ls_session *s, ls_tensor *x); /* NULL: does not apply, or failed (an error is recorded) */
+} rules[] = {
+    {LS_OP_RESHAPE, reshape_reshape}, {LS_OP_PERMUTE, permute_permute}, {LS_OP_EXPAND, expand_expand},
+    {LS_OP_SLICE, slice_slice},       {LS_OP_RESHAPE, move_const},      {LS_OP_PERMUTE, move_const},
+    {LS_OP_EXPAND, move_const},       {LS_OP_SLICE, move_const},        {LS_OP_WINDOW, move_const},
+    {LS_OP_PAD, move_const},          {LS_OP_CONCAT, move_const},       {LS_OP_DETACH, detach},
+    {LS_OP_NEG, twice},               {LS_OP_NOT, twice},               {LS_OP_MUL, mul_one},
+    {LS_OP_ADD, add_zero},            {LS_OP_SUB, sub_zero},            {LS_OP_DIV, div_power_of_two},
+    {LS_OP_CAST, cast_cast},          {LS_OP_WHERE, where_const},
+};
+
+/* Every rule leaves fewer or cheaper nodes below x, so this ends. */
+static ls_tensor *simplify(ls_session *s, ls_tensor *x) {
+    ls_graph *g = ls_graph_of(s);
+    ls_math math = g->math;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        if (rules[i].op != x->op || x->n_src == 0) {
+            continue;
+        }
+        g->math = x->math;
+        ls_tensor *y = rules[i].apply(s, x);
+        g->math = math;
+        if (y) {
+            x = y;
+            i = (size_t)-1; /* from the first again */
+        }
+    }
+    return x;
+}
+
+ls_status ls_rewrite(ls_session *s, ls_tensor **roots, int n_roots) {
+    ls_graph *g = ls_graph_of(s);
+    ls_arena arena;
+    ls_arena_init(&arena, g->heap);
+    int count, most = 1;
+    ls_tensor **order = ls_graph_order(&arena, roots, n_roots, &count);
+    for (int i = 0; i < count; i++) {
+        most = order[i]->n_src > most ? order[i]->n_src : most;
+    }
+    ls_tensor **src = LS_ARENA_ARRAY(&arena, ls_tensor *, most);
+    bool ok = order && src;
+    for (int i = 0; ok && i < count; i++) {
+        ls_tensor *x = order[i], *y = x;
+        for (int j = 0; j < x->n_src; j++) {
+            src[j] = x->src[j]->mark;
+        }
+        if (x->n_src && !x->value) { /* what has a value is a leaf now */
+            y = ls_node_with(s, x, src);
+            y = y ? simplify(s, y) : NULL;
+        }
+        x->mark = y;
+        ok = y != NULL;
+    }
+    for (int i = 0; ok && i < n_roots; i++) {
+        roots[i] = roots[i]->mark;
+    }
+    for (int i = 0; i < count; i++) {
+        order[i]->mark = NULL;
+    }
+    ls_arena_free(&arena);
+    if (!ok) {
+        LS_FAIL_MEMORY(&g->error, "rewriting a graph"); /* a builder that failed has said more */
+        return g->error.code;
+    }
+    return LS_OK;
+}
