@@ -31,7 +31,11 @@ static int64_t random_below(int64_t n) {
     return (int64_t)(random_bits() % (uint64_t)n);
 }
 
-typedef enum filling { ORDINARY, WIDE, WILD } filling; /* near 1; subnormals and large ones; also inf and NaN */
+typedef enum filling {
+    ORDINARY,
+    WIDE,
+    WILD
+} filling; /* near 1; subnormals and large ones; also inf and NaN */
 
 static double random_value(filling how) {
     double x = (double)(int64_t)random_bits() * 0x1p-63;
@@ -209,7 +213,8 @@ static value contract(const matrix *a, const matrix *b, int64_t batch, int64_t i
             if (!present(a, i, p) || !present(b, j, p)) {
                 continue;
             }
-            value x = load_value(a->dtype, element(a, batch, i, p)), y = load_value(b->dtype, element(b, batch, j, p));
+            value x = load_value(a->dtype, element(a, batch, i, p)),
+                  y = load_value(b->dtype, element(b, batch, j, p));
             volatile float product = x.f * y.f;
             volatile double product64 = x.d * y.d;
             s.f = s.f + product;
@@ -300,8 +305,8 @@ typedef struct visits {
     char *copy;          /* where it stores instead of the driver, [batch][m][n]; or NULL */
 } visits;
 
-static void visit(void *ctx, int worker, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj, void *tile,
-                  int64_t ld) {
+static void visit(void *ctx, int worker, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj,
+                  void *tile, int64_t ld) {
     visits *v = ctx;
     (void)worker;
     assert_true(i0 >= 0 && ni > 0 && i0 + ni <= v->m && j0 >= 0 && nj > 0 && j0 + nj <= v->n);
@@ -346,17 +351,19 @@ typedef struct row {
 
 static void describe(char *text, size_t size, const ls_gemm_isa *isa, const row *r) {
     snprintf(text, size,
-             "%s %lldx%lldx%lld batch %lld %s*%s->%s layouts %d,%d,%d given %d,%d epilogue %d values %d workers %d%s "
+             "%s %lldx%lldx%lld batch %lld %s*%s->%s layouts %d,%d,%d given %d,%d epilogue %d values %d "
+             "workers %d%s "
              "l2 %lld shared %d",
-             ls_cpu_isa_name(isa->isa), (long long)r->m, (long long)r->n, (long long)r->k, (long long)r->batches,
-             dtype_names[r->a], dtype_names[r->b], dtype_names[r->out], r->a_layout, r->b_layout, r->out_layout,
-             r->a_given, r->b_given, r->epilogue, r->how, r->crew.workers, r->crew.threads ? " threads" : "",
-             (long long)r->l2, r->shared_b);
+             ls_cpu_isa_name(isa->isa), (long long)r->m, (long long)r->n, (long long)r->k,
+             (long long)r->batches, dtype_names[r->a], dtype_names[r->b], dtype_names[r->out], r->a_layout,
+             r->b_layout, r->out_layout, r->a_given, r->b_given, r->epilogue, r->how, r->crew.workers,
+             r->crew.threads ? " threads" : "", (long long)r->l2, r->shared_b);
 }
 
 static void give(const ls_gemm_isa *isa, ls_gemm_side side, given how, matrix *m, ls_gemm_operand *o,
                  ls_gemm_packed *packed, char **out_memory) {
-    *o = (ls_gemm_operand){.dtype = m->dtype, .data = m->origin, .stride_i = m->stride_i, .stride_k = m->stride_k};
+    *o = (ls_gemm_operand){
+        .dtype = m->dtype, .data = m->origin, .stride_i = m->stride_i, .stride_k = m->stride_k};
     o->stride_batch[0] = m->stride_batch;
     *out_memory = NULL;
     if (how == CALLBACK || how == HOLES) {
@@ -388,7 +395,8 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
     give(isa, LS_GEMM_B, r->b_given, pb, &g.b, &packed_b, &memory_b);
 
     int64_t size = dtype_sizes[r->out], step = r->out_layout == 2 ? 2 : 1;
-    int64_t stride_i = r->out_layout == 1 ? 1 : r->n * step + 1, stride_j = r->out_layout == 1 ? r->m + 1 : step;
+    int64_t stride_i = r->out_layout == 1 ? 1 : r->n * step + 1,
+            stride_j = r->out_layout == 1 ? r->m + 1 : step;
     int64_t stride_batch = (r->m + 1) * (r->n * step + 2);
     size_t bytes = (size_t)(stride_batch * r->batches * size);
     char *out = guarded(bytes), *expected = guarded(bytes);
@@ -420,7 +428,8 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
                 if (r->epilogue) {
                     v = after_visit(v);
                     if (seen.count[at] != 1) {
-                        fail_msg("%s: the epilogue saw (%d,%d) %d times", text, (int)i, (int)j, seen.count[at]);
+                        fail_msg("%s: the epilogue saw (%d,%d) %d times", text, (int)i, (int)j,
+                                 seen.count[at]);
                     }
                 }
                 char right[8] = {0}, got[8] = {0};
@@ -509,7 +518,8 @@ static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, boo
         for (int vectors = 1; vectors <= 2; vectors++) {
             for (int variant = 0; variant < 8; variant++) {
                 static const int64_t depths[] = {0, 1, 2, 7, 8, 33, 511, 512};
-                int64_t kc = depths[variant], cols = (int64_t)vectors * kernels->lanes, ldc = cols + variant % 3;
+                int64_t kc = depths[variant], cols = (int64_t)vectors * kernels->lanes,
+                        ldc = cols + variant % 3;
                 matrix a, b;
                 matrix_make(&a, dtype, rows, kc, 1, variant & 1 ? K_FAST : I_FAST, exact ? WIDE : ORDINARY);
                 matrix_make(&b, dtype, cols, kc, 1, I_FAST, exact ? WIDE : ORDINARY);
@@ -518,9 +528,13 @@ static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, boo
                 bool add = variant & 2;
                 for (int64_t i = 0; i < rows; i++) {
                     for (int64_t j = 0; j < cols; j++) {
-                        value v = contract(&a, &b, 0, i, j), c = {0.3f * (float)i, 0.7 * (double)j, (int32_t)(i - j)};
+                        value v = contract(&a, &b, 0, i, j),
+                              c = {0.3f * (float)i, 0.7 * (double)j, (int32_t)(i - j)};
                         char *at = out + GUARD + (i * ldc + j) * size;
-                        memcpy(at, dtype == LS_GEMM_F64 ? (void *)&c.d : dtype == LS_GEMM_F32 ? (void *)&c.f : (void *)&c.i,
+                        memcpy(at,
+                               dtype == LS_GEMM_F64   ? (void *)&c.d
+                               : dtype == LS_GEMM_F32 ? (void *)&c.f
+                                                      : (void *)&c.i,
                                (size_t)size);
                         if (add) {
                             v.f = c.f + v.f;
@@ -530,11 +544,11 @@ static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, boo
                         store_result(dtype, expected + GUARD + (i * ldc + j) * size, v);
                     }
                 }
-                kernels->tile[rows][vectors](kc, a.origin, a.stride_i, a.stride_k, b.origin, b.stride_k, out + GUARD,
-                                             ldc, add);
+                kernels->tile[rows][vectors](kc, a.origin, a.stride_i, a.stride_k, b.origin, b.stride_k,
+                                             out + GUARD, ldc, add);
                 if (exact && memcmp(out, expected, bytes + 2 * GUARD) != 0) {
-                    fail_msg("%s %s tile %dx%d depth %d add %d differs", isa, dtype_names[dtype], rows, (int)cols,
-                             (int)kc, add);
+                    fail_msg("%s %s tile %dx%d depth %d add %d differs", isa, dtype_names[dtype], rows,
+                             (int)cols, (int)kc, add);
                 }
                 check_guard(out, bytes, "tile");
                 for (int64_t i = 0; !exact && i < rows; i++) {
@@ -602,21 +616,23 @@ static void test_depths(void **state) {
 }
 
 static int64_t random_side(int64_t most) {
-    static const int64_t awkward[] = {0, 1, 2, 3, 5, 7, 11, 12, 13, 16, 17, 31, 32, 33, 47, 64, 65, 97, 127, 131, 257};
+    static const int64_t awkward[] = {0,  1,  2,  3,  5,  7,  11, 12,  13,  16, 17,
+                                      31, 32, 33, 47, 64, 65, 97, 127, 131, 257};
     int64_t side = awkward[random_below((int64_t)(sizeof awkward / sizeof *awkward))];
     return side < most ? side : most;
 }
 
 static row random_row(void) {
     static const ls_gemm_dtype pairs[][3] = {
-        {LS_GEMM_F32, LS_GEMM_F32, LS_GEMM_F32},    {LS_GEMM_F64, LS_GEMM_F64, LS_GEMM_F64},
-        {LS_GEMM_F16, LS_GEMM_F16, LS_GEMM_F16},    {LS_GEMM_BF16, LS_GEMM_BF16, LS_GEMM_BF16},
-        {LS_GEMM_F16, LS_GEMM_F16, LS_GEMM_F32},    {LS_GEMM_BF16, LS_GEMM_F32, LS_GEMM_F32},
-        {LS_GEMM_F32, LS_GEMM_F16, LS_GEMM_F32},    {LS_GEMM_F32, LS_GEMM_F32, LS_GEMM_BF16},
-        {LS_GEMM_I8, LS_GEMM_I8, LS_GEMM_I32},      {LS_GEMM_U8, LS_GEMM_U8, LS_GEMM_I32},
-        {LS_GEMM_U8, LS_GEMM_I8, LS_GEMM_I32},      {LS_GEMM_I32, LS_GEMM_I32, LS_GEMM_I32},
+        {LS_GEMM_F32, LS_GEMM_F32, LS_GEMM_F32}, {LS_GEMM_F64, LS_GEMM_F64, LS_GEMM_F64},
+        {LS_GEMM_F16, LS_GEMM_F16, LS_GEMM_F16}, {LS_GEMM_BF16, LS_GEMM_BF16, LS_GEMM_BF16},
+        {LS_GEMM_F16, LS_GEMM_F16, LS_GEMM_F32}, {LS_GEMM_BF16, LS_GEMM_F32, LS_GEMM_F32},
+        {LS_GEMM_F32, LS_GEMM_F16, LS_GEMM_F32}, {LS_GEMM_F32, LS_GEMM_F32, LS_GEMM_BF16},
+        {LS_GEMM_I8, LS_GEMM_I8, LS_GEMM_I32},   {LS_GEMM_U8, LS_GEMM_U8, LS_GEMM_I32},
+        {LS_GEMM_U8, LS_GEMM_I8, LS_GEMM_I32},   {LS_GEMM_I32, LS_GEMM_I32, LS_GEMM_I32},
     };
-    const ls_gemm_dtype *d = pairs[random_below(2) ? 0 : random_below((int64_t)(sizeof pairs / sizeof *pairs))];
+    const ls_gemm_dtype *d =
+        pairs[random_below(2) ? 0 : random_below((int64_t)(sizeof pairs / sizeof *pairs))];
     row r = {.a = d[0], .b = d[1], .out = d[2]};
     r.batches = random_below(4) ? 1 : random_below(4);
     r.m = random_side(300);
@@ -700,8 +716,10 @@ static void test_fast(void **state) {
             matrix_make(&b, a.dtype, n, k, 1, I_FAST, ORDINARY);
             char *out = guarded((size_t)(m * n * size));
             ls_gemm g = {.isa = isas[s], .m = m, .n = n, .k = k, .fast = true};
-            g.a = (ls_gemm_operand){.dtype = a.dtype, .data = a.origin, .stride_i = a.stride_i, .stride_k = a.stride_k};
-            g.b = (ls_gemm_operand){.dtype = b.dtype, .data = b.origin, .stride_i = b.stride_i, .stride_k = b.stride_k};
+            g.a = (ls_gemm_operand){
+                .dtype = a.dtype, .data = a.origin, .stride_i = a.stride_i, .stride_k = a.stride_k};
+            g.b = (ls_gemm_operand){
+                .dtype = b.dtype, .data = b.origin, .stride_i = b.stride_i, .stride_k = b.stride_k};
             g.out = (ls_gemm_out){.dtype = a.dtype, .data = out + GUARD, .stride_i = n, .stride_j = 1};
             size_t need = ls_gemm_workspace(&g);
             char *workspace = guarded(need);
@@ -712,7 +730,8 @@ static void test_fast(void **state) {
                 for (int64_t j = 0; j < n; j++) {
                     long double sum = 0, magnitude = 0;
                     for (int64_t p = 0; p < k; p++) {
-                        value x = load_value(a.dtype, element(&a, 0, i, p)), y = load_value(b.dtype, element(&b, 0, j, p));
+                        value x = load_value(a.dtype, element(&a, 0, i, p)),
+                              y = load_value(b.dtype, element(&b, 0, j, p));
                         long double product = f64 ? (long double)x.d * y.d : (long double)x.f * y.f;
                         sum += product;
                         magnitude += product < 0 ? -product : product;
@@ -750,7 +769,8 @@ static void test_half_moves(void **state) {
                 assert_int_equal(back[i], ls_f32_to_f16(right));
             }
             for (uint32_t i = 0; i < N; i++) { /* near and at the ties, both ways */
-                uint32_t bits = (base + i) << 16 | (uint32_t)(random_below(2) ? 0x8000 + random_below(3) - 1 : random_below(65536));
+                uint32_t bits = (base + i) << 16 | (uint32_t)(random_below(2) ? 0x8000 + random_below(3) - 1
+                                                                              : random_below(65536));
                 memcpy(&wide[i], &bits, 4);
             }
             moves->to_bf16(N, wide, back);
@@ -758,7 +778,8 @@ static void test_half_moves(void **state) {
                 assert_int_equal(back[i], ls_f32_to_bf16(wide[i]));
             }
             for (uint32_t i = 0; i < N; i++) {
-                wide[i] = (float)((double)ls_f16_to_f32((uint16_t)(base + i)) * (1 + 0x1p-11 * (double)(1 + random_below(3) - 1)));
+                wide[i] = (float)((double)ls_f16_to_f32((uint16_t)(base + i)) *
+                                  (1 + 0x1p-11 * (double)(1 + random_below(3) - 1)));
             }
             moves->to_f16(N, wide, back);
             for (uint32_t i = 0; i < N; i++) {

@@ -19,7 +19,8 @@ static void find_caches(unsigned leaf, ls_cpu *cpu) {
         if (!__get_cpuid_count(leaf, sub, &a, &b, &c, &d) || (a & 31) == 0) {
             return;
         }
-        int64_t bytes = (int64_t)((b >> 22) + 1) * ((b >> 12 & 1023) + 1) * ((b & 4095) + 1) * ((int64_t)c + 1);
+        int64_t bytes =
+            (int64_t)((b >> 22) + 1) * ((b >> 12 & 1023) + 1) * ((b & 4095) + 1) * ((int64_t)c + 1);
         bool data = (a & 31) != 2;
         int level = a >> 5 & 7;
         if (level == 1 && data) {

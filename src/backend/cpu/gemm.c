@@ -47,11 +47,13 @@ static operand_at find_a(const block *b, int64_t i, int64_t k0, int64_t kc) {
     const ls_gemm_operand *a = &plan->g->a;
     int64_t row = b->i0 + i;
     if (plan->a_source == LS_GEMM_DIRECT) {
-        const char *at = (const char *)a->data + (b->a_offset + row * a->stride_i + k0 * a->stride_k) * plan->elem;
+        const char *at =
+            (const char *)a->data + (b->a_offset + row * a->stride_i + k0 * a->stride_k) * plan->elem;
         return (operand_at){at, a->stride_i, a->stride_k};
     }
-    const char *at = a->packed ? (const char *)a->packed->data + (row * plan->g->k + k0 * plan->rows) * plan->elem
-                               : (const char *)a_panels(b) + i * kc * plan->elem;
+    const char *at = a->packed
+                         ? (const char *)a->packed->data + (row * plan->g->k + k0 * plan->rows) * plan->elem
+                         : (const char *)a_panels(b) + i * kc * plan->elem;
     return (operand_at){at, 1, plan->rows};
 }
 
@@ -99,8 +101,8 @@ static void pack_local(const block *b, int64_t k0, int64_t kc) {
         }
     } else if (plan->b_source == LS_GEMM_DIRECT && !plan->vector && b->nj % plan->cols) {
         int64_t j = b->nj - b->nj % plan->cols;
-        ls_gemm_pack_panel(g->isa, &g->b, b->worker, b->batch, b->b_offset, k0, kc, b->j0 + j, b->nj - j, plan->cols,
-                           b_panels(b), NULL);
+        ls_gemm_pack_panel(g->isa, &g->b, b->worker, b->batch, b->b_offset, k0, kc, b->j0 + j, b->nj - j,
+                           plan->cols, b_panels(b), NULL);
     }
 }
 
@@ -141,7 +143,8 @@ static bool panel_finite(const ls_gemm_plan *plan, operand_at panel, int64_t cou
  * One tile whose absent elements meet an infinity or a NaN: each product only where both elements are present.
  * Panels are asked for again, with masks, in this worker's memory (shared ones may be in use elsewhere).
  */
-static void masked_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_t nj, int64_t k0, int64_t kc) {
+static void masked_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_t nj, int64_t k0,
+                        int64_t kc) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm *g = plan->g;
     char *memory = b->memory + plan->mask_at;
@@ -151,15 +154,15 @@ static void masked_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_
         memcpy(a, find_a(b, i, k0, kc).at, (size_t)(plan->rows * kc * plan->elem));
         memset(a_mask, 1, (size_t)(plan->rows * kc));
     } else {
-        ls_gemm_pack_panel(g->isa, &g->a, b->worker, b->batch, b->a_offset, k0, kc, b->i0 + i, mi, plan->rows, a,
-                           a_mask);
+        ls_gemm_pack_panel(g->isa, &g->a, b->worker, b->batch, b->a_offset, k0, kc, b->i0 + i, mi, plan->rows,
+                           a, a_mask);
     }
     if (g->b.packed) {
         memcpy(bp, find_b(b, j, k0, kc).at, (size_t)(plan->cols * kc * plan->elem));
         memset(b_mask, 1, (size_t)(plan->cols * kc));
     } else {
-        ls_gemm_pack_panel(g->isa, &g->b, b->worker, b->batch, b->b_offset, k0, kc, b->j0 + j, nj, plan->cols, bp,
-                           b_mask);
+        ls_gemm_pack_panel(g->isa, &g->b, b->worker, b->batch, b->b_offset, k0, kc, b->j0 + j, nj, plan->cols,
+                           bp, b_mask);
     }
     for (int64_t r = 0; r < mi; r++) {
         for (int64_t q = 0; q < nj; q++) {
@@ -212,7 +215,8 @@ static void compute_chunk(const block *b, int64_t k0, int64_t kc) {
                 char *c = b->c + (i * b->ldc + j) * plan->elem;
                 kernel(kc, at_a.at, at_a.step_i, at_a.step_k, at_b.at, at_b.step_k, c, b->ldc, add);
             } else {
-                kernel(kc, at_a.at, at_a.step_i, at_a.step_k, at_b.at, at_b.step_k, tile_of(b), plan->cols, false);
+                kernel(kc, at_a.at, at_a.step_i, at_a.step_k, at_b.at, at_b.step_k, tile_of(b), plan->cols,
+                       false);
                 merge_tile(b, i, mi, j, nj, add);
             }
         }
@@ -236,11 +240,13 @@ static void compute_vector(const block *b, int64_t k0, int64_t kc) {
 }
 
 /* n sums to n elements of the output, `step` elements apart. */
-static void store_row(const ls_gemm *g, ls_gemm_type sum, const void *src, int64_t n, char *dst, int64_t step) {
+static void store_row(const ls_gemm *g, ls_gemm_type sum, const void *src, int64_t n, char *dst,
+                      int64_t step) {
     int64_t size = ls_gemm_dtype_size(g->out.dtype);
     bool half = g->out.dtype == LS_GEMM_F16 || g->out.dtype == LS_GEMM_BF16;
     if (step == 1 && half) {
-        (g->out.dtype == LS_GEMM_F16 ? g->isa->moves->to_f16 : g->isa->moves->to_bf16)(n, src, (uint16_t *)dst);
+        (g->out.dtype == LS_GEMM_F16 ? g->isa->moves->to_f16 : g->isa->moves->to_bf16)(n, src,
+                                                                                       (uint16_t *)dst);
         return;
     }
     if (step == 1) {
@@ -353,8 +359,8 @@ static void pack_task(void *ctx, int64_t task, int worker) {
     int64_t j0 = r->slab0 + task % panels * plan->cols, k0 = task / panels * LS_GEMM_CHUNK;
     int64_t kc = smaller(LS_GEMM_CHUNK, g->k - k0);
     char *panel = r->shared + ((j0 - r->slab0) * g->k + k0 * plan->cols) * plan->elem;
-    ls_gemm_pack_panel(g->isa, &g->b, worker, r->batch0, batch_offset(g, r->batch0, g->b.stride_batch), k0, kc, j0,
-                       smaller(plan->cols, r->slab_end - j0), plan->cols, panel, NULL);
+    ls_gemm_pack_panel(g->isa, &g->b, worker, r->batch0, batch_offset(g, r->batch0, g->b.stride_batch), k0,
+                       kc, j0, smaller(plan->cols, r->slab_end - j0), plan->cols, panel, NULL);
 }
 
 static void for_each(const ls_gemm_plan *plan, int64_t n, void (*fn)(void *, int64_t, int), void *ctx) {
@@ -391,9 +397,12 @@ void ls_gemm_run(const ls_gemm *given, void *workspace) {
 }
 
 const ls_gemm_isa *ls_gemm_isa_get(ls_cpu_isa isa) {
-#define ISA(field, id) \
-    {.isa = id, .f32 = &ls_gemm_f32__##field, .f64 = &ls_gemm_f64__##field, .i32 = &ls_gemm_i32__##field, \
-     .f32_fast = &ls_gemm_f32_fast__##field, .f64_fast = &ls_gemm_f64_fast__##field, .moves = &ls_gemm_moves__##field}
+#define ISA(field, id)                                                                                       \
+    {                                                                                                        \
+        .isa = id, .f32 = &ls_gemm_f32__##field, .f64 = &ls_gemm_f64__##field, .i32 = &ls_gemm_i32__##field, \
+        .f32_fast = &ls_gemm_f32_fast__##field, .f64_fast = &ls_gemm_f64_fast__##field,                      \
+        .moves = &ls_gemm_moves__##field                                                                     \
+    }
     static const ls_gemm_isa all[LS_CPU_ISA_COUNT] = {
 #ifdef LS_HAVE_ISA_SCALAR
         [LS_CPU_SCALAR] = ISA(scalar, LS_CPU_SCALAR),

@@ -10,12 +10,12 @@ enum { LS_GEMM_MAX_ROWS = 12 };
  * c[i*ldc + j] = (add ? c[i*ldc + j] : nothing) + s, where s is the serial sum over p of
  * a[i*a_row + p*a_k] * b[p*b_k + j] from +0, for a tile of fixed height and width. Strides in elements.
  */
-typedef void (*ls_gemm_kernel)(int64_t kc, const void *a, int64_t a_row, int64_t a_k, const void *b, int64_t b_k,
-                               void *c, int64_t ldc, bool add);
+typedef void (*ls_gemm_kernel)(int64_t kc, const void *a, int64_t a_row, int64_t a_k, const void *b,
+                               int64_t b_k, void *c, int64_t ldc, bool add);
 
 /* y[j] = the same sum for one row and any number n of columns, for a b too wide to be read a tile at a time. */
-typedef void (*ls_gemm_vector_kernel)(int64_t kc, int64_t n, const void *x, int64_t x_k, const void *b, int64_t b_k,
-                                      void *y);
+typedef void (*ls_gemm_vector_kernel)(int64_t kc, int64_t n, const void *x, int64_t x_k, const void *b,
+                                      int64_t b_k, void *y);
 
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {

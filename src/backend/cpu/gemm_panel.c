@@ -8,7 +8,9 @@
 #include "base/half.h"
 
 ls_gemm_type ls_gemm_panel_type(ls_gemm_dtype dtype) {
-    return dtype == LS_GEMM_F64 ? LS_GEMM_TYPE_F64 : dtype == LS_GEMM_I32 ? LS_GEMM_TYPE_I32 : LS_GEMM_TYPE_F32;
+    return dtype == LS_GEMM_F64   ? LS_GEMM_TYPE_F64
+           : dtype == LS_GEMM_I32 ? LS_GEMM_TYPE_I32
+                                  : LS_GEMM_TYPE_F32;
 }
 
 int64_t ls_gemm_dtype_size(ls_gemm_dtype dtype) {
@@ -118,9 +120,9 @@ static void pack_strided(const ls_gemm_operand *o, const char *src, int64_t kc, 
     }
 }
 
-void ls_gemm_pack_panel(const ls_gemm_isa *isa, const ls_gemm_operand *o, int worker, int64_t batch, int64_t offset,
-                        int64_t k0, int64_t kc, int64_t i0, int64_t ni, int64_t width, void *panel,
-                        uint8_t *mask) {
+void ls_gemm_pack_panel(const ls_gemm_isa *isa, const ls_gemm_operand *o, int worker, int64_t batch,
+                        int64_t offset, int64_t k0, int64_t kc, int64_t i0, int64_t ni, int64_t width,
+                        void *panel, uint8_t *mask) {
     if (ni < width && width > 1) {
         memset(panel, 0, (size_t)(kc * width) * (o->dtype == LS_GEMM_F64 ? 8 : 4));
     }
@@ -151,14 +153,15 @@ static int64_t side_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dty
     return side == LS_GEMM_A ? kernels->rows : 2 * kernels->lanes;
 }
 
-size_t ls_gemm_packed_size(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent, int64_t k) {
+size_t ls_gemm_packed_size(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent,
+                           int64_t k) {
     int64_t width = side_width(isa, side, dtype);
     int64_t panels = (extent + width - 1) / width;
     return (size_t)(panels * width * k) * (dtype == LS_GEMM_F64 ? 8 : 4);
 }
 
-void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *operand, int64_t extent, int64_t k,
-                  void *memory, ls_gemm_packed *out_packed) {
+void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *operand, int64_t extent,
+                  int64_t k, void *memory, ls_gemm_packed *out_packed) {
     int64_t width = side_width(isa, side, operand->dtype);
     int64_t elem = operand->dtype == LS_GEMM_F64 ? 8 : 4;
     bool finite = true;

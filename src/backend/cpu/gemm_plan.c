@@ -6,8 +6,9 @@
 
 enum {
     DEFAULT_L2 = 1 << 20,
-    SHARED_BUDGET = 16 << 20, /* of B's panels when packed together: outer cache, and memory asked of the caller */
-    INLINE_WORK = 1 << 16,    /* multiply-adds below which waking a thread costs more than it brings */
+    SHARED_BUDGET =
+        16 << 20, /* of B's panels when packed together: outer cache, and memory asked of the caller */
+    INLINE_WORK = 1 << 16, /* multiply-adds below which waking a thread costs more than it brings */
     TASKS_PER_WORKER = 3,
 };
 
@@ -136,7 +137,8 @@ static void plan_workspace(const ls_gemm *g, ls_gemm_plan *plan) {
     if (plan->b_source == LS_GEMM_LOCAL) {
         at += up(plan->nc * kc * plan->elem, LS_GEMM_ALIGN);
     } else if (plan->b_source == LS_GEMM_DIRECT && !plan->vector) {
-        at += up(plan->cols * kc * plan->elem, LS_GEMM_ALIGN); /* the last columns, where a whole tile would not fit */
+        at += up(plan->cols * kc * plan->elem,
+                 LS_GEMM_ALIGN); /* the last columns, where a whole tile would not fit */
     }
     plan->c_at = at;
     plan->ldc = plan->nc;
@@ -185,7 +187,8 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     plan->inline_run = plan->workers == 1 || g->m * g->n * plan->batches <= INLINE_WORK / larger(g->k, 1);
 
     int64_t lanes = plan->kernels->lanes;
-    plan->vector = g->m == 1 && !plan->masks && plan->panel == plan->sum && is_wide_view(&g->b) && g->b.stride_i == 1;
+    plan->vector =
+        g->m == 1 && !plan->masks && plan->panel == plan->sum && is_wide_view(&g->b) && g->b.stride_i == 1;
     plan->rows = g->a.packed ? g->a.packed->width : larger(1, smaller(plan->kernels->rows, g->m));
     plan->cols = g->b.packed ? g->b.packed->width : g->n <= lanes ? lanes : 2 * lanes;
 

@@ -16,22 +16,22 @@ typedef enum ls_gemm_source {
 } ls_gemm_source;
 
 typedef struct ls_gemm_plan {
-    const ls_gemm *g; /* with A and B exchanged when `swapped` */
-    bool swapped;     /* C is computed transposed */
-    bool vector;      /* one row, by the vector kernel */
-    bool masks;       /* absent elements are possible */
+    const ls_gemm *g;  /* with A and B exchanged when `swapped` */
+    bool swapped;      /* C is computed transposed */
+    bool vector;       /* one row, by the vector kernel */
+    bool masks;        /* absent elements are possible */
     bool through_tile; /* C is gathered in a scratch block (else in the output itself) */
-    bool inline_run;  /* too small to wake other threads */
+    bool inline_run;   /* too small to wake other threads */
     const ls_gemm_kernels *kernels;
     ls_gemm_type panel, sum;
-    int64_t elem;      /* bytes of a panel's element; a sum's are as many */
+    int64_t elem;       /* bytes of a panel's element; a sum's are as many */
     int64_t rows, cols; /* panel widths of A and B */
-    int64_t batches;   /* tasks see this many; outer_batches > 1: the whole is done that often */
+    int64_t batches;    /* tasks see this many; outer_batches > 1: the whole is done that often */
     int64_t outer_batches;
     ls_gemm_source a_source, b_source;
-    int64_t mc, nc;    /* block of C in one task */
-    int64_t slab;      /* columns of B packed at once, when shared */
-    int64_t ldc;       /* of the scratch block */
+    int64_t mc, nc; /* block of C in one task */
+    int64_t slab;   /* columns of B packed at once, when shared */
+    int64_t ldc;    /* of the scratch block */
     /* workspace: shared panels, then for each worker its own part with these offsets */
     int64_t shared_bytes, worker_bytes;
     int64_t b_at, c_at, tile_at, mask_at;
@@ -49,7 +49,7 @@ int64_t ls_gemm_dtype_size(ls_gemm_dtype dtype);
 
 /* Packs [k0,k0+kc) x [i0,i0+ni) of an operand into one panel of `width`; `offset` is that of the batch entry. */
 void ls_gemm_pack_panel(const ls_gemm_isa *isa, const ls_gemm_operand *operand, int worker, int64_t batch,
-                        int64_t offset, int64_t k0, int64_t kc, int64_t i0, int64_t ni, int64_t width, void *panel,
-                        uint8_t *mask);
+                        int64_t offset, int64_t k0, int64_t kc, int64_t i0, int64_t ni, int64_t width,
+                        void *panel, uint8_t *mask);
 
 #endif

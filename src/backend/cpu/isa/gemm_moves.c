@@ -22,7 +22,7 @@ typedef uint64_t u64_any __attribute__((may_alias));
 
 /* One row or a few at a time, for what does not fill a group. */
 static void rows4_plain(int64_t kc, int64_t q0, int64_t q1, int64_t width, const void *const *rows,
-                                u32_any *panel) {
+                        u32_any *panel) {
     for (int64_t q = q0; q < q1; q++) {
         const u32_any *row = rows[q];
         for (int64_t p = 0; p < kc; p++) {
@@ -53,8 +53,10 @@ static void rows4(int64_t kc, int64_t ni, int64_t width, const void *const *rows
         for (; p + 4 <= kc; p += 4, out += 4 * width) {
             quad a = *(const quad_any *)(r[0] + p * step[0]), b = *(const quad_any *)(r[1] + p * step[1]);
             quad c = *(const quad_any *)(r[2] + p * step[2]), d = *(const quad_any *)(r[3] + p * step[3]);
-            quad ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-            quad cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+            quad ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+                 ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+            quad cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5),
+                 cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
             *(quad_any *)out = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5);
             *(quad_any *)(out + width) = __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7);
             *(quad_any *)(out + 2 * width) = __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5);
