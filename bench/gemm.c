@@ -1,8 +1,9 @@
 /*
- * Speed of the packed matrix product beside OpenBLAS, when libopenblas.so.0 is installed: rounds are interleaved, the
- * table gives medians in GFLOP/s. Usage: gemm [--rounds N] [--threads N] [MxNxK ...]. OPENBLAS_CORETYPE and
- * OPENBLAS_L2_SIZE are unset first: they make OpenBLAS slower than it is. Only where it does not know the CPU and
- * falls back to SSE is it told the nearest core, and the program starts itself again.
+ * Speed of the packed matrix product beside OpenBLAS, when libopenblas.so.0 is installed: rounds are
+ * interleaved, the table gives medians in GFLOP/s. Usage: gemm [--rounds N] [--threads N] [MxNxK ...].
+ * OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE are unset first: they make OpenBLAS slower than it is. Only where
+ * it does not know the CPU and falls back to SSE is it told the nearest core, and the program starts itself
+ * again.
  */
 #define _DEFAULT_SOURCE
 
@@ -155,7 +156,7 @@ static void measure(int64_t m, int64_t n, int64_t k, int threads, int rounds, ls
     free(packed);
 }
 
-/* OpenBLAS with the kernels it would choose itself, or, where it chooses SSE on a CPU with more, the nearest core's. */
+/* OpenBLAS with the kernels that it chooses, or, where that is SSE on a CPU with more, the nearest core's. */
 static peer open_peer(const ls_cpu *cpu, char **argv) {
     peer blas = {0};
     static const char told[] = "LOCKSTEP_BENCH_CORETYPE";

@@ -1,7 +1,8 @@
 /*
- * The packed matrix product against straight loops over the contraction rule, bit for bit: every kernel of every
- * instruction set that this machine has, then the whole driver over awkward shapes, layouts, dtypes, task splits,
- * packed and callback operands, absent elements. Outputs and scratch memory stand between guard zones.
+ * The packed matrix product against straight loops over the contraction rule, bit for bit: every kernel of
+ * every instruction set that this machine has, then the whole driver over awkward shapes, layouts, dtypes,
+ * task splits, packed and callback operands, absent elements. Outputs and scratch memory stand between
+ * guard zones.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -204,28 +205,52 @@ static void pack_matrix(void *ctx, int worker, int64_t batch, int64_t k0, int64_
     }
 }
 
-/* The rule of contraction, as it is written. */
-static value contract(const matrix *a, const matrix *b, int64_t batch, int64_t i, int64_t j) {
-    value total = {0, 0, 0};
-    for (int64_t k0 = 0; k0 < a->k; k0 += 512) {
-        value s = {0, 0, 0};
-        for (int64_t p = k0; p < a->k && p < k0 + 512; p++) {
-            if (!present(a, i, p) || !present(b, j, p)) {
-                continue;
-            }
-            value x = load_value(a->dtype, element(a, batch, i, p)),
-                  y = load_value(b->dtype, element(b, batch, j, p));
-            volatile float product = x.f * y.f;
-            volatile double product64 = x.d * y.d;
-            s.f = s.f + product;
-            s.d = s.d + product64;
-            s.i = (int32_t)((uint32_t)s.i + (uint32_t)x.i * (uint32_t)y.i);
+/* All elements of one batch entry as [extent][k] values; absent ones are marked by `absent`. */
+static value *decode(const matrix *m, int64_t batch, uint8_t **out_absent) {
+    value *values = malloc((size_t)(m->extent * m->k + 1) * sizeof *values);
+    uint8_t *absent = malloc((size_t)(m->extent * m->k + 1));
+    assert_non_null(values);
+    assert_non_null(absent);
+    for (int64_t i = 0; i < m->extent; i++) {
+        for (int64_t p = 0; p < m->k; p++) {
+            values[i * m->k + p] = load_value(m->dtype, element(m, batch, i, p));
+            absent[i * m->k + p] = !present(m, i, p);
         }
-        total.f = k0 ? total.f + s.f : s.f;
-        total.d = k0 ? total.d + s.d : s.d;
-        total.i = (int32_t)((uint32_t)total.i + (uint32_t)s.i);
     }
-    return total;
+    *out_absent = absent;
+    return values;
+}
+
+/* The rule of contraction, as it is written: all of one batch entry, in all three types. */
+static void contract(const matrix *a, const matrix *b, int64_t batch, value *out) {
+    uint8_t *no_a, *no_b;
+    value *at_a = decode(a, batch, &no_a), *at_b = decode(b, batch, &no_b);
+    int64_t k = a->k;
+    for (int64_t i = 0; i < a->extent; i++) {
+        for (int64_t j = 0; j < b->extent; j++) {
+            value total = {0, 0, 0};
+            for (int64_t k0 = 0; k0 < k; k0 += 512) {
+                value s = {0, 0, 0};
+                for (int64_t p = k0; p < k && p < k0 + 512; p++) {
+                    if (no_a[i * k + p] || no_b[j * k + p]) {
+                        continue;
+                    }
+                    value x = at_a[i * k + p], y = at_b[j * k + p];
+                    s.f = s.f + x.f * y.f;
+                    s.d = s.d + x.d * y.d;
+                    s.i = (int32_t)((uint32_t)s.i + (uint32_t)x.i * (uint32_t)y.i);
+                }
+                total.f = k0 ? total.f + s.f : s.f;
+                total.d = k0 ? total.d + s.d : s.d;
+                total.i = (int32_t)((uint32_t)total.i + (uint32_t)s.i);
+            }
+            out[i * b->extent + j] = total;
+        }
+    }
+    free(at_a);
+    free(at_b);
+    free(no_a);
+    free(no_b);
 }
 
 static void store_result(ls_gemm_dtype dtype, void *at, value v) {
@@ -481,14 +506,10 @@ static void run_row(const row *r) {
     if (r->a_given == PACKED) {
         a.stride_batch = 0;
     }
-    value *answers = calloc((size_t)(r->batches * r->m * r->n + 1), sizeof *answers), *v = answers;
+    value *answers = calloc((size_t)(r->batches * r->m * r->n + 1), sizeof *answers);
     assert_non_null(answers);
     for (int64_t e = 0; e < r->batches; e++) {
-        for (int64_t i = 0; i < r->m; i++) {
-            for (int64_t j = 0; j < r->n; j++) {
-                *v++ = contract(&a, &b, e, i, j);
-            }
-        }
+        contract(&a, &b, e, answers + e * r->m * r->n);
     }
     for (int s = 0; s < isa_count; s++) {
         run_on(isas[s], r, &a, &b, answers);
@@ -526,9 +547,11 @@ static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, boo
                 size_t bytes = (size_t)(((rows - 1) * ldc + cols) * size);
                 char *out = guarded(bytes), *expected = guarded(bytes);
                 bool add = variant & 2;
+                value answers[LS_GEMM_MAX_ROWS * LS_GEMM_MAX_WIDTH];
+                contract(&a, &b, 0, answers);
                 for (int64_t i = 0; i < rows; i++) {
                     for (int64_t j = 0; j < cols; j++) {
-                        value v = contract(&a, &b, 0, i, j),
+                        value v = answers[i * cols + j],
                               c = {0.3f * (float)i, 0.7 * (double)j, (int32_t)(i - j)};
                         char *at = out + GUARD + (i * ldc + j) * size;
                         memcpy(at,

@@ -1,5 +1,6 @@
 /*
- * What this CPU can do: instruction sets, cache sizes, name. Plain data, found once by the caller and passed around.
+ * What this CPU can do: instruction sets, cache sizes, name. Plain data, found once by the caller and
+ * passed around.
  */
 #ifndef LOCKSTEP_BACKEND_CPU_CPUID_H
 #define LOCKSTEP_BACKEND_CPU_CPUID_H
@@ -32,9 +33,9 @@ const char *ls_cpu_isa_name(ls_cpu_isa isa);
 typedef enum ls_cpu_choice { LS_CPU_CHOSEN, LS_CPU_UNKNOWN_NAME, LS_CPU_NOT_HERE } ls_cpu_choice;
 
 /*
- * The instruction set to use: the best usable one when `request` is NULL or empty (the value of LOCKSTEP_ISA, read by
- * the caller), else the one it names. LS_CPU_UNKNOWN_NAME and LS_CPU_NOT_HERE leave the best one in *out_isa; the
- * caller reports them (ls_cpu_isa_name lists the names).
+ * The instruction set to use: the best usable one when `request` is NULL or empty (the value of
+ * LOCKSTEP_ISA, read by the caller), else the one it names. LS_CPU_UNKNOWN_NAME and LS_CPU_NOT_HERE leave
+ * the best one in *out_isa; the caller reports them (ls_cpu_isa_name lists the names).
  */
 ls_cpu_choice ls_cpu_isa_choose(const ls_cpu *cpu, const char *request, ls_cpu_isa *out_isa);
 

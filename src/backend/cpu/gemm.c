@@ -1,6 +1,6 @@
 /*
- * Runs a planned matrix product. Invariant: a task owns its block of C and its worker's scratch memory, and adds
- * chunk sums to the block in ascending order, so no bit depends on who runs what, or when.
+ * Runs a planned matrix product. Invariant: a task owns its block of C and its worker's scratch memory, and
+ * adds chunk sums to the block in ascending order, so no bit depends on who runs what, or when.
  */
 #include "backend/cpu/gemm.h"
 
@@ -140,8 +140,9 @@ static bool panel_finite(const ls_gemm_plan *plan, operand_at panel, int64_t cou
 }
 
 /*
- * One tile whose absent elements meet an infinity or a NaN: each product only where both elements are present.
- * Panels are asked for again, with masks, in this worker's memory (shared ones may be in use elsewhere).
+ * One tile whose absent elements meet an infinity or a NaN: each product only where both elements are
+ * present. Panels are asked for again, with masks, in this worker's memory (shared ones may be in use
+ * elsewhere).
  */
 static void masked_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_t nj, int64_t k0,
                         int64_t kc) {

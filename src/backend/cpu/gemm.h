@@ -1,27 +1,31 @@
 /*
- * Packed matrix product of the CPU backend: C[m,n] = A[m,k] * B[k,n], batched, with packing and epilogue callbacks.
+ * Packed matrix product of the CPU backend: C[m,n] = A[m,k] * B[k,n], batched, with packing and epilogue
+ * callbacks.
  *
- * Locked results (`fast` false) follow the contraction rule of docs/contract.md for every element of C: products in
- * ascending k, multiplied and then added (never fused, except where the product is exact), serially from +0 within
- * chunks of LS_GEMM_CHUNK consecutive k; chunk sums added in ascending order. k = 0 gives +0. They are the same bits
- * for every instruction set, thread count, blocking, batch split and operand layout. `fast` permits FMA.
+ * Locked results (`fast` false) follow the contraction rule of docs/contract.md for every element of C:
+ * products in ascending k, multiplied and then added (never fused, except where the product is exact),
+ * serially from +0 within chunks of LS_GEMM_CHUNK consecutive k; chunk sums added in ascending order. k = 0
+ * gives +0. They are the same bits for every instruction set, thread count, blocking, batch split and
+ * operand layout. `fast` permits FMA.
  *
  *   operands            panel element   sum     output element (out.dtype)
  *   f32, f16, bf16      float           float   f32, f16, bf16 (rounded once)
  *   f64                 double          double  f64
  *   i8, u8              float           int32   i32 (wrapping; every partial float sum is an exact integer)
  *   i32                 int32           int32   i32 (wrapping)
- * A and B may differ inside one row of this table (f16 times f32, i8 times u8). Only A and B both f16 (or i8/u8)
- * use FMA in locked mode: their products are exact, so FMA gives the same bits.
+ * A and B may differ inside one row of this table (f16 times f32, i8 times u8). Only A and B both f16 (or
+ * i8/u8) use FMA in locked mode: their products are exact, so FMA gives the same bits.
  *
- * Absent elements (padding without a value). A pack callback writes 0 where an element is absent. That equals skipping
- * it as long as the other operand is finite: a sum that starts from +0 is never -0 under round-to-nearest (x + y = -0
- * only for x = y = -0), and s + (+-0) = s for every other s. An operand with `absent` set therefore makes the driver
- * test the other operand's panels; where one holds an infinity or NaN it asks the callback for a mask and
- * runs that panel by an exact scalar path. The caller has nothing to do but to answer with the mask.
+ * Absent elements (padding without a value). A pack callback writes 0 where an element is absent. That
+ * equals skipping it as long as the other operand is finite: a sum that starts from +0 is never -0 under
+ * round-to-nearest (x + y = -0 only for x = y = -0), and s + (+-0) = s for every other s. An operand with
+ * `absent` set therefore makes the driver test the other operand's panels; where one holds an infinity or
+ * NaN it asks the callback for a mask and runs that panel by an exact scalar path. The caller has nothing
+ * to do but to answer with the mask.
  *
- * The functions allocate nothing, keep no state and never fail: scratch memory is the caller's (ls_gemm_workspace),
- * shapes are the caller's to check. Different problems may run at the same time on different threads.
+ * The functions allocate nothing, keep no state and never fail: scratch memory is the caller's
+ * (ls_gemm_workspace), shapes are the caller's to check. Different problems may run at the same time on
+ * different threads.
  *
  *   ls_gemm g = {.isa = ls_gemm_isa_get(LS_CPU_AVX2), .m = m, .n = n, .k = k,
  *                .a = {.dtype = LS_GEMM_F32, .data = a, .stride_i = k, .stride_k = 1},
@@ -40,10 +44,10 @@
 #include "backend/cpu/cpuid.h"
 
 enum {
-    LS_GEMM_CHUNK = 512,     /* the contract's chunk of k */
-    LS_GEMM_MAX_WIDTH = 64,  /* no micro-panel is wider (rows of A or columns of B) */
+    LS_GEMM_CHUNK = 512,    /* the contract's chunk of k */
+    LS_GEMM_MAX_WIDTH = 64, /* no micro-panel is wider (rows of A or columns of B) */
     LS_GEMM_BATCH_RANK = 8,
-    LS_GEMM_ALIGN = 64,      /* of the workspace and of packed operands, bytes */
+    LS_GEMM_ALIGN = 64, /* of the workspace and of packed operands, bytes */
 };
 
 typedef enum ls_gemm_dtype {
@@ -59,31 +63,33 @@ typedef enum ls_gemm_dtype {
 /* The microkernels and packing functions of one instruction set; constant. */
 typedef struct ls_gemm_isa ls_gemm_isa;
 
-/* NULL when this build has no objects for `isa`. Whether the CPU can run it is the caller's to know (cpuid.h). */
+/* NULL when this build has no objects for `isa`. The caller knows whether the CPU can run it (cpuid.h). */
 const ls_gemm_isa *ls_gemm_isa_get(ls_cpu_isa isa);
 
 /*
- * Fills one micro-panel: for p in [0,kc) and q in [0,ni), panel[p * width + q] = element (i0 + q, k0 + p), where i is
- * the operand's free axis (row of A, column of B). kc <= LS_GEMM_CHUNK and [k0, k0+kc) lies in one chunk; ni <= width
- * <= LS_GEMM_MAX_WIDTH; columns q >= ni are zero already and need not be written. The element type is the table's
- * above; f16 and bf16 operands deliver floats that are exact in that dtype. An absent element is written as 0.
- * `mask` is NULL, or has the panel's layout and is written too: 1 present, 0 absent (columns q >= ni are 1 already).
- * `batch` is the row-major linear batch index; `worker` < parallel.workers names the calling worker, which may
- * differ between calls. Called from several threads at once; an element may be asked for more than once.
+ * Fills one micro-panel: for p in [0,kc) and q in [0,ni), panel[p * width + q] = element (i0 + q, k0 + p),
+ * where i is the operand's free axis (row of A, column of B). kc <= LS_GEMM_CHUNK and [k0, k0+kc) lies in
+ * one chunk; ni <= width <= LS_GEMM_MAX_WIDTH; columns q >= ni are zero already and need not be written.
+ * The element type is the table's above; f16 and bf16 operands deliver floats that are exact in that dtype.
+ * An absent element is written as 0. `mask` is NULL, or has the panel's layout and is written too: 1
+ * present, 0 absent (columns q >= ni are 1 already). `batch` is the row-major linear batch index; `worker`
+ * < parallel.workers names the calling worker, which may differ between calls. Called from several threads
+ * at once; an element may be asked for more than once.
  */
-typedef void (*ls_gemm_pack_fn)(void *ctx, int worker, int64_t batch, int64_t k0, int64_t kc, int64_t i0, int64_t ni,
-                                int64_t width, void *panel, uint8_t *mask);
+typedef void (*ls_gemm_pack_fn)(void *ctx, int worker, int64_t batch, int64_t k0, int64_t kc, int64_t i0,
+                                int64_t ni, int64_t width, void *panel, uint8_t *mask);
 
 /*
- * Called once for every part of a finished C, while it is in the cache: rows [i0, i0+ni), columns [j0, j0+nj), element
- * (i0+r, j0+c) at tile[r * ld + c], of the sum's type (float, double, int32). The parts of one batch index are
- * disjoint and cover [0,m) x [0,n). It may change the tile, which then goes to `out` (rounded to its dtype), or, when
- * out.data is NULL, do what it likes with it: the tile is then scratch memory. Called from several threads at once.
+ * Called once for every part of a finished C, while it is in the cache: rows [i0, i0+ni), columns [j0,
+ * j0+nj), element (i0+r, j0+c) at tile[r * ld + c], of the sum's type (float, double, int32). The parts of
+ * one batch index are disjoint and cover [0,m) x [0,n). It may change the tile, which then goes to `out`
+ * (rounded to its dtype), or, when out.data is NULL, do what it likes with it: the tile is then scratch
+ * memory. Called from several threads at once.
  */
 typedef void (*ls_gemm_epilogue_fn)(void *ctx, int worker, int64_t batch, int64_t i0, int64_t ni, int64_t j0,
                                     int64_t nj, void *tile, int64_t ld);
 
-/* An operand packed once (ls_gemm_pack), for use with the same ISA and the same side. Filled in by ls_gemm_pack. */
+/* An operand packed once, for use with the same ISA and the same side. Filled in by ls_gemm_pack. */
 typedef struct ls_gemm_packed {
     const ls_gemm_isa *isa;
     int64_t extent, k; /* free axis, contracted axis */
@@ -93,9 +99,10 @@ typedef struct ls_gemm_packed {
 } ls_gemm_packed;
 
 /*
- * One operand, given in one of three ways: `packed`, else `pack`, else a strided view. In a view element (i, p) of
- * batch entry `batch[...]` lies at data + i*stride_i + p*stride_k + sum(batch[d]*stride_batch[d]); i is the free axis
- * (row of A, column of B), p the contracted one; strides count elements and may be 0 or negative.
+ * One operand, given in one of three ways: `packed`, else `pack`, else a strided view. In a view element
+ * (i, p) of batch entry `batch[...]` lies at data + i*stride_i + p*stride_k +
+ * sum(batch[d]*stride_batch[d]); i is the free axis (row of A, column of B), p the contracted one; strides
+ * count elements and may be 0 or negative.
  */
 typedef struct ls_gemm_operand {
     ls_gemm_dtype dtype;
@@ -104,8 +111,8 @@ typedef struct ls_gemm_operand {
     int64_t stride_batch[LS_GEMM_BATCH_RANK];
     ls_gemm_pack_fn pack;
     void *pack_ctx;
-    bool absent;       /* `pack` has absent elements, and answers with a mask when asked */
-    bool batch_shared; /* `pack` ignores `batch`: one packing serves every batch entry */
+    bool absent;                  /* `pack` has absent elements, and answers with a mask when asked */
+    bool batch_shared;            /* `pack` ignores `batch`: one packing serves every batch entry */
     const ls_gemm_packed *packed; /* the same for every batch entry; never absent */
 } ls_gemm_operand;
 
@@ -119,9 +126,9 @@ typedef struct ls_gemm_out {
 } ls_gemm_out;
 
 /*
- * How to run tasks: `run` calls fn(ctx, task, worker) once for every task in [0,n), in any order, on any threads, and
- * returns after the last; worker is in [0, workers), and no two calls with the same worker overlap. `run` NULL: serial.
- * Small problems are run on the calling thread, as worker 0.
+ * How to run tasks: `run` calls fn(ctx, task, worker) once for every task in [0,n), in any order, on any
+ * threads, and returns after the last; worker is in [0, workers), and no two calls with the same worker
+ * overlap. `run` NULL: serial. Small problems are run on the calling thread, as worker 0.
  */
 typedef struct ls_gemm_parallel {
     void (*run)(void *pool, int64_t n, void (*fn)(void *ctx, int64_t task, int worker), void *ctx);
@@ -132,8 +139,8 @@ typedef struct ls_gemm_parallel {
 typedef struct ls_gemm {
     const ls_gemm_isa *isa;
     int64_t m, n, k;
-    int batch_rank;                       /* 0: one product */
-    int64_t batch[LS_GEMM_BATCH_RANK];    /* extents; entry indices are row-major */
+    int batch_rank;                    /* 0: one product */
+    int64_t batch[LS_GEMM_BATCH_RANK]; /* extents; entry indices are row-major */
     ls_gemm_operand a, b;
     ls_gemm_out out;
     ls_gemm_epilogue_fn epilogue; /* NULL: none */
@@ -146,25 +153,28 @@ typedef struct ls_gemm {
 /* Bytes of scratch memory (LS_GEMM_ALIGN-aligned) that ls_gemm_run needs for this very problem. */
 size_t ls_gemm_workspace(const ls_gemm *g);
 
-/* Computes the product; returns when all of C is stored. `workspace` may be NULL if ls_gemm_workspace is 0. */
+/* Computes the product; returns when all of C is stored. `workspace` may be NULL if its size is 0. */
 void ls_gemm_run(const ls_gemm *g, void *workspace);
 
 typedef enum ls_gemm_side { LS_GEMM_A, LS_GEMM_B } ls_gemm_side;
 
 /* Bytes that a packed operand takes: extent of the free axis times k, in panels. */
-size_t ls_gemm_packed_size(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent, int64_t k);
+size_t ls_gemm_packed_size(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent,
+                           int64_t k);
 
 /*
- * Packs `operand` (a view or a callback without absent elements; batch entry 0) into `memory`, which must outlive
- * the uses of `out_packed`. Set it as `packed` of the operand in later problems, with the same dtype.
+ * Packs `operand` (a view or a callback without absent elements; batch entry 0) into `memory`, which must
+ * outlive the uses of `out_packed`. Set it as `packed` of the operand in later problems, with the same
+ * dtype.
  */
-void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *operand, int64_t extent, int64_t k,
-                  void *memory, ls_gemm_packed *out_packed);
+void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *operand, int64_t extent,
+                  int64_t k, void *memory, ls_gemm_packed *out_packed);
 
 /*
- * For pack callbacks (im2col, prologues): rows[q] points at kc consecutive elements of `dtype` (consecutive in k), or
- * is NULL for zeros; writes panel[p * width + q] for q < ni and may write zeros for q >= ni. `panel` is the start of
- * a row of the panel (for part of a chunk: panel + p * width). Its element type is the table's. kc is any number.
+ * For pack callbacks (im2col, prologues): rows[q] points at kc consecutive elements of `dtype` (consecutive
+ * in k), or is NULL for zeros; writes panel[p * width + q] for q < ni and may write zeros for q >= ni.
+ * `panel` is the start of a row of the panel (for part of a chunk: panel + p * width). Its element type is
+ * the table's. kc is any number.
  */
 void ls_gemm_pack_rows(const ls_gemm_isa *isa, ls_gemm_dtype dtype, int64_t kc, int64_t ni, int64_t width,
                        const void *const *rows, void *panel);

@@ -13,7 +13,7 @@ enum { LS_GEMM_MAX_ROWS = 12 };
 typedef void (*ls_gemm_kernel)(int64_t kc, const void *a, int64_t a_row, int64_t a_k, const void *b,
                                int64_t b_k, void *c, int64_t ldc, bool add);
 
-/* y[j] = the same sum for one row and any number n of columns, for a b too wide to be read a tile at a time. */
+/* y[j] = the same sum for one row and any number n of columns, for a b that is best read row by row. */
 typedef void (*ls_gemm_vector_kernel)(int64_t kc, int64_t n, const void *x, int64_t x_k, const void *b,
                                       int64_t b_k, void *y);
 
@@ -27,7 +27,7 @@ typedef struct ls_gemm_kernels {
 
 /* Data movement; exact, so the same for locked and fast. Size-4 functions move f32 and i32 alike, as bits. */
 typedef struct ls_gemm_moves {
-    /* rows[q] (NULL: zeros) consecutive in k; columns q in [ni,width) become 0 where width permits whole groups */
+    /* rows[q] (NULL: zeros) consecutive in k; may set columns in [ni,width) to 0 */
     void (*rows4)(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel);
     void (*rows8)(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel);
     void (*cols4)(int64_t kc, int64_t ni, int64_t width, const void *src, int64_t stride_k, void *panel);

@@ -1,6 +1,7 @@
 /*
- * Micro-panels: from views, callbacks, rows and columns; operands packed once. A panel of `width` holds [kc][width]
- * elements; what lies beyond the operand's extent is 0, so that whole tiles can be computed everywhere.
+ * Micro-panels: from views, callbacks, rows and columns; operands packed once. A panel of `width` holds
+ * [kc][width] elements; what lies beyond the operand's extent is 0, so that whole tiles can be computed
+ * everywhere.
  */
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /*
- * Plans a matrix product: which operand is packed where, and into which blocks C is cut. One task computes one block
- * of C over all of k, so a block's sums and epilogue stay in the cache and tasks never wait for each other.
+ * Plans a matrix product: which operand is packed where, and into which blocks C is cut. One task computes
+ * one block of C over all of k, so a block's sums and epilogue stay in the cache and tasks never wait for
+ * each other.
  */
 #include "backend/cpu/gemm_plan.h"
 
@@ -192,7 +193,7 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     plan->rows = g->a.packed ? g->a.packed->width : larger(1, smaller(plan->kernels->rows, g->m));
     plan->cols = g->b.packed ? g->b.packed->width : g->n <= lanes ? lanes : 2 * lanes;
 
-    /* A's block is read once for every panel of B and lives in the second-level cache; so does a local block of B. */
+    /* A's block is read once for every panel of B and stays in the L2 cache; so does B's, if local. */
     int64_t l2 = g->l2_bytes > 0 ? g->l2_bytes : DEFAULT_L2;
     int64_t resident = larger(l2 * 3 / 8 / (LS_GEMM_CHUNK * plan->elem), 2 * lanes);
     int64_t mc_max = up(resident, plan->rows);

@@ -1,4 +1,4 @@
-/* How a matrix product will be computed: derived from the problem alone, never changes locked bits. Internal. */
+/* How a matrix product will be computed: follows from the problem, never changes locked bits. Internal. */
 #ifndef LOCKSTEP_BACKEND_CPU_GEMM_PLAN_H
 #define LOCKSTEP_BACKEND_CPU_GEMM_PLAN_H
 
@@ -47,7 +47,7 @@ bool ls_gemm_empty(const ls_gemm *g);
 ls_gemm_type ls_gemm_panel_type(ls_gemm_dtype dtype);
 int64_t ls_gemm_dtype_size(ls_gemm_dtype dtype);
 
-/* Packs [k0,k0+kc) x [i0,i0+ni) of an operand into one panel of `width`; `offset` is that of the batch entry. */
+/* Packs [k0,k0+kc) x [i0,i0+ni) of an operand into one panel; `offset` is that of the batch entry. */
 void ls_gemm_pack_panel(const ls_gemm_isa *isa, const ls_gemm_operand *operand, int worker, int64_t batch,
                         int64_t offset, int64_t k0, int64_t kc, int64_t i0, int64_t ni, int64_t width,
                         void *panel, uint8_t *mask);

@@ -1,6 +1,7 @@
 /*
- * Microkernels with fused multiply-add: for fast mode, and for locked products of f16 or 8-bit integers, which are
- * exact. Same order of k as the locked ones. Where the baseline has no FMA (scalar) they do not fuse.
+ * Microkernels with fused multiply-add: for fast mode, and for locked products of f16 or 8-bit integers,
+ * which are exact. Same order of k as the locked ones. Where the baseline has no FMA (scalar) they do not
+ * fuse.
  */
 #include <stdbool.h>
 #include <stddef.h>

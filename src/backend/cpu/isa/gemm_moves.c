@@ -1,6 +1,7 @@
 /*
- * Data movement of the packed matrix product: micro-panels from rows and columns, conversions to and from float,
- * finiteness, canonical NaN. Everything here is exact or rounds once, the same bits for every instruction set.
+ * Data movement of the packed matrix product: micro-panels from rows and columns, conversions to and from
+ * float, finiteness, canonical NaN. Everything here is exact or rounds once, the same bits for every
+ * instruction set.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,7 +13,7 @@
 
 #define name LS_ISA_SUFFIX(ls_gemm_##name)
 
-/* Moving 128 bits at a time suits every instruction set: a transposition is bound by stores and shuffles alike. */
+/* 128 bits at a time suit every instruction set: a transposition is bound by stores and shuffles alike. */
 typedef uint32_t quad __attribute__((vector_size(16)));
 typedef quad quad_any __attribute__((aligned(4), may_alias));
 typedef uint64_t pair __attribute__((vector_size(16)));

@@ -1,6 +1,6 @@
 /*
- * Vector types of the instruction set that this object is compiled for (LS_ISA_<NAME>), as GCC vector extensions:
- * one text serves all. LS_GEMM_ROWS is the height of the microkernel; it is two vectors wide.
+ * Vector types of the instruction set that this object is compiled for (LS_ISA_<NAME>), as GCC vector
+ * extensions: one text serves all. LS_GEMM_ROWS is the height of the microkernel; it is two vectors wide.
  */
 #ifndef LOCKSTEP_BACKEND_CPU_ISA_GEMM_VEC_H
 #define LOCKSTEP_BACKEND_CPU_ISA_GEMM_VEC_H
