@@ -164,7 +164,9 @@ static void matrix_make(matrix *m, ls_gemm_dtype dtype, int64_t extent, int64_t 
     *m = (matrix){.dtype = dtype, .extent = extent, .k = k, .batches = batches};
     m->stride_i = layout == I_FAST ? 1 : layout == NEITHER ? 3 * fast_k + 1 : fast_k;
     m->stride_k = layout == I_FAST ? fast_i : layout == NEITHER ? 3 : 1;
-    m->stride_batch = extent * (3 * fast_k + 1) + k * fast_i;
+    m->stride_batch = layout == NEITHER  ? extent * (3 * fast_k + 1)
+                      : layout == I_FAST ? k * fast_i
+                                         : extent * fast_k;
     int64_t count = m->stride_batch * (batches ? batches : 1) + 1, size = dtype_sizes[dtype];
     m->memory = malloc((size_t)(count * size));
     assert_non_null(m->memory);
@@ -709,19 +711,23 @@ static void test_absent_beside_infinity(void **state) {
 static void test_large(void **state) {
     (void)state;
     row r = plain(301, 263, 530);
+    r.how = ORDINARY;
     r.l2 = 32 << 10;
     r.crew = (crew){3, true};
     run_row(&r);
     r = plain(70, 90, 17000); /* B too deep to be packed at once */
+    r.how = ORDINARY;
     r.l2 = 1;
     r.crew = (crew){2, false};
     run_row(&r);
     r = plain(530, 1100, 7);
+    r.how = ORDINARY;
     r.l2 = 1;
     r.out_layout = 1;
     r.crew = (crew){8, true};
     run_row(&r);
     r = plain(150, 40, 600); /* several entries, each with its own B, more than one block of rows */
+    r.how = ORDINARY;
     r.l2 = 1;
     r.batches = 3;
     run_row(&r);
