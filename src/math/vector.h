@@ -3,13 +3,29 @@
 // included by each object that is compiled for one instruction set; the includer may set
 //   LS_LANES      f32 lanes, a power of two: 16, 8, 4, 1, ... (default: the width of the instruction set)
 //   LS_LANES_F64  f64 lanes (default: half of LS_LANES, at least 1)
-// With one lane the types are float and double. Same demands on rounding and subnormals as math.h.
+// With one lane the types are float and double. More lanes than the instruction set has work too, but gcc and clang warn
+// (-Wpsabi) where such vectors are passed. Same demands on rounding and subnormals as math.h.
 #ifndef LOCKSTEP_MATH_VECTOR_H
 #define LOCKSTEP_MATH_VECTOR_H
 
 #include <stdint.h>
 
-#if defined(__AVX512F__) || defined(__AVX2__)
+// Which intrinsics may be used; an includer inside a target attribute says so itself.
+#ifndef LS_MATH_AVX512
+#ifdef __AVX512F__
+#define LS_MATH_AVX512 1
+#else
+#define LS_MATH_AVX512 0
+#endif
+#endif
+#ifndef LS_MATH_AVX2
+#ifdef __AVX2__
+#define LS_MATH_AVX2 1
+#else
+#define LS_MATH_AVX2 0
+#endif
+#endif
+#if LS_MATH_AVX512 || LS_MATH_AVX2
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
@@ -19,9 +35,9 @@
 #include "math/const64.h"
 
 #ifndef LS_LANES
-#if defined(__AVX512F__)
+#if LS_MATH_AVX512
 #define LS_LANES 16
-#elif defined(__AVX2__)
+#elif LS_MATH_AVX2
 #define LS_LANES 8
 #else
 #define LS_LANES 4
