@@ -23,7 +23,7 @@ endif()
 add_library(lockstep_flags INTERFACE)
 target_compile_options(lockstep_flags INTERFACE
     -Wall -Wextra -fno-math-errno -fno-trapping-math -ffp-contract=off
-    -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+    -ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -fdebug-prefix-map=${PROJECT_BINARY_DIR}=.)
 if(LOCKSTEP_WERROR)
     target_compile_options(lockstep_flags INTERFACE -Werror)
 endif()
