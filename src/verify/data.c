@@ -1,0 +1,151 @@
+/* Arrays on the host. An ls_data never changes after it was made; retain and release are atomic. */
+#include "verify/data.h"
+#include "base/half.h"
+#include "base/sha256.h"
+#include "engine/session.h"
+#include <string.h>
+
+ls_status ls_data_adopt(ls_heap *heap, ls_dtype dtype, int rank, const int64_t *dims, const void *bytes,
+                        void (*drop)(void *owner), void *owner, ls_data **out_data, ls_error *err) {
+    size_t size = ls_dtype_size(dtype);
+    bool ok = size > 0 && rank >= 0 && rank <= LS_MAX_RANK;
+    for (int i = 0; i < rank && ok; i++) {
+        ok = dims[i] >= 0 && ls_size_mul(size, (size_t)dims[i], &size);
+    }
+    if (!ok || size > INT64_MAX) {
+        return LS_FAIL(err, LS_ERR_SHAPE, "array: rank %d of dtype %s: expected rank 0 to %d, extents of at least 0 and a size that "
+                       "fits in memory", rank, ls_dtype_name(dtype), LS_MAX_RANK);
+    }
+    ls_data *data = ls_alloc_zeroed(heap, sizeof *data);
+    void *copy = data && !drop ? ls_alloc(heap, size) : NULL;
+    if (!data || (!drop && !copy)) {
+        ls_free(heap, data);
+        return LS_FAIL_MEMORY(err, "an array");
+    }
+    if (copy) {
+        bytes ? (void)memcpy(copy, bytes, size) : (void)memset(copy, 0, size);
+    }
+    *data = (ls_data){.heap = heap, .refs = 1, .dtype = dtype, .rank = rank, .size = size, .bytes = drop ? bytes : copy,
+                      .drop = drop, .owner = owner};
+    for (int i = 0; i < rank; i++) {
+        data->dims[i] = dims[i];
+    }
+    *out_data = data;
+    return LS_OK;
+}
+
+ls_status ls_data_create(ls_context *context, ls_dtype dtype, int rank, const int64_t *dims, const void *bytes, ls_data **out_data,
+                         ls_error *err) {
+    return ls_data_adopt(&context->heap, dtype, rank, dims, bytes, NULL, NULL, out_data, err);
+}
+
+ls_data *ls_data_retain(ls_data *data) {
+    atomic_fetch_add_explicit(&data->refs, 1, memory_order_relaxed);
+    return data;
+}
+
+void ls_data_release(ls_data *data) {
+    if (data && atomic_fetch_sub_explicit(&data->refs, 1, memory_order_acq_rel) == 1) {
+        if (data->drop) {
+            data->drop(data->owner);
+        } else {
+            ls_free(data->heap, (void *)data->bytes);
+        }
+        ls_free(data->heap, data);
+    }
+}
+
+ls_dtype ls_data_dtype(const ls_data *data) {
+    return data->dtype;
+}
+int ls_data_rank(const ls_data *data) {
+    return data->rank;
+}
+const int64_t *ls_data_dims(const ls_data *data) {
+    return data->dims;
+}
+int64_t ls_data_numel(const ls_data *data) {
+    return (int64_t)(data->size / ls_dtype_size(data->dtype));
+}
+size_t ls_data_size(const ls_data *data) {
+    return data->size;
+}
+const void *ls_data_bytes(const ls_data *data) {
+    return data->bytes;
+}
+
+/* Makes an array of a shape at the session's symbol values and lets `read` fill it. */
+static ls_status read_into(ls_session *session, ls_dtype dtype, const ls_shape *shape, ls_tensor *tensor, ls_var *var,
+                           ls_data **out_data) {
+    int64_t dims[LS_MAX_RANK];
+    ls_error err = {.code = LS_OK};
+    ls_status status = ls_session_sync(session, &err);
+    for (int i = 0; i < shape->rank; i++) {
+        dims[i] = ls_dim_eval(shape->dim[i], session->symbols);
+    }
+    ls_data *data = NULL;
+    if (status == LS_OK) {
+        status = ls_data_create(session->context, dtype, shape->rank, dims, NULL, &data, &err);
+    }
+    if (status != LS_OK) {
+        return ls_session_fail(session, status, &err);
+    }
+    void *bytes = (void *)data->bytes; /* not yet anyone else's */
+    status = tensor ? ls_read(session, tensor, bytes, data->size) : ls_var_read(session, var, bytes, data->size);
+    if (status != LS_OK) {
+        ls_data_release(data);
+        return status;
+    }
+    *out_data = data;
+    return LS_OK;
+}
+
+ls_status ls_data_from_tensor(ls_session *session, ls_tensor *tensor, ls_data **out_data) {
+    if (!ls_check_operands(session, "data_from_tensor", 1, &tensor)) {
+        return ls_session_error(session)->code;
+    }
+    return read_into(session, tensor->dtype, &tensor->shape, tensor, NULL, out_data);
+}
+
+ls_status ls_data_from_var(ls_session *session, ls_var *var, ls_data **out_data) {
+    return read_into(session, var->dtype, &var->shape, NULL, var, out_data);
+}
+
+ls_tensor *ls_data_to_tensor(ls_session *session, const ls_data *data) {
+    return ls_tensor_from(session, data->dtype, ls_shape_make(data->rank, data->dims), data->bytes);
+}
+
+uint64_t ls_data_bits(ls_dtype dtype, const void *bytes, int64_t i) {
+    size_t size = ls_dtype_size(dtype);
+    uint64_t u = 0;
+    memcpy(&u, (const char *)bytes + (size_t)i * size, size);
+    switch (dtype) {
+    case LS_F16: return (u & 0x7fff) > 0x7c00 ? LS_NAN_F16 : u;
+    case LS_BF16: return (u & 0x7fff) > 0x7f80 ? LS_NAN_BF16 : u;
+    case LS_F32: return (u & 0x7fffffff) > 0x7f800000 ? LS_NAN_F32 : u;
+    case LS_F64: return (u & ~(UINT64_C(1) << 63)) > UINT64_C(0x7ff) << 52 ? LS_NAN_F64 : u;
+    default: return u;
+    }
+}
+
+void ls_sha256_elements(ls_sha256 *sha, ls_dtype dtype, const void *bytes, int64_t n) {
+    size_t size = ls_dtype_size(dtype);
+    uint8_t chunk[4096];
+    size_t used = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t u = ls_data_bits(dtype, bytes, i);
+        memcpy(chunk + used, &u, size);
+        used += size;
+        if (used == sizeof chunk || i == n - 1) {
+            ls_sha256_add(sha, chunk, used);
+            used = 0;
+        }
+    }
+}
+
+void ls_data_sha256(const ls_data *data, char out_hex[65]) {
+    ls_sha256 sha;
+    ls_sha256_init(&sha);
+    ls_sha256_elements(&sha, data->dtype, data->bytes, ls_data_numel(data));
+    ls_sha256_hex(&sha, out_hex);
+}

@@ -1,0 +1,177 @@
+/* A verified run: the oracle from the leaves first (a run may change variables), then the device with every kernel shadowed. */
+#include "verify/shadow.h"
+#include <string.h>
+
+typedef struct leaves {
+    ls_session *session;
+    ls_arena *arena;
+} leaves;
+
+static ls_status leaf_values(void *ctx, const ls_tensor *node, const void **out_data, ls_error *err) {
+    leaves *l = ctx;
+    if (node->op != LS_OP_VAR && !node->value) {
+        return LS_FAIL(err, LS_ERR_INVALID, "verify: %s \"%s\" has no value: give it one with ls_tensor_from", ls_ops[node->op].name,
+                       node->label ? node->label : "");
+    }
+    size_t size = ls_tensor_bytes(l->session, node);
+    void *bytes = ls_arena_alloc(l->arena, size ? size : 1);
+    if (!bytes) {
+        return LS_FAIL_MEMORY(err, "the oracle's leaves");
+    }
+    if (ls_read(l->session, (ls_tensor *)node, bytes, size) != LS_OK) { /* a leaf: reading computes nothing */
+        *err = *ls_session_error(l->session);
+        return err->code;
+    }
+    *out_data = bytes;
+    return LS_OK;
+}
+
+static ls_status evaluate(ls_session *session, ls_arena *arena, ls_tensor *const *tensors, int count, ls_balls *balls, ls_error *err) {
+    leaves ctx = {session, arena};
+    LS_TRY(err, ls_session_sync(session, err));
+    ls_oracle_source source = {.ctx = &ctx, .values = leaf_values, .symbols = session->symbols};
+    return ls_oracle_eval(arena, &source, tensors, count, balls, err);
+}
+
+ls_status ls_oracle_value(ls_session *session, ls_tensor *tensor, double **out_middle, double **out_radius, int64_t *out_count) {
+    if (!ls_check_operands(session, "oracle_value", 1, &tensor)) {
+        return ls_session_error(session)->code;
+    }
+    ls_heap *heap = &session->context->heap;
+    ls_numerics numerics = ls_numerics_enter();
+    ls_error err = {.code = LS_OK};
+    ls_arena arena;
+    ls_arena_init(&arena, heap);
+    ls_balls balls = {.n = 0};
+    ls_status status = evaluate(session, &arena, &tensor, 1, &balls, &err);
+    double *middle = NULL, *radius = NULL;
+    if (status == LS_OK) {
+        middle = ls_alloc(heap, sizeof *middle * (size_t)(balls.n + 1));
+        radius = ls_alloc(heap, sizeof *radius * (size_t)(balls.n + 1));
+        status = middle && radius ? LS_OK : LS_FAIL_MEMORY(&err, "the oracle's values");
+    }
+    for (int64_t i = 0; i < balls.n && status == LS_OK; i++) {
+        ls_ball b = ls_balls_at(&balls, i);
+        middle[i] = b.m;
+        radius[i] = b.r;
+    }
+    ls_arena_free(&arena);
+    ls_numerics_leave(numerics);
+    if (status != LS_OK) {
+        ls_free(heap, middle);
+        ls_free(heap, radius);
+        return ls_session_fail(session, status, &err);
+    }
+    *out_middle = middle;
+    *out_radius = radius;
+    *out_count = balls.n;
+    return LS_OK;
+}
+
+void ls_verify_free(ls_session *session, void *array) {
+    ls_free(&session->context->heap, array);
+}
+
+static void free_kernels(ls_heap *heap, ls_kernel_report *kernels, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        ls_free(heap, (void *)kernels[i].kernel);
+        ls_free(heap, (void *)kernels[i].node);
+    }
+    ls_free(heap, kernels);
+}
+
+void ls_verification_free(ls_session *session, ls_verification *v) {
+    if (v) {
+        ls_heap *heap = &session->context->heap;
+        free_kernels(heap, v->kernels, (size_t)v->n_kernels);
+        ls_free(heap, v);
+    }
+}
+
+static void count(ls_verification *v, const ls_report *r, int kernel, double *blind, double *elements) {
+    v->verdict = r->verdict > v->verdict ? r->verdict : v->verdict;
+    v->worst_of_bound = r->worst_of_bound > v->worst_of_bound ? r->worst_of_bound : v->worst_of_bound;
+    if (r->verdict == LS_DIFFERS && v->first_divergence < 0) {
+        v->first_divergence = kernel;
+    }
+    *blind += (double)r->blind;
+    *elements += (double)r->elements;
+}
+
+/* Every element of a locked kernel that is not equal to ref's is a divergence, blind or not; blind shares are the oracle's. */
+static void conclude(ls_verification *v) {
+    double blind = 0, elements = 0, unused = 0;
+    bool all_locked = v->n_kernels > 0;
+    v->first_divergence = -1;
+    for (int i = 0; i < v->n_kernels; i++) {
+        ls_kernel_report *k = &v->kernels[i];
+        if (k->ref_done) {
+            count(v, &k->ref, i, &unused, &unused);
+        }
+        all_locked &= k->ref_done;
+        count(v, &k->oracle, i, &blind, &elements);
+    }
+    v->blind = elements > 0 ? blind / elements : 0;
+    if (v->end_to_end.verdict == LS_DIFFERS) {
+        v->verdict = LS_DIFFERS;
+    } else if (v->verdict == LS_WITHIN_BOUND && all_locked) {
+        v->verdict = LS_SAME;
+    }
+}
+
+/* The outputs, once computed, against the oracle's values from the leaves. */
+static ls_status end_to_end(ls_session *session, ls_tensor *const *tensors, int n, const ls_balls *balls, ls_report *out) {
+    for (int i = 0; i < n; i++) {
+        ls_data *actual = NULL;
+        ls_status status = ls_data_from_tensor(session, tensors[i], &actual);
+        if (status != LS_OK) {
+            return status;
+        }
+        ls_report r;
+        ls_compare_balls(actual, &balls[i], &r);
+        if (i == 0 || r.verdict > out->verdict || (r.verdict == out->verdict && r.worst_of_bound > out->worst_of_bound)) {
+            *out = r;
+        }
+        ls_data_release(actual);
+    }
+    return LS_OK;
+}
+
+ls_status ls_verify(ls_session *session, ls_tensor *const *tensors, int n, ls_verification **out_verification) {
+    if (!ls_check_operands(session, "verify", n, tensors)) {
+        return ls_session_error(session)->code;
+    }
+    ls_heap *heap = &session->context->heap;
+    ls_numerics numerics = ls_numerics_enter();
+    ls_error err = {.code = LS_OK};
+    ls_arena arena;
+    ls_arena_init(&arena, heap);
+    ls_balls *balls = LS_ARENA_ARRAY(&arena, ls_balls, n + 1);
+    ls_verification *v = ls_alloc_zeroed(heap, sizeof *v);
+    ls_collector collector = {.heap = heap};
+    ls_status status = v && balls ? LS_OK : LS_FAIL_MEMORY(&err, "a verification");
+    status = status == LS_OK ? evaluate(session, &arena, tensors, n, balls, &err) : status;
+    bool recorded = false; /* by a public call, in the session */
+    if (status == LS_OK) {
+        ls_check before = session->check;
+        session->check = LS_CHECK_ORACLE;
+        session->verification = &collector;
+        status = ls_realize(session, tensors, n);
+        session->verification = NULL;
+        session->check = before;
+        status = status == LS_OK ? end_to_end(session, tensors, n, balls, &v->end_to_end) : status;
+        recorded = status != LS_OK;
+    }
+    ls_arena_free(&arena);
+    ls_numerics_leave(numerics);
+    if (status != LS_OK) {
+        free_kernels(heap, collector.kernels.data, collector.kernels.len);
+        ls_free(heap, v);
+        return recorded ? status : ls_session_fail(session, status, &err);
+    }
+    v->kernels = collector.kernels.data;
+    v->n_kernels = (int)collector.kernels.len;
+    conclude(v);
+    *out_verification = v;
+    return LS_OK;
+}
