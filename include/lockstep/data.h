@@ -19,6 +19,9 @@ typedef struct ls_data ls_data;
 /* A copy of `bytes` (NULL: zeros). */
 LS_API ls_status ls_data_create(ls_context *context, ls_dtype dtype, int rank, const int64_t *dims, const void *bytes,
                                 ls_data **out_data, ls_error *err) LS_MUST_USE;
+/* Over bytes of the caller's, without a copy, aligned to the element: `drop(owner)` is called, by any thread, with the last release. */
+LS_API ls_status ls_data_wrap(ls_context *context, ls_dtype dtype, int rank, const int64_t *dims, const void *bytes,
+                              void (*drop)(void *owner), void *owner, ls_data **out_data, ls_error *err) LS_MUST_USE;
 /* The value of a tensor, computed if needed; of a variable. */
 LS_API ls_status ls_data_from_tensor(ls_session *session, ls_tensor *tensor, ls_data **out_data) LS_MUST_USE;
 LS_API ls_status ls_data_from_var(ls_session *session, ls_var *var, ls_data **out_data) LS_MUST_USE;

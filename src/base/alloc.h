@@ -29,6 +29,8 @@ void *ls_alloc_zeroed(ls_heap *heap, size_t size);
 void *ls_realloc(ls_heap *heap, void *ptr, size_t size);
 void ls_free(ls_heap *heap, void *ptr); /* NULL is allowed */
 char *ls_strdup(ls_heap *heap, const char *text);
+/* The heap of a context, for the layers that know contexts by their public headers alone. Defined by the engine. */
+ls_heap *ls_context_heap(ls_context *context);
 
 /* a*b and a+b without overflow: false when it overflows. */
 bool ls_size_mul(size_t a, size_t b, size_t *out);

@@ -5,8 +5,8 @@
 #include "engine/session.h"
 #include <string.h>
 
-ls_status ls_data_adopt(ls_heap *heap, ls_dtype dtype, int rank, const int64_t *dims, const void *bytes,
-                        void (*drop)(void *owner), void *owner, ls_data **out_data, ls_error *err) {
+static ls_status adopt(ls_heap *heap, ls_dtype dtype, int rank, const int64_t *dims, const void *bytes,
+                       void (*drop)(void *owner), void *owner, ls_data **out_data, ls_error *err) {
     size_t size = ls_dtype_size(dtype);
     bool ok = size > 0 && rank >= 0 && rank <= LS_MAX_RANK;
     for (int i = 0; i < rank && ok; i++) {
@@ -36,7 +36,12 @@ ls_status ls_data_adopt(ls_heap *heap, ls_dtype dtype, int rank, const int64_t *
 
 ls_status ls_data_create(ls_context *context, ls_dtype dtype, int rank, const int64_t *dims, const void *bytes, ls_data **out_data,
                          ls_error *err) {
-    return ls_data_adopt(&context->heap, dtype, rank, dims, bytes, NULL, NULL, out_data, err);
+    return adopt(&context->heap, dtype, rank, dims, bytes, NULL, NULL, out_data, err);
+}
+
+ls_status ls_data_wrap(ls_context *context, ls_dtype dtype, int rank, const int64_t *dims, const void *bytes,
+                       void (*drop)(void *owner), void *owner, ls_data **out_data, ls_error *err) {
+    return adopt(&context->heap, dtype, rank, dims, bytes, drop, owner, out_data, err);
 }
 
 ls_data *ls_data_retain(ls_data *data) {

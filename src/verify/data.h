@@ -19,10 +19,6 @@ struct ls_data {
     void *owner;
 };
 
-/* An array over bytes that `drop` releases with the last reference; drop NULL: over a copy (of zeros for bytes NULL). */
-ls_status ls_data_adopt(ls_heap *heap, ls_dtype dtype, int rank, const int64_t *dims, const void *bytes,
-                        void (*drop)(void *owner), void *owner, ls_data **out_data, ls_error *err) LS_MUST_USE;
-
 /* The bits of element i, NaN canonical. */
 uint64_t ls_data_bits(ls_dtype dtype, const void *bytes, int64_t i);
 /* Hashes elements as ls_data_bits gives them, little-endian. */

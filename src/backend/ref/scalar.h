@@ -2,7 +2,7 @@
 #ifndef LOCKSTEP_BACKEND_REF_SCALAR_H
 #define LOCKSTEP_BACKEND_REF_SCALAR_H
 
-#include "graph/graph.h"
+#include "spec/spec.h"
 
 /* A scalar of any dtype, in the widest form of its family: f16, bf16 and f32 in f (exact), f64 in d, signed integers sign-extended
  * in i, unsigned ones and bool zero-extended in u. `absent` marks an element that reductions and contractions skip. */
