@@ -44,8 +44,6 @@ ls_tensor *ls_const_like(ls_session *s, const ls_tensor *x, double value);
 ls_tensor *ls_slice_to(ls_session *s, ls_tensor *x, const int64_t *start, const int64_t *step, const ls_shape *shape);
 /* The number of elements over some axes, as a tensor of a floating dtype and rank 0: a constant, or from DIMs. */
 ls_tensor *ls_count(ls_session *s, const ls_shape *shape, int count, const int *axes, int64_t minus, ls_dtype dtype);
-/* The same value, a constant to differentiation. */
-ls_tensor *ls_detach(ls_session *s, ls_tensor *x);
 /* w[n] as [1,...,n,...,1] of some rank, n on `axis`. */
 ls_tensor *ls_along(ls_session *s, ls_tensor *w, int axis, int rank);
 /* f32 for f16 and bf16, else the dtype: what composites compute in. */

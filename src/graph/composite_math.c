@@ -1,10 +1,6 @@
 /* Composites of elementwise operations and reductions. f16 and bf16 are computed in f32 and rounded once at the end. */
 #include "graph/build.h"
-#include <string.h>
-
-ls_tensor *ls_detach(ls_session *s, ls_tensor *x) {
-    return ls_check_operands(s, "detach", 1, &x) ? ls_node(s, LS_OP_DETACH, x->dtype, &x->shape, 1, &x, NULL) : NULL;
-}
+#include <lockstep/grad.h>
 
 ls_tensor *ls_along(ls_session *s, ls_tensor *w, int axis, int rank) {
     if (!w) {
@@ -142,7 +138,7 @@ ls_tensor *ls_gelu_tanh(ls_session *s, ls_tensor *x) {
 
 /* x - max over the axis. The maximum changes no derivative, so none flows through it. */
 static ls_tensor *below_max(ls_session *s, ls_tensor *w, int axis) {
-    return ls_sub(s, w, ls_detach(s, ls_amax(s, w, 1, &axis, 1)));
+    return ls_sub(s, w, ls_stop_gradient(s, ls_amax(s, w, 1, &axis, 1)));
 }
 
 ls_tensor *ls_softmax(ls_session *s, ls_tensor *x, int axis) {
