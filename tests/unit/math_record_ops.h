@@ -1,0 +1,36 @@
+/* The abstract operations of math.inc as recordings (test_math_record.c); included once for each width. */
+#define CTX_PARAM recorder *ctx,
+#define CTX_ARG ctx,
+#define V value
+#define VI integer
+#define M truth
+#define FUNC static inline __attribute__((unused))
+#define C(x) value_of(ctx, OP_CONST, 0, 0, 0, LS_MATH_BITS == 32 ? bits_of((float)(x)) : bits_of_double(x))
+#define IC(n) integer_of(ctx, OP_CONST, 0, 0, 0, LS_MATH_BITS == 32 ? (uint32_t)(n) : (uint64_t)(n))
+#define ADD(a, b) value_of(ctx, OP_ADD, v_id(a), v_id(b), 0, 0)
+#define SUB(a, b) value_of(ctx, OP_SUB, v_id(a), v_id(b), 0, 0)
+#define MUL(a, b) value_of(ctx, OP_MUL, v_id(a), v_id(b), 0, 0)
+#define DIV(a, b) value_of(ctx, OP_DIV, v_id(a), v_id(b), 0, 0)
+#define SQRT(a) value_of(ctx, OP_SQRT, v_id(a), 0, 0, 0)
+#define LT(a, b) truth_of(ctx, OP_LT, v_id(a), v_id(b), 0, 0)
+#define LE(a, b) truth_of(ctx, OP_LE, v_id(a), v_id(b), 0, 0)
+#define EQ(a, b) truth_of(ctx, OP_EQ, v_id(a), v_id(b), 0, 0)
+#define MAND(a, b) truth_of(ctx, OP_MAND, m_id(a), m_id(b), 0, 0)
+#define MOR(a, b) truth_of(ctx, OP_MOR, m_id(a), m_id(b), 0, 0)
+#define MNOT(a) truth_of(ctx, OP_MNOT, m_id(a), 0, 0, 0)
+#define SEL(m, a, b) value_of(ctx, OP_SEL, m_id(m), v_id(a), v_id(b), 0)
+#define ISEL(m, a, b) integer_of(ctx, OP_SEL, m_id(m), i_id(a), i_id(b), 0)
+#define BITS(a) integer_of(ctx, OP_CAST, v_id(a), 0, 0, 0)
+#define FROMBITS(a) value_of(ctx, OP_CAST, i_id(a), 0, 0, 0)
+#define IADD(a, b) integer_of(ctx, OP_IADD, i_id(a), i_id(b), 0, 0)
+#define ISUB(a, b) integer_of(ctx, OP_ISUB, i_id(a), i_id(b), 0, 0)
+#define IMUL(a, b) integer_of(ctx, OP_IMUL, i_id(a), i_id(b), 0, 0)
+#define UMULHI(a, b) integer_of(ctx, OP_UMULHI, i_id(a), i_id(b), 0, 0)
+#define IAND(a, b) integer_of(ctx, OP_IAND, i_id(a), i_id(b), 0, 0)
+#define IOR(a, b) integer_of(ctx, OP_IOR, i_id(a), i_id(b), 0, 0)
+#define IXOR(a, b) integer_of(ctx, OP_IXOR, i_id(a), i_id(b), 0, 0)
+#define ISHL(a, b) integer_of(ctx, OP_ISHL, i_id(a), i_id(b), 0, 0)
+#define USHR(a, b) integer_of(ctx, OP_USHR, i_id(a), i_id(b), 0, 0)
+#define ISHR(a, b) integer_of(ctx, OP_ISHR, i_id(a), i_id(b), 0, 0)
+#define ILT(a, b) truth_of(ctx, OP_ILT, i_id(a), i_id(b), 0, 0)
+#define IEQ(a, b) truth_of(ctx, OP_IEQ, i_id(a), i_id(b), 0, 0)
