@@ -1,0 +1,123 @@
+/* Buffers. Invariant: a buffer with guard zones has LS_GUARD bytes of LS_POISON before its base and after its end. */
+#include "device/device.h"
+#include <string.h>
+
+enum { CHUNK = 1 << 16 };
+
+static size_t guard_of(const ls_buffer *buffer) {
+    return buffer->base; /* the zone after is as long as the one before */
+}
+
+static ls_status fill_raw(ls_buffer *buffer, size_t offset, int byte, size_t size, ls_error *err) {
+    ls_heap *heap = buffer->device->heap;
+    size_t chunk = size < CHUNK ? size : CHUNK;
+    void *block = ls_alloc(heap, chunk);
+    if (!block) {
+        return LS_FAIL_MEMORY(err, "filling a buffer");
+    }
+    memset(block, byte, chunk);
+    ls_status status = LS_OK;
+    for (size_t done = 0; done < size && status == LS_OK; done += chunk) {
+        size_t n = size - done < chunk ? size - done : chunk;
+        status = buffer->device->backend->upload(buffer->device, buffer, offset + done, block, n, err);
+    }
+    ls_free(heap, block);
+    return status;
+}
+
+ls_status ls_buffer_create(ls_device *device, size_t size, ls_buffer **out_buffer, ls_error *err) {
+    size_t guard = atomic_load_explicit(&device->guard, memory_order_relaxed) ? LS_GUARD : 0, total;
+    ls_buffer *buffer = ls_alloc_zeroed(device->heap, sizeof *buffer);
+    if (!buffer || !ls_size_add(size, 2 * guard, &total)) {
+        ls_free(device->heap, buffer);
+        return LS_FAIL(err, LS_ERR_MEMORY, "out of memory for a buffer of %zu bytes on %s", size, device->id);
+    }
+    buffer->device = device;
+    buffer->size = size;
+    buffer->base = guard;
+    atomic_init(&buffer->refs, 1);
+    ls_status status = device->backend->alloc(device, total, &buffer->handle, err);
+    if (status != LS_OK) {
+        ls_free(device->heap, buffer);
+        return ls_error_forward(err, status, __FILE__, __LINE__);
+    }
+    if (guard) {
+        status = fill_raw(buffer, 0, LS_POISON, total, err);
+        if (status != LS_OK) {
+            ls_buffer_release(buffer);
+            return ls_error_forward(err, status, __FILE__, __LINE__);
+        }
+    }
+    *out_buffer = buffer;
+    return LS_OK;
+}
+
+void ls_buffer_release(ls_buffer *buffer) {
+    if (buffer && atomic_fetch_sub_explicit(&buffer->refs, 1, memory_order_acq_rel) == 1) {
+        ls_device *device = buffer->device;
+        device->backend->free(device, buffer->handle, buffer->size + 2 * guard_of(buffer));
+        ls_free(device->heap, buffer);
+    }
+}
+
+static ls_status check_range(const ls_buffer *buffer, size_t offset, size_t size, ls_error *err) {
+    if (offset > buffer->size || size > buffer->size - offset) {
+        return LS_FAIL(err, LS_ERR_INTERNAL, "bytes %zu to %zu of a buffer of %zu", offset, offset + size, buffer->size);
+    }
+    return LS_OK;
+}
+
+ls_status ls_buffer_upload(ls_buffer *buffer, size_t offset, const void *src, size_t size, ls_error *err) {
+    LS_TRY(err, check_range(buffer, offset, size, err));
+    return size ? buffer->device->backend->upload(buffer->device, buffer, buffer->base + offset, src, size, err) : LS_OK;
+}
+
+ls_status ls_buffer_download(const ls_buffer *buffer, size_t offset, void *dst, size_t size, ls_error *err) {
+    LS_TRY(err, check_range(buffer, offset, size, err));
+    return size ? buffer->device->backend->download(buffer->device, buffer, buffer->base + offset, dst, size, err) : LS_OK;
+}
+
+ls_status ls_buffer_copy(ls_buffer *dst, size_t dst_offset, const ls_buffer *src, size_t src_offset, size_t size,
+                         ls_error *err) {
+    LS_TRY(err, check_range(dst, dst_offset, size, err));
+    LS_TRY(err, check_range(src, src_offset, size, err));
+    if (size == 0) {
+        return LS_OK;
+    }
+    ls_device *to = dst->device, *from = src->device;
+    if (to == from) {
+        return to->backend->copy(to, dst, dst->base + dst_offset, src, src->base + src_offset, size, err);
+    }
+    void *host = ls_alloc(to->heap, size);
+    if (!host) {
+        return LS_FAIL(err, LS_ERR_MEMORY, "out of memory for a copy of %zu bytes from %s to %s", size, from->id, to->id);
+    }
+    ls_status status = ls_buffer_download(src, src_offset, host, size, err);
+    if (status == LS_OK) {
+        status = ls_buffer_upload(dst, dst_offset, host, size, err);
+    }
+    ls_free(to->heap, host);
+    return status;
+}
+
+ls_status ls_buffer_fill(ls_buffer *buffer, size_t offset, int byte, size_t size, ls_error *err) {
+    LS_TRY(err, check_range(buffer, offset, size, err));
+    return size ? fill_raw(buffer, buffer->base + offset, byte, size, err) : LS_OK;
+}
+
+ls_status ls_buffer_check_guards(const ls_buffer *buffer, const char *what, ls_error *err) {
+    size_t guard = guard_of(buffer);
+    uint8_t zone[LS_GUARD];
+    for (int after = 0; after < 2 && guard; after++) {
+        size_t at = after ? buffer->base + buffer->size : 0;
+        LS_TRY(err, buffer->device->backend->download(buffer->device, buffer, at, zone, guard, err));
+        for (size_t i = 0; i < guard; i++) {
+            if (zone[i] != LS_POISON) {
+                return LS_FAIL(err, LS_ERR_DIFFERS, "%s wrote %zu bytes %s a buffer of %zu bytes on %s", what,
+                               after ? i + 1 : guard - i, after ? "after the end of" : "before the start of",
+                               buffer->size, buffer->device->id);
+            }
+        }
+    }
+    return LS_OK;
+}

@@ -1,0 +1,705 @@
+/* From a graph to steps: copies of leaves that are asked for, then the plan's groups, stage by stage where values move between
+ * devices, then copies into roots and variables, then memory.
+ *
+ * Invariants: the old value of a variable is read only by steps before the one that writes its storage, or by that step itself
+ * where each point reads just its own element; a value has one place for all its life. hazard.c checks both on the result. */
+#include "engine/exec.h"
+#include "plan/plan.h"
+#include <string.h>
+
+typedef struct block_build {
+    ls_exec *exec;
+    ls_heap *heap;
+    ls_error *err;
+    LS_ARRAY(ls_step) steps;
+    LS_ARRAY(ls_val *) vals;
+} block_build;
+
+/* Its address stands as the value of a copied node that is in memory, so that the plan takes it for a leaf. */
+static const char in_memory_mark;
+#define STORED ((ls_buffer *)(uintptr_t)&in_memory_mark)
+
+static ls_status out_of_memory(block_build *b) {
+    return LS_FAIL_MEMORY(b->err, "a compiled graph");
+}
+
+static ls_device *device_of(const block_build *b, const ls_tensor *node) {
+    return node->device ? node->device : b->exec->session->graph.device;
+}
+
+/* ---- values ---- */
+
+static ls_val *val_new(block_build *b, ls_tensor *node, size_t bytes, ls_device *device) {
+    ls_val *val = LS_ARENA_NEW(&b->exec->arena, ls_val);
+    if (!val || !ls_array_push(b->heap, &b->vals, val)) {
+        return NULL;
+    }
+    *val = (ls_val){.node = node, .bytes = bytes, .device = device, .first = -1, .last = -1, .item = -1};
+    return val;
+}
+
+static void val_fix(ls_val *val, int bind) {
+    val->fixed = true;
+    val->place = (ls_place){bind, 0};
+}
+
+/* The value of a node; made when first asked for. NULL when out of memory. */
+static ls_val *val_of(block_build *b, ls_tensor *node) {
+    ls_copy *copy = ls_copy_of(node);
+    if (!copy->val) {
+        ls_val *val = val_new(b, node, ls_shape_bytes(node->dtype, &node->shape, NULL), device_of(b, node));
+        if (!val) {
+            return NULL;
+        }
+        int bind = copy->leaf_bind >= 0 ? copy->leaf_bind : copy->root_bind;
+        if (bind >= 0) {
+            val_fix(val, bind);
+        }
+        val->leaf = copy->leaf_bind >= 0;
+        copy->val = val;
+    }
+    return copy->val;
+}
+
+/* ---- steps ---- */
+
+static ls_step *step_new(block_build *b, ls_step_kind kind, ls_device *device, int n_reads, int n_args) {
+    ls_arena *arena = &b->exec->arena;
+    ls_step step = {.kind = kind, .device = device, .n_reads = n_reads, .n_args = n_args};
+    step.vals = LS_ARENA_ARRAY(arena, ls_val *, n_args);
+    step.args = LS_ARENA_ARRAY(arena, ls_place, n_args);
+    if (!step.vals || !step.args || !ls_array_push(b->heap, &b->steps, step)) {
+        return NULL;
+    }
+    b->exec->max_args = n_args > b->exec->max_args ? n_args : b->exec->max_args;
+    return &b->steps.data[b->steps.len - 1];
+}
+
+static ls_status step_copy(block_build *b, ls_val *from, ls_val *to) {
+    ls_step *step = from && to ? step_new(b, LS_STEP_COPY, to->device, 1, 2) : NULL;
+    if (!step) {
+        return out_of_memory(b);
+    }
+    step->vals[0] = from;
+    step->vals[1] = to;
+    return LS_OK;
+}
+
+static ls_status step_kernel(block_build *b, const ls_group *group) {
+    ls_spec *spec = LS_ARENA_NEW(&b->exec->arena, ls_spec);
+    ls_device *device = device_of(b, group->roots[0]);
+    ls_step *step = step_new(b, LS_STEP_KERNEL, device, group->n_reads, group->n_reads + group->n_roots);
+    if (!spec || !step) {
+        return out_of_memory(b);
+    }
+    LS_TRY(b->err, ls_spec_build(&b->exec->arena, group, spec, b->err));
+    if (spec->n_args != step->n_args) {
+        return LS_FAIL(b->err, LS_ERR_INTERNAL, "kernel %s has %d arguments, its group %d", spec->name, spec->n_args,
+                       step->n_args);
+    }
+    step->spec = spec;
+    step->group = group;
+    for (int i = 0; i < step->n_args; i++) {
+        ls_tensor *node = i < group->n_reads ? group->reads[i] : group->roots[i - group->n_reads];
+        if (i < group->n_reads && ls_copy_of(node)->leaf_bind < 0 && !ls_copy_of(node)->val) {
+            return LS_FAIL(b->err, LS_ERR_INTERNAL, "kernel %s reads %s %llu before it is computed", spec->name,
+                           ls_ops[node->op].name, (unsigned long long)node->serial);
+        }
+        step->vals[i] = val_of(b, node);
+        if (!step->vals[i]) {
+            return out_of_memory(b);
+        }
+    }
+    b->exec->n_groups++;
+    return ls_kernel_get(device, spec, &step->kernel, b->err);
+}
+
+static ls_status compile_block(ls_exec *exec, ls_tensor *const *roots, const int *root_binds, int n_roots, bool top,
+                               ls_block *out_block, ls_error *err);
+
+static size_t slice_bytes(const ls_tensor *stacked) {
+    ls_shape slice = stacked->shape;
+    slice.dim[0] = ls_dim_fixed(1);
+    return ls_shape_bytes(stacked->dtype, &slice, NULL);
+}
+
+/* Binds of what the body writes, and its own steps. */
+static ls_status loop_body(block_build *b, const ls_group *group, const ls_body *body, ls_loop_plan *loop) {
+    ls_arena *arena = &b->exec->arena;
+    int n_params = body->n_carry + body->n_xs + body->n_captures, n_results = body->n_carry + body->n_ys;
+    loop->param_binds = LS_ARENA_ARRAY(arena, int, n_params);
+    loop->result_binds = LS_ARENA_ARRAY(arena, int, n_results);
+    loop->strides = LS_ARENA_ARRAY(arena, size_t, body->n_xs + body->n_ys);
+    loop->carry_bytes = LS_ARENA_ARRAY(arena, size_t, body->n_carry);
+    ls_tensor **wanted = LS_ARENA_ARRAY(arena, ls_tensor *, n_results);
+    int *binds = LS_ARENA_ARRAY(arena, int, n_results), n_wanted = 0;
+    if (!loop->param_binds || !loop->result_binds || !loop->strides || !loop->carry_bytes || !wanted || !binds) {
+        return out_of_memory(b);
+    }
+    loop->iteration_bind = ls_copy_of(body->iteration)->leaf_bind;
+    for (int i = 0; i < n_params; i++) {
+        loop->param_binds[i] = ls_copy_of(body->params[i])->leaf_bind;
+    }
+    for (int i = 0; i < n_results; i++) {
+        bool wants = i < body->n_carry || group->roots[i];
+        loop->result_binds[i] = wants ? b->exec->n_binds++ : -1;
+        if (wants) {
+            wanted[n_wanted] = body->results[i];
+            binds[n_wanted++] = loop->result_binds[i];
+        }
+        if (i < body->n_carry) {
+            loop->carry_bytes[i] = ls_shape_bytes(body->results[i]->dtype, &body->results[i]->shape, NULL);
+        } else if (wants) {
+            loop->strides[body->n_xs + i - body->n_carry] = slice_bytes(group->roots[i]);
+        }
+    }
+    return compile_block(b->exec, wanted, binds, n_wanted, false, &loop->body, b->err);
+}
+
+/* What the step itself needs besides operands and results. */
+static ls_status loop_scratch(block_build *b, ls_step *step, const ls_loop_plan *loop, int at, ls_device *device) {
+    for (int i = 0; i < loop->n_carry; i++) {
+        step->vals[at++] = val_new(b, NULL, loop->carry_bytes[i], device);
+    }
+    step->vals[at++] = val_new(b, NULL, sizeof(int64_t), device);
+    step->vals[at++] = val_new(b, NULL, loop->body.n_arenas ? loop->body.arenas[0].bytes : 0, device);
+    for (int i = step->n_reads; i < step->n_args; i++) {
+        bool unused = i >= step->n_reads + loop->n_carry && i < step->n_reads + loop->n_carry + loop->n_ys;
+        if (!step->vals[i] && !unused) {
+            return out_of_memory(b);
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status step_loop(block_build *b, const ls_group *group) {
+    const ls_tensor *node = NULL;
+    for (int i = 0; i < group->n_roots; i++) {
+        node = group->roots[i] ? group->roots[i]->src[0] : node;
+    }
+    if (!node) {
+        return LS_FAIL(b->err, LS_ERR_INTERNAL, "a loop without results was planned");
+    }
+    const ls_body *body = node->attr.loop.body;
+    ls_device *device = device_of(b, node);
+    ls_loop_plan *loop = LS_ARENA_NEW(&b->exec->arena, ls_loop_plan);
+    if (!loop) {
+        return out_of_memory(b);
+    }
+    *loop = (ls_loop_plan){.trip = node->attr.loop.trip, .n_carry = body->n_carry, .n_xs = body->n_xs,
+                           .n_captures = body->n_captures, .n_ys = body->n_ys};
+    LS_TRY(b->err, loop_body(b, group, body, loop));
+    if (loop->body.n_arenas > 1 || (loop->body.n_arenas == 1 && loop->body.arenas[0].device != device)) {
+        return LS_FAIL(b->err, LS_ERR_UNSUPPORTED, "loop %llu computes on several devices: move the copy out of its body",
+                       (unsigned long long)node->serial);
+    }
+    int n_results = body->n_carry + body->n_ys;
+    ls_step *step = step_new(b, LS_STEP_LOOP, device, node->n_src, node->n_src + n_results + body->n_carry + 2);
+    if (!step) {
+        return out_of_memory(b);
+    }
+    step->group = group;
+    step->loop = loop;
+    for (int i = 0; i < node->n_src; i++) {
+        ls_copy *operand = ls_copy_of(node->src[i]);
+        if (operand->leaf_bind < 0 && !operand->val) {
+            return LS_FAIL(b->err, LS_ERR_INTERNAL, "loop %llu reads operand %d before it is computed",
+                           (unsigned long long)node->serial, i);
+        }
+        step->vals[i] = val_of(b, node->src[i]);
+        if (!step->vals[i]) {
+            return out_of_memory(b);
+        }
+        if (i >= body->n_carry && i < body->n_carry + body->n_xs) {
+            loop->strides[i - body->n_carry] = slice_bytes(node->src[i]);
+        }
+    }
+    for (int i = 0; i < n_results; i++) {
+        if (group->roots[i]) {
+            step->vals[node->n_src + i] = val_of(b, group->roots[i]);
+        } else if (i < body->n_carry) {
+            step->vals[node->n_src + i] = val_new(b, NULL, loop->carry_bytes[i], device);
+        }
+    }
+    return loop_scratch(b, step, loop, node->n_src + n_results, device);
+}
+
+/* ---- groups of all stages ---- */
+
+typedef LS_ARRAY(ls_tensor *) node_list;
+
+static bool in_memory(const ls_tensor *node) {
+    return ls_copy_of(node)->leaf_bind >= 0 || node->value == STORED;
+}
+
+/* Counts the device copies that lie below each node. */
+static int mark_stages(ls_tensor *const *order, int n) {
+    int most = 0;
+    for (int i = 0; i < n; i++) {
+        ls_copy *copy = ls_copy_of(order[i]);
+        for (int j = 0; j < order[i]->n_src; j++) {
+            int stage = ls_copy_of(order[i]->src[j])->stage;
+            copy->stage = stage > copy->stage ? stage : copy->stage;
+        }
+        copy->stage += order[i]->op == LS_OP_COPY;
+        most = copy->stage > most ? copy->stage : most;
+    }
+    return most;
+}
+
+static bool list_add(block_build *b, node_list *list, ls_tensor *node) {
+    for (size_t i = 0; i < list->len; i++) {
+        if (list->data[i] == node) {
+            return true;
+        }
+    }
+    return ls_array_push(b->heap, list, node);
+}
+
+/* Plans and compiles what of `wanted` is on one device. */
+static ls_status compile_groups(block_build *b, ls_tensor *const *wanted, int n, ls_device *device) {
+    ls_arena *arena = &b->exec->arena;
+    ls_tensor **roots = LS_ARENA_ARRAY(arena, ls_tensor *, n);
+    ls_plan plan = {0};
+    int n_roots = 0;
+    if (!roots) {
+        return out_of_memory(b);
+    }
+    for (int i = 0; i < n; i++) {
+        if (device_of(b, wanted[i]) == device) {
+            roots[n_roots++] = wanted[i];
+        }
+    }
+    LS_TRY(b->err, ls_plan_build(arena, roots, n_roots, b->exec->session->fusion, &plan, b->err));
+    for (int i = 0; i < plan.n_groups; i++) {
+        const ls_group *group = &plan.groups[i];
+        LS_TRY(b->err, group->kind == LS_GROUP_LOOP ? step_loop(b, group) : step_kernel(b, group));
+    }
+    for (int i = 0; i < plan.n_groups; i++) {
+        for (int j = 0; j < plan.groups[i].n_roots; j++) {
+            if (plan.groups[i].roots[j] && !plan.groups[i].roots[j]->absent) {
+                plan.groups[i].roots[j]->value = STORED;
+            }
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status compile_stage(block_build *b, ls_tensor *const *wanted, int n_wanted, ls_tensor *const *order, int n,
+                               int stage) {
+    node_list roots = {0};
+    bool ok = true;
+    for (int i = 0; ok && i < n_wanted; i++) {
+        ok = ls_copy_of(wanted[i])->stage != stage || in_memory(wanted[i]) || list_add(b, &roots, wanted[i]);
+    }
+    for (int i = 0; ok && i < n; i++) {
+        ls_tensor *from = order[i]->op == LS_OP_COPY && ls_copy_of(order[i])->stage == stage + 1 ? order[i]->src[0] : NULL;
+        ok = !from || in_memory(from) || list_add(b, &roots, from);
+    }
+    ls_status status = ok ? LS_OK : out_of_memory(b);
+    for (size_t i = 0; status == LS_OK && i < roots.len; i++) {
+        ls_device *device = device_of(b, roots.data[i]);
+        bool first = true;
+        for (size_t j = 0; j < i; j++) {
+            first = first && device_of(b, roots.data[j]) != device;
+        }
+        status = first ? compile_groups(b, roots.data, (int)roots.len, device) : LS_OK;
+    }
+    ls_array_free(b->heap, &roots);
+    for (int i = 0; status == LS_OK && i < n; i++) {
+        if (order[i]->op == LS_OP_COPY && ls_copy_of(order[i])->stage == stage + 1) {
+            status = step_copy(b, val_of(b, order[i]->src[0]), val_of(b, order[i]));
+            order[i]->value = STORED;
+        }
+    }
+    return status;
+}
+
+/* ---- what must stand in a given place ---- */
+
+/* Each root has its bind: computed in place by its step where it can, else copied. */
+static ls_status claim_roots(block_build *b, ls_tensor *const *roots, const int *binds, int n) {
+    for (int i = 0; i < n; i++) {
+        ls_copy *copy = ls_copy_of(roots[i]);
+        if (copy->leaf_bind >= 0) { /* now, while a variable still has its old value */
+            ls_val *to = val_new(b, roots[i], ls_shape_bytes(roots[i]->dtype, &roots[i]->shape, NULL),
+                                 device_of(b, roots[i]));
+            if (!to) {
+                return out_of_memory(b);
+            }
+            val_fix(to, binds[i]);
+            LS_TRY(b->err, step_copy(b, val_of(b, roots[i]), to));
+        } else if (copy->root_bind < 0) {
+            copy->root_bind = binds[i];
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status copy_second_roots(block_build *b, ls_tensor *const *roots, const int *binds, int n) {
+    for (int i = 0; i < n; i++) {
+        ls_copy *copy = ls_copy_of(roots[i]);
+        if (copy->leaf_bind < 0 && copy->root_bind != binds[i]) {
+            ls_val *to = val_new(b, roots[i], copy->val->bytes, copy->val->device);
+            if (!to) {
+                return out_of_memory(b);
+            }
+            val_fix(to, binds[i]);
+            LS_TRY(b->err, step_copy(b, copy->val, to));
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- lifetimes ---- */
+
+static void mark_lifetimes(block_build *b) {
+    for (size_t i = 0; i < b->vals.len; i++) {
+        b->vals.data[i]->first = b->vals.data[i]->last = -1;
+    }
+    for (int s = 0; s < (int)b->steps.len; s++) {
+        const ls_step *step = &b->steps.data[s];
+        for (int i = 0; i < step->n_args; i++) {
+            ls_val *val = step->vals[i];
+            if (val) {
+                val->first = val->first < 0 ? s : val->first;
+                val->last = s;
+            }
+        }
+    }
+}
+
+/* Whether step `s`, which writes a value, may write it over `old`, which later steps do not read. */
+static bool may_overwrite(const ls_step *step, const ls_val *old) {
+    if (step->kind != LS_STEP_KERNEL) {
+        return false;
+    }
+    for (int i = 0; i < step->n_reads; i++) {
+        if (step->vals[i] == old && !ls_memory_may_alias(step->spec, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- assignments ---- */
+
+static bool is_overwritten(const ls_exec *exec, const ls_copy *leaf) {
+    for (int i = 0; i < exec->n_assigns; i++) {
+        if (leaf->leaf_bind >= 0 && exec->assigns[i].bind == leaf->leaf_bind) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Where the value of an assignment is to be computed: in the variable itself, when all reads of the old value allow it. */
+static bool store_directly(block_build *b, const ls_exec_assign *assign) {
+    ls_exec *exec = b->exec;
+    ls_copy *copy = ls_copy_of(assign->value);
+    ls_val *val = copy->val;
+    if (copy->leaf_bind >= 0 || !val || val->fixed) {
+        return false;
+    }
+    ls_val *old = assign->bind < exec->n_leaves ? ls_copy_of(exec->leaves[assign->bind])->val : NULL;
+    if (old && (old->last > val->first ||
+                (old->last == val->first && !may_overwrite(&b->steps.data[val->first], old)))) {
+        return false;
+    }
+    val_fix(val, assign->bind);
+    return true;
+}
+
+static ls_status compile_assigns(block_build *b) {
+    ls_exec *exec = b->exec;
+    bool *done = LS_ARENA_ARRAY(&exec->arena, bool, exec->n_assigns);
+    ls_val **from = LS_ARENA_ARRAY(&exec->arena, ls_val *, exec->n_assigns);
+    if (!done || !from) {
+        return out_of_memory(b);
+    }
+    /* Old values that go to other variables are set aside before any variable is written by a copy; these reads count. */
+    for (int i = 0; i < exec->n_assigns; i++) {
+        ls_copy *copy = ls_copy_of(exec->assigns[i].value);
+        done[i] = copy->leaf_bind >= 0 && copy->leaf_bind == exec->assigns[i].bind;
+        from[i] = val_of(b, exec->assigns[i].value);
+        if (!from[i]) {
+            return out_of_memory(b);
+        }
+        if (!done[i] && is_overwritten(exec, copy)) {
+            ls_val *aside = val_new(b, exec->assigns[i].value, from[i]->bytes, from[i]->device);
+            LS_TRY(b->err, step_copy(b, from[i], aside));
+            from[i] = aside;
+        }
+    }
+    mark_lifetimes(b);
+    for (int i = 0; i < exec->n_assigns; i++) {
+        done[i] = done[i] || store_directly(b, &exec->assigns[i]);
+    }
+    for (int i = 0; i < exec->n_assigns; i++) {
+        if (!done[i]) {
+            ls_val *to = val_new(b, exec->assigns[i].value, from[i]->bytes, from[i]->device);
+            if (!to) {
+                return out_of_memory(b);
+            }
+            val_fix(to, exec->assigns[i].bind);
+            LS_TRY(b->err, step_copy(b, from[i], to));
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- memory ---- */
+
+/* Temporaries that a kernel may compute in place of one that it reads for the last time. */
+static void share_storage(block_build *b) {
+    for (int s = 0; s < (int)b->steps.len; s++) {
+        const ls_step *step = &b->steps.data[s];
+        ls_val *to = step->n_args ? step->vals[step->n_args - 1] : NULL;
+        if (step->kind != LS_STEP_KERNEL || step->n_args != step->n_reads + 1 || to->fixed) {
+            continue;
+        }
+        for (int i = 0; i < step->n_reads && !to->share; i++) {
+            ls_val *from = step->vals[i];
+            if (!from->fixed && !from->leaf && from->last == s && from->first < s && from->bytes == to->bytes &&
+                from->device == to->device && may_overwrite(step, from)) {
+                to->share = from;
+            }
+        }
+    }
+}
+
+static ls_status plan_device(block_build *b, ls_arena_plan *plan) {
+    ls_memory_item *items = LS_ARENA_ARRAY(&b->exec->arena, ls_memory_item, b->vals.len);
+    int n = 0;
+    if (!items) {
+        return out_of_memory(b);
+    }
+    /* A value shares only with one of an earlier step, so owners of storage come first when steps are taken in order. */
+    for (size_t s = 0; s < b->steps.len; s++) {
+        const ls_step *step = &b->steps.data[s];
+        for (int i = step->n_reads; i < step->n_args; i++) {
+            ls_val *val = step->vals[i];
+            if (!val || val->fixed || val->device != plan->device || val->item >= 0) {
+                continue;
+            }
+            if (val->share) {
+                val->item = val->share->item;
+                items[val->item].last = val->last > items[val->item].last ? val->last : items[val->item].last;
+            } else {
+                val->item = n;
+                items[n++] = (ls_memory_item){.bytes = val->bytes, .first = val->first, .last = val->last};
+            }
+        }
+    }
+    LS_TRY(b->err, ls_memory_plan(&b->exec->arena, items, n, &plan->bytes, b->err));
+    for (size_t i = 0; i < b->vals.len; i++) {
+        ls_val *val = b->vals.data[i];
+        if (val->item >= 0 && val->device == plan->device) {
+            val->place = (ls_place){plan->bind, items[val->item].offset};
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status plan_memory(block_build *b, ls_block *block) {
+    mark_lifetimes(b);
+    share_storage(b);
+    block->arenas = LS_ARENA_ARRAY(&b->exec->arena, ls_arena_plan, b->steps.len);
+    if (!block->arenas) {
+        return out_of_memory(b);
+    }
+    for (size_t s = 0; s < b->steps.len; s++) {
+        ls_device *device = b->steps.data[s].device;
+        bool known = false;
+        for (int i = 0; i < block->n_arenas; i++) {
+            known = known || block->arenas[i].device == device;
+        }
+        if (!known) {
+            ls_arena_plan *plan = &block->arenas[block->n_arenas++];
+            *plan = (ls_arena_plan){.device = device, .bind = b->exec->n_binds++};
+            LS_TRY(b->err, plan_device(b, plan));
+        }
+    }
+    for (size_t s = 0; s < b->steps.len; s++) {
+        const ls_step *step = &b->steps.data[s];
+        for (int i = 0; i < step->n_args; i++) {
+            step->args[i] = step->vals[i] ? step->vals[i]->place : (ls_place){-1, 0};
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- blocks ---- */
+
+static ls_status build_block(block_build *b, ls_tensor *const *roots, const int *root_binds, int n_roots, bool top) {
+    ls_exec *exec = b->exec;
+    int n_assigns = top ? exec->n_assigns : 0, n = 0;
+    ls_tensor **wanted = LS_ARENA_ARRAY(&exec->arena, ls_tensor *, n_roots + n_assigns);
+    if (!wanted) {
+        return out_of_memory(b);
+    }
+    for (int i = 0; i < n_roots + n_assigns; i++) {
+        wanted[i] = i < n_roots ? roots[i] : exec->assigns[i - n_roots].value;
+    }
+    LS_TRY(b->err, claim_roots(b, roots, root_binds, n_roots));
+    ls_tensor **order = ls_graph_order(&exec->arena, wanted, n_roots + n_assigns, &n);
+    if (!order) {
+        return out_of_memory(b);
+    }
+    int stages = mark_stages(order, n);
+    for (int stage = 0; stage <= stages; stage++) {
+        LS_TRY(b->err, compile_stage(b, wanted, n_roots + n_assigns, order, n, stage));
+    }
+    LS_TRY(b->err, copy_second_roots(b, roots, root_binds, n_roots));
+    return top ? compile_assigns(b) : LS_OK;
+}
+
+static ls_status compile_block(ls_exec *exec, ls_tensor *const *roots, const int *root_binds, int n_roots, bool top,
+                               ls_block *out_block, ls_error *err) {
+    block_build b = {.exec = exec, .heap = exec->arena.heap, .err = err};
+    ls_status status = build_block(&b, roots, root_binds, n_roots, top);
+    if (status == LS_OK) {
+        status = plan_memory(&b, out_block);
+    }
+    if (status == LS_OK) {
+        out_block->n_steps = (int)b.steps.len;
+        out_block->n_vals = (int)b.vals.len;
+        out_block->steps = ls_arena_copy(&exec->arena, b.steps.data, sizeof *b.steps.data * b.steps.len);
+        out_block->vals = ls_arena_copy(&exec->arena, b.vals.data, sizeof *b.vals.data * b.vals.len);
+        status = out_block->steps && out_block->vals ? LS_OK : out_of_memory(&b);
+    }
+    ls_array_free(b.heap, &b.steps);
+    ls_array_free(b.heap, &b.vals);
+    return status;
+}
+
+/* ---- the whole ---- */
+
+static ls_status compile_exec(ls_exec *exec, const ls_graph_key *key, ls_tensor *const *leaves, ls_tensor *const *roots,
+                              int n_roots, const ls_pending *assigns, int n_assigns, ls_error *err) {
+    LS_TRY(err, ls_exec_clone(exec, key, leaves, roots, n_roots, assigns, n_assigns, err));
+    int *binds = LS_ARENA_ARRAY(&exec->arena, int, n_roots);
+    if (!binds) {
+        return LS_FAIL_MEMORY(err, "a compiled graph");
+    }
+    for (int i = 0; i < n_roots; i++) {
+        binds[i] = exec->first_root + i;
+    }
+    LS_TRY(err, compile_block(exec, exec->roots, binds, n_roots, true, &exec->block, err));
+    exec->symbols = key->symbols;
+    exec->hash = key->hash;
+    exec->key_words = key->words.len;
+    exec->key = ls_arena_copy(&exec->arena, key->words.data, key->words.len * sizeof *exec->key);
+    exec->binds = LS_ARENA_ARRAY(&exec->arena, ls_binding, exec->n_binds);
+    exec->args = LS_ARENA_ARRAY(&exec->arena, ls_buffer *, exec->max_args);
+    exec->offsets = LS_ARENA_ARRAY(&exec->arena, size_t, exec->max_args);
+    if (!exec->key || !exec->binds || !exec->args || !exec->offsets) {
+        return LS_FAIL_MEMORY(err, "a compiled graph");
+    }
+    return ls_hazard_check(exec, err);
+}
+
+/* Puts a leaf without operands in the place of each computed one, so that no pass looks below it. */
+static bool cut_below_leaves(ls_exec *exec, const ls_graph_key *key, ls_tensor **leaves, ls_tensor **all, int n_all) {
+    ls_session *s = exec->session;
+    int n = 0, most = 1;
+    bool any = false, ok = true;
+    for (size_t i = 0; i < key->leaves.len; i++) {
+        leaves[i] = key->leaves.data[i];
+        any = any || leaves[i]->n_src;
+    }
+    ls_tensor **order = any ? ls_graph_order(&exec->arena, all, n_all, &n) : NULL;
+    for (int i = 0; i < n; i++) {
+        most = order[i]->n_src > most ? order[i]->n_src : most;
+    }
+    ls_tensor **src = LS_ARENA_ARRAY(&exec->arena, ls_tensor *, most);
+    if (!src || (any && !order)) {
+        return false;
+    }
+    for (size_t i = 0; ok && any && i < key->leaves.len; i++) {
+        ls_tensor *leaf = leaves[i];
+        if (leaf->n_src) {
+            ls_attr_leaf attr = {NULL, ls_leaf_serial(s)};
+            leaf->mark = ls_leaf(s, LS_OP_DATA, leaf->dtype, &leaf->shape, leaf->device, attr, NULL);
+            ok = leaf->mark != NULL;
+            leaves[i] = leaf->mark;
+        }
+    }
+    for (int i = 0; ok && i < n; i++) {
+        ls_tensor *x = order[i];
+        bool changed = false;
+        for (int j = 0; j < x->n_src; j++) {
+            src[j] = x->src[j]->mark;
+            changed = changed || src[j] != x->src[j];
+        }
+        x->mark = x->mark ? x->mark : changed ? ls_node_with(s, x, src) : x;
+        ok = x->mark != NULL;
+    }
+    for (int i = 0; ok && any && i < n_all; i++) {
+        all[i] = all[i]->mark;
+    }
+    for (int i = 0; i < n; i++) {
+        order[i]->mark = NULL;
+    }
+    return ok;
+}
+
+/* The graph is rewritten in a scope of its own: what the passes make dies with it. */
+static ls_status rewrite_and_compile(ls_exec *exec, const ls_graph_key *key, ls_tensor *const *roots, int n_roots,
+                                     const ls_pending *assigns, int n_assigns, ls_error *err) {
+    ls_session *session = exec->session;
+    ls_tensor **all = LS_ARENA_ARRAY(&exec->arena, ls_tensor *, n_roots + n_assigns);
+    ls_tensor **leaves = LS_ARENA_ARRAY(&exec->arena, ls_tensor *, key->leaves.len);
+    ls_pending *changed = LS_ARENA_ARRAY(&exec->arena, ls_pending, n_assigns);
+    if (!all || !leaves || !changed || ls_scope_begin(session) != LS_OK) {
+        ls_session_clear_error(session); /* the caller reports `err` */
+        return LS_FAIL_MEMORY(err, "a compiled graph");
+    }
+    for (int i = 0; i < n_roots + n_assigns; i++) {
+        all[i] = i < n_roots ? roots[i] : assigns[i - n_roots].value;
+    }
+    ls_status status = cut_below_leaves(exec, key, leaves, all, n_roots + n_assigns) ? LS_OK : LS_ERR_MEMORY;
+    if (status == LS_OK) {
+        status = ls_rewrite(session, all, n_roots + n_assigns);
+    }
+    if (status != LS_OK) { /* builders record in the session; the caller will, too */
+        *err = session->graph.error;
+        ls_session_clear_error(session);
+        LS_FAIL(err, status, "out of memory for rewriting a graph");
+    }
+    for (int i = 0; status == LS_OK && i < n_assigns; i++) {
+        changed[i] = (ls_pending){assigns[i].var, all[n_roots + i]};
+    }
+    if (status == LS_OK) {
+        status = compile_exec(exec, key, leaves, all, n_roots, changed, n_assigns, err);
+    }
+    ls_scope_end(session);
+    return status;
+}
+
+ls_status ls_exec_compile(ls_session *session, const ls_graph_key *key, ls_tensor *const *roots, int n_roots,
+                          const ls_pending *assigns, int n_assigns, ls_exec **out_exec, ls_error *err) {
+    ls_heap *heap = &session->context->heap;
+    ls_exec *exec = ls_alloc_zeroed(heap, sizeof *exec);
+    if (!exec) {
+        return LS_FAIL_MEMORY(err, "a compiled graph");
+    }
+    exec->session = session;
+    ls_arena_init(&exec->arena, heap);
+    ls_status status = rewrite_and_compile(exec, key, roots, n_roots, assigns, n_assigns, err);
+    if (status != LS_OK) {
+        ls_exec_free(exec);
+        return ls_error_forward(err, status, __FILE__, __LINE__);
+    }
+    session->compiles++;
+    *out_exec = exec;
+    return LS_OK;
+}
+
+void ls_exec_free(ls_exec *exec) {
+    if (exec) {
+        ls_heap *heap = exec->arena.heap;
+        ls_arena_free(&exec->arena);
+        ls_free(heap, exec);
+    }
+}

@@ -1,0 +1,241 @@
+/* Contexts: the heap, the log, devices, symbols. Invariant: every list is changed under the mutex; devices and symbols live as
+ * long as the context, so that pointers to them may stand in any key. */
+#include "base/os.h"
+#include "engine/exec.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static int threads_from_env(void) {
+    const char *text = ls_os_env("LOCKSTEP_THREADS");
+    int64_t n;
+    return text && ls_parse_i64(text, &n) && n > 0 && n <= 4096 ? (int)n : 0;
+}
+
+static void set_check_from_env(ls_context *context) {
+    const char *text = ls_os_env("LOCKSTEP_CHECK");
+    ls_check check = !text                       ? LS_CHECK_NONE
+                     : strcmp(text, "bits") == 0 ? LS_CHECK_BITS
+                     : strcmp(text, "oracle") == 0 ? LS_CHECK_ORACLE
+                                                   : LS_CHECK_NONE;
+    if (check != LS_CHECK_NONE) {
+        ls_engine_set_check(context, check, ls_default_check_hooks);
+    } else if (text && strcmp(text, "none") != 0) {
+        ls_context_log(context, LS_LOG_WARN, "LOCKSTEP_CHECK=%s is neither bits, oracle nor none: nothing is checked", text);
+    }
+}
+
+ls_status ls_context_create(const ls_context_options *options, ls_context **out_context, ls_error *err) {
+    static const ls_context_options none;
+    options = options ? options : &none;
+    *out_context = NULL;
+    const char *isa = options->isa ? options->isa : ls_os_env("LOCKSTEP_ISA");
+    if (options->threads < 0) {
+        return LS_FAIL(err, LS_ERR_INVALID, "threads is %d, expected at least 0", options->threads);
+    }
+    if (isa && strlen(isa) >= sizeof((ls_context *)0)->isa) {
+        return LS_FAIL(err, LS_ERR_INVALID, "isa is \"%.40s\", expected avx512, avx2, neon or scalar", isa);
+    }
+    ls_heap boot; /* the context's own block comes from the heap that it holds */
+    ls_heap_init(&boot, options->allocator, options->memory_limit);
+    ls_context *context = ls_alloc_zeroed(&boot, sizeof *context);
+    if (!context) {
+        return LS_FAIL_MEMORY(err, "a context");
+    }
+    ls_heap_init(&context->heap, options->allocator, options->memory_limit);
+    atomic_store(&context->heap.used, atomic_load(&boot.used));
+    atomic_store(&context->heap.peak, atomic_load(&boot.used));
+    context->log = options->log;
+    context->log_user = options->log_user;
+    context->threads = options->threads ? options->threads : threads_from_env();
+    if (isa) {
+        memcpy(context->isa, isa, strlen(isa) + 1);
+    }
+    context->mutex = ls_mutex_create(&context->heap);
+    if (!context->mutex) {
+        ls_context_destroy(context);
+        return LS_FAIL_MEMORY(err, "a context");
+    }
+    set_check_from_env(context);
+    *out_context = context;
+    return LS_OK;
+}
+
+static void device_close(ls_device *device) {
+    ls_kernel_cache_free(device);
+    device->backend->close(device);
+    ls_free(device->heap, device);
+}
+
+void ls_context_destroy(ls_context *context) {
+    if (!context) {
+        return;
+    }
+    ls_heap *heap = &context->heap;
+    while (context->vars) {
+        ls_var *next = context->vars->next;
+        ls_buffer_release(context->vars->storage);
+        ls_free(heap, context->vars->name);
+        ls_free(heap, context->vars);
+        context->vars = next;
+    }
+    for (size_t i = context->devices.len; i-- > 0;) {
+        device_close(context->devices.data[i]);
+    }
+    ls_array_free(heap, &context->devices);
+    while (context->symbols) {
+        ls_symbol *next = context->symbols->next;
+        ls_free(heap, context->symbols->name);
+        ls_free(heap, context->symbols);
+        context->symbols = next;
+    }
+    ls_mutex_destroy(heap, context->mutex);
+    ls_heap last = {.allocator = heap->allocator};
+    atomic_init(&last.used, atomic_load(&heap->used));
+    ls_free(&last, context);
+}
+
+void ls_context_memory(const ls_context *context, size_t *out_used, size_t *out_peak) {
+    if (out_used) {
+        *out_used = atomic_load(&context->heap.used);
+    }
+    if (out_peak) {
+        *out_peak = atomic_load(&context->heap.peak);
+    }
+}
+
+void ls_context_log(ls_context *context, ls_log_level level, const char *fmt, ...) {
+    if (context->log) {
+        char line[LS_MESSAGE_MAX];
+        va_list args;
+        va_start(args, fmt);
+        vsnprintf(line, sizeof line, fmt, args);
+        va_end(args);
+        context->log(context->log_user, level, line);
+    }
+}
+
+void ls_engine_set_check(ls_context *context, ls_check level, const ls_check_hooks *hooks) {
+    ls_mutex_lock(context->mutex);
+    atomic_store(&context->hooks, hooks);
+    atomic_store(&context->check, (int)level);
+    for (size_t i = 0; i < context->devices.len; i++) {
+        atomic_store(&context->devices.data[i]->guard, level != LS_CHECK_NONE);
+    }
+    ls_mutex_unlock(context->mutex);
+}
+
+/* ---- devices ---- */
+
+/* "cuda:1" is device 1 of backend "cuda"; "cuda" and "cuda:0" are one. */
+static bool id_matches(const char *id, const ls_backend *backend, int *out_index) {
+    size_t n = strlen(backend->name);
+    int64_t index = 0;
+    if (strncmp(id, backend->name, n) != 0 || (id[n] && id[n] != ':') || (id[n] && !ls_parse_i64(id + n + 1, &index)) ||
+        index < 0 || index > 255) {
+        return false;
+    }
+    *out_index = (int)index;
+    return true;
+}
+
+static ls_status device_new(ls_context *context, const ls_backend *backend, int index, const char *id,
+                            ls_device **out_device, ls_error *err) {
+    ls_heap *heap = &context->heap;
+    ls_device *device = ls_alloc_zeroed(heap, sizeof *device);
+    if (!device || !ls_array_reserve(heap, &context->devices, 1)) {
+        ls_free(heap, device);
+        return LS_FAIL_MEMORY(err, "a device");
+    }
+    device->context = context;
+    device->heap = heap;
+    device->backend = backend;
+    device->threads = context->threads;
+    device->isa = context->isa[0] ? context->isa : NULL;
+    memcpy(device->id, id, strlen(id) + 1);
+    atomic_init(&device->guard, ls_context_check(context) != LS_CHECK_NONE);
+    ls_status status = ls_kernel_cache_create(device, err);
+    if (status == LS_OK) {
+        status = backend->open(device, index, err);
+        if (status != LS_OK) {
+            ls_kernel_cache_free(device);
+        }
+    }
+    if (status != LS_OK) {
+        ls_free(heap, device);
+        return ls_error_forward(err, status, __FILE__, __LINE__);
+    }
+    (void)ls_array_push(heap, &context->devices, device); /* reserved above */
+    *out_device = device;
+    return LS_OK;
+}
+
+ls_status ls_device_open(ls_context *context, const char *id, ls_device **out_device, ls_error *err) {
+    *out_device = NULL;
+    for (int i = 0; id && ls_backends[i]; i++) {
+        int index;
+        if (!id_matches(id, ls_backends[i], &index)) {
+            continue;
+        }
+        char canonical[32];
+        snprintf(canonical, sizeof canonical, index ? "%s:%d" : "%s", ls_backends[i]->name, index);
+        ls_numerics numerics = ls_numerics_enter();
+        ls_mutex_lock(context->mutex);
+        ls_device *device = NULL;
+        for (size_t j = 0; j < context->devices.len && !device; j++) {
+            if (strcmp(context->devices.data[j]->id, canonical) == 0) {
+                device = context->devices.data[j];
+            }
+        }
+        ls_status status = device ? LS_OK : device_new(context, ls_backends[i], index, canonical, &device, err);
+        ls_mutex_unlock(context->mutex);
+        ls_numerics_leave(numerics);
+        *out_device = device;
+        return status;
+    }
+    char known[128];
+    size_t len = 0;
+    for (int i = 0; ls_backends[i] && len < sizeof known; i++) {
+        len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", i ? ", " : "", ls_backends[i]->name);
+    }
+    return LS_FAIL(err, LS_ERR_DEVICE, "no device \"%.64s\": this build has %s", id ? id : "(null)", known);
+}
+
+const char *ls_device_id(const ls_device *device) {
+    return device->id;
+}
+
+const ls_caps *ls_device_caps(const ls_device *device) {
+    return &device->caps;
+}
+
+/* ---- symbols ---- */
+
+ls_symbol *ls_symbol_create(ls_context *context, const char *name, int64_t bound, ls_error *err) {
+    if (!name || !name[0] || bound < 1 || bound > INT64_C(1) << 40) {
+        LS_FAIL(err, LS_ERR_INVALID, "symbol \"%.64s\" has bound %lld, expected a name and a bound of 1 to 2^40",
+                name ? name : "(null)", (long long)bound);
+        return NULL;
+    }
+    ls_symbol *symbol = ls_alloc_zeroed(&context->heap, sizeof *symbol);
+    char *copy = ls_strdup(&context->heap, name);
+    if (!symbol || !copy) {
+        ls_free(&context->heap, symbol);
+        ls_free(&context->heap, copy);
+        LS_FAIL_MEMORY(err, "a symbol");
+        return NULL;
+    }
+    symbol->name = copy;
+    symbol->bound = bound;
+    ls_mutex_lock(context->mutex);
+    symbol->index = atomic_load(&context->n_symbols);
+    symbol->next = context->symbols;
+    context->symbols = symbol;
+    atomic_store(&context->n_symbols, symbol->index + 1);
+    ls_mutex_unlock(context->mutex);
+    return symbol;
+}
+
+ls_heap *ls_context_heap(ls_context *context) {
+    return &context->heap;
+}

@@ -1,0 +1,75 @@
+/* Kernel binaries of a device, found by the whole structure of their specs. Invariant: the cache changes under its mutex, and an
+ * entry, once there, is never changed nor removed before the device is closed. */
+#include "engine/exec.h"
+
+struct ls_kernel_cache {
+    ls_mutex *mutex;
+    ls_map map; /* by spec */
+};
+
+static bool spec_equal(const void *a, const void *b) {
+    return ls_spec_equal(a, b);
+}
+
+ls_status ls_kernel_cache_create(ls_device *device, ls_error *err) {
+    struct ls_kernel_cache *cache = ls_alloc_zeroed(device->heap, sizeof *cache);
+    ls_mutex *mutex = cache ? ls_mutex_create(device->heap) : NULL;
+    if (!mutex) {
+        ls_free(device->heap, cache);
+        return LS_FAIL_MEMORY(err, "a device's kernels");
+    }
+    cache->mutex = mutex;
+    ls_map_init(&cache->map, device->heap, spec_equal);
+    device->kernels = cache;
+    return LS_OK;
+}
+
+static void kernel_free(ls_device *device, ls_kernel *kernel) {
+    if (kernel->binary) {
+        device->backend->destroy(device, kernel->binary);
+    }
+    ls_arena_free(&kernel->arena);
+    ls_free(device->heap, kernel);
+}
+
+void ls_kernel_cache_free(ls_device *device) {
+    struct ls_kernel_cache *cache = device->kernels;
+    size_t pos = 0;
+    for (ls_kernel *kernel; (kernel = ls_map_next(&cache->map, &pos));) {
+        kernel_free(device, kernel);
+    }
+    ls_map_free(&cache->map);
+    ls_mutex_destroy(device->heap, cache->mutex);
+    ls_free(device->heap, cache);
+    device->kernels = NULL;
+}
+
+static ls_status kernel_new(ls_device *device, const ls_spec *spec, ls_kernel **out_kernel, ls_error *err) {
+    ls_kernel *kernel = ls_alloc_zeroed(device->heap, sizeof *kernel);
+    if (!kernel) {
+        return LS_FAIL_MEMORY(err, "a kernel");
+    }
+    ls_arena_init(&kernel->arena, device->heap);
+    ls_status status = ls_spec_copy(&kernel->arena, spec, &kernel->spec, err);
+    if (status == LS_OK) {
+        status = device->backend->compile(device, &kernel->spec, NULL, &kernel->binary, err);
+    }
+    if (status == LS_OK && !ls_map_put(&device->kernels->map, kernel->spec.hash, &kernel->spec, kernel)) {
+        status = LS_FAIL_MEMORY(err, "a kernel");
+    }
+    if (status != LS_OK) {
+        kernel_free(device, kernel);
+        return ls_error_forward(err, status, __FILE__, __LINE__);
+    }
+    *out_kernel = kernel;
+    return LS_OK;
+}
+
+ls_status ls_kernel_get(ls_device *device, const ls_spec *spec, const ls_kernel **out_kernel, ls_error *err) {
+    ls_mutex_lock(device->kernels->mutex);
+    ls_kernel *kernel = ls_map_get(&device->kernels->map, spec->hash, spec);
+    ls_status status = kernel ? LS_OK : kernel_new(device, spec, &kernel, err);
+    ls_mutex_unlock(device->kernels->mutex);
+    *out_kernel = kernel;
+    return status;
+}

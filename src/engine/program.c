@@ -1,0 +1,235 @@
+/* Programs: a compiled graph with memory of its own, so that every address is the same at each run. Inputs are uploaded to
+ * stable buffers, variables are read and written where they stand. */
+#include "engine/exec.h"
+#include <string.h>
+
+struct ls_program {
+    ls_session *session;
+    ls_exec *exec;
+    ls_arena arena;
+    int n_leaves, n_inputs, n_outputs, n_assigns;
+    ls_buffer **leaves;  /* retained, by bind */
+    int *input_binds;    /* -1: the graph does not read it */
+    ls_tensor **inputs;  /* retained */
+    ls_tensor **outputs; /* retained */
+    ls_buffer **values;  /* of outputs */
+    ls_var **assigned;
+    ls_buffer **storages; /* of assigned variables, retained */
+    ls_arena_list arenas;
+};
+
+static ls_status check_inputs(ls_session *session, ls_tensor *const *inputs, int n_inputs, ls_tensor *const *outputs,
+                              int n_outputs, ls_error *err) {
+    if (session->graph.error.code != LS_OK) {
+        *err = session->graph.error;
+        return err->code;
+    }
+    for (int i = 0; i < n_inputs; i++) {
+        if (!inputs[i] || inputs[i]->session != session || inputs[i]->op != LS_OP_INPUT) {
+            return LS_FAIL(err, LS_ERR_INVALID, "input %d of a program is not from ls_input in this session", i);
+        }
+        for (int j = 0; j < i; j++) {
+            if (inputs[j] == inputs[i]) {
+                return LS_FAIL(err, LS_ERR_INVALID, "input \"%s\" of a program is given twice", inputs[i]->label);
+            }
+        }
+    }
+    for (int i = 0; i < n_outputs; i++) {
+        if (!outputs[i] || outputs[i]->session != session) {
+            return LS_FAIL(err, LS_ERR_INVALID, "output %d of a program is %s", i,
+                           outputs[i] ? "of another session" : "NULL");
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status alloc_tables(ls_program *p, ls_error *err) {
+    ls_arena *arena = &p->arena;
+    p->leaves = LS_ARENA_ARRAY(arena, ls_buffer *, p->n_leaves);
+    p->input_binds = LS_ARENA_ARRAY(arena, int, p->n_inputs);
+    p->inputs = LS_ARENA_ARRAY(arena, ls_tensor *, p->n_inputs);
+    p->outputs = LS_ARENA_ARRAY(arena, ls_tensor *, p->n_outputs);
+    p->values = LS_ARENA_ARRAY(arena, ls_buffer *, p->n_outputs);
+    p->assigned = LS_ARENA_ARRAY(arena, ls_var *, p->n_assigns);
+    p->storages = LS_ARENA_ARRAY(arena, ls_buffer *, p->n_assigns);
+    bool ok = p->leaves && p->input_binds && p->inputs && p->outputs && p->values && p->assigned && p->storages;
+    return ok ? LS_OK : LS_FAIL_MEMORY(err, "a program");
+}
+
+static ls_status bind_leaves(ls_program *p, const ls_graph_key *key, ls_tensor *const *inputs, ls_error *err) {
+    for (int i = 0; i < p->n_inputs; i++) {
+        p->inputs[i] = ls_retain(inputs[i]);
+        p->input_binds[i] = -1;
+    }
+    for (int i = 0; i < p->n_leaves; i++) {
+        const ls_tensor *leaf = key->leaves.data[i];
+        int input = 0;
+        while (input < p->n_inputs && inputs[input] != leaf) {
+            input++;
+        }
+        if (input < p->n_inputs) {
+            p->input_binds[input] = i;
+            LS_TRY(err, ls_buffer_create(leaf->device, ls_shape_bytes(leaf->dtype, &leaf->shape, NULL), &p->leaves[i], err));
+            continue;
+        }
+        if (leaf->op == LS_OP_INPUT) {
+            return LS_FAIL(err, LS_ERR_INVALID, "input \"%s\" is used but is not among the program's inputs", leaf->label);
+        }
+        ls_buffer *buffer;
+        LS_TRY(err, ls_leaf_buffer(p->session, leaf, &buffer, err));
+        p->leaves[i] = ls_buffer_retain(buffer);
+    }
+    return LS_OK;
+}
+
+/* All that a run finds in place. Arenas too: they are the program's alone. */
+static ls_status bind_all(ls_program *p, ls_tensor *const *outputs, ls_error *err) {
+    ls_exec *exec = p->exec;
+    for (int i = 0; i < p->n_leaves; i++) {
+        exec->binds[i] = (ls_binding){p->leaves[i], 0};
+    }
+    for (int i = 0; i < p->n_assigns; i++) {
+        p->assigned[i] = p->session->pending.data[i].var;
+        if (!p->assigned[i]->storage) {
+            return LS_FAIL(err, LS_ERR_INVALID, "variable \"%s\" was destroyed with an assignment pending", p->assigned[i]->name);
+        }
+        p->storages[i] = ls_buffer_retain(p->assigned[i]->storage);
+        exec->binds[exec->assigns[i].bind] = (ls_binding){p->storages[i], 0};
+    }
+    for (int i = 0; i < p->n_outputs; i++) {
+        const ls_tensor *root = exec->roots[i];
+        p->outputs[i] = ls_retain(outputs[i]);
+        LS_TRY(err, ls_buffer_create(root->device ? root->device : p->session->graph.device,
+                                     ls_shape_bytes(root->dtype, &root->shape, NULL), &p->values[i], err));
+        exec->binds[exec->first_root + i] = (ls_binding){p->values[i], 0};
+    }
+    return ls_exec_bind_arenas(exec, &p->arenas, err);
+}
+
+static ls_status program_fill(ls_program *p, const ls_graph_key *key, ls_tensor *const *inputs, ls_tensor *const *outputs,
+                              ls_error *err) {
+    ls_session *session = p->session;
+    LS_TRY(err, alloc_tables(p, err));
+    LS_TRY(err, bind_leaves(p, key, inputs, err));
+    LS_TRY(err, ls_exec_compile(session, key, outputs, p->n_outputs, session->pending.data, p->n_assigns, &p->exec, err));
+    LS_TRY(err, bind_all(p, outputs, err));
+    ls_session_clear_pending(session); /* they are the program's now */
+    return LS_OK;
+}
+
+static ls_status compile(ls_session *session, ls_tensor *const *inputs, int n_inputs, ls_tensor *const *outputs,
+                         int n_outputs, ls_program **out_program, ls_error *err) {
+    LS_TRY(err, ls_session_sync(session, err));
+    LS_TRY(err, check_inputs(session, inputs, n_inputs, outputs, n_outputs, err));
+    ls_graph_key key;
+    int n_assigns = (int)session->pending.len;
+    LS_TRY(err, ls_graph_key_make(session, outputs, n_outputs, session->pending.data, n_assigns, &key, err));
+    ls_program *p = ls_alloc_zeroed(&session->context->heap, sizeof *p);
+    ls_status status = LS_OK;
+    if (p) {
+        *p = (ls_program){.session = session, .n_leaves = (int)key.leaves.len, .n_inputs = n_inputs,
+                          .n_outputs = n_outputs, .n_assigns = n_assigns};
+        ls_arena_init(&p->arena, &session->context->heap);
+        status = program_fill(p, &key, inputs, outputs, err);
+    } else {
+        status = LS_FAIL_MEMORY(err, "a program");
+    }
+    ls_graph_key_free(session, &key);
+    if (status != LS_OK) {
+        ls_program_destroy(p);
+        return ls_error_forward(err, status, __FILE__, __LINE__);
+    }
+    *out_program = p;
+    return LS_OK;
+}
+
+ls_status ls_program_compile(ls_session *session, ls_tensor *const *inputs, int n_inputs, ls_tensor *const *outputs,
+                             int n_outputs, ls_program **out_program) {
+    ls_error err = {0};
+    *out_program = NULL;
+    ls_numerics numerics = ls_numerics_enter();
+    ls_status status = compile(session, inputs, n_inputs, outputs, n_outputs, out_program, &err);
+    ls_numerics_leave(numerics);
+    return status == LS_OK ? LS_OK : ls_session_fail(session, status, &err);
+}
+
+void ls_program_destroy(ls_program *program) {
+    if (program) {
+        ls_heap *heap = program->arena.heap;
+        for (int i = 0; program->leaves && i < program->n_leaves; i++) {
+            ls_buffer_release(program->leaves[i]);
+        }
+        for (int i = 0; program->inputs && i < program->n_inputs; i++) {
+            ls_release(program->inputs[i]);
+        }
+        for (int i = 0; program->values && i < program->n_outputs; i++) {
+            ls_release(program->outputs[i]);
+            ls_buffer_release(program->values[i]);
+        }
+        for (int i = 0; program->storages && i < program->n_assigns; i++) {
+            ls_buffer_release(program->storages[i]);
+        }
+        ls_arena_list_free(heap, &program->arenas);
+        ls_exec_free(program->exec);
+        ls_arena_free(&program->arena);
+        ls_free(heap, program);
+    }
+}
+
+/* ---- runs ---- */
+
+static ls_status upload_inputs(ls_program *p, const void *const *inputs, ls_error *err) {
+    for (int i = 0; i < p->n_inputs; i++) {
+        const ls_tensor *input = p->inputs[i];
+        if (p->input_binds[i] < 0) {
+            continue;
+        }
+        if (!inputs || (!inputs[i] && ls_shape_numel(&input->shape, p->session->symbols) > 0)) {
+            return LS_FAIL(err, LS_ERR_INVALID, "input \"%s\" of a program is NULL", input->label);
+        }
+        LS_TRY(err, ls_transfer_upload(p->leaves[p->input_binds[i]], input->dtype, &input->shape, p->session->symbols,
+                                       inputs[i], err));
+    }
+    return LS_OK;
+}
+
+/* Values that were computed or given for other values of symbols must not enter. */
+static ls_status check_stamps(const ls_program *p, ls_error *err) {
+    for (int i = 0; i < p->n_leaves; i++) {
+        const ls_buffer *leaf = p->leaves[i];
+        if (leaf->symbols && leaf->stamp != ls_symbols_stamp(p->session, leaf->symbols)) {
+            char text[LS_SHAPE_TEXT];
+            return LS_FAIL(err, LS_ERR_SHAPE, "a program's data of shape %s was given for other values of its symbols",
+                           ls_shape_text(&p->exec->leaves[i]->shape, text));
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status run(ls_program *p, const void *const *inputs, void *const *outputs, ls_error *err) {
+    LS_TRY(err, ls_session_sync(p->session, err));
+    LS_TRY(err, check_stamps(p, err));
+    LS_TRY(err, upload_inputs(p, inputs, err));
+    ls_status status = ls_exec_run(p->exec, err);
+    for (int i = 0; i < p->n_assigns; i++) {
+        p->assigned[i]->version++;
+    }
+    for (int i = 0; status == LS_OK && outputs && i < p->n_outputs; i++) {
+        if (outputs[i]) {
+            status = ls_transfer_download(p->values[i], p->outputs[i]->dtype, &p->outputs[i]->shape,
+                                          p->session->symbols, outputs[i], err);
+        }
+    }
+    return status;
+}
+
+ls_status ls_program_run(ls_program *program, const void *const *inputs, void *const *outputs) {
+    ls_error err;
+    err.code = LS_OK; /* with these three it is an empty record; clearing it whole would take longer than a small kernel */
+    err.message[0] = 0;
+    err.trail_len = 0;
+    ls_numerics numerics = ls_numerics_enter();
+    ls_status status = run(program, inputs, outputs, &err);
+    ls_numerics_leave(numerics);
+    return status == LS_OK ? LS_OK : ls_session_fail(program->session, status, &err);
+}

@@ -1,0 +1,266 @@
+/* Replays the steps of a compiled graph: per kernel, fills in the addresses of its arguments and launches.
+ *
+ * Check mode goes another way: before each kernel the hooks take a snapshot and what will be written is poisoned, after it
+ * guard zones are looked at and the hooks compare. Neither order nor places differ from an unchecked run. */
+#include "engine/run.h"
+#include <string.h>
+
+static ls_binding resolve(const ls_run *run, ls_place place) {
+    ls_binding b = run->exec->binds[place.bind];
+    b.offset += place.offset;
+    return b;
+}
+
+static void fill_launch(const ls_run *run, const ls_step *step, ls_launch *launch) {
+    const ls_exec *exec = run->exec;
+    for (int i = 0; i < step->n_args; i++) {
+        const ls_binding *b = &exec->binds[step->args[i].bind];
+        exec->args[i] = b->buffer;
+        exec->offsets[i] = b->buffer->base + b->offset + step->args[i].offset;
+    }
+    *launch = (ls_launch){step->n_args, exec->args, exec->offsets, run->symbols, 0};
+}
+
+static void note_range(ls_run *run, const ls_step *step, const ls_launch *launch) {
+    if (launch->out_of_range && !run->range_step) {
+        run->range_step = step;
+        run->range_serial = (uint64_t)launch->out_of_range - 1;
+    }
+}
+
+static ls_status run_kernel(ls_run *run, const ls_step *step) {
+    ls_launch launch;
+    fill_launch(run, step, &launch);
+    run->exec->session->kernels++;
+    ls_status status = step->device->backend->launch(step->device, step->kernel->binary, &launch, run->err);
+    if (__builtin_expect(launch.out_of_range != 0, 0)) {
+        note_range(run, step, &launch);
+    }
+    return status == LS_OK ? LS_OK : LS_FAIL(run->err, status, "kernel %s did not launch", step->spec->name);
+}
+
+/* ---- check mode ---- */
+
+/* NaN where a kernel will write, unless it reads there too. */
+static ls_status poison_results(const ls_run *run, const ls_step *step) {
+    for (int i = step->n_reads; i < step->n_args; i++) {
+        bool in_place = false;
+        for (int j = 0; j < step->n_reads; j++) {
+            in_place = in_place || (step->args[j].bind == step->args[i].bind && step->args[j].offset == step->args[i].offset);
+        }
+        ls_binding b = resolve(run, step->args[i]);
+        if (!in_place) {
+            LS_TRY(run->err, ls_buffer_fill(b.buffer, b.offset, LS_POISON, step->vals[i]->bytes, run->err));
+        }
+    }
+    return LS_OK;
+}
+
+/* The gap that the memory plan leaves after each temporary. */
+static ls_status check_gap(const ls_run *run, const ls_step *step, int arg, bool fill) {
+    uint8_t gap[LS_MEMORY_GAP];
+    ls_binding b = resolve(run, step->args[arg]);
+    size_t end = b.offset + step->vals[arg]->bytes;
+    if (step->vals[arg]->fixed) {
+        return fill ? LS_OK : ls_buffer_check_guards(b.buffer, step->spec->name, run->err);
+    }
+    if (fill) {
+        return ls_buffer_fill(b.buffer, end, LS_POISON, sizeof gap, run->err);
+    }
+    LS_TRY(run->err, ls_buffer_download(b.buffer, end, gap, sizeof gap, run->err));
+    for (size_t i = 0; i < sizeof gap; i++) {
+        if (gap[i] != LS_POISON) {
+            return LS_FAIL(run->err, LS_ERR_DIFFERS, "kernel %s wrote %zu bytes after the end of its result of %zu bytes",
+                           step->spec->name, i + 1, step->vals[arg]->bytes);
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status check_gaps(const ls_run *run, const ls_step *step, bool fill) {
+    for (int i = step->n_reads; i < step->n_args; i++) {
+        LS_TRY(run->err, check_gap(run, step, i, fill));
+    }
+    return LS_OK;
+}
+
+static ls_status run_kernel_checked(ls_run *run, const ls_step *step) {
+    ls_launch launch;
+    void *state = NULL;
+    const ls_check_hooks *hooks = run->hooks;
+    fill_launch(run, step, &launch);
+    ls_check_event event = {.session = run->exec->session, .level = run->check, .device = step->device, .spec = step->spec,
+                            .group = step->group, .launch = &launch, .kernel = run->kernels++};
+    if (hooks && hooks->before) {
+        LS_TRY(run->err, hooks->before(&event, &state, run->err));
+    }
+    ls_status status = poison_results(run, step);
+    if (status == LS_OK) {
+        status = check_gaps(run, step, true);
+    }
+    if (status == LS_OK) {
+        run->exec->session->kernels++;
+        status = step->device->backend->launch(step->device, step->kernel->binary, &launch, run->err);
+    }
+    if (status == LS_OK) {
+        status = check_gaps(run, step, false);
+    }
+    note_range(run, step, &launch);
+    if (status != LS_OK) {
+        if (hooks && hooks->drop) {
+            hooks->drop(&event, state);
+        }
+        return LS_FAIL(run->err, status, "kernel %s did not run", step->spec->name);
+    }
+    return hooks && hooks->after ? hooks->after(&event, state, run->err) : LS_OK;
+}
+
+/* ---- copies and loops ---- */
+
+static ls_status copy_binding(const ls_run *run, ls_binding from, ls_binding to, size_t bytes) {
+    return ls_buffer_copy(to.buffer, to.offset, from.buffer, from.offset, bytes, run->err);
+}
+
+static ls_status run_block(ls_run *run, const ls_block *block);
+
+static ls_binding advance(ls_binding b, size_t bytes) {
+    return (ls_binding){b.buffer, b.offset + bytes};
+}
+
+static ls_status run_loop(ls_run *run, const ls_step *step) {
+    const ls_loop_plan *loop = step->loop;
+    ls_binding *binds = run->exec->binds;
+    const ls_place *operands = step->args, *results = operands + step->n_reads;
+    const ls_place *second = results + loop->n_carry + loop->n_ys, *number = second + loop->n_carry;
+    int64_t trip = ls_dim_eval(loop->trip, run->symbols);
+    for (int i = 0; trip <= 0 && i < loop->n_carry; i++) {
+        LS_TRY(run->err, copy_binding(run, resolve(run, operands[i]), resolve(run, results[i]), loop->carry_bytes[i]));
+    }
+    if (trip <= 0) {
+        return LS_OK;
+    }
+    binds[loop->iteration_bind] = resolve(run, number[0]);
+    if (loop->body.n_arenas) {
+        binds[loop->body.arenas[0].bind] = resolve(run, number[1]);
+    }
+    for (int i = 0; i < loop->n_captures; i++) {
+        int at = loop->n_carry + loop->n_xs + i;
+        binds[loop->param_binds[at]] = resolve(run, operands[at]);
+    }
+    for (int64_t t = 0; t < trip; t++) {
+        bool to_result = (trip - 1 - t) % 2 == 0;
+        for (int i = 0; i < loop->n_carry; i++) {
+            binds[loop->param_binds[i]] = resolve(run, t == 0 ? operands[i] : to_result ? second[i] : results[i]);
+            binds[loop->result_binds[i]] = resolve(run, to_result ? results[i] : second[i]);
+        }
+        for (int i = 0; i < loop->n_xs; i++) {
+            int at = loop->n_carry + i;
+            binds[loop->param_binds[at]] = advance(resolve(run, operands[at]), (size_t)t * loop->strides[i]);
+        }
+        for (int i = 0; i < loop->n_ys; i++) {
+            int at = loop->n_carry + i;
+            if (loop->result_binds[at] >= 0) {
+                size_t stride = loop->strides[loop->n_xs + i];
+                binds[loop->result_binds[at]] = advance(resolve(run, results[at]), (size_t)t * stride);
+            }
+        }
+        ls_binding n = binds[loop->iteration_bind];
+        LS_TRY(run->err, ls_buffer_upload(n.buffer, n.offset, &t, sizeof t, run->err));
+        LS_TRY(run->err, run_block(run, &loop->body));
+    }
+    return LS_OK;
+}
+
+static ls_status run_block(ls_run *run, const ls_block *block) {
+    for (int s = 0; s < block->n_steps; s++) {
+        const ls_step *step = &block->steps[s];
+        ls_status status;
+        if (step->kind == LS_STEP_KERNEL) {
+            status = run->check == LS_CHECK_NONE ? run_kernel(run, step) : run_kernel_checked(run, step);
+        } else if (step->kind == LS_STEP_COPY) {
+            status = copy_binding(run, resolve(run, step->args[0]), resolve(run, step->args[1]), step->vals[0]->bytes);
+        } else {
+            status = run_loop(run, step);
+        }
+        if (__builtin_expect(status != LS_OK, 0)) {
+            return ls_error_forward(run->err, status, __FILE__, __LINE__);
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- out of range ---- */
+
+/* The binary may be another graph's equal kernel: its serial is looked up in its own spec, and found again in ours. */
+static uint64_t our_serial(const ls_step *step, uint64_t serial) {
+    const ls_spec *theirs = &step->kernel->spec, *ours = step->spec;
+    for (int i = 0; i < theirs->n_values && i < ours->n_values; i++) {
+        if (theirs->values[i].check != LS_SPEC_NONE && theirs->values[i].origin == serial) {
+            return ours->values[i].origin;
+        }
+    }
+    for (int i = 0; i < theirs->n_stores && i < ours->n_stores; i++) {
+        if (theirs->stores[i].check != LS_SPEC_NONE && theirs->stores[i].origin == serial) {
+            return ours->stores[i].origin;
+        }
+    }
+    return serial;
+}
+
+static ls_status range_error(const ls_run *run) {
+    uint64_t serial = our_serial(run->range_step, run->range_serial);
+    const ls_exec *exec = run->exec;
+    for (int i = 0; i < exec->n_nodes; i++) {
+        const ls_tensor *node = exec->nodes[i];
+        if (node->serial == serial && node->n_src >= 2) {
+            char x[LS_SHAPE_TEXT], index[LS_SHAPE_TEXT];
+            return LS_FAIL(run->err, LS_ERR_RANGE,
+                           "%s %llu of %s along axis %d met an index of %s outside 0 to its extent (in kernel %s)",
+                           ls_ops[node->op].name, (unsigned long long)serial, ls_shape_text(&node->src[0]->shape, x),
+                           node->attr.axis.axis, ls_shape_text(&node->src[1]->shape, index), run->range_step->spec->name);
+        }
+    }
+    return LS_FAIL(run->err, LS_ERR_RANGE, "kernel %s met an index out of range", run->range_step->spec->name);
+}
+
+/* ---- the whole ---- */
+
+ls_status ls_exec_bind_arenas(ls_exec *exec, ls_arena_list *arenas, ls_error *err) {
+    for (int i = 0; i < exec->block.n_arenas; i++) {
+        const ls_arena_plan *plan = &exec->block.arenas[i];
+        size_t at = 0;
+        while (at < arenas->len && arenas->data[at]->device != plan->device) {
+            at++;
+        }
+        if (at == arenas->len || arenas->data[at]->size < plan->bytes) {
+            ls_buffer *buffer;
+            if (!ls_array_reserve(exec->arena.heap, arenas, 1)) {
+                return LS_FAIL_MEMORY(err, "temporaries");
+            }
+            if (at < arenas->len) { /* first, so that both never stand side by side */
+                ls_buffer_release(arenas->data[at]);
+                arenas->data[at] = arenas->data[--arenas->len];
+            }
+            LS_TRY(err, ls_buffer_create(plan->device, plan->bytes, &buffer, err));
+            at = arenas->len++;
+            arenas->data[at] = buffer;
+        }
+        exec->binds[plan->bind] = (ls_binding){arenas->data[at], 0};
+    }
+    return LS_OK;
+}
+
+void ls_arena_list_free(ls_heap *heap, ls_arena_list *arenas) {
+    for (size_t i = 0; i < arenas->len; i++) {
+        ls_buffer_release(arenas->data[i]);
+    }
+    ls_array_free(heap, arenas);
+}
+
+ls_status ls_exec_run(ls_exec *exec, ls_error *err) {
+    ls_session *session = exec->session;
+    ls_run run = {.exec = exec, .symbols = session->symbols, .err = err, .check = ls_context_check(session->context)};
+    run.hooks = atomic_load(&session->context->hooks);
+    LS_TRY(err, run_block(&run, &exec->block));
+    return run.range_step ? range_error(&run) : LS_OK;
+}

@@ -1,0 +1,101 @@
+/* Between host tensors, dense and row-major at the current symbol values, and device tensors, laid out by the symbols' bounds.
+ * Invariant: where both layouts are one, nothing is staged. */
+#include "engine/session.h"
+#include <string.h>
+
+typedef struct layout {
+    int rank;
+    int64_t dims[LS_MAX_RANK], bounds[LS_MAX_RANK];
+    size_t elem, dense_bytes, bound_bytes;
+    bool same; /* the dense bytes are a prefix of the laid-out ones */
+} layout;
+
+size_t ls_shape_bytes(ls_dtype dtype, const ls_shape *shape, const int64_t *symbols) {
+    return (size_t)ls_shape_numel(shape, symbols) * ls_dtype_size(dtype);
+}
+
+static layout layout_of(ls_dtype dtype, const ls_shape *shape, const int64_t *symbols) {
+    layout l = {.rank = shape->rank, .elem = ls_dtype_size(dtype), .same = true};
+    ls_shape_bounds(shape, l.bounds);
+    l.dense_bytes = ls_shape_bytes(dtype, shape, symbols);
+    l.bound_bytes = ls_shape_bytes(dtype, shape, NULL);
+    for (int i = 0; i < l.rank; i++) {
+        l.dims[i] = ls_dim_eval(shape->dim[i], symbols);
+        l.same = l.same && (i == 0 || l.dims[i] == l.bounds[i]);
+    }
+    return l;
+}
+
+/* Walks the rows that are contiguous in both; `pack` copies laid-out to dense, else dense to laid-out. */
+static void repack(const layout *l, char *dense, char *laid_out, bool pack) {
+    if (l->dense_bytes == 0) {
+        return;
+    }
+    int inner = l->rank; /* axes inner.. are whole, and inner - 1 is cut but contiguous */
+    size_t row = l->elem;
+    while (inner > 0 && (inner == l->rank || l->dims[inner] == l->bounds[inner])) {
+        row *= (size_t)l->dims[--inner];
+    }
+    size_t strides[LS_MAX_RANK], stride = l->elem;
+    for (int i = l->rank - 1; i >= 0; i--) {
+        strides[i] = stride;
+        stride *= (size_t)l->bounds[i];
+    }
+    int64_t at[LS_MAX_RANK] = {0};
+    for (size_t done = 0; done < l->dense_bytes; done += row) {
+        size_t offset = 0;
+        for (int i = 0; i < inner; i++) {
+            offset += (size_t)at[i] * strides[i];
+        }
+        memcpy(pack ? dense + done : laid_out + offset, pack ? laid_out + offset : dense + done, row);
+        for (int i = inner - 1; i >= 0 && ++at[i] == l->dims[i]; i--) {
+            at[i] = 0;
+        }
+    }
+}
+
+static bool bools_are_clean(const uint8_t *bytes, size_t n) {
+    uint8_t all = 0;
+    for (size_t i = 0; i < n; i++) {
+        all |= bytes[i];
+    }
+    return all <= 1;
+}
+
+ls_status ls_transfer_upload(ls_buffer *dst, ls_dtype dtype, const ls_shape *shape, const int64_t *symbols,
+                             const void *src, ls_error *err) {
+    layout l = layout_of(dtype, shape, symbols);
+    bool clean = dtype != LS_BOOL || bools_are_clean(src, l.dense_bytes);
+    if (l.same && clean) {
+        return ls_buffer_upload(dst, 0, src, l.dense_bytes, err);
+    }
+    char *staged = ls_alloc_zeroed(dst->device->heap, l.bound_bytes);
+    if (!staged) {
+        return LS_FAIL(err, LS_ERR_MEMORY, "out of memory for an upload of %zu bytes", l.bound_bytes);
+    }
+    repack(&l, (char *)(uintptr_t)src, staged, false);
+    for (size_t i = 0; !clean && i < l.bound_bytes; i++) {
+        staged[i] = staged[i] != 0;
+    }
+    ls_status status = ls_buffer_upload(dst, 0, staged, l.bound_bytes, err);
+    ls_free(dst->device->heap, staged);
+    return status;
+}
+
+ls_status ls_transfer_download(const ls_buffer *src, ls_dtype dtype, const ls_shape *shape, const int64_t *symbols,
+                               void *dst, ls_error *err) {
+    layout l = layout_of(dtype, shape, symbols);
+    if (l.same) {
+        return ls_buffer_download(src, 0, dst, l.dense_bytes, err);
+    }
+    char *staged = ls_alloc(src->device->heap, l.bound_bytes);
+    if (!staged) {
+        return LS_FAIL(err, LS_ERR_MEMORY, "out of memory for a download of %zu bytes", l.bound_bytes);
+    }
+    ls_status status = ls_buffer_download(src, 0, staged, l.bound_bytes, err);
+    if (status == LS_OK) {
+        repack(&l, dst, staged, true);
+    }
+    ls_free(src->device->heap, staged);
+    return status;
+}
