@@ -17,7 +17,8 @@ typedef enum ls_group_kind {
     LS_GROUP_SCAN,      /* the root is the SCAN; maps and movement before it */
     LS_GROUP_SORT,      /* the root is the ARGSORT */
     LS_GROUP_SCATTER,   /* the root is the SCATTER: base copied, then updates */
-    LS_GROUP_LOOP       /* a LOOP node with all its RESULTs: no kernel, the engine runs its body's plan */
+    LS_GROUP_LOOP,      /* a LOOP node with all its RESULTs: no kernel, the engine runs its body's plan */
+    LS_GROUP_COPY       /* a COPY node: no kernel, the engine moves its one read to the node's device */
 } ls_group_kind;
 
 typedef struct ls_group {
@@ -37,8 +38,11 @@ typedef struct ls_plan {
  * arena's. Same graph, same plan: deterministic. */
 ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int fusion, ls_plan *out_plan, ls_error *err)
     LS_MUST_USE;
-/* Whether a node is materialised before any group runs: DATA, INPUT, VAR, PARAM, or a node that already has a value. */
+/* Whether a node is materialised before any group runs: DATA, INPUT, VAR, PARAM, or a node that already has a value; but movement
+ * with absent elements below it is never read from its value, which has +0 in their place. */
 bool ls_plan_is_leaf(const ls_tensor *node);
+/* Whether movement leads from the node to a PAD with absent elements. */
+bool ls_plan_has_absent(const ls_tensor *node);
 void ls_plan_print(ls_text *out, const ls_plan *plan);
 
 #endif

@@ -1,0 +1,79 @@
+/* Internal to src/plan: what the passes of the planner share. */
+#ifndef LOCKSTEP_PLAN_BUILD_H
+#define LOCKSTEP_PLAN_BUILD_H
+
+#include "plan/plan.h"
+
+#define LS_AXIS_NONE (-1)  /* an axis of extent 1 */
+#define LS_AXIS_OTHER (-2) /* and below: an index that is no axis of the group, told apart by number */
+
+/* A draft of a group: its space is the axes of its root, then those that a reduction binds. */
+typedef struct ls_draft {
+    struct ls_plan_node *root;
+    ls_group_kind kind;
+    int n_nodes, n_reduce;
+    int n_axes;
+    ls_dim extent[2 * LS_MAX_RANK]; /* of the axes of the space */
+    bool has_rows;                  /* reductions fix which axes are inner: */
+    int first_inner, n_inner;
+    int next_other;
+} ls_draft;
+
+/* One way in which a group evaluates a node: at which of the group's axes, and how often. */
+typedef struct ls_site {
+    struct ls_site *next;
+    ls_draft *draft;
+    int32_t axis[LS_MAX_RANK];
+    double evals;
+    bool bijective; /* from the group's result to here by maps and one-to-one movement alone */
+    bool guarded;   /* under PAD, CONCAT or overlapping windows */
+    bool overlap;   /* under overlapping windows */
+    bool contract;  /* an operand of a CONTRACT */
+    bool once;      /* must be computed before: a random key, what is sorted, what a scatter reads again and again */
+    int depth;      /* maps above it that are evaluated more often than they have elements */
+} ls_site;
+
+typedef struct ls_plan_node {
+    ls_tensor *node;
+    bool leaf, wanted, buffer; /* buffer: some reader needs it in memory */
+    bool stored;               /* materialised by a group of this plan */
+    bool absent;               /* movement with absent elements below */
+    int light;                 /* 1 + depth of a cheap expression of constants that every reader computes itself; 0: not so */
+    int simple;                /* 1 + depth of a cheap expression of leaves; 0: not so */
+    ls_site *sites;
+    ls_draft *draft;
+    int walked, read;          /* the last group whose reads were gathered through it, or that reads it */
+} ls_plan_node;
+
+typedef struct ls_planner {
+    ls_arena *arena;
+    bool fusion, failed;
+    int n_nodes;
+    ls_plan_node *nodes; /* operands before users; node->mark points here */
+} ls_planner;
+
+static inline ls_plan_node *ls_plan_node_of(const ls_tensor *x) {
+    return x->mark;
+}
+static inline ls_op_class ls_class_of(const ls_tensor *x) {
+    return ls_ops[x->op].op_class;
+}
+bool ls_op_is_expensive(ls_op op);
+double ls_plan_numel(const ls_shape *shape); /* at the bounds, at least 1 */
+
+/* Nodes reachable without passing leaves (order.c). Marks stay set until ls_plan_unmark. */
+bool ls_plan_order(ls_planner *p, ls_tensor *const *roots, int n_roots);
+void ls_plan_unmark(ls_planner *p);
+/* The groups of the drafts, in order, with their reads (order.c). */
+bool ls_plan_emit(ls_planner *p, ls_plan *out_plan);
+/* What a gather of `x` loads from: the first node in memory, or that must be, below movement without predicates (order.c). */
+ls_plan_node *ls_plan_gather_base(const ls_tensor *x);
+
+/* Adds a site to a node, merging it with an equal one (site.c). */
+bool ls_site_add(ls_planner *p, ls_plan_node *n, const ls_site *site);
+/* Gives the operands of `n` the sites that follow from `site` (site.c). */
+bool ls_site_expand(ls_planner *p, ls_plan_node *n, const ls_site *site);
+/* How often a node is evaluated at a site with these axes: rows are computed once each. */
+double ls_site_evals(const ls_draft *draft, const int32_t *axis, int rank, double otherwise);
+
+#endif

@@ -1,0 +1,311 @@
+/* Which nodes share a kernel.
+ *
+ * Nodes are visited users first. A node that one group alone uses joins it when that is legal and wastes nothing; else it is
+ * materialised by a group of its own. Constants, positions and movement are computed by every reader. Invariant: each group has
+ * one root (a LOOP apart), and every other node in it is used inside it alone, so groups cannot depend on each other in a cycle. */
+#include "plan/build.h"
+#include "plan/reshape.h"
+
+#define MAX_GROUP_NODES 128     /* values of a kernel, so that no kernel grows without limit */
+#define MAX_GROUP_REDUCES 8
+#define MAX_ROW 65536           /* elements of a row that a group reduces and reads again */
+#define FEW_ROWS 8              /* fewer rows are fused only when they are short: */
+#define SHORT_ROW 4096
+#define MAX_SITES 16            /* ways of reading one movement node before it is materialised */
+
+static const bool expensive[LS_OP_COUNT] = {
+    [LS_OP_SQRT] = true, [LS_OP_RSQRT] = true, [LS_OP_CBRT] = true, [LS_OP_RECIP] = true, [LS_OP_EXP] = true,
+    [LS_OP_EXP2] = true, [LS_OP_EXPM1] = true, [LS_OP_LOG] = true,  [LS_OP_LOG2] = true,  [LS_OP_LOG1P] = true,
+    [LS_OP_SIN] = true,  [LS_OP_COS] = true,   [LS_OP_TAN] = true,  [LS_OP_ASIN] = true,  [LS_OP_ACOS] = true,
+    [LS_OP_ATAN] = true, [LS_OP_SINH] = true,  [LS_OP_COSH] = true, [LS_OP_TANH] = true,  [LS_OP_ERF] = true,
+    [LS_OP_ERFC] = true, [LS_OP_DIV] = true,   [LS_OP_REM] = true,  [LS_OP_POW] = true,   [LS_OP_RANDOM] = true,
+};
+
+bool ls_op_is_expensive(ls_op op) {
+    return expensive[op];
+}
+
+static ls_group_kind kind_of(ls_op_class class) {
+    static const ls_group_kind kinds[] = {
+        [LS_CLASS_REDUCE] = LS_GROUP_REDUCE, [LS_CLASS_CONTRACT] = LS_GROUP_CONTRACT, [LS_CLASS_SCAN] = LS_GROUP_SCAN,
+        [LS_CLASS_SORT] = LS_GROUP_SORT,     [LS_CLASS_SCATTER] = LS_GROUP_SCATTER,   [LS_CLASS_LOOP] = LS_GROUP_LOOP,
+        [LS_CLASS_COPY] = LS_GROUP_COPY,
+    };
+    return class < (ls_op_class)(sizeof kinds / sizeof *kinds) ? kinds[class] : LS_GROUP_POINTWISE;
+}
+
+/* ---- rows ---- */
+static bool is_reduced(const ls_tensor *reduce, int axis) {
+    for (int i = 0; i < reduce->attr.axes.count; i++) {
+        if (reduce->attr.axes.axes[i] == axis) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the axes that `reduce` drops have the extents of the draft's inner axes, in order. */
+static bool fits_inner(const ls_draft *d, int first, int count, const ls_tensor *reduce) {
+    const ls_shape *from = &reduce->src[0]->shape;
+    int at = first;
+    for (int i = 0; i < from->rank; i++) {
+        if (!is_reduced(reduce, i) || ls_dim_is_one(from->dim[i])) {
+            continue;
+        }
+        while (at < first + count && ls_dim_is_one(d->extent[at])) {
+            at++;
+        }
+        if (at == first + count || !ls_dim_equal(d->extent[at], from->dim[i])) {
+            return false;
+        }
+        at++;
+    }
+    while (at < first + count && ls_dim_is_one(d->extent[at])) {
+        at++;
+    }
+    return at == first + count;
+}
+
+/* Appends the axes that a reduction binds to the draft's space. */
+static bool bind_inner(ls_draft *d, const ls_tensor *reduce) {
+    const ls_shape *from = &reduce->src[0]->shape;
+    d->first_inner = d->n_axes;
+    for (int i = 0; i < from->rank; i++) {
+        if (is_reduced(reduce, i)) {
+            d->extent[d->n_axes++] = from->dim[i];
+        }
+    }
+    d->n_inner = d->n_axes - d->first_inner;
+    d->has_rows = true;
+    return true;
+}
+
+static double extents(const ls_draft *d, int first, int count) {
+    double n = 1;
+    for (int i = first; i < first + count; i++) {
+        n *= (double)ls_dim_bound(d->extent[i]);
+    }
+    return n;
+}
+
+/* Whether rows of `inner` elements, read more than once, are worth one kernel. */
+static bool rows_fit(double inner, double outer) {
+    return inner <= MAX_ROW && (inner <= SHORT_ROW || outer >= FEW_ROWS);
+}
+
+/* Whether a reduction seen at `site` gives one value to each row: its axes are exactly the outer ones of the space. */
+static bool at_rows(const ls_draft *d, const ls_site *site, int rank, int first_inner) {
+    unsigned used = 0;
+    for (int i = 0; i < rank; i++) {
+        if (site->axis[i] <= LS_AXIS_OTHER || site->axis[i] >= first_inner) {
+            return false;
+        }
+        used |= site->axis[i] >= 0 ? 1u << site->axis[i] : 0;
+    }
+    for (int i = 0; i < first_inner; i++) {
+        if (!(used >> i & 1) && !ls_dim_is_one(d->extent[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The first axis of the space that comes after all those of the site. */
+static int after_axes(const ls_site *site, int rank) {
+    int first = 0;
+    for (int i = 0; i < rank; i++) {
+        first = site->axis[i] >= first ? site->axis[i] + 1 : first;
+    }
+    return first;
+}
+
+static bool reduce_joins(ls_draft *d, const ls_tensor *x, const ls_site *site) {
+    if ((d->kind != LS_GROUP_POINTWISE && d->kind != LS_GROUP_REDUCE) || d->n_reduce >= MAX_GROUP_REDUCES) {
+        return false;
+    }
+    if (!d->has_rows && site->bijective) {
+        return bind_inner(d, x);
+    }
+    if (d->has_rows) {
+        bool outer = at_rows(d, site, x->shape.rank, d->first_inner) ||
+                     (site->bijective && d->first_inner == d->root->node->shape.rank);
+        return outer && fits_inner(d, d->first_inner, d->n_inner, x) &&
+               rows_fit(extents(d, d->first_inner, d->n_inner), extents(d, 0, d->first_inner));
+    }
+    int first = after_axes(site, x->shape.rank), count = d->n_axes - first;
+    if (!at_rows(d, site, x->shape.rank, first) || !fits_inner(d, first, count, x) ||
+        !rows_fit(extents(d, first, count), extents(d, 0, first))) {
+        return false;
+    }
+    d->first_inner = first;
+    d->n_inner = count;
+    d->has_rows = true;
+    return true;
+}
+
+/* ---- joining ---- */
+static bool map_joins(const ls_plan_node *n, const ls_draft *d) {
+    const ls_tensor *x = n->node;
+    double evals = 0, numel = ls_plan_numel(&x->shape);
+    bool contract = false, overlap = false, once = false;
+    int depth = 0, count = 0;
+    for (const ls_site *s = n->sites; s; s = s->next, count++) {
+        evals += s->evals;
+        contract |= s->contract;
+        overlap |= s->overlap;
+        once |= s->once;
+        depth = s->depth > depth ? s->depth : depth;
+    }
+    if (once || d->kind == LS_GROUP_SORT) {
+        return false;
+    }
+    if (contract) { /* else an epilogue of what makes it */
+        return ls_class_of(x) == LS_CLASS_MAP && !expensive[x->op] && n->simple && evals <= 2 * numel;
+    }
+    if (evals <= 1.25 * numel) {
+        return true;
+    }
+    return !expensive[x->op] && (evals <= 2 * numel || (!overlap && count == 1 && depth < 4));
+}
+
+/* The group that alone uses n and that n may join; NULL when it has to be materialised. */
+static ls_draft *group_to_join(const ls_planner *p, const ls_plan_node *n) {
+    const ls_tensor *x = n->node;
+    ls_op_class class = ls_class_of(x);
+    ls_draft *d = n->sites ? n->sites->draft : NULL;
+    bool one = n->sites && !n->sites->next;
+    for (const ls_site *s = n->sites; s; s = s->next) {
+        d = s->draft == d ? d : NULL;
+    }
+    if (!d || !p->fusion || d->n_nodes >= MAX_GROUP_NODES || d->root->node->math != x->math) {
+        return NULL;
+    }
+    if (class == LS_CLASS_MAP || class == LS_CLASS_RANDOM || class == LS_CLASS_GATHER) {
+        return map_joins(n, d) ? d : NULL;
+    }
+    bool plain = one && !n->sites->guarded && !n->sites->contract && !n->sites->once;
+    if (class == LS_CLASS_REDUCE && plain && reduce_joins(d, x, n->sites)) {
+        d->kind = LS_GROUP_REDUCE;
+        d->n_reduce++;
+        return d;
+    }
+    if (class == LS_CLASS_CONTRACT && plain && n->sites->bijective && d->kind == LS_GROUP_POINTWISE) {
+        d->kind = LS_GROUP_CONTRACT;
+        return d;
+    }
+    return NULL;
+}
+
+/* ---- materialising ---- */
+static bool start_group(ls_planner *p, ls_plan_node *n) {
+    const ls_tensor *x = n->node;
+    ls_draft *d = LS_ARENA_NEW(p->arena, ls_draft);
+    if (!d) {
+        return false;
+    }
+    *d = (ls_draft){.root = n, .kind = kind_of(ls_class_of(x)), .n_nodes = 1, .n_axes = x->shape.rank};
+    ls_site site = {.draft = d, .evals = ls_plan_numel(&x->shape), .bijective = true};
+    for (int i = 0; i < x->shape.rank; i++) {
+        d->extent[i] = x->shape.dim[i];
+        site.axis[i] = ls_dim_is_one(x->shape.dim[i]) ? LS_AXIS_NONE : i;
+    }
+    if (d->kind == LS_GROUP_REDUCE) {
+        d->n_reduce = 1;
+        bind_inner(d, x);
+    }
+    n->draft = d;
+    n->stored = true;
+    return ls_site_expand(p, n, &site);
+}
+
+static bool too_many_sites(const ls_plan_node *n) {
+    int count = 0;
+    for (const ls_site *s = n->sites; s; s = s->next) {
+        count++;
+    }
+    return count > MAX_SITES && !n->absent && !n->light;
+}
+
+static bool pass_on(ls_planner *p, ls_plan_node *n) {
+    for (const ls_site *s = n->sites; s; s = s->next) {
+        if (!ls_site_expand(p, n, s)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool place(ls_planner *p, ls_plan_node *n) {
+    ls_op_class class = ls_class_of(n->node);
+    if (n->leaf) {
+        return true;
+    }
+    if (n->node->op == LS_OP_RESULT) { /* the LOOP below stores it */
+        n->stored = true;
+        ls_plan_node_of(n->node->src[0])->wanted = true;
+        return true;
+    }
+    bool free = class == LS_CLASS_MOVE || n->light;
+    if (n->wanted || n->buffer || (class == LS_CLASS_MOVE && too_many_sites(n))) {
+        return start_group(p, n) && (!(n->light || n->absent) || !free || pass_on(p, n));
+    }
+    if (!n->sites) {
+        return true;
+    }
+    if (free) {
+        return pass_on(p, n);
+    }
+    n->draft = group_to_join(p, n);
+    if (!n->draft) {
+        return start_group(p, n);
+    }
+    n->draft->n_nodes++;
+    return pass_on(p, n);
+}
+
+ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int fusion, ls_plan *out_plan, ls_error *err) {
+    ls_planner p = {.arena = arena, .fusion = fusion != 0};
+    *out_plan = (ls_plan){0};
+    for (int i = 0; i < n_roots; i++) {
+        if (!roots[i]) {
+            return LS_FAIL(err, LS_ERR_INVALID, "plan: root %d of %d is NULL: expected a tensor", i, n_roots);
+        }
+    }
+    bool ok = ls_plan_order(&p, roots, n_roots);
+    for (int i = 0; ok && i < n_roots; i++) {
+        ls_plan_node_of(roots[i])->wanted = !roots[i]->value;
+    }
+    for (int i = p.n_nodes; ok && i-- > 0;) {
+        ok = place(&p, &p.nodes[i]);
+    }
+    ok = ok && ls_plan_emit(&p, out_plan);
+    ls_plan_unmark(&p);
+    return ok ? LS_OK : LS_FAIL_MEMORY(err, "a plan");
+}
+
+static const char *const kind_names[] = {"pointwise", "reduce", "contract", "scan", "sort", "scatter", "loop", "copy"};
+
+static void print_node(ls_text *out, const ls_tensor *x) {
+    char shape[LS_SHAPE_TEXT];
+    if (x) {
+        ls_text_printf(out, " %s#%llu %s%s", ls_ops[x->op].name, (unsigned long long)x->serial, ls_dtype_name(x->dtype),
+                       ls_shape_text(&x->shape, shape));
+    } else {
+        ls_text_add(out, " -");
+    }
+}
+
+void ls_plan_print(ls_text *out, const ls_plan *plan) {
+    for (int i = 0; i < plan->n_groups; i++) {
+        const ls_group *g = &plan->groups[i];
+        ls_text_printf(out, "%d %s:", i, kind_names[g->kind]);
+        for (int j = 0; j < g->n_roots; j++) {
+            print_node(out, g->roots[j]);
+        }
+        ls_text_add(out, " <-");
+        for (int j = 0; j < g->n_reads; j++) {
+            print_node(out, g->reads[j]);
+        }
+        ls_text_add(out, "\n");
+    }
+}
