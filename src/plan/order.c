@@ -52,8 +52,8 @@ static bool arena_grow(ls_arena *arena, void **data, int *cap, int len, size_t e
     int grown = *cap < 64 ? 64 : 2 * *cap;
     void *fresh = ls_arena_alloc(arena, (size_t)grown * elem);
     if (fresh) {
-        if (len) {
-            memcpy(fresh, *data, (size_t)len * elem);
+        if (*cap) {
+            memcpy(fresh, *data, (size_t)*cap * elem);
         }
         *data = fresh;
         *cap = grown;

@@ -43,8 +43,13 @@ static void print_ix(ls_text *out, const ls_spec *spec, int32_t ix, bool tight) 
     } else if (x->op == LS_IX_ADD) {
         ls_text_add(out, tight ? "(" : "");
         print_ix(out, spec, x->a, false);
-        if (spec->ix[x->b].op == LS_IX_CONST && spec->ix[x->b].k < 0) {
-            ls_text_printf(out, " - %" PRIu64, -(uint64_t)spec->ix[x->b].k);
+        const ls_ix *y = &spec->ix[x->b];
+        bool negated = y->op == LS_IX_MUL && spec->ix[y->b].op == LS_IX_CONST && spec->ix[y->b].k == -1;
+        if (y->op == LS_IX_CONST && y->k < 0) {
+            ls_text_printf(out, " - %" PRIu64, -(uint64_t)y->k);
+        } else if (negated) {
+            ls_text_add(out, " - ");
+            print_ix(out, spec, y->a, true);
         } else {
             ls_text_add(out, " + ");
             print_ix(out, spec, x->b, false);
