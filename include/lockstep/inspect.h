@@ -1,0 +1,50 @@
+/* Looking into compiled graphs, as text and as counters. */
+#ifndef LOCKSTEP_INSPECT_H
+#define LOCKSTEP_INSPECT_H
+
+#include <lockstep/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What is printed: any of these, or-ed. */
+enum {
+    LS_INSPECT_GRAPH = 1,   /* the graph as it is compiled: simplified, its leaves numbered */
+    LS_INSPECT_GROUPS = 2,  /* which nodes share a kernel, in execution order */
+    LS_INSPECT_SPECS = 4,   /* what each kernel means */
+    LS_INSPECT_KERNELS = 8, /* what the device made of it */
+    LS_INSPECT_MEMORY = 16, /* where each value lives, and every copy */
+    LS_INSPECT_ALL = 31
+};
+
+/* Gets a piece of the text; not NUL-terminated. */
+typedef void (*ls_text_fn)(void *user, const char *text, size_t size);
+
+/* Compiles tensors and pending assignments as ls_realize would, computes nothing, and prints what was compiled. Inputs need no
+ * values. The session's thread. */
+LS_API ls_status ls_inspect(ls_session *session, ls_tensor *const *tensors, int count, unsigned parts, ls_text_fn write,
+                            void *user);
+LS_API ls_status ls_program_inspect(ls_program *program, unsigned parts, ls_text_fn write, void *user);
+
+/* Counters of a program. */
+typedef struct ls_program_stats {
+    int kernels, copies, loops; /* steps; those of a loop's body count once */
+    size_t temporary_bytes;     /* of the arenas: what temporaries share */
+    size_t separate_bytes;      /* what they would take if none shared */
+    uint64_t runs;
+    uint64_t launches;          /* over all runs */
+    uint64_t kernel_ns;         /* inside launches, and */
+    uint64_t host_ns;           /* our own work beside them; both count while the profile is on */
+} ls_program_stats;
+LS_API ls_program_stats ls_program_get_stats(const ls_program *program);
+/* Whether runs are timed, kernel by kernel. Off at first. */
+LS_API void ls_program_set_profile(ls_program *program, int on);
+/* A kernel of a program, in execution order: its name, launches and nanoseconds inside them while the profile was on. */
+typedef void (*ls_kernel_fn)(void *user, const char *kernel, const char *device, uint64_t launches, uint64_t nanoseconds);
+LS_API void ls_program_kernels(const ls_program *program, ls_kernel_fn each, void *user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
