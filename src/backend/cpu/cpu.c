@@ -1,0 +1,302 @@
+/* The CPU backend: opens the host's processor, compiles specs into phases of tile programs, and runs them on a pool of threads.
+ *
+ * Invariants: no bit depends on the instruction set, on how many threads there are, or on how points are divided among them.
+ * Scratch memory is the device's, grown when a spec is compiled; launches allocate nothing and are done one at a time. */
+#include "backend/cpu/kernel.h"
+#include "base/numerics.h"
+#include "base/os.h"
+#include <string.h>
+
+enum { SMALL_WORK = 1 << 15, TASKS_A_WORKER = 4 }; /* work: lanes times instructions, about 0.5 ns each at most */
+
+static void cpu_close(ls_device *device) {
+    ls_cpu_device *d = device->state;
+    if (d) {
+        ls_pool_destroy(d->pool);
+        ls_mutex_destroy(device->heap, d->mutex);
+        ls_free(device->heap, d->scratch);
+        ls_free(device->heap, d->temps);
+        ls_free(device->heap, d);
+        device->state = NULL;
+    }
+}
+
+static ls_status choose_isa(ls_cpu_device *d, const char *request, ls_error *err) {
+    switch (ls_cpu_isa_choose(&d->cpu, request, &d->isa)) {
+    case LS_CPU_UNKNOWN_NAME:
+        return LS_FAIL(err, LS_ERR_INVALID, "instruction set \"%s\" is unknown: expected avx512, avx2, neon or scalar", request);
+    case LS_CPU_NOT_HERE:
+        return LS_FAIL(err, LS_ERR_DEVICE, "instruction set \"%s\" is not available on this processor: the best one is %s", request,
+                       ls_cpu_isa_name(d->isa));
+    default:
+        break;
+    }
+    d->tiles = ls_tile_isa_get(d->isa);
+    d->gemm = ls_gemm_isa_get(d->isa);
+    if (!d->tiles || !d->gemm) {
+        return LS_FAIL(err, LS_ERR_DEVICE, "instruction set %s is not in this build", ls_cpu_isa_name(d->isa));
+    }
+    return LS_OK;
+}
+
+static ls_status cpu_open(ls_device *device, int index, ls_error *err) {
+    if (index != 0) {
+        return LS_FAIL(err, LS_ERR_DEVICE, "cpu:%d: there is one processor device, cpu", index);
+    }
+    ls_cpu_device *d = ls_alloc_zeroed(device->heap, sizeof *d);
+    if (!d) {
+        return LS_FAIL_MEMORY(err, "the CPU device");
+    }
+    device->state = d;
+    ls_cpu_detect(&d->cpu);
+    const char *isa = device->isa && device->isa[0] ? device->isa : ls_os_env("LOCKSTEP_ISA");
+    ls_status status = choose_isa(d, isa, err);
+    if (status == LS_OK) {
+        int64_t threads = device->threads;
+        const char *text = ls_os_env("LOCKSTEP_THREADS");
+        if (threads <= 0 && text && (!ls_parse_i64(text, &threads) || threads < 1 || threads > 1024)) {
+            status = LS_FAIL(err, LS_ERR_INVALID, "LOCKSTEP_THREADS is \"%s\": expected a whole number from 1 to 1024", text);
+        }
+        if (status == LS_OK) {
+            d->pool = ls_pool_create(device->heap, (int)threads);
+            d->mutex = ls_mutex_create(device->heap);
+            status = d->pool && d->mutex ? LS_OK : LS_FAIL_MEMORY(err, "the CPU's threads");
+        }
+    }
+    if (status != LS_OK) {
+        cpu_close(device);
+        return status;
+    }
+    d->threads = ls_pool_threads(d->pool);
+    ls_caps *caps = &device->caps;
+    const char *name = d->cpu.name[0] ? d->cpu.name : "processor";
+    memcpy(caps->name, name, strlen(name) + 1);
+    strncpy(caps->isa, ls_cpu_isa_name(d->isa), sizeof caps->isa - 1);
+    caps->threads = d->threads;
+    caps->dtypes = (1u << LS_DTYPE_COUNT) - 1;
+    return LS_OK;
+}
+
+static ls_status cpu_alloc(ls_device *device, size_t size, void **out_handle, ls_error *err) {
+    *out_handle = ls_alloc(device->heap, size);
+    return *out_handle ? LS_OK : LS_FAIL_MEMORY(err, "a buffer of the CPU");
+}
+static void cpu_free(ls_device *device, void *handle, size_t size) {
+    (void)size;
+    ls_free(device->heap, handle);
+}
+static ls_status cpu_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size, ls_error *err) {
+    (void)device, (void)err;
+    memcpy((char *)dst->handle + offset, src, size);
+    return LS_OK;
+}
+static ls_status cpu_download(ls_device *device, const ls_buffer *src, size_t offset, void *dst, size_t size, ls_error *err) {
+    (void)device, (void)err;
+    memcpy(dst, (const char *)src->handle + offset, size);
+    return LS_OK;
+}
+static ls_status cpu_copy(ls_device *device, ls_buffer *dst, size_t dst_offset, const ls_buffer *src, size_t src_offset,
+                          size_t size, ls_error *err) {
+    (void)device, (void)err;
+    memmove((char *)dst->handle + dst_offset, (const char *)src->handle + src_offset, size);
+    return LS_OK;
+}
+
+/* ---- compile ---- */
+static void cpu_destroy(ls_device *device, ls_kernel_binary *binary) {
+    ls_arena_free(&binary->arena);
+    ls_free(device->heap, binary);
+}
+
+static bool grow(ls_heap *heap, char **memory, size_t *have, size_t need, size_t times) {
+    if (need <= *have) {
+        return true;
+    }
+    char *more = ls_alloc(heap, need * times);
+    if (!more) {
+        return false;
+    }
+    ls_free(heap, *memory);
+    *memory = more;
+    *have = need;
+    return true;
+}
+
+static ls_status cpu_compile(ls_device *device, const ls_spec *spec, const char *strategy, ls_kernel_binary **out_binary,
+                             ls_error *err) {
+    ls_cpu_device *d = device->state;
+    if (strategy && strcmp(strategy, "naive") && strcmp(strategy, "tiled") && strcmp(strategy, "gemv")) {
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "strategy \"%s\" is not available on cpu: it has naive, tiled and gemv", strategy);
+    }
+    bool contracts = false;
+    for (int i = 0; i < spec->n_values; i++) {
+        contracts = contracts || spec->values[i].op == LS_V_CONTRACT;
+    }
+    ls_kernel_binary *b = ls_alloc_zeroed(device->heap, sizeof *b);
+    if (!b) {
+        return LS_FAIL_MEMORY(err, "a kernel of the CPU");
+    }
+    ls_arena_init(&b->arena, device->heap);
+    b->device = d;
+    ls_status status = ls_spec_copy(&b->arena, spec, &b->spec, err);
+    if (status == LS_OK) {
+        status = ls_phases_plan(b, contracts ? strategy : NULL, err);
+    }
+    if (status == LS_OK) {
+        ls_mutex_lock(d->mutex);
+        size_t scratch = (b->scratch_size + 4095) & ~(size_t)4095;
+        bool ok = grow(device->heap, &d->scratch, &d->scratch_size, scratch, (size_t)d->threads) &&
+                  grow(device->heap, &d->temps, &d->temps_size, b->temps_size, 1);
+        ls_mutex_unlock(d->mutex);
+        status = ok ? LS_OK : LS_FAIL_MEMORY(err, "the scratch memory of a kernel of the CPU");
+    }
+    if (status != LS_OK) {
+        cpu_destroy(device, b);
+        return status;
+    }
+    *out_binary = b;
+    return LS_OK;
+}
+
+/* ---- launch ---- */
+typedef struct phase_run {
+    ls_kernel_run *kernel;
+    const ls_phase *phase;
+    int64_t points, part; /* of a task */
+} phase_run;
+
+static void run_store_points(const ls_phase_task *task) {
+    ls_run run;
+    size_t offset = 0;
+    ls_phase_begin(task, &task->phase->finish, &offset, &run);
+    ls_run_point(&run);
+    for (int64_t at = 0; at < task->n; at += LS_TILE) {
+        ls_run_lanes(&run, task->first + at, task->n - at < LS_TILE ? task->n - at : LS_TILE);
+    }
+}
+
+static void run_points(phase_run *r, int64_t first, int64_t n, int worker) {
+    ls_cpu_device *d = r->kernel->binary->device;
+    ls_phase_task task = {r->kernel, r->phase, d->scratch + (size_t)worker * d->scratch_size, first, n};
+    switch (r->phase->kind) {
+    case LS_PHASE_STORE:
+        run_store_points(&task);
+        break;
+    case LS_PHASE_ROWS:
+        ls_phase_rows(&task);
+        break;
+    case LS_PHASE_COLUMNS:
+        ls_phase_columns(&task);
+        break;
+    case LS_PHASE_ARG_ROWS:
+    case LS_PHASE_ARG_COLUMNS:
+        ls_phase_arg(&task);
+        break;
+    case LS_PHASE_SUMS:
+        ls_phase_sums(&task);
+        break;
+    case LS_PHASE_SCAN:
+        ls_phase_scan(&task);
+        break;
+    case LS_PHASE_SORT:
+        ls_phase_sort(&task);
+        break;
+    case LS_PHASE_GEMM:
+        break;
+    }
+}
+
+static void run_task(void *ctx, long task, int worker) {
+    phase_run *r = ctx;
+    int64_t first = task * r->part, left = r->points - first;
+    run_points(r, first, left < r->part ? left : r->part, worker);
+}
+
+static void run_phase(ls_kernel_run *kernel, const ls_phase *phase) {
+    if (phase->kind == LS_PHASE_GEMM) {
+        ls_gemm_phase_run(kernel, phase);
+        return;
+    }
+    ls_cpu_device *d = kernel->binary->device;
+    phase_run r = {kernel, phase, ls_point_count(kernel->extents, phase->n_axes, phase->axes), 0};
+    if (r.points == 0) {
+        return;
+    }
+    bool rows = phase->kind == LS_PHASE_ROWS || phase->kind == LS_PHASE_ARG_ROWS || phase->kind == LS_PHASE_SORT;
+    double work = (double)r.points * (double)phase->cost;
+    int64_t grain = rows ? 1 : LS_TILE;
+    if (phase->serial || d->threads == 1 || work < SMALL_WORK || r.points <= grain) {
+        run_points(&r, 0, r.points, 0);
+        return;
+    }
+    int64_t tasks = (int64_t)d->threads * TASKS_A_WORKER, worth = (int64_t)(work / (SMALL_WORK / 4)) + 1;
+    tasks = tasks > worth ? worth : tasks;
+    r.part = (r.points + tasks - 1) / tasks;
+    r.part = (r.part + grain - 1) / grain * grain;
+    ls_pool_run(d->pool, (long)((r.points + r.part - 1) / r.part), run_task, &r);
+}
+
+static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_launch *launch, ls_error *err) {
+    ls_cpu_device *d = device->state;
+    const ls_spec *spec = &binary->spec;
+    char *few[64];
+    (void)err;
+    ls_numerics numerics = ls_numerics_enter();
+    ls_mutex_lock(d->mutex);
+    ls_kernel_run run = {.binary = binary, .launch = launch, .buffers = few};
+    if (spec->n_args + binary->n_temps > (int)(sizeof few / sizeof *few)) {
+        run.buffers = binary->many_buffers;
+    }
+    for (int i = 0; i < spec->n_args; i++) {
+        run.buffers[i] = (char *)launch->args[i]->handle + launch->offsets[i];
+    }
+    for (int i = 0; i < binary->n_temps; i++) {
+        run.buffers[spec->n_args + i] = d->temps + binary->temp_offsets[i];
+    }
+    for (int i = 0; i < spec->n_axes; i++) {
+        run.extents[i] = ls_dim_eval(spec->extents_of_axes[i], launch->symbols);
+    }
+    for (int i = 0; i < binary->n_phases; i++) {
+        run_phase(&run, &binary->phases[i]);
+    }
+    launch->out_of_range = atomic_load_explicit(&run.out_of_range, memory_order_relaxed);
+    ls_mutex_unlock(d->mutex);
+    ls_numerics_leave(numerics);
+    return LS_OK;
+}
+
+static void cpu_describe(const ls_kernel_binary *binary, ls_text *out) {
+    static const char *const kinds[] = {"store", "rows", "columns", "arg rows", "arg columns", "sums (naive)", "gemm", "scan", "sort"};
+    ls_text_printf(out, "%s: %d phases, %zu bytes of temporaries, %zu of scratch a worker\n", binary->spec.name, binary->n_phases,
+                   binary->temps_size, binary->scratch_size);
+    for (int i = 0; i < binary->n_phases; i++) {
+        const ls_phase *phase = &binary->phases[i];
+        ls_text_printf(out, "  phase %d: %s", i, kinds[phase->kind]);
+        if (phase->value != LS_SPEC_NONE) {
+            ls_text_printf(out, " v%d", phase->value);
+        }
+        ls_text_add(out, phase->serial ? ", in order\n" : "\n");
+        if (phase->kind == LS_PHASE_GEMM) {
+            ls_gemm_phase_print(out, phase);
+        } else if (phase->kind != LS_PHASE_STORE) {
+            ls_program_print(out, &binary->spec, &phase->program);
+            ls_text_add(out, "    then\n");
+        }
+        ls_program_print(out, &binary->spec, &phase->finish);
+    }
+}
+
+const ls_backend ls_backend_cpu = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .upload = cpu_upload,
+    .download = cpu_download,
+    .copy = cpu_copy,
+    .compile = cpu_compile,
+    .destroy = cpu_destroy,
+    .launch = cpu_launch,
+    .describe = cpu_describe,
+};

@@ -1,0 +1,410 @@
+/* Reductions and naive contractions over tiles, in the contract's order (docs/contract.md).
+ *
+ * A block's halving is done in bit-reversed order of the partials: partials p and p + 128 are neighbours then, so that a stack of
+ * nine tiles is enough, and a partial without elements (an identity) is left out: combining with one changes no bits, because a
+ * partial that starts from +0 is never -0. */
+#include "backend/cpu/kernel.h"
+#include <string.h>
+
+enum { LEVELS = 9 };
+
+static ls_tile_fn acc_fn(const ls_tile_isa *isa, ls_op op, ls_dtype acc) {
+    return acc == LS_F64              ? isa->map_f64[op]
+           : ls_dtype_is_float(acc)   ? isa->map_f32[op]
+                                      : isa->map_int[op][acc];
+}
+static ls_op combine_op(const ls_value *v) {
+    return v->map == LS_OP_SUM ? LS_OP_ADD : v->map == LS_OP_PROD ? LS_OP_MUL : v->map == LS_OP_AMIN ? LS_OP_MIN : LS_OP_MAX;
+}
+
+uint64_t ls_fold_identity(ls_op op, ls_dtype dtype) { /* held form; op as ls_value.map of REDUCE */
+    size_t size = ls_dtype_size(dtype);
+    uint64_t all = ~UINT64_C(0) >> (64 - 8 * size), top = UINT64_C(1) << (8 * size - 1);
+    bool real = ls_dtype_is_float(dtype), f64 = dtype == LS_F64, is_signed = ls_dtype_is_signed(dtype);
+    uint64_t infinity = f64 ? UINT64_C(0x7ff) << 52 : UINT64_C(0x7f800000), minus = f64 ? UINT64_C(1) << 63 : UINT64_C(1) << 31;
+    switch (op) {
+    case LS_OP_PROD:
+        return f64 ? UINT64_C(0x3ff) << 52 : real ? UINT64_C(0x3f800000) : 1;
+    case LS_OP_AMIN:
+        return real ? infinity : dtype == LS_BOOL ? 1 : is_signed ? all >> 1 : all;
+    case LS_OP_AMAX:
+        return real ? infinity | minus : is_signed ? top : 0;
+    default:
+        return 0;
+    }
+}
+
+static size_t lane_size(const ls_value *v) {
+    return ls_tile_held_size(ls_input_dtype(v));
+}
+
+static int64_t bound_points(const ls_spec *spec, const ls_value *v) {
+    int64_t n = 1;
+    for (int i = 0; i < v->n_bound; i++) {
+        n *= ls_dim_bound(spec->extents_of_axes[v->bound[i]]);
+    }
+    return n;
+}
+
+size_t ls_phase_extra(const ls_spec *spec, const ls_phase *phase) {
+    if (phase->kind == LS_PHASE_STORE || phase->kind == LS_PHASE_GEMM) {
+        return 0;
+    }
+    const ls_value *v = &spec->values[phase->value];
+    size_t n = (size_t)bound_points(spec, v), tile = LS_TILE * 8;
+    switch (phase->kind) {
+    case LS_PHASE_ROWS:
+        return (n / LS_TILE_BLOCK + 2) * 16 + 2 * tile;
+    case LS_PHASE_COLUMNS:
+        return (2 * (n / LS_TILE_BLOCK) + 4 + LEVELS + 1) * tile;
+    case LS_PHASE_SCAN:
+        return (2 * (n / LS_TILE_CHUNK) + 16) * tile;
+    case LS_PHASE_SORT:
+        return (n + 8) * 32 + tile;
+    default:
+        return 8 * tile;
+    }
+}
+
+void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t *offset, ls_run *run) {
+    ls_kernel_run *kernel = task->kernel;
+    *run = (ls_run){.spec = &kernel->binary->spec, .isa = kernel->binary->device->tiles, .buffers = kernel->buffers,
+                    .extents = kernel->extents, .symbols = kernel->launch->symbols, .out_of_range = &kernel->out_of_range};
+    ls_run_begin(run, program, task->scratch + *offset);
+    *offset += (ls_run_bytes(program) + LS_ALIGN - 1) & ~(size_t)(LS_ALIGN - 1);
+}
+
+/* ---- rows ---- */
+/* Reduces partials[0..256) to partials[0]. */
+static void halve(ls_tile_fn fn, char *partials, size_t size) {
+    for (int64_t half = LS_TILE_PARTIALS / 2; half > 0; half /= 2) {
+        fn(partials, partials, partials + (size_t)half * size, NULL, half);
+    }
+}
+
+/* Reduces n > 1 block results in place, as blocks of the next level. */
+static void reduce_blocks(const ls_tile_isa *isa, ls_tile_fn fn, uint64_t identity, char *cells, int64_t n, char *partials,
+                          size_t size) {
+    int log2 = ls_tile_log2(size);
+    while (n > 1) {
+        int64_t blocks = 0;
+        for (int64_t first = 0; first < n; first += LS_TILE_BLOCK, blocks++) {
+            int64_t end = first + LS_TILE_BLOCK < n ? first + LS_TILE_BLOCK : n;
+            isa->fill[log2](partials, &identity, LS_TILE_PARTIALS);
+            for (int64_t i = first; i < end; i += LS_TILE_PARTIALS) {
+                fn(partials, partials, cells + (size_t)i * size, NULL, end - i < LS_TILE_PARTIALS ? end - i : LS_TILE_PARTIALS);
+            }
+            halve(fn, partials, size);
+            memcpy(cells + (size_t)blocks * size, partials, size);
+        }
+        n = blocks;
+    }
+}
+
+/* One point's reduction, lanes along the bound axes; leaves it in cells[0]. */
+static void reduce_row(ls_run *run, const ls_value *v, ls_tile_fn fn, uint64_t identity, char *cells, char *partials) {
+    size_t size = lane_size(v);
+    int log2 = ls_tile_log2(size);
+    int64_t n = ls_point_count(run->extents, v->n_bound, v->bound), blocks = 0;
+    for (int64_t first = 0; first < n; first += LS_TILE_BLOCK, blocks++) {
+        int64_t end = first + LS_TILE_BLOCK < n ? first + LS_TILE_BLOCK : n;
+        run->isa->fill[log2](partials, &identity, LS_TILE_PARTIALS);
+        for (int64_t at = first; at < end; at += LS_TILE) {
+            int64_t lanes = end - at < LS_TILE ? end - at : LS_TILE;
+            ls_run_lanes(run, at, lanes);
+            const char *x = ls_run_reg(run, run->program->results[0]);
+            for (int64_t i = 0; i < lanes; i += LS_TILE_PARTIALS) {
+                fn(partials, partials, x + (size_t)i * size, NULL, lanes - i < LS_TILE_PARTIALS ? lanes - i : LS_TILE_PARTIALS);
+            }
+        }
+        halve(fn, partials, size);
+        memcpy(cells + (size_t)blocks * size, partials, size);
+    }
+    if (blocks == 0) {
+        memcpy(cells, &identity, size);
+    } else {
+        reduce_blocks(run->isa, fn, identity, cells, blocks, partials, size);
+    }
+}
+
+void ls_phase_rows(const ls_phase_task *task) {
+    const ls_phase *phase = task->phase;
+    const ls_value *v = &task->kernel->binary->spec.values[phase->value];
+    ls_run run, finish;
+    size_t offset = 0, size = lane_size(v);
+    ls_phase_begin(task, &phase->program, &offset, &run);
+    ls_phase_begin(task, &phase->finish, &offset, &finish);
+    ls_run_point(&finish);
+    ls_tile_fn fn = acc_fn(run.isa, combine_op(v), (ls_dtype)v->acc);
+    uint64_t identity = ls_fold_identity((ls_op)v->map, (ls_dtype)v->acc);
+    char *partials = task->scratch + offset, *cells = partials + LS_TILE * 8;
+    for (int64_t at = 0; at < task->n; at += LS_TILE) {
+        int64_t lanes = task->n - at < LS_TILE ? task->n - at : LS_TILE;
+        char *input = ls_run_reg(&finish, phase->finish.input);
+        for (int64_t i = 0; i < lanes; i++) {
+            ls_point_coords(run.extents, phase->n_axes, phase->axes, task->first + at + i, run.coords);
+            ls_run_point(&run);
+            reduce_row(&run, v, fn, identity, cells, partials);
+            memcpy(input + (size_t)i * size, cells, size);
+        }
+        ls_run_lanes(&finish, task->first + at, lanes);
+    }
+}
+
+/* ---- columns ---- */
+typedef struct columns {
+    ls_run *run;
+    const ls_value *v;
+    const ls_phase *phase;
+    ls_tile_fn fn;
+    uint64_t identity;
+    size_t size, tile; /* bytes of a lane, and of a tile in the stack */
+    int64_t first, lanes;
+    char *stack;       /* LEVELS tiles */
+} columns;
+
+/* Computes element k of the operand in all lanes. */
+static const char *element(columns *c, int64_t k) {
+    ls_point_coords(c->run->extents, c->v->n_bound, c->v->bound, k, c->run->coords);
+    ls_run_point(c->run);
+    ls_run_lanes(c->run, c->first, c->lanes);
+    return ls_run_reg(c->run, c->run->program->results[0]);
+}
+
+typedef const char *(*column_element)(columns *c, const void *source, int64_t k);
+static const char *operand_element(columns *c, const void *source, int64_t k) {
+    (void)source;
+    return element(c, k);
+}
+static const char *cell_element(columns *c, const void *source, int64_t k) {
+    return (const char *)source + (size_t)k * c->tile;
+}
+
+static unsigned reversed(unsigned q) { /* eight bits */
+    q = (q & 0xf0) >> 4 | (q & 0x0f) << 4;
+    q = (q & 0xcc) >> 2 | (q & 0x33) << 2;
+    return (q & 0xaa) >> 1 | (q & 0x55) << 1;
+}
+
+/* Reduces elements [first, end) of one block into `out`. */
+static void reduce_column_block(columns *c, column_element get, const void *source, int64_t first, int64_t end, char *out) {
+    const ls_tile_isa *isa = c->run->isa;
+    int log2 = ls_tile_log2(c->size), depth = 0;
+    int level[LEVELS + 1]; /* of each tile on the stack: how many merges it stands for */
+    for (unsigned q = 0; q < LS_TILE_PARTIALS; q++) {
+        int64_t p = first + reversed(q);
+        int rank = 0;
+        bool have = p < end;
+        if (have) {
+            char *top = c->stack + (size_t)depth * c->tile;
+            isa->fill[log2](top, &c->identity, c->lanes);
+            for (int64_t k = p; k < end; k += LS_TILE_PARTIALS) {
+                c->fn(top, top, get(c, source, k), NULL, c->lanes);
+            }
+            level[depth++] = (int)q;
+        }
+        /* Merge what the halving tree merges after leaf q: a subtree of 2^rank leaves is complete when q ends in rank ones. */
+        for (unsigned ones = q; ones & 1; ones >>= 1) {
+            rank++;
+            int subtree = (int)(q >> rank);
+            if (depth >= 2 && (level[depth - 1] >> rank) == subtree && (level[depth - 2] >> rank) == subtree) {
+                char *left = c->stack + (size_t)(depth - 2) * c->tile;
+                c->fn(left, left, left + c->tile, NULL, c->lanes);
+                depth--;
+            }
+        }
+    }
+    if (depth == 0) {
+        isa->fill[log2](out, &c->identity, c->lanes);
+    } else {
+        memcpy(out, c->stack, (size_t)c->lanes * c->size);
+    }
+}
+
+void ls_phase_columns(const ls_phase_task *task) {
+    const ls_phase *phase = task->phase;
+    const ls_value *v = &task->kernel->binary->spec.values[phase->value];
+    ls_run run, finish;
+    size_t offset = 0;
+    ls_phase_begin(task, &phase->program, &offset, &run);
+    ls_phase_begin(task, &phase->finish, &offset, &finish);
+    ls_run_point(&finish);
+    columns c = {.run = &run, .v = v, .phase = phase, .fn = acc_fn(run.isa, combine_op(v), (ls_dtype)v->acc),
+                 .identity = ls_fold_identity((ls_op)v->map, (ls_dtype)v->acc), .size = lane_size(v)};
+    c.tile = LS_TILE * c.size;
+    c.stack = task->scratch + offset;
+    char *cells = c.stack + (LEVELS + 1) * c.tile;
+    int64_t n = ls_point_count(run.extents, v->n_bound, v->bound);
+    for (int64_t at = 0; at < task->n; at += LS_TILE) {
+        c.first = task->first + at;
+        c.lanes = task->n - at < LS_TILE ? task->n - at : LS_TILE;
+        int64_t blocks = 0;
+        for (int64_t first = 0; first < n; first += LS_TILE_BLOCK, blocks++) {
+            int64_t end = first + LS_TILE_BLOCK < n ? first + LS_TILE_BLOCK : n;
+            reduce_column_block(&c, operand_element, NULL, first, end, cells + (size_t)blocks * c.tile);
+        }
+        if (blocks == 0) {
+            run.isa->fill[ls_tile_log2(c.size)](cells, &c.identity, c.lanes);
+        }
+        while (blocks > 1) {
+            int64_t level = 0;
+            for (int64_t first = 0; first < blocks; first += LS_TILE_BLOCK, level++) {
+                int64_t end = first + LS_TILE_BLOCK < blocks ? first + LS_TILE_BLOCK : blocks;
+                reduce_column_block(&c, cell_element, cells, first, end, cells + (size_t)level * c.tile);
+            }
+            blocks = level;
+        }
+        memcpy(ls_run_reg(&finish, phase->finish.input), cells, (size_t)c.lanes * c.size);
+        ls_run_lanes(&finish, c.first, c.lanes);
+    }
+}
+
+/* ---- naive contraction: serial in k within chunks, chunk sums added in order ---- */
+void ls_phase_sums(const ls_phase_task *task) {
+    const ls_phase *phase = task->phase;
+    const ls_value *v = &task->kernel->binary->spec.values[phase->value];
+    ls_run run, finish;
+    size_t offset = 0, size = lane_size(v);
+    ls_phase_begin(task, &phase->program, &offset, &run);
+    ls_phase_begin(task, &phase->finish, &offset, &finish);
+    ls_run_point(&finish);
+    const ls_tile_isa *isa = run.isa;
+    ls_tile_fn mul = acc_fn(isa, LS_OP_MUL, (ls_dtype)v->acc), sum = acc_fn(isa, LS_OP_ADD, (ls_dtype)v->acc);
+    int log2 = ls_tile_log2(size);
+    char *chunk = task->scratch + offset, *product = chunk + LS_TILE * size, *zero = product + LS_TILE * size;
+    memset(zero, 0, LS_TILE * size);
+    int64_t n = ls_point_count(run.extents, v->n_bound, v->bound);
+    for (int64_t at = 0; at < task->n; at += LS_TILE) {
+        int64_t lanes = task->n - at < LS_TILE ? task->n - at : LS_TILE;
+        char *total = ls_run_reg(&finish, phase->finish.input);
+        memset(total, 0, (size_t)lanes * size);
+        memset(chunk, 0, (size_t)lanes * size);
+        for (int64_t k = 0; k < n; k++) {
+            ls_point_coords(run.extents, v->n_bound, v->bound, k, run.coords);
+            ls_run_point(&run);
+            ls_run_lanes(&run, task->first + at, lanes);
+            mul(product, ls_run_reg(&run, run.program->results[0]), ls_run_reg(&run, run.program->results[1]), NULL, lanes);
+            if (run.program->results[2] >= 0) { /* adding +0 skips the term: no sum from +0 is ever -0 */
+                isa->select[log2](product, ls_run_reg(&run, run.program->results[2]), product, zero, lanes);
+            }
+            sum(chunk, chunk, product, NULL, lanes);
+            if (k % LS_TILE_CHUNK == LS_TILE_CHUNK - 1 || k == n - 1) {
+                if (k < LS_TILE_CHUNK) {
+                    memcpy(total, chunk, (size_t)lanes * size);
+                } else {
+                    sum(total, total, chunk, NULL, lanes);
+                }
+                memset(chunk, 0, (size_t)lanes * size);
+            }
+        }
+        ls_run_lanes(&finish, task->first + at, lanes);
+    }
+}
+
+/* ---- argmin and argmax: the first NaN, else the lowest index of the best ---- */
+typedef struct best {
+    const ls_tile_isa *isa;
+    ls_dtype dtype;
+    bool largest;
+    size_t size;
+    char *value, *better, *other;
+    uint8_t *started;
+    int64_t *index, *at;
+} best;
+
+/* better[i]: whether x[i] goes before value[i], indices apart. */
+static void compare(const best *b, uint8_t *better, uint8_t *other, const char *x, const char *value, int64_t n) {
+    ls_tile_fn less = acc_fn(b->isa, LS_OP_LT, b->dtype), both = b->isa->map_int[LS_OP_AND][LS_BOOL];
+    less(better, b->largest ? value : x, b->largest ? x : value, NULL, n);
+    if (ls_dtype_is_float(b->dtype)) {
+        ls_tile_fn nan = acc_fn(b->isa, LS_OP_ISNAN, b->dtype);
+        nan(other, value, NULL, NULL, n);
+        b->isa->map_int[LS_OP_NOT][LS_BOOL](other, other, NULL, NULL, n);
+        uint8_t *x_nan = other + LS_TILE;
+        nan(x_nan, x, NULL, NULL, n);
+        both(other, other, x_nan, NULL, n);
+        b->isa->map_int[LS_OP_OR][LS_BOOL](better, better, other, NULL, n);
+    }
+}
+
+static void best_step(const best *b, const char *x, const uint8_t *mask, const int64_t *at, int64_t n) {
+    uint8_t *better = (uint8_t *)b->better;
+    compare(b, better, (uint8_t *)b->other, x, b->value, n);
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t here = !mask || mask[i];
+        better[i] = here && (!b->started[i] || better[i]);
+        b->started[i] |= here;
+    }
+    b->isa->select[ls_tile_log2(b->size)](b->value, better, x, b->value, n);
+    b->isa->select[3](b->index, better, at, b->index, n);
+}
+
+static int64_t best_of_lanes(const best *b, int64_t n) {
+    int64_t chosen = -1;
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t better[LS_TILE], other[2 * LS_TILE];
+        if (!b->started[i]) {
+            continue;
+        }
+        if (chosen >= 0) {
+            const char *x = b->value + (size_t)i * b->size, *y = b->value + (size_t)chosen * b->size;
+            compare(b, better, other, x, y, 1);
+            if (!better[0]) {
+                compare(b, better, other, y, x, 1);
+                if (better[0] || b->index[i] > b->index[chosen]) {
+                    continue;
+                }
+            }
+        }
+        chosen = i;
+    }
+    return chosen < 0 ? 0 : b->index[chosen];
+}
+
+void ls_phase_arg(const ls_phase_task *task) {
+    const ls_phase *phase = task->phase;
+    const ls_spec *spec = &task->kernel->binary->spec;
+    const ls_value *v = &spec->values[phase->value];
+    ls_run run, finish;
+    size_t offset = 0;
+    ls_phase_begin(task, &phase->program, &offset, &run);
+    ls_phase_begin(task, &phase->finish, &offset, &finish);
+    ls_run_point(&finish);
+    best b = {.isa = run.isa, .dtype = (ls_dtype)spec->values[v->a].dtype, .largest = v->map == LS_OP_ARGMAX};
+    b.size = ls_tile_held_size(b.dtype);
+    char *tiles = task->scratch + offset;
+    b.value = tiles, b.index = (int64_t *)(void *)(tiles + LS_TILE * 8), b.at = b.index + LS_TILE;
+    b.started = (uint8_t *)(b.at + LS_TILE), b.better = (char *)b.started + LS_TILE, b.other = b.better + LS_TILE;
+    int64_t n = ls_point_count(run.extents, v->n_bound, v->bound);
+    int16_t mask_reg = run.program->results[1];
+    bool rows = phase->kind == LS_PHASE_ARG_ROWS;
+    for (int64_t at = 0; at < task->n; at += LS_TILE) {
+        int64_t lanes = task->n - at < LS_TILE ? task->n - at : LS_TILE;
+        int64_t *input = ls_run_reg(&finish, phase->finish.input);
+        for (int64_t i = 0; i < (rows ? lanes : 1); i++) {
+            memset(b.started, 0, LS_TILE);
+            memset(b.value, 0, LS_TILE * 8);
+            memset(b.index, 0, LS_TILE * 8);
+            ls_point_coords(run.extents, phase->n_axes, phase->axes, task->first + at + i, run.coords);
+            for (int64_t k = 0; k < n; k += rows ? LS_TILE : 1) {
+                int64_t here = !rows ? lanes : n - k < LS_TILE ? n - k : LS_TILE;
+                if (!rows) {
+                    ls_point_coords(run.extents, v->n_bound, v->bound, k, run.coords);
+                }
+                if (!rows || k == 0) {
+                    ls_run_point(&run);
+                }
+                ls_run_lanes(&run, rows ? k : task->first + at, here);
+                run.isa->iota(b.at, k, rows, here);
+                best_step(&b, ls_run_reg(&run, run.program->results[0]), mask_reg >= 0 ? ls_run_reg(&run, mask_reg) : NULL, b.at,
+                          here);
+            }
+            if (rows) {
+                input[i] = best_of_lanes(&b, LS_TILE);
+            } else {
+                memcpy(input, b.index, (size_t)lanes * 8);
+            }
+        }
+        ls_run_lanes(&finish, task->first + at, lanes);
+    }
+}

@@ -1,0 +1,186 @@
+/* Moves, gathers, selects, index arithmetic and random bits over tiles, and the table of an instruction set's tile functions. */
+#include "backend/cpu/isa/tile_isa.h"
+#include <string.h>
+
+#define MOVES(bits)                                                                                          \
+    static void read_##bits(void *dst, const void *src, int64_t stride, int64_t n) {                         \
+        uint##bits##_t *d = dst;                                                                             \
+        const uint##bits##_t *s = src;                                                                       \
+        if (stride == 1) {                                                                                   \
+            memcpy(d, s, (size_t)n * sizeof *d);                                                             \
+        } else if (stride == 0) {                                                                            \
+            uint##bits##_t x = *s;                                                                           \
+            LS_LANES_LOOP                                                                                    \
+            for (int64_t i = 0; i < n; i++) {                                                                \
+                d[i] = x;                                                                                    \
+            }                                                                                                \
+        } else if (stride == 2) {                                                                            \
+            LS_LANES_LOOP                                                                                    \
+            for (int64_t i = 0; i < n; i++) {                                                                \
+                d[i] = s[2 * i];                                                                             \
+            }                                                                                                \
+        } else if (stride == -1) {                                                                           \
+            LS_LANES_LOOP                                                                                    \
+            for (int64_t i = 0; i < n; i++) {                                                                \
+                d[i] = s[-i];                                                                                \
+            }                                                                                                \
+        } else {                                                                                             \
+            for (int64_t i = 0; i < n; i++) {                                                                \
+                d[i] = s[i * stride];                                                                        \
+            }                                                                                                \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void write_##bits(void *dst, int64_t stride, const void *src, int64_t n) {                        \
+        uint##bits##_t *d = dst;                                                                             \
+        const uint##bits##_t *s = src;                                                                       \
+        if (stride == 1) {                                                                                   \
+            memcpy(d, s, (size_t)n * sizeof *d);                                                             \
+        } else {                                                                                             \
+            for (int64_t i = 0; i < n; i++) {                                                                \
+                d[i * stride] = s[i];                                                                        \
+            }                                                                                                \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void gather_##bits(void *dst, const void *src, const int64_t *index, const uint8_t *mask, int64_t n) { \
+        uint##bits##_t *d = dst;                                                                             \
+        const uint##bits##_t *s = src;                                                                       \
+        if (mask) {                                                                                          \
+            for (int64_t i = 0; i < n; i++) {                                                                \
+                d[i] = mask[i] ? s[index[i]] : 0;                                                            \
+            }                                                                                                \
+        } else {                                                                                             \
+            for (int64_t i = 0; i < n; i++) {                                                                \
+                d[i] = s[index[i]];                                                                          \
+            }                                                                                                \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void fill_##bits(void *dst, const void *value, int64_t n) {                                       \
+        uint##bits##_t *d = dst, x = *(const uint##bits##_t *)value;                                         \
+        LS_LANES_LOOP                                                                                        \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            d[i] = x;                                                                                        \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void select_##bits(void *dst, const void *a, const void *b, const void *c, int64_t n) {           \
+        uint##bits##_t *d = dst;                                                                             \
+        const uint8_t *m = a;                                                                                \
+        const uint##bits##_t *x = b, *y = c;                                                                 \
+        LS_LANES_LOOP                                                                                        \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            uint##bits##_t u = x[i], v = y[i];                                                               \
+            d[i] = m[i] ? u : v;                                                                             \
+        }                                                                                                    \
+    }
+MOVES(8)
+MOVES(16)
+MOVES(32)
+MOVES(64)
+
+static void index_add(void *dst, const void *a, const void *b, const void *c, int64_t n) {
+    uint64_t *d = dst;
+    const uint64_t *x = a, *y = b;
+    (void)c;
+    LS_LANES_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        d[i] = x[i] + y[i];
+    }
+}
+static void index_mul(void *dst, const void *a, const void *b, const void *c, int64_t n) {
+    uint64_t *d = dst;
+    const uint64_t *x = a, *y = b;
+    (void)c;
+    LS_LANES_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        d[i] = x[i] * y[i];
+    }
+}
+static int64_t floor_div(int64_t x, int64_t y) {
+    if (((uint64_t)x | (uint64_t)y) >> 32 == 0) {
+        return (uint32_t)x / (uint32_t)y;
+    }
+    int64_t q = x / y;
+    return q - (x % y < 0);
+}
+static void index_div(void *dst, const void *a, const void *b, const void *c, int64_t n) {
+    int64_t *d = dst;
+    const int64_t *x = a, *y = b;
+    (void)c;
+    for (int64_t i = 0; i < n; i++) {
+        d[i] = floor_div(x[i], y[i]);
+    }
+}
+static void index_mod(void *dst, const void *a, const void *b, const void *c, int64_t n) {
+    int64_t *d = dst;
+    const int64_t *x = a, *y = b;
+    (void)c;
+    for (int64_t i = 0; i < n; i++) {
+        d[i] = x[i] - floor_div(x[i], y[i]) * y[i];
+    }
+}
+
+static void iota(int64_t *dst, int64_t first, int64_t step, int64_t n) {
+    LS_LANES_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        dst[i] = first + i * step;
+    }
+}
+static void in_range(uint8_t *mask, const int64_t *a, const int64_t *limit, int64_t n) {
+    LS_LANES_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        mask[i] = (uint8_t)(mask[i] & (a[i] >= 0) & (a[i] < limit[i]));
+    }
+}
+static void multiple(uint8_t *mask, const int64_t *a, int64_t of, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        mask[i] = mask[i] && a[i] % of == 0;
+    }
+}
+
+/* Threefry-2x32-20, the first word; as in base/rng.c, all lanes at a time. */
+static void threefry(uint32_t *dst, const uint32_t *key0, const uint32_t *key1, const int64_t *counter, int64_t n) {
+    LS_LANES_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t k0 = key0[i], k1 = key1[i], k2 = 0x1bd11bdau ^ k0 ^ k1;
+        uint32_t x = (uint32_t)(uint64_t)counter[i] + k0, y = (uint32_t)((uint64_t)counter[i] >> 32) + k1;
+#define MIX(r) x += y, y = (y << r | y >> (32 - r)) ^ x;
+#define FOUR_A MIX(13) MIX(15) MIX(26) MIX(6)
+#define FOUR_B MIX(17) MIX(29) MIX(16) MIX(24)
+        FOUR_A x += k1, y += k2 + 1;
+        FOUR_B x += k2, y += k0 + 2;
+        FOUR_A x += k0, y += k1 + 3;
+        FOUR_B x += k1, y += k2 + 4;
+        FOUR_A x += k2;
+        dst[i] = x;
+    }
+}
+
+#define SIZES(name) {name##_8, name##_16, name##_32, name##_64}
+const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
+    .map_int = LS_TILE_NAME(ls_tile_map_int),
+    .map_f32 = LS_TILE_NAME(ls_tile_map_f32),
+    .map_f64 = LS_TILE_NAME(ls_tile_map_f64),
+    .cast_int = LS_TILE_NAME(ls_tile_cast_int),
+    .int_to_f32 = LS_TILE_NAME(ls_tile_int_to_f32),
+    .int_to_f64 = LS_TILE_NAME(ls_tile_int_to_f64),
+    .int_to_odd = LS_TILE_NAME(ls_tile_int_to_odd),
+    .f32_to_int = LS_TILE_NAME(ls_tile_f32_to_int),
+    .f64_to_int = LS_TILE_NAME(ls_tile_f64_to_int),
+    .int_to_bool = LS_TILE_NAME(ls_tile_int_to_bool),
+    .f32_to_f64 = LS_TILE_NAME(ls_tile_f32_to_f64),
+    .f64_to_f32 = LS_TILE_NAME(ls_tile_f64_to_f32),
+    .round_f32 = {LS_TILE_NAME(ls_tile_round_f32_f16), LS_TILE_NAME(ls_tile_round_f32_bf16)},
+    .round_f64 = {LS_TILE_NAME(ls_tile_round_f64_f16), LS_TILE_NAME(ls_tile_round_f64_bf16)},
+    .load = {[LS_F16] = LS_TILE_NAME(ls_tile_load_f16), [LS_BF16] = LS_TILE_NAME(ls_tile_load_bf16)},
+    .store = {[LS_F16] = LS_TILE_NAME(ls_tile_store_f16), [LS_BF16] = LS_TILE_NAME(ls_tile_store_bf16),
+              [LS_F32] = LS_TILE_NAME(ls_tile_store_f32), [LS_F64] = LS_TILE_NAME(ls_tile_store_f64)},
+    .read = SIZES(read),
+    .write = SIZES(write),
+    .gather = SIZES(gather),
+    .fill = SIZES(fill),
+    .select = SIZES(select),
+    .index = {index_add, index_mul, index_div, index_mod},
+    .iota = iota,
+    .in_range = in_range,
+    .multiple = multiple,
+    .threefry = threefry,
+};

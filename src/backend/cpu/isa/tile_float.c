@@ -1,0 +1,141 @@
+/* MAP operations on f32 and f64 lanes; one text for both. min and max: NaN if either is, and -0 below +0. The remainder is exact. */
+#include "backend/cpu/isa/tile_isa.h"
+#include "backend/cpu/isa/tile_math.h"
+#include <string.h>
+
+#define BINARY(name, T, R, expression)                                                                       \
+    static void name(void *dst, const void *a, const void *b, const void *c, int64_t n) {                    \
+        R *d = dst;                                                                                          \
+        const T *pa = a, *pb = b;                                                                            \
+        (void)c;                                                                                             \
+        LS_LANES_LOOP                                                                                        \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            T x = pa[i], y = pb[i];                                                                          \
+            d[i] = (R)(expression);                                                                          \
+        }                                                                                                    \
+    }
+#define UNARY(name, T, R, expression)                                                                        \
+    static void name(void *dst, const void *a, const void *b, const void *c, int64_t n) {                    \
+        R *d = dst;                                                                                          \
+        const T *pa = a;                                                                                     \
+        (void)b, (void)c;                                                                                    \
+        LS_LANES_LOOP                                                                                        \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            T x = pa[i];                                                                                     \
+            d[i] = (R)(expression);                                                                          \
+        }                                                                                                    \
+    }
+
+/* On the bits, as lanes of unsigned integers. Equal operands differ at most in the sign of zero: OR keeps a minus, AND a plus. */
+#define EXTREME(name, T, U, better, zeros)                                                                   \
+    static void name(void *dst, const void *a, const void *b, const void *c, int64_t n) {                    \
+        T *d = dst;                                                                                          \
+        const T *pa = a, *pb = b;                                                                            \
+        (void)c;                                                                                             \
+        LS_LANES_LOOP                                                                                        \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            T x = pa[i], y = pb[i];                                                                          \
+            union {                                                                                          \
+                T f;                                                                                         \
+                U u;                                                                                         \
+            } ux = {x}, uy = {y}, same;                                                                      \
+            same.u = ux.u zeros uy.u;                                                                        \
+            T r = x better y ? x : y;                                                                        \
+            r = x == y ? same.f : r;                                                                         \
+            d[i] = x != x ? x : r; /* with y NaN every comparison is false: r is y */                         \
+        }                                                                                                    \
+    }
+#define SIGNLESS(name, T, U, expression)                                                                     \
+    static void name(void *dst, const void *a, const void *b, const void *c, int64_t n) {                    \
+        U *d = dst;                                                                                          \
+        const U *pa = a;                                                                                     \
+        (void)b, (void)c;                                                                                    \
+        LS_LANES_LOOP                                                                                        \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            U x = pa[i];                                                                                     \
+            d[i] = (expression);                                                                             \
+        }                                                                                                    \
+    }
+
+#define FLOATS(tag, T, U, BITS)                                                                              \
+    SIGNLESS(neg_##tag, T, U, x ^ (U)1 << (BITS - 1))                                                        \
+    SIGNLESS(abs_##tag, T, U, x & ~((U)1 << (BITS - 1)))                                                     \
+    UNARY(sign_##tag, T, T, x > 0 ? (T)1 : x < 0 ? (T)-1 : x)                                                \
+    UNARY(recip_##tag, T, T, (T)1 / x)                                                                       \
+    UNARY(isnan_##tag, T, uint8_t, x != x)                                                                   \
+    BINARY(add_##tag, T, T, x + y)                                                                           \
+    BINARY(sub_##tag, T, T, x - y)                                                                           \
+    BINARY(mul_##tag, T, T, x * y)                                                                           \
+    BINARY(div_##tag, T, T, x / y)                                                                           \
+    BINARY(eq_##tag, T, uint8_t, x == y)                                                                     \
+    BINARY(ne_##tag, T, uint8_t, x != y)                                                                     \
+    BINARY(lt_##tag, T, uint8_t, x < y)                                                                      \
+    BINARY(le_##tag, T, uint8_t, x <= y)                                                                     \
+    EXTREME(min_##tag, T, U, <, |)                                                                           \
+    EXTREME(max_##tag, T, U, >, &)
+FLOATS(f32, float, uint32_t, 32)
+FLOATS(f64, double, uint64_t, 64)
+UNARY(isinf_f32, float, uint8_t, x == __builtin_inff() || x == -__builtin_inff())
+UNARY(isinf_f64, double, uint8_t, x == __builtin_inf() || x == -__builtin_inf())
+UNARY(sqrt_f32, float, float, __builtin_sqrtf(x))
+UNARY(sqrt_f64, double, double, __builtin_sqrt(x))
+UNARY(rsqrt_f32, float, float, 1.0f / __builtin_sqrtf(x))
+UNARY(rsqrt_f64, double, double, 1.0 / __builtin_sqrt(x))
+
+/* The remainder, by subtracting the divisor's significand at every binary place of the quotient, several places at a time. */
+static double remainder_of(double x, double y) {
+    const uint64_t infinity = UINT64_C(0x7ff) << 52, unit = UINT64_C(1) << 52;
+    uint64_t a, b;
+    memcpy(&a, &x, sizeof a);
+    memcpy(&b, &y, sizeof b);
+    uint64_t sign = a >> 63 << 63;
+    a &= ~(UINT64_C(1) << 63);
+    b &= ~(UINT64_C(1) << 63);
+    if (a >= infinity || b > infinity || b == 0) {
+        return __builtin_nan("");
+    }
+    if (a < b) {
+        return x;
+    }
+    int place_a = a >> 52 ? (int)(a >> 52) : 1, place_b = b >> 52 ? (int)(b >> 52) : 1;
+    uint64_t high = a >> 52 ? (a & (unit - 1)) | unit : a, divisor = b >> 52 ? (b & (unit - 1)) | unit : b;
+    uint64_t rest = high % divisor;
+    while (place_a > place_b && rest != 0) { /* rest < 2^53, so that eleven more places fit into 64 bits */
+        int places = place_a - place_b < 11 ? place_a - place_b : 11;
+        rest = (rest << places) % divisor;
+        place_a -= places;
+    }
+    int place = place_b;
+    while (rest != 0 && rest < unit && place > 1) {
+        rest <<= 1;
+        place--;
+    }
+    a = sign | (rest < unit ? rest : (rest - unit) | (uint64_t)place << 52);
+    memcpy(&x, &a, sizeof x);
+    return x;
+}
+BINARY(rem_f32, float, float, remainder_of((double)x, (double)y))
+BINARY(rem_f64, double, double, remainder_of(x, y))
+
+#define ROWS(tag)                                                                                            \
+    [LS_OP_NEG] = neg_##tag, [LS_OP_ABS] = abs_##tag, [LS_OP_SIGN] = sign_##tag,                             \
+    [LS_OP_SQRT] = sqrt_##tag, [LS_OP_RSQRT] = rsqrt_##tag, [LS_OP_RECIP] = recip_##tag,                     \
+    [LS_OP_ISNAN] = isnan_##tag, [LS_OP_ISINF] = isinf_##tag, [LS_OP_ADD] = add_##tag,                       \
+    [LS_OP_SUB] = sub_##tag, [LS_OP_MUL] = mul_##tag, [LS_OP_DIV] = div_##tag, [LS_OP_REM] = rem_##tag,      \
+    [LS_OP_MIN] = min_##tag, [LS_OP_MAX] = max_##tag, [LS_OP_EQ] = eq_##tag, [LS_OP_NE] = ne_##tag,          \
+    [LS_OP_LT] = lt_##tag, [LS_OP_LE] = le_##tag,                                                            \
+    [LS_OP_FLOOR] = LS_TILE_MATH(floor, tag), [LS_OP_CEIL] = LS_TILE_MATH(ceil, tag),                        \
+    [LS_OP_TRUNC] = LS_TILE_MATH(trunc, tag), [LS_OP_RINT] = LS_TILE_MATH(rint, tag),                        \
+    [LS_OP_CBRT] = LS_TILE_MATH(cbrt, tag), [LS_OP_EXP] = LS_TILE_MATH(exp, tag),                            \
+    [LS_OP_EXP2] = LS_TILE_MATH(exp2, tag), [LS_OP_EXPM1] = LS_TILE_MATH(expm1, tag),                        \
+    [LS_OP_LOG] = LS_TILE_MATH(log, tag), [LS_OP_LOG2] = LS_TILE_MATH(log2, tag),                            \
+    [LS_OP_LOG1P] = LS_TILE_MATH(log1p, tag), [LS_OP_SIN] = LS_TILE_MATH(sin, tag),                          \
+    [LS_OP_COS] = LS_TILE_MATH(cos, tag), [LS_OP_TAN] = LS_TILE_MATH(tan, tag),                              \
+    [LS_OP_ASIN] = LS_TILE_MATH(asin, tag), [LS_OP_ACOS] = LS_TILE_MATH(acos, tag),                          \
+    [LS_OP_ATAN] = LS_TILE_MATH(atan, tag), [LS_OP_SINH] = LS_TILE_MATH(sinh, tag),                          \
+    [LS_OP_COSH] = LS_TILE_MATH(cosh, tag), [LS_OP_TANH] = LS_TILE_MATH(tanh, tag),                          \
+    [LS_OP_ERF] = LS_TILE_MATH(erf, tag), [LS_OP_ERFC] = LS_TILE_MATH(erfc, tag),                            \
+    [LS_OP_POW] = LS_TILE_MATH(pow, tag)
+
+const ls_tile_fn LS_TILE_NAME(ls_tile_map_f32)[LS_OP_COUNT] = {ROWS(f32)};
+const ls_tile_fn LS_TILE_NAME(ls_tile_map_f64)[LS_OP_COUNT] = {ROWS(f64)};

@@ -1,0 +1,43 @@
+/* What the objects of tile functions share: names by instruction set, and the pragma that says a loop's lanes are independent
+ * (dst may be an operand). */
+#ifndef LOCKSTEP_BACKEND_CPU_ISA_TILE_ISA_H
+#define LOCKSTEP_BACKEND_CPU_ISA_TILE_ISA_H
+
+#include "backend/cpu/tile.h"
+
+#define LS_TILE_CAT_(a, b) a##__##b
+#define LS_TILE_CAT(a, b) LS_TILE_CAT_(a, b)
+#define LS_TILE_NAME(name) LS_TILE_CAT(name, LS_ISA)
+
+#if defined(__clang__)
+#define LS_LANES_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define LS_LANES_LOOP _Pragma("GCC ivdep")
+#endif
+
+extern const ls_tile_fn LS_TILE_NAME(ls_tile_map_int)[LS_OP_COUNT][LS_F16];
+extern const ls_tile_fn LS_TILE_NAME(ls_tile_map_f32)[LS_OP_COUNT];
+extern const ls_tile_fn LS_TILE_NAME(ls_tile_map_f64)[LS_OP_COUNT];
+extern const ls_tile_cast_fn LS_TILE_NAME(ls_tile_cast_int)[LS_F16][4];
+extern const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_f32)[LS_F16];
+extern const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_f64)[LS_F16];
+extern const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_odd)[LS_F16];
+extern const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_bool)[LS_F16];
+extern const ls_tile_cast_fn LS_TILE_NAME(ls_tile_f32_to_int)[LS_F16];
+extern const ls_tile_cast_fn LS_TILE_NAME(ls_tile_f64_to_int)[LS_F16];
+void LS_TILE_NAME(ls_tile_f32_to_f64)(void *dst, const void *a, int64_t n);
+void LS_TILE_NAME(ls_tile_f64_to_f32)(void *dst, const void *a, int64_t n);
+void LS_TILE_NAME(ls_tile_round_f32_f16)(void *dst, const void *a, int64_t n);
+void LS_TILE_NAME(ls_tile_round_f32_bf16)(void *dst, const void *a, int64_t n);
+void LS_TILE_NAME(ls_tile_round_f64_f16)(void *dst, const void *a, int64_t n);
+void LS_TILE_NAME(ls_tile_round_f64_bf16)(void *dst, const void *a, int64_t n);
+void LS_TILE_NAME(ls_tile_load_f16)(void *dst, const void *a, int64_t n);
+void LS_TILE_NAME(ls_tile_load_bf16)(void *dst, const void *a, int64_t n);
+void LS_TILE_NAME(ls_tile_store_f16)(void *dst, const void *a, int64_t n);
+void LS_TILE_NAME(ls_tile_store_bf16)(void *dst, const void *a, int64_t n);
+void LS_TILE_NAME(ls_tile_store_f32)(void *dst, const void *a, int64_t n);
+void LS_TILE_NAME(ls_tile_store_f64)(void *dst, const void *a, int64_t n);
+
+extern const ls_tile_isa LS_TILE_NAME(ls_tile_isa);
+
+#endif

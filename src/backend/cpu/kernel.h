@@ -1,0 +1,125 @@
+/* A spec compiled for the CPU: phases, done one after another, each a loop nest over a tile program.
+ *
+ * Every value with bound axes (REDUCE, CONTRACT, SCAN, SORT) is computed by a phase of its own, tile by tile over its free axes.
+ * Its tiles feed the phase's `finish` program: either the stores that it alone leads to (so that what follows is fused), or a
+ * store into a temporary, from which later phases load it. Points of the free axes are divided among workers; nothing that one
+ * worker computes depends on how.
+ */
+#ifndef LOCKSTEP_BACKEND_CPU_KERNEL_H
+#define LOCKSTEP_BACKEND_CPU_KERNEL_H
+
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/program.h"
+#include "base/thread.h"
+
+typedef struct ls_cpu_device {
+    ls_cpu cpu;
+    ls_cpu_isa isa;
+    const ls_tile_isa *tiles;
+    const ls_gemm_isa *gemm;
+    ls_pool *pool;
+    ls_mutex *mutex;       /* one launch at a time: scratch memory is the device's */
+    int threads;
+    size_t scratch_size;   /* of each worker */
+    char *scratch;         /* threads times that */
+    size_t temps_size;
+    char *temps;
+} ls_cpu_device;
+
+typedef enum ls_phase_kind {
+    LS_PHASE_STORE,    /* finish alone */
+    LS_PHASE_ROWS,     /* REDUCE: lanes along the bound axes, one point at a time */
+    LS_PHASE_COLUMNS,  /* REDUCE: lanes along the free axes, one element at a time */
+    LS_PHASE_ARG_ROWS, LS_PHASE_ARG_COLUMNS,
+    LS_PHASE_SUMS,     /* CONTRACT: lanes along the free axes, one k at a time ("naive") */
+    LS_PHASE_GEMM,     /* CONTRACT: packed ("tiled") */
+    LS_PHASE_SCAN,
+    LS_PHASE_SORT
+} ls_phase_kind;
+
+typedef struct ls_gemm_phase ls_gemm_phase; /* contract.c */
+
+typedef struct ls_phase {
+    ls_phase_kind kind;
+    int32_t value;            /* with bound axes; LS_SPEC_NONE for STORE */
+    bool serial;              /* a scatter: one worker, in order */
+    int n_axes;               /* the space: free axes, outermost first, as `finish` has its lanes */
+    uint8_t axes[LS_LANE_AXES];
+    ls_program program, finish;
+    ls_gemm_phase *gemm;
+    size_t extra;             /* bytes of scratch a worker needs beyond its programs' */
+    int64_t cost;             /* of one point, in lanes' worth of instructions */
+} ls_phase;
+
+struct ls_kernel_binary {
+    ls_arena arena;
+    ls_spec spec;
+    ls_cpu_device *device;
+    int n_phases;
+    ls_phase *phases;
+    int n_temps;
+    size_t *temp_offsets;
+    size_t temps_size, scratch_size;
+    char **many_buffers; /* for launches with more than a few */
+};
+
+/* One launch. */
+typedef struct ls_kernel_run {
+    const ls_kernel_binary *binary;
+    const ls_launch *launch;
+    char **buffers;
+    int64_t extents[LS_SPEC_MAX_AXES];
+    _Atomic int64_t out_of_range;
+} ls_kernel_run;
+
+/* phase.c: plans the phases of a spec; the binary's arena and spec are set. */
+ls_status ls_phases_plan(ls_kernel_binary *binary, const char *strategy, ls_error *err) LS_MUST_USE;
+/* fold.c, line.c: points [first, first + n) of a phase's space on one worker. */
+typedef struct ls_phase_task {
+    ls_kernel_run *kernel;
+    const ls_phase *phase;
+    char *scratch; /* the worker's */
+    int64_t first, n;
+} ls_phase_task;
+void ls_phase_rows(const ls_phase_task *task);
+void ls_phase_columns(const ls_phase_task *task);
+void ls_phase_sums(const ls_phase_task *task);
+void ls_phase_arg(const ls_phase_task *task);
+void ls_phase_scan(const ls_phase_task *task);
+void ls_phase_sort(const ls_phase_task *task);
+/* The identity of a reduction (its ls_op of class REDUCE), in the held form of a dtype. */
+uint64_t ls_fold_identity(ls_op op, ls_dtype dtype);
+/* Scratch that they need beyond their programs'. */
+size_t ls_phase_extra(const ls_spec *spec, const ls_phase *phase);
+
+/* Starts a run of a program in the task's scratch at *offset, which moves behind it. */
+void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t *offset, ls_run *out_run);
+
+/* contract.c. `phase->gemm` stays NULL when the contraction does not fit the packed product. */
+ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, ls_error *err) LS_MUST_USE;
+void ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase);
+size_t ls_gemm_phase_workspace(const ls_kernel_binary *binary, const ls_phase *phase);
+void ls_gemm_phase_print(ls_text *out, const ls_phase *phase);
+
+/* Coordinates of a point of axes linearised row-major. */
+static inline void ls_point_coords(const int64_t *extents, int n_axes, const uint8_t *axes, int64_t point, int64_t *coords) {
+    for (int i = n_axes - 1; i >= 0; i--) {
+        int64_t extent = extents[axes[i]];
+        if (point < extent) {
+            coords[axes[i]] = point;
+            point = 0;
+        } else {
+            coords[axes[i]] = point % extent;
+            point /= extent;
+        }
+    }
+}
+static inline int64_t ls_point_count(const int64_t *extents, int n_axes, const uint8_t *axes) {
+    int64_t n = 1;
+    for (int i = 0; i < n_axes; i++) {
+        n *= extents[axes[i]];
+    }
+    return n;
+}
+
+#endif

@@ -1,0 +1,400 @@
+/* Planning: which phases a spec takes, what each one's programs are, and what is fused into what. */
+#include "backend/cpu/kernel.h"
+#include <string.h>
+
+typedef struct planner {
+    ls_kernel_binary *binary;
+    const ls_spec *spec;
+    ls_error *err;
+    int *temps;       /* by value: its temporary, or -1 */
+    bool *reached;    /* by value: scratch of `reach` */
+    const char *strategy;
+} planner;
+
+static bool is_bound_op(const ls_value *v) {
+    return v->op == LS_V_REDUCE || v->op == LS_V_CONTRACT || v->op == LS_V_SCAN || v->op == LS_V_SORT;
+}
+
+static uint64_t trivial_axes(const ls_spec *spec) {
+    uint64_t axes = 0;
+    for (int i = 0; i < spec->n_axes; i++) {
+        ls_dim e = spec->extents_of_axes[i];
+        axes |= ls_dim_is_fixed(e) && e.offset == 1 ? UINT64_C(1) << i : 0;
+    }
+    return axes;
+}
+
+/* ---- what a value needs: marks values with bound axes, and stops at them ---- */
+static void reach(planner *p, int32_t value);
+
+static void reach_ix(planner *p, int32_t id) {
+    if (id == LS_SPEC_NONE) {
+        return;
+    }
+    const ls_ix *ix = &p->spec->ix[id];
+    if (ix->op == LS_IX_VALUE) {
+        reach(p, ix->a);
+    } else if (ix->op >= LS_IX_ADD) {
+        reach_ix(p, ix->a);
+        reach_ix(p, ix->b);
+    }
+}
+
+static void reach_preds(planner *p, int32_t first, int32_t n) {
+    for (int32_t i = first; i < first + n; i++) {
+        reach_ix(p, p->spec->preds[i].ix);
+        reach_ix(p, p->spec->preds[i].limit);
+    }
+}
+
+static void reach_inside(planner *p, int32_t value) {
+    const ls_value *v = &p->spec->values[value];
+    const int32_t operands[] = {v->a, v->b, v->c}, exprs[] = {v->ix, v->limit, v->check};
+    for (int i = 0; i < 3; i++) {
+        if (operands[i] != LS_SPEC_NONE) {
+            reach(p, operands[i]);
+        }
+        reach_ix(p, exprs[i]);
+    }
+    reach_preds(p, v->first_pred, v->n_preds);
+}
+
+static void reach(planner *p, int32_t value) {
+    if (p->reached[value]) {
+        return;
+    }
+    p->reached[value] = true;
+    if (!is_bound_op(&p->spec->values[value])) {
+        reach_inside(p, value);
+    }
+}
+
+static void reach_store(planner *p, const ls_store *s) {
+    reach(p, s->value);
+    reach_ix(p, s->ix);
+    reach_ix(p, s->check);
+    reach_ix(p, s->limit);
+    reach_preds(p, s->first_pred, s->n_preds);
+}
+
+/* ---- stores that one program does ---- */
+static bool stores_together(const planner *p, const ls_store *a, const ls_store *b) {
+    if (a->combine != LS_STORE_SET || b->combine != LS_STORE_SET || a->check != LS_SPEC_NONE || b->check != LS_SPEC_NONE ||
+        a->arg == b->arg || a->n_axes != b->n_axes || memcmp(a->axes, b->axes, (size_t)a->n_axes) != 0) {
+        return false;
+    }
+    for (int i = 0; i < p->spec->n_values; i++) { /* nothing stored is read in the same spec */
+        const ls_value *v = &p->spec->values[i];
+        if (v->op == LS_V_LOAD && p->spec->args[v->arg].written) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The value with bound axes that a group of stores can take tile by tile: over just its space, and nothing else needs it. */
+static int32_t value_to_fuse(planner *p, int first, int end) {
+    const ls_spec *spec = p->spec;
+    uint64_t space = 0, trivial = trivial_axes(spec);
+    for (int i = 0; i < spec->stores[first].n_axes; i++) {
+        space |= UINT64_C(1) << spec->stores[first].axes[i];
+    }
+    if (spec->stores[first].combine != LS_STORE_SET || spec->stores[first].check != LS_SPEC_NONE) {
+        return LS_SPEC_NONE;
+    }
+    memset(p->reached, 0, sizeof *p->reached * (size_t)spec->n_values);
+    for (int i = 0; i < spec->n_stores; i++) {
+        if (i < first || i >= end) {
+            reach_store(p, &spec->stores[i]);
+        }
+    }
+    for (int32_t v = 0; v < spec->n_values; v++) {
+        if (is_bound_op(&spec->values[v])) {
+            reach_inside(p, v);
+        }
+    }
+    bool *elsewhere = LS_ARENA_ARRAY(&p->binary->arena, bool, spec->n_values);
+    if (!elsewhere) {
+        return LS_SPEC_NONE;
+    }
+    memcpy(elsewhere, p->reached, sizeof *elsewhere * (size_t)spec->n_values);
+    memset(p->reached, 0, sizeof *p->reached * (size_t)spec->n_values);
+    for (int i = first; i < end; i++) {
+        reach_store(p, &spec->stores[i]);
+    }
+    for (int32_t v = spec->n_values - 1; v >= 0; v--) {
+        const ls_value *x = &spec->values[v];
+        if (p->reached[v] && is_bound_op(x) && !elsewhere[v] && p->temps[v] == -1 && (x->axes & ~trivial) == (space & ~trivial)) {
+            return v;
+        }
+    }
+    return LS_SPEC_NONE;
+}
+
+/* ---- rows or columns ---- */
+/* The strides of an axis in the largest load below a value. */
+static void main_load(const planner *p, int32_t value, int64_t *size, int32_t *load) {
+    const ls_value *v = &p->spec->values[value];
+    if (p->temps[value] >= 0) {
+        return;
+    }
+    if (v->op == LS_V_LOAD) {
+        int64_t numel = p->spec->args[v->arg].numel;
+        if (numel > *size) {
+            *size = numel;
+            *load = value;
+        }
+        return;
+    }
+    const int32_t operands[] = {v->a, v->b, v->c};
+    for (int i = 0; i < 3; i++) {
+        if (operands[i] != LS_SPEC_NONE && !is_bound_op(&p->spec->values[operands[i]])) {
+            main_load(p, operands[i], size, load);
+        }
+    }
+}
+
+static int64_t points(const ls_spec *spec, int n, const uint8_t *axes) {
+    int64_t count = 1;
+    for (int i = 0; i < n; i++) {
+        count *= ls_dim_bound(spec->extents_of_axes[axes[i]]);
+    }
+    return count;
+}
+
+static bool by_rows(const planner *p, const ls_phase *phase, const ls_value *v) {
+    int64_t bound = points(p->spec, v->n_bound, v->bound), free = points(p->spec, phase->n_axes, phase->axes), size = -1;
+    if (free < 8 || bound < 32) {
+        return bound >= 8 * free;
+    }
+    int32_t load = LS_SPEC_NONE;
+    main_load(p, v->a, &size, &load);
+    if (load == LS_SPEC_NONE) {
+        return bound >= free;
+    }
+    int64_t stride;
+    for (int i = v->n_bound - 1; i >= 0; i--) { /* the innermost bound axis of some extent */
+        ls_dim extent = p->spec->extents_of_axes[v->bound[i]];
+        if (!ls_dim_is_fixed(extent) || extent.offset > 1) {
+            return ls_ix_affine(p->spec, p->spec->values[load].ix, v->bound[i], &stride) && (stride == 1 || stride == -1);
+        }
+    }
+    return false;
+}
+
+/* ---- programs ---- */
+static ls_status failed(const planner *p) {
+    return LS_FAIL_MEMORY(p->err, "a kernel of the CPU");
+}
+
+static ls_program_builder *builder(const planner *p, int n_lanes, const uint8_t *lanes) {
+    return ls_pb_create(&p->binary->arena, p->spec, p->binary->device->tiles, p->temps, n_lanes, lanes);
+}
+
+/* The finish program: the stores [first, end), or into the value's temporary. */
+static ls_status plan_finish(planner *p, ls_phase *phase, int n_lanes, const uint8_t *lanes, int first, int end) {
+    ls_program_builder *b = builder(p, n_lanes, lanes);
+    if (!b) {
+        return failed(p);
+    }
+    if (phase->value != LS_SPEC_NONE) {
+        ls_pb_input(b, phase->value);
+    }
+    bool ok = true;
+    for (int i = first; i < end; i++) {
+        ok = ls_pb_store(b, &p->spec->stores[i]) && ok;
+    }
+    if (first == end) {
+        ls_access access;
+        ls_temp_access(p->spec, phase->value, p->temps[phase->value], n_lanes, lanes, &access);
+        int temp = p->temps[phase->value];
+        p->temps[phase->value] = -1; /* here it is the input */
+        int16_t reg = ls_pb_value(b, phase->value, 0, NULL);
+        p->temps[phase->value] = temp;
+        ok = ls_pb_store_access(b, reg, (ls_dtype)p->spec->values[phase->value].dtype, &access);
+    }
+    return ok && ls_pb_finish(b, 0, NULL, &phase->finish) ? LS_OK : failed(p);
+}
+
+static ls_status plan_operand(planner *p, ls_phase *phase, int n_lanes, const uint8_t *lanes) {
+    const ls_value *v = &p->spec->values[phase->value];
+    ls_program_builder *b = builder(p, n_lanes, lanes);
+    int16_t results[3] = {-1, -1, -1};
+    if (!b) {
+        return failed(p);
+    }
+    ls_dtype from = (ls_dtype)p->spec->values[v->a].dtype, acc = (ls_dtype)v->acc;
+    if (v->op == LS_V_CONTRACT) {
+        int16_t mask_a, mask_b;
+        int16_t x = ls_pb_value(b, v->a, 0, &mask_a), y = ls_pb_value(b, v->b, 0, &mask_b);
+        results[0] = ls_pb_cast(b, LS_SECTION_LANES, x, from, acc);
+        results[1] = ls_pb_cast(b, LS_SECTION_LANES, y, (ls_dtype)p->spec->values[v->b].dtype, acc);
+        results[2] = ls_pb_both(b, mask_a, mask_b);
+    } else if (phase->kind == LS_PHASE_ARG_ROWS || phase->kind == LS_PHASE_ARG_COLUMNS) {
+        results[0] = ls_pb_value(b, v->a, 0, &results[1]);
+    } else if (v->op == LS_V_REDUCE) {
+        /* Absent elements become identities, which change no bits. */
+        uint64_t identity = ls_fold_identity((ls_op)v->map, acc);
+        bool same = from == acc && from != LS_F16 && from != LS_BF16;
+        if (same || identity == 0) {
+            results[0] = ls_pb_cast(b, LS_SECTION_LANES, ls_pb_value(b, v->a, identity, NULL), from, acc);
+        } else {
+            int16_t mask, x = ls_pb_value(b, v->a, 0, &mask);
+            results[0] = ls_pb_select(b, mask, ls_pb_cast(b, LS_SECTION_LANES, x, from, acc), identity, acc);
+        }
+    } else {
+        results[0] = ls_pb_value(b, v->a, 0, NULL);
+        if (v->op == LS_V_SCAN) {
+            results[0] = ls_pb_cast(b, LS_SECTION_LANES, results[0], from, acc);
+        }
+    }
+    return ls_pb_finish(b, 3, results, &phase->program) ? LS_OK : failed(p);
+}
+
+/* The phase of a value with bound axes; `axes` is its space. */
+static ls_status plan_value(planner *p, int32_t value, int n_axes, const uint8_t *axes, int first, int end) {
+    const ls_value *v = &p->spec->values[value];
+    ls_phase *phase = &p->binary->phases[p->binary->n_phases++];
+    phase->value = value;
+    for (int i = 0; i < n_axes; i++) {
+        bool own = (v->op == LS_V_SCAN || v->op == LS_V_SORT) && axes[i] == v->bound[0];
+        if (!own) {
+            phase->axes[phase->n_axes++] = axes[i];
+        }
+    }
+    int n_lanes = phase->n_axes;
+    const uint8_t *lanes = phase->axes;
+    if (v->op == LS_V_CONTRACT) {
+        bool naive = p->strategy && strcmp(p->strategy, "naive") == 0;
+        phase->kind = LS_PHASE_SUMS;
+        if (!naive) {
+            LS_TRY(p->err, ls_gemm_phase_plan(p->binary, phase, p->temps, p->err));
+        }
+        if (phase->gemm) {
+            phase->kind = LS_PHASE_GEMM;
+            return LS_OK; /* its finish is planned there too */
+        }
+        if (p->strategy && !naive) {
+            return LS_FAIL(p->err, LS_ERR_UNSUPPORTED, "strategy \"%s\" is not available for kernel %s: only \"naive\"", p->strategy,
+                           p->spec->name);
+        }
+    } else if (v->op == LS_V_REDUCE) {
+        bool arg = v->map == LS_OP_ARGMIN || v->map == LS_OP_ARGMAX, rows = by_rows(p, phase, v);
+        phase->kind = arg ? (rows ? LS_PHASE_ARG_ROWS : LS_PHASE_ARG_COLUMNS) : rows ? LS_PHASE_ROWS : LS_PHASE_COLUMNS;
+        if (rows) {
+            n_lanes = v->n_bound;
+            lanes = v->bound;
+        }
+    } else {
+        phase->kind = v->op == LS_V_SCAN ? LS_PHASE_SCAN : LS_PHASE_SORT;
+        if (v->op == LS_V_SORT) {
+            n_lanes = 1;
+            lanes = v->bound;
+        }
+    }
+    LS_TRY(p->err, plan_operand(p, phase, n_lanes, lanes));
+    bool sort = phase->kind == LS_PHASE_SORT;
+    LS_TRY(p->err, plan_finish(p, phase, sort ? 1 : phase->n_axes, sort ? v->bound : phase->axes, first, end));
+    phase->extra = ls_phase_extra(p->spec, phase);
+    return LS_OK;
+}
+
+static int free_axes(const ls_spec *spec, const ls_value *v, uint8_t *axes) {
+    int n = 0;
+    for (int axis = 0; axis < LS_SPEC_MAX_AXES && n < LS_LANE_AXES; axis++) {
+        ls_dim extent = spec->extents_of_axes[axis < spec->n_axes ? axis : 0];
+        if (v->axes >> axis & 1 && (!ls_dim_is_fixed(extent) || extent.offset != 1)) {
+            axes[n++] = (uint8_t)axis;
+        }
+    }
+    return n;
+}
+
+static ls_status plan_stores(planner *p, int first, int end, int32_t fused) {
+    const ls_store *s = &p->spec->stores[first];
+    if (fused != LS_SPEC_NONE) {
+        return plan_value(p, fused, s->n_axes, s->axes, first, end);
+    }
+    ls_phase *phase = &p->binary->phases[p->binary->n_phases++];
+    phase->kind = LS_PHASE_STORE;
+    phase->value = LS_SPEC_NONE;
+    phase->serial = s->combine != LS_STORE_SET || s->check != LS_SPEC_NONE;
+    phase->n_axes = s->n_axes;
+    memcpy(phase->axes, s->axes, (size_t)s->n_axes);
+    return plan_finish(p, phase, s->n_axes, s->axes, first, end);
+}
+
+static int64_t program_cost(const ls_program *a) {
+    int64_t cost = 0;
+    for (int i = 0; i < a->n_instrs[LS_SECTION_LANES]; i++) {
+        cost += a->instrs[LS_SECTION_LANES][i].op == LS_TILE_OP_GATHER ? 8 : 1;
+    }
+    return cost;
+}
+
+static ls_status measure(planner *p) {
+    ls_kernel_binary *binary = p->binary;
+    for (int i = 0; i < binary->n_phases; i++) {
+        ls_phase *phase = &binary->phases[i];
+        size_t need = ls_run_bytes(&phase->program) + ls_run_bytes(&phase->finish) + phase->extra + 4 * LS_ALIGN;
+        binary->scratch_size = need > binary->scratch_size ? need : binary->scratch_size;
+        phase->cost = program_cost(&phase->finish);
+        if (phase->value != LS_SPEC_NONE) {
+            const ls_value *v = &p->spec->values[phase->value];
+            phase->cost += (program_cost(&phase->program) + 1) * points(p->spec, v->n_bound, v->bound);
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_phases_plan(ls_kernel_binary *binary, const char *strategy, ls_error *err) {
+    const ls_spec *spec = &binary->spec;
+    planner p = {.binary = binary, .spec = spec, .err = err, .strategy = strategy};
+    p.temps = LS_ARENA_ARRAY(&binary->arena, int, spec->n_values + 1);
+    p.reached = LS_ARENA_ARRAY(&binary->arena, bool, spec->n_values + 1);
+    binary->phases = LS_ARENA_ARRAY(&binary->arena, ls_phase, spec->n_values + spec->n_stores + 1);
+    binary->temp_offsets = LS_ARENA_ARRAY(&binary->arena, size_t, spec->n_values + 1);
+    int32_t *fused = LS_ARENA_ARRAY(&binary->arena, int32_t, spec->n_stores + 1);
+    int *end = LS_ARENA_ARRAY(&binary->arena, int, spec->n_stores + 1);
+    if (!p.temps || !p.reached || !binary->phases || !binary->temp_offsets || !fused || !end) {
+        return failed(&p);
+    }
+    memset(p.temps, 0xff, sizeof *p.temps * (size_t)(spec->n_values + 1));
+    for (int i = 0; i < spec->n_stores; i = end[i]) {
+        end[i] = i + 1;
+        while (end[i] < spec->n_stores && stores_together(&p, &spec->stores[i], &spec->stores[end[i]])) {
+            bool all = true;
+            for (int j = i; j < end[i]; j++) {
+                all = all && spec->stores[j].arg != spec->stores[end[i]].arg;
+            }
+            if (!all) {
+                break;
+            }
+            end[i]++;
+        }
+        fused[i] = value_to_fuse(&p, i, end[i]);
+    }
+    for (int32_t v = 0; v < spec->n_values; v++) {
+        bool taken = false;
+        for (int i = 0; i < spec->n_stores; i = end[i]) {
+            taken = taken || fused[i] == v;
+        }
+        if (is_bound_op(&spec->values[v]) && !taken) {
+            uint8_t axes[LS_LANE_AXES];
+            size_t bytes = ls_dtype_size((ls_dtype)spec->values[v].dtype);
+            for (uint64_t left = spec->values[v].axes; left; left &= left - 1) {
+                bytes *= (size_t)ls_dim_bound(spec->extents_of_axes[__builtin_ctzll(left)]);
+            }
+            p.temps[v] = binary->n_temps;
+            binary->temp_offsets[binary->n_temps++] = binary->temps_size;
+            binary->temps_size += (bytes + 2 * LS_ALIGN - 1) & ~(size_t)(LS_ALIGN - 1);
+            int n = free_axes(spec, &spec->values[v], axes);
+            LS_TRY(err, plan_value(&p, v, n, axes, 0, 0));
+        }
+    }
+    for (int i = 0; i < spec->n_stores; i = end[i]) {
+        LS_TRY(err, plan_stores(&p, i, end[i], fused[i]));
+    }
+    binary->many_buffers = LS_ARENA_ARRAY(&binary->arena, char *, spec->n_args + binary->n_temps + 1);
+    return binary->many_buffers ? measure(&p) : failed(&p);
+}

@@ -1,0 +1,658 @@
+/* Building tile programs from values. Failure is sticky: out of memory sets `failed`, and every function still returns a valid
+ * register number. */
+#include "backend/cpu/program.h"
+#include "base/half.h"
+#include <string.h>
+
+typedef struct virtual_reg {
+    uint8_t log2, section;
+    bool lanes; /* all lanes, not one */
+    int16_t broadcast; /* the register with its lane 0 in all lanes, or -1 */
+} virtual_reg;
+
+typedef struct memo {
+    bool known;
+    int16_t reg, mask;
+} memo;
+
+struct ls_program_builder {
+    ls_arena *arena;
+    const ls_spec *spec;
+    const ls_tile_isa *isa;
+    const int *temps;
+    int n_lane_axes;
+    uint8_t lane_axes[LS_LANE_AXES];
+    uint64_t lane_mask;
+    bool failed;
+    int16_t input;
+    int n_instrs[LS_SECTION_COUNT], cap_instrs[LS_SECTION_COUNT];
+    ls_instr *instrs[LS_SECTION_COUNT];
+    int n_accesses, cap_accesses;
+    ls_access *accesses;
+    int n_regs, cap_regs;
+    virtual_reg *regs;
+    memo *values;
+    int16_t *ixs; /* register + 1; 0 none */
+};
+
+static bool grow(ls_program_builder *b, void **data, int *cap, int len, size_t size) {
+    if (len < *cap) {
+        return true;
+    }
+    int wanted = *cap ? 2 * *cap : 16;
+    void *more = ls_arena_alloc(b->arena, (size_t)wanted * size);
+    if (!more) {
+        b->failed = true;
+        return false;
+    }
+    if (len) {
+        memcpy(more, *data, (size_t)len * size);
+    }
+    *data = more;
+    *cap = wanted;
+    return true;
+}
+
+ls_program_builder *ls_pb_create(ls_arena *arena, const ls_spec *spec, const ls_tile_isa *isa, const int *temps,
+                                 int n_lane_axes, const uint8_t *lane_axes) {
+    ls_program_builder *b = LS_ARENA_NEW(arena, ls_program_builder);
+    if (!b) {
+        return NULL;
+    }
+    b->arena = arena;
+    b->spec = spec;
+    b->isa = isa;
+    b->temps = temps;
+    b->input = -1;
+    for (int i = 0; i < n_lane_axes; i++) {
+        ls_dim extent = spec->extents_of_axes[lane_axes[i]];
+        if (!ls_dim_is_fixed(extent) || extent.offset != 1) {
+            b->lane_axes[b->n_lane_axes++] = lane_axes[i];
+            b->lane_mask |= UINT64_C(1) << lane_axes[i];
+        }
+    }
+    b->values = LS_ARENA_ARRAY(arena, memo, spec->n_values + 1);
+    b->ixs = LS_ARENA_ARRAY(arena, int16_t, spec->n_ix + 1);
+    return b->values && b->ixs ? b : NULL;
+}
+
+static ls_section section_of(const ls_program_builder *b, uint64_t axes) {
+    return axes & b->lane_mask ? LS_SECTION_LANES : axes ? LS_SECTION_POINT : LS_SECTION_LAUNCH;
+}
+
+static int16_t new_reg(ls_program_builder *b, ls_section section, int log2, bool lanes) {
+    if (b->n_regs == INT16_MAX || !grow(b, (void **)&b->regs, &b->cap_regs, b->n_regs, sizeof *b->regs)) {
+        b->failed = true;
+        return 0;
+    }
+    b->regs[b->n_regs] = (virtual_reg){(uint8_t)log2, (uint8_t)section, lanes, -1};
+    return (int16_t)b->n_regs++;
+}
+
+static void add(ls_program_builder *b, ls_section section, const ls_instr *instr) {
+    if (grow(b, (void **)&b->instrs[section], &b->cap_instrs[section], b->n_instrs[section], sizeof *instr)) {
+        b->instrs[section][b->n_instrs[section]++] = *instr;
+    }
+}
+
+static int add_access(ls_program_builder *b, const ls_access *access) {
+    if (!grow(b, (void **)&b->accesses, &b->cap_accesses, b->n_accesses, sizeof *access)) {
+        return 0;
+    }
+    b->accesses[b->n_accesses] = *access;
+    return b->n_accesses++;
+}
+
+static ls_section reg_section(const ls_program_builder *b, int16_t reg) {
+    return reg < 0 || b->failed ? LS_SECTION_LAUNCH : (ls_section)b->regs[reg].section;
+}
+
+/* The register as an operand of an instruction in `section`: one lane becomes all lanes where it must. */
+static int16_t operand(ls_program_builder *b, ls_section section, int16_t reg) {
+    if (reg < 0 || b->failed || section != LS_SECTION_LANES || b->regs[reg].lanes) {
+        return reg;
+    }
+    if (b->regs[reg].broadcast < 0) {
+        ls_section own = (ls_section)b->regs[reg].section;
+        int log2 = b->regs[reg].log2;
+        int16_t wide = new_reg(b, own, log2, true);
+        if (b->failed) {
+            return reg;
+        }
+        add(b, own, &(ls_instr){.op = LS_TILE_OP_BROADCAST, .log2 = (uint8_t)log2, .dst = wide, .a = reg, .b = -1, .c = -1,
+                                .name = "broadcast"});
+        b->regs[reg].broadcast = wide;
+    }
+    return b->regs[reg].broadcast;
+}
+
+static int16_t emit(ls_program_builder *b, ls_section section, ls_instr instr) {
+    instr.a = operand(b, section, instr.a);
+    instr.b = operand(b, section, instr.b);
+    instr.c = operand(b, section, instr.c);
+    instr.dst = new_reg(b, section, instr.log2, section == LS_SECTION_LANES);
+    add(b, section, &instr);
+    return instr.dst;
+}
+
+static ls_section later(ls_section a, ls_section b) {
+    return a > b ? a : b;
+}
+static ls_section section_of_regs(const ls_program_builder *b, int16_t x, int16_t y, int16_t z) {
+    return later(reg_section(b, x), later(reg_section(b, y), reg_section(b, z)));
+}
+
+static int16_t emit_fn(ls_program_builder *b, ls_tile_fn fn, const char *name, int log2, int16_t x, int16_t y, int16_t z) {
+    return emit(b, section_of_regs(b, x, y, z),
+                (ls_instr){.op = LS_TILE_OP_FN, .log2 = (uint8_t)log2, .a = x, .b = y, .c = z, .fn = fn, .name = name});
+}
+static int16_t emit_cast(ls_program_builder *b, ls_tile_cast_fn cast, const char *name, int log2, int16_t x) {
+    return emit(b, reg_section(b, x),
+                (ls_instr){.op = LS_TILE_OP_CAST, .log2 = (uint8_t)log2, .a = x, .b = -1, .c = -1, .cast = cast, .name = name});
+}
+static int16_t emit_const(ls_program_builder *b, int log2, uint64_t bits) {
+    return emit(b, LS_SECTION_LAUNCH,
+                (ls_instr){.op = LS_TILE_OP_CONST, .log2 = (uint8_t)log2, .a = -1, .b = -1, .c = -1, .bits = bits, .name = "const"});
+}
+
+uint64_t ls_held_bits(ls_dtype dtype, uint64_t stored) {
+    float f;
+    if (dtype == LS_F16) {
+        f = ls_f16_to_f32((uint16_t)stored);
+    } else if (dtype == LS_BF16) {
+        f = ls_bf16_to_f32((uint16_t)stored);
+    } else {
+        return stored;
+    }
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+static int held_log2(ls_dtype dtype) {
+    return ls_tile_log2(ls_tile_held_size(dtype));
+}
+
+int16_t ls_pb_cast(ls_program_builder *b, ls_section section, int16_t reg, ls_dtype from, ls_dtype to) {
+    const ls_tile_isa *isa = b->isa;
+    (void)section;
+    if (from == to) {
+        return reg;
+    }
+    bool f64 = from == LS_F64, half = to == LS_F16 || to == LS_BF16;
+    int log2 = held_log2(to);
+    if (!ls_dtype_is_float(from)) {
+        if (to == LS_BOOL) {
+            return emit_cast(b, isa->int_to_bool[from], "bool", log2, reg);
+        }
+        if (half) {
+            int16_t odd = emit_cast(b, isa->int_to_odd[from], "odd", 3, reg);
+            return emit_cast(b, isa->round_f64[to - LS_F16], "round", log2, odd);
+        }
+        if (to == LS_F32 || to == LS_F64) {
+            return emit_cast(b, (to == LS_F32 ? isa->int_to_f32 : isa->int_to_f64)[from], "float", log2, reg);
+        }
+        return log2 == held_log2(from) ? reg : emit_cast(b, isa->cast_int[from][log2], "int", log2, reg);
+    }
+    if (!ls_dtype_is_float(to)) {
+        return emit_cast(b, (f64 ? isa->f64_to_int : isa->f32_to_int)[to], "int", log2, reg);
+    }
+    if (half) {
+        return emit_cast(b, (f64 ? isa->round_f64 : isa->round_f32)[to - LS_F16], "round", log2, reg);
+    }
+    if (to == LS_F64) {
+        return emit_cast(b, isa->f32_to_f64, "f64", log2, reg);
+    }
+    return f64 ? emit_cast(b, isa->f64_to_f32, "f32", log2, reg) : reg; /* a half is held as f32 */
+}
+
+int16_t ls_pb_select(ls_program_builder *b, int16_t mask, int16_t reg, uint64_t other, ls_dtype dtype) {
+    if (mask < 0) {
+        return reg;
+    }
+    int log2 = held_log2(dtype);
+    return emit_fn(b, b->isa->select[log2], "select", log2, mask, reg, emit_const(b, log2, other));
+}
+
+int16_t ls_pb_both(ls_program_builder *b, int16_t x, int16_t y) {
+    return x < 0 ? y : y < 0 || x == y ? x : emit_fn(b, b->isa->map_int[LS_OP_AND][LS_BOOL], "and", 0, x, y, -1);
+}
+
+/* ---- index expressions, lane by lane ---- */
+static int16_t ix_reg(ls_program_builder *b, int32_t id) {
+    if (b->ixs[id]) {
+        return (int16_t)(b->ixs[id] - 1);
+    }
+    const ls_ix *ix = &b->spec->ix[id];
+    int16_t reg;
+    switch ((ls_ix_op)ix->op) {
+    case LS_IX_CONST:
+        reg = emit_const(b, 3, (uint64_t)ix->k);
+        break;
+    case LS_IX_AXIS:
+        reg = emit(b, section_of(b, UINT64_C(1) << ix->a),
+                   (ls_instr){.op = LS_TILE_OP_COORD, .log2 = 3, .a = -1, .b = -1, .c = -1, .access = ix->a, .name = "coord"});
+        break;
+    case LS_IX_DIM:
+        reg = emit(b, LS_SECTION_LAUNCH,
+                   (ls_instr){.op = LS_TILE_OP_DIM, .log2 = 3, .a = -1, .b = -1, .c = -1, .access = ix->a, .name = "dim"});
+        break;
+    case LS_IX_VALUE:
+        reg = ls_pb_cast(b, LS_SECTION_LANES, ls_pb_value(b, ix->a, 0, NULL), (ls_dtype)b->spec->values[ix->a].dtype, LS_I64);
+        break;
+    default: {
+        static const char *const names[] = {"index_add", "index_mul", "index_div", "index_mod"};
+        int16_t x = ix_reg(b, ix->a), y = ix_reg(b, ix->b);
+        reg = emit_fn(b, b->isa->index[ix->op - LS_IX_ADD], names[ix->op - LS_IX_ADD], 3, x, y, -1);
+        break;
+    }
+    }
+    b->ixs[id] = (int16_t)(reg + 1);
+    return reg;
+}
+
+/* Whether all predicates hold, ANDed onto `mask` (-1: true). */
+static int16_t preds_mask(ls_program_builder *b, int32_t first, int32_t n, int16_t mask) {
+    if (n == 0) {
+        return mask;
+    }
+    ls_access access = {0};
+    bool failed = false;
+    if (ls_access_build(b->arena, b->spec, LS_SPEC_NONE, 1, &first, &n, b->n_lane_axes, b->lane_axes, &access, &failed)) {
+        uint64_t axes = 0;
+        for (int i = 0; i < access.n_tables; i++) {
+            for (int j = 0; j < access.tables[i].n_axes; j++) {
+                axes |= UINT64_C(1) << access.tables[i].axes[j];
+            }
+        }
+        int16_t present = emit(b, section_of(b, axes),
+                               (ls_instr){.op = LS_TILE_OP_PRESENT, .a = -1, .b = -1, .c = -1, .access = add_access(b, &access),
+                                          .name = "present"});
+        return ls_pb_both(b, mask, present);
+    }
+    b->failed |= failed;
+    if (mask < 0) {
+        mask = emit_const(b, 0, 1);
+    }
+    for (int32_t p = first; p < first + n; p++) {
+        const ls_pred *pred = &b->spec->preds[p];
+        int16_t x = ix_reg(b, pred->ix);
+        if (pred->limit != LS_SPEC_NONE) {
+            int16_t limit = ix_reg(b, pred->limit);
+            mask = emit(b, section_of_regs(b, mask, x, limit),
+                        (ls_instr){.op = LS_TILE_OP_RANGE, .a = mask, .b = x, .c = limit, .name = "range"});
+        } else {
+            mask = emit(b, section_of_regs(b, mask, x, -1),
+                        (ls_instr){.op = LS_TILE_OP_MULTIPLE, .a = mask, .b = x, .c = -1, .bits = (uint64_t)pred->multiple,
+                                   .name = "multiple"});
+        }
+    }
+    return mask;
+}
+
+/* ---- loads ---- */
+static uint64_t access_axes(const ls_program_builder *b, const ls_access *a) {
+    uint64_t axes = 0;
+    for (int i = 0; i < a->n_scalar; i++) {
+        axes |= UINT64_C(1) << a->scalar_axis[i];
+    }
+    for (int i = 0; i < a->n_dims; i++) {
+        axes |= a->dims[i].stride ? UINT64_C(1) << b->lane_axes[a->dims[i].last] : 0;
+    }
+    for (int i = 0; i < a->n_tables; i++) {
+        for (int j = 0; j < a->tables[i].n_axes; j++) {
+            axes |= UINT64_C(1) << a->tables[i].axes[j];
+        }
+    }
+    return axes;
+}
+
+static int16_t to_held(ls_program_builder *b, int16_t reg, ls_dtype dtype) {
+    return b->isa->load[dtype] ? emit_cast(b, b->isa->load[dtype], ls_dtype_name(dtype), held_log2(dtype), reg) : reg;
+}
+
+static int16_t load_access(ls_program_builder *b, ls_access *access, ls_dtype dtype, uint64_t fill) {
+    access->log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype));
+    access->fill = fill;
+    int16_t raw = emit(b, section_of(b, access_axes(b, access)),
+                       (ls_instr){.op = LS_TILE_OP_LOAD, .log2 = access->log2, .dtype = (uint8_t)dtype, .a = -1, .b = -1, .c = -1,
+                                  .access = add_access(b, access), .name = "load"});
+    return to_held(b, raw, dtype);
+}
+
+static uint64_t nan_bits(ls_dtype dtype) {
+    return dtype == LS_F64 ? LS_NAN_F64 : ls_dtype_is_float(dtype) ? LS_NAN_F32 : 0; /* held form */
+}
+
+static int16_t load_lane_by_lane(ls_program_builder *b, const ls_value *v) {
+    int16_t mask = preds_mask(b, v->first_pred, v->n_preds, -1), present = mask, in_range = -1;
+    ls_dtype dtype = (ls_dtype)v->dtype;
+    if (v->check != LS_SPEC_NONE) {
+        int16_t x = ix_reg(b, v->check), limit = ix_reg(b, v->limit), yes = emit_const(b, 0, 1);
+        in_range = emit(b, section_of_regs(b, x, limit, -1),
+                        (ls_instr){.op = LS_TILE_OP_RANGE, .a = yes, .b = x, .c = limit, .name = "range"});
+        ls_section section = section_of_regs(b, in_range, mask, -1);
+        add(b, section, &(ls_instr){.op = LS_TILE_OP_CHECK, .dst = -1, .a = operand(b, section, mask),
+                                    .b = operand(b, section, in_range), .c = -1, .bits = v->origin, .name = "check"});
+        mask = ls_pb_both(b, mask, in_range);
+    }
+    int16_t at = ix_reg(b, v->ix);
+    int16_t reg = emit(b, section_of_regs(b, at, mask, -1),
+                       (ls_instr){.op = LS_TILE_OP_GATHER, .log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype)),
+                                  .dtype = (uint8_t)dtype, .a = at, .b = mask, .c = -1, .access = v->arg, .name = "gather"});
+    reg = to_held(b, reg, dtype);
+    if (in_range >= 0 && nan_bits(dtype)) {
+        reg = ls_pb_select(b, in_range, reg, nan_bits(dtype), dtype);
+        reg = ls_pb_select(b, present, reg, 0, dtype);
+    }
+    return reg;
+}
+
+static int16_t load_value(ls_program_builder *b, const ls_value *v) {
+    ls_access access = {.buffer = v->arg};
+    bool failed = false;
+    if (v->check == LS_SPEC_NONE && ls_access_build(b->arena, b->spec, v->ix, 1, &v->first_pred, &v->n_preds, b->n_lane_axes,
+                                                    b->lane_axes, &access, &failed)) {
+        return load_access(b, &access, (ls_dtype)v->dtype, 0);
+    }
+    b->failed |= failed;
+    return load_lane_by_lane(b, v);
+}
+
+void ls_temp_access(const ls_spec *spec, int32_t value, int temp, int n_lane_axes, const uint8_t *lane_axes,
+                    ls_access *out_access) {
+    uint8_t axes[LS_SPEC_MAX_AXES];
+    int64_t strides[LS_SPEC_MAX_AXES], stride = 1;
+    int n = 0;
+    memset(out_access, 0, sizeof *out_access);
+    for (int axis = LS_SPEC_MAX_AXES - 1; axis >= 0; axis--) {
+        if (spec->values[value].axes >> axis & 1) {
+            axes[n] = (uint8_t)axis;
+            strides[n++] = stride;
+            stride *= ls_dim_bound(spec->extents_of_axes[axis]);
+        }
+    }
+    out_access->buffer = spec->n_args + temp;
+    ls_access_from_strides(spec, n, axes, strides, n_lane_axes, lane_axes, out_access);
+}
+
+/* ---- values ---- */
+static bool keeps_halves(ls_op op) { /* the result of f16 or bf16 operands is exact in their dtype */
+    return op == LS_OP_NEG || op == LS_OP_ABS || op == LS_OP_SIGN || op == LS_OP_FLOOR || op == LS_OP_CEIL || op == LS_OP_TRUNC ||
+           op == LS_OP_RINT || op == LS_OP_MIN || op == LS_OP_MAX;
+}
+
+static int16_t map_value(ls_program_builder *b, const ls_value *v) {
+    const int32_t src[3] = {v->a, v->b, v->c};
+    int16_t x[3] = {-1, -1, -1};
+    int arity = ls_ops[v->map].arity;
+    for (int i = 0; i < arity; i++) {
+        x[i] = ls_pb_value(b, src[i], 0, NULL);
+    }
+    ls_dtype from = (ls_dtype)b->spec->values[src[arity == 3]].dtype, to = (ls_dtype)v->dtype;
+    const char *name = ls_ops[v->map].name;
+    if (v->map == LS_OP_WHERE) {
+        return emit_fn(b, b->isa->select[held_log2(to)], name, held_log2(to), x[0], x[1], x[2]);
+    }
+    if (v->map == LS_OP_CAST) {
+        return ls_pb_cast(b, LS_SECTION_LANES, x[0], from, to);
+    }
+    if (v->map == LS_OP_BITCAST) {
+        if (b->isa->store[from]) {
+            x[0] = emit_cast(b, b->isa->store[from], "canonical", ls_tile_log2(ls_dtype_size(from)), x[0]);
+        }
+        return from != LS_BOOL && to == LS_BOOL ? emit_fn(b, b->isa->map_int[LS_OP_AND][LS_U8], "and", 0, x[0],
+                                                          emit_const(b, 0, 1), -1)
+                                                : to_held(b, x[0], to);
+    }
+    ls_tile_fn fn = from == LS_F64              ? b->isa->map_f64[v->map]
+                    : ls_dtype_is_float(from)   ? b->isa->map_f32[v->map]
+                                                : b->isa->map_int[v->map][from];
+    if (!fn) {
+        b->failed = true;
+        return 0;
+    }
+    int16_t reg = emit_fn(b, fn, name, held_log2(to), x[0], x[1], x[2]);
+    if ((to == LS_F16 || to == LS_BF16) && !keeps_halves((ls_op)v->map)) {
+        reg = emit_cast(b, b->isa->round_f32[to - LS_F16], "round", 2, reg);
+    }
+    return reg;
+}
+
+/* GUARD straight over a load becomes one access; its absent elements are `fill`. */
+static bool guard_access(ls_program_builder *b, const ls_value *v, uint64_t fill, ls_access *access) {
+    const ls_value *load = &b->spec->values[v->a];
+    if (load->op != LS_V_LOAD || load->check != LS_SPEC_NONE || b->temps[v->a] >= 0) {
+        return false;
+    }
+    /* The load reads +0 where its own predicates fail: that is the same only where the guard fails with them. */
+    for (int i = 0; i < load->n_preds && fill != 0; i++) {
+        bool among = false;
+        for (int j = 0; j < v->n_preds && !among; j++) {
+            const ls_pred *x = &b->spec->preds[load->first_pred + i], *y = &b->spec->preds[v->first_pred + j];
+            among = x->ix == y->ix && x->limit == y->limit && x->multiple == y->multiple;
+        }
+        if (!among) {
+            return false;
+        }
+    }
+    int32_t first[2] = {v->first_pred, load->first_pred}, count[2] = {v->n_preds, load->n_preds};
+    bool failed = false;
+    memset(access, 0, sizeof *access);
+    access->buffer = load->arg;
+    bool built = ls_access_build(b->arena, b->spec, load->ix, 2, first, count, b->n_lane_axes, b->lane_axes, access, &failed);
+    b->failed |= failed;
+    return built;
+}
+
+static memo guard_value(ls_program_builder *b, const ls_value *v) {
+    ls_dtype dtype = (ls_dtype)v->dtype;
+    const ls_value *other = v->b == LS_SPEC_NONE ? NULL : &b->spec->values[v->b];
+    ls_access access;
+    memo m = {true, -1, -1};
+    if ((!other || other->op == LS_V_CONST) && guard_access(b, v, other ? other->bits : 0, &access)) {
+        m.reg = load_access(b, &access, dtype, other ? other->bits : 0);
+        m.mask = other ? -1 : preds_mask(b, v->first_pred, v->n_preds, -1);
+        return m;
+    }
+    int16_t mask = preds_mask(b, v->first_pred, v->n_preds, -1), mask_a = -1, mask_b = -1;
+    int16_t x = ls_pb_value(b, v->a, 0, &mask_a);
+    if (!other) {
+        m.reg = ls_pb_select(b, mask, x, 0, dtype);
+        m.mask = ls_pb_both(b, mask, mask_a);
+        return m;
+    }
+    int16_t y = ls_pb_value(b, v->b, 0, &mask_b);
+    m.reg = mask < 0 ? x : emit_fn(b, b->isa->select[held_log2(dtype)], "select", held_log2(dtype), mask, x, y);
+    if (mask_a >= 0 || mask_b >= 0) {
+        int16_t yes = emit_const(b, 0, 1);
+        m.mask = mask < 0 ? mask_a
+                          : emit_fn(b, b->isa->select[0], "select", 0, mask, mask_a < 0 ? yes : mask_a, mask_b < 0 ? yes : mask_b);
+    }
+    return m;
+}
+
+int16_t ls_pb_value(ls_program_builder *b, int32_t id, uint64_t fill, int16_t *out_mask) {
+    const ls_value *v = &b->spec->values[id];
+    memo *m = &b->values[id];
+    ls_access access;
+    ls_dtype dtype = (ls_dtype)v->dtype;
+    if (!m->known && !out_mask && fill != 0 && v->op == LS_V_GUARD && v->b == LS_SPEC_NONE && guard_access(b, v, fill, &access)) {
+        return load_access(b, &access, dtype, fill); /* absent elements come filled */
+    }
+    if (!m->known) {
+        int16_t reg = 0, mask = -1;
+        if (b->temps[id] >= 0) {
+            ls_temp_access(b->spec, id, b->temps[id], b->n_lane_axes, b->lane_axes, &access);
+            reg = load_access(b, &access, dtype, 0);
+        } else if (v->op == LS_V_CONST) {
+            reg = emit_const(b, held_log2(dtype), ls_held_bits(dtype, v->bits));
+        } else if (v->op == LS_V_LOAD) {
+            reg = load_value(b, v);
+        } else if (v->op == LS_V_GUARD) {
+            memo g = guard_value(b, v);
+            reg = g.reg;
+            mask = g.mask;
+        } else if (v->op == LS_V_INDEX) {
+            reg = ls_pb_cast(b, LS_SECTION_LANES, ix_reg(b, v->ix), LS_I64, dtype);
+        } else if (v->op == LS_V_MAP) {
+            reg = map_value(b, v);
+        } else if (v->op == LS_V_RANDOM) {
+            int16_t key0 = ls_pb_value(b, v->a, 0, NULL), key1 = ls_pb_value(b, v->b, 0, NULL), at = ix_reg(b, v->ix);
+            reg = emit(b, section_of_regs(b, key0, key1, at),
+                       (ls_instr){.op = LS_TILE_OP_RANDOM, .log2 = 2, .a = key0, .b = key1, .c = at, .name = "random"});
+        } else {
+            b->failed = true; /* a value with bound axes that has no temporary: the plan of phases is wrong */
+        }
+        *m = (memo){true, reg, mask};
+    }
+    if (out_mask) {
+        *out_mask = m->mask;
+        return m->reg;
+    }
+    return m->mask >= 0 && fill != 0 ? ls_pb_select(b, m->mask, m->reg, ls_held_bits(dtype, fill), dtype) : m->reg;
+}
+
+ls_dtype ls_input_dtype(const ls_value *v) {
+    bool sums = v->op == LS_V_CONTRACT || v->op == LS_V_SCAN ||
+                (v->op == LS_V_REDUCE && v->map != LS_OP_ARGMIN && v->map != LS_OP_ARGMAX);
+    return (ls_dtype)(sums ? v->acc : v->dtype);
+}
+
+void ls_pb_input(ls_program_builder *b, int32_t value) {
+    const ls_value *v = &b->spec->values[value];
+    ls_dtype dtype = ls_input_dtype(v);
+    b->input = new_reg(b, LS_SECTION_LANES, held_log2(dtype), true);
+    if (!b->failed) {
+        int16_t reg = ls_pb_cast(b, LS_SECTION_LANES, b->input, dtype, (ls_dtype)v->dtype);
+        b->values[value] = (memo){true, reg, -1};
+    }
+}
+
+/* ---- stores ---- */
+bool ls_pb_store_access(ls_program_builder *b, int16_t reg, ls_dtype dtype, const ls_access *access) {
+    ls_access copy = *access;
+    copy.log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype));
+    add(b, LS_SECTION_LANES, &(ls_instr){.op = LS_TILE_OP_STORE, .log2 = copy.log2, .dtype = (uint8_t)dtype,
+                                         .dst = b->isa->store[dtype] ? new_reg(b, LS_SECTION_LANES, copy.log2, true) : -1,
+                                         .a = operand(b, LS_SECTION_LANES, reg), .b = -1, .c = -1,
+                                         .access = add_access(b, &copy), .cast = b->isa->store[dtype], .name = "store"});
+    return !b->failed;
+}
+
+bool ls_pb_store(ls_program_builder *b, const ls_store *s) {
+    ls_dtype dtype = (ls_dtype)b->spec->values[s->value].dtype;
+    int16_t reg = ls_pb_value(b, s->value, 0, NULL);
+    ls_ix_sum linear;
+    ls_ix_sum_of(b->spec, s->ix, &linear);
+    if (s->combine == LS_STORE_SET && s->n_preds == 0 && s->check == LS_SPEC_NONE && !linear.n_rest && !linear.failed) {
+        ls_access access = {.buffer = s->arg, .offset = linear.constant};
+        ls_access_from_strides(b->spec, linear.n_terms, linear.axis, linear.stride, b->n_lane_axes, b->lane_axes, &access);
+        return ls_pb_store_access(b, reg, dtype, &access);
+    }
+    int16_t mask = preds_mask(b, s->first_pred, s->n_preds, -1);
+    if (s->check != LS_SPEC_NONE) {
+        int16_t x = ix_reg(b, s->check), limit = ix_reg(b, s->limit), yes = emit_const(b, 0, 1);
+        int16_t in_range = emit(b, LS_SECTION_LANES, (ls_instr){.op = LS_TILE_OP_RANGE, .a = yes, .b = x, .c = limit, .name = "range"});
+        add(b, LS_SECTION_LANES, &(ls_instr){.op = LS_TILE_OP_CHECK, .dst = -1, .a = operand(b, LS_SECTION_LANES, mask),
+                                             .b = in_range, .c = -1, .bits = s->origin, .name = "check"});
+        mask = ls_pb_both(b, mask, in_range);
+    }
+    int log2 = ls_tile_log2(ls_dtype_size(dtype));
+    int16_t at = ix_reg(b, s->ix);
+    add(b, LS_SECTION_LANES, &(ls_instr){.op = LS_TILE_OP_SCATTER, .log2 = (uint8_t)log2, .dtype = (uint8_t)dtype,
+                                         .combine = (uint8_t)s->combine, .dst = -1, .a = operand(b, LS_SECTION_LANES, reg),
+                                         .b = operand(b, LS_SECTION_LANES, at), .c = operand(b, LS_SECTION_LANES, mask),
+                                         .access = s->arg, .cast = b->isa->store[dtype], .name = "scatter"});
+    return !b->failed;
+}
+
+/* ---- registers ---- */
+typedef struct slot {
+    uint8_t log2;
+    bool free;
+    size_t offset;
+} slot;
+
+static size_t reg_size(const virtual_reg *r) {
+    return r->lanes ? ((size_t)LS_TILE << r->log2) : LS_ALIGN;
+}
+
+bool ls_pb_finish(ls_program_builder *b, int n_results, const int16_t *results, ls_program *out) {
+    for (int i = 0; i < n_results && !b->failed; i++) {
+        out->results[i] = operand(b, LS_SECTION_LANES, results[i]);
+    }
+    int n_lanes = b->n_instrs[LS_SECTION_LANES], n_slots = 0;
+    int *last = LS_ARENA_ARRAY(b->arena, int, b->n_regs + 1);
+    int *place = LS_ARENA_ARRAY(b->arena, int, b->n_regs + 1);
+    slot *slots = LS_ARENA_ARRAY(b->arena, slot, b->n_regs + 1);
+    out->reg_offsets = LS_ARENA_ARRAY(b->arena, size_t, b->n_regs + 1);
+    if (b->failed || !last || !place || !slots || !out->reg_offsets) {
+        return false;
+    }
+    size_t bytes = 0;
+    for (int r = 0; r < b->n_regs; r++) { /* what outlives a tile has a place of its own */
+        place[r] = -1;
+        last[r] = -1;
+        if (b->regs[r].section != LS_SECTION_LANES || r == b->input) {
+            out->reg_offsets[r] = bytes;
+            bytes += reg_size(&b->regs[r]);
+        }
+    }
+    const ls_instr *code = b->instrs[LS_SECTION_LANES];
+    for (int i = 0; i < n_lanes; i++) {
+        const int16_t used[4] = {code[i].a, code[i].b, code[i].c, code[i].dst};
+        for (int j = 0; j < 4; j++) {
+            if (used[j] >= 0) {
+                last[used[j]] = i;
+            }
+        }
+    }
+    for (int i = 0; i < n_results; i++) {
+        if (out->results[i] >= 0) {
+            last[out->results[i]] = n_lanes;
+        }
+    }
+    for (int i = 0; i < n_lanes; i++) {
+        /* dst may take the place of an operand that ends here only where it has the same size. */
+        const int16_t used[3] = {code[i].a, code[i].b, code[i].c};
+        for (int j = 0; j < 3 && code[i].op != LS_TILE_OP_STORE; j++) {
+            if (used[j] >= 0 && place[used[j]] >= 0 && last[used[j]] == i) {
+                slots[place[used[j]]].free = true;
+            }
+        }
+        int16_t r = code[i].dst;
+        if (r >= 0 && b->regs[r].section == LS_SECTION_LANES) {
+            int s = 0;
+            while (s < n_slots && !(slots[s].free && slots[s].log2 == b->regs[r].log2)) {
+                s++;
+            }
+            if (s == n_slots) {
+                slots[n_slots++] = (slot){b->regs[r].log2, true, bytes};
+                bytes += reg_size(&b->regs[r]);
+            }
+            slots[s].free = false;
+            place[r] = s;
+            out->reg_offsets[r] = slots[s].offset;
+        }
+        const int16_t done[4] = {code[i].a, code[i].b, code[i].c, code[i].dst};
+        for (int j = 0; j < 4; j++) {
+            if (done[j] >= 0 && place[done[j]] >= 0 && last[done[j]] == i && (done[j] == r || code[i].op == LS_TILE_OP_STORE)) {
+                slots[place[done[j]]].free = true;
+            }
+        }
+    }
+    out->n_lane_axes = b->n_lane_axes;
+    memcpy(out->lane_axes, b->lane_axes, sizeof out->lane_axes);
+    for (int s = 0; s < LS_SECTION_COUNT; s++) {
+        out->n_instrs[s] = b->n_instrs[s];
+        out->instrs[s] = b->instrs[s];
+    }
+    out->n_accesses = b->n_accesses;
+    out->accesses = b->accesses;
+    out->n_regs = b->n_regs;
+    out->reg_bytes = bytes;
+    out->n_results = n_results;
+    out->input = b->input;
+    return true;
+}

@@ -1,0 +1,471 @@
+/* Running tile programs. Invariants: an instruction reads and writes only the first n lanes of registers; a LOAD that is one run of
+ * consecutive elements makes its register point at the memory itself, so nothing is copied. */
+#include "backend/cpu/program.h"
+#include "base/half.h"
+#include <string.h>
+
+static void *aligned(void *p) {
+    return (void *)(((uintptr_t)p + LS_ALIGN - 1) & ~(uintptr_t)(LS_ALIGN - 1));
+}
+
+size_t ls_run_bytes(const ls_program *p) {
+    return sizeof(void *) * (size_t)(p->n_regs + 1) + p->reg_bytes + 2 * LS_ALIGN;
+}
+
+/* ---- walking lanes ---- */
+/* A segment of lanes [at, at + n): elements at offset + i * stride, or absent (present false). */
+typedef struct segment {
+    int64_t at, n, offset, stride;
+    bool present;
+} segment;
+
+typedef struct walk {
+    const ls_access *access;
+    const ls_run *run;
+    int64_t n, at, base;
+    int64_t pos[LS_LANE_AXES], extent[LS_LANE_AXES];
+} walk;
+
+static void walk_begin(walk *w, const ls_run *run, const ls_access *a, int64_t n) {
+    w->access = a;
+    w->run = run;
+    w->n = n;
+    w->at = 0;
+    w->base = a->offset;
+    for (int i = 0; i < a->n_scalar; i++) {
+        w->base += a->scalar_stride[i] * run->coords[a->scalar_axis[i]];
+    }
+    const uint8_t *axes = run->program->lane_axes;
+    for (int d = 0; d < a->n_dims; d++) {
+        int64_t pos = 0, extent = 1;
+        for (int i = a->dims[d].first; i <= a->dims[d].last; i++) {
+            pos = pos * run->extents[axes[i]] + run->coords[axes[i]];
+            extent *= run->extents[axes[i]];
+        }
+        w->pos[d] = pos;
+        w->extent[d] = extent;
+        w->base += pos * a->dims[d].stride;
+    }
+}
+
+/* Goes `n` lanes on; n does not pass the end of the innermost group. */
+static inline void walk_step(walk *w, int64_t n) {
+    const ls_access *a = w->access;
+    w->at += n;
+    int d = a->n_dims - 1;
+    if (d < 0) {
+        return;
+    }
+    w->pos[d] += n;
+    w->base += n * a->dims[d].stride;
+    while (d > 0 && w->pos[d] == w->extent[d]) {
+        w->base -= w->extent[d] * a->dims[d].stride;
+        w->pos[d] = 0;
+        d--;
+        w->pos[d]++;
+        w->base += a->dims[d].stride;
+    }
+}
+
+/* The lanes up to the end of the innermost group. */
+static inline int64_t walk_room(const walk *w) {
+    int d = w->access->n_dims - 1;
+    int64_t left = w->n - w->at;
+    if (d < 0) {
+        return left;
+    }
+    int64_t room = w->extent[d] - w->pos[d];
+    return room < left ? room : left;
+}
+
+static int64_t table_index(const walk *w, const ls_table *t, bool without_inner) {
+    int64_t e = 0;
+    for (int i = 0; i < t->n_axes - (without_inner && t->inner); i++) {
+        int axis = t->axes[i];
+        int64_t coord = w->run->coords[axis];
+        for (int d = 0; d < w->access->n_dims; d++) { /* with tables every group is one lane axis */
+            if (w->run->program->lane_axes[w->access->dims[d].first] == axis) {
+                coord = w->pos[d];
+                break;
+            }
+        }
+        e += coord * t->strides[i];
+    }
+    return e;
+}
+
+typedef void (*segment_fn)(void *ctx, const segment *s);
+
+/* Cuts lanes into segments, in order; absent lanes are segments too. */
+static void walk_tables(walk *w, segment_fn fn, void *ctx) {
+    const ls_access *a = w->access;
+    int last = a->n_dims - 1;
+    while (w->at < w->n) {
+        int64_t n = walk_room(w), offset = w->base, x0 = last >= 0 ? w->pos[last] : 0;
+        int64_t stride = last >= 0 ? a->dims[last].stride : 0;
+        const ls_table_row *row = NULL;
+        const int32_t *entries = NULL;
+        bool present = true;
+        for (int t = 0; t < a->n_tables && present; t++) {
+            int64_t e = table_index(w, &a->tables[t], true);
+            if (a->tables[t].inner) {
+                row = &a->tables[t].rows[e / a->tables[t].inner_extent];
+                entries = a->tables[t].entries + e;
+            } else {
+                present = a->tables[t].entries[e] != LS_TABLE_ABSENT;
+                offset += a->tables[t].entries[e];
+            }
+        }
+        if (!present || !entries) {
+            fn(ctx, &(segment){w->at, n, offset, stride, present});
+        } else if (row->regular && row->step == 1) {
+            int64_t lo = row->start, hi = lo + row->count;
+            lo = lo < x0 ? x0 : lo;
+            hi = hi > x0 + n ? x0 + n : hi;
+            if (lo >= hi) {
+                fn(ctx, &(segment){w->at, n, 0, 0, false});
+            } else {
+                if (lo > x0) {
+                    fn(ctx, &(segment){w->at, lo - x0, 0, 0, false});
+                }
+                fn(ctx, &(segment){w->at + lo - x0, hi - lo,
+                                   offset + row->base + (lo - row->start) * row->stride + (lo - x0) * stride,
+                                   row->stride + stride, true});
+                if (hi < x0 + n) {
+                    fn(ctx, &(segment){w->at + hi - x0, x0 + n - hi, 0, 0, false});
+                }
+            }
+        } else {
+            for (int64_t i = 0; i < n; i++) {
+                int32_t e = entries[x0 + i];
+                fn(ctx, &(segment){w->at + i, 1, e == LS_TABLE_ABSENT ? 0 : offset + e + i * stride, 0, e != LS_TABLE_ABSENT});
+            }
+        }
+        walk_step(w, n);
+    }
+}
+
+typedef struct read_ctx {
+    char *dst;
+    const char *src;
+    ls_tile_read_fn read;
+    ls_tile_fill_fn fill;
+    uint64_t bits;
+    int log2;
+} read_ctx;
+
+static void read_segment(void *ctx_, const segment *s) {
+    read_ctx *ctx = ctx_;
+    char *dst = ctx->dst + (s->at << ctx->log2);
+    if (s->present) {
+        ctx->read(dst, ctx->src + s->offset * (INT64_C(1) << ctx->log2), s->stride, s->n);
+    } else {
+        ctx->fill(dst, &ctx->bits, s->n);
+    }
+}
+
+static void present_segment(void *ctx, const segment *s) {
+    memset((char *)ctx + s->at, s->present, (size_t)s->n);
+}
+
+static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
+    const ls_access *a = &run->program->accesses[in->access];
+    walk w;
+    walk_begin(&w, run, a, n);
+    const char *src = run->buffers[a->buffer];
+    char *own = run->memory + run->program->reg_offsets[in->dst];
+    int64_t size = INT64_C(1) << a->log2;
+    run->regs[in->dst] = own;
+    if (a->n_tables) {
+        read_ctx ctx = {own, src, run->isa->read[a->log2], run->isa->fill[a->log2], a->fill, a->log2};
+        walk_tables(&w, read_segment, &ctx);
+        return;
+    }
+    int last = a->n_dims - 1;
+    int64_t stride = last >= 0 ? a->dims[last].stride : 0, room = walk_room(&w);
+    if (room == n && stride == 1) {
+        run->regs[in->dst] = (char *)(uintptr_t)(src + w.base * size);
+        return;
+    }
+    for (;;) {
+        run->isa->read[a->log2](own + w.at * size, src + w.base * size, stride, room);
+        walk_step(&w, room);
+        if (w.at >= n) {
+            return;
+        }
+        room = walk_room(&w);
+    }
+}
+
+static void run_store(ls_run *run, const ls_instr *in, int64_t n) {
+    const ls_access *a = &run->program->accesses[in->access];
+    walk w;
+    walk_begin(&w, run, a, n);
+    char *dst = run->buffers[a->buffer];
+    int64_t size = INT64_C(1) << a->log2;
+    int last = a->n_dims - 1;
+    int64_t stride = last >= 0 ? a->dims[last].stride : 0;
+    const char *src = run->regs[in->a];
+    int64_t room = walk_room(&w);
+    if (in->cast && room == n && stride == 1) {
+        in->cast(dst + w.base * size, src, n);
+        return;
+    }
+    if (in->cast) {
+        in->cast(run->regs[in->dst], src, n);
+        src = run->regs[in->dst];
+    }
+    for (;;) {
+        run->isa->write[a->log2](dst + w.base * size, stride, src + w.at * size, room);
+        walk_step(&w, room);
+        if (w.at >= n) {
+            return;
+        }
+        room = walk_room(&w);
+    }
+}
+
+/* Coordinates of one lane axis over the lanes. */
+static void run_coord(ls_run *run, const ls_instr *in, int64_t n) {
+    const ls_program *p = run->program;
+    int64_t *dst = run->regs[in->dst];
+    int at = 0;
+    while (at < p->n_lane_axes && p->lane_axes[at] != in->access) {
+        at++;
+    }
+    if (at == p->n_lane_axes) {
+        dst[0] = run->coords[in->access];
+        return;
+    }
+    int64_t inner = 1, inside = 0, extent = run->extents[p->lane_axes[at]], x = run->coords[in->access];
+    for (int i = at + 1; i < p->n_lane_axes; i++) {
+        inside = inside * run->extents[p->lane_axes[i]] + run->coords[p->lane_axes[i]];
+        inner *= run->extents[p->lane_axes[i]];
+    }
+    if (inner == 1) {
+        for (int64_t i = 0; i < n;) {
+            int64_t part = extent - x < n - i ? extent - x : n - i;
+            run->isa->iota(dst + i, x, 1, part);
+            i += part;
+            x = 0;
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n;) {
+        int64_t part = inner - inside < n - i ? inner - inside : n - i;
+        run->isa->fill[3](dst + i, &x, part);
+        i += part;
+        inside = 0;
+        x = x + 1 == extent ? 0 : x + 1;
+    }
+}
+
+static void run_check(ls_run *run, const ls_instr *in, int64_t n) {
+    const uint8_t *ok = run->regs[in->b], *where = in->a >= 0 ? run->regs[in->a] : NULL;
+    for (int64_t i = 0; i < n; i++) {
+        if (!ok[i] && (!where || where[i])) {
+            atomic_store_explicit(run->out_of_range, 1 + (int64_t)in->bits, memory_order_relaxed);
+            return;
+        }
+    }
+}
+
+static void run_scatter(ls_run *run, const ls_instr *in, int64_t n) {
+    static const ls_op ops[] = {[LS_STORE_ADD] = LS_OP_ADD, [LS_STORE_MUL] = LS_OP_MUL, [LS_STORE_MIN] = LS_OP_MIN,
+                                [LS_STORE_MAX] = LS_OP_MAX};
+    const ls_tile_isa *isa = run->isa;
+    ls_dtype dtype = (ls_dtype)in->dtype;
+    const int64_t *at = run->regs[in->b];
+    const uint8_t *where = in->c >= 0 ? run->regs[in->c] : NULL;
+    const char *src = run->regs[in->a];
+    char *base = run->buffers[in->access];
+    size_t size = ls_dtype_size(dtype), held = ls_tile_held_size(dtype);
+    ls_tile_fn fn = in->combine == LS_STORE_SET ? NULL
+                    : dtype == LS_F64           ? isa->map_f64[ops[in->combine]]
+                    : ls_dtype_is_float(dtype)  ? isa->map_f32[ops[in->combine]]
+                                                : isa->map_int[ops[in->combine]][dtype];
+    for (int64_t i = 0; i < n; i++) {
+        if (where && !where[i]) {
+            continue;
+        }
+        char *place = base + (size_t)at[i] * size;
+        uint64_t old = 0, now = 0;
+        memcpy(&now, src + (size_t)i * held, held);
+        if (fn) {
+            if (isa->load[dtype]) {
+                isa->load[dtype](&old, place, 1);
+            } else {
+                memcpy(&old, place, size);
+            }
+            fn(&now, &old, &now, NULL, 1);
+        }
+        if (in->cast) { /* rounds to the stored dtype, NaN canonical */
+            in->cast(&old, &now, 1);
+            now = old;
+        }
+        memcpy(place, &now, size);
+    }
+}
+
+static void run_section(ls_run *run, ls_section section, int64_t n) {
+    const ls_program *p = run->program;
+    const ls_tile_isa *isa = run->isa;
+    void **r = run->regs;
+    for (const ls_instr *in = p->instrs[section], *end = in + p->n_instrs[section]; in < end; in++) {
+        switch ((ls_tile_op)in->op) {
+        case LS_TILE_OP_CONST:
+            memcpy(r[in->dst], &in->bits, (size_t)1 << in->log2);
+            break;
+        case LS_TILE_OP_BROADCAST:
+            isa->fill[in->log2](r[in->dst], r[in->a], LS_TILE);
+            break;
+        case LS_TILE_OP_LOAD:
+            run_load(run, in, n);
+            break;
+        case LS_TILE_OP_PRESENT: {
+            walk w;
+            walk_begin(&w, run, &p->accesses[in->access], n);
+            walk_tables(&w, present_segment, r[in->dst]);
+            break;
+        }
+        case LS_TILE_OP_FN:
+            in->fn(r[in->dst], r[in->a], in->b >= 0 ? r[in->b] : NULL, in->c >= 0 ? r[in->c] : NULL, n);
+            break;
+        case LS_TILE_OP_CAST:
+            in->cast(r[in->dst], r[in->a], n);
+            break;
+        case LS_TILE_OP_COORD:
+            run_coord(run, in, n);
+            break;
+        case LS_TILE_OP_DIM:
+            *(int64_t *)r[in->dst] = ls_dim_eval(run->spec->dims[in->access], run->symbols);
+            break;
+        case LS_TILE_OP_RANGE:
+            memmove(r[in->dst], r[in->a], (size_t)n);
+            isa->in_range(r[in->dst], r[in->b], r[in->c], n);
+            break;
+        case LS_TILE_OP_MULTIPLE:
+            memmove(r[in->dst], r[in->a], (size_t)n);
+            isa->multiple(r[in->dst], r[in->b], (int64_t)in->bits, n);
+            break;
+        case LS_TILE_OP_GATHER:
+            isa->gather[in->log2](r[in->dst], run->buffers[in->access], r[in->a], in->b >= 0 ? r[in->b] : NULL, n);
+            break;
+        case LS_TILE_OP_CHECK:
+            run_check(run, in, n);
+            break;
+        case LS_TILE_OP_RANDOM:
+            isa->threefry(r[in->dst], r[in->a], r[in->b], r[in->c], n);
+            break;
+        case LS_TILE_OP_STORE:
+            run_store(run, in, n);
+            break;
+        case LS_TILE_OP_SCATTER:
+            run_scatter(run, in, n);
+            break;
+        }
+    }
+}
+
+void ls_run_begin(ls_run *run, const ls_program *program, void *memory) {
+    run->program = program;
+    run->regs = aligned(memory);
+    run->memory = aligned(run->regs + program->n_regs);
+    for (int i = 0; i < program->n_regs; i++) {
+        run->regs[i] = run->memory + program->reg_offsets[i];
+    }
+    memset(run->coords, 0, sizeof run->coords);
+    run_section(run, LS_SECTION_LAUNCH, 1);
+}
+
+void ls_run_point(ls_run *run) {
+    for (int i = 0; i < run->program->n_lane_axes; i++) {
+        run->coords[run->program->lane_axes[i]] = 0;
+    }
+    run_section(run, LS_SECTION_POINT, 1);
+}
+
+void ls_run_lanes(ls_run *run, int64_t first, int64_t n) {
+    const ls_program *p = run->program;
+    for (int i = p->n_lane_axes - 1; i >= 0; i--) {
+        int64_t extent = run->extents[p->lane_axes[i]];
+        if (i == 0) {
+            run->coords[p->lane_axes[i]] = first;
+        } else if (first < extent) {
+            run->coords[p->lane_axes[i]] = first;
+            first = 0;
+        } else {
+            int64_t q = ((uint64_t)first | (uint64_t)extent) >> 32 ? first / extent : (int64_t)((uint32_t)first / (uint32_t)extent);
+            run->coords[p->lane_axes[i]] = first - q * extent;
+            first = q;
+        }
+    }
+    run_section(run, LS_SECTION_LANES, n);
+}
+
+int64_t ls_run_lane_count(const ls_run *run) {
+    int64_t n = 1;
+    for (int i = 0; i < run->program->n_lane_axes; i++) {
+        n *= run->extents[run->program->lane_axes[i]];
+    }
+    return n;
+}
+
+/* ---- printing ---- */
+static void print_access(ls_text *out, const ls_spec *spec, const ls_program *p, const ls_access *a) {
+    ls_text_printf(out, a->buffer < spec->n_args ? " arg%d[%lld" : " temp%d[%lld",
+                   a->buffer < spec->n_args ? a->buffer : a->buffer - spec->n_args, (long long)a->offset);
+    for (int i = 0; i < a->n_scalar; i++) {
+        ls_text_printf(out, " + %lld*x%d", (long long)a->scalar_stride[i], a->scalar_axis[i]);
+    }
+    for (int i = 0; i < a->n_dims; i++) {
+        ls_text_printf(out, " + %lld*(x%d", (long long)a->dims[i].stride, p->lane_axes[a->dims[i].first]);
+        ls_text_printf(out, a->dims[i].last > a->dims[i].first ? "..x%d)" : ")", p->lane_axes[a->dims[i].last]);
+    }
+    for (int i = 0; i < a->n_tables; i++) {
+        ls_text_add(out, " + table(");
+        for (int j = 0; j < a->tables[i].n_axes; j++) {
+            ls_text_printf(out, j ? ",x%d" : "x%d", a->tables[i].axes[j]);
+        }
+        ls_text_add(out, ")");
+    }
+    ls_text_add(out, "]");
+}
+
+void ls_program_print(ls_text *out, const ls_spec *spec, const ls_program *p) {
+    static const char *const titles[] = {"launch", "point", "lanes"};
+    for (int s = 0; s < LS_SECTION_COUNT; s++) {
+        if (!p->n_instrs[s]) {
+            continue;
+        }
+        ls_text_printf(out, "    %s", titles[s]);
+        for (int i = 0; s == LS_SECTION_LANES && i < p->n_lane_axes; i++) {
+            ls_text_printf(out, " x%d", p->lane_axes[i]);
+        }
+        ls_text_add(out, "\n");
+        for (int i = 0; i < p->n_instrs[s]; i++) {
+            const ls_instr *in = &p->instrs[s][i];
+            ls_text_add(out, "      ");
+            if (in->dst >= 0) {
+                ls_text_printf(out, "r%d = ", in->dst);
+            }
+            ls_text_add(out, in->name);
+            if (in->op == LS_TILE_OP_LOAD || in->op == LS_TILE_OP_STORE || in->op == LS_TILE_OP_PRESENT) {
+                print_access(out, spec, p, &p->accesses[in->access]);
+            } else if (in->op == LS_TILE_OP_CONST) {
+                ls_text_printf(out, " 0x%llx", (unsigned long long)in->bits);
+            } else if (in->op == LS_TILE_OP_COORD) {
+                ls_text_printf(out, " x%d", in->access);
+            } else if (in->op == LS_TILE_OP_GATHER || in->op == LS_TILE_OP_SCATTER) {
+                ls_text_printf(out, " arg%d", in->access);
+            }
+            const int16_t used[3] = {in->a, in->b, in->c};
+            for (int j = 0; j < 3; j++) {
+                if (used[j] >= 0) {
+                    ls_text_printf(out, " r%d", used[j]);
+                }
+            }
+            ls_text_add(out, "\n");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+/* The tile functions of each instruction set in this build. */
+#include "backend/cpu/tile.h"
+
+#if LS_HAVE_ISA_SCALAR
+extern const ls_tile_isa ls_tile_isa__scalar;
+#endif
+#if LS_HAVE_ISA_NEON
+extern const ls_tile_isa ls_tile_isa__neon;
+#endif
+#if LS_HAVE_ISA_AVX2
+extern const ls_tile_isa ls_tile_isa__avx2;
+#endif
+#if LS_HAVE_ISA_AVX512
+extern const ls_tile_isa ls_tile_isa__avx512;
+#endif
+
+static const ls_tile_isa *const isas[LS_CPU_ISA_COUNT] = {
+#if LS_HAVE_ISA_SCALAR
+    [LS_CPU_SCALAR] = &ls_tile_isa__scalar,
+#endif
+#if LS_HAVE_ISA_NEON
+    [LS_CPU_NEON] = &ls_tile_isa__neon,
+#endif
+#if LS_HAVE_ISA_AVX2
+    [LS_CPU_AVX2] = &ls_tile_isa__avx2,
+#endif
+#if LS_HAVE_ISA_AVX512
+    [LS_CPU_AVX512] = &ls_tile_isa__avx512,
+#endif
+};
+
+const ls_tile_isa *ls_tile_isa_get(ls_cpu_isa isa) {
+    return (unsigned)isa < LS_CPU_ISA_COUNT ? isas[isa] : NULL;
+}

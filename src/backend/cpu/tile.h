@@ -1,0 +1,71 @@
+/* Tile functions: what one opcode of a tile program does to a tile, one vector function each, compiled once per instruction set
+ * (isa/tile*.c).
+ *
+ * A tile is a run of up to LS_TILE consecutive lanes. Values are held in registers in a dtype's held form: f16 and bf16 as f32
+ * (always exact in that dtype), everything else as itself (bool as one byte, 0 or 1). Every function computes, lane by lane, what
+ * docs/contract.md says, so results do not depend on the instruction set. dst may be the same as an operand, but may not overlap
+ * one otherwise. NaNs in registers may have any payload; the store functions make them canonical.
+ */
+#ifndef LOCKSTEP_BACKEND_CPU_TILE_H
+#define LOCKSTEP_BACKEND_CPU_TILE_H
+
+#include "backend/cpu/cpuid.h"
+#include "graph/graph.h"
+
+enum {
+    LS_TILE = 512,        /* lanes of a register; a multiple of LS_TILE_PARTIALS */
+    LS_TILE_PARTIALS = 256, /* of a reduction's block */
+    LS_TILE_BLOCK = 4096,
+    LS_TILE_CHUNK = 512   /* of a contraction's k, and of a scan */
+};
+
+typedef void (*ls_tile_fn)(void *dst, const void *a, const void *b, const void *c, int64_t n);
+typedef void (*ls_tile_cast_fn)(void *dst, const void *a, int64_t n);
+/* dst[i] = src[i * stride], strides in elements. */
+typedef void (*ls_tile_read_fn)(void *dst, const void *src, int64_t stride, int64_t n);
+/* dst[i * stride] = src[i]. */
+typedef void (*ls_tile_write_fn)(void *dst, int64_t stride, const void *src, int64_t n);
+/* dst[i] = src[index[i]] where mask (NULL: everywhere), else zero bits. */
+typedef void (*ls_tile_gather_fn)(void *dst, const void *src, const int64_t *index, const uint8_t *mask, int64_t n);
+typedef void (*ls_tile_fill_fn)(void *dst, const void *value, int64_t n);
+
+enum { LS_TILE_IX_ADD, LS_TILE_IX_MUL, LS_TILE_IX_DIV, LS_TILE_IX_MOD, LS_TILE_IX_COUNT };
+
+typedef struct ls_tile_isa {
+    /* MAP operations by dtype of the operands: integers and bool, then f32 (f16 and bf16 held in f32 too), then f64. NULL where
+     * an operation has none of its own (CAST, BITCAST, WHERE). */
+    const ls_tile_fn (*map_int)[LS_F16];
+    const ls_tile_fn *map_f32, *map_f64;
+    const ls_tile_cast_fn (*cast_int)[4];          /* [dtype from, integers and bool][log2 size to]: wraps */
+    const ls_tile_cast_fn *int_to_f32, *int_to_f64; /* [dtype from] */
+    const ls_tile_cast_fn *int_to_odd;             /* [dtype from]: to f64 rounded to odd, for a second rounding to f16 or bf16 */
+    const ls_tile_cast_fn *f32_to_int, *f64_to_int; /* [dtype to]: saturating; to bool: x != 0 */
+    const ls_tile_cast_fn *int_to_bool;            /* [dtype from] */
+    ls_tile_cast_fn f32_to_f64, f64_to_f32;
+    ls_tile_cast_fn round_f32[2], round_f64[2];    /* to f16, bf16, held as f32 */
+    ls_tile_cast_fn load[LS_DTYPE_COUNT];          /* stored to held; NULL: the same */
+    ls_tile_cast_fn store[LS_DTYPE_COUNT];         /* held to stored, NaN canonical; NULL: the same bits */
+    ls_tile_read_fn read[4];                       /* by log2 size, as the rest */
+    ls_tile_write_fn write[4];
+    ls_tile_gather_fn gather[4];
+    ls_tile_fill_fn fill[4];
+    ls_tile_fn select[4];                          /* dst = a (u8) ? b : c */
+    ls_tile_fn index[LS_TILE_IX_COUNT];            /* on i64; DIV and MOD are floor */
+    void (*iota)(int64_t *dst, int64_t first, int64_t step, int64_t n);
+    void (*in_range)(uint8_t *mask, const int64_t *a, const int64_t *limit, int64_t n); /* mask &= 0 <= a < limit */
+    void (*multiple)(uint8_t *mask, const int64_t *a, int64_t of, int64_t n);           /* mask &= a % of == 0 */
+    void (*threefry)(uint32_t *dst, const uint32_t *key0, const uint32_t *key1, const int64_t *counter, int64_t n);
+} ls_tile_isa;
+
+/* NULL when this build has no objects for `isa`. */
+const ls_tile_isa *ls_tile_isa_get(ls_cpu_isa isa);
+
+/* The size of a dtype in its held form, and its log2. */
+static inline size_t ls_tile_held_size(ls_dtype dtype) {
+    return dtype == LS_F16 || dtype == LS_BF16 ? 4 : ls_dtype_size(dtype);
+}
+static inline int ls_tile_log2(size_t size) {
+    return size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
+}
+
+#endif
