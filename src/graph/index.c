@@ -116,16 +116,3 @@ ls_tensor *ls_dim_value(ls_session *s, ls_dim dim) {
     attr.dim = dim;
     return ls_node(s, LS_OP_DIM, LS_I64, &scalar, 0, NULL, &attr);
 }
-
-ls_tensor *ls_to_device(ls_session *s, ls_tensor *tensor, ls_device *device) {
-    if (!ls_check_operands(s, "to_device", 1, &tensor)) {
-        return NULL;
-    }
-    if (!device) {
-        return LS_NODE_FAIL(s, LS_ERR_INVALID, "to_device: the device for %s is NULL", LS_TEXT(tensor));
-    }
-    ls_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.device = device;
-    return tensor->device == device ? tensor : ls_node(s, LS_OP_COPY, tensor->dtype, &tensor->shape, 1, &tensor, &attr);
-}
