@@ -334,7 +334,12 @@ static ls_range compute(ls_ranges *r, ls_val v) {
         return ls_dtype_is_float(t) ? (ls_range){0, 0, 1} : full(t);
     }
     r->depth++;
-    ls_range out = clip(range_fns[ins->op](r, ins), t);
+    bool reached = true;
+    for (int i = 0; i < ls_kops[ins->op].sources; i++) {
+        ls_range source = range_of(r, ins->src[i]);
+        reached = reached && source.lo <= source.hi;
+    }
+    ls_range out = reached ? clip(range_fns[ins->op](r, ins), t) : (ls_range){1, 0, 1};
     r->depth--;
     return tighten(out);
 }
