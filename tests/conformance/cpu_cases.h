@@ -1,0 +1,175 @@
+/* Runs a graph on `ref` and on `cpu` under every instruction set and several thread counts, and compares the results bit for bit. */
+#ifndef LOCKSTEP_TESTS_CONFORMANCE_CPU_CASES_H
+#define LOCKSTEP_TESTS_CONFORMANCE_CPU_CASES_H
+
+#include "support/world.h"
+#include "backend/cpu/cpuid.h"
+#include "base/half.h"
+#include "base/rng.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ROOTS = 8 };
+
+/* Builds the roots of a case; everything random comes from rng. The number of roots. */
+typedef int (*case_fn)(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots);
+
+/* Elements of a dtype: small numbers mostly, and now and then what is awkward in it. */
+static inline void fill_data(ls_rng *rng, ls_dtype dtype, void *data, int64_t n) {
+    static const double special[] = {0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, -1e-40, 3e38, -3e38, 65504.0, 65520.0, 1e-7, 2147483648.0,
+                                     -2147483649.0, 1e300, 4294967296.0, 127.5, 255.5, -128.5};
+    size_t size = ls_dtype_size(dtype);
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bits = 0;
+        uint64_t kind = ls_rng_below(rng, 64);
+        if (dtype >= LS_F16) {
+            double d = ls_rng_normal(rng) * (kind < 48 ? 1.0 : 100.0);
+            if (kind == 63) {
+                d = special[ls_rng_below(rng, sizeof special / sizeof *special)];
+            } else if (kind == 62) {
+                uint64_t which = ls_rng_below(rng, 8);
+                d = which == 0 ? __builtin_nan("") : which == 1 ? __builtin_inf() : which == 2 ? -__builtin_inf() : d * 1e6;
+            }
+            float f = (float)d;
+            if (dtype == LS_F64) {
+                memcpy(&bits, &d, 8);
+            } else if (dtype == LS_F32) {
+                memcpy(&bits, &f, 4);
+            } else {
+                bits = dtype == LS_F16 ? ls_f64_to_f16(d) : ls_f64_to_bf16(d);
+            }
+        } else {
+            bits = kind < 32 ? ls_rng_below(rng, 16) - (dtype >= LS_I8 ? 8 : 0) : kind < 60 ? ls_rng_u64(rng)
+                   : kind == 60 ? 0 : kind == 61 ? ~UINT64_C(0) : UINT64_C(1) << (8 * size - 1);
+            bits = dtype == LS_BOOL ? bits & 1 : bits;
+        }
+        memcpy((char *)data + (size_t)i * size, &bits, size);
+    }
+}
+
+static inline int64_t numel_of(ls_shape shape) {
+    int64_t n = 1;
+    for (int i = 0; i < shape.rank; i++) {
+        n *= shape.dim[i].offset;
+    }
+    return n;
+}
+
+static inline ls_tensor *random_tensor(ls_session *s, ls_rng *rng, ls_dtype dtype, ls_shape shape) {
+    int64_t n = numel_of(shape);
+    void *data = calloc((size_t)n + 1, ls_dtype_size(dtype));
+    fill_data(rng, dtype, data, n);
+    ls_tensor *t = ls_tensor_from(s, dtype, shape, data);
+    free(data);
+    return t;
+}
+
+/* Finite and of like size, for sums that should not drown in NaN. */
+static inline ls_tensor *tame_tensor(ls_session *s, ls_rng *rng, ls_dtype dtype, ls_shape shape) {
+    ls_tensor *x = random_tensor(s, rng, dtype, shape);
+    if (dtype < LS_F16) {
+        return x;
+    }
+    ls_tensor *big = ls_full(s, dtype, LS_SHAPE(1), 1000.0), *small = ls_full(s, dtype, LS_SHAPE(1), 0.75);
+    return ls_where(s, ls_lt(s, ls_abs(s, x), big), x, small);
+}
+
+typedef struct result {
+    int n;
+    size_t bytes[MAX_ROOTS];
+    void *data[MAX_ROOTS];
+} result;
+
+static inline result run_case(world *w, case_fn build, uint64_t seed, const void *param, const char *what) {
+    result r = {0};
+    ls_rng rng = {seed, 0};
+    ls_tensor *roots[MAX_ROOTS] = {NULL};
+    world_ok(w, ls_scope_begin(w->session));
+    r.n = build(w->session, &rng, param, roots);
+    ls_status status = ls_realize(w->session, roots, r.n);
+    if (status != LS_OK && status != LS_ERR_RANGE) {
+        fail_msg("%s: %s: %s", w->id, what, ls_session_error(w->session)->message);
+    }
+    ls_session_clear_error(w->session);
+    for (int i = 0; i < r.n; i++) {
+        r.bytes[i] = ls_tensor_bytes(w->session, roots[i]);
+        r.data[i] = malloc(r.bytes[i] + 1);
+        if (status == LS_OK) {
+            world_ok(w, ls_read(w->session, roots[i], r.data[i], r.bytes[i]));
+        } else {
+            memset(r.data[i], 0, r.bytes[i]);
+        }
+    }
+    ls_scope_end(w->session);
+    return r;
+}
+
+static inline void free_result(result *r) {
+    for (int i = 0; i < r->n; i++) {
+        free(r->data[i]);
+    }
+}
+
+enum { MAX_WORLDS = 12 };
+typedef struct worlds {
+    world ref, cpu[MAX_WORLDS];
+    char names[MAX_WORLDS][32];
+    int n;
+    long cases;
+} worlds;
+
+static inline void worlds_open(worlds *all) {
+    static const int threads[] = {1, 2, 3, 8};
+    ls_cpu cpu;
+    ls_cpu_detect(&cpu);
+    memset(all, 0, sizeof *all);
+    all->ref = world_open("ref");
+    for (int isa = 0; isa < LS_CPU_ISA_COUNT; isa++) {
+        for (int t = 0; t < 4 && cpu.has[isa]; t++) {
+            const char *name = ls_cpu_isa_name((ls_cpu_isa)isa);
+            if ((isa + t) % 2 == 0 || t == 0) {
+                continue; /* a covering half of the pairs, at least one thread count above one each */
+            }
+            snprintf(all->names[all->n], sizeof all->names[0], "%s/%d", name, threads[t]);
+            all->cpu[all->n++] = world_open_with("cpu", threads[t], name);
+        }
+    }
+    all->cpu[all->n] = world_open_with("cpu", 1, NULL);
+    snprintf(all->names[all->n++], sizeof all->names[0], "best/1");
+}
+
+static inline void worlds_close(worlds *all) {
+    world_close(&all->ref);
+    for (int i = 0; i < all->n; i++) {
+        world_close(&all->cpu[i]);
+    }
+    print_message("%ld cases on %d configurations\n", all->cases, all->n);
+    assert_true(all->cases > 0);
+}
+
+/* `every`: on all configurations; else on one that goes round, and on one thread. */
+static inline void check_case(worlds *all, case_fn build, uint64_t seed, const void *param, const char *what, int every) {
+    result want = run_case(&all->ref, build, seed, param, what);
+    for (int c = 0; c < all->n; c++) {
+        if (!every && c != (int)(all->cases % all->n)) {
+            continue;
+        }
+        result got = run_case(&all->cpu[c], build, seed, param, what);
+        for (int i = 0; i < want.n; i++) {
+            assert_int_equal(got.bytes[i], want.bytes[i]);
+            for (size_t b = 0; b < want.bytes[i]; b++) {
+                if (((uint8_t *)got.data[i])[b] != ((uint8_t *)want.data[i])[b]) {
+                    fail_msg("%s (seed %llu): %s differs from ref: root %d of %d, byte %zu of %zu (word %08x, ref %08x)", what,
+                             (unsigned long long)seed, all->names[c], i, want.n, b, want.bytes[i],
+                             ((unsigned *)got.data[i])[b / 4], ((unsigned *)want.data[i])[b / 4]);
+                }
+            }
+        }
+        free_result(&got);
+    }
+    all->cases++;
+    free_result(&want);
+}
+
+#endif
