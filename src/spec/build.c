@@ -255,6 +255,9 @@ static int arg_of(const ls_spec_builder *b, const ls_tensor *x) {
 
 static int32_t value_load(ls_spec_builder *b, const ls_tensor *x, int arg, const int32_t *ix, int32_t guards) {
     ls_value v = value_of_op(LS_V_LOAD, x->dtype, x);
+    if (b->spec->args[arg].numel == 0) { /* then nothing is ever read here */
+        return value_const(b, x, x->dtype, 0);
+    }
     v.arg = arg;
     v.ix = ls_ix_element(b, &x->shape, ix);
     value_set_preds(b, &v, guards);

@@ -7,7 +7,7 @@
 static void guard_range(ls_spec_builder *b, ls_guard *guard, int32_t ix, int32_t limit) {
     const ls_spec *spec = b->spec;
     int64_t lo = spec->ix[ix].lo, hi = spec->ix[ix].hi;
-    if (hi < 0 || (lo != INT64_MIN && lo >= spec->ix[limit].hi)) {
+    if (hi < 0 || spec->ix[limit].hi <= 0 || (lo != INT64_MIN && lo >= spec->ix[limit].hi)) {
         guard->never = true;
     } else if (lo < 0 || !ls_ix_proved_below(spec, ix, limit)) {
         guard->pred[guard->n++] = (ls_pred){ix, limit, 0};
