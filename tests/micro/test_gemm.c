@@ -4,6 +4,8 @@
  * task splits, packed and callback operands, absent elements. Outputs and scratch memory stand between
  * guard zones.
  */
+#define _DEFAULT_SOURCE
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "backend/cpu/gemm_isa.h"
 #include "base/half.h"
@@ -32,15 +35,15 @@ static int64_t random_below(int64_t n) {
     return (int64_t)(random_bits() % (uint64_t)n);
 }
 
-typedef enum filling {
-    ORDINARY,
-    WIDE,
-    WILD
-} filling; /* near 1; subnormals and large ones; also inf and NaN */
+/* near 1; also subnormals and large ones; also infinities and NaN; near 1 with a few infinities */
+typedef enum filling { ORDINARY, WIDE, WILD, INFINITE } filling;
 
 static double random_value(filling how) {
     double x = (double)(int64_t)random_bits() * 0x1p-63;
-    if (how == ORDINARY) {
+    if (how == INFINITE && random_below(40) == 0) {
+        return x < 0 ? -__builtin_inf() : __builtin_inf();
+    }
+    if (how == ORDINARY || how == INFINITE) {
         return x;
     }
     int64_t kind = random_below(how == WILD ? 24 : 16);
@@ -144,6 +147,8 @@ typedef struct matrix {
     int64_t extent, k, batches;
     int64_t stride_i, stride_k, stride_batch;
     char *memory, *origin; /* element (0, 0) of batch entry 0 */
+    void *map;
+    size_t map_size;
     bool holes;
 } matrix;
 
@@ -157,6 +162,21 @@ static const void *element(const matrix *m, int64_t batch, int64_t i, int64_t p)
     return m->origin + (batch * m->stride_batch + i * m->stride_i + p * m->stride_k) * dtype_sizes[m->dtype];
 }
 
+/* Memory whose end touches a page that cannot be read. */
+static char *before_wall(size_t bytes, void **out_map, size_t *out_size) {
+    enum { PAGE = 1 << 16 };
+    size_t room = (bytes + PAGE - 1) / PAGE * PAGE;
+    *out_size = room + PAGE;
+    *out_map = mmap(NULL, *out_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(*out_map != MAP_FAILED);
+    assert_int_equal(mprotect((char *)*out_map + room, PAGE, PROT_NONE), 0);
+    return (char *)*out_map + room - bytes;
+}
+
+static void matrix_free(matrix *m) {
+    assert_int_equal(munmap(m->map, m->map_size), 0);
+}
+
 static void matrix_make(matrix *m, ls_gemm_dtype dtype, int64_t extent, int64_t k, int64_t batches,
                         enum layout layout, filling how) {
     int64_t pad = random_below(3);
@@ -167,9 +187,9 @@ static void matrix_make(matrix *m, ls_gemm_dtype dtype, int64_t extent, int64_t 
     m->stride_batch = layout == NEITHER  ? extent * (3 * fast_k + 1)
                       : layout == I_FAST ? k * fast_i
                                          : extent * fast_k;
-    int64_t count = m->stride_batch * (batches ? batches : 1) + 1, size = dtype_sizes[dtype];
-    m->memory = malloc((size_t)(count * size));
-    assert_non_null(m->memory);
+    int64_t last = extent > 0 && k > 0 ? (extent - 1) * m->stride_i + (k - 1) * m->stride_k + 1 : 0;
+    int64_t count = m->stride_batch * (batches > 1 ? batches - 1 : 0) + last, size = dtype_sizes[dtype];
+    m->memory = before_wall((size_t)(count * size), &m->map, &m->map_size);
     for (int64_t q = 0; q < count; q++) {
         store_value(dtype, m->memory + q * size, random_value(how));
     }
@@ -517,8 +537,8 @@ static void run_row(const row *r) {
         run_on(isas[s], r, &a, &b, answers);
     }
     free(answers);
-    free(a.memory);
-    free(b.memory);
+    matrix_free(&a);
+    matrix_free(&b);
 }
 
 static int find_isas(void **state) {
@@ -589,8 +609,8 @@ static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, boo
                 }
                 free(out);
                 free(expected);
-                free(a.memory);
-                free(b.memory);
+                matrix_free(&a);
+                matrix_free(&b);
             }
         }
     }
@@ -649,12 +669,13 @@ static int64_t random_side(int64_t most) {
 
 static row random_row(void) {
     static const ls_gemm_dtype pairs[][3] = {
-        {LS_GEMM_F32, LS_GEMM_F32, LS_GEMM_F32}, {LS_GEMM_F64, LS_GEMM_F64, LS_GEMM_F64},
-        {LS_GEMM_F16, LS_GEMM_F16, LS_GEMM_F16}, {LS_GEMM_BF16, LS_GEMM_BF16, LS_GEMM_BF16},
-        {LS_GEMM_F16, LS_GEMM_F16, LS_GEMM_F32}, {LS_GEMM_BF16, LS_GEMM_F32, LS_GEMM_F32},
-        {LS_GEMM_F32, LS_GEMM_F16, LS_GEMM_F32}, {LS_GEMM_F32, LS_GEMM_F32, LS_GEMM_BF16},
-        {LS_GEMM_I8, LS_GEMM_I8, LS_GEMM_I32},   {LS_GEMM_U8, LS_GEMM_U8, LS_GEMM_I32},
-        {LS_GEMM_U8, LS_GEMM_I8, LS_GEMM_I32},   {LS_GEMM_I32, LS_GEMM_I32, LS_GEMM_I32},
+        {LS_GEMM_F32, LS_GEMM_F32, LS_GEMM_F32},  {LS_GEMM_F64, LS_GEMM_F64, LS_GEMM_F64},
+        {LS_GEMM_F16, LS_GEMM_F16, LS_GEMM_F16},  {LS_GEMM_BF16, LS_GEMM_BF16, LS_GEMM_BF16},
+        {LS_GEMM_F16, LS_GEMM_F16, LS_GEMM_F32},  {LS_GEMM_BF16, LS_GEMM_F32, LS_GEMM_F32},
+        {LS_GEMM_F32, LS_GEMM_F16, LS_GEMM_F32},  {LS_GEMM_F16, LS_GEMM_F32, LS_GEMM_F32},
+        {LS_GEMM_F32, LS_GEMM_F32, LS_GEMM_BF16}, {LS_GEMM_I8, LS_GEMM_I8, LS_GEMM_I32},
+        {LS_GEMM_U8, LS_GEMM_U8, LS_GEMM_I32},    {LS_GEMM_U8, LS_GEMM_I8, LS_GEMM_I32},
+        {LS_GEMM_I32, LS_GEMM_I32, LS_GEMM_I32},
     };
     const ls_gemm_dtype *d =
         pairs[random_below(2) ? 0 : random_below((int64_t)(sizeof pairs / sizeof *pairs))];
@@ -674,7 +695,7 @@ static row random_row(void) {
     r.b_given = (given)(random_below(2) ? 0 : random_below(GIVEN));
     r.out_layout = (int)random_below(3);
     r.epilogue = (int)random_below(3);
-    r.how = (filling)random_below(3);
+    r.how = (filling)random_below(4);
     static const int workers[] = {1, 2, 3, 8};
     r.crew = (crew){workers[random_below(4)], random_below(4) == 0};
     static const int64_t l2[] = {1, 64 << 10, 256 << 10, 2 << 20};
@@ -697,7 +718,7 @@ static void test_absent_beside_infinity(void **state) {
     (void)state;
     for (int q = 0; q < 24; q++) {
         row r = plain(1 + q * 3, 40 - q, q % 3 ? 37 : 700);
-        r.how = q % 4 ? WILD : WIDE;
+        r.how = q % 3 ? INFINITE : WILD;
         r.a_given = q % 2 ? HOLES : (given)(q % GIVEN);
         r.b_given = q % 2 ? (given)(q / 2 % GIVEN) : HOLES;
         r.a = r.b = r.out = q % 5 ? LS_GEMM_F32 : LS_GEMM_F64;
@@ -725,6 +746,11 @@ static void test_large(void **state) {
     r.l2 = 1;
     r.out_layout = 1;
     r.crew = (crew){8, true};
+    run_row(&r);
+    r = plain(140, 700, 200); /* B in several shared slabs */
+    r.how = ORDINARY;
+    r.l2 = 1;
+    r.crew = (crew){2, false};
     run_row(&r);
     r = plain(150, 40, 600); /* several entries, each with its own B, more than one block of rows */
     r.how = ORDINARY;
@@ -773,8 +799,8 @@ static void test_fast(void **state) {
             }
             free(workspace);
             free(out);
-            free(a.memory);
-            free(b.memory);
+            matrix_free(&a);
+            matrix_free(&b);
         }
     }
 }

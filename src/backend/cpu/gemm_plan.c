@@ -7,8 +7,7 @@
 
 enum {
     DEFAULT_L2 = 1 << 20,
-    SHARED_BUDGET =
-        16 << 20, /* of B's panels when packed together: outer cache, and memory asked of the caller */
+    SHARED_L2S = 8,        /* B's panels when packed together, in L2 sizes: memory asked of the caller */
     INLINE_WORK = 1 << 16, /* multiply-adds below which waking a thread costs more than it brings */
     TASKS_PER_WORKER = 3,
 };
@@ -83,7 +82,7 @@ static const ls_gemm_kernels *pick_kernels(const ls_gemm *g, ls_gemm_type type) 
     return g->fast || f16 || bytes ? g->isa->f32_fast : g->isa->f32;
 }
 
-static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max) {
+static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, int64_t shared_budget) {
     bool small = g->m * g->n * smaller(g->k, LS_GEMM_CHUNK) <= 32 * 32 * 32;
     plan->a_source = LS_GEMM_LOCAL;
     plan->b_source = LS_GEMM_LOCAL;
@@ -92,7 +91,7 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max) {
     }
     if (!plan->masks && is_wide_view(&g->b) && g->b.stride_i == 1 && (g->m <= plan->rows || small)) {
         plan->b_source = LS_GEMM_DIRECT;
-    } else if (g->m > mc_max && g->k > 0 && g->k * plan->elem * 256 <= SHARED_BUDGET) {
+    } else if (g->m > mc_max && g->k > 0 && g->k * plan->elem * 256 <= shared_budget) {
         plan->b_source = LS_GEMM_SHARED;
     }
     if (g->a.packed) {
@@ -197,7 +196,8 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     int64_t l2 = g->l2_bytes > 0 ? g->l2_bytes : DEFAULT_L2;
     int64_t resident = larger(l2 * 3 / 8 / (LS_GEMM_CHUNK * plan->elem), 2 * lanes);
     int64_t mc_max = up(resident, plan->rows);
-    plan_sources(g, plan, mc_max);
+    int64_t shared_budget = larger(SHARED_L2S * l2, 256 << 10);
+    plan_sources(g, plan, mc_max, shared_budget);
     int64_t nc_max = up(plan->b_source == LS_GEMM_LOCAL ? resident : 1024, plan->cols);
     if (plan->through_tile) {
         nc_max = smaller(nc_max, up(512, plan->cols));
@@ -208,7 +208,7 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
         plan->b_source = LS_GEMM_DIRECT;
         nc_max = up(2048, plan->cols);
     } else if (plan->b_source == LS_GEMM_SHARED) {
-        int64_t fits = SHARED_BUDGET / (g->k * plan->elem) / plan->cols * plan->cols;
+        int64_t fits = shared_budget / (g->k * plan->elem) / plan->cols * plan->cols;
         int64_t slabs = ceil_div(plan->slab, larger(fits, plan->cols));
         plan->slab = up(ceil_div(plan->slab, slabs), plan->cols);
         nc_max = larger(nc_max, plan->through_tile ? 0 : smaller(plan->slab, up(4096, plan->cols)));
