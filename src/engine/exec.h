@@ -70,6 +70,7 @@ typedef struct ls_step {
     const ls_spec *spec;     /* KERNEL: with the origins of this graph */
     const ls_group *group;   /* KERNEL, LOOP */
     ls_loop_plan *loop;      /* LOOP */
+    uint64_t launches, nanoseconds; /* KERNEL: while the profile is on */
 } ls_step;
 
 typedef struct ls_arena_plan {
@@ -140,6 +141,8 @@ struct ls_exec {
     ls_binding *binds;
     ls_buffer **args;
     size_t *offsets;
+    bool profile;
+    uint64_t host_ns; /* of runs while the profile is on, launches apart */
 };
 
 /* ---- key.c: the walk ---- */
@@ -202,6 +205,6 @@ ls_status ls_exec_get(ls_session *session, const ls_graph_key *key, ls_tensor *c
                       const ls_pending *assigns, int n_assigns, ls_exec **out_exec, ls_error *err) LS_MUST_USE;
 
 /* ---- inspect.c ---- */
-void ls_exec_print_memory(ls_text *out, const ls_exec *exec);
+void ls_exec_print(ls_text *out, const ls_exec *exec, unsigned parts);
 
 #endif

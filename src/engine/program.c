@@ -1,6 +1,7 @@
 /* Programs: a compiled graph with memory of its own, so that every address is the same at each run. Inputs are uploaded to
  * stable buffers, variables are read and written where they stand. */
 #include "engine/exec.h"
+#include <lockstep/inspect.h>
 #include <string.h>
 
 struct ls_program {
@@ -16,6 +17,7 @@ struct ls_program {
     ls_var **assigned;
     ls_buffer **storages; /* of assigned variables, retained */
     ls_arena_list arenas;
+    uint64_t runs, launches;
 };
 
 static ls_status check_inputs(ls_session *session, ls_tensor *const *inputs, int n_inputs, ls_tensor *const *outputs,
@@ -210,14 +212,20 @@ static ls_status run(ls_program *p, const void *const *inputs, void *const *outp
     LS_TRY(err, ls_session_sync(p->session, err));
     LS_TRY(err, check_stamps(p, err));
     LS_TRY(err, upload_inputs(p, inputs, err));
+    uint64_t before = p->session->kernels;
     ls_status status = ls_exec_run(p->exec, err);
+    p->runs++;
+    p->launches += p->session->kernels - before;
     for (int i = 0; i < p->n_assigns; i++) {
         p->assigned[i]->version++;
     }
-    for (int i = 0; status == LS_OK && outputs && i < p->n_outputs; i++) {
+    if (status != LS_OK && status != LS_ERR_RANGE) { /* an index out of range read NaN, and all else is right */
+        return status;
+    }
+    for (int i = 0; outputs && i < p->n_outputs; i++) {
         if (outputs[i]) {
-            status = ls_transfer_download(p->values[i], p->outputs[i]->dtype, &p->outputs[i]->shape,
-                                          p->session->symbols, outputs[i], err);
+            LS_TRY(err, ls_transfer_download(p->values[i], p->outputs[i]->dtype, &p->outputs[i]->shape,
+                                             p->session->symbols, outputs[i], err));
         }
     }
     return status;
@@ -232,4 +240,66 @@ ls_status ls_program_run(ls_program *program, const void *const *inputs, void *c
     ls_status status = run(program, inputs, outputs, &err);
     ls_numerics_leave(numerics);
     return status == LS_OK ? LS_OK : ls_session_fail(program->session, status, &err);
+}
+
+/* ---- looking in ---- */
+
+static void count_block(const ls_block *block, ls_program_stats *out) {
+    for (int i = 0; i < block->n_steps; i++) {
+        const ls_step *step = &block->steps[i];
+        out->kernels += step->kind == LS_STEP_KERNEL;
+        out->copies += step->kind == LS_STEP_COPY;
+        out->kernel_ns += step->nanoseconds;
+        if (step->kind == LS_STEP_LOOP) {
+            out->loops++;
+            count_block(&step->loop->body, out);
+        }
+    }
+    for (int i = 0; i < block->n_vals; i++) {
+        out->separate_bytes += block->vals[i]->fixed ? 0 : block->vals[i]->bytes;
+    }
+}
+
+ls_program_stats ls_program_get_stats(const ls_program *program) {
+    const ls_exec *exec = program->exec;
+    ls_program_stats stats = {.runs = program->runs, .launches = program->launches, .host_ns = exec->host_ns};
+    for (int i = 0; i < exec->block.n_arenas; i++) {
+        stats.temporary_bytes += exec->block.arenas[i].bytes;
+    }
+    count_block(&exec->block, &stats);
+    return stats;
+}
+
+void ls_program_set_profile(ls_program *program, int on) {
+    program->exec->profile = on != 0;
+}
+
+static void each_kernel(const ls_block *block, ls_kernel_fn each, void *user) {
+    for (int i = 0; i < block->n_steps; i++) {
+        const ls_step *step = &block->steps[i];
+        if (step->kind == LS_STEP_KERNEL) {
+            each(user, step->spec->name, step->device->id, step->launches, step->nanoseconds);
+        } else if (step->kind == LS_STEP_LOOP) {
+            each_kernel(&step->loop->body, each, user);
+        }
+    }
+}
+
+void ls_program_kernels(const ls_program *program, ls_kernel_fn each, void *user) {
+    each_kernel(&program->exec->block, each, user);
+}
+
+ls_status ls_program_inspect(ls_program *program, unsigned parts, ls_text_fn write, void *user) {
+    ls_text text;
+    ls_text_init(&text, program->arena.heap);
+    ls_exec_print(&text, program->exec, parts);
+    ls_status status = LS_OK;
+    if (text.failed) {
+        ls_error err = {0};
+        status = ls_session_fail(program->session, LS_FAIL_MEMORY(&err, "the text of a program"), &err);
+    } else if (text.len) {
+        write(user, text.data, text.len);
+    }
+    ls_text_free(&text);
+    return status;
 }

@@ -159,7 +159,8 @@ static ls_status run(request *r, ls_error *err) {
     if (r->n_assigns) {
         ls_session_clear_pending(r->session);
     }
-    for (size_t i = 0; status == LS_OK && i < r->values.len; i++) {
+    bool ran = status == LS_OK || status == LS_ERR_RANGE; /* an index out of range read NaN, and all else is right */
+    for (size_t i = 0; ran && i < r->values.len; i++) {
         ls_buffer *value = r->values.data[i];
         value->symbols = exec->symbols;
         value->stamp = ls_symbols_stamp(r->session, exec->symbols);

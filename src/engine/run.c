@@ -2,8 +2,8 @@
  *
  * Check mode goes another way: before each kernel the hooks take a snapshot and what will be written is poisoned, after it
  * guard zones are looked at and the hooks compare. Neither order nor places differ from an unchecked run. */
+#include "base/os.h"
 #include "engine/run.h"
-#include <string.h>
 
 static ls_binding resolve(const ls_run *run, ls_place place) {
     ls_binding b = run->exec->binds[place.bind];
@@ -37,6 +37,16 @@ static ls_status run_kernel(ls_run *run, const ls_step *step) {
         note_range(run, step, &launch);
     }
     return status == LS_OK ? LS_OK : LS_FAIL(run->err, status, "kernel %s did not launch", step->spec->name);
+}
+
+static ls_status run_kernel_timed(ls_run *run, ls_step *step) {
+    uint64_t begin = ls_os_nanoseconds();
+    ls_status status = run_kernel(run, step);
+    uint64_t spent = ls_os_nanoseconds() - begin;
+    step->launches++;
+    step->nanoseconds += spent;
+    run->launch_ns += spent;
+    return status;
 }
 
 /* ---- check mode ---- */
@@ -173,10 +183,12 @@ static ls_status run_loop(ls_run *run, const ls_step *step) {
 
 static ls_status run_block(ls_run *run, const ls_block *block) {
     for (int s = 0; s < block->n_steps; s++) {
-        const ls_step *step = &block->steps[s];
+        ls_step *step = &block->steps[s];
         ls_status status;
         if (step->kind == LS_STEP_KERNEL) {
-            status = run->check == LS_CHECK_NONE ? run_kernel(run, step) : run_kernel_checked(run, step);
+            status = run->check != LS_CHECK_NONE ? run_kernel_checked(run, step)
+                     : run->exec->profile        ? run_kernel_timed(run, step)
+                                                 : run_kernel(run, step);
         } else if (step->kind == LS_STEP_COPY) {
             status = copy_binding(run, resolve(run, step->args[0]), resolve(run, step->args[1]), step->vals[0]->bytes);
         } else {
@@ -261,6 +273,10 @@ ls_status ls_exec_run(ls_exec *exec, ls_error *err) {
     ls_session *session = exec->session;
     ls_run run = {.exec = exec, .symbols = session->symbols, .err = err, .check = ls_context_check(session->context)};
     run.hooks = atomic_load(&session->context->hooks);
+    uint64_t begin = exec->profile ? ls_os_nanoseconds() : 0;
     LS_TRY(err, run_block(&run, &exec->block));
+    if (exec->profile) {
+        exec->host_ns += ls_os_nanoseconds() - begin - run.launch_ns;
+    }
     return run.range_step ? range_error(&run) : LS_OK;
 }

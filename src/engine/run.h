@@ -10,7 +10,7 @@ typedef struct ls_run {
     ls_error *err;
     ls_check check;
     const ls_check_hooks *hooks;
-    uint64_t kernels;
+    uint64_t kernels, launch_ns;
     const ls_step *range_step; /* the first that met an index out of range */
     uint64_t range_serial;     /* as its binary says */
 } ls_run;
