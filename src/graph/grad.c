@@ -6,7 +6,7 @@
 
 struct ls_grad_entry {
     ls_tensor *node, *cotangent;
-    bool wanted;
+    bool wanted, end; /* leads to something differentiated; is the walk's end there */
 };
 
 static bool same(const void *a, const void *b) {
@@ -56,7 +56,7 @@ static bool differentiable(const ls_tensor *x) {
 }
 
 /* Marks what lies between the roots and xs. A LOOP carries no dtype of its own: it is wanted when an operand is. */
-static ls_status index_nodes(ls_grad_state *st, ls_tensor **order, int n, int count, ls_tensor *const *xs) {
+static ls_status index_nodes(ls_grad_state *st, ls_tensor **order, int n, int count, ls_tensor *const *xs, bool ends) {
     for (int i = 0; i < n; i++) {
         struct ls_grad_entry *e = &st->entries[i];
         e->node = order[i];
@@ -66,6 +66,7 @@ static ls_status index_nodes(ls_grad_state *st, ls_tensor **order, int n, int co
         for (int k = 0; k < count && !e->wanted; k++) {
             e->wanted = xs[k] == order[i];
         }
+        e->end = ends && e->wanted;
         for (int k = 0; k < order[i]->n_src && !e->wanted; k++) {
             e->wanted = (order[i]->op == LS_OP_LOOP || differentiable(order[i])) && ls_grad_wanted(st, order[i]->src[k]);
         }
@@ -76,7 +77,7 @@ static ls_status index_nodes(ls_grad_state *st, ls_tensor **order, int n, int co
 static ls_status walk(ls_grad_state *st, int n) {
     for (int i = n - 1; i >= 0 && st->status == LS_OK; i--) {
         struct ls_grad_entry *e = &st->entries[i];
-        if (!e->wanted || e->node->n_src == 0) {
+        if (!e->wanted || e->end || e->node->n_src == 0) {
             continue;
         }
         if (e->node->op == LS_OP_LOOP) {
@@ -100,7 +101,7 @@ static ls_status collect(ls_grad_state *st, int count, ls_tensor *const *xs, ls_
 }
 
 ls_status ls_grad_many(ls_session *s, int n_roots, ls_tensor *const *roots, ls_tensor *const *seeds, int count,
-                       ls_tensor *const *xs, ls_tensor **out_grads) {
+                       ls_tensor *const *xs, bool ends, ls_tensor **out_grads) {
     ls_graph *graph = ls_graph_of(s);
     ls_arena arena;
     ls_arena_init(&arena, graph->heap);
@@ -109,7 +110,7 @@ ls_status ls_grad_many(ls_session *s, int n_roots, ls_tensor *const *roots, ls_t
     int n = 0;
     ls_tensor **order = ls_graph_order(&arena, roots, n_roots, &n);
     st.entries = LS_ARENA_ARRAY(&arena, struct ls_grad_entry, n + 1);
-    ls_status status = order && st.entries ? index_nodes(&st, order, n, count, xs) : LS_ERR_MEMORY;
+    ls_status status = order && st.entries ? index_nodes(&st, order, n, count, xs, ends) : LS_ERR_MEMORY;
     if (status == LS_ERR_MEMORY) {
         LS_NODE_FAIL(s, LS_ERR_MEMORY, "grad: out of memory for %d nodes", n);
     }
@@ -147,7 +148,7 @@ ls_status ls_grad(ls_session *s, ls_tensor *loss, ls_tensor *seed, int count, ls
     if (!one) {
         return ls_session_error(s)->code;
     }
-    return ls_grad_many(s, 1, &loss, &one, count, xs, out_grads);
+    return ls_grad_many(s, 1, &loss, &one, count, xs, false, out_grads);
 }
 
 ls_tensor *ls_stop_gradient(ls_session *s, ls_tensor *x) {

@@ -25,9 +25,10 @@ ls_tensor *ls_grad_of_result(ls_grad_state *st, const ls_tensor *loop, int i);
 typedef void (*ls_grad_rule)(ls_grad_state *st, ls_tensor *y, ls_tensor *g);
 ls_grad_rule ls_grad_rule_of(ls_op op);
 
-/* Several roots, each with its own seed. */
+/* Several roots, each with its own seed. With `ends`, the walk goes no further than each of xs: they are taken as independent of each
+ * other. */
 ls_status ls_grad_many(ls_session *s, int n_roots, ls_tensor *const *roots, ls_tensor *const *seeds, int count,
-                       ls_tensor *const *xs, ls_tensor **out_grads);
+                       ls_tensor *const *xs, bool ends, ls_tensor **out_grads);
 
 extern const ls_grad_rule ls_grad_map_rules[LS_OP_COUNT];
 extern const ls_grad_rule ls_grad_move_rules[LS_OP_COUNT];

@@ -103,11 +103,8 @@ static ls_status backward_body(ls_session *s, void *ctx, ls_tensor *iteration, l
     if (!params || !results || !roots || !seeds || !wanted || !grads) {
         return fail(l);
     }
-    for (int i = 0; i < n_params; i++) { /* a detached capture is a point where the inner walk ends */
-        params[i] = i < l->n_carry + l->n_xs ? xs[i] : ls_stop_gradient(s, l->loop->src[i]);
-        if (!params[i]) {
-            return fail(l);
-        }
+    for (int i = 0; i < n_params; i++) {
+        params[i] = i < l->n_carry + l->n_xs ? xs[i] : l->loop->src[i];
     }
     ls_dim trip = l->loop->attr.loop.trip;
     ls_tensor *last = ls_dim_value(s, (ls_dim){trip.symbol, trip.scale, trip.offset - 1});
@@ -128,7 +125,7 @@ static ls_status backward_body(ls_session *s, void *ctx, ls_tensor *iteration, l
         roots[n_roots] = results[l->n_carry + l->seeded[i]];
         seeds[n_roots++] = xs[l->n_carry + l->n_xs + i];
     }
-    ls_status status = ls_grad_many(s, n_roots, roots, seeds, n_wanted, wanted, grads);
+    ls_status status = ls_grad_many(s, n_roots, roots, seeds, n_wanted, wanted, true, grads);
     for (int i = 0; i < l->n_carried && status == LS_OK; i++) {
         out_carry[i] = l->carried[i] < l->n_carry ? grads[i] : ls_add(s, carry[i], grads[i]);
         status = out_carry[i] ? LS_OK : fail(l);
