@@ -15,12 +15,12 @@ static void guard_range(ls_spec_builder *b, ls_guard *guard, int32_t ix, int32_t
 }
 
 static void guard_multiple(ls_spec_builder *b, ls_guard *guard, int32_t ix, int64_t multiple) {
-    int32_t rest = ls_ix_mod(b, ix, ls_ix_const(b, multiple));
+    int32_t divisor = ls_ix_const(b, multiple), rest = ls_ix_mod(b, ix, divisor);
     const ls_ix *r = &b->spec->ix[rest];
     if (r->lo > 0) {
         guard->never = true;
     } else if (r->hi > 0) {
-        guard->pred[guard->n++] = (ls_pred){r->op == LS_IX_MOD ? r->a : ix, LS_SPEC_NONE, multiple};
+        guard->pred[guard->n++] = (ls_pred){r->op == LS_IX_MOD && r->b == divisor ? r->a : rest, LS_SPEC_NONE, multiple};
     }
 }
 
