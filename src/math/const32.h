@@ -15,7 +15,7 @@
 #define LS_K32_HIGHMASK 0xfffff000u
 #define LS_K32_FRACMASK 0x007fffffu
 #define LS_K32_IMPLICIT 0x00800000u
-#define LS_K32_SQRTHALFBITS 0x3f3504f3u
+#define LS_K32_TWOTHIRDSBITS 0x3f2aaaabu
 #define LS_K32_MAGIC 0x1.8p+23
 #define LS_K32_MAGICBITS 0x4b400000u
 #define LS_K32_INTEGRAL 0x1p+23
@@ -31,11 +31,12 @@
 #define LS_K32_EM1_MIN -20.0
 #define LS_K32_EM1_MAX 90.0
 #define LS_K32_BIG_K 32
+#define LS_K32_TANH_SPLIT 0.5625
 #define LS_K32_TANH_MAX 10.0
 #define LS_K32_TANPI8 0.4140625
 #define LS_K32_TAN3PI8 2.4140625
 #define LS_K32_ATAN_MAX 0x1p+60
-#define LS_K32_ERF_SPLIT 0.84375
+#define LS_K32_ERF_SPLIT 0.8125
 #define LS_K32_ERF_MAX 3.9375
 #define LS_K32_ERFC_SPLIT 0.625
 #define LS_K32_ERFC_MAX 10.0625
@@ -80,14 +81,14 @@
 #define LS_K32_EXP 5, \
     0x1.555554p-3, 0x1.5554eap-5, 0x1.1113acp-7, 0x1.6d4caep-10, 0x1.9c5f12p-13
 
-// minimax log -0.292894 0.414214 9 f32: error 1.54e-09
+// minimax log -0.33334 0.33334 9 f32: error 1.04e-09
 #define LS_K32_LOG 9, \
-    0x1.555548p-2, -0x1.00007p-2, 0x1.99a54p-3, -0x1.552f18p-3, 0x1.23036ep-3, -0x1.0103e2p-3, \
-    0x1.eff066p-4, -0x1.bf294cp-4, 0x1.b5aa48p-5
+    0x1.555556p-2, -0x1.ffff02p-3, 0x1.99985ep-3, -0x1.559bbp-3, 0x1.24d7b2p-3, -0x1.f336f6p-4, \
+    0x1.bb4584p-4, -0x1.07d336p-3, 0x1.e07596p-4
 
-// minimax atanh5 0 0.0295 4 f32: error 7.07e-14
+// minimax atanh5 0 0.04001 4 f32: error 3.55e-13
 #define LS_K32_ATANH5 4, \
-    0x1.999998p-2, 0x1.2493b6p-2, 0x1.c63dacp-3, 0x1.908346p-3
+    0x1.999996p-2, 0x1.2495p-2, 0x1.c5bfd6p-3, 0x1.97e99cp-3
 
 // minimax sin 0 0.61686 4 f32: error 1.63e-10
 #define LS_K32_SIN 4, \
@@ -105,14 +106,14 @@
 #define LS_K32_ASIN 6, \
     0x1.55554cp-3, 0x1.3338acp-4, 0x1.6ca754p-5, 0x1.04d2e6p-5, 0x1.d522dcp-7, 0x1.34c5acp-5
 
-// minimax erf 0 0.7125 6 f32: error 6.24e-09
+// minimax erf 0 0.6607 6 f32: error 3.94e-09
 #define LS_K32_ERF 6, \
-    0x1.06eba8p-3, -0x1.812728p-2, 0x1.ce25e6p-4, -0x1.b73f1cp-6, 0x1.4bba22p-8, -0x1.4e2efcp-11
+    0x1.06eba8p-3, -0x1.81273p-2, 0x1.ce27fep-4, -0x1.b7695p-6, 0x1.4d0308p-8, -0x1.54fedep-11
 
-// minimax logerfc -0.15625 2.95 7 f32: error 3.05e-09
+// minimax logerfc -0.1875 2.95 7 f32: error 2.48e-09
 #define LS_K32_LOGERFC 7, \
-    0x1.59f232p-25, -0x1.51c9b2p+1, -0x1.afab9cp-1, -0x1.546728p-5, 0x1.47541ep-7, -0x1.f39054p-10, \
-    0x1.b4014ep-13
+    0x1.42376p-25, -0x1.51c9bp+1, -0x1.afab86p-1, -0x1.54784p-5, 0x1.47bf6p-7, -0x1.f5153ep-10, \
+    0x1.b4ebe2p-13
 
 // minimax erfcx -0.53 0.67 11 f32: error 1.16e-09
 #define LS_K32_ERFCX 11, \
@@ -122,5 +123,9 @@
 // minimax cbrt 1 8 4 f32: error 0.00522
 #define LS_K32_CBRT 4, \
     0x1.5d05a8p-1, 0x1.7546e8p-2, -0x1.62ccp-5, 0x1.2f32eap-9
+
+// minimax tanh 0 0.317 5 f32: error 1.42e-09
+#define LS_K32_TANH 5, \
+    -0x1.555548p-2, 0x1.110c5ep-3, -0x1.b905c4p-5, 0x1.58128ap-6, -0x1.945d3p-8
 
 #endif

@@ -15,7 +15,7 @@
 #define LS_K64_HIGHMASK 0xfffffffff8000000u
 #define LS_K64_FRACMASK 0x000fffffffffffffu
 #define LS_K64_IMPLICIT 0x0010000000000000u
-#define LS_K64_SQRTHALFBITS 0x3fe6a09e667f3bcdu
+#define LS_K64_TWOTHIRDSBITS 0x3fe5555555555555u
 #define LS_K64_MAGIC 0x1.8p+52
 #define LS_K64_MAGICBITS 0x4338000000000000u
 #define LS_K64_INTEGRAL 0x1p+52
@@ -31,11 +31,12 @@
 #define LS_K64_EM1_MIN -40.0
 #define LS_K64_EM1_MAX 711.0
 #define LS_K64_BIG_K 64
+#define LS_K64_TANH_SPLIT 0.5625
 #define LS_K64_TANH_MAX 20.0
 #define LS_K64_TANPI8 0.4140625
 #define LS_K64_TAN3PI8 2.4140625
 #define LS_K64_ATAN_MAX 0x1p+100
-#define LS_K64_ERF_SPLIT 0.84375
+#define LS_K64_ERF_SPLIT 0.8125
 #define LS_K64_ERF_MAX 5.9375
 #define LS_K64_ERFC_SPLIT 0.625
 #define LS_K64_ERFC_MAX 27.25
@@ -85,18 +86,19 @@
     0x1.a01a01b0531b2p-13, 0x1.a01a01a4f9189p-16, 0x1.71ddf70452cdap-19, 0x1.27e4d6d2ab901p-22, \
     0x1.af6161523449bp-26, 0x1.1f877ef170effp-29
 
-// minimax log -0.292894 0.414214 20 f64: error 4.57e-18
+// minimax log -0.33334 0.33334 20 f64: error 1.88e-18
 #define LS_K64_LOG 20, \
-    0x1.555555555556bp-2, -0x1.ffffffffffe7bp-3, 0x1.9999999994dcbp-3, -0x1.555555556b1eep-3, \
-    0x1.249249275d223p-3, -0x1.fffffff3a54f5p-4, 0x1.c71c702e31c9fp-4, -0x1.99999aa0ddf3dp-4, \
-    0x1.745d58cf3cc99p-4, -0x1.555576b494899p-4, 0x1.3b0d78da01e2bp-4, -0x1.24894c3271253p-4, \
-    0x1.116a00185ce9ap-4, -0x1.00cfa40b694ep-4, 0x1.dc97be3396759p-5, -0x1.b45e87b1c4da2p-5, \
-    0x1.bbacd5f971db8p-5, -0x1.0106ab69b9bb3p-4, 0x1.d2b09bff5d504p-5, -0x1.8dbe702d8547ap-6
+    0x1.5555555555538p-2, -0x1.fffffffffff36p-3, 0x1.99999999a00a4p-3, -0x1.555555556511ap-3, \
+    0x1.24924920b88d3p-3, -0x1.fffffff105fffp-4, 0x1.c71c740994fbcp-4, -0x1.99999d53cc6c3p-4, \
+    0x1.745cb659a4e05p-4, -0x1.5554c852a9865p-4, 0x1.3b1dad440a11ep-4, -0x1.249f6f72e9724p-4, \
+    0x1.1069fc1fcf4d8p-4, -0x1.fe6a4890cee84p-5, 0x1.efb73059cf0b9p-5, -0x1.d6cccd0bad8a1p-5, \
+    0x1.563ac9c58d063p-5, -0x1.3a7bc06a5cecp-5, 0x1.5bfe9e7ff1752p-4, -0x1.556367ee4c621p-4
 
-// minimax atanh5 0 0.0295 8 f64: error 8.46e-23
-#define LS_K64_ATANH5 8, \
-    0x1.9999999999995p-2, 0x1.2492492493193p-2, 0x1.c71c71c557093p-3, 0x1.745d18460d997p-3, \
-    0x1.3b135d7afa4adp-3, 0x1.11217dce1f9bcp-3, 0x1.de13ddc38c5abp-4, 0x1.ec16a43aaaa68p-4
+// minimax atanh5 0 0.04001 9 f64: error 1.72e-23
+#define LS_K64_ATANH5 9, \
+    0x1.999999999999ap-2, 0x1.2492492492359p-2, 0x1.c71c71c747cc2p-3, 0x1.745d172d66054p-3, \
+    0x1.3b13b9392409bp-3, 0x1.110f74d93f8e4p-3, 0x1.e2497f222617ap-4, 0x1.a7450391b6484p-4, \
+    0x1.da557c9b22da7p-4
 
 // minimax sin 0 0.61686 7 f64: error 9.3e-20
 #define LS_K64_SIN 7, \
@@ -121,20 +123,20 @@
     0x1.36d5841da31c5p-7, 0x1.47b2fbfa2340fp-7, 0x1.751a941ff612p-11, 0x1.95bd4eb14bfedp-6, \
     -0x1.ab2bcf7c39dddp-6, 0x1.13425baa0946dp-5
 
-// minimax erf 0 0.7125 12 f64: error 1.1e-17
+// minimax erf 0 0.6607 12 f64: error 1.1e-17
 #define LS_K64_ERF 12, \
-    0x1.06eba8214db69p-3, -0x1.812746b037a31p-2, 0x1.ce2f21a046ba9p-4, -0x1.b82ce313df50bp-6, \
-    0x1.565bcd497a323p-8, -0x1.c02dbfe2434d7p-11, 0x1.f9a4a4388ea03p-14, -0x1.f4f0f859164ecp-17, \
-    0x1.bb78b4bf2b253p-20, -0x1.6c16ea72f48f8p-23, 0x1.35c22ec92f9a4p-26, -0x1.fee753f622171p-30
+    0x1.06eba8214db69p-3, -0x1.812746b037a37p-2, 0x1.ce2f21a04767p-4, -0x1.b82ce31439f46p-6, \
+    0x1.565bcd5f400bap-8, -0x1.c02dc59df6baap-11, 0x1.f9a58bf008457p-14, -0x1.f507d8cbf6537p-17, \
+    0x1.bce50b8013773p-20, -0x1.79f5f97dff803p-23, 0x1.814d2954d1928p-26, -0x1.af82b9138ae53p-29
 
-// minimax logerfc -0.15625 5 21 f64: error 4.37e-19
+// minimax logerfc -0.1875 5 21 f64: error 2.19e-19
 #define LS_K64_LOGERFC 21, \
-    0x1.b0ababde77af9p-25, -0x1.51c9b0006c23dp+1, -0x1.afabc11a28f3bp-1, -0x1.5477f09ca963ep-5, \
-    0x1.48c9d40c11973p-7, -0x1.033f6994a2966p-9, 0x1.f1b4bb297a175p-13, 0x1.b8be6bc80d6e1p-16, \
-    -0x1.c75a131ac5b7ep-16, 0x1.415aeb769dff4p-17, -0x1.0ed9b7b0d790dp-19, 0x1.b39112ff827d8p-24, \
-    0x1.148a5fbfa4fc2p-23, -0x1.2c282817c5d36p-24, 0x1.845f1438c92d3p-26, -0x1.6e79c3dc3ff04p-28, \
-    0x1.03788beac1a7bp-30, -0x1.0d8b6d1c2b286p-33, 0x1.82ea42f88107cp-37, -0x1.5476865e15e36p-41, \
-    0x1.11cef74e273a7p-46
+    0x1.b0ababde7d34ap-25, -0x1.51c9b0006c23dp+1, -0x1.afabc11a28f3ap-1, -0x1.5477f09ca93e4p-5, \
+    0x1.48c9d40c0e0cap-7, -0x1.033f699529c4dp-9, 0x1.f1b4bb6ec54fep-13, 0x1.b8be6a91ab4c5p-16, \
+    -0x1.c75a389a65298p-16, 0x1.415c5fe4c606fp-17, -0x1.0ee872e4e3e06p-19, 0x1.b690542009b13p-24, \
+    0x1.12d8688adc5c1p-23, -0x1.29658f2bd3d16p-24, 0x1.7dcea07c5aa89p-26, -0x1.6310215a51146p-28, \
+    0x1.ea453fe1e8eacp-31, -0x1.e87a6b62a7bbbp-34, 0x1.476ff489c8034p-37, -0x1.00ffd2751283bp-41, \
+    0x1.503fc3c141d6cp-47
 
 // minimax erfcx -0.53 0.8645 25 f64: error 1.89e-17
 #define LS_K64_ERFCX 25, \
@@ -150,5 +152,11 @@
 #define LS_K64_CBRT 5, \
     0x1.412cc5b0ec2bcp-1, 0x1.cbf97325a664ep-2, -0x1.57248e81ac8fdp-4, 0x1.3a0aee7b4ccffp-7, \
     -0x1.c5173f4fd0e57p-12
+
+// minimax tanh 0 0.317 12 f64: error 2.98e-20
+#define LS_K64_TANH 12, \
+    -0x1.5555555555555p-2, 0x1.111111111107dp-3, -0x1.ba1ba1ba10956p-5, 0x1.664f487f7623ap-6, \
+    -0x1.226e34cb5c6acp-7, 0x1.d6d3b02e1a08fp-9, -0x1.7da0f60ccad0fp-10, 0x1.35386d2f5f5e5p-11, \
+    -0x1.f34195b7d8272p-13, 0x1.88b3697238b24p-14, -0x1.10d73d81a303bp-15, 0x1.e327a70549ce6p-18
 
 #endif
