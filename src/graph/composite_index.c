@@ -192,7 +192,7 @@ ls_tensor *ls_dropout(ls_session *s, ls_tensor *x, double p, ls_tensor *key) {
         return LS_NODE_FAIL(s, LS_ERR_INVALID, "dropout: p %g of %s: expected 0 <= p < 1", p, LS_TEXT(x));
     }
     if (p == 0) {
-        return x;
+        return ls_own(s, x);
     }
     ls_numerics state = ls_numerics_enter();
     double scale = 1 / (1 - p);

@@ -191,6 +191,8 @@ ls_tensor *ls_leaf(ls_session *s, ls_op op, ls_dtype dtype, const ls_shape *shap
                    const char *label);
 /* The same operation, dtype, shape, attributes and math kind over other operands. */
 ls_tensor *ls_node_with(ls_session *s, const ls_tensor *node, ls_tensor *const *src);
+/* Gives the innermost scope a reference on a tensor that a builder returns unchanged; returns it. NULL passes. */
+ls_tensor *ls_own(ls_session *s, ls_tensor *x);
 /* A number that no other leaf of the session has. */
 uint64_t ls_leaf_serial(ls_session *s);
 /* Frees a body that no LOOP holds any more; each LOOP node holds one reference. NULL is allowed. */

@@ -9,7 +9,7 @@ ls_tensor *ls_broadcast_to(ls_session *s, const char *operation, ls_tensor *x, c
         return NULL;
     }
     if (ls_shape_equal(&x->shape, shape)) {
-        return x;
+        return ls_own(s, x);
     }
     if (!ls_shape_broadcast(&x->shape, shape, &joint) || !ls_shape_equal(&joint, shape)) {
         return LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: %s does not broadcast to %s", operation, LS_TEXT(x),
@@ -55,7 +55,7 @@ static ls_tensor *map_build(ls_session *s, const char *name, ls_op op, ls_dtype 
     }
     ls_tensor *wide[3];
     for (int i = 0; i < n; i++) {
-        wide[i] = ls_broadcast_to(s, name, src[i], &shape);
+        wide[i] = ls_shape_equal(&src[i]->shape, &shape) ? src[i] : ls_broadcast_to(s, name, src[i], &shape);
         if (!wide[i]) {
             return NULL;
         }
@@ -143,7 +143,7 @@ ls_tensor *ls_cast(ls_session *s, ls_tensor *x, ls_dtype dtype) {
     if ((unsigned)dtype >= LS_DTYPE_COUNT) {
         return LS_NODE_FAIL(s, LS_ERR_DTYPE, "cast: %d is not a dtype (operand %s)", (int)dtype, LS_TEXT(x));
     }
-    return dtype == x->dtype ? x : ls_node(s, LS_OP_CAST, dtype, &x->shape, 1, &x, NULL);
+    return dtype == x->dtype ? ls_own(s, x) : ls_node(s, LS_OP_CAST, dtype, &x->shape, 1, &x, NULL);
 }
 
 ls_tensor *ls_bitcast(ls_session *s, ls_tensor *x, ls_dtype dtype) {
@@ -155,7 +155,7 @@ ls_tensor *ls_bitcast(ls_session *s, ls_tensor *x, ls_dtype dtype) {
         return LS_NODE_FAIL(s, LS_ERR_DTYPE, "bitcast: %s to %s: expected a dtype of the same size, and not bool",
                             LS_TEXT(x), ls_dtype_name(dtype));
     }
-    return dtype == x->dtype ? x : ls_node(s, LS_OP_BITCAST, dtype, &x->shape, 1, &x, NULL);
+    return dtype == x->dtype ? ls_own(s, x) : ls_node(s, LS_OP_BITCAST, dtype, &x->shape, 1, &x, NULL);
 }
 
 /* ---- checks and pieces that composites share ---- */

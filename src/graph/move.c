@@ -18,7 +18,7 @@ ls_tensor *ls_reshape(ls_session *s, ls_tensor *x, ls_shape shape) {
     if (!ls_shape_same_numel(&x->shape, &full)) {
         return LS_NODE_FAIL(s, LS_ERR_SHAPE, "reshape: %s to %s: expected as many elements", LS_TEXT(x), LS_SHAPE_TEXT_OF(&full));
     }
-    return ls_shape_equal(&x->shape, &full) ? x : ls_node(s, LS_OP_RESHAPE, x->dtype, &full, 1, &x, NULL);
+    return ls_shape_equal(&x->shape, &full) ? ls_own(s, x) : ls_node(s, LS_OP_RESHAPE, x->dtype, &full, 1, &x, NULL);
 }
 
 ls_tensor *ls_permute(ls_session *s, ls_tensor *x, const int *axes) {
@@ -35,7 +35,7 @@ ls_tensor *ls_permute(ls_session *s, ls_tensor *x, const int *axes) {
         shape.dim[i] = x->shape.dim[attr.axes.axes[i]];
         same &= attr.axes.axes[i] == i;
     }
-    return same ? x : ls_node(s, LS_OP_PERMUTE, x->dtype, &shape, 1, &x, &attr);
+    return same ? ls_own(s, x) : ls_node(s, LS_OP_PERMUTE, x->dtype, &shape, 1, &x, &attr);
 }
 
 ls_tensor *ls_transpose(ls_session *s, ls_tensor *x, int axis0, int axis1) {
@@ -88,7 +88,7 @@ static ls_tensor *pad(ls_session *s, const char *name, ls_tensor *x, const ls_pa
     }
     attr.pad.value = absent ? 0 : ls_value_from_f64(x->dtype, value);
     attr.pad.absent = absent;
-    return same ? x : ls_node(s, LS_OP_PAD, x->dtype, &shape, 1, &x, &attr);
+    return same ? ls_own(s, x) : ls_node(s, LS_OP_PAD, x->dtype, &shape, 1, &x, &attr);
 }
 
 ls_tensor *ls_pad(ls_session *s, ls_tensor *x, const ls_pad_spec *pads, double value) {
@@ -108,7 +108,7 @@ ls_tensor *ls_slice_to(ls_session *s, ls_tensor *x, const int64_t *start, const 
         attr.slice.step[i] = step[i];
         same &= start[i] == 0 && step[i] == 1;
     }
-    return same ? x : ls_node(s, LS_OP_SLICE, x->dtype, shape, 1, &x, &attr);
+    return same ? ls_own(s, x) : ls_node(s, LS_OP_SLICE, x->dtype, shape, 1, &x, &attr);
 }
 
 /* The extent that start:stop:step leaves of n; -1 when out of range. */
@@ -240,7 +240,7 @@ ls_tensor *ls_window(ls_session *s, ls_tensor *x, int count, const int *axes, co
         attr.window.dilation[i] = windows[i].dilation;
     }
     attr.window.count = count;
-    return count ? ls_node(s, LS_OP_WINDOW, x->dtype, &shape, 1, &x, &attr) : x;
+    return count ? ls_node(s, LS_OP_WINDOW, x->dtype, &shape, 1, &x, &attr) : ls_own(s, x);
 }
 
 ls_tensor *ls_concat(ls_session *s, ls_tensor *const *xs, int count, int axis) {
@@ -266,7 +266,7 @@ ls_tensor *ls_concat(ls_session *s, ls_tensor *const *xs, int count, int axis) {
                                 LS_TEXT(xs[0]), LS_TEXT(xs[i]), axis);
         }
     }
-    return count == 1 ? xs[0] : ls_node(s, LS_OP_CONCAT, xs[0]->dtype, &shape, count, xs, &attr);
+    return count == 1 ? ls_own(s, xs[0]) : ls_node(s, LS_OP_CONCAT, xs[0]->dtype, &shape, count, xs, &attr);
 }
 
 /* An axis that the result has and x has not. */

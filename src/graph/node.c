@@ -193,6 +193,14 @@ ls_tensor *ls_node_with(ls_session *s, const ls_tensor *node, ls_tensor *const *
     return made;
 }
 
+ls_tensor *ls_own(ls_session *s, ls_tensor *x) {
+    ls_graph *g = ls_graph_of(s);
+    if (x && !ls_array_push(g->heap, &g->owned, x)) {
+        return LS_NODE_FAIL(s, LS_ERR_MEMORY, "out of memory for a scope");
+    }
+    return ls_retain(x);
+}
+
 uint64_t ls_leaf_serial(ls_session *s) {
     return ++ls_graph_of(s)->serial;
 }

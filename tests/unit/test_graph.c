@@ -50,6 +50,13 @@ static void identities_return_the_operand(void **state) {
     assert_ptr_equal(ls_slice(s, x, (ls_slice_spec[]){{0, 2, 1}, {0, 3, 1}}), x);
     assert_ptr_equal(ls_cast(s, x, LS_F32), x);
     assert_ptr_equal(ls_concat(s, &x, 1, 0), x);
+    /* Each is a result like any other: the innermost scope holds it. */
+    assert_int_equal(ls_scope_begin(s), LS_OK);
+    ls_tensor *y = ls_retain(ls_exp(s, x));
+    ls_scope_end(s);
+    assert_ptr_equal(ls_reshape(s, y, LS_SHAPE(2, 3)), y);
+    ls_release(y);
+    assert_int_equal(alive(f), 2);
     fixture_close(f);
 }
 
@@ -261,10 +268,13 @@ static void devices_merge(void **state) {
     assert_ptr_equal(ls_tensor_device(x), &f->cpu);
     assert_null(ls_tensor_device(c));
     assert_ptr_equal(ls_tensor_device(ls_add(s, c, x)), &f->cpu);
-    ls_tensor *y = ls_to_device(s, x, &f->other);
+    ls_attr to;
+    memset(&to, 0, sizeof to);
+    to.device = &f->other;
+    ls_tensor *y = ls_node(s, LS_OP_COPY, LS_F32, &x->shape, 1, &x, &to);
     assert_ptr_equal(ls_tensor_device(y), &f->other);
     assert_ptr_equal(ls_tensor_device(ls_neg(s, y)), &f->other);
-    assert_ptr_equal(ls_to_device(s, x, &f->cpu), x);
+    assert_ptr_equal(ls_node(s, LS_OP_COPY, LS_F32, &x->shape, 1, &x, &to), y);
     assert_failed(f, ls_add(s, x, y), LS_ERR_DEVICE, "add", "f32[2] on cpu", "f32[2] on other:1", "ls_to_device", NULL);
     fixture_close(f);
 }
