@@ -1,0 +1,168 @@
+/* Reductions, scans, sorts and row groups of the CPU backend against ref, bit for bit. */
+#include "conformance/cpu_cases.h"
+
+typedef struct param {
+    ls_dtype dtype;
+    int64_t a, b, c;
+} param;
+
+typedef ls_tensor *(*reduce_fn)(ls_session *s, ls_tensor *x, int count, const int *axes, int keep);
+static const reduce_fn reduces[] = {ls_sum, ls_prod, ls_amin, ls_amax, ls_argmin, ls_argmax};
+
+static int build_reduce(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    static const int lists[][3] = {{2}, {1}, {0}, {0, 2}, {1, 2}, {2, 0}, {0, 1, 2}, {0, 1}};
+    static const int counts[] = {1, 1, 1, 2, 2, 2, 3, 2};
+    uint64_t kind = ls_rng_below(rng, 4);
+    ls_tensor *x = kind ? tame_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c)) : random_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c));
+    int first = p->dtype == LS_BOOL ? 2 : 0;
+    for (int i = 0; i < MAX_ROOTS; i++) {
+        uint64_t axes = ls_rng_below(rng, 8), op = (uint64_t)first + ls_rng_below(rng, (uint64_t)(6 - first));
+        bool arg = op >= 4, empty = false;
+        for (int j = 0; j < counts[axes]; j++) {
+            empty |= (lists[axes][j] == 0 ? p->a : lists[axes][j] == 1 ? p->b : p->c) == 0;
+        }
+        op = arg && empty ? 3 : op;
+        roots[i] = reduces[op](s, x, counts[axes], lists[axes], (int)ls_rng_below(rng, 2));
+    }
+    return MAX_ROOTS;
+}
+
+static void reductions(void **state) {
+    static const param shapes[] = {
+        {0, 1, 1, 1},      {0, 2, 3, 5},     {0, 0, 3, 4},     {0, 3, 0, 4},   {0, 5, 7, 0},     {0, 1, 1, 255},  {0, 1, 1, 256},
+        {0, 1, 1, 257},    {0, 2, 1, 4095},  {0, 1, 2, 4096},  {0, 2, 2, 4097}, {0, 4097, 1, 2},  {0, 300, 2, 17}, {0, 17, 40, 13},
+        {0, 1, 1, 8193},   {0, 3, 511, 5},   {0, 513, 9, 1},   {0, 2, 700, 9},  {0, 64, 3, 64},   {0, 31, 5, 101},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (int d = 0; d < LS_DTYPE_COUNT; d++) {
+            param p = shapes[i];
+            p.dtype = (ls_dtype)d;
+            char what[80];
+            snprintf(what, sizeof what, "reduce %s [%lld,%lld,%lld]", ls_dtype_name(p.dtype), (long long)p.a, (long long)p.b, (long long)p.c);
+            if (d == LS_F32 || (i + (size_t)d) % 3 == 0) {
+                check_case(*state, build_reduce, i * 31 + (uint64_t)d, &p, what, d == LS_F32 && i % 4 == 0);
+            }
+        }
+    }
+}
+
+/* More than one level of blocks: 4096 blocks of 4096 is too slow here; 5 blocks in rows and in columns are not. */
+static int build_long(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    ls_tensor *x = tame_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b));
+    roots[0] = ls_sum(s, x, 1, (int[]){0}, 0);
+    roots[1] = ls_sum(s, x, 1, (int[]){1}, 0);
+    roots[2] = ls_mean(s, ls_mul(s, x, x), 0, NULL, 0);
+    return 3;
+}
+static void long_reductions(void **state) {
+    check_case(*state, build_long, 1, &(param){LS_F32, 20011, 3, 0}, "long columns", 1);
+    check_case(*state, build_long, 2, &(param){LS_F32, 2, 20011, 0}, "long rows", 1);
+    check_case(*state, build_long, 3, &(param){LS_BF16, 9001, 9, 0}, "long bf16", 0);
+    check_case(*state, build_long, 4, &(param){LS_F64, 9001, 20, 0}, "long f64", 0);
+}
+
+static int build_absent(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    ls_tensor *x = random_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c));
+    ls_pad_spec pads[3] = {{1, 0, 0}, {2, 1, (int64_t)ls_rng_below(rng, 2)}, {0, 3, (int64_t)ls_rng_below(rng, 3)}};
+    ls_tensor *padded = ls_pad_absent(s, x, pads);
+    int axes[] = {1, 2};
+    ls_window_spec windows[2] = {{3, 2, 1}, {2, 1, 2}};
+    ls_tensor *w = ls_window(s, padded, 2, axes, windows); /* [a+1, ob, oc, 3, 2] */
+    int taps[] = {3, 4}, first[] = {0}, all[] = {4, 1, 3};
+    int from = p->dtype == LS_BOOL ? 2 : 0;
+    roots[0] = reduces[from + (int)ls_rng_below(rng, (uint64_t)(6 - from))](s, w, 2, taps, 0);
+    roots[1] = ls_amax(s, w, 2, taps, 0);
+    roots[2] = reduces[from + (int)ls_rng_below(rng, (uint64_t)(6 - from))](s, padded, 1, first, 0);
+    roots[3] = reduces[from + (int)ls_rng_below(rng, (uint64_t)(6 - from))](s, w, 3, all, 0);
+    roots[4] = ls_argmin(s, w, 2, taps, 0);
+    return 5;
+}
+static void absent(void **state) {
+    for (uint64_t seed = 0; seed < 52; seed++) {
+        param p = {(ls_dtype)(seed % LS_DTYPE_COUNT), 1 + (int64_t)(seed % 4), 6 + (int64_t)(seed % 5), 7 + (int64_t)(seed * 7 % 30)};
+        check_case(*state, build_absent, seed, &p, ls_dtype_name(p.dtype), seed < 13);
+    }
+}
+
+static int build_rows(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    ls_tensor *x = tame_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c));
+    ls_tensor *g = tame_tensor(s, rng, p->dtype, LS_SHAPE(p->c)), *b = tame_tensor(s, rng, p->dtype, LS_SHAPE(p->c));
+    roots[0] = ls_softmax(s, x, 2);
+    roots[1] = ls_log_softmax(s, x, 1);
+    roots[2] = ls_layer_norm(s, x, 2, g, b, 1e-5);
+    roots[3] = ls_rms_norm(s, x, 2, g, 1e-5);
+    roots[4] = ls_variance(s, x, 2, (int[]){0, 2}, 1, 1);
+    roots[5] = ls_softmax(s, ls_gelu(s, x), 0);
+    return 6;
+}
+static void row_groups(void **state) {
+    static const param shapes[] = {{0, 1, 1, 1}, {0, 2, 3, 10}, {0, 5, 4, 257}, {0, 3, 2, 1000}, {0, 2, 37, 65}, {0, 1, 2, 4097}, {0, 40, 3, 12}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (int d = LS_F16; d <= LS_F64; d++) {
+            param p = shapes[i];
+            p.dtype = (ls_dtype)d;
+            char what[80];
+            snprintf(what, sizeof what, "rows %s [%lld,%lld,%lld]", ls_dtype_name(p.dtype), (long long)p.a, (long long)p.b, (long long)p.c);
+            check_case(*state, build_rows, i, &p, what, d == LS_F32);
+        }
+    }
+}
+
+static int build_scan(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    ls_tensor *x = tame_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c));
+    int n = 0;
+    for (int axis = 0; axis < 3; axis++) {
+        for (int i = 0; i < 2; i++) {
+            roots[n++] = ls_scan(s, x, (ls_scan_kind)ls_rng_below(rng, 4), axis, (int)ls_rng_below(rng, 2), (int)ls_rng_below(rng, 2));
+        }
+    }
+    return n;
+}
+static int build_sort(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    ls_tensor *x = random_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c));
+    int n = 0;
+    for (int axis = 0; axis < 3; axis++) {
+        roots[n++] = ls_argsort(s, x, axis, (int)ls_rng_below(rng, 2));
+    }
+    roots[n++] = ls_sort(s, x, 2, 1);
+    return n;
+}
+static void scans_and_sorts(void **state) {
+    static const param shapes[] = {{0, 1, 1, 1}, {0, 2, 3, 17}, {0, 1, 3, 511}, {0, 2, 1, 512}, {0, 1, 2, 513}, {0, 1, 1, 1537}, {0, 600, 3, 2},
+                                   {0, 0, 3, 2}, {0, 3, 1100, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (int d = 0; d < LS_DTYPE_COUNT; d++) {
+            param p = shapes[i];
+            p.dtype = (ls_dtype)d;
+            char what[80];
+            snprintf(what, sizeof what, "along %s [%lld,%lld,%lld]", ls_dtype_name(p.dtype), (long long)p.a, (long long)p.b, (long long)p.c);
+            if (d != LS_BOOL) {
+                check_case(*state, build_scan, i + 50, &p, what, d == LS_F32);
+            }
+            check_case(*state, build_sort, i + 90, &p, what, d == LS_F16);
+        }
+    }
+}
+
+static int setup(void **state) {
+    static worlds all;
+    worlds_open(&all);
+    *state = &all;
+    return 0;
+}
+static int teardown(void **state) {
+    worlds_close(*state);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reductions), cmocka_unit_test(long_reductions), cmocka_unit_test(absent),
+                                       cmocka_unit_test(row_groups), cmocka_unit_test(scans_and_sorts)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
