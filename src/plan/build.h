@@ -8,8 +8,12 @@
 #define LS_AXIS_OTHER (-2) /* and below: an index that is no axis of the group, told apart by number */
 
 /* A draft of a group: its space is the axes of its root, then those that a reduction binds. */
+#define LS_DRAFT_ROOTS 4
 typedef struct ls_draft {
-    struct ls_plan_node *root;
+    struct ls_plan_node *root; /* the last in the order of nodes; roots[0] */
+    int n_roots;
+    struct ls_plan_node *roots[LS_DRAFT_ROOTS];
+    int index, mark; /* of its group before sorting; of the search that last visited it */
     ls_group_kind kind;
     int n_nodes, n_reduce;
     int n_axes;
@@ -38,17 +42,19 @@ typedef struct ls_plan_node {
     bool leaf, wanted, buffer; /* buffer: some reader needs it in memory */
     bool stored;               /* materialised by a group of this plan */
     bool absent;               /* movement with absent elements below */
+    bool contracted;           /* a CONTRACT below maps and one-to-one movement */
     int light;                 /* 1 + depth of a cheap expression of constants that every reader computes itself; 0: not so */
     int simple;                /* 1 + depth of a cheap expression of leaves; 0: not so */
     ls_site *sites;
     ls_draft *draft;
     int walked, read;          /* the last group whose reads were gathered through it, or that reads it */
+    int mark;                  /* the last search that visited it */
 } ls_plan_node;
 
 typedef struct ls_planner {
     ls_arena *arena;
-    bool fusion, failed;
-    int n_nodes;
+    bool fusion;
+    int n_nodes, n_searches;
     ls_plan_node *nodes; /* operands before users; node->mark points here */
 } ls_planner;
 
@@ -64,6 +70,9 @@ double ls_plan_numel(const ls_shape *shape); /* at the bounds, at least 1 */
 /* Nodes reachable without passing leaves (order.c). Marks stay set until ls_plan_unmark. */
 bool ls_plan_order(ls_planner *p, ls_tensor *const *roots, int n_roots);
 void ls_plan_unmark(ls_planner *p);
+/* Whether a draft needs, directly or through others, what another one stores; among the nodes placed so far (order.c). False in
+ * *out_ok: out of memory. */
+bool ls_draft_needs(ls_planner *p, ls_draft *draft, const ls_draft *other, bool *out_ok);
 /* The groups of the drafts, in order, with their reads (order.c). */
 bool ls_plan_emit(ls_planner *p, ls_plan *out_plan);
 /* What a gather of `x` loads from: the first node in memory, or that must be, below movement without predicates (order.c). */

@@ -1,8 +1,9 @@
 /* Which nodes share a kernel.
  *
  * Nodes are visited users first. A node that one group alone uses joins it when that is legal and wastes nothing; else it is
- * materialised by a group of its own. Constants, positions and movement are computed by every reader. Invariant: each group has
- * one root (a LOOP apart), and every other node in it is used inside it alone, so groups cannot depend on each other in a cycle. */
+ * materialised: by one of its users' groups, as another result of it, when that group computes it anyway and needs none of its
+ * other users; else by a group of its own. Constants, positions and movement are computed by every reader. Invariant: groups never
+ * depend on each other in a cycle. */
 #include "plan/build.h"
 #include "plan/reshape.h"
 
@@ -203,7 +204,7 @@ static bool start_group(ls_planner *p, ls_plan_node *n) {
     if (!d) {
         return false;
     }
-    *d = (ls_draft){.root = n, .kind = kind_of(ls_class_of(x)), .n_nodes = 1, .n_axes = x->shape.rank};
+    *d = (ls_draft){.root = n, .n_roots = 1, .roots = {n}, .kind = kind_of(ls_class_of(x)), .n_nodes = 1, .n_axes = x->shape.rank};
     ls_site site = {.draft = d, .evals = ls_plan_numel(&x->shape), .bijective = true};
     for (int i = 0; i < x->shape.rank; i++) {
         d->extent[i] = x->shape.dim[i];
@@ -216,6 +217,55 @@ static bool start_group(ls_planner *p, ls_plan_node *n) {
     n->draft = d;
     n->stored = true;
     return ls_site_expand(p, n, &site);
+}
+
+/* The one way in which a draft computes n, when it is element for element that of its results; else NULL. */
+static const ls_site *site_of_result(const ls_plan_node *n, const ls_draft *d) {
+    const ls_site *only = NULL;
+    for (const ls_site *s = n->sites; s; s = s->next) {
+        if (s->draft == d) {
+            if (only) {
+                return NULL;
+            }
+            only = s;
+        }
+    }
+    bool same = only && only->bijective && ls_shape_equal(&n->node->shape, &d->root->node->shape);
+    for (int i = 0; same && i < n->node->shape.rank; i++) {
+        same = only->axis[i] == (ls_dim_is_one(n->node->shape.dim[i]) ? LS_AXIS_NONE : i);
+    }
+    return same ? only : NULL;
+}
+
+/* The group that may store n besides its own results. */
+static ls_draft *group_to_store(ls_planner *p, const ls_plan_node *n, bool *out_ok) {
+    ls_op_class class = ls_class_of(n->node);
+    *out_ok = true;
+    if (!p->fusion || n->light || n->buffer || (class != LS_CLASS_MAP && class != LS_CLASS_CONTRACT)) {
+        return NULL;
+    }
+    for (const ls_site *s = n->sites; s; s = s->next) {
+        ls_draft *d = s->draft;
+        bool kind = d->kind == LS_GROUP_POINTWISE || (!n->contracted && (d->kind == LS_GROUP_REDUCE || d->kind == LS_GROUP_CONTRACT));
+        bool free = kind && d->n_roots < LS_DRAFT_ROOTS && d->n_nodes < MAX_GROUP_NODES && d->root->node->math == n->node->math &&
+                    site_of_result(n, d);
+        for (const ls_site *t = n->sites; t && free; t = t->next) {
+            free = t->draft == d || (!ls_draft_needs(p, d, t->draft, out_ok) && *out_ok);
+        }
+        if (free || !*out_ok) {
+            return free ? d : NULL;
+        }
+    }
+    return NULL;
+}
+
+static bool store_in(ls_planner *p, ls_plan_node *n, ls_draft *d) {
+    n->draft = d;
+    n->stored = true;
+    d->roots[d->n_roots++] = n;
+    d->n_nodes++;
+    d->kind = ls_class_of(n->node) == LS_CLASS_CONTRACT ? LS_GROUP_CONTRACT : d->kind;
+    return ls_site_expand(p, n, site_of_result(n, d));
 }
 
 static bool too_many_sites(const ls_plan_node *n) {
@@ -246,6 +296,11 @@ static bool place(ls_planner *p, ls_plan_node *n) {
         return true;
     }
     bool free = class == LS_CLASS_MOVE || n->light;
+    bool ok = true;
+    ls_draft *with = n->wanted ? group_to_store(p, n, &ok) : NULL;
+    if (with) {
+        return store_in(p, n, with);
+    }
     if (n->wanted || n->buffer || (class == LS_CLASS_MOVE && too_many_sites(n))) {
         return start_group(p, n) && (!(n->light || n->absent) || !free || pass_on(p, n));
     }
@@ -257,7 +312,8 @@ static bool place(ls_planner *p, ls_plan_node *n) {
     }
     n->draft = group_to_join(p, n);
     if (!n->draft) {
-        return start_group(p, n);
+        with = group_to_store(p, n, &ok);
+        return ok && (with ? store_in(p, n, with) : start_group(p, n));
     }
     n->draft->n_nodes++;
     return pass_on(p, n);

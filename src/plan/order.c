@@ -101,10 +101,13 @@ static void note_facts(const ls_planner *p, ls_plan_node *n) {
         return;
     }
     n->absent = x->op == LS_OP_PAD && x->attr.pad.absent;
+    n->contracted = class == LS_CLASS_CONTRACT;
+    bool carries = class == LS_CLASS_MAP || x->op == LS_OP_RESHAPE || x->op == LS_OP_PERMUTE;
     int light = 1, simple = 1;
     for (int i = 0; i < x->n_src; i++) {
         const ls_plan_node *src = ls_plan_node_of(x->src[i]);
         n->absent |= class == LS_CLASS_MOVE && src->absent;
+        n->contracted |= carries && src->contracted;
         light = !light || !src->light ? 0 : light > src->light ? light : src->light;
         simple = !simple || !src->simple ? 0 : simple > src->simple ? simple : src->simple;
     }
@@ -180,7 +183,8 @@ static bool gather_operands(ls_planner *p, gather *g, const ls_tensor *x) {
 }
 
 /* What the group of `root` loads: everything at which the walk down from the root stops. */
-static bool gather_reads(ls_planner *p, gather *g, const ls_tensor *root) {
+static bool gather_reads(ls_planner *p, gather *g, const ls_draft *draft) {
+    const ls_tensor *root = draft->root->node;
     if (ls_class_of(root) == LS_CLASS_LOOP || ls_class_of(root) == LS_CLASS_COPY) {
         bool ok = true;
         for (int i = 0; ok && i < root->n_src; i++) {
@@ -191,7 +195,7 @@ static bool gather_reads(ls_planner *p, gather *g, const ls_tensor *root) {
     bool ok = gather_operands(p, g, root);
     while (ok && g->depth) {
         ls_plan_node *n = ls_plan_node_of(g->stack[--g->depth]);
-        if (is_read(n)) {
+        if (is_read(n) && n->draft != draft) {
             ok = gather_read(p, g, n);
         } else if (n->walked != g->group) {
             n->walked = g->group;
@@ -215,42 +219,126 @@ static bool loop_roots(ls_planner *p, const ls_tensor *loop, ls_group *group) {
     return group->roots != NULL;
 }
 
+static bool group_fill(ls_planner *p, gather *g, const ls_draft *draft, ls_group *group) {
+    group->kind = draft->kind;
+    if (draft->root->node->op == LS_OP_LOOP) {
+        if (!loop_roots(p, draft->root->node, group)) {
+            return false;
+        }
+    } else {
+        group->n_roots = draft->n_roots;
+        group->roots = LS_ARENA_ARRAY(p->arena, ls_tensor *, draft->n_roots);
+        for (int i = 0; group->roots && i < draft->n_roots; i++) {
+            group->roots[i] = draft->roots[i]->node;
+        }
+    }
+    g->n_reads = 0;
+    g->group = draft->index + 1;
+    if (!group->roots || !gather_reads(p, g, draft)) {
+        return false;
+    }
+    group->n_reads = g->n_reads;
+    group->reads = LS_ARENA_ARRAY(p->arena, ls_tensor *, g->n_reads + 1);
+    if (group->reads && g->n_reads) {
+        memcpy(group->reads, g->reads, sizeof *g->reads * (size_t)g->n_reads);
+    }
+    return group->reads != NULL;
+}
+
+/* The group that stores a node which another reads; -1 for a leaf. */
+static int maker_of(const ls_tensor *x) {
+    const ls_plan_node *n = ls_plan_node_of(x->op == LS_OP_RESULT && !ls_plan_node_of(x)->leaf ? x->src[0] : x);
+    return n->leaf || !n->draft ? -1 : n->draft->index;
+}
+
+/* Groups by the order of their roots, but each after those that it reads from. */
+static bool groups_sort(ls_planner *p, const ls_group *groups, int n, ls_group *out) {
+    int *stack = LS_ARENA_ARRAY(p->arena, int, n + 1), *next = LS_ARENA_ARRAY(p->arena, int, n + 1), done = 0;
+    for (int i = 0; stack && next && i < n; i++) {
+        int depth = next[i] ? 0 : 1;
+        stack[0] = i;
+        next[i] += depth;
+        while (depth) {
+            int at = stack[depth - 1], maker = -1;
+            while (maker < 0 && next[at] <= groups[at].n_reads) {
+                maker = maker_of(groups[at].reads[next[at]++ - 1]);
+                maker = maker >= 0 && next[maker] ? -1 : maker;
+            }
+            if (maker < 0) {
+                out[done++] = groups[at];
+                depth--;
+            } else {
+                next[maker] = 1;
+                stack[depth++] = maker;
+            }
+        }
+    }
+    return done == n;
+}
+
 bool ls_plan_emit(ls_planner *p, ls_plan *out_plan) {
     int n = 0;
     for (int i = 0; i < p->n_nodes; i++) {
         n += p->nodes[i].draft && p->nodes[i].draft->root == &p->nodes[i];
     }
-    out_plan->n_groups = 0;
+    ls_group *groups = LS_ARENA_ARRAY(p->arena, ls_group, n + 1);
     out_plan->groups = LS_ARENA_ARRAY(p->arena, ls_group, n + 1);
-    gather g = {0};
-    for (int i = 0; out_plan->groups && i < p->n_nodes; i++) {
-        ls_plan_node *node = &p->nodes[i];
-        if (!node->draft || node->draft->root != node) {
-            continue;
-        }
-        ls_group *group = &out_plan->groups[out_plan->n_groups++];
-        group->kind = node->draft->kind;
-        if (node->node->op == LS_OP_LOOP) {
-            if (!loop_roots(p, node->node, group)) {
-                return false;
-            }
-        } else {
-            group->n_roots = 1;
-            group->roots = ls_arena_copy(p->arena, &node->node, sizeof node->node);
-        }
-        g.n_reads = 0;
-        g.group = out_plan->n_groups;
-        if (!group->roots || !gather_reads(p, &g, node->node)) {
-            return false;
-        }
-        group->n_reads = g.n_reads;
-        group->reads = LS_ARENA_ARRAY(p->arena, ls_tensor *, g.n_reads + 1);
-        if (!group->reads) {
-            return false;
-        }
-        if (g.n_reads) {
-            memcpy(group->reads, g.reads, sizeof *g.reads * (size_t)g.n_reads);
+    out_plan->n_groups = n;
+    bool ok = groups && out_plan->groups;
+    n = 0;
+    for (int i = 0; ok && i < p->n_nodes; i++) {
+        ls_draft *draft = p->nodes[i].draft;
+        if (draft && draft->root == &p->nodes[i]) {
+            draft->index = n++;
         }
     }
-    return out_plan->groups != NULL;
+    gather g = {0};
+    for (int i = 0; ok && i < p->n_nodes; i++) {
+        ls_draft *draft = p->nodes[i].draft;
+        if (draft && draft->root == &p->nodes[i]) {
+            ok = group_fill(p, &g, draft, &groups[draft->index]);
+        }
+    }
+    return ok && groups_sort(p, groups, n, out_plan->groups);
+}
+
+/* ---- dependence ---- */
+typedef struct search {
+    ls_plan_node **stack;
+    int depth, cap;
+} search;
+
+static bool search_push(ls_planner *p, search *s, ls_plan_node *n) {
+    if (n->mark == p->n_searches || n->leaf) {
+        return true;
+    }
+    n->mark = p->n_searches;
+    return arena_grow(p->arena, (void **)&s->stack, &s->cap, s->depth, sizeof *s->stack) && (s->stack[s->depth++] = n, true);
+}
+
+bool ls_draft_needs(ls_planner *p, ls_draft *draft, const ls_draft *other, bool *out_ok) {
+    search s = {0};
+    p->n_searches++;
+    draft->mark = p->n_searches;
+    *out_ok = true;
+    for (int i = 0; i < draft->n_roots && *out_ok; i++) {
+        *out_ok = search_push(p, &s, draft->roots[i]);
+    }
+    while (*out_ok && s.depth) {
+        ls_plan_node *n = s.stack[--s.depth];
+        if (n->draft == other) {
+            return true;
+        }
+        if (n->draft && n->draft->mark != p->n_searches) {
+            n->draft->mark = p->n_searches;
+            for (int i = 0; i < n->draft->n_roots && *out_ok; i++) {
+                *out_ok = search_push(p, &s, n->draft->roots[i]);
+            }
+        }
+        for (int i = 0; i < n->node->n_src && *out_ok; i++) {
+            ls_plan_node *src = ls_plan_node_of(n->node->src[i]);
+            *out_ok = src->draft || src->sites || src->stored ? search_push(p, &s, src) : true;
+        }
+    }
+    return false;
 }
