@@ -710,7 +710,8 @@ static ls_status bind_memories(machine *m) {
         for (int j = 0; j < i; j++) {
             uintptr_t a = (uintptr_t)out->data, b = (uintptr_t)m->mems[j].data;
             size_t b_size = (size_t)m->mems[j].count * ls_dtype_size(m->k->mems[j].dtype);
-            if (size && b_size && a < b + b_size && b < a + size) {
+            bool both_read = mem->access == LS_MEM_READ && m->k->mems[j].access == LS_MEM_READ;
+            if (!both_read && size && b_size && a < b + b_size && b < a + size) {
                 return LS_FAIL(m->err, LS_ERR_INVALID, "kernel %s: %s and %s overlap", m->k->name, mem->name,
                                m->k->mems[j].name);
             }

@@ -156,7 +156,7 @@ typedef struct ls_interp_buffer {
 } ls_interp_buffer;
 
 typedef struct ls_interp_launch {
-    const ls_interp_buffer *buffers; /* by binding; two that overlap are an error */
+    const ls_interp_buffer *buffers; /* by binding; two that overlap are an error, unless both are only read */
     const int64_t *params;           /* integers as values, floats as bits */
     uint64_t seed;                   /* of the order of workgroups; 0: ascending */
     int subgroup;                    /* threads in a subgroup; 0: 32 */
