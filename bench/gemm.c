@@ -1,11 +1,13 @@
 /*
  * Speed of the packed matrix product beside OpenBLAS, when libopenblas.so.0 is installed: rounds are
- * interleaved, the table gives medians in GFLOP/s. Usage: gemm [--rounds N] [--threads N] [MxNxK ...].
+ * interleaved, the table gives medians in GFLOP/s. Usage: gemm [--rounds N] [--threads N] [MxNxK[t] ...], t: B is stored transposed.
  * OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE are unset first: they make OpenBLAS slower than it is. Only where
  * it does not know the CPU and falls back to SSE is it told the nearest core, and the program starts itself
  * again.
  */
+#ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE
+#endif
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -32,6 +34,7 @@ typedef struct peer {
 
 typedef struct problem {
     int64_t m, n, k;
+    bool transposed;
     float *a, *b, *c;
     void *workspace;
     ls_gemm gemm;
@@ -76,8 +79,8 @@ enum kind { LOCKED, FAST, FAST_PACKED, PEER };
 
 static void compute(const problem *p, enum kind kind, const peer *blas) {
     if (kind == PEER) {
-        blas->sgemm(101, 111, 111, (int)p->m, (int)p->n, (int)p->k, 1, p->a, (int)p->k, p->b, (int)p->n, 0,
-                    p->c, (int)p->n);
+        blas->sgemm(101, 111, p->transposed ? 112 : 111, (int)p->m, (int)p->n, (int)p->k, 1, p->a, (int)p->k,
+                    p->b, (int)(p->transposed ? p->k : p->n), 0, p->c, (int)p->n);
         return;
     }
     ls_gemm g = p->gemm;
@@ -104,12 +107,22 @@ static double round_speed(const problem *p, enum kind kind, const peer *blas) {
     return flops * repeat / seconds * 1e-9;
 }
 
-static void measure(int64_t m, int64_t n, int64_t k, int threads, int rounds, ls_pool *pool,
+static void measure(int64_t m, int64_t n, int64_t k, bool transposed, int threads, int rounds, ls_pool *pool,
                     const ls_cpu *cpu, const ls_gemm_isa *isa, const peer *blas) {
-    problem p = {.m = m, .n = n, .k = k, .a = matrix(m * k), .b = matrix(k * n), .c = matrix(m * n)};
+    problem p = {.m = m,
+                 .n = n,
+                 .k = k,
+                 .transposed = transposed,
+                 .a = matrix(m * k),
+                 .b = matrix(k * n),
+                 .c = matrix(m * n)};
     p.gemm = (ls_gemm){.isa = isa, .m = m, .n = n, .k = k, .l2_bytes = cpu->l2_bytes};
     p.gemm.a = (ls_gemm_operand){.dtype = LS_GEMM_F32, .data = p.a, .stride_i = k, .stride_k = 1};
     p.gemm.b = (ls_gemm_operand){.dtype = LS_GEMM_F32, .data = p.b, .stride_i = 1, .stride_k = n};
+    if (transposed) {
+        p.gemm.b.stride_i = k;
+        p.gemm.b.stride_k = 1;
+    }
     p.gemm.out = (ls_gemm_out){.dtype = LS_GEMM_F32, .data = p.c, .stride_i = n, .stride_j = 1};
     p.gemm.parallel = (ls_gemm_parallel){pool_run, pool, threads};
     void *packed = memory(ls_gemm_packed_size(isa, LS_GEMM_B, LS_GEMM_F32, n, k));
@@ -140,7 +153,7 @@ static void measure(int64_t m, int64_t n, int64_t k, int threads, int rounds, ls
         median[kind] = speed[kind][rounds / 2];
     }
     char shape[48];
-    snprintf(shape, sizeof shape, "%" PRId64 "x%" PRId64 "x%" PRId64, m, n, k);
+    snprintf(shape, sizeof shape, "%" PRId64 "x%" PRId64 "x%" PRId64 "%s", m, n, k, transposed ? "t" : "");
     printf("%-18s %d  %7.1f  %7.1f  %7.1f", shape, threads, median[LOCKED], median[FAST],
            median[FAST_PACKED]);
     if (blas->sgemm) {
@@ -187,7 +200,7 @@ static peer open_peer(const ls_cpu *cpu, char **argv) {
 
 int main(int argc, char **argv) {
     int rounds = 7, shapes = 0, max_threads = 2;
-    int64_t shape[64][3];
+    int64_t shape[64][4] = {{0}};
     for (int i = 1; i < argc; i++) {
         int64_t *s = shape[shapes];
         if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc) {
@@ -198,6 +211,7 @@ int main(int argc, char **argv) {
         } else if (shapes < 64 &&
                    sscanf(argv[i], "%" SCNd64 "x%" SCNd64 "x%" SCNd64, &s[0], &s[1], &s[2]) == 3 &&
                    s[0] > 0 && s[1] > 0 && s[2] > 0) {
+            s[3] = argv[i][strlen(argv[i]) - 1] == 't';
             shapes++;
         } else {
             fprintf(stderr, "usage: gemm [--rounds N] [--threads N] [MxNxK ...], not '%s'\n", argv[i]);
@@ -205,9 +219,9 @@ int main(int argc, char **argv) {
         }
     }
     if (shapes == 0) {
-        static const int64_t usual[][3] = {
-            {256, 256, 256},    {384, 384, 384},  {512, 512, 512},  {768, 768, 768},
-            {1024, 1024, 1024}, {16, 1024, 1024}, {128, 768, 3072}, {1, 4096, 4096},
+        static const int64_t usual[][4] = {
+            {256, 256, 256},  {384, 384, 384},  {512, 512, 512},     {768, 768, 768}, {1024, 1024, 1024},
+            {16, 1024, 1024}, {128, 768, 3072}, {16, 1024, 1024, 1}, {1, 4096, 4096}, {1, 4096, 4096, 1},
         };
         shapes = (int)(sizeof usual / sizeof *usual);
         memcpy(shape, usual, sizeof usual);
@@ -232,7 +246,7 @@ int main(int argc, char **argv) {
             return 2;
         }
         for (int i = 0; i < shapes; i++) {
-            measure(shape[i][0], shape[i][1], shape[i][2], threads, rounds, pool, &cpu,
+            measure(shape[i][0], shape[i][1], shape[i][2], shape[i][3] != 0, threads, rounds, pool, &cpu,
                     ls_gemm_isa_get(chosen), &blas);
         }
         ls_pool_destroy(pool);

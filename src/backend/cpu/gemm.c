@@ -83,26 +83,25 @@ static operand_at find_b(const block *b, int64_t j, int64_t k0, int64_t kc) {
     return (operand_at){at, 1, plan->cols};
 }
 
+static ls_gemm_part part_a(const block *b, int64_t k0, int64_t kc, int64_t i, int64_t mi) {
+    return (ls_gemm_part){&b->plan->g->a, b->worker, b->batch, b->a_offset, k0, kc, b->i0 + i, mi};
+}
+
+static ls_gemm_part part_b(const block *b, int64_t k0, int64_t kc, int64_t j, int64_t nj) {
+    return (ls_gemm_part){&b->plan->g->b, b->worker, b->batch, b->b_offset, k0, kc, b->j0 + j, nj};
+}
+
 static void pack_local(const block *b, int64_t k0, int64_t kc) {
     const ls_gemm_plan *plan = b->plan;
-    const ls_gemm *g = plan->g;
+    const ls_gemm_isa *isa = plan->g->isa;
     if (plan->a_source == LS_GEMM_LOCAL) {
-        for (int64_t i = 0; i < b->mi; i += plan->rows) {
-            ls_gemm_pack_panel(g->isa, &g->a, b->worker, b->batch, b->a_offset, k0, kc, b->i0 + i,
-                               smaller(plan->rows, b->mi - i), plan->rows,
-                               (char *)a_panels(b) + i * kc * plan->elem, NULL);
-        }
+        ls_gemm_pack_part(isa, part_a(b, k0, kc, 0, b->mi), plan->rows, a_panels(b), kc * plan->rows, NULL);
     }
     if (plan->b_source == LS_GEMM_LOCAL) {
-        for (int64_t j = 0; j < b->nj; j += plan->cols) {
-            ls_gemm_pack_panel(g->isa, &g->b, b->worker, b->batch, b->b_offset, k0, kc, b->j0 + j,
-                               smaller(plan->cols, b->nj - j), plan->cols,
-                               (char *)b_panels(b) + j * kc * plan->elem, NULL);
-        }
+        ls_gemm_pack_part(isa, part_b(b, k0, kc, 0, b->nj), plan->cols, b_panels(b), kc * plan->cols, NULL);
     } else if (plan->b_source == LS_GEMM_DIRECT && !plan->vector && b->nj % plan->cols) {
-        int64_t j = b->nj - b->nj % plan->cols;
-        ls_gemm_pack_panel(g->isa, &g->b, b->worker, b->batch, b->b_offset, k0, kc, b->j0 + j, b->nj - j,
-                           plan->cols, b_panels(b), NULL);
+        int64_t rest = b->nj % plan->cols;
+        ls_gemm_pack_part(isa, part_b(b, k0, kc, b->nj - rest, rest), plan->cols, b_panels(b), 0, NULL);
     }
 }
 
@@ -155,15 +154,13 @@ static void masked_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_
         memcpy(a, find_a(b, i, k0, kc).at, (size_t)(plan->rows * kc * plan->elem));
         memset(a_mask, 1, (size_t)(plan->rows * kc));
     } else {
-        ls_gemm_pack_panel(g->isa, &g->a, b->worker, b->batch, b->a_offset, k0, kc, b->i0 + i, mi, plan->rows,
-                           a, a_mask);
+        ls_gemm_pack_part(g->isa, part_a(b, k0, kc, i, mi), plan->rows, a, 0, a_mask);
     }
     if (g->b.packed) {
         memcpy(bp, find_b(b, j, k0, kc).at, (size_t)(plan->cols * kc * plan->elem));
         memset(b_mask, 1, (size_t)(plan->cols * kc));
     } else {
-        ls_gemm_pack_panel(g->isa, &g->b, b->worker, b->batch, b->b_offset, k0, kc, b->j0 + j, nj, plan->cols,
-                           bp, b_mask);
+        ls_gemm_pack_part(g->isa, part_b(b, k0, kc, j, nj), plan->cols, bp, 0, b_mask);
     }
     for (int64_t r = 0; r < mi; r++) {
         for (int64_t q = 0; q < nj; q++) {
@@ -351,17 +348,21 @@ static void block_task(void *ctx, int64_t task, int worker) {
     finish(&b);
 }
 
-/* Packs one panel of the shared slab, one chunk of it. */
+enum { PACK_PANELS = 4 }; /* of the shared slab, in one task */
+
+/* Packs a few panels of the shared slab, one chunk of them. */
 static void pack_task(void *ctx, int64_t task, int worker) {
     const run *r = ctx;
     const ls_gemm_plan *plan = r->plan;
     const ls_gemm *g = plan->g;
-    int64_t panels = (r->slab_end - r->slab0 + plan->cols - 1) / plan->cols;
-    int64_t j0 = r->slab0 + task % panels * plan->cols, k0 = task / panels * LS_GEMM_CHUNK;
-    int64_t kc = smaller(LS_GEMM_CHUNK, g->k - k0);
-    char *panel = r->shared + ((j0 - r->slab0) * g->k + k0 * plan->cols) * plan->elem;
-    ls_gemm_pack_panel(g->isa, &g->b, worker, r->batch0, batch_offset(g, r->batch0, g->b.stride_batch), k0,
-                       kc, j0, smaller(plan->cols, r->slab_end - j0), plan->cols, panel, NULL);
+    int64_t width = PACK_PANELS * plan->cols, strips = (r->slab_end - r->slab0 + width - 1) / width;
+    int64_t j0 = r->slab0 + task % strips * width, k0 = task / strips * LS_GEMM_CHUNK;
+    ls_gemm_part part = {&g->b,     worker,
+                         r->batch0, batch_offset(g, r->batch0, g->b.stride_batch),
+                         k0,        smaller(LS_GEMM_CHUNK, g->k - k0),
+                         j0,        smaller(width, r->slab_end - j0)};
+    char *panels = r->shared + ((j0 - r->slab0) * g->k + k0 * plan->cols) * plan->elem;
+    ls_gemm_pack_part(g->isa, part, plan->cols, panels, g->k * plan->cols, NULL);
 }
 
 static void for_each(const ls_gemm_plan *plan, int64_t n, void (*fn)(void *, int64_t, int), void *ctx) {
@@ -388,9 +389,9 @@ void ls_gemm_run(const ls_gemm *given, void *workspace) {
             r.slab_end = smaller(r.slab0 + plan.slab, g.n);
             r.n_blocks = (r.slab_end - r.slab0 + plan.nc - 1) / plan.nc;
             if (plan.b_source == LS_GEMM_SHARED) {
-                int64_t panels = (r.slab_end - r.slab0 + plan.cols - 1) / plan.cols;
+                int64_t width = PACK_PANELS * plan.cols, strips = (r.slab_end - r.slab0 + width - 1) / width;
                 int64_t chunks = (g.k + LS_GEMM_CHUNK - 1) / LS_GEMM_CHUNK;
-                for_each(&plan, panels * chunks, pack_task, &r);
+                for_each(&plan, strips * chunks, pack_task, &r);
             }
             for_each(&plan, plan.batches * r.m_blocks * r.n_blocks, block_task, &r);
         }

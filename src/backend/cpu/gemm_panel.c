@@ -8,6 +8,14 @@
 #include "backend/cpu/gemm_plan.h"
 #include "base/half.h"
 
+static int64_t smaller(int64_t x, int64_t y) {
+    return x < y ? x : y;
+}
+
+static int64_t larger(int64_t x, int64_t y) {
+    return x > y ? x : y;
+}
+
 ls_gemm_type ls_gemm_panel_type(ls_gemm_dtype dtype) {
     return dtype == LS_GEMM_F64   ? LS_GEMM_TYPE_F64
            : dtype == LS_GEMM_I32 ? LS_GEMM_TYPE_I32
@@ -121,21 +129,24 @@ static void pack_strided(const ls_gemm_operand *o, const char *src, int64_t kc, 
     }
 }
 
-void ls_gemm_pack_panel(const ls_gemm_isa *isa, const ls_gemm_operand *o, int worker, int64_t batch,
-                        int64_t offset, int64_t k0, int64_t kc, int64_t i0, int64_t ni, int64_t width,
-                        void *panel, uint8_t *mask) {
-    if (ni < width && width > 1) {
+/* One panel, ni <= width. */
+static void pack_panel(const ls_gemm_isa *isa, const ls_gemm_part *part, int64_t width, void *panel,
+                       uint8_t *mask) {
+    const ls_gemm_operand *o = part->operand;
+    int64_t kc = part->kc, ni = part->ni;
+    if (ni < width) {
         memset(panel, 0, (size_t)(kc * width) * (o->dtype == LS_GEMM_F64 ? 8 : 4));
     }
     if (mask) {
         memset(mask, 1, (size_t)(kc * width));
     }
     if (o->pack) {
-        o->pack(o->pack_ctx, worker, batch, k0, kc, i0, ni, width, panel, mask);
+        o->pack(o->pack_ctx, part->worker, part->batch, part->k0, kc, part->i0, ni, width, panel, mask);
         return;
     }
     int64_t size = ls_gemm_dtype_size(o->dtype);
-    const char *src = (const char *)o->data + (offset + k0 * o->stride_k + i0 * o->stride_i) * size;
+    const char *src = (const char *)o->data;
+    src += (part->offset + part->k0 * o->stride_k + part->i0 * o->stride_i) * size;
     if (o->stride_k == 1) {
         const void *rows[LS_GEMM_MAX_WIDTH];
         for (int64_t q = 0; q < ni; q++) {
@@ -146,6 +157,25 @@ void ls_gemm_pack_panel(const ls_gemm_isa *isa, const ls_gemm_operand *o, int wo
         ls_gemm_pack_cols(isa, o->dtype, kc, ni, width, src, o->stride_k, panel);
     } else {
         pack_strided(o, src, kc, ni, width, panel);
+    }
+}
+
+void ls_gemm_pack_part(const ls_gemm_isa *isa, ls_gemm_part part, int64_t width, void *panels,
+                       int64_t panel_stride, uint8_t *mask) {
+    const ls_gemm_operand *o = part.operand;
+    int64_t elem = o->dtype == LS_GEMM_F64 ? 8 : 4, ni = part.ni, kc = part.kc, i0 = part.i0, k0 = part.k0;
+    /* Of a view that is consecutive along i, a few k are read through all panels: pages stay mapped. */
+    bool in_strips = !o->pack && o->stride_i == 1 && o->stride_k != 1 && ni >= 2 * width;
+    int64_t strip = in_strips ? 16 : larger(kc, 1);
+    for (int64_t p = 0; p < kc; p += strip) {
+        part.k0 = k0 + p;
+        part.kc = smaller(strip, kc - p);
+        for (int64_t i = 0; i < ni; i += width) {
+            part.i0 = i0 + i;
+            part.ni = smaller(width, ni - i);
+            pack_panel(isa, &part, width, (char *)panels + (i / width * panel_stride + p * width) * elem,
+                       mask);
+        }
     }
 }
 
@@ -171,7 +201,8 @@ void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_opera
         for (int64_t p = 0; p < k; p += LS_GEMM_CHUNK) {
             int64_t kc = k - p < LS_GEMM_CHUNK ? k - p : LS_GEMM_CHUNK;
             char *panel = (char *)memory + (i * k + p * width) * elem;
-            ls_gemm_pack_panel(isa, operand, 0, 0, 0, p, kc, i, ni, width, panel, NULL);
+            ls_gemm_part part = {operand, 0, 0, 0, p, kc, i, ni};
+            ls_gemm_pack_part(isa, part, width, panel, 0, NULL);
             if (operand->dtype == LS_GEMM_F64) {
                 finite = finite && isa->moves->finite_f64(kc * width, (const double *)panel);
             } else if (operand->dtype != LS_GEMM_I32) {

@@ -8,7 +8,7 @@
 enum {
     DEFAULT_L2 = 1 << 20,
     SHARED_L2S = 8,        /* B's panels when packed together, in L2 sizes: memory asked of the caller */
-    INLINE_WORK = 1 << 16, /* multiply-adds below which waking a thread costs more than it brings */
+    INLINE_WORK = 1 << 18, /* multiply-adds below which waking a thread costs more than it brings */
     TASKS_PER_WORKER = 3,
 };
 
@@ -189,7 +189,9 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     int64_t lanes = plan->kernels->lanes;
     plan->vector =
         g->m == 1 && !plan->masks && plan->panel == plan->sum && is_wide_view(&g->b) && g->b.stride_i == 1;
-    plan->rows = g->a.packed ? g->a.packed->width : larger(1, smaller(plan->kernels->rows, g->m));
+    /* Panels of A as high as each other: 16 rows are two of 8, not 12 and 4. */
+    int64_t row_panels = larger(ceil_div(g->m, plan->kernels->rows), 1);
+    plan->rows = g->a.packed ? g->a.packed->width : larger(ceil_div(g->m, row_panels), 1);
     plan->cols = g->b.packed ? g->b.packed->width : g->n <= lanes ? lanes : 2 * lanes;
 
     /* A's block is read once for every panel of B and stays in the L2 cache; so does B's, if local. */

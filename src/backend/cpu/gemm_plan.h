@@ -47,9 +47,16 @@ bool ls_gemm_empty(const ls_gemm *g);
 ls_gemm_type ls_gemm_panel_type(ls_gemm_dtype dtype);
 int64_t ls_gemm_dtype_size(ls_gemm_dtype dtype);
 
-/* Packs [k0,k0+kc) x [i0,i0+ni) of an operand into one panel; `offset` is that of the batch entry. */
-void ls_gemm_pack_panel(const ls_gemm_isa *isa, const ls_gemm_operand *operand, int worker, int64_t batch,
-                        int64_t offset, int64_t k0, int64_t kc, int64_t i0, int64_t ni, int64_t width,
-                        void *panel, uint8_t *mask);
+/* A part of an operand: elements [i0,i0+ni) x [k0,k0+kc) of one batch entry. */
+typedef struct ls_gemm_part {
+    const ls_gemm_operand *operand;
+    int worker;
+    int64_t batch, offset; /* of the batch entry: its index, and its place in a view */
+    int64_t k0, kc, i0, ni;
+} ls_gemm_part;
+
+/* Packs a part into panels of `width`, `panel_stride` elements apart. `mask` (one panel only) may be NULL. */
+void ls_gemm_pack_part(const ls_gemm_isa *isa, ls_gemm_part part, int64_t width, void *panels,
+                       int64_t panel_stride, uint8_t *mask);
 
 #endif

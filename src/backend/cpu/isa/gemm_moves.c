@@ -32,41 +32,47 @@ static void rows4_plain(int64_t kc, int64_t q0, int64_t q1, int64_t width, const
     }
 }
 
-static void rows4(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel_) {
+/* Four rows to four columns of a panel, `out` at the first; a row with step 0 gives zeros. */
+static void rows4_group(int64_t kc, int64_t width, const u32_any *const *r, const int64_t *step,
+                        u32_any *out) {
+    int64_t p = 0;
+    for (; p + 4 <= kc; p += 4, out += 4 * width) {
+        quad a = *(const quad_any *)(r[0] + p * step[0]), b = *(const quad_any *)(r[1] + p * step[1]);
+        quad c = *(const quad_any *)(r[2] + p * step[2]), d = *(const quad_any *)(r[3] + p * step[3]);
+        quad ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+        quad cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+        *(quad_any *)out = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5);
+        *(quad_any *)(out + width) = __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7);
+        *(quad_any *)(out + 2 * width) = __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5);
+        *(quad_any *)(out + 3 * width) = __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7);
+    }
+    for (; p < kc; p++, out += width) {
+        for (int t = 0; t < 4; t++) {
+            out[t] = r[t][p * step[t]];
+        }
+    }
+}
+
+static void rows4(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel) {
     static const uint32_t zeros[4];
-    u32_any *panel = panel_;
+    enum { STRIP = 64 }; /* so much of a panel stays in the first-level cache until its lines are full */
     if (width < 4) {
         rows4_plain(kc, 0, ni, width, rows, panel);
         return;
     }
-    for (int64_t q = 0; q < ni; q += 4) {
-        /* The last group overlaps the one before it when the width is no multiple of 4. */
-        int64_t first = q + 4 <= width ? q : width - 4;
-        const u32_any *r[4];
-        int64_t step[4];
-        for (int t = 0; t < 4; t++) {
-            const void *row = first + t < ni ? rows[first + t] : NULL;
-            r[t] = row ? row : zeros;
-            step[t] = row ? 1 : 0;
-        }
-        u32_any *out = panel + first;
-        int64_t p = 0;
-        for (; p + 4 <= kc; p += 4, out += 4 * width) {
-            quad a = *(const quad_any *)(r[0] + p * step[0]), b = *(const quad_any *)(r[1] + p * step[1]);
-            quad c = *(const quad_any *)(r[2] + p * step[2]), d = *(const quad_any *)(r[3] + p * step[3]);
-            quad ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5),
-                 ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-            quad cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5),
-                 cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-            *(quad_any *)out = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5);
-            *(quad_any *)(out + width) = __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7);
-            *(quad_any *)(out + 2 * width) = __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5);
-            *(quad_any *)(out + 3 * width) = __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7);
-        }
-        for (; p < kc; p++, out += width) {
+    for (int64_t p = 0; p < kc; p += STRIP) {
+        int64_t n = kc - p < STRIP ? kc - p : STRIP;
+        for (int64_t q = 0; q < ni; q += 4) {
+            /* The last group overlaps the one before it when the width is no multiple of 4. */
+            int64_t first = q + 4 <= width ? q : width - 4;
+            const u32_any *r[4];
+            int64_t step[4];
             for (int t = 0; t < 4; t++) {
-                out[t] = r[t][p * step[t]];
+                const u32_any *row = first + t < ni ? rows[first + t] : NULL;
+                r[t] = row ? row + p : zeros;
+                step[t] = row ? 1 : 0;
             }
+            rows4_group(n, width, r, step, (u32_any *)panel + p * width + first);
         }
     }
 }
