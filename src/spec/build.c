@@ -705,5 +705,5 @@ ls_status ls_spec_build(ls_arena *arena, const ls_group *group, ls_spec *out_spe
             break;
         }
     }
-    return LS_OK;
+    return ls_spec_verify(out_spec, err);
 }

@@ -75,7 +75,7 @@ typedef struct ls_value {
     uint8_t bound[LS_MAX_RANK]; /* axis numbers, contract order */
     int32_t first_pred, n_preds; /* LOAD, GUARD: into spec->preds */
     int32_t limit;   /* LOAD of a gather: the index expression `check` is out of range unless 0 <= check < limit; then it reads */
-    int32_t check;   /* NaN (0 for integers) and the launch reports origin. Else LS_SPEC_NONE both. */
+    int32_t check;   /* NaN (0 for integers) and the launch reports origin; a failed predicate comes first. Else LS_SPEC_NONE. */
     uint64_t origin; /* serial of the graph node that it came from */
 } ls_value;
 
@@ -115,7 +115,8 @@ typedef struct ls_spec {
     char name[48];                      /* of the kernel, from what it does: "contract_add_relu" */
 } ls_spec;
 
-/* Builds the spec of a group (not LOOP). Its arguments are group->reads, then group->roots. The spec is the arena's. */
+/* Builds and verifies the spec of a group (not LOOP or COPY). Its arguments are group->reads, then group->roots. The spec is the
+ * arena's. */
 ls_status ls_spec_build(ls_arena *arena, const ls_group *group, ls_spec *out_spec, ls_error *err) LS_MUST_USE;
 /* Checks what builders must keep: order, dtypes, axis sets, every index in bounds by its predicates. */
 ls_status ls_spec_verify(const ls_spec *spec, ls_error *err) LS_MUST_USE;
