@@ -25,9 +25,11 @@ bool ls_shape_infer(const ls_shape *from, ls_shape *shape);
 ls_shape ls_shape_remove(const ls_shape *shape, int axis);
 ls_shape ls_shape_insert(const ls_shape *shape, int axis, ls_dim dim);
 
-/* ---- axes: negative ones count from the end; false (recorded) when out of range or, in a list, given twice ---- */
+/* ---- axes: negative ones count from the end; false (recorded) when out of range or, in a list, given
+ * twice ---- */
 bool ls_axis_check(ls_session *s, const char *operation, const ls_tensor *x, int axis, int *out_axis);
-bool ls_axes_check(ls_session *s, const char *operation, const ls_tensor *x, int count, const int *axes, int *out_axes);
+bool ls_axes_check(ls_session *s, const char *operation, const ls_tensor *x, int count, const int *axes,
+                   int *out_axes);
 
 /* ---- operands ---- */
 bool ls_check_rank(ls_session *s, const char *operation, const ls_tensor *x, int at_least, int at_most);
@@ -40,10 +42,14 @@ bool ls_check_same_dtype(ls_session *s, const char *operation, const ls_tensor *
 ls_tensor *ls_broadcast_to(ls_session *s, const char *operation, ls_tensor *x, const ls_shape *shape);
 /* A constant of x's dtype and shape. */
 ls_tensor *ls_const_like(ls_session *s, const ls_tensor *x, double value);
-/* result[i] = x[start + i * step], of any shape of x's rank; the caller has checked that it stays within x. */
-ls_tensor *ls_slice_to(ls_session *s, ls_tensor *x, const int64_t *start, const int64_t *step, const ls_shape *shape);
-/* The number of elements over some axes, as a tensor of a floating dtype and rank 0: a constant, or from DIMs. */
-ls_tensor *ls_count(ls_session *s, const ls_shape *shape, int count, const int *axes, int64_t minus, ls_dtype dtype);
+/* result[i] = x[start + i * step], of any shape of x's rank; the caller has checked that it stays within
+ * x. */
+ls_tensor *ls_slice_to(ls_session *s, ls_tensor *x, const int64_t *start, const int64_t *step,
+                       const ls_shape *shape);
+/* The number of elements over some axes, as a tensor of a floating dtype and rank 0: a constant, or from
+ * DIMs. */
+ls_tensor *ls_count(ls_session *s, const ls_shape *shape, int count, const int *axes, int64_t minus,
+                    ls_dtype dtype);
 /* w[n] as [1,...,n,...,1] of some rank, n on `axis`. */
 ls_tensor *ls_along(ls_session *s, ls_tensor *w, int axis, int rank);
 /* f32 for f16 and bf16, else the dtype: what composites compute in. */

@@ -1,11 +1,12 @@
-/* Convolution and transposed convolution: one contraction of windows of the padded input with the filter, over (kernel spatial...,
- * channel) in that order, whatever the layouts. Padding is absent, never zeros. Groups are a batch axis of the contraction. */
+/* Convolution and transposed convolution: one contraction of windows of the padded input with the filter,
+ * over (kernel spatial..., channel) in that order, whatever the layouts. Padding is absent, never zeros.
+ * Groups are a batch axis of the contraction. */
 #include "graph/conv_geometry.h"
 #include <inttypes.h>
 #include <string.h>
 
-/* How the input is padded and read; the filter is [G*n, m, kernel...], of which `channel_first` says which of n and m is
- * contracted. */
+/* How the input is padded and read; the filter is [G*n, m, kernel...], of which `channel_first` says which
+ * of n and m is contracted. */
 typedef struct core {
     int d;
     int64_t groups, low[LS_MAX_SPATIAL], high[LS_MAX_SPATIAL], interior[LS_MAX_SPATIAL];
@@ -129,8 +130,8 @@ static ls_tensor *core_apply(ls_session *s, const core *c, ls_tensor *x, ls_tens
 
 /* ---- the public functions ---- */
 
-static bool conv_check(ls_session *s, const char *name, ls_tensor *x, ls_tensor *w, ls_tensor *bias, const ls_conv_spec *spec,
-                       bool transposed, ls_geometry *g) {
+static bool conv_check(ls_session *s, const char *name, ls_tensor *x, ls_tensor *w, ls_tensor *bias,
+                       const ls_conv_spec *spec, bool transposed, ls_geometry *g) {
     if (!ls_check_operands(s, name, bias ? 3 : 2, (ls_tensor *[]){x, w, bias}) ||
         !ls_geometry_read(s, name, spec, x, transposed, g) || !ls_geometry_filter_check(s, g)) {
         return false;
@@ -144,26 +145,33 @@ static bool conv_check(ls_session *s, const char *name, ls_tensor *x, ls_tensor 
     }
     if (w->shape.rank != g->d + 2 || !ls_shape_is_fixed(&w->shape) ||
         !ls_dim_is_fixed(x->shape.dim[g->axes.input_channel])) {
-        LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: operand is %s and filter %s: expected a filter of rank %d, and fixed channels and kernel",
-                     name, LS_TEXT(x), LS_TEXT(w), g->d + 2);
+        LS_NODE_FAIL(
+            s, LS_ERR_SHAPE,
+            "%s: operand is %s and filter %s: expected a filter of rank %d, and fixed channels and kernel",
+            name, LS_TEXT(x), LS_TEXT(w), g->d + 2);
         return false;
     }
     int64_t channels = x->shape.dim[g->axes.input_channel].offset;
     int64_t in = w->shape.dim[g->axes.filter_in].offset, out = w->shape.dim[g->axes.filter_out].offset;
     int64_t results = transposed ? out * g->groups : out;
     if (channels % g->groups || results % g->groups) {
-        LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: groups %" PRId64 " of operand %s and filter %s: expected a divisor of the %" PRId64
-                     " channels and of the filter's %" PRId64 " results", name, g->groups, LS_TEXT(x), LS_TEXT(w), channels, results);
+        LS_NODE_FAIL(s, LS_ERR_INVALID,
+                     "%s: groups %" PRId64 " of operand %s and filter %s: expected a divisor of the %" PRId64
+                     " channels and of the filter's %" PRId64 " results",
+                     name, g->groups, LS_TEXT(x), LS_TEXT(w), channels, results);
         return false;
     }
     if ((transposed ? in : in * g->groups) != channels) {
-        LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: operand is %s with %" PRId64 " channels and filter %s with %" PRId64 " in %" PRId64
-                     " groups: expected %" PRId64, name, LS_TEXT(x), channels, LS_TEXT(w), in, g->groups,
+        LS_NODE_FAIL(s, LS_ERR_SHAPE,
+                     "%s: operand is %s with %" PRId64 " channels and filter %s with %" PRId64 " in %" PRId64
+                     " groups: expected %" PRId64,
+                     name, LS_TEXT(x), channels, LS_TEXT(w), in, g->groups,
                      transposed ? channels : channels / g->groups);
         return false;
     }
     if (bias && (bias->shape.rank != 1 || !ls_dim_equal(bias->shape.dim[0], ls_dim_fixed(results)))) {
-        LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: bias is %s for filter %s: expected [%" PRId64 "]", name, LS_TEXT(bias), LS_TEXT(w), results);
+        LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: bias is %s for filter %s: expected [%" PRId64 "]", name,
+                     LS_TEXT(bias), LS_TEXT(w), results);
         return false;
     }
     return true;
@@ -205,8 +213,10 @@ ls_tensor *ls_conv(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *bias, c
     return finish(s, &g, core_apply(s, &c, cx, cw), bias);
 }
 
-/* y[o] sums x[(o + low - t * dilation) / stride] w[t] where that is whole: windows of x spread by stride - 1, read backwards. */
-ls_tensor *ls_conv_transpose(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *bias, const ls_conv_spec *spec) {
+/* y[o] sums x[(o + low - t * dilation) / stride] w[t] where that is whole: windows of x spread by stride -
+ * 1, read backwards. */
+ls_tensor *ls_conv_transpose(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *bias,
+                             const ls_conv_spec *spec) {
     ls_geometry g;
     if (!conv_check(s, "conv_transpose", x, w, bias, spec, true, &g)) {
         return NULL;
@@ -223,16 +233,24 @@ ls_tensor *ls_conv_transpose(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tenso
         c.dilation[i] = g.dilation[i];
         c.interior[i] = g.stride[i] - 1;
         if (c.kernel[i] < 1 || __builtin_mul_overflow(c.kernel[i] - 1, g.dilation[i], &reach) ||
-            __builtin_sub_overflow(reach, g.low[i], &c.low[i]) || __builtin_sub_overflow(reach, g.high[i], &c.high[i]) ||
+            __builtin_sub_overflow(reach, g.low[i], &c.low[i]) ||
+            __builtin_sub_overflow(reach, g.high[i], &c.high[i]) ||
             __builtin_add_overflow(c.high[i], g.output_padding[i], &c.high[i])) {
-            return LS_NODE_FAIL(s, LS_ERR_INVALID, "conv_transpose: kernel %" PRId64 " with dilation %" PRId64 " of spatial axis %d: out of "
-                                "range", c.kernel[i], g.dilation[i], i);
+            return LS_NODE_FAIL(s, LS_ERR_INVALID,
+                                "conv_transpose: kernel %" PRId64 " with dilation %" PRId64
+                                " of spatial axis %d: out of "
+                                "range",
+                                c.kernel[i], g.dilation[i], i);
         }
         ls_dim n = cx->shape.dim[2 + i], room;
-        bool fits = ls_dim_is_fixed(n) ? n.offset > 0 && ls_dim_affine(n, g.stride[i], 1 - g.stride[i], &room) : true;
+        bool fits =
+            ls_dim_is_fixed(n) ? n.offset > 0 && ls_dim_affine(n, g.stride[i], 1 - g.stride[i], &room) : true;
         if (!fits || (ls_dim_is_fixed(n) && room.offset + c.low[i] + c.high[i] - reach < 1)) {
-            return LS_NODE_FAIL(s, LS_ERR_SHAPE, "conv_transpose: padding %" PRId64 " and %" PRId64 " of spatial axis %d leave nothing of operand "
-                                "%s with kernel %" PRId64 " and stride %" PRId64, g.low[i], g.high[i], i, LS_TEXT(cx), c.kernel[i], g.stride[i]);
+            return LS_NODE_FAIL(s, LS_ERR_SHAPE,
+                                "conv_transpose: padding %" PRId64 " and %" PRId64
+                                " of spatial axis %d leave nothing of operand "
+                                "%s with kernel %" PRId64 " and stride %" PRId64,
+                                g.low[i], g.high[i], i, LS_TEXT(cx), c.kernel[i], g.stride[i]);
         }
     }
     return finish(s, &g, core_apply(s, &c, cx, cw), bias);

@@ -1,5 +1,5 @@
-/* Composites over gather, argsort and random bits. Indices into a flattened tensor are -1 where the caller's index is out of range,
- * so that the gather reports it and never reads a neighbouring row. */
+/* Composites over gather, argsort and random bits. Indices into a flattened tensor are -1 where the
+ * caller's index is out of range, so that the gather reports it and never reads a neighbouring row. */
 #include "base/numerics.h"
 #include "graph/build.h"
 #include <inttypes.h>
@@ -36,20 +36,26 @@ static ls_tensor *linear_index(ls_session *s, const ls_tensor *x, ls_tensor *ind
 }
 
 ls_tensor *ls_take_along(ls_session *s, ls_tensor *x, ls_tensor *index, int axis) {
-    if (!ls_check_operands(s, "take_along", 2, (ls_tensor *[]){x, index}) || !ls_axis_check(s, "take_along", x, axis, &axis)) {
+    if (!ls_check_operands(s, "take_along", 2, (ls_tensor *[]){x, index}) ||
+        !ls_axis_check(s, "take_along", x, axis, &axis)) {
         return NULL;
     }
     if (index->dtype != LS_I32 && index->dtype != LS_I64) {
-        return LS_NODE_FAIL(s, LS_ERR_DTYPE, "take_along: the index is %s: expected i32 or i64", LS_TEXT(index));
+        return LS_NODE_FAIL(s, LS_ERR_DTYPE, "take_along: the index is %s: expected i32 or i64",
+                            LS_TEXT(index));
     }
     bool fits = index->shape.rank == x->shape.rank;
     for (int i = 0; fits && i < x->shape.rank; i++) {
         ls_dim a = x->shape.dim[i], b = index->shape.dim[i];
-        fits = i == axis || ls_dim_equal(a, b) || (ls_dim_is_fixed(a) && ls_dim_is_fixed(b) && b.offset <= a.offset);
+        fits = i == axis || ls_dim_equal(a, b) ||
+               (ls_dim_is_fixed(a) && ls_dim_is_fixed(b) && b.offset <= a.offset);
     }
     if (!fits) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "take_along: operand is %s and index %s: expected the same rank, and on axes other than %d "
-                            "extents no larger", LS_TEXT(x), LS_TEXT(index), axis);
+        return LS_NODE_FAIL(
+            s, LS_ERR_SHAPE,
+            "take_along: operand is %s and index %s: expected the same rank, and on axes other than %d "
+            "extents no larger",
+            LS_TEXT(x), LS_TEXT(index), axis);
     }
     ls_shape flat = {.rank = 1, .dim = {ls_dim_fixed(-1)}};
     return ls_gather(s, ls_reshape(s, x, flat), linear_index(s, x, index, axis), 0);
@@ -70,7 +76,9 @@ ls_status ls_topk(ls_session *s, ls_tensor *x, int64_t k, int axis, int largest,
     }
     ls_dim d = x->shape.dim[axis];
     if (!ls_dim_is_fixed(d) || k < 0 || k > d.offset) {
-        return LS_FAIL(err, LS_ERR_INVALID, "topk: k %" PRId64 " along axis %d of %s: expected 0 to a fixed extent", k, axis, LS_TEXT(x));
+        return LS_FAIL(err, LS_ERR_INVALID,
+                       "topk: k %" PRId64 " along axis %d of %s: expected 0 to a fixed extent", k, axis,
+                       LS_TEXT(x));
     }
     ls_tensor *indices = ls_narrow(s, ls_argsort(s, x, axis, largest), axis, 0, k);
     ls_tensor *values = indices ? ls_take_along(s, x, indices, axis) : NULL;
@@ -87,10 +95,13 @@ ls_tensor *ls_one_hot(ls_session *s, ls_tensor *index, int64_t classes, ls_dtype
         return NULL;
     }
     if (!ls_dtype_is_int(index->dtype)) {
-        return LS_NODE_FAIL(s, LS_ERR_DTYPE, "one_hot: the index is %s: expected an integer dtype", LS_TEXT(index));
+        return LS_NODE_FAIL(s, LS_ERR_DTYPE, "one_hot: the index is %s: expected an integer dtype",
+                            LS_TEXT(index));
     }
     if (classes < 0 || index->shape.rank == LS_MAX_RANK) {
-        return LS_NODE_FAIL(s, LS_ERR_INVALID, "one_hot: %" PRId64 " classes of index %s: expected 0 or more, and rank %d at most",
+        return LS_NODE_FAIL(s, LS_ERR_INVALID,
+                            "one_hot: %" PRId64
+                            " classes of index %s: expected 0 or more, and rank %d at most",
                             classes, LS_TEXT(index), LS_MAX_RANK - 1);
     }
     int last = index->shape.rank;
@@ -104,7 +115,8 @@ ls_tensor *ls_embedding(ls_session *s, ls_tensor *table, ls_tensor *index) {
         return NULL;
     }
     if (table->shape.rank != 2) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "embedding: the table is %s: expected [entries, width]", LS_TEXT(table));
+        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "embedding: the table is %s: expected [entries, width]",
+                            LS_TEXT(table));
     }
     return ls_gather(s, table, index, 0);
 }
@@ -121,7 +133,8 @@ ls_tensor *ls_random_key(ls_session *s, uint64_t seed) {
     return key_words(s, (uint32_t)seed, (uint32_t)(seed >> 32));
 }
 
-/* The purpose enters the key, beside a tag that no key of a seed's own stream has: no element of that stream is a derived key. */
+/* The purpose enters the key, beside a tag that no key of a seed's own stream has: no element of that
+ * stream is a derived key. */
 ls_tensor *ls_random_split(ls_session *s, ls_tensor *key, uint32_t purpose) {
     ls_shape two = LS_SHAPE(2);
     return ls_random_bits(s, ls_xor(s, key, key_words(s, 0x9e3779b9u, purpose)), two);
@@ -162,7 +175,9 @@ ls_tensor *ls_random_uniform(ls_session *s, ls_tensor *key, ls_shape shape, ls_d
     }
     ls_dtype wide = ls_dtype_compute(dtype);
     ls_tensor *k = random_int(s, key, &shape, bits[dtype], wide);
-    return k ? ls_cast(s, ls_mul(s, k, ls_const_like(s, k, 1.0 / (double)((uint64_t)1 << bits[dtype]))), dtype) : NULL;
+    return k ? ls_cast(s, ls_mul(s, k, ls_const_like(s, k, 1.0 / (double)((uint64_t)1 << bits[dtype]))),
+                       dtype)
+             : NULL;
 }
 
 /* Box and Muller: sqrt(-2 log u) cos(2 pi v), u in (0, 1], v in [0, 1). */
@@ -197,10 +212,12 @@ ls_tensor *ls_dropout(ls_session *s, ls_tensor *x, double p, ls_tensor *key) {
     ls_numerics state = ls_numerics_enter();
     double scale = 1 / (1 - p);
     ls_numerics_leave(state);
-    ls_tensor *w = ls_cast(s, x, ls_dtype_compute(x->dtype)), *u = ls_random_uniform(s, key, x->shape, LS_F32);
+    ls_tensor *w = ls_cast(s, x, ls_dtype_compute(x->dtype)),
+              *u = ls_random_uniform(s, key, x->shape, LS_F32);
     if (!w || !u) {
         return NULL;
     }
     ls_tensor *kept = ls_mul(s, w, ls_const_like(s, w, scale));
-    return ls_cast(s, ls_where(s, ls_le(s, ls_const_like(s, u, p), u), kept, ls_const_like(s, w, 0)), x->dtype);
+    return ls_cast(s, ls_where(s, ls_le(s, ls_const_like(s, u, p), u), kept, ls_const_like(s, w, 0)),
+                   x->dtype);
 }

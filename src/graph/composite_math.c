@@ -1,4 +1,5 @@
-/* Composites of elementwise operations and reductions. f16 and bf16 are computed in f32 and rounded once at the end. */
+/* Composites of elementwise operations and reductions. f16 and bf16 are computed in f32 and rounded once
+ * at the end. */
 #include "graph/build.h"
 #include <lockstep/grad.h>
 
@@ -13,7 +14,8 @@ ls_tensor *ls_along(ls_session *s, ls_tensor *w, int axis, int rank) {
     return ls_reshape(s, w, shape);
 }
 
-ls_tensor *ls_count(ls_session *s, const ls_shape *shape, int count, const int *axes, int64_t minus, ls_dtype dtype) {
+ls_tensor *ls_count(ls_session *s, const ls_shape *shape, int count, const int *axes, int64_t minus,
+                    ls_dtype dtype) {
     ls_shape scalar = LS_SCALAR;
     int64_t fixed = 1;
     ls_tensor *symbolic = NULL;
@@ -42,7 +44,8 @@ ls_tensor *ls_count(ls_session *s, const ls_shape *shape, int count, const int *
 }
 
 /* The axes of a reduction, with none standing for all. */
-static bool reduced_axes(ls_session *s, const char *name, const ls_tensor *x, int *count, const int *axes, int *out_axes) {
+static bool reduced_axes(ls_session *s, const char *name, const ls_tensor *x, int *count, const int *axes,
+                         int *out_axes) {
     if (!ls_check_float(s, name, x) || !ls_axes_check(s, name, x, *count, axes, out_axes)) {
         return false;
     }
@@ -65,7 +68,8 @@ ls_tensor *ls_mean(ls_session *s, ls_tensor *x, int count, const int *axes, int 
     return ls_cast(s, ls_div(s, total, ls_count(s, &x->shape, count, list, 0, wide)), x->dtype);
 }
 
-ls_tensor *ls_variance(ls_session *s, ls_tensor *x, int count, const int *axes, int keep_dims, int correction) {
+ls_tensor *ls_variance(ls_session *s, ls_tensor *x, int count, const int *axes, int keep_dims,
+                       int correction) {
     int list[LS_MAX_RANK];
     if (!ls_check_operands(s, "variance", 1, &x) || !reduced_axes(s, "variance", x, &count, axes, list)) {
         return NULL;
@@ -91,7 +95,9 @@ ls_tensor *ls_relu(ls_session *s, ls_tensor *x) {
 
 /* Checks a floating operand and casts it to what is computed in. */
 static ls_tensor *enter(ls_session *s, const char *name, ls_tensor *x) {
-    return ls_check_operands(s, name, 1, &x) && ls_check_float(s, name, x) ? ls_cast(s, x, ls_dtype_compute(x->dtype)) : NULL;
+    return ls_check_operands(s, name, 1, &x) && ls_check_float(s, name, x)
+               ? ls_cast(s, x, ls_dtype_compute(x->dtype))
+               : NULL;
 }
 
 /* 1 / (1 + e^min(-x, limit)): the limit keeps e^-x finite, and with it the derivative. */
@@ -131,7 +137,8 @@ ls_tensor *ls_gelu_tanh(ls_session *s, ls_tensor *x) {
     }
     ls_tensor *cube = ls_mul(s, ls_mul(s, w, w), w);
     ls_tensor *inner = ls_add(s, w, ls_mul(s, cube, ls_const_like(s, w, 0.044715)));
-    ls_tensor *t = ls_tanh(s, ls_mul(s, inner, ls_const_like(s, w, 0.79788456080286535588))); /* sqrt(2 / pi) */
+    ls_tensor *t =
+        ls_tanh(s, ls_mul(s, inner, ls_const_like(s, w, 0.79788456080286535588))); /* sqrt(2 / pi) */
     ls_tensor *half = ls_mul(s, w, ls_const_like(s, w, 0.5));
     return ls_cast(s, ls_mul(s, half, ls_add(s, ls_const_like(s, w, 1), t)), x->dtype);
 }

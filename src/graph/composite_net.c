@@ -7,7 +7,8 @@
 
 /* ---- attention ---- */
 
-static bool attention_check(ls_session *s, ls_tensor *q, ls_tensor *k, ls_tensor *v, const ls_attention_spec *spec) {
+static bool attention_check(ls_session *s, ls_tensor *q, ls_tensor *k, ls_tensor *v,
+                            const ls_attention_spec *spec) {
     ls_tensor *src[] = {q, k, v, spec->mask};
     if (!ls_check_operands(s, "attention", spec->mask ? 4 : 3, src) || !ls_check_float(s, "attention", q) ||
         !ls_check_same_dtype(s, "attention", k, q) || !ls_check_same_dtype(s, "attention", v, q)) {
@@ -17,21 +18,27 @@ static bool attention_check(ls_session *s, ls_tensor *q, ls_tensor *k, ls_tensor
     if (q->shape.rank != 4 || k->shape.rank != 4 || v->shape.rank != 4 || !ls_dim_equal(dq[0], dk[0]) ||
         !ls_dim_equal(dq[0], dv[0]) || !ls_dim_equal(dk[1], dv[1]) || !ls_dim_equal(dk[2], dv[2]) ||
         !ls_dim_equal(dq[3], dk[3])) {
-        LS_NODE_FAIL(s, LS_ERR_SHAPE, "attention: operands are %s, %s and %s: expected q[B,H,L,D], k[B,G,S,D] and v[B,G,S,E]", LS_TEXT(q),
-                     LS_TEXT(k), LS_TEXT(v));
+        LS_NODE_FAIL(s, LS_ERR_SHAPE,
+                     "attention: operands are %s, %s and %s: expected q[B,H,L,D], k[B,G,S,D] and v[B,G,S,E]",
+                     LS_TEXT(q), LS_TEXT(k), LS_TEXT(v));
         return false;
     }
-    if (!ls_dim_is_fixed(dq[1]) || !ls_dim_is_fixed(dk[1]) || dk[1].offset < 1 || dq[1].offset % dk[1].offset) {
-        LS_NODE_FAIL(s, LS_ERR_SHAPE, "attention: operands are %s and %s: expected the heads of the keys to divide those of the queries",
+    if (!ls_dim_is_fixed(dq[1]) || !ls_dim_is_fixed(dk[1]) || dk[1].offset < 1 ||
+        dq[1].offset % dk[1].offset) {
+        LS_NODE_FAIL(s, LS_ERR_SHAPE,
+                     "attention: operands are %s and %s: expected the heads of the keys to divide those of "
+                     "the queries",
                      LS_TEXT(q), LS_TEXT(k));
         return false;
     }
     if (spec->mask && spec->mask->dtype != LS_BOOL && spec->mask->dtype != q->dtype) {
-        LS_NODE_FAIL(s, LS_ERR_DTYPE, "attention: the mask is %s: expected bool or %s", LS_TEXT(spec->mask), ls_dtype_name(q->dtype));
+        LS_NODE_FAIL(s, LS_ERR_DTYPE, "attention: the mask is %s: expected bool or %s", LS_TEXT(spec->mask),
+                     ls_dtype_name(q->dtype));
         return false;
     }
     if (spec->scale == 0 && !ls_dim_is_fixed(dq[3])) {
-        LS_NODE_FAIL(s, LS_ERR_INVALID, "attention: scale 0 for %s: expected a scale, as D has a symbol", LS_TEXT(q));
+        LS_NODE_FAIL(s, LS_ERR_INVALID, "attention: scale 0 for %s: expected a scale, as D has a symbol",
+                     LS_TEXT(q));
         return false;
     }
     return true;
@@ -65,14 +72,16 @@ static ls_tensor *masked_softmax(ls_session *s, ls_tensor *x) {
     if (!m) {
         return NULL;
     }
-    ls_tensor *none = ls_const_like(s, m, -__builtin_inf()), *zero = ls_const_like(s, m, 0), *one = ls_const_like(s, m, 1);
+    ls_tensor *none = ls_const_like(s, m, -__builtin_inf()), *zero = ls_const_like(s, m, 0),
+              *one = ls_const_like(s, m, 1);
     m = ls_where(s, ls_eq(s, m, none), zero, m);
     ls_tensor *e = ls_exp(s, ls_sub(s, x, m)), *total = ls_sum(s, e, 1, &last, 1);
     return ls_div(s, e, ls_where(s, ls_eq(s, total, zero), one, total));
 }
 
 /* Scores [B,G,R,L,S] (or [B,H,L,S]) to probabilities. */
-static ls_tensor *attention_weights(ls_session *s, ls_tensor *scores, const ls_shape *full, const ls_attention_spec *spec) {
+static ls_tensor *attention_weights(ls_session *s, ls_tensor *scores, const ls_shape *full,
+                                    const ls_attention_spec *spec) {
     if (!scores) {
         return NULL;
     }
@@ -101,7 +110,8 @@ static ls_tensor *attention_weights(ls_session *s, ls_tensor *scores, const ls_s
     return mask || seen ? masked_softmax(s, scores) : ls_softmax(s, scores, -1);
 }
 
-ls_tensor *ls_attention(ls_session *s, ls_tensor *q, ls_tensor *k, ls_tensor *v, const ls_attention_spec *spec) {
+ls_tensor *ls_attention(ls_session *s, ls_tensor *q, ls_tensor *k, ls_tensor *v,
+                        const ls_attention_spec *spec) {
     if (!attention_check(s, q, k, v, spec)) {
         return NULL;
     }
@@ -116,7 +126,11 @@ ls_tensor *ls_attention(ls_session *s, ls_tensor *q, ls_tensor *k, ls_tensor *v,
     }
     int rank = gq->shape.rank;
     ls_dtype wide = ls_dtype_compute(q->dtype);
-    ls_contract_spec spec_qk = {.n_batch = 2, .batch_a = {0, 1}, .batch_b = {0, 1}, .n_contract = 1, .contract_a = {rank - 1},
+    ls_contract_spec spec_qk = {.n_batch = 2,
+                                .batch_a = {0, 1},
+                                .batch_b = {0, 1},
+                                .n_contract = 1,
+                                .contract_a = {rank - 1},
                                 .contract_b = {3}};
     ls_contract_spec spec_pv = spec_qk;
     spec_pv.contract_b[0] = 2;
@@ -135,8 +149,8 @@ typedef struct lstm {
 } lstm;
 
 /* carry: h, c. xs: this step's x w_x^T + bias, [B, 4H]. */
-static ls_status lstm_step(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
-                           ls_tensor **out_carry, ls_tensor **out_ys) {
+static ls_status lstm_step(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                           ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     const lstm *cell = ctx;
     (void)iteration;
     ls_tensor *gates = ls_add(s, xs[0], ls_linear(s, carry[0], cell->w_h, NULL)), *part[4];
@@ -152,7 +166,8 @@ static ls_status lstm_step(ls_session *s, void *ctx, ls_tensor *iteration, ls_te
     return h ? LS_OK : ls_graph_of(s)->error.code;
 }
 
-static bool lstm_check(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *c0, ls_tensor *w_x, ls_tensor *w_h, ls_tensor *bias) {
+static bool lstm_check(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *c0, ls_tensor *w_x,
+                       ls_tensor *w_h, ls_tensor *bias) {
     ls_tensor *src[] = {x, h0, c0, w_x, w_h, bias};
     int n = bias ? 6 : 5;
     if (!ls_check_operands(s, "lstm", n, src) || !ls_check_float(s, "lstm", x)) {
@@ -166,14 +181,17 @@ static bool lstm_check(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *c0
     const ls_dim *dx = x->shape.dim, *dh = h0->shape.dim;
     ls_dim four;
     bool fits = x->shape.rank == 3 && h0->shape.rank == 2 && w_x->shape.rank == 2 && w_h->shape.rank == 2 &&
-                ls_shape_equal(&h0->shape, &c0->shape) && ls_dim_equal(dx[1], dh[0]) && ls_dim_is_fixed(dh[1]) &&
-                ls_dim_affine(dh[1], 4, 0, &four) && ls_dim_equal(w_x->shape.dim[0], four) &&
-                ls_dim_equal(w_x->shape.dim[1], dx[2]) && ls_dim_equal(w_h->shape.dim[0], four) &&
-                ls_dim_equal(w_h->shape.dim[1], dh[1]) &&
+                ls_shape_equal(&h0->shape, &c0->shape) && ls_dim_equal(dx[1], dh[0]) &&
+                ls_dim_is_fixed(dh[1]) && ls_dim_affine(dh[1], 4, 0, &four) &&
+                ls_dim_equal(w_x->shape.dim[0], four) && ls_dim_equal(w_x->shape.dim[1], dx[2]) &&
+                ls_dim_equal(w_h->shape.dim[0], four) && ls_dim_equal(w_h->shape.dim[1], dh[1]) &&
                 (!bias || (bias->shape.rank == 1 && ls_dim_equal(bias->shape.dim[0], four)));
     if (!fits) {
-        LS_NODE_FAIL(s, LS_ERR_SHAPE, "lstm: operands are %s, %s, %s, %s, %s and %s: expected x[T,B,I], h0 and c0[B,H], w_x[4H,I], "
-                     "w_h[4H,H] and bias[4H] or NULL", LS_TEXT(x), LS_TEXT(h0), LS_TEXT(c0), LS_TEXT(w_x), LS_TEXT(w_h), LS_TEXT(bias));
+        LS_NODE_FAIL(
+            s, LS_ERR_SHAPE,
+            "lstm: operands are %s, %s, %s, %s, %s and %s: expected x[T,B,I], h0 and c0[B,H], w_x[4H,I], "
+            "w_h[4H,H] and bias[4H] or NULL",
+            LS_TEXT(x), LS_TEXT(h0), LS_TEXT(c0), LS_TEXT(w_x), LS_TEXT(w_h), LS_TEXT(bias));
     }
     return fits;
 }
@@ -186,7 +204,8 @@ ls_tensor *ls_lstm(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *c0, ls
     lstm cell = {w_h, h0->shape.dim[1].offset};
     ls_tensor *projected = ls_linear(s, x, w_x, bias); /* all steps at once */
     ls_tensor *carry[] = {h0, c0}, *last[2], *ys = NULL;
-    if (!projected || ls_loop(s, x->shape.dim[0], 2, carry, 1, &projected, 1, lstm_step, &cell, last, &ys) != LS_OK) {
+    if (!projected ||
+        ls_loop(s, x->shape.dim[0], 2, carry, 1, &projected, 1, lstm_step, &cell, last, &ys) != LS_OK) {
         return NULL;
     }
     if (out_h) {
@@ -205,10 +224,13 @@ ls_tensor *ls_cross_entropy(ls_session *s, ls_tensor *logits, ls_tensor *labels)
         !ls_check_float(s, "cross_entropy", logits)) {
         return NULL;
     }
-    if (logits->shape.rank != 2 || labels->shape.rank != 1 || !ls_dim_equal(logits->shape.dim[0], labels->shape.dim[0]) ||
+    if (logits->shape.rank != 2 || labels->shape.rank != 1 ||
+        !ls_dim_equal(logits->shape.dim[0], labels->shape.dim[0]) ||
         (labels->dtype != LS_I32 && labels->dtype != LS_I64)) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "cross_entropy: operands are %s and %s: expected logits[N,C] and labels[N] of i32 or i64",
-                            LS_TEXT(logits), LS_TEXT(labels));
+        return LS_NODE_FAIL(
+            s, LS_ERR_SHAPE,
+            "cross_entropy: operands are %s and %s: expected logits[N,C] and labels[N] of i32 or i64",
+            LS_TEXT(logits), LS_TEXT(labels));
     }
     ls_tensor *p = ls_log_softmax(s, ls_cast(s, logits, ls_dtype_compute(logits->dtype)), 1);
     ls_tensor *picked = ls_take_along(s, p, ls_unsqueeze(s, labels, 1), 1);
@@ -216,12 +238,13 @@ ls_tensor *ls_cross_entropy(ls_session *s, ls_tensor *logits, ls_tensor *labels)
 }
 
 ls_tensor *ls_mse(ls_session *s, ls_tensor *prediction, ls_tensor *target) {
-    if (!ls_check_operands(s, "mse", 2, (ls_tensor *[]){prediction, target}) || !ls_check_float(s, "mse", prediction) ||
-        !ls_check_same_dtype(s, "mse", target, prediction)) {
+    if (!ls_check_operands(s, "mse", 2, (ls_tensor *[]){prediction, target}) ||
+        !ls_check_float(s, "mse", prediction) || !ls_check_same_dtype(s, "mse", target, prediction)) {
         return NULL;
     }
     if (!ls_shape_equal(&prediction->shape, &target->shape)) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "mse: operands are %s and %s: expected equal shapes", LS_TEXT(prediction), LS_TEXT(target));
+        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "mse: operands are %s and %s: expected equal shapes",
+                            LS_TEXT(prediction), LS_TEXT(target));
     }
     ls_dtype wide = ls_dtype_compute(prediction->dtype);
     ls_tensor *d = ls_sub(s, ls_cast(s, prediction, wide), ls_cast(s, target, wide));

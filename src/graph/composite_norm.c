@@ -1,4 +1,5 @@
-/* Normalisations. Two passes: mean, then the mean of squared differences; f16 and bf16 are computed in f32. */
+/* Normalisations. Two passes: mean, then the mean of squared differences; f16 and bf16 are computed in
+ * f32. */
 #include "graph/build.h"
 #include <inttypes.h>
 
@@ -17,15 +18,16 @@ static ls_tensor *over_root(ls_session *s, ls_tensor *d, ls_tensor *v, double ep
     return v ? ls_div(s, d, ls_sqrt(s, ls_add(s, v, ls_const_like(s, v, eps)))) : NULL;
 }
 
-static bool norm_check(ls_session *s, const char *name, ls_tensor *x, ls_tensor *gamma, ls_tensor *beta, double eps) {
+static bool norm_check(ls_session *s, const char *name, ls_tensor *x, ls_tensor *gamma, ls_tensor *beta,
+                       double eps) {
     ls_tensor *src[3] = {x};
     int n = 1;
     src[n] = gamma;
     n += gamma != NULL;
     src[n] = beta;
     n += beta != NULL;
-    if (!ls_check_operands(s, name, n, src) || !ls_check_float(s, name, x) || !ls_check_same_dtype(s, name, gamma, x) ||
-        !ls_check_same_dtype(s, name, beta, x)) {
+    if (!ls_check_operands(s, name, n, src) || !ls_check_float(s, name, x) ||
+        !ls_check_same_dtype(s, name, gamma, x) || !ls_check_same_dtype(s, name, beta, x)) {
         return false;
     }
     if (!(eps >= 0)) {
@@ -35,13 +37,13 @@ static bool norm_check(ls_session *s, const char *name, ls_tensor *x, ls_tensor 
     return true;
 }
 
-static bool parameter_check(ls_session *s, const char *name, const char *which, const ls_tensor *x, const ls_tensor *w,
-                            const ls_shape *shape) {
+static bool parameter_check(ls_session *s, const char *name, const char *which, const ls_tensor *x,
+                            const ls_tensor *w, const ls_shape *shape) {
     if (!w || ls_shape_equal(&w->shape, shape)) {
         return true;
     }
-    LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: operand is %s and %s is %s: expected shape %s", name, LS_TEXT(x), which, LS_TEXT(w),
-                 LS_SHAPE_TEXT_OF(shape));
+    LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: operand is %s and %s is %s: expected shape %s", name, LS_TEXT(x),
+                 which, LS_TEXT(w), LS_SHAPE_TEXT_OF(shape));
     return false;
 }
 
@@ -55,10 +57,12 @@ static int trailing(const ls_tensor *x, int axis, int *out_axes, ls_shape *out_s
     return out_shape->rank;
 }
 
-ls_tensor *ls_layer_norm(ls_session *s, ls_tensor *x, int axis, ls_tensor *gamma, ls_tensor *beta, double eps) {
+ls_tensor *ls_layer_norm(ls_session *s, ls_tensor *x, int axis, ls_tensor *gamma, ls_tensor *beta,
+                         double eps) {
     int axes[LS_MAX_RANK];
     ls_shape shape;
-    if (!norm_check(s, "layer_norm", x, gamma, beta, eps) || !ls_axis_check(s, "layer_norm", x, axis, &axis)) {
+    if (!norm_check(s, "layer_norm", x, gamma, beta, eps) ||
+        !ls_axis_check(s, "layer_norm", x, axis, &axis)) {
         return NULL;
     }
     int n = trailing(x, axis, axes, &shape);
@@ -91,8 +95,8 @@ static ls_tensor *per_channel(ls_session *s, ls_tensor *w, int rank) {
     return w ? ls_along(s, w, 1, rank) : NULL;
 }
 
-static bool channels_check(ls_session *s, const char *name, const ls_tensor *x, int n, ls_tensor *const *parameters,
-                           const char *const *names) {
+static bool channels_check(ls_session *s, const char *name, const ls_tensor *x, int n,
+                           ls_tensor *const *parameters, const char *const *names) {
     if (!ls_check_rank(s, name, x, 2, LS_MAX_RANK)) {
         return false;
     }
@@ -105,7 +109,8 @@ static bool channels_check(ls_session *s, const char *name, const ls_tensor *x, 
     return true;
 }
 
-ls_tensor *ls_group_norm(ls_session *s, ls_tensor *x, int64_t groups, ls_tensor *gamma, ls_tensor *beta, double eps) {
+ls_tensor *ls_group_norm(ls_session *s, ls_tensor *x, int64_t groups, ls_tensor *gamma, ls_tensor *beta,
+                         double eps) {
     static const char *const names[] = {"gamma", "beta"};
     if (!norm_check(s, "group_norm", x, gamma, beta, eps) ||
         !channels_check(s, "group_norm", x, 2, (ls_tensor *[]){gamma, beta}, names)) {
@@ -113,12 +118,17 @@ ls_tensor *ls_group_norm(ls_session *s, ls_tensor *x, int64_t groups, ls_tensor 
     }
     ls_dim channels = x->shape.dim[1];
     if (groups < 1 || !ls_dim_is_fixed(channels) || channels.offset % groups) {
-        return LS_NODE_FAIL(s, LS_ERR_INVALID, "group_norm: groups %" PRId64 " of %s: expected a divisor of the channels (axis 1)",
+        return LS_NODE_FAIL(s, LS_ERR_INVALID,
+                            "group_norm: groups %" PRId64
+                            " of %s: expected a divisor of the channels (axis 1)",
                             groups, LS_TEXT(x));
     }
-    ls_shape image = ls_shape_remove(&x->shape, 0), split = {.rank = 2, .dim = {ls_dim_fixed(groups), ls_dim_fixed(-1)}};
+    ls_shape image = ls_shape_remove(&x->shape, 0),
+             split = {.rank = 2, .dim = {ls_dim_fixed(groups), ls_dim_fixed(-1)}};
     if (!ls_shape_infer(&image, &split)) {
-        return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "group_norm: operand is %s: expected at most one symbol after axis 0", LS_TEXT(x));
+        return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED,
+                            "group_norm: operand is %s: expected at most one symbol after axis 0",
+                            LS_TEXT(x));
     }
     split = ls_shape_insert(&split, 0, x->shape.dim[0]);
     int axis = 2;
@@ -130,8 +140,8 @@ ls_tensor *ls_group_norm(ls_session *s, ls_tensor *x, int64_t groups, ls_tensor 
     return ls_cast(s, y, x->dtype);
 }
 
-ls_tensor *ls_batch_norm(ls_session *s, ls_tensor *x, ls_tensor *mean, ls_tensor *variance, ls_tensor *gamma, ls_tensor *beta,
-                         double eps) {
+ls_tensor *ls_batch_norm(ls_session *s, ls_tensor *x, ls_tensor *mean, ls_tensor *variance, ls_tensor *gamma,
+                         ls_tensor *beta, double eps) {
     static const char *const names[] = {"mean", "variance", "gamma", "beta"};
     if (!ls_check_operands(s, "batch_norm", 3, (ls_tensor *[]){x, mean, variance}) ||
         !norm_check(s, "batch_norm", x, gamma, beta, eps) || !ls_check_same_dtype(s, "batch_norm", mean, x) ||

@@ -5,8 +5,8 @@
 
 /* ---- pooling ---- */
 
-static bool pool_check(ls_session *s, const char *name, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec,
-                       ls_geometry *g, ls_tensor **out_canonical) {
+static bool pool_check(ls_session *s, const char *name, ls_tensor *x, const int64_t *kernel,
+                       const ls_conv_spec *spec, ls_geometry *g, ls_tensor **out_canonical) {
     if (!ls_check_operands(s, name, 1, &x) || !ls_geometry_read(s, name, spec, x, false, g)) {
         return false;
     }
@@ -31,7 +31,8 @@ ls_tensor *ls_max_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const
 }
 
 /* How many real elements each window holds: a scalar, or [1,1,positions...]. */
-static ls_tensor *window_counts(ls_session *s, const ls_geometry *g, const ls_tensor *c, ls_dtype dtype, bool all) {
+static ls_tensor *window_counts(ls_session *s, const ls_geometry *g, const ls_tensor *c, ls_dtype dtype,
+                                bool all) {
     int64_t n = 1;
     for (int i = 0; i < g->d; i++) {
         n *= g->kernel[i];
@@ -49,7 +50,8 @@ static ls_tensor *window_counts(ls_session *s, const ls_geometry *g, const ls_te
     return ls_sum(s, ls_patches(s, g, ls_full(s, dtype, image, 1), true), g->d, kernel_axes(g->d), 0);
 }
 
-ls_tensor *ls_avg_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec, int count_pad) {
+ls_tensor *ls_avg_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec,
+                       int count_pad) {
     ls_geometry g;
     ls_tensor *c;
     if (!pool_check(s, "avg_pool", x, kernel, spec, &g, &c) || !ls_check_float(s, "avg_pool", x)) {
@@ -63,9 +65,11 @@ ls_tensor *ls_avg_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const
 
 /* ---- im2col and col2im ---- */
 
-static bool patch_check(ls_session *s, const char *name, const ls_tensor *x, const ls_conv_spec *spec, ls_geometry *g) {
+static bool patch_check(ls_session *s, const char *name, const ls_tensor *x, const ls_conv_spec *spec,
+                        ls_geometry *g) {
     if (spec->axes.set) {
-        LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "%s: axes are given: expected the default [N,C,spatial...] (permute the operand)", name);
+        LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED,
+                     "%s: axes are given: expected the default [N,C,spatial...] (permute the operand)", name);
         return false;
     }
     return ls_geometry_read(s, name, spec, x, false, g);
@@ -92,20 +96,22 @@ ls_tensor *ls_im2col(ls_session *s, ls_tensor *x, const int64_t *kernel, const l
     }
     ls_shape merged = {.rank = 3, .dim = {x->shape.dim[0]}}, part = hole;
     if (!ls_shape_infer(&rows, &part)) {
-        return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "im2col: operand is %s: expected fixed channels", LS_TEXT(x));
+        return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "im2col: operand is %s: expected fixed channels",
+                            LS_TEXT(x));
     }
     merged.dim[1] = part.dim[0];
     part = hole;
     if (!ls_shape_infer(&positions, &part)) {
-        return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "im2col: operand is %s: expected at most one spatial symbol", LS_TEXT(x));
+        return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED,
+                            "im2col: operand is %s: expected at most one spatial symbol", LS_TEXT(x));
     }
     merged.dim[2] = part.dim[0];
     return ls_reshape(s, ls_permute(s, v, axes), merged);
 }
 
 /* One tap's column as an image: cols[:, :, tap..., :] put where the window read it from. */
-static ls_tensor *tap_image(ls_session *s, const ls_geometry *g, ls_tensor *cols, const int64_t *positions, const int64_t *extents,
-                            int64_t tap, const ls_shape *grid) {
+static ls_tensor *tap_image(ls_session *s, const ls_geometry *g, ls_tensor *cols, const int64_t *positions,
+                            const int64_t *extents, int64_t tap, const ls_shape *grid) {
     int64_t low[LS_MAX_SPATIAL], high[LS_MAX_SPATIAL], interior[LS_MAX_SPATIAL], rest = tap;
     for (int i = g->d; i-- > 0;) {
         int64_t offset = rest % g->kernel[i] * g->dilation[i];
@@ -118,7 +124,8 @@ static ls_tensor *tap_image(ls_session *s, const ls_geometry *g, ls_tensor *cols
     return column ? ls_pad_spatial(s, ls_reshape(s, column, *grid), g->d, low, high, interior, false) : NULL;
 }
 
-ls_tensor *ls_col2im(ls_session *s, ls_tensor *cols, ls_shape image, const int64_t *kernel, const ls_conv_spec *spec) {
+ls_tensor *ls_col2im(ls_session *s, ls_tensor *cols, ls_shape image, const int64_t *kernel,
+                     const ls_conv_spec *spec) {
     ls_geometry g;
     ls_tensor like = {.dtype = LS_F32, .shape = image}; /* stands for the image in checks and messages */
     if (!ls_check_operands(s, "col2im", 1, &cols) || !ls_shape_check(s, "col2im", &image) ||
@@ -131,20 +138,26 @@ ls_tensor *ls_col2im(ls_session *s, ls_tensor *cols, ls_shape image, const int64
     for (int i = 0; i < g.d; i++) {
         ls_dim d = image.dim[2 + i];
         extents[i] = d.offset;
-        positions[i] = (d.offset + g.low[i] + g.high[i] - (kernel[i] - 1) * g.dilation[i] - 1) / g.stride[i] + 1;
+        positions[i] =
+            (d.offset + g.low[i] + g.high[i] - (kernel[i] - 1) * g.dilation[i] - 1) / g.stride[i] + 1;
         grid.dim[2 + i] = ls_dim_fixed(positions[i]);
         if (!ls_dim_is_fixed(d) || __builtin_mul_overflow(taps, kernel[i], &taps)) {
-            return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "col2im: image %s: expected fixed spatial extents", LS_TEXT(&like));
+            return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "col2im: image %s: expected fixed spatial extents",
+                                LS_TEXT(&like));
         }
         count *= positions[i];
     }
     ls_dim rows;
-    if (cols->shape.rank != 3 || !ls_dim_affine(image.dim[1], taps, 0, &rows) || !ls_dim_equal(cols->shape.dim[0], image.dim[0]) ||
-        !ls_dim_equal(cols->shape.dim[1], rows) || !ls_dim_equal(cols->shape.dim[2], ls_dim_fixed(count))) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "col2im: operand is %s for image %s: expected [batch, channels * %" PRId64 " taps, %" PRId64
-                            " positions]", LS_TEXT(cols), LS_TEXT(&like), taps, count);
+    if (cols->shape.rank != 3 || !ls_dim_affine(image.dim[1], taps, 0, &rows) ||
+        !ls_dim_equal(cols->shape.dim[0], image.dim[0]) || !ls_dim_equal(cols->shape.dim[1], rows) ||
+        !ls_dim_equal(cols->shape.dim[2], ls_dim_fixed(count))) {
+        return LS_NODE_FAIL(s, LS_ERR_SHAPE,
+                            "col2im: operand is %s for image %s: expected [batch, channels * %" PRId64
+                            " taps, %" PRId64 " positions]",
+                            LS_TEXT(cols), LS_TEXT(&like), taps, count);
     }
-    ls_shape split = {.rank = 4, .dim = {image.dim[0], image.dim[1], ls_dim_fixed(taps), ls_dim_fixed(count)}};
+    ls_shape split = {.rank = 4,
+                      .dim = {image.dim[0], image.dim[1], ls_dim_fixed(taps), ls_dim_fixed(count)}};
     ls_tensor *by_tap = ls_reshape(s, cols, split), *y = NULL;
     for (int64_t t = 0; by_tap && t < taps; t++) {
         ls_tensor *part = tap_image(s, &g, by_tap, positions, extents, t, &grid);

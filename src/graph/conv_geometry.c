@@ -4,19 +4,26 @@
 #include <string.h>
 
 static void default_axes(ls_conv_axes *a, int d, bool transposed) {
-    *a = (ls_conv_axes){.set = 1, .input_channel = 1, .output_channel = 1, .filter_out = transposed, .filter_in = !transposed};
+    *a = (ls_conv_axes){.set = 1,
+                        .input_channel = 1,
+                        .output_channel = 1,
+                        .filter_out = transposed,
+                        .filter_in = !transposed};
     for (int i = 0; i < d; i++) {
         a->input_spatial[i] = a->filter_spatial[i] = a->output_spatial[i] = 2 + i;
     }
 }
 
-static bool permutation_check(ls_session *s, const char *name, const char *which, int d, int first, int second, const int *spatial) {
+static bool permutation_check(ls_session *s, const char *name, const char *which, int d, int first,
+                              int second, const int *spatial) {
     unsigned seen = 0;
     for (int i = 0; i < d + 2; i++) {
         int axis = i == 0 ? first : i == 1 ? second : spatial[i - 2];
         if (axis < 0 || axis >= d + 2 || (seen >> axis & 1)) {
-            LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: the axes of the %s: axis %d is out of range or given twice (expected each of 0 to %d)",
-                         name, which, axis, d + 1);
+            LS_NODE_FAIL(
+                s, LS_ERR_INVALID,
+                "%s: the axes of the %s: axis %d is out of range or given twice (expected each of 0 to %d)",
+                name, which, axis, d + 1);
             return false;
         }
         seen |= 1u << axis;
@@ -28,29 +35,33 @@ static bool positive(ls_session *s, const char *name, const char *what, int i, i
     if (value > 0) {
         return true;
     }
-    LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: %s %" PRId64 " of spatial axis %d: expected 1 or more", name, what, value, i);
+    LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: %s %" PRId64 " of spatial axis %d: expected 1 or more", name, what,
+                 value, i);
     return false;
 }
 
-bool ls_geometry_read(ls_session *s, const char *name, const ls_conv_spec *spec, const ls_tensor *x, bool transposed,
-                      ls_geometry *out) {
+bool ls_geometry_read(ls_session *s, const char *name, const ls_conv_spec *spec, const ls_tensor *x,
+                      bool transposed, ls_geometry *out) {
     if (spec->spatial < 1 || spec->spatial > LS_MAX_SPATIAL || x->shape.rank != spec->spatial + 2) {
-        LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: operand is %s with %d spatial axes: expected 1 to %d, and rank %d", name, LS_TEXT(x),
-                     spec->spatial, LS_MAX_SPATIAL, spec->spatial + 2);
+        LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: operand is %s with %d spatial axes: expected 1 to %d, and rank %d",
+                     name, LS_TEXT(x), spec->spatial, LS_MAX_SPATIAL, spec->spatial + 2);
         return false;
     }
-    ls_geometry g = {.name = name, .d = spec->spatial, .groups = spec->groups ? spec->groups : 1, .axes = spec->axes};
+    ls_geometry g = {
+        .name = name, .d = spec->spatial, .groups = spec->groups ? spec->groups : 1, .axes = spec->axes};
     for (int i = 0; i < g.d; i++) {
         g.stride[i] = spec->stride[i] ? spec->stride[i] : 1;
         g.dilation[i] = spec->dilation[i] ? spec->dilation[i] : 1;
         g.low[i] = spec->pad_low[i];
         g.high[i] = spec->pad_high[i];
         g.output_padding[i] = spec->output_padding[i];
-        if (!positive(s, name, "stride", i, g.stride[i]) || !positive(s, name, "dilation", i, g.dilation[i])) {
+        if (!positive(s, name, "stride", i, g.stride[i]) ||
+            !positive(s, name, "dilation", i, g.dilation[i])) {
             return false;
         }
         if (g.output_padding[i] < 0 || (!transposed && g.output_padding[i])) {
-            LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: output_padding %" PRId64 " of spatial axis %d: expected %s", name, g.output_padding[i], i,
+            LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: output_padding %" PRId64 " of spatial axis %d: expected %s",
+                         name, g.output_padding[i], i,
                          transposed ? "0 or more" : "0 (it is conv_transpose's)");
             return false;
         }
@@ -84,8 +95,11 @@ bool ls_geometry_fit(ls_session *s, ls_geometry *g, const ls_tensor *x, const in
         if (__builtin_mul_overflow(kernel[i] - 1, g->dilation[i], &reach) || reach == INT64_MAX ||
             __builtin_add_overflow(g->low[i], g->high[i], &ends) || !ls_dim_affine(d, 1, ends, &room) ||
             !ls_dim_affine(room, 1, -(reach + 1), &room)) {
-            LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: kernel %" PRId64 " with dilation %" PRId64 " of spatial axis %d is larger than operand %s "
-                         "padded by %" PRId64 " and %" PRId64, g->name, kernel[i], g->dilation[i], i, LS_TEXT(x), g->low[i], g->high[i]);
+            LS_NODE_FAIL(s, LS_ERR_SHAPE,
+                         "%s: kernel %" PRId64 " with dilation %" PRId64
+                         " of spatial axis %d is larger than operand %s "
+                         "padded by %" PRId64 " and %" PRId64,
+                         g->name, kernel[i], g->dilation[i], i, LS_TEXT(x), g->low[i], g->high[i]);
             return false;
         }
     }

@@ -5,19 +5,19 @@
 #include "graph/build.h"
 
 typedef struct ls_geometry {
-    const char *name;    /* of the operation, for messages */
-    int d;               /* spatial axes */
+    const char *name;                                         /* of the operation, for messages */
+    int d;                                                    /* spatial axes */
     int64_t stride[LS_MAX_SPATIAL], dilation[LS_MAX_SPATIAL]; /* 0 became 1 */
     int64_t low[LS_MAX_SPATIAL], high[LS_MAX_SPATIAL], output_padding[LS_MAX_SPATIAL];
     int64_t kernel[LS_MAX_SPATIAL];
-    int64_t groups;      /* 0 became 1 */
-    ls_conv_axes axes;   /* the default filled in */
+    int64_t groups;    /* 0 became 1 */
+    ls_conv_axes axes; /* the default filled in */
 } ls_geometry;
 
-/* Checks a spec against an operand of d + 2 axes. `transposed` decides the filter's default axes: [in, out, ...] instead of
- * [out, in, ...]. */
-bool ls_geometry_read(ls_session *s, const char *name, const ls_conv_spec *spec, const ls_tensor *x, bool transposed,
-                      ls_geometry *out);
+/* Checks a spec against an operand of d + 2 axes. `transposed` decides the filter's default axes: [in,
+ * out, ...] instead of [out, in, ...]. */
+bool ls_geometry_read(ls_session *s, const char *name, const ls_conv_spec *spec, const ls_tensor *x,
+                      bool transposed, ls_geometry *out);
 /* The filter's axes, which pools do not have. */
 bool ls_geometry_filter_check(ls_session *s, const ls_geometry *g);
 /* Checks the kernel's extents, and that it fits into the padded axes of x[N,C,spatial...]. */

@@ -12,17 +12,20 @@ static bool index_check(ls_session *s, const char *name, const ls_tensor *index)
 }
 
 /* x's shape with `axis` replaced by the index's axes. */
-static bool gathered_shape(ls_session *s, const char *name, const ls_tensor *x, const ls_tensor *index, int axis, ls_shape *out) {
+static bool gathered_shape(ls_session *s, const char *name, const ls_tensor *x, const ls_tensor *index,
+                           int axis, ls_shape *out) {
     int rank = x->shape.rank - 1 + index->shape.rank;
     if (rank > LS_MAX_RANK) {
-        LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: %s at index %s gives rank %d: expected at most %d", name, LS_TEXT(x), LS_TEXT(index), rank,
-                     LS_MAX_RANK);
+        LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: %s at index %s gives rank %d: expected at most %d", name,
+                     LS_TEXT(x), LS_TEXT(index), rank, LS_MAX_RANK);
         return false;
     }
     ls_shape r = {.rank = rank};
     for (int i = 0; i < rank; i++) {
         int n = index->shape.rank;
-        r.dim[i] = i < axis ? x->shape.dim[i] : i < axis + n ? index->shape.dim[i - axis] : x->shape.dim[i - n + 1];
+        r.dim[i] = i < axis       ? x->shape.dim[i]
+                   : i < axis + n ? index->shape.dim[i - axis]
+                                  : x->shape.dim[i - n + 1];
     }
     *out = r;
     return true;
@@ -41,25 +44,32 @@ ls_tensor *ls_gather(ls_session *s, ls_tensor *x, ls_tensor *index, int axis) {
     return ls_node(s, LS_OP_GATHER, x->dtype, &shape, 2, src, &attr);
 }
 
-ls_tensor *ls_scatter(ls_session *s, ls_tensor *base, ls_tensor *index, ls_tensor *updates, int axis, ls_scatter_kind kind) {
+ls_tensor *ls_scatter(ls_session *s, ls_tensor *base, ls_tensor *index, ls_tensor *updates, int axis,
+                      ls_scatter_kind kind) {
     ls_tensor *src[] = {base, index, updates};
     ls_attr attr;
     memset(&attr, 0, sizeof attr);
     ls_shape shape;
     if (!ls_check_operands(s, "scatter", 3, src) || !index_check(s, "scatter", index) ||
-        !ls_check_same_dtype(s, "scatter", updates, base) || !ls_axis_check(s, "scatter", base, axis, &attr.axis.axis) ||
+        !ls_check_same_dtype(s, "scatter", updates, base) ||
+        !ls_axis_check(s, "scatter", base, axis, &attr.axis.axis) ||
         !gathered_shape(s, "scatter", base, index, attr.axis.axis, &shape)) {
         return NULL;
     }
     if (!ls_shape_equal(&shape, &updates->shape)) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "scatter: base %s, index %s and axis %d with updates %s: expected updates of shape %s",
-                            LS_TEXT(base), LS_TEXT(index), attr.axis.axis, LS_TEXT(updates), LS_SHAPE_TEXT_OF(&shape));
+        return LS_NODE_FAIL(
+            s, LS_ERR_SHAPE,
+            "scatter: base %s, index %s and axis %d with updates %s: expected updates of shape %s",
+            LS_TEXT(base), LS_TEXT(index), attr.axis.axis, LS_TEXT(updates), LS_SHAPE_TEXT_OF(&shape));
     }
     if ((unsigned)kind > LS_SCATTER_MAX) {
-        return LS_NODE_FAIL(s, LS_ERR_INVALID, "scatter: kind %d: expected one of ls_scatter_kind", (int)kind);
+        return LS_NODE_FAIL(s, LS_ERR_INVALID, "scatter: kind %d: expected one of ls_scatter_kind",
+                            (int)kind);
     }
     if (base->dtype == LS_BOOL && (kind == LS_SCATTER_ADD || kind == LS_SCATTER_MUL)) {
-        return LS_NODE_FAIL(s, LS_ERR_DTYPE, "scatter: base is %s: expected a numeric dtype to add or multiply", LS_TEXT(base));
+        return LS_NODE_FAIL(s, LS_ERR_DTYPE,
+                            "scatter: base is %s: expected a numeric dtype to add or multiply",
+                            LS_TEXT(base));
     }
     attr.axis.kind = (int)kind;
     return ls_node(s, LS_OP_SCATTER, base->dtype, &base->shape, 3, src, &attr);
@@ -82,12 +92,12 @@ ls_tensor *ls_iota(ls_session *s, ls_dtype dtype, ls_shape shape, int axis) {
         return NULL;
     }
     if ((unsigned)dtype >= LS_DTYPE_COUNT || !ls_op_accepts(LS_OP_IOTA, dtype)) {
-        return LS_NODE_FAIL(s, LS_ERR_DTYPE, "iota: %s%s: expected %s", ls_dtype_name(dtype), LS_SHAPE_TEXT_OF(&shape),
-                            ls_dtypes_text(ls_ops[LS_OP_IOTA].dtypes));
+        return LS_NODE_FAIL(s, LS_ERR_DTYPE, "iota: %s%s: expected %s", ls_dtype_name(dtype),
+                            LS_SHAPE_TEXT_OF(&shape), ls_dtypes_text(ls_ops[LS_OP_IOTA].dtypes));
     }
     if (axis < -shape.rank || axis >= shape.rank) {
-        return LS_NODE_FAIL(s, LS_ERR_INVALID, "iota: axis %d of %s: expected %d to %d", axis, LS_SHAPE_TEXT_OF(&shape), -shape.rank,
-                            shape.rank - 1);
+        return LS_NODE_FAIL(s, LS_ERR_INVALID, "iota: axis %d of %s: expected %d to %d", axis,
+                            LS_SHAPE_TEXT_OF(&shape), -shape.rank, shape.rank - 1);
     }
     attr.axis.axis = axis < 0 ? axis + shape.rank : axis;
     return ls_node(s, LS_OP_IOTA, dtype, &shape, 0, NULL, &attr);

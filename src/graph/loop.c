@@ -1,6 +1,7 @@
-/* Loops. The body is built once, on PARAM nodes. What it uses from outside is captured: each largest subgraph that depends on no
- * parameter is computed once, before the loop, and enters the body as another parameter. Constants, positions and extents stay
- * in the body, and so does movement, which costs nothing there and must not lose its absent elements. */
+/* Loops. The body is built once, on PARAM nodes. What it uses from outside is captured: each largest
+ * subgraph that depends on no parameter is computed once, before the loop, and enters the body as another
+ * parameter. Constants, positions and extents stay in the body, and so does movement, which costs nothing
+ * there and must not lose its absent elements. */
 #include "graph/build.h"
 #include <string.h>
 
@@ -26,10 +27,13 @@ static ls_tensor *param(ls_session *s, ls_dtype dtype, const ls_shape *shape, ls
     return ls_leaf(s, LS_OP_PARAM, dtype, shape, device, leaf, NULL);
 }
 
-static bool loop_check(ls_session *s, ls_dim trip, int n_carry, ls_tensor *const *carry, int n_xs, ls_tensor *const *xs, int n_ys) {
+static bool loop_check(ls_session *s, ls_dim trip, int n_carry, ls_tensor *const *carry, int n_xs,
+                       ls_tensor *const *xs, int n_ys) {
     ls_shape steps = {.rank = 1, .dim = {trip}};
     if (n_carry < 0 || n_xs < 0 || n_ys < 0 || n_carry + n_ys == 0) {
-        LS_NODE_FAIL(s, LS_ERR_INVALID, "loop: %d carried values, %d xs and %d ys: expected at least one result", n_carry, n_xs, n_ys);
+        LS_NODE_FAIL(s, LS_ERR_INVALID,
+                     "loop: %d carried values, %d xs and %d ys: expected at least one result", n_carry, n_xs,
+                     n_ys);
         return false;
     }
     if (!ls_check_operands(s, "loop", n_carry, carry) || !ls_check_operands(s, "loop", n_xs, xs) ||
@@ -38,8 +42,8 @@ static bool loop_check(ls_session *s, ls_dim trip, int n_carry, ls_tensor *const
     }
     for (int i = 0; i < n_xs; i++) {
         if (xs[i]->shape.rank == 0 || !ls_dim_equal(xs[i]->shape.dim[0], trip)) {
-            LS_NODE_FAIL(s, LS_ERR_SHAPE, "loop: xs %d is %s: expected axis 0 to be the trip count %s", i, LS_TEXT(xs[i]),
-                         LS_SHAPE_TEXT_OF(&steps));
+            LS_NODE_FAIL(s, LS_ERR_SHAPE, "loop: xs %d is %s: expected axis 0 to be the trip count %s", i,
+                         LS_TEXT(xs[i]), LS_SHAPE_TEXT_OF(&steps));
             return false;
         }
     }
@@ -47,7 +51,8 @@ static bool loop_check(ls_session *s, ls_dim trip, int n_carry, ls_tensor *const
 }
 
 /* Parameters and the run of the caller's body. */
-static ls_status body_trace(builder *b, ls_tensor *const *carry, ls_tensor *const *xs, ls_loop_fn fn, void *ctx) {
+static ls_status body_trace(builder *b, ls_tensor *const *carry, ls_tensor *const *xs, ls_loop_fn fn,
+                            void *ctx) {
     ls_session *s = b->s;
     ls_body *body = b->body;
     ls_error *err = &ls_graph_of(s)->error;
@@ -70,18 +75,22 @@ static ls_status body_trace(builder *b, ls_tensor *const *carry, ls_tensor *cons
     for (int i = 0; i < n; i++) {
         body->params[i] = ls_retain(params[i]);
     }
-    ls_status status = fn(s, ctx, body->iteration, params, params + body->n_carry, b->results, b->results + body->n_carry);
+    ls_status status =
+        fn(s, ctx, body->iteration, params, params + body->n_carry, b->results, b->results + body->n_carry);
     if (status != LS_OK) {
         return LS_FAIL(err, status, "loop: its body failed (%s)", ls_status_name(status));
     }
     for (int i = 0; i < n_results; i++) {
         const ls_tensor *r = b->results[i];
         if (!r || r->session != s) {
-            return LS_FAIL(err, LS_ERR_INVALID, "loop: result %d of its body is %s: expected a tensor of this session", i,
+            return LS_FAIL(err, LS_ERR_INVALID,
+                           "loop: result %d of its body is %s: expected a tensor of this session", i,
                            r ? "of another session" : "NULL");
         }
-        if (i < body->n_carry && (r->dtype != carry[i]->dtype || !ls_shape_equal(&r->shape, &carry[i]->shape))) {
-            return LS_FAIL(err, LS_ERR_SHAPE, "loop: carried value %d enters as %s and leaves as %s: expected the same", i,
+        if (i < body->n_carry &&
+            (r->dtype != carry[i]->dtype || !ls_shape_equal(&r->shape, &carry[i]->shape))) {
+            return LS_FAIL(err, LS_ERR_SHAPE,
+                           "loop: carried value %d enters as %s and leaves as %s: expected the same", i,
                            LS_TEXT(carry[i]), LS_TEXT(r));
         }
     }
@@ -89,7 +98,8 @@ static ls_status body_trace(builder *b, ls_tensor *const *carry, ls_tensor *cons
 }
 
 static bool stays_inside(const ls_tensor *x) {
-    return x->op == LS_OP_CONST || x->op == LS_OP_IOTA || x->op == LS_OP_DIM || ls_ops[x->op].op_class == LS_CLASS_MOVE;
+    return x->op == LS_OP_CONST || x->op == LS_OP_IOTA || x->op == LS_OP_DIM ||
+           ls_ops[x->op].op_class == LS_CLASS_MOVE;
 }
 
 /* The parameter that stands for an outside node. */
@@ -119,7 +129,8 @@ static ls_tensor *map_node(builder *b, ls_tensor *x, ls_tensor **src) {
     return st->mapped;
 }
 
-/* Which nodes the final body needs, from the results down: not the insides of captures. In operands-first order. */
+/* Which nodes the final body needs, from the results down: not the insides of captures. In operands-first
+ * order. */
 static bool body_map(builder *b) {
     int n_results = b->body->n_carry + b->body->n_ys, most = 1;
     bool *needed = LS_ARENA_ARRAY(&b->arena, bool, b->n_order + 1);
@@ -173,7 +184,8 @@ static bool body_finish(builder *b) {
         b->order[i]->mark = NULL;
     }
     int n = b->body->n_carry + b->body->n_xs;
-    ls_tensor **params = ok ? ls_alloc_zeroed(b->heap, sizeof *params * ((size_t)n + b->captures.len + 1)) : NULL;
+    ls_tensor **params =
+        ok ? ls_alloc_zeroed(b->heap, sizeof *params * ((size_t)n + b->captures.len + 1)) : NULL;
     if (!params) {
         return false;
     }
@@ -205,8 +217,8 @@ static ls_body *body_create(ls_heap *heap, int n_carry, int n_xs, int n_ys) {
 }
 
 /* The LOOP over [carries, xs, captures] and a RESULT for each carry and y. */
-static ls_status loop_nodes(builder *b, ls_dim trip, ls_tensor *const *carry, ls_tensor *const *xs, ls_tensor **out_carry,
-                            ls_tensor **out_ys) {
+static ls_status loop_nodes(builder *b, ls_dim trip, ls_tensor *const *carry, ls_tensor *const *xs,
+                            ls_tensor **out_carry, ls_tensor **out_ys) {
     ls_error *err = &ls_graph_of(b->s)->error;
     ls_body *body = b->body;
     int n_in = body->n_carry + body->n_xs;
@@ -227,8 +239,8 @@ static ls_status loop_nodes(builder *b, ls_dim trip, ls_tensor *const *carry, ls
         bool carried = i < body->n_carry;
         ls_shape shape = body->results[i]->shape;
         if (!carried && shape.rank == LS_MAX_RANK) {
-            return LS_FAIL(err, LS_ERR_SHAPE, "loop: y %d is %s: expected rank %d at most, as ys are stacked", i - body->n_carry,
-                           LS_TEXT(body->results[i]), LS_MAX_RANK - 1);
+            return LS_FAIL(err, LS_ERR_SHAPE, "loop: y %d is %s: expected rank %d at most, as ys are stacked",
+                           i - body->n_carry, LS_TEXT(body->results[i]), LS_MAX_RANK - 1);
         }
         if (!carried) {
             shape = ls_shape_insert(&shape, 0, trip);
@@ -242,8 +254,9 @@ static ls_status loop_nodes(builder *b, ls_dim trip, ls_tensor *const *carry, ls
     return loop ? LS_OK : err->code;
 }
 
-ls_status ls_loop(ls_session *s, ls_dim trip, int n_carry, ls_tensor *const *carry, int n_xs, ls_tensor *const *xs, int n_ys,
-                  ls_loop_fn body, void *ctx, ls_tensor **out_carry, ls_tensor **out_ys) {
+ls_status ls_loop(ls_session *s, ls_dim trip, int n_carry, ls_tensor *const *carry, int n_xs,
+                  ls_tensor *const *xs, int n_ys, ls_loop_fn body, void *ctx, ls_tensor **out_carry,
+                  ls_tensor **out_ys) {
     ls_graph *g = ls_graph_of(s);
     for (int i = 0; i < n_carry; i++) {
         out_carry[i] = NULL;

@@ -1,5 +1,5 @@
-/* Builders of elementwise operations. Operands are broadcast as NumPy does, by RESHAPE and EXPAND, so that a MAP node's
- * operands have its own shape; dtypes must agree. */
+/* Builders of elementwise operations. Operands are broadcast as NumPy does, by RESHAPE and EXPAND, so that
+ * a MAP node's operands have its own shape; dtypes must agree. */
 #include "graph/build.h"
 #include <string.h>
 
@@ -29,12 +29,14 @@ ls_tensor *ls_broadcast_to(ls_session *s, const char *operation, ls_tensor *x, c
     return ls_node(s, LS_OP_EXPAND, x->dtype, shape, 1, &x, NULL);
 }
 
-static ls_tensor *fail_two(ls_session *s, const char *name, ls_tensor *a, ls_tensor *b, ls_status code, const char *why) {
+static ls_tensor *fail_two(ls_session *s, const char *name, ls_tensor *a, ls_tensor *b, ls_status code,
+                           const char *why) {
     return LS_NODE_FAIL(s, code, "%s: operands are %s and %s: %s", name, LS_TEXT(a), LS_TEXT(b), why);
 }
 
 /* `first` is the first operand whose dtype must be the op's (WHERE: after its condition). */
-static ls_tensor *map_build(ls_session *s, const char *name, ls_op op, ls_dtype dtype, int n, int first, ls_tensor **src) {
+static ls_tensor *map_build(ls_session *s, const char *name, ls_op op, ls_dtype dtype, int n, int first,
+                            ls_tensor **src) {
     if (!ls_check_operands(s, name, n, src)) {
         return NULL;
     }
@@ -43,14 +45,15 @@ static ls_tensor *map_build(ls_session *s, const char *name, ls_op op, ls_dtype 
             return fail_two(s, name, src[first], src[i], LS_ERR_DTYPE, "dtypes must agree (cast one)");
         }
         if (!ls_op_accepts(op, src[i]->dtype)) {
-            return LS_NODE_FAIL(s, LS_ERR_DTYPE, "%s: operand %d is %s: expected %s", name, i, LS_TEXT(src[i]),
-                                ls_dtypes_text(ls_ops[op].dtypes));
+            return LS_NODE_FAIL(s, LS_ERR_DTYPE, "%s: operand %d is %s: expected %s", name, i,
+                                LS_TEXT(src[i]), ls_dtypes_text(ls_ops[op].dtypes));
         }
     }
     ls_shape shape = src[0]->shape;
     for (int i = 1; i < n; i++) {
         if (!ls_shape_broadcast(&shape, &src[i]->shape, &shape)) {
-            return fail_two(s, name, src[0], src[i], LS_ERR_SHAPE, "shapes do not broadcast (equal extents, or 1, from the last axis on)");
+            return fail_two(s, name, src[0], src[i], LS_ERR_SHAPE,
+                            "shapes do not broadcast (equal extents, or 1, from the last axis on)");
         }
     }
     ls_tensor *wide[3];
@@ -63,9 +66,9 @@ static ls_tensor *map_build(ls_session *s, const char *name, ls_op op, ls_dtype 
     return ls_node(s, op, dtype == LS_DTYPE_COUNT ? src[first]->dtype : dtype, &shape, n, wide, NULL);
 }
 
-#define UNARY(fn, OP, dtype)                                                     \
-    ls_tensor *ls_##fn(ls_session *s, ls_tensor *x) {                            \
-        return map_build(s, #fn, LS_OP_##OP, dtype, 1, 0, (ls_tensor *[]){x});   \
+#define UNARY(fn, OP, dtype)                                                                                 \
+    ls_tensor *ls_##fn(ls_session *s, ls_tensor *x) {                                                        \
+        return map_build(s, #fn, LS_OP_##OP, dtype, 1, 0, (ls_tensor *[]){x});                               \
     }
 #define SAME LS_DTYPE_COUNT
 UNARY(neg, NEG, SAME)
@@ -101,9 +104,9 @@ UNARY(isnan, ISNAN, LS_BOOL)
 UNARY(isinf, ISINF, LS_BOOL)
 UNARY(popcount, POPCOUNT, SAME)
 
-#define BINARY(fn, OP, dtype, a, b)                                                  \
-    ls_tensor *ls_##fn(ls_session *s, ls_tensor *x, ls_tensor *y) {                  \
-        return map_build(s, #fn, LS_OP_##OP, dtype, 2, 0, (ls_tensor *[]){a, b});    \
+#define BINARY(fn, OP, dtype, a, b)                                                                          \
+    ls_tensor *ls_##fn(ls_session *s, ls_tensor *x, ls_tensor *y) {                                          \
+        return map_build(s, #fn, LS_OP_##OP, dtype, 2, 0, (ls_tensor *[]){a, b});                            \
     }
 BINARY(add, ADD, SAME, x, y)
 BINARY(sub, SUB, SAME, x, y)
@@ -152,8 +155,9 @@ ls_tensor *ls_bitcast(ls_session *s, ls_tensor *x, ls_dtype dtype) {
     }
     if ((unsigned)dtype >= LS_DTYPE_COUNT || ls_dtype_size(dtype) != ls_dtype_size(x->dtype) ||
         (dtype == LS_BOOL && x->dtype != LS_BOOL)) {
-        return LS_NODE_FAIL(s, LS_ERR_DTYPE, "bitcast: %s to %s: expected a dtype of the same size, and not bool",
-                            LS_TEXT(x), ls_dtype_name(dtype));
+        return LS_NODE_FAIL(s, LS_ERR_DTYPE,
+                            "bitcast: %s to %s: expected a dtype of the same size, and not bool", LS_TEXT(x),
+                            ls_dtype_name(dtype));
     }
     return dtype == x->dtype ? ls_own(s, x) : ls_node(s, LS_OP_BITCAST, dtype, &x->shape, 1, &x, NULL);
 }
@@ -168,7 +172,8 @@ bool ls_check_rank(ls_session *s, const char *operation, const ls_tensor *x, int
     if (x->shape.rank >= at_least && x->shape.rank <= at_most) {
         return true;
     }
-    LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: operand is %s: expected rank %d to %d", operation, LS_TEXT(x), at_least, at_most);
+    LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: operand is %s: expected rank %d to %d", operation, LS_TEXT(x),
+                 at_least, at_most);
     return false;
 }
 
@@ -184,6 +189,7 @@ bool ls_check_same_dtype(ls_session *s, const char *operation, const ls_tensor *
     if (!x || x->dtype == y->dtype) {
         return true;
     }
-    LS_NODE_FAIL(s, LS_ERR_DTYPE, "%s: operands are %s and %s: dtypes must agree (cast one)", operation, LS_TEXT(y), LS_TEXT(x));
+    LS_NODE_FAIL(s, LS_ERR_DTYPE, "%s: operands are %s and %s: dtypes must agree (cast one)", operation,
+                 LS_TEXT(y), LS_TEXT(x));
     return false;
 }

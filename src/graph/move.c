@@ -1,4 +1,5 @@
-/* Builders of movement: index maps without arithmetic. A map that would change nothing returns its operand. */
+/* Builders of movement: index maps without arithmetic. A map that would change nothing returns its
+ * operand. */
 #include "graph/build.h"
 #include <inttypes.h>
 #include <string.h>
@@ -9,16 +10,19 @@ ls_tensor *ls_reshape(ls_session *s, ls_tensor *x, ls_shape shape) {
     }
     ls_shape full = shape;
     if (shape.rank < 0 || shape.rank > LS_MAX_RANK || !ls_shape_infer(&x->shape, &full)) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "reshape: %s to %s: expected at most one -1, which other extents determine",
+        return LS_NODE_FAIL(s, LS_ERR_SHAPE,
+                            "reshape: %s to %s: expected at most one -1, which other extents determine",
                             LS_TEXT(x), LS_SHAPE_TEXT_OF(&shape));
     }
     if (!ls_shape_check(s, "reshape", &full)) {
         return NULL;
     }
     if (!ls_shape_same_numel(&x->shape, &full)) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "reshape: %s to %s: expected as many elements", LS_TEXT(x), LS_SHAPE_TEXT_OF(&full));
+        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "reshape: %s to %s: expected as many elements", LS_TEXT(x),
+                            LS_SHAPE_TEXT_OF(&full));
     }
-    return ls_shape_equal(&x->shape, &full) ? ls_own(s, x) : ls_node(s, LS_OP_RESHAPE, x->dtype, &full, 1, &x, NULL);
+    return ls_shape_equal(&x->shape, &full) ? ls_own(s, x)
+                                            : ls_node(s, LS_OP_RESHAPE, x->dtype, &full, 1, &x, NULL);
 }
 
 ls_tensor *ls_permute(ls_session *s, ls_tensor *x, const int *axes) {
@@ -54,7 +58,8 @@ ls_tensor *ls_expand(ls_session *s, ls_tensor *x, ls_shape shape) {
     return ls_check_operands(s, "expand", 1, &x) ? ls_broadcast_to(s, "expand", x, &shape) : NULL;
 }
 
-static ls_tensor *pad(ls_session *s, const char *name, ls_tensor *x, const ls_pad_spec *pads, double value, bool absent) {
+static ls_tensor *pad(ls_session *s, const char *name, ls_tensor *x, const ls_pad_spec *pads, double value,
+                      bool absent) {
     if (!ls_check_operands(s, name, 1, &x)) {
         return NULL;
     }
@@ -67,18 +72,22 @@ static ls_tensor *pad(ls_session *s, const char *name, ls_tensor *x, const ls_pa
         ls_pad_spec p = pads[i];
         int64_t ends;
         if (p.interior < 0) {
-            return LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: interior %" PRId64 " of axis %d of %s: expected 0 or more", name,
+            return LS_NODE_FAIL(s, LS_ERR_INVALID,
+                                "%s: interior %" PRId64 " of axis %d of %s: expected 0 or more", name,
                                 p.interior, i, LS_TEXT(x));
         }
         if (p.interior && !ls_dim_is_fixed(d)) {
-            return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "%s: interior %" PRId64 " of axis %d of %s: expected an axis of fixed extent",
+            return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED,
+                                "%s: interior %" PRId64 " of axis %d of %s: expected an axis of fixed extent",
                                 name, p.interior, i, LS_TEXT(x));
         }
         if (__builtin_add_overflow(p.low, p.high, &ends) ||
-            (p.interior && d.offset && (p.interior == INT64_MAX || !ls_dim_affine(d, p.interior + 1, -p.interior, &d))) ||
+            (p.interior && d.offset &&
+             (p.interior == INT64_MAX || !ls_dim_affine(d, p.interior + 1, -p.interior, &d))) ||
             !ls_dim_affine(d, 1, ends, &shape.dim[i])) {
             return LS_NODE_FAIL(s, LS_ERR_SHAPE,
-                                "%s: low %" PRId64 " and high %" PRId64 " of axis %d of %s: expected an extent of 0 or more to remain",
+                                "%s: low %" PRId64 " and high %" PRId64
+                                " of axis %d of %s: expected an extent of 0 or more to remain",
                                 name, p.low, p.high, i, LS_TEXT(x));
         }
         attr.pad.low[i] = p.low;
@@ -99,7 +108,8 @@ ls_tensor *ls_pad_absent(ls_session *s, ls_tensor *x, const ls_pad_spec *pads) {
     return pad(s, "pad_absent", x, pads, 0, true);
 }
 
-ls_tensor *ls_slice_to(ls_session *s, ls_tensor *x, const int64_t *start, const int64_t *step, const ls_shape *shape) {
+ls_tensor *ls_slice_to(ls_session *s, ls_tensor *x, const int64_t *start, const int64_t *step,
+                       const ls_shape *shape) {
     ls_attr attr;
     memset(&attr, 0, sizeof attr);
     bool same = ls_shape_equal(&x->shape, shape);
@@ -114,7 +124,9 @@ ls_tensor *ls_slice_to(ls_session *s, ls_tensor *x, const int64_t *start, const 
 /* The extent that start:stop:step leaves of n; -1 when out of range. */
 static int64_t slice_extent(int64_t n, ls_slice_spec c) {
     if (c.step > 0) {
-        return c.start < 0 || c.stop < c.start || c.stop > n ? -1 : (c.stop - c.start) / c.step + ((c.stop - c.start) % c.step != 0);
+        return c.start < 0 || c.stop < c.start || c.stop > n
+                   ? -1
+                   : (c.stop - c.start) / c.step + ((c.stop - c.start) % c.step != 0);
     }
     if (c.step == 0 || c.step == INT64_MIN || c.start >= n || c.stop < -1 || c.start < c.stop) {
         return -1;
@@ -135,18 +147,23 @@ ls_tensor *ls_slice(ls_session *s, ls_tensor *x, const ls_slice_spec *slices) {
         start[i] = c.start;
         step[i] = c.step;
         if (!ls_dim_is_fixed(d)) { /* only its head can be cut, so that the rest is affine in the symbol */
-            if (c.start < 0 || c.step != 1 || c.stop < ls_dim_bound(d) || !ls_dim_affine(d, 1, -c.start, &shape.dim[i])) {
+            if (c.start < 0 || c.step != 1 || c.stop < ls_dim_bound(d) ||
+                !ls_dim_affine(d, 1, -c.start, &shape.dim[i])) {
                 return LS_NODE_FAIL(s, LS_ERR_SHAPE,
-                                    "slice: %" PRId64 ":%" PRId64 ":%" PRId64 " of axis %d of %s: an axis with a symbol is sliced by "
-                                    "start:%" PRId64 ":1 alone", c.start, c.stop, c.step, i, LS_TEXT(x), ls_dim_bound(d));
+                                    "slice: %" PRId64 ":%" PRId64 ":%" PRId64
+                                    " of axis %d of %s: an axis with a symbol is sliced by "
+                                    "start:%" PRId64 ":1 alone",
+                                    c.start, c.stop, c.step, i, LS_TEXT(x), ls_dim_bound(d));
             }
             continue;
         }
         int64_t n = slice_extent(d.offset, c);
         if (n < 0) {
             return LS_NODE_FAIL(s, LS_ERR_INVALID,
-                                "slice: %" PRId64 ":%" PRId64 ":%" PRId64 " of axis %d of %s: expected a step other than 0 and "
-                                "bounds clipped to the axis", c.start, c.stop, c.step, i, LS_TEXT(x));
+                                "slice: %" PRId64 ":%" PRId64 ":%" PRId64
+                                " of axis %d of %s: expected a step other than 0 and "
+                                "bounds clipped to the axis",
+                                c.start, c.stop, c.step, i, LS_TEXT(x));
         }
         shape.dim[i] = ls_dim_fixed(n);
         start[i] = n ? c.start : 0; /* an empty slice is one thing, however it is written */
@@ -161,8 +178,11 @@ ls_tensor *ls_narrow(ls_session *s, ls_tensor *x, int axis, int64_t start, int64
     }
     int64_t n = ls_dim_bound(x->shape.dim[axis]);
     if (!ls_dim_is_fixed(x->shape.dim[axis]) || start < 0 || length < 0 || start > n || length > n - start) {
-        return LS_NODE_FAIL(s, LS_ERR_INVALID, "narrow: start %" PRId64 " and length %" PRId64 " of axis %d of %s: expected a part "
-                            "of a fixed extent", start, length, axis, LS_TEXT(x));
+        return LS_NODE_FAIL(s, LS_ERR_INVALID,
+                            "narrow: start %" PRId64 " and length %" PRId64
+                            " of axis %d of %s: expected a part "
+                            "of a fixed extent",
+                            start, length, axis, LS_TEXT(x));
     }
     int64_t starts[LS_MAX_RANK] = {0}, steps[LS_MAX_RANK];
     ls_shape shape = x->shape;
@@ -179,7 +199,8 @@ ls_tensor *ls_flip(ls_session *s, ls_tensor *x, int axis) {
         return NULL;
     }
     if (!ls_dim_is_fixed(x->shape.dim[axis])) {
-        return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "flip: axis %d of %s: expected an axis of fixed extent", axis, LS_TEXT(x));
+        return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "flip: axis %d of %s: expected an axis of fixed extent",
+                            axis, LS_TEXT(x));
     }
     int64_t n = x->shape.dim[axis].offset, starts[LS_MAX_RANK] = {0}, steps[LS_MAX_RANK];
     for (int i = 0; i < x->shape.rank; i++) {
@@ -197,19 +218,22 @@ static bool window_extent(ls_session *s, const ls_tensor *x, int axis, ls_window
     ls_dim d = x->shape.dim[axis], room;
     for (int i = 0; i < 3; i++) {
         if (values[i] < 1) {
-            LS_NODE_FAIL(s, LS_ERR_INVALID, "window: %s %" PRId64 " of axis %d of %s: expected 1 or more", names[i], values[i], axis,
-                         LS_TEXT(x));
+            LS_NODE_FAIL(s, LS_ERR_INVALID, "window: %s %" PRId64 " of axis %d of %s: expected 1 or more",
+                         names[i], values[i], axis, LS_TEXT(x));
             return false;
         }
     }
     if (__builtin_mul_overflow(w.size - 1, w.dilation, &reach) || reach == INT64_MAX ||
         !ls_dim_affine(d, 1, -(reach + 1), &room)) {
-        LS_NODE_FAIL(s, LS_ERR_SHAPE, "window: size %" PRId64 " with dilation %" PRId64 " of axis %d of %s: larger than the axis",
+        LS_NODE_FAIL(s, LS_ERR_SHAPE,
+                     "window: size %" PRId64 " with dilation %" PRId64
+                     " of axis %d of %s: larger than the axis",
                      w.size, w.dilation, axis, LS_TEXT(x));
         return false;
     }
     if (room.symbol && room.scale % w.stride) {
-        LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "window: stride %" PRId64 " of axis %d of %s: expected a divisor of the symbol's scale",
+        LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED,
+                     "window: stride %" PRId64 " of axis %d of %s: expected a divisor of the symbol's scale",
                      w.stride, axis, LS_TEXT(x));
         return false;
     }
@@ -221,11 +245,13 @@ static bool window_extent(ls_session *s, const ls_tensor *x, int axis, ls_window
 ls_tensor *ls_window(ls_session *s, ls_tensor *x, int count, const int *axes, const ls_window_spec *windows) {
     ls_attr attr;
     memset(&attr, 0, sizeof attr);
-    if (!ls_check_operands(s, "window", 1, &x) || !ls_axes_check(s, "window", x, count, axes, attr.window.axes)) {
+    if (!ls_check_operands(s, "window", 1, &x) ||
+        !ls_axes_check(s, "window", x, count, axes, attr.window.axes)) {
         return NULL;
     }
     if (x->shape.rank + count > LS_MAX_RANK) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "window: %d axes of %s: expected at most rank %d with the windows' axes", count,
+        return LS_NODE_FAIL(s, LS_ERR_SHAPE,
+                            "window: %d axes of %s: expected at most rank %d with the windows' axes", count,
                             LS_TEXT(x), LS_MAX_RANK);
     }
     ls_shape shape = x->shape;
@@ -249,21 +275,24 @@ ls_tensor *ls_concat(ls_session *s, ls_tensor *const *xs, int count, int axis) {
     }
     ls_attr attr;
     memset(&attr, 0, sizeof attr);
-    if (!ls_check_operands(s, "concat", count, xs) || !ls_axis_check(s, "concat", xs[0], axis, &attr.axis.axis)) {
+    if (!ls_check_operands(s, "concat", count, xs) ||
+        !ls_axis_check(s, "concat", xs[0], axis, &attr.axis.axis)) {
         return NULL;
     }
     axis = attr.axis.axis;
     ls_shape shape = xs[0]->shape;
     for (int i = 1; i < count; i++) {
         ls_shape other = xs[i]->shape;
-        bool fits = other.rank == shape.rank && ls_dim_add(shape.dim[axis], other.dim[axis], &shape.dim[axis]);
+        bool fits =
+            other.rank == shape.rank && ls_dim_add(shape.dim[axis], other.dim[axis], &shape.dim[axis]);
         if (fits) {
             other.dim[axis] = shape.dim[axis];
         }
         if (!fits || !ls_shape_equal(&shape, &other) || xs[i]->dtype != xs[0]->dtype) {
             return LS_NODE_FAIL(s, xs[i]->dtype != xs[0]->dtype ? LS_ERR_DTYPE : LS_ERR_SHAPE,
-                                "concat: operands 0 and %d are %s and %s: expected one dtype, and equal extents but for axis %d", i,
-                                LS_TEXT(xs[0]), LS_TEXT(xs[i]), axis);
+                                "concat: operands 0 and %d are %s and %s: expected one dtype, and equal "
+                                "extents but for axis %d",
+                                i, LS_TEXT(xs[0]), LS_TEXT(xs[i]), axis);
         }
     }
     return count == 1 ? ls_own(s, xs[0]) : ls_node(s, LS_OP_CONCAT, xs[0]->dtype, &shape, count, xs, &attr);
@@ -273,7 +302,8 @@ ls_tensor *ls_concat(ls_session *s, ls_tensor *const *xs, int count, int axis) {
 static bool new_axis_check(ls_session *s, const char *name, const ls_tensor *x, int axis, int *out_axis) {
     int rank = x->shape.rank;
     if (rank == LS_MAX_RANK || axis < -rank - 1 || axis > rank) {
-        LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: a new axis %d of %s: expected %d to %d, and at most rank %d in all", name, axis,
+        LS_NODE_FAIL(s, LS_ERR_INVALID,
+                     "%s: a new axis %d of %s: expected %d to %d, and at most rank %d in all", name, axis,
                      LS_TEXT(x), -rank - 1, rank, LS_MAX_RANK);
         return false;
     }
@@ -297,7 +327,8 @@ ls_tensor *ls_stack(ls_session *s, ls_tensor *const *xs, int count, int axis) {
     for (int i = 0; i < count && fits; i++) {
         if (!ls_shape_equal(&xs[i]->shape, &xs[0]->shape) || xs[i]->dtype != xs[0]->dtype) {
             LS_NODE_FAIL(s, xs[i]->dtype != xs[0]->dtype ? LS_ERR_DTYPE : LS_ERR_SHAPE,
-                         "stack: operands 0 and %d are %s and %s: expected one dtype and one shape", i, LS_TEXT(xs[0]), LS_TEXT(xs[i]));
+                         "stack: operands 0 and %d are %s and %s: expected one dtype and one shape", i,
+                         LS_TEXT(xs[0]), LS_TEXT(xs[i]));
             fits = false;
         } else {
             parts[i] = ls_unsqueeze(s, xs[i], axis);
@@ -316,7 +347,8 @@ ls_tensor *ls_squeeze(ls_session *s, ls_tensor *x, int axis) {
         return NULL;
     }
     if (!ls_dim_equal(x->shape.dim[axis], ls_dim_fixed(1))) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "squeeze: axis %d of %s: expected an extent of 1", axis, LS_TEXT(x));
+        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "squeeze: axis %d of %s: expected an extent of 1", axis,
+                            LS_TEXT(x));
     }
     ls_shape shape = ls_shape_remove(&x->shape, axis);
     return ls_node(s, LS_OP_RESHAPE, x->dtype, &shape, 1, &x, NULL);

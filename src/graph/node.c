@@ -1,6 +1,7 @@
-/* Nodes: interning, references, scopes, order. Invariants: the map holds no references (a node leaves it when it dies); a
- * node holds one reference on each operand, a LOOP one on its body; every entry of graph->owned is one reference. Releasing
- * never recurses and never allocates: dead nodes are chained through `mark`. */
+/* Nodes: interning, references, scopes, order. Invariants: the map holds no references (a node leaves it
+ * when it dies); a node holds one reference on each operand, a LOOP one on its body; every entry of
+ * graph->owned is one reference. Releasing never recurses and never allocates: dead nodes are chained
+ * through `mark`. */
 #include "graph/build.h"
 #include <lockstep/device.h>
 #include <stdarg.h>
@@ -29,8 +30,8 @@ bool ls_check_operands(ls_session *s, const char *operation, int n_src, ls_tenso
             return false;
         }
         if (src[i]->session != s) {
-            LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: operand %d, %s, belongs to another session or context", operation, i,
-                         LS_TEXT(src[i]));
+            LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: operand %d, %s, belongs to another session or context",
+                         operation, i, LS_TEXT(src[i]));
             return false;
         }
     }
@@ -39,9 +40,11 @@ bool ls_check_operands(ls_session *s, const char *operation, int n_src, ls_tenso
         if (!src[i]->device || !placed) {
             placed = src[i]->device ? src[i] : placed;
         } else if (src[i]->device != placed->device) {
-            LS_NODE_FAIL(s, LS_ERR_DEVICE, "%s: operands %s on %s and %s on %s: expected one device (copy one with ls_to_device)",
-                         operation, LS_TEXT(placed), ls_device_id(placed->device), LS_TEXT(src[i]),
-                         ls_device_id(src[i]->device));
+            LS_NODE_FAIL(
+                s, LS_ERR_DEVICE,
+                "%s: operands %s on %s and %s on %s: expected one device (copy one with ls_to_device)",
+                operation, LS_TEXT(placed), ls_device_id(placed->device), LS_TEXT(src[i]),
+                ls_device_id(src[i]->device));
             return false;
         }
     }
@@ -53,7 +56,8 @@ bool ls_check_operands(ls_session *s, const char *operation, int n_src, ls_tenso
 static bool node_equal(const void *key, const void *entry_key) {
     const ls_tensor *a = key, *b = entry_key;
     return a->op == b->op && a->dtype == b->dtype && a->math == b->math && a->device == b->device &&
-           a->n_src == b->n_src && ls_shape_equal(&a->shape, &b->shape) && !memcmp(&a->attr, &b->attr, sizeof a->attr) &&
+           a->n_src == b->n_src && ls_shape_equal(&a->shape, &b->shape) &&
+           !memcmp(&a->attr, &b->attr, sizeof a->attr) &&
            (a->n_src == 0 || !memcmp(a->src, b->src, sizeof *a->src * (size_t)a->n_src));
 }
 
@@ -64,7 +68,8 @@ static uint64_t dim_hash(ls_dim d, uint64_t h) {
 
 /* No address goes into it, so that a program's hashes are the same in every run. */
 static uint64_t node_hash(const ls_tensor *x) {
-    uint64_t h = ls_hash_u64((uint64_t)x->op | (uint64_t)x->dtype << 16 | (uint64_t)x->math << 24, (uint64_t)x->shape.rank);
+    uint64_t h = ls_hash_u64((uint64_t)x->op | (uint64_t)x->dtype << 16 | (uint64_t)x->math << 24,
+                             (uint64_t)x->shape.rank);
     for (int i = 0; i < x->shape.rank; i++) {
         h = dim_hash(x->shape.dim[i], h);
     }
@@ -146,8 +151,8 @@ static ls_tensor *node_intern(ls_session *s, ls_tensor *key, const ls_shape *sha
     return node;
 }
 
-ls_tensor *ls_node(ls_session *s, ls_op op, ls_dtype dtype, const ls_shape *shape, int n_src, ls_tensor *const *src,
-                   const ls_attr *attr) {
+ls_tensor *ls_node(ls_session *s, ls_op op, ls_dtype dtype, const ls_shape *shape, int n_src,
+                   ls_tensor *const *src, const ls_attr *attr) {
     ls_tensor key;
     if (!ls_check_operands(s, ls_ops[op].name, n_src, src)) {
         return NULL;
@@ -172,8 +177,8 @@ ls_tensor *ls_node(ls_session *s, ls_op op, ls_dtype dtype, const ls_shape *shap
     return node_intern(s, &key, shape, NULL);
 }
 
-ls_tensor *ls_leaf(ls_session *s, ls_op op, ls_dtype dtype, const ls_shape *shape, ls_device *device, ls_attr_leaf leaf,
-                   const char *label) {
+ls_tensor *ls_leaf(ls_session *s, ls_op op, ls_dtype dtype, const ls_shape *shape, ls_device *device,
+                   ls_attr_leaf leaf, const char *label) {
     ls_tensor key;
     memset(&key, 0, sizeof key);
     key.op = op;
@@ -314,7 +319,8 @@ ls_tensor *ls_keep(ls_session *session, ls_tensor *tensor) {
     size_t *first = &g->scopes.data[g->scopes.len - 1].first;
     for (size_t i = g->owned.len; i-- > *first;) {
         if (g->owned.data[i] == tensor) {
-            g->owned.data[i] = g->owned.data[*first]; /* what stands before `first` is the enclosing scope's */
+            g->owned.data[i] =
+                g->owned.data[*first]; /* what stands before `first` is the enclosing scope's */
             g->owned.data[*first] = tensor;
             ++*first;
             break;
@@ -335,7 +341,8 @@ ls_status ls_graph_init(ls_graph *graph, ls_heap *heap, ls_session *session) {
 
 void ls_graph_free(ls_graph *graph) {
     owned_release(graph, 0);
-    /* What is left was retained by hand or by a failed pass: it goes with its session. Bodies first, while their nodes live. */
+    /* What is left was retained by hand or by a failed pass: it goes with its session. Bodies first, while
+     * their nodes live. */
     size_t pos = 0;
     for (ls_tensor *x; (x = ls_map_next(&graph->nodes, &pos));) {
         if (x->op == LS_OP_LOOP && --x->attr.loop.body->refs == 0) {
@@ -424,11 +431,13 @@ static ls_tensor *full(ls_session *s, ls_dtype dtype, const ls_shape *shape, uin
 }
 
 ls_tensor *ls_full(ls_session *session, ls_dtype dtype, ls_shape shape, double value) {
-    return dtype_check(session, "full", dtype) ? full(session, dtype, &shape, ls_value_from_f64(dtype, value)) : NULL;
+    return dtype_check(session, "full", dtype) ? full(session, dtype, &shape, ls_value_from_f64(dtype, value))
+                                               : NULL;
 }
 
 ls_tensor *ls_full_i64(ls_session *session, ls_dtype dtype, ls_shape shape, int64_t value) {
-    return dtype_check(session, "full", dtype) ? full(session, dtype, &shape, ls_value_from_i64(dtype, value)) : NULL;
+    return dtype_check(session, "full", dtype) ? full(session, dtype, &shape, ls_value_from_i64(dtype, value))
+                                               : NULL;
 }
 
 ls_tensor *ls_const_like(ls_session *s, const ls_tensor *x, double value) {

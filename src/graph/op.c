@@ -2,7 +2,8 @@
 #include "graph/graph.h"
 
 const ls_op_info ls_ops[LS_OP_COUNT] = {
-#define OP(id, name, arity, class, dtypes, doc) {#id, #name, doc, arity, LS_CLASS_##class, LS_DTYPES_##dtypes},
+#define OP(id, name, arity, class, dtypes, doc)                                                              \
+    {#id, #name, doc, arity, LS_CLASS_##class, LS_DTYPES_##dtypes},
 #include "graph/op.def"
 #undef OP
 };

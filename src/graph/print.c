@@ -1,4 +1,5 @@
-/* Printing graphs: a line a node, operands before users, numbered by position; loops' bodies follow, indented. */
+/* Printing graphs: a line a node, operands before users, numbered by position; loops' bodies follow,
+ * indented. */
 #include "graph/build.h"
 #include <inttypes.h>
 #include <lockstep/device.h>
@@ -77,7 +78,8 @@ static void print_axis(ls_text *out, const ls_tensor *x) {
     const ls_attr_axis *a = &x->attr.axis;
     ls_text_printf(out, " axis=%d", a->axis);
     if (x->op == LS_OP_SCAN) {
-        ls_text_printf(out, " %s%s%s", scans[a->kind], a->exclusive ? " exclusive" : "", a->reverse ? " reverse" : "");
+        ls_text_printf(out, " %s%s%s", scans[a->kind], a->exclusive ? " exclusive" : "",
+                       a->reverse ? " reverse" : "");
     } else if (x->op == LS_OP_SCATTER) {
         ls_text_printf(out, " %s", scatters[a->kind]);
     } else if (x->op == LS_OP_ARGSORT && a->kind) {
@@ -122,9 +124,9 @@ static void print_copy(ls_text *out, const ls_tensor *x) {
 }
 
 static void (*const print_attr[])(ls_text *, const ls_tensor *) = {
-    [LS_CLASS_LEAF] = print_leaf,     [LS_CLASS_REDUCE] = print_reduce, [LS_CLASS_SCAN] = print_axis,
+    [LS_CLASS_LEAF] = print_leaf,     [LS_CLASS_REDUCE] = print_reduce,     [LS_CLASS_SCAN] = print_axis,
     [LS_CLASS_MOVE] = print_movement, [LS_CLASS_CONTRACT] = print_contract, [LS_CLASS_GATHER] = print_axis,
-    [LS_CLASS_SCATTER] = print_axis,  [LS_CLASS_SORT] = print_axis,     [LS_CLASS_COPY] = print_copy,
+    [LS_CLASS_SCATTER] = print_axis,  [LS_CLASS_SORT] = print_axis,         [LS_CLASS_COPY] = print_copy,
     [LS_CLASS_LOOP] = print_loop,
 };
 
@@ -132,8 +134,8 @@ static void print_graph(printer *p, ls_tensor *const *roots, int n_roots, int in
 
 static void print_body(printer *p, const ls_body *body, int number, int indent) {
     int n = body->n_carry + body->n_ys;
-    ls_text_printf(p->out, "%*sbody of %%%d: %d carried, %d xs, %d captures -> %d carried, %d ys\n", indent, "", number,
-                   body->n_carry, body->n_xs, body->n_captures, body->n_carry, body->n_ys);
+    ls_text_printf(p->out, "%*sbody of %%%d: %d carried, %d xs, %d captures -> %d carried, %d ys\n", indent,
+                   "", number, body->n_carry, body->n_xs, body->n_captures, body->n_carry, body->n_ys);
     print_graph(p, body->results, n, indent);
 }
 
@@ -172,7 +174,8 @@ static void print_graph(printer *p, ls_tensor *const *roots, int n_roots, int in
     for (int i = 0; i < count; i++) {
         order[i]->mark = NULL;
     }
-    for (int i = 0; i < count; i++) { /* after the marks are gone: a body may share constants with what is around it */
+    for (int i = 0; i < count;
+         i++) { /* after the marks are gone: a body may share constants with what is around it */
         if (order[i]->op == LS_OP_LOOP) {
             print_body(p, order[i]->attr.loop.body, i, indent + 2);
         }

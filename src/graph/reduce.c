@@ -1,16 +1,18 @@
-/* Builders of reductions and scans. A REDUCE node drops its axes; keep_dims puts them back with RESHAPE. A rank-0 operand is
- * reduced as one of shape [1], so that every REDUCE has an axis. */
+/* Builders of reductions and scans. A REDUCE node drops its axes; keep_dims puts them back with RESHAPE. A
+ * rank-0 operand is reduced as one of shape [1], so that every REDUCE has an axis. */
 #include "graph/build.h"
 #include <string.h>
 
-static ls_tensor *reduce(ls_session *s, const char *name, ls_op op, ls_tensor *x, int count, const int *axes, int keep_dims) {
+static ls_tensor *reduce(ls_session *s, const char *name, ls_op op, ls_tensor *x, int count, const int *axes,
+                         int keep_dims) {
     ls_attr attr;
     memset(&attr, 0, sizeof attr);
     if (!ls_check_operands(s, name, 1, &x) || !ls_axes_check(s, name, x, count, axes, attr.axes.axes)) {
         return NULL;
     }
     if (!ls_op_accepts(op, x->dtype)) {
-        return LS_NODE_FAIL(s, LS_ERR_DTYPE, "%s: operand is %s: expected %s", name, LS_TEXT(x), ls_dtypes_text(ls_ops[op].dtypes));
+        return LS_NODE_FAIL(s, LS_ERR_DTYPE, "%s: operand is %s: expected %s", name, LS_TEXT(x),
+                            ls_dtypes_text(ls_ops[op].dtypes));
     }
     bool index = op == LS_OP_ARGMIN || op == LS_OP_ARGMAX;
     ls_shape kept = x->shape;
@@ -32,7 +34,8 @@ static ls_tensor *reduce(ls_session *s, const char *name, ls_op op, ls_tensor *x
     for (int i = 0; i < count; i++) {
         int axis = attr.axes.axes[i];
         if (index && ls_dim_equal(x->shape.dim[axis], ls_dim_fixed(0))) {
-            return LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: axis %d of %s is empty: expected at least one element", name, axis, LS_TEXT(x));
+            return LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: axis %d of %s is empty: expected at least one element",
+                                name, axis, LS_TEXT(x));
         }
         reduced |= 1u << axis;
         if (axis < kept.rank) {
@@ -49,9 +52,9 @@ static ls_tensor *reduce(ls_session *s, const char *name, ls_op op, ls_tensor *x
     return y && keep_dims ? ls_reshape(s, y, kept) : y;
 }
 
-#define REDUCE(fn, OP)                                                                                  \
-    ls_tensor *ls_##fn(ls_session *s, ls_tensor *x, int count, const int *axes, int keep_dims) {        \
-        return reduce(s, #fn, LS_OP_##OP, x, count, axes, keep_dims);                                   \
+#define REDUCE(fn, OP)                                                                                       \
+    ls_tensor *ls_##fn(ls_session *s, ls_tensor *x, int count, const int *axes, int keep_dims) {             \
+        return reduce(s, #fn, LS_OP_##OP, x, count, axes, keep_dims);                                        \
     }
 REDUCE(sum, SUM)
 REDUCE(prod, PROD)

@@ -1,6 +1,6 @@
-/* Simplifications that change no bit, each with its proof. They run when a graph is computed, after differentiation, so that every
- * node a caller holds keeps its derivative. A rule never drops a MAP over an operand that may be absent: the MAP makes its
- * absent elements +0, which reductions would then count. */
+/* Simplifications that change no bit, each with its proof. They run when a graph is computed, after
+ * differentiation, so that every node a caller holds keeps its derivative. A rule never drops a MAP over
+ * an operand that may be absent: the MAP makes its absent elements +0, which reductions would then count. */
 #include "graph/build.h"
 #include <string.h>
 
@@ -84,10 +84,13 @@ static ls_tensor *mul_one(ls_session *s, ls_tensor *x) {
     return const_is(x->src[1], 1) ? present(x->src[0]) : const_is(x->src[0], 1) ? present(x->src[1]) : NULL;
 }
 
-/* x + (-0) is x for every float, +0 and -0 too (x + (+0) is not: it turns -0 to +0). Integers have one zero. */
+/* x + (-0) is x for every float, +0 and -0 too (x + (+0) is not: it turns -0 to +0). Integers have one
+ * zero. */
 static ls_tensor *add_zero(ls_session *s, ls_tensor *x) {
     (void)s;
-    return const_is(x->src[1], -0.0) ? present(x->src[0]) : const_is(x->src[0], -0.0) ? present(x->src[1]) : NULL;
+    return const_is(x->src[1], -0.0)   ? present(x->src[0])
+           : const_is(x->src[0], -0.0) ? present(x->src[1])
+                                       : NULL;
 }
 
 /* x - (+0) is x for every float, -0 too. */
@@ -109,7 +112,8 @@ static ls_tensor *div_power_of_two(ls_session *s, ls_tensor *x) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
     bool power = (bits & (((uint64_t)1 << 52) - 1)) == 0 && value != 0 && inverse != 0;
-    if (!power || ls_value_to_f64(c->dtype, ls_value_from_f64(c->dtype, inverse)) != inverse || inverse - inverse != 0) {
+    if (!power || ls_value_to_f64(c->dtype, ls_value_from_f64(c->dtype, inverse)) != inverse ||
+        inverse - inverse != 0) {
         return NULL;
     }
     ls_tensor *by = ls_const_like(s, c, inverse);
@@ -130,7 +134,8 @@ static bool contains(ls_dtype b, ls_dtype a) {
     if (ls_dtype_is_float(b)) {
         return precision[b] >= (int)(8 * size_a) - signed_a;
     }
-    return b != LS_BOOL && (signed_a ? signed_b && size_b >= size_a : size_b > size_a || (!signed_b && size_b == size_a));
+    return b != LS_BOOL &&
+           (signed_a ? signed_b && size_b >= size_a : size_b > size_a || (!signed_b && size_b == size_a));
 }
 
 /* When the first cast is exact, the second rounds the very number that one cast would. */
@@ -150,15 +155,29 @@ static ls_tensor *where_const(ls_session *s, ls_tensor *x) {
 
 static const struct {
     ls_op op;
-    ls_tensor *(*apply)(ls_session *s, ls_tensor *x); /* NULL: does not apply, or failed (an error is recorded) */
+    ls_tensor *(*apply)(ls_session *s,
+                        ls_tensor *x); /* NULL: does not apply, or failed (an error is recorded) */
 } rules[] = {
-    {LS_OP_RESHAPE, reshape_reshape}, {LS_OP_PERMUTE, permute_permute}, {LS_OP_EXPAND, expand_expand},
-    {LS_OP_SLICE, slice_slice},       {LS_OP_RESHAPE, move_const},      {LS_OP_PERMUTE, move_const},
-    {LS_OP_EXPAND, move_const},       {LS_OP_SLICE, move_const},        {LS_OP_WINDOW, move_const},
-    {LS_OP_PAD, move_const},          {LS_OP_CONCAT, move_const},       {LS_OP_DETACH, detach},
-    {LS_OP_NEG, twice},               {LS_OP_NOT, twice},               {LS_OP_MUL, mul_one},
-    {LS_OP_ADD, add_zero},            {LS_OP_SUB, sub_zero},            {LS_OP_DIV, div_power_of_two},
-    {LS_OP_CAST, cast_cast},          {LS_OP_WHERE, where_const},
+    {LS_OP_RESHAPE, reshape_reshape},
+    {LS_OP_PERMUTE, permute_permute},
+    {LS_OP_EXPAND, expand_expand},
+    {LS_OP_SLICE, slice_slice},
+    {LS_OP_RESHAPE, move_const},
+    {LS_OP_PERMUTE, move_const},
+    {LS_OP_EXPAND, move_const},
+    {LS_OP_SLICE, move_const},
+    {LS_OP_WINDOW, move_const},
+    {LS_OP_PAD, move_const},
+    {LS_OP_CONCAT, move_const},
+    {LS_OP_DETACH, detach},
+    {LS_OP_NEG, twice},
+    {LS_OP_NOT, twice},
+    {LS_OP_MUL, mul_one},
+    {LS_OP_ADD, add_zero},
+    {LS_OP_SUB, sub_zero},
+    {LS_OP_DIV, div_power_of_two},
+    {LS_OP_CAST, cast_cast},
+    {LS_OP_WHERE, where_const},
 };
 
 /* Every rule leaves fewer or cheaper nodes below x, so this ends. */

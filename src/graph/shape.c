@@ -1,5 +1,5 @@
-/* Extents and shapes. An extent is affine in at most one symbol, with a positive scale; a shape's unused entries are
- * ignored here and zero inside nodes. */
+/* Extents and shapes. An extent is affine in at most one symbol, with a positive scale; a shape's unused
+ * entries are ignored here and zero inside nodes. */
 #include "graph/build.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -143,7 +143,8 @@ bool ls_dim_add(ls_dim a, ls_dim b, ls_dim *out) {
         return false;
     }
     ls_dim r = {a.symbol ? a.symbol : b.symbol, 0, 0};
-    if (__builtin_add_overflow(a.scale, b.scale, &r.scale) || __builtin_add_overflow(a.offset, b.offset, &r.offset)) {
+    if (__builtin_add_overflow(a.scale, b.scale, &r.scale) ||
+        __builtin_add_overflow(a.offset, b.offset, &r.offset)) {
         return false;
     }
     return ls_dim_affine(r, 1, 0, out);
@@ -151,7 +152,9 @@ bool ls_dim_add(ls_dim a, ls_dim b, ls_dim *out) {
 
 bool ls_shape_check(ls_session *s, const char *operation, const ls_shape *shape) {
     if (shape->rank < 0 || shape->rank > LS_MAX_RANK) {
-        LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: a shape of rank %d or with an extent below 0: expected rank 0 to %d and extents of 0 or more",
+        LS_NODE_FAIL(s, LS_ERR_SHAPE,
+                     "%s: a shape of rank %d or with an extent below 0: expected rank 0 to %d and extents of "
+                     "0 or more",
                      operation, shape->rank, LS_MAX_RANK);
         return false;
     }
@@ -161,7 +164,9 @@ bool ls_shape_check(ls_session *s, const char *operation, const ls_shape *shape)
         ls_dim d = shape->dim[i], checked;
         bool bad = d.symbol ? d.scale < 1 : d.scale != 0;
         if (bad || !ls_dim_affine(d, 1, 0, &checked)) {
-            LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: shape %s: the extent of axis %d is not an extent (0 or more, a positive scale of a symbol)",
+            LS_NODE_FAIL(s, LS_ERR_SHAPE,
+                         "%s: shape %s: the extent of axis %d is not an extent (0 or more, a positive scale "
+                         "of a symbol)",
                          operation, LS_SHAPE_TEXT_OF(shape), i);
             return false;
         }
@@ -169,7 +174,8 @@ bool ls_shape_check(ls_session *s, const char *operation, const ls_shape *shape)
         big |= !zero && (__builtin_mul_overflow(n, ls_dim_bound(d), &n) || n > MAX_NUMEL);
     }
     if (big && !zero) {
-        LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: shape %s has more than 2^56 elements", operation, LS_SHAPE_TEXT_OF(shape));
+        LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: shape %s has more than 2^56 elements", operation,
+                     LS_SHAPE_TEXT_OF(shape));
         return false;
     }
     return true;
@@ -307,17 +313,20 @@ ls_shape ls_shape_insert(const ls_shape *shape, int axis, ls_dim dim) {
 bool ls_axis_check(ls_session *s, const char *operation, const ls_tensor *x, int axis, int *out_axis) {
     int rank = x->shape.rank;
     if (axis < -rank || axis >= rank) {
-        LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: axis %d of %s: expected %d to %d", operation, axis, LS_TEXT(x), -rank, rank - 1);
+        LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: axis %d of %s: expected %d to %d", operation, axis, LS_TEXT(x),
+                     -rank, rank - 1);
         return false;
     }
     *out_axis = axis < 0 ? axis + rank : axis;
     return true;
 }
 
-bool ls_axes_check(ls_session *s, const char *operation, const ls_tensor *x, int count, const int *axes, int *out_axes) {
+bool ls_axes_check(ls_session *s, const char *operation, const ls_tensor *x, int count, const int *axes,
+                   int *out_axes) {
     unsigned seen = 0;
     if (count < 0 || count > x->shape.rank) {
-        LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: %d axes of %s: expected at most %d", operation, count, LS_TEXT(x), x->shape.rank);
+        LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: %d axes of %s: expected at most %d", operation, count,
+                     LS_TEXT(x), x->shape.rank);
         return false;
     }
     for (int i = 0; i < count; i++) {
@@ -325,7 +334,8 @@ bool ls_axes_check(ls_session *s, const char *operation, const ls_tensor *x, int
             return false;
         }
         if (seen >> out_axes[i] & 1) {
-            LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: axis %d of %s is given twice", operation, axes[i], LS_TEXT(x));
+            LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: axis %d of %s is given twice", operation, axes[i],
+                         LS_TEXT(x));
             return false;
         }
         seen |= 1u << out_axes[i];

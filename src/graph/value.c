@@ -1,5 +1,6 @@
-/* Single values: numbers to the bits of a dtype and back. Rounded once, to nearest even, on integer registers, so that the
- * host's rounding mode cannot matter. Bits above the dtype's size are 0; a NaN is the canonical one. */
+/* Single values: numbers to the bits of a dtype and back. Rounded once, to nearest even, on integer
+ * registers, so that the host's rounding mode cannot matter. Bits above the dtype's size are 0; a NaN is
+ * the canonical one. */
 #include "base/half.h"
 #include "graph/graph.h"
 #include <string.h>
@@ -90,7 +91,8 @@ uint64_t ls_value_from_f64(ls_dtype dtype, double value) {
     return int_from(dtype, value < 0, mag >= 0x1p64 ? UINT64_MAX : (uint64_t)mag);
 }
 
-/* sign and magnitude rounded to `bits` significant bits: exact as a double for bits <= 53, except past its range (never) */
+/* sign and magnitude rounded to `bits` significant bits: exact as a double for bits <= 53, except past its
+ * range (never) */
 static double round_int(bool negative, uint64_t mag, int bits) {
     int width = mag ? 64 - __builtin_clzll(mag) : 0, shift = width - bits;
     uint64_t q = shift > 0 ? round_shift(mag, shift) : mag;
@@ -101,7 +103,8 @@ static double round_int(bool negative, uint64_t mag, int bits) {
 uint64_t ls_value_from_i64(ls_dtype dtype, int64_t value) {
     bool negative = value < 0;
     uint64_t mag = negative ? 0 - (uint64_t)value : (uint64_t)value;
-    static const int significant[LS_DTYPE_COUNT] = {[LS_F16] = 11, [LS_BF16] = 8, [LS_F32] = 24, [LS_F64] = 53};
+    static const int significant[LS_DTYPE_COUNT] = {
+        [LS_F16] = 11, [LS_BF16] = 8, [LS_F32] = 24, [LS_F64] = 53};
     if (ls_dtype_is_float(dtype)) {
         return ls_value_from_f64(dtype, round_int(negative, mag, significant[dtype]));
     }

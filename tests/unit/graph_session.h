@@ -60,7 +60,8 @@ static inline void assert_tensor(const fixture *f, const ls_tensor *x, const cha
     assert_string_equal(ls_tensor_text(x, buf), text);
 }
 
-/* x must be NULL, with an error of a code whose message holds every text; NULL ends them. Clears the error. */
+/* x must be NULL, with an error of a code whose message holds every text; NULL ends them. Clears the
+ * error. */
 static inline void assert_failed(fixture *f, const void *x, ls_status code, ...) {
     ls_error *err = &f->session.graph.error;
     va_list texts;
@@ -76,7 +77,8 @@ static inline void assert_failed(fixture *f, const void *x, ls_status code, ...)
     ls_error_clear(err);
 }
 
-/* Runs `build` with every allocation failing in turn, until it passes; each failure must be one of memory and leak nothing. */
+/* Runs `build` with every allocation failing in turn, until it passes; each failure must be one of memory
+ * and leak nothing. */
 static inline void fail_each_allocation(void (*build)(fixture *f)) {
     for (long n = 0;; n++) {
         fixture f;

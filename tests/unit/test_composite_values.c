@@ -1,4 +1,5 @@
-/* What composites compute: the graph, evaluated by the oracle in float64, against definitions written out as loops. */
+/* What composites compute: the graph, evaluated by the oracle in float64, against definitions written out
+ * as loops. */
 #include "graph_session.h"
 #include "base/rng.h"
 #include "oracle/oracle.h"
@@ -15,12 +16,12 @@ typedef struct bench {
     } leaf[64];
 } bench;
 
-#define OPEN                                  \
-    bench ben, *b = &ben;                     \
-    memset(b, 0, sizeof *b);                  \
-    fixture_open(&b->f);                      \
-    ls_arena_init(&b->arena, &b->f.heap);     \
-    b->rng.key = 42;                          \
+#define OPEN                                                                                                 \
+    bench ben, *b = &ben;                                                                                    \
+    memset(b, 0, sizeof *b);                                                                                 \
+    fixture_open(&b->f);                                                                                     \
+    ls_arena_init(&b->arena, &b->f.heap);                                                                    \
+    b->rng.key = 42;                                                                                         \
     ls_session *s = session_of(&b->f)
 
 static void close_bench(bench *b) {
@@ -43,7 +44,8 @@ static ls_tensor *leaf_of(bench *b, ls_dtype dtype, ls_shape shape, const void *
     return x;
 }
 
-/* Whole numbers from -8 to 8, so that products and sums are exact; `scale` other than 0: uniform in +-scale. */
+/* Whole numbers from -8 to 8, so that products and sums are exact; `scale` other than 0: uniform in
+ * +-scale. */
 static ls_tensor *random_leaf(bench *b, ls_shape shape, double scale, double **out) {
     int64_t n = ls_shape_numel(&shape, NULL);
     double *data = room(b, n, sizeof *data);
@@ -81,7 +83,8 @@ static ls_balls eval(bench *b, ls_tensor *x) {
         fail_msg("%s", err.message);
     }
     for (int64_t i = 0; i < y.n; i++) {
-        if (y.mid ? memcmp(&y.mid[i], &z.mid[i], 8) != 0 && !(y.mid[i] != y.mid[i] && z.mid[i] != z.mid[i]) : y.exact[i] != z.exact[i]) {
+        if (y.mid ? memcmp(&y.mid[i], &z.mid[i], 8) != 0 && !(y.mid[i] != y.mid[i] && z.mid[i] != z.mid[i])
+                  : y.exact[i] != z.exact[i]) {
             fail_msg("rewriting changed element %d", (int)i);
         }
     }
@@ -93,7 +96,9 @@ static void assert_values(bench *b, ls_tensor *x, const double *want, int64_t n,
     assert_int_equal(y.n, n);
     for (int64_t i = 0; i < n; i++) {
         double got = y.mid ? y.mid[i] : (double)y.exact[i];
-        bool same = want[i] != want[i] ? got != got : got == want[i] || fabs(got - want[i]) <= tolerance * (1 + fabs(want[i]));
+        bool same = want[i] != want[i]
+                        ? got != got
+                        : got == want[i] || fabs(got - want[i]) <= tolerance * (1 + fabs(want[i]));
         if (!same) {
             fail_msg("element %d is %.17g, expected %.17g", (int)i, got, want[i]);
         }
@@ -123,7 +128,8 @@ static void unravel(int64_t at, const int64_t *dims, int n, int64_t *out) {
 }
 
 /* Calls visit(y position, x position, tap) for every pair that meets, in the forward direction. */
-static void each_pair(const conv_case *c, const int64_t *out, const int64_t *in, void (*visit)(void *, int64_t, int64_t, int64_t), void *ctx) {
+static void each_pair(const conv_case *c, const int64_t *out, const int64_t *in,
+                      void (*visit)(void *, int64_t, int64_t, int64_t), void *ctx) {
     int64_t o[3], t[3];
     for (int64_t p = 0; p < product(out, c->d); p++) {
         unravel(p, out, c->d, o);
@@ -157,7 +163,8 @@ static void forward_pair(void *ctx, int64_t p, int64_t q, int64_t t) {
     for (int64_t n = 0; n < c->n; n++) {
         for (int64_t o = 0; o < c->o; o++) {
             for (int64_t i = 0; i < cg; i++) {
-                d->y[(n * c->o + o) * d->ys + p] += d->x[(n * c->c + o / og * cg + i) * d->xs + q] * d->w[(o * cg + i) * d->ks + t];
+                d->y[(n * c->o + o) * d->ys + p] +=
+                    d->x[(n * c->c + o / og * cg + i) * d->xs + q] * d->w[(o * cg + i) * d->ks + t];
             }
         }
     }
@@ -171,7 +178,8 @@ static void backward_pair(void *ctx, int64_t p, int64_t q, int64_t t) {
     for (int64_t n = 0; n < c->n; n++) {
         for (int64_t i = 0; i < c->c; i++) {
             for (int64_t j = 0; j < og; j++) {
-                d->y[(n * c->o + i / cg * og + j) * d->ys + q] += d->x[(n * c->c + i) * d->xs + p] * d->w[(i * og + j) * d->ks + t];
+                d->y[(n * c->o + i / cg * og + j) * d->ys + q] +=
+                    d->x[(n * c->c + i) * d->xs + p] * d->w[(i * og + j) * d->ks + t];
             }
         }
     }
@@ -206,7 +214,7 @@ static const conv_case conv_cases[] = {
     {3, 1, 2, 3, 1, {3, 4, 3}, {2, 2, 2}, {1, 2, 1}, {1, 1, 2}, {1, 0, 1}, {0, 1, 1}, {0, 1, 0}},
     {3, 1, 4, 4, 2, {3, 3, 2}, {2, 2, 1}, {1, 1, 1}, {1, 1, 1}, {0, 1, 0}, {1, 0, 0}, {0, 0, 0}},
     {3, 1, 3, 3, 3, {3, 3, 2}, {2, 2, 1}, {2, 1, 1}, {1, 2, 1}, {0, 1, 0}, {1, 0, 0}, {1, 0, 0}},
-    {2, 1, 1, 1, 1, {3, 3}, {1, 1}, {2, 2}, {1, 1}, {-1, 0}, {0, -1}, {0, 0}},  /* negative padding crops */
+    {2, 1, 1, 1, 1, {3, 3}, {1, 1}, {2, 2}, {1, 1}, {-1, 0}, {0, -1}, {0, 0}}, /* negative padding crops */
 };
 #define N_CASES (sizeof conv_cases / sizeof *conv_cases)
 
@@ -222,7 +230,8 @@ static void convolution_is_its_definition(void **state) {
         }
         double *x, *w, *bias;
         ls_tensor *tx = random_leaf(b, shape_of(c.n, c.c, c.in, c.d), 0, &x);
-        ls_tensor *tw = random_leaf(b, shape_of(c.o, c.c / c.groups, c.k, c.d), 0, &w), *tb = random_leaf(b, LS_SHAPE(c.o), 0, &bias);
+        ls_tensor *tw = random_leaf(b, shape_of(c.o, c.c / c.groups, c.k, c.d), 0, &w),
+                  *tb = random_leaf(b, LS_SHAPE(c.o), 0, &bias);
         ls_conv_spec spec = spec_of(&c);
         ls_tensor *y = ls_conv(s, tx, tw, tb, &spec);
         conv_data d = {&c, x, w, NULL, product(c.in, c.d), product(out, c.d), product(c.k, c.d)};
@@ -243,7 +252,8 @@ static void transposed_convolution_is_the_adjoint(void **state) {
         conv_case c = conv_cases[k];
         int64_t out[3];
         for (int i = 0; i < c.d; i++) {
-            out[i] = (c.in[i] - 1) * c.stride[i] - c.low[i] - c.high[i] + c.dilation[i] * (c.k[i] - 1) + c.extra[i] + 1;
+            out[i] = (c.in[i] - 1) * c.stride[i] - c.low[i] - c.high[i] + c.dilation[i] * (c.k[i] - 1) +
+                     c.extra[i] + 1;
         }
         double *x, *w;
         ls_tensor *tx = random_leaf(b, shape_of(c.n, c.c, c.in, c.d), 0, &x);
@@ -263,7 +273,8 @@ static void convolutions_are_one_contraction(void **state) {
     (void)state;
     OPEN;
     double *x, *w;
-    ls_tensor *tx = random_leaf(b, LS_SHAPE(1, 3, 5, 5), 0, &x), *tw = random_leaf(b, LS_SHAPE(3, 3, 2, 2), 0, &w);
+    ls_tensor *tx = random_leaf(b, LS_SHAPE(1, 3, 5, 5), 0, &x),
+              *tw = random_leaf(b, LS_SHAPE(3, 3, 2, 2), 0, &w);
     ls_conv_spec spec = {.spatial = 2, .stride = {2, 2}, .pad_low = {1, 1}};
     ls_tensor *roots[] = {ls_conv(s, tx, tw, NULL, &spec), ls_conv_transpose(s, tx, tw, NULL, &spec)};
     for (int r = 0; r < 2; r++) {
@@ -289,11 +300,13 @@ static void every_layout_agrees(void **state) {
     (void)state;
     OPEN;
     double *x, *w;
-    ls_tensor *tx = random_leaf(b, LS_SHAPE(2, 3, 5, 4), 0, &x), *tw = random_leaf(b, LS_SHAPE(5, 3, 3, 2), 0, &w);
+    ls_tensor *tx = random_leaf(b, LS_SHAPE(2, 3, 5, 4), 0, &x),
+              *tw = random_leaf(b, LS_SHAPE(5, 3, 3, 2), 0, &w);
     ls_conv_spec spec = {.spatial = 2, .stride = {2, 1}, .pad_low = {1, 0}, .pad_high = {0, 2}};
     ls_balls want = eval(b, ls_conv(s, tx, tw, NULL, &spec));
     for (int code = 0; code < 256; code++) {
-        int p[4] = {code & 3, code >> 2 & 3, code >> 4 & 3, code >> 6}, at[4]; /* axis i of the layout is canonical axis p[i] */
+        int p[4] = {code & 3, code >> 2 & 3, code >> 4 & 3, code >> 6},
+            at[4]; /* axis i of the layout is canonical axis p[i] */
         if ((1 << p[0] | 1 << p[1] | 1 << p[2] | 1 << p[3]) != 15) {
             continue;
         }
@@ -301,17 +314,26 @@ static void every_layout_agrees(void **state) {
             at[p[i]] = i;
         }
         for (int which = 0; which < 3; which++) {
-            ls_conv_axes a = {.set = 1, .input_channel = 1, .input_spatial = {2, 3}, .filter_in = 1, .filter_spatial = {2, 3},
-                              .output_channel = 1, .output_spatial = {2, 3}};
+            ls_conv_axes a = {.set = 1,
+                              .input_channel = 1,
+                              .input_spatial = {2, 3},
+                              .filter_in = 1,
+                              .filter_spatial = {2, 3},
+                              .output_channel = 1,
+                              .output_spatial = {2, 3}};
             if (which == 0) {
-                a.input_batch = at[0], a.input_channel = at[1], a.input_spatial[0] = at[2], a.input_spatial[1] = at[3];
+                a.input_batch = at[0], a.input_channel = at[1], a.input_spatial[0] = at[2],
+                a.input_spatial[1] = at[3];
             } else if (which == 1) {
-                a.filter_out = at[0], a.filter_in = at[1], a.filter_spatial[0] = at[2], a.filter_spatial[1] = at[3];
+                a.filter_out = at[0], a.filter_in = at[1], a.filter_spatial[0] = at[2],
+                a.filter_spatial[1] = at[3];
             } else {
-                a.output_batch = at[0], a.output_channel = at[1], a.output_spatial[0] = at[2], a.output_spatial[1] = at[3];
+                a.output_batch = at[0], a.output_channel = at[1], a.output_spatial[0] = at[2],
+                a.output_spatial[1] = at[3];
             }
             spec.axes = a;
-            ls_tensor *y = ls_conv(s, which == 0 ? ls_permute(s, tx, p) : tx, which == 1 ? ls_permute(s, tw, p) : tw, NULL, &spec);
+            ls_tensor *y = ls_conv(s, which == 0 ? ls_permute(s, tx, p) : tx,
+                                   which == 1 ? ls_permute(s, tw, p) : tw, NULL, &spec);
             y = which == 2 ? ls_permute(s, y, at) : y;
             assert_values(b, y, want.mid, want.n, 0);
         }
@@ -330,9 +352,17 @@ static void a_filter_is_read_by_its_axes(void **state) {
         double want[2];
     } readings[] = {{2, 0, 1, {5, 6}}, {2, 1, 0, {3, 4}}, {0, 2, 1, {2, 6}}, {0, 1, 2, {3, 7}}};
     for (size_t i = 0; i < sizeof readings / sizeof *readings; i++) {
-        ls_conv_spec spec = {.spatial = 1, .axes = {.set = 1, .input_batch = 0, .input_spatial = {1}, .input_channel = 2,
-                             .filter_out = readings[i].out, .filter_in = readings[i].in, .filter_spatial = {readings[i].spatial},
-                             .output_batch = 0, .output_spatial = {1}, .output_channel = 2}};
+        ls_conv_spec spec = {.spatial = 1,
+                             .axes = {.set = 1,
+                                      .input_batch = 0,
+                                      .input_spatial = {1},
+                                      .input_channel = 2,
+                                      .filter_out = readings[i].out,
+                                      .filter_in = readings[i].in,
+                                      .filter_spatial = {readings[i].spatial},
+                                      .output_batch = 0,
+                                      .output_spatial = {1},
+                                      .output_channel = 2}};
         double want[4] = {readings[i].want[0], readings[i].want[1], 0, 0};
         assert_values(b, ls_conv(s, tx, tw, NULL, &spec), want, 4, 0);
     }
@@ -343,7 +373,8 @@ static void a_filter_is_read_by_its_axes(void **state) {
 static void padding_meets_no_weight(void **state) {
     (void)state;
     OPEN;
-    static const double x[] = {1, 2}, w[] = {INFINITY, 1, INFINITY}, want[] = {INFINITY, INFINITY}, v[] = {3, -1, 0};
+    static const double x[] = {1, 2}, w[] = {INFINITY, 1, INFINITY}, want[] = {INFINITY, INFINITY},
+                        v[] = {3, -1, 0};
     ls_tensor *tx = leaf_of(b, LS_F64, LS_SHAPE(1, 1, 2), x), *tw = leaf_of(b, LS_F64, LS_SHAPE(1, 1, 3), w);
     ls_conv_spec spec = {.spatial = 1, .pad_low = {1}, .pad_high = {1}};
     assert_values(b, ls_conv(s, tx, tw, NULL, &spec), want, 2, 0); /* zeros would give NaN */
@@ -355,7 +386,8 @@ static void padding_meets_no_weight(void **state) {
     assert_values(b, ls_avg_pool(s, tv, (int64_t[]){2}, &one, 0), means, 3, 0);
     assert_values(b, ls_avg_pool(s, tv, (int64_t[]){2}, &one, 1), with_pad, 3, 0);
     ls_tensor *negative = leaf_of(b, LS_F64, LS_SHAPE(1, 1, 2), (const double[]){-5, -6});
-    assert_values(b, ls_max_pool(s, negative, (int64_t[]){2}, &one), (double[]){-5, -5}, 2, 0); /* padding never wins */
+    assert_values(b, ls_max_pool(s, negative, (int64_t[]){2}, &one), (double[]){-5, -5}, 2,
+                  0); /* padding never wins */
     close_bench(b);
 }
 
@@ -364,9 +396,11 @@ static void im2col_and_back(void **state) {
     OPEN;
     double *x;
     ls_tensor *tx = random_leaf(b, LS_SHAPE(2, 3, 5, 6), 0, &x);
-    ls_conv_spec spec = {.spatial = 2, .stride = {2, 1}, .dilation = {1, 2}, .pad_low = {1, 0}, .pad_high = {2, 3}};
+    ls_conv_spec spec = {
+        .spatial = 2, .stride = {2, 1}, .dilation = {1, 2}, .pad_low = {1, 0}, .pad_high = {2, 3}};
     int64_t k[] = {3, 2}, out[] = {3, 7}; /* (5 + 3 - 3) / 2 + 1, 6 + 3 - 3 + 1 */
-    double *cols = room(b, 2 * 18 * 21, sizeof *cols), *back = room(b, 2 * 3 * 30, sizeof *back), total[2][90] = {{0}};
+    double *cols = room(b, 2 * 18 * 21, sizeof *cols), *back = room(b, 2 * 3 * 30, sizeof *back),
+           total[2][90] = {{0}};
     for (int64_t i = 0; i < 2 * 18 * 21; i++) {
         int64_t n = i / (18 * 21), row = i / 21 % 18, p = i % 21, c = row / 6, t = row % 6;
         int64_t h = p / out[1] * 2 + t / 2 - 1, w = p % out[1] + t % 2 * 2;
@@ -415,7 +449,8 @@ static void norms_and_softmax(void **state) {
     enum { N = 3, C = 4, L = 5 };
     double *x, *g, *beta, *gc, *bc, y[N * C * L], m[N * C * L], v[N * C * L];
     ls_tensor *t = random_leaf(b, LS_SHAPE(N, C, L), 3, &x), *tg = random_leaf(b, LS_SHAPE(L), 2, &g);
-    ls_tensor *tb = random_leaf(b, LS_SHAPE(L), 2, &beta), *tgc = random_leaf(b, LS_SHAPE(C), 2, &gc), *tbc = random_leaf(b, LS_SHAPE(C), 2, &bc);
+    ls_tensor *tb = random_leaf(b, LS_SHAPE(L), 2, &beta), *tgc = random_leaf(b, LS_SHAPE(C), 2, &gc),
+              *tbc = random_leaf(b, LS_SHAPE(C), 2, &bc);
     for (int r = 0; r < N * C; r++) { /* rows: mean, biased variance, softmax */
         double sum = 0, sq = 0, most = -INFINITY, e = 0;
         for (int j = 0; j < L; j++) {
@@ -503,12 +538,15 @@ static void sorted_and_taken(void **state) {
     assert_values(b, indices, (double[]){0, 3, 0, 1}, 4, 0);
     static const int64_t take[] = {4, 0, 9, 2, -1, 0};
     ls_tensor *ti = leaf_of(b, LS_I64, LS_SHAPE(2, 3), take);
-    assert_values(b, ls_take_along(s, t, ti, 1), (double[]){0, 3, NAN, 7, NAN, 7}, 6, 0); /* never the neighbouring row */
+    assert_values(b, ls_take_along(s, t, ti, 1), (double[]){0, 3, NAN, 7, NAN, 7}, 6,
+                  0); /* never the neighbouring row */
     static const int64_t rows[] = {1, 0, 1};
     ls_tensor *tr = leaf_of(b, LS_I64, LS_SHAPE(1, 3), rows);
     assert_values(b, ls_take_along(s, t, tr, 0), (double[]){7, NAN, 7}, 3, 0);
-    assert_values(b, ls_one_hot(s, ls_reshape(s, tr, LS_SHAPE(3)), 2, LS_F64), (double[]){0, 1, 1, 0, 0, 1}, 6, 0);
-    assert_values(b, ls_embedding(s, t, tr), (double[]){7, 7, 7, -2, 1, 3, NAN, -1, 3, 0, 7, 7, 7, -2, 1}, 15, 0);
+    assert_values(b, ls_one_hot(s, ls_reshape(s, tr, LS_SHAPE(3)), 2, LS_F64), (double[]){0, 1, 1, 0, 0, 1},
+                  6, 0);
+    assert_values(b, ls_embedding(s, t, tr), (double[]){7, 7, 7, -2, 1, 3, NAN, -1, 3, 0, 7, 7, 7, -2, 1}, 15,
+                  0);
     close_bench(b);
 }
 
@@ -525,7 +563,8 @@ static void random_numbers(void **state) {
     }
     static const ls_dtype dtypes[] = {LS_F16, LS_BF16, LS_F32, LS_F64};
     for (int k = 0; k < 4; k++) {
-        ls_balls v = eval(b, ls_random_uniform(s, key, LS_SHAPE(N), dtypes[k])), n = eval(b, ls_random_normal(s, key, LS_SHAPE(N), dtypes[k]));
+        ls_balls v = eval(b, ls_random_uniform(s, key, LS_SHAPE(N), dtypes[k])),
+                 n = eval(b, ls_random_normal(s, key, LS_SHAPE(N), dtypes[k]));
         double mean = 0, normal = 0, square = 0, least = 1, most = 0;
         for (int i = 0; i < N; i++) {
             mean += v.mid[i] / N;
@@ -559,7 +598,8 @@ static void attention(void **state) {
     OPEN;
     enum { BATCH = 2, H = 4, G = 2, QL = 3, KS = 5, DQ = 6, E = 2 };
     double *q, *k, *v;
-    ls_tensor *tq = random_leaf(b, LS_SHAPE(BATCH, H, QL, DQ), 1, &q), *tk = random_leaf(b, LS_SHAPE(BATCH, G, KS, DQ), 1, &k);
+    ls_tensor *tq = random_leaf(b, LS_SHAPE(BATCH, H, QL, DQ), 1, &q),
+              *tk = random_leaf(b, LS_SHAPE(BATCH, G, KS, DQ), 1, &k);
     ls_tensor *tv = random_leaf(b, LS_SHAPE(BATCH, G, KS, E), 1, &v);
     uint8_t *seen = room(b, BATCH * QL * KS, 1);
     double *bias = room(b, QL * KS, sizeof *bias);
@@ -569,7 +609,8 @@ static void attention(void **state) {
     for (int i = 0; i < QL * KS; i++) {
         bias[i] = i % 4 ? ls_rng_unit(&b->rng) : -INFINITY;
     }
-    ls_tensor *mask = leaf_of(b, LS_BOOL, LS_SHAPE(BATCH, 1, QL, KS), seen), *added = leaf_of(b, LS_F64, LS_SHAPE(QL, KS), bias);
+    ls_tensor *mask = leaf_of(b, LS_BOOL, LS_SHAPE(BATCH, 1, QL, KS), seen),
+              *added = leaf_of(b, LS_F64, LS_SHAPE(QL, KS), bias);
     for (int form = 0; form < 5; form++) { /* plain, causal, mask, both, added */
         double want[BATCH * H * QL * E] = {0};
         for (int r = 0; r < BATCH * H * QL; r++) {
@@ -589,7 +630,10 @@ static void attention(void **state) {
                 want[r * E + j % E] += e[j / E] / total * v[((n * G + g) * KS) * E + j];
             }
         }
-        ls_attention_spec spec = {.causal = form == 1 || form == 3, .mask = form == 2 || form == 3 ? mask : form == 4 ? added : NULL};
+        ls_attention_spec spec = {.causal = form == 1 || form == 3,
+                                  .mask = form == 2 || form == 3 ? mask
+                                          : form == 4            ? added
+                                                                 : NULL};
         assert_values(b, ls_attention(s, tq, tk, tv, &spec), want, BATCH * H * QL * E, 1e-13);
     }
     close_bench(b);
@@ -604,9 +648,12 @@ static void lstm(void **state) {
     OPEN;
     enum { STEPS = 4, BATCH = 2, I = 3, H = 5 };
     double *x, *h0, *c0, *wx, *wh, *bias, h[BATCH * H], c[BATCH * H], want[STEPS * BATCH * H];
-    ls_tensor *tx = random_leaf(b, LS_SHAPE(STEPS, BATCH, I), 1, &x), *th = random_leaf(b, LS_SHAPE(BATCH, H), 1, &h0);
-    ls_tensor *tc = random_leaf(b, LS_SHAPE(BATCH, H), 1, &c0), *twx = random_leaf(b, LS_SHAPE(4 * H, I), 1, &wx);
-    ls_tensor *twh = random_leaf(b, LS_SHAPE(4 * H, H), 1, &wh), *tb = random_leaf(b, LS_SHAPE(4 * H), 1, &bias), *out_h, *out_c;
+    ls_tensor *tx = random_leaf(b, LS_SHAPE(STEPS, BATCH, I), 1, &x),
+              *th = random_leaf(b, LS_SHAPE(BATCH, H), 1, &h0);
+    ls_tensor *tc = random_leaf(b, LS_SHAPE(BATCH, H), 1, &c0),
+              *twx = random_leaf(b, LS_SHAPE(4 * H, I), 1, &wx);
+    ls_tensor *twh = random_leaf(b, LS_SHAPE(4 * H, H), 1, &wh),
+              *tb = random_leaf(b, LS_SHAPE(4 * H), 1, &bias), *out_h, *out_c;
     memcpy(h, h0, sizeof h);
     memcpy(c, c0, sizeof c);
     for (int t = 0; t < STEPS; t++) {
@@ -668,7 +715,8 @@ static void products(void **state) {
     assert_values(b, ls_matmul(s, tx, tw), want, 120, 0);
     assert_values(b, ls_matmul(s, ls_expand(s, tx, LS_SHAPE(3, 4, 6)), tw), want, 120, 0);
     ls_contract_spec outer = {0};
-    ls_tensor *u = leaf_of(b, LS_F64, LS_SHAPE(2), (const double[]){2, -3}), *v = leaf_of(b, LS_F64, LS_SHAPE(3), (const double[]){1, 5, 7});
+    ls_tensor *u = leaf_of(b, LS_F64, LS_SHAPE(2), (const double[]){2, -3}),
+              *v = leaf_of(b, LS_F64, LS_SHAPE(3), (const double[]){1, 5, 7});
     assert_values(b, ls_contract(s, u, v, &outer, LS_F64), (double[]){2, 10, 14, -3, -15, -21}, 6, 0);
     assert_values(b, ls_matmul(s, v, v), (double[]){75}, 1, 0);
     close_bench(b);

@@ -2,18 +2,18 @@
 #include "graph_session.h"
 #include <math.h>
 
-#define OPEN                            \
-    fixture fix, *f = &fix;             \
-    fixture_open(f);                    \
+#define OPEN                                                                                                 \
+    fixture fix, *f = &fix;                                                                                  \
+    fixture_open(f);                                                                                         \
     ls_session *s = session_of(f)
 
 static ls_symbol batch = {NULL, (char *)"B", 64, 0}, length = {NULL, (char *)"L", 100, 1};
 #define B(scale, offset) ls_dim_symbol(&batch, scale, offset)
 #define L(scale, offset) ls_dim_symbol(&length, scale, offset)
 #define D(n) ls_dim_of(n)
-#define SHAPE(...)                                                                                       \
-    (ls_shape) {                                                                                         \
-        .rank = sizeof((ls_dim[]){__VA_ARGS__}) / sizeof(ls_dim), .dim = { __VA_ARGS__ }                 \
+#define SHAPE(...)                                                                                           \
+    (ls_shape) {                                                                                             \
+        .rank = sizeof((ls_dim[]){__VA_ARGS__}) / sizeof(ls_dim), .dim = { __VA_ARGS__ }                     \
     }
 
 /* ---- interning ---- */
@@ -27,7 +27,8 @@ static void equal_builds_are_one(void **state) {
     assert_ptr_not_equal(ls_add(s, a, b), ls_add(s, b, a));
     assert_ptr_not_equal(ls_add(s, a, b), ls_mul(s, a, b));
     assert_ptr_equal(ls_sum(s, a, 1, (int[]){-1}, 0), ls_sum(s, a, 1, (int[]){1}, 0));
-    assert_ptr_not_equal(ls_sum(s, a, 2, (int[]){0, 1}, 0), ls_sum(s, a, 2, (int[]){1, 0}, 0)); /* the order is declared */
+    assert_ptr_not_equal(ls_sum(s, a, 2, (int[]){0, 1}, 0),
+                         ls_sum(s, a, 2, (int[]){1, 0}, 0)); /* the order is declared */
     assert_ptr_equal(ls_full(s, LS_F32, LS_SCALAR, 0.1), ls_full(s, LS_F32, LS_SCALAR, (double)0.1f));
     assert_ptr_not_equal(ls_full(s, LS_F32, LS_SCALAR, 0.0), ls_full(s, LS_F32, LS_SCALAR, -0.0));
     assert_ptr_equal(ls_full(s, LS_F32, LS_SCALAR, NAN), ls_full(s, LS_F32, LS_SCALAR, -NAN));
@@ -76,7 +77,8 @@ static void scopes_release_what_is_not_kept(void **state) {
     assert_int_equal(alive(f), 3); /* x, neg, exp */
     assert_int_equal(ls_scope_begin(s), LS_OK);
     assert_int_equal(ls_scope_begin(s), LS_OK);
-    ls_tensor *again = ls_exp(s, ls_neg(s, x)); /* a hit: the inner scope holds it too, and takes nothing from the outer */
+    ls_tensor *again =
+        ls_exp(s, ls_neg(s, x)); /* a hit: the inner scope holds it too, and takes nothing from the outer */
     assert_ptr_equal(again, kept);
     ls_tensor *held = ls_retain(ls_sqrt(s, x));
     ls_scope_end(s);
@@ -146,7 +148,8 @@ static void order_is_depth_first_left_to_right(void **state) {
     (void)state;
     OPEN;
     ls_tensor *a = input(f, LS_F32, LS_SCALAR), *b = input(f, LS_F32, LS_SCALAR);
-    ls_tensor *right = ls_exp(s, b), *left = ls_neg(s, a), *sum = ls_add(s, left, right), *both = ls_mul(s, sum, left);
+    ls_tensor *right = ls_exp(s, b), *left = ls_neg(s, a), *sum = ls_add(s, left, right),
+              *both = ls_mul(s, sum, left);
     ls_arena arena;
     ls_arena_init(&arena, &f->heap);
     int count;
@@ -173,19 +176,24 @@ static void shapes_with_symbols(void **state) {
     assert_tensor(f, ls_reshape(s, x, LS_SHAPE(3, -1, 2)), "f32[3,B,2]");
     assert_tensor(f, ls_reshape(s, x, SHAPE(D(-1), B(1, 0))), "f32[6,B]");
     assert_tensor(f, ls_add(s, x, input(f, LS_F32, LS_SHAPE(6))), "f32[B,6]");
-    assert_tensor(f, ls_add(s, input(f, LS_F32, SHAPE(B(1, 0), D(1))), input(f, LS_F32, LS_SHAPE(6))), "f32[B,6]");
+    assert_tensor(f, ls_add(s, input(f, LS_F32, SHAPE(B(1, 0), D(1))), input(f, LS_F32, LS_SHAPE(6))),
+                  "f32[B,6]");
     assert_tensor(f, ls_pad(s, x, (ls_pad_spec[]){{1, 2, 0}, {0, 0, 0}}, 0), "f32[B+3,6]");
     assert_tensor(f, ls_slice(s, x, (ls_slice_spec[]){{2, INT64_MAX, 1}, {5, -1, -2}}), "f32[B-2,3]");
     ls_tensor *parts[] = {x, input(f, LS_F32, LS_SHAPE(4, 6)), x};
     assert_tensor(f, ls_concat(s, parts, 3, 0), "f32[2*B+4,6]");
     assert_tensor(f, ls_window(s, x, 1, (int[]){0}, (ls_window_spec[]){{3, 1, 2}}), "f32[B-4,6,3]");
     ls_tensor *wide = input(f, LS_F32, SHAPE(B(4, 1)));
-    assert_tensor(f, ls_window(s, wide, 1, (int[]){0}, (ls_window_spec[]){{3, 2, 1}}), "f32[2*B,3]"); /* (4B - 2) / 2 + 1 */
+    assert_tensor(f, ls_window(s, wide, 1, (int[]){0}, (ls_window_spec[]){{3, 2, 1}}),
+                  "f32[2*B,3]"); /* (4B - 2) / 2 + 1 */
     assert_tensor(f, ls_matmul(s, x, input(f, LS_F32, LS_SHAPE(6, 4))), "f32[B,4]");
-    assert_tensor(f, ls_matmul(s, input(f, LS_F32, SHAPE(B(1, 0), L(1, 0), D(6))), input(f, LS_F32, SHAPE(B(1, 0), D(6), L(1, 0)))),
+    assert_tensor(f,
+                  ls_matmul(s, input(f, LS_F32, SHAPE(B(1, 0), L(1, 0), D(6))),
+                            input(f, LS_F32, SHAPE(B(1, 0), D(6), L(1, 0)))),
                   "f32[B,L,L]");
-    assert_tensor(f, ls_reshape(s, input(f, LS_F32, SHAPE(B(1, 0), L(2, 0), D(5))), SHAPE(L(1, 0), D(10), B(1, 0))),
-                  "f32[L,10,B]");
+    assert_tensor(
+        f, ls_reshape(s, input(f, LS_F32, SHAPE(B(1, 0), L(2, 0), D(5))), SHAPE(L(1, 0), D(10), B(1, 0))),
+        "f32[L,10,B]");
     assert_tensor(f, ls_sum(s, x, 1, (int[]){0}, 1), "f32[1,6]");
     assert_tensor(f, ls_dim_value(s, B(2, 1)), "i64[]");
     assert_int_equal(ls_dim_value(s, D(7))->op, LS_OP_CONST);
@@ -206,7 +214,8 @@ static void shapes_of_movement(void **state) {
     assert_tensor(f, ls_slice(s, x, (ls_slice_spec[]){{1, -1, -1}, {0, 3, 2}, {2, 2, 1}}), "i8[2,2,0]");
     assert_tensor(f, ls_narrow(s, x, 1, 1, 2), "i8[2,2,4]");
     assert_tensor(f, ls_flip(s, x, -1), "i8[2,3,4]");
-    assert_tensor(f, ls_window(s, x, 2, (int[]){2, 0}, (ls_window_spec[]){{2, 2, 1}, {1, 1, 1}}), "i8[2,3,2,2,1]");
+    assert_tensor(f, ls_window(s, x, 2, (int[]){2, 0}, (ls_window_spec[]){{2, 2, 1}, {1, 1, 1}}),
+                  "i8[2,3,2,2,1]");
     assert_tensor(f, ls_stack(s, (ls_tensor *[]){x, x}, 2, 1), "i8[2,2,3,4]");
     assert_tensor(f, ls_unsqueeze(s, x, -1), "i8[2,3,4,1]");
     assert_tensor(f, ls_squeeze(s, ls_unsqueeze(s, x, 0), 0), "i8[2,3,4]");
@@ -235,7 +244,12 @@ static void shapes_of_products(void **state) {
     assert_tensor(f, ls_linear(s, IN(2, 3, 4), IN(5, 4), IN(5)), "f32[2,3,5]");
     ls_contract_spec outer = {0};
     assert_tensor(f, ls_contract(s, IN(2), IN(3), &outer, LS_F32), "f32[2,3]");
-    ls_contract_spec spec = {.n_batch = 1, .batch_a = {2}, .batch_b = {0}, .n_contract = 2, .contract_a = {-4, 1}, .contract_b = {2, 1}};
+    ls_contract_spec spec = {.n_batch = 1,
+                             .batch_a = {2},
+                             .batch_b = {0},
+                             .n_contract = 2,
+                             .contract_a = {-4, 1},
+                             .contract_b = {2, 1}};
     ls_tensor *a = input(f, LS_I8, LS_SHAPE(5, 6, 7, 2)), *b = input(f, LS_I8, LS_SHAPE(7, 6, 5, 3));
     assert_tensor(f, ls_contract(s, a, b, &spec, LS_I32), "i32[7,2,3]");
     assert_tensor(f, ls_contract(s, a, b, &spec, LS_I8), "i8[7,2,3]");
@@ -275,7 +289,8 @@ static void devices_merge(void **state) {
     assert_ptr_equal(ls_tensor_device(y), &f->other);
     assert_ptr_equal(ls_tensor_device(ls_neg(s, y)), &f->other);
     assert_ptr_equal(ls_node(s, LS_OP_COPY, LS_F32, &x->shape, 1, &x, &to), y);
-    assert_failed(f, ls_add(s, x, y), LS_ERR_DEVICE, "add", "f32[2] on cpu", "f32[2] on other:1", "ls_to_device", NULL);
+    assert_failed(f, ls_add(s, x, y), LS_ERR_DEVICE, "add", "f32[2] on cpu", "f32[2] on other:1",
+                  "ls_to_device", NULL);
     fixture_close(f);
 }
 
@@ -300,19 +315,34 @@ static void values_round_once(void **state) {
         double value;
         uint64_t bits;
     } cases[] = {
-        {LS_F32, 0.1, 0x3dcccccd},        {LS_F32, 1e-45, 1},          {LS_F32, 7.006492321624085e-46, 0},
-        {LS_F32, 3.4028235677973366e38, 0x7f800000}, {LS_F32, 3.4028235677973362e38, 0x7f7fffff}, {LS_F32, -0.0, 0x80000000},
-        {LS_F32, NAN, 0x7fc00000},        {LS_F32, 1.1754943157898258e-38, 0x00800000}, {LS_F64, NAN, 0x7ff8000000000000},
-        {LS_F16, 65519.99, 0x7bff},       {LS_F16, 65520, 0x7c00},     {LS_BF16, 1.00390625, 0x3f80},
-        {LS_U8, 300, 255},                {LS_U8, -3, 0},              {LS_I8, -200, 0x80},
-        {LS_I8, -1.9, 0xff},              {LS_I32, NAN, 0},            {LS_U64, 1e30, UINT64_MAX},
-        {LS_I64, 1e30, INT64_MAX},        {LS_I64, -1e30, (uint64_t)INT64_MIN}, {LS_BOOL, 0.5, 1},
+        {LS_F32, 0.1, 0x3dcccccd},
+        {LS_F32, 1e-45, 1},
+        {LS_F32, 7.006492321624085e-46, 0},
+        {LS_F32, 3.4028235677973366e38, 0x7f800000},
+        {LS_F32, 3.4028235677973362e38, 0x7f7fffff},
+        {LS_F32, -0.0, 0x80000000},
+        {LS_F32, NAN, 0x7fc00000},
+        {LS_F32, 1.1754943157898258e-38, 0x00800000},
+        {LS_F64, NAN, 0x7ff8000000000000},
+        {LS_F16, 65519.99, 0x7bff},
+        {LS_F16, 65520, 0x7c00},
+        {LS_BF16, 1.00390625, 0x3f80},
+        {LS_U8, 300, 255},
+        {LS_U8, -3, 0},
+        {LS_I8, -200, 0x80},
+        {LS_I8, -1.9, 0xff},
+        {LS_I32, NAN, 0},
+        {LS_U64, 1e30, UINT64_MAX},
+        {LS_I64, 1e30, INT64_MAX},
+        {LS_I64, -1e30, (uint64_t)INT64_MIN},
+        {LS_BOOL, 0.5, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(ls_value_from_f64(cases[i].dtype, cases[i].value), cases[i].bits);
     }
-    assert_int_equal(ls_value_from_i64(LS_F32, 16777217), 0x4b800000);            /* to even */
-    assert_int_equal(ls_value_from_i64(LS_F32, (1LL << 54) + (1LL << 30) + 1), 0x5a800001); /* f64 in between would tie */
+    assert_int_equal(ls_value_from_i64(LS_F32, 16777217), 0x4b800000); /* to even */
+    assert_int_equal(ls_value_from_i64(LS_F32, (1LL << 54) + (1LL << 30) + 1),
+                     0x5a800001); /* f64 in between would tie */
     assert_int_equal(ls_value_from_i64(LS_F16, 65520), 0x7c00);
     assert_int_equal(ls_value_from_i64(LS_U16, -1), 0);
     assert_int_equal(ls_value_from_i64(LS_I16, INT64_MIN), 0x8000);

@@ -1,9 +1,10 @@
-/* Loops and rewriting: what is captured, what stays, and which simplifications are made and which must not be. */
+/* Loops and rewriting: what is captured, what stays, and which simplifications are made and which must not
+ * be. */
 #include "graph_session.h"
 
-#define OPEN                            \
-    fixture fix, *f = &fix;             \
-    fixture_open(f);                    \
+#define OPEN                                                                                                 \
+    fixture fix, *f = &fix;                                                                                  \
+    fixture_open(f);                                                                                         \
     ls_session *s = session_of(f)
 #define IN(...) input(f, LS_F32, LS_SHAPE(__VA_ARGS__))
 #define C(x) ls_full(s, LS_F32, LS_SHAPE(2, 3), (x))
@@ -15,16 +16,19 @@ typedef struct outside {
 } outside;
 
 /* carry' = carry * exp(w) + padded(k) window sum + iteration; y = carry + xs */
-static ls_status step(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
-                      ls_tensor **out_carry, ls_tensor **out_ys) {
+static ls_status step(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                      ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     outside *o = ctx;
     ls_tensor *scaled = ls_mul(s, carry[0], ls_exp(s, o->w));
     ls_tensor *wide = ls_pad_absent(s, o->k, (ls_pad_spec[]){{1, 0, 0}});
     ls_tensor *gates = ls_mul(s, carry[0], ls_exp(s, ls_neg(s, o->w)));
     ls_contract_spec outer = {.n_contract = 1, .contract_a = {0}, .contract_b = {0}};
-    ls_tensor *dot = ls_contract(s, ls_narrow(s, ls_concat(s, (ls_tensor *[]){carry[0], carry[0]}, 2, 0), 0, 0, 4), wide, &outer, LS_F32);
+    ls_tensor *dot =
+        ls_contract(s, ls_narrow(s, ls_concat(s, (ls_tensor *[]){carry[0], carry[0]}, 2, 0), 0, 0, 4), wide,
+                    &outer, LS_F32);
     ls_tensor *t = ls_cast(s, iteration, LS_F32);
-    out_carry[0] = ls_add(s, ls_add(s, scaled, gates), ls_add(s, dot, ls_add(s, t, ls_full(s, LS_F32, LS_SCALAR, 2))));
+    out_carry[0] =
+        ls_add(s, ls_add(s, scaled, gates), ls_add(s, dot, ls_add(s, t, ls_full(s, LS_F32, LS_SCALAR, 2))));
     out_ys[0] = ls_add(s, carry[0], xs[0]);
     return LS_OK;
 }
@@ -43,7 +47,8 @@ static void loop_captures_what_is_outside(void **state) {
     assert_ptr_equal(ys->src[0], loop);
     ls_body *body = loop->attr.loop.body;
     assert_int_equal(body->refs, 1);
-    /* exp(w) and exp(-w) are computed outside, once; k is captured below its padding, which stays absent inside. */
+    /* exp(w) and exp(-w) are computed outside, once; k is captured below its padding, which stays absent
+     * inside. */
     assert_int_equal(body->n_captures, 3);
     assert_int_equal(loop->n_src, 5);
     assert_ptr_equal(loop->src[0], h);
@@ -73,16 +78,16 @@ static void loop_captures_what_is_outside(void **state) {
     fixture_close(f);
 }
 
-static ls_status inner_step(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
-                            ls_tensor **out_carry, ls_tensor **out_ys) {
+static ls_status inner_step(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                            ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     outside *o = ctx; /* w is the outer loop's carried value */
     (void)iteration, (void)xs, (void)out_ys;
     out_carry[0] = ls_add(s, ls_mul(s, carry[0], ls_exp(s, o->w)), o->k);
     return LS_OK;
 }
 
-static ls_status outer_step(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
-                            ls_tensor **out_carry, ls_tensor **out_ys) {
+static ls_status outer_step(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                            ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     outside *o = ctx, in = {carry[0], o->k};
     (void)iteration, (void)out_ys;
     return ls_loop(s, ls_dim_of(4), 1, (ls_tensor *[]){xs[0]}, 0, NULL, 0, inner_step, &in, out_carry, NULL);
@@ -116,8 +121,8 @@ static void loops_nest(void **state) {
     fixture_close(f);
 }
 
-static ls_status passes_through(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
-                                ls_tensor **out_carry, ls_tensor **out_ys) {
+static ls_status passes_through(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                                ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     (void)s, (void)iteration, (void)xs;
     out_carry[0] = ctx; /* an outside tensor, straight */
     out_ys[0] = carry[0];
@@ -138,7 +143,8 @@ static void loop_results_may_be_outside(void **state) {
 
 static void build_loop(fixture *f) {
     ls_session *s = session_of(f);
-    ls_tensor *h = ls_input(s, "h", LS_F32, LS_SHAPE(3)), *xs = ls_input(s, "xs", LS_F32, LS_SHAPE(5, 3)), *last, *ys;
+    ls_tensor *h = ls_input(s, "h", LS_F32, LS_SHAPE(3)), *xs = ls_input(s, "xs", LS_F32, LS_SHAPE(5, 3)),
+              *last, *ys;
     outside o = {ls_input(s, "w", LS_F32, LS_SHAPE(3)), ls_input(s, "k", LS_F32, LS_SHAPE(3))};
     if (h && xs && o.w && o.k) {
         (void)ls_loop(s, ls_dim_of(5), 1, &h, 1, &xs, 1, step, &o, &last, &ys);
@@ -148,7 +154,8 @@ static void build_loop(fixture *f) {
 static void build_nested(fixture *f) {
     ls_session *s = session_of(f);
     outside o = {NULL, ls_input(s, "k", LS_F32, LS_SHAPE(3))};
-    ls_tensor *h = ls_input(s, "h", LS_F32, LS_SHAPE(3)), *xs = ls_input(s, "xs", LS_F32, LS_SHAPE(5, 3)), *last;
+    ls_tensor *h = ls_input(s, "h", LS_F32, LS_SHAPE(3)), *xs = ls_input(s, "xs", LS_F32, LS_SHAPE(5, 3)),
+              *last;
     if (h && xs && o.k) {
         (void)ls_loop(s, ls_dim_of(5), 1, &h, 1, &xs, 0, outer_step, &o, &last, NULL);
     }
@@ -179,9 +186,11 @@ static void movement_composes(void **state) {
     assert_ptr_equal(y, ls_permute(s, x, (int[]){2, 1, 0}));
     assert_ptr_equal(rewritten(f, ls_permute(s, ls_permute(s, x, (int[]){2, 0, 1}), (int[]){1, 2, 0})), x);
     ls_tensor *one = IN(1, 1);
-    assert_ptr_equal(rewritten(f, ls_expand(s, ls_expand(s, one, LS_SHAPE(2, 1)), LS_SHAPE(2, 5))), ls_expand(s, one, LS_SHAPE(2, 5)));
+    assert_ptr_equal(rewritten(f, ls_expand(s, ls_expand(s, one, LS_SHAPE(2, 1)), LS_SHAPE(2, 5))),
+                     ls_expand(s, one, LS_SHAPE(2, 5)));
     ls_tensor *line = IN(20);
-    y = rewritten(f, ls_slice(s, ls_slice(s, line, (ls_slice_spec[]){{18, 1, -2}}), (ls_slice_spec[]){{1, 8, 3}}));
+    y = rewritten(
+        f, ls_slice(s, ls_slice(s, line, (ls_slice_spec[]){{18, 1, -2}}), (ls_slice_spec[]){{1, 8, 3}}));
     assert_ptr_equal(y, ls_slice(s, line, (ls_slice_spec[]){{16, 3, -6}})); /* 16, 10, 4 */
     assert_ptr_equal(rewritten(f, ls_flip(s, ls_flip(s, line, 0), 0)), line);
     assert_ptr_equal(rewritten(f, ls_exp(s, ls_stop_gradient(s, line))), ls_exp(s, line));
@@ -196,7 +205,9 @@ static void constants_move(void **state) {
     assert_ptr_equal(rewritten(f, ls_pad(s, z, (ls_pad_spec[]){{0, 0, 0}, {1, 1, 0}}, 3)), want);
     assert_ptr_equal(rewritten(f, ls_concat(s, (ls_tensor *[]){z, z, z}, 3, 1)), want);
     assert_int_equal(rewritten(f, ls_pad(s, z, (ls_pad_spec[]){{0, 0, 0}, {1, 1, 0}}, 0))->op, LS_OP_PAD);
-    assert_int_equal(rewritten(f, ls_pad_absent(s, ls_full(s, LS_F32, LS_SHAPE(2), 0), (ls_pad_spec[]){{1, 1, 0}}))->op, LS_OP_PAD);
+    assert_int_equal(
+        rewritten(f, ls_pad_absent(s, ls_full(s, LS_F32, LS_SHAPE(2), 0), (ls_pad_spec[]){{1, 1, 0}}))->op,
+        LS_OP_PAD);
     double value;
     assert_true(ls_is_const(ls_expand(s, c, LS_SHAPE(2, 3)), &value) && value == 3);
     assert_false(ls_is_const(ls_pad(s, z, (ls_pad_spec[]){{0, 0, 0}, {1, 1, 0}}, 3), NULL));
@@ -207,7 +218,8 @@ static void constants_move(void **state) {
 static void identities_vanish(void **state) {
     (void)state;
     OPEN;
-    ls_tensor *x = IN(2, 3), *i = input(f, LS_I8, LS_SHAPE(2, 3)), *i0 = ls_const_like(s, i, 0), *i1 = ls_const_like(s, i, 1);
+    ls_tensor *x = IN(2, 3), *i = input(f, LS_I8, LS_SHAPE(2, 3)), *i0 = ls_const_like(s, i, 0),
+              *i1 = ls_const_like(s, i, 1);
     assert_ptr_equal(rewritten(f, ls_mul(s, x, C(1))), x);
     assert_ptr_equal(rewritten(f, ls_mul(s, C(1), x)), x);
     assert_ptr_equal(rewritten(f, ls_div(s, x, ls_full(s, LS_F32, LS_SCALAR, 1))), x);
@@ -235,18 +247,18 @@ static void what_changes_bits_stays(void **state) {
     ls_tensor *x = IN(2, 3), *h = input(f, LS_BF16, LS_SHAPE(2, 3)), *u = input(f, LS_U16, LS_SHAPE(2, 3));
     ls_tensor *i = input(f, LS_I32, LS_SHAPE(2, 3));
     ls_tensor *stay[] = {
-        ls_add(s, x, C(0)),                                   /* -0 + 0 = +0 */
-        ls_sub(s, x, C(-0.0)),                                /* the same */
-        ls_mul(s, x, C(0)),                                   /* infinities, NaN, signs */
-        ls_sub(s, x, x),                                      /* infinities, NaN */
-        ls_div(s, x, C(3)),                                   /* 1/3 is not exact */
-        ls_div(s, x, C(0x1p-149)),                            /* 1/c overflows */
-        ls_div(s, x, C(0)),                                   /* NaN */
-        ls_div(s, i, ls_const_like(s, i, 8)),                 /* towards zero */
-        ls_cast(s, ls_cast(s, x, LS_F16), LS_F32),            /* rounds */
-        ls_cast(s, ls_cast(s, h, LS_F16), LS_BF16),           /* overflows */
-        ls_cast(s, ls_cast(s, u, LS_F16), LS_U16),            /* 11 bits of 16 */
-        ls_cast(s, ls_cast(s, u, LS_I16), LS_U16),            /* wraps: equal, but not on the list */
+        ls_add(s, x, C(0)),                         /* -0 + 0 = +0 */
+        ls_sub(s, x, C(-0.0)),                      /* the same */
+        ls_mul(s, x, C(0)),                         /* infinities, NaN, signs */
+        ls_sub(s, x, x),                            /* infinities, NaN */
+        ls_div(s, x, C(3)),                         /* 1/3 is not exact */
+        ls_div(s, x, C(0x1p-149)),                  /* 1/c overflows */
+        ls_div(s, x, C(0)),                         /* NaN */
+        ls_div(s, i, ls_const_like(s, i, 8)),       /* towards zero */
+        ls_cast(s, ls_cast(s, x, LS_F16), LS_F32),  /* rounds */
+        ls_cast(s, ls_cast(s, h, LS_F16), LS_BF16), /* overflows */
+        ls_cast(s, ls_cast(s, u, LS_F16), LS_U16),  /* 11 bits of 16 */
+        ls_cast(s, ls_cast(s, u, LS_I16), LS_U16),  /* wraps: equal, but not on the list */
         ls_neg(s, ls_abs(s, x)),
     };
     for (size_t k = 0; k < sizeof stay / sizeof *stay; k++) {
@@ -266,7 +278,8 @@ static void rewriting_reaches_inside_and_keeps_kinds(void **state) {
     OPEN;
     ls_tensor *x = IN(2, 3);
     s->graph.math = LS_FAST;
-    ls_tensor *fast = ls_exp(s, ls_mul(s, ls_reshape(s, ls_reshape(s, x, LS_SHAPE(6)), LS_SHAPE(3, 2)), ls_full(s, LS_F32, LS_SCALAR, 1)));
+    ls_tensor *fast = ls_exp(s, ls_mul(s, ls_reshape(s, ls_reshape(s, x, LS_SHAPE(6)), LS_SHAPE(3, 2)),
+                                       ls_full(s, LS_F32, LS_SCALAR, 1)));
     ls_tensor *want = ls_exp(s, ls_reshape(s, x, LS_SHAPE(3, 2)));
     s->graph.math = LS_LOCKED;
     assert_ptr_equal(rewritten(f, fast), want);
