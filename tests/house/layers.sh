@@ -63,12 +63,12 @@ check() { # check TREE: prints one line a breach
 
 plant=$(mktemp -d)
 trap 'rm -rf "$plant"' EXIT
-mkdir -p "$plant/src/base" "$plant/src/graph" "$plant/src/backend/cpu/isa" "$plant/src/nn" "$plant/src/new" \
+mkdir -p "$plant/src/base" "$plant/src/graph" "$plant/src/backend/cpu/isa" "$plant/src/cli" "$plant/src/new" \
     "$plant/include/lockstep"
 printf '#include "graph/node.h"\n' >"$plant/src/base/up.c"                   # base includes upwards
 printf '#include "backend/ref/ref.h"\n' >"$plant/src/backend/cpu/isa/sib.c"  # a sibling
 printf '  #  include "engine/session.h"\n' >"$plant/src/backend/cpu/eng.c"   # the engine
-printf '#include "base/alloc.h"\n' >"$plant/src/nn/internal.c"               # public headers only
+printf '#include "base/alloc.h"\n' >"$plant/src/cli/internal.c"             # public headers only
 printf '#include "../graph/node.h"\n' >"$plant/src/base/dots.h"              # a way around
 printf '#include "node.h"\n' >"$plant/src/graph/short.c"
 printf '#include <math.h>\n' >"$plant/src/graph/libm.c"
@@ -78,7 +78,7 @@ printf '#include "base/alloc.h"\n' >"$plant/include/lockstep/leak.h"
 printf '#include "base/alloc.h"\n#include "graph/op.def"\n#include <lockstep/status.h>\n#include <stdint.h>\n' \
     >"$plant/src/graph/clean.c"
 check "$plant" >"$plant/found"
-for file in base/up.c backend/cpu/isa/sib.c backend/cpu/eng.c nn/internal.c base/dots.h graph/short.c \
+for file in base/up.c backend/cpu/isa/sib.c backend/cpu/eng.c cli/internal.c base/dots.h graph/short.c \
     graph/libm.c graph/map.c new/unknown.c lockstep/leak.h; do
     grep -q "$file:1:" "$plant/found" || { echo "self-check: the planted breach in $file was not found"; exit 1; }
 done
