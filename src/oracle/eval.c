@@ -47,7 +47,8 @@ ls_balls *ls_balls_new(ls_oracle_eval_state *st, const ls_tensor *node) {
 }
 
 ls_ball ls_balls_at(const ls_balls *x, int64_t i) {
-    return (ls_ball){x->mid ? x->mid[i] : (double)x->exact[i], x->rad[i]};
+    double m = x->mid ? x->mid[i] : x->dtype == LS_U64 ? (double)(uint64_t)x->exact[i] : (double)x->exact[i];
+    return (ls_ball){m, x->rad[i]};
 }
 
 /* ---- leaves ---- */

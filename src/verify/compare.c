@@ -109,7 +109,7 @@ ls_verdict ls_compare_bound(const ls_data *actual, const double *middle, const d
         double a = double_of(dtype, bits), m = middle[i], bound = radius[i];
         double gap = a == m || (a != a && m != m) ? 0 : a > m ? a - m : m - a;
         double own = unit * (m < 0 ? -m : m);
-        bool blind = !(bound - own <= width) && bound > 0 && m == m;
+        bool blind = bound - bound != 0 || (m == m && bound > 0 && !(bound - own <= width));
         bool outside = gap != gap || gap > bound; /* a NaN on one side alone has no distance */
         r->blind += blind;
         r->different += gap != 0;
