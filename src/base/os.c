@@ -41,9 +41,8 @@ const char *ls_os_env(const char *name) {
 /* strerror is not thread-safe and strerror_r has two shapes; strerror_l has one. */
 static ls_status fail_errno(ls_error *err, const char *what, const char *path, int code) {
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    ls_status status =
-        LS_FAIL(err, code == ENOMEM ? LS_ERR_MEMORY : LS_ERR_IO, "cannot %s %s: %s", what, path,
-                c ? strerror_l(code, c) : "unknown error");
+    ls_status status = LS_FAIL(err, code == ENOMEM ? LS_ERR_MEMORY : LS_ERR_IO, "cannot %s %s: %s", what,
+                               path, c ? strerror_l(code, c) : "unknown error");
     if (c) {
         freelocale(c);
     }

@@ -111,8 +111,8 @@ bool ls_parse_double(const char *s, double *out) {
     locale_t c, old;
     const char *first = *s == '-' || *s == '+' ? s + 1 : s;
     /* strtod would skip blanks */
-    if (!((*first >= '0' && *first <= '9') || *first == '.' || *first == 'i' || *first == 'n' || *first == 'I' ||
-          *first == 'N') ||
+    if (!((*first >= '0' && *first <= '9') || *first == '.' || *first == 'i' || *first == 'n' ||
+          *first == 'I' || *first == 'N') ||
         !in_c_locale(&c, &old)) {
         return false;
     }

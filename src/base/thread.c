@@ -16,6 +16,7 @@ struct ls_pool {
     ls_heap *heap;
     pthreadpool_t threads; /* NULL: run in place */
     int count;
+    uint32_t flags;
     pthread_mutex_t serial;
     ls_pool_fn fn;
     void *ctx;
@@ -45,6 +46,8 @@ ls_pool *ls_pool_create(ls_heap *heap, int threads) {
         return NULL;
     }
     if (pool->count > 1) {
+        /* waiting workers spin, unless there are more of them than cores */
+        pool->flags = pool->count > ls_os_cores() ? PTHREADPOOL_FLAG_YIELD_WORKERS : 0;
         pool->threads = pthreadpool_create((size_t)pool->count);
         if (!pool->threads) {
             ls_pool_destroy(pool);
@@ -115,7 +118,7 @@ void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx) {
     atomic_store_explicit(&pool->published, 1, memory_order_release);
     if (pool->threads && n > 1) {
         size_t items = n < pool->count ? (size_t)n : (size_t)pool->count;
-        pthreadpool_parallelize_1d(pool->threads, run_worker, pool, items, 0);
+        pthreadpool_parallelize_1d(pool->threads, run_worker, pool, items, pool->flags);
     } else {
         run_worker(pool, 0);
     }

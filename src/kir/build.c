@@ -25,7 +25,9 @@ static bool grow(ls_kb *kb, void **data, int32_t *cap, int32_t len, size_t elem)
     }
     int32_t want = *cap ? 2 * *cap : 64;
     size_t bytes;
-    void *moved = len < INT32_MAX / 4 && ls_size_mul((size_t)want, elem, &bytes) ? ls_arena_alloc(kb->arena, bytes) : NULL;
+    void *moved = len < INT32_MAX / 4 && ls_size_mul((size_t)want, elem, &bytes)
+                      ? ls_arena_alloc(kb->arena, bytes)
+                      : NULL;
     if (!moved) {
         kb->status = LS_FAIL_MEMORY(kb->err, kb->kernel.name);
         return false;
@@ -50,8 +52,8 @@ static ls_val record(ls_kb *kb, ls_ins ins) {
 
 static void misuse(ls_kb *kb, const char *what) {
     if (kb->status == LS_OK) {
-        kb->status = LS_FAIL(kb->err, LS_ERR_INVALID, "kernel %s: after instruction %%%d: %s", kb->kernel.name,
-                             kb->kernel.n_body - 1, what);
+        kb->status = LS_FAIL(kb->err, LS_ERR_INVALID, "kernel %s: after instruction %%%d: %s",
+                             kb->kernel.name, kb->kernel.n_body - 1, what);
     }
 }
 
@@ -113,8 +115,10 @@ static int mem_add(ls_kb *kb, const char *name, ls_kmem mem) {
     return k->n_mems++;
 }
 
-int ls_kb_global_sized(ls_kb *kb, const char *name, ls_dtype dtype, ls_mem_access access, int64_t count, int param) {
-    int n = mem_add(kb, name, (ls_kmem){NULL, LS_MEM_GLOBAL, access, dtype, count, param, kb->kernel.n_globals});
+int ls_kb_global_sized(ls_kb *kb, const char *name, ls_dtype dtype, ls_mem_access access, int64_t count,
+                       int param) {
+    int n =
+        mem_add(kb, name, (ls_kmem){NULL, LS_MEM_GLOBAL, access, dtype, count, param, kb->kernel.n_globals});
     kb->kernel.n_globals += n >= 0;
     return n;
 }
@@ -129,8 +133,8 @@ int ls_kb_shared(ls_kb *kb, const char *name, ls_dtype dtype, int64_t count) {
         misuse(kb, "a shared array of more than 2^24 elements");
         return LS_VAL_NONE;
     }
-    int n = mem_add(kb, name,
-                    (ls_kmem){NULL, LS_MEM_SHARED, LS_MEM_READ_WRITE, dtype, count, LS_VAL_NONE, (int32_t)at});
+    int n = mem_add(
+        kb, name, (ls_kmem){NULL, LS_MEM_SHARED, LS_MEM_READ_WRITE, dtype, count, LS_VAL_NONE, (int32_t)at});
     if (n >= 0) {
         kb->kernel.shared_bytes = at + count * (int64_t)ls_dtype_size(dtype);
     }
@@ -148,7 +152,8 @@ void ls_kb_workgroup(ls_kb *kb, int x, int y, int z) {
 }
 
 void ls_kb_grid(ls_kb *kb, int axis, int64_t scale, int param, int64_t divisor) {
-    if (axis < 0 || axis > 2 || scale < 0 || divisor < 1 || param < LS_VAL_NONE || param >= kb->kernel.n_params) {
+    if (axis < 0 || axis > 2 || scale < 0 || divisor < 1 || param < LS_VAL_NONE ||
+        param >= kb->kernel.n_params) {
         misuse(kb, "a grid axis, its scale, parameter or divisor is out of range");
         return;
     }
@@ -180,7 +185,8 @@ ls_val ls_kb_const_float(ls_kb *kb, ls_dtype dtype, double value) {
     }
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
-    return ls_kb_const_bits(kb, dtype, ls_kir_eval(LS_K_CAST, dtype, LS_F64, (const uint64_t[3]){bits, 0, 0}));
+    return ls_kb_const_bits(kb, dtype,
+                            ls_kir_eval(LS_K_CAST, dtype, LS_F64, (const uint64_t[3]){bits, 0, 0}));
 }
 
 ls_val ls_kb_get_param(ls_kb *kb, int param) {
@@ -223,7 +229,8 @@ static void block_open(ls_kb *kb, ls_val at) {
 }
 
 static void block_close(ls_kb *kb, ls_kop closer, ls_kop opener, ls_kop other) {
-    ls_kop open = kb->status == LS_OK && kb->depth ? (ls_kop)kb->kernel.body[kb->open[kb->depth - 1]].op : LS_K_COUNT;
+    ls_kop open =
+        kb->status == LS_OK && kb->depth ? (ls_kop)kb->kernel.body[kb->open[kb->depth - 1]].op : LS_K_COUNT;
     if (open != opener && open != other) {
         misuse(kb, closer == LS_K_END_LOOP ? "end_loop without its loop"
                    : closer == LS_K_ELSE   ? "else without its if"
@@ -266,14 +273,19 @@ void ls_kb_end_if(ls_kb *kb) {
 ls_val ls_kb_var(ls_kb *kb, ls_val init) {
     const ls_ins *s = source(kb, init, "a variable without its first value");
     return !s ? LS_VAL_NONE
-              : record(kb, (ls_ins){LS_K_VAR, s->dtype, s->lanes, s->flags & (s->lanes == LS_LANES_FRAG ? LS_KF_FRAG_TYPE : 0),
-                                    {init, LS_VAL_NONE, LS_VAL_NONE}, 0});
+              : record(kb, (ls_ins){LS_K_VAR,
+                                    s->dtype,
+                                    s->lanes,
+                                    s->flags & (s->lanes == LS_LANES_FRAG ? LS_KF_FRAG_TYPE : 0),
+                                    {init, LS_VAL_NONE, LS_VAL_NONE},
+                                    0});
 }
 
 ls_val ls_kb_get(ls_kb *kb, ls_val var) {
     const ls_ins *s = source(kb, var, "get without a variable");
     return !s ? LS_VAL_NONE
-              : record(kb, (ls_ins){LS_K_GET, s->dtype, s->lanes, s->flags, {var, LS_VAL_NONE, LS_VAL_NONE}, 0});
+              : record(kb,
+                       (ls_ins){LS_K_GET, s->dtype, s->lanes, s->flags, {var, LS_VAL_NONE, LS_VAL_NONE}, 0});
 }
 
 void ls_kb_set(ls_kb *kb, ls_val var, ls_val value) {
@@ -339,7 +351,7 @@ ls_val ls_kb_subgroup(ls_kb *kb, ls_kop op, ls_val value, uint32_t flags) {
 
 ls_val ls_kb_pure(ls_kb *kb, ls_kop op, ls_val a, ls_val b, ls_val c, uint32_t flags) {
     static const uint8_t result[LS_K_COUNT] = {
-        [LS_K_EQ] = RESULT_COMPARE, [LS_K_NE] = RESULT_COMPARE, [LS_K_LT] = RESULT_COMPARE,
+        [LS_K_EQ] = RESULT_COMPARE, [LS_K_NE] = RESULT_COMPARE,    [LS_K_LT] = RESULT_COMPARE,
         [LS_K_LE] = RESULT_COMPARE, [LS_K_SELECT] = RESULT_SELECT,
     };
     const ls_val given[3] = {a, b, c};
@@ -381,7 +393,8 @@ ls_val ls_kb_splat(ls_kb *kb, ls_val scalar, int lanes) {
     if (!s || lanes == 1) {
         return s ? scalar : LS_VAL_NONE;
     }
-    return record(kb, (ls_ins){LS_K_SPLAT, s->dtype, (uint8_t)lanes, 0, {scalar, LS_VAL_NONE, LS_VAL_NONE}, 0});
+    return record(kb,
+                  (ls_ins){LS_K_SPLAT, s->dtype, (uint8_t)lanes, 0, {scalar, LS_VAL_NONE, LS_VAL_NONE}, 0});
 }
 
 ls_val ls_kb_join(ls_kb *kb, ls_val a, ls_val b) {
@@ -408,20 +421,28 @@ ls_val ls_kb_insert(ls_kb *kb, ls_val vector, ls_val scalar, int lane) {
 ls_val ls_kb_frag_fill(ls_kb *kb, ls_val scalar, uint32_t frag) {
     const ls_ins *s = source(kb, scalar, "a fragment of nothing");
     return !s ? LS_VAL_NONE
-              : record(kb, (ls_ins){LS_K_FRAG_FILL, s->dtype, LS_LANES_FRAG, frag,
-                                    {scalar, LS_VAL_NONE, LS_VAL_NONE}, 0});
+              : record(kb, (ls_ins){LS_K_FRAG_FILL,
+                                    s->dtype,
+                                    LS_LANES_FRAG,
+                                    frag,
+                                    {scalar, LS_VAL_NONE, LS_VAL_NONE},
+                                    0});
 }
 
 ls_val ls_kb_frag_load(ls_kb *kb, int mem, ls_val index, ls_val stride, uint32_t frag) {
     const ls_kmem *m = memory(kb, mem);
     return !m ? LS_VAL_NONE
-              : record(kb, (ls_ins){LS_K_FRAG_LOAD, m->dtype, LS_LANES_FRAG, frag, {index, stride, LS_VAL_NONE}, mem});
+              : record(kb,
+                       (ls_ins){
+                           LS_K_FRAG_LOAD, m->dtype, LS_LANES_FRAG, frag, {index, stride, LS_VAL_NONE}, mem});
 }
 
 ls_val ls_kb_frag_mma(ls_kb *kb, ls_val a, ls_val b, ls_val c) {
     const ls_ins *s = source(kb, c, "a matrix product without C");
     return !s ? LS_VAL_NONE
-              : record(kb, (ls_ins){LS_K_FRAG_MMA, s->dtype, LS_LANES_FRAG, s->flags & LS_KF_FRAG_TYPE, {a, b, c}, 0});
+              : record(kb,
+                       (ls_ins){
+                           LS_K_FRAG_MMA, s->dtype, LS_LANES_FRAG, s->flags & LS_KF_FRAG_TYPE, {a, b, c}, 0});
 }
 
 void ls_kb_frag_store(ls_kb *kb, int mem, ls_val index, ls_val fragment, ls_val stride, uint32_t layout) {

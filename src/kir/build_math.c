@@ -34,14 +34,14 @@ static ls_dtype type_of(const ls_kb *kb, ls_val x) {
     return x < 0 || x >= kb->kernel.n_body ? LS_F32 : (ls_dtype)kb->kernel.body[x].dtype;
 }
 
-#define DEFINE(name)                                            \
-    ls_val ls_kb_math_##name(ls_kb *kb, ls_val x) {             \
-        ls_dtype type = type_of(kb, x);                         \
-        if (type == LS_F64) {                                   \
-            return f64_##name(kb, x);                           \
-        }                                                       \
-        ls_val y = f32_##name(kb, ls_kb_cast(kb, x, LS_F32));   \
-        return ls_kb_cast(kb, y, type);                         \
+#define DEFINE(name)                                                                                         \
+    ls_val ls_kb_math_##name(ls_kb *kb, ls_val x) {                                                          \
+        ls_dtype type = type_of(kb, x);                                                                      \
+        if (type == LS_F64) {                                                                                \
+            return f64_##name(kb, x);                                                                        \
+        }                                                                                                    \
+        ls_val y = f32_##name(kb, ls_kb_cast(kb, x, LS_F32));                                                \
+        return ls_kb_cast(kb, y, type);                                                                      \
     }
 LS_MATH_UNARY(DEFINE)
 

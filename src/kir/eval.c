@@ -73,22 +73,22 @@ typedef uint64_t (*eval_fn)(ls_dtype t, ls_dtype st, const uint64_t *s);
 #define UNUSED_ST (void)st
 
 /* Arithmetic: one expression for floats, one for integers (u is uint64_t; wrapped by the caller's type). */
-#define ARITHMETIC(ID, float_expr, int_expr)                                              \
-    DEFINE(ID) {                                                                          \
-        UNUSED_ST;                                                                        \
-        if (t == LS_F64) {                                                                \
-            double a = f64_of(s[0]), b = f64_of(s[1]);                                    \
-            (void)b;                                                                      \
-            return put64(float_expr);                                                     \
-        }                                                                                 \
-        if (ls_dtype_is_float(t)) {                                                       \
-            float a = get32(t, s[0]), b = get32(t, s[1]);                                 \
-            (void)b;                                                                      \
-            return put32(t, float_expr);                                                  \
-        }                                                                                 \
-        uint64_t a = s[0], b = s[1];                                                      \
-        (void)b;                                                                          \
-        return ls_kir_wrap(t, int_expr);                                                  \
+#define ARITHMETIC(ID, float_expr, int_expr)                                                                 \
+    DEFINE(ID) {                                                                                             \
+        UNUSED_ST;                                                                                           \
+        if (t == LS_F64) {                                                                                   \
+            double a = f64_of(s[0]), b = f64_of(s[1]);                                                       \
+            (void)b;                                                                                         \
+            return put64(float_expr);                                                                        \
+        }                                                                                                    \
+        if (ls_dtype_is_float(t)) {                                                                          \
+            float a = get32(t, s[0]), b = get32(t, s[1]);                                                    \
+            (void)b;                                                                                         \
+            return put32(t, float_expr);                                                                     \
+        }                                                                                                    \
+        uint64_t a = s[0], b = s[1];                                                                         \
+        (void)b;                                                                                             \
+        return ls_kir_wrap(t, int_expr);                                                                     \
     }
 
 static uint64_t int_div(ls_dtype t, uint64_t a, uint64_t b) {
@@ -310,11 +310,11 @@ DEFINE(RINT) {
 DEFINE(CANON) {
     UNUSED_ST;
     double x = get64(t, s[0]);
-    return x == x          ? s[0]
-           : t == LS_F64   ? LS_NAN_F64
-           : t == LS_F32   ? LS_NAN_F32
-           : t == LS_F16   ? LS_NAN_F16
-                           : LS_NAN_BF16;
+    return x == x        ? s[0]
+           : t == LS_F64 ? LS_NAN_F64
+           : t == LS_F32 ? LS_NAN_F32
+           : t == LS_F16 ? LS_NAN_F16
+                         : LS_NAN_BF16;
 }
 
 /* ---- integers and bits ---- */
@@ -371,14 +371,14 @@ DEFINE(SHR) {
 
 /* ---- comparing ---- */
 
-#define COMPARISON(ID, float_expr, int_expr)                      \
-    DEFINE(ID) {                                                  \
-        (void)t;                                                  \
-        if (ls_dtype_is_float(st)) {                              \
-            double a = get64(st, s[0]), b = get64(st, s[1]);      \
-            return float_expr;                                    \
-        }                                                         \
-        return int_expr;                                          \
+#define COMPARISON(ID, float_expr, int_expr)                                                                 \
+    DEFINE(ID) {                                                                                             \
+        (void)t;                                                                                             \
+        if (ls_dtype_is_float(st)) {                                                                         \
+            double a = get64(st, s[0]), b = get64(st, s[1]);                                                 \
+            return float_expr;                                                                               \
+        }                                                                                                    \
+        return int_expr;                                                                                     \
     }
 
 COMPARISON(EQ, a == b, s[0] == s[1])

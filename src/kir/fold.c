@@ -16,7 +16,11 @@ static bool is_const_of(const ls_kout *out, ls_val v, int64_t value) {
 }
 
 static ls_val make_const(ls_kout *out, const ls_ins *type, uint64_t bits) {
-    ls_ins ins = {LS_K_CONST, type->dtype, type->lanes, 0, {LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE},
+    ls_ins ins = {LS_K_CONST,
+                  type->dtype,
+                  type->lanes,
+                  0,
+                  {LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE},
                   (int64_t)ls_kir_wrap((ls_dtype)type->dtype, bits)};
     return ls_kout_add(out, ins);
 }
@@ -74,8 +78,9 @@ static ls_val fold_add(ls_kout *out, ls_ins *ins) {
         return ins->src[0];
     }
     if (split_sum(out, ins->src[0], &rest, &c)) { /* (x + c) + y = (x + y) + c, y perhaps constant too */
-        return is_const(out, ins->src[1]) ? make(out, LS_K_ADD, ins, rest, make(out, LS_K_ADD, ins, c, ins->src[1]))
-                                          : make(out, LS_K_ADD, ins, make(out, LS_K_ADD, ins, rest, ins->src[1]), c);
+        return is_const(out, ins->src[1])
+                   ? make(out, LS_K_ADD, ins, rest, make(out, LS_K_ADD, ins, c, ins->src[1]))
+                   : make(out, LS_K_ADD, ins, make(out, LS_K_ADD, ins, rest, ins->src[1]), c);
     }
     if (split_sum(out, ins->src[1], &rest, &c)) {
         return make(out, LS_K_ADD, ins, make(out, LS_K_ADD, ins, ins->src[0], rest), c);
@@ -88,7 +93,8 @@ static ls_val fold_sub(ls_kout *out, ls_ins *ins) {
         return make_const(out, ins, 0);
     }
     if (is_const(out, ins->src[1])) {
-        return make(out, LS_K_ADD, ins, ins->src[0], make_const(out, ins, 0 - (uint64_t)at(out, ins->src[1])->arg));
+        return make(out, LS_K_ADD, ins, ins->src[0],
+                    make_const(out, ins, 0 - (uint64_t)at(out, ins->src[1])->arg));
     }
     return LS_VAL_NONE;
 }
@@ -174,7 +180,8 @@ static ls_val fold_select(ls_kout *out, ls_ins *ins) {
 }
 
 static ls_val fold_splat(ls_kout *out, ls_ins *ins) {
-    return is_const(out, ins->src[0]) ? make_const(out, ins, (uint64_t)at(out, ins->src[0])->arg) : LS_VAL_NONE;
+    return is_const(out, ins->src[0]) ? make_const(out, ins, (uint64_t)at(out, ins->src[0])->arg)
+                                      : LS_VAL_NONE;
 }
 
 static ls_val fold_extract(ls_kout *out, ls_ins *ins) {
@@ -200,10 +207,10 @@ static ls_val fold_extract(ls_kout *out, ls_ins *ins) {
 
 /* Rules that hold for integers (and bools) alone, and rules for any type. */
 static const fold_fn int_folds[LS_K_COUNT] = {
-    [LS_K_ADD] = fold_add,     [LS_K_SUB] = fold_sub,     [LS_K_MUL] = fold_mul,   [LS_K_DIV] = fold_div,
-    [LS_K_REM] = fold_rem,     [LS_K_SHL] = fold_shift,   [LS_K_SHR] = fold_shift, [LS_K_AND] = fold_and,
-    [LS_K_OR] = fold_or,       [LS_K_XOR] = fold_xor,     [LS_K_NOT] = fold_not,   [LS_K_MIN] = fold_min_max,
-    [LS_K_MAX] = fold_min_max, [LS_K_EQ] = fold_compare,  [LS_K_NE] = fold_compare, [LS_K_LT] = fold_compare,
+    [LS_K_ADD] = fold_add,     [LS_K_SUB] = fold_sub,    [LS_K_MUL] = fold_mul,    [LS_K_DIV] = fold_div,
+    [LS_K_REM] = fold_rem,     [LS_K_SHL] = fold_shift,  [LS_K_SHR] = fold_shift,  [LS_K_AND] = fold_and,
+    [LS_K_OR] = fold_or,       [LS_K_XOR] = fold_xor,    [LS_K_NOT] = fold_not,    [LS_K_MIN] = fold_min_max,
+    [LS_K_MAX] = fold_min_max, [LS_K_EQ] = fold_compare, [LS_K_NE] = fold_compare, [LS_K_LT] = fold_compare,
     [LS_K_LE] = fold_compare,
 };
 static const fold_fn any_folds[LS_K_COUNT] = {

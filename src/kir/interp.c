@@ -34,10 +34,10 @@ typedef struct machine {
     const ls_interp_launch *launch;
     ls_error *err;
     int threads, width;
-    int64_t *slot;   /* by value */
-    ls_val *match;   /* LOOP: its END_LOOP; IF: its ELSE or END_IF; ELSE: its END_IF */
+    int64_t *slot; /* by value */
+    ls_val *match; /* LOOP: its END_LOOP; IF: its ELSE or END_IF; ELSE: its END_IF */
     uint64_t *regs;
-    uint8_t *masks;  /* DEPTH_MAX of `threads` each */
+    uint8_t *masks; /* DEPTH_MAX of `threads` each */
     memory *mems;
     int64_t group[3];
     int32_t group_number, phase; /* from 1 */
@@ -56,7 +56,8 @@ static int lanes_of(const machine *m, const ls_ins *ins) {
     return (rows * cols + m->width - 1) / m->width;
 }
 
-static ls_status fail(const machine *m, ls_status code, ls_val at, int thread, const char *fmt, ...) LS_PRINTF(5, 6);
+static ls_status fail(const machine *m, ls_status code, ls_val at, int thread, const char *fmt, ...)
+    LS_PRINTF(5, 6);
 
 static ls_status fail(const machine *m, ls_status code, ls_val at, int thread, const char *fmt, ...) {
     char text[400], who[80] = "";
@@ -67,9 +68,9 @@ static ls_status fail(const machine *m, ls_status code, ls_val at, int thread, c
     if (thread >= 0) {
         snprintf(who, sizeof who, " in thread %d", thread);
     }
-    return LS_FAIL(m->err, code, "kernel %s: instruction %%%d (%s)%s of workgroup (%lld, %lld, %lld): %s", m->k->name, at,
-                   ls_kops[m->k->body[at].op].name, who, (long long)m->group[0], (long long)m->group[1],
-                   (long long)m->group[2], text);
+    return LS_FAIL(m->err, code, "kernel %s: instruction %%%d (%s)%s of workgroup (%lld, %lld, %lld): %s",
+                   m->k->name, at, ls_kops[m->k->body[at].op].name, who, (long long)m->group[0],
+                   (long long)m->group[1], (long long)m->group[2], text);
 }
 
 /* ---- memory ---- */
@@ -105,11 +106,12 @@ static void element_put(ls_dtype t, uint8_t *p, uint64_t v) {
 }
 
 /* Finds the element of an access, or says why there is none. */
-static ls_status element_at(machine *m, ls_val at, int thread, int64_t index, uint8_t **out_data, cell **out_cell) {
+static ls_status element_at(machine *m, ls_val at, int thread, int64_t index, uint8_t **out_data,
+                            cell **out_cell) {
     int mem = (int)m->k->body[at].arg;
     if (index < 0 || index >= m->mems[mem].count) {
-        return fail(m, LS_ERR_RANGE, at, thread, "index %lld is out of bounds: %s has %lld elements", (long long)index,
-                    m->k->mems[mem].name, (long long)m->mems[mem].count);
+        return fail(m, LS_ERR_RANGE, at, thread, "index %lld is out of bounds: %s has %lld elements",
+                    (long long)index, m->k->mems[mem].name, (long long)m->mems[mem].count);
     }
     *out_data = m->mems[mem].data + (size_t)index * ls_dtype_size(m->k->mems[mem].dtype);
     *out_cell = &m->mems[mem].cells[index];
@@ -120,20 +122,22 @@ static ls_status race(machine *m, ls_val at, int thread, int64_t index, int32_t 
                       const char *did) {
     const char *name = m->k->mems[m->k->body[at].arg].name;
     if (other_group != m->group_number) {
-        return fail(m, LS_ERR_DIFFERS, at, thread, "%s[%lld] was %s by another workgroup", name, (long long)index, did);
+        return fail(m, LS_ERR_DIFFERS, at, thread, "%s[%lld] was %s by another workgroup", name,
+                    (long long)index, did);
     }
-    return fail(m, LS_ERR_DIFFERS, at, thread, "race: %s[%lld] was %s by thread %d since the last barrier", name,
-                (long long)index, did, other);
+    return fail(m, LS_ERR_DIFFERS, at, thread, "race: %s[%lld] was %s by thread %d since the last barrier",
+                name, (long long)index, did, other);
 }
 
 static ls_status note_read(machine *m, ls_val at, int thread, int64_t index, cell *c) {
-    if (c->writer_group && (c->writer_group != m->group_number || (c->write_phase == m->phase && c->writer != thread))) {
+    if (c->writer_group &&
+        (c->writer_group != m->group_number || (c->write_phase == m->phase && c->writer != thread))) {
         return race(m, at, thread, index, c->writer_group, c->writer, "written");
     }
     int mem = (int)m->k->body[at].arg;
     if (!c->writer_group && m->mems[mem].poisoned) {
-        return fail(m, LS_ERR_INVALID, at, thread, "reads %s[%lld], which nothing has written", m->k->mems[mem].name,
-                    (long long)index);
+        return fail(m, LS_ERR_INVALID, at, thread, "reads %s[%lld], which nothing has written",
+                    m->k->mems[mem].name, (long long)index);
     }
     c->many_groups |= c->reader_group && c->reader_group != m->group_number;
     bool same_phase = c->reader_group == m->group_number && c->read_phase == m->phase;
@@ -151,7 +155,8 @@ static ls_status note_write(machine *m, ls_val at, int thread, int64_t index, ce
         return race(m, at, thread, index, c->writer_group, c->writer, "written");
     }
     if (c->reader_group && (c->many_groups || c->reader_group != m->group_number)) {
-        return race(m, at, thread, index, c->reader_group != m->group_number ? c->reader_group : 0, c->reader, "read");
+        return race(m, at, thread, index, c->reader_group != m->group_number ? c->reader_group : 0, c->reader,
+                    "read");
     }
     if (c->reader_group && c->read_phase == m->phase && (c->many_readers || c->reader != thread)) {
         return race(m, at, thread, index, c->reader_group, c->reader, "read");
@@ -176,8 +181,8 @@ static ls_status check_aligned(machine *m, ls_val at, int thread, int64_t index,
 typedef ls_status (*exec_fn)(machine *m, ls_val at, const uint8_t *mask);
 #define EXEC(ID) static ls_status exec_##ID(machine *m, ls_val at, const uint8_t *mask)
 #define INS_AT const ls_ins *ins = &m->k->body[at]
-#define EACH_THREAD(t)                       \
-    for (int t = 0; t < m->threads; t++)     \
+#define EACH_THREAD(t)                                                                                       \
+    for (int t = 0; t < m->threads; t++)                                                                     \
         if (mask[t])
 
 EXEC(LOAD) {
@@ -244,7 +249,8 @@ static ls_status atomic_with(machine *m, ls_val at, const uint8_t *mask, ls_kop 
         }
         LS_TRY(m->err, note_write(m, at, t, i, c, true));
         uint64_t old = element_get(type, data);
-        element_put(type, data, ls_kir_eval(combine, type, type, (const uint64_t[3]){old, reg(m, ins->src[1])[t], 0}));
+        element_put(type, data,
+                    ls_kir_eval(combine, type, type, (const uint64_t[3]){old, reg(m, ins->src[1])[t], 0}));
         reg(m, at)[t] = old;
     }
     return LS_OK;
@@ -346,10 +352,12 @@ static uint64_t *frag_at(const machine *m, ls_val v, int subgroup, int element) 
     return reg(m, v) + element / m->width * m->threads + subgroup * m->width + element % m->width;
 }
 
-static ls_status frag_ready(machine *m, ls_val at, const uint8_t *mask, int n_scalars, const ls_val *scalars) {
+static ls_status frag_ready(machine *m, ls_val at, const uint8_t *mask, int n_scalars,
+                            const ls_val *scalars) {
     LS_TRY(m->err, all_here(m, at, mask));
     if (m->threads % m->width) {
-        return fail(m, LS_ERR_INVALID, at, -1, "%d threads are not whole subgroups of %d", m->threads, m->width);
+        return fail(m, LS_ERR_INVALID, at, -1, "%d threads are not whole subgroups of %d", m->threads,
+                    m->width);
     }
     for (int i = 0; i < n_scalars; i++) {
         for (int t = 0; t < m->threads; t++) {
@@ -377,7 +385,8 @@ static ls_status frag_move(machine *m, ls_val at, ls_val fragment, ls_val stride
     int rows, cols;
     ls_frag_shape(m->k->body[fragment].flags, &rows, &cols);
     for (int sub = 0; sub < m->threads / m->width; sub++) {
-        int64_t base = (int64_t)reg(m, ins->src[0])[sub * m->width], step = (int64_t)reg(m, stride)[sub * m->width];
+        int64_t base = (int64_t)reg(m, ins->src[0])[sub * m->width],
+                step = (int64_t)reg(m, stride)[sub * m->width];
         for (int e = 0; e < rows * cols; e++) {
             int r = e / cols, c = e % cols, thread = sub * m->width + e % m->width;
             int64_t i = base + (ins->flags & LS_KF_FRAG_COLS ? c * step + r : r * step + c);
@@ -482,7 +491,8 @@ static ls_status exec_pure(machine *m, ls_val at, const uint8_t *mask) {
     INS_AT;
     const int n = ls_kops[ins->op].sources;
     const ls_dtype from = (ls_dtype)m->k->body[ins->src[0]].dtype;
-    const bool scalar_first = m->k->body[ins->src[0]].lanes == 1; /* a select's bool may be one for all lanes */
+    const bool scalar_first =
+        m->k->body[ins->src[0]].lanes == 1; /* a select's bool may be one for all lanes */
     for (int lane = 0; lane < ins->lanes; lane++) {
         const uint64_t *a = reg(m, ins->src[0]) + (scalar_first ? 0 : lane * m->threads);
         const uint64_t *b = n > 1 ? reg(m, ins->src[1]) + lane * m->threads : a;
@@ -653,11 +663,12 @@ static ls_status match_blocks(machine *m) {
         bool closes = ins->op == LS_K_END_LOOP || ins->op == LS_K_END_IF || ins->op == LS_K_ELSE;
         if (closes) {
             ls_kop opener = depth ? (ls_kop)m->k->body[open[depth - 1]].op : LS_K_COUNT;
-            bool fits = ins->op == LS_K_END_LOOP ? opener == LS_K_LOOP
-                                                 : opener == LS_K_IF || (opener == LS_K_ELSE && ins->op == LS_K_END_IF);
+            bool fits = ins->op == LS_K_END_LOOP
+                            ? opener == LS_K_LOOP
+                            : opener == LS_K_IF || (opener == LS_K_ELSE && ins->op == LS_K_END_IF);
             if (!fits) {
-                return LS_FAIL(m->err, LS_ERR_INVALID, "kernel %s: instruction %%%d (%s) closes nothing", m->k->name, at,
-                               ls_kops[ins->op].name);
+                return LS_FAIL(m->err, LS_ERR_INVALID, "kernel %s: instruction %%%d (%s) closes nothing",
+                               m->k->name, at, ls_kops[ins->op].name);
             }
             m->match[open[--depth]] = at;
         }
@@ -678,8 +689,8 @@ static ls_status check_params(machine *m) {
         const ls_kparam *p = &m->k->params[i];
         int64_t v = m->launch->params[i];
         if (!ls_dtype_is_float(p->dtype) && (v < p->lo || v > p->hi)) {
-            return LS_FAIL(m->err, LS_ERR_INVALID, "kernel %s: parameter %s is %lld, expected %lld to %lld", m->k->name,
-                           p->name, (long long)v, (long long)p->lo, (long long)p->hi);
+            return LS_FAIL(m->err, LS_ERR_INVALID, "kernel %s: parameter %s is %lld, expected %lld to %lld",
+                           m->k->name, p->name, (long long)v, (long long)p->lo, (long long)p->hi);
         }
     }
     return LS_OK;
@@ -697,8 +708,9 @@ static ls_status bind_memories(machine *m) {
         } else {
             const ls_interp_buffer *b = &m->launch->buffers[mem->binding];
             if (b->count < out->count) {
-                return LS_FAIL(m->err, LS_ERR_INVALID, "kernel %s: the buffer for %s has %lld elements, expected %lld",
-                               m->k->name, mem->name, (long long)b->count, (long long)out->count);
+                return LS_FAIL(m->err, LS_ERR_INVALID,
+                               "kernel %s: the buffer for %s has %lld elements, expected %lld", m->k->name,
+                               mem->name, (long long)b->count, (long long)out->count);
             }
             out->data = b->data;
             out->poisoned = b->uninitialised;
@@ -780,8 +792,9 @@ static ls_status run_grid(machine *m) {
     }
     if (__builtin_mul_overflow(grid[0], grid[1], &total) || __builtin_mul_overflow(total, grid[2], &total) ||
         total > INT32_MAX - 1) {
-        return LS_FAIL(m->err, LS_ERR_INVALID, "kernel %s: a grid of %lld x %lld x %lld workgroups is too large",
-                       m->k->name, (long long)grid[0], (long long)grid[1], (long long)grid[2]);
+        return LS_FAIL(m->err, LS_ERR_INVALID,
+                       "kernel %s: a grid of %lld x %lld x %lld workgroups is too large", m->k->name,
+                       (long long)grid[0], (long long)grid[1], (long long)grid[2]);
     }
     int32_t *order = ls_alloc(m->heap, ((size_t)total + 1) * sizeof *order);
     if (!order) {
@@ -801,7 +814,8 @@ static ls_status run_grid(machine *m) {
     return status;
 }
 
-ls_status ls_kernel_interp(ls_heap *heap, const ls_kernel *kernel, const ls_interp_launch *launch, ls_error *err) {
+ls_status ls_kernel_interp(ls_heap *heap, const ls_kernel *kernel, const ls_interp_launch *launch,
+                           ls_error *err) {
     machine m = {.heap = heap, .k = kernel, .launch = launch, .err = err};
     m.threads = ls_kernel_threads(kernel);
     m.width = launch->subgroup > 0 ? launch->subgroup : 32;

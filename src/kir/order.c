@@ -15,8 +15,8 @@ typedef struct order {
     ls_val *parent;   /* the LOOP, IF or ELSE around it, LS_VAL_NONE at the top; of ELSE its IF */
     ls_val *next_set; /* chains the SETs of a VAR */
     bool *live;
-    ls_val *number;   /* the new number, or LS_VAL_NONE while it has none */
-    int32_t *seen;    /* stamps of walks through inner blocks */
+    ls_val *number; /* the new number, or LS_VAL_NONE while it has none */
+    int32_t *seen;  /* stamps of walks through inner blocks */
     int32_t stamp;
     ls_val *stack;
     ls_ins *out;
@@ -25,7 +25,8 @@ typedef struct order {
 
 /* A SET that another SET of the same block overwrites, with nothing in between that looks, is dead at once. */
 static void drop_overwritten(order *o, bool *dead) {
-    ls_val *last = o->number; /* free until numbers are given: by VAR its last SET, if in this straight line */
+    ls_val *last =
+        o->number; /* free until numbers are given: by VAR its last SET, if in this straight line */
     int32_t *line = o->seen, now = 1;
     for (ls_val at = 0; at < o->n; at++) {
         const ls_ins *ins = &o->in[at];
@@ -56,7 +57,8 @@ static void mark_needs(order *o, const bool *dead) {
     int32_t top = 0;
     for (ls_val at = 0; at < o->n; at++) {
         ls_kop op = (ls_kop)o->in[at].op;
-        bool root = (ls_kops[op].kind == LS_KC_MEMORY && op != LS_K_LOAD) || op == LS_K_BARRIER || op == LS_K_FRAG_STORE;
+        bool root = (ls_kops[op].kind == LS_KC_MEMORY && op != LS_K_LOAD) || op == LS_K_BARRIER ||
+                    op == LS_K_FRAG_STORE;
         if (root) {
             mark(o, at, &top);
         }
@@ -95,13 +97,15 @@ static void need(order *o, ls_val v, ls_val block) {
         ls_val at = o->stack[top - 1];
         const ls_ins *ins = &o->in[at];
         bool waits = false;
-        if (o->number[at] != LS_VAL_NONE || !ls_kir_movable(ins) || (o->parent[at] != block && o->seen[at] == o->stamp)) {
+        if (o->number[at] != LS_VAL_NONE || !ls_kir_movable(ins) ||
+            (o->parent[at] != block && o->seen[at] == o->stamp)) {
             top--;
             continue;
         }
         for (int i = 0; i < ls_kops[ins->op].sources && !waits; i++) {
             ls_val src = ins->src[i];
-            if (src >= 0 && o->number[src] == LS_VAL_NONE && ls_kir_movable(&o->in[src]) && o->seen[src] != o->stamp) {
+            if (src >= 0 && o->number[src] == LS_VAL_NONE && ls_kir_movable(&o->in[src]) &&
+                o->seen[src] != o->stamp) {
                 o->stack[top++] = src;
                 waits = true;
             }
@@ -191,7 +195,8 @@ ls_status ls_kir_order(ls_heap *heap, ls_ins **body, int32_t *n_body, ls_error *
     o.out = ls_alloc(heap, n * sizeof *o.out);
     bool *dead = ls_alloc_zeroed(heap, n);
     ls_status status = LS_OK;
-    if (!o.match || !o.parent || !o.next_set || !o.live || !o.number || !o.seen || !o.stack || !o.out || !dead) {
+    if (!o.match || !o.parent || !o.next_set || !o.live || !o.number || !o.seen || !o.stack || !o.out ||
+        !dead) {
         status = LS_FAIL_MEMORY(err, "a simplifier");
         ls_free(heap, o.out);
     } else {

@@ -7,8 +7,8 @@
 static void print_type(ls_text *out, const ls_ins *ins) {
     ls_text_printf(out, " %s", ls_dtype_name((ls_dtype)ins->dtype));
     if (ins->lanes == LS_LANES_FRAG) {
-        ls_text_printf(out, " %c<%u,%u,%u>", "abc?"[ins->flags >> 3 & 3], ins->flags >> 8 & 255, ins->flags >> 16 & 255,
-                       ins->flags >> 24);
+        ls_text_printf(out, " %c<%u,%u,%u>", "abc?"[ins->flags >> 3 & 3], ins -> flags >> 8 & 255,
+                       ins -> flags >> 16 & 255, ins -> flags >> 24);
     } else if (ins->lanes > 1) {
         ls_text_printf(out, "x%d", ins->lanes);
     }
@@ -30,8 +30,10 @@ static void print_const(ls_text *out, const ls_ins *ins) {
         }
         return;
     }
-    d = t == LS_F64 ? d : t == LS_F32 ? (double)f : t == LS_F16 ? (double)ls_f16_to_f32((uint16_t)bits)
-                                                                  : (double)ls_bf16_to_f32((uint16_t)bits);
+    d = t == LS_F64   ? d
+        : t == LS_F32 ? (double)f
+        : t == LS_F16 ? (double)ls_f16_to_f32((uint16_t)bits)
+                      : (double)ls_bf16_to_f32((uint16_t)bits);
     ls_text_add(out, " ");
     if (d != d) {
         ls_text_printf(out, "nan:0x%" PRIx64, bits);
@@ -94,7 +96,8 @@ static void print_grid(ls_text *out, const ls_kernel *k) {
         if (g->param < 0) {
             ls_text_printf(out, "%" PRId64, g->scale <= 0 ? (int64_t)0 : (g->scale - 1) / g->divisor + 1);
         } else {
-            ls_text_printf(out, "ceil(%" PRId64 "*%s/%" PRId64 ")", g->scale, k->params[g->param].name, g->divisor);
+            ls_text_printf(out, "ceil(%" PRId64 "*%s/%" PRId64 ")", g->scale, k->params[g->param].name,
+                           g->divisor);
         }
     }
     ls_text_printf(out, ", shared %" PRId64 " bytes\n", k->shared_bytes);
@@ -139,14 +142,17 @@ static const struct {
 } class_docs[] = {
     [LS_KC_CONTROL] = {"Control", "Blocks and variables. Their order is kept."},
     [LS_KC_LEAF] = {"Leaves", "Values without sources, the same for a thread all through the kernel."},
-    [LS_KC_PURE] = {"Pure", "Lane by lane from their sources, total: no trap and no undefined case. They may be folded, "
-                            "shared, moved and removed."},
+    [LS_KC_PURE] =
+        {"Pure", "Lane by lane from their sources, total: no trap and no undefined case. They may be folded, "
+                 "shared, moved and removed."},
     [LS_KC_VECTOR] = {"Lanes", "Pure too; they build and take apart vectors of 2 and 4 lanes."},
-    [LS_KC_MEMORY] = {"Memory", "Indices count elements of the memory that is named. An access of several lanes needs an "
-                                "index that is a multiple of them. Their order is kept."},
+    [LS_KC_MEMORY] =
+        {"Memory", "Indices count elements of the memory that is named. An access of several lanes needs an "
+                   "index that is a multiple of them. Their order is kept."},
     [LS_KC_GROUP] = {"Threads together", "Only where control flow is the same for the whole workgroup."},
-    [LS_KC_MATRIX] = {"Fragments", "Tiles that a subgroup holds together: A of m x k, B of k x n, C of m x n. Uniform "
-                                   "control flow only."},
+    [LS_KC_MATRIX] = {"Fragments",
+                      "Tiles that a subgroup holds together: A of m x k, B of k x n, C of m x n. Uniform "
+                      "control flow only."},
 };
 
 static const char intro[] =
@@ -154,31 +160,43 @@ static const char intro[] =
     "\n"
     "Printed by `tools/gen_kir_doc.c` from `src/kir/ins.def`.\n"
     "\n"
-    "A kernel body is linear, structured SSA for devices with threads: a list of instructions `{op, dtype, lanes, flags,\n"
-    "src[3], arg}` with a table of memories (global buffers, shared arrays), scalar parameters and a launch geometry.\n"
-    "Instruction number n is the value %n. Blocks are opened by `loop` and `if` and closed by `end_loop` and `end_if`; a\n"
-    "value may be used in the block that defines it and the blocks inside, after its definition. There are no phis: what\n"
+    "A kernel body is linear, structured SSA for devices with threads: a list of instructions `{op, dtype, "
+    "lanes, flags,\n"
+    "src[3], arg}` with a table of memories (global buffers, shared arrays), scalar parameters and a launch "
+    "geometry.\n"
+    "Instruction number n is the value %n. Blocks are opened by `loop` and `if` and closed by `end_loop` and "
+    "`end_if`; a\n"
+    "value may be used in the block that defines it and the blocks inside, after its definition. There are "
+    "no phis: what\n"
     "changes over iterations or branches is a `var`, read by `get` and written by `set`.\n"
     "\n"
-    "A type is one of the library's data types with 1, 2 or 4 lanes, or a fragment. `bool` is a truth value. Indices are\n"
-    "i32, u32 or i64. Constant folding, the interpreter and every device agree on the values below bit for bit, except\n"
-    "for NaNs: an instruction may give any NaN, and `canon` makes it the canonical one before it is stored or its bits\n"
+    "A type is one of the library's data types with 1, 2 or 4 lanes, or a fragment. `bool` is a truth value. "
+    "Indices are\n"
+    "i32, u32 or i64. Constant folding, the interpreter and every device agree on the values below bit for "
+    "bit, except\n"
+    "for NaNs: an instruction may give any NaN, and `canon` makes it the canonical one before it is stored "
+    "or its bits\n"
     "are looked at. The flag `fast` on an instruction takes it out of the contract of arithmetic.\n"
     "\n"
-    "What is checked (`src/kir/verify.c`): types; structure; that values are used where they are defined; that\n"
-    "instructions which need all threads stand under uniform control flow; that loops end; and that every memory index is\n"
-    "in bounds, by its predicate, the conditions around it and the ranges of the parameters. What the interpreter reports\n"
-    "besides (`src/kir/interp.c`): two threads on one element between two barriers, two workgroups on one element, reads of\n"
+    "What is checked (`src/kir/verify.c`): types; structure; that values are used where they are defined; "
+    "that\n"
+    "instructions which need all threads stand under uniform control flow; that loops end; and that every "
+    "memory index is\n"
+    "in bounds, by its predicate, the conditions around it and the ranges of the parameters. What the "
+    "interpreter reports\n"
+    "besides (`src/kir/interp.c`): two threads on one element between two barriers, two workgroups on one "
+    "element, reads of\n"
     "memory that nothing wrote.\n";
 
 void ls_kir_print_doc(ls_text *out) {
     ls_text_add(out, intro);
     for (int kind = 0; kind <= LS_KC_MATRIX; kind++) {
-        ls_text_printf(out, "\n## %s\n\n%s\n\n| instruction | sources | meaning |\n|---|---|---|\n", class_docs[kind].title,
-                       class_docs[kind].text);
+        ls_text_printf(out, "\n## %s\n\n%s\n\n| instruction | sources | meaning |\n|---|---|---|\n",
+                       class_docs[kind].title, class_docs[kind].text);
         for (int op = 0; op < LS_K_COUNT; op++) {
             if ((int)ls_kops[op].kind == kind) {
-                ls_text_printf(out, "| `%s` | %d | %s |\n", ls_kops[op].name, ls_kops[op].sources, ls_kops[op].doc);
+                ls_text_printf(out, "| `%s` | %d | %s |\n", ls_kops[op].name, ls_kops[op].sources,
+                               ls_kops[op].doc);
             }
         }
     }

@@ -69,7 +69,8 @@ ls_ranges *ls_ranges_create(ls_heap *heap, const ls_kernel *kernel) {
     r->has_plain = ls_alloc_zeroed(heap, n * sizeof *r->has_plain);
     r->next_set = ls_alloc(heap, n * sizeof *r->next_set);
     r->stamp = 1;
-    if (!r->narrowed || !r->memo || !r->plain || !r->memo_stamp || !r->has_fact || !r->has_plain || !r->next_set) {
+    if (!r->narrowed || !r->memo || !r->plain || !r->memo_stamp || !r->has_fact || !r->has_plain ||
+        !r->next_set) {
         ls_ranges_destroy(r);
         return NULL;
     }
@@ -152,7 +153,8 @@ static ls_range bits_and(ls_range a, ls_range b) {
     if (b.lo >= 0 && (top < 0 || b.hi < top)) {
         top = b.hi;
     }
-    ls_range out = {top < 0 ? (a.lo < b.lo ? a.lo : b.lo) * 2 : 0, top < 0 ? (a.hi > b.hi ? a.hi : b.hi) : top, 1};
+    ls_range out = {top < 0 ? (a.lo < b.lo ? a.lo : b.lo) * 2 : 0,
+                    top < 0 ? (a.hi > b.hi ? a.hi : b.hi) : top, 1};
     ls_wide mask = b.lo == b.hi ? b.lo : a.lo == a.hi ? a.lo : 0;
     if (mask > 0) {
         out.divisor = mask & -mask;
@@ -199,11 +201,11 @@ static ls_range id_range(const ls_kernel *k, const ls_ins *ins) {
     const ls_kgrid *g = &k->grid[ins->arg];
     ls_wide units = (ls_wide)g->scale * (g->param < 0 ? 1 : k->params[g->param].hi);
     ls_wide groups = units <= 0 ? 1 : (units - 1) / g->divisor + 1;
-    ls_wide top = ins->op == LS_K_GROUP_ID     ? groups - 1
-                  : ins->op == LS_K_LOCAL_ID   ? k->workgroup[ins->arg] - 1
-                  : ins->op == LS_K_LANE_ID    ? (threads < 128 ? threads : 128) - 1
+    ls_wide top = ins->op == LS_K_GROUP_ID      ? groups - 1
+                  : ins->op == LS_K_LOCAL_ID    ? k->workgroup[ins->arg] - 1
+                  : ins->op == LS_K_LANE_ID     ? (threads < 128 ? threads : 128) - 1
                   : ins->op == LS_K_SUBGROUP_ID ? threads - 1
-                                               : 128;
+                                                : 128;
     return (ls_range){ins->op == LS_K_SUBGROUP_SIZE, top, top == 0 ? 0 : 1};
 }
 
@@ -285,7 +287,8 @@ RANGE(SELECT) {
     return (ls_range){a.lo < b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi, gcd(a.divisor, b.divisor)};
 }
 RANGE(CAST) {
-    return ls_dtype_is_float((ls_dtype)r->kernel->body[ins->src[0]].dtype) ? full((ls_dtype)ins->dtype) : SRC(0);
+    return ls_dtype_is_float((ls_dtype)r->kernel->body[ins->src[0]].dtype) ? full((ls_dtype)ins->dtype)
+                                                                           : SRC(0);
 }
 RANGE(POPCOUNT) {
     (void)r;
@@ -295,15 +298,15 @@ RANGE(POPCOUNT) {
 typedef ls_range (*range_fn)(ls_ranges *, const ls_ins *);
 /* Instructions without a row here have the range of their type. */
 static const range_fn range_fns[LS_K_COUNT] = {
-    [LS_K_CONST] = range_CONST,     [LS_K_PARAM] = range_PARAM,       [LS_K_GROUP_ID] = range_ids,
-    [LS_K_LOCAL_ID] = range_ids,    [LS_K_SUBGROUP_ID] = range_ids,   [LS_K_LANE_ID] = range_ids,
+    [LS_K_CONST] = range_CONST,       [LS_K_PARAM] = range_PARAM,     [LS_K_GROUP_ID] = range_ids,
+    [LS_K_LOCAL_ID] = range_ids,      [LS_K_SUBGROUP_ID] = range_ids, [LS_K_LANE_ID] = range_ids,
     [LS_K_SUBGROUP_SIZE] = range_ids, [LS_K_LOOP] = range_LOOP,       [LS_K_GET] = range_GET,
-    [LS_K_ADD] = range_ADD,         [LS_K_SUB] = range_SUB,           [LS_K_MUL] = range_MUL,
-    [LS_K_DIV] = range_DIV,         [LS_K_REM] = range_REM,           [LS_K_NEG] = range_NEG,
-    [LS_K_ABS] = range_ABS,         [LS_K_MIN] = range_MIN,           [LS_K_MAX] = range_MAX,
-    [LS_K_AND] = range_AND,         [LS_K_OR] = range_OR,             [LS_K_XOR] = range_OR,
-    [LS_K_SHL] = range_SHL,         [LS_K_SHR] = range_SHR,           [LS_K_SELECT] = range_SELECT,
-    [LS_K_CAST] = range_CAST,       [LS_K_BITCAST] = range_CAST,      [LS_K_POPCOUNT] = range_POPCOUNT,
+    [LS_K_ADD] = range_ADD,           [LS_K_SUB] = range_SUB,         [LS_K_MUL] = range_MUL,
+    [LS_K_DIV] = range_DIV,           [LS_K_REM] = range_REM,         [LS_K_NEG] = range_NEG,
+    [LS_K_ABS] = range_ABS,           [LS_K_MIN] = range_MIN,         [LS_K_MAX] = range_MAX,
+    [LS_K_AND] = range_AND,           [LS_K_OR] = range_OR,           [LS_K_XOR] = range_OR,
+    [LS_K_SHL] = range_SHL,           [LS_K_SHR] = range_SHR,         [LS_K_SELECT] = range_SELECT,
+    [LS_K_CAST] = range_CAST,         [LS_K_BITCAST] = range_CAST,    [LS_K_POPCOUNT] = range_POPCOUNT,
 };
 
 static ls_range clip(ls_range v, ls_dtype t) {
@@ -401,7 +404,8 @@ static bool narrow_sources(ls_ranges *r, ls_val v, ls_wide lo, ls_wide hi) {
     const ls_ins *ins = &r->kernel->body[v];
     ls_range whole = full((ls_dtype)ins->dtype);
     if ((ins->op == LS_K_ADD || ins->op == LS_K_SUB) && is_const(r, ins->src[1])) {
-        ls_wide c = ins->op == LS_K_ADD ? r->kernel->body[ins->src[1]].arg : -(ls_wide)r->kernel->body[ins->src[1]].arg;
+        ls_wide c = ins->op == LS_K_ADD ? r->kernel->body[ins->src[1]].arg
+                                        : -(ls_wide)r->kernel->body[ins->src[1]].arg;
         ls_range a = range_of(r, ins->src[0]);
         return a.lo + c < whole.lo || a.hi + c > whole.hi || narrow_value(r, ins->src[0], lo - c, hi - c);
     }
@@ -491,7 +495,8 @@ static bool is_scaled_param(const ls_kernel *k, ls_val v, int64_t scale, int par
 bool ls_ranges_below(ls_ranges *r, ls_val value, int64_t scale, int param) {
     for (size_t i = 0; i < r->facts.len; i++) {
         const fact *f = &r->facts.data[i];
-        if (f->limit != LS_VAL_NONE && f->value == value && is_scaled_param(r->kernel, f->limit, scale, param)) {
+        if (f->limit != LS_VAL_NONE && f->value == value &&
+            is_scaled_param(r->kernel, f->limit, scale, param)) {
             return true;
         }
     }

@@ -116,7 +116,8 @@ static const char *rule_CONST(const rule_args *r) {
 
 static const char *rule_PARAM(const rule_args *r) {
     int64_t p = r->ins->arg;
-    return p >= 0 && p < r->kernel->n_params && r->kernel->params[p].dtype == r->ins->dtype && r->ins->lanes == 1
+    return p >= 0 && p < r->kernel->n_params && r->kernel->params[p].dtype == r->ins->dtype &&
+                   r->ins->lanes == 1
                ? NULL
                : "the number of a parameter, and its type";
 }
@@ -142,8 +143,9 @@ static const char *rule_LOAD(const rule_args *r) {
     if (!r->s[1] != !r->s[2]) {
         return "a predicate and an else-value, or neither";
     }
-    return !r->s[1] || (is_bool(r->s[1]) && same_type(r->ins, r->s[2])) ? NULL
-                                                                        : "a bool and an else-value of the result's type";
+    return !r->s[1] || (is_bool(r->s[1]) && same_type(r->ins, r->s[2]))
+               ? NULL
+               : "a bool and an else-value of the result's type";
 }
 
 static const char *rule_STORE(const rule_args *r) {
@@ -165,7 +167,8 @@ static const char *rule_ATOMIC(const rule_args *r) {
     if (!is_integer(m->dtype) || ls_dtype_size(m->dtype) < 4) {
         return "a memory of 32- or 64-bit integers";
     }
-    if (!is_index(r->s[0]) || !same_type(r->ins, r->s[1]) || r->ins->lanes != 1 || r->ins->dtype != m->dtype) {
+    if (!is_index(r->s[0]) || !same_type(r->ins, r->s[1]) || r->ins->lanes != 1 ||
+        r->ins->dtype != m->dtype) {
         return "an index and a scalar of the memory's type";
     }
     return !r->s[2] || is_bool(r->s[2]) ? NULL : "a bool predicate";
@@ -197,12 +200,14 @@ static const char *rule_NUM(const rule_args *r) {
 }
 
 static const char *rule_FLOAT(const rule_args *r) {
-    return all_same(r) && ls_dtype_is_float((ls_dtype)r->ins->dtype) ? NULL : "floats, all of the result's type";
+    return all_same(r) && ls_dtype_is_float((ls_dtype)r->ins->dtype) ? NULL
+                                                                     : "floats, all of the result's type";
 }
 
 static const char *rule_INT(const rule_args *r) {
-    return all_same(r) && !ls_dtype_is_float((ls_dtype)r->ins->dtype) ? NULL
-                                                                       : "integers or bools, all of the result's type";
+    return all_same(r) && !ls_dtype_is_float((ls_dtype)r->ins->dtype)
+               ? NULL
+               : "integers or bools, all of the result's type";
 }
 
 static const char *rule_INTEGER(const rule_args *r) {
@@ -283,8 +288,8 @@ static const char *rule_FRAG_FILL(const rule_args *r) {
 
 static const char *rule_FRAG_LOAD(const rule_args *r) {
     const ls_kmem *m = memory_of(r);
-    return is_fragment(r->ins) && m && (m->access & LS_MEM_READ) && m->dtype == r->ins->dtype && is_index(r->s[0]) &&
-                   same_type(r->s[0], r->s[1])
+    return is_fragment(r->ins) && m && (m->access & LS_MEM_READ) && m->dtype == r->ins->dtype &&
+                   is_index(r->s[0]) && same_type(r->s[0], r->s[1])
                ? NULL
                : "a readable memory of the fragment's type, an index and a stride";
 }
@@ -318,8 +323,9 @@ static const char *(*const rules[LS_K_COUNT])(const rule_args *) = {
 ls_status ls_kir_check_types(const ls_kernel *kernel, int32_t at, ls_error *err) {
     const ls_ins *ins = &kernel->body[at];
     if (ins->op >= LS_K_COUNT || ins->dtype >= LS_DTYPE_COUNT) {
-        return LS_FAIL(err, LS_ERR_INVALID, "kernel %s: instruction %%%d: no such instruction or type (%d, %d)",
-                       kernel->name, at, ins->op, ins->dtype);
+        return LS_FAIL(err, LS_ERR_INVALID,
+                       "kernel %s: instruction %%%d: no such instruction or type (%d, %d)", kernel->name, at,
+                       ins->op, ins->dtype);
     }
     rule_args r = {kernel, ins, {NULL, NULL, NULL}};
     for (int i = 0; i < 3; i++) {
@@ -328,19 +334,23 @@ ls_status ls_kir_check_types(const ls_kernel *kernel, int32_t at, ls_error *err)
             continue;
         }
         if (src < 0 || src >= at || i >= ls_kops[ins->op].sources) {
-            return LS_FAIL(err, LS_ERR_INVALID, "kernel %s: instruction %%%d (%s): source %d is %%%d, which is not before it",
+            return LS_FAIL(err, LS_ERR_INVALID,
+                           "kernel %s: instruction %%%d (%s): source %d is %%%d, which is not before it",
                            kernel->name, at, ls_kops[ins->op].name, i, src);
         }
         r.s[i] = &kernel->body[src];
-        if (!r.s[i]->lanes || (r.s[i]->op == LS_K_VAR && (i || (ins->op != LS_K_GET && ins->op != LS_K_SET)))) {
-            return LS_FAIL(err, LS_ERR_INVALID, "kernel %s: instruction %%%d (%s): source %%%d (%s) has no value",
-                           kernel->name, at, ls_kops[ins->op].name, src, ls_kops[r.s[i]->op].name);
+        if (!r.s[i]->lanes ||
+            (r.s[i]->op == LS_K_VAR && (i || (ins->op != LS_K_GET && ins->op != LS_K_SET)))) {
+            return LS_FAIL(err, LS_ERR_INVALID,
+                           "kernel %s: instruction %%%d (%s): source %%%d (%s) has no value", kernel->name,
+                           at, ls_kops[ins->op].name, src, ls_kops[r.s[i]->op].name);
         }
     }
     const char *expected = rules[ins->op](&r);
     if (expected) {
-        return LS_FAIL(err, LS_ERR_DTYPE, "kernel %s: instruction %%%d (%s of %s x%d): expected %s", kernel->name, at,
-                       ls_kops[ins->op].name, ls_dtype_name((ls_dtype)ins->dtype), ins->lanes, expected);
+        return LS_FAIL(err, LS_ERR_DTYPE, "kernel %s: instruction %%%d (%s of %s x%d): expected %s",
+                       kernel->name, at, ls_kops[ins->op].name, ls_dtype_name((ls_dtype)ins->dtype),
+                       ins->lanes, expected);
     }
     return LS_OK;
 }

@@ -28,7 +28,8 @@ void ls_kout_free(ls_kout *out) {
 }
 
 static size_t bucket_of(const ls_kout *out, const ls_ins *ins) {
-    uint64_t h = (uint64_t)ins->op | (uint64_t)ins->dtype << 8 | (uint64_t)ins->lanes << 16 | (uint64_t)ins->flags << 32;
+    uint64_t h = (uint64_t)ins->op | (uint64_t)ins->dtype << 8 | (uint64_t)ins->lanes << 16 |
+                 (uint64_t)ins->flags << 32;
     h = (h ^ (uint64_t)ins->arg * 0x9e3779b97f4a7c15u) * 0xd6e8feb86659fd93u;
     for (int i = 0; i < 3; i++) {
         h = (h ^ h >> 29 ^ (uint32_t)ins->src[i]) * 0xbf58476d1ce4e5b9u;
@@ -37,8 +38,8 @@ static size_t bucket_of(const ls_kout *out, const ls_ins *ins) {
 }
 
 static bool same_ins(const ls_ins *a, const ls_ins *b) {
-    return a->op == b->op && a->dtype == b->dtype && a->lanes == b->lanes && a->flags == b->flags && a->arg == b->arg &&
-           a->src[0] == b->src[0] && a->src[1] == b->src[1] && a->src[2] == b->src[2];
+    return a->op == b->op && a->dtype == b->dtype && a->lanes == b->lanes && a->flags == b->flags &&
+           a->arg == b->arg && a->src[0] == b->src[0] && a->src[1] == b->src[1] && a->src[2] == b->src[2];
 }
 
 size_t ls_kout_scope(const ls_kout *out) {
@@ -309,7 +310,10 @@ static ls_val emit_variable(simplifier *s, ls_ins ins) {
     }
     ls_val v = ls_kout_append(&s->out, &ins);
     if (!s->out.failed) {
-        known_set(s, ins.op == LS_K_VAR ? v : ins.src[0], ins.op == LS_K_VAR ? ins.src[0] : ins.op == LS_K_GET ? v : ins.src[1]);
+        known_set(s, ins.op == LS_K_VAR ? v : ins.src[0],
+                  ins.op == LS_K_VAR   ? ins.src[0]
+                  : ins.op == LS_K_GET ? v
+                                       : ins.src[1]);
     }
     return v;
 }
@@ -332,12 +336,13 @@ static void emit_region(simplifier *s, ls_val first, ls_val end) {
         }
         ls_ins ins = mapped(s, at);
         if (s->decided[at] >= 0) {
-            ins = (ls_ins){LS_K_CONST, LS_BOOL, 1, 0, {LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE}, s->decided[at]};
+            ins =
+                (ls_ins){LS_K_CONST, LS_BOOL, 1, 0, {LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE}, s->decided[at]};
         }
         bool variable = ins.op == LS_K_VAR || ins.op == LS_K_GET || ins.op == LS_K_SET;
-        s->map[at] = variable                                        ? emit_variable(s, ins)
+        s->map[at] = variable                               ? emit_variable(s, ins)
                      : ls_kops[ins.op].kind == LS_KC_MEMORY ? emit_access(s, ins)
-                                                                      : ls_kout_add(&s->out, ins);
+                                                            : ls_kout_add(&s->out, ins);
     }
 }
 
@@ -383,8 +388,8 @@ static ls_status decide_all(simplifier *s, ls_error *err) {
 
 /* ---- one round ---- */
 
-static ls_status round_of(ls_heap *heap, const ls_kernel *k, const ls_simplify_options *options, ls_ins **out_body,
-                          int32_t *out_n, ls_error *err) {
+static ls_status round_of(ls_heap *heap, const ls_kernel *k, const ls_simplify_options *options,
+                          ls_ins **out_body, int32_t *out_n, ls_error *err) {
     size_t n = (size_t)k->n_body + 1;
     simplifier s = {.heap = heap, .k = k, .options = *options};
     s.match = ls_alloc_zeroed(heap, n * sizeof *s.match);

@@ -19,10 +19,10 @@ typedef struct verifier {
     ls_heap *heap;
     const ls_kernel *k;
     ls_error *err;
-    int32_t *block_of;  /* by instruction: the block it is in */
-    bool *block_open;   /* by block */
-    bool *uniform;      /* by value: the same in all threads of a workgroup; of VAR: of what it holds */
-    bool *written;      /* by memory: stored to in this kernel */
+    int32_t *block_of; /* by instruction: the block it is in */
+    bool *block_open;  /* by block */
+    bool *uniform;     /* by value: the same in all threads of a workgroup; of VAR: of what it holds */
+    bool *written;     /* by memory: stored to in this kernel */
     ls_ranges *ranges;
     frame frames[FRAMES_MAX];
     int depth;
@@ -31,7 +31,8 @@ typedef struct verifier {
 
 #define FAIL_AT(v, code, at, ...) fail_at((v), (code), (at), __LINE__, __VA_ARGS__)
 
-static ls_status fail_at(verifier *v, ls_status code, ls_val at, int line, const char *fmt, ...) LS_PRINTF(5, 6);
+static ls_status fail_at(verifier *v, ls_status code, ls_val at, int line, const char *fmt, ...)
+    LS_PRINTF(5, 6);
 
 static ls_status fail_at(verifier *v, ls_status code, ls_val at, int line, const char *fmt, ...) {
     char text[600];
@@ -48,15 +49,16 @@ static ls_status check_declarations(verifier *v) {
     for (int i = 0; i < 3; i++) {
         const ls_kgrid *g = &k->grid[i];
         if (k->workgroup[i] < 1 || g->divisor < 1 || g->scale < 0 || g->param >= k->n_params) {
-            return LS_FAIL(v->err, LS_ERR_INVALID, "kernel %s: workgroup or grid on axis %d is out of range", k->name, i);
+            return LS_FAIL(v->err, LS_ERR_INVALID, "kernel %s: workgroup or grid on axis %d is out of range",
+                           k->name, i);
         }
     }
     for (int i = 0; i < k->n_mems; i++) {
         const ls_kmem *m = &k->mems[i];
         if (m->count < 0 || m->count_param >= k->n_params || (unsigned)m->dtype >= LS_DTYPE_COUNT ||
             (m->space == LS_MEM_SHARED && m->count_param >= 0)) {
-            return LS_FAIL(v->err, LS_ERR_INVALID, "kernel %s: memory %s: its count or type is out of range", k->name,
-                           m->name);
+            return LS_FAIL(v->err, LS_ERR_INVALID, "kernel %s: memory %s: its count or type is out of range",
+                           k->name, m->name);
         }
     }
     return LS_OK;
@@ -77,7 +79,8 @@ static ls_status block_leave(verifier *v, ls_val at, ls_kop opener, ls_kop other
     ls_val open = v->frames[v->depth].opener;
     ls_kop op = open == LS_VAL_NONE ? LS_K_COUNT : (ls_kop)v->k->body[open].op;
     if (op != opener && op != other) {
-        return FAIL_AT(v, LS_ERR_INVALID, at, "closes %s", open == LS_VAL_NONE ? "nothing" : ls_kops[op].name);
+        return FAIL_AT(v, LS_ERR_INVALID, at, "closes %s",
+                       open == LS_VAL_NONE ? "nothing" : ls_kops[op].name);
     }
     v->block_open[v->frames[v->depth].block] = false;
     v->depth--;
@@ -93,7 +96,8 @@ static ls_status check_structure(verifier *v) {
         LS_TRY(v->err, ls_kir_check_types(k, at, v->err));
         for (int i = 0; i < ls_kops[ins->op].sources; i++) {
             if (ins->src[i] >= 0 && !v->block_open[v->block_of[ins->src[i]]]) {
-                return FAIL_AT(v, LS_ERR_INVALID, at, "source %%%d is defined in a block that is closed", ins->src[i]);
+                return FAIL_AT(v, LS_ERR_INVALID, at, "source %%%d is defined in a block that is closed",
+                               ins->src[i]);
             }
         }
         if (ins->op == LS_K_END_LOOP) {
@@ -218,8 +222,10 @@ static ls_status check_index(verifier *v, ls_val at, ls_val index, ls_wide first
         }
     }
     if (first < 0 || last >= count) {
-        return FAIL_AT(v, LS_ERR_INVALID, at, "index %%%d is not proved in bounds: it reaches [%lld, %lld], and %s has %lld elements",
-                       index, clamp(first), clamp(last), m->name, clamp(count));
+        return FAIL_AT(
+            v, LS_ERR_INVALID, at,
+            "index %%%d is not proved in bounds: it reaches [%lld, %lld], and %s has %lld elements", index,
+            clamp(first), clamp(last), m->name, clamp(count));
     }
     return LS_OK;
 }
@@ -233,9 +239,11 @@ static ls_status check_access(verifier *v, ls_val at) {
         return LS_FAIL_MEMORY(v->err, "the facts of a verifier");
     }
     ls_range index = ls_ranges_of(v->ranges, ins->src[0]);
-    ls_status status = check_index(v, at, ins->src[0], index.lo, index.hi + (lanes - 1) * (index.lo <= index.hi));
+    ls_status status =
+        check_index(v, at, ins->src[0], index.lo, index.hi + (lanes - 1) * (index.lo <= index.hi));
     if (status == LS_OK && lanes > 1 && index.lo <= index.hi && index.divisor % lanes) {
-        status = FAIL_AT(v, LS_ERR_INVALID, at, "index %%%d is not proved a multiple of the %d lanes", ins->src[0], lanes);
+        status = FAIL_AT(v, LS_ERR_INVALID, at, "index %%%d is not proved a multiple of the %d lanes",
+                         ins->src[0], lanes);
     }
     ls_ranges_pop(v->ranges, mark);
     return status;
@@ -252,7 +260,8 @@ static ls_status check_fragment_access(verifier *v, ls_val at) {
     if (index.lo > index.hi || stride.lo > stride.hi) {
         return LS_OK;
     }
-    ls_wide low = stride.lo < 0 ? stride.lo * (runs - 1) : 0, high = stride.hi > 0 ? stride.hi * (runs - 1) : 0;
+    ls_wide low = stride.lo < 0 ? stride.lo * (runs - 1) : 0,
+            high = stride.hi > 0 ? stride.hi * (runs - 1) : 0;
     return check_index(v, at, ins->src[0], index.lo + low, index.hi + high + run - 1);
 }
 
@@ -264,8 +273,8 @@ static ls_status check_loop(verifier *v, ls_val at) {
         return FAIL_AT(v, LS_ERR_INVALID, at, "step %%%d is not proved positive", ins->src[2]);
     }
     return hi.hi + step.hi - 1 > most
-               ? FAIL_AT(v, LS_ERR_INVALID, at, "the index may wrap: the end reaches %lld and the step %lld", clamp(hi.hi),
-                         clamp(step.hi))
+               ? FAIL_AT(v, LS_ERR_INVALID, at, "the index may wrap: the end reaches %lld and the step %lld",
+                         clamp(hi.hi), clamp(step.hi))
                : LS_OK;
 }
 

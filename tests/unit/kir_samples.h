@@ -7,15 +7,16 @@
 /* Ways to spoil a sample. */
 typedef enum sample_fault {
     SAMPLE_RIGHT,
-    SAMPLE_NO_BARRIER,     /* leaves one out */
-    SAMPLE_NO_PREDICATE,   /* indices run out of bounds */
-    SAMPLE_SAME_ELEMENT,   /* workgroups store to one element */
-    SAMPLE_UNINITIALISED,  /* shared memory is read before it is written */
-    SAMPLE_LONE_BARRIER    /* a barrier that only some threads reach */
+    SAMPLE_NO_BARRIER,    /* leaves one out */
+    SAMPLE_NO_PREDICATE,  /* indices run out of bounds */
+    SAMPLE_SAME_ELEMENT,  /* workgroups store to one element */
+    SAMPLE_UNINITIALISED, /* shared memory is read before it is written */
+    SAMPLE_LONE_BARRIER   /* a barrier that only some threads reach */
 } sample_fault;
 
 /* y[i] = a[i] + b[i] for i < n, n a parameter up to `bound`. */
-static inline ls_status sample_vadd(ls_arena *arena, int64_t bound, sample_fault fault, ls_kernel *out, ls_error *err) {
+static inline ls_status sample_vadd(ls_arena *arena, int64_t bound, sample_fault fault, ls_kernel *out,
+                                    ls_error *err) {
     ls_kb kb;
     ls_kb_init(&kb, arena, "vadd", err);
     int n = ls_kb_param(&kb, "n", LS_I32, 0, bound);
@@ -38,7 +39,8 @@ static inline ls_status sample_vadd(ls_arena *arena, int64_t bound, sample_fault
 
 /* y[g] = the sum of x[4096 g ..] in the contract's order, the last block short: 256 partials from +0, each of every 256th
  * element, then halving. */
-static inline ls_status sample_reduce(ls_arena *arena, int64_t count, sample_fault fault, ls_kernel *out, ls_error *err) {
+static inline ls_status sample_reduce(ls_arena *arena, int64_t count, sample_fault fault, ls_kernel *out,
+                                      ls_error *err) {
     ls_kb kb;
     ls_kb_init(&kb, arena, "reduce", err);
     int64_t groups = (count + 4095) / 4096;
@@ -82,8 +84,8 @@ static inline ls_status sample_reduce(ls_arena *arena, int64_t count, sample_fau
 
 /* c[m,n] = a[m,k] b[k,n], tiles of 16 x 16 x 16 through shared memory; k in ascending order from +0, absent terms left
  * out (k up to 512: one chunk). */
-static inline ls_status sample_matmul(ls_arena *arena, int m, int n, int k, sample_fault fault, ls_kernel *out,
-                                      ls_error *err) {
+static inline ls_status sample_matmul(ls_arena *arena, int m, int n, int k, sample_fault fault,
+                                      ls_kernel *out, ls_error *err) {
     ls_kb kb;
     ls_kb_init(&kb, arena, "matmul", err);
     int a = ls_kb_global(&kb, "a", LS_F32, LS_MEM_READ, (int64_t)m * k);
@@ -103,7 +105,8 @@ static inline ls_status sample_matmul(ls_arena *arena, int m, int n, int k, samp
     ls_val sum = ls_kb_var(&kb, zero);
     ls_val k0 = ls_kb_loop(&kb, i0, vk, sixteen, 0);
     ls_val ka = ls_kb_add(&kb, k0, x), kr = ls_kb_add(&kb, k0, y);
-    ls_val pa = ls_kb_and(&kb, row_in, ls_kb_lt(&kb, ka, vk)), pb = ls_kb_and(&kb, col_in, ls_kb_lt(&kb, kr, vk));
+    ls_val pa = ls_kb_and(&kb, row_in, ls_kb_lt(&kb, ka, vk)),
+           pb = ls_kb_and(&kb, col_in, ls_kb_lt(&kb, kr, vk));
     if (fault == SAMPLE_NO_PREDICATE) {
         pa = row_in;
     }
@@ -113,8 +116,10 @@ static inline ls_status sample_matmul(ls_arena *arena, int m, int n, int k, samp
     ls_kb_store(&kb, tb, mine, vb, LS_VAL_NONE);
     ls_kb_barrier(&kb);
     ls_val kk = ls_kb_loop(&kb, i0, sixteen, i1, LS_KF_UNROLL);
-    ls_val ea = ls_kb_load(&kb, ta, ls_kb_add(&kb, ls_kb_mul(&kb, y, sixteen), kk), LS_VAL_NONE, LS_VAL_NONE, 1);
-    ls_val eb = ls_kb_load(&kb, tb, ls_kb_add(&kb, ls_kb_mul(&kb, kk, sixteen), x), LS_VAL_NONE, LS_VAL_NONE, 1);
+    ls_val ea =
+        ls_kb_load(&kb, ta, ls_kb_add(&kb, ls_kb_mul(&kb, y, sixteen), kk), LS_VAL_NONE, LS_VAL_NONE, 1);
+    ls_val eb =
+        ls_kb_load(&kb, tb, ls_kb_add(&kb, ls_kb_mul(&kb, kk, sixteen), x), LS_VAL_NONE, LS_VAL_NONE, 1);
     ls_kb_if(&kb, ls_kb_lt(&kb, ls_kb_add(&kb, k0, kk), vk));
     ls_kb_set(&kb, sum, ls_kb_add(&kb, ls_kb_get(&kb, sum), ls_kb_mul(&kb, ea, eb)));
     ls_kb_end_if(&kb);

@@ -256,10 +256,19 @@ static void text_numbers(void **state) {
     static const struct {
         double value;
         const char *text;
-    } cases[] = {{0, "0.0"},       {-0.0, "-0.0"},         {1, "1.0"},         {0.1, "0.1"},
-                 {1e30, "1.0e+30"}, {1.5e-7, "1.5e-07"},    {1.0 / 3, "0.3333333333333333"},
-                 {5e-324, "5.0e-324"}, {INFINITY, "inf"},   {-INFINITY, "-inf"}, {NAN, "nan"},
-                 {123456789, "123456789.0"}, {0.1f, "0.10000000149011612"}};
+    } cases[] = {{0, "0.0"},
+                 {-0.0, "-0.0"},
+                 {1, "1.0"},
+                 {0.1, "0.1"},
+                 {1e30, "1.0e+30"},
+                 {1.5e-7, "1.5e-07"},
+                 {1.0 / 3, "0.3333333333333333"},
+                 {5e-324, "5.0e-324"},
+                 {INFINITY, "inf"},
+                 {-INFINITY, "-inf"},
+                 {NAN, "nan"},
+                 {123456789, "123456789.0"},
+                 {0.1f, "0.10000000149011612"}};
     ls_heap heap;
     ls_heap_init(&heap, NULL, 0);
     /* a host that set a comma must not change a file */
@@ -297,7 +306,8 @@ static void text_numbers(void **state) {
     assert_true(ls_parse_i64("-9223372036854775808", &v) && v == INT64_MIN);
     assert_true(ls_parse_i64("9223372036854775807", &v) && v == INT64_MAX);
     assert_true(ls_parse_i64("+12", &v) && v == 12);
-    static const char *const bad_int[] = {"", "-", "9223372036854775808", "-9223372036854775809", "1.0", " 1", "1x"};
+    static const char *const bad_int[] = {"",   "-", "9223372036854775808", "-9223372036854775809", "1.0",
+                                          " 1", "1x"};
     for (size_t i = 0; i < sizeof bad_int / sizeof *bad_int; i++) {
         assert_false(ls_parse_i64(bad_int[i], &v));
     }
@@ -390,9 +400,25 @@ static void halves_exhaustive(void **state) {
             check_narrow(nextafter(mid, -INFINITY));
         }
     }
-    static const double edges[] = {65504, 65519.999, 65520, -65520, 1e300, -1e300, 0x1p-24, 0x1p-25, 0x1.8p-25,
-                                   0x1.fffffffffffffp-26, 0x1.0000000000001p-25, -0x1p-25, 0x1p-133, 0x1p-134,
-                                   0x1.0000000000001p-134, 0x1p-1074, 0x1.fep127, 0x1.ffp127, 0x1.fefffffffffffp127};
+    static const double edges[] = {65504,
+                                   65519.999,
+                                   65520,
+                                   -65520,
+                                   1e300,
+                                   -1e300,
+                                   0x1p-24,
+                                   0x1p-25,
+                                   0x1.8p-25,
+                                   0x1.fffffffffffffp-26,
+                                   0x1.0000000000001p-25,
+                                   -0x1p-25,
+                                   0x1p-133,
+                                   0x1p-134,
+                                   0x1.0000000000001p-134,
+                                   0x1p-1074,
+                                   0x1.fep127,
+                                   0x1.ffp127,
+                                   0x1.fefffffffffffp127};
     for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) {
         check_narrow(edges[i]);
     }
@@ -503,11 +529,16 @@ static void dtype_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(status_keeps_first_failure), cmocka_unit_test(heap_accounts_and_limits),
-        cmocka_unit_test(every_allocation_may_fail),  cmocka_unit_test(arena_aligns_and_zeroes),
-        cmocka_unit_test(map_against_a_plain_table),  cmocka_unit_test(text_numbers),
-        cmocka_unit_test(halves_exhaustive),          cmocka_unit_test(threefry_known_answers),
-        cmocka_unit_test(random_streams),             cmocka_unit_test(sha256_vectors),
+        cmocka_unit_test(status_keeps_first_failure),
+        cmocka_unit_test(heap_accounts_and_limits),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(arena_aligns_and_zeroes),
+        cmocka_unit_test(map_against_a_plain_table),
+        cmocka_unit_test(text_numbers),
+        cmocka_unit_test(halves_exhaustive),
+        cmocka_unit_test(threefry_known_answers),
+        cmocka_unit_test(random_streams),
+        cmocka_unit_test(sha256_vectors),
         cmocka_unit_test(dtype_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,8 +27,8 @@
 typedef struct job {
     ls_pool *pool;
     long n;
-    int *hits;         /* one a task */
-    long *worker_sum;  /* one a worker: two tasks of one worker never overlap */
+    int *hits;        /* one a task */
+    long *worker_sum; /* one a worker: two tasks of one worker never overlap */
     int nested;
 } job;
 
@@ -208,7 +208,8 @@ static void numerics_guard(void **state) {
 #if defined(__SSE__)
     const unsigned before = _mm_getcsr();
     /* round up, flush to zero, denormals are zero, one sticky flag; then also a trap for division by zero */
-    static const unsigned hosts[] = {0x1f80 | 0x4000 | 0x8000 | 0x40 | 0x20, 0x1f80 | 0x6000, 0x1d80 | 0x2000};
+    static const unsigned hosts[] = {0x1f80 | 0x4000 | 0x8000 | 0x40 | 0x20, 0x1f80 | 0x6000,
+                                     0x1d80 | 0x2000};
     ls_heap heap;
     ls_heap_init(&heap, NULL, 0);
     for (int threads = 1; threads <= 3; threads++) {

@@ -401,7 +401,8 @@ static void v_barrier_in_loop(bench *b) {
     ls_kb_barrier(&b->kb);
     ls_kb_end_loop(&b->kb);
 }
-static void v_barrier_by_variable(bench *b) { /* the variable differs only through control flow, and only later on */
+static void
+v_barrier_by_variable(bench *b) { /* the variable differs only through control flow, and only later on */
     ls_val at = ls_kb_var(&b->kb, ls_kb_i32(&b->kb, 0));
     ls_kb_loop(&b->kb, ls_kb_i32(&b->kb, 0), ls_kb_i32(&b->kb, 3), ls_kb_i32(&b->kb, 1), 0);
     ls_kb_if(&b->kb, below(b, ls_kb_get(&b->kb, at), 1));
@@ -425,10 +426,12 @@ static void v_shuffle_in_if(bench *b) {
     ls_kb_end_if(&b->kb);
 }
 static void v_fragment(bench *b) {
-    ls_kb_frag_load(&b->kb, b->x, ls_kb_i32(&b->kb, 0), ls_kb_i32(&b->kb, 16), LS_KF_FRAG(LS_FRAG_A, 16, 16, 16));
+    ls_kb_frag_load(&b->kb, b->x, ls_kb_i32(&b->kb, 0), ls_kb_i32(&b->kb, 16),
+                    LS_KF_FRAG(LS_FRAG_A, 16, 16, 16));
 }
 static void v_fragment_past(bench *b) {
-    ls_kb_frag_load(&b->kb, b->x, ls_kb_i32(&b->kb, 1), ls_kb_i32(&b->kb, 16), LS_KF_FRAG(LS_FRAG_A, 16, 16, 16));
+    ls_kb_frag_load(&b->kb, b->x, ls_kb_i32(&b->kb, 1), ls_kb_i32(&b->kb, 16),
+                    LS_KF_FRAG(LS_FRAG_A, 16, 16, 16));
 }
 
 static void verifier_proves_and_refuses(void **state) {
@@ -649,7 +652,8 @@ static void integers_exhaustively_at_8_bits(void **state) {
                 assert_int_equal((int64_t)eval(LS_K_REM, t, t, ua, ub, 0), rest);
                 assert_int_equal((int64_t)eval(LS_K_MIN, t, t, ua, ub, 0), a < b ? a : b);
                 assert_int_equal((int64_t)eval(LS_K_MAX, t, t, ua, ub, 0), a > b ? a : b);
-                assert_int_equal((int64_t)eval(LS_K_SHL, t, t, ua, ub, 0), shift >= 8 ? 0 : wrap8(a * (1 << shift), sg));
+                assert_int_equal((int64_t)eval(LS_K_SHL, t, t, ua, ub, 0),
+                                 shift >= 8 ? 0 : wrap8(a * (1 << shift), sg));
                 assert_int_equal((int64_t)eval(LS_K_SHR, t, t, ua, ub, 0), right);
                 assert_int_equal((int64_t)eval(LS_K_XOR, t, t, ua, ub, 0), wrap8(a ^ b, sg));
                 assert_int_equal(eval(LS_K_LT, LS_BOOL, t, ua, ub, 0), a < b);
@@ -660,7 +664,8 @@ static void integers_exhaustively_at_8_bits(void **state) {
             assert_int_equal((int64_t)eval(LS_K_NEG, t, t, (uint64_t)a, 0, 0), wrap8(-a, sg));
             assert_int_equal((int64_t)eval(LS_K_ABS, t, t, (uint64_t)a, 0, 0), wrap8(a < 0 ? -a : a, sg));
             assert_int_equal((int64_t)eval(LS_K_NOT, t, t, (uint64_t)a, 0, 0), wrap8(~a, sg));
-            assert_int_equal(eval(LS_K_POPCOUNT, t, t, (uint64_t)a, 0, 0), __builtin_popcount((unsigned)a & 255));
+            assert_int_equal(eval(LS_K_POPCOUNT, t, t, (uint64_t)a, 0, 0),
+                             __builtin_popcount((unsigned)a & 255));
         }
     }
     uint64_t min = (uint64_t)INT64_MIN;
@@ -668,7 +673,8 @@ static void integers_exhaustively_at_8_bits(void **state) {
     assert_true(eval(LS_K_REM, LS_I64, LS_I64, min, (uint64_t)-1, 0) == 0);
     assert_true(eval(LS_K_UMULHI, LS_U64, LS_U64, ~(uint64_t)0, ~(uint64_t)0, 0) == ~(uint64_t)0 - 1);
     assert_true(eval(LS_K_UMULHI, LS_U32, LS_U32, 0xffffffff, 0xffffffff, 0) == 0xfffffffe);
-    assert_true(eval(LS_K_NOT, LS_BOOL, LS_BOOL, 1, 0, 0) == 0 && eval(LS_K_NOT, LS_BOOL, LS_BOOL, 0, 0, 0) == 1);
+    assert_true(eval(LS_K_NOT, LS_BOOL, LS_BOOL, 1, 0, 0) == 0 &&
+                eval(LS_K_NOT, LS_BOOL, LS_BOOL, 0, 0, 0) == 1);
 }
 
 static uint64_t f32b(float f) {
@@ -705,9 +711,29 @@ static void same_f32(uint64_t got, float want) {
 }
 
 static double some_f64(ls_rng *rng, int i) {
-    static const double special[] = {0.0, -0.0, 1, -1, 0.5, 1.5, 2.5, -2.5, INFINITY, -INFINITY, NAN, 0x1p-1074,
-                                     -0x1p-1074, 0x1p-1022, 0x1.fffffffffffffp1023, 0x1p52, 0x1p52 + 1, 0x1.8p51,
-                                     0.49999999999999994, 4503599627370495.5, 0x1p-149, 0x1.fffffep127, 16777217};
+    static const double special[] = {0.0,
+                                     -0.0,
+                                     1,
+                                     -1,
+                                     0.5,
+                                     1.5,
+                                     2.5,
+                                     -2.5,
+                                     INFINITY,
+                                     -INFINITY,
+                                     NAN,
+                                     0x1p-1074,
+                                     -0x1p-1074,
+                                     0x1p-1022,
+                                     0x1.fffffffffffffp1023,
+                                     0x1p52,
+                                     0x1p52 + 1,
+                                     0x1.8p51,
+                                     0.49999999999999994,
+                                     4503599627370495.5,
+                                     0x1p-149,
+                                     0x1.fffffep127,
+                                     16777217};
     uint64_t bits = ls_rng_u64(rng);
     uint32_t kind = (uint32_t)(bits >> 60);
     (void)i;
@@ -715,7 +741,7 @@ static double some_f64(ls_rng *rng, int i) {
         return special[bits % (sizeof special / sizeof *special)];
     }
     if (kind < 8) { /* near one another, for cancellation */
-        return ldexp((double)(int64_t)(bits << 8) , (int)(bits % 7) - 60);
+        return ldexp((double)(int64_t)(bits << 8), (int)(bits % 7) - 60);
     }
     double d;
     memcpy(&d, &bits, sizeof d);
@@ -754,7 +780,8 @@ static void floats_against_the_c_library(void **state) {
     /* i64 to bf16 rounds once: through double it would be a tie, and go the other way */
     int64_t just_above = ((int64_t)0x101 << 54) + 1;
     assert_int_equal(eval(LS_K_CAST, LS_BF16, LS_I64, (uint64_t)just_above, 0, 0), ls_f64_to_bf16(0x1.02p62));
-    assert_int_equal(eval(LS_K_CAST, LS_BF16, LS_I64, (uint64_t)(just_above - 1), 0, 0), ls_f64_to_bf16(0x1.00p62));
+    assert_int_equal(eval(LS_K_CAST, LS_BF16, LS_I64, (uint64_t)(just_above - 1), 0, 0),
+                     ls_f64_to_bf16(0x1.00p62));
 }
 
 static void special_values_by_the_contract(void **state) {
@@ -768,7 +795,8 @@ static void special_values_by_the_contract(void **state) {
     assert_int_equal(eval(LS_K_CANON, LS_F32, LS_F32, odd_nan, 0, 0), LS_NAN_F32);
     assert_int_equal(eval(LS_K_CANON, LS_F16, LS_F16, 0xfe01, 0, 0), LS_NAN_F16);
     assert_int_equal(eval(LS_K_CANON, LS_F32, LS_F32, f32b(-0.0f), 0, 0), f32b(-0.0f));
-    assert_int_not_equal(eval(LS_K_ADD, LS_F32, LS_F32, nan, f32b(1), 0), LS_NAN_F32); /* canon is needed, and seen */
+    assert_int_not_equal(eval(LS_K_ADD, LS_F32, LS_F32, nan, f32b(1), 0),
+                         LS_NAN_F32); /* canon is needed, and seen */
     assert_int_equal(eval(LS_K_SELECT, LS_F32, LS_BOOL, 1, odd_nan, 0), odd_nan);
     assert_int_equal(eval(LS_K_BITCAST, LS_U32, LS_F32, odd_nan, 0, 0), odd_nan);
     assert_int_equal(eval(LS_K_BITCAST, LS_I32, LS_U32, 0xffffffff, 0, 0), -1);
@@ -777,14 +805,15 @@ static void special_values_by_the_contract(void **state) {
         double x;
         ls_dtype to;
         int64_t want;
-    } casts[] = {{NAN, LS_I32, 0},          {1e30, LS_I32, INT32_MAX}, {-1e30, LS_I32, INT32_MIN},
-                 {-1.9, LS_I32, -1},        {-0.9, LS_U8, 0},          {-7, LS_U8, 0},
-                 {256, LS_U8, 255},         {255.9, LS_U8, 255},       {127.99, LS_I8, 127},
-                 {-128.9, LS_I8, -128},     {1e19, LS_I64, INT64_MAX}, {-INFINITY, LS_I64, INT64_MIN},
-                 {1e30, LS_U64, -1},        {NAN, LS_U64, 0},          {NAN, LS_BOOL, 1},
-                 {0.0, LS_BOOL, 0},         {-0.0, LS_BOOL, 0},        {0.1, LS_BOOL, 1}};
+    } casts[] = {{NAN, LS_I32, 0},      {1e30, LS_I32, INT32_MAX}, {-1e30, LS_I32, INT32_MIN},
+                 {-1.9, LS_I32, -1},    {-0.9, LS_U8, 0},          {-7, LS_U8, 0},
+                 {256, LS_U8, 255},     {255.9, LS_U8, 255},       {127.99, LS_I8, 127},
+                 {-128.9, LS_I8, -128}, {1e19, LS_I64, INT64_MAX}, {-INFINITY, LS_I64, INT64_MIN},
+                 {1e30, LS_U64, -1},    {NAN, LS_U64, 0},          {NAN, LS_BOOL, 1},
+                 {0.0, LS_BOOL, 0},     {-0.0, LS_BOOL, 0},        {0.1, LS_BOOL, 1}};
     for (size_t i = 0; i < sizeof casts / sizeof *casts; i++) {
-        assert_int_equal((int64_t)eval(LS_K_CAST, casts[i].to, LS_F64, f64b(casts[i].x), 0, 0), casts[i].want);
+        assert_int_equal((int64_t)eval(LS_K_CAST, casts[i].to, LS_F64, f64b(casts[i].x), 0, 0),
+                         casts[i].want);
     }
     assert_int_equal((int64_t)eval(LS_K_CAST, LS_I8, LS_I32, 200, 0, 0), -56);
     assert_int_equal(eval(LS_K_CAST, LS_U32, LS_I32, (uint64_t)-1, 0, 0), 0xffffffff);

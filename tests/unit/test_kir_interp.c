@@ -46,7 +46,8 @@ static void assert_fails(ls_status status, ls_status code, const char *const *pa
     }
     ls_error_clear(&err);
 }
-#define ASSERT_FAILS(status, code, ...) assert_fails((status), (code), (const char *const[]){__VA_ARGS__, NULL})
+#define ASSERT_FAILS(status, code, ...)                                                                      \
+    assert_fails((status), (code), (const char *const[]){__VA_ARGS__, NULL})
 
 static void fill(float *x, size_t n, uint64_t seed) {
     ls_rng rng = {seed, 0};
@@ -79,11 +80,13 @@ static void vadd_adds(void **state) {
     const int64_t too_many = 1001;
     ls_interp_buffer buffers[] = {{a, BOUND, false}, {b, BOUND, false}, {y, BOUND, true}};
     ls_interp_launch launch = {buffers, &too_many, 0, 0};
-    ASSERT_FAILS(ls_kernel_interp(&heap, &k, &launch, &err), LS_ERR_INVALID, "parameter n is 1001", "0 to 1000");
+    ASSERT_FAILS(ls_kernel_interp(&heap, &k, &launch, &err), LS_ERR_INVALID, "parameter n is 1001",
+                 "0 to 1000");
     const int64_t n = 10;
     launch.params = &n;
     buffers[1].count = 999;
-    ASSERT_FAILS(ls_kernel_interp(&heap, &k, &launch, &err), LS_ERR_INVALID, "buffer for b has 999", "expected 1000");
+    ASSERT_FAILS(ls_kernel_interp(&heap, &k, &launch, &err), LS_ERR_INVALID, "buffer for b has 999",
+                 "expected 1000");
     buffers[1] = (ls_interp_buffer){y, BOUND, false};
     ASSERT_FAILS(ls_kernel_interp(&heap, &k, &launch, &err), LS_ERR_INVALID, "y and b overlap");
 }
@@ -172,8 +175,9 @@ static ls_status run_reduce(sample_fault fault, int64_t count) {
 static void missing_barriers_are_races(void **state) {
     (void)state;
     assert_ok(run_reduce(SAMPLE_RIGHT, 9000));
-    ASSERT_FAILS(run_reduce(SAMPLE_NO_BARRIER, 4096), LS_ERR_DIFFERS, "kernel reduce: instruction %", "(load)",
-                 "in thread 0 of workgroup (0, 0, 0)", "race: t[16] was written by thread 16 since the last barrier");
+    ASSERT_FAILS(run_reduce(SAMPLE_NO_BARRIER, 4096), LS_ERR_DIFFERS, "kernel reduce: instruction %",
+                 "(load)", "in thread 0 of workgroup (0, 0, 0)",
+                 "race: t[16] was written by thread 16 since the last barrier");
     static float a[512], b[512], c[256];
     fill(a, 512, 1);
     fill(b, 512, 2);
@@ -181,7 +185,8 @@ static void missing_barriers_are_races(void **state) {
     assert_ok(sample_matmul(&arena, 16, 16, 32, SAMPLE_NO_BARRIER, &k, &err));
     ls_interp_buffer buffers[] = {{a, 512, false}, {b, 512, false}, {c, 256, true}};
     ls_interp_launch launch = {buffers, NULL, 0, 0};
-    ASSERT_FAILS(ls_kernel_interp(&heap, &k, &launch, &err), LS_ERR_DIFFERS, "(store)", "race: ta[0] was read by thread");
+    ASSERT_FAILS(ls_kernel_interp(&heap, &k, &launch, &err), LS_ERR_DIFFERS, "(store)",
+                 "race: ta[0] was read by thread");
 }
 
 static void stores_of_two_workgroups_to_one_element(void **state) {
@@ -201,7 +206,8 @@ static void reads_of_what_nobody_wrote(void **state) {
     const int64_t n = 100;
     ls_interp_buffer buffers[] = {{a, 100, false}, {b, 100, true}, {y, 100, true}};
     ls_interp_launch launch = {buffers, &n, 0, 0};
-    ASSERT_FAILS(ls_kernel_interp(&heap, &k, &launch, &err), LS_ERR_INVALID, "reads b[0], which nothing has written");
+    ASSERT_FAILS(ls_kernel_interp(&heap, &k, &launch, &err), LS_ERR_INVALID,
+                 "reads b[0], which nothing has written");
 }
 
 static void indices_out_of_bounds(void **state) {
@@ -212,13 +218,14 @@ static void indices_out_of_bounds(void **state) {
     const int64_t n = 100;
     ls_interp_buffer buffers[] = {{a, 100, false}, {b, 100, false}, {y, 100, true}};
     ls_interp_launch launch = {buffers, &n, 0, 0};
-    ASSERT_FAILS(ls_kernel_interp(&heap, &k, &launch, &err), LS_ERR_RANGE, "kernel vadd", "in thread 36 of workgroup (1, 0, 0)",
-                 "index 100 is out of bounds: y has 100 elements");
+    ASSERT_FAILS(ls_kernel_interp(&heap, &k, &launch, &err), LS_ERR_RANGE, "kernel vadd",
+                 "in thread 36 of workgroup (1, 0, 0)", "index 100 is out of bounds: y has 100 elements");
 }
 
 static void barriers_that_some_threads_miss(void **state) {
     (void)state;
-    ASSERT_FAILS(run_reduce(SAMPLE_LONE_BARRIER, 4096), LS_ERR_INVALID, "(barrier)", "thread 128 does not reach it");
+    ASSERT_FAILS(run_reduce(SAMPLE_LONE_BARRIER, 4096), LS_ERR_INVALID, "(barrier)",
+                 "thread 128 does not reach it");
 }
 
 static void atomics_and_plain_accesses(void **state) {
@@ -257,7 +264,8 @@ static void subgroups_lanes_and_divergence(void **state) {
     (void)state;
     ls_kb kb;
     ls_kb_init(&kb, &arena, "lanes", &err);
-    int x = ls_kb_global(&kb, "x", LS_I32, LS_MEM_READ, 256), y = ls_kb_global(&kb, "y", LS_I32, LS_MEM_WRITE, 256);
+    int x = ls_kb_global(&kb, "x", LS_I32, LS_MEM_READ, 256),
+        y = ls_kb_global(&kb, "y", LS_I32, LS_MEM_WRITE, 256);
     ls_kb_workgroup(&kb, 64, 1, 1);
     ls_val lid = ls_kb_local_id(&kb, 0);
     ls_val at = ls_kb_mul(&kb, lid, ls_kb_i32(&kb, 4));
@@ -305,12 +313,14 @@ static void fragments_multiply(void **state) {
     enum { M = 8, N = 4, K = 16 };
     ls_kb kb;
     ls_kb_init(&kb, &arena, "fragments", &err);
-    int a = ls_kb_global(&kb, "a", LS_F32, LS_MEM_READ, M * K), b = ls_kb_global(&kb, "b", LS_F32, LS_MEM_READ, K * N);
+    int a = ls_kb_global(&kb, "a", LS_F32, LS_MEM_READ, M * K),
+        b = ls_kb_global(&kb, "b", LS_F32, LS_MEM_READ, K * N);
     int c = ls_kb_global(&kb, "c", LS_F32, LS_MEM_WRITE, M * N);
     ls_kb_workgroup(&kb, 32, 1, 1);
     ls_val zero = ls_kb_i32(&kb, 0);
     ls_val fa = ls_kb_frag_load(&kb, a, zero, ls_kb_i32(&kb, K), LS_KF_FRAG(LS_FRAG_A, M, N, K));
-    ls_val fb = ls_kb_frag_load(&kb, b, zero, ls_kb_i32(&kb, K), LS_KF_FRAG(LS_FRAG_B, M, N, K) | LS_KF_FRAG_COLS);
+    ls_val fb =
+        ls_kb_frag_load(&kb, b, zero, ls_kb_i32(&kb, K), LS_KF_FRAG(LS_FRAG_B, M, N, K) | LS_KF_FRAG_COLS);
     ls_val fc = ls_kb_frag_fill(&kb, ls_kb_f32(&kb, 1), LS_KF_FRAG(LS_FRAG_C, M, N, K));
     ls_val sum = ls_kb_var(&kb, fc);
     ls_kb_set(&kb, sum, ls_kb_frag_mma(&kb, fa, fb, ls_kb_get(&kb, sum)));

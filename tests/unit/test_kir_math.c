@@ -35,7 +35,8 @@ static void assert_ok(ls_status status) {
 }
 
 static float f32_input(ls_rng *rng, int i) {
-    static const float special[] = {0.0f, -0.0f, 1.0f, -1.0f, 0.5f, 2.0f, 88.7f, -104.0f, 1e-45f, 1e38f, -1e38f, 1e-38f};
+    static const float special[] = {0.0f,  -0.0f,   1.0f,   -1.0f, 0.5f,   2.0f,
+                                    88.7f, -104.0f, 1e-45f, 1e38f, -1e38f, 1e-38f};
     if (i < 12) {
         return special[i];
     }
@@ -76,7 +77,8 @@ static void run(ls_dtype t, build_fn f, const void *x, const void *x2, void *out
     assert_ok(ls_kernel_simplify(&arena, &k, NULL, &s, &err));
     assert_ok(ls_kernel_verify(&heap, &s, &err));
     assert_true(s.n_body < k.n_body);
-    ls_interp_buffer buffers[] = {{(void *)(uintptr_t)x, N, false}, {(void *)(uintptr_t)x2, N, false}, {out, N, true}};
+    ls_interp_buffer buffers[] = {
+        {(void *)(uintptr_t)x, N, false}, {(void *)(uintptr_t)x2, N, false}, {out, N, true}};
     ls_interp_launch launch = {buffers, NULL, 0, 0};
     assert_ok(ls_kernel_interp(&heap, &k, &launch, &err));
     buffers[2].data = second;

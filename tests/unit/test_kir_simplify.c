@@ -62,7 +62,8 @@ static int count_op(const ls_kernel *k, ls_kop op) {
 
 static void run(const ls_kernel *k, const void *a, int64_t na, const void *b, int64_t nb, void *y, int64_t ny,
                 const int64_t *params) {
-    ls_interp_buffer buffers[] = {{(void *)(uintptr_t)a, na, false}, {(void *)(uintptr_t)b, nb, false}, {y, ny, true}};
+    ls_interp_buffer buffers[] = {
+        {(void *)(uintptr_t)a, na, false}, {(void *)(uintptr_t)b, nb, false}, {y, ny, true}};
     if (!b) {
         buffers[1] = buffers[2];
     }
@@ -222,8 +223,8 @@ static void put(generator *g, ls_val *list, int *n, ls_val v) {
 }
 
 static void random_value(generator *g) {
-    static const ls_kop int_ops[] = {LS_K_ADD, LS_K_SUB, LS_K_MUL, LS_K_DIV, LS_K_REM, LS_K_MIN, LS_K_MAX, LS_K_AND,
-                                     LS_K_OR,  LS_K_XOR, LS_K_SHL, LS_K_SHR, LS_K_ADD, LS_K_MUL};
+    static const ls_kop int_ops[] = {LS_K_ADD, LS_K_SUB, LS_K_MUL, LS_K_DIV, LS_K_REM, LS_K_MIN, LS_K_MAX,
+                                     LS_K_AND, LS_K_OR,  LS_K_XOR, LS_K_SHL, LS_K_SHR, LS_K_ADD, LS_K_MUL};
     static const ls_kop float_ops[] = {LS_K_ADD, LS_K_SUB, LS_K_MUL, LS_K_MIN, LS_K_MAX};
     ls_kb *kb = &g->kb;
     ls_val a = g->ints[pick(g, (uint32_t)g->n_ints)], b = g->ints[pick(g, (uint32_t)g->n_ints)];
@@ -264,7 +265,8 @@ static void random_block(generator *g, int depth, ls_val index) {
         } else if (kind < 12 && g->n_vars) {
             put(g, g->ints, &g->n_ints, ls_kb_get(kb, g->vars[pick(g, (uint32_t)g->n_vars)]));
         } else if (kind == 12 && depth < 3) {
-            ls_val c = ls_kb_lt(kb, g->ints[pick(g, (uint32_t)g->n_ints)], g->ints[pick(g, (uint32_t)g->n_ints)]);
+            ls_val c =
+                ls_kb_lt(kb, g->ints[pick(g, (uint32_t)g->n_ints)], g->ints[pick(g, (uint32_t)g->n_ints)]);
             ls_kb_if(kb, c);
             random_block(g, depth + 1, LS_VAL_NONE);
             if (pick(g, 2)) {
@@ -276,7 +278,8 @@ static void random_block(generator *g, int depth, ls_val index) {
             ls_val lo = ls_kb_i32(kb, (int32_t)pick(g, 3));
             ls_val hi = pick(g, 2) ? ls_kb_i32(kb, (int32_t)pick(g, 9))
                                    : ls_kb_and(kb, g->ints[pick(g, (uint32_t)g->n_ints)], ls_kb_i32(kb, 3));
-            ls_val index = ls_kb_loop(kb, lo, hi, ls_kb_i32(kb, 1 + (int32_t)pick(g, 2)), pick(g, 2) ? LS_KF_UNROLL : 0);
+            ls_val index =
+                ls_kb_loop(kb, lo, hi, ls_kb_i32(kb, 1 + (int32_t)pick(g, 2)), pick(g, 2) ? LS_KF_UNROLL : 0);
             random_block(g, depth + 1, index);
             ls_kb_end_loop(kb);
         }
@@ -296,10 +299,12 @@ static void random_bodies_keep_their_results(void **state) {
         generator g = {.rng = {seed, 0}};
         ls_kb *kb = &g.kb;
         ls_kb_init(kb, &arena, "random", &err);
-        int x = ls_kb_global(kb, "x", LS_F32, LS_MEM_READ, 32), y = ls_kb_global(kb, "y", LS_I32, LS_MEM_WRITE, 32 * 8);
+        int x = ls_kb_global(kb, "x", LS_F32, LS_MEM_READ, 32),
+            y = ls_kb_global(kb, "y", LS_I32, LS_MEM_WRITE, 32 * 8);
         ls_kb_workgroup(kb, 8, 2, 1);
         ls_kb_grid(kb, 0, 2, LS_VAL_NONE, 1);
-        ls_val lid = ls_kb_add(kb, ls_kb_local_id(kb, 0), ls_kb_mul(kb, ls_kb_local_id(kb, 1), ls_kb_i32(kb, 8)));
+        ls_val lid =
+            ls_kb_add(kb, ls_kb_local_id(kb, 0), ls_kb_mul(kb, ls_kb_local_id(kb, 1), ls_kb_i32(kb, 8)));
         ls_val id = ls_kb_add(kb, ls_kb_mul(kb, ls_kb_group_id(kb, 0), ls_kb_i32(kb, 16)), lid);
         put(&g, g.ints, &g.n_ints, id);
         put(&g, g.ints, &g.n_ints, ls_kb_local_id(kb, 1));
@@ -311,8 +316,10 @@ static void random_bodies_keep_their_results(void **state) {
         for (int i = 0; i < 8; i++) {
             ls_val v = i < 2   ? ls_kb_get(kb, g.vars[i])
                        : i < 6 ? g.ints[pick(&g, (uint32_t)g.n_ints)]
-                               : ls_kb_bitcast(kb, ls_kb_canon(kb, g.floats[pick(&g, (uint32_t)g.n_floats)]), LS_I32);
-            ls_kb_store(kb, y, ls_kb_add(kb, ls_kb_mul(kb, id, ls_kb_i32(kb, 8)), ls_kb_i32(kb, i)), v, LS_VAL_NONE);
+                               : ls_kb_bitcast(kb, ls_kb_canon(kb, g.floats[pick(&g, (uint32_t)g.n_floats)]),
+                                               LS_I32);
+            ls_kb_store(kb, y, ls_kb_add(kb, ls_kb_mul(kb, id, ls_kb_i32(kb, 8)), ls_kb_i32(kb, i)), v,
+                        LS_VAL_NONE);
         }
         ls_kernel k;
         assert_ok(ls_kb_finish(kb, &k));
