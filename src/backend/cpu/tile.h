@@ -10,7 +10,7 @@
 #define LOCKSTEP_BACKEND_CPU_TILE_H
 
 #include "backend/cpu/cpuid.h"
-#include "graph/graph.h"
+#include "spec/spec.h"
 
 enum {
     LS_TILE = 512,        /* lanes of a register; a multiple of LS_TILE_PARTIALS */
@@ -54,6 +54,10 @@ typedef struct ls_tile_isa {
     void (*iota)(int64_t *dst, int64_t first, int64_t step, int64_t n);
     void (*in_range)(uint8_t *mask, const int64_t *a, const int64_t *limit, int64_t n); /* mask &= 0 <= a < limit */
     void (*multiple)(uint8_t *mask, const int64_t *a, int64_t of, int64_t n);           /* mask &= a % of == 0 */
+    /* panel[p * width + q] = src[k_at[p] + i_at[q]] (4 bytes each) where, for every predicate t,
+     * 0 <= k_pred[t * stride + p] + i_pred[t * stride + q] < limit[t]; else 0. ni <= 64. */
+    void (*pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc, const int64_t *i_at, int64_t ni,
+                 int n_preds, const int32_t *k_pred, const int32_t *i_pred, int64_t stride, const int64_t *limit);
     void (*threefry)(uint32_t *dst, const uint32_t *key0, const uint32_t *key1, const int64_t *counter, int64_t n);
 } ls_tile_isa;
 
