@@ -89,8 +89,8 @@ exports: all            ## write tests/house/exports.txt anew from the shared li
 	@sh tests/house/exports.sh --write $(BUILD)/liblockstep.so
 
 docs: all               ## write the generated pages (docs/ops.md, docs/kir.md) anew
-	@for page in ops kir; do if [ -x $(BUILD)/tools/docs_$$page ]; then \
-	    $(BUILD)/tools/docs_$$page >docs/$$page.md.new && mv docs/$$page.md.new docs/$$page.md || exit 1; fi; done
+	@for page in ops kir; do if [ -x $(BUILD)/tools/gen_$${page}_doc ]; then \
+	    $(BUILD)/tools/gen_$${page}_doc >docs/$$page.md.new && mv docs/$$page.md.new docs/$$page.md || exit 1; fi; done
 
 clean:                  ## remove the builds (the data stays)
 	rm -rf build/release build/debug build/clang build/asan build/tsan build/aarch64 build/*.log

@@ -363,6 +363,20 @@ static void a_filter_is_read_by_its_axes(void **state) {
                                       .output_batch = 0,
                                       .output_spatial = {1},
                                       .output_channel = 2}};
+        if (i == 0) {
+            ls_tensor *y = ls_conv(s, tx, tw, NULL, &spec);
+            ls_text text;
+            ls_text_init(&text, &b->f.heap);
+            ls_graph_print(&text, &y, 1);
+            assert_string_equal(text.data, "%0 = input f64[1,3,2] \"x\"\n"
+                                           "%1 = permute f64[1,2,3] %0 axes=0,2,1\n"
+                                           "%2 = window f64[1,2,2,2] %1 axes=2 size=2 stride=1 dilation=1\n"
+                                           "%3 = input f64[2,2,2] \"x\"\n"
+                                           "%4 = permute f64[2,2,2] %3 axes=2,0,1\n"
+                                           "%5 = contract f64[1,2,2] %2 %4 contract=3,1 with=2,1\n"
+                                           "-> %5\n");
+            ls_text_free(&text);
+        }
         double want[4] = {readings[i].want[0], readings[i].want[1], 0, 0};
         assert_values(b, ls_conv(s, tx, tw, NULL, &spec), want, 4, 0);
     }

@@ -1,6 +1,7 @@
 /* The graph layer: interning, references and scopes, shapes with symbols, values, order, printing. */
 #include "graph_session.h"
 #include <math.h>
+#include <stdio.h>
 
 #define OPEN                                                                                                 \
     fixture fix, *f = &fix;                                                                                  \
@@ -379,6 +380,31 @@ static void prints_every_attribute(void **state) {
     fixture_close(f);
 }
 
+/* Every builder that ops.h declares stands in docs/ops.md, as a primitive or with its formula. */
+static void docs_know_every_builder(void **state) {
+    (void)state;
+    static char header[65536], page[65536];
+    FILE *h = fopen("include/lockstep/ops.h", "rb"), *p = fopen("docs/ops.md", "rb");
+    assert_non_null(h);
+    assert_non_null(p);
+    header[fread(header, 1, sizeof header - 1, h)] = 0;
+    page[fread(page, 1, sizeof page - 1, p)] = 0;
+    fclose(h);
+    fclose(p);
+    int found = 0;
+    for (const char *at = header; (at = strstr(at, "LS_T ls_")); at++) {
+        char name[64], primitive[80], composite[80];
+        assert_int_equal(sscanf(at, "LS_T ls_%60[a-z0-9_]", name), 1);
+        snprintf(primitive, sizeof primitive, "| `%s` |", name);
+        snprintf(composite, sizeof composite, "ls_%s(", name);
+        if (!strstr(page, primitive) && !strstr(page, composite)) {
+            fail_msg("docs/ops.md lacks ls_%s", name);
+        }
+        found++;
+    }
+    assert_true(found > 100);
+}
+
 /* ---- every allocation fails once ---- */
 
 static void build_much(fixture *f) {
@@ -441,6 +467,7 @@ int main(void) {
         cmocka_unit_test(absent_is_known),
         cmocka_unit_test(values_round_once),
         cmocka_unit_test(prints_every_attribute),
+        cmocka_unit_test(docs_know_every_builder),
         cmocka_unit_test(allocations_fail),
         cmocka_unit_test(session_end_frees_what_is_retained),
     };
