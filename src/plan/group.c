@@ -230,7 +230,7 @@ static const ls_site *site_of_result(const ls_plan_node *n, const ls_draft *d) {
             only = s;
         }
     }
-    bool same = only && only->bijective && ls_shape_equal(&n->node->shape, &d->root->node->shape);
+    bool same = only && !only->contract && ls_shape_equal(&n->node->shape, &d->root->node->shape);
     for (int i = 0; same && i < n->node->shape.rank; i++) {
         same = only->axis[i] == (ls_dim_is_one(n->node->shape.dim[i]) ? LS_AXIS_NONE : i);
     }

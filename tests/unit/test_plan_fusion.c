@@ -102,7 +102,7 @@ static ls_tensor *draw_heavy(ls_session *s, ls_rng *rng, ls_tensor *x) {
     }
 }
 
-/* The same graph for the same key; outputs are the last tensors and one in between. */
+/* The same graph for the same key; outputs are the last tensor, the one before or a gradient, and one in between. */
 static int draw_graph(ls_session *s, uint64_t key, ls_tensor **outputs) {
     ls_rng rng = {.key = key};
     ls_tensor *pool[POOL];
@@ -132,6 +132,9 @@ static int draw_graph(ls_session *s, uint64_t key, ls_tensor **outputs) {
     }
     outputs[0] = pool[POOL - 1];
     outputs[1] = pool[POOL - 2];
+    if (key % 2 && ls_grad(s, outputs[0], NULL, 1, pool, &outputs[1]) != LS_OK) {
+        fail_msg("case %llu: %s", (unsigned long long)key, ls_session_error(s)->message);
+    }
     outputs[2] = pool[draw(&rng, 4, POOL - 3)];
     return OUTPUTS;
 }
