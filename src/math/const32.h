@@ -1,6 +1,6 @@
 // Constants of math.inc for f32. Each polynomial: its number of terms, then coefficients from the constant term up,
 // as printed by the call of tools/minimax.c above it. Constants X_H, X_L (X_1, X_2) are the nearest f32 of X and of the
-// rest; LN2_1 has so few bits that a multiple of it by any exponent is exact.
+// rest; LN2_1 times any exponent and LOG2OF3HALVES_1 plus any exponent are exact, for they have few enough bits.
 #ifndef LOCKSTEP_MATH_CONST32_H
 #define LOCKSTEP_MATH_CONST32_H
 
@@ -45,6 +45,10 @@
 #define LS_K32_CBRT_C 2
 #define LS_K32_CBRT_K 43
 #define LS_K32_POW_MAX 0x1p+40
+#define LS_K32_HALFSQRT3BITS 0x3f5db3d7u
+#define LS_K32_SQRT3HALVES 0x1.3988e2p+0
+#define LS_K32_LOG2OF3HALVES_1 0x1.2b8p-1
+#define LS_K32_LOG2OF3HALVES_2 0x1.a39fbep-20
 #define LS_K32_LN2_1 0x1.62e4p-1
 #define LS_K32_LN2_2 0x1.7f7d1cp-20
 #define LS_K32_LN2_H 0x1.62e43p-1
@@ -86,9 +90,9 @@
     0x1.555556p-2, -0x1.ffff02p-3, 0x1.99985ep-3, -0x1.559bbp-3, 0x1.24d7b2p-3, -0x1.f336f6p-4, \
     0x1.bb4584p-4, -0x1.07d336p-3, 0x1.e07596p-4
 
-// minimax atanh5 0 0.04001 4 f32: error 3.55e-13
-#define LS_K32_ATANH5 4, \
-    0x1.999996p-2, 0x1.2495p-2, 0x1.c5bfd6p-3, 0x1.97e99cp-3
+// minimax atanh5 0 0.0103 3 f32: error 4.56e-14
+#define LS_K32_ATANH5 3, \
+    0x1.99999ep-2, 0x1.248a86p-2, 0x1.cf97fp-3
 
 // minimax sin 0 0.61686 4 f32: error 1.63e-10
 #define LS_K32_SIN 4, \

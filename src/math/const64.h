@@ -1,6 +1,6 @@
 // Constants of math.inc for f64. Each polynomial: its number of terms, then coefficients from the constant term up,
 // as printed by the call of tools/minimax.c above it. Constants X_H, X_L (X_1, X_2) are the nearest f64 of X and of the
-// rest; LN2_1 has so few bits that a multiple of it by any exponent is exact.
+// rest; LN2_1 times any exponent and LOG2OF3HALVES_1 plus any exponent are exact, for they have few enough bits.
 #ifndef LOCKSTEP_MATH_CONST64_H
 #define LOCKSTEP_MATH_CONST64_H
 
@@ -45,6 +45,10 @@
 #define LS_K64_CBRT_C 0
 #define LS_K64_CBRT_K 341
 #define LS_K64_POW_MAX 0x1p+80
+#define LS_K64_HALFSQRT3BITS 0x3febb67ae8584caau
+#define LS_K64_SQRT3HALVES 1.2247448713915890
+#define LS_K64_LOG2OF3HALVES_1 0x1.2b803473f78p-1
+#define LS_K64_LOG2OF3HALVES_2 0x1.6879fa00b120ap-44
 #define LS_K64_LN2_1 0x1.62e42fefa38p-1
 #define LS_K64_LN2_2 0x1.ef35793c7673p-45
 #define LS_K64_LN2_H 0x1.62e42fefa39efp-1
@@ -94,11 +98,10 @@
     0x1.1069fc1fcf4d8p-4, -0x1.fe6a4890cee84p-5, 0x1.efb73059cf0b9p-5, -0x1.d6cccd0bad8a1p-5, \
     0x1.563ac9c58d063p-5, -0x1.3a7bc06a5cecp-5, 0x1.5bfe9e7ff1752p-4, -0x1.556367ee4c621p-4
 
-// minimax atanh5 0 0.04001 9 f64: error 1.72e-23
-#define LS_K64_ATANH5 9, \
-    0x1.999999999999ap-2, 0x1.2492492492359p-2, 0x1.c71c71c747cc2p-3, 0x1.745d172d66054p-3, \
-    0x1.3b13b9392409bp-3, 0x1.110f74d93f8e4p-3, 0x1.e2497f222617ap-4, 0x1.a7450391b6484p-4, \
-    0x1.da557c9b22da7p-4
+// minimax atanh5 0 0.0103 6 f64: error 3.64e-22
+#define LS_K64_ATANH5 6, \
+    0x1.9999999999956p-2, 0x1.24924924a7f8ep-2, 0x1.c71c717416d19p-3, 0x1.745d65371729cp-3, \
+    0x1.3aed2d4c13596p-3, 0x1.1aaa5ad90013ep-3
 
 // minimax sin 0 0.61686 7 f64: error 9.3e-20
 #define LS_K64_SIN 7, \
