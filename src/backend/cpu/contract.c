@@ -1,13 +1,417 @@
-/* Contractions on the packed matrix product. */
-#include "backend/cpu/kernel.h"
+/* Contractions on the packed matrix product: which axes are rows, columns and k, where operands come from, and the epilogue.
+ *
+ * A free axis of both operands is a batch axis; the group of axes that holds the innermost axis of the result becomes the columns
+ * (the vector axis), whichever operand it belongs to: products commute, so exchanging operands changes no bits. An operand is a
+ * strided view where its axes collapse; else it is packed by callback (pack.c). */
+#include "backend/cpu/contract.h"
+#include <string.h>
 
-ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, ls_error *err) {
-    (void)binary, (void)phase, (void)temps, (void)err;
+static bool gemm_dtype(ls_dtype operand, ls_dtype acc, ls_gemm_dtype *out) {
+    if (acc == LS_F64 && operand == LS_F64) {
+        *out = LS_GEMM_F64;
+    } else if (acc == LS_F32 && operand >= LS_F16 && operand <= LS_F32) {
+        *out = operand == LS_F16 ? LS_GEMM_F16 : operand == LS_BF16 ? LS_GEMM_BF16 : LS_GEMM_F32;
+    } else if (acc == LS_I32 && (operand == LS_I8 || operand == LS_U8)) {
+        *out = operand == LS_I8 ? LS_GEMM_I8 : LS_GEMM_U8;
+    } else if ((acc == LS_I32 || acc == LS_U32) && operand >= LS_U16 && operand <= LS_I32 && operand != LS_U64) {
+        *out = LS_GEMM_I32;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static int64_t stride_of(const ls_ix_sum *sum, int axis) {
+    for (int i = 0; i < sum->n_terms; i++) {
+        if (sum->axis[i] == axis) {
+            return sum->stride[i];
+        }
+    }
+    return 0;
+}
+
+static bool same_pred(const ls_pred *x, const ls_pred *y) {
+    return x->ix == y->ix && x->limit == y->limit && x->multiple == y->multiple;
+}
+
+/* Predicates of the form 0 <= affine < constant, with coefficients that fit 32 bits. */
+static bool affine_preds(const ls_spec *spec, ls_contract_side *side, int32_t first, int32_t n) {
+    if (n > LS_SIDE_PREDS) {
+        return false;
+    }
+    side->n_preds = n;
+    for (int t = 0; t < n; t++) {
+        const ls_pred *pred = &spec->preds[first + t];
+        const ls_ix *ix = &spec->ix[pred->ix];
+        ls_ix_sum_of(spec, pred->ix, &side->pred[t]);
+        if (pred->limit == LS_SPEC_NONE || spec->ix[pred->limit].op != LS_IX_CONST || side->pred[t].failed || side->pred[t].n_rest ||
+            ix->lo < INT32_MIN / 4 || ix->hi > INT32_MAX / 4 || spec->ix[pred->limit].k > INT32_MAX) {
+            return false;
+        }
+        side->limit[t] = spec->ix[pred->limit].k;
+    }
+    return true;
+}
+
+/* Whether a value is one affine load, absent or +0 where its predicates fail. */
+static bool affine_side(const ls_spec *spec, const int *temps, ls_contract_side *side) {
+    const ls_value *v = &spec->values[side->value], *guard = NULL;
+    if (temps[side->value] >= 0) {
+        return false;
+    }
+    if (v->op == LS_V_GUARD && v->b == LS_SPEC_NONE && temps[v->a] < 0) {
+        guard = v;
+        v = &spec->values[v->a];
+    }
+    if (v->op != LS_V_LOAD || v->check != LS_SPEC_NONE) {
+        return false;
+    }
+    for (int i = 0; guard && i < v->n_preds; i++) {
+        bool among = false;
+        for (int j = 0; j < guard->n_preds; j++) {
+            among = among || same_pred(&spec->preds[v->first_pred + i], &spec->preds[guard->first_pred + j]);
+        }
+        if (!among) {
+            return false;
+        }
+    }
+    ls_ix_sum_of(spec, v->ix, &side->sum);
+    side->buffer = v->arg;
+    side->absent = guard != NULL;
+    return !side->sum.failed && !side->sum.n_rest &&
+           affine_preds(spec, side, guard ? guard->first_pred : v->first_pred, guard ? guard->n_preds : v->n_preds);
+}
+
+/* The one stride of axes linearised row-major, where they have one. */
+static bool collapse(const ls_spec *spec, const ls_ix_sum *sum, const ls_axis_group *group, int64_t *out_stride) {
+    int64_t stride = 0, span = 0;
+    for (int i = group->n - 1; i >= 0; i--) {
+        ls_dim extent = spec->extents_of_axes[group->axes[i]];
+        int64_t own = stride_of(sum, group->axes[i]);
+        if (ls_dim_is_fixed(extent) && extent.offset == 1) {
+            continue;
+        }
+        if (span == 0) {
+            stride = own;
+        } else if (own != stride * span) {
+            return false;
+        }
+        if (!ls_dim_is_fixed(extent) && i > 0) {
+            return false;
+        }
+        span = (span ? span : 1) * extent.offset;
+    }
+    *out_stride = stride;
+    return true;
+}
+
+static void strides_of(const ls_ix_sum *sum, const ls_axis_group *group, int64_t *out) {
+    for (int i = 0; i < group->n; i++) {
+        out[i] = stride_of(sum, group->axes[i]);
+    }
+}
+
+/* A program for an operand that is more than an affine load, with lanes along k or along its free axes. */
+static ls_status side_program(ls_kernel_binary *binary, const ls_gemm_phase *gemm, const int *temps, ls_contract_side *side,
+                              ls_error *err) {
+    const ls_spec *spec = &binary->spec;
+    const ls_value *v = &spec->values[side->value];
+    const ls_axis_group *lanes = side->lanes_k ? &gemm->k : side->free;
+    ls_program_builder *b = ls_pb_create(&binary->arena, spec, binary->device->tiles, temps, lanes->n, lanes->axes);
+    if (!b) {
+        return LS_FAIL_MEMORY(err, "a kernel of the CPU");
+    }
+    int16_t results[2] = {-1, -1};
+    ls_dtype dtype = (ls_dtype)v->dtype;
+    results[0] = ls_pb_value(b, side->value, 0, &results[1]);
+    side->absent = results[1] >= 0;
+    if (side->dtype == LS_GEMM_I8 || side->dtype == LS_GEMM_U8) {
+        results[0] = ls_pb_cast(b, LS_SECTION_LANES, results[0], dtype, LS_F32);
+    } else if (side->dtype == LS_GEMM_I32) {
+        results[0] = ls_pb_cast(b, LS_SECTION_LANES, results[0], dtype, LS_I32);
+    }
+    return ls_pb_finish(b, 2, results, &side->program) ? LS_OK : LS_FAIL_MEMORY(err, "a kernel of the CPU");
+}
+
+/* The stride of the innermost axis of some extent, by the first load found below a value. */
+static int64_t inner_stride(const ls_spec *spec, int32_t value, const ls_axis_group *group) {
+    const ls_value *v = &spec->values[value];
+    if (v->op == LS_V_LOAD) {
+        int64_t stride;
+        return group->n && ls_ix_affine(spec, v->ix, group->axes[group->n - 1], &stride) ? stride : 0;
+    }
+    const int32_t operands[] = {v->a, v->b, v->c};
+    for (int i = 0; i < 3; i++) {
+        if (operands[i] != LS_SPEC_NONE) {
+            int64_t stride = inner_stride(spec, operands[i], group);
+            if (stride) {
+                return stride;
+            }
+        }
+    }
+    return 0;
+}
+
+static ls_status plan_side(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps, ls_contract_side *side, ls_error *err) {
+    const ls_spec *spec = &binary->spec;
+    side->element = (ls_dtype)spec->values[side->value].dtype;
+    side->affine = affine_side(spec, temps, side);
+    if (!side->affine) {
+        int64_t i = inner_stride(spec, side->value, side->free), k = inner_stride(spec, side->value, &gemm->k);
+        side->lanes_k = !(i == 1 && k != 1);
+        return side_program(binary, gemm, temps, side, err);
+    }
+    bool native = side->dtype != LS_GEMM_I32 || side->element == LS_I32 || side->element == LS_U32;
+    side->view = native && side->n_preds == 0 && collapse(spec, &side->sum, side->free, &side->view_i) &&
+                 collapse(spec, &side->sum, &gemm->k, &side->view_k);
+    strides_of(&side->sum, &gemm->batch, side->batch_stride);
+    strides_of(&side->sum, side->free, side->free_stride);
+    strides_of(&side->sum, &gemm->k, side->k_stride);
+    for (int t = 0; t < side->n_preds; t++) {
+        strides_of(&side->pred[t], &gemm->batch, side->pred_batch[t]);
+        strides_of(&side->pred[t], side->free, side->pred_free[t]);
+        strides_of(&side->pred[t], &gemm->k, side->pred_k[t]);
+    }
     return LS_OK;
 }
-void ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase) {
-    (void)kernel, (void)phase;
+
+ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, ls_error *err) {
+    const ls_spec *spec = &binary->spec;
+    const ls_value *v = &spec->values[phase->value];
+    ls_gemm_dtype dtype_a, dtype_b;
+    if (!gemm_dtype((ls_dtype)spec->values[v->a].dtype, (ls_dtype)v->acc, &dtype_a) ||
+        !gemm_dtype((ls_dtype)spec->values[v->b].dtype, (ls_dtype)v->acc, &dtype_b)) {
+        return LS_OK;
+    }
+    ls_gemm_phase *gemm = LS_ARENA_NEW(&binary->arena, ls_gemm_phase);
+    if (!gemm) {
+        return LS_FAIL_MEMORY(err, "a kernel of the CPU");
+    }
+    uint64_t axes_a = spec->values[v->a].axes, axes_b = spec->values[v->b].axes;
+    bool a_last = false;
+    for (int i = 0; i < phase->n_axes; i++) { /* the last axis of one operand alone decides which operand has the columns */
+        bool in_a = axes_a >> phase->axes[i] & 1, in_b = axes_b >> phase->axes[i] & 1;
+        a_last = in_a != in_b ? in_a : a_last;
+    }
+    ls_axis_group *group_a = a_last ? &gemm->n : &gemm->m, *group_b = a_last ? &gemm->m : &gemm->n;
+    for (int i = 0; i < phase->n_axes; i++) {
+        bool in_a = axes_a >> phase->axes[i] & 1, in_b = axes_b >> phase->axes[i] & 1;
+        ls_axis_group *group = in_a && in_b ? &gemm->batch : in_a ? group_a : in_b ? group_b : NULL;
+        if (!group || (group == &gemm->batch && group->n == LS_GEMM_BATCH_RANK)) {
+            return LS_OK;
+        }
+        group->axes[group->n++] = phase->axes[i];
+    }
+    gemm->k.n = v->n_bound;
+    memcpy(gemm->k.axes, v->bound, v->n_bound);
+    gemm->side[0] = (ls_contract_side){.value = a_last ? v->b : v->a, .free = &gemm->m, .dtype = a_last ? dtype_b : dtype_a};
+    gemm->side[1] = (ls_contract_side){.value = a_last ? v->a : v->b, .free = &gemm->n, .dtype = a_last ? dtype_a : dtype_b};
+    for (int s = 0; s < 2; s++) {
+        LS_TRY(err, plan_side(binary, gemm, temps, &gemm->side[s], err));
+        phase->extra += ls_contract_side_scratch(&gemm->side[s]);
+    }
+    phase->gemm = gemm;
+    return LS_OK;
 }
-void ls_gemm_phase_print(ls_text *out, const ls_phase *phase) {
-    (void)out, (void)phase;
+
+/* ---- running ---- */
+size_t ls_gemm_worker_size(void) {
+    return sizeof(ls_gemm_worker);
+}
+
+static void run_tasks(void *pool, int64_t n, void (*fn)(void *ctx, int64_t task, int worker), void *ctx) {
+    ls_gemm_call *call = ((ls_gemm_launch *)pool)->calls;
+    *call = (ls_gemm_call){fn, ctx};
+    ls_pool_run(((ls_gemm_launch *)pool)->kernel->binary->device->pool, (long)n, ls_gemm_call_task, call);
+}
+
+void ls_gemm_call_task(void *ctx, long task, int worker) {
+    const ls_gemm_call *call = ctx;
+    call->fn(call->ctx, task, worker);
+}
+
+/* The worker's run of the finish program, begun at its first tile. */
+static ls_run *finish_run(ls_gemm_launch *launch, int worker) {
+    ls_gemm_worker *w = &launch->workers[worker];
+    if (!w->finish_begun) {
+        ls_phase_task task = {launch->kernel, launch->phase, ls_worker_scratch(launch->kernel, worker), 0, 0};
+        size_t offset = launch->finish_offset;
+        ls_phase_begin(&task, &launch->phase->finish, &offset, &w->finish);
+        ls_run_point(&w->finish);
+        w->finish_begun = true;
+    }
+    return &w->finish;
+}
+
+static void epilogue(void *ctx, int worker, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj, void *tile, int64_t ld) {
+    ls_gemm_launch *launch = ctx;
+    const ls_gemm_phase *gemm = launch->phase->gemm;
+    const ls_program *p = &launch->phase->finish;
+    ls_run *run = finish_run(launch, worker);
+    size_t size = launch->sum_size;
+    ls_point_coords(run->extents, gemm->batch.n, gemm->batch.axes, batch, run->coords);
+    for (int64_t i = 0; i < ni; i++) {
+        ls_point_coords(run->extents, gemm->m.n, gemm->m.axes, i0 + i, run->coords);
+        if (p->n_instrs[LS_SECTION_POINT]) {
+            ls_run_point(run);
+        }
+        for (int64_t j = 0; j < nj; j += LS_TILE) {
+            run->regs[p->input] = (char *)tile + (size_t)(i * ld + j) * size;
+            ls_run_lanes(run, j0 + j, nj - j < LS_TILE ? nj - j : LS_TILE);
+        }
+    }
+}
+
+static bool grow_workspace(ls_cpu_device *d, size_t need) {
+    if (need > d->workspace_size) {
+        char *more = ls_alloc(d->heap, need);
+        if (!more) {
+            return false;
+        }
+        ls_free(d->heap, d->workspace);
+        d->workspace = more;
+        d->workspace_size = need;
+    }
+    return true;
+}
+
+/* Fills the problem for given extents; the operands' data is set when the buffers are known. */
+static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, const int64_t *extents, ls_gemm *g) {
+    const ls_gemm_phase *gemm = phase->gemm;
+    const ls_spec *spec = &binary->spec;
+    *g = (ls_gemm){.isa = binary->device->gemm, .fast = spec->math != LS_LOCKED, .l2_bytes = binary->device->cpu.l2_bytes};
+    g->m = ls_point_count(extents, gemm->m.n, gemm->m.axes);
+    g->n = ls_point_count(extents, gemm->n.n, gemm->n.axes);
+    g->k = ls_point_count(extents, gemm->k.n, gemm->k.axes);
+    g->batch_rank = gemm->batch.n;
+    for (int i = 0; i < gemm->batch.n; i++) {
+        g->batch[i] = extents[gemm->batch.axes[i]];
+    }
+    for (int s = 0; s < 2; s++) {
+        const ls_contract_side *side = &gemm->side[s];
+        ls_gemm_operand *o = s ? &g->b : &g->a;
+        o->dtype = side->dtype;
+        o->absent = side->absent && side->n_preds + !side->affine > 0;
+        if (side->view) {
+            o->stride_i = side->view_i;
+            o->stride_k = side->view_k;
+            memcpy(o->stride_batch, side->batch_stride, sizeof o->stride_batch);
+        } else {
+            o->pack = ls_gemm_pack_side;
+            o->batch_shared = true;
+            for (int i = 0; i < gemm->batch.n; i++) {
+                o->batch_shared = o->batch_shared && !(spec->values[side->value].axes >> gemm->batch.axes[i] & 1);
+            }
+        }
+    }
+    g->epilogue = epilogue;
+    g->parallel.workers = binary->device->threads;
+    g->parallel.run = binary->device->threads > 1 ? run_tasks : NULL;
+}
+
+/* Whether side s is worth packing once before the product: small, packed by callback, and met again by many blocks. */
+static bool pack_before(const ls_gemm *g, const ls_gemm_phase *gemm, int s, size_t *out_bytes) {
+    const ls_gemm_operand *o = s ? &g->b : &g->a;
+    int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n;
+    bool contiguous = gemm->side[s].view && (o->stride_i == 1 || o->stride_k == 1);
+    if (gemm->batch.n || o->absent || extent * g->k > 1 << 18 || other < 1024 || contiguous || extent < 2 || other < 2) {
+        return false;
+    }
+    *out_bytes = (ls_gemm_packed_size(g->isa, s ? LS_GEMM_B : LS_GEMM_A, o->dtype, extent, g->k) + LS_GEMM_ALIGN - 1) &
+                 ~(size_t)(LS_GEMM_ALIGN - 1);
+    return true;
+}
+
+/* Workspace for the product and for operands packed before it. */
+static size_t workspace(const ls_gemm *g, const ls_gemm_phase *gemm, size_t packed[2]) {
+    size_t bytes = ls_gemm_workspace(g) + LS_GEMM_ALIGN;
+    for (int s = 0; s < 2; s++) {
+        packed[s] = 0;
+        if (pack_before(g, gemm, s, &packed[s])) {
+            bytes += packed[s];
+        }
+    }
+    return bytes;
+}
+
+bool ls_gemm_phase_reserve(const ls_kernel_binary *binary, const ls_phase *phase) {
+    int64_t extents[LS_SPEC_MAX_AXES];
+    ls_gemm g;
+    size_t packed[2];
+    for (int i = 0; i < binary->spec.n_axes; i++) {
+        extents[i] = ls_dim_bound(binary->spec.extents_of_axes[i]);
+    }
+    make_problem(binary, phase, extents, &g);
+    return grow_workspace(binary->device, workspace(&g, phase->gemm, packed));
+}
+
+ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_error *err) {
+    const ls_kernel_binary *binary = kernel->binary;
+    ls_cpu_device *d = binary->device;
+    const ls_gemm_phase *gemm = phase->gemm;
+    ls_gemm g;
+    size_t packed[2];
+    ls_gemm_call call;
+    ls_gemm_launch launch = {.kernel = kernel, .phase = phase, .calls = &call, .workers = d->gemm_workers};
+    make_problem(binary, phase, kernel->extents, &g);
+    launch.sum_size = ls_tile_held_size((ls_dtype)binary->spec.values[phase->value].acc);
+    for (int s = 0; s < 2; s++) {
+        const ls_contract_side *side = &gemm->side[s];
+        ls_gemm_operand *o = s ? &g.b : &g.a;
+        launch.sides[s] = (ls_contract_side_launch){&launch, side, s, launch.finish_offset};
+        launch.finish_offset += ls_contract_side_scratch(side);
+        o->pack_ctx = &launch.sides[s];
+        o->data = side->affine ? kernel->buffers[side->buffer] + side->sum.constant * (int64_t)ls_dtype_size(side->element) : NULL;
+    }
+    for (int i = 0; i < d->threads; i++) {
+        d->gemm_workers[i].finish_begun = d->gemm_workers[i].side_begun[0] = d->gemm_workers[i].side_begun[1] = false;
+    }
+    g.epilogue_ctx = &launch;
+    g.parallel.pool = &launch;
+    if (!grow_workspace(d, workspace(&g, gemm, packed))) {
+        return LS_FAIL_MEMORY(err, "the workspace of a contraction");
+    }
+    ls_gemm_packed before[2];
+    char *memory = d->workspace;
+    for (int s = 0; s < 2; s++) {
+        if (packed[s]) {
+            ls_gemm_operand *o = s ? &g.b : &g.a;
+            ls_gemm_pack(g.isa, s ? LS_GEMM_B : LS_GEMM_A, o, s ? g.n : g.m, g.k, memory, &before[s]);
+            o->packed = &before[s];
+            memory += packed[s];
+        }
+    }
+    ls_gemm_run(&g, memory);
+    return LS_OK;
+}
+
+static void print_group(ls_text *out, const char *name, const ls_axis_group *group) {
+    ls_text_printf(out, " %s(", name);
+    for (int i = 0; i < group->n; i++) {
+        ls_text_printf(out, i ? ",x%d" : "x%d", group->axes[i]);
+    }
+    ls_text_add(out, ")");
+}
+
+void ls_gemm_phase_print(ls_text *out, const ls_spec *spec, const ls_phase *phase) {
+    const ls_gemm_phase *gemm = phase->gemm;
+    ls_text_add(out, "   ");
+    print_group(out, "batch", &gemm->batch);
+    print_group(out, "rows", &gemm->m);
+    print_group(out, "columns", &gemm->n);
+    print_group(out, "k", &gemm->k);
+    ls_text_add(out, "\n");
+    for (int s = 0; s < 2; s++) {
+        const ls_contract_side *side = &gemm->side[s];
+        ls_text_printf(out, "    %s v%d: %s%s\n", s ? "columns" : "rows", side->value,
+                       side->view     ? "view"
+                       : side->affine ? "packed from affine loads"
+                       : side->lanes_k ? "packed by a program along k"
+                                       : "packed by a program along the free axes",
+                       side->absent ? ", may be absent" : "");
+        if (!side->affine) {
+            ls_program_print(out, spec, &side->program);
+        }
+    }
+    ls_text_add(out, "    then\n");
 }

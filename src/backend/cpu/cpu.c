@@ -16,6 +16,8 @@ static void cpu_close(ls_device *device) {
         ls_mutex_destroy(device->heap, d->mutex);
         ls_free(device->heap, d->scratch);
         ls_free(device->heap, d->temps);
+        ls_free(device->heap, d->workspace);
+        ls_free(device->heap, d->gemm_workers);
         ls_free(device->heap, d);
         device->state = NULL;
     }
@@ -48,6 +50,7 @@ static ls_status cpu_open(ls_device *device, int index, ls_error *err) {
         return LS_FAIL_MEMORY(err, "the CPU device");
     }
     device->state = d;
+    d->heap = device->heap;
     ls_cpu_detect(&d->cpu);
     const char *isa = device->isa && device->isa[0] ? device->isa : ls_os_env("LOCKSTEP_ISA");
     ls_status status = choose_isa(d, isa, err);
@@ -60,7 +63,8 @@ static ls_status cpu_open(ls_device *device, int index, ls_error *err) {
         if (status == LS_OK) {
             d->pool = ls_pool_create(device->heap, (int)threads);
             d->mutex = ls_mutex_create(device->heap);
-            status = d->pool && d->mutex ? LS_OK : LS_FAIL_MEMORY(err, "the CPU's threads");
+            d->gemm_workers = d->pool ? ls_alloc(device->heap, ls_gemm_worker_size() * (size_t)ls_pool_threads(d->pool)) : NULL;
+            status = d->gemm_workers && d->mutex ? LS_OK : LS_FAIL_MEMORY(err, "the CPU's threads");
         }
     }
     if (status != LS_OK) {
@@ -147,6 +151,9 @@ static ls_status cpu_compile(ls_device *device, const ls_spec *spec, const char 
         size_t scratch = (b->scratch_size + 4095) & ~(size_t)4095;
         bool ok = grow(device->heap, &d->scratch, &d->scratch_size, scratch, (size_t)d->threads) &&
                   grow(device->heap, &d->temps, &d->temps_size, b->temps_size, 1);
+        for (int i = 0; i < b->n_phases && ok; i++) {
+            ok = b->phases[i].kind != LS_PHASE_GEMM || ls_gemm_phase_reserve(b, &b->phases[i]);
+        }
         ls_mutex_unlock(d->mutex);
         status = ok ? LS_OK : LS_FAIL_MEMORY(err, "the scratch memory of a kernel of the CPU");
     }
@@ -212,35 +219,35 @@ static void run_task(void *ctx, long task, int worker) {
     run_points(r, first, left < r->part ? left : r->part, worker);
 }
 
-static void run_phase(ls_kernel_run *kernel, const ls_phase *phase) {
+static ls_status run_phase(ls_kernel_run *kernel, const ls_phase *phase, ls_error *err) {
     if (phase->kind == LS_PHASE_GEMM) {
-        ls_gemm_phase_run(kernel, phase);
-        return;
+        return ls_gemm_phase_run(kernel, phase, err);
     }
     ls_cpu_device *d = kernel->binary->device;
     phase_run r = {kernel, phase, ls_point_count(kernel->extents, phase->n_axes, phase->axes), 0};
     if (r.points == 0) {
-        return;
+        return LS_OK;
     }
     bool rows = phase->kind == LS_PHASE_ROWS || phase->kind == LS_PHASE_ARG_ROWS || phase->kind == LS_PHASE_SORT;
     double work = (double)r.points * (double)phase->cost;
     int64_t grain = rows ? 1 : LS_TILE;
     if (phase->serial || d->threads == 1 || work < SMALL_WORK || r.points <= grain) {
         run_points(&r, 0, r.points, 0);
-        return;
+        return LS_OK;
     }
     int64_t tasks = (int64_t)d->threads * TASKS_A_WORKER, worth = (int64_t)(work / (SMALL_WORK / 4)) + 1;
     tasks = tasks > worth ? worth : tasks;
     r.part = (r.points + tasks - 1) / tasks;
     r.part = (r.part + grain - 1) / grain * grain;
     ls_pool_run(d->pool, (long)((r.points + r.part - 1) / r.part), run_task, &r);
+    return LS_OK;
 }
 
 static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_launch *launch, ls_error *err) {
     ls_cpu_device *d = device->state;
     const ls_spec *spec = &binary->spec;
     char *few[64];
-    (void)err;
+    ls_status status = LS_OK;
     ls_numerics numerics = ls_numerics_enter();
     ls_mutex_lock(d->mutex);
     ls_kernel_run run = {.binary = binary, .launch = launch, .buffers = few};
@@ -256,13 +263,13 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
     for (int i = 0; i < spec->n_axes; i++) {
         run.extents[i] = ls_dim_eval(spec->extents_of_axes[i], launch->symbols);
     }
-    for (int i = 0; i < binary->n_phases; i++) {
-        run_phase(&run, &binary->phases[i]);
+    for (int i = 0; i < binary->n_phases && status == LS_OK; i++) {
+        status = run_phase(&run, &binary->phases[i], err);
     }
     launch->out_of_range = atomic_load_explicit(&run.out_of_range, memory_order_relaxed);
     ls_mutex_unlock(d->mutex);
     ls_numerics_leave(numerics);
-    return LS_OK;
+    return status;
 }
 
 static void cpu_describe(const ls_kernel_binary *binary, ls_text *out) {
@@ -277,7 +284,7 @@ static void cpu_describe(const ls_kernel_binary *binary, ls_text *out) {
         }
         ls_text_add(out, phase->serial ? ", in order\n" : "\n");
         if (phase->kind == LS_PHASE_GEMM) {
-            ls_gemm_phase_print(out, phase);
+            ls_gemm_phase_print(out, &binary->spec, phase);
         } else if (phase->kind != LS_PHASE_STORE) {
             ls_program_print(out, &binary->spec, &phase->program);
             ls_text_add(out, "    then\n");

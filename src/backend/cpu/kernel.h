@@ -12,6 +12,8 @@
 #include "backend/cpu/program.h"
 #include "base/thread.h"
 
+typedef struct ls_gemm_worker ls_gemm_worker;
+
 typedef struct ls_cpu_device {
     ls_cpu cpu;
     ls_cpu_isa isa;
@@ -24,6 +26,10 @@ typedef struct ls_cpu_device {
     char *scratch;         /* threads times that */
     size_t temps_size;
     char *temps;
+    ls_heap *heap;
+    size_t workspace_size; /* of matrix products */
+    char *workspace;
+    struct ls_gemm_worker *gemm_workers; /* one a thread */
 } ls_cpu_device;
 
 typedef enum ls_phase_kind {
@@ -97,9 +103,11 @@ void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t
 
 /* contract.c. `phase->gemm` stays NULL when the contraction does not fit the packed product. */
 ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, ls_error *err) LS_MUST_USE;
-void ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase);
-size_t ls_gemm_phase_workspace(const ls_kernel_binary *binary, const ls_phase *phase);
-void ls_gemm_phase_print(ls_text *out, const ls_phase *phase);
+ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_error *err) LS_MUST_USE;
+/* Makes room for the product at its largest; false when out of memory. */
+bool ls_gemm_phase_reserve(const ls_kernel_binary *binary, const ls_phase *phase);
+void ls_gemm_phase_print(ls_text *out, const ls_spec *spec, const ls_phase *phase);
+size_t ls_gemm_worker_size(void);
 
 /* Coordinates of a point of axes linearised row-major. */
 static inline void ls_point_coords(const int64_t *extents, int n_axes, const uint8_t *axes, int64_t point, int64_t *coords) {

@@ -1,5 +1,5 @@
 /* Planning: which phases a spec takes, what each one's programs are, and what is fused into what. */
-#include "backend/cpu/kernel.h"
+#include "backend/cpu/contract.h"
 #include <string.h>
 
 typedef struct planner {
@@ -272,7 +272,8 @@ static ls_status plan_value(planner *p, int32_t value, int n_axes, const uint8_t
         }
         if (phase->gemm) {
             phase->kind = LS_PHASE_GEMM;
-            return LS_OK; /* its finish is planned there too */
+            const ls_axis_group *columns = &phase->gemm->n;
+            return plan_finish(p, phase, columns->n, columns->axes, first, end);
         }
         if (p->strategy && !naive) {
             return LS_FAIL(p->err, LS_ERR_UNSUPPORTED, "strategy \"%s\" is not available for kernel %s: only \"naive\"", p->strategy,
@@ -292,11 +293,10 @@ static ls_status plan_value(planner *p, int32_t value, int n_axes, const uint8_t
             lanes = v->bound;
         }
     }
+    phase->extra = ls_phase_extra(p->spec, phase);
     LS_TRY(p->err, plan_operand(p, phase, n_lanes, lanes));
     bool sort = phase->kind == LS_PHASE_SORT;
-    LS_TRY(p->err, plan_finish(p, phase, sort ? 1 : phase->n_axes, sort ? v->bound : phase->axes, first, end));
-    phase->extra = ls_phase_extra(p->spec, phase);
-    return LS_OK;
+    return plan_finish(p, phase, sort ? 1 : phase->n_axes, sort ? v->bound : phase->axes, first, end);
 }
 
 static int free_axes(const ls_spec *spec, const ls_value *v, uint8_t *axes) {

@@ -182,5 +182,6 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .iota = iota,
     .in_range = in_range,
     .multiple = multiple,
+    .pack = LS_TILE_NAME(ls_tile_pack),
     .threefry = threefry,
 };

@@ -1,0 +1,81 @@
+/* Contractions on the packed matrix product: internal to contract.c and pack.c. */
+#ifndef LOCKSTEP_BACKEND_CPU_CONTRACT_H
+#define LOCKSTEP_BACKEND_CPU_CONTRACT_H
+
+#include "backend/cpu/kernel.h"
+
+enum {
+    LS_SIDE_PREDS = 4,
+    LS_SIDE_LANES = 128 /* of k packed at a time from rows that a program computes */
+};
+
+typedef struct ls_axis_group { /* linearised row-major */
+    int n;
+    uint8_t axes[LS_LANE_AXES];
+} ls_axis_group;
+
+/* One operand. */
+typedef struct ls_contract_side {
+    int32_t value;
+    const ls_axis_group *free;
+    ls_gemm_dtype dtype;
+    ls_dtype element;
+    bool affine;  /* one load: sum.constant + strides; else `program` */
+    bool view;    /* a plain strided matrix: view_i, view_k */
+    bool absent;  /* elements whose predicates fail are absent, else +0 */
+    bool lanes_k; /* of the program */
+    int buffer;
+    ls_ix_sum sum;
+    int64_t view_i, view_k;
+    int64_t batch_stride[LS_LANE_AXES], free_stride[LS_LANE_AXES], k_stride[LS_LANE_AXES];
+    int n_preds; /* 0 <= pred[t] < limit[t] */
+    ls_ix_sum pred[LS_SIDE_PREDS];
+    int64_t limit[LS_SIDE_PREDS];
+    int64_t pred_batch[LS_SIDE_PREDS][LS_LANE_AXES], pred_free[LS_SIDE_PREDS][LS_LANE_AXES], pred_k[LS_SIDE_PREDS][LS_LANE_AXES];
+    ls_program program; /* results: the element as the panel holds it, its presence or -1 */
+} ls_contract_side;
+
+struct ls_gemm_phase {
+    ls_axis_group batch, m, n, k;
+    ls_contract_side side[2]; /* rows, columns */
+};
+
+struct ls_gemm_worker {
+    bool finish_begun, side_begun[2];
+    ls_run finish, side[2];
+};
+
+typedef struct ls_gemm_call {
+    void (*fn)(void *ctx, int64_t task, int worker);
+    void *ctx;
+} ls_gemm_call;
+void ls_gemm_call_task(void *ctx, long task, int worker);
+
+struct ls_gemm_launch;
+typedef struct ls_contract_side_launch {
+    struct ls_gemm_launch *launch;
+    const ls_contract_side *side;
+    int which;
+    size_t offset; /* into a worker's scratch */
+} ls_contract_side_launch;
+
+typedef struct ls_gemm_launch {
+    ls_kernel_run *kernel;
+    const ls_phase *phase;
+    ls_gemm_call *calls;
+    ls_gemm_worker *workers;
+    size_t sum_size, finish_offset;
+    ls_contract_side_launch sides[2];
+} ls_gemm_launch;
+
+static inline char *ls_worker_scratch(const ls_kernel_run *kernel, int worker) {
+    const ls_cpu_device *d = kernel->binary->device;
+    return d->scratch + (size_t)worker * d->scratch_size;
+}
+
+/* pack.c: an ls_gemm_pack_fn whose context is an ls_contract_side_launch, and the scratch it needs of each worker. */
+void ls_gemm_pack_side(void *ctx, int worker, int64_t batch, int64_t k0, int64_t kc, int64_t i0, int64_t ni, int64_t width,
+                       void *panel, uint8_t *mask);
+size_t ls_contract_side_scratch(const ls_contract_side *side);
+
+#endif
