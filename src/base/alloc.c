@@ -171,6 +171,11 @@ void *ls_arena_alloc(ls_arena *arena, size_t size) {
     return memset(ptr, 0, rounded);
 }
 
+void *ls_arena_array(ls_arena *arena, size_t n, size_t size) {
+    size_t bytes;
+    return ls_size_mul(n, size, &bytes) ? ls_arena_alloc(arena, bytes) : NULL;
+}
+
 void *ls_arena_copy(ls_arena *arena, const void *src, size_t size) {
     void *ptr = ls_arena_alloc(arena, size);
     if (ptr && size) {

@@ -45,11 +45,12 @@ typedef struct ls_arena {
 
 void ls_arena_init(ls_arena *arena, ls_heap *heap);
 void *ls_arena_alloc(ls_arena *arena, size_t size);        /* aligned to 16, zeroed; NULL when out of memory */
+void *ls_arena_array(ls_arena *arena, size_t n, size_t size); /* n blocks of `size` together; NULL when that overflows */
 void *ls_arena_copy(ls_arena *arena, const void *src, size_t size);
 char *ls_arena_printf(ls_arena *arena, const char *fmt, ...) LS_PRINTF(2, 3);
 void ls_arena_free(ls_arena *arena);                       /* releases everything; the arena can be used again */
 
 #define LS_ARENA_NEW(arena, type) ((type *)ls_arena_alloc((arena), sizeof(type)))
-#define LS_ARENA_ARRAY(arena, type, n) ((type *)ls_arena_alloc((arena), sizeof(type) * (size_t)(n)))
+#define LS_ARENA_ARRAY(arena, type, n) ((type *)ls_arena_array((arena), (size_t)(n), sizeof(type)))
 
 #endif

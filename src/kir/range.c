@@ -4,7 +4,7 @@
 #include "kir/range.h"
 #include "base/array.h"
 
-enum { DEPTH_MAX = 1000 };
+enum { DEPTH_MAX = 1000, SELECTS_MAX = 3 };
 
 /* Either a narrower range of a value, or (with a limit) that value < limit. */
 typedef struct fact {
@@ -22,7 +22,8 @@ struct ls_ranges {
     ls_val *next_set; /* by SET: the next one of its variable; by VAR: the first */
     uint32_t stamp;
     int depth;
-    bool without_facts;
+    int selects; /* branches of nested selects that facts are assumed for */
+    bool without_facts, failed;
     LS_ARRAY(fact) facts;
 };
 
@@ -282,8 +283,24 @@ RANGE(SHR) {
     ls_wide unit = (ls_wide)1 << b.lo;
     return (ls_range){a.lo >> b.lo, a.hi >> b.lo, a.divisor % unit == 0 ? a.divisor / unit : 1};
 }
+/* One branch of a select, under its condition. */
+static ls_range branch_range(ls_ranges *r, const ls_ins *ins, bool truth) {
+    if (r->without_facts || r->selects == SELECTS_MAX) {
+        return range_of(r, ins->src[truth ? 1 : 2]);
+    }
+    int32_t mark = ls_ranges_mark(r);
+    r->selects++;
+    r->failed = !ls_ranges_assume(r, ins->src[0], truth) || r->failed;
+    ls_range out = range_of(r, ins->src[truth ? 1 : 2]);
+    r->selects--;
+    ls_ranges_pop(r, mark);
+    return out;
+}
 RANGE(SELECT) {
-    ls_range a = SRC(1), b = SRC(2);
+    ls_range a = branch_range(r, ins, true), b = branch_range(r, ins, false);
+    if (a.lo > a.hi || b.lo > b.hi) {
+        return a.lo > a.hi ? b : a; /* that branch is never taken */
+    }
     return (ls_range){a.lo < b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi, gcd(a.divisor, b.divisor)};
 }
 RANGE(CAST) {
@@ -378,6 +395,10 @@ ls_range ls_ranges_of(ls_ranges *r, ls_val value) {
 
 /* ---- facts ---- */
 
+bool ls_ranges_failed(const ls_ranges *r) {
+    return r->failed;
+}
+
 int32_t ls_ranges_mark(const ls_ranges *r) {
     return (int32_t)r->facts.len;
 }
@@ -418,8 +439,14 @@ static bool narrow_sources(ls_ranges *r, ls_val v, ls_wide lo, ls_wide hi) {
         ls_wide down = hi >= 0 ? hi / c : -((-hi + c - 1) / c), up = lo >= 0 ? (lo + c - 1) / c : -(-lo / c);
         return narrow_value(r, ins->src[0], up, down);
     }
-    if (ins->op == LS_K_CAST && !ls_dtype_is_float((ls_dtype)r->kernel->body[ins->src[0]].dtype)) {
+    ls_dtype from = ins->src[0] >= 0 ? (ls_dtype)r->kernel->body[ins->src[0]].dtype : LS_BOOL;
+    if ((ins->op == LS_K_CAST || ins->op == LS_K_BITCAST) && !ls_dtype_is_float(from)) {
         ls_range a = range_of(r, ins->src[0]);
+        bool same_width = ls_dtype_bits(from) == ls_dtype_bits((ls_dtype)ins->dtype);
+        if (same_width && ls_dtype_is_signed(from) && hi <= full(from).hi) {
+            return narrow_value(r, ins->src[0], lo,
+                                hi); /* read as unsigned, a negative number would be larger */
+        }
         return a.lo < whole.lo || a.hi > whole.hi || narrow_value(r, ins->src[0], lo, hi);
     }
     return true;

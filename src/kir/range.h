@@ -18,6 +18,7 @@ typedef struct ls_ranges ls_ranges;
 ls_ranges *ls_ranges_create(ls_heap *heap, const ls_kernel *kernel); /* NULL when out of memory */
 void ls_ranges_destroy(ls_ranges *ranges);
 ls_range ls_ranges_of(ls_ranges *ranges, ls_val value);
+bool ls_ranges_failed(const ls_ranges *ranges); /* out of memory: ranges since then may be too wide */
 int32_t ls_ranges_mark(const ls_ranges *ranges);
 bool ls_ranges_assume(ls_ranges *ranges, ls_val condition, bool truth); /* false when out of memory */
 void ls_ranges_pop(ls_ranges *ranges, int32_t mark);

@@ -221,6 +221,9 @@ static ls_status check_index(verifier *v, ls_val at, ls_val index, ls_wide first
             return LS_OK;
         }
     }
+    if ((first < 0 || last >= count) && ls_ranges_failed(v->ranges)) {
+        return LS_FAIL_MEMORY(v->err, "the facts of a verifier");
+    }
     if (first < 0 || last >= count) {
         return FAIL_AT(
             v, LS_ERR_INVALID, at,

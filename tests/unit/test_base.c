@@ -201,6 +201,7 @@ static void arena_aligns_and_zeroes(void **state) {
             }
         }
         assert_null(ls_arena_alloc(&arena, SIZE_MAX - 4));
+        assert_null(LS_ARENA_ARRAY(&arena, uint64_t, SIZE_MAX / 8 + 2));
         assert_string_equal(ls_arena_printf(&arena, "%s-%d", "x", 12), "x-12");
         ls_arena_free(&arena);
         assert_int_equal(atomic_load(&heap.used), 0);

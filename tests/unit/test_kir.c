@@ -301,6 +301,20 @@ static void v_divisions(bench *b) {
 static void v_negative_rem(bench *b) {
     load(b, b->t, ls_kb_rem(&b->kb, plus(b, b->i, -9), ls_kb_i32(&b->kb, 64)), LS_VAL_NONE);
 }
+static void v_floor_mod(bench *b) { /* the remainder of a floor division, of what may be negative */
+    ls_val a = plus(b, b->i, -100), r = ls_kb_rem(&b->kb, a, ls_kb_i32(&b->kb, 64));
+    ls_val negative = below(b, r, 0);
+    load(b, b->t, ls_kb_select(&b->kb, negative, plus(b, r, 64), r), LS_VAL_NONE);
+}
+static void v_floor_mod_wrong(bench *b) {
+    ls_val a = plus(b, b->i, -100), r = ls_kb_rem(&b->kb, a, ls_kb_i32(&b->kb, 64));
+    ls_val negative = below(b, r, -1);
+    load(b, b->t, ls_kb_select(&b->kb, negative, plus(b, r, 64), r), LS_VAL_NONE);
+}
+static void v_unsigned_compare(bench *b) { /* one comparison for both ends */
+    ls_val a = plus(b, b->i, -100), u = ls_kb_cast(&b->kb, a, LS_U32);
+    ls_kb_load(&b->kb, b->x, a, ls_kb_lt(&b->kb, u, ls_kb_u32(&b->kb, 256)), b->f, 1);
+}
 static void v_wrap(bench *b) { /* 100 million times i wraps; the remainder of that may be negative */
     load(b, b->t, ls_kb_rem(&b->kb, times(b, b->i, 100000000), ls_kb_i32(&b->kb, 64)), LS_VAL_NONE);
 }
@@ -456,6 +470,9 @@ static void verifier_proves_and_refuses(void **state) {
         {v_after_if, "it reaches [1, 256]"},
         {v_divisions, NULL},
         {v_negative_rem, "it reaches [-9, 63]"},
+        {v_floor_mod, NULL},
+        {v_floor_mod_wrong, "it reaches [-1, 63]"},
+        {v_unsigned_compare, NULL},
         {v_wrap, "it reaches [-63, 63]"},
         {v_loop, NULL},
         {v_loop_past, "it reaches [8, 64]"},
