@@ -82,6 +82,8 @@ LS_API void ls_session_set_fusion(ls_session *session, int on);
 /* The first error since the session was made or cleared; its code is LS_OK when there is none. Owned by the session. */
 LS_API const ls_error *ls_session_error(const ls_session *session);
 LS_API void ls_session_clear_error(ls_session *session);
+/* Records an error as the library's own builders do (the first stays): for builders of your own, which then return NULL. */
+LS_API void ls_session_set_error(ls_session *session, ls_status status, const char *fmt, ...) LS_PRINTF(3, 4);
 
 /* Counters of a session, for tests and benchmarks. */
 typedef struct ls_session_stats {

@@ -45,6 +45,13 @@ LS_API ls_status ls_safetensors_save(ls_context *context, const char *path, int 
 LS_API ls_status ls_npz_save(ls_context *context, const char *path, int count, const ls_named_data *arrays, ls_error *err)
     LS_MUST_USE;
 
+/* ---- variables ---- */
+/* Fills variables from arrays of their names; dtypes and shapes must agree. Nothing changes unless all of it can. `path` is for messages. */
+LS_API ls_status ls_vars_load(ls_session *session, ls_var *const *vars, int count, ls_archive *archive, const char *path, ls_error *err)
+    LS_MUST_USE;
+LS_API ls_status ls_vars_save(ls_session *session, ls_var *const *vars, int count, int n_metadata, const ls_metadata *metadata,
+                              const char *path, ls_error *err) LS_MUST_USE;
+
 #ifdef __cplusplus
 }
 #endif

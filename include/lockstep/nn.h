@@ -35,7 +35,8 @@ LS_API ls_tensor *ls_param(ls_session *session, ls_params *params, const char *n
  * that are no parameter, are errors that name them. Nothing changes unless all of it can. */
 LS_API ls_status ls_params_load(ls_session *session, ls_params *params, const char *path, ls_error *err) LS_MUST_USE;
 LS_API ls_status ls_params_save(ls_session *session, ls_params *params, const char *path, ls_error *err) LS_MUST_USE;
-/* SHA-256 over the parameters sorted by name: name, dtype, shape and little-endian bytes, NaNs canonical. */
+/* SHA-256 over the parameters sorted by name, each as: name, NUL, dtype's name, NUL, rank and extents as 8 bytes little-endian, the
+ * elements little-endian with NaNs canonical. */
 LS_API ls_status ls_params_sha256(ls_session *session, ls_params *params, char out_hex[65], ls_error *err) LS_MUST_USE;
 
 /* Layers. Parameters are NAME.weight and NAME.bias. */

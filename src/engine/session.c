@@ -1,5 +1,7 @@
 /* Sessions: symbol values, pending assignments, the first error. */
 #include "engine/exec.h"
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 static ls_status default_device(ls_context *context, ls_device **device, ls_error *err) {
@@ -67,6 +69,15 @@ void ls_session_set_fusion(ls_session *session, int on) {
 
 const ls_error *ls_session_error(const ls_session *session) {
     return &session->graph.error;
+}
+
+void ls_session_set_error(ls_session *session, ls_status status, const char *fmt, ...) {
+    char message[LS_MESSAGE_MAX];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(message, sizeof message, fmt, args);
+    va_end(args);
+    LS_FAIL(&session->graph.error, status, "%s", message);
 }
 
 void ls_session_clear_error(ls_session *session) {

@@ -1,7 +1,6 @@
 /* Arrays on the host. An ls_data never changes after it was made; retain and release are atomic. */
 #include "verify/data.h"
-#include "base/half.h"
-#include "base/sha256.h"
+#include "base/elements.h"
 #include "engine/session.h"
 #include <string.h>
 
@@ -118,34 +117,6 @@ ls_status ls_data_from_var(ls_session *session, ls_var *var, ls_data **out_data)
 
 ls_tensor *ls_data_to_tensor(ls_session *session, const ls_data *data) {
     return ls_tensor_from(session, data->dtype, ls_shape_make(data->rank, data->dims), data->bytes);
-}
-
-uint64_t ls_data_bits(ls_dtype dtype, const void *bytes, int64_t i) {
-    size_t size = ls_dtype_size(dtype);
-    uint64_t u = 0;
-    memcpy(&u, (const char *)bytes + (size_t)i * size, size);
-    switch (dtype) {
-    case LS_F16: return (u & 0x7fff) > 0x7c00 ? LS_NAN_F16 : u;
-    case LS_BF16: return (u & 0x7fff) > 0x7f80 ? LS_NAN_BF16 : u;
-    case LS_F32: return (u & 0x7fffffff) > 0x7f800000 ? LS_NAN_F32 : u;
-    case LS_F64: return (u & ~(UINT64_C(1) << 63)) > UINT64_C(0x7ff) << 52 ? LS_NAN_F64 : u;
-    default: return u;
-    }
-}
-
-void ls_sha256_elements(ls_sha256 *sha, ls_dtype dtype, const void *bytes, int64_t n) {
-    size_t size = ls_dtype_size(dtype);
-    uint8_t chunk[4096];
-    size_t used = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t u = ls_data_bits(dtype, bytes, i);
-        memcpy(chunk + used, &u, size);
-        used += size;
-        if (used == sizeof chunk || i == n - 1) {
-            ls_sha256_add(sha, chunk, used);
-            used = 0;
-        }
-    }
 }
 
 void ls_data_sha256(const ls_data *data, char out_hex[65]) {

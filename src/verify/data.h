@@ -3,7 +3,7 @@
 #define LOCKSTEP_VERIFY_DATA_H
 
 #include "base/alloc.h"
-#include "base/sha256.h"
+#include "base/elements.h"
 #include "base/status.h"
 #include <lockstep/verify.h>
 
@@ -18,10 +18,5 @@ struct ls_data {
     void (*drop)(void *owner); /* else the owner's: a mapped file */
     void *owner;
 };
-
-/* The bits of element i, NaN canonical. */
-uint64_t ls_data_bits(ls_dtype dtype, const void *bytes, int64_t i);
-/* Hashes elements as ls_data_bits gives them, little-endian. */
-void ls_sha256_elements(ls_sha256 *sha, ls_dtype dtype, const void *bytes, int64_t n);
 
 #endif

@@ -1,0 +1,51 @@
+/* Archives of named arrays: what npz and safetensors share. */
+#ifndef LOCKSTEP_IO_ARCHIVE_H
+#define LOCKSTEP_IO_ARCHIVE_H
+
+#include "base/array.h"
+#include "base/os.h"
+#include "base/sha256.h"
+#include "base/status.h"
+#include <lockstep/io.h>
+
+/* A mapped file that lives as long as the last array over it. */
+typedef struct ls_mapped_file {
+    ls_heap *heap;
+    atomic_long refs;
+    ls_mapping map;
+} ls_mapped_file;
+ls_status ls_mapped_file_open(ls_heap *heap, const char *path, ls_mapped_file **out_file, ls_error *err) LS_MUST_USE;
+void ls_mapped_file_release(void *file);
+
+typedef struct ls_archive_entry {
+    char *name;
+    ls_dtype dtype;  /* safetensors */
+    int rank;
+    int64_t dims[LS_MAX_RANK];
+    size_t first, size;     /* bytes in the file: of the array; npz: of the member as it is stored */
+    size_t full_size;       /* npz: of the member unpacked */
+    uint32_t crc;           /* npz */
+    bool deflated, checked; /* npz; safetensors: its checksum was compared */
+} ls_archive_entry;
+
+struct ls_archive {
+    ls_context *context;
+    ls_heap *heap;
+    char *path;
+    ls_mapped_file *file;
+    bool zip;
+    LS_ARRAY(ls_archive_entry) entries;
+    LS_ARRAY(char *) metadata; /* key, value, key, value, ... */
+};
+
+/* Fill `entries` from the mapped file. */
+ls_status ls_safetensors_read(ls_archive *archive, ls_error *err) LS_MUST_USE;
+ls_status ls_npz_read(ls_archive *archive, ls_error *err) LS_MUST_USE;
+ls_status ls_npz_get(ls_archive *archive, const ls_archive_entry *entry, ls_data **out_data, ls_error *err) LS_MUST_USE;
+
+/* A .npy array in memory; `name` is for messages. (npy.c) */
+ls_status ls_npy_parse(ls_context *context, const char *name, const uint8_t *bytes, size_t size, ls_data **out_data, ls_error *err) LS_MUST_USE;
+/* The header of a .npy file, padded to 64; returns its length, at most 256 bytes. */
+size_t ls_npy_header(const ls_data *data, char out_header[256]);
+
+#endif
