@@ -344,6 +344,98 @@ static void random_bodies_keep_their_results(void **state) {
     assert_true(smaller > 300);
 }
 
+static ls_val random_int(generator *g) {
+    return g->ints[pick(g, (uint32_t)g->n_ints)];
+}
+
+static ls_val random_condition(generator *g, ls_val index, int depth) {
+    ls_kb *kb = &g->kb;
+    ls_val c = ls_kb_i32(kb, (int32_t)pick(g, 60) - 4), v = pick(g, 3) ? index : random_int(g);
+    ls_val left, right;
+    switch (pick(g, depth < 2 ? 7 : 4)) {
+    case 0:
+        return ls_kb_le(kb, c, v);
+    case 1:
+        return ls_kb_lt(kb, v, random_int(g));
+    case 2:
+        c = ls_kb_cast(kb, c, LS_U32);
+        return ls_kb_lt(kb, ls_kb_cast(kb, v, LS_U32), c);
+    case 3:
+        return ls_kb_lt(kb, v, c);
+    case 4:
+        return ls_kb_not(kb, random_condition(g, index, depth + 1));
+    case 5:
+        left = random_condition(g, index, depth + 1);
+        right = random_condition(g, index, depth + 1);
+        return ls_kb_or(kb, left, right);
+    default:
+        left = random_condition(g, index, depth + 1);
+        right = random_condition(g, index, depth + 1);
+        return ls_kb_and(kb, left, right);
+    }
+}
+
+/* Random indices under random conditions: what the verifier lets through never leaves its memory. */
+static void what_is_proved_holds(void **state) {
+    (void)state;
+    int proved = 0, refused = 0, wrong = 0;
+    for (uint64_t seed = 1; seed <= 6000; seed++) {
+        generator g = {.rng = {seed, 0}};
+        ls_kb *kb = &g.kb;
+        ls_kb_init(kb, &arena, "proof", &err);
+        int x = ls_kb_global(kb, "x", LS_I32, LS_MEM_READ, 48);
+        ls_kb_workgroup(kb, 8, 4, 1);
+        ls_kb_grid(kb, 0, 3, LS_VAL_NONE, 1);
+        put(&g, g.ints, &g.n_ints, ls_kb_local_id(kb, 0));
+        put(&g, g.ints, &g.n_ints, ls_kb_local_id(kb, 1));
+        put(&g, g.ints, &g.n_ints, ls_kb_group_id(kb, 0));
+        put(&g, g.ints, &g.n_ints, ls_kb_i32(kb, 5));
+        put(&g, g.floats, &g.n_floats, ls_kb_f32(kb, 2.5f));
+        g.vars[g.n_vars++] = ls_kb_var(kb, random_int(&g));
+        ls_val lo = ls_kb_i32(kb, (int32_t)pick(&g, 9) - 4), hi = ls_kb_i32(kb, (int32_t)pick(&g, 40));
+        put(&g, g.ints, &g.n_ints, ls_kb_loop(kb, lo, hi, ls_kb_i32(kb, 1 + (int32_t)pick(&g, 9)), 0));
+        put(&g, g.ints, &g.n_ints, ls_kb_get(kb, g.vars[0]));
+        for (uint32_t i = 0, n = 2 + pick(&g, 10); i < n; i++) {
+            random_value(&g);
+        }
+        ls_val index = g.ints[g.n_ints - 1];
+        ls_kb_set(kb, g.vars[0], random_int(&g));
+        bool by_if = pick(&g, 2);
+        ls_val condition = random_condition(&g, index, 0), zero = ls_kb_i32(kb, 0);
+        if (by_if) {
+            ls_kb_if(kb, condition);
+            if (pick(&g, 3) == 0) {
+                ls_kb_else(kb);
+            }
+        }
+        ls_val last = random_condition(&g, index, 0);
+        ls_kb_load(kb, x, index, by_if ? last : condition, zero, 1);
+        if (by_if) {
+            ls_kb_end_if(kb);
+        }
+        ls_kb_end_loop(kb);
+        ls_kernel k;
+        assert_ok(ls_kb_finish(kb, &k));
+        bool pass = ls_kernel_verify(&heap, &k, &err) == LS_OK;
+        ls_error_clear(&err);
+        int32_t data[48] = {0};
+        ls_interp_buffer buffer = {data, 48, false};
+        ls_interp_launch launch = {&buffer, NULL, 0, 0};
+        ls_status status = ls_kernel_interp(&heap, &k, &launch, &err);
+        if (pass && status != LS_OK) {
+            print_error("seed %d: %s\n", (int)seed, err.message);
+            wrong++;
+        }
+        proved += pass;
+        refused += !pass && status != LS_OK;
+        ls_error_clear(&err);
+        ls_arena_free(&arena);
+    }
+    assert_int_equal(wrong, 0);
+    assert_true(proved > 1000); /* of which many only by their conditions */
+    assert_true(refused > 300);
+}
+
 static void every_allocation_may_fail(void **state) {
     (void)state;
     int failures = 0;
@@ -376,6 +468,7 @@ int main(void) {
         TEST(settles),
         TEST(building_order_leaves_no_trace),
         TEST(random_bodies_keep_their_results),
+        TEST(what_is_proved_holds),
         TEST(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
