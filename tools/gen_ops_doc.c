@@ -24,7 +24,7 @@ static const row elementwise[] = {
 static const row movement[] = {
     {"ls_transpose(x, i, j)", "axes i and j exchanged", "`permute`"},
     {"ls_narrow(x, axis, start, length)", "the axis shortened", "`slice`"},
-    {"ls_flip(x, axis)", "as x", "`slice` with step -1"},
+    {"ls_flip(x, axis)", "as x", "`slice` with step -1; an axis with a symbol: `gather`"},
     {"ls_stack(xs, axis)", "a new axis", "`concat` of operands with a new axis of extent 1"},
     {"ls_squeeze(x, axis)", "without the axis", "`reshape`; the extent must be 1"},
     {"ls_unsqueeze(x, axis)", "a new axis of extent 1", "`reshape`"},

@@ -194,13 +194,25 @@ ls_tensor *ls_narrow(ls_session *s, ls_tensor *x, int axis, int64_t start, int64
     return ls_slice_to(s, x, starts, steps, &shape);
 }
 
+/* Where a slice would start depends on a symbol: x at n - 1 - i. A gather reads values, so absent elements
+ * would be lost. */
+static ls_tensor *flip_symbolic(ls_session *s, ls_tensor *x, int axis) {
+    ls_shape line = {.rank = 1, .dim = {x->shape.dim[axis]}};
+    if (x->absent) {
+        return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED,
+                            "flip: axis %d of %s with absent elements: expected an axis of fixed extent",
+                            axis, LS_TEXT(x));
+    }
+    ls_tensor *last = ls_sub(s, ls_dim_value(s, line.dim[0]), ls_full_i64(s, LS_I64, LS_SCALAR, 1));
+    return ls_gather(s, x, ls_sub(s, last, ls_iota(s, LS_I64, line, 0)), axis);
+}
+
 ls_tensor *ls_flip(ls_session *s, ls_tensor *x, int axis) {
     if (!ls_check_operands(s, "flip", 1, &x) || !ls_axis_check(s, "flip", x, axis, &axis)) {
         return NULL;
     }
     if (!ls_dim_is_fixed(x->shape.dim[axis])) {
-        return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "flip: axis %d of %s: expected an axis of fixed extent",
-                            axis, LS_TEXT(x));
+        return flip_symbolic(s, x, axis);
     }
     int64_t n = x->shape.dim[axis].offset, starts[LS_MAX_RANK] = {0}, steps[LS_MAX_RANK];
     for (int i = 0; i < x->shape.rank; i++) {

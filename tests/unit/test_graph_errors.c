@@ -103,7 +103,9 @@ static void movement(void **state) {
     FAILS(SHAPE_ERR, ls_slice(s, sym, (ls_slice_spec[]){{0, 10, 1}}), "slice: 0:10:1 of axis 0 of f32[B]",
           "symbol");
     FAILS(INVALID, ls_narrow(s, x, 1, 2, 2), "narrow: start 2 and length 2 of axis 1 of f32[2,3]");
-    FAILS(LS_ERR_UNSUPPORTED, ls_flip(s, sym, 0), "flip: axis 0 of f32[B]: expected an axis of fixed extent");
+    assert_tensor(f, ls_flip(s, sym, 0), "f32[B]");
+    FAILS(LS_ERR_UNSUPPORTED, ls_flip(s, ls_pad_absent(s, sym, (ls_pad_spec[]){{1, 0, 0}}), 0),
+          "flip: axis 0 of f32[B+1] with absent elements: expected an axis of fixed extent");
     FAILS(INVALID, ls_concat(s, NULL, 0, 0), "concat: 0 operands");
     FAILS(SHAPE_ERR, ls_concat(s, (ls_tensor *[]){x, IN(2, 4)}, 2, 0),
           "concat: operands 0 and 1 are f32[2,3] and f32[2,4]", "axis 0");
