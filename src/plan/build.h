@@ -33,8 +33,8 @@ typedef struct ls_site {
     bool guarded;   /* under PAD, CONCAT or overlapping windows */
     bool overlap;   /* under overlapping windows */
     bool contract;  /* an operand of a CONTRACT */
-    bool once;      /* must be computed before: a random key, what is sorted, what a scatter reads again and again */
-    int depth;      /* maps above it that are evaluated more often than they have elements */
+    bool once;      /* must be computed before: a random key, what is sorted, what a scatter rereads */
+    int depth; /* maps above it that are evaluated more often than they have elements */
 } ls_site;
 
 typedef struct ls_plan_node {
@@ -43,12 +43,12 @@ typedef struct ls_plan_node {
     bool stored;               /* materialised by a group of this plan */
     bool absent;               /* movement with absent elements below */
     bool contracted;           /* a CONTRACT below maps and one-to-one movement */
-    int light;                 /* 1 + depth of a cheap expression of constants that every reader computes itself; 0: not so */
-    int simple;                /* 1 + depth of a cheap expression of leaves; 0: not so */
+    int light; /* 1 + depth of a cheap expression of constants that every reader computes itself; 0: not so */
+    int simple; /* 1 + depth of a cheap expression of leaves; 0: not so */
     ls_site *sites;
     ls_draft *draft;
-    int walked, read;          /* the last group whose reads were gathered through it, or that reads it */
-    int mark;                  /* the last search that visited it */
+    int walked, read; /* the last group whose reads were gathered through it, or that reads it */
+    int mark;         /* the last search that visited it */
 } ls_plan_node;
 
 typedef struct ls_planner {
@@ -70,12 +70,13 @@ double ls_plan_numel(const ls_shape *shape); /* at the bounds, at least 1 */
 /* Nodes reachable without passing leaves (order.c). Marks stay set until ls_plan_unmark. */
 bool ls_plan_order(ls_planner *p, ls_tensor *const *roots, int n_roots);
 void ls_plan_unmark(ls_planner *p);
-/* Whether a draft needs, directly or through others, what another one stores; among the nodes placed so far (order.c). False in
- * *out_ok: out of memory. */
+/* Whether a draft needs, directly or through others, what another one stores; among the nodes placed so
+ * far (order.c). False in *out_ok: out of memory. */
 bool ls_draft_needs(ls_planner *p, ls_draft *draft, const ls_draft *other, bool *out_ok);
 /* The groups of the drafts, in order, with their reads (order.c). */
 bool ls_plan_emit(ls_planner *p, ls_plan *out_plan);
-/* What a gather of `x` loads from: the first node in memory, or that must be, below movement without predicates (order.c). */
+/* What a gather of `x` loads from: the first node in memory, or that must be, below movement without
+ * predicates (order.c). */
 ls_plan_node *ls_plan_gather_base(const ls_tensor *x);
 
 /* Adds a site to a node, merging it with an equal one (site.c). */

@@ -1,25 +1,27 @@
 /* Which nodes share a kernel.
  *
- * Nodes are visited users first. A node that one group alone uses joins it when that is legal and wastes nothing; else it is
- * materialised: by one of its users' groups, as another result of it, when that group computes it anyway and needs none of its
- * other users; else by a group of its own. Constants, positions and movement are computed by every reader. Invariant: groups never
- * depend on each other in a cycle. */
+ * Nodes are visited users first. A node that one group alone uses joins it when that is legal and wastes
+ * nothing; else it is materialised: by one of its users' groups, as another result of it, when that group
+ * computes it anyway and needs none of its other users; else by a group of its own. Constants, positions
+ * and movement are computed by every reader. Invariant: groups never depend on each other in a cycle. */
 #include "plan/build.h"
 #include "plan/reshape.h"
 
-#define MAX_GROUP_NODES 128     /* values of a kernel, so that no kernel grows without limit */
+#define MAX_GROUP_NODES 128 /* values of a kernel, so that no kernel grows without limit */
 #define MAX_GROUP_REDUCES 8
-#define MAX_ROW 65536           /* elements of a row that a group reduces and reads again */
-#define FEW_ROWS 8              /* fewer rows are fused only when they are short: */
+#define MAX_ROW 65536 /* elements of a row that a group reduces and reads again */
+#define FEW_ROWS 8    /* fewer rows are fused only when they are short: */
 #define SHORT_ROW 4096
-#define MAX_SITES 16            /* ways of reading one movement node before it is materialised */
+#define MAX_SITES 16 /* ways of reading one movement node before it is materialised */
 
 static const bool expensive[LS_OP_COUNT] = {
-    [LS_OP_SQRT] = true, [LS_OP_RSQRT] = true, [LS_OP_CBRT] = true, [LS_OP_RECIP] = true, [LS_OP_EXP] = true,
-    [LS_OP_EXP2] = true, [LS_OP_EXPM1] = true, [LS_OP_LOG] = true,  [LS_OP_LOG2] = true,  [LS_OP_LOG1P] = true,
-    [LS_OP_SIN] = true,  [LS_OP_COS] = true,   [LS_OP_TAN] = true,  [LS_OP_ASIN] = true,  [LS_OP_ACOS] = true,
-    [LS_OP_ATAN] = true, [LS_OP_SINH] = true,  [LS_OP_COSH] = true, [LS_OP_TANH] = true,  [LS_OP_ERF] = true,
-    [LS_OP_ERFC] = true, [LS_OP_DIV] = true,   [LS_OP_REM] = true,  [LS_OP_POW] = true,   [LS_OP_RANDOM] = true,
+    [LS_OP_SQRT] = true,   [LS_OP_RSQRT] = true, [LS_OP_CBRT] = true,  [LS_OP_RECIP] = true,
+    [LS_OP_EXP] = true,    [LS_OP_EXP2] = true,  [LS_OP_EXPM1] = true, [LS_OP_LOG] = true,
+    [LS_OP_LOG2] = true,   [LS_OP_LOG1P] = true, [LS_OP_SIN] = true,   [LS_OP_COS] = true,
+    [LS_OP_TAN] = true,    [LS_OP_ASIN] = true,  [LS_OP_ACOS] = true,  [LS_OP_ATAN] = true,
+    [LS_OP_SINH] = true,   [LS_OP_COSH] = true,  [LS_OP_TANH] = true,  [LS_OP_ERF] = true,
+    [LS_OP_ERFC] = true,   [LS_OP_DIV] = true,   [LS_OP_REM] = true,   [LS_OP_POW] = true,
+    [LS_OP_RANDOM] = true,
 };
 
 bool ls_op_is_expensive(ls_op op) {
@@ -28,8 +30,9 @@ bool ls_op_is_expensive(ls_op op) {
 
 static ls_group_kind kind_of(ls_op_class class) {
     static const ls_group_kind kinds[] = {
-        [LS_CLASS_REDUCE] = LS_GROUP_REDUCE, [LS_CLASS_CONTRACT] = LS_GROUP_CONTRACT, [LS_CLASS_SCAN] = LS_GROUP_SCAN,
-        [LS_CLASS_SORT] = LS_GROUP_SORT,     [LS_CLASS_SCATTER] = LS_GROUP_SCATTER,   [LS_CLASS_LOOP] = LS_GROUP_LOOP,
+        [LS_CLASS_REDUCE] = LS_GROUP_REDUCE,   [LS_CLASS_CONTRACT] = LS_GROUP_CONTRACT,
+        [LS_CLASS_SCAN] = LS_GROUP_SCAN,       [LS_CLASS_SORT] = LS_GROUP_SORT,
+        [LS_CLASS_SCATTER] = LS_GROUP_SCATTER, [LS_CLASS_LOOP] = LS_GROUP_LOOP,
         [LS_CLASS_COPY] = LS_GROUP_COPY,
     };
     return class < (ls_op_class)(sizeof kinds / sizeof *kinds) ? kinds[class] : LS_GROUP_POINTWISE;
@@ -94,7 +97,8 @@ static bool rows_fit(double inner, double outer) {
     return inner <= MAX_ROW && (inner <= SHORT_ROW || outer >= FEW_ROWS);
 }
 
-/* Whether a reduction seen at `site` gives one value to each row: its axes are exactly the outer ones of the space. */
+/* Whether a reduction seen at `site` gives one value to each row: its axes are exactly the outer ones of
+ * the space. */
 static bool at_rows(const ls_draft *d, const ls_site *site, int rank, int first_inner) {
     unsigned used = 0;
     for (int i = 0; i < rank; i++) {
@@ -204,7 +208,12 @@ static bool start_group(ls_planner *p, ls_plan_node *n) {
     if (!d) {
         return false;
     }
-    *d = (ls_draft){.root = n, .n_roots = 1, .roots = {n}, .kind = kind_of(ls_class_of(x)), .n_nodes = 1, .n_axes = x->shape.rank};
+    *d = (ls_draft){.root = n,
+                    .n_roots = 1,
+                    .roots = {n},
+                    .kind = kind_of(ls_class_of(x)),
+                    .n_nodes = 1,
+                    .n_axes = x->shape.rank};
     ls_site site = {.draft = d, .evals = ls_plan_numel(&x->shape), .bijective = true};
     for (int i = 0; i < x->shape.rank; i++) {
         d->extent[i] = x->shape.dim[i];
@@ -246,9 +255,10 @@ static ls_draft *group_to_store(ls_planner *p, const ls_plan_node *n, bool *out_
     }
     for (const ls_site *s = n->sites; s; s = s->next) {
         ls_draft *d = s->draft;
-        bool kind = d->kind == LS_GROUP_POINTWISE || (!n->contracted && (d->kind == LS_GROUP_REDUCE || d->kind == LS_GROUP_CONTRACT));
-        bool free = kind && d->n_roots < LS_DRAFT_ROOTS && d->n_nodes < MAX_GROUP_NODES && d->root->node->math == n->node->math &&
-                    site_of_result(n, d);
+        bool kind = d->kind == LS_GROUP_POINTWISE ||
+                    (!n->contracted && (d->kind == LS_GROUP_REDUCE || d->kind == LS_GROUP_CONTRACT));
+        bool free = kind && d->n_roots < LS_DRAFT_ROOTS && d->n_nodes < MAX_GROUP_NODES &&
+                    d->root->node->math == n->node->math && site_of_result(n, d);
         for (const ls_site *t = n->sites; t && free; t = t->next) {
             free = t->draft == d || (!ls_draft_needs(p, d, t->draft, out_ok) && *out_ok);
         }
@@ -319,7 +329,8 @@ static bool place(ls_planner *p, ls_plan_node *n) {
     return pass_on(p, n);
 }
 
-ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int fusion, ls_plan *out_plan, ls_error *err) {
+ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int fusion, ls_plan *out_plan,
+                        ls_error *err) {
     ls_planner p = {.arena = arena, .fusion = fusion != 0};
     *out_plan = (ls_plan){0};
     for (int i = 0; i < n_roots; i++) {
@@ -339,13 +350,14 @@ ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, i
     return ok ? LS_OK : LS_FAIL_MEMORY(err, "a plan");
 }
 
-static const char *const kind_names[] = {"pointwise", "reduce", "contract", "scan", "sort", "scatter", "loop", "copy"};
+static const char *const kind_names[] = {"pointwise", "reduce",  "contract", "scan",
+                                         "sort",      "scatter", "loop",     "copy"};
 
 static void print_node(ls_text *out, const ls_tensor *x) {
     char shape[LS_SHAPE_TEXT];
     if (x) {
-        ls_text_printf(out, " %s#%llu %s%s", ls_ops[x->op].name, (unsigned long long)x->serial, ls_dtype_name(x->dtype),
-                       ls_shape_text(&x->shape, shape));
+        ls_text_printf(out, " %s#%llu %s%s", ls_ops[x->op].name, (unsigned long long)x->serial,
+                       ls_dtype_name(x->dtype), ls_shape_text(&x->shape, shape));
     } else {
         ls_text_add(out, " -");
     }

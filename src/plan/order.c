@@ -1,4 +1,5 @@
-/* The order of nodes before planning, and of groups after it. Deterministic: depth first, operands left to right. */
+/* The order of nodes before planning, and of groups after it. Deterministic: depth first, operands left to
+ * right. */
 #include "plan/build.h"
 #include <string.h>
 
@@ -18,7 +19,8 @@ bool ls_plan_has_absent(const ls_tensor *node) {
 }
 
 bool ls_plan_is_leaf(const ls_tensor *node) {
-    bool storage = node->op == LS_OP_DATA || node->op == LS_OP_INPUT || node->op == LS_OP_VAR || node->op == LS_OP_PARAM;
+    bool storage =
+        node->op == LS_OP_DATA || node->op == LS_OP_INPUT || node->op == LS_OP_VAR || node->op == LS_OP_PARAM;
     return storage || (node->value && !(ls_class_of(node) == LS_CLASS_MOVE && ls_plan_has_absent(node)));
 }
 
@@ -66,7 +68,8 @@ static bool walk_push(ls_planner *p, walk *w, ls_tensor *node) {
         return true;
     }
     if (!arena_grow(p->arena, (void **)&w->stack, &w->cap, w->depth, sizeof(frame)) ||
-        !arena_grow(p->arena, (void **)&w->done, &w->cap_done, w->n_done + w->depth + 1, sizeof(ls_tensor *))) {
+        !arena_grow(p->arena, (void **)&w->done, &w->cap_done, w->n_done + w->depth + 1,
+                    sizeof(ls_tensor *))) {
         return false;
     }
     node->mark = (void *)&waiting;
@@ -247,7 +250,8 @@ static bool group_fill(ls_planner *p, gather *g, const ls_draft *draft, ls_group
 
 /* The group that stores a node which another reads; -1 for a leaf. */
 static int maker_of(const ls_tensor *x) {
-    const ls_plan_node *n = ls_plan_node_of(x->op == LS_OP_RESULT && !ls_plan_node_of(x)->leaf ? x->src[0] : x);
+    const ls_plan_node *n =
+        ls_plan_node_of(x->op == LS_OP_RESULT && !ls_plan_node_of(x)->leaf ? x->src[0] : x);
     return n->leaf || !n->draft ? -1 : n->draft->index;
 }
 
@@ -313,7 +317,8 @@ static bool search_push(ls_planner *p, search *s, ls_plan_node *n) {
         return true;
     }
     n->mark = p->n_searches;
-    return arena_grow(p->arena, (void **)&s->stack, &s->cap, s->depth, sizeof *s->stack) && (s->stack[s->depth++] = n, true);
+    return arena_grow(p->arena, (void **)&s->stack, &s->cap, s->depth, sizeof *s->stack) &&
+           (s->stack[s->depth++] = n, true);
 }
 
 bool ls_draft_needs(ls_planner *p, ls_draft *draft, const ls_draft *other, bool *out_ok) {

@@ -1,9 +1,10 @@
 /* Fusion boundaries and order: which nodes a kernel computes together.
  *
- * Input: the roots of a graph (outputs and assigned values). Output: groups in an order that respects dependencies. Each group
- * materialises its `roots` (usually one) in buffers; every other node in it is computed on the way and never stored. A node that
- * is materialised is a leaf for the groups that read it. Movement never materialises on its own account between a source and a
- * REDUCE or CONTRACT (that is what keeps absent elements absent); leaves are never in a group.
+ * Input: the roots of a graph (outputs and assigned values). Output: groups in an order that respects
+ * dependencies. Each group materialises its `roots` (usually one) in buffers; every other node in it is
+ * computed on the way and never stored. A node that is materialised is a leaf for the groups that read it.
+ * Movement never materialises on its own account between a source and a REDUCE or CONTRACT (that is what
+ * keeps absent elements absent); leaves are never in a group.
  */
 #ifndef LOCKSTEP_PLAN_PLAN_H
 #define LOCKSTEP_PLAN_PLAN_H
@@ -12,7 +13,7 @@
 
 typedef enum ls_group_kind {
     LS_GROUP_POINTWISE, /* maps and movement only */
-    LS_GROUP_REDUCE,    /* one or several reductions over the same trailing space, with what is before and after */
+    LS_GROUP_REDUCE,    /* reductions over one inner space of common rows, with what is before and after */
     LS_GROUP_CONTRACT,  /* one contraction, with what is before and after */
     LS_GROUP_SCAN,      /* the root is the SCAN; maps and movement before it */
     LS_GROUP_SORT,      /* the root is the ARGSORT */
@@ -24,22 +25,24 @@ typedef enum ls_group_kind {
 typedef struct ls_group {
     ls_group_kind kind;
     int n_roots;
-    ls_tensor **roots;  /* materialised by this group; all of one shape (LOOP: its RESULT nodes, in result order; unused ones NULL) */
+    ls_tensor **roots; /* materialised, all of one shape; all but the first are computed on the way to it
+                          (LOOP: its RESULT nodes, in result order, unused ones NULL) */
     int n_reads;
-    ls_tensor **reads;  /* leaves and materialised nodes that it loads, in first-use order; each once */
+    ls_tensor **reads; /* leaves and materialised nodes that it loads, in first-use order; each once */
 } ls_group;
 
 typedef struct ls_plan {
     int n_groups;
-    ls_group *groups;   /* in execution order */
+    ls_group *groups; /* in execution order */
 } ls_plan;
 
-/* With fusion 0, every MAP, REDUCE and CONTRACT is a group of its own (movement still folds into its reader). The plan is the
- * arena's. Same graph, same plan: deterministic. */
-ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int fusion, ls_plan *out_plan, ls_error *err)
-    LS_MUST_USE;
-/* Whether a node is materialised before any group runs: DATA, INPUT, VAR, PARAM, or a node that already has a value; but movement
- * with absent elements below it is never read from its value, which has +0 in their place. */
+/* With fusion 0, every MAP, REDUCE and CONTRACT is a group of its own (movement still folds into its
+ * reader). The plan is the arena's. Same graph, same plan: deterministic. */
+ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int fusion, ls_plan *out_plan,
+                        ls_error *err) LS_MUST_USE;
+/* Whether a node is materialised before any group runs: DATA, INPUT, VAR, PARAM, or a node that already
+ * has a value; but movement with absent elements below it is never read from its value, which has +0 in
+ * their place. */
 bool ls_plan_is_leaf(const ls_tensor *node);
 /* Whether movement leads from the node to a PAD with absent elements. */
 bool ls_plan_has_absent(const ls_tensor *node);

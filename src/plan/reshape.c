@@ -1,5 +1,5 @@
-/* Pairs the axes of a reshape. Invariant: the products of a block's extents are equal on both sides at every value of the symbols
- * (the last block takes what cannot be told apart). */
+/* Pairs the axes of a reshape. Invariant: the products of a block's extents are equal on both sides at
+ * every value of the symbols (the last block takes what cannot be told apart). */
 #include "plan/reshape.h"
 #include <stdlib.h>
 

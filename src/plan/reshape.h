@@ -1,5 +1,6 @@
-/* How a reshape pairs axes: the smallest blocks of neighbouring axes, on either side, with as many elements each. Axes of extent 1
- * belong to no block. With an empty axis there are no blocks at all (nothing is ever read). */
+/* How a reshape pairs axes: the smallest blocks of neighbouring axes, on either side, with as many
+ * elements each. Axes of extent 1 belong to no block. With an empty axis there are no blocks at all
+ * (nothing is ever read). */
 #ifndef LOCKSTEP_PLAN_RESHAPE_H
 #define LOCKSTEP_PLAN_RESHAPE_H
 

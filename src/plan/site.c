@@ -1,5 +1,5 @@
-/* Sites: at which axes of a group, and how often, it evaluates a node. They follow users to operands through every operation,
- * so that the planner can tell what one kernel would compute more than once. */
+/* Sites: at which axes of a group, and how often, it evaluates a node. They follow users to operands
+ * through every operation, so that the planner can tell what one kernel would compute more than once. */
 #include "plan/build.h"
 #include "plan/reshape.h"
 #include <string.h>
@@ -27,7 +27,7 @@ double ls_site_evals(const ls_draft *draft, const int32_t *axis, int rank, doubl
     for (int i = 0; i < draft->n_axes; i++) {
         if (used[i]) {
             if (inner) {
-                return otherwise; /* varies along an inner axis alone: computed at every point of the outer ones */
+                return otherwise; /* varies along an inner axis alone: computed again at each outer point */
             }
             evals *= (double)ls_dim_bound(draft->extent[i]);
         } else {
@@ -93,7 +93,8 @@ static void move_axes(ls_plan_node *n, int which, const ls_site *site, ls_site *
         if (x->op == LS_OP_PAD) {
             same = !x->attr.pad.low[i] && !x->attr.pad.high[i] && !x->attr.pad.interior[i];
         } else if (x->op == LS_OP_SLICE) {
-            same = x->attr.slice.start[i] == 0 && x->attr.slice.step[i] == 1 && ls_dim_equal(x->shape.dim[i], from->dim[i]);
+            same = x->attr.slice.start[i] == 0 && x->attr.slice.step[i] == 1 &&
+                   ls_dim_equal(x->shape.dim[i], from->dim[i]);
         } else if (x->op == LS_OP_CONCAT) {
             same = i != x->attr.axis.axis;
         } else if (x->op == LS_OP_WINDOW) {
@@ -102,7 +103,9 @@ static void move_axes(ls_plan_node *n, int which, const ls_site *site, ls_site *
             }
         }
         int shift = x->op == LS_OP_EXPAND ? x->shape.rank - from->rank : 0;
-        s->axis[i] = ls_dim_is_one(from->dim[i]) ? LS_AXIS_NONE : same ? site->axis[i + shift] : other_axis(site->draft);
+        s->axis[i] = ls_dim_is_one(from->dim[i]) ? LS_AXIS_NONE
+                     : same                      ? site->axis[i + shift]
+                                                 : other_axis(site->draft);
     }
 }
 

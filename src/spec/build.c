@@ -1,8 +1,9 @@
-/* A group becomes a spec: values are composed backwards from each root at an index tuple, through movement, down to loads.
+/* A group becomes a spec: values are composed backwards from each root at an index tuple, through
+ * movement, down to loads.
  *
- * Invariants: equal computations at equal indices are one value; a value under guards is only used where they hold, and its loads
- * carry them. The spec is built again when an axis appears only in pieces (a div d, a mod d), with that axis split, so that
- * reshapes leave affine indices. */
+ * Invariants: equal computations at equal indices are one value; a value under guards is only used where
+ * they hold, and its loads carry them. The spec is built again when an axis appears only in pieces (a div
+ * d, a mod d), with that axis split, so that reshapes leave affine indices. */
 #include "spec/build.h"
 #include <string.h>
 
@@ -30,11 +31,13 @@ typedef struct pred_key {
 static bool list_equal(const ls_spec_builder *b, int32_t id, const void *key) {
     const pred_key *k = key;
     const ls_pred_list *l = &b->lists[id];
-    return l->n == k->n && (k->n == 0 || memcmp(&b->spec->preds[l->first], k->pred, sizeof(ls_pred) * (size_t)k->n) == 0);
+    return l->n == k->n &&
+           (k->n == 0 || memcmp(&b->spec->preds[l->first], k->pred, sizeof(ls_pred) * (size_t)k->n) == 0);
 }
 
 static uint64_t pred_hash(const ls_pred *p, uint64_t seed) {
-    return ls_hash_u64((uint64_t)(uint32_t)p->ix << 32 | (uint32_t)p->limit, ls_hash_u64((uint64_t)p->multiple, seed));
+    return ls_hash_u64((uint64_t)(uint32_t)p->ix << 32 | (uint32_t)p->limit,
+                       ls_hash_u64((uint64_t)p->multiple, seed));
 }
 
 static int32_t list_intern(ls_spec_builder *b, const pred_key *key) {
@@ -52,7 +55,8 @@ static int32_t list_intern(ls_spec_builder *b, const pred_key *key) {
     if (!*slot) {
         ls_pred_list list = {b->spec->n_preds, key->n, 0};
         for (int i = 0; i < key->n; i++) {
-            if (!ls_builder_grow(b, (void **)&b->spec->preds, &b->cap_preds, b->spec->n_preds, sizeof(ls_pred))) {
+            if (!ls_builder_grow(b, (void **)&b->spec->preds, &b->cap_preds, b->spec->n_preds,
+                                 sizeof(ls_pred))) {
                 return 0;
             }
             b->spec->preds[b->spec->n_preds++] = key->pred[i];
@@ -65,8 +69,10 @@ static int32_t list_intern(ls_spec_builder *b, const pred_key *key) {
 }
 
 static int pred_compare(const ls_pred *a, const ls_pred *b) {
-    return a->ix != b->ix ? (a->ix < b->ix ? -1 : 1) : a->limit != b->limit ? (a->limit < b->limit ? -1 : 1)
-           : a->multiple != b->multiple ? (a->multiple < b->multiple ? -1 : 1) : 0;
+    return a->ix != b->ix               ? (a->ix < b->ix ? -1 : 1)
+           : a->limit != b->limit       ? (a->limit < b->limit ? -1 : 1)
+           : a->multiple != b->multiple ? (a->multiple < b->multiple ? -1 : 1)
+                                        : 0;
 }
 
 /* The conjunction of a list and a guard. */
@@ -87,7 +93,8 @@ static int32_t list_and(ls_spec_builder *b, int32_t list, const ls_guard *guard)
             continue;
         }
         if (key.n == 64) {
-            ls_builder_fail(b, LS_FAIL(b->err, LS_ERR_UNSUPPORTED, "a kernel has over 64 conditions on one load"));
+            ls_builder_fail(
+                b, LS_FAIL(b->err, LS_ERR_UNSUPPORTED, "a kernel has over 64 conditions on one load"));
             return 0;
         }
         memmove(&key.pred[at + 1], &key.pred[at], sizeof(ls_pred) * (size_t)(key.n - at));
@@ -100,15 +107,25 @@ static int32_t list_and(ls_spec_builder *b, int32_t list, const ls_guard *guard)
 /* ---- interned values ---- */
 static bool value_equal(const ls_spec_builder *b, int32_t id, const void *key) {
     const ls_value *x = key, *y = &b->spec->values[id];
-    return x->op == y->op && x->dtype == y->dtype && x->acc == y->acc && x->map == y->map && x->exclusive == y->exclusive &&
-           x->reverse == y->reverse && x->a == y->a && x->b == y->b && x->c == y->c && x->ix == y->ix && x->arg == y->arg &&
-           x->bits == y->bits && x->n_bound == y->n_bound && memcmp(x->bound, y->bound, sizeof x->bound) == 0 &&
-           x->first_pred == y->first_pred && x->n_preds == y->n_preds && x->limit == y->limit && x->check == y->check;
+    return x->op == y->op && x->dtype == y->dtype && x->acc == y->acc && x->map == y->map &&
+           x->exclusive == y->exclusive && x->reverse == y->reverse && x->a == y->a && x->b == y->b &&
+           x->c == y->c && x->ix == y->ix && x->arg == y->arg && x->bits == y->bits &&
+           x->n_bound == y->n_bound && memcmp(x->bound, y->bound, sizeof x->bound) == 0 &&
+           x->first_pred == y->first_pred && x->n_preds == y->n_preds && x->limit == y->limit &&
+           x->check == y->check;
 }
 
 static ls_value value_of_op(ls_value_op op, ls_dtype dtype, const ls_tensor *origin) {
-    return (ls_value){.op = (uint8_t)op, .dtype = (uint8_t)dtype, .acc = (uint8_t)dtype, .a = LS_SPEC_NONE, .b = LS_SPEC_NONE,
-                      .c = LS_SPEC_NONE, .ix = LS_SPEC_NONE, .arg = LS_SPEC_NONE, .limit = LS_SPEC_NONE, .check = LS_SPEC_NONE,
+    return (ls_value){.op = (uint8_t)op,
+                      .dtype = (uint8_t)dtype,
+                      .acc = (uint8_t)dtype,
+                      .a = LS_SPEC_NONE,
+                      .b = LS_SPEC_NONE,
+                      .c = LS_SPEC_NONE,
+                      .ix = LS_SPEC_NONE,
+                      .arg = LS_SPEC_NONE,
+                      .limit = LS_SPEC_NONE,
+                      .check = LS_SPEC_NONE,
                       .origin = origin->serial};
 }
 
@@ -136,10 +153,12 @@ static uint64_t value_axes(const ls_spec_builder *b, const ls_value *v) {
 
 static int32_t value_add(ls_spec_builder *b, const ls_value *v) {
     ls_spec *spec = b->spec;
-    if (b->status != LS_OK || !ls_builder_grow(b, (void **)&spec->values, &b->cap_values, spec->n_values, sizeof(ls_value))) {
+    if (b->status != LS_OK ||
+        !ls_builder_grow(b, (void **)&spec->values, &b->cap_values, spec->n_values, sizeof(ls_value))) {
         return 0;
     }
-    uint64_t hash = ls_hash_u64((uint64_t)v->op << 48 | (uint64_t)v->dtype << 40 | (uint64_t)v->map << 16 | v->n_bound, v->bits);
+    uint64_t hash = ls_hash_u64(
+        (uint64_t)v->op << 48 | (uint64_t)v->dtype << 40 | (uint64_t)v->map << 16 | v->n_bound, v->bits);
     hash = ls_hash_u64((uint64_t)(uint32_t)v->a << 32 | (uint32_t)v->b, hash);
     hash = ls_hash_u64((uint64_t)(uint32_t)v->c << 32 | (uint32_t)v->ix, hash);
     hash = ls_hash_u64((uint64_t)(uint32_t)v->arg << 32 | (uint32_t)v->first_pred, hash);
@@ -162,7 +181,8 @@ static int32_t value_const(ls_spec_builder *b, const ls_tensor *node, ls_dtype d
 }
 
 /* A load under the predicates it would be guarded by is +0 where they fail, as the guard would be. */
-static int32_t value_guard(ls_spec_builder *b, const ls_tensor *node, int32_t a, int32_t other, int32_t list) {
+static int32_t value_guard(ls_spec_builder *b, const ls_tensor *node, int32_t a, int32_t other,
+                           int32_t list) {
     const ls_spec *spec = b->spec;
     if (b->status != LS_OK || b->lists[list].n == 0) {
         return a;
@@ -171,7 +191,8 @@ static int32_t value_guard(ls_spec_builder *b, const ls_tensor *node, int32_t a,
     value_set_preds(b, &v, list);
     const ls_value *x = &spec->values[a];
     bool zero = other >= 0 && spec->values[other].op == LS_V_CONST && spec->values[other].bits == 0;
-    if (a == other || (zero && x->op == LS_V_LOAD && x->n_preds == v.n_preds && x->first_pred == v.first_pred)) {
+    if (a == other ||
+        (zero && x->op == LS_V_LOAD && x->n_preds == v.n_preds && x->first_pred == v.first_pred)) {
         return a;
     }
     v.a = a;
@@ -223,7 +244,8 @@ static uint64_t axis_bits(const ls_spec_builder *b, int logical) {
     return ones << axis->first;
 }
 
-/* An axis to bind over an extent: one that exists, means nothing in `used`, and so can share values; else a new one. */
+/* An axis to bind over an extent: one that exists, means nothing in `used`, and so can share values; else
+ * a new one. */
 static int axis_bind(ls_spec_builder *b, ls_dim extent, uint64_t used) {
     for (int i = 0; i < b->n_logical; i++) {
         if (ls_dim_equal(b->logical[i].extent, extent) && !(axis_bits(b, i) & used)) {
@@ -242,7 +264,8 @@ static uint64_t tuple_axes(const ls_spec_builder *b, const int32_t *ix, int rank
 }
 
 /* ---- values by operation ---- */
-static int32_t value_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards, bool absent);
+static int32_t value_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards,
+                        bool absent);
 
 static int arg_of(const ls_spec_builder *b, const ls_tensor *x) {
     for (int i = 0; i < b->group->n_reads; i++) {
@@ -253,7 +276,8 @@ static int arg_of(const ls_spec_builder *b, const ls_tensor *x) {
     return LS_SPEC_NONE;
 }
 
-static int32_t value_load(ls_spec_builder *b, const ls_tensor *x, int arg, const int32_t *ix, int32_t guards) {
+static int32_t value_load(ls_spec_builder *b, const ls_tensor *x, int arg, const int32_t *ix,
+                          int32_t guards) {
     ls_value v = value_of_op(LS_V_LOAD, x->dtype, x);
     if (b->spec->args[arg].numel == 0) { /* then nothing is ever read here */
         return value_const(b, x, x->dtype, 0);
@@ -281,7 +305,8 @@ static int32_t value_index(ls_spec_builder *b, const ls_tensor *x, int32_t ix) {
     return value_add(b, &v);
 }
 
-static int32_t leaf_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards, bool absent) {
+static int32_t leaf_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards,
+                       bool absent) {
     (void)guards, (void)absent;
     if (x->op == LS_OP_CONST) {
         return value_const(b, x, x->dtype, x->attr.value);
@@ -292,11 +317,13 @@ static int32_t leaf_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix
     if (x->op == LS_OP_DIM) {
         return value_index(b, x, ls_ix_dim(b, x->attr.dim));
     }
-    ls_builder_fail(b, LS_FAIL(b->err, LS_ERR_INTERNAL, "spec: %s is not among the group's reads", ls_ops[x->op].name));
+    ls_builder_fail(
+        b, LS_FAIL(b->err, LS_ERR_INTERNAL, "spec: %s is not among the group's reads", ls_ops[x->op].name));
     return 0;
 }
 
-static int32_t map_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards, bool absent) {
+static int32_t map_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards,
+                      bool absent) {
     (void)absent;
     ls_value v = value_of_op(LS_V_MAP, x->dtype, x);
     int32_t *operands[] = {&v.a, &v.b, &v.c};
@@ -307,7 +334,8 @@ static int32_t map_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix,
     return value_add(b, &v);
 }
 
-static int32_t move_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards, bool absent) {
+static int32_t move_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards,
+                       bool absent) {
     int32_t from[LS_MAX_RANK], other = LS_SPEC_NONE;
     bool none = true; /* no operand covers this so far */
     ls_guard guard;
@@ -331,14 +359,16 @@ static int32_t move_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix
     if (other == LS_SPEC_NONE) { /* nothing but absent elements, or no elements at all */
         guard = (ls_guard){.n = none ? 0 : 1, .pred = {{ls_ix_const(b, -1), ls_ix_const(b, 1), 0}}};
         pred_key empty = {.n = 0};
-        other = value_guard(b, x, value_const(b, x, x->dtype, 0), LS_SPEC_NONE, list_and(b, list_intern(b, &empty), &guard));
+        other = value_guard(b, x, value_const(b, x, x->dtype, 0), LS_SPEC_NONE,
+                            list_and(b, list_intern(b, &empty), &guard));
     }
     return other;
 }
 
-/* Binds an axis to each of the listed dims of a shape, in the order of the dims, and lists them in the listed order. */
-static void bind_axes(ls_spec_builder *b, const ls_shape *shape, const int *dims, int count, uint64_t used, int32_t *ix,
-                      ls_value *v) {
+/* Binds an axis to each of the listed dims of a shape, in the order of the dims, and lists them in the
+ * listed order. */
+static void bind_axes(ls_spec_builder *b, const ls_shape *shape, const int *dims, int count, uint64_t used,
+                      int32_t *ix, ls_value *v) {
     int logical[LS_MAX_RANK] = {0};
     for (int i = 0; i < shape->rank; i++) {
         for (int j = 0; j < count; j++) {
@@ -361,7 +391,8 @@ static void bind_axes(ls_spec_builder *b, const ls_shape *shape, const int *dims
     }
 }
 
-static int32_t reduce_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards, bool absent) {
+static int32_t reduce_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards,
+                         bool absent) {
     (void)absent;
     const ls_tensor *src = x->src[0];
     ls_value v = value_of_op(LS_V_REDUCE, x->dtype, x);
@@ -385,7 +416,8 @@ static int32_t reduce_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *
     return value_add(b, &v);
 }
 
-static int32_t contract_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards, bool absent) {
+static int32_t contract_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards,
+                           bool absent) {
     (void)absent;
     const ls_contract_spec *c = &x->attr.contract;
     ls_value v = value_of_op(LS_V_CONTRACT, x->dtype, x);
@@ -416,14 +448,16 @@ static int32_t contract_at(ls_spec_builder *b, const ls_tensor *x, const int32_t
 /* The one axis of the spec that an index is. */
 static bool index_axis(ls_spec_builder *b, int32_t ix, uint8_t *out_axis) {
     if (b->spec->ix[ix].op != LS_IX_AXIS) {
-        ls_builder_fail(b, LS_FAIL(b->err, LS_ERR_INTERNAL, "spec: a scan or sort along what is not an axis"));
+        ls_builder_fail(b,
+                        LS_FAIL(b->err, LS_ERR_INTERNAL, "spec: a scan or sort along what is not an axis"));
         return false;
     }
     *out_axis = (uint8_t)b->spec->ix[ix].a;
     return true;
 }
 
-static int32_t along_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards, bool absent) {
+static int32_t along_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards,
+                        bool absent) {
     (void)absent;
     bool sort = x->op == LS_OP_ARGSORT;
     const ls_attr_axis *attr = &x->attr.axis;
@@ -456,19 +490,23 @@ static int32_t indexed(ls_spec_builder *b, const ls_tensor *index, const int32_t
     return b->status == LS_OK ? ls_ix_value(b, value) : 0;
 }
 
-static int32_t gather_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards, bool absent) {
+static int32_t gather_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards,
+                         bool absent) {
     (void)absent;
     const ls_tensor *src = x->src[0], *index = x->src[1];
     int axis = x->attr.axis.axis, arg;
     int32_t from[LS_MAX_RANK], below[LS_MAX_RANK];
     for (int i = 0; i < src->shape.rank; i++) {
-        from[i] = i < axis ? ix[i] : i == axis ? indexed(b, index, ix + axis, guards) : ix[i - 1 + index->shape.rank];
+        from[i] = i < axis    ? ix[i]
+                  : i == axis ? indexed(b, index, ix + axis, guards)
+                              : ix[i - 1 + index->shape.rank];
     }
     int32_t check = from[axis], limit = ls_ix_dim(b, src->shape.dim[axis]);
     ls_guard guard;
     while ((arg = arg_of(b, src)) < 0 && b->status == LS_OK) {
         if (ls_ops[src->op].op_class != LS_CLASS_MOVE || src->n_src != 1) {
-            ls_builder_fail(b, LS_FAIL(b->err, LS_ERR_INTERNAL, "spec: gather from %s, which is not in memory", ls_ops[src->op].name));
+            ls_builder_fail(b, LS_FAIL(b->err, LS_ERR_INTERNAL,
+                                       "spec: gather from %s, which is not in memory", ls_ops[src->op].name));
             return 0;
         }
         ls_move_index(b, src, 0, from, below, &guard);
@@ -484,7 +522,8 @@ static int32_t gather_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *
     return value_add(b, &v);
 }
 
-static int32_t random_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards, bool absent) {
+static int32_t random_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards,
+                         bool absent) {
     (void)absent;
     ls_value v = value_of_op(LS_V_RANDOM, x->dtype, x);
     int32_t word = ls_ix_const(b, 0);
@@ -495,20 +534,24 @@ static int32_t random_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *
     return value_add(b, &v);
 }
 
-typedef int32_t (*class_fn)(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards, bool absent);
+typedef int32_t (*class_fn)(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards,
+                            bool absent);
 static const class_fn classes[] = {
-    [LS_CLASS_LEAF] = leaf_at,         [LS_CLASS_MAP] = map_at,       [LS_CLASS_REDUCE] = reduce_at, [LS_CLASS_SCAN] = along_at,
-    [LS_CLASS_MOVE] = move_at,         [LS_CLASS_GATHER] = gather_at, [LS_CLASS_SORT] = along_at,
-    [LS_CLASS_CONTRACT] = contract_at, [LS_CLASS_RANDOM] = random_at, [LS_CLASS_LOOP] = NULL,
+    [LS_CLASS_LEAF] = leaf_at,  [LS_CLASS_MAP] = map_at,           [LS_CLASS_REDUCE] = reduce_at,
+    [LS_CLASS_SCAN] = along_at, [LS_CLASS_MOVE] = move_at,         [LS_CLASS_GATHER] = gather_at,
+    [LS_CLASS_SORT] = along_at, [LS_CLASS_CONTRACT] = contract_at, [LS_CLASS_RANDOM] = random_at,
+    [LS_CLASS_LOOP] = NULL,
 };
 
 static bool memo_equal(const ls_spec_builder *b, int32_t id, const void *key) {
     const ls_memo *x = key, *y = &b->memo[id];
-    return x->node == y->node && x->guards == y->guards && x->absent == y->absent && memcmp(x->ix, y->ix, sizeof x->ix) == 0;
+    return x->node == y->node && x->guards == y->guards && x->absent == y->absent &&
+           memcmp(x->ix, y->ix, sizeof x->ix) == 0;
 }
 
 /* The value of x at an index tuple, where the guards hold. `absent`: the reader skips absent elements. */
-static int32_t value_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards, bool absent) {
+static int32_t value_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix, int32_t guards,
+                        bool absent) {
     ls_op_class class = ls_ops[x->op].op_class;
     bool moves = class == LS_CLASS_MOVE;
     if (b->status != LS_OK) {
@@ -520,7 +563,8 @@ static int32_t value_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *i
     }
     ls_memo memo = {.node = x, .guards = guards, .absent = moves && absent};
     memcpy(memo.ix, ix, sizeof *ix * (size_t)x->shape.rank);
-    uint64_t hash = ls_hash(memo.ix, sizeof memo.ix, ls_hash_u64((uint64_t)(uintptr_t)x, (uint64_t)(guards * 2 + memo.absent)));
+    uint64_t hash = ls_hash(memo.ix, sizeof memo.ix,
+                            ls_hash_u64((uint64_t)(uintptr_t)x, (uint64_t)(guards * 2 + memo.absent)));
     if (!ls_builder_grow(b, (void **)&b->memo, &b->cap_memo, b->n_memo, sizeof(ls_memo))) {
         return 0;
     }
@@ -538,7 +582,8 @@ static int32_t value_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *i
         return 0;
     }
     memo.value = fn(b, x, ix, guards, absent);
-    if (b->status == LS_OK && ls_builder_grow(b, (void **)&b->memo, &b->cap_memo, b->n_memo, sizeof(ls_memo)) &&
+    if (b->status == LS_OK &&
+        ls_builder_grow(b, (void **)&b->memo, &b->cap_memo, b->n_memo, sizeof(ls_memo)) &&
         (slot = ls_id_table_slot(b, &b->memo_table, hash, memo_equal, &memo))) {
         b->memo[b->n_memo] = memo;
         *slot = ++b->n_memo;
@@ -581,14 +626,17 @@ static int space_axes(ls_spec_builder *b, const ls_shape *shape, int whole, int3
 static void build_scatter(ls_spec_builder *b, const ls_tensor *root, int arg) {
     const ls_tensor *base = root->src[0], *index = root->src[1], *updates = root->src[2];
     int32_t ix[LS_MAX_RANK], to[LS_MAX_RANK];
-    int logical[LS_MAX_RANK], axis = root->attr.axis.axis, count = space_axes(b, &root->shape, -1, ix, logical);
+    int logical[LS_MAX_RANK], axis = root->attr.axis.axis,
+                              count = space_axes(b, &root->shape, -1, ix, logical);
     ls_store store = {.arg = arg, .check = LS_SPEC_NONE, .limit = LS_SPEC_NONE, .origin = root->serial};
     store.ix = ls_ix_element(b, &root->shape, ix);
     store.value = value_at(b, base, ix, 0, false);
     store_add(b, &store, logical, count);
     count = space_axes(b, &updates->shape, -1, ix, logical);
     for (int i = 0; i < root->shape.rank; i++) {
-        to[i] = i < axis ? ix[i] : i == axis ? indexed(b, index, ix + axis, 0) : ix[i - 1 + index->shape.rank];
+        to[i] = i < axis    ? ix[i]
+                : i == axis ? indexed(b, index, ix + axis, 0)
+                            : ix[i - 1 + index->shape.rank];
     }
     store.n_axes = 0;
     store.ix = ls_ix_element(b, &root->shape, to);
@@ -612,7 +660,8 @@ static void build_stores(ls_spec_builder *b) {
     int count = space_axes(b, &first->shape, along ? first->attr.axis.axis : -1, ix, logical);
     for (int i = 0; i < group->n_roots; i++) {
         const ls_tensor *root = group->roots[i];
-        ls_store store = {.arg = group->n_reads + i, .check = LS_SPEC_NONE, .limit = LS_SPEC_NONE, .origin = root->serial};
+        ls_store store = {
+            .arg = group->n_reads + i, .check = LS_SPEC_NONE, .limit = LS_SPEC_NONE, .origin = root->serial};
         store.ix = ls_ix_element(b, &root->shape, ix);
         store.value = value_at(b, root, ix, 0, false);
         store_add(b, &store, logical, count);
@@ -637,8 +686,9 @@ static bool find_splits(const ls_spec_builder *b, ls_split *splits) {
         }
         const ls_logical_axis *whole = &b->logical[logical];
         ls_split *split = &splits[logical];
-        if (logical == b->n_logical || whole->whole || !ls_dim_is_fixed(whole->extent) || d <= 1 || extent % d || extent <= d ||
-            whole->count == LS_MAX_RANK || split->count != (whole->count == 1 ? 0 : whole->count)) {
+        if (logical == b->n_logical || whole->whole || !ls_dim_is_fixed(whole->extent) || d <= 1 ||
+            extent % d || extent <= d || whole->count == LS_MAX_RANK ||
+            split->count != (whole->count == 1 ? 0 : whole->count)) {
             continue;
         }
         if (!split->count) {
@@ -646,7 +696,8 @@ static bool find_splits(const ls_spec_builder *b, ls_split *splits) {
             split->extent[0] = whole->extent.offset;
         }
         int piece = axis - whole->first;
-        memmove(&split->extent[piece + 1], &split->extent[piece], sizeof(int64_t) * (size_t)(split->count - piece));
+        memmove(&split->extent[piece + 1], &split->extent[piece],
+                sizeof(int64_t) * (size_t)(split->count - piece));
         split->extent[piece] = extent / d;
         split->extent[piece + 1] = d;
         split->count++;
@@ -658,7 +709,8 @@ static bool find_splits(const ls_spec_builder *b, ls_split *splits) {
 static ls_status build_once(ls_spec_builder *b) {
     const ls_group *group = b->group;
     ls_spec *spec = b->spec;
-    *spec = (ls_spec){.kind = group->kind, .math = group->roots[0]->math, .n_args = group->n_reads + group->n_roots};
+    *spec = (ls_spec){
+        .kind = group->kind, .math = group->roots[0]->math, .n_args = group->n_reads + group->n_roots};
     spec->extents_of_axes = LS_ARENA_ARRAY(b->arena, ls_dim, LS_SPEC_MAX_AXES);
     spec->stores = LS_ARENA_ARRAY(b->arena, ls_store, group->n_roots + 1);
     spec->args = LS_ARENA_ARRAY(b->arena, ls_spec_arg, spec->n_args);

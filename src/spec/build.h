@@ -1,9 +1,9 @@
 /* Internal to src/spec: the builder of specs, and linear forms of index expressions.
  *
- * Failure is sticky: after the first one every function still returns a valid id (0), and `status` says what went wrong.
- * Index expressions are kept in one normal form: a sum of coefficient * atom, atoms by ascending id, the constant last; an atom
- * is an axis, an extent, a value, a DIV, a MOD, or a product of two of these.
- */
+ * Failure is sticky: after the first one every function still returns a valid id (0), and `status` says
+ * what went wrong. Index expressions are kept in one normal form: a sum of coefficient * atom, atoms by
+ * ascending id, the constant last; an atom is an axis, an extent, a value, a DIV, a MOD, or a product of
+ * two of these. */
 #ifndef LOCKSTEP_SPEC_BUILD_H
 #define LOCKSTEP_SPEC_BUILD_H
 
@@ -47,13 +47,15 @@ typedef struct ls_spec_builder {
 /* Makes room for one more element in an array of the arena; false (and a failure) when out of memory. */
 bool ls_builder_grow(ls_spec_builder *b, void **data, int *cap, int len, size_t elem);
 typedef bool (*ls_id_equal)(const ls_spec_builder *b, int32_t id, const void *key);
-/* The slot of `key`: its id + 1, or 0 for the caller to fill, with ls_id_table.len counted up. NULL when out of memory. */
-int32_t *ls_id_table_slot(ls_spec_builder *b, ls_id_table *table, uint64_t hash, ls_id_equal equal, const void *key);
+/* The slot of `key`: its id + 1, or 0 for the caller to fill, with ls_id_table.len counted up. NULL when
+ * out of memory. */
+int32_t *ls_id_table_slot(ls_spec_builder *b, ls_id_table *table, uint64_t hash, ls_id_equal equal,
+                          const void *key);
 void ls_builder_fail(ls_spec_builder *b, ls_status status);
 
 /* ---- index expressions ---- */
 int32_t ls_ix_const(ls_spec_builder *b, int64_t k);
-int32_t ls_ix_axis(ls_spec_builder *b, int axis);   /* an axis of the spec; 0 when its extent is 1 */
+int32_t ls_ix_axis(ls_spec_builder *b, int axis); /* an axis of the spec; 0 when its extent is 1 */
 int32_t ls_ix_dim(ls_spec_builder *b, ls_dim dim);
 int32_t ls_ix_value(ls_spec_builder *b, int32_t value);
 int32_t ls_ix_add(ls_spec_builder *b, int32_t x, int32_t y);

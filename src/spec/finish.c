@@ -1,5 +1,6 @@
-/* The last step of building a spec, and what is asked of whole specs: equality and copies. Invariant: after ls_spec_finish every
- * index expression, predicate and value is reached from a store, in the order in which they were made. */
+/* The last step of building a spec, and what is asked of whole specs: equality and copies. Invariant:
+ * after ls_spec_finish every index expression, predicate and value is reached from a store, in the order
+ * in which they were made. */
 #include "spec/build.h"
 #include <stdio.h>
 #include <string.h>
@@ -158,8 +159,11 @@ static void name_spec(ls_spec *spec) {
             name_add(spec, ls_ops[v->map].name);
         } else if (v->op == LS_V_LOAD && v->check != LS_SPEC_NONE) {
             name_add(spec, "gather");
-        } else if (v->op == LS_V_RANDOM || v->op == LS_V_CONTRACT || v->op == LS_V_SCAN || v->op == LS_V_SORT) {
-            static const char *const names[] = {[LS_V_RANDOM] = "random", [LS_V_CONTRACT] = "contract", [LS_V_SCAN] = "scan",
+        } else if (v->op == LS_V_RANDOM || v->op == LS_V_CONTRACT || v->op == LS_V_SCAN ||
+                   v->op == LS_V_SORT) {
+            static const char *const names[] = {[LS_V_RANDOM] = "random",
+                                                [LS_V_CONTRACT] = "contract",
+                                                [LS_V_SCAN] = "scan",
                                                 [LS_V_SORT] = "argsort"};
             name_add(spec, names[v->op]);
         }
@@ -187,14 +191,17 @@ static uint64_t hash_spec(const ls_spec *spec) {
         h = hash_dim(spec->dims[i], h);
     }
     for (int i = 0; i < spec->n_ix; i++) {
-        h = ls_hash_u64((uint64_t)spec->ix[i].k, ls_hash_u64(pair(spec->ix[i].a, spec->ix[i].b), h + spec->ix[i].op));
+        h = ls_hash_u64((uint64_t)spec->ix[i].k,
+                        ls_hash_u64(pair(spec->ix[i].a, spec->ix[i].b), h + spec->ix[i].op));
     }
     for (int i = 0; i < spec->n_preds; i++) {
-        h = ls_hash_u64((uint64_t)spec->preds[i].multiple, ls_hash_u64(pair(spec->preds[i].ix, spec->preds[i].limit), h));
+        h = ls_hash_u64((uint64_t)spec->preds[i].multiple,
+                        ls_hash_u64(pair(spec->preds[i].ix, spec->preds[i].limit), h));
     }
     for (int i = 0; i < spec->n_values; i++) {
         const ls_value *v = &spec->values[i];
-        h = ls_hash_u64((uint64_t)v->op << 40 | (uint64_t)v->dtype << 32 | (uint64_t)v->acc << 24 | v->map, h);
+        h = ls_hash_u64((uint64_t)v->op << 40 | (uint64_t)v->dtype << 32 | (uint64_t)v->acc << 24 | v->map,
+                        h);
         h = ls_hash_u64(pair(v->a, v->b), ls_hash_u64(pair(v->c, v->ix), h));
         h = ls_hash_u64(pair(v->arg, v->first_pred), ls_hash_u64(pair(v->n_preds, v->check), h));
         h = ls_hash_u64(v->bits, ls_hash_u64((uint64_t)v->exclusive << 8 | v->reverse, h));
@@ -207,13 +214,15 @@ static uint64_t hash_spec(const ls_spec *spec) {
         h = ls_hash(s->axes, (size_t)s->n_axes, h);
     }
     for (int i = 0; i < spec->n_args; i++) {
-        h = ls_hash_u64((uint64_t)spec->args[i].numel, h + (uint64_t)spec->args[i].dtype * 2 + spec->args[i].written);
+        h = ls_hash_u64((uint64_t)spec->args[i].numel,
+                        h + (uint64_t)spec->args[i].dtype * 2 + spec->args[i].written);
     }
     return h;
 }
 
 ls_status ls_spec_finish(ls_arena *arena, ls_spec *spec, ls_error *err) {
-    size_t n_ix = (size_t)spec->n_ix + 1, n_values = (size_t)spec->n_values + 1, n_preds = (size_t)spec->n_preds + 1;
+    size_t n_ix = (size_t)spec->n_ix + 1, n_values = (size_t)spec->n_values + 1,
+           n_preds = (size_t)spec->n_preds + 1;
     finisher f = {.spec = spec};
     f.ix_used = LS_ARENA_ARRAY(arena, bool, n_ix);
     f.value_used = LS_ARENA_ARRAY(arena, bool, n_values);
@@ -246,22 +255,26 @@ static bool dims_equal(const ls_dim *a, const ls_dim *b, int n) {
 }
 
 static bool value_equal(const ls_value *x, const ls_value *y) {
-    return x->op == y->op && x->dtype == y->dtype && x->acc == y->acc && x->map == y->map && x->exclusive == y->exclusive &&
-           x->reverse == y->reverse && x->a == y->a && x->b == y->b && x->c == y->c && x->ix == y->ix && x->arg == y->arg &&
-           x->bits == y->bits && x->axes == y->axes && x->n_bound == y->n_bound && memcmp(x->bound, y->bound, x->n_bound) == 0 &&
-           x->first_pred == y->first_pred && x->n_preds == y->n_preds && x->limit == y->limit && x->check == y->check;
+    return x->op == y->op && x->dtype == y->dtype && x->acc == y->acc && x->map == y->map &&
+           x->exclusive == y->exclusive && x->reverse == y->reverse && x->a == y->a && x->b == y->b &&
+           x->c == y->c && x->ix == y->ix && x->arg == y->arg && x->bits == y->bits && x->axes == y->axes &&
+           x->n_bound == y->n_bound && memcmp(x->bound, y->bound, x->n_bound) == 0 &&
+           x->first_pred == y->first_pred && x->n_preds == y->n_preds && x->limit == y->limit &&
+           x->check == y->check;
 }
 
 static bool store_equal(const ls_store *x, const ls_store *y) {
     return x->arg == y->arg && x->ix == y->ix && x->value == y->value && x->n_axes == y->n_axes &&
-           memcmp(x->axes, y->axes, (size_t)x->n_axes) == 0 && x->first_pred == y->first_pred && x->n_preds == y->n_preds &&
-           x->combine == y->combine && x->check == y->check && x->limit == y->limit;
+           memcmp(x->axes, y->axes, (size_t)x->n_axes) == 0 && x->first_pred == y->first_pred &&
+           x->n_preds == y->n_preds && x->combine == y->combine && x->check == y->check &&
+           x->limit == y->limit;
 }
 
 bool ls_spec_equal(const ls_spec *a, const ls_spec *b) {
-    if (a->hash != b->hash || a->kind != b->kind || a->math != b->math || a->n_axes != b->n_axes || a->n_dims != b->n_dims ||
-        a->n_ix != b->n_ix || a->n_values != b->n_values || a->n_preds != b->n_preds || a->n_stores != b->n_stores ||
-        a->n_args != b->n_args || !dims_equal(a->extents_of_axes, b->extents_of_axes, a->n_axes) ||
+    if (a->hash != b->hash || a->kind != b->kind || a->math != b->math || a->n_axes != b->n_axes ||
+        a->n_dims != b->n_dims || a->n_ix != b->n_ix || a->n_values != b->n_values ||
+        a->n_preds != b->n_preds || a->n_stores != b->n_stores || a->n_args != b->n_args ||
+        !dims_equal(a->extents_of_axes, b->extents_of_axes, a->n_axes) ||
         !dims_equal(a->dims, b->dims, a->n_dims)) {
         return false;
     }

@@ -1,5 +1,6 @@
-/* Index expressions: hash-consed, in one normal form, with ranges. Invariants: every function keeps the value of what it
- * simplifies at every point where all divisors are positive; ranges hold over all axes at their bounds. */
+/* Index expressions: hash-consed, in one normal form, with ranges. Invariants: every function keeps the
+ * value of what it simplifies at every point where all divisors are positive; ranges hold over all axes at
+ * their bounds. */
 #include "spec/build.h"
 #include <string.h>
 
@@ -51,7 +52,8 @@ static bool table_grow(ls_spec_builder *b, ls_id_table *table) {
     return true;
 }
 
-int32_t *ls_id_table_slot(ls_spec_builder *b, ls_id_table *table, uint64_t hash, ls_id_equal equal, const void *key) {
+int32_t *ls_id_table_slot(ls_spec_builder *b, ls_id_table *table, uint64_t hash, ls_id_equal equal,
+                          const void *key) {
     if (2 * (table->len + 1) > table->cap && !table_grow(b, table)) {
         return NULL;
     }
@@ -147,8 +149,10 @@ static bool ix_equal(const ls_spec_builder *b, int32_t id, const void *key) {
 static int32_t ix_node(ls_spec_builder *b, ls_ix_op op, int32_t a, int32_t c, int64_t k) {
     ls_spec *spec = b->spec;
     ls_ix x = {.op = (uint8_t)op, .a = a, .b = c, .k = k};
-    uint64_t hash = ls_hash_u64((uint64_t)op, ls_hash_u64((uint64_t)(uint32_t)a << 32 | (uint32_t)c, (uint64_t)k));
-    if (b->status != LS_OK || !ls_builder_grow(b, (void **)&spec->ix, &b->cap_ix, spec->n_ix, sizeof(ls_ix))) {
+    uint64_t hash =
+        ls_hash_u64((uint64_t)op, ls_hash_u64((uint64_t)(uint32_t)a << 32 | (uint32_t)c, (uint64_t)k));
+    if (b->status != LS_OK ||
+        !ls_builder_grow(b, (void **)&spec->ix, &b->cap_ix, spec->n_ix, sizeof(ls_ix))) {
         return 0;
     }
     int32_t *slot = ls_id_table_slot(b, &b->ix_table, hash, ix_equal, &x);
@@ -176,7 +180,8 @@ int32_t ls_ix_const(ls_spec_builder *b, int64_t k) {
 
 int32_t ls_ix_axis(ls_spec_builder *b, int axis) {
     ls_dim extent = b->spec->extents_of_axes[axis];
-    return ls_dim_is_fixed(extent) && extent.offset == 1 ? ls_ix_const(b, 0) : ix_node(b, LS_IX_AXIS, axis, 0, 0);
+    return ls_dim_is_fixed(extent) && extent.offset == 1 ? ls_ix_const(b, 0)
+                                                         : ix_node(b, LS_IX_AXIS, axis, 0, 0);
 }
 
 int32_t ls_ix_value(ls_spec_builder *b, int32_t value) {
@@ -271,7 +276,8 @@ void ls_lin_range(const ls_spec *spec, const ls_lin *x, int64_t *out_lo, int64_t
     for (int i = 0; i < x->n; i++) {
         const ls_ix *atom = &spec->ix[x->t[i].atom];
         int64_t k = x->t[i].k;
-        int64_t p = ls_sat_mul(k > 0 ? atom->lo : atom->hi, k), q = ls_sat_mul(k > 0 ? atom->hi : atom->lo, k);
+        int64_t p = ls_sat_mul(k > 0 ? atom->lo : atom->hi, k),
+                q = ls_sat_mul(k > 0 ? atom->hi : atom->lo, k);
         lo = lo == INT64_MIN || p == INT64_MIN ? INT64_MIN : ls_sat_add(lo, p);
         hi = hi == INT64_MAX || q == INT64_MAX ? INT64_MAX : ls_sat_add(hi, q);
     }
@@ -316,7 +322,8 @@ static void lin_recombine(ls_spec_builder *b, ls_lin *x) {
             int64_t want;
             found = at < x->n && !__builtin_mul_overflow(k, q.t[j].k, &want) && x->t[at].k == want;
         }
-        if (found && ls_lin_add(&next, &q, -k) && ls_lin_add_atom(&next, mod, -k) && ls_lin_add(&next, &whole, k)) {
+        if (found && ls_lin_add(&next, &q, -k) && ls_lin_add_atom(&next, mod, -k) &&
+            ls_lin_add(&next, &whole, k)) {
             *x = next;
             i = -1;
         }
@@ -370,7 +377,7 @@ int32_t ls_ix_mul(ls_spec_builder *b, int32_t x, int32_t y) {
             for (int j = 0; j <= q.n; j++) {
                 int64_t k = (i < p.n ? p.t[i].k : p.c) * (j < q.n ? q.t[j].k : q.c);
                 int32_t u = i < p.n ? p.t[i].atom : q.t[j < q.n ? j : 0].atom, v = j < q.n ? q.t[j].atom : u;
-                int32_t term = i < p.n && j < q.n ? ix_node(b, LS_IX_MUL, u < v ? u : v, u < v ? v : u, 0)
+                int32_t term = i < p.n && j < q.n   ? ix_node(b, LS_IX_MUL, u < v ? u : v, u < v ? v : u, 0)
                                : i < p.n || j < q.n ? u
                                                     : ls_ix_const(b, 1);
                 sum = k ? ls_ix_add(b, sum, ls_ix_scale(b, term, k)) : sum;
@@ -416,8 +423,10 @@ static bool lin_quotient(const ls_spec *spec, const ls_lin *x, int64_t d, int64_
     return true;
 }
 
-/* The largest g > 1 that divides d such that r = g * high + low with low div g one number `low_q` everywhere. */
-static int64_t lin_factor(const ls_spec *spec, const ls_lin *r, int64_t d, ls_lin *high, ls_lin *low, int64_t *low_q) {
+/* The largest g > 1 that divides d such that r = g * high + low with low div g one number `low_q`
+ * everywhere. */
+static int64_t lin_factor(const ls_spec *spec, const ls_lin *r, int64_t d, ls_lin *high, ls_lin *low,
+                          int64_t *low_q) {
     int64_t best = 0;
     for (int i = 0; i < r->n; i++) {
         int64_t g = gcd(r->t[i].k, d), q;
@@ -615,7 +624,8 @@ bool ls_ix_proved_below(const ls_spec *spec, int32_t ix, int32_t limit) {
     }
     affine_in_symbols gap = {.c = -1};
     ls_lin form;
-    if (!affine_exact(spec, limit, 1, &gap) || !ls_lin_of(spec, ix, &form) || !affine_add(&gap, ls_dim_fixed(form.c), -1)) {
+    if (!affine_exact(spec, limit, 1, &gap) || !ls_lin_of(spec, ix, &form) ||
+        !affine_add(&gap, ls_dim_fixed(form.c), -1)) {
         return false;
     }
     for (int i = 0; i < form.n; i++) {
@@ -631,7 +641,8 @@ bool ls_ix_proved_below(const ls_spec *spec, int32_t ix, int32_t limit) {
 }
 
 /* ---- questions of backends ---- */
-int64_t ls_ix_eval(const ls_spec *spec, int32_t ix, const int64_t *axes, const int64_t *symbols, const int64_t *values) {
+int64_t ls_ix_eval(const ls_spec *spec, int32_t ix, const int64_t *axes, const int64_t *symbols,
+                   const int64_t *values) {
     const ls_ix *x = &spec->ix[ix];
     if (x->op == LS_IX_CONST) {
         return x->k;
@@ -645,7 +656,8 @@ int64_t ls_ix_eval(const ls_spec *spec, int32_t ix, const int64_t *axes, const i
     if (x->op == LS_IX_VALUE) {
         return values[x->a];
     }
-    int64_t a = ls_ix_eval(spec, x->a, axes, symbols, values), b = ls_ix_eval(spec, x->b, axes, symbols, values);
+    int64_t a = ls_ix_eval(spec, x->a, axes, symbols, values),
+            b = ls_ix_eval(spec, x->b, axes, symbols, values);
     if (x->op == LS_IX_ADD) {
         return (int64_t)((uint64_t)a + (uint64_t)b);
     }

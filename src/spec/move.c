@@ -20,23 +20,27 @@ static void guard_multiple(ls_spec_builder *b, ls_guard *guard, int32_t ix, int6
     if (r->lo > 0) {
         guard->never = true;
     } else if (r->hi > 0) {
-        guard->pred[guard->n++] = (ls_pred){r->op == LS_IX_MOD && r->b == divisor ? r->a : rest, LS_SPEC_NONE, multiple};
+        guard->pred[guard->n++] =
+            (ls_pred){r->op == LS_IX_MOD && r->b == divisor ? r->a : rest, LS_SPEC_NONE, multiple};
     }
 }
 
-static void move_same(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix, int32_t *out_ix, ls_guard *guard) {
+static void move_same(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix,
+                      int32_t *out_ix, ls_guard *guard) {
     (void)b, (void)which, (void)guard;
     memcpy(out_ix, ix, sizeof *ix * (size_t)node->shape.rank);
 }
 
-static void move_permute(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix, int32_t *out_ix, ls_guard *guard) {
+static void move_permute(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix,
+                         int32_t *out_ix, ls_guard *guard) {
     (void)b, (void)which, (void)guard;
     for (int i = 0; i < node->shape.rank; i++) {
         out_ix[node->attr.axes.axes[i]] = ix[i];
     }
 }
 
-static void move_expand(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix, int32_t *out_ix, ls_guard *guard) {
+static void move_expand(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix,
+                        int32_t *out_ix, ls_guard *guard) {
     (void)which, (void)guard;
     const ls_shape *from = &node->src[0]->shape;
     int shift = node->shape.rank - from->rank;
@@ -45,7 +49,8 @@ static void move_expand(ls_spec_builder *b, const ls_tensor *node, int which, co
     }
 }
 
-static void move_reshape(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix, int32_t *out_ix, ls_guard *guard) {
+static void move_reshape(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix,
+                         int32_t *out_ix, ls_guard *guard) {
     (void)which, (void)guard;
     const ls_shape *to = &node->shape, *from = &node->src[0]->shape;
     ls_reshape_map map;
@@ -64,7 +69,8 @@ static void move_reshape(ls_spec_builder *b, const ls_tensor *node, int which, c
             k = ls_ix_add(b, k, ls_ix_mul(b, ix[block->to[i]], stride));
             stride = ls_ix_mul(b, stride, ls_ix_dim(b, to->dim[block->to[i]]));
         }
-        bool symbolic = false; /* a quotient by a symbol keeps no range of its own: the remainder gives it one */
+        bool symbolic =
+            false; /* a quotient by a symbol keeps no range of its own: the remainder gives it one */
         for (int i = block->n_from; i-- > 0;) {
             int32_t extent = ls_ix_dim(b, from->dim[block->from[i]]);
             out_ix[block->from[i]] = i > 0 || symbolic ? ls_ix_mod(b, k, extent) : k;
@@ -74,7 +80,8 @@ static void move_reshape(ls_spec_builder *b, const ls_tensor *node, int which, c
     }
 }
 
-static void move_pad(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix, int32_t *out_ix, ls_guard *guard) {
+static void move_pad(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix, int32_t *out_ix,
+                     ls_guard *guard) {
     (void)which;
     const ls_attr_pad *pad = &node->attr.pad;
     for (int i = 0; i < node->shape.rank; i++) {
@@ -89,25 +96,30 @@ static void move_pad(ls_spec_builder *b, const ls_tensor *node, int which, const
     }
 }
 
-static void move_slice(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix, int32_t *out_ix, ls_guard *guard) {
+static void move_slice(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix,
+                       int32_t *out_ix, ls_guard *guard) {
     (void)which, (void)guard;
     for (int i = 0; i < node->shape.rank; i++) {
-        out_ix[i] = ls_ix_add_const(b, ls_ix_scale(b, ix[i], node->attr.slice.step[i]), node->attr.slice.start[i]);
+        out_ix[i] =
+            ls_ix_add_const(b, ls_ix_scale(b, ix[i], node->attr.slice.step[i]), node->attr.slice.start[i]);
     }
 }
 
-static void move_window(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix, int32_t *out_ix, ls_guard *guard) {
+static void move_window(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix,
+                        int32_t *out_ix, ls_guard *guard) {
     (void)which, (void)guard;
     const ls_attr_window *w = &node->attr.window;
     int rank = node->src[0]->shape.rank;
     memcpy(out_ix, ix, sizeof *ix * (size_t)rank);
     for (int i = 0; i < w->count; i++) {
         int axis = w->axes[i];
-        out_ix[axis] = ls_ix_add(b, ls_ix_scale(b, ix[axis], w->stride[i]), ls_ix_scale(b, ix[rank + i], w->dilation[i]));
+        out_ix[axis] = ls_ix_add(b, ls_ix_scale(b, ix[axis], w->stride[i]),
+                                 ls_ix_scale(b, ix[rank + i], w->dilation[i]));
     }
 }
 
-static void move_concat(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix, int32_t *out_ix, ls_guard *guard) {
+static void move_concat(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix,
+                        int32_t *out_ix, ls_guard *guard) {
     int axis = node->attr.axis.axis;
     memcpy(out_ix, ix, sizeof *ix * (size_t)node->shape.rank);
     for (int i = 0; i < which; i++) {
@@ -116,14 +128,16 @@ static void move_concat(ls_spec_builder *b, const ls_tensor *node, int which, co
     guard_range(b, guard, out_ix[axis], ls_ix_dim(b, node->src[which]->shape.dim[axis]));
 }
 
-typedef void (*move_fn)(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix, int32_t *out_ix, ls_guard *guard);
+typedef void (*move_fn)(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix,
+                        int32_t *out_ix, ls_guard *guard);
 static const move_fn moves[LS_OP_COUNT] = {
     [LS_OP_RESHAPE] = move_reshape, [LS_OP_PERMUTE] = move_permute, [LS_OP_EXPAND] = move_expand,
     [LS_OP_PAD] = move_pad,         [LS_OP_SLICE] = move_slice,     [LS_OP_WINDOW] = move_window,
     [LS_OP_CONCAT] = move_concat,   [LS_OP_DETACH] = move_same,
 };
 
-void ls_move_index(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix, int32_t *out_ix, ls_guard *guard) {
+void ls_move_index(ls_spec_builder *b, const ls_tensor *node, int which, const int32_t *ix, int32_t *out_ix,
+                   ls_guard *guard) {
     guard->n = 0;
     guard->never = false;
     moves[node->op](b, node, which, ix, out_ix, guard);

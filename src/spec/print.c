@@ -1,5 +1,5 @@
-/* Specs as text: deterministic, one line a value. Axes are i, j, k, ...; arguments a0, a1, ...; values v0, v1, ... with the axes that
- * they vary over. */
+/* Specs as text: deterministic, one line a value. Axes are i, j, k, ...; arguments a0, a1, ...; values v0,
+ * v1, ... with the axes that they vary over. */
 #include "spec/spec.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -166,7 +166,8 @@ static void print_value(ls_text *out, const ls_spec *spec, const ls_value *v) {
         ls_text_printf(out, "(v%d*v%d)", v->a, v->b);
         print_acc(out, v);
     } else if (v->op == LS_V_SCAN) {
-        ls_text_printf(out, "SCAN %s%s%s", scans[v->map], v->exclusive ? " exclusive" : "", v->reverse ? " reverse" : "");
+        ls_text_printf(out, "SCAN %s%s%s", scans[v->map], v->exclusive ? " exclusive" : "",
+                       v->reverse ? " reverse" : "");
         print_bound(out, v);
         print_operands(out, v);
         print_acc(out, v);
@@ -191,7 +192,8 @@ static void print_axes(ls_text *out, uint64_t axes) {
 }
 
 void ls_spec_print(ls_text *out, const ls_spec *spec) {
-    static const char *const kinds[] = {"pointwise", "reduce", "contract", "scan", "sort", "scatter", "loop", "copy"};
+    static const char *const kinds[] = {"pointwise", "reduce",  "contract", "scan",
+                                        "sort",      "scatter", "loop",     "copy"};
     static const char *const maths[] = {"locked", "fast", "reduced"};
     static const char *const combines[] = {"=", "+=", "*=", "min=", "max="};
     axis_text name;
@@ -203,7 +205,8 @@ void ls_spec_print(ls_text *out, const ls_spec *spec) {
     ls_text_add(out, "\n  args");
     for (int i = 0; i < spec->n_args; i++) {
         const ls_spec_arg *a = &spec->args[i];
-        ls_text_printf(out, "%s a%d:%s[%" PRId64 "]", a->written ? " ->" : "", i, ls_dtype_name(a->dtype), a->numel);
+        ls_text_printf(out, "%s a%d:%s[%" PRId64 "]", a->written ? " ->" : "", i, ls_dtype_name(a->dtype),
+                       a->numel);
     }
     ls_text_add(out, "\n");
     for (int i = 0; i < spec->n_values; i++) {

@@ -1,15 +1,17 @@
 /* Kernel specs: what one fused kernel means, without threads.
  *
- * A spec is a list of axes, index expressions, values and stores. A value is a function from the axes that it varies over to one
- * scalar of its dtype (or to "absent"); it is rounded once to that dtype. A spec means: for every point of each store's space, in
- * row-major order, evaluate the value and store it. Backends may do it in any way that gives those bits.
+ * A spec is a list of axes, index expressions, values and stores. A value is a function from the axes that
+ * it varies over to one scalar of its dtype (or to "absent"); it is rounded once to that dtype. A spec
+ * means: for every point of each store's space, in row-major order, evaluate the value and store it.
+ * Backends may do it in any way that gives those bits.
  *
- * Binding is functional: REDUCE over axis j of a value v means v as a function of j, whatever j is outside. So LayerNorm is
+ * Binding is functional: REDUCE over axis j of a value v means v as a function of j, whatever j is outside.
+ * So LayerNorm is
  *   x = LOAD[i,j]; m = SUM{j}(x)/N; d = x-m; v = SUM{j}(d*d)/N; y = d/sqrt(v+eps)*g[j]+b[j]
  * over axes {i,j}, with m and v varying over {i} alone.
  *
- * Values and index expressions are hash-consed and topologically ordered: an id is only used by larger ids (an index expression that
- * reads a value, IX_VALUE, is used by larger value ids too).
+ * Values and index expressions are hash-consed and topologically ordered: an id is only used by larger ids
+ * (an index expression that reads a value, IX_VALUE, is used by larger value ids too).
  */
 #ifndef LOCKSTEP_SPEC_SPEC_H
 #define LOCKSTEP_SPEC_SPEC_H
@@ -49,14 +51,14 @@ typedef struct ls_pred {
 /* ---- values ---- */
 typedef enum ls_value_op {
     LS_V_CONST,    /* bits */
-    LS_V_LOAD,     /* args[load.arg] at element load.ix (linear, over the layout by bounds); +0 when a predicate fails */
+    LS_V_LOAD,     /* args[arg] at element ix (linear, of the layout by bounds); +0 when a predicate fails */
     LS_V_GUARD,    /* a when every predicate holds, else b; b LS_SPEC_NONE: absent */
     LS_V_INDEX,    /* the index expression `ix` as an integer of dtype */
     LS_V_MAP,      /* map (an ls_op of class MAP) of a, b, c */
     LS_V_RANDOM,   /* the Threefry word of key words a, b (u32) at counter `ix` */
     LS_V_REDUCE,   /* map (an ls_op of class REDUCE) of a over bound axes, linearised in their order */
-    LS_V_CONTRACT, /* sum of a*b over bound axes, linearised in their order; a term is absent when a or b is */
-    LS_V_SCAN,     /* running scan of a along bound[0], inclusive or exclusive, up or down: a function of that axis too */
+    LS_V_CONTRACT, /* sum of a*b over bound axes, linearised in their order; absent terms (a or b is) skipped */
+    LS_V_SCAN,     /* running scan of a along bound[0], in or exclusive, up or down: varies over that axis too */
     LS_V_SORT      /* position along bound[0], of rank bound[0], in the stable order of a */
 } ls_value_op;
 
@@ -74,8 +76,8 @@ typedef struct ls_value {
     uint8_t n_bound;
     uint8_t bound[LS_MAX_RANK]; /* axis numbers, contract order */
     int32_t first_pred, n_preds; /* LOAD, GUARD: into spec->preds */
-    int32_t limit;   /* LOAD of a gather: the index expression `check` is out of range unless 0 <= check < limit; then it reads */
-    int32_t check;   /* NaN (0 for integers) and the launch reports origin; a failed predicate comes first. Else LS_SPEC_NONE. */
+    int32_t limit;   /* LOAD of a gather: unless 0 <= check < limit (index expressions) it reads NaN (0 for */
+    int32_t check;   /* integers) and the launch reports origin; a failed predicate comes first. Else LS_SPEC_NONE. */
     uint64_t origin; /* serial of the graph node that it came from */
 } ls_value;
 
@@ -115,8 +117,8 @@ typedef struct ls_spec {
     char name[48];                      /* of the kernel, from what it does: "contract_add_relu" */
 } ls_spec;
 
-/* Builds and verifies the spec of a group (not LOOP or COPY). Its arguments are group->reads, then group->roots. The spec is the
- * arena's. */
+/* Builds and verifies the spec of a group (not LOOP or COPY). Its arguments are group->reads, then
+ * group->roots. The spec is the arena's. */
 ls_status ls_spec_build(ls_arena *arena, const ls_group *group, ls_spec *out_spec, ls_error *err) LS_MUST_USE;
 /* Checks what builders must keep: order, dtypes, axis sets, every index in bounds by its predicates. */
 ls_status ls_spec_verify(const ls_spec *spec, ls_error *err) LS_MUST_USE;
@@ -127,9 +129,12 @@ void ls_spec_print(ls_text *out, const ls_spec *spec);
 ls_status ls_spec_copy(ls_arena *arena, const ls_spec *spec, ls_spec *out_spec, ls_error *err) LS_MUST_USE;
 
 /* ---- questions backends ask of index expressions (index.c) ---- */
-/* Value of an expression; `axes` and `symbols` are values by axis number and by ls_symbol.index; `values` by value id (for IX_VALUE). */
-int64_t ls_ix_eval(const ls_spec *spec, int32_t ix, const int64_t *axes, const int64_t *symbols, const int64_t *values);
-/* When ix = stride * axis + rest with `rest` free of the axis, over the axis' whole range: true, with the stride. */
+/* Value of an expression; `axes` and `symbols` are values by axis number and by ls_symbol.index; `values`
+ * by value id (for IX_VALUE). */
+int64_t ls_ix_eval(const ls_spec *spec, int32_t ix, const int64_t *axes, const int64_t *symbols,
+                   const int64_t *values);
+/* When ix = stride * axis + rest with `rest` free of the axis, over the axis' whole range: true, with the
+ * stride. */
 bool ls_ix_affine(const ls_spec *spec, int32_t ix, int axis, int64_t *out_stride);
 
 #endif

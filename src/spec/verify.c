@@ -1,8 +1,9 @@
-/* What every spec must keep, checked after it is built: order, dtypes, axis sets, where absent elements may go, and that every
- * element read or written is inside its argument wherever its predicates hold.
+/* What every spec must keep, checked after it is built: order, dtypes, axis sets, where absent elements
+ * may go, and that every element read or written is inside its argument wherever its predicates hold.
  *
- * An index is first proved in range by intervals: a predicate 0 <= p < n makes p itself a term with a range, which replaces the
- * terms that it is made of. What this cannot show is evaluated: at every point when there are few, else at many drawn ones. */
+ * An index is first proved in range by intervals: a predicate 0 <= p < n makes p itself a term with a
+ * range, which replaces the terms that it is made of. What this cannot show is evaluated: at every point
+ * when there are few, else at many drawn ones. */
 #include "base/rng.h"
 #include "spec/build.h"
 #include <inttypes.h>
@@ -94,7 +95,8 @@ static int64_t form_bound(facts *f, const ls_lin *x, bool upper) {
     return sum;
 }
 
-/* The tightest bound found by putting facts, one after another, in the place of the terms they are made of. */
+/* The tightest bound found by putting facts, one after another, in the place of the terms they are made
+ * of. */
 static int64_t bound_with_facts(facts *f, const ls_lin *x, bool upper) {
     ls_lin form = *x;
     int64_t best = form_bound(f, &form, upper), moved = 0;
@@ -117,7 +119,8 @@ static int64_t bound_with_facts(facts *f, const ls_lin *x, bool upper) {
                 }
                 int64_t gain = (c > 0) == upper ? ls_sat_mul(c, f->fact[i].hi) : 0;
                 int64_t rest = form_bound(f, &next, upper);
-                int64_t total = rest == INT64_MIN || rest == INT64_MAX ? rest : ls_sat_add(ls_sat_add(rest, moved), gain);
+                int64_t total =
+                    rest == INT64_MIN || rest == INT64_MAX ? rest : ls_sat_add(ls_sat_add(rest, moved), gain);
                 if (upper ? total < best : total > best) {
                     best = total;
                     form = next;
@@ -148,7 +151,8 @@ static bool pred_holds(const ls_spec *spec, const ls_pred *p, const int64_t *axe
                                     : x >= 0 && x < ls_ix_eval(spec, p->limit, axes, symbols, NULL);
 }
 
-static bool point_fits(const ls_spec *spec, const access *a, const int64_t *axes, const int64_t *symbols, int64_t *out_element) {
+static bool point_fits(const ls_spec *spec, const access *a, const int64_t *axes, const int64_t *symbols,
+                       int64_t *out_element) {
     for (int32_t i = a->first_pred; i < a->first_pred + a->n_preds; i++) {
         if (!pred_holds(spec, &spec->preds[i], axes, symbols)) {
             return true;
@@ -160,7 +164,8 @@ static bool point_fits(const ls_spec *spec, const access *a, const int64_t *axes
 
 static bool reads_value(const ls_spec *spec, int32_t ix) {
     const ls_ix *x = &spec->ix[ix];
-    return x->op == LS_IX_VALUE || (x->op >= LS_IX_ADD && (reads_value(spec, x->a) || reads_value(spec, x->b)));
+    return x->op == LS_IX_VALUE ||
+           (x->op >= LS_IX_ADD && (reads_value(spec, x->a) || reads_value(spec, x->b)));
 }
 
 #define MAX_SYMBOLS 64
@@ -168,7 +173,8 @@ static bool reads_value(const ls_spec *spec, int32_t ix) {
 /* The symbols of a spec all at a share of their bounds. */
 static bool symbols_at(const ls_spec *spec, int share, int64_t *symbols) {
     for (int i = 0; i < spec->n_axes + spec->n_dims; i++) {
-        const ls_symbol *s = i < spec->n_axes ? spec->extents_of_axes[i].symbol : spec->dims[i - spec->n_axes].symbol;
+        const ls_symbol *s =
+            i < spec->n_axes ? spec->extents_of_axes[i].symbol : spec->dims[i - spec->n_axes].symbol;
         if (s && s->index >= MAX_SYMBOLS) {
             return false;
         }
@@ -198,7 +204,8 @@ static bool evaluated_fits(const ls_spec *spec, const access *a, int64_t *out_el
         for (int64_t n = 0; fits && n < (points < POINTS ? (int64_t)points : POINTS); n++) {
             int64_t rest = n;
             for (int i = 0; i < spec->n_axes; i++) {
-                axes[i] = points > POINTS ? (int64_t)ls_rng_below(&rng, (uint64_t)extent[i]) : rest % extent[i];
+                axes[i] =
+                    points > POINTS ? (int64_t)ls_rng_below(&rng, (uint64_t)extent[i]) : rest % extent[i];
                 rest /= extent[i];
             }
             fits = point_fits(spec, a, axes, symbols, out_element);
@@ -216,7 +223,8 @@ static bool is_empty(const ls_spec *spec, uint64_t axes) {
     return false;
 }
 
-static ls_status check_access(const ls_spec *spec, const access *a, uint64_t axes, const char *what, int id, ls_error *err) {
+static ls_status check_access(const ls_spec *spec, const access *a, uint64_t axes, const char *what, int id,
+                              ls_error *err) {
     facts f = {.spec = spec};
     ls_lin form;
     int64_t lo = INT64_MIN, hi = INT64_MAX, element = 0;
@@ -248,7 +256,8 @@ static ls_status check_access(const ls_spec *spec, const access *a, uint64_t axe
         return LS_OK;
     }
     return LS_FAIL(err, LS_ERR_INTERNAL,
-                   "spec %s: %s %d: element %" PRId64 " (proved range %" PRId64 " to %" PRId64 "): expected 0 to %" PRId64,
+                   "spec %s: %s %d: element %" PRId64 " (proved range %" PRId64 " to %" PRId64
+                   "): expected 0 to %" PRId64,
                    spec->name, what, id, element, lo, hi, a->numel - 1);
 }
 
@@ -260,29 +269,36 @@ static ls_status bad(const ls_spec *spec, int id, const char *what, ls_error *er
 static ls_status check_ix(const ls_spec *spec, ls_error *err) {
     for (int i = 0; i < spec->n_ix; i++) {
         const ls_ix *x = &spec->ix[i];
-        bool ok = x->op == LS_IX_CONST || (x->op == LS_IX_AXIS && x->a >= 0 && x->a < spec->n_axes) ||
-                  (x->op == LS_IX_DIM && x->a >= 0 && x->a < spec->n_dims) ||
-                  (x->op == LS_IX_VALUE && x->a >= 0 && x->a < spec->n_values &&
-                   !ls_dtype_is_float((ls_dtype)spec->values[x->a].dtype)) ||
-                  (x->op >= LS_IX_ADD && x->op <= LS_IX_MOD && x->a >= 0 && x->a < i && x->b >= 0 && x->b < i);
+        bool ok =
+            x->op == LS_IX_CONST || (x->op == LS_IX_AXIS && x->a >= 0 && x->a < spec->n_axes) ||
+            (x->op == LS_IX_DIM && x->a >= 0 && x->a < spec->n_dims) ||
+            (x->op == LS_IX_VALUE && x->a >= 0 && x->a < spec->n_values &&
+             !ls_dtype_is_float((ls_dtype)spec->values[x->a].dtype)) ||
+            (x->op >= LS_IX_ADD && x->op <= LS_IX_MOD && x->a >= 0 && x->a < i && x->b >= 0 && x->b < i);
         bool divides = x->op == LS_IX_DIV || x->op == LS_IX_MOD;
         if (!ok || (divides && spec->ix[x->b].hi <= 0)) {
-            return LS_FAIL(err, LS_ERR_INTERNAL, "spec %s: index expression %d: expected operands before it, and a positive divisor",
-                           spec->name, i);
+            return LS_FAIL(
+                err, LS_ERR_INTERNAL,
+                "spec %s: index expression %d: expected operands before it, and a positive divisor",
+                spec->name, i);
         }
     }
     for (int i = 0; i < spec->n_preds; i++) {
         const ls_pred *p = &spec->preds[i];
         bool range = p->limit != LS_SPEC_NONE;
-        if (p->ix < 0 || p->ix >= spec->n_ix || (range ? p->limit < 0 || p->limit >= spec->n_ix : p->multiple < 1)) {
-            return LS_FAIL(err, LS_ERR_INTERNAL, "spec %s: predicate %d: expected an index and a limit or a multiple", spec->name, i);
+        if (p->ix < 0 || p->ix >= spec->n_ix ||
+            (range ? p->limit < 0 || p->limit >= spec->n_ix : p->multiple < 1)) {
+            return LS_FAIL(err, LS_ERR_INTERNAL,
+                           "spec %s: predicate %d: expected an index and a limit or a multiple", spec->name,
+                           i);
         }
     }
     return LS_OK;
 }
 
 static bool gives_bool(uint16_t op) {
-    return op == LS_OP_EQ || op == LS_OP_NE || op == LS_OP_LT || op == LS_OP_LE || op == LS_OP_ISNAN || op == LS_OP_ISINF;
+    return op == LS_OP_EQ || op == LS_OP_NE || op == LS_OP_LT || op == LS_OP_LE || op == LS_OP_ISNAN ||
+           op == LS_OP_ISINF;
 }
 
 static bool map_dtypes_fit(const ls_spec *spec, const ls_value *v) {
@@ -328,11 +344,13 @@ static bool ids_fit(const ls_spec *spec, int id) {
     const ls_value *v = &spec->values[id];
     const int32_t operands[] = {v->a, v->b, v->c}, exprs[] = {v->ix, v->check, v->limit};
     for (int i = 0; i < 3; i++) {
-        if (operands[i] >= id || operands[i] < LS_SPEC_NONE || exprs[i] >= spec->n_ix || exprs[i] < LS_SPEC_NONE) {
+        if (operands[i] >= id || operands[i] < LS_SPEC_NONE || exprs[i] >= spec->n_ix ||
+            exprs[i] < LS_SPEC_NONE) {
             return false;
         }
     }
-    return v->n_preds >= 0 && v->first_pred >= 0 && v->first_pred + v->n_preds <= spec->n_preds && v->n_bound <= LS_MAX_RANK;
+    return v->n_preds >= 0 && v->first_pred >= 0 && v->first_pred + v->n_preds <= spec->n_preds &&
+           v->n_bound <= LS_MAX_RANK;
 }
 
 /* Operands and dtypes of each kind of value. */
@@ -340,11 +358,15 @@ static const char *shape_error(const ls_spec *spec, const ls_value *v) {
     bool has_a = v->a >= 0, has_b = v->b >= 0, same = has_a && spec->values[v->a].dtype == v->dtype;
     if (v->op == LS_V_LOAD) {
         bool arg = v->arg >= 0 && v->arg < spec->n_args && v->ix >= 0;
-        return !arg ? "a load without argument or index" : spec->args[v->arg].dtype != v->dtype ? "a load of another dtype"
-               : (v->check < 0) != (v->limit < 0) ? "a check without its limit" : NULL;
+        return !arg                                   ? "a load without argument or index"
+               : spec->args[v->arg].dtype != v->dtype ? "a load of another dtype"
+               : (v->check < 0) != (v->limit < 0)     ? "a check without its limit"
+                                                      : NULL;
     }
     if (v->op == LS_V_GUARD) {
-        return !same || v->n_preds < 1 || (has_b && spec->values[v->b].dtype != v->dtype) ? "a guard's dtypes differ" : NULL;
+        return !same || v->n_preds < 1 || (has_b && spec->values[v->b].dtype != v->dtype)
+                   ? "a guard's dtypes differ"
+                   : NULL;
     }
     if (v->op == LS_V_INDEX || v->op == LS_V_RANDOM) {
         return v->ix < 0 || (v->op == LS_V_RANDOM && (!has_a || !has_b)) ? "no index" : NULL;
@@ -358,7 +380,9 @@ static const char *shape_error(const ls_spec *spec, const ls_value *v) {
         return !reduce || !has_a || (index ? v->dtype != LS_I64 : !same) ? "the dtypes of a reduction" : NULL;
     }
     if (v->op == LS_V_CONTRACT) {
-        return !has_a || !has_b || spec->values[v->a].dtype != spec->values[v->b].dtype ? "the dtypes of a contraction" : NULL;
+        return !has_a || !has_b || spec->values[v->a].dtype != spec->values[v->b].dtype
+                   ? "the dtypes of a contraction"
+                   : NULL;
     }
     if (v->op == LS_V_SCAN || v->op == LS_V_SORT) {
         return !has_a || v->n_bound != 1 ? "a scan or sort along other than one axis" : NULL;
@@ -415,15 +439,17 @@ static ls_status check_value(const ls_spec *spec, int id, ls_error *err) {
 static ls_status check_store(const ls_spec *spec, int id, ls_error *err) {
     const ls_store *s = &spec->stores[id];
     uint64_t axes = 0;
-    bool ok = s->arg >= 0 && s->arg < spec->n_args && spec->args[s->arg].written && s->value >= 0 && s->value < spec->n_values &&
-              s->ix >= 0 && s->ix < spec->n_ix && s->n_axes >= 0 && s->n_axes <= 2 * LS_MAX_RANK &&
-              spec->values[s->value].dtype == spec->args[s->arg].dtype && !may_be_absent(spec, s->value);
+    bool ok = s->arg >= 0 && s->arg < spec->n_args && spec->args[s->arg].written && s->value >= 0 &&
+              s->value < spec->n_values && s->ix >= 0 && s->ix < spec->n_ix && s->n_axes >= 0 &&
+              s->n_axes <= 2 * LS_MAX_RANK && spec->values[s->value].dtype == spec->args[s->arg].dtype &&
+              !may_be_absent(spec, s->value);
     for (int i = 0; ok && i < s->n_axes; i++) {
         ok = s->axes[i] < spec->n_axes && !(axes >> s->axes[i] & 1);
         axes |= ok ? (uint64_t)1 << s->axes[i] : 0;
     }
     if (!ok || (spec->values[s->value].axes & ~axes) || (spec->ix[s->ix].axes & ~axes)) {
-        return LS_FAIL(err, LS_ERR_INTERNAL, "spec %s: store %d: expected a present value of the argument's dtype over its axes",
+        return LS_FAIL(err, LS_ERR_INTERNAL,
+                       "spec %s: store %d: expected a present value of the argument's dtype over its axes",
                        spec->name, id);
     }
     access a = {s->ix, s->first_pred, s->n_preds, s->check, s->limit, spec->args[s->arg].numel};
@@ -432,7 +458,8 @@ static ls_status check_store(const ls_spec *spec, int id, ls_error *err) {
 
 ls_status ls_spec_verify(const ls_spec *spec, ls_error *err) {
     if (spec->n_axes < 0 || spec->n_axes > LS_SPEC_MAX_AXES || spec->n_stores < 1) {
-        return LS_FAIL(err, LS_ERR_INTERNAL, "spec %s: %d axes and %d stores", spec->name, spec->n_axes, spec->n_stores);
+        return LS_FAIL(err, LS_ERR_INTERNAL, "spec %s: %d axes and %d stores", spec->name, spec->n_axes,
+                       spec->n_stores);
     }
     LS_TRY(err, check_ix(spec, err));
     for (int i = 0; i < spec->n_values; i++) {

@@ -40,7 +40,8 @@ static inline void bench_plan(bench *b, ls_tensor *const *roots, int n_roots, in
 }
 
 static inline void bench_spec(bench *b, const ls_group *group, ls_spec *out_spec) {
-    if (ls_spec_build(&b->arena, group, out_spec, &b->err) != LS_OK || ls_spec_verify(out_spec, &b->err) != LS_OK) {
+    if (ls_spec_build(&b->arena, group, out_spec, &b->err) != LS_OK ||
+        ls_spec_verify(out_spec, &b->err) != LS_OK) {
         fail_msg("%s", b->err.message);
     }
 }

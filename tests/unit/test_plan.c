@@ -13,7 +13,8 @@ static ls_tensor *input(bench *b, const char *name, ls_shape shape) {
     return ls_input(b->s, name, LS_F32, shape);
 }
 
-/* Every read is a leaf or stored by an earlier group; every root that is no leaf is stored once; every kernel's spec verifies. */
+/* Every read is a leaf or stored by an earlier group; every root that is no leaf is stored once; every
+ * kernel's spec verifies. */
 static void check_plan(bench *b, const ls_plan *plan, ls_tensor *const *roots, int n_roots) {
     for (int i = 0; i < plan->n_groups; i++) {
         const ls_group *g = &plan->groups[i];
@@ -42,7 +43,8 @@ static void check_plan(bench *b, const ls_plan *plan, ls_tensor *const *roots, i
     }
 }
 
-/* The kinds of the groups of a plan, as letters: pointwise, reduce, contract, scan (n), sort (o), scatter (t), loop, copy (y). */
+/* The kinds of the groups of a plan, as letters: pointwise, reduce, contract, scan (n), sort (o), scatter
+ * (t), loop, copy (y). */
 static void expect(bench *b, ls_tensor *const *roots, int n_roots, int fusion, const char *kinds) {
     static const char letters[] = "prcnotly";
     char got[64] = {0};
@@ -70,7 +72,10 @@ static void maps_and_movement_share_a_kernel(void **state) {
     expect_one(&b, ls_transpose(b.s, x, 0, 1), "p", "p");
     expect_one(&b, ls_exp(b.s, ls_add(b.s, x, y)), "p", "pp");
     expect_one(&b, ls_full(b.s, LS_F32, LS_SHAPE(3), 2), "p", "p");
-    expect_one(&b, ls_add(b.s, x, ls_mul(b.s, ls_iota(b.s, LS_F32, LS_SHAPE(8), 0), ls_full(b.s, LS_F32, LS_SCALAR, 3))), "p", "pp");
+    expect_one(
+        &b,
+        ls_add(b.s, x, ls_mul(b.s, ls_iota(b.s, LS_F32, LS_SHAPE(8), 0), ls_full(b.s, LS_F32, LS_SCALAR, 3))),
+        "p", "pp");
     bench_close(&b);
 }
 
@@ -82,7 +87,7 @@ static void rows_share_a_kernel(void **state) {
     expect_one(&b, ls_softmax(b.s, x, 1), "r", "rpprp");
     expect_one(&b, ls_layer_norm(b.s, x, 1, NULL, NULL, 1e-5), "r", "rppprpppp");
     expect_one(&b, ls_softmax(b.s, x, 0), "rprp", "rpprp"); /* its rows are not the innermost axis */
-    ls_tensor *wide = ls_softmax(b.s, tall, 1);            /* rows too long to read twice */
+    ls_tensor *wide = ls_softmax(b.s, tall, 1);             /* rows too long to read twice */
     expect(&b, &wide, 1, 1, "rprp");
     bench_close(&b);
 }
@@ -91,7 +96,8 @@ static void contractions_take_what_follows(void **state) {
     (void)state;
     bench b;
     bench_open(&b);
-    ls_tensor *x = input(&b, "x", LS_SHAPE(16, 8)), *w = input(&b, "w", LS_SHAPE(8, 8)), *bias = input(&b, "bias", LS_SHAPE(8));
+    ls_tensor *x = input(&b, "x", LS_SHAPE(16, 8)), *w = input(&b, "w", LS_SHAPE(8, 8)),
+              *bias = input(&b, "bias", LS_SHAPE(8));
     ls_tensor *h = ls_relu(b.s, ls_add(b.s, ls_matmul(b.s, x, w), bias));
     expect_one(&b, h, "c", "cpp");
     expect_one(&b, ls_matmul(b.s, h, w), "cc", "cppc"); /* relu ends the first, not begins the second */
@@ -99,7 +105,9 @@ static void contractions_take_what_follows(void **state) {
     expect_one(&b, ls_matmul(b.s, ls_neg(b.s, x), w), "c", "pc");
     expect_one(&b, ls_add(b.s, ls_matmul(b.s, x, w), ls_matmul(b.s, h, w)), "cc", "cppcp");
     expect_one(&b, ls_softmax(b.s, ls_matmul(b.s, x, w), 1), "cr", "crpprp");
-    expect_one(&b, ls_permute(b.s, ls_reshape(b.s, ls_matmul(b.s, x, w), LS_SHAPE(4, 4, 2, 4)), (int[]){0, 2, 1, 3}), "c", "cp");
+    expect_one(
+        &b, ls_permute(b.s, ls_reshape(b.s, ls_matmul(b.s, x, w), LS_SHAPE(4, 4, 2, 4)), (int[]){0, 2, 1, 3}),
+        "c", "cp");
     ls_pad_spec pads[] = {{1, 1, 0}, {0, 0, 0}};
     expect_one(&b, ls_neg(b.s, ls_pad(b.s, ls_matmul(b.s, x, w), pads, 0)), "cp", "cp");
     bench_close(&b);
@@ -112,7 +120,7 @@ static void what_is_read_often_is_computed_once(void **state) {
     ls_tensor *x = input(&b, "x", LS_SHAPE(4, 32)), *row = input(&b, "row", LS_SHAPE(32));
     ls_window_spec window = {5, 1, 1};
     int axis = 1, last = 2;
-    expect_one(&b, ls_add(b.s, x, ls_exp(b.s, row)), "pp", "pp");  /* exp once a column, not once a row */
+    expect_one(&b, ls_add(b.s, x, ls_exp(b.s, row)), "pp", "pp"); /* exp once a column, not once a row */
     expect_one(&b, ls_add(b.s, x, ls_neg(b.s, row)), "p", "pp");
     expect_one(&b, ls_sum(b.s, ls_window(b.s, ls_exp(b.s, x), 1, &axis, &window), 1, &last, 0), "pr", "pr");
     ls_tensor *e = ls_exp(b.s, x), *two[] = {ls_neg(b.s, e), ls_sum(b.s, e, 1, &axis, 0)};
@@ -125,10 +133,12 @@ static void a_group_stores_what_others_read(void **state) {
     bench b;
     bench_open(&b);
     ls_plan plan;
-    ls_tensor *x = input(&b, "x", LS_SHAPE(16, 8)), *w = input(&b, "w", LS_SHAPE(8, 8)), *g = input(&b, "g", LS_SHAPE(16, 8));
+    ls_tensor *x = input(&b, "x", LS_SHAPE(16, 8)), *w = input(&b, "w", LS_SHAPE(8, 8)),
+              *g = input(&b, "g", LS_SHAPE(16, 8));
     ls_tensor *pre = ls_matmul(b.s, x, w), *post = ls_relu(b.s, pre);
     ls_tensor *mask = ls_transpose(b.s, ls_where(b.s, ls_lt(b.s, g, pre), g, pre), 0, 1);
-    ls_tensor *outputs[] = {ls_sum(b.s, ls_matmul(b.s, post, w), 0, NULL, 0), ls_sum(b.s, ls_exp(b.s, mask), 0, NULL, 0)};
+    ls_tensor *outputs[] = {ls_sum(b.s, ls_matmul(b.s, post, w), 0, NULL, 0),
+                            ls_sum(b.s, ls_exp(b.s, mask), 0, NULL, 0)};
     bench_plan(&b, outputs, 2, 1, &plan);
     check_plan(&b, &plan, outputs, 2);
     assert_int_equal(plan.groups[0].kind, LS_GROUP_CONTRACT);
@@ -136,7 +146,8 @@ static void a_group_stores_what_others_read(void **state) {
     assert_ptr_equal(plan.groups[0].roots[0], post);
     assert_ptr_equal(plan.groups[0].roots[1], pre);
     /* a residual: the last sum needs the norm in between, so the norm's kernel stores h, never the sum's */
-    ls_tensor *h = ls_add(b.s, x, g), *norm = ls_layer_norm(b.s, h, 1, NULL, NULL, 1e-5), *sum = ls_add(b.s, h, ls_matmul(b.s, norm, w));
+    ls_tensor *h = ls_add(b.s, x, g), *norm = ls_layer_norm(b.s, h, 1, NULL, NULL, 1e-5),
+              *sum = ls_add(b.s, h, ls_matmul(b.s, norm, w));
     bench_plan(&b, &sum, 1, 1, &plan);
     check_plan(&b, &plan, &sum, 1);
     assert_int_equal(plan.n_groups, 2);
@@ -178,7 +189,8 @@ static void heavy_operations_are_groups_of_their_own(void **state) {
     (void)state;
     bench b;
     bench_open(&b);
-    ls_tensor *x = input(&b, "x", LS_SHAPE(4, 8)), *u = input(&b, "u", LS_SHAPE(3, 8)), *index = ls_input(b.s, "i", LS_I64, LS_SHAPE(3));
+    ls_tensor *x = input(&b, "x", LS_SHAPE(4, 8)), *u = input(&b, "u", LS_SHAPE(3, 8)),
+              *index = ls_input(b.s, "i", LS_I64, LS_SHAPE(3));
     ls_tensor *key = ls_input(b.s, "key", LS_U32, LS_SHAPE(2));
     expect_one(&b, ls_neg(b.s, ls_scan(b.s, ls_exp(b.s, x), LS_SCAN_SUM, 1, 0, 0)), "np", "pnp");
     expect_one(&b, ls_argsort(b.s, ls_neg(b.s, x), 1, 0), "po", "po");
@@ -189,8 +201,8 @@ static void heavy_operations_are_groups_of_their_own(void **state) {
     bench_close(&b);
 }
 
-static ls_status add_one(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
-                         ls_tensor **out_carry, ls_tensor **out_ys) {
+static ls_status add_one(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                         ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     (void)ctx, (void)iteration;
     out_carry[0] = ls_add(s, carry[0], xs[0]);
     out_ys[0] = ls_neg(s, carry[0]);
@@ -201,7 +213,8 @@ static void loops_store_their_results(void **state) {
     (void)state;
     bench b;
     bench_open(&b);
-    ls_tensor *x = input(&b, "x", LS_SHAPE(5, 8)), *start = ls_exp(b.s, input(&b, "start", LS_SHAPE(8))), *carry, *ys;
+    ls_tensor *x = input(&b, "x", LS_SHAPE(5, 8)), *start = ls_exp(b.s, input(&b, "start", LS_SHAPE(8))),
+              *carry, *ys;
     assert_int_equal(ls_loop(b.s, ls_dim_of(5), 1, &start, 1, &x, 1, add_one, NULL, &carry, &ys), LS_OK);
     ls_plan plan;
     ls_tensor *root = ls_neg(b.s, ys);
@@ -219,7 +232,8 @@ static void loops_store_their_results(void **state) {
     bench_close(&b);
 }
 
-/* Movement that reads itself twice, thirty times over: two to the thirtieth ways to the leaf, were none materialised. */
+/* Movement that reads itself twice, thirty times over: two to the thirtieth ways to the leaf, were none
+ * materialised. */
 static void doubling_stays_small(void **state) {
     (void)state;
     bench b;
@@ -251,14 +265,18 @@ static void long_chains_are_cut(void **state) {
     bench_close(&b);
 }
 
-/* The same graph gives the same plan, to the letter; and every failed allocation is reported without a leak. */
+/* The same graph gives the same plan, to the letter; and every failed allocation is reported without a
+ * leak. */
 static void plans_are_deterministic_and_survive_failures(void **state) {
     (void)state;
     bench b;
     bench_open(&b);
     ls_tensor *x = input(&b, "x", LS_SHAPE(2, 3, 8, 8)), *w = input(&b, "w", LS_SHAPE(4, 3, 3, 3));
-    ls_tensor *y = ls_softmax(b.s, ls_max_pool(b.s, ls_relu(b.s, ls_conv(b.s, x, w, NULL, &(ls_conv_spec){.spatial = 2})),
-                                               (int64_t[]){2, 2}, &(ls_conv_spec){.spatial = 2, .stride = {2, 2}}), 3);
+    ls_tensor *y =
+        ls_softmax(b.s,
+                   ls_max_pool(b.s, ls_relu(b.s, ls_conv(b.s, x, w, NULL, &(ls_conv_spec){.spatial = 2})),
+                               (int64_t[]){2, 2}, &(ls_conv_spec){.spatial = 2, .stride = {2, 2}}),
+                   3);
     ls_text texts[2];
     for (int i = 0; i < 2; i++) {
         ls_plan plan;

@@ -1,5 +1,6 @@
-/* Graphs drawn at random, computed with and without fusion on ref: the same bits, always. The operations are those that decide about
- * groups: maps, rows of reductions, contractions, movement with absent elements, views, gathers, scatters, scans, sorts. */
+/* Graphs drawn at random, computed with and without fusion on ref: the same bits, always. The operations
+ * are those that decide about groups: maps, rows of reductions, contractions, movement with absent
+ * elements, views, gathers, scatters, scans, sorts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,13 +28,20 @@ static int64_t extent(const ls_tensor *x, int axis) {
 
 static ls_tensor *draw_map(ls_session *s, ls_rng *rng, ls_tensor *x) {
     switch (draw(rng, 0, 6)) {
-    case 0: return ls_neg(s, x);
-    case 1: return ls_relu(s, x);
-    case 2: return ls_exp(s, ls_min(s, x, ls_full(s, LS_F32, LS_SCALAR, 1.5)));
-    case 3: return ls_sqrt(s, ls_abs(s, x));
-    case 4: return ls_tanh(s, x);
-    case 5: return ls_add(s, x, ls_iota(s, LS_F32, ls_tensor_shape(x), 0));
-    default: return ls_mul(s, x, ls_full(s, LS_F32, LS_SCALAR, 0.37));
+    case 0:
+        return ls_neg(s, x);
+    case 1:
+        return ls_relu(s, x);
+    case 2:
+        return ls_exp(s, ls_min(s, x, ls_full(s, LS_F32, LS_SCALAR, 1.5)));
+    case 3:
+        return ls_sqrt(s, ls_abs(s, x));
+    case 4:
+        return ls_tanh(s, x);
+    case 5:
+        return ls_add(s, x, ls_iota(s, LS_F32, ls_tensor_shape(x), 0));
+    default:
+        return ls_mul(s, x, ls_full(s, LS_F32, LS_SCALAR, 0.37));
     }
 }
 
@@ -47,11 +55,16 @@ static ls_tensor *draw_binary(ls_session *s, ls_rng *rng, ls_tensor *x, ls_tenso
     }
     y = fits ? y : x;
     switch (draw(rng, 0, 4)) {
-    case 0: return ls_add(s, x, y);
-    case 1: return ls_sub(s, y, x);
-    case 2: return ls_mul(s, x, y);
-    case 3: return ls_where(s, ls_lt(s, x, y), x, ls_neg(s, y));
-    default: return ls_div(s, x, ls_add(s, ls_abs(s, y), ls_full(s, LS_F32, LS_SCALAR, 0.5)));
+    case 0:
+        return ls_add(s, x, y);
+    case 1:
+        return ls_sub(s, y, x);
+    case 2:
+        return ls_mul(s, x, y);
+    case 3:
+        return ls_where(s, ls_lt(s, x, y), x, ls_neg(s, y));
+    default:
+        return ls_div(s, x, ls_add(s, ls_abs(s, y), ls_full(s, LS_F32, LS_SCALAR, 0.5)));
     }
 }
 
@@ -63,28 +76,46 @@ static ls_tensor *draw_view(ls_session *s, ls_rng *rng, ls_tensor *x) {
     ls_tensor *both[] = {x, ls_neg(s, x)};
     pads[axis] = (ls_pad_spec){draw(rng, 0, 2), draw(rng, 0, 1), draw(rng, 0, 1)};
     switch (draw(rng, 0, 8)) {
-    case 0: return ls_transpose(s, x, axis, other);
-    case 1: return ls_flip(s, x, axis);
-    case 2: return ls_pad(s, x, pads, 2.5);
-    case 3: return ls_amax(s, ls_pad_absent(s, x, pads), 1, &axis, 0);
-    case 4: return ls_pad_absent(s, x, pads);
-    case 5: return extent(x, axis) > 2 && shape.rank < 4 ? ls_amax(s, ls_window(s, x, 1, &axis, &window), 1, (int[]){-1}, 0) : x;
-    case 6: return ls_concat(s, both, 2, axis);
-    case 7: return ls_narrow(s, x, axis, 0, (extent(x, axis) + 1) / 2);
-    default: return ls_reshape(s, x, LS_SHAPE(-1, extent(x, shape.rank - 1)));
+    case 0:
+        return ls_transpose(s, x, axis, other);
+    case 1:
+        return ls_flip(s, x, axis);
+    case 2:
+        return ls_pad(s, x, pads, 2.5);
+    case 3:
+        return ls_amax(s, ls_pad_absent(s, x, pads), 1, &axis, 0);
+    case 4:
+        return ls_pad_absent(s, x, pads);
+    case 5:
+        return extent(x, axis) > 2 && shape.rank < 4
+                   ? ls_amax(s, ls_window(s, x, 1, &axis, &window), 1, (int[]){-1}, 0)
+                   : x;
+    case 6:
+        return ls_concat(s, both, 2, axis);
+    case 7:
+        return ls_narrow(s, x, axis, 0, (extent(x, axis) + 1) / 2);
+    default:
+        return ls_reshape(s, x, LS_SHAPE(-1, extent(x, shape.rank - 1)));
     }
 }
 
 static ls_tensor *draw_rows(ls_session *s, ls_rng *rng, ls_tensor *x) {
     int rank = ls_tensor_shape(x).rank, axis = (int)draw(rng, 0, rank - 1), keep = (int)draw(rng, 0, 1);
     switch (draw(rng, 0, 6)) {
-    case 0: return ls_softmax(s, x, axis);
-    case 1: return ls_layer_norm(s, x, rank - 1, NULL, NULL, 1e-3);
-    case 2: return ls_variance(s, x, 1, &axis, keep || rank == 1, 0);
-    case 3: return ls_sum(s, x, 1, &axis, keep || rank == 1);
-    case 4: return ls_sub(s, x, ls_amax(s, x, 1, &axis, 1));
-    case 5: return ls_log_softmax(s, x, axis);
-    default: return ls_cast(s, ls_argmax(s, x, 1, &axis, 1), LS_F32);
+    case 0:
+        return ls_softmax(s, x, axis);
+    case 1:
+        return ls_layer_norm(s, x, rank - 1, NULL, NULL, 1e-3);
+    case 2:
+        return ls_variance(s, x, 1, &axis, keep || rank == 1, 0);
+    case 3:
+        return ls_sum(s, x, 1, &axis, keep || rank == 1);
+    case 4:
+        return ls_sub(s, x, ls_amax(s, x, 1, &axis, 1));
+    case 5:
+        return ls_log_softmax(s, x, axis);
+    default:
+        return ls_cast(s, ls_argmax(s, x, 1, &axis, 1), LS_F32);
     }
 }
 
@@ -93,16 +124,25 @@ static ls_tensor *draw_heavy(ls_session *s, ls_rng *rng, ls_tensor *x) {
     int64_t n = extent(x, rank - 1), rows = extent(x, 0);
     ls_tensor *index = ls_rem(s, ls_iota(s, LS_I64, LS_SHAPE(5), 0), ls_full_i64(s, LS_I64, LS_SCALAR, rows));
     switch (draw(rng, 0, 5)) {
-    case 0: return rank > 1 ? ls_matmul(s, x, ls_transpose(s, x, rank - 1, rank - 2)) : x;
-    case 1: return ls_matmul(s, x, ls_sin(s, ls_iota(s, LS_F32, LS_SHAPE(n, 3), draw(rng, 0, 1) ? 0 : 1)));
-    case 2: return ls_gather(s, x, index, 0);
-    case 3: return rank == 2 ? ls_scatter(s, x, index, ls_full(s, LS_F32, LS_SHAPE(5, n), 0.75), 0, LS_SCATTER_ADD) : x;
-    case 4: return ls_scan(s, x, LS_SCAN_SUM, axis, (int)draw(rng, 0, 1), (int)draw(rng, 0, 1));
-    default: return ls_sort(s, x, axis, (int)draw(rng, 0, 1));
+    case 0:
+        return rank > 1 ? ls_matmul(s, x, ls_transpose(s, x, rank - 1, rank - 2)) : x;
+    case 1:
+        return ls_matmul(s, x, ls_sin(s, ls_iota(s, LS_F32, LS_SHAPE(n, 3), draw(rng, 0, 1) ? 0 : 1)));
+    case 2:
+        return ls_gather(s, x, index, 0);
+    case 3:
+        return rank == 2
+                   ? ls_scatter(s, x, index, ls_full(s, LS_F32, LS_SHAPE(5, n), 0.75), 0, LS_SCATTER_ADD)
+                   : x;
+    case 4:
+        return ls_scan(s, x, LS_SCAN_SUM, axis, (int)draw(rng, 0, 1), (int)draw(rng, 0, 1));
+    default:
+        return ls_sort(s, x, axis, (int)draw(rng, 0, 1));
     }
 }
 
-/* The same graph for the same key; outputs are the last tensor, the one before or a gradient, and one in between. */
+/* The same graph for the same key; outputs are the last tensor, the one before or a gradient, and one in
+ * between. */
 static int draw_graph(ls_session *s, uint64_t key, ls_tensor **outputs) {
     ls_rng rng = {.key = key};
     ls_tensor *pool[POOL];
@@ -116,10 +156,14 @@ static int draw_graph(ls_session *s, uint64_t key, ls_tensor **outputs) {
         pool[n] = ls_tensor_from(s, LS_F32, shape, data);
     }
     while (n < POOL) {
-        ls_tensor *x = pool[draw(&rng, n > 6 && draw(&rng, 0, 1) ? n - 4 : 0, n - 1)], *y = pool[draw(&rng, 0, n - 1)], *made;
+        ls_tensor *x = pool[draw(&rng, n > 6 && draw(&rng, 0, 1) ? n - 4 : 0, n - 1)],
+                  *y = pool[draw(&rng, 0, n - 1)], *made;
         int64_t kind = draw(&rng, 0, 9);
-        made = kind < 3 ? draw_map(s, &rng, x) : kind < 6 ? draw_binary(s, &rng, x, y) : kind < 7 ? draw_view(s, &rng, x)
-               : kind < 9 ? draw_rows(s, &rng, x) : draw_heavy(s, &rng, x);
+        made = kind < 3   ? draw_map(s, &rng, x)
+               : kind < 6 ? draw_binary(s, &rng, x, y)
+               : kind < 7 ? draw_view(s, &rng, x)
+               : kind < 9 ? draw_rows(s, &rng, x)
+                          : draw_heavy(s, &rng, x);
         if (!made) {
             fail_msg("case %llu: %s", (unsigned long long)key, ls_session_error(s)->message);
         }
@@ -140,7 +184,8 @@ static int draw_graph(ls_session *s, uint64_t key, ls_tensor **outputs) {
 }
 
 /* The bits of the outputs, one after another; the number of words. */
-static int compute(ls_context *context, const char *id, int fusion, uint64_t key, uint32_t *out_words, uint64_t *out_kernels) {
+static int compute(ls_context *context, const char *id, int fusion, uint64_t key, uint32_t *out_words,
+                   uint64_t *out_kernels) {
     ls_error err = {0};
     ls_device *device;
     ls_session *s;
@@ -151,7 +196,8 @@ static int compute(ls_context *context, const char *id, int fusion, uint64_t key
     ls_session_set_fusion(s, fusion);
     int n = draw_graph(s, key, outputs);
     if (ls_realize(s, outputs, n) != LS_OK) {
-        fail_msg("case %llu, fusion %d on %s: %s", (unsigned long long)key, fusion, id, ls_session_error(s)->message);
+        fail_msg("case %llu, fusion %d on %s: %s", (unsigned long long)key, fusion, id,
+                 ls_session_error(s)->message);
     }
     for (int i = 0; i < n; i++) {
         assert_int_equal(ls_read(s, outputs[i], out_words + words, ls_tensor_bytes(s, outputs[i])), LS_OK);
@@ -173,8 +219,8 @@ static void same_bits(const char *a, int fusion_a, const char *b, int fusion_b, 
         assert_int_equal(compute(context, b, fusion_b, key, two, &kernels[1]), n);
         for (int i = 0; i < n; i++) {
             if (one[i] != two[i]) {
-                fail_msg("case %llu, word %d of %d: %08x on %s with fusion %d, %08x on %s with fusion %d", (unsigned long long)key,
-                         i, n, one[i], a, fusion_a, two[i], b, fusion_b);
+                fail_msg("case %llu, word %d of %d: %08x on %s with fusion %d, %08x on %s with fusion %d",
+                         (unsigned long long)key, i, n, one[i], a, fusion_a, two[i], b, fusion_b);
             }
         }
         ls_context_destroy(context);

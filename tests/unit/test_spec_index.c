@@ -1,5 +1,6 @@
-/* Index expressions against straight loops: chains of movement drawn at random, of every rank, with empty extents and symbols at
- * several values. Every element that a spec loads, and every element it stores, must be the one that the loops say. */
+/* Index expressions against straight loops: chains of movement drawn at random, of every rank, with empty
+ * extents and symbols at several values. Every element that a spec loads, and every element it stores,
+ * must be the one that the loops say. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,8 +48,8 @@ static int64_t ravel(const int64_t *at, const int64_t *dims, int rank) {
     return k;
 }
 
-/* The element of operand `which` that element `at` of a movement node is; -1 where it is none of it. Written from the definitions in
- * ops.h, one axis at a time. */
+/* The element of operand `which` that element `at` of a movement node is; -1 where it is none of it.
+ * Written from the definitions in ops.h, one axis at a time. */
 static int64_t moved_from(const ls_tensor *x, int which, const int64_t *at, const int64_t *values) {
     const ls_tensor *src = x->src[which];
     int64_t to[LS_MAX_RANK], from[LS_MAX_RANK], p[LS_MAX_RANK] = {0};
@@ -74,7 +75,8 @@ static int64_t moved_from(const ls_tensor *x, int which, const int64_t *at, cons
             p[i] = at[i];
             for (int j = 0; j < x->attr.window.count; j++) {
                 if (x->attr.window.axes[j] == i) {
-                    p[i] = at[i] * x->attr.window.stride[j] + at[src->shape.rank + j] * x->attr.window.dilation[j];
+                    p[i] = at[i] * x->attr.window.stride[j] +
+                           at[src->shape.rank + j] * x->attr.window.dilation[j];
                 }
             }
         } else if (x->op == LS_OP_CONCAT) {
@@ -134,7 +136,8 @@ static ls_tensor *draw_reshape(bench *b, ls_rng *rng, ls_tensor *x) {
         if (draw(rng, 0, 1) && i + 1 < shape.rank && (!d[i].symbol || !d[i + 1].symbol)) { /* merge */
             int64_t k = d[i].symbol ? d[i + 1].offset : d[i].offset;
             ls_dim other = d[i].symbol ? d[i] : d[i + 1];
-            d[i] = (ls_dim){k && other.symbol ? other.symbol : NULL, k && other.symbol ? other.scale * k : 0, other.offset * k};
+            d[i] = (ls_dim){k && other.symbol ? other.symbol : NULL, k && other.symbol ? other.scale * k : 0,
+                            other.offset * k};
             memmove(&d[i + 1], &d[i + 2], sizeof *d * (size_t)(shape.rank - i - 2));
             shape.rank--;
         } else if (shape.rank < LS_MAX_RANK) { /* split off a factor, which may be 1 */
@@ -162,7 +165,8 @@ static ls_tensor *draw_pad(bench *b, ls_rng *rng, ls_tensor *x) {
     for (int i = 0; i < x->shape.rank; i++) {
         pads[i] = (ls_pad_spec){0, 0, 0};
         if (draw(rng, 0, 2) == 0) {
-            pads[i] = (ls_pad_spec){draw(rng, -1, 2), draw(rng, -1, 2), x->shape.dim[i].symbol ? 0 : draw(rng, 0, 2)};
+            pads[i] = (ls_pad_spec){draw(rng, -1, 2), draw(rng, -1, 2),
+                                    x->shape.dim[i].symbol ? 0 : draw(rng, 0, 2)};
         }
     }
     return draw(rng, 0, 1) ? ls_pad(b->s, x, pads, (double)draw(rng, -9, -2)) : ls_pad_absent(b->s, x, pads);
@@ -176,7 +180,8 @@ static ls_tensor *draw_slice(bench *b, ls_rng *rng, ls_tensor *x) {
         if (x->shape.dim[i].symbol) {
             slices[i].start = x->shape.dim[i].offset;
         } else if (n && draw(rng, 0, 1)) {
-            slices[i] = draw(rng, 0, 1) ? (ls_slice_spec){start, n, draw(rng, 1, 3)} : (ls_slice_spec){start, -1, draw(rng, -3, -1)};
+            slices[i] = draw(rng, 0, 1) ? (ls_slice_spec){start, n, draw(rng, 1, 3)}
+                                        : (ls_slice_spec){start, -1, draw(rng, -3, -1)};
         }
     }
     return ls_slice(b->s, x, slices);
@@ -212,7 +217,8 @@ static ls_tensor *draw_move(bench *b, ls_rng *rng, ls_tensor *x, ls_tensor *othe
     case 3:
         for (int i = 0; i < rank; i++) {
             if (!shape.dim[i].symbol && shape.dim[i].offset == 1 && draw(rng, 0, 1)) {
-                shape.dim[i] = draw(rng, 0, 3) ? ls_dim_fixed(draw(rng, 2, 3)) : ls_dim_symbol(&symbols[0], 1, 0);
+                shape.dim[i] =
+                    draw(rng, 0, 3) ? ls_dim_fixed(draw(rng, 2, 3)) : ls_dim_symbol(&symbols[0], 1, 0);
             }
         }
         return ls_expand(b->s, x, shape);
@@ -234,8 +240,9 @@ static int64_t value_eval(const ls_spec *spec, int32_t id, const int64_t *axes, 
     for (int32_t i = v->first_pred; i < v->first_pred + v->n_preds; i++) {
         const ls_pred *p = &spec->preds[i];
         int64_t x = ls_ix_eval(spec, p->ix, axes, values, NULL);
-        holds = holds && (p->limit == LS_SPEC_NONE ? x % p->multiple == 0
-                                                   : x >= 0 && x < ls_ix_eval(spec, p->limit, axes, values, NULL));
+        holds = holds &&
+                (p->limit == LS_SPEC_NONE ? x % p->multiple == 0
+                                          : x >= 0 && x < ls_ix_eval(spec, p->limit, axes, values, NULL));
     }
     if (v->op == LS_V_CONST) {
         return (int64_t)v->bits;
@@ -255,7 +262,8 @@ static int64_t value_eval(const ls_spec *spec, int32_t id, const int64_t *axes, 
 /* Every point of the store: where it goes, and what it is. */
 static void compare(const ls_spec *spec, const ls_tensor *x, const int64_t *want, const int64_t *values) {
     const ls_store *s = &spec->stores[0];
-    int64_t dims[LS_MAX_RANK], strides[LS_MAX_RANK], at[LS_MAX_RANK], extent[2 * LS_MAX_RANK], place[2 * LS_MAX_RANK];
+    int64_t dims[LS_MAX_RANK], strides[LS_MAX_RANK], at[LS_MAX_RANK], extent[2 * LS_MAX_RANK],
+        place[2 * LS_MAX_RANK];
     int64_t axes[LS_SPEC_MAX_AXES] = {0}, n = dims_at(&x->shape, values, dims), points = 1;
     ls_shape_strides(&x->shape, strides);
     for (int i = 0; i < s->n_axes; i++) {
@@ -292,7 +300,8 @@ static int64_t *input_data(bench *b, const ls_tensor *x, const int64_t *values) 
     return data;
 }
 
-/* Traces a chain of movement from its start, operands first; NULL where the symbols' values leave an extent below 0. */
+/* Traces a chain of movement from its start, operands first; NULL where the symbols' values leave an
+ * extent below 0. */
 static int64_t *trace_chain(bench *b, ls_tensor *root, const int64_t *values) {
     int count;
     ls_tensor **order = ls_graph_order(&b->arena, &root, 1, &count);
@@ -352,7 +361,8 @@ static void movement_reads_what_loops_read(void **state) {
         }
         bench_close(&b);
     }
-    assert_true(compared > 3 * CASES && moved > CASES && guarded > CASES / 10 && empty > CASES / 100 && symbolic > CASES / 10);
+    assert_true(compared > 3 * CASES && moved > CASES && guarded > CASES / 10 && empty > CASES / 100 &&
+                symbolic > CASES / 10);
 }
 
 /* Reshapes that undo each other leave the plain index, so that loads stay contiguous. */
@@ -361,8 +371,9 @@ static void reshapes_cancel(void **state) {
     bench b;
     bench_open(&b);
     ls_tensor *x = ls_input(b.s, "x", LS_F32, LS_SHAPE(4, 6, 5));
-    ls_tensor *y = ls_reshape(b.s, ls_neg(b.s, ls_reshape(b.s, ls_neg(b.s, ls_reshape(b.s, x, LS_SHAPE(10, 12))), LS_SHAPE(3, 40))),
-                              LS_SHAPE(24, 5));
+    ls_tensor *y = ls_reshape(
+        b.s, ls_neg(b.s, ls_reshape(b.s, ls_neg(b.s, ls_reshape(b.s, x, LS_SHAPE(10, 12))), LS_SHAPE(3, 40))),
+        LS_SHAPE(24, 5));
     ls_plan plan;
     ls_spec spec;
     bench_plan(&b, &y, 1, 1, &plan);
