@@ -72,7 +72,7 @@ test-slow:              ## sweeps, valgrind, and the tests of an AArch64 build u
 conform-full:           ## every row of the conformance product, not only the covering array
 	@tools/deps.sh build test data
 	@$(call build,release)
-	@LOCKSTEP_CONFORM=full $(CTEST) $(BUILD) -L '^conformance$$' --timeout 7200
+	@LOCKSTEP_CONFORM=full $(CTEST) $(BUILD) -L '^conformance$$' --timeout 86400
 
 bench:                  ## speed, side by side with OpenBLAS
 	@tools/deps.sh build bench data
