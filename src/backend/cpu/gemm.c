@@ -224,10 +224,11 @@ static void compute_chunk(const block *b, int64_t k0, int64_t kc) {
 static void compute_vector(const block *b, int64_t k0, int64_t kc) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *o = &plan->g->b;
-    const char *at = (const char *)o->data + (b->b_offset + b->j0 + k0 * o->stride_k) * plan->elem;
+    const char *at = o->data;
+    at += (b->b_offset + b->j0 * o->stride_i + k0 * o->stride_k) * plan->elem;
     operand_at x = find_a(b, 0, k0, kc);
     void *y = k0 ? tile_of(b) : b->c;
-    plan->kernels->vector(kc, b->nj, x.at, x.step_k, at, o->stride_k, y);
+    plan->vector(kc, b->nj, x.at, x.step_k, at, o->stride_i == 1 ? o->stride_k : o->stride_i, y);
     if (k0) {
         block one = *b;
         ls_gemm_plan narrow = *plan;

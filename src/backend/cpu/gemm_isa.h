@@ -23,6 +23,8 @@ typedef struct ls_gemm_kernels {
     int lanes; /* of a vector; tiles are one or two vectors wide, B's panels two */
     ls_gemm_kernel tile[LS_GEMM_MAX_ROWS + 1][3]; /* [rows][vectors], from 1 */
     ls_gemm_vector_kernel vector;
+    ls_gemm_vector_kernel
+        vector_rows; /* b[j*b_k + p] instead of b[p*b_k + j]; NULL: none for this element type */
 } ls_gemm_kernels;
 
 /* Data movement; exact, so the same for locked and fast. Size-4 functions move f32 and i32 alike, as bits. */

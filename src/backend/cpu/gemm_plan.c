@@ -86,7 +86,8 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
     bool small = g->m * g->n * smaller(g->k, LS_GEMM_CHUNK) <= 32 * 32 * 32;
     plan->a_source = LS_GEMM_LOCAL;
     plan->b_source = LS_GEMM_LOCAL;
-    if (!plan->masks && is_wide_view(&g->a) && (g->n <= 2 * plan->cols || small)) {
+    /* A's rows are read where they are: 12 streams. Its columns are not, unless only once or twice. */
+    if (!plan->masks && is_wide_view(&g->a) && (g->a.stride_k == 1 || g->n <= 2 * plan->cols || small)) {
         plan->a_source = LS_GEMM_DIRECT;
     }
     if (!plan->masks && is_wide_view(&g->b) && g->b.stride_i == 1 && (g->m <= plan->rows || small)) {
@@ -187,8 +188,11 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     plan->inline_run = plan->workers == 1 || g->m * g->n * plan->batches <= INLINE_WORK / larger(g->k, 1);
 
     int64_t lanes = plan->kernels->lanes;
-    plan->vector =
-        g->m == 1 && !plan->masks && plan->panel == plan->sum && is_wide_view(&g->b) && g->b.stride_i == 1;
+    if (g->m == 1 && !plan->masks && plan->panel == plan->sum && is_wide_view(&g->b)) {
+        plan->vector = g->b.stride_i == 1   ? plan->kernels->vector
+                       : g->b.stride_k == 1 ? plan->kernels->vector_rows
+                                            : NULL;
+    }
     /* Panels of A as high as each other: 16 rows are two of 8, not 12 and 4. */
     int64_t row_panels = larger(ceil_div(g->m, plan->kernels->rows), 1);
     plan->rows = g->a.packed ? g->a.packed->width : larger(ceil_div(g->m, row_panels), 1);

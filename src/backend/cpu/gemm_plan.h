@@ -16,12 +16,12 @@ typedef enum ls_gemm_source {
 } ls_gemm_source;
 
 typedef struct ls_gemm_plan {
-    const ls_gemm *g;  /* with A and B exchanged when `swapped` */
-    bool swapped;      /* C is computed transposed */
-    bool vector;       /* one row, by the vector kernel */
-    bool masks;        /* absent elements are possible */
-    bool through_tile; /* C is gathered in a scratch block (else in the output itself) */
-    bool inline_run;   /* too small to wake other threads */
+    const ls_gemm *g;             /* with A and B exchanged when `swapped` */
+    bool swapped;                 /* C is computed transposed */
+    ls_gemm_vector_kernel vector; /* one row, by this kernel; or NULL */
+    bool masks;                   /* absent elements are possible */
+    bool through_tile;            /* C is gathered in a scratch block (else in the output itself) */
+    bool inline_run;              /* too small to wake other threads */
     const ls_gemm_kernels *kernels;
     ls_gemm_type panel, sum;
     int64_t elem;       /* bytes of a panel's element; a sum's are as many */

@@ -10,18 +10,26 @@
 #include "backend/cpu/isa/gemm_vec.h"
 
 #if defined(LS_ISA_AVX512)
+#define FMA_4(a, b, c) _mm_fmadd_ps(a, b, c)
 #define FMA_F32(a, b, c) ((ls_vf32)_mm512_fmadd_ps(a, b, c))
 #define FMA_F64(a, b, c) ((ls_vf64)_mm512_fmadd_pd(a, b, c))
 #elif defined(LS_ISA_AVX2)
+#define FMA_4(a, b, c) _mm_fmadd_ps(a, b, c)
 #define FMA_F32(a, b, c) ((ls_vf32)_mm256_fmadd_ps(a, b, c))
 #define FMA_F64(a, b, c) ((ls_vf64)_mm256_fmadd_pd(a, b, c))
 #elif defined(LS_ISA_NEON)
+#define FMA_4 FMA_F32
 #define FMA_F32(a, b, c) ((ls_vf32)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
 #define FMA_F64(a, b, c) ((ls_vf64)vfmaq_f64((float64x2_t)(c), (float64x2_t)(a), (float64x2_t)(b)))
 #else
+#define FMA_4 FMA_F32
 #define FMA_F32(a, b, c) ((c) + (a) * (b))
 #define FMA_F64(a, b, c) ((c) + (a) * (b))
 #endif
+
+#define NAME LS_ISA_SUFFIX(ls_gemm_f32_fast_vector_rows)
+#define MADD4 FMA_4
+#include "backend/cpu/isa/gemm_rows.inc"
 
 #define T float
 #define V ls_vf32
@@ -31,6 +39,7 @@
 #define MADD FMA_F32
 #define NAME(rows, cols) LS_GEMM_NAME(f32_fast, rows, LS_TILE_COLS_F32_##cols)
 #define VECTOR LS_ISA_SUFFIX(ls_gemm_f32_fast_vector)
+#define VECTOR_ROWS LS_ISA_SUFFIX(ls_gemm_f32_fast_vector_rows)
 #define TABLE LS_ISA_SUFFIX(ls_gemm_f32_fast)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
@@ -42,5 +51,6 @@
 #define MADD FMA_F64
 #define NAME(rows, cols) LS_GEMM_NAME(f64_fast, rows, LS_TILE_COLS_F64_##cols)
 #define VECTOR LS_ISA_SUFFIX(ls_gemm_f64_fast_vector)
+#define VECTOR_ROWS NULL
 #define TABLE LS_ISA_SUFFIX(ls_gemm_f64_fast)
 #include "backend/cpu/isa/gemm_kernels.inc"

@@ -5,6 +5,10 @@
 #include "backend/cpu/gemm_isa.h"
 #include "backend/cpu/isa/gemm_vec.h"
 
+#define NAME LS_ISA_SUFFIX(ls_gemm_f32_vector_rows)
+#define MADD4(a, b, c) ((c) + (a) * (b))
+#include "backend/cpu/isa/gemm_rows.inc"
+
 #define T float
 #define V ls_vf32
 #define VU ls_vf32_any
@@ -13,6 +17,7 @@
 #define MADD(a, b, c) ((c) + (a) * (b))
 #define NAME(rows, cols) LS_GEMM_NAME(f32, rows, LS_TILE_COLS_F32_##cols)
 #define VECTOR LS_ISA_SUFFIX(ls_gemm_f32_vector)
+#define VECTOR_ROWS LS_ISA_SUFFIX(ls_gemm_f32_vector_rows)
 #define TABLE LS_ISA_SUFFIX(ls_gemm_f32)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
@@ -24,6 +29,7 @@
 #define MADD(a, b, c) ((c) + (a) * (b))
 #define NAME(rows, cols) LS_GEMM_NAME(f64, rows, LS_TILE_COLS_F64_##cols)
 #define VECTOR LS_ISA_SUFFIX(ls_gemm_f64_vector)
+#define VECTOR_ROWS NULL
 #define TABLE LS_ISA_SUFFIX(ls_gemm_f64)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
@@ -36,5 +42,6 @@
 #define MADD(a, b, c) ((c) + (a) * (b))
 #define NAME(rows, cols) LS_GEMM_NAME(i32, rows, LS_TILE_COLS_F32_##cols)
 #define VECTOR LS_ISA_SUFFIX(ls_gemm_i32_vector)
+#define VECTOR_ROWS NULL
 #define TABLE LS_ISA_SUFFIX(ls_gemm_i32)
 #include "backend/cpu/isa/gemm_kernels.inc"
