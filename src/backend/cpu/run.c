@@ -78,6 +78,29 @@ static inline int64_t walk_room(const walk *w) {
     return room < left ? room : left;
 }
 
+/* At the start of a row of a short innermost group: how many whole rows follow before the group outside of it ends. */
+static inline int64_t walk_rows(const walk *w) {
+    int d = w->access->n_dims - 1;
+    if (d < 1 || w->pos[d] != 0 || w->extent[d] > 32) {
+        return 0;
+    }
+    int64_t rows = (w->n - w->at) / w->extent[d], left = w->extent[d - 1] - w->pos[d - 1];
+    return rows < left ? rows : left;
+}
+
+static inline void walk_skip_rows(walk *w, int64_t rows) {
+    const ls_access *a = w->access;
+    int d = a->n_dims - 1;
+    w->at += rows * w->extent[d];
+    w->pos[d - 1] += rows;
+    w->base += rows * a->dims[d - 1].stride;
+    for (d--; d > 0 && w->pos[d] == w->extent[d]; d--) {
+        w->base += a->dims[d - 1].stride - w->extent[d] * a->dims[d].stride;
+        w->pos[d] = 0;
+        w->pos[d - 1]++;
+    }
+}
+
 static int64_t table_index(const walk *w, const ls_table *t, bool without_inner) {
     int64_t e = 0;
     for (int i = 0; i < t->n_axes - (without_inner && t->inner); i++) {
@@ -193,6 +216,15 @@ static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
         if (w.at >= n) {
             return;
         }
+        int64_t rows = walk_rows(&w);
+        if (rows > 1) { /* whole rows of the innermost group at once */
+            run->isa->read_rows[a->log2](own + w.at * size, src + w.base * size, a->dims[last - 1].stride, rows, stride,
+                                         w.extent[last]);
+            walk_skip_rows(&w, rows);
+            if (w.at >= n) {
+                return;
+            }
+        }
         room = walk_room(&w);
     }
 }
@@ -242,6 +274,12 @@ static void run_coord(ls_run *run, const ls_instr *in, int64_t n) {
         inside = inside * run->extents[p->lane_axes[i]] + run->coords[p->lane_axes[i]];
         inner *= run->extents[p->lane_axes[i]];
     }
+    int64_t period = inner * extent, first = n;
+    if (period < n / 2) { /* one period lane by lane, the rest by copying what is there */
+        first = period;
+    }
+    int64_t all = n;
+    n = first;
     if (inner == 1) {
         for (int64_t i = 0; i < n;) {
             int64_t part = extent - x < n - i ? extent - x : n - i;
@@ -249,14 +287,18 @@ static void run_coord(ls_run *run, const ls_instr *in, int64_t n) {
             i += part;
             x = 0;
         }
-        return;
     }
-    for (int64_t i = 0; i < n;) {
+    for (int64_t i = 0; i < n && inner > 1;) {
         int64_t part = inner - inside < n - i ? inner - inside : n - i;
         run->isa->fill[3](dst + i, &x, part);
         i += part;
         inside = 0;
         x = x + 1 == extent ? 0 : x + 1;
+    }
+    while (n < all) {
+        int64_t more = n < all - n ? n : all - n;
+        memcpy(dst + n, dst, (size_t)more * sizeof *dst);
+        n += more;
     }
 }
 

@@ -23,6 +23,8 @@ typedef void (*ls_tile_fn)(void *dst, const void *a, const void *b, const void *
 typedef void (*ls_tile_cast_fn)(void *dst, const void *a, int64_t n);
 /* dst[i] = src[i * stride], strides in elements. */
 typedef void (*ls_tile_read_fn)(void *dst, const void *src, int64_t stride, int64_t n);
+/* Rows of `inner` lanes one after another: dst[r * inner + i] = src[r * outer_stride + i * stride]. */
+typedef void (*ls_tile_read_rows_fn)(void *dst, const void *src, int64_t outer_stride, int64_t rows, int64_t stride, int64_t inner);
 /* dst[i * stride] = src[i]. */
 typedef void (*ls_tile_write_fn)(void *dst, int64_t stride, const void *src, int64_t n);
 /* dst[i] = src[index[i]] where mask (NULL: everywhere), else zero bits. */
@@ -46,6 +48,7 @@ typedef struct ls_tile_isa {
     ls_tile_cast_fn load[LS_DTYPE_COUNT];          /* stored to held; NULL: the same */
     ls_tile_cast_fn store[LS_DTYPE_COUNT];         /* held to stored, NaN canonical; NULL: the same bits */
     ls_tile_read_fn read[4];                       /* by log2 size, as the rest */
+    ls_tile_read_rows_fn read_rows[4];
     ls_tile_write_fn write[4];
     ls_tile_gather_fn gather[4];
     ls_tile_fill_fn fill[4];

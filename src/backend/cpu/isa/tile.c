@@ -1,6 +1,9 @@
 /* Moves, gathers, selects, index arithmetic and random bits over tiles, and the table of an instruction set's tile functions. */
 #include "backend/cpu/isa/tile_isa.h"
 #include <string.h>
+#if defined(LS_ISA_AVX512)
+#include <immintrin.h>
+#endif
 
 #define MOVES(bits)                                                                                          \
     static void read_##bits(void *dst, const void *src, int64_t stride, int64_t n) {                         \
@@ -27,6 +30,36 @@
         } else {                                                                                             \
             for (int64_t i = 0; i < n; i++) {                                                                \
                 d[i] = s[i * stride];                                                                        \
+            }                                                                                                \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void read_rows_##bits(void *dst, const void *src, int64_t outer_stride, int64_t rows, int64_t stride, \
+                                 int64_t inner) {                                                            \
+        uint##bits##_t *d = dst;                                                                             \
+        const uint##bits##_t *s = src;                                                                       \
+        if (inner == 2 && stride == 0 && outer_stride == 1) {                                                \
+            LS_LANES_LOOP                                                                                    \
+            for (int64_t r = 0; r < rows; r++) {                                                             \
+                uint##bits##_t x = s[r];                                                                     \
+                d[2 * r] = x;                                                                                \
+                d[2 * r + 1] = x;                                                                            \
+            }                                                                                                \
+        } else if (inner == 2) {                                                                             \
+            for (int64_t r = 0; r < rows; r++, s += outer_stride) {                                          \
+                d[2 * r] = s[0];                                                                             \
+                d[2 * r + 1] = s[stride];                                                                    \
+            }                                                                                                \
+        } else if (inner == 3) {                                                                             \
+            for (int64_t r = 0; r < rows; r++, s += outer_stride) {                                          \
+                d[3 * r] = s[0];                                                                             \
+                d[3 * r + 1] = s[stride];                                                                    \
+                d[3 * r + 2] = s[2 * stride];                                                                \
+            }                                                                                                \
+        } else {                                                                                             \
+            for (int64_t r = 0; r < rows; r++, s += outer_stride, d += inner) {                              \
+                for (int64_t i = 0; i < inner; i++) {                                                        \
+                    d[i] = s[i * stride];                                                                    \
+                }                                                                                            \
             }                                                                                                \
         }                                                                                                    \
     }                                                                                                        \
@@ -75,6 +108,29 @@ MOVES(8)
 MOVES(16)
 MOVES(32)
 MOVES(64)
+
+#if defined(LS_ISA_AVX512)
+/* Rows of at most sixteen lanes of stride 1 or 2 are masked loads and one permutation: pooling windows and cropped images. */
+static void read_short_rows(void *dst, const void *src, int64_t outer_stride, int64_t rows, int64_t stride, int64_t inner) {
+    if (inner < 4 || inner > 16 || (stride != 1 && stride != 2)) {
+        read_rows_32(dst, src, outer_stride, rows, stride, inner);
+        return;
+    }
+    uint32_t *d = dst;
+    const uint32_t *s = src;
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    uint32_t span = stride == 1 ? (UINT32_C(1) << inner) - 1 : (uint32_t)((UINT64_C(1) << (2 * inner - 1)) - 1);
+    __mmask16 low = (__mmask16)span, high = (__mmask16)(span >> 16), lanes = (__mmask16)((1u << inner) - 1);
+    for (int64_t r = 0; r < rows; r++, s += outer_stride, d += inner) {
+        __m512i x = _mm512_maskz_loadu_epi32(low, s);
+        if (stride == 2) {
+            x = _mm512_permutex2var_epi32(x, even, _mm512_maskz_loadu_epi32(high, s + 16));
+        }
+        _mm512_mask_storeu_epi32(d, lanes, x);
+    }
+}
+#define read_rows_32 read_short_rows
+#endif
 
 static void index_add(void *dst, const void *a, const void *b, const void *c, int64_t n) {
     uint64_t *d = dst;
@@ -174,6 +230,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .store = {[LS_F16] = LS_TILE_NAME(ls_tile_store_f16), [LS_BF16] = LS_TILE_NAME(ls_tile_store_bf16),
               [LS_F32] = LS_TILE_NAME(ls_tile_store_f32), [LS_F64] = LS_TILE_NAME(ls_tile_store_f64)},
     .read = SIZES(read),
+    .read_rows = SIZES(read_rows),
     .write = SIZES(write),
     .gather = SIZES(gather),
     .fill = SIZES(fill),
