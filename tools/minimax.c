@@ -1,6 +1,6 @@
-// minimax: fits the polynomials of src/math. Weighted discrete Remez exchange in MPFR, then each coefficient is
-// rounded to f32 or f64 in ascending order and the rest refitted, so rounding costs almost nothing.
-// Usage: minimax TARGET LO HI TERMS f32|f64        prints hex-float coefficients, constant term first.
+// minimax: fits the polynomials of src/math. Weighted discrete Remez exchange in MPFR, then each coefficient
+// is rounded to f32 or f64 in ascending order and the rest refitted, so rounding costs almost nothing. Usage:
+// minimax TARGET LO HI TERMS f32|f64        prints hex-float coefficients, constant term first.
 #include <math.h>
 #include <mpfr.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 typedef void target_fn(mpfr_t g, mpfr_t w, const mpfr_t x);
 
-static mpfr_t ta, tb, tc;  // scratch
+static mpfr_t ta, tb, tc; // scratch
 
 // exp: exp(r) = 1 + r + r^2/2 + r^3 g(r), error relative to exp(r)
 static void t_exp(mpfr_t g, mpfr_t w, const mpfr_t x) {
@@ -73,12 +73,24 @@ static void odd(mpfr_t g, mpfr_t w, const mpfr_t z, int (*f)(mpfr_t, const mpfr_
     mpfr_div(g, g, tc, MPFR_RNDN);
     mpfr_div(w, tc, tb, MPFR_RNDN);
 }
-static void t_sin(mpfr_t g, mpfr_t w, const mpfr_t z) { odd(g, w, z, mpfr_sin); }
-static void t_tan(mpfr_t g, mpfr_t w, const mpfr_t z) { odd(g, w, z, mpfr_tan); }
-static void t_atan(mpfr_t g, mpfr_t w, const mpfr_t z) { odd(g, w, z, mpfr_atan); }
-static void t_asin(mpfr_t g, mpfr_t w, const mpfr_t z) { odd(g, w, z, mpfr_asin); }
-static void t_sinh(mpfr_t g, mpfr_t w, const mpfr_t z) { odd(g, w, z, mpfr_sinh); }
-static void t_tanh(mpfr_t g, mpfr_t w, const mpfr_t z) { odd(g, w, z, mpfr_tanh); }
+static void t_sin(mpfr_t g, mpfr_t w, const mpfr_t z) {
+    odd(g, w, z, mpfr_sin);
+}
+static void t_tan(mpfr_t g, mpfr_t w, const mpfr_t z) {
+    odd(g, w, z, mpfr_tan);
+}
+static void t_atan(mpfr_t g, mpfr_t w, const mpfr_t z) {
+    odd(g, w, z, mpfr_atan);
+}
+static void t_asin(mpfr_t g, mpfr_t w, const mpfr_t z) {
+    odd(g, w, z, mpfr_asin);
+}
+static void t_sinh(mpfr_t g, mpfr_t w, const mpfr_t z) {
+    odd(g, w, z, mpfr_sinh);
+}
+static void t_tanh(mpfr_t g, mpfr_t w, const mpfr_t z) {
+    odd(g, w, z, mpfr_tanh);
+}
 
 // cos: cos(x) = 1 - z/2 + z^2 g(z), z = x^2
 static void t_cos(mpfr_t g, mpfr_t w, const mpfr_t z) {
@@ -116,7 +128,7 @@ static void t_erfcx(mpfr_t g, mpfr_t w, const mpfr_t t) {
     mpfr_add_ui(ta, t, 1, MPFR_RNDN);
     mpfr_mul_2ui(ta, ta, 1, MPFR_RNDN);
     mpfr_ui_sub(tb, 1, t, MPFR_RNDN);
-    mpfr_div(ta, ta, tb, MPFR_RNDN);  // x = 2 (1+t)/(1-t)
+    mpfr_div(ta, ta, tb, MPFR_RNDN); // x = 2 (1+t)/(1-t)
     mpfr_erfc(g, ta, MPFR_RNDN);
     mpfr_sqr(tb, ta, MPFR_RNDN);
     mpfr_exp(tb, tb, MPFR_RNDN);
@@ -137,9 +149,10 @@ static void t_cbrt(mpfr_t g, mpfr_t w, const mpfr_t x) {
 static const struct {
     const char *name;
     target_fn *fn;
-} targets[] = {{"exp", t_exp},       {"expm1", t_expm1}, {"log", t_log},         {"atanh5", t_atanh5}, {"sin", t_sin},
-               {"tan", t_tan},       {"atan", t_atan},   {"asin", t_asin},       {"sinh", t_sinh},     {"tanh", t_tanh},
-               {"cos", t_cos},       {"erf", t_erf},     {"logerfc", t_logerfc}, {"erfcx", t_erfcx},   {"cbrt", t_cbrt}};
+} targets[] = {{"exp", t_exp},         {"expm1", t_expm1}, {"log", t_log},   {"atanh5", t_atanh5},
+               {"sin", t_sin},         {"tan", t_tan},     {"atan", t_atan}, {"asin", t_asin},
+               {"sinh", t_sinh},       {"tanh", t_tanh},   {"cos", t_cos},   {"erf", t_erf},
+               {"logerfc", t_logerfc}, {"erfcx", t_erfcx}, {"cbrt", t_cbrt}};
 
 static mpfr_t X[GRID], G[GRID], W[GRID], E[GRID], A[MAXN + 1][MAXN + 2], coef[MAXN], kept[MAXN];
 
@@ -150,10 +163,13 @@ static void solve(int n) {
     for (int i = 0; i < n; i++) {
         int p = i;
         for (int r = i + 1; r < n; r++)
-            if (mpfr_cmpabs(A[r][i], A[p][i]) > 0) p = r;
-        for (int c = 0; c <= n; c++) mpfr_swap(A[i][c], A[p][c]);
+            if (mpfr_cmpabs(A[r][i], A[p][i]) > 0)
+                p = r;
+        for (int c = 0; c <= n; c++)
+            mpfr_swap(A[i][c], A[p][c]);
         for (int r = 0; r < n; r++) {
-            if (r == i) continue;
+            if (r == i)
+                continue;
             mpfr_div(f, A[r][i], A[i][i], MPFR_RNDN);
             for (int c = i; c <= n; c++) {
                 mpfr_mul(ta, f, A[i][c], MPFR_RNDN);
@@ -161,7 +177,8 @@ static void solve(int n) {
             }
         }
     }
-    for (int i = 0; i < n; i++) mpfr_div(A[i][n], A[i][n], A[i][i], MPFR_RNDN);
+    for (int i = 0; i < n; i++)
+        mpfr_div(A[i][n], A[i][n], A[i][i], MPFR_RNDN);
     mpfr_clear(f);
 }
 
@@ -181,8 +198,10 @@ static double max_error(void) {
     double m = 0;
     for (int i = 0; i < GRID; i++) {
         double e = mpfr_get_d(E[i], MPFR_RNDN);
-        if (e < 0) e = -e;
-        if (e > m) m = e;
+        if (e < 0)
+            e = -e;
+        if (e > m)
+            m = e;
     }
     return m;
 }
@@ -193,17 +212,21 @@ static int exchange(int *ref, int n) {
     for (int i = 0; i < GRID; i++) {
         int s = mpfr_sgn(E[i]);
         if (m > 0 && mpfr_sgn(E[found[m - 1]]) == s) {
-            if (mpfr_cmpabs(E[i], E[found[m - 1]]) > 0) found[m - 1] = i;
+            if (mpfr_cmpabs(E[i], E[found[m - 1]]) > 0)
+                found[m - 1] = i;
         } else if (s != 0) {
             found[m++] = i;
         }
     }
     int a = 0, b = m;
-    while (b - a > n) {  // drop the weaker end
-        if (mpfr_cmpabs(E[found[a]], E[found[b - 1]]) < 0) a++;
-        else b--;
+    while (b - a > n) { // drop the weaker end
+        if (mpfr_cmpabs(E[found[a]], E[found[b - 1]]) < 0)
+            a++;
+        else
+            b--;
     }
-    if (b - a < n) return b - a;
+    if (b - a < n)
+        return b - a;
     memcpy(ref, found + a, (size_t)n * sizeof *ref);
     return n;
 }
@@ -211,7 +234,8 @@ static int exchange(int *ref, int n) {
 // Best fit of coefficients first..terms-1 with the lower ones fixed.
 static void remez(int first, int terms) {
     int n = terms - first + 1, ref[MAXN + 1];
-    for (int i = 0; i < n; i++) ref[i] = i * (GRID - 1) / (n - 1);
+    for (int i = 0; i < n; i++)
+        ref[i] = i * (GRID - 1) / (n - 1);
     double last = 0, best = INFINITY;
     for (int it = 0; it < 40; it++) {
         for (int i = 0; i < n; i++) {
@@ -228,26 +252,32 @@ static void remez(int first, int terms) {
                 mpfr_mul(tb, tb, X[p], MPFR_RNDN);
             }
             mpfr_ui_div(A[i][n - 1], 1, W[p], MPFR_RNDN);
-            if (i & 1) mpfr_neg(A[i][n - 1], A[i][n - 1], MPFR_RNDN);
+            if (i & 1)
+                mpfr_neg(A[i][n - 1], A[i][n - 1], MPFR_RNDN);
         }
         solve(n);
-        for (int j = first; j < terms; j++) mpfr_set(coef[j], A[j - first][n], MPFR_RNDN);
+        for (int j = first; j < terms; j++)
+            mpfr_set(coef[j], A[j - first][n], MPFR_RNDN);
         errors(terms);
         double m = max_error();
         if (m < best) {
             best = m;
-            for (int j = first; j < terms; j++) mpfr_set(kept[j], coef[j], MPFR_RNDN);
+            for (int j = first; j < terms; j++)
+                mpfr_set(kept[j], coef[j], MPFR_RNDN);
         }
-        if (exchange(ref, n) < n || (it > 2 && m <= last * 1.000001 && m >= last * 0.999999)) break;
+        if (exchange(ref, n) < n || (it > 2 && m <= last * 1.000001 && m >= last * 0.999999))
+            break;
         last = m;
     }
-    for (int j = first; j < terms; j++) mpfr_set(coef[j], kept[j], MPFR_RNDN);
+    for (int j = first; j < terms; j++)
+        mpfr_set(coef[j], kept[j], MPFR_RNDN);
 }
 
 int main(int argc, char **argv) {
     target_fn *fn = NULL;
     for (size_t i = 0; argc == 6 && i < sizeof targets / sizeof *targets; i++)
-        if (!strcmp(argv[1], targets[i].name)) fn = targets[i].fn;
+        if (!strcmp(argv[1], targets[i].name))
+            fn = targets[i].fn;
     int terms = fn ? atoi(argv[4]) : 0;
     if (!fn || terms < 1 || terms > MAXN - 1) {
         fprintf(stderr, "usage: minimax TARGET LO HI TERMS f32|f64\n");
@@ -260,7 +290,7 @@ int main(int argc, char **argv) {
     mpfr_inits(lo, hi, c, (mpfr_ptr)0);
     mpfr_set_str(lo, argv[2], 10, MPFR_RNDN);
     mpfr_set_str(hi, argv[3], 10, MPFR_RNDN);
-    for (int i = 0; i < GRID; i++) {  // Chebyshev-spaced, and never exactly 0, where the targets are 0/0
+    for (int i = 0; i < GRID; i++) { // Chebyshev-spaced, and never exactly 0, where the targets are 0/0
         mpfr_inits(X[i], G[i], W[i], E[i], (mpfr_ptr)0);
         mpfr_const_pi(c, MPFR_RNDN);
         mpfr_mul_d(c, c, (double)i / (GRID - 1), MPFR_RNDN);
@@ -270,31 +300,39 @@ int main(int argc, char **argv) {
         mpfr_sub(X[i], hi, lo, MPFR_RNDN);
         mpfr_mul(X[i], X[i], c, MPFR_RNDN);
         mpfr_add(X[i], X[i], lo, MPFR_RNDN);
-        if (mpfr_get_d(X[i], MPFR_RNDN) < 1e-12 && mpfr_get_d(X[i], MPFR_RNDN) > -1e-12) mpfr_set_d(X[i], 1e-12, MPFR_RNDN);
+        if (mpfr_get_d(X[i], MPFR_RNDN) < 1e-12 && mpfr_get_d(X[i], MPFR_RNDN) > -1e-12)
+            mpfr_set_d(X[i], 1e-12, MPFR_RNDN);
         fn(G[i], W[i], X[i]);
     }
     for (int i = 0; i <= MAXN; i++)
-        for (int j = 0; j <= MAXN + 1; j++) mpfr_init(A[i][j]);
+        for (int j = 0; j <= MAXN + 1; j++)
+            mpfr_init(A[i][j]);
     mpfr_t rounded[MAXN];
     double plain = 0;
-    for (int j = 0; j < terms; j++) mpfr_inits(coef[j], kept[j], rounded[j], (mpfr_ptr)0);
-    // Refitting after each rounding can stall where 0 lies inside the interval (the basis then has a common zero),
-    // so plain rounding is tried too and the better one printed.
+    for (int j = 0; j < terms; j++)
+        mpfr_inits(coef[j], kept[j], rounded[j], (mpfr_ptr)0);
+    // Refitting after each rounding can stall where 0 lies inside the interval (the basis then has a common
+    // zero), so plain rounding is tried too and the better one printed.
     for (int pass = 0; pass < 2; pass++) {
         for (int j = 0; j < terms; j++) {
-            if (j == 0 || pass == 1) remez(j, terms);
+            if (j == 0 || pass == 1)
+                remez(j, terms);
             if (j == 0 && pass == 0)
-                printf("// %s [%s, %s] %d terms, unrounded error %.3g", argv[1], argv[2], argv[3], terms, max_error());
-            mpfr_set_d(coef[j], f32 ? mpfr_get_flt(coef[j], MPFR_RNDN) : mpfr_get_d(coef[j], MPFR_RNDN), MPFR_RNDN);
+                printf("// %s [%s, %s] %d terms, unrounded error %.3g", argv[1], argv[2], argv[3], terms,
+                       max_error());
+            mpfr_set_d(coef[j], f32 ? mpfr_get_flt(coef[j], MPFR_RNDN) : mpfr_get_d(coef[j], MPFR_RNDN),
+                       MPFR_RNDN);
         }
         errors(terms);
         if (pass == 0) {
             plain = max_error();
-            for (int j = 0; j < terms; j++) mpfr_set(rounded[j], coef[j], MPFR_RNDN);
+            for (int j = 0; j < terms; j++)
+                mpfr_set(rounded[j], coef[j], MPFR_RNDN);
         }
     }
     if (max_error() > plain)
-        for (int j = 0; j < terms; j++) mpfr_set(coef[j], rounded[j], MPFR_RNDN);
+        for (int j = 0; j < terms; j++)
+            mpfr_set(coef[j], rounded[j], MPFR_RNDN);
     errors(terms);
     double m = max_error();
     printf(", rounded %.3g\n", m);

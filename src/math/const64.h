@@ -1,6 +1,7 @@
-// Constants of math.inc for f64. Each polynomial: its number of terms, then coefficients from the constant term up,
-// as printed by the call of tools/minimax.c above it. Constants X_H, X_L (X_1, X_2) are the nearest f64 of X and of the
-// rest; LN2_1 times any exponent and LOG2OF3HALVES_1 plus any exponent are exact, for they have few enough bits.
+// Constants of math.inc for f64. Each polynomial: its number of terms, then coefficients from the constant
+// term up, as printed by the call of tools/minimax.c above it. Constants X_H, X_L (X_1, X_2) are the nearest
+// f64 of X and of the rest; LN2_1 times any exponent and LOG2OF3HALVES_1 plus any exponent are exact, for
+// they have few enough bits.
 #ifndef LOCKSTEP_MATH_CONST64_H
 #define LOCKSTEP_MATH_CONST64_H
 

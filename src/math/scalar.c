@@ -18,12 +18,12 @@
 #include "math/math.inc"
 #include "math/ops_end.inc"
 
-#define LS_MATH_DEFINE(name)     \
-    float ls_##name##_f32(float x) { \
-        return f32_##name(x);    \
-    }                            \
-    double ls_##name##_f64(double x) { \
-        return f64_##name(x);    \
+#define LS_MATH_DEFINE(name)                                                                                 \
+    float ls_##name##_f32(float x) {                                                                         \
+        return f32_##name(x);                                                                                \
+    }                                                                                                        \
+    double ls_##name##_f64(double x) {                                                                       \
+        return f64_##name(x);                                                                                \
     }
 LS_MATH_UNARY(LS_MATH_DEFINE)
 

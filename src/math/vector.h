@@ -1,10 +1,10 @@
 // The elementary functions on vectors, lane by lane the same bits as math.h: ls_v<name>_f32(ls_vf32 x) and
-// ls_v<name>_f64(ls_vf64 x) for every <name> of LS_MATH_UNARY, and ls_vpow_f32, ls_vpow_f64. All are static inline, to be
-// included by each object that is compiled for one instruction set; the includer may set
+// ls_v<name>_f64(ls_vf64 x) for every <name> of LS_MATH_UNARY, and ls_vpow_f32, ls_vpow_f64. All are static
+// inline, to be included by each object that is compiled for one instruction set; the includer may set
 //   LS_LANES      f32 lanes, a power of two: 16, 8, 4, 1, ... (default: the width of the instruction set)
 //   LS_LANES_F64  f64 lanes (default: half of LS_LANES, at least 1)
-// With one lane the types are float and double. More lanes than the instruction set has work too, but gcc and clang warn
-// (-Wpsabi) where such vectors are passed. Same demands on rounding and subnormals as math.h.
+// With one lane the types are float and double. More lanes than the instruction set has work too, but gcc and
+// clang warn (-Wpsabi) where such vectors are passed. Same demands on rounding and subnormals as math.h.
 #ifndef LOCKSTEP_MATH_VECTOR_H
 #define LOCKSTEP_MATH_VECTOR_H
 
@@ -54,7 +54,7 @@
 #define FUNC static inline __attribute__((always_inline, unused))
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpsabi"  // wide vectors passed by value: everything here is inlined
+#pragma GCC diagnostic ignored "-Wpsabi" // wide vectors passed by value: everything here is inlined
 #endif
 
 #define LS_MATH_BITS 32

@@ -1,6 +1,6 @@
-/* Every f32 function of one argument over all 2^32 inputs: the stated bounds of docs/elementary.md hold everywhere, and
- * odd and even functions are so bit for bit. LOCKSTEP_SWEEP=name sweeps one function only. Takes about an hour of one
- * core; all cores are used. */
+/* Every f32 function of one argument over all 2^32 inputs: the stated bounds of docs/elementary.md hold
+ * everywhere, and odd and even functions are so bit for bit. LOCKSTEP_SWEEP=name sweeps one function only.
+ * Takes about an hour of one core; all cores are used. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,8 +66,9 @@ static void sweep_function(void **state) {
             all.where = parts[t].where;
         }
     }
-    print_message("%-6s f32 %.6f of %.4f ulp at %a, %llu inputs\n", c->name, all.worst < 0.5 ? c->bound32 < 0.5 ? 0 : 0.5 : all.worst,
-                  c->bound32, all.where, (unsigned long long)all.done * (c->odd ? 2 : 1));
+    print_message("%-6s f32 %.6f of %.4f ulp at %a, %llu inputs\n", c->name,
+                  all.worst < 0.5 ? c->bound32 < 0.5 ? 0 : 0.5 : all.worst, c->bound32, all.where,
+                  (unsigned long long)all.done * (c->odd ? 2 : 1));
     assert_true(all.done == count);
     assert_true(all.unlike == 0);
     assert_true(all.worst <= c->bound32);

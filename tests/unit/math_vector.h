@@ -1,5 +1,5 @@
-/* Body of the tests that vector.h has the bits of math.h. The including test may set MATH_TARGET (a string for the target
- * attribute), MATH_CPU (the feature asked of the processor) and LS_LANES before. */
+/* Body of the tests that vector.h has the bits of math.h. The including test may set MATH_TARGET (a string
+ * for the target attribute), MATH_CPU (the feature asked of the processor) and LS_LANES before. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,22 +26,22 @@ MATH_PRAGMA(GCC target(MATH_TARGET))
 
 enum { BLOCK = 4096, SAMPLES = 1 << 20 };
 
-#define LOOPS(name)                                                         \
-    static void run_##name##_f32(const float *x, float *y) {                \
-        for (int i = 0; i < BLOCK; i += LS_LANES) {                         \
-            ls_vf32 v;                                                      \
-            memcpy(&v, x + i, sizeof v);                                    \
-            v = ls_v##name##_f32(v);                                        \
-            memcpy(y + i, &v, sizeof v);                                    \
-        }                                                                   \
-    }                                                                       \
-    static void run_##name##_f64(const double *x, double *y) {              \
-        for (int i = 0; i < BLOCK; i += LS_LANES_F64) {                     \
-            ls_vf64 v;                                                      \
-            memcpy(&v, x + i, sizeof v);                                    \
-            v = ls_v##name##_f64(v);                                        \
-            memcpy(y + i, &v, sizeof v);                                    \
-        }                                                                   \
+#define LOOPS(name)                                                                                          \
+    static void run_##name##_f32(const float *x, float *y) {                                                 \
+        for (int i = 0; i < BLOCK; i += LS_LANES) {                                                          \
+            ls_vf32 v;                                                                                       \
+            memcpy(&v, x + i, sizeof v);                                                                     \
+            v = ls_v##name##_f32(v);                                                                         \
+            memcpy(y + i, &v, sizeof v);                                                                     \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void run_##name##_f64(const double *x, double *y) {                                               \
+        for (int i = 0; i < BLOCK; i += LS_LANES_F64) {                                                      \
+            ls_vf64 v;                                                                                       \
+            memcpy(&v, x + i, sizeof v);                                                                     \
+            v = ls_v##name##_f64(v);                                                                         \
+            memcpy(y + i, &v, sizeof v);                                                                     \
+        }                                                                                                    \
     }
 LS_MATH_UNARY(LOOPS)
 
@@ -129,7 +129,8 @@ static void vectors_have_the_bits_of_scalars(void **state) {
             }
         }
     }
-    print_message("%d f32 and %d f64 lanes, %llu values\n", LS_LANES, LS_LANES_F64, (unsigned long long)count);
+    print_message("%d f32 and %d f64 lanes, %llu values\n", LS_LANES, LS_LANES_F64,
+                  (unsigned long long)count);
 }
 
 static void vector_pow_has_the_bits_of_scalars(void **state) {

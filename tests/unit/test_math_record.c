@@ -1,6 +1,7 @@
-/* math.inc keeps its discipline: instantiated over a type that only records operations, in which C arithmetic does not
- * compile and values do not exist, each function becomes one straight line of abstract operations. A small interpreter
- * runs that line and must give the bits of the scalar form. This is how a kernel builder uses the text. */
+/* math.inc keeps its discipline: instantiated over a type that only records operations, in which C
+ * arithmetic does not compile and values do not exist, each function becomes one straight line of abstract
+ * operations. A small interpreter runs that line and must give the bits of the scalar form. This is how a
+ * kernel builder uses the text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +14,33 @@
 #include "math/const64.h"
 
 typedef enum opcode {
-    OP_INPUT, OP_CONST, OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_SQRT, OP_LT, OP_LE, OP_EQ, OP_MAND, OP_MOR, OP_MNOT, OP_SEL,
-    OP_CAST, OP_IADD, OP_ISUB, OP_IMUL, OP_UMULHI, OP_IAND, OP_IOR, OP_IXOR, OP_ISHL, OP_USHR, OP_ISHR, OP_ILT, OP_IEQ
+    OP_INPUT,
+    OP_CONST,
+    OP_ADD,
+    OP_SUB,
+    OP_MUL,
+    OP_DIV,
+    OP_SQRT,
+    OP_LT,
+    OP_LE,
+    OP_EQ,
+    OP_MAND,
+    OP_MOR,
+    OP_MNOT,
+    OP_SEL,
+    OP_CAST,
+    OP_IADD,
+    OP_ISUB,
+    OP_IMUL,
+    OP_UMULHI,
+    OP_IAND,
+    OP_IOR,
+    OP_IXOR,
+    OP_ISHL,
+    OP_USHR,
+    OP_ISHR,
+    OP_ILT,
+    OP_IEQ
 } opcode;
 
 enum { MAX_ENTRIES = 4096, SAMPLES = 1 << 15 };
@@ -87,64 +113,116 @@ static uint64_t step32(const entry *e, uint64_t wa, uint64_t wb, uint64_t wc) {
     uint32_t a = (uint32_t)wa, b = (uint32_t)wb, c = (uint32_t)wc;
     float x = float_of(a), y = float_of(b);
     switch (e->op) {
-    case OP_ADD: return bits_of(x + y);
-    case OP_SUB: return bits_of(x - y);
-    case OP_MUL: return bits_of(x * y);
-    case OP_DIV: return bits_of(x / y);
-    case OP_SQRT: return bits_of(__builtin_sqrtf(x));
-    case OP_LT: return x < y;
-    case OP_LE: return x <= y;
-    case OP_EQ: return x == y;
-    case OP_MAND: return a & b;
-    case OP_MOR: return a | b;
-    case OP_MNOT: return !a;
-    case OP_SEL: return a ? b : c;
-    case OP_CAST: return a;
-    case OP_IADD: return a + b;
-    case OP_ISUB: return a - b;
-    case OP_IMUL: return a * b;
-    case OP_UMULHI: return (uint32_t)((uint64_t)a * b >> 32);
-    case OP_IAND: return a & b;
-    case OP_IOR: return a | b;
-    case OP_IXOR: return a ^ b;
-    case OP_ISHL: return b < 32 ? a << b : 0xbad;
-    case OP_USHR: return b < 32 ? a >> b : 0xbad;
-    case OP_ISHR: return b < 32 ? (uint32_t)((int64_t)(int32_t)a >> b) : 0xbad;
-    case OP_ILT: return (int32_t)a < (int32_t)b;
-    case OP_IEQ: return a == b;
-    default: return 0;
+    case OP_ADD:
+        return bits_of(x + y);
+    case OP_SUB:
+        return bits_of(x - y);
+    case OP_MUL:
+        return bits_of(x * y);
+    case OP_DIV:
+        return bits_of(x / y);
+    case OP_SQRT:
+        return bits_of(__builtin_sqrtf(x));
+    case OP_LT:
+        return x < y;
+    case OP_LE:
+        return x <= y;
+    case OP_EQ:
+        return x == y;
+    case OP_MAND:
+        return a & b;
+    case OP_MOR:
+        return a | b;
+    case OP_MNOT:
+        return !a;
+    case OP_SEL:
+        return a ? b : c;
+    case OP_CAST:
+        return a;
+    case OP_IADD:
+        return a + b;
+    case OP_ISUB:
+        return a - b;
+    case OP_IMUL:
+        return a * b;
+    case OP_UMULHI:
+        return (uint32_t)((uint64_t)a * b >> 32);
+    case OP_IAND:
+        return a & b;
+    case OP_IOR:
+        return a | b;
+    case OP_IXOR:
+        return a ^ b;
+    case OP_ISHL:
+        return b < 32 ? a << b : 0xbad;
+    case OP_USHR:
+        return b < 32 ? a >> b : 0xbad;
+    case OP_ISHR:
+        return b < 32 ? (uint32_t)((int64_t)(int32_t)a >> b) : 0xbad;
+    case OP_ILT:
+        return (int32_t)a < (int32_t)b;
+    case OP_IEQ:
+        return a == b;
+    default:
+        return 0;
     }
 }
 
 static uint64_t step64(const entry *e, uint64_t a, uint64_t b, uint64_t c) {
     double x = double_of(a), y = double_of(b);
     switch (e->op) {
-    case OP_ADD: return bits_of_double(x + y);
-    case OP_SUB: return bits_of_double(x - y);
-    case OP_MUL: return bits_of_double(x * y);
-    case OP_DIV: return bits_of_double(x / y);
-    case OP_SQRT: return bits_of_double(__builtin_sqrt(x));
-    case OP_LT: return x < y;
-    case OP_LE: return x <= y;
-    case OP_EQ: return x == y;
-    case OP_MAND: return a & b;
-    case OP_MOR: return a | b;
-    case OP_MNOT: return !a;
-    case OP_SEL: return a ? b : c;
-    case OP_CAST: return a;
-    case OP_IADD: return a + b;
-    case OP_ISUB: return a - b;
-    case OP_IMUL: return a * b;
-    case OP_UMULHI: return (uint64_t)((unsigned __int128)a * b >> 64);
-    case OP_IAND: return a & b;
-    case OP_IOR: return a | b;
-    case OP_IXOR: return a ^ b;
-    case OP_ISHL: return b < 64 ? a << b : 0xbad;
-    case OP_USHR: return b < 64 ? a >> b : 0xbad;
-    case OP_ISHR: return b < 64 ? (uint64_t)((int64_t)a >> b) : 0xbad;
-    case OP_ILT: return (int64_t)a < (int64_t)b;
-    case OP_IEQ: return a == b;
-    default: return 0;
+    case OP_ADD:
+        return bits_of_double(x + y);
+    case OP_SUB:
+        return bits_of_double(x - y);
+    case OP_MUL:
+        return bits_of_double(x * y);
+    case OP_DIV:
+        return bits_of_double(x / y);
+    case OP_SQRT:
+        return bits_of_double(__builtin_sqrt(x));
+    case OP_LT:
+        return x < y;
+    case OP_LE:
+        return x <= y;
+    case OP_EQ:
+        return x == y;
+    case OP_MAND:
+        return a & b;
+    case OP_MOR:
+        return a | b;
+    case OP_MNOT:
+        return !a;
+    case OP_SEL:
+        return a ? b : c;
+    case OP_CAST:
+        return a;
+    case OP_IADD:
+        return a + b;
+    case OP_ISUB:
+        return a - b;
+    case OP_IMUL:
+        return a * b;
+    case OP_UMULHI:
+        return (uint64_t)((unsigned __int128)a * b >> 64);
+    case OP_IAND:
+        return a & b;
+    case OP_IOR:
+        return a | b;
+    case OP_IXOR:
+        return a ^ b;
+    case OP_ISHL:
+        return b < 64 ? a << b : 0xbad;
+    case OP_USHR:
+        return b < 64 ? a >> b : 0xbad;
+    case OP_ISHR:
+        return b < 64 ? (uint64_t)((int64_t)a >> b) : 0xbad;
+    case OP_ILT:
+        return (int64_t)a < (int64_t)b;
+    case OP_IEQ:
+        return a == b;
+    default:
+        return 0;
     }
 }
 
@@ -187,7 +265,8 @@ static const struct {
     value (*r32)(recorder *, value);
     value (*r64)(recorder *, value);
 } rows[] = {
-#define RECORD_ROW(name) {#name, ls_##name##_f32, ls_##name##_f64, recorded_##name##_f32, recorded_##name##_f64},
+#define RECORD_ROW(name)                                                                                     \
+    {#name, ls_##name##_f32, ls_##name##_f64, recorded_##name##_f32, recorded_##name##_f64},
     LS_MATH_UNARY(RECORD_ROW)};
 
 static void recordings_have_the_bits_of_scalars(void **state) {
@@ -226,9 +305,11 @@ static void recorded_pow_has_the_bits_of_scalars(void **state) {
         float x = math_sample32(n, &rng), y = math_sample32(n * 7919 % SAMPLES, &rng);
         assert_true(interpret(&r32, 32, p32, bits_of(x), bits_of(y)) == bits_of(ls_pow_f32(x, y)));
         double a = math_sample64(n, &rng), b = math_sample64(n * 7919 % SAMPLES, &rng);
-        assert_true(interpret(&r64, 64, p64, bits_of_double(a), bits_of_double(b)) == bits_of_double(ls_pow_f64(a, b)));
+        assert_true(interpret(&r64, 64, p64, bits_of_double(a), bits_of_double(b)) ==
+                    bits_of_double(ls_pow_f64(a, b)));
     }
-    print_message("pow    %3d operations in f32, %3d in f64\n", live_operations(&r32, p32), live_operations(&r64, p64));
+    print_message("pow    %3d operations in f32, %3d in f64\n", live_operations(&r32, p32),
+                  live_operations(&r64, p64));
 }
 
 int main(void) {
