@@ -4,6 +4,7 @@
 
 #include "plan/plan.h"
 
+#define LS_MOST_MOVES 64   /* a chain of movement is cut after as many */
 #define LS_AXIS_NONE (-1)  /* an axis of extent 1 */
 #define LS_AXIS_OTHER (-2) /* and below: an index that is no axis of the group, told apart by number */
 
@@ -42,6 +43,7 @@ typedef struct ls_plan_node {
     bool leaf, wanted, buffer; /* buffer: some reader needs it in memory */
     bool stored;               /* materialised by a group of this plan */
     bool absent;               /* movement with absent elements below */
+    int moves;       /* the longest chain of movement from here down */
     bool contracted;           /* a CONTRACT below maps and one-to-one movement */
     int light; /* 1 + depth of a cheap expression of constants that every reader computes itself; 0: not so */
     int simple; /* 1 + depth of a cheap expression of leaves; 0: not so */

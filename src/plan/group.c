@@ -278,12 +278,14 @@ static bool store_in(ls_planner *p, ls_plan_node *n, ls_draft *d) {
     return ls_site_expand(p, n, site_of_result(n, d));
 }
 
-static bool too_many_sites(const ls_plan_node *n) {
+/* Movement that one kernel should not look through: read in too many ways, or a long way from what it moves. */
+static bool move_is_cut(const ls_plan_node *n) {
     int count = 0;
     for (const ls_site *s = n->sites; s; s = s->next) {
         count++;
     }
-    return count > MAX_SITES && !n->absent && !n->light;
+    bool cut = count > MAX_SITES || (count && n->moves % LS_MOST_MOVES == 0);
+    return cut && !n->absent && !n->light;
 }
 
 static bool pass_on(ls_planner *p, ls_plan_node *n) {
@@ -311,7 +313,7 @@ static bool place(ls_planner *p, ls_plan_node *n) {
     if (with) {
         return store_in(p, n, with);
     }
-    if (n->wanted || n->buffer || (class == LS_CLASS_MOVE && too_many_sites(n))) {
+    if (n->wanted || n->buffer || (class == LS_CLASS_MOVE && move_is_cut(n))) {
         return start_group(p, n) && (!(n->light || n->absent) || !free || pass_on(p, n));
     }
     if (!n->sites) {

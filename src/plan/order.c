@@ -111,11 +111,12 @@ static void note_facts(const ls_planner *p, ls_plan_node *n) {
         const ls_plan_node *src = ls_plan_node_of(x->src[i]);
         n->absent |= class == LS_CLASS_MOVE && src->absent;
         n->contracted |= carries && src->contracted;
+        n->moves = class == LS_CLASS_MOVE && src->moves >= n->moves ? src->moves + 1 : n->moves;
         light = !light || !src->light ? 0 : light > src->light ? light : src->light;
         simple = !simple || !src->simple ? 0 : simple > src->simple ? simple : src->simple;
     }
     if (class == LS_CLASS_MOVE) {
-        n->light = light;
+        n->light = n->moves % LS_MOST_MOVES ? light : 0;
         n->simple = simple;
     } else if (class == LS_CLASS_MAP && !ls_op_is_expensive(x->op)) {
         n->light = p->fusion && light && light < 6 ? light + 1 : 0;

@@ -23,9 +23,11 @@ typedef struct ls_memo {
 } ls_memo;
 
 /* ---- interned predicates ---- */
+#define MAX_PREDS 128
+#define NO_GUARDS 0 /* the empty list, interned first */
 typedef struct pred_key {
     int n;
-    ls_pred pred[64];
+    ls_pred pred[MAX_PREDS];
 } pred_key;
 
 static bool list_equal(const ls_spec_builder *b, int32_t id, const void *key) {
@@ -75,33 +77,58 @@ static int pred_compare(const ls_pred *a, const ls_pred *b) {
                                         : 0;
 }
 
-/* The conjunction of a list and a guard. */
+/* Whether p holds wherever q does: 0 <= x < m gives 0 <= x + c < n for 0 <= c <= n - m. */
+static bool pred_implied(const ls_spec *spec, const ls_pred *p, const ls_pred *q) {
+    ls_lin x, y;
+    if (p->limit == LS_SPEC_NONE || q->limit == LS_SPEC_NONE || spec->ix[p->limit].op != LS_IX_CONST ||
+        spec->ix[q->limit].op != LS_IX_CONST) {
+        return pred_compare(p, q) == 0;
+    }
+    return ls_lin_of(spec, p->ix, &x) && ls_lin_of(spec, q->ix, &y) && ls_lin_add(&x, &y, -1) && x.n == 0 &&
+           x.c >= 0 && x.c <= spec->ix[p->limit].k - spec->ix[q->limit].k;
+}
+
+static void key_add(ls_spec_builder *b, pred_key *key, const ls_pred *pred) {
+    int kept = 0, at = 0;
+    for (int i = 0; i < key->n; i++) {
+        if (pred_implied(b->spec, pred, &key->pred[i])) {
+            return;
+        }
+    }
+    for (int i = 0; i < key->n; i++) {
+        if (!pred_implied(b->spec, &key->pred[i], pred)) {
+            key->pred[kept++] = key->pred[i];
+        }
+    }
+    key->n = kept;
+    if (key->n == MAX_PREDS) {
+        ls_status status =
+            LS_FAIL(b->err, LS_ERR_UNSUPPORTED, "a kernel has over %d conditions on one load", MAX_PREDS);
+        ls_builder_fail(b, status);
+        return;
+    }
+    while (at < key->n && pred_compare(&key->pred[at], pred) < 0) {
+        at++;
+    }
+    memmove(&key->pred[at + 1], &key->pred[at], sizeof(ls_pred) * (size_t)(key->n - at));
+    key->pred[at] = *pred;
+    key->n++;
+}
+
+/* The conjunction of a list and a guard, without what the rest of it implies. */
 static int32_t list_and(ls_spec_builder *b, int32_t list, const ls_guard *guard) {
-    pred_key key = {.n = b->lists[list].n};
+    pred_key key = {.n = 0};
     if (guard->n == 0) {
         return list;
     }
+    key.n = b->lists[list].n;
     if (key.n) {
         memcpy(key.pred, &b->spec->preds[b->lists[list].first], sizeof(ls_pred) * (size_t)key.n);
     }
     for (int i = 0; i < guard->n; i++) {
-        int at = 0;
-        while (at < key.n && pred_compare(&key.pred[at], &guard->pred[i]) < 0) {
-            at++;
-        }
-        if (at < key.n && pred_compare(&key.pred[at], &guard->pred[i]) == 0) {
-            continue;
-        }
-        if (key.n == 64) {
-            ls_builder_fail(
-                b, LS_FAIL(b->err, LS_ERR_UNSUPPORTED, "a kernel has over 64 conditions on one load"));
-            return 0;
-        }
-        memmove(&key.pred[at + 1], &key.pred[at], sizeof(ls_pred) * (size_t)(key.n - at));
-        key.pred[at] = guard->pred[i];
-        key.n++;
+        key_add(b, &key, &guard->pred[i]);
     }
-    return list_intern(b, &key);
+    return b->status == LS_OK ? list_intern(b, &key) : NO_GUARDS;
 }
 
 /* ---- interned values ---- */
@@ -350,17 +377,15 @@ static int32_t move_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix
         if (guard.never) {
             continue;
         }
-        pred_key empty = {.n = 0};
-        int32_t own = list_and(b, list_intern(b, &empty), &guard);
+        int32_t own = list_and(b, NO_GUARDS, &guard);
         int32_t value = value_at(b, x->src[i], from, list_and(b, guards, &guard), absent);
         other = none ? value : value_guard(b, x, value, other, own);
         none = false;
     }
     if (other == LS_SPEC_NONE) { /* nothing but absent elements, or no elements at all */
         guard = (ls_guard){.n = none ? 0 : 1, .pred = {{ls_ix_const(b, -1), ls_ix_const(b, 1), 0}}};
-        pred_key empty = {.n = 0};
-        other = value_guard(b, x, value_const(b, x, x->dtype, 0), LS_SPEC_NONE,
-                            list_and(b, list_intern(b, &empty), &guard));
+        other =
+            value_guard(b, x, value_const(b, x, x->dtype, 0), LS_SPEC_NONE, list_and(b, NO_GUARDS, &guard));
     }
     return other;
 }
@@ -630,17 +655,17 @@ static void build_scatter(ls_spec_builder *b, const ls_tensor *root, int arg) {
                               count = space_axes(b, &root->shape, -1, ix, logical);
     ls_store store = {.arg = arg, .check = LS_SPEC_NONE, .limit = LS_SPEC_NONE, .origin = root->serial};
     store.ix = ls_ix_element(b, &root->shape, ix);
-    store.value = value_at(b, base, ix, 0, false);
+    store.value = value_at(b, base, ix, NO_GUARDS, false);
     store_add(b, &store, logical, count);
     count = space_axes(b, &updates->shape, -1, ix, logical);
     for (int i = 0; i < root->shape.rank; i++) {
         to[i] = i < axis    ? ix[i]
-                : i == axis ? indexed(b, index, ix + axis, 0)
+                : i == axis ? indexed(b, index, ix + axis, NO_GUARDS)
                             : ix[i - 1 + index->shape.rank];
     }
     store.n_axes = 0;
     store.ix = ls_ix_element(b, &root->shape, to);
-    store.value = value_at(b, updates, ix, 0, false);
+    store.value = value_at(b, updates, ix, NO_GUARDS, false);
     store.combine = (ls_combine)root->attr.axis.kind;
     store.check = to[axis];
     store.limit = ls_ix_dim(b, root->shape.dim[axis]);
@@ -663,7 +688,7 @@ static void build_stores(ls_spec_builder *b) {
         ls_store store = {
             .arg = group->n_reads + i, .check = LS_SPEC_NONE, .limit = LS_SPEC_NONE, .origin = root->serial};
         store.ix = ls_ix_element(b, &root->shape, ix);
-        store.value = value_at(b, root, ix, 0, false);
+        store.value = value_at(b, root, ix, NO_GUARDS, false);
         store_add(b, &store, logical, count);
     }
 }

@@ -95,40 +95,47 @@ static int64_t form_bound(facts *f, const ls_lin *x, bool upper) {
     return sum;
 }
 
-/* The tightest bound found by putting facts, one after another, in the place of the terms they are made
- * of. */
+/* The form with c times a fact taken out, where that removes an atom of the fact; false where it does not. */
+static bool take_out(const ls_lin *form, const fact *p, int term, ls_lin *out, int64_t *out_c) {
+    int at = 0;
+    while (at < form->n && form->t[at].atom != p->form.t[term].atom) {
+        at++;
+    }
+    if (at == form->n || form->t[at].k % p->form.t[term].k) {
+        return false;
+    }
+    *out = *form;
+    *out_c = form->t[at].k / p->form.t[term].k;
+    return ls_lin_add(out, &p->form, -*out_c);
+}
+
+/* The tightest bound found by putting facts, the most useful first, in the place of the terms they are made of. */
 static int64_t bound_with_facts(facts *f, const ls_lin *x, bool upper) {
-    ls_lin form = *x;
-    int64_t best = form_bound(f, &form, upper), moved = 0;
+    ls_lin form = *x, best_form;
+    int64_t best = form_bound(f, &form, upper), moved = 0, best_moved = 0;
     for (bool better = true; better;) {
         better = false;
         for (int i = 0; i < f->n; i++) {
-            const ls_lin *p = &f->fact[i].form;
-            for (int j = 0; j < p->n; j++) {
-                int at = 0;
-                while (at < form.n && form.t[at].atom != p->t[j].atom) {
-                    at++;
-                }
-                if (at == form.n || form.t[at].k % p->t[j].k) {
+            for (int j = 0; j < f->fact[i].form.n; j++) {
+                ls_lin next;
+                int64_t c;
+                if (!take_out(&form, &f->fact[i], j, &next, &c)) {
                     continue;
                 }
-                int64_t c = form.t[at].k / p->t[j].k;
-                ls_lin next = form;
-                if (!ls_lin_add(&next, p, -c)) {
-                    continue;
-                }
-                int64_t gain = (c > 0) == upper ? ls_sat_mul(c, f->fact[i].hi) : 0;
+                int64_t gain = ls_sat_add(moved, (c > 0) == upper ? ls_sat_mul(c, f->fact[i].hi) : 0);
                 int64_t rest = form_bound(f, &next, upper);
-                int64_t total =
-                    rest == INT64_MIN || rest == INT64_MAX ? rest : ls_sat_add(ls_sat_add(rest, moved), gain);
+                int64_t total = rest == INT64_MIN || rest == INT64_MAX ? rest : ls_sat_add(rest, gain);
                 if (upper ? total < best : total > best) {
                     best = total;
-                    form = next;
-                    moved = ls_sat_add(moved, gain);
+                    best_form = next;
+                    best_moved = gain;
                     better = true;
-                    break;
                 }
             }
+        }
+        if (better) {
+            form = best_form;
+            moved = best_moved;
         }
     }
     return best;

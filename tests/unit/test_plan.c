@@ -265,6 +265,24 @@ static void long_chains_are_cut(void **state) {
     bench_close(&b);
 }
 
+static void long_movement_is_cut(void **state) {
+    (void)state;
+    bench b;
+    bench_open(&b);
+    ls_plan plan;
+    ls_tensor *x = input(&b, "x", LS_SHAPE(4, 4)),
+              *c = ls_expand(b.s, ls_full(b.s, LS_F32, LS_SHAPE(1, 1), 2), LS_SHAPE(4, 4));
+    for (int i = 0; i < 20000; i++) {
+        x = i % 2 ? ls_flip(b.s, x, 0) : ls_transpose(b.s, x, 0, 1);
+        c = i % 2 ? ls_flip(b.s, c, 0) : ls_transpose(b.s, c, 0, 1);
+    }
+    ls_tensor *sum = ls_add(b.s, x, c);
+    bench_plan(&b, &sum, 1, 1, &plan);
+    check_plan(&b, &plan, &sum, 1);
+    assert_in_range(plan.n_groups, 300, 2 * 20000 / 60);
+    bench_close(&b);
+}
+
 /* The same graph gives the same plan, to the letter; and every failed allocation is reported without a
  * leak. */
 static void plans_are_deterministic_and_survive_failures(void **state) {
@@ -326,6 +344,7 @@ int main(void) {
         cmocka_unit_test(loops_store_their_results),
         cmocka_unit_test(doubling_stays_small),
         cmocka_unit_test(long_chains_are_cut),
+        cmocka_unit_test(long_movement_is_cut),
         cmocka_unit_test(plans_are_deterministic_and_survive_failures),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
