@@ -2,6 +2,7 @@
  * differentiation, so that every node a caller holds keeps its derivative. A rule never drops a MAP over
  * an operand that may be absent: the MAP makes its absent elements +0, which reductions would then count. */
 #include "graph/build.h"
+#include "graph/fold.h"
 #include <string.h>
 
 static bool const_is(const ls_tensor *x, double value) {
@@ -153,6 +154,13 @@ static ls_tensor *where_const(ls_session *s, ls_tensor *x) {
     return x->src[0]->op == LS_OP_CONST ? present(x->src[x->src[0]->attr.value ? 1 : 2]) : NULL;
 }
 
+/* A constant of what the contract's arithmetic gives. */
+static ls_tensor *fold(ls_session *s, const ls_tensor *x) {
+    ls_attr attr;
+    memset(&attr, 0, sizeof attr);
+    return ls_fold(x, &attr.value) ? ls_node(s, LS_OP_CONST, x->dtype, &x->shape, 0, NULL, &attr) : NULL;
+}
+
 static const struct {
     ls_op op;
     ls_tensor *(*apply)(ls_session *s,
@@ -184,6 +192,12 @@ static const struct {
 static ls_tensor *simplify(ls_session *s, ls_tensor *x) {
     ls_graph *g = ls_graph_of(s);
     ls_math math = g->math;
+    g->math = x->math;
+    ls_tensor *folded = fold(s, x);
+    g->math = math;
+    if (folded) {
+        return folded;
+    }
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         if (rules[i].op != x->op || x->n_src == 0) {
             continue;

@@ -240,6 +240,45 @@ static void identities_vanish(void **state) {
     fixture_close(f);
 }
 
+static void constants_fold(void **state) {
+    (void)state;
+    OPEN;
+#define F(dtype, value) ls_full(s, dtype, LS_SHAPE(2), (value))
+    const struct {
+        ls_tensor *x, *want;
+    } cases[] = {
+        {ls_add(s, F(LS_F32, 0.1), F(LS_F32, 0.2)), F(LS_F32, (double)(0.1f + 0.2f))},
+        {ls_div(s, F(LS_F64, 1), F(LS_F64, 3)), F(LS_F64, 1.0 / 3)},
+        {ls_mul(s, F(LS_F16, 300), F(LS_F16, 300)), F(LS_F16, 1e30)}, /* 90000 is infinity in f16 */
+        {ls_sub(s, F(LS_BF16, 1), F(LS_BF16, 0x1p-8)), F(LS_BF16, 0.99609375)},
+        {ls_div(s, F(LS_F32, 0), F(LS_F32, 0)), F(LS_F32, 0.0 / 0.0)},
+        {ls_neg(s, F(LS_F32, 0)), F(LS_F32, -0.0)},
+        {ls_sqrt(s, F(LS_F32, 2)), F(LS_F32, 1.41421353816986083984375)},
+        {ls_mul(s, F(LS_F32, 0x1p-100), F(LS_F32, 0x1p-49)), F(LS_F32, 0x1p-149)}, /* subnormals are kept */
+        {ls_add(s, F(LS_U8, 200), F(LS_U8, 100)), F(LS_U8, 44)},
+        {ls_neg(s, F(LS_I8, -128)), F(LS_I8, -128)},
+        {ls_cast(s, F(LS_I32, 300), LS_U8), F(LS_U8, 44)},
+        {ls_cast(s, F(LS_F32, 300), LS_U8), F(LS_U8, 255)},
+        {ls_cast(s, F(LS_I8, -1), LS_F16), F(LS_F16, -1)},
+        {ls_cast(s, F(LS_F64, 0.1), LS_BF16), F(LS_BF16, 0.1)},
+        {ls_cast(s, F(LS_I32, 256), LS_BOOL), F(LS_BOOL, 1)},
+        {ls_add(s, ls_expand(s, ls_full(s, LS_F32, LS_SCALAR, 1), LS_SHAPE(2)), F(LS_F32, 1)), F(LS_F32, 2)},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_ptr_equal(rewritten(f, cases[i].x), cases[i].want);
+    }
+    ls_tensor *big = ls_cast(s, ls_full_i64(s, LS_I64, LS_SHAPE(2), -1), LS_U64); /* 2^64 - 1 */
+    big = rewritten(f, big);
+    assert_int_equal(big->attr.value, UINT64_MAX);
+    ls_tensor *stay[] = {ls_cast(s, big, LS_F32), ls_exp(s, F(LS_F32, 1)),
+                         ls_lt(s, F(LS_F32, 1), F(LS_F32, 2)), ls_div(s, F(LS_I32, 7), F(LS_I32, 0)),
+                         ls_bitcast(s, F(LS_F32, 1), LS_I32)};
+    for (size_t i = 0; i < sizeof stay / sizeof *stay; i++) {
+        assert_ptr_equal(rewritten(f, stay[i]), stay[i]);
+    }
+    fixture_close(f);
+}
+
 /* Each of these would change a bit of some input. */
 static void what_changes_bits_stays(void **state) {
     (void)state;
@@ -301,6 +340,7 @@ int main(void) {
         cmocka_unit_test(movement_composes),
         cmocka_unit_test(constants_move),
         cmocka_unit_test(identities_vanish),
+        cmocka_unit_test(constants_fold),
         cmocka_unit_test(what_changes_bits_stays),
         cmocka_unit_test(rewriting_reaches_inside_and_keeps_kinds),
     };
