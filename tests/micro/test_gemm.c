@@ -35,11 +35,19 @@ static int64_t random_below(int64_t n) {
     return (int64_t)(random_bits() % (uint64_t)n);
 }
 
-/* near 1; also subnormals and large ones; also infinities and NaN; near 1 with a few infinities */
-typedef enum filling { ORDINARY, WIDE, WILD, INFINITE } filling;
+typedef enum filling {
+    ORDINARY, /* near 1 */
+    WIDE,     /* also subnormals and large ones */
+    WILD,     /* also infinities and NaN */
+    INFINITE, /* near 1 and a few infinities */
+    EXTREME,  /* bytes of the largest magnitude */
+} filling;
 
 static double random_value(filling how) {
     double x = (double)(int64_t)random_bits() * 0x1p-63;
+    if (how == EXTREME) {
+        return 1000;
+    }
     if (how == INFINITE && random_below(40) == 0) {
         return x < 0 ? -__builtin_inf() : __builtin_inf();
     }
@@ -96,7 +104,9 @@ static void store_value(ls_gemm_dtype dtype, void *at, double x) {
         memcpy(at, &i, 4);
         break;
     default:
-        *(uint8_t *)at = random_below(4) ? (uint8_t)random_bits() : dtype == LS_GEMM_I8 ? 0x80 : 0xff;
+        *(uint8_t *)at = random_below(4) && x < 2 ? (uint8_t)random_bits()
+                         : dtype == LS_GEMM_I8    ? 0x80
+                                                  : 0xff;
         break;
     }
 }
@@ -632,6 +642,23 @@ static row plain(int64_t m, int64_t n, int64_t k) {
     return (row){.m = m, .n = n, .k = k, .batches = 1, .b_layout = I_FAST, .crew = {1, false}, .how = WIDE};
 }
 
+/* Float sums of bytes stay exact even where every product is as large as it can be. */
+static void test_extreme_bytes(void **state) {
+    (void)state;
+    static const ls_gemm_dtype pairs[][2] = {{LS_GEMM_U8, LS_GEMM_U8},
+                                             {LS_GEMM_U8, LS_GEMM_I8},
+                                             {LS_GEMM_I8, LS_GEMM_U8},
+                                             {LS_GEMM_I8, LS_GEMM_I8}};
+    for (size_t q = 0; q < 4; q++) {
+        row r = plain(3, 35, 1025);
+        r.a = pairs[q][0];
+        r.b = pairs[q][1];
+        r.out = LS_GEMM_I32;
+        r.how = EXTREME;
+        run_row(&r);
+    }
+}
+
 /* Every remainder of a tile in both directions. */
 static void test_every_edge(void **state) {
     (void)state;
@@ -862,15 +889,11 @@ static void test_isa_choice(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_isa_choice),
-        cmocka_unit_test(test_half_moves),
-        cmocka_unit_test(test_every_tile),
-        cmocka_unit_test(test_every_edge),
-        cmocka_unit_test(test_depths),
-        cmocka_unit_test(test_random_rows),
-        cmocka_unit_test(test_absent_beside_infinity),
-        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_fast),
+        cmocka_unit_test(test_isa_choice),  cmocka_unit_test(test_half_moves),
+        cmocka_unit_test(test_every_tile),  cmocka_unit_test(test_extreme_bytes),
+        cmocka_unit_test(test_every_edge),  cmocka_unit_test(test_depths),
+        cmocka_unit_test(test_random_rows), cmocka_unit_test(test_absent_beside_infinity),
+        cmocka_unit_test(test_large),       cmocka_unit_test(test_fast),
     };
     return cmocka_run_group_tests_name("gemm", tests, find_isas, NULL);
 }

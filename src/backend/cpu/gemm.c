@@ -192,6 +192,8 @@ static void compute_chunk(const block *b, int64_t k0, int64_t kc) {
     const ls_gemm *g = plan->g;
     int64_t lanes = plan->kernels->lanes;
     bool add = k0 > 0, in_tile = plan->panel != plan->sum;
+    /* 255 * 255 * 256 < 2^24: float sums of so many products of bytes are exact. */
+    int64_t depth = in_tile ? 256 : kc;
     for (int64_t j = 0; j < b->nj; j += plan->cols) {
         int64_t nj = smaller(plan->cols, b->nj - j);
         int vectors = nj > lanes ? 2 : 1;
@@ -213,9 +215,13 @@ static void compute_chunk(const block *b, int64_t k0, int64_t kc) {
                 char *c = b->c + (i * b->ldc + j) * plan->elem;
                 kernel(kc, at_a.at, at_a.step_i, at_a.step_k, at_b.at, at_b.step_k, c, b->ldc, add);
             } else {
-                kernel(kc, at_a.at, at_a.step_i, at_a.step_k, at_b.at, at_b.step_k, tile_of(b), plan->cols,
-                       false);
-                merge_tile(b, i, mi, j, nj, add);
+                for (int64_t p = 0; p < kc; p += depth) {
+                    const char *a = at_a.at + p * at_a.step_k * plan->elem;
+                    const char *bp = at_b.at + p * at_b.step_k * plan->elem;
+                    kernel(smaller(depth, kc - p), a, at_a.step_i, at_a.step_k, bp, at_b.step_k, tile_of(b),
+                           plan->cols, false);
+                    merge_tile(b, i, mi, j, nj, add || p > 0);
+                }
             }
         }
     }

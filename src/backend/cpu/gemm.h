@@ -11,7 +11,7 @@
  *   operands            panel element   sum     output element (out.dtype)
  *   f32, f16, bf16      float           float   f32, f16, bf16 (rounded once)
  *   f64                 double          double  f64
- *   i8, u8              float           int32   i32 (wrapping; every partial float sum is an exact integer)
+ *   i8, u8              float           int32   i32 (wrapping; float sums are short enough to be exact)
  *   i32                 int32           int32   i32 (wrapping)
  * A and B may differ inside one row of this table (f16 times f32, i8 times u8). Only A and B both f16 (or
  * i8/u8) use FMA in locked mode: their products are exact, so FMA gives the same bits.
