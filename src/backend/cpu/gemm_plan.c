@@ -10,6 +10,7 @@ enum {
     SHARED_L2S = 8,        /* B's panels when packed together, in L2 sizes: memory asked of the caller */
     INLINE_WORK = 1 << 18, /* multiply-adds below which waking a thread costs more than it brings */
     TASKS_PER_WORKER = 3,
+    MOST_RESIDENT = 4096,
 };
 
 static int64_t up(int64_t x, int64_t unit) {
@@ -113,7 +114,12 @@ static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, in
     int64_t m_blocks = ceil_div(g->m, mc_max), n_blocks = ceil_div(plan->slab, nc_max);
     if (plan->workers > 1 && !plan->inline_run) {
         int64_t target = TASKS_PER_WORKER * plan->workers;
-        bool m_first = plan->b_source != LS_GEMM_LOCAL;
+        /* Tasks beside each other pack the same part of the other operand: best nothing, else the smaller. */
+        bool a_free = plan->a_source != LS_GEMM_LOCAL, b_free = plan->b_source != LS_GEMM_LOCAL;
+        bool m_first = b_free || (!a_free && g->n < g->m);
+        if (!a_free && !b_free) {
+            target = plan->workers;
+        }
         for (int turn = 0; turn < 2; turn++) {
             bool split_m = (turn == 0) == m_first;
             int64_t *blocks = split_m ? &m_blocks : &n_blocks;
@@ -200,7 +206,8 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
 
     /* A's block is read once for every panel of B and stays in the L2 cache; so does B's, if local. */
     int64_t l2 = g->l2_bytes > 0 ? g->l2_bytes : DEFAULT_L2;
-    int64_t resident = larger(l2 * 3 / 8 / (LS_GEMM_CHUNK * plan->elem), 2 * lanes);
+    int64_t depth = larger(smaller(g->k, LS_GEMM_CHUNK), 1);
+    int64_t resident = larger(smaller(l2 * 3 / 8 / (depth * plan->elem), MOST_RESIDENT), 2 * lanes);
     int64_t mc_max = up(resident, plan->rows);
     int64_t shared_budget = larger(SHARED_L2S * l2, 256 << 10);
     plan_sources(g, plan, mc_max, shared_budget);
@@ -218,6 +225,10 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
         int64_t slabs = ceil_div(plan->slab, larger(fits, plan->cols));
         plan->slab = up(ceil_div(plan->slab, slabs), plan->cols);
         nc_max = larger(nc_max, plan->through_tile ? 0 : smaller(plan->slab, up(4096, plan->cols)));
+    }
+    if (plan->through_tile) { /* the block of sums stays in the cache as well, for the epilogue */
+        int64_t columns = smaller(plan->slab, nc_max);
+        mc_max = smaller(mc_max, up(larger(l2 / 4 / (columns * plan->elem), 1), plan->rows));
     }
     plan_blocks(g, plan, mc_max, nc_max);
     plan_workspace(g, plan);
