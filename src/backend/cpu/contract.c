@@ -364,7 +364,9 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
         o->data = side->affine ? kernel->buffers[side->buffer] + side->sum.constant * (int64_t)ls_dtype_size(side->element) : NULL;
     }
     for (int i = 0; i < d->threads; i++) {
-        d->gemm_workers[i].finish_begun = d->gemm_workers[i].side_begun[0] = d->gemm_workers[i].side_begun[1] = false;
+        ls_gemm_worker *w = &d->gemm_workers[i];
+        w->finish_begun = w->side_begun[0] = w->side_begun[1] = false;
+        w->kc[0] = w->kc[1] = 0;
     }
     g.epilogue_ctx = &launch;
     g.parallel.pool = &launch;

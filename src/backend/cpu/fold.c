@@ -158,6 +158,7 @@ typedef struct columns {
     const ls_phase *phase;
     ls_tile_fn fn;
     uint64_t identity;
+    bool keeps;        /* combining with the identity returns the other operand: not so for +0 + -0 */
     size_t size, tile; /* bytes of a lane, and of a tile in the stack */
     int64_t first, lanes;
     char *stack;       /* LEVELS tiles */
@@ -191,20 +192,30 @@ static void reduce_column_block(columns *c, column_element get, const void *sour
     const ls_tile_isa *isa = c->run->isa;
     int log2 = ls_tile_log2(c->size), depth = 0;
     int level[LEVELS + 1]; /* of each tile on the stack: how many merges it stands for */
-    for (unsigned q = 0; q < LS_TILE_PARTIALS; q++) {
+    unsigned step = LS_TILE_PARTIALS;
+    while (step > 1 && LS_TILE_PARTIALS / step < end - first) { /* leaves between the steps have no elements */
+        step /= 2;
+    }
+    for (unsigned q = 0; q < LS_TILE_PARTIALS; q += step) {
         int64_t p = first + reversed(q);
         int rank = 0;
         bool have = p < end;
         if (have) {
             char *top = c->stack + (size_t)depth * c->tile;
-            isa->fill[log2](top, &c->identity, c->lanes);
-            for (int64_t k = p; k < end; k += LS_TILE_PARTIALS) {
+            int64_t k = p;
+            if (c->keeps) {
+                memcpy(top, get(c, source, k), (size_t)c->lanes * c->size);
+                k += LS_TILE_PARTIALS;
+            } else {
+                isa->fill[log2](top, &c->identity, c->lanes);
+            }
+            for (; k < end; k += LS_TILE_PARTIALS) {
                 c->fn(top, top, get(c, source, k), NULL, c->lanes);
             }
             level[depth++] = (int)q;
         }
         /* Merge what the halving tree merges after leaf q: a subtree of 2^rank leaves is complete when q ends in rank ones. */
-        for (unsigned ones = q; ones & 1; ones >>= 1) {
+        for (unsigned ones = q | (step - 1); ones & 1; ones >>= 1) {
             rank++;
             int subtree = (int)(q >> rank);
             if (depth >= 2 && (level[depth - 1] >> rank) == subtree && (level[depth - 2] >> rank) == subtree) {
@@ -230,7 +241,8 @@ void ls_phase_columns(const ls_phase_task *task) {
     ls_phase_begin(task, &phase->finish, &offset, &finish);
     ls_run_point(&finish);
     columns c = {.run = &run, .v = v, .phase = phase, .fn = acc_fn(run.isa, combine_op(v), (ls_dtype)v->acc),
-                 .identity = ls_fold_identity((ls_op)v->map, (ls_dtype)v->acc), .size = lane_size(v)};
+                 .identity = ls_fold_identity((ls_op)v->map, (ls_dtype)v->acc), .keeps = v->map != LS_OP_SUM,
+                 .size = lane_size(v)};
     c.tile = LS_TILE * c.size;
     c.stack = task->scratch + offset;
     char *cells = c.stack + (LEVELS + 1) * c.tile;
@@ -361,6 +373,30 @@ static int64_t best_of_lanes(const best *b, int64_t n) {
     return chosen < 0 ? 0 : b->index[chosen];
 }
 
+/* Lanes along the free axes, f32 without absent elements: one fused step an element. */
+static void arg_columns_f32(const ls_phase_task *task, ls_run *run, ls_run *finish, const best *b, int64_t n) {
+    const ls_phase *phase = task->phase;
+    const ls_value *v = &task->kernel->binary->spec.values[phase->value];
+    uint32_t *index = (uint32_t *)(void *)b->index;
+    for (int64_t at = 0; at < task->n; at += LS_TILE) {
+        int64_t lanes = task->n - at < LS_TILE ? task->n - at : LS_TILE;
+        memset(index, 0, LS_TILE * sizeof *index);
+        for (int64_t k = 0; k < n; k++) {
+            ls_point_coords(run->extents, v->n_bound, v->bound, k, run->coords);
+            ls_run_point(run);
+            ls_run_lanes(run, task->first + at, lanes);
+            const float *x = ls_run_reg(run, run->program->results[0]);
+            if (k == 0) {
+                memcpy(b->value, x, (size_t)lanes * sizeof *x);
+            } else {
+                run->isa->arg_f32[b->largest]((float *)(void *)b->value, index, x, (uint32_t)k, lanes);
+            }
+        }
+        run->isa->cast_int[LS_U32][3](ls_run_reg(finish, phase->finish.input), index, lanes);
+        ls_run_lanes(finish, task->first + at, lanes);
+    }
+}
+
 void ls_phase_arg(const ls_phase_task *task) {
     const ls_phase *phase = task->phase;
     const ls_spec *spec = &task->kernel->binary->spec;
@@ -378,6 +414,10 @@ void ls_phase_arg(const ls_phase_task *task) {
     int64_t n = ls_point_count(run.extents, v->n_bound, v->bound);
     int16_t mask_reg = run.program->results[1];
     bool rows = phase->kind == LS_PHASE_ARG_ROWS;
+    if (!rows && mask_reg < 0 && b.size == 4 && ls_dtype_is_float(b.dtype) && n < UINT32_MAX) {
+        arg_columns_f32(task, &run, &finish, &b, n);
+        return;
+    }
     for (int64_t at = 0; at < task->n; at += LS_TILE) {
         int64_t lanes = task->n - at < LS_TILE ? task->n - at : LS_TILE;
         int64_t *input = ls_run_reg(&finish, phase->finish.input);

@@ -179,7 +179,12 @@ static void pack_affine(const ls_contract_side_launch *s, int worker, int64_t ba
             pred_base[t] += coords[gemm->batch.axes[i]] * side->pred_batch[t][i];
         }
     }
-    write_out(kernel->extents, &gemm->k, side->k_stride, side->n_preds, side->pred_k, k0, kc, 0, none, of_k);
+    ls_gemm_worker *w = &s->launch->workers[worker];
+    if (w->k0[s->which] != k0 || w->kc[s->which] != kc) { /* the panels of a chunk come one after another */
+        write_out(kernel->extents, &gemm->k, side->k_stride, side->n_preds, side->pred_k, k0, kc, 0, none, of_k);
+        w->k0[s->which] = k0;
+        w->kc[s->which] = kc;
+    }
     write_out(kernel->extents, side->free, side->free_stride, side->n_preds, side->pred_free, i0, ni, base, pred_base, of_i);
     panel_job job = {kernel->binary->device->tiles, kernel->binary->device->gemm, side, kernel->buffers[side->buffer], of_k, of_i,
                      kc, ni, width, panel, mask};

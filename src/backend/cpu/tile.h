@@ -57,6 +57,9 @@ typedef struct ls_tile_isa {
     void (*iota)(int64_t *dst, int64_t first, int64_t step, int64_t n);
     void (*in_range)(uint8_t *mask, const int64_t *a, const int64_t *limit, int64_t n); /* mask &= 0 <= a < limit */
     void (*multiple)(uint8_t *mask, const int64_t *a, int64_t of, int64_t n);           /* mask &= a % of == 0 */
+    /* One step of an argmin [0] or argmax [1]: where x[i] is better than value[i] (NaN best of all, the first one stays), both it and
+     * `k` take the place of value[i] and index[i]. */
+    void (*arg_f32[2])(float *value, uint32_t *index, const float *x, uint32_t k, int64_t n);
     /* panel[p * width + q] = src[k_at[p] + i_at[q]] (4 bytes each) where, for every predicate t,
      * 0 <= k_pred[t * stride + p] + i_pred[t * stride + q] < limit[t]; else 0. ni <= 64. */
     void (*pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc, const int64_t *i_at, int64_t ni,

@@ -192,6 +192,19 @@ static void multiple(uint8_t *mask, const int64_t *a, int64_t of, int64_t n) {
     }
 }
 
+#define ARG(name, order)                                                                                     \
+    static void name(float *value, uint32_t *index, const float *xs, uint32_t k, int64_t n) {                \
+        LS_LANES_LOOP                                                                                        \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            float x = xs[i], v = value[i];                                                                   \
+            int better = !(x order v) & (v == v);                                                            \
+            value[i] = better ? x : v;                                                                       \
+            index[i] = better ? k : index[i];                                                                \
+        }                                                                                                    \
+    }
+ARG(argmin_f32, >=)
+ARG(argmax_f32, <=)
+
 /* Threefry-2x32-20, the first word; as in base/rng.c, all lanes at a time. */
 static void threefry(uint32_t *dst, const uint32_t *key0, const uint32_t *key1, const int64_t *counter, int64_t n) {
     LS_LANES_LOOP
@@ -239,6 +252,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .iota = iota,
     .in_range = in_range,
     .multiple = multiple,
+    .arg_f32 = {argmin_f32, argmax_f32},
     .pack = LS_TILE_NAME(ls_tile_pack),
     .threefry = threefry,
 };

@@ -37,15 +37,26 @@ static void find_runs(group *g, const int64_t *i_at, int64_t n) {
 static inline __attribute__((always_inline)) void pack_groups(float *panel, int64_t width, const float *src, const int64_t *k_at,
                                                               int64_t kc, const group *groups, int n_groups, int n_preds,
                                                               const int32_t *k_pred, int64_t stride, const int64_t *limit) {
+    __mmask16 oks[GROUPS];
+    for (int i = 0; i < n_groups; i++) {
+        oks[i] = groups[i].lanes;
+    }
     for (int64_t p = 0; p < kc; p++) {
         const float *from = src + k_at[p];
+        bool changed = false; /* predicates mostly change with the tap, not with the channel */
+        for (int t = 0; t < n_preds; t++) {
+            changed = changed || p == 0 || k_pred[t * stride + p] != k_pred[t * stride + p - 1];
+        }
+        for (int i = 0; changed && i < n_groups; i++) {
+            oks[i] = groups[i].lanes;
+            for (int t = 0; t < n_preds; t++) {
+                __m512i x = _mm512_add_epi32(groups[i].pred[t], _mm512_set1_epi32(k_pred[t * stride + p]));
+                oks[i] = _mm512_mask_cmplt_epu32_mask(oks[i], x, _mm512_set1_epi32((int)limit[t]));
+            }
+        }
         for (int i = 0; i < n_groups; i++) {
             const group *g = &groups[i];
-            __mmask16 ok = g->lanes;
-            for (int t = 0; t < n_preds; t++) {
-                __m512i x = _mm512_add_epi32(g->pred[t], _mm512_set1_epi32(k_pred[t * stride + p]));
-                ok = _mm512_mask_cmplt_epu32_mask(ok, x, _mm512_set1_epi32((int)limit[t]));
-            }
+            __mmask16 ok = oks[i];
             __m512 v = _mm512_setzero_ps();
             for (int r = 0; r < g->n_runs; r++) {
                 v = _mm512_mask_loadu_ps(v, g->run[r] & ok, from + g->at[r]);
