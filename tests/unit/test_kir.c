@@ -298,6 +298,39 @@ static void v_divisions(bench *b) {
     load(b, b->t, ls_kb_xor(&b->kb, b->lid, ls_kb_i32(&b->kb, 21)), LS_VAL_NONE);
     load(b, b->x, ls_kb_cast(&b->kb, ls_kb_cast(&b->kb, b->i, LS_I64), LS_U32), LS_VAL_NONE);
 }
+static void v_or(bench *b) { /* 64 | 63 */
+    ls_val top = ls_kb_min(&b->kb, b->i, ls_kb_i32(&b->kb, 64));
+    load(b, b->t, ls_kb_or(&b->kb, top, b->lid), LS_VAL_NONE);
+}
+static void v_rem_by_variable(bench *b) { /* an even number by 2 or 3 may be odd */
+    ls_val by = plus(b, ls_kb_and(&b->kb, b->lid, ls_kb_i32(&b->kb, 1)), 2);
+    ls_val r = ls_kb_rem(&b->kb, times(b, b->i, 2), by);
+    ls_kb_load(&b->kb, b->x, r, LS_VAL_NONE, LS_VAL_NONE, 2);
+}
+static void v_loop_from_variable(bench *b) {
+    ls_val from = ls_kb_and(&b->kb, b->lid, ls_kb_i32(&b->kb, 3));
+    ls_val k = ls_kb_loop(&b->kb, from, ls_kb_i32(&b->kb, 64), ls_kb_i32(&b->kb, 7), 0);
+    load(b, b->t, plus(b, k, 1), LS_VAL_NONE);
+    ls_kb_end_loop(&b->kb);
+}
+static void v_loop_by_variable(bench *b) {
+    ls_val by = plus(b, ls_kb_and(&b->kb, b->lid, ls_kb_i32(&b->kb, 3)), 4);
+    ls_val k = ls_kb_loop(&b->kb, ls_kb_i32(&b->kb, 0), ls_kb_i32(&b->kb, 64), by, 0);
+    load(b, b->t, plus(b, k, 1), LS_VAL_NONE);
+    ls_kb_end_loop(&b->kb);
+}
+static void v_loop_of_u32(bench *b) {
+    ls_val one = ls_kb_u32(&b->kb, 1);
+    ls_kb_loop(&b->kb, one, ls_kb_u32(&b->kb, 0xffffffff), one, 0);
+    ls_kb_end_loop(&b->kb);
+    ls_kb_loop(&b->kb, ls_kb_i64(&b->kb, 0), ls_kb_i64(&b->kb, 1000000000000), ls_kb_i64(&b->kb, 9), 0);
+    ls_kb_end_loop(&b->kb);
+}
+static void v_loop_of_u32_wraps(bench *b) {
+    ls_val two = ls_kb_u32(&b->kb, 2);
+    ls_kb_loop(&b->kb, two, ls_kb_u32(&b->kb, 0xffffffff), two, 0);
+    ls_kb_end_loop(&b->kb);
+}
 static void v_negative_rem(bench *b) {
     load(b, b->t, ls_kb_rem(&b->kb, plus(b, b->i, -9), ls_kb_i32(&b->kb, 64)), LS_VAL_NONE);
 }
@@ -331,6 +364,10 @@ static void v_loop_past(bench *b) {
 }
 static void v_loop_step(bench *b) {
     ls_kb_loop(&b->kb, ls_kb_i32(&b->kb, 0), ls_kb_i32(&b->kb, 8), b->lid, 0);
+    ls_kb_end_loop(&b->kb);
+}
+static void v_loop_to_the_top(bench *b) {
+    ls_kb_loop(&b->kb, ls_kb_i32(&b->kb, 0), ls_kb_i32(&b->kb, INT32_MAX), ls_kb_i32(&b->kb, 1), 0);
     ls_kb_end_loop(&b->kb);
 }
 static void v_loop_wraps(bench *b) {
@@ -443,6 +480,14 @@ static void v_fragment(bench *b) {
     ls_kb_frag_load(&b->kb, b->x, ls_kb_i32(&b->kb, 0), ls_kb_i32(&b->kb, 16),
                     LS_KF_FRAG(LS_FRAG_A, 16, 16, 16));
 }
+static void v_fragment_backwards(bench *b) { /* rows upwards from the last */
+    ls_kb_frag_load(&b->kb, b->x, ls_kb_i32(&b->kb, 240), ls_kb_i32(&b->kb, -16),
+                    LS_KF_FRAG(LS_FRAG_C, 16, 16, 16));
+}
+static void v_fragment_before(bench *b) {
+    ls_kb_frag_load(&b->kb, b->x, ls_kb_i32(&b->kb, 239), ls_kb_i32(&b->kb, -16),
+                    LS_KF_FRAG(LS_FRAG_C, 16, 16, 16));
+}
 static void v_fragment_past(bench *b) {
     ls_kb_frag_load(&b->kb, b->x, ls_kb_i32(&b->kb, 1), ls_kb_i32(&b->kb, 16),
                     LS_KF_FRAG(LS_FRAG_A, 16, 16, 16));
@@ -469,6 +514,12 @@ static void verifier_proves_and_refuses(void **state) {
         {v_if_known_by_value, NULL},
         {v_after_if, "it reaches [1, 256]"},
         {v_divisions, NULL},
+        {v_or, "it reaches [0, 127]"},
+        {v_rem_by_variable, "is not proved a multiple of the 2 lanes"},
+        {v_loop_from_variable, "it reaches [1, 64]"},
+        {v_loop_by_variable, "it reaches [1, 64]"},
+        {v_loop_of_u32, NULL},
+        {v_loop_of_u32_wraps, "the index may wrap"},
         {v_negative_rem, "it reaches [-9, 63]"},
         {v_floor_mod, NULL},
         {v_floor_mod_wrong, "it reaches [-1, 63]"},
@@ -477,6 +528,7 @@ static void verifier_proves_and_refuses(void **state) {
         {v_loop, NULL},
         {v_loop_past, "it reaches [8, 64]"},
         {v_loop_step, "is not proved positive"},
+        {v_loop_to_the_top, NULL},
         {v_loop_wraps, "the index may wrap"},
         {v_variable, NULL},
         {v_variable_grows, "not proved in bounds"},
@@ -494,6 +546,8 @@ static void verifier_proves_and_refuses(void **state) {
         {v_barrier_by_load, "not all threads reach it"},
         {v_shuffle_in_if, "(shuffle_xor): not all threads reach it"},
         {v_fragment, NULL},
+        {v_fragment_backwards, NULL},
+        {v_fragment_before, "it reaches [-1, "},
         {v_fragment_past, "it reaches [1, 256]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -814,6 +868,19 @@ static void special_values_by_the_contract(void **state) {
     assert_int_equal(eval(LS_K_CANON, LS_F32, LS_F32, f32b(-0.0f), 0, 0), f32b(-0.0f));
     assert_int_not_equal(eval(LS_K_ADD, LS_F32, LS_F32, nan, f32b(1), 0),
                          LS_NAN_F32); /* canon is needed, and seen */
+    static const float order[] = {-INFINITY, -1, -1e-45f, -0.0f, 0.0f, 1e-45f, 1, INFINITY, NAN};
+    for (int i = 0; i < 9; i++) {
+        for (int j = 0; j < 9; j++) {
+            float a = order[i], b = order[j];
+            assert_int_equal(eval(LS_K_LT, LS_BOOL, LS_F32, f32b(a), f32b(b), 0), a < b);
+            assert_int_equal(eval(LS_K_LE, LS_BOOL, LS_F32, f32b(a), f32b(b), 0), a <= b);
+            assert_int_equal(eval(LS_K_EQ, LS_BOOL, LS_F32, f32b(a), f32b(b), 0), a == b);
+            assert_int_equal(eval(LS_K_NE, LS_BOOL, LS_F32, f32b(a), f32b(b), 0), a != b);
+            assert_int_equal(eval(LS_K_LE, LS_BOOL, LS_BF16, f32b(a) >> 16, f32b(b) >> 16, 0),
+                             ls_bf16_to_f32((uint16_t)(f32b(a) >> 16)) <=
+                                 ls_bf16_to_f32((uint16_t)(f32b(b) >> 16)));
+        }
+    }
     assert_int_equal(eval(LS_K_SELECT, LS_F32, LS_BOOL, 1, odd_nan, 0), odd_nan);
     assert_int_equal(eval(LS_K_BITCAST, LS_U32, LS_F32, odd_nan, 0, 0), odd_nan);
     assert_int_equal(eval(LS_K_BITCAST, LS_I32, LS_U32, 0xffffffff, 0, 0), -1);
@@ -822,12 +889,30 @@ static void special_values_by_the_contract(void **state) {
         double x;
         ls_dtype to;
         int64_t want;
-    } casts[] = {{NAN, LS_I32, 0},      {1e30, LS_I32, INT32_MAX}, {-1e30, LS_I32, INT32_MIN},
-                 {-1.9, LS_I32, -1},    {-0.9, LS_U8, 0},          {-7, LS_U8, 0},
-                 {256, LS_U8, 255},     {255.9, LS_U8, 255},       {127.99, LS_I8, 127},
-                 {-128.9, LS_I8, -128}, {1e19, LS_I64, INT64_MAX}, {-INFINITY, LS_I64, INT64_MIN},
-                 {1e30, LS_U64, -1},    {NAN, LS_U64, 0},          {NAN, LS_BOOL, 1},
-                 {0.0, LS_BOOL, 0},     {-0.0, LS_BOOL, 0},        {0.1, LS_BOOL, 1}};
+    } casts[] = {{NAN, LS_I32, 0},
+                 {1e30, LS_I32, INT32_MAX},
+                 {-1e30, LS_I32, INT32_MIN},
+                 {-1.9, LS_I32, -1},
+                 {-0.9, LS_U8, 0},
+                 {-7, LS_U8, 0},
+                 {256, LS_U8, 255},
+                 {255.9, LS_U8, 255},
+                 {127.99, LS_I8, 127},
+                 {-128.9, LS_I8, -128},
+                 {200, LS_I8, 127},
+                 {-200, LS_I8, -128},
+                 {128, LS_I8, 127},
+                 {2147483648.0, LS_I32, INT32_MAX},
+                 {2147483647.5, LS_I32, INT32_MAX},
+                 {-128, LS_I8, -128},
+                 {1e19, LS_I64, INT64_MAX},
+                 {-INFINITY, LS_I64, INT64_MIN},
+                 {1e30, LS_U64, -1},
+                 {NAN, LS_U64, 0},
+                 {NAN, LS_BOOL, 1},
+                 {0.0, LS_BOOL, 0},
+                 {-0.0, LS_BOOL, 0},
+                 {0.1, LS_BOOL, 1}};
     for (size_t i = 0; i < sizeof casts / sizeof *casts; i++) {
         assert_int_equal((int64_t)eval(LS_K_CAST, casts[i].to, LS_F64, f64b(casts[i].x), 0, 0),
                          casts[i].want);

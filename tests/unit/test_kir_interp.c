@@ -228,6 +228,70 @@ static void barriers_that_some_threads_miss(void **state) {
                  "thread 128 does not reach it");
 }
 
+/* Memory of every type keeps its values: y = x through a load and a store, bools as 0 and 1. */
+static void every_dtype_in_memory(void **state) {
+    (void)state;
+    for (int t = 0; t < LS_DTYPE_COUNT; t++) {
+        ls_kb kb;
+        ls_kb_init(&kb, &arena, "copy", &err);
+        int x = ls_kb_global(&kb, "x", (ls_dtype)t, LS_MEM_READ, 32),
+            y = ls_kb_global(&kb, "y", (ls_dtype)t, LS_MEM_WRITE, 32);
+        int s = ls_kb_shared(&kb, "s", (ls_dtype)t, 32);
+        ls_kb_workgroup(&kb, 32, 1, 1);
+        ls_val lid = ls_kb_local_id(&kb, 0);
+        ls_kb_store(&kb, s, lid, ls_kb_load(&kb, x, lid, LS_VAL_NONE, LS_VAL_NONE, 1), LS_VAL_NONE);
+        ls_val v = ls_kb_load(&kb, s, lid, LS_VAL_NONE, LS_VAL_NONE, 1);
+        if (t == LS_BOOL) {
+            v = ls_kb_not(&kb, v);
+        } else if (t < LS_F16) {
+            v = ls_kb_neg(&kb, ls_kb_neg(&kb, v)); /* through a register of the type's width */
+        }
+        ls_kb_store(&kb, y, lid, v, LS_VAL_NONE);
+        ls_kernel k;
+        assert_ok(ls_kb_finish(&kb, &k));
+        size_t size = 32 * ls_dtype_size((ls_dtype)t);
+        uint8_t in[256], out[256];
+        for (int i = 0; i < 256; i++) {
+            in[i] = (uint8_t)(t == LS_BOOL ? i % 3 == 0 : i * 37 + t);
+        }
+        ls_interp_buffer buffers[] = {{in, 32, false}, {out, 32, true}};
+        ls_interp_launch launch = {buffers, NULL, 0, 0};
+        assert_ok(ls_kernel_interp(&heap, &k, &launch, &err));
+        for (size_t i = 0; i < size; i++) {
+            assert_int_equal(out[i], t == LS_BOOL ? !in[i] : in[i]);
+        }
+    }
+}
+
+/* Accesses in phases of their own are no races, whatever other phases did with the element. */
+static void phases_are_apart(void **state) {
+    (void)state;
+    ls_kb kb;
+    ls_kb_init(&kb, &arena, "phases", &err);
+    int x = ls_kb_global(&kb, "x", LS_I32, LS_MEM_READ_WRITE, 2);
+    ls_kb_workgroup(&kb, 4, 1, 1);
+    ls_val lid = ls_kb_local_id(&kb, 0), zero = ls_kb_i32(&kb, 0);
+    ls_val all = ls_kb_load(&kb, x, zero, LS_VAL_NONE, LS_VAL_NONE, 1);
+    for (int owner = 0; owner < 3; owner++) {
+        ls_kb_barrier(&kb);
+        ls_kb_if(&kb, ls_kb_eq(&kb, lid, ls_kb_i32(&kb, owner)));
+        ls_val own = ls_kb_load(&kb, x, zero, LS_VAL_NONE, LS_VAL_NONE, 1);
+        ls_kb_store(&kb, x, zero, ls_kb_add(&kb, own, ls_kb_add(&kb, all, ls_kb_i32(&kb, 10))), LS_VAL_NONE);
+        ls_kb_end_if(&kb);
+    }
+    ls_kb_barrier(&kb);
+    ls_val last = ls_kb_load(&kb, x, zero, LS_VAL_NONE, LS_VAL_NONE, 1);
+    ls_kb_store(&kb, x, ls_kb_i32(&kb, 1), last, ls_kb_eq(&kb, lid, zero));
+    ls_kernel k;
+    assert_ok(ls_kb_finish(&kb, &k));
+    assert_ok(ls_kernel_verify(&heap, &k, &err));
+    int32_t data[2] = {1, 0};
+    ls_interp_buffer buffer = {data, 2, false};
+    ls_interp_launch launch = {&buffer, NULL, 0, 0};
+    assert_ok(ls_kernel_interp(&heap, &k, &launch, &err));
+    assert_int_equal(data[1], 34);
+}
+
 static void atomics_and_plain_accesses(void **state) {
     (void)state;
     for (int plain = 0; plain < 2; plain++) {
@@ -391,6 +455,8 @@ int main(void) {
         TEST(reads_of_what_nobody_wrote),
         TEST(indices_out_of_bounds),
         TEST(barriers_that_some_threads_miss),
+        TEST(every_dtype_in_memory),
+        TEST(phases_are_apart),
         TEST(atomics_and_plain_accesses),
         TEST(subgroups_lanes_and_divergence),
         TEST(fragments_multiply),
