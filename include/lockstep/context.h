@@ -79,6 +79,11 @@ LS_API ls_math ls_session_math(const ls_session *session);
 /* Whether several operations may share a kernel. On at first; changes no locked bit. */
 LS_API void ls_session_set_fusion(ls_session *session, int on);
 
+/* Forces how kernels of one kind are computed from now on: "contract", "reduce", ... (what the kernel's group is called) by "naive",
+ * "tiled", "gemv", ... A kernel that cannot be computed so makes its run fail with LS_ERR_UNSUPPORTED and the reason; there is no
+ * fallback. `strategy` NULL gives the choice back to the device. Changes no locked bit. */
+LS_API ls_status ls_session_set_strategy(ls_session *session, const char *kind, const char *strategy) LS_MUST_USE;
+
 /* The first error since the session was made or cleared; its code is LS_OK when there is none. Owned by the session. */
 LS_API const ls_error *ls_session_error(const ls_session *session);
 LS_API void ls_session_clear_error(ls_session *session);

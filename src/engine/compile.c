@@ -85,6 +85,14 @@ static ls_status step_copy(block_build *b, ls_val *from, ls_val *to) {
     return LS_OK;
 }
 
+/* Certification found it wrong. A device that was not tried is taken at its word. */
+static bool is_refused(ls_device *device) {
+    ls_mutex_lock(device->context->mutex);
+    bool refused = device->locked < 0;
+    ls_mutex_unlock(device->context->mutex);
+    return refused;
+}
+
 static ls_status step_kernel(block_build *b, const ls_group *group) {
     ls_spec *spec = LS_ARENA_NEW(&b->exec->arena, ls_spec);
     ls_device *device = device_of(b, group->roots[0]);
@@ -111,7 +119,10 @@ static ls_status step_kernel(block_build *b, const ls_group *group) {
         }
     }
     b->exec->n_groups++;
-    return ls_kernel_get(device, spec, &step->kernel, b->err);
+    if (spec->math == LS_LOCKED && is_refused(device)) {
+        return LS_FAIL(b->err, LS_ERR_DEVICE, "%s is refused for locked results: %s", device->id, device->locked_reason);
+    }
+    return ls_kernel_get(device, spec, b->exec->session->strategies[spec->kind], &step->kernel, b->err);
 }
 
 static ls_status compile_block(ls_exec *exec, ls_tensor *const *roots, const int *root_binds, int n_roots, bool top,

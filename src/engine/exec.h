@@ -16,12 +16,14 @@
 typedef struct ls_kernel {
     ls_arena arena;
     ls_spec spec; /* of the group that was compiled first: its origins are that graph's serials */
+    char strategy[LS_STRATEGY_MAX]; /* that was asked for; empty: none */
     ls_kernel_binary *binary;
 } ls_kernel;
 ls_status ls_kernel_cache_create(ls_device *device, ls_error *err) LS_MUST_USE;
 void ls_kernel_cache_free(ls_device *device);
 /* Compiles, or finds an equal one. Owned by the device. Any thread. */
-ls_status ls_kernel_get(ls_device *device, const ls_spec *spec, const ls_kernel **out_kernel, ls_error *err) LS_MUST_USE;
+ls_status ls_kernel_get(ls_device *device, const ls_spec *spec, const char *strategy, const ls_kernel **out_kernel,
+                        ls_error *err) LS_MUST_USE;
 
 /* ---- a node's private copy ---- */
 typedef struct ls_place {

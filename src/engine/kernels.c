@@ -1,14 +1,16 @@
-/* Kernel binaries of a device, found by the whole structure of their specs. Invariant: the cache changes under its mutex, and an
+/* Kernel binaries of a device, found by the whole structure of their specs and the strategy that was asked for. Invariant: the cache changes under its mutex, and an
  * entry, once there, is never changed nor removed before the device is closed. */
 #include "engine/exec.h"
+#include <string.h>
 
 struct ls_kernel_cache {
     ls_mutex *mutex;
-    ls_map map; /* by spec */
+    ls_map map; /* of kernels */
 };
 
-static bool spec_equal(const void *a, const void *b) {
-    return ls_spec_equal(a, b);
+static bool kernel_equal(const void *a, const void *b) {
+    const ls_kernel *x = a, *y = b;
+    return strcmp(x->strategy, y->strategy) == 0 && ls_spec_equal(&x->spec, &y->spec);
 }
 
 ls_status ls_kernel_cache_create(ls_device *device, ls_error *err) {
@@ -19,7 +21,7 @@ ls_status ls_kernel_cache_create(ls_device *device, ls_error *err) {
         return LS_FAIL_MEMORY(err, "a device's kernels");
     }
     cache->mutex = mutex;
-    ls_map_init(&cache->map, device->heap, spec_equal);
+    ls_map_init(&cache->map, device->heap, kernel_equal);
     device->kernels = cache;
     return LS_OK;
 }
@@ -44,17 +46,19 @@ void ls_kernel_cache_free(ls_device *device) {
     device->kernels = NULL;
 }
 
-static ls_status kernel_new(ls_device *device, const ls_spec *spec, ls_kernel **out_kernel, ls_error *err) {
+static ls_status kernel_new(ls_device *device, const ls_kernel *key, ls_kernel **out_kernel, ls_error *err) {
     ls_kernel *kernel = ls_alloc_zeroed(device->heap, sizeof *kernel);
     if (!kernel) {
         return LS_FAIL_MEMORY(err, "a kernel");
     }
     ls_arena_init(&kernel->arena, device->heap);
-    ls_status status = ls_spec_copy(&kernel->arena, spec, &kernel->spec, err);
+    memcpy(kernel->strategy, key->strategy, sizeof kernel->strategy);
+    ls_status status = ls_spec_copy(&kernel->arena, &key->spec, &kernel->spec, err);
     if (status == LS_OK) {
-        status = device->backend->compile(device, &kernel->spec, NULL, &kernel->binary, err);
+        const char *strategy = kernel->strategy[0] ? kernel->strategy : NULL;
+        status = device->backend->compile(device, &kernel->spec, strategy, &kernel->binary, err);
     }
-    if (status == LS_OK && !ls_map_put(&device->kernels->map, kernel->spec.hash, &kernel->spec, kernel)) {
+    if (status == LS_OK && !ls_map_put(&device->kernels->map, kernel->spec.hash, kernel, kernel)) {
         status = LS_FAIL_MEMORY(err, "a kernel");
     }
     if (status != LS_OK) {
@@ -65,10 +69,13 @@ static ls_status kernel_new(ls_device *device, const ls_spec *spec, ls_kernel **
     return LS_OK;
 }
 
-ls_status ls_kernel_get(ls_device *device, const ls_spec *spec, const ls_kernel **out_kernel, ls_error *err) {
+ls_status ls_kernel_get(ls_device *device, const ls_spec *spec, const char *strategy, const ls_kernel **out_kernel,
+                        ls_error *err) {
+    ls_kernel key = {.spec = *spec};
+    memcpy(key.strategy, strategy, strlen(strategy));
     ls_mutex_lock(device->kernels->mutex);
-    ls_kernel *kernel = ls_map_get(&device->kernels->map, spec->hash, spec);
-    ls_status status = kernel ? LS_OK : kernel_new(device, spec, &kernel, err);
+    ls_kernel *kernel = ls_map_get(&device->kernels->map, spec->hash, &key);
+    ls_status status = kernel ? LS_OK : kernel_new(device, &key, &kernel, err);
     ls_mutex_unlock(device->kernels->mutex);
     *out_kernel = kernel;
     return status;

@@ -204,7 +204,8 @@ static bool make(walk *w, ls_tensor *const *roots, int n_roots, const ls_pending
         }
     }
     if (!put(w, (uint64_t)n_roots | (uint64_t)n_assigns << 24 | (uint64_t)w->session->fusion << 48) ||
-        !put(w, (uint64_t)(uintptr_t)w->session->graph.device) || !walk_from(w, roots, n_roots)) {
+        !put(w, (uint64_t)(uintptr_t)w->session->graph.device) ||
+        !put_bytes(w, w->session->strategies, sizeof w->session->strategies) || !walk_from(w, roots, n_roots)) {
         return false;
     }
     for (int i = 0; i < n_assigns; i++) {

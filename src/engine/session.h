@@ -81,12 +81,14 @@ typedef struct ls_pending {
 } ls_pending;
 
 typedef struct ls_exec ls_exec;
+#define LS_STRATEGY_MAX 16
 typedef LS_ARRAY(ls_buffer *) ls_arena_list; /* one a device */
 
 struct ls_session {
     ls_graph graph; /* first: ls_graph_of casts */
     ls_context *context;
     int fusion;
+    char strategies[LS_GROUP_COPY][LS_STRATEGY_MAX]; /* by ls_group_kind; empty: the device's choice */
     int64_t *symbols; /* values by ls_symbol.index */
     int n_symbols;
     LS_ARRAY(ls_pending) pending;

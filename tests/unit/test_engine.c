@@ -654,6 +654,30 @@ static void certifies(void **state) {
     assert_true(ref);
 }
 
+static void strategies_are_forced(void **state) {
+    (void)state;
+    float a[64], plain[64], naive[64];
+    for (int i = 0; i < 64; i++) {
+        a[i] = (float)(i % 11) - 4.7f;
+    }
+    ls_tensor *x = ls_tensor_from(s, LS_F32, LS_SHAPE(8, 8), a);
+    world_ok(&w, ls_read(s, ls_matmul(s, x, x), plain, sizeof plain));
+    world_ok(&w, ls_session_set_strategy(s, "contract", "naive"));
+    ls_tensor *y = ls_tensor_from(s, LS_F32, LS_SHAPE(8, 8), a);
+    world_ok(&w, ls_read(s, ls_matmul(s, y, y), naive, sizeof naive));
+    assert_memory_equal(plain, naive, sizeof plain);
+    assert_int_equal(compiles(), 2);
+    world_ok(&w, ls_session_set_strategy(s, "contract", "quantum"));
+    ls_tensor *z = ls_tensor_from(s, LS_F32, LS_SHAPE(8, 8), a);
+    assert_int_equal(ls_read(s, ls_matmul(s, z, z), naive, sizeof naive), LS_ERR_UNSUPPORTED);
+    assert_non_null(strstr(ls_session_error(s)->message, "quantum"));
+    ls_session_clear_error(s);
+    world_ok(&w, ls_session_set_strategy(s, "contract", NULL));
+    world_ok(&w, ls_read(s, ls_matmul(s, z, z), naive, sizeof naive));
+    assert_int_equal(compiles(), 2);
+    assert_int_equal(ls_session_set_strategy(s, "paint", "naive"), LS_ERR_INVALID);
+}
+
 /* ---- check mode ---- */
 
 static int hook_calls[3];
@@ -777,6 +801,7 @@ int main(void) {
         TEST(copies_between_devices),
         TEST(the_null_device_computes_nothing),
         TEST(certifies),
+        TEST(strategies_are_forced),
         TEST(check_hooks_see_every_kernel),
         TEST(guard_zones_are_watched),
         TEST(inspects),
