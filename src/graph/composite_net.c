@@ -9,6 +9,10 @@
 
 static bool attention_check(ls_session *s, ls_tensor *q, ls_tensor *k, ls_tensor *v,
                             const ls_attention_spec *spec) {
+    if (!spec) {
+        LS_NODE_FAIL(s, LS_ERR_INVALID, "attention: the spec is NULL");
+        return false;
+    }
     ls_tensor *src[] = {q, k, v, spec->mask};
     if (!ls_check_operands(s, "attention", spec->mask ? 4 : 3, src) || !ls_check_float(s, "attention", q) ||
         !ls_check_same_dtype(s, "attention", k, q) || !ls_check_same_dtype(s, "attention", v, q)) {

@@ -67,7 +67,7 @@ ls_tensor *ls_avg_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const
 
 static bool patch_check(ls_session *s, const char *name, const ls_tensor *x, const ls_conv_spec *spec,
                         ls_geometry *g) {
-    if (spec->axes.set) {
+    if (spec && spec->axes.set) {
         LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED,
                      "%s: axes are given: expected the default [N,C,spatial...] (permute the operand)", name);
         return false;

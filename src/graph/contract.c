@@ -62,6 +62,10 @@ ls_tensor *ls_contract(ls_session *s, ls_tensor *a, ls_tensor *b, const ls_contr
             "bf16, or i32 for 8- and 16-bit integers",
             LS_TEXT(a), LS_TEXT(b), ls_dtype_name(dtype));
     }
+    if (!spec) {
+        return LS_NODE_FAIL(s, LS_ERR_INVALID, "contract: the spec for %s and %s is NULL", LS_TEXT(a),
+                            LS_TEXT(b));
+    }
     if (spec->n_batch < 0 || spec->n_contract < 0 || spec->n_batch + spec->n_contract > LS_MAX_RANK) {
         return LS_NODE_FAIL(s, LS_ERR_INVALID,
                             "contract: %d batch and %d contracted axes: expected 0 to %d in all",

@@ -42,6 +42,10 @@ static bool positive(ls_session *s, const char *name, const char *what, int i, i
 
 bool ls_geometry_read(ls_session *s, const char *name, const ls_conv_spec *spec, const ls_tensor *x,
                       bool transposed, ls_geometry *out) {
+    if (!spec) {
+        LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: the spec for %s is NULL", name, LS_TEXT(x));
+        return false;
+    }
     if (spec->spatial < 1 || spec->spatial > LS_MAX_SPATIAL || x->shape.rank != spec->spatial + 2) {
         LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: operand is %s with %d spatial axes: expected 1 to %d, and rank %d",
                      name, LS_TEXT(x), spec->spatial, LS_MAX_SPATIAL, spec->spatial + 2);
@@ -85,6 +89,10 @@ bool ls_geometry_filter_check(ls_session *s, const ls_geometry *g) {
 }
 
 bool ls_geometry_fit(ls_session *s, ls_geometry *g, const ls_tensor *x, const int64_t *kernel) {
+    if (!kernel) {
+        LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: the kernel for %s is NULL", g->name, LS_TEXT(x));
+        return false;
+    }
     for (int i = 0; i < g->d; i++) {
         int64_t reach, ends;
         ls_dim d = x->shape.dim[2 + i], room;

@@ -209,6 +209,10 @@ static void convolution_errors(void **state) {
           "conv: operands are f32[2,4,10] and f16[6,4,3]");
     FAILS(DTYPE_ERR, ls_conv(s, IN_OF(LS_BOOL, 1, 1, 1), IN_OF(LS_BOOL, 1, 1, 1), NULL, &spec),
           "conv: operand is bool[1,1,1]");
+    FAILS(INVALID, ls_conv(s, x, w, NULL, NULL), "conv: the spec for f32[2,4,10] is NULL");
+    FAILS(INVALID, ls_max_pool(s, x, NULL, &spec), "max_pool: the kernel for f32[2,4,10] is NULL");
+    FAILS(INVALID, ls_im2col(s, x, NULL, NULL), "im2col: the spec for f32[2,4,10] is NULL");
+    FAILS(INVALID, ls_attention(s, x, x, x, NULL), "attention: the spec is NULL");
     ls_conv_spec axes = {.spatial = 1, .axes = {.set = 1}};
     FAILS(INVALID, ls_conv(s, x, w, NULL, &axes),
           "conv: the axes of the input: axis 0 is out of range or given twice");

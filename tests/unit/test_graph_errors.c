@@ -171,6 +171,8 @@ static void reductions_and_products(void **state) {
           "contract: ", "paired twice");
     FAILS(INVALID, ls_contract(s, x, x, &(ls_contract_spec){.n_contract = 9}, LS_F32),
           "contract: 0 batch and 9 contracted axes");
+    FAILS(INVALID, ls_contract(s, x, x, NULL, LS_F32),
+          "contract: the spec for f32[2,3] and f32[2,3] is NULL");
     ls_contract_spec none = {0};
     FAILS(SHAPE_ERR, ls_contract(s, IN(1, 1, 1, 1, 1), IN(1, 1, 1, 1), &none, LS_F32), "give rank 9");
     fixture_close(f);
