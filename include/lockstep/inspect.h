@@ -21,10 +21,10 @@ enum {
 /* Gets a piece of the text; not NUL-terminated. */
 typedef void (*ls_text_fn)(void *user, const char *text, size_t size);
 
-/* Compiles tensors and pending assignments as ls_realize would, computes nothing, and prints what was compiled. Inputs need no
- * values. The session's thread. */
-LS_API ls_status ls_inspect(ls_session *session, ls_tensor *const *tensors, int count, unsigned parts, ls_text_fn write,
-                            void *user);
+/* Compiles tensors and pending assignments as ls_realize would, computes nothing, and prints what was
+ * compiled. Inputs need no values. The session's thread. */
+LS_API ls_status ls_inspect(ls_session *session, ls_tensor *const *tensors, int count, unsigned parts,
+                            ls_text_fn write, void *user);
 LS_API ls_status ls_program_inspect(ls_program *program, unsigned parts, ls_text_fn write, void *user);
 
 /* Counters of a program. */
@@ -33,15 +33,17 @@ typedef struct ls_program_stats {
     size_t temporary_bytes;     /* of the arenas: what temporaries share */
     size_t separate_bytes;      /* what they would take if none shared */
     uint64_t runs;
-    uint64_t launches;          /* over all runs */
-    uint64_t kernel_ns;         /* inside launches, and */
-    uint64_t host_ns;           /* our own work beside them; both count while the profile is on */
+    uint64_t launches;  /* over all runs */
+    uint64_t kernel_ns; /* inside launches, and */
+    uint64_t host_ns;   /* our own work beside them; both count while the profile is on */
 } ls_program_stats;
 LS_API ls_program_stats ls_program_get_stats(const ls_program *program);
 /* Whether runs are timed, kernel by kernel. Off at first. */
 LS_API void ls_program_set_profile(ls_program *program, int on);
-/* A kernel of a program, in execution order: its name, launches and nanoseconds inside them while the profile was on. */
-typedef void (*ls_kernel_fn)(void *user, const char *kernel, const char *device, uint64_t launches, uint64_t nanoseconds);
+/* A kernel of a program, in execution order: its name, launches and nanoseconds inside them while the
+ * profile was on. */
+typedef void (*ls_kernel_fn)(void *user, const char *kernel, const char *device, uint64_t launches,
+                             uint64_t nanoseconds);
 LS_API void ls_program_kernels(const ls_program *program, ls_kernel_fn each, void *user);
 
 #ifdef __cplusplus

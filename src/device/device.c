@@ -1,4 +1,5 @@
-/* Buffers. Invariant: a buffer with guard zones has LS_GUARD bytes of LS_POISON before its base and after its end. */
+/* Buffers. Invariant: a buffer with guard zones has LS_GUARD bytes of LS_POISON before its base and after
+ * its end. */
 #include "device/device.h"
 #include <string.h>
 
@@ -62,23 +63,28 @@ void ls_buffer_release(ls_buffer *buffer) {
 
 static ls_status check_range(const ls_buffer *buffer, size_t offset, size_t size, ls_error *err) {
     if (offset > buffer->size || size > buffer->size - offset) {
-        return LS_FAIL(err, LS_ERR_INTERNAL, "bytes %zu to %zu of a buffer of %zu", offset, offset + size, buffer->size);
+        return LS_FAIL(err, LS_ERR_INTERNAL, "bytes %zu to %zu of a buffer of %zu", offset, offset + size,
+                       buffer->size);
     }
     return LS_OK;
 }
 
 ls_status ls_buffer_upload(ls_buffer *buffer, size_t offset, const void *src, size_t size, ls_error *err) {
     LS_TRY(err, check_range(buffer, offset, size, err));
-    return size ? buffer->device->backend->upload(buffer->device, buffer, buffer->base + offset, src, size, err) : LS_OK;
+    return size ? buffer->device->backend->upload(buffer->device, buffer, buffer->base + offset, src, size,
+                                                  err)
+                : LS_OK;
 }
 
 ls_status ls_buffer_download(const ls_buffer *buffer, size_t offset, void *dst, size_t size, ls_error *err) {
     LS_TRY(err, check_range(buffer, offset, size, err));
-    return size ? buffer->device->backend->download(buffer->device, buffer, buffer->base + offset, dst, size, err) : LS_OK;
+    return size ? buffer->device->backend->download(buffer->device, buffer, buffer->base + offset, dst, size,
+                                                    err)
+                : LS_OK;
 }
 
-ls_status ls_buffer_copy(ls_buffer *dst, size_t dst_offset, const ls_buffer *src, size_t src_offset, size_t size,
-                         ls_error *err) {
+ls_status ls_buffer_copy(ls_buffer *dst, size_t dst_offset, const ls_buffer *src, size_t src_offset,
+                         size_t size, ls_error *err) {
     LS_TRY(err, check_range(dst, dst_offset, size, err));
     LS_TRY(err, check_range(src, src_offset, size, err));
     if (size == 0) {
@@ -90,7 +96,8 @@ ls_status ls_buffer_copy(ls_buffer *dst, size_t dst_offset, const ls_buffer *src
     }
     void *host = ls_alloc(to->heap, size);
     if (!host) {
-        return LS_FAIL(err, LS_ERR_MEMORY, "out of memory for a copy of %zu bytes from %s to %s", size, from->id, to->id);
+        return LS_FAIL(err, LS_ERR_MEMORY, "out of memory for a copy of %zu bytes from %s to %s", size,
+                       from->id, to->id);
     }
     ls_status status = ls_buffer_download(src, src_offset, host, size, err);
     if (status == LS_OK) {

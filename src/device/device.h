@@ -1,6 +1,8 @@
-/* Devices and buffers, and what a backend implements: at most 14 functions in a table. Copy backend/null to begin one.
+/* Devices and buffers, and what a backend implements: at most 14 functions in a table. Copy backend/null to
+ * begin one.
  *
- * A backend compiles kernel specs (spec/spec.h) and launches them. It never sees the graph, nor another backend.
+ * A backend compiles kernel specs (spec/spec.h) and launches them. It never sees the graph, nor another
+ * backend.
  */
 #ifndef LOCKSTEP_DEVICE_DEVICE_H
 #define LOCKSTEP_DEVICE_DEVICE_H
@@ -15,46 +17,53 @@
 struct ls_spec;
 typedef struct ls_kernel_binary ls_kernel_binary; /* a backend's compiled spec */
 
-/* Device memory. Reference-counted (atomic); the last release frees it through its device. The bytes that may be used are
- * base .. base + size of the handle: `base` is 0 but in check mode, where guard zones stand before and after. */
+/* Device memory. Reference-counted (atomic); the last release frees it through its device. The bytes that
+ * may be used are base .. base + size of the handle: `base` is 0 but in check mode, where guard zones
+ * stand before and after. */
 typedef struct ls_buffer {
     ls_device *device;
     atomic_long refs;
     size_t size, base;
     void *handle; /* the backend's; on cpu and ref the host address */
-    /* Of a computed value: the symbols that it depends on (bit index, 63 for all from there on) and a hash of their values. */
+    /* Of a computed value: the symbols that it depends on (bit index, 63 for all from there on) and a hash
+     * of their values. */
     uint64_t symbols, stamp;
 } ls_buffer;
 
-/* What a kernel is launched with. Written arguments are disjoint from all others, with one exception: in a POINTWISE spec with
- * one store, that store's argument may be the same place as a read one, if every load of that one has the store's index
- * expression (and so every point reads only its own element before it is stored). Offsets are multiples of the element's size.
- * Launches of one binary may run on several threads at once, each with its own ls_launch. */
+/* What a kernel is launched with. Written arguments are disjoint from all others, with one exception: in a
+ * POINTWISE spec with one store, that store's argument may be the same place as a read one, if every load
+ * of that one has the store's index expression (and so every point reads only its own element before it is
+ * stored). Offsets are multiples of the element's size. Launches of one binary may run on several threads
+ * at once, each with its own ls_launch. */
 typedef struct ls_launch {
     int n_args;
-    ls_buffer *const *args;      /* in the order of spec->args */
-    const size_t *offsets;       /* bytes into each handle */
-    const int64_t *symbols;      /* values by ls_symbol.index */
-    int64_t out_of_range;        /* set by the backend: 1 + node serial of a gather that met an index out of range; 0 none */
+    ls_buffer *const *args; /* in the order of spec->args */
+    const size_t *offsets;  /* bytes into each handle */
+    const int64_t *symbols; /* values by ls_symbol.index */
+    int64_t out_of_range;   /* the backend's answer: 1 + serial of a node that met an index out of range, or 0 */
 } ls_launch;
 
 typedef struct ls_backend {
     const char *name; /* "cpu", "ref", ... */
-    /* Opens device number `index` of this backend; LS_ERR_DEVICE with the reason when there is none. Fills device->caps. */
+    /* Opens device number `index` of this backend; LS_ERR_DEVICE with the reason when there is none. Fills
+     * device->caps. */
     ls_status (*open)(ls_device *device, int index, ls_error *err);
     void (*close)(ls_device *device);
     ls_status (*alloc)(ls_device *device, size_t size, void **out_handle, ls_error *err);
     void (*free)(ls_device *device, void *handle, size_t size);
-    ls_status (*upload)(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size, ls_error *err);
-    ls_status (*download)(ls_device *device, const ls_buffer *src, size_t offset, void *dst, size_t size, ls_error *err);
-    ls_status (*copy)(ls_device *device, ls_buffer *dst, size_t dst_offset, const ls_buffer *src, size_t src_offset,
-                      size_t size, ls_error *err);
-    /* Compiles a spec. It keeps no pointer into the spec beyond the call unless it copies. `strategy` NULL: its own choice. */
-    ls_status (*compile)(ls_device *device, const struct ls_spec *spec, const char *strategy, ls_kernel_binary **out_binary,
-                         ls_error *err);
+    ls_status (*upload)(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size,
+                        ls_error *err);
+    ls_status (*download)(ls_device *device, const ls_buffer *src, size_t offset, void *dst, size_t size,
+                          ls_error *err);
+    ls_status (*copy)(ls_device *device, ls_buffer *dst, size_t dst_offset, const ls_buffer *src,
+                      size_t src_offset, size_t size, ls_error *err);
+    /* Compiles a spec. It keeps no pointer into the spec beyond the call unless it copies. `strategy`
+     * NULL: its own choice. */
+    ls_status (*compile)(ls_device *device, const struct ls_spec *spec, const char *strategy,
+                         ls_kernel_binary **out_binary, ls_error *err);
     void (*destroy)(ls_device *device, ls_kernel_binary *binary);
     ls_status (*launch)(ls_device *device, ls_kernel_binary *binary, ls_launch *launch, ls_error *err);
-    ls_status (*submit)(ls_device *device, uint64_t *out_ticket, ls_error *err);              /* NULL: launches are synchronous */
+    ls_status (*submit)(ls_device *device, uint64_t *out_ticket, ls_error *err); /* NULL: always synchronous */
     ls_status (*wait)(ls_device *device, uint64_t ticket, int blocking, int *out_done, ls_error *err);
     /* Prints what a binary is (tile program, KIR, rendered text), for inspect. May be NULL. */
     void (*describe)(const ls_kernel_binary *binary, ls_text *out);
@@ -69,17 +78,17 @@ struct ls_device {
     void *state; /* the backend's */
     int threads; /* for backends on the host, as the context asked; 0: their own choice */
     const char *isa;
-    int locked;              /* certification: 0 not yet tried, 1 certified, -1 refused */
+    int locked; /* certification: 0 not yet tried, 1 certified, -1 refused */
     char locked_reason[256];
-    atomic_int guard;        /* check mode: new buffers get guard zones and are filled with LS_POISON */
+    atomic_int guard; /* check mode: new buffers get guard zones and are filled with LS_POISON */
     struct ls_kernel_cache *kernels; /* the engine's: compiled specs */
 };
 
 /* All backends of this build (registry.c), ending in NULL. */
 extern const ls_backend *const ls_backends[];
 
-#define LS_GUARD 256    /* bytes of a guard zone */
-#define LS_POISON 0xff  /* every float dtype reads NaN */
+#define LS_GUARD 256   /* bytes of a guard zone */
+#define LS_POISON 0xff /* every float dtype reads NaN */
 
 ls_status ls_buffer_create(ls_device *device, size_t size, ls_buffer **out_buffer, ls_error *err) LS_MUST_USE;
 static inline ls_buffer *ls_buffer_retain(ls_buffer *b) {
@@ -88,11 +97,13 @@ static inline ls_buffer *ls_buffer_retain(ls_buffer *b) {
 }
 void ls_buffer_release(ls_buffer *buffer); /* NULL is allowed */
 /* Offsets count from the buffer's base; ranges out of bounds are LS_ERR_INTERNAL. */
-ls_status ls_buffer_upload(ls_buffer *buffer, size_t offset, const void *src, size_t size, ls_error *err) LS_MUST_USE;
-ls_status ls_buffer_download(const ls_buffer *buffer, size_t offset, void *dst, size_t size, ls_error *err) LS_MUST_USE;
+ls_status ls_buffer_upload(ls_buffer *buffer, size_t offset, const void *src, size_t size,
+                           ls_error *err) LS_MUST_USE;
+ls_status ls_buffer_download(const ls_buffer *buffer, size_t offset, void *dst, size_t size,
+                             ls_error *err) LS_MUST_USE;
 /* Between devices through the host. */
-ls_status ls_buffer_copy(ls_buffer *dst, size_t dst_offset, const ls_buffer *src, size_t src_offset, size_t size,
-                         ls_error *err) LS_MUST_USE;
+ls_status ls_buffer_copy(ls_buffer *dst, size_t dst_offset, const ls_buffer *src, size_t src_offset,
+                         size_t size, ls_error *err) LS_MUST_USE;
 ls_status ls_buffer_fill(ls_buffer *buffer, size_t offset, int byte, size_t size, ls_error *err) LS_MUST_USE;
 /* Check mode: LS_ERR_DIFFERS when a guard zone was written. LS_OK for a buffer without. */
 ls_status ls_buffer_check_guards(const ls_buffer *buffer, const char *what, ls_error *err) LS_MUST_USE;

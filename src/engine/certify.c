@@ -1,6 +1,7 @@
-/* Certification: a device may claim locked results only after small graphs, run through all that a user's graph goes through,
- * gave the bits whose hashes are written here (the reference's: a compiler that breaks that one is found too). What differs is
- * then compared with the reference element by element. Each probe is a sample of what hardware and compilers get wrong. */
+/* Certification: a device may claim locked results only after small graphs, run through all that a user's
+ * graph goes through, gave the bits whose hashes are written here (the reference's: a compiler that breaks
+ * that one is found too). What differs is then compared with the reference element by element. Each probe
+ * is a sample of what hardware and compilers get wrong. */
 #include "base/sha256.h"
 #include "engine/exec.h"
 #include <lockstep/ops.h>
@@ -16,8 +17,9 @@ static uint32_t awkward_bits(uint32_t i, bool tame) {
 }
 
 static ls_tensor *numbers(ls_session *s, ls_shape shape, uint32_t seed, bool tame) {
-    static const uint32_t special[] = {0x00000000, 0x80000000, 0x7f800000, 0xff800000, 0x7fc00000, 0x00000001, 0x807fffff,
-                                       0x00800000, 0x7f7fffff, 0x3f800000, 0xbf800001, 0x33800000, 0x477ff000, 0x38800000};
+    static const uint32_t special[] = {0x00000000, 0x80000000, 0x7f800000, 0xff800000, 0x7fc00000,
+                                       0x00000001, 0x807fffff, 0x00800000, 0x7f7fffff, 0x3f800000,
+                                       0xbf800001, 0x33800000, 0x477ff000, 0x38800000};
     uint32_t data[8200];
     int64_t n = ls_shape_numel(&shape, NULL);
     for (int64_t i = 0; i < n; i++) {
@@ -48,19 +50,21 @@ static ls_tensor *probe_sqrt(ls_session *s) {
 }
 
 static ls_tensor *probe_subnormal(ls_session *s) {
-    ls_tensor *tiny = ls_mul(s, numbers(s, LS_SHAPE(LINE), 13, true), ls_full(s, LS_F32, LS_SHAPE(LINE), 0x1p-132));
+    ls_tensor *tiny =
+        ls_mul(s, numbers(s, LS_SHAPE(LINE), 13, true), ls_full(s, LS_F32, LS_SHAPE(LINE), 0x1p-132));
     return ls_add(s, tiny, ls_mul(s, tiny, ls_full(s, LS_F32, LS_SHAPE(LINE), 0.5)));
 }
 
 static ls_tensor *probe_half(ls_session *s) {
     ls_tensor *x = any(s, 17);
-    ls_tensor *pair[] = {ls_bitcast(s, ls_cast(s, x, LS_F16), LS_U16), ls_bitcast(s, ls_cast(s, x, LS_BF16), LS_U16)};
+    ls_tensor *pair[] = {ls_bitcast(s, ls_cast(s, x, LS_F16), LS_U16),
+                         ls_bitcast(s, ls_cast(s, x, LS_BF16), LS_U16)};
     return ls_concat(s, pair, 2, 0);
 }
 
 static ls_tensor *probe_elementary(ls_session *s) {
-    static ls_tensor *(*const functions[])(ls_session *, ls_tensor *) = {ls_exp, ls_log, ls_sin, ls_cos, ls_tanh, ls_erf,
-                                                                        ls_expm1, ls_log1p, ls_cbrt, ls_atan};
+    static ls_tensor *(*const functions[])(ls_session *, ls_tensor *) = {
+        ls_exp, ls_log, ls_sin, ls_cos, ls_tanh, ls_erf, ls_expm1, ls_log1p, ls_cbrt, ls_atan};
     ls_tensor *parts[sizeof functions / sizeof *functions + 1], *x = any(s, 19);
     size_t n = sizeof functions / sizeof *functions;
     for (size_t i = 0; i < n; i++) {
@@ -128,7 +132,8 @@ static ls_status run_probe(ls_device *device, size_t probe, uint8_t *bytes, size
     return status;
 }
 
-static ls_status compare_with_ref(ls_device *device, size_t probe, const uint8_t *bytes, size_t size, ls_error *err) {
+static ls_status compare_with_ref(ls_device *device, size_t probe, const uint8_t *bytes, size_t size,
+                                  ls_error *err) {
     ls_device *ref;
     size_t ref_size = 0;
     LS_TRY(err, ls_device_open(device->context, "ref", &ref, err));
@@ -142,7 +147,8 @@ static ls_status compare_with_ref(ls_device *device, size_t probe, const uint8_t
             uint32_t have = 0, want = 0;
             memcpy(&have, bytes + i / 4 * 4, i / 4 * 4 + 4 <= size ? 4 : size - i / 4 * 4);
             memcpy(&want, expected + i / 4 * 4, i / 4 * 4 + 4 <= size ? 4 : size - i / 4 * 4);
-            status = LS_FAIL(err, LS_ERR_DEVICE, "%s: word %zu is %08x, expected %08x", probes[probe].name, i / 4, have, want);
+            status = LS_FAIL(err, LS_ERR_DEVICE, "%s: word %zu is %08x, expected %08x", probes[probe].name,
+                             i / 4, have, want);
         }
     }
     ls_free(device->heap, expected);

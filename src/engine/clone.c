@@ -1,9 +1,9 @@
-/* Private copies of a graph's nodes. A leaf becomes a DATA, INPUT or VAR node without operands and without a value, known by its
- * bind; the body of each LOOP is copied for that LOOP alone, with binds for its parameters. So an exec keeps no tensor of the
- * session alive, and passes may write into its nodes.
+/* Private copies of a graph's nodes. A leaf becomes a DATA, INPUT or VAR node without operands and without a
+ * value, known by its bind; the body of each LOOP is copied for that LOOP alone, with binds for its
+ * parameters. So an exec keeps no tensor of the session alive, and passes may write into its nodes.
  *
- * While the copy is made, a node's mark points to its copy. Inside a body, copies made outside are not seen: marks are
- * replaced, and put back when the body is done. */
+ * While the copy is made, a node's mark points to its copy. Inside a body, copies made outside are not
+ * seen: marks are replaced, and put back when the body is done. */
 #include "engine/exec.h"
 #include <string.h>
 
@@ -119,8 +119,8 @@ static ls_status clone_body(cloner *c, ls_copy *loop) {
 
 static ls_status clone_node(cloner *c, ls_tensor *node) {
     if (ls_is_stored(c->exec->session, node)) {
-        return LS_FAIL(c->err, LS_ERR_INVALID, "%s %llu is used outside its loop or program", ls_ops[node->op].name,
-                       (unsigned long long)node->serial);
+        return LS_FAIL(c->err, LS_ERR_INVALID, "%s %llu is used outside its loop or program",
+                       ls_ops[node->op].name, (unsigned long long)node->serial);
     }
     size_t at = c->nodes.len;
     ls_copy *copy = copy_new(c, node);
@@ -212,8 +212,9 @@ static ls_status clone_roots(cloner *c, const ls_graph_key *key, ls_tensor *cons
     return LS_OK;
 }
 
-ls_status ls_exec_clone(ls_exec *exec, const ls_graph_key *key, ls_tensor *const *leaves, ls_tensor *const *roots, int n_roots,
-                        const ls_pending *assigns, int n_assigns, ls_error *err) {
+ls_status ls_exec_clone(ls_exec *exec, const ls_graph_key *key, ls_tensor *const *leaves,
+                        ls_tensor *const *roots, int n_roots, const ls_pending *assigns, int n_assigns,
+                        ls_error *err) {
     cloner c = {.exec = exec, .heap = exec->arena.heap, .err = err};
     ls_status status = clone_leaves(&c, leaves, (int)key->leaves.len);
     if (status == LS_OK) {

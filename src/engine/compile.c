@@ -1,8 +1,9 @@
-/* From a graph to steps: copies of leaves that are asked for, then the plan's groups, stage by stage where values move between
- * devices, then copies into roots and variables, then memory.
+/* From a graph to steps: copies of leaves that are asked for, then the plan's groups, stage by stage where
+ * values move between devices, then copies into roots and variables, then memory.
  *
- * Invariants: the old value of a variable is read only by steps before the one that writes its storage, or by that step itself
- * where each point reads just its own element; a value has one place for all its life. hazard.c checks both on the result. */
+ * Invariants: the old value of a variable is read only by steps before the one that writes its storage, or
+ * by that step itself where each point reads just its own element; a value has one place for all its life.
+ * hazard.c checks both on the result. */
 #include "engine/exec.h"
 #include "plan/plan.h"
 #include <string.h>
@@ -15,7 +16,8 @@ typedef struct block_build {
     LS_ARRAY(ls_val *) vals;
 } block_build;
 
-/* Its address stands as the value of a copied node that is in memory, so that the plan takes it for a leaf. */
+/* Its address stands as the value of a copied node that is in memory, so that the plan takes it for a
+ * leaf. */
 static const char in_memory_mark;
 #define STORED ((ls_buffer *)(uintptr_t)&in_memory_mark)
 
@@ -102,16 +104,16 @@ static ls_status step_kernel(block_build *b, const ls_group *group) {
     }
     LS_TRY(b->err, ls_spec_build(&b->exec->arena, group, spec, b->err));
     if (spec->n_args != step->n_args) {
-        return LS_FAIL(b->err, LS_ERR_INTERNAL, "kernel %s has %d arguments, its group %d", spec->name, spec->n_args,
-                       step->n_args);
+        return LS_FAIL(b->err, LS_ERR_INTERNAL, "kernel %s has %d arguments, its group %d", spec->name,
+                       spec->n_args, step->n_args);
     }
     step->spec = spec;
     step->group = group;
     for (int i = 0; i < step->n_args; i++) {
         ls_tensor *node = i < group->n_reads ? group->reads[i] : group->roots[i - group->n_reads];
         if (i < group->n_reads && ls_copy_of(node)->leaf_bind < 0 && !ls_copy_of(node)->val) {
-            return LS_FAIL(b->err, LS_ERR_INTERNAL, "kernel %s reads %s %llu before it is computed", spec->name,
-                           ls_ops[node->op].name, (unsigned long long)node->serial);
+            return LS_FAIL(b->err, LS_ERR_INTERNAL, "kernel %s reads %s %llu before it is computed",
+                           spec->name, ls_ops[node->op].name, (unsigned long long)node->serial);
         }
         step->vals[i] = val_of(b, node);
         if (!step->vals[i]) {
@@ -120,13 +122,14 @@ static ls_status step_kernel(block_build *b, const ls_group *group) {
     }
     b->exec->n_groups++;
     if (spec->math == LS_LOCKED && is_refused(device)) {
-        return LS_FAIL(b->err, LS_ERR_DEVICE, "%s is refused for locked results: %s", device->id, device->locked_reason);
+        return LS_FAIL(b->err, LS_ERR_DEVICE, "%s is refused for locked results: %s", device->id,
+                       device->locked_reason);
     }
     return ls_kernel_get(device, spec, b->exec->session->strategies[spec->kind], &step->kernel, b->err);
 }
 
-static ls_status compile_block(ls_exec *exec, ls_tensor *const *roots, const int *root_binds, int n_roots, bool top,
-                               ls_block *out_block, ls_error *err);
+static ls_status compile_block(ls_exec *exec, ls_tensor *const *roots, const int *root_binds, int n_roots,
+                               bool top, ls_block *out_block, ls_error *err);
 
 static size_t slice_bytes(const ls_tensor *stacked) {
     ls_shape slice = stacked->shape;
@@ -144,7 +147,8 @@ static ls_status loop_body(block_build *b, const ls_group *group, const ls_body 
     loop->carry_bytes = LS_ARENA_ARRAY(arena, size_t, body->n_carry);
     ls_tensor **wanted = LS_ARENA_ARRAY(arena, ls_tensor *, n_results);
     int *binds = LS_ARENA_ARRAY(arena, int, n_results), n_wanted = 0;
-    if (!loop->param_binds || !loop->result_binds || !loop->strides || !loop->carry_bytes || !wanted || !binds) {
+    if (!loop->param_binds || !loop->result_binds || !loop->strides || !loop->carry_bytes || !wanted ||
+        !binds) {
         return out_of_memory(b);
     }
     loop->iteration_bind = ls_copy_of(body->iteration)->leaf_bind;
@@ -168,7 +172,8 @@ static ls_status loop_body(block_build *b, const ls_group *group, const ls_body 
 }
 
 /* What the step itself needs besides operands and results. */
-static ls_status loop_scratch(block_build *b, ls_step *step, const ls_loop_plan *loop, int at, ls_device *device) {
+static ls_status loop_scratch(block_build *b, ls_step *step, const ls_loop_plan *loop, int at,
+                              ls_device *device) {
     for (int i = 0; i < loop->n_carry; i++) {
         step->vals[at++] = val_new(b, NULL, loop->carry_bytes[i], device);
     }
@@ -197,15 +202,20 @@ static ls_status step_loop(block_build *b, const ls_group *group) {
     if (!loop) {
         return out_of_memory(b);
     }
-    *loop = (ls_loop_plan){.trip = node->attr.loop.trip, .n_carry = body->n_carry, .n_xs = body->n_xs,
-                           .n_captures = body->n_captures, .n_ys = body->n_ys};
+    *loop = (ls_loop_plan){.trip = node->attr.loop.trip,
+                           .n_carry = body->n_carry,
+                           .n_xs = body->n_xs,
+                           .n_captures = body->n_captures,
+                           .n_ys = body->n_ys};
     LS_TRY(b->err, loop_body(b, group, body, loop));
     if (loop->body.n_arenas > 1 || (loop->body.n_arenas == 1 && loop->body.arenas[0].device != device)) {
-        return LS_FAIL(b->err, LS_ERR_UNSUPPORTED, "loop %llu computes on several devices: move the copy out of its body",
+        return LS_FAIL(b->err, LS_ERR_UNSUPPORTED,
+                       "loop %llu computes on several devices: move the copy out of its body",
                        (unsigned long long)node->serial);
     }
     int n_results = body->n_carry + body->n_ys;
-    ls_step *step = step_new(b, LS_STEP_LOOP, device, node->n_src, node->n_src + n_results + body->n_carry + 2);
+    ls_step *step =
+        step_new(b, LS_STEP_LOOP, device, node->n_src, node->n_src + n_results + body->n_carry + 2);
     if (!step) {
         return out_of_memory(b);
     }
@@ -296,15 +306,16 @@ static ls_status compile_groups(block_build *b, ls_tensor *const *wanted, int n,
     return LS_OK;
 }
 
-static ls_status compile_stage(block_build *b, ls_tensor *const *wanted, int n_wanted, ls_tensor *const *order, int n,
-                               int stage) {
+static ls_status compile_stage(block_build *b, ls_tensor *const *wanted, int n_wanted,
+                               ls_tensor *const *order, int n, int stage) {
     node_list roots = {0};
     bool ok = true;
     for (int i = 0; ok && i < n_wanted; i++) {
         ok = ls_copy_of(wanted[i])->stage != stage || in_memory(wanted[i]) || list_add(b, &roots, wanted[i]);
     }
     for (int i = 0; ok && i < n; i++) {
-        ls_tensor *from = order[i]->op == LS_OP_COPY && ls_copy_of(order[i])->stage == stage + 1 ? order[i]->src[0] : NULL;
+        ls_tensor *from =
+            order[i]->op == LS_OP_COPY && ls_copy_of(order[i])->stage == stage + 1 ? order[i]->src[0] : NULL;
         ok = !from || in_memory(from) || list_add(b, &roots, from);
     }
     ls_status status = ok ? LS_OK : out_of_memory(b);
@@ -404,7 +415,8 @@ static bool is_overwritten(const ls_exec *exec, const ls_copy *leaf) {
     return false;
 }
 
-/* Where the value of an assignment is to be computed: in the variable itself, when all reads of the old value allow it. */
+/* Where the value of an assignment is to be computed: in the variable itself, when all reads of the old
+ * value allow it. */
 static bool store_directly(block_build *b, const ls_exec_assign *assign) {
     ls_exec *exec = b->exec;
     ls_copy *copy = ls_copy_of(assign->value);
@@ -428,7 +440,8 @@ static ls_status compile_assigns(block_build *b) {
     if (!done || !from) {
         return out_of_memory(b);
     }
-    /* Old values that go to other variables are set aside before any variable is written by a copy; these reads count. */
+    /* Old values that go to other variables are set aside before any variable is written by a copy; these
+     * reads count. */
     for (int i = 0; i < exec->n_assigns; i++) {
         ls_copy *copy = ls_copy_of(exec->assigns[i].value);
         done[i] = copy->leaf_bind >= 0 && copy->leaf_bind == exec->assigns[i].bind;
@@ -471,8 +484,8 @@ static void share_storage(block_build *b) {
         }
         for (int i = 0; i < step->n_reads && !to->share; i++) {
             ls_val *from = step->vals[i];
-            if (!from->fixed && !from->leaf && from->last == s && from->first < s && from->bytes == to->bytes &&
-                from->device == to->device && may_overwrite(step, from)) {
+            if (!from->fixed && !from->leaf && from->last == s && from->first < s &&
+                from->bytes == to->bytes && from->device == to->device && may_overwrite(step, from)) {
                 to->share = from;
             }
         }
@@ -485,7 +498,8 @@ static ls_status plan_device(block_build *b, ls_arena_plan *plan) {
     if (!items) {
         return out_of_memory(b);
     }
-    /* A value shares only with one of an earlier step, so owners of storage come first when steps are taken in order. */
+    /* A value shares only with one of an earlier step, so owners of storage come first when steps are
+     * taken in order. */
     for (size_t s = 0; s < b->steps.len; s++) {
         const ls_step *step = &b->steps.data[s];
         for (int i = step->n_reads; i < step->n_args; i++) {
@@ -542,7 +556,8 @@ static ls_status plan_memory(block_build *b, ls_block *block) {
 
 /* ---- blocks ---- */
 
-static ls_status build_block(block_build *b, ls_tensor *const *roots, const int *root_binds, int n_roots, bool top) {
+static ls_status build_block(block_build *b, ls_tensor *const *roots, const int *root_binds, int n_roots,
+                             bool top) {
     ls_exec *exec = b->exec;
     int n_assigns = top ? exec->n_assigns : 0, n = 0;
     ls_tensor **wanted = LS_ARENA_ARRAY(&exec->arena, ls_tensor *, n_roots + n_assigns);
@@ -565,8 +580,8 @@ static ls_status build_block(block_build *b, ls_tensor *const *roots, const int 
     return top ? compile_assigns(b) : LS_OK;
 }
 
-static ls_status compile_block(ls_exec *exec, ls_tensor *const *roots, const int *root_binds, int n_roots, bool top,
-                               ls_block *out_block, ls_error *err) {
+static ls_status compile_block(ls_exec *exec, ls_tensor *const *roots, const int *root_binds, int n_roots,
+                               bool top, ls_block *out_block, ls_error *err) {
     block_build b = {.exec = exec, .heap = exec->arena.heap, .err = err};
     ls_status status = build_block(&b, roots, root_binds, n_roots, top);
     if (status == LS_OK) {
@@ -586,8 +601,9 @@ static ls_status compile_block(ls_exec *exec, ls_tensor *const *roots, const int
 
 /* ---- the whole ---- */
 
-static ls_status compile_exec(ls_exec *exec, const ls_graph_key *key, ls_tensor *const *leaves, ls_tensor *const *roots,
-                              int n_roots, const ls_pending *assigns, int n_assigns, ls_error *err) {
+static ls_status compile_exec(ls_exec *exec, const ls_graph_key *key, ls_tensor *const *leaves,
+                              ls_tensor *const *roots, int n_roots, const ls_pending *assigns, int n_assigns,
+                              ls_error *err) {
     LS_TRY(err, ls_exec_clone(exec, key, leaves, roots, n_roots, assigns, n_assigns, err));
     int *binds = LS_ARENA_ARRAY(&exec->arena, int, n_roots);
     if (!binds) {
@@ -611,7 +627,8 @@ static ls_status compile_exec(ls_exec *exec, const ls_graph_key *key, ls_tensor 
 }
 
 /* Puts a leaf without operands in the place of each computed one, so that no pass looks below it. */
-static bool cut_below_leaves(ls_exec *exec, const ls_graph_key *key, ls_tensor **leaves, ls_tensor **all, int n_all) {
+static bool cut_below_leaves(ls_exec *exec, const ls_graph_key *key, ls_tensor **leaves, ls_tensor **all,
+                             int n_all) {
     ls_session *s = exec->session;
     int n = 0, most = 1;
     bool any = false, ok = true;
@@ -656,8 +673,8 @@ static bool cut_below_leaves(ls_exec *exec, const ls_graph_key *key, ls_tensor *
 }
 
 /* The graph is rewritten in a scope of its own: what the passes make dies with it. */
-static ls_status rewrite_and_compile(ls_exec *exec, const ls_graph_key *key, ls_tensor *const *roots, int n_roots,
-                                     const ls_pending *assigns, int n_assigns, ls_error *err) {
+static ls_status rewrite_and_compile(ls_exec *exec, const ls_graph_key *key, ls_tensor *const *roots,
+                                     int n_roots, const ls_pending *assigns, int n_assigns, ls_error *err) {
     ls_session *session = exec->session;
     ls_tensor **all = LS_ARENA_ARRAY(&exec->arena, ls_tensor *, n_roots + n_assigns);
     ls_tensor **leaves = LS_ARENA_ARRAY(&exec->arena, ls_tensor *, key->leaves.len);

@@ -1,5 +1,5 @@
-/* Contexts: the heap, the log, devices, symbols. Invariant: every list is changed under the mutex; devices and symbols live as
- * long as the context, so that pointers to them may stand in any key. */
+/* Contexts: the heap, the log, devices, symbols. Invariant: every list is changed under the mutex; devices
+ * and symbols live as long as the context, so that pointers to them may stand in any key. */
 #include "base/os.h"
 #include "engine/exec.h"
 #include <stdarg.h>
@@ -14,14 +14,15 @@ static int threads_from_env(void) {
 
 static void set_check_from_env(ls_context *context) {
     const char *text = ls_os_env("LOCKSTEP_CHECK");
-    ls_check check = !text                       ? LS_CHECK_NONE
-                     : strcmp(text, "bits") == 0 ? LS_CHECK_BITS
+    ls_check check = !text                         ? LS_CHECK_NONE
+                     : strcmp(text, "bits") == 0   ? LS_CHECK_BITS
                      : strcmp(text, "oracle") == 0 ? LS_CHECK_ORACLE
                                                    : LS_CHECK_NONE;
     if (check != LS_CHECK_NONE) {
         ls_engine_set_check(context, check, ls_default_check_hooks);
     } else if (text && strcmp(text, "none") != 0) {
-        ls_context_log(context, LS_LOG_WARN, "LOCKSTEP_CHECK=%s is neither bits, oracle nor none: nothing is checked", text);
+        ls_context_log(context, LS_LOG_WARN,
+                       "LOCKSTEP_CHECK=%s is neither bits, oracle nor none: nothing is checked", text);
     }
 }
 
@@ -131,8 +132,8 @@ void ls_engine_set_check(ls_context *context, ls_check level, const ls_check_hoo
 static bool id_matches(const char *id, const ls_backend *backend, int *out_index) {
     size_t n = strlen(backend->name);
     int64_t index = 0;
-    if (strncmp(id, backend->name, n) != 0 || (id[n] && id[n] != ':') || (id[n] && !ls_parse_i64(id + n + 1, &index)) ||
-        index < 0 || index > 255) {
+    if (strncmp(id, backend->name, n) != 0 || (id[n] && id[n] != ':') ||
+        (id[n] && !ls_parse_i64(id + n + 1, &index)) || index < 0 || index > 255) {
         return false;
     }
     *out_index = (int)index;
@@ -187,7 +188,8 @@ ls_status ls_device_open(ls_context *context, const char *id, ls_device **out_de
                 device = context->devices.data[j];
             }
         }
-        ls_status status = device ? LS_OK : device_new(context, ls_backends[i], index, canonical, &device, err);
+        ls_status status =
+            device ? LS_OK : device_new(context, ls_backends[i], index, canonical, &device, err);
         ls_mutex_unlock(context->mutex);
         ls_numerics_leave(numerics);
         *out_device = device;
@@ -213,7 +215,8 @@ const ls_caps *ls_device_caps(const ls_device *device) {
 
 ls_symbol *ls_symbol_create(ls_context *context, const char *name, int64_t bound, ls_error *err) {
     if (!name || !name[0] || bound < 1 || bound > INT64_C(1) << 40) {
-        LS_FAIL(err, LS_ERR_INVALID, "symbol \"%.64s\" has bound %lld, expected a name and a bound of 1 to 2^40",
+        LS_FAIL(err, LS_ERR_INVALID,
+                "symbol \"%.64s\" has bound %lld, expected a name and a bound of 1 to 2^40",
                 name ? name : "(null)", (long long)bound);
         return NULL;
     }

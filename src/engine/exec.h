@@ -1,11 +1,12 @@
 /* Compiled graphs.
  *
- * An exec is a graph compiled once: it holds private copies of the nodes, so it keeps no tensor alive, and it names all memory
- * by binds: numbers that stand for a buffer and an offset, filled in before a run. Its steps are then replayed with no look at
- * the graph. An exec belongs to one session and runs on its thread; kernel binaries are shared by all sessions of a device.
+ * An exec is a graph compiled once: it holds private copies of the nodes, so it keeps no tensor alive, and it
+ * names all memory by binds: numbers that stand for a buffer and an offset, filled in before a run. Its steps
+ * are then replayed with no look at the graph. An exec belongs to one session and runs on its thread; kernel
+ * binaries are shared by all sessions of a device.
  *
- * Binds, in order: one a leaf of the graph (in the order of the walk that makes the key), one a variable that is assigned but
- * not read, one a root, the arenas, and those of loops.
+ * Binds, in order: one a leaf of the graph (in the order of the walk that makes the key), one a variable that
+ * is assigned but not read, one a root, the arenas, and those of loops.
  */
 #ifndef LOCKSTEP_ENGINE_EXEC_H
 #define LOCKSTEP_ENGINE_EXEC_H
@@ -22,8 +23,8 @@ typedef struct ls_kernel {
 ls_status ls_kernel_cache_create(ls_device *device, ls_error *err) LS_MUST_USE;
 void ls_kernel_cache_free(ls_device *device);
 /* Compiles, or finds an equal one. Owned by the device. Any thread. */
-ls_status ls_kernel_get(ls_device *device, const ls_spec *spec, const char *strategy, const ls_kernel **out_kernel,
-                        ls_error *err) LS_MUST_USE;
+ls_status ls_kernel_get(ls_device *device, const ls_spec *spec, const char *strategy,
+                        const ls_kernel **out_kernel, ls_error *err) LS_MUST_USE;
 
 /* ---- a node's private copy ---- */
 typedef struct ls_place {
@@ -33,26 +34,28 @@ typedef struct ls_place {
 
 /* A value in memory: a leaf, or what a step writes. */
 typedef struct ls_val {
-    ls_tensor *node;    /* NULL: a loop's scratch */
+    ls_tensor *node; /* NULL: a loop's scratch */
     size_t bytes;
     ls_device *device;
     ls_place place;
-    bool fixed;         /* `place` was given; else the memory plan finds one */
+    bool fixed; /* `place` was given; else the memory plan finds one */
     bool leaf;
-    int first, last;    /* steps: written, last read */
-    int item;           /* of the memory plan */
+    int first, last;      /* steps: written, last read */
+    int item;             /* of the memory plan */
     struct ls_val *share; /* takes over the storage of this one, whose last reader writes it */
 } ls_val;
 
 typedef struct ls_copy {
-    ls_tensor node; /* first: a node of an exec is an ls_copy */
-    ls_val *val;    /* once it is in memory */
-    int leaf_bind;  /* -1: not a leaf */
-    int root_bind;  /* where it must be stored; -1: anywhere */
-    int stage;      /* device copies on the way to it */
+    ls_tensor node;       /* first: a node of an exec is an ls_copy */
+    ls_val *val;          /* once it is in memory */
+    int leaf_bind;        /* -1: not a leaf */
+    int root_bind;        /* where it must be stored; -1: anywhere */
+    int stage;            /* device copies on the way to it */
     const ls_body *owner; /* the copied body that it is in; NULL: the graph itself */
 } ls_copy;
-static inline ls_copy *ls_copy_of(const ls_tensor *node) { return (ls_copy *)(uintptr_t)node; }
+static inline ls_copy *ls_copy_of(const ls_tensor *node) {
+    return (ls_copy *)(uintptr_t)node;
+}
 
 /* ---- steps ---- */
 typedef enum ls_step_kind {
@@ -65,13 +68,13 @@ typedef struct ls_loop_plan ls_loop_plan;
 typedef struct ls_step {
     ls_step_kind kind;
     ls_device *device;
-    int n_args, n_reads;     /* args: what is read, then what is written */
+    int n_args, n_reads; /* args: what is read, then what is written */
     ls_val **vals;
-    ls_place *args;          /* their places: what a run looks at */
-    const ls_kernel *kernel; /* KERNEL */
-    const ls_spec *spec;     /* KERNEL: with the origins of this graph */
-    const ls_group *group;   /* KERNEL, LOOP */
-    ls_loop_plan *loop;      /* LOOP */
+    ls_place *args;                 /* their places: what a run looks at */
+    const ls_kernel *kernel;        /* KERNEL */
+    const ls_spec *spec;            /* KERNEL: with the origins of this graph */
+    const ls_group *group;          /* KERNEL, LOOP */
+    ls_loop_plan *loop;             /* LOOP */
     uint64_t launches, nanoseconds; /* KERNEL: while the profile is on */
 } ls_step;
 
@@ -90,18 +93,19 @@ typedef struct ls_block {
     ls_val **vals;
 } ls_block;
 
-/* A loop. The step reads its operands [carries, xs, captures] and writes [results (carries, ys), the carries' second buffers,
- * the iteration's number, the body's arena]; vals of results that nobody reads are scratch (carries) or NULL (ys). Iteration t
- * of n reads carry i where t - 1 wrote it (t = 0: the operand) and writes it to the result when n - 1 - t is even, else to the
- * second buffer: so the last one writes the result. */
+/* A loop. The step reads its operands [carries, xs, captures] and writes [results (carries, ys), the
+ * carries' second buffers, the iteration's number, the body's arena]; vals of results that nobody reads
+ * are scratch (carries) or NULL (ys). Iteration t of n reads carry i where t - 1 wrote it (t = 0: the
+ * operand) and writes it to the result when n - 1 - t is even, else to the second buffer: so the last one
+ * writes the result. */
 struct ls_loop_plan {
     ls_dim trip;
     int n_carry, n_xs, n_captures, n_ys;
     ls_block body;
     int iteration_bind;
-    int *param_binds;    /* carries, xs, captures */
-    int *result_binds;   /* carries, ys; -1: not wanted */
-    size_t *strides;     /* bytes from one slice to the next: xs, ys */
+    int *param_binds;  /* carries, xs, captures */
+    int *result_binds; /* carries, ys; -1: not wanted */
+    size_t *strides;   /* bytes from one slice to the next: xs, ys */
     size_t *carry_bytes;
 };
 
@@ -156,8 +160,9 @@ typedef struct ls_graph_key {
     uint64_t symbols;
 } ls_graph_key;
 /* Roots, then the values of assignments. Equal words mean equal programs, whatever the leaves hold. */
-ls_status ls_graph_key_make(ls_session *session, ls_tensor *const *roots, int n_roots, const ls_pending *assigns,
-                            int n_assigns, ls_graph_key *out_key, ls_error *err) LS_MUST_USE;
+ls_status ls_graph_key_make(ls_session *session, ls_tensor *const *roots, int n_roots,
+                            const ls_pending *assigns, int n_assigns, ls_graph_key *out_key,
+                            ls_error *err) LS_MUST_USE;
 void ls_graph_key_free(ls_session *session, ls_graph_key *key);
 /* Whether a node was computed, for the symbols' present values. */
 bool ls_has_value(const ls_session *session, const ls_tensor *node);
@@ -165,13 +170,15 @@ bool ls_has_value(const ls_session *session, const ls_tensor *node);
 bool ls_is_stored(const ls_session *session, const ls_tensor *node);
 
 /* ---- clone.c, compile.c ---- */
-/* Fills exec->nodes, leaves, roots, assigns with private copies of the rewritten graph, and n_binds up to the roots. `leaves` are
- * the key's, or what stands for them in the rewritten graph. */
-ls_status ls_exec_clone(ls_exec *exec, const ls_graph_key *key, ls_tensor *const *leaves, ls_tensor *const *roots, int n_roots,
-                        const ls_pending *assigns, int n_assigns, ls_error *err) LS_MUST_USE;
+/* Fills exec->nodes, leaves, roots, assigns with private copies of the rewritten graph, and n_binds up to
+ * the roots. `leaves` are the key's, or what stands for them in the rewritten graph. */
+ls_status ls_exec_clone(ls_exec *exec, const ls_graph_key *key, ls_tensor *const *leaves,
+                        ls_tensor *const *roots, int n_roots, const ls_pending *assigns, int n_assigns,
+                        ls_error *err) LS_MUST_USE;
 /* A compiled graph that the caller owns. */
 ls_status ls_exec_compile(ls_session *session, const ls_graph_key *key, ls_tensor *const *roots, int n_roots,
-                          const ls_pending *assigns, int n_assigns, ls_exec **out_exec, ls_error *err) LS_MUST_USE;
+                          const ls_pending *assigns, int n_assigns, ls_exec **out_exec,
+                          ls_error *err) LS_MUST_USE;
 void ls_exec_free(ls_exec *exec);
 
 /* ---- memory.c ---- */
@@ -181,10 +188,13 @@ typedef struct ls_memory_item {
     size_t offset;   /* the result: a multiple of LS_MEMORY_ALIGN */
 } ls_memory_item;
 #define LS_MEMORY_ALIGN 256
-#define LS_MEMORY_GAP 64 /* at least so many unused bytes follow each item: check mode poisons and watches them */
+#define LS_MEMORY_GAP                                                                                        \
+    64 /* at least so many unused bytes follow each item: check mode poisons and watches them */
 /* Offsets such that items whose intervals meet never overlap, and the bytes that all need. */
-ls_status ls_memory_plan(ls_arena *arena, ls_memory_item *items, int n, size_t *out_bytes, ls_error *err) LS_MUST_USE;
-/* Whether a kernel may write its (one) store where it reads argument `arg`: each point reads only its own element. */
+ls_status ls_memory_plan(ls_arena *arena, ls_memory_item *items, int n, size_t *out_bytes,
+                         ls_error *err) LS_MUST_USE;
+/* Whether a kernel may write its (one) store where it reads argument `arg`: each point reads only its own
+ * element. */
 bool ls_memory_may_alias(const ls_spec *spec, int arg);
 
 /* ---- hazard.c: an independent check of the finished steps ---- */
@@ -196,15 +206,18 @@ ls_status ls_exec_run(ls_exec *exec, ls_error *err) LS_MUST_USE;
 /* Binds arenas: from `arenas`, one a device, each grown when it is too small. */
 ls_status ls_exec_bind_arenas(ls_exec *exec, ls_arena_list *arenas, ls_error *err) LS_MUST_USE;
 void ls_arena_list_free(ls_heap *heap, ls_arena_list *arenas);
-/* The memory of a leaf of the session's graph: an error for a stale variable, an input without a value. Not retained. */
-ls_status ls_leaf_buffer(ls_session *session, const ls_tensor *leaf, ls_buffer **out_buffer, ls_error *err) LS_MUST_USE;
+/* The memory of a leaf of the session's graph: an error for a stale variable, an input without a value.
+ * Not retained. */
+ls_status ls_leaf_buffer(ls_session *session, const ls_tensor *leaf, ls_buffer **out_buffer,
+                         ls_error *err) LS_MUST_USE;
 
 /* ---- realize.c ---- */
 void ls_exec_cache_init(ls_session *session);
 void ls_exec_cache_free(ls_session *session);
 /* The exec of a graph from the session's cache, compiled when it is not there. */
 ls_status ls_exec_get(ls_session *session, const ls_graph_key *key, ls_tensor *const *roots, int n_roots,
-                      const ls_pending *assigns, int n_assigns, ls_exec **out_exec, ls_error *err) LS_MUST_USE;
+                      const ls_pending *assigns, int n_assigns, ls_exec **out_exec,
+                      ls_error *err) LS_MUST_USE;
 
 /* ---- inspect.c ---- */
 void ls_exec_print(ls_text *out, const ls_exec *exec, unsigned parts);

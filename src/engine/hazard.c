@@ -1,10 +1,11 @@
-/* The hazard checker: runs a compiled graph's steps on paper. It knows, for every byte of every bind, which node's value stands
- * there, and demands that each step finds the values of its group's nodes where it reads them, that what it writes overlaps
- * nothing that it reads (but for element-by-element kernels in place) nor another of its results, that no step leaves its
- * buffers, and that at the end every root and every variable holds what it should and every other leaf what it held.
+/* The hazard checker: runs a compiled graph's steps on paper. It knows, for every byte of every bind, which
+ * node's value stands there, and demands that each step finds the values of its group's nodes where it reads
+ * them, that what it writes overlaps nothing that it reads (but for element-by-element kernels in place) nor
+ * another of its results, that no step leaves its buffers, and that at the end every root and every variable
+ * holds what it should and every other leaf what it held.
  *
- * It shares no code with memory.c and believes nothing of what compile.c noted about lifetimes: it looks at groups, specs and
- * places alone. */
+ * It shares no code with memory.c and believes nothing of what compile.c noted about lifetimes: it looks
+ * at groups, specs and places alone. */
 #include "engine/exec.h"
 
 typedef struct span {
@@ -30,8 +31,8 @@ typedef struct range {
 } range;
 
 static ls_status fail(const checker *c, const char *problem, range r) {
-    return LS_FAIL(c->err, LS_ERR_INTERNAL, "hazard at step %d (%s): %s (bind %d, bytes %zu to %zu)", c->step, c->what, problem,
-                   r.bind, r.begin, r.end);
+    return LS_FAIL(c->err, LS_ERR_INTERNAL, "hazard at step %d (%s): %s (bind %d, bytes %zu to %zu)", c->step,
+                   c->what, problem, r.bind, r.begin, r.end);
 }
 
 static bool overlap(range a, range b) {
@@ -40,7 +41,8 @@ static bool overlap(range a, range b) {
 
 static ls_status range_of(const checker *c, ls_place place, size_t bytes, range *out) {
     *out = (range){place.bind, place.offset, place.offset + bytes};
-    if (place.bind < 0 || place.bind >= c->exec->n_binds || out->end < out->begin || out->end > c->sizes[place.bind]) {
+    if (place.bind < 0 || place.bind >= c->exec->n_binds || out->end < out->begin ||
+        out->end > c->sizes[place.bind]) {
         return fail(c, "a place is outside its buffer", *out);
     }
     return LS_OK;
@@ -71,7 +73,8 @@ static ls_status put(checker *c, range r, const void *value) {
             list->data[kept++] = s;
             continue;
         }
-        if (s.begin < r.begin && s.end > r.end) { /* cut in two: the only case that adds one, and it is the last to meet r */
+        if (s.begin < r.begin &&
+            s.end > r.end) { /* cut in two: the only case that adds one, and it is the last to meet r */
             rest = (span){r.end, s.end, s.value};
             list->data[kept++] = (span){s.begin, r.begin, s.value};
         } else if (s.begin < r.begin) {
@@ -128,7 +131,8 @@ static ls_status check_kernel(checker *c, const ls_step *step) {
     for (int i = 0; i < group->n_reads; i++) {
         range r;
         LS_TRY(c->err, range_of(c, step->args[i], node_bytes(group->reads[i]), &r));
-        LS_TRY(c->err, expect(c, r, group->reads[i], "it reads something else than the value that its group reads"));
+        LS_TRY(c->err,
+               expect(c, r, group->reads[i], "it reads something else than the value that its group reads"));
     }
     for (int i = 0; i < group->n_roots; i++) {
         range w, other;
@@ -188,7 +192,8 @@ static ls_status check_copy(checker *c, const ls_step *step) {
 
 static ls_status check_block(checker *c, const ls_block *block);
 
-/* One iteration stands for all: parameters hold their nodes, results must hold theirs at the end, parameters must be as they were. */
+/* One iteration stands for all: parameters hold their nodes, results must hold theirs at the end,
+ * parameters must be as they were. */
 static ls_status check_body(checker *c, const ls_loop_plan *loop, const ls_body *body) {
     int n_params = body->n_carry + body->n_xs + body->n_captures, n_results = body->n_carry + body->n_ys;
     for (int pass = 0; pass < 2; pass++) {
@@ -197,13 +202,15 @@ static ls_status check_body(checker *c, const ls_loop_plan *loop, const ls_body 
             const ls_tensor *param = i < 0 ? body->iteration : body->params[i];
             range r = {bind, 0, node_bytes(param)};
             c->sizes[bind] = r.end;
-            LS_TRY(c->err, pass ? expect(c, r, param, "an iteration overwrote a parameter of its loop") : put(c, r, param));
+            LS_TRY(c->err, pass ? expect(c, r, param, "an iteration overwrote a parameter of its loop")
+                                : put(c, r, param));
         }
         for (int i = 0; i < n_results; i++) {
             if (loop->result_binds[i] >= 0) {
                 range r = {loop->result_binds[i], 0, node_bytes(body->results[i])};
                 c->sizes[r.bind] = r.end;
-                LS_TRY(c->err, pass ? expect(c, r, body->results[i], "an iteration did not leave its result") : LS_OK);
+                LS_TRY(c->err, pass ? expect(c, r, body->results[i], "an iteration did not leave its result")
+                                    : LS_OK);
             }
         }
         LS_TRY(c->err, pass ? LS_OK : check_block(c, &loop->body));
@@ -230,13 +237,13 @@ static ls_status check_loop(checker *c, const ls_step *step) {
         int w = i - step->n_reads, extra = w - n_results;
         bool result = w >= 0 && extra < 0;
         const ls_tensor *value = w < 0 ? node->src[i] : result ? step->group->roots[w] : NULL;
-        size_t bytes = value                          ? node_bytes(value)
-                       : result && w < body->n_carry  ? node_bytes(body->results[w])
-                       : result                       ? 0
-                       : extra < body->n_carry        ? node_bytes(body->results[extra])
-                       : extra == body->n_carry       ? sizeof(int64_t)
-                       : loop->body.n_arenas          ? loop->body.arenas[0].bytes
-                                                      : 0;
+        size_t bytes = value                         ? node_bytes(value)
+                       : result && w < body->n_carry ? node_bytes(body->results[w])
+                       : result                      ? 0
+                       : extra < body->n_carry       ? node_bytes(body->results[extra])
+                       : extra == body->n_carry      ? sizeof(int64_t)
+                       : loop->body.n_arenas         ? loop->body.arenas[0].bytes
+                                                     : 0;
         if (!bytes) {
             continue;
         }

@@ -44,10 +44,11 @@ static void print_kernels(ls_text *out, const ls_block *block, unsigned parts) {
 }
 
 static const char *bind_kind(const ls_exec *exec, int bind) {
-    return bind < exec->n_leaves                                             ? "leaf"
-           : bind < exec->first_root                                         ? "variable"
-           : bind < exec->first_root + exec->n_roots                         ? "root"
-           : exec->block.n_arenas && bind >= exec->block.arenas[0].bind && bind < exec->block.arenas[0].bind + exec->block.n_arenas
+    return bind < exec->n_leaves                     ? "leaf"
+           : bind < exec->first_root                 ? "variable"
+           : bind < exec->first_root + exec->n_roots ? "root"
+           : exec->block.n_arenas && bind >= exec->block.arenas[0].bind &&
+                   bind < exec->block.arenas[0].bind + exec->block.n_arenas
                ? "arena"
                : "loop";
 }
@@ -113,8 +114,8 @@ void ls_exec_print(ls_text *out, const ls_exec *exec, unsigned parts) {
     }
 }
 
-static ls_status inspect(ls_session *session, ls_tensor *const *tensors, int count, unsigned parts, ls_text *out,
-                         ls_error *err) {
+static ls_status inspect(ls_session *session, ls_tensor *const *tensors, int count, unsigned parts,
+                         ls_text *out, ls_error *err) {
     const ls_pending *assigns = session->pending.data;
     int n_assigns = (int)session->pending.len;
     LS_TRY(err, ls_session_sync(session, err));
@@ -124,7 +125,8 @@ static ls_status inspect(ls_session *session, ls_tensor *const *tensors, int cou
     }
     for (int i = 0; i < count; i++) {
         if (!tensors[i] || tensors[i]->session != session) {
-            return LS_FAIL(err, LS_ERR_INVALID, "tensor %d is %s", i, tensors[i] ? "of another session" : "NULL");
+            return LS_FAIL(err, LS_ERR_INVALID, "tensor %d is %s", i,
+                           tensors[i] ? "of another session" : "NULL");
         }
     }
     ls_graph_key key;
@@ -139,8 +141,8 @@ static ls_status inspect(ls_session *session, ls_tensor *const *tensors, int cou
     return status;
 }
 
-ls_status ls_inspect(ls_session *session, ls_tensor *const *tensors, int count, unsigned parts, ls_text_fn write,
-                     void *user) {
+ls_status ls_inspect(ls_session *session, ls_tensor *const *tensors, int count, unsigned parts,
+                     ls_text_fn write, void *user) {
     ls_error err = {0};
     ls_text text;
     ls_text_init(&text, &session->context->heap);

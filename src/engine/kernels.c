@@ -1,5 +1,6 @@
-/* Kernel binaries of a device, found by the whole structure of their specs and the strategy that was asked for. Invariant: the cache changes under its mutex, and an
- * entry, once there, is never changed nor removed before the device is closed. */
+/* Kernel binaries of a device, found by the whole structure of their specs and the strategy that was asked
+ * for. Invariant: the cache changes under its mutex, and an entry, once there, is never changed nor
+ * removed before the device is closed. */
 #include "engine/exec.h"
 #include <string.h>
 
@@ -69,8 +70,8 @@ static ls_status kernel_new(ls_device *device, const ls_kernel *key, ls_kernel *
     return LS_OK;
 }
 
-ls_status ls_kernel_get(ls_device *device, const ls_spec *spec, const char *strategy, const ls_kernel **out_kernel,
-                        ls_error *err) {
+ls_status ls_kernel_get(ls_device *device, const ls_spec *spec, const char *strategy,
+                        const ls_kernel **out_kernel, ls_error *err) {
     ls_kernel key = {.spec = *spec};
     memcpy(key.strategy, strategy, strlen(strategy));
     ls_mutex_lock(device->kernels->mutex);

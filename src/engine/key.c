@@ -1,6 +1,7 @@
-/* The canonical form of a graph: its nodes numbered in one deterministic walk, leaves as numbered slots, everything else written
- * out whole. Two graphs with the same words compile to the same program, whatever their leaves hold and whichever session's
- * serials they carry. Invariant: every mark is NULL again when the walk ends, on failure too. */
+/* The canonical form of a graph: its nodes numbered in one deterministic walk, leaves as numbered slots,
+ * everything else written out whole. Two graphs with the same words compile to the same program, whatever
+ * their leaves hold and whichever session's serials they carry. Invariant: every mark is NULL again when
+ * the walk ends, on failure too. */
 #include "engine/exec.h"
 #include <string.h>
 
@@ -24,10 +25,12 @@ bool ls_has_value(const ls_session *session, const ls_tensor *node) {
 }
 
 bool ls_is_stored(const ls_session *session, const ls_tensor *node) {
-    if (node->op == LS_OP_DATA || node->op == LS_OP_INPUT || node->op == LS_OP_VAR || node->op == LS_OP_PARAM) {
+    if (node->op == LS_OP_DATA || node->op == LS_OP_INPUT || node->op == LS_OP_VAR ||
+        node->op == LS_OP_PARAM) {
         return true;
     }
-    /* Memory cannot hold absent elements, so such a node is computed in its reader; one of no device in each reader's own. */
+    /* Memory cannot hold absent elements, so such a node is computed in its reader; one of no device in
+     * each reader's own. */
     return ls_has_value(session, node) && !node->absent && node->device;
 }
 
@@ -37,8 +40,8 @@ static bool put(walk *w, uint64_t word) {
 
 static bool put_dim(walk *w, ls_dim dim) {
     w->key->symbols |= ls_symbols_of_dim(dim);
-    return put(w, dim.symbol ? (uint64_t)dim.symbol->index + 1 : 0) && (!dim.symbol || put(w, (uint64_t)dim.scale)) &&
-           put(w, (uint64_t)dim.offset);
+    return put(w, dim.symbol ? (uint64_t)dim.symbol->index + 1 : 0) &&
+           (!dim.symbol || put(w, (uint64_t)dim.scale)) && put(w, (uint64_t)dim.offset);
 }
 
 static bool put_shape(walk *w, const ls_shape *shape) {
@@ -75,12 +78,15 @@ static bool finish(walk *w, ls_tensor *node) {
 
 /* Dtypes, ranks and devices of nodes take one word: what kind of node `op` says. */
 static bool put_head(walk *w, const ls_tensor *node, uint64_t op) {
-    return put(w, op | (uint64_t)node->dtype << 16 | (uint64_t)node->shape.rank << 24 | (uint64_t)node->n_src << 32) &&
+    return put(w, op | (uint64_t)node->dtype << 16 | (uint64_t)node->shape.rank << 24 |
+                      (uint64_t)node->n_src << 32) &&
            put(w, (uint64_t)(uintptr_t)node->device) && put_shape(w, &node->shape);
 }
 
 static bool put_leaf(walk *w, ls_tensor *node) {
-    uint64_t kind = node->op == LS_OP_VAR && !node->value ? WORD_VAR : node->op == LS_OP_INPUT ? WORD_INPUT : WORD_LEAF;
+    uint64_t kind = node->op == LS_OP_VAR && !node->value ? WORD_VAR
+                    : node->op == LS_OP_INPUT             ? WORD_INPUT
+                                                          : WORD_LEAF;
     if (kind == WORD_VAR) {
         int *bind = ls_map_get(&w->vars, (uint64_t)(uintptr_t)node->attr.leaf.object, node->attr.leaf.object);
         if (bind) {
@@ -143,7 +149,8 @@ static bool put_attr(walk *w, const ls_tensor *node) {
 
 static bool put_node(walk *w, ls_tensor *node) {
     if (ls_is_stored(w->session, node)) {
-        return (node->op == LS_OP_PARAM ? put_head(w, node, WORD_PARAM) : put_leaf(w, node)) && finish(w, node);
+        return (node->op == LS_OP_PARAM ? put_head(w, node, WORD_PARAM) : put_leaf(w, node)) &&
+               finish(w, node);
     }
     if (node->value && !ls_has_value(w->session, node)) { /* computed for other values of the symbols */
         ls_buffer_release(node->value);
@@ -199,13 +206,15 @@ static bool make(walk *w, ls_tensor *const *roots, int n_roots, const ls_pending
     }
     for (int i = 0; i < n_assigns; i++) {
         key->assign_binds.data[key->assign_binds.len++] = -1;
-        if (!ls_map_put(&w->vars, (uint64_t)(uintptr_t)assigns[i].var, assigns[i].var, &key->assign_binds.data[i])) {
+        if (!ls_map_put(&w->vars, (uint64_t)(uintptr_t)assigns[i].var, assigns[i].var,
+                        &key->assign_binds.data[i])) {
             return false;
         }
     }
     if (!put(w, (uint64_t)n_roots | (uint64_t)n_assigns << 24 | (uint64_t)w->session->fusion << 48) ||
         !put(w, (uint64_t)(uintptr_t)w->session->graph.device) ||
-        !put_bytes(w, w->session->strategies, sizeof w->session->strategies) || !walk_from(w, roots, n_roots)) {
+        !put_bytes(w, w->session->strategies, sizeof w->session->strategies) ||
+        !walk_from(w, roots, n_roots)) {
         return false;
     }
     for (int i = 0; i < n_assigns; i++) {
@@ -227,8 +236,8 @@ static bool make(walk *w, ls_tensor *const *roots, int n_roots, const ls_pending
     return true;
 }
 
-ls_status ls_graph_key_make(ls_session *session, ls_tensor *const *roots, int n_roots, const ls_pending *assigns,
-                            int n_assigns, ls_graph_key *out_key, ls_error *err) {
+ls_status ls_graph_key_make(ls_session *session, ls_tensor *const *roots, int n_roots,
+                            const ls_pending *assigns, int n_assigns, ls_graph_key *out_key, ls_error *err) {
     memset(out_key, 0, sizeof *out_key);
     walk w = {.session = session, .heap = &session->context->heap, .key = out_key};
     ls_map_init(&w.vars, w.heap, same_pointer);

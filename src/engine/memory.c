@@ -1,5 +1,5 @@
-/* The memory plan: offsets for temporaries in one arena. Largest first, each at the offset where it leaves the smallest gap
- * among the items already placed that live at the same time. */
+/* The memory plan: offsets for temporaries in one arena. Largest first, each at the offset where it leaves
+ * the smallest gap among the items already placed that live at the same time. */
 #include "engine/exec.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Programs: a compiled graph with memory of its own, so that every address is the same at each run. Inputs are uploaded to
- * stable buffers, variables are read and written where they stand. */
+/* Programs: a compiled graph with memory of its own, so that every address is the same at each run. Inputs
+ * are uploaded to stable buffers, variables are read and written where they stand. */
 #include "engine/exec.h"
 #include <lockstep/inspect.h>
 #include <string.h>
@@ -20,19 +20,21 @@ struct ls_program {
     uint64_t runs, launches;
 };
 
-static ls_status check_inputs(ls_session *session, ls_tensor *const *inputs, int n_inputs, ls_tensor *const *outputs,
-                              int n_outputs, ls_error *err) {
+static ls_status check_inputs(ls_session *session, ls_tensor *const *inputs, int n_inputs,
+                              ls_tensor *const *outputs, int n_outputs, ls_error *err) {
     if (session->graph.error.code != LS_OK) {
         *err = session->graph.error;
         return err->code;
     }
     for (int i = 0; i < n_inputs; i++) {
         if (!inputs[i] || inputs[i]->session != session || inputs[i]->op != LS_OP_INPUT) {
-            return LS_FAIL(err, LS_ERR_INVALID, "input %d of a program is not from ls_input in this session", i);
+            return LS_FAIL(err, LS_ERR_INVALID, "input %d of a program is not from ls_input in this session",
+                           i);
         }
         for (int j = 0; j < i; j++) {
             if (inputs[j] == inputs[i]) {
-                return LS_FAIL(err, LS_ERR_INVALID, "input \"%s\" of a program is given twice", inputs[i]->label);
+                return LS_FAIL(err, LS_ERR_INVALID, "input \"%s\" of a program is given twice",
+                               inputs[i]->label);
             }
         }
     }
@@ -54,11 +56,13 @@ static ls_status alloc_tables(ls_program *p, ls_error *err) {
     p->values = LS_ARENA_ARRAY(arena, ls_buffer *, p->n_outputs);
     p->assigned = LS_ARENA_ARRAY(arena, ls_var *, p->n_assigns);
     p->storages = LS_ARENA_ARRAY(arena, ls_buffer *, p->n_assigns);
-    bool ok = p->leaves && p->input_binds && p->inputs && p->outputs && p->values && p->assigned && p->storages;
+    bool ok =
+        p->leaves && p->input_binds && p->inputs && p->outputs && p->values && p->assigned && p->storages;
     return ok ? LS_OK : LS_FAIL_MEMORY(err, "a program");
 }
 
-static ls_status bind_leaves(ls_program *p, const ls_graph_key *key, ls_tensor *const *inputs, ls_error *err) {
+static ls_status bind_leaves(ls_program *p, const ls_graph_key *key, ls_tensor *const *inputs,
+                             ls_error *err) {
     for (int i = 0; i < p->n_inputs; i++) {
         p->inputs[i] = ls_retain(inputs[i]);
         p->input_binds[i] = -1;
@@ -71,11 +75,13 @@ static ls_status bind_leaves(ls_program *p, const ls_graph_key *key, ls_tensor *
         }
         if (input < p->n_inputs) {
             p->input_binds[input] = i;
-            LS_TRY(err, ls_buffer_create(leaf->device, ls_shape_bytes(leaf->dtype, &leaf->shape, NULL), &p->leaves[i], err));
+            LS_TRY(err, ls_buffer_create(leaf->device, ls_shape_bytes(leaf->dtype, &leaf->shape, NULL),
+                                         &p->leaves[i], err));
             continue;
         }
         if (leaf->op == LS_OP_INPUT) {
-            return LS_FAIL(err, LS_ERR_INVALID, "input \"%s\" is used but is not among the program's inputs", leaf->label);
+            return LS_FAIL(err, LS_ERR_INVALID, "input \"%s\" is used but is not among the program's inputs",
+                           leaf->label);
         }
         ls_buffer *buffer;
         LS_TRY(err, ls_leaf_buffer(p->session, leaf, &buffer, err));
@@ -93,7 +99,8 @@ static ls_status bind_all(ls_program *p, ls_tensor *const *outputs, ls_error *er
     for (int i = 0; i < p->n_assigns; i++) {
         p->assigned[i] = p->session->pending.data[i].var;
         if (!p->assigned[i]->storage) {
-            return LS_FAIL(err, LS_ERR_INVALID, "variable \"%s\" was destroyed with an assignment pending", p->assigned[i]->name);
+            return LS_FAIL(err, LS_ERR_INVALID, "variable \"%s\" was destroyed with an assignment pending",
+                           p->assigned[i]->name);
         }
         p->storages[i] = ls_buffer_retain(p->assigned[i]->storage);
         exec->binds[exec->assigns[i].bind] = (ls_binding){p->storages[i], 0};
@@ -108,19 +115,20 @@ static ls_status bind_all(ls_program *p, ls_tensor *const *outputs, ls_error *er
     return ls_exec_bind_arenas(exec, &p->arenas, err);
 }
 
-static ls_status program_fill(ls_program *p, const ls_graph_key *key, ls_tensor *const *inputs, ls_tensor *const *outputs,
-                              ls_error *err) {
+static ls_status program_fill(ls_program *p, const ls_graph_key *key, ls_tensor *const *inputs,
+                              ls_tensor *const *outputs, ls_error *err) {
     ls_session *session = p->session;
     LS_TRY(err, alloc_tables(p, err));
     LS_TRY(err, bind_leaves(p, key, inputs, err));
-    LS_TRY(err, ls_exec_compile(session, key, outputs, p->n_outputs, session->pending.data, p->n_assigns, &p->exec, err));
+    LS_TRY(err, ls_exec_compile(session, key, outputs, p->n_outputs, session->pending.data, p->n_assigns,
+                                &p->exec, err));
     LS_TRY(err, bind_all(p, outputs, err));
     ls_session_clear_pending(session); /* they are the program's now */
     return LS_OK;
 }
 
-static ls_status compile(ls_session *session, ls_tensor *const *inputs, int n_inputs, ls_tensor *const *outputs,
-                         int n_outputs, ls_program **out_program, ls_error *err) {
+static ls_status compile(ls_session *session, ls_tensor *const *inputs, int n_inputs,
+                         ls_tensor *const *outputs, int n_outputs, ls_program **out_program, ls_error *err) {
     LS_TRY(err, ls_session_sync(session, err));
     LS_TRY(err, check_inputs(session, inputs, n_inputs, outputs, n_outputs, err));
     ls_graph_key key;
@@ -129,8 +137,11 @@ static ls_status compile(ls_session *session, ls_tensor *const *inputs, int n_in
     ls_program *p = ls_alloc_zeroed(&session->context->heap, sizeof *p);
     ls_status status = LS_OK;
     if (p) {
-        *p = (ls_program){.session = session, .n_leaves = (int)key.leaves.len, .n_inputs = n_inputs,
-                          .n_outputs = n_outputs, .n_assigns = n_assigns};
+        *p = (ls_program){.session = session,
+                          .n_leaves = (int)key.leaves.len,
+                          .n_inputs = n_inputs,
+                          .n_outputs = n_outputs,
+                          .n_assigns = n_assigns};
         ls_arena_init(&p->arena, &session->context->heap);
         status = program_fill(p, &key, inputs, outputs, err);
     } else {
@@ -145,8 +156,8 @@ static ls_status compile(ls_session *session, ls_tensor *const *inputs, int n_in
     return LS_OK;
 }
 
-ls_status ls_program_compile(ls_session *session, ls_tensor *const *inputs, int n_inputs, ls_tensor *const *outputs,
-                             int n_outputs, ls_program **out_program) {
+ls_status ls_program_compile(ls_session *session, ls_tensor *const *inputs, int n_inputs,
+                             ls_tensor *const *outputs, int n_outputs, ls_program **out_program) {
     ls_error err = {0};
     *out_program = NULL;
     ls_numerics numerics = ls_numerics_enter();
@@ -189,8 +200,8 @@ static ls_status upload_inputs(ls_program *p, const void *const *inputs, ls_erro
         if (!inputs || (!inputs[i] && ls_shape_numel(&input->shape, p->session->symbols) > 0)) {
             return LS_FAIL(err, LS_ERR_INVALID, "input \"%s\" of a program is NULL", input->label);
         }
-        LS_TRY(err, ls_transfer_upload(p->leaves[p->input_binds[i]], input->dtype, &input->shape, p->session->symbols,
-                                       inputs[i], err));
+        LS_TRY(err, ls_transfer_upload(p->leaves[p->input_binds[i]], input->dtype, &input->shape,
+                                       p->session->symbols, inputs[i], err));
     }
     return LS_OK;
 }
@@ -201,7 +212,8 @@ static ls_status check_stamps(const ls_program *p, ls_error *err) {
         const ls_buffer *leaf = p->leaves[i];
         if (leaf->symbols && leaf->stamp != ls_symbols_stamp(p->session, leaf->symbols)) {
             char text[LS_SHAPE_TEXT];
-            return LS_FAIL(err, LS_ERR_SHAPE, "a program's data of shape %s was given for other values of its symbols",
+            return LS_FAIL(err, LS_ERR_SHAPE,
+                           "a program's data of shape %s was given for other values of its symbols",
                            ls_shape_text(&p->exec->leaves[i]->shape, text));
         }
     }
@@ -219,7 +231,8 @@ static ls_status run(ls_program *p, const void *const *inputs, void *const *outp
     for (int i = 0; i < p->n_assigns; i++) {
         p->assigned[i]->version++;
     }
-    if (status != LS_OK && status != LS_ERR_RANGE) { /* an index out of range read NaN, and all else is right */
+    if (status != LS_OK &&
+        status != LS_ERR_RANGE) { /* an index out of range read NaN, and all else is right */
         return status;
     }
     for (int i = 0; outputs && i < p->n_outputs; i++) {
@@ -233,7 +246,8 @@ static ls_status run(ls_program *p, const void *const *inputs, void *const *outp
 
 ls_status ls_program_run(ls_program *program, const void *const *inputs, void *const *outputs) {
     ls_error err;
-    err.code = LS_OK; /* with these three it is an empty record; clearing it whole would take longer than a small kernel */
+    /* Three members make an empty record; clearing it whole would take longer than a small kernel. */
+    err.code = LS_OK;
     err.message[0] = 0;
     err.trail_len = 0;
     ls_numerics numerics = ls_numerics_enter();

@@ -1,7 +1,9 @@
-/* Computing tensors: the graph's key, a compiled graph from the session's cache or a new one, memory for its roots, the run.
+/* Computing tensors: the graph's key, a compiled graph from the session's cache or a new one, memory for its
+ * roots, the run.
  *
- * Invariants: a failure before the run leaves values and pending assignments as they were. Once a run has begun its assignments
- * are over, whether it failed or not, and every node of the variables' old versions is stale. */
+ * Invariants: a failure before the run leaves values and pending assignments as they were. Once a run has
+ * begun its assignments are over, whether it failed or not, and every node of the variables' old versions
+ * is stale. */
 #include "engine/exec.h"
 #include <string.h>
 
@@ -65,10 +67,11 @@ ls_status ls_leaf_buffer(ls_session *session, const ls_tensor *leaf, ls_buffer *
             return LS_FAIL(err, LS_ERR_INVALID, "variable \"%s\" is read after it was destroyed", var->name);
         }
         if (var->version != leaf->attr.leaf.serial) {
-            return LS_FAIL(err, LS_ERR_INVALID,
-                           "a tensor reads variable \"%s\" as it was before it was assigned: realize it before the "
-                           "assignment or together with it",
-                           var->name);
+            return LS_FAIL(
+                err, LS_ERR_INVALID,
+                "a tensor reads variable \"%s\" as it was before it was assigned: realize it before the "
+                "assignment or together with it",
+                var->name);
         }
         *out_buffer = var->storage;
         return LS_OK;
@@ -159,7 +162,8 @@ static ls_status run(request *r, ls_error *err) {
     if (r->n_assigns) {
         ls_session_clear_pending(r->session);
     }
-    bool ran = status == LS_OK || status == LS_ERR_RANGE; /* an index out of range read NaN, and all else is right */
+    bool ran =
+        status == LS_OK || status == LS_ERR_RANGE; /* an index out of range read NaN, and all else is right */
     for (size_t i = 0; ran && i < r->values.len; i++) {
         ls_buffer *value = r->values.data[i];
         value->symbols = exec->symbols;
@@ -186,7 +190,8 @@ static ls_status realize(request *r, ls_tensor *const *tensors, int count, ls_er
         status = ls_leaf_buffer(session, r->key.leaves.data[i], &leaves[i], err);
     }
     if (status == LS_OK) {
-        status = ls_exec_get(session, &r->key, r->roots.data, n_roots, r->assigns, r->n_assigns, &r->exec, err);
+        status =
+            ls_exec_get(session, &r->key, r->roots.data, n_roots, r->assigns, r->n_assigns, &r->exec, err);
     }
     if (status == LS_OK) {
         status = bind(r, leaves, err);
@@ -228,8 +233,8 @@ ls_status ls_read(ls_session *session, ls_tensor *tensor, void *data, size_t siz
     size_t expected = ls_tensor_bytes(session, tensor);
     if (status == LS_OK && size != expected) {
         char text[LS_SHAPE_TEXT];
-        status = LS_FAIL(&err, LS_ERR_INVALID, "read of %s %s into %zu bytes, expected %zu", ls_dtype_name(tensor->dtype),
-                         ls_shape_text(&tensor->shape, text), size, expected);
+        status = LS_FAIL(&err, LS_ERR_INVALID, "read of %s %s into %zu bytes, expected %zu",
+                         ls_dtype_name(tensor->dtype), ls_shape_text(&tensor->shape, text), size, expected);
     }
     if (status != LS_OK) {
         return ls_session_fail(session, status, &err);

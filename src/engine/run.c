@@ -1,7 +1,8 @@
 /* Replays the steps of a compiled graph: per kernel, fills in the addresses of its arguments and launches.
  *
- * Check mode goes another way: before each kernel the hooks take a snapshot and what will be written is poisoned, after it
- * guard zones are looked at and the hooks compare. Neither order nor places differ from an unchecked run. */
+ * Check mode goes another way: before each kernel the hooks take a snapshot and what will be written is
+ * poisoned, after it guard zones are looked at and the hooks compare. Neither order nor places differ from
+ * an unchecked run. */
 #include "base/os.h"
 #include "engine/run.h"
 
@@ -56,7 +57,8 @@ static ls_status poison_results(const ls_run *run, const ls_step *step) {
     for (int i = step->n_reads; i < step->n_args; i++) {
         bool in_place = false;
         for (int j = 0; j < step->n_reads; j++) {
-            in_place = in_place || (step->args[j].bind == step->args[i].bind && step->args[j].offset == step->args[i].offset);
+            in_place = in_place || (step->args[j].bind == step->args[i].bind &&
+                                    step->args[j].offset == step->args[i].offset);
         }
         ls_binding b = resolve(run, step->args[i]);
         if (!in_place) {
@@ -80,7 +82,8 @@ static ls_status check_gap(const ls_run *run, const ls_step *step, int arg, bool
     LS_TRY(run->err, ls_buffer_download(b.buffer, end, gap, sizeof gap, run->err));
     for (size_t i = 0; i < sizeof gap; i++) {
         if (gap[i] != LS_POISON) {
-            return LS_FAIL(run->err, LS_ERR_DIFFERS, "kernel %s wrote %zu bytes after the end of its result of %zu bytes",
+            return LS_FAIL(run->err, LS_ERR_DIFFERS,
+                           "kernel %s wrote %zu bytes after the end of its result of %zu bytes",
                            step->spec->name, i + 1, step->vals[arg]->bytes);
         }
     }
@@ -99,8 +102,13 @@ static ls_status run_kernel_checked(ls_run *run, const ls_step *step) {
     void *state = NULL;
     const ls_check_hooks *hooks = run->hooks;
     fill_launch(run, step, &launch);
-    ls_check_event event = {.session = run->exec->session, .level = run->check, .device = step->device, .spec = step->spec,
-                            .group = step->group, .launch = &launch, .kernel = run->kernels++};
+    ls_check_event event = {.session = run->exec->session,
+                            .level = run->check,
+                            .device = step->device,
+                            .spec = step->spec,
+                            .group = step->group,
+                            .launch = &launch,
+                            .kernel = run->kernels++};
     if (hooks && hooks->before) {
         LS_TRY(run->err, hooks->before(&event, &state, run->err));
     }
@@ -144,7 +152,8 @@ static ls_status run_loop(ls_run *run, const ls_step *step) {
     const ls_place *second = results + loop->n_carry + loop->n_ys, *number = second + loop->n_carry;
     int64_t trip = ls_dim_eval(loop->trip, run->symbols);
     for (int i = 0; trip <= 0 && i < loop->n_carry; i++) {
-        LS_TRY(run->err, copy_binding(run, resolve(run, operands[i]), resolve(run, results[i]), loop->carry_bytes[i]));
+        LS_TRY(run->err,
+               copy_binding(run, resolve(run, operands[i]), resolve(run, results[i]), loop->carry_bytes[i]));
     }
     if (trip <= 0) {
         return LS_OK;
@@ -160,7 +169,9 @@ static ls_status run_loop(ls_run *run, const ls_step *step) {
     for (int64_t t = 0; t < trip; t++) {
         bool to_result = (trip - 1 - t) % 2 == 0;
         for (int i = 0; i < loop->n_carry; i++) {
-            binds[loop->param_binds[i]] = resolve(run, t == 0 ? operands[i] : to_result ? second[i] : results[i]);
+            binds[loop->param_binds[i]] = resolve(run, t == 0      ? operands[i]
+                                                       : to_result ? second[i]
+                                                                   : results[i]);
             binds[loop->result_binds[i]] = resolve(run, to_result ? results[i] : second[i]);
         }
         for (int i = 0; i < loop->n_xs; i++) {
@@ -190,7 +201,8 @@ static ls_status run_block(ls_run *run, const ls_block *block) {
                      : run->exec->profile        ? run_kernel_timed(run, step)
                                                  : run_kernel(run, step);
         } else if (step->kind == LS_STEP_COPY) {
-            status = copy_binding(run, resolve(run, step->args[0]), resolve(run, step->args[1]), step->vals[0]->bytes);
+            status = copy_binding(run, resolve(run, step->args[0]), resolve(run, step->args[1]),
+                                  step->vals[0]->bytes);
         } else {
             status = run_loop(run, step);
         }
@@ -203,7 +215,8 @@ static ls_status run_block(ls_run *run, const ls_block *block) {
 
 /* ---- out of range ---- */
 
-/* The binary may be another graph's equal kernel: its serial is looked up in its own spec, and found again in ours. */
+/* The binary may be another graph's equal kernel: its serial is looked up in its own spec, and found again
+ * in ours. */
 static uint64_t our_serial(const ls_step *step, uint64_t serial) {
     const ls_spec *theirs = &step->kernel->spec, *ours = step->spec;
     for (int i = 0; i < theirs->n_values && i < ours->n_values; i++) {
@@ -226,13 +239,16 @@ static ls_status range_error(const ls_run *run) {
         const ls_tensor *node = exec->nodes[i];
         if (node->serial == serial && node->n_src >= 2) {
             char x[LS_SHAPE_TEXT], index[LS_SHAPE_TEXT];
-            return LS_FAIL(run->err, LS_ERR_RANGE,
-                           "%s %llu of %s along axis %d met an index of %s outside 0 to its extent (in kernel %s)",
-                           ls_ops[node->op].name, (unsigned long long)serial, ls_shape_text(&node->src[0]->shape, x),
-                           node->attr.axis.axis, ls_shape_text(&node->src[1]->shape, index), run->range_step->spec->name);
+            return LS_FAIL(
+                run->err, LS_ERR_RANGE,
+                "%s %llu of %s along axis %d met an index of %s outside 0 to its extent (in kernel %s)",
+                ls_ops[node->op].name, (unsigned long long)serial, ls_shape_text(&node->src[0]->shape, x),
+                node->attr.axis.axis, ls_shape_text(&node->src[1]->shape, index),
+                run->range_step->spec->name);
         }
     }
-    return LS_FAIL(run->err, LS_ERR_RANGE, "kernel %s met an index out of range", run->range_step->spec->name);
+    return LS_FAIL(run->err, LS_ERR_RANGE, "kernel %s met an index out of range",
+                   run->range_step->spec->name);
 }
 
 /* ---- the whole ---- */
@@ -271,7 +287,8 @@ void ls_arena_list_free(ls_heap *heap, ls_arena_list *arenas) {
 
 ls_status ls_exec_run(ls_exec *exec, ls_error *err) {
     ls_session *session = exec->session;
-    ls_run run = {.exec = exec, .symbols = session->symbols, .err = err, .check = ls_context_check(session->context)};
+    ls_run run = {
+        .exec = exec, .symbols = session->symbols, .err = err, .check = ls_context_check(session->context)};
     run.hooks = atomic_load(&session->context->hooks);
     uint64_t begin = exec->profile ? ls_os_nanoseconds() : 0;
     LS_TRY(err, run_block(&run, &exec->block));

@@ -73,12 +73,13 @@ const ls_error *ls_session_error(const ls_session *session) {
 
 ls_status ls_session_set_strategy(ls_session *session, const char *kind, const char *strategy) {
     static const char *const kinds[LS_GROUP_COPY] = {
-        [LS_GROUP_POINTWISE] = "pointwise", [LS_GROUP_REDUCE] = "reduce",   [LS_GROUP_CONTRACT] = "contract",
-        [LS_GROUP_SCAN] = "scan",           [LS_GROUP_SORT] = "sort",       [LS_GROUP_SCATTER] = "scatter",
+        [LS_GROUP_POINTWISE] = "pointwise", [LS_GROUP_REDUCE] = "reduce", [LS_GROUP_CONTRACT] = "contract",
+        [LS_GROUP_SCAN] = "scan",           [LS_GROUP_SORT] = "sort",     [LS_GROUP_SCATTER] = "scatter",
     };
     ls_error err = {0};
     if (strategy && strlen(strategy) >= LS_STRATEGY_MAX) {
-        return ls_session_fail(session, LS_FAIL(&err, LS_ERR_INVALID, "no strategy is called \"%.64s\"", strategy), &err);
+        return ls_session_fail(
+            session, LS_FAIL(&err, LS_ERR_INVALID, "no strategy is called \"%.64s\"", strategy), &err);
     }
     for (int i = 0; kind && i < LS_GROUP_COPY; i++) {
         if (kinds[i] && strcmp(kind, kinds[i]) == 0) {
@@ -87,7 +88,8 @@ ls_status ls_session_set_strategy(ls_session *session, const char *kind, const c
             return LS_OK;
         }
     }
-    LS_FAIL(&err, LS_ERR_INVALID, "no kernels are of kind \"%.64s\": expected pointwise, reduce, contract, scan, sort or scatter",
+    LS_FAIL(&err, LS_ERR_INVALID,
+            "no kernels are of kind \"%.64s\": expected pointwise, reduce, contract, scan, sort or scatter",
             kind ? kind : "(null)");
     return ls_session_fail(session, LS_ERR_INVALID, &err);
 }
@@ -177,7 +179,8 @@ uint64_t ls_symbols_stamp(const ls_session *session, uint64_t symbols) {
 }
 
 int64_t ls_tensor_numel(const ls_session *session, const ls_tensor *tensor) {
-    /* A symbol that was made after the last sync still has its bound: ask the session's own table only for the others. */
+    /* A symbol that was made after the last sync still has its bound: ask the session's own table only for
+     * the others. */
     int64_t n = 1;
     for (int i = 0; tensor && i < tensor->shape.rank; i++) {
         ls_dim dim = tensor->shape.dim[i];

@@ -1,7 +1,7 @@
 /* What contexts, sessions and variables are inside, and the hooks of check mode.
  *
- * Threads: a context's lists are changed under its mutex and only grow, devices and symbols until the context is destroyed.
- * All else belongs to one session and its thread.
+ * Threads: a context's lists are changed under its mutex and only grow, devices and symbols until the context
+ * is destroyed. All else belongs to one session and its thread.
  */
 #ifndef LOCKSTEP_ENGINE_SESSION_H
 #define LOCKSTEP_ENGINE_SESSION_H
@@ -16,19 +16,20 @@
 
 /* ---- check mode: what src/verify plugs in ---- */
 
-/* One kernel of a run. Nodes are private copies of the graph's: the group's reads and roots, with the serials of the graph. */
+/* One kernel of a run. Nodes are private copies of the graph's: the group's reads and roots, with the
+ * serials of the graph. */
 typedef struct ls_check_event {
     ls_session *session;
     ls_check level;
     ls_device *device;
-    const ls_spec *spec;      /* its args are in the order of launch->args: group->reads, then group->roots */
+    const ls_spec *spec; /* its args are in the order of launch->args: group->reads, then group->roots */
     const ls_group *group;
     const ls_launch *launch;
-    uint64_t kernel;          /* launches of this run before it */
+    uint64_t kernel; /* launches of this run before it */
 } ls_check_event;
 
-/* `before` snapshots what the kernel reads; `after` compares what it wrote, and frees the state whatever it finds; `drop`
- * frees it when the launch itself failed. `state` may stay NULL. */
+/* `before` snapshots what the kernel reads; `after` compares what it wrote, and frees the state whatever
+ * it finds; `drop` frees it when the launch itself failed. `state` may stay NULL. */
 typedef struct ls_check_hooks {
     ls_status (*before)(const ls_check_event *event, void **out_state, ls_error *err);
     ls_status (*after)(const ls_check_event *event, void *state, ls_error *err);
@@ -89,11 +90,11 @@ struct ls_session {
     ls_context *context;
     int fusion;
     char strategies[LS_GROUP_COPY][LS_STRATEGY_MAX]; /* by ls_group_kind; empty: the device's choice */
-    int64_t *symbols; /* values by ls_symbol.index */
+    int64_t *symbols;                                /* values by ls_symbol.index */
     int n_symbols;
     LS_ARRAY(ls_pending) pending;
-    ls_map execs;     /* compiled graphs, by their key */
-    uint64_t tick;    /* counts runs: which exec was used last */
+    ls_map execs;         /* compiled graphs, by their key */
+    uint64_t tick;        /* counts runs: which exec was used last */
     ls_arena_list arenas; /* temporaries of realized graphs */
     uint64_t compiles, kernels;
     ls_check check;     /* this session's runs are checked at least so, whatever the context says */
@@ -119,7 +120,7 @@ uint64_t ls_symbols_stamp(const ls_session *session, uint64_t symbols);
 size_t ls_shape_bytes(ls_dtype dtype, const ls_shape *shape, const int64_t *symbols);
 ls_status ls_transfer_upload(ls_buffer *dst, ls_dtype dtype, const ls_shape *shape, const int64_t *symbols,
                              const void *src, ls_error *err) LS_MUST_USE;
-ls_status ls_transfer_download(const ls_buffer *src, ls_dtype dtype, const ls_shape *shape, const int64_t *symbols,
-                               void *dst, ls_error *err) LS_MUST_USE;
+ls_status ls_transfer_download(const ls_buffer *src, ls_dtype dtype, const ls_shape *shape,
+                               const int64_t *symbols, void *dst, ls_error *err) LS_MUST_USE;
 
 #endif

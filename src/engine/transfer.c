@@ -1,5 +1,5 @@
-/* Between host tensors, dense and row-major at the current symbol values, and device tensors, laid out by the symbols' bounds.
- * Invariant: where both layouts are one, nothing is staged. */
+/* Between host tensors, dense and row-major at the current symbol values, and device tensors, laid out by
+ * the symbols' bounds. Invariant: where both layouts are one, nothing is staged. */
 #include "engine/session.h"
 #include <string.h>
 
@@ -82,8 +82,8 @@ ls_status ls_transfer_upload(ls_buffer *dst, ls_dtype dtype, const ls_shape *sha
     return status;
 }
 
-ls_status ls_transfer_download(const ls_buffer *src, ls_dtype dtype, const ls_shape *shape, const int64_t *symbols,
-                               void *dst, ls_error *err) {
+ls_status ls_transfer_download(const ls_buffer *src, ls_dtype dtype, const ls_shape *shape,
+                               const int64_t *symbols, void *dst, ls_error *err) {
     layout l = layout_of(dtype, shape, symbols);
     if (l.same) {
         return ls_buffer_download(src, 0, dst, l.dense_bytes, err);

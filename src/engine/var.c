@@ -1,5 +1,5 @@
-/* Leaves: tensors from data, variables, and copies between devices. Invariant: every change of a variable's storage counts its
- * version up, so that a node of another version is known to be stale. */
+/* Leaves: tensors from data, variables, and copies between devices. Invariant: every change of a
+ * variable's storage counts its version up, so that a node of another version is known to be stale. */
 #include "engine/exec.h"
 #include "graph/build.h"
 #include <string.h>
@@ -33,7 +33,8 @@ ls_tensor *ls_tensor_from(ls_session *session, ls_dtype dtype, ls_shape shape, c
         return NULL;
     }
     if (!data && ls_shape_numel(&shape, NULL) > 0) {
-        return LS_NODE_FAIL(session, LS_ERR_INVALID, "tensor_from: data is NULL for shape %s", LS_SHAPE_TEXT_OF(&shape));
+        return LS_NODE_FAIL(session, LS_ERR_INVALID, "tensor_from: data is NULL for shape %s",
+                            LS_SHAPE_TEXT_OF(&shape));
     }
     ls_attr_leaf leaf = {NULL, ls_leaf_serial(session)};
     ls_tensor *node = ls_leaf(session, LS_OP_DATA, dtype, &shape, session->graph.device, leaf, NULL);
@@ -56,11 +57,13 @@ ls_tensor *ls_tensor_from(ls_session *session, ls_dtype dtype, ls_shape shape, c
 
 /* ---- variables ---- */
 
-ls_var *ls_var_create(ls_session *session, const char *name, ls_dtype dtype, ls_shape shape, const void *data) {
+ls_var *ls_var_create(ls_session *session, const char *name, ls_dtype dtype, ls_shape shape,
+                      const void *data) {
     ls_context *context = session->context;
     ls_heap *heap = &context->heap;
     if (!name || ls_dtype_size(dtype) == 0) {
-        LS_NODE_FAIL(session, name ? LS_ERR_DTYPE : LS_ERR_INVALID, "var_create: %s", name ? "no such dtype" : "the name is NULL");
+        LS_NODE_FAIL(session, name ? LS_ERR_DTYPE : LS_ERR_INVALID, "var_create: %s",
+                     name ? "no such dtype" : "the name is NULL");
         return NULL;
     }
     if (!ls_shape_check(session, "var_create", &shape)) {
@@ -79,8 +82,13 @@ ls_var *ls_var_create(ls_session *session, const char *name, ls_dtype dtype, ls_
         fail(session, status != LS_OK ? status : LS_FAIL_MEMORY(&err, "a variable"), &err);
         return NULL;
     }
-    *var = (ls_var){.context = context, .name = copy, .dtype = dtype, .shape = shape, .device = session->graph.device,
-                    .storage = storage, .version = 1};
+    *var = (ls_var){.context = context,
+                    .name = copy,
+                    .dtype = dtype,
+                    .shape = shape,
+                    .device = session->graph.device,
+                    .storage = storage,
+                    .version = 1};
     ls_mutex_lock(context->mutex);
     var->next = context->vars;
     context->vars = var;
@@ -107,10 +115,14 @@ ls_dtype ls_var_dtype(const ls_var *var) {
     return var->dtype;
 }
 
-static ls_status check_alive(const ls_session *session, const ls_var *var, const char *operation, ls_error *err) {
+static ls_status check_alive(const ls_session *session, const ls_var *var, const char *operation,
+                             ls_error *err) {
     if (!var || !var->storage || var->context != session->context) {
-        return LS_FAIL(err, LS_ERR_INVALID, "%s: variable \"%s\" is %s", operation, var ? var->name : "(null)",
-                       !var ? "NULL" : !var->storage ? "destroyed" : "of another context");
+        return LS_FAIL(err, LS_ERR_INVALID, "%s: variable \"%s\" is %s", operation,
+                       var ? var->name : "(null)",
+                       !var            ? "NULL"
+                       : !var->storage ? "destroyed"
+                                       : "of another context");
     }
     return LS_OK;
 }
@@ -133,7 +145,8 @@ ls_tensor *ls_var_value(ls_session *session, ls_var *var) {
     if (pending) {
         return own(session, pending->value);
     }
-    /* One node a version, whatever the math kind: then every read of the old value is known when it is overwritten. */
+    /* One node a version, whatever the math kind: then every read of the old value is known when it is
+     * overwritten. */
     ls_math math = session->graph.math;
     ls_attr_leaf leaf = {var, var->version};
     session->graph.math = LS_LOCKED;
@@ -151,12 +164,13 @@ static ls_status check_assign(ls_session *session, const ls_var *var, const ls_t
     if (value->dtype != var->dtype || !ls_shape_equal(&value->shape, &var->shape)) {
         char have[LS_SHAPE_TEXT], want[LS_SHAPE_TEXT];
         return LS_FAIL(err, value->dtype != var->dtype ? LS_ERR_DTYPE : LS_ERR_SHAPE,
-                       "var_assign: the value for \"%s\" is %s%s, expected %s%s", var->name, ls_dtype_name(value->dtype),
-                       ls_shape_text(&value->shape, have), ls_dtype_name(var->dtype), ls_shape_text(&var->shape, want));
+                       "var_assign: the value for \"%s\" is %s%s, expected %s%s", var->name,
+                       ls_dtype_name(value->dtype), ls_shape_text(&value->shape, have),
+                       ls_dtype_name(var->dtype), ls_shape_text(&var->shape, want));
     }
     if (value->device && value->device != var->device) {
-        return LS_FAIL(err, LS_ERR_DEVICE, "var_assign: the value for \"%s\" is on %s, the variable on %s", var->name,
-                       value->device->id, var->device->id);
+        return LS_FAIL(err, LS_ERR_DEVICE, "var_assign: the value for \"%s\" is on %s, the variable on %s",
+                       var->name, value->device->id, var->device->id);
     }
     return LS_OK;
 }
@@ -185,12 +199,14 @@ ls_status ls_var_assign(ls_session *session, ls_var *var, ls_tensor *value) {
     return LS_OK;
 }
 
-static ls_status check_size(ls_session *session, const ls_var *var, size_t size, const char *operation, ls_error *err) {
+static ls_status check_size(ls_session *session, const ls_var *var, size_t size, const char *operation,
+                            ls_error *err) {
     LS_TRY(err, check_alive(session, var, operation, err));
     LS_TRY(err, ls_session_sync(session, err));
     size_t expected = ls_shape_bytes(var->dtype, &var->shape, session->symbols);
     if (size != expected) {
-        return LS_FAIL(err, LS_ERR_INVALID, "%s of \"%s\": %zu bytes, expected %zu", operation, var->name, size, expected);
+        return LS_FAIL(err, LS_ERR_INVALID, "%s of \"%s\": %zu bytes, expected %zu", operation, var->name,
+                       size, expected);
     }
     return LS_OK;
 }
@@ -218,11 +234,12 @@ ls_status ls_var_write(ls_session *session, ls_var *var, const void *data, size_
 
 ls_tensor *ls_to_device(ls_session *session, ls_tensor *tensor, ls_device *device) {
     if (!tensor || tensor->session != session) {
-        return LS_NODE_FAIL(session, LS_ERR_INVALID, "to_device: the tensor is %s", tensor ? "of another session" : "NULL");
+        return LS_NODE_FAIL(session, LS_ERR_INVALID, "to_device: the tensor is %s",
+                            tensor ? "of another session" : "NULL");
     }
     if (!device || device->context != session->context) {
-        return LS_NODE_FAIL(session, LS_ERR_DEVICE, "to_device: device %s is %s", device ? device->id : "(null)",
-                            device ? "of another context" : "NULL");
+        return LS_NODE_FAIL(session, LS_ERR_DEVICE, "to_device: device %s is %s",
+                            device ? device->id : "(null)", device ? "of another context" : "NULL");
     }
     if (!tensor->device || tensor->device == device) { /* a constant joins any device */
         return own(session, tensor);

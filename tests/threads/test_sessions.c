@@ -1,4 +1,5 @@
-/* Sessions of one context on several threads at once: same bits as alone, and nothing for ThreadSanitizer to find. */
+/* Sessions of one context on several threads at once: same bits as alone, and nothing for ThreadSanitizer
+ * to find. */
 #include "base/thread.h"
 #include "engine/exec.h"
 #include "support/world.h"
@@ -26,7 +27,8 @@ static void train(job *j, ls_session *s, ls_symbol *symbol) {
             return;
         }
         ls_tensor *x = ls_tensor_from(s, LS_F32, shape, data), *old = ls_var_value(s, w), *gradient = NULL;
-        ls_tensor *loss = ls_sum(s, ls_exp(s, ls_neg(s, ls_matmul(s, x, ls_mul(s, old, ls_var_value(s, j->shared))))), 0, NULL, 0);
+        ls_tensor *loss = ls_sum(
+            s, ls_exp(s, ls_neg(s, ls_matmul(s, x, ls_mul(s, old, ls_var_value(s, j->shared))))), 0, NULL, 0);
         ls_grad(s, loss, NULL, 1, &old, &gradient);
         ls_var_assign(s, w, ls_sub(s, old, ls_mul(s, gradient, ls_full(s, LS_F32, LS_SCALAR, 0.01))));
         ls_realize(s, &loss, 1);

@@ -1,4 +1,5 @@
-/* The engine end to end: computing, the cache of compiled graphs, variables, symbols, programs, loops, devices, check mode. */
+/* The engine end to end: computing, the cache of compiled graphs, variables, symbols, programs, loops,
+ * devices, check mode. */
 #include "engine/exec.h"
 #include "support/world.h"
 #include <float.h>
@@ -224,7 +225,8 @@ static void stale_variables_are_errors(void **state) {
 static void swaps_variables(void **state) {
     (void)state;
     float a = 1, b = 2;
-    ls_var *x = ls_var_create(s, "x", LS_F32, LS_SCALAR, &a), *y = ls_var_create(s, "y", LS_F32, LS_SCALAR, &b);
+    ls_var *x = ls_var_create(s, "x", LS_F32, LS_SCALAR, &a),
+           *y = ls_var_create(s, "y", LS_F32, LS_SCALAR, &b);
     for (int i = 0; i < 3; i++) {
         ls_tensor *old_x = ls_var_value(s, x), *old_y = ls_var_value(s, y);
         world_ok(&w, ls_var_assign(s, x, old_y));
@@ -302,7 +304,8 @@ static void refuses_bad_assignments(void **state) {
 static void a_training_step_compiles_once(void **state) {
     (void)state;
     float x[] = {1, 2, 3, 4, 5, 6}, t[] = {1, 2}, w0[] = {0, 0, 0}, loss = 0, first = 0;
-    ls_var *weights = ls_var_create(s, "w", LS_F32, LS_SHAPE(3), w0), *momentum = ls_var_create(s, "m", LS_F32, LS_SHAPE(3), w0);
+    ls_var *weights = ls_var_create(s, "w", LS_F32, LS_SHAPE(3), w0),
+           *momentum = ls_var_create(s, "m", LS_F32, LS_SHAPE(3), w0);
     for (int step = 0; step < 20; step++) {
         assert_int_equal(ls_scope_begin(s), LS_OK);
         ls_tensor *data = ls_tensor_from(s, LS_F32, LS_SHAPE(2, 3), x), *target = vector(2, t), *g;
@@ -342,7 +345,8 @@ static void symbols_change_without_compiling(void **state) {
         world_ok(&w, ls_realize(s, all, 3));
         world_ok(&w, ls_read(s, row, rows, sizeof *rows * (size_t)n));
         world_ok(&w, ls_read(s, column, columns, sizeof columns));
-        world_ok(&w, ls_read(s, all[2], whole, sizeof *whole * 2 * (size_t)n)); /* [B,2] from [2,B], dense both times */
+        world_ok(&w, ls_read(s, all[2], whole,
+                             sizeof *whole * 2 * (size_t)n)); /* [B,2] from [2,B], dense both times */
         for (int i = 0; i < n; i++) {
             assert_true(rows[i] == data[2 * i] + data[2 * i + 1]);
             assert_true(whole[2 * i] == data[i] && whole[2 * i + 1] == data[n + i]);
@@ -385,7 +389,8 @@ static void programs_replay(void **state) {
     (void)state;
     float a[] = {1, 2}, out[2], count = 0;
     ls_var *runs = ls_var_create(s, "runs", LS_F32, LS_SCALAR, NULL);
-    ls_tensor *x = ls_input(s, "x", LS_F32, LS_SHAPE(2)), *bias = vector(2, a), *unused = ls_input(s, "u", LS_F32, LS_SCALAR);
+    ls_tensor *x = ls_input(s, "x", LS_F32, LS_SHAPE(2)), *bias = vector(2, a),
+              *unused = ls_input(s, "u", LS_F32, LS_SCALAR);
     ls_tensor *y = ls_add(s, ls_mul(s, x, x), bias), *inputs[] = {x, unused}, *outputs[] = {y, bias, y};
     world_ok(&w, ls_var_assign(s, runs, ls_add(s, ls_var_value(s, runs), ls_full(s, LS_F32, LS_SCALAR, 1))));
     ls_program *p;
@@ -463,8 +468,8 @@ static void programs_outlive_what_they_hold(void **state) {
 
 /* ---- loops ---- */
 
-static ls_status fibonacci(ls_session *session, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
-                           ls_tensor **out_carry, ls_tensor **out_ys) {
+static ls_status fibonacci(ls_session *session, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                           ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     (void)ctx;
     out_carry[0] = carry[1];
     out_carry[1] = ls_add(session, ls_add(session, carry[0], carry[1]), xs[0]);
@@ -483,7 +488,8 @@ static void loops_carry_and_stack(void **state) {
     for (int trip = 0; trip <= 6; trip++) {
         float a = 1, b = 1, got[2], ys[2][6];
         world_ok(&w, ls_symbol_bind(s, n, trip));
-        ls_tensor *carry[] = {ls_full(s, LS_F32, LS_SCALAR, 1), ls_full(s, LS_F32, LS_SCALAR, 1)}, *out[2], *y[2];
+        ls_tensor *carry[] = {ls_full(s, LS_F32, LS_SCALAR, 1), ls_full(s, LS_F32, LS_SCALAR, 1)}, *out[2],
+                  *y[2];
         ls_tensor *x = ls_tensor_from(s, LS_F32, steps, xs);
         world_ok(&w, ls_loop(s, ls_dim_symbol(n, 1, 0), 2, carry, 1, &x, 2, fibonacci, NULL, out, y));
         ls_tensor *all[] = {out[0], out[1], y[0], y[1]};
@@ -503,19 +509,20 @@ static void loops_carry_and_stack(void **state) {
     }
 }
 
-static ls_status inner_body(ls_session *session, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
-                            ls_tensor **out_carry, ls_tensor **out_ys) {
+static ls_status inner_body(ls_session *session, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                            ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     (void)iteration, (void)xs, (void)out_ys;
     out_carry[0] = ls_add(session, ls_mul(session, carry[0], ctx), ls_full(session, LS_F32, LS_SHAPE(3), 1));
     return LS_OK;
 }
 
 /* Captures the outer carry and an outside tensor in the inner loop. */
-static ls_status outer_body(ls_session *session, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
-                            ls_tensor **out_carry, ls_tensor **out_ys) {
+static ls_status outer_body(ls_session *session, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                            ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     (void)iteration, (void)xs;
     ls_tensor *factor = ls_mul(session, ctx, carry[0]);
-    ls_status status = ls_loop(session, ls_dim_of(2), 1, carry, 0, NULL, 0, inner_body, factor, out_carry, NULL);
+    ls_status status =
+        ls_loop(session, ls_dim_of(2), 1, carry, 0, NULL, 0, inner_body, factor, out_carry, NULL);
     out_ys[0] = ls_sum(session, out_carry[0], 0, NULL, 0);
     return status;
 }
@@ -695,7 +702,9 @@ static ls_status hook_before(const ls_check_event *event, void **out_state, ls_e
 static ls_status hook_after(const ls_check_event *event, void *state, ls_error *err) {
     assert_ptr_equal(state, &hook_calls);
     hook_calls[1]++;
-    return (int)event->kernel == fail_at ? LS_FAIL(err, LS_ERR_DIFFERS, "kernel %s differs", event->spec->name) : LS_OK;
+    return (int)event->kernel == fail_at
+               ? LS_FAIL(err, LS_ERR_DIFFERS, "kernel %s differs", event->spec->name)
+               : LS_OK;
 }
 
 static void hook_drop(const ls_check_event *event, void *state) {
@@ -717,7 +726,8 @@ static void check_hooks_see_every_kernel(void **state) {
     assert_int_equal(hook_calls[0], 2);
     assert_int_equal(hook_calls[1], 2);
     fail_at = 1;
-    assert_int_equal(ls_read(s, ls_exp(s, scaled(vector(3, a), 0.5)), checked, sizeof checked), LS_ERR_DIFFERS);
+    assert_int_equal(ls_read(s, ls_exp(s, scaled(vector(3, a), 0.5)), checked, sizeof checked),
+                     LS_ERR_DIFFERS);
     fail_at = -1;
     ls_session_clear_error(s);
     ls_engine_set_check(w.context, LS_CHECK_NONE, NULL);

@@ -1,4 +1,5 @@
-/* Every allocation fails once: no leak, no crash, and the session can be used afterwards. And the host's floating-point state. */
+/* Every allocation fails once: no leak, no crash, and the session can be used afterwards. And the host's
+ * floating-point state. */
 #include "base/numerics.h"
 #include "engine/exec.h"
 #include "support/world.h"
@@ -6,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ls_status body(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
-                      ls_tensor **out_carry, ls_tensor **out_ys) {
+static ls_status body(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                      ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     (void)ctx, (void)iteration;
     out_carry[0] = ls_add(s, carry[0], xs[0]);
     out_ys[0] = ls_mul(s, carry[0], xs[0]);
@@ -32,12 +33,14 @@ static ls_status everything(ls_context *context, ls_device *device, ls_symbol *s
     ls_shape shape = LS_SHAPE(4, 1);
     shape.dim[1] = ls_dim_symbol(symbol, 1, 0);
     ls_symbol_bind(s, symbol, 2);
-    ls_tensor *x = ls_tensor_from(s, LS_F32, shape, data), *w = NULL, *gradient = NULL, *carry = NULL, *ys = NULL;
+    ls_tensor *x = ls_tensor_from(s, LS_F32, shape, data), *w = NULL, *gradient = NULL, *carry = NULL,
+              *ys = NULL;
     ls_var *v = ls_var_create(s, "v", LS_F32, LS_SHAPE(4), data);
     ls_tensor *input = ls_input(s, "in", LS_F32, LS_SHAPE(4));
     if (v) {
         w = ls_var_value(s, v);
-        ls_tensor *rows = ls_sum(s, x, 1, (int[]){1}, 0), *loss = ls_sum(s, ls_mul(s, rows, ls_exp(s, w)), 0, NULL, 0);
+        ls_tensor *rows = ls_sum(s, x, 1, (int[]){1}, 0),
+                  *loss = ls_sum(s, ls_mul(s, rows, ls_exp(s, w)), 0, NULL, 0);
         ls_grad(s, loss, NULL, 1, &w, &gradient);
         ls_loop(s, ls_dim_of(4), 1, &loss, 1, &w, 1, body, NULL, &carry, &ys);
         ls_var_assign(s, v, ls_flip(s, gradient, 0));
@@ -102,7 +105,8 @@ static void a_session_survives(void **state) {
         assert_int_equal(ls_scope_begin(w.session), LS_OK);
         float sum = 0, now[4];
         atomic_store(&w.context->heap.fail_after, n);
-        ls_tensor *old = ls_var_value(w.session, v), *y = ls_sum(w.session, ls_mul(w.session, old, old), 0, NULL, 0);
+        ls_tensor *old = ls_var_value(w.session, v),
+                  *y = ls_sum(w.session, ls_mul(w.session, old, old), 0, NULL, 0);
         ls_status status = ls_read(w.session, y, &sum, sizeof sum);
         more = atomic_load(&w.context->heap.fail_after) < 0;
         atomic_store(&w.context->heap.fail_after, -1);
@@ -203,7 +207,8 @@ static void a_limit_is_kept(void **state) {
 
 static void the_host_does_not_leak_in(void **state) {
     (void)state;
-    static const unsigned states[] = {0x1f80, 0x8000 | 0x1f80, 0x0040 | 0x1f80, 0x4000 | 0x1f80, 0x8040 | 0x6000 | 0x1f80};
+    static const unsigned states[] = {0x1f80, 0x8000 | 0x1f80, 0x0040 | 0x1f80, 0x4000 | 0x1f80,
+                                      0x8040 | 0x6000 | 0x1f80};
     uint32_t expected[3] = {0};
     for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
         uint32_t bits[3];
@@ -214,7 +219,8 @@ static void the_host_does_not_leak_in(void **state) {
         const uint32_t in[] = {0x00000003, 0x3eaaaaab, 0x7f000000};
         ls_var *v = ls_var_create(s, "v", LS_F32, LS_SHAPE(3), in);
         ls_tensor *x = ls_tensor_from(s, LS_F32, LS_SHAPE(3), in);
-        ls_tensor *y = ls_div(s, ls_mul(s, x, ls_full(s, LS_F32, LS_SCALAR, 1.5)), ls_full(s, LS_F32, LS_SCALAR, 3.1));
+        ls_tensor *y =
+            ls_div(s, ls_mul(s, x, ls_full(s, LS_F32, LS_SCALAR, 1.5)), ls_full(s, LS_F32, LS_SCALAR, 3.1));
         ls_status status = ls_var_assign(s, v, ls_add(s, y, ls_mul(s, ls_var_value(s, v), y)));
         status = status == LS_OK ? ls_realize(s, NULL, 0) : status;
         status = status == LS_OK ? ls_var_read(s, v, bits, sizeof bits) : status;

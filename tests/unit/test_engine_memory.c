@@ -40,7 +40,8 @@ static void plans_never_overlap(void **state) {
         int n = 1 + (int)(next_random(&seed) % N);
         for (int i = 0; i < n; i++) {
             int first = (int)(next_random(&seed) % 40);
-            items[i] = (ls_memory_item){.bytes = next_random(&seed) % 3000, .first = first,
+            items[i] = (ls_memory_item){.bytes = next_random(&seed) % 3000,
+                                        .first = first,
                                         .last = first + (int)(next_random(&seed) % 10)};
             sum += items[i].bytes + LS_MEMORY_GAP + LS_MEMORY_ALIGN;
         }
@@ -152,7 +153,8 @@ static void memory_is_shared(void **state) {
     ls_exec_free(exec);
 }
 
-/* Every place of every step moved onto every other place: either it is the same value's, or the checker objects. */
+/* Every place of every step moved onto every other place: either it is the same value's, or the checker
+ * objects. */
 static void every_moved_result_is_caught(void **state) {
     (void)state;
     ls_exec *exec = network();
@@ -274,11 +276,12 @@ static void in_place_by_other_elements_is_caught(void **state) {
     ls_exec_free(exec);
 }
 
-static ls_status step_body(ls_session *session, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
-                           ls_tensor **out_carry, ls_tensor **out_ys) {
+static ls_status step_body(ls_session *session, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                           ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     (void)iteration;
     ls_tensor *y = ls_matmul(session, carry[0], ctx);
-    out_carry[0] = ls_add(session, ls_matmul(session, ls_matmul(session, y, y), y), xs[0]); /* with a temporary */
+    out_carry[0] =
+        ls_add(session, ls_matmul(session, ls_matmul(session, y, y), y), xs[0]); /* with a temporary */
     out_carry[1] = carry[0];
     out_ys[0] = y;
     return LS_OK;
@@ -287,8 +290,10 @@ static ls_status step_body(ls_session *session, void *ctx, ls_tensor *iteration,
 static void faults_in_loops_are_caught(void **state) {
     (void)state;
     static float data[6 * 16];
-    ls_tensor *carry[] = {ls_tensor_from(s, LS_F32, LS_SHAPE(4, 4), data), ls_tensor_from(s, LS_F32, LS_SHAPE(4, 4), data)};
-    ls_tensor *xs = ls_tensor_from(s, LS_F32, LS_SHAPE(6, 4, 4), data), *weights = ls_tensor_from(s, LS_F32, LS_SHAPE(4, 4), data);
+    ls_tensor *carry[] = {ls_tensor_from(s, LS_F32, LS_SHAPE(4, 4), data),
+                          ls_tensor_from(s, LS_F32, LS_SHAPE(4, 4), data)};
+    ls_tensor *xs = ls_tensor_from(s, LS_F32, LS_SHAPE(6, 4, 4), data),
+              *weights = ls_tensor_from(s, LS_F32, LS_SHAPE(4, 4), data);
     ls_tensor *out[2], *ys;
     world_ok(&w, ls_loop(s, ls_dim_of(6), 2, carry, 1, &xs, 1, step_body, weights, out, &ys));
     ls_tensor *roots[] = {ls_neg(s, out[0]), ls_neg(s, ls_add(s, out[1], out[0])), ys};

@@ -1,5 +1,5 @@
-/* The backend to copy when beginning a new one. It has memory and compiles specs to nothing; a launch is an error. It serves
- * tests of everything before a launch: plans, memory, caches. */
+/* The backend to copy when beginning a new one. It has memory and compiles specs to nothing; a launch is
+ * an error. It serves tests of everything before a launch: plans, memory, caches. */
 #include "device/device.h"
 #include <string.h>
 
@@ -30,7 +30,8 @@ static void null_free(ls_device *device, void *handle, size_t size) {
     ls_free(device->heap, handle);
 }
 
-static ls_status null_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size, ls_error *err) {
+static ls_status null_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size,
+                             ls_error *err) {
     (void)device, (void)err;
     memcpy((char *)dst->handle + offset, src, size);
     return LS_OK;
@@ -43,8 +44,8 @@ static ls_status null_download(ls_device *device, const ls_buffer *src, size_t o
     return LS_OK;
 }
 
-static ls_status null_copy(ls_device *device, ls_buffer *dst, size_t dst_offset, const ls_buffer *src, size_t src_offset,
-                           size_t size, ls_error *err) {
+static ls_status null_copy(ls_device *device, ls_buffer *dst, size_t dst_offset, const ls_buffer *src,
+                           size_t src_offset, size_t size, ls_error *err) {
     (void)device, (void)err;
     memmove((char *)dst->handle + dst_offset, (const char *)src->handle + src_offset, size);
     return LS_OK;
