@@ -322,16 +322,22 @@ static bool pack_before(const ls_gemm *g, const ls_gemm_phase *gemm, int s, size
     return true;
 }
 
-/* Workspace for the product and for operands packed before it. */
+/* Workspace for the product and for operands packed before it, which change the product's plan. */
 static size_t workspace(const ls_gemm *g, const ls_gemm_phase *gemm, size_t packed[2]) {
-    size_t bytes = ls_gemm_workspace(g) + LS_GEMM_ALIGN;
+    ls_gemm planned = *g;
+    ls_gemm_packed stand_in[2];
+    size_t bytes = LS_GEMM_ALIGN;
     for (int s = 0; s < 2; s++) {
         packed[s] = 0;
         if (pack_before(g, gemm, s, &packed[s])) {
+            ls_gemm_operand *o = s ? &planned.b : &planned.a;
+            stand_in[s] = (ls_gemm_packed){.isa = g->isa, .extent = s ? g->n : g->m, .k = g->k, .finite = true,
+                                           .width = ls_gemm_packed_width(g->isa, s ? LS_GEMM_B : LS_GEMM_A, o->dtype)};
+            o->packed = &stand_in[s];
             bytes += packed[s];
         }
     }
-    return bytes;
+    return bytes + ls_gemm_workspace(&planned);
 }
 
 bool ls_gemm_phase_reserve(const ls_kernel_binary *binary, const ls_phase *phase) {

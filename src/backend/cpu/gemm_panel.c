@@ -184,6 +184,10 @@ static int64_t side_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dty
     return side == LS_GEMM_A ? kernels->rows : 2 * kernels->lanes;
 }
 
+int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype) {
+    return side_width(isa, side, dtype);
+}
+
 size_t ls_gemm_packed_size(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent,
                            int64_t k) {
     int64_t width = side_width(isa, side, dtype);
