@@ -107,7 +107,9 @@ LS_API void ls_var_destroy(ls_var *var);
 LS_API const char *ls_var_name(const ls_var *var);
 LS_API ls_shape ls_var_shape(const ls_var *var);
 LS_API ls_dtype ls_var_dtype(const ls_var *var);
-/* The value as a tensor: what was assigned last in this session, even if not yet computed. */
+/* The value as a tensor: what was assigned last in this session, even if not yet computed. A tensor that was built on an older
+ * value can be computed until, or together with, the ls_realize that replaces it; after that it is an error that names the
+ * variable. */
 LS_API ls_tensor *ls_var_value(ls_session *session, ls_var *var);
 /* Assigns at the next ls_realize, or at every run of the program compiled next. Ordered after all reads of the old value. */
 LS_API ls_status ls_var_assign(ls_session *session, ls_var *var, ls_tensor *value);
@@ -117,9 +119,11 @@ LS_API ls_status ls_var_write(ls_session *session, ls_var *var, const void *data
 
 /* ---- computing ---- */
 
-/* Computes tensors, and every pending assignment, and keeps the values for later use. An equal graph compiles once. */
+/* Computes tensors, and every pending assignment, and keeps the values for later use. An equal graph compiles once. Reports an
+ * error that the session already holds, and computes nothing then. After LS_ERR_RANGE all is computed: what was read outside is
+ * NaN (0 for integers). After another error in the midst of a run, assigned variables hold their old or their new values. */
 LS_API ls_status ls_realize(ls_session *session, ls_tensor *const *tensors, int count);
-/* Computes if needed and copies the value to the host, dense and row-major; `size` must be its exact bytes. */
+/* Computes if needed (but no assignment) and copies the value to the host, dense and row-major; `size` must be its exact bytes. */
 LS_API ls_status ls_read(ls_session *session, ls_tensor *tensor, void *data, size_t size);
 /* The same computation on another device: an explicit copy. */
 LS_API ls_tensor *ls_to_device(ls_session *session, ls_tensor *tensor, ls_device *device);

@@ -6,10 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
-static int threads_from_env(void) {
+static int threads_from_env(ls_context *context) {
     const char *text = ls_os_env("LOCKSTEP_THREADS");
-    int64_t n;
-    return text && ls_parse_i64(text, &n) && n > 0 && n <= 4096 ? (int)n : 0;
+    int64_t n = 0;
+    if (text && (!ls_parse_i64(text, &n) || n < 1 || n > 4096)) {
+        ls_context_log(context, LS_LOG_WARN,
+                       "LOCKSTEP_THREADS=%s is not 1 to 4096: one thread a core instead", text);
+        n = 0;
+    }
+    return (int)n;
 }
 
 static void set_check_from_env(ls_context *context) {
@@ -48,7 +53,7 @@ ls_status ls_context_create(const ls_context_options *options, ls_context **out_
     atomic_store(&context->heap.peak, atomic_load(&boot.used));
     context->log = options->log;
     context->log_user = options->log_user;
-    context->threads = options->threads ? options->threads : threads_from_env();
+    context->threads = options->threads ? options->threads : threads_from_env(context);
     if (isa) {
         memcpy(context->isa, isa, strlen(isa) + 1);
     }
