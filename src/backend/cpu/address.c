@@ -331,5 +331,19 @@ bool ls_access_build(ls_arena *arena, const ls_spec *spec, int32_t ix, int n_pre
     for (int lane = 0; lane < n_lane_axes; lane++) {
         access->dims[access->n_dims++] = (ls_access_dim){(uint8_t)lane, (uint8_t)lane, by_lane[lane]};
     }
+    for (int t = 0; t < access->n_tables; t++) {
+        ls_table *table = &access->tables[t];
+        for (int i = 0; i < table->n_axes; i++) {
+            int lane = 0;
+            while (lane < n_lane_axes && lane_axes[lane] != table->axes[i]) {
+                lane++;
+            }
+            if (lane < n_lane_axes) {
+                table->lane_strides[lane] = table->strides[i];
+            } else {
+                table->scalars |= UINT64_C(1) << i;
+            }
+        }
+    }
     return true;
 }

@@ -397,6 +397,51 @@ static void arg_columns_f32(const ls_phase_task *task, ls_run *run, ls_run *fini
     }
 }
 
+/* The same with lanes along the bound axes: index[i] is the number of the tile that value[i] came from. */
+static int64_t arg_row_f32(ls_run *run, const best *b, int64_t n) {
+    float *value = (float *)(void *)b->value;
+    uint32_t *tile = (uint32_t *)(void *)b->index;
+    memset(tile, 0, LS_TILE * sizeof *tile);
+    for (int64_t k = 0; k < n; k += LS_TILE) {
+        int64_t lanes = n - k < LS_TILE ? n - k : LS_TILE;
+        ls_run_lanes(run, k, lanes);
+        const float *x = ls_run_reg(run, run->program->results[0]);
+        if (k == 0) {
+            memcpy(value, x, (size_t)lanes * sizeof *x);
+        } else {
+            run->isa->arg_f32[b->largest](value, tile, x, (uint32_t)(k / LS_TILE), lanes);
+        }
+    }
+    int64_t chosen = 0, at = 0, lanes = n < LS_TILE ? n : LS_TILE;
+    float found = value[0];
+    for (int64_t i = 0; i < lanes; i++) {
+        float x = value[i];
+        int64_t index = (int64_t)tile[i] * LS_TILE + i;
+        bool nan = x != x, better = b->largest ? x > found : x < found;
+        bool same = x == found || (nan && found != found);
+        if (i == 0 || (nan && found == found) || (found == found && better) || (same && index < at)) {
+            chosen = i;
+            found = x;
+            at = index;
+        }
+    }
+    return (int64_t)tile[chosen] * LS_TILE + chosen;
+}
+
+static void arg_rows_f32(const ls_phase_task *task, ls_run *run, ls_run *finish, const best *b, int64_t n) {
+    const ls_phase *phase = task->phase;
+    for (int64_t at = 0; at < task->n; at += LS_TILE) {
+        int64_t lanes = task->n - at < LS_TILE ? task->n - at : LS_TILE;
+        int64_t *input = ls_run_reg(finish, phase->finish.input);
+        for (int64_t i = 0; i < lanes; i++) {
+            ls_point_coords(run->extents, phase->n_axes, phase->axes, task->first + at + i, run->coords);
+            ls_run_point(run);
+            input[i] = n ? arg_row_f32(run, b, n) : 0;
+        }
+        ls_run_lanes(finish, task->first + at, lanes);
+    }
+}
+
 void ls_phase_arg(const ls_phase_task *task) {
     const ls_phase *phase = task->phase;
     const ls_spec *spec = &task->kernel->binary->spec;
@@ -414,8 +459,8 @@ void ls_phase_arg(const ls_phase_task *task) {
     int64_t n = ls_point_count(run.extents, v->n_bound, v->bound);
     int16_t mask_reg = run.program->results[1];
     bool rows = phase->kind == LS_PHASE_ARG_ROWS;
-    if (!rows && mask_reg < 0 && b.size == 4 && ls_dtype_is_float(b.dtype) && n < UINT32_MAX) {
-        arg_columns_f32(task, &run, &finish, &b, n);
+    if (mask_reg < 0 && b.size == 4 && ls_dtype_is_float(b.dtype) && n < UINT32_MAX) {
+        (rows ? arg_rows_f32 : arg_columns_f32)(task, &run, &finish, &b, n);
         return;
     }
     for (int64_t at = 0; at < task->n; at += LS_TILE) {

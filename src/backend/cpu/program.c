@@ -578,9 +578,39 @@ static size_t reg_size(const virtual_reg *r) {
     return r->lanes ? ((size_t)LS_TILE << r->log2) : LS_ALIGN;
 }
 
+/* Drops instructions whose result nobody uses. */
+static bool drop_unused(ls_program_builder *b, int n_results, const int16_t *results) {
+    bool *used = LS_ARENA_ARRAY(b->arena, bool, b->n_regs + 1);
+    if (!used) {
+        return false;
+    }
+    for (int i = 0; i < n_results; i++) {
+        used[results[i] + 1] = true; /* -1 is none */
+    }
+    for (int s = LS_SECTION_COUNT - 1; s >= 0; s--) {
+        int kept = b->n_instrs[s];
+        for (int i = b->n_instrs[s] - 1; i >= 0; i--) {
+            const ls_instr *in = &b->instrs[s][i];
+            bool effect = in->op == LS_TILE_OP_STORE || in->op == LS_TILE_OP_SCATTER || in->op == LS_TILE_OP_CHECK;
+            if (effect || used[in->dst + 1]) {
+                used[in->a + 1] = used[in->b + 1] = used[in->c + 1] = true;
+                b->instrs[s][--kept] = *in;
+            }
+        }
+        b->n_instrs[s] -= kept;
+        if (b->n_instrs[s]) {
+            memmove(b->instrs[s], b->instrs[s] + kept, (size_t)b->n_instrs[s] * sizeof(ls_instr));
+        }
+    }
+    return true;
+}
+
 bool ls_pb_finish(ls_program_builder *b, int n_results, const int16_t *results, ls_program *out) {
     for (int i = 0; i < n_results && !b->failed; i++) {
         out->results[i] = operand(b, LS_SECTION_LANES, results[i]);
+    }
+    if (b->failed || !drop_unused(b, n_results, out->results)) {
+        return false;
     }
     int n_lanes = b->n_instrs[LS_SECTION_LANES], n_slots = 0;
     int *last = LS_ARENA_ARRAY(b->arena, int, b->n_regs + 1);

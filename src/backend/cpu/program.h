@@ -53,6 +53,8 @@ typedef struct ls_table {
     int n_axes;
     uint8_t axes[LS_TABLE_AXES];
     int32_t strides[LS_TABLE_AXES]; /* into entries */
+    int32_t lane_strides[LS_LANE_AXES]; /* the same by lane axis of the program; 0 for others */
+    uint64_t scalars;               /* which of its axes are scalar in the program, by position in `axes` */
     int32_t *entries;               /* element offset, or LS_TABLE_ABSENT */
     bool inner;                     /* its last axis is the program's last lane axis: rows then describe it */
     int32_t inner_extent;

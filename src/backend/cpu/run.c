@@ -101,38 +101,39 @@ static inline void walk_skip_rows(walk *w, int64_t rows) {
     }
 }
 
-static int64_t table_index(const walk *w, const ls_table *t, bool without_inner) {
-    int64_t e = 0;
-    for (int i = 0; i < t->n_axes - (without_inner && t->inner); i++) {
-        int axis = t->axes[i];
-        int64_t coord = w->run->coords[axis];
-        for (int d = 0; d < w->access->n_dims; d++) { /* with tables every group is one lane axis */
-            if (w->run->program->lane_axes[w->access->dims[d].first] == axis) {
-                coord = w->pos[d];
-                break;
-            }
-        }
-        e += coord * t->strides[i];
-    }
-    return e;
-}
-
 typedef void (*segment_fn)(void *ctx, const segment *s);
 
+/* The entries of each table at the walk's place, the last lane axis apart where the table has it. */
+static inline void table_places(const walk *w, int64_t *place) {
+    const ls_access *a = w->access;
+    for (int t = 0; t < a->n_tables; t++) {
+        const ls_table *table = &a->tables[t];
+        place[t] = 0;
+        for (uint64_t left = table->scalars; left; left &= left - 1) {
+            int i = __builtin_ctzll(left);
+            place[t] += w->run->coords[table->axes[i]] * table->strides[i];
+        }
+        for (int d = 0; d < a->n_dims - 1; d++) { /* with tables every group is one lane axis */
+            place[t] += w->pos[d] * table->lane_strides[d];
+        }
+    }
+}
+
 /* Cuts lanes into segments, in order; absent lanes are segments too. */
-static void walk_tables(walk *w, segment_fn fn, void *ctx) {
+static inline __attribute__((always_inline)) void walk_tables(walk *w, segment_fn fn, void *ctx) {
     const ls_access *a = w->access;
     int last = a->n_dims - 1;
+    int64_t place[LS_ACCESS_TABLES], stride = last >= 0 ? a->dims[last].stride : 0;
+    table_places(w, place);
     while (w->at < w->n) {
         int64_t n = walk_room(w), offset = w->base, x0 = last >= 0 ? w->pos[last] : 0;
-        int64_t stride = last >= 0 ? a->dims[last].stride : 0;
         const ls_table_row *row = NULL;
         const int32_t *entries = NULL;
         bool present = true;
         for (int t = 0; t < a->n_tables && present; t++) {
-            int64_t e = table_index(w, &a->tables[t], true);
+            int64_t e = place[t];
             if (a->tables[t].inner) {
-                row = &a->tables[t].rows[e / a->tables[t].inner_extent];
+                row = &a->tables[t].rows[a->tables[t].n_axes > 1 ? e / a->tables[t].inner_extent : 0];
                 entries = a->tables[t].entries + e;
             } else {
                 present = a->tables[t].entries[e] != LS_TABLE_ABSENT;
@@ -141,21 +142,30 @@ static void walk_tables(walk *w, segment_fn fn, void *ctx) {
         }
         if (!present || !entries) {
             fn(ctx, &(segment){w->at, n, offset, stride, present});
-        } else if (row->regular && row->step == 1) {
-            int64_t lo = row->start, hi = lo + row->count;
-            lo = lo < x0 ? x0 : lo;
-            hi = hi > x0 + n ? x0 + n : hi;
-            if (lo >= hi) {
+        } else if (row->regular) {
+            /* The entries start, start + step, ...: lanes between them are absent. */
+            int64_t first = row->start < x0 ? (x0 - row->start + row->step - 1) / row->step : 0;
+            int64_t end = row->start < x0 + n ? (x0 + n - row->start + row->step - 1) / row->step : 0;
+            end = end < row->count ? end : row->count;
+            int64_t lo = row->start + first * row->step - x0, count = end - first;
+            if (count <= 0) {
                 fn(ctx, &(segment){w->at, n, 0, 0, false});
             } else {
-                if (lo > x0) {
-                    fn(ctx, &(segment){w->at, lo - x0, 0, 0, false});
+                int64_t hi = row->step == 1 ? lo + count : n;
+                if (lo > 0 || row->step > 1) {
+                    fn(ctx, &(segment){w->at, row->step > 1 ? n : lo, 0, 0, false});
                 }
-                fn(ctx, &(segment){w->at + lo - x0, hi - lo,
-                                   offset + row->base + (lo - row->start) * row->stride + (lo - x0) * stride,
-                                   row->stride + stride, true});
-                if (hi < x0 + n) {
-                    fn(ctx, &(segment){w->at + hi - x0, x0 + n - hi, 0, 0, false});
+                segment s = {w->at + lo, count, offset + row->base + first * row->stride + lo * stride,
+                             row->stride + stride * row->step, true};
+                if (row->step == 1) {
+                    fn(ctx, &s);
+                } else {
+                    for (int64_t i = 0; i < count; i++) {
+                        fn(ctx, &(segment){s.at + i * row->step, 1, s.offset + i * s.stride, 0, true});
+                    }
+                }
+                if (hi < n) {
+                    fn(ctx, &(segment){w->at + hi, n - hi, 0, 0, false});
                 }
             }
         } else {
@@ -164,7 +174,11 @@ static void walk_tables(walk *w, segment_fn fn, void *ctx) {
                 fn(ctx, &(segment){w->at + i, 1, e == LS_TABLE_ABSENT ? 0 : offset + e + i * stride, 0, e != LS_TABLE_ABSENT});
             }
         }
+        bool carries = last > 0 && x0 + n == w->extent[last];
         walk_step(w, n);
+        if (carries && w->at < w->n) {
+            table_places(w, place);
+        }
     }
 }
 
@@ -180,8 +194,13 @@ typedef struct read_ctx {
 static void read_segment(void *ctx_, const segment *s) {
     read_ctx *ctx = ctx_;
     char *dst = ctx->dst + (s->at << ctx->log2);
-    if (s->present) {
-        ctx->read(dst, ctx->src + s->offset * (INT64_C(1) << ctx->log2), s->stride, s->n);
+    const char *src = ctx->src + s->offset * (INT64_C(1) << ctx->log2);
+    if (s->present && s->n == 1 && ctx->log2 == 2) {
+        memcpy(dst, src, 4);
+    } else if (s->present) {
+        ctx->read(dst, src, s->stride, s->n);
+    } else if (s->n == 1 && ctx->log2 == 2) {
+        memcpy(dst, &ctx->bits, 4);
     } else {
         ctx->fill(dst, &ctx->bits, s->n);
     }
