@@ -43,6 +43,7 @@ typedef struct ls_plan_node {
     bool leaf, wanted, buffer; /* buffer: some reader needs it in memory */
     bool stored;               /* materialised by a group of this plan */
     bool absent;               /* movement with absent elements below */
+    int users, again; /* operands that it is of others; maps above it that several groups compute each */
     int moves;       /* the longest chain of movement from here down */
     bool contracted;           /* a CONTRACT below maps and one-to-one movement */
     int light; /* 1 + depth of a cheap expression of constants that every reader computes itself; 0: not so */

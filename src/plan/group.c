@@ -12,6 +12,7 @@
 #define MAX_ROW 65536 /* elements of a row that a group reduces and reads again */
 #define FEW_ROWS 8    /* fewer rows are fused only when they are short: */
 #define SHORT_ROW 4096
+#define MAX_AGAIN 3  /* cheap maps, one on another, that several groups compute each */
 #define MAX_SITES 16 /* ways of reading one movement node before it is materialised */
 
 static const bool expensive[LS_OP_COUNT] = {
@@ -201,6 +202,32 @@ static ls_draft *group_to_join(const ls_planner *p, const ls_plan_node *n) {
     return NULL;
 }
 
+/* Whether every user computes a cheap map for itself, from an operand that is in memory or that several
+ * users need: it costs no more to read that than to read n, and n is not stored. */
+static bool each_computes(const ls_planner *p, const ls_plan_node *n) {
+    const ls_tensor *x = n->node;
+    const ls_plan_node *operand = NULL;
+    if (!p->fusion || ls_class_of(x) != LS_CLASS_MAP || expensive[x->op]) {
+        return false;
+    }
+    for (int i = 0; i < x->n_src; i++) {
+        const ls_plan_node *src = ls_plan_node_of(x->src[i]);
+        if (!src->light && operand && src != operand) {
+            return false;
+        }
+        operand = src->light ? operand : src;
+    }
+    bool at_hand = operand && ls_class_of(operand->node) != LS_CLASS_MOVE &&
+                   (operand->leaf || operand->users > 1) && n->again < MAX_AGAIN &&
+                   ls_dtype_size(operand->node->dtype) <= ls_dtype_size(x->dtype);
+    for (const ls_site *s = n->sites; s && at_hand; s = s->next) {
+        at_hand = !s->contract && !s->once && s->draft->kind != LS_GROUP_SORT &&
+                  s->draft->n_nodes < MAX_GROUP_NODES && s->draft->root->node->math == x->math &&
+                  s->evals <= 1.25 * ls_plan_numel(&x->shape);
+    }
+    return at_hand;
+}
+
 /* ---- materialising ---- */
 static bool start_group(ls_planner *p, ls_plan_node *n) {
     const ls_tensor *x = n->node;
@@ -278,7 +305,8 @@ static bool store_in(ls_planner *p, ls_plan_node *n, ls_draft *d) {
     return ls_site_expand(p, n, site_of_result(n, d));
 }
 
-/* Movement that one kernel should not look through: read in too many ways, or a long way from what it moves. */
+/* Movement that one kernel should not look through: read in too many ways, or a long way from what it
+ * moves. */
 static bool move_is_cut(const ls_plan_node *n) {
     int count = 0;
     for (const ls_site *s = n->sites; s; s = s->next) {
@@ -323,6 +351,16 @@ static bool place(ls_planner *p, ls_plan_node *n) {
         return pass_on(p, n);
     }
     n->draft = group_to_join(p, n);
+    if (!n->draft && each_computes(p, n)) {
+        for (const ls_site *s = n->sites; s; s = s->next) {
+            s->draft->n_nodes++;
+        }
+        for (int i = 0; i < n->node->n_src; i++) {
+            ls_plan_node *src = ls_plan_node_of(n->node->src[i]);
+            src->again = src->again > n->again ? src->again : n->again + 1;
+        }
+        return pass_on(p, n);
+    }
     if (!n->draft) {
         with = group_to_store(p, n, &ok);
         return ok && (with ? store_in(p, n, with) : start_group(p, n));

@@ -108,7 +108,8 @@ static void note_facts(const ls_planner *p, ls_plan_node *n) {
     bool carries = class == LS_CLASS_MAP || x->op == LS_OP_RESHAPE || x->op == LS_OP_PERMUTE;
     int light = 1, simple = 1;
     for (int i = 0; i < x->n_src; i++) {
-        const ls_plan_node *src = ls_plan_node_of(x->src[i]);
+        ls_plan_node *src = ls_plan_node_of(x->src[i]);
+        src->users++;
         n->absent |= class == LS_CLASS_MOVE && src->absent;
         n->contracted |= carries && src->contracted;
         n->moves = class == LS_CLASS_MOVE && src->moves >= n->moves ? src->moves + 1 : n->moves;

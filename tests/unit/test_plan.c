@@ -156,6 +156,35 @@ static void a_group_stores_what_others_read(void **state) {
     bench_close(&b);
 }
 
+/* relu read by a pooling, its argmax and a mask: each computes it from what is stored once, before it. */
+static void cheap_maps_are_computed_again(void **state) {
+    (void)state;
+    bench b;
+    bench_open(&b);
+    ls_plan plan;
+    int axis = 1;
+    ls_tensor *x = input(&b, "x", LS_SHAPE(16, 8)), *w = input(&b, "w", LS_SHAPE(8, 8));
+    ls_tensor *pre = ls_matmul(b.s, x, w), *post = ls_relu(b.s, pre);
+    ls_tensor *outputs[] = {ls_amax(b.s, post, 1, &axis, 0), ls_argmax(b.s, post, 1, &axis, 0),
+                            ls_sum(b.s, ls_mul(b.s, pre, x), 1, &axis, 0)};
+    bench_plan(&b, outputs, 3, 1, &plan);
+    check_plan(&b, &plan, outputs, 3);
+    assert_int_equal(plan.n_groups, 4);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(plan.groups[i].n_roots, 1);
+        assert_ptr_equal(i ? plan.groups[i].reads[0] : plan.groups[i].roots[0], pre);
+    }
+    /* exp is not cheap: it is stored */
+    ls_tensor *e = ls_exp(b.s, pre);
+    outputs[0] = ls_amax(b.s, e, 1, &axis, 0);
+    outputs[1] = ls_argmax(b.s, e, 1, &axis, 0);
+    bench_plan(&b, outputs, 3, 1, &plan);
+    check_plan(&b, &plan, outputs, 3);
+    assert_int_equal(plan.groups[0].n_roots, 2);
+    assert_ptr_equal(plan.groups[0].roots[0], e);
+    bench_close(&b);
+}
+
 static void absent_elements_are_never_stored_on_the_way(void **state) {
     (void)state;
     bench b;
@@ -339,6 +368,7 @@ int main(void) {
         cmocka_unit_test(contractions_take_what_follows),
         cmocka_unit_test(what_is_read_often_is_computed_once),
         cmocka_unit_test(a_group_stores_what_others_read),
+        cmocka_unit_test(cheap_maps_are_computed_again),
         cmocka_unit_test(absent_elements_are_never_stored_on_the_way),
         cmocka_unit_test(heavy_operations_are_groups_of_their_own),
         cmocka_unit_test(loops_store_their_results),
