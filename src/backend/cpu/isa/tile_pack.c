@@ -28,44 +28,59 @@ static void find_runs(group *g, const int64_t *i_at, int64_t n) {
         g->at[runs++] = i_at[first] - first;
     }
     g->n_runs = q < n ? 0 : runs;
+    for (int r = runs; r < RUNS; r++) { /* loads of nothing, where something is */
+        g->run[r] = 0;
+        g->at[r] = g->at[0];
+    }
     int64_t index[16] = {0};
     memcpy(index, i_at, (size_t)n * sizeof *index);
     g->index_low = _mm512_loadu_si512(index);
     g->index_high = _mm512_loadu_si512(index + 8);
 }
 
-static inline __attribute__((always_inline)) void pack_groups(float *panel, int64_t width, const float *src, const int64_t *k_at,
-                                                              int64_t kc, const group *groups, int n_groups, int n_preds,
-                                                              const int32_t *k_pred, int64_t stride, const int64_t *limit) {
-    __mmask16 oks[GROUPS];
+/* Which lanes of each group hold their predicates at k number p. */
+static void find_present(const group *groups, int n_groups, int n_preds, const int32_t *k_pred, int64_t stride, int64_t p,
+                         const int64_t *limit, __mmask16 *oks) {
     for (int i = 0; i < n_groups; i++) {
         oks[i] = groups[i].lanes;
-    }
-    for (int64_t p = 0; p < kc; p++) {
-        const float *from = src + k_at[p];
-        bool changed = false; /* predicates mostly change with the tap, not with the channel */
         for (int t = 0; t < n_preds; t++) {
-            changed = changed || p == 0 || k_pred[t * stride + p] != k_pred[t * stride + p - 1];
+            __m512i x = _mm512_add_epi32(groups[i].pred[t], _mm512_set1_epi32(k_pred[t * stride + p]));
+            oks[i] = _mm512_mask_cmplt_epu32_mask(oks[i], x, _mm512_set1_epi32((int)limit[t]));
         }
-        for (int i = 0; changed && i < n_groups; i++) {
-            oks[i] = groups[i].lanes;
-            for (int t = 0; t < n_preds; t++) {
-                __m512i x = _mm512_add_epi32(groups[i].pred[t], _mm512_set1_epi32(k_pred[t * stride + p]));
-                oks[i] = _mm512_mask_cmplt_epu32_mask(oks[i], x, _mm512_set1_epi32((int)limit[t]));
+    }
+}
+
+/* For p in [p, end): the same lanes are present in all of them. n_runs and n_groups are constants where it is called. */
+static inline __attribute__((always_inline)) void pack_runs(float *panel, int64_t width, const float *src, const int64_t *k_at,
+                                                            int64_t p, int64_t end, const group *groups, const __mmask16 *oks,
+                                                            int n_groups, int n_runs) {
+    __mmask16 mask[GROUPS][RUNS];
+    for (int i = 0; i < n_groups; i++) {
+        for (int r = 0; r < n_runs; r++) {
+            mask[i][r] = groups[i].run[r] & oks[i];
+        }
+    }
+    for (; p < end; p++) {
+        const float *from = src + k_at[p];
+        for (int i = 0; i < n_groups; i++) {
+            __m512 v = _mm512_maskz_loadu_ps(mask[i][0], from + groups[i].at[0]);
+            for (int r = 1; r < n_runs; r++) {
+                v = _mm512_mask_loadu_ps(v, mask[i][r], from + groups[i].at[r]);
             }
+            _mm512_mask_storeu_ps(panel + p * width + 16 * i, groups[i].lanes, v);
         }
+    }
+}
+
+static void pack_gathered(float *panel, int64_t width, const float *src, const int64_t *k_at, int64_t p, int64_t end,
+                          const group *groups, const __mmask16 *oks, int n_groups) {
+    for (; p < end; p++) {
+        const float *from = src + k_at[p];
         for (int i = 0; i < n_groups; i++) {
             const group *g = &groups[i];
-            __mmask16 ok = oks[i];
-            __m512 v = _mm512_setzero_ps();
-            for (int r = 0; r < g->n_runs; r++) {
-                v = _mm512_mask_loadu_ps(v, g->run[r] & ok, from + g->at[r]);
-            }
-            if (g->n_runs == 0) {
-                __m256 low = _mm512_mask_i64gather_ps(_mm256_setzero_ps(), (__mmask8)ok, g->index_low, from, 4);
-                __m256 high = _mm512_mask_i64gather_ps(_mm256_setzero_ps(), (__mmask8)(ok >> 8), g->index_high, from, 4);
-                v = _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
-            }
+            __m256 low = _mm512_mask_i64gather_ps(_mm256_setzero_ps(), (__mmask8)oks[i], g->index_low, from, 4);
+            __m256 high = _mm512_mask_i64gather_ps(_mm256_setzero_ps(), (__mmask8)(oks[i] >> 8), g->index_high, from, 4);
+            __m512 v = _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
             _mm512_mask_storeu_ps(panel + p * width + 16 * i, g->lanes, v);
         }
     }
@@ -75,20 +90,42 @@ void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, con
                                 int64_t ni, int n_preds, const int32_t *k_pred, const int32_t *i_pred, int64_t stride,
                                 const int64_t *limit) {
     group groups[GROUPS];
-    int n_groups = (int)((ni + 15) / 16);
+    __mmask16 oks[GROUPS];
+    int n_groups = (int)((ni + 15) / 16), n_runs = 1;
+    bool gather = false;
     for (int i = 0; i < n_groups; i++) {
         int64_t n = ni - 16 * i < 16 ? ni - 16 * i : 16;
         find_runs(&groups[i], i_at + 16 * i, n);
+        gather = gather || groups[i].n_runs == 0;
+        n_runs = groups[i].n_runs > n_runs ? groups[i].n_runs : n_runs;
         for (int t = 0; t < n_preds; t++) {
             groups[i].pred[t] = _mm512_maskz_loadu_epi32(groups[i].lanes, i_pred + t * stride + 16 * i);
         }
     }
-    if (n_preds == 0) {
-        pack_groups(panel, width, src, k_at, kc, groups, n_groups, 0, k_pred, stride, limit);
-    } else if (n_preds == 2) {
-        pack_groups(panel, width, src, k_at, kc, groups, n_groups, 2, k_pred, stride, limit);
-    } else {
-        pack_groups(panel, width, src, k_at, kc, groups, n_groups, n_preds, k_pred, stride, limit);
+    for (int64_t p = 0; p < kc;) { /* predicates mostly change with the tap, not with the channel */
+        int64_t end = n_preds ? p + 1 : kc;
+        for (; end < kc; end++) {
+            bool same = true;
+            for (int t = 0; t < n_preds; t++) {
+                same = same && k_pred[t * stride + end] == k_pred[t * stride + p];
+            }
+            if (!same) {
+                break;
+            }
+        }
+        find_present(groups, n_groups, n_preds, k_pred, stride, p, limit, oks);
+        if (gather) {
+            pack_gathered(panel, width, src, k_at, p, end, groups, oks, n_groups);
+        } else if (n_groups == 2 && n_runs == 1) {
+            pack_runs(panel, width, src, k_at, p, end, groups, oks, 2, 1);
+        } else if (n_groups == 2 && n_runs == 2) {
+            pack_runs(panel, width, src, k_at, p, end, groups, oks, 2, 2);
+        } else if (n_groups == 1 && n_runs <= 2) {
+            pack_runs(panel, width, src, k_at, p, end, groups, oks, 1, 2);
+        } else {
+            pack_runs(panel, width, src, k_at, p, end, groups, oks, n_groups, RUNS);
+        }
+        p = end;
     }
 }
 #else
