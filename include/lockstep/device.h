@@ -37,6 +37,10 @@ LS_API ls_status ls_device_list(ls_context *context, ls_device_info *out_infos, 
 /* Runs the locked probe on a device; LS_ERR_DEVICE with the probe's value when it is refused. */
 LS_API ls_status ls_device_certify(ls_device *device, ls_error *err) LS_MUST_USE;
 
+/* Measures what the device does at most, in about a second: f32 multiply-adds in a kind of arithmetic (GFLOP/s) and a large copy (GB/s, bytes
+ * read and written). LS_ERR_UNSUPPORTED where a device does not measure itself. */
+LS_API ls_status ls_device_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err) LS_MUST_USE;
+
 #ifdef __cplusplus
 }
 #endif

@@ -128,3 +128,10 @@ ls_status ls_buffer_check_guards(const ls_buffer *buffer, const char *what, ls_e
     }
     return LS_OK;
 }
+
+ls_status ls_device_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err) {
+    if (!device->backend->peak) {
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: this device does not measure its peak", device->id);
+    }
+    return device->backend->peak(device, math, out_gflops, out_copy_gbs, err);
+}

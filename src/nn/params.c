@@ -143,7 +143,8 @@ ls_status ls_params_load(ls_session *session, ls_params *params, const char *pat
     ls_archive *archive = NULL;
     LS_TRY(err, ls_archive_open(ls_session_context(session), path, &archive, err));
     ls_status status = LS_OK;
-    for (int i = 0; i < ls_archive_count(archive) && status == LS_OK; i++) {
+    bool training = ls_archive_metadata(archive, "lockstep.training") != NULL; /* holds an optimiser's state beside them */
+    for (int i = 0; i < ls_archive_count(archive) && status == LS_OK && !training; i++) {
         if (!ls_params_find(params, ls_archive_name(archive, i))) {
             status = LS_FAIL(err, LS_ERR_FORMAT, "%s: \"%s\" is no parameter of this network, whose first is \"%s\"", path,
                              ls_archive_name(archive, i), params->vars.len ? ls_var_name(params->vars.data[0]) : "(none)");

@@ -306,4 +306,5 @@ const ls_backend ls_backend_cpu = {
     .destroy = cpu_destroy,
     .launch = cpu_launch,
     .describe = cpu_describe,
+    .peak = ls_cpu_peak,
 };

@@ -130,4 +130,7 @@ static inline int64_t ls_point_count(const int64_t *extents, int n_axes, const u
     return n;
 }
 
+/* peak.c */
+ls_status ls_cpu_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err);
+
 #endif

@@ -1,0 +1,263 @@
+/* lockstep bench: speed through the public interface, as a program that replays, beside the measured peak. Medians over rounds. */
+#include "cli/cli.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct bench {
+    cli_world w;
+    cli_option *options;
+    cJSON *rows;
+    const char *math;
+    double peak_gflops, peak_gbs;
+    int64_t rounds;
+} bench;
+
+static double now(void) {
+    struct timespec t;
+    timespec_get(&t, TIME_UTC);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int fail(bench *b) {
+    return cli_fail(ls_session_error(b->w.session)->code, ls_session_error(b->w.session)->message);
+}
+
+/* Seconds of one computation of y, the median of the rounds, each of at least 20 ms. */
+static int time_of(bench *b, ls_tensor *y, double *out_seconds) {
+    ls_program *program = NULL;
+    void *none[1] = {NULL};
+    double *seconds = malloc(sizeof *seconds * (size_t)b->rounds);
+    int64_t times = 1;
+    if (!seconds || ls_program_compile(b->w.session, NULL, 0, &y, 1, &program) != LS_OK) {
+        free(seconds);
+        return fail(b);
+    }
+    ls_status status = ls_program_run(program, NULL, none);
+    for (int64_t round = -1; round < b->rounds && status == LS_OK;) {
+        double start = now();
+        for (int64_t i = 0; i < times && status == LS_OK; i++) {
+            status = ls_program_run(program, NULL, none);
+        }
+        double took = now() - start;
+        if (round < 0 && took < 0.02) { /* until a round is long enough to time */
+            times *= 2;
+            continue;
+        }
+        if (round >= 0) {
+            seconds[round] = took / (double)times;
+        }
+        round++;
+    }
+    if (status == LS_OK) {
+        qsort(seconds, (size_t)b->rounds, sizeof *seconds, ascending);
+        *out_seconds = seconds[b->rounds / 2];
+    }
+    free(seconds);
+    ls_program_destroy(program);
+    return status == LS_OK ? EXIT_FINE : fail(b);
+}
+
+/* A variable of f32 values in [-1, 1): a leaf that a program cannot fold away. */
+static ls_tensor *operand(bench *b, const char *name, ls_shape shape, ls_var **out_var) {
+    *out_var = ls_var_create(b->w.session, name, LS_F32, shape, NULL);
+    ls_tensor *zeros = *out_var ? ls_var_value(b->w.session, *out_var) : NULL;
+    ls_tensor *key = ls_random_key(b->w.session, 1), *one = zeros ? ls_full(b->w.session, LS_F32, shape, 0.5) : NULL;
+    if (!zeros || ls_var_assign(b->w.session, *out_var, ls_sub(b->w.session, ls_random_uniform(b->w.session, key, shape, LS_F32), one)) != LS_OK ||
+        ls_realize(b->w.session, NULL, 0) != LS_OK) {
+        return NULL;
+    }
+    return ls_var_value(b->w.session, *out_var);
+}
+
+static void row(bench *b, const char *what, int64_t m, int64_t n, int64_t k, double flops, double bytes, double seconds) {
+    double gflops = flops / seconds * 1e-9, gbs = bytes / seconds * 1e-9;
+    double share = bytes > 0 ? gbs / b->peak_gbs : gflops / b->peak_gflops;
+    printf("%-10s %6lld %6lld %6lld  %-7s %9.1f us  %8.1f %s  %5.1f %% of peak\n", what, (long long)m, (long long)n, (long long)k, b->math,
+           seconds * 1e6, bytes > 0 ? gbs : gflops, bytes > 0 ? "GB/s   " : "GFLOP/s", 100 * share);
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddStringToObject(o, "what", what);
+    cJSON_AddNumberToObject(o, "m", (double)m);
+    cJSON_AddNumberToObject(o, "n", (double)n);
+    cJSON_AddNumberToObject(o, "k", (double)k);
+    cJSON_AddStringToObject(o, "dtype", "f32");
+    cJSON_AddNumberToObject(o, "threads", ls_device_caps(b->w.device)->threads);
+    cJSON_AddStringToObject(o, "math", b->math);
+    cJSON_AddNumberToObject(o, "gflops", gflops);
+    if (bytes > 0) {
+        cJSON_AddNumberToObject(o, "gbytes_per_second", gbs);
+    }
+    cJSON_AddNumberToObject(o, "of_peak", share);
+    cJSON_AddItemToArray(b->rows, o);
+}
+
+static int bench_peak(bench *b) {
+    printf("%-10s %-7s %10.1f GFLOP/s  copy %6.1f GB/s\n", "peak", b->math, b->peak_gflops, b->peak_gbs);
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddStringToObject(o, "what", "peak");
+    cJSON_AddStringToObject(o, "math", b->math);
+    cJSON_AddNumberToObject(o, "threads", ls_device_caps(b->w.device)->threads);
+    cJSON_AddNumberToObject(o, "gflops", b->peak_gflops);
+    cJSON_AddNumberToObject(o, "gbytes_per_second", b->peak_gbs);
+    cJSON_AddItemToArray(b->rows, o);
+    return EXIT_FINE;
+}
+
+static int bench_gemm(bench *b) {
+    static const int64_t shapes[][3] = {{64, 64, 64}, {256, 256, 256}, {512, 512, 512}, {1024, 1024, 1024}, {16, 1024, 1024}, {128, 3072, 768}, {1, 4096, 4096}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        int64_t m = shapes[i][0], n = shapes[i][1], k = shapes[i][2];
+        ls_var *va, *vb;
+        double seconds;
+        ls_tensor *x = operand(b, "a", LS_SHAPE(m, k), &va), *y = operand(b, "b", LS_SHAPE(k, n), &vb);
+        int code = x && y ? time_of(b, ls_matmul(b->w.session, x, y), &seconds) : fail(b);
+        if (code != EXIT_FINE) {
+            return code;
+        }
+        row(b, "gemm", m, n, k, 2.0 * (double)m * (double)n * (double)k, 0, seconds);
+        ls_var_destroy(va);
+        ls_var_destroy(vb);
+    }
+    return EXIT_FINE;
+}
+
+static int bench_conv(bench *b) {
+    static const int64_t shapes[][4] = {{1, 64, 56, 3}, {8, 64, 56, 3}, {128, 32, 26, 3}, {1, 64, 56, 1}}; /* batch, channels, side, kernel */
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        int64_t n = shapes[i][0], c = shapes[i][1], side = shapes[i][2], kernel = shapes[i][3], pad = kernel / 2;
+        ls_var *vx, *vw;
+        double seconds;
+        ls_conv_spec spec = {.spatial = 2, .pad_low = {pad, pad}, .pad_high = {pad, pad}};
+        ls_tensor *x = operand(b, "x", LS_SHAPE(n, c, side, side), &vx), *w = operand(b, "w", LS_SHAPE(64, c, kernel, kernel), &vw);
+        int code = x && w ? time_of(b, ls_conv(b->w.session, x, w, NULL, &spec), &seconds) : fail(b);
+        if (code != EXIT_FINE) {
+            return code;
+        }
+        row(b, kernel == 1 ? "conv 1x1" : "conv 3x3", n, c, side, 2.0 * (double)(n * side * side * 64 * c * kernel * kernel), 0, seconds);
+        ls_var_destroy(vx);
+        ls_var_destroy(vw);
+    }
+    return EXIT_FINE;
+}
+
+static int bench_norm(bench *b) {
+    const int64_t m = 4096, n = 1024;
+    ls_session *s = b->w.session;
+    ls_var *var;
+    ls_tensor *x = operand(b, "x", LS_SHAPE(m, n), &var);
+    const char *const names[] = {"layernorm", "softmax", "gelu", "transpose", "sum rows", "sum cols"};
+    for (int i = 0; i < 6 && x; i++) {
+        ls_tensor *y = i == 0   ? ls_layer_norm(s, x, 1, NULL, NULL, 1e-5)
+                       : i == 1 ? ls_softmax(s, x, 1)
+                       : i == 2 ? ls_gelu(s, x)
+                       : i == 3 ? ls_transpose(s, x, 0, 1)
+                                : ls_sum(s, x, 1, (const int[]){i == 4 ? 1 : 0}, 0);
+        double seconds, moved = (i < 4 ? 2.0 : 1.0) * (double)(m * n) * 4;
+        int code = time_of(b, y, &seconds);
+        if (code != EXIT_FINE) {
+            return code;
+        }
+        row(b, names[i], m, n, 0, 0, moved, seconds);
+    }
+    if (!x) {
+        return fail(b);
+    }
+    ls_var_destroy(var);
+    return EXIT_FINE;
+}
+
+/* One training step of mnist:cnn at batch 128, and the time of our own work beside the kernels. */
+static int bench_step(bench *b) {
+    ls_session *s = b->w.session;
+    enum { N = 128 };
+    ls_params *params = NULL;
+    ls_optimizer *optimizer = NULL;
+    ls_program *program = NULL;
+    ls_optimizer_options options = {.kind = LS_OPTIM_ADAM};
+    float *images = calloc(N * 784, sizeof *images), rate = 0.001f, loss;
+    int32_t labels[N] = {0};
+    ls_tensor *inputs[3] = {ls_input(s, "images", LS_F32, LS_SHAPE(N, 1, 28, 28)), ls_input(s, "labels", LS_I32, LS_SHAPE(N)),
+                            ls_input(s, "rate", LS_F32, LS_SCALAR)};
+    int code = images && ls_params_create(s, 1, &params) == LS_OK ? EXIT_FINE : fail(b);
+    ls_tensor *y = code == EXIT_FINE ? ls_cross_entropy(s, ls_nn_network(s, params, "mnist:cnn", inputs[0]), inputs[1]) : NULL;
+    if (!y || ls_optimizer_create(s, params, &options, &optimizer) != LS_OK || ls_optimizer_step(s, optimizer, y, inputs[2]) != LS_OK ||
+        ls_program_compile(s, inputs, 3, &y, 1, &program) != LS_OK) {
+        code = fail(b);
+    }
+    const void *in[3] = {images, labels, &rate};
+    void *out[1] = {&loss};
+    double *seconds = malloc(sizeof *seconds * (size_t)b->rounds);
+    for (int64_t i = -2; i < b->rounds && code == EXIT_FINE && seconds; i++) {
+        ls_program_set_profile(program, i >= 0);
+        double start = now();
+        code = ls_program_run(program, in, out) == LS_OK ? EXIT_FINE : fail(b);
+        if (i >= 0) {
+            seconds[i] = now() - start;
+        }
+    }
+    if (code == EXIT_FINE && seconds) {
+        ls_program_stats stats = ls_program_get_stats(program);
+        qsort(seconds, (size_t)b->rounds, sizeof *seconds, ascending);
+        row(b, "step", N, 0, 0, 72.0e6 * N, 0, seconds[b->rounds / 2]); /* forward, input and weight gradients: 36 M multiply-adds an image */
+        printf("%-10s %d kernels a step, %.3f us of host work a kernel, %.1f of %.1f MB of temporaries shared\n", "", stats.kernels,
+               stats.launches ? (double)stats.host_ns * 1e-3 / (double)stats.launches : 0, (double)stats.temporary_bytes * 1e-6,
+               (double)stats.separate_bytes * 1e-6);
+    }
+    free(seconds);
+    free(images);
+    ls_program_destroy(program);
+    ls_optimizer_destroy(optimizer);
+    ls_params_destroy(params);
+    return code;
+}
+
+int cmd_bench(int argc, char **argv) {
+    cli_option options[] = {
+        CLI_DEVICE_OPTIONS,
+        {.name = "rounds", .value = "N", .help = "of which the median is taken; default 7"},
+        CLI_JSON_OPTION,
+        {.name = NULL},
+    };
+    static const struct {
+        const char *name;
+        int (*run)(bench *b);
+    } benches[] = {{"peak", bench_peak}, {"gemm", bench_gemm}, {"conv", bench_conv}, {"norm", bench_norm}, {"step", bench_step}};
+    const char *words[1];
+    bench b = {.options = options, .rounds = 7};
+    int code, n = cli_parse(&cli_commands[5], options, argc, argv, words, 1, &code), chosen = -1;
+    if (n < 0) {
+        return code;
+    }
+    for (int i = 0; n == 1 && i < 5; i++) {
+        chosen = strcmp(benches[i].name, words[0]) == 0 ? i : chosen;
+    }
+    if (chosen < 0) {
+        return cli_error(EXIT_USAGE, "bench: expected peak, gemm, conv, norm or step");
+    }
+    if (!cli_int(options, "rounds", 1, 1000, &b.rounds)) {
+        return EXIT_USAGE;
+    }
+    code = cli_open(&b.w, options, NULL);
+    if (code != EXIT_FINE) {
+        return code;
+    }
+    ls_error err = {.code = LS_OK};
+    b.math = cli_text(options, "math", "locked");
+    cJSON *root = cJSON_CreateObject();
+    b.rows = cJSON_AddArrayToObject(root, "rows");
+    code = ls_device_peak(b.w.device, ls_session_math(b.w.session), &b.peak_gflops, &b.peak_gbs, &err) == LS_OK ? EXIT_FINE
+                                                                                                      : cli_fail(err.code, err.message);
+    code = code == EXIT_FINE ? benches[chosen].run(&b) : code;
+    cli_close(&b.w);
+    if (code != EXIT_FINE) {
+        cJSON_Delete(root);
+        return code;
+    }
+    return cli_json(options, root);
+}

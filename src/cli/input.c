@@ -1,0 +1,81 @@
+/* Inputs of run, verify and inspect: --input NAME=FILE.npy|random[:SEED]|zeros and --dim NAME=N. The built-in networks have one input,
+ * "images" f32 [batch,1,28,28], and one symbol-like extent, "batch". */
+#include "cli/input.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool batch_of(cli_option *options, int64_t *out_batch) {
+    const cli_option *o = cli_find(options, "dim");
+    *out_batch = 1;
+    for (int i = 0; o && i < o->count; i++) {
+        char *end;
+        errno = 0;
+        long long n = strncmp(o->all[i], "batch=", 6) == 0 ? strtoll(o->all[i] + 6, &end, 10) : 0;
+        if (n < 1 || n > 65536 || *end || errno) {
+            cli_error(0, "--dim %s: expected batch=N with N from 1 to 65536", o->all[i]);
+            return false;
+        }
+        *out_batch = n;
+    }
+    return true;
+}
+
+/* Uniform in [-1, 1), the same on every machine. */
+static ls_data *random_images(ls_context *context, int64_t batch, uint64_t seed) {
+    const int64_t dims[4] = {batch, 1, 28, 28};
+    int64_t n = batch * 784;
+    float *x = malloc(sizeof *x * (size_t)n);
+    ls_data *data = NULL;
+    uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+    for (int64_t i = 0; x && i < n; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        x[i] = (float)((double)(state >> 40) / 8388608.0 - 1);
+    }
+    ls_status status = x ? ls_data_create(context, LS_F32, 4, dims, x, &data, NULL) : LS_ERR_MEMORY;
+    free(x);
+    return status == LS_OK ? data : NULL;
+}
+
+ls_data *cli_images(ls_context *context, cli_option *options, int *out_code) {
+    int64_t batch;
+    ls_error err = {.code = LS_OK};
+    *out_code = EXIT_USAGE;
+    if (!batch_of(options, &batch)) {
+        return NULL;
+    }
+    const char *given = cli_text(options, "input", "images=random:0");
+    if (strncmp(given, "images=", 7) != 0) {
+        cli_error(0, "--input %s: expected images=FILE.npy, images=random[:SEED] or images=zeros: the network's input is \"images\"", given);
+        return NULL;
+    }
+    const char *what = given + 7;
+    ls_data *data = NULL;
+    if (strcmp(what, "zeros") == 0) {
+        const int64_t dims[4] = {batch, 1, 28, 28};
+        if (ls_data_create(context, LS_F32, 4, dims, NULL, &data, &err) != LS_OK) {
+            cli_error(0, "%s", err.message);
+        }
+    } else if (strncmp(what, "random", 6) == 0 && (what[6] == '\0' || what[6] == ':')) {
+        data = random_images(context, batch, what[6] ? strtoull(what + 7, NULL, 10) : 0);
+        if (!data) {
+            cli_error(0, "out of memory for %lld images", (long long)batch);
+        }
+    } else if (ls_npy_load(context, what, &data, &err) != LS_OK) {
+        cli_error(0, "%s", err.message);
+    } else {
+        const int64_t *d = ls_data_dims(data);
+        if (ls_data_dtype(data) != LS_F32 || ls_data_rank(data) != 4 || d[0] < 1 || d[1] != 1 || d[2] != 28 || d[3] != 28) {
+            cli_error(0, "--input %s: expected f32 [N,1,28,28]", given);
+            ls_data_release(data);
+            data = NULL;
+        }
+    }
+    *out_code = data ? EXIT_FINE : EXIT_USAGE;
+    return data;
+}
+
+ls_shape cli_shape(const ls_data *data) {
+    return ls_shape_make(ls_data_rank(data), ls_data_dims(data));
+}

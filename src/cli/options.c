@@ -1,0 +1,179 @@
+/* Options, messages and reports. */
+#include "cli/cli.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int cli_error(int code, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    fputs("lockstep: ", stderr);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return code;
+}
+
+int cli_fail(ls_status status, const char *message) {
+    int code = status == LS_ERR_DIFFERS ? EXIT_DIFFERS : status == LS_ERR_DEVICE ? EXIT_DEVICE : EXIT_USAGE;
+    return cli_error(code, "%s", message);
+}
+
+bool cli_tty(void) {
+    return isatty(STDERR_FILENO) && !getenv("NO_COLOR");
+}
+
+static void print_help(const cli_command *command, const cli_option *options) {
+    printf("usage: lockstep %s\n%s\n\n", command->usage, command->summary);
+    for (const cli_option *o = options; o->name; o++) {
+        char left[64];
+        snprintf(left, sizeof left, "--%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+        printf("  %-30s %s\n", left, o->help);
+    }
+    printf("  %-30s %s\n", "--help", "this text");
+}
+
+cli_option *cli_find(cli_option *options, const char *name) {
+    for (cli_option *o = options; o->name; o++) {
+        if (strcmp(o->name, name) == 0) {
+            return o;
+        }
+    }
+    return NULL;
+}
+
+bool cli_given(cli_option *options, const char *name) {
+    return cli_find(options, name)->text != NULL;
+}
+
+const char *cli_text(cli_option *options, const char *name, const char *otherwise) {
+    const cli_option *o = cli_find(options, name);
+    return o && o->text ? o->text : otherwise;
+}
+
+static int take(const cli_command *command, cli_option *options, int argc, char **argv, int at) {
+    const char *name = argv[at] + 2, *equals = strchr(name, '=');
+    char key[64];
+    size_t n = equals ? (size_t)(equals - name) : strlen(name);
+    snprintf(key, sizeof key, "%.*s", n < sizeof key ? (int)n : 63, name);
+    cli_option *o = cli_find(options, key);
+    if (!o) {
+        cli_error(0, "%s: unknown option --%s; see lockstep %s --help", command->name, key, command->name);
+        return -1;
+    }
+    if (!o->value) {
+        if (equals) {
+            cli_error(0, "%s: --%s takes no value", command->name, key);
+            return -1;
+        }
+        o->text = "";
+    } else if (equals) {
+        o->text = equals + 1;
+    } else if (at + 1 < argc) {
+        o->text = argv[++at];
+    } else {
+        cli_error(0, "%s: --%s needs a value: %s", command->name, key, o->value);
+        return -1;
+    }
+    if (o->count < 16) {
+        o->all[o->count++] = o->text;
+    }
+    return at;
+}
+
+int cli_parse(const cli_command *command, cli_option *options, int argc, char **argv, const char **words, int most, int *out_code) {
+    int n = 0;
+    bool only_words = false;
+    for (int i = 1; i < argc; i++) {
+        if (!only_words && strcmp(argv[i], "--") == 0) {
+            only_words = true;
+        } else if (!only_words && strcmp(argv[i], "--help") == 0) {
+            print_help(command, options);
+            *out_code = EXIT_FINE;
+            return -1;
+        } else if (!only_words && argv[i][0] == '-' && argv[i][1]) {
+            i = argv[i][1] == '-' ? take(command, options, argc, argv, i) : -1;
+            if (i < 0) {
+                *out_code = EXIT_USAGE;
+                return -1;
+            }
+        } else if (n == most) {
+            *out_code = cli_error(EXIT_USAGE, "%s: unexpected \"%s\"; usage: lockstep %s", command->name, argv[i], command->usage);
+            return -1;
+        } else {
+            words[n++] = argv[i];
+        }
+    }
+    return n;
+}
+
+bool cli_int(cli_option *options, const char *name, int64_t low, int64_t high, int64_t *inout) {
+    const char *text = cli_text(options, name, NULL);
+    if (!text) {
+        return true;
+    }
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end || errno || value < low || value > high) {
+        cli_error(0, "--%s %s: expected a whole number from %lld to %lld", name, text, (long long)low, (long long)high);
+        return false;
+    }
+    *inout = value;
+    return true;
+}
+
+bool cli_double(cli_option *options, const char *name, double low, double high, double *inout) {
+    const char *text = cli_text(options, name, NULL);
+    if (!text) {
+        return true;
+    }
+    char *end;
+    double value = strtod(text, &end); /* the command never sets a locale, so this is the C locale's */
+    if (end == text || *end || !(value >= low && value <= high)) {
+        cli_error(0, "--%s %s: expected a number from %g to %g", name, text, low, high);
+        return false;
+    }
+    *inout = value;
+    return true;
+}
+
+bool cli_choice(cli_option *options, const char *name, const char *const *choices, int *inout) {
+    const char *text = cli_text(options, name, NULL);
+    if (!text) {
+        return true;
+    }
+    for (int i = 0; choices[i]; i++) {
+        if (strcmp(choices[i], text) == 0) {
+            *inout = i;
+            return true;
+        }
+    }
+    fprintf(stderr, "lockstep: --%s %s: expected", name, text);
+    for (int i = 0; choices[i]; i++) {
+        fprintf(stderr, "%s %s", i ? "," : "", choices[i]);
+    }
+    fputc('\n', stderr);
+    return false;
+}
+
+int cli_json(cli_option *options, cJSON *root) {
+    const char *path = cli_text(options, "json", NULL);
+    int code = EXIT_FINE;
+    if (path) {
+        char *text = cJSON_Print(root);
+        FILE *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+        if (!text || !out || fputs(text, out) < 0 || fputc('\n', out) < 0 || fflush(out) != 0) {
+            code = cli_error(EXIT_USAGE, "--json %s: cannot be written: %s", path, text ? strerror(errno) : "out of memory");
+        }
+        if (out && out != stdout && fclose(out) != 0 && code == EXIT_FINE) {
+            code = cli_error(EXIT_USAGE, "--json %s: cannot be written: %s", path, strerror(errno));
+        }
+        free(text);
+    }
+    cJSON_Delete(root);
+    return code;
+}

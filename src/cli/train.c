@@ -1,0 +1,393 @@
+/* lockstep train mnist: one compiled program for a step, one for evaluation; both replay without rebuilding anything. */
+#include "cli/cli.h"
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number) {
+    (void)number;
+    interrupted = 1;
+}
+
+static double now(void) {
+    struct timespec t;
+    timespec_get(&t, TIME_UTC);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* What a run is: saved with it, so that it can be taken up again exactly. */
+typedef struct plan {
+    char model[16], data[256];
+    int64_t epochs, steps, batch, seed;
+    double lr;
+    int optimizer, schedule;
+} plan;
+static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
+static const char *const schedules[] = {"constant", "cosine", "step", NULL};
+static const char *const models[] = {"small", "cnn", NULL};
+
+typedef struct training {
+    cli_world w;
+    cli_option *options;
+    plan plan;
+    ls_dataset train, test;
+    float mean, deviation;
+    ls_loader *loader;
+    ls_params *params;
+    ls_optimizer *optimizer;
+    ls_program *step, *evaluate;
+    int64_t done, total; /* steps */
+    float *images;
+    int32_t *labels;
+    double loss;         /* of the last step, smoothed */
+} training;
+
+enum { TEST_BATCH = 250, PIXELS = 28 * 28 };
+
+static int session_fail(const training *t) {
+    return cli_fail(ls_session_error(t->w.session)->code, ls_session_error(t->w.session)->message);
+}
+
+/* ---- programs ---- */
+
+static ls_tensor *network(training *t, ls_tensor *x) {
+    char name[32];
+    snprintf(name, sizeof name, "mnist:%s", t->plan.model);
+    return ls_nn_network(t->w.session, t->params, name, x);
+}
+
+static int build(training *t) {
+    ls_session *s = t->w.session;
+    int64_t n = t->plan.batch;
+    ls_optimizer_options o = {.kind = (ls_optimizer_kind)t->plan.optimizer, .momentum = t->plan.optimizer == LS_OPTIM_SGD ? 0.9 : 0,
+                              .weight_decay = t->plan.optimizer == LS_OPTIM_ADAMW ? 0.01 : 0};
+    ls_tensor *x = ls_input(s, "images", LS_F32, LS_SHAPE(n, 1, 28, 28)), *y = ls_input(s, "labels", LS_I32, LS_SHAPE(n));
+    ls_tensor *rate = ls_input(s, "rate", LS_F32, LS_SCALAR), *inputs[3] = {x, y, rate};
+    if (ls_params_create(s, (uint64_t)t->plan.seed, &t->params) != LS_OK) {
+        return session_fail(t);
+    }
+    ls_tensor *loss = ls_cross_entropy(s, network(t, x), y);
+    if (!loss || ls_optimizer_create(s, t->params, &o, &t->optimizer) != LS_OK || ls_optimizer_step(s, t->optimizer, loss, rate) != LS_OK ||
+        ls_program_compile(s, inputs, 3, &loss, 1, &t->step) != LS_OK) {
+        return session_fail(t);
+    }
+    ls_tensor *images = ls_input(s, "images", LS_F32, LS_SHAPE(TEST_BATCH, 1, 28, 28));
+    ls_tensor *best = ls_argmax(s, network(t, images), 1, (const int[]){1}, 0);
+    if (!best || ls_program_compile(s, &images, 1, &best, 1, &t->evaluate) != LS_OK) {
+        return session_fail(t);
+    }
+    return EXIT_FINE;
+}
+
+/* The share of the test images that are told right; negative with a message on failure. */
+static double accuracy(training *t) {
+    ls_loader *loader = NULL;
+    ls_error err = {.code = LS_OK};
+    int64_t right = 0, total = ls_data_numel(t->test.labels), best[TEST_BATCH];
+    if (ls_loader_create(t->w.context, &t->test, TEST_BATCH, 0, 0, &loader, &err) != LS_OK) {
+        cli_fail(err.code, err.message);
+        return -1;
+    }
+    for (int64_t b = 0; b < ls_loader_batches(loader); b++) {
+        int64_t n = ls_loader_get(loader, 0, b, t->mean, t->deviation, t->images, t->labels);
+        const void *inputs[1] = {t->images};
+        void *outputs[1] = {best};
+        memset(t->images + n * PIXELS, 0, sizeof *t->images * (size_t)((TEST_BATCH - n) * PIXELS));
+        if (ls_program_run(t->evaluate, inputs, outputs) != LS_OK) {
+            session_fail(t);
+            right = -total;
+            break;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            right += best[i] == t->labels[i];
+        }
+    }
+    ls_loader_destroy(loader);
+    return (double)right / (double)total;
+}
+
+/* ---- saving and taking up again ---- */
+
+static int all_vars(training *t, ls_var ***out_vars) {
+    int n = ls_params_count(t->params), m = ls_optimizer_state_count(t->optimizer);
+    ls_var **vars = malloc(sizeof *vars * (size_t)(n + m + 1));
+    for (int i = 0; vars && i < n + m; i++) {
+        vars[i] = i < n ? ls_params_at(t->params, i) : ls_optimizer_state_at(t->optimizer, i - n);
+    }
+    *out_vars = vars;
+    return vars ? n + m : -1;
+}
+
+static int save(training *t, const char *path) {
+    char text[8][64];
+    const plan *p = &t->plan;
+    ls_var **vars;
+    ls_error err = {.code = LS_OK};
+    int n = all_vars(t, &vars);
+    snprintf(text[0], 64, "%" PRId64, t->done);
+    snprintf(text[1], 64, "%" PRId64, p->epochs);
+    snprintf(text[2], 64, "%" PRId64, p->steps);
+    snprintf(text[3], 64, "%" PRId64, p->batch);
+    snprintf(text[4], 64, "%" PRId64, p->seed);
+    snprintf(text[5], 64, "%.17g", p->lr);
+    const ls_metadata metadata[] = {{"lockstep.training", "1"}, {"step", text[0]}, {"epochs", text[1]}, {"steps", text[2]}, {"batch", text[3]},
+                                    {"seed", text[4]}, {"lr", text[5]}, {"model", p->model}, {"data", p->data},
+                                    {"optimizer", optimizers[p->optimizer]}, {"schedule", schedules[p->schedule]}};
+    ls_status status = n < 0 ? LS_ERR_MEMORY
+                             : ls_vars_save(t->w.session, vars, n, (int)(sizeof metadata / sizeof *metadata), metadata, path, &err);
+    free(vars);
+    return status == LS_OK ? EXIT_FINE : cli_fail(status, n < 0 ? "out of memory for the weights" : err.message);
+}
+
+static bool stored(ls_archive *a, const char *key, char *out, size_t room) {
+    const char *text = ls_archive_metadata(a, key);
+    return text && snprintf(out, room, "%s", text) < (int)room;
+}
+static int64_t stored_int(ls_archive *a, const char *key) {
+    const char *text = ls_archive_metadata(a, key);
+    return text ? strtoll(text, NULL, 10) : 0;
+}
+static int stored_choice(ls_archive *a, const char *key, const char *const *choices) {
+    const char *text = ls_archive_metadata(a, key);
+    int found = -1;
+    for (int i = 0; text && choices[i]; i++) {
+        found = strcmp(choices[i], text) == 0 ? i : found;
+    }
+    return found;
+}
+
+/* The plan of a saved run. Options that were given must say the same: a run taken up again is the same run. */
+static int read_plan(training *t, const char *path) {
+    static const char *const fixed[] = {"model", "data", "epochs", "steps", "batch", "seed", "lr", "optimizer", "schedule", NULL};
+    ls_archive *a = NULL;
+    ls_error err = {.code = LS_OK};
+    if (ls_archive_open(t->w.context, path, &a, &err) != LS_OK) {
+        return cli_fail(err.code, err.message);
+    }
+    plan *p = &t->plan;
+    int code = EXIT_FINE;
+    for (int i = 0; fixed[i] && code == EXIT_FINE; i++) {
+        const char *given = cli_text(t->options, fixed[i], NULL), *kept = ls_archive_metadata(a, fixed[i]);
+        if (given && kept && strcmp(given, kept) != 0 && strtod(given, NULL) != strtod(kept, NULL)) {
+            code = cli_error(EXIT_USAGE, "--%s %s: the run in %s has %s; leave the option out to go on with it", fixed[i], given, path, kept);
+        }
+    }
+    if (code == EXIT_FINE) {
+        bool ok = stored(a, "model", p->model, sizeof p->model) && stored(a, "data", p->data, sizeof p->data);
+        p->epochs = stored_int(a, "epochs");
+        p->steps = stored_int(a, "steps");
+        p->batch = stored_int(a, "batch");
+        p->seed = stored_int(a, "seed");
+        p->optimizer = stored_choice(a, "optimizer", optimizers);
+        p->schedule = stored_choice(a, "schedule", schedules);
+        const char *lr = ls_archive_metadata(a, "lr");
+        p->lr = lr ? strtod(lr, NULL) : 0;
+        t->done = stored_int(a, "step");
+        if (!ok || p->batch < 1 || p->batch > 65536 || p->optimizer < 0 || p->schedule < 0 || !(p->lr > 0) || t->done < 0) {
+            code = cli_error(EXIT_USAGE, "--resume %s: expected a file that \"lockstep train --save\" wrote", path);
+        }
+    }
+    ls_archive_close(a);
+    return code;
+}
+
+static int resume(training *t, const char *path) {
+    ls_archive *a = NULL;
+    ls_error err = {.code = LS_OK};
+    ls_var **vars;
+    int n = all_vars(t, &vars);
+    ls_status status = n < 0 ? LS_ERR_MEMORY : ls_archive_open(t->w.context, path, &a, &err);
+    status = status == LS_OK ? ls_vars_load(t->w.session, vars, n, a, path, &err) : status;
+    ls_archive_close(a);
+    free(vars);
+    return status == LS_OK ? EXIT_FINE : cli_fail(status, err.message);
+}
+
+/* ---- the run ---- */
+
+static void progress(const training *t, int64_t epoch, int64_t batches, int64_t step, double images_per_second, bool last) {
+    if (cli_tty()) {
+        fprintf(stderr, "\repoch %" PRId64 "  step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f images/s   %s", epoch + 1, step, batches, t->loss,
+                images_per_second, last ? "\n" : "");
+    } else if (last) {
+        fprintf(stderr, "epoch %" PRId64 "  step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f images/s\n", epoch + 1, step, batches, t->loss,
+                images_per_second);
+    }
+}
+
+static int one_step(training *t, const ls_schedule *schedule, int64_t epoch, int64_t batch) {
+    float rate = (float)ls_schedule_rate(schedule, t->done), loss;
+    const void *inputs[3] = {t->images, t->labels, &rate};
+    void *outputs[1] = {&loss};
+    ls_loader_get(t->loader, epoch, batch, t->mean, t->deviation, t->images, t->labels);
+    if (ls_program_run(t->step, inputs, outputs) != LS_OK) {
+        return session_fail(t);
+    }
+    t->done++;
+    t->loss = t->loss == 0 ? loss : 0.95 * t->loss + 0.05 * (double)loss;
+    if (!isfinite(loss)) {
+        return cli_error(EXIT_DIFFERS, "the loss became %g at step %" PRId64 ": a smaller --lr may help", (double)loss, t->done);
+    }
+    return EXIT_FINE;
+}
+
+static int run(training *t) {
+    int64_t batches = ls_loader_batches(t->loader);
+    ls_schedule schedule = {.kind = (ls_schedule_kind)t->plan.schedule, .rate = t->plan.lr, .steps = t->total, .every = (t->total + 2) / 3};
+    double shown = now(), counted = shown;
+    int64_t since = t->done;
+    int code = EXIT_FINE;
+    signal(SIGINT, on_interrupt);
+    while (t->done < t->total && !interrupted && code == EXIT_FINE) {
+        int64_t epoch = t->done / batches, batch = t->done % batches;
+        code = one_step(t, &schedule, epoch, batch);
+        bool last = batch + 1 == batches || t->done == t->total || interrupted;
+        double at = now();
+        if (last || at - shown > 0.2) {
+            progress(t, epoch, batches, batch + 1, (double)((t->done - since) * t->plan.batch) / (at - counted), last);
+            shown = at;
+        }
+        if (last) {
+            since = t->done;
+            counted = now();
+        }
+    }
+    signal(SIGINT, SIG_DFL);
+    return code;
+}
+
+static int report(training *t, double seconds) {
+    char hex[65];
+    ls_error err = {.code = LS_OK};
+    double share = accuracy(t);
+    if (share < 0) {
+        return EXIT_USAGE;
+    }
+    if (ls_params_sha256(t->w.session, t->params, hex, &err) != LS_OK) {
+        return cli_fail(err.code, err.message);
+    }
+    printf("%s: %" PRId64 " steps in %.1f s, test accuracy %.2f %%\nweights %s\n", ls_device_id(t->w.device), t->done, seconds, 100 * share, hex);
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "device", ls_device_id(t->w.device));
+    cJSON_AddStringToObject(root, "math", cli_text(t->options, "math", "locked"));
+    cJSON_AddNumberToObject(root, "steps", (double)t->done);
+    cJSON_AddNumberToObject(root, "seconds", seconds);
+    cJSON_AddNumberToObject(root, "test_accuracy", share);
+    cJSON_AddStringToObject(root, "weights_sha256", hex);
+    return cli_json(t->options, root);
+}
+
+static int read_options(training *t) {
+    cli_option *o = t->options;
+    plan *p = &t->plan;
+    int model = 1;
+    *p = (plan){.epochs = 8, .batch = 64, .seed = 1, .lr = 0, .optimizer = LS_OPTIM_ADAM, .schedule = LS_SCHEDULE_COSINE};
+    if (!cli_choice(o, "model", models, &model) || !cli_choice(o, "optimizer", optimizers, &p->optimizer) ||
+        !cli_choice(o, "schedule", schedules, &p->schedule) || !cli_int(o, "epochs", 1, 1000000, &p->epochs) ||
+        !cli_int(o, "steps", 1, INT64_C(1) << 40, &p->steps) || !cli_int(o, "batch", 1, 65536, &p->batch) ||
+        !cli_int(o, "seed", 0, INT64_MAX, &p->seed) || !cli_double(o, "lr", 1e-12, 1e6, &p->lr)) {
+        return EXIT_USAGE;
+    }
+    if (cli_given(o, "epochs") && cli_given(o, "steps")) {
+        return cli_error(EXIT_USAGE, "--epochs and --steps: expected one of them");
+    }
+    p->lr = p->lr > 0 ? p->lr : p->optimizer == LS_OPTIM_SGD ? 0.05 : 0.002;
+    snprintf(p->model, sizeof p->model, "%s", models[model]);
+    if (snprintf(p->data, sizeof p->data, "%s", cli_text(o, "data", "digits")) >= (int)sizeof p->data) {
+        return cli_error(EXIT_USAGE, "--data: the path is too long");
+    }
+    return EXIT_FINE;
+}
+
+static int prepare(training *t) {
+    const char *path = cli_text(t->options, "resume", NULL);
+    ls_error err = {.code = LS_OK};
+    int code = read_options(t);
+    code = code == EXIT_FINE ? cli_open(&t->w, t->options, NULL) : code;
+    code = code == EXIT_FINE && path ? read_plan(t, path) : code;
+    code = code == EXIT_FINE ? cli_dataset(t->w.context, t->plan.data, &t->train, &t->test, &t->mean, &t->deviation) : code;
+    if (code != EXIT_FINE) {
+        return code;
+    }
+    int64_t room = t->plan.batch > TEST_BATCH ? t->plan.batch : TEST_BATCH;
+    t->images = malloc(sizeof *t->images * (size_t)(room * PIXELS));
+    t->labels = malloc(sizeof *t->labels * (size_t)room);
+    if (!t->images || !t->labels) {
+        return cli_error(EXIT_USAGE, "out of memory for batches of %" PRId64, t->plan.batch);
+    }
+    if (ls_data_numel(t->train.images) != ls_data_numel(t->train.labels) * PIXELS ||
+        ls_data_numel(t->test.images) != ls_data_numel(t->test.labels) * PIXELS) {
+        return cli_error(EXIT_USAGE, "--data %s: expected images of 28 by 28 pixels", t->plan.data);
+    }
+    if (ls_loader_create(t->w.context, &t->train, t->plan.batch, (uint64_t)t->plan.seed, 1, &t->loader, &err) != LS_OK) {
+        return cli_fail(err.code, err.message);
+    }
+    t->total = t->plan.steps ? t->plan.steps : t->plan.epochs * ls_loader_batches(t->loader);
+    code = build(t);
+    return code == EXIT_FINE && path ? resume(t, path) : code;
+}
+
+static void finish(training *t) {
+    ls_program_destroy(t->step);
+    ls_program_destroy(t->evaluate);
+    ls_optimizer_destroy(t->optimizer);
+    ls_params_destroy(t->params);
+    ls_loader_destroy(t->loader);
+    ls_dataset_release(&t->train);
+    ls_dataset_release(&t->test);
+    free(t->images);
+    free(t->labels);
+    cli_close(&t->w);
+}
+
+int cmd_train(int argc, char **argv) {
+    cli_option options[] = {
+        {.name = "model", .value = "small|cnn", .help = "the network; default cnn"},
+        {.name = "data", .value = "digits|fashion|DIR", .help = "the images; DIR holds four IDX files; default digits"},
+        CLI_DEVICE_OPTIONS,
+        {.name = "epochs", .value = "N", .help = "passes over the data; default 8"},
+        {.name = "steps", .value = "N", .help = "steps instead of epochs"},
+        {.name = "batch", .value = "N", .help = "images a step; default 64"},
+        {.name = "lr", .value = "F", .help = "learning rate; default 0.002 for Adam, 0.05 for SGD"},
+        {.name = "optimizer", .value = "sgd|adam|adamw", .help = "default adam"},
+        {.name = "schedule", .value = "constant|cosine|step", .help = "of the learning rate; default cosine"},
+        {.name = "seed", .value = "S", .help = "of the first weights and the order of the images; default 1"},
+        {.name = "save", .value = "FILE", .help = "write weights and optimiser state (safetensors) at the end, or at Ctrl-C"},
+        {.name = "resume", .value = "FILE", .help = "go on with a saved run: the same bits as an unbroken one"},
+        CLI_JSON_OPTION,
+        {.name = NULL},
+    };
+    const char *words[1];
+    int code, n = cli_parse(&cli_commands[2], options, argc, argv, words, 1, &code);
+    if (n < 0) {
+        return code;
+    }
+    if (n != 1 || strcmp(words[0], "mnist") != 0) {
+        return cli_error(EXIT_USAGE, "train: expected what to train: mnist");
+    }
+    training t = {.options = options};
+    const char *path = cli_text(options, "save", NULL);
+    code = prepare(&t);
+    double start = now();
+    if (code == EXIT_FINE) {
+        code = run(&t);
+    }
+    double seconds = now() - start;
+    if (code == EXIT_FINE && path) {
+        code = save(&t, path);
+    }
+    if (code == EXIT_FINE && interrupted) {
+        fprintf(stderr, "interrupted after step %" PRId64 " of %" PRId64 "%s%s\n", t.done, t.total, path ? "; saved to " : "", path ? path : "");
+        code = EXIT_INTERRUPTED;
+    } else if (code == EXIT_FINE) {
+        code = report(&t, seconds);
+    }
+    finish(&t);
+    return code;
+}

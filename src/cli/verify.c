@@ -1,0 +1,121 @@
+/* lockstep verify: every kernel of a network on each device, against the references, on the kernel's own inputs; and the outputs from end
+ * to end. */
+#include "cli/input.h"
+#include <stdio.h>
+#include <string.h>
+
+static const char *const verdicts[] = {"same", "within bound", "differs"};
+
+static const ls_report *wrong_report(const ls_kernel_report *k) {
+    return k->ref_done && k->ref.verdict == LS_DIFFERS ? &k->ref : &k->oracle;
+}
+
+static cJSON *divergence_json(const ls_verification *v) {
+    const ls_kernel_report *k = v->first_divergence >= 0 ? &v->kernels[v->first_divergence] : NULL;
+    const ls_report *r = k ? wrong_report(k) : v->end_to_end.verdict == LS_DIFFERS ? &v->end_to_end : NULL;
+    if (!r) {
+        return cJSON_CreateNull();
+    }
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddStringToObject(o, "kernel", k ? k->kernel : "end to end");
+    cJSON_AddStringToObject(o, "node", k ? k->node : "output");
+    cJSON *index = cJSON_AddArrayToObject(o, "index");
+    for (int i = 0; i < r->rank; i++) {
+        cJSON_AddItemToArray(index, cJSON_CreateNumber((double)r->first_index[i]));
+    }
+    cJSON_AddStringToObject(o, "expected", r->first_expected);
+    cJSON_AddStringToObject(o, "got", r->first_actual);
+    return o;
+}
+
+static void print_kernels(const ls_verification *v) {
+    printf("  %-4s %-28s %-14s %-14s %-9s %s\n", "", "kernel", "against ref", "of the bound", "blind", "");
+    for (int i = 0; i < v->n_kernels; i++) {
+        const ls_kernel_report *k = &v->kernels[i];
+        const char *ref = !k->ref_done ? "-" : k->ref.verdict == LS_SAME ? "same bits" : "DIFFERS";
+        double blind = k->oracle.elements ? 100.0 * (double)k->oracle.blind / (double)k->oracle.elements : 0;
+        printf("  %-4d %-28.28s %-14s %-14.4f %7.2f %%", i, k->kernel, ref, k->oracle.worst_of_bound, blind);
+        if (k->oracle.verdict == LS_DIFFERS || (k->ref_done && k->ref.verdict == LS_DIFFERS)) {
+            printf("  %s: %s", k->node, wrong_report(k)->message);
+        }
+        printf("\n");
+    }
+}
+
+static int verify_device(cli_option *options, const char *model, const char *device, cJSON *list, bool *inout_differs) {
+    cli_world w;
+    ls_params *params = NULL;
+    ls_tensor *logits = NULL;
+    ls_verification *v = NULL;
+    int code = cli_open(&w, options, device);
+    if (code != EXIT_FINE) {
+        return code;
+    }
+    ls_data *images = cli_images(w.context, options, &code);
+    if (code == EXIT_FINE) {
+        code = cli_network(&w, model, cli_text(options, "weights", NULL), 1, ls_data_to_tensor(w.session, images), &params, &logits);
+    }
+    if (code == EXIT_FINE && ls_verify(w.session, &logits, 1, &v) != LS_OK) {
+        code = cli_fail(ls_session_error(w.session)->code, ls_session_error(w.session)->message);
+    }
+    if (code == EXIT_FINE) {
+        const ls_report *e = &v->end_to_end;
+        printf("%s: %s; %d kernels, worst share of the bound %.4f, blind %.2f %%; end to end %.4f of the bound, blind %.2f %%\n", device,
+               verdicts[v->verdict], v->n_kernels, v->worst_of_bound, 100 * v->blind, e->worst_of_bound,
+               e->elements ? 100.0 * (double)e->blind / (double)e->elements : 0.0);
+        print_kernels(v);
+        if (v->end_to_end.verdict == LS_DIFFERS) {
+            printf("  end to end: %s\n", v->end_to_end.message);
+        }
+        *inout_differs |= v->verdict == LS_DIFFERS;
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddStringToObject(o, "id", device);
+        cJSON_AddNumberToObject(o, "kernels", v->n_kernels);
+        cJSON_AddNumberToObject(o, "worst_of_bound", v->worst_of_bound);
+        cJSON_AddNumberToObject(o, "blind", v->blind);
+        cJSON_AddStringToObject(o, "verdict", verdicts[v->verdict]);
+        cJSON_AddItemToObject(o, "first_divergence", divergence_json(v));
+        cJSON_AddItemToArray(list, o);
+    }
+    ls_verification_free(w.session, v);
+    ls_params_destroy(params);
+    ls_data_release(images);
+    cli_close(&w);
+    return code;
+}
+
+int cmd_verify(int argc, char **argv) {
+    cli_option options[] = {
+        CLI_INPUT_OPTIONS,
+        {.name = "devices", .value = "a,b,...", .help = "the devices; default cpu,ref"},
+        {.name = "math", .value = "locked|fast|reduced", .help = "the kind of arithmetic; default locked"},
+        {.name = "no-fusion", .help = "one kernel an operation"},
+        {.name = "strategy", .value = "OP=NAME", .help = "force a strategy, such as contract=naive; may repeat"},
+        CLI_JSON_OPTION,
+        {.name = NULL},
+    };
+    const char *words[1];
+    int code, n = cli_parse(&cli_commands[4], options, argc, argv, words, 1, &code);
+    if (n < 0) {
+        return code;
+    }
+    if (n != 1) {
+        return cli_error(EXIT_USAGE, "verify: expected a network: mnist:cnn or mnist:small");
+    }
+    cJSON *root = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(root, "devices");
+    const char *at = cli_text(options, "devices", "cpu,ref");
+    bool differs = false;
+    for (code = EXIT_FINE; *at && code == EXIT_FINE;) {
+        char device[64];
+        size_t length = strcspn(at, ",");
+        snprintf(device, sizeof device, "%.*s", length < sizeof device ? (int)length : 63, at);
+        code = verify_device(options, words[0], device, list, &differs);
+        at += length + (at[length] == ',');
+    }
+    if (code != EXIT_FINE) {
+        cJSON_Delete(root);
+        return code;
+    }
+    code = cli_json(options, root);
+    return code == EXIT_FINE && differs ? EXIT_DIFFERS : code;
+}
