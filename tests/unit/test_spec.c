@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "spec/build.h"
 #include "unit/spec_support.h"
 
 static void one_spec(bench *b, ls_tensor *root, ls_spec *out_spec) {
@@ -294,6 +295,56 @@ static void bound_axes_never_capture(void **state) {
     bench_close(&b);
 }
 
+/* An axis of extent 1 is no axis of a store, except the one that a scan or sort runs along. */
+static void axes_of_one(void **state) {
+    (void)state;
+    bench b;
+    bench_open(&b);
+    ls_spec spec;
+    ls_tensor *x = ls_input(b.s, "x", LS_F32, LS_SHAPE(3, 1, 4, 1));
+    one_spec(&b, ls_neg(b.s, x), &spec);
+    assert_int_equal(spec.stores[0].n_axes, 2);
+    ls_tensor *along[] = {ls_scan(b.s, x, LS_SCAN_SUM, 3, 0, 0), ls_argsort(b.s, x, 1, 0)};
+    for (int i = 0; i < 2; i++) {
+        one_spec(&b, along[i], &spec);
+        const ls_value *v = &spec.values[spec.stores[0].value];
+        assert_int_equal(spec.stores[0].n_axes, 3);
+        assert_int_equal(v->n_bound, 1);
+        assert_int_equal(v->bound[0], spec.stores[0].axes[i == 0 ? 2 : 1]);
+        assert_int_equal(ls_dim_bound(spec.extents_of_axes[v->bound[0]]), 1);
+    }
+    bench_close(&b);
+}
+
+/* What is proved of symbols holds for every value of each, together. */
+static void symbols_are_told_apart(void **state) {
+    (void)state;
+    static ls_symbol symbols[2] = {{.name = "B", .bound = 9, .index = 0},
+                                   {.name = "C", .bound = 9, .index = 1}};
+    bench b;
+    bench_open(&b);
+    ls_dim dims[2] = {ls_dim_symbol(&symbols[0], 1, 0), ls_dim_symbol(&symbols[1], 2, 1)};
+    ls_spec spec = {.n_axes = 2, .extents_of_axes = dims};
+    ls_spec_builder sb = {.arena = &b.arena, .err = &b.err, .spec = &spec};
+    int32_t zero = ls_ix_const(&sb, 0), i = ls_ix_axis(&sb, 0), j = ls_ix_axis(&sb, 1);
+    int32_t bound = ls_ix_dim(&sb, dims[0]), other = ls_ix_dim(&sb, dims[1]),
+            both = ls_ix_add(&sb, bound, other);
+    assert_int_equal(sb.status, LS_OK);
+    assert_int_equal(spec.ix[zero].op, LS_IX_CONST);
+    assert_true(ls_ix_proved_below(&spec, i, bound));
+    assert_true(ls_ix_proved_below(&spec, j, other));
+    assert_false(ls_ix_proved_below(&spec, i, other));
+    assert_false(ls_ix_proved_below(&spec, j, bound));
+    assert_false(ls_ix_proved_below(&spec, ls_ix_add_const(&sb, i, 1), bound));
+    assert_true(ls_ix_proved_below(&spec, ls_ix_add(&sb, i, j), both));
+    assert_true(ls_ix_proved_below(&spec, ls_ix_add_const(&sb, ls_ix_add(&sb, i, j), 1), both));
+    assert_false(ls_ix_proved_below(&spec, ls_ix_add_const(&sb, ls_ix_add(&sb, i, j), 2), both));
+    assert_false(ls_ix_proved_below(&spec, ls_ix_scale(&sb, i, 2), both));
+    assert_true(ls_ix_proved_below(&spec, ls_ix_sub(&sb, i, bound), zero));
+    assert_true(ls_ix_proved_below(&spec, ls_ix_mod(&sb, j, bound), bound));
+    bench_close(&b);
+}
+
 static void damaged_groups_are_refused(void **state) {
     (void)state;
     bench b;
@@ -316,6 +367,8 @@ int main(void) {
         cmocka_unit_test(indices_are_evaluated_where_not_proved),
         cmocka_unit_test(variance_of_every_permutation),
         cmocka_unit_test(bound_axes_never_capture),
+        cmocka_unit_test(axes_of_one),
+        cmocka_unit_test(symbols_are_told_apart),
         cmocka_unit_test(damaged_groups_are_refused),
     };
     return cmocka_run_group_tests_name("spec", tests, NULL, NULL);
