@@ -34,6 +34,7 @@ if(LOCKSTEP_HAVE_LIBRARY AND LOCKSTEP_CLI)
         set_target_properties(lockstep_command PROPERTIES OUTPUT_NAME lockstep
             INSTALL_RPATH "\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
         target_include_directories(lockstep_command PRIVATE ${PROJECT_SOURCE_DIR}/src)
+        target_link_libraries(lockstep_command PRIVATE lockstep::cjson)
     endif()
 endif()
 

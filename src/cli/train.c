@@ -1,7 +1,6 @@
 /* lockstep train mnist: one compiled program for a step, one for evaluation; both replay without rebuilding anything. */
 #include "cli/cli.h"
 #include <inttypes.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,7 +230,7 @@ static int one_step(training *t, const ls_schedule *schedule, int64_t epoch, int
     }
     t->done++;
     t->loss = t->loss == 0 ? loss : 0.95 * t->loss + 0.05 * (double)loss;
-    if (!isfinite(loss)) {
+    if (loss - loss != 0) { /* not finite */
         return cli_error(EXIT_DIFFERS, "the loss became %g at step %" PRId64 ": a smaller --lr may help", (double)loss, t->done);
     }
     return EXIT_FINE;
