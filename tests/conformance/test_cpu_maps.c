@@ -114,6 +114,25 @@ static void views(void **state) {
     }
 }
 
+/* Rows long enough to be done in patches. */
+static int build_transposed(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    ls_dtype d = *(const ls_dtype *)p_;
+    ls_tensor *x = random_tensor(s, rng, d, LS_SHAPE(700, 33)), *y = random_tensor(s, rng, d, LS_SHAPE(33, 700));
+    ls_tensor *image = random_tensor(s, rng, d, LS_SHAPE(2, 25, 26, 17));
+    roots[0] = ls_max(s, ls_permute(s, x, (int[]){1, 0}), y);
+    roots[1] = ls_min(s, x, ls_permute(s, y, (int[]){1, 0}));
+    roots[2] = ls_reshape(s, ls_permute(s, image, (int[]){0, 3, 1, 2}), LS_SHAPE(-1));
+    roots[3] = ls_max(s, ls_permute(s, image, (int[]){0, 2, 3, 1}), random_tensor(s, rng, d, LS_SHAPE(25)));
+    return 4;
+}
+
+static void transposed(void **state) {
+    static const ls_dtype dtypes[] = {LS_F32, LS_F64, LS_F16, LS_I8};
+    for (uint64_t i = 0; i < 4; i++) {
+        check_case(*state, build_transposed, i, &dtypes[i], "transposed", 1);
+    }
+}
+
 static int build_made(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     int64_t n = *(const int64_t *)p_;
     uint32_t words[2] = {ls_rng_u32(rng), ls_rng_u32(rng)};
@@ -188,7 +207,7 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(maps),  cmocka_unit_test(casts),   cmocka_unit_test(views),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(maps),  cmocka_unit_test(casts),   cmocka_unit_test(views), cmocka_unit_test(transposed),
                                        cmocka_unit_test(made),  cmocka_unit_test(indexed), cmocka_unit_test(out_of_range_is_reported)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

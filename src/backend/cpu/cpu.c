@@ -7,7 +7,7 @@
 #include "base/os.h"
 #include <string.h>
 
-enum { SMALL_WORK = 1 << 15, TASKS_A_WORKER = 4 }; /* work: lanes times instructions, about 0.5 ns each at most */
+enum { SMALL_WORK = 1 << 15, TASKS_A_WORKER = 4, PATCH_ROWS = 16, PATCH_LANES = 128 }; /* work: lanes times instructions, about 0.5 ns each at most */
 
 static void cpu_close(ls_device *device) {
     ls_cpu_device *d = device->state;
@@ -172,11 +172,37 @@ typedef struct phase_run {
     int64_t points, part; /* of a task */
 } phase_run;
 
+/* Points of the lane axes inside of the patch's axis: one of its rows. */
+static int64_t patch_row(const ls_kernel_run *kernel, const ls_phase *phase) {
+    int64_t n = 1;
+    for (int i = phase->patch + 1; i < phase->finish.n_lane_axes; i++) {
+        n *= kernel->extents[phase->finish.lane_axes[i]];
+    }
+    return n;
+}
+
+/* Rows [first, first + n) of the patch's axis, a few at a time, in strips. */
+static void run_patches(ls_run *run, const ls_phase_task *task, int64_t row) {
+    int64_t rows = task->n / row;
+    for (int64_t r0 = 0; r0 < rows; r0 += PATCH_ROWS) {
+        int64_t end = r0 + PATCH_ROWS < rows ? r0 + PATCH_ROWS : rows;
+        for (int64_t at = 0; at < row; at += PATCH_LANES) {
+            for (int64_t r = r0; r < end; r++) {
+                ls_run_lanes(run, task->first + r * row + at, row - at < PATCH_LANES ? row - at : PATCH_LANES);
+            }
+        }
+    }
+}
+
 static void run_store_points(const ls_phase_task *task) {
     ls_run run;
     size_t offset = 0;
     ls_phase_begin(task, &task->phase->finish, &offset, &run);
     ls_run_point(&run);
+    if (task->phase->patch >= 0) {
+        run_patches(&run, task, patch_row(task->kernel, task->phase));
+        return;
+    }
     for (int64_t at = 0; at < task->n; at += LS_TILE) {
         ls_run_lanes(&run, task->first + at, task->n - at < LS_TILE ? task->n - at : LS_TILE);
     }
@@ -230,7 +256,7 @@ static ls_status run_phase(ls_kernel_run *kernel, const ls_phase *phase, ls_erro
     }
     bool rows = phase->kind == LS_PHASE_ROWS || phase->kind == LS_PHASE_ARG_ROWS || phase->kind == LS_PHASE_SORT;
     double work = (double)r.points * (double)phase->cost;
-    int64_t grain = rows ? 1 : LS_TILE;
+    int64_t grain = rows ? 1 : phase->kind == LS_PHASE_STORE && phase->patch >= 0 ? patch_row(kernel, phase) : LS_TILE;
     if (phase->serial || d->threads == 1 || work < SMALL_WORK || r.points <= grain) {
         run_points(&r, 0, r.points, 0);
         return LS_OK;

@@ -54,6 +54,7 @@ typedef struct ls_phase {
     ls_program program, finish;
     ls_gemm_phase *gemm;
     size_t extra;             /* bytes of scratch a worker needs beyond its programs' */
+    int patch;                /* STORE: the lane axis along which a transposed load is contiguous, or -1 */
     int64_t cost;             /* of one point, in lanes' worth of instructions */
 } ls_phase;
 
