@@ -371,13 +371,15 @@ static bool place(ls_planner *p, ls_plan_node *n) {
 
 ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int fusion, ls_plan *out_plan,
                         ls_error *err) {
-    ls_planner p = {.arena = arena, .fusion = fusion != 0};
+    ls_arena scratch;
+    ls_planner p = {.arena = &scratch, .out = arena, .fusion = fusion != 0};
     *out_plan = (ls_plan){0};
     for (int i = 0; i < n_roots; i++) {
         if (!roots[i]) {
             return LS_FAIL(err, LS_ERR_INVALID, "plan: root %d of %d is NULL: expected a tensor", i, n_roots);
         }
     }
+    ls_arena_init(&scratch, arena->heap);
     bool ok = ls_plan_order(&p, roots, n_roots);
     for (int i = 0; ok && i < n_roots; i++) {
         ls_plan_node_of(roots[i])->wanted = !roots[i]->value;
@@ -387,6 +389,7 @@ ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, i
     }
     ok = ok && ls_plan_emit(&p, out_plan);
     ls_plan_unmark(&p);
+    ls_arena_free(&scratch);
     return ok ? LS_OK : LS_FAIL_MEMORY(err, "a plan");
 }
 

@@ -214,7 +214,7 @@ static bool gather_reads(ls_planner *p, gather *g, const ls_draft *draft) {
 static bool loop_roots(ls_planner *p, const ls_tensor *loop, ls_group *group) {
     const ls_body *body = loop->attr.loop.body;
     group->n_roots = body->n_carry + body->n_ys;
-    group->roots = LS_ARENA_ARRAY(p->arena, ls_tensor *, group->n_roots + 1);
+    group->roots = LS_ARENA_ARRAY(p->out, ls_tensor *, group->n_roots + 1);
     for (int i = 0; group->roots && i < p->n_nodes; i++) {
         ls_tensor *x = p->nodes[i].node;
         if (x->op == LS_OP_RESULT && x->src[0] == loop && !p->nodes[i].leaf) {
@@ -232,7 +232,7 @@ static bool group_fill(ls_planner *p, gather *g, const ls_draft *draft, ls_group
         }
     } else {
         group->n_roots = draft->n_roots;
-        group->roots = LS_ARENA_ARRAY(p->arena, ls_tensor *, draft->n_roots);
+        group->roots = LS_ARENA_ARRAY(p->out, ls_tensor *, draft->n_roots);
         for (int i = 0; group->roots && i < draft->n_roots; i++) {
             group->roots[i] = draft->roots[i]->node;
         }
@@ -243,7 +243,7 @@ static bool group_fill(ls_planner *p, gather *g, const ls_draft *draft, ls_group
         return false;
     }
     group->n_reads = g->n_reads;
-    group->reads = LS_ARENA_ARRAY(p->arena, ls_tensor *, g->n_reads + 1);
+    group->reads = LS_ARENA_ARRAY(p->out, ls_tensor *, g->n_reads + 1);
     if (group->reads && g->n_reads) {
         memcpy(group->reads, g->reads, sizeof *g->reads * (size_t)g->n_reads);
     }
@@ -288,7 +288,7 @@ bool ls_plan_emit(ls_planner *p, ls_plan *out_plan) {
         n += p->nodes[i].draft && p->nodes[i].draft->root == &p->nodes[i];
     }
     ls_group *groups = LS_ARENA_ARRAY(p->arena, ls_group, n + 1);
-    out_plan->groups = LS_ARENA_ARRAY(p->arena, ls_group, n + 1);
+    out_plan->groups = LS_ARENA_ARRAY(p->out, ls_group, n + 1);
     out_plan->n_groups = n;
     bool ok = groups && out_plan->groups;
     n = 0;

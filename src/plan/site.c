@@ -213,6 +213,7 @@ static bool expand_gather(ls_planner *p, ls_plan_node *n, const ls_site *site) {
     base->buffer |= !base->leaf;
     ls_site s = *site;
     s.bijective = false;
+    s.guarded = true; /* an index is a map of what is in memory, never a reduction on the way */
     for (int i = 0; i < index->rank; i++) {
         s.axis[i] = site->axis[n->node->attr.axis.axis + i];
     }

@@ -757,10 +757,8 @@ static ls_status build_once(ls_spec_builder *b) {
     return b->status;
 }
 
-ls_status ls_spec_build(ls_arena *arena, const ls_group *group, ls_spec *out_spec, ls_error *err) {
-    if (group->kind == LS_GROUP_LOOP || group->kind == LS_GROUP_COPY || group->n_roots < 1) {
-        return LS_FAIL(err, LS_ERR_INVALID, "spec: a group that is no kernel");
-    }
+/* Builds until no axis has to be split. */
+static ls_status build_rounds(ls_arena *arena, const ls_group *group, ls_spec *out_spec, ls_error *err) {
     ls_split *splits = LS_ARENA_ARRAY(arena, ls_split, LS_SPEC_MAX_AXES);
     if (!splits) {
         return LS_FAIL_MEMORY(err, "a kernel's spec");
@@ -783,4 +781,19 @@ ls_status ls_spec_build(ls_arena *arena, const ls_group *group, ls_spec *out_spe
         }
     }
     return ls_spec_verify(out_spec, err);
+}
+
+ls_status ls_spec_build(ls_arena *arena, const ls_group *group, ls_spec *out_spec, ls_error *err) {
+    if (group->kind == LS_GROUP_LOOP || group->kind == LS_GROUP_COPY || group->n_roots < 1) {
+        return LS_FAIL(err, LS_ERR_INVALID, "spec: a group that is no kernel");
+    }
+    ls_arena scratch;
+    ls_spec built;
+    ls_arena_init(&scratch, arena->heap);
+    ls_status status = build_rounds(&scratch, group, &built, err);
+    if (status == LS_OK) {
+        status = ls_spec_copy(arena, &built, out_spec, err);
+    }
+    ls_arena_free(&scratch);
+    return status;
 }
