@@ -205,7 +205,9 @@ static void compute_chunk(const block *b, int64_t k0, int64_t kc) {
         for (int64_t i = 0; i < b->mi; i += plan->rows) {
             int64_t mi = smaller(plan->rows, b->mi - i);
             operand_at at_a = find_a(b, i, k0, kc);
-            if (plan->masks && (!b_finite || (g->b.absent && !panel_finite(plan, at_a, kc * plan->rows)))) {
+            bool a_finite = !g->b.absent || !plan->masks || (g->a.packed && g->a.packed->finite) ||
+                            panel_finite(plan, at_a, kc * plan->rows);
+            if (plan->masks && (!b_finite || !a_finite)) {
                 masked_tile(b, i, mi, j, nj, k0, kc);
                 merge_tile(b, i, mi, j, nj, add);
                 continue;

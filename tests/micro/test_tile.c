@@ -1,0 +1,230 @@
+/* Tile functions one by one: every instruction set gives the bits of the scalar objects, whatever the number of lanes and the
+ * alignment, in place too, and nothing beyond the last lane is written. */
+#include "conformance/cpu_cases.h"
+#include "backend/cpu/tile.h"
+
+enum { LANES = 600, SIZE = LANES * 8 };
+
+typedef struct buffers {
+    _Alignas(64) char a[SIZE + 64], b[SIZE + 64], c[SIZE + 64], d[SIZE + 64], want[SIZE + 64], got[SIZE + 64];
+} buffers;
+
+static const ls_tile_isa *isas[LS_CPU_ISA_COUNT];
+static ls_cpu cpu;
+
+static int setup(void **state) {
+    static buffers all;
+    ls_cpu_detect(&cpu);
+    for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+        isas[i] = cpu.has[i] ? ls_tile_isa_get((ls_cpu_isa)i) : NULL;
+    }
+    *state = &all;
+    return isas[LS_CPU_SCALAR] ? 0 : 1;
+}
+
+static size_t held(ls_dtype dtype) {
+    return ls_tile_held_size(dtype);
+}
+
+/* Operands in held form: f16 and bf16 as f32 that are exact in them. */
+static void fill_held(ls_rng *rng, ls_dtype dtype, char *to) {
+    if (dtype == LS_F16 || dtype == LS_BF16) {
+        uint16_t half[LANES];
+        fill_data(rng, dtype, half, LANES);
+        isas[LS_CPU_SCALAR]->load[dtype](to, half, LANES);
+    } else {
+        fill_data(rng, dtype, to, LANES);
+    }
+}
+
+static ls_tile_fn map_of(const ls_tile_isa *isa, int op, ls_dtype dtype) {
+    return dtype == LS_F64 ? isa->map_f64[op] : ls_dtype_is_float(dtype) ? isa->map_f32[op] : isa->map_int[op][dtype];
+}
+
+static bool same_float(ls_dtype dtype, const char *x, const char *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        double a, b;
+        float f, g;
+        if (dtype == LS_F64) {
+            memcpy(&a, x + 8 * i, 8), memcpy(&b, y + 8 * i, 8);
+        } else {
+            memcpy(&f, x + 4 * i, 4), memcpy(&g, y + 4 * i, 4);
+            a = (double)f, b = (double)g;
+        }
+        if (memcmp(x + held(dtype) * (size_t)i, y + held(dtype) * (size_t)i, held(dtype)) != 0 && !(a != a && b != b)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The bytes behind n lanes of a result must be as they were. */
+static void assert_untouched(const char *p, size_t bytes) {
+    for (size_t i = bytes; i < bytes + 32; i++) {
+        assert_int_equal((unsigned char)p[i], 0xa5);
+    }
+}
+
+static void maps_agree(void **state) {
+    buffers *x = *state;
+    ls_rng rng = {11, 0};
+    static const int64_t counts[] = {0, 1, 3, 8, 15, 16, 17, 31, 64, 100, 511, 512};
+    long checked = 0;
+    for (int d = 0; d < LS_DTYPE_COUNT; d++) {
+        ls_dtype dtype = (ls_dtype)d;
+        size_t size = held(dtype);
+        for (int op = 0; op < LS_OP_COUNT; op++) {
+            ls_tile_fn scalar = map_of(isas[LS_CPU_SCALAR], op, dtype);
+            if (!scalar) {
+                continue;
+            }
+            bool truth = op == LS_OP_EQ || op == LS_OP_NE || op == LS_OP_LT || op == LS_OP_LE || op == LS_OP_ISNAN || op == LS_OP_ISINF;
+            size_t out = truth ? 1 : size;
+            fill_held(&rng, dtype, x->a);
+            fill_held(&rng, dtype, x->b);
+            scalar(x->want, x->a, x->b, NULL, LS_TILE);
+            for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+                for (size_t c = 0; isas[i] && c < sizeof counts / sizeof *counts; c++) {
+                    size_t n = (size_t)counts[c], shift = c % 3 * size;
+                    memset(x->got, 0xa5, sizeof x->got);
+                    map_of(isas[i], op, dtype)(x->got + (c % 2) * out, x->a + shift, x->b + shift, NULL, (int64_t)n);
+                    n = n > LS_TILE - 2 ? LS_TILE - 2 : n;
+                    const char *want = x->want + c % 3 * out, *got = x->got + (c % 2) * out;
+                    bool equal = truth || !ls_dtype_is_float(dtype) ? !memcmp(want, got, n * out) : same_float(dtype, want, got, (int64_t)n);
+                    if (!equal) {
+                        fail_msg("%s %s: %s differs from scalar at %zu lanes", ls_ops[op].name, ls_dtype_name(dtype),
+                                 ls_cpu_isa_name((ls_cpu_isa)i), n);
+                    }
+                    assert_untouched(got, (size_t)counts[c] * out);
+                    checked++;
+                }
+                if (isas[i] && !truth) { /* in place */
+                    memcpy(x->c, x->a, SIZE);
+                    map_of(isas[i], op, dtype)(x->c, x->c, x->b, NULL, LS_TILE);
+                    assert_true(ls_dtype_is_float(dtype) ? same_float(dtype, x->want, x->c, LS_TILE) : !memcmp(x->want, x->c, LS_TILE * size));
+                }
+            }
+        }
+    }
+    print_message("%ld functions and sizes\n", checked);
+    assert_true(checked > 1000);
+}
+
+static void stores_agree_and_make_nan_canonical(void **state) {
+    buffers *x = *state;
+    ls_rng rng = {12, 0};
+    for (int d = LS_F16; d <= LS_F64; d++) {
+        ls_dtype dtype = (ls_dtype)d;
+        size_t size = ls_dtype_size(dtype);
+        fill_data(&rng, dtype == LS_F64 ? LS_F64 : LS_F32, x->a, LANES);
+        for (int nan = 0; nan < 8; nan++) { /* NaNs of any sign and payload */
+            uint64_t bits = dtype == LS_F64 ? UINT64_C(0x7ff0000000000000) | ls_rng_u64(&rng) | 1 : 0x7f800000u | ls_rng_u32(&rng) | 1;
+            memcpy(x->a + held(dtype) * (size_t)(nan * 61), &bits, held(dtype));
+        }
+        isas[LS_CPU_SCALAR]->store[dtype](x->want, x->a, LS_TILE);
+        uint64_t canonical = dtype == LS_F16 ? LS_NAN_F16 : dtype == LS_BF16 ? LS_NAN_BF16 : dtype == LS_F32 ? LS_NAN_F32 : LS_NAN_F64;
+        for (int nan = 0; nan < 8; nan++) {
+            assert_memory_equal(x->want + size * (size_t)(nan * 61), &canonical, size);
+        }
+        for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+            for (int64_t n = 500; isas[i] && n <= LS_TILE; n++) {
+                memset(x->got, 0xa5, sizeof x->got);
+                isas[i]->store[dtype](x->got, x->a, n);
+                assert_memory_equal(x->got, x->want, (size_t)n * size);
+                assert_untouched(x->got, (size_t)n * size);
+            }
+        }
+    }
+}
+
+static void casts_agree(void **state) {
+    buffers *x = *state;
+    ls_rng rng = {13, 0};
+    const ls_tile_isa *scalar = isas[LS_CPU_SCALAR];
+    for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+        for (int d = 0; isas[i] && d < LS_F16; d++) {
+            const ls_tile_isa *isa = isas[i];
+            fill_data(&rng, (ls_dtype)d, x->a, LANES);
+            fill_data(&rng, LS_F32, x->b, LANES);
+            fill_data(&rng, LS_F64, x->c, LANES);
+            struct {
+                ls_tile_cast_fn scalar, other;
+                const char *from;
+                size_t size;
+            } rows[] = {{scalar->int_to_f32[d], isa->int_to_f32[d], x->a, 4}, {scalar->int_to_f64[d], isa->int_to_f64[d], x->a, 8},
+                        {scalar->int_to_odd[d], isa->int_to_odd[d], x->a, 8}, {scalar->int_to_bool[d], isa->int_to_bool[d], x->a, 1},
+                        {scalar->f32_to_int[d], isa->f32_to_int[d], x->b, ls_dtype_size((ls_dtype)d)},
+                        {scalar->f64_to_int[d], isa->f64_to_int[d], x->c, ls_dtype_size((ls_dtype)d)}};
+            for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+                rows[r].scalar(x->want, rows[r].from, 509);
+                memset(x->got, 0xa5, sizeof x->got);
+                rows[r].other(x->got, rows[r].from, 509);
+                assert_memory_equal(x->got, x->want, 509 * rows[r].size);
+                assert_untouched(x->got, 509 * rows[r].size);
+            }
+        }
+    }
+}
+
+/* Saturation and NaN at the edges of the ranges, by literals. */
+static void casts_saturate(void **state) {
+    (void)state;
+    const float in[] = {__builtin_nanf(""), 2147483520.0f, 2147483648.0f, -2147483648.0f, -3e9f, 1e30f, -1e30f, 0.9f, -0.9f, 4294967040.0f};
+    const int32_t i32[] = {0, 2147483520, INT32_MAX, INT32_MIN, INT32_MIN, INT32_MAX, INT32_MIN, 0, 0, INT32_MAX};
+    const uint32_t u32[] = {0, 2147483520u, 2147483648u, 0, 0, UINT32_MAX, 0, 0, 0, 4294967040u};
+    for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+        int32_t a[10];
+        uint32_t b[10];
+        if (isas[i]) {
+            isas[i]->f32_to_int[LS_I32](a, in, 10);
+            isas[i]->f32_to_int[LS_U32](b, in, 10);
+            assert_memory_equal(a, i32, sizeof a);
+            assert_memory_equal(b, u32, sizeof b);
+        }
+    }
+}
+
+/* Windows of an image: columns of three output rows, with padding, against the definition. */
+static void packing(void **state) {
+    (void)state;
+    enum { W = 20, WIDTH = 48, KC = 9 };
+    static float image[W * W], panel[KC * WIDTH];
+    ls_rng rng = {14, 0};
+    for (int i = 0; i < W * W; i++) {
+        image[i] = (float)ls_rng_u32(&rng);
+    }
+    for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+        for (int ow = 1; isas[i] && ow <= W; ow += 3) {
+            for (int64_t ni = 1; ni <= WIDTH && ni <= (int64_t)ow * W; ni += 7) {
+                int64_t k_at[KC], i_at[WIDTH], limit[2] = {W, W};
+                int32_t k_pred[2][WIDTH], i_pred[2][WIDTH];
+                for (int p = 0; p < KC; p++) {
+                    k_pred[0][p] = p / 3 - 1, k_pred[1][p] = p % 3 - 1;
+                    k_at[p] = k_pred[0][p] * W + k_pred[1][p];
+                }
+                for (int q = 0; q < ni; q++) {
+                    i_pred[0][q] = q / ow, i_pred[1][q] = q % ow;
+                    i_at[q] = i_pred[0][q] * W + i_pred[1][q];
+                }
+                memset(panel, 0xa5, sizeof panel);
+                isas[i]->pack(panel, WIDTH, image, k_at, KC, i_at, ni, 2, &k_pred[0][0], &i_pred[0][0], WIDTH, limit);
+                for (int p = 0; p < KC; p++) {
+                    for (int q = 0; q < ni; q++) {
+                        int y = k_pred[0][p] + i_pred[0][q], z = k_pred[1][p] + i_pred[1][q];
+                        float want = y >= 0 && y < W && z >= 0 && z < W ? image[y * W + z] : 0;
+                        assert_true(panel[p * WIDTH + q] == want);
+                    }
+                    if (ni < WIDTH) {
+                        assert_int_equal(((unsigned char *)&panel[p * WIDTH + ni])[0], 0xa5);
+                    }
+                }
+            }
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(maps_agree), cmocka_unit_test(stores_agree_and_make_nan_canonical),
+                                       cmocka_unit_test(casts_agree), cmocka_unit_test(casts_saturate), cmocka_unit_test(packing)};
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
