@@ -95,6 +95,19 @@ static bool is_refused(ls_device *device) {
     return refused;
 }
 
+/* What the builder of specs needs on the way is given back. */
+static ls_status build_spec(block_build *b, const ls_group *group, ls_spec *out_spec) {
+    ls_arena scratch;
+    ls_spec spec = {0};
+    ls_arena_init(&scratch, b->heap);
+    ls_status status = ls_spec_build(&scratch, group, &spec, b->err);
+    if (status == LS_OK) {
+        status = ls_spec_copy(&b->exec->arena, &spec, out_spec, b->err);
+    }
+    ls_arena_free(&scratch);
+    return status;
+}
+
 static ls_status step_kernel(block_build *b, const ls_group *group) {
     ls_spec *spec = LS_ARENA_NEW(&b->exec->arena, ls_spec);
     ls_device *device = device_of(b, group->roots[0]);
@@ -102,7 +115,7 @@ static ls_status step_kernel(block_build *b, const ls_group *group) {
     if (!spec || !step) {
         return out_of_memory(b);
     }
-    LS_TRY(b->err, ls_spec_build(&b->exec->arena, group, spec, b->err));
+    LS_TRY(b->err, build_spec(b, group, spec));
     if (spec->n_args != step->n_args) {
         return LS_FAIL(b->err, LS_ERR_INTERNAL, "kernel %s has %d arguments, its group %d", spec->name,
                        spec->n_args, step->n_args);
@@ -120,7 +133,6 @@ static ls_status step_kernel(block_build *b, const ls_group *group) {
             return out_of_memory(b);
         }
     }
-    b->exec->n_groups++;
     if (spec->math == LS_LOCKED && is_refused(device)) {
         return LS_FAIL(b->err, LS_ERR_DEVICE, "%s is refused for locked results: %s", device->id,
                        device->locked_reason);
@@ -277,12 +289,41 @@ static bool list_add(block_build *b, node_list *list, ls_tensor *node) {
     return ls_array_push(b->heap, list, node);
 }
 
+/* The groups of a plan, in memory of the exec's own. */
+static ls_status keep_groups(block_build *b, const ls_plan *plan, ls_group **out_groups) {
+    ls_arena *arena = &b->exec->arena;
+    ls_group *groups = ls_arena_copy(arena, plan->groups, sizeof *groups * (size_t)plan->n_groups);
+    for (int i = 0; groups && i < plan->n_groups; i++) {
+        ls_group *g = &groups[i];
+        g->roots = ls_arena_copy(arena, g->roots, sizeof *g->roots * (size_t)g->n_roots);
+        g->reads = ls_arena_copy(arena, g->reads, sizeof *g->reads * (size_t)g->n_reads);
+        if (!g->roots || !g->reads) {
+            return out_of_memory(b);
+        }
+    }
+    *out_groups = groups;
+    return groups ? LS_OK : out_of_memory(b);
+}
+
+static ls_status plan_groups(block_build *b, ls_tensor *const *roots, int n_roots, ls_group **out_groups,
+                             int *out_n) {
+    ls_arena scratch;
+    ls_plan plan = {0};
+    ls_arena_init(&scratch, b->heap);
+    ls_status status = ls_plan_build(&scratch, roots, n_roots, b->exec->session->fusion, &plan, b->err);
+    if (status == LS_OK) {
+        status = keep_groups(b, &plan, out_groups);
+    }
+    *out_n = plan.n_groups;
+    ls_arena_free(&scratch);
+    return status;
+}
+
 /* Plans and compiles what of `wanted` is on one device. */
 static ls_status compile_groups(block_build *b, ls_tensor *const *wanted, int n, ls_device *device) {
-    ls_arena *arena = &b->exec->arena;
-    ls_tensor **roots = LS_ARENA_ARRAY(arena, ls_tensor *, n);
-    ls_plan plan = {0};
-    int n_roots = 0;
+    ls_tensor **roots = LS_ARENA_ARRAY(&b->exec->arena, ls_tensor *, n);
+    ls_group *groups;
+    int n_roots = 0, n_groups;
     if (!roots) {
         return out_of_memory(b);
     }
@@ -291,15 +332,15 @@ static ls_status compile_groups(block_build *b, ls_tensor *const *wanted, int n,
             roots[n_roots++] = wanted[i];
         }
     }
-    LS_TRY(b->err, ls_plan_build(arena, roots, n_roots, b->exec->session->fusion, &plan, b->err));
-    for (int i = 0; i < plan.n_groups; i++) {
-        const ls_group *group = &plan.groups[i];
-        LS_TRY(b->err, group->kind == LS_GROUP_LOOP ? step_loop(b, group) : step_kernel(b, group));
+    LS_TRY(b->err, plan_groups(b, roots, n_roots, &groups, &n_groups));
+    for (int i = 0; i < n_groups; i++) {
+        bool loop = groups[i].kind == LS_GROUP_LOOP;
+        LS_TRY(b->err, loop ? step_loop(b, &groups[i]) : step_kernel(b, &groups[i]));
     }
-    for (int i = 0; i < plan.n_groups; i++) {
-        for (int j = 0; j < plan.groups[i].n_roots; j++) {
-            if (plan.groups[i].roots[j] && !plan.groups[i].roots[j]->absent) {
-                plan.groups[i].roots[j]->value = STORED;
+    for (int i = 0; i < n_groups; i++) {
+        for (int j = 0; j < groups[i].n_roots; j++) {
+            if (groups[i].roots[j] && !groups[i].roots[j]->absent) {
+                groups[i].roots[j]->value = STORED;
             }
         }
     }

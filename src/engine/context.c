@@ -121,6 +121,10 @@ void ls_context_log(ls_context *context, ls_log_level level, const char *fmt, ..
     }
 }
 
+void ls_engine_set_fault(ls_context *context, const ls_spec_fault *fault) {
+    atomic_store(&context->fault, fault);
+}
+
 void ls_engine_set_check(ls_context *context, ls_check level, const ls_check_hooks *hooks) {
     ls_mutex_lock(context->mutex);
     atomic_store(&context->hooks, hooks);

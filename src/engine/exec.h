@@ -141,7 +141,6 @@ struct ls_exec {
     /* the program */
     int n_binds;
     ls_block block;
-    int n_groups;
     int max_args;
     /* the run's scratch */
     ls_binding *binds;

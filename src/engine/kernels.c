@@ -70,8 +70,8 @@ static ls_status kernel_new(ls_device *device, const ls_kernel *key, ls_kernel *
     return LS_OK;
 }
 
-ls_status ls_kernel_get(ls_device *device, const ls_spec *spec, const char *strategy,
-                        const ls_kernel **out_kernel, ls_error *err) {
+static ls_status kernel_find(ls_device *device, const ls_spec *spec, const char *strategy,
+                             const ls_kernel **out_kernel, ls_error *err) {
     ls_kernel key = {.spec = *spec};
     memcpy(key.strategy, strategy, strlen(strategy));
     ls_mutex_lock(device->kernels->mutex);
@@ -79,5 +79,22 @@ ls_status ls_kernel_get(ls_device *device, const ls_spec *spec, const char *stra
     ls_status status = kernel ? LS_OK : kernel_new(device, &key, &kernel, err);
     ls_mutex_unlock(device->kernels->mutex);
     *out_kernel = kernel;
+    return status;
+}
+
+ls_status ls_kernel_get(ls_device *device, const ls_spec *spec, const char *strategy,
+                        const ls_kernel **out_kernel, ls_error *err) {
+    const ls_spec_fault *fault = atomic_load_explicit(&device->context->fault, memory_order_relaxed);
+    if (!fault || fault->device != device) {
+        return kernel_find(device, spec, strategy, out_kernel, err);
+    }
+    ls_arena arena;
+    ls_spec planted;
+    ls_arena_init(&arena, device->heap);
+    ls_status status = fault->plant(fault->user, &arena, spec, &planted, err);
+    if (status == LS_OK) {
+        status = kernel_find(device, &planted, strategy, out_kernel, err);
+    }
+    ls_arena_free(&arena);
     return status;
 }

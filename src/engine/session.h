@@ -40,6 +40,16 @@ typedef struct ls_check_hooks {
 extern const ls_check_hooks *const ls_default_check_hooks;
 void ls_engine_set_check(ls_context *context, ls_check level, const ls_check_hooks *hooks);
 
+/* A fault planted on purpose, for the checks that must catch it: kernels of `device` are compiled from what
+ * `plant` makes of their specs; all else goes by the right ones. Set while nothing runs in the context; NULL:
+ * none. */
+typedef struct ls_spec_fault {
+    ls_device *device;
+    ls_status (*plant)(void *user, ls_arena *arena, const ls_spec *spec, ls_spec *out_spec, ls_error *err);
+    void *user;
+} ls_spec_fault;
+void ls_engine_set_fault(ls_context *context, const ls_spec_fault *fault);
+
 /* ---- context ---- */
 
 struct ls_var {
@@ -61,6 +71,7 @@ struct ls_context {
     char isa[16];
     atomic_int check; /* ls_check */
     const ls_check_hooks *_Atomic hooks;
+    const ls_spec_fault *_Atomic fault;
     ls_mutex *mutex;
     LS_ARRAY(ls_device *) devices;
     ls_symbol *symbols;

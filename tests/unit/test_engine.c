@@ -145,6 +145,25 @@ static void bools_are_normalised(void **state) {
     assert_true(out[0] == 0 && out[1] == 1 && out[2] == 1 && out[3] == 1);
 }
 
+static void submits(void **state) {
+    (void)state;
+    float a[] = {1, 2};
+    int done = 0;
+    ls_ticket ticket;
+    ls_var *v = ls_var_create(s, "v", LS_F32, LS_SCALAR, NULL);
+    ls_tensor *sum = ls_sum(s, vector(2, a), 0, NULL, 0);
+    world_ok(&w, ls_var_assign(s, v, sum));
+    world_ok(&w, ls_submit(s, &sum, 1, &ticket));
+    world_ok(&w, ls_wait(s, ticket));
+    world_ok(&w, ls_poll(s, ticket, &done));
+    assert_int_equal(done, 1);
+    uint64_t kernels = ls_session_get_stats(s).kernels;
+    assert_true(scalar_of(sum) == 3);
+    assert_int_equal(ls_session_get_stats(s).kernels, kernels);
+    world_ok(&w, ls_var_read(s, v, a, sizeof *a));
+    assert_true(a[0] == 3);
+}
+
 /* ---- the cache ---- */
 
 static void equal_graphs_compile_once(void **state) {
@@ -659,6 +678,9 @@ static void certifies(void **state) {
         }
     }
     assert_true(ref);
+    int room = 1, all = n;
+    assert_int_equal(ls_device_list(w.context, infos, &room, &err), LS_OK);
+    assert_int_equal(room, all);
 }
 
 static void strategies_are_forced(void **state) {
@@ -790,6 +812,7 @@ int main(void) {
         TEST(reports_errors),
         TEST(names_a_gather_out_of_range),
         TEST(bools_are_normalised),
+        TEST(submits),
         TEST(equal_graphs_compile_once),
         TEST(values_are_leaves),
         TEST(assigns_in_order),
