@@ -400,6 +400,95 @@ static void c20_out_of_range(void **state) {
     }
 }
 
+static void c21_composites(void **state) {
+    (void)state;
+    enum { R = 3, N = 700 };
+    float *x = awkward(R * N, 21);
+    EACH_DEVICE(w) {
+        ls_session *s = w.session;
+        ls_tensor *t = ls_tensor_from(s, LS_F32, LS_SHAPE(R, N), x);
+        ls_data *a = NULL, *b = NULL;
+        ls_report r;
+        const int axis = 1;
+        ls_tensor *e = ls_exp(s, ls_sub(s, t, ls_amax(s, t, 1, &axis, 1)));
+        ls_tensor *written = ls_div(s, e, ls_sum(s, e, 1, &axis, 1));
+        world_ok(&w, ls_data_from_tensor(s, written, &a));
+        world_ok(&w, ls_data_from_tensor(s, ls_softmax(s, t, 1), &b));
+        assert_int_equal(ls_compare(a, b, &r), LS_SAME);
+        ls_data_release(a);
+        ls_data_release(b);
+        ls_tensor *centred = ls_sub(s, t, ls_mean(s, t, 1, &axis, 1)); /* two passes */
+        ls_tensor *n = ls_full(s, LS_F32, LS_SHAPE(R), N);
+        world_ok(&w, ls_data_from_tensor(s, ls_div(s, ls_sum(s, ls_mul(s, centred, centred), 1, &axis, 0), n), &a));
+        world_ok(&w, ls_data_from_tensor(s, ls_variance(s, t, 1, &axis, 0, 0), &b));
+        assert_int_equal(ls_compare(a, b, &r), LS_SAME);
+        ls_data_release(a);
+        ls_data_release(b);
+        /* A masked key's value does not matter, even when it is infinite. */
+        float q[2] = {1, 2}, v[4] = {1, 2, INFINITY, -INFINITY}, first[2] = {1, 2}, got[4];
+        ls_attention_spec causal = {.causal = 1};
+        ls_tensor *k = ls_full(s, LS_F32, LS_SHAPE(1, 1, 2, 1), 1);
+        ls_tensor *y = ls_attention(s, ls_tensor_from(s, LS_F32, LS_SHAPE(1, 1, 2, 1), q), k,
+                                    ls_where(s, ls_isinf(s, ls_tensor_from(s, LS_F32, LS_SHAPE(1, 1, 2, 2), v)),
+                                             ls_full(s, LS_F32, LS_SHAPE(1, 1, 2, 2), 3e38), ls_tensor_from(s, LS_F32, LS_SHAPE(1, 1, 2, 2), v)), &causal);
+        world_ok(&w, ls_read(s, y, got, sizeof got));
+        assert_memory_equal(got, first, sizeof first);
+    }
+    free(x);
+}
+
+/* f = a*b + a*c + sin(a): the same graph built in two orders has the same gradient bits, and they are the sum in reverse post-order. */
+static void c22_gradient_bits(void **state) {
+    (void)state;
+    float *x = awkward(300, 22);
+    EACH_DEVICE(w) {
+        ls_session *s = w.session;
+        uint32_t bits[2][100];
+        for (int order = 0; order < 2; order++) {
+            world_ok(&w, ls_scope_begin(s));
+            ls_tensor *a = tensor(&w, x, 100), *b = tensor(&w, x + 100, 100), *c = tensor(&w, x + 200, 100), *p, *q, *r, *g;
+            if (order) {
+                r = ls_sin(s, a), q = ls_mul(s, a, c), p = ls_mul(s, a, b);
+            } else {
+                p = ls_mul(s, a, b), q = ls_mul(s, a, c), r = ls_sin(s, a);
+            }
+            world_ok(&w, ls_grad(s, ls_add(s, ls_add(s, p, q), r), NULL, 1, &a, &g));
+            world_ok(&w, ls_read(s, g, bits[order], sizeof bits[order]));
+            if (order == 0) { /* users of a, last in post-order first: sin, then a*c, then a*b */
+                uint32_t want[100];
+                world_ok(&w, ls_read(s, ls_add(s, ls_add(s, ls_cos(s, a), c), b), want, sizeof want));
+                assert_memory_equal(bits[0], want, sizeof want);
+            }
+            ls_scope_end(s);
+        }
+        assert_memory_equal(bits[0], bits[1], sizeof bits[0]);
+    }
+    free(x);
+}
+
+static void c23_rewrites(void **state) {
+    (void)state;
+    float x[5] = {-0.0f, INFINITY, NAN, f32_of(1), 3}, nan = f32_of(0x7fc00000);
+    float plus[5] = {0, INFINITY, nan, f32_of(1), 3}, same[5] = {-0.0f, INFINITY, nan, f32_of(1), 3}, self[5] = {0, nan, nan, 0, 0};
+    float none[5] = {-0.0f, nan, nan, 0, 0}, third[5] = {-0.0f, INFINITY, nan, f32_of(1) / 3, 3.0f / 3}, half[5];
+    for (int i = 0; i < 5; i++) {
+        half[i] = i == 2 ? nan : x[i] / 2;
+    }
+    EACH_DEVICE(w) {
+        ls_session *s = w.session;
+        ls_shape five = LS_SHAPE(5);
+        ls_tensor *t = tensor(&w, x, 5), *zero = ls_full(s, LS_F32, five, 0);
+        expect_f32(&w, ls_add(s, t, zero), 5, plus);
+        expect_f32(&w, ls_sub(s, t, zero), 5, same);
+        expect_f32(&w, ls_add(s, t, ls_full(s, LS_F32, five, -0.0)), 5, same);
+        expect_f32(&w, ls_mul(s, t, ls_full(s, LS_F32, five, 1)), 5, same);
+        expect_f32(&w, ls_sub(s, t, t), 5, self);
+        expect_f32(&w, ls_mul(s, zero, t), 5, none);
+        expect_f32(&w, ls_div(s, t, ls_full(s, LS_F32, five, 3)), 5, third);
+        expect_f32(&w, ls_div(s, t, ls_full(s, LS_F32, five, 2)), 5, half);
+    }
+}
+
 static void c24_random_bits(void **state) {
     (void)state;
     uint32_t key[2] = {0x13198a2e, 0x03707344}, got[3], zero[2] = {0, 0};
@@ -467,7 +556,8 @@ int main(void) {
         cmocka_unit_test(c11_canonical_nan),      cmocka_unit_test(c12_remainder),             cmocka_unit_test(c13_reduction_order),
         cmocka_unit_test(c14_arg_extremes),       cmocka_unit_test(c15_contraction_order),     cmocka_unit_test(c16_absent_elements),
         cmocka_unit_test(c17_scan_order),         cmocka_unit_test(c18_scatter_order),         cmocka_unit_test(c19_sort),
-        cmocka_unit_test(c20_out_of_range),       cmocka_unit_test(c24_random_bits),           cmocka_unit_test(c25_fast_bound),
+        cmocka_unit_test(c20_out_of_range),       cmocka_unit_test(c21_composites),            cmocka_unit_test(c22_gradient_bits),
+        cmocka_unit_test(c23_rewrites),           cmocka_unit_test(c24_random_bits),           cmocka_unit_test(c25_fast_bound),
         cmocka_unit_test(c26_blind_bounds),       cmocka_unit_test(c27_certification),
     };
     return cmocka_run_group_tests_name("contract", tests, NULL, NULL);
