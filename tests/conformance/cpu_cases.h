@@ -1,4 +1,5 @@
-/* Runs a graph on `ref` and on `cpu` under every instruction set and several thread counts, and compares the results bit for bit. */
+/* Runs a graph on `ref` and on `cpu` under every instruction set and several thread counts, and compares the
+ * results bit for bit. */
 #ifndef LOCKSTEP_TESTS_CONFORMANCE_CPU_CASES_H
 #define LOCKSTEP_TESTS_CONFORMANCE_CPU_CASES_H
 
@@ -17,8 +18,9 @@ typedef int (*case_fn)(ls_session *s, ls_rng *rng, const void *param, ls_tensor 
 
 /* Elements of a dtype: small numbers mostly, and now and then what is awkward in it. */
 static inline void fill_data(ls_rng *rng, ls_dtype dtype, void *data, int64_t n) {
-    static const double special[] = {0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, -1e-40, 3e38, -3e38, 65504.0, 65520.0, 1e-7, 2147483648.0,
-                                     -2147483649.0, 1e300, 4294967296.0, 127.5, 255.5, -128.5};
+    static const double special[] = {
+        0.0,     -0.0, 1.0,          -1.0,          0.5,   1e-40,        -1e-40, 3e38,  -3e38, 65504.0,
+        65520.0, 1e-7, 2147483648.0, -2147483649.0, 1e300, 4294967296.0, 127.5,  255.5, -128.5};
     size_t size = ls_dtype_size(dtype);
     for (int64_t i = 0; i < n; i++) {
         uint64_t bits = 0;
@@ -29,7 +31,10 @@ static inline void fill_data(ls_rng *rng, ls_dtype dtype, void *data, int64_t n)
                 d = special[ls_rng_below(rng, sizeof special / sizeof *special)];
             } else if (kind == 62) {
                 uint64_t which = ls_rng_below(rng, 8);
-                d = which == 0 ? __builtin_nan("") : which == 1 ? __builtin_inf() : which == 2 ? -__builtin_inf() : d * 1e6;
+                d = which == 0   ? __builtin_nan("")
+                    : which == 1 ? __builtin_inf()
+                    : which == 2 ? -__builtin_inf()
+                                 : d * 1e6;
             }
             float f = (float)d;
             if (dtype == LS_F64) {
@@ -40,8 +45,11 @@ static inline void fill_data(ls_rng *rng, ls_dtype dtype, void *data, int64_t n)
                 bits = dtype == LS_F16 ? ls_f64_to_f16(d) : ls_f64_to_bf16(d);
             }
         } else {
-            bits = kind < 32 ? ls_rng_below(rng, 16) - (dtype >= LS_I8 ? 8 : 0) : kind < 60 ? ls_rng_u64(rng)
-                   : kind == 60 ? 0 : kind == 61 ? ~UINT64_C(0) : UINT64_C(1) << (8 * size - 1);
+            bits = kind < 32    ? ls_rng_below(rng, 16) - (dtype >= LS_I8 ? 8 : 0)
+                   : kind < 60  ? ls_rng_u64(rng)
+                   : kind == 60 ? 0
+                   : kind == 61 ? ~UINT64_C(0)
+                                : UINT64_C(1) << (8 * size - 1);
             bits = dtype == LS_BOOL ? bits & 1 : bits;
         }
         memcpy((char *)data + (size_t)i * size, &bits, size);
@@ -149,7 +157,8 @@ static inline void worlds_close(worlds *all) {
 }
 
 /* `every`: on all configurations; else on one that goes round, and on one thread. */
-static inline void check_case(worlds *all, case_fn build, uint64_t seed, const void *param, const char *what, int every) {
+static inline void check_case(worlds *all, case_fn build, uint64_t seed, const void *param, const char *what,
+                              int every) {
     result want = run_case(&all->ref, build, seed, param, what);
     for (int c = 0; c < all->n; c++) {
         if (!every && c != (int)(all->cases % all->n)) {
@@ -160,8 +169,9 @@ static inline void check_case(worlds *all, case_fn build, uint64_t seed, const v
             assert_int_equal(got.bytes[i], want.bytes[i]);
             for (size_t b = 0; b < want.bytes[i]; b++) {
                 if (((uint8_t *)got.data[i])[b] != ((uint8_t *)want.data[i])[b]) {
-                    fail_msg("%s (seed %llu): %s differs from ref: root %d of %d, byte %zu of %zu (word %08x, ref %08x)", what,
-                             (unsigned long long)seed, all->names[c], i, want.n, b, want.bytes[i],
+                    fail_msg("%s (seed %llu): %s differs from ref: root %d of %d, byte %zu of %zu (word "
+                             "%08x, ref %08x)",
+                             what, (unsigned long long)seed, all->names[c], i, want.n, b, want.bytes[i],
                              ((unsigned *)got.data[i])[b / 4], ((unsigned *)want.data[i])[b / 4]);
                 }
             }

@@ -1,4 +1,5 @@
-/* Contractions of the CPU backend against ref, bit for bit: products, convolutions and their gradients, fused or not. */
+/* Contractions of the CPU backend against ref, bit for bit: products, convolutions and their gradients, fused
+ * or not. */
 #include "conformance/cpu_cases.h"
 
 typedef struct param {
@@ -18,11 +19,13 @@ static int build_matmul(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **
     ls_tensor *at = operand(s, rng, p, LS_SHAPE(p->k, p->m)), *bt = operand(s, rng, p, LS_SHAPE(p->n, p->k));
     ls_tensor *row = operand(s, rng, p, LS_SHAPE(p->n));
     roots[0] = ls_matmul(s, a, b);
-    roots[1] = ls_max(s, ls_add(s, ls_matmul(s, ls_permute(s, at, swap), ls_permute(s, bt, swap)), row), ls_mul(s, row, row));
+    roots[1] = ls_max(s, ls_add(s, ls_matmul(s, ls_permute(s, at, swap), ls_permute(s, bt, swap)), row),
+                      ls_mul(s, row, row));
     roots[2] = ls_permute(s, ls_matmul(s, a, ls_permute(s, bt, swap)), swap);
     roots[3] = ls_matmul(s, ls_flip(s, a, 1), ls_flip(s, b, 0));
     roots[4] = ls_matmul(s, ls_add(s, a, ls_permute(s, at, swap)), ls_max(s, b, row));
-    ls_tensor *x = operand(s, rng, p, LS_SHAPE(3, p->m, p->k)), *y = operand(s, rng, p, LS_SHAPE(3, p->n, p->k));
+    ls_tensor *x = operand(s, rng, p, LS_SHAPE(3, p->m, p->k)),
+              *y = operand(s, rng, p, LS_SHAPE(3, p->n, p->k));
     roots[5] = ls_matmul(s, x, ls_permute(s, y, swap3));
     roots[6] = ls_matmul(s, x, b);
     roots[7] = ls_matmul(s, a, ls_permute(s, y, swap3));
@@ -30,13 +33,15 @@ static int build_matmul(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **
 }
 
 static void products(void **state) {
-    static const int64_t shapes[][3] = {{1, 1, 1},  {5, 7, 0},   {0, 3, 4},   {3, 0, 4},    {1, 33, 40}, {40, 1, 33}, {7, 16, 511},
-                                        {6, 9, 512}, {13, 5, 513}, {2, 3, 1025}, {65, 33, 31}, {12, 32, 64}, {17, 70, 19}, {37, 64, 65}};
+    static const int64_t shapes[][3] = {{1, 1, 1},    {5, 7, 0},    {0, 3, 4},    {3, 0, 4},    {1, 33, 40},
+                                        {40, 1, 33},  {7, 16, 511}, {6, 9, 512},  {13, 5, 513}, {2, 3, 1025},
+                                        {65, 33, 31}, {12, 32, 64}, {17, 70, 19}, {37, 64, 65}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         for (int d = LS_U8; d < LS_DTYPE_COUNT; d++) {
             param p = {(ls_dtype)d, shapes[i][0], shapes[i][1], shapes[i][2], (i + (size_t)d) % 3 != 0};
             char what[80];
-            snprintf(what, sizeof what, "matmul %s %lldx%lldx%lld", ls_dtype_name(p.dtype), (long long)p.m, (long long)p.n, (long long)p.k);
+            snprintf(what, sizeof what, "matmul %s %lldx%lldx%lld", ls_dtype_name(p.dtype), (long long)p.m,
+                     (long long)p.n, (long long)p.k);
             bool all = d == LS_F32 && i % 3 == 0;
             if (d >= LS_F16 || (i + (size_t)d) % 4 == 0) {
                 check_case(*state, build_matmul, i * 17 + (uint64_t)d, &p, what, all);
@@ -52,8 +57,10 @@ static void large_product(void **state) {
 
 static int build_conv(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
-    int64_t groups = 1 + (int64_t)ls_rng_below(rng, 2), c = groups * (1 + (int64_t)ls_rng_below(rng, 5)), o = groups * (1 + (int64_t)ls_rng_below(rng, 5));
-    int64_t kh = 1 + (int64_t)ls_rng_below(rng, 3), kw = 1 + (int64_t)ls_rng_below(rng, 3), n = 1 + (int64_t)ls_rng_below(rng, 3);
+    int64_t groups = 1 + (int64_t)ls_rng_below(rng, 2), c = groups * (1 + (int64_t)ls_rng_below(rng, 5)),
+            o = groups * (1 + (int64_t)ls_rng_below(rng, 5));
+    int64_t kh = 1 + (int64_t)ls_rng_below(rng, 3), kw = 1 + (int64_t)ls_rng_below(rng, 3),
+            n = 1 + (int64_t)ls_rng_below(rng, 3);
     ls_conv_spec spec = {.spatial = 2, .groups = groups};
     for (int i = 0; i < 2; i++) {
         spec.stride[i] = 1 + (int64_t)ls_rng_below(rng, 2);
@@ -62,7 +69,8 @@ static int build_conv(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
         spec.pad_high[i] = (int64_t)ls_rng_below(rng, 3);
     }
     int64_t h = 5 + (int64_t)ls_rng_below(rng, 8), w = 5 + (int64_t)ls_rng_below(rng, 30);
-    ls_tensor *x = operand(s, rng, p, LS_SHAPE(n, c, h, w)), *f = operand(s, rng, p, LS_SHAPE(o, c / groups, kh, kw));
+    ls_tensor *x = operand(s, rng, p, LS_SHAPE(n, c, h, w)),
+              *f = operand(s, rng, p, LS_SHAPE(o, c / groups, kh, kw));
     ls_tensor *bias = operand(s, rng, p, LS_SHAPE(o));
     ls_tensor *y = ls_conv(s, x, f, bias, &spec), *grads[3], *xs[3] = {x, f, bias};
     roots[0] = y;
@@ -90,7 +98,8 @@ static void convolutions(void **state) {
 static int build_layers(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
     int64_t two[] = {2, 2}, three[] = {3, 3};
-    ls_conv_spec plain = {.spatial = 2}, pool = {.spatial = 2, .stride = {2, 2}}, over = {.spatial = 2, .stride = {2, 2}, .pad_low = {1, 1}};
+    ls_conv_spec plain = {.spatial = 2}, pool = {.spatial = 2, .stride = {2, 2}},
+                 over = {.spatial = 2, .stride = {2, 2}, .pad_low = {1, 1}};
     ls_tensor *x = tame_tensor(s, rng, p->dtype, LS_SHAPE(2, 3, 12, 14)), *w[4];
     w[0] = tame_tensor(s, rng, p->dtype, LS_SHAPE(4, 3, 3, 3));
     w[1] = tame_tensor(s, rng, p->dtype, LS_SHAPE(4));
@@ -111,13 +120,15 @@ static int build_layers(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **
 
 static void layers(void **state) {
     for (int d = LS_F16; d <= LS_F64; d++) {
-        check_case(*state, build_layers, (uint64_t)d, &(param){.dtype = (ls_dtype)d}, ls_dtype_name((ls_dtype)d), 1);
+        check_case(*state, build_layers, (uint64_t)d, &(param){.dtype = (ls_dtype)d},
+                   ls_dtype_name((ls_dtype)d), 1);
     }
 }
 
 static int build_attention(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
-    ls_tensor *q = tame_tensor(s, rng, p->dtype, LS_SHAPE(2, 4, p->m, 8)), *k = tame_tensor(s, rng, p->dtype, LS_SHAPE(2, 2, p->n, 8));
+    ls_tensor *q = tame_tensor(s, rng, p->dtype, LS_SHAPE(2, 4, p->m, 8)),
+              *k = tame_tensor(s, rng, p->dtype, LS_SHAPE(2, 2, p->n, 8));
     ls_tensor *v = tame_tensor(s, rng, p->dtype, LS_SHAPE(2, 2, p->n, 5));
     ls_attention_spec spec = {.causal = 1};
     roots[0] = ls_attention(s, q, k, v, &spec);
@@ -142,7 +153,8 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(large_product), cmocka_unit_test(convolutions),
-                                       cmocka_unit_test(layers), cmocka_unit_test(attention)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(large_product),
+                                       cmocka_unit_test(convolutions), cmocka_unit_test(layers),
+                                       cmocka_unit_test(attention)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

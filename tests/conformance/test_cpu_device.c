@@ -1,4 +1,5 @@
-/* The CPU device itself: what it refuses, memory that runs out, strategies, the host's rounding mode, symbols. */
+/* The CPU device itself: what it refuses, memory that runs out, strategies, the host's rounding mode,
+ * symbols. */
 #include "conformance/cpu_cases.h"
 #include "device/device.h"
 #include "plan/plan.h"
@@ -20,7 +21,8 @@ static void refuses_what_it_cannot(void **state) {
 /* Convolution, pooling, softmax, sort, scatter and their gradients: every kind of phase. */
 static int build_everything(ls_session *s, ls_rng *rng, ls_tensor **roots) {
     ls_conv_spec conv = {.spatial = 2, .pad_low = {1, 1}, .stride = {2, 1}};
-    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(2, 3, 9, 8)), *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(4, 3, 3, 3));
+    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(2, 3, 9, 8)),
+              *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(4, 3, 3, 3));
     ls_tensor *y = ls_conv(s, x, w, NULL, &conv), *xs[] = {x, w};
     int32_t index[5] = {1, 0, 1, 1, 0};
     ls_tensor *at = ls_tensor_from(s, LS_I32, LS_SHAPE(5), index);
@@ -37,7 +39,8 @@ static ls_heap *heap_of(world *w) {
     return w->device->heap;
 }
 
-/* Compiles every kernel with each allocation failing in turn: an error, and nothing leaks. Launches allocate nothing. */
+/* Compiles every kernel with each allocation failing in turn: an error, and nothing leaks. Launches allocate
+ * nothing. */
 static void memory_that_runs_out(void **state) {
     (void)state;
     world w = world_open_with("cpu", 2, NULL);
@@ -146,7 +149,8 @@ static void strategies(void **state) {
     }
     assert_memory_equal(got[0], got[1], 33 * 21 * 4);
     ls_kernel_binary *binary;
-    assert_int_equal(w.device->backend->compile(w.device, &spec, "matrix", &binary, &err), LS_ERR_UNSUPPORTED);
+    assert_int_equal(w.device->backend->compile(w.device, &spec, "matrix", &binary, &err),
+                     LS_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.message, "naive"));
     free(got[0]);
     free(got[1]);
@@ -162,8 +166,10 @@ static void host_numerics(void **state) {
     for (int turn = 0; turn < 2; turn++) {
         world w = world_open_with("cpu", 2, NULL);
         ls_rng rng = {3, 0};
-        ls_tensor *x = tame_tensor(w.session, &rng, LS_F32, LS_SHAPE(2000)), *tiny = ls_full(w.session, LS_F32, LS_SHAPE(1), 1e-39);
-        ls_tensor *y = ls_add(w.session, ls_mul(w.session, x, tiny), ls_mul(w.session, ls_exp(w.session, x), tiny));
+        ls_tensor *x = tame_tensor(w.session, &rng, LS_F32, LS_SHAPE(2000)),
+                  *tiny = ls_full(w.session, LS_F32, LS_SHAPE(1), 1e-39);
+        ls_tensor *y =
+            ls_add(w.session, ls_mul(w.session, x, tiny), ls_mul(w.session, ls_exp(w.session, x), tiny));
         fesetround(turn ? FE_UPWARD : FE_TONEAREST);
         ls_status status = ls_read(w.session, y, turn ? got : want, sizeof got);
         assert_int_equal(fegetround(), turn ? FE_UPWARD : FE_TONEAREST);
@@ -187,8 +193,10 @@ static void symbols(void **state) {
         ls_shape shape = {.rank = 2, .dim = {ls_dim_symbol(rows, 1, 0), ls_dim_of(37)}};
         float data[40 * 37];
         fill_data(&rng, LS_F32, data, 40 * 37);
-        ls_tensor *x = ls_input(w.session, "x", LS_F32, shape), *m = tame_tensor(w.session, &rng, LS_F32, LS_SHAPE(37, 20));
-        ls_tensor *outs[] = {ls_softmax(w.session, ls_matmul(w.session, x, m), 1), ls_sum(w.session, x, 1, (int[]){0}, 0)};
+        ls_tensor *x = ls_input(w.session, "x", LS_F32, shape),
+                  *m = tame_tensor(w.session, &rng, LS_F32, LS_SHAPE(37, 20));
+        ls_tensor *outs[] = {ls_softmax(w.session, ls_matmul(w.session, x, m), 1),
+                             ls_sum(w.session, x, 1, (int[]){0}, 0)};
         ls_program *program;
         world_ok(&w, ls_program_compile(w.session, &x, 1, outs, 2, &program));
         for (int n = 0; n < 2; n++) {
@@ -210,7 +218,8 @@ static void symbols(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(refuses_what_it_cannot), cmocka_unit_test(memory_that_runs_out),
-                                       cmocka_unit_test(strategies), cmocka_unit_test(host_numerics), cmocka_unit_test(symbols)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(refuses_what_it_cannot),
+                                       cmocka_unit_test(memory_that_runs_out), cmocka_unit_test(strategies),
+                                       cmocka_unit_test(host_numerics), cmocka_unit_test(symbols)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,8 @@ static int build_reduce(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **
     static const int lists[][3] = {{2}, {1}, {0}, {0, 2}, {1, 2}, {2, 0}, {0, 1, 2}, {0, 1}};
     static const int counts[] = {1, 1, 1, 2, 2, 2, 3, 2};
     uint64_t kind = ls_rng_below(rng, 4);
-    ls_tensor *x = kind ? tame_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c)) : random_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c));
+    ls_tensor *x = kind ? tame_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c))
+                        : random_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c));
     int first = p->dtype == LS_BOOL ? 2 : 0;
     for (int i = 0; i < MAX_ROOTS; i++) {
         uint64_t axes = ls_rng_below(rng, 8), op = (uint64_t)first + ls_rng_below(rng, (uint64_t)(6 - first));
@@ -30,16 +31,18 @@ static int build_reduce(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **
 
 static void reductions(void **state) {
     static const param shapes[] = {
-        {0, 1, 1, 1},      {0, 2, 3, 5},     {0, 0, 3, 4},     {0, 3, 0, 4},   {0, 5, 7, 0},     {0, 1, 1, 255},  {0, 1, 1, 256},
-        {0, 1, 1, 257},    {0, 2, 1, 4095},  {0, 1, 2, 4096},  {0, 2, 2, 4097}, {0, 4097, 1, 2},  {0, 300, 2, 17}, {0, 17, 40, 13},
-        {0, 1, 1, 8193},   {0, 3, 511, 5},   {0, 513, 9, 1},   {0, 2, 700, 9},  {0, 64, 3, 64},   {0, 31, 5, 101},
+        {0, 1, 1, 1},    {0, 2, 3, 5},    {0, 0, 3, 4},    {0, 3, 0, 4},    {0, 5, 7, 0},
+        {0, 1, 1, 255},  {0, 1, 1, 256},  {0, 1, 1, 257},  {0, 2, 1, 4095}, {0, 1, 2, 4096},
+        {0, 2, 2, 4097}, {0, 4097, 1, 2}, {0, 300, 2, 17}, {0, 17, 40, 13}, {0, 1, 1, 8193},
+        {0, 3, 511, 5},  {0, 513, 9, 1},  {0, 2, 700, 9},  {0, 64, 3, 64},  {0, 31, 5, 101},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         for (int d = 0; d < LS_DTYPE_COUNT; d++) {
             param p = shapes[i];
             p.dtype = (ls_dtype)d;
             char what[80];
-            snprintf(what, sizeof what, "reduce %s [%lld,%lld,%lld]", ls_dtype_name(p.dtype), (long long)p.a, (long long)p.b, (long long)p.c);
+            snprintf(what, sizeof what, "reduce %s [%lld,%lld,%lld]", ls_dtype_name(p.dtype), (long long)p.a,
+                     (long long)p.b, (long long)p.c);
             if (d == LS_F32 || (i + (size_t)d) % 3 == 0) {
                 check_case(*state, build_reduce, i * 31 + (uint64_t)d, &p, what, d == LS_F32 && i % 4 == 0);
             }
@@ -47,7 +50,8 @@ static void reductions(void **state) {
     }
 }
 
-/* More than one level of blocks: 4096 blocks of 4096 is too slow here; 5 blocks in rows and in columns are not. */
+/* More than one level of blocks: 4096 blocks of 4096 is too slow here; 5 blocks in rows and in columns are
+ * not. */
 static int build_long(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
     ls_tensor *x = tame_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b));
@@ -66,7 +70,8 @@ static void long_reductions(void **state) {
 static int build_absent(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
     ls_tensor *x = random_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c));
-    ls_pad_spec pads[3] = {{1, 0, 0}, {2, 1, (int64_t)ls_rng_below(rng, 2)}, {0, 3, (int64_t)ls_rng_below(rng, 3)}};
+    ls_pad_spec pads[3] = {
+        {1, 0, 0}, {2, 1, (int64_t)ls_rng_below(rng, 2)}, {0, 3, (int64_t)ls_rng_below(rng, 3)}};
     ls_tensor *padded = ls_pad_absent(s, x, pads);
     int axes[] = {1, 2};
     ls_window_spec windows[2] = {{3, 2, 1}, {2, 1, 2}};
@@ -82,7 +87,8 @@ static int build_absent(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **
 }
 static void absent(void **state) {
     for (uint64_t seed = 0; seed < 52; seed++) {
-        param p = {(ls_dtype)(seed % LS_DTYPE_COUNT), 1 + (int64_t)(seed % 4), 6 + (int64_t)(seed % 5), 7 + (int64_t)(seed * 7 % 30)};
+        param p = {(ls_dtype)(seed % LS_DTYPE_COUNT), 1 + (int64_t)(seed % 4), 6 + (int64_t)(seed % 5),
+                   7 + (int64_t)(seed * 7 % 30)};
         check_case(*state, build_absent, seed, &p, ls_dtype_name(p.dtype), seed < 13);
     }
 }
@@ -90,7 +96,8 @@ static void absent(void **state) {
 static int build_rows(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
     ls_tensor *x = tame_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c));
-    ls_tensor *g = tame_tensor(s, rng, p->dtype, LS_SHAPE(p->c)), *b = tame_tensor(s, rng, p->dtype, LS_SHAPE(p->c));
+    ls_tensor *g = tame_tensor(s, rng, p->dtype, LS_SHAPE(p->c)),
+              *b = tame_tensor(s, rng, p->dtype, LS_SHAPE(p->c));
     roots[0] = ls_softmax(s, x, 2);
     roots[1] = ls_log_softmax(s, x, 1);
     roots[2] = ls_layer_norm(s, x, 2, g, b, 1e-5);
@@ -100,13 +107,15 @@ static int build_rows(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
     return 6;
 }
 static void row_groups(void **state) {
-    static const param shapes[] = {{0, 1, 1, 1}, {0, 2, 3, 10}, {0, 5, 4, 257}, {0, 3, 2, 1000}, {0, 2, 37, 65}, {0, 1, 2, 4097}, {0, 40, 3, 12}};
+    static const param shapes[] = {{0, 1, 1, 1},   {0, 2, 3, 10},   {0, 5, 4, 257}, {0, 3, 2, 1000},
+                                   {0, 2, 37, 65}, {0, 1, 2, 4097}, {0, 40, 3, 12}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         for (int d = LS_F16; d <= LS_F64; d++) {
             param p = shapes[i];
             p.dtype = (ls_dtype)d;
             char what[80];
-            snprintf(what, sizeof what, "rows %s [%lld,%lld,%lld]", ls_dtype_name(p.dtype), (long long)p.a, (long long)p.b, (long long)p.c);
+            snprintf(what, sizeof what, "rows %s [%lld,%lld,%lld]", ls_dtype_name(p.dtype), (long long)p.a,
+                     (long long)p.b, (long long)p.c);
             check_case(*state, build_rows, i, &p, what, d == LS_F32);
         }
     }
@@ -118,7 +127,8 @@ static int build_scan(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
     int n = 0;
     for (int axis = 0; axis < 3; axis++) {
         for (int i = 0; i < 2; i++) {
-            roots[n++] = ls_scan(s, x, (ls_scan_kind)ls_rng_below(rng, 4), axis, (int)ls_rng_below(rng, 2), (int)ls_rng_below(rng, 2));
+            roots[n++] = ls_scan(s, x, (ls_scan_kind)ls_rng_below(rng, 4), axis, (int)ls_rng_below(rng, 2),
+                                 (int)ls_rng_below(rng, 2));
         }
     }
     return n;
@@ -134,14 +144,16 @@ static int build_sort(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
     return n;
 }
 static void scans_and_sorts(void **state) {
-    static const param shapes[] = {{0, 1, 1, 1}, {0, 2, 3, 17}, {0, 1, 3, 511}, {0, 2, 1, 512}, {0, 1, 2, 513}, {0, 1, 1, 1537}, {0, 600, 3, 2},
-                                   {0, 0, 3, 2}, {0, 3, 1100, 1}};
+    static const param shapes[] = {{0, 1, 1, 1},   {0, 2, 3, 17},  {0, 1, 3, 511},
+                                   {0, 2, 1, 512}, {0, 1, 2, 513}, {0, 1, 1, 1537},
+                                   {0, 600, 3, 2}, {0, 0, 3, 2},   {0, 3, 1100, 1}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         for (int d = 0; d < LS_DTYPE_COUNT; d++) {
             param p = shapes[i];
             p.dtype = (ls_dtype)d;
             char what[80];
-            snprintf(what, sizeof what, "along %s [%lld,%lld,%lld]", ls_dtype_name(p.dtype), (long long)p.a, (long long)p.b, (long long)p.c);
+            snprintf(what, sizeof what, "along %s [%lld,%lld,%lld]", ls_dtype_name(p.dtype), (long long)p.a,
+                     (long long)p.b, (long long)p.c);
             if (d != LS_BOOL) {
                 check_case(*state, build_scan, i + 50, &p, what, d == LS_F32);
             }
@@ -162,7 +174,8 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(reductions), cmocka_unit_test(long_reductions), cmocka_unit_test(absent),
-                                       cmocka_unit_test(row_groups), cmocka_unit_test(scans_and_sorts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reductions), cmocka_unit_test(long_reductions),
+                                       cmocka_unit_test(absent), cmocka_unit_test(row_groups),
+                                       cmocka_unit_test(scans_and_sorts)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

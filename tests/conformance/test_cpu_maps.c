@@ -1,4 +1,5 @@
-/* Element-wise operations of the CPU backend against ref: every operation, every dtype, awkward sizes and views. */
+/* Element-wise operations of the CPU backend against ref: every operation, every dtype, awkward sizes and
+ * views. */
 #include "conformance/cpu_cases.h"
 
 typedef ls_tensor *(*unary_fn)(ls_session *s, ls_tensor *x);
@@ -10,16 +11,60 @@ typedef struct row {
     unary_fn unary;
     binary_fn binary;
 } row;
-#define U(name, dtypes) {#name, dtypes, ls_##name, NULL}
-#define B(name, dtypes) {#name, dtypes, NULL, ls_##name}
+#define U(name, dtypes)                                                                                      \
+    { #name, dtypes, ls_##name, NULL }
+#define B(name, dtypes)                                                                                      \
+    { #name, dtypes, NULL, ls_##name }
 static const row rows[] = {
-    U(neg, NUM), U(abs, NUM), U(sign, NUM), U(floor, FLOAT), U(ceil, FLOAT), U(trunc, FLOAT), U(rint, FLOAT), U(sqrt, FLOAT),
-    U(rsqrt, FLOAT), U(cbrt, FLOAT), U(recip, FLOAT), U(exp, FLOAT), U(exp2, FLOAT), U(expm1, FLOAT), U(log, FLOAT),
-    U(log2, FLOAT), U(log1p, FLOAT), U(sin, FLOAT), U(cos, FLOAT), U(tan, FLOAT), U(asin, FLOAT), U(acos, FLOAT),
-    U(atan, FLOAT), U(sinh, FLOAT), U(cosh, FLOAT), U(tanh, FLOAT), U(erf, FLOAT), U(erfc, FLOAT), U(not, INTEGER | BOOL),
-    U(isnan, FLOAT), U(isinf, FLOAT), U(popcount, INTEGER), B(add, NUM), B(sub, NUM), B(mul, NUM), B(div, NUM), B(rem, NUM),
-    B(pow, FLOAT), B(min, ANY), B(max, ANY), B(and, INTEGER | BOOL), B(or, INTEGER | BOOL), B(xor, INTEGER | BOOL),
-    B(shl, INTEGER), B(shr, INTEGER), B(eq, ANY), B(ne, ANY), B(lt, ANY), B(le, ANY),
+    U(neg, NUM),
+    U(abs, NUM),
+    U(sign, NUM),
+    U(floor, FLOAT),
+    U(ceil, FLOAT),
+    U(trunc, FLOAT),
+    U(rint, FLOAT),
+    U(sqrt, FLOAT),
+    U(rsqrt, FLOAT),
+    U(cbrt, FLOAT),
+    U(recip, FLOAT),
+    U(exp, FLOAT),
+    U(exp2, FLOAT),
+    U(expm1, FLOAT),
+    U(log, FLOAT),
+    U(log2, FLOAT),
+    U(log1p, FLOAT),
+    U(sin, FLOAT),
+    U(cos, FLOAT),
+    U(tan, FLOAT),
+    U(asin, FLOAT),
+    U(acos, FLOAT),
+    U(atan, FLOAT),
+    U(sinh, FLOAT),
+    U(cosh, FLOAT),
+    U(tanh, FLOAT),
+    U(erf, FLOAT),
+    U(erfc, FLOAT),
+    U(not, INTEGER | BOOL),
+    U(isnan, FLOAT),
+    U(isinf, FLOAT),
+    U(popcount, INTEGER),
+    B(add, NUM),
+    B(sub, NUM),
+    B(mul, NUM),
+    B(div, NUM),
+    B(rem, NUM),
+    B(pow, FLOAT),
+    B(min, ANY),
+    B(max, ANY),
+    B(and, INTEGER | BOOL),
+    B(or, INTEGER | BOOL),
+    B(xor, INTEGER | BOOL),
+    B(shl, INTEGER),
+    B(shr, INTEGER),
+    B(eq, ANY),
+    B(ne, ANY),
+    B(lt, ANY),
+    B(le, ANY),
 };
 
 static int class_of(ls_dtype d) {
@@ -35,7 +80,8 @@ typedef struct param {
 static int build_map(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
     ls_tensor *x = random_tensor(s, rng, p->dtype, LS_SHAPE(p->n));
-    roots[0] = p->row->unary ? p->row->unary(s, x) : p->row->binary(s, x, random_tensor(s, rng, p->dtype, LS_SHAPE(p->n)));
+    roots[0] = p->row->unary ? p->row->unary(s, x)
+                             : p->row->binary(s, x, random_tensor(s, rng, p->dtype, LS_SHAPE(p->n)));
     return 1;
 }
 
@@ -50,8 +96,10 @@ static void maps(void **state) {
             char what[64];
             snprintf(what, sizeof what, "%s %s", rows[r].name, ls_dtype_name((ls_dtype)d));
             int64_t n = sizes[(r + (size_t)d) % 5];
-            check_case(all, build_map, 1 + r * 100 + (size_t)d, &(param){&rows[r], (ls_dtype)d, 0, n}, what, 0);
-            check_case(all, build_map, 7 + r * 100 + (size_t)d, &(param){&rows[r], (ls_dtype)d, 0, 1031}, what, 1);
+            check_case(all, build_map, 1 + r * 100 + (size_t)d, &(param){&rows[r], (ls_dtype)d, 0, n}, what,
+                       0);
+            check_case(all, build_map, 7 + r * 100 + (size_t)d, &(param){&rows[r], (ls_dtype)d, 0, 1031},
+                       what, 1);
         }
     }
 }
@@ -72,8 +120,10 @@ static void casts(void **state) {
     for (int from = 0; from < LS_DTYPE_COUNT; from++) {
         for (int to = 0; to < LS_DTYPE_COUNT; to++) {
             char what[64];
-            snprintf(what, sizeof what, "cast %s to %s", ls_dtype_name((ls_dtype)from), ls_dtype_name((ls_dtype)to));
-            check_case(all, build_cast, (uint64_t)(from * 16 + to), &(param){NULL, (ls_dtype)from, (ls_dtype)to, 2077}, what, 1);
+            snprintf(what, sizeof what, "cast %s to %s", ls_dtype_name((ls_dtype)from),
+                     ls_dtype_name((ls_dtype)to));
+            check_case(all, build_cast, (uint64_t)(from * 16 + to),
+                       &(param){NULL, (ls_dtype)from, (ls_dtype)to, 2077}, what, 1);
         }
     }
 }
@@ -81,14 +131,17 @@ static void casts(void **state) {
 /* Chains over views: permuted, broadcast, reversed, strided, windowed, padded, joined. */
 static int build_views(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     ls_dtype d = *(const ls_dtype *)p_;
-    int64_t a = 1 + (int64_t)ls_rng_below(rng, 9), b = 1 + (int64_t)ls_rng_below(rng, 23), c = 1 + (int64_t)ls_rng_below(rng, 40);
-    ls_tensor *x = random_tensor(s, rng, d, LS_SHAPE(a, b, c)), *y = random_tensor(s, rng, d, LS_SHAPE(c, 1, a));
+    int64_t a = 1 + (int64_t)ls_rng_below(rng, 9), b = 1 + (int64_t)ls_rng_below(rng, 23),
+            c = 1 + (int64_t)ls_rng_below(rng, 40);
+    ls_tensor *x = random_tensor(s, rng, d, LS_SHAPE(a, b, c)),
+              *y = random_tensor(s, rng, d, LS_SHAPE(c, 1, a));
     ls_tensor *row = random_tensor(s, rng, d, LS_SHAPE(c)), *one = random_tensor(s, rng, d, LS_SHAPE(1));
     int order[] = {2, 1, 0};
     ls_tensor *z = ls_max(s, ls_permute(s, y, order), ls_max(s, x, row));
     z = ls_min(s, z, ls_flip(s, x, (int)ls_rng_below(rng, 3)));
     roots[0] = ls_max(s, z, one);
-    int64_t lo = (int64_t)ls_rng_below(rng, 4), hi = (int64_t)ls_rng_below(rng, 4), in = (int64_t)ls_rng_below(rng, 3);
+    int64_t lo = (int64_t)ls_rng_below(rng, 4), hi = (int64_t)ls_rng_below(rng, 4),
+            in = (int64_t)ls_rng_below(rng, 3);
     ls_pad_spec pads[3] = {{lo, hi, 0}, {hi, -(int64_t)ls_rng_below(rng, 1), in}, {lo + 1, lo, in ? 0 : 1}};
     ls_tensor *padded = ls_pad(s, z, pads, 1.0);
     roots[1] = padded;
@@ -117,7 +170,8 @@ static void views(void **state) {
 /* Rows long enough to be done in patches. */
 static int build_transposed(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     ls_dtype d = *(const ls_dtype *)p_;
-    ls_tensor *x = random_tensor(s, rng, d, LS_SHAPE(700, 33)), *y = random_tensor(s, rng, d, LS_SHAPE(33, 700));
+    ls_tensor *x = random_tensor(s, rng, d, LS_SHAPE(700, 33)),
+              *y = random_tensor(s, rng, d, LS_SHAPE(33, 700));
     ls_tensor *image = random_tensor(s, rng, d, LS_SHAPE(2, 25, 26, 17));
     roots[0] = ls_max(s, ls_permute(s, x, (int[]){1, 0}), y);
     roots[1] = ls_min(s, x, ls_permute(s, y, (int[]){1, 0}));
@@ -155,12 +209,14 @@ static void made(void **state) {
 
 static int build_indexed(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     ls_dtype d = *(const ls_dtype *)p_;
-    int64_t rows = 1 + (int64_t)ls_rng_below(rng, 30), n = 1 + (int64_t)ls_rng_below(rng, 700), w = 1 + (int64_t)ls_rng_below(rng, 5);
+    int64_t rows = 1 + (int64_t)ls_rng_below(rng, 30), n = 1 + (int64_t)ls_rng_below(rng, 700),
+            w = 1 + (int64_t)ls_rng_below(rng, 5);
     int32_t *index = calloc((size_t)n, sizeof *index);
     for (int64_t i = 0; i < n; i++) {
         index[i] = (int32_t)ls_rng_below(rng, (uint64_t)rows);
     }
-    ls_tensor *at = ls_tensor_from(s, LS_I32, LS_SHAPE(n), index), *x = random_tensor(s, rng, d, LS_SHAPE(rows, w));
+    ls_tensor *at = ls_tensor_from(s, LS_I32, LS_SHAPE(n), index),
+              *x = random_tensor(s, rng, d, LS_SHAPE(rows, w));
     free(index);
     roots[0] = ls_gather(s, x, at, 0);
     roots[1] = ls_gather(s, ls_permute(s, x, (int[]){1, 0}), at, 1);
@@ -207,7 +263,12 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(maps),  cmocka_unit_test(casts),   cmocka_unit_test(views), cmocka_unit_test(transposed),
-                                       cmocka_unit_test(made),  cmocka_unit_test(indexed), cmocka_unit_test(out_of_range_is_reported)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(maps),
+                                       cmocka_unit_test(casts),
+                                       cmocka_unit_test(views),
+                                       cmocka_unit_test(transposed),
+                                       cmocka_unit_test(made),
+                                       cmocka_unit_test(indexed),
+                                       cmocka_unit_test(out_of_range_is_reported)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,5 +1,5 @@
-/* Tile functions one by one: every instruction set gives the bits of the scalar objects, whatever the number of lanes and the
- * alignment, in place too, and nothing beyond the last lane is written. */
+/* Tile functions one by one: every instruction set gives the bits of the scalar objects, whatever the number
+ * of lanes and the alignment, in place too, and nothing beyond the last lane is written. */
 #include "conformance/cpu_cases.h"
 #include "backend/cpu/tile.h"
 
@@ -38,7 +38,9 @@ static void fill_held(ls_rng *rng, ls_dtype dtype, char *to) {
 }
 
 static ls_tile_fn map_of(const ls_tile_isa *isa, int op, ls_dtype dtype) {
-    return dtype == LS_F64 ? isa->map_f64[op] : ls_dtype_is_float(dtype) ? isa->map_f32[op] : isa->map_int[op][dtype];
+    return dtype == LS_F64            ? isa->map_f64[op]
+           : ls_dtype_is_float(dtype) ? isa->map_f32[op]
+                                      : isa->map_int[op][dtype];
 }
 
 static bool same_float(ls_dtype dtype, const char *x, const char *y, int64_t n) {
@@ -51,7 +53,8 @@ static bool same_float(ls_dtype dtype, const char *x, const char *y, int64_t n) 
             memcpy(&f, x + 4 * i, 4), memcpy(&g, y + 4 * i, 4);
             a = (double)f, b = (double)g;
         }
-        if (memcmp(x + held(dtype) * (size_t)i, y + held(dtype) * (size_t)i, held(dtype)) != 0 && !(a != a && b != b)) {
+        if (memcmp(x + held(dtype) * (size_t)i, y + held(dtype) * (size_t)i, held(dtype)) != 0 &&
+            !(a != a && b != b)) {
             return false;
         }
     }
@@ -78,7 +81,8 @@ static void maps_agree(void **state) {
             if (!scalar) {
                 continue;
             }
-            bool truth = op == LS_OP_EQ || op == LS_OP_NE || op == LS_OP_LT || op == LS_OP_LE || op == LS_OP_ISNAN || op == LS_OP_ISINF;
+            bool truth = op == LS_OP_EQ || op == LS_OP_NE || op == LS_OP_LT || op == LS_OP_LE ||
+                         op == LS_OP_ISNAN || op == LS_OP_ISINF;
             size_t out = truth ? 1 : size;
             fill_held(&rng, dtype, x->a);
             fill_held(&rng, dtype, x->b);
@@ -87,13 +91,16 @@ static void maps_agree(void **state) {
                 for (size_t c = 0; isas[i] && c < sizeof counts / sizeof *counts; c++) {
                     size_t n = (size_t)counts[c], shift = c % 3 * size;
                     memset(x->got, 0xa5, sizeof x->got);
-                    map_of(isas[i], op, dtype)(x->got + (c % 2) * out, x->a + shift, x->b + shift, NULL, (int64_t)n);
+                    map_of(isas[i], op, dtype)(x->got + (c % 2) * out, x->a + shift, x->b + shift, NULL,
+                                               (int64_t)n);
                     n = n > LS_TILE - 2 ? LS_TILE - 2 : n;
                     const char *want = x->want + c % 3 * out, *got = x->got + (c % 2) * out;
-                    bool equal = truth || !ls_dtype_is_float(dtype) ? !memcmp(want, got, n * out) : same_float(dtype, want, got, (int64_t)n);
+                    bool equal = truth || !ls_dtype_is_float(dtype)
+                                     ? !memcmp(want, got, n * out)
+                                     : same_float(dtype, want, got, (int64_t)n);
                     if (!equal) {
-                        fail_msg("%s %s: %s differs from scalar at %zu lanes", ls_ops[op].name, ls_dtype_name(dtype),
-                                 ls_cpu_isa_name((ls_cpu_isa)i), n);
+                        fail_msg("%s %s: %s differs from scalar at %zu lanes", ls_ops[op].name,
+                                 ls_dtype_name(dtype), ls_cpu_isa_name((ls_cpu_isa)i), n);
                     }
                     assert_untouched(got, (size_t)counts[c] * out);
                     checked++;
@@ -101,7 +108,8 @@ static void maps_agree(void **state) {
                 if (isas[i] && !truth) { /* in place */
                     memcpy(x->c, x->a, SIZE);
                     map_of(isas[i], op, dtype)(x->c, x->c, x->b, NULL, LS_TILE);
-                    assert_true(ls_dtype_is_float(dtype) ? same_float(dtype, x->want, x->c, LS_TILE) : !memcmp(x->want, x->c, LS_TILE * size));
+                    assert_true(ls_dtype_is_float(dtype) ? same_float(dtype, x->want, x->c, LS_TILE)
+                                                         : !memcmp(x->want, x->c, LS_TILE * size));
                 }
             }
         }
@@ -118,11 +126,15 @@ static void stores_agree_and_make_nan_canonical(void **state) {
         size_t size = ls_dtype_size(dtype);
         fill_data(&rng, dtype == LS_F64 ? LS_F64 : LS_F32, x->a, LANES);
         for (int nan = 0; nan < 8; nan++) { /* NaNs of any sign and payload */
-            uint64_t bits = dtype == LS_F64 ? UINT64_C(0x7ff0000000000000) | ls_rng_u64(&rng) | 1 : 0x7f800000u | ls_rng_u32(&rng) | 1;
+            uint64_t bits = dtype == LS_F64 ? UINT64_C(0x7ff0000000000000) | ls_rng_u64(&rng) | 1
+                                            : 0x7f800000u | ls_rng_u32(&rng) | 1;
             memcpy(x->a + held(dtype) * (size_t)(nan * 61), &bits, held(dtype));
         }
         isas[LS_CPU_SCALAR]->store[dtype](x->want, x->a, LS_TILE);
-        uint64_t canonical = dtype == LS_F16 ? LS_NAN_F16 : dtype == LS_BF16 ? LS_NAN_BF16 : dtype == LS_F32 ? LS_NAN_F32 : LS_NAN_F64;
+        uint64_t canonical = dtype == LS_F16    ? LS_NAN_F16
+                             : dtype == LS_BF16 ? LS_NAN_BF16
+                             : dtype == LS_F32  ? LS_NAN_F32
+                                                : LS_NAN_F64;
         for (int nan = 0; nan < 8; nan++) {
             assert_memory_equal(x->want + size * (size_t)(nan * 61), &canonical, size);
         }
@@ -151,8 +163,10 @@ static void casts_agree(void **state) {
                 ls_tile_cast_fn scalar, other;
                 const char *from;
                 size_t size;
-            } rows[] = {{scalar->int_to_f32[d], isa->int_to_f32[d], x->a, 4}, {scalar->int_to_f64[d], isa->int_to_f64[d], x->a, 8},
-                        {scalar->int_to_odd[d], isa->int_to_odd[d], x->a, 8}, {scalar->int_to_bool[d], isa->int_to_bool[d], x->a, 1},
+            } rows[] = {{scalar->int_to_f32[d], isa->int_to_f32[d], x->a, 4},
+                        {scalar->int_to_f64[d], isa->int_to_f64[d], x->a, 8},
+                        {scalar->int_to_odd[d], isa->int_to_odd[d], x->a, 8},
+                        {scalar->int_to_bool[d], isa->int_to_bool[d], x->a, 1},
                         {scalar->f32_to_int[d], isa->f32_to_int[d], x->b, ls_dtype_size((ls_dtype)d)},
                         {scalar->f64_to_int[d], isa->f64_to_int[d], x->c, ls_dtype_size((ls_dtype)d)}};
             for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
@@ -169,8 +183,11 @@ static void casts_agree(void **state) {
 /* Saturation and NaN at the edges of the ranges, by literals. */
 static void casts_saturate(void **state) {
     (void)state;
-    const float in[] = {__builtin_nanf(""), 2147483520.0f, 2147483648.0f, -2147483648.0f, -3e9f, 1e30f, -1e30f, 0.9f, -0.9f, 4294967040.0f};
-    const int32_t i32[] = {0, 2147483520, INT32_MAX, INT32_MIN, INT32_MIN, INT32_MAX, INT32_MIN, 0, 0, INT32_MAX};
+    const float in[] = {
+        __builtin_nanf(""), 2147483520.0f, 2147483648.0f, -2147483648.0f, -3e9f, 1e30f, -1e30f, 0.9f, -0.9f,
+        4294967040.0f};
+    const int32_t i32[] = {0,         2147483520, INT32_MAX, INT32_MIN, INT32_MIN,
+                           INT32_MAX, INT32_MIN,  0,         0,         INT32_MAX};
     const uint32_t u32[] = {0, 2147483520u, 2147483648u, 0, 0, UINT32_MAX, 0, 0, 0, 4294967040u};
     for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
         int32_t a[10];
@@ -207,7 +224,8 @@ static void packing(void **state) {
                     i_at[q] = i_pred[0][q] * W + i_pred[1][q];
                 }
                 memset(panel, 0xa5, sizeof panel);
-                isas[i]->pack(panel, WIDTH, image, k_at, KC, i_at, ni, 2, &k_pred[0][0], &i_pred[0][0], WIDTH, limit);
+                isas[i]->pack(panel, WIDTH, image, k_at, KC, i_at, ni, 2, &k_pred[0][0], &i_pred[0][0], WIDTH,
+                              limit);
                 for (int p = 0; p < KC; p++) {
                     for (int q = 0; q < ni; q++) {
                         int y = k_pred[0][p] + i_pred[0][q], z = k_pred[1][p] + i_pred[1][q];
@@ -224,7 +242,8 @@ static void packing(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(maps_agree), cmocka_unit_test(stores_agree_and_make_nan_canonical),
-                                       cmocka_unit_test(casts_agree), cmocka_unit_test(casts_saturate), cmocka_unit_test(packing)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(maps_agree), cmocka_unit_test(stores_agree_and_make_nan_canonical),
+        cmocka_unit_test(casts_agree), cmocka_unit_test(casts_saturate), cmocka_unit_test(packing)};
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -1,4 +1,5 @@
-/* Memory accesses of tile programs: index expressions and predicates turned into merged strides and tables (program.h). */
+/* Memory accesses of tile programs: index expressions and predicates turned into merged strides and tables
+ * (program.h). */
 #include "backend/cpu/program.h"
 #include <string.h>
 
@@ -66,8 +67,8 @@ static bool trivial_axis(const ls_spec *spec, int axis) {
     return ls_dim_is_fixed(spec->extents_of_axes[axis]) && spec->extents_of_axes[axis].offset == 1;
 }
 
-void ls_access_from_strides(const ls_spec *spec, int n, const uint8_t *axes, const int64_t *strides, int n_lane_axes,
-                            const uint8_t *lane_axes, ls_access *access) {
+void ls_access_from_strides(const ls_spec *spec, int n, const uint8_t *axes, const int64_t *strides,
+                            int n_lane_axes, const uint8_t *lane_axes, ls_access *access) {
     int64_t by_lane[LS_LANE_AXES] = {0};
     access->n_scalar = access->n_dims = 0;
     for (int i = 0; i < n; i++) {
@@ -111,7 +112,8 @@ void ls_access_from_strides(const ls_spec *spec, int n, const uint8_t *axes, con
     }
 }
 
-/* Components: axes that DIV, MOD or a predicate ties together. set[axis] is a representative, -1 outside of all. */
+/* Components: axes that DIV, MOD or a predicate ties together. set[axis] is a representative, -1 outside of
+ * all. */
 static int find(int *set, int axis) {
     while (set[axis] != axis) {
         axis = set[axis];
@@ -138,11 +140,13 @@ typedef struct ranges {
     const int32_t *first, *count;
 } ranges;
 
-static bool preds_hold(const ls_spec *spec, const ranges *r, uint64_t component, bool constant, const int64_t *coords) {
+static bool preds_hold(const ls_spec *spec, const ranges *r, uint64_t component, bool constant,
+                       const int64_t *coords) {
     for (int i = 0; i < r->n; i++) {
         for (int32_t p = r->first[i]; p < r->first[i] + r->count[i]; p++) {
             const ls_pred *pred = &spec->preds[p];
-            uint64_t axes = spec->ix[pred->ix].axes | (pred->limit != LS_SPEC_NONE ? spec->ix[pred->limit].axes : 0);
+            uint64_t axes =
+                spec->ix[pred->ix].axes | (pred->limit != LS_SPEC_NONE ? spec->ix[pred->limit].axes : 0);
             if (constant ? axes != 0 : !(axes & component)) {
                 continue;
             }
@@ -178,9 +182,11 @@ static void describe_row(const int32_t *entries, int32_t n, ls_table_row *row) {
     }
 }
 
-/* Fills a table over the axes of one component. False: too large (nothing failed), or out of memory (*failed). */
-static bool table_build(ls_arena *arena, const ls_spec *spec, const ls_ix_sum *linear, const ranges *preds, uint64_t component,
-                        int n_lane_axes, const uint8_t *lane_axes, ls_table *table, bool *failed) {
+/* Fills a table over the axes of one component. False: too large (nothing failed), or out of memory
+ * (*failed). */
+static bool table_build(ls_arena *arena, const ls_spec *spec, const ls_ix_sum *linear, const ranges *preds,
+                        uint64_t component, int n_lane_axes, const uint8_t *lane_axes, ls_table *table,
+                        bool *failed) {
     int64_t total = 1, extents[LS_TABLE_AXES];
     memset(table, 0, sizeof *table);
     uint64_t left = component;
@@ -245,9 +251,9 @@ static bool table_build(ls_arena *arena, const ls_spec *spec, const ls_ix_sum *l
     return true;
 }
 
-bool ls_access_build(ls_arena *arena, const ls_spec *spec, int32_t ix, int n_pred_ranges, const int32_t *first_preds,
-                     const int32_t *n_preds, int n_lane_axes, const uint8_t *lane_axes, ls_access *access,
-                     bool *out_failed) {
+bool ls_access_build(ls_arena *arena, const ls_spec *spec, int32_t ix, int n_pred_ranges,
+                     const int32_t *first_preds, const int32_t *n_preds, int n_lane_axes,
+                     const uint8_t *lane_axes, ls_access *access, bool *out_failed) {
     ls_ix_sum linear = {0};
     if (ix != LS_SPEC_NONE) {
         ls_ix_sum_of(spec, ix, &linear);
@@ -269,17 +275,20 @@ bool ls_access_build(ls_arena *arena, const ls_spec *spec, int32_t ix, int n_pre
     for (int i = 0; i < n_pred_ranges; i++) {
         for (int32_t p = first_preds[i]; p < first_preds[i] + n_preds[i]; p++) {
             const ls_pred *pred = &spec->preds[p];
-            if (!ls_ix_of_axes(spec, pred->ix) || (pred->limit != LS_SPEC_NONE && !ls_ix_of_axes(spec, pred->limit))) {
+            if (!ls_ix_of_axes(spec, pred->ix) ||
+                (pred->limit != LS_SPEC_NONE && !ls_ix_of_axes(spec, pred->limit))) {
                 return false;
             }
-            tie(set, spec->ix[pred->ix].axes | (pred->limit != LS_SPEC_NONE ? spec->ix[pred->limit].axes : 0));
+            tie(set,
+                spec->ix[pred->ix].axes | (pred->limit != LS_SPEC_NONE ? spec->ix[pred->limit].axes : 0));
             tables = true;
             access->may_be_absent = true;
         }
     }
     access->offset = linear.constant;
     if (!tables) {
-        ls_access_from_strides(spec, linear.n_terms, linear.axis, linear.stride, n_lane_axes, lane_axes, access);
+        ls_access_from_strides(spec, linear.n_terms, linear.axis, linear.stride, n_lane_axes, lane_axes,
+                               access);
         return true;
     }
     static const int64_t origin[LS_SPEC_MAX_AXES];
@@ -303,7 +312,8 @@ bool ls_access_build(ls_arena *arena, const ls_spec *spec, int32_t ix, int n_pre
         access->n_tables++;
         tabled |= component;
     }
-    /* The other axes stay affine, each lane axis a group of its own, so that segments run along the last lane axis. */
+    /* The other axes stay affine, each lane axis a group of its own, so that segments run along the last lane
+     * axis. */
     int n = 0;
     for (int i = 0; i < linear.n_terms; i++) {
         if (!(tabled >> linear.axis[i] & 1)) {

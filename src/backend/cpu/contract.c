@@ -1,8 +1,10 @@
-/* Contractions on the packed matrix product: which axes are rows, columns and k, where operands come from, and the epilogue.
+/* Contractions on the packed matrix product: which axes are rows, columns and k, where operands come from,
+ * and the epilogue.
  *
- * A free axis of both operands is a batch axis; the group of axes that holds the innermost axis of the result becomes the columns
- * (the vector axis), whichever operand it belongs to: products commute, so exchanging operands changes no bits. An operand is a
- * strided view where its axes collapse; else it is packed by callback (pack.c). */
+ * A free axis of both operands is a batch axis; the group of axes that holds the innermost axis of the result
+ * becomes the columns (the vector axis), whichever operand it belongs to: products commute, so exchanging
+ * operands changes no bits. An operand is a strided view where its axes collapse; else it is packed by
+ * callback (pack.c). */
 #include "backend/cpu/contract.h"
 #include <string.h>
 
@@ -13,7 +15,8 @@ static bool gemm_dtype(ls_dtype operand, ls_dtype acc, ls_gemm_dtype *out) {
         *out = operand == LS_F16 ? LS_GEMM_F16 : operand == LS_BF16 ? LS_GEMM_BF16 : LS_GEMM_F32;
     } else if (acc == LS_I32 && (operand == LS_I8 || operand == LS_U8)) {
         *out = operand == LS_I8 ? LS_GEMM_I8 : LS_GEMM_U8;
-    } else if ((acc == LS_I32 || acc == LS_U32) && operand >= LS_U16 && operand <= LS_I32 && operand != LS_U64) {
+    } else if ((acc == LS_I32 || acc == LS_U32) && operand >= LS_U16 && operand <= LS_I32 &&
+               operand != LS_U64) {
         *out = LS_GEMM_I32;
     } else {
         return false;
@@ -44,8 +47,9 @@ static bool affine_preds(const ls_spec *spec, ls_contract_side *side, int32_t fi
         const ls_pred *pred = &spec->preds[first + t];
         const ls_ix *ix = &spec->ix[pred->ix];
         ls_ix_sum_of(spec, pred->ix, &side->pred[t]);
-        if (pred->limit == LS_SPEC_NONE || spec->ix[pred->limit].op != LS_IX_CONST || side->pred[t].failed || side->pred[t].n_rest ||
-            ix->lo < INT32_MIN / 4 || ix->hi > INT32_MAX / 4 || spec->ix[pred->limit].k > INT32_MAX) {
+        if (pred->limit == LS_SPEC_NONE || spec->ix[pred->limit].op != LS_IX_CONST || side->pred[t].failed ||
+            side->pred[t].n_rest || ix->lo < INT32_MIN / 4 || ix->hi > INT32_MAX / 4 ||
+            spec->ix[pred->limit].k > INT32_MAX) {
             return false;
         }
         side->limit[t] = spec->ix[pred->limit].k;
@@ -79,11 +83,13 @@ static bool affine_side(const ls_spec *spec, const int *temps, ls_contract_side 
     side->buffer = v->arg;
     side->absent = guard != NULL;
     return !side->sum.failed && !side->sum.n_rest &&
-           affine_preds(spec, side, guard ? guard->first_pred : v->first_pred, guard ? guard->n_preds : v->n_preds);
+           affine_preds(spec, side, guard ? guard->first_pred : v->first_pred,
+                        guard ? guard->n_preds : v->n_preds);
 }
 
 /* The one stride of axes linearised row-major, where they have one. */
-static bool collapse(const ls_spec *spec, const ls_ix_sum *sum, const ls_axis_group *group, int64_t *out_stride) {
+static bool collapse(const ls_spec *spec, const ls_ix_sum *sum, const ls_axis_group *group,
+                     int64_t *out_stride) {
     int64_t stride = 0, span = 0;
     for (int i = group->n - 1; i >= 0; i--) {
         ls_dim extent = spec->extents_of_axes[group->axes[i]];
@@ -112,12 +118,13 @@ static void strides_of(const ls_ix_sum *sum, const ls_axis_group *group, int64_t
 }
 
 /* A program for an operand that is more than an affine load, with lanes along k or along its free axes. */
-static ls_status side_program(ls_kernel_binary *binary, const ls_gemm_phase *gemm, const int *temps, ls_contract_side *side,
-                              ls_error *err) {
+static ls_status side_program(ls_kernel_binary *binary, const ls_gemm_phase *gemm, const int *temps,
+                              ls_contract_side *side, ls_error *err) {
     const ls_spec *spec = &binary->spec;
     const ls_value *v = &spec->values[side->value];
     const ls_axis_group *lanes = side->lanes_k ? &gemm->k : side->free;
-    ls_program_builder *b = ls_pb_create(&binary->arena, spec, binary->device->tiles, temps, lanes->n, lanes->axes);
+    ls_program_builder *b =
+        ls_pb_create(&binary->arena, spec, binary->device->tiles, temps, lanes->n, lanes->axes);
     if (!b) {
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
@@ -152,12 +159,14 @@ static int64_t inner_stride(const ls_spec *spec, int32_t value, const ls_axis_gr
     return 0;
 }
 
-static ls_status plan_side(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps, ls_contract_side *side, ls_error *err) {
+static ls_status plan_side(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps,
+                           ls_contract_side *side, ls_error *err) {
     const ls_spec *spec = &binary->spec;
     side->element = (ls_dtype)spec->values[side->value].dtype;
     side->affine = affine_side(spec, temps, side);
     if (!side->affine) {
-        int64_t i = inner_stride(spec, side->value, side->free), k = inner_stride(spec, side->value, &gemm->k);
+        int64_t i = inner_stride(spec, side->value, side->free),
+                k = inner_stride(spec, side->value, &gemm->k);
         side->lanes_k = !(i == 1 && k != 1);
         return side_program(binary, gemm, temps, side, err);
     }
@@ -189,7 +198,8 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
     }
     uint64_t axes_a = spec->values[v->a].axes, axes_b = spec->values[v->b].axes;
     bool a_last = false;
-    for (int i = 0; i < phase->n_axes; i++) { /* the last axis of one operand alone decides which operand has the columns */
+    for (int i = 0; i < phase->n_axes;
+         i++) { /* the last axis of one operand alone decides which operand has the columns */
         bool in_a = axes_a >> phase->axes[i] & 1, in_b = axes_b >> phase->axes[i] & 1;
         a_last = in_a != in_b ? in_a : a_last;
     }
@@ -204,8 +214,10 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
     }
     gemm->k.n = v->n_bound;
     memcpy(gemm->k.axes, v->bound, v->n_bound);
-    gemm->side[0] = (ls_contract_side){.value = a_last ? v->b : v->a, .free = &gemm->m, .dtype = a_last ? dtype_b : dtype_a};
-    gemm->side[1] = (ls_contract_side){.value = a_last ? v->a : v->b, .free = &gemm->n, .dtype = a_last ? dtype_a : dtype_b};
+    gemm->side[0] = (ls_contract_side){
+        .value = a_last ? v->b : v->a, .free = &gemm->m, .dtype = a_last ? dtype_b : dtype_a};
+    gemm->side[1] = (ls_contract_side){
+        .value = a_last ? v->a : v->b, .free = &gemm->n, .dtype = a_last ? dtype_a : dtype_b};
     for (int s = 0; s < 2; s++) {
         LS_TRY(err, plan_side(binary, gemm, temps, &gemm->side[s], err));
         phase->extra += ls_contract_side_scratch(&gemm->side[s]);
@@ -243,7 +255,8 @@ static ls_run *finish_run(ls_gemm_launch *launch, int worker) {
     return &w->finish;
 }
 
-static void epilogue(void *ctx, int worker, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj, void *tile, int64_t ld) {
+static void epilogue(void *ctx, int worker, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj,
+                     void *tile, int64_t ld) {
     ls_gemm_launch *launch = ctx;
     const ls_gemm_phase *gemm = launch->phase->gemm;
     const ls_program *p = &launch->phase->finish;
@@ -276,10 +289,13 @@ static bool grow_workspace(ls_cpu_device *d, size_t need) {
 }
 
 /* Fills the problem for given extents; the operands' data is set when the buffers are known. */
-static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, const int64_t *extents, ls_gemm *g) {
+static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, const int64_t *extents,
+                         ls_gemm *g) {
     const ls_gemm_phase *gemm = phase->gemm;
     const ls_spec *spec = &binary->spec;
-    *g = (ls_gemm){.isa = binary->device->gemm, .fast = spec->math != LS_LOCKED, .l2_bytes = binary->device->cpu.l2_bytes};
+    *g = (ls_gemm){.isa = binary->device->gemm,
+                   .fast = spec->math != LS_LOCKED,
+                   .l2_bytes = binary->device->cpu.l2_bytes};
     g->m = ls_point_count(extents, gemm->m.n, gemm->m.axes);
     g->n = ls_point_count(extents, gemm->n.n, gemm->n.axes);
     g->k = ls_point_count(extents, gemm->k.n, gemm->k.axes);
@@ -300,7 +316,8 @@ static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, 
             o->pack = ls_gemm_pack_side;
             o->batch_shared = true;
             for (int i = 0; i < gemm->batch.n; i++) {
-                o->batch_shared = o->batch_shared && !(spec->values[side->value].axes >> gemm->batch.axes[i] & 1);
+                o->batch_shared =
+                    o->batch_shared && !(spec->values[side->value].axes >> gemm->batch.axes[i] & 1);
             }
         }
     }
@@ -309,16 +326,19 @@ static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, 
     g->parallel.run = binary->device->threads > 1 ? run_tasks : NULL;
 }
 
-/* Whether side s is worth packing once before the product: small, packed by callback, and met again by many blocks. */
+/* Whether side s is worth packing once before the product: small, packed by callback, and met again by many
+ * blocks. */
 static bool pack_before(const ls_gemm *g, const ls_gemm_phase *gemm, int s, size_t *out_bytes) {
     const ls_gemm_operand *o = s ? &g->b : &g->a;
     int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n;
     bool contiguous = gemm->side[s].view && (o->stride_i == 1 || o->stride_k == 1);
-    if (gemm->batch.n || o->absent || extent * g->k > 1 << 18 || other < 1024 || contiguous || extent < 2 || other < 2) {
+    if (gemm->batch.n || o->absent || extent * g->k > 1 << 18 || other < 1024 || contiguous || extent < 2 ||
+        other < 2) {
         return false;
     }
-    *out_bytes = (ls_gemm_packed_size(g->isa, s ? LS_GEMM_B : LS_GEMM_A, o->dtype, extent, g->k) + LS_GEMM_ALIGN - 1) &
-                 ~(size_t)(LS_GEMM_ALIGN - 1);
+    *out_bytes =
+        (ls_gemm_packed_size(g->isa, s ? LS_GEMM_B : LS_GEMM_A, o->dtype, extent, g->k) + LS_GEMM_ALIGN - 1) &
+        ~(size_t)(LS_GEMM_ALIGN - 1);
     return true;
 }
 
@@ -331,8 +351,12 @@ static size_t workspace(const ls_gemm *g, const ls_gemm_phase *gemm, size_t pack
         packed[s] = 0;
         if (pack_before(g, gemm, s, &packed[s])) {
             ls_gemm_operand *o = s ? &planned.b : &planned.a;
-            stand_in[s] = (ls_gemm_packed){.isa = g->isa, .extent = s ? g->n : g->m, .k = g->k, .finite = true,
-                                           .width = ls_gemm_packed_width(g->isa, s ? LS_GEMM_B : LS_GEMM_A, o->dtype)};
+            stand_in[s] =
+                (ls_gemm_packed){.isa = g->isa,
+                                 .extent = s ? g->n : g->m,
+                                 .k = g->k,
+                                 .finite = true,
+                                 .width = ls_gemm_packed_width(g->isa, s ? LS_GEMM_B : LS_GEMM_A, o->dtype)};
             o->packed = &stand_in[s];
             bytes += packed[s];
         }
@@ -367,7 +391,9 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
         launch.sides[s] = (ls_contract_side_launch){&launch, side, s, launch.finish_offset};
         launch.finish_offset += ls_contract_side_scratch(side);
         o->pack_ctx = &launch.sides[s];
-        o->data = side->affine ? kernel->buffers[side->buffer] + side->sum.constant * (int64_t)ls_dtype_size(side->element) : NULL;
+        o->data = side->affine ? kernel->buffers[side->buffer] +
+                                     side->sum.constant * (int64_t)ls_dtype_size(side->element)
+                               : NULL;
     }
     for (int i = 0; i < d->threads; i++) {
         ls_gemm_worker *w = &d->gemm_workers[i];
@@ -412,8 +438,8 @@ void ls_gemm_phase_print(ls_text *out, const ls_spec *spec, const ls_phase *phas
     for (int s = 0; s < 2; s++) {
         const ls_contract_side *side = &gemm->side[s];
         ls_text_printf(out, "    %s v%d: %s%s\n", s ? "columns" : "rows", side->value,
-                       side->view     ? "view"
-                       : side->affine ? "packed from affine loads"
+                       side->view      ? "view"
+                       : side->affine  ? "packed from affine loads"
                        : side->lanes_k ? "packed by a program along k"
                                        : "packed by a program along the free axes",
                        side->absent ? ", may be absent" : "");

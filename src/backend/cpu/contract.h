@@ -31,7 +31,8 @@ typedef struct ls_contract_side {
     int n_preds; /* 0 <= pred[t] < limit[t] */
     ls_ix_sum pred[LS_SIDE_PREDS];
     int64_t limit[LS_SIDE_PREDS];
-    int64_t pred_batch[LS_SIDE_PREDS][LS_LANE_AXES], pred_free[LS_SIDE_PREDS][LS_LANE_AXES], pred_k[LS_SIDE_PREDS][LS_LANE_AXES];
+    int64_t pred_batch[LS_SIDE_PREDS][LS_LANE_AXES], pred_free[LS_SIDE_PREDS][LS_LANE_AXES],
+        pred_k[LS_SIDE_PREDS][LS_LANE_AXES];
     ls_program program; /* results: the element as the panel holds it, its presence or -1 */
 } ls_contract_side;
 
@@ -74,9 +75,10 @@ static inline char *ls_worker_scratch(const ls_kernel_run *kernel, int worker) {
     return d->scratch + (size_t)worker * d->scratch_size;
 }
 
-/* pack.c: an ls_gemm_pack_fn whose context is an ls_contract_side_launch, and the scratch it needs of each worker. */
-void ls_gemm_pack_side(void *ctx, int worker, int64_t batch, int64_t k0, int64_t kc, int64_t i0, int64_t ni, int64_t width,
-                       void *panel, uint8_t *mask);
+/* pack.c: an ls_gemm_pack_fn whose context is an ls_contract_side_launch, and the scratch it needs of each
+ * worker. */
+void ls_gemm_pack_side(void *ctx, int worker, int64_t batch, int64_t k0, int64_t kc, int64_t i0, int64_t ni,
+                       int64_t width, void *panel, uint8_t *mask);
 size_t ls_contract_side_scratch(const ls_contract_side *side);
 
 #endif

@@ -1,13 +1,20 @@
-/* The CPU backend: opens the host's processor, compiles specs into phases of tile programs, and runs them on a pool of threads.
+/* The CPU backend: opens the host's processor, compiles specs into phases of tile programs, and runs them on
+ * a pool of threads.
  *
- * Invariants: no bit depends on the instruction set, on how many threads there are, or on how points are divided among them.
- * Scratch memory is the device's, grown when a spec is compiled; launches allocate nothing and are done one at a time. */
+ * Invariants: no bit depends on the instruction set, on how many threads there are, or on how points are
+ * divided among them. Scratch memory is the device's, grown when a spec is compiled; launches allocate
+ * nothing and are done one at a time. */
 #include "backend/cpu/kernel.h"
 #include "base/numerics.h"
 #include "base/os.h"
 #include <string.h>
 
-enum { SMALL_WORK = 1 << 15, TASKS_A_WORKER = 4, PATCH_ROWS = 16, PATCH_LANES = 128 }; /* work: lanes times instructions, about 0.5 ns each at most */
+enum {
+    SMALL_WORK = 1 << 15,
+    TASKS_A_WORKER = 4,
+    PATCH_ROWS = 16,
+    PATCH_LANES = 128
+}; /* work: lanes times instructions, about 0.5 ns each at most */
 
 static void cpu_close(ls_device *device) {
     ls_cpu_device *d = device->state;
@@ -26,17 +33,20 @@ static void cpu_close(ls_device *device) {
 static ls_status choose_isa(ls_cpu_device *d, const char *request, ls_error *err) {
     switch (ls_cpu_isa_choose(&d->cpu, request, &d->isa)) {
     case LS_CPU_UNKNOWN_NAME:
-        return LS_FAIL(err, LS_ERR_INVALID, "instruction set \"%s\" is unknown: expected avx512, avx2, neon or scalar", request);
+        return LS_FAIL(err, LS_ERR_INVALID,
+                       "instruction set \"%s\" is unknown: expected avx512, avx2, neon or scalar", request);
     case LS_CPU_NOT_HERE:
-        return LS_FAIL(err, LS_ERR_DEVICE, "instruction set \"%s\" is not available on this processor: the best one is %s", request,
-                       ls_cpu_isa_name(d->isa));
+        return LS_FAIL(err, LS_ERR_DEVICE,
+                       "instruction set \"%s\" is not available on this processor: the best one is %s",
+                       request, ls_cpu_isa_name(d->isa));
     default:
         break;
     }
     d->tiles = ls_tile_isa_get(d->isa);
     d->gemm = ls_gemm_isa_get(d->isa);
     if (!d->tiles || !d->gemm) {
-        return LS_FAIL(err, LS_ERR_DEVICE, "instruction set %s is not in this build", ls_cpu_isa_name(d->isa));
+        return LS_FAIL(err, LS_ERR_DEVICE, "instruction set %s is not in this build",
+                       ls_cpu_isa_name(d->isa));
     }
     return LS_OK;
 }
@@ -58,12 +68,15 @@ static ls_status cpu_open(ls_device *device, int index, ls_error *err) {
         int64_t threads = device->threads;
         const char *text = ls_os_env("LOCKSTEP_THREADS");
         if (threads <= 0 && text && (!ls_parse_i64(text, &threads) || threads < 1 || threads > 1024)) {
-            status = LS_FAIL(err, LS_ERR_INVALID, "LOCKSTEP_THREADS is \"%s\": expected a whole number from 1 to 1024", text);
+            status = LS_FAIL(err, LS_ERR_INVALID,
+                             "LOCKSTEP_THREADS is \"%s\": expected a whole number from 1 to 1024", text);
         }
         if (status == LS_OK) {
             d->pool = ls_pool_create(device->heap, (int)threads);
             d->mutex = ls_mutex_create(device->heap);
-            d->gemm_workers = d->pool ? ls_alloc(device->heap, ls_gemm_worker_size() * (size_t)ls_pool_threads(d->pool)) : NULL;
+            d->gemm_workers =
+                d->pool ? ls_alloc(device->heap, ls_gemm_worker_size() * (size_t)ls_pool_threads(d->pool))
+                        : NULL;
             status = d->gemm_workers && d->mutex ? LS_OK : LS_FAIL_MEMORY(err, "the CPU's threads");
         }
     }
@@ -89,18 +102,20 @@ static void cpu_free(ls_device *device, void *handle, size_t size) {
     (void)size;
     ls_free(device->heap, handle);
 }
-static ls_status cpu_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size, ls_error *err) {
+static ls_status cpu_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size,
+                            ls_error *err) {
     (void)device, (void)err;
     memcpy((char *)dst->handle + offset, src, size);
     return LS_OK;
 }
-static ls_status cpu_download(ls_device *device, const ls_buffer *src, size_t offset, void *dst, size_t size, ls_error *err) {
+static ls_status cpu_download(ls_device *device, const ls_buffer *src, size_t offset, void *dst, size_t size,
+                              ls_error *err) {
     (void)device, (void)err;
     memcpy(dst, (const char *)src->handle + offset, size);
     return LS_OK;
 }
-static ls_status cpu_copy(ls_device *device, ls_buffer *dst, size_t dst_offset, const ls_buffer *src, size_t src_offset,
-                          size_t size, ls_error *err) {
+static ls_status cpu_copy(ls_device *device, ls_buffer *dst, size_t dst_offset, const ls_buffer *src,
+                          size_t src_offset, size_t size, ls_error *err) {
     (void)device, (void)err;
     memmove((char *)dst->handle + dst_offset, (const char *)src->handle + src_offset, size);
     return LS_OK;
@@ -126,11 +141,12 @@ static bool grow(ls_heap *heap, char **memory, size_t *have, size_t need, size_t
     return true;
 }
 
-static ls_status cpu_compile(ls_device *device, const ls_spec *spec, const char *strategy, ls_kernel_binary **out_binary,
-                             ls_error *err) {
+static ls_status cpu_compile(ls_device *device, const ls_spec *spec, const char *strategy,
+                             ls_kernel_binary **out_binary, ls_error *err) {
     ls_cpu_device *d = device->state;
     if (strategy && strcmp(strategy, "naive") && strcmp(strategy, "tiled") && strcmp(strategy, "gemv")) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "strategy \"%s\" is not available on cpu: it has naive, tiled and gemv", strategy);
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED,
+                       "strategy \"%s\" is not available on cpu: it has naive, tiled and gemv", strategy);
     }
     bool contracts = false;
     for (int i = 0; i < spec->n_values; i++) {
@@ -188,7 +204,8 @@ static void run_patches(ls_run *run, const ls_phase_task *task, int64_t row) {
         int64_t end = r0 + PATCH_ROWS < rows ? r0 + PATCH_ROWS : rows;
         for (int64_t at = 0; at < row; at += PATCH_LANES) {
             for (int64_t r = r0; r < end; r++) {
-                ls_run_lanes(run, task->first + r * row + at, row - at < PATCH_LANES ? row - at : PATCH_LANES);
+                ls_run_lanes(run, task->first + r * row + at,
+                             row - at < PATCH_LANES ? row - at : PATCH_LANES);
             }
         }
     }
@@ -254,9 +271,12 @@ static ls_status run_phase(ls_kernel_run *kernel, const ls_phase *phase, ls_erro
     if (r.points == 0) {
         return LS_OK;
     }
-    bool rows = phase->kind == LS_PHASE_ROWS || phase->kind == LS_PHASE_ARG_ROWS || phase->kind == LS_PHASE_SORT;
+    bool rows =
+        phase->kind == LS_PHASE_ROWS || phase->kind == LS_PHASE_ARG_ROWS || phase->kind == LS_PHASE_SORT;
     double work = (double)r.points * (double)phase->cost;
-    int64_t grain = rows ? 1 : phase->kind == LS_PHASE_STORE && phase->patch >= 0 ? patch_row(kernel, phase) : LS_TILE;
+    int64_t grain = rows                                                 ? 1
+                    : phase->kind == LS_PHASE_STORE && phase->patch >= 0 ? patch_row(kernel, phase)
+                                                                         : LS_TILE;
     if (phase->serial || d->threads == 1 || work < SMALL_WORK || r.points <= grain) {
         run_points(&r, 0, r.points, 0);
         return LS_OK;
@@ -299,9 +319,10 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
 }
 
 static void cpu_describe(const ls_kernel_binary *binary, ls_text *out) {
-    static const char *const kinds[] = {"store", "rows", "columns", "arg rows", "arg columns", "sums (naive)", "gemm", "scan", "sort"};
-    ls_text_printf(out, "%s: %d phases, %zu bytes of temporaries, %zu of scratch a worker\n", binary->spec.name, binary->n_phases,
-                   binary->temps_size, binary->scratch_size);
+    static const char *const kinds[] = {"store",        "rows", "columns", "arg rows", "arg columns",
+                                        "sums (naive)", "gemm", "scan",    "sort"};
+    ls_text_printf(out, "%s: %d phases, %zu bytes of temporaries, %zu of scratch a worker\n",
+                   binary->spec.name, binary->n_phases, binary->temps_size, binary->scratch_size);
     for (int i = 0; i < binary->n_phases; i++) {
         const ls_phase *phase = &binary->phases[i];
         ls_text_printf(out, "  phase %d: %s", i, kinds[phase->kind]);

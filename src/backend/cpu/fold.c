@@ -1,27 +1,31 @@
 /* Reductions and naive contractions over tiles, in the contract's order (docs/contract.md).
  *
- * A block's halving is done in bit-reversed order of the partials: partials p and p + 128 are neighbours then, so that a stack of
- * nine tiles is enough, and a partial without elements (an identity) is left out: combining with one changes no bits, because a
- * partial that starts from +0 is never -0. */
+ * A block's halving is done in bit-reversed order of the partials: partials p and p + 128 are neighbours
+ * then, so that a stack of nine tiles is enough, and a partial without elements (an identity) is left out:
+ * combining with one changes no bits, because a partial that starts from +0 is never -0. */
 #include "backend/cpu/kernel.h"
 #include <string.h>
 
 enum { LEVELS = 9 };
 
 static ls_tile_fn acc_fn(const ls_tile_isa *isa, ls_op op, ls_dtype acc) {
-    return acc == LS_F64              ? isa->map_f64[op]
-           : ls_dtype_is_float(acc)   ? isa->map_f32[op]
-                                      : isa->map_int[op][acc];
+    return acc == LS_F64            ? isa->map_f64[op]
+           : ls_dtype_is_float(acc) ? isa->map_f32[op]
+                                    : isa->map_int[op][acc];
 }
 static ls_op combine_op(const ls_value *v) {
-    return v->map == LS_OP_SUM ? LS_OP_ADD : v->map == LS_OP_PROD ? LS_OP_MUL : v->map == LS_OP_AMIN ? LS_OP_MIN : LS_OP_MAX;
+    return v->map == LS_OP_SUM    ? LS_OP_ADD
+           : v->map == LS_OP_PROD ? LS_OP_MUL
+           : v->map == LS_OP_AMIN ? LS_OP_MIN
+                                  : LS_OP_MAX;
 }
 
 uint64_t ls_fold_identity(ls_op op, ls_dtype dtype) { /* held form; op as ls_value.map of REDUCE */
     size_t size = ls_dtype_size(dtype);
     uint64_t all = ~UINT64_C(0) >> (64 - 8 * size), top = UINT64_C(1) << (8 * size - 1);
     bool real = ls_dtype_is_float(dtype), f64 = dtype == LS_F64, is_signed = ls_dtype_is_signed(dtype);
-    uint64_t infinity = f64 ? UINT64_C(0x7ff) << 52 : UINT64_C(0x7f800000), minus = f64 ? UINT64_C(1) << 63 : UINT64_C(1) << 31;
+    uint64_t infinity = f64 ? UINT64_C(0x7ff) << 52 : UINT64_C(0x7f800000),
+             minus = f64 ? UINT64_C(1) << 63 : UINT64_C(1) << 31;
     switch (op) {
     case LS_OP_PROD:
         return f64 ? UINT64_C(0x3ff) << 52 : real ? UINT64_C(0x3f800000) : 1;
@@ -68,8 +72,12 @@ size_t ls_phase_extra(const ls_spec *spec, const ls_phase *phase) {
 
 void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t *offset, ls_run *run) {
     ls_kernel_run *kernel = task->kernel;
-    *run = (ls_run){.spec = &kernel->binary->spec, .isa = kernel->binary->device->tiles, .buffers = kernel->buffers,
-                    .extents = kernel->extents, .symbols = kernel->launch->symbols, .out_of_range = &kernel->out_of_range};
+    *run = (ls_run){.spec = &kernel->binary->spec,
+                    .isa = kernel->binary->device->tiles,
+                    .buffers = kernel->buffers,
+                    .extents = kernel->extents,
+                    .symbols = kernel->launch->symbols,
+                    .out_of_range = &kernel->out_of_range};
     ls_run_begin(run, program, task->scratch + *offset);
     *offset += (ls_run_bytes(program) + LS_ALIGN - 1) & ~(size_t)(LS_ALIGN - 1);
 }
@@ -83,8 +91,8 @@ static void halve(ls_tile_fn fn, char *partials, size_t size) {
 }
 
 /* Reduces n > 1 block results in place, as blocks of the next level. */
-static void reduce_blocks(const ls_tile_isa *isa, ls_tile_fn fn, uint64_t identity, char *cells, int64_t n, char *partials,
-                          size_t size) {
+static void reduce_blocks(const ls_tile_isa *isa, ls_tile_fn fn, uint64_t identity, char *cells, int64_t n,
+                          char *partials, size_t size) {
     int log2 = ls_tile_log2(size);
     while (n > 1) {
         int64_t blocks = 0;
@@ -92,7 +100,8 @@ static void reduce_blocks(const ls_tile_isa *isa, ls_tile_fn fn, uint64_t identi
             int64_t end = first + LS_TILE_BLOCK < n ? first + LS_TILE_BLOCK : n;
             isa->fill[log2](partials, &identity, LS_TILE_PARTIALS);
             for (int64_t i = first; i < end; i += LS_TILE_PARTIALS) {
-                fn(partials, partials, cells + (size_t)i * size, NULL, end - i < LS_TILE_PARTIALS ? end - i : LS_TILE_PARTIALS);
+                fn(partials, partials, cells + (size_t)i * size, NULL,
+                   end - i < LS_TILE_PARTIALS ? end - i : LS_TILE_PARTIALS);
             }
             halve(fn, partials, size);
             memcpy(cells + (size_t)blocks * size, partials, size);
@@ -102,7 +111,8 @@ static void reduce_blocks(const ls_tile_isa *isa, ls_tile_fn fn, uint64_t identi
 }
 
 /* One point's reduction, lanes along the bound axes; leaves it in cells[0]. */
-static void reduce_row(ls_run *run, const ls_value *v, ls_tile_fn fn, uint64_t identity, char *cells, char *partials) {
+static void reduce_row(ls_run *run, const ls_value *v, ls_tile_fn fn, uint64_t identity, char *cells,
+                       char *partials) {
     size_t size = lane_size(v);
     int log2 = ls_tile_log2(size);
     int64_t n = ls_point_count(run->extents, v->n_bound, v->bound), blocks = 0;
@@ -114,7 +124,8 @@ static void reduce_row(ls_run *run, const ls_value *v, ls_tile_fn fn, uint64_t i
             ls_run_lanes(run, at, lanes);
             const char *x = ls_run_reg(run, run->program->results[0]);
             for (int64_t i = 0; i < lanes; i += LS_TILE_PARTIALS) {
-                fn(partials, partials, x + (size_t)i * size, NULL, lanes - i < LS_TILE_PARTIALS ? lanes - i : LS_TILE_PARTIALS);
+                fn(partials, partials, x + (size_t)i * size, NULL,
+                   lanes - i < LS_TILE_PARTIALS ? lanes - i : LS_TILE_PARTIALS);
             }
         }
         halve(fn, partials, size);
@@ -161,7 +172,7 @@ typedef struct columns {
     bool keeps;        /* combining with the identity returns the other operand: not so for +0 + -0 */
     size_t size, tile; /* bytes of a lane, and of a tile in the stack */
     int64_t first, lanes;
-    char *stack;       /* LEVELS tiles */
+    char *stack; /* LEVELS tiles */
 } columns;
 
 /* Computes element k of the operand in all lanes. */
@@ -188,12 +199,14 @@ static unsigned reversed(unsigned q) { /* eight bits */
 }
 
 /* Reduces elements [first, end) of one block into `out`. */
-static void reduce_column_block(columns *c, column_element get, const void *source, int64_t first, int64_t end, char *out) {
+static void reduce_column_block(columns *c, column_element get, const void *source, int64_t first,
+                                int64_t end, char *out) {
     const ls_tile_isa *isa = c->run->isa;
     int log2 = ls_tile_log2(c->size), depth = 0;
     int level[LEVELS + 1]; /* of each tile on the stack: how many merges it stands for */
     unsigned step = LS_TILE_PARTIALS;
-    while (step > 1 && LS_TILE_PARTIALS / step < end - first) { /* leaves between the steps have no elements */
+    while (step > 1 &&
+           LS_TILE_PARTIALS / step < end - first) { /* leaves between the steps have no elements */
         step /= 2;
     }
     for (unsigned q = 0; q < LS_TILE_PARTIALS; q += step) {
@@ -214,11 +227,13 @@ static void reduce_column_block(columns *c, column_element get, const void *sour
             }
             level[depth++] = (int)q;
         }
-        /* Merge what the halving tree merges after leaf q: a subtree of 2^rank leaves is complete when q ends in rank ones. */
+        /* Merge what the halving tree merges after leaf q: a subtree of 2^rank leaves is complete when q ends
+         * in rank ones. */
         for (unsigned ones = q | (step - 1); ones & 1; ones >>= 1) {
             rank++;
             int subtree = (int)(q >> rank);
-            if (depth >= 2 && (level[depth - 1] >> rank) == subtree && (level[depth - 2] >> rank) == subtree) {
+            if (depth >= 2 && (level[depth - 1] >> rank) == subtree &&
+                (level[depth - 2] >> rank) == subtree) {
                 char *left = c->stack + (size_t)(depth - 2) * c->tile;
                 c->fn(left, left, left + c->tile, NULL, c->lanes);
                 depth--;
@@ -240,8 +255,12 @@ void ls_phase_columns(const ls_phase_task *task) {
     ls_phase_begin(task, &phase->program, &offset, &run);
     ls_phase_begin(task, &phase->finish, &offset, &finish);
     ls_run_point(&finish);
-    columns c = {.run = &run, .v = v, .phase = phase, .fn = acc_fn(run.isa, combine_op(v), (ls_dtype)v->acc),
-                 .identity = ls_fold_identity((ls_op)v->map, (ls_dtype)v->acc), .keeps = v->map != LS_OP_SUM,
+    columns c = {.run = &run,
+                 .v = v,
+                 .phase = phase,
+                 .fn = acc_fn(run.isa, combine_op(v), (ls_dtype)v->acc),
+                 .identity = ls_fold_identity((ls_op)v->map, (ls_dtype)v->acc),
+                 .keeps = v->map != LS_OP_SUM,
                  .size = lane_size(v)};
     c.tile = LS_TILE * c.size;
     c.stack = task->scratch + offset;
@@ -295,7 +314,8 @@ void ls_phase_sums(const ls_phase_task *task) {
             ls_point_coords(run.extents, v->n_bound, v->bound, k, run.coords);
             ls_run_point(&run);
             ls_run_lanes(&run, task->first + at, lanes);
-            mul(product, ls_run_reg(&run, run.program->results[0]), ls_run_reg(&run, run.program->results[1]), NULL, lanes);
+            mul(product, ls_run_reg(&run, run.program->results[0]), ls_run_reg(&run, run.program->results[1]),
+                NULL, lanes);
             if (run.program->results[2] >= 0) { /* adding +0 skips the term: no sum from +0 is ever -0 */
                 isa->select[log2](product, ls_run_reg(&run, run.program->results[2]), product, zero, lanes);
             }
@@ -325,7 +345,8 @@ typedef struct best {
 } best;
 
 /* better[i]: whether x[i] goes before value[i], indices apart. */
-static void compare(const best *b, uint8_t *better, uint8_t *other, const char *x, const char *value, int64_t n) {
+static void compare(const best *b, uint8_t *better, uint8_t *other, const char *x, const char *value,
+                    int64_t n) {
     ls_tile_fn less = acc_fn(b->isa, LS_OP_LT, b->dtype), both = b->isa->map_int[LS_OP_AND][LS_BOOL];
     less(better, b->largest ? value : x, b->largest ? x : value, NULL, n);
     if (ls_dtype_is_float(b->dtype)) {
@@ -374,7 +395,8 @@ static int64_t best_of_lanes(const best *b, int64_t n) {
 }
 
 /* Lanes along the free axes, f32 without absent elements: one fused step an element. */
-static void arg_columns_f32(const ls_phase_task *task, ls_run *run, ls_run *finish, const best *b, int64_t n) {
+static void arg_columns_f32(const ls_phase_task *task, ls_run *run, ls_run *finish, const best *b,
+                            int64_t n) {
     const ls_phase *phase = task->phase;
     const ls_value *v = &task->kernel->binary->spec.values[phase->value];
     uint32_t *index = (uint32_t *)(void *)b->index;
@@ -455,7 +477,8 @@ void ls_phase_arg(const ls_phase_task *task) {
     b.size = ls_tile_held_size(b.dtype);
     char *tiles = task->scratch + offset;
     b.value = tiles, b.index = (int64_t *)(void *)(tiles + LS_TILE * 8), b.at = b.index + LS_TILE;
-    b.started = (uint8_t *)(b.at + LS_TILE), b.better = (char *)b.started + LS_TILE, b.other = b.better + LS_TILE;
+    b.started = (uint8_t *)(b.at + LS_TILE), b.better = (char *)b.started + LS_TILE,
+    b.other = b.better + LS_TILE;
     int64_t n = ls_point_count(run.extents, v->n_bound, v->bound);
     int16_t mask_reg = run.program->results[1];
     bool rows = phase->kind == LS_PHASE_ARG_ROWS;
@@ -481,8 +504,8 @@ void ls_phase_arg(const ls_phase_task *task) {
                 }
                 ls_run_lanes(&run, rows ? k : task->first + at, here);
                 run.isa->iota(b.at, k, rows, here);
-                best_step(&b, ls_run_reg(&run, run.program->results[0]), mask_reg >= 0 ? ls_run_reg(&run, mask_reg) : NULL, b.at,
-                          here);
+                best_step(&b, ls_run_reg(&run, run.program->results[0]),
+                          mask_reg >= 0 ? ls_run_reg(&run, mask_reg) : NULL, b.at, here);
             }
             if (rows) {
                 input[i] = best_of_lanes(&b, LS_TILE);

@@ -1,10 +1,9 @@
 /* A spec compiled for the CPU: phases, done one after another, each a loop nest over a tile program.
  *
- * Every value with bound axes (REDUCE, CONTRACT, SCAN, SORT) is computed by a phase of its own, tile by tile over its free axes.
- * Its tiles feed the phase's `finish` program: either the stores that it alone leads to (so that what follows is fused), or a
- * store into a temporary, from which later phases load it. Points of the free axes are divided among workers; nothing that one
- * worker computes depends on how.
- */
+ * Every value with bound axes (REDUCE, CONTRACT, SCAN, SORT) is computed by a phase of its own, tile by tile
+ * over its free axes. Its tiles feed the phase's `finish` program: either the stores that it alone leads to
+ * (so that what follows is fused), or a store into a temporary, from which later phases load it. Points of
+ * the free axes are divided among workers; nothing that one worker computes depends on how. */
 #ifndef LOCKSTEP_BACKEND_CPU_KERNEL_H
 #define LOCKSTEP_BACKEND_CPU_KERNEL_H
 
@@ -20,10 +19,10 @@ typedef struct ls_cpu_device {
     const ls_tile_isa *tiles;
     const ls_gemm_isa *gemm;
     ls_pool *pool;
-    ls_mutex *mutex;       /* one launch at a time: scratch memory is the device's */
+    ls_mutex *mutex; /* one launch at a time: scratch memory is the device's */
     int threads;
-    size_t scratch_size;   /* of each worker */
-    char *scratch;         /* threads times that */
+    size_t scratch_size; /* of each worker */
+    char *scratch;       /* threads times that */
     size_t temps_size;
     char *temps;
     ls_heap *heap;
@@ -33,12 +32,13 @@ typedef struct ls_cpu_device {
 } ls_cpu_device;
 
 typedef enum ls_phase_kind {
-    LS_PHASE_STORE,    /* finish alone */
-    LS_PHASE_ROWS,     /* REDUCE: lanes along the bound axes, one point at a time */
-    LS_PHASE_COLUMNS,  /* REDUCE: lanes along the free axes, one element at a time */
-    LS_PHASE_ARG_ROWS, LS_PHASE_ARG_COLUMNS,
-    LS_PHASE_SUMS,     /* CONTRACT: lanes along the free axes, one k at a time ("naive") */
-    LS_PHASE_GEMM,     /* CONTRACT: packed ("tiled") */
+    LS_PHASE_STORE,   /* finish alone */
+    LS_PHASE_ROWS,    /* REDUCE: lanes along the bound axes, one point at a time */
+    LS_PHASE_COLUMNS, /* REDUCE: lanes along the free axes, one element at a time */
+    LS_PHASE_ARG_ROWS,
+    LS_PHASE_ARG_COLUMNS,
+    LS_PHASE_SUMS, /* CONTRACT: lanes along the free axes, one k at a time ("naive") */
+    LS_PHASE_GEMM, /* CONTRACT: packed ("tiled") */
     LS_PHASE_SCAN,
     LS_PHASE_SORT
 } ls_phase_kind;
@@ -47,15 +47,15 @@ typedef struct ls_gemm_phase ls_gemm_phase; /* contract.c */
 
 typedef struct ls_phase {
     ls_phase_kind kind;
-    int32_t value;            /* with bound axes; LS_SPEC_NONE for STORE */
-    bool serial;              /* a scatter: one worker, in order */
-    int n_axes;               /* the space: free axes, outermost first, as `finish` has its lanes */
+    int32_t value; /* with bound axes; LS_SPEC_NONE for STORE */
+    bool serial;   /* a scatter: one worker, in order */
+    int n_axes;    /* the space: free axes, outermost first, as `finish` has its lanes */
     uint8_t axes[LS_LANE_AXES];
     ls_program program, finish;
     ls_gemm_phase *gemm;
-    size_t extra;             /* bytes of scratch a worker needs beyond its programs' */
-    int patch;                /* STORE: the lane axis along which a transposed load is contiguous, or -1 */
-    int64_t cost;             /* of one point, in lanes' worth of instructions */
+    size_t extra; /* bytes of scratch a worker needs beyond its programs' */
+    int patch;    /* STORE: the lane axis along which a transposed load is contiguous, or -1 */
+    int64_t cost; /* of one point, in lanes' worth of instructions */
 } ls_phase;
 
 struct ls_kernel_binary {
@@ -103,7 +103,8 @@ size_t ls_phase_extra(const ls_spec *spec, const ls_phase *phase);
 void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t *offset, ls_run *out_run);
 
 /* contract.c. `phase->gemm` stays NULL when the contraction does not fit the packed product. */
-ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, ls_error *err) LS_MUST_USE;
+ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps,
+                             ls_error *err) LS_MUST_USE;
 ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_error *err) LS_MUST_USE;
 /* Makes room for the product at its largest; false when out of memory. */
 bool ls_gemm_phase_reserve(const ls_kernel_binary *binary, const ls_phase *phase);
@@ -111,7 +112,8 @@ void ls_gemm_phase_print(ls_text *out, const ls_spec *spec, const ls_phase *phas
 size_t ls_gemm_worker_size(void);
 
 /* Coordinates of a point of axes linearised row-major. */
-static inline void ls_point_coords(const int64_t *extents, int n_axes, const uint8_t *axes, int64_t point, int64_t *coords) {
+static inline void ls_point_coords(const int64_t *extents, int n_axes, const uint8_t *axes, int64_t point,
+                                   int64_t *coords) {
     for (int i = n_axes - 1; i >= 0; i--) {
         int64_t extent = extents[axes[i]];
         if (point < extent) {
@@ -132,6 +134,7 @@ static inline int64_t ls_point_count(const int64_t *extents, int n_axes, const u
 }
 
 /* peak.c */
-ls_status ls_cpu_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err);
+ls_status ls_cpu_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs,
+                      ls_error *err);
 
 #endif

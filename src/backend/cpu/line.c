@@ -1,8 +1,9 @@
 /* Scans and sorts: values along one bound axis that are functions of that axis too.
  *
- * A scan has its lanes along the other axes, and goes along its own position by position, twice: once for the totals of blocks of
- * 512, which are then scanned by the same rule, and once to put the prefix of earlier blocks in front. A sort has its lanes along its
- * own axis: keys become unsigned integers in the order wanted, NaN last, and are merged stably. */
+ * A scan has its lanes along the other axes, and goes along its own position by position, twice: once for the
+ * totals of blocks of 512, which are then scanned by the same rule, and once to put the prefix of earlier
+ * blocks in front. A sort has its lanes along its own axis: keys become unsigned integers in the order
+ * wanted, NaN last, and are merged stably. */
 #include "backend/cpu/kernel.h"
 #include <string.h>
 
@@ -54,8 +55,9 @@ void ls_phase_scan(const ls_phase_task *task) {
     ls_phase_begin(task, &phase->program, &offset, &s.run);
     ls_phase_begin(task, &phase->finish, &offset, &finish);
     const ls_tile_isa *isa = s.run.isa;
-    s.fn = acc == LS_F64 ? isa->map_f64[ops[s.v->map]]
-           : ls_dtype_is_float(acc) ? isa->map_f32[ops[s.v->map]] : isa->map_int[ops[s.v->map]][acc];
+    s.fn = acc == LS_F64            ? isa->map_f64[ops[s.v->map]]
+           : ls_dtype_is_float(acc) ? isa->map_f32[ops[s.v->map]]
+                                    : isa->map_int[ops[s.v->map]][acc];
     s.size = ls_tile_held_size(acc);
     s.tile = LS_TILE * s.size;
     s.n = s.run.extents[s.v->bound[0]];
@@ -79,7 +81,8 @@ void ls_phase_scan(const ls_phase_task *task) {
             scan_tiles(&s, totals, blocks, totals + (size_t)blocks * s.tile);
         }
         char *input = ls_run_reg(&finish, phase->finish.input);
-        for (int64_t i = 0; i < s.n; i++) { /* position i of the result is element i, or i - 1 of an exclusive scan */
+        for (int64_t i = 0; i < s.n;
+             i++) { /* position i of the result is element i, or i - 1 of an exclusive scan */
             int64_t from = i - s.v->exclusive;
             if (from < 0) {
                 isa->fill[ls_tile_log2(s.size)](input, &identity, s.lanes);
@@ -132,7 +135,8 @@ static void sort_merge(const uint64_t *keys, int64_t *order, int64_t *other, int
     }
     for (int64_t width = 1; width < n; width *= 2) {
         for (int64_t first = 0; first < n; first += 2 * width) {
-            int64_t middle = first + width < n ? first + width : n, end = first + 2 * width < n ? first + 2 * width : n;
+            int64_t middle = first + width < n ? first + width : n,
+                    end = first + 2 * width < n ? first + 2 * width : n;
             int64_t l = first, r = middle;
             for (int64_t o = first; o < end; o++) {
                 bool right = l == middle || (r < end && keys[from[r]] < keys[from[l]]);
@@ -167,7 +171,8 @@ void ls_phase_sort(const ls_phase_task *task) {
         for (int64_t at = 0; at < n; at += LS_TILE) {
             int64_t lanes = n - at < LS_TILE ? n - at : LS_TILE;
             ls_run_lanes(&run, at, lanes);
-            sort_keys((ls_dtype)spec->values[v->a].dtype, v->map == 1, ls_run_reg(&run, run.program->results[0]), keys + at, lanes);
+            sort_keys((ls_dtype)spec->values[v->a].dtype, v->map == 1,
+                      ls_run_reg(&run, run.program->results[0]), keys + at, lanes);
         }
         sort_merge(keys, order, other, n);
         for (int64_t at = 0; at < n; at += LS_TILE) {

@@ -1,8 +1,10 @@
-/* Packing operands of contractions that are no strided views: windows, padding, permuted groups of axes, and computed operands.
+/* Packing operands of contractions that are no strided views: windows, padding, permuted groups of axes, and
+ * computed operands.
  *
- * An affine operand is an offset of the free axes plus one of k, and its predicates are likewise sums of a part of each: both are
- * written out for the panel's lanes and for its k, so that an element costs one addition. Elements whose predicates fail are
- * written as zeros, and as absent in the mask where the operand says so. */
+ * An affine operand is an offset of the free axes plus one of k, and its predicates are likewise sums of a
+ * part of each: both are written out for the panel's lanes and for its k, so that an element costs one
+ * addition. Elements whose predicates fail are written as zeros, and as absent in the mask where the operand
+ * says so. */
 #include "backend/cpu/contract.h"
 #include <string.h>
 
@@ -22,8 +24,8 @@ size_t ls_contract_side_scratch(const ls_contract_side *side) {
 
 /* Writes out strides over points [first, first + n) of axes linearised row-major. */
 static void write_out(const int64_t *extents, const ls_axis_group *group, const int64_t *strides, int n_preds,
-                      const int64_t (*preds)[LS_LANE_AXES], int64_t first, int64_t n, int64_t base, const int64_t *pred_base,
-                      offsets *out) {
+                      const int64_t (*preds)[LS_LANE_AXES], int64_t first, int64_t n, int64_t base,
+                      const int64_t *pred_base, offsets *out) {
     int64_t coord[LS_LANE_AXES] = {0}, left = first;
     int64_t pred[LS_SIDE_PREDS];
     for (int t = 0; t < n_preds; t++) {
@@ -156,13 +158,14 @@ static void pack_runs_of_k(const panel_job *j) {
         for (int64_t q = 0; q < j->ni; q++) {
             rows[q] = present(j, p, q) ? j->src + (j->k->at[p] + j->i->at[q]) * (int64_t)element : NULL;
         }
-        ls_gemm_pack_rows(j->gemm, j->side->dtype, n, j->ni, j->width, rows, (char *)j->panel + (size_t)(p * j->width) * size);
+        ls_gemm_pack_rows(j->gemm, j->side->dtype, n, j->ni, j->width, rows,
+                          (char *)j->panel + (size_t)(p * j->width) * size);
         p += n;
     }
 }
 
-static void pack_affine(const ls_contract_side_launch *s, int worker, int64_t batch, int64_t k0, int64_t kc, int64_t i0, int64_t ni,
-                        int64_t width, void *panel, uint8_t *mask) {
+static void pack_affine(const ls_contract_side_launch *s, int worker, int64_t batch, int64_t k0, int64_t kc,
+                        int64_t i0, int64_t ni, int64_t width, void *panel, uint8_t *mask) {
     const ls_contract_side *side = s->side;
     const ls_kernel_run *kernel = s->launch->kernel;
     const ls_gemm_phase *gemm = s->launch->phase->gemm;
@@ -181,20 +184,32 @@ static void pack_affine(const ls_contract_side_launch *s, int worker, int64_t ba
     }
     ls_gemm_worker *w = &s->launch->workers[worker];
     if (w->k0[s->which] != k0 || w->kc[s->which] != kc) { /* the panels of a chunk come one after another */
-        write_out(kernel->extents, &gemm->k, side->k_stride, side->n_preds, side->pred_k, k0, kc, 0, none, of_k);
+        write_out(kernel->extents, &gemm->k, side->k_stride, side->n_preds, side->pred_k, k0, kc, 0, none,
+                  of_k);
         w->k0[s->which] = k0;
         w->kc[s->which] = kc;
     }
-    write_out(kernel->extents, side->free, side->free_stride, side->n_preds, side->pred_free, i0, ni, base, pred_base, of_i);
-    panel_job job = {kernel->binary->device->tiles, kernel->binary->device->gemm, side, kernel->buffers[side->buffer], of_k, of_i,
-                     kc, ni, width, panel, mask};
-    bool wide = ls_dtype_size(side->element) == 4 && (side->dtype == LS_GEMM_F32 || side->dtype == LS_GEMM_I32);
+    write_out(kernel->extents, side->free, side->free_stride, side->n_preds, side->pred_free, i0, ni, base,
+              pred_base, of_i);
+    panel_job job = {kernel->binary->device->tiles,
+                     kernel->binary->device->gemm,
+                     side,
+                     kernel->buffers[side->buffer],
+                     of_k,
+                     of_i,
+                     kc,
+                     ni,
+                     width,
+                     panel,
+                     mask};
+    bool wide =
+        ls_dtype_size(side->element) == 4 && (side->dtype == LS_GEMM_F32 || side->dtype == LS_GEMM_I32);
     bool turn = side->dtype != LS_GEMM_I32 || wide;
     if (turn && run_of_k(&job, 0) >= 8) {
         pack_runs_of_k(&job);
     } else if (wide) {
-        job.isa->pack(panel, width, job.src, of_k->at, kc, of_i->at, ni, side->n_preds, &of_k->pred[0][0], &of_i->pred[0][0],
-                      LS_GEMM_CHUNK, side->limit);
+        job.isa->pack(panel, width, job.src, of_k->at, kc, of_i->at, ni, side->n_preds, &of_k->pred[0][0],
+                      &of_i->pred[0][0], LS_GEMM_CHUNK, side->limit);
     } else {
         pack_elements(&job);
     }
@@ -205,7 +220,8 @@ static void pack_affine(const ls_contract_side_launch *s, int worker, int64_t ba
 
 static ls_run *side_run(const ls_contract_side_launch *s, int worker, char **out_rows) {
     ls_gemm_worker *w = &s->launch->workers[worker];
-    ls_phase_task task = {s->launch->kernel, s->launch->phase, ls_worker_scratch(s->launch->kernel, worker), 0, 0};
+    ls_phase_task task = {s->launch->kernel, s->launch->phase, ls_worker_scratch(s->launch->kernel, worker),
+                          0, 0};
     size_t offset = s->offset;
     if (!w->side_begun[s->which]) {
         ls_phase_begin(&task, &s->side->program, &offset, &w->side[s->which]);
@@ -218,8 +234,8 @@ static ls_run *side_run(const ls_contract_side_launch *s, int worker, char **out
 }
 
 /* Lanes along the free axes, one k at a time. */
-static void pack_program_free(const ls_contract_side_launch *s, ls_run *run, int64_t k0, int64_t kc, int64_t i0, int64_t ni,
-                              int64_t width, char *panel, uint8_t *mask) {
+static void pack_program_free(const ls_contract_side_launch *s, ls_run *run, int64_t k0, int64_t kc,
+                              int64_t i0, int64_t ni, int64_t width, char *panel, uint8_t *mask) {
     const ls_gemm_phase *gemm = s->launch->phase->gemm;
     const ls_program *p = &s->side->program;
     size_t size = panel_size(s->side);
@@ -235,12 +251,14 @@ static void pack_program_free(const ls_contract_side_launch *s, ls_run *run, int
 }
 
 /* Lanes along k, one free point at a time; the rows are then turned. */
-static void pack_program_k(const ls_contract_side_launch *s, ls_run *run, char *rows, int64_t k0, int64_t kc, int64_t i0, int64_t ni,
-                           int64_t width, char *panel, uint8_t *mask) {
+static void pack_program_k(const ls_contract_side_launch *s, ls_run *run, char *rows, int64_t k0, int64_t kc,
+                           int64_t i0, int64_t ni, int64_t width, char *panel, uint8_t *mask) {
     const ls_program *p = &s->side->program;
     size_t size = panel_size(s->side);
     const void *at[LS_GEMM_MAX_WIDTH];
-    ls_gemm_dtype dtype = s->side->dtype == LS_GEMM_F64 ? LS_GEMM_F64 : s->side->dtype == LS_GEMM_I32 ? LS_GEMM_I32 : LS_GEMM_F32;
+    ls_gemm_dtype dtype = s->side->dtype == LS_GEMM_F64   ? LS_GEMM_F64
+                          : s->side->dtype == LS_GEMM_I32 ? LS_GEMM_I32
+                                                          : LS_GEMM_F32;
     for (int64_t k = 0; k < kc; k += LS_SIDE_LANES) {
         int64_t n = kc - k < LS_SIDE_LANES ? kc - k : LS_SIDE_LANES;
         for (int64_t q = 0; q < ni; q++) {
@@ -255,12 +273,13 @@ static void pack_program_k(const ls_contract_side_launch *s, ls_run *run, char *
                 mask[(k + i) * width + q] = here[i];
             }
         }
-        ls_gemm_pack_rows(s->launch->kernel->binary->device->gemm, dtype, n, ni, width, at, panel + (size_t)(k * width) * size);
+        ls_gemm_pack_rows(s->launch->kernel->binary->device->gemm, dtype, n, ni, width, at,
+                          panel + (size_t)(k * width) * size);
     }
 }
 
-void ls_gemm_pack_side(void *ctx, int worker, int64_t batch, int64_t k0, int64_t kc, int64_t i0, int64_t ni, int64_t width,
-                       void *panel, uint8_t *mask) {
+void ls_gemm_pack_side(void *ctx, int worker, int64_t batch, int64_t k0, int64_t kc, int64_t i0, int64_t ni,
+                       int64_t width, void *panel, uint8_t *mask) {
     const ls_contract_side_launch *s = ctx;
     if (s->side->affine) {
         pack_affine(s, worker, batch, k0, kc, i0, ni, width, panel, mask);

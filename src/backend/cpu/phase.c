@@ -6,8 +6,8 @@ typedef struct planner {
     ls_kernel_binary *binary;
     const ls_spec *spec;
     ls_error *err;
-    int *temps;       /* by value: its temporary, or -1 */
-    bool *reached;    /* by value: scratch of `reach` */
+    int *temps;    /* by value: its temporary, or -1 */
+    bool *reached; /* by value: scratch of `reach` */
     const char *strategy;
 } planner;
 
@@ -79,8 +79,9 @@ static void reach_store(planner *p, const ls_store *s) {
 
 /* ---- stores that one program does ---- */
 static bool stores_together(const planner *p, const ls_store *a, const ls_store *b) {
-    if (a->combine != LS_STORE_SET || b->combine != LS_STORE_SET || a->check != LS_SPEC_NONE || b->check != LS_SPEC_NONE ||
-        a->arg == b->arg || a->n_axes != b->n_axes || memcmp(a->axes, b->axes, (size_t)a->n_axes) != 0) {
+    if (a->combine != LS_STORE_SET || b->combine != LS_STORE_SET || a->check != LS_SPEC_NONE ||
+        b->check != LS_SPEC_NONE || a->arg == b->arg || a->n_axes != b->n_axes ||
+        memcmp(a->axes, b->axes, (size_t)a->n_axes) != 0) {
         return false;
     }
     for (int i = 0; i < p->spec->n_values; i++) { /* nothing stored is read in the same spec */
@@ -92,7 +93,8 @@ static bool stores_together(const planner *p, const ls_store *a, const ls_store 
     return true;
 }
 
-/* The value with bound axes that a group of stores can take tile by tile: over just its space, and nothing else needs it. */
+/* The value with bound axes that a group of stores can take tile by tile: over just its space, and nothing
+ * else needs it. */
 static int32_t value_to_fuse(planner *p, int first, int end) {
     const ls_spec *spec = p->spec;
     uint64_t space = 0, trivial = trivial_axes(spec);
@@ -124,7 +126,8 @@ static int32_t value_to_fuse(planner *p, int first, int end) {
     }
     for (int32_t v = spec->n_values - 1; v >= 0; v--) {
         const ls_value *x = &spec->values[v];
-        if (p->reached[v] && is_bound_op(x) && !elsewhere[v] && p->temps[v] == -1 && (x->axes & ~trivial) == (space & ~trivial)) {
+        if (p->reached[v] && is_bound_op(x) && !elsewhere[v] && p->temps[v] == -1 &&
+            (x->axes & ~trivial) == (space & ~trivial)) {
             return v;
         }
     }
@@ -163,7 +166,8 @@ static int64_t points(const ls_spec *spec, int n, const uint8_t *axes) {
 }
 
 static bool by_rows(const planner *p, const ls_phase *phase, const ls_value *v) {
-    int64_t bound = points(p->spec, v->n_bound, v->bound), free = points(p->spec, phase->n_axes, phase->axes), size = -1;
+    int64_t bound = points(p->spec, v->n_bound, v->bound), free = points(p->spec, phase->n_axes, phase->axes),
+            size = -1;
     if (free < 8 || bound < 32) {
         return bound >= 8 * free;
     }
@@ -176,7 +180,8 @@ static bool by_rows(const planner *p, const ls_phase *phase, const ls_value *v) 
     for (int i = v->n_bound - 1; i >= 0; i--) { /* the innermost bound axis of some extent */
         ls_dim extent = p->spec->extents_of_axes[v->bound[i]];
         if (!ls_dim_is_fixed(extent) || extent.offset > 1) {
-            return ls_ix_affine(p->spec, p->spec->values[load].ix, v->bound[i], &stride) && (stride == 1 || stride == -1);
+            return ls_ix_affine(p->spec, p->spec->values[load].ix, v->bound[i], &stride) &&
+                   (stride == 1 || stride == -1);
         }
     }
     return false;
@@ -192,7 +197,8 @@ static ls_program_builder *builder(const planner *p, int n_lanes, const uint8_t 
 }
 
 /* The finish program: the stores [first, end), or into the value's temporary. */
-static ls_status plan_finish(planner *p, ls_phase *phase, int n_lanes, const uint8_t *lanes, int first, int end) {
+static ls_status plan_finish(planner *p, ls_phase *phase, int n_lanes, const uint8_t *lanes, int first,
+                             int end) {
     ls_program_builder *b = builder(p, n_lanes, lanes);
     if (!b) {
         return failed(p);
@@ -276,12 +282,15 @@ static ls_status plan_value(planner *p, int32_t value, int n_axes, const uint8_t
             return plan_finish(p, phase, columns->n, columns->axes, first, end);
         }
         if (p->strategy && !naive) {
-            return LS_FAIL(p->err, LS_ERR_UNSUPPORTED, "strategy \"%s\" is not available for kernel %s: only \"naive\"", p->strategy,
+            return LS_FAIL(p->err, LS_ERR_UNSUPPORTED,
+                           "strategy \"%s\" is not available for kernel %s: only \"naive\"", p->strategy,
                            p->spec->name);
         }
     } else if (v->op == LS_V_REDUCE) {
         bool arg = v->map == LS_OP_ARGMIN || v->map == LS_OP_ARGMAX, rows = by_rows(p, phase, v);
-        phase->kind = arg ? (rows ? LS_PHASE_ARG_ROWS : LS_PHASE_ARG_COLUMNS) : rows ? LS_PHASE_ROWS : LS_PHASE_COLUMNS;
+        phase->kind = arg    ? (rows ? LS_PHASE_ARG_ROWS : LS_PHASE_ARG_COLUMNS)
+                      : rows ? LS_PHASE_ROWS
+                             : LS_PHASE_COLUMNS;
         if (rows) {
             n_lanes = v->n_bound;
             lanes = v->bound;
@@ -310,12 +319,13 @@ static int free_axes(const ls_spec *spec, const ls_value *v, uint8_t *axes) {
     return n;
 }
 
-/* A load that strides far from lane to lane, but is contiguous along a lane axis further out, is best read in patches: the cache
- * lines it touches serve the next points of that axis. */
+/* A load that strides far from lane to lane, but is contiguous along a lane axis further out, is best read in
+ * patches: the cache lines it touches serve the next points of that axis. */
 static int transposed_axis(const ls_spec *spec, const ls_program *p) {
     for (int i = 0; i < p->n_instrs[LS_SECTION_LANES]; i++) {
         const ls_instr *in = &p->instrs[LS_SECTION_LANES][i];
-        if (in->op != LS_TILE_OP_LOAD || p->accesses[in->access].n_tables || p->accesses[in->access].n_dims < 2) {
+        if (in->op != LS_TILE_OP_LOAD || p->accesses[in->access].n_tables ||
+            p->accesses[in->access].n_dims < 2) {
             continue;
         }
         const ls_access *a = &p->accesses[in->access];
@@ -323,7 +333,8 @@ static int transposed_axis(const ls_spec *spec, const ls_program *p) {
         int64_t stride = last->stride < 0 ? -last->stride : last->stride;
         int64_t row = 1;
         for (int d = a->n_dims - 1; d >= 0 && stride >= 16; d--) {
-            if (row >= LS_TILE && a->dims[d].stride == 1 && ls_dim_bound(spec->extents_of_axes[p->lane_axes[a->dims[d].last]]) >= 8) {
+            if (row >= LS_TILE && a->dims[d].stride == 1 &&
+                ls_dim_bound(spec->extents_of_axes[p->lane_axes[a->dims[d].last]]) >= 8) {
                 return a->dims[d].last;
             }
             for (int j = a->dims[d].first; j <= a->dims[d].last; j++) {
@@ -362,7 +373,8 @@ static ls_status measure(planner *p) {
     ls_kernel_binary *binary = p->binary;
     for (int i = 0; i < binary->n_phases; i++) {
         ls_phase *phase = &binary->phases[i];
-        size_t need = ls_run_bytes(&phase->program) + ls_run_bytes(&phase->finish) + phase->extra + 4 * LS_ALIGN;
+        size_t need =
+            ls_run_bytes(&phase->program) + ls_run_bytes(&phase->finish) + phase->extra + 4 * LS_ALIGN;
         binary->scratch_size = need > binary->scratch_size ? need : binary->scratch_size;
         phase->cost = program_cost(&phase->finish);
         if (phase->value != LS_SPEC_NONE) {

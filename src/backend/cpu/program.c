@@ -1,12 +1,12 @@
-/* Building tile programs from values. Failure is sticky: out of memory sets `failed`, and every function still returns a valid
- * register number. */
+/* Building tile programs from values. Failure is sticky: out of memory sets `failed`, and every function
+ * still returns a valid register number. */
 #include "backend/cpu/program.h"
 #include "base/half.h"
 #include <string.h>
 
 typedef struct virtual_reg {
     uint8_t log2, section;
-    bool lanes; /* all lanes, not one */
+    bool lanes;        /* all lanes, not one */
     int16_t broadcast; /* the register with its lane 0 in all lanes, or -1 */
 } virtual_reg;
 
@@ -53,8 +53,8 @@ static bool grow(ls_program_builder *b, void **data, int *cap, int len, size_t s
     return true;
 }
 
-ls_program_builder *ls_pb_create(ls_arena *arena, const ls_spec *spec, const ls_tile_isa *isa, const int *temps,
-                                 int n_lane_axes, const uint8_t *lane_axes) {
+ls_program_builder *ls_pb_create(ls_arena *arena, const ls_spec *spec, const ls_tile_isa *isa,
+                                 const int *temps, int n_lane_axes, const uint8_t *lane_axes) {
     ls_program_builder *b = LS_ARENA_NEW(arena, ls_program_builder);
     if (!b) {
         return NULL;
@@ -119,8 +119,14 @@ static int16_t operand(ls_program_builder *b, ls_section section, int16_t reg) {
         if (b->failed) {
             return reg;
         }
-        add(b, own, &(ls_instr){.op = LS_TILE_OP_BROADCAST, .log2 = (uint8_t)log2, .dst = wide, .a = reg, .b = -1, .c = -1,
-                                .name = "broadcast"});
+        add(b, own,
+            &(ls_instr){.op = LS_TILE_OP_BROADCAST,
+                        .log2 = (uint8_t)log2,
+                        .dst = wide,
+                        .a = reg,
+                        .b = -1,
+                        .c = -1,
+                        .name = "broadcast"});
         b->regs[reg].broadcast = wide;
     }
     return b->regs[reg].broadcast;
@@ -142,17 +148,32 @@ static ls_section section_of_regs(const ls_program_builder *b, int16_t x, int16_
     return later(reg_section(b, x), later(reg_section(b, y), reg_section(b, z)));
 }
 
-static int16_t emit_fn(ls_program_builder *b, ls_tile_fn fn, const char *name, int log2, int16_t x, int16_t y, int16_t z) {
-    return emit(b, section_of_regs(b, x, y, z),
-                (ls_instr){.op = LS_TILE_OP_FN, .log2 = (uint8_t)log2, .a = x, .b = y, .c = z, .fn = fn, .name = name});
+static int16_t emit_fn(ls_program_builder *b, ls_tile_fn fn, const char *name, int log2, int16_t x, int16_t y,
+                       int16_t z) {
+    return emit(
+        b, section_of_regs(b, x, y, z),
+        (ls_instr){
+            .op = LS_TILE_OP_FN, .log2 = (uint8_t)log2, .a = x, .b = y, .c = z, .fn = fn, .name = name});
 }
 static int16_t emit_cast(ls_program_builder *b, ls_tile_cast_fn cast, const char *name, int log2, int16_t x) {
     return emit(b, reg_section(b, x),
-                (ls_instr){.op = LS_TILE_OP_CAST, .log2 = (uint8_t)log2, .a = x, .b = -1, .c = -1, .cast = cast, .name = name});
+                (ls_instr){.op = LS_TILE_OP_CAST,
+                           .log2 = (uint8_t)log2,
+                           .a = x,
+                           .b = -1,
+                           .c = -1,
+                           .cast = cast,
+                           .name = name});
 }
 static int16_t emit_const(ls_program_builder *b, int log2, uint64_t bits) {
     return emit(b, LS_SECTION_LAUNCH,
-                (ls_instr){.op = LS_TILE_OP_CONST, .log2 = (uint8_t)log2, .a = -1, .b = -1, .c = -1, .bits = bits, .name = "const"});
+                (ls_instr){.op = LS_TILE_OP_CONST,
+                           .log2 = (uint8_t)log2,
+                           .a = -1,
+                           .b = -1,
+                           .c = -1,
+                           .bits = bits,
+                           .name = "const"});
 }
 
 uint64_t ls_held_bits(ls_dtype dtype, uint64_t stored) {
@@ -215,7 +236,9 @@ int16_t ls_pb_select(ls_program_builder *b, int16_t mask, int16_t reg, uint64_t 
 }
 
 int16_t ls_pb_both(ls_program_builder *b, int16_t x, int16_t y) {
-    return x < 0 ? y : y < 0 || x == y ? x : emit_fn(b, b->isa->map_int[LS_OP_AND][LS_BOOL], "and", 0, x, y, -1);
+    return x < 0             ? y
+           : y < 0 || x == y ? x
+                             : emit_fn(b, b->isa->map_int[LS_OP_AND][LS_BOOL], "and", 0, x, y, -1);
 }
 
 /* ---- index expressions, lane by lane ---- */
@@ -231,14 +254,23 @@ static int16_t ix_reg(ls_program_builder *b, int32_t id) {
         break;
     case LS_IX_AXIS:
         reg = emit(b, section_of(b, UINT64_C(1) << ix->a),
-                   (ls_instr){.op = LS_TILE_OP_COORD, .log2 = 3, .a = -1, .b = -1, .c = -1, .access = ix->a, .name = "coord"});
+                   (ls_instr){.op = LS_TILE_OP_COORD,
+                              .log2 = 3,
+                              .a = -1,
+                              .b = -1,
+                              .c = -1,
+                              .access = ix->a,
+                              .name = "coord"});
         break;
     case LS_IX_DIM:
-        reg = emit(b, LS_SECTION_LAUNCH,
-                   (ls_instr){.op = LS_TILE_OP_DIM, .log2 = 3, .a = -1, .b = -1, .c = -1, .access = ix->a, .name = "dim"});
+        reg = emit(
+            b, LS_SECTION_LAUNCH,
+            (ls_instr){
+                .op = LS_TILE_OP_DIM, .log2 = 3, .a = -1, .b = -1, .c = -1, .access = ix->a, .name = "dim"});
         break;
     case LS_IX_VALUE:
-        reg = ls_pb_cast(b, LS_SECTION_LANES, ls_pb_value(b, ix->a, 0, NULL), (ls_dtype)b->spec->values[ix->a].dtype, LS_I64);
+        reg = ls_pb_cast(b, LS_SECTION_LANES, ls_pb_value(b, ix->a, 0, NULL),
+                         (ls_dtype)b->spec->values[ix->a].dtype, LS_I64);
         break;
     default: {
         static const char *const names[] = {"index_add", "index_mul", "index_div", "index_mod"};
@@ -258,7 +290,8 @@ static int16_t preds_mask(ls_program_builder *b, int32_t first, int32_t n, int16
     }
     ls_access access = {0};
     bool failed = false;
-    if (ls_access_build(b->arena, b->spec, LS_SPEC_NONE, 1, &first, &n, b->n_lane_axes, b->lane_axes, &access, &failed)) {
+    if (ls_access_build(b->arena, b->spec, LS_SPEC_NONE, 1, &first, &n, b->n_lane_axes, b->lane_axes, &access,
+                        &failed)) {
         uint64_t axes = 0;
         for (int i = 0; i < access.n_tables; i++) {
             for (int j = 0; j < access.tables[i].n_axes; j++) {
@@ -266,7 +299,11 @@ static int16_t preds_mask(ls_program_builder *b, int32_t first, int32_t n, int16
             }
         }
         int16_t present = emit(b, section_of(b, axes),
-                               (ls_instr){.op = LS_TILE_OP_PRESENT, .a = -1, .b = -1, .c = -1, .access = add_access(b, &access),
+                               (ls_instr){.op = LS_TILE_OP_PRESENT,
+                                          .a = -1,
+                                          .b = -1,
+                                          .c = -1,
+                                          .access = add_access(b, &access),
                                           .name = "present"});
         return ls_pb_both(b, mask, present);
     }
@@ -283,7 +320,11 @@ static int16_t preds_mask(ls_program_builder *b, int32_t first, int32_t n, int16
                         (ls_instr){.op = LS_TILE_OP_RANGE, .a = mask, .b = x, .c = limit, .name = "range"});
         } else {
             mask = emit(b, section_of_regs(b, mask, x, -1),
-                        (ls_instr){.op = LS_TILE_OP_MULTIPLE, .a = mask, .b = x, .c = -1, .bits = (uint64_t)pred->multiple,
+                        (ls_instr){.op = LS_TILE_OP_MULTIPLE,
+                                   .a = mask,
+                                   .b = x,
+                                   .c = -1,
+                                   .bits = (uint64_t)pred->multiple,
                                    .name = "multiple"});
         }
     }
@@ -308,15 +349,23 @@ static uint64_t access_axes(const ls_program_builder *b, const ls_access *a) {
 }
 
 static int16_t to_held(ls_program_builder *b, int16_t reg, ls_dtype dtype) {
-    return b->isa->load[dtype] ? emit_cast(b, b->isa->load[dtype], ls_dtype_name(dtype), held_log2(dtype), reg) : reg;
+    return b->isa->load[dtype]
+               ? emit_cast(b, b->isa->load[dtype], ls_dtype_name(dtype), held_log2(dtype), reg)
+               : reg;
 }
 
 static int16_t load_access(ls_program_builder *b, ls_access *access, ls_dtype dtype, uint64_t fill) {
     access->log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype));
     access->fill = fill;
     int16_t raw = emit(b, section_of(b, access_axes(b, access)),
-                       (ls_instr){.op = LS_TILE_OP_LOAD, .log2 = access->log2, .dtype = (uint8_t)dtype, .a = -1, .b = -1, .c = -1,
-                                  .access = add_access(b, access), .name = "load"});
+                       (ls_instr){.op = LS_TILE_OP_LOAD,
+                                  .log2 = access->log2,
+                                  .dtype = (uint8_t)dtype,
+                                  .a = -1,
+                                  .b = -1,
+                                  .c = -1,
+                                  .access = add_access(b, access),
+                                  .name = "load"});
     return to_held(b, raw, dtype);
 }
 
@@ -332,14 +381,26 @@ static int16_t load_lane_by_lane(ls_program_builder *b, const ls_value *v) {
         in_range = emit(b, section_of_regs(b, x, limit, -1),
                         (ls_instr){.op = LS_TILE_OP_RANGE, .a = yes, .b = x, .c = limit, .name = "range"});
         ls_section section = section_of_regs(b, in_range, mask, -1);
-        add(b, section, &(ls_instr){.op = LS_TILE_OP_CHECK, .dst = -1, .a = operand(b, section, mask),
-                                    .b = operand(b, section, in_range), .c = -1, .bits = v->origin, .name = "check"});
+        add(b, section,
+            &(ls_instr){.op = LS_TILE_OP_CHECK,
+                        .dst = -1,
+                        .a = operand(b, section, mask),
+                        .b = operand(b, section, in_range),
+                        .c = -1,
+                        .bits = v->origin,
+                        .name = "check"});
         mask = ls_pb_both(b, mask, in_range);
     }
     int16_t at = ix_reg(b, v->ix);
     int16_t reg = emit(b, section_of_regs(b, at, mask, -1),
-                       (ls_instr){.op = LS_TILE_OP_GATHER, .log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype)),
-                                  .dtype = (uint8_t)dtype, .a = at, .b = mask, .c = -1, .access = v->arg, .name = "gather"});
+                       (ls_instr){.op = LS_TILE_OP_GATHER,
+                                  .log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype)),
+                                  .dtype = (uint8_t)dtype,
+                                  .a = at,
+                                  .b = mask,
+                                  .c = -1,
+                                  .access = v->arg,
+                                  .name = "gather"});
     reg = to_held(b, reg, dtype);
     if (in_range >= 0 && nan_bits(dtype)) {
         reg = ls_pb_select(b, in_range, reg, nan_bits(dtype), dtype);
@@ -351,8 +412,8 @@ static int16_t load_lane_by_lane(ls_program_builder *b, const ls_value *v) {
 static int16_t load_value(ls_program_builder *b, const ls_value *v) {
     ls_access access = {.buffer = v->arg};
     bool failed = false;
-    if (v->check == LS_SPEC_NONE && ls_access_build(b->arena, b->spec, v->ix, 1, &v->first_pred, &v->n_preds, b->n_lane_axes,
-                                                    b->lane_axes, &access, &failed)) {
+    if (v->check == LS_SPEC_NONE && ls_access_build(b->arena, b->spec, v->ix, 1, &v->first_pred, &v->n_preds,
+                                                    b->n_lane_axes, b->lane_axes, &access, &failed)) {
         return load_access(b, &access, (ls_dtype)v->dtype, 0);
     }
     b->failed |= failed;
@@ -378,8 +439,8 @@ void ls_temp_access(const ls_spec *spec, int32_t value, int temp, int n_lane_axe
 
 /* ---- values ---- */
 static bool keeps_halves(ls_op op) { /* the result of f16 or bf16 operands is exact in their dtype */
-    return op == LS_OP_NEG || op == LS_OP_ABS || op == LS_OP_SIGN || op == LS_OP_FLOOR || op == LS_OP_CEIL || op == LS_OP_TRUNC ||
-           op == LS_OP_RINT || op == LS_OP_MIN || op == LS_OP_MAX;
+    return op == LS_OP_NEG || op == LS_OP_ABS || op == LS_OP_SIGN || op == LS_OP_FLOOR || op == LS_OP_CEIL ||
+           op == LS_OP_TRUNC || op == LS_OP_RINT || op == LS_OP_MIN || op == LS_OP_MAX;
 }
 
 static int16_t map_value(ls_program_builder *b, const ls_value *v) {
@@ -401,13 +462,13 @@ static int16_t map_value(ls_program_builder *b, const ls_value *v) {
         if (b->isa->store[from]) {
             x[0] = emit_cast(b, b->isa->store[from], "canonical", ls_tile_log2(ls_dtype_size(from)), x[0]);
         }
-        return from != LS_BOOL && to == LS_BOOL ? emit_fn(b, b->isa->map_int[LS_OP_AND][LS_U8], "and", 0, x[0],
-                                                          emit_const(b, 0, 1), -1)
-                                                : to_held(b, x[0], to);
+        return from != LS_BOOL && to == LS_BOOL
+                   ? emit_fn(b, b->isa->map_int[LS_OP_AND][LS_U8], "and", 0, x[0], emit_const(b, 0, 1), -1)
+                   : to_held(b, x[0], to);
     }
-    ls_tile_fn fn = from == LS_F64              ? b->isa->map_f64[v->map]
-                    : ls_dtype_is_float(from)   ? b->isa->map_f32[v->map]
-                                                : b->isa->map_int[v->map][from];
+    ls_tile_fn fn = from == LS_F64            ? b->isa->map_f64[v->map]
+                    : ls_dtype_is_float(from) ? b->isa->map_f32[v->map]
+                                              : b->isa->map_int[v->map][from];
     if (!fn) {
         b->failed = true;
         return 0;
@@ -425,7 +486,8 @@ static bool guard_access(ls_program_builder *b, const ls_value *v, uint64_t fill
     if (load->op != LS_V_LOAD || load->check != LS_SPEC_NONE || b->temps[v->a] >= 0) {
         return false;
     }
-    /* The load reads +0 where its own predicates fail: that is the same only where the guard fails with them. */
+    /* The load reads +0 where its own predicates fail: that is the same only where the guard fails
+     * with them. */
     for (int i = 0; i < load->n_preds && fill != 0; i++) {
         bool among = false;
         for (int j = 0; j < v->n_preds && !among; j++) {
@@ -440,7 +502,8 @@ static bool guard_access(ls_program_builder *b, const ls_value *v, uint64_t fill
     bool failed = false;
     memset(access, 0, sizeof *access);
     access->buffer = load->arg;
-    bool built = ls_access_build(b->arena, b->spec, load->ix, 2, first, count, b->n_lane_axes, b->lane_axes, access, &failed);
+    bool built = ls_access_build(b->arena, b->spec, load->ix, 2, first, count, b->n_lane_axes, b->lane_axes,
+                                 access, &failed);
     b->failed |= failed;
     return built;
 }
@@ -463,11 +526,13 @@ static memo guard_value(ls_program_builder *b, const ls_value *v) {
         return m;
     }
     int16_t y = ls_pb_value(b, v->b, 0, &mask_b);
-    m.reg = mask < 0 ? x : emit_fn(b, b->isa->select[held_log2(dtype)], "select", held_log2(dtype), mask, x, y);
+    m.reg =
+        mask < 0 ? x : emit_fn(b, b->isa->select[held_log2(dtype)], "select", held_log2(dtype), mask, x, y);
     if (mask_a >= 0 || mask_b >= 0) {
         int16_t yes = emit_const(b, 0, 1);
         m.mask = mask < 0 ? mask_a
-                          : emit_fn(b, b->isa->select[0], "select", 0, mask, mask_a < 0 ? yes : mask_a, mask_b < 0 ? yes : mask_b);
+                          : emit_fn(b, b->isa->select[0], "select", 0, mask, mask_a < 0 ? yes : mask_a,
+                                    mask_b < 0 ? yes : mask_b);
     }
     return m;
 }
@@ -477,7 +542,8 @@ int16_t ls_pb_value(ls_program_builder *b, int32_t id, uint64_t fill, int16_t *o
     memo *m = &b->values[id];
     ls_access access;
     ls_dtype dtype = (ls_dtype)v->dtype;
-    if (!m->known && !out_mask && fill != 0 && v->op == LS_V_GUARD && v->b == LS_SPEC_NONE && guard_access(b, v, fill, &access)) {
+    if (!m->known && !out_mask && fill != 0 && v->op == LS_V_GUARD && v->b == LS_SPEC_NONE &&
+        guard_access(b, v, fill, &access)) {
         return load_access(b, &access, dtype, fill); /* absent elements come filled */
     }
     if (!m->known) {
@@ -498,9 +564,12 @@ int16_t ls_pb_value(ls_program_builder *b, int32_t id, uint64_t fill, int16_t *o
         } else if (v->op == LS_V_MAP) {
             reg = map_value(b, v);
         } else if (v->op == LS_V_RANDOM) {
-            int16_t key0 = ls_pb_value(b, v->a, 0, NULL), key1 = ls_pb_value(b, v->b, 0, NULL), at = ix_reg(b, v->ix);
-            reg = emit(b, section_of_regs(b, key0, key1, at),
-                       (ls_instr){.op = LS_TILE_OP_RANDOM, .log2 = 2, .a = key0, .b = key1, .c = at, .name = "random"});
+            int16_t key0 = ls_pb_value(b, v->a, 0, NULL), key1 = ls_pb_value(b, v->b, 0, NULL),
+                    at = ix_reg(b, v->ix);
+            reg = emit(
+                b, section_of_regs(b, key0, key1, at),
+                (ls_instr){
+                    .op = LS_TILE_OP_RANDOM, .log2 = 2, .a = key0, .b = key1, .c = at, .name = "random"});
         } else {
             b->failed = true; /* a value with bound axes that has no temporary: the plan of phases is wrong */
         }
@@ -510,7 +579,8 @@ int16_t ls_pb_value(ls_program_builder *b, int32_t id, uint64_t fill, int16_t *o
         *out_mask = m->mask;
         return m->reg;
     }
-    return m->mask >= 0 && fill != 0 ? ls_pb_select(b, m->mask, m->reg, ls_held_bits(dtype, fill), dtype) : m->reg;
+    return m->mask >= 0 && fill != 0 ? ls_pb_select(b, m->mask, m->reg, ls_held_bits(dtype, fill), dtype)
+                                     : m->reg;
 }
 
 ls_dtype ls_input_dtype(const ls_value *v) {
@@ -533,10 +603,17 @@ void ls_pb_input(ls_program_builder *b, int32_t value) {
 bool ls_pb_store_access(ls_program_builder *b, int16_t reg, ls_dtype dtype, const ls_access *access) {
     ls_access copy = *access;
     copy.log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype));
-    add(b, LS_SECTION_LANES, &(ls_instr){.op = LS_TILE_OP_STORE, .log2 = copy.log2, .dtype = (uint8_t)dtype,
-                                         .dst = b->isa->store[dtype] ? new_reg(b, LS_SECTION_LANES, copy.log2, true) : -1,
-                                         .a = operand(b, LS_SECTION_LANES, reg), .b = -1, .c = -1,
-                                         .access = add_access(b, &copy), .cast = b->isa->store[dtype], .name = "store"});
+    add(b, LS_SECTION_LANES,
+        &(ls_instr){.op = LS_TILE_OP_STORE,
+                    .log2 = copy.log2,
+                    .dtype = (uint8_t)dtype,
+                    .dst = b->isa->store[dtype] ? new_reg(b, LS_SECTION_LANES, copy.log2, true) : -1,
+                    .a = operand(b, LS_SECTION_LANES, reg),
+                    .b = -1,
+                    .c = -1,
+                    .access = add_access(b, &copy),
+                    .cast = b->isa->store[dtype],
+                    .name = "store"});
     return !b->failed;
 }
 
@@ -545,25 +622,43 @@ bool ls_pb_store(ls_program_builder *b, const ls_store *s) {
     int16_t reg = ls_pb_value(b, s->value, 0, NULL);
     ls_ix_sum linear;
     ls_ix_sum_of(b->spec, s->ix, &linear);
-    if (s->combine == LS_STORE_SET && s->n_preds == 0 && s->check == LS_SPEC_NONE && !linear.n_rest && !linear.failed) {
+    if (s->combine == LS_STORE_SET && s->n_preds == 0 && s->check == LS_SPEC_NONE && !linear.n_rest &&
+        !linear.failed) {
         ls_access access = {.buffer = s->arg, .offset = linear.constant};
-        ls_access_from_strides(b->spec, linear.n_terms, linear.axis, linear.stride, b->n_lane_axes, b->lane_axes, &access);
+        ls_access_from_strides(b->spec, linear.n_terms, linear.axis, linear.stride, b->n_lane_axes,
+                               b->lane_axes, &access);
         return ls_pb_store_access(b, reg, dtype, &access);
     }
     int16_t mask = preds_mask(b, s->first_pred, s->n_preds, -1);
     if (s->check != LS_SPEC_NONE) {
         int16_t x = ix_reg(b, s->check), limit = ix_reg(b, s->limit), yes = emit_const(b, 0, 1);
-        int16_t in_range = emit(b, LS_SECTION_LANES, (ls_instr){.op = LS_TILE_OP_RANGE, .a = yes, .b = x, .c = limit, .name = "range"});
-        add(b, LS_SECTION_LANES, &(ls_instr){.op = LS_TILE_OP_CHECK, .dst = -1, .a = operand(b, LS_SECTION_LANES, mask),
-                                             .b = in_range, .c = -1, .bits = s->origin, .name = "check"});
+        int16_t in_range =
+            emit(b, LS_SECTION_LANES,
+                 (ls_instr){.op = LS_TILE_OP_RANGE, .a = yes, .b = x, .c = limit, .name = "range"});
+        add(b, LS_SECTION_LANES,
+            &(ls_instr){.op = LS_TILE_OP_CHECK,
+                        .dst = -1,
+                        .a = operand(b, LS_SECTION_LANES, mask),
+                        .b = in_range,
+                        .c = -1,
+                        .bits = s->origin,
+                        .name = "check"});
         mask = ls_pb_both(b, mask, in_range);
     }
     int log2 = ls_tile_log2(ls_dtype_size(dtype));
     int16_t at = ix_reg(b, s->ix);
-    add(b, LS_SECTION_LANES, &(ls_instr){.op = LS_TILE_OP_SCATTER, .log2 = (uint8_t)log2, .dtype = (uint8_t)dtype,
-                                         .combine = (uint8_t)s->combine, .dst = -1, .a = operand(b, LS_SECTION_LANES, reg),
-                                         .b = operand(b, LS_SECTION_LANES, at), .c = operand(b, LS_SECTION_LANES, mask),
-                                         .access = s->arg, .cast = b->isa->store[dtype], .name = "scatter"});
+    add(b, LS_SECTION_LANES,
+        &(ls_instr){.op = LS_TILE_OP_SCATTER,
+                    .log2 = (uint8_t)log2,
+                    .dtype = (uint8_t)dtype,
+                    .combine = (uint8_t)s->combine,
+                    .dst = -1,
+                    .a = operand(b, LS_SECTION_LANES, reg),
+                    .b = operand(b, LS_SECTION_LANES, at),
+                    .c = operand(b, LS_SECTION_LANES, mask),
+                    .access = s->arg,
+                    .cast = b->isa->store[dtype],
+                    .name = "scatter"});
     return !b->failed;
 }
 
@@ -591,7 +686,8 @@ static bool drop_unused(ls_program_builder *b, int n_results, const int16_t *res
         int kept = b->n_instrs[s];
         for (int i = b->n_instrs[s] - 1; i >= 0; i--) {
             const ls_instr *in = &b->instrs[s][i];
-            bool effect = in->op == LS_TILE_OP_STORE || in->op == LS_TILE_OP_SCATTER || in->op == LS_TILE_OP_CHECK;
+            bool effect =
+                in->op == LS_TILE_OP_STORE || in->op == LS_TILE_OP_SCATTER || in->op == LS_TILE_OP_CHECK;
             if (effect || used[in->dst + 1]) {
                 used[in->a + 1] = used[in->b + 1] = used[in->c + 1] = true;
                 b->instrs[s][--kept] = *in;
@@ -667,7 +763,8 @@ bool ls_pb_finish(ls_program_builder *b, int n_results, const int16_t *results, 
         }
         const int16_t done[4] = {code[i].a, code[i].b, code[i].c, code[i].dst};
         for (int j = 0; j < 4; j++) {
-            if (done[j] >= 0 && place[done[j]] >= 0 && last[done[j]] == i && (done[j] == r || code[i].op == LS_TILE_OP_STORE)) {
+            if (done[j] >= 0 && place[done[j]] >= 0 && last[done[j]] == i &&
+                (done[j] == r || code[i].op == LS_TILE_OP_STORE)) {
                 slots[place[done[j]]].free = true;
             }
         }

@@ -1,15 +1,16 @@
-/* Tile programs: straight-line code over registers of LS_TILE lanes, made from a spec's values once, run for every tile.
+/* Tile programs: straight-line code over registers of LS_TILE lanes, made from a spec's values once, run for
+ * every tile.
  *
- * The lanes of a program are the points of its lane axes, linearised row-major in their order; a run covers consecutive lanes, at
- * one point of all other (scalar) axes. Three sections: LAUNCH instructions depend on no axis and run once a task, POINT
- * instructions depend on scalar axes alone and run when those change (both on one lane, then broadcast), LANES instructions run for
- * every tile. Values with bound axes (REDUCE and the like) are never inside a program: their phase has stored them in a temporary
- * before, and they are loaded here as arguments are.
+ * The lanes of a program are the points of its lane axes, linearised row-major in their order; a run covers
+ * consecutive lanes, at one point of all other (scalar) axes. Three sections: LAUNCH instructions depend on
+ * no axis and run once a task, POINT instructions depend on scalar axes alone and run when those change (both
+ * on one lane, then broadcast), LANES instructions run for every tile. Values with bound axes (REDUCE and the
+ * like) are never inside a program: their phase has stored them in a temporary before, and they are loaded
+ * here as arguments are.
  *
- * Memory accesses walk lanes in segments: index expressions that are affine become merged strides; those with DIV, MOD or
- * predicates over few axes become tables, one row of which is an arithmetic progression wherever possible; the rest is computed
- * lane by lane in i64 registers and gathered.
- */
+ * Memory accesses walk lanes in segments: index expressions that are affine become merged strides; those with
+ * DIV, MOD or predicates over few axes become tables, one row of which is an arithmetic progression wherever
+ * possible; the rest is computed lane by lane in i64 registers and gathered. */
 #ifndef LOCKSTEP_BACKEND_CPU_PROGRAM_H
 #define LOCKSTEP_BACKEND_CPU_PROGRAM_H
 
@@ -27,7 +28,8 @@ enum {
 };
 #define LS_TABLE_ABSENT INT32_MIN
 
-/* An index expression as a constant, affine terms, and the rest: products of a constant and an expression that is not affine. */
+/* An index expression as a constant, affine terms, and the rest: products of a constant and an expression
+ * that is not affine. */
 typedef struct ls_ix_sum {
     int64_t constant;
     int n_terms, n_rest;
@@ -41,8 +43,8 @@ void ls_ix_sum_of(const ls_spec *spec, int32_t ix, ls_ix_sum *out_linear);
 /* Whether an expression is a function of axes alone: no DIM and no VALUE in it. */
 bool ls_ix_of_axes(const ls_spec *spec, int32_t ix);
 
-/* A row of a table along the last lane axis: entries are absent but for start, start + step, ..., where they are
- * base, base + stride, ... `regular` false: look at the entries. */
+/* A row of a table along the last lane axis: entries are absent but for start, start + step, ..., where they
+ * are base, base + stride, ... `regular` false: look at the entries. */
 typedef struct ls_table_row {
     bool regular;
     int32_t start, step, count, base, stride;
@@ -52,11 +54,11 @@ typedef struct ls_table_row {
 typedef struct ls_table {
     int n_axes;
     uint8_t axes[LS_TABLE_AXES];
-    int32_t strides[LS_TABLE_AXES]; /* into entries */
+    int32_t strides[LS_TABLE_AXES];     /* into entries */
     int32_t lane_strides[LS_LANE_AXES]; /* the same by lane axis of the program; 0 for others */
-    uint64_t scalars;               /* which of its axes are scalar in the program, by position in `axes` */
-    int32_t *entries;               /* element offset, or LS_TABLE_ABSENT */
-    bool inner;                     /* its last axis is the program's last lane axis: rows then describe it */
+    uint64_t scalars; /* which of its axes are scalar in the program, by position in `axes` */
+    int32_t *entries; /* element offset, or LS_TABLE_ABSENT */
+    bool inner;       /* its last axis is the program's last lane axis: rows then describe it */
     int32_t inner_extent;
     ls_table_row *rows;
 } ls_table;
@@ -67,16 +69,17 @@ typedef struct ls_access_dim { /* a group of neighbouring lane axes that step ev
 } ls_access_dim;
 
 typedef struct ls_access {
-    int buffer;     /* argument, or n_args + temporary */
-    uint8_t log2;   /* of the element's size */
+    int buffer;   /* argument, or n_args + temporary */
+    uint8_t log2; /* of the element's size */
     bool may_be_absent;
     int64_t offset; /* elements */
     int n_scalar, n_dims, n_tables;
     uint8_t scalar_axis[LS_ACCESS_TERMS];
     int64_t scalar_stride[LS_ACCESS_TERMS];
-    ls_access_dim dims[LS_LANE_AXES]; /* outermost first; with tables: one lane axis each, last axis always there */
+    ls_access_dim
+        dims[LS_LANE_AXES]; /* outermost first; with tables: one lane axis each, last axis always there */
     ls_table tables[LS_ACCESS_TABLES];
-    uint64_t fill;  /* bits of an absent element, stored form */
+    uint64_t fill; /* bits of an absent element, stored form */
 } ls_access;
 
 typedef enum ls_tile_op {
@@ -97,15 +100,20 @@ typedef enum ls_tile_op {
     LS_TILE_OP_SCATTER    /* buffer[b (i64)] combined with a where c (u8, or -1) */
 } ls_tile_op;
 
-typedef enum ls_section { LS_SECTION_LAUNCH, LS_SECTION_POINT, LS_SECTION_LANES, LS_SECTION_COUNT } ls_section;
+typedef enum ls_section {
+    LS_SECTION_LAUNCH,
+    LS_SECTION_POINT,
+    LS_SECTION_LANES,
+    LS_SECTION_COUNT
+} ls_section;
 
 typedef struct ls_instr {
-    uint8_t op;      /* ls_tile_op */
-    uint8_t log2;    /* of the size of dst's lanes (STORE, SCATTER: a's, as stored) */
-    uint8_t dtype;   /* LOAD, STORE, SCATTER */
-    uint8_t combine; /* SCATTER */
+    uint8_t op;           /* ls_tile_op */
+    uint8_t log2;         /* of the size of dst's lanes (STORE, SCATTER: a's, as stored) */
+    uint8_t dtype;        /* LOAD, STORE, SCATTER */
+    uint8_t combine;      /* SCATTER */
     int16_t dst, a, b, c; /* registers; -1 none */
-    int32_t access;  /* LOAD, PRESENT, STORE: index; GATHER, SCATTER: buffer; COORD: axis; DIM: which */
+    int32_t access;       /* LOAD, PRESENT, STORE: index; GATHER, SCATTER: buffer; COORD: axis; DIM: which */
     uint64_t bits;
     ls_tile_fn fn;
     ls_tile_cast_fn cast; /* CAST; STORE, SCATTER: to the stored form or NULL */
@@ -123,28 +131,30 @@ typedef struct ls_program {
     size_t *reg_offsets; /* into the worker's registers */
     size_t reg_bytes;
     int n_results;
-    int16_t results[4]; /* registers that callers read: REDUCE's operand; CONTRACT's a and b and their masks */
-    int16_t input;      /* register that the caller fills (a CONTRACT's finished tile); -1 */
+    int16_t
+        results[4]; /* registers that callers read: REDUCE's operand; CONTRACT's a and b and their masks */
+    int16_t input;  /* register that the caller fills (a CONTRACT's finished tile); -1 */
 } ls_program;
 
 /* ---- building (program.c, address.c) ---- */
 typedef struct ls_program_builder ls_program_builder;
 /* `temps` [n_values]: the temporary that holds a value, or -1. `lane_axes` outermost first. */
-ls_program_builder *ls_pb_create(ls_arena *arena, const ls_spec *spec, const ls_tile_isa *isa, const int *temps,
-                                 int n_lane_axes, const uint8_t *lane_axes);
+ls_program_builder *ls_pb_create(ls_arena *arena, const ls_spec *spec, const ls_tile_isa *isa,
+                                 const int *temps, int n_lane_axes, const uint8_t *lane_axes);
 /* The access of the temporary of a value: row-major over its free axes in ascending order. */
 void ls_temp_access(const ls_spec *spec, int32_t value, int temp, int n_lane_axes, const uint8_t *lane_axes,
                     ls_access *out_access);
-/* The register that holds a value in all lanes, in its held form; *out_mask the register of its presence or -1 when it always is.
- * NULL out_mask: absent elements read `fill` (bits, stored form of the value's dtype). -1 when out of memory. */
+/* The register that holds a value in all lanes, in its held form; *out_mask the register of its presence or
+ * -1 when it always is. NULL out_mask: absent elements read `fill` (bits, stored form of the value's dtype).
+ * -1 when out of memory. */
 int16_t ls_pb_value(ls_program_builder *builder, int32_t value, uint64_t fill, int16_t *out_mask);
 /* Converts a register from a dtype's held form to another's. */
 int16_t ls_pb_cast(ls_program_builder *builder, ls_section section, int16_t reg, ls_dtype from, ls_dtype to);
 /* `reg` where the mask (-1: everywhere) holds, else the constant `other` (held form). */
 int16_t ls_pb_select(ls_program_builder *builder, int16_t mask, int16_t reg, uint64_t other, ls_dtype dtype);
 int16_t ls_pb_both(ls_program_builder *builder, int16_t mask_a, int16_t mask_b);
-/* Binds a value with bound axes to a register that the caller fills before each run of the lanes, with ls_input_dtype: the
- * accumulator's where there is one. The program rounds it. */
+/* Binds a value with bound axes to a register that the caller fills before each run of the lanes, with
+ * ls_input_dtype: the accumulator's where there is one. The program rounds it. */
 ls_dtype ls_input_dtype(const ls_value *value);
 void ls_pb_input(ls_program_builder *builder, int32_t value);
 bool ls_pb_store(ls_program_builder *builder, const ls_store *store);
@@ -153,28 +163,29 @@ bool ls_pb_store_access(ls_program_builder *builder, int16_t reg, ls_dtype dtype
 /* The bits of a dtype's stored form in its held form. */
 uint64_t ls_held_bits(ls_dtype dtype, uint64_t stored);
 /* Allocates registers; the program is the arena's. False when out of memory. */
-bool ls_pb_finish(ls_program_builder *builder, int n_results, const int16_t *results, ls_program *out_program);
+bool ls_pb_finish(ls_program_builder *builder, int n_results, const int16_t *results,
+                  ls_program *out_program);
 
-/* Makes the access of `ix` (LS_SPEC_NONE: 0) guarded by predicates, into an access of zeros; false when only lane-by-lane
- * evaluation can do it. */
-bool ls_access_build(ls_arena *arena, const ls_spec *spec, int32_t ix, int n_pred_ranges, const int32_t *first_preds,
-                     const int32_t *n_preds, int n_lane_axes, const uint8_t *lane_axes, ls_access *out_access,
-                     bool *out_failed);
+/* Makes the access of `ix` (LS_SPEC_NONE: 0) guarded by predicates, into an access of zeros; false when only
+ * lane-by-lane evaluation can do it. */
+bool ls_access_build(ls_arena *arena, const ls_spec *spec, int32_t ix, int n_pred_ranges,
+                     const int32_t *first_preds, const int32_t *n_preds, int n_lane_axes,
+                     const uint8_t *lane_axes, ls_access *out_access, bool *out_failed);
 /* Puts strides by axis into lane groups and scalar terms. */
-void ls_access_from_strides(const ls_spec *spec, int n, const uint8_t *axes, const int64_t *strides, int n_lane_axes,
-                            const uint8_t *lane_axes, ls_access *access);
+void ls_access_from_strides(const ls_spec *spec, int n, const uint8_t *axes, const int64_t *strides,
+                            int n_lane_axes, const uint8_t *lane_axes, ls_access *access);
 
 /* ---- running (run.c) ---- */
 typedef struct ls_run {
     const ls_spec *spec;
     const ls_tile_isa *isa;
     const ls_program *program;
-    char *const *buffers;       /* arguments, then temporaries */
-    const int64_t *extents;     /* by axis */
+    char *const *buffers;   /* arguments, then temporaries */
+    const int64_t *extents; /* by axis */
     const int64_t *symbols;
     int64_t coords[LS_SPEC_MAX_AXES];
-    void **regs;                /* [n_regs], current places */
-    char *memory;               /* registers */
+    void **regs;  /* [n_regs], current places */
+    char *memory; /* registers */
     _Atomic int64_t *out_of_range;
 } ls_run;
 /* Bytes that a run of this program needs (its registers and their pointers). */
@@ -186,7 +197,9 @@ void ls_run_point(ls_run *run);
 /* Does lanes [first, first + n), n <= LS_TILE. */
 void ls_run_lanes(ls_run *run, int64_t first, int64_t n);
 int64_t ls_run_lane_count(const ls_run *run);
-static inline void *ls_run_reg(const ls_run *run, int16_t reg) { return run->regs[reg]; }
+static inline void *ls_run_reg(const ls_run *run, int16_t reg) {
+    return run->regs[reg];
+}
 
 void ls_program_print(ls_text *out, const ls_spec *spec, const ls_program *program);
 

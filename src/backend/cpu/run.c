@@ -1,5 +1,6 @@
-/* Running tile programs. Invariants: an instruction reads and writes only the first n lanes of registers; a LOAD that is one run of
- * consecutive elements makes its register point at the memory itself, so nothing is copied. */
+/* Running tile programs. Invariants: an instruction reads and writes only the first n lanes of registers; a
+ * LOAD that is one run of consecutive elements makes its register point at the memory itself, so nothing is
+ * copied. */
 #include "backend/cpu/program.h"
 #include "base/half.h"
 #include <string.h>
@@ -78,7 +79,8 @@ static inline int64_t walk_room(const walk *w) {
     return room < left ? room : left;
 }
 
-/* At the start of a row of a short innermost group: how many whole rows follow before the group outside of it ends. */
+/* At the start of a row of a short innermost group: how many whole rows follow before the group outside of it
+ * ends. */
 static inline int64_t walk_rows(const walk *w) {
     int d = w->access->n_dims - 1;
     if (d < 1 || w->pos[d] != 0 || w->extent[d] > 32) {
@@ -171,7 +173,8 @@ static inline __attribute__((always_inline)) void walk_tables(walk *w, segment_f
         } else {
             for (int64_t i = 0; i < n; i++) {
                 int32_t e = entries[x0 + i];
-                fn(ctx, &(segment){w->at + i, 1, e == LS_TABLE_ABSENT ? 0 : offset + e + i * stride, 0, e != LS_TABLE_ABSENT});
+                fn(ctx, &(segment){w->at + i, 1, e == LS_TABLE_ABSENT ? 0 : offset + e + i * stride, 0,
+                                   e != LS_TABLE_ABSENT});
             }
         }
         bool carries = last > 0 && x0 + n == w->extent[last];
@@ -237,8 +240,8 @@ static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
         }
         int64_t rows = walk_rows(&w);
         if (rows > 1) { /* whole rows of the innermost group at once */
-            run->isa->read_rows[a->log2](own + w.at * size, src + w.base * size, a->dims[last - 1].stride, rows, stride,
-                                         w.extent[last]);
+            run->isa->read_rows[a->log2](own + w.at * size, src + w.base * size, a->dims[last - 1].stride,
+                                         rows, stride, w.extent[last]);
             walk_skip_rows(&w, rows);
             if (w.at >= n) {
                 return;
@@ -332,7 +335,9 @@ static void run_check(ls_run *run, const ls_instr *in, int64_t n) {
 }
 
 static void run_scatter(ls_run *run, const ls_instr *in, int64_t n) {
-    static const ls_op ops[] = {[LS_STORE_ADD] = LS_OP_ADD, [LS_STORE_MUL] = LS_OP_MUL, [LS_STORE_MIN] = LS_OP_MIN,
+    static const ls_op ops[] = {[LS_STORE_ADD] = LS_OP_ADD,
+                                [LS_STORE_MUL] = LS_OP_MUL,
+                                [LS_STORE_MIN] = LS_OP_MIN,
                                 [LS_STORE_MAX] = LS_OP_MAX};
     const ls_tile_isa *isa = run->isa;
     ls_dtype dtype = (ls_dtype)in->dtype;
@@ -410,7 +415,8 @@ static void run_section(ls_run *run, ls_section section, int64_t n) {
             isa->multiple(r[in->dst], r[in->b], (int64_t)in->bits, n);
             break;
         case LS_TILE_OP_GATHER:
-            isa->gather[in->log2](r[in->dst], run->buffers[in->access], r[in->a], in->b >= 0 ? r[in->b] : NULL, n);
+            isa->gather[in->log2](r[in->dst], run->buffers[in->access], r[in->a],
+                                  in->b >= 0 ? r[in->b] : NULL, n);
             break;
         case LS_TILE_OP_CHECK:
             run_check(run, in, n);
@@ -456,7 +462,9 @@ void ls_run_lanes(ls_run *run, int64_t first, int64_t n) {
             run->coords[p->lane_axes[i]] = first;
             first = 0;
         } else {
-            int64_t q = ((uint64_t)first | (uint64_t)extent) >> 32 ? first / extent : (int64_t)((uint32_t)first / (uint32_t)extent);
+            int64_t q = ((uint64_t)first | (uint64_t)extent) >> 32
+                            ? first / extent
+                            : (int64_t)((uint32_t)first / (uint32_t)extent);
             run->coords[p->lane_axes[i]] = first - q * extent;
             first = q;
         }
@@ -481,7 +489,8 @@ static void print_access(ls_text *out, const ls_spec *spec, const ls_program *p,
     }
     for (int i = 0; i < a->n_dims; i++) {
         ls_text_printf(out, " + %lld*(x%d", (long long)a->dims[i].stride, p->lane_axes[a->dims[i].first]);
-        ls_text_printf(out, a->dims[i].last > a->dims[i].first ? "..x%d)" : ")", p->lane_axes[a->dims[i].last]);
+        ls_text_printf(out, a->dims[i].last > a->dims[i].first ? "..x%d)" : ")",
+                       p->lane_axes[a->dims[i].last]);
     }
     for (int i = 0; i < a->n_tables; i++) {
         ls_text_add(out, " + table(");

@@ -1,11 +1,11 @@
-/* Tile functions: what one opcode of a tile program does to a tile, one vector function each, compiled once per instruction set
- * (isa/tile*.c).
+/* Tile functions: what one opcode of a tile program does to a tile, one vector function each, compiled once
+ * per instruction set (isa/tile*.c).
  *
- * A tile is a run of up to LS_TILE consecutive lanes. Values are held in registers in a dtype's held form: f16 and bf16 as f32
- * (always exact in that dtype), everything else as itself (bool as one byte, 0 or 1). Every function computes, lane by lane, what
- * docs/contract.md says, so results do not depend on the instruction set. dst may be the same as an operand, but may not overlap
- * one otherwise. NaNs in registers may have any payload; the store functions make them canonical.
- */
+ * A tile is a run of up to LS_TILE consecutive lanes. Values are held in registers in a dtype's held form:
+ * f16 and bf16 as f32 (always exact in that dtype), everything else as itself (bool as one byte, 0 or 1).
+ * Every function computes, lane by lane, what docs/contract.md says, so results do not depend on the
+ * instruction set. dst may be the same as an operand, but may not overlap one otherwise. NaNs in registers
+ * may have any payload; the store functions make them canonical. */
 #ifndef LOCKSTEP_BACKEND_CPU_TILE_H
 #define LOCKSTEP_BACKEND_CPU_TILE_H
 
@@ -13,10 +13,10 @@
 #include "spec/spec.h"
 
 enum {
-    LS_TILE = 512,        /* lanes of a register; a multiple of LS_TILE_PARTIALS */
+    LS_TILE = 512,          /* lanes of a register; a multiple of LS_TILE_PARTIALS */
     LS_TILE_PARTIALS = 256, /* of a reduction's block */
     LS_TILE_BLOCK = 4096,
-    LS_TILE_CHUNK = 512   /* of a contraction's k, and of a scan */
+    LS_TILE_CHUNK = 512 /* of a contraction's k, and of a scan */
 };
 
 typedef void (*ls_tile_fn)(void *dst, const void *a, const void *b, const void *c, int64_t n);
@@ -24,47 +24,53 @@ typedef void (*ls_tile_cast_fn)(void *dst, const void *a, int64_t n);
 /* dst[i] = src[i * stride], strides in elements. */
 typedef void (*ls_tile_read_fn)(void *dst, const void *src, int64_t stride, int64_t n);
 /* Rows of `inner` lanes one after another: dst[r * inner + i] = src[r * outer_stride + i * stride]. */
-typedef void (*ls_tile_read_rows_fn)(void *dst, const void *src, int64_t outer_stride, int64_t rows, int64_t stride, int64_t inner);
+typedef void (*ls_tile_read_rows_fn)(void *dst, const void *src, int64_t outer_stride, int64_t rows,
+                                     int64_t stride, int64_t inner);
 /* dst[i * stride] = src[i]. */
 typedef void (*ls_tile_write_fn)(void *dst, int64_t stride, const void *src, int64_t n);
 /* dst[i] = src[index[i]] where mask (NULL: everywhere), else zero bits. */
-typedef void (*ls_tile_gather_fn)(void *dst, const void *src, const int64_t *index, const uint8_t *mask, int64_t n);
+typedef void (*ls_tile_gather_fn)(void *dst, const void *src, const int64_t *index, const uint8_t *mask,
+                                  int64_t n);
 typedef void (*ls_tile_fill_fn)(void *dst, const void *value, int64_t n);
 
 enum { LS_TILE_IX_ADD, LS_TILE_IX_MUL, LS_TILE_IX_DIV, LS_TILE_IX_MOD, LS_TILE_IX_COUNT };
 
 typedef struct ls_tile_isa {
-    /* MAP operations by dtype of the operands: integers and bool, then f32 (f16 and bf16 held in f32 too), then f64. NULL where
-     * an operation has none of its own (CAST, BITCAST, WHERE). */
+    /* MAP operations by dtype of the operands: integers and bool, then f32 (f16 and bf16 held in f32 too),
+     * then f64. NULL where an operation has none of its own (CAST, BITCAST, WHERE). */
     const ls_tile_fn (*map_int)[LS_F16];
     const ls_tile_fn *map_f32, *map_f64;
-    const ls_tile_cast_fn (*cast_int)[4];          /* [dtype from, integers and bool][log2 size to]: wraps */
+    const ls_tile_cast_fn (*cast_int)[4];           /* [dtype from, integers and bool][log2 size to]: wraps */
     const ls_tile_cast_fn *int_to_f32, *int_to_f64; /* [dtype from] */
-    const ls_tile_cast_fn *int_to_odd;             /* [dtype from]: to f64 rounded to odd, for a second rounding to f16 or bf16 */
+    const ls_tile_cast_fn
+        *int_to_odd; /* [dtype from]: to f64 rounded to odd, for a second rounding to f16 or bf16 */
     const ls_tile_cast_fn *f32_to_int, *f64_to_int; /* [dtype to]: saturating; to bool: x != 0 */
-    const ls_tile_cast_fn *int_to_bool;            /* [dtype from] */
+    const ls_tile_cast_fn *int_to_bool;             /* [dtype from] */
     ls_tile_cast_fn f32_to_f64, f64_to_f32;
-    ls_tile_cast_fn round_f32[2], round_f64[2];    /* to f16, bf16, held as f32 */
-    ls_tile_cast_fn load[LS_DTYPE_COUNT];          /* stored to held; NULL: the same */
-    ls_tile_cast_fn store[LS_DTYPE_COUNT];         /* held to stored, NaN canonical; NULL: the same bits */
-    ls_tile_read_fn read[4];                       /* by log2 size, as the rest */
+    ls_tile_cast_fn round_f32[2], round_f64[2]; /* to f16, bf16, held as f32 */
+    ls_tile_cast_fn load[LS_DTYPE_COUNT];       /* stored to held; NULL: the same */
+    ls_tile_cast_fn store[LS_DTYPE_COUNT];      /* held to stored, NaN canonical; NULL: the same bits */
+    ls_tile_read_fn read[4];                    /* by log2 size, as the rest */
     ls_tile_read_rows_fn read_rows[4];
     ls_tile_write_fn write[4];
     ls_tile_gather_fn gather[4];
     ls_tile_fill_fn fill[4];
-    ls_tile_fn select[4];                          /* dst = a (u8) ? b : c */
-    ls_tile_fn index[LS_TILE_IX_COUNT];            /* on i64; DIV and MOD are floor */
+    ls_tile_fn select[4];               /* dst = a (u8) ? b : c */
+    ls_tile_fn index[LS_TILE_IX_COUNT]; /* on i64; DIV and MOD are floor */
     void (*iota)(int64_t *dst, int64_t first, int64_t step, int64_t n);
-    void (*in_range)(uint8_t *mask, const int64_t *a, const int64_t *limit, int64_t n); /* mask &= 0 <= a < limit */
-    void (*multiple)(uint8_t *mask, const int64_t *a, int64_t of, int64_t n);           /* mask &= a % of == 0 */
-    /* One step of an argmin [0] or argmax [1]: where x[i] is better than value[i] (NaN best of all, the first one stays), both it and
-     * `k` take the place of value[i] and index[i]. */
+    void (*in_range)(uint8_t *mask, const int64_t *a, const int64_t *limit,
+                     int64_t n);                                              /* mask &= 0 <= a < limit */
+    void (*multiple)(uint8_t *mask, const int64_t *a, int64_t of, int64_t n); /* mask &= a % of == 0 */
+    /* One step of an argmin [0] or argmax [1]: where x[i] is better than value[i] (NaN best of all, the first
+     * one stays), both it and `k` take the place of value[i] and index[i]. */
     void (*arg_f32[2])(float *value, uint32_t *index, const float *x, uint32_t k, int64_t n);
     /* panel[p * width + q] = src[k_at[p] + i_at[q]] (4 bytes each) where, for every predicate t,
      * 0 <= k_pred[t * stride + p] + i_pred[t * stride + q] < limit[t]; else 0. ni <= 64. */
-    void (*pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc, const int64_t *i_at, int64_t ni,
-                 int n_preds, const int32_t *k_pred, const int32_t *i_pred, int64_t stride, const int64_t *limit);
-    void (*threefry)(uint32_t *dst, const uint32_t *key0, const uint32_t *key1, const int64_t *counter, int64_t n);
+    void (*pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc,
+                 const int64_t *i_at, int64_t ni, int n_preds, const int32_t *k_pred, const int32_t *i_pred,
+                 int64_t stride, const int64_t *limit);
+    void (*threefry)(uint32_t *dst, const uint32_t *key0, const uint32_t *key1, const int64_t *counter,
+                     int64_t n);
 } ls_tile_isa;
 
 /* NULL when this build has no objects for `isa`. */

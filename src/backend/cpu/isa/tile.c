@@ -1,4 +1,5 @@
-/* Moves, gathers, selects, index arithmetic and random bits over tiles, and the table of an instruction set's tile functions. */
+/* Moves, gathers, selects, index arithmetic and random bits over tiles, and the table of an instruction set's
+ * tile functions. */
 #include "backend/cpu/isa/tile_isa.h"
 #include <string.h>
 #if defined(LS_ISA_AVX512)
@@ -33,8 +34,8 @@
             }                                                                                                \
         }                                                                                                    \
     }                                                                                                        \
-    static void read_rows_##bits(void *dst, const void *src, int64_t outer_stride, int64_t rows, int64_t stride, \
-                                 int64_t inner) {                                                            \
+    static void read_rows_##bits(void *dst, const void *src, int64_t outer_stride, int64_t rows,             \
+                                 int64_t stride, int64_t inner) {                                            \
         uint##bits##_t *d = dst;                                                                             \
         const uint##bits##_t *s = src;                                                                       \
         if (inner == 2 && stride == 0 && outer_stride == 1) {                                                \
@@ -74,7 +75,8 @@
             }                                                                                                \
         }                                                                                                    \
     }                                                                                                        \
-    static void gather_##bits(void *dst, const void *src, const int64_t *index, const uint8_t *mask, int64_t n) { \
+    static void gather_##bits(void *dst, const void *src, const int64_t *index, const uint8_t *mask,         \
+                              int64_t n) {                                                                   \
         uint##bits##_t *d = dst;                                                                             \
         const uint##bits##_t *s = src;                                                                       \
         if (mask) {                                                                                          \
@@ -110,8 +112,10 @@ MOVES(32)
 MOVES(64)
 
 #if defined(LS_ISA_AVX512)
-/* Rows of at most sixteen lanes of stride 1 or 2 are masked loads and one permutation: pooling windows and cropped images. */
-static void read_short_rows(void *dst, const void *src, int64_t outer_stride, int64_t rows, int64_t stride, int64_t inner) {
+/* Rows of at most sixteen lanes of stride 1 or 2 are masked loads and one permutation: pooling windows and
+ * cropped images. */
+static void read_short_rows(void *dst, const void *src, int64_t outer_stride, int64_t rows, int64_t stride,
+                            int64_t inner) {
     if (inner < 4 || inner > 16 || (stride != 1 && stride != 2)) {
         read_rows_32(dst, src, outer_stride, rows, stride, inner);
         return;
@@ -119,7 +123,8 @@ static void read_short_rows(void *dst, const void *src, int64_t outer_stride, in
     uint32_t *d = dst;
     const uint32_t *s = src;
     const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    uint32_t span = stride == 1 ? (UINT32_C(1) << inner) - 1 : (uint32_t)((UINT64_C(1) << (2 * inner - 1)) - 1);
+    uint32_t span =
+        stride == 1 ? (UINT32_C(1) << inner) - 1 : (uint32_t)((UINT64_C(1) << (2 * inner - 1)) - 1);
     __mmask16 low = (__mmask16)span, high = (__mmask16)(span >> 16), lanes = (__mmask16)((1u << inner) - 1);
     for (int64_t r = 0; r < rows; r++, s += outer_stride, d += inner) {
         __m512i x = _mm512_maskz_loadu_epi32(low, s);
@@ -206,7 +211,8 @@ ARG(argmin_f32, >=)
 ARG(argmax_f32, <=)
 
 /* Threefry-2x32-20, the first word; as in base/rng.c, all lanes at a time. */
-static void threefry(uint32_t *dst, const uint32_t *key0, const uint32_t *key1, const int64_t *counter, int64_t n) {
+static void threefry(uint32_t *dst, const uint32_t *key0, const uint32_t *key1, const int64_t *counter,
+                     int64_t n) {
     LS_LANES_LOOP
     for (int64_t i = 0; i < n; i++) {
         uint32_t k0 = key0[i], k1 = key1[i], k2 = 0x1bd11bdau ^ k0 ^ k1;
@@ -223,7 +229,8 @@ static void threefry(uint32_t *dst, const uint32_t *key0, const uint32_t *key1, 
     }
 }
 
-#define SIZES(name) {name##_8, name##_16, name##_32, name##_64}
+#define SIZES(name)                                                                                          \
+    { name##_8, name##_16, name##_32, name##_64 }
 const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .map_int = LS_TILE_NAME(ls_tile_map_int),
     .map_f32 = LS_TILE_NAME(ls_tile_map_f32),
@@ -240,8 +247,10 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .round_f32 = {LS_TILE_NAME(ls_tile_round_f32_f16), LS_TILE_NAME(ls_tile_round_f32_bf16)},
     .round_f64 = {LS_TILE_NAME(ls_tile_round_f64_f16), LS_TILE_NAME(ls_tile_round_f64_bf16)},
     .load = {[LS_F16] = LS_TILE_NAME(ls_tile_load_f16), [LS_BF16] = LS_TILE_NAME(ls_tile_load_bf16)},
-    .store = {[LS_F16] = LS_TILE_NAME(ls_tile_store_f16), [LS_BF16] = LS_TILE_NAME(ls_tile_store_bf16),
-              [LS_F32] = LS_TILE_NAME(ls_tile_store_f32), [LS_F64] = LS_TILE_NAME(ls_tile_store_f64)},
+    .store = {[LS_F16] = LS_TILE_NAME(ls_tile_store_f16),
+              [LS_BF16] = LS_TILE_NAME(ls_tile_store_bf16),
+              [LS_F32] = LS_TILE_NAME(ls_tile_store_f32),
+              [LS_F64] = LS_TILE_NAME(ls_tile_store_f64)},
     .read = SIZES(read),
     .read_rows = SIZES(read_rows),
     .write = SIZES(write),

@@ -1,5 +1,5 @@
-/* Conversions between held forms, and between stored and held forms. Each rounds once, to nearest even; to integers saturating
- * with NaN 0; integers to integers wrap. */
+/* Conversions between held forms, and between stored and held forms. Each rounds once, to nearest even; to
+ * integers saturating with NaN 0; integers to integers wrap. */
 #include "backend/cpu/isa/tile_isa.h"
 #include "base/half.h"
 #if defined(LS_ISA_AVX2) || defined(LS_ISA_AVX512)
@@ -17,7 +17,8 @@
             d[i] = (R)(expression);                                                                          \
         }                                                                                                    \
     }
-/* dst may be a, narrower or wider: widening in place would overwrite lanes not yet read, so those callers use two registers. */
+/* dst may be a, narrower or wider: widening in place would overwrite lanes not yet read, so those callers use
+ * two registers. */
 
 /* Sticky: beyond 53 bits the rest is folded into a last bit, so that a second rounding is right. */
 static double odd_u64(uint64_t x) {
@@ -50,7 +51,11 @@ CAST(i64_to_odd, int64_t, double, odd_i64(x))
 
 /* `low` and `high` are the first values beyond the range, as exact floats; LOW and HIGH what they become. */
 #define TO_SIGNED(name, F, R, high, HIGH)                                                                    \
-    CAST(name, F, R, x != x ? 0 : x >= (high) ? HIGH : x < -(high) ? -HIGH - 1 : (R)(x >= (high) || x < -(high) || x != x ? 0 : x))
+    CAST(name, F, R,                                                                                         \
+         x != x        ? 0                                                                                   \
+         : x >= (high) ? HIGH                                                                                \
+         : x < -(high) ? -HIGH - 1                                                                           \
+                       : (R)(x >= (high) || x < -(high) || x != x ? 0 : x))
 #define TO_UNSIGNED(name, F, R, high, HIGH)                                                                  \
     CAST(name, F, R, !(x > 0) ? 0 : x >= (high) ? HIGH : (R)(x > 0 && x < (high) ? x : 0))
 #define TO_INT(tag, F)                                                                                       \
@@ -67,25 +72,30 @@ TO_INT(f32, float)
 TO_INT(f64, double)
 
 #define PER_INT(suffix)                                                                                      \
-    {[LS_BOOL] = u8_to_##suffix, [LS_U8] = u8_to_##suffix, [LS_U16] = u16_to_##suffix,                       \
-     [LS_U32] = u32_to_##suffix, [LS_U64] = u64_to_##suffix, [LS_I8] = i8_to_##suffix,                       \
-     [LS_I16] = i16_to_##suffix, [LS_I32] = i32_to_##suffix, [LS_I64] = i64_to_##suffix}
-#define TO_SIZES(tag) {tag##_to_8, tag##_to_16, tag##_to_32, tag##_to_64}
+    {                                                                                                        \
+        [LS_BOOL] = u8_to_##suffix, [LS_U8] = u8_to_##suffix, [LS_U16] = u16_to_##suffix,                    \
+        [LS_U32] = u32_to_##suffix, [LS_U64] = u64_to_##suffix, [LS_I8] = i8_to_##suffix,                    \
+        [LS_I16] = i16_to_##suffix, [LS_I32] = i32_to_##suffix, [LS_I64] = i64_to_##suffix                   \
+    }
+#define TO_SIZES(tag)                                                                                        \
+    { tag##_to_8, tag##_to_16, tag##_to_32, tag##_to_64 }
 const ls_tile_cast_fn LS_TILE_NAME(ls_tile_cast_int)[LS_F16][4] = {
-    [LS_BOOL] = TO_SIZES(u8), [LS_U8] = TO_SIZES(u8),   [LS_U16] = TO_SIZES(u16), [LS_U32] = TO_SIZES(u32),
-    [LS_U64] = TO_SIZES(u64), [LS_I8] = TO_SIZES(i8),   [LS_I16] = TO_SIZES(i16), [LS_I32] = TO_SIZES(i32),
-    [LS_I64] = TO_SIZES(i64)};
+    [LS_BOOL] = TO_SIZES(u8), [LS_U8] = TO_SIZES(u8),   [LS_U16] = TO_SIZES(u16),
+    [LS_U32] = TO_SIZES(u32), [LS_U64] = TO_SIZES(u64), [LS_I8] = TO_SIZES(i8),
+    [LS_I16] = TO_SIZES(i16), [LS_I32] = TO_SIZES(i32), [LS_I64] = TO_SIZES(i64)};
 const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_f32)[LS_F16] = PER_INT(f32);
 const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_f64)[LS_F16] = PER_INT(f64);
 const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_bool)[LS_F16] = PER_INT(bool);
 const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_odd)[LS_F16] = {
-    [LS_BOOL] = u8_to_f64, [LS_U8] = u8_to_f64,   [LS_U16] = u16_to_f64, [LS_U32] = u32_to_f64,
-    [LS_U64] = u64_to_odd, [LS_I8] = i8_to_f64,   [LS_I16] = i16_to_f64, [LS_I32] = i32_to_f64,
-    [LS_I64] = i64_to_odd};
+    [LS_BOOL] = u8_to_f64, [LS_U8] = u8_to_f64,   [LS_U16] = u16_to_f64,
+    [LS_U32] = u32_to_f64, [LS_U64] = u64_to_odd, [LS_I8] = i8_to_f64,
+    [LS_I16] = i16_to_f64, [LS_I32] = i32_to_f64, [LS_I64] = i64_to_odd};
 #define TO_INTS(tag)                                                                                         \
-    {[LS_BOOL] = tag##_to_bool, [LS_U8] = tag##_to_u8, [LS_U16] = tag##_to_u16, [LS_U32] = tag##_to_u32,     \
-     [LS_U64] = tag##_to_u64, [LS_I8] = tag##_to_i8, [LS_I16] = tag##_to_i16, [LS_I32] = tag##_to_i32,       \
-     [LS_I64] = tag##_to_i64}
+    {                                                                                                        \
+        [LS_BOOL] = tag##_to_bool, [LS_U8] = tag##_to_u8, [LS_U16] = tag##_to_u16, [LS_U32] = tag##_to_u32,  \
+        [LS_U64] = tag##_to_u64, [LS_I8] = tag##_to_i8, [LS_I16] = tag##_to_i16, [LS_I32] = tag##_to_i32,    \
+        [LS_I64] = tag##_to_i64                                                                              \
+    }
 const ls_tile_cast_fn LS_TILE_NAME(ls_tile_f32_to_int)[LS_F16] = TO_INTS(f32);
 const ls_tile_cast_fn LS_TILE_NAME(ls_tile_f64_to_int)[LS_F16] = TO_INTS(f64);
 
@@ -106,7 +116,8 @@ EXPORTED(ls_tile_round_f64_f16, double, float, ls_f16_to_f32(ls_f64_to_f16(x)))
 EXPORTED(ls_tile_round_f64_bf16, double, float, ls_bf16_to_f32(ls_f64_to_bf16(x)))
 
 /* bf16 is the high half of f32: add half a unit, less one unless the kept part is odd. NaN apart. */
-#define BF16_BITS(x) ((x & 0x7fffffffu) > 0x7f800000u ? LS_NAN_BF16 << 16 : (x + 0x7fffu + (x >> 16 & 1)) & 0xffff0000u)
+#define BF16_BITS(x)                                                                                         \
+    ((x & 0x7fffffffu) > 0x7f800000u ? LS_NAN_BF16 << 16 : (x + 0x7fffu + (x >> 16 & 1)) & 0xffff0000u)
 EXPORTED(ls_tile_round_f32_bf16, uint32_t, uint32_t, BF16_BITS(x))
 EXPORTED(ls_tile_load_bf16, uint16_t, uint32_t, (uint32_t)x << 16)
 EXPORTED(ls_tile_store_bf16, uint32_t, uint16_t, BF16_BITS(x) >> 16)

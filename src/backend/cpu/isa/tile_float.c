@@ -1,4 +1,5 @@
-/* MAP operations on f32 and f64 lanes; one text for both. min and max: NaN if either is, and -0 below +0. The remainder is exact. */
+/* MAP operations on f32 and f64 lanes; one text for both. min and max: NaN if either is, and -0 below +0. The
+ * remainder is exact. */
 #include "backend/cpu/isa/tile_isa.h"
 #include "backend/cpu/isa/tile_math.h"
 #include <string.h>
@@ -26,7 +27,8 @@
         }                                                                                                    \
     }
 
-/* On the bits, as lanes of unsigned integers. Equal operands differ at most in the sign of zero: OR keeps a minus, AND a plus. */
+/* On the bits, as lanes of unsigned integers. Equal operands differ at most in the sign of zero: OR keeps a
+ * minus, AND a plus. */
 #define EXTREME(name, T, U, better, zeros)                                                                   \
     static void name(void *dst, const void *a, const void *b, const void *c, int64_t n) {                    \
         T *d = dst;                                                                                          \
@@ -42,7 +44,7 @@
             same.u = ux.u zeros uy.u;                                                                        \
             T r = x better y ? x : y;                                                                        \
             r = x == y ? same.f : r;                                                                         \
-            d[i] = x != x ? x : r; /* with y NaN every comparison is false: r is y */                         \
+            d[i] = x != x ? x : r; /* with y NaN every comparison is false: r is y */                        \
         }                                                                                                    \
     }
 #define SIGNLESS(name, T, U, expression)                                                                     \
@@ -65,7 +67,7 @@
     UNARY(isnan_##tag, T, uint8_t, x != x)                                                                   \
     BINARY(add_##tag, T, T, x + y)                                                                           \
     BINARY(sub_##tag, T, T, x - y)                                                                           \
-    BINARY(mul_##tag, T, T, x * y)                                                                           \
+    BINARY(mul_##tag, T, T, x *y)                                                                            \
     BINARY(div_##tag, T, T, x / y)                                                                           \
     BINARY(eq_##tag, T, uint8_t, x == y)                                                                     \
     BINARY(ne_##tag, T, uint8_t, x != y)                                                                     \
@@ -82,7 +84,8 @@ UNARY(sqrt_f64, double, double, __builtin_sqrt(x))
 UNARY(rsqrt_f32, float, float, 1.0f / __builtin_sqrtf(x))
 UNARY(rsqrt_f64, double, double, 1.0 / __builtin_sqrt(x))
 
-/* The remainder, by subtracting the divisor's significand at every binary place of the quotient, several places at a time. */
+/* The remainder, by subtracting the divisor's significand at every binary place of the quotient, several
+ * places at a time. */
 static double remainder_of(double x, double y) {
     const uint64_t infinity = UINT64_C(0x7ff) << 52, unit = UINT64_C(1) << 52;
     uint64_t a, b;
@@ -118,12 +121,11 @@ BINARY(rem_f32, float, float, remainder_of((double)x, (double)y))
 BINARY(rem_f64, double, double, remainder_of(x, y))
 
 #define ROWS(tag)                                                                                            \
-    [LS_OP_NEG] = neg_##tag, [LS_OP_ABS] = abs_##tag, [LS_OP_SIGN] = sign_##tag,                             \
-    [LS_OP_SQRT] = sqrt_##tag, [LS_OP_RSQRT] = rsqrt_##tag, [LS_OP_RECIP] = recip_##tag,                     \
-    [LS_OP_ISNAN] = isnan_##tag, [LS_OP_ISINF] = isinf_##tag, [LS_OP_ADD] = add_##tag,                       \
-    [LS_OP_SUB] = sub_##tag, [LS_OP_MUL] = mul_##tag, [LS_OP_DIV] = div_##tag, [LS_OP_REM] = rem_##tag,      \
-    [LS_OP_MIN] = min_##tag, [LS_OP_MAX] = max_##tag, [LS_OP_EQ] = eq_##tag, [LS_OP_NE] = ne_##tag,          \
-    [LS_OP_LT] = lt_##tag, [LS_OP_LE] = le_##tag,                                                            \
+    [LS_OP_NEG] = neg_##tag, [LS_OP_ABS] = abs_##tag, [LS_OP_SIGN] = sign_##tag, [LS_OP_SQRT] = sqrt_##tag,  \
+    [LS_OP_RSQRT] = rsqrt_##tag, [LS_OP_RECIP] = recip_##tag, [LS_OP_ISNAN] = isnan_##tag,                   \
+    [LS_OP_ISINF] = isinf_##tag, [LS_OP_ADD] = add_##tag, [LS_OP_SUB] = sub_##tag, [LS_OP_MUL] = mul_##tag,  \
+    [LS_OP_DIV] = div_##tag, [LS_OP_REM] = rem_##tag, [LS_OP_MIN] = min_##tag, [LS_OP_MAX] = max_##tag,      \
+    [LS_OP_EQ] = eq_##tag, [LS_OP_NE] = ne_##tag, [LS_OP_LT] = lt_##tag, [LS_OP_LE] = le_##tag,              \
     [LS_OP_FLOOR] = LS_TILE_MATH(floor, tag), [LS_OP_CEIL] = LS_TILE_MATH(ceil, tag),                        \
     [LS_OP_TRUNC] = LS_TILE_MATH(trunc, tag), [LS_OP_RINT] = LS_TILE_MATH(rint, tag),                        \
     [LS_OP_CBRT] = LS_TILE_MATH(cbrt, tag), [LS_OP_EXP] = LS_TILE_MATH(exp, tag),                            \

@@ -1,5 +1,5 @@
-/* MAP operations on integers and bool. Wrapping is unsigned arithmetic; x/0 = 0, x%0 = 0, MIN/-1 = MIN; counts of shifts are read
- * as unsigned and may be anything. */
+/* MAP operations on integers and bool. Wrapping is unsigned arithmetic; x/0 = 0, x%0 = 0, MIN/-1 = MIN;
+ * counts of shifts are read as unsigned and may be anything. */
 #include "backend/cpu/isa/tile_isa.h"
 
 /* d = expression of the lanes x, y (of type T), as R. */
@@ -26,15 +26,16 @@
         }                                                                                                    \
     }
 
-/* Operations whose bits do not depend on the sign: U unsigned, W a width in which products do not overflow as int. */
+/* Operations whose bits do not depend on the sign: U unsigned, W a width in which products do not overflow as
+ * int. */
 #define EITHER(bits, W)                                                                                      \
     UNARY(neg_##bits, uint##bits##_t, uint##bits##_t, (W)0 - x)                                              \
     UNARY(not_##bits, uint##bits##_t, uint##bits##_t, ~x)                                                    \
     UNARY(popcount_##bits, uint##bits##_t, uint##bits##_t, __builtin_popcountll(x))                          \
     BINARY(add_##bits, uint##bits##_t, uint##bits##_t, (W)x + y)                                             \
     BINARY(sub_##bits, uint##bits##_t, uint##bits##_t, (W)x - y)                                             \
-    BINARY(mul_##bits, uint##bits##_t, uint##bits##_t, (W)x * y)                                             \
-    BINARY(and_##bits, uint##bits##_t, uint##bits##_t, x & y)                                                \
+    BINARY(mul_##bits, uint##bits##_t, uint##bits##_t, (W)x *y)                                              \
+    BINARY(and_##bits, uint##bits##_t, uint##bits##_t, x &y)                                                 \
     BINARY(or_##bits, uint##bits##_t, uint##bits##_t, x | y)                                                 \
     BINARY(xor_##bits, uint##bits##_t, uint##bits##_t, x ^ y)                                                \
     BINARY(eq_##bits, uint##bits##_t, uint8_t, x == y)                                                       \
@@ -68,8 +69,11 @@ UNSIGNED(64)
     UNARY(abs_i##bits, int##bits##_t, uint##bits##_t, x < 0 ? (W)0 - (W)x : (W)x)                            \
     UNARY(sign_i##bits, int##bits##_t, int##bits##_t, (x > 0) - (x < 0))                                     \
     BINARY(div_i##bits, int##bits##_t, uint##bits##_t,                                                       \
-           y == 0 ? 0 : y == -1 ? (W)0 - (W)x : (W)(x / (y == 0 || y == -1 ? 1 : y)))                        \
-    BINARY(rem_i##bits, int##bits##_t, int##bits##_t, y == 0 || y == -1 ? 0 : x % (y == 0 || y == -1 ? 1 : y)) \
+           y == 0    ? 0                                                                                     \
+           : y == -1 ? (W)0 - (W)x                                                                           \
+                     : (W)(x / (y == 0 || y == -1 ? 1 : y)))                                                 \
+    BINARY(rem_i##bits, int##bits##_t, int##bits##_t,                                                        \
+           y == 0 || y == -1 ? 0 : x % (y == 0 || y == -1 ? 1 : y))                                          \
     BINARY(shr_i##bits, int##bits##_t, int##bits##_t, x >> ((uint##bits##_t)y < bits ? y : bits - 1))
 SIGNED(8, uint32_t)
 SIGNED(16, uint32_t)
@@ -79,20 +83,27 @@ SIGNED(64, uint64_t)
 UNARY(not_bool, uint8_t, uint8_t, x == 0)
 
 #define ROW(OP, name)                                                                                        \
-    [LS_OP_##OP] = {[LS_U8] = name##_8,   [LS_U16] = name##_16, [LS_U32] = name##_32, [LS_U64] = name##_64,  \
-                    [LS_I8] = name##_8,   [LS_I16] = name##_16, [LS_I32] = name##_32, [LS_I64] = name##_64,  \
-                    [LS_BOOL] = name##_8}
+    [LS_OP_##OP] = {[LS_U8] = name##_8,   [LS_U16] = name##_16, [LS_U32] = name##_32,                        \
+                    [LS_U64] = name##_64, [LS_I8] = name##_8,   [LS_I16] = name##_16,                        \
+                    [LS_I32] = name##_32, [LS_I64] = name##_64, [LS_BOOL] = name##_8}
 #define ROW_SIGNED(OP, name)                                                                                 \
-    [LS_OP_##OP] = {[LS_U8] = name##_u8, [LS_U16] = name##_u16, [LS_U32] = name##_u32, [LS_U64] = name##_u64, \
-                    [LS_I8] = name##_i8, [LS_I16] = name##_i16, [LS_I32] = name##_i32, [LS_I64] = name##_i64, \
-                    [LS_BOOL] = name##_u8}
+    [LS_OP_##OP] = {[LS_U8] = name##_u8,   [LS_U16] = name##_u16, [LS_U32] = name##_u32,                     \
+                    [LS_U64] = name##_u64, [LS_I8] = name##_i8,   [LS_I16] = name##_i16,                     \
+                    [LS_I32] = name##_i32, [LS_I64] = name##_i64, [LS_BOOL] = name##_u8}
 
 const ls_tile_fn LS_TILE_NAME(ls_tile_map_int)[LS_OP_COUNT][LS_F16] = {
     ROW(NEG, neg),
     ROW_SIGNED(ABS, abs),
     ROW_SIGNED(SIGN, sign),
-    [LS_OP_NOT] = {[LS_U8] = not_8, [LS_U16] = not_16, [LS_U32] = not_32, [LS_U64] = not_64, [LS_I8] = not_8,
-                   [LS_I16] = not_16, [LS_I32] = not_32, [LS_I64] = not_64, [LS_BOOL] = not_bool},
+    [LS_OP_NOT] = {[LS_U8] = not_8,
+                   [LS_U16] = not_16,
+                   [LS_U32] = not_32,
+                   [LS_U64] = not_64,
+                   [LS_I8] = not_8,
+                   [LS_I16] = not_16,
+                   [LS_I32] = not_32,
+                   [LS_I64] = not_64,
+                   [LS_BOOL] = not_bool},
     ROW(POPCOUNT, popcount),
     ROW(ADD, add),
     ROW(SUB, sub),

@@ -1,5 +1,5 @@
-/* What the objects of tile functions share: names by instruction set, and the pragma that says a loop's lanes are independent
- * (dst may be an operand). */
+/* What the objects of tile functions share: names by instruction set, and the pragma that says a loop's lanes
+ * are independent (dst may be an operand). */
 #ifndef LOCKSTEP_BACKEND_CPU_ISA_TILE_ISA_H
 #define LOCKSTEP_BACKEND_CPU_ISA_TILE_ISA_H
 
@@ -39,9 +39,9 @@ void LS_TILE_NAME(ls_tile_store_bf16)(void *dst, const void *a, int64_t n);
 void LS_TILE_NAME(ls_tile_store_f32)(void *dst, const void *a, int64_t n);
 void LS_TILE_NAME(ls_tile_store_f64)(void *dst, const void *a, int64_t n);
 
-void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc, const int64_t *i_at,
-                                int64_t ni, int n_preds, const int32_t *k_pred, const int32_t *i_pred, int64_t stride,
-                                const int64_t *limit);
+void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc,
+                                const int64_t *i_at, int64_t ni, int n_preds, const int32_t *k_pred,
+                                const int32_t *i_pred, int64_t stride, const int64_t *limit);
 
 extern const ls_tile_isa LS_TILE_NAME(ls_tile_isa);
 

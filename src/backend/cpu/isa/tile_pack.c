@@ -1,5 +1,6 @@
-/* Packing of 32-bit elements whose address is an offset of the lane plus one of k (tile.h: pack). Lanes whose offsets are
- * consecutive are copied as runs; with AVX-512 a run is one masked load, which touches no lane outside of it. */
+/* Packing of 32-bit elements whose address is an offset of the lane plus one of k (tile.h: pack). Lanes whose
+ * offsets are consecutive are copied as runs; with AVX-512 a run is one masked load, which touches no lane
+ * outside of it. */
 #include "backend/cpu/isa/tile_isa.h"
 #include <string.h>
 
@@ -10,7 +11,7 @@ enum { GROUPS = 4, RUNS = 4, MAX_PREDS = 4 };
 typedef struct group { /* sixteen lanes */
     int n_runs;        /* 0: gather */
     __mmask16 lanes, run[RUNS];
-    int64_t at[RUNS];  /* offset of lane 0, were it in the run */
+    int64_t at[RUNS];              /* offset of lane 0, were it in the run */
     __m512i index_low, index_high; /* of a gather */
     __m512i pred[MAX_PREDS];
 } group;
@@ -39,8 +40,8 @@ static void find_runs(group *g, const int64_t *i_at, int64_t n) {
 }
 
 /* Which lanes of each group hold their predicates at k number p. */
-static void find_present(const group *groups, int n_groups, int n_preds, const int32_t *k_pred, int64_t stride, int64_t p,
-                         const int64_t *limit, __mmask16 *oks) {
+static void find_present(const group *groups, int n_groups, int n_preds, const int32_t *k_pred,
+                         int64_t stride, int64_t p, const int64_t *limit, __mmask16 *oks) {
     for (int i = 0; i < n_groups; i++) {
         oks[i] = groups[i].lanes;
         for (int t = 0; t < n_preds; t++) {
@@ -50,9 +51,11 @@ static void find_present(const group *groups, int n_groups, int n_preds, const i
     }
 }
 
-/* For p in [p, end): the same lanes are present in all of them. n_runs and n_groups are constants where it is called. */
-static inline __attribute__((always_inline)) void pack_runs(float *panel, int64_t width, const float *src, const int64_t *k_at,
-                                                            int64_t p, int64_t end, const group *groups, const __mmask16 *oks,
+/* For p in [p, end): the same lanes are present in all of them. n_runs and n_groups are constants where it is
+ * called. */
+static inline __attribute__((always_inline)) void pack_runs(float *panel, int64_t width, const float *src,
+                                                            const int64_t *k_at, int64_t p, int64_t end,
+                                                            const group *groups, const __mmask16 *oks,
                                                             int n_groups, int n_runs) {
     __mmask16 mask[GROUPS][RUNS];
     for (int i = 0; i < n_groups; i++) {
@@ -72,23 +75,25 @@ static inline __attribute__((always_inline)) void pack_runs(float *panel, int64_
     }
 }
 
-static void pack_gathered(float *panel, int64_t width, const float *src, const int64_t *k_at, int64_t p, int64_t end,
-                          const group *groups, const __mmask16 *oks, int n_groups) {
+static void pack_gathered(float *panel, int64_t width, const float *src, const int64_t *k_at, int64_t p,
+                          int64_t end, const group *groups, const __mmask16 *oks, int n_groups) {
     for (; p < end; p++) {
         const float *from = src + k_at[p];
         for (int i = 0; i < n_groups; i++) {
             const group *g = &groups[i];
-            __m256 low = _mm512_mask_i64gather_ps(_mm256_setzero_ps(), (__mmask8)oks[i], g->index_low, from, 4);
-            __m256 high = _mm512_mask_i64gather_ps(_mm256_setzero_ps(), (__mmask8)(oks[i] >> 8), g->index_high, from, 4);
+            __m256 low =
+                _mm512_mask_i64gather_ps(_mm256_setzero_ps(), (__mmask8)oks[i], g->index_low, from, 4);
+            __m256 high = _mm512_mask_i64gather_ps(_mm256_setzero_ps(), (__mmask8)(oks[i] >> 8),
+                                                   g->index_high, from, 4);
             __m512 v = _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
             _mm512_mask_storeu_ps(panel + p * width + 16 * i, g->lanes, v);
         }
     }
 }
 
-void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc, const int64_t *i_at,
-                                int64_t ni, int n_preds, const int32_t *k_pred, const int32_t *i_pred, int64_t stride,
-                                const int64_t *limit) {
+void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc,
+                                const int64_t *i_at, int64_t ni, int n_preds, const int32_t *k_pred,
+                                const int32_t *i_pred, int64_t stride, const int64_t *limit) {
     group groups[GROUPS];
     __mmask16 oks[GROUPS];
     int n_groups = (int)((ni + 15) / 16), n_runs = 1;
@@ -129,9 +134,9 @@ void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, con
     }
 }
 #else
-void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc, const int64_t *i_at,
-                                int64_t ni, int n_preds, const int32_t *k_pred, const int32_t *i_pred, int64_t stride,
-                                const int64_t *limit) {
+void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc,
+                                const int64_t *i_at, int64_t ni, int n_preds, const int32_t *k_pred,
+                                const int32_t *i_pred, int64_t stride, const int64_t *limit) {
     for (int64_t p = 0; p < kc; p++) {
         uint32_t *row = (uint32_t *)panel + p * width;
         const uint32_t *from = (const uint32_t *)src + k_at[p];
