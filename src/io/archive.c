@@ -1,5 +1,6 @@
 /* Opening archives, finding arrays in them, and mapped files. */
 #include "io/archive.h"
+#include <stdlib.h>
 #include <string.h>
 
 ls_status ls_mapped_file_open(ls_heap *heap, const char *path, ls_mapped_file **out_file, ls_error *err) {
@@ -26,6 +27,48 @@ void ls_mapped_file_release(void *owner) {
     }
 }
 
+/* A zip archive begins with a member or, when it has none, with its end record. Those bytes could also be the length of a
+ * safetensors header, which a brace follows where a member says how it is packed. */
+static bool is_zip(const ls_mapping *map) {
+    return map->size >= 9 && (memcmp(map->data, "PK\3\4", 4) == 0 || memcmp(map->data, "PK\5\6", 4) == 0) && map->data[8] != '{';
+}
+
+static int by_entry_name(const void *x, const void *y) {
+    return strcmp(((const ls_archive_entry *)x)->name, ((const ls_archive_entry *)y)->name);
+}
+static int by_position(const void *x, const void *y) {
+    const ls_archive_entry *a = x, *b = y;
+    return (a->position > b->position) - (a->position < b->position);
+}
+
+ls_status ls_archive_check_names(ls_archive *a, ls_error *err) {
+    ls_archive_entry *e = a->entries.data;
+    size_t n = a->entries.len;
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < n; i++) {
+        e[i].position = i;
+    }
+    if (n > 1) {
+        qsort(e, n, sizeof *e, by_entry_name);
+        for (size_t i = 1; i < n && status == LS_OK; i++) {
+            if (strcmp(e[i - 1].name, e[i].name) == 0) {
+                status = LS_FAIL(err, LS_ERR_FORMAT, "%s: array \"%s\" is there twice", a->path, e[i].name);
+            }
+        }
+        qsort(e, n, sizeof *e, by_position);
+    }
+    return status;
+}
+
+ls_status ls_bools_check(const char *path, const char *name, ls_dtype dtype, const uint8_t *bytes, size_t size, ls_error *err) {
+    for (size_t i = 0; dtype == LS_BOOL && i < size; i++) {
+        if (bytes[i] > 1) {
+            return LS_FAIL(err, LS_ERR_FORMAT, "%s: array \"%s\": element %zu of a bool array is %d: expected 0 or 1", path, name, i, bytes[i]);
+        }
+    }
+    return LS_OK;
+}
+
 ls_status ls_archive_open(ls_context *context, const char *path, ls_archive **out_archive, ls_error *err) {
     ls_heap *heap = ls_context_heap(context);
     ls_archive *a = ls_alloc_zeroed(heap, sizeof *a);
@@ -38,7 +81,7 @@ ls_status ls_archive_open(ls_context *context, const char *path, ls_archive **ou
     ls_status status = a->path ? ls_mapped_file_open(heap, path, &a->file, err) : LS_FAIL_MEMORY(err, path);
     if (status == LS_OK) {
         const ls_mapping *map = &a->file->map;
-        a->zip = map->size >= 4 && memcmp(map->data, "PK", 2) == 0;
+        a->zip = is_zip(map);
         status = a->zip ? ls_npz_read(a, err) : ls_safetensors_read(a, err);
     }
     if (status != LS_OK) {
@@ -84,13 +127,14 @@ const char *ls_archive_metadata(const ls_archive *archive, const char *key) {
     return NULL;
 }
 
-/* Compares a safetensors array with the checksum that the file gives for it, once. */
+/* Compares a safetensors array with the checksum that the file gives for it, and looks at bools, once. */
 static ls_status check_sum(ls_archive *a, ls_archive_entry *e, ls_error *err) {
     char key[300] = "sha256.", hex[65];
-    if (e->checked || strlen(e->name) > sizeof key - 8) {
+    if (e->checked) {
         return LS_OK;
     }
-    const char *want = ls_archive_metadata(a, strcat(key, e->name));
+    bool has_key = strlen(e->name) <= sizeof key - 8; /* no longer name is ever saved */
+    const char *want = has_key ? ls_archive_metadata(a, strcat(key, e->name)) : NULL;
     if (want) {
         ls_sha256 sha;
         ls_sha256_init(&sha);
@@ -101,6 +145,7 @@ static ls_status check_sum(ls_archive *a, ls_archive_entry *e, ls_error *err) {
                            e->name, hex, want);
         }
     }
+    LS_TRY(err, ls_bools_check(a->path, e->name, e->dtype, a->file->map.data + e->first, e->size, err));
     e->checked = true;
     return LS_OK;
 }

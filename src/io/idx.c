@@ -38,7 +38,7 @@ static void to_little_endian(uint8_t *bytes, size_t n, size_t size) {
     }
 }
 
-static ls_status read_file(ls_context *context, gzFile file, const char *path, ls_data **out_data, ls_error *err) {
+static ls_status read_file(ls_context *context, gzFile file, size_t file_size, const char *path, ls_data **out_data, ls_error *err) {
     uint8_t head[4], extent[4], extra;
     int64_t dims[LS_MAX_RANK];
     ls_dtype dtype = LS_DTYPE_COUNT;
@@ -60,6 +60,9 @@ static ls_status read_file(ls_context *context, gzFile file, const char *path, l
         if (!ls_size_mul(n, (size_t)dims[i], &n) || n > (size_t)1 << 40) {
             return refuse(file, path, err, "extents whose product fits in memory");
         }
+    }
+    if (n * size / 1100 > file_size) { /* even packed: deflate reaches at most 1:1032 */
+        return refuse(file, path, err, "as many elements as the header says: the file is cut short");
     }
     ls_heap *heap = ls_context_heap(context);
     uint8_t *bytes = ls_alloc(heap, n * size);
@@ -83,12 +86,13 @@ static ls_status read_file(ls_context *context, gzFile file, const char *path, l
 ls_status ls_idx_load(ls_context *context, const char *path, ls_data **out_data, ls_error *err) {
     ls_mapping map; /* says why a file cannot be read, as every other reader does */
     LS_TRY(err, ls_file_map(path, &map, err));
+    size_t file_size = map.size;
     ls_file_unmap(&map);
     gzFile file = gzopen(path, "rb");
     if (!file) {
         return LS_FAIL(err, LS_ERR_IO, "%s: cannot be opened", path);
     }
-    ls_status status = read_file(context, file, path, out_data, err);
+    ls_status status = read_file(context, file, file_size, path, out_data, err);
     gzclose(file);
     return status;
 }

@@ -114,7 +114,7 @@ static void copy_elements(const header *h, uint8_t *to, const uint8_t *from, siz
     }
 }
 
-ls_status ls_npy_parse(ls_context *context, const char *name, const uint8_t *bytes, size_t size, ls_data **out_data, ls_error *err) {
+static ls_status parse(ls_context *context, const char *name, const uint8_t *bytes, size_t size, ls_data **out_data, ls_error *err) {
     static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
     if (size < 10 || memcmp(bytes, magic, sizeof magic) != 0 || bytes[6] < 1 || bytes[6] > 3) {
         return LS_FAIL(err, LS_ERR_FORMAT, "%s: expected a .npy file of version 1 to 3, which begins with \\x93NUMPY", name);
@@ -131,6 +131,9 @@ ls_status ls_npy_parse(ls_context *context, const char *name, const uint8_t *byt
     }
     memcpy(text, bytes + first, length);
     text[length] = '\0';
+    if (memchr(text, '\0', length)) {
+        return LS_FAIL(err, LS_ERR_FORMAT, "%s: its header holds a NUL byte: expected text", name);
+    }
     header h = {.dtype = LS_DTYPE_COUNT};
     if (!parse_header(text, &h)) {
         return LS_FAIL(err, LS_ERR_FORMAT, "%s: its header \"%.120s\": expected descr, fortran_order and shape, of a dtype b1, u1 to u8, i1 to "
@@ -150,9 +153,17 @@ ls_status ls_npy_parse(ls_context *context, const char *name, const uint8_t *byt
         return LS_FAIL_MEMORY(err, name);
     }
     copy_elements(&h, copy, bytes + first + length, n);
-    ls_status status = ls_data_create(context, h.dtype, h.rank, h.dims, copy, out_data, err);
+    ls_status status = ls_bools_check(name, "", h.dtype, copy, total, err);
+    status = status == LS_OK ? ls_data_create(context, h.dtype, h.rank, h.dims, copy, out_data, err) : status;
     ls_free(heap, copy);
     return status;
+}
+
+ls_status ls_npy_parse(ls_context *context, const char *path, const char *member, const uint8_t *bytes, size_t size, ls_data **out_data,
+                       ls_error *err) {
+    char name[512];
+    snprintf(name, sizeof name, "%.300s%s%.180s", path, member ? ": member " : "", member ? member : "");
+    return parse(context, name, bytes, size, out_data, err);
 }
 
 size_t ls_npy_header(const ls_data *data, char out[256]) {
@@ -180,7 +191,7 @@ size_t ls_npy_header(const ls_data *data, char out[256]) {
 ls_status ls_npy_load(ls_context *context, const char *path, ls_data **out_data, ls_error *err) {
     ls_mapping map;
     LS_TRY(err, ls_file_map(path, &map, err));
-    ls_status status = ls_npy_parse(context, path, map.data, map.size, out_data, err);
+    ls_status status = ls_npy_parse(context, path, NULL, map.data, map.size, out_data, err);
     ls_file_unmap(&map);
     return status;
 }

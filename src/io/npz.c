@@ -48,12 +48,15 @@ static ls_status read_member(ls_archive *a, const uint8_t *p, size_t left, size_
         return damaged(a, "a zip directory entry that points to a member", at, err);
     }
     if (u16(p + 8) & 1 || (u16(p + 10) != 0 && u16(p + 10) != 8) || e.size == UINT32_MAX || e.full_size == UINT32_MAX) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: member %.64s: expected it stored or deflated, unencrypted and under 4 GiB", a->path,
-                       (const char *)p + CENTRAL_SIZE);
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: member %.*s: expected it stored or deflated, unencrypted and under 4 GiB", a->path,
+                       name < 64 ? (int)name : 64, (const char *)p + CENTRAL_SIZE);
     }
     e.first = local + LOCAL_SIZE + u16(map->data + local + 26) + u16(map->data + local + 28);
     if (e.first > map->size || e.size > map->size - e.first || (!e.deflated && e.size != e.full_size)) {
         return damaged(a, "a member inside the file", local, err);
+    }
+    if (name == 0 || memchr(p + CENTRAL_SIZE, '\0', name)) {
+        return damaged(a, "a member's name, without NUL bytes", at + CENTRAL_SIZE, err);
     }
     e.name = ls_alloc_zeroed(a->heap, name + 1);
     if (!e.name) {
@@ -91,7 +94,7 @@ ls_status ls_npz_read(ls_archive *a, ls_error *err) {
         LS_TRY(err, read_member(a, p, (size_t)(map->data + first + size - p), &length, err));
         p += length;
     }
-    return LS_OK;
+    return ls_archive_check_names(a, err);
 }
 
 static bool inflate_member(const uint8_t *from, size_t size, uint8_t *to, size_t full_size) {
@@ -124,7 +127,7 @@ ls_status ls_npz_get(ls_archive *a, const ls_archive_entry *e, ls_data **out_dat
     } else if (crc32_z(0, bytes, e->full_size) != e->crc) {
         status = LS_FAIL(err, LS_ERR_FORMAT, "%s: member %s: its CRC is not the one in the directory: the file is damaged", a->path, e->name);
     } else {
-        status = ls_npy_parse(a->context, e->name, bytes, e->full_size, out_data, err);
+        status = ls_npy_parse(a->context, a->path, e->name, bytes, e->full_size, out_data, err);
     }
     ls_free(a->heap, unpacked);
     return status;
@@ -138,7 +141,7 @@ typedef struct member {
 
 static void fill_common(uint8_t *p, const member *m, size_t name) { /* from "version needed" to the lengths, in both headers */
     put16(p, 20);
-    put16(p + 2, 0);
+    put16(p + 2, 0x800); /* names are UTF-8 */
     put16(p + 4, 0);
     put32(p + 6, 0x00210000); /* 1 January 1980: the same bytes for the same arrays */
     put32(p + 10, m->crc);
@@ -197,9 +200,25 @@ static ls_status write_all(ls_file_writer *w, const ls_named_data *arrays, membe
     return write_directory(w, arrays, members, count, at, err);
 }
 
+static ls_status check_names(const char *path, const ls_named_data *arrays, int count, ls_error *err) {
+    for (int i = 0; i < count; i++) {
+        size_t n = strlen(arrays[i].name);
+        if (n == 0 || n > 65000) {
+            return LS_FAIL(err, LS_ERR_INVALID, "%s: array name \"%.64s\": expected 1 to 65,000 bytes", path, arrays[i].name);
+        }
+        for (int k = 0; k < i; k++) {
+            if (strcmp(arrays[k].name, arrays[i].name) == 0) {
+                return LS_FAIL(err, LS_ERR_INVALID, "%s: two arrays are named \"%s\"", path, arrays[i].name);
+            }
+        }
+    }
+    return LS_OK;
+}
+
 ls_status ls_npz_save(ls_context *context, const char *path, int count, const ls_named_data *arrays, ls_error *err) {
     ls_heap *heap = ls_context_heap(context);
     size_t total = 0;
+    LS_TRY(err, check_names(path, arrays, count, err));
     for (int i = 0; i < count; i++) {
         total += ls_data_size(arrays[i].data) + strlen(arrays[i].name) * 2 + 512;
     }

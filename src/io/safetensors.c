@@ -31,14 +31,22 @@ static const char *name_of(ls_dtype dtype) {
     return "?";
 }
 
-/* Nesting as deep as a valid header's, so that the parser's recursion is bounded. */
+/* Nesting as deep as a valid header's, so that the parser's recursion is bounded; and no NUL, which the parser would take for the end of
+ * a name, neither as a byte nor as an escape. */
 static bool shallow(const char *text, size_t size) {
     int depth = 0;
     bool quoted = false;
     for (size_t i = 0; i < size; i++) {
-        if (quoted) {
-            i += text[i] == '\\';
-            quoted = i >= size || text[i] != '"' || text[i - 1] == '\\';
+        if (text[i] == '\0') {
+            return false;
+        }
+        if (quoted && text[i] == '\\') {
+            if (size - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0) {
+                return false;
+            }
+            i++; /* whatever is escaped ends nothing */
+        } else if (quoted) {
+            quoted = text[i] != '"';
         } else if (text[i] == '"') {
             quoted = true;
         } else if (text[i] == '{' || text[i] == '[') {
@@ -67,7 +75,8 @@ static ls_status read_entry(ls_archive *a, const cJSON *item, size_t data_first,
     const char *name = item->string;
     const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(item, "dtype"), *shape = cJSON_GetObjectItemCaseSensitive(item, "shape"),
                 *offsets = cJSON_GetObjectItemCaseSensitive(item, "data_offsets"), *dim;
-    if (!cJSON_IsObject(item) || !cJSON_IsString(dtype) || !cJSON_IsArray(shape) || cJSON_GetArraySize(offsets) != 2) {
+    if (!cJSON_IsObject(item) || !cJSON_IsString(dtype) || !cJSON_IsArray(shape) || !cJSON_IsArray(offsets) ||
+        cJSON_GetArraySize(offsets) != 2) {
         return LS_FAIL(err, LS_ERR_FORMAT, "%s: array \"%s\": expected {\"dtype\", \"shape\", \"data_offsets\": [begin, end]}", a->path, name);
     }
     e.dtype = dtype_of(dtype->valuestring);
@@ -91,11 +100,6 @@ static ls_status read_entry(ls_archive *a, const cJSON *item, size_t data_first,
     }
     e.first = data_first + (size_t)begin;
     e.size = size;
-    for (size_t i = 0; i < a->entries.len; i++) {
-        if (strcmp(a->entries.data[i].name, name) == 0) {
-            return LS_FAIL(err, LS_ERR_FORMAT, "%s: array \"%s\" is there twice", a->path, name);
-        }
-    }
     e.name = ls_strdup(a->heap, name);
     if (!e.name || !ls_array_push(a->heap, &a->entries, e)) {
         ls_free(a->heap, e.name);
@@ -125,6 +129,24 @@ static ls_status read_metadata(ls_archive *a, const cJSON *object, ls_error *err
     return LS_OK;
 }
 
+static int by_key(const void *x, const void *y) {
+    return strcmp(((char *const *)x)[0], ((char *const *)y)[0]);
+}
+
+/* Sorts the metadata by key, and refuses a key that is there twice. */
+static ls_status check_metadata(ls_archive *a, ls_error *err) {
+    size_t n = a->metadata.len / 2;
+    if (n > 1) {
+        qsort(a->metadata.data, n, 2 * sizeof *a->metadata.data, by_key);
+    }
+    for (size_t i = 1; i < n; i++) {
+        if (strcmp(a->metadata.data[2 * i - 2], a->metadata.data[2 * i]) == 0) {
+            return LS_FAIL(err, LS_ERR_FORMAT, "%s: __metadata__ \"%s\" is there twice", a->path, a->metadata.data[2 * i]);
+        }
+    }
+    return LS_OK;
+}
+
 static int by_place(const void *x, const void *y) {
     const ls_archive_entry *a = x, *b = y;
     return a->first != b->first ? (a->first > b->first) - (a->first < b->first) : (a->size > b->size) - (a->size < b->size);
@@ -132,7 +154,9 @@ static int by_place(const void *x, const void *y) {
 
 static ls_status check_layout(ls_archive *a, size_t data_first, size_t data_size, ls_error *err) {
     size_t at = data_first;
-    qsort(a->entries.data, a->entries.len, sizeof *a->entries.data, by_place);
+    if (a->entries.len > 1) {
+        qsort(a->entries.data, a->entries.len, sizeof *a->entries.data, by_place);
+    }
     for (size_t i = 0; i < a->entries.len; i++) {
         const ls_archive_entry *e = &a->entries.data[i];
         if (e->first != at) {
@@ -159,12 +183,16 @@ ls_status ls_safetensors_read(ls_archive *a, ls_error *err) {
     }
     const char *text = (const char *)map->data + 8;
     size_t data_first = 8 + (size_t)header, data_size = map->size - data_first;
-    if (!shallow(text, (size_t)header) || memchr(text, '\0', (size_t)header)) {
+    if (!shallow(text, (size_t)header)) {
         return LS_FAIL(err, LS_ERR_FORMAT, "%s: its header: expected JSON no deeper than %d, without NUL bytes", a->path, DEPTH_MOST);
     }
     const char *end = NULL;
     cJSON *root = cJSON_ParseWithLengthOpts(text, (size_t)header, &end, 0);
-    if (!cJSON_IsObject(root)) {
+    bool whole_text = cJSON_IsObject(root);
+    for (const char *p = end; whole_text && p < text + header; p++) {
+        whole_text = *p == ' ' || *p == '\t' || *p == '\n' || *p == '\r';
+    }
+    if (!whole_text) {
         cJSON_Delete(root);
         return LS_FAIL(err, LS_ERR_FORMAT, "%s: its header: expected a JSON object; the text is wrong near byte %zu", a->path,
                        end ? (size_t)(end - text) + 8 : 8);
@@ -178,6 +206,8 @@ ls_status ls_safetensors_read(ls_archive *a, ls_error *err) {
         }
     }
     cJSON_Delete(root);
+    status = status == LS_OK ? ls_archive_check_names(a, err) : status;
+    status = status == LS_OK ? check_metadata(a, err) : status;
     return status == LS_OK ? check_layout(a, data_first, data_size, err) : status;
 }
 
@@ -251,6 +281,20 @@ static ls_status check_names(const char *path, const ls_named_data *sorted, int 
     return LS_OK;
 }
 
+static ls_status check_keys(const char *path, int n, const ls_metadata *metadata, ls_error *err) {
+    for (int i = 0; i < n; i++) {
+        bool taken = strncmp(metadata[i].key, "sha256.", 7) == 0;
+        for (int k = 0; k < i; k++) {
+            taken |= strcmp(metadata[k].key, metadata[i].key) == 0;
+        }
+        if (taken) {
+            return LS_FAIL(err, LS_ERR_INVALID, "%s: metadata \"%s\": expected keys that differ and do not begin with sha256.", path,
+                           metadata[i].key);
+        }
+    }
+    return LS_OK;
+}
+
 ls_status ls_safetensors_save(ls_context *context, const char *path, int count, const ls_named_data *arrays, int n_metadata,
                               const ls_metadata *metadata, ls_error *err) {
     ls_heap *heap = ls_context_heap(context);
@@ -265,6 +309,7 @@ ls_status ls_safetensors_save(ls_context *context, const char *path, int count, 
     ls_file_writer *w = NULL;
     char *header = NULL;
     ls_status status = check_names(path, sorted, count, err);
+    status = status == LS_OK ? check_keys(path, n_metadata, metadata, err) : status;
     if (status == LS_OK) {
         header = header_of(sorted, count, n_metadata, metadata);
         status = header ? ls_file_create(heap, path, &w, err) : LS_FAIL_MEMORY(err, path);
