@@ -62,6 +62,9 @@ typedef struct ls_loader ls_loader;
  * `drop_last`. The loader retains the data. */
 LS_API ls_status ls_loader_create(ls_context *context, const ls_dataset *set, int64_t batch, uint64_t seed, int drop_last,
                                   ls_loader **out_loader, ls_error *err) LS_MUST_USE;
+/* From now on each image is moved by up to `pixels` in each direction, zeros coming in, as (seed, epoch, position) alone decide: the plainest
+ * augmentation. 0, the default, moves nothing. */
+LS_API void ls_loader_set_shift(ls_loader *loader, int pixels);
 LS_API void ls_loader_destroy(ls_loader *loader);
 LS_API int64_t ls_loader_batches(const ls_loader *loader); /* in an epoch */
 /* Batch number `batch` of epoch `epoch`: images as f32 (pixel/255 - mean)/deviation into out_images [n, 1, rows, columns], labels as i32 into

@@ -23,7 +23,7 @@ static double now(void) {
 /* What a run is: saved with it, so that it can be taken up again exactly. */
 typedef struct plan {
     char model[16], data[256];
-    int64_t epochs, steps, batch, seed;
+    int64_t epochs, steps, batch, seed, shift;
     double lr;
     int optimizer, schedule;
 } plan;
@@ -135,8 +135,9 @@ static int save(training *t, const char *path) {
     snprintf(text[3], 64, "%" PRId64, p->batch);
     snprintf(text[4], 64, "%" PRId64, p->seed);
     snprintf(text[5], 64, "%.17g", p->lr);
+    snprintf(text[6], 64, "%" PRId64, p->shift);
     const ls_metadata metadata[] = {{"lockstep.training", "1"}, {"step", text[0]}, {"epochs", text[1]}, {"steps", text[2]}, {"batch", text[3]},
-                                    {"seed", text[4]}, {"lr", text[5]}, {"model", p->model}, {"data", p->data},
+                                    {"seed", text[4]}, {"lr", text[5]}, {"shift", text[6]}, {"model", p->model}, {"data", p->data},
                                     {"optimizer", optimizers[p->optimizer]}, {"schedule", schedules[p->schedule]}};
     ls_status status = n < 0 ? LS_ERR_MEMORY
                              : ls_vars_save(t->w.session, vars, n, (int)(sizeof metadata / sizeof *metadata), metadata, path, &err);
@@ -163,7 +164,7 @@ static int stored_choice(ls_archive *a, const char *key, const char *const *choi
 
 /* The plan of a saved run. Options that were given must say the same: a run taken up again is the same run. */
 static int read_plan(training *t, const char *path) {
-    static const char *const fixed[] = {"model", "data", "epochs", "steps", "batch", "seed", "lr", "optimizer", "schedule", NULL};
+    static const char *const fixed[] = {"model", "data", "epochs", "steps", "batch", "seed", "lr", "shift", "optimizer", "schedule", NULL};
     ls_archive *a = NULL;
     ls_error err = {.code = LS_OK};
     if (ls_archive_open(t->w.context, path, &a, &err) != LS_OK) {
@@ -183,6 +184,7 @@ static int read_plan(training *t, const char *path) {
         p->steps = stored_int(a, "steps");
         p->batch = stored_int(a, "batch");
         p->seed = stored_int(a, "seed");
+        p->shift = stored_int(a, "shift");
         p->optimizer = stored_choice(a, "optimizer", optimizers);
         p->schedule = stored_choice(a, "schedule", schedules);
         const char *lr = ls_archive_metadata(a, "lr");
@@ -286,11 +288,11 @@ static int read_options(training *t) {
     cli_option *o = t->options;
     plan *p = &t->plan;
     int model = 1;
-    *p = (plan){.epochs = 8, .batch = 64, .seed = 1, .lr = 0, .optimizer = LS_OPTIM_ADAM, .schedule = LS_SCHEDULE_COSINE};
+    *p = (plan){.epochs = 6, .batch = 64, .seed = 1, .shift = 1, .lr = 0, .optimizer = LS_OPTIM_ADAM, .schedule = LS_SCHEDULE_COSINE};
     if (!cli_choice(o, "model", models, &model) || !cli_choice(o, "optimizer", optimizers, &p->optimizer) ||
         !cli_choice(o, "schedule", schedules, &p->schedule) || !cli_int(o, "epochs", 1, 1000000, &p->epochs) ||
         !cli_int(o, "steps", 1, INT64_C(1) << 40, &p->steps) || !cli_int(o, "batch", 1, 65536, &p->batch) ||
-        !cli_int(o, "seed", 0, INT64_MAX, &p->seed) || !cli_double(o, "lr", 1e-12, 1e6, &p->lr)) {
+        !cli_int(o, "seed", 0, INT64_MAX, &p->seed) || !cli_int(o, "shift", 0, 8, &p->shift) || !cli_double(o, "lr", 1e-12, 1e6, &p->lr)) {
         return EXIT_USAGE;
     }
     if (cli_given(o, "epochs") && cli_given(o, "steps")) {
@@ -327,6 +329,7 @@ static int prepare(training *t) {
     if (ls_loader_create(t->w.context, &t->train, t->plan.batch, (uint64_t)t->plan.seed, 1, &t->loader, &err) != LS_OK) {
         return cli_fail(err.code, err.message);
     }
+    ls_loader_set_shift(t->loader, (int)t->plan.shift);
     t->total = t->plan.steps ? t->plan.steps : t->plan.epochs * ls_loader_batches(t->loader);
     code = build(t);
     return code == EXIT_FINE && path ? resume(t, path) : code;
@@ -350,13 +353,14 @@ int cmd_train(int argc, char **argv) {
         {.name = "model", .value = "small|cnn", .help = "the network; default cnn"},
         {.name = "data", .value = "digits|fashion|DIR", .help = "the images; DIR holds four IDX files; default digits"},
         CLI_DEVICE_OPTIONS,
-        {.name = "epochs", .value = "N", .help = "passes over the data; default 8"},
+        {.name = "epochs", .value = "N", .help = "passes over the data; default 6"},
         {.name = "steps", .value = "N", .help = "steps instead of epochs"},
         {.name = "batch", .value = "N", .help = "images a step; default 64"},
         {.name = "lr", .value = "F", .help = "learning rate; default 0.002 for Adam, 0.05 for SGD"},
         {.name = "optimizer", .value = "sgd|adam|adamw", .help = "default adam"},
         {.name = "schedule", .value = "constant|cosine|step", .help = "of the learning rate; default cosine"},
         {.name = "seed", .value = "S", .help = "of the first weights and the order of the images; default 1"},
+        {.name = "shift", .value = "N", .help = "move each image by up to N pixels (augmentation); default 1"},
         {.name = "save", .value = "FILE", .help = "write weights and optimiser state (safetensors) at the end, or at Ctrl-C"},
         {.name = "resume", .value = "FILE", .help = "go on with a saved run: the same bits as an unbroken one"},
         CLI_JSON_OPTION,

@@ -65,7 +65,7 @@ struct ls_loader {
     ls_dataset set;
     int64_t n, pixels, batch, epoch;
     uint64_t seed;
-    int drop_last;
+    int drop_last, shift;
     int64_t *order; /* of `epoch` */
 };
 
@@ -89,6 +89,10 @@ ls_status ls_loader_create(ls_context *context, const ls_dataset *set, int64_t b
                           .order = order};
     *out_loader = loader;
     return LS_OK;
+}
+
+void ls_loader_set_shift(ls_loader *loader, int pixels) {
+    loader->shift = pixels;
 }
 
 void ls_loader_destroy(ls_loader *loader) {
@@ -116,6 +120,18 @@ static void order_epoch(ls_loader *loader, int64_t epoch) {
     loader->epoch = epoch;
 }
 
+/* Writes an image, moved by (down, right); what comes in is pixel value 0. */
+static void place(const ls_loader *loader, const uint8_t *image, int64_t down, int64_t right, const float *value, float *out) {
+    int64_t columns = ls_data_dims(loader->set.images)[2], rows = loader->pixels / columns;
+    for (int64_t y = 0; y < rows; y++) {
+        for (int64_t x = 0; x < columns; x++) {
+            int64_t from_y = y - down, from_x = x - right;
+            bool inside = from_y >= 0 && from_y < rows && from_x >= 0 && from_x < columns;
+            out[y * columns + x] = value[inside ? image[from_y * columns + from_x] : 0];
+        }
+    }
+}
+
 int64_t ls_loader_get(ls_loader *loader, int64_t epoch, int64_t batch, float mean, float deviation, float *out_images, int32_t *out_labels) {
     if (batch < 0 || batch >= ls_loader_batches(loader)) {
         return 0;
@@ -131,9 +147,13 @@ int64_t ls_loader_get(ls_loader *loader, int64_t epoch, int64_t batch, float mea
     const uint8_t *images = ls_data_bytes(loader->set.images), *labels = ls_data_bytes(loader->set.labels);
     for (int64_t i = 0; i < n; i++) {
         const uint8_t *image = images + loader->order[first + i] * loader->pixels;
-        for (int64_t p = 0; p < loader->pixels; p++) {
-            out_images[i * loader->pixels + p] = value[image[p]];
+        ls_rng rng = {ls_rng_key(loader->seed + 1, (uint64_t)epoch), 2 * (uint64_t)(first + i)};
+        int64_t down = 0, right = 0;
+        if (loader->shift > 0) {
+            down = (int64_t)(ls_rng_u32(&rng) % (uint32_t)(2 * loader->shift + 1)) - loader->shift;
+            right = (int64_t)(ls_rng_u32(&rng) % (uint32_t)(2 * loader->shift + 1)) - loader->shift;
         }
+        place(loader, image, down, right, value, out_images + i * loader->pixels);
         out_labels[i] = labels[loader->order[first + i]];
     }
     return n;
