@@ -11,13 +11,16 @@ mkdir -p $out
 unset LOCKSTEP_ISA LOCKSTEP_THREADS
 
 value() { # value FILE KEY: the key's first value in a JSON report
-    tr -d '\n' <"$1" | grep -o "\"$2\" *: *[^,}]*" | head -1 | sed 's/^[^:]*: *//; s/^"//; s/" *$//'
+    tr -d '\n\t' <"$1" | grep -o "\"$2\" *: *[^,}]*" | head -1 | sed 's/^[^:]*: *//; s/^"//; s/" *$//'
+}
+number() { # number FORMAT FILE KEY
+    value "$2" "$3" | LC_ALL=C awk -v format="$1" '{ printf format, $1 }'
 }
 
 echo "== train the network mnist:cnn on real digits"
 "$lockstep" train mnist --model cnn --data digits --seed 1 --save $out/cnn.safetensors --json $out/cnn.json
-echo "accuracy on 1,000 digits it never saw: $(value $out/cnn.json test_accuracy)," \
-    "after $(value $out/cnn.json seconds) s"
+echo "accuracy on 1,000 digits it never saw: $(number %.4f $out/cnn.json test_accuracy)," \
+    "after $(number %.1f $out/cnn.json seconds) s"
 
 echo
 echo "== load it, and verify every kernel against the references"
@@ -39,8 +42,8 @@ row() { # row DEVICE ISA THREADS: trains and verifies, prints a line of the tabl
     "$lockstep" verify mnist:small --weights "$name.safetensors" --devices "$1" --json "$name.verify.json" \
         >"$name.log" 2>&1 || { cat "$name.log" >&2; exit 1; }
     unset LOCKSTEP_ISA LOCKSTEP_THREADS
-    printf '%-7s %-7s %7s %8s %9s %15s  %s\n' "$1" "$2" "$3" "$(value "$name.json" seconds)" \
-        "$(value "$name.json" test_accuracy)" "$(value "$name.verify.json" worst_of_bound)" \
+    printf '%-7s %-7s %7s %8s %9s %15s  %s\n' "$1" "$2" "$3" "$(number %.1f "$name.json" seconds)" \
+        "$(number %.4f "$name.json" test_accuracy)" "$(number %.3g "$name.verify.json" worst_of_bound)" \
         "$(value "$name.json" weights_sha256)"
     value "$name.json" weights_sha256 >>$out/hashes
 }
