@@ -46,8 +46,8 @@ ls_pool *ls_pool_create(ls_heap *heap, int threads) {
         return NULL;
     }
     if (pool->count > 1) {
-        /* waiting workers spin, unless there are more of them than cores */
-        pool->flags = pool->count > ls_os_cores() ? PTHREADPOOL_FLAG_YIELD_WORKERS : 0;
+        /* Waiting workers yield: spinning costs more than a wake-up as soon as anything else wants the cores. */
+        pool->flags = PTHREADPOOL_FLAG_YIELD_WORKERS;
         pool->threads = pthreadpool_create((size_t)pool->count);
         if (!pool->threads) {
             ls_pool_destroy(pool);
