@@ -30,7 +30,8 @@ void ls_mapped_file_release(void *owner) {
 /* A zip archive begins with a member or, when it has none, with its end record. Those bytes could also be the length of a
  * safetensors header, which a brace follows where a member says how it is packed. */
 static bool is_zip(const ls_mapping *map) {
-    return map->size >= 9 && (memcmp(map->data, "PK\3\4", 4) == 0 || memcmp(map->data, "PK\5\6", 4) == 0) && map->data[8] != '{';
+    return map->size >= 9 && (memcmp(map->data, "PK\3\4", 4) == 0 || memcmp(map->data, "PK\5\6", 4) == 0) &&
+           map->data[8] != '{';
 }
 
 static int by_entry_name(const void *x, const void *y) {
@@ -60,10 +61,13 @@ ls_status ls_archive_check_names(ls_archive *a, ls_error *err) {
     return status;
 }
 
-ls_status ls_bools_check(const char *path, const char *name, ls_dtype dtype, const uint8_t *bytes, size_t size, ls_error *err) {
+ls_status ls_bools_check(const char *path, const char *name, ls_dtype dtype, const uint8_t *bytes,
+                         size_t size, ls_error *err) {
     for (size_t i = 0; dtype == LS_BOOL && i < size; i++) {
         if (bytes[i] > 1) {
-            return LS_FAIL(err, LS_ERR_FORMAT, "%s: array \"%s\": element %zu of a bool array is %d: expected 0 or 1", path, name, i, bytes[i]);
+            return LS_FAIL(err, LS_ERR_FORMAT,
+                           "%s: array \"%s\": element %zu of a bool array is %d: expected 0 or 1", path, name,
+                           i, bytes[i]);
         }
     }
     return LS_OK;
@@ -141,8 +145,10 @@ static ls_status check_sum(ls_archive *a, ls_archive_entry *e, ls_error *err) {
         ls_sha256_add(&sha, a->file->map.data + e->first, e->size);
         ls_sha256_hex(&sha, hex);
         if (strcmp(hex, want) != 0) {
-            return LS_FAIL(err, LS_ERR_FORMAT, "%s: array \"%s\": its SHA-256 is %.16s..., the file says %.16s...: the file is damaged", a->path,
-                           e->name, hex, want);
+            return LS_FAIL(
+                err, LS_ERR_FORMAT,
+                "%s: array \"%s\": its SHA-256 is %.16s..., the file says %.16s...: the file is damaged",
+                a->path, e->name, hex, want);
         }
     }
     LS_TRY(err, ls_bools_check(a->path, e->name, e->dtype, a->file->map.data + e->first, e->size, err));
@@ -152,7 +158,8 @@ static ls_status check_sum(ls_archive *a, ls_archive_entry *e, ls_error *err) {
 
 ls_status ls_archive_get_at(ls_archive *a, int index, ls_data **out_data, ls_error *err) {
     if (index < 0 || index >= (int)a->entries.len) {
-        return LS_FAIL(err, LS_ERR_INVALID, "%s: array number %d: it holds %zu", a->path, index, a->entries.len);
+        return LS_FAIL(err, LS_ERR_INVALID, "%s: array number %d: it holds %zu", a->path, index,
+                       a->entries.len);
     }
     ls_archive_entry *e = &a->entries.data[index];
     if (a->zip) {
@@ -163,7 +170,8 @@ ls_status ls_archive_get_at(ls_archive *a, int index, ls_data **out_data, ls_err
     if ((uintptr_t)bytes % ls_dtype_size(e->dtype) != 0) { /* packed by a writer that does not align */
         return ls_data_create(a->context, e->dtype, e->rank, e->dims, bytes, out_data, err);
     }
-    LS_TRY(err, ls_data_wrap(a->context, e->dtype, e->rank, e->dims, bytes, ls_mapped_file_release, a->file, out_data, err));
+    LS_TRY(err, ls_data_wrap(a->context, e->dtype, e->rank, e->dims, bytes, ls_mapped_file_release, a->file,
+                             out_data, err));
     atomic_fetch_add_explicit(&a->file->refs, 1, memory_order_relaxed);
     return LS_OK;
 }
@@ -174,6 +182,6 @@ ls_status ls_archive_get(ls_archive *a, const char *name, ls_data **out_data, ls
             return ls_archive_get_at(a, (int)i, out_data, err);
         }
     }
-    return LS_FAIL(err, LS_ERR_INVALID, "%s: no array \"%s\" among its %zu, whose first is \"%s\"", a->path, name, a->entries.len,
-                   a->entries.len ? a->entries.data[0].name : "(none)");
+    return LS_FAIL(err, LS_ERR_INVALID, "%s: no array \"%s\" among its %zu, whose first is \"%s\"", a->path,
+                   name, a->entries.len, a->entries.len ? a->entries.data[0].name : "(none)");
 }

@@ -14,7 +14,8 @@ typedef struct ls_mapped_file {
     atomic_long refs;
     ls_mapping map;
 } ls_mapped_file;
-ls_status ls_mapped_file_open(ls_heap *heap, const char *path, ls_mapped_file **out_file, ls_error *err) LS_MUST_USE;
+ls_status ls_mapped_file_open(ls_heap *heap, const char *path, ls_mapped_file **out_file,
+                              ls_error *err) LS_MUST_USE;
 void ls_mapped_file_release(void *file);
 
 typedef struct ls_archive_entry {
@@ -42,12 +43,15 @@ struct ls_archive {
 /* Fill `entries` from the mapped file. */
 ls_status ls_safetensors_read(ls_archive *archive, ls_error *err) LS_MUST_USE;
 ls_status ls_npz_read(ls_archive *archive, ls_error *err) LS_MUST_USE;
-ls_status ls_npz_get(ls_archive *archive, const ls_archive_entry *entry, ls_data **out_data, ls_error *err) LS_MUST_USE;
+ls_status ls_npz_get(ls_archive *archive, const ls_archive_entry *entry, ls_data **out_data,
+                     ls_error *err) LS_MUST_USE;
 
 /* A .npy array in memory; `path` and `member` (or NULL) are for messages. (npy.c) */
-ls_status ls_npy_parse(ls_context *context, const char *path, const char *member, const uint8_t *bytes, size_t size, ls_data **out_data, ls_error *err) LS_MUST_USE;
+ls_status ls_npy_parse(ls_context *context, const char *path, const char *member, const uint8_t *bytes,
+                       size_t size, ls_data **out_data, ls_error *err) LS_MUST_USE;
 /* Refuses a bool array with a byte that is neither 0 nor 1. */
-ls_status ls_bools_check(const char *path, const char *name, ls_dtype dtype, const uint8_t *bytes, size_t size, ls_error *err) LS_MUST_USE;
+ls_status ls_bools_check(const char *path, const char *name, ls_dtype dtype, const uint8_t *bytes,
+                         size_t size, ls_error *err) LS_MUST_USE;
 /* Refuses two entries of one name, in no more time than a sort takes. */
 ls_status ls_archive_check_names(ls_archive *archive, ls_error *err) LS_MUST_USE;
 /* The header of a .npy file, padded to 64; returns its length, at most 256 bytes. */

@@ -8,12 +8,14 @@
 static const struct {
     uint8_t code;
     ls_dtype dtype;
-} idx_dtypes[] = {{0x08, LS_U8}, {0x09, LS_I8}, {0x0b, LS_I16}, {0x0c, LS_I32}, {0x0d, LS_F32}, {0x0e, LS_F64}};
+} idx_dtypes[] = {{0x08, LS_U8},  {0x09, LS_I8},  {0x0b, LS_I16},
+                  {0x0c, LS_I32}, {0x0d, LS_F32}, {0x0e, LS_F64}};
 
 static ls_status refuse(gzFile file, const char *path, ls_error *err, const char *what) {
     int code = Z_OK;
     const char *why = gzerror(file, &code);
-    return LS_FAIL(err, LS_ERR_FORMAT, "%s: expected %s%s%s", path, what, code != Z_OK ? ": " : "", code != Z_OK ? why : "");
+    return LS_FAIL(err, LS_ERR_FORMAT, "%s: expected %s%s%s", path, what, code != Z_OK ? ": " : "",
+                   code != Z_OK ? why : "");
 }
 
 static bool read_exact(gzFile file, void *out, size_t size) {
@@ -38,7 +40,8 @@ static void to_little_endian(uint8_t *bytes, size_t n, size_t size) {
     }
 }
 
-static ls_status read_file(ls_context *context, gzFile file, size_t file_size, const char *path, ls_data **out_data, ls_error *err) {
+static ls_status read_file(ls_context *context, gzFile file, size_t file_size, const char *path,
+                           ls_data **out_data, ls_error *err) {
     uint8_t head[4], extent[4], extra;
     int64_t dims[LS_MAX_RANK];
     ls_dtype dtype = LS_DTYPE_COUNT;
@@ -70,10 +73,13 @@ static ls_status read_file(ls_context *context, gzFile file, size_t file_size, c
         return LS_FAIL_MEMORY(err, path);
     }
     ls_status status = LS_OK;
+    int code = Z_OK;
     if (!read_exact(file, bytes, n * size)) {
         status = refuse(file, path, err, "as many elements as the header says: the file is cut short");
     } else if (gzread(file, &extra, 1) != 0) {
         status = refuse(file, path, err, "no bytes after the last element");
+    } else if (gzerror(file, &code), code != Z_OK) {
+        status = refuse(file, path, err, "a whole gzip file: its checksum is cut off");
     }
     if (status == LS_OK) {
         to_little_endian(bytes, n, size);

@@ -7,8 +7,9 @@
 static const struct {
     const char *code; /* without the byte order */
     ls_dtype dtype;
-} codes[] = {{"b1", LS_BOOL}, {"u1", LS_U8},  {"u2", LS_U16}, {"u4", LS_U32}, {"u8", LS_U64}, {"i1", LS_I8},  {"i2", LS_I16},
-             {"i4", LS_I32},  {"i8", LS_I64}, {"f2", LS_F16}, {"f4", LS_F32}, {"f8", LS_F64}, {"V2", LS_BF16}};
+} codes[] = {{"b1", LS_BOOL}, {"u1", LS_U8},  {"u2", LS_U16}, {"u4", LS_U32}, {"u8", LS_U64},
+             {"i1", LS_I8},   {"i2", LS_I16}, {"i4", LS_I32}, {"i8", LS_I64}, {"f2", LS_F16},
+             {"f4", LS_F32},  {"f8", LS_F64}, {"V2", LS_BF16}};
 enum { N_CODES = sizeof codes / sizeof *codes };
 
 typedef struct header {
@@ -77,7 +78,8 @@ static bool parse_shape(const char *at, header *h) {
 }
 
 static bool parse_header(const char *text, header *h) {
-    const char *descr = value_of(text, "descr"), *order = value_of(text, "fortran_order"), *shape = value_of(text, "shape");
+    const char *descr = value_of(text, "descr"), *order = value_of(text, "fortran_order"),
+               *shape = value_of(text, "shape");
     if (!descr || !order || !shape) {
         return false;
     }
@@ -114,10 +116,12 @@ static void copy_elements(const header *h, uint8_t *to, const uint8_t *from, siz
     }
 }
 
-static ls_status parse(ls_context *context, const char *name, const uint8_t *bytes, size_t size, ls_data **out_data, ls_error *err) {
+static ls_status parse(ls_context *context, const char *name, const uint8_t *bytes, size_t size,
+                       ls_data **out_data, ls_error *err) {
     static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
     if (size < 10 || memcmp(bytes, magic, sizeof magic) != 0 || bytes[6] < 1 || bytes[6] > 3) {
-        return LS_FAIL(err, LS_ERR_FORMAT, "%s: expected a .npy file of version 1 to 3, which begins with \\x93NUMPY", name);
+        return LS_FAIL(err, LS_ERR_FORMAT,
+                       "%s: expected a .npy file of version 1 to 3, which begins with \\x93NUMPY", name);
     }
     size_t first = bytes[6] == 1 ? 10 : 12;
     size_t length = bytes[8] | (size_t)bytes[9] << 8;
@@ -126,8 +130,9 @@ static ls_status parse(ls_context *context, const char *name, const uint8_t *byt
     }
     char text[4096];
     if (size < first || length > size - first || length >= sizeof text) {
-        return LS_FAIL(err, LS_ERR_FORMAT, "%s: a header of %zu bytes in %zu: expected it to fit, and less than %zu", name, length, size,
-                       sizeof text);
+        return LS_FAIL(err, LS_ERR_FORMAT,
+                       "%s: a header of %zu bytes in %zu: expected it to fit, and less than %zu", name,
+                       length, size, sizeof text);
     }
     memcpy(text, bytes + first, length);
     text[length] = '\0';
@@ -136,8 +141,11 @@ static ls_status parse(ls_context *context, const char *name, const uint8_t *byt
     }
     header h = {.dtype = LS_DTYPE_COUNT};
     if (!parse_header(text, &h)) {
-        return LS_FAIL(err, LS_ERR_FORMAT, "%s: its header \"%.120s\": expected descr, fortran_order and shape, of a dtype b1, u1 to u8, i1 to "
-                       "i8, f2 to f8 or V2, and at most %d axes", name, text, LS_MAX_RANK);
+        return LS_FAIL(err, LS_ERR_FORMAT,
+                       "%s: its header \"%.120s\": expected descr, fortran_order and shape, of a dtype b1, "
+                       "u1 to u8, i1 to "
+                       "i8, f2 to f8 or V2, and at most %d axes",
+                       name, text, LS_MAX_RANK);
     }
     size_t n = 1, total, have = size - first - length;
     bool fits = true;
@@ -145,7 +153,9 @@ static ls_status parse(ls_context *context, const char *name, const uint8_t *byt
         fits = fits && ls_size_mul(n, (size_t)h.dims[i], &n);
     }
     if (!fits || !ls_size_mul(n, ls_dtype_size(h.dtype), &total) || total != have) {
-        return LS_FAIL(err, LS_ERR_FORMAT, "%s: %zu bytes of elements: expected as many as the shape in its header says", name, have);
+        return LS_FAIL(err, LS_ERR_FORMAT,
+                       "%s: %zu bytes of elements: expected as many as the shape in its header says", name,
+                       have);
     }
     ls_heap *heap = ls_context_heap(context);
     uint8_t *copy = ls_alloc(heap, total);
@@ -159,8 +169,8 @@ static ls_status parse(ls_context *context, const char *name, const uint8_t *byt
     return status;
 }
 
-ls_status ls_npy_parse(ls_context *context, const char *path, const char *member, const uint8_t *bytes, size_t size, ls_data **out_data,
-                       ls_error *err) {
+ls_status ls_npy_parse(ls_context *context, const char *path, const char *member, const uint8_t *bytes,
+                       size_t size, ls_data **out_data, ls_error *err) {
     char name[512];
     snprintf(name, sizeof name, "%.300s%s%.180s", path, member ? ": member " : "", member ? member : "");
     return parse(context, name, bytes, size, out_data, err);
@@ -173,9 +183,11 @@ size_t ls_npy_header(const ls_data *data, char out[256]) {
     }
     bool one_byte = ls_dtype_size(ls_data_dtype(data)) == 1;
     size_t n = 10;
-    n += (size_t)snprintf(out + n, 256 - n, "{'descr': '%c%s', 'fortran_order': False, 'shape': (", one_byte ? '|' : '<', code);
+    n += (size_t)snprintf(out + n, 256 - n, "{'descr': '%c%s', 'fortran_order': False, 'shape': (",
+                          one_byte ? '|' : '<', code);
     for (int i = 0; i < ls_data_rank(data); i++) {
-        n += (size_t)snprintf(out + n, 256 - n, "%lld,%s", (long long)ls_data_dims(data)[i], i + 1 < ls_data_rank(data) ? " " : "");
+        n += (size_t)snprintf(out + n, 256 - n, "%lld,%s", (long long)ls_data_dims(data)[i],
+                              i + 1 < ls_data_rank(data) ? " " : "");
     }
     n += (size_t)snprintf(out + n, 256 - n, "), }");
     while ((n + 1) % 64 != 0) {

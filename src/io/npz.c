@@ -4,7 +4,14 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { LOCAL = 0x04034b50, CENTRAL = 0x02014b50, END = 0x06054b50, LOCAL_SIZE = 30, CENTRAL_SIZE = 46, END_SIZE = 22 };
+enum {
+    LOCAL = 0x04034b50,
+    CENTRAL = 0x02014b50,
+    END = 0x06054b50,
+    LOCAL_SIZE = 30,
+    CENTRAL_SIZE = 46,
+    END_SIZE = 22
+};
 
 static uint32_t u16(const uint8_t *p) {
     return p[0] | (uint32_t)p[1] << 8;
@@ -36,20 +43,25 @@ static const uint8_t *find_end(const ls_mapping *map) {
     return NULL;
 }
 
-static ls_status read_member(ls_archive *a, const uint8_t *p, size_t left, size_t *out_length, ls_error *err) {
+static ls_status read_member(ls_archive *a, const uint8_t *p, size_t left, size_t *out_length,
+                             ls_error *err) {
     const ls_mapping *map = &a->file->map;
     size_t at = (size_t)(p - map->data);
     if (left < CENTRAL_SIZE || u32(p) != CENTRAL) {
         return damaged(a, "an entry of the zip directory", at, err);
     }
     size_t name = u16(p + 28), length = CENTRAL_SIZE + name + u16(p + 30) + u16(p + 32), local = u32(p + 42);
-    ls_archive_entry e = {.size = u32(p + 20), .full_size = u32(p + 24), .crc = u32(p + 16), .deflated = u16(p + 10) == 8};
-    if (length > left || local > map->size || map->size - local < LOCAL_SIZE || u32(map->data + local) != LOCAL) {
+    ls_archive_entry e = {
+        .size = u32(p + 20), .full_size = u32(p + 24), .crc = u32(p + 16), .deflated = u16(p + 10) == 8};
+    if (length > left || local > map->size || map->size - local < LOCAL_SIZE ||
+        u32(map->data + local) != LOCAL) {
         return damaged(a, "a zip directory entry that points to a member", at, err);
     }
-    if (u16(p + 8) & 1 || (u16(p + 10) != 0 && u16(p + 10) != 8) || e.size == UINT32_MAX || e.full_size == UINT32_MAX) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: member %.*s: expected it stored or deflated, unencrypted and under 4 GiB", a->path,
-                       name < 64 ? (int)name : 64, (const char *)p + CENTRAL_SIZE);
+    if (u16(p + 8) & 1 || (u16(p + 10) != 0 && u16(p + 10) != 8) || e.size == UINT32_MAX ||
+        e.full_size == UINT32_MAX) {
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED,
+                       "%s: member %.*s: expected it stored or deflated, unencrypted and under 4 GiB",
+                       a->path, name < 64 ? (int)name : 64, (const char *)p + CENTRAL_SIZE);
     }
     e.first = local + LOCAL_SIZE + u16(map->data + local + 26) + u16(map->data + local + 28);
     if (e.first > map->size || e.size > map->size - e.first || (!e.deflated && e.size != e.full_size)) {
@@ -81,9 +93,11 @@ ls_status ls_npz_read(ls_archive *a, ls_error *err) {
     if (!end) {
         return damaged(a, "the end record of a zip archive: the file is cut short", map->size, err);
     }
-    size_t count = u16(end + 10), size = u32(end + 12), first = u32(end + 16), limit = (size_t)(end - map->data);
+    size_t count = u16(end + 10), size = u32(end + 12), first = u32(end + 16),
+           limit = (size_t)(end - map->data);
     if (count == 0xffff || size == UINT32_MAX || first == UINT32_MAX) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: a zip64 archive: expected less than 4 GiB and 65,535 members", a->path);
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED,
+                       "%s: a zip64 archive: expected less than 4 GiB and 65,535 members", a->path);
     }
     if (first > limit || size > limit - first) {
         return damaged(a, "the zip directory before its end record", limit, err);
@@ -98,7 +112,8 @@ ls_status ls_npz_read(ls_archive *a, ls_error *err) {
 }
 
 static bool inflate_member(const uint8_t *from, size_t size, uint8_t *to, size_t full_size) {
-    z_stream z = {.next_in = (uint8_t *)from, .avail_in = (uInt)size, .next_out = to, .avail_out = (uInt)full_size};
+    z_stream z = {
+        .next_in = (uint8_t *)from, .avail_in = (uInt)size, .next_out = to, .avail_out = (uInt)full_size};
     if (inflateInit2(&z, -MAX_WBITS) != Z_OK) {
         return false;
     }
@@ -113,8 +128,10 @@ ls_status ls_npz_get(ls_archive *a, const ls_archive_entry *e, ls_data **out_dat
     uint8_t *unpacked = NULL;
     if (e->deflated) {
         if (e->full_size / 1100 > e->size) { /* deflate packs at most 1:1032 */
-            return LS_FAIL(err, LS_ERR_FORMAT, "%s: member %s: %zu bytes from %zu packed ones: expected a size that deflate can reach", a->path,
-                           e->name, e->full_size, e->size);
+            return LS_FAIL(
+                err, LS_ERR_FORMAT,
+                "%s: member %s: %zu bytes from %zu packed ones: expected a size that deflate can reach",
+                a->path, e->name, e->full_size, e->size);
         }
         bytes = unpacked = ls_alloc(a->heap, e->full_size);
         if (!unpacked) {
@@ -123,9 +140,12 @@ ls_status ls_npz_get(ls_archive *a, const ls_archive_entry *e, ls_data **out_dat
     }
     ls_status status = LS_OK;
     if (unpacked && !inflate_member(stored, e->size, unpacked, e->full_size)) {
-        status = LS_FAIL(err, LS_ERR_FORMAT, "%s: member %s: expected deflated data of %zu bytes", a->path, e->name, e->full_size);
+        status = LS_FAIL(err, LS_ERR_FORMAT, "%s: member %s: expected deflated data of %zu bytes", a->path,
+                         e->name, e->full_size);
     } else if (crc32_z(0, bytes, e->full_size) != e->crc) {
-        status = LS_FAIL(err, LS_ERR_FORMAT, "%s: member %s: its CRC is not the one in the directory: the file is damaged", a->path, e->name);
+        status = LS_FAIL(err, LS_ERR_FORMAT,
+                         "%s: member %s: its CRC is not the one in the directory: the file is damaged",
+                         a->path, e->name);
     } else {
         status = ls_npy_parse(a->context, a->path, e->name, bytes, e->full_size, out_data, err);
     }
@@ -139,7 +159,8 @@ typedef struct member {
     uint32_t crc, size, offset;
 } member;
 
-static void fill_common(uint8_t *p, const member *m, size_t name) { /* from "version needed" to the lengths, in both headers */
+static void fill_common(uint8_t *p, const member *m,
+                        size_t name) { /* from "version needed" to the lengths, in both headers */
     put16(p, 20);
     put16(p + 2, 0x800); /* names are UTF-8 */
     put16(p + 4, 0);
@@ -167,7 +188,8 @@ static ls_status write_member(ls_file_writer *w, const ls_named_data *n, member 
     return ls_file_write(w, ls_data_bytes(n->data), ls_data_size(n->data), err);
 }
 
-static ls_status write_directory(ls_file_writer *w, const ls_named_data *arrays, const member *members, int count, size_t first, ls_error *err) {
+static ls_status write_directory(ls_file_writer *w, const ls_named_data *arrays, const member *members,
+                                 int count, size_t first, ls_error *err) {
     size_t at = first;
     for (int i = 0; i < count; i++) {
         uint8_t central[CENTRAL_SIZE] = {0};
@@ -190,7 +212,8 @@ static ls_status write_directory(ls_file_writer *w, const ls_named_data *arrays,
     return ls_file_write(w, end, sizeof end, err);
 }
 
-static ls_status write_all(ls_file_writer *w, const ls_named_data *arrays, member *members, int count, ls_error *err) {
+static ls_status write_all(ls_file_writer *w, const ls_named_data *arrays, member *members, int count,
+                           ls_error *err) {
     size_t at = 0;
     for (int i = 0; i < count; i++) {
         members[i].offset = (uint32_t)at;
@@ -204,7 +227,8 @@ static ls_status check_names(const char *path, const ls_named_data *arrays, int 
     for (int i = 0; i < count; i++) {
         size_t n = strlen(arrays[i].name);
         if (n == 0 || n > 65000) {
-            return LS_FAIL(err, LS_ERR_INVALID, "%s: array name \"%.64s\": expected 1 to 65,000 bytes", path, arrays[i].name);
+            return LS_FAIL(err, LS_ERR_INVALID, "%s: array name \"%.64s\": expected 1 to 65,000 bytes", path,
+                           arrays[i].name);
         }
         for (int k = 0; k < i; k++) {
             if (strcmp(arrays[k].name, arrays[i].name) == 0) {
@@ -215,7 +239,8 @@ static ls_status check_names(const char *path, const ls_named_data *arrays, int 
     return LS_OK;
 }
 
-ls_status ls_npz_save(ls_context *context, const char *path, int count, const ls_named_data *arrays, ls_error *err) {
+ls_status ls_npz_save(ls_context *context, const char *path, int count, const ls_named_data *arrays,
+                      ls_error *err) {
     ls_heap *heap = ls_context_heap(context);
     size_t total = 0;
     LS_TRY(err, check_names(path, arrays, count, err));
@@ -223,7 +248,9 @@ ls_status ls_npz_save(ls_context *context, const char *path, int count, const ls
         total += ls_data_size(arrays[i].data) + strlen(arrays[i].name) * 2 + 512;
     }
     if (count > 65534 || total > UINT32_MAX) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: %d arrays of %zu bytes: expected under 65,535 of them and 4 GiB", path, count, total);
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED,
+                       "%s: %d arrays of %zu bytes: expected under 65,535 of them and 4 GiB", path, count,
+                       total);
     }
     member *members = ls_alloc_zeroed(heap, sizeof *members * (size_t)(count + 1));
     ls_file_writer *w = NULL;

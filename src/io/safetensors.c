@@ -10,8 +10,9 @@ enum { HEADER_MOST = 100 * 1024 * 1024, DEPTH_MOST = 8 };
 static const struct {
     const char *name;
     ls_dtype dtype;
-} dtype_names[] = {{"BOOL", LS_BOOL}, {"U8", LS_U8},   {"U16", LS_U16}, {"U32", LS_U32}, {"U64", LS_U64},   {"I8", LS_I8},   {"I16", LS_I16},
-                   {"I32", LS_I32},   {"I64", LS_I64}, {"F16", LS_F16}, {"BF16", LS_BF16}, {"F32", LS_F32}, {"F64", LS_F64}};
+} dtype_names[] = {{"BOOL", LS_BOOL}, {"U8", LS_U8},   {"U16", LS_U16}, {"U32", LS_U32}, {"U64", LS_U64},
+                   {"I8", LS_I8},     {"I16", LS_I16}, {"I32", LS_I32}, {"I64", LS_I64}, {"F16", LS_F16},
+                   {"BF16", LS_BF16}, {"F32", LS_F32}, {"F64", LS_F64}};
 enum { N_DTYPES = sizeof dtype_names / sizeof *dtype_names };
 
 static ls_dtype dtype_of(const char *name) {
@@ -70,33 +71,44 @@ static bool whole(const cJSON *item, int64_t *out) {
     return true;
 }
 
-static ls_status read_entry(ls_archive *a, const cJSON *item, size_t data_first, size_t data_size, ls_error *err) {
+static ls_status read_entry(ls_archive *a, const cJSON *item, size_t data_first, size_t data_size,
+                            ls_error *err) {
     ls_archive_entry e = {.name = NULL};
     const char *name = item->string;
-    const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(item, "dtype"), *shape = cJSON_GetObjectItemCaseSensitive(item, "shape"),
+    const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(item, "dtype"),
+                *shape = cJSON_GetObjectItemCaseSensitive(item, "shape"),
                 *offsets = cJSON_GetObjectItemCaseSensitive(item, "data_offsets"), *dim;
     if (!cJSON_IsObject(item) || !cJSON_IsString(dtype) || !cJSON_IsArray(shape) || !cJSON_IsArray(offsets) ||
         cJSON_GetArraySize(offsets) != 2) {
-        return LS_FAIL(err, LS_ERR_FORMAT, "%s: array \"%s\": expected {\"dtype\", \"shape\", \"data_offsets\": [begin, end]}", a->path, name);
+        return LS_FAIL(err, LS_ERR_FORMAT,
+                       "%s: array \"%s\": expected {\"dtype\", \"shape\", \"data_offsets\": [begin, end]}",
+                       a->path, name);
     }
     e.dtype = dtype_of(dtype->valuestring);
     if (e.dtype == LS_DTYPE_COUNT) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: array \"%s\": dtype \"%.32s\": expected BOOL, U8 to U64, I8 to I64, F16, BF16, F32 or F64",
-                       a->path, name, dtype->valuestring);
+        return LS_FAIL(
+            err, LS_ERR_UNSUPPORTED,
+            "%s: array \"%s\": dtype \"%.32s\": expected BOOL, U8 to U64, I8 to I64, F16, BF16, F32 or F64",
+            a->path, name, dtype->valuestring);
     }
     size_t size = ls_dtype_size(e.dtype);
     cJSON_ArrayForEach(dim, shape) {
-        if (e.rank == LS_MAX_RANK || !whole(dim, &e.dims[e.rank]) || !ls_size_mul(size, (size_t)e.dims[e.rank], &size)) {
-            return LS_FAIL(err, LS_ERR_FORMAT, "%s: array \"%s\": its shape: expected at most %d extents, each a whole number, and a size that fits",
+        if (e.rank == LS_MAX_RANK || !whole(dim, &e.dims[e.rank]) ||
+            !ls_size_mul(size, (size_t)e.dims[e.rank], &size)) {
+            return LS_FAIL(err, LS_ERR_FORMAT,
+                           "%s: array \"%s\": its shape: expected at most %d extents, each a whole number, "
+                           "and a size that fits",
                            a->path, name, LS_MAX_RANK);
         }
         e.rank++;
     }
     int64_t begin, end;
-    if (!whole(cJSON_GetArrayItem(offsets, 0), &begin) || !whole(cJSON_GetArrayItem(offsets, 1), &end) || begin > end ||
-        (size_t)end > data_size || (size_t)(end - begin) != size) {
-        return LS_FAIL(err, LS_ERR_FORMAT, "%s: array \"%s\": its data_offsets: expected %zu bytes inside the file's %zu bytes of data", a->path,
-                       name, size, data_size);
+    if (!whole(cJSON_GetArrayItem(offsets, 0), &begin) || !whole(cJSON_GetArrayItem(offsets, 1), &end) ||
+        begin > end || (size_t)end > data_size || (size_t)(end - begin) != size) {
+        return LS_FAIL(
+            err, LS_ERR_FORMAT,
+            "%s: array \"%s\": its data_offsets: expected %zu bytes inside the file's %zu bytes of data",
+            a->path, name, size, data_size);
     }
     e.first = data_first + (size_t)begin;
     e.size = size;
@@ -115,7 +127,8 @@ static ls_status read_metadata(ls_archive *a, const cJSON *object, ls_error *err
     }
     cJSON_ArrayForEach(item, object) {
         if (!cJSON_IsString(item)) {
-            return LS_FAIL(err, LS_ERR_FORMAT, "%s: __metadata__ \"%s\": expected a string", a->path, item->string);
+            return LS_FAIL(err, LS_ERR_FORMAT, "%s: __metadata__ \"%s\": expected a string", a->path,
+                           item->string);
         }
         const char *texts[2] = {item->string, item->valuestring};
         for (int i = 0; i < 2; i++) {
@@ -141,7 +154,8 @@ static ls_status check_metadata(ls_archive *a, ls_error *err) {
     }
     for (size_t i = 1; i < n; i++) {
         if (strcmp(a->metadata.data[2 * i - 2], a->metadata.data[2 * i]) == 0) {
-            return LS_FAIL(err, LS_ERR_FORMAT, "%s: __metadata__ \"%s\" is there twice", a->path, a->metadata.data[2 * i]);
+            return LS_FAIL(err, LS_ERR_FORMAT, "%s: __metadata__ \"%s\" is there twice", a->path,
+                           a->metadata.data[2 * i]);
         }
     }
     return LS_OK;
@@ -149,7 +163,8 @@ static ls_status check_metadata(ls_archive *a, ls_error *err) {
 
 static int by_place(const void *x, const void *y) {
     const ls_archive_entry *a = x, *b = y;
-    return a->first != b->first ? (a->first > b->first) - (a->first < b->first) : (a->size > b->size) - (a->size < b->size);
+    return a->first != b->first ? (a->first > b->first) - (a->first < b->first)
+                                : (a->size > b->size) - (a->size < b->size);
 }
 
 static ls_status check_layout(ls_archive *a, size_t data_first, size_t data_size, ls_error *err) {
@@ -160,13 +175,15 @@ static ls_status check_layout(ls_archive *a, size_t data_first, size_t data_size
     for (size_t i = 0; i < a->entries.len; i++) {
         const ls_archive_entry *e = &a->entries.data[i];
         if (e->first != at) {
-            return LS_FAIL(err, LS_ERR_FORMAT, "%s: array \"%s\" begins at byte %zu: expected %zu, where the one before it ends", a->path, e->name,
-                           e->first, at);
+            return LS_FAIL(err, LS_ERR_FORMAT,
+                           "%s: array \"%s\" begins at byte %zu: expected %zu, where the one before it ends",
+                           a->path, e->name, e->first, at);
         }
         at += e->size;
     }
     if (at != data_first + data_size) {
-        return LS_FAIL(err, LS_ERR_FORMAT, "%s: %zu bytes after the last array: expected none", a->path, data_first + data_size - at);
+        return LS_FAIL(err, LS_ERR_FORMAT, "%s: %zu bytes after the last array: expected none", a->path,
+                       data_first + data_size - at);
     }
     return LS_OK;
 }
@@ -177,14 +194,19 @@ ls_status ls_safetensors_read(ls_archive *a, ls_error *err) {
     for (int i = 0; i < 8 && map->size >= 8; i++) {
         header |= (uint64_t)map->data[i] << 8 * i;
     }
-    if (map->size < 10 || header < 2 || header > HEADER_MOST || header > map->size - 8 || map->data[8] != '{') {
-        return LS_FAIL(err, LS_ERR_FORMAT, "%s: expected an .npz or .safetensors file: the first 8 bytes give a header of %llu bytes in a file of %zu",
+    if (map->size < 10 || header < 2 || header > HEADER_MOST || header > map->size - 8 ||
+        map->data[8] != '{') {
+        return LS_FAIL(err, LS_ERR_FORMAT,
+                       "%s: expected an .npz or .safetensors file: the first 8 bytes give a header of %llu "
+                       "bytes in a file of %zu",
                        a->path, (unsigned long long)header, map->size);
     }
     const char *text = (const char *)map->data + 8;
     size_t data_first = 8 + (size_t)header, data_size = map->size - data_first;
     if (!shallow(text, (size_t)header)) {
-        return LS_FAIL(err, LS_ERR_FORMAT, "%s: its header: expected JSON no deeper than %d, without NUL bytes", a->path, DEPTH_MOST);
+        return LS_FAIL(err, LS_ERR_FORMAT,
+                       "%s: its header: expected JSON no deeper than %d, without NUL bytes", a->path,
+                       DEPTH_MOST);
     }
     const char *end = NULL;
     cJSON *root = cJSON_ParseWithLengthOpts(text, (size_t)header, &end, 0);
@@ -194,15 +216,17 @@ ls_status ls_safetensors_read(ls_archive *a, ls_error *err) {
     }
     if (!whole_text) {
         cJSON_Delete(root);
-        return LS_FAIL(err, LS_ERR_FORMAT, "%s: its header: expected a JSON object; the text is wrong near byte %zu", a->path,
+        return LS_FAIL(err, LS_ERR_FORMAT,
+                       "%s: its header: expected a JSON object; the text is wrong near byte %zu", a->path,
                        end ? (size_t)(end - text) + 8 : 8);
     }
     ls_status status = LS_OK;
     const cJSON *item;
     cJSON_ArrayForEach(item, root) {
         if (status == LS_OK) {
-            status = strcmp(item->string, "__metadata__") == 0 ? read_metadata(a, item, err)
-                                                               : read_entry(a, item, data_first, data_size, err);
+            status = strcmp(item->string, "__metadata__") == 0
+                         ? read_metadata(a, item, err)
+                         : read_entry(a, item, data_first, data_size, err);
         }
     }
     cJSON_Delete(root);
@@ -253,7 +277,8 @@ static char *header_of(const ls_named_data *sorted, int count, int n_metadata, c
     return text;
 }
 
-static ls_status write_all(ls_file_writer *w, const char *header, const ls_named_data *sorted, int count, ls_error *err) {
+static ls_status write_all(ls_file_writer *w, const char *header, const ls_named_data *sorted, int count,
+                           ls_error *err) {
     size_t length = strlen(header), padded = (length + 7) / 8 * 8; /* so that the data is aligned */
     uint8_t prefix[8];
     for (int i = 0; i < 8; i++) {
@@ -272,7 +297,9 @@ static ls_status check_names(const char *path, const ls_named_data *sorted, int 
     for (int i = 0; i < count; i++) {
         size_t n = strlen(sorted[i].name);
         if (n == 0 || n > 280 || strcmp(sorted[i].name, "__metadata__") == 0) {
-            return LS_FAIL(err, LS_ERR_INVALID, "%s: array name \"%.64s\": expected 1 to 280 bytes, and not __metadata__", path, sorted[i].name);
+            return LS_FAIL(err, LS_ERR_INVALID,
+                           "%s: array name \"%.64s\": expected 1 to 280 bytes, and not __metadata__", path,
+                           sorted[i].name);
         }
         if (i > 0 && strcmp(sorted[i - 1].name, sorted[i].name) == 0) {
             return LS_FAIL(err, LS_ERR_INVALID, "%s: two arrays are named \"%s\"", path, sorted[i].name);
@@ -288,15 +315,16 @@ static ls_status check_keys(const char *path, int n, const ls_metadata *metadata
             taken |= strcmp(metadata[k].key, metadata[i].key) == 0;
         }
         if (taken) {
-            return LS_FAIL(err, LS_ERR_INVALID, "%s: metadata \"%s\": expected keys that differ and do not begin with sha256.", path,
-                           metadata[i].key);
+            return LS_FAIL(err, LS_ERR_INVALID,
+                           "%s: metadata \"%s\": expected keys that differ and do not begin with sha256.",
+                           path, metadata[i].key);
         }
     }
     return LS_OK;
 }
 
-ls_status ls_safetensors_save(ls_context *context, const char *path, int count, const ls_named_data *arrays, int n_metadata,
-                              const ls_metadata *metadata, ls_error *err) {
+ls_status ls_safetensors_save(ls_context *context, const char *path, int count, const ls_named_data *arrays,
+                              int n_metadata, const ls_metadata *metadata, ls_error *err) {
     ls_heap *heap = ls_context_heap(context);
     ls_named_data *sorted = ls_alloc(heap, sizeof *sorted * (size_t)(count + 1));
     if (!sorted) {

@@ -13,8 +13,18 @@ enum { N_SHAPES = 13 };
 static const struct {
     int rank;
     int64_t dims[LS_MAX_RANK];
-} shapes[N_SHAPES] = {{0, {0}}, {1, {5}}, {2, {2, 3}}, {3, {3, 1, 2}}, {4, {2, 2, 1, 3}}, {5, {1, 2, 2, 1, 2}}, {6, {2, 1, 2, 1, 2, 1}},
-                      {7, {1, 1, 3, 1, 2, 1, 1}}, {8, {2, 1, 2, 1, 2, 1, 2, 1}}, {1, {0}}, {3, {2, 0, 3}}, {8, {0, 1, 2, 3, 0, 5, 6, 7}},
+} shapes[N_SHAPES] = {{0, {0}},
+                      {1, {5}},
+                      {2, {2, 3}},
+                      {3, {3, 1, 2}},
+                      {4, {2, 2, 1, 3}},
+                      {5, {1, 2, 2, 1, 2}},
+                      {6, {2, 1, 2, 1, 2, 1}},
+                      {7, {1, 1, 3, 1, 2, 1, 1}},
+                      {8, {2, 1, 2, 1, 2, 1, 2, 1}},
+                      {1, {0}},
+                      {3, {2, 0, 3}},
+                      {8, {0, 1, 2, 3, 0, 5, 6, 7}},
                       {2, {7, 513}}};
 
 static void test_npy_round_trip(void **state) {
@@ -36,13 +46,16 @@ static void test_npy_round_trip(void **state) {
 }
 
 /* All arrays of all dtypes and shapes in one file. */
-static void archive_round_trip(const char *path, ls_status (*save)(const char *path, int n, const ls_named_data *arrays)) {
+static void archive_round_trip(const char *path,
+                               ls_status (*save)(const char *path, int n, const ls_named_data *arrays)) {
     enum { N = LS_DTYPE_COUNT * N_SHAPES };
     static char names[N][64];
     ls_named_data arrays[N];
     for (int i = 0; i < N; i++) { /* not in the order of their names */
-        snprintf(names[i], sizeof names[i], "%c.\"%s\"\\%d.caf\xc3\xa9", 'a' + i * 7 % 26, ls_dtype_name((ls_dtype)(i / N_SHAPES)), i);
-        arrays[i] = (ls_named_data){names[i], pattern((ls_dtype)(i / N_SHAPES), shapes[i % N_SHAPES].rank, shapes[i % N_SHAPES].dims)};
+        snprintf(names[i], sizeof names[i], "%c.\"%s\"\\%d.caf\xc3\xa9", 'a' + i * 7 % 26,
+                 ls_dtype_name((ls_dtype)(i / N_SHAPES)), i);
+        arrays[i] = (ls_named_data){names[i], pattern((ls_dtype)(i / N_SHAPES), shapes[i % N_SHAPES].rank,
+                                                      shapes[i % N_SHAPES].dims)};
     }
     assert_int_equal(save(path, N, arrays), LS_OK);
     ls_archive *a = NULL;
@@ -60,7 +73,8 @@ static void archive_round_trip(const char *path, ls_status (*save)(const char *p
         kept = x;
     }
     ls_data *none = NULL;
-    assert_message(ls_archive_get(a, "missing", &none, &err), LS_ERR_INVALID, &err, path, "\"missing\"", "169", NULL);
+    assert_message(ls_archive_get(a, "missing", &none, &err), LS_ERR_INVALID, &err, path, "\"missing\"",
+                   "169", NULL);
     ls_error_clear(&err);
     assert_message(ls_archive_get_at(a, N, &none, &err), LS_ERR_INVALID, &err, path, "169", NULL);
     assert_null(ls_archive_name(a, -1));
@@ -103,11 +117,13 @@ static void test_empty_archives(void **state) {
 static void test_names_that_are_refused(void **state) {
     (void)state;
     ls_data *x = pattern(LS_U8, 0, NULL);
-    const ls_named_data twice[] = {{"b", x}, {"a", x}, {"b", x}}, empty[] = {{"", x}}, reserved[] = {{"__metadata__", x}};
+    const ls_named_data twice[] = {{"b", x}, {"a", x}, {"b", x}}, empty[] = {{"", x}},
+                        reserved[] = {{"__metadata__", x}};
     const ls_metadata sums[] = {{"sha256.b", "0"}}, same[] = {{"k", "1"}, {"k", "2"}};
     const char *path = in_folder("refused");
     ls_error err = {.code = LS_OK};
-    assert_message(ls_safetensors_save(context, path, 3, twice, 0, NULL, &err), LS_ERR_INVALID, &err, path, "\"b\"", NULL);
+    assert_message(ls_safetensors_save(context, path, 3, twice, 0, NULL, &err), LS_ERR_INVALID, &err, path,
+                   "\"b\"", NULL);
     ls_error_clear(&err);
     assert_message(ls_npz_save(context, path, 3, twice, &err), LS_ERR_INVALID, &err, path, "\"b\"", NULL);
     assert_int_equal(ls_safetensors_save(context, path, 1, empty, 0, NULL, NULL), LS_ERR_INVALID);
@@ -178,7 +194,8 @@ static void test_npy_of_other_writers(void **state) {
     (void)state;
     const uint8_t fortran[12] = {0, 0, 0, 3, 0, 1, 0, 4, 0, 2, 0, 5}; /* big-endian, column by column */
     for (int version = 1; version <= 3; version++) {
-        npy_by_hand(in_folder("f.npy"), version, "{'descr': '>i2', 'fortran_order': True, 'shape': (2, 3), }\n", fortran, sizeof fortran);
+        npy_by_hand(in_folder("f.npy"), version,
+                    "{'descr': '>i2', 'fortran_order': True, 'shape': (2, 3), }\n", fortran, sizeof fortran);
         ls_data *x = NULL;
         assert_int_equal(ls_npy_load(context, in_folder("f.npy"), &x, NULL), LS_OK);
         const int16_t *v = ls_data_bytes(x);
@@ -198,7 +215,8 @@ static void test_npy_of_other_writers(void **state) {
     assert_int_equal(ls_npy_load(context, in_folder("c.npy"), &x, NULL), LS_OK);
     assert_memory_equal(ls_data_bytes(x), ((const uint8_t[]){0, 4, 2, 6, 1, 5, 3, 7}), 8);
     ls_data_release(x);
-    npy_by_hand(in_folder("d.npy"), 1, "{'descr':'bfloat16','fortran_order':False,'shape':(1,)}", "\x80\x3f", 2);
+    npy_by_hand(in_folder("d.npy"), 1, "{'descr':'bfloat16','fortran_order':False,'shape':(1,)}", "\x80\x3f",
+                2);
     assert_int_equal(ls_npy_load(context, in_folder("d.npy"), &x, NULL), LS_OK);
     assert_int_equal(ls_data_dtype(x), LS_BF16);
     ls_data_release(x);
@@ -206,13 +224,14 @@ static void test_npy_of_other_writers(void **state) {
 
 static void test_npz_deflated(void **state) {
     (void)state;
-    const char *script = "import zipfile, sys\n"
-                         "head = b'\\x93NUMPY\\x01\\x00' + (118).to_bytes(2, 'little')\n"
-                         "text = \"{'descr': '<i4', 'fortran_order': False, 'shape': (1000,), }\".ljust(117) + '\\n'\n"
-                         "body = b''.join((i % 7).to_bytes(4, 'little') for i in range(1000))\n"
-                         "with zipfile.ZipFile(sys.argv[1], 'w', zipfile.ZIP_DEFLATED) as z:\n"
-                         "    z.writestr('caf\\u00e9.npy', head + text.encode() + body)\n"
-                         "    z.comment = b'a comment'\n";
+    const char *script =
+        "import zipfile, sys\n"
+        "head = b'\\x93NUMPY\\x01\\x00' + (118).to_bytes(2, 'little')\n"
+        "text = \"{'descr': '<i4', 'fortran_order': False, 'shape': (1000,), }\".ljust(117) + '\\n'\n"
+        "body = b''.join((i % 7).to_bytes(4, 'little') for i in range(1000))\n"
+        "with zipfile.ZipFile(sys.argv[1], 'w', zipfile.ZIP_DEFLATED) as z:\n"
+        "    z.writestr('caf\\u00e9.npy', head + text.encode() + body)\n"
+        "    z.comment = b'a comment'\n";
     char command[1024];
     write_bytes(in_folder("deflate.py"), script, strlen(script));
     snprintf(command, sizeof command, "python3 %s %s", in_folder("deflate.py"), in_folder("deflated.npz"));
@@ -224,7 +243,8 @@ static void test_npz_deflated(void **state) {
     ls_archive *a = NULL;
     ls_data *x = NULL;
     ls_error err = {.code = LS_OK};
-    if (ls_archive_open(context, in_folder("deflated.npz"), &a, &err) != LS_OK || ls_archive_get(a, "caf\xc3\xa9", &x, &err) != LS_OK) {
+    if (ls_archive_open(context, in_folder("deflated.npz"), &a, &err) != LS_OK ||
+        ls_archive_get(a, "caf\xc3\xa9", &x, &err) != LS_OK) {
         fail_msg("%s", err.message);
     }
     for (int i = 0; i < 1000; i++) {
@@ -241,15 +261,18 @@ static void test_numpy(void **state) {
     if (system("python3 -c 'import numpy' 2>/dev/null") != 0) {
         python = "/usr/bin/python3"; /* the one that packages of the system belong to */
     }
-    if (system("python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0) {
+    if (system("python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 'import numpy' 2>/dev/null") !=
+        0) {
         print_message("skipped: python3 has no numpy\n");
         skip();
     }
-    static const ls_dtype dtypes[] = {LS_BOOL, LS_U8, LS_U16, LS_U32, LS_U64, LS_I8, LS_I16, LS_I32, LS_I64, LS_F16, LS_F32, LS_F64};
+    static const ls_dtype dtypes[] = {LS_BOOL, LS_U8,  LS_U16, LS_U32, LS_U64, LS_I8,
+                                      LS_I16,  LS_I32, LS_I64, LS_F16, LS_F32, LS_F64};
     enum { N = sizeof dtypes / sizeof *dtypes };
     ls_named_data arrays[N];
     for (int i = 0; i < N; i++) {
-        arrays[i] = (ls_named_data){ls_dtype_name(dtypes[i]), pattern(dtypes[i], shapes[i].rank, shapes[i].dims)};
+        arrays[i] =
+            (ls_named_data){ls_dtype_name(dtypes[i]), pattern(dtypes[i], shapes[i].rank, shapes[i].dims)};
         char name[32];
         snprintf(name, sizeof name, "np_%s.npy", arrays[i].name);
         assert_int_equal(ls_npy_save(context, in_folder(name), arrays[i].data, NULL), LS_OK);
@@ -264,7 +287,8 @@ static void test_numpy(void **state) {
         "for n in names:\n"
         "    a = np.load(d + '/np_' + n + '.npy')\n"
         "    assert a.tobytes() == z[n].tobytes() and a.dtype == z[n].dtype and a.shape == z[n].shape, n\n"
-        "    want = {'bool': '|b1', 'u8': '|u1', 'i8': '|i1'}.get(n, '<' + n[0] + str(int(n[1:] or 0) // 8) if n[1:].isdigit() else n)\n"
+        "    want = {'bool': '|b1', 'u8': '|u1', 'i8': '|i1'}.get(n, '<' + n[0] + str(int(n[1:] or 0) // 8) "
+        "if n[1:].isdigit() else n)\n"
         "    assert a.dtype.str == want, (n, a.dtype.str)\n"
         "    np.save(d + '/back_' + n + '.npy', np.array(a, dtype=a.dtype.newbyteorder('>'), order='F'))\n"
         "np.savez_compressed(d + '/back.npz', **{n: z[n] for n in names})\n"
@@ -282,7 +306,8 @@ static void test_numpy(void **state) {
             char name[32];
             ls_error err = {.code = LS_OK};
             snprintf(name, sizeof name, "back_%s.npy", arrays[i].name);
-            ls_status status = k == 2 ? ls_npy_load(context, in_folder(name), &x, &err) : ls_archive_get(a, arrays[i].name, &x, &err);
+            ls_status status = k == 2 ? ls_npy_load(context, in_folder(name), &x, &err)
+                                      : ls_archive_get(a, arrays[i].name, &x, &err);
             if (status != LS_OK) {
                 fail_msg("%s", err.message);
             }
@@ -309,10 +334,12 @@ static void test_flipped_bytes(void **state) {
         size_t size;
         uint8_t *bytes = read_bytes(path, &size);
         const uint8_t *data[2] = {memmem(bytes, size, ls_data_bytes(x), ls_data_size(x)), NULL};
-        data[1] = memmem(data[0] + ls_data_size(x), size - (size_t)(data[0] - bytes) - ls_data_size(x), ls_data_bytes(y), 7);
+        data[1] = memmem(data[0] + ls_data_size(x), size - (size_t)(data[0] - bytes) - ls_data_size(x),
+                         ls_data_bytes(y), 7);
         for (int k = 0; k < 2; k++) {
             assert_non_null(data[k]);
-            for (size_t i = (size_t)(data[k] - bytes); i < (size_t)(data[k] - bytes) + ls_data_size(arrays[k].data); i++) {
+            for (size_t i = (size_t)(data[k] - bytes);
+                 i < (size_t)(data[k] - bytes) + ls_data_size(arrays[k].data); i++) {
                 ls_archive *a = NULL;
                 ls_data *got = NULL;
                 ls_error err = {.code = LS_OK};
@@ -320,7 +347,8 @@ static void test_flipped_bytes(void **state) {
                 write_bytes(path, bytes, size);
                 bytes[i] ^= 0x10;
                 assert_int_equal(ls_archive_open(context, path, &a, &err), LS_OK);
-                assert_message(ls_archive_get(a, arrays[k].name, &got, &err), LS_ERR_FORMAT, &err, path, arrays[k].name, "damaged", NULL);
+                assert_message(ls_archive_get(a, arrays[k].name, &got, &err), LS_ERR_FORMAT, &err, path,
+                               arrays[k].name, "damaged", NULL);
                 assert_int_equal(ls_archive_get(a, arrays[!k].name, &got, NULL), LS_OK);
                 ls_data_release(got);
                 ls_archive_close(a);
@@ -353,7 +381,8 @@ static ls_status save_as(int kind, const char *path, const ls_data *x, ls_error 
 static void test_full_disk(void **state) {
     (void)state;
     struct rlimit old;
-    ls_data *small = pattern(LS_U8, 1, (const int64_t[]){3}), *large = pattern(LS_U8, 1, (const int64_t[]){100000});
+    ls_data *small = pattern(LS_U8, 1, (const int64_t[]){3}),
+            *large = pattern(LS_U8, 1, (const int64_t[]){100000});
     assert_int_equal(mkdir(in_folder("disk"), 0777), 0);
     void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
@@ -379,7 +408,8 @@ static void test_full_disk(void **state) {
             assert_message(save_as(kind, "/dev/full", small, &err), LS_ERR_IO, &err, "/dev/full", NULL);
         }
         ls_error_clear(&err);
-        assert_message(save_as(kind, in_folder("no/such/x"), small, &err), LS_ERR_IO, &err, "no/such/x", NULL);
+        assert_message(save_as(kind, in_folder("no/such/x"), small, &err), LS_ERR_IO, &err, "no/such/x",
+                       NULL);
         ls_error_clear(&err);
         assert_message(save_as(kind, in_folder("disk"), small, &err), LS_ERR_IO, &err, "disk", NULL);
         free(bytes);
@@ -426,12 +456,18 @@ static void test_failing_allocations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_npy_round_trip),        cmocka_unit_test(test_npz_round_trip),
-        cmocka_unit_test(test_safetensors_round_trip), cmocka_unit_test(test_empty_archives),
-        cmocka_unit_test(test_names_that_are_refused), cmocka_unit_test(test_metadata),
-        cmocka_unit_test(test_header_that_looks_like_zip), cmocka_unit_test(test_npy_of_other_writers),
-        cmocka_unit_test(test_npz_deflated),          cmocka_unit_test(test_numpy),
-        cmocka_unit_test(test_flipped_bytes),         cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_npy_round_trip),
+        cmocka_unit_test(test_npz_round_trip),
+        cmocka_unit_test(test_safetensors_round_trip),
+        cmocka_unit_test(test_empty_archives),
+        cmocka_unit_test(test_names_that_are_refused),
+        cmocka_unit_test(test_metadata),
+        cmocka_unit_test(test_header_that_looks_like_zip),
+        cmocka_unit_test(test_npy_of_other_writers),
+        cmocka_unit_test(test_npz_deflated),
+        cmocka_unit_test(test_numpy),
+        cmocka_unit_test(test_flipped_bytes),
+        cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_failing_allocations),
     };
     return cmocka_run_group_tests(tests, files_setup, files_teardown);
