@@ -133,6 +133,15 @@ static int build_scan(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
     }
     return n;
 }
+/* Over 512 blocks, so that the totals of blocks have blocks of their own. */
+static int build_long_scan(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    roots[0] = ls_scan(s, tame_tensor(s, rng, p->dtype, LS_SHAPE(p->a)), LS_SCAN_SUM, 0, 0, 0);
+    return 1;
+}
+static void long_scan(void **state) {
+    check_case(*state, build_long_scan, 1, &(param){LS_F32, 513 * 512 + 7, 0, 0}, "long scan", 0);
+}
 static int build_sort(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
     ls_tensor *x = random_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c));
@@ -175,7 +184,7 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(reductions), cmocka_unit_test(long_reductions),
-                                       cmocka_unit_test(absent), cmocka_unit_test(row_groups),
+                                       cmocka_unit_test(absent), cmocka_unit_test(row_groups), cmocka_unit_test(long_scan),
                                        cmocka_unit_test(scans_and_sorts)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
