@@ -111,8 +111,12 @@ int cli_network(cli_world *w, const char *name, const char *weights, uint64_t se
     if (!*out_logits) {
         return cli_fail(ls_session_error(w->session)->code, ls_session_error(w->session)->message);
     }
-    if (weights && ls_params_load(w->session, *out_params, weights, &err) != LS_OK) {
+    if (!weights) {
+        return EXIT_FINE;
+    }
+    if (ls_params_load(w->session, *out_params, weights, &err) != LS_OK) {
         return cli_fail(err.code, err.message);
     }
-    return EXIT_FINE;
+    *out_logits = ls_nn_network(w->session, *out_params, name, x); /* over the values that were loaded */
+    return *out_logits ? EXIT_FINE : cli_fail(ls_session_error(w->session)->code, ls_session_error(w->session)->message);
 }
