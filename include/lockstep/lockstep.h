@@ -12,6 +12,7 @@
 #ifndef LOCKSTEP_LOCKSTEP_H
 #define LOCKSTEP_LOCKSTEP_H
 
+#include <lockstep/check.h>
 #include <lockstep/context.h>
 #include <lockstep/data.h>
 #include <lockstep/device.h>

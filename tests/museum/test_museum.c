@@ -1,0 +1,78 @@
+/* Every case of the museum on every device of this build, locked and fast. */
+#include "support/world.h"
+#include <lockstep/check.h>
+#include <stdio.h>
+#include <string.h>
+
+static void note(void *user, const ls_case_result *r) {
+    const char *device = user;
+    if (r->seconds > 1 || r->state != LS_CASE_PASSED) {
+        printf("  %s %s %s: %s, %.2f s%s%s\n", device, r->name, r->math == LS_LOCKED ? "locked" : "fast",
+               r->state == LS_CASE_PASSED ? "passed" : r->state == LS_CASE_FAILED ? "FAILED" : "skipped", r->seconds, r->message[0] ? ": " : "",
+               r->message);
+    }
+}
+
+static void runs(const char *device) {
+    world w = world_open(device);
+    ls_error err = {.code = LS_OK};
+    ls_case_totals totals;
+    int cases = 0;
+    while (ls_museum_case(cases, NULL, NULL)) {
+        cases++;
+    }
+    assert_true(cases >= 35);
+    if (ls_museum_run(w.context, w.device, NULL, NULL, note, (void *)device, &totals, &err) != LS_OK) {
+        fail_msg("%s", err.message);
+    }
+    printf("%s: %d passed, %d failed, %d skipped\n", device, totals.passed, totals.failed, totals.skipped);
+    assert_int_equal(totals.failed, 0);
+    assert_int_equal(totals.passed + totals.skipped, 2 * cases);
+    assert_true(totals.skipped <= 2); /* 0c alone */
+    world_close(&w);
+}
+
+static void on_ref(void **state) {
+    (void)state;
+    runs("ref");
+}
+static void on_cpu(void **state) {
+    (void)state;
+    runs("cpu");
+}
+
+static void leaves_the_context_as_it_was(void **state) {
+    (void)state;
+    world w = world_open("cpu");
+    ls_error err = {.code = LS_OK};
+    ls_case_totals totals;
+    assert_int_equal(ls_museum_run(w.context, w.device, "3-one-device", "second-operand-dropped", NULL, NULL, &totals, &err), LS_OK);
+    assert_int_equal(totals.failed, 2);
+    float a = 1, b = 2, c = 0; /* the same kernel, no longer planted */
+    world_ok(&w, ls_read(w.session, ls_add(w.session, ls_tensor_from(w.session, LS_F32, LS_SHAPE(1), &a), ls_tensor_from(w.session, LS_F32, LS_SHAPE(1), &b)), &c, sizeof c));
+    assert_true(c == 3);
+    world_close(&w);
+}
+
+static void wrong_names(void **state) {
+    (void)state;
+    world w = world_open("cpu");
+    ls_error err = {.code = LS_OK};
+    assert_int_equal(ls_museum_run(w.context, w.device, "no-such-*", NULL, NULL, NULL, NULL, &err), LS_ERR_INVALID);
+    assert_non_null(strstr(err.message, "no-such-*"));
+    ls_error_clear(&err);
+    assert_int_equal(ls_museum_run(w.context, w.device, NULL, "no-such-fault", NULL, NULL, NULL, &err), LS_ERR_INVALID);
+    assert_non_null(strstr(err.message, "no-such-fault"));
+    ls_error_clear(&err);
+    assert_int_equal(ls_museum_run(w.context, NULL, NULL, NULL, NULL, NULL, NULL, &err), LS_ERR_INVALID);
+    assert_false(ls_museum_case(-1, NULL, NULL));
+    assert_false(ls_museum_fault(-1, NULL, NULL, NULL));
+    assert_false(ls_museum_fault(1000, NULL, NULL, NULL));
+    world_close(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(on_cpu), cmocka_unit_test(on_ref), cmocka_unit_test(leaves_the_context_as_it_was),
+                                       cmocka_unit_test(wrong_names)};
+    return cmocka_run_group_tests_name("museum", tests, NULL, NULL);
+}
