@@ -47,7 +47,8 @@ typedef struct training {
     double loss;         /* of the last step, smoothed */
 } training;
 
-enum { TEST_BATCH = 250, PIXELS = 28 * 28 };
+enum { TEST_BATCH = 250, PIXELS = 28 * 28, EPOCHS_MOST = 1000000 };
+#define STEPS_MOST (INT64_C(1) << 40)
 
 static int session_fail(const training *t) {
     return cli_fail(ls_session_error(t->w.session)->code, ls_session_error(t->w.session)->message);
@@ -162,6 +163,13 @@ static int stored_choice(ls_archive *a, const char *key, const char *const *choi
     return found;
 }
 
+/* The same text or the same number. */
+static bool same_option(const char *given, const char *kept) {
+    char *given_end, *kept_end;
+    double x = strtod(given, &given_end), y = strtod(kept, &kept_end);
+    return strcmp(given, kept) == 0 || (given_end > given && !*given_end && kept_end > kept && !*kept_end && x == y);
+}
+
 /* The plan of a saved run. Options that were given must say the same: a run taken up again is the same run. */
 static int read_plan(training *t, const char *path) {
     static const char *const fixed[] = {"model", "data", "epochs", "steps", "batch", "seed", "lr", "shift", "optimizer", "schedule", NULL};
@@ -174,7 +182,7 @@ static int read_plan(training *t, const char *path) {
     int code = EXIT_FINE;
     for (int i = 0; fixed[i] && code == EXIT_FINE; i++) {
         const char *given = cli_text(t->options, fixed[i], NULL), *kept = ls_archive_metadata(a, fixed[i]);
-        if (given && kept && strcmp(given, kept) != 0 && strtod(given, NULL) != strtod(kept, NULL)) {
+        if (given && kept && !same_option(given, kept)) {
             code = cli_error(EXIT_USAGE, "--%s %s: the run in %s has %s; leave the option out to go on with it", fixed[i], given, path, kept);
         }
     }
@@ -190,7 +198,8 @@ static int read_plan(training *t, const char *path) {
         const char *lr = ls_archive_metadata(a, "lr");
         p->lr = lr ? strtod(lr, NULL) : 0;
         t->done = stored_int(a, "step");
-        if (!ok || p->batch < 1 || p->batch > 65536 || p->optimizer < 0 || p->schedule < 0 || !(p->lr > 0) || t->done < 0) {
+        if (!ok || p->batch < 1 || p->batch > 65536 || p->optimizer < 0 || p->schedule < 0 || !(p->lr > 0) || t->done < 0 || p->epochs < 1 ||
+            p->epochs > EPOCHS_MOST || p->steps < 0 || p->steps > STEPS_MOST) {
             code = cli_error(EXIT_USAGE, "--resume %s: expected a file that \"lockstep train --save\" wrote", path);
         }
     }
@@ -288,10 +297,10 @@ static int read_options(training *t) {
     cli_option *o = t->options;
     plan *p = &t->plan;
     int model = 1;
-    *p = (plan){.epochs = 6, .batch = 64, .seed = 1, .shift = 1, .lr = 0, .optimizer = LS_OPTIM_ADAM, .schedule = LS_SCHEDULE_COSINE};
+    *p = (plan){.epochs = 5, .batch = 64, .seed = 1, .shift = 1, .lr = 0, .optimizer = LS_OPTIM_ADAM, .schedule = LS_SCHEDULE_COSINE};
     if (!cli_choice(o, "model", models, &model) || !cli_choice(o, "optimizer", optimizers, &p->optimizer) ||
-        !cli_choice(o, "schedule", schedules, &p->schedule) || !cli_int(o, "epochs", 1, 1000000, &p->epochs) ||
-        !cli_int(o, "steps", 1, INT64_C(1) << 40, &p->steps) || !cli_int(o, "batch", 1, 65536, &p->batch) ||
+        !cli_choice(o, "schedule", schedules, &p->schedule) || !cli_int(o, "epochs", 1, EPOCHS_MOST, &p->epochs) ||
+        !cli_int(o, "steps", 1, STEPS_MOST, &p->steps) || !cli_int(o, "batch", 1, 65536, &p->batch) ||
         !cli_int(o, "seed", 0, INT64_MAX, &p->seed) || !cli_int(o, "shift", 0, 8, &p->shift) || !cli_double(o, "lr", 1e-12, 1e6, &p->lr)) {
         return EXIT_USAGE;
     }
@@ -353,7 +362,7 @@ int cmd_train(int argc, char **argv) {
         {.name = "model", .value = "small|cnn", .help = "the network; default cnn"},
         {.name = "data", .value = "digits|fashion|DIR", .help = "the images; DIR holds four IDX files; default digits"},
         CLI_DEVICE_OPTIONS,
-        {.name = "epochs", .value = "N", .help = "passes over the data; default 6"},
+        {.name = "epochs", .value = "N", .help = "passes over the data; default 5"},
         {.name = "steps", .value = "N", .help = "steps instead of epochs"},
         {.name = "batch", .value = "N", .help = "images a step; default 64"},
         {.name = "lr", .value = "F", .help = "learning rate; default 0.002 for Adam, 0.05 for SGD"},
