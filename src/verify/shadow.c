@@ -176,9 +176,14 @@ ls_verdict ls_compare_balls(const ls_data *actual, const ls_balls *balls, ls_rep
     }
     r->different = r->outside;
     if (r->outside > 0) {
+        char at[128];
+        size_t used = (size_t)snprintf(at, sizeof at, "[");
+        for (int d = 0; d < actual->rank && used < sizeof at; d++) {
+            used += (size_t)snprintf(at + used, sizeof at - used, "%s%lld", d ? "," : "", (long long)r->first_index[d]);
+        }
         r->verdict = LS_DIFFERS;
-        snprintf(r->message, sizeof r->message, "%lld of %lld elements differ: expected %s, got %s", (long long)r->outside,
-                 (long long)r->elements, r->first_expected, r->first_actual);
+        snprintf(r->message, sizeof r->message, "%lld of %lld elements differ, first at %s]: expected %s, got %s", (long long)r->outside,
+                 (long long)r->elements, at, r->first_expected, r->first_actual);
     }
     return r->verdict;
 }
