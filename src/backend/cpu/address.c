@@ -112,6 +112,43 @@ void ls_access_from_strides(const ls_spec *spec, int n, const uint8_t *axes, con
     }
 }
 
+void ls_access_find_pattern(const ls_spec *spec, const uint8_t *lane_axes, ls_access *access) {
+    int64_t extent[LS_LANE_AXES], lanes = 1, lowest = 0, highest = 0;
+    int first = access->n_dims;
+    while (first > 0) {
+        const ls_access_dim *dim = &access->dims[first - 1];
+        int64_t n = 1;
+        for (int i = dim->first; i <= dim->last; i++) {
+            ls_dim e = spec->extents_of_axes[lane_axes[i]];
+            n = ls_dim_is_fixed(e) && e.offset <= LS_PATTERN_LANES ? n * e.offset : LS_PATTERN_LANES + 1;
+            n = n <= LS_PATTERN_LANES ? n : LS_PATTERN_LANES + 1;
+        }
+        if (n * lanes > LS_PATTERN_LANES) {
+            break;
+        }
+        extent[--first] = n;
+        lanes *= n;
+    }
+    int dims = access->n_dims - first;
+    if (dims < 2 || first == 0 || extent[access->n_dims - 1] > 8) {
+        return;
+    }
+    for (int64_t lane = 0; lane < lanes; lane++) {
+        int64_t left = lane, offset = 0;
+        for (int d = access->n_dims - 1; d >= first; d--) {
+            offset += left % extent[d] * access->dims[d].stride;
+            left /= extent[d];
+        }
+        lowest = offset < lowest ? offset : lowest;
+        highest = offset > highest ? offset : highest;
+        access->pattern[lane] = (int32_t)offset;
+    }
+    if (lowest == 0 && highest < INT32_MAX) {
+        access->n_pattern = (int)lanes;
+        access->pattern_dims = dims;
+    }
+}
+
 /* Components: axes that DIV, MOD or a predicate ties together. set[axis] is a representative, -1 outside of
  * all. */
 static int find(int *set, int axis) {

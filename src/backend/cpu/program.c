@@ -357,6 +357,9 @@ static int16_t to_held(ls_program_builder *b, int16_t reg, ls_dtype dtype) {
 static int16_t load_access(ls_program_builder *b, ls_access *access, ls_dtype dtype, uint64_t fill) {
     access->log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype));
     access->fill = fill;
+    if (!access->n_tables) {
+        ls_access_find_pattern(b->spec, b->lane_axes, access);
+    }
     int16_t raw = emit(b, section_of(b, access_axes(b, access)),
                        (ls_instr){.op = LS_TILE_OP_LOAD,
                                   .log2 = access->log2,

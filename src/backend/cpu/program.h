@@ -24,7 +24,8 @@ enum {
     LS_ACCESS_TERMS = 24,
     LS_ACCESS_TABLES = 4,
     LS_TABLE_LIMIT = 1 << 15, /* entries of one table */
-    LS_TABLE_AXES = 8
+    LS_TABLE_AXES = 8,
+    LS_PATTERN_LANES = 64
 };
 #define LS_TABLE_ABSENT INT32_MIN
 
@@ -79,6 +80,9 @@ typedef struct ls_access {
     ls_access_dim
         dims[LS_LANE_AXES]; /* outermost first; with tables: one lane axis each, last axis always there */
     ls_table tables[LS_ACCESS_TABLES];
+    int n_pattern;    /* lanes of the innermost groups together, when they are few and short; else 0 */
+    int pattern_dims; /* how many groups those are */
+    int32_t pattern[LS_PATTERN_LANES]; /* their offsets */
     uint64_t fill; /* bits of an absent element, stored form */
 } ls_access;
 
@@ -171,6 +175,8 @@ bool ls_pb_finish(ls_program_builder *builder, int n_results, const int16_t *res
 bool ls_access_build(ls_arena *arena, const ls_spec *spec, int32_t ix, int n_pred_ranges,
                      const int32_t *first_preds, const int32_t *n_preds, int n_lane_axes,
                      const uint8_t *lane_axes, ls_access *out_access, bool *out_failed);
+/* Sets the pattern of a load without tables, once its groups are known. */
+void ls_access_find_pattern(const ls_spec *spec, const uint8_t *lane_axes, ls_access *access);
 /* Puts strides by axis into lane groups and scalar terms. */
 void ls_access_from_strides(const ls_spec *spec, int n, const uint8_t *axes, const int64_t *strides,
                             int n_lane_axes, const uint8_t *lane_axes, ls_access *access);

@@ -79,6 +79,36 @@ static inline int64_t walk_room(const walk *w) {
     return room < left ? room : left;
 }
 
+/* At the start of a block of the access' pattern: how many whole blocks follow before the group outside of it
+ * ends. */
+static inline int64_t walk_blocks(const walk *w) {
+    const ls_access *a = w->access;
+    int outer = a->n_dims - 1 - a->pattern_dims;
+    if (!a->n_pattern || w->n - w->at < a->n_pattern) {
+        return 0;
+    }
+    for (int d = outer + 1; d < a->n_dims; d++) {
+        if (w->pos[d] != 0) {
+            return 0;
+        }
+    }
+    int64_t blocks = (w->n - w->at) / a->n_pattern, left = w->extent[outer] - w->pos[outer];
+    return blocks < left ? blocks : left;
+}
+
+/* Goes `n` steps of group d on, `lanes` lanes each. */
+static inline void walk_skip(walk *w, int d, int64_t n, int64_t lanes) {
+    const ls_access *a = w->access;
+    w->at += n * lanes;
+    w->pos[d] += n;
+    w->base += n * a->dims[d].stride;
+    for (; d > 0 && w->pos[d] == w->extent[d]; d--) {
+        w->base += a->dims[d - 1].stride - w->extent[d] * a->dims[d].stride;
+        w->pos[d] = 0;
+        w->pos[d - 1]++;
+    }
+}
+
 /* At the start of a row of a short innermost group: how many whole rows follow before the group outside of it
  * ends. */
 static inline int64_t walk_rows(const walk *w) {
@@ -88,19 +118,6 @@ static inline int64_t walk_rows(const walk *w) {
     }
     int64_t rows = (w->n - w->at) / w->extent[d], left = w->extent[d - 1] - w->pos[d - 1];
     return rows < left ? rows : left;
-}
-
-static inline void walk_skip_rows(walk *w, int64_t rows) {
-    const ls_access *a = w->access;
-    int d = a->n_dims - 1;
-    w->at += rows * w->extent[d];
-    w->pos[d - 1] += rows;
-    w->base += rows * a->dims[d - 1].stride;
-    for (d--; d > 0 && w->pos[d] == w->extent[d]; d--) {
-        w->base += a->dims[d - 1].stride - w->extent[d] * a->dims[d].stride;
-        w->pos[d] = 0;
-        w->pos[d - 1]++;
-    }
 }
 
 typedef void (*segment_fn)(void *ctx, const segment *s);
@@ -232,22 +249,22 @@ static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
         run->regs[in->dst] = (char *)(uintptr_t)(src + w.base * size);
         return;
     }
-    for (;;) {
-        run->isa->read[a->log2](own + w.at * size, src + w.base * size, stride, room);
-        walk_step(&w, room);
-        if (w.at >= n) {
-            return;
+    while (w.at < n) {
+        int64_t blocks = walk_blocks(&w), rows = blocks ? 0 : walk_rows(&w);
+        char *to = own + w.at * size;
+        const char *from = src + w.base * size;
+        if (blocks) {
+            run->isa->read_pattern[a->log2](to, from, a->dims[last - a->pattern_dims].stride, blocks,
+                                            a->pattern, a->n_pattern);
+            walk_skip(&w, last - a->pattern_dims, blocks, a->n_pattern);
+        } else if (rows > 1) { /* whole rows of the innermost group at once */
+            run->isa->read_rows[a->log2](to, from, a->dims[last - 1].stride, rows, stride, w.extent[last]);
+            walk_skip(&w, last - 1, rows, w.extent[last]);
+        } else {
+            room = walk_room(&w);
+            run->isa->read[a->log2](to, from, stride, room);
+            walk_step(&w, room);
         }
-        int64_t rows = walk_rows(&w);
-        if (rows > 1) { /* whole rows of the innermost group at once */
-            run->isa->read_rows[a->log2](own + w.at * size, src + w.base * size, a->dims[last - 1].stride,
-                                         rows, stride, w.extent[last]);
-            walk_skip_rows(&w, rows);
-            if (w.at >= n) {
-                return;
-            }
-        }
-        room = walk_room(&w);
     }
 }
 

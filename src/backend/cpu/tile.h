@@ -26,6 +26,9 @@ typedef void (*ls_tile_read_fn)(void *dst, const void *src, int64_t stride, int6
 /* Rows of `inner` lanes one after another: dst[r * inner + i] = src[r * outer_stride + i * stride]. */
 typedef void (*ls_tile_read_rows_fn)(void *dst, const void *src, int64_t outer_stride, int64_t rows,
                                      int64_t stride, int64_t inner);
+/* Blocks of `lanes` one after another: dst[b * lanes + i] = src[b * stride + pattern[i]], pattern[i] >= 0. */
+typedef void (*ls_tile_read_pattern_fn)(void *dst, const void *src, int64_t stride, int64_t blocks,
+                                        const int32_t *pattern, int64_t lanes);
 /* dst[i * stride] = src[i]. */
 typedef void (*ls_tile_write_fn)(void *dst, int64_t stride, const void *src, int64_t n);
 /* dst[i] = src[index[i]] where mask (NULL: everywhere), else zero bits. */
@@ -52,6 +55,7 @@ typedef struct ls_tile_isa {
     ls_tile_cast_fn store[LS_DTYPE_COUNT];      /* held to stored, NaN canonical; NULL: the same bits */
     ls_tile_read_fn read[4];                    /* by log2 size, as the rest */
     ls_tile_read_rows_fn read_rows[4];
+    ls_tile_read_pattern_fn read_pattern[4];
     ls_tile_write_fn write[4];
     ls_tile_gather_fn gather[4];
     ls_tile_fill_fn fill[4];

@@ -64,6 +64,16 @@
             }                                                                                                \
         }                                                                                                    \
     }                                                                                                        \
+    static void read_pattern_##bits(void *dst, const void *src, int64_t stride, int64_t blocks,              \
+                                    const int32_t *pattern, int64_t lanes) {                                 \
+        uint##bits##_t *d = dst;                                                                             \
+        const uint##bits##_t *s = src;                                                                       \
+        for (int64_t b = 0; b < blocks; b++, s += stride, d += lanes) {                                      \
+            for (int64_t i = 0; i < lanes; i++) {                                                            \
+                d[i] = s[pattern[i]];                                                                        \
+            }                                                                                                \
+        }                                                                                                    \
+    }                                                                                                        \
     static void write_##bits(void *dst, int64_t stride, const void *src, int64_t n) {                        \
         uint##bits##_t *d = dst;                                                                             \
         const uint##bits##_t *s = src;                                                                       \
@@ -135,6 +145,66 @@ static void read_short_rows(void *dst, const void *src, int64_t outer_stride, in
     }
 }
 #define read_rows_32 read_short_rows
+
+/* A pattern within sixteen elements is one masked load and a permutation for every sixteen lanes. */
+static void read_near_pattern_32(void *dst, const void *src, int64_t stride, int64_t blocks,
+                                 const int32_t *pattern, int64_t lanes) {
+    uint32_t *d = dst;
+    const uint32_t *s = src;
+    __m512i index[4];
+    __mmask16 mask[4];
+    int32_t highest = 0;
+    for (int64_t i = 0; i < lanes; i++) {
+        highest = pattern[i] > highest ? pattern[i] : highest;
+    }
+    if (highest > 15) {
+        read_pattern_32(dst, src, stride, blocks, pattern, lanes);
+        return;
+    }
+    int groups = (int)((lanes + 15) / 16);
+    for (int g = 0; g < groups; g++) {
+        mask[g] = (__mmask16)(lanes - 16 * g < 16 ? (1u << (lanes - 16 * g)) - 1 : 0xffff);
+        index[g] = _mm512_maskz_loadu_epi32(mask[g], pattern + 16 * g);
+    }
+    __mmask16 near = (__mmask16)((2u << highest) - 1);
+    for (int64_t b = 0; b < blocks; b++, s += stride, d += lanes) {
+        __m512i x = _mm512_maskz_loadu_epi32(near, s);
+        for (int g = 0; g < groups; g++) {
+            _mm512_mask_storeu_epi32(d + 16 * g, mask[g], _mm512_permutexvar_epi32(index[g], x));
+        }
+    }
+}
+
+static void read_near_pattern_64(void *dst, const void *src, int64_t stride, int64_t blocks,
+                                 const int32_t *pattern, int64_t lanes) {
+    uint64_t *d = dst;
+    const uint64_t *s = src;
+    __m512i index[8];
+    __mmask8 mask[8];
+    int32_t highest = 0;
+    for (int64_t i = 0; i < lanes; i++) {
+        highest = pattern[i] > highest ? pattern[i] : highest;
+    }
+    if (highest > 15) {
+        read_pattern_64(dst, src, stride, blocks, pattern, lanes);
+        return;
+    }
+    int groups = (int)((lanes + 7) / 8);
+    for (int g = 0; g < groups; g++) {
+        mask[g] = (__mmask8)(lanes - 8 * g < 8 ? (1u << (lanes - 8 * g)) - 1 : 0xff);
+        index[g] = _mm512_cvtepi32_epi64(_mm256_maskz_loadu_epi32(mask[g], pattern + 8 * g));
+    }
+    uint32_t near = (2u << highest) - 1;
+    for (int64_t b = 0; b < blocks; b++, s += stride, d += lanes) {
+        __m512i low = _mm512_maskz_loadu_epi64((__mmask8)near, s);
+        __m512i high = _mm512_maskz_loadu_epi64((__mmask8)(near >> 8), s + 8);
+        for (int g = 0; g < groups; g++) {
+            _mm512_mask_storeu_epi64(d + 8 * g, mask[g], _mm512_permutex2var_epi64(low, index[g], high));
+        }
+    }
+}
+#define read_pattern_32 read_near_pattern_32
+#define read_pattern_64 read_near_pattern_64
 #endif
 
 static void index_add(void *dst, const void *a, const void *b, const void *c, int64_t n) {
@@ -253,6 +323,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
               [LS_F64] = LS_TILE_NAME(ls_tile_store_f64)},
     .read = SIZES(read),
     .read_rows = SIZES(read_rows),
+    .read_pattern = SIZES(read_pattern),
     .write = SIZES(write),
     .gather = SIZES(gather),
     .fill = SIZES(fill),
