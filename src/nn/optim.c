@@ -4,6 +4,7 @@
  *   Adam   m = b1*m + (1-b1)*g'; v = b2*v + (1-b2)*g'^2; p -= rate * (m/(1-b1^t)) / (sqrt(v/(1-b2^t)) + eps)
  *   AdamW  Adam on clip(g) alone, after p -= rate*decay*p */
 #include "base/array.h"
+#include "base/numerics.h"
 #include "base/status.h"
 #include "math/math.h"
 #include <lockstep/grad.h>
@@ -15,17 +16,23 @@ struct ls_optimizer {
     ls_params *params;
     ls_optimizer_options options;
     LS_ARRAY(ls_var *) state;
-    ls_var *step;         /* Adam: how many were taken; else NULL */
-    int per_param;        /* state variables beside each parameter, first in `state` */
+    ls_var *step;  /* Adam: how many were taken; else NULL */
+    int per_param; /* state variables beside each parameter, first in `state` */
+    int n_params;  /* that have them */
 };
 
 static double or_default(double value, double otherwise) {
     return value != 0 ? value : otherwise;
 }
 
-static ls_status add_state(ls_session *session, ls_optimizer *o, const char *name, const char *suffix, ls_shape shape) {
+static ls_status add_state(ls_session *session, ls_optimizer *o, const char *name, const char *suffix,
+                           ls_shape shape) {
     char full[280];
-    snprintf(full, sizeof full, "%s%s", name, suffix);
+    if (snprintf(full, sizeof full, "%s%s", name, suffix) >= (int)sizeof full) {
+        ls_session_set_error(session, LS_ERR_INVALID,
+                             "optimiser: parameter \"%.64s...\": expected a name of at most 270 bytes", name);
+        return LS_ERR_INVALID;
+    }
     ls_var *var = ls_var_create(session, full, LS_F32, shape, NULL);
     if (!var) {
         return ls_session_error(session)->code;
@@ -42,24 +49,28 @@ static bool in_unit(double x) {
     return x >= 0 && x < 1;
 }
 
-ls_status ls_optimizer_create(ls_session *session, ls_params *params, const ls_optimizer_options *options, ls_optimizer **out_optimizer) {
+ls_status ls_optimizer_create(ls_session *session, ls_params *params, const ls_optimizer_options *options,
+                              ls_optimizer **out_optimizer) {
     ls_heap *heap = ls_context_heap(ls_session_context(session));
     ls_optimizer *o = ls_alloc_zeroed(heap, sizeof *o);
     if (!o) {
         ls_session_set_error(session, LS_ERR_MEMORY, "out of memory for an optimiser");
         return LS_ERR_MEMORY;
     }
-    *o = (ls_optimizer){.heap = heap, .params = params, .options = *options};
+    *o = (ls_optimizer){
+        .heap = heap, .params = params, .options = *options, .n_params = ls_params_count(params)};
     ls_optimizer_options *p = &o->options;
     p->beta1 = or_default(p->beta1, 0.9);
     p->beta2 = or_default(p->beta2, 0.999);
     p->epsilon = or_default(p->epsilon, 1e-8);
-    if (!in_unit(p->momentum) || !in_unit(p->beta1) || !in_unit(p->beta2) || !(p->epsilon > 0) || !(p->weight_decay >= 0) ||
-        !(p->clip_norm >= 0)) {
+    if (!in_unit(p->momentum) || !in_unit(p->beta1) || !in_unit(p->beta2) || !(p->epsilon > 0) ||
+        !(p->weight_decay >= 0) || !(p->clip_norm >= 0)) {
         ls_free(heap, o);
-        ls_session_set_error(session, LS_ERR_INVALID, "optimiser: momentum %g, betas %g and %g, epsilon %g, weight decay %g, clip %g: expected the "
-                             "first three in [0,1), epsilon above 0 and the others not negative", p->momentum, p->beta1, p->beta2,
-                             p->epsilon, p->weight_decay, p->clip_norm);
+        ls_session_set_error(
+            session, LS_ERR_INVALID,
+            "optimiser: momentum %g, betas %g and %g, epsilon %g, weight decay %g, clip %g: expected the "
+            "first three in [0,1), epsilon above 0 and the others not negative",
+            p->momentum, p->beta1, p->beta2, p->epsilon, p->weight_decay, p->clip_norm);
         return LS_ERR_INVALID;
     }
     ls_status status = LS_OK;
@@ -151,7 +162,15 @@ static ls_status step_param(ls_session *s, ls_optimizer *o, int i, ls_tensor *g,
 
 ls_status ls_optimizer_step(ls_session *s, ls_optimizer *o, ls_tensor *loss, ls_tensor *rate) {
     int count = ls_params_count(o->params);
-    ls_tensor **values = ls_alloc(o->heap, sizeof *values * (size_t)(2 * count + 1)), **grads = values + count;
+    if (count != o->n_params) {
+        ls_session_set_error(
+            s, LS_ERR_INVALID,
+            "optimiser: %d parameters, of which %d were there when it was made: expected all of them", count,
+            o->n_params);
+        return LS_ERR_INVALID;
+    }
+    ls_tensor **values = ls_alloc(o->heap, sizeof *values * (size_t)(2 * count + 1)),
+              **grads = values + count;
     if (!values) {
         ls_session_set_error(s, LS_ERR_MEMORY, "out of memory for an optimiser's step");
         return LS_ERR_MEMORY;
@@ -182,7 +201,7 @@ ls_status ls_optimizer_step(ls_session *s, ls_optimizer *o, ls_tensor *loss, ls_
 
 /* ---- schedules ---- */
 
-double ls_schedule_rate(const ls_schedule *c, int64_t step) {
+static double rate_at(const ls_schedule *c, int64_t step) {
     if (step < c->warmup) {
         return c->rate * (double)(step + 1) / (double)c->warmup;
     }
@@ -198,4 +217,11 @@ double ls_schedule_rate(const ls_schedule *c, int64_t step) {
         return rate;
     }
     return c->rate;
+}
+
+double ls_schedule_rate(const ls_schedule *schedule, int64_t step) {
+    ls_numerics numerics = ls_numerics_enter();
+    double rate = rate_at(schedule, step);
+    ls_numerics_leave(numerics);
+    return rate;
 }

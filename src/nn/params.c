@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/elements.h"
 #include "base/map.h"
+#include "base/numerics.h"
 #include "base/rng.h"
 #include "base/status.h"
 #include "nn/params.h"
@@ -52,10 +53,10 @@ ls_var *ls_params_find(const ls_params *params, const char *name) {
 static bool fixed_numel(const ls_shape *shape, int64_t *out_n) {
     *out_n = 1;
     for (int i = 0; i < shape->rank; i++) {
-        if (shape->dim[i].symbol) {
+        if (shape->dim[i].symbol || shape->dim[i].offset < 0 ||
+            __builtin_mul_overflow(*out_n, shape->dim[i].offset, out_n) || *out_n > INT64_MAX / 8) {
             return false;
         }
-        *out_n *= shape->dim[i].offset;
     }
     return shape->rank >= 0;
 }
@@ -70,34 +71,45 @@ static bool shapes_agree(const ls_shape *a, const ls_shape *b) {
 
 static float initial(ls_rng *rng, ls_init init, double fan_in) {
     switch (init) {
-    case LS_INIT_ONES: return 1;
-    case LS_INIT_UNIFORM: return (float)((2 * ls_rng_unit(rng) - 1) / __builtin_sqrt(fan_in));
-    case LS_INIT_KAIMING: return (float)(ls_rng_normal(rng) * __builtin_sqrt(2 / fan_in));
-    default: return 0;
+    case LS_INIT_ONES:
+        return 1;
+    case LS_INIT_UNIFORM:
+        return (float)((2 * ls_rng_unit(rng) - 1) / __builtin_sqrt(fan_in));
+    case LS_INIT_KAIMING:
+        return (float)(ls_rng_normal(rng) * __builtin_sqrt(2 / fan_in));
+    default:
+        return 0;
     }
 }
 
-ls_tensor *ls_param(ls_session *s, ls_params *params, const char *name, ls_dtype dtype, ls_shape shape, ls_init init, int64_t fan_in) {
+ls_tensor *ls_param(ls_session *s, ls_params *params, const char *name, ls_dtype dtype, ls_shape shape,
+                    ls_init init, int64_t fan_in) {
     ls_var *var = ls_params_find(params, name);
     int64_t n;
     if (var) {
         ls_shape have = ls_var_shape(var);
         if (ls_var_dtype(var) != dtype || !shapes_agree(&have, &shape)) {
-            return ls_session_set_error(s, LS_ERR_SHAPE, "parameter \"%s\": it exists with another dtype or shape", name), NULL;
+            return ls_session_set_error(s, LS_ERR_SHAPE,
+                                        "parameter \"%s\": it exists with another dtype or shape", name),
+                   NULL;
         }
         return ls_var_value(s, var);
     }
     if (dtype != LS_F32 || !fixed_numel(&shape, &n)) {
-        return ls_session_set_error(s, LS_ERR_DTYPE, "parameter \"%s\": expected f32 and a fixed shape", name), NULL;
+        return ls_session_set_error(s, LS_ERR_DTYPE, "parameter \"%s\": expected f32 and a fixed shape",
+                                    name),
+               NULL;
     }
     float *values = ls_alloc(params->heap, sizeof *values * (size_t)(n + 1));
     if (!values) {
         return ls_session_set_error(s, LS_ERR_MEMORY, "parameter \"%s\": out of memory", name), NULL;
     }
     ls_rng rng = {ls_rng_key(params->seed, ls_hash(name, strlen(name), 0)), 0};
+    ls_numerics numerics = ls_numerics_enter();
     for (int64_t i = 0; i < n; i++) {
         values[i] = initial(&rng, init, fan_in > 0 ? (double)fan_in : 1);
     }
+    ls_numerics_leave(numerics);
     var = ls_var_create(s, name, dtype, shape, values);
     ls_free(params->heap, values);
     if (!var) {
@@ -112,18 +124,32 @@ ls_tensor *ls_param(ls_session *s, ls_params *params, const char *name, ls_dtype
 
 /* ---- files ---- */
 
-ls_status ls_vars_load(ls_session *session, ls_var *const *vars, int count, ls_archive *archive, const char *path, ls_error *err) {
+static const char *extents(const ls_shape *shape, char out[200]) {
+    int n = snprintf(out, 200, "[");
+    for (int i = 0; i < shape->rank; i++) {
+        n += snprintf(out + n, (size_t)(200 - n), "%s%lld", i ? "," : "", (long long)shape->dim[i].offset);
+    }
+    snprintf(out + n, (size_t)(200 - n), "]");
+    return out;
+}
+
+ls_status ls_vars_load(ls_session *session, ls_var *const *vars, int count, ls_archive *archive,
+                       const char *path, ls_error *err) {
     ls_heap *heap = ls_context_heap(ls_session_context(session));
     ls_data **data = ls_alloc_zeroed(heap, sizeof *data * (size_t)(count + 1));
     ls_status status = data ? LS_OK : LS_FAIL_MEMORY(err, "the weights");
-    for (int i = 0; i < count && status == LS_OK; i++) { /* first all of them, so that nothing changes unless all of it can */
+    for (int i = 0; i < count && status == LS_OK;
+         i++) { /* first all of them, so that nothing changes unless all of it can */
         status = ls_archive_get(archive, ls_var_name(vars[i]), &data[i], err);
         ls_shape have = ls_var_shape(vars[i]);
         ls_shape found = status == LS_OK ? ls_shape_make(ls_data_rank(data[i]), ls_data_dims(data[i])) : have;
-        if (status == LS_OK && (ls_data_dtype(data[i]) != ls_var_dtype(vars[i]) || !shapes_agree(&have, &found))) {
-            status = LS_FAIL(err, LS_ERR_SHAPE, "%s: \"%s\" is %s of rank %d with %lld elements: expected %s of rank %d and this network's shape",
-                             path, ls_var_name(vars[i]), ls_dtype_name(ls_data_dtype(data[i])), ls_data_rank(data[i]),
-                             (long long)ls_data_numel(data[i]), ls_dtype_name(ls_var_dtype(vars[i])), have.rank);
+        if (status == LS_OK &&
+            (ls_data_dtype(data[i]) != ls_var_dtype(vars[i]) || !shapes_agree(&have, &found))) {
+            char want[200], got[200];
+            status =
+                LS_FAIL(err, LS_ERR_SHAPE, "%s: \"%s\" is %s%s: expected %s%s", path, ls_var_name(vars[i]),
+                        ls_dtype_name(ls_data_dtype(data[i])), extents(&found, got),
+                        ls_dtype_name(ls_var_dtype(vars[i])), extents(&have, want));
         }
     }
     for (int i = 0; i < count && status == LS_OK; i++) {
@@ -143,20 +169,24 @@ ls_status ls_params_load(ls_session *session, ls_params *params, const char *pat
     ls_archive *archive = NULL;
     LS_TRY(err, ls_archive_open(ls_session_context(session), path, &archive, err));
     ls_status status = LS_OK;
-    bool training = ls_archive_metadata(archive, "lockstep.training") != NULL; /* holds an optimiser's state beside them */
+    bool training = ls_archive_metadata(archive, "lockstep.training") !=
+                    NULL; /* holds an optimiser's state beside them */
     for (int i = 0; i < ls_archive_count(archive) && status == LS_OK && !training; i++) {
         if (!ls_params_find(params, ls_archive_name(archive, i))) {
-            status = LS_FAIL(err, LS_ERR_FORMAT, "%s: \"%s\" is no parameter of this network, whose first is \"%s\"", path,
-                             ls_archive_name(archive, i), params->vars.len ? ls_var_name(params->vars.data[0]) : "(none)");
+            status = LS_FAIL(
+                err, LS_ERR_FORMAT, "%s: \"%s\" is no parameter of this network, whose first is \"%s\"", path,
+                ls_archive_name(archive, i), params->vars.len ? ls_var_name(params->vars.data[0]) : "(none)");
         }
     }
-    status = status == LS_OK ? ls_vars_load(session, params->vars.data, (int)params->vars.len, archive, path, err) : status;
+    status = status == LS_OK
+                 ? ls_vars_load(session, params->vars.data, (int)params->vars.len, archive, path, err)
+                 : status;
     ls_archive_close(archive);
     return status;
 }
 
-ls_status ls_vars_save(ls_session *session, ls_var *const *vars, int count, int n_metadata, const ls_metadata *metadata, const char *path,
-                       ls_error *err) {
+ls_status ls_vars_save(ls_session *session, ls_var *const *vars, int count, int n_metadata,
+                       const ls_metadata *metadata, const char *path, ls_error *err) {
     ls_context *context = ls_session_context(session);
     ls_heap *heap = ls_context_heap(context);
     ls_named_data *arrays = ls_alloc_zeroed(heap, sizeof *arrays * (size_t)(count + 1));
@@ -169,7 +199,8 @@ ls_status ls_vars_save(ls_session *session, ls_var *const *vars, int count, int 
         }
         arrays[i] = (ls_named_data){ls_var_name(vars[i]), data};
     }
-    status = status == LS_OK ? ls_safetensors_save(context, path, count, arrays, n_metadata, metadata, err) : status;
+    status = status == LS_OK ? ls_safetensors_save(context, path, count, arrays, n_metadata, metadata, err)
+                             : status;
     for (int i = 0; arrays && i < count; i++) {
         ls_data_release((ls_data *)arrays[i].data);
     }
