@@ -51,6 +51,7 @@ ls_data *cli_images(ls_context *context, cli_option *options, int *out_code) {
         return NULL;
     }
     const char *what = given + 7;
+    errno = 0;
     ls_data *data = NULL;
     if (strcmp(what, "zeros") == 0) {
         const int64_t dims[4] = {batch, 1, 28, 28};
@@ -58,7 +59,13 @@ ls_data *cli_images(ls_context *context, cli_option *options, int *out_code) {
             cli_error(0, "%s", err.message);
         }
     } else if (strncmp(what, "random", 6) == 0 && (what[6] == '\0' || what[6] == ':')) {
-        data = random_images(context, batch, what[6] ? strtoull(what + 7, NULL, 10) : 0);
+        char *end = NULL;
+        unsigned long long seed = what[6] ? strtoull(what + 7, &end, 10) : 0;
+        if (what[6] && (what[7] < '0' || what[7] > '9' || *end || errno)) {
+            cli_error(0, "--input %s: expected a whole number of at most 64 bits after random:", given);
+            return NULL;
+        }
+        data = random_images(context, batch, seed);
         if (!data) {
             cli_error(0, "out of memory for %lld images", (long long)batch);
         }

@@ -1,11 +1,15 @@
 /* Options, messages and reports. */
+#define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+static int report_fd = -1; /* with --json -: standard output, which then carries the report alone */
 
 int cli_error(int code, const char *fmt, ...) {
     va_list args;
@@ -84,6 +88,15 @@ static int take(const cli_command *command, cli_option *options, int argc, char 
     return at;
 }
 
+/* A report on standard output must parse, so what is meant for people goes to stderr then. */
+static void make_way_for_report(cli_option *options) {
+    const char *path = cli_find(options, "json") ? cli_text(options, "json", NULL) : NULL;
+    if (path && strcmp(path, "-") == 0 && report_fd < 0) {
+        report_fd = dup(STDOUT_FILENO);
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+    }
+}
+
 int cli_parse(const cli_command *command, cli_option *options, int argc, char **argv, const char **words, int most, int *out_code) {
     int n = 0;
     bool only_words = false;
@@ -107,6 +120,7 @@ int cli_parse(const cli_command *command, cli_option *options, int argc, char **
             words[n++] = argv[i];
         }
     }
+    make_way_for_report(options);
     return n;
 }
 
@@ -160,16 +174,39 @@ bool cli_choice(cli_option *options, const char *name, const char *const *choice
     return false;
 }
 
+/* Writes a whole text and closes the file. */
+static bool write_text(FILE *out, const char *text) {
+    bool ok = out && fputs(text, out) >= 0 && fputc('\n', out) >= 0;
+    return out && fclose(out) == 0 && ok;
+}
+
+/* Beside the old file first, which stays as it was when the disk is full; devices and pipes are written in place. */
+static bool write_file(const char *path, const char *text) {
+    char temp[1024];
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        return write_text(fopen(path, "w"), text);
+    }
+    if (snprintf(temp, sizeof temp, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof temp) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    if (write_text(fopen(temp, "wx"), text) && rename(temp, path) == 0) {
+        return true;
+    }
+    int why = errno;
+    remove(temp);
+    errno = why;
+    return false;
+}
+
 int cli_json(cli_option *options, cJSON *root) {
     const char *path = cli_text(options, "json", NULL);
     int code = EXIT_FINE;
     if (path) {
         char *text = cJSON_Print(root);
-        FILE *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-        if (!text || !out || fputs(text, out) < 0 || fputc('\n', out) < 0 || fflush(out) != 0) {
-            code = cli_error(EXIT_USAGE, "--json %s: cannot be written: %s", path, text ? strerror(errno) : "out of memory");
-        }
-        if (out && out != stdout && fclose(out) != 0 && code == EXIT_FINE) {
+        errno = ENOMEM;
+        if (!text || !(report_fd >= 0 ? write_text(fdopen(report_fd, "w"), text) : write_file(path, text))) {
             code = cli_error(EXIT_USAGE, "--json %s: cannot be written: %s", path, strerror(errno));
         }
         free(text);

@@ -105,6 +105,10 @@ int cmd_verify(int argc, char **argv) {
     cJSON *root = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(root, "devices");
     const char *at = cli_text(options, "devices", "cpu,ref");
     bool differs = false;
+    if (!*at) {
+        cJSON_Delete(root);
+        return cli_error(EXIT_USAGE, "verify: --devices: expected at least one, such as cpu,ref");
+    }
     for (code = EXIT_FINE; *at && code == EXIT_FINE;) {
         char device[64];
         size_t length = strcspn(at, ",");
