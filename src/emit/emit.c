@@ -1,0 +1,442 @@
+/* A spec as a list of kernels: which template, the frame of a kernel, its stores. */
+#include "emit/emit.h"
+#include "emit/lower.h"
+#include <stdio.h>
+
+/* ---- lists in the arena ---- */
+
+static bool grow(ls_lower *l, void **data, int *cap, int len, size_t size) {
+    if (len < *cap) {
+        return true;
+    }
+    int more = *cap ? 2 * *cap : 8;
+    char *bigger = ls_arena_array(l->arena, (size_t)more, size);
+    if (!bigger) {
+        l->status = LS_FAIL_MEMORY(l->err, "a list of kernels");
+        return false;
+    }
+    for (size_t i = 0; i < (size_t)len * size; i++) {
+        bigger[i] = ((const char *)*data)[i];
+    }
+    *data = bigger;
+    *cap = more;
+    return true;
+}
+
+int32_t ls_lower_scratch(ls_lower *l, ls_dtype dtype, int64_t count) {
+    if (!grow(l, (void **)&l->list->scratch, &l->cap_scratch, l->list->n_scratch, sizeof *l->list->scratch)) {
+        return 0;
+    }
+    l->list->scratch[l->list->n_scratch] = (ls_emit_scratch){dtype, count};
+    return l->list->n_scratch++;
+}
+
+int ls_lower_axes(uint64_t set, uint8_t *out_axes) {
+    int n = 0;
+    for (; set; set &= set - 1) {
+        out_axes[n++] = (uint8_t)__builtin_ctzll(set);
+    }
+    return n;
+}
+
+int64_t ls_lower_bound(const ls_lower *l, const uint8_t *axes, int n_axes) {
+    int64_t n = 1;
+    for (int i = 0; i < n_axes; i++) {
+        n *= ls_dim_bound(l->spec->extents_of_axes[axes[i]]);
+    }
+    return n;
+}
+
+/* ---- one kernel ---- */
+
+void ls_lower_begin(ls_lower *l, const char *suffix) {
+    char name[96];
+    snprintf(name, sizeof name, "%s%s%s", l->spec->name, *suffix ? "_" : "", suffix);
+    ls_kb_init(&l->kb, l->arena, name, l->err);
+    ls_kb_workgroup(&l->kb, LS_EMIT_THREADS, 1, 1);
+    l->bindings = NULL;
+    l->cap_bindings = 0;
+    l->symbols = LS_ARENA_ARRAY(l->arena, const ls_symbol *, l->cap_symbols + 1);
+    if (!l->symbols) {
+        l->status = LS_FAIL_MEMORY(l->err, "a kernel's symbols");
+        l->kb.status = l->status;
+    }
+    l->status_mem = -1;
+    l->opened = 0;
+    l->n_log = 0;
+    l->proved = 0;
+    l->active = LS_VAL_NONE;
+    for (int i = 0; i < l->spec->n_args; i++) {
+        l->arg_mem[i] = -1;
+    }
+    for (int i = 0; i < LS_DTYPE_COUNT; i++) {
+        l->shared_value[i] = -1;
+    }
+    for (int32_t i = 0; i < l->spec->n_values; i++) {
+        l->memo[i] = (ls_lowered){LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE};
+    }
+    for (int32_t i = 0; i < l->spec->n_ix; i++) {
+        l->ix_memo[i] = LS_VAL_NONE;
+    }
+    for (int i = 0; i < LS_SPEC_MAX_AXES; i++) {
+        l->axis[i] = LS_VAL_NONE;
+    }
+}
+
+void ls_lower_end(ls_lower *l) {
+    for (; l->opened > 0; l->opened--) {
+        ls_kb_end_if(&l->kb);
+    }
+    ls_emit_kernel k = {.bindings = l->bindings, .symbols = l->symbols};
+    if (l->status == LS_OK) {
+        l->status = ls_kb_finish(&l->kb, &k.kernel);
+    }
+    if (l->status == LS_OK &&
+        grow(l, (void **)&l->list->kernels, &l->cap_kernels, l->list->n_kernels, sizeof *l->list->kernels)) {
+        l->list->kernels[l->list->n_kernels++] = k;
+    }
+}
+
+/* The memory that stands for a buffer in this kernel, declared when it is first used. */
+int ls_lower_mem(ls_lower *l, ls_emit_place place, int32_t number) {
+    int n = l->kb.kernel.n_globals;
+    for (int i = 0; i < n; i++) {
+        if (l->bindings[i].place == place && l->bindings[i].number == number) {
+            for (int m = 0; m < l->kb.kernel.n_mems; m++) {
+                const ls_kmem *mem = &l->kb.kernel.mems[m];
+                if (mem->space == LS_MEM_GLOBAL && mem->binding == i) {
+                    return m;
+                }
+            }
+        }
+    }
+    if (!grow(l, (void **)&l->bindings, &l->cap_bindings, n, sizeof *l->bindings)) {
+        l->kb.status = l->status;
+        return -1;
+    }
+    l->bindings[n] = (ls_emit_binding){place, number};
+    if (place == LS_EMIT_STATUS) {
+        l->list->status = true;
+        return ls_kb_global(&l->kb, "status", LS_U32, LS_MEM_READ_WRITE, 1);
+    }
+    char name[24];
+    snprintf(name, sizeof name, "%s%d", place == LS_EMIT_ARG ? "a" : "t", number);
+    if (place == LS_EMIT_SCRATCH) {
+        const ls_emit_scratch *s = &l->list->scratch[number];
+        return ls_kb_global(&l->kb, name, s->dtype, LS_MEM_READ_WRITE, s->count);
+    }
+    const ls_spec_arg *arg = &l->spec->args[number];
+    ls_mem_access access = !arg->written ? LS_MEM_READ : l->read[number] ? LS_MEM_READ_WRITE : LS_MEM_WRITE;
+    return ls_kb_global(&l->kb, name, arg->dtype, access, arg->numel);
+}
+
+static void open_if(ls_lower *l, ls_val condition) {
+    ls_kb_if(&l->kb, condition);
+    l->opened++;
+}
+
+ls_val ls_lower_frame(ls_lower *l, int64_t count, int threads) {
+    ls_kb *kb = &l->kb;
+    int64_t groups = (count + threads - 1) / threads, max = l->max_groups, size[3] = {groups, 1, 1};
+    for (int i = 0; i < 2; i++) { /* rows of `max` workgroups, planes of `max` rows */
+        size[i + 1] = (size[i] + max - 1) / max;
+        size[i] = size[i] > max ? max : size[i];
+    }
+    int64_t all = size[0] * size[1] * size[2] * threads;
+    if (size[2] > max || all / threads / size[0] / size[1] != size[2]) {
+        kb->status = l->status =
+            LS_FAIL(l->err, LS_ERR_UNSUPPORTED, "emit: kernel %s needs more workgroups than a grid has", l->spec->name);
+    }
+    ls_dtype type = all < INT32_MAX ? LS_I32 : LS_I64;
+    ls_val at = LS_VAL_NONE;
+    for (int i = 2; i >= 0; i--) {
+        ls_kb_grid(kb, i, size[i], LS_VAL_NONE, 1);
+        if (size[i] > 1 || i == 0) {
+            ls_val id = ls_kb_cast(kb, ls_kb_group_id(kb, i), type);
+            ls_val row = at == LS_VAL_NONE ? at : ls_kb_mul(kb, at, ls_kb_const_int(kb, type, size[i]));
+            at = row == LS_VAL_NONE ? id : ls_kb_add(kb, row, id);
+        }
+    }
+    if (threads > 1) {
+        at = ls_kb_mul(kb, at, ls_kb_const_int(kb, type, threads));
+        at = ls_kb_add(kb, at, ls_kb_cast(kb, ls_kb_local_id(kb, 0), type));
+    }
+    if (all > count) {
+        open_if(l, ls_kb_lt(kb, at, ls_kb_const_int(kb, type, count)));
+    }
+    return at;
+}
+
+/* Binds the axes to the point at a position, row-major by bounds; whether it lies within the symbols' values. */
+static ls_val bind_point(ls_lower *l, ls_val at, const uint8_t *axes, int n_axes) {
+    ls_kb *kb = &l->kb;
+    ls_dtype type = ls_lower_type(l, at);
+    ls_val within = LS_VAL_NONE;
+    for (int i = n_axes - 1; i >= 0; i--) {
+        ls_dim dim = l->spec->extents_of_axes[axes[i]];
+        ls_val by = ls_kb_const_int(kb, type, ls_dim_bound(dim)), x = i ? ls_kb_rem(kb, at, by) : at;
+        at = i ? ls_kb_div(kb, at, by) : at;
+        ls_lower_bind(l, axes[i], x, true);
+        if (!ls_dim_is_fixed(dim)) {
+            within = ls_lower_and(l, within, ls_kb_lt(kb, x, ls_lower_dim(l, dim, type)));
+        }
+    }
+    return within;
+}
+
+void ls_lower_point(ls_lower *l, ls_val at, const uint8_t *axes, int n_axes) {
+    ls_val within = bind_point(l, at, axes, n_axes);
+    if (within != LS_VAL_NONE) {
+        open_if(l, within);
+    }
+}
+
+/* ---- stores ---- */
+
+static void store_point(ls_lower *l, int32_t number) {
+    static const ls_op combine[] = {[LS_STORE_ADD] = LS_OP_ADD, [LS_STORE_MUL] = LS_OP_MUL, [LS_STORE_MIN] = LS_OP_MIN,
+                                    [LS_STORE_MAX] = LS_OP_MAX};
+    const ls_store *s = &l->spec->stores[number];
+    ls_kb *kb = &l->kb;
+    ls_val pred = ls_lower_preds(l, s->first_pred, s->n_preds);
+    if (s->check != LS_SPEC_NONE) {
+        ls_val in = ls_lower_check(l, s->check, s->limit, pred, l->spec->n_values + number);
+        pred = ls_lower_and(l, pred, in);
+    }
+    l->active = pred; /* the value of a point that stores nothing is never looked at */
+    ls_val x = ls_lower_value(l, s->value).v;
+    l->active = LS_VAL_NONE;
+    ls_dtype dtype = l->spec->values[s->value].dtype;
+    int64_t count = l->spec->args[s->arg].numel;
+    ls_val index = ls_lower_index(l, s->ix);
+    ls_lower_guard(l, ls_lower_proves(l, s->ix, count), index, count, &pred);
+    int mem = ls_lower_mem(l, LS_EMIT_ARG, s->arg);
+    if (s->combine != LS_STORE_SET) {
+        ls_val zero = pred == LS_VAL_NONE ? pred : ls_lower_zero(kb, dtype);
+        const ls_val both[3] = {ls_kb_load(kb, mem, index, pred, zero, 1), x, LS_VAL_NONE};
+        x = ls_lower_map(kb, combine[s->combine], dtype, dtype, both);
+    }
+    ls_kb_store(kb, mem, index, ls_dtype_is_float(dtype) ? ls_kb_canon(kb, x) : x, pred);
+}
+
+/* One thread does every point in order: for stores that combine or may meet an element twice. */
+static void serial_store(ls_lower *l, int32_t number) {
+    const ls_store *s = &l->spec->stores[number];
+    ls_kb *kb = &l->kb;
+    ls_lower_begin(l, "serial");
+    ls_kb_workgroup(kb, 1, 1, 1);
+    (void)ls_lower_frame(l, 1, 1);
+    int mark = ls_lower_mark(l);
+    for (int i = 0; i < s->n_axes; i++) {
+        ls_dim dim = l->spec->extents_of_axes[s->axes[i]];
+        ls_dtype type = ls_dim_bound(dim) < INT32_MAX ? LS_I32 : LS_I64;
+        ls_val zero = ls_kb_const_int(kb, type, 0), one = ls_kb_const_int(kb, type, 1);
+        ls_lower_bind(l, s->axes[i], ls_kb_loop(kb, zero, ls_lower_dim(l, dim, type), one, 0), true);
+    }
+    store_point(l, number);
+    for (int i = 0; i < s->n_axes; i++) {
+        ls_kb_end_loop(kb);
+    }
+    ls_lower_undo(l, mark);
+    ls_lower_end(l);
+}
+
+static bool same_space(const ls_store *a, const ls_store *b) {
+    bool same = a->n_axes == b->n_axes;
+    for (int i = 0; same && i < a->n_axes; i++) {
+        same = a->axes[i] == b->axes[i];
+    }
+    return same;
+}
+
+/* Marks what a value is computed from, itself included. */
+static void mark_index(const ls_spec *spec, int32_t ix, bool *used);
+static void mark_value(const ls_spec *spec, int32_t id, bool *used) {
+    if (id < 0 || used[id]) {
+        return;
+    }
+    const ls_value *v = &spec->values[id];
+    used[id] = true;
+    const int32_t values[3] = {v->a, v->b, v->c};
+    for (int i = 0; i < 3; i++) {
+        mark_value(spec, values[i], used);
+    }
+    bool indexed = v->op == LS_V_LOAD || v->op == LS_V_INDEX || v->op == LS_V_RANDOM;
+    mark_index(spec, indexed ? v->ix : LS_SPEC_NONE, used);
+    mark_index(spec, v->op == LS_V_LOAD ? v->check : LS_SPEC_NONE, used);
+    for (int32_t p = v->first_pred; (v->op == LS_V_LOAD || v->op == LS_V_GUARD) && p < v->first_pred + v->n_preds; p++) {
+        mark_index(spec, spec->preds[p].ix, used);
+    }
+}
+static void mark_index(const ls_spec *spec, int32_t ix, bool *used) {
+    if (ix < 0) {
+        return;
+    }
+    const ls_ix *x = &spec->ix[ix];
+    if (x->op == LS_IX_VALUE) {
+        mark_value(spec, x->a, used);
+    } else if (x->op >= LS_IX_ADD) {
+        mark_index(spec, x->a, used);
+        mark_index(spec, x->b, used);
+    }
+}
+
+/* A run of stores of one space. Reductions over many elements that vary over axes of the space alone are done by
+ * workgroups: here, or, when they differ in their rows or have several blocks, by kernels before this one. */
+static void space_kernel(ls_lower *l, int32_t first, int32_t count) {
+    const ls_spec *spec = l->spec;
+    const ls_store *s = &spec->stores[first];
+    bool *used = LS_ARENA_ARRAY(l->arena, bool, spec->n_values + 1);
+    int32_t *rows_of = LS_ARENA_ARRAY(l->arena, int32_t, spec->n_values + 1);
+    if (!used || !rows_of) {
+        l->status = LS_FAIL_MEMORY(l->err, "a kernel's values");
+        return;
+    }
+    uint64_t space = 0, rows = 0;
+    for (int i = 0; i < s->n_axes; i++) {
+        space |= UINT64_C(1) << s->axes[i];
+    }
+    for (int32_t i = first; i < first + count; i++) {
+        mark_value(spec, spec->stores[i].value, used);
+        mark_index(spec, spec->stores[i].ix, used);
+        mark_index(spec, spec->stores[i].check, used);
+    }
+    int n_wide = 0;
+    bool apart = false;
+    for (int32_t i = 0; i < spec->n_values; i++) {
+        const ls_value *v = &spec->values[i];
+        if (used[i] && v->op == LS_V_REDUCE && (v->axes & ~space) == 0 && l->scratch_of[i] < 0) {
+            int64_t points = ls_lower_bound_points(l, v);
+            if (points > LS_EMIT_SERIAL) {
+                bool index = v->map == LS_OP_ARGMIN || v->map == LS_OP_ARGMAX;
+                apart = apart || (n_wide && v->axes != rows) || (points > LS_EMIT_BLOCK && !index);
+                rows = v->axes;
+                rows_of[n_wide++] = i;
+            }
+        }
+    }
+    if (ls_lower_bound(l, s->axes, s->n_axes) == 0) {
+        return;
+    }
+    for (int i = 0; i < n_wide && apart; i++) {
+        ls_lower_materialise(l, rows_of[i]);
+    }
+    ls_kb *kb = &l->kb;
+    ls_lower_begin(l, "");
+    if (apart || n_wide == 0) {
+        ls_lower_point(l, ls_lower_frame(l, ls_lower_bound(l, s->axes, s->n_axes), LS_EMIT_THREADS), s->axes, s->n_axes);
+        for (int32_t i = first; i < first + count; i++) {
+            store_point(l, i);
+        }
+        ls_lower_end(l);
+        return;
+    }
+    uint8_t outer[2 * LS_MAX_RANK], inner[2 * LS_MAX_RANK];
+    int n_outer = 0, n_inner = 0;
+    for (int i = 0; i < s->n_axes; i++) {
+        if (rows >> s->axes[i] & 1) {
+            outer[n_outer++] = s->axes[i];
+        } else {
+            inner[n_inner++] = s->axes[i];
+        }
+    }
+    ls_lower_point(l, ls_lower_frame(l, ls_lower_bound(l, outer, n_outer), 1), outer, n_outer);
+    for (int i = 0; i < n_wide; i++) {
+        ls_val v = ls_lower_reduce_row(l, rows_of[i]);
+        ls_lower_remember(l, rows_of[i], (ls_lowered){v, LS_VAL_NONE, LS_VAL_NONE});
+    }
+    int64_t points = ls_lower_bound(l, inner, n_inner);
+    ls_dtype type = points < INT32_MAX - LS_EMIT_THREADS ? LS_I32 : LS_I64;
+    ls_val t = ls_kb_cast(kb, ls_kb_local_id(kb, 0), type);
+    ls_val i = ls_kb_loop(kb, t, ls_kb_const_int(kb, type, points), ls_kb_const_int(kb, type, LS_EMIT_THREADS), 0);
+    ls_val within = bind_point(l, i, inner, n_inner);
+    if (within != LS_VAL_NONE) {
+        ls_kb_if(kb, within);
+    }
+    for (int32_t n = first; n < first + count; n++) {
+        store_point(l, n);
+    }
+    if (within != LS_VAL_NONE) {
+        ls_kb_end_if(kb);
+    }
+    ls_kb_end_loop(kb);
+    ls_lower_end(l);
+}
+
+/* ---- a spec ---- */
+
+static ls_status prepare(ls_lower *l) {
+    const ls_spec *spec = l->spec;
+    l->reports = LS_ARENA_ARRAY(l->arena, bool, spec->n_values + 1);
+    l->ix_reports = LS_ARENA_ARRAY(l->arena, bool, spec->n_ix + 1);
+    l->read = LS_ARENA_ARRAY(l->arena, bool, spec->n_args + 1);
+    l->scratch_of = LS_ARENA_ARRAY(l->arena, int32_t, spec->n_values + 1);
+    l->arg_mem = LS_ARENA_ARRAY(l->arena, int, spec->n_args + 1);
+    l->memo = LS_ARENA_ARRAY(l->arena, ls_lowered, spec->n_values + 1);
+    l->ix_memo = LS_ARENA_ARRAY(l->arena, ls_val, spec->n_ix + 1);
+    bool *used = LS_ARENA_ARRAY(l->arena, bool, spec->n_values + 1);
+    if (!l->reports || !l->ix_reports || !l->read || !l->scratch_of || !l->arg_mem || !l->memo || !l->ix_memo || !used) {
+        return LS_FAIL_MEMORY(l->err, "the lowering of a spec");
+    }
+    l->cap_symbols = 16;
+    bool checks = false;
+    for (int32_t i = 0; i < spec->n_values; i++) {
+        const ls_value *v = &spec->values[i];
+        l->scratch_of[i] = -1;
+        if (v->op == LS_V_SCAN || v->op == LS_V_SORT) {
+            return LS_FAIL(l->err, LS_ERR_UNSUPPORTED, "emit: kernel %s: a %s has no generic lowering", spec->name,
+                           v->op == LS_V_SCAN ? "scan" : "sort");
+        }
+        if (v->op == LS_V_LOAD) {
+            l->read[v->arg] = true;
+            checks = checks || v->check != LS_SPEC_NONE;
+        }
+    }
+    for (int32_t i = 0; i < spec->n_values && checks; i++) { /* small specs: the square of their size is little */
+        for (int32_t j = 0; j < spec->n_values; j++) {
+            used[j] = false;
+        }
+        mark_value(spec, i, used);
+        for (int32_t j = 0; j <= i; j++) {
+            l->reports[i] = l->reports[i] || (used[j] && spec->values[j].check != LS_SPEC_NONE && spec->values[j].op == LS_V_LOAD);
+        }
+    }
+    for (int32_t i = 0; i < spec->n_ix && checks; i++) {
+        const ls_ix *x = &spec->ix[i];
+        l->ix_reports[i] = x->op == LS_IX_VALUE ? l->reports[x->a]
+                           : x->op >= LS_IX_ADD ? l->ix_reports[x->a] || l->ix_reports[x->b]
+                                                : false;
+    }
+    for (int32_t i = 0; i < spec->n_stores; i++) {
+        l->read[spec->stores[i].arg] = l->read[spec->stores[i].arg] || spec->stores[i].combine != LS_STORE_SET;
+    }
+    return LS_OK;
+}
+
+ls_status ls_emit(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps, ls_kernel_list *out_list, ls_error *err) {
+    ls_kernel_list list = {0};
+    ls_lower l = {.arena = arena, .err = err, .spec = spec, .list = &list};
+    l.max_groups = caps && caps->max_groups > 0 ? caps->max_groups : 65535;
+    LS_TRY(err, prepare(&l));
+    for (int32_t first = 0; first < spec->n_stores && l.status == LS_OK;) {
+        const ls_store *s = &spec->stores[first];
+        int32_t count = 1;
+        if (s->combine != LS_STORE_SET || s->check != LS_SPEC_NONE) {
+            serial_store(&l, first);
+        } else {
+            for (; first + count < spec->n_stores; count++) {
+                const ls_store *next = &spec->stores[first + count];
+                if (next->combine != LS_STORE_SET || next->check != LS_SPEC_NONE || !same_space(s, next)) {
+                    break;
+                }
+            }
+            space_kernel(&l, first, count);
+        }
+        first += count;
+    }
+    if (l.status != LS_OK) {
+        return ls_error_forward(err, l.status, __FILE__, __LINE__);
+    }
+    *out_list = list;
+    return LS_OK;
+}

@@ -1,0 +1,65 @@
+/* Kernel specs to kernels for devices with threads: the generic lowering.
+ *
+ * A spec becomes a list of kernels, to be run in order, each after the one before has ended. A kernel's global buffers are
+ * arguments of the spec, scratch buffers (their contents need not be initialised), or the status word. Kernels keep the
+ * contract's order of arithmetic, so that they give the bits of `ref`.
+ *
+ * How (docs/contract.md has the orders):
+ *   pointwise   one thread an element of the store's space.
+ *   reductions  over more than 32 elements that depend on the axes of the store alone: one workgroup a row, its 256
+ *               threads being the 256 partials, then halving in shared memory; all reductions of one row are phases of
+ *               one kernel. Over more than one block of 4096: one workgroup a (row, block), block results in scratch,
+ *               and further kernels by the same rule. All other reductions: serial in the thread that needs them, the
+ *               tree walked in order with one variable a level.
+ *   argmin/max  pairs of value and index, combined in any order.
+ *   contract    one thread an output element, serial in chunks of 512.
+ *   scatter     the base pointwise; then the updates in order by ONE thread: right, and as slow as that sounds.
+ *   scan, sort  LS_ERR_UNSUPPORTED.
+ *
+ * Symbols are i64 parameters; the launch covers their bounds, and what lies beyond their values ends early. The name of the
+ * graph node is no part of a kernel: an index out of range puts a number into the status word (the host clears it before
+ * the first kernel), 1 + value id for a load, 1 + n_values + store number for a store, the largest when there are several.
+ *
+ * In-place arguments (one place read and written) are the same as two that do not overlap, but need a device that lets two
+ * bindings alias. */
+#ifndef LOCKSTEP_EMIT_EMIT_H
+#define LOCKSTEP_EMIT_EMIT_H
+
+#include "spec/spec.h" /* before kir.h: both declare ls_dtype_is_float, the graph as an inline function */
+
+#include "kir/kir.h"
+
+typedef struct ls_emit_caps {
+    int32_t max_groups; /* workgroups on one axis of the grid; 0: 65535 */
+} ls_emit_caps;
+
+typedef enum ls_emit_place { LS_EMIT_ARG, LS_EMIT_SCRATCH, LS_EMIT_STATUS } ls_emit_place;
+typedef struct ls_emit_binding {
+    ls_emit_place place;
+    int32_t number; /* of the spec's argument or of the scratch buffer */
+} ls_emit_binding;
+
+typedef struct ls_emit_kernel {
+    ls_kernel kernel;
+    ls_emit_binding *bindings;     /* by binding: kernel.n_globals of them */
+    const ls_symbol **symbols;     /* by parameter: whose value it takes */
+} ls_emit_kernel;
+
+typedef struct ls_emit_scratch {
+    ls_dtype dtype;
+    int64_t count;
+} ls_emit_scratch;
+
+typedef struct ls_kernel_list {
+    int32_t n_kernels, n_scratch;
+    ls_emit_kernel *kernels; /* none when no store has a point */
+    ls_emit_scratch *scratch;
+    bool status; /* some kernel binds the status word: one u32 */
+} ls_kernel_list;
+
+/* Everything is the arena's. LS_ERR_UNSUPPORTED, with the reason, for what has no lowering. The kernels pass
+ * ls_kernel_verify; they are not simplified. `caps` NULL takes the defaults. Any thread, one an arena. */
+ls_status ls_emit(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps, ls_kernel_list *out_list,
+                  ls_error *err) LS_MUST_USE;
+
+#endif

@@ -1,0 +1,102 @@
+/* What the parts of the lowering share: one kernel being built from values of a spec. Internal to src/emit.
+ *
+ * A value that was computed is remembered while the block that it was computed in is open and the axes that it varies over
+ * keep their values: the log undoes what a scope remembered. */
+#ifndef LOCKSTEP_EMIT_LOWER_H
+#define LOCKSTEP_EMIT_LOWER_H
+
+#include "emit/emit.h"
+#include "kir/build.h"
+
+enum { LS_EMIT_THREADS = 256, LS_EMIT_BLOCK = 4096, LS_EMIT_CHUNK = 512, LS_EMIT_SERIAL = 32 };
+
+typedef struct ls_lowered {
+    ls_val v;
+    ls_val present; /* LS_VAL_NONE: always; else v is +0 where it fails */
+    ls_val active;  /* the guards that it was computed under, which matter to reports alone */
+} ls_lowered;
+
+typedef struct ls_undo {
+    int32_t id; /* of a value; ~id of an index expression */
+    ls_lowered before;
+} ls_undo;
+
+typedef struct ls_lower {
+    ls_arena *arena;
+    ls_error *err;
+    ls_status status; /* sticky, besides kb's */
+    const ls_spec *spec;
+    int32_t max_groups;
+    ls_kernel_list *list;
+    int cap_kernels, cap_scratch;
+    bool *reports;       /* by value: whether computing it may report an index out of range */
+    bool *ix_reports;    /* by index expression: the same */
+    bool *read;          /* by argument: some value or store reads it */
+    int32_t *scratch_of; /* by value: the scratch that holds it for every row, or -1 */
+    /* the kernel at work */
+    ls_kb kb;
+    ls_emit_binding *bindings;
+    const ls_symbol **symbols;
+    int cap_bindings, cap_symbols;
+    int *arg_mem, status_mem;
+    ls_val axis[LS_SPEC_MAX_AXES];
+    uint64_t proved; /* axes whose values the verifier knows to be within their bound */
+    ls_lowered *memo;
+    ls_val *ix_memo;
+    ls_undo *log;
+    int cap_log, n_log;
+    ls_val active;
+    int opened; /* blocks of the kernel's frame */
+    int shared_value[LS_DTYPE_COUNT]; /* arrays of 256, one a dtype; -1 */
+} ls_lower;
+
+/* ---- emit.c ---- */
+void ls_lower_begin(ls_lower *l, const char *suffix);
+void ls_lower_end(ls_lower *l);
+int32_t ls_lower_scratch(ls_lower *l, ls_dtype dtype, int64_t count);
+int ls_lower_mem(ls_lower *l, ls_emit_place place, int32_t number);
+/* Opens the frame: the number of this workgroup (threads 1) or thread among `count`, in row-major order. */
+ls_val ls_lower_frame(ls_lower *l, int64_t count, int threads);
+int64_t ls_lower_bound(const ls_lower *l, const uint8_t *axes, int n_axes);
+/* Splits a position, row-major by the axes' bounds, and opens a block for the points within the symbols' values. */
+void ls_lower_point(ls_lower *l, ls_val position, const uint8_t *axes, int n_axes);
+
+/* ---- map.c ---- */
+ls_val ls_lower_map(ls_kb *kb, ls_op op, ls_dtype dtype, ls_dtype out, const ls_val x[3]);
+ls_val ls_lower_zero(ls_kb *kb, ls_dtype dtype);
+ls_val ls_lower_identity(ls_kb *kb, ls_op reduce, ls_dtype dtype);
+ls_val ls_lower_combine(ls_kb *kb, ls_op reduce, ls_dtype dtype, ls_val a, ls_val b);
+ls_val ls_lower_is_nan(ls_kb *kb, ls_dtype dtype, ls_val x); /* LS_VAL_NONE for integers */
+
+/* ---- value.c ---- */
+static inline ls_dtype ls_lower_type(const ls_lower *l, ls_val v) {
+    return v < 0 || v >= l->kb.kernel.n_body ? LS_I32 : (ls_dtype)l->kb.kernel.body[v].dtype;
+}
+int ls_lower_mark(const ls_lower *l);
+void ls_lower_undo(ls_lower *l, int mark);
+void ls_lower_bind(ls_lower *l, int axis, ls_val value, bool proved);
+ls_val ls_lower_dim(ls_lower *l, ls_dim dim, ls_dtype type); /* i32 or i64 */
+ls_val ls_lower_index(ls_lower *l, int32_t ix);
+/* And of predicates: LS_VAL_NONE is true. */
+ls_val ls_lower_and(ls_lower *l, ls_val a, ls_val b);
+ls_val ls_lower_preds(ls_lower *l, int32_t first, int32_t n);
+/* `index` when it is proved within 0 .. count, else `pred` gets the test. */
+void ls_lower_guard(ls_lower *l, bool proved, ls_val index, int64_t count, ls_val *pred);
+bool ls_lower_proves(const ls_lower *l, int32_t ix, int64_t count);
+/* check is in 0 .. limit; reports where it is not, `pred` holds and the guards do. */
+ls_val ls_lower_check(ls_lower *l, int32_t check, int32_t limit, ls_val pred, int32_t number);
+ls_lowered ls_lower_value(ls_lower *l, int32_t id);
+void ls_lower_remember(ls_lower *l, int32_t id, ls_lowered x);
+
+/* ---- fold.c ---- */
+ls_val ls_lower_reduce(ls_lower *l, int32_t id);   /* serial */
+ls_val ls_lower_contract(ls_lower *l, int32_t id); /* serial */
+/* By all threads of the workgroup, in uniform control flow; over one block. Every thread gets it. */
+ls_val ls_lower_reduce_row(ls_lower *l, int32_t id);
+/* Kernels that put the value for every row into scratch_of[id]. */
+void ls_lower_materialise(ls_lower *l, int32_t id);
+int64_t ls_lower_bound_points(const ls_lower *l, const ls_value *v);
+/* Axes of a set, ascending. */
+int ls_lower_axes(uint64_t set, uint8_t *out_axes);
+
+#endif
