@@ -217,9 +217,59 @@ static void symbols(void **state) {
     }
 }
 
+/* A training step whose batch is a symbol, at several batches. */
+static void symbolic_batch(void **state) {
+    (void)state;
+    enum { BOUND = 6, PIXELS = 2 * 10 * 11, FILTER = 3 * 2 * 3 * 3, WEIGHTS = 4 * 3 * 4 * 4, ROOM = FILTER + WEIGHTS + 1 };
+    static const int64_t batches[] = {1, 4, BOUND};
+    float results[2][3][ROOM];
+    static const char *const ids[] = {"ref", "cpu"};
+    for (int d = 0; d < 2; d++) {
+        world w = world_open_with(ids[d], 2, NULL);
+        ls_session *s = w.session;
+        ls_error err;
+        ls_symbol *batch = ls_symbol_create(w.context, "batch", BOUND, &err);
+        ls_rng rng = {5, 0};
+        float data[BOUND * PIXELS];
+        int32_t labels[BOUND];
+        fill_data(&rng, LS_F32, data, BOUND * PIXELS);
+        for (int i = 0; i < BOUND * PIXELS; i++) {
+            data[i] = data[i] > -9 && data[i] < 9 ? data[i] : 0.5f;
+        }
+        for (int i = 0; i < BOUND; i++) {
+            labels[i] = i % 4;
+        }
+        ls_shape shape = {.rank = 4, .dim = {ls_dim_symbol(batch, 1, 0), ls_dim_of(2), ls_dim_of(10), ls_dim_of(11)}};
+        ls_shape rows = {.rank = 1, .dim = {ls_dim_symbol(batch, 1, 0)}};
+        ls_shape flat = {.rank = 2, .dim = {ls_dim_symbol(batch, 1, 0), ls_dim_of(48)}};
+        ls_tensor *inputs[] = {ls_input(s, "x", LS_F32, shape), ls_input(s, "y", LS_I32, rows)};
+        ls_tensor *filter = tame_tensor(s, &rng, LS_F32, LS_SHAPE(3, 2, 3, 3));
+        ls_tensor *weights = tame_tensor(s, &rng, LS_F32, LS_SHAPE(4, 48)), *xs[] = {filter, weights}, *outs[3];
+        ls_conv_spec conv = {.spatial = 2}, pool = {.spatial = 2, .stride = {2, 2}};
+        ls_tensor *h = ls_max_pool(s, ls_relu(s, ls_conv(s, inputs[0], filter, NULL, &conv)), (int64_t[]){2, 2}, &pool);
+        outs[0] = ls_cross_entropy(s, ls_linear(s, ls_reshape(s, h, flat), weights, NULL), inputs[1]);
+        world_ok(&w, outs[0] ? LS_OK : LS_ERR_INVALID);
+        world_ok(&w, ls_grad(s, outs[0], NULL, 2, xs, &outs[1]));
+        ls_program *program;
+        world_ok(&w, ls_program_compile(s, inputs, 2, outs, 3, &program));
+        for (int n = 0; n < 3; n++) {
+            float *r = results[d][n];
+            world_ok(&w, ls_symbol_bind(s, batch, batches[n]));
+            world_ok(&w, ls_program_run(program, (const void *[]){data, labels}, (void *[]){r, r + 1, r + 1 + FILTER}));
+        }
+        ls_program_destroy(program);
+        world_close(&w);
+    }
+    for (int n = 0; n < 3; n++) {
+        assert_memory_equal(results[1][n], results[0][n], sizeof results[0][n]);
+    }
+    assert_memory_not_equal(results[1][0], results[1][1], sizeof results[0][0]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(refuses_what_it_cannot),
                                        cmocka_unit_test(memory_that_runs_out), cmocka_unit_test(strategies),
-                                       cmocka_unit_test(host_numerics), cmocka_unit_test(symbols)};
+                                       cmocka_unit_test(host_numerics), cmocka_unit_test(symbols),
+                                       cmocka_unit_test(symbolic_batch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
