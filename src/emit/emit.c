@@ -223,6 +223,9 @@ static void store_point(ls_lower *l, int32_t number) {
 static void serial_store(ls_lower *l, int32_t number) {
     const ls_store *s = &l->spec->stores[number];
     ls_kb *kb = &l->kb;
+    if (ls_lower_bound(l, s->axes, s->n_axes) == 0) {
+        return;
+    }
     ls_lower_begin(l, "serial");
     ls_kb_workgroup(kb, 1, 1, 1);
     (void)ls_lower_frame(l, 1, 1);

@@ -29,7 +29,6 @@ TWO(add, ls_kb_add)
 TWO(sub, ls_kb_sub)
 TWO(mul, ls_kb_mul)
 TWO(div, ls_kb_div)
-TWO(rem, ls_kb_rem)
 TWO(pow, ls_kb_math_pow)
 TWO(and, ls_kb_and)
 TWO(or, ls_kb_or)
@@ -44,6 +43,45 @@ ls_val ls_lower_zero(ls_kb *kb, ls_dtype dtype) {
     return ls_kb_const_bits(kb, dtype, 0);
 }
 
+/* The remainder of floats, exact: long division of the significands, as integers, a few bits at a time. What is left is a
+ * multiple of the last bit of y below y, so that scaling it by a power of two does not round. */
+static ls_val float_rem(ls_kb *kb, ls_dtype dtype, ls_val x, ls_val y) {
+    bool wide = dtype == LS_F64;
+    ls_dtype word = wide ? LS_U64 : LS_U32;
+    int fraction = wide ? 52 : 23, step = wide ? 11 : 8; /* a significand shifted by `step` fits the word */
+    uint64_t infinity = (wide ? UINT64_C(0x7ff) : UINT64_C(0xff)) << fraction;
+#define WORD(k) ls_kb_const_bits(kb, word, (uint64_t)(k))
+    ls_val bits = ls_kb_bitcast(kb, x, word), zero = WORD(0), one_word = WORD(1), places = WORD(fraction);
+    ls_val sign = ls_kb_and(kb, bits, WORD(UINT64_C(1) << (wide ? 63 : 31)));
+    ls_val ux = ls_kb_xor(kb, bits, sign), uy = ls_kb_bitcast(kb, ls_kb_abs(kb, y), word);
+    ls_val part[2], exponent[2];
+    for (int i = 0; i < 2; i++) {
+        ls_val u = i ? uy : ux, e = ls_kb_shr(kb, u, places), tiny = ls_kb_eq(kb, e, zero);
+        ls_val low = ls_kb_and(kb, u, WORD((UINT64_C(1) << fraction) - 1));
+        part[i] = ls_kb_select(kb, tiny, low, ls_kb_or(kb, low, WORD(UINT64_C(1) << fraction)));
+        exponent[i] = ls_kb_cast(kb, ls_kb_select(kb, tiny, one_word, e), LS_I32);
+    }
+    ls_val rest = ls_kb_var(kb, ls_kb_rem(kb, part[0], part[1]));
+    ls_val left = ls_kb_max(kb, ls_kb_sub(kb, exponent[0], exponent[1]), ls_kb_i32(kb, 0));
+    left = ls_kb_min(kb, left, ls_kb_i32(kb, 1 << 12)); /* more than any exponent: an end that the verifier sees */
+    ls_val i = ls_kb_loop(kb, ls_kb_i32(kb, 0), left, ls_kb_i32(kb, step), 0);
+    ls_val by = ls_kb_cast(kb, ls_kb_min(kb, ls_kb_sub(kb, left, i), ls_kb_i32(kb, step)), word);
+    ls_kb_set(kb, rest, ls_kb_rem(kb, ls_kb_shl(kb, ls_kb_get(kb, rest), by), part[1]));
+    ls_kb_end_loop(kb);
+    ls_val e = ls_kb_cast(kb, exponent[1], word);
+    ls_val small = ls_kb_shl(kb, one_word, ls_kb_sub(kb, e, one_word)); /* a subnormal power of two */
+    ls_val power = ls_kb_select(kb, ls_kb_le(kb, e, places), small, ls_kb_shl(kb, ls_kb_sub(kb, e, places), places));
+    ls_val r = ls_kb_mul(kb, ls_kb_cast(kb, ls_kb_get(kb, rest), dtype), ls_kb_bitcast(kb, power, dtype));
+    r = ls_kb_bitcast(kb, ls_kb_or(kb, ls_kb_bitcast(kb, r, word), sign), dtype);
+    r = ls_kb_select(kb, ls_kb_lt(kb, ux, uy), x, r);
+    ls_val none = ls_kb_or(kb, ls_kb_eq(kb, uy, zero), ls_kb_le(kb, WORD(infinity), ux));
+    none = ls_kb_or(kb, none, ls_kb_lt(kb, WORD(infinity), uy));
+#undef WORD
+    return ls_kb_select(kb, none, ls_kb_const_float(kb, dtype, __builtin_nan("")), r);
+}
+MAP(rem) {
+    return ls_dtype_is_float(dtype) ? float_rem(kb, dtype, x[0], x[1]) : ls_kb_rem(kb, x[0], x[1]);
+}
 MAP(abs) {
     return ls_dtype_is_float(dtype) || ls_dtype_is_signed(dtype) ? ls_kb_abs(kb, x[0]) : x[0];
 }
