@@ -94,10 +94,10 @@ static void rebuild(ls_session *s, int kernels) {
 
 int main(int argc, char **argv) {
     int kernels = argc == 3 && strcmp(argv[1], "--kernels") == 0 ? atoi(argv[2]) : 400;
-    ls_error err = {LS_OK};
+    ls_error err = {.code = LS_OK};
     ls_context_options options = {.threads = 1};
-    ls_context *context;
-    ls_session *s;
+    ls_context *context = NULL;
+    ls_session *s = NULL;
     if (kernels < 1 || (argc != 1 && argc != 3)) {
         fprintf(stderr, "usage: engine [--kernels N]\n");
         return 2;
