@@ -284,69 +284,62 @@ static void mark_index(const ls_spec *spec, int32_t ix, bool *used) {
     }
 }
 
-/* A run of stores of one space. Reductions over many elements that vary over axes of the space alone are done by
- * workgroups: here, or, when they differ in their rows or have several blocks, by kernels before this one. */
-static void space_kernel(ls_lower *l, int32_t first, int32_t count) {
+/* The reductions that workgroups do: over many elements, varying over axes of the space alone. */
+typedef struct wide {
+    int32_t *ids; /* ascending */
+    int n;
+    uint64_t rows; /* the axes that they vary over */
+    bool apart;    /* they differ in their rows or have several blocks: kernels of their own, results in scratch */
+} wide;
+
+static bool find_wide(ls_lower *l, int32_t first, int32_t count, wide *out) {
     const ls_spec *spec = l->spec;
     const ls_store *s = &spec->stores[first];
     bool *used = LS_ARENA_ARRAY(l->arena, bool, spec->n_values + 1);
-    int32_t *rows_of = LS_ARENA_ARRAY(l->arena, int32_t, spec->n_values + 1);
-    if (!used || !rows_of) {
+    *out = (wide){.ids = LS_ARENA_ARRAY(l->arena, int32_t, spec->n_values + 1)};
+    if (!used || !out->ids) {
         l->status = LS_FAIL_MEMORY(l->err, "a kernel's values");
-        return;
+        return false;
     }
-    uint64_t space = 0, rows = 0;
+    uint64_t space = 0;
     for (int i = 0; i < s->n_axes; i++) {
         space |= UINT64_C(1) << s->axes[i];
     }
     for (int32_t i = first; i < first + count; i++) {
         mark_value(spec, spec->stores[i].value, used);
         mark_index(spec, spec->stores[i].ix, used);
-        mark_index(spec, spec->stores[i].check, used);
     }
-    int n_wide = 0;
-    bool apart = false;
     for (int32_t i = 0; i < spec->n_values; i++) {
         const ls_value *v = &spec->values[i];
-        if (used[i] && v->op == LS_V_REDUCE && (v->axes & ~space) == 0 && l->scratch_of[i] < 0) {
-            int64_t points = ls_lower_bound_points(l, v);
-            if (points > LS_EMIT_SERIAL) {
-                bool index = v->map == LS_OP_ARGMIN || v->map == LS_OP_ARGMAX;
-                apart = apart || (n_wide && v->axes != rows) || (points > LS_EMIT_BLOCK && !index);
-                rows = v->axes;
-                rows_of[n_wide++] = i;
-            }
+        int64_t points = v->op == LS_V_REDUCE ? ls_lower_bound_points(l, v) : 0;
+        if (used[i] && points > LS_EMIT_SERIAL && (v->axes & ~space) == 0 && l->scratch_of[i] < 0) {
+            bool index = v->map == LS_OP_ARGMIN || v->map == LS_OP_ARGMAX; /* in any order: no blocks */
+            out->apart = out->apart || (out->n && v->axes != out->rows) || (points > LS_EMIT_BLOCK && !index);
+            out->rows = v->axes;
+            out->ids[out->n++] = i;
         }
     }
-    if (ls_lower_bound(l, s->axes, s->n_axes) == 0) {
-        return;
-    }
-    for (int i = 0; i < n_wide && apart; i++) {
-        ls_lower_materialise(l, rows_of[i]);
-    }
+    return true;
+}
+
+/* One workgroup a row: the reductions one after another, then the row's stores. */
+static void row_kernel(ls_lower *l, int32_t first, int32_t count, const wide *w) {
+    const ls_store *s = &l->spec->stores[first];
     ls_kb *kb = &l->kb;
-    ls_lower_begin(l, "");
-    if (apart || n_wide == 0) {
-        ls_lower_point(l, ls_lower_frame(l, ls_lower_bound(l, s->axes, s->n_axes), LS_EMIT_THREADS), s->axes, s->n_axes);
-        for (int32_t i = first; i < first + count; i++) {
-            store_point(l, i);
-        }
-        ls_lower_end(l);
-        return;
-    }
     uint8_t outer[2 * LS_MAX_RANK], inner[2 * LS_MAX_RANK];
     int n_outer = 0, n_inner = 0;
     for (int i = 0; i < s->n_axes; i++) {
-        if (rows >> s->axes[i] & 1) {
+        if (w->rows >> s->axes[i] & 1) {
             outer[n_outer++] = s->axes[i];
         } else {
             inner[n_inner++] = s->axes[i];
         }
     }
+    ls_lower_begin(l, "");
     ls_lower_point(l, ls_lower_frame(l, ls_lower_bound(l, outer, n_outer), 1), outer, n_outer);
-    for (int i = 0; i < n_wide; i++) {
-        ls_val v = ls_lower_reduce_row(l, rows_of[i]);
-        ls_lower_remember(l, rows_of[i], (ls_lowered){v, LS_VAL_NONE, LS_VAL_NONE});
+    for (int i = 0; i < w->n; i++) {
+        ls_val v = ls_lower_reduce_row(l, w->ids[i]);
+        ls_lower_remember(l, w->ids[i], (ls_lowered){v, LS_VAL_NONE, LS_VAL_NONE});
     }
     int64_t points = ls_lower_bound(l, inner, n_inner);
     ls_dtype type = points < INT32_MAX - LS_EMIT_THREADS ? LS_I32 : LS_I64;
@@ -363,6 +356,32 @@ static void space_kernel(ls_lower *l, int32_t first, int32_t count) {
         ls_kb_end_if(kb);
     }
     ls_kb_end_loop(kb);
+    ls_lower_end(l);
+}
+
+/* A run of stores of one space. */
+static void space_kernel(ls_lower *l, int32_t first, int32_t count) {
+    const ls_store *s = &l->spec->stores[first];
+    int64_t points = ls_lower_bound(l, s->axes, s->n_axes);
+    wide w;
+    if (points == 0 || !find_wide(l, first, count, &w)) {
+        return;
+    }
+    if (w.n && !w.apart) {
+        row_kernel(l, first, count, &w);
+        return;
+    }
+    for (int i = 0; i < w.n && l->status == LS_OK; i++) {
+        ls_lower_materialise(l, w.ids[i]);
+    }
+    if (l->status != LS_OK) {
+        return;
+    }
+    ls_lower_begin(l, "");
+    ls_lower_point(l, ls_lower_frame(l, points, LS_EMIT_THREADS), s->axes, s->n_axes);
+    for (int32_t i = first; i < first + count; i++) {
+        store_point(l, i);
+    }
     ls_lower_end(l);
 }
 

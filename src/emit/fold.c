@@ -371,15 +371,19 @@ void ls_lower_materialise(ls_lower *l, int32_t id) {
     int64_t blocks = is_index(v) ? 1 : bound_at(1, ls_lower_bound_points(l, v));
     ls_dtype held = is_index(v) ? v->dtype : v->acc;
     int32_t at = ls_lower_scratch(l, held, count * blocks);
-    first_blocks(l, id, rows, n_rows, blocks, at);
-    while (blocks > 1) {
+    if (l->status == LS_OK) {
+        first_blocks(l, id, rows, n_rows, blocks, at);
+    }
+    while (blocks > 1 && l->status == LS_OK) {
         int64_t next = bound_at(1, blocks);
         int32_t to = ls_lower_scratch(l, held, count * next);
-        more_blocks(l, id, rows, n_rows, blocks, at, to);
+        if (l->status == LS_OK) {
+            more_blocks(l, id, rows, n_rows, blocks, at, to);
+        }
         at = to;
         blocks = next;
     }
-    l->scratch_of[id] = at;
+    l->scratch_of[id] = l->status == LS_OK ? at : -1;
 }
 
 /* ---- contraction ---- */

@@ -83,8 +83,11 @@ static ls_val symbol_value(ls_lower *l, const ls_symbol *symbol) {
             return ls_kb_get_param(&l->kb, i);
         }
     }
+    if (l->status != LS_OK) {
+        return LS_VAL_NONE;
+    }
     if (n == l->cap_symbols) {
-        l->status = LS_FAIL(l->err, LS_ERR_UNSUPPORTED, "emit: more than %d symbols in a kernel", n);
+        l->kb.status = l->status = LS_FAIL(l->err, LS_ERR_UNSUPPORTED, "emit: more than %d symbols in a kernel", n);
         return LS_VAL_NONE;
     }
     char name[24];
