@@ -246,6 +246,7 @@ static void run_points(phase_run *r, int64_t first, int64_t n, int worker) {
         ls_phase_sums(&task);
         break;
     case LS_PHASE_SCAN:
+    case LS_PHASE_SCAN_LINES:
         ls_phase_scan(&task);
         break;
     case LS_PHASE_SORT:
@@ -271,8 +272,8 @@ static ls_status run_phase(ls_kernel_run *kernel, const ls_phase *phase, ls_erro
     if (r.points == 0) {
         return LS_OK;
     }
-    bool rows =
-        phase->kind == LS_PHASE_ROWS || phase->kind == LS_PHASE_ARG_ROWS || phase->kind == LS_PHASE_SORT;
+    bool rows = phase->kind == LS_PHASE_ROWS || phase->kind == LS_PHASE_ARG_ROWS ||
+                phase->kind == LS_PHASE_SORT || phase->kind == LS_PHASE_SCAN_LINES;
     double work = (double)r.points * (double)phase->cost;
     int64_t grain = rows                                                 ? 1
                     : phase->kind == LS_PHASE_STORE && phase->patch >= 0 ? patch_row(kernel, phase)
@@ -319,8 +320,8 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
 }
 
 static void cpu_describe(const ls_kernel_binary *binary, ls_text *out) {
-    static const char *const kinds[] = {"store",        "rows", "columns", "arg rows", "arg columns",
-                                        "sums (naive)", "gemm", "scan",    "sort"};
+    static const char *const kinds[] = {"store",        "rows", "columns", "arg rows",   "arg columns",
+                                        "sums (naive)", "gemm", "scan",    "scan lines", "sort"};
     ls_text_printf(out, "%s: %d phases, %zu bytes of temporaries, %zu of scratch a worker\n",
                    binary->spec.name, binary->n_phases, binary->temps_size, binary->scratch_size);
     for (int i = 0; i < binary->n_phases; i++) {

@@ -62,6 +62,7 @@ size_t ls_phase_extra(const ls_spec *spec, const ls_phase *phase) {
     case LS_PHASE_COLUMNS:
         return (2 * (n / LS_TILE_BLOCK) + 4 + LEVELS + 1) * tile;
     case LS_PHASE_SCAN:
+    case LS_PHASE_SCAN_LINES:
         return (2 * (n / LS_TILE_CHUNK) + 16) * tile;
     case LS_PHASE_SORT:
         return (n + 8) * 32 + tile;

@@ -37,9 +37,10 @@ typedef enum ls_phase_kind {
     LS_PHASE_COLUMNS, /* REDUCE: lanes along the free axes, one element at a time */
     LS_PHASE_ARG_ROWS,
     LS_PHASE_ARG_COLUMNS,
-    LS_PHASE_SUMS, /* CONTRACT: lanes along the free axes, one k at a time ("naive") */
-    LS_PHASE_GEMM, /* CONTRACT: packed ("tiled") */
-    LS_PHASE_SCAN,
+    LS_PHASE_SUMS,       /* CONTRACT: lanes along the free axes, one k at a time ("naive") */
+    LS_PHASE_GEMM,       /* CONTRACT: packed ("tiled") */
+    LS_PHASE_SCAN,       /* lanes along the other axes */
+    LS_PHASE_SCAN_LINES, /* lanes along its own axis */
     LS_PHASE_SORT
 } ls_phase_kind;
 

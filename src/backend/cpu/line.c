@@ -1,9 +1,9 @@
 /* Scans and sorts: values along one bound axis that are functions of that axis too.
  *
- * A scan has its lanes along the other axes, and goes along its own position by position, twice: once for the
- * totals of blocks of 512, which are then scanned by the same rule, and once to put the prefix of earlier
- * blocks in front. A sort has its lanes along its own axis: keys become unsigned integers in the order
- * wanted, NaN last, and are merged stably. */
+ * A scan has its lanes along its own axis where memory is consecutive along it, else along the other axes, and
+ * then goes position by position. It goes over the axis twice: once for the totals of blocks of 512, which are
+ * then scanned by the same rule, and once to put the prefix of earlier blocks in front. A sort has its lanes along
+ * its own axis: keys become unsigned integers in the order wanted, NaN last, and are merged stably. */
 #include "backend/cpu/kernel.h"
 #include <string.h>
 
@@ -44,6 +44,70 @@ static void scan_tiles(const scan *s, char *tiles, int64_t n, char *more) {
     }
 }
 
+/* Serial inclusive scan of n lanes in place. */
+static void scan_lanes(const scan *s, char *y, int64_t n) {
+    if (s->v->acc == LS_F32 && s->v->map == LS_SCAN_SUM) { /* the common case, without calls */
+        float *f = (float *)(void *)y;
+        for (int64_t i = 1; i < n; i++) {
+            f[i] = f[i - 1] + f[i];
+        }
+        return;
+    }
+    for (int64_t i = 1; i < n; i++) {
+        char *at = y + (size_t)i * s->size;
+        s->fn(at, at - s->size, at, NULL, 1);
+    }
+}
+
+/* Block b of a line in the scan's order, lanes along the axis: its within-block scan, in y. */
+static int64_t scan_block(scan *s, int64_t b, char *y) {
+    int64_t first = b * LS_TILE_CHUNK, n = s->n - first < LS_TILE_CHUNK ? s->n - first : LS_TILE_CHUNK;
+    ls_run_lanes(&s->run, s->v->reverse ? s->n - first - n : first, n);
+    const char *x = ls_run_reg(&s->run, s->run.program->results[0]);
+    for (int64_t i = 0; s->v->reverse && i < n; i++) {
+        memcpy(y + (size_t)i * s->size, x + (size_t)(n - 1 - i) * s->size, s->size);
+    }
+    if (!s->v->reverse) {
+        memcpy(y, x, (size_t)n * s->size);
+    }
+    scan_lanes(s, y, n);
+    return n;
+}
+
+/* One line, with the axis along the lanes: `y` and `turned` are tiles, `y` with room for one scalar in front,
+ * `totals` a scalar for every block of every level. */
+static void scan_line(scan *s, ls_run *finish, uint64_t identity, char *y, char *turned, char *totals) {
+    int64_t blocks = (s->n + LS_TILE_CHUNK - 1) / LS_TILE_CHUNK;
+    scan one = *s;
+    one.tile = s->size;
+    one.lanes = 1;
+    for (int64_t b = 0; blocks > 1 && b < blocks; b++) {
+        int64_t n = scan_block(s, b, y);
+        memcpy(totals + (size_t)b * s->size, y + (size_t)(n - 1) * s->size, s->size);
+    }
+    if (blocks > 1) {
+        scan_tiles(&one, totals, blocks, totals + (size_t)blocks * s->size);
+    }
+    char *before = y - s->size; /* what an exclusive scan's block begins with */
+    memcpy(before, &identity, s->size);
+    for (int64_t b = 0; b < blocks; b++) {
+        int64_t n = scan_block(s, b, y);
+        if (b > 0) {
+            s->run.isa->fill[ls_tile_log2(s->size)](turned, totals + (size_t)(b - 1) * s->size, n);
+            s->fn(y, turned, y, NULL, n);
+        }
+        char *out = s->v->exclusive ? before : y, *input = ls_run_reg(finish, finish->program->input);
+        for (int64_t i = 0; s->v->reverse && i < n; i++) {
+            memcpy(input + (size_t)i * s->size, out + (size_t)(n - 1 - i) * s->size, s->size);
+        }
+        if (!s->v->reverse) {
+            memcpy(input, out, (size_t)n * s->size);
+        }
+        memcpy(before, y + (size_t)(n - 1) * s->size, s->size);
+        ls_run_lanes(finish, s->v->reverse ? s->n - b * LS_TILE_CHUNK - n : b * LS_TILE_CHUNK, n);
+    }
+}
+
 void ls_phase_scan(const ls_phase_task *task) {
     static const ls_op ops[] = {LS_OP_ADD, LS_OP_MUL, LS_OP_MIN, LS_OP_MAX}; /* by ls_scan_kind */
     static const ls_op folds[] = {LS_OP_SUM, LS_OP_PROD, LS_OP_AMIN, LS_OP_AMAX};
@@ -63,6 +127,16 @@ void ls_phase_scan(const ls_phase_task *task) {
     s.n = s.run.extents[s.v->bound[0]];
     uint64_t identity = ls_fold_identity(folds[s.v->map], acc);
     char *running = task->scratch + offset, *totals = running + s.tile;
+    for (int64_t line = 0; phase->kind == LS_PHASE_SCAN_LINES && line < task->n; line++) {
+        ls_point_coords(s.run.extents, phase->n_axes, phase->axes, task->first + line, s.run.coords);
+        ls_point_coords(s.run.extents, phase->n_axes, phase->axes, task->first + line, finish.coords);
+        ls_run_point(&s.run);
+        ls_run_point(&finish);
+        scan_line(&s, &finish, identity, running + LS_ALIGN, totals + s.tile, totals + 2 * s.tile);
+    }
+    if (phase->kind == LS_PHASE_SCAN_LINES) {
+        return;
+    }
     for (int64_t at = 0; at < task->n; at += LS_TILE) {
         s.first = task->first + at;
         s.lanes = task->n - at < LS_TILE ? task->n - at : LS_TILE;
@@ -81,8 +155,8 @@ void ls_phase_scan(const ls_phase_task *task) {
             scan_tiles(&s, totals, blocks, totals + (size_t)blocks * s.tile);
         }
         char *input = ls_run_reg(&finish, phase->finish.input);
-        for (int64_t i = 0; i < s.n;
-             i++) { /* position i of the result is element i, or i - 1 of an exclusive scan */
+        /* Position i of the result is element i, or i - 1 of an exclusive scan. */
+        for (int64_t i = 0; i < s.n; i++) {
             int64_t from = i - s.v->exclusive;
             if (from < 0) {
                 isa->fill[ls_tile_log2(s.size)](input, &identity, s.lanes);

@@ -296,16 +296,17 @@ static ls_status plan_value(planner *p, int32_t value, int n_axes, const uint8_t
             lanes = v->bound;
         }
     } else {
-        phase->kind = v->op == LS_V_SCAN ? LS_PHASE_SCAN : LS_PHASE_SORT;
-        if (v->op == LS_V_SORT) {
+        bool lines = v->op == LS_V_SORT || by_rows(p, phase, v);
+        phase->kind = v->op == LS_V_SORT ? LS_PHASE_SORT : lines ? LS_PHASE_SCAN_LINES : LS_PHASE_SCAN;
+        if (lines) {
             n_lanes = 1;
             lanes = v->bound;
         }
     }
     phase->extra = ls_phase_extra(p->spec, phase);
     LS_TRY(p->err, plan_operand(p, phase, n_lanes, lanes));
-    bool sort = phase->kind == LS_PHASE_SORT;
-    return plan_finish(p, phase, sort ? 1 : phase->n_axes, sort ? v->bound : phase->axes, first, end);
+    bool along = phase->kind == LS_PHASE_SORT || phase->kind == LS_PHASE_SCAN_LINES;
+    return plan_finish(p, phase, along ? 1 : phase->n_axes, along ? v->bound : phase->axes, first, end);
 }
 
 static int free_axes(const ls_spec *spec, const ls_value *v, uint8_t *axes) {
