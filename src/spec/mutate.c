@@ -303,9 +303,15 @@ static bool load_shift(mutant *m, int site, int variant) {
     return set_load(m, site, ls_ix_add_const(&m->b, rebuild(m, m->spec.values[site].ix, &no_change), variant ? -1 : 1));
 }
 
+/* The axes in an index itself, not in the values that it uses. */
+static uint64_t own_axes(const ls_spec *spec, int32_t ix) {
+    const ls_ix *x = &spec->ix[ix];
+    return x->op == LS_IX_AXIS ? UINT64_C(1) << x->a : x->op >= LS_IX_ADD ? own_axes(spec, x->a) | own_axes(spec, x->b) : 0;
+}
+
 /* Pair number `variant` of axes that the load varies over; their number. */
 static int axis_pair(const ls_spec *spec, int site, int variant, axis_change *out) {
-    uint64_t axes = is_load(spec, site) ? spec->ix[spec->values[site].ix].axes : 0;
+    uint64_t axes = is_load(spec, site) ? own_axes(spec, spec->values[site].ix) : 0;
     int n = 0;
     for (int i = 0; i < spec->n_axes; i++) {
         for (int j = i + 1; j < spec->n_axes; j++) {
@@ -329,7 +335,7 @@ static bool load_swap(mutant *m, int site, int variant) {
 }
 
 static int load_axis_at(const ls_spec *spec, int site, int variant) {
-    uint64_t axes = is_load(spec, site) ? spec->ix[spec->values[site].ix].axes : 0;
+    uint64_t axes = is_load(spec, site) ? own_axes(spec, spec->values[site].ix) : 0;
     for (int i = 0; i < spec->n_axes; i++) {
         if (axes >> i & 1 && is_wide(spec, i) && variant-- == 0) {
             return i;
@@ -360,7 +366,7 @@ static int dense_variants(const ls_spec *spec, int site) {
 }
 static bool load_dense(mutant *m, int site, int variant) {
     (void)variant;
-    uint64_t axes = m->spec.ix[m->spec.values[site].ix].axes;
+    uint64_t axes = own_axes(&m->spec, m->spec.values[site].ix);
     int32_t position = ls_ix_const(&m->b, 0);
     for (int i = 0; i < m->spec.n_axes; i++) {
         if (axes >> i & 1) {
