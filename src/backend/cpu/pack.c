@@ -107,31 +107,42 @@ static void write_mask(const panel_job *j) {
     }
 }
 
-/* One element as the panel holds it. */
-static void convert(const panel_job *j, const char *src, char *dst) {
+/* n elements as the panel holds them. */
+static void convert(const panel_job *j, const void *src, void *dst, int64_t n) {
     const ls_contract_side *side = j->side;
     if (side->dtype == LS_GEMM_I8 || side->dtype == LS_GEMM_U8) {
-        j->isa->int_to_f32[side->element](dst, src, 1);
+        j->isa->int_to_f32[side->element](dst, src, n);
     } else if (side->dtype == LS_GEMM_I32) {
-        j->isa->cast_int[side->element][2](dst, src, 1);
+        j->isa->cast_int[side->element][2](dst, src, n);
     } else if (j->isa->load[side->element]) {
-        j->isa->load[side->element](dst, src, 1);
+        j->isa->load[side->element](dst, src, n);
     } else {
-        memcpy(dst, src, panel_size(side));
+        memcpy(dst, src, (size_t)n * panel_size(side));
     }
 }
 
+#define PACK_ROW(bits)                                                                                       \
+    static void pack_row_##bits(const panel_job *j, int64_t p, void *row) {                                  \
+        const uint##bits##_t *src = (const uint##bits##_t *)(const void *)j->src + j->k->at[p];              \
+        uint##bits##_t *dst = row;                                                                           \
+        for (int64_t q = 0; q < j->ni; q++) {                                                                \
+            dst[q] = present(j, p, q) ? src[j->i->at[q]] : 0;                                                \
+        }                                                                                                    \
+    }
+PACK_ROW(8)
+PACK_ROW(16)
+PACK_ROW(32)
+PACK_ROW(64)
+
+/* One k at a time, in the operand's own dtype, then converted. */
 static void pack_elements(const panel_job *j) {
-    size_t size = panel_size(j->side), element = ls_dtype_size(j->side->element);
+    static void (*const rows[4])(const panel_job *j, int64_t p, void *row) = {pack_row_8, pack_row_16,
+                                                                              pack_row_32, pack_row_64};
+    uint64_t row[LS_GEMM_MAX_WIDTH];
+    int log2 = ls_tile_log2(ls_dtype_size(j->side->element));
     for (int64_t p = 0; p < j->kc; p++) {
-        char *row = (char *)j->panel + (size_t)(p * j->width) * size;
-        for (int64_t q = 0; q < j->ni; q++) {
-            if (present(j, p, q)) {
-                convert(j, j->src + (j->k->at[p] + j->i->at[q]) * (int64_t)element, row + (size_t)q * size);
-            } else {
-                memset(row + (size_t)q * size, 0, size);
-            }
-        }
+        rows[log2](j, p, row);
+        convert(j, row, (char *)j->panel + (size_t)(p * j->width) * panel_size(j->side), j->ni);
     }
 }
 
