@@ -55,6 +55,13 @@ static ls_status before(const ls_check_event *event, void **out_state, ls_error 
     for (int i = 0; i < event->spec->n_args; i++) {
         s->bytes[i] = ls_arena_copy(&s->arena, arg_bytes(event, i), arg_size(event, i));
         assert_non_null(s->bytes[i]);
+        bool in_place = false;
+        for (int j = 0; j < event->spec->n_args; j++) {
+            in_place = in_place || (j != i && arg_bytes(event, j) == arg_bytes(event, i));
+        }
+        if (event->spec->args[i].written && !in_place) { /* as the engine does before the launch */
+            memset(s->bytes[i], LS_POISON, arg_size(event, i));
+        }
     }
     *out_state = s;
     return LS_OK;
@@ -73,13 +80,17 @@ static void unsupported(const char *message) {
     }
 }
 
-static void print_failure(const ls_check_event *event, const ls_kernel_list *list) {
+static void print_failure(const ls_check_event *event, ls_arena *arena, const ls_kernel_list *list) {
     if (getenv("LOCKSTEP_PRINT")) {
         ls_text text;
         ls_text_init(&text, &event->session->context->heap);
         ls_spec_print(&text, event->spec);
         for (int i = 0; list && i < list->n_kernels; i++) {
+            ls_kernel simple;
             ls_kernel_print(&text, &list->kernels[i].kernel);
+            if (ls_kernel_simplify(arena, &list->kernels[i].kernel, NULL, &simple, NULL) == LS_OK) {
+                ls_kernel_print(&text, &simple);
+            }
         }
         fprintf(stderr, "%s\n", text.data ? text.data : "");
         ls_text_free(&text);
@@ -179,7 +190,7 @@ static ls_status after(const ls_check_event *event, void *state, ls_error *err) 
         status = compare(event, s, &list, false, &own);
     }
     if (status != LS_OK) {
-        print_failure(event, &list);
+        print_failure(event, &s->arena, &list);
         LS_FAIL(err, status, "%s", own.message);
     }
     drop(event, state);
