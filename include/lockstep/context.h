@@ -1,9 +1,9 @@
 /* Contexts and sessions.
  *
- * A context owns an allocator, a log hook, devices, compiled programs and variables. It is thread-safe.
- * A session is one thread's work in a context: it interns the tensors that are built in it, knows the math kind and the
- * default device, and keeps the first error. A session is used by one thread at a time.
- */
+ * A context owns an allocator, a log hook, devices, compiled programs and variables. It is thread-safe. A
+ * session is one thread's work in a context: it interns the tensors that are built in it, knows the math kind
+ * and the default device, and keeps the first error. A session is used by one thread at a time.
+ * */
 #ifndef LOCKSTEP_CONTEXT_H
 #define LOCKSTEP_CONTEXT_H
 
@@ -19,8 +19,8 @@ typedef struct ls_context ls_context;
 typedef struct ls_session ls_session;
 typedef struct ls_device ls_device;
 
-/* Where memory comes from. `alloc` returns a block of `size` bytes aligned to `align` (a power of two), or NULL; `free`
- * gets what it asked for. Both may be called from any thread. */
+/* Where memory comes from. `alloc` returns a block of `size` bytes aligned to `align` (a power of two), or
+ * NULL; `free` gets what it asked for. Both may be called from any thread. */
 typedef struct ls_allocator {
     void *(*alloc)(void *user, size_t size, size_t align);
     void (*free)(void *user, void *ptr, size_t size, size_t align);
@@ -61,8 +61,9 @@ LS_API ls_status ls_context_create(const ls_context_options *options, ls_context
 LS_API void ls_context_destroy(ls_context *context);
 /* Host bytes in use now, and the most ever. Any thread. */
 LS_API void ls_context_memory(const ls_context *context, size_t *out_used, size_t *out_peak);
-/* Shadows every kernel of every program run in this context from now on; LOCKSTEP_CHECK=bits|oracle sets it at creation.
- * The first kernel that is wrong makes its run fail with LS_ERR_DIFFERS, naming kernel, node and element. */
+/* Shadows every kernel of every program run in this context from now on; LOCKSTEP_CHECK=bits|oracle sets it
+ * at creation. The first kernel that is wrong makes its run fail with LS_ERR_DIFFERS, naming kernel, node and
+ * element. */
 LS_API void ls_context_set_check(ls_context *context, ls_check check);
 
 /* Makes a session on a device (NULL: the first, "cpu"). The caller destroys it. */
@@ -79,15 +80,18 @@ LS_API ls_math ls_session_math(const ls_session *session);
 /* Whether several operations may share a kernel. On at first; changes no locked bit. */
 LS_API void ls_session_set_fusion(ls_session *session, int on);
 
-/* Forces how kernels of one kind are computed from now on: "contract", "reduce", ... (what the kernel's group is called) by "naive",
- * "tiled", "gemv", ... A kernel that cannot be computed so makes its run fail with LS_ERR_UNSUPPORTED and the reason; there is no
- * fallback. `strategy` NULL gives the choice back to the device. Changes no locked bit. */
+/* Forces how kernels of one kind are computed from now on: "contract", "reduce", ... (what the kernel's group
+ * is called) by "naive", "tiled", "gemv", ... A kernel that cannot be computed so makes its run fail with
+ * LS_ERR_UNSUPPORTED and the reason; there is no fallback. `strategy` NULL gives the choice back to the
+ * device. Changes no locked bit. */
 LS_API ls_status ls_session_set_strategy(ls_session *session, const char *kind, const char *strategy) LS_MUST_USE;
 
-/* The first error since the session was made or cleared; its code is LS_OK when there is none. Owned by the session. */
+/* The first error since the session was made or cleared; its code is LS_OK when there is none. Owned by the
+ * session. */
 LS_API const ls_error *ls_session_error(const ls_session *session);
 LS_API void ls_session_clear_error(ls_session *session);
-/* Records an error as the library's own builders do (the first stays): for builders of your own, which then return NULL. */
+/* Records an error as the library's own builders do (the first stays): for builders of your own, which then
+ * return NULL. */
 LS_API void ls_session_set_error(ls_session *session, ls_status status, const char *fmt, ...) LS_PRINTF(3, 4);
 
 /* Counters of a session, for tests and benchmarks. */

@@ -28,17 +28,20 @@ typedef struct ls_device_info {
     ls_caps caps;
 } ls_device_info;
 
-/* Opens a device by id: "cpu", "ref". Opening it twice in a context gives the same one. Owned by the context. */
+/* Opens a device by id: "cpu", "ref". Opening it twice in a context gives the same one. Owned by the context.
+ */
 LS_API ls_status ls_device_open(ls_context *context, const char *id, ls_device **out_device, ls_error *err) LS_MUST_USE;
 LS_API const char *ls_device_id(const ls_device *device);
 LS_API const ls_caps *ls_device_caps(const ls_device *device);
-/* Every device of this build, opened or not; certifies those that open. *inout_count is the room, then the number there are. */
+/* Every device of this build, opened or not; certifies those that open. *inout_count is the room, then the
+ * number there are. */
 LS_API ls_status ls_device_list(ls_context *context, ls_device_info *out_infos, int *inout_count, ls_error *err);
 /* Runs the locked probe on a device; LS_ERR_DEVICE with the probe's value when it is refused. */
 LS_API ls_status ls_device_certify(ls_device *device, ls_error *err) LS_MUST_USE;
 
-/* Measures what the device does at most, in about a second: f32 multiply-adds in a kind of arithmetic (GFLOP/s) and a large copy (GB/s, bytes
- * read and written). LS_ERR_UNSUPPORTED where a device does not measure itself. */
+/* Measures what the device does at most, in about a second: f32 multiply-adds in a kind of arithmetic
+ * (GFLOP/s) and a large copy (GB/s, bytes read and written). LS_ERR_UNSUPPORTED where a device does not
+ * measure itself. */
 LS_API ls_status ls_device_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err) LS_MUST_USE;
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 /* Files of arrays: npy, npz, safetensors and IDX.
  *
- * Reading never trusts a file: every length and offset is checked, and an error names the file, the place and what was expected.
- * Writing is atomic: the file appears whole, or the old one stays. Any thread.
- */
+ * Reading never trusts a file: every length and offset is checked, and an error names the file, the place and
+ * what was expected. Writing is atomic: the file appears whole, or the old one stays. Any thread.
+ * */
 #ifndef LOCKSTEP_IO_H
 #define LOCKSTEP_IO_H
 
@@ -20,13 +20,15 @@ LS_API ls_status ls_idx_load(ls_context *context, const char *path, ls_data **ou
 /* ---- named arrays ---- */
 typedef struct ls_archive ls_archive;
 
-/* Opens a .npz or .safetensors file, told apart by its content. Arrays of a safetensors file are read by mmap, without a copy; their
- * checksums, if the file has them, are checked when an array is first taken. The caller closes it; arrays taken from it live on. */
+/* Opens a .npz or .safetensors file, told apart by its content. Arrays of a safetensors file are read by
+ * mmap, without a copy; their checksums, if the file has them, are checked when an array is first taken. The
+ * caller closes it; arrays taken from it live on. */
 LS_API ls_status ls_archive_open(ls_context *context, const char *path, ls_archive **out_archive, ls_error *err) LS_MUST_USE;
 LS_API void ls_archive_close(ls_archive *archive);
 LS_API int ls_archive_count(const ls_archive *archive);
 LS_API const char *ls_archive_name(const ls_archive *archive, int index);
-/* The array of that name or number; the caller releases it. LS_ERR_INVALID names the file and what it holds when there is none. */
+/* The array of that name or number; the caller releases it. LS_ERR_INVALID names the file and what it holds
+ * when there is none. */
 LS_API ls_status ls_archive_get(ls_archive *archive, const char *name, ls_data **out_data, ls_error *err) LS_MUST_USE;
 LS_API ls_status ls_archive_get_at(ls_archive *archive, int index, ls_data **out_data, ls_error *err) LS_MUST_USE;
 /* An entry of a safetensors file's __metadata__; NULL when there is none. Owned by the archive. */
@@ -39,14 +41,16 @@ typedef struct ls_named_data {
 typedef struct ls_metadata {
     const char *key, *value;
 } ls_metadata;
-/* Writes arrays sorted by name, with a checksum for each in __metadata__ ("sha256.NAME"), beside the caller's entries. */
+/* Writes arrays sorted by name, with a checksum for each in __metadata__ ("sha256.NAME"), beside the caller's
+ * entries. */
 LS_API ls_status ls_safetensors_save(ls_context *context, const char *path, int count, const ls_named_data *arrays,
                                      int n_metadata, const ls_metadata *metadata, ls_error *err) LS_MUST_USE;
 LS_API ls_status ls_npz_save(ls_context *context, const char *path, int count, const ls_named_data *arrays, ls_error *err)
     LS_MUST_USE;
 
 /* ---- variables ---- */
-/* Fills variables from arrays of their names; dtypes and shapes must agree. Nothing changes unless all of it can. `path` is for messages. */
+/* Fills variables from arrays of their names; dtypes and shapes must agree. Nothing changes unless all of it
+ * can. `path` is for messages. */
 LS_API ls_status ls_vars_load(ls_session *session, ls_var *const *vars, int count, ls_archive *archive, const char *path, ls_error *err)
     LS_MUST_USE;
 LS_API ls_status ls_vars_save(ls_session *session, ls_var *const *vars, int count, int n_metadata, const ls_metadata *metadata,

@@ -8,7 +8,7 @@
  *         ls_tensor *t = ls_tensor_from(s, LS_F32, LS_SHAPE(3), x);
  *         if (ls_read(s, ls_softmax(s, t, 0), y, sizeof y) == LS_OK) { ... }
  *     }
- */
+ * */
 #ifndef LOCKSTEP_LOCKSTEP_H
 #define LOCKSTEP_LOCKSTEP_H
 

@@ -1,8 +1,9 @@
 /* Networks: named parameters, layers that make their own, and the built-in networks.
  *
- * A network is a function that builds a tensor from an input and an ls_params. A layer takes its parameters from the ls_params by name;
- * the first time a name is met, the variable is made, with values that depend on the ls_params' seed and the name alone.
- */
+ * A network is a function that builds a tensor from an input and an ls_params. A layer takes its parameters
+ * from the ls_params by name; the first time a name is met, the variable is made, with values that depend on
+ * the ls_params' seed and the name alone.
+ * */
 #ifndef LOCKSTEP_NN_H
 #define LOCKSTEP_NN_H
 
@@ -31,12 +32,13 @@ LS_API ls_var *ls_params_find(const ls_params *params, const char *name);
 /* The value of a parameter, made if it is new; its dtype and shape must agree if it is not. */
 LS_API ls_tensor *ls_param(ls_session *session, ls_params *params, const char *name, ls_dtype dtype, ls_shape shape, ls_init init,
                            int64_t fan_in);
-/* Loads every parameter from a file of named arrays (io.h); names, dtypes and shapes must agree. Names that are not in the file, and arrays
- * that are no parameter, are errors that name them. Nothing changes unless all of it can. */
+/* Loads every parameter from a file of named arrays (io.h); names, dtypes and shapes must agree. Names that
+ * are not in the file, and arrays that are no parameter, are errors that name them. Nothing changes unless
+ * all of it can. */
 LS_API ls_status ls_params_load(ls_session *session, ls_params *params, const char *path, ls_error *err) LS_MUST_USE;
 LS_API ls_status ls_params_save(ls_session *session, ls_params *params, const char *path, ls_error *err) LS_MUST_USE;
-/* SHA-256 over the parameters sorted by name, each as: name, NUL, dtype's name, NUL, rank and extents as 8 bytes little-endian, the
- * elements little-endian with NaNs canonical. */
+/* SHA-256 over the parameters sorted by name, each as: name, NUL, dtype's name, NUL, rank and extents as 8
+ * bytes little-endian, the elements little-endian with NaNs canonical. */
 LS_API ls_status ls_params_sha256(ls_session *session, ls_params *params, char out_hex[65], ls_error *err) LS_MUST_USE;
 
 /* Layers. Parameters are NAME.weight and NAME.bias. */
@@ -45,8 +47,9 @@ LS_API ls_tensor *ls_nn_conv2d(ls_session *s, ls_params *p, const char *name, ls
                                int64_t stride, int64_t padding);
 LS_API ls_tensor *ls_nn_layer_norm(ls_session *s, ls_params *p, const char *name, ls_tensor *x);
 
-/* A network by name: "mnist:cnn" (conv 1-32 3x3, ReLU, conv 32-64 3x3, ReLU, max-pool 2, fc 9216-128, ReLU, fc 128-10) or "mnist:small"
- * (conv 1-8 3x3, ReLU, max-pool 2, conv 8-16 3x3, ReLU, max-pool 2, fc 400-64, ReLU, fc 64-10): x[N,1,28,28] -> logits[N,10]. */
+/* A network by name: "mnist:cnn" (conv 1-32 3x3, ReLU, conv 32-64 3x3, ReLU, max-pool 2, fc 9216-128, ReLU,
+ * fc 128-10) or "mnist:small" (conv 1-8 3x3, ReLU, max-pool 2, conv 8-16 3x3, ReLU, max-pool 2, fc 400-64,
+ * ReLU, fc 64-10): x[N,1,28,28] -> logits[N,10]. */
 LS_API ls_tensor *ls_nn_network(ls_session *s, ls_params *p, const char *name, ls_tensor *x);
 /* The names of the built-in networks, ending in NULL. */
 LS_API const char *const *ls_nn_networks(void);

@@ -1,9 +1,10 @@
 /* Operations on tensors.
  *
- * Each returns a new tensor owned by the innermost scope (tensor.h), or NULL with an error in the session. Operands are of
- * one session, one device and, unless said otherwise, one dtype: nothing is promoted silently. Binary operations broadcast
- * as NumPy does. Axes may be negative, counted from the end. Formulas and rounding: docs/contract.md.
- */
+ * Each returns a new tensor owned by the innermost scope (tensor.h), or NULL with an error in the session.
+ * Operands are of one session, one device and, unless said otherwise, one dtype: nothing is promoted
+ * silently. Binary operations broadcast as NumPy does. Axes may be negative, counted from the end. Formulas
+ * and rounding: docs/contract.md.
+ * */
 #ifndef LOCKSTEP_OPS_H
 #define LOCKSTEP_OPS_H
 
@@ -84,7 +85,8 @@ typedef struct ls_pad_spec {
 } ls_pad_spec;
 /* One ls_pad_spec an axis; the new elements are real and equal `value` (rounded to dtype). */
 LS_T ls_pad(ls_session *s, ls_tensor *x, const ls_pad_spec *pads, double value);
-/* As ls_pad, but the new elements are absent: reductions and contractions skip them, anything else reads +0. */
+/* As ls_pad, but the new elements are absent: reductions and contractions skip them, anything else reads +0.
+ */
 LS_T ls_pad_absent(ls_session *s, ls_tensor *x, const ls_pad_spec *pads);
 typedef struct ls_slice_spec {
     int64_t start, stop, step; /* as Python's x[start:stop:step], already clipped: step not 0; negative steps go down */
@@ -95,8 +97,8 @@ LS_T ls_flip(ls_session *s, ls_tensor *x, int axis);
 typedef struct ls_window_spec {
     int64_t size, stride, dilation; /* all at least 1; {1,1,1} leaves an axis as it is but adds its window axis */
 } ls_window_spec;
-/* Sliding windows over the `count` axes listed: each becomes the window's position, and its offset is a new last axis (in
- * the order listed): y[..o..,..t..] = x[..o * stride + t * dilation..]. The lazy im2col. */
+/* Sliding windows over the `count` axes listed: each becomes the window's position, and its offset is a new
+ * last axis (in the order listed): y[..o..,..t..] = x[..o * stride + t * dilation..]. The lazy im2col. */
 LS_T ls_window(ls_session *s, ls_tensor *x, int count, const int *axes, const ls_window_spec *windows);
 LS_T ls_concat(ls_session *s, ls_tensor *const *xs, int count, int axis);
 LS_T ls_stack(ls_session *s, ls_tensor *const *xs, int count, int axis);
@@ -118,8 +120,9 @@ typedef enum ls_scan_kind { LS_SCAN_SUM, LS_SCAN_PROD, LS_SCAN_MIN, LS_SCAN_MAX 
 LS_T ls_scan(ls_session *s, ls_tensor *x, ls_scan_kind kind, int axis, int exclusive, int reverse);
 
 /* ---- contractions ---- */
-/* sum over the contracted axis pairs, in the order listed, of a*b; result axes: batch pairs, a's others, b's others. The
- * result dtype `dtype` is the operands' own, f32 for f16 and bf16, or i32 for 8- and 16-bit integers. */
+/* sum over the contracted axis pairs, in the order listed, of a*b; result axes: batch pairs, a's others, b's
+ * others. The result dtype `dtype` is the operands' own, f32 for f16 and bf16, or i32 for 8- and 16-bit
+ * integers. */
 typedef struct ls_contract_spec {
     int n_batch, n_contract;
     int batch_a[LS_MAX_RANK], batch_b[LS_MAX_RANK];
@@ -131,8 +134,8 @@ LS_T ls_matmul(ls_session *s, ls_tensor *a, ls_tensor *b); /* as NumPy's @ : bat
 LS_T ls_linear(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *bias);
 
 /* ---- indexed ---- */
-/* y[.., i.., ..] = x[.., index[i..], ..]: index's axes stand where `axis` was. Index i32 or i64; negative ones are out of
- * range: they read NaN (0 for integers) and the run reports LS_ERR_RANGE naming the node. */
+/* y[.., i.., ..] = x[.., index[i..], ..]: index's axes stand where `axis` was. Index i32 or i64; negative
+ * ones are out of range: they read NaN (0 for integers) and the run reports LS_ERR_RANGE naming the node. */
 LS_T ls_gather(ls_session *s, ls_tensor *x, ls_tensor *index, int axis);
 /* y[i,j] = x[i, index[i,j]] along `axis` (GatherElements, take_along_axis). */
 LS_T ls_take_along(ls_session *s, ls_tensor *x, ls_tensor *index, int axis);
@@ -158,12 +161,13 @@ LS_T ls_random_split(ls_session *s, ls_tensor *key, uint32_t purpose); /* anothe
 LS_T ls_dim_value(ls_session *s, ls_dim dim);                          /* an extent as an i64 scalar */
 
 /* ---- loop ---- */
-/* The body of a loop: builds out_carry (as many as carried, same dtypes and shapes) and out_ys from the iteration's number (i64
- * scalar), the carried values and the iteration's slices of xs. Runs once, when the loop is built. */
+/* The body of a loop: builds out_carry (as many as carried, same dtypes and shapes) and out_ys from the
+ * iteration's number (i64 scalar), the carried values and the iteration's slices of xs. Runs once, when the
+ * loop is built. */
 typedef ls_status (*ls_loop_fn)(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
                                 ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys);
-/* Runs body `trip` times over carried values and slices of xs along axis 0; ys are stacked along axis 0. Tensors that the body
- * uses from outside are captured. Differentiable. */
+/* Runs body `trip` times over carried values and slices of xs along axis 0; ys are stacked along axis 0.
+ * Tensors that the body uses from outside are captured. Differentiable. */
 LS_API ls_status ls_loop(ls_session *s, ls_dim trip, int n_carry, ls_tensor *const *carry, int n_xs, ls_tensor *const *xs,
                          int n_ys, ls_loop_fn body, void *ctx, ls_tensor **out_carry, ls_tensor **out_ys);
 
@@ -212,7 +216,8 @@ LS_T ls_conv_transpose(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *bia
 /* x[N,C,spatial...] -> [N, C*kernel..., positions]; missing elements are 0. col2im is its adjoint. */
 LS_T ls_im2col(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec);
 LS_T ls_col2im(ls_session *s, ls_tensor *cols, ls_shape image, const int64_t *kernel, const ls_conv_spec *spec);
-/* x[N,C,spatial...]; kernel and spec as for convolution. Padding never wins, nor counts in the mean unless count_pad. */
+/* x[N,C,spatial...]; kernel and spec as for convolution. Padding never wins, nor counts in the mean unless
+ * count_pad. */
 LS_T ls_max_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec);
 LS_T ls_avg_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec, int count_pad);
 
@@ -222,10 +227,11 @@ typedef struct ls_attention_spec {
     int causal;      /* query i sees keys 0 .. i + (keys - queries) */
     ls_tensor *mask; /* bool (true: seen) or added in x's dtype; broadcasts to [batch, heads, queries, keys]; may be NULL */
 } ls_attention_spec;
-/* q[B,H,L,D], k[B,G,S,D], v[B,G,S,E] -> [B,H,L,E]; G divides H (grouped heads). Masked entries are exactly +0. */
+/* q[B,H,L,D], k[B,G,S,D], v[B,G,S,E] -> [B,H,L,E]; G divides H (grouped heads). Masked entries are exactly
+ * +0. */
 LS_T ls_attention(ls_session *s, ls_tensor *q, ls_tensor *k, ls_tensor *v, const ls_attention_spec *spec);
-/* x[T,B,I], h0 and c0[B,H], w_x[4H,I], w_h[4H,H], bias[4H] or NULL; gates in the order i, f, g, o (PyTorch's).
- * Returns h of all steps [T,B,H]. */
+/* x[T,B,I], h0 and c0[B,H], w_x[4H,I], w_h[4H,H], bias[4H] or NULL; gates in the order i, f, g, o
+ * (PyTorch's). Returns h of all steps [T,B,H]. */
 LS_T ls_lstm(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *c0, ls_tensor *w_x, ls_tensor *w_h, ls_tensor *bias,
              ls_tensor **out_h, ls_tensor **out_c);
 /* Mean over the batch of -log softmax(logits[N,C])[label]; labels i32 or i64 [N]. */

@@ -1,4 +1,5 @@
-/* Optimisers and learning-rate schedules. State is in variables beside the parameters, so a saved state resumes exactly. */
+/* Optimisers and learning-rate schedules. State is in variables beside the parameters, so a saved state
+ * resumes exactly. */
 #ifndef LOCKSTEP_OPTIM_H
 #define LOCKSTEP_OPTIM_H
 
@@ -25,14 +26,16 @@ typedef struct ls_optimizer ls_optimizer;
 LS_API ls_status ls_optimizer_create(ls_session *session, ls_params *params, const ls_optimizer_options *options,
                                      ls_optimizer **out_optimizer) LS_MUST_USE;
 LS_API void ls_optimizer_destroy(ls_optimizer *optimizer);
-/* Adds one step to the graph: differentiates `loss` and assigns every parameter and the optimiser's state. `rate` is an f32 scalar
- * tensor (an ls_input of a program, say), so that a schedule recompiles nothing. */
+/* Adds one step to the graph: differentiates `loss` and assigns every parameter and the optimiser's state.
+ * `rate` is an f32 scalar tensor (an ls_input of a program, say), so that a schedule recompiles nothing. */
 LS_API ls_status ls_optimizer_step(ls_session *session, ls_optimizer *optimizer, ls_tensor *loss, ls_tensor *rate);
-/* The state's variables: moments and the step count, named after the parameters ("NAME.m", "NAME.v", "optimizer.step"). */
+/* The state's variables: moments and the step count, named after the parameters ("NAME.m", "NAME.v",
+ * "optimizer.step"). */
 LS_API int ls_optimizer_state_count(const ls_optimizer *optimizer);
 LS_API ls_var *ls_optimizer_state_at(const ls_optimizer *optimizer, int index);
 
-/* The rate at step `step` of `steps`: constant; cosine from `rate` to 0 after a linear warm-up; or divided by 10 every `every` steps. */
+/* The rate at step `step` of `steps`: constant; cosine from `rate` to 0 after a linear warm-up; or divided by
+ * 10 every `every` steps. */
 typedef struct ls_schedule {
     ls_schedule_kind kind;
     double rate;

@@ -1,9 +1,10 @@
 /* Status codes and error records.
  *
- * Every function that can fail returns an ls_status, or NULL where it returns a handle. The story of a failure
- * (what, where, what was expected) is in an ls_error: the caller's own for functions that take one, else the
- * session's (ls_session_error). An ls_error is plain data, owned by whoever declared it, used by one thread at a time.
- */
+ * Every function that can fail returns an ls_status, or NULL where it returns a handle. The story of a
+ * failure (what, where, what was expected) is in an ls_error: the caller's own for functions that take one,
+ * else the session's (ls_session_error). An ls_error is plain data, owned by whoever declared it, used by one
+ * thread at a time.
+ * */
 #ifndef LOCKSTEP_STATUS_H
 #define LOCKSTEP_STATUS_H
 
@@ -46,7 +47,8 @@ typedef enum ls_status {
 #define LS_TRAIL_MAX 8
 #define LS_MESSAGE_MAX 1024
 
-/* The first failure of a call: its code, one line of text, and the source lines it passed through, innermost first. */
+/* The first failure of a call: its code, one line of text, and the source lines it passed through, innermost
+ * first. */
 typedef struct ls_error {
     ls_status code;
     char message[LS_MESSAGE_MAX];

@@ -1,18 +1,21 @@
 /* Tensors, variables, symbols and scopes.
  *
- * A tensor is an immutable node of a graph: an operation, its operands, a dtype and a shape; equal nodes of a session
- * are one. Building computes nothing: values exist after ls_realize, ls_read, or the run of a program.
+ * A tensor is an immutable node of a graph: an operation, its operands, a dtype and a shape; equal nodes of a
+ * session are one. Building computes nothing: values exist after ls_realize, ls_read, or the run of a
+ * program.
  *
- * Ownership: every function that returns an ls_tensor gives it to the innermost open scope of the session (the
- * session itself when none is open), which releases it. ls_keep moves a tensor to the enclosing scope; ls_retain and
- * ls_release hold one for longer by hand.
+ * Ownership: every function that returns an ls_tensor gives it to the innermost open scope of the session
+ * (the session itself when none is open), which releases it. ls_keep moves a tensor to the enclosing scope;
+ * ls_retain and ls_release hold one for longer by hand.
  *
- * Errors: a builder that gets bad shapes, dtypes, devices or a NULL operand returns NULL and records the first error, with
- * the operation, the shapes and what was expected, in the session. ls_realize and ls_read report it.
+ * Errors: a builder that gets bad shapes, dtypes, devices or a NULL operand returns NULL and records the
+ * first error, with the operation, the shapes and what was expected, in the session. ls_realize and ls_read
+ * report it.
  *
- * Threads: a tensor belongs to its session and is used by that session's thread. Variables and symbols belong to the
- * context; a variable is used by one session at a time, except that many may read it while none assigns.
- */
+ * Threads: a tensor belongs to its session and is used by that session's thread. Variables and symbols belong
+ * to the context; a variable is used by one session at a time, except that many may read it while none
+ * assigns.
+ * */
 #ifndef LOCKSTEP_TENSOR_H
 #define LOCKSTEP_TENSOR_H
 
@@ -41,7 +44,8 @@ typedef struct ls_shape {
     ls_dim dim[LS_MAX_RANK];
 } ls_shape;
 
-/* A shape of fixed extents, outermost first. A rank or an extent out of range gives rank -1, which every builder refuses. */
+/* A shape of fixed extents, outermost first. A rank or an extent out of range gives rank -1, which every
+ * builder refuses. */
 LS_API ls_shape ls_shape_make(int rank, const int64_t *dims);
 /* LS_SHAPE(2, 3) is a matrix; LS_SCALAR has rank 0. */
 #ifdef __cplusplus
@@ -63,7 +67,8 @@ LS_API ls_dim ls_dim_symbol(ls_symbol *symbol, int64_t scale, int64_t offset);
 
 /* ---- symbols: extents that change without recompiling ---- */
 
-/* A symbol that takes values 0 to `bound` (inclusive, at least 1). Lives as long as the context. `name` is copied. */
+/* A symbol that takes values 0 to `bound` (inclusive, at least 1). Lives as long as the context. `name` is
+ * copied. */
 LS_API ls_symbol *ls_symbol_create(ls_context *context, const char *name, int64_t bound, ls_error *err);
 /* The value that this session's runs use from now on; each symbol starts at its bound. */
 LS_API ls_status ls_symbol_bind(ls_session *session, ls_symbol *symbol, int64_t value);
@@ -100,18 +105,19 @@ LS_API ls_tensor *ls_input(ls_session *session, const char *name, ls_dtype dtype
 
 /* ---- variables: mutable storage with a stable address ---- */
 
-/* Storage on the session's device, filled from `data` (dense, row-major) or with zeros when NULL. The name is copied. Lives
- * until ls_var_destroy or the end of the context. */
+/* Storage on the session's device, filled from `data` (dense, row-major) or with zeros when NULL. The name is
+ * copied. Lives until ls_var_destroy or the end of the context. */
 LS_API ls_var *ls_var_create(ls_session *session, const char *name, ls_dtype dtype, ls_shape shape, const void *data);
 LS_API void ls_var_destroy(ls_var *var);
 LS_API const char *ls_var_name(const ls_var *var);
 LS_API ls_shape ls_var_shape(const ls_var *var);
 LS_API ls_dtype ls_var_dtype(const ls_var *var);
-/* The value as a tensor: what was assigned last in this session, even if not yet computed. A tensor that was built on an older
- * value can be computed until, or together with, the ls_realize that replaces it; after that it is an error that names the
- * variable. */
+/* The value as a tensor: what was assigned last in this session, even if not yet computed. A tensor that was
+ * built on an older value can be computed until, or together with, the ls_realize that replaces it; after
+ * that it is an error that names the variable. */
 LS_API ls_tensor *ls_var_value(ls_session *session, ls_var *var);
-/* Assigns at the next ls_realize, or at every run of the program compiled next. Ordered after all reads of the old value. */
+/* Assigns at the next ls_realize, or at every run of the program compiled next. Ordered after all reads of
+ * the old value. */
 LS_API ls_status ls_var_assign(ls_session *session, ls_var *var, ls_tensor *value);
 /* Copies the stored value out or in, dense and row-major; `size` must be exact. */
 LS_API ls_status ls_var_read(ls_session *session, ls_var *var, void *data, size_t size);
@@ -119,25 +125,29 @@ LS_API ls_status ls_var_write(ls_session *session, ls_var *var, const void *data
 
 /* ---- computing ---- */
 
-/* Computes tensors, and every pending assignment, and keeps the values for later use. An equal graph compiles once. Reports an
- * error that the session already holds, and computes nothing then. After LS_ERR_RANGE all is computed: what was read outside is
- * NaN (0 for integers). After another error in the midst of a run, assigned variables hold their old or their new values. */
+/* Computes tensors, and every pending assignment, and keeps the values for later use. An equal graph compiles
+ * once. Reports an error that the session already holds, and computes nothing then. After LS_ERR_RANGE all is
+ * computed: what was read outside is NaN (0 for integers). After another error in the midst of a run,
+ * assigned variables hold their old or their new values. */
 LS_API ls_status ls_realize(ls_session *session, ls_tensor *const *tensors, int count);
-/* Computes if needed (but no assignment) and copies the value to the host, dense and row-major; `size` must be its exact bytes. */
+/* Computes if needed (but no assignment) and copies the value to the host, dense and row-major; `size` must
+ * be its exact bytes. */
 LS_API ls_status ls_read(ls_session *session, ls_tensor *tensor, void *data, size_t size);
 /* The same computation on another device: an explicit copy. */
 LS_API ls_tensor *ls_to_device(ls_session *session, ls_tensor *tensor, ls_device *device);
 
-/* A compiled graph: `inputs` (from ls_input) to `outputs`, with the assignments pending at compile time, which it takes
- * over. Runs rebuild nothing. A program is used by one thread at a time and is destroyed before its session. */
+/* A compiled graph: `inputs` (from ls_input) to `outputs`, with the assignments pending at compile time,
+ * which it takes over. Runs rebuild nothing. A program is used by one thread at a time and is destroyed
+ * before its session. */
 LS_API ls_status ls_program_compile(ls_session *session, ls_tensor *const *inputs, int n_inputs,
                                     ls_tensor *const *outputs, int n_outputs, ls_program **out_program) LS_MUST_USE;
 LS_API void ls_program_destroy(ls_program *program);
-/* Host data in and out, dense and row-major at the current symbol values, in the order given at compile time; an output
- * may be NULL to leave it on the device. */
+/* Host data in and out, dense and row-major at the current symbol values, in the order given at compile time;
+ * an output may be NULL to leave it on the device. */
 LS_API ls_status ls_program_run(ls_program *program, const void *const *inputs, void *const *outputs);
 
-/* Without blocking: ls_submit starts the computation of tensors; ls_poll says LS_OK with *out_done 0 or 1; ls_wait blocks. */
+/* Without blocking: ls_submit starts the computation of tensors; ls_poll says LS_OK with *out_done 0 or 1;
+ * ls_wait blocks. */
 typedef struct ls_ticket {
     uint64_t value;
 } ls_ticket;

@@ -1,8 +1,10 @@
-/* Showing that a device is right: comparison of results, and of every kernel of a run, with the two references.
+/* Showing that a device is right: comparison of results, and of every kernel of a run, with the two
+ * references.
  *
- * `ref` runs kernels in contract order: in locked mode a device must equal it bit for bit. The oracle evaluates the graph in float64 with
- * a rigorous radius: in any mode a device must lie inside it. There are no tolerances to choose.
- */
+ * `ref` runs kernels in contract order: in locked mode a device must equal it bit for bit. The oracle
+ * evaluates the graph in float64 with a rigorous radius: in any mode a device must lie inside it. There are
+ * no tolerances to choose.
+ * */
 #ifndef LOCKSTEP_VERIFY_H
 #define LOCKSTEP_VERIFY_H
 
@@ -36,8 +38,8 @@ LS_API ls_verdict ls_compare(const ls_data *expected, const ls_data *actual, ls_
 /* Compares with a float64 value and a radius for each element (of `actual`'s shape). */
 LS_API ls_verdict ls_compare_bound(const ls_data *actual, const double *middle, const double *radius, ls_report *out_report);
 
-/* The oracle's value of a tensor of a session, from the values that its leaves have: a middle and a radius for each element. The arrays
- * (of *out_count elements) are released with ls_verify_free. */
+/* The oracle's value of a tensor of a session, from the values that its leaves have: a middle and a radius
+ * for each element. The arrays (of *out_count elements) are released with ls_verify_free. */
 LS_API ls_status ls_oracle_value(ls_session *session, ls_tensor *tensor, double **out_middle, double **out_radius,
                                  int64_t *out_count) LS_MUST_USE;
 LS_API void ls_verify_free(ls_session *session, void *array);
@@ -61,8 +63,8 @@ typedef struct ls_verification {
     int first_divergence;      /* number of the first kernel that is wrong; -1 none */
 } ls_verification;
 
-/* Runs the computation of tensors on the session's device with every kernel shadowed, by snapshots: fusion, order and memory are those of an
- * ordinary run. The caller frees the result. */
+/* Runs the computation of tensors on the session's device with every kernel shadowed, by snapshots: fusion,
+ * order and memory are those of an ordinary run. The caller frees the result. */
 LS_API ls_status ls_verify(ls_session *session, ls_tensor *const *tensors, int count, ls_verification **out_verification) LS_MUST_USE;
 LS_API void ls_verification_free(ls_session *session, ls_verification *verification);
 

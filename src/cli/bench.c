@@ -1,4 +1,5 @@
-/* lockstep bench: speed through the public interface, as a program that replays, beside the measured peak. Medians over rounds. */
+/* lockstep bench: speed through the public interface, as a program that replays, beside the measured peak.
+ * Medians over rounds. */
 #include "cli/cli.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,19 +69,25 @@ static int time_of(bench *b, ls_tensor *y, double *out_seconds) {
 static ls_tensor *operand(bench *b, const char *name, ls_shape shape, ls_var **out_var) {
     *out_var = ls_var_create(b->w.session, name, LS_F32, shape, NULL);
     ls_tensor *zeros = *out_var ? ls_var_value(b->w.session, *out_var) : NULL;
-    ls_tensor *key = ls_random_key(b->w.session, 1), *one = zeros ? ls_full(b->w.session, LS_F32, shape, 0.5) : NULL;
-    if (!zeros || ls_var_assign(b->w.session, *out_var, ls_sub(b->w.session, ls_random_uniform(b->w.session, key, shape, LS_F32), one)) != LS_OK ||
+    ls_tensor *key = ls_random_key(b->w.session, 1),
+              *one = zeros ? ls_full(b->w.session, LS_F32, shape, 0.5) : NULL;
+    if (!zeros ||
+        ls_var_assign(b->w.session, *out_var,
+                      ls_sub(b->w.session, ls_random_uniform(b->w.session, key, shape, LS_F32), one)) !=
+            LS_OK ||
         ls_realize(b->w.session, NULL, 0) != LS_OK) {
         return NULL;
     }
     return ls_var_value(b->w.session, *out_var);
 }
 
-static void row(bench *b, const char *what, int64_t m, int64_t n, int64_t k, double flops, double bytes, double seconds) {
+static void row(bench *b, const char *what, int64_t m, int64_t n, int64_t k, double flops, double bytes,
+                double seconds) {
     double gflops = flops / seconds * 1e-9, gbs = bytes / seconds * 1e-9;
     double share = bytes > 0 ? gbs / b->peak_gbs : gflops / b->peak_gflops;
-    printf("%-10s %6lld %6lld %6lld  %-7s %9.1f us  %8.1f %s  %5.1f %% of peak\n", what, (long long)m, (long long)n, (long long)k, b->math,
-           seconds * 1e6, bytes > 0 ? gbs : gflops, bytes > 0 ? "GB/s   " : "GFLOP/s", 100 * share);
+    printf("%-10s %6lld %6lld %6lld  %-7s %9.1f us  %8.1f %s  %5.1f %% of peak\n", what, (long long)m,
+           (long long)n, (long long)k, b->math, seconds * 1e6, bytes > 0 ? gbs : gflops,
+           bytes > 0 ? "GB/s   " : "GFLOP/s", 100 * share);
     cJSON *o = cJSON_CreateObject();
     cJSON_AddStringToObject(o, "what", what);
     cJSON_AddNumberToObject(o, "m", (double)m);
@@ -110,7 +117,9 @@ static int bench_peak(bench *b) {
 }
 
 static int bench_gemm(bench *b) {
-    static const int64_t shapes[][3] = {{64, 64, 64}, {256, 256, 256}, {512, 512, 512}, {1024, 1024, 1024}, {16, 1024, 1024}, {128, 3072, 768}, {1, 4096, 4096}};
+    static const int64_t shapes[][3] = {{64, 64, 64},       {256, 256, 256},  {512, 512, 512},
+                                        {1024, 1024, 1024}, {16, 1024, 1024}, {128, 3072, 768},
+                                        {1, 4096, 4096}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         int64_t m = shapes[i][0], n = shapes[i][1], k = shapes[i][2];
         ls_var *va, *vb;
@@ -128,18 +137,22 @@ static int bench_gemm(bench *b) {
 }
 
 static int bench_conv(bench *b) {
-    static const int64_t shapes[][4] = {{1, 64, 56, 3}, {8, 64, 56, 3}, {128, 32, 26, 3}, {1, 64, 56, 1}}; /* batch, channels, side, kernel */
+    static const int64_t shapes[][4] = {
+        {1, 64, 56, 3}, {8, 64, 56, 3}, {128, 32, 26, 3}, {1, 64, 56, 1}}; /* batch, channels, side, kernel */
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        int64_t n = shapes[i][0], c = shapes[i][1], side = shapes[i][2], kernel = shapes[i][3], pad = kernel / 2;
+        int64_t n = shapes[i][0], c = shapes[i][1], side = shapes[i][2], kernel = shapes[i][3],
+                pad = kernel / 2;
         ls_var *vx, *vw;
         double seconds;
         ls_conv_spec spec = {.spatial = 2, .pad_low = {pad, pad}, .pad_high = {pad, pad}};
-        ls_tensor *x = operand(b, "x", LS_SHAPE(n, c, side, side), &vx), *w = operand(b, "w", LS_SHAPE(64, c, kernel, kernel), &vw);
+        ls_tensor *x = operand(b, "x", LS_SHAPE(n, c, side, side), &vx),
+                  *w = operand(b, "w", LS_SHAPE(64, c, kernel, kernel), &vw);
         int code = x && w ? time_of(b, ls_conv(b->w.session, x, w, NULL, &spec), &seconds) : fail(b);
         if (code != EXIT_FINE) {
             return code;
         }
-        row(b, kernel == 1 ? "conv 1x1" : "conv 3x3", n, c, side, 2.0 * (double)(n * side * side * 64 * c * kernel * kernel), 0, seconds);
+        row(b, kernel == 1 ? "conv 1x1" : "conv 3x3", n, c, side,
+            2.0 * (double)(n * side * side * 64 * c * kernel * kernel), 0, seconds);
         ls_var_destroy(vx);
         ls_var_destroy(vw);
     }
@@ -182,11 +195,15 @@ static int bench_step(bench *b) {
     ls_optimizer_options options = {.kind = LS_OPTIM_ADAM};
     float *images = calloc(N * 784, sizeof *images), rate = 0.001f, loss;
     int32_t labels[N] = {0};
-    ls_tensor *inputs[3] = {ls_input(s, "images", LS_F32, LS_SHAPE(N, 1, 28, 28)), ls_input(s, "labels", LS_I32, LS_SHAPE(N)),
+    ls_tensor *inputs[3] = {ls_input(s, "images", LS_F32, LS_SHAPE(N, 1, 28, 28)),
+                            ls_input(s, "labels", LS_I32, LS_SHAPE(N)),
                             ls_input(s, "rate", LS_F32, LS_SCALAR)};
     int code = images && ls_params_create(s, 1, &params) == LS_OK ? EXIT_FINE : fail(b);
-    ls_tensor *y = code == EXIT_FINE ? ls_cross_entropy(s, ls_nn_network(s, params, "mnist:cnn", inputs[0]), inputs[1]) : NULL;
-    if (!y || ls_optimizer_create(s, params, &options, &optimizer) != LS_OK || ls_optimizer_step(s, optimizer, y, inputs[2]) != LS_OK ||
+    ls_tensor *y = code == EXIT_FINE
+                       ? ls_cross_entropy(s, ls_nn_network(s, params, "mnist:cnn", inputs[0]), inputs[1])
+                       : NULL;
+    if (!y || ls_optimizer_create(s, params, &options, &optimizer) != LS_OK ||
+        ls_optimizer_step(s, optimizer, y, inputs[2]) != LS_OK ||
         ls_program_compile(s, inputs, 3, &y, 1, &program) != LS_OK) {
         code = fail(b);
     }
@@ -204,10 +221,12 @@ static int bench_step(bench *b) {
     if (code == EXIT_FINE && seconds) {
         ls_program_stats stats = ls_program_get_stats(program);
         qsort(seconds, (size_t)b->rounds, sizeof *seconds, ascending);
-        row(b, "step", N, 0, 0, 72.0e6 * N, 0, seconds[b->rounds / 2]); /* forward, input and weight gradients: 36 M multiply-adds an image */
-        printf("%-10s %d kernels a step, %.3f us of host work a kernel, %.1f of %.1f MB of temporaries shared\n", "", stats.kernels,
-               stats.launches ? (double)stats.host_ns * 1e-3 / (double)stats.launches : 0, (double)stats.temporary_bytes * 1e-6,
-               (double)stats.separate_bytes * 1e-6);
+        row(b, "step", N, 0, 0, 72.0e6 * N, 0,
+            seconds[b->rounds / 2]); /* forward, input and weight gradients: 36 M multiply-adds an image */
+        printf(
+            "%-10s %d kernels a step, %.3f us of host work a kernel, %.1f of %.1f MB of temporaries shared\n",
+            "", stats.kernels, stats.launches ? (double)stats.host_ns * 1e-3 / (double)stats.launches : 0,
+            (double)stats.temporary_bytes * 1e-6, (double)stats.separate_bytes * 1e-6);
     }
     free(seconds);
     free(images);
@@ -227,7 +246,11 @@ int cmd_bench(int argc, char **argv) {
     static const struct {
         const char *name;
         int (*run)(bench *b);
-    } benches[] = {{"peak", bench_peak}, {"gemm", bench_gemm}, {"conv", bench_conv}, {"norm", bench_norm}, {"step", bench_step}};
+    } benches[] = {{"peak", bench_peak},
+                   {"gemm", bench_gemm},
+                   {"conv", bench_conv},
+                   {"norm", bench_norm},
+                   {"step", bench_step}};
     const char *words[1];
     bench b = {.options = options, .rounds = 7};
     int code, n = cli_parse(&cli_commands[5], options, argc, argv, words, 1, &code), chosen = -1;
@@ -251,8 +274,10 @@ int cmd_bench(int argc, char **argv) {
     b.math = cli_text(options, "math", "locked");
     cJSON *root = cJSON_CreateObject();
     b.rows = cJSON_AddArrayToObject(root, "rows");
-    code = ls_device_peak(b.w.device, ls_session_math(b.w.session), &b.peak_gflops, &b.peak_gbs, &err) == LS_OK ? EXIT_FINE
-                                                                                                      : cli_fail(err.code, err.message);
+    code =
+        ls_device_peak(b.w.device, ls_session_math(b.w.session), &b.peak_gflops, &b.peak_gbs, &err) == LS_OK
+            ? EXIT_FINE
+            : cli_fail(err.code, err.message);
     code = code == EXIT_FINE ? benches[chosen].run(&b) : code;
     cli_close(&b.w);
     if (code != EXIT_FINE) {

@@ -1,4 +1,5 @@
-/* What the subcommands share: options, devices, JSON reports, messages. Data goes to stdout, all else to stderr. */
+/* What the subcommands share: options, devices, JSON reports, messages. Data goes to stdout, all else to
+ * stderr. */
 #ifndef LOCKSTEP_CLI_CLI_H
 #define LOCKSTEP_CLI_CLI_H
 
@@ -10,10 +11,10 @@ enum { EXIT_FINE = 0, EXIT_DIFFERS = 1, EXIT_USAGE = 2, EXIT_DEVICE = 3, EXIT_IN
 
 /* ---- options ---- */
 typedef struct cli_option {
-    const char *name; /* without the dashes */
+    const char *name;  /* without the dashes */
     const char *value; /* what it takes, for messages and help; NULL: it takes nothing */
     const char *help;
-    const char *text;  /* the last value given; "" for one that takes nothing; NULL: not given */
+    const char *text;    /* the last value given; "" for one that takes nothing; NULL: not given */
     const char *all[16]; /* every value given, for options that may repeat */
     int count;
 } cli_option;
@@ -23,9 +24,10 @@ typedef struct cli_command {
     int (*run)(int argc, char **argv);
 } cli_command;
 
-/* Parses argv[1..] into options (ending in a NULL name) and positional words; --help prints and exits through *out_code. Returns the number
- * of positional words, or -1 with *out_code set when the command is done. */
-int cli_parse(const cli_command *command, cli_option *options, int argc, char **argv, const char **words, int most, int *out_code);
+/* Parses argv[1..] into options (ending in a NULL name) and positional words; --help prints and exits through
+ * *out_code. Returns the number of positional words, or -1 with *out_code set when the command is done. */
+int cli_parse(const cli_command *command, cli_option *options, int argc, char **argv, const char **words,
+              int most, int *out_code);
 cli_option *cli_find(cli_option *options, const char *name);
 bool cli_given(cli_option *options, const char *name);
 const char *cli_text(cli_option *options, const char *name, const char *otherwise);
@@ -37,8 +39,8 @@ bool cli_choice(cli_option *options, const char *name, const char *const *choice
 
 /* ---- messages ---- */
 int cli_error(int code, const char *fmt, ...) LS_PRINTF(2, 3); /* prints "lockstep: ..." and returns code */
-int cli_fail(ls_status status, const char *message);           /* the exit code that fits a status, with its message */
-bool cli_tty(void);                                            /* whether stderr is a terminal that wants colour and progress */
+int cli_fail(ls_status status, const char *message); /* the exit code that fits a status, with its message */
+bool cli_tty(void); /* whether stderr is a terminal that wants colour and progress */
 
 /* ---- a device and a session on it ---- */
 typedef struct cli_world {
@@ -46,13 +48,17 @@ typedef struct cli_world {
     ls_device *device;
     ls_session *session;
 } cli_world;
-#define CLI_DEVICE_OPTIONS \
-    {.name = "device", .value = "ID", .help = "the device (see lockstep devices); default cpu"}, \
-    {.name = "math", .value = "locked|fast|reduced", .help = "the kind of arithmetic; default locked"}, \
-    {.name = "no-fusion", .help = "one kernel an operation (changes no locked bit)"}, \
-    {.name = "strategy", .value = "OP=NAME", .help = "force a strategy, such as contract=naive; may repeat"}
-#define CLI_JSON_OPTION {.name = "json", .value = "FILE|-", .help = "also write a JSON report"}
-/* Opens the device of --device (or `device`), with --math and --no-fusion. EXIT_FINE, or an exit code with its message printed. */
+#define CLI_DEVICE_OPTIONS                                                                                   \
+    {.name = "device", .value = "ID", .help = "the device (see lockstep devices); default cpu"},             \
+        {.name = "math", .value = "locked|fast|reduced", .help = "the kind of arithmetic; default locked"},  \
+        {.name = "no-fusion", .help = "one kernel an operation (changes no locked bit)"}, {                  \
+        .name = "strategy", .value = "OP=NAME",                                                              \
+        .help = "force a strategy, such as contract=naive; may repeat"                                       \
+    }
+#define CLI_JSON_OPTION                                                                                      \
+    { .name = "json", .value = "FILE|-", .help = "also write a JSON report" }
+/* Opens the device of --device (or `device`), with --math and --no-fusion. EXIT_FINE, or an exit code with
+ * its message printed. */
 int cli_open(cli_world *w, cli_option *options, const char *device);
 void cli_close(cli_world *w);
 
@@ -60,10 +66,14 @@ void cli_close(cli_world *w);
 int cli_json(cli_option *options, cJSON *root);
 
 /* ---- data and networks ---- */
-/* digits, fashion, or a folder of IDX files; the normalisation that fits goes to out_mean and out_deviation. */
-int cli_dataset(ls_context *context, const char *name, ls_dataset *out_train, ls_dataset *out_test, float *out_mean, float *out_deviation);
-/* Makes a built-in network's parameters and logits for an input of n images; loads weights when the path is not NULL. */
-int cli_network(cli_world *w, const char *name, const char *weights, uint64_t seed, ls_tensor *x, ls_params **out_params, ls_tensor **out_logits);
+/* digits, fashion, or a folder of IDX files; the normalisation that fits goes to out_mean and out_deviation.
+ */
+int cli_dataset(ls_context *context, const char *name, ls_dataset *out_train, ls_dataset *out_test,
+                float *out_mean, float *out_deviation);
+/* Makes a built-in network's parameters and logits for an input of n images; loads weights when the path is
+ * not NULL. */
+int cli_network(cli_world *w, const char *name, const char *weights, uint64_t seed, ls_tensor *x,
+                ls_params **out_params, ls_tensor **out_logits);
 
 int cmd_devices(int argc, char **argv);
 int cmd_check(int argc, char **argv);

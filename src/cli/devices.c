@@ -43,7 +43,11 @@ int cmd_devices(int argc, char **argv) {
     cJSON *root = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(root, "devices");
     for (int i = 0; i < count && i < 64; i++) {
         const ls_device_info *d = &infos[i];
-        printf("%-8s %-10s %s", d->id, !d->available ? "missing" : d->locked > 0 ? "certified" : "refused", d->caps.name);
+        printf("%-8s %-10s %s", d->id,
+               !d->available   ? "missing"
+               : d->locked > 0 ? "certified"
+                               : "refused",
+               d->caps.name);
         if (d->caps.isa[0]) {
             printf(", %s, %d thread%s", d->caps.isa, d->caps.threads, d->caps.threads == 1 ? "" : "s");
         }

@@ -47,7 +47,10 @@ ls_data *cli_images(ls_context *context, cli_option *options, int *out_code) {
     }
     const char *given = cli_text(options, "input", "images=random:0");
     if (strncmp(given, "images=", 7) != 0) {
-        cli_error(0, "--input %s: expected images=FILE.npy, images=random[:SEED] or images=zeros: the network's input is \"images\"", given);
+        cli_error(0,
+                  "--input %s: expected images=FILE.npy, images=random[:SEED] or images=zeros: the network's "
+                  "input is \"images\"",
+                  given);
         return NULL;
     }
     const char *what = given + 7;
@@ -73,7 +76,8 @@ ls_data *cli_images(ls_context *context, cli_option *options, int *out_code) {
         cli_error(0, "%s", err.message);
     } else {
         const int64_t *d = ls_data_dims(data);
-        if (ls_data_dtype(data) != LS_F32 || ls_data_rank(data) != 4 || d[0] < 1 || d[1] != 1 || d[2] != 28 || d[3] != 28) {
+        if (ls_data_dtype(data) != LS_F32 || ls_data_rank(data) != 4 || d[0] < 1 || d[1] != 1 || d[2] != 28 ||
+            d[3] != 28) {
             cli_error(0, "--input %s: expected f32 [N,1,28,28]", given);
             ls_data_release(data);
             data = NULL;

@@ -4,10 +4,16 @@
 
 #include "cli/cli.h"
 
-#define CLI_INPUT_OPTIONS                                                                                                  \
-    {.name = "weights", .value = "FILE", .help = "safetensors of the network; default: the weights that seed 1 starts with"}, \
-    {.name = "input", .value = "images=FILE.npy|random[:SEED]|zeros", .help = "default images=random:0"},                  \
-    {.name = "dim", .value = "batch=N", .help = "images at once, where no file says; default 1"}
+#define CLI_INPUT_OPTIONS                                                                                    \
+    {.name = "weights",                                                                                      \
+     .value = "FILE",                                                                                        \
+     .help = "safetensors of the network; default: the weights that seed 1 starts with"},                    \
+        {.name = "input",                                                                                    \
+         .value = "images=FILE.npy|random[:SEED]|zeros",                                                     \
+         .help = "default images=random:0"},                                                                 \
+    {                                                                                                        \
+        .name = "dim", .value = "batch=N", .help = "images at once, where no file says; default 1"           \
+    }
 
 /* The images; NULL with *out_code set, its message printed. The caller releases them. */
 ls_data *cli_images(ls_context *context, cli_option *options, int *out_code);

@@ -20,7 +20,10 @@ int cmd_inspect(int argc, char **argv) {
     static const struct {
         const char *name;
         unsigned part;
-    } parts[] = {{"graph", LS_INSPECT_GRAPH}, {"groups", LS_INSPECT_GROUPS}, {"specs", LS_INSPECT_SPECS}, {"kernels", LS_INSPECT_KERNELS},
+    } parts[] = {{"graph", LS_INSPECT_GRAPH},
+                 {"groups", LS_INSPECT_GROUPS},
+                 {"specs", LS_INSPECT_SPECS},
+                 {"kernels", LS_INSPECT_KERNELS},
                  {"memory", LS_INSPECT_MEMORY}};
     const char *words[1];
     cli_world w;

@@ -4,22 +4,31 @@
 #include <string.h>
 
 const cli_command cli_commands[] = {
-    {"devices", "devices [--json FILE|-]", "List the devices: certified for locked arithmetic or why not, and what to install.", cmd_devices},
-    {"check", "check [--device ID] [--plant FAULT]", "Certify a device and run the museum of known failures on it.", cmd_check},
-    {"train", "train mnist [options]", "Train a built-in network on handwritten digits or another data set.", cmd_train},
+    {"devices", "devices [--json FILE|-]",
+     "List the devices: certified for locked arithmetic or why not, and what to install.", cmd_devices},
+    {"check", "check [--device ID] [--plant FAULT]",
+     "Certify a device and run the museum of known failures on it.", cmd_check},
+    {"train", "train mnist [options]", "Train a built-in network on handwritten digits or another data set.",
+     cmd_train},
     {"run", "run MODEL [options]", "Run a network and print or save its outputs.", cmd_run},
-    {"verify", "verify MODEL [options]", "Run a network with every kernel compared with the references.", cmd_verify},
-    {"bench", "bench peak|gemm|conv|norm|step [options]", "Measure speed, and the share of this machine's measured peak.", cmd_bench},
-    {"inspect", "inspect MODEL [options]", "Show a network's graph, groups, kernel specs, kernels and memory plan.", cmd_inspect},
+    {"verify", "verify MODEL [options]", "Run a network with every kernel compared with the references.",
+     cmd_verify},
+    {"bench", "bench peak|gemm|conv|norm|step [options]",
+     "Measure speed, and the share of this machine's measured peak.", cmd_bench},
+    {"inspect", "inspect MODEL [options]",
+     "Show a network's graph, groups, kernel specs, kernels and memory plan.", cmd_inspect},
     {NULL, NULL, NULL, NULL},
 };
 
 static void help(FILE *out) {
-    fputs("lockstep " LS_VERSION ": neural networks with the same answer on every device\n\nusage: lockstep COMMAND [options]\n\n", out);
+    fputs("lockstep " LS_VERSION
+          ": neural networks with the same answer on every device\n\nusage: lockstep COMMAND [options]\n\n",
+          out);
     for (const cli_command *c = cli_commands; c->name; c++) {
         fprintf(out, "  %-9s %s\n", c->name, c->summary);
     }
-    fputs("\nlockstep COMMAND --help lists a command's options. MODEL is a built-in network: mnist:cnn or mnist:small.\n"
+    fputs("\nlockstep COMMAND --help lists a command's options. MODEL is a built-in network: mnist:cnn or "
+          "mnist:small.\n"
           "Exit codes: 0 fine, 1 answers differ, 2 bad usage or input, 3 device not available.\n",
           out);
 }

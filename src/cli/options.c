@@ -97,7 +97,8 @@ static void make_way_for_report(cli_option *options) {
     }
 }
 
-int cli_parse(const cli_command *command, cli_option *options, int argc, char **argv, const char **words, int most, int *out_code) {
+int cli_parse(const cli_command *command, cli_option *options, int argc, char **argv, const char **words,
+              int most, int *out_code) {
     int n = 0;
     bool only_words = false;
     for (int i = 1; i < argc; i++) {
@@ -114,7 +115,8 @@ int cli_parse(const cli_command *command, cli_option *options, int argc, char **
                 return -1;
             }
         } else if (n == most) {
-            *out_code = cli_error(EXIT_USAGE, "%s: unexpected \"%s\"; usage: lockstep %s", command->name, argv[i], command->usage);
+            *out_code = cli_error(EXIT_USAGE, "%s: unexpected \"%s\"; usage: lockstep %s", command->name,
+                                  argv[i], command->usage);
             return -1;
         } else {
             words[n++] = argv[i];
@@ -133,7 +135,8 @@ bool cli_int(cli_option *options, const char *name, int64_t low, int64_t high, i
     errno = 0;
     long long value = strtoll(text, &end, 10);
     if (end == text || *end || errno || value < low || value > high) {
-        cli_error(0, "--%s %s: expected a whole number from %lld to %lld", name, text, (long long)low, (long long)high);
+        cli_error(0, "--%s %s: expected a whole number from %lld to %lld", name, text, (long long)low,
+                  (long long)high);
         return false;
     }
     *inout = value;

@@ -22,7 +22,8 @@ static int fail(cli_world *w) {
 }
 
 /* Runs `repeat` times; the median in *out_ms. */
-static int run_program(cli_world *w, ls_program *program, const ls_data *images, ls_data *logits, int64_t repeat, double *out_ms) {
+static int run_program(cli_world *w, ls_program *program, const ls_data *images, ls_data *logits,
+                       int64_t repeat, double *out_ms) {
     double *ms = malloc(sizeof *ms * (size_t)repeat);
     const void *inputs[1] = {ls_data_bytes(images)};
     void *outputs[1] = {(void *)ls_data_bytes(logits)};
@@ -45,7 +46,8 @@ static int report(cli_world *w, cli_option *options, const ls_data *logits, doub
     const char *folder = cli_text(options, "output", NULL);
     ls_error err = {.code = LS_OK};
     ls_data_sha256(logits, hex);
-    printf("logits f32 [%lld,10]  sha256 %s  median %.3f ms on %s\n", (long long)ls_data_dims(logits)[0], hex, ms, ls_device_id(w->device));
+    printf("logits f32 [%lld,10]  sha256 %s  median %.3f ms on %s\n", (long long)ls_data_dims(logits)[0], hex,
+           ms, ls_device_id(w->device));
     const float *x = ls_data_bytes(logits);
     for (int64_t i = 0; i < ls_data_dims(logits)[0] && i < 10; i++) {
         for (int k = 0; k < 10; k++) {
@@ -60,7 +62,8 @@ static int report(cli_world *w, cli_option *options, const ls_data *logits, doub
             return cli_fail(err.code, err.message);
         }
     }
-    cJSON *root = cJSON_CreateObject(), *outputs = cJSON_AddArrayToObject(root, "outputs"), *o = cJSON_CreateObject();
+    cJSON *root = cJSON_CreateObject(), *outputs = cJSON_AddArrayToObject(root, "outputs"),
+          *o = cJSON_CreateObject();
     cJSON_AddStringToObject(o, "name", "logits");
     cJSON_AddStringToObject(o, "dtype", "f32");
     cJSON *shape = cJSON_AddArrayToObject(o, "shape");

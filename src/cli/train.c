@@ -44,7 +44,7 @@ typedef struct training {
     int64_t done, total; /* steps */
     float *images;
     int32_t *labels;
-    double loss;         /* of the last step, smoothed */
+    double loss; /* of the last step, smoothed */
 } training;
 
 enum { TEST_BATCH = 250, PIXELS = 28 * 28, EPOCHS_MOST = 1000000 };
@@ -65,15 +65,18 @@ static ls_tensor *network(training *t, ls_tensor *x) {
 static int build(training *t) {
     ls_session *s = t->w.session;
     int64_t n = t->plan.batch;
-    ls_optimizer_options o = {.kind = (ls_optimizer_kind)t->plan.optimizer, .momentum = t->plan.optimizer == LS_OPTIM_SGD ? 0.9 : 0,
+    ls_optimizer_options o = {.kind = (ls_optimizer_kind)t->plan.optimizer,
+                              .momentum = t->plan.optimizer == LS_OPTIM_SGD ? 0.9 : 0,
                               .weight_decay = t->plan.optimizer == LS_OPTIM_ADAMW ? 0.01 : 0};
-    ls_tensor *x = ls_input(s, "images", LS_F32, LS_SHAPE(n, 1, 28, 28)), *y = ls_input(s, "labels", LS_I32, LS_SHAPE(n));
+    ls_tensor *x = ls_input(s, "images", LS_F32, LS_SHAPE(n, 1, 28, 28)),
+              *y = ls_input(s, "labels", LS_I32, LS_SHAPE(n));
     ls_tensor *rate = ls_input(s, "rate", LS_F32, LS_SCALAR), *inputs[3] = {x, y, rate};
     if (ls_params_create(s, (uint64_t)t->plan.seed, &t->params) != LS_OK) {
         return session_fail(t);
     }
     ls_tensor *loss = ls_cross_entropy(s, network(t, x), y);
-    if (!loss || ls_optimizer_create(s, t->params, &o, &t->optimizer) != LS_OK || ls_optimizer_step(s, t->optimizer, loss, rate) != LS_OK ||
+    if (!loss || ls_optimizer_create(s, t->params, &o, &t->optimizer) != LS_OK ||
+        ls_optimizer_step(s, t->optimizer, loss, rate) != LS_OK ||
         ls_program_compile(s, inputs, 3, &loss, 1, &t->step) != LS_OK) {
         return session_fail(t);
     }
@@ -137,13 +140,24 @@ static int save(training *t, const char *path) {
     snprintf(text[4], 64, "%" PRId64, p->seed);
     snprintf(text[5], 64, "%.17g", p->lr);
     snprintf(text[6], 64, "%" PRId64, p->shift);
-    const ls_metadata metadata[] = {{"lockstep.training", "1"}, {"step", text[0]}, {"epochs", text[1]}, {"steps", text[2]}, {"batch", text[3]},
-                                    {"seed", text[4]}, {"lr", text[5]}, {"shift", text[6]}, {"model", p->model}, {"data", p->data},
-                                    {"optimizer", optimizers[p->optimizer]}, {"schedule", schedules[p->schedule]}};
+    const ls_metadata metadata[] = {{"lockstep.training", "1"},
+                                    {"step", text[0]},
+                                    {"epochs", text[1]},
+                                    {"steps", text[2]},
+                                    {"batch", text[3]},
+                                    {"seed", text[4]},
+                                    {"lr", text[5]},
+                                    {"shift", text[6]},
+                                    {"model", p->model},
+                                    {"data", p->data},
+                                    {"optimizer", optimizers[p->optimizer]},
+                                    {"schedule", schedules[p->schedule]}};
     ls_status status = n < 0 ? LS_ERR_MEMORY
-                             : ls_vars_save(t->w.session, vars, n, (int)(sizeof metadata / sizeof *metadata), metadata, path, &err);
+                             : ls_vars_save(t->w.session, vars, n, (int)(sizeof metadata / sizeof *metadata),
+                                            metadata, path, &err);
     free(vars);
-    return status == LS_OK ? EXIT_FINE : cli_fail(status, n < 0 ? "out of memory for the weights" : err.message);
+    return status == LS_OK ? EXIT_FINE
+                           : cli_fail(status, n < 0 ? "out of memory for the weights" : err.message);
 }
 
 static bool stored(ls_archive *a, const char *key, char *out, size_t room) {
@@ -167,12 +181,14 @@ static int stored_choice(ls_archive *a, const char *key, const char *const *choi
 static bool same_option(const char *given, const char *kept) {
     char *given_end, *kept_end;
     double x = strtod(given, &given_end), y = strtod(kept, &kept_end);
-    return strcmp(given, kept) == 0 || (given_end > given && !*given_end && kept_end > kept && !*kept_end && x == y);
+    return strcmp(given, kept) == 0 ||
+           (given_end > given && !*given_end && kept_end > kept && !*kept_end && x == y);
 }
 
 /* The plan of a saved run. Options that were given must say the same: a run taken up again is the same run. */
 static int read_plan(training *t, const char *path) {
-    static const char *const fixed[] = {"model", "data", "epochs", "steps", "batch", "seed", "lr", "shift", "optimizer", "schedule", NULL};
+    static const char *const fixed[] = {"model", "data",  "epochs",    "steps",    "batch", "seed",
+                                        "lr",    "shift", "optimizer", "schedule", NULL};
     ls_archive *a = NULL;
     ls_error err = {.code = LS_OK};
     if (ls_archive_open(t->w.context, path, &a, &err) != LS_OK) {
@@ -183,7 +199,9 @@ static int read_plan(training *t, const char *path) {
     for (int i = 0; fixed[i] && code == EXIT_FINE; i++) {
         const char *given = cli_text(t->options, fixed[i], NULL), *kept = ls_archive_metadata(a, fixed[i]);
         if (given && kept && !same_option(given, kept)) {
-            code = cli_error(EXIT_USAGE, "--%s %s: the run in %s has %s; leave the option out to go on with it", fixed[i], given, path, kept);
+            code =
+                cli_error(EXIT_USAGE, "--%s %s: the run in %s has %s; leave the option out to go on with it",
+                          fixed[i], given, path, kept);
         }
     }
     if (code == EXIT_FINE) {
@@ -198,9 +216,11 @@ static int read_plan(training *t, const char *path) {
         const char *lr = ls_archive_metadata(a, "lr");
         p->lr = lr ? strtod(lr, NULL) : 0;
         t->done = stored_int(a, "step");
-        if (!ok || p->batch < 1 || p->batch > 65536 || p->optimizer < 0 || p->schedule < 0 || !(p->lr > 0) || t->done < 0 || p->epochs < 1 ||
-            p->epochs > EPOCHS_MOST || p->steps < 0 || p->steps > STEPS_MOST) {
-            code = cli_error(EXIT_USAGE, "--resume %s: expected a file that \"lockstep train --save\" wrote", path);
+        if (!ok || p->batch < 1 || p->batch > 65536 || p->optimizer < 0 || p->schedule < 0 || !(p->lr > 0) ||
+            t->done < 0 || p->epochs < 1 || p->epochs > EPOCHS_MOST || p->steps < 0 ||
+            p->steps > STEPS_MOST) {
+            code = cli_error(EXIT_USAGE, "--resume %s: expected a file that \"lockstep train --save\" wrote",
+                             path);
         }
     }
     ls_archive_close(a);
@@ -221,13 +241,14 @@ static int resume(training *t, const char *path) {
 
 /* ---- the run ---- */
 
-static void progress(const training *t, int64_t epoch, int64_t batches, int64_t step, double images_per_second, bool last) {
+static void progress(const training *t, int64_t epoch, int64_t batches, int64_t step,
+                     double images_per_second, bool last) {
     if (cli_tty()) {
-        fprintf(stderr, "\repoch %" PRId64 "  step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f images/s   %s", epoch + 1, step, batches, t->loss,
-                images_per_second, last ? "\n" : "");
+        fprintf(stderr, "\repoch %" PRId64 "  step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f images/s   %s",
+                epoch + 1, step, batches, t->loss, images_per_second, last ? "\n" : "");
     } else if (last) {
-        fprintf(stderr, "epoch %" PRId64 "  step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f images/s\n", epoch + 1, step, batches, t->loss,
-                images_per_second);
+        fprintf(stderr, "epoch %" PRId64 "  step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f images/s\n",
+                epoch + 1, step, batches, t->loss, images_per_second);
     }
 }
 
@@ -242,14 +263,18 @@ static int one_step(training *t, const ls_schedule *schedule, int64_t epoch, int
     t->done++;
     t->loss = t->loss == 0 ? loss : 0.95 * t->loss + 0.05 * (double)loss;
     if (loss - loss != 0) { /* not finite */
-        return cli_error(EXIT_DIFFERS, "the loss became %g at step %" PRId64 ": a smaller --lr may help", (double)loss, t->done);
+        return cli_error(EXIT_DIFFERS, "the loss became %g at step %" PRId64 ": a smaller --lr may help",
+                         (double)loss, t->done);
     }
     return EXIT_FINE;
 }
 
 static int run(training *t) {
     int64_t batches = ls_loader_batches(t->loader);
-    ls_schedule schedule = {.kind = (ls_schedule_kind)t->plan.schedule, .rate = t->plan.lr, .steps = t->total, .every = (t->total + 2) / 3};
+    ls_schedule schedule = {.kind = (ls_schedule_kind)t->plan.schedule,
+                            .rate = t->plan.lr,
+                            .steps = t->total,
+                            .every = (t->total + 2) / 3};
     double shown = now(), counted = shown;
     int64_t since = t->done;
     int code = EXIT_FINE;
@@ -260,7 +285,8 @@ static int run(training *t) {
         bool last = batch + 1 == batches || t->done == t->total || interrupted;
         double at = now();
         if (last || at - shown > 0.2) {
-            progress(t, epoch, batches, batch + 1, (double)((t->done - since) * t->plan.batch) / (at - counted), last);
+            progress(t, epoch, batches, batch + 1,
+                     (double)((t->done - since) * t->plan.batch) / (at - counted), last);
             shown = at;
         }
         if (last) {
@@ -282,7 +308,8 @@ static int report(training *t, double seconds) {
     if (ls_params_sha256(t->w.session, t->params, hex, &err) != LS_OK) {
         return cli_fail(err.code, err.message);
     }
-    printf("%s: %" PRId64 " steps in %.1f s, test accuracy %.2f %%\nweights %s\n", ls_device_id(t->w.device), t->done, seconds, 100 * share, hex);
+    printf("%s: %" PRId64 " steps in %.1f s, test accuracy %.2f %%\nweights %s\n", ls_device_id(t->w.device),
+           t->done, seconds, 100 * share, hex);
     cJSON *root = cJSON_CreateObject();
     cJSON_AddStringToObject(root, "device", ls_device_id(t->w.device));
     cJSON_AddStringToObject(root, "math", cli_text(t->options, "math", "locked"));
@@ -297,11 +324,18 @@ static int read_options(training *t) {
     cli_option *o = t->options;
     plan *p = &t->plan;
     int model = 1;
-    *p = (plan){.epochs = 5, .batch = 64, .seed = 1, .shift = 1, .lr = 0, .optimizer = LS_OPTIM_ADAM, .schedule = LS_SCHEDULE_COSINE};
+    *p = (plan){.epochs = 5,
+                .batch = 64,
+                .seed = 1,
+                .shift = 1,
+                .lr = 0,
+                .optimizer = LS_OPTIM_ADAM,
+                .schedule = LS_SCHEDULE_COSINE};
     if (!cli_choice(o, "model", models, &model) || !cli_choice(o, "optimizer", optimizers, &p->optimizer) ||
-        !cli_choice(o, "schedule", schedules, &p->schedule) || !cli_int(o, "epochs", 1, EPOCHS_MOST, &p->epochs) ||
-        !cli_int(o, "steps", 1, STEPS_MOST, &p->steps) || !cli_int(o, "batch", 1, 65536, &p->batch) ||
-        !cli_int(o, "seed", 0, INT64_MAX, &p->seed) || !cli_int(o, "shift", 0, 8, &p->shift) || !cli_double(o, "lr", 1e-12, 1e6, &p->lr)) {
+        !cli_choice(o, "schedule", schedules, &p->schedule) ||
+        !cli_int(o, "epochs", 1, EPOCHS_MOST, &p->epochs) || !cli_int(o, "steps", 1, STEPS_MOST, &p->steps) ||
+        !cli_int(o, "batch", 1, 65536, &p->batch) || !cli_int(o, "seed", 0, INT64_MAX, &p->seed) ||
+        !cli_int(o, "shift", 0, 8, &p->shift) || !cli_double(o, "lr", 1e-12, 1e6, &p->lr)) {
         return EXIT_USAGE;
     }
     if (cli_given(o, "epochs") && cli_given(o, "steps")) {
@@ -321,7 +355,9 @@ static int prepare(training *t) {
     int code = read_options(t);
     code = code == EXIT_FINE ? cli_open(&t->w, t->options, NULL) : code;
     code = code == EXIT_FINE && path ? read_plan(t, path) : code;
-    code = code == EXIT_FINE ? cli_dataset(t->w.context, t->plan.data, &t->train, &t->test, &t->mean, &t->deviation) : code;
+    code = code == EXIT_FINE
+               ? cli_dataset(t->w.context, t->plan.data, &t->train, &t->test, &t->mean, &t->deviation)
+               : code;
     if (code != EXIT_FINE) {
         return code;
     }
@@ -335,7 +371,8 @@ static int prepare(training *t) {
         ls_data_numel(t->test.images) != ls_data_numel(t->test.labels) * PIXELS) {
         return cli_error(EXIT_USAGE, "--data %s: expected images of 28 by 28 pixels", t->plan.data);
     }
-    if (ls_loader_create(t->w.context, &t->train, t->plan.batch, (uint64_t)t->plan.seed, 1, &t->loader, &err) != LS_OK) {
+    if (ls_loader_create(t->w.context, &t->train, t->plan.batch, (uint64_t)t->plan.seed, 1, &t->loader,
+                         &err) != LS_OK) {
         return cli_fail(err.code, err.message);
     }
     ls_loader_set_shift(t->loader, (int)t->plan.shift);
@@ -360,7 +397,9 @@ static void finish(training *t) {
 int cmd_train(int argc, char **argv) {
     cli_option options[] = {
         {.name = "model", .value = "small|cnn", .help = "the network; default cnn"},
-        {.name = "data", .value = "digits|fashion|DIR", .help = "the images; DIR holds four IDX files; default digits"},
+        {.name = "data",
+         .value = "digits|fashion|DIR",
+         .help = "the images; DIR holds four IDX files; default digits"},
         CLI_DEVICE_OPTIONS,
         {.name = "epochs", .value = "N", .help = "passes over the data; default 5"},
         {.name = "steps", .value = "N", .help = "steps instead of epochs"},
@@ -369,9 +408,15 @@ int cmd_train(int argc, char **argv) {
         {.name = "optimizer", .value = "sgd|adam|adamw", .help = "default adam"},
         {.name = "schedule", .value = "constant|cosine|step", .help = "of the learning rate; default cosine"},
         {.name = "seed", .value = "S", .help = "of the first weights and the order of the images; default 1"},
-        {.name = "shift", .value = "N", .help = "move each image by up to N pixels (augmentation); default 1"},
-        {.name = "save", .value = "FILE", .help = "write weights and optimiser state (safetensors) at the end, or at Ctrl-C"},
-        {.name = "resume", .value = "FILE", .help = "go on with a saved run: the same bits as an unbroken one"},
+        {.name = "shift",
+         .value = "N",
+         .help = "move each image by up to N pixels (augmentation); default 1"},
+        {.name = "save",
+         .value = "FILE",
+         .help = "write weights and optimiser state (safetensors) at the end, or at Ctrl-C"},
+        {.name = "resume",
+         .value = "FILE",
+         .help = "go on with a saved run: the same bits as an unbroken one"},
         CLI_JSON_OPTION,
         {.name = NULL},
     };
@@ -395,7 +440,8 @@ int cmd_train(int argc, char **argv) {
         code = save(&t, path);
     }
     if (code == EXIT_FINE && interrupted) {
-        fprintf(stderr, "interrupted after step %" PRId64 " of %" PRId64 "%s%s\n", t.done, t.total, path ? "; saved to " : "", path ? path : "");
+        fprintf(stderr, "interrupted after step %" PRId64 " of %" PRId64 "%s%s\n", t.done, t.total,
+                path ? "; saved to " : "", path ? path : "");
         code = EXIT_INTERRUPTED;
     } else if (code == EXIT_FINE) {
         code = report(&t, seconds);

@@ -42,7 +42,8 @@ static void print_kernels(const ls_verification *v) {
     }
 }
 
-static int verify_device(cli_option *options, const char *model, const char *device, cJSON *list, bool *inout_differs) {
+static int verify_device(cli_option *options, const char *model, const char *device, cJSON *list,
+                         bool *inout_differs) {
     cli_world w;
     ls_params *params = NULL;
     ls_tensor *logits = NULL;
@@ -53,16 +54,18 @@ static int verify_device(cli_option *options, const char *model, const char *dev
     }
     ls_data *images = cli_images(w.context, options, &code);
     if (code == EXIT_FINE) {
-        code = cli_network(&w, model, cli_text(options, "weights", NULL), 1, ls_data_to_tensor(w.session, images), &params, &logits);
+        code = cli_network(&w, model, cli_text(options, "weights", NULL), 1,
+                           ls_data_to_tensor(w.session, images), &params, &logits);
     }
     if (code == EXIT_FINE && ls_verify(w.session, &logits, 1, &v) != LS_OK) {
         code = cli_fail(ls_session_error(w.session)->code, ls_session_error(w.session)->message);
     }
     if (code == EXIT_FINE) {
         const ls_report *e = &v->end_to_end;
-        printf("%s: %s; %d kernels, worst share of the bound %.4f, blind %.2f %%; end to end %.4f of the bound, blind %.2f %%\n", device,
-               verdicts[v->verdict], v->n_kernels, v->worst_of_bound, 100 * v->blind, e->worst_of_bound,
-               e->elements ? 100.0 * (double)e->blind / (double)e->elements : 0.0);
+        printf("%s: %s; %d kernels, worst share of the bound %.4f, blind %.2f %%; end to end %.4f of the "
+               "bound, blind %.2f %%\n",
+               device, verdicts[v->verdict], v->n_kernels, v->worst_of_bound, 100 * v->blind,
+               e->worst_of_bound, e->elements ? 100.0 * (double)e->blind / (double)e->elements : 0.0);
         print_kernels(v);
         if (v->end_to_end.verdict == LS_DIFFERS) {
             printf("  end to end: %s\n", v->end_to_end.message);
@@ -90,7 +93,9 @@ int cmd_verify(int argc, char **argv) {
         {.name = "devices", .value = "a,b,...", .help = "the devices; default cpu,ref"},
         {.name = "math", .value = "locked|fast|reduced", .help = "the kind of arithmetic; default locked"},
         {.name = "no-fusion", .help = "one kernel an operation"},
-        {.name = "strategy", .value = "OP=NAME", .help = "force a strategy, such as contract=naive; may repeat"},
+        {.name = "strategy",
+         .value = "OP=NAME",
+         .help = "force a strategy, such as contract=naive; may repeat"},
         CLI_JSON_OPTION,
         {.name = NULL},
     };

@@ -78,22 +78,27 @@ static const char *data_folder(const char *name, const char *installed, char *pa
     const char *root = getenv("LOCKSTEP_DATA");
     const char *roots[] = {root && *root ? root : NULL, "build/data"};
     for (int i = 0; i < 2; i++) {
-        if (roots[i] && snprintf(path, room, "%s/%s", roots[i], name) < (int)room && access(path, R_OK) == 0) {
+        if (roots[i] && snprintf(path, room, "%s/%s", roots[i], name) < (int)room &&
+            access(path, R_OK) == 0) {
             return path;
         }
     }
     return installed && access(installed, R_OK) == 0 ? installed : NULL;
 }
 
-int cli_dataset(ls_context *context, const char *name, ls_dataset *out_train, ls_dataset *out_test, float *out_mean, float *out_deviation) {
+int cli_dataset(ls_context *context, const char *name, ls_dataset *out_train, ls_dataset *out_test,
+                float *out_mean, float *out_deviation) {
     char path[1024];
     ls_error err = {.code = LS_OK};
     bool digits = strcmp(name, "digits") == 0, fashion = strcmp(name, "fashion") == 0;
-    const char *folder = digits    ? data_folder("digits", NULL, path, sizeof path)
-                         : fashion ? data_folder("fashion", "/usr/share/datasets/fashion-mnist", path, sizeof path)
-                                   : name;
+    const char *folder = digits ? data_folder("digits", NULL, path, sizeof path)
+                         : fashion
+                             ? data_folder("fashion", "/usr/share/datasets/fashion-mnist", path, sizeof path)
+                             : name;
     if (!folder) {
-        return cli_error(EXIT_USAGE, "--data %s: not found below $LOCKSTEP_DATA or build/data: run \"make data\", or name a folder of IDX files",
+        return cli_error(EXIT_USAGE,
+                         "--data %s: not found below $LOCKSTEP_DATA or build/data: run \"make data\", or "
+                         "name a folder of IDX files",
                          name);
     }
     *out_mean = fashion ? 0.2860f : 0.1307f; /* of the training pixels, in 0..1 */
@@ -103,7 +108,8 @@ int cli_dataset(ls_context *context, const char *name, ls_dataset *out_train, ls
     return status == LS_OK ? EXIT_FINE : cli_fail(status, err.message);
 }
 
-int cli_network(cli_world *w, const char *name, const char *weights, uint64_t seed, ls_tensor *x, ls_params **out_params, ls_tensor **out_logits) {
+int cli_network(cli_world *w, const char *name, const char *weights, uint64_t seed, ls_tensor *x,
+                ls_params **out_params, ls_tensor **out_logits) {
     ls_error err = {.code = LS_OK};
     *out_params = NULL;
     ls_status status = ls_params_create(w->session, seed, out_params);
@@ -118,5 +124,6 @@ int cli_network(cli_world *w, const char *name, const char *weights, uint64_t se
         return cli_fail(err.code, err.message);
     }
     *out_logits = ls_nn_network(w->session, *out_params, name, x); /* over the values that were loaded */
-    return *out_logits ? EXIT_FINE : cli_fail(ls_session_error(w->session)->code, ls_session_error(w->session)->message);
+    return *out_logits ? EXIT_FINE
+                       : cli_fail(ls_session_error(w->session)->code, ls_session_error(w->session)->message);
 }

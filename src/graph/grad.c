@@ -1,7 +1,8 @@
 /* The walk from the roots back to what is differentiated.
  *
- * Nodes are taken in reverse of ls_graph_order (depth first, operands left to right), so that a node's users come before it and the
- * order in which contributions are added is a property of the graph alone. A contribution is added to the sum so far from the right. */
+ * Nodes are taken in reverse of ls_graph_order (depth first, operands left to right), so that a node's users
+ * come before it and the order in which contributions are added is a property of the graph alone. A
+ * contribution is added to the sum so far from the right. */
 #include "graph/grad.h"
 
 struct ls_grad_entry {
@@ -20,7 +21,7 @@ static struct ls_grad_entry *entry_of(const ls_grad_state *st, const ls_tensor *
 }
 
 ls_grad_rule ls_grad_rule_of(ls_op op) {
-    return ls_grad_map_rules[op] ? ls_grad_map_rules[op]
+    return ls_grad_map_rules[op]    ? ls_grad_map_rules[op]
            : ls_grad_move_rules[op] ? ls_grad_move_rules[op]
                                     : ls_grad_fold_rules[op];
 }
@@ -55,8 +56,10 @@ static bool differentiable(const ls_tensor *x) {
     return ls_dtype_is_float(x->dtype) && x->op != LS_OP_DETACH;
 }
 
-/* Marks what lies between the roots and xs. A LOOP carries no dtype of its own: it is wanted when an operand is. */
-static ls_status index_nodes(ls_grad_state *st, ls_tensor **order, int n, int count, ls_tensor *const *xs, bool ends) {
+/* Marks what lies between the roots and xs. A LOOP carries no dtype of its own: it is wanted when an operand
+ * is. */
+static ls_status index_nodes(ls_grad_state *st, ls_tensor **order, int n, int count, ls_tensor *const *xs,
+                             bool ends) {
     for (int i = 0; i < n; i++) {
         struct ls_grad_entry *e = &st->entries[i];
         e->node = order[i];
@@ -68,7 +71,8 @@ static ls_status index_nodes(ls_grad_state *st, ls_tensor **order, int n, int co
         }
         e->end = ends && e->wanted;
         for (int k = 0; k < order[i]->n_src && !e->wanted; k++) {
-            e->wanted = (order[i]->op == LS_OP_LOOP || differentiable(order[i])) && ls_grad_wanted(st, order[i]->src[k]);
+            e->wanted = (order[i]->op == LS_OP_LOOP || differentiable(order[i])) &&
+                        ls_grad_wanted(st, order[i]->src[k]);
         }
     }
     return LS_OK;
@@ -100,8 +104,8 @@ static ls_status collect(ls_grad_state *st, int count, ls_tensor *const *xs, ls_
     return LS_OK;
 }
 
-ls_status ls_grad_many(ls_session *s, int n_roots, ls_tensor *const *roots, ls_tensor *const *seeds, int count,
-                       ls_tensor *const *xs, bool ends, ls_tensor **out_grads) {
+ls_status ls_grad_many(ls_session *s, int n_roots, ls_tensor *const *roots, ls_tensor *const *seeds,
+                       int count, ls_tensor *const *xs, bool ends, ls_tensor **out_grads) {
     ls_graph *graph = ls_graph_of(s);
     ls_arena arena;
     ls_arena_init(&arena, graph->heap);
@@ -125,23 +129,27 @@ ls_status ls_grad_many(ls_session *s, int n_roots, ls_tensor *const *roots, ls_t
     return status;
 }
 
-ls_status ls_grad(ls_session *s, ls_tensor *loss, ls_tensor *seed, int count, ls_tensor *const *xs, ls_tensor **out_grads) {
+ls_status ls_grad(ls_session *s, ls_tensor *loss, ls_tensor *seed, int count, ls_tensor *const *xs,
+                  ls_tensor **out_grads) {
     if (!ls_check_operands(s, "grad", 1, &loss) || (seed && !ls_check_operands(s, "grad", 1, &seed)) ||
         !ls_check_operands(s, "grad", count, xs)) {
         return ls_session_error(s)->code;
     }
     if (!ls_dtype_is_float(loss->dtype)) {
-        LS_NODE_FAIL(s, LS_ERR_DTYPE, "grad: the loss is %s: only floating tensors have derivatives", LS_TEXT(loss));
+        LS_NODE_FAIL(s, LS_ERR_DTYPE, "grad: the loss is %s: only floating tensors have derivatives",
+                     LS_TEXT(loss));
         return LS_ERR_DTYPE;
     }
     for (int i = 0; i < count; i++) {
         if (!ls_dtype_is_float(xs[i]->dtype)) {
-            LS_NODE_FAIL(s, LS_ERR_DTYPE, "grad: operand %d is %s: only floating tensors have derivatives", i, LS_TEXT(xs[i]));
+            LS_NODE_FAIL(s, LS_ERR_DTYPE, "grad: operand %d is %s: only floating tensors have derivatives", i,
+                         LS_TEXT(xs[i]));
             return LS_ERR_DTYPE;
         }
     }
     if (seed && (seed->dtype != loss->dtype || !ls_shape_equal(&seed->shape, &loss->shape))) {
-        LS_NODE_FAIL(s, LS_ERR_SHAPE, "grad: the seed is %s, the loss %s: they must agree", LS_TEXT(seed), LS_TEXT(loss));
+        LS_NODE_FAIL(s, LS_ERR_SHAPE, "grad: the seed is %s, the loss %s: they must agree", LS_TEXT(seed),
+                     LS_TEXT(loss));
         return LS_ERR_SHAPE;
     }
     ls_tensor *one = seed ? seed : ls_const_like(s, loss, 1);

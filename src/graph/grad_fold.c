@@ -18,7 +18,8 @@ static void sum_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
 }
 
 /* x with the reduced axes last, in their order, as one axis; `inverse` undoes the permutation. */
-static ls_tensor *as_lines(ls_session *s, ls_tensor *x, const ls_attr_axes *axes, int *inverse, ls_shape *permuted) {
+static ls_tensor *as_lines(ls_session *s, ls_tensor *x, const ls_attr_axes *axes, int *inverse,
+                           ls_shape *permuted) {
     int order[LS_MAX_RANK], n = 0;
     bool reduced[LS_MAX_RANK] = {false};
     for (int i = 0; i < axes->count; i++) {
@@ -46,24 +47,27 @@ static ls_tensor *as_lines(ls_session *s, ls_tensor *x, const ls_attr_axes *axes
     return ls_reshape(s, p, lines);
 }
 
-/* The product of the others is the running product before an element times the one after it: no division, so zeros are right. */
+/* The product of the others is the running product before an element times the one after it: no division, so
+ * zeros are right. */
 static void prod_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
     ls_session *s = st->s;
     int inverse[LS_MAX_RANK];
     ls_shape permuted = {.rank = 0};
     ls_tensor *x = as_lines(s, y->src[0], &y->attr.axes, inverse, &permuted);
-    ls_tensor *others = ls_mul(s, ls_scan(s, x, LS_SCAN_PROD, -1, 1, 0), ls_scan(s, x, LS_SCAN_PROD, -1, 1, 1));
+    ls_tensor *others =
+        ls_mul(s, ls_scan(s, x, LS_SCAN_PROD, -1, 1, 0), ls_scan(s, x, LS_SCAN_PROD, -1, 1, 1));
     others = others ? ls_permute(s, ls_reshape(s, others, permuted), inverse) : NULL;
     ls_grad_give(st, y->src[0], ls_mul(s, spread(s, g, y->src[0], &y->attr.axes), others));
 }
 
-/* Everything goes to the first element that is the extreme, as ARGMIN and ARGMAX choose it. Where the elements come through windows
- * that tile, positions are compared in the window, so no scatter is needed. */
+/* Everything goes to the first element that is the extreme, as ARGMIN and ARGMAX choose it. Where the
+ * elements come through windows that tile, positions are compared in the window, so no scatter is needed. */
 static void extreme_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
     ls_session *s = st->s;
     ls_tensor *x = y->src[0];
     const ls_attr_axes *axes = &y->attr.axes;
-    ls_tensor *best = y->op == LS_OP_AMAX ? ls_argmax(s, x, axes->count, axes->axes, 0) : ls_argmin(s, x, axes->count, axes->axes, 0);
+    ls_tensor *best = y->op == LS_OP_AMAX ? ls_argmax(s, x, axes->count, axes->axes, 0)
+                                          : ls_argmin(s, x, axes->count, axes->axes, 0);
     ls_tensor *position = NULL;
     for (int i = 0; i < axes->count; i++) { /* row-major over the axes in their order */
         ls_tensor *along = ls_iota(s, LS_I64, x->shape, axes->axes[i]);
@@ -84,8 +88,8 @@ static ls_tensor *shift(ls_session *s, ls_tensor *x, int axis, int by, double fi
 }
 
 /* s <- g + next * s, from the last element to the first: the adjoint of a running product. */
-static ls_status product_body(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
-                              ls_tensor **out_carry, ls_tensor **out_ys) {
+static ls_status product_body(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                              ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     (void)ctx, (void)iteration;
     out_carry[0] = out_ys[0] = ls_add(s, xs[0], ls_mul(s, xs[1], carry[0]));
     return out_carry[0] ? LS_OK : ls_session_error(s)->code;
@@ -117,7 +121,8 @@ static ls_tensor *running_product(ls_session *s, ls_tensor *x, ls_tensor *g, int
     return ls_mul(s, ls_scan(s, x, LS_SCAN_PROD, axis, 1, 0), sum);
 }
 
-/* Every position of a running extreme passes its cotangent to the element it came from, the first of equals. */
+/* Every position of a running extreme passes its cotangent to the element it came from, the first of equals.
+ */
 static ls_tensor *running_extreme(ls_session *s, ls_tensor *x, ls_tensor *g, int axis, int kind) {
     ls_tensor *before = ls_scan(s, x, kind, axis, 1, 0);
     ls_tensor *fresh = kind == LS_SCAN_MAX ? ls_lt(s, before, x) : ls_lt(s, x, before);
@@ -155,7 +160,8 @@ static void scan_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
         ls_grad_give(st, y->src[0], NULL);
         return;
     }
-    ls_tensor *dx = a->kind == LS_SCAN_PROD ? running_product(s, x, g, a->axis) : running_extreme(s, x, g, a->axis, a->kind);
+    ls_tensor *dx = a->kind == LS_SCAN_PROD ? running_product(s, x, g, a->axis)
+                                            : running_extreme(s, x, g, a->axis, a->kind);
     ls_grad_give(st, y->src[0], a->reverse && dx ? ls_flip(s, dx, a->axis) : dx);
 }
 
@@ -170,7 +176,9 @@ typedef struct side {
 
 static side side_of(const ls_tensor *y, int which, int first_free) {
     const ls_contract_spec *c = &y->attr.contract;
-    side d = {.x = y->src[which], .batch = which ? c->batch_b : c->batch_a, .contract = which ? c->contract_b : c->contract_a};
+    side d = {.x = y->src[which],
+              .batch = which ? c->batch_b : c->batch_a,
+              .contract = which ? c->contract_b : c->contract_a};
     bool taken[LS_MAX_RANK] = {false};
     for (int i = 0; i < c->n_batch; i++) {
         taken[d.batch[i]] = true;
@@ -187,8 +195,10 @@ static side side_of(const ls_tensor *y, int which, int first_free) {
     return d;
 }
 
-/* d(self): the cotangent contracted with the other operand over the other's free axes; axes then put in self's order. */
-static ls_tensor *contract_adjoint(ls_session *s, const ls_tensor *y, ls_tensor *g, const side *self, const side *other) {
+/* d(self): the cotangent contracted with the other operand over the other's free axes; axes then put in
+ * self's order. */
+static ls_tensor *contract_adjoint(ls_session *s, const ls_tensor *y, ls_tensor *g, const side *self,
+                                   const side *other) {
     const ls_contract_spec *c = &y->attr.contract;
     ls_contract_spec d = {.n_batch = c->n_batch, .n_contract = other->n_free};
     for (int i = 0; i < c->n_batch; i++) {
@@ -218,9 +228,10 @@ static ls_tensor *contract_adjoint(ls_session *s, const ls_tensor *y, ls_tensor 
     return ls_permute(s, raw, order);
 }
 
-/* A convolution's operand is WINDOW(p) with every offset contracted and every position free. Then d(p) is one contraction, over
- * (offset of the forward filter, the other's free axes) in ascending order: the cotangent, its positions spread by the stride and
- * padded with absent elements, seen through the same window with its offsets running down. */
+/* A convolution's operand is WINDOW(p) with every offset contracted and every position free. Then d(p) is one
+ * contraction, over (offset of the forward filter, the other's free axes) in ascending order: the cotangent,
+ * its positions spread by the stride and padded with absent elements, seen through the same window with its
+ * offsets running down. */
 static bool is_window_contract(const ls_tensor *y, const side *self) {
     const ls_tensor *w = self->x;
     if (w->op != LS_OP_WINDOW) {
@@ -256,7 +267,8 @@ static int result_axis_of(const ls_tensor *y, const side *self, int axis) {
     return -1;
 }
 
-static ls_tensor *window_contract_adjoint(ls_session *s, const ls_tensor *y, ls_tensor *g, const side *self, const side *other) {
+static ls_tensor *window_contract_adjoint(ls_session *s, const ls_tensor *y, ls_tensor *g, const side *self,
+                                          const side *other) {
     const ls_contract_spec *c = &y->attr.contract;
     const ls_tensor *w = self->x, *p = w->src[0];
     const ls_attr_window *a = &w->attr.window;
@@ -266,7 +278,8 @@ static ls_tensor *window_contract_adjoint(ls_session *s, const ls_tensor *y, ls_
     for (int k = 0; k < a->count; k++) {
         int64_t n = p->shape.dim[a->axes[k]].offset, m = w->shape.dim[a->axes[k]].offset;
         axes[k] = result_axis_of(y, self, a->axes[k]);
-        pad[axes[k]] = (ls_pad_spec){(a->size[k] - 1) * a->dilation[k], n - (m - 1) * a->stride[k] - 1, a->stride[k] - 1};
+        pad[axes[k]] = (ls_pad_spec){(a->size[k] - 1) * a->dilation[k], n - (m - 1) * a->stride[k] - 1,
+                                     a->stride[k] - 1};
         window[k] = (ls_window_spec){a->size[k], 1, a->dilation[k]};
     }
     ls_tensor *seen = ls_window(s, ls_pad_absent(s, ls_cast(s, g, p->dtype), pad), a->count, axes, window);
@@ -290,7 +303,8 @@ static ls_tensor *window_contract_adjoint(ls_session *s, const ls_tensor *y, ls_
         d.contract_b[d.n_contract++] = other->free[i];
     }
     ls_tensor *raw = ls_contract(s, seen, other->x, &d, p->dtype);
-    /* raw's axes: batch; self's free axes in order; other's remaining axes, which are p's contracted axes that are no offsets */
+    /* raw's axes: batch; self's free axes in order; other's remaining axes, which are p's contracted axes
+     * that are no offsets */
     int order[LS_MAX_RANK], at = 0;
     for (int i = 0; i < c->n_batch; i++) {
         order[self->batch[i]] = at++;
@@ -349,7 +363,8 @@ static void scatter_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
         ls_shape line = {.rank = 1, .dim = {ls_dim_fixed(-1)}};
         ls_tensor *flat = ls_reshape(s, none, line);
         ls_tensor *number = flat ? ls_reshape(s, ls_iota(s, LS_I64, flat->shape, 0), updates->shape) : NULL;
-        ls_tensor *last = ls_scatter(s, ls_full(s, LS_I64, base->shape, -1), index, number, axis, LS_SCATTER_SET);
+        ls_tensor *last =
+            ls_scatter(s, ls_full(s, LS_I64, base->shape, -1), index, number, axis, LS_SCATTER_SET);
         ls_grad_give(st, base, ls_where(s, ls_lt(s, last, ls_full(s, LS_I64, base->shape, 0)), g, zero));
         ls_grad_give(st, updates, ls_where(s, ls_eq(s, ls_gather(s, last, index, axis), number), seen, none));
         return;
@@ -361,17 +376,20 @@ static void scatter_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
         return;
     case LS_SCATTER_MUL:
         if (ls_grad_wanted(st, updates)) {
-            ls_grad_give(st, updates, LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED,
-                                                   "grad: the updates %s of a multiplying scatter have no derivative here",
-                                                   LS_TEXT(updates)));
+            ls_grad_give(st, updates,
+                         LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED,
+                                      "grad: the updates %s of a multiplying scatter have no derivative here",
+                                      LS_TEXT(updates)));
             return;
         }
-        ls_grad_give(st, base, ls_mul(s, g, ls_scatter(s, ls_const_like(s, base, 1), index, updates, axis, LS_SCATTER_MUL)));
+        ls_grad_give(
+            st, base,
+            ls_mul(s, g, ls_scatter(s, ls_const_like(s, base, 1), index, updates, axis, LS_SCATTER_MUL)));
     }
 }
 
 const ls_grad_rule ls_grad_fold_rules[LS_OP_COUNT] = {
-    [LS_OP_SUM] = sum_rule,           [LS_OP_PROD] = prod_rule,     [LS_OP_AMIN] = extreme_rule, [LS_OP_AMAX] = extreme_rule,
-    [LS_OP_SCAN] = scan_rule,         [LS_OP_CONTRACT] = contract_rule, [LS_OP_GATHER] = gather_rule,
-    [LS_OP_SCATTER] = scatter_rule,
+    [LS_OP_SUM] = sum_rule,       [LS_OP_PROD] = prod_rule,       [LS_OP_AMIN] = extreme_rule,
+    [LS_OP_AMAX] = extreme_rule,  [LS_OP_SCAN] = scan_rule,       [LS_OP_CONTRACT] = contract_rule,
+    [LS_OP_GATHER] = gather_rule, [LS_OP_SCATTER] = scatter_rule,
 };

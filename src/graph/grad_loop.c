@@ -1,8 +1,9 @@
 /* The derivative of a loop is a loop that runs backwards.
  *
- * A forward loop stacks the carried values at the start of each iteration. The backward loop carries their cotangents and the sums
- * for captured tensors, rebuilds one iteration of the body on the stacked values, differentiates it, and stacks the cotangents of
- * the iteration's slices. It is built by ls_loop, so it differentiates again. */
+ * A forward loop stacks the carried values at the start of each iteration. The backward loop carries their
+ * cotangents and the sums for captured tensors, rebuilds one iteration of the body on the stacked values,
+ * differentiates it, and stacks the cotangents of the iteration's slices. It is built by ls_loop, so it
+ * differentiates again. */
 #include "graph/grad.h"
 
 typedef struct loop_grad {
@@ -11,12 +12,12 @@ typedef struct loop_grad {
     const ls_tensor *loop;
     const ls_body *body;
     int n_carry, n_xs, n_captures, n_ys, n_results;
-    ls_tensor **g_ys;       /* cotangents of ys; NULL where there are none */
-    int *carried;           /* of the backward loop's carries: index of a carry, or n_carry + index of a capture */
+    ls_tensor **g_ys; /* cotangents of ys; NULL where there are none */
+    int *carried;     /* of the backward loop's carries: index of a carry, or n_carry + index of a capture */
     int n_carried;
-    int *sliced;            /* of its ys: indices of xs */
+    int *sliced; /* of its ys: indices of xs */
     int n_sliced;
-    int *seeded;            /* of its xs after carries and xs: indices of ys */
+    int *seeded; /* of its xs after carries and xs: indices of ys */
     int n_seeded;
 } loop_grad;
 
@@ -68,8 +69,8 @@ static ls_status fail(loop_grad *l) {
 }
 
 /* The forward loop again, stacking what it carries. */
-static ls_status forward_body(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
-                              ls_tensor **out_carry, ls_tensor **out_ys) {
+static ls_status forward_body(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                              ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     (void)s;
     loop_grad *l = ctx;
     ls_tensor **params = LS_ARENA_ARRAY(l->arena, ls_tensor *, l->n_carry + l->n_xs + l->n_captures + 1);
@@ -78,7 +79,9 @@ static ls_status forward_body(ls_session *s, void *ctx, ls_tensor *iteration, ls
         return fail(l);
     }
     for (int i = 0; i < l->n_carry + l->n_xs + l->n_captures; i++) {
-        params[i] = i < l->n_carry ? carry[i] : i < l->n_carry + l->n_xs ? xs[i - l->n_carry] : l->loop->src[i];
+        params[i] = i < l->n_carry             ? carry[i]
+                    : i < l->n_carry + l->n_xs ? xs[i - l->n_carry]
+                                               : l->loop->src[i];
     }
     if (!replay(l, iteration, params, results)) {
         return fail(l);
@@ -90,8 +93,8 @@ static ls_status forward_body(ls_session *s, void *ctx, ls_tensor *iteration, ls
     return LS_OK;
 }
 
-static ls_status backward_body(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
-                               ls_tensor **out_carry, ls_tensor **out_ys) {
+static ls_status backward_body(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                               ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     loop_grad *l = ctx;
     int n_params = l->n_carry + l->n_xs + l->n_captures, n_roots = 0, n_wanted = l->n_carried + l->n_sliced;
     ls_tensor **params = LS_ARENA_ARRAY(l->arena, ls_tensor *, n_params + 1);
@@ -145,7 +148,8 @@ static bool choose(ls_grad_state *st, loop_grad *l) {
     if (!l->carried || !l->sliced || !l->seeded || !l->g_ys) {
         return false;
     }
-    for (int i = 0; i < l->n_carry + l->n_captures; i++) { /* every floating carry: one may feed another that is wanted */
+    for (int i = 0; i < l->n_carry + l->n_captures;
+         i++) { /* every floating carry: one may feed another that is wanted */
         const ls_tensor *x = l->loop->src[i < l->n_carry ? i : l->n_xs + i];
         if (ls_dtype_is_float(x->dtype) && (i < l->n_carry || ls_grad_wanted(st, x))) {
             l->carried[l->n_carried++] = i;
@@ -180,7 +184,8 @@ static ls_status run(ls_grad_state *st, loop_grad *l) {
         return fail(l);
     }
     if (l->n_carry > 0) {
-        LS_TRY(NULL, ls_loop(s, trip, l->n_carry, src, l->n_xs, src + l->n_carry, l->n_carry, forward_body, l, ends, saved));
+        LS_TRY(NULL, ls_loop(s, trip, l->n_carry, src, l->n_xs, src + l->n_carry, l->n_carry, forward_body, l,
+                             ends, saved));
     }
     for (int i = 0; i < l->n_carried; i++) {
         int c = l->carried[i];
@@ -193,7 +198,8 @@ static ls_status run(ls_grad_state *st, loop_grad *l) {
                                                   : l->g_ys[l->seeded[i - l->n_carry - l->n_xs]];
         xs[i] = ls_flip(s, x, 0);
     }
-    LS_TRY(NULL, ls_loop(s, trip, l->n_carried, carry, n_back_xs, xs, l->n_sliced, backward_body, l, out_carry, out_ys));
+    LS_TRY(NULL, ls_loop(s, trip, l->n_carried, carry, n_back_xs, xs, l->n_sliced, backward_body, l,
+                         out_carry, out_ys));
     for (int i = 0; i < l->n_carried; i++) {
         int c = l->carried[i];
         ls_grad_give(st, src[c < l->n_carry ? c : l->n_xs + c], out_carry[i]);
@@ -208,8 +214,15 @@ void ls_grad_loop(ls_grad_state *st, ls_tensor *loop) {
     const ls_body *body = loop->attr.loop.body;
     ls_arena arena;
     ls_arena_init(&arena, st->arena->heap);
-    loop_grad l = {.s = st->s, .arena = &arena, .loop = loop, .body = body, .n_carry = body->n_carry, .n_xs = body->n_xs,
-                   .n_captures = body->n_captures, .n_ys = body->n_ys, .n_results = body->n_carry + body->n_ys};
+    loop_grad l = {.s = st->s,
+                   .arena = &arena,
+                   .loop = loop,
+                   .body = body,
+                   .n_carry = body->n_carry,
+                   .n_xs = body->n_xs,
+                   .n_captures = body->n_captures,
+                   .n_ys = body->n_ys,
+                   .n_results = body->n_carry + body->n_ys};
     ls_status status = choose(st, &l) ? LS_OK : fail(&l);
     if (status == LS_OK && l.n_carried + l.n_sliced > 0) {
         status = run(st, &l);

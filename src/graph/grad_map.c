@@ -1,4 +1,5 @@
-/* Derivatives of element-wise operations. `y` is the result's node, used where the derivative is simplest in it; `g` its cotangent. */
+/* Derivatives of element-wise operations. `y` is the result's node, used where the derivative is simplest in
+ * it; `g` its cotangent. */
 #include "graph/grad.h"
 
 #define RULE(name) static void name(ls_grad_state *st, ls_tensor *y, ls_tensor *g)
@@ -7,17 +8,17 @@
 #define B y->src[1]
 #define C y->src[2]
 #define LIKE(value) ls_const_like(S, y, (value))
-#define GIVE(x, expr)                        \
-    do {                                     \
-        if (ls_grad_wanted(st, (x))) {       \
-            ls_grad_give(st, (x), (expr));   \
-        }                                    \
+#define GIVE(x, expr)                                                                                        \
+    do {                                                                                                     \
+        if (ls_grad_wanted(st, (x))) {                                                                       \
+            ls_grad_give(st, (x), (expr));                                                                   \
+        }                                                                                                    \
     } while (0)
 
 /* one operand: a's cotangent is an expression in a, y and g */
-#define UNARY(name, expr)   \
-    RULE(name) {            \
-        GIVE(A, (expr));    \
+#define UNARY(name, expr)                                                                                    \
+    RULE(name) {                                                                                             \
+        GIVE(A, (expr));                                                                                     \
     }
 #define SQUARE(x) ls_mul(S, (x), (x))
 
@@ -70,7 +71,8 @@ RULE(rem_rule) {
 }
 RULE(pow_rule) { /* b * a^(b-1), 0 where b is 0; y * log(a), 0 where a is 0 */
     ls_tensor *zero = LIKE(0);
-    GIVE(A, ls_mul(S, g, ls_where(S, ls_eq(S, B, zero), zero, ls_mul(S, B, ls_pow(S, A, ls_sub(S, B, LIKE(1)))))));
+    GIVE(A, ls_mul(S, g,
+                   ls_where(S, ls_eq(S, B, zero), zero, ls_mul(S, B, ls_pow(S, A, ls_sub(S, B, LIKE(1)))))));
     GIVE(B, ls_mul(S, g, ls_where(S, ls_eq(S, A, zero), zero, ls_mul(S, y, ls_log(S, A)))));
 }
 /* Where both are equal the second operand is the one taken: max(x, 0) has derivative 0 at 0. */
@@ -92,13 +94,15 @@ RULE(where_rule) {
 }
 
 const ls_grad_rule ls_grad_map_rules[LS_OP_COUNT] = {
-    [LS_OP_NEG] = neg_rule,     [LS_OP_ABS] = abs_rule,     [LS_OP_SQRT] = sqrt_rule,   [LS_OP_RSQRT] = rsqrt_rule,
-    [LS_OP_CBRT] = cbrt_rule,   [LS_OP_RECIP] = recip_rule, [LS_OP_EXP] = exp_rule,     [LS_OP_EXP2] = exp2_rule,
-    [LS_OP_EXPM1] = expm1_rule, [LS_OP_LOG] = log_rule,     [LS_OP_LOG2] = log2_rule,   [LS_OP_LOG1P] = log1p_rule,
-    [LS_OP_SIN] = sin_rule,     [LS_OP_COS] = cos_rule,     [LS_OP_TAN] = tan_rule,     [LS_OP_ASIN] = asin_rule,
-    [LS_OP_ACOS] = acos_rule,   [LS_OP_ATAN] = atan_rule,   [LS_OP_SINH] = sinh_rule,   [LS_OP_COSH] = cosh_rule,
-    [LS_OP_TANH] = tanh_rule,   [LS_OP_ERF] = erf_rule,     [LS_OP_ERFC] = erfc_rule,   [LS_OP_CAST] = cast_rule,
-    [LS_OP_ADD] = add_rule,     [LS_OP_SUB] = sub_rule,     [LS_OP_MUL] = mul_rule,     [LS_OP_DIV] = div_rule,
-    [LS_OP_REM] = rem_rule,     [LS_OP_POW] = pow_rule,     [LS_OP_MIN] = min_rule,     [LS_OP_MAX] = max_rule,
-    [LS_OP_WHERE] = where_rule,
+    [LS_OP_NEG] = neg_rule,     [LS_OP_ABS] = abs_rule,   [LS_OP_SQRT] = sqrt_rule,
+    [LS_OP_RSQRT] = rsqrt_rule, [LS_OP_CBRT] = cbrt_rule, [LS_OP_RECIP] = recip_rule,
+    [LS_OP_EXP] = exp_rule,     [LS_OP_EXP2] = exp2_rule, [LS_OP_EXPM1] = expm1_rule,
+    [LS_OP_LOG] = log_rule,     [LS_OP_LOG2] = log2_rule, [LS_OP_LOG1P] = log1p_rule,
+    [LS_OP_SIN] = sin_rule,     [LS_OP_COS] = cos_rule,   [LS_OP_TAN] = tan_rule,
+    [LS_OP_ASIN] = asin_rule,   [LS_OP_ACOS] = acos_rule, [LS_OP_ATAN] = atan_rule,
+    [LS_OP_SINH] = sinh_rule,   [LS_OP_COSH] = cosh_rule, [LS_OP_TANH] = tanh_rule,
+    [LS_OP_ERF] = erf_rule,     [LS_OP_ERFC] = erfc_rule, [LS_OP_CAST] = cast_rule,
+    [LS_OP_ADD] = add_rule,     [LS_OP_SUB] = sub_rule,   [LS_OP_MUL] = mul_rule,
+    [LS_OP_DIV] = div_rule,     [LS_OP_REM] = rem_rule,   [LS_OP_POW] = pow_rule,
+    [LS_OP_MIN] = min_rule,     [LS_OP_MAX] = max_rule,   [LS_OP_WHERE] = where_rule,
 };

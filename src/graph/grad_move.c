@@ -3,7 +3,8 @@
 
 static bool whole_axis(const ls_tensor *y, int axis) {
     const ls_attr_slice *a = &y->attr.slice;
-    return a->start[axis] == 0 && a->step[axis] == 1 && ls_dim_equal(y->shape.dim[axis], y->src[0]->shape.dim[axis]);
+    return a->start[axis] == 0 && a->step[axis] == 1 &&
+           ls_dim_equal(y->shape.dim[axis], y->src[0]->shape.dim[axis]);
 }
 
 static void reshape_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
@@ -28,7 +29,8 @@ static void expand_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
     ls_grad_give(st, y->src[0], count ? ls_sum(st->s, g, count, axes, 1) : g);
 }
 
-/* Padding undone: crop (or, where the padding cropped, put zeros back), then leave out the elements between. */
+/* Padding undone: crop (or, where the padding cropped, put zeros back), then leave out the elements between.
+ */
 static void pad_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
     const ls_attr_pad *p = &y->attr.pad;
     ls_pad_spec crop[LS_MAX_RANK] = {{0, 0, 0}};
@@ -43,7 +45,8 @@ static void pad_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
     ls_grad_give(st, y->src[0], x && sparse ? ls_slice_to(st->s, x, start, step, &y->src[0]->shape) : x);
 }
 
-/* A strided slice undone: the elements go back to their places, zeros between and around. Negative steps are flipped first. */
+/* A strided slice undone: the elements go back to their places, zeros between and around. Negative steps are
+ * flipped first. */
 static void slice_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
     const ls_attr_slice *a = &y->attr.slice;
     ls_pad_spec pad[LS_MAX_RANK] = {{0, 0, 0}};
@@ -54,7 +57,8 @@ static void slice_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
         }
         if (!ls_dim_is_fixed(from->dim[i]) || !ls_dim_is_fixed(y->shape.dim[i])) {
             ls_grad_give(st, y->src[0],
-                         LS_NODE_FAIL(st->s, LS_ERR_UNSUPPORTED, "grad: slice of %s along axis %d, whose extent is a symbol",
+                         LS_NODE_FAIL(st->s, LS_ERR_UNSUPPORTED,
+                                      "grad: slice of %s along axis %d, whose extent is a symbol",
                                       LS_TEXT(y->src[0]), i));
             return;
         }
@@ -78,7 +82,8 @@ static bool tiles(const ls_tensor *w) {
     const ls_attr_window *a = &w->attr.window;
     for (int i = 0; i < a->count; i++) {
         ls_dim n = w->src[0]->shape.dim[a->axes[i]], o = w->shape.dim[a->axes[i]];
-        if (!ls_dim_is_fixed(n) || a->dilation[i] != 1 || a->stride[i] != a->size[i] || n.offset != o.offset * a->size[i]) {
+        if (!ls_dim_is_fixed(n) || a->dilation[i] != 1 || a->stride[i] != a->size[i] ||
+            n.offset != o.offset * a->size[i]) {
             return false;
         }
     }
@@ -114,7 +119,8 @@ static ls_tensor *place(ls_session *s, const ls_tensor *w, ls_tensor *g, const i
         int64_t low = offset[k] * a->dilation[k], m = w->shape.dim[a->axes[k]].offset;
         start[from->rank + k] = offset[k];
         one.dim[from->rank + k] = ls_dim_fixed(1);
-        pad[a->axes[k]] = (ls_pad_spec){low, from->dim[a->axes[k]].offset - low - (m - 1) * a->stride[k] - 1, a->stride[k] - 1};
+        pad[a->axes[k]] = (ls_pad_spec){low, from->dim[a->axes[k]].offset - low - (m - 1) * a->stride[k] - 1,
+                                        a->stride[k] - 1};
     }
     ls_tensor *slice = ls_slice_to(s, g, start, step, &one);
     return ls_pad(s, ls_reshape(s, slice, without), pad, 0);
@@ -127,7 +133,8 @@ ls_tensor *ls_grad_window(ls_session *s, const ls_tensor *w, ls_tensor *g) {
     }
     for (int k = 0; k < a->count; k++) {
         if (!ls_dim_is_fixed(w->shape.dim[a->axes[k]])) {
-            return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "grad: window of %s along axis %d, whose extent is a symbol",
+            return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED,
+                                "grad: window of %s along axis %d, whose extent is a symbol",
                                 LS_TEXT(w->src[0]), a->axes[k]);
         }
     }
@@ -166,7 +173,8 @@ static void concat_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
         }
         if (!ls_dim_is_fixed(extent) && i + 1 < y->n_src) {
             ls_grad_give(st, y->src[i + 1],
-                         LS_NODE_FAIL(st->s, LS_ERR_UNSUPPORTED, "grad: concat after %s, whose extent along axis %d is a symbol",
+                         LS_NODE_FAIL(st->s, LS_ERR_UNSUPPORTED,
+                                      "grad: concat after %s, whose extent along axis %d is a symbol",
                                       LS_TEXT(y->src[i]), axis));
             return;
         }
@@ -179,6 +187,7 @@ static void copy_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
 }
 
 const ls_grad_rule ls_grad_move_rules[LS_OP_COUNT] = {
-    [LS_OP_RESHAPE] = reshape_rule, [LS_OP_PERMUTE] = permute_rule, [LS_OP_EXPAND] = expand_rule, [LS_OP_PAD] = pad_rule,
-    [LS_OP_SLICE] = slice_rule,     [LS_OP_WINDOW] = window_rule,   [LS_OP_CONCAT] = concat_rule, [LS_OP_COPY] = copy_rule,
+    [LS_OP_RESHAPE] = reshape_rule, [LS_OP_PERMUTE] = permute_rule, [LS_OP_EXPAND] = expand_rule,
+    [LS_OP_PAD] = pad_rule,         [LS_OP_SLICE] = slice_rule,     [LS_OP_WINDOW] = window_rule,
+    [LS_OP_CONCAT] = concat_rule,   [LS_OP_COPY] = copy_rule,
 };

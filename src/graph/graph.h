@@ -1,8 +1,9 @@
 /* The tensor graph: immutable, interned nodes. What ls_tensor is inside.
  *
- * Invariants: operands of a MAP have the node's shape (builders broadcast with EXPAND first); every axis in an attribute is
- * normalised to 0..rank-1; unused attribute bytes are 0, so that equality is memcmp; a node holds a reference on its operands.
- */
+ * Invariants: operands of a MAP have the node's shape (builders broadcast with EXPAND first); every axis in
+ * an attribute is normalised to 0..rank-1; unused attribute bytes are 0, so that equality is memcmp; a node
+ * holds a reference on its operands.
+ * */
 #ifndef LOCKSTEP_GRAPH_GRAPH_H
 #define LOCKSTEP_GRAPH_GRAPH_H
 
@@ -68,7 +69,8 @@ static inline bool ls_dim_is_fixed(ls_dim d) { return d.symbol == NULL; }
 static inline bool ls_dim_equal(ls_dim a, ls_dim b) {
     return a.symbol == b.symbol && a.scale == b.scale && a.offset == b.offset;
 }
-/* The most an extent can be: buffers are laid out, row-major, by these, so strides never depend on a symbol's value. */
+/* The most an extent can be: buffers are laid out, row-major, by these, so strides never depend on a symbol's
+ * value. */
 static inline int64_t ls_dim_bound(ls_dim d) { return d.symbol ? d.scale * d.symbol->bound + d.offset : d.offset; }
 /* `values` is indexed by ls_symbol.index; NULL takes every bound. */
 static inline int64_t ls_dim_eval(ls_dim d, const int64_t *values) {
@@ -83,7 +85,8 @@ void ls_shape_strides(const ls_shape *shape, int64_t out_strides[LS_MAX_RANK]); 
 #define LS_SHAPE_TEXT 160
 const char *ls_shape_text(const ls_shape *shape, char buf[LS_SHAPE_TEXT]);
 
-/* ---- attributes: what an operation has besides operands. One member a class; zeroed before it is filled ---- */
+/* ---- attributes: what an operation has besides operands. One member a class; zeroed before it is filled
+ * ---- */
 typedef struct ls_attr_axes { /* REDUCE: axes in declared order; PERMUTE: result axis i is operand axis axes[i] */
     int count;
     int axes[LS_MAX_RANK];
@@ -151,8 +154,8 @@ struct ls_tensor {
     bool absent;       /* some elements may be absent: only movement lies between this node and a PAD with absent */
 };
 
-/* The body of a loop. Parameters, in the order of the LOOP's operands: [iteration, carries, xs slices, captures]; the LOOP's own
- * operands are [carries, xs, captures]. Results: [carries, ys]. */
+/* The body of a loop. Parameters, in the order of the LOOP's operands: [iteration, carries, xs slices,
+ * captures]; the LOOP's own operands are [carries, xs, captures]. Results: [carries, ys]. */
 struct ls_body {
     int n_carry, n_xs, n_captures, n_ys;
     ls_tensor *iteration;
@@ -183,28 +186,33 @@ void ls_graph_free(ls_graph *graph);
 /* The graph of a session: the first member of ls_session (engine/session.h). */
 static inline ls_graph *ls_graph_of(ls_session *session) { return (ls_graph *)session; }
 
-/* Interns a node: the shape and dtype are the caller's, already checked. `attr` NULL is all zero. NULL on failure (recorded). */
+/* Interns a node: the shape and dtype are the caller's, already checked. `attr` NULL is all zero. NULL on
+ * failure (recorded). */
 ls_tensor *ls_node(ls_session *s, ls_op op, ls_dtype dtype, const ls_shape *shape, int n_src, ls_tensor *const *src,
                    const ls_attr *attr);
-/* A leaf with a device of its own (ls_node gives DATA, INPUT and VAR the session's). `label` may be NULL; copied. */
+/* A leaf with a device of its own (ls_node gives DATA, INPUT and VAR the session's). `label` may be NULL;
+ * copied. */
 ls_tensor *ls_leaf(ls_session *s, ls_op op, ls_dtype dtype, const ls_shape *shape, ls_device *device, ls_attr_leaf leaf,
                    const char *label);
 /* The same operation, dtype, shape, attributes and math kind over other operands. */
 ls_tensor *ls_node_with(ls_session *s, const ls_tensor *node, ls_tensor *const *src);
-/* Gives the innermost scope a reference on a tensor that a builder returns unchanged; returns it. NULL passes. */
+/* Gives the innermost scope a reference on a tensor that a builder returns unchanged; returns it. NULL
+ * passes. */
 ls_tensor *ls_own(ls_session *s, ls_tensor *x);
 /* A number that no other leaf of the session has. */
 uint64_t ls_leaf_serial(ls_session *s);
 /* Frees a body that no LOOP holds any more; each LOOP node holds one reference. NULL is allowed. */
 void ls_body_release(ls_session *s, ls_body *body);
-/* Checks operands (NULL, session, device) before a builder looks at them; false when the builder must return NULL. */
+/* Checks operands (NULL, session, device) before a builder looks at them; false when the builder must return
+ * NULL. */
 bool ls_check_operands(ls_session *s, const char *operation, int n_src, ls_tensor *const *src);
 /* Records an error in the session and returns NULL. */
 ls_tensor *ls_node_fail(ls_session *s, ls_status code, const char *file, int line, const char *fmt, ...) LS_PRINTF(5, 6);
 #define LS_NODE_FAIL(s, code, ...) ls_node_fail((s), (code), __FILE__, __LINE__, __VA_ARGS__)
 
-/* Nodes reachable from roots, operands before users, each once; deterministic: depth first, operands left to right. Does not
- * enter loop bodies. The array is the arena's. NULL when out of memory. Uses node->mark and leaves it NULL. */
+/* Nodes reachable from roots, operands before users, each once; deterministic: depth first, operands left to
+ * right. Does not enter loop bodies. The array is the arena's. NULL when out of memory. Uses node->mark and
+ * leaves it NULL. */
 ls_tensor **ls_graph_order(ls_arena *arena, ls_tensor *const *roots, int n_roots, int *out_count);
 
 /* Constants in the graph: whether x is CONST (or movement of one, when every element is the same). */
@@ -217,8 +225,8 @@ double ls_value_to_f64(ls_dtype dtype, uint64_t bits);
 static inline bool ls_dtype_is_float(ls_dtype d) { return d >= LS_F16; }
 static inline bool ls_dtype_is_int(ls_dtype d) { return d >= LS_U8 && d <= LS_I64; }
 static inline bool ls_dtype_is_signed(ls_dtype d) { return d >= LS_I8; }
-/* What sums of this dtype accumulate in: f32 for f16, bf16 and f32; f64; i32 for i8 and i16, u32 for u8 and u16 in
- * reductions (i32 in contractions); itself otherwise. */
+/* What sums of this dtype accumulate in: f32 for f16, bf16 and f32; f64; i32 for i8 and i16, u32 for u8 and
+ * u16 in reductions (i32 in contractions); itself otherwise. */
 ls_dtype ls_dtype_accumulator(ls_dtype dtype, bool contraction);
 
 /* ---- graph passes (rewrite.c) and printing (print.c) ---- */

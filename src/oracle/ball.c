@@ -1,8 +1,9 @@
 /* Element-wise arithmetic on balls: real results with the radius that the contract's roundings allow.
  *
- * Notation: u is the unit roundoff of a dtype (half an ULP, relative). A correctly rounded operation costs u*|x|, a function of
- * k ULP costs 2k*u*|x|, plus the same count of smallest subnormals. Sources: Higham, Accuracy and Stability of Numerical
- * Algorithms, 2nd ed., chapters 2 and 3; the ULPs stand in docs/elementary.md. */
+ * Notation: u is the unit roundoff of a dtype (half an ULP, relative). A correctly rounded operation costs
+ * u*|x|, a function of k ULP costs 2k*u*|x|, plus the same count of smallest subnormals. Sources: Higham,
+ * Accuracy and Stability of Numerical Algorithms, 2nd ed., chapters 2 and 3; the ULPs stand in
+ * docs/elementary.md. */
 #include "math/math.h"
 #include "oracle/oracle.h"
 
@@ -10,10 +11,18 @@
 static const double EPS = 0x1p-53; /* the oracle's own unit roundoff */
 
 double ls_unit_roundoff(ls_dtype dtype) {
-    return dtype == LS_F64 ? 0x1p-53 : dtype == LS_F32 ? 0x1p-24 : dtype == LS_F16 ? 0x1p-11 : dtype == LS_BF16 ? 0x1p-8 : 0;
+    return dtype == LS_F64    ? 0x1p-53
+           : dtype == LS_F32  ? 0x1p-24
+           : dtype == LS_F16  ? 0x1p-11
+           : dtype == LS_BF16 ? 0x1p-8
+                              : 0;
 }
 double ls_smallest(ls_dtype dtype) {
-    return dtype == LS_F64 ? 0x1p-1074 : dtype == LS_F32 ? 0x1p-149 : dtype == LS_F16 ? 0x1p-24 : dtype == LS_BF16 ? 0x1p-133 : 0;
+    return dtype == LS_F64    ? 0x1p-1074
+           : dtype == LS_F32  ? 0x1p-149
+           : dtype == LS_F16  ? 0x1p-24
+           : dtype == LS_BF16 ? 0x1p-133
+                              : 0;
 }
 static double overflow_at(ls_dtype dtype) { /* from here on a value rounds to infinity */
     return dtype == LS_F64 ? INF : dtype == LS_F32 ? 0x1.ffffffp127 : dtype == LS_F16 ? 65520.0 : 0x1.ffp127;
@@ -50,7 +59,8 @@ ls_ball ls_ball_round(ls_dtype dtype, ls_ball x, double roundings) {
 
 typedef double (*real_fn)(double);
 
-/* The hull of a function's values over a ball, given its values at the ends and whether it has an extremum inside. */
+/* The hull of a function's values over a ball, given its values at the ends and whether it has an extremum
+ * inside. */
 static ls_ball hull(double mid, double low, double high) {
     return (ls_ball){mid, up(max_of(abs_of(high - mid), abs_of(mid - low)))};
 }
@@ -83,7 +93,8 @@ static ls_ball tangent(ls_ball a) {
         return (ls_ball){m, 0};
     }
     double lo = ls_tan_f64(a.m - a.r), hi = ls_tan_f64(a.m + a.r);
-    return a.r < 1.5 && lo <= m && m <= hi ? hull(m, lo, hi) : (ls_ball){m, INF}; /* a pole inside turns the order round */
+    return a.r < 1.5 && lo <= m && m <= hi ? hull(m, lo, hi)
+                                           : (ls_ball){m, INF}; /* a pole inside turns the order round */
 }
 
 static ls_ball power(ls_ball a, ls_ball b) {
@@ -141,25 +152,45 @@ static ls_ball elementary(ls_op op, ls_dtype compute, ls_ball y) {
 static ls_ball function(ls_op op, ls_ball a, bool *out_known) {
     *out_known = true;
     switch (op) {
-    case LS_OP_CBRT: return monotone(ls_cbrt_f64, a, -INF, INF);
-    case LS_OP_EXP: return monotone(ls_exp_f64, a, -INF, INF);
-    case LS_OP_EXP2: return monotone(ls_exp2_f64, a, -INF, INF);
-    case LS_OP_EXPM1: return monotone(ls_expm1_f64, a, -INF, INF);
-    case LS_OP_LOG: return monotone(ls_log_f64, a, 0, INF);
-    case LS_OP_LOG2: return monotone(ls_log2_f64, a, 0, INF);
-    case LS_OP_LOG1P: return monotone(ls_log1p_f64, a, -1, INF);
-    case LS_OP_SIN: return (ls_ball){ls_sin_f64(a.m), a.r < 2 ? a.r : 2};
-    case LS_OP_COS: return (ls_ball){ls_cos_f64(a.m), a.r < 2 ? a.r : 2};
-    case LS_OP_TAN: return tangent(a);
-    case LS_OP_ASIN: return monotone(ls_asin_f64, a, -1, 1);
-    case LS_OP_ACOS: return monotone(ls_acos_f64, a, -1, 1);
-    case LS_OP_ATAN: return monotone(ls_atan_f64, a, -INF, INF);
-    case LS_OP_SINH: return monotone(ls_sinh_f64, a, -INF, INF);
-    case LS_OP_COSH: return even(ls_cosh_f64, a);
-    case LS_OP_TANH: return monotone(ls_tanh_f64, a, -INF, INF);
-    case LS_OP_ERF: return monotone(ls_erf_f64, a, -INF, INF);
-    case LS_OP_ERFC: return monotone(ls_erfc_f64, a, -INF, INF);
-    default: *out_known = false; return a;
+    case LS_OP_CBRT:
+        return monotone(ls_cbrt_f64, a, -INF, INF);
+    case LS_OP_EXP:
+        return monotone(ls_exp_f64, a, -INF, INF);
+    case LS_OP_EXP2:
+        return monotone(ls_exp2_f64, a, -INF, INF);
+    case LS_OP_EXPM1:
+        return monotone(ls_expm1_f64, a, -INF, INF);
+    case LS_OP_LOG:
+        return monotone(ls_log_f64, a, 0, INF);
+    case LS_OP_LOG2:
+        return monotone(ls_log2_f64, a, 0, INF);
+    case LS_OP_LOG1P:
+        return monotone(ls_log1p_f64, a, -1, INF);
+    case LS_OP_SIN:
+        return (ls_ball){ls_sin_f64(a.m), a.r < 2 ? a.r : 2};
+    case LS_OP_COS:
+        return (ls_ball){ls_cos_f64(a.m), a.r < 2 ? a.r : 2};
+    case LS_OP_TAN:
+        return tangent(a);
+    case LS_OP_ASIN:
+        return monotone(ls_asin_f64, a, -1, 1);
+    case LS_OP_ACOS:
+        return monotone(ls_acos_f64, a, -1, 1);
+    case LS_OP_ATAN:
+        return monotone(ls_atan_f64, a, -INF, INF);
+    case LS_OP_SINH:
+        return monotone(ls_sinh_f64, a, -INF, INF);
+    case LS_OP_COSH:
+        return even(ls_cosh_f64, a);
+    case LS_OP_TANH:
+        return monotone(ls_tanh_f64, a, -INF, INF);
+    case LS_OP_ERF:
+        return monotone(ls_erf_f64, a, -INF, INF);
+    case LS_OP_ERFC:
+        return monotone(ls_erfc_f64, a, -INF, INF);
+    default:
+        *out_known = false;
+        return a;
     }
 }
 
@@ -214,7 +245,8 @@ static double sign_of(double x) {
 }
 
 ls_ball ls_ball_map(ls_op op, ls_dtype dtype, ls_dtype out, ls_math math, ls_ball a, ls_ball b) {
-    (void)math; /* fast mode computes elements as locked mode does: it frees only order and fusion, which cost no more roundings */
+    (void)
+        math; /* fast mode computes elements as locked mode does: it frees only order and fusion, which cost no more roundings */
     ls_dtype compute = dtype == LS_F64 ? LS_F64 : LS_F32;
     bool known;
     ls_ball y = function(op, a, &known);
@@ -223,25 +255,52 @@ ls_ball ls_ball_map(ls_op op, ls_dtype dtype, ls_dtype out, ls_math math, ls_bal
         return out == compute ? y : ls_ball_round(out, y, 1);
     }
     switch (op) {
-    case LS_OP_NEG: return (ls_ball){-a.m, a.r};
-    case LS_OP_ABS: return (ls_ball){abs_of(a.m), a.r};
-    case LS_OP_MIN: return extreme(a, b, false);
-    case LS_OP_MAX: return extreme(a, b, true);
-    case LS_OP_SIGN: return step(sign_of, a);
-    case LS_OP_FLOOR: return step(ls_floor_f64, a);
-    case LS_OP_CEIL: return step(ls_ceil_f64, a);
-    case LS_OP_TRUNC: return step(ls_trunc_f64, a);
-    case LS_OP_RINT: return step(ls_rint_f64, a);
-    case LS_OP_REM: return remainder_ball(a, b);
-    case LS_OP_ADD: y = sum(a, b); break;
-    case LS_OP_SUB: y = sum(a, (ls_ball){-b.m, b.r}); break;
-    case LS_OP_MUL: y = product(a, b); break;
-    case LS_OP_DIV: y = quotient(a, b); break;
-    case LS_OP_RECIP: y = quotient((ls_ball){1, 0}, a); break;
-    case LS_OP_SQRT: y = root(a); break;
-    case LS_OP_RSQRT: y = quotient((ls_ball){1, 0}, ls_ball_round(compute, root(a), 1)); break;
-    case LS_OP_POW: y = elementary(op, compute, power(a, b)); break;
-    default: return (ls_ball){0, INF}; /* op.def admits no other operation on floats with a float result */
+    case LS_OP_NEG:
+        return (ls_ball){-a.m, a.r};
+    case LS_OP_ABS:
+        return (ls_ball){abs_of(a.m), a.r};
+    case LS_OP_MIN:
+        return extreme(a, b, false);
+    case LS_OP_MAX:
+        return extreme(a, b, true);
+    case LS_OP_SIGN:
+        return step(sign_of, a);
+    case LS_OP_FLOOR:
+        return step(ls_floor_f64, a);
+    case LS_OP_CEIL:
+        return step(ls_ceil_f64, a);
+    case LS_OP_TRUNC:
+        return step(ls_trunc_f64, a);
+    case LS_OP_RINT:
+        return step(ls_rint_f64, a);
+    case LS_OP_REM:
+        return remainder_ball(a, b);
+    case LS_OP_ADD:
+        y = sum(a, b);
+        break;
+    case LS_OP_SUB:
+        y = sum(a, (ls_ball){-b.m, b.r});
+        break;
+    case LS_OP_MUL:
+        y = product(a, b);
+        break;
+    case LS_OP_DIV:
+        y = quotient(a, b);
+        break;
+    case LS_OP_RECIP:
+        y = quotient((ls_ball){1, 0}, a);
+        break;
+    case LS_OP_SQRT:
+        y = root(a);
+        break;
+    case LS_OP_RSQRT:
+        y = quotient((ls_ball){1, 0}, ls_ball_round(compute, root(a), 1));
+        break;
+    case LS_OP_POW:
+        y = elementary(op, compute, power(a, b));
+        break;
+    default:
+        return (ls_ball){0, INF}; /* op.def admits no other operation on floats with a float result */
     }
     y = op == LS_OP_POW ? y : ls_ball_round(compute, y, 1);
     return out == compute ? y : ls_ball_round(out, y, 1);

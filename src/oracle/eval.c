@@ -1,5 +1,5 @@
-/* Walks the graph, operands first, and evaluates each node whole. Memory is the caller's arena: the oracle is for checking, and
- * keeps everything. */
+/* Walks the graph, operands first, and evaluates each node whole. Memory is the caller's arena: the oracle is
+ * for checking, and keeps everything. */
 #include "oracle/oracle.h"
 #include "base/half.h"
 #include "base/rng.h"
@@ -55,22 +55,33 @@ ls_ball ls_balls_at(const ls_balls *x, int64_t i) {
 
 static double float_from(ls_dtype dtype, const void *data, int64_t i) {
     switch (dtype) {
-    case LS_F16: return (double)ls_f16_to_f32(((const uint16_t *)data)[i]);
-    case LS_BF16: return (double)ls_bf16_to_f32(((const uint16_t *)data)[i]);
-    case LS_F32: return (double)((const float *)data)[i];
-    default: return ((const double *)data)[i];
+    case LS_F16:
+        return (double)ls_f16_to_f32(((const uint16_t *)data)[i]);
+    case LS_BF16:
+        return (double)ls_bf16_to_f32(((const uint16_t *)data)[i]);
+    case LS_F32:
+        return (double)((const float *)data)[i];
+    default:
+        return ((const double *)data)[i];
     }
 }
 static int64_t integer_from(ls_dtype dtype, const void *data, int64_t i) {
     switch (dtype) {
     case LS_BOOL:
-    case LS_U8: return ((const uint8_t *)data)[i];
-    case LS_I8: return ((const int8_t *)data)[i];
-    case LS_U16: return ((const uint16_t *)data)[i];
-    case LS_I16: return ((const int16_t *)data)[i];
-    case LS_U32: return ((const uint32_t *)data)[i];
-    case LS_I32: return ((const int32_t *)data)[i];
-    default: return ((const int64_t *)data)[i];
+    case LS_U8:
+        return ((const uint8_t *)data)[i];
+    case LS_I8:
+        return ((const int8_t *)data)[i];
+    case LS_U16:
+        return ((const uint16_t *)data)[i];
+    case LS_I16:
+        return ((const int16_t *)data)[i];
+    case LS_U32:
+        return ((const uint32_t *)data)[i];
+    case LS_I32:
+        return ((const int32_t *)data)[i];
+    default:
+        return ((const int64_t *)data)[i];
     }
 }
 static void fill_from(ls_balls *out, const void *data) {
@@ -89,7 +100,9 @@ static void set_integer(ls_balls *out, int64_t i, int64_t value) {
         out->rad[i] = 0;
         ls_ball r = ls_ball_round(out->dtype, (ls_ball){(double)value, 0}, 1);
         out->mid[i] = r.m;
-        bool exact = out->dtype == LS_F64 ? value >> 53 == 0 : out->dtype == LS_F32 ? value >> 24 == 0 : value >> 8 == 0;
+        bool exact = out->dtype == LS_F64   ? value >> 53 == 0
+                     : out->dtype == LS_F32 ? value >> 24 == 0
+                                            : value >> 8 == 0;
         out->rad[i] = exact ? 0 : r.r;
     } else {
         out->exact[i] = ls_oracle_wrap(out->dtype, value);
@@ -134,7 +147,8 @@ static ls_status leaf(ls_oracle_eval_state *st, const ls_tensor *node, ls_balls 
 static double saturated(ls_dtype to, double d) { /* the double nearest to what the cast gives; NaN is 0 */
     int width = (int)ls_dtype_size(to) * 8;
     bool is_signed = ls_dtype_is_signed(to);
-    double top = is_signed ? (double)(UINT64_C(1) << (width - 1)) : 2.0 * (double)(UINT64_C(1) << (width - 1));
+    double top =
+        is_signed ? (double)(UINT64_C(1) << (width - 1)) : 2.0 * (double)(UINT64_C(1) << (width - 1));
     double low = is_signed ? -top : 0;
     return d != d ? 0 : d >= top ? top : d <= low ? low : d;
 }
@@ -146,12 +160,15 @@ static int64_t integer_of(ls_dtype to, double d) {
     if (s >= 0x1p63) {
         return INT64_MAX;
     }
-    int64_t max = to == LS_I64 ? INT64_MAX : (int64_t)(~UINT64_C(0) >> (64 - 8 * ls_dtype_size(to)) >> ls_dtype_is_signed(to));
+    int64_t max = to == LS_I64
+                      ? INT64_MAX
+                      : (int64_t)(~UINT64_C(0) >> (64 - 8 * ls_dtype_size(to)) >> ls_dtype_is_signed(to));
     int64_t v = (int64_t)s;
     return to != LS_I64 && v > max ? max : v;
 }
 
-/* A value of a float dtype has a finite set of neighbours; an exact ball whose middle is representable converts exactly. */
+/* A value of a float dtype has a finite set of neighbours; an exact ball whose middle is representable
+ * converts exactly. */
 static bool representable(ls_dtype dtype, double d) {
     if (dtype == LS_F64) {
         return true;
@@ -160,7 +177,8 @@ static bool representable(ls_dtype dtype, double d) {
     if ((double)f != d) {
         return false;
     }
-    return dtype == LS_F32 || (dtype == LS_F16 ? ls_f16_to_f32(ls_f32_to_f16(f)) : ls_bf16_to_f32(ls_f32_to_bf16(f))) == f;
+    return dtype == LS_F32 ||
+           (dtype == LS_F16 ? ls_f16_to_f32(ls_f32_to_f16(f)) : ls_bf16_to_f32(ls_f32_to_bf16(f))) == f;
 }
 
 static void cast(const ls_balls *x, ls_balls *out, int64_t i) {
@@ -189,7 +207,8 @@ static void cast(const ls_balls *x, ls_balls *out, int64_t i) {
     } else {
         double d = x->dtype == LS_U64 ? (double)(uint64_t)v : (double)v;
         bool exact = representable(to, d) && (v < INT64_C(1) << 53 && v > -(INT64_C(1) << 53));
-        ls_ball y = exact ? (ls_ball){d, x->rad[i]} : ls_ball_round(to, (ls_ball){d, x->rad[i] + 0x1p-53 * (d < 0 ? -d : d)}, 1);
+        ls_ball y = exact ? (ls_ball){d, x->rad[i]}
+                          : ls_ball_round(to, (ls_ball){d, x->rad[i] + 0x1p-53 * (d < 0 ? -d : d)}, 1);
         out->mid[i] = y.m, out->rad[i] = y.r;
     }
 }
@@ -215,7 +234,8 @@ static ls_status bitcast(ls_oracle_eval_state *st, const ls_tensor *node, const 
     return LS_OK;
 }
 
-static void compare(ls_op op, ls_dtype dtype, ls_ball a, ls_ball b, int64_t ia, int64_t ib, int64_t *out, double *rad) {
+static void compare(ls_op op, ls_dtype dtype, ls_ball a, ls_ball b, int64_t ia, int64_t ib, int64_t *out,
+                    double *rad) {
     if (!ls_dtype_is_float(dtype)) {
         *out = ls_oracle_integer(op, dtype, LS_BOOL, ia, ib);
         *rad = a.r > 0 || b.r > 0;
@@ -223,7 +243,10 @@ static void compare(ls_op op, ls_dtype dtype, ls_ball a, ls_ball b, int64_t ia, 
     }
     bool ordered = a.m == a.m && b.m == b.m;
     bool open = ordered && a.r + b.r > 0 && !(a.m - a.r > b.m + b.r) && !(a.m + a.r < b.m - b.r);
-    *out = op == LS_OP_EQ ? a.m == b.m : op == LS_OP_NE ? a.m != b.m : op == LS_OP_LT ? a.m < b.m : a.m <= b.m;
+    *out = op == LS_OP_EQ   ? a.m == b.m
+           : op == LS_OP_NE ? a.m != b.m
+           : op == LS_OP_LT ? a.m < b.m
+                            : a.m <= b.m;
     *rad = open;
 }
 
@@ -266,7 +289,8 @@ static ls_status map(ls_oracle_eval_state *st, const ls_tensor *node, ls_balls *
             out->exact[i] = node->op == LS_OP_ISNAN ? m != m : m == m && m - m != 0;
             out->rad[i] = a->rad[i] - a->rad[i] != 0; /* a finite radius decides */
         } else if (out->mid) {
-            ls_ball y = ls_ball_map(node->op, node->dtype, node->dtype, node->math, ls_balls_at(a, i), ls_balls_at(b, i));
+            ls_ball y = ls_ball_map(node->op, node->dtype, node->dtype, node->math, ls_balls_at(a, i),
+                                    ls_balls_at(b, i));
             out->mid[i] = y.m, out->rad[i] = y.r;
         } else {
             out->exact[i] = ls_oracle_integer(node->op, a->dtype, out->dtype, a->exact[i], b->exact[i]);
@@ -317,7 +341,8 @@ static ls_status loop(ls_oracle_eval_state *st, const ls_tensor *node, ls_balls 
         memmove(shape.dim + 1, shape.dim, sizeof shape.dim - sizeof shape.dim[0]);
         shape.dim[0] = node->attr.loop.trip;
         shape.rank++;
-        ok = (results[body->n_carry + i] = balls_of_shape(st, body->results[body->n_carry + i]->dtype, &shape)) != NULL;
+        ok = (results[body->n_carry + i] =
+                  balls_of_shape(st, body->results[body->n_carry + i]->dtype, &shape)) != NULL;
     }
     for (int64_t t = 0; ok && t < trip; t++) {
         ls_oracle_eval_state inner = {.arena = st->arena, .source = st->source, .err = st->err};
@@ -359,22 +384,33 @@ static ls_status loop(ls_oracle_eval_state *st, const ls_tensor *node, ls_balls 
 
 static ls_status eval_node(ls_oracle_eval_state *st, const ls_tensor *node, ls_balls *out) {
     switch (ls_ops[node->op].op_class) {
-    case LS_CLASS_LEAF: return leaf(st, node, out);
-    case LS_CLASS_MAP: return map(st, node, out);
-    case LS_CLASS_REDUCE: return ls_oracle_reduce(st, node, out);
-    case LS_CLASS_SCAN: return ls_oracle_scan(st, node, out);
-    case LS_CLASS_MOVE: return ls_oracle_move(st, node, out);
-    case LS_CLASS_CONTRACT: return ls_oracle_contract(st, node, out);
-    case LS_CLASS_GATHER: return ls_oracle_gather(st, node, out);
-    case LS_CLASS_SCATTER: return ls_oracle_scatter(st, node, out);
-    case LS_CLASS_SORT: return ls_oracle_argsort(st, node, out);
-    case LS_CLASS_RANDOM: return random_bits(st, node, out);
+    case LS_CLASS_LEAF:
+        return leaf(st, node, out);
+    case LS_CLASS_MAP:
+        return map(st, node, out);
+    case LS_CLASS_REDUCE:
+        return ls_oracle_reduce(st, node, out);
+    case LS_CLASS_SCAN:
+        return ls_oracle_scan(st, node, out);
+    case LS_CLASS_MOVE:
+        return ls_oracle_move(st, node, out);
+    case LS_CLASS_CONTRACT:
+        return ls_oracle_contract(st, node, out);
+    case LS_CLASS_GATHER:
+        return ls_oracle_gather(st, node, out);
+    case LS_CLASS_SCATTER:
+        return ls_oracle_scatter(st, node, out);
+    case LS_CLASS_SORT:
+        return ls_oracle_argsort(st, node, out);
+    case LS_CLASS_RANDOM:
+        return random_bits(st, node, out);
     case LS_CLASS_COPY: {
         ls_balls *x = ls_oracle_get(st, node->src[0]);
         copy_elements(out, 0, x, 0, x->n);
         return LS_OK;
     }
-    case LS_CLASS_LOOP: break;
+    case LS_CLASS_LOOP:
+        break;
     }
     return LS_FAIL(st->err, LS_ERR_INTERNAL, "oracle: no rule for %s", ls_ops[node->op].name);
 }
@@ -391,7 +427,9 @@ static ls_status visit(ls_oracle_eval_state *st, ls_tensor *node) {
     }
     if (node->op == LS_OP_RESULT && !stops(st, node)) {
         ls_balls **results = (ls_balls **)ls_oracle_get(st, node->src[0]);
-        return put(st, node, results[node->attr.loop.result]) ? LS_OK : LS_FAIL_MEMORY(st->err, "the oracle's values");
+        return put(st, node, results[node->attr.loop.result])
+                   ? LS_OK
+                   : LS_FAIL_MEMORY(st->err, "the oracle's values");
     }
     ls_balls *out = ls_balls_new(st, node);
     if (!out || !put(st, node, out)) {
@@ -443,8 +481,8 @@ static ls_status eval_into(ls_oracle_eval_state *st, ls_tensor *const *roots, in
     return status;
 }
 
-ls_status ls_oracle_eval(ls_arena *arena, const ls_oracle_source *source, ls_tensor *const *roots, int n_roots,
-                         ls_balls *out_values, ls_error *err) {
+ls_status ls_oracle_eval(ls_arena *arena, const ls_oracle_source *source, ls_tensor *const *roots,
+                         int n_roots, ls_balls *out_values, ls_error *err) {
     ls_oracle_eval_state st = {.arena = arena, .source = source, .err = err};
     ls_map_init(&st.values, arena->heap, same_node);
     ls_status status = eval_into(&st, roots, n_roots);

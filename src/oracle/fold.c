@@ -1,9 +1,9 @@
 /* Sums, products, extremes, contractions and scans, with radii from the depth of the contract's trees.
  *
- * A sum of n terms in which every term passes at most d roundings is within gamma_d * sum |x_i| of the real one, gamma_d = d*u/(1-d*u)
- * (Higham, chapters 3 and 4). Locked depths: a REDUCE adds 16 times into a partial and halves 8 times a level; a CONTRACT
- * rounds the product, then up to 512 sums in a chunk and one a chunk; a SCAN as many in its block and one a level. Fast mode may
- * take any order, so d = n. */
+ * A sum of n terms in which every term passes at most d roundings is within gamma_d * sum |x_i| of the real
+ * one, gamma_d = d*u/(1-d*u) (Higham, chapters 3 and 4). Locked depths: a REDUCE adds 16 times into a partial
+ * and halves 8 times a level; a CONTRACT rounds the product, then up to 512 sums in a chunk and one a chunk;
+ * a SCAN as many in its block and one a level. Fast mode may take any order, so d = n. */
 #include "oracle/oracle.h"
 
 #define INF __builtin_inf()
@@ -43,7 +43,8 @@ static double scan_depth(ls_math math, int64_t n) {
     return depth;
 }
 
-/* A running sum of real terms with its magnitude and radii; the oracle's own rounding is kept by compensation (Neumaier). */
+/* A running sum of real terms with its magnitude and radii; the oracle's own rounding is kept by compensation
+ * (Neumaier). */
 typedef struct folded {
     double sum, compensation, magnitude, radius;
     int64_t terms;
@@ -62,8 +63,8 @@ static void fold_add(folded *f, double term, double radius, double error) {
 static ls_ball fold_result(const folded *f, ls_dtype acc, ls_dtype out, double depth) {
     double m = f->sum + f->compensation;
     double own = 0x1p-52 * absolute(m) + (double)f->terms * 0x1p-105 * f->magnitude;
-    double r = f->radius * (1 + 0x1p-40) + own +
-               gamma_of(depth, ls_unit_roundoff(acc)) * f->magnitude + depth * ls_smallest(acc);
+    double r = f->radius * (1 + 0x1p-40) + own + gamma_of(depth, ls_unit_roundoff(acc)) * f->magnitude +
+               depth * ls_smallest(acc);
     if (m - m != 0) {
         return (ls_ball){f->sum, f->radius == 0 ? 0 : INF};
     }
@@ -74,7 +75,8 @@ static ls_ball fold_result(const folded *f, ls_dtype acc, ls_dtype out, double d
     return out == acc ? (ls_ball){m, r} : ls_ball_round(out, (ls_ball){m, r}, 1);
 }
 
-/* The position in the operand of a point: `kept` axes from the result's index, reduced ones from an odometer. */
+/* The position in the operand of a point: `kept` axes from the result's index, reduced ones from an odometer.
+ */
 typedef struct reduction {
     int n_reduced, n_kept;
     int reduced[LS_MAX_RANK], kept[LS_MAX_RANK];
@@ -132,13 +134,15 @@ static ls_ball product_of(const ls_balls *x, const reduction *r, int64_t base, l
     ls_ball y = {mid, radius != radius ? INF : radius};
     if (mid - mid != 0) {
         y.r = top - top == 0 ? INF : 0;
-    } else if (top > (acc == LS_F64 ? INF : 0x1.fp127) || (terms > 0 && absolute(mid) < 0x1p-60 * ls_smallest(acc) && top > 0)) {
+    } else if (top > (acc == LS_F64 ? INF : 0x1.fp127) ||
+               (terms > 0 && absolute(mid) < 0x1p-60 * ls_smallest(acc) && top > 0)) {
         y.r = absolute(mid) < 1 && top < 1 ? y.r : INF;
     }
     return out == acc ? y : ls_ball_round(out, y, 1);
 }
 
-static void extreme_of(const ls_tensor *node, const ls_balls *x, const reduction *r, int64_t base, ls_balls *out, int64_t o) {
+static void extreme_of(const ls_tensor *node, const ls_balls *x, const reduction *r, int64_t base,
+                       ls_balls *out, int64_t o) {
     bool largest = node->op == LS_OP_AMAX || node->op == LS_OP_ARGMAX;
     bool index = node->op == LS_OP_ARGMAX || node->op == LS_OP_ARGMIN;
     double best = 0, high = 0, low = 0;
@@ -161,7 +165,8 @@ static void extreme_of(const ls_tensor *node, const ls_balls *x, const reduction
         } else {
             ls_op less = LS_OP_LT;
             int64_t v = x->exact[at], w = chosen < 0 ? 0 : x->exact[chosen_at];
-            better = chosen < 0 || ls_oracle_integer(less, x->dtype, LS_BOOL, largest ? w : v, largest ? v : w);
+            better =
+                chosen < 0 || ls_oracle_integer(less, x->dtype, LS_BOOL, largest ? w : v, largest ? v : w);
         }
         if (better) {
             chosen = k;
@@ -178,7 +183,8 @@ static void extreme_of(const ls_tensor *node, const ls_balls *x, const reduction
             for (int64_t k = 0; k < r->n && clear; k++, ls_next_index(r->n_reduced, r->reduced_dim, s)) {
                 int64_t at = base + reduced_offset(r, s);
                 double gap = (largest ? 1 : -1) * (x->mid[chosen_at] - x->mid[at]);
-                clear = at == chosen_at || (x->absent && x->absent[at]) || gap > x->rad[at] + x->rad[chosen_at];
+                clear =
+                    at == chosen_at || (x->absent && x->absent[at]) || gap > x->rad[at] + x->rad[chosen_at];
             }
         }
         out->rad[o] = clear ? 0 : INF;
@@ -189,7 +195,8 @@ static void extreme_of(const ls_tensor *node, const ls_balls *x, const reduction
         out->rad[o] = chosen < 0 || !any_radius ? 0 : spread != spread ? INF : spread;
     } else {
         uint64_t ones = out->dtype == LS_BOOL ? 1 : ~UINT64_C(0) >> (64 - 8 * ls_dtype_size(out->dtype));
-        int64_t max = (int64_t)(ls_dtype_is_signed(out->dtype) ? ones >> 1 : ones), min = ls_dtype_is_signed(out->dtype) ? -max - 1 : 0;
+        int64_t max = (int64_t)(ls_dtype_is_signed(out->dtype) ? ones >> 1 : ones),
+                min = ls_dtype_is_signed(out->dtype) ? -max - 1 : 0;
         out->exact[o] = chosen < 0 ? (largest ? min : max) : x->exact[chosen_at];
         out->rad[o] = any_radius ? INF : 0;
     }
@@ -249,7 +256,8 @@ typedef struct side {
     int64_t out_stride[LS_MAX_RANK * 2], k_stride[LS_MAX_RANK];
 } side;
 
-static side side_of(const ls_balls *x, int n_batch, const int *batch, int n_contract, const int *contract, int first_free) {
+static side side_of(const ls_balls *x, int n_batch, const int *batch, int n_contract, const int *contract,
+                    int first_free) {
     side s = {.x = x};
     int64_t stride[LS_MAX_RANK];
     bool taken[LS_MAX_RANK] = {false};
@@ -274,8 +282,7 @@ ls_status ls_oracle_contract(ls_oracle_eval_state *st, const ls_tensor *node, ls
     const ls_contract_spec *c = &node->attr.contract;
     const ls_balls *a = ls_oracle_get(st, node->src[0]), *b = ls_oracle_get(st, node->src[1]);
     side sa = side_of(a, c->n_batch, c->batch_a, c->n_contract, c->contract_a, c->n_batch);
-    side sb = side_of(b, c->n_batch, c->batch_b, c->n_contract, c->contract_b,
-                      a->rank - c->n_contract);
+    side sb = side_of(b, c->n_batch, c->batch_b, c->n_contract, c->contract_b, a->rank - c->n_contract);
     ls_dtype acc = ls_dtype_accumulator(a->dtype, true);
     int64_t k_dim[LS_MAX_RANK], n = 1, index[LS_MAX_RANK] = {0};
     for (int i = 0; i < c->n_contract; i++) {
@@ -367,7 +374,8 @@ static void running_store(const running *r, const ls_tensor *node, double depth,
         y = fold_result(&r->sum, acc, out->dtype, r->sum.terms <= 1 ? 0 : depth);
     } else if (kind == LS_SCAN_PROD) {
         double terms = (double)r->sum.terms, g = gamma_of(terms, ls_unit_roundoff(acc) + 0x1p-52);
-        y = (ls_ball){r->product, (r->top - absolute(r->product)) + g * r->top + terms * ls_smallest(acc) * (1 + r->top)};
+        y = (ls_ball){r->product,
+                      (r->top - absolute(r->product)) + g * r->top + terms * ls_smallest(acc) * (1 + r->top)};
         y.r = r->product - r->product != 0 ? 0 : y.r != y.r ? INF : y.r;
         y = ls_ball_round(out->dtype, y, 1);
     }

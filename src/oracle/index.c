@@ -1,4 +1,5 @@
-/* Gather, scatter and argsort. Indices are exact integers; an undecided index leaves what it reads or writes undecided. */
+/* Gather, scatter and argsort. Indices are exact integers; an undecided index leaves what it reads or writes
+ * undecided. */
 #include "oracle/oracle.h"
 #include <string.h>
 
@@ -46,7 +47,8 @@ ls_status ls_oracle_gather(ls_oracle_eval_state *st, const ls_tensor *node, ls_b
 }
 
 ls_status ls_oracle_scatter(ls_oracle_eval_state *st, const ls_tensor *node, ls_balls *out) {
-    static const ls_op ops[] = {LS_OP_ADD, LS_OP_ADD, LS_OP_MUL, LS_OP_MIN, LS_OP_MAX}; /* by ls_scatter_kind */
+    static const ls_op ops[] = {LS_OP_ADD, LS_OP_ADD, LS_OP_MUL, LS_OP_MIN,
+                                LS_OP_MAX}; /* by ls_scatter_kind */
     const ls_balls *base = ls_oracle_get(st, node->src[0]), *index = ls_oracle_get(st, node->src[1]);
     const ls_balls *update = ls_oracle_get(st, node->src[2]);
     split s = split_at(base, node->attr.axis.axis, index);
@@ -62,12 +64,15 @@ ls_status ls_oracle_scatter(ls_oracle_eval_state *st, const ls_tensor *node, ls_
         for (int64_t i = 0; i < s.count; i++) {
             undecided |= index->rad[i] > 0;
             for (int64_t j = 0; j < s.inner && in_range(index, i, s.extent); j++) {
-                int64_t from = (o * s.count + i) * s.inner + j, to = (o * s.extent + index->exact[i]) * s.inner + j;
+                int64_t from = (o * s.count + i) * s.inner + j,
+                        to = (o * s.extent + index->exact[i]) * s.inner + j;
                 if (!out->mid) {
-                    out->exact[to] = kind == LS_SCATTER_SET ? update->exact[from]
-                                                            : ls_oracle_integer(ops[kind], out->dtype, out->dtype, out->exact[to],
-                                                                                update->exact[from]);
-                    out->rad[to] = kind == LS_SCATTER_SET ? update->rad[from] : out->rad[to] + update->rad[from];
+                    out->exact[to] = kind == LS_SCATTER_SET
+                                         ? update->exact[from]
+                                         : ls_oracle_integer(ops[kind], out->dtype, out->dtype,
+                                                             out->exact[to], update->exact[from]);
+                    out->rad[to] =
+                        kind == LS_SCATTER_SET ? update->rad[from] : out->rad[to] + update->rad[from];
                     continue;
                 }
                 ls_ball y = ls_balls_at(update, from);
@@ -86,7 +91,8 @@ ls_status ls_oracle_scatter(ls_oracle_eval_state *st, const ls_tensor *node, ls_
 
 static bool before(const ls_balls *x, bool descending, int64_t a, int64_t b) {
     if (!x->mid) {
-        return ls_oracle_integer(LS_OP_LT, x->dtype, LS_BOOL, x->exact[descending ? b : a], x->exact[descending ? a : b]);
+        return ls_oracle_integer(LS_OP_LT, x->dtype, LS_BOOL, x->exact[descending ? b : a],
+                                 x->exact[descending ? a : b]);
     }
     double u = x->mid[a], v = x->mid[b];
     return u == u && (v != v || (descending ? u > v : u < v));
@@ -104,7 +110,8 @@ ls_status ls_oracle_argsort(ls_oracle_eval_state *st, const ls_tensor *node, ls_
         int64_t base = line / stride * stride * n + line % stride;
         for (int64_t i = 0; i < n; i++) { /* insertion keeps equal elements in order */
             int64_t at = i;
-            while (at > 0 && before(x, descending, base + i * stride, base + out->exact[base + (at - 1) * stride] * stride)) {
+            while (at > 0 && before(x, descending, base + i * stride,
+                                    base + out->exact[base + (at - 1) * stride] * stride)) {
                 out->exact[base + at * stride] = out->exact[base + (at - 1) * stride];
                 at--;
             }

@@ -1,4 +1,5 @@
-/* Integers and bools, exact by the contract: they wrap, x/0 = 0, x%0 = 0, MIN/-1 = MIN, a shift by the width or more leaves nothing. */
+/* Integers and bools, exact by the contract: they wrap, x/0 = 0, x%0 = 0, MIN/-1 = MIN, a shift by the width
+ * or more leaves nothing. */
 #include "oracle/oracle.h"
 
 static int bits_of(ls_dtype dtype) {
@@ -7,14 +8,22 @@ static int bits_of(ls_dtype dtype) {
 
 int64_t ls_oracle_wrap(ls_dtype dtype, int64_t value) {
     switch (dtype) {
-    case LS_BOOL: return value & 1;
-    case LS_U8: return (uint8_t)value;
-    case LS_U16: return (uint16_t)value;
-    case LS_U32: return (uint32_t)value;
-    case LS_I8: return (int8_t)value;
-    case LS_I16: return (int16_t)value;
-    case LS_I32: return (int32_t)value;
-    default: return value;
+    case LS_BOOL:
+        return value & 1;
+    case LS_U8:
+        return (uint8_t)value;
+    case LS_U16:
+        return (uint16_t)value;
+    case LS_U32:
+        return (uint32_t)value;
+    case LS_I8:
+        return (int8_t)value;
+    case LS_I16:
+        return (int16_t)value;
+    case LS_I32:
+        return (int32_t)value;
+    default:
+        return value;
     }
 }
 
@@ -66,28 +75,69 @@ int64_t ls_oracle_integer(ls_op op, ls_dtype dtype, ls_dtype out, int64_t a, int
     uint64_t x = (uint64_t)a, y = (uint64_t)b;
     int64_t rest = 0, r = 0;
     switch (op) {
-    case LS_OP_NEG: r = (int64_t)(0 - x); break;
-    case LS_OP_ABS: r = less(dtype, a, 0) ? (int64_t)(0 - x) : a; break;
-    case LS_OP_SIGN: r = less(dtype, a, 0) ? -1 : a != 0; break;
-    case LS_OP_NOT: r = dtype == LS_BOOL ? !a : ~a; break;
-    case LS_OP_POPCOUNT: r = ones(dtype, a); break;
-    case LS_OP_ADD: r = (int64_t)(x + y); break;
-    case LS_OP_SUB: r = (int64_t)(x - y); break;
-    case LS_OP_MUL: r = (int64_t)(x * y); break;
-    case LS_OP_DIV: r = quotient(dtype, a, b, &rest); break;
-    case LS_OP_REM: quotient(dtype, a, b, &rest), r = rest; break;
-    case LS_OP_MIN: r = less(dtype, a, b) ? a : b; break;
-    case LS_OP_MAX: r = less(dtype, a, b) ? b : a; break;
-    case LS_OP_AND: r = a & b; break;
-    case LS_OP_OR: r = a | b; break;
-    case LS_OP_XOR: r = a ^ b; break;
+    case LS_OP_NEG:
+        r = (int64_t)(0 - x);
+        break;
+    case LS_OP_ABS:
+        r = less(dtype, a, 0) ? (int64_t)(0 - x) : a;
+        break;
+    case LS_OP_SIGN:
+        r = less(dtype, a, 0) ? -1 : a != 0;
+        break;
+    case LS_OP_NOT:
+        r = dtype == LS_BOOL ? !a : ~a;
+        break;
+    case LS_OP_POPCOUNT:
+        r = ones(dtype, a);
+        break;
+    case LS_OP_ADD:
+        r = (int64_t)(x + y);
+        break;
+    case LS_OP_SUB:
+        r = (int64_t)(x - y);
+        break;
+    case LS_OP_MUL:
+        r = (int64_t)(x * y);
+        break;
+    case LS_OP_DIV:
+        r = quotient(dtype, a, b, &rest);
+        break;
+    case LS_OP_REM:
+        quotient(dtype, a, b, &rest), r = rest;
+        break;
+    case LS_OP_MIN:
+        r = less(dtype, a, b) ? a : b;
+        break;
+    case LS_OP_MAX:
+        r = less(dtype, a, b) ? b : a;
+        break;
+    case LS_OP_AND:
+        r = a & b;
+        break;
+    case LS_OP_OR:
+        r = a | b;
+        break;
+    case LS_OP_XOR:
+        r = a ^ b;
+        break;
     case LS_OP_SHL:
-    case LS_OP_SHR: r = shifted(op, dtype, a, b); break;
-    case LS_OP_EQ: r = a == b; break;
-    case LS_OP_NE: r = a != b; break;
-    case LS_OP_LT: r = less(dtype, a, b); break;
-    case LS_OP_LE: r = !less(dtype, b, a); break;
-    default: break;
+    case LS_OP_SHR:
+        r = shifted(op, dtype, a, b);
+        break;
+    case LS_OP_EQ:
+        r = a == b;
+        break;
+    case LS_OP_NE:
+        r = a != b;
+        break;
+    case LS_OP_LT:
+        r = less(dtype, a, b);
+        break;
+    case LS_OP_LE:
+        r = !less(dtype, b, a);
+        break;
+    default:
+        break;
     }
     return ls_oracle_wrap(out, r);
 }

@@ -1,8 +1,10 @@
-/* Movement: each operation computes, for every element of its result, which element of its operand stands there. */
+/* Movement: each operation computes, for every element of its result, which element of its operand stands
+ * there. */
 #include "oracle/oracle.h"
 
 /* The operand's position for a result index; -1 where a PAD put a new element. */
-static int64_t source_of(const ls_tensor *node, const ls_balls *x, const ls_balls *out, const int64_t *index, int64_t linear) {
+static int64_t source_of(const ls_tensor *node, const ls_balls *x, const ls_balls *out, const int64_t *index,
+                         int64_t linear) {
     int64_t at[LS_MAX_RANK] = {0};
     switch (node->op) {
     case LS_OP_RESHAPE:

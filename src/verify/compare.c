@@ -40,7 +40,8 @@ static void index_of(const ls_data *data, int64_t element, int64_t *out_index) {
 static void index_text(const ls_report *report, char *out, size_t room) {
     size_t used = (size_t)snprintf(out, room, "[");
     for (int i = 0; i < report->rank && used < room; i++) {
-        used += (size_t)snprintf(out + used, room - used, "%s%lld", i ? "," : "", (long long)report->first_index[i]);
+        used += (size_t)snprintf(out + used, room - used, "%s%lld", i ? "," : "",
+                                 (long long)report->first_index[i]);
     }
     if (used < room) {
         snprintf(out + used, room - used, "]");
@@ -48,7 +49,8 @@ static void index_text(const ls_report *report, char *out, size_t room) {
 }
 
 static bool same_shape(const ls_data *a, const ls_data *b) {
-    return a->dtype == b->dtype && a->rank == b->rank && memcmp(a->dims, b->dims, sizeof a->dims[0] * (size_t)a->rank) == 0;
+    return a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->dims, b->dims, sizeof a->dims[0] * (size_t)a->rank) == 0;
 }
 
 static void shape_text(const ls_data *data, char *out, size_t room) {
@@ -67,7 +69,8 @@ ls_verdict ls_compare(const ls_data *expected, const ls_data *actual, ls_report 
         return r->verdict = LS_DIFFERS;
     }
     for (int64_t i = 0; i < r->elements; i++) {
-        uint64_t e = ls_data_bits(expected->dtype, expected->bytes, i), a = ls_data_bits(actual->dtype, actual->bytes, i);
+        uint64_t e = ls_data_bits(expected->dtype, expected->bytes, i),
+                 a = ls_data_bits(actual->dtype, actual->bytes, i);
         if (e != a && r->different++ == 0) {
             index_of(expected, i, r->first_index);
             value_text(expected->dtype, e, r->first_expected);
@@ -77,14 +80,16 @@ ls_verdict ls_compare(const ls_data *expected, const ls_data *actual, ls_report 
     if (r->different > 0) {
         char at[128];
         index_text(r, at, sizeof at);
-        snprintf(r->message, sizeof r->message, "%lld of %lld elements differ, first at %s: expected %s, got %s",
-                 (long long)r->different, (long long)r->elements, at, r->first_expected, r->first_actual);
+        snprintf(r->message, sizeof r->message,
+                 "%lld of %lld elements differ, first at %s: expected %s, got %s", (long long)r->different,
+                 (long long)r->elements, at, r->first_expected, r->first_actual);
         r->verdict = LS_DIFFERS;
     }
     return r->verdict;
 }
 
-/* The radius from which on a bound is too wide to fail: 1/1024 of the RMS, beside the dtype's own rounding. */
+/* The radius from which on a bound is too wide to fail: 1/1024 of the RMS, beside the dtype's own rounding.
+ */
 static double blind_width(ls_dtype dtype, const double *middle, int64_t n) {
     double scale = 0, sum = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -127,9 +132,10 @@ ls_verdict ls_compare_bound(const ls_data *actual, const double *middle, const d
     if (r->outside > 0) {
         char at[128];
         index_text(r, at, sizeof at);
-        snprintf(r->message, sizeof r->message,
-                 "%lld of %lld elements lie outside their bound, first at %s: expected %s within %.3g, got %s", (long long)r->outside,
-                 (long long)n, at, r->first_expected, first_gap, r->first_actual);
+        snprintf(
+            r->message, sizeof r->message,
+            "%lld of %lld elements lie outside their bound, first at %s: expected %s within %.3g, got %s",
+            (long long)r->outside, (long long)n, at, r->first_expected, first_gap, r->first_actual);
         r->verdict = LS_DIFFERS;
     }
     return r->verdict;

@@ -12,8 +12,11 @@ static ls_status adopt(ls_heap *heap, ls_dtype dtype, int rank, const int64_t *d
         ok = dims[i] >= 0 && ls_size_mul(size, (size_t)dims[i], &size);
     }
     if (!ok || size > INT64_MAX) {
-        return LS_FAIL(err, LS_ERR_SHAPE, "array: rank %d of dtype %s: expected rank 0 to %d, extents of at least 0 and a size that "
-                       "fits in memory", rank, ls_dtype_name(dtype), LS_MAX_RANK);
+        return LS_FAIL(
+            err, LS_ERR_SHAPE,
+            "array: rank %d of dtype %s: expected rank 0 to %d, extents of at least 0 and a size that "
+            "fits in memory",
+            rank, ls_dtype_name(dtype), LS_MAX_RANK);
     }
     ls_data *data = ls_alloc_zeroed(heap, sizeof *data);
     void *copy = data && !drop ? ls_alloc(heap, size) : NULL;
@@ -24,8 +27,14 @@ static ls_status adopt(ls_heap *heap, ls_dtype dtype, int rank, const int64_t *d
     if (copy) {
         bytes ? (void)memcpy(copy, bytes, size) : (void)memset(copy, 0, size);
     }
-    *data = (ls_data){.heap = heap, .refs = 1, .dtype = dtype, .rank = rank, .size = size, .bytes = drop ? bytes : copy,
-                      .drop = drop, .owner = owner};
+    *data = (ls_data){.heap = heap,
+                      .refs = 1,
+                      .dtype = dtype,
+                      .rank = rank,
+                      .size = size,
+                      .bytes = drop ? bytes : copy,
+                      .drop = drop,
+                      .owner = owner};
     for (int i = 0; i < rank; i++) {
         data->dims[i] = dims[i];
     }
@@ -33,8 +42,8 @@ static ls_status adopt(ls_heap *heap, ls_dtype dtype, int rank, const int64_t *d
     return LS_OK;
 }
 
-ls_status ls_data_create(ls_context *context, ls_dtype dtype, int rank, const int64_t *dims, const void *bytes, ls_data **out_data,
-                         ls_error *err) {
+ls_status ls_data_create(ls_context *context, ls_dtype dtype, int rank, const int64_t *dims,
+                         const void *bytes, ls_data **out_data, ls_error *err) {
     return adopt(&context->heap, dtype, rank, dims, bytes, NULL, NULL, out_data, err);
 }
 
@@ -79,8 +88,8 @@ const void *ls_data_bytes(const ls_data *data) {
 }
 
 /* Makes an array of a shape at the session's symbol values and lets `read` fill it. */
-static ls_status read_into(ls_session *session, ls_dtype dtype, const ls_shape *shape, ls_tensor *tensor, ls_var *var,
-                           ls_data **out_data) {
+static ls_status read_into(ls_session *session, ls_dtype dtype, const ls_shape *shape, ls_tensor *tensor,
+                           ls_var *var, ls_data **out_data) {
     int64_t dims[LS_MAX_RANK];
     ls_error err = {.code = LS_OK};
     ls_status status = ls_session_sync(session, &err);
@@ -95,7 +104,8 @@ static ls_status read_into(ls_session *session, ls_dtype dtype, const ls_shape *
         return ls_session_fail(session, status, &err);
     }
     void *bytes = (void *)data->bytes; /* not yet anyone else's */
-    status = tensor ? ls_read(session, tensor, bytes, data->size) : ls_var_read(session, var, bytes, data->size);
+    status =
+        tensor ? ls_read(session, tensor, bytes, data->size) : ls_var_read(session, var, bytes, data->size);
     if (status != LS_OK) {
         ls_data_release(data);
         return status;

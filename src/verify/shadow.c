@@ -1,6 +1,6 @@
-/* The check hooks: before a kernel runs its inputs are copied to the reference device; after it, the same spec is run there and the
- * same nodes are evaluated by the oracle, both on the copies. Nothing of the run itself changes: not its order, its memory or its
- * kernels. */
+/* The check hooks: before a kernel runs its inputs are copied to the reference device; after it, the same
+ * spec is run there and the same nodes are evaluated by the oracle, both on the copies. Nothing of the run
+ * itself changes: not its order, its memory or its kernels. */
 #include "verify/shadow.h"
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +29,8 @@ static void shadow_free(const ls_check_event *event, void *state) {
 }
 
 /* A copy of one argument's bytes in a buffer of the reference device. */
-static ls_status copy_arg(const ls_check_event *event, ls_device *ref, int arg, ls_buffer **out_buffer, ls_error *err) {
+static ls_status copy_arg(const ls_check_event *event, ls_device *ref, int arg, ls_buffer **out_buffer,
+                          ls_error *err) {
     const ls_spec_arg *a = &event->spec->args[arg];
     ls_buffer *from = event->launch->args[arg];
     size_t size = (size_t)a->numel * ls_dtype_size(a->dtype);
@@ -38,7 +39,8 @@ static ls_status copy_arg(const ls_check_event *event, ls_device *ref, int arg, 
         return LS_FAIL_MEMORY(err, "a snapshot");
     }
     ls_buffer *copy = NULL;
-    ls_status status = from->device->backend->download(from->device, from, event->launch->offsets[arg], bytes, size, err);
+    ls_status status =
+        from->device->backend->download(from->device, from, event->launch->offsets[arg], bytes, size, err);
     status = status == LS_OK ? ls_buffer_create(ref, size, &copy, err) : status;
     status = status == LS_OK ? ls_buffer_upload(copy, 0, bytes, size, err) : status;
     ls_free(&event->session->context->heap, bytes);
@@ -73,15 +75,17 @@ static ls_status shadow_before(const ls_check_event *event, void **out_state, ls
 }
 
 /* A buffer of the reference device as a dense array. */
-static ls_status dense(const ls_check_event *event, const ls_buffer *buffer, const ls_tensor *node, ls_data **out_data, ls_error *err) {
+static ls_status dense(const ls_check_event *event, const ls_buffer *buffer, const ls_tensor *node,
+                       ls_data **out_data, ls_error *err) {
     int64_t dims[LS_MAX_RANK];
     for (int i = 0; i < node->shape.rank; i++) {
         dims[i] = ls_dim_eval(node->shape.dim[i], event->launch->symbols);
     }
     ls_data *data = NULL;
-    LS_TRY(err, ls_data_create(event->session->context, node->dtype, node->shape.rank, dims, NULL, &data, err));
-    ls_status status =
-        ls_transfer_download(buffer, node->dtype, &node->shape, event->launch->symbols, (void *)data->bytes, err);
+    LS_TRY(err,
+           ls_data_create(event->session->context, node->dtype, node->shape.rank, dims, NULL, &data, err));
+    ls_status status = ls_transfer_download(buffer, node->dtype, &node->shape, event->launch->symbols,
+                                            (void *)data->bytes, err);
     if (status != LS_OK) {
         ls_data_release(data);
         return status;
@@ -112,7 +116,8 @@ static ls_status run_ref(const ls_check_event *event, shadow *s, ls_buffer **out
     }
     ls_kernel_binary *binary = NULL;
     LS_TRY(err, backend->compile(s->ref, spec, NULL, &binary, err));
-    ls_launch launch = {.n_args = spec->n_args, .args = args, .offsets = offsets, .symbols = event->launch->symbols};
+    ls_launch launch = {
+        .n_args = spec->n_args, .args = args, .offsets = offsets, .symbols = event->launch->symbols};
     ls_status status = backend->launch(s->ref, binary, &launch, err);
     backend->destroy(s->ref, binary);
     return status;
@@ -137,8 +142,8 @@ static ls_status source_values(void *ctx, const ls_tensor *node, const void **ou
     shadow_source *source = ctx;
     int i = read_of(source->event, node);
     if (i < 0) {
-        return LS_FAIL(err, LS_ERR_INTERNAL, "check: kernel %s reads %s #%llu, which is not among its inputs", source->event->spec->name,
-                       ls_ops[node->op].name, (unsigned long long)node->serial);
+        return LS_FAIL(err, LS_ERR_INTERNAL, "check: kernel %s reads %s #%llu, which is not among its inputs",
+                       source->event->spec->name, ls_ops[node->op].name, (unsigned long long)node->serial);
     }
     if (!source->state->values[i]) {
         ls_data *data = NULL;
@@ -171,7 +176,8 @@ ls_verdict ls_compare_balls(const ls_data *actual, const ls_balls *balls, ls_rep
                 rest /= actual->dims[d];
             }
             snprintf(r->first_expected, sizeof r->first_expected, "%lld", (long long)balls->exact[i]);
-            snprintf(r->first_actual, sizeof r->first_actual, "%lld", (long long)ls_value_to_f64(actual->dtype, a));
+            snprintf(r->first_actual, sizeof r->first_actual, "%lld",
+                     (long long)ls_value_to_f64(actual->dtype, a));
         }
     }
     r->different = r->outside;
@@ -179,10 +185,12 @@ ls_verdict ls_compare_balls(const ls_data *actual, const ls_balls *balls, ls_rep
         char at[128];
         size_t used = (size_t)snprintf(at, sizeof at, "[");
         for (int d = 0; d < actual->rank && used < sizeof at; d++) {
-            used += (size_t)snprintf(at + used, sizeof at - used, "%s%lld", d ? "," : "", (long long)r->first_index[d]);
+            used += (size_t)snprintf(at + used, sizeof at - used, "%s%lld", d ? "," : "",
+                                     (long long)r->first_index[d]);
         }
         r->verdict = LS_DIFFERS;
-        snprintf(r->message, sizeof r->message, "%lld of %lld elements differ, first at %s]: expected %s, got %s", (long long)r->outside,
+        snprintf(r->message, sizeof r->message,
+                 "%lld of %lld elements differ, first at %s]: expected %s, got %s", (long long)r->outside,
                  (long long)r->elements, at, r->first_expected, r->first_actual);
     }
     return r->verdict;
@@ -190,7 +198,8 @@ ls_verdict ls_compare_balls(const ls_data *actual, const ls_balls *balls, ls_rep
 
 /* ---- after a kernel ---- */
 
-/* The worse of two reports on one kernel with several roots: wrong ones first, then by share of the bound; counts add up. */
+/* The worse of two reports on one kernel with several roots: wrong ones first, then by share of the bound;
+ * counts add up. */
 static void merge(ls_report *into, const ls_report *r) {
     ls_report sum = r->verdict > into->verdict || into->elements == 0 ? *r : *into;
     sum.elements = into->elements + r->elements;
@@ -201,11 +210,13 @@ static void merge(ls_report *into, const ls_report *r) {
     *into = sum;
 }
 
-static ls_status compare_roots(const ls_check_event *event, shadow *s, ls_kernel_report *k, ls_buffer **outs, ls_error *err) {
+static ls_status compare_roots(const ls_check_event *event, shadow *s, ls_kernel_report *k, ls_buffer **outs,
+                               ls_error *err) {
     const ls_group *group = event->group;
     ls_balls *balls = LS_ARENA_ARRAY(&s->arena, ls_balls, group->n_roots);
     shadow_source ctx = {event, s};
-    ls_oracle_source source = {.ctx = &ctx, .values = source_values, .stop = source_stop, .symbols = event->launch->symbols};
+    ls_oracle_source source = {
+        .ctx = &ctx, .values = source_values, .stop = source_stop, .symbols = event->launch->symbols};
     if (!balls) {
         return LS_FAIL_MEMORY(err, "the oracle's values");
     }
@@ -237,7 +248,8 @@ static ls_status compare_roots(const ls_check_event *event, shadow *s, ls_kernel
     return LS_OK;
 }
 
-static ls_status collect(const ls_check_event *event, ls_collector *collector, ls_kernel_report *k, ls_error *err) {
+static ls_status collect(const ls_check_event *event, ls_collector *collector, ls_kernel_report *k,
+                         ls_error *err) {
     char name[64];
     snprintf(name, sizeof name, "%s #%llu", ls_ops[event->group->roots[0]->op].name,
              (unsigned long long)event->group->roots[0]->serial);
@@ -252,13 +264,16 @@ static ls_status collect(const ls_check_event *event, ls_collector *collector, l
 }
 
 static ls_status judge(const ls_check_event *event, const ls_kernel_report *k, ls_error *err) {
-    const ls_report *wrong = k->ref.verdict == LS_DIFFERS ? &k->ref : k->oracle.verdict == LS_DIFFERS ? &k->oracle : NULL;
+    const ls_report *wrong = k->ref.verdict == LS_DIFFERS      ? &k->ref
+                             : k->oracle.verdict == LS_DIFFERS ? &k->oracle
+                                                               : NULL;
     if (!wrong) {
         return LS_OK;
     }
     const ls_tensor *root = event->group->roots[0];
-    return LS_FAIL(err, LS_ERR_DIFFERS, "%s: kernel %llu (%s), node %s #%llu, against %s: %s", event->device->id,
-                   (unsigned long long)event->kernel, event->spec->name, ls_ops[root->op].name, (unsigned long long)root->serial,
+    return LS_FAIL(err, LS_ERR_DIFFERS, "%s: kernel %llu (%s), node %s #%llu, against %s: %s",
+                   event->device->id, (unsigned long long)event->kernel, event->spec->name,
+                   ls_ops[root->op].name, (unsigned long long)root->serial,
                    wrong == &k->ref ? "ref" : "the oracle", wrong->message);
 }
 

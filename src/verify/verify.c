@@ -1,4 +1,5 @@
-/* A verified run: the oracle from the leaves first (a run may change variables), then the device with every kernel shadowed. */
+/* A verified run: the oracle from the leaves first (a run may change variables), then the device with every
+ * kernel shadowed. */
 #include "verify/shadow.h"
 #include <string.h>
 
@@ -10,8 +11,8 @@ typedef struct leaves {
 static ls_status leaf_values(void *ctx, const ls_tensor *node, const void **out_data, ls_error *err) {
     leaves *l = ctx;
     if (node->op != LS_OP_VAR && !node->value) {
-        return LS_FAIL(err, LS_ERR_INVALID, "verify: %s \"%s\" has no value: give it one with ls_tensor_from", ls_ops[node->op].name,
-                       node->label ? node->label : "");
+        return LS_FAIL(err, LS_ERR_INVALID, "verify: %s \"%s\" has no value: give it one with ls_tensor_from",
+                       ls_ops[node->op].name, node->label ? node->label : "");
     }
     size_t size = ls_tensor_bytes(l->session, node);
     void *bytes = ls_arena_alloc(l->arena, size ? size : 1);
@@ -26,14 +27,16 @@ static ls_status leaf_values(void *ctx, const ls_tensor *node, const void **out_
     return LS_OK;
 }
 
-static ls_status evaluate(ls_session *session, ls_arena *arena, ls_tensor *const *tensors, int count, ls_balls *balls, ls_error *err) {
+static ls_status evaluate(ls_session *session, ls_arena *arena, ls_tensor *const *tensors, int count,
+                          ls_balls *balls, ls_error *err) {
     leaves ctx = {session, arena};
     LS_TRY(err, ls_session_sync(session, err));
     ls_oracle_source source = {.ctx = &ctx, .values = leaf_values, .symbols = session->symbols};
     return ls_oracle_eval(arena, &source, tensors, count, balls, err);
 }
 
-ls_status ls_oracle_value(ls_session *session, ls_tensor *tensor, double **out_middle, double **out_radius, int64_t *out_count) {
+ls_status ls_oracle_value(ls_session *session, ls_tensor *tensor, double **out_middle, double **out_radius,
+                          int64_t *out_count) {
     if (!ls_check_operands(session, "oracle_value", 1, &tensor)) {
         return ls_session_error(session)->code;
     }
@@ -98,7 +101,8 @@ static void count(ls_verification *v, const ls_report *r, int kernel, double *bl
     *elements += (double)r->elements;
 }
 
-/* Every element of a locked kernel that is not equal to ref's is a divergence, blind or not; blind shares are the oracle's. */
+/* Every element of a locked kernel that is not equal to ref's is a divergence, blind or not; blind shares are
+ * the oracle's. */
 static void conclude(ls_verification *v) {
     double blind = 0, elements = 0, unused = 0;
     bool all_locked = v->n_kernels > 0;
@@ -120,7 +124,8 @@ static void conclude(ls_verification *v) {
 }
 
 /* The outputs, once computed, against the oracle's values from the leaves. */
-static ls_status end_to_end(ls_session *session, ls_tensor *const *tensors, int n, const ls_balls *balls, ls_report *out) {
+static ls_status end_to_end(ls_session *session, ls_tensor *const *tensors, int n, const ls_balls *balls,
+                            ls_report *out) {
     for (int i = 0; i < n; i++) {
         ls_data *actual = NULL;
         ls_status status = ls_data_from_tensor(session, tensors[i], &actual);
@@ -129,7 +134,8 @@ static ls_status end_to_end(ls_session *session, ls_tensor *const *tensors, int 
         }
         ls_report r;
         ls_compare_balls(actual, &balls[i], &r);
-        if (i == 0 || r.verdict > out->verdict || (r.verdict == out->verdict && r.worst_of_bound > out->worst_of_bound)) {
+        if (i == 0 || r.verdict > out->verdict ||
+            (r.verdict == out->verdict && r.worst_of_bound > out->worst_of_bound)) {
             *out = r;
         }
         ls_data_release(actual);
@@ -137,7 +143,8 @@ static ls_status end_to_end(ls_session *session, ls_tensor *const *tensors, int 
     return LS_OK;
 }
 
-ls_status ls_verify(ls_session *session, ls_tensor *const *tensors, int n, ls_verification **out_verification) {
+ls_status ls_verify(ls_session *session, ls_tensor *const *tensors, int n,
+                    ls_verification **out_verification) {
     if (!ls_check_operands(session, "verify", n, tensors)) {
         return ls_session_error(session)->code;
     }

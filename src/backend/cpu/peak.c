@@ -1,10 +1,13 @@
-/* The device's measured peak: multiply-adds on all threads, and a copy of more memory than the caches hold. */
+/* The device's measured peak: multiply-adds on all threads, and a copy of more memory than the caches hold.
+ */
 #include "backend/cpu/peak.h"
 #include "backend/cpu/kernel.h"
 #include "base/os.h"
 #include <string.h>
 
-#define DECLARE(isa) extern ls_peak_result ls_peak_fast__##isa(int64_t, float, float), ls_peak_locked__##isa(int64_t, float, float);
+#define DECLARE(isa)                                                                                         \
+    extern ls_peak_result ls_peak_fast__##isa(int64_t, float, float),                                        \
+        ls_peak_locked__##isa(int64_t, float, float);
 #define ROW(id, isa) [LS_CPU_##id] = {ls_peak_locked__##isa, ls_peak_fast__##isa},
 #if LS_HAVE_ISA_SCALAR
 DECLARE(scalar)
@@ -24,13 +27,13 @@ static ls_peak_fn const peaks[LS_CPU_ISA_COUNT][2] = {
     ROW(SCALAR, scalar)
 #endif
 #if LS_HAVE_ISA_NEON
-    ROW(NEON, neon)
+        ROW(NEON, neon)
 #endif
 #if LS_HAVE_ISA_AVX2
-    ROW(AVX2, avx2)
+            ROW(AVX2, avx2)
 #endif
 #if LS_HAVE_ISA_AVX512
-    ROW(AVX512, avx512)
+                ROW(AVX512, avx512)
 #endif
 };
 
@@ -59,7 +62,8 @@ static void copy_task(void *ctx, long task, int worker) {
     memcpy(m->to + (size_t)task * n, m->from + (size_t)task * n, n);
 }
 
-ls_status ls_cpu_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err) {
+ls_status ls_cpu_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs,
+                      ls_error *err) {
     ls_cpu_device *d = device->state;
     measurement m = {.fn = peaks[d->isa][math != LS_LOCKED]};
     m.from = ls_alloc_zeroed(d->heap, COPY_BYTES);

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 typedef struct ls_peak_result {
-    float sum;        /* of no meaning */
+    float sum; /* of no meaning */
     int64_t flops;
 } ls_peak_result;
 typedef ls_peak_result (*ls_peak_fn)(int64_t n, float scale, float shift);

@@ -1,7 +1,7 @@
 /* Index expressions, predicates and values of one launch.
  *
- * A value is a function of the axes it varies over, so its last result holds until one of them changes: that memo is all the
- * sharing there is, and it is enough for a row's mean to be computed once a row. */
+ * A value is a function of the axes it varies over, so its last result holds until one of them changes: that
+ * memo is all the sharing there is, and it is enough for a row's mean to be computed once a row. */
 #include "backend/ref/eval.h"
 #include "base/half.h"
 #include "base/rng.h"
@@ -52,7 +52,8 @@ bool ls_ref_holds(ls_ref_run *run, int32_t first_pred, int32_t n_preds) {
     for (int32_t i = first_pred; i < first_pred + n_preds; i++) {
         const ls_pred *p = &run->spec->preds[i];
         int64_t x = ls_ref_index(run, p->ix);
-        bool holds = p->limit != LS_SPEC_NONE ? x >= 0 && x < ls_ref_index(run, p->limit) : x % p->multiple == 0;
+        bool holds =
+            p->limit != LS_SPEC_NONE ? x >= 0 && x < ls_ref_index(run, p->limit) : x % p->multiple == 0;
         if (!holds) {
             return false;
         }
@@ -107,7 +108,8 @@ static ls_cell compute(ls_ref_run *run, int32_t id) {
     case LS_V_MAP:
         return map(run, v);
     case LS_V_RANDOM:
-        return (ls_cell){.u = ls_threefry((uint32_t)ls_ref_value(run, v->a).u, (uint32_t)ls_ref_value(run, v->b).u,
+        return (ls_cell){.u = ls_threefry((uint32_t)ls_ref_value(run, v->a).u,
+                                          (uint32_t)ls_ref_value(run, v->b).u,
                                           (uint64_t)ls_ref_index(run, v->ix))};
     case LS_V_REDUCE:
         return ls_ref_reduce(run, id);

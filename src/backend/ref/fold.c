@@ -1,9 +1,10 @@
 /* Reductions, contractions, scans and sorts in the contract's order, from its text alone:
  *
- * REDUCE    blocks of 4096 consecutive elements; 256 interleaved partials from the identity, then halving; block results by the same rule.
- * CONTRACT  chunks of 512 consecutive k, serial from +0, products and sums rounded apart; chunk sums added in order.
- * SCAN      serial in blocks of 512; block totals scanned by the same rule; then the prefix of earlier blocks is combined in front.
- * Absent elements keep their position and are skipped. */
+ * REDUCE    blocks of 4096 consecutive elements; 256 interleaved partials from the identity, then halving;
+ * block results by the same rule. CONTRACT  chunks of 512 consecutive k, serial from +0, products and sums
+ * rounded apart; chunk sums added in order. SCAN      serial in blocks of 512; block totals scanned by the
+ * same rule; then the prefix of earlier blocks is combined in front. Absent elements keep their position and
+ * are skipped. */
 #include "backend/ref/eval.h"
 #include <string.h>
 
@@ -146,7 +147,8 @@ ls_cell ls_ref_reduce(ls_ref_run *run, int32_t id) {
         }
         blocks[n_blocks++] = halve(v->map, v->acc, partial);
     }
-    result = n_blocks ? reduce_cells(v->map, v->acc, blocks, n_blocks, partial) : ls_cell_identity(v->map, v->acc);
+    result =
+        n_blocks ? reduce_cells(v->map, v->acc, blocks, n_blocks, partial) : ls_cell_identity(v->map, v->acc);
     restore_axes(run, v, &outside);
     return ls_cell_cast(v->acc, v->dtype, result);
 }
@@ -198,7 +200,8 @@ static void scan_cells(ls_op op, ls_dtype acc, ls_cell *cells, int64_t n, ls_cel
     }
 }
 
-/* Whether the line kept in the scratch of a SCAN or SORT is still this one: it is a function of the axes other than its own. */
+/* Whether the line kept in the scratch of a SCAN or SORT is still this one: it is a function of the axes
+ * other than its own. */
 static bool line_is_kept(const ls_ref_run *run, const ls_value *v, const ls_ref_memo *line) {
     bool kept = line->tick != 0;
     for (uint64_t axes = v->axes & ~(UINT64_C(1) << v->bound[0]); kept && axes; axes &= axes - 1) {
@@ -243,7 +246,8 @@ ls_cell ls_ref_scan(ls_ref_run *run, int32_t id) {
 }
 
 /* Stable merge sort of positions by their cells. */
-static void sort_line(ls_dtype dtype, bool descending, const ls_cell *cells, int64_t *order, int64_t *other, int64_t n) {
+static void sort_line(ls_dtype dtype, bool descending, const ls_cell *cells, int64_t *order, int64_t *other,
+                      int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         order[i] = i;
     }
@@ -252,7 +256,8 @@ static void sort_line(ls_dtype dtype, bool descending, const ls_cell *cells, int
             int64_t middle = first + width < n ? first + width : n;
             int64_t end = first + 2 * width < n ? first + 2 * width : n;
             for (int64_t l = first, r = middle, o = first; o < end; o++) {
-                bool right = l == middle || (r < end && ls_cell_before(dtype, descending, cells[order[r]], cells[order[l]]));
+                bool right = l == middle ||
+                             (r < end && ls_cell_before(dtype, descending, cells[order[r]], cells[order[l]]));
                 other[o] = order[right ? r++ : l++];
             }
         }

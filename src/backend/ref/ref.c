@@ -1,5 +1,5 @@
-/* The reference backend: runs kernel specs in contract order, bit for bit, one point at a time. It shares no code with the fast
- * backends, and none of its choices depend on how fast it is. */
+/* The reference backend: runs kernel specs in contract order, bit for bit, one point at a time. It shares no
+ * code with the fast backends, and none of its choices depend on how fast it is. */
 #include "backend/ref/eval.h"
 #include <string.h>
 
@@ -27,20 +27,22 @@ static void ref_free(ls_device *device, void *handle, size_t size) {
     ls_free(device->heap, handle);
 }
 
-static ls_status ref_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size, ls_error *err) {
+static ls_status ref_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size,
+                            ls_error *err) {
     (void)device, (void)err;
     memcpy((char *)dst->handle + offset, src, size);
     return LS_OK;
 }
 
-static ls_status ref_download(ls_device *device, const ls_buffer *src, size_t offset, void *dst, size_t size, ls_error *err) {
+static ls_status ref_download(ls_device *device, const ls_buffer *src, size_t offset, void *dst, size_t size,
+                              ls_error *err) {
     (void)device, (void)err;
     memcpy(dst, (const char *)src->handle + offset, size);
     return LS_OK;
 }
 
-static ls_status ref_copy(ls_device *device, ls_buffer *dst, size_t dst_offset, const ls_buffer *src, size_t src_offset,
-                          size_t size, ls_error *err) {
+static ls_status ref_copy(ls_device *device, ls_buffer *dst, size_t dst_offset, const ls_buffer *src,
+                          size_t src_offset, size_t size, ls_error *err) {
     (void)device, (void)err;
     memmove((char *)dst->handle + dst_offset, (const char *)src->handle + src_offset, size);
     return LS_OK;
@@ -71,7 +73,8 @@ static ls_ref_affine affine_of(const ls_ix *ix, const ls_ref_affine *all) {
             }
             r.k[at] += b->k[i];
         }
-    } else if (ix->op == LS_IX_MUL && all[ix->a].n >= 0 && all[ix->b].n >= 0 && all[ix->a].n * all[ix->b].n == 0) {
+    } else if (ix->op == LS_IX_MUL && all[ix->a].n >= 0 && all[ix->b].n >= 0 &&
+               all[ix->a].n * all[ix->b].n == 0) {
         bool left = all[ix->a].n == 0;
         int64_t k = left ? all[ix->a].c : all[ix->b].c;
         r = left ? all[ix->b] : all[ix->a];
@@ -85,10 +88,11 @@ static ls_ref_affine affine_of(const ls_ix *ix, const ls_ref_affine *all) {
     return r;
 }
 
-static ls_status ref_compile(ls_device *device, const ls_spec *spec, const char *strategy, ls_kernel_binary **out_binary,
-                             ls_error *err) {
+static ls_status ref_compile(ls_device *device, const ls_spec *spec, const char *strategy,
+                             ls_kernel_binary **out_binary, ls_error *err) {
     if (strategy && strcmp(strategy, "naive") != 0) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "strategy \"%s\" is not available on ref: it has \"naive\" alone", strategy);
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED,
+                       "strategy \"%s\" is not available on ref: it has \"naive\" alone", strategy);
     }
     ls_kernel_binary *b = ls_alloc_zeroed(device->heap, sizeof *b);
     if (!b) {
@@ -113,7 +117,8 @@ static ls_status ref_compile(ls_device *device, const ls_spec *spec, const char 
     for (int32_t i = 0; i < spec->n_values; i++) {
         const ls_value *v = &b->spec.values[i];
         /* SCAN and SORT keep their whole line in the memo's place instead. */
-        b->memo[i] = v->op == LS_V_REDUCE || v->op == LS_V_CONTRACT || (v->op == LS_V_MAP && v->map != LS_OP_CAST);
+        b->memo[i] =
+            v->op == LS_V_REDUCE || v->op == LS_V_CONTRACT || (v->op == LS_V_MAP && v->map != LS_OP_CAST);
         b->scratch_size[i] = ls_ref_scratch(&b->spec, i);
     }
     *out_binary = b;
@@ -126,7 +131,9 @@ static void ref_destroy(ls_device *device, ls_kernel_binary *binary) {
 }
 
 static void store_point(ls_ref_run *run, const ls_store *store) {
-    static const ls_op combine[] = {[LS_STORE_ADD] = LS_OP_ADD, [LS_STORE_MUL] = LS_OP_MUL, [LS_STORE_MIN] = LS_OP_MIN,
+    static const ls_op combine[] = {[LS_STORE_ADD] = LS_OP_ADD,
+                                    [LS_STORE_MUL] = LS_OP_MUL,
+                                    [LS_STORE_MIN] = LS_OP_MIN,
                                     [LS_STORE_MAX] = LS_OP_MAX};
     if (!ls_ref_holds(run, store->first_pred, store->n_preds)) {
         return;
@@ -191,7 +198,9 @@ static ls_status ref_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
         }
         for (int32_t i = 0; i < spec->n_stores; i++) {
             run_store(&run, &spec->stores[i]);
-            memset(run.memo, 0, sizeof *run.memo * (size_t)spec->n_values); /* a later store may read what this one wrote */
+            memset(run.memo, 0,
+                   sizeof *run.memo *
+                       (size_t)spec->n_values); /* a later store may read what this one wrote */
         }
         launch->out_of_range = run.out_of_range;
     }

@@ -1,5 +1,6 @@
-/* The contract's element-wise arithmetic (docs/contract.md), written for clarity: f16 and bf16 compute in f32 and round once,
- * integers wrap, comparisons give bool. Compiled without contraction, so that * and + are separate roundings. */
+/* The contract's element-wise arithmetic (docs/contract.md), written for clarity: f16 and bf16 compute in f32
+ * and round once, integers wrap, comparisons give bool. Compiled without contraction, so that * and + are
+ * separate roundings. */
 #include "backend/ref/scalar.h"
 #include "base/half.h"
 #include "math/math.h"
@@ -8,10 +9,10 @@
 typedef enum { KIND_UNSIGNED, KIND_SIGNED, KIND_F32, KIND_F64 } kind;
 
 static kind kind_of(ls_dtype dtype) {
-    return dtype == LS_F64              ? KIND_F64
-           : ls_dtype_is_float(dtype)   ? KIND_F32
-           : ls_dtype_is_signed(dtype)  ? KIND_SIGNED
-                                        : KIND_UNSIGNED;
+    return dtype == LS_F64             ? KIND_F64
+           : ls_dtype_is_float(dtype)  ? KIND_F32
+           : ls_dtype_is_signed(dtype) ? KIND_SIGNED
+                                       : KIND_UNSIGNED;
 }
 
 static int width_of(ls_dtype dtype) {
@@ -139,8 +140,8 @@ static uint64_t saturate_unsigned(double d, int width) {
     return d >= top ? max : (uint64_t)d;
 }
 
-/* An integer as a double that rounds to any narrower format as the integer itself would: beyond 53 bits the rest is folded into
- * a sticky last bit (round to odd). */
+/* An integer as a double that rounds to any narrower format as the integer itself would: beyond 53 bits the
+ * rest is folded into a sticky last bit (round to odd). */
 static double sticky_double(uint64_t magnitude, bool negative) {
     int drop = 0;
     while (magnitude >> drop >> 53) {
@@ -268,46 +269,86 @@ static double max_d(double a, double b) {
     return a != a ? a : b != b ? b : a == b ? (sign_f(a) ? b : a) : a > b ? a : b;
 }
 
-/* Operations on floats whose result is of the same dtype. FLOAT_CASES(s, T) lists them once for f32 and f64. */
-#define FLOAT_UNARY(X)                                                                                               \
-    X(FLOOR, floor) X(CEIL, ceil) X(TRUNC, trunc) X(RINT, rint) X(SQRT, sqrt) X(RSQRT, rsqrt) X(CBRT, cbrt)          \
-    X(EXP, exp) X(EXP2, exp2) X(EXPM1, expm1) X(LOG, log) X(LOG2, log2) X(LOG1P, log1p) X(SIN, sin) X(COS, cos)      \
-    X(TAN, tan) X(ASIN, asin) X(ACOS, acos) X(ATAN, atan) X(SINH, sinh) X(COSH, cosh) X(TANH, tanh) X(ERF, erf)      \
-    X(ERFC, erfc)
-#define FLOAT_MAP(suffix, type, tag)                                                                                 \
-    static bool map_##suffix(ls_op op, type a, type b, type *out) {                                                  \
-        switch (op) {                                                                                                \
-        case LS_OP_NEG: *out = -a; return true;                                                                      \
-        case LS_OP_ABS: *out = sign_f((double)a) ? -a : a; return true;                                              \
-        case LS_OP_SIGN: *out = a > 0 ? 1 : a < 0 ? -1 : a; return true;                                             \
-        case LS_OP_RECIP: *out = 1 / a; return true;                                                                 \
-        case LS_OP_ADD: *out = a + b; return true;                                                                   \
-        case LS_OP_SUB: *out = a - b; return true;                                                                   \
-        case LS_OP_MUL: *out = a * b; return true;                                                                   \
-        case LS_OP_DIV: *out = a / b; return true;                                                                   \
-        case LS_OP_REM: *out = (type)remainder_of((double)a, (double)b); return true;                                \
-        case LS_OP_POW: *out = ls_pow_##suffix(a, b); return true;                                                   \
-        case LS_OP_MIN: *out = min_##tag(a, b); return true;                                                         \
-        case LS_OP_MAX: *out = max_##tag(a, b); return true;                                                         \
-            FLOAT_UNARY(FLOAT_UNARY_CASE_##suffix)                                                                   \
-        default: return false;                                                                                       \
-        }                                                                                                            \
+/* Operations on floats whose result is of the same dtype. FLOAT_CASES(s, T) lists them once for f32 and f64.
+ */
+#define FLOAT_UNARY(X)                                                                                       \
+    X(FLOOR, floor)                                                                                          \
+    X(CEIL, ceil) X(TRUNC, trunc) X(RINT, rint) X(SQRT, sqrt) X(RSQRT, rsqrt) X(CBRT, cbrt) X(EXP, exp)      \
+        X(EXP2, exp2) X(EXPM1, expm1) X(LOG, log) X(LOG2, log2) X(LOG1P, log1p) X(SIN, sin) X(COS, cos)      \
+            X(TAN, tan) X(ASIN, asin) X(ACOS, acos) X(ATAN, atan) X(SINH, sinh) X(COSH, cosh) X(TANH, tanh)  \
+                X(ERF, erf) X(ERFC, erfc)
+#define FLOAT_MAP(suffix, type, tag)                                                                         \
+    static bool map_##suffix(ls_op op, type a, type b, type *out) {                                          \
+        switch (op) {                                                                                        \
+        case LS_OP_NEG:                                                                                      \
+            *out = -a;                                                                                       \
+            return true;                                                                                     \
+        case LS_OP_ABS:                                                                                      \
+            *out = sign_f((double)a) ? -a : a;                                                               \
+            return true;                                                                                     \
+        case LS_OP_SIGN:                                                                                     \
+            *out = a > 0 ? 1 : a < 0 ? -1 : a;                                                               \
+            return true;                                                                                     \
+        case LS_OP_RECIP:                                                                                    \
+            *out = 1 / a;                                                                                    \
+            return true;                                                                                     \
+        case LS_OP_ADD:                                                                                      \
+            *out = a + b;                                                                                    \
+            return true;                                                                                     \
+        case LS_OP_SUB:                                                                                      \
+            *out = a - b;                                                                                    \
+            return true;                                                                                     \
+        case LS_OP_MUL:                                                                                      \
+            *out = a * b;                                                                                    \
+            return true;                                                                                     \
+        case LS_OP_DIV:                                                                                      \
+            *out = a / b;                                                                                    \
+            return true;                                                                                     \
+        case LS_OP_REM:                                                                                      \
+            *out = (type)remainder_of((double)a, (double)b);                                                 \
+            return true;                                                                                     \
+        case LS_OP_POW:                                                                                      \
+            *out = ls_pow_##suffix(a, b);                                                                    \
+            return true;                                                                                     \
+        case LS_OP_MIN:                                                                                      \
+            *out = min_##tag(a, b);                                                                          \
+            return true;                                                                                     \
+        case LS_OP_MAX:                                                                                      \
+            *out = max_##tag(a, b);                                                                          \
+            return true;                                                                                     \
+            FLOAT_UNARY(FLOAT_UNARY_CASE_##suffix)                                                           \
+        default:                                                                                             \
+            return false;                                                                                    \
+        }                                                                                                    \
     }
-#define FLOAT_UNARY_CASE_f32(id, name) case LS_OP_##id: *out = ls_##name##_f32(a); return true;
-#define FLOAT_UNARY_CASE_f64(id, name) case LS_OP_##id: *out = ls_##name##_f64(a); return true;
+#define FLOAT_UNARY_CASE_f32(id, name)                                                                       \
+    case LS_OP_##id:                                                                                         \
+        *out = ls_##name##_f32(a);                                                                           \
+        return true;
+#define FLOAT_UNARY_CASE_f64(id, name)                                                                       \
+    case LS_OP_##id:                                                                                         \
+        *out = ls_##name##_f64(a);                                                                           \
+        return true;
 FLOAT_MAP(f32, float, f)
 FLOAT_MAP(f64, double, d)
 
 /* Predicates on floats; -1 when op is none. f32 widens exactly. */
 static int test_float(ls_op op, double a, double b) {
     switch (op) {
-    case LS_OP_ISNAN: return a != a;
-    case LS_OP_ISINF: return a == a && a - a != 0;
-    case LS_OP_EQ: return a == b;
-    case LS_OP_NE: return a != b;
-    case LS_OP_LT: return a < b;
-    case LS_OP_LE: return a <= b;
-    default: return -1;
+    case LS_OP_ISNAN:
+        return a != a;
+    case LS_OP_ISINF:
+        return a == a && a - a != 0;
+    case LS_OP_EQ:
+        return a == b;
+    case LS_OP_NE:
+        return a != b;
+    case LS_OP_LT:
+        return a < b;
+    case LS_OP_LE:
+        return a <= b;
+    default:
+        return -1;
     }
 }
 
@@ -342,28 +383,70 @@ static ls_cell map_integer(ls_op op, ls_dtype dtype, ls_dtype out, ls_cell a, ls
     bool less = is_signed ? a.i < b.i : a.u < b.u;
     uint64_t r;
     switch (op) {
-    case LS_OP_NEG: r = -a.u; break;
-    case LS_OP_ABS: r = is_signed && a.i < 0 ? -a.u : a.u; break;
-    case LS_OP_SIGN: r = is_signed && a.i < 0 ? ~UINT64_C(0) : a.u != 0; break;
-    case LS_OP_NOT: r = dtype == LS_BOOL ? !a.u : ~a.u; break;
-    case LS_OP_POPCOUNT: r = (uint64_t)__builtin_popcountll(ls_cell_to_bits(dtype, a)); break;
-    case LS_OP_ADD: r = a.u + b.u; break;
-    case LS_OP_SUB: r = a.u - b.u; break;
-    case LS_OP_MUL: r = a.u * b.u; break;
-    case LS_OP_DIV: r = divide(dtype, a, b, false); break;
-    case LS_OP_REM: r = divide(dtype, a, b, true); break;
-    case LS_OP_MIN: r = less ? a.u : b.u; break;
-    case LS_OP_MAX: r = less ? b.u : a.u; break;
-    case LS_OP_AND: r = a.u & b.u; break;
-    case LS_OP_OR: r = a.u | b.u; break;
-    case LS_OP_XOR: r = a.u ^ b.u; break;
+    case LS_OP_NEG:
+        r = -a.u;
+        break;
+    case LS_OP_ABS:
+        r = is_signed && a.i < 0 ? -a.u : a.u;
+        break;
+    case LS_OP_SIGN:
+        r = is_signed && a.i < 0 ? ~UINT64_C(0) : a.u != 0;
+        break;
+    case LS_OP_NOT:
+        r = dtype == LS_BOOL ? !a.u : ~a.u;
+        break;
+    case LS_OP_POPCOUNT:
+        r = (uint64_t)__builtin_popcountll(ls_cell_to_bits(dtype, a));
+        break;
+    case LS_OP_ADD:
+        r = a.u + b.u;
+        break;
+    case LS_OP_SUB:
+        r = a.u - b.u;
+        break;
+    case LS_OP_MUL:
+        r = a.u * b.u;
+        break;
+    case LS_OP_DIV:
+        r = divide(dtype, a, b, false);
+        break;
+    case LS_OP_REM:
+        r = divide(dtype, a, b, true);
+        break;
+    case LS_OP_MIN:
+        r = less ? a.u : b.u;
+        break;
+    case LS_OP_MAX:
+        r = less ? b.u : a.u;
+        break;
+    case LS_OP_AND:
+        r = a.u & b.u;
+        break;
+    case LS_OP_OR:
+        r = a.u | b.u;
+        break;
+    case LS_OP_XOR:
+        r = a.u ^ b.u;
+        break;
     case LS_OP_SHL:
-    case LS_OP_SHR: r = shift(op, dtype, a, b); break;
-    case LS_OP_EQ: r = a.u == b.u; break;
-    case LS_OP_NE: r = a.u != b.u; break;
-    case LS_OP_LT: r = less; break;
-    case LS_OP_LE: r = less || a.u == b.u; break;
-    default: r = 0; break; /* op.def admits no other operation on integers */
+    case LS_OP_SHR:
+        r = shift(op, dtype, a, b);
+        break;
+    case LS_OP_EQ:
+        r = a.u == b.u;
+        break;
+    case LS_OP_NE:
+        r = a.u != b.u;
+        break;
+    case LS_OP_LT:
+        r = less;
+        break;
+    case LS_OP_LE:
+        r = less || a.u == b.u;
+        break;
+    default:
+        r = 0;
+        break; /* op.def admits no other operation on integers */
     }
     return wrap(out, r);
 }
@@ -404,7 +487,9 @@ ls_cell ls_cell_identity(ls_op reduce, ls_dtype dtype) {
     case LS_OP_PROD:
         return f64 ? cell_d(1) : real ? cell_f(1) : cell_u(1);
     case LS_OP_AMIN:
-        return f64 ? cell_d(__builtin_inf()) : real ? cell_f(__builtin_inff()) : cell_u(is_signed ? imax : umax);
+        return f64    ? cell_d(__builtin_inf())
+               : real ? cell_f(__builtin_inff())
+                      : cell_u(is_signed ? imax : umax);
     case LS_OP_AMAX:
         return f64    ? cell_d(-__builtin_inf())
                : real ? cell_f(-__builtin_inff())
@@ -415,7 +500,8 @@ ls_cell ls_cell_identity(ls_op reduce, ls_dtype dtype) {
 }
 
 ls_cell ls_cell_combine(ls_op reduce, ls_dtype dtype, ls_cell a, ls_cell b) {
-    static const ls_op map[] = {LS_OP_ADD, LS_OP_MUL, LS_OP_MIN, LS_OP_MAX}; /* in the order of SUM, PROD, AMIN, AMAX */
+    static const ls_op map[] = {LS_OP_ADD, LS_OP_MUL, LS_OP_MIN,
+                                LS_OP_MAX}; /* in the order of SUM, PROD, AMIN, AMAX */
     return ls_cell_map(map[reduce - LS_OP_SUM], dtype, dtype, a, b, b);
 }
 

@@ -4,8 +4,9 @@
 
 #include "spec/spec.h"
 
-/* A scalar of any dtype, in the widest form of its family: f16, bf16 and f32 in f (exact), f64 in d, signed integers sign-extended
- * in i, unsigned ones and bool zero-extended in u. `absent` marks an element that reductions and contractions skip. */
+/* A scalar of any dtype, in the widest form of its family: f16, bf16 and f32 in f (exact), f64 in d, signed
+ * integers sign-extended in i, unsigned ones and bool zero-extended in u. `absent` marks an element that
+ * reductions and contractions skip. */
 typedef struct ls_cell {
     union {
         float f;
