@@ -103,6 +103,7 @@ static void test_truncated_gzip(void **state) {
             fail_msg("cut to %zu of %zu bytes: %s", n, size, err.message);
         }
     }
+    assert_true(size > 8);
     bytes[size - 6] ^= 1; /* of the CRC */
     write_bytes(path, bytes, size);
     assert_int_equal(read_all(IDX, path, &err), LS_ERR_FORMAT);
