@@ -1,9 +1,11 @@
-/* The museum: real failures of neural-network runtimes, each as a case that a device must pass, and faults to plant.
+/* The museum: real failures of neural-network runtimes, each as a case that a device must pass, and faults to
+ * plant.
  *
- * A case computes something on the device, with every kernel compared with `ref` (locked: bit for bit) and with the oracle (by derived
- * bound), and compares the results with literal values, with another way to compute them, or with the contract's rules evaluated in
- * plain loops. A check is worth as much as what it catches: so each failure of the museum can be planted on purpose, in the kernels
- * that the device is given to compile, and its case must then fail.
+ * A case computes something on the device, with every kernel compared with `ref` (locked: bit for bit) and
+ * with the oracle (by derived bound), and compares the results with literal values, with another way to
+ * compute them, or with the contract's rules evaluated in plain loops. A check is worth as much as what it
+ * catches: so each failure of the museum can be planted on purpose, in the kernels that the device is given
+ * to compile, and its case must then fail.
  */
 #ifndef LOCKSTEP_CHECK_H
 #define LOCKSTEP_CHECK_H
@@ -22,7 +24,8 @@ typedef struct ls_case_result {
     const char *about; /* what once went wrong, and where */
     ls_math math;
     ls_case_state state;
-    const char *message; /* failed: device, kernel, node, element, expected and got; skipped: why; else empty */
+    const char
+        *message; /* failed: device, kernel, node, element, expected and got; skipped: why; else empty */
     double seconds;
 } ls_case_result;
 
@@ -32,12 +35,13 @@ typedef struct ls_case_totals {
 
 typedef void (*ls_case_fn)(void *user, const ls_case_result *result);
 
-/* Runs the museum on a device of the context, locked and fast. `filter` chooses cases by name (* and ? as in a shell; NULL: all; with a
- * fault: its own case). `plant` names a fault to plant, or is NULL. `each` may be NULL. LS_OK when every case ran to an answer, whatever
- * it was: *out_totals counts them. LS_ERR_INVALID for an unknown fault, or a filter that chooses nothing. Nothing else may run in the
- * context meanwhile. */
-LS_API ls_status ls_museum_run(ls_context *context, ls_device *device, const char *filter, const char *plant, ls_case_fn each,
-                               void *user, ls_case_totals *out_totals, ls_error *err) LS_MUST_USE;
+/* Runs the museum on a device of the context, locked and fast. `filter` chooses cases by name (* and ? as in
+ * a shell; NULL: all; with a fault: its own case). `plant` names a fault to plant, or is NULL. `each` may be
+ * NULL. LS_OK when every case ran to an answer, whatever it was: *out_totals counts them. LS_ERR_INVALID for
+ * an unknown fault, or a filter that chooses nothing. Nothing else may run in the context meanwhile. */
+LS_API ls_status ls_museum_run(ls_context *context, ls_device *device, const char *filter, const char *plant,
+                               ls_case_fn each, void *user, ls_case_totals *out_totals,
+                               ls_error *err) LS_MUST_USE;
 
 /* Cases and faults, by number from 0; 0 when there is no such number. Any pointer may be NULL. Any thread. */
 LS_API int ls_museum_case(int number, const char **out_name, const char **out_about);

@@ -8,7 +8,8 @@ static const char *const kinds[] = {"locked", "fast", "reduced"};
 
 static void print_case(void *user, const ls_case_result *r) {
     cJSON *cases = user, *o = cJSON_CreateObject();
-    printf("%-7s  %-6s  %-24s %6.2f s%s%s\n", states[r->state], kinds[r->math], r->name, r->seconds, r->message[0] ? "  " : "", r->message);
+    printf("%-7s  %-6s  %-24s %6.2f s%s%s\n", states[r->state], kinds[r->math], r->name, r->seconds,
+           r->message[0] ? "  " : "", r->message);
     fflush(stdout);
     cJSON_AddStringToObject(o, "name", r->name);
     cJSON_AddStringToObject(o, "about", r->about);
@@ -53,7 +54,8 @@ static cJSON *device_json(const ls_device *device, bool certified) {
     return o;
 }
 
-/* Certification first, as a case of its own: a device that is refused goes on, so that a report shows what else it gets wrong. */
+/* Certification first, as a case of its own: a device that is refused goes on, so that a report shows what
+ * else it gets wrong. */
 static int check(ls_context *context, cli_option *options) {
     const char *plant = cli_text(options, "plant", NULL);
     ls_device *device = NULL;
@@ -64,11 +66,15 @@ static int check(ls_context *context, cli_option *options) {
     }
     cJSON *root = cJSON_CreateObject(), *cases = cJSON_CreateArray();
     bool certified = ls_device_certify(device, &refused) == LS_OK;
-    ls_case_result first = {.name = "certification", .about = "the probe of locked arithmetic", .math = LS_LOCKED,
-                            .state = certified ? LS_CASE_PASSED : LS_CASE_FAILED, .message = refused.message};
+    ls_case_result first = {.name = "certification",
+                            .about = "the probe of locked arithmetic",
+                            .math = LS_LOCKED,
+                            .state = certified ? LS_CASE_PASSED : LS_CASE_FAILED,
+                            .message = refused.message};
     print_case(cases, &first);
     ls_case_totals totals = {0};
-    status = ls_museum_run(context, device, cli_text(options, "filter", NULL), plant, print_case, cases, &totals, &err);
+    status = ls_museum_run(context, device, cli_text(options, "filter", NULL), plant, print_case, cases,
+                           &totals, &err);
     totals.passed += certified;
     totals.failed += !certified;
     cJSON_AddStringToObject(root, "version", ls_version());
@@ -83,17 +89,19 @@ static int check(ls_context *context, cli_option *options) {
         cJSON_Delete(root);
         return cli_fail(status, err.message);
     }
-    printf("%s: %d passed, %d failed, %d skipped\n", ls_device_id(device), totals.passed, totals.failed, totals.skipped);
+    printf("%s: %d passed, %d failed, %d skipped\n", ls_device_id(device), totals.passed, totals.failed,
+           totals.skipped);
     int code = cli_json(options, root);
     return code == EXIT_FINE && totals.failed ? EXIT_DIFFERS : code;
 }
 
 int cmd_check(int argc, char **argv) {
-    cli_option options[] = {{.name = "device", .value = "ID", .help = "the device; default cpu"},
-                            {.name = "plant", .value = "FAULT", .help = "plant a fault that a case must catch; list: print them"},
-                            {.name = "filter", .value = "GLOB", .help = "only the cases whose names fit"},
-                            CLI_JSON_OPTION,
-                            {.name = NULL}};
+    cli_option options[] = {
+        {.name = "device", .value = "ID", .help = "the device; default cpu"},
+        {.name = "plant", .value = "FAULT", .help = "plant a fault that a case must catch; list: print them"},
+        {.name = "filter", .value = "GLOB", .help = "only the cases whose names fit"},
+        CLI_JSON_OPTION,
+        {.name = NULL}};
     ls_context *context = NULL;
     ls_error err = {.code = LS_OK};
     int code;

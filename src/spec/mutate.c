@@ -1,6 +1,7 @@
-/* Mutants of specs. A mutator is two functions: how many variants it has at a site, and the change itself, made on a copy. Then the
- * axes of all values are found anew and the copy is finished and verified like any spec; where an access is no longer proved to be
- * inside its argument, the change is made again with the access wrapped round. */
+/* Mutants of specs. A mutator is two functions: how many variants it has at a site, and the change itself,
+ * made on a copy. Then the axes of all values are found anew and the copy is finished and verified like any
+ * spec; where an access is no longer proved to be inside its argument, the change is made again with the
+ * access wrapped round. */
 #include "spec/mutate.h"
 #include "spec/build.h"
 #include <string.h>
@@ -63,7 +64,8 @@ static int32_t moved(int32_t id, int32_t at) {
 /* Makes room for a value before value number `at`. */
 static ls_value *insert_value(mutant *m, int32_t at) {
     ls_spec *spec = &m->spec;
-    if (!ls_builder_grow(&m->b, (void **)&spec->values, &m->b.cap_values, spec->n_values, sizeof *spec->values)) {
+    if (!ls_builder_grow(&m->b, (void **)&spec->values, &m->b.cap_values, spec->n_values,
+                         sizeof *spec->values)) {
         return NULL;
     }
     memmove(spec->values + at + 1, spec->values + at, sizeof *spec->values * (size_t)(spec->n_values - at));
@@ -87,7 +89,8 @@ static int32_t copy_preds(mutant *m, int32_t first, int32_t n, int without) {
     int32_t start = spec->n_preds;
     for (int32_t i = 0; i < n; i++) {
         if (i != without) {
-            if (!ls_builder_grow(&m->b, (void **)&spec->preds, &m->b.cap_preds, spec->n_preds, sizeof *spec->preds)) {
+            if (!ls_builder_grow(&m->b, (void **)&spec->preds, &m->b.cap_preds, spec->n_preds,
+                                 sizeof *spec->preds)) {
                 return 0;
             }
             spec->preds[spec->n_preds++] = spec->preds[first + i];
@@ -125,7 +128,8 @@ static bool store_drop(mutant *m, int site, int variant) {
     (void)variant;
     ls_spec *spec = &m->spec;
     if (spec->n_stores > 1) {
-        memmove(spec->stores + site, spec->stores + site + 1, sizeof *spec->stores * (size_t)(spec->n_stores - site - 1));
+        memmove(spec->stores + site, spec->stores + site + 1,
+                sizeof *spec->stores * (size_t)(spec->n_stores - site - 1));
         spec->n_stores--;
         return true;
     }
@@ -142,8 +146,16 @@ static bool store_drop(mutant *m, int site, int variant) {
 static bool store_zero(mutant *m, int site, int variant) {
     (void)variant;
     ls_store *s = &m->spec.stores[site];
-    ls_value zero = {.op = LS_V_CONST, .dtype = m->spec.values[s->value].dtype, .a = -1, .b = -1, .c = -1, .ix = -1, .arg = -1,
-                     .limit = LS_SPEC_NONE, .check = LS_SPEC_NONE, .origin = m->spec.values[s->value].origin};
+    ls_value zero = {.op = LS_V_CONST,
+                     .dtype = m->spec.values[s->value].dtype,
+                     .a = -1,
+                     .b = -1,
+                     .c = -1,
+                     .ix = -1,
+                     .arg = -1,
+                     .limit = LS_SPEC_NONE,
+                     .check = LS_SPEC_NONE,
+                     .origin = m->spec.values[s->value].origin};
     ls_value *v = insert_value(m, m->spec.n_values);
     if (v) {
         *v = zero;
@@ -177,11 +189,17 @@ static bool store_combine(mutant *m, int site, int variant) {
 
 /* Families of maps that take and give the same dtypes; some for floats alone. */
 static const uint16_t families[][8] = {
-    {LS_OP_ADD, LS_OP_SUB, LS_OP_MUL, LS_OP_DIV},       {LS_OP_MIN, LS_OP_MAX}, {LS_OP_EQ, LS_OP_NE, LS_OP_LT, LS_OP_LE},
-    {LS_OP_NEG, LS_OP_ABS, LS_OP_SIGN},                 {LS_OP_FLOOR, LS_OP_CEIL, LS_OP_TRUNC, LS_OP_RINT},
-    {LS_OP_SQRT, LS_OP_RSQRT, LS_OP_CBRT, LS_OP_RECIP}, {LS_OP_EXP, LS_OP_EXP2, LS_OP_EXPM1},
-    {LS_OP_LOG, LS_OP_LOG2, LS_OP_LOG1P},               {LS_OP_SIN, LS_OP_COS, LS_OP_TAN, LS_OP_TANH, LS_OP_ERF},
-    {LS_OP_AND, LS_OP_OR, LS_OP_XOR},                   {LS_OP_SHL, LS_OP_SHR},
+    {LS_OP_ADD, LS_OP_SUB, LS_OP_MUL, LS_OP_DIV},
+    {LS_OP_MIN, LS_OP_MAX},
+    {LS_OP_EQ, LS_OP_NE, LS_OP_LT, LS_OP_LE},
+    {LS_OP_NEG, LS_OP_ABS, LS_OP_SIGN},
+    {LS_OP_FLOOR, LS_OP_CEIL, LS_OP_TRUNC, LS_OP_RINT},
+    {LS_OP_SQRT, LS_OP_RSQRT, LS_OP_CBRT, LS_OP_RECIP},
+    {LS_OP_EXP, LS_OP_EXP2, LS_OP_EXPM1},
+    {LS_OP_LOG, LS_OP_LOG2, LS_OP_LOG1P},
+    {LS_OP_SIN, LS_OP_COS, LS_OP_TAN, LS_OP_TANH, LS_OP_ERF},
+    {LS_OP_AND, LS_OP_OR, LS_OP_XOR},
+    {LS_OP_SHL, LS_OP_SHR},
 };
 
 /* Member number `variant` of the map's family, itself left out; the map itself when there is none. */
@@ -251,8 +269,8 @@ static bool ignore(mutant *m, int site, int variant) {
 }
 
 static bool commutes(uint16_t map) {
-    return map == LS_OP_ADD || map == LS_OP_MUL || map == LS_OP_MIN || map == LS_OP_MAX || map == LS_OP_AND || map == LS_OP_OR ||
-           map == LS_OP_XOR || map == LS_OP_EQ || map == LS_OP_NE;
+    return map == LS_OP_ADD || map == LS_OP_MUL || map == LS_OP_MIN || map == LS_OP_MAX || map == LS_OP_AND ||
+           map == LS_OP_OR || map == LS_OP_XOR || map == LS_OP_EQ || map == LS_OP_NE;
 }
 /* A commuted operation is the same one, so only the others. */
 static int exchange_variants(const ls_spec *spec, int site) {
@@ -277,10 +295,12 @@ static bool constant(mutant *m, int site, int variant) {
     if (v->dtype == LS_BOOL) {
         v->bits ^= 1;
     } else if (ls_dtype_is_float((ls_dtype)v->dtype)) {
-        v->bits = ls_value_from_f64((ls_dtype)v->dtype, ls_value_to_f64((ls_dtype)v->dtype, v->bits) + (variant ? -1 : 1));
+        v->bits = ls_value_from_f64((ls_dtype)v->dtype,
+                                    ls_value_to_f64((ls_dtype)v->dtype, v->bits) + (variant ? -1 : 1));
     } else {
         size_t size = ls_dtype_size((ls_dtype)v->dtype);
-        v->bits = (v->bits + (variant ? UINT64_MAX : 1)) & (size == 8 ? UINT64_MAX : (UINT64_C(1) << 8 * size) - 1);
+        v->bits =
+            (v->bits + (variant ? UINT64_MAX : 1)) & (size == 8 ? UINT64_MAX : (UINT64_C(1) << 8 * size) - 1);
     }
     return true;
 }
@@ -300,13 +320,16 @@ static int shift_variants(const ls_spec *spec, int site) {
     return is_load(spec, site) && spec->args[spec->values[site].arg].numel > 1 ? 2 : 0;
 }
 static bool load_shift(mutant *m, int site, int variant) {
-    return set_load(m, site, ls_ix_add_const(&m->b, rebuild(m, m->spec.values[site].ix, &no_change), variant ? -1 : 1));
+    return set_load(
+        m, site, ls_ix_add_const(&m->b, rebuild(m, m->spec.values[site].ix, &no_change), variant ? -1 : 1));
 }
 
 /* The axes in an index itself, not in the values that it uses. */
 static uint64_t own_axes(const ls_spec *spec, int32_t ix) {
     const ls_ix *x = &spec->ix[ix];
-    return x->op == LS_IX_AXIS ? UINT64_C(1) << x->a : x->op >= LS_IX_ADD ? own_axes(spec, x->a) | own_axes(spec, x->b) : 0;
+    return x->op == LS_IX_AXIS  ? UINT64_C(1) << x->a
+           : x->op >= LS_IX_ADD ? own_axes(spec, x->a) | own_axes(spec, x->b)
+                                : 0;
 }
 
 /* Pair number `variant` of axes that the load varies over; their number. */
@@ -370,7 +393,9 @@ static bool load_dense(mutant *m, int site, int variant) {
     int32_t position = ls_ix_const(&m->b, 0);
     for (int i = 0; i < m->spec.n_axes; i++) {
         if (axes >> i & 1) {
-            position = ls_ix_add(&m->b, ls_ix_mul(&m->b, position, ls_ix_dim(&m->b, m->spec.extents_of_axes[i])), ls_ix_axis(&m->b, i));
+            position =
+                ls_ix_add(&m->b, ls_ix_mul(&m->b, position, ls_ix_dim(&m->b, m->spec.extents_of_axes[i])),
+                          ls_ix_axis(&m->b, i));
         }
     }
     return set_load(m, site, position);
@@ -511,9 +536,18 @@ static bool bound_short(mutant *m, int site, int variant) {
     if (!guard) {
         return false;
     }
-    *guard = (ls_value){.op = LS_V_GUARD, .dtype = spec->values[old.a].dtype, .a = old.a, .b = LS_SPEC_NONE, .c = LS_SPEC_NONE,
-                        .ix = LS_SPEC_NONE, .arg = LS_SPEC_NONE, .limit = LS_SPEC_NONE, .check = LS_SPEC_NONE,
-                        .first_pred = start, .n_preds = 1, .origin = old.origin};
+    *guard = (ls_value){.op = LS_V_GUARD,
+                        .dtype = spec->values[old.a].dtype,
+                        .a = old.a,
+                        .b = LS_SPEC_NONE,
+                        .c = LS_SPEC_NONE,
+                        .ix = LS_SPEC_NONE,
+                        .arg = LS_SPEC_NONE,
+                        .limit = LS_SPEC_NONE,
+                        .check = LS_SPEC_NONE,
+                        .first_pred = start,
+                        .n_preds = 1,
+                        .origin = old.origin};
     spec->values[site + 1].a = site;
     return true;
 }
@@ -532,7 +566,8 @@ static bool bound_order(mutant *m, int site, int variant) {
 
 static int accumulator_variants(const ls_spec *spec, int site) {
     const ls_value *v = &spec->values[site];
-    bool sums = v->op == LS_V_CONTRACT || (v->op == LS_V_REDUCE && v->map <= LS_OP_PROD && v->map >= LS_OP_SUM) ||
+    bool sums = v->op == LS_V_CONTRACT ||
+                (v->op == LS_V_REDUCE && v->map <= LS_OP_PROD && v->map >= LS_OP_SUM) ||
                 (v->op == LS_V_SCAN && v->map <= LS_SCAN_PROD);
     return sums && (v->acc == LS_F32 || v->acc == LS_I32);
 }
@@ -607,7 +642,9 @@ int ls_mutator_variants(const ls_spec *spec, ls_mutator mutator, int site) {
 static void find_axes(ls_spec *spec) {
     for (int i = 0; i < spec->n_ix; i++) {
         ls_ix *x = &spec->ix[i];
-        x->axes = x->op == LS_IX_VALUE ? spec->values[x->a].axes : x->op >= LS_IX_ADD ? spec->ix[x->a].axes | spec->ix[x->b].axes : x->axes;
+        x->axes = x->op == LS_IX_VALUE ? spec->values[x->a].axes
+                  : x->op >= LS_IX_ADD ? spec->ix[x->a].axes | spec->ix[x->b].axes
+                                       : x->axes;
     }
     for (int id = 0; id < spec->n_values; id++) {
         ls_value *v = &spec->values[id];
@@ -627,11 +664,17 @@ static void find_axes(ls_spec *spec) {
     }
 }
 
-static ls_status mutate(ls_arena *arena, const ls_spec *spec, const ls_mutation *x, bool wrap, ls_spec *out_spec, ls_error *err) {
+static ls_status mutate(ls_arena *arena, const ls_spec *spec, const ls_mutation *x, bool wrap,
+                        ls_spec *out_spec, ls_error *err) {
     mutant m = {.wrap = wrap};
     LS_TRY(err, ls_spec_copy(arena, spec, &m.spec, err));
-    m.b = (ls_spec_builder){.arena = arena, .err = err, .spec = &m.spec, .cap_ix = spec->n_ix, .cap_values = spec->n_values,
-                            .cap_preds = spec->n_preds, .cap_dims = spec->n_dims};
+    m.b = (ls_spec_builder){.arena = arena,
+                            .err = err,
+                            .spec = &m.spec,
+                            .cap_ix = spec->n_ix,
+                            .cap_values = spec->n_values,
+                            .cap_preds = spec->n_preds,
+                            .cap_dims = spec->n_dims};
     bool done = mutators[x->mutator].apply(&m, x->site, x->variant);
     if (!done || m.b.status != LS_OK) {
         return m.b.status != LS_OK ? m.b.status : LS_FAIL_MEMORY(err, "a mutant");
@@ -644,7 +687,8 @@ static ls_status mutate(ls_arena *arena, const ls_spec *spec, const ls_mutation 
     return LS_OK;
 }
 
-ls_status ls_spec_mutate(ls_arena *arena, const ls_spec *spec, const ls_mutation *mutation, ls_spec *out_spec, ls_error *err) {
+ls_status ls_spec_mutate(ls_arena *arena, const ls_spec *spec, const ls_mutation *mutation, ls_spec *out_spec,
+                         ls_error *err) {
     for (int wrap = 0; wrap < 2; wrap++) {
         ls_error wrong = {.code = LS_OK};
         LS_TRY(err, mutate(arena, spec, mutation, wrap, out_spec, err));
@@ -652,8 +696,8 @@ ls_status ls_spec_mutate(ls_arena *arena, const ls_spec *spec, const ls_mutation
             return LS_OK;
         }
         if (wrap) {
-            return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s at %d of %s: %s", mutators[mutation->mutator].name, mutation->site, spec->name,
-                           wrong.message);
+            return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s at %d of %s: %s", mutators[mutation->mutator].name,
+                           mutation->site, spec->name, wrong.message);
         }
     }
     return LS_FAIL(err, LS_ERR_INTERNAL, "no mutant");

@@ -1,7 +1,8 @@
 /* Mutants of kernel specs: each carries one fault, planted on purpose, that some check must catch.
  *
- * A mutation is an operator at a site of one spec, in a variant. The mutated spec is well formed (ls_spec_verify holds: what would
- * read or write outside its argument is wrapped round), so that a device runs it like any other. */
+ * A mutation is an operator at a site of one spec, in a variant. The mutated spec is well formed
+ * (ls_spec_verify holds: what would read or write outside its argument is wrapped round), so that a device
+ * runs it like any other. */
 #ifndef LOCKSTEP_SPEC_MUTATE_H
 #define LOCKSTEP_SPEC_MUTATE_H
 
@@ -43,7 +44,7 @@ typedef struct ls_mutation {
 
 /* "load-swap", ... */
 const char *ls_mutator_name(ls_mutator mutator);
-/* How many variants a mutator has at a site; 0 where it does not apply. Sites are 0 .. ls_mutator_sites - 1. */
+/* How many variants a mutator has at a site (0: it does not apply). Sites are 0 .. ls_mutator_sites - 1. */
 int ls_mutator_sites(const ls_spec *spec, ls_mutator mutator);
 int ls_mutator_variants(const ls_spec *spec, ls_mutator mutator, int site);
 /* The mutant, in the arena. LS_ERR_UNSUPPORTED when no well-formed spec says it. */

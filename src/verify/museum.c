@@ -1,6 +1,6 @@
-/* Runs the cases of the museum, and what they check with. Invariants: each case has sessions of its own, so that nothing computed
- * earlier stands for what it asks; the context runs in check mode meanwhile, so a result that no kernel stored reads as NaN and
- * never as zero; and the context is left as it was found. */
+/* Runs the cases of the museum, and what they check with. Invariants: each case has sessions of its own, so
+ * that nothing computed earlier stands for what it asks; the context runs in check mode meanwhile, so a
+ * result that no kernel stored reads as NaN and never as zero; and the context is left as it was found. */
 #include "verify/museum.h"
 #include "base/os.h"
 #include "base/text.h"
@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const ls_museum_case_row *const halls[] = {ls_museum_matmul_cases, ls_museum_fusion_cases, ls_museum_conv_cases,
-                                                  ls_museum_im2col_cases, ls_museum_plain_cases};
+static const ls_museum_case_row *const halls[] = {ls_museum_matmul_cases, ls_museum_fusion_cases,
+                                                  ls_museum_conv_cases, ls_museum_im2col_cases,
+                                                  ls_museum_plain_cases};
 
 static const ls_museum_case_row *case_at(int number) {
     for (size_t h = 0; h < sizeof halls / sizeof *halls && number >= 0; h++) {
@@ -109,7 +110,8 @@ float *ls_museum_random(ls_museum *m, int64_t n, uint64_t seed) {
     return x;
 }
 
-ls_tensor *ls_museum_tensor(ls_museum *m, ls_session *s, ls_dtype dtype, ls_shape shape, const float *values) {
+ls_tensor *ls_museum_tensor(ls_museum *m, ls_session *s, ls_dtype dtype, ls_shape shape,
+                            const float *values) {
     ls_tensor *t = values ? ls_tensor_from(s, LS_F32, shape, values) : NULL;
     t = t && dtype != LS_F32 ? ls_cast(s, t, dtype) : t;
     if (t && dtype != LS_F32 && ls_realize(s, &t, 1) != LS_OK) { /* a leaf for what follows */
@@ -118,7 +120,8 @@ ls_tensor *ls_museum_tensor(ls_museum *m, ls_session *s, ls_dtype dtype, ls_shap
     return values && ls_museum_built(m, s, t) ? t : NULL;
 }
 
-ls_tensor *ls_museum_random_tensor(ls_museum *m, ls_session *s, ls_dtype dtype, ls_shape shape, uint64_t seed) {
+ls_tensor *ls_museum_random_tensor(ls_museum *m, ls_session *s, ls_dtype dtype, ls_shape shape,
+                                   uint64_t seed) {
     int64_t n = 1;
     for (int i = 0; i < shape.rank; i++) {
         n *= shape.dim[i].offset;
@@ -157,10 +160,11 @@ void ls_museum_verify(ls_museum *m, ls_session *s, ls_tensor *const *tensors, in
     if (v->verdict == LS_DIFFERS && v->first_divergence >= 0) {
         const ls_kernel_report *k = &v->kernels[v->first_divergence];
         bool bits = k->ref_done && k->ref.verdict == LS_DIFFERS;
-        ls_museum_fail(m, "%s: kernel %d (%s), node %s, against %s: %s", m->device->id, k->number, k->kernel, k->node,
-                       bits ? "ref" : "the oracle", bits ? k->ref.message : k->oracle.message);
+        ls_museum_fail(m, "%s: kernel %d (%s), node %s, against %s: %s", m->device->id, k->number, k->kernel,
+                       k->node, bits ? "ref" : "the oracle", bits ? k->ref.message : k->oracle.message);
     } else if (v->verdict == LS_DIFFERS) {
-        ls_museum_fail(m, "%s: every kernel is right, but the result is not: %s", m->device->id, v->end_to_end.message);
+        ls_museum_fail(m, "%s: every kernel is right, but the result is not: %s", m->device->id,
+                       v->end_to_end.message);
     }
     ls_verification_free(s, v);
 }
@@ -203,10 +207,12 @@ void ls_museum_literal(ls_museum *m, ls_session *s, ls_tensor *t, const float *w
     if (!data) {
         return;
     }
-    double *middle = LS_ARENA_ARRAY(&m->arena, double, n + 1), *radius = LS_ARENA_ARRAY(&m->arena, double, n + 1);
+    double *middle = LS_ARENA_ARRAY(&m->arena, double, n + 1),
+           *radius = LS_ARENA_ARRAY(&m->arena, double, n + 1);
     ls_report r;
     if (!middle || !radius || ls_data_numel(data) != n) {
-        ls_museum_fail(m, "%s: %lld values, expected %lld", m->device->id, (long long)ls_data_numel(data), (long long)n);
+        ls_museum_fail(m, "%s: %lld values, expected %lld", m->device->id, (long long)ls_data_numel(data),
+                       (long long)n);
     } else {
         for (int64_t i = 0; i < n; i++) {
             middle[i] = want[i];
@@ -219,8 +225,10 @@ void ls_museum_literal(ls_museum *m, ls_session *s, ls_tensor *t, const float *w
     ls_data_release(data);
 }
 
-/* Rows of the product by the contract: chunks of 512 of the depth, each serial from +0, their sums added in order. */
-static void product_locked(const float *a, const float *b, int64_t rows, int64_t depth, int64_t columns, float *chunk, float *out) {
+/* Rows of the product by the contract: chunks of 512 of the depth, each serial from +0, their sums added in
+ * order. */
+static void product_locked(const float *a, const float *b, int64_t rows, int64_t depth, int64_t columns,
+                           float *chunk, float *out) {
     for (int64_t i = 0; i < rows; i++) {
         float *c = out + i * columns;
         memset(c, 0, sizeof *c * (size_t)columns);
@@ -241,9 +249,10 @@ static void product_locked(const float *a, const float *b, int64_t rows, int64_t
     }
 }
 
-/* In float64, with (depth + 2) * 2^-24 * sum|a b| for the float32 sum and what float64 itself loses. One column in 16, others in each
- * row: the rest has an infinite bound. */
-static void product_bound(const float *a, const float *b, int64_t rows, int64_t depth, int64_t columns, double *middle, double *radius) {
+/* In float64, with (depth + 2) * 2^-24 * sum|a b| for the float32 sum and what float64 itself loses. One
+ * column in 16, others in each row: the rest has an infinite bound. */
+static void product_bound(const float *a, const float *b, int64_t rows, int64_t depth, int64_t columns,
+                          double *middle, double *radius) {
     double unit = (double)(depth + 2) * (0x1p-24 + 0x1p-52);
     for (int64_t i = 0; i < rows; i++) {
         double *c = middle + i * columns, *r = radius + i * columns;
@@ -259,8 +268,8 @@ static void product_bound(const float *a, const float *b, int64_t rows, int64_t 
     }
 }
 
-void ls_museum_product(ls_museum *m, ls_tensor *c, const float *a, const float *b, int64_t batch, int64_t rows, int64_t depth,
-                       int64_t columns) {
+void ls_museum_product(ls_museum *m, ls_tensor *c, const float *a, const float *b, int64_t batch,
+                       int64_t rows, int64_t depth, int64_t columns) {
     ls_data *got = a && b ? ls_museum_read(m, m->session, c) : NULL;
     int64_t n = batch * rows * columns;
     ls_report r;
@@ -270,21 +279,25 @@ void ls_museum_product(ls_museum *m, ls_tensor *c, const float *a, const float *
     if (m->math == LS_LOCKED) {
         float *want = ls_museum_floats(m, n), *chunk = ls_museum_floats(m, columns);
         for (int64_t i = 0; i < batch && want && chunk; i++) {
-            product_locked(a + i * rows * depth, b + i * depth * columns, rows, depth, columns, chunk, want + i * rows * columns);
+            product_locked(a + i * rows * depth, b + i * depth * columns, rows, depth, columns, chunk,
+                           want + i * rows * columns);
         }
         ls_data *expected = NULL;
         ls_error err = {.code = LS_OK};
-        if (want && chunk && ls_data_create(m->context, LS_F32, ls_data_rank(got), ls_data_dims(got), want, &expected, &err) == LS_OK) {
+        if (want && chunk &&
+            ls_data_create(m->context, LS_F32, ls_data_rank(got), ls_data_dims(got), want, &expected, &err) ==
+                LS_OK) {
             ls_museum_equal(m, "against the contract's rule in plain loops", expected, got);
         } else {
             ls_museum_fail(m, "%s", err.message);
         }
         ls_data_release(expected);
     } else {
-        double *middle = LS_ARENA_ARRAY(&m->arena, double, n + 1), *radius = LS_ARENA_ARRAY(&m->arena, double, n + 1);
+        double *middle = LS_ARENA_ARRAY(&m->arena, double, n + 1),
+               *radius = LS_ARENA_ARRAY(&m->arena, double, n + 1);
         for (int64_t i = 0; i < batch && middle && radius; i++) {
-            product_bound(a + i * rows * depth, b + i * depth * columns, rows, depth, columns, middle + i * rows * columns,
-                          radius + i * rows * columns);
+            product_bound(a + i * rows * depth, b + i * depth * columns, rows, depth, columns,
+                          middle + i * rows * columns, radius + i * rows * columns);
         }
         if (!middle || !radius) {
             ls_museum_fail(m, "out of memory for the values of a case");
@@ -303,8 +316,9 @@ static ls_status note_kernel(const ls_check_event *event, void *state, ls_error 
     ls_museum *m = event->session->verification;
     if (m && event->group->n_roots > 0) {
         const ls_tensor *root = event->group->roots[0];
-        snprintf(m->kernel, sizeof m->kernel, "kernel %llu (%s), node %s #%llu", (unsigned long long)event->kernel, event->spec->name,
-                 ls_ops[root->op].name, (unsigned long long)root->serial);
+        snprintf(m->kernel, sizeof m->kernel, "kernel %llu (%s), node %s #%llu",
+                 (unsigned long long)event->kernel, event->spec->name, ls_ops[root->op].name,
+                 (unsigned long long)root->serial);
     }
     return LS_OK;
 }
@@ -320,7 +334,8 @@ static bool matches(const char *pattern, const char *text) {
     return (*pattern == '?' || *pattern == *text) && matches(pattern + 1, text + 1);
 }
 
-static void run_case(ls_museum *m, const ls_museum_case_row *row, ls_math math, ls_case_fn each, void *user, ls_case_totals *totals) {
+static void run_case(ls_museum *m, const ls_museum_case_row *row, ls_math math, ls_case_fn each, void *user,
+                     ls_case_totals *totals) {
     uint64_t begin = ls_os_nanoseconds();
     m->math = math;
     m->state = LS_CASE_PASSED;
@@ -335,14 +350,18 @@ static void run_case(ls_museum *m, const ls_museum_case_row *row, ls_math math, 
     totals->failed += m->state == LS_CASE_FAILED;
     totals->skipped += m->state == LS_CASE_SKIPPED;
     if (each) {
-        ls_case_result result = {.name = row->name, .about = row->about, .math = math, .state = m->state, .message = m->message,
+        ls_case_result result = {.name = row->name,
+                                 .about = row->about,
+                                 .math = math,
+                                 .state = m->state,
+                                 .message = m->message,
                                  .seconds = (double)(ls_os_nanoseconds() - begin) / 1e9};
         each(user, &result);
     }
 }
 
-ls_status ls_museum_run(ls_context *context, ls_device *device, const char *filter, const char *plant, ls_case_fn each, void *user,
-                        ls_case_totals *out_totals, ls_error *err) {
+ls_status ls_museum_run(ls_context *context, ls_device *device, const char *filter, const char *plant,
+                        ls_case_fn each, void *user, ls_case_totals *out_totals, ls_error *err) {
     if (!context || !device || device->context != context) {
         return LS_FAIL(err, LS_ERR_INVALID, "museum: expected a context and a device of it");
     }

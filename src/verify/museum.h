@@ -9,7 +9,8 @@
 #include <lockstep/grad.h>
 #include <lockstep/ops.h>
 
-/* A fault: its name, the case that catches it, what is done, and the mutation of a kernel's spec that does it, where one fits. */
+/* A fault: its name, the case that catches it, what is done, and the mutation of a kernel's spec that does
+ * it, where one fits. */
 typedef enum ls_fault_site {
     LS_FAULT_FIRST,   /* the first site that has the variant */
     LS_FAULT_LEFT,    /* the load that operand 0 of the contraction or reduction comes from */
@@ -32,9 +33,9 @@ typedef struct ls_museum {
     ls_device *device;
     ls_session *session; /* fresh for each case, fused */
     ls_math math;
-    ls_arena arena; /* emptied after each case */
+    ls_arena arena;        /* emptied after each case */
     const ls_fault *fault; /* planted, or NULL */
-    bool interprets; /* the device is the reference: big cases shrink to the time it has */
+    bool interprets;       /* the device is the reference: big cases shrink to the time it has */
     ls_case_state state;
     char message[LS_MESSAGE_MAX];
     char kernel[160]; /* what ran last, for messages */
@@ -44,8 +45,8 @@ typedef struct ls_museum_case_row {
     const char *name, *about;
     void (*run)(ls_museum *m);
 } ls_museum_case_row;
-extern const ls_museum_case_row ls_museum_matmul_cases[], ls_museum_fusion_cases[], ls_museum_conv_cases[], ls_museum_im2col_cases[],
-    ls_museum_plain_cases[]; /* each ends in a NULL name */
+extern const ls_museum_case_row ls_museum_matmul_cases[], ls_museum_fusion_cases[], ls_museum_conv_cases[],
+    ls_museum_im2col_cases[], ls_museum_plain_cases[]; /* each ends in a NULL name */
 
 /* ---- ways to end ---- */
 void ls_museum_fail(ls_museum *m, const char *fmt, ...) LS_PRINTF(2, 3);
@@ -60,12 +61,14 @@ float *ls_museum_floats(ls_museum *m, int64_t n);
 float *ls_museum_random(ls_museum *m, int64_t n, uint64_t seed);
 /* As a tensor of any float dtype, rounded once. */
 ls_tensor *ls_museum_tensor(ls_museum *m, ls_session *s, ls_dtype dtype, ls_shape shape, const float *values);
-ls_tensor *ls_museum_random_tensor(ls_museum *m, ls_session *s, ls_dtype dtype, ls_shape shape, uint64_t seed);
+ls_tensor *ls_museum_random_tensor(ls_museum *m, ls_session *s, ls_dtype dtype, ls_shape shape,
+                                   uint64_t seed);
 
 /* ---- checks ---- */
 /* Computes the tensors of a session with every kernel compared with the references. */
 void ls_museum_verify(ls_museum *m, ls_session *s, ls_tensor *const *tensors, int count);
-/* As verify, with one tensor, whose values are then within `gap` of literals, as NumPy prints them; 0: equal. */
+/* As verify, with one tensor, whose values are then within `gap` of literals, as NumPy prints them; 0: equal.
+ */
 void ls_museum_literal(ls_museum *m, ls_session *s, ls_tensor *t, const float *want, int64_t n, double gap);
 /* The value on the host; NULL ends the case. The caller releases it. */
 ls_data *ls_museum_read(ls_museum *m, ls_session *s, ls_tensor *t);
@@ -73,10 +76,10 @@ ls_data *ls_museum_read(ls_museum *m, ls_session *s, ls_tensor *t);
 void ls_museum_same(ls_museum *m, const char *what, const ls_data *expected, const ls_data *actual);
 /* By bits, whatever the arithmetic: movement, exact integers. */
 void ls_museum_equal(ls_museum *m, const char *what, const ls_data *expected, const ls_data *actual);
-/* Computes c = a b for [batch, rows, depth] x [batch, depth, columns] floats and compares: locked all of it with the contract's
- * rule in plain loops, else a sixteenth with a bound from the sums of magnitudes. */
-void ls_museum_product(ls_museum *m, ls_tensor *c, const float *a, const float *b, int64_t batch, int64_t rows, int64_t depth,
-                       int64_t columns);
+/* Computes c = a b for [batch, rows, depth] x [batch, depth, columns] floats and compares: locked all of it
+ * with the contract's rule in plain loops, else a sixteenth with a bound from the sums of magnitudes. */
+void ls_museum_product(ls_museum *m, ls_tensor *c, const float *a, const float *b, int64_t batch,
+                       int64_t rows, int64_t depth, int64_t columns);
 /* Records an error that a builder left in the session, if any, as the case's failure. */
 bool ls_museum_built(ls_museum *m, ls_session *s, const ls_tensor *t);
 /* Another session on the same device, with the case's arithmetic; fused or not. Destroyed by the caller. */

@@ -1,9 +1,10 @@
-/* The museum, third hall: convolutions whose filter, stride, padding or flip was read along the wrong axis. */
+/* The museum, third hall: convolutions whose filter, stride, padding or flip was read along the wrong axis.
+ */
 #include "verify/museum.h"
 #include <string.h>
 
-/* Axis numbers from a layout: "NHC", "CHF", "NHWC", "OIHW"... N or B is the batch, H and W are spatial, C (of data) the channel; of
- * filters O or F is what goes out, C or I what comes in. */
+/* Axis numbers from a layout: "NHC", "CHF", "NHWC", "OIHW"... N or B is the batch, H and W are spatial, C (of
+ * data) the channel; of filters O or F is what goes out, C or I what comes in. */
 static int axis_of(const char *layout, const char *names) {
     return (int)strcspn(layout, names);
 }
@@ -31,7 +32,8 @@ static const float small_x[6] = {0, 1, 0, 0, 0, 0}, small_w[8] = {1, 2, 3, 4, 5,
 static void filter_layout(ls_museum *m) {
     static const float want[4] = {5, 6, 0, 0};
     ls_session *s = m->session;
-    ls_tensor *x = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(1, 3, 2), small_x), *w = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(2, 2, 2), small_w);
+    ls_tensor *x = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(1, 3, 2), small_x),
+              *w = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(2, 2, 2), small_w);
     if (x && w) {
         ls_conv_spec spec = {.spatial = 1, .axes = layouts("NHC", "CHF", "NHF")};
         ls_museum_literal(m, s, ls_conv(s, x, w, NULL, &spec), want, 4, 0);
@@ -41,7 +43,8 @@ static void filter_layout(ls_museum *m) {
 static void padded(ls_museum *m) {
     static const float want[8] = {7, 8, 5, 6, 0, 0, 0, 0};
     ls_session *s = m->session;
-    ls_tensor *x = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(1, 3, 2), small_x), *w = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(2, 2, 2), small_w);
+    ls_tensor *x = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(1, 3, 2), small_x),
+              *w = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(2, 2, 2), small_w);
     ls_conv_spec spec = {.spatial = 1, .pad_low = {1}, .pad_high = {1}, .axes = layouts("NHC", "CHF", "NHF")};
     if (!x || !w) {
         return;
@@ -74,8 +77,10 @@ static void filter_orders(ls_museum *m, int spatial, int orders) {
         if (!s) {
             break;
         }
-        ls_tensor *w = ls_museum_tensor(m, s, LS_F32, spatial == 1 ? LS_SHAPE(4, 3, 3) : LS_SHAPE(4, 3, 3, 2), values);
-        ls_tensor *x = ls_museum_tensor(m, s, LS_F32, spatial == 1 ? LS_SHAPE(2, 3, 30) : LS_SHAPE(2, 3, 6, 5), data);
+        ls_tensor *w =
+            ls_museum_tensor(m, s, LS_F32, spatial == 1 ? LS_SHAPE(4, 3, 3) : LS_SHAPE(4, 3, 3, 2), values);
+        ls_tensor *x =
+            ls_museum_tensor(m, s, LS_F32, spatial == 1 ? LS_SHAPE(2, 3, 30) : LS_SHAPE(2, 3, 6, 5), data);
         w = w ? ls_permute(s, w, axes) : NULL;
         if (w && x && ls_realize(s, &w, 1) == LS_OK) { /* laid out so in memory */
             ls_conv_spec spec = {.spatial = spatial, .stride = {2, 1}, .pad_low = {1, 1}};
@@ -109,7 +114,8 @@ static float bf16_value(const ls_data *data, int64_t i) {
 }
 
 /* One element: sum over images and positions of g * x in float64, and of magnitudes. */
-static void filter_gradient(const ls_data *x, const ls_data *g, const int64_t *at, int64_t groups, double *sum, double *size) {
+static void filter_gradient(const ls_data *x, const ls_data *g, const int64_t *at, int64_t groups,
+                            double *sum, double *size) {
     const int64_t *dx = ls_data_dims(x), *dg = ls_data_dims(g); /* [N, H, W, C] */
     int64_t in = dx[3] / groups, group = at[0] / (dg[3] / groups);
     *sum = *size = 0;
@@ -118,8 +124,9 @@ static void filter_gradient(const ls_data *x, const ls_data *g, const int64_t *a
             for (int64_t j = 0; j < dg[2]; j++) {
                 int64_t y = 2 * i + at[1] - 1, z = 2 * j + at[2] - 1;
                 if (y >= 0 && y < dx[1] && z >= 0 && z < dx[2]) {
-                    double p = (double)bf16_value(x, ((n * dx[1] + y) * dx[2] + z) * dx[3] + group * in + at[3]) *
-                               (double)bf16_value(g, ((n * dg[1] + i) * dg[2] + j) * dg[3] + at[0]);
+                    double p =
+                        (double)bf16_value(x, ((n * dx[1] + y) * dx[2] + z) * dx[3] + group * in + at[3]) *
+                        (double)bf16_value(g, ((n * dg[1] + i) * dg[2] + j) * dg[3] + at[0]);
                     *sum += p;
                     *size += p < 0 ? -p : p;
                 }
@@ -128,7 +135,8 @@ static void filter_gradient(const ls_data *x, const ls_data *g, const int64_t *a
     }
 }
 
-static void weight_gradient(ls_museum *m, int64_t n, int64_t c, int64_t h, int64_t width, int64_t k, int64_t stride_of_samples, bool verify) {
+static void weight_gradient(ls_museum *m, int64_t n, int64_t c, int64_t h, int64_t width, int64_t k,
+                            int64_t stride_of_samples, bool verify) {
     const int64_t groups = 3;
     ls_session *s = m->session;
     ls_tensor *x = ls_museum_random_tensor(m, s, LS_BF16, LS_SHAPE(n, h, width, c), 23);
@@ -137,7 +145,8 @@ static void weight_gradient(ls_museum *m, int64_t n, int64_t c, int64_t h, int64
     if (!x || !w || !g) {
         return;
     }
-    ls_conv_spec spec = {.spatial = 2, .stride = {2, 2}, .pad_low = {1, 1}, .pad_high = {1, 1}, .groups = groups};
+    ls_conv_spec spec = {
+        .spatial = 2, .stride = {2, 2}, .pad_low = {1, 1}, .pad_high = {1, 1}, .groups = groups};
     spec.axes = layouts("NHWC", "OHWI", "NHWC");
     ls_tensor *y = ls_conv(s, x, w, NULL, &spec);
     if (!y || ls_grad(s, y, g, 1, &w, &gw) != LS_OK) {
@@ -147,17 +156,21 @@ static void weight_gradient(ls_museum *m, int64_t n, int64_t c, int64_t h, int64
     if (verify) {
         ls_museum_verify(m, s, &gw, 1);
     }
-    ls_data *got = ls_museum_read(m, s, gw), *dx = got ? ls_museum_read(m, s, x) : NULL, *dg = dx ? ls_museum_read(m, s, g) : NULL;
+    ls_data *got = ls_museum_read(m, s, gw), *dx = got ? ls_museum_read(m, s, x) : NULL,
+            *dg = dx ? ls_museum_read(m, s, g) : NULL;
     double unit = (double)(n * h * width / 4 + 2) * 0x1p-24;
     for (int64_t e = 0; dg && e < ls_data_numel(got) && !ls_museum_over(m); e += stride_of_samples) {
         const int64_t *d = ls_data_dims(got);
         int64_t at[4] = {e / (d[1] * d[2] * d[3]), e / (d[2] * d[3]) % d[1], e / d[3] % d[2], e % d[3]};
         double sum, size, value = bf16_value(got, e);
         filter_gradient(dx, dg, at, groups, &sum, &size);
-        double bound = size * unit / (1 - unit) + 0x1p-8 * (sum < 0 ? -sum : sum), gap = value > sum ? value - sum : sum - value;
+        double bound = size * unit / (1 - unit) + 0x1p-8 * (sum < 0 ? -sum : sum),
+               gap = value > sum ? value - sum : sum - value;
         if (!(gap <= bound)) {
-            ls_museum_fail(m, "%s: %s, filter gradient [%lld,%lld,%lld,%lld]: expected %.9g within %.3g, got %.9g", m->device->id, m->kernel,
-                           (long long)at[0], (long long)at[1], (long long)at[2], (long long)at[3], sum, bound, value);
+            ls_museum_fail(
+                m, "%s: %s, filter gradient [%lld,%lld,%lld,%lld]: expected %.9g within %.3g, got %.9g",
+                m->device->id, m->kernel, (long long)at[0], (long long)at[1], (long long)at[2],
+                (long long)at[3], sum, bound, value);
         }
     }
     ls_data_release(got);
@@ -177,7 +190,8 @@ static void weight_gradients(ls_museum *m) {
 static void input_gradient(ls_museum *m, int64_t groups, bool channels_last) {
     const int64_t in = 4, out = 6, h = 7, w = 6, k = 3;
     ls_session *s = m->session;
-    ls_conv_spec spec = {.spatial = 2, .stride = {2, 1}, .pad_low = {1, 1}, .pad_high = {1, 1}, .groups = groups};
+    ls_conv_spec spec = {
+        .spatial = 2, .stride = {2, 1}, .pad_low = {1, 1}, .pad_high = {1, 1}, .groups = groups};
     int64_t oh = (h + 2 - k) / 2 + 1, ow = w + 2 - k + 1;
     ls_tensor *g = ls_museum_random_tensor(m, s, LS_F32, LS_SHAPE(2, out, oh, ow), 26);
     ls_tensor *f = ls_museum_random_tensor(m, s, LS_F32, LS_SHAPE(out, in / groups, k, k), 27);
@@ -203,20 +217,25 @@ static void input_gradient(ls_museum *m, int64_t groups, bool channels_last) {
     back.output_padding[0] = h - ((oh - 1) * 2 - 2 + k);
     ls_tensor *transposed = ls_conv_transpose(s, g, f, NULL, &back);
     /* as a convolution with the filter turned round, over the gradient with zeros between its rows */
-    ls_tensor *turned = ls_permute(s, ls_reshape(s, f, LS_SHAPE(groups, out / groups, in / groups, k, k)), (int[]){0, 2, 1, 3, 4});
+    ls_tensor *turned = ls_permute(s, ls_reshape(s, f, LS_SHAPE(groups, out / groups, in / groups, k, k)),
+                                   (int[]){0, 2, 1, 3, 4});
     turned = ls_flip(s, ls_flip(s, ls_reshape(s, turned, LS_SHAPE(in, out / groups, k, k)), 2), 3);
-    ls_tensor *spread = ls_pad_absent(s, g, (ls_pad_spec[]){{0, 0, 0}, {0, 0, 0}, {k - 2, k - 2 + back.output_padding[0], 1}, {k - 2, k - 2, 0}});
+    ls_tensor *spread = ls_pad_absent(
+        s, g,
+        (ls_pad_spec[]){{0, 0, 0}, {0, 0, 0}, {k - 2, k - 2 + back.output_padding[0], 1}, {k - 2, k - 2, 0}});
     ls_tensor *flipped = ls_conv(s, spread, turned, NULL, &(ls_conv_spec){.spatial = 2, .groups = groups});
     ls_tensor *all[3] = {by_grad, transposed, flipped};
     ls_museum_verify(m, s, all, 3); /* each inside its bound */
-    ls_data *a = ls_museum_read(m, s, by_grad), *b = ls_museum_read(m, s, transposed), *c = ls_museum_read(m, s, flipped);
+    ls_data *a = ls_museum_read(m, s, by_grad), *b = ls_museum_read(m, s, transposed),
+            *c = ls_museum_read(m, s, flipped);
     ls_museum_same(m, "by autodiff against a transposed convolution", a, b);
     const float *p = a ? ls_data_bytes(a) : NULL, *q = c ? ls_data_bytes(c) : NULL;
-    for (int64_t i = 0; p && q && i < ls_data_numel(a); i++) { /* terms below 1, fewer than 64 of them: 64 * 64 * 2^-24 each */
+    for (int64_t i = 0; p && q && i < ls_data_numel(a);
+         i++) { /* terms below 1, fewer than 64 of them: 64 * 64 * 2^-24 each */
         float gap = p[i] - q[i];
         if (!(gap < 0x1p-11f && gap > -0x1p-11f)) {
-            ls_museum_fail(m, "%s: flipped convolution, element %lld: expected about %.9g, got %.9g", m->device->id, (long long)i, (double)p[i],
-                           (double)q[i]);
+            ls_museum_fail(m, "%s: flipped convolution, element %lld: expected about %.9g, got %.9g",
+                           m->device->id, (long long)i, (double)p[i], (double)q[i]);
         }
     }
     ls_data_release(a);
@@ -232,9 +251,12 @@ static void input_gradients(ls_museum *m) {
 
 const ls_museum_case_row ls_museum_conv_cases[] = {
     {"2-filter-layout", "IREE #20473: im2col ignored that the filter's axes were transposed", filter_layout},
-    {"2a-filter-orders", "the 6 orders of a 1-D filter's axes and the 24 of a 2-D one all say the same", orders},
-    {"2b-weight-gradient", "IREE #23786: a bf16 filter gradient with stride 2 and 3 groups was wrong", weight_gradients},
+    {"2a-filter-orders", "the 6 orders of a 1-D filter's axes and the 24 of a 2-D one all say the same",
+     orders},
+    {"2b-weight-gradient", "IREE #23786: a bf16 filter gradient with stride 2 and 3 groups was wrong",
+     weight_gradients},
     {"2c-padded", "the same with padding: axes were permuted after it instead of before", padded},
-    {"2d-input-gradient", "an input gradient as autodiff, as a transposed convolution and as a flipped one", input_gradients},
+    {"2d-input-gradient", "an input gradient as autodiff, as a transposed convolution and as a flipped one",
+     input_gradients},
     {NULL, NULL, NULL},
 };

@@ -1,5 +1,5 @@
-/* The museum, second hall: fusion. A reduction behind a change of axes read the strides from before it; a graph that is differentiated
- * is fused another way than a plain one. */
+/* The museum, second hall: fusion. A reduction behind a change of axes read the strides from before it; a
+ * graph that is differentiated is fused another way than a plain one. */
 #include "verify/museum.h"
 #include <string.h>
 
@@ -47,7 +47,8 @@ static void fused_and_not(ls_museum *m, const recipe *r) {
 /* ---- 1: the case as reported ---- */
 
 static void swap_dims(ls_museum *m) {
-    static const float x[8] = {.03365147f, .64734447f, .74192876f, .06468803f, .39552283f, .55383015f, .4253056f, .8396726f};
+    static const float x[8] = {.03365147f, .64734447f, .74192876f, .06468803f,
+                               .39552283f, .55383015f, .4253056f,  .8396726f};
     static const float mean[4] = {.2145872f, .6005873f, .5836172f, .4521803f};
     static const float variance[4] = {.03273772f, .00218623f, .02506256f, .15015028f};
     int axis = 2;
@@ -72,7 +73,8 @@ typedef struct permutation {
     const float *x;
 } permutation;
 
-/* Written out, as in the report: mean, subtract, square, sum, divide; with and without a tensor that broadcasts along the axis. */
+/* Written out, as in the report: mean, subtract, square, sum, divide; with and without a tensor that
+ * broadcasts along the axis. */
 static bool variances(ls_museum *m, ls_session *s, const void *with, ls_tensor **out) {
     static const int64_t extents[5] = {2, 3, 4, 2, 3};
     const permutation *p = with;
@@ -83,7 +85,8 @@ static bool variances(ls_museum *m, ls_session *s, const void *with, ls_tensor *
         for (int wide = 0; wide < 2; wide++) {
             ls_tensor *v = t;
             if (wide) {
-                v = ls_add(s, v, ls_museum_tensor(m, s, LS_F32, LS_SHAPE(extents[p->axes[p->rank - 1]]), p->x + 3));
+                v = ls_add(s, v,
+                           ls_museum_tensor(m, s, LS_F32, LS_SHAPE(extents[p->axes[p->rank - 1]]), p->x + 3));
             }
             ls_tensor *d = ls_sub(s, v, ls_mean(s, v, 1, &axis, 1));
             ls_tensor *sum = ls_sum(s, ls_mul(s, d, d), 1, &axis, 1);
@@ -123,21 +126,25 @@ typedef struct block {
 /* out: the forward value; with gradients then those of x, w and gamma. */
 static bool conv_norm(ls_museum *m, ls_session *s, const void *with, ls_tensor **out) {
     const block *b = with;
-    ls_tensor *x = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(2, 3, 6, 5), b->x), *w = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(4, 3, 3, 3), b->w);
+    ls_tensor *x = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(2, 3, 6, 5), b->x),
+              *w = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(4, 3, 3, 3), b->w);
     ls_tensor *gamma = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(4), b->gamma);
     if (!x || !w || !gamma) {
         return false;
     }
-    ls_tensor *y = ls_conv(s, x, w, NULL, &(ls_conv_spec){.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 1}});
+    ls_tensor *y =
+        ls_conv(s, x, w, NULL, &(ls_conv_spec){.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 1}});
     y = ls_transpose(s, ls_reshape(s, y, LS_SHAPE(2, 4, 30)), 1, 2);
     y = ls_transpose(s, ls_layer_norm(s, y, 2, gamma, NULL, 1e-5), 1, 2);
     y = out[0] = ls_gelu(s, ls_reshape(s, y, LS_SHAPE(2, 4, 6, 5)));
-    ls_tensor *loss = b->gradients && y ? ls_sum(s, ls_mul(s, y, y), 0, NULL, 0) : NULL, *xs[3] = {x, w, gamma};
+    ls_tensor *loss = b->gradients && y ? ls_sum(s, ls_mul(s, y, y), 0, NULL, 0) : NULL,
+              *xs[3] = {x, w, gamma};
     return y && (!b->gradients || (loss && ls_grad(s, loss, NULL, 3, xs, out + 1) == LS_OK));
 }
 
 static block make_block(ls_museum *m, bool gradients) {
-    return (block){ls_museum_random(m, 2 * 3 * 6 * 5, 12), ls_museum_random(m, 4 * 3 * 3 * 3, 13), ls_museum_random(m, 4, 14), gradients};
+    return (block){ls_museum_random(m, 2 * 3 * 6 * 5, 12), ls_museum_random(m, 4 * 3 * 3 * 3, 13),
+                   ls_museum_random(m, 4, 14), gradients};
 }
 
 static void norm_block(ls_museum *m) {
@@ -178,7 +185,8 @@ static void plain_and_differentiated(ls_museum *m) {
     block with = make_block(m, true), without = make_block(m, false);
     ls_data *first[MOST] = {NULL};
     cook(m, &(recipe){1, conv_norm, &without}, m->device, 1, first);
-    for (int which = 1; which < 4 && !ls_museum_over(m); which++) { /* which & 1: fused, & 2: with gradients */
+    for (int which = 1; which < 4 && !ls_museum_over(m);
+         which++) { /* which & 1: fused, & 2: with gradients */
         ls_data *next[MOST];
         recipe r = {which & 2 ? 4 : 1, conv_norm, which & 2 ? &with : &without};
         cook(m, &r, m->device, which & 1, next);
@@ -189,10 +197,18 @@ static void plain_and_differentiated(ls_museum *m) {
 }
 
 const ls_museum_case_row ls_museum_fusion_cases[] = {
-    {"1-swap-dims", "Burn #3169: a variance behind swap_dims was fused with the strides from before the swap", swap_dims},
-    {"1a-permutations", "the variance written out, over every permutation of rank 2 to 5 and every axis, broadcast or not", permutations},
-    {"1b-norm-block", "Conv2d, reshape, swap, LayerNorm, swap, reshape: forward and backward, fused and not", norm_block},
-    {"1b-other-device", "a model trained on one device gives other logits on the next: its weights were reordered on load", other_device},
-    {"1c-differentiated", "a forward pass with gradients asked for fuses another way and drifts from the plain one", plain_and_differentiated},
+    {"1-swap-dims", "Burn #3169: a variance behind swap_dims was fused with the strides from before the swap",
+     swap_dims},
+    {"1a-permutations",
+     "the variance written out, over every permutation of rank 2 to 5 and every axis, broadcast or not",
+     permutations},
+    {"1b-norm-block", "Conv2d, reshape, swap, LayerNorm, swap, reshape: forward and backward, fused and not",
+     norm_block},
+    {"1b-other-device",
+     "a model trained on one device gives other logits on the next: its weights were reordered on load",
+     other_device},
+    {"1c-differentiated",
+     "a forward pass with gradients asked for fuses another way and drifts from the plain one",
+     plain_and_differentiated},
     {NULL, NULL, NULL},
 };

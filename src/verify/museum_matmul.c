@@ -1,4 +1,5 @@
-/* The museum, first hall: matrix products that came back as zeros, with corrupt tails, or the same for every input. */
+/* The museum, first hall: matrix products that came back as zeros, with corrupt tails, or the same for every
+ * input. */
 #include "verify/museum.h"
 #include <string.h>
 
@@ -14,12 +15,14 @@ static void fc1(ls_museum *m) {
     ls_session *s = m->session, *naive = ls_museum_session(m, m->device, 1);
     float *x = ls_museum_random(m, 1600, 3), *w = ls_museum_random(m, 1600 * 128, 4);
     if (naive && x && w) {
-        ls_tensor *c = ls_matmul(s, ls_museum_tensor(m, s, LS_F32, LS_SHAPE(1, 1600), x), ls_museum_tensor(m, s, LS_F32, LS_SHAPE(1600, 128), w));
+        ls_tensor *c = ls_matmul(s, ls_museum_tensor(m, s, LS_F32, LS_SHAPE(1, 1600), x),
+                                 ls_museum_tensor(m, s, LS_F32, LS_SHAPE(1600, 128), w));
         ls_museum_verify(m, s, &c, 1);
         ls_data *tiled = ls_museum_read(m, s, c), *plain = NULL;
         ls_tensor *d = ls_matmul(naive, ls_museum_tensor(m, naive, LS_F32, LS_SHAPE(1, 1600), x),
                                  ls_museum_tensor(m, naive, LS_F32, LS_SHAPE(1600, 128), w));
-        if (!m->interprets && ls_session_set_strategy(naive, "contract", "naive") != LS_OK) { /* ref has one way only */
+        if (!m->interprets &&
+            ls_session_set_strategy(naive, "contract", "naive") != LS_OK) { /* ref has one way only */
             ls_museum_fail(m, "%s", ls_session_error(naive)->message);
         }
         plain = ls_museum_read(m, naive, d);
@@ -32,10 +35,12 @@ static void fc1(ls_museum *m) {
     }
 }
 
-/* sin(x) for x in [0, 6.4e6) by a rotation kept in float64: only the same inputs on every run are asked for. */
+/* sin(x) for x in [0, 6.4e6) by a rotation kept in float64: only the same inputs on every run are asked for.
+ */
 static float *sines(ls_museum *m, int64_t n, double step) {
     float *x = ls_museum_floats(m, n);
-    double t = step * step, sine = step * (1 - t / 6 * (1 - t / 20)), cosine = 1 - t / 2 * (1 - t / 12 * (1 - t / 30)), re = 1, im = 0;
+    double t = step * step, sine = step * (1 - t / 6 * (1 - t / 20)),
+           cosine = 1 - t / 2 * (1 - t / 12 * (1 - t / 30)), re = 1, im = 0;
     for (int64_t i = 0; x && i < n; i++) {
         x[i] = (float)im;
         double next = re * cosine - im * sine;
@@ -57,11 +62,13 @@ static void attention_values(ls_museum *m) {
 static void tails(ls_museum *m) {
     static const int64_t rows[] = {35, 64, 128, 535, 1024};
     ls_session *s = m->session;
-    int64_t n = m->interprets ? 64 : 1024; /* columns and depth; the depth of ref's twin still passes a chunk */
+    int64_t n =
+        m->interprets ? 64 : 1024; /* columns and depth; the depth of ref's twin still passes a chunk */
     int64_t depth = m->interprets ? 544 : 1024;
     float *b = ls_museum_random(m, depth * n, 6), *a = ls_museum_random(m, 1024 * depth, 5);
     for (int i = 0; i < (m->interprets ? 2 : 5) && !ls_museum_over(m); i++) {
-        ls_tensor *x = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(rows[i], depth), a), *y = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(depth, n), b);
+        ls_tensor *x = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(rows[i], depth), a),
+                  *y = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(depth, n), b);
         ls_museum_product(m, x && y ? ls_matmul(s, x, y) : NULL, a, b, 1, rows[i], depth, n);
     }
 }
@@ -74,7 +81,8 @@ static void ones(ls_museum *m) {
         one[i] = 1;
         eight[i] = 8;
     }
-    ls_tensor *a = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(rows, 8), one), *b = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(64, 8), one);
+    ls_tensor *a = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(rows, 8), one),
+              *b = ls_museum_tensor(m, s, LS_F32, LS_SHAPE(64, 8), one);
     if (a && b && eight) {
         ls_museum_literal(m, s, ls_matmul(s, a, ls_transpose(s, b, 0, 1)), eight, rows * 64, 0);
     }
@@ -90,7 +98,8 @@ static void thin(ls_museum *m) {
 
 static void shared_memory(ls_museum *m) {
     if (m->device->caps.shared_bytes == 0) {
-        ls_museum_skip(m, "%s has no shared memory of workgroups that a kernel could ask too much of", m->device->id);
+        ls_museum_skip(m, "%s has no shared memory of workgroups that a kernel could ask too much of",
+                       m->device->id);
         return;
     }
     matmul(m, LS_F32, 512, 512, 512);
@@ -101,7 +110,8 @@ static float *digits(ls_museum *m) {
     static const unsigned char lit[10] = {0x77, 0x24, 0x5d, 0x6d, 0x2e, 0x6b, 0x7b, 0x25, 0x7f, 0x6f};
     static const struct {
         int top, left, height, width;
-    } segments[7] = {{3, 8, 3, 12}, {4, 6, 9, 3}, {4, 19, 9, 3}, {12, 8, 3, 12}, {14, 6, 9, 3}, {14, 19, 9, 3}, {22, 8, 3, 12}};
+    } segments[7] = {{3, 8, 3, 12}, {4, 6, 9, 3},   {4, 19, 9, 3}, {12, 8, 3, 12},
+                     {14, 6, 9, 3}, {14, 19, 9, 3}, {22, 8, 3, 12}};
     float *x = ls_museum_floats(m, 10 * 28 * 28);
     if (x) {
         memset(x, 0, sizeof *x * 10 * 28 * 28);
@@ -109,7 +119,8 @@ static float *digits(ls_museum *m) {
     for (int d = 0; x && d < 10; d++) {
         for (int g = 0; g < 7; g++) {
             for (int i = 0; lit[d] >> g & 1 && i < segments[g].height * segments[g].width; i++) {
-                x[(d * 28 + segments[g].top + i / segments[g].width) * 28 + segments[g].left + i % segments[g].width] = 1;
+                x[(d * 28 + segments[g].top + i / segments[g].width) * 28 + segments[g].left +
+                  i % segments[g].width] = 1;
             }
         }
     }
@@ -141,12 +152,18 @@ static void ten_digits(ls_museum *m) {
 }
 
 const ls_museum_case_row ls_museum_matmul_cases[] = {
-    {"0-fc1-zeros", "Burn on WebGPU: a tiled matrix product of [1,1600] and [1600,128] came back as zeros", fc1},
-    {"0a-attention-zeros", "Burn #4907: a batched product of [1,8,512,512] and [1,8,512,32] came back as zeros", attention_values},
+    {"0-fc1-zeros", "Burn on WebGPU: a tiled matrix product of [1,1600] and [1600,128] came back as zeros",
+     fc1},
+    {"0a-attention-zeros",
+     "Burn #4907: a batched product of [1,8,512,512] and [1,8,512,32] came back as zeros", attention_values},
     {"0b-tail-rows", "Burn #4966: rows past the last whole tile came back near zero", tails},
-    {"0b-ones", "cubek #645: ones [1024,8] by ones [64,8] transposed gives 8 everywhere; rows 4 to 7 of a tile were corrupt", ones},
+    {"0b-ones",
+     "cubek #645: ones [1024,8] by ones [64,8] transposed gives 8 everywhere; rows 4 to 7 of a tile were "
+     "corrupt",
+     ones},
     {"0b-thin", "cubek: [382,10,1], [382,10,3] and [4096,14,5] on matrix units", thin},
-    {"0c-shared-memory", "cubecl #788: a kernel asked for more shared memory than the device has", shared_memory},
+    {"0c-shared-memory", "cubecl #788: a kernel asked for more shared memory than the device has",
+     shared_memory},
     {"0d-ten-digits", "a page for handwritten digits gave every digit the same scores", ten_digits},
     {NULL, NULL, NULL},
 };

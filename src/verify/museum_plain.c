@@ -1,5 +1,5 @@
-/* The museum, last hall: no failure of anybody's, but one kernel of each kind, so that a device that cannot pool or sort is found out
- * by the same command. */
+/* The museum, last hall: no failure of anybody's, but one kernel of each kind, so that a device that cannot
+ * pool or sort is found out by the same command. */
 #include "verify/museum.h"
 
 static void check(ls_museum *m, ls_tensor *t) {
@@ -17,14 +17,16 @@ static void pointwise(ls_museum *m) {
 }
 static void integers(ls_museum *m) {
     ls_session *s = m->session;
-    ls_tensor *x = values(m, LS_F32, 9, 17), *i = x ? ls_cast(s, ls_mul(s, x, ls_full(s, LS_F32, LS_SCALAR, 1000)), LS_I32) : NULL;
+    ls_tensor *x = values(m, LS_F32, 9, 17),
+              *i = x ? ls_cast(s, ls_mul(s, x, ls_full(s, LS_F32, LS_SCALAR, 1000)), LS_I32) : NULL;
     check(m, i ? ls_rem(s, ls_mul(s, i, i), ls_full_i64(s, LS_I32, LS_SCALAR, 77)) : NULL);
 }
 static void softmax(ls_museum *m) {
     ls_tensor *x = values(m, LS_F32, 5, 4099);
     check(m, x ? ls_softmax(m->session, x, 1) : NULL);
 }
-/* Also over whole numbers, whose sums are exact in any order: a bound for 4099 terms hides one that is left out. */
+/* Also over whole numbers, whose sums are exact in any order: a bound for 4099 terms hides one that is left
+ * out. */
 static void columns(ls_museum *m) {
     int axis = 0;
     ls_session *s = m->session;
@@ -51,7 +53,8 @@ static void contract(ls_museum *m) {
 }
 static void attention(ls_museum *m) {
     ls_session *s = m->session;
-    ls_tensor *q = ls_museum_random_tensor(m, s, LS_F32, LS_SHAPE(1, 4, 9, 8), 51), *k = ls_museum_random_tensor(m, s, LS_F32, LS_SHAPE(1, 2, 9, 8), 52);
+    ls_tensor *q = ls_museum_random_tensor(m, s, LS_F32, LS_SHAPE(1, 4, 9, 8), 51),
+              *k = ls_museum_random_tensor(m, s, LS_F32, LS_SHAPE(1, 2, 9, 8), 52);
     check(m, q && k ? ls_attention(s, q, k, k, &(ls_attention_spec){.causal = 1}) : NULL);
 }
 static void pool(ls_museum *m) {
@@ -72,7 +75,8 @@ static void sort(ls_museum *m) {
 static void indexed(ls_museum *m) {
     static const int32_t rows[5] = {3, 0, 6, 3, 1};
     ls_session *s = m->session;
-    ls_tensor *x = values(m, LS_F32, 7, 11), *at = ls_tensor_from(s, LS_I32, LS_SHAPE(5), rows), *y = x ? ls_gather(s, x, at, 0) : NULL;
+    ls_tensor *x = values(m, LS_F32, 7, 11), *at = ls_tensor_from(s, LS_I32, LS_SHAPE(5), rows),
+              *y = x ? ls_gather(s, x, at, 0) : NULL;
     check(m, y);
     check(m, y ? ls_scatter(s, x, at, y, 0, LS_SCATTER_ADD) : NULL);
 }

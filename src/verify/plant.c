@@ -1,41 +1,80 @@
-/* Faults planted on purpose. Each mutates the specs that one device is given to compile, so the run itself goes wrong, as it would by a
- * wrong template, renderer or driver; the references go by the right specs. */
+/* Faults planted on purpose. Each mutates the specs that one device is given to compile, so the run itself
+ * goes wrong, as it would by a wrong template, renderer or driver; the references go by the right specs. */
 #include "verify/museum.h"
 
-enum { CONTRACTS = 1 << LS_V_CONTRACT, REDUCES = 1 << LS_V_REDUCE, SCANS = 1 << LS_V_SCAN, SORTS = 1 << LS_V_SORT, LOADS = 1 << LS_V_LOAD };
+enum {
+    CONTRACTS = 1 << LS_V_CONTRACT,
+    REDUCES = 1 << LS_V_REDUCE,
+    SCANS = 1 << LS_V_SCAN,
+    SORTS = 1 << LS_V_SORT,
+    LOADS = 1 << LS_V_LOAD
+};
 
 const ls_fault ls_faults[] = {
-    {"matmul-writes-nothing", "0-fc1-zeros", "a matrix product's kernel stores nothing", LS_MUTATE_STORE_DROP, LS_FAULT_FIRST, 0, CONTRACTS, 0},
-    {"matmul-zeros", "0a-attention-zeros", "a matrix product's kernel stores zeros", LS_MUTATE_STORE_ZERO, LS_FAULT_FIRST, 0, CONTRACTS, 0},
-    {"tail-row-zero", "0b-tail-rows", "the last row of a matrix is read as zeros", LS_MUTATE_LOAD_SHORT, LS_FAULT_LEFT, 0, CONTRACTS, 0},
-    {"short-depth", "0b-ones", "the last step of a contraction is left out", LS_MUTATE_BOUND_SHORT, LS_FAULT_FIRST, 0, CONTRACTS, 0},
-    {"rows-corrupt", "0b-thin", "results are stored one element further", LS_MUTATE_STORE_INDEX, LS_FAULT_FIRST, 0, CONTRACTS, 0},
-    {"one-image-for-all", "0d-ten-digits", "a contraction reads image 0 for every image", LS_MUTATE_LOAD_AXIS, LS_FAULT_LEFT, 0, CONTRACTS, 0},
-    {"unswapped-strides", "1-swap-dims", "a reduction reads with the strides from before a swap of axes", LS_MUTATE_LOAD_DENSE, LS_FAULT_LEFT, 0, REDUCES, 0},
-    {"reduced-along-another-axis", "1a-permutations", "a reduction's operand is read with two strides exchanged", LS_MUTATE_LOAD_SWAP, LS_FAULT_LEFT, 0, REDUCES, 0},
-    {"norm-unswapped", "1b-norm-block", "a norm reads as if its axes had not been swapped", LS_MUTATE_LOAD_DENSE, LS_FAULT_LEFT, 0, REDUCES, 0},
-    {"weights-reordered", "1b-other-device", "weights are read in another order than they were written", LS_MUTATE_LOAD_SWAP, LS_FAULT_RIGHT, 0, CONTRACTS, 0},
-    {"differentiated-drifts", "1c-differentiated", "kernels that also keep a value for the backward pass compute with another constant", LS_MUTATE_CONST, LS_FAULT_FIRST, 0, 0, 2},
-    {"filter-as-hcf", "2-filter-layout", "a filter [C,H,F] is read as [H,C,F]", LS_MUTATE_LOAD_SWAP, LS_FAULT_RIGHT, -1, CONTRACTS, 0},
-    {"filter-order-transposed", "2a-filter-orders", "a filter's first two axes are read exchanged", LS_MUTATE_LOAD_SWAP, LS_FAULT_RIGHT, 0, CONTRACTS, 0},
-    {"stride-on-the-wrong-axis", "2b-weight-gradient", "the stride of one axis is applied to another", LS_MUTATE_LOAD_SWAP, LS_FAULT_LEFT, -1, CONTRACTS, 0},
-    {"padded-before-permuted", "2c-padded", "padding is applied before the axes are permuted", LS_MUTATE_LOAD_SWAP, LS_FAULT_LEFT, -1, CONTRACTS, 0},
-    {"flip-forgotten", "2d-input-gradient", "a filter is not turned round on one axis", LS_MUTATE_LOAD_FLIP, LS_FAULT_RIGHT, -1, CONTRACTS, 0},
-    {"second-operand-dropped", "3-one-device", "a sum gives its first operand", LS_MUTATE_IGNORE, LS_FAULT_FIRST, 0, 0, 0},
-    {"first-operand-dropped", "3-two-devices", "a sum gives its second operand", LS_MUTATE_IGNORE, LS_FAULT_FIRST, 1, 0, 0},
-    {"off-by-one-range", "4a-im2col-plane", "a range ends one early", LS_MUTATE_PRED_LIMIT, LS_FAULT_FIRST, 1, 0, 0},
-    {"tail-of-zeros", "4b-im2col-line", "the end of a line is read as zeros", LS_MUTATE_LOAD_SHORT, LS_FAULT_FIRST, -1, 0, 0},
-    {"out-of-range-read", "4c-im2col-reported", "a predicate is dropped: padding reads what lies beside", LS_MUTATE_PRED_DROP, LS_FAULT_FIRST, 0, 0, 0},
-    {"geometry-of-another-kernel", "4d-im2col-wide", "a kernel reads one element further than it was launched for", LS_MUTATE_LOAD_SHIFT, LS_FAULT_FIRST, 0, 0, 0},
-    {"padding-on-the-wrong-axis", "4e-asymmetric", "one axis is padded as another", LS_MUTATE_PRED_SHIFT, LS_FAULT_FIRST, 0, 0, 0},
-    {"abort", "4f-conv-transpose-1d", "a kernel is refused instead of run", LS_MUTATE_STORE_DROP, LS_FAULT_REFUSED, 0, CONTRACTS, 0},
-    {"bad-parameters-accepted", "4g-bad-parameters", "any parameter is taken as the default", LS_MUTATE_STORE_DROP, LS_FAULT_CASE, 0, 0, 0},
-    {"block-forgotten", "row-columns", "the last element of a long column is left out of its sum", LS_MUTATE_BOUND_SHORT, LS_FAULT_FIRST, 0, REDUCES, 0},
-    {"scan-exclusive", "row-scan", "a running sum leaves its own element out", LS_MUTATE_SCAN, LS_FAULT_FIRST, 0, SCANS, 0},
+    {"matmul-writes-nothing", "0-fc1-zeros", "a matrix product's kernel stores nothing", LS_MUTATE_STORE_DROP,
+     LS_FAULT_FIRST, 0, CONTRACTS, 0},
+    {"matmul-zeros", "0a-attention-zeros", "a matrix product's kernel stores zeros", LS_MUTATE_STORE_ZERO,
+     LS_FAULT_FIRST, 0, CONTRACTS, 0},
+    {"tail-row-zero", "0b-tail-rows", "the last row of a matrix is read as zeros", LS_MUTATE_LOAD_SHORT,
+     LS_FAULT_LEFT, 0, CONTRACTS, 0},
+    {"short-depth", "0b-ones", "the last step of a contraction is left out", LS_MUTATE_BOUND_SHORT,
+     LS_FAULT_FIRST, 0, CONTRACTS, 0},
+    {"rows-corrupt", "0b-thin", "results are stored one element further", LS_MUTATE_STORE_INDEX,
+     LS_FAULT_FIRST, 0, CONTRACTS, 0},
+    {"one-image-for-all", "0d-ten-digits", "a contraction reads image 0 for every image", LS_MUTATE_LOAD_AXIS,
+     LS_FAULT_LEFT, 0, CONTRACTS, 0},
+    {"unswapped-strides", "1-swap-dims", "a reduction reads with the strides from before a swap of axes",
+     LS_MUTATE_LOAD_DENSE, LS_FAULT_LEFT, 0, REDUCES, 0},
+    {"reduced-along-another-axis", "1a-permutations",
+     "a reduction's operand is read with two strides exchanged", LS_MUTATE_LOAD_SWAP, LS_FAULT_LEFT, 0,
+     REDUCES, 0},
+    {"norm-unswapped", "1b-norm-block", "a norm reads as if its axes had not been swapped",
+     LS_MUTATE_LOAD_DENSE, LS_FAULT_LEFT, 0, REDUCES, 0},
+    {"weights-reordered", "1b-other-device", "weights are read in another order than they were written",
+     LS_MUTATE_LOAD_SWAP, LS_FAULT_RIGHT, 0, CONTRACTS, 0},
+    {"differentiated-drifts", "1c-differentiated",
+     "kernels that also keep a value for the backward pass compute with another constant", LS_MUTATE_CONST,
+     LS_FAULT_FIRST, 0, 0, 2},
+    {"filter-as-hcf", "2-filter-layout", "a filter [C,H,F] is read as [H,C,F]", LS_MUTATE_LOAD_SWAP,
+     LS_FAULT_RIGHT, -1, CONTRACTS, 0},
+    {"filter-order-transposed", "2a-filter-orders", "a filter's first two axes are read exchanged",
+     LS_MUTATE_LOAD_SWAP, LS_FAULT_RIGHT, 0, CONTRACTS, 0},
+    {"stride-on-the-wrong-axis", "2b-weight-gradient", "the stride of one axis is applied to another",
+     LS_MUTATE_LOAD_SWAP, LS_FAULT_LEFT, -1, CONTRACTS, 0},
+    {"padded-before-permuted", "2c-padded", "padding is applied before the axes are permuted",
+     LS_MUTATE_LOAD_SWAP, LS_FAULT_LEFT, -1, CONTRACTS, 0},
+    {"flip-forgotten", "2d-input-gradient", "a filter is not turned round on one axis", LS_MUTATE_LOAD_FLIP,
+     LS_FAULT_RIGHT, -1, CONTRACTS, 0},
+    {"second-operand-dropped", "3-one-device", "a sum gives its first operand", LS_MUTATE_IGNORE,
+     LS_FAULT_FIRST, 0, 0, 0},
+    {"first-operand-dropped", "3-two-devices", "a sum gives its second operand", LS_MUTATE_IGNORE,
+     LS_FAULT_FIRST, 1, 0, 0},
+    {"off-by-one-range", "4a-im2col-plane", "a range ends one early", LS_MUTATE_PRED_LIMIT, LS_FAULT_FIRST, 1,
+     0, 0},
+    {"tail-of-zeros", "4b-im2col-line", "the end of a line is read as zeros", LS_MUTATE_LOAD_SHORT,
+     LS_FAULT_FIRST, -1, 0, 0},
+    {"out-of-range-read", "4c-im2col-reported", "a predicate is dropped: padding reads what lies beside",
+     LS_MUTATE_PRED_DROP, LS_FAULT_FIRST, 0, 0, 0},
+    {"geometry-of-another-kernel", "4d-im2col-wide",
+     "a kernel reads one element further than it was launched for", LS_MUTATE_LOAD_SHIFT, LS_FAULT_FIRST, 0,
+     0, 0},
+    {"padding-on-the-wrong-axis", "4e-asymmetric", "one axis is padded as another", LS_MUTATE_PRED_SHIFT,
+     LS_FAULT_FIRST, 0, 0, 0},
+    {"abort", "4f-conv-transpose-1d", "a kernel is refused instead of run", LS_MUTATE_STORE_DROP,
+     LS_FAULT_REFUSED, 0, CONTRACTS, 0},
+    {"bad-parameters-accepted", "4g-bad-parameters", "any parameter is taken as the default",
+     LS_MUTATE_STORE_DROP, LS_FAULT_CASE, 0, 0, 0},
+    {"block-forgotten", "row-columns", "the last element of a long column is left out of its sum",
+     LS_MUTATE_BOUND_SHORT, LS_FAULT_FIRST, 0, REDUCES, 0},
+    {"scan-exclusive", "row-scan", "a running sum leaves its own element out", LS_MUTATE_SCAN, LS_FAULT_FIRST,
+     0, SCANS, 0},
     {"sort-ascending", "row-sort", "a sort runs the other way", LS_MUTATE_SCAN, LS_FAULT_FIRST, 0, SORTS, 0},
-    {"scatter-overwrites", "row-indexed", "a scatter that adds keeps the last update alone", LS_MUTATE_STORE_COMBINE, LS_FAULT_FIRST, 0, 0, 0},
-    {"pool-shifted", "row-pool", "a pooling window lies one element off", LS_MUTATE_PRED_SHIFT, LS_FAULT_FIRST, 0, REDUCES, 0},
-    {"counter-off", "row-random", "the counter of random bits starts at one", LS_MUTATE_INDEX_VALUE, LS_FAULT_FIRST, 0, 0, 0},
+    {"scatter-overwrites", "row-indexed", "a scatter that adds keeps the last update alone",
+     LS_MUTATE_STORE_COMBINE, LS_FAULT_FIRST, 0, 0, 0},
+    {"pool-shifted", "row-pool", "a pooling window lies one element off", LS_MUTATE_PRED_SHIFT,
+     LS_FAULT_FIRST, 0, REDUCES, 0},
+    {"counter-off", "row-random", "the counter of random bits starts at one", LS_MUTATE_INDEX_VALUE,
+     LS_FAULT_FIRST, 0, 0, 0},
     {0},
 };
 
@@ -43,14 +82,16 @@ const ls_fault ls_faults[] = {
 static bool comes_from(const ls_spec *spec, int32_t id, int32_t load) {
     const ls_value *v = id >= 0 ? &spec->values[id] : NULL;
     return v && (id == load || ((v->op == LS_V_MAP || v->op == LS_V_GUARD) &&
-                                (comes_from(spec, v->a, load) || comes_from(spec, v->b, load) || comes_from(spec, v->c, load))));
+                                (comes_from(spec, v->a, load) || comes_from(spec, v->b, load) ||
+                                 comes_from(spec, v->c, load))));
 }
 
 static bool site_fits(const ls_spec *spec, const ls_fault *f, int site) {
     bool right = f->site == LS_FAULT_RIGHT;
     for (int i = 0; f->site != LS_FAULT_FIRST && i < spec->n_values; i++) {
         const ls_value *v = &spec->values[i];
-        if ((v->op == LS_V_CONTRACT || (!right && v->op == LS_V_REDUCE)) && comes_from(spec, right ? v->b : v->a, site)) {
+        if ((v->op == LS_V_CONTRACT || (!right && v->op == LS_V_REDUCE)) &&
+            comes_from(spec, right ? v->b : v->a, site)) {
             return true;
         }
     }

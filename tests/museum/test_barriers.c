@@ -1,5 +1,6 @@
-/* Museum case 4h: each barrier of a workgroup reduction and of a tiled product is taken out in turn, and the interpreter's race detector
- * must find it and say where; whole, the kernels are right (unit tests of the interpreter). */
+/* Museum case 4h: each barrier of a workgroup reduction and of a tiled product is taken out in turn, and the
+ * interpreter's race detector must find it and say where; whole, the kernels are right (unit tests of the
+ * interpreter). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +34,8 @@ static ls_kernel without(const ls_kernel *k, int32_t at) {
     ls_kernel copy = *k;
     copy.body = ls_arena_copy(&arena, k->body, sizeof *k->body * (size_t)k->n_body);
     assert_non_null(copy.body);
-    copy.body[at] = (ls_ins){.op = LS_K_CONST, .dtype = LS_I32, .lanes = 1, .src = {LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE}};
+    copy.body[at] = (ls_ins){
+        .op = LS_K_CONST, .dtype = LS_I32, .lanes = 1, .src = {LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE}};
     return copy;
 }
 
@@ -46,8 +48,10 @@ static int each_barrier(const ls_kernel *k, const ls_interp_launch *launch) {
         if (k->body[i].op == LS_K_BARRIER) {
             ls_kernel mutant = without(k, i);
             ls_status status = ls_kernel_interp(&heap, &mutant, launch, &err);
-            if (status != LS_ERR_DIFFERS || !strstr(err.message, "race") || !strstr(err.message, k->name) || !strstr(err.message, "thread")) {
-                fail_msg("%s without the barrier at %d: %s \"%s\", expected a race", k->name, i, ls_status_name(status), err.message);
+            if (status != LS_ERR_DIFFERS || !strstr(err.message, "race") || !strstr(err.message, k->name) ||
+                !strstr(err.message, "thread")) {
+                fail_msg("%s without the barrier at %d: %s \"%s\", expected a race", k->name, i,
+                         ls_status_name(status), err.message);
             }
             found++;
             ls_error_clear(&err);

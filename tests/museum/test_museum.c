@@ -8,8 +8,10 @@ static void note(void *user, const ls_case_result *r) {
     const char *device = user;
     if (r->seconds > 1 || r->state != LS_CASE_PASSED) {
         printf("  %s %s %s: %s, %.2f s%s%s\n", device, r->name, r->math == LS_LOCKED ? "locked" : "fast",
-               r->state == LS_CASE_PASSED ? "passed" : r->state == LS_CASE_FAILED ? "FAILED" : "skipped", r->seconds, r->message[0] ? ": " : "",
-               r->message);
+               r->state == LS_CASE_PASSED   ? "passed"
+               : r->state == LS_CASE_FAILED ? "FAILED"
+                                            : "skipped",
+               r->seconds, r->message[0] ? ": " : "", r->message);
     }
 }
 
@@ -46,10 +48,15 @@ static void leaves_the_context_as_it_was(void **state) {
     world w = world_open("cpu");
     ls_error err = {.code = LS_OK};
     ls_case_totals totals;
-    assert_int_equal(ls_museum_run(w.context, w.device, "3-one-device", "second-operand-dropped", NULL, NULL, &totals, &err), LS_OK);
+    assert_int_equal(ls_museum_run(w.context, w.device, "3-one-device", "second-operand-dropped", NULL, NULL,
+                                   &totals, &err),
+                     LS_OK);
     assert_int_equal(totals.failed, 2);
     float a = 1, b = 2, c = 0; /* the same kernel, no longer planted */
-    world_ok(&w, ls_read(w.session, ls_add(w.session, ls_tensor_from(w.session, LS_F32, LS_SHAPE(1), &a), ls_tensor_from(w.session, LS_F32, LS_SHAPE(1), &b)), &c, sizeof c));
+    world_ok(&w, ls_read(w.session,
+                         ls_add(w.session, ls_tensor_from(w.session, LS_F32, LS_SHAPE(1), &a),
+                                ls_tensor_from(w.session, LS_F32, LS_SHAPE(1), &b)),
+                         &c, sizeof c));
     assert_true(c == 3);
     world_close(&w);
 }
@@ -58,10 +65,12 @@ static void wrong_names(void **state) {
     (void)state;
     world w = world_open("cpu");
     ls_error err = {.code = LS_OK};
-    assert_int_equal(ls_museum_run(w.context, w.device, "no-such-*", NULL, NULL, NULL, NULL, &err), LS_ERR_INVALID);
+    assert_int_equal(ls_museum_run(w.context, w.device, "no-such-*", NULL, NULL, NULL, NULL, &err),
+                     LS_ERR_INVALID);
     assert_non_null(strstr(err.message, "no-such-*"));
     ls_error_clear(&err);
-    assert_int_equal(ls_museum_run(w.context, w.device, NULL, "no-such-fault", NULL, NULL, NULL, &err), LS_ERR_INVALID);
+    assert_int_equal(ls_museum_run(w.context, w.device, NULL, "no-such-fault", NULL, NULL, NULL, &err),
+                     LS_ERR_INVALID);
     assert_non_null(strstr(err.message, "no-such-fault"));
     ls_error_clear(&err);
     assert_int_equal(ls_museum_run(w.context, NULL, NULL, NULL, NULL, NULL, NULL, &err), LS_ERR_INVALID);
@@ -72,7 +81,8 @@ static void wrong_names(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(on_cpu), cmocka_unit_test(on_ref), cmocka_unit_test(leaves_the_context_as_it_was),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(on_cpu), cmocka_unit_test(on_ref),
+                                       cmocka_unit_test(leaves_the_context_as_it_was),
                                        cmocka_unit_test(wrong_names)};
     return cmocka_run_group_tests_name("museum", tests, NULL, NULL);
 }

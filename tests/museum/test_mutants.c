@@ -1,9 +1,9 @@
-/* Mutants are generated, not chosen: every operator of src/spec/mutate.h, at every site, in every variant, of the specs of a fixed set of
- * graphs that covers the kinds of kernels. A mutant runs on the CPU, the right spec on the reference, on the same inputs. It is
- *   killed      when a bit differs, an index out of range is reported by one of them alone, or the CPU refuses it;
- *   equivalent  when that is proved: by one of the rules below, or by hand in proofs[];
- *   surviving   else, and the test fails.
- * Prints the score by operator; MUTANTS=all prints each survivor's spec. */
+/* Mutants are generated, not chosen: every operator of src/spec/mutate.h, at every site, in every variant, of
+ * the specs of a fixed set of graphs that covers the kinds of kernels. A mutant runs on the CPU, the right
+ * spec on the reference, on the same inputs. It is killed      when a bit differs, an index out of range is
+ * reported by one of them alone, or the CPU refuses it; equivalent  when that is proved: by one of the rules
+ * below, or by hand in proofs[]; surviving   else, and the test fails. Prints the score by operator;
+ * MUTANTS=all prints each survivor's spec. */
 #include "support/world.h"
 #include "base/rng.h"
 #include "engine/session.h"
@@ -32,7 +32,8 @@ static ls_tensor *gelu(ls_session *s, leaves t) {
     return ls_gelu(s, t.x);
 }
 static ls_tensor *integers(ls_session *s, leaves t) {
-    return ls_xor(s, ls_rem(s, t.whole, ls_full_i64(s, LS_I32, LS_SCALAR, 7)), ls_shl(s, t.whole, ls_full_i64(s, LS_I32, LS_SCALAR, 3)));
+    return ls_xor(s, ls_rem(s, t.whole, ls_full_i64(s, LS_I32, LS_SCALAR, 7)),
+                  ls_shl(s, t.whole, ls_full_i64(s, LS_I32, LS_SCALAR, 3)));
 }
 static ls_tensor *selected(ls_session *s, leaves t) {
     return ls_where(s, ls_lt(s, t.x, t.row), ls_exp(s, t.x), ls_sub(s, t.row, t.x));
@@ -65,24 +66,31 @@ static ls_tensor *heads(ls_session *s, leaves t) {
     return ls_permute(s, ls_reshape(s, ls_matmul(s, t.x, t.w), LS_SHAPE(2, 2, 3, 2)), (int[]){0, 2, 1, 3});
 }
 static ls_tensor *conv(ls_session *s, leaves t) {
-    return ls_conv(s, t.image, t.filter, NULL, &(ls_conv_spec){.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 0}, .stride = {2, 1}});
+    return ls_conv(s, t.image, t.filter, NULL,
+                   &(ls_conv_spec){.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 0}, .stride = {2, 1}});
 }
 static ls_tensor *conv_groups(ls_session *s, leaves t) {
-    ls_tensor *w = ls_reshape(s, ls_narrow(s, ls_reshape(s, t.filter, LS_SHAPE(108)), 0, 0, 54), LS_SHAPE(6, 1, 3, 3));
+    ls_tensor *w =
+        ls_reshape(s, ls_narrow(s, ls_reshape(s, t.filter, LS_SHAPE(108)), 0, 0, 54), LS_SHAPE(6, 1, 3, 3));
     return ls_conv(s, t.image, w, NULL, &(ls_conv_spec){.spatial = 2, .groups = 3, .dilation = {1, 2}});
 }
 static ls_tensor *conv_transpose(ls_session *s, leaves t) {
-    return ls_conv_transpose(s, t.image, ls_permute(s, t.filter, (int[]){1, 0, 2, 3}), NULL,
-                             &(ls_conv_spec){.spatial = 2, .stride = {2, 2}, .pad_low = {1, 1}, .pad_high = {1, 1}});
+    return ls_conv_transpose(
+        s, t.image, ls_permute(s, t.filter, (int[]){1, 0, 2, 3}), NULL,
+        &(ls_conv_spec){.spatial = 2, .stride = {2, 2}, .pad_low = {1, 1}, .pad_high = {1, 1}});
 }
 static ls_tensor *im2col(ls_session *s, leaves t) {
-    return ls_im2col(s, t.image, (int64_t[]){3, 2}, &(ls_conv_spec){.spatial = 2, .pad_low = {1, 0}, .pad_high = {0, 1}});
+    return ls_im2col(s, t.image, (int64_t[]){3, 2},
+                     &(ls_conv_spec){.spatial = 2, .pad_low = {1, 0}, .pad_high = {0, 1}});
 }
 static ls_tensor *max_pool(ls_session *s, leaves t) {
-    return ls_max_pool(s, t.image, (int64_t[]){3, 2}, &(ls_conv_spec){.spatial = 2, .stride = {2, 2}, .pad_low = {1, 1}, .pad_high = {1, 0}});
+    return ls_max_pool(
+        s, t.image, (int64_t[]){3, 2},
+        &(ls_conv_spec){.spatial = 2, .stride = {2, 2}, .pad_low = {1, 1}, .pad_high = {1, 0}});
 }
 static ls_tensor *avg_pool(ls_session *s, leaves t) {
-    return ls_avg_pool(s, t.image, (int64_t[]){2, 3}, &(ls_conv_spec){.spatial = 2, .pad_low = {0, 1}, .pad_high = {1, 1}}, 0);
+    return ls_avg_pool(s, t.image, (int64_t[]){2, 3},
+                       &(ls_conv_spec){.spatial = 2, .pad_low = {0, 1}, .pad_high = {1, 1}}, 0);
 }
 static ls_tensor *scan(ls_session *s, leaves t) {
     return ls_scan(s, ls_exp(s, t.x), LS_SCAN_SUM, 1, 1, 1);
@@ -91,7 +99,8 @@ static ls_tensor *gather(ls_session *s, leaves t) {
     return ls_gather(s, t.x, t.index, 0);
 }
 static ls_tensor *gather_view(ls_session *s, leaves t) {
-    return ls_gather(s, ls_slice(s, ls_transpose(s, t.x, 0, 1), (ls_slice_spec[]){{6, -1, -2}, {0, 4, 1}}), t.index, 0);
+    return ls_gather(s, ls_slice(s, ls_transpose(s, t.x, 0, 1), (ls_slice_spec[]){{6, -1, -2}, {0, 4, 1}}),
+                     t.index, 0);
 }
 static ls_tensor *scatter_add(ls_session *s, leaves t) {
     return ls_scatter(s, t.x, t.index, ls_exp(s, t.updates), 0, LS_SCATTER_ADD);
@@ -139,13 +148,38 @@ static ls_tensor *symbol_reshape(ls_session *s, leaves t) {
 static const struct {
     const char *name;
     ls_tensor *(*build)(ls_session *s, leaves t);
-} graphs[] = {{"bias_relu", bias_relu}, {"gelu", gelu}, {"integers", integers}, {"selected", selected}, {"softmax", softmax},
-              {"layer_norm", layer_norm}, {"variance", variance}, {"column_sum", column_sum}, {"arg_max", arg_max}, {"matmul", matmul},
-              {"half_matmul", half_matmul}, {"heads", heads}, {"conv", conv}, {"conv_groups", conv_groups}, {"conv_transpose", conv_transpose},
-              {"im2col", im2col}, {"max_pool", max_pool}, {"avg_pool", avg_pool}, {"scan", scan}, {"gather", gather},
-              {"gather_view", gather_view}, {"scatter_add", scatter_add}, {"scatter_set", scatter_set}, {"argsort", argsort},
-              {"concat", concat}, {"pad_sum", pad_sum}, {"pad_absent", pad_absent}, {"absent_sum", absent_sum}, {"permuted", permuted}, {"dropout", dropout},
-              {"symbol_mean", symbol_mean}, {"symbol_reshape", symbol_reshape}};
+} graphs[] = {{"bias_relu", bias_relu},
+              {"gelu", gelu},
+              {"integers", integers},
+              {"selected", selected},
+              {"softmax", softmax},
+              {"layer_norm", layer_norm},
+              {"variance", variance},
+              {"column_sum", column_sum},
+              {"arg_max", arg_max},
+              {"matmul", matmul},
+              {"half_matmul", half_matmul},
+              {"heads", heads},
+              {"conv", conv},
+              {"conv_groups", conv_groups},
+              {"conv_transpose", conv_transpose},
+              {"im2col", im2col},
+              {"max_pool", max_pool},
+              {"avg_pool", avg_pool},
+              {"scan", scan},
+              {"gather", gather},
+              {"gather_view", gather_view},
+              {"scatter_add", scatter_add},
+              {"scatter_set", scatter_set},
+              {"argsort", argsort},
+              {"concat", concat},
+              {"pad_sum", pad_sum},
+              {"pad_absent", pad_absent},
+              {"absent_sum", absent_sum},
+              {"permuted", permuted},
+              {"dropout", dropout},
+              {"symbol_mean", symbol_mean},
+              {"symbol_reshape", symbol_reshape}};
 #define N_GRAPHS ((int)(sizeof graphs / sizeof *graphs))
 
 static leaves make_leaves(ls_session *s) {
@@ -160,7 +194,8 @@ static leaves make_leaves(ls_session *s) {
                     .whole = ls_input(s, "whole", LS_I32, LS_SHAPE(4, 8))};
 }
 
-/* ---- inputs: ordinary; of every magnitude, with ties; with what is special; with sums that cancel; ordinary again ---- */
+/* ---- inputs: ordinary; of every magnitude, with ties; with what is special; with sums that cancel; ordinary
+ * again ---- */
 
 enum { INPUTS = 5 };
 
@@ -169,9 +204,15 @@ static double input_value(ls_dtype dtype, int set, int64_t i, ls_rng *rng) {
     static const double cancelling[] = {2048, -2048, 3e-4, 2048, 7e-4, -2048, 0.3};
     double v = ls_rng_normal(rng);
     if (!ls_dtype_is_float(dtype)) { /* indices 0 to 3 are in range everywhere, others are not */
-        return set == 0 || set == 4 ? (double)(i * 3 % 4) : set == 1 ? (double)(i * 7 % 5) - (i == 4) : v * 100;
+        return set == 0 || set == 4 ? (double)(i * 3 % 4)
+               : set == 1           ? (double)(i * 7 % 5) - (i == 4)
+                                    : v * 100;
     }
-    return set == 0 || set == 4 ? v : set == 3 ? cancelling[(int)(fabs(v) * 1000) % 7] : set == 1 ? (i % 3 ? v * (i % 5 ? 1 : 1000) : (double)(i % 4)) : i % 3 == 1 ? special[i / 3 % 9] : v;
+    return set == 0 || set == 4 ? v
+           : set == 3           ? cancelling[(int)(fabs(v) * 1000) % 7]
+           : set == 1           ? (i % 3 ? v * (i % 5 ? 1 : 1000) : (double)(i % 4))
+           : i % 3 == 1         ? special[i / 3 % 9]
+                                : v;
 }
 
 static void fill(ls_dtype dtype, int64_t numel, int set, uint64_t seed, unsigned char *out) {
@@ -179,7 +220,8 @@ static void fill(ls_dtype dtype, int64_t numel, int set, uint64_t seed, unsigned
     size_t size = ls_dtype_size(dtype);
     for (int64_t i = 0; i < numel; i++) {
         double v = input_value(dtype, set, i, &rng);
-        if (dtype == LS_U32 && set == 1) { /* a key whose 14th word is a quarter: dropout's threshold itself */
+        if (dtype == LS_U32 &&
+            set == 1) { /* a key whose 14th word is a quarter: dropout's threshold itself */
             v = i ? 7 : 948808;
         }
         uint64_t bits = ls_dtype_is_float(dtype) ? ls_value_from_f64(dtype, v) : (uint64_t)(int64_t)v;
@@ -244,24 +286,28 @@ static bool same(const result *a, const result *b) {
 
 static bool reads_values(const ls_spec *spec, int32_t ix) {
     const ls_ix *x = &spec->ix[ix];
-    return x->op == LS_IX_VALUE || (x->op >= LS_IX_ADD && (reads_values(spec, x->a) || reads_values(spec, x->b)));
+    return x->op == LS_IX_VALUE ||
+           (x->op >= LS_IX_ADD && (reads_values(spec, x->a) || reads_values(spec, x->b)));
 }
 
 static bool preds_hold(const ls_spec *spec, int32_t first, int32_t n, const int64_t *axes) {
     for (int32_t i = first; i < first + n; i++) {
         const ls_pred *p = &spec->preds[i];
         int64_t v = ls_ix_eval(spec, p->ix, axes, &symbol_value, NULL);
-        if (p->limit == LS_SPEC_NONE ? v % p->multiple != 0 : v < 0 || v >= ls_ix_eval(spec, p->limit, axes, &symbol_value, NULL)) {
+        if (p->limit == LS_SPEC_NONE ? v % p->multiple != 0
+                                     : v < 0 || v >= ls_ix_eval(spec, p->limit, axes, &symbol_value, NULL)) {
             return false;
         }
     }
     return true;
 }
 
-/* Two values of two specs of the same axes, at every point: hold the same predicates, and where they do, is the same element read? */
+/* Two values of two specs of the same axes, at every point: hold the same predicates, and where they do, is
+ * the same element read? */
 static bool same_access(const ls_spec *a, const ls_value *x, const ls_spec *b, const ls_value *y) {
     int64_t axes[LS_SPEC_MAX_AXES] = {0}, points = 1;
-    if ((x->ix >= 0 && (reads_values(a, x->ix) || reads_values(b, y->ix))) || x->check >= 0 || y->check >= 0) {
+    if ((x->ix >= 0 && (reads_values(a, x->ix) || reads_values(b, y->ix))) || x->check >= 0 ||
+        y->check >= 0) {
         return false;
     }
     for (int i = 0; i < a->n_axes; i++) {
@@ -270,37 +316,48 @@ static bool same_access(const ls_spec *a, const ls_value *x, const ls_spec *b, c
     for (int64_t p = 0; p < points && points < 100000; p++) {
         int64_t rest = p;
         for (int i = 0; i < a->n_axes; i++) {
-            int64_t extent = (x->axes | y->axes) >> i & 1 ? ls_dim_eval(a->extents_of_axes[i], &symbol_value) : 1;
+            int64_t extent =
+                (x->axes | y->axes) >> i & 1 ? ls_dim_eval(a->extents_of_axes[i], &symbol_value) : 1;
             axes[i] = rest % extent;
             rest /= extent;
         }
         bool holds = preds_hold(a, x->first_pred, x->n_preds, axes);
         if (holds != preds_hold(b, y->first_pred, y->n_preds, axes) ||
-            (holds && x->ix >= 0 && ls_ix_eval(a, x->ix, axes, &symbol_value, NULL) != ls_ix_eval(b, y->ix, axes, &symbol_value, NULL))) {
+            (holds && x->ix >= 0 &&
+             ls_ix_eval(a, x->ix, axes, &symbol_value, NULL) !=
+                 ls_ix_eval(b, y->ix, axes, &symbol_value, NULL))) {
             return false;
         }
     }
     return points < 100000;
 }
 
-/* The same but for predicates and indices of loads and guards, and those the same at every point: the same function. No value of a
- * symbol but the bound one is asked for, so specs with symbols are left to the inputs. */
+/* The same but for predicates and indices of loads and guards, and those the same at every point: the same
+ * function. No value of a symbol but the bound one is asked for, so specs with symbols are left to the
+ * inputs. */
 static bool proved_by_accesses(const ls_spec *a, const ls_spec *b) {
     if (a->n_values != b->n_values || a->n_stores != b->n_stores || a->n_dims || b->n_dims) {
         return false;
     }
     for (int i = 0; i < a->n_values; i++) {
         const ls_value *x = &a->values[i], *y = &b->values[i];
-        bool alike = x->op == y->op && x->dtype == y->dtype && x->acc == y->acc && x->map == y->map && x->a == y->a && x->b == y->b &&
-                     x->c == y->c && x->arg == y->arg && x->bits == y->bits && x->exclusive == y->exclusive && x->reverse == y->reverse &&
-                     x->n_bound == y->n_bound && memcmp(x->bound, y->bound, x->n_bound) == 0;
+        bool alike = x->op == y->op && x->dtype == y->dtype && x->acc == y->acc && x->map == y->map &&
+                     x->a == y->a && x->b == y->b && x->c == y->c && x->arg == y->arg && x->bits == y->bits &&
+                     x->exclusive == y->exclusive && x->reverse == y->reverse && x->n_bound == y->n_bound &&
+                     memcmp(x->bound, y->bound, x->n_bound) == 0;
         if (!alike || !same_access(a, x, b, y)) {
             return false;
         }
     }
     for (int i = 0; i < a->n_stores; i++) {
-        ls_value x = {.ix = a->stores[i].ix, .check = -1, .first_pred = a->stores[i].first_pred, .n_preds = a->stores[i].n_preds};
-        ls_value y = {.ix = b->stores[i].ix, .check = -1, .first_pred = b->stores[i].first_pred, .n_preds = b->stores[i].n_preds};
+        ls_value x = {.ix = a->stores[i].ix,
+                      .check = -1,
+                      .first_pred = a->stores[i].first_pred,
+                      .n_preds = a->stores[i].n_preds};
+        ls_value y = {.ix = b->stores[i].ix,
+                      .check = -1,
+                      .first_pred = b->stores[i].first_pred,
+                      .n_preds = b->stores[i].n_preds};
         for (int j = 0; j < a->stores[i].n_axes; j++) {
             x.axes |= UINT64_C(1) << a->stores[i].axes[j];
         }
@@ -328,7 +385,8 @@ static bool same_text(const ls_spec *a, const ls_spec *b) {
 
 static const char *proved(const ls_spec *spec, const ls_spec *mutant, const ls_mutation *m, const char *id) {
     const ls_value *v = m->site < spec->n_values ? &spec->values[m->site] : NULL;
-    if (m->mutator == LS_MUTATE_BOUND_ORDER && v->op == LS_V_REDUCE && (v->map == LS_OP_AMIN || v->map == LS_OP_AMAX)) {
+    if (m->mutator == LS_MUTATE_BOUND_ORDER && v->op == LS_V_REDUCE &&
+        (v->map == LS_OP_AMIN || v->map == LS_OP_AMAX)) {
         return "smallest and largest are the same in any order";
     }
     if (same_text(spec, mutant)) {
@@ -352,7 +410,8 @@ typedef struct score {
     int differ; /* cpu and ref give the mutant itself other bits */
 } score;
 
-static void judge(ls_device *cpu, ls_device *ref, const char *where, const ls_spec *spec, const result *right, const ls_mutation *m, score *s) {
+static void judge(ls_device *cpu, ls_device *ref, const char *where, const ls_spec *spec, const result *right,
+                  const ls_mutation *m, score *s) {
     ls_heap heap;
     ls_arena arena;
     ls_error err = {.code = LS_OK};
@@ -370,7 +429,8 @@ static void judge(ls_device *cpu, ls_device *ref, const char *where, const ls_sp
             run_spec(cpu, &mutant, set, &r);
             run_spec(ref, &mutant, set, &other);
             killed = !same(&r, &right[set]);
-            if (!r.refused && !same(&r, &other)) { /* a mutant is a kernel like any other: both must say the same of it */
+            if (!r.refused &&
+                !same(&r, &other)) { /* a mutant is a kernel like any other: both must say the same of it */
                 printf("  %s on inputs %d: cpu and ref differ about the mutant itself\n", id, set);
                 s->differ++;
             }
@@ -413,7 +473,8 @@ static void mutate_spec(world *w, ls_device *ref, const char *where, const ls_sp
         for (int site = 0; site < ls_mutator_sites(spec, (ls_mutator)k); site++) {
             int n = ls_mutator_variants(spec, (ls_mutator)k, site);
             for (int variant = 0; variant < n; variant++) {
-                judge(w->device, ref, where, spec, right, &(ls_mutation){(ls_mutator)k, site, variant}, &scores[k]);
+                judge(w->device, ref, where, spec, right, &(ls_mutation){(ls_mutator)k, site, variant},
+                      &scores[k]);
             }
         }
     }
@@ -449,16 +510,18 @@ static void every_mutant(void **state) {
     world_close(&w);
     printf("%-14s %7s %10s %9s %9s\n", "mutator", "killed", "equivalent", "surviving", "unsayable");
     for (int k = 0; k < LS_MUTATOR_COUNT; k++) {
-        printf("%-14s %7d %10d %9d %9d\n", ls_mutator_name((ls_mutator)k), scores[k].killed, scores[k].equivalent, scores[k].survived,
-               scores[k].unsayable);
+        printf("%-14s %7d %10d %9d %9d\n", ls_mutator_name((ls_mutator)k), scores[k].killed,
+               scores[k].equivalent, scores[k].survived, scores[k].unsayable);
         all.killed += scores[k].killed;
         all.equivalent += scores[k].equivalent;
         all.survived += scores[k].survived;
         all.unsayable += scores[k].unsayable;
         all.differ += scores[k].differ;
     }
-    printf("%d specs: %d mutants: %d killed, %d equivalent with proof, %d surviving, %d that no spec can say\n", specs,
-           all.killed + all.equivalent + all.survived + all.unsayable, all.killed, all.equivalent, all.survived, all.unsayable);
+    printf(
+        "%d specs: %d mutants: %d killed, %d equivalent with proof, %d surviving, %d that no spec can say\n",
+        specs, all.killed + all.equivalent + all.survived + all.unsayable, all.killed, all.equivalent,
+        all.survived, all.unsayable);
     assert_true(specs >= N_GRAPHS && all.killed > 500);
     for (int k = 0; k < LS_MUTATOR_COUNT; k++) { /* an operator that nothing asks is none */
         if (scores[k].killed == 0) {

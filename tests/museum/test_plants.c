@@ -1,5 +1,6 @@
-/* A check is worth what it catches: every fault, planted, is found by its own case, with a message that says where. Without it the case
- * passes (test_museum). Also a barrier removed from a kernel's body, which the interpreter finds. */
+/* A check is worth what it catches: every fault, planted, is found by its own case, with a message that says
+ * where. Without it the case passes (test_museum). Also a barrier removed from a kernel's body, which the
+ * interpreter finds. */
 #include "support/world.h"
 #include <lockstep/check.h>
 #include <stdbool.h>
@@ -35,11 +36,13 @@ static int catches(const char *device, bool say) {
         if (ls_museum_run(w.context, w.device, NULL, fault, note, &s, NULL, &err) != LS_OK) {
             fail_msg("%s: %s", fault, err.message);
         }
-        bool named = strstr(s.message, device) && (names_no_kernel(fault) || (strstr(s.message, "kernel") && strstr(s.message, "node") &&
-                                                                             strstr(s.message, "expected") && strstr(s.message, "got")));
+        bool named = strstr(s.message, device) &&
+                     (names_no_kernel(fault) || (strstr(s.message, "kernel") && strstr(s.message, "node") &&
+                                                 strstr(s.message, "expected") && strstr(s.message, "got")));
         bool expected = s.failed == 2 && s.others == 0;
         if (say || !named || !expected) {
-            printf("%s %-28s %-24s caught %d of 2%s: %s\n", device, fault, where, s.failed, named ? "" : " BUT BADLY NAMED", s.message);
+            printf("%s %-28s %-24s caught %d of 2%s: %s\n", device, fault, where, s.failed,
+                   named ? "" : " BUT BADLY NAMED", s.message);
         }
         missed += !named || !expected;
         world_close(&w);
@@ -73,6 +76,7 @@ static void each_case_has_a_fault(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(on_cpu), cmocka_unit_test(on_ref), cmocka_unit_test(each_case_has_a_fault)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(on_cpu), cmocka_unit_test(on_ref),
+                                       cmocka_unit_test(each_case_has_a_fault)};
     return cmocka_run_group_tests_name("plants", tests, NULL, NULL);
 }
