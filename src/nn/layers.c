@@ -32,13 +32,15 @@ static int64_t extent(ls_session *s, const char *layer, const ls_tensor *x, int 
     return dim.offset;
 }
 
+/* A layer makes its weight before its bias, in statements of their own: the order of parameters is visible (the norm
+ * of all gradients is summed in it), and C leaves the order of arguments to the compiler. */
 ls_tensor *ls_nn_linear(ls_session *s, ls_params *p, const char *name, ls_tensor *x, int64_t out_features) {
     int64_t in = extent(s, name, x, 0, -1);
     if (!in) {
         return NULL;
     }
-    return ls_linear(s, x, named(s, p, name, "weight", LS_SHAPE(out_features, in), LS_INIT_UNIFORM, in),
-                     named(s, p, name, "bias", LS_SHAPE(out_features), LS_INIT_UNIFORM, in));
+    ls_tensor *weight = named(s, p, name, "weight", LS_SHAPE(out_features, in), LS_INIT_UNIFORM, in);
+    return ls_linear(s, x, weight, named(s, p, name, "bias", LS_SHAPE(out_features), LS_INIT_UNIFORM, in));
 }
 
 ls_tensor *ls_nn_conv2d(ls_session *s, ls_params *p, const char *name, ls_tensor *x, int64_t out_channels,
@@ -51,10 +53,10 @@ ls_tensor *ls_nn_conv2d(ls_session *s, ls_params *p, const char *name, ls_tensor
                          .stride = {stride, stride},
                          .pad_low = {padding, padding},
                          .pad_high = {padding, padding}};
-    return ls_conv(
-        s, x,
-        named(s, p, name, "weight", LS_SHAPE(out_channels, in, kernel, kernel), LS_INIT_UNIFORM, fan_in),
-        named(s, p, name, "bias", LS_SHAPE(out_channels), LS_INIT_UNIFORM, fan_in), &spec);
+    ls_shape shape = LS_SHAPE(out_channels, in, kernel, kernel);
+    ls_tensor *weight = named(s, p, name, "weight", shape, LS_INIT_UNIFORM, fan_in);
+    return ls_conv(s, x, weight, named(s, p, name, "bias", LS_SHAPE(out_channels), LS_INIT_UNIFORM, fan_in),
+                   &spec);
 }
 
 ls_tensor *ls_nn_layer_norm(ls_session *s, ls_params *p, const char *name, ls_tensor *x) {
@@ -62,8 +64,8 @@ ls_tensor *ls_nn_layer_norm(ls_session *s, ls_params *p, const char *name, ls_te
     if (!n) {
         return NULL;
     }
-    return ls_layer_norm(s, x, -1, named(s, p, name, "weight", LS_SHAPE(n), LS_INIT_ONES, 0),
-                         named(s, p, name, "bias", LS_SHAPE(n), LS_INIT_ZEROS, 0), 1e-5);
+    ls_tensor *weight = named(s, p, name, "weight", LS_SHAPE(n), LS_INIT_ONES, 0);
+    return ls_layer_norm(s, x, -1, weight, named(s, p, name, "bias", LS_SHAPE(n), LS_INIT_ZEROS, 0), 1e-5);
 }
 
 /* ---- networks ---- */

@@ -226,6 +226,11 @@ static void test_networks(void **state) {
             n += numel;
         }
         assert_int_equal(ls_params_count(p), 8);
+        static const char *const order[] = {"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias",
+                                            "fc1.weight",   "fc1.bias",   "fc2.weight",   "fc2.bias"};
+        for (int k = 0; k < 8; k++) { /* whatever compiler built the library */
+            assert_string_equal(ls_var_name(ls_params_at(p, k)), order[k]);
+        }
         assert_int_equal(n, sizes[i]);
         ls_params_destroy(p);
     }
