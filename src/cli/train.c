@@ -185,10 +185,29 @@ static bool same_option(const char *given, const char *kept) {
            (given_end > given && !*given_end && kept_end > kept && !*kept_end && x == y);
 }
 
+/* More steps than the saved run was to take: the same run only where the learning rate does not depend on their number. */
+static int lengthen(training *t, const plan *given, const char *path) {
+    plan *p = &t->plan;
+    bool steps = cli_given(t->options, "steps"), epochs = cli_given(t->options, "epochs");
+    bool same = steps ? given->steps == p->steps : !epochs || (p->steps == 0 && given->epochs == p->epochs);
+    if (!same && p->schedule != LS_SCHEDULE_CONSTANT) {
+        return cli_error(EXIT_USAGE,
+                         "--%s %s: the %s schedule of the run in %s is for %" PRId64
+                         " %s; leave the option out to go on with it",
+                         steps ? "steps" : "epochs", cli_text(t->options, steps ? "steps" : "epochs", ""),
+                         schedules[p->schedule], path, p->steps ? p->steps : p->epochs,
+                         p->steps ? "steps" : "epochs");
+    }
+    p->steps = steps ? given->steps : epochs ? 0 : p->steps;
+    p->epochs = epochs ? given->epochs : p->epochs;
+    return EXIT_FINE;
+}
+
 /* The plan of a saved run. Options that were given must say the same: a run taken up again is the same run. */
 static int read_plan(training *t, const char *path) {
-    static const char *const fixed[] = {"model", "data",  "epochs",    "steps",    "batch", "seed",
-                                        "lr",    "shift", "optimizer", "schedule", NULL};
+    static const char *const fixed[] = {"model", "data",      "batch",    "seed", "lr",
+                                        "shift", "optimizer", "schedule", NULL};
+    plan given = t->plan;
     ls_archive *a = NULL;
     ls_error err = {.code = LS_OK};
     if (ls_archive_open(t->w.context, path, &a, &err) != LS_OK) {
@@ -197,11 +216,11 @@ static int read_plan(training *t, const char *path) {
     plan *p = &t->plan;
     int code = EXIT_FINE;
     for (int i = 0; fixed[i] && code == EXIT_FINE; i++) {
-        const char *given = cli_text(t->options, fixed[i], NULL), *kept = ls_archive_metadata(a, fixed[i]);
-        if (given && kept && !same_option(given, kept)) {
+        const char *text = cli_text(t->options, fixed[i], NULL), *kept = ls_archive_metadata(a, fixed[i]);
+        if (text && kept && !same_option(text, kept)) {
             code =
                 cli_error(EXIT_USAGE, "--%s %s: the run in %s has %s; leave the option out to go on with it",
-                          fixed[i], given, path, kept);
+                          fixed[i], text, path, kept);
         }
     }
     if (code == EXIT_FINE) {
@@ -223,6 +242,7 @@ static int read_plan(training *t, const char *path) {
                              path);
         }
     }
+    code = code == EXIT_FINE ? lengthen(t, &given, path) : code;
     ls_archive_close(a);
     return code;
 }
