@@ -193,7 +193,7 @@ void ls_lower_point(ls_lower *l, ls_val at, const uint8_t *axes, int n_axes) {
 
 /* ---- stores ---- */
 
-static void store_point(ls_lower *l, int32_t number) {
+void ls_lower_store(ls_lower *l, int32_t number) {
     static const ls_op combine[] = {[LS_STORE_ADD] = LS_OP_ADD, [LS_STORE_MUL] = LS_OP_MUL, [LS_STORE_MIN] = LS_OP_MIN,
                                     [LS_STORE_MAX] = LS_OP_MAX};
     const ls_store *s = &l->spec->stores[number];
@@ -236,7 +236,7 @@ static void serial_store(ls_lower *l, int32_t number) {
         ls_val zero = ls_kb_const_int(kb, type, 0), one = ls_kb_const_int(kb, type, 1);
         ls_lower_bind(l, s->axes[i], ls_kb_loop(kb, zero, ls_lower_dim(l, dim, type), one, 0), true);
     }
-    store_point(l, number);
+    ls_lower_store(l, number);
     for (int i = 0; i < s->n_axes; i++) {
         ls_kb_end_loop(kb);
     }
@@ -350,7 +350,7 @@ static void row_kernel(ls_lower *l, int32_t first, int32_t count, const wide *w)
         ls_kb_if(kb, within);
     }
     for (int32_t n = first; n < first + count; n++) {
-        store_point(l, n);
+        ls_lower_store(l, n);
     }
     if (within != LS_VAL_NONE) {
         ls_kb_end_if(kb);
@@ -364,7 +364,7 @@ static void space_kernel(ls_lower *l, int32_t first, int32_t count) {
     const ls_store *s = &l->spec->stores[first];
     int64_t points = ls_lower_bound(l, s->axes, s->n_axes);
     wide w;
-    if (points == 0 || !find_wide(l, first, count, &w)) {
+    if (points == 0 || ls_lower_line(l, first, count) || !find_wide(l, first, count, &w)) {
         return;
     }
     if (w.n && !w.apart) {
@@ -380,7 +380,7 @@ static void space_kernel(ls_lower *l, int32_t first, int32_t count) {
     ls_lower_begin(l, "");
     ls_lower_point(l, ls_lower_frame(l, points, LS_EMIT_THREADS), s->axes, s->n_axes);
     for (int32_t i = first; i < first + count; i++) {
-        store_point(l, i);
+        ls_lower_store(l, i);
     }
     ls_lower_end(l);
 }
@@ -405,10 +405,6 @@ static ls_status prepare(ls_lower *l) {
     for (int32_t i = 0; i < spec->n_values; i++) {
         const ls_value *v = &spec->values[i];
         l->scratch_of[i] = -1;
-        if (v->op == LS_V_SCAN || v->op == LS_V_SORT) {
-            return LS_FAIL(l->err, LS_ERR_UNSUPPORTED, "emit: kernel %s: a %s has no generic lowering", spec->name,
-                           v->op == LS_V_SCAN ? "scan" : "sort");
-        }
         if (v->op == LS_V_LOAD) {
             l->read[v->arg] = true;
             checks = checks || v->check != LS_SPEC_NONE;

@@ -14,7 +14,8 @@
  *   argmin/max  pairs of value and index, combined in any order.
  *   contract    one thread an output element, serial in chunks of 512.
  *   scatter     the base pointwise; then the updates in order by ONE thread: right, and as slow as that sounds.
- *   scan, sort  LS_ERR_UNSUPPORTED.
+ *   scan        one thread a line, serial in blocks of 512; LS_ERR_UNSUPPORTED beyond 512 blocks.
+ *   sort        one thread an element, which counts what goes before it: work by the square of the line.
  *
  * Symbols are i64 parameters; the launch covers their bounds, and what lies beyond their values ends early. The name of the
  * graph node is no part of a kernel: an index out of range puts a number into the status word (the host clears it before

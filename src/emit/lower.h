@@ -60,6 +60,11 @@ ls_val ls_lower_frame(ls_lower *l, int64_t count, int threads);
 int64_t ls_lower_bound(const ls_lower *l, const uint8_t *axes, int n_axes);
 /* Splits a position, row-major by the axes' bounds, and opens a block for the points within the symbols' values. */
 void ls_lower_point(ls_lower *l, ls_val position, const uint8_t *axes, int n_axes);
+void ls_lower_store(ls_lower *l, int32_t number); /* at the present point */
+
+/* ---- line.c ---- */
+/* The kernel of stores first .. first + count when a scan or sort is in the spec; false: there is none. */
+bool ls_lower_line(ls_lower *l, int32_t first, int32_t count);
 
 /* ---- map.c ---- */
 ls_val ls_lower_map(ls_kb *kb, ls_op op, ls_dtype dtype, ls_dtype out, const ls_val x[3]);

@@ -388,7 +388,9 @@ static ls_lowered compute(ls_lower *l, int32_t id) {
         return out;
     case LS_V_SCAN:
     case LS_V_SORT:
-        break; /* refused before any kernel is begun */
+        l->kb.status = l->status = LS_FAIL(l->err, LS_ERR_UNSUPPORTED, "emit: kernel %s: a scan or sort inside another loop",
+                                           l->spec->name); /* line.c sets the others */
+        break;
     }
     return out;
 }
