@@ -226,6 +226,29 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
     return LS_OK;
 }
 
+/* Where the loads and stores of the epilogue break off, all at the same lanes: images in batches, mostly. */
+void ls_gemm_phase_cut(const ls_spec *spec, ls_phase *phase) {
+    const ls_program *p = &phase->finish;
+    int64_t cut = 0;
+    for (int i = 0; i < p->n_accesses; i++) {
+        const ls_access *a = &p->accesses[i];
+        int64_t lanes = 1;
+        if (a->n_tables || a->n_dims < 2) {
+            continue;
+        }
+        const ls_access_dim *last = &a->dims[a->n_dims - 1];
+        for (int j = last->first; j <= last->last; j++) {
+            ls_dim extent = spec->extents_of_axes[p->lane_axes[j]];
+            lanes *= ls_dim_is_fixed(extent) ? extent.offset : 0;
+        }
+        if (lanes < 64 || (cut && cut != lanes)) {
+            return;
+        }
+        cut = lanes;
+    }
+    phase->gemm->cut = cut;
+}
+
 /* ---- running ---- */
 size_t ls_gemm_worker_size(void) {
     return sizeof(ls_gemm_worker);
@@ -268,9 +291,13 @@ static void epilogue(void *ctx, int worker, int64_t batch, int64_t i0, int64_t n
         if (p->n_instrs[LS_SECTION_POINT]) {
             ls_run_point(run);
         }
-        for (int64_t j = 0; j < nj; j += LS_TILE) {
+        for (int64_t j = 0, n; j < nj; j += n) {
+            n = nj - j < LS_TILE ? nj - j : LS_TILE;
+            if (gemm->cut && gemm->cut - (j0 + j) % gemm->cut < n) {
+                n = gemm->cut - (j0 + j) % gemm->cut;
+            }
             run->regs[p->input] = (char *)tile + (size_t)(i * ld + j) * size;
-            ls_run_lanes(run, j0 + j, nj - j < LS_TILE ? nj - j : LS_TILE);
+            ls_run_lanes(run, j0 + j, n);
         }
     }
 }

@@ -39,6 +39,8 @@ typedef struct ls_contract_side {
 struct ls_gemm_phase {
     ls_axis_group batch, m, n, k;
     ls_contract_side side[2]; /* rows, columns */
+    int64_t
+        cut; /* the epilogue's lanes do not cross multiples of this, where memory breaks off; 0: nowhere */
 };
 
 struct ls_gemm_worker {

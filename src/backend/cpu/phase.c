@@ -279,7 +279,9 @@ static ls_status plan_value(planner *p, int32_t value, int n_axes, const uint8_t
         if (phase->gemm) {
             phase->kind = LS_PHASE_GEMM;
             const ls_axis_group *columns = &phase->gemm->n;
-            return plan_finish(p, phase, columns->n, columns->axes, first, end);
+            LS_TRY(p->err, plan_finish(p, phase, columns->n, columns->axes, first, end));
+            ls_gemm_phase_cut(p->spec, phase);
+            return LS_OK;
         }
         if (p->strategy && !naive) {
             return LS_FAIL(p->err, LS_ERR_UNSUPPORTED,

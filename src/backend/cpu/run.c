@@ -277,22 +277,23 @@ static void run_store(ls_run *run, const ls_instr *in, int64_t n) {
     int last = a->n_dims - 1;
     int64_t stride = last >= 0 ? a->dims[last].stride : 0;
     const char *src = run->regs[in->a];
-    int64_t room = walk_room(&w);
-    if (in->cast && room == n && stride == 1) {
-        in->cast(dst + w.base * size, src, n);
-        return;
-    }
-    if (in->cast) {
+    size_t held = ls_tile_held_size((ls_dtype)in->dtype);
+    bool direct = in->cast && stride == 1; /* converts on the way */
+    if (in->cast && !direct) {
         in->cast(run->regs[in->dst], src, n);
         src = run->regs[in->dst];
+        held = (size_t)size;
     }
-    for (;;) {
-        run->isa->write[a->log2](dst + w.base * size, stride, src + w.at * size, room);
-        walk_step(&w, room);
-        if (w.at >= n) {
-            return;
+    while (w.at < n) {
+        int64_t room = walk_room(&w);
+        char *to = dst + w.base * size;
+        const char *from = src + (size_t)w.at * held;
+        if (direct) {
+            in->cast(to, from, room);
+        } else {
+            run->isa->write[a->log2](to, stride, from, room);
         }
-        room = walk_room(&w);
+        walk_step(&w, room);
     }
 }
 
