@@ -1,4 +1,5 @@
 /* Every case of the museum on every device of this build, locked and fast. */
+#include "base/alloc.h"
 #include "support/world.h"
 #include <lockstep/check.h>
 #include <stdio.h>
@@ -61,6 +62,29 @@ static void leaves_the_context_as_it_was(void **state) {
     world_close(&w);
 }
 
+/* Each allocation fails once: an error or a failed case, and everything is given back. */
+static void out_of_memory(void **state) {
+    (void)state;
+    static const char *const cases[] = {"1-swap-dims", "4a-im2col-plane", "3-two-devices"};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        bool whole = false;
+        for (long n = 0; !whole && n < 20000; n += 1 + n / 40) {
+            world w = world_open("cpu");
+            ls_heap *heap = ls_context_heap(w.context);
+            ls_error err = {.code = LS_OK};
+            ls_case_totals totals = {0};
+            atomic_store(&heap->fail_after, n);
+            ls_status status = ls_museum_run(w.context, w.device, cases[c], NULL, NULL, NULL, &totals, &err);
+            whole = atomic_load(&heap->fail_after) >= 0;
+            atomic_store(&heap->fail_after, -1);
+            assert_true(status == LS_OK || status == LS_ERR_MEMORY);
+            assert_true(!whole || (status == LS_OK && totals.passed == 2));
+            world_close(&w);
+        }
+        assert_true(whole);
+    }
+}
+
 static void wrong_names(void **state) {
     (void)state;
     world w = world_open("cpu");
@@ -83,6 +107,6 @@ static void wrong_names(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(on_cpu), cmocka_unit_test(on_ref),
                                        cmocka_unit_test(leaves_the_context_as_it_was),
-                                       cmocka_unit_test(wrong_names)};
+                                       cmocka_unit_test(out_of_memory), cmocka_unit_test(wrong_names)};
     return cmocka_run_group_tests_name("museum", tests, NULL, NULL);
 }
