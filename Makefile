@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 configure = cmake --preset $(1) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
 build = mkdir -p build && { $(call configure,$(1)); } && cmake --build build/$(1) --parallel $(JOBS)
 
-.PHONY: all help deps data demo test test-clang test-sanitize test-threads test-slow conform-full bench install \
+.PHONY: all help deps data demo test test-clang test-sanitize test-threads test-slow conform-full mutants bench install \
         uninstall exports docs clean distclean
 
 all:                    ## build the library, the command, tests, examples, benchmarks (build/release)
@@ -73,6 +73,11 @@ conform-full:           ## every row of the conformance product, not only the co
 	@tools/deps.sh build test data
 	@$(call build,release)
 	@LOCKSTEP_CONFORM=full $(CTEST) $(BUILD) -L '^conformance$$' --timeout 86400
+
+mutants:                ## a sample of one-token mutants of lowering and microkernels, each against the tests (slow)
+	@tools/deps.sh build test data
+	@$(call build,release)
+	@tools/mutants.sh $(BUILD)
 
 bench:                  ## speed, side by side with OpenBLAS
 	@tools/deps.sh build bench data

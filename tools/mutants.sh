@@ -102,7 +102,7 @@ while read -r file site; do
     case $file in src/spec/*) tests=$spec_tests ;; *) tests=$isa_tests ;; esac
     by=
     for test in $tests; do
-        if ! link_and_run "$test"; then
+        if ! link_and_run "$test" 2>/dev/null; then
             by=$test
             break
         fi
