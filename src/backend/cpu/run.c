@@ -352,6 +352,21 @@ static void run_check(ls_run *run, const ls_instr *in, int64_t n) {
     }
 }
 
+/* The gradient of an embedding, mostly. */
+static void scatter_add_f32(float *base, const int64_t *at, const uint8_t *where, const float *src,
+                            int64_t n) {
+    const uint32_t canonical = LS_NAN_F32;
+    for (int64_t i = 0; i < n; i++) {
+        if (!where || where[i]) {
+            float *place = base + at[i];
+            *place = *place + src[i];
+            if (*place != *place) {
+                memcpy(place, &canonical, sizeof canonical);
+            }
+        }
+    }
+}
+
 static void run_scatter(ls_run *run, const ls_instr *in, int64_t n) {
     static const ls_op ops[] = {[LS_STORE_ADD] = LS_OP_ADD,
                                 [LS_STORE_MUL] = LS_OP_MUL,
@@ -364,6 +379,10 @@ static void run_scatter(ls_run *run, const ls_instr *in, int64_t n) {
     const char *src = run->regs[in->a];
     char *base = run->buffers[in->access];
     size_t size = ls_dtype_size(dtype), held = ls_tile_held_size(dtype);
+    if (dtype == LS_F32 && in->combine == LS_STORE_ADD) {
+        scatter_add_f32((float *)(void *)base, at, where, (const float *)(const void *)src, n);
+        return;
+    }
     ls_tile_fn fn = in->combine == LS_STORE_SET ? NULL
                     : dtype == LS_F64           ? isa->map_f64[ops[in->combine]]
                     : ls_dtype_is_float(dtype)  ? isa->map_f32[ops[in->combine]]
