@@ -1,0 +1,77 @@
+#!/bin/sh
+# train.sh LOCKSTEP TREE [INFER]: a run that is saved and taken up again ends in the bits of an unbroken one, on any
+# device and for any number of threads; Ctrl-C saves; what was saved can be run, verified and used by an example.
+set -u
+lockstep=$1
+tree=$2
+infer=${3:-}
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+export LC_ALL=C
+unset LOCKSTEP_LOG LOCKSTEP_CHECK LOCKSTEP_ISA LOCKSTEP_THREADS
+if [ ! -e "$tree/build/data/digits/9.json" ]; then
+    echo "skipped: no build/data/digits (make data)"
+    exit 77
+fi
+export LOCKSTEP_DATA="$tree/build/data"
+cd "$tmp" || exit 1
+failures=0
+
+complain() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+# train ARGUMENTS...: prints the hash of the weights.
+train() {
+    "$lockstep" train mnist --model small --batch 8 "$@" >out 2>err || complain "train $*: exit code $?: $(cat err)"
+    sed -n 's/^weights //p' out
+}
+same() { # same WHAT A B
+    [ -n "$2" ] && [ "$2" = "$3" ] || complain "$1: $2 and $3"
+}
+
+# ---- 10 steps are 5 and 5 ----
+for optimizer in sgd adam adamw; do
+    whole=$(train --optimizer $optimizer --schedule constant --steps 10)
+    train --optimizer $optimizer --schedule constant --steps 5 --save half >/dev/null
+    same "$optimizer taken up again" "$whole" "$(train --resume half --steps 10)"
+done
+same "taken up again on ref" "$whole" "$(train --resume half --steps 10 --device ref)"
+same "3 threads" "$whole" "$(LOCKSTEP_THREADS=3 train --optimizer adamw --schedule constant --steps 10)"
+same "checked" "$whole" "$(LOCKSTEP_CHECK=bits train --optimizer adamw --schedule constant --steps 10)"
+other=$(train --optimizer adamw --schedule constant --steps 10 --seed 2)
+[ "$whole" != "$other" ] || complain "another seed gave the same weights"
+train --steps 5 --save cosine >/dev/null
+"$lockstep" train mnist --resume cosine --steps 10 >out 2>err
+[ $? -eq 2 ] && grep -q 'the cosine schedule of the run in cosine is for 5 steps' err || complain "more cosine steps: $(cat err)"
+
+# ---- Ctrl-C ----
+steps=400
+"$lockstep" train mnist --model small --batch 8 --steps $steps --save cut >out 2>err &
+job=$!
+sleep 0.8 # a job of a shell ignores SIGINT until the run itself listens
+kill -INT $job
+wait $job
+code=$?
+if [ $code -eq 130 ]; then
+    grep -q "of $steps; saved to cut" err || complain "Ctrl-C says: $(cat err)"
+    resumed=$(train --resume cut)
+    same "after Ctrl-C ($(sed -n 's/interrupted //p' err))" "$(train --steps $steps)" "$resumed"
+elif [ $code -ne 0 ]; then
+    complain "Ctrl-C: exit code $code: $(cat err)"
+else
+    echo "not tried: all $steps steps were done before Ctrl-C"
+fi
+
+# ---- what was saved ----
+"$lockstep" verify mnist:small --weights half --devices cpu,ref >out 2>err || complain "verify: $(cat out err)"
+[ "$(grep -c '^cpu: same' out)" -eq 1 ] || complain "verify says: $(head -1 out)"
+"$lockstep" run mnist:small --weights half --device cpu --dim batch=3 --output cpu >/dev/null 2>&1
+"$lockstep" run mnist:small --weights half --device ref --dim batch=3 --output ref >/dev/null 2>&1
+cmp -s cpu/logits.npy ref/logits.npy || complain "run: cpu and ref differ"
+if [ -n "$infer" ]; then
+    "$infer" >/dev/null 2>&1 && "$infer" half images.npy >out 2>err || complain "the example with trained weights: $(cat err)"
+    [ "$(grep -c '^image [0-3] shows a [0-9]$' out)" -eq 4 ] || complain "the example says: $(cat out)"
+fi
+echo "$failures failures"
+[ $failures -eq 0 ]
