@@ -32,7 +32,7 @@ build/data/digits/9.json:
 demo:                   ## set up, train on real digits, save, load, verify, and compare every way to run
 	@tools/deps.sh build data
 	@tools/data.sh
-	@$(call build,release)
+	@$(call build,release) --target lockstep_command
 	@tools/demo.sh $(BUILD)
 
 test:                   ## set up, build, and run the tests (10 minutes at most on 2 cores)
