@@ -74,6 +74,24 @@ static void folded_grids(void **state) {
     total.max_groups = 0;
 }
 
+/* Scans and sorts of lines of several blocks, and of too many. */
+static void lines(void **state) {
+    (void)state;
+    world w = open_checked();
+    for (int reverse = 0; reverse < 2; reverse++) {
+        for (int exclusive = 0; exclusive < 2; exclusive++) {
+            ls_tensor *x = numbers(w.session, LS_F32, 1700, 3);
+            realize(&w, ls_scan(w.session, x, LS_SCAN_SUM, 0, exclusive, reverse));
+            realize(&w, ls_scan(w.session, x, LS_SCAN_MAX, 0, exclusive, reverse));
+        }
+        realize(&w, ls_argsort(w.session, numbers(w.session, LS_F32, 3, 700), 1, reverse));
+    }
+    long before = total.unsupported;
+    realize(&w, ls_scan(w.session, ls_iota(w.session, LS_I32, LS_SHAPE(512 * 512 + 1), 0), LS_SCAN_SUM, 0, 0, 0));
+    assert_int_equal(total.unsupported, before + 1);
+    world_close(&w);
+}
+
 /* Reductions over symbols, at values from 0 to the bound, by every template. */
 static void symbols(void **state) {
     (void)state;
@@ -246,13 +264,15 @@ static void out_of_memory(void **state) {
     ls_tensor *x = numbers(w.session, LS_F32, 3, 5);
     realize(&w, ls_gather(w.session, x, ls_iota(w.session, LS_I32, LS_SHAPE(2), 0), 0));
     realize(&w, ls_scatter(w.session, x, ls_iota(w.session, LS_I32, LS_SHAPE(2), 0), numbers(w.session, LS_F32, 2, 5), 0, LS_SCATTER_ADD));
+    realize(&w, ls_scan(w.session, x, LS_SCAN_SUM, 1, 1, 1));
+    realize(&w, ls_argsort(w.session, x, 1, 1));
     world_close(&w);
     assert_true(failures > 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_blocks), cmocka_unit_test(folded_grids), cmocka_unit_test(symbols),
+        cmocka_unit_test(rows_of_blocks), cmocka_unit_test(folded_grids), cmocka_unit_test(lines), cmocka_unit_test(symbols),
         cmocka_unit_test(out_of_range),   cmocka_unit_test(faults),       cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests_name("emit_cases", tests, NULL, NULL);
