@@ -65,12 +65,12 @@ ls_status ls_optimizer_create(ls_session *session, ls_params *params, const ls_o
     p->epsilon = or_default(p->epsilon, 1e-8);
     if (!in_unit(p->momentum) || !in_unit(p->beta1) || !in_unit(p->beta2) || !(p->epsilon > 0) ||
         !(p->weight_decay >= 0) || !(p->clip_norm >= 0)) {
-        ls_free(heap, o);
         ls_session_set_error(
             session, LS_ERR_INVALID,
             "optimiser: momentum %g, betas %g and %g, epsilon %g, weight decay %g, clip %g: expected the "
             "first three in [0,1), epsilon above 0 and the others not negative",
             p->momentum, p->beta1, p->beta2, p->epsilon, p->weight_decay, p->clip_norm);
+        ls_free(heap, o);
         return LS_ERR_INVALID;
     }
     ls_status status = LS_OK;
