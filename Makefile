@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 configure = cmake --preset $(1) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
 build = mkdir -p build && { $(call configure,$(1)); } && cmake --build build/$(1) --parallel $(JOBS)
 
-.PHONY: all help deps data demo test test-clang test-sanitize test-threads test-slow conform-full mutants bench install \
+.PHONY: all help deps data demo test test-clang test-sanitize test-threads test-slow fuzz conform-full mutants bench install \
         uninstall exports docs clean distclean
 
 all:                    ## build the library, the command, tests, examples, benchmarks (build/release)
@@ -68,6 +68,11 @@ test-slow:              ## sweeps, valgrind, and the tests of an AArch64 build u
 	@tools/sysroot.sh aarch64
 	@$(call build,aarch64)
 	@$(CTEST) build/aarch64 -L '^(unit|micro|golden)$$'
+
+fuzz:                   ## fuzz the readers of files for 30 s each, under ASan and UBSan (clang)
+	@tools/deps.sh build check
+	@$(call build,release)
+	@sh tests/fuzz/run.sh $(BUILD) 30
 
 conform-full:           ## every row of the conformance product, not only the covering array
 	@tools/deps.sh build test data

@@ -1,0 +1,33 @@
+#!/bin/sh
+# run.sh BUILD SECONDS: fuzzes the readers of npy, npz, safetensors and idx for so long each, under AddressSanitizer
+# and UBSan. Corpora stay in BUILD/fuzz. Needs clang with libFuzzer.
+set -eu
+build=$1
+seconds=$2
+mkdir -p "$build/fuzz"
+flags="-std=c17 -O1 -g -ffp-contract=off -Iinclude -Isrc -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
+objects=
+for source in src/io/*.c src/base/*.c src/data/*.c src/verify/data.c; do
+    object="$build/fuzz/$(echo "$source" | tr / _).o"
+    # shellcheck disable=SC2086
+    [ "$object" -nt "$source" ] || clang $flags -c "$source" -o "$object"
+    objects="$objects $object"
+done
+for format in npy:0 npz:1 safetensors:1 idx:2; do
+    name=${format%:*}
+    corpus="$build/fuzz/corpus_$name"
+    mkdir -p "$corpus"
+    case $name in
+    npy) printf '\223NUMPY\1\0\72\0%-57s\n12345678' "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }" >"$corpus/seed" ;;
+    npz) printf 'PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' >"$corpus/seed" ;;
+    safetensors) printf '\66\0\0\0\0\0\0\0{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}1234' >"$corpus/seed" ;;
+    idx) printf '\0\0\10\1\0\0\0\2ab' >"$corpus/seed" ;;
+    esac
+    # shellcheck disable=SC2086
+    clang $flags -DFUZZ_FORMAT="${format#*:}" -fsanitize=fuzzer tests/fuzz/fuzz_io.c $objects "$build/liblockstep.a" \
+        -o "$build/fuzz/$name" -lz -lcjson -lpthreadpool -lpthread
+    echo "== $name, $seconds s"
+    "$build/fuzz/$name" -max_total_time="$seconds" -max_len=4096 -rss_limit_mb=1024 -artifact_prefix="$build/fuzz/$name-" \
+        "$corpus" >"$build/fuzz/$name.log" 2>&1 || { tail -40 "$build/fuzz/$name.log"; exit 1; }
+    tail -1 "$build/fuzz/$name.log"
+done
