@@ -8,25 +8,8 @@
 
 namespace {
 
-struct destroy {
-    void operator()(ls_context *x) const {
-        ls_context_destroy(x);
-    }
-    void operator()(ls_session *x) const {
-        ls_session_destroy(x);
-    }
-    void operator()(ls_params *x) const {
-        ls_params_destroy(x);
-    }
-    void operator()(ls_optimizer *x) const {
-        ls_optimizer_destroy(x);
-    }
-    void operator()(ls_program *x) const {
-        ls_program_destroy(x);
-    }
-};
 template <class T>
-using handle = std::unique_ptr<T, destroy>;
+using handle = std::unique_ptr<T, void (*)(T *)>;
 
 void check(ls_status status, const ls_error &err) {
     if (status != LS_OK) {
@@ -53,8 +36,8 @@ class session {
     }
 
   private:
-    handle<ls_context> context_; // destroyed last
-    handle<ls_session> session_;
+    handle<ls_context> context_{nullptr, ls_context_destroy}; // destroyed last
+    handle<ls_session> session_{nullptr, ls_session_destroy};
 };
 
 // Returns slope and offset of y = 3x - 1, learned.
@@ -66,7 +49,7 @@ std::vector<float> fit(const session &s) {
     }
     ls_params *made = nullptr;
     s.check_own(ls_params_create(s, 1, &made));
-    handle<ls_params> params(made);
+    handle<ls_params> params(made, ls_params_destroy);
     ls_tensor *x = ls_tensor_from(s, LS_F32, LS_SHAPE(16, 1), xs.data());
     ls_tensor *y = ls_tensor_from(s, LS_F32, LS_SHAPE(16, 1), ys.data());
     ls_tensor *loss = ls_mse(s, ls_nn_linear(s, params.get(), "line", x, 1), y);
@@ -85,11 +68,11 @@ std::vector<float> fit(const session &s) {
     options.momentum = 0.9;
     ls_optimizer *optimizer = nullptr;
     s.check_own(ls_optimizer_create(s, params.get(), &options, &optimizer));
-    handle<ls_optimizer> optimizer_owner(optimizer);
+    handle<ls_optimizer> optimizer_owner(optimizer, ls_optimizer_destroy);
     s.check_own(ls_optimizer_step(s, optimizer, loss, ls_full(s, LS_F32, LS_SCALAR, 0.1)));
     ls_program *step = nullptr;
     s.check_own(ls_program_compile(s, nullptr, 0, &loss, 1, &step));
-    handle<ls_program> step_owner(step);
+    handle<ls_program> step_owner(step, ls_program_destroy);
     for (int i = 0; i < 200; i++) {
         s.check_own(ls_program_run(step, nullptr, nullptr));
     }
