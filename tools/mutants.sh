@@ -27,7 +27,7 @@ grep -q avx2 /proc/cpuinfo 2>/dev/null || isa=scalar
     src/backend/cpu/isa/gemm_rows.inc src/backend/cpu/isa/gemm_moves.c src/backend/cpu/isa/tile.c
     src/backend/cpu/isa/tile_cast.c src/backend/cpu/isa/tile_float.c src/backend/cpu/isa/tile_int.c
     src/backend/cpu/isa/tile_pack.c"
-spec_tests="golden_test_spec_print unit_test_spec unit_test_spec_index museum_test_mutants museum_test_plants
+spec_tests="golden_test_spec_print unit_test_spec_forms unit_test_spec unit_test_spec_index museum_test_mutants museum_test_plants
     conformance_test_contract museum_test_museum"
 isa_tests="micro_test_gemm museum_test_mutants conformance_test_contract conformance_test_cpu_contract
     conformance_test_cpu_folds conformance_test_cpu_maps museum_test_museum"
