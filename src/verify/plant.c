@@ -13,7 +13,7 @@ enum {
 const ls_fault ls_faults[] = {
     {"matmul-writes-nothing", "0-fc1-zeros", "a matrix product's kernel stores nothing", LS_MUTATE_STORE_DROP,
      LS_FAULT_FIRST, 0, CONTRACTS, 0},
-    {"matmul-zeros", "0a-attention-zeros", "a matrix product's kernel stores zeros", LS_MUTATE_STORE_ZERO,
+    {"zero-matmul", "0a-attention-zeros", "a matrix product's kernel stores zeros", LS_MUTATE_STORE_ZERO,
      LS_FAULT_FIRST, 0, CONTRACTS, 0},
     {"tail-row-zero", "0b-tail-rows", "the last row of a matrix is read as zeros", LS_MUTATE_LOAD_SHORT,
      LS_FAULT_LEFT, 0, CONTRACTS, 0},
