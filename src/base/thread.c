@@ -46,8 +46,9 @@ ls_pool *ls_pool_create(ls_heap *heap, int threads) {
         return NULL;
     }
     if (pool->count > 1) {
-        /* Waiting workers yield: spinning costs more than a wake-up as soon as anything else wants the cores. */
-        pool->flags = PTHREADPOOL_FLAG_YIELD_WORKERS;
+        /* Waiting workers spin, since a wake-up can take longer than a small product; but not when they outnumber the
+         * cores. */
+        pool->flags = pool->count > ls_os_cores() ? PTHREADPOOL_FLAG_YIELD_WORKERS : 0;
         pool->threads = pthreadpool_create((size_t)pool->count);
         if (!pool->threads) {
             ls_pool_destroy(pool);
