@@ -233,9 +233,30 @@ static void numerics_guard(void **state) {
         }
         ls_pool_destroy(pool);
     }
+#elif defined(__aarch64__)
+    uint64_t before;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+    static const uint64_t hosts[] = {UINT64_C(1) << 24 | UINT64_C(1) << 22, UINT64_C(3) << 22}; /* flush, up; to zero */
+    ls_heap heap;
+    ls_heap_init(&heap, NULL, 0);
+    ls_pool *pool = ls_pool_create(&heap, 2);
+    assert_non_null(pool);
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t after, after_pool;
+        __asm__ volatile("msr fpcr, %0" : : "r"(hosts[i]));
+        ls_numerics outer = ls_numerics_enter();
+        check_contract();
+        ls_numerics_leave(outer);
+        __asm__ volatile("mrs %0, fpcr" : "=r"(after));
+        ls_pool_run(pool, 20, contract_task, NULL);
+        __asm__ volatile("mrs %0, fpcr" : "=r"(after_pool));
+        __asm__ volatile("msr fpcr, %0" : : "r"(before));
+        assert_true(after == hosts[i] && after_pool == hosts[i]);
+    }
+    ls_pool_destroy(pool);
 #else
     ls_numerics outer = ls_numerics_enter();
-    check_contract();
+    contract_task(NULL, 0, 0);
     ls_numerics_leave(outer);
 #endif
 }

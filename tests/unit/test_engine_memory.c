@@ -243,7 +243,9 @@ static void writes_before_reads_are_caught(void **state) {
     }
     assert_true(writer > 0);
     ls_step step = exec->block.steps[writer];
-    memmove(&exec->block.steps[2], &exec->block.steps[1], sizeof step * (size_t)(writer - 1));
+    for (int i = writer; i > 1; i--) {
+        exec->block.steps[i] = exec->block.steps[i - 1];
+    }
     exec->block.steps[1] = step;
     if (writer > 1) {
         ls_error err = {0};
