@@ -10,24 +10,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "unit/kir_fixture.h"
 #include "unit/kir_samples.h"
-
-static ls_heap heap;
-static ls_arena arena;
-static ls_error err;
-
-static int setup(void **state) {
-    (void)state;
-    ls_heap_init(&heap, NULL, 0);
-    ls_arena_init(&arena, &heap);
-    ls_error_clear(&err);
-    return 0;
-}
-static int teardown(void **state) {
-    (void)state;
-    ls_arena_free(&arena);
-    return atomic_load(&heap.used) ? -1 : 0;
-}
 
 /* A copy whose instruction `at` is a constant that nothing uses. */
 static ls_kernel without(const ls_kernel *k, int32_t at) {

@@ -8,33 +8,9 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "kir_fixture.h"
 #include "kir_samples.h"
 #include <stdio.h>
-
-static ls_heap heap;
-static ls_arena arena;
-static ls_error err;
-
-static int setup(void **state) {
-    (void)state;
-    ls_heap_init(&heap, NULL, 0);
-    ls_arena_init(&arena, &heap);
-    ls_error_clear(&err);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ls_arena_free(&arena);
-    return atomic_load(&heap.used) ? -1 : 0;
-}
-
-static void assert_ok(ls_status status) {
-    if (status != LS_OK) {
-        print_error("%s\n", err.message);
-    }
-    assert_int_equal(status, LS_OK);
-}
 
 static void assert_fails(ls_status status, ls_status code, const char *const *parts) {
     assert_int_equal(status, code);
