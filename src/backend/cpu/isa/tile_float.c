@@ -4,29 +4,6 @@
 #include "backend/cpu/isa/tile_math.h"
 #include <string.h>
 
-#define BINARY(name, T, R, expression)                                                                       \
-    static void name(void *dst, const void *a, const void *b, const void *c, int64_t n) {                    \
-        R *d = dst;                                                                                          \
-        const T *pa = a, *pb = b;                                                                            \
-        (void)c;                                                                                             \
-        LS_LANES_LOOP                                                                                        \
-        for (int64_t i = 0; i < n; i++) {                                                                    \
-            T x = pa[i], y = pb[i];                                                                          \
-            d[i] = (R)(expression);                                                                          \
-        }                                                                                                    \
-    }
-#define UNARY(name, T, R, expression)                                                                        \
-    static void name(void *dst, const void *a, const void *b, const void *c, int64_t n) {                    \
-        R *d = dst;                                                                                          \
-        const T *pa = a;                                                                                     \
-        (void)b, (void)c;                                                                                    \
-        LS_LANES_LOOP                                                                                        \
-        for (int64_t i = 0; i < n; i++) {                                                                    \
-            T x = pa[i];                                                                                     \
-            d[i] = (R)(expression);                                                                          \
-        }                                                                                                    \
-    }
-
 /* On the bits, as lanes of unsigned integers. Equal operands differ at most in the sign of zero: OR keeps a
  * minus, AND a plus. */
 #define EXTREME(name, T, U, better, zeros)                                                                   \

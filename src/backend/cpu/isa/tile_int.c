@@ -2,30 +2,6 @@
  * counts of shifts are read as unsigned and may be anything. */
 #include "backend/cpu/isa/tile_isa.h"
 
-/* d = expression of the lanes x, y (of type T), as R. */
-#define BINARY(name, T, R, expression)                                                                       \
-    static void name(void *dst, const void *a, const void *b, const void *c, int64_t n) {                    \
-        R *d = dst;                                                                                          \
-        const T *pa = a, *pb = b;                                                                            \
-        (void)c;                                                                                             \
-        LS_LANES_LOOP                                                                                        \
-        for (int64_t i = 0; i < n; i++) {                                                                    \
-            T x = pa[i], y = pb[i];                                                                          \
-            d[i] = (R)(expression);                                                                          \
-        }                                                                                                    \
-    }
-#define UNARY(name, T, R, expression)                                                                        \
-    static void name(void *dst, const void *a, const void *b, const void *c, int64_t n) {                    \
-        R *d = dst;                                                                                          \
-        const T *pa = a;                                                                                     \
-        (void)b, (void)c;                                                                                    \
-        LS_LANES_LOOP                                                                                        \
-        for (int64_t i = 0; i < n; i++) {                                                                    \
-            T x = pa[i];                                                                                     \
-            d[i] = (R)(expression);                                                                          \
-        }                                                                                                    \
-    }
-
 /* Operations whose bits do not depend on the sign: U unsigned, W a width in which products do not overflow as
  * int. */
 #define EITHER(bits, W)                                                                                      \

@@ -45,4 +45,28 @@ void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, con
 
 extern const ls_tile_isa LS_TILE_NAME(ls_tile_isa);
 
+/* d = expression of the lanes x, y (of type T), as R. */
+#define BINARY(name, T, R, expression)                                                                       \
+    static void name(void *dst, const void *a, const void *b, const void *c, int64_t n) {                    \
+        R *d = dst;                                                                                          \
+        const T *pa = a, *pb = b;                                                                            \
+        (void)c;                                                                                             \
+        LS_LANES_LOOP                                                                                        \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            T x = pa[i], y = pb[i];                                                                          \
+            d[i] = (R)(expression);                                                                          \
+        }                                                                                                    \
+    }
+#define UNARY(name, T, R, expression)                                                                        \
+    static void name(void *dst, const void *a, const void *b, const void *c, int64_t n) {                    \
+        R *d = dst;                                                                                          \
+        const T *pa = a;                                                                                     \
+        (void)b, (void)c;                                                                                    \
+        LS_LANES_LOOP                                                                                        \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            T x = pa[i];                                                                                     \
+            d[i] = (R)(expression);                                                                          \
+        }                                                                                                    \
+    }
+
 #endif

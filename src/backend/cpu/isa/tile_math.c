@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define LANES(V, T) ((int64_t)(sizeof(V) / sizeof(T)))
-#define UNARY_OF(name, tag, T, V)                                                                            \
+#define ELEMENTARY_OF(name, tag, T, V)                                                                       \
     void LS_TILE_MATH(name, tag)(void *dst, const void *a, const void *b, const void *c, int64_t n) {        \
         T *d = dst;                                                                                          \
         const T *x = a;                                                                                      \
@@ -26,8 +26,8 @@
             memcpy(d + i, &v, (size_t)(n - i) * sizeof *d);                                                  \
         }                                                                                                    \
     }
-#define UNARY(name) UNARY_OF(name, f32, float, ls_vf32) UNARY_OF(name, f64, double, ls_vf64)
-LS_MATH_UNARY(UNARY)
+#define ELEMENTARY(name) ELEMENTARY_OF(name, f32, float, ls_vf32) ELEMENTARY_OF(name, f64, double, ls_vf64)
+LS_MATH_UNARY(ELEMENTARY)
 
 #define POW(tag, T, V)                                                                                       \
     void LS_TILE_MATH(pow, tag)(void *dst, const void *a, const void *b, const void *c, int64_t n) {         \
