@@ -26,9 +26,8 @@
 #ifndef LOCKSTEP_EMIT_EMIT_H
 #define LOCKSTEP_EMIT_EMIT_H
 
-#include "spec/spec.h" /* before kir.h: both declare ls_dtype_is_float, the graph as an inline function */
-
 #include "kir/kir.h"
+#include "spec/spec.h"
 
 typedef struct ls_emit_caps {
     int32_t max_groups; /* workgroups on one axis of the grid; 0: 65535 */

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/array.h"
+#include "base/dtype.h"
 #include "base/map.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -222,9 +223,6 @@ uint64_t ls_value_from_f64(ls_dtype dtype, double value);
 uint64_t ls_value_from_i64(ls_dtype dtype, int64_t value);
 double ls_value_to_f64(ls_dtype dtype, uint64_t bits);
 
-static inline bool ls_dtype_is_float(ls_dtype d) { return d >= LS_F16; }
-static inline bool ls_dtype_is_int(ls_dtype d) { return d >= LS_U8 && d <= LS_I64; }
-static inline bool ls_dtype_is_signed(ls_dtype d) { return d >= LS_I8; }
 /* What sums of this dtype accumulate in: f32 for f16, bf16 and f32; f64; i32 for i8 and i16, u32 for u8 and
  * u16 in reductions (i32 in contractions); itself otherwise. */
 ls_dtype ls_dtype_accumulator(ls_dtype dtype, bool contraction);

@@ -14,7 +14,7 @@ uint64_t ls_kir_wrap(ls_dtype t, uint64_t v) {
         return v;
     }
     v &= ((uint64_t)1 << bits) - 1;
-    bool negative = ls_dtype_is_signed(t) && v >> (bits - 1) & 1;
+    bool negative = ls_dtype_is_signed_int(t) && v >> (bits - 1) & 1;
     return negative ? v | ~(uint64_t)0 << bits : v;
 }
 
@@ -95,7 +95,7 @@ static uint64_t int_div(ls_dtype t, uint64_t a, uint64_t b) {
     if (!b) {
         return 0;
     }
-    if (!ls_dtype_is_signed(t)) {
+    if (!ls_dtype_is_signed_int(t)) {
         return a / b;
     }
     return (int64_t)b == -1 ? 0 - a : (uint64_t)((int64_t)a / (int64_t)b);
@@ -129,12 +129,12 @@ DEFINE(ABS) {
     if (ls_dtype_is_float(t)) {
         return s[0] & ~sign_bit(t);
     }
-    return ls_dtype_is_signed(t) && (int64_t)s[0] < 0 ? ls_kir_wrap(t, 0 - s[0]) : s[0];
+    return ls_dtype_is_signed_int(t) && (int64_t)s[0] < 0 ? ls_kir_wrap(t, 0 - s[0]) : s[0];
 }
 
 /* a < b for integers and bools */
 static bool int_less(ls_dtype t, uint64_t a, uint64_t b) {
-    return ls_dtype_is_signed(t) ? (int64_t)a < (int64_t)b : a < b;
+    return ls_dtype_is_signed_int(t) ? (int64_t)a < (int64_t)b : a < b;
 }
 
 static uint64_t min_max(ls_dtype t, const uint64_t *s, bool want_max) {
@@ -362,7 +362,7 @@ DEFINE(SHL) {
 DEFINE(SHR) {
     UNUSED_ST;
     uint64_t width = (uint64_t)ls_dtype_bits(t);
-    if (ls_dtype_is_signed(t)) {
+    if (ls_dtype_is_signed_int(t)) {
         uint64_t n = s[1] >= width ? width - 1 : s[1];
         return (int64_t)s[0] < 0 ? ~(~s[0] >> n) : s[0] >> n;
     }
@@ -398,7 +398,7 @@ static uint64_t float_to_int(ls_dtype t, double x) {
         return 0;
     }
     int bits = ls_dtype_bits(t);
-    if (ls_dtype_is_signed(t)) {
+    if (ls_dtype_is_signed_int(t)) {
         double edge = (double)((uint64_t)1 << (bits - 1)); /* exact */
         int64_t top = (int64_t)(((uint64_t)1 << (bits - 1)) - 1);
         return x >= edge ? (uint64_t)top : x <= -edge ? (uint64_t)(-top - 1) : (uint64_t)(int64_t)x;
@@ -408,7 +408,7 @@ static uint64_t float_to_int(ls_dtype t, double x) {
 }
 
 static uint64_t int_to_float(ls_dtype t, ls_dtype st, uint64_t v) {
-    bool negative = ls_dtype_is_signed(st) && (int64_t)v < 0;
+    bool negative = ls_dtype_is_signed_int(st) && (int64_t)v < 0;
     uint64_t mag = negative ? 0 - v : v;
     if (t == LS_F64) {
         double d = (double)mag;

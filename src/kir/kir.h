@@ -14,9 +14,9 @@
 #define LOCKSTEP_KIR_KIR_H
 
 #include "base/alloc.h"
+#include "base/dtype.h"
 #include "base/status.h"
 #include "base/text.h"
-#include <lockstep/dtype.h>
 
 typedef enum ls_kop {
 #define INS(ID, name, class, rule, sources, doc) LS_K_##ID,
@@ -119,8 +119,6 @@ static inline bool ls_kir_movable(const ls_ins *ins) {
     ls_kclass kind = ls_kops[ins->op].kind;
     return kind == LS_KC_LEAF || kind == LS_KC_PURE || kind == LS_KC_VECTOR;
 }
-bool ls_dtype_is_float(ls_dtype dtype);
-bool ls_dtype_is_signed(ls_dtype dtype); /* i8..i64 */
 int ls_dtype_bits(ls_dtype dtype);       /* width; 1 for bool */
 
 /* ---- eval.c: one lane of a PURE instruction, by the contract. Registers as described above. ---- */

@@ -23,7 +23,7 @@ static void print_const(ls_text *out, const ls_ins *ins) {
     memcpy(&f, &low, sizeof f);
     memcpy(&d, &bits, sizeof d);
     if (!ls_dtype_is_float(t)) {
-        if (ls_dtype_is_signed(t)) {
+        if (ls_dtype_is_signed_int(t)) {
             ls_text_printf(out, " %" PRId64, ins->arg);
         } else {
             ls_text_printf(out, " %" PRIu64, bits);

@@ -46,7 +46,7 @@ static ls_range full(ls_dtype t) {
     }
     ls_wide one = 1;
     int bits = ls_dtype_bits(t);
-    return ls_dtype_is_signed(t) ? (ls_range){-(one << (bits - 1)), (one << (bits - 1)) - 1, 1}
+    return ls_dtype_is_signed_int(t) ? (ls_range){-(one << (bits - 1)), (one << (bits - 1)) - 1, 1}
                                  : (ls_range){0, (one << bits) - 1, 1};
 }
 
@@ -443,7 +443,7 @@ static bool narrow_sources(ls_ranges *r, ls_val v, ls_wide lo, ls_wide hi) {
     if ((ins->op == LS_K_CAST || ins->op == LS_K_BITCAST) && !ls_dtype_is_float(from)) {
         ls_range a = range_of(r, ins->src[0]);
         bool same_width = ls_dtype_bits(from) == ls_dtype_bits((ls_dtype)ins->dtype);
-        if (same_width && ls_dtype_is_signed(from) && hi <= full(from).hi) {
+        if (same_width && ls_dtype_is_signed_int(from) && hi <= full(from).hi) {
             return narrow_value(r, ins->src[0], lo,
                                 hi); /* read as unsigned, a negative number would be larger */
         }

@@ -8,20 +8,8 @@ const ls_kop_info ls_kops[LS_K_COUNT] = {
 #undef INS
 };
 
-bool ls_dtype_is_float(ls_dtype t) {
-    return t >= LS_F16 && t <= LS_F64;
-}
-
-bool ls_dtype_is_signed(ls_dtype t) {
-    return t >= LS_I8 && t <= LS_I64;
-}
-
 int ls_dtype_bits(ls_dtype t) {
     return t == LS_BOOL ? 1 : 8 * (int)ls_dtype_size(t);
-}
-
-static bool is_integer(ls_dtype t) {
-    return t >= LS_U8 && t <= LS_I64;
 }
 
 void ls_frag_shape(uint32_t flags, int *out_rows, int *out_cols) {
@@ -164,7 +152,7 @@ static const char *rule_ATOMIC(const rule_args *r) {
     if (!m || m->access != LS_MEM_READ_WRITE) {
         return "a memory that may be read and written";
     }
-    if (!is_integer(m->dtype) || ls_dtype_size(m->dtype) < 4) {
+    if (!ls_dtype_is_int(m->dtype) || ls_dtype_size(m->dtype) < 4) {
         return "a memory of 32- or 64-bit integers";
     }
     if (!is_index(r->s[0]) || !same_type(r->ins, r->s[1]) || r->ins->lanes != 1 ||
@@ -211,7 +199,7 @@ static const char *rule_INT(const rule_args *r) {
 }
 
 static const char *rule_INTEGER(const rule_args *r) {
-    return all_same(r) && is_integer((ls_dtype)r->ins->dtype) ? NULL : "integers, all of the result's type";
+    return all_same(r) && ls_dtype_is_int((ls_dtype)r->ins->dtype) ? NULL : "integers, all of the result's type";
 }
 
 static const char *rule_WORD(const rule_args *r) {

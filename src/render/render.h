@@ -1,0 +1,43 @@
+/* Renderers: legal kernels (kir/legal.h) to the languages of devices. Instruction by instruction; nothing is optimised here.
+ *
+ * Interface of every rendered kernel:
+ *   - entry point "main", workgroup size fixed;
+ *   - global memory number b (ls_kmem.binding) is storage binding b of set or group 0; PTX: parameter b, a pointer;
+ *   - parameters are u32 words in the order of kernel->params, 64-bit ones as two words, low first, booleans and narrower
+ *     ones widened. SPIR-V: a push-constant block. WGSL: a uniform `array<vec4<u32>, n>` at binding n_globals. PTX: the
+ *     parameter after the pointers, an array of b32;
+ *   - no two bindings need be disjoint (nothing is marked restrict), nothing outside the bounds is touched.
+ * The same kernel gives the same text everywhere.
+ */
+#ifndef LOCKSTEP_RENDER_RENDER_H
+#define LOCKSTEP_RENDER_RENDER_H
+
+#include "base/text.h"
+#include "kir/kir.h"
+
+/* Words that the parameters take, and the first word of one. */
+int32_t ls_render_words(const ls_kernel *kernel);
+int32_t ls_render_word(const ls_kernel *kernel, int param);
+
+typedef struct ls_spirv_options {
+    bool rte32;            /* declare RoundingModeRTE 32 */
+    bool denorm_preserve32, nan_preserve32; /* declare DenormPreserve, SignedZeroInfNanPreserve 32 */
+    bool coop_matrix;      /* VK_KHR_cooperative_matrix */
+} ls_spirv_options;
+/* SPIR-V 1.3 words (for Vulkan 1.1). NoContraction stands on every float instruction without LS_KF_FAST. */
+ls_status ls_render_spirv(ls_arena *arena, const ls_kernel *kernel, const ls_spirv_options *options, uint32_t **out_words,
+                          size_t *out_n_words, ls_error *err) LS_MUST_USE;
+
+typedef struct ls_wgsl_options {
+    bool f16, subgroups; /* features that the device was opened with */
+} ls_wgsl_options;
+ls_status ls_render_wgsl(ls_text *out, const ls_kernel *kernel, const ls_wgsl_options *options, ls_error *err) LS_MUST_USE;
+
+typedef struct ls_ptx_options {
+    int sm;      /* 90: compute capability 9.0 */
+    bool arch;   /* sm_90a: instructions of that architecture alone */
+    int isa;     /* PTX version times ten: 80 */
+} ls_ptx_options;
+ls_status ls_render_ptx(ls_text *out, const ls_kernel *kernel, const ls_ptx_options *options, ls_error *err) LS_MUST_USE;
+
+#endif
