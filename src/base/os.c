@@ -2,6 +2,7 @@
  * whole and on the disk; only then does rename put it in place. */
 #define _GNU_SOURCE
 #include "base/os.h"
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -36,6 +37,31 @@ int ls_os_cores(void) {
 const char *ls_os_env(const char *name) {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
+}
+
+ls_os_library *ls_os_library_open(const char *const *names, const char **out_reason) {
+    const char *reason = "no name given";
+    for (; *names; names++) {
+        void *library = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
+        if (library) {
+            return library;
+        }
+        reason = dlerror();
+    }
+    if (out_reason) {
+        *out_reason = reason ? reason : "unknown reason";
+    }
+    return NULL;
+}
+
+void *ls_os_library_symbol(ls_os_library *library, const char *name) {
+    return dlsym(library, name);
+}
+
+void ls_os_library_close(ls_os_library *library) {
+    if (library) {
+        dlclose(library);
+    }
 }
 
 /* strerror is not thread-safe and strerror_r has two shapes; strerror_l has one. */

@@ -10,6 +10,15 @@ uint64_t ls_os_nanoseconds(void); /* monotonic */
 int ls_os_cores(void);            /* cores this process may run on; at least 1 */
 const char *ls_os_env(const char *name); /* NULL when unset or empty */
 
+/* Libraries of drivers, opened at run time. `names` are tried in order until one opens; the list ends in NULL. NULL when none
+ * does; then *out_reason, if asked for, is the system's text about the last (valid until the next call on this thread).
+ * Many drivers leave threads and handlers behind: close only a library whose entry points were never called. */
+typedef struct ls_os_library ls_os_library;
+ls_os_library *ls_os_library_open(const char *const *names, const char **out_reason);
+/* The address of a symbol, NULL when there is none. Copy it into a function pointer with memcpy. */
+void *ls_os_library_symbol(ls_os_library *library, const char *name);
+void ls_os_library_close(ls_os_library *library); /* NULL is allowed */
+
 /* A whole file mapped for reading. A size of 0 has data NULL. */
 typedef struct ls_mapping {
     const uint8_t *data;

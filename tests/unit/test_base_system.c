@@ -431,6 +431,26 @@ static void clocks_and_environment(void **state) {
     assert_string_equal(ls_os_env("LOCKSTEP_TEST_SET"), "v");
 }
 
+static void libraries_open_or_say_why(void **state) {
+    (void)state;
+    const char *const names[] = {"liblockstep-no-such-library.so", "libm.so.6", NULL}, *reason = NULL;
+    ls_os_library *library = ls_os_library_open(names, &reason);
+    assert_non_null(library);
+    assert_null(reason);
+    double (*square_root)(double);
+    void *symbol = ls_os_library_symbol(library, "sqrt");
+    assert_non_null(symbol);
+    memcpy(&square_root, &symbol, sizeof symbol);
+    assert_true(square_root(9.0) == 3.0);
+    assert_null(ls_os_library_symbol(library, "lockstep_no_such_symbol"));
+    ls_os_library_close(library);
+    ls_os_library_close(NULL);
+
+    assert_null(ls_os_library_open((const char *const[]){names[0], NULL}, &reason));
+    assert_non_null(strstr(reason, names[0]));
+    assert_null(ls_os_library_open((const char *const[]){NULL}, NULL));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pool_runs_each_task_once),
@@ -442,6 +462,7 @@ int main(void) {
         cmocka_unit_test(files_fail_clearly),
         cmocka_unit_test(a_full_disk_keeps_the_old_file),
         cmocka_unit_test(clocks_and_environment),
+        cmocka_unit_test(libraries_open_or_say_why),
     };
     return cmocka_run_group_tests(tests, folder_setup, folder_teardown);
 }
