@@ -2,6 +2,7 @@
 #include "emit/emit.h"
 #include "emit/lower.h"
 #include <stdio.h>
+#include <string.h>
 
 /* ---- lists in the arena ---- */
 
@@ -431,10 +432,40 @@ static ls_status prepare(ls_lower *l) {
     return LS_OK;
 }
 
-ls_status ls_emit(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps, ls_kernel_list *out_list, ls_error *err) {
+ls_status ls_emit_strategies(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps,
+                             ls_emit_strategy out_strategies[LS_EMIT_STRATEGIES], ls_error *err) {
+    static const char *const names[LS_EMIT_STRATEGIES] = {"naive", "tiled", "gemv", "matrix"};
+    (void)arena;
+    (void)spec;
+    (void)caps;
+    (void)err;
+    for (int i = 0; i < LS_EMIT_STRATEGIES; i++) {
+        out_strategies[i] = (ls_emit_strategy){names[i], i ? "it is not written yet" : NULL};
+    }
+    return LS_OK;
+}
+
+static ls_status check_strategy(const ls_spec *spec, const char *name, const ls_emit_strategy *all, ls_error *err) {
+    for (int i = 0; i < LS_EMIT_STRATEGIES; i++) {
+        if (strcmp(all[i].name, name) == 0) {
+            return all[i].reason ? LS_FAIL(err, LS_ERR_UNSUPPORTED, "emit: kernel %s: strategy %s: %s", spec->name, name, all[i].reason)
+                                 : LS_OK;
+        }
+    }
+    return LS_FAIL(err, LS_ERR_UNSUPPORTED, "emit: kernel %s: there is no strategy \"%s\" (naive, tiled, gemv, matrix)", spec->name,
+                   name);
+}
+
+ls_status ls_emit(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps, const char *strategy,
+                  ls_kernel_list *out_list, ls_error *err) {
     ls_kernel_list list = {0};
     ls_lower l = {.arena = arena, .err = err, .spec = spec, .list = &list};
     l.max_groups = caps && caps->max_groups > 0 ? caps->max_groups : 65535;
+    if (strategy) {
+        ls_emit_strategy all[LS_EMIT_STRATEGIES];
+        LS_TRY(err, ls_emit_strategies(arena, spec, caps, all, err));
+        LS_TRY(err, check_strategy(spec, strategy, all, err));
+    }
     LS_TRY(err, prepare(&l));
     for (int32_t first = 0; first < spec->n_stores && l.status == LS_OK;) {
         const ls_store *s = &spec->stores[first];

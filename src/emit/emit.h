@@ -29,9 +29,28 @@
 #include "kir/kir.h"
 #include "spec/spec.h"
 
+/* A product of fragments that the device has: m x k times k x n of `type`, added up in f32. */
+typedef struct ls_emit_frag {
+    ls_dtype type;
+    uint8_t m, n, k;
+} ls_emit_frag;
+
+enum { LS_EMIT_FRAGS = 8, LS_EMIT_STRATEGIES = 4 };
+
 typedef struct ls_emit_caps {
-    int32_t max_groups; /* workgroups on one axis of the grid; 0: 65535 */
+    int32_t max_groups;  /* workgroups on one axis of the grid; 0: 65535 */
+    int32_t max_threads; /* of a workgroup; 0: 256 */
+    int64_t max_shared;  /* bytes of a workgroup's shared memory; 0: 32768 */
+    int32_t subgroup;    /* threads of a subgroup, the same in every kernel; 0: not known */
+    int32_t n_frags;
+    ls_emit_frag frags[LS_EMIT_FRAGS];
 } ls_emit_caps;
+
+/* A way to lower a spec: "naive", "tiled", "gemv", "matrix". */
+typedef struct ls_emit_strategy {
+    const char *name;
+    const char *reason; /* why it is not available here; NULL: it is */
+} ls_emit_strategy;
 
 typedef enum ls_emit_place { LS_EMIT_ARG, LS_EMIT_SCRATCH, LS_EMIT_STATUS } ls_emit_place;
 typedef struct ls_emit_binding {
@@ -58,8 +77,13 @@ typedef struct ls_kernel_list {
 } ls_kernel_list;
 
 /* Everything is the arena's. LS_ERR_UNSUPPORTED, with the reason, for what has no lowering. The kernels pass
- * ls_kernel_verify; they are not simplified. `caps` NULL takes the defaults. Any thread, one an arena. */
-ls_status ls_emit(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps, ls_kernel_list *out_list,
-                  ls_error *err) LS_MUST_USE;
+ * ls_kernel_verify; they are not simplified. `caps` NULL takes the defaults. `strategy` NULL chooses; a name is that or
+ * LS_ERR_UNSUPPORTED with the reason: nothing else is taken instead. Any thread, one an arena. */
+ls_status ls_emit(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps, const char *strategy,
+                  ls_kernel_list *out_list, ls_error *err) LS_MUST_USE;
+
+/* Every strategy, and why the spec cannot have it. Reasons are the arena's. */
+ls_status ls_emit_strategies(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps,
+                             ls_emit_strategy out_strategies[LS_EMIT_STRATEGIES], ls_error *err) LS_MUST_USE;
 
 #endif

@@ -284,7 +284,7 @@ static void kernels_read_as_written(void **state) {
             ls_spec spec;
             ls_kernel_list list;
             bench_spec(&b, &plan.groups[j], &spec);
-            assert_int_equal(ls_emit(&b.arena, &spec, NULL, &list, &b.err), LS_OK);
+            assert_int_equal(ls_emit(&b.arena, &spec, NULL, "naive", &list, &b.err), LS_OK);
             for (int k = 0; k < list.n_kernels; k++) {
                 ls_kernel kernel;
                 assert_int_equal(ls_kernel_simplify(&b.arena, &list.kernels[k].kernel, NULL, &kernel, &b.err), LS_OK);

@@ -177,7 +177,7 @@ static ls_status after(const ls_check_event *event, void *state, ls_error *err) 
     ls_kernel_list list = {0};
     ls_emit_caps caps = {.max_groups = total.max_groups};
     ls_error own = {.code = LS_OK};
-    ls_status status = ls_emit(&s->arena, event->spec, &caps, &list, &own);
+    ls_status status = ls_emit(&s->arena, event->spec, &caps, NULL, &list, &own);
     if (status == LS_ERR_UNSUPPORTED) {
         unsupported(own.message);
         drop(event, state);

@@ -166,7 +166,7 @@ static fault now;
 static ls_status faulty_after(const ls_check_event *event, void *state, ls_error *err) {
     snapshot *s = state;
     ls_kernel_list list = {0};
-    LS_TRY(err, ls_emit(&s->arena, event->spec, NULL, &list, err));
+    LS_TRY(err, ls_emit(&s->arena, event->spec, NULL, NULL, &list, err));
     int site = 0;
     for (int i = 0; i < list.n_kernels; i++) {
         ls_kernel *k = &list.kernels[i].kernel;
@@ -241,7 +241,7 @@ static ls_status hungry_after(const ls_check_event *event, void *state, ls_error
         ls_kernel_list list;
         ls_error own = {.code = LS_OK};
         heap.fail_after = n;
-        ls_status status = ls_emit(&arena, event->spec, NULL, &list, &own);
+        ls_status status = ls_emit(&arena, event->spec, NULL, NULL, &list, &own);
         heap.fail_after = -1;
         ls_arena_free(&arena);
         assert_int_equal(heap.used, 0);
