@@ -41,6 +41,11 @@ typedef struct ls_launch {
     const size_t *offsets;  /* bytes into each handle */
     const int64_t *symbols; /* values by ls_symbol.index */
     int64_t out_of_range;   /* the backend's answer: 1 + serial of a node that met an index out of range, or 0 */
+    /* With device->defers the answer may come later: a u32 that is 0 before the launch, at a multiple of 256 bytes into
+     * the handle. The kernel raises it to 1 + value id, or 1 + n_values + store number (the largest when there are
+     * several); the engine reads it when the run has ended. NULL: answer through out_of_range. */
+    ls_buffer *status;
+    size_t status_offset;
 } ls_launch;
 
 typedef struct ls_backend {
@@ -83,6 +88,7 @@ struct ls_device {
     const char *isa;
     int locked; /* certification: 0 not yet tried, 1 certified, -1 refused */
     char locked_reason[256];
+    bool defers;      /* set by open: launches use launch->status where it is given */
     atomic_int guard; /* check mode: new buffers get guard zones and are filled with LS_POISON */
     struct ls_kernel_cache *kernels; /* the engine's: compiled specs */
 };

@@ -664,6 +664,7 @@ static ls_status compile_exec(ls_exec *exec, const ls_graph_key *key, ls_tensor 
     if (!exec->key || !exec->binds || !exec->args || !exec->offsets) {
         return LS_FAIL_MEMORY(err, "a compiled graph");
     }
+    LS_TRY(err, ls_exec_bind_status(exec, err));
     return ls_hazard_check(exec, err);
 }
 
@@ -768,6 +769,9 @@ ls_status ls_exec_compile(ls_session *session, const ls_graph_key *key, ls_tenso
 void ls_exec_free(ls_exec *exec) {
     if (exec) {
         ls_heap *heap = exec->arena.heap;
+        for (int i = 0; i < exec->n_status; i++) {
+            ls_buffer_release(exec->status[i].buffer);
+        }
         ls_arena_free(&exec->arena);
         ls_free(heap, exec);
     }

@@ -75,6 +75,7 @@ typedef struct ls_step {
     const ls_spec *spec;            /* KERNEL: with the origins of this graph */
     const ls_group *group;          /* KERNEL, LOOP */
     ls_loop_plan *loop;             /* LOOP */
+    int status;                     /* KERNEL: 1 + the number of its word in exec->status; 0: none */
     uint64_t launches, nanoseconds; /* KERNEL: while the profile is on */
 } ls_step;
 
@@ -142,6 +143,13 @@ struct ls_exec {
     int n_binds;
     ls_block block;
     int max_args;
+    /* Words in which kernels that defer report indices out of range: one list a device. */
+    int n_status;
+    struct ls_status_words {
+        ls_device *device;
+        ls_buffer *buffer; /* LS_STATUS_STRIDE bytes a word */
+        int count;
+    } *status;
     /* the run's scratch */
     ls_binding *binds;
     ls_buffer **args;
@@ -149,6 +157,8 @@ struct ls_exec {
     bool profile;
     uint64_t host_ns; /* of runs while the profile is on, launches apart */
 };
+
+#define LS_STATUS_STRIDE 256 /* what every device can bind at */
 
 /* ---- key.c: the walk ---- */
 typedef struct ls_graph_key {
@@ -202,6 +212,8 @@ ls_status ls_hazard_check(ls_exec *exec, ls_error *err) LS_MUST_USE;
 /* ---- run.c ---- */
 /* exec->binds must hold leaves, variables, roots and arenas. */
 ls_status ls_exec_run(ls_exec *exec, ls_error *err) LS_MUST_USE;
+/* Makes exec->status for the finished steps. */
+ls_status ls_exec_bind_status(ls_exec *exec, ls_error *err) LS_MUST_USE;
 /* Binds arenas: from `arenas`, one a device, each grown when it is too small. */
 ls_status ls_exec_bind_arenas(ls_exec *exec, ls_arena_list *arenas, ls_error *err) LS_MUST_USE;
 void ls_arena_list_free(ls_heap *heap, ls_arena_list *arenas);

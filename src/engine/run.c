@@ -5,11 +5,21 @@
  * an unchecked run. */
 #include "base/os.h"
 #include "engine/run.h"
+#include <string.h>
 
 static ls_binding resolve(const ls_run *run, ls_place place) {
     ls_binding b = run->exec->binds[place.bind];
     b.offset += place.offset;
     return b;
+}
+
+static struct ls_status_words *status_words(const ls_exec *exec, const ls_device *device) {
+    for (int i = 0; i < exec->n_status; i++) {
+        if (exec->status[i].device == device) {
+            return &exec->status[i];
+        }
+    }
+    return NULL;
 }
 
 static void fill_launch(const ls_run *run, const ls_step *step, ls_launch *launch) {
@@ -19,7 +29,12 @@ static void fill_launch(const ls_run *run, const ls_step *step, ls_launch *launc
         exec->args[i] = b->buffer;
         exec->offsets[i] = b->buffer->base + b->offset + step->args[i].offset;
     }
-    *launch = (ls_launch){step->n_args, exec->args, exec->offsets, run->symbols, 0};
+    *launch = (ls_launch){.n_args = step->n_args, .args = exec->args, .offsets = exec->offsets, .symbols = run->symbols};
+    if (step->status) {
+        struct ls_status_words *words = status_words(exec, step->device);
+        launch->status = words->buffer;
+        launch->status_offset = words->buffer->base + (size_t)(step->status - 1) * LS_STATUS_STRIDE;
+    }
 }
 
 static void note_range(ls_run *run, const ls_step *step, const ls_launch *launch) {
@@ -232,6 +247,107 @@ static uint64_t our_serial(const ls_step *step, uint64_t serial) {
     return serial;
 }
 
+static uint64_t serial_of_word(const ls_spec *spec, uint32_t word) {
+    int at = (int)word - 1;
+    return at < spec->n_values                    ? spec->values[at].origin
+           : at < spec->n_values + spec->n_stores ? spec->stores[at - spec->n_values].origin
+                                                  : 0;
+}
+
+static bool may_report(const ls_spec *spec) {
+    bool any = false;
+    for (int i = 0; i < spec->n_values; i++) {
+        any = any || spec->values[i].check != LS_SPEC_NONE;
+    }
+    for (int i = 0; i < spec->n_stores; i++) {
+        any = any || spec->stores[i].check != LS_SPEC_NONE;
+    }
+    return any;
+}
+
+/* Numbers the words of a block's steps, those of loops too. */
+static void count_words(ls_exec *exec, ls_block *block) {
+    for (int i = 0; i < block->n_steps; i++) {
+        ls_step *step = &block->steps[i];
+        if (step->kind == LS_STEP_LOOP) {
+            count_words(exec, &step->loop->body);
+        } else if (step->kind == LS_STEP_KERNEL && step->device->defers && may_report(step->spec)) {
+            struct ls_status_words *words = status_words(exec, step->device);
+            if (!words) {
+                words = &exec->status[exec->n_status++];
+                *words = (struct ls_status_words){.device = step->device};
+            }
+            step->status = ++words->count;
+        }
+    }
+}
+
+static int count_steps(const ls_block *block) {
+    int n = block->n_steps;
+    for (int i = 0; i < block->n_steps; i++) {
+        n += block->steps[i].kind == LS_STEP_LOOP ? count_steps(&block->steps[i].loop->body) : 0;
+    }
+    return n;
+}
+
+ls_status ls_exec_bind_status(ls_exec *exec, ls_error *err) {
+    exec->status = LS_ARENA_ARRAY(&exec->arena, struct ls_status_words, count_steps(&exec->block));
+    if (!exec->status) {
+        return LS_FAIL_MEMORY(err, "a compiled graph");
+    }
+    count_words(exec, &exec->block);
+    for (int i = 0; i < exec->n_status; i++) {
+        struct ls_status_words *words = &exec->status[i];
+        size_t size = (size_t)words->count * LS_STATUS_STRIDE;
+        LS_TRY(err, ls_buffer_create(words->device, size, &words->buffer, err));
+    }
+    return LS_OK;
+}
+
+static ls_status clear_status(const ls_run *run) {
+    const ls_exec *exec = run->exec;
+    for (int i = 0; i < exec->n_status; i++) {
+        size_t size = (size_t)exec->status[i].count * LS_STATUS_STRIDE;
+        LS_TRY(run->err, ls_buffer_fill(exec->status[i].buffer, 0, 0, size, run->err));
+    }
+    return LS_OK;
+}
+
+/* The first step of the block, in order, whose word is set. */
+static void find_report(ls_run *run, const ls_block *block, const struct ls_status_words *of, const uint8_t *words) {
+    for (int i = 0; i < block->n_steps && !run->range_step; i++) {
+        const ls_step *step = &block->steps[i];
+        uint32_t word = 0;
+        if (step->kind == LS_STEP_LOOP) {
+            find_report(run, &step->loop->body, of, words);
+        } else if (step->status && step->device == of->device) {
+            memcpy(&word, words + (size_t)(step->status - 1) * LS_STATUS_STRIDE, sizeof word);
+        }
+        if (word) {
+            run->range_step = step;
+            run->range_serial = serial_of_word(&step->kernel->spec, word);
+        }
+    }
+}
+
+static ls_status read_status(ls_run *run) {
+    const ls_exec *exec = run->exec;
+    for (int i = 0; i < exec->n_status; i++) {
+        size_t size = (size_t)exec->status[i].count * LS_STATUS_STRIDE;
+        uint8_t *words = ls_alloc(exec->arena.heap, size);
+        if (!words) {
+            return LS_FAIL_MEMORY(run->err, "reports of indices out of range");
+        }
+        ls_status status = ls_buffer_download(exec->status[i].buffer, 0, words, size, run->err);
+        if (status == LS_OK) {
+            find_report(run, &exec->block, &exec->status[i], words);
+        }
+        ls_free(exec->arena.heap, words);
+        LS_TRY(run->err, status);
+    }
+    return LS_OK;
+}
+
 static ls_status range_error(const ls_run *run) {
     uint64_t serial = our_serial(run->range_step, run->range_serial);
     const ls_exec *exec = run->exec;
@@ -295,7 +411,9 @@ ls_status ls_exec_run(ls_exec *exec, ls_error *err) {
         run.hooks = ls_default_check_hooks;
     }
     uint64_t begin = exec->profile ? ls_os_nanoseconds() : 0;
+    LS_TRY(err, clear_status(&run));
     LS_TRY(err, run_block(&run, &exec->block));
+    LS_TRY(err, read_status(&run));
     if (exec->profile) {
         exec->host_ns += ls_os_nanoseconds() - begin - run.launch_ns;
     }
