@@ -30,14 +30,16 @@ build/data/digits/9.json:
 	@tools/data.sh
 
 demo:                   ## set up, train on real digits, save, load, verify, and compare every way to run
-	@tools/deps.sh build data
+	@tools/deps.sh build gpu data
 	@tools/data.sh
+	@tools/drivers.sh
 	@$(call build,release) --target lockstep_command
 	@tools/demo.sh $(BUILD)
 
 test:                   ## set up, build, and run the tests (10 minutes at most on 2 cores)
-	@tools/deps.sh build test data
+	@tools/deps.sh build test gpu data
 	@tools/data.sh
+	@tools/drivers.sh
 	@$(call build,release)
 	@$(CTEST) $(BUILD) -LE '^slow$$'
 
@@ -76,7 +78,7 @@ fuzz:                   ## fuzz the readers of files for 30 s each, under ASan a
 	@sh tests/fuzz/run.sh $(BUILD) 30
 
 conform-full:           ## every row of the conformance product, not only the covering array
-	@tools/deps.sh build test data
+	@tools/deps.sh build test gpu data
 	@$(call build,release)
 	@LOCKSTEP_CONFORM=full $(CTEST) $(BUILD) -L '^conformance$$' --timeout 86400
 

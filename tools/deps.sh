@@ -1,6 +1,6 @@
 #!/bin/sh
 # deps.sh [--list] GROUP...: prints what the named groups need and installs what is missing (Debian 12 names).
-# Groups: build test check slow bench data. Nothing is installed, and neither root nor network is needed, when
+# Groups: build test gpu check slow bench data. Nothing is installed, and neither root nor network is needed, when
 # everything is already there.
 set -eu
 cd "$(dirname "$0")/.."
@@ -19,6 +19,11 @@ test  g++             g++
 test  binutils        objdump
 test  libcmocka-dev   <cmocka.h>
 test  libmpfr-dev     <mpfr.h>
+gpu   libvulkan1      /usr/lib/x86_64-linux-gnu/libvulkan.so.1,/usr/lib/aarch64-linux-gnu/libvulkan.so.1
+gpu   mesa-vulkan-drivers /usr/share/vulkan/icd.d/lvp_icd.x86_64.json,/usr/share/vulkan/icd.d/lvp_icd.aarch64.json
+gpu   chromium-common /usr/lib/chromium/vk_swiftshader_icd.json
+gpu   spirv-tools     spirv-val
+gpu   npm             npm,build/drivers/dawn/libwebgpu_wrapper.so
 check clang           clang
 check valgrind        valgrind
 slow  gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
@@ -45,7 +50,7 @@ if [ "${1-}" = --list ]; then
     list_only=yes
     shift
 fi
-[ $# -gt 0 ] || set -- build test check slow bench data
+[ $# -gt 0 ] || set -- build test gpu check slow bench data
 
 missing=
 for group in "$@"; do
