@@ -18,6 +18,7 @@ typedef struct ls_caps {
     size_t shared_bytes; /* of a workgroup; 0 where there is none */
     size_t memory_bytes; /* 0: unknown */
     uint32_t dtypes;     /* bit 1 << ls_dtype for each that kernels may use */
+    char arithmetic[160]; /* what the device gets wrong or lacks, and Lockstep does another way: "division, subnormals" */
 } ls_caps;
 
 typedef struct ls_device_info {

@@ -1,0 +1,102 @@
+/* The device's state, its lock, and the entries of the backend's table that move bytes. */
+#include "gpu/internal.h"
+
+ls_status ls_gpu_create(ls_device *device, const ls_gpu_api *api, void *driver, const ls_gpu_limits *limits, ls_gpu **out_gpu,
+                        ls_error *err) {
+    ls_gpu *gpu = ls_alloc_zeroed(device->heap, sizeof *gpu);
+    ls_mutex *mutex = gpu ? ls_mutex_create(device->heap) : NULL;
+    if (!mutex) {
+        ls_free(device->heap, gpu);
+        return LS_FAIL_MEMORY(err, "a device");
+    }
+    *gpu = (ls_gpu){.device = device, .heap = device->heap, .api = api, .driver = driver, .limits = *limits, .mutex = mutex};
+    *out_gpu = gpu;
+    return LS_OK;
+}
+
+void ls_gpu_free(ls_gpu *gpu) {
+    if (gpu) {
+        ls_gpu_memory_free_all(gpu);
+        ls_mutex_destroy(gpu->heap, gpu->mutex);
+        ls_free(gpu->heap, gpu);
+    }
+}
+
+const ls_gpu_limits *ls_gpu_get_limits(const ls_gpu *gpu) {
+    return &gpu->limits;
+}
+
+void *ls_gpu_driver(const ls_gpu *gpu) {
+    return gpu->driver;
+}
+
+ls_status ls_gpu_alloc(ls_device *device, size_t size, void **out_handle, ls_error *err) {
+    ls_gpu *gpu = device->state;
+    ls_gpu_memory *memory = ls_alloc(gpu->heap, sizeof *memory);
+    if (!memory) {
+        return LS_FAIL_MEMORY(err, "a buffer");
+    }
+    ls_mutex_lock(gpu->mutex);
+    ls_status status = ls_gpu_memory_new(gpu, size, memory, err);
+    ls_mutex_unlock(gpu->mutex);
+    if (status != LS_OK) {
+        ls_free(gpu->heap, memory);
+        return LS_FAIL(err, status, "%s: no buffer of %zu bytes", device->id, size);
+    }
+    *out_handle = memory;
+    return LS_OK;
+}
+
+void ls_gpu_release(ls_device *device, void *handle, size_t size) {
+    ls_gpu *gpu = device->state;
+    (void)size;
+    ls_mutex_lock(gpu->mutex);
+    ls_gpu_memory_free(gpu, *(ls_gpu_memory *)handle);
+    ls_mutex_unlock(gpu->mutex);
+    ls_free(gpu->heap, handle);
+}
+
+ls_status ls_gpu_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size, ls_error *err) {
+    ls_gpu *gpu = device->state;
+    const ls_gpu_memory *m = dst->handle;
+    ls_mutex_lock(gpu->mutex);
+    ls_status status = gpu->api->write(gpu->driver, m->block->block, m->offset + offset, src, size, err);
+    ls_mutex_unlock(gpu->mutex);
+    return status;
+}
+
+ls_status ls_gpu_download(ls_device *device, const ls_buffer *src, size_t offset, void *dst, size_t size, ls_error *err) {
+    ls_gpu *gpu = device->state;
+    const ls_gpu_memory *m = src->handle;
+    ls_mutex_lock(gpu->mutex);
+    ls_status status = gpu->api->read(gpu->driver, m->block->block, m->offset + offset, dst, size, err);
+    ls_mutex_unlock(gpu->mutex);
+    return status;
+}
+
+ls_status ls_gpu_copy(ls_device *device, ls_buffer *dst, size_t dst_offset, const ls_buffer *src, size_t src_offset,
+                      size_t size, ls_error *err) {
+    ls_gpu *gpu = device->state;
+    const ls_gpu_memory *to = dst->handle, *from = src->handle;
+    ls_mutex_lock(gpu->mutex);
+    ls_status status = gpu->api->copy(gpu->driver, to->block->block, to->offset + dst_offset, from->block->block,
+                                      from->offset + src_offset, size, err);
+    ls_mutex_unlock(gpu->mutex);
+    return status;
+}
+
+ls_status ls_gpu_submit(ls_device *device, uint64_t *out_ticket, ls_error *err) {
+    ls_gpu *gpu = device->state;
+    ls_mutex_lock(gpu->mutex);
+    ls_status status = gpu->api->flush(gpu->driver, out_ticket, err);
+    ls_mutex_unlock(gpu->mutex);
+    return status;
+}
+
+ls_status ls_gpu_wait(ls_device *device, uint64_t ticket, int blocking, int *out_done, ls_error *err) {
+    ls_gpu *gpu = device->state;
+    ls_mutex_lock(gpu->mutex);
+    ls_status status = gpu->api->wait(gpu->driver, ticket, blocking, out_done, err);
+    ls_mutex_unlock(gpu->mutex);
+    return status;
+}

@@ -1,0 +1,94 @@
+/* What the parts of src/gpu share. */
+#ifndef LOCKSTEP_GPU_INTERNAL_H
+#define LOCKSTEP_GPU_INTERNAL_H
+
+#include "base/array.h"
+#include "gpu/gpu.h"
+#include "spec/spec.h"
+
+/* ---- memory.c ---- */
+
+typedef struct ls_gpu_span {
+    size_t offset, size;
+} ls_gpu_span;
+
+typedef struct ls_gpu_block ls_gpu_block;
+struct ls_gpu_block {
+    ls_gpu_block *next;
+    void *block; /* the driver's */
+    size_t size;
+    bool shared;               /* buffers share it; else it is one buffer's, or idle */
+    bool idle;                 /* kept for the next buffer of its size */
+    LS_ARRAY(ls_gpu_span) gaps; /* of a shared block: by offset, no two adjacent */
+};
+
+/* An ls_buffer's handle. */
+typedef struct ls_gpu_memory {
+    ls_gpu_block *block;
+    size_t offset, size;
+} ls_gpu_memory;
+
+struct ls_gpu {
+    ls_device *device;
+    ls_heap *heap;
+    const ls_gpu_api *api;
+    void *driver;
+    ls_gpu_limits limits;
+    ls_mutex *mutex;
+    ls_gpu_block *blocks;
+    size_t idle_bytes;
+    ls_gpu_memory scratch, status; /* of whatever launch is being recorded; made when first needed */
+};
+
+/* Under the lock. */
+ls_status ls_gpu_memory_new(ls_gpu *gpu, size_t size, ls_gpu_memory *out_memory, ls_error *err) LS_MUST_USE;
+void ls_gpu_memory_free(ls_gpu *gpu, ls_gpu_memory memory);
+void ls_gpu_memory_free_all(ls_gpu *gpu);
+
+/* ---- variant.c ---- */
+
+typedef struct ls_gpu_variant ls_gpu_variant;
+struct ls_gpu_variant {
+    ls_gpu_variant *next;
+    bool *based;    /* by binding of the emitted kernel: it is indexed from a parameter, in order after the kernel's own */
+    int32_t *alias; /* likewise: the first binding that is the same place; itself: none */
+    ls_kernel kernel; /* legal */
+    const ls_legal_param *params;
+    int32_t n_words;
+    void *pipeline;
+};
+
+/* Rewrites a kernel for a shape: `based` bindings index from a parameter of theirs, aliases become one memory. */
+ls_status ls_gpu_rewrite(ls_arena *arena, const ls_kernel *kernel, const bool *based, const int32_t *alias,
+                         ls_kernel *out_kernel, ls_error *err) LS_MUST_USE;
+
+/* ---- compile.c ---- */
+
+typedef struct ls_gpu_part {
+    const ls_emit_kernel *emitted;
+    ls_gpu_variant *variants;
+} ls_gpu_part;
+
+struct ls_kernel_binary {
+    ls_gpu *gpu;
+    ls_arena arena;
+    ls_spec spec;
+    ls_kernel_list list;
+    ls_gpu_part *parts;
+    size_t *scratch_offset;
+    size_t scratch_bytes;
+};
+
+/* The variant of a part for a shape; compiled when it is new. Under the lock. */
+ls_status ls_gpu_variant_get(ls_kernel_binary *binary, int part, const bool *based, const int32_t *alias,
+                             ls_gpu_variant **out_variant, ls_error *err) LS_MUST_USE;
+/* Legal, simplified, within the device's limits, rendered; everything is the arena's. */
+ls_status ls_gpu_prepare(ls_gpu *gpu, ls_arena *arena, const ls_kernel *kernel, uint32_t traits, ls_kernel *out_kernel,
+                         const ls_legal_param **out_params, ls_gpu_code *out_code, ls_error *err) LS_MUST_USE;
+
+/* ---- launch.c ---- */
+
+/* The words of a legal kernel's parameters from the values of the kernel that it came from. */
+void ls_gpu_words(const ls_kernel *legal, const ls_legal_param *params, const int64_t *values, uint32_t *out_words);
+
+#endif
