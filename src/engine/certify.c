@@ -235,7 +235,8 @@ ls_status ls_device_list(ls_context *context, ls_device_info *out_infos, int *in
     int room = *inout_count, n = 0;
     (void)err;
     for (int i = 0; ls_backends[i]; i++) {
-        if (strcmp(ls_backends[i]->name, "null") == 0) { /* for tests: it computes nothing */
+        const char *name = ls_backends[i]->name;
+        if (strcmp(name, "null") == 0 || strcmp(name, "sim") == 0) { /* for tests: no device of this machine */
             continue;
         }
         ls_device_info info;

@@ -96,7 +96,13 @@ ls_status ls_gpu_variant_get(ls_kernel_binary *b, int part, const bool *based, c
 
 static ls_status build_all(ls_kernel_binary *b, const char *strategy, ls_error *err) {
     ls_gpu *gpu = b->gpu;
-    ls_emit_caps caps = {.max_groups = gpu->limits.max_groups};
+    const ls_gpu_limits *l = &gpu->limits;
+    ls_emit_caps caps = {.max_groups = l->max_groups,
+                         .max_threads = l->max_threads,
+                         .max_shared = (int64_t)l->max_shared,
+                         .subgroup = l->subgroup,
+                         .n_frags = l->n_frags};
+    memcpy(caps.frags, l->frags, sizeof caps.frags);
     LS_TRY(err, ls_emit(&b->arena, &b->spec, &caps, strategy, &b->list, err));
     b->parts = LS_ARENA_ARRAY(&b->arena, ls_gpu_part, b->list.n_kernels + 1);
     b->scratch_offset = LS_ARENA_ARRAY(&b->arena, size_t, b->list.n_scratch + 1);

@@ -49,6 +49,9 @@ typedef struct ls_gpu_limits {
     int32_t max_groups;     /* workgroups on an axis of the grid */
     int32_t max_threads;    /* of a workgroup */
     bool overlap;           /* two bindings may be the same place, one of them written */
+    int32_t subgroup;       /* threads of a subgroup, the same in every kernel; 0: not known */
+    int32_t n_frags;        /* matrix instructions */
+    ls_emit_frag frags[LS_EMIT_FRAGS];
 } ls_gpu_limits;
 
 typedef struct ls_gpu_api {

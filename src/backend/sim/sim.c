@@ -1,0 +1,172 @@
+/* A simulated device with threads: kernels run in the interpreter, which reports races, reads of what nothing wrote and
+ * indices out of bounds. It takes the whole way that a GPU takes, on any machine, and its arithmetic can be as wrong as that
+ * of real ones: sim is exact, sim:1 has little more than WebGPU, sim:2 also flushes subnormals, fuses products into sums,
+ * divides and takes roots with errors of some ULPs. All three must be certified: what a device gets wrong is done another
+ * way. */
+#include "backend/sim/sim.h"
+#include "gpu/gpu.h"
+#include <string.h>
+
+typedef struct sim {
+    ls_heap *heap;
+    bool wrong;
+    uint64_t seed; /* of the order of workgroups */
+} sim;
+
+static ls_status sim_block_new(void *driver, size_t size, void **out_block, ls_error *err) {
+    *out_block = ls_alloc(((sim *)driver)->heap, size);
+    return *out_block ? LS_OK : LS_FAIL_MEMORY(err, "a block of the simulated device");
+}
+static void sim_block_free(void *driver, void *block) {
+    ls_free(((sim *)driver)->heap, block);
+}
+static ls_status sim_write(void *driver, void *block, size_t offset, const void *data, size_t size, ls_error *err) {
+    (void)driver, (void)err;
+    memcpy((char *)block + offset, data, size);
+    return LS_OK;
+}
+static ls_status sim_read(void *driver, void *block, size_t offset, void *data, size_t size, ls_error *err) {
+    (void)driver, (void)err;
+    memcpy(data, (char *)block + offset, size);
+    return LS_OK;
+}
+static ls_status sim_copy(void *driver, void *to, size_t to_offset, void *from, size_t from_offset, size_t size,
+                          ls_error *err) {
+    (void)driver, (void)err;
+    memmove((char *)to + to_offset, (char *)from + from_offset, size);
+    return LS_OK;
+}
+
+static ls_status sim_render(void *driver, ls_arena *arena, const ls_kernel *kernel, ls_gpu_code *out_code, ls_error *err) {
+    ls_kernel *wrong = LS_ARENA_NEW(arena, ls_kernel);
+    if (!wrong) {
+        return LS_FAIL_MEMORY(err, "a simulated kernel");
+    }
+    *wrong = *kernel;
+    if (((sim *)driver)->wrong) {
+        LS_TRY(err, ls_sim_spoil(arena, kernel, wrong, err));
+    }
+    out_code->data = wrong;
+    out_code->size = sizeof *wrong;
+    return LS_OK;
+}
+static ls_status sim_build(void *driver, const ls_gpu_code *code, void **out_pipeline, ls_error *err) {
+    (void)driver, (void)err;
+    *out_pipeline = (void *)(uintptr_t)code->data; /* lives as long as its binary */
+    return LS_OK;
+}
+static void sim_drop(void *driver, void *pipeline) {
+    (void)driver, (void)pipeline;
+}
+
+static ls_status sim_dispatch(void *driver, const ls_gpu_dispatch *d, ls_error *err) {
+    sim *s = driver;
+    const ls_kernel *k = d->pipeline;
+    ls_arena arena;
+    ls_arena_init(&arena, s->heap);
+    ls_interp_buffer *buffers = LS_ARENA_ARRAY(&arena, ls_interp_buffer, k->n_globals + 1);
+    int64_t *params = LS_ARENA_ARRAY(&arena, int64_t, k->n_params + 1);
+    ls_status status = buffers && params ? LS_OK : LS_FAIL_MEMORY(err, "a simulated launch");
+    for (int32_t i = 0, word = 0; status == LS_OK && i < k->n_params; i++) {
+        uint64_t low = d->words[word++];
+        bool wide = ls_dtype_size(k->params[i].dtype) == 8;
+        uint64_t v = wide ? low | (uint64_t)d->words[word++] << 32 : low;
+        params[i] = (int64_t)ls_kir_wrap(k->params[i].dtype, v);
+    }
+    for (int32_t m = 0; status == LS_OK && m < k->n_mems; m++) {
+        const ls_kmem *mem = &k->mems[m];
+        if (mem->space == LS_MEM_GLOBAL) {
+            const ls_gpu_range *r = &d->bindings[mem->binding];
+            size_t width = ls_dtype_size(mem->dtype); /* blocks are whole words */
+            buffers[mem->binding] = (ls_interp_buffer){(char *)r->block + r->offset, (int64_t)((r->size + width - 1) / width), false};
+        }
+    }
+    if (status == LS_OK) {
+        status = ls_kernel_interp(s->heap, k, &(ls_interp_launch){.buffers = buffers, .params = params, .seed = ++s->seed}, err);
+    }
+    ls_arena_free(&arena);
+    return status;
+}
+
+static ls_status sim_flush(void *driver, uint64_t *out_ticket, ls_error *err) {
+    (void)driver, (void)err;
+    *out_ticket = 0;
+    return LS_OK;
+}
+static ls_status sim_wait(void *driver, uint64_t ticket, int blocking, int *out_done, ls_error *err) {
+    (void)driver, (void)ticket, (void)blocking, (void)err;
+    *out_done = 1;
+    return LS_OK;
+}
+
+static const ls_gpu_api api = {sim_block_new, sim_block_free, sim_write, sim_read,  sim_copy, sim_render,
+                               sim_build,     sim_drop,       sim_dispatch, sim_flush, sim_wait};
+
+static void sim_close(ls_device *device) {
+    ls_gpu *gpu = device->state;
+    if (gpu) {
+        void *driver = ls_gpu_driver(gpu);
+        ls_gpu_free(gpu);
+        ls_free(device->heap, driver);
+    }
+}
+
+static ls_status sim_open(ls_device *device, int index, ls_error *err) {
+    static const char *const names[] = {"exact", "words alone", "wrong arithmetic"};
+    const uint32_t floats = LS_KT_UNFUSED32 | LS_KT_SUBNORMAL32 | LS_KT_DIV32 | LS_KT_SQRT32 | LS_KT_ROUND32 | LS_KT_CAST32;
+    if (index < 0 || index > 2) {
+        return LS_FAIL(err, LS_ERR_DEVICE, "sim:%d: the simulated devices are sim, sim:1 and sim:2", index);
+    }
+    sim *s = ls_alloc_zeroed(device->heap, sizeof *s);
+    ls_gpu *gpu = NULL;
+    if (!s) {
+        return LS_FAIL_MEMORY(err, "the simulated device");
+    }
+    *s = (sim){.heap = device->heap, .wrong = index == 2};
+    const ls_gpu_limits limits = {.traits = index ? floats : LS_KT_ALL,
+                                  .align = index ? 256 : 16,
+                                  .max_binding = SIZE_MAX,
+                                  .block = index ? 0 : 1 << 16,
+                                  .max_shared = index ? 16384 : 49152,
+                                  .max_bindings = index ? 10 : 64,
+                                  .max_words = 64,
+                                  .max_groups = 65535,
+                                  .max_threads = index ? 256 : 1024};
+    ls_text name;
+    ls_text_init(&name, device->heap);
+    ls_text_printf(&name, "simulated GPU (%s)", names[index]);
+    memcpy(device->caps.name, name.failed ? "" : name.data, name.failed ? 1 : name.len + 1);
+    ls_text_free(&name);
+    device->caps.dtypes = (1u << LS_DTYPE_COUNT) - 1;
+    device->caps.shared_bytes = limits.max_shared;
+    device->caps.subgroup = 32;
+    ls_status status = ls_gpu_create(device, &api, s, &limits, &gpu, err);
+    if (status != LS_OK) {
+        ls_free(device->heap, s);
+        return ls_error_forward(err, status, __FILE__, __LINE__);
+    }
+    device->state = gpu;
+    status = ls_gpu_probe(gpu, err);
+    if (status != LS_OK) {
+        sim_close(device);
+        device->state = NULL;
+    }
+    return status;
+}
+
+const ls_backend ls_backend_sim = {
+    .name = "sim",
+    .open = sim_open,
+    .close = sim_close,
+    .alloc = ls_gpu_alloc,
+    .free = ls_gpu_release,
+    .upload = ls_gpu_upload,
+    .download = ls_gpu_download,
+    .copy = ls_gpu_copy,
+    .compile = ls_gpu_compile,
+    .destroy = ls_gpu_destroy,
+    .launch = ls_gpu_launch,
+    .submit = ls_gpu_submit,
+    .wait = ls_gpu_wait,
+    .describe = ls_gpu_describe,
+};
