@@ -3,7 +3,7 @@
 #include "gpu/internal.h"
 #include <string.h>
 
-enum { MAX_VALUES = 128 }; /* parameters of a kernel, bases included */
+enum { MAX_BINDINGS = 128, MAX_VALUES = 256 }; /* of a kernel; values are parameters, bases included */
 
 static ls_status check_limits(const ls_gpu *gpu, const ls_kernel *k, ls_error *err) {
     const ls_gpu_limits *l = &gpu->limits;
@@ -126,7 +126,13 @@ static ls_status build_all(ls_kernel_binary *b, const char *strategy, ls_error *
             alias[j] = j;
         }
         ls_gpu_variant *plain;
-        LS_TRY(err, ls_gpu_variant_get(b, i, based, alias, &plain, err));
+        if (n > MAX_BINDINGS) {
+            return LS_FAIL(err, LS_ERR_UNSUPPORTED, "kernel %s needs %d buffers, at most %d are expected",
+                           b->list.kernels[i].kernel.name, n, MAX_BINDINGS);
+        }
+        if (n <= l->max_bindings) { /* else each launch brings some of them together */
+            LS_TRY(err, ls_gpu_variant_get(b, i, based, alias, &plain, err));
+        }
     }
     return LS_OK;
 }
@@ -174,6 +180,10 @@ void ls_gpu_describe(const ls_kernel_binary *b, ls_text *out) {
         const ls_gpu_variant *plain = b->parts[i].variants;
         while (plain && plain->next) { /* the first that was made stands last */
             plain = plain->next;
+        }
+        if (!plain) {
+            ls_kernel_print(out, &b->parts[i].emitted->kernel);
+            continue;
         }
         ls_arena arena;
         ls_gpu_code code = {.kernel = &plain->kernel, .name = plain->kernel.name, .n_words = plain->n_words};

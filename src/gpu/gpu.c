@@ -10,6 +10,7 @@ ls_status ls_gpu_create(ls_device *device, const ls_gpu_api *api, void *driver, 
         return LS_FAIL_MEMORY(err, "a device");
     }
     *gpu = (ls_gpu){.device = device, .heap = device->heap, .api = api, .driver = driver, .limits = *limits, .mutex = mutex};
+    device->defers = true;
     *out_gpu = gpu;
     return LS_OK;
 }

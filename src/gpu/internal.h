@@ -58,7 +58,8 @@ struct ls_gpu_variant {
     void *pipeline;
 };
 
-/* Rewrites a kernel for a shape: `based` bindings index from a parameter of theirs, aliases become one memory. */
+/* Rewrites a kernel: `based` bindings are indexed from a parameter of theirs, a binding whose alias is another becomes one
+ * memory with it (and shares its base, unless it has its own). */
 ls_status ls_gpu_rewrite(ls_arena *arena, const ls_kernel *kernel, const bool *based, const int32_t *alias,
                          ls_kernel *out_kernel, ls_error *err) LS_MUST_USE;
 

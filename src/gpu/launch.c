@@ -64,56 +64,205 @@ static ls_dtype dtype_of(const ls_kernel *k, int32_t binding) {
     return LS_U32;
 }
 
-/* A copy for this launch alone. What is released here is used again only by what is recorded later. */
-static ls_status set_apart(const launching *l, ls_gpu_range *range, ls_error *err) {
-    ls_gpu *gpu = l->gpu;
-    ls_gpu_memory copy;
-    LS_TRY(err, ls_gpu_memory_new(gpu, range->size, &copy, err));
-    ls_status status = gpu->api->copy(gpu->driver, copy.block->block, copy.offset, range->block, range->offset, range->size, err);
-    *range = (ls_gpu_range){copy.block->block, copy.offset, range->size};
-    ls_gpu_memory_free(gpu, copy);
-    return status;
+/* One kernel of a launch: what each binding of the emitted kernel is. */
+typedef struct parting {
+    const ls_emit_kernel *emitted;
+    ls_gpu_range ranges[MAX_BINDINGS];
+    int32_t alias[MAX_BINDINGS];
+    bool based[MAX_BINDINGS], staged[MAX_BINDINGS];
+    int64_t base[MAX_BINDINGS]; /* elements, of those that are based */
+    ls_gpu_range origin[MAX_BINDINGS]; /* of those that are staged: where their bytes belong */
+} parting;
+
+/* A place for this launch alone. What is released here is used again only by what is recorded later. */
+static ls_status borrow(ls_gpu *gpu, size_t size, ls_gpu_range *out_range, ls_gpu_memory *out_memory, ls_error *err) {
+    LS_TRY(err, ls_gpu_memory_new(gpu, size, out_memory, err));
+    *out_range = (ls_gpu_range){out_memory->block->block, out_memory->offset, size};
+    return LS_OK;
+}
+
+static ls_status copy_range(ls_gpu *gpu, const ls_gpu_range *to, const ls_gpu_range *from, ls_error *err) {
+    return gpu->api->copy(gpu->driver, to->block, to->offset, from->block, from->offset, from->size, err);
 }
 
 /* Which bindings are one place, for a device that binds no place twice. Equal places become one binding; of two that overlap
  * otherwise, the one that is only read is copied. */
-static ls_status find_aliases(const launching *l, const ls_kernel *k, ls_gpu_range *ranges, int32_t *alias, ls_error *err) {
+static ls_status find_aliases(const launching *l, parting *p, ls_error *err) {
+    const ls_kernel *k = &p->emitted->kernel;
     for (int32_t i = 0; i < k->n_globals; i++) {
-        alias[i] = i;
+        p->alias[i] = i;
         for (int32_t j = 0; j < i && !l->gpu->limits.overlap; j++) {
-            ls_gpu_range *a = &ranges[j], *b = &ranges[i];
-            if (alias[j] != j || a->block != b->block || a->offset + a->size <= b->offset || b->offset + b->size <= a->offset) {
+            ls_gpu_range *a = &p->ranges[j], *b = &p->ranges[i];
+            if (p->alias[j] != j || a->block != b->block || a->offset + a->size <= b->offset || b->offset + b->size <= a->offset) {
                 continue;
             }
             if (a->offset == b->offset && dtype_of(k, i) == dtype_of(k, j)) {
-                alias[i] = j;
+                p->alias[i] = j;
                 break;
             }
+            ls_gpu_range *moved = is_written(k, i) ? a : b, copy;
+            ls_gpu_memory memory;
             if (is_written(k, i) && is_written(k, j)) {
                 return LS_FAIL(err, LS_ERR_INTERNAL, "kernel %s writes arguments %d and %d, which overlap", k->name, j, i);
             }
-            LS_TRY(err, set_apart(l, is_written(k, i) ? a : b, err));
+            LS_TRY(err, borrow(l->gpu, moved->size, &copy, &memory, err));
+            LS_TRY(err, copy_range(l->gpu, &copy, moved, err));
+            *moved = copy;
+            ls_gpu_memory_free(l->gpu, memory);
+        }
+    }
+    return LS_OK;
+}
+
+/* Bindings of one dtype that could share a place with others: arguments that stand for themselves. */
+static int32_t count_mergeable(const parting *p, ls_dtype dtype) {
+    const ls_kernel *k = &p->emitted->kernel;
+    int32_t n = 0;
+    for (int32_t i = 0; i < k->n_globals; i++) {
+        n += p->alias[i] == i && p->emitted->bindings[i].place == LS_EMIT_ARG && dtype_of(k, i) == dtype;
+    }
+    return n;
+}
+
+/* Brings arguments of one dtype into one place, as few and as small as will do: `excess` bindings fewer. */
+static ls_status merge(const launching *l, parting *p, ls_dtype dtype, int32_t excess, ls_error *err) {
+    const ls_kernel *k = &p->emitted->kernel;
+    int32_t chosen[MAX_BINDINGS], n = 0;
+    size_t bytes = 0;
+    for (int32_t i = 0; i < k->n_globals; i++) {
+        if (p->alias[i] != i || p->emitted->bindings[i].place != LS_EMIT_ARG || dtype_of(k, i) != dtype) {
+            continue;
+        }
+        int32_t at = n < excess + 1 ? n++ : n; /* insertion by size; what falls off the end stays as it is */
+        while (at > 0 && p->ranges[chosen[at - 1]].size > p->ranges[i].size) {
+            if (at < n) {
+                chosen[at] = chosen[at - 1];
+            }
+            at--;
+        }
+        if (at < n) {
+            chosen[at] = i;
+        }
+    }
+    for (int32_t c = 0; c < n; c++) {
+        bytes += (p->ranges[chosen[c]].size + 255) / 256 * 256;
+    }
+    ls_gpu_range place;
+    ls_gpu_memory memory;
+    int32_t first = chosen[0];
+    for (int32_t c = 1; c < n; c++) {
+        first = chosen[c] < first ? chosen[c] : first;
+    }
+    LS_TRY(err, borrow(l->gpu, bytes, &place, &memory, err));
+    size_t at = 0;
+    for (int32_t c = 0; c < n; c++) {
+        int32_t i = chosen[c];
+        p->origin[i] = p->ranges[i];
+        p->staged[i] = p->based[i] = true;
+        p->base[i] = (int64_t)(at / ls_dtype_size(dtype));
+        const ls_gpu_range own = {place.block, place.offset + at, p->ranges[i].size};
+        LS_TRY(err, copy_range(l->gpu, &own, &p->ranges[i], err)); /* also what is only written: parts may stay as they are */
+        at += (own.size + 255) / 256 * 256;
+        p->alias[i] = first;
+    }
+    p->ranges[first] = place;
+    ls_gpu_memory_free(l->gpu, memory);
+    return LS_OK;
+}
+
+/* No more bindings than the device has. */
+static ls_status merge_excess(const launching *l, parting *p, ls_error *err) {
+    const ls_kernel *k = &p->emitted->kernel;
+    int32_t excess = -l->gpu->limits.max_bindings;
+    for (int32_t i = 0; i < k->n_globals; i++) {
+        excess += p->alias[i] == i;
+    }
+    while (excess > 0) {
+        ls_dtype most = LS_BOOL;
+        for (int d = 0; d < LS_DTYPE_COUNT; d++) {
+            most = count_mergeable(p, (ls_dtype)d) > count_mergeable(p, most) ? (ls_dtype)d : most;
+        }
+        int32_t n = count_mergeable(p, most), fewer = n - 1 < excess ? n - 1 : excess;
+        if (fewer < 1) {
+            return LS_FAIL(err, LS_ERR_UNSUPPORTED, "kernel %s needs %d buffers, %s has %d", k->name, k->n_globals,
+                           l->gpu->device->id, l->gpu->limits.max_bindings);
+        }
+        LS_TRY(err, merge(l, p, most, fewer, err));
+        excess -= fewer;
+    }
+    return LS_OK;
+}
+
+/* What is bound, in the order of the variant's bindings, from places that the device can bind. */
+static ls_status bind(const launching *l, parting *p, ls_gpu_range *out_bound, ls_error *err) {
+    const ls_gpu *gpu = l->gpu;
+    const ls_kernel *k = &p->emitted->kernel;
+    for (int32_t i = 0; i < k->n_globals; i++) {
+        if (p->alias[i] != i) {
+            continue;
+        }
+        ls_gpu_range r = p->ranges[i];
+        size_t rest = r.offset % gpu->limits.align;
+        if (rest) { /* never of a place that was borrowed */
+            p->based[i] = true;
+            p->base[i] = (int64_t)(rest / ls_dtype_size(dtype_of(k, i)));
+        }
+        r = (ls_gpu_range){r.block, r.offset - rest, r.size + rest};
+        if (r.size > gpu->limits.max_binding) {
+            return LS_FAIL(err, LS_ERR_UNSUPPORTED, "kernel %s binds a buffer of %zu bytes, %s takes at most %zu", k->name, r.size,
+                           gpu->device->id, gpu->limits.max_binding);
+        }
+        *out_bound++ = r;
+    }
+    return LS_OK;
+}
+
+static ls_status dispatch(const launching *l, int part, parting *p, const uint32_t *groups, int64_t *values, ls_error *err) {
+    const ls_kernel *k = &p->emitted->kernel;
+    ls_gpu_range bound[MAX_BINDINGS];
+    uint32_t words[MAX_WORDS];
+    ls_gpu_variant *v;
+    LS_TRY(err, find_aliases(l, p, err));
+    LS_TRY(err, merge_excess(l, p, err));
+    LS_TRY(err, bind(l, p, bound, err));
+    LS_TRY(err, ls_gpu_variant_get(l->binary, part, p->based, p->alias, &v, err));
+    int32_t n_values = k->n_params;
+    for (int32_t i = 0; i < k->n_globals; i++) {
+        if (p->based[i]) {
+            values[n_values++] = p->base[i];
+        }
+    }
+    ls_gpu_words(&v->kernel, v->params, values, words);
+    const ls_gpu_dispatch d = {.pipeline = v->pipeline,
+                               .kernel = &v->kernel,
+                               .bindings = bound,
+                               .words = words,
+                               .n_words = v->n_words,
+                               .groups = {groups[0], groups[1], groups[2]}};
+    LS_TRY(err, l->gpu->api->dispatch(l->gpu->driver, &d, err));
+    for (int32_t i = 0; i < k->n_globals; i++) {
+        if (p->staged[i] && is_written(k, i)) {
+            const ls_gpu_range *place = &p->ranges[p->alias[i]];
+            const ls_gpu_range own = {place->block, place->offset + (size_t)p->base[i] * ls_dtype_size(dtype_of(k, i)),
+                                      p->origin[i].size};
+            LS_TRY(err, copy_range(l->gpu, &p->origin[i], &own, err));
         }
     }
     return LS_OK;
 }
 
 static ls_status launch_part(const launching *l, int part, ls_error *err) {
-    ls_gpu *gpu = l->gpu;
-    const ls_emit_kernel *e = l->binary->parts[part].emitted;
-    const ls_kernel *k = &e->kernel;
-    ls_gpu_range ranges[MAX_BINDINGS], bound[MAX_BINDINGS];
-    bool based[MAX_BINDINGS];
-    int32_t alias[MAX_BINDINGS];
+    const ls_gpu *gpu = l->gpu;
+    parting p = {.emitted = l->binary->parts[part].emitted};
+    const ls_kernel *k = &p.emitted->kernel;
     int64_t values[MAX_BINDINGS + MAX_WORDS];
-    uint32_t words[MAX_WORDS];
+    uint32_t groups[3];
     for (int32_t i = 0; i < k->n_globals; i++) {
-        ranges[i] = place(l, &e->bindings[i]);
+        p.ranges[i] = place(l, &p.emitted->bindings[i]);
     }
     for (int32_t i = 0; i < k->n_params; i++) {
-        values[i] = l->launch->symbols[e->symbols[i]->index];
+        values[i] = l->launch->symbols[p.emitted->symbols[i]->index];
     }
-    ls_gpu_dispatch d = {.bindings = bound, .words = words};
     for (int i = 0; i < 3; i++) {
         int64_t n = ls_kgrid_size(k, i, values);
         if (n == 0) {
@@ -123,32 +272,9 @@ static ls_status launch_part(const launching *l, int part, ls_error *err) {
             return LS_FAIL(err, LS_ERR_UNSUPPORTED, "kernel %s needs %lld workgroups on an axis, %s has %d", k->name,
                            (long long)n, gpu->device->id, gpu->limits.max_groups);
         }
-        d.groups[i] = (uint32_t)n;
+        groups[i] = (uint32_t)n;
     }
-    LS_TRY(err, find_aliases(l, k, ranges, alias, err));
-    int32_t n_values = k->n_params, n_bound = 0;
-    for (int32_t i = 0; i < k->n_globals; i++) {
-        size_t rest = ranges[i].offset % gpu->limits.align;
-        based[i] = rest != 0 && alias[i] == i;
-        if (alias[i] != i) {
-            continue;
-        }
-        if (rest) {
-            values[n_values++] = (int64_t)(rest / ls_dtype_size(dtype_of(k, i)));
-        }
-        bound[n_bound] = (ls_gpu_range){ranges[i].block, ranges[i].offset - rest, ranges[i].size + rest};
-        if (bound[n_bound++].size > gpu->limits.max_binding) {
-            return LS_FAIL(err, LS_ERR_UNSUPPORTED, "kernel %s binds a buffer of %zu bytes, %s takes at most %zu", k->name,
-                           ranges[i].size + rest, gpu->device->id, gpu->limits.max_binding);
-        }
-    }
-    ls_gpu_variant *v;
-    LS_TRY(err, ls_gpu_variant_get(l->binary, part, based, alias, &v, err));
-    ls_gpu_words(&v->kernel, v->params, values, words);
-    d.pipeline = v->pipeline;
-    d.kernel = &v->kernel;
-    d.n_words = v->n_words;
-    return gpu->api->dispatch(gpu->driver, &d, err);
+    return dispatch(l, part, &p, groups, values, err);
 }
 
 /* The serial of the node that a status word names. */
@@ -175,7 +301,7 @@ static ls_status launch_all(launching *l, ls_launch *launch, ls_error *err) {
         LS_TRY(err, gpu->api->write(gpu->driver, l->status.block, l->status.offset, &zero, sizeof zero, err));
     } else if (b->list.status) {
         const ls_gpu_memory *m = launch->status->handle;
-        l->status = (ls_gpu_range){m->block->block, m->offset + launch->status->base + launch->status_offset, sizeof zero};
+        l->status = (ls_gpu_range){m->block->block, m->offset + launch->status_offset, sizeof zero};
     }
     for (int32_t i = 0; i < b->list.n_kernels; i++) {
         LS_TRY(err, launch_part(l, i, err));

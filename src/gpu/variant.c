@@ -1,7 +1,10 @@
 /* Variants of an emitted kernel for launches whose buffers do not lie where the device can bind them: a memory is indexed from
- * a parameter of its own, and two memories that are one place become one. Both keep every value that the kernel computes. */
+ * a parameter of its own, and memories that are one place, or lie in one, become one. Both keep every value that the kernel
+ * computes. Counts of memories that are indexed from a base say nothing: bounds were proved before. */
 #include "gpu/internal.h"
 #include <string.h>
+
+enum { ANY_COUNT = 1 << 28 };
 
 typedef struct rewriter {
     const ls_kernel *from;
@@ -77,6 +80,14 @@ static void rewrite_ins(rewriter *r, int32_t at) {
     }
 }
 
+static int32_t memory_of(const ls_kernel *k, int32_t binding) {
+    int32_t m = 0;
+    while (k->mems[m].space != LS_MEM_GLOBAL || k->mems[m].binding != binding) {
+        m++;
+    }
+    return m;
+}
+
 /* The memories that stay, in their order, and where each old one went. */
 static void rewrite_mems(rewriter *r, const int32_t *alias) {
     const ls_kernel *k = r->from;
@@ -90,11 +101,7 @@ static void rewrite_mems(rewriter *r, const int32_t *alias) {
                 r->mem[m] = r->to.n_mems;
                 r->to.mems[r->to.n_mems++] = mem;
             } else if (pass == 1 && joins) {
-                int32_t first = 0;
-                while (k->mems[first].space != LS_MEM_GLOBAL || k->mems[first].binding != alias[mem.binding]) {
-                    first++;
-                }
-                r->mem[m] = r->mem[first];
+                r->mem[m] = r->mem[memory_of(k, alias[mem.binding])];
                 r->to.mems[r->mem[m]].access |= mem.access;
             }
         }
@@ -122,23 +129,18 @@ ls_status ls_gpu_rewrite(ls_arena *arena, const ls_kernel *kernel, const bool *b
     r.to.n_body = 0;
     for (int32_t m = 0; m < kernel->n_mems; m++) {
         const ls_kmem *mem = &kernel->mems[m];
+        bool global = mem->space == LS_MEM_GLOBAL;
         r.base[m] = LS_VAL_NONE;
-        if (mem->space == LS_MEM_GLOBAL && based[alias[mem->binding]] && alias[mem->binding] == mem->binding) {
-            int64_t most = 4096; /* more than any device's alignment */
-            r.to.params[r.to.n_params] = (ls_kparam){ls_arena_printf(arena, "base_%s", mem->name), LS_I32, 0, most};
+        if (global && based[mem->binding]) {
+            r.to.params[r.to.n_params] = (ls_kparam){ls_arena_printf(arena, "base_%s", mem->name), LS_I32, 0, INT32_MAX};
             r.base[m] = put3(&r, LS_K_PARAM, LS_I32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, r.to.n_params);
+            r.to.mems[r.mem[m]].count = ANY_COUNT;
+            r.to.mems[r.mem[m]].count_param = LS_VAL_NONE;
             if (!r.to.params[r.to.n_params++].name) {
                 return LS_FAIL_MEMORY(err, "a variant of a kernel");
             }
-            r.to.mems[r.mem[m]].count += mem->count_param < 0 ? most : 0;
-        }
-    }
-    for (int32_t m = 0; m < kernel->n_mems; m++) { /* those that joined index from the same base */
-        const ls_kmem *mem = &kernel->mems[m];
-        for (int32_t other = 0; other < kernel->n_mems && mem->space == LS_MEM_GLOBAL; other++) {
-            if (other != m && r.mem[other] == r.mem[m] && r.base[other] != LS_VAL_NONE) {
-                r.base[m] = r.base[other];
-            }
+        } else if (global && alias[mem->binding] != mem->binding) { /* the same place: that one's base */
+            r.base[m] = r.base[memory_of(kernel, alias[mem->binding])];
         }
     }
     for (int32_t i = 0; i < kernel->n_body; i++) {

@@ -61,12 +61,14 @@ static void sim_drop(void *driver, void *pipeline) {
 
 static ls_status sim_dispatch(void *driver, const ls_gpu_dispatch *d, ls_error *err) {
     sim *s = driver;
-    const ls_kernel *k = d->pipeline;
+    ls_kernel bound = *(const ls_kernel *)d->pipeline; /* memories are as long as what is bound */
+    const ls_kernel *k = &bound;
     ls_arena arena;
     ls_arena_init(&arena, s->heap);
+    bound.mems = ls_arena_copy(&arena, k->mems, sizeof *k->mems * (size_t)k->n_mems);
     ls_interp_buffer *buffers = LS_ARENA_ARRAY(&arena, ls_interp_buffer, k->n_globals + 1);
     int64_t *params = LS_ARENA_ARRAY(&arena, int64_t, k->n_params + 1);
-    ls_status status = buffers && params ? LS_OK : LS_FAIL_MEMORY(err, "a simulated launch");
+    ls_status status = buffers && params && bound.mems ? LS_OK : LS_FAIL_MEMORY(err, "a simulated launch");
     for (int32_t i = 0, word = 0; status == LS_OK && i < k->n_params; i++) {
         uint64_t low = d->words[word++];
         bool wide = ls_dtype_size(k->params[i].dtype) == 8;
@@ -74,11 +76,13 @@ static ls_status sim_dispatch(void *driver, const ls_gpu_dispatch *d, ls_error *
         params[i] = (int64_t)ls_kir_wrap(k->params[i].dtype, v);
     }
     for (int32_t m = 0; status == LS_OK && m < k->n_mems; m++) {
-        const ls_kmem *mem = &k->mems[m];
+        ls_kmem *mem = &bound.mems[m];
         if (mem->space == LS_MEM_GLOBAL) {
             const ls_gpu_range *r = &d->bindings[mem->binding];
             size_t width = ls_dtype_size(mem->dtype); /* blocks are whole words */
-            buffers[mem->binding] = (ls_interp_buffer){(char *)r->block + r->offset, (int64_t)((r->size + width - 1) / width), false};
+            mem->count = (int64_t)((r->size + width - 1) / width);
+            mem->count_param = LS_VAL_NONE;
+            buffers[mem->binding] = (ls_interp_buffer){(char *)r->block + r->offset, mem->count, false};
         }
     }
     if (status == LS_OK) {
