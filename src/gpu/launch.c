@@ -114,36 +114,25 @@ static ls_status find_aliases(const launching *l, parting *p, ls_error *err) {
     return LS_OK;
 }
 
-/* Bindings of one dtype that could share a place with others: arguments that stand for themselves. */
-static int32_t count_mergeable(const parting *p, ls_dtype dtype) {
+/* Bindings of one dtype that could share a place: arguments that stand for themselves, the smallest first. */
+static int32_t find_mergeable(const parting *p, ls_dtype dtype, int32_t *out_chosen) {
     const ls_kernel *k = &p->emitted->kernel;
     int32_t n = 0;
     for (int32_t i = 0; i < k->n_globals; i++) {
-        n += p->alias[i] == i && p->emitted->bindings[i].place == LS_EMIT_ARG && dtype_of(k, i) == dtype;
+        if (p->alias[i] == i && p->emitted->bindings[i].place == LS_EMIT_ARG && dtype_of(k, i) == dtype) {
+            int32_t at = n++;
+            for (; at > 0 && p->ranges[out_chosen[at - 1]].size > p->ranges[i].size; at--) {
+                out_chosen[at] = out_chosen[at - 1];
+            }
+            out_chosen[at] = i;
+        }
     }
     return n;
 }
 
-/* Brings arguments of one dtype into one place, as few and as small as will do: `excess` bindings fewer. */
-static ls_status merge(const launching *l, parting *p, ls_dtype dtype, int32_t excess, ls_error *err) {
-    const ls_kernel *k = &p->emitted->kernel;
-    int32_t chosen[MAX_BINDINGS], n = 0;
-    size_t bytes = 0;
-    for (int32_t i = 0; i < k->n_globals; i++) {
-        if (p->alias[i] != i || p->emitted->bindings[i].place != LS_EMIT_ARG || dtype_of(k, i) != dtype) {
-            continue;
-        }
-        int32_t at = n < excess + 1 ? n++ : n; /* insertion by size; what falls off the end stays as it is */
-        while (at > 0 && p->ranges[chosen[at - 1]].size > p->ranges[i].size) {
-            if (at < n) {
-                chosen[at] = chosen[at - 1];
-            }
-            at--;
-        }
-        if (at < n) {
-            chosen[at] = i;
-        }
-    }
+/* Brings arguments of one dtype into one place. */
+static ls_status merge(const launching *l, parting *p, const int32_t *chosen, int32_t n, ls_error *err) {
+    size_t bytes = 0, width = ls_dtype_size(dtype_of(&p->emitted->kernel, chosen[0]));
     for (int32_t c = 0; c < n; c++) {
         bytes += (p->ranges[chosen[c]].size + 255) / 256 * 256;
     }
@@ -159,7 +148,7 @@ static ls_status merge(const launching *l, parting *p, ls_dtype dtype, int32_t e
         int32_t i = chosen[c];
         p->origin[i] = p->ranges[i];
         p->staged[i] = p->based[i] = true;
-        p->base[i] = (int64_t)(at / ls_dtype_size(dtype));
+        p->base[i] = (int64_t)(at / width);
         const ls_gpu_range own = {place.block, place.offset + at, p->ranges[i].size};
         LS_TRY(err, copy_range(l->gpu, &own, &p->ranges[i], err)); /* also what is only written: parts may stay as they are */
         at += (own.size + 255) / 256 * 256;
@@ -178,17 +167,21 @@ static ls_status merge_excess(const launching *l, parting *p, ls_error *err) {
         excess += p->alias[i] == i;
     }
     while (excess > 0) {
+        int32_t chosen[MAX_BINDINGS], n = 0;
         ls_dtype most = LS_BOOL;
         for (int d = 0; d < LS_DTYPE_COUNT; d++) {
-            most = count_mergeable(p, (ls_dtype)d) > count_mergeable(p, most) ? (ls_dtype)d : most;
+            int32_t found = find_mergeable(p, (ls_dtype)d, chosen);
+            most = found > n ? (ls_dtype)d : most;
+            n = found > n ? found : n;
         }
-        int32_t n = count_mergeable(p, most), fewer = n - 1 < excess ? n - 1 : excess;
-        if (fewer < 1) {
+        if (n < 2) {
             return LS_FAIL(err, LS_ERR_UNSUPPORTED, "kernel %s needs %d buffers, %s has %d", k->name, k->n_globals,
                            l->gpu->device->id, l->gpu->limits.max_bindings);
         }
-        LS_TRY(err, merge(l, p, most, fewer, err));
-        excess -= fewer;
+        (void)find_mergeable(p, most, chosen);
+        n = n > excess + 1 ? excess + 1 : n;
+        LS_TRY(err, merge(l, p, chosen, n, err));
+        excess -= n - 1;
     }
     return LS_OK;
 }
