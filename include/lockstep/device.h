@@ -12,6 +12,7 @@ extern "C" {
 /* What a device can do. Plain data. */
 typedef struct ls_caps {
     char name[128];      /* of the processor or GPU */
+    char driver[128];    /* GPUs: the driver and its version, all that a compiled kernel depends on; else empty */
     char isa[32];        /* cpu: "avx512", "avx2", "neon", "scalar"; else empty */
     int threads;         /* host threads at work; 0 where that has no meaning */
     int subgroup;        /* lanes that run together */
