@@ -7,7 +7,6 @@
 #include "base/rng.h"
 #include "spec/build.h"
 #include <inttypes.h>
-#include <string.h>
 
 typedef struct fact { /* 0 <= form <= hi */
     ls_lin form;
@@ -28,6 +27,14 @@ static void facts_add(facts *f, int32_t ix, int32_t limit) {
     }
 }
 
+static bool same_form(const ls_lin *a, const ls_lin *b) {
+    bool same = a->c == b->c && a->n == b->n;
+    for (int i = 0; same && i < a->n; i++) {
+        same = a->t[i].atom == b->t[i].atom && a->t[i].k == b->t[i].k;
+    }
+    return same;
+}
+
 /* p = d*q + r with r div d an atom of the form: then q + (r div d) is in [0, hi div d]. */
 static void facts_derive(facts *f, int32_t atom) {
     const ls_spec *spec = f->spec;
@@ -45,8 +52,7 @@ static void facts_derive(facts *f, int32_t atom) {
             int64_t k = f->fact[i].form.t[j].k;
             fits &= k % d == 0 ? ls_lin_add_atom(&q, a, k / d) : ls_lin_add_atom(&r, a, k);
         }
-        fits = fits && r.c == arg.c && r.n == arg.n && memcmp(r.t, arg.t, sizeof r.t[0] * (size_t)r.n) == 0;
-        if (fits && ls_lin_add_atom(&q, atom, 1)) {
+        if (fits && same_form(&r, &arg) && ls_lin_add_atom(&q, atom, 1)) {
             f->fact[f->n].form = q;
             f->fact[f->n++].hi = f->fact[i].hi / d;
         }

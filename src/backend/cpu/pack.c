@@ -194,7 +194,7 @@ static void pack_affine(const ls_contract_side_launch *s, int worker, int64_t ba
         }
     }
     ls_gemm_worker *w = &s->launch->workers[worker];
-    if (w->k0[s->which] != k0 || w->kc[s->which] != kc) { /* the panels of a chunk come one after another */
+    if (w->kc[s->which] != kc || w->k0[s->which] != k0) { /* the panels of a chunk come one after another */
         write_out(kernel->extents, &gemm->k, side->k_stride, side->n_preds, side->pred_k, k0, kc, 0, none,
                   of_k);
         w->k0[s->which] = k0;
