@@ -46,6 +46,17 @@ LS_API ls_status ls_device_certify(ls_device *device, ls_error *err) LS_MUST_USE
  * measure itself. */
 LS_API ls_status ls_device_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err) LS_MUST_USE;
 
+/* The disk cache, in which compiled kernels and verdicts on them are kept from one process to the next: in LOCKSTEP_CACHE
+ * ("off": none), else XDG_CACHE_HOME/lockstep, else HOME/.cache/lockstep. Any thread, any process. */
+typedef struct ls_cache_info {
+    char path[1024];
+    char reason[256]; /* why it is not used; empty when it is */
+    uint64_t entries, bytes;
+    uint64_t cap; /* bytes beyond which the least recently used entries go */
+} ls_cache_info;
+LS_API void ls_cache_get_info(ls_cache_info *out_info);
+LS_API ls_status ls_cache_clear(uint64_t *out_entries, ls_error *err) LS_MUST_USE; /* the entries removed */
+
 #ifdef __cplusplus
 }
 #endif

@@ -82,6 +82,7 @@ int cmd_run(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
+int cmd_cache(int argc, char **argv);
 extern const cli_command cli_commands[]; /* ends in a NULL name */
 
 #endif

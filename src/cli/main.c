@@ -17,6 +17,7 @@ const cli_command cli_commands[] = {
      "Measure speed, and the share of this machine's measured peak.", cmd_bench},
     {"inspect", "inspect MODEL [options]",
      "Show a network's graph, groups, kernel specs, kernels and memory plan.", cmd_inspect},
+    {"cache", "cache [clear]", "Say where compiled kernels are kept between runs and how many, or remove them.", cmd_cache},
     {NULL, NULL, NULL, NULL},
 };
 
