@@ -20,9 +20,10 @@ int32_t ls_render_words(const ls_kernel *kernel);
 int32_t ls_render_word(const ls_kernel *kernel, int param);
 
 typedef struct ls_spirv_options {
-    bool rte32;            /* declare RoundingModeRTE 32 */
-    bool denorm_preserve32, nan_preserve32; /* declare DenormPreserve, SignedZeroInfNanPreserve 32 */
-    bool coop_matrix;      /* VK_KHR_cooperative_matrix */
+    /* Float controls to declare, each where the device has it: RoundingModeRTE, DenormPreserve, SignedZeroInfNanPreserve. 16 and
+     * 64 bits are declared only by kernels that hold such floats. */
+    bool rte16, rte32, rte64, denorm_preserve16, denorm_preserve32, denorm_preserve64, nan_preserve32;
+    bool coop_matrix; /* VK_KHR_cooperative_matrix */
 } ls_spirv_options;
 /* SPIR-V 1.3 words (for Vulkan 1.1). NoContraction stands on every float instruction without LS_KF_FAST. */
 ls_status ls_render_spirv(ls_arena *arena, const ls_kernel *kernel, const ls_spirv_options *options, uint32_t **out_words,
