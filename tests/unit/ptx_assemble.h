@@ -1,0 +1,43 @@
+/* Checks PTX with NVIDIA's assembler, where it is installed. Included once a program, after cmocka, with
+ * _POSIX_C_SOURCE. */
+#ifndef LOCKSTEP_TESTS_PTX_ASSEMBLE_H
+#define LOCKSTEP_TESTS_PTX_ASSEMBLE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The command, or NULL. */
+static inline const char *ptx_assembler(void) {
+    static const char *found;
+    if (!found) {
+        found = system("ptxas --version >/dev/null 2>&1") == 0                       ? "ptxas"
+                : system("/usr/local/cuda/bin/ptxas --version >/dev/null 2>&1") == 0 ? "/usr/local/cuda/bin/ptxas"
+                                                                                     : "";
+    }
+    return found[0] ? found : NULL;
+}
+
+/* Fails the test, with the assembler's text, where it refuses. */
+static inline void ptx_assembles(const char *name, const char *ptx) {
+    char command[256], message[600];
+    char path[] = "/tmp/ptx_XXXXXX";
+    int fd = mkstemp(path);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    assert_non_null(file);
+    fputs(ptx, file);
+    fclose(file);
+    snprintf(command, sizeof command, "%s -arch=sm_90 -O1 -o /dev/null %s 2>&1", ptx_assembler(), path);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t n = fread(message, 1, sizeof message - 1, pipe);
+    message[n] = 0;
+    int status = pclose(pipe);
+    if (status != 0) {
+        print_error("%s: %s\n%s", name, message, ptx);
+    }
+    remove(path);
+    assert_int_equal(status, 0);
+}
+
+#endif
