@@ -169,7 +169,7 @@ ls_val ls_lower_frame(ls_lower *l, int64_t count, int threads) {
 }
 
 /* Binds the axes to the point at a position, row-major by bounds; whether it lies within the symbols' values. */
-static ls_val bind_point(ls_lower *l, ls_val at, const uint8_t *axes, int n_axes) {
+ls_val ls_lower_bind_point(ls_lower *l, ls_val at, const uint8_t *axes, int n_axes) {
     ls_kb *kb = &l->kb;
     ls_dtype type = ls_lower_type(l, at);
     ls_val within = LS_VAL_NONE;
@@ -186,7 +186,7 @@ static ls_val bind_point(ls_lower *l, ls_val at, const uint8_t *axes, int n_axes
 }
 
 void ls_lower_point(ls_lower *l, ls_val at, const uint8_t *axes, int n_axes) {
-    ls_val within = bind_point(l, at, axes, n_axes);
+    ls_val within = ls_lower_bind_point(l, at, axes, n_axes);
     if (within != LS_VAL_NONE) {
         open_if(l, within);
     }
@@ -255,7 +255,7 @@ static bool same_space(const ls_store *a, const ls_store *b) {
 
 /* Marks what a value is computed from, itself included. */
 static void mark_index(const ls_spec *spec, int32_t ix, bool *used);
-static void mark_value(const ls_spec *spec, int32_t id, bool *used) {
+void ls_lower_uses(const ls_spec *spec, int32_t id, bool *used) {
     if (id < 0 || used[id]) {
         return;
     }
@@ -263,7 +263,7 @@ static void mark_value(const ls_spec *spec, int32_t id, bool *used) {
     used[id] = true;
     const int32_t values[3] = {v->a, v->b, v->c};
     for (int i = 0; i < 3; i++) {
-        mark_value(spec, values[i], used);
+        ls_lower_uses(spec, values[i], used);
     }
     bool indexed = v->op == LS_V_LOAD || v->op == LS_V_INDEX || v->op == LS_V_RANDOM;
     mark_index(spec, indexed ? v->ix : LS_SPEC_NONE, used);
@@ -278,10 +278,20 @@ static void mark_index(const ls_spec *spec, int32_t ix, bool *used) {
     }
     const ls_ix *x = &spec->ix[ix];
     if (x->op == LS_IX_VALUE) {
-        mark_value(spec, x->a, used);
+        ls_lower_uses(spec, x->a, used);
     } else if (x->op >= LS_IX_ADD) {
         mark_index(spec, x->a, used);
         mark_index(spec, x->b, used);
+    }
+}
+
+void ls_lower_store_uses(const ls_spec *spec, int32_t number, bool *used) {
+    const ls_store *s = &spec->stores[number];
+    ls_lower_uses(spec, s->value, used);
+    mark_index(spec, s->ix, used);
+    mark_index(spec, s->check, used);
+    for (int32_t p = s->first_pred; p < s->first_pred + s->n_preds; p++) {
+        mark_index(spec, spec->preds[p].ix, used);
     }
 }
 
@@ -307,8 +317,7 @@ static bool find_wide(ls_lower *l, int32_t first, int32_t count, wide *out) {
         space |= UINT64_C(1) << s->axes[i];
     }
     for (int32_t i = first; i < first + count; i++) {
-        mark_value(spec, spec->stores[i].value, used);
-        mark_index(spec, spec->stores[i].ix, used);
+        ls_lower_store_uses(spec, i, used);
     }
     for (int32_t i = 0; i < spec->n_values; i++) {
         const ls_value *v = &spec->values[i];
@@ -346,7 +355,7 @@ static void row_kernel(ls_lower *l, int32_t first, int32_t count, const wide *w)
     ls_dtype type = points < INT32_MAX - LS_EMIT_THREADS ? LS_I32 : LS_I64;
     ls_val t = ls_kb_cast(kb, ls_kb_local_id(kb, 0), type);
     ls_val i = ls_kb_loop(kb, t, ls_kb_const_int(kb, type, points), ls_kb_const_int(kb, type, LS_EMIT_THREADS), 0);
-    ls_val within = bind_point(l, i, inner, n_inner);
+    ls_val within = ls_lower_bind_point(l, i, inner, n_inner);
     if (within != LS_VAL_NONE) {
         ls_kb_if(kb, within);
     }
@@ -365,7 +374,13 @@ static void space_kernel(ls_lower *l, int32_t first, int32_t count) {
     const ls_store *s = &l->spec->stores[first];
     int64_t points = ls_lower_bound(l, s->axes, s->n_axes);
     wide w;
-    if (points == 0 || ls_lower_line(l, first, count) || !find_wide(l, first, count, &w)) {
+    if (points == 0) {
+        return;
+    }
+    if (l->choice != LS_CHOICE_NAIVE && !ls_lower_contraction(l, first, count, l->choice, false)) {
+        return;
+    }
+    if (l->status != LS_OK || ls_lower_line(l, first, count) || !find_wide(l, first, count, &w)) {
         return;
     }
     if (w.n && !w.apart) {
@@ -415,7 +430,7 @@ static ls_status prepare(ls_lower *l) {
         for (int32_t j = 0; j < spec->n_values; j++) {
             used[j] = false;
         }
-        mark_value(spec, i, used);
+        ls_lower_uses(spec, i, used);
         for (int32_t j = 0; j <= i; j++) {
             l->reports[i] = l->reports[i] || (used[j] && spec->values[j].check != LS_SPEC_NONE && spec->values[j].op == LS_V_LOAD);
         }
@@ -432,53 +447,81 @@ static ls_status prepare(ls_lower *l) {
     return LS_OK;
 }
 
-ls_status ls_emit_strategies(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps,
-                             ls_emit_strategy out_strategies[LS_EMIT_STRATEGIES], ls_error *err) {
-    static const char *const names[LS_EMIT_STRATEGIES] = {"naive", "tiled", "gemv", "matrix"};
-    (void)arena;
-    (void)spec;
-    (void)caps;
-    (void)err;
-    for (int i = 0; i < LS_EMIT_STRATEGIES; i++) {
-        out_strategies[i] = (ls_emit_strategy){names[i], i ? "it is not written yet" : NULL};
-    }
-    return LS_OK;
+static const char *const strategy_names[LS_EMIT_STRATEGIES] = {"naive", "tiled", "gemv", "matrix"};
+
+static ls_status start(ls_lower *l, ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps, ls_kernel_list *list,
+                       ls_error *err) {
+    *l = (ls_lower){.arena = arena, .err = err, .spec = spec, .list = list, .choice = LS_CHOICE_ANY};
+    l->max_groups = caps && caps->max_groups > 0 ? caps->max_groups : 65535;
+    l->max_threads = caps && caps->max_threads > 0 ? caps->max_threads : LS_EMIT_THREADS;
+    l->max_shared = caps && caps->max_shared > 0 ? caps->max_shared : 32768;
+    l->caps = caps;
+    return prepare(l);
 }
 
-static ls_status check_strategy(const ls_spec *spec, const char *name, const ls_emit_strategy *all, ls_error *err) {
+/* The stores from `first` on that one kernel does. */
+static int32_t run_of(const ls_spec *spec, int32_t first) {
+    const ls_store *s = &spec->stores[first];
+    int32_t count = 1;
+    for (; s->combine == LS_STORE_SET && s->check == LS_SPEC_NONE && first + count < spec->n_stores; count++) {
+        const ls_store *next = &spec->stores[first + count];
+        if (next->combine != LS_STORE_SET || next->check != LS_SPEC_NONE || !same_space(s, next)) {
+            break;
+        }
+    }
+    return count;
+}
+
+ls_status ls_emit_strategies(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps,
+                             ls_emit_strategy out_strategies[LS_EMIT_STRATEGIES], ls_error *err) {
+    ls_kernel_list list = {0};
+    ls_lower l;
+    LS_TRY(err, start(&l, arena, spec, caps, &list, err));
+    for (int i = 0; i < LS_EMIT_STRATEGIES; i++) {
+        out_strategies[i] = (ls_emit_strategy){strategy_names[i], i ? "the kernel has no contraction" : NULL};
+        for (int32_t first = 0; i && first < spec->n_stores && l.status == LS_OK; first += run_of(spec, first)) {
+            const char *why = "it stands in a scatter";
+            if (spec->stores[first].combine == LS_STORE_SET && spec->stores[first].check == LS_SPEC_NONE) {
+                why = ls_lower_contraction(&l, first, run_of(spec, first), (ls_choice)i, true);
+            }
+            out_strategies[i].reason = why;
+            if (!why) {
+                break;
+            }
+        }
+    }
+    return l.status == LS_OK ? LS_OK : ls_error_forward(err, l.status, __FILE__, __LINE__);
+}
+
+static ls_status choose(ls_lower *l, const char *name) {
+    ls_emit_strategy all[LS_EMIT_STRATEGIES];
+    LS_TRY(l->err, ls_emit_strategies(l->arena, l->spec, l->caps, all, l->err));
     for (int i = 0; i < LS_EMIT_STRATEGIES; i++) {
         if (strcmp(all[i].name, name) == 0) {
-            return all[i].reason ? LS_FAIL(err, LS_ERR_UNSUPPORTED, "emit: kernel %s: strategy %s: %s", spec->name, name, all[i].reason)
+            l->choice = (ls_choice)i;
+            return all[i].reason ? LS_FAIL(l->err, LS_ERR_UNSUPPORTED, "emit: kernel %s: strategy %s: %s", l->spec->name, name,
+                                           all[i].reason)
                                  : LS_OK;
         }
     }
-    return LS_FAIL(err, LS_ERR_UNSUPPORTED, "emit: kernel %s: there is no strategy \"%s\" (naive, tiled, gemv, matrix)", spec->name,
-                   name);
+    return LS_FAIL(l->err, LS_ERR_UNSUPPORTED, "emit: kernel %s: there is no strategy \"%s\" (naive, tiled, gemv, matrix)",
+                   l->spec->name, name);
 }
 
 ls_status ls_emit(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps, const char *strategy,
                   ls_kernel_list *out_list, ls_error *err) {
     ls_kernel_list list = {0};
-    ls_lower l = {.arena = arena, .err = err, .spec = spec, .list = &list};
-    l.max_groups = caps && caps->max_groups > 0 ? caps->max_groups : 65535;
+    ls_lower l;
+    LS_TRY(err, start(&l, arena, spec, caps, &list, err));
     if (strategy) {
-        ls_emit_strategy all[LS_EMIT_STRATEGIES];
-        LS_TRY(err, ls_emit_strategies(arena, spec, caps, all, err));
-        LS_TRY(err, check_strategy(spec, strategy, all, err));
+        LS_TRY(err, choose(&l, strategy));
     }
-    LS_TRY(err, prepare(&l));
     for (int32_t first = 0; first < spec->n_stores && l.status == LS_OK;) {
         const ls_store *s = &spec->stores[first];
-        int32_t count = 1;
+        int32_t count = run_of(spec, first);
         if (s->combine != LS_STORE_SET || s->check != LS_SPEC_NONE) {
             serial_store(&l, first);
         } else {
-            for (; first + count < spec->n_stores; count++) {
-                const ls_store *next = &spec->stores[first + count];
-                if (next->combine != LS_STORE_SET || next->check != LS_SPEC_NONE || !same_space(s, next)) {
-                    break;
-                }
-            }
             space_kernel(&l, first, count);
         }
         first += count;

@@ -1,4 +1,4 @@
-/* Kernel specs to kernels for devices with threads: the generic lowering.
+/* Kernel specs to kernels for devices with threads: by templates where one fits, else by the generic lowering.
  *
  * A spec becomes a list of kernels, to be run in order, each after the one before has ended. A kernel's global buffers are
  * arguments of the spec, scratch buffers (their contents need not be initialised), or the status word. Kernels keep the
@@ -12,7 +12,8 @@
  *               and further kernels by the same rule. All other reductions: serial in the thread that needs them, the
  *               tree walked in order with one variable a level.
  *   argmin/max  pairs of value and index, combined in any order.
- *   contract    one thread an output element, serial in chunks of 512.
+ *   contract    naive: one thread an output element, serial in chunks of 512. tiled (contract.c): a workgroup a tile of
+ *               the output, operands through shared memory; the choice where both sides have 8 elements or more.
  *   scatter     the base pointwise; then the updates in order by ONE thread: right, and as slow as that sounds.
  *   scan        one thread a line, serial in blocks of 512; LS_ERR_UNSUPPORTED beyond 512 blocks.
  *   sort        one thread an element, which counts what goes before it: work by the square of the line.

@@ -9,26 +9,17 @@
 #include "emit/lower.h"
 #include <stdio.h>
 
-typedef struct fold {
-    ls_lower *l;
-    int32_t id;
-    const ls_value *v;
-    ls_dtype from, type; /* of the operand; of positions */
-    ls_val n;            /* elements */
-    int64_t bound;       /* and their largest number */
-} fold;
-
 int64_t ls_lower_bound_points(const ls_lower *l, const ls_value *v) {
     return ls_lower_bound(l, v->bound, v->n_bound);
 }
 
-static ls_val position(fold *f, int64_t k) {
+static ls_val position(ls_fold *f, int64_t k) {
     return ls_kb_const_int(&f->l->kb, f->type, k);
 }
 
-static fold fold_start(ls_lower *l, int32_t id) {
+ls_fold ls_fold_start(ls_lower *l, int32_t id) {
     const ls_value *v = &l->spec->values[id];
-    fold f = {.l = l, .id = id, .v = v, .from = l->spec->values[v->a].dtype, .bound = ls_lower_bound_points(l, v)};
+    ls_fold f = {.l = l, .id = id, .v = v, .from = l->spec->values[v->a].dtype, .bound = ls_lower_bound_points(l, v)};
     f.type = f.bound < INT32_MAX - 2 * LS_EMIT_BLOCK ? LS_I32 : LS_I64;
     bool fixed = true;
     for (int i = 0; i < v->n_bound; i++) {
@@ -47,7 +38,7 @@ static fold fold_start(ls_lower *l, int32_t id) {
 }
 
 /* Sets the bound axes to their point at a position in 0 .. n. */
-static void fold_point(fold *f, ls_val at) {
+void ls_fold_point(ls_fold *f, ls_val at) {
     ls_kb *kb = &f->l->kb;
     bool proved = true;
     for (int i = f->v->n_bound - 1; i > 0; i--) {
@@ -63,20 +54,14 @@ static void fold_point(fold *f, ls_val at) {
     }
 }
 
-typedef struct saved_axes {
-    ls_val axis[LS_MAX_RANK];
-    uint64_t proved;
-    int mark;
-} saved_axes;
-
-static saved_axes save(const fold *f) {
-    saved_axes s = {.proved = f->l->proved, .mark = ls_lower_mark(f->l)};
+ls_saved_axes ls_fold_save(const ls_fold *f) {
+    ls_saved_axes s = {.proved = f->l->proved, .mark = ls_lower_mark(f->l)};
     for (int i = 0; i < f->v->n_bound; i++) {
         s.axis[i] = f->l->axis[f->v->bound[i]];
     }
     return s;
 }
-static void restore(fold *f, const saved_axes *s) {
+void ls_fold_restore(ls_fold *f, const ls_saved_axes *s) {
     for (int i = 0; i < f->v->n_bound; i++) {
         f->l->axis[f->v->bound[i]] = s->axis[i];
     }
@@ -85,31 +70,31 @@ static void restore(fold *f, const saved_axes *s) {
 }
 
 /* A running variable, combined with x where it is present. */
-static void accumulate(fold *f, ls_val var, ls_val x, ls_val present) {
+static void accumulate(ls_fold *f, ls_val var, ls_val x, ls_val present) {
     ls_kb *kb = &f->l->kb;
     ls_val before = ls_kb_get(kb, var), after = ls_lower_combine(kb, f->v->map, f->v->acc, before, x);
     ls_kb_set(kb, var, present == LS_VAL_NONE ? after : ls_kb_select(kb, present, after, before));
 }
 
 /* The elements first, first + 256, ... below end, from the identity. */
-static ls_val element_partial(fold *f, ls_val first, ls_val end) {
+static ls_val element_partial(ls_fold *f, ls_val first, ls_val end) {
     ls_kb *kb = &f->l->kb;
     ls_val var = ls_kb_var(kb, ls_lower_identity(kb, f->v->map, f->v->acc));
-    saved_axes s = save(f);
+    ls_saved_axes s = ls_fold_save(f);
     ls_val i = ls_kb_loop(kb, first, end, position(f, LS_EMIT_THREADS), 0);
-    fold_point(f, i);
+    ls_fold_point(f, i);
     ls_lowered x = ls_lower_value(f->l, f->v->a);
     accumulate(f, var, ls_kb_cast(kb, x.v, f->v->acc), x.present);
     ls_kb_end_loop(kb);
-    restore(f, &s);
+    ls_fold_restore(f, &s);
     return ls_kb_get(kb, var);
 }
 
 /* ---- one thread ---- */
 
-static ls_val serial_block(fold *f, int level, int64_t bound, ls_val n, ls_val block);
+static ls_val serial_block(ls_fold *f, int level, int64_t bound, ls_val n, ls_val block);
 
-static ls_val serial_partial(fold *f, int level, ls_val first, ls_val end, int64_t bound_below, ls_val n_below) {
+static ls_val serial_partial(ls_fold *f, int level, ls_val first, ls_val end, int64_t bound_below, ls_val n_below) {
     ls_kb *kb = &f->l->kb;
     if (level == 0) {
         return element_partial(f, first, end);
@@ -123,7 +108,7 @@ static ls_val serial_partial(fold *f, int level, ls_val first, ls_val end, int64
     return ls_kb_get(kb, var);
 }
 
-static ls_val bit(fold *f, ls_val x, int k) {
+static ls_val bit(ls_fold *f, ls_val x, int k) {
     ls_kb *kb = &f->l->kb;
     return ls_kb_and(kb, ls_kb_shr(kb, x, position(f, k)), position(f, 1));
 }
@@ -135,7 +120,7 @@ static int64_t bound_at(int level, int64_t bound) {
     }
     return bound;
 }
-static ls_val count_at(fold *f, int level) {
+static ls_val count_at(ls_fold *f, int level) {
     ls_val n = f->n;
     for (; level > 0; level--) {
         n = ls_kb_div(&f->l->kb, ls_kb_add(&f->l->kb, n, position(f, LS_EMIT_BLOCK - 1)), position(f, LS_EMIT_BLOCK));
@@ -144,7 +129,7 @@ static ls_val count_at(fold *f, int level) {
 }
 
 /* The result of a block of a level's items. */
-static ls_val serial_block(fold *f, int level, int64_t bound, ls_val n, ls_val block) {
+static ls_val serial_block(ls_fold *f, int level, int64_t bound, ls_val n, ls_val block) {
     ls_kb *kb = &f->l->kb;
     int levels = 0;
     while (levels < 8 && INT64_C(1) << levels < bound) {
@@ -189,7 +174,7 @@ typedef struct pair {
 } pair;
 
 /* Whether b goes before a: the first NaN, else the least (or largest), at the lowest position. */
-static ls_val better(fold *f, pair a, pair b) {
+static ls_val better(ls_fold *f, pair a, pair b) {
     ls_kb *kb = &f->l->kb;
     ls_val none = position(f, f->bound);
     bool least = f->v->map == LS_OP_ARGMIN;
@@ -207,23 +192,23 @@ static ls_val better(fold *f, pair a, pair b) {
     return ls_kb_and(kb, goes, ls_kb_ne(kb, b.at, none));
 }
 
-static pair best_of(fold *f, ls_val first, ls_val step) {
+static pair best_of(ls_fold *f, ls_val first, ls_val step) {
     ls_kb *kb = &f->l->kb;
     ls_val best = ls_kb_var(kb, ls_lower_zero(kb, f->from)), at = ls_kb_var(kb, position(f, f->bound));
-    saved_axes s = save(f);
+    ls_saved_axes s = ls_fold_save(f);
     ls_val i = ls_kb_loop(kb, first, f->n, step, 0);
-    fold_point(f, i);
+    ls_fold_point(f, i);
     ls_lowered x = ls_lower_value(f->l, f->v->a);
     pair a = {ls_kb_get(kb, best), ls_kb_get(kb, at)};
     ls_val take = ls_lower_and(f->l, better(f, a, (pair){x.v, i}), x.present);
     ls_kb_set(kb, best, ls_kb_select(kb, take, x.v, a.x));
     ls_kb_set(kb, at, ls_kb_select(kb, take, i, a.at));
     ls_kb_end_loop(kb);
-    restore(f, &s);
+    ls_fold_restore(f, &s);
     return (pair){ls_kb_get(kb, best), ls_kb_get(kb, at)};
 }
 
-static ls_val position_result(fold *f, ls_val at) {
+static ls_val position_result(ls_fold *f, ls_val at) {
     ls_kb *kb = &f->l->kb;
     ls_val none = ls_kb_eq(kb, at, position(f, f->bound));
     return ls_kb_cast(kb, ls_kb_select(kb, none, position(f, 0), at), f->v->dtype);
@@ -234,7 +219,7 @@ static bool is_index(const ls_value *v) {
 }
 
 ls_val ls_lower_reduce(ls_lower *l, int32_t id) {
-    fold f = fold_start(l, id);
+    ls_fold f = ls_fold_start(l, id);
     if (is_index(f.v)) {
         return position_result(&f, best_of(&f, position(&f, 0), position(&f, 1)).at);
     }
@@ -248,7 +233,7 @@ ls_val ls_lower_reduce(ls_lower *l, int32_t id) {
 
 /* ---- a workgroup ---- */
 
-static int shared_of(fold *f, ls_dtype dtype) {
+static int shared_of(ls_fold *f, ls_dtype dtype) {
     int *mem = &f->l->shared_value[dtype];
     if (*mem < 0) {
         char name[24];
@@ -259,7 +244,7 @@ static int shared_of(fold *f, ls_dtype dtype) {
 }
 
 /* Halves the partials of the threads; every thread gets the result. */
-static ls_val halve(fold *f, ls_val partial) {
+static ls_val halve(ls_fold *f, ls_val partial) {
     ls_kb *kb = &f->l->kb;
     int mem = shared_of(f, f->v->acc);
     ls_val t = ls_kb_local_id(kb, 0);
@@ -278,7 +263,7 @@ static ls_val halve(fold *f, ls_val partial) {
     return r;
 }
 
-static ls_val halve_pairs(fold *f, pair p) {
+static ls_val halve_pairs(ls_fold *f, pair p) {
     ls_kb *kb = &f->l->kb;
     char name[24];
     snprintf(name, sizeof name, "sh_at%d", f->id);
@@ -304,7 +289,7 @@ static ls_val halve_pairs(fold *f, pair p) {
 }
 
 ls_val ls_lower_reduce_row(ls_lower *l, int32_t id) {
-    fold f = fold_start(l, id);
+    ls_fold f = ls_fold_start(l, id);
     ls_kb *kb = &l->kb;
     ls_val t = ls_kb_cast(kb, ls_kb_local_id(kb, 0), f.type);
     if (is_index(f.v)) {
@@ -323,7 +308,7 @@ static void first_blocks(ls_lower *l, int32_t id, const uint8_t *rows, int n_row
     ls_dtype type = ls_lower_type(l, group);
     ls_val per_row = ls_kb_const_int(kb, type, blocks), block = ls_kb_rem(kb, group, per_row);
     ls_lower_point(l, ls_kb_div(kb, group, per_row), rows, n_rows);
-    fold f = fold_start(l, id);
+    ls_fold f = ls_fold_start(l, id);
     ls_val r;
     if (is_index(f.v)) { /* one workgroup does all: any order is right */
         r = ls_lower_reduce_row(l, id);
@@ -343,7 +328,7 @@ static void more_blocks(ls_lower *l, int32_t id, const uint8_t *axes, int n_axes
     ls_lower_begin(l, "blocks_of_blocks");
     int64_t rows = ls_lower_bound(l, axes, n_axes), blocks = bound_at(1, n);
     ls_val group = ls_lower_frame(l, rows * blocks, 1);
-    fold f = fold_start(l, id);
+    ls_fold f = ls_fold_start(l, id);
     ls_dtype type = rows * n < INT32_MAX - 2 * LS_EMIT_BLOCK ? ls_lower_type(l, group) : LS_I64;
     f.type = type;
     group = ls_kb_cast(kb, group, type);
@@ -389,13 +374,13 @@ void ls_lower_materialise(ls_lower *l, int32_t id) {
 /* ---- contraction ---- */
 
 ls_val ls_lower_contract(ls_lower *l, int32_t id) {
-    fold f = fold_start(l, id);
+    ls_fold f = ls_fold_start(l, id);
     const ls_value *v = f.v;
     ls_kb *kb = &l->kb;
     ls_dtype acc = v->acc;
     ls_val zero = ls_lower_zero(kb, acc), total = ls_kb_var(kb, zero), sum = ls_kb_var(kb, zero);
     bool several = f.bound > LS_EMIT_CHUNK;
-    saved_axes s = save(&f);
+    ls_saved_axes s = ls_fold_save(&f);
     ls_val from = position(&f, 0), to = f.n;
     if (several) {
         from = ls_kb_loop(kb, from, f.n, position(&f, LS_EMIT_CHUNK), 0);
@@ -403,7 +388,7 @@ ls_val ls_lower_contract(ls_lower *l, int32_t id) {
         ls_kb_set(kb, sum, zero);
     }
     ls_val k = ls_kb_loop(kb, from, to, position(&f, 1), 0);
-    fold_point(&f, k);
+    ls_fold_point(&f, k);
     ls_lowered a = ls_lower_value(l, v->a), b = ls_lower_value(l, v->b);
     const ls_val factors[3] = {ls_kb_cast(kb, a.v, acc), ls_kb_cast(kb, b.v, acc), LS_VAL_NONE};
     ls_val before = ls_kb_get(kb, sum), present = ls_lower_and(l, a.present, b.present);
@@ -411,7 +396,7 @@ ls_val ls_lower_contract(ls_lower *l, int32_t id) {
     ls_val after = ls_lower_map(kb, LS_OP_ADD, acc, acc, terms);
     ls_kb_set(kb, sum, present == LS_VAL_NONE ? after : ls_kb_select(kb, present, after, before));
     ls_kb_end_loop(kb);
-    restore(&f, &s);
+    ls_fold_restore(&f, &s);
     ls_val r = ls_kb_get(kb, sum);
     if (several) { /* the first total is +0 plus a sum that is never -0: the sum itself */
         const ls_val sums[3] = {ls_kb_get(kb, total), r, LS_VAL_NONE};

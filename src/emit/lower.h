@@ -16,6 +16,9 @@ typedef struct ls_lowered {
     ls_val active;  /* the guards that it was computed under, which matter to reports alone */
 } ls_lowered;
 
+/* The strategies, in the order of ls_emit_strategies. */
+typedef enum ls_choice { LS_CHOICE_NAIVE, LS_CHOICE_TILED, LS_CHOICE_GEMV, LS_CHOICE_MATRIX, LS_CHOICE_ANY } ls_choice;
+
 typedef struct ls_undo {
     int32_t id; /* of a value; ~id of an index expression */
     ls_lowered before;
@@ -26,7 +29,10 @@ typedef struct ls_lower {
     ls_error *err;
     ls_status status; /* sticky, besides kb's */
     const ls_spec *spec;
-    int32_t max_groups;
+    int32_t max_groups, max_threads;
+    int64_t max_shared;
+    const ls_emit_caps *caps; /* NULL: the defaults */
+    ls_choice choice;
     ls_kernel_list *list;
     int cap_kernels, cap_scratch;
     bool *reports;       /* by value: whether computing it may report an index out of range */
@@ -60,11 +66,42 @@ ls_val ls_lower_frame(ls_lower *l, int64_t count, int threads);
 int64_t ls_lower_bound(const ls_lower *l, const uint8_t *axes, int n_axes);
 /* Splits a position, row-major by the axes' bounds, and opens a block for the points within the symbols' values. */
 void ls_lower_point(ls_lower *l, ls_val position, const uint8_t *axes, int n_axes);
+/* The same without the block: whether the point is within, LS_VAL_NONE when it is. */
+ls_val ls_lower_bind_point(ls_lower *l, ls_val position, const uint8_t *axes, int n_axes);
 void ls_lower_store(ls_lower *l, int32_t number); /* at the present point */
+/* Marks what a value, or a store, is computed from, itself included. */
+void ls_lower_uses(const ls_spec *spec, int32_t id, bool *used);
+void ls_lower_store_uses(const ls_spec *spec, int32_t number, bool *used);
 
 /* ---- line.c ---- */
 /* The kernel of stores first .. first + count when a scan or sort is in the spec; false: there is none. */
 bool ls_lower_line(ls_lower *l, int32_t first, int32_t count);
+
+/* ---- quad.c ---- */
+/* Four points that differ in one axis, from `base`, a multiple of 4, on. */
+typedef struct ls_quad {
+    ls_lower *l;
+    int axis;
+    ls_val base;
+    int n; /* loads of four lanes: their values, and what they gave */
+    int32_t *ids;
+    ls_lowered *four;
+} ls_quad;
+bool ls_quad_axis(const ls_lower *l, int axis); /* whether its extent is always a multiple of 4 */
+/* Whether a value is a LOAD, or a store one, that can be of four lanes along an axis. */
+bool ls_quad_loads(const ls_lower *l, int32_t id, int axis, uint64_t proved);
+bool ls_quad_stores(const ls_lower *l, int32_t number, int axis);
+/* Loads what can be loaded together of the values that are used; each lane then binds the axis to its point. */
+ls_quad ls_quad_start(ls_lower *l, int axis, ls_val base, const bool *used);
+void ls_quad_lane(ls_quad *q, int lane);
+ls_val ls_quad_join(ls_kb *kb, const ls_val x[4]);
+/* The stores at the four points; value `id` (or LS_SPEC_NONE) is given. */
+void ls_quad_store(ls_quad *q, int32_t first, int32_t count, int32_t id, const ls_val given[4]);
+
+/* ---- contract.c ---- */
+/* The kernel of a run of stores around one contraction, by a strategy. Why not, or NULL: then it is emitted, unless `dry`;
+ * ANY: by the best one, if it is better than the naive. */
+const char *ls_lower_contraction(ls_lower *l, int32_t first, int32_t count, ls_choice choice, bool dry);
 
 /* ---- map.c ---- */
 ls_val ls_lower_map(ls_kb *kb, ls_op op, ls_dtype dtype, ls_dtype out, const ls_val x[3]);
@@ -87,13 +124,35 @@ ls_val ls_lower_and(ls_lower *l, ls_val a, ls_val b);
 ls_val ls_lower_preds(ls_lower *l, int32_t first, int32_t n);
 /* `index` when it is proved within 0 .. count, else `pred` gets the test. */
 void ls_lower_guard(ls_lower *l, bool proved, ls_val index, int64_t count, ls_val *pred);
+/* The range that the verifier will know of an expression where the axes in `proved` are in theirs; false: it will not. */
+bool ls_lower_interval(const ls_lower *l, int32_t ix, uint64_t proved, int64_t *out_lo, int64_t *out_hi);
 bool ls_lower_proves(const ls_lower *l, int32_t ix, int64_t count);
 /* check is in 0 .. limit; reports where it is not, `pred` holds and the guards do. */
 ls_val ls_lower_check(ls_lower *l, int32_t check, int32_t limit, ls_val pred, int32_t number);
+ls_val ls_lower_load(ls_lower *l, int32_t id, int lanes); /* of a LOAD, and the elements after it */
 ls_lowered ls_lower_value(ls_lower *l, int32_t id);
 void ls_lower_remember(ls_lower *l, int32_t id, ls_lowered x);
 
 /* ---- fold.c ---- */
+/* A value with bound axes, and its elements, linearised in their order. */
+typedef struct ls_fold {
+    ls_lower *l;
+    int32_t id;
+    const ls_value *v;
+    ls_dtype from, type; /* of the operand; of positions */
+    ls_val n;            /* elements */
+    int64_t bound;       /* and their largest number */
+} ls_fold;
+typedef struct ls_saved_axes {
+    ls_val axis[LS_MAX_RANK];
+    uint64_t proved;
+    int mark;
+} ls_saved_axes;
+ls_fold ls_fold_start(ls_lower *l, int32_t id);
+/* Sets the bound axes to their point at a position in 0 .. n. */
+void ls_fold_point(ls_fold *f, ls_val at);
+ls_saved_axes ls_fold_save(const ls_fold *f);
+void ls_fold_restore(ls_fold *f, const ls_saved_axes *s);
 ls_val ls_lower_reduce(ls_lower *l, int32_t id);   /* serial */
 ls_val ls_lower_contract(ls_lower *l, int32_t id); /* serial */
 /* By all threads of the workgroup, in uniform control flow; over one block. Every thread gets it. */

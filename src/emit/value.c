@@ -164,7 +164,7 @@ ls_val ls_lower_index(ls_lower *l, int32_t id) {
 }
 
 /* What the verifier will know of an expression: intervals, without what relates its parts. */
-static bool interval(const ls_lower *l, int32_t id, int64_t *lo, int64_t *hi) {
+bool ls_lower_interval(const ls_lower *l, int32_t id, uint64_t proved, int64_t *lo, int64_t *hi) {
     const ls_ix *ix = &l->spec->ix[id];
     int64_t a0, a1, b0, b1, p[4];
     if (ix->op == LS_IX_CONST) {
@@ -174,9 +174,9 @@ static bool interval(const ls_lower *l, int32_t id, int64_t *lo, int64_t *hi) {
     if (ix->op == LS_IX_AXIS) {
         *lo = 0;
         *hi = ls_dim_bound(l->spec->extents_of_axes[ix->a]) - 1;
-        return *hi >= 0 && (l->proved >> ix->a & 1);
+        return *hi >= 0 && (proved >> ix->a & 1);
     }
-    if (ix->op == LS_IX_DIM || ix->op == LS_IX_VALUE || !interval(l, ix->a, &a0, &a1) || !interval(l, ix->b, &b0, &b1)) {
+    if (ix->op == LS_IX_DIM || ix->op == LS_IX_VALUE || !ls_lower_interval(l, ix->a, proved, &a0, &a1) || !ls_lower_interval(l, ix->b, proved, &b0, &b1)) {
         return false;
     }
     bool fits = true;
@@ -204,7 +204,7 @@ static bool interval(const ls_lower *l, int32_t id, int64_t *lo, int64_t *hi) {
 
 bool ls_lower_proves(const ls_lower *l, int32_t ix, int64_t count) {
     int64_t lo, hi;
-    return interval(l, ix, &lo, &hi) && lo >= 0 && hi < count;
+    return ls_lower_interval(l, ix, l->proved, &lo, &hi) && lo >= 0 && hi < count;
 }
 
 /* ---- predicates ---- */
@@ -259,7 +259,8 @@ static ls_val nan_or_zero(ls_kb *kb, ls_dtype dtype) {
     return ls_dtype_is_float(dtype) ? ls_kb_const_float(kb, dtype, __builtin_nan("")) : ls_lower_zero(kb, dtype);
 }
 
-static ls_val load(ls_lower *l, int32_t id, const ls_value *v) {
+ls_val ls_lower_load(ls_lower *l, int32_t id, int lanes) {
+    const ls_value *v = &l->spec->values[id];
     ls_kb *kb = &l->kb;
     ls_val pred = ls_lower_preds(l, v->first_pred, v->n_preds), otherwise = ls_lower_zero(kb, v->dtype);
     if (v->check != LS_SPEC_NONE) {
@@ -271,7 +272,8 @@ static ls_val load(ls_lower *l, int32_t id, const ls_value *v) {
     int64_t count = l->spec->args[v->arg].numel;
     ls_val index = ls_lower_index(l, v->ix);
     ls_lower_guard(l, ls_lower_proves(l, v->ix, count), index, count, &pred);
-    return ls_kb_load(kb, ls_lower_mem(l, LS_EMIT_ARG, v->arg), index, pred, pred == LS_VAL_NONE ? pred : otherwise, 1);
+    otherwise = pred == LS_VAL_NONE ? pred : lanes > 1 ? ls_kb_splat(kb, otherwise, lanes) : otherwise;
+    return ls_kb_load(kb, ls_lower_mem(l, LS_EMIT_ARG, v->arg), index, pred, otherwise, lanes);
 }
 
 static ls_lowered guard(ls_lower *l, const ls_value *v) {
@@ -365,7 +367,7 @@ static ls_lowered compute(ls_lower *l, int32_t id) {
         out.v = ls_kb_const_bits(kb, v->dtype, v->bits);
         return out;
     case LS_V_LOAD:
-        out.v = load(l, id, v);
+        out.v = ls_lower_load(l, id, 1);
         return out;
     case LS_V_GUARD:
         out = guard(l, v);
@@ -388,8 +390,10 @@ static ls_lowered compute(ls_lower *l, int32_t id) {
         return out;
     case LS_V_SCAN:
     case LS_V_SORT:
-        l->kb.status = l->status = LS_FAIL(l->err, LS_ERR_UNSUPPORTED, "emit: kernel %s: a scan or sort inside another loop",
-                                           l->spec->name); /* line.c sets the others */
+        if (!ls_kb_failed(kb)) { /* line.c gives the others; what it gives in a kernel that failed is not a value */
+            l->kb.status = l->status =
+                LS_FAIL(l->err, LS_ERR_UNSUPPORTED, "emit: kernel %s: a scan or sort inside another loop", l->spec->name);
+        }
         break;
     }
     return out;

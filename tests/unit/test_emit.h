@@ -20,6 +20,9 @@ typedef struct tally {
     long rows, specs, kernels, unsupported, reported, failed, instructions;
     reason reasons[16];
     int32_t max_groups;
+    ls_emit_caps caps;    /* beside max_groups */
+    const char *strategy; /* to force; where it does not apply the choice is the emitter's own */
+    long forced;          /* specs that took it */
     long several, workgroups, serial; /* specs of several kernels; kernels with barriers; kernels of one thread */
 } tally;
 static tally total;
@@ -175,9 +178,16 @@ static ls_status compare(const ls_check_event *event, snapshot *s, const ls_kern
 static ls_status after(const ls_check_event *event, void *state, ls_error *err) {
     snapshot *s = state;
     ls_kernel_list list = {0};
-    ls_emit_caps caps = {.max_groups = total.max_groups};
+    ls_emit_caps caps = total.caps;
+    caps.max_groups = total.max_groups ? total.max_groups : caps.max_groups;
     ls_error own = {.code = LS_OK};
-    ls_status status = ls_emit(&s->arena, event->spec, &caps, NULL, &list, &own);
+    const char *strategy = total.strategy ? total.strategy : getenv("LOCKSTEP_STRATEGY");
+    ls_status status = ls_emit(&s->arena, event->spec, &caps, strategy, &list, &own);
+    total.forced += strategy && status == LS_OK;
+    if (strategy && status == LS_ERR_UNSUPPORTED) {
+        own = (ls_error){.code = LS_OK};
+        status = ls_emit(&s->arena, event->spec, &caps, NULL, &list, &own);
+    }
     if (status == LS_ERR_UNSUPPORTED) {
         unsupported(own.message);
         drop(event, state);

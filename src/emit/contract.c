@@ -1,0 +1,656 @@
+/* A contraction by tiles: matrix products, convolutions and their gradients, one template.
+ *
+ * The axes of the output are the batch (both operands vary over them), rows (the one) and columns (the other); rows, columns and
+ * contracted axes are each taken as one line, in row-major order. A workgroup computes a tile of rows by columns. It walks over
+ * the contracted line in slabs, which it puts into shared memory, rows and columns side by side; a thread adds up a few rows
+ * of a few columns in registers while it has the next slab's loads under way. Operands are any values: what is loaded, moved
+ * and computed in front is evaluated where a slab is fetched; stores with all that follows are evaluated at each point.
+ *
+ * The order is the contract's: ascending from +0 in chunks of 512, sums of chunks added in order. A slab ends with a chunk.
+ * Beyond the last element both operands are +0: their product changes no sum, because a sum that begins at +0 is never -0.
+ * Absent elements are +0 beside what may be infinite: where a slab had something that is not finite on the other side, the
+ * products are masked by what is present. */
+#include "emit/lower.h"
+
+enum { RUN = 4, PAD = 4 };
+
+typedef struct side { /* the rows or the columns */
+    int32_t value;    /* the operand */
+    uint8_t axes[2 * LS_MAX_RANK];
+    int n;
+    int64_t bound;
+    ls_dtype type; /* of positions */
+    bool *used;    /* values that the operand is computed from */
+    bool absent;   /* it may be */
+    int tile, stride;
+    bool by_k;    /* neighbouring threads fetch neighbouring contracted elements, else neighbouring rows */
+    int run;      /* elements that a thread fetches together, in that direction */
+    int units;    /* runs in a slab */
+    int mem, mask;
+    ls_val first; /* of the tile */
+    ls_val held[64], held_mask[64]; /* variables: the slab under way */
+} side;
+
+typedef struct tile_shape {
+    uint8_t ty, tx, tm, tn; /* threads by rows and columns, and of each the rows and columns of a thread */
+    uint8_t worth;          /* per product, of 100 */
+} tile_shape;
+
+typedef struct product {
+    ls_lower *l;
+    int32_t id, first, count;
+    const ls_value *v;
+    ls_fold f;
+    uint8_t batch[2 * LS_MAX_RANK];
+    int n_batch;
+    side s[2];
+    bool *used; /* by the stores, without the contraction */
+    tile_shape shape;
+    int bk, threads, lanes, odd;
+    bool fast, several, exact;
+    ls_val t, ty, tx, zero;
+    ls_val sum[8][4], total[8][4]; /* variables of `lanes` columns */
+} product;
+
+/* ---- whether, and how ---- */
+
+static bool may_be_absent(const ls_spec *spec, int32_t id) {
+    const ls_value *v = &spec->values[id];
+    return v->op == LS_V_GUARD && ((v->b < 0 && v->n_preds > 0) || may_be_absent(spec, v->a) ||
+                                   (v->b >= 0 && may_be_absent(spec, v->b)));
+}
+
+static bool is_loop(const ls_value *v) {
+    return v->op == LS_V_REDUCE || v->op == LS_V_CONTRACT || v->op == LS_V_SCAN || v->op == LS_V_SORT;
+}
+
+static const char *find(product *p) {
+    const ls_spec *spec = p->l->spec;
+    p->used = LS_ARENA_ARRAY(p->l->arena, bool, spec->n_values + 1);
+    for (int i = 0; i < 2; i++) {
+        p->s[i].used = LS_ARENA_ARRAY(p->l->arena, bool, spec->n_values + 1);
+    }
+    if (!p->used || !p->s[0].used || !p->s[1].used) {
+        p->l->status = LS_FAIL_MEMORY(p->l->err, "a contraction");
+        return "memory ran out";
+    }
+    for (int32_t i = p->first; i < p->first + p->count; i++) {
+        ls_lower_store_uses(spec, i, p->used);
+    }
+    p->id = LS_SPEC_NONE;
+    bool beside = false;
+    for (int32_t i = 0; i < spec->n_values; i++) {
+        if (p->used[i] && spec->values[i].op == LS_V_CONTRACT) {
+            if (p->id >= 0) {
+                return "the kernel has several contractions";
+            }
+            p->id = i;
+        } else if (p->used[i] && is_loop(&spec->values[i])) {
+            beside = true;
+        }
+    }
+    if (p->id < 0) {
+        return "the kernel has no contraction";
+    }
+    if (beside) {
+        return "a reduction, scan or sort stands beside the contraction";
+    }
+    p->v = &spec->values[p->id];
+    for (int32_t i = 0; i < spec->n_values; i++) {
+        p->used[i] = false;
+    }
+    p->used[p->id] = true;
+    for (int32_t i = p->first; i < p->first + p->count; i++) {
+        ls_lower_store_uses(spec, i, p->used);
+    }
+    p->used[p->id] = false;
+    return NULL;
+}
+
+/* Batch, rows and columns; the columns hold the innermost axis. */
+static const char *classify(product *p) {
+    const ls_spec *spec = p->l->spec;
+    const ls_store *s = &spec->stores[p->first];
+    uint64_t bound = 0, of[2] = {spec->values[p->v->a].axes, spec->values[p->v->b].axes};
+    for (int i = 0; i < p->v->n_bound; i++) {
+        bound |= UINT64_C(1) << p->v->bound[i];
+    }
+    int columns = 1;
+    uint64_t space = 0;
+    for (int i = 0; i < s->n_axes; i++) {
+        uint64_t bit = UINT64_C(1) << s->axes[i];
+        space |= bit;
+        bool a = of[0] & ~bound & bit, b = of[1] & ~bound & bit;
+        if (!(p->v->axes & bit) && ls_dim_bound(spec->extents_of_axes[s->axes[i]]) > 1) {
+            return "the contraction is the same along an axis of its kernel";
+        }
+        columns = a != b ? b : columns; /* the innermost that decides */
+    }
+    if (p->v->axes & ~space) {
+        return "the contraction stands inside another loop";
+    }
+    p->s[0].value = columns ? p->v->a : p->v->b;
+    p->s[1].value = columns ? p->v->b : p->v->a;
+    for (int i = 0; i < 2; i++) {
+        side *d = &p->s[i];
+        ls_lower_uses(spec, d->value, d->used);
+        d->absent = may_be_absent(spec, d->value);
+        d->bound = 1;
+    }
+    for (int i = 0; i < s->n_axes; i++) {
+        uint64_t bit = UINT64_C(1) << s->axes[i];
+        bool row = spec->values[p->s[0].value].axes & ~bound & bit, column = spec->values[p->s[1].value].axes & ~bound & bit;
+        if (row && column) {
+            p->batch[p->n_batch++] = s->axes[i];
+        } else {
+            side *d = &p->s[column];
+            d->axes[d->n++] = s->axes[i];
+            d->bound *= ls_dim_bound(spec->extents_of_axes[s->axes[i]]);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        p->s[i].type = p->s[i].bound < INT32_MAX - 1024 ? LS_I32 : LS_I64;
+    }
+    return NULL;
+}
+
+/* The innermost axis of a line, or -1. */
+static int inner_axis(const product *p, const side *s, bool by_k) {
+    return by_k ? (p->v->n_bound ? p->v->bound[p->v->n_bound - 1] : -1) : (s->n ? s->axes[s->n - 1] : -1);
+}
+
+/* Along which line neighbouring elements of the operand are neighbours in memory, and whether four can be loaded at once. */
+static void direct(product *p, side *s) {
+    const ls_spec *spec = p->l->spec;
+    int best = -1;
+    for (int by_k = 0; by_k < 2; by_k++) {
+        int axis = inner_axis(p, s, by_k);
+        if (axis < 0) {
+            continue;
+        }
+        int quads = 0, ones = 0;
+        for (int32_t i = 0; i < spec->n_values; i++) {
+            int64_t stride;
+            if (s->used[i] && spec->values[i].op == LS_V_LOAD && (spec->values[i].axes >> axis & 1)) {
+                ones += ls_ix_affine(spec, spec->values[i].ix, axis, &stride) && (stride == 1 || stride == -1);
+                quads += ls_quad_axis(p->l, axis) && p->lanes == RUN && ls_quad_loads(p->l, i, axis, ~UINT64_C(0));
+            }
+        }
+        int worth = quads ? 2 : ones ? 1 : 0;
+        if (worth > best) {
+            best = worth;
+            s->by_k = by_k;
+            s->run = quads ? RUN : 1;
+        }
+    }
+}
+
+static int64_t up(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static int64_t shared_bytes(const product *p, const tile_shape *t, int bk) {
+    int64_t size = (int64_t)ls_dtype_size((ls_dtype)p->v->acc), bytes = 4;
+    for (int i = 0; i < 2; i++) {
+        bytes += size * bk * ((i ? t->tx * t->tn : t->ty * t->tm) + PAD) * (1 + p->s[i].absent);
+    }
+    return bytes;
+}
+
+/* The shape whose tiles are done soonest on a device of some 32768 threads. */
+static const char *choose_shape(product *p) {
+    static const tile_shape shapes[] = {{16, 16, 8, 8, 100}, {16, 16, 8, 4, 90}, {16, 16, 4, 4, 72},
+                                        {8, 8, 4, 4, 40},    {32, 4, 4, 4, 36},  {4, 32, 4, 4, 36}};
+    int64_t best = INT64_MAX, batch = ls_lower_bound(p->l, p->batch, p->n_batch);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        tile_shape t = shapes[i];
+        int bk = i < 2 || p->f.bound <= 8 ? 8 : 16, threads = t.ty * t.tx;
+        if (threads > p->l->max_threads || shared_bytes(p, &t, bk) > p->l->max_shared) {
+            continue;
+        }
+        int worth = t.worth - (i == 0 && p->several ? 15 : 0); /* twice the registers */
+        int64_t tiles = up(p->s[0].bound, t.ty * t.tm) * up(p->s[1].bound, t.tx * t.tn) * batch;
+        int64_t rounds = up(tiles * threads, 32768); /* a device that is not full takes as long as one that is */
+        int64_t cost = rounds * t.tm * t.tn * 100000 / worth;
+        if (cost < best) {
+            best = cost;
+            p->shape = t;
+            p->bk = bk;
+        }
+    }
+    p->threads = p->shape.ty * p->shape.tx;
+    return best < INT64_MAX ? NULL : "its tiles need more threads or shared memory than the device has";
+}
+
+static const char *plan(product *p) {
+    ls_lower *l = p->l;
+    const char *why = find(p);
+    why = why ? why : classify(p);
+    if (why) {
+        return why;
+    }
+    p->f.bound = ls_lower_bound_points(l, p->v);
+    p->fast = l->spec->math != LS_LOCKED && ls_dtype_is_float((ls_dtype)p->v->acc);
+    p->several = p->f.bound > LS_EMIT_CHUNK && !p->fast && ls_dtype_is_float((ls_dtype)p->v->acc);
+    p->lanes = ls_dtype_size((ls_dtype)p->v->acc) > 4 ? 2 : RUN;
+    why = choose_shape(p);
+    for (int i = 0; i < 2 && !why; i++) {
+        side *s = &p->s[i];
+        direct(p, s);
+        s->tile = i ? p->shape.tx * p->shape.tn : p->shape.ty * p->shape.tm;
+        s->stride = s->tile + PAD;
+        s->units = s->tile * p->bk / s->run;
+    }
+    return why;
+}
+
+/* ---- slabs ---- */
+
+static ls_val i32(product *p, int64_t k) {
+    return ls_kb_i32(&p->l->kb, (int32_t)k);
+}
+
+static ls_dtype word_of(const product *p) {
+    return p->lanes == RUN ? LS_U32 : LS_U64;
+}
+
+/* Where unit `e` of a slab is: its row and contracted element in the slab. */
+static void unit_at(product *p, const side *s, ls_val e, ls_val *out_row, ls_val *out_k) {
+    ls_kb *kb = &p->l->kb;
+    int inner = (s->by_k ? p->bk : s->tile) / s->run;
+    ls_val low = ls_kb_mul(kb, ls_kb_rem(kb, e, i32(p, inner)), i32(p, s->run)), high = ls_kb_div(kb, e, i32(p, inner));
+    *out_row = s->by_k ? high : low;
+    *out_k = s->by_k ? low : high;
+}
+
+/* Binds the axes to the first element of a unit; the guards that hold there, for reports. */
+static ls_val bind_unit(product *p, side *s, ls_val row, ls_val k) {
+    ls_lower *l = p->l;
+    ls_kb *kb = &l->kb;
+    ls_val active = LS_VAL_NONE;
+    bool reports = l->reports[s->value];
+    row = ls_kb_add(kb, s->first, ls_kb_cast(kb, row, s->type));
+    if (s->bound % s->tile) {
+        active = reports ? ls_kb_lt(kb, row, ls_kb_const_int(kb, s->type, s->bound)) : active;
+        row = ls_kb_min(kb, row, ls_kb_const_int(kb, s->type, s->bound - (s->by_k ? 1 : s->run)));
+    }
+    ls_val within = ls_lower_bind_point(l, row, s->axes, s->n);
+    active = reports ? ls_lower_and(l, active, within) : active;
+    if (!p->exact) {
+        active = reports ? ls_lower_and(l, active, ls_kb_lt(kb, k, p->f.n)) : active;
+        k = ls_kb_min(kb, k, ls_kb_const_int(kb, p->f.type, p->f.bound - (s->by_k ? s->run : 1)));
+    }
+    ls_fold_point(&p->f, k);
+    return active;
+}
+
+static void fetch_unit(product *p, side *s, ls_val at, int u) {
+    ls_lower *l = p->l;
+    ls_kb *kb = &l->kb;
+    ls_dtype acc = (ls_dtype)p->v->acc;
+    ls_val e = ls_kb_add(kb, p->t, i32(p, (int64_t)u * p->threads)), row, k, x[RUN], mask[RUN];
+    bool some = (u + 1) * p->threads > s->units;
+    if (some) {
+        ls_kb_if(kb, ls_kb_lt(kb, e, i32(p, s->units)));
+    }
+    ls_saved_axes saved = ls_fold_save(&p->f);
+    unit_at(p, s, e, &row, &k);
+    k = ls_kb_add(kb, at, ls_kb_cast(kb, k, p->f.type));
+    l->active = bind_unit(p, s, row, k);
+    int axis = inner_axis(p, s, s->by_k);
+    ls_quad q = {0};
+    if (s->run == RUN) {
+        q = ls_quad_start(l, axis, l->axis[axis], s->used);
+    }
+    for (int lane = 0; lane < s->run && l->status == LS_OK; lane++) {
+        if (s->run == RUN) {
+            ls_quad_lane(&q, lane);
+        }
+        ls_lowered value = ls_lower_value(l, s->value);
+        x[lane] = ls_kb_cast(kb, value.v, acc);
+        if (!p->exact) {
+            ls_val here = s->by_k && lane ? ls_kb_add(kb, k, ls_kb_const_int(kb, p->f.type, lane)) : k;
+            x[lane] = ls_kb_select(kb, ls_kb_lt(kb, here, p->f.n), x[lane], p->zero);
+        }
+        if (s->absent) {
+            ls_val all = ls_kb_const_bits(kb, word_of(p), p->lanes == RUN ? UINT32_MAX : UINT64_MAX);
+            ls_val none = ls_lower_zero(kb, word_of(p));
+            mask[lane] = value.present == LS_VAL_NONE ? all : ls_kb_select(kb, value.present, all, none);
+        }
+    }
+    l->active = LS_VAL_NONE;
+    ls_fold_restore(&p->f, &saved);
+    if (l->status == LS_OK) {
+        ls_kb_set(kb, s->held[u], s->run == RUN ? ls_quad_join(kb, x) : x[0]);
+        if (s->absent) {
+            ls_kb_set(kb, s->held_mask[u], s->run == RUN ? ls_quad_join(kb, mask) : mask[0]);
+        }
+    }
+    if (some) {
+        ls_kb_end_if(kb);
+    }
+}
+
+static int units_of(const product *p, const side *s) {
+    return (s->units + p->threads - 1) / p->threads;
+}
+
+/* What was fetched, into shared memory: column by column of the slab. */
+static void put(product *p, const side *s, int mem, ls_val at, ls_val x) {
+    ls_kb *kb = &p->l->kb;
+    if (s->run == 1 || !s->by_k) {
+        ls_kb_store(kb, mem, at, x, LS_VAL_NONE);
+        return;
+    }
+    for (int j = 0; j < s->run; j++) {
+        ls_kb_store(kb, mem, ls_kb_add(kb, at, i32(p, (int64_t)j * s->stride)), ls_kb_extract(kb, x, j), LS_VAL_NONE);
+    }
+}
+
+/* Whether some lane of x is infinite or NaN. */
+static ls_val not_finite(product *p, ls_val x, int lanes) {
+    ls_kb *kb = &p->l->kb;
+    ls_dtype word = word_of(p);
+    ls_val exponent = ls_kb_const_bits(kb, word, p->lanes == RUN ? 0x7f800000u : UINT64_C(0x7ff) << 52), any = LS_VAL_NONE;
+    for (int i = 0; i < lanes; i++) {
+        ls_val bits = ls_kb_bitcast(kb, lanes > 1 ? ls_kb_extract(kb, x, i) : x, word);
+        ls_val is = ls_kb_eq(kb, ls_kb_and(kb, bits, exponent), exponent);
+        any = any == LS_VAL_NONE ? is : ls_kb_or(kb, any, is);
+    }
+    return any;
+}
+
+static void put_unit(product *p, side *s, int u) {
+    ls_kb *kb = &p->l->kb;
+    ls_val e = ls_kb_add(kb, p->t, i32(p, (int64_t)u * p->threads)), row, k;
+    bool some = (u + 1) * p->threads > s->units;
+    if (some) {
+        ls_kb_if(kb, ls_kb_lt(kb, e, i32(p, s->units)));
+    }
+    unit_at(p, s, e, &row, &k);
+    ls_val at = ls_kb_add(kb, ls_kb_mul(kb, k, i32(p, s->stride)), row), x = ls_kb_get(kb, s->held[u]);
+    put(p, s, s->mem, at, x);
+    if (s->absent) {
+        put(p, s, s->mask, at, ls_kb_get(kb, s->held_mask[u]));
+    }
+    if (p->odd >= 0 && p->s[s == &p->s[0]].absent) {
+        ls_val one = ls_kb_u32(kb, 1);
+        ls_val unused = ls_kb_atomic(kb, LS_K_ATOMIC_OR, p->odd, i32(p, 0), one, not_finite(p, x, s->run));
+        (void)unused;
+    }
+    if (some) {
+        ls_kb_end_if(kb);
+    }
+}
+
+/* ---- sums ---- */
+
+/* Row i of a thread, within the tile: runs of up to `lanes` rows. */
+static ls_val row_of(product *p, int i) {
+    ls_kb *kb = &p->l->kb;
+    int run = p->shape.tm < p->lanes ? p->shape.tm : p->lanes;
+    return ls_kb_add(kb, ls_kb_mul(kb, p->ty, i32(p, run)), i32(p, i / run * run * p->shape.ty + i % run));
+}
+/* The first of the columns of run j. */
+static ls_val column_of(product *p, int j) {
+    ls_kb *kb = &p->l->kb;
+    return ls_kb_add(kb, ls_kb_mul(kb, p->tx, i32(p, p->lanes)), i32(p, (int64_t)j * p->lanes * p->shape.tx));
+}
+
+/* The rows of a thread as scalars, from shared memory at column k. */
+static void rows_from(product *p, int mem, ls_val k, ls_val *out) {
+    ls_kb *kb = &p->l->kb;
+    int run = p->shape.tm < p->lanes ? p->shape.tm : p->lanes;
+    ls_val base = ls_kb_mul(kb, k, i32(p, p->s[0].stride));
+    for (int i = 0; i < p->shape.tm; i += run) {
+        ls_val x = ls_kb_load(kb, mem, ls_kb_add(kb, base, row_of(p, i)), LS_VAL_NONE, LS_VAL_NONE, run);
+        for (int j = 0; j < run; j++) {
+            out[i + j] = run > 1 ? ls_kb_extract(kb, x, j) : x;
+        }
+    }
+}
+static void columns_from(product *p, int mem, ls_val k, ls_val *out) {
+    ls_kb *kb = &p->l->kb;
+    ls_val base = ls_kb_mul(kb, k, i32(p, p->s[1].stride));
+    for (int j = 0; j < p->shape.tn / p->lanes; j++) {
+        out[j] = ls_kb_load(kb, mem, ls_kb_add(kb, base, column_of(p, j)), LS_VAL_NONE, LS_VAL_NONE, p->lanes);
+    }
+}
+
+static void add_products(product *p, bool masked) {
+    ls_kb *kb = &p->l->kb;
+    ls_val k = ls_kb_loop(kb, i32(p, 0), i32(p, p->bk), i32(p, 1), masked ? 0 : LS_KF_UNROLL);
+    ls_val a[8], b[4], am[8], bm[4];
+    rows_from(p, p->s[0].mem, k, a);
+    columns_from(p, p->s[1].mem, k, b);
+    if (masked && p->s[0].absent) {
+        rows_from(p, p->s[0].mask, k, am);
+    }
+    if (masked && p->s[1].absent) {
+        columns_from(p, p->s[1].mask, k, bm);
+    }
+    for (int i = 0; i < p->shape.tm; i++) {
+        ls_val x = ls_kb_splat(kb, a[i], p->lanes);
+        for (int j = 0; j < p->shape.tn / p->lanes; j++) {
+            ls_val before = ls_kb_get(kb, p->sum[i][j]);
+            if (p->fast && !masked) {
+                ls_kb_set(kb, p->sum[i][j], ls_kb_pure(kb, LS_K_FMA, x, b[j], before, LS_KF_FAST));
+                continue;
+            }
+            ls_val term = ls_kb_mul(kb, x, b[j]);
+            if (masked) {
+                ls_val bits = ls_kb_bitcast(kb, term, word_of(p));
+                bits = p->s[0].absent ? ls_kb_and(kb, bits, ls_kb_splat(kb, am[i], p->lanes)) : bits;
+                bits = p->s[1].absent ? ls_kb_and(kb, bits, bm[j]) : bits;
+                term = ls_kb_bitcast(kb, bits, (ls_dtype)p->v->acc);
+            }
+            ls_kb_set(kb, p->sum[i][j], ls_kb_add(kb, before, term));
+        }
+    }
+    ls_kb_end_loop(kb);
+}
+
+static void end_chunk(product *p, ls_val at) {
+    ls_kb *kb = &p->l->kb;
+    ls_val rest = ls_kb_rem(kb, at, ls_kb_const_int(kb, p->f.type, LS_EMIT_CHUNK));
+    ls_kb_if(kb, ls_kb_or(kb, ls_kb_eq(kb, rest, ls_kb_const_int(kb, p->f.type, 0)), ls_kb_le(kb, p->f.n, at)));
+    for (int i = 0; i < p->shape.tm; i++) {
+        for (int j = 0; j < p->shape.tn / p->lanes; j++) {
+            ls_kb_set(kb, p->total[i][j], ls_kb_add(kb, ls_kb_get(kb, p->total[i][j]), ls_kb_get(kb, p->sum[i][j])));
+            ls_kb_set(kb, p->sum[i][j], ls_kb_splat(kb, p->zero, p->lanes));
+        }
+    }
+    ls_kb_end_if(kb);
+}
+
+static void sums(product *p) {
+    ls_kb *kb = &p->l->kb;
+    ls_val zero = ls_kb_const_int(kb, p->f.type, 0), step = ls_kb_const_int(kb, p->f.type, p->bk);
+    ls_val at = ls_kb_loop(kb, zero, ls_kb_add(kb, p->f.n, step), step, 0);
+    ls_val more = ls_kb_lt(kb, at, p->f.n);
+    ls_kb_if(kb, more); /* the next slab's loads */
+    for (int i = 0; i < 2; i++) {
+        for (int u = 0; u < units_of(p, &p->s[i]); u++) {
+            fetch_unit(p, &p->s[i], at, u);
+        }
+    }
+    ls_kb_end_if(kb);
+    ls_kb_if(kb, ls_kb_lt(kb, zero, at)); /* the products of the slab before it */
+    if (p->odd >= 0) {
+        ls_val odd = ls_kb_load(kb, p->odd, i32(p, 0), LS_VAL_NONE, LS_VAL_NONE, 1);
+        ls_kb_if(kb, ls_kb_ne(kb, odd, ls_kb_u32(kb, 0)));
+        add_products(p, true);
+        ls_kb_else(kb);
+        add_products(p, false);
+        ls_kb_end_if(kb);
+    } else {
+        add_products(p, false);
+    }
+    if (p->several) {
+        end_chunk(p, at);
+    }
+    ls_kb_end_if(kb);
+    ls_kb_barrier(kb);
+    ls_kb_if(kb, more);
+    for (int i = 0; i < 2; i++) {
+        for (int u = 0; u < units_of(p, &p->s[i]); u++) {
+            put_unit(p, &p->s[i], u);
+        }
+    }
+    ls_kb_end_if(kb);
+    ls_kb_barrier(kb);
+    ls_kb_end_loop(kb);
+}
+
+/* ---- stores ---- */
+
+/* Opens blocks for the points of a line that are there, and binds its axes. */
+static int open_line(product *p, const side *s, ls_val at) {
+    ls_lower *l = p->l;
+    int opened = 0;
+    if (s->bound % s->tile) {
+        ls_kb_if(&l->kb, ls_kb_lt(&l->kb, at, ls_kb_const_int(&l->kb, s->type, s->bound)));
+        opened++;
+    }
+    ls_val within = ls_lower_bind_point(l, at, s->axes, s->n);
+    if (within != LS_VAL_NONE) {
+        ls_kb_if(&l->kb, within);
+        opened++;
+    }
+    return opened;
+}
+static void close_line(product *p, int opened, int mark) {
+    for (; opened > 0; opened--) {
+        ls_kb_end_if(&p->l->kb);
+    }
+    ls_lower_undo(p->l, mark);
+}
+
+static void store_columns(product *p, ls_val column, ls_val sums_of) {
+    ls_lower *l = p->l;
+    ls_kb *kb = &l->kb;
+    const side *s = &p->s[1];
+    ls_val x[RUN];
+    for (int lane = 0; lane < p->lanes; lane++) {
+        x[lane] = ls_kb_cast(kb, ls_kb_extract(kb, sums_of, lane), (ls_dtype)p->v->dtype);
+    }
+    int axis = inner_axis(p, s, false), mark = ls_lower_mark(l);
+    if (p->lanes == RUN && axis >= 0 && ls_quad_axis(l, axis)) {
+        int opened = open_line(p, s, column);
+        ls_quad q = ls_quad_start(l, axis, l->axis[axis], p->used);
+        if (l->status == LS_OK) {
+            ls_quad_store(&q, p->first, p->count, p->id, x);
+        }
+        close_line(p, opened, mark);
+        return;
+    }
+    for (int lane = 0; lane < p->lanes; lane++) {
+        int opened = open_line(p, s, ls_kb_add(kb, column, ls_kb_const_int(kb, s->type, lane)));
+        ls_lower_remember(l, p->id, (ls_lowered){x[lane], LS_VAL_NONE, LS_VAL_NONE});
+        for (int32_t n = p->first; n < p->first + p->count; n++) {
+            ls_lower_store(l, n);
+        }
+        close_line(p, opened, mark);
+    }
+}
+
+static void store_tile(product *p) {
+    ls_lower *l = p->l;
+    ls_kb *kb = &l->kb;
+    const side *r = &p->s[0], *c = &p->s[1];
+    for (int i = 0; i < p->shape.tm; i++) {
+        int mark = ls_lower_mark(l);
+        int opened = open_line(p, r, ls_kb_add(kb, r->first, ls_kb_cast(kb, row_of(p, i), r->type)));
+        for (int j = 0; j < p->shape.tn / p->lanes; j++) {
+            ls_val column = ls_kb_add(kb, c->first, ls_kb_cast(kb, column_of(p, j), c->type));
+            store_columns(p, column, ls_kb_get(kb, p->several ? p->total[i][j] : p->sum[i][j]));
+        }
+        close_line(p, opened, mark);
+    }
+}
+
+/* ---- the kernel ---- */
+
+static void declare(product *p) {
+    ls_lower *l = p->l;
+    ls_kb *kb = &l->kb;
+    ls_dtype acc = (ls_dtype)p->v->acc;
+    static const char *const names[2][2] = {{"rows", "rows_here"}, {"columns", "columns_here"}};
+    p->zero = ls_lower_zero(kb, acc);
+    p->odd = -1;
+    for (int i = 0; i < 2; i++) {
+        side *s = &p->s[i];
+        s->mem = ls_kb_shared(kb, names[i][0], acc, (int64_t)s->stride * p->bk);
+        s->absent = s->absent && ls_dtype_is_float(acc); /* integers are finite: 0 times them is 0 */
+        s->mask = s->absent ? ls_kb_shared(kb, names[i][1], word_of(p), (int64_t)s->stride * p->bk) : -1;
+        for (int u = 0; u < units_of(p, s); u++) {
+            ls_val none = ls_lower_zero(kb, word_of(p));
+            s->held[u] = ls_kb_var(kb, s->run > 1 ? ls_kb_splat(kb, p->zero, s->run) : p->zero);
+            s->held_mask[u] = s->absent ? ls_kb_var(kb, s->run > 1 ? ls_kb_splat(kb, none, s->run) : none) : LS_VAL_NONE;
+        }
+    }
+    if (p->s[0].absent || p->s[1].absent) {
+        p->odd = ls_kb_shared(kb, "not_finite", LS_U32, 1);
+        ls_kb_store(kb, p->odd, i32(p, 0), ls_kb_u32(kb, 0), ls_kb_eq(kb, p->t, i32(p, 0)));
+    }
+    for (int i = 0; i < p->shape.tm; i++) {
+        for (int j = 0; j < p->shape.tn / p->lanes; j++) {
+            p->sum[i][j] = ls_kb_var(kb, ls_kb_splat(kb, p->zero, p->lanes));
+            p->total[i][j] = p->several ? ls_kb_var(kb, ls_kb_splat(kb, p->zero, p->lanes)) : LS_VAL_NONE;
+        }
+    }
+}
+
+static void emit_tiles(product *p) {
+    ls_lower *l = p->l;
+    ls_kb *kb = &l->kb;
+    ls_lower_begin(l, "tiled");
+    ls_kb_workgroup(kb, p->threads, 1, 1);
+    int64_t tiles[2], batch = ls_lower_bound(l, p->batch, p->n_batch);
+    for (int i = 0; i < 2; i++) {
+        tiles[i] = up(p->s[i].bound, p->s[i].tile);
+    }
+    ls_val group = ls_lower_frame(l, tiles[0] * tiles[1] * batch, 1);
+    ls_dtype type = ls_lower_type(l, group);
+    for (int i = 1; i >= 0; i--) {
+        side *s = &p->s[i];
+        ls_val count = ls_kb_const_int(kb, type, tiles[i]);
+        ls_val tile = ls_kb_cast(kb, ls_kb_rem(kb, group, count), s->type);
+        s->first = ls_kb_mul(kb, tile, ls_kb_const_int(kb, s->type, s->tile));
+        group = ls_kb_div(kb, group, count);
+    }
+    ls_lower_point(l, group, p->batch, p->n_batch);
+    p->f = ls_fold_start(l, p->id);
+    bool fixed = true;
+    for (int i = 0; i < p->v->n_bound; i++) {
+        fixed = fixed && ls_dim_is_fixed(l->spec->extents_of_axes[p->v->bound[i]]);
+    }
+    p->exact = fixed && p->f.bound % p->bk == 0;
+    p->t = ls_kb_local_id(kb, 0);
+    p->ty = ls_kb_div(kb, p->t, i32(p, p->shape.tx));
+    p->tx = ls_kb_rem(kb, p->t, i32(p, p->shape.tx));
+    declare(p);
+    sums(p);
+    store_tile(p);
+    ls_lower_end(l);
+}
+
+const char *ls_lower_contraction(ls_lower *l, int32_t first, int32_t count, ls_choice choice, bool dry) {
+    product *p = ls_arena_alloc(l->arena, sizeof *p);
+    if (!p) {
+        l->status = LS_FAIL_MEMORY(l->err, "a contraction");
+        return "memory ran out";
+    }
+    *p = (product){.l = l, .first = first, .count = count};
+    if (choice == LS_CHOICE_GEMV || choice == LS_CHOICE_MATRIX) {
+        return "it is not written yet";
+    }
+    const char *why = plan(p);
+    if (!why && choice == LS_CHOICE_ANY && (p->s[0].bound < 8 || p->s[1].bound < 8 || p->f.bound < 4)) {
+        return "the contraction is too small to share loads";
+    }
+    if (!why && !dry) {
+        emit_tiles(p);
+    }
+    return why;
+}
