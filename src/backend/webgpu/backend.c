@@ -1,0 +1,54 @@
+/* The backend's table: opens the native host and puts the layer that GPUs share on top of it. */
+#include "backend/webgpu/webgpu.h"
+#include <string.h>
+
+static void close_device(ls_device *device) {
+    ls_gpu *gpu = device->state;
+    ls_webgpu *driver = ls_gpu_driver(gpu);
+    ls_gpu_free(gpu);
+    ls_webgpu_close(driver);
+}
+
+static ls_status open_device(ls_device *device, int index, ls_error *err) {
+    ls_webgpu_host *host;
+    ls_webgpu *driver;
+    ls_gpu_limits limits;
+    ls_gpu *gpu;
+    LS_TRY(err, ls_webgpu_open_native(device->heap, index, &host, err));
+    memcpy(device->caps.name, host->name, sizeof device->caps.name);
+    memcpy(device->caps.driver, host->driver, sizeof device->caps.driver);
+    LS_TRY(err, ls_webgpu_create(device->heap, host, &driver, err));
+    ls_webgpu_get_limits(driver, &limits);
+    device->caps.dtypes = (1u << LS_DTYPE_COUNT) - 1;
+    device->caps.shared_bytes = limits.max_shared;
+    device->caps.subgroup = (int)host->limits.subgroup_min;
+    ls_status status = ls_gpu_create(device, &ls_webgpu_api, driver, &limits, &gpu, err);
+    if (status != LS_OK) {
+        ls_webgpu_close(driver);
+        return status;
+    }
+    device->state = gpu;
+    status = ls_gpu_probe(gpu, err);
+    if (status != LS_OK) {
+        close_device(device);
+        return ls_error_forward(err, status, __FILE__, __LINE__);
+    }
+    return LS_OK;
+}
+
+const ls_backend ls_backend_webgpu = {
+    .name = "webgpu",
+    .open = open_device,
+    .close = close_device,
+    .alloc = ls_gpu_alloc,
+    .free = ls_gpu_release,
+    .upload = ls_gpu_upload,
+    .download = ls_gpu_download,
+    .copy = ls_gpu_copy,
+    .compile = ls_gpu_compile,
+    .destroy = ls_gpu_destroy,
+    .launch = ls_gpu_launch,
+    .submit = ls_gpu_submit,
+    .wait = ls_gpu_wait,
+    .describe = ls_gpu_describe,
+};
