@@ -175,14 +175,13 @@ static const expression expressions[LS_K_COUNT] = {
     [LS_K_REM] = INTEGERS("$0 % $1"),
     [LS_K_NEG] = {"-$0", "$T() - $0", "-$0", NULL, NULL},
     [LS_K_ABS] = NUMBERS("abs($0)"),
-    [LS_K_MIN] = {"min($0, $1)", "min($0, $1)", "least$L($0, $1)", NULL, "min($0, $1)"},
-    [LS_K_MAX] = {"max($0, $1)", "max($0, $1)", "most$L($0, $1)", NULL, "max($0, $1)"},
+    [LS_K_MIN] = {"min($0, $1)", "min($0, $1)", NULL, NULL, "min($0, $1)"},
+    [LS_K_MAX] = {"max($0, $1)", "max($0, $1)", NULL, NULL, "max($0, $1)"},
     [LS_K_SQRT] = FLOATS("sqrt($0)"),
     [LS_K_FLOOR] = FLOATS("floor($0)"),
     [LS_K_CEIL] = FLOATS("ceil($0)"),
     [LS_K_TRUNC] = FLOATS("trunc($0)"),
     [LS_K_RINT] = FLOATS("round($0)"),
-    [LS_K_CANON] = FLOATS("canon$L($0)"),
     [LS_K_UMULHI] = {NULL, "umulhi$L($0, $1)", NULL, NULL, NULL},
     [LS_K_POPCOUNT] = INTEGERS("countOneBits($0)"),
     [LS_K_AND] = {"$0 & $1", "$0 & $1", NULL, "$0 & $1", NULL},
@@ -524,55 +523,27 @@ static ls_status put_ins(wgsl *w, ls_val at) {
     }
 }
 
-/* ---- helper functions, written once for each number of lanes in use ---- */
+/* ---- the high word of a product, for each number of lanes in use ---- */
 
-static const struct {
-    ls_kop op;
-    ls_dtype dtype;
-    const char *text; /* $L lanes, $F $I $U $B types, $l "<lanes>" or the like */
-} helpers[] = {
-    {LS_K_UMULHI, LS_U32,
-     "fn umulhi$L(a: $U, b: $U) -> $U {\n"
-     "    let m = $U(65535u);\n    let s = $U(16u);\n"
-     "    let al = a & m;\n    let ah = a >> s;\n    let bl = b & m;\n    let bh = b >> s;\n"
-     "    let c = al * bh + ((al * bl) >> s);\n    let d = ah * bl + (c & m);\n"
-     "    return ah * bh + (c >> s) + (d >> s);\n}\n"},
-    {LS_K_CANON, LS_F32,
-     "fn canon$L(a: $F) -> $F {\n"
-     "    let w = bitcast<$U>(a);\n"
-     "    return bitcast<$F>(select(w, $U(2143289344u), (w & $U(2147483647u)) > $U(2139095040u)));\n}\n"},
-    {LS_K_MIN, LS_F32,
-     "fn least$L(a: $F, b: $F) -> $F {\n"
-     "    let x = bitcast<$I>(a);\n    let y = bitcast<$I>(b);\n    let m = $I(2147483647i);\n    let n = $I(2139095040i);\n"
-     "    let less = (x ^ ((x >> $U(31u)) & m)) < (y ^ ((y >> $U(31u)) & m));\n"
-     "    let first = select(less, $B(true), (x & m) > n) & (((y & m) <= n) | ((x & m) > n));\n"
-     "    return bitcast<$F>(select(y, x, first));\n}\n"},
-    {LS_K_MAX, LS_F32,
-     "fn most$L(a: $F, b: $F) -> $F {\n"
-     "    let x = bitcast<$I>(a);\n    let y = bitcast<$I>(b);\n    let m = $I(2147483647i);\n    let n = $I(2139095040i);\n"
-     "    let more = (x ^ ((x >> $U(31u)) & m)) > (y ^ ((y >> $U(31u)) & m));\n"
-     "    let first = select(more, $B(true), (x & m) > n) & (((y & m) <= n) | ((x & m) > n));\n"
-     "    return bitcast<$F>(select(y, x, first));\n}\n"},
-};
+static const char umulhi_text[] = "fn umulhi$L(a: $U, b: $U) -> $U {\n"
+                                  "    let m = $U(65535u);\n"
+                                  "    let s = $U(16u);\n"
+                                  "    let al = a & m;\n"
+                                  "    let ah = a >> s;\n"
+                                  "    let bl = b & m;\n"
+                                  "    let bh = b >> s;\n"
+                                  "    let c = al * bh + ((al * bl) >> s);\n"
+                                  "    let d = ah * bl + (c & m);\n"
+                                  "    return ah * bh + (c >> s) + (d >> s);\n"
+                                  "}\n";
 
-static void put_helpers(wgsl *w) {
-    for (size_t h = 0; h < sizeof helpers / sizeof *helpers; h++) {
-        for (int lanes = 1; lanes <= 4; lanes *= 2) {
-            bool used = false;
-            for (int32_t at = 0; at < w->k->n_body; at++) {
-                const ls_ins *ins = &w->k->body[at];
-                used |= ins->op == (int)helpers[h].op && ins->dtype == (int)helpers[h].dtype && ins->lanes == lanes &&
-                        !(ins->flags & LS_KF_FAST && expressions[ins->op].fast);
-            }
-            for (const char *p = used ? helpers[h].text : ""; *p; p++) {
-                if (*p != '$') {
-                    ls_text_add_n(w->out, p, 1);
-                } else if (*++p == 'L') {
-                    ls_text_printf(w->out, "%d", lanes);
-                } else {
-                    add_type(w, *p == 'F' ? LS_F32 : *p == 'I' ? LS_I32 : *p == 'U' ? LS_U32 : LS_BOOL, lanes);
-                }
-            }
+static void put_umulhi(wgsl *w) {
+    bool done[5] = {false};
+    for (int32_t at = 0; at < w->k->n_body; at++) {
+        const ls_ins *ins = &w->k->body[at];
+        if (ins->op == LS_K_UMULHI && ins->lanes <= 4 && !done[ins->lanes]) {
+            done[ins->lanes] = true;
+            add_pattern(w, ins, umulhi_text);
         }
     }
 }
@@ -635,7 +606,7 @@ static ls_status put_kernel(wgsl *w) {
     if (words) {
         ls_text_printf(out, "@group(0) @binding(%d) var<uniform> params: array<vec4<u32>, %d>;\n", k->n_globals, (words + 3) / 4);
     }
-    put_helpers(w);
+    put_umulhi(w);
     ls_text_printf(out,
                    "@compute @workgroup_size(%d, %d, %d)\n"
                    "fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>",
