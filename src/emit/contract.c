@@ -300,7 +300,8 @@ static void fetch_unit(product *p, side *s, ls_val at, int u) {
     int axis = inner_axis(p, s, s->by_k);
     ls_quad q = {0};
     if (s->run == RUN) {
-        q = ls_quad_start(l, axis, l->axis[axis], s->used);
+        q = (ls_quad){.l = l, .axis = axis, .base = l->axis[axis], .at = LS_VAL_NONE};
+        ls_quad_start(&q, s->used);
     }
     for (int lane = 0; lane < s->run && l->status == LS_OK; lane++) {
         if (s->run == RUN) {
@@ -537,7 +538,8 @@ static void store_columns(product *p, ls_val column, ls_val sums_of) {
     int axis = inner_axis(p, s, false), mark = ls_lower_mark(l);
     if (p->lanes == RUN && axis >= 0 && ls_quad_axis(l, axis)) {
         int opened = open_line(p, s, column);
-        ls_quad q = ls_quad_start(l, axis, l->axis[axis], p->used);
+        ls_quad q = {.l = l, .axis = axis, .base = l->axis[axis], .at = LS_VAL_NONE};
+        ls_quad_start(&q, p->used);
         if (l->status == LS_OK) {
             ls_quad_store(&q, p->first, p->count, p->id, x);
         }

@@ -393,12 +393,7 @@ static void space_kernel(ls_lower *l, int32_t first, int32_t count) {
     if (l->status != LS_OK) {
         return;
     }
-    ls_lower_begin(l, "");
-    ls_lower_point(l, ls_lower_frame(l, points, LS_EMIT_THREADS), s->axes, s->n_axes);
-    for (int32_t i = first; i < first + count; i++) {
-        ls_lower_store(l, i);
-    }
-    ls_lower_end(l);
+    ls_lower_points(l, first, count);
 }
 
 /* ---- a spec ---- */

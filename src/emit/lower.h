@@ -78,11 +78,15 @@ void ls_lower_store_uses(const ls_spec *spec, int32_t number, bool *used);
 bool ls_lower_line(ls_lower *l, int32_t first, int32_t count);
 
 /* ---- quad.c ---- */
-/* Four points that differ in one axis, from `base`, a multiple of 4, on. */
+/* Four points that differ in one axis, from `base`, a multiple of 4, on; or, with axis -1, that are neighbours in a space. The
+ * caller fills what comes before n. */
 typedef struct ls_quad {
     ls_lower *l;
     int axis;
     ls_val base;
+    ls_val at; /* position of the first in the space, when that is known; a multiple of 4 */
+    const uint8_t *axes;
+    int n_axes;
     int n; /* loads of four lanes: their values, and what they gave */
     int32_t *ids;
     ls_lowered *four;
@@ -90,13 +94,21 @@ typedef struct ls_quad {
 bool ls_quad_axis(const ls_lower *l, int axis); /* whether its extent is always a multiple of 4 */
 /* Whether a value is a LOAD, or a store one, that can be of four lanes along an axis. */
 bool ls_quad_loads(const ls_lower *l, int32_t id, int axis, uint64_t proved);
-bool ls_quad_stores(const ls_lower *l, int32_t number, int axis);
+bool ls_quad_stores(const ls_lower *l, int32_t number, int axis, uint64_t proved);
 /* Loads what can be loaded together of the values that are used; each lane then binds the axis to its point. */
-ls_quad ls_quad_start(ls_lower *l, int axis, ls_val base, const bool *used);
+void ls_quad_start(ls_quad *q, const bool *used);
 void ls_quad_lane(ls_quad *q, int lane);
 ls_val ls_quad_join(ls_kb *kb, const ls_val x[4]);
 /* The stores at the four points; value `id` (or LS_SPEC_NONE) is given. */
 void ls_quad_store(ls_quad *q, int32_t first, int32_t count, int32_t id, const ls_val given[4]);
+
+/* ---- point.c ---- */
+/* Whether an index is the position of the point in a space, row-major by the axes' bounds. */
+bool ls_lower_is_place(const ls_spec *spec, int32_t ix, const uint8_t *axes, int n_axes);
+/* Says so of the indices that are: `at` is the position. */
+void ls_lower_know_place(ls_lower *l, ls_val at, const uint8_t *axes, int n_axes);
+/* The kernel of a run of stores without reductions by workgroups. */
+void ls_lower_points(ls_lower *l, int32_t first, int32_t count);
 
 /* ---- contract.c ---- */
 /* The kernel of a run of stores around one contraction, by a strategy. Why not, or NULL: then it is emitted, unless `dry`;
@@ -119,6 +131,7 @@ void ls_lower_undo(ls_lower *l, int mark);
 void ls_lower_bind(ls_lower *l, int axis, ls_val value, bool proved);
 ls_val ls_lower_dim(ls_lower *l, ls_dim dim, ls_dtype type); /* i32 or i64 */
 ls_val ls_lower_index(ls_lower *l, int32_t ix);
+void ls_lower_know_index(ls_lower *l, int32_t ix, ls_val v); /* at the present point */
 /* And of predicates: LS_VAL_NONE is true. */
 ls_val ls_lower_and(ls_lower *l, ls_val a, ls_val b);
 ls_val ls_lower_preds(ls_lower *l, int32_t first, int32_t n);

@@ -1,6 +1,6 @@
 /* Four neighbouring points: loads and stores of four lanes.
  *
- * The points differ in one axis, by 0 to 3 from a multiple of 4. A load whose index has stride 1 in that axis, is a multiple of
+ * The points differ in one axis, by 0 to 3 from a multiple of 4, or are neighbours in their whole space taken as one line. A load whose index has stride 1 in that axis, is a multiple of
  * 4 at its first point, and has predicates that do not depend on the axis, is one load of four lanes; all else is computed
  * point by point. What is asked here of index expressions is what the verifier can prove of their instructions. */
 #include "emit/lower.h"
@@ -78,34 +78,67 @@ bool ls_quad_loads(const ls_lower *l, int32_t id, int axis, uint64_t proved) {
            (v->check < 0 || free_of(l, v->limit, axis)) && aligned(l, v->ix, axis, proved, l->spec->args[v->arg].numel);
 }
 
-bool ls_quad_stores(const ls_lower *l, int32_t number, int axis) {
+bool ls_quad_stores(const ls_lower *l, int32_t number, int axis, uint64_t proved) {
     const ls_store *s = &l->spec->stores[number];
     return s->combine == LS_STORE_SET && s->check < 0 && narrow((ls_dtype)l->spec->values[s->value].dtype) &&
-           preds_free_of(l, s->first_pred, s->n_preds, axis) && aligned(l, s->ix, axis, l->proved, l->spec->args[s->arg].numel);
+           preds_free_of(l, s->first_pred, s->n_preds, axis) && aligned(l, s->ix, axis, proved, l->spec->args[s->arg].numel);
 }
 
-ls_quad ls_quad_start(ls_lower *l, int axis, ls_val base, const bool *used) {
-    ls_quad q = {.l = l, .axis = axis, .base = base};
-    q.ids = LS_ARENA_ARRAY(l->arena, int32_t, l->spec->n_values + 1);
-    q.four = LS_ARENA_ARRAY(l->arena, ls_lowered, l->spec->n_values + 1);
-    if (!q.ids || !q.four) {
-        l->kb.status = l->status = LS_FAIL_MEMORY(l->err, "the loads of a kernel");
-        return q;
+/* A load or store at the place of its point in the line. */
+static bool placed(const ls_quad *q, int32_t ix, int32_t n_preds, ls_dtype dtype) {
+    return n_preds == 0 && narrow(dtype) && ls_lower_is_place(q->l->spec, ix, q->axes, q->n_axes);
+}
+
+static bool loads(const ls_quad *q, int32_t id) {
+    const ls_value *v = &q->l->spec->values[id];
+    return q->axis >= 0 ? ls_quad_loads(q->l, id, q->axis, q->l->proved)
+                        : v->op == LS_V_LOAD && v->check < 0 && placed(q, v->ix, v->n_preds, (ls_dtype)v->dtype);
+}
+
+static bool stores(const ls_quad *q, int32_t number) {
+    const ls_store *s = &q->l->spec->stores[number];
+    return q->axis >= 0 ? ls_quad_stores(q->l, number, q->axis, q->l->proved)
+                        : placed(q, s->ix, s->n_preds, (ls_dtype)q->l->spec->values[s->value].dtype);
+}
+
+/* Binds the first point. */
+static void bind_first(ls_quad *q) {
+    if (q->axis >= 0) {
+        ls_lower_bind(q->l, q->axis, q->base, true);
+    } else {
+        (void)ls_lower_bind_point(q->l, q->at, q->axes, q->n_axes);
     }
-    ls_lower_bind(l, axis, base, true);
+    if (q->at != LS_VAL_NONE) {
+        ls_lower_know_place(q->l, q->at, q->axes, q->n_axes);
+    }
+}
+
+void ls_quad_start(ls_quad *q, const bool *used) {
+    ls_lower *l = q->l;
+    q->ids = LS_ARENA_ARRAY(l->arena, int32_t, l->spec->n_values + 1);
+    q->four = LS_ARENA_ARRAY(l->arena, ls_lowered, l->spec->n_values + 1);
+    if (!q->ids || !q->four) {
+        l->kb.status = l->status = LS_FAIL_MEMORY(l->err, "the loads of a kernel");
+        return;
+    }
+    bind_first(q);
     for (int32_t i = 0; i < l->spec->n_values; i++) {
-        if (used[i] && ls_quad_loads(l, i, axis, l->proved)) {
-            q.four[q.n] = (ls_lowered){ls_lower_load(l, i, 4), LS_VAL_NONE, l->active};
-            q.ids[q.n++] = i;
+        if (used[i] && l->scratch_of[i] < 0 && loads(q, i)) {
+            q->four[q->n] = (ls_lowered){ls_lower_load(l, i, 4), LS_VAL_NONE, l->active};
+            q->ids[q->n++] = i;
         }
     }
-    return q;
 }
 
 void ls_quad_lane(ls_quad *q, int lane) {
     ls_kb *kb = &q->l->kb;
-    ls_dtype type = ls_lower_type(q->l, q->base);
-    ls_lower_bind(q->l, q->axis, lane ? ls_kb_add(kb, q->base, ls_kb_const_int(kb, type, lane)) : q->base, true);
+    ls_val first = q->axis >= 0 ? q->base : q->at;
+    first = lane ? ls_kb_add(kb, first, ls_kb_const_int(kb, ls_lower_type(q->l, first), lane)) : first;
+    if (q->axis >= 0) {
+        ls_lower_bind(q->l, q->axis, first, true);
+    } else {
+        (void)ls_lower_bind_point(q->l, first, q->axes, q->n_axes);
+    }
     for (int i = 0; i < q->n; i++) {
         ls_lowered x = q->four[i];
         x.v = ls_kb_extract(kb, x.v, lane);
@@ -129,7 +162,7 @@ void ls_quad_store(ls_quad *q, int32_t first, int32_t count, int32_t id, const l
     }
     for (int32_t n = 0; n < count; n++) {
         const ls_store *s = &l->spec->stores[first + n];
-        wide[n] = ls_quad_stores(l, first + n, q->axis);
+        wide[n] = stores(q, first + n);
         preds[n] = wide[n] ? ls_lower_preds(l, s->first_pred, s->n_preds) : LS_VAL_NONE;
     }
     for (int lane = 0; lane < 4; lane++) {
@@ -147,7 +180,7 @@ void ls_quad_store(ls_quad *q, int32_t first, int32_t count, int32_t id, const l
             }
         }
     }
-    ls_lower_bind(l, q->axis, q->base, true);
+    bind_first(q);
     for (int32_t n = 0; n < count; n++) {
         const ls_store *s = &l->spec->stores[first + n];
         if (wide[n]) {

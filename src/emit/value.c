@@ -34,7 +34,7 @@ void ls_lower_remember(ls_lower *l, int32_t id, ls_lowered x) {
     l->memo[id] = x;
 }
 
-static void remember_ix(ls_lower *l, int32_t ix, ls_val v) {
+void ls_lower_know_index(ls_lower *l, int32_t ix, ls_val v) {
     log_push(l, ~ix, (ls_lowered){l->ix_memo[ix], LS_VAL_NONE, LS_VAL_NONE});
     l->ix_memo[ix] = v;
 }
@@ -61,7 +61,7 @@ void ls_lower_bind(ls_lower *l, int axis, ls_val value, bool proved) {
     }
     for (int32_t i = 0; i < l->spec->n_ix; i++) {
         if ((l->spec->ix[i].axes & bit) && l->ix_memo[i] != LS_VAL_NONE) {
-            remember_ix(l, i, LS_VAL_NONE);
+            ls_lower_know_index(l, i, LS_VAL_NONE);
         }
     }
 }
@@ -159,7 +159,7 @@ ls_val ls_lower_index(ls_lower *l, int32_t id) {
         return l->ix_memo[id];
     }
     ls_val v = index_compute(l, &l->spec->ix[id]);
-    remember_ix(l, id, v);
+    ls_lower_know_index(l, id, v);
     return v;
 }
 

@@ -170,6 +170,7 @@ static ls_status faulty_after(const ls_check_event *event, void *state, ls_error
     int site = 0;
     for (int i = 0; i < list.n_kernels; i++) {
         ls_kernel *k = &list.kernels[i].kernel;
+        LS_TRY(err, ls_kernel_simplify(&s->arena, k, NULL, k, err)); /* a fault in what nothing uses is none */
         for (int32_t at = 0; at < k->n_body; at++) {
             ls_ins *ins = &k->body[at];
             if (ins->op == now.from && site++ == now.at) {
