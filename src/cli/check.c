@@ -41,6 +41,8 @@ static cJSON *device_json(const ls_device *device, bool certified) {
     cJSON_AddStringToObject(o, "name", caps->name);
     cJSON_AddStringToObject(o, "locked", certified ? "certified" : "refused");
     cJSON_AddStringToObject(o, "isa", caps->isa);
+    cJSON_AddStringToObject(o, "driver", caps->driver);
+    cJSON_AddStringToObject(o, "arithmetic", caps->arithmetic);
     cJSON_AddNumberToObject(o, "threads", caps->threads);
     cJSON_AddNumberToObject(o, "subgroup", caps->subgroup);
     cJSON_AddNumberToObject(o, "shared_bytes", (double)caps->shared_bytes);

@@ -1,4 +1,5 @@
-/* lockstep devices: what there is, and whether it may claim locked arithmetic. */
+/* lockstep devices: what there is, whether it may claim locked arithmetic, and what of it is done another way than the
+ * device does it. */
 #include "cli/cli.h"
 #include <stdio.h>
 
@@ -9,6 +10,8 @@ static cJSON *device_json(const ls_device_info *d) {
     cJSON_AddStringToObject(o, "locked", d->available && d->locked > 0 ? "certified" : "refused");
     cJSON_AddStringToObject(o, "reason", d->reason);
     cJSON_AddStringToObject(caps, "isa", d->caps.isa);
+    cJSON_AddStringToObject(caps, "driver", d->caps.driver);
+    cJSON_AddStringToObject(caps, "arithmetic", d->caps.arithmetic);
     cJSON_AddNumberToObject(caps, "threads", d->caps.threads);
     cJSON_AddNumberToObject(caps, "subgroup", d->caps.subgroup);
     cJSON_AddNumberToObject(caps, "shared_bytes", (double)d->caps.shared_bytes);
@@ -51,7 +54,13 @@ int cmd_devices(int argc, char **argv) {
         if (d->caps.isa[0]) {
             printf(", %s, %d thread%s", d->caps.isa, d->caps.threads, d->caps.threads == 1 ? "" : "s");
         }
+        if (d->caps.driver[0]) {
+            printf(", %s", d->caps.driver);
+        }
         printf("%s%s\n", d->reason[0] ? ": " : "", d->reason);
+        if (d->caps.arithmetic[0]) {
+            printf("%20sdone another way: %s\n", "", d->caps.arithmetic);
+        }
         cJSON_AddItemToArray(list, device_json(d));
     }
     ls_context_destroy(context);

@@ -2,6 +2,7 @@
  * for. Invariant: the cache changes under its mutex, and an entry, once there, is never changed nor
  * removed before the device is closed. */
 #include "engine/exec.h"
+#include "engine/vet.h"
 #include <string.h>
 
 struct ls_kernel_cache {
@@ -58,6 +59,9 @@ static ls_status kernel_new(ls_device *device, const ls_kernel *key, ls_kernel *
     if (status == LS_OK) {
         const char *strategy = kernel->strategy[0] ? kernel->strategy : NULL;
         status = device->backend->compile(device, &kernel->spec, strategy, &kernel->binary, err);
+    }
+    if (status == LS_OK) {
+        status = ls_vet(device, &kernel->spec, kernel->binary, err);
     }
     if (status == LS_OK && !ls_map_put(&device->kernels->map, kernel->spec.hash, kernel, kernel)) {
         status = LS_FAIL_MEMORY(err, "a kernel");

@@ -1,5 +1,6 @@
 /* From a spec to kernels that a driver has compiled. A part of a binary is one emitted kernel; its variants are compiled when
  * a launch first needs them, the plain one at once. */
+#include "base/sha256.h"
 #include "gpu/internal.h"
 #include <string.h>
 
@@ -191,9 +192,17 @@ void ls_gpu_describe(const ls_kernel_binary *b, ls_text *out) {
         ls_kernel_print(out, &b->parts[i].emitted->kernel);
         ls_text_printf(out, "; made legal for %s:\n", b->gpu->device->id);
         ls_kernel_print(out, &plain->kernel);
-        if (b->gpu->api->render(b->gpu->driver, &arena, &plain->kernel, &code, NULL) == LS_OK && code.size &&
-            memchr(code.data, 0, code.size) == NULL) { /* words are not for reading */
-            ls_text_add_n(out, code.data, code.size);
+        if (b->gpu->api->render(b->gpu->driver, &arena, &plain->kernel, &code, NULL) == LS_OK && code.size) {
+            if (memchr(code.data, 0, code.size) == NULL) {
+                ls_text_add_n(out, code.data, code.size);
+            } else { /* words are not for reading; what describes them must still differ where they do */
+                char hex[65];
+                ls_sha256 sha;
+                ls_sha256_init(&sha);
+                ls_sha256_add(&sha, code.data, code.size);
+                ls_sha256_hex(&sha, hex);
+                ls_text_printf(out, "; %zu bytes of code, SHA-256 %s\n", code.size, hex);
+            }
         }
         ls_arena_free(&arena);
     }
