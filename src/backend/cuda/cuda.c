@@ -1,0 +1,186 @@
+/* CUDA devices through the driver alone: its library is opened at run time, kernels reach it as PTX text. The primary context
+ * is used, so that addresses can be shared with other libraries of the process. */
+#include "backend/cuda/cuda.h"
+#include <stdio.h>
+#include <string.h>
+
+static ls_status block_new(void *driver, size_t size, void **out_block, ls_error *err) {
+    ls_cuda *c = driver;
+    ls_cu_address address = 0;
+    LS_TRY(err, ls_cuda_enter(c, err));
+    ls_status status = ls_cuda_check(c, c->api.memory_new(&address, size ? size : 1), ls_cuda_names.memory_new, err);
+    ls_cuda_leave(c);
+    *out_block = (void *)(uintptr_t)address;
+    return status == LS_ERR_MEMORY ? LS_FAIL(err, status, "%s has no %zu bytes free", c->id, size) : status;
+}
+
+static void block_free(void *driver, void *block) {
+    ls_cuda *c = driver;
+    ls_error ignored = {.code = LS_OK};
+    if (ls_cuda_enter(c, &ignored) == LS_OK) { /* memory of a lost device goes with its context */
+        (void)ls_cuda_settle(c, &ignored);
+        (void)c->api.stream_synchronize(c->stream);
+        (void)c->api.memory_free((ls_cu_address)(uintptr_t)block);
+        ls_cuda_leave(c);
+    }
+}
+
+static const ls_gpu_api api = {block_new,      block_free,     ls_cuda_write, ls_cuda_read,     ls_cuda_copy, ls_cuda_render,
+                               ls_cuda_build,  ls_cuda_drop,   ls_cuda_dispatch, ls_cuda_flush, ls_cuda_wait};
+
+static int attribute(ls_cuda *c, int which) {
+    int value = 0;
+    return c->api.device_attribute(&value, which, c->device) == LS_CU_OK ? value : 0;
+}
+
+/* What PTX is written for: a version that the driver reads, and an architecture that it knows and that runs here. */
+static ls_status choose_ptx(ls_cuda *c, int version, int capability, ls_error *err) {
+    static const int known[][2] = {{90, 78}, {89, 78}, {86, 71}, {80, 70}, {75, 63}, {70, 60}}; /* architecture, since */
+    c->isa = version >= 12000 ? 80 : 70 + version % 1000 / 10;
+    if (version < 11040 || capability < 70) {
+        return LS_FAIL(err, LS_ERR_DEVICE,
+                       "%s: driver for CUDA %d.%d, compute capability %d.%d: 11.4 and 7.0 or later are needed", c->id,
+                       version / 1000, version % 1000 / 10, capability / 10, capability % 10);
+    }
+    for (size_t i = 0; !c->sm; i++) {
+        c->sm = capability >= known[i][0] && c->isa >= known[i][1] ? known[i][0] : 0;
+    }
+    return LS_OK;
+}
+
+static ls_status describe(ls_cuda *c, ls_caps *caps, ls_error *err) {
+    int version = 0, capability = 10 * attribute(c, LS_CU_COMPUTE_MAJOR) + attribute(c, LS_CU_COMPUTE_MINOR);
+    char name[64] = "";
+    size_t bytes = 0;
+    LS_CUDA_TRY(c, err, driver_version, &version);
+    LS_CUDA_TRY(c, err, device_name, name, (int)sizeof name - 1, c->device);
+    LS_CUDA_TRY(c, err, device_memory, &bytes, c->device);
+    LS_TRY(err, choose_ptx(c, version, capability, err));
+    c->multiprocessors = attribute(c, LS_CU_MULTIPROCESSORS);
+    snprintf(caps->name, sizeof caps->name, "%s", name);
+    snprintf(caps->driver, sizeof caps->driver, "CUDA driver %d.%d, compute capability %d.%d", version / 1000,
+             version % 1000 / 10, capability / 10, capability % 10);
+    caps->memory_bytes = bytes;
+    caps->subgroup = attribute(c, LS_CU_WARP_SIZE);
+    caps->shared_bytes = (size_t)attribute(c, LS_CU_MAX_SHARED_PER_BLOCK_OPTIN);
+    caps->dtypes = (1u << LS_DTYPE_COUNT) - 1;
+    return LS_OK;
+}
+
+static ls_status open_driver(ls_cuda *c, int index, ls_caps *caps, ls_error *err) {
+    int count = 0;
+    LS_TRY(err, ls_cuda_load(c, err));
+    ls_cu_result r = c->api.init(0);
+    if (r == LS_CU_OK) {
+        r = c->api.device_count(&count);
+    }
+    if (r == LS_CU_NO_DEVICE || (r == LS_CU_OK && index >= count)) {
+        return LS_FAIL(err, LS_ERR_DEVICE, "%s: the CUDA driver sees %d device%s", c->id, count, count == 1 ? "" : "s");
+    }
+    if (r != LS_CU_OK) {
+        ls_error own = {.code = LS_OK};
+        (void)ls_cuda_check(c, r, ls_cuda_names.init, &own);
+        return LS_FAIL(err, LS_ERR_DEVICE, "%s: the CUDA driver does not start: is it of the kernel module's version?",
+                       own.message);
+    }
+    LS_CUDA_TRY(c, err, device_get, &c->device, index);
+    LS_TRY(err, describe(c, caps, err));
+    LS_CUDA_TRY(c, err, context_retain, &c->context, c->device);
+    c->retained = true;
+    LS_TRY(err, ls_cuda_enter(c, err));
+    ls_status status = ls_cuda_queue_open(c, err);
+    ls_cuda_leave(c);
+    return status;
+}
+
+/* The library stays open: the driver has threads and handlers of its own by now. */
+static void close_driver(ls_cuda *c) {
+    if (c->retained) {
+        bool current = c->api.context_push(c->context) == LS_CU_OK;
+        ls_cuda_forget(c, NULL);
+        ls_cuda_queue_close(c);
+        if (current) {
+            ls_cuda_leave(c);
+        }
+        (void)c->api.context_release(c->device);
+    }
+    ls_free(c->heap, c);
+}
+
+static void cuda_close(ls_device *device) {
+    ls_gpu *gpu = device->state;
+    if (gpu) {
+        ls_cuda *c = ls_gpu_driver(gpu);
+        ls_gpu_free(gpu);
+        close_driver(c);
+        device->state = NULL;
+    }
+}
+
+static ls_gpu_limits limits_of(ls_cuda *c, const ls_caps *caps) {
+    ls_gpu_limits limits = {.traits = LS_KT_ALL,
+                            .align = 16, /* of loads of several lanes */
+                            .max_binding = SIZE_MAX,
+                            .block = 64 << 20,
+                            .max_shared = caps->shared_bytes,
+                            .max_bindings = 128,
+                            .max_words = 256,
+                            .max_groups = 65535,
+                            .max_threads = attribute(c, LS_CU_MAX_THREADS_PER_BLOCK),
+                            .overlap = true,
+                            .subgroup = caps->subgroup};
+    if (c->sm >= 80) {
+        const ls_emit_frag frags[] = {{LS_F16, 16, 16, 16}, {LS_BF16, 16, 16, 16}};
+        limits.n_frags = sizeof frags / sizeof *frags;
+        memcpy(limits.frags, frags, sizeof frags);
+    }
+    return limits;
+}
+
+ls_status ls_cuda_open(ls_device *device, int index, ls_error *err) {
+    ls_gpu *gpu = NULL;
+    ls_cuda *c = ls_alloc_zeroed(device->heap, sizeof *c);
+    if (!c) {
+        return LS_FAIL_MEMORY(err, "a CUDA device");
+    }
+    c->heap = device->heap;
+    c->id = device->id;
+    ls_status status = open_driver(c, index, &device->caps, err);
+    if (status == LS_OK) {
+        ls_gpu_limits limits = limits_of(c, &device->caps);
+        status = ls_gpu_create(device, &api, c, &limits, &gpu, err);
+    }
+    if (status != LS_OK) {
+        close_driver(c);
+        return ls_error_forward(err, status, __FILE__, __LINE__);
+    }
+    device->state = gpu;
+    return LS_OK;
+}
+
+static ls_status cuda_open(ls_device *device, int index, ls_error *err) {
+    LS_TRY(err, ls_cuda_open(device, index, err));
+    ls_status status = ls_gpu_probe(device->state, err);
+    if (status != LS_OK) {
+        cuda_close(device);
+    }
+    return status;
+}
+
+const ls_backend ls_backend_cuda = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .alloc = ls_gpu_alloc,
+    .free = ls_gpu_release,
+    .upload = ls_gpu_upload,
+    .download = ls_gpu_download,
+    .copy = ls_gpu_copy,
+    .compile = ls_gpu_compile,
+    .destroy = ls_gpu_destroy,
+    .launch = ls_gpu_launch,
+    .submit = ls_gpu_submit,
+    .wait = ls_gpu_wait,
+    .describe = ls_gpu_describe,
+    .peak = ls_cuda_peak,
+};

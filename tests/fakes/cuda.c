@@ -1,0 +1,282 @@
+/* A CUDA driver that runs nothing: memory is the host's, copies happen at once, launches are counted. Tests read and set its
+ * state through `fake_cuda`, find out what was given back, and make the n-th call of a function fail. */
+#include "fakes/cuda.h"
+#include <stdlib.h>
+#include <string.h>
+
+__attribute__((visibility("default"))) fake_cuda_state fake_cuda = {.devices = 2, .version = 13000, .capability = 90};
+static _Thread_local int depth; /* contexts pushed on this thread */
+static int dummy_context;
+
+/* What a function does first: counts, and fails where it was told to. */
+static int called(const char *name) {
+    fake_cuda.calls++;
+    if (fake_cuda.sticky) {
+        return fake_cuda.sticky;
+    }
+    if (fake_cuda.fail_name[0] && strcmp(name, fake_cuda.fail_name) == 0 && fake_cuda.fail_at-- == 0) {
+        fake_cuda.fail_name[0] = 0;
+        if (fake_cuda.fail_code >= 700) { /* as in the real one: each later call says so too */
+            fake_cuda.sticky = fake_cuda.fail_code;
+        }
+        return fake_cuda.fail_code;
+    }
+    return 0;
+}
+#define CALLED(name)              \
+    do {                          \
+        int r_ = called(name);    \
+        if (r_) {                 \
+            return r_;            \
+        }                         \
+    } while (0)
+#define NEEDS_CONTEXT       \
+    do {                    \
+        if (depth < 1) {    \
+            return 201;     \
+        }                   \
+    } while (0)
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT int cuInit(unsigned flags) {
+    (void)flags;
+    CALLED("cuInit");
+    return 0;
+}
+EXPORT int cuDriverGetVersion(int *version) {
+    CALLED("cuDriverGetVersion");
+    *version = fake_cuda.version;
+    return 0;
+}
+EXPORT int cuGetErrorName(int error, const char **name) {
+    *name = error == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OF_THE_TEST";
+    return 0;
+}
+EXPORT int cuDeviceGetCount(int *count) {
+    CALLED("cuDeviceGetCount");
+    *count = fake_cuda.devices;
+    return fake_cuda.devices ? 0 : 100;
+}
+EXPORT int cuDeviceGet(int *device, int ordinal) {
+    CALLED("cuDeviceGet");
+    *device = ordinal;
+    return 0;
+}
+EXPORT int cuDeviceGetName(char *name, int length, int device) {
+    (void)device;
+    CALLED("cuDeviceGetName");
+    strncpy(name, "fake GPU", (size_t)length);
+    return 0;
+}
+EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    (void)device;
+    CALLED("cuDeviceGetAttribute");
+    *value = attribute == 1    ? 1024
+             : attribute == 10 ? 32
+             : attribute == 16 ? 4
+             : attribute == 75 ? fake_cuda.capability / 10
+             : attribute == 76 ? fake_cuda.capability % 10
+             : attribute == 97 ? 232448
+                               : 0;
+    return 0;
+}
+EXPORT int cuDeviceTotalMem_v2(size_t *bytes, int device) {
+    (void)device;
+    CALLED("cuDeviceTotalMem_v2");
+    *bytes = (size_t)1 << 30;
+    return 0;
+}
+EXPORT int cuDevicePrimaryCtxRetain(void **context, int device) {
+    (void)device;
+    CALLED("cuDevicePrimaryCtxRetain");
+    *context = &dummy_context;
+    fake_cuda.contexts++;
+    return 0;
+}
+EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
+    (void)device;
+    fake_cuda.contexts--;
+    return 0;
+}
+EXPORT int cuCtxPushCurrent_v2(void *context) {
+    (void)context;
+    CALLED("cuCtxPushCurrent_v2");
+    depth++;
+    fake_cuda.depth++;
+    return 0;
+}
+EXPORT int cuCtxPopCurrent_v2(void **context) {
+    *context = &dummy_context;
+    depth--;
+    fake_cuda.depth--;
+    return 0;
+}
+
+/* Things that are made and given back. */
+static int made(void **out, long *count) {
+    *out = calloc(1, sizeof(int));
+    ++*count;
+    return *out ? 0 : 2;
+}
+static int given_back(void *thing, long *count) {
+    free(thing);
+    --*count;
+    return 0;
+}
+
+EXPORT int cuStreamCreate(void **stream, unsigned flags) {
+    (void)flags;
+    CALLED("cuStreamCreate");
+    NEEDS_CONTEXT;
+    return made(stream, &fake_cuda.live);
+}
+EXPORT int cuStreamDestroy_v2(void *stream) {
+    return given_back(stream, &fake_cuda.live);
+}
+EXPORT int cuStreamSynchronize(void *stream) {
+    (void)stream;
+    CALLED("cuStreamSynchronize");
+    return 0;
+}
+EXPORT int cuEventCreate(void **event, unsigned flags) {
+    (void)flags;
+    CALLED("cuEventCreate");
+    NEEDS_CONTEXT;
+    return made(event, &fake_cuda.live);
+}
+EXPORT int cuEventDestroy_v2(void *event) {
+    return given_back(event, &fake_cuda.live);
+}
+EXPORT int cuEventRecord(void *event, void *stream) {
+    (void)stream;
+    CALLED("cuEventRecord");
+    NEEDS_CONTEXT;
+    *(int *)event = fake_cuda.slow; /* how often it is asked before it is done */
+    return 0;
+}
+EXPORT int cuEventQuery(void *event) {
+    CALLED("cuEventQuery");
+    return *(int *)event > 0 && (*(int *)event)-- ? 600 : 0;
+}
+EXPORT int cuEventSynchronize(void *event) {
+    CALLED("cuEventSynchronize");
+    *(int *)event = 0;
+    return 0;
+}
+EXPORT int cuEventElapsedTime(float *milliseconds, void *start, void *end) {
+    (void)start, (void)end;
+    CALLED("cuEventElapsedTime");
+    *milliseconds = 1;
+    return 0;
+}
+EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+    CALLED("cuMemAlloc_v2");
+    NEEDS_CONTEXT;
+    if (bytes > fake_cuda.largest && fake_cuda.largest) {
+        return 2;
+    }
+    void *p = malloc(bytes);
+    memset(p, 0x5a, bytes);
+    *address = (uint64_t)(uintptr_t)p;
+    fake_cuda.live++;
+    return 0;
+}
+EXPORT int cuMemFree_v2(uint64_t address) {
+    return given_back((void *)(uintptr_t)address, &fake_cuda.live);
+}
+EXPORT int cuMemAllocHost_v2(void **address, size_t bytes) {
+    CALLED("cuMemAllocHost_v2");
+    NEEDS_CONTEXT;
+    *address = malloc(bytes);
+    fake_cuda.live++;
+    return 0;
+}
+EXPORT int cuMemFreeHost(void *address) {
+    return given_back(address, &fake_cuda.live);
+}
+EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream) {
+    (void)stream;
+    CALLED("cuMemcpyHtoDAsync_v2");
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    return 0;
+}
+EXPORT int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream) {
+    (void)stream;
+    CALLED("cuMemcpyDtoHAsync_v2");
+    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    return 0;
+}
+static int capturing;
+EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream) {
+    (void)stream;
+    CALLED("cuMemcpyDtoDAsync_v2");
+    if (capturing) {
+        fake_cuda.captured++;
+        return 0;
+    }
+    memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    return 0;
+}
+EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned n, int *options, void **values) {
+    (void)options;
+    int r = called("cuModuleLoadDataEx");
+    if (r && n) {
+        strcpy(values[0], "ptxas fatal: as the test asked");
+    }
+    NEEDS_CONTEXT;
+    return r ? r : strncmp(image, ".version", 8) != 0 ? 218 : made(module, &fake_cuda.live);
+}
+EXPORT int cuModuleUnload(void *module) {
+    return given_back(module, &fake_cuda.live);
+}
+EXPORT int cuModuleGetFunction(void **function, void *module, const char *name) {
+    CALLED("cuModuleGetFunction");
+    *function = module;
+    return strcmp(name, "main") == 0 ? 0 : 500;
+}
+EXPORT int cuFuncSetAttribute(void *function, int attribute, int value) {
+    (void)function, (void)attribute, (void)value;
+    CALLED("cuFuncSetAttribute");
+    return 0;
+}
+EXPORT int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                          unsigned shared, void *stream, void **params, void **extra) {
+    (void)function, (void)shared, (void)stream, (void)params, (void)extra;
+    CALLED("cuLaunchKernel");
+    NEEDS_CONTEXT;
+    if (!gx || !gy || !gz || !bx || !by || !bz) {
+        return 1;
+    }
+    *(capturing ? &fake_cuda.captured : &fake_cuda.launches) += 1;
+    return 0;
+}
+EXPORT int cuStreamBeginCapture_v2(void *stream, int mode) {
+    (void)stream, (void)mode;
+    CALLED("cuStreamBeginCapture_v2");
+    capturing = 1;
+    return 0;
+}
+EXPORT int cuStreamEndCapture(void *stream, void **graph) {
+    (void)stream;
+    capturing = 0;
+    CALLED("cuStreamEndCapture");
+    return made(graph, &fake_cuda.live);
+}
+EXPORT int cuGraphDestroy(void *graph) {
+    return given_back(graph, &fake_cuda.live);
+}
+EXPORT int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags) {
+    (void)graph, (void)flags;
+    CALLED("cuGraphInstantiateWithFlags");
+    return made(exec, &fake_cuda.live);
+}
+EXPORT int cuGraphExecDestroy(void *exec) {
+    return given_back(exec, &fake_cuda.live);
+}
+EXPORT int cuGraphLaunch(void *exec, void *stream) {
+    (void)exec, (void)stream;
+    CALLED("cuGraphLaunch");
+    NEEDS_CONTEXT;
+    fake_cuda.graphs++;
+    return 0;
+}
