@@ -137,15 +137,15 @@ static void begin_let(wgsl *w, ls_val at) {
     ls_text_printf(w->out, "let v%d = ", at);
 }
 
-/* A pattern: $0 to $2 are operands, $T the result's type, $U that type's words, $L its lanes' number. */
+/* A pattern: $0 to $2 are operands, $T the result's type; $I, $U and $F types of as many lanes, $L their number. */
 static void add_pattern(wgsl *w, const ls_ins *ins, const char *pattern) {
     for (const char *p = pattern; *p; p++) {
         if (*p != '$') {
             ls_text_add_n(w->out, p, 1);
         } else if (*++p == 'T') {
             add_type(w, (ls_dtype)ins->dtype, ins->lanes);
-        } else if (*p == 'U') {
-            add_type(w, LS_U32, ins->lanes);
+        } else if (*p == 'I' || *p == 'U' || *p == 'F') {
+            add_type(w, *p == 'I' ? LS_I32 : *p == 'U' ? LS_U32 : LS_F32, ins->lanes);
         } else if (*p == 'L') {
             ls_text_printf(w->out, "%d", ins->lanes);
         } else {
@@ -175,8 +175,9 @@ static const expression expressions[LS_K_COUNT] = {
     [LS_K_REM] = INTEGERS("$0 % $1"),
     [LS_K_NEG] = {"-$0", "$T() - $0", "-$0", NULL, NULL},
     [LS_K_ABS] = NUMBERS("abs($0)"),
-    [LS_K_MIN] = {"min($0, $1)", "min($0, $1)", NULL, NULL, "min($0, $1)"},
-    [LS_K_MAX] = {"max($0, $1)", "max($0, $1)", NULL, NULL, "max($0, $1)"},
+    [LS_K_MIN] = {"min($0, $1)", "min($0, $1)", "least$L($0, $1)", NULL, "min($0, $1)"},
+    [LS_K_MAX] = {"max($0, $1)", "max($0, $1)", "most$L($0, $1)", NULL, "max($0, $1)"},
+    [LS_K_CANON] = FLOATS("canon$L($0)"),
     [LS_K_SQRT] = FLOATS("sqrt($0)"),
     [LS_K_FLOOR] = FLOATS("floor($0)"),
     [LS_K_CEIL] = FLOATS("ceil($0)"),
@@ -523,27 +524,54 @@ static ls_status put_ins(wgsl *w, ls_val at) {
     }
 }
 
-/* ---- the high word of a product, for each number of lanes in use ---- */
+/* ---- functions that the language lacks, for each number of lanes in use ---- */
 
-static const char umulhi_text[] = "fn umulhi$L(a: $U, b: $U) -> $U {\n"
-                                  "    let m = $U(65535u);\n"
-                                  "    let s = $U(16u);\n"
-                                  "    let al = a & m;\n"
-                                  "    let ah = a >> s;\n"
-                                  "    let bl = b & m;\n"
-                                  "    let bh = b >> s;\n"
-                                  "    let c = al * bh + ((al * bl) >> s);\n"
-                                  "    let d = ah * bl + (c & m);\n"
-                                  "    return ah * bh + (c >> s) + (d >> s);\n"
-                                  "}\n";
+#define ORDERED_TEXT(name, sign)                                                                    \
+    "fn " name "$L(a: $F, b: $F) -> $F {\n"                                                         \
+    "    let x = bitcast<$I>(a);\n"                                                                 \
+    "    let y = bitcast<$I>(b);\n"                                                                 \
+    "    let m = $I(2147483647i);\n"                                                                \
+    "    let inf = $I(2139095040i);\n"                                                              \
+    "    let first = (x ^ ((x >> $U(31u)) & m)) " sign " (y ^ ((y >> $U(31u)) & m));\n"             \
+    "    return bitcast<$F>(select(select(select(y, x, first), y, (y & m) > inf), x, (x & m) > inf));\n" \
+    "}\n"
 
-static void put_umulhi(wgsl *w) {
-    bool done[5] = {false};
-    for (int32_t at = 0; at < w->k->n_body; at++) {
-        const ls_ins *ins = &w->k->body[at];
-        if (ins->op == LS_K_UMULHI && ins->lanes <= 4 && !done[ins->lanes]) {
-            done[ins->lanes] = true;
-            add_pattern(w, ins, umulhi_text);
+static const struct {
+    ls_kop op;
+    ls_dtype dtype;
+    const char *text;
+} functions[] = {
+    {LS_K_UMULHI, LS_U32,
+     "fn umulhi$L(a: $U, b: $U) -> $U {\n"
+     "    let m = $U(65535u);\n"
+     "    let s = $U(16u);\n"
+     "    let al = a & m;\n"
+     "    let ah = a >> s;\n"
+     "    let bl = b & m;\n"
+     "    let bh = b >> s;\n"
+     "    let c = al * bh + ((al * bl) >> s);\n"
+     "    let d = ah * bl + (c & m);\n"
+     "    return ah * bh + (c >> s) + (d >> s);\n"
+     "}\n"},
+    {LS_K_CANON, LS_F32,
+     "fn canon$L(a: $F) -> $F {\n"
+     "    let x = bitcast<$U>(a);\n"
+     "    return bitcast<$F>(select(x, $U(2143289344u), (x & $U(2147483647u)) > $U(2139095040u)));\n"
+     "}\n"},
+    {LS_K_MIN, LS_F32, ORDERED_TEXT("least", "<")},
+    {LS_K_MAX, LS_F32, ORDERED_TEXT("most", ">")},
+};
+
+static void put_functions(wgsl *w) {
+    for (size_t f = 0; f < sizeof functions / sizeof *functions; f++) {
+        bool done[5] = {false};
+        for (int32_t at = 0; at < w->k->n_body; at++) {
+            const ls_ins *ins = &w->k->body[at];
+            bool fast = ins->flags & LS_KF_FAST && expressions[ins->op].fast;
+            if (ins->op == (int)functions[f].op && ins->dtype == (int)functions[f].dtype && !fast && !done[ins->lanes]) {
+                done[ins->lanes] = true;
+                add_pattern(w, ins, functions[f].text);
+            }
         }
     }
 }
@@ -606,7 +634,7 @@ static ls_status put_kernel(wgsl *w) {
     if (words) {
         ls_text_printf(out, "@group(0) @binding(%d) var<uniform> params: array<vec4<u32>, %d>;\n", k->n_globals, (words + 3) / 4);
     }
-    put_umulhi(w);
+    put_functions(w);
     ls_text_printf(out,
                    "@compute @workgroup_size(%d, %d, %d)\n"
                    "fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>",

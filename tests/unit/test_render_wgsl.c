@@ -46,7 +46,7 @@ static void build_awkward(ls_kernel *out) {
     ls_val sum = ls_kb_add(&kb, ls_kb_add(&kb, most, ls_kb_i32(&kb, 1)), least);
     ls_val a = ls_kb_select(&kb, p, nan, ls_kb_mul(&kb, zero, ls_kb_get_param(&kb, f)));
     ls_val v = ls_kb_load(&kb, x, i, LS_VAL_NONE, LS_VAL_NONE, 4);
-    ls_val w = ls_kb_add(&kb, v, ls_kb_splat(&kb, ls_kb_pure(&kb, LS_K_MAX, a, tiny, LS_VAL_NONE, LS_KF_FAST), 4));
+    ls_val w = ls_kb_add(&kb, v, ls_kb_splat(&kb, ls_kb_max(&kb, a, tiny), 4));
     ls_kb_store(&kb, x, i, w, p);
     ls_val old = ls_kb_atomic(&kb, LS_K_ATOMIC_MAX, c, ls_kb_u32(&kb, 2), ls_kb_get_param(&kb, n), p);
     ls_val again = ls_kb_load(&kb, c, ls_kb_u32(&kb, 3), p, old, 1);
@@ -96,6 +96,14 @@ static const char awkward_text[] =
     "    let d = ah * bl + (c & m);\n"
     "    return ah * bh + (c >> s) + (d >> s);\n"
     "}\n"
+    "fn most1(a: f32, b: f32) -> f32 {\n"
+    "    let x = bitcast<i32>(a);\n"
+    "    let y = bitcast<i32>(b);\n"
+    "    let m = i32(2147483647i);\n"
+    "    let inf = i32(2139095040i);\n"
+    "    let first = (x ^ ((x >> u32(31u)) & m)) > (y ^ ((y >> u32(31u)) & m));\n"
+    "    return bitcast<f32>(select(select(select(y, x, first), y, (y & m) > inf), x, (x & m) > inf));\n"
+    "}\n"
     "@compute @workgroup_size(64, 2, 1)\n"
     "fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {\n"
     "    let v1 = i32(local.x);\n"
@@ -115,7 +123,7 @@ static const char awkward_text[] =
     "    let v13 = v7 * v12;\n"
     "    let v14 = select(v13, v6, v3);\n"
     "    let v15 = m0[v2 / 4i];\n"
-    "    let v16 = max(v14, v8);\n"
+    "    let v16 = most1(v14, v8);\n"
     "    let v17 = vec4<f32>(v16);\n"
     "    let v18 = v15 + v17;\n"
     "    if (v3) {\n"
