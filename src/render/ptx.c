@@ -199,7 +199,7 @@ static const char *place_of(ls_ptx *p, int mem, ls_val index, int64_t more) {
     bytes += more;
     char *text = p->text[p->next_text++ % 16];
     if (bytes) {
-        snprintf(text, 32, "[%s%+" PRId64 "]", ls_ptx_text(p, base), bytes);
+        snprintf(text, 32, "[%s+%" PRId64 "]", ls_ptx_text(p, base), bytes);
     } else {
         snprintf(text, 32, "[%s]", ls_ptx_text(p, base));
     }

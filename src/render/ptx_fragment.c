@@ -157,7 +157,7 @@ static void element(ls_ptx *p, layout *y, int row, int col, char *out, size_t si
         }
         base = y->lines[line];
     }
-    snprintf(out, size, "[%s%+" PRId64 "]", ls_ptx_text(p, base), bytes);
+    snprintf(out, size, "[%s+%" PRId64 "]", ls_ptx_text(p, base), bytes);
 }
 
 static void load_register(ls_ptx *p, layout *y, ls_ptx_op dst, int row, int col) {

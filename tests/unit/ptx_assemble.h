@@ -36,7 +36,7 @@ static inline void ptx_assembles(const char *name, const char *ptx) {
     if (status != 0) {
         print_error("%s: %s\n%s", name, message, ptx);
     }
-    remove(path);
+    if (status == 0) remove(path);
     assert_int_equal(status, 0);
 }
 
