@@ -5,15 +5,22 @@
  *
  * After it the renderers map instruction to instruction. Its output:
  *   - has registers of bool, i32, u32, f32, and i64, u64, f64 where the target has them. Other types stand only where a value
- *     is loaded (and then cast or bitcast to u32 or f32 at once) or stored (likewise);
+ *     is loaded (and then cast to i32, u32 or f32 at once) or stored (likewise), and f16 between a cast to or from f32 and a
+ *     bitcast to or from u16 (with LS_KT_HALF_CAST). Vectors stand only there too: arithmetic is lane by lane;
+ *   - has memories of i8, u8, i16, u16 (with LS_KT_BYTES, LS_KT_HALVES), 32 and 64 bits: bool is stored as u8, f16 and bf16
+ *     as u16, and only what fragments load and store keeps its type. Small types without those traits are words: counts of
+ *     globals are rounded up to whole words, so buffers must be padded to 4 bytes, and what stores parts of words becomes
+ *     READ_WRITE and is accessed by atomics; shared arrays have one word an element. i64 and u64 without LS_KT_INT64 are
+ *     two words, the low one first. With a size that depends on a parameter the count is one that is at least needed;
  *   - shifts by less than the width; divides integers by what is not 0, and never MIN by -1; converts to integers only floats
  *     in their range;
  *   - holds floats in u32 registers where the target lacks LS_KT_FLOAT_BITS: float instructions stand between bitcasts;
- *   - may have one parameter more, "zero" (u32, always 0 at run time, unknown to the compiler), and parameters split in two:
- *     ls_legal_param says which value each takes.
+ *   - may have one parameter more, "zero" (u32, always 0 at run time, unknown to the compiler), and parameters split in two or
+ *     of another type: ls_legal_param says which value each takes, as its own dtype reads it.
  * Instructions with LS_KF_FAST keep their operation; only their types are made legal.
  *
- * Legal kernels run in the interpreter and give the bits of the kernels they came from. ls_kernel_verify does not prove
+ * Legal kernels run in the interpreter and give the bits of the kernels they came from, but that a NaN of f16 or bf16 may come
+ * out as the canonical one. ls_kernel_verify does not prove
  * their indices: that is done before.
  */
 #ifndef LOCKSTEP_KIR_LEGAL_H

@@ -4,7 +4,7 @@
 #include "kir/range.h"
 #include "base/array.h"
 
-enum { DEPTH_MAX = 1000, SELECTS_MAX = 3 };
+enum { DEPTH_MAX = 1000, SELECTS_MAX = 3, WORK_MAX = 1000 };
 
 /* Either a narrower range of a value, or (with a limit) that value < limit. */
 typedef struct fact {
@@ -20,9 +20,10 @@ struct ls_ranges {
     uint32_t *memo_stamp;
     bool *has_fact, *has_plain;
     ls_val *next_set; /* by SET: the next one of its variable; by VAR: the first */
-    uint32_t stamp;
+    uint32_t stamp, last_stamp; /* of the facts now; the last one given */
     int depth;
     int selects; /* branches of nested selects that facts are assumed for */
+    int work;    /* values looked at under such facts, for one question: chains of selects would take exponential time */
     bool without_facts, failed;
     LS_ARRAY(fact) facts;
 };
@@ -69,7 +70,7 @@ ls_ranges *ls_ranges_create(ls_heap *heap, const ls_kernel *kernel) {
     r->has_fact = ls_alloc_zeroed(heap, n * sizeof *r->has_fact);
     r->has_plain = ls_alloc_zeroed(heap, n * sizeof *r->has_plain);
     r->next_set = ls_alloc(heap, n * sizeof *r->next_set);
-    r->stamp = 1;
+    r->stamp = r->last_stamp = 1;
     if (!r->narrowed || !r->memo || !r->plain || !r->memo_stamp || !r->has_fact || !r->has_plain ||
         !r->next_set) {
         ls_ranges_destroy(r);
@@ -285,16 +286,19 @@ RANGE(SHR) {
 }
 /* One branch of a select, under its condition. */
 static ls_range branch_range(ls_ranges *r, const ls_ins *ins, bool truth) {
-    if (r->without_facts || r->selects == SELECTS_MAX) {
-        return range_of(r, ins->src[truth ? 1 : 2]);
+    ls_val value = ins->src[truth ? 1 : 2];
+    if (r->without_facts || r->selects == SELECTS_MAX || r->work > WORK_MAX) {
+        return range_of(r, value);
     }
     int32_t mark = ls_ranges_mark(r);
+    uint32_t stamp = r->stamp;
     r->selects++;
     r->failed = !ls_ranges_assume(r, ins->src[0], truth) || r->failed;
-    ls_range out = range_of(r, ins->src[truth ? 1 : 2]);
+    ls_range out = range_of(r, value);
     r->selects--;
     ls_ranges_pop(r, mark);
-    return out;
+    r->stamp = stamp; /* the facts are again what they were */
+    return r->work > WORK_MAX ? range_of(r, value) : out;
 }
 RANGE(SELECT) {
     ls_range a = branch_range(r, ins, true), b = branch_range(r, ins, false);
@@ -350,7 +354,9 @@ static ls_range tighten(ls_range v) {
 static ls_range compute(ls_ranges *r, ls_val v) {
     const ls_ins *ins = &r->kernel->body[v];
     ls_dtype t = (ls_dtype)ins->dtype;
-    if (!range_fns[ins->op] || ins->lanes != 1 || ls_dtype_is_float(t) || r->depth > DEPTH_MAX) {
+    r->work += r->selects > 0;
+    bool enough = r->selects > 0 && r->work > WORK_MAX;
+    if (!range_fns[ins->op] || ins->lanes != 1 || ls_dtype_is_float(t) || r->depth > DEPTH_MAX || enough) {
         return ls_dtype_is_float(t) ? (ls_range){0, 0, 1} : full(t);
     }
     r->depth++;
@@ -390,6 +396,7 @@ static ls_range range_of(ls_ranges *r, ls_val v) {
 }
 
 ls_range ls_ranges_of(ls_ranges *r, ls_val value) {
+    r->work = 0;
     return range_of(r, value);
 }
 
@@ -404,6 +411,9 @@ int32_t ls_ranges_mark(const ls_ranges *r) {
 }
 
 void ls_ranges_pop(ls_ranges *r, int32_t mark) {
+    if (r->facts.len == (size_t)mark) {
+        return;
+    }
     while (r->facts.len > (size_t)mark) {
         fact f = r->facts.data[--r->facts.len];
         if (f.limit == LS_VAL_NONE) {
@@ -411,7 +421,7 @@ void ls_ranges_pop(ls_ranges *r, int32_t mark) {
             r->has_fact[f.value] = f.had;
         }
     }
-    r->stamp++;
+    r->stamp = ++r->last_stamp;
 }
 
 static bool narrow_value(ls_ranges *r, ls_val v, ls_wide lo, ls_wide hi);
@@ -466,7 +476,7 @@ static bool narrow_value(ls_ranges *r, ls_val v, ls_wide lo, ls_wide hi) {
     }
     r->narrowed[v] = (ls_range){lo > now.lo ? lo : now.lo, hi < now.hi ? hi : now.hi, now.divisor};
     r->has_fact[v] = true;
-    r->stamp++;
+    r->stamp = ++r->last_stamp;
     return narrow_sources(r, v, r->narrowed[v].lo, r->narrowed[v].hi);
 }
 

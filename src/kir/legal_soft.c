@@ -1,0 +1,136 @@
+/* f32 arithmetic on bits. A finite number that is not zero is taken apart into a biased exponent (of any size) and a
+ * significand in [2^23, 2^24); results are put together by `pack`, which rounds once, wherever the last kept bit lies.
+ * Float additions here meet and make normal numbers only, so that it does not matter whether the device keeps others. */
+#include "kir/legal_parts.h"
+
+#define SIGN 0x80000000u
+#define INF 0x7f800000u
+#define CANONICAL 0x7fc00000u
+
+typedef struct parts {
+    ls_val e, m; /* i32, u32 */
+} parts;
+
+/* (2^23 + m) - 2^23 is m, exactly, for m < 2^23. */
+static parts unpack(ls_legal *l, ls_val mag) {
+    ls_kb *k = &l->kb;
+    ls_val small = LT(mag, U(0x800000));
+    ls_val whole = SUB(AS_F(OR(mag, U(0x4b000000))), ls_kb_f32(k, 0x1p23f));
+    ls_val u = SELECT(small, AS_U(whole), mag);
+    ls_val e = SUB(AS_I(SHR(u, U(23))), SELECT(small, I(149), I(0)));
+    return (parts){e, OR(AND(u, U(0x7fffff)), U(0x800000))};
+}
+
+/* m * 2^(e - 158) rounded, for m in [2^31, 2^32) with a sticky lowest bit; beyond the range: infinity. */
+static ls_val pack(ls_legal *l, ls_val e, ls_val m) {
+    ls_kb *k = &l->kb;
+    ls_val down = AS_U(MIN(MAX(SUB(I(1), e), I(0)), I(31)));
+    ls_val lost = NE(AND(m, SUB(SHL(U(1), down), U(1))), U(0));
+    ls_val kept = OR(SHR(m, down), SELECT(lost, U(1), U(0)));
+    ls_val q = SHR(kept, U(8));
+    ls_val up = LT(U(128), ADD(AND(kept, U(255)), AND(q, U(1))));
+    ls_val base = SHL(AS_U(SUB(MAX(e, I(1)), I(1))), U(23));
+    return MIN(ADD(base, ADD(q, SELECT(up, U(1), U(0)))), U(INF));
+}
+
+/* Times 2^64: bits of a number below 2^-95 as a normal f32. A subnormal m is (2^-62 + m * 2^-85) - 2^-62. */
+static ls_val scale_up(ls_legal *l, ls_val u) {
+    ls_kb *k = &l->kb;
+    ls_val mag = AND(u, U(0x7fffffff));
+    ls_val low = SUB(AS_F(OR(mag, U(0x20800000))), ls_kb_f32(k, 0x1p-62f));
+    ls_val scaled = SELECT(LT(mag, U(0x800000)), AS_U(low), ADD(mag, U(64u << 23)));
+    return AS_F(OR(scaled, AND(u, U(SIGN))));
+}
+
+/* The sum of two numbers below 2^-95 is exact where it is below 2^-125, so scaling back never rounds. */
+ls_val ls_legal_soft_add(ls_legal *l, ls_val a, ls_val b) {
+    ls_kb *k = &l->kb;
+    ls_val sum = AS_U(ADD(scale_up(l, a), scale_up(l, b)));
+    ls_val mag = AND(sum, U(0x7fffffff));
+    ls_val low = SUB(AS_U(ADD(AS_F(mag), ls_kb_f32(k, 0x1p-62f))), U(0x20800000));
+    ls_val back = SELECT(LT(mag, U(0x20800000)), low, SUB(mag, U(64u << 23)));
+    return OR(back, AND(sum, U(SIGN)));
+}
+
+ls_val ls_legal_soft_mul(ls_legal *l, ls_val a, ls_val b) {
+    ls_kb *k = &l->kb;
+    ls_val ua = AND(a, U(0x7fffffff)), ub = AND(b, U(0x7fffffff));
+    parts x = unpack(l, ua), y = unpack(l, ub);
+    ls_val hi = ls_kb_umulhi(k, SHL(x.m, U(8)), SHL(y.m, U(8)));
+    ls_val rest = NE(AND(MUL(x.m, y.m), U(0xffff)), U(0));
+    ls_val m = OR(hi, SELECT(rest, U(1), U(0)));
+    ls_val low = LT(m, U(SIGN));
+    ls_val e = SUB(ADD(x.e, y.e), SELECT(low, I(127), I(126)));
+    ls_val r = pack(l, e, SELECT(low, SHL(m, U(1)), m));
+    ls_val top = MAX(ua, ub); /* infinity or NaN wins */
+    return OR(SELECT(LT(top, U(INF)), r, top), AND(XOR(a, b), U(SIGN)));
+}
+
+/* A quotient of 25 bits, eight at a time by integer division, and what is left as a sticky bit. */
+ls_val ls_legal_soft_div(ls_legal *l, ls_val a, ls_val b) {
+    ls_kb *k = &l->kb;
+    ls_val ua = AND(a, U(0x7fffffff)), ub = AND(b, U(0x7fffffff)), inf = U(INF), none = U(0);
+    parts x = unpack(l, ua), y = unpack(l, ub);
+    ls_val less = LT(x.m, y.m);
+    ls_val rest = SUB(SELECT(less, SHL(x.m, U(1)), x.m), y.m), q = U(1);
+    for (int i = 0; i < 3; i++) {
+        ls_val shifted = SHL(rest, U(8)), digit = ls_kb_div(k, shifted, y.m);
+        rest = SUB(shifted, MUL(digit, y.m));
+        q = OR(SHL(q, U(8)), digit);
+    }
+    ls_val e = ADD(SUB(x.e, y.e), SELECT(less, I(126), I(127)));
+    ls_val r = pack(l, e, OR(SHL(q, U(7)), SELECT(NE(rest, none), U(1), none)));
+    r = SELECT(OR(EQ(ub, none), EQ(ua, inf)), inf, r);
+    r = SELECT(OR(EQ(ua, none), EQ(ub, inf)), none, r);
+    ls_val both = AND(EQ(ua, ub), OR(EQ(ua, none), EQ(ua, inf)));
+    ls_val nan = OR(both, LT(inf, MAX(ua, ub)));
+    return SELECT(nan, U(CANONICAL), OR(r, AND(XOR(a, b), U(SIGN))));
+}
+
+/* The root of 25 bits, digit by digit: the integer root of a significand times an even power of two. It is never half
+ * way between two results: a root of 25 bits that is odd has an odd square. */
+ls_val ls_legal_soft_sqrt(ls_legal *l, ls_val a) {
+    ls_kb *k = &l->kb;
+    parts x = unpack(l, AND(a, U(0x7fffffff)));
+    ls_val odd = EQ(AND(x.e, I(1)), I(1));
+    ls_val left = ls_kb_var(k, SELECT(odd, SHL(x.m, U(7)), SHL(x.m, U(8))));
+    ls_val rest = ls_kb_var(k, U(0)), root = ls_kb_var(k, U(0));
+    ls_kb_loop(k, I(0), I(25), I(1), 0);
+    ls_val stream = ls_kb_get(k, left), so_far = ls_kb_get(k, root);
+    ls_val now = OR(SHL(ls_kb_get(k, rest), U(2)), SHR(stream, U(30)));
+    ls_val trial = OR(SHL(so_far, U(2)), U(1));
+    ls_val fits = LE(trial, now);
+    ls_val digit = SELECT(fits, U(1), U(0));
+    ls_val next = SELECT(fits, SUB(now, trial), now);
+    ls_kb_set(k, left, SHL(stream, U(2)));
+    ls_kb_set(k, rest, next);
+    ls_kb_set(k, root, OR(SHL(so_far, U(1)), digit));
+    ls_kb_end_loop(k);
+    ls_val q = ls_kb_get(k, root);
+    ls_val rounded = ADD(SHR(q, U(1)), AND(q, U(1)));
+    ls_val e = SUB(SHR(ADD(x.e, I(127)), I(1)), I(1)); /* above 0: shifts of it are defined */
+    ls_val r = ADD(SHL(AS_U(e), U(23)), rounded);
+    ls_val itself = OR(EQ(AND(a, U(0x7fffffff)), U(0)), EQ(a, U(INF)));
+    ls_val special = SELECT(itself, a, U(CANONICAL));
+    return SELECT(LT(SUB(a, U(1)), U(INF - 1)), r, special);
+}
+
+/* Numbers from 1 to 2^23 have `places` bits of fraction, 1 to 23 of them; smaller ones become 0 or 1. */
+ls_val ls_legal_soft_whole(ls_legal *l, ls_kop op, ls_val a) {
+    ls_kb *k = &l->kb;
+    ls_val mag = AND(a, U(0x7fffffff)), sign = AND(a, U(SIGN)), zero = U(0), one = U(0x3f800000);
+    ls_val e = MIN(MAX(SHR(mag, U(23)), U(127)), U(149));
+    ls_val places = SUB(U(150), e), unit = SHL(U(1), places), fraction = SUB(unit, U(1));
+    ls_val more = zero, small = zero; /* what is added before the cut; what numbers below 1 become */
+    if (op == LS_K_RINT) {
+        more = ADD(SUB(SHR(unit, U(1)), U(1)), AND(SHR(mag, places), U(1)));
+        small = SELECT(LT(U(0x3f000000), mag), one, zero);
+    } else if (op != LS_K_TRUNC) {
+        ls_val away = op == LS_K_FLOOR ? NE(sign, zero) : EQ(sign, zero);
+        more = SELECT(away, fraction, zero);
+        small = SELECT(AND(away, NE(mag, zero)), one, zero);
+    }
+    ls_val cut = AND(ADD(mag, more), NOT(fraction));
+    ls_val r = SELECT(LT(mag, one), small, SELECT(LT(mag, U(0x4b000000)), cut, mag));
+    return OR(r, sign);
+}

@@ -1,0 +1,356 @@
+/* Every pure instruction over awkward bits: as the legal kernel does it on a hostile device (legal_support.h), and by
+ * ls_kir_eval. LOCKSTEP_LEGAL=text runs the cases whose name contains it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/half.h"
+#include "base/rng.h"
+#include "kir_fixture.h"
+#include "legal_support.h"
+#include <stdio.h>
+
+enum { MOST = 1 << 18 };
+
+#define LAVAPIPE (LS_KT_INT64 | LS_KT_FLOAT64 | LS_KT_BYTES | LS_KT_HALVES | LS_KT_UNFUSED32 | LS_KT_SUBNORMAL32 | LS_KT_DIV32 | \
+                  LS_KT_SQRT32 | LS_KT_ROUND32 | LS_KT_CAST32 | LS_KT_FLOAT_BITS)
+#define WEBGPU (LS_KT_FLOAT_BITS | LS_KT_SQRT32 | LS_KT_ROUND32 | LS_KT_CAST32)
+
+static const ls_dtype types[] = {LS_BOOL, LS_U8,  LS_U16,  LS_U32, LS_U64, LS_I8, LS_I16,
+                                 LS_I32,  LS_I64, LS_BF16, LS_F16, LS_F32, LS_F64};
+enum { N_TYPES = sizeof types / sizeof *types };
+
+/* ---- values ---- */
+
+static uint64_t awkward_float(ls_rng *rng, ls_dtype t, uint64_t near) {
+    int bits = ls_dtype_bits(t), fraction = t == LS_F64 ? 52 : t == LS_F32 ? 23 : t == LS_F16 ? 10 : 7;
+    uint64_t sign = ls_rng_u64(rng) << (bits - 1), all = bits == 64 ? ~UINT64_C(0) : (UINT64_C(1) << bits) - 1;
+    uint64_t top = (all >> 1) >> fraction, e = 0, f = ls_rng_u64(rng);
+    switch (ls_rng_below(rng, 12)) {
+    case 0: /* a special one */
+        e = ls_rng_below(rng, 2) * top;
+        f = ls_rng_below(rng, 3) == 0 ? f : 0;
+        break;
+    case 1: /* subnormal, few bits or many */
+        f >>= 64 - fraction + ls_rng_below(rng, (uint64_t)fraction);
+        break;
+    case 2: /* the least exponents */
+        e = ls_rng_below(rng, 30) % top;
+        break;
+    case 3:
+        e = top - 1 - ls_rng_below(rng, 4);
+        break;
+    case 4: /* small whole numbers and halves */
+    case 5:
+        e = (top >> 1) - 2 + ls_rng_below(rng, (uint64_t)fraction + 6);
+        f &= ~UINT64_C(0) << ls_rng_below(rng, (uint64_t)fraction + 1);
+        break;
+    case 6: /* a power of two, or next to one */
+        e = ls_rng_below(rng, top);
+        f = ls_rng_below(rng, 3) - 1;
+        break;
+    case 7: /* around what came before, and its negative */
+    case 8:
+        return (near + ls_rng_below(rng, 5) - 2 + sign) & all;
+    case 9: /* around integers' edges */
+        e = (top >> 1) + (uint64_t[]){7, 8, 15, 16, 31, 32, 63, 64}[ls_rng_below(rng, 8)] - ls_rng_below(rng, 2);
+        f = ls_rng_below(rng, 4) ? ls_rng_below(rng, 5) - 2 : f;
+        e = e > top ? top : e;
+        break;
+    default:
+        return ls_rng_u64(rng) & all;
+    }
+    return (sign | e << fraction | (f & ((UINT64_C(1) << fraction) - 1))) & all;
+}
+
+static uint64_t awkward_int(ls_rng *rng, uint64_t near) {
+    uint64_t v = ls_rng_u64(rng);
+    switch (ls_rng_below(rng, 6)) {
+    case 0:
+        return v >> ls_rng_below(rng, 64);
+    case 1:
+        return 0 - (v >> ls_rng_below(rng, 64));
+    case 2:
+        return (UINT64_C(1) << ls_rng_below(rng, 64)) + ls_rng_below(rng, 5) - 2;
+    case 3:
+        return ls_rng_below(rng, 70) - 3;
+    case 4:
+        return near + ls_rng_below(rng, 5) - 2;
+    default:
+        return v;
+    }
+}
+
+static uint64_t awkward(ls_rng *rng, ls_dtype t, uint64_t near) {
+    return ls_dtype_is_float(t) ? awkward_float(rng, t, near) : ls_kir_wrap(t, awkward_int(rng, near));
+}
+
+/* ---- one case ---- */
+
+static uint64_t in[3][MOST];
+static uint8_t bytes[4][MOST * 8 + 64];
+
+static void put(ls_dtype t, uint8_t *to, int i, uint64_t v) {
+    size_t size = ls_dtype_size(t);
+    memcpy(to + (size_t)i * size, &v, size); /* little-endian */
+}
+static uint64_t get(ls_dtype t, const uint8_t *from, int i) {
+    uint64_t v = 0;
+    memcpy(&v, from + (size_t)i * ls_dtype_size(t), ls_dtype_size(t));
+    return t == LS_BOOL ? v != 0 : ls_kir_wrap(t, v);
+}
+
+typedef struct one_case {
+    ls_kop op;
+    ls_dtype to, from[3]; /* result, sources */
+    int n, lanes;
+} one_case;
+
+static void build(const one_case *c, ls_kernel *out) {
+    ls_kb kb, *k = &kb;
+    ls_val s[3] = {LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE};
+    int mem[3], sources = ls_kops[c->op].sources;
+    ls_kb_init(k, &arena, "case", &err);
+    for (int i = 0; i < sources; i++) {
+        mem[i] = ls_kb_global(k, "x", c->from[i], LS_MEM_READ, c->n);
+    }
+    int to = ls_kb_global(k, "out", c->to, LS_MEM_WRITE, c->n);
+    ls_kb_workgroup(k, 64, 1, 1);
+    ls_kb_grid(k, 0, c->n, LS_VAL_NONE, 64 * c->lanes);
+    ls_val at = ls_kb_add(k, ls_kb_mul(k, ls_kb_group_id(k, 0), ls_kb_i32(k, 64)), ls_kb_local_id(k, 0));
+    at = ls_kb_mul(k, at, ls_kb_i32(k, c->lanes));
+    ls_val inside = ls_kb_lt(k, at, ls_kb_i32(k, c->n));
+    for (int i = 0; i < sources; i++) {
+        ls_val other = ls_kb_splat(k, ls_kb_const_bits(k, c->from[i], 1), c->lanes);
+        s[i] = ls_kb_load(k, mem[i], at, inside, other, c->lanes);
+    }
+    ls_val r = c->op == LS_K_CAST      ? ls_kb_cast(k, s[0], c->to)
+               : c->op == LS_K_BITCAST ? ls_kb_bitcast(k, s[0], c->to)
+                                       : ls_kb_pure(k, c->op, s[0], s[1], s[2], 0);
+    ls_kb_store(k, to, at, ls_dtype_is_float(c->to) ? ls_kb_canon(k, r) : r, inside);
+    assert_ok(ls_kb_finish(k, out));
+}
+
+static uint64_t expected(const one_case *c, int i) {
+    uint64_t s[3] = {in[0][i], in[1][i], in[2][i]};
+    if (c->op == LS_K_BITCAST && (c->from[0] == LS_F16 || c->from[0] == LS_BF16)) { /* as legal.h says */
+        s[0] = ls_kir_eval(LS_K_CANON, c->from[0], c->from[0], s);
+    }
+    uint64_t v = c->op == LS_K_CAST && c->to == c->from[0] ? s[0] : ls_kir_eval(c->op, c->to, c->from[0], s);
+    return ls_dtype_is_float(c->to) ? ls_kir_eval(LS_K_CANON, c->to, c->to, (uint64_t[3]){v, 0, 0}) : v;
+}
+
+static void describe(const one_case *c, uint32_t traits, char *text) {
+    sprintf(text, "%s %s from %s x%d traits %04x", ls_kops[c->op].name, ls_dtype_name(c->to), ls_dtype_name(c->from[0]), c->lanes,
+            traits);
+}
+
+static long runs, refused;
+
+/* Differences are printed; their number is given. */
+static int run_case(const one_case *c, uint32_t traits) {
+    ls_kernel kernel, legal, simple, foe;
+    const ls_legal_param *params;
+    ls_interp_buffer buffers[4];
+    int64_t values[8];
+    char text[120];
+    int sources = ls_kops[c->op].sources, wrong = 0;
+    const char *only = getenv("LOCKSTEP_LEGAL");
+    describe(c, traits, text);
+    if (only && !strstr(text, only)) {
+        return 0;
+    }
+    build(c, &kernel);
+    ls_status status = ls_kernel_legalize(&arena, &kernel, traits, &legal, &params, &err);
+    if (status == LS_ERR_UNSUPPORTED) {
+        bool f64 = c->to == LS_F64 || c->from[0] == LS_F64 || c->from[1] == LS_F64;
+        bool fma = c->op == LS_K_FMA && c->to != LS_F16 && !(traits & LS_KT_FMA32);
+        assert_true(fma || (f64 && (traits & (LS_KT_FLOAT64 | LS_KT_INT64)) != (LS_KT_FLOAT64 | LS_KT_INT64)));
+        refused++;
+        ls_error_clear(&err);
+        ls_arena_free(&arena);
+        return 0;
+    }
+    assert_ok(status);
+    assert_ok(ls_kernel_simplify(&arena, &legal, NULL, &simple, &err));
+    assert_legal(&simple, traits);
+    make_hostile(&simple, traits, &foe);
+    for (int i = 0; i <= sources; i++) {
+        int buffer = i < sources ? i : 3;
+        ls_dtype t = i < sources ? c->from[i] : c->to;
+        for (int j = 0; j < c->n && i < sources; j++) {
+            put(t, bytes[i], j, in[i][j]);
+        }
+        memset(bytes[3], 0xa5, (size_t)c->n * 8 + 64);
+        buffers[i] = (ls_interp_buffer){bytes[buffer], (int64_t)((size_t)c->n * ls_dtype_size(t) + 3) /
+                                                           (int64_t)ls_dtype_size(simple.mems[i].dtype), false};
+    }
+    legal_values(&simple, params, NULL, values);
+    ls_interp_launch launch = {.buffers = buffers, .params = values, .seed = 5};
+    status = ls_kernel_interp(&heap, &foe, &launch, &err);
+    if (status != LS_OK) {
+        print_error("%s: %s\n", text, err.message);
+        ls_error_clear(&err);
+        wrong++;
+    }
+    for (int i = 0; i < c->n && status == LS_OK; i++) {
+        uint64_t v = get(c->to, bytes[3], i), e = expected(c, i);
+        if (v != e && wrong++ < 3) {
+            print_error("%s: (%llx, %llx, %llx): %llx, expected %llx\n", text, (unsigned long long)in[0][i],
+                        (unsigned long long)in[1][i], (unsigned long long)in[2][i], (unsigned long long)v, (unsigned long long)e);
+        }
+    }
+    for (int i = 0; i < 64 && status == LS_OK; i++) { /* nothing beyond the padding of the last word */
+        size_t end = ((size_t)c->n * ls_dtype_size(c->to) + 3) / 4 * 4;
+        wrong += bytes[3][end + (size_t)i] != 0xa5;
+    }
+    free(foe.body);
+    runs++;
+    ls_arena_free(&arena);
+    return wrong > 0;
+}
+
+static bool well_typed(const one_case *c) {
+    ls_ins body[4];
+    for (int i = 0; i < 3; i++) {
+        body[i] = (ls_ins){LS_K_CONST, c->from[i], 1, 0, {LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE}, 0};
+    }
+    body[3] = (ls_ins){c->op, c->to, 1, 0, {0, LS_VAL_NONE, LS_VAL_NONE}, 0};
+    for (int i = 1; i < ls_kops[c->op].sources; i++) {
+        body[3].src[i] = i;
+    }
+    ls_kernel k = {.name = "typed", .body = body, .n_body = 4};
+    bool ok = ls_kir_check_types(&k, 3, &err) == LS_OK;
+    ls_error_clear(&err);
+    return ok;
+}
+
+static void fill(one_case *c, int n, uint64_t seed) {
+    ls_rng rng = {ls_rng_key(seed, c->op), 0};
+    int sources = ls_kops[c->op].sources;
+    ls_dtype t = c->from[0];
+    c->n = n;
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < sources; j++) {
+            in[j][i] = awkward(&rng, c->from[j], j ? in[j - 1][i] : 0);
+        }
+        if (ls_dtype_bits(t) <= 16 && n >= 1 << 16) {
+            in[0][i] = ls_kir_wrap(t, (uint64_t)i); /* all of them */
+        }
+    }
+}
+
+/* Every instruction and type. */
+static int run_all(uint32_t traits, int n) {
+    int wrong = 0;
+    for (int op = 0; op < LS_K_COUNT; op++) {
+        for (int t = 0; t < N_TYPES && ls_kops[op].kind == LS_KC_PURE; t++) {
+            bool converts = op == LS_K_CAST || op == LS_K_BITCAST;
+            for (int from = converts ? 0 : t; from < (converts ? N_TYPES : t + 1); from++) {
+                bool compares = op == LS_K_EQ || op == LS_K_NE || op == LS_K_LT || op == LS_K_LE;
+                one_case c = {.op = (ls_kop)op, .to = compares ? LS_BOOL : types[t], .lanes = 1};
+                for (int i = 0; i < 3; i++) {
+                    c.from[i] = op == LS_K_SELECT && i == 0 ? LS_BOOL : types[from];
+                }
+                if (well_typed(&c) && !(converts && t == from)) {
+                    c.lanes = (t + from + op) % 4 == 0 ? 4 : (t + from + op) % 4 == 1 ? 2 : 1;
+                    fill(&c, n + (c.lanes == 1 ? 1 : 0), 11);
+                    wrong += run_case(&c, traits);
+                }
+            }
+        }
+    }
+    return wrong;
+}
+
+static void every_instruction(void **state) {
+    static const uint32_t sets[] = {0, LS_KT_ALL, WEBGPU, LAVAPIPE, LS_KT_FLOAT_BITS};
+    (void)state;
+    int wrong = 0;
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        wrong += run_all(sets[i], 1024);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+static void one_trait_missing(void **state) {
+    (void)state;
+    int wrong = 0;
+    for (int bit = 0; 1 << bit < LS_KT_ALL; bit++) {
+        wrong += run_all(LS_KT_ALL & ~(1u << bit), 128);
+    }
+    print_message("%ld kernels run, %ld refused\n", runs, refused);
+    assert_int_equal(wrong, 0);
+    assert_true(getenv("LOCKSTEP_LEGAL") || (runs > 4000 && refused > 50));
+}
+
+/* All values of 8 and 16 bits through every instruction of one source. */
+static void all_small_values(void **state) {
+    static const ls_dtype small[] = {LS_U8, LS_I8, LS_U16, LS_I16, LS_F16, LS_BF16};
+    static const uint32_t sets[] = {0, LAVAPIPE};
+    (void)state;
+    int wrong = 0;
+    for (int op = 0; op < LS_K_COUNT; op++) {
+        for (int from = 0; from < 6 && ls_kops[op].kind == LS_KC_PURE && ls_kops[op].sources == 1; from++) {
+            for (int t = 0; t < N_TYPES; t++) {
+                one_case c = {.op = (ls_kop)op, .to = types[t], .from = {small[from]}, .lanes = 1};
+                bool converts = op == LS_K_CAST || op == LS_K_BITCAST;
+                if (well_typed(&c) && (converts ? types[t] != small[from] : types[t] == small[from])) {
+                    fill(&c, 1 << 16, 3);
+                    wrong += run_case(&c, sets[(t + op) % 2]);
+                }
+            }
+        }
+    }
+    assert_int_equal(wrong, 0);
+}
+
+/* f32 around every f16 and bf16 value and around the middle between it and the next. */
+static void all_midpoints(void **state) {
+    (void)state;
+    int wrong = 0;
+    for (int brain = 0; brain < 2; brain++) {
+        one_case c = {.op = LS_K_CAST, .to = brain ? LS_BF16 : LS_F16, .from = {LS_F32}, .lanes = 1, .n = 3 << 16};
+        for (int h = 0; h < 1 << 16; h++) {
+            float f = brain ? ls_bf16_to_f32((uint16_t)h) : ls_f16_to_f32((uint16_t)h);
+            float g = brain ? ls_bf16_to_f32((uint16_t)(h + 1)) : ls_f16_to_f32((uint16_t)(h + 1));
+            float mid = (float)(((double)f + (double)g) / 2);
+            uint32_t u;
+            memcpy(&u, h % 2 ? &f : &mid, sizeof u);
+            for (uint32_t i = 0; i < 3; i++) {
+                in[0][h * 3 + (int)i] = (uint32_t)(u + i - 1);
+            }
+        }
+        wrong += run_case(&c, 0);
+        wrong += run_case(&c, LS_KT_FLOAT_BITS | LS_KT_HALF_CAST);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+/* More of what is hard: f32 arithmetic and its emulation. */
+static void many_floats(void **state) {
+    static const ls_kop ops[] = {LS_K_ADD, LS_K_SUB, LS_K_MUL, LS_K_DIV, LS_K_SQRT};
+    (void)state;
+    int wrong = 0;
+    for (int i = 0; i < 5; i++) {
+        one_case c = {.op = ops[i], .to = LS_F32, .from = {LS_F32, LS_F32}, .lanes = 1};
+        fill(&c, 1 << 16, 23);
+        wrong += run_case(&c, 0);
+        fill(&c, 1 << 16, 24);
+        wrong += run_case(&c, LS_KT_FLOAT_BITS);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_instruction, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_trait_missing, setup, teardown),
+        cmocka_unit_test_setup_teardown(all_small_values, setup, teardown),
+        cmocka_unit_test_setup_teardown(all_midpoints, setup, teardown),
+        cmocka_unit_test_setup_teardown(many_floats, setup, teardown),
+    };
+    return cmocka_run_group_tests_name("kir_legal", tests, NULL, NULL);
+}
