@@ -7,6 +7,8 @@
  * and computed in front is evaluated where a slab is fetched; stores with all that follows are evaluated at each point.
  *
  * The order is the contract's: ascending from +0 in chunks of 512, sums of chunks added in order. A slab ends with a chunk.
+ * Where tiles are too few for a device, several workgroups share one: each does some chunks and leaves their sums in scratch, and
+ * the kernel that follows adds them and does the stores.
  * Beyond the last element both operands are +0: their product changes no sum, because a sum that begins at +0 is never -0.
  * Absent elements are +0 beside what may be infinite: where a slab had something that is not finite on the other side, the
  * products are masked by what is present. */
@@ -47,8 +49,10 @@ typedef struct product {
     bool *used; /* by the stores, without the contraction */
     tile_shape shape;
     int bk, threads, lanes, odd;
+    int64_t chunks, chunks_each; /* of the contracted line, and of a workgroup */
+    int32_t scratch;             /* sums of chunks, or -1 */
     bool fast, several, exact;
-    ls_val t, ty, tx, zero;
+    ls_val t, ty, tx, zero, begin, end;
     ls_val sum[8][4], total[8][4]; /* variables of `lanes` columns */
 } product;
 
@@ -173,7 +177,7 @@ static void direct(product *p, side *s) {
             int64_t stride;
             if (s->used[i] && spec->values[i].op == LS_V_LOAD && (spec->values[i].axes >> axis & 1)) {
                 ones += ls_ix_affine(spec, spec->values[i].ix, axis, &stride) && (stride == 1 || stride == -1);
-                quads += ls_quad_axis(p->l, axis) && p->lanes == RUN && ls_quad_loads(p->l, i, axis, ~UINT64_C(0));
+                quads += (by_k || s->tile % RUN == 0) && ls_quad_axis(p->l, axis) && p->lanes == RUN && ls_quad_loads(p->l, i, axis, ~UINT64_C(0));
             }
         }
         int worth = quads ? 2 : ones ? 1 : 0;
@@ -197,32 +201,44 @@ static int64_t shared_bytes(const product *p, const tile_shape *t, int bk) {
     return bytes;
 }
 
+/* How many chunks a workgroup does, so that some 32768 threads have something to do. */
+static int64_t chunks_for(const product *p, int64_t threads) {
+    int64_t shares = threads > 0 ? up(32768, threads) : 1, size = (int64_t)ls_dtype_size((ls_dtype)p->v->acc);
+    int64_t points = p->s[0].bound * p->s[1].bound * ls_lower_bound(p->l, p->batch, p->n_batch);
+    bool splits = ls_dtype_is_float((ls_dtype)p->v->acc) && shares > 1 && points * size * p->chunks < INT64_C(1) << 26;
+    return splits ? up(p->chunks, shares) : p->chunks;
+}
+
 /* The shape whose tiles are done soonest on a device of some 32768 threads. */
-static const char *choose_shape(product *p) {
-    static const tile_shape shapes[] = {{16, 16, 8, 8, 100}, {16, 16, 8, 4, 90}, {16, 16, 4, 4, 72},
-                                        {8, 8, 4, 4, 40},    {32, 4, 4, 4, 36},  {4, 32, 4, 4, 36}};
+static const char *choose_shape(product *p, bool flat) {
+    static const tile_shape shapes[] = {{16, 16, 8, 8, 100}, {16, 16, 8, 4, 90}, {16, 16, 4, 4, 72}, {8, 8, 4, 4, 40},
+                                        {32, 4, 4, 4, 36},   {4, 32, 4, 4, 36},  {1, 64, 8, 4, 30},  {1, 64, 4, 4, 24},
+                                        {1, 64, 2, 4, 18},   {1, 64, 1, 4, 12}};
     int64_t best = INT64_MAX, batch = ls_lower_bound(p->l, p->batch, p->n_batch);
+    p->chunks_each = p->chunks;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         tile_shape t = shapes[i];
         int bk = i < 2 || p->f.bound <= 8 ? 8 : 16, threads = t.ty * t.tx;
-        if (threads > p->l->max_threads || shared_bytes(p, &t, bk) > p->l->max_shared) {
+        if (threads > p->l->max_threads || shared_bytes(p, &t, bk) > p->l->max_shared || (t.ty == 1) != flat) {
             continue;
         }
         int worth = t.worth - (i == 0 && p->several ? 15 : 0); /* twice the registers */
         int64_t tiles = up(p->s[0].bound, t.ty * t.tm) * up(p->s[1].bound, t.tx * t.tn) * batch;
-        int64_t rounds = up(tiles * threads, 32768); /* a device that is not full takes as long as one that is */
-        int64_t cost = rounds * t.tm * t.tn * 100000 / worth;
+        int64_t each = chunks_for(p, tiles * threads), shares = up(p->chunks, each);
+        int64_t rounds = up(tiles * shares * threads, 32768); /* a device that is not full takes as long as one that is */
+        int64_t cost = rounds * each * t.tm * t.tn * 100000 / worth;
         if (cost < best) {
             best = cost;
             p->shape = t;
             p->bk = bk;
+            p->chunks_each = each;
         }
     }
     p->threads = p->shape.ty * p->shape.tx;
     return best < INT64_MAX ? NULL : "its tiles need more threads or shared memory than the device has";
 }
 
-static const char *plan(product *p) {
+static const char *plan(product *p, bool flat) {
     ls_lower *l = p->l;
     const char *why = find(p);
     why = why ? why : classify(p);
@@ -233,11 +249,22 @@ static const char *plan(product *p) {
     p->fast = l->spec->math != LS_LOCKED && ls_dtype_is_float((ls_dtype)p->v->acc);
     p->several = p->f.bound > LS_EMIT_CHUNK && !p->fast && ls_dtype_is_float((ls_dtype)p->v->acc);
     p->lanes = ls_dtype_size((ls_dtype)p->v->acc) > 4 ? 2 : RUN;
-    why = choose_shape(p);
+    p->chunks = p->f.bound > 0 ? up(p->f.bound, LS_EMIT_CHUNK) : 1;
+    if (flat && p->s[0].bound > 8 && p->s[1].bound > 8) {
+        return "rows and columns are more than 8 both";
+    }
+    if (flat && p->s[0].bound > p->s[1].bound) {
+        side rows = p->s[0];
+        p->s[0] = p->s[1];
+        p->s[1] = rows;
+    }
+    why = choose_shape(p, flat);
+    p->scratch = LS_SPEC_NONE;
+    p->several = p->several || p->chunks_each < p->chunks;
     for (int i = 0; i < 2 && !why; i++) {
         side *s = &p->s[i];
-        direct(p, s);
         s->tile = i ? p->shape.tx * p->shape.tn : p->shape.ty * p->shape.tm;
+        direct(p, s);
         s->stride = s->tile + PAD;
         s->units = s->tile * p->bk / s->run;
     }
@@ -451,13 +478,20 @@ static void add_products(product *p, bool masked) {
     ls_kb_end_loop(kb);
 }
 
+static void keep_chunk(product *p, ls_val chunk);
+
 static void end_chunk(product *p, ls_val at) {
     ls_kb *kb = &p->l->kb;
-    ls_val rest = ls_kb_rem(kb, at, ls_kb_const_int(kb, p->f.type, LS_EMIT_CHUNK));
-    ls_kb_if(kb, ls_kb_or(kb, ls_kb_eq(kb, rest, ls_kb_const_int(kb, p->f.type, 0)), ls_kb_le(kb, p->f.n, at)));
+    ls_val size = ls_kb_const_int(kb, p->f.type, LS_EMIT_CHUNK), zero = ls_kb_const_int(kb, p->f.type, 0);
+    ls_kb_if(kb, ls_kb_or(kb, ls_kb_eq(kb, ls_kb_rem(kb, at, size), zero), ls_kb_le(kb, p->f.n, at)));
+    if (p->scratch >= 0) {
+        keep_chunk(p, ls_kb_div(kb, ls_kb_sub(kb, at, ls_kb_const_int(kb, p->f.type, p->bk)), size));
+    }
     for (int i = 0; i < p->shape.tm; i++) {
         for (int j = 0; j < p->shape.tn / p->lanes; j++) {
-            ls_kb_set(kb, p->total[i][j], ls_kb_add(kb, ls_kb_get(kb, p->total[i][j]), ls_kb_get(kb, p->sum[i][j])));
+            if (p->scratch < 0) {
+                ls_kb_set(kb, p->total[i][j], ls_kb_add(kb, ls_kb_get(kb, p->total[i][j]), ls_kb_get(kb, p->sum[i][j])));
+            }
             ls_kb_set(kb, p->sum[i][j], ls_kb_splat(kb, p->zero, p->lanes));
         }
     }
@@ -466,9 +500,9 @@ static void end_chunk(product *p, ls_val at) {
 
 static void sums(product *p) {
     ls_kb *kb = &p->l->kb;
-    ls_val zero = ls_kb_const_int(kb, p->f.type, 0), step = ls_kb_const_int(kb, p->f.type, p->bk);
-    ls_val at = ls_kb_loop(kb, zero, ls_kb_add(kb, p->f.n, step), step, 0);
-    ls_val more = ls_kb_lt(kb, at, p->f.n);
+    ls_val step = ls_kb_const_int(kb, p->f.type, p->bk);
+    ls_val at = ls_kb_loop(kb, p->begin, ls_kb_add(kb, p->end, step), step, 0);
+    ls_val more = ls_kb_lt(kb, at, p->end);
     ls_kb_if(kb, more); /* the next slab's loads */
     for (int i = 0; i < 2; i++) {
         for (int u = 0; u < units_of(p, &p->s[i]); u++) {
@@ -476,7 +510,7 @@ static void sums(product *p) {
         }
     }
     ls_kb_end_if(kb);
-    ls_kb_if(kb, ls_kb_lt(kb, zero, at)); /* the products of the slab before it */
+    ls_kb_if(kb, ls_kb_lt(kb, p->begin, at)); /* the products of the slab before it */
     if (p->odd >= 0) {
         ls_val odd = ls_kb_load(kb, p->odd, i32(p, 0), LS_VAL_NONE, LS_VAL_NONE, 1);
         ls_kb_if(kb, ls_kb_ne(kb, odd, ls_kb_u32(kb, 0)));
@@ -571,6 +605,40 @@ static void store_tile(product *p) {
     }
 }
 
+/* The sums of a chunk, into scratch: for every point within bounds, whatever the symbols are. */
+static void keep_chunk(product *p, ls_val chunk) {
+    ls_lower *l = p->l;
+    ls_kb *kb = &l->kb;
+    const side *r = &p->s[0], *c = &p->s[1];
+    int64_t points = l->list->scratch[p->scratch].count / p->chunks;
+    ls_dtype type = l->list->scratch[p->scratch].count < INT32_MAX ? LS_I32 : LS_I64;
+    int mem = ls_lower_mem(l, LS_EMIT_SCRATCH, p->scratch), axis = inner_axis(p, c, false);
+    bool quads = p->lanes == RUN && axis >= 0 && ls_quad_axis(l, axis) && (p->v->axes >> axis) == 1; /* the last: of stride 1 */
+    ls_val base = ls_kb_mul(kb, ls_kb_cast(kb, chunk, type), ls_kb_const_int(kb, type, points));
+    ls_saved_axes saved = ls_fold_save(&p->f);
+    for (int i = 0; i < p->shape.tm * p->shape.tn / p->lanes; i++) {
+        ls_val sum = ls_kb_get(kb, p->sum[i % p->shape.tm][i / p->shape.tm]);
+        for (int lane = 0; lane < p->lanes; lane += quads ? RUN : 1) {
+            int mark = ls_lower_mark(l), opened = 0;
+            for (int n = 0; n < 2; n++) {
+                const side *s = n ? c : r;
+                ls_val at = n ? ls_kb_add(kb, column_of(p, i / p->shape.tm), i32(p, lane)) : row_of(p, i % p->shape.tm);
+                at = ls_kb_add(kb, s->first, ls_kb_cast(kb, at, s->type));
+                if (s->bound % s->tile) {
+                    ls_kb_if(kb, ls_kb_lt(kb, at, ls_kb_const_int(kb, s->type, s->bound)));
+                    opened++;
+                }
+                (void)ls_lower_bind_point(l, at, s->axes, s->n);
+            }
+            bool proved;
+            ls_val index = ls_kb_add(kb, base, ls_lower_scratch_index(l, p->id, type, &proved));
+            ls_kb_store(kb, mem, index, quads ? sum : ls_kb_extract(kb, sum, lane), LS_VAL_NONE);
+            close_line(p, opened, mark);
+        }
+    }
+    ls_fold_restore(&p->f, &saved);
+}
+
 /* ---- the kernel ---- */
 
 static void declare(product *p) {
@@ -598,7 +666,7 @@ static void declare(product *p) {
     for (int i = 0; i < p->shape.tm; i++) {
         for (int j = 0; j < p->shape.tn / p->lanes; j++) {
             p->sum[i][j] = ls_kb_var(kb, ls_kb_splat(kb, p->zero, p->lanes));
-            p->total[i][j] = p->several ? ls_kb_var(kb, ls_kb_splat(kb, p->zero, p->lanes)) : LS_VAL_NONE;
+            p->total[i][j] = p->several && p->scratch < 0 ? ls_kb_var(kb, ls_kb_splat(kb, p->zero, p->lanes)) : LS_VAL_NONE;
         }
     }
 }
@@ -606,14 +674,23 @@ static void declare(product *p) {
 static void emit_tiles(product *p) {
     ls_lower *l = p->l;
     ls_kb *kb = &l->kb;
-    ls_lower_begin(l, "tiled");
+    if (p->chunks_each < p->chunks) {
+        int64_t points = p->s[0].bound * p->s[1].bound * ls_lower_bound(l, p->batch, p->n_batch);
+        p->scratch = ls_lower_scratch(l, (ls_dtype)p->v->acc, points * p->chunks);
+    }
+    ls_lower_begin(l, p->shape.ty > 1 ? "tiled" : "gemv");
     ls_kb_workgroup(kb, p->threads, 1, 1);
     int64_t tiles[2], batch = ls_lower_bound(l, p->batch, p->n_batch);
     for (int i = 0; i < 2; i++) {
         tiles[i] = up(p->s[i].bound, p->s[i].tile);
     }
-    ls_val group = ls_lower_frame(l, tiles[0] * tiles[1] * batch, 1);
+    int64_t shares = up(p->chunks, p->chunks_each);
+    ls_val group = ls_lower_frame(l, tiles[0] * tiles[1] * batch * shares, 1), share = LS_VAL_NONE;
     ls_dtype type = ls_lower_type(l, group);
+    if (shares > 1) {
+        share = ls_kb_rem(kb, group, ls_kb_const_int(kb, type, shares));
+        group = ls_kb_div(kb, group, ls_kb_const_int(kb, type, shares));
+    }
     for (int i = 1; i >= 0; i--) {
         side *s = &p->s[i];
         ls_val count = ls_kb_const_int(kb, type, tiles[i]);
@@ -631,10 +708,24 @@ static void emit_tiles(product *p) {
     p->t = ls_kb_local_id(kb, 0);
     p->ty = ls_kb_div(kb, p->t, i32(p, p->shape.tx));
     p->tx = ls_kb_rem(kb, p->t, i32(p, p->shape.tx));
+    p->begin = ls_kb_const_int(kb, p->f.type, 0);
+    p->end = p->f.n;
+    if (shares > 1) {
+        ls_val each = ls_kb_const_int(kb, p->f.type, p->chunks_each * LS_EMIT_CHUNK);
+        p->begin = ls_kb_mul(kb, ls_kb_cast(kb, share, p->f.type), each);
+        p->end = ls_kb_min(kb, ls_kb_add(kb, p->begin, each), p->f.n);
+    }
     declare(p);
     sums(p);
-    store_tile(p);
+    if (p->scratch < 0) {
+        store_tile(p);
+    }
     ls_lower_end(l);
+    if (p->scratch >= 0 && l->status == LS_OK) {
+        l->scratch_of[p->id] = p->scratch;
+        l->chunks_of[p->id] = p->chunks;
+        l->stores_left = true;
+    }
 }
 
 const char *ls_lower_contraction(ls_lower *l, int32_t first, int32_t count, ls_choice choice, bool dry) {
@@ -644,12 +735,16 @@ const char *ls_lower_contraction(ls_lower *l, int32_t first, int32_t count, ls_c
         return "memory ran out";
     }
     *p = (product){.l = l, .first = first, .count = count};
-    if (choice == LS_CHOICE_GEMV || choice == LS_CHOICE_MATRIX) {
+    if (choice == LS_CHOICE_MATRIX) {
         return "it is not written yet";
     }
-    const char *why = plan(p);
-    if (!why && choice == LS_CHOICE_ANY && (p->s[0].bound < 8 || p->s[1].bound < 8 || p->f.bound < 4)) {
-        return "the contraction is too small to share loads";
+    const char *why = plan(p, choice == LS_CHOICE_GEMV);
+    if (choice == LS_CHOICE_ANY && !why && (p->s[0].bound < 8 || p->s[1].bound < 8)) {
+        *p = (product){.l = l, .first = first, .count = count};
+        why = plan(p, true);
+        why = !why && (p->s[1].bound < 32 || p->f.bound < 32) ? "the contraction is too small to share loads" : why;
+    } else if (choice == LS_CHOICE_ANY && !why && p->f.bound < 4) {
+        why = "the contraction is too small to share loads";
     }
     if (!why && !dry) {
         emit_tiles(p);

@@ -377,9 +377,10 @@ static void space_kernel(ls_lower *l, int32_t first, int32_t count) {
     if (points == 0) {
         return;
     }
-    if (l->choice != LS_CHOICE_NAIVE && !ls_lower_contraction(l, first, count, l->choice, false)) {
+    if (l->choice != LS_CHOICE_NAIVE && !ls_lower_contraction(l, first, count, l->choice, false) && !l->stores_left) {
         return;
     }
+    l->stores_left = false;
     if (l->status != LS_OK || ls_lower_line(l, first, count) || !find_wide(l, first, count, &w)) {
         return;
     }
@@ -404,11 +405,12 @@ static ls_status prepare(ls_lower *l) {
     l->ix_reports = LS_ARENA_ARRAY(l->arena, bool, spec->n_ix + 1);
     l->read = LS_ARENA_ARRAY(l->arena, bool, spec->n_args + 1);
     l->scratch_of = LS_ARENA_ARRAY(l->arena, int32_t, spec->n_values + 1);
+    l->chunks_of = LS_ARENA_ARRAY(l->arena, int64_t, spec->n_values + 1);
     l->arg_mem = LS_ARENA_ARRAY(l->arena, int, spec->n_args + 1);
     l->memo = LS_ARENA_ARRAY(l->arena, ls_lowered, spec->n_values + 1);
     l->ix_memo = LS_ARENA_ARRAY(l->arena, ls_val, spec->n_ix + 1);
     bool *used = LS_ARENA_ARRAY(l->arena, bool, spec->n_values + 1);
-    if (!l->reports || !l->ix_reports || !l->read || !l->scratch_of || !l->arg_mem || !l->memo || !l->ix_memo || !used) {
+    if (!l->reports || !l->ix_reports || !l->read || !l->scratch_of || !l->chunks_of || !l->arg_mem || !l->memo || !l->ix_memo || !used) {
         return LS_FAIL_MEMORY(l->err, "the lowering of a spec");
     }
     l->cap_symbols = 16;

@@ -33,12 +33,14 @@ typedef struct ls_lower {
     int64_t max_shared;
     const ls_emit_caps *caps; /* NULL: the defaults */
     ls_choice choice;
+    bool stores_left; /* a contraction left its chunks in scratch: the stores are to follow */
     ls_kernel_list *list;
     int cap_kernels, cap_scratch;
     bool *reports;       /* by value: whether computing it may report an index out of range */
     bool *ix_reports;    /* by index expression: the same */
     bool *read;          /* by argument: some value or store reads it */
     int32_t *scratch_of; /* by value: the scratch that holds it for every row, or -1 */
+    int64_t *chunks_of;  /* by value: that scratch holds the sums of so many chunks for every row; 0: it holds the value */
     /* the kernel at work */
     ls_kb kb;
     ls_emit_binding *bindings;
@@ -142,6 +144,8 @@ bool ls_lower_interval(const ls_lower *l, int32_t ix, uint64_t proved, int64_t *
 bool ls_lower_proves(const ls_lower *l, int32_t ix, int64_t count);
 /* check is in 0 .. limit; reports where it is not, `pred` holds and the guards do. */
 ls_val ls_lower_check(ls_lower *l, int32_t check, int32_t limit, ls_val pred, int32_t number);
+/* Where a value of the present point is in its scratch; whether that is proved to be in it. */
+ls_val ls_lower_scratch_index(ls_lower *l, int32_t id, ls_dtype type, bool *out_proved);
 ls_val ls_lower_load(ls_lower *l, int32_t id, int lanes); /* of a LOAD, and the elements after it */
 ls_lowered ls_lower_value(ls_lower *l, int32_t id);
 void ls_lower_remember(ls_lower *l, int32_t id, ls_lowered x);

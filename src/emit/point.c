@@ -48,7 +48,8 @@ static way way_of(ls_lower *l, int32_t first, int32_t count, const bool *used) {
     }
     for (int32_t i = 0; i < spec->n_values; i++) {
         const ls_value *v = &spec->values[i];
-        if (used[i] && l->scratch_of[i] < 0 && (v->op == LS_V_REDUCE || v->op == LS_V_CONTRACT)) {
+        bool loops = l->scratch_of[i] < 0 ? v->op == LS_V_REDUCE || v->op == LS_V_CONTRACT : l->chunks_of[i] > 0;
+        if (used[i] && loops) {
             return ONE;
         }
         gains += used[i] && ls_quad_axis(l, axis) && ls_quad_loads(l, i, axis, ~UINT64_C(0));

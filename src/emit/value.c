@@ -336,22 +336,50 @@ static ls_val threefry(ls_kb *kb, ls_val key0, ls_val key1, ls_val counter) {
     return x;
 }
 
-/* A value that kernels before this one left in scratch, row by row. */
-static ls_val from_scratch(ls_lower *l, int32_t id) {
+ls_val ls_lower_scratch_index(ls_lower *l, int32_t id, ls_dtype type, bool *out_proved) {
     const ls_value *v = &l->spec->values[id];
     uint8_t axes[LS_SPEC_MAX_AXES];
     int n = ls_lower_axes(v->axes, axes);
     ls_kb *kb = &l->kb;
-    const ls_emit_scratch *s = &l->list->scratch[l->scratch_of[id]];
-    ls_dtype type = is_i32(s->count, s->count) ? LS_I32 : LS_I64, held = s->dtype;
-    ls_val at = constant(l, type, 0), pred = LS_VAL_NONE;
+    ls_val at = constant(l, type, 0);
     for (int i = 0; i < n; i++) {
         int64_t extent = ls_dim_bound(l->spec->extents_of_axes[axes[i]]);
         at = ls_kb_add(kb, ls_kb_mul(kb, at, constant(l, type, extent)), ls_kb_cast(kb, l->axis[axes[i]], type));
     }
-    ls_lower_guard(l, (v->axes & ~l->proved) == 0, at, s->count, &pred);
+    *out_proved = (v->axes & ~l->proved) == 0;
+    return at;
+}
+
+/* The sums of a contraction's chunks, added in order. */
+static ls_val from_chunks(ls_lower *l, int32_t id, ls_val at, ls_val pred, int mem) {
+    ls_kb *kb = &l->kb;
+    const ls_emit_scratch *s = &l->list->scratch[l->scratch_of[id]];
+    ls_dtype type = ls_lower_type(l, at);
+    int64_t chunks = l->chunks_of[id], row = s->count / chunks;
+    ls_val zero = ls_lower_zero(kb, s->dtype), total = ls_kb_var(kb, zero);
+    ls_fold f = ls_fold_start(l, id); /* only those of elements that are there were written */
+    ls_val n = ls_kb_div(kb, ls_kb_add(kb, f.n, constant(l, f.type, LS_EMIT_CHUNK - 1)), constant(l, f.type, LS_EMIT_CHUNK));
+    ls_val i = ls_kb_loop(kb, constant(l, type, 0), ls_kb_cast(kb, n, type), constant(l, type, 1), 0);
+    ls_val index = ls_kb_add(kb, ls_kb_mul(kb, i, constant(l, type, row)), at);
+    ls_val x = ls_kb_load(kb, mem, index, pred, pred == LS_VAL_NONE ? pred : zero, 1);
+    ls_kb_set(kb, total, ls_kb_add(kb, ls_kb_get(kb, total), x));
+    ls_kb_end_loop(kb);
+    return ls_kb_get(kb, total);
+}
+
+/* A value that kernels before this one left in scratch, row by row. */
+static ls_val from_scratch(ls_lower *l, int32_t id) {
+    ls_kb *kb = &l->kb;
+    const ls_emit_scratch *s = &l->list->scratch[l->scratch_of[id]];
+    ls_dtype held = s->dtype;
+    int64_t chunks = l->chunks_of[id];
+    bool proved;
+    ls_val pred = LS_VAL_NONE, at = ls_lower_scratch_index(l, id, is_i32(s->count, s->count) ? LS_I32 : LS_I64, &proved);
+    ls_lower_guard(l, proved, at, chunks ? s->count / chunks : s->count, &pred);
+    int mem = ls_lower_mem(l, LS_EMIT_SCRATCH, l->scratch_of[id]);
     ls_val zero = pred == LS_VAL_NONE ? LS_VAL_NONE : ls_lower_zero(kb, held);
-    return ls_kb_cast(kb, ls_kb_load(kb, ls_lower_mem(l, LS_EMIT_SCRATCH, l->scratch_of[id]), at, pred, zero, 1), v->dtype);
+    ls_val x = chunks ? from_chunks(l, id, at, pred, mem) : ls_kb_load(kb, mem, at, pred, zero, 1);
+    return ls_kb_cast(kb, x, (ls_dtype)l->spec->values[id].dtype);
 }
 
 static ls_lowered compute(ls_lower *l, int32_t id) {
