@@ -7,6 +7,7 @@
 #include "emit/emit.h"
 #include "engine/session.h"
 #include "support/world.h"
+#include "legal_support.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,9 @@ typedef struct tally {
     const char *strategy; /* to force; where it does not apply the choice is the emitter's own */
     long forced;          /* specs that took it */
     long several, workgroups, serial; /* specs of several kernels; kernels with barriers; kernels of one thread */
+    const uint32_t *sets;   /* NULL, or sets of traits that kernels are legalised for, in turn */
+    int n_sets;
+    long legal, refused, before_legal, after_legal; /* kernels, and their instructions before and after */
 } tally;
 static tally total;
 
@@ -100,6 +104,46 @@ static void print_failure(const ls_check_event *event, ls_arena *arena, const ls
     }
 }
 
+/* Runs the kernel made legal for the next set of traits, on a device that is wrong wherever the set lets it. */
+static ls_status run_legal(const ls_check_event *event, snapshot *s, const ls_kernel *kernel, ls_interp_launch launch,
+                           ls_error *err) {
+    ls_heap *heap = &event->session->context->heap;
+    uint32_t traits = total.sets[total.legal++ % total.n_sets];
+    const ls_legal_param *legal_params;
+    ls_kernel simple, legal, foe;
+    ls_interp_buffer buffers[64];
+    int64_t params[40];
+    ls_status status = ls_kernel_legalize(&s->arena, kernel, traits, &legal, &legal_params, err);
+    if (status == LS_ERR_UNSUPPORTED) {
+        total.refused++;
+        unsupported(err->message);
+        ls_error_clear(err);
+        return ls_kernel_interp(heap, kernel, &launch, err);
+    }
+    LS_TRY(err, status);
+    LS_TRY(err, ls_kernel_simplify(&s->arena, &legal, NULL, &simple, err));
+    total.before_legal += kernel->n_body;
+    total.after_legal += simple.n_body;
+    assert_legal(&simple, traits);
+    assert_true(simple.n_params <= 40);
+    legal_values(&simple, legal_params, launch.params, params);
+    for (int i = 0, b = 0; i < simple.n_mems; i++) {
+        if (simple.mems[i].space == LS_MEM_GLOBAL) {
+            bool same = ls_dtype_size(simple.mems[i].dtype) == ls_dtype_size(kernel->mems[i].dtype);
+            buffers[b] = launch.buffers[b];
+            buffers[b].count = same ? buffers[b].count : ls_kmem_count(&simple, i, params);
+            buffers[b].uninitialised &= same;
+            b++;
+        }
+    }
+    launch.buffers = buffers;
+    launch.params = params;
+    make_hostile(&simple, traits, &foe);
+    status = ls_kernel_interp(heap, &foe, &launch, err);
+    free(foe.body);
+    return status == LS_OK ? LS_OK : LS_FAIL(err, status, "made legal for %04x", traits);
+}
+
 /* The arguments as the kernels leave them. */
 static ls_status run_list(const ls_check_event *event, snapshot *s, const ls_kernel_list *list, void **args, uint32_t *status,
                           bool simplify, ls_error *err) {
@@ -107,7 +151,7 @@ static ls_status run_list(const ls_check_event *event, snapshot *s, const ls_ker
     void **scratch = LS_ARENA_ARRAY(&s->arena, void *, list->n_scratch + 1);
     bool *filled = LS_ARENA_ARRAY(&s->arena, bool, list->n_scratch + 1);
     for (int i = 0; i < list->n_scratch; i++) {
-        scratch[i] = ls_arena_alloc(&s->arena, (size_t)list->scratch[i].count * ls_dtype_size(list->scratch[i].dtype) + 1);
+        scratch[i] = ls_arena_alloc(&s->arena, 4 * (size_t)list->scratch[i].count * ls_dtype_size(list->scratch[i].dtype) + 64);
     }
     for (int i = 0; i < list->n_kernels; i++) {
         const ls_emit_kernel *e = &list->kernels[i];
@@ -138,7 +182,7 @@ static ls_status run_list(const ls_check_event *event, snapshot *s, const ls_ker
             params[p] = event->launch->symbols ? event->launch->symbols[e->symbols[p]->index] : e->symbols[p]->bound;
         }
         ls_interp_launch launch = {.buffers = buffers, .params = params, .seed = simplify ? 77 : 0};
-        LS_TRY(err, ls_kernel_interp(heap, &kernel, &launch, err));
+        LS_TRY(err, total.sets ? run_legal(event, s, &kernel, launch, err) : ls_kernel_interp(heap, &kernel, &launch, err));
     }
     return LS_OK;
 }
@@ -147,8 +191,9 @@ static ls_status compare(const ls_check_event *event, snapshot *s, const ls_kern
     void **args = LS_ARENA_ARRAY(&s->arena, void *, event->spec->n_args + 1);
     uint32_t status = 0;
     for (int i = 0; i < event->spec->n_args; i++) {
-        args[i] = ls_arena_copy(&s->arena, s->bytes[i], arg_size(event, i));
+        args[i] = ls_arena_alloc(&s->arena, 4 * arg_size(event, i) + 64); /* small elements may be taken for words */
         assert_non_null(args[i]);
+        memcpy(args[i], s->bytes[i], arg_size(event, i));
     }
     LS_TRY(err, run_list(event, s, list, args, &status, simplify, err));
     for (int i = 0; i < event->spec->n_args; i++) {
