@@ -47,8 +47,17 @@ static int probe_unfused(ls_kb *kb, ls_val x, ls_val y, ls_val *out) {
     ls_val p = ls_kb_mul(kb, a, b);
     out[0] = word_of(kb, ls_kb_add(kb, p, c));
     out[1] = word_of(kb, ls_kb_sub(kb, ls_kb_mul(kb, b, c), p));
-    out[2] = word_of(kb, ls_kb_sub(kb, ls_kb_add(kb, a, c), a)); /* nor reordered */
-    return 3;
+    return 2;
+}
+static int probe_order(ls_kb *kb, ls_val x, ls_val y, ls_val *out) {
+    ls_val a = tame(kb, x), c = tame(kb, y), zero = ls_kb_f32(kb, 0);
+    out[0] = word_of(kb, ls_kb_sub(kb, ls_kb_add(kb, a, c), a));
+    out[1] = word_of(kb, ls_kb_add(kb, ls_kb_mul(kb, a, c), ls_kb_mul(kb, a, ls_kb_f32(kb, 3))));
+    ls_val b = f32_of(kb, ls_kb_or(kb, x, ls_kb_u32(kb, 0x00800000u))); /* no subnormals */
+    b = ls_kb_select(kb, ls_kb_eq(kb, ls_kb_and(kb, y, ls_kb_u32(kb, 7)), ls_kb_u32(kb, 0)), ls_kb_neg(kb, zero), b);
+    out[2] = word_of(kb, ls_kb_add(kb, b, zero));
+    out[3] = ls_kb_xor(kb, word_of(kb, ls_kb_mul(kb, b, zero)), ls_kb_shr(kb, word_of(kb, ls_kb_sub(kb, b, b)), ls_kb_u32(kb, 1)));
+    return 4;
 }
 static int probe_subnormal(ls_kb *kb, ls_val x, ls_val y, ls_val *out) {
     ls_val a = f32_of(kb, x), b = f32_of(kb, y);
@@ -137,6 +146,7 @@ static const probe probes[] = { /* what others stand on comes first */
     {LS_KT_BYTES, "8-bit stores", 0, LS_U8, probe_narrow},
     {LS_KT_HALVES, "16-bit stores", 0, LS_U16, probe_narrow},
     {LS_KT_UNFUSED32, "multiply-add", 0, LS_U32, probe_unfused},
+    {LS_KT_ORDER32, "algebra", 0, LS_U32, probe_order},
     {LS_KT_SUBNORMAL32, "subnormals", 0, LS_U32, probe_subnormal},
     {LS_KT_CAST32, "conversion", 0, LS_U32, probe_cast},
     {LS_KT_ROUND32, "rounding", 0, LS_U32, probe_round},

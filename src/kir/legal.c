@@ -9,7 +9,7 @@ enum { DEPTH_MAX = 80 };
 const char *ls_ktrait_name(int bit) {
     static const char *const names[] = {"int64",       "float64",    "bytes",    "halves",    "half casts",
                                         "unfused",     "subnormals", "division", "square root", "rounding",
-                                        "int casts",   "float bits", "fma"};
+                                        "int casts",   "float bits", "fma",      "order"};
     return bit >= 0 && bit < (int)(sizeof names / sizeof *names) ? names[bit] : NULL;
 }
 
@@ -137,6 +137,7 @@ LEGAL(END_IF) {
 LEGAL(VAR) {
     for (int i = 0; i < ls_legal_lanes(ins); i++) {
         ls_lane init = ls_legal_form(l, (ls_dtype)ins->dtype, l->map[ins->src[0]][i], l->narrow[at]);
+        init.v = ls_legal_opaque(l, (ls_dtype)ins->dtype, init.v);
         l->map[at][i] = ls_legal_one(ls_kb_var(&l->kb, init.v));
         if (init.hi != LS_VAL_NONE) {
             l->map[at][i].hi = ls_kb_var(&l->kb, init.hi);
@@ -158,7 +159,7 @@ LEGAL(SET) {
     for (int i = 0; i < ls_legal_lanes(value); i++) {
         ls_lane var = l->map[ins->src[0]][i];
         ls_lane v = ls_legal_form(l, (ls_dtype)value->dtype, l->map[ins->src[1]][i], l->narrow[ins->src[0]]);
-        ls_kb_set(&l->kb, var.v, v.v);
+        ls_kb_set(&l->kb, var.v, ls_legal_opaque(l, (ls_dtype)value->dtype, v.v));
         if (var.hi != LS_VAL_NONE) {
             ls_kb_set(&l->kb, var.hi, v.hi);
         }
@@ -459,9 +460,9 @@ static void declare_params(ls_legal *l) {
     }
     for (ls_val at = 0; at < l->old->n_body; at++) {
         const ls_ins *ins = &l->old->body[at];
-        hide = hide || ((ins->op == LS_K_MUL || ins->op == LS_K_FMA) && ls_dtype_is_float((ls_dtype)ins->dtype));
+        hide = hide || (ls_legal_is_arithmetic((ls_kop)ins->op) && ls_dtype_is_float((ls_dtype)ins->dtype));
     }
-    if (hide && !ls_legal_has(l, LS_KT_UNFUSED32)) {
+    if (hide && !(ls_legal_has(l, LS_KT_UNFUSED32) && ls_legal_has(l, LS_KT_ORDER32))) {
         l->zero_param = ls_kb_param(k, "zero", LS_U32, 0, UINT32_MAX);
         if (l->zero_param >= 0) {
             l->params[l->zero_param] = (ls_legal_param){LS_VAL_NONE, 0};

@@ -1,7 +1,7 @@
 /* Legalisation: a kernel with the same results that asks of a device only what the device does by itself as the contract
  * wants it. Everything else is done another way: 64-bit integers as pairs of words, bytes and halves inside words, f16 and
  * bf16 in f32 with a rounding of their own, division and square root by integer remainders, subnormals by integers, products
- * hidden from fusion behind an exclusive or with a run-time zero.
+ * hidden from fusion, and zeros and results from algebra, behind an exclusive or with a run-time zero.
  *
  * After it the renderers map instruction to instruction. Its output:
  *   - has registers of bool, i32, u32, f32, and i64, u64, f64 where the target has them. Other types stand only where a value
@@ -42,7 +42,8 @@ typedef enum ls_ktrait {
     LS_KT_CAST32 = 1 << 10,      /* 32-bit integer (and 64-bit with LS_KT_INT64) to f32 rounded to nearest even */
     LS_KT_FLOAT_BITS = 1 << 11,  /* f32 in registers, selects and comparisons keeps every bit, NaN and -0 in their places */
     LS_KT_FMA32 = 1 << 12,       /* an f32 fma that rounds once; without: only with LS_KF_FAST */
-    LS_KT_ALL = (1 << 13) - 1
+    LS_KT_ORDER32 = 1 << 13,     /* f32 arithmetic is done as written: no x + 0 = x, x - x = 0, (a + c) - a = c */
+    LS_KT_ALL = (1 << 14) - 1
 } ls_ktrait;
 /* The name of a trait, as devices' capability lists print it: "division". NULL beyond the last. */
 const char *ls_ktrait_name(int bit);

@@ -26,6 +26,28 @@ static ls_val native(ls_legal *l, ls_kop op, const ls_val s[3], uint32_t flags) 
     return ls_kb_pure(&l->kb, op, in[0], in[1], in[2], flags);
 }
 
+/* The same bits, which the device does not know to be those. */
+static ls_val through_zero(ls_legal *l, ls_val v) {
+    return ls_legal_held(l, ls_kb_xor(&l->kb, ls_legal_bits(l, v), ls_kb_get_param(&l->kb, l->zero_param)));
+}
+
+/* A constant by which a formula leaves an operation out: zero; in divisions any. Results are hidden, so formulas over several
+ * operations find none. */
+static bool leads_astray(const ls_legal *l, ls_kop op, ls_val v) {
+    const ls_ins *ins = v >= 0 && v < l->kb.kernel.n_body ? &l->kb.kernel.body[v] : NULL;
+    ins = ins && ins->op == LS_K_BITCAST ? &l->kb.kernel.body[ins->src[0]] : ins;
+    return ins && ins->op == LS_K_CONST && (op == LS_K_DIV || (ins->arg & 0x7fffffff) == 0);
+}
+
+bool ls_legal_is_arithmetic(ls_kop op) {
+    return op == LS_K_ADD || op == LS_K_SUB || op == LS_K_MUL || op == LS_K_FMA || op == LS_K_DIV || op == LS_K_SQRT;
+}
+
+ls_val ls_legal_opaque(ls_legal *l, ls_dtype t, ls_val v) {
+    bool shown = ls_legal_has(l, LS_KT_ORDER32) || l->zero_param < 0 || t == LS_F64 || !ls_dtype_is_float(t);
+    return shown || !leads_astray(l, LS_K_ADD, v) ? v : through_zero(l, v);
+}
+
 static bool keeps_subnormals(const ls_legal *l, uint32_t flags) {
     return (flags & LS_KF_FAST) || l->exact_small || ls_legal_has(l, LS_KT_SUBNORMAL32);
 }
@@ -62,8 +84,8 @@ FLOAT(sum) {
 FLOAT(mul) {
     ls_kb *k = &l->kb;
     ls_val r = native(l, op, s, flags);
-    if (!(flags & LS_KF_FAST) && !l->exact_small && !ls_legal_has(l, LS_KT_UNFUSED32)) {
-        r = XOR(ls_legal_bits(l, r), ls_kb_get_param(k, l->zero_param));
+    if (!(flags & LS_KF_FAST) && !l->exact_small && !ls_legal_has(l, LS_KT_UNFUSED32) && ls_legal_has(l, LS_KT_ORDER32)) {
+        r = through_zero(l, r);
     }
     if (keeps_subnormals(l, flags)) {
         return ls_legal_held(l, r);
@@ -182,5 +204,13 @@ ls_val ls_legal_arith32(ls_legal *l, ls_kop op, const ls_val s[3], uint32_t flag
         ls_legal_refuse(l, "no such instruction on floats");
         return LS_VAL_NONE;
     }
-    return floats[op](l, op, s, flags);
+    if ((flags & LS_KF_FAST) || ls_legal_has(l, LS_KT_ORDER32) || !ls_legal_is_arithmetic(op)) {
+        return floats[op](l, op, s, flags);
+    }
+    ls_val in[3] = {s[0], s[1], s[2]};
+    for (int i = 0; i < ls_kops[op].sources; i++) {
+        bool again = i > 0 && s[i] == s[0];
+        in[i] = again || leads_astray(l, op, s[i]) ? through_zero(l, s[i]) : s[i];
+    }
+    return through_zero(l, floats[op](l, op, in, flags));
 }

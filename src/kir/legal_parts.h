@@ -87,6 +87,10 @@ void ls_legal_atomic(ls_legal *l, ls_val at, const ls_ins *ins);
 ls_val ls_legal_bits(ls_legal *l, ls_val f);  /* a float register's bits as u32 */
 ls_val ls_legal_float(ls_legal *l, ls_val f); /* as f32 */
 ls_val ls_legal_held(ls_legal *l, ls_val f);  /* f32 or u32 as float registers are held */
+/* Add, sub, mul, fma, div, sqrt. */
+bool ls_legal_is_arithmetic(ls_kop op);
+/* `v`, of type t, so that a device which calculates with formulas does not know it to be a float zero. */
+ls_val ls_legal_opaque(ls_legal *l, ls_dtype t, ls_val v);
 ls_val ls_legal_arith32(ls_legal *l, ls_kop op, const ls_val s[3], uint32_t flags);
 
 /* ---- legal_soft.c: arithmetic on the bits of f32 values by integers ---- */

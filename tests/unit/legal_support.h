@@ -40,6 +40,14 @@ static ls_val hostile_bits_off(hostile *h, ls_val f) {
     return H1(BITCAST, LS_F32, H2(XOR, LS_U32, H1(BITCAST, LS_U32, f), H_CONST(LS_U32, 5)));
 }
 
+/* What a device that calculates with formulas would recognise: zero, a divisor, the result of other arithmetic. */
+static bool hostile_recognises(const hostile *h, ls_kop op, ls_val v) {
+    const ls_ins *ins = &h->body[v];
+    ins = ins->op == LS_K_BITCAST ? &h->body[ins->src[0]] : ins;
+    bool arithmetic = ins->op == LS_K_ADD || ins->op == LS_K_SUB || ins->op == LS_K_MUL || ins->op == LS_K_DIV;
+    return (ins->op == LS_K_CONST && (op == LS_K_DIV || (ins->arg & 0x7fffffff) == 0)) || (arithmetic && ins->dtype == LS_F32);
+}
+
 /* The instruction `ins`, its sources mapped already. */
 static ls_val hostile_ins(hostile *h, ls_ins ins) {
     ls_dtype t = (ls_dtype)ins.dtype, from = ins.src[0] >= 0 ? (ls_dtype)h->body[ins.src[0]].dtype : LS_BOOL;
@@ -47,6 +55,11 @@ static ls_val hostile_ins(hostile *h, ls_ins ins) {
     bool is_int = ls_dtype_is_int(t), fast = ins.flags & LS_KF_FAST, f32 = t == LS_F32 && ins.lanes == 1 && !fast;
     bool sum = op == LS_K_ADD || op == LS_K_SUB;
     assert_true(h->n < HOSTILE_MAX);
+    if (f32 && (sum || op == LS_K_MUL || op == LS_K_DIV) && !(h->traits & LS_KT_ORDER32) &&
+        (ins.src[0] == ins.src[1] || hostile_recognises(h, op, ins.src[0]) || hostile_recognises(h, op, ins.src[1]))) {
+        h->body[h->n++] = ins;
+        return hostile_bits_off(h, h->n - 1);
+    }
     if (f32 && sum && !(h->traits & LS_KT_UNFUSED32)) {
         for (int side = 0; side < (op == LS_K_ADD ? 2 : 1); side++) {
             const ls_ins *p = &h->body[ins.src[side]];

@@ -513,7 +513,8 @@ void ls_webgpu_get_limits(const ls_webgpu *w, ls_gpu_limits *out) {
     uint32_t threads = l->max_threads;
     threads = l->max_size[0] < threads ? l->max_size[0] : threads; /* kernels are long along the first axis */
     *out = (ls_gpu_limits){
-        .traits = LS_KT_FLOAT_BITS | LS_KT_UNFUSED32 | LS_KT_SUBNORMAL32 | LS_KT_DIV32 | LS_KT_SQRT32 | LS_KT_ROUND32 | LS_KT_CAST32,
+        .traits = LS_KT_FLOAT_BITS | LS_KT_UNFUSED32 | LS_KT_SUBNORMAL32 | LS_KT_DIV32 | LS_KT_SQRT32 | LS_KT_ROUND32 | LS_KT_CAST32 |
+                  LS_KT_ORDER32,
         .align = l->align,
         .max_binding = l->max_binding,
         .block = 0,
