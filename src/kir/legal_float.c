@@ -73,7 +73,8 @@ FLOAT(sum) {
         return r;
     }
     ls_val a = ls_legal_bits(l, s[0]), b = ls_legal_bits(l, s[1]);
-    ls_val small = EQ(AND(OR(a, b), U(0x70000000)), U(0)), out = ls_kb_var(k, r);
+    ls_val both = AND(OR(a, b), U(0x7fffffff)); /* below 2^-95, and not two zeros */
+    ls_val small = LT(SUB(both, U(1)), U(0x0fffffff)), out = ls_kb_var(k, r);
     ls_kb_if(k, small);
     b = op == LS_K_SUB ? XOR(b, U(0x80000000)) : b;
     ls_kb_set(k, out, ls_legal_held(l, ls_legal_soft_add(l, a, b)));

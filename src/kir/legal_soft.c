@@ -21,16 +21,14 @@ static parts unpack(ls_legal *l, ls_val mag) {
     return (parts){e, OR(AND(u, U(0x7fffff)), U(0x800000))};
 }
 
-/* m * 2^(e - 158) rounded, for m in [2^31, 2^32) with a sticky lowest bit; beyond the range: infinity. */
+/* m * 2^(e - 157) rounded, for m in [2^30, 2^31) with a sticky lowest bit. Beyond the range: bits above infinity's. */
 static ls_val pack(ls_legal *l, ls_val e, ls_val m) {
     ls_kb *k = &l->kb;
-    ls_val down = AS_U(MIN(MAX(SUB(I(1), e), I(0)), I(31)));
-    ls_val lost = NE(AND(m, SUB(SHL(U(1), down), U(1))), U(0));
-    ls_val kept = OR(SHR(m, down), SELECT(lost, U(1), U(0)));
-    ls_val q = SHR(kept, U(8));
-    ls_val up = LT(U(128), ADD(AND(kept, U(255)), AND(q, U(1))));
-    ls_val base = SHL(AS_U(SUB(MAX(e, I(1)), I(1))), U(23));
-    return MIN(ADD(base, ADD(q, SELECT(up, U(1), U(0)))), U(INF));
+    ls_val under = SUB(I(1), e), down = MAX(under, I(0)), by = AS_U(MIN(down, I(31)));
+    ls_val kept = SHR(m, by);
+    kept = OR(kept, SELECT(NE(SHL(kept, by), m), U(1), U(0)));
+    ls_val q = SHR(ADD(kept, ADD(U(63), AND(SHR(kept, U(7)), U(1)))), U(7));
+    return ADD(SHL(AS_U(SUB(down, under)), U(23)), q);
 }
 
 /* Times 2^64: bits of a number below 2^-95 as a normal f32. A subnormal m is (2^-62 + m * 2^-85) - 2^-62. */
@@ -52,18 +50,19 @@ ls_val ls_legal_soft_add(ls_legal *l, ls_val a, ls_val b) {
     return OR(back, AND(sum, U(SIGN)));
 }
 
+/* Of two subnormal factors, whose product is nothing, the larger may as well be taken for a normal one. */
 ls_val ls_legal_soft_mul(ls_legal *l, ls_val a, ls_val b) {
     ls_kb *k = &l->kb;
-    ls_val ua = AND(a, U(0x7fffffff)), ub = AND(b, U(0x7fffffff));
-    parts x = unpack(l, ua), y = unpack(l, ub);
-    ls_val hi = ls_kb_umulhi(k, SHL(x.m, U(8)), SHL(y.m, U(8)));
-    ls_val rest = NE(AND(MUL(x.m, y.m), U(0xffff)), U(0));
-    ls_val m = OR(hi, SELECT(rest, U(1), U(0)));
-    ls_val low = LT(m, U(SIGN));
-    ls_val e = SUB(ADD(x.e, y.e), SELECT(low, I(127), I(126)));
-    ls_val r = pack(l, e, SELECT(low, SHL(m, U(1)), m));
-    ls_val top = MAX(ua, ub); /* infinity or NaN wins */
-    return OR(SELECT(LT(top, U(INF)), r, top), AND(XOR(a, b), U(SIGN)));
+    ls_val ua = AND(a, U(0x7fffffff)), ub = AND(b, U(0x7fffffff)), top = MAX(ua, ub);
+    parts x = unpack(l, MIN(ua, ub));
+    ls_val y = OR(AND(top, U(0x7fffff)), U(0x800000));
+    ls_val hi = ls_kb_umulhi(k, SHL(x.m, U(8)), SHL(y, U(7)));
+    ls_val rest = NE(AND(MUL(x.m, y), U(0x1ffff)), U(0));
+    ls_val low = LT(hi, U(1u << 30));
+    ls_val m = OR(SELECT(low, SHL(hi, U(1)), hi), SELECT(rest, U(1), U(0)));
+    ls_val e = SUB(ADD(x.e, AS_I(SHR(top, U(23)))), SELECT(low, I(127), I(126)));
+    ls_val r = SELECT(LT(top, U(INF)), pack(l, e, m), top); /* infinity or NaN wins */
+    return OR(r, AND(XOR(a, b), U(SIGN)));
 }
 
 /* A quotient of 25 bits, eight at a time by integer division, and what is left as a sticky bit. */
@@ -79,7 +78,7 @@ ls_val ls_legal_soft_div(ls_legal *l, ls_val a, ls_val b) {
         q = OR(SHL(q, U(8)), digit);
     }
     ls_val e = ADD(SUB(x.e, y.e), SELECT(less, I(126), I(127)));
-    ls_val r = pack(l, e, OR(SHL(q, U(7)), SELECT(NE(rest, none), U(1), none)));
+    ls_val r = MIN(pack(l, e, OR(SHL(q, U(6)), SELECT(NE(rest, none), U(1), none))), inf);
     r = SELECT(OR(EQ(ub, none), EQ(ua, inf)), inf, r);
     r = SELECT(OR(EQ(ua, none), EQ(ub, inf)), none, r);
     ls_val both = AND(EQ(ua, ub), OR(EQ(ua, none), EQ(ua, inf)));
