@@ -71,7 +71,7 @@ void ls_lower_begin(ls_lower *l, const char *suffix) {
         l->arg_mem[i] = -1;
     }
     for (int i = 0; i < LS_DTYPE_COUNT; i++) {
-        l->shared_value[i] = -1;
+        l->shared_value[i] = l->row_array[0][i] = l->row_array[1][i] = -1;
     }
     for (int32_t i = 0; i < l->spec->n_values; i++) {
         l->memo[i] = (ls_lowered){LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE};
@@ -295,19 +295,11 @@ void ls_lower_store_uses(const ls_spec *spec, int32_t number, bool *used) {
     }
 }
 
-/* The reductions that workgroups do: over many elements, varying over axes of the space alone. */
-typedef struct wide {
-    int32_t *ids; /* ascending */
-    int n;
-    uint64_t rows; /* the axes that they vary over */
-    bool apart;    /* they differ in their rows or have several blocks: kernels of their own, results in scratch */
-} wide;
-
-static bool find_wide(ls_lower *l, int32_t first, int32_t count, wide *out) {
+static bool find_wide(ls_lower *l, int32_t first, int32_t count, ls_wide *out) {
     const ls_spec *spec = l->spec;
     const ls_store *s = &spec->stores[first];
     bool *used = LS_ARENA_ARRAY(l->arena, bool, spec->n_values + 1);
-    *out = (wide){.ids = LS_ARENA_ARRAY(l->arena, int32_t, spec->n_values + 1)};
+    *out = (ls_wide){.ids = LS_ARENA_ARRAY(l->arena, int32_t, spec->n_values + 1)};
     if (!used || !out->ids) {
         l->status = LS_FAIL_MEMORY(l->err, "a kernel's values");
         return false;
@@ -324,7 +316,7 @@ static bool find_wide(ls_lower *l, int32_t first, int32_t count, wide *out) {
         int64_t points = v->op == LS_V_REDUCE ? ls_lower_bound_points(l, v) : 0;
         if (used[i] && points > LS_EMIT_SERIAL && (v->axes & ~space) == 0 && l->scratch_of[i] < 0) {
             bool index = v->map == LS_OP_ARGMIN || v->map == LS_OP_ARGMAX; /* in any order: no blocks */
-            out->apart = out->apart || (out->n && v->axes != out->rows) || (points > LS_EMIT_BLOCK && !index);
+            out->apart = out->apart || (out->n && v->axes != out->rows) || (points > LS_EMIT_BLOCK && !index) || ls_lower_is_column(l, i);
             out->rows = v->axes;
             out->ids[out->n++] = i;
         }
@@ -333,7 +325,7 @@ static bool find_wide(ls_lower *l, int32_t first, int32_t count, wide *out) {
 }
 
 /* One workgroup a row: the reductions one after another, then the row's stores. */
-static void row_kernel(ls_lower *l, int32_t first, int32_t count, const wide *w) {
+static void row_kernel(ls_lower *l, int32_t first, int32_t count, const ls_wide *w) {
     const ls_store *s = &l->spec->stores[first];
     ls_kb *kb = &l->kb;
     uint8_t outer[2 * LS_MAX_RANK], inner[2 * LS_MAX_RANK];
@@ -344,6 +336,9 @@ static void row_kernel(ls_lower *l, int32_t first, int32_t count, const wide *w)
         } else {
             inner[n_inner++] = s->axes[i];
         }
+    }
+    if (l->choice != LS_CHOICE_NAIVE && ls_lower_rows(l, first, count, w, outer, n_outer, inner, n_inner)) {
+        return;
     }
     ls_lower_begin(l, "");
     ls_lower_point(l, ls_lower_frame(l, ls_lower_bound(l, outer, n_outer), 1), outer, n_outer);
@@ -373,7 +368,7 @@ static void row_kernel(ls_lower *l, int32_t first, int32_t count, const wide *w)
 static void space_kernel(ls_lower *l, int32_t first, int32_t count) {
     const ls_store *s = &l->spec->stores[first];
     int64_t points = ls_lower_bound(l, s->axes, s->n_axes);
-    wide w;
+    ls_wide w;
     if (points == 0) {
         return;
     }

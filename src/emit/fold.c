@@ -300,8 +300,35 @@ ls_val ls_lower_reduce_row(ls_lower *l, int32_t id) {
 
 /* ---- several blocks ---- */
 
+/* The elements first, first + 256, ... of one block, unrolled: their loads are under way together. */
+static ls_val unrolled_partial(ls_fold *f, ls_val first) {
+    ls_kb *kb = &f->l->kb;
+    ls_val sum = ls_lower_identity(kb, f->v->map, f->v->acc);
+    bool whole = f->bound % LS_EMIT_BLOCK == 0;
+    for (int i = 0; i < f->v->n_bound; i++) {
+        whole = whole && ls_dim_is_fixed(f->l->spec->extents_of_axes[f->v->bound[i]]);
+    }
+    ls_saved_axes s = ls_fold_save(f);
+    for (int e = 0; e < LS_EMIT_BLOCK / LS_EMIT_THREADS; e++) {
+        ls_val i = ls_kb_add(kb, first, position(f, e * LS_EMIT_THREADS)), here = whole ? LS_VAL_NONE : ls_kb_lt(kb, i, f->n);
+        ls_fold_point(f, whole ? i : ls_kb_min(kb, i, position(f, f->bound - 1)));
+        f->l->active = f->l->reports[f->v->a] ? here : LS_VAL_NONE;
+        ls_lowered x = ls_lower_value(f->l, f->v->a);
+        f->l->active = LS_VAL_NONE;
+        here = ls_lower_and(f->l, here, x.present);
+        ls_val after = ls_lower_combine(kb, f->v->map, f->v->acc, sum, ls_kb_cast(kb, x.v, f->v->acc));
+        sum = here == LS_VAL_NONE ? after : ls_kb_select(kb, here, after, sum);
+    }
+    ls_fold_restore(f, &s);
+    return sum;
+}
+
 static void first_blocks(ls_lower *l, int32_t id, const uint8_t *rows, int n_rows, int64_t blocks, int32_t scratch) {
     ls_kb *kb = &l->kb;
+    if (ls_lower_is_column(l, id)) {
+        ls_lower_columns(l, id, rows, n_rows, blocks, scratch);
+        return;
+    }
     ls_lower_begin(l, "blocks");
     int64_t count = ls_lower_bound(l, rows, n_rows) * blocks;
     ls_val group = ls_lower_frame(l, count, 1);
@@ -316,7 +343,8 @@ static void first_blocks(ls_lower *l, int32_t id, const uint8_t *rows, int n_row
         ls_val begin = ls_kb_mul(kb, ls_kb_cast(kb, block, f.type), position(&f, LS_EMIT_BLOCK));
         ls_val end = ls_kb_min(kb, ls_kb_add(kb, begin, position(&f, LS_EMIT_BLOCK)), f.n);
         ls_val first = ls_kb_add(kb, begin, ls_kb_cast(kb, ls_kb_local_id(kb, 0), f.type));
-        r = halve(&f, element_partial(&f, first, end));
+        r = l->choice == LS_CHOICE_NAIVE ? halve(&f, element_partial(&f, first, end))
+                                         : ls_lower_halve(l, f.v->map, f.v->acc, unrolled_partial(&f, first), LS_EMIT_THREADS, 0);
     }
     ls_val only = ls_kb_eq(kb, ls_kb_local_id(kb, 0), ls_kb_i32(kb, 0));
     ls_kb_store(kb, ls_lower_mem(l, LS_EMIT_SCRATCH, scratch), group, r, only);

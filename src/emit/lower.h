@@ -56,6 +56,7 @@ typedef struct ls_lower {
     ls_val active;
     int opened; /* blocks of the kernel's frame */
     int shared_value[LS_DTYPE_COUNT]; /* arrays of 256, one a dtype; -1 */
+    int row_array[2][LS_DTYPE_COUNT]; /* the same */
 } ls_lower;
 
 /* ---- emit.c ---- */
@@ -111,6 +112,30 @@ bool ls_lower_is_place(const ls_spec *spec, int32_t ix, const uint8_t *axes, int
 void ls_lower_know_place(ls_lower *l, ls_val at, const uint8_t *axes, int n_axes);
 /* The kernel of a run of stores without reductions by workgroups. */
 void ls_lower_points(ls_lower *l, int32_t first, int32_t count);
+
+/* ---- row.c ---- */
+/* The reductions that workgroups do: over many elements, varying over axes of the space alone. */
+typedef struct ls_wide {
+    int32_t *ids; /* ascending */
+    int n;
+    uint64_t rows; /* the axes that they vary over */
+    bool apart;    /* they differ in their rows or have several blocks: kernels of their own, results in scratch */
+} ls_wide;
+/* The kernel of a run of stores with reductions of one row each; false: not by this template. */
+bool ls_lower_rows(ls_lower *l, int32_t first, int32_t count, const ls_wide *w, const uint8_t *rows, int n_rows, const uint8_t *inner,
+                   int n_inner);
+/* A halving of n values; and of those at `at`, at + stride, ... of an array: n is 8 at most. */
+ls_val ls_lower_tree(ls_kb *kb, ls_op op, ls_dtype acc, ls_val *values, int n);
+ls_val ls_lower_tree_from(ls_kb *kb, ls_op op, ls_dtype acc, int mem, ls_val at, int stride, int n);
+/* The last steps of a halving, over the threads of a row (32 to 256, a power of 2; they begin at a multiple): each gives a partial
+ * and gets the result. In uniform control flow. `phase` counts the halvings of a kernel. */
+ls_val ls_lower_halve(ls_lower *l, ls_op op, ls_dtype acc, ls_val partial, int threads, int phase);
+
+/* ---- column.c ---- */
+/* Whether neighbours of a reduction's results are neighbours in memory, rather than its elements. */
+bool ls_lower_is_column(const ls_lower *l, int32_t id);
+/* The kernel that puts the results of blocks into scratch: at row * blocks + block. */
+void ls_lower_columns(ls_lower *l, int32_t id, const uint8_t *rows, int n_rows, int64_t blocks, int32_t scratch);
 
 /* ---- contract.c ---- */
 /* The kernel of a run of stores around one contraction, by a strategy. Why not, or NULL: then it is emitted, unless `dry`;
