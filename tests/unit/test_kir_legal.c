@@ -344,6 +344,131 @@ static void many_floats(void **state) {
     assert_int_equal(wrong, 0);
 }
 
+/* A kernel of everything: i64 loops and indices, bytes in words by several threads, halves, shared memory, parameters. */
+static void sample(ls_kernel *out, int64_t most) {
+    ls_kb kb, *k = &kb;
+    ls_kb_init(k, &arena, "sample", &err);
+    int n = ls_kb_param(k, "n", LS_I64, 0, most), scale = ls_kb_param(k, "scale", LS_F32, 0, 0);
+    int seed = ls_kb_param(k, "seed", LS_U64, 0, INT64_MAX), half = ls_kb_param(k, "half", LS_F16, 0, 0);
+    int x = ls_kb_global_sized(k, "x", LS_I64, LS_MEM_READ, 1, n), y = ls_kb_global(k, "y", LS_U8, LS_MEM_READ_WRITE, 67);
+    int z = ls_kb_global(k, "z", LS_U64, LS_MEM_WRITE, 67), w = ls_kb_global(k, "w", LS_F16, LS_MEM_WRITE, 134);
+    int shared = ls_kb_shared(k, "shared", LS_BF16, 64);
+    ls_kb_workgroup(k, 64, 1, 1);
+    ls_kb_grid(k, 0, 2, LS_VAL_NONE, 1);
+    ls_val i = ls_kb_cast(k, ls_kb_add(k, ls_kb_mul(k, ls_kb_group_id(k, 0), ls_kb_i32(k, 64)), ls_kb_local_id(k, 0)), LS_I64);
+    ls_val in = ls_kb_lt(k, i, ls_kb_i64(k, 67)), bound = ls_kb_get_param(k, n);
+    ls_val sum = ls_kb_var(k, ls_kb_i64(k, 3)), s = ls_kb_get_param(k, scale);
+    ls_kb_store(k, shared, ls_kb_local_id(k, 0), ls_kb_cast(k, ls_kb_mul(k, s, ls_kb_cast(k, i, LS_F32)), LS_BF16), LS_VAL_NONE);
+    ls_kb_barrier(k);
+    ls_val j = ls_kb_loop(k, ls_kb_i64(k, 0), bound, ls_kb_i64(k, 1), 0);
+    ls_val e = ls_kb_load(k, x, j, ls_kb_lt(k, j, bound), ls_kb_i64(k, 0), 1);
+    ls_kb_set(k, sum, ls_kb_add(k, ls_kb_mul(k, ls_kb_get(k, sum), ls_kb_i64(k, 31)), ls_kb_sub(k, e, i)));
+    ls_kb_end_loop(k);
+    ls_val total = ls_kb_get(k, sum), old = ls_kb_load(k, y, i, in, ls_kb_const_int(k, LS_U8, 9), 1);
+    ls_kb_store(k, y, i, ls_kb_add(k, ls_kb_cast(k, total, LS_U8), old), in);
+    ls_kb_store(k, z, i, ls_kb_xor(k, ls_kb_bitcast(k, total, LS_U64), ls_kb_get_param(k, seed)), in);
+    ls_val other = ls_kb_sub(k, ls_kb_i32(k, 63), ls_kb_local_id(k, 0));
+    ls_val f = ls_kb_cast(k, ls_kb_load(k, shared, other, LS_VAL_NONE, LS_VAL_NONE, 1), LS_F16);
+    f = ls_kb_canon(k, ls_kb_add(k, f, ls_kb_get_param(k, half)));
+    ls_val two = ls_kb_join(k, f, ls_kb_canon(k, ls_kb_cast(k, total, LS_F16)));
+    ls_kb_store(k, w, ls_kb_mul(k, i, ls_kb_i64(k, 2)), two, in);
+    assert_ok(ls_kb_finish(k, out));
+    assert_ok(ls_kernel_verify(&heap, out, &err));
+}
+
+enum { SAMPLE_BYTES = 67 + 67 * 8 + 134 * 2 };
+
+static void sample_run(const ls_kernel *kernel, const int64_t *values, uint8_t *results) {
+    int64_t x[40];
+    for (int i = 0; i < 40; i++) {
+        x[i] = (int64_t)((uint64_t)i * 0x9e3779b97f4a7c15u);
+    }
+    static uint8_t y[72], z[67 * 8], w[268];
+    memset(y, 7, sizeof y);
+    ls_interp_buffer buffers[4] = {{x, 40, false}, {y, 72, false}, {z, 67, false}, {w, 134, false}};
+    for (int i = 0; i < 4; i++) {
+        buffers[i].count = i == 0   ? 320 / (int)ls_dtype_size(kernel->mems[i].dtype)
+                           : i == 1 ? 72 / (int)ls_dtype_size(kernel->mems[i].dtype)
+                           : i == 2 ? 536 / (int)ls_dtype_size(kernel->mems[i].dtype)
+                                    : 268 / (int)ls_dtype_size(kernel->mems[i].dtype);
+    }
+    ls_interp_launch launch = {.buffers = buffers, .params = values, .seed = 3};
+    assert_ok(ls_kernel_interp(&heap, kernel, &launch, &err));
+    memcpy(results, y, 67);
+    memcpy(results + 67, z, 67 * 8);
+    memcpy(results + 67 + 67 * 8, w, 268);
+}
+
+static void a_kernel_of_everything(void **state) {
+    (void)state;
+    ls_kernel kernel, legal, simple, foe;
+    const ls_legal_param *params;
+    const int64_t given[4] = {37, 0x3f9d70a4, (int64_t)0x7edcba9876543210, 0x3555};
+    static const uint32_t sets[] = {0, WEBGPU, LAVAPIPE, LS_KT_ALL & ~LS_KT_BYTES, LS_KT_ALL & ~LS_KT_HALVES, LS_KT_ALL};
+    uint8_t expected[SAMPLE_BYTES], actual[SAMPLE_BYTES];
+    sample(&kernel, 40);
+    sample_run(&kernel, given, expected);
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        int64_t values[16];
+        assert_ok(ls_kernel_legalize(&arena, &kernel, sets[i], &legal, &params, &err));
+        assert_ok(ls_kernel_simplify(&arena, &legal, NULL, &simple, &err));
+        assert_legal(&simple, sets[i]);
+        make_hostile(&simple, sets[i], &foe);
+        legal_values(&simple, params, given, values);
+        sample_run(&foe, values, actual);
+        free(foe.body);
+        assert_memory_equal(actual, expected, sizeof expected);
+    }
+}
+
+/* What cannot be done another way says so; what is proved to fit 32 bits is no pair. */
+static void limits(void **state) {
+    (void)state;
+    ls_kernel kernel, legal;
+    const ls_legal_param *params;
+    sample(&kernel, INT64_C(1) << 40);
+    assert_int_equal(ls_kernel_legalize(&arena, &kernel, 0, &legal, &params, &err), LS_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "64-bit integers"));
+    ls_error_clear(&err);
+    assert_ok(ls_kernel_legalize(&arena, &kernel, LS_KT_ALL, &legal, &params, &err));
+    sample(&kernel, 40);
+    assert_ok(ls_kernel_legalize(&arena, &kernel, LS_KT_ALL, &legal, &params, &err));
+    int loops = 0;
+    for (int32_t i = 0; i < legal.n_body; i++) {
+        loops += legal.body[i].op == LS_K_LOOP && legal.body[i].dtype == LS_I32;
+        assert_true(legal.body[i].op != LS_K_LOAD || legal.body[legal.body[i].src[0]].dtype == LS_I32);
+    }
+    assert_int_equal(loops, 1);
+    for (int bit = 0; 1 << bit < LS_KT_ALL; bit++) {
+        assert_non_null(ls_ktrait_name(bit));
+    }
+    assert_null(ls_ktrait_name(31));
+}
+
+static void every_allocation_may_fail(void **state) {
+    (void)state;
+    ls_kernel kernel, legal;
+    const ls_legal_param *params;
+    ls_arena work;
+    sample(&kernel, 40);
+    size_t before = atomic_load(&heap.used);
+    long failed = 0;
+    for (;; failed++) {
+        ls_arena_init(&work, &heap);
+        atomic_store(&heap.fail_after, failed);
+        ls_status status = ls_kernel_legalize(&work, &kernel, 0, &legal, &params, &err);
+        atomic_store(&heap.fail_after, -1);
+        ls_arena_free(&work);
+        assert_int_equal(atomic_load(&heap.used), before);
+        if (status == LS_OK) {
+            break;
+        }
+        assert_int_equal(status, LS_ERR_MEMORY);
+        ls_error_clear(&err);
+    }
+    assert_true(failed > 20);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_instruction, setup, teardown),
@@ -351,6 +476,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(all_small_values, setup, teardown),
         cmocka_unit_test_setup_teardown(all_midpoints, setup, teardown),
         cmocka_unit_test_setup_teardown(many_floats, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_kernel_of_everything, setup, teardown),
+        cmocka_unit_test_setup_teardown(limits, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_allocation_may_fail, setup, teardown),
     };
     return cmocka_run_group_tests_name("kir_legal", tests, NULL, NULL);
 }
