@@ -24,6 +24,7 @@ typedef struct ls_spirv_options {
      * 64 bits are declared only by kernels that hold such floats. */
     bool rte16, rte32, rte64, denorm_preserve16, denorm_preserve32, denorm_preserve64, nan_preserve32;
     bool coop_matrix; /* VK_KHR_cooperative_matrix */
+    bool hide_zero;   /* float zeros are not constants: for compilers that take x + 0 for x, 0 * x and 0 / x for 0 */
 } ls_spirv_options;
 /* SPIR-V 1.3 words (for Vulkan 1.1). NoContraction stands on every float instruction without LS_KF_FAST. */
 ls_status ls_render_spirv(ls_arena *arena, const ls_kernel *kernel, const ls_spirv_options *options, uint32_t **out_words,

@@ -109,8 +109,29 @@ static void barrier(spv_module *m) {
     SPV_BODY(m, SPV_CONTROL_BARRIER, scope, scope, semantics);
 }
 
+/* +0.0 from the number of workgroups, whose highest bit is never set: no compiler takes it for a constant. */
+static uint32_t hidden_zero(spv_module *m, spv_kind kind, int lanes) {
+    uint32_t u32 = ls_spv_type(m, SPV_U32, 1), all[4];
+    if (!m->zero) {
+        spv_words body = m->sections[SPV_SEC_BODY];
+        m->sections[SPV_SEC_BODY] = m->sections[SPV_SEC_PROLOGUE];
+        uint32_t groups = ls_spv_builtin(m, SPV_BUILTIN_GROUPS, 0);
+        m->zero = SPV_VALUE(m, SPV_SHIFT_RIGHT_LOGICAL, u32, groups, ls_spv_u32(m, 31));
+        m->sections[SPV_SEC_PROLOGUE] = m->sections[SPV_SEC_BODY];
+        m->sections[SPV_SEC_BODY] = body;
+    }
+    uint32_t bits = m->zero;
+    if (kind == SPV_F64) {
+        bits = SPV_VALUE(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type(m, SPV_U32, 2), bits, bits);
+    }
+    all[0] = all[1] = all[2] = all[3] = SPV_VALUE(m, SPV_BITCAST, ls_spv_type(m, kind, 1), bits);
+    return lanes == 1 ? all[0] : ls_spv_value(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type(m, kind, lanes), all, (size_t)lanes);
+}
+
 static uint32_t constant(spv_module *m, const ls_ins *ins) {
-    return ls_spv_const(m, ls_spv_kind(m, (ls_dtype)ins->dtype), ins->lanes, (uint64_t)ins->arg);
+    spv_kind kind = ls_spv_kind(m, (ls_dtype)ins->dtype);
+    bool hidden = m->options->hide_zero && ins->arg == 0 && (kind == SPV_F32 || kind == SPV_F64);
+    return hidden ? hidden_zero(m, kind, ins->lanes) : ls_spv_const(m, kind, ins->lanes, (uint64_t)ins->arg);
 }
 
 static uint32_t control(spv_module *m, const ls_ins *ins) {
@@ -165,7 +186,7 @@ static void walk(spv_module *m) {
             store(m, ins);
             continue;
         }
-        if (ins->op != LS_K_CONST) {
+        if (ins->op != LS_K_CONST || m->options->hide_zero) {
             close_guard(m);
         }
         switch (ls_kops[ins->op].kind) {

@@ -157,6 +157,7 @@ enum {
     SPV_DECO_OFFSET = 35,
     SPV_DECO_NO_CONTRACTION = 42,
 
+    SPV_BUILTIN_GROUPS = 24,
     SPV_BUILTIN_WORKGROUP_ID = 26,
     SPV_BUILTIN_LOCAL_ID = 27,
     SPV_BUILTIN_SUBGROUP_SIZE = 36,
@@ -194,7 +195,8 @@ typedef enum spv_section {
     SPV_SEC_MODES,
     SPV_SEC_DECORATIONS,
     SPV_SEC_GLOBALS,
-    SPV_SEC_LOCALS, /* variables of the function: they stand first in its first block */
+    SPV_SEC_LOCALS,   /* variables of the function: they stand first in its first block */
+    SPV_SEC_PROLOGUE, /* what is computed once, before the body */
     SPV_SEC_BODY,
     SPV_SECTIONS
 } spv_section;
@@ -231,6 +233,7 @@ typedef struct spv_module {
     uint32_t *ids; /* by instruction */
     spv_mem *mems;
     uint32_t push;
+    uint32_t zero; /* with hide_zero: a u32 that is 0 at run time; 0: not yet made */
     bool half_native, vulkan_model, has_barrier;
     uint32_t float_kinds; /* bit 1 << spv_kind: float arithmetic of that width occurs */
     spv_block blocks[64];

@@ -353,6 +353,7 @@ ls_status ls_spv_finish(spv_module *m, uint32_t **out_words, size_t *out_n_words
     put(m, &out, SPV_FUNCTION, SPV_ARGS(void_type, m->main, 0, type));
     put(m, &out, SPV_LABEL, SPV_ARGS(m->first));
     append(m, &out, &m->sections[SPV_SEC_LOCALS]);
+    append(m, &out, &m->sections[SPV_SEC_PROLOGUE]);
     append(m, &out, &m->sections[SPV_SEC_BODY]);
     put(m, &out, SPV_RETURN, NULL, 0);
     put(m, &out, SPV_FUNCTION_END, NULL, 0);

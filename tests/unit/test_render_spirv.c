@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static const ls_spirv_options plain, controls = {.rte32 = true, .rte16 = true, .rte64 = true, .denorm_preserve32 = true,
+static const ls_spirv_options plain, controls = {.hide_zero = true, .rte32 = true, .rte16 = true, .rte64 = true, .denorm_preserve32 = true,
                                                  .denorm_preserve16 = true, .denorm_preserve64 = true, .nan_preserve32 = true};
 
 static uint32_t *render(const ls_kernel *kernel, const ls_spirv_options *options, size_t *out_n) {
@@ -112,6 +112,25 @@ static void exact_floats_are_not_contracted(void **state) {
     }
     words = render(&kernel, &plain, &n);
     assert_int_equal(count(words, n, SPV_DECORATE, 1, SPV_DECO_NO_CONTRACTION), 0);
+}
+
+/* A zero that is hidden is no constant, wherever it is used. */
+static void zeros_are_hidden(void **state) {
+    (void)state;
+    ls_kernel kernel;
+    size_t n;
+    assert_ok(sample_reduce(&arena, 10000, SAMPLE_RIGHT, &kernel, &err));
+    for (int hide = 0; hide < 2; hide++) {
+        uint32_t *words = render(&kernel, &(ls_spirv_options){.hide_zero = hide}, &n);
+        uint32_t f32 = 0;
+        int zeros = 0;
+        for (size_t i = 5; i < n; i += words[i] >> 16) {
+            f32 = words[i] == (3u << 16 | SPV_TYPE_FLOAT) && words[i + 2] == 32 ? words[i + 1] : f32;
+            zeros += words[i] == (4u << 16 | SPV_CONSTANT) && words[i + 1] == f32 && words[i + 3] == 0;
+        }
+        assert_int_equal(zeros, !hide);
+        assert_int_equal(count(words, n, SPV_DECORATE, 2, SPV_BUILTIN_GROUPS), hide);
+    }
 }
 
 /* ---- every instruction ---- */
@@ -350,6 +369,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(samples_are_valid, setup, teardown),
         cmocka_unit_test_setup_teardown(same_kernel_same_words, setup, teardown),
         cmocka_unit_test_setup_teardown(exact_floats_are_not_contracted, setup, teardown),
+        cmocka_unit_test_setup_teardown(zeros_are_hidden, setup, teardown),
         cmocka_unit_test_setup_teardown(every_instruction_is_valid, setup, teardown),
         cmocka_unit_test_setup_teardown(narrow_memory_is_valid, setup, teardown),
         cmocka_unit_test_setup_teardown(threads_and_parameters_are_valid, setup, teardown),

@@ -116,7 +116,8 @@ enum {
     VK_TYPE_INTEGRATED = 1,
     VK_TYPE_DISCRETE = 2,
     VK_TYPE_VIRTUAL = 3,
-    VK_TYPE_CPU = 4
+    VK_TYPE_CPU = 4,
+    VK_DRIVER_LLVMPIPE = 13
 };
 
 typedef struct VkApplicationInfo {

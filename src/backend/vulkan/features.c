@@ -132,7 +132,8 @@ static void choose_controls(vk_driver *d, const found *f) {
                                   .denorm_preserve16 = denorms && c->denormPreserve[0],
                                   .denorm_preserve32 = denorms32 && c->denormPreserve[1],
                                   .denorm_preserve64 = denorms && c->denormPreserve[2],
-                                  .nan_preserve32 = c->nanPreserve[1]};
+                                  .nan_preserve32 = c->nanPreserve[1],
+                                  .hide_zero = f->driver.sType && f->driver.driverID == VK_DRIVER_LLVMPIPE};
 }
 
 static void choose_subgroup(vk_driver *d, const found *f) {
