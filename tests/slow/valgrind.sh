@@ -6,6 +6,7 @@ set -eu
 ran=0
 for test in "$1"/tests/unit/test_*; do
     [ -x "$test" ] || continue
+    case ${test##*/} in test_emit* | test_kir_legal*) continue ;; esac # hours: every kernel of the rows, interpreted
     echo "== ${test##*/}"
     code=0
     valgrind --quiet --error-exitcode=99 --leak-check=no "$test" || code=$?
