@@ -735,8 +735,8 @@ const char *ls_lower_contraction(ls_lower *l, int32_t first, int32_t count, ls_c
         return "memory ran out";
     }
     *p = (product){.l = l, .first = first, .count = count};
-    if (choice == LS_CHOICE_MATRIX) {
-        return "it is not written yet";
+    if (choice == LS_CHOICE_MATRIX || (choice == LS_CHOICE_ANY && !ls_lower_matrix(l, first, count, true))) {
+        return ls_lower_matrix(l, first, count, dry);
     }
     const char *why = plan(p, choice == LS_CHOICE_GEMV);
     if (choice == LS_CHOICE_ANY && !why && (p->s[0].bound < 8 || p->s[1].bound < 8)) {

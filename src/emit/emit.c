@@ -105,7 +105,8 @@ int ls_lower_mem(ls_lower *l, ls_emit_place place, int32_t number) {
         if (l->bindings[i].place == place && l->bindings[i].number == number) {
             for (int m = 0; m < l->kb.kernel.n_mems; m++) {
                 const ls_kmem *mem = &l->kb.kernel.mems[m];
-                if (mem->space == LS_MEM_GLOBAL && mem->binding == i) {
+                bool words = place == LS_EMIT_ARG && mem->dtype != l->spec->args[number].dtype;
+                if (mem->space == LS_MEM_GLOBAL && mem->binding == i && !words) {
                     return m;
                 }
             }
@@ -129,6 +130,19 @@ int ls_lower_mem(ls_lower *l, ls_emit_place place, int32_t number) {
     const ls_spec_arg *arg = &l->spec->args[number];
     ls_mem_access access = !arg->written ? LS_MEM_READ : l->read[number] ? LS_MEM_READ_WRITE : LS_MEM_WRITE;
     return ls_kb_global(&l->kb, name, arg->dtype, access, arg->numel);
+}
+
+int ls_lower_words(ls_lower *l, int32_t number) {
+    int n = l->kb.kernel.n_globals;
+    char name[24];
+    if (!grow(l, (void **)&l->bindings, &l->cap_bindings, n, sizeof *l->bindings)) {
+        l->kb.status = l->status;
+        return -1;
+    }
+    l->bindings[n] = (ls_emit_binding){LS_EMIT_ARG, number};
+    snprintf(name, sizeof name, "words%d", number);
+    const ls_spec_arg *arg = &l->spec->args[number];
+    return ls_kb_global(&l->kb, name, LS_U32, LS_MEM_READ, arg->numel * (int64_t)ls_dtype_size(arg->dtype) / 4);
 }
 
 static void open_if(ls_lower *l, ls_val condition) {

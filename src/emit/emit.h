@@ -45,6 +45,7 @@ typedef struct ls_emit_caps {
     int32_t subgroup;    /* threads of a subgroup, the same in every kernel; 0: not known */
     int32_t n_frags;
     ls_emit_frag frags[LS_EMIT_FRAGS];
+    bool frag_words; /* fragments of halves can be loaded from words of shared memory */
 } ls_emit_caps;
 
 /* A way to lower a spec: "naive", "tiled", "gemv", "matrix". */

@@ -64,6 +64,8 @@ void ls_lower_begin(ls_lower *l, const char *suffix);
 void ls_lower_end(ls_lower *l);
 int32_t ls_lower_scratch(ls_lower *l, ls_dtype dtype, int64_t count);
 int ls_lower_mem(ls_lower *l, ls_emit_place place, int32_t number);
+/* An argument that is only read, as u32 words: a binding of its own. The bytes must be whole words. */
+int ls_lower_words(ls_lower *l, int32_t number);
 /* Opens the frame: the number of this workgroup (threads 1) or thread among `count`, in row-major order. */
 ls_val ls_lower_frame(ls_lower *l, int64_t count, int threads);
 int64_t ls_lower_bound(const ls_lower *l, const uint8_t *axes, int n_axes);
@@ -141,6 +143,9 @@ void ls_lower_columns(ls_lower *l, int32_t id, const uint8_t *rows, int n_rows, 
 /* The kernel of a run of stores around one contraction, by a strategy. Why not, or NULL: then it is emitted, unless `dry`;
  * ANY: by the best one, if it is better than the naive. */
 const char *ls_lower_contraction(ls_lower *l, int32_t first, int32_t count, ls_choice choice, bool dry);
+
+/* ---- matrix.c: the same by matrix instructions; never in locked arithmetic ---- */
+const char *ls_lower_matrix(ls_lower *l, int32_t first, int32_t count, bool dry);
 
 /* ---- map.c ---- */
 ls_val ls_lower_map(ls_kb *kb, ls_op op, ls_dtype dtype, ls_dtype out, const ls_val x[3]);

@@ -102,7 +102,8 @@ static ls_status build_all(ls_kernel_binary *b, const char *strategy, ls_error *
                          .max_threads = l->max_threads,
                          .max_shared = (int64_t)l->max_shared,
                          .subgroup = l->subgroup,
-                         .n_frags = l->n_frags};
+                         .n_frags = l->n_frags,
+                         .frag_words = l->frag_words};
     memcpy(caps.frags, l->frags, sizeof caps.frags);
     LS_TRY(err, ls_emit(&b->arena, &b->spec, &caps, strategy, &b->list, err));
     b->parts = LS_ARENA_ARRAY(&b->arena, ls_gpu_part, b->list.n_kernels + 1);

@@ -52,6 +52,7 @@ typedef struct ls_gpu_limits {
     int32_t subgroup;       /* threads of a subgroup, the same in every kernel; 0: not known */
     int32_t n_frags;        /* matrix instructions */
     ls_emit_frag frags[LS_EMIT_FRAGS];
+    bool frag_words;        /* fragments of halves can be loaded from words of shared memory */
 } ls_gpu_limits;
 
 typedef struct ls_gpu_api {

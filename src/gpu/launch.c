@@ -196,6 +196,15 @@ static ls_status bind(const launching *l, parting *p, ls_gpu_range *out_bound, l
         }
         ls_gpu_range r = p->ranges[i];
         size_t rest = r.offset % gpu->limits.align;
+        if (rest % ls_dtype_size(dtype_of(k, i)) && !is_written(k, i)) { /* small elements seen as words */
+            ls_gpu_range copy = {0};
+            ls_gpu_memory memory;
+            LS_TRY(err, borrow(l->gpu, r.size, &copy, &memory, err));
+            LS_TRY(err, copy_range(l->gpu, &copy, &r, err));
+            ls_gpu_memory_free(l->gpu, memory);
+            r = copy;
+            rest = 0;
+        }
         if (rest) { /* never of a place that was borrowed */
             p->based[i] = true;
             p->base[i] = (int64_t)(rest / ls_dtype_size(dtype_of(k, i)));

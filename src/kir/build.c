@@ -429,12 +429,15 @@ ls_val ls_kb_frag_fill(ls_kb *kb, ls_val scalar, uint32_t frag) {
                                     0});
 }
 
-ls_val ls_kb_frag_load(ls_kb *kb, int mem, ls_val index, ls_val stride, uint32_t frag) {
+ls_val ls_kb_frag_load_as(ls_kb *kb, int mem, ls_dtype dtype, ls_val index, ls_val stride, uint32_t frag) {
     const ls_kmem *m = memory(kb, mem);
     return !m ? LS_VAL_NONE
-              : record(kb,
-                       (ls_ins){
-                           LS_K_FRAG_LOAD, m->dtype, LS_LANES_FRAG, frag, {index, stride, LS_VAL_NONE}, mem});
+              : record(kb, (ls_ins){LS_K_FRAG_LOAD, (uint8_t)dtype, LS_LANES_FRAG, frag, {index, stride, LS_VAL_NONE}, mem});
+}
+
+ls_val ls_kb_frag_load(ls_kb *kb, int mem, ls_val index, ls_val stride, uint32_t frag) {
+    const ls_kmem *m = memory(kb, mem);
+    return !m ? LS_VAL_NONE : ls_kb_frag_load_as(kb, mem, m->dtype, index, stride, frag);
 }
 
 ls_val ls_kb_frag_mma(ls_kb *kb, ls_val a, ls_val b, ls_val c) {

@@ -138,6 +138,8 @@ ls_val ls_kb_insert(ls_kb *kb, ls_val vector, ls_val scalar, int lane);
 /* ---- fragments ---- */
 ls_val ls_kb_frag_fill(ls_kb *kb, ls_val scalar, uint32_t frag);
 ls_val ls_kb_frag_load(ls_kb *kb, int mem, ls_val index, ls_val stride, uint32_t frag);
+/* From u32 words that hold two f16 or bf16 each; index and stride count halves. */
+ls_val ls_kb_frag_load_as(ls_kb *kb, int mem, ls_dtype dtype, ls_val index, ls_val stride, uint32_t frag);
 ls_val ls_kb_frag_mma(ls_kb *kb, ls_val a, ls_val b, ls_val c);
 void ls_kb_frag_store(ls_kb *kb, int mem, ls_val index, ls_val fragment, ls_val stride, uint32_t layout);
 

@@ -390,15 +390,18 @@ static ls_status frag_move(machine *m, ls_val at, ls_val fragment, ls_val stride
         for (int e = 0; e < rows * cols; e++) {
             int r = e / cols, c = e % cols, thread = sub * m->width + e % m->width;
             int64_t i = base + (ins->flags & LS_KF_FRAG_COLS ? c * step + r : r * step + c);
+            bool words = !store && ls_dtype_size(type) > ls_dtype_size((ls_dtype)ins->dtype), odd = words && (i & 1);
             uint8_t *data;
             cell *shadow;
+            i = words ? i >> 1 : i;
             LS_TRY(m->err, element_at(m, at, thread, i, &data, &shadow));
             if (store) {
                 LS_TRY(m->err, note_write(m, at, thread, i, shadow, false));
                 element_put(type, data, *frag_at(m, fragment, sub, e));
             } else {
                 LS_TRY(m->err, note_read(m, at, thread, i, shadow));
-                *frag_at(m, fragment, sub, e) = element_get(type, data);
+                uint64_t bits = element_get(type, data) >> (odd ? 16 : 0);
+                *frag_at(m, fragment, sub, e) = words ? ls_kir_wrap((ls_dtype)ins->dtype, bits) : bits;
             }
         }
     }

@@ -390,7 +390,8 @@ static ls_val frag_index(ls_legal *l, const ls_ins *ins, ls_val old) {
 }
 LEGAL(FRAG_LOAD) {
     ls_val index = frag_index(l, ins, ins->src[0]), stride = frag_index(l, ins, ins->src[1]);
-    l->map[at][0] = ls_legal_one(ls_kb_frag_load(&l->kb, (int)ins->arg, index, stride, ins->flags));
+    l->map[at][0] = ls_legal_one(
+        ls_kb_frag_load_as(&l->kb, (int)ins->arg, (ls_dtype)ins->dtype, index, stride, ins->flags));
 }
 LEGAL(FRAG_MMA) {
     ls_val a = l->map[ins->src[0]][0].v, b = l->map[ins->src[1]][0].v, c = l->map[ins->src[2]][0].v;

@@ -276,10 +276,11 @@ static const char *rule_FRAG_FILL(const rule_args *r) {
 
 static const char *rule_FRAG_LOAD(const rule_args *r) {
     const ls_kmem *m = memory_of(r);
-    return is_fragment(r->ins) && m && (m->access & LS_MEM_READ) && m->dtype == r->ins->dtype &&
+    bool halves = m && m->dtype == LS_U32 && (r->ins->dtype == LS_F16 || r->ins->dtype == LS_BF16);
+    return is_fragment(r->ins) && m && (m->access & LS_MEM_READ) && (m->dtype == r->ins->dtype || halves) &&
                    is_index(r->s[0]) && same_type(r->s[0], r->s[1])
                ? NULL
-               : "a readable memory of the fragment's type, an index and a stride";
+               : "a readable memory of the fragment's type (or words of its halves), an index and a stride";
 }
 
 static const char *rule_FRAG_MMA(const rule_args *r) {

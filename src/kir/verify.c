@@ -265,7 +265,9 @@ static ls_status check_fragment_access(verifier *v, ls_val at) {
     }
     ls_wide low = stride.lo < 0 ? stride.lo * (runs - 1) : 0,
             high = stride.hi > 0 ? stride.hi * (runs - 1) : 0;
-    return check_index(v, at, ins->src[0], index.lo + low, index.hi + high + run - 1);
+    ls_wide first = index.lo + low, last = index.hi + high + run - 1;
+    bool words = ls_dtype_size(v->k->mems[ins->arg].dtype) > ls_dtype_size((ls_dtype)ins->dtype) && !store;
+    return check_index(v, at, ins->src[0], words && first >= 0 ? first / 2 : first, words && last >= 0 ? last / 2 : last);
 }
 
 static ls_status check_loop(verifier *v, ls_val at) {

@@ -109,9 +109,16 @@ ls_ptx_op ls_ptx_reg(ls_ptx *p, ls_ptx_op op, ls_dtype dtype) {
 
 /* ---- addresses ---- */
 
-static void split(const ls_kernel *kernel, int mem, ls_val index, ls_val *out_root, int64_t *out_bytes) {
+/* Bytes that an index counts: the memory's elements; fragments may take halves out of words. */
+static int32_t unit_of(const ls_kernel *kernel, const ls_ins *ins) {
+    bool halves = ins->op == LS_K_FRAG_LOAD;
+    return (int32_t)ls_dtype_size(halves ? (ls_dtype)ins->dtype : kernel->mems[ins->arg].dtype);
+}
+
+/* An index as a value, in units of `size` bytes, and bytes. */
+static void split(const ls_kernel *kernel, int32_t size, ls_val index, ls_val *out_root, int64_t *out_bytes) {
     const ls_ins *ins = &kernel->body[index];
-    int64_t size = (int64_t)ls_dtype_size(kernel->mems[mem].dtype), limit = (int64_t)1 << 30, c = 0;
+    int64_t limit = (int64_t)1 << 30, c = 0;
     *out_root = index;
     *out_bytes = 0;
     if (ins->op == LS_K_CONST) {
@@ -129,8 +136,7 @@ static void split(const ls_kernel *kernel, int mem, ls_val index, ls_val *out_ro
     }
 }
 
-static ls_ptx_address **address_at(ls_ptx *p, int mem, ls_val root) {
-    int32_t size = (int32_t)ls_dtype_size(p->kernel->mems[mem].dtype);
+static ls_ptx_address **address_at(ls_ptx *p, int mem, int32_t size, ls_val root) {
     int32_t key = p->kernel->mems[mem].space == LS_MEM_SHARED ? -1 : mem;
     ls_ptx_address **a = &p->addresses[root];
     while (*a && ((*a)->mem != key || (*a)->size != size)) {
@@ -139,14 +145,16 @@ static ls_ptx_address **address_at(ls_ptx *p, int mem, ls_val root) {
     return a;
 }
 
-static void note_address(ls_ptx *p, int mem, ls_val index) {
+static void note_address(ls_ptx *p, const ls_ins *ins) {
     ls_val root;
     int64_t bytes;
-    split(p->kernel, mem, index, &root, &bytes);
+    int mem = (int)ins->arg;
+    int32_t size = unit_of(p->kernel, ins);
+    split(p->kernel, size, ins->src[0], &root, &bytes);
     if (root == LS_VAL_NONE) {
         return;
     }
-    ls_ptx_address **a = address_at(p, mem, root);
+    ls_ptx_address **a = address_at(p, mem, size, root);
     if (*a) {
         return;
     }
@@ -156,8 +164,7 @@ static void note_address(ls_ptx *p, int mem, ls_val index) {
         return;
     }
     bool shared = p->kernel->mems[mem].space == LS_MEM_SHARED;
-    **a = (ls_ptx_address){.root = root, .mem = shared ? -1 : mem};
-    (*a)->size = (int32_t)ls_dtype_size(p->kernel->mems[mem].dtype);
+    **a = (ls_ptx_address){.root = root, .mem = shared ? -1 : mem, .size = size};
     (*a)->reg.file = LS_PTX_CONST;
 }
 
@@ -184,18 +191,22 @@ static void write_addresses(ls_ptx *p, ls_val root) {
     }
 }
 
-ls_ptx_op ls_ptx_base(ls_ptx *p, int mem, ls_val index, int64_t *out_bytes) {
+ls_ptx_op ls_ptx_base(ls_ptx *p, const ls_ins *ins, int64_t *out_bytes) {
+    int mem = (int)ins->arg;
     const ls_kmem *m = &p->kernel->mems[mem];
+    int32_t size = unit_of(p->kernel, ins);
     ls_val root;
-    split(p->kernel, mem, index, &root, out_bytes);
+    split(p->kernel, size, ins->src[0], &root, out_bytes);
     *out_bytes += m->space == LS_MEM_SHARED ? m->binding : 0;
-    return root != LS_VAL_NONE ? (*address_at(p, mem, root))->reg : m->space == LS_MEM_SHARED ? p->shared : p->bases[mem];
+    return root != LS_VAL_NONE           ? (*address_at(p, mem, size, root))->reg
+           : m->space == LS_MEM_SHARED ? p->shared
+                                         : p->bases[mem];
 }
 
-/* "[%d3+16]": element `index` and `more` bytes. */
-static const char *place_of(ls_ptx *p, int mem, ls_val index, int64_t more) {
+/* "[%d3+16]": what an instruction accesses, and `more` bytes. */
+static const char *place_of(ls_ptx *p, const ls_ins *ins, int64_t more) {
     int64_t bytes;
-    ls_ptx_op base = ls_ptx_base(p, mem, index, &bytes);
+    ls_ptx_op base = ls_ptx_base(p, ins, &bytes);
     bytes += more;
     char *text = p->text[p->next_text++ % 16];
     if (bytes) {
@@ -265,7 +276,7 @@ static void write_load(ls_ptx *p, ls_val at) {
     for (int l = 0; l < ins->lanes; l += n) {
         ls_ptx_line(p, "%sld.%s%s.%s %s, %s;", guard(p, ins->src[1]), space_of(p, (int)ins->arg), vector_suffix(n),
                     ls_ptx_memory(dtype), operand_list(p, raw + l, n, room, sizeof room),
-                    place_of(p, (int)ins->arg, ins->src[0], l * (int64_t)ls_dtype_size(dtype)));
+                    place_of(p, ins, l * (int64_t)ls_dtype_size(dtype)));
     }
     for (int l = 0; dtype == LS_BOOL && l < ins->lanes; l++) {
         ls_ptx_line(p, "setp.ne.s16 %s, %s, 0;", ls_ptx_text(p, out[l]), ls_ptx_text(p, raw[l]));
@@ -290,7 +301,7 @@ static void write_store(ls_ptx *p, ls_val at) {
     int n = access_lanes(dtype, value->lanes);
     for (int l = 0; l < value->lanes; l += n) {
         ls_ptx_line(p, "%sst.%s%s.%s %s, %s;", guard(p, ins->src[2]), space_of(p, (int)ins->arg), vector_suffix(n),
-                    ls_ptx_memory(dtype), place_of(p, (int)ins->arg, ins->src[0], l * (int64_t)ls_dtype_size(dtype)),
+                    ls_ptx_memory(dtype), place_of(p, ins, l * (int64_t)ls_dtype_size(dtype)),
                     operand_list(p, raw + l, n, room, sizeof room));
     }
 }
@@ -310,7 +321,7 @@ static void write_atomic(ls_ptx *p, ls_val at) {
         ls_ptx_move(p, dtype, out, ls_ptx_const(dtype, 0));
     }
     ls_ptx_line(p, "%satom.%s.%s.%s %s, %s, %s;", guard(p, ins->src[2]), space_of(p, (int)ins->arg), name, type,
-                ls_ptx_text(p, out), place_of(p, (int)ins->arg, ins->src[0], 0), ls_ptx_text(p, value));
+                ls_ptx_text(p, out), place_of(p, ins, 0), ls_ptx_text(p, value));
     p->values[at].ops[0] = out;
 }
 
@@ -601,7 +612,7 @@ static bool prepare(ls_ptx *p) {
             return false;
         }
         if (ls_kops[ins->op].kind == LS_KC_MEMORY || ins->op == LS_K_FRAG_LOAD || ins->op == LS_K_FRAG_STORE) {
-            note_address(p, (int)ins->arg, ins->src[0]);
+            note_address(p, ins);
         }
     }
     return true;
@@ -620,6 +631,7 @@ static void write_entry(ls_ptx *p) {
         p->shared = ls_ptx_new(p, LS_PTX_32);
         ls_ptx_line(p, "mov.u32 %s, shared;", ls_ptx_text(p, p->shared));
     }
+    ls_ptx_fragment_entry(p);
 }
 
 static void write_module(ls_ptx *p, ls_text *out) {

@@ -16,6 +16,8 @@ typedef struct ls_ptx_op {
     uint64_t bits;       /* of the constant */
 } ls_ptx_op;
 
+enum { LS_PTX_LANES_AT = 8 };
+
 typedef struct ls_ptx_value {
     ls_ptx_op *ops;
     int32_t n;
@@ -40,6 +42,12 @@ typedef struct ls_ptx {
     ls_ptx_address **addresses; /* by root */
     ls_ptx_op *bases;           /* by memory: of globals */
     ls_ptx_op shared;           /* base of shared memory */
+    struct { /* by bytes a line and order: where this lane points ldmatrix, in bytes from a tile's first element */
+        int64_t line_bytes;
+        int order;
+        ls_ptx_op reg;
+    } lanes_at[LS_PTX_LANES_AT];
+    int n_lanes_at;
     int32_t count[LS_PTX_FILES], labels, depth;
     uint32_t lanes;             /* the threads of a subgroup that there are; 0: not the same for all subgroups */
     struct {
@@ -70,12 +78,13 @@ const char *ls_ptx_memory(ls_dtype dtype); /* in memory: "f32", "u8", "b16" */
 /* A register that holds the operand. */
 ls_ptx_op ls_ptx_reg(ls_ptx *p, ls_ptx_op op, ls_dtype dtype);
 void ls_ptx_move(ls_ptx *p, ls_dtype dtype, ls_ptx_op dst, ls_ptx_op src);
-/* The address of element `index` of a memory: a register and the bytes to add to it. */
-ls_ptx_op ls_ptx_base(ls_ptx *p, int mem, ls_val index, int64_t *out_bytes);
+/* What an instruction accesses: a register and the bytes to add to it. */
+ls_ptx_op ls_ptx_base(ls_ptx *p, const ls_ins *ins, int64_t *out_bytes);
 
 void ls_ptx_pure(ls_ptx *p, ls_val at);
 void ls_ptx_combine(ls_ptx *p, ls_kop op, ls_dtype dtype, uint32_t flags, ls_ptx_op dst, ls_ptx_op a, ls_ptx_op b);
 void ls_ptx_fragment(ls_ptx *p, ls_val at);
+void ls_ptx_fragment_entry(ls_ptx *p); /* what fragments need at the kernel's beginning */
 int32_t ls_ptx_fragment_size(const ls_ins *ins); /* registers of a thread; 0: a shape that is not supported */
 
 #endif

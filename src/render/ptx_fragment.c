@@ -83,6 +83,9 @@ static int divisor(const ls_kernel *k, ls_val v, int depth) {
         return a < 16 ? a : 16;
     case LS_K_CAST:
         return divisor(k, ins->src[0], depth - 1);
+    case LS_K_REM:
+        a = divisor(k, ins->src[0], depth - 1), b = divisor(k, ins->src[1], depth - 1);
+        return a < b ? a : b;
     case LS_K_SHL:
         a = k->body[ins->src[1]].op == LS_K_CONST && k->body[ins->src[1]].arg >= 0 && k->body[ins->src[1]].arg < 4
                 ? 1 << k->body[ins->src[1]].arg
@@ -112,7 +115,7 @@ static layout lay_out(ls_ptx *p, ls_val at, const ls_ins *fragment, uint32_t fla
     y.by_columns = flags & LS_KF_FRAG_COLS;
     ls_ptx_op start = ls_ptx_new(p, shared ? LS_PTX_32 : LS_PTX_64), step = p->values[stride].ops[0];
     int64_t bytes;
-    ls_ptx_op first = ls_ptx_base(p, (int)ins->arg, index, &bytes);
+    ls_ptx_op first = ls_ptx_base(p, ins, &bytes);
     ls_ptx_2(p, shared ? "add.s32" : "add.s64", start, first, ls_ptx_const(LS_I32, (uint64_t)bytes));
     if (step.file == LS_PTX_CONST) {
         y.line_bytes = (int64_t)step.bits * size;
@@ -194,6 +197,85 @@ static void each_register(ls_ptx *p, layout *y, ls_ptx_op *ops, bool load) {
     }
 }
 
+/* ---- ldmatrix: four 8 x 8 matrices of halves at once, lane l naming line l % 8 of matrix l / 8 ---- */
+
+/* Whether a load can be done so, the bytes of a line, and which matrices lie along a line: order 0: the third and fourth are
+ * 8 elements further along, the second and fourth 8 lines down; order 1: the other way round. */
+static bool by_matrices(const ls_kernel *k, const ls_ins *ins, int64_t *out_line, int *out_order) {
+    int rows, cols, role = ins->flags >> 3 & 3;
+    if (ins->op != LS_K_FRAG_LOAD || ls_dtype_size((ls_dtype)ins->dtype) != 2 || role == LS_FRAG_C) {
+        return false;
+    }
+    const ls_kmem *m = &k->mems[ins->arg];
+    const ls_ins *stride = &k->body[ins->src[1]];
+    ls_frag_shape(ins->flags, &rows, &cols);
+    *out_line = stride->arg * 2;
+    *out_order = (ins->flags & LS_KF_FRAG_COLS) != 0;
+    return m->space == LS_MEM_SHARED && m->binding % 16 == 0 && stride->op == LS_K_CONST && stride->arg % 8 == 0 &&
+           rows % 16 == 0 && cols % 16 == 0 && divisor(k, ins->src[0], 10) >= 8;
+}
+
+void ls_ptx_fragment_entry(ls_ptx *p) {
+    for (ls_val at = 0; at < p->kernel->n_body; at++) {
+        int64_t line;
+        int order, i = 0;
+        if (p->options.sm < 75 || !by_matrices(p->kernel, &p->kernel->body[at], &line, &order)) {
+            continue;
+        }
+        while (i < p->n_lanes_at && (p->lanes_at[i].line_bytes != line || p->lanes_at[i].order != order)) {
+            i++;
+        }
+        if (i < p->n_lanes_at || i == LS_PTX_LANES_AT) {
+            continue;
+        }
+        ls_ptx_op lane = ls_ptx_new(p, LS_PTX_32), low = ls_ptx_new(p, LS_PTX_32), along = ls_ptx_new(p, LS_PTX_32);
+        ls_ptx_line(p, "mov.u32 %s, %%laneid;", ls_ptx_text(p, lane));
+        ls_ptx_2(p, "and.b32", low, lane, ls_ptx_const(LS_I32, 7)); /* bits 3 and 4 of the lane are 8 lines or 8 elements */
+        ls_ptx_2(p, "and.b32", along, lane, ls_ptx_const(LS_I32, order ? 8 : 16));
+        ls_ptx_2(p, "and.b32", lane, lane, ls_ptx_const(LS_I32, order ? 16 : 8));
+        ls_ptx_2(p, "shr.u32", order ? lane : along, order ? lane : along, ls_ptx_const(LS_I32, 1));
+        ls_ptx_2(p, "add.s32", lane, lane, low);
+        ls_ptx_2(p, "shl.b32", along, along, ls_ptx_const(LS_I32, 1));
+        ls_ptx_3(p, "mad.lo.s32", lane, lane, ls_ptx_const(LS_I32, (uint64_t)line), along);
+        p->lanes_at[i].line_bytes = line;
+        p->lanes_at[i].order = order;
+        p->lanes_at[i].reg = lane;
+        p->n_lanes_at++;
+    }
+}
+
+static bool load_matrices(ls_ptx *p, ls_val at) {
+    const ls_ins *ins = &p->kernel->body[at];
+    ls_ptx_op *out = p->values[at].ops, address = ls_ptx_new(p, LS_PTX_32);
+    int64_t line, bytes;
+    int order, i = 0, rows, cols;
+    if (p->options.sm < 75 || !by_matrices(p->kernel, ins, &line, &order)) {
+        return false;
+    }
+    while (i < p->n_lanes_at && (p->lanes_at[i].line_bytes != line || p->lanes_at[i].order != order)) {
+        i++;
+    }
+    if (i == p->n_lanes_at) {
+        return false;
+    }
+    bool is_a = (ins->flags >> 3 & 3) == LS_FRAG_A, by_columns = ins->flags & LS_KF_FRAG_COLS;
+    ls_frag_shape(ins->flags, &rows, &cols);
+    ls_ptx_2(p, "add.s32", address, ls_ptx_base(p, ins, &bytes), p->lanes_at[i].reg);
+    for (int r = 0; r < rows / 16; r++) {
+        for (int c = 0; c < cols / 16; c++) {
+            int64_t place = bytes + (by_columns ? c * 16 * line + r * 32 : r * 16 * line + c * 32);
+            ls_ptx_op *to = out + 4 * (r * (cols / 16) + c);
+            for (int n = 0; n < 4; n++) {
+                to[n] = ls_ptx_new(p, LS_PTX_32);
+            }
+            ls_ptx_line(p, "ldmatrix.sync.aligned.m8n8.x4%s.shared.b16 {%s, %s, %s, %s}, [%s+%" PRId64 "];",
+                        is_a == by_columns ? ".trans" : "", ls_ptx_text(p, to[0]), ls_ptx_text(p, to[1]),
+                        ls_ptx_text(p, to[2]), ls_ptx_text(p, to[3]), ls_ptx_text(p, address), place);
+        }
+    }
+    return true;
+}
+
 static void fill(ls_ptx *p, ls_val at) {
     const ls_ins *ins = &p->kernel->body[at];
     tile t;
@@ -254,6 +336,9 @@ void ls_ptx_fragment(ls_ptx *p, ls_val at) {
         fill(p, at);
         break;
     case LS_K_FRAG_LOAD:
+        if (load_matrices(p, at)) {
+            break;
+        }
         y = lay_out(p, at, ins, ins->flags, ins->src[0], ins->src[1]);
         each_register(p, &y, p->values[at].ops, true);
         break;

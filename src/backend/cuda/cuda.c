@@ -133,6 +133,7 @@ static ls_gpu_limits limits_of(ls_cuda *c, const ls_caps *caps) {
         const ls_emit_frag frags[] = {{LS_F16, 16, 16, 16}, {LS_BF16, 16, 16, 16}};
         limits.n_frags = sizeof frags / sizeof *frags;
         memcpy(limits.frags, frags, sizeof frags);
+        limits.frag_words = true;
     }
     return limits;
 }

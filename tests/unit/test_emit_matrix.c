@@ -1,0 +1,167 @@
+/* Matrix products by matrix instructions, in the interpreter: on small integers every sum is exact, so that the order that
+ * matrix instructions have of their own does not matter. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/half.h"
+#include "emit/emit.h"
+#include "kir/legal.h"
+#include "unit/spec_support.h"
+
+static const ls_emit_caps caps = {.max_threads = 1024,
+                                  .max_shared = 200000,
+                                  .subgroup = 32,
+                                  .n_frags = 2,
+                                  .frags = {{LS_F16, 16, 16, 16}, {LS_BF16, 16, 16, 16}},
+                                  .frag_words = true};
+
+typedef struct product {
+    int batch, m, n, k;
+    bool a_turned, b_turned, more; /* stored the other way round; followed by an addition and a maximum */
+    ls_dtype dtype;
+} product;
+
+static int number(int seed, int i) {
+    return (int)((uint32_t)(i * 7 + seed * 13 + i / 11) % 7) - 3;
+}
+
+static uint16_t half_of(ls_dtype t, int v) {
+    return t == LS_F16 ? ls_f32_to_f16((float)v) : ls_f32_to_bf16((float)v);
+}
+static float float_of(ls_dtype t, uint16_t v) {
+    return t == LS_F16 ? ls_f16_to_f32(v) : ls_bf16_to_f32(v);
+}
+
+static ls_tensor *build(bench *b, const product *p) {
+    ls_shape a = LS_SHAPE(p->batch, p->a_turned ? p->k : p->m, p->a_turned ? p->m : p->k);
+    ls_shape c = LS_SHAPE(p->batch, p->b_turned ? p->n : p->k, p->b_turned ? p->k : p->n);
+    ls_tensor *x = ls_input(b->s, "a", p->dtype, a), *y = ls_input(b->s, "b", p->dtype, c), *z;
+    x = p->a_turned ? ls_transpose(b->s, x, 1, 2) : x;
+    y = p->b_turned ? ls_transpose(b->s, y, 1, 2) : y;
+    z = ls_matmul(b->s, x, y);
+    return p->more ? ls_relu(b->s, ls_add(b->s, z, ls_input(b->s, "bias", p->dtype, LS_SHAPE(p->n)))) : z;
+}
+
+static void ok(const bench *b, ls_status status) {
+    if (status != LS_OK) {
+        fail_msg("%s", b->err.message);
+    }
+}
+
+static void run(bench *b, const product *p, const ls_kernel_list *list, const ls_spec *spec) {
+    uint16_t *bytes[4];
+    assert_true(spec->n_args <= 4);
+    for (int i = 0; i < spec->n_args; i++) {
+        bytes[i] = ls_arena_alloc(&b->arena, (size_t)spec->args[i].numel * 2);
+        for (int64_t e = 0; e < spec->args[i].numel; e++) {
+            bytes[i][e] = spec->args[i].written ? 0xffff : half_of(p->dtype, number(i, (int)e));
+        }
+    }
+    assert_int_equal(list->n_kernels, 1);
+    const ls_emit_kernel *e = &list->kernels[0];
+    ls_kernel legal, simple;
+    const ls_legal_param *params;
+    ls_interp_buffer buffers[8];
+    ok(b, ls_kernel_verify(&b->heap, &e->kernel, &b->err));
+    ok(b, ls_kernel_legalize(&b->arena, &e->kernel, LS_KT_ALL, &legal, &params, &b->err));
+    ok(b, ls_kernel_simplify(&b->arena, &legal, NULL, &simple, &b->err));
+    for (int i = 0; i < simple.n_globals; i++) {
+        int64_t numel = spec->args[e->bindings[i].number].numel;
+        for (int m = 0; m < simple.n_mems; m++) {
+            if (simple.mems[m].space == LS_MEM_GLOBAL && simple.mems[m].binding == i) {
+                buffers[i] = (ls_interp_buffer){bytes[e->bindings[i].number], simple.mems[m].dtype == LS_U32 ? numel / 2 : numel,
+                                                false};
+            }
+        }
+    }
+    const ls_interp_launch launch = {.buffers = buffers, .seed = 5};
+    ok(b, ls_kernel_interp(&b->heap, &simple, &launch, &b->err));
+    const uint16_t *a = bytes[0], *c = bytes[1], *bias = p->more ? bytes[2] : NULL, *out = bytes[spec->n_args - 1];
+    for (int i = 0; i < p->batch * p->m * p->n; i++) {
+        int n = i % p->n, m = i / p->n % p->m, at = i / p->n / p->m;
+        float sum = 0;
+        for (int k = 0; k < p->k; k++) {
+            int ia = at * p->m * p->k + (p->a_turned ? k * p->m + m : m * p->k + k);
+            int ib = at * p->k * p->n + (p->b_turned ? n * p->k + k : k * p->n + n);
+            sum += float_of(p->dtype, a[ia]) * float_of(p->dtype, c[ib]);
+        }
+        uint16_t expected = p->dtype == LS_F16 ? ls_f32_to_f16(sum) : ls_f32_to_bf16(sum);
+        if (p->more) {
+            float v = float_of(p->dtype, expected) + float_of(p->dtype, bias[n]);
+            expected = p->dtype == LS_F16 ? ls_f32_to_f16(v) : ls_f32_to_bf16(v);
+            expected = float_of(p->dtype, expected) > 0 ? expected : 0;
+        }
+        if (out[i] != expected) {
+            fail_msg("element %d: %x, expected %x", i, out[i], expected);
+        }
+    }
+}
+
+static void products(void **state) {
+    (void)state;
+    static const product rows[] = {
+        {1, 64, 128, 64, false, false, false, LS_F16}, {1, 64, 64, 32, true, false, false, LS_F16},
+        {1, 64, 64, 96, false, true, false, LS_BF16},  {1, 128, 64, 64, true, true, true, LS_BF16},
+        {3, 64, 64, 64, false, false, true, LS_F16},   {1, 128, 128, 32, false, false, false, LS_BF16},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bench b;
+        ls_plan plan;
+        ls_spec spec;
+        ls_kernel_list list;
+        bench_open(&b);
+        ls_session_set_math(b.s, LS_FAST);
+        ls_tensor *root = build(&b, &rows[i]);
+        bench_plan(&b, &root, 1, 1, &plan);
+        assert_int_equal(plan.n_groups, 1);
+        bench_spec(&b, &plan.groups[0], &spec);
+        if (ls_emit(&b.arena, &spec, &caps, "matrix", &list, &b.err) != LS_OK) {
+            fail_msg("row %zu: %s", i, b.err.message);
+        }
+        run(&b, &rows[i], &list, &spec);
+        bench_close(&b);
+    }
+}
+
+/* What it cannot do, it says. */
+static void reasons(void **state) {
+    (void)state;
+    static const struct {
+        ls_math math;
+        ls_dtype dtype;
+        int m, k;
+        bool computed;
+        const char *says;
+    } rows[] = {{LS_LOCKED, LS_F16, 64, 64, false, "order of their own"}, {LS_FAST, LS_F32, 64, 64, false, "these operands"},
+                {LS_FAST, LS_F16, 60, 64, false, "whole tiles"},          {LS_FAST, LS_F16, 64, 40, false, "multiple of 32"},
+                {LS_FAST, LS_F16, 64, 33, false, "contiguous"},           {LS_FAST, LS_F16, 64, 64, true, "computed"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bench b;
+        ls_plan plan;
+        ls_spec spec;
+        ls_emit_strategy all[LS_EMIT_STRATEGIES];
+        bench_open(&b);
+        ls_session_set_math(b.s, rows[i].math);
+        ls_tensor *x = ls_input(b.s, "a", rows[i].dtype, LS_SHAPE(rows[i].m, rows[i].k));
+        ls_tensor *y = ls_input(b.s, "b", rows[i].dtype, LS_SHAPE(rows[i].k, 64));
+        ls_tensor *root = ls_matmul(b.s, rows[i].computed ? ls_neg(b.s, x) : x, y);
+        bench_plan(&b, &root, 1, 1, &plan);
+        bench_spec(&b, &plan.groups[plan.n_groups - 1], &spec);
+        assert_int_equal(ls_emit_strategies(&b.arena, &spec, &caps, all, &b.err), LS_OK);
+        assert_string_equal(all[3].name, "matrix");
+        if (!all[3].reason || !strstr(all[3].reason, rows[i].says)) {
+            fail_msg("row %zu: %s, expected \"%s\"", i, all[3].reason ? all[3].reason : "available", rows[i].says);
+        }
+        bench_close(&b);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(reasons)};
+    return cmocka_run_group_tests_name("emit_matrix", tests, NULL, NULL);
+}
