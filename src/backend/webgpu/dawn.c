@@ -13,6 +13,8 @@ enum { MAX_WORK = 64, MAX_SCOPES = 32 };
 #define SECOND UINT64_C(1000000000)
 #define INSTALL "set LOCKSTEP_WEBGPU to the path of Dawn's library (libwebgpu_dawn.so, or npm's bun-webgpu-linux-x64)"
 
+#define DRIVER "it needs a driver of Vulkan 1.1 or later (it refuses Mesa's lavapipe 22.3)"
+
 typedef struct functions {
 #define FIELD(name, result, parameters) result(*name) parameters;
     LS_WGPU_FUNCTIONS(FIELD)
@@ -425,19 +427,21 @@ static ls_status open_adapter(dawn *d, ls_error *err) {
     *r = (request){NULL, "no answer"};
     is_done(d, d->f.InstanceRequestAdapter(d->instance, &options, callback((void (*)(void))on_adapter, r)), 20 * SECOND);
     d->adapter = r->object;
-    return d->adapter ? LS_OK : LS_FAIL(err, LS_ERR_DEVICE, "Dawn finds no adapter: %s; it needs a driver of Vulkan 1.1 or later "
-                                                            "(its own list of refused ones has Mesa's lavapipe before 23)", r->message);
+    return d->adapter ? LS_OK : LS_FAIL(err, LS_ERR_DEVICE, "Dawn finds no adapter: %s; %s", r->message, DRIVER);
 }
 
-static void describe(dawn *d) {
+/* LS_ERR_DEVICE for the adapter that Dawn has where it found none: it takes every command and does nothing. */
+static ls_status describe(dawn *d, ls_error *err) {
     WGPUAdapterInfo info = {0};
     d->f.AdapterGetInfo(d->adapter, &info);
+    bool null = info.backend_type == WGPU_BACKEND_NULL;
     WGPUStringView name = info.device.length ? info.device : info.vendor, more = info.description;
     snprintf(d->base.name, sizeof d->base.name, "%.*s", (int)name.length, name.data ? name.data : "");
     snprintf(d->base.driver, sizeof d->base.driver, "Dawn over %.*s", (int)more.length, more.data ? more.data : "an unnamed driver");
     d->base.limits.subgroup_min = info.subgroup_min;
     d->base.limits.subgroup_max = info.subgroup_max;
     d->f.AdapterInfoFreeMembers(info);
+    return null ? LS_FAIL(err, LS_ERR_DEVICE, "Dawn finds no driver, only its null adapter; %s", DRIVER) : LS_OK;
 }
 
 static ls_status open_device(dawn *d, ls_error *err) {
@@ -492,7 +496,9 @@ ls_status ls_webgpu_open_native(ls_heap *heap, int index, ls_webgpu_host **out_h
         status = open_adapter(d, err);
     }
     if (status == LS_OK) {
-        describe(d);
+        status = describe(d, err);
+    }
+    if (status == LS_OK) {
         status = open_device(d, err);
     }
     if (status != LS_OK) {
