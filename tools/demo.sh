@@ -1,7 +1,7 @@
 #!/bin/sh
 # demo.sh BUILD: trains the convolutional network on the digits, saves it, loads it and verifies it against the
-# references; then trains the small network for 30 locked steps in every way this machine can run, and prints a
-# table. All rows must have the same weights' SHA-256: the demo fails if they do not.
+# references; then trains the small network for 30 locked steps in every way this machine can run, software GPUs included,
+# and prints a table. All rows must have the same weights' SHA-256: the demo fails if they do not.
 set -eu
 [ $# -eq 1 ] || { echo "usage: demo.sh BUILD" >&2; exit 2; }
 lockstep=$1/lockstep
@@ -33,25 +33,43 @@ if grep -qw avx2 /proc/cpuinfo; then isas="$isas avx2"; fi
 if grep -qw avx512vl /proc/cpuinfo; then isas="$isas avx512"; fi
 case $(uname -m) in aarch64) isas="$isas neon" ;; esac
 
-row() { # row DEVICE ISA THREADS: trains and verifies, prints a line of the table
-    name=$out/$1-$2-$3
-    [ "$2" = - ] || export LOCKSTEP_ISA="$2"
-    [ "$3" = - ] || export LOCKSTEP_THREADS="$3"
-    "$lockstep" train mnist --model small --data digits --device "$1" --math locked --steps 30 --batch 16 --seed 1 \
-        --save "$name.safetensors" --json "$name.json" 2>"$name.log" || { cat "$name.log" >&2; exit 1; }
-    "$lockstep" verify mnist:small --weights "$name.safetensors" --devices "$1" --json "$name.verify.json" \
+# row LABEL DEVICE ISA THREADS [VARIABLE=VALUE...]: trains and verifies there, prints a line of the table. A device that is
+# refused for locked results says why instead; where there is none, nothing is printed.
+row() {
+    label=$1 device=$2 isa=$3 threads=$4
+    shift 4
+    name=$out/$label-$isa-$threads
+    [ "$isa" = - ] || set -- "$@" LOCKSTEP_ISA="$isa"
+    [ "$threads" = - ] || set -- "$@" LOCKSTEP_THREADS="$threads"
+    if ! env "$@" "$lockstep" train mnist --model small --data digits --device "$device" --math locked --steps 30 --batch 16 \
+        --seed 1 --save "$name.safetensors" --json "$name.json" 2>"$name.log"; then
+        if grep -q 'is refused for locked results' "$name.log"; then
+            printf '%-20s %s\n' "$label" "$(sed -n 's/.*\(refused for locked results: .*\)/\1/p' "$name.log" | head -1)"
+            return
+        fi
+        cat "$name.log" >&2
+        exit 1
+    fi
+    env "$@" "$lockstep" verify mnist:small --weights "$name.safetensors" --devices "$device" --json "$name.verify.json" \
         >"$name.log" 2>&1 || { cat "$name.log" >&2; exit 1; }
-    unset LOCKSTEP_ISA LOCKSTEP_THREADS
-    printf '%-7s %-7s %7s %8s %9s %15s  %s\n' "$1" "$2" "$3" "$(number %.1f "$name.json" seconds)" \
+    printf '%-20s %-7s %7s %8s %9s %15s  %s\n' "$label" "$isa" "$threads" "$(number %.1f "$name.json" seconds)" \
         "$(number %.4f "$name.json" test_accuracy)" "$(number %.3g "$name.verify.json" worst_of_bound)" \
         "$(value "$name.json" weights_sha256)"
     value "$name.json" weights_sha256 >>$out/hashes
 }
-printf '%-7s %-7s %7s %8s %9s %15s  %s\n' device ISA threads seconds accuracy 'worst of bound' 'SHA-256 of the weights'
-row ref - -
+printf '%-20s %-7s %7s %8s %9s %15s  %s\n' device ISA threads seconds accuracy 'worst of bound' 'SHA-256 of the weights'
+row ref ref - -
 for isa in $isas; do
-    for threads in 1 2; do row cpu "$isa" $threads; done
+    for threads in 1 2; do row cpu cpu "$isa" $threads; done
 done
+# This machine's own GPUs; then the software ones, each with its driver.
+"$lockstep" devices | awk '$2 != "missing" && !/llvmpipe|SwiftShader/ && $1 !~ /^(cpu|ref)$/ && /^[a-z]/ { print $1 }' >$out/gpus
+while read -r id; do row "$id" "$id" - -; done <$out/gpus
+tools/drivers.sh --list >$out/drivers
+while read -r label settings; do
+    # shellcheck disable=SC2086
+    row "$label" "${label%%-*}" - - $settings
+done <$out/drivers
 
 if [ "$(sort -u $out/hashes | grep -cE '^[0-9a-f]{64}$')" != 1 ] || [ "$(sort -u $out/hashes | wc -l)" != 1 ]; then
     echo "the weights differ" >&2
