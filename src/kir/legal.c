@@ -493,21 +493,32 @@ static void find_narrow(ls_legal *l) {
     }
 }
 
+void ls_legal_ins(ls_legal *l, ls_val at) {
+    const ls_ins *ins = &l->old->body[at];
+    bool real = ins->dtype == LS_F64 || (ins->src[0] >= 0 && l->old->body[ins->src[0]].dtype == LS_F64);
+    if (real && !ls_legal_has(l, LS_KT_FLOAT64)) {
+        ls_legal_refuse(l, "the device has no f64");
+    }
+    if (!ls_kb_failed(&l->kb)) {
+        legal_fns[ins->op](l, at, ins);
+    }
+}
+
 static void walk(ls_legal *l) {
     int32_t marks[DEPTH_MAX];
     ls_val opener[DEPTH_MAX];
     int depth = 0;
     for (ls_val at = 0; at < l->old->n_body && !ls_kb_failed(&l->kb); at++) {
-        const ls_ins *ins = &l->old->body[at];
-        bool real = ins->dtype == LS_F64 || (ins->src[0] >= 0 && l->old->body[ins->src[0]].dtype == LS_F64);
-        if (real && !ls_legal_has(l, LS_KT_FLOAT64)) {
-            ls_legal_refuse(l, "the device has no f64");
+        at = ls_legal_window(l, at);
+        if (at == l->old->n_body) {
+            return;
         }
+        const ls_ins *ins = &l->old->body[at];
         if ((ins->op == LS_K_IF || ins->op == LS_K_LOOP) && depth == DEPTH_MAX) {
             ls_legal_refuse(l, "blocks are nested too deeply");
             return;
         }
-        legal_fns[ins->op](l, at, ins);
+        ls_legal_ins(l, at);
         if (ins->op == LS_K_IF || ins->op == LS_K_LOOP) {
             opener[depth] = at;
             marks[depth++] = ls_ranges_mark(l->ranges);

@@ -76,6 +76,12 @@ ls_lane ls_legal_constant(ls_legal *l, ls_dtype t, uint64_t bits);
 /* `narrow`: as an i32, which must be right; else as the target holds 64-bit values. Other types: unchanged. */
 ls_lane ls_legal_form(ls_legal *l, ls_dtype t, ls_lane a, bool narrow);
 
+void ls_legal_ins(ls_legal *l, ls_val at); /* makes one instruction legal */
+
+/* ---- legal_group.c ---- */
+/* Makes a stretch that begins here legal, and says where it ends: nothing where there is no need. */
+ls_val ls_legal_window(ls_legal *l, ls_val first);
+
 /* ---- legal_memory.c ---- */
 void ls_legal_memories(ls_legal *l); /* declares them all */
 ls_val ls_legal_index(ls_legal *l, int mem, ls_val old);
@@ -95,7 +101,7 @@ ls_val ls_legal_arith32(ls_legal *l, ls_kop op, const ls_val s[3], uint32_t flag
 
 /* ---- legal_soft.c: arithmetic on the bits of f32 values by integers ---- */
 ls_val ls_legal_soft_add(ls_legal *l, ls_val a, ls_val b); /* both below 2^-95 */
-ls_val ls_legal_soft_mul(ls_legal *l, ls_val a, ls_val b); /* neither zero, and the product below infinity */
+ls_val ls_legal_soft_mul(ls_legal *l, ls_val a, ls_val b); /* neither zero */
 ls_val ls_legal_soft_div(ls_legal *l, ls_val a, ls_val b);
 ls_val ls_legal_soft_sqrt(ls_legal *l, ls_val a);
 ls_val ls_legal_soft_whole(ls_legal *l, ls_kop op, ls_val a); /* floor, ceil, trunc, rint */

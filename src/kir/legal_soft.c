@@ -61,7 +61,7 @@ ls_val ls_legal_soft_mul(ls_legal *l, ls_val a, ls_val b) {
     ls_val low = LT(hi, U(1u << 30));
     ls_val m = OR(SELECT(low, SHL(hi, U(1)), hi), SELECT(rest, U(1), U(0)));
     ls_val e = SUB(ADD(x.e, AS_I(SHR(top, U(23)))), SELECT(low, I(127), I(126)));
-    ls_val r = SELECT(LT(top, U(INF)), pack(l, e, m), top); /* infinity or NaN wins */
+    ls_val r = SELECT(LT(top, U(INF)), MIN(pack(l, e, m), U(INF)), top); /* infinity or NaN wins */
     return OR(r, AND(XOR(a, b), U(SIGN)));
 }
 

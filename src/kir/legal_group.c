@@ -1,0 +1,239 @@
+/* Subnormals where a device flushes them and a kernel has many independent sums and products in a row, as contractions have:
+ * one check for a group of them, and one piece of code that does the doubtful ones again, in a loop over the group.
+ *
+ * A window is a stretch of the kernel without blocks, stores and barriers. Its instructions are written by levels: an f32
+ * sum or product stands one level above the highest that it depends on. So those of one level are independent. Variables are
+ * set at the window's end; a window ends before a variable that it sets is read. */
+#include "kir/legal_parts.h"
+
+enum { WINDOW_MAX = 1024, ITEMS_MAX = 64, WORTH = 6 };
+
+typedef struct item {
+    ls_val at;
+    int lane;
+    ls_val a, b, r; /* the result as the device gives it, held */
+} item;
+
+typedef struct window {
+    ls_val first, end;
+    int level[WINDOW_MAX], top;
+} window;
+
+static bool is_large(const ls_ins *ins) {
+    return ins->op == LS_K_CONST && (ins->arg & 0x70000000) != 0;
+}
+
+static bool is_doubtful(const ls_legal *l, const ls_ins *ins) {
+    bool sum = ins->op == LS_K_ADD || ins->op == LS_K_SUB;
+    if (ins->dtype != LS_F32 || (ins->flags & LS_KF_FAST) || !(sum || ins->op == LS_K_MUL)) {
+        return false;
+    }
+    const ls_ins *a = &l->old->body[ins->src[0]], *b = &l->old->body[ins->src[1]];
+    return !sum || !(is_large(a) || is_large(b));
+}
+
+static bool sets(const ls_legal *l, ls_val first, ls_val end, ls_val var) {
+    for (ls_val at = first; at < end; at++) {
+        if (l->old->body[at].op == LS_K_SET && l->old->body[at].src[0] == var) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool may_stand(const ls_legal *l, ls_val first, ls_val at) {
+    const ls_ins *ins = &l->old->body[at];
+    ls_kclass kind = ls_kops[ins->op].kind;
+    if (ins->lanes == LS_LANES_FRAG) {
+        return false;
+    }
+    if (ins->op == LS_K_GET) {
+        return !sets(l, first, at, ins->src[0]);
+    }
+    return kind == LS_KC_PURE || kind == LS_KC_LEAF || kind == LS_KC_VECTOR || ins->op == LS_K_LOAD || ins->op == LS_K_SET;
+}
+
+/* Measures the window that begins here; whether it holds enough to be worth it. */
+static bool measure(const ls_legal *l, ls_val first, window *w) {
+    int items = 0;
+    w->first = first;
+    w->top = 0;
+    for (w->end = first; w->end < l->old->n_body && w->end - first < WINDOW_MAX; w->end++) {
+        const ls_ins *ins = &l->old->body[w->end];
+        int n = is_doubtful(l, ins) ? ins->lanes : 0, level = 0;
+        if (!may_stand(l, first, w->end) || items + n > ITEMS_MAX) {
+            break;
+        }
+        for (int i = 0; i < ls_kops[ins->op].sources; i++) {
+            if (ins->src[i] >= first) {
+                int below = w->level[ins->src[i] - first] + is_doubtful(l, &l->old->body[ins->src[i]]);
+                level = below > level ? below : level;
+            }
+        }
+        w->level[w->end - first] = level;
+        w->top = level > w->top ? level : w->top;
+        items += n;
+    }
+    return items >= WORTH;
+}
+
+static ls_val mag_of(ls_legal *l, ls_val f) {
+    ls_kb *k = &l->kb;
+    return AND(ls_legal_bits(l, f), U(0x7fffffff));
+}
+
+/* The least of |v| - 1 over all operands: zeros are the largest. */
+static ls_val least_operand(ls_legal *l, const item *items, int n) {
+    ls_kb *k = &l->kb;
+    ls_val seen[2 * ITEMS_MAX], least = LS_VAL_NONE;
+    int n_seen = 0;
+    for (int i = 0; i < 2 * n; i++) {
+        ls_val v = i % 2 ? items[i / 2].b : items[i / 2].a;
+        bool again = false;
+        for (int j = 0; j < n_seen; j++) {
+            again = again || seen[j] == v;
+        }
+        if (!again) {
+            ls_val key = SUB(mag_of(l, v), U(1));
+            seen[n_seen++] = v;
+            least = least == LS_VAL_NONE ? key : MIN(least, key);
+        }
+    }
+    return least;
+}
+
+/* Whether any product may be wrong: see legal_float.c. */
+static ls_val any_product(ls_legal *l, const item *items, int n) {
+    ls_kb *k = &l->kb;
+    ls_val edge = U(27u << 23), most = LS_VAL_NONE;
+    for (int i = 0; i < n; i++) {
+        ls_val nothing = EQ(MIN(mag_of(l, items[i].a), mag_of(l, items[i].b)), U(0));
+        ls_val key = SELECT(nothing, U(0), SUB(mag_of(l, items[i].r), edge));
+        most = i ? MAX(most, key) : key;
+    }
+    return LE(U(0x7f800001 - (27u << 23)), most);
+}
+
+static ls_val both_of(ls_legal *l, ls_val a, ls_val b) { /* in [0, 2^28 - 1) where a sum may be wrong */
+    ls_kb *k = &l->kb;
+    return SUB(AND(OR(ls_legal_bits(l, a), ls_legal_bits(l, b)), U(0x7fffffff)), U(1));
+}
+
+static ls_val any_sum(ls_legal *l, const item *items, int n) {
+    ls_kb *k = &l->kb;
+    ls_val least = LS_VAL_NONE;
+    for (int i = 0; i < n; i++) {
+        ls_val key = both_of(l, items[i].a, items[i].b);
+        least = i ? MIN(least, key) : key;
+    }
+    return LT(least, U(0x0fffffff));
+}
+
+/* The doubtful ones of a group again, one an iteration. */
+static void again(ls_legal *l, bool sum, const item *items, const ls_val *out, int n) {
+    ls_kb *k = &l->kb;
+    ls_val j = ls_kb_loop(k, I(0), I(n), I(1), 0), a = ls_legal_bits(l, items[0].a), b = ls_legal_bits(l, items[0].b);
+    for (int i = 1; i < n; i++) {
+        ls_val here = EQ(j, I(i));
+        a = SELECT(here, ls_legal_bits(l, items[i].a), a);
+        b = SELECT(here, ls_legal_bits(l, items[i].b), b);
+    }
+    ls_val doubtful = sum ? LT(both_of(l, a, b), U(0x0fffffff)) : NE(MIN(mag_of(l, a), mag_of(l, b)), U(0));
+    ls_kb_if(k, doubtful);
+    ls_val r = sum ? ls_legal_soft_add(l, a, b) : ls_legal_soft_mul(l, a, b);
+    r = ls_legal_held(l, r);
+    for (int i = 0; i < n; i++) {
+        ls_val old = ls_kb_get(k, out[i]);
+        ls_kb_set(k, out[i], SELECT(EQ(j, I(i)), r, old));
+    }
+    ls_kb_end_if(k);
+    ls_kb_end_loop(k);
+}
+
+static void group(ls_legal *l, bool sum, item *items, int n) {
+    ls_kb *k = &l->kb;
+    ls_val out[ITEMS_MAX];
+    uint32_t traits = l->traits;
+    l->traits |= LS_KT_SUBNORMAL32; /* the device's own, but for subnormals */
+    for (int i = 0; i < n; i++) {
+        const ls_ins *ins = &l->old->body[items[i].at];
+        ls_val s[3] = {l->map[ins->src[0]][items[i].lane].v, l->map[ins->src[1]][items[i].lane].v, LS_VAL_NONE};
+        items[i].r = ls_legal_arith32(l, (ls_kop)ins->op, s, 0);
+        items[i].a = s[0];
+        items[i].b = s[1];
+    }
+    l->traits = traits;
+    for (int i = 0; i < n; i++) {
+        const ls_ins *ins = &l->old->body[items[i].at];
+        out[i] = ls_kb_var(k, items[i].r);
+        if (ins->op == LS_K_SUB) {
+            items[i].b = XOR(ls_legal_bits(l, items[i].b), U(0x80000000));
+        }
+    }
+    if (sum) {
+        ls_kb_if(k, any_sum(l, items, n));
+    } else { /* no operand between 0 and 2^-50: nothing below 2^-100 */
+        ls_kb_if(k, LT(least_operand(l, items, n), U((77u << 23) - 1)));
+        ls_kb_if(k, any_product(l, items, n));
+    }
+    again(l, sum, items, out, n);
+    ls_kb_end_if(k);
+    if (!sum) {
+        ls_kb_end_if(k);
+    }
+    for (int i = 0; i < n; i++) {
+        l->map[items[i].at][items[i].lane] = ls_legal_one(ls_kb_get(k, out[i]));
+    }
+}
+
+static void write_groups(ls_legal *l, const window *w, int level) {
+    for (int sum = 0; sum < 2; sum++) {
+        item items[ITEMS_MAX];
+        int n = 0;
+        for (ls_val at = w->first; at < w->end; at++) {
+            const ls_ins *ins = &l->old->body[at];
+            if (w->level[at - w->first] == level && is_doubtful(l, ins) && (ins->op != LS_K_MUL) == sum) {
+                for (int lane = 0; lane < ins->lanes; lane++) {
+                    items[n++] = (item){at, lane, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE};
+                }
+            }
+        }
+        if (n >= WORTH) {
+            group(l, sum, items, n);
+            continue;
+        }
+        for (int i = 0; i < n; i++) {
+            if (items[i].lane == 0) {
+                ls_legal_ins(l, items[i].at);
+            }
+        }
+    }
+}
+
+ls_val ls_legal_window(ls_legal *l, ls_val first) {
+    window w;
+    if (ls_legal_has(l, LS_KT_SUBNORMAL32)) {
+        return first;
+    }
+    if (!measure(l, first, &w)) {
+        for (ls_val at = first; at < w.end; at++) {
+            ls_legal_ins(l, at);
+        }
+        return w.end;
+    }
+    for (int level = 0; level <= w.top; level++) {
+        for (ls_val at = first; at < w.end; at++) {
+            const ls_ins *ins = &l->old->body[at];
+            if (w.level[at - first] == level && !is_doubtful(l, ins) && ins->op != LS_K_SET) {
+                ls_legal_ins(l, at);
+            }
+        }
+        write_groups(l, &w, level);
+    }
+    for (ls_val at = first; at < w.end; at++) {
+        if (l->old->body[at].op == LS_K_SET) {
+            ls_legal_ins(l, at);
+        }
+    }
+    return w.end;
+}
