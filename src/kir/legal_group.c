@@ -1,12 +1,14 @@
 /* Subnormals where a device flushes them and a kernel has many independent sums and products in a row, as contractions have:
  * one check for a group of them, and one piece of code that does the doubtful ones again, in a loop over the group.
  *
- * A window is a stretch of the kernel without blocks, stores and barriers. Its instructions are written by levels: an f32
- * sum or product stands one level above the highest that it depends on. So those of one level are independent. Variables are
- * set at the window's end; a window ends before a variable that it sets is read. */
+ * A window is a stretch of the kernel without blocks, stores and barriers. Its instructions are written by levels, in each
+ * level first what is neither, then f32 products, then sums. What needs a sum or product stands above its level, but that a
+ * sum may stand in its product's level. So the products of one level are independent, and so are the sums. All but sums
+ * stand as high as their uses let them, which keeps registers few. Variables are set at the window's end; a window ends
+ * before a variable that it sets is read. */
 #include "kir/legal_parts.h"
 
-enum { WINDOW_MAX = 1024, ITEMS_MAX = 64, WORTH = 6 };
+enum { WINDOW_MAX = 4096, ITEMS_MAX = 64, WORTH = 6 };
 
 typedef struct item {
     ls_val at;
@@ -16,7 +18,7 @@ typedef struct item {
 
 typedef struct window {
     ls_val first, end;
-    int level[WINDOW_MAX], top;
+    int16_t level[WINDOW_MAX], top;
 } window;
 
 static bool is_large(const ls_ins *ins) {
@@ -53,6 +55,38 @@ static bool may_stand(const ls_legal *l, ls_val first, ls_val at) {
     return kind == LS_KC_PURE || kind == LS_KC_LEAF || kind == LS_KC_VECTOR || ins->op == LS_K_LOAD || ins->op == LS_K_SET;
 }
 
+/* By how many levels a use of `v` by `user` must stand above it. */
+static int step(const ls_legal *l, ls_val v, ls_val user) {
+    const ls_ins *from = &l->old->body[v], *to = &l->old->body[user];
+    if (!is_doubtful(l, from)) {
+        return 0;
+    }
+    return from->op == LS_K_MUL && to->op != LS_K_MUL && is_doubtful(l, to) ? 0 : 1;
+}
+
+/* Moves what is no sum up to the lowest of its uses; what is used later than the window stays. */
+static void raise(const ls_legal *l, window *w) {
+    int16_t most[WINDOW_MAX];
+    for (ls_val at = w->first; at < w->end; at++) {
+        most[at - w->first] = -1;
+    }
+    for (ls_val at = w->end - 1; at >= w->first; at--) {
+        const ls_ins *ins = &l->old->body[at];
+        int n = at - w->first;
+        bool sum = is_doubtful(l, ins) && ins->op != LS_K_MUL;
+        if (!sum && most[n] > w->level[n]) {
+            w->level[n] = most[n];
+        }
+        for (int i = 0; i < ls_kops[ins->op].sources; i++) {
+            int source = ins->src[i] - w->first;
+            if (source >= 0 && ins->op != LS_K_SET) {
+                int16_t bound = (int16_t)(w->level[n] - step(l, ins->src[i], at));
+                most[source] = most[source] < 0 || bound < most[source] ? bound : most[source];
+            }
+        }
+    }
+}
+
 /* Measures the window that begins here; whether it holds enough to be worth it. */
 static bool measure(const ls_legal *l, ls_val first, window *w) {
     int items = 0;
@@ -60,20 +94,21 @@ static bool measure(const ls_legal *l, ls_val first, window *w) {
     w->top = 0;
     for (w->end = first; w->end < l->old->n_body && w->end - first < WINDOW_MAX; w->end++) {
         const ls_ins *ins = &l->old->body[w->end];
-        int n = is_doubtful(l, ins) ? ins->lanes : 0, level = 0;
-        if (!may_stand(l, first, w->end) || items + n > ITEMS_MAX) {
+        int level = 0;
+        if (!may_stand(l, first, w->end)) {
             break;
         }
         for (int i = 0; i < ls_kops[ins->op].sources; i++) {
             if (ins->src[i] >= first) {
-                int below = w->level[ins->src[i] - first] + is_doubtful(l, &l->old->body[ins->src[i]]);
+                int below = w->level[ins->src[i] - first] + step(l, ins->src[i], w->end);
                 level = below > level ? below : level;
             }
         }
-        w->level[w->end - first] = level;
-        w->top = level > w->top ? level : w->top;
-        items += n;
+        w->level[w->end - first] = (int16_t)level;
+        w->top = level > w->top ? (int16_t)level : w->top;
+        items += is_doubtful(l, ins) ? ins->lanes : 0;
     }
+    raise(l, w);
     return items >= WORTH;
 }
 
@@ -186,28 +221,35 @@ static void group(ls_legal *l, bool sum, item *items, int n) {
     }
 }
 
-static void write_groups(ls_legal *l, const window *w, int level) {
-    for (int sum = 0; sum < 2; sum++) {
-        item items[ITEMS_MAX];
-        int n = 0;
-        for (ls_val at = w->first; at < w->end; at++) {
-            const ls_ins *ins = &l->old->body[at];
-            if (w->level[at - w->first] == level && is_doubtful(l, ins) && (ins->op != LS_K_MUL) == sum) {
-                for (int lane = 0; lane < ins->lanes; lane++) {
-                    items[n++] = (item){at, lane, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE};
-                }
-            }
-        }
-        if (n >= WORTH) {
-            group(l, sum, items, n);
-            continue;
-        }
-        for (int i = 0; i < n; i++) {
-            if (items[i].lane == 0) {
-                ls_legal_ins(l, items[i].at);
-            }
+static void write_items(ls_legal *l, bool sum, item *items, int n) {
+    if (n >= WORTH) {
+        group(l, sum, items, n);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        if (items[i].lane == 0) {
+            ls_legal_ins(l, items[i].at);
         }
     }
+}
+
+static void write_groups(ls_legal *l, const window *w, int level, bool sum) {
+    item items[ITEMS_MAX];
+    int n = 0;
+    for (ls_val at = w->first; at < w->end; at++) {
+        const ls_ins *ins = &l->old->body[at];
+        if (w->level[at - w->first] != level || !is_doubtful(l, ins) || (ins->op != LS_K_MUL) != sum) {
+            continue;
+        }
+        if (n + ins->lanes > ITEMS_MAX) {
+            write_items(l, sum, items, n);
+            n = 0;
+        }
+        for (int lane = 0; lane < ins->lanes; lane++) {
+            items[n++] = (item){at, lane, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE};
+        }
+    }
+    write_items(l, sum, items, n);
 }
 
 ls_val ls_legal_window(ls_legal *l, ls_val first) {
@@ -228,7 +270,8 @@ ls_val ls_legal_window(ls_legal *l, ls_val first) {
                 ls_legal_ins(l, at);
             }
         }
-        write_groups(l, &w, level);
+        write_groups(l, &w, level, false);
+        write_groups(l, &w, level, true);
     }
     for (ls_val at = first; at < w.end; at++) {
         if (l->old->body[at].op == LS_K_SET) {
