@@ -421,6 +421,83 @@ static void a_kernel_of_everything(void **state) {
     }
 }
 
+/* A product of matrices in registers, of awkward values: many sums and products at once, of which few need integers, or all. */
+static void groups(void **state) {
+    enum { WAYS = 5, STEPS = 6, THREADS = 64 };
+    static float x[THREADS * WAYS * STEPS], y[THREADS * WAYS * STEPS];
+    static uint32_t expected[THREADS * WAYS * WAYS], actual[THREADS * WAYS * WAYS];
+    static const uint32_t sets[] = {0, WEBGPU, LS_KT_ALL & ~LS_KT_SUBNORMAL32, LS_KT_ALL & ~(LS_KT_SUBNORMAL32 | LS_KT_UNFUSED32),
+                                    LS_KT_ALL & ~(LS_KT_SUBNORMAL32 | LS_KT_FLOAT_BITS)};
+    (void)state;
+    ls_kb kb, *k = &kb;
+    ls_kb_init(k, &arena, "groups", &err);
+    int a = ls_kb_global(k, "a", LS_F32, LS_MEM_READ, THREADS * WAYS * STEPS);
+    int b = ls_kb_global(k, "b", LS_F32, LS_MEM_READ, THREADS * WAYS * STEPS);
+    int c = ls_kb_global(k, "c", LS_F32, LS_MEM_WRITE, THREADS * WAYS * WAYS);
+    ls_kb_workgroup(k, THREADS, 1, 1);
+    ls_val sums[WAYS * WAYS], left[WAYS], right[WAYS], t = ls_kb_local_id(k, 0);
+    for (int i = 0; i < WAYS * WAYS; i++) {
+        sums[i] = ls_kb_var(k, ls_kb_f32(k, 0));
+    }
+    ls_val step = ls_kb_loop(k, ls_kb_i32(k, 0), ls_kb_i32(k, STEPS), ls_kb_i32(k, 1), 0);
+    ls_val row = ls_kb_add(k, ls_kb_mul(k, t, ls_kb_i32(k, WAYS * STEPS)), ls_kb_mul(k, step, ls_kb_i32(k, WAYS)));
+    for (int i = 0; i < WAYS; i++) {
+        ls_val at = ls_kb_add(k, row, ls_kb_i32(k, i));
+        left[i] = ls_kb_load(k, a, at, LS_VAL_NONE, LS_VAL_NONE, 1);
+        right[i] = ls_kb_load(k, b, at, LS_VAL_NONE, LS_VAL_NONE, 1);
+    }
+    for (int i = 0; i < WAYS * WAYS; i++) {
+        ls_val p = ls_kb_mul(k, left[i / WAYS], right[i % WAYS]), s = ls_kb_get(k, sums[i]);
+        ls_kb_set(k, sums[i], i % 3 ? ls_kb_add(k, s, p) : ls_kb_sub(k, s, p));
+    }
+    ls_kb_end_loop(k);
+    for (int i = 0; i < WAYS * WAYS; i++) {
+        ls_val at = ls_kb_add(k, ls_kb_mul(k, t, ls_kb_i32(k, WAYS * WAYS)), ls_kb_i32(k, i));
+        ls_kb_store(k, c, at, ls_kb_canon(k, ls_kb_get(k, sums[i])), LS_VAL_NONE);
+    }
+    ls_kernel kernel, legal, simple, foe;
+    const ls_legal_param *params;
+    assert_ok(ls_kb_finish(k, &kernel));
+    ls_rng rng = {ls_rng_key(9, 9), 0};
+    for (int kind = 0; kind < 4; kind++) { /* tame; a few tiny ones; products around the least numbers; anything */
+        for (int i = 0; i < THREADS * WAYS * STEPS; i++) {
+            double tiny = ls_rng_below(&rng, 9) == 0 ? 0x1p-120 : 1;
+            double by = kind == 0 ? 1 : kind == 1 ? tiny : 0x1p-70;
+            x[i] = (float)(ls_rng_normal(&rng) * by);
+            y[i] = (float)(ls_rng_normal(&rng) * (kind == 1 ? 0x1p-20 : by));
+            x[i] = ls_rng_below(&rng, 4) ? x[i] : 0;
+            uint32_t u = (uint32_t)awkward(&rng, LS_F32, 0), v = (uint32_t)awkward(&rng, LS_F32, 0);
+            if (kind == 3 && i % 3 == 0) {
+                memcpy(&x[i], &u, sizeof u);
+                memcpy(&y[i], &v, sizeof v);
+            }
+        }
+        ls_interp_buffer buffers[3] = {{x, THREADS * WAYS * STEPS, false}, {y, THREADS * WAYS * STEPS, false}, {expected, THREADS * WAYS * WAYS, false}};
+        ls_interp_launch launch = {.buffers = buffers};
+        assert_ok(ls_kernel_interp(&heap, &kernel, &launch, &err));
+        buffers[2].data = actual;
+        for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+            int64_t values[4] = {0};
+            assert_ok(ls_kernel_legalize(&arena, &kernel, sets[i], &legal, &params, &err));
+            assert_ok(ls_kernel_simplify(&arena, &legal, NULL, &simple, &err));
+            assert_legal(&simple, sets[i]);
+            int loops = 0, wide = 0;
+            for (int32_t at = 0; at < simple.n_body; at++) {
+                loops += simple.body[at].op == LS_K_LOOP;
+                wide += simple.body[at].op == LS_K_UMULHI;
+            }
+            assert_int_equal(loops, 3); /* its own, the group of products, that of sums */
+            assert_int_equal(wide, 1);
+            make_hostile(&simple, sets[i], &foe);
+            launch.params = values;
+            memset(actual, 0xa5, sizeof actual);
+            assert_ok(ls_kernel_interp(&heap, &foe, &launch, &err));
+            free(foe.body);
+            assert_memory_equal(actual, expected, sizeof expected);
+        }
+    }
+}
+
 /* What cannot be done another way says so; what is proved to fit 32 bits is no pair. */
 static void limits(void **state) {
     (void)state;
@@ -477,6 +554,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(all_midpoints, setup, teardown),
         cmocka_unit_test_setup_teardown(many_floats, setup, teardown),
         cmocka_unit_test_setup_teardown(a_kernel_of_everything, setup, teardown),
+        cmocka_unit_test_setup_teardown(groups, setup, teardown),
         cmocka_unit_test_setup_teardown(limits, setup, teardown),
         cmocka_unit_test_setup_teardown(every_allocation_may_fail, setup, teardown),
     };
