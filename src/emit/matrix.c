@@ -1,8 +1,8 @@
 /* A matrix product by matrix instructions: f16 or bf16 operands, sums in f32, in fast arithmetic.
  *
  * A workgroup computes a tile of rows by columns, a subgroup 64 x 64 of it in 16 fragments. The contracted line is walked in
- * slabs of 32: while the products of one are added up out of one half of shared memory, the next is on its way into the other
- * half. Both memories are seen as words, so that 8 elements move at once and no conversion stands in between; a slab lies
+ * slabs: while the products of one are added up, the next is copied. Slabs take turns in two shared arrays, so that it is plain to
+ * whoever renders the kernel that a copy is for after the next barrier. Both memories are seen as words, so that 8 elements move at once and no conversion stands in between; a slab lies
  * in shared memory as in global memory, in lines along whatever is contiguous there, 8 elements apart, which keeps the lines
  * of a fragment in different banks. At the end the sums go through shared memory to the threads that do the stores, with all that
  * follows the product.
@@ -10,7 +10,7 @@
  * It takes what has the right shape: operands that are loaded as they are, extents that are whole tiles. */
 #include "emit/lower.h"
 
-enum { SLAB = 32, PART = 64, FRAG = 16, ALONG = 8 /* elements of 16 bytes */, GAP = 8, SPARE = 4 };
+enum { PART = 64, FRAG = 16, ALONG = 8 /* elements of 16 bytes */, GAP = 8, SPARE = 4 };
 
 typedef struct side {
     int32_t value, arg;
@@ -21,7 +21,7 @@ typedef struct side {
     bool by_k;        /* lines lie along the contracted axis */
     int length, stride; /* of a line of a slab, and from one to the next in shared memory */
     int units;        /* of 16 bytes in a slab */
-    int global, shared;
+    int global, shared[2];
     ls_val first;     /* row or column of the tile */
     ls_val base;      /* words in front of it: the batch */
 } side;
@@ -32,7 +32,7 @@ typedef struct product {
     const ls_value *v;
     side s[2];
     uint8_t batch[2 * LS_MAX_RANK];
-    int n_batch, k_axis, threads;
+    int n_batch, k_axis, threads, slab; /* contracted elements of a slab */
     int64_t k;
     bool *used; /* by the stores, without the contraction */
     ls_dtype type;
@@ -167,7 +167,7 @@ static const char *lie(product *p, side *s) {
 static int64_t shared_bytes(const product *p) {
     int64_t bytes = 0;
     for (int i = 0; i < 2; i++) {
-        int lines = p->s[i].by_k ? p->s[i].tile : SLAB, length = p->s[i].by_k ? SLAB : p->s[i].tile;
+        int lines = p->s[i].by_k ? p->s[i].tile : p->slab, length = p->s[i].by_k ? p->slab : p->s[i].tile;
         bytes += 2 * 2 * (int64_t)lines * (length + GAP);
     }
     return bytes + (int64_t)p->s[0].tile / PART * FRAG * (p->s[1].tile + SPARE) * 4;
@@ -202,12 +202,17 @@ static const char *plan(product *p) {
     for (int i = 0; i < 2 && !why; i++) {
         why = lie(p, &p->s[i]);
     }
-    why = why ? why : p->k < SLAB || p->k % SLAB ? "the contracted axis is not a multiple of 32" : choose_tiles(p);
+    p->slab = p->k % 128 ? 32 : 64;
+    why = why ? why : p->k <= 0 || p->k % 64 ? "the contracted axis is not a multiple of 64" : NULL;
+    if (!why && p->slab == 64 && choose_tiles(p)) {
+        p->slab = 32;
+    }
+    why = why ? why : choose_tiles(p);
     for (int i = 0; i < 2 && !why; i++) {
         side *s = &p->s[i];
-        s->length = s->by_k ? SLAB : s->tile;
+        s->length = s->by_k ? p->slab : s->tile;
         s->stride = s->length + GAP;
-        s->units = s->tile * SLAB / ALONG;
+        s->units = s->tile * p->slab / ALONG;
     }
     return why;
 }
@@ -221,8 +226,8 @@ static ls_val times(product *p, ls_val a, int64_t k) {
     return ls_kb_mul(&p->l->kb, a, i32(p, k));
 }
 
-static int lines_of(const side *s) {
-    return s->by_k ? s->tile : SLAB;
+static int lines_of(const product *p, const side *s) {
+    return s->by_k ? s->tile : p->slab;
 }
 
 /* Line and place along it of a unit, which is number `u` of this thread. */
@@ -233,52 +238,49 @@ static void unit_at(product *p, const side *s, int u, ls_val *out_line, ls_val *
     *out_along = times(p, ls_kb_rem(kb, e, inner), ALONG / 2);
 }
 
-static ls_val fetch(product *p, side *s, ls_val slab, int u) {
+/* One unit of a slab, into one of the arrays. */
+static void copy(product *p, side *s, ls_val slab, int half, int u) {
     ls_kb *kb = &p->l->kb;
     ls_val line, along, at;
     unit_at(p, s, u, &line, &along);
-    ls_val first = s->by_k ? ls_kb_add(kb, s->first, line) : ls_kb_add(kb, times(p, slab, SLAB), line);
+    ls_val first = s->by_k ? ls_kb_add(kb, s->first, line) : ls_kb_add(kb, times(p, slab, p->slab), line);
     at = ls_kb_add(kb, times(p, first, s->line / 2), along);
-    at = ls_kb_add(kb, at, s->by_k ? times(p, slab, SLAB / 2) : times(p, ls_kb_div(kb, s->first, i32(p, s->tile)), s->tile / 2));
+    at = ls_kb_add(kb, at,
+                   s->by_k ? times(p, slab, p->slab / 2) : times(p, ls_kb_div(kb, s->first, i32(p, s->tile)), s->tile / 2));
     at = s->base == LS_VAL_NONE ? at : ls_kb_add(kb, at, s->base);
-    return ls_kb_load(kb, s->global, at, LS_VAL_NONE, LS_VAL_NONE, 4);
+    ls_val x = ls_kb_load(kb, s->global, at, LS_VAL_NONE, LS_VAL_NONE, 4);
+    ls_kb_store(kb, s->shared[half], ls_kb_add(kb, times(p, line, s->stride / 2), along), x, LS_VAL_NONE);
 }
 
-/* The words of half `slab` % 2. */
-static ls_val half_of(product *p, const side *s, ls_val slab) {
-    return times(p, ls_kb_rem(&p->l->kb, slab, i32(p, 2)), (int64_t)lines_of(s) * s->stride / 2);
-}
-
-static void put(product *p, side *s, ls_val slab, int u, ls_val x) {
-    ls_kb *kb = &p->l->kb;
-    ls_val line, along;
-    unit_at(p, s, u, &line, &along);
-    ls_val at = ls_kb_add(kb, times(p, line, s->stride / 2), along);
-    ls_kb_store(kb, s->shared, ls_kb_add(kb, at, half_of(p, s, slab)), x, LS_VAL_NONE);
+static void copy_slab(product *p, ls_val slab, int half) {
+    for (int i = 0; i < 2; i++) {
+        for (int u = 0; u < p->s[i].units / p->threads; u++) {
+            copy(p, &p->s[i], slab, half, u);
+        }
+    }
 }
 
 /* Fragment `i` of this subgroup's part, at contracted element k of a slab. */
-static ls_val fragment(product *p, int which, ls_val slab, int i, int k) {
+static ls_val fragment(product *p, int which, int half, int i, int k) {
     ls_kb *kb = &p->l->kb;
     side *s = &p->s[which];
     ls_val at = s->by_k ? times(p, p->part[which], s->stride) : p->part[which];
     at = ls_kb_add(kb, at, i32(p, s->by_k ? (int64_t)i * FRAG * s->stride + k : (int64_t)k * s->stride + i * FRAG));
-    at = ls_kb_add(kb, at, times(p, half_of(p, s, slab), 2));
     bool columns = which ? s->by_k : !s->by_k;
     uint32_t flags = LS_KF_FRAG(which ? LS_FRAG_B : LS_FRAG_A, FRAG, FRAG, FRAG) | (columns ? LS_KF_FRAG_COLS : 0);
-    return ls_kb_frag_load_as(kb, s->shared, p->type, at, i32(p, s->stride), flags);
+    return ls_kb_frag_load_as(kb, s->shared[half], p->type, at, i32(p, s->stride), flags);
 }
 
-static void add_products(product *p, ls_val slab) {
+static void add_products(product *p, int half) {
     enum { N = PART / FRAG };
     ls_kb *kb = &p->l->kb;
-    for (int k = 0; k < SLAB; k += FRAG) {
+    for (int k = 0; k < p->slab; k += FRAG) {
         ls_val a[N], b[N];
         for (int i = 0; i < N; i++) {
-            a[i] = fragment(p, 0, slab, i, k);
+            a[i] = fragment(p, 0, half, i, k);
         }
         for (int j = 0; j < N; j++) {
-            b[j] = fragment(p, 1, slab, j, k);
+            b[j] = fragment(p, 1, half, j, k);
         }
         for (int i = 0; i < N; i++) {
             for (int j = 0; j < N; j++) {
@@ -290,28 +292,16 @@ static void add_products(product *p, ls_val slab) {
 
 static void sums(product *p) {
     ls_kb *kb = &p->l->kb;
-    int64_t slabs = p->k / SLAB;
-    ls_val x[2][16], zero = i32(p, 0);
-    for (int i = 0; i < 2; i++) {
-        for (int u = 0; u < p->s[i].units / p->threads; u++) {
-            put(p, &p->s[i], zero, u, fetch(p, &p->s[i], zero, u));
-        }
-    }
+    int64_t slabs = p->k / p->slab;
+    copy_slab(p, i32(p, 0), 0);
     ls_kb_barrier(kb);
-    ls_val slab = ls_kb_loop(kb, zero, i32(p, slabs), i32(p, 1), 0);
-    ls_val next = ls_kb_add(kb, slab, i32(p, 1)), there = ls_kb_min(kb, next, i32(p, slabs - 1)); /* the last one twice */
-    for (int i = 0; i < 2; i++) {
-        for (int u = 0; u < p->s[i].units / p->threads; u++) {
-            x[i][u] = fetch(p, &p->s[i], there, u);
-        }
+    ls_val slab = ls_kb_loop(kb, i32(p, 0), i32(p, slabs), i32(p, 2), 0);
+    for (int half = 0; half < 2; half++) {
+        ls_val next = ls_kb_min(kb, ls_kb_add(kb, slab, i32(p, half + 1)), i32(p, slabs - 1)); /* the last one twice */
+        copy_slab(p, next, 1 - half);
+        add_products(p, half);
+        ls_kb_barrier(kb);
     }
-    add_products(p, slab);
-    for (int i = 0; i < 2; i++) {
-        for (int u = 0; u < p->s[i].units / p->threads; u++) {
-            put(p, &p->s[i], next, u, x[i][u]);
-        }
-    }
-    ls_kb_barrier(kb);
     ls_kb_end_loop(kb);
 }
 
@@ -376,13 +366,15 @@ static void place_tile(product *p, ls_val tile) {
 static void declare(product *p) {
     ls_lower *l = p->l;
     ls_kb *kb = &l->kb;
-    static const char *const names[2] = {"rows", "columns"};
+    static const char *const names[2][2] = {{"rows0", "rows1"}, {"columns0", "columns1"}};
     ls_val zero = ls_kb_frag_fill(kb, ls_kb_f32(kb, 0), LS_KF_FRAG(LS_FRAG_C, FRAG, FRAG, FRAG));
     for (int i = 0; i < 2; i++) {
         side *s = &p->s[i];
         const ls_value *v = &l->spec->values[s->value];
         s->global = ls_lower_words(l, s->arg);
-        s->shared = ls_kb_shared(kb, names[i], LS_U32, (int64_t)lines_of(s) * s->stride);
+        for (int half = 0; half < 2; half++) {
+            s->shared[half] = ls_kb_shared(kb, names[i][half], LS_U32, (int64_t)lines_of(p, s) * s->stride / 2);
+        }
         s->base = LS_VAL_NONE;
         for (int b = 0; b < p->n_batch; b++) {
             int64_t stride = 0;

@@ -205,6 +205,24 @@ static ls_val fold_extract(ls_kout *out, ls_ins *ins) {
     return LS_VAL_NONE;
 }
 
+/* The vector of which v is the lanes from `first` on, LS_VAL_NONE when there is none. */
+static ls_val lanes_from(const ls_kout *out, ls_val v, int first) {
+    const ls_ins *s = at(out, v);
+    if (s->op == LS_K_EXTRACT) {
+        return s->arg == first ? s->src[0] : LS_VAL_NONE;
+    }
+    if (s->op != LS_K_JOIN) {
+        return LS_VAL_NONE;
+    }
+    ls_val low = lanes_from(out, s->src[0], first), high = lanes_from(out, s->src[1], first + s->lanes / 2);
+    return low == high ? low : LS_VAL_NONE;
+}
+
+static ls_val fold_join(ls_kout *out, ls_ins *ins) { /* a vector taken apart and put together again */
+    ls_val low = lanes_from(out, ins->src[0], 0), high = lanes_from(out, ins->src[1], ins->lanes / 2);
+    return low >= 0 && low == high && at(out, low)->lanes == ins->lanes ? low : LS_VAL_NONE;
+}
+
 /* Rules that hold for integers (and bools) alone, and rules for any type. */
 static const fold_fn int_folds[LS_K_COUNT] = {
     [LS_K_ADD] = fold_add,     [LS_K_SUB] = fold_sub,    [LS_K_MUL] = fold_mul,    [LS_K_DIV] = fold_div,
@@ -217,6 +235,7 @@ static const fold_fn any_folds[LS_K_COUNT] = {
     [LS_K_SELECT] = fold_select,
     [LS_K_SPLAT] = fold_splat,
     [LS_K_EXTRACT] = fold_extract,
+    [LS_K_JOIN] = fold_join,
 };
 
 ls_val ls_kir_fold(ls_kout *out, ls_ins *ins) {

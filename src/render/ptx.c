@@ -254,6 +254,80 @@ static const char *vector_suffix(int n) {
     return n == 1 ? "" : n == 2 ? ".v2" : ".v4";
 }
 
+/* ---- asynchronous copies: a load from global memory that is only stored to shared memory, where nobody looks at that
+ * memory before the next barrier. The copy is waited for at the barrier. ---- */
+
+enum { COPY_LOAD = 1, COPY_STORE = 2 };
+
+static bool is_access(const ls_ins *ins) {
+    return ls_kops[ins->op].kind == LS_KC_MEMORY || ins->op == LS_K_FRAG_LOAD || ins->op == LS_K_FRAG_STORE;
+}
+
+static bool is_copy(const ls_kernel *k, ls_val at, const int32_t *uses) {
+    const ls_ins *store = &k->body[at];
+    if (store->op != LS_K_STORE || store->src[2] != LS_VAL_NONE || k->mems[store->arg].space != LS_MEM_SHARED) {
+        return false;
+    }
+    const ls_ins *load = &k->body[store->src[1]];
+    if (load->op != LS_K_LOAD || load->src[1] != LS_VAL_NONE || k->mems[load->arg].space != LS_MEM_GLOBAL ||
+        uses[store->src[1]] != 1 || load->lanes * ls_dtype_size((ls_dtype)load->dtype) != 16) {
+        return false;
+    }
+    for (ls_val i = store->src[1] + 1; i < at; i++) { /* it is done where the store stands */
+        if (!ls_kir_movable(&k->body[i]) && k->body[i].op != LS_K_LOAD) {
+            return false;
+        }
+    }
+    for (ls_val i = at + 1; i < k->n_body; i++) {
+        const ls_ins *ins = &k->body[i];
+        bool same = is_access(ins) && ins->arg == store->arg && ins->op != LS_K_STORE;
+        if (ins->op == LS_K_BARRIER) {
+            return true;
+        }
+        if (same || (ls_kops[ins->op].kind == LS_KC_CONTROL && ins->op != LS_K_GET && ins->op != LS_K_SET && ins->op != LS_K_VAR)) {
+            return false;
+        }
+    }
+    return false;
+}
+
+static bool find_copies(ls_ptx *p) {
+    const ls_kernel *k = p->kernel;
+    int32_t *uses = LS_ARENA_ARRAY(&p->arena, int32_t, k->n_body + 1);
+    p->copies = LS_ARENA_ARRAY(&p->arena, uint8_t, k->n_body + 1);
+    if (!uses || !p->copies) {
+        return false;
+    }
+    for (ls_val at = 0; at < k->n_body; at++) {
+        for (int i = 0; i < 3; i++) {
+            if (k->body[at].src[i] != LS_VAL_NONE) {
+                uses[k->body[at].src[i]]++;
+            }
+        }
+    }
+    for (ls_val at = 0; p->options.sm >= 80 && at < k->n_body; at++) {
+        if (is_copy(k, at, uses)) {
+            p->copies[at] = COPY_STORE;
+            p->copies[k->body[at].src[1]] = COPY_LOAD;
+        }
+    }
+    return true;
+}
+
+static void write_copy(ls_ptx *p, const ls_ins *store) {
+    const ls_ins *load = &p->kernel->body[store->src[1]];
+    ls_ptx_line(p, "cp.async.cg.shared.global %s, %s, 16;", place_of(p, store, 0), place_of(p, load, 0));
+    p->copying = true;
+}
+
+static void write_barrier(ls_ptx *p) {
+    if (p->copying) {
+        ls_ptx_line(p, "cp.async.wait_all;");
+        p->copying = false;
+    }
+    ls_ptx_line(p, "bar.sync 0;");
+}
+
 static void write_load(ls_ptx *p, ls_val at) {
     const ls_ins *ins = &p->kernel->body[at];
     ls_dtype dtype = (ls_dtype)ins->dtype;
@@ -569,11 +643,15 @@ static void write_instruction(ls_ptx *p, ls_val at) {
         ls_ptx_pure(p, at);
         break;
     case LS_KC_MEMORY:
-        (ins->op == LS_K_LOAD ? write_load : ins->op == LS_K_STORE ? write_store : write_atomic)(p, at);
+        if (p->copies[at] == COPY_STORE) {
+            write_copy(p, ins);
+        } else if (!p->copies[at]) {
+            (ins->op == LS_K_LOAD ? write_load : ins->op == LS_K_STORE ? write_store : write_atomic)(p, at);
+        }
         break;
     case LS_KC_GROUP:
         if (ins->op == LS_K_BARRIER) {
-            ls_ptx_line(p, "bar.sync 0;");
+            write_barrier(p);
         } else if (!p->lanes) {
             ls_ptx_fail(p, LS_ERR_UNSUPPORTED, ls_kops[ins->op].name, "subgroups of different sizes in one workgroup");
         } else {
@@ -596,7 +674,7 @@ static bool prepare(ls_ptx *p) {
     p->values = LS_ARENA_ARRAY(&p->arena, ls_ptx_value, k->n_body + 1);
     p->addresses = LS_ARENA_ARRAY(&p->arena, ls_ptx_address *, k->n_body + 1);
     p->bases = LS_ARENA_ARRAY(&p->arena, ls_ptx_op, k->n_mems + 1);
-    if (!p->values || !p->addresses || !p->bases) {
+    if (!p->values || !p->addresses || !p->bases || !find_copies(p)) {
         return false;
     }
     for (ls_val at = 0; at < k->n_body; at++) {

@@ -48,6 +48,8 @@ typedef struct ls_ptx {
         ls_ptx_op reg;
     } lanes_at[LS_PTX_LANES_AT];
     int n_lanes_at;
+    uint8_t *copies;   /* by instruction: a store or load that is one asynchronous copy; 0: not */
+    bool copying;      /* copies are under way here */
     int32_t count[LS_PTX_FILES], labels, depth;
     uint32_t lanes;             /* the threads of a subgroup that there are; 0: not the same for all subgroups */
     struct {

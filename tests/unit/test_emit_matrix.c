@@ -105,9 +105,9 @@ static void run(bench *b, const product *p, const ls_kernel_list *list, const ls
 static void products(void **state) {
     (void)state;
     static const product rows[] = {
-        {1, 64, 128, 64, false, false, false, LS_F16}, {1, 64, 64, 32, true, false, false, LS_F16},
-        {1, 64, 64, 96, false, true, false, LS_BF16},  {1, 128, 64, 64, true, true, true, LS_BF16},
-        {3, 64, 64, 64, false, false, true, LS_F16},   {1, 128, 128, 32, false, false, false, LS_BF16},
+        {1, 64, 128, 256, false, false, false, LS_F16}, {1, 64, 64, 64, true, false, false, LS_F16},
+        {1, 64, 64, 192, false, true, false, LS_BF16},  {1, 128, 64, 128, true, true, true, LS_BF16},
+        {3, 64, 64, 64, false, false, true, LS_F16},   {1, 128, 128, 128, false, false, false, LS_BF16},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bench b;
@@ -138,7 +138,7 @@ static void reasons(void **state) {
         bool computed;
         const char *says;
     } rows[] = {{LS_LOCKED, LS_F16, 64, 64, false, "order of their own"}, {LS_FAST, LS_F32, 64, 64, false, "these operands"},
-                {LS_FAST, LS_F16, 60, 64, false, "whole tiles"},          {LS_FAST, LS_F16, 64, 40, false, "multiple of 32"},
+                {LS_FAST, LS_F16, 60, 64, false, "whole tiles"},          {LS_FAST, LS_F16, 64, 40, false, "multiple of 64"},
                 {LS_FAST, LS_F16, 64, 33, false, "contiguous"},           {LS_FAST, LS_F16, 64, 64, true, "computed"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bench b;
