@@ -1,0 +1,84 @@
+/* Large matrix products of halves in fast arithmetic on LOCKSTEP_DEVICE, on integers so small that every sum is exact: whatever
+ * instructions the device uses, every element must be right. */
+#include "support/world.h"
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct product {
+    int batch, m, n, k;
+    int a_turned, b_turned, more;
+    ls_dtype dtype;
+} product;
+
+static int number(int seed, int i) {
+    return (int)((uint32_t)(i * 7 + seed * 13 + i / 11) % 7) - 3;
+}
+
+/* The values as a tensor of the dtype: from f32. */
+static ls_tensor *operand(ls_session *s, ls_dtype dtype, int seed, int batch, int rows, int columns) {
+    int n = batch * rows * columns;
+    float *data = malloc((size_t)n * sizeof *data);
+    for (int i = 0; i < n; i++) {
+        data[i] = (float)number(seed, i);
+    }
+    ls_tensor *t = ls_cast(s, ls_tensor_from(s, LS_F32, LS_SHAPE(batch, rows, columns), data), dtype);
+    free(data);
+    return ls_realize(s, &t, 1) == LS_OK ? t : NULL;
+}
+
+static long check(world *w, const product *p) {
+    ls_session *s = w->session;
+    ls_session_set_math(s, LS_FAST);
+    ls_tensor *a = operand(s, p->dtype, 1, p->batch, p->a_turned ? p->k : p->m, p->a_turned ? p->m : p->k);
+    ls_tensor *b = operand(s, p->dtype, 2, p->batch, p->b_turned ? p->n : p->k, p->b_turned ? p->k : p->n);
+    ls_tensor *x = p->a_turned ? ls_transpose(s, a, 1, 2) : a, *y = p->b_turned ? ls_transpose(s, b, 1, 2) : b;
+    ls_tensor *z = ls_matmul(s, x, y);
+    z = ls_cast(s, p->more ? ls_relu(s, z) : z, LS_F32);
+    int n = p->batch * p->m * p->n;
+    float *out = malloc((size_t)n * sizeof *out);
+    world_ok(w, ls_read(s, z, out, (size_t)n * sizeof *out));
+    long wrong = 0;
+    for (int i = 0; i < n; i++) {
+        int column = i % p->n, row = i / p->n % p->m, at = i / p->n / p->m, sum = 0;
+        for (int k = 0; k < p->k; k++) {
+            sum += number(1, at * p->m * p->k + (p->a_turned ? k * p->m + row : row * p->k + k)) *
+                   number(2, at * p->k * p->n + (p->b_turned ? column * p->k + k : k * p->n + column));
+        }
+        float expected = (float)(p->more && sum < 0 ? 0 : sum);
+        bool small = sum > -256 && sum < 256; /* what bf16 holds exactly; f16 holds 2048 */
+        if (out[i] != expected && (p->dtype == LS_F16 ? sum > -2048 && sum < 2048 : small) && wrong++ < 3) {
+            print_error("%d x %d x %d, element %d %d %d: %g, expected %g\n", p->m, p->n, p->k, at, row, column, (double)out[i],
+                        (double)expected);
+        }
+    }
+    free(out);
+    return wrong;
+}
+
+static void products(void **state) {
+    (void)state;
+    static const product rows[] = {
+        {1, 128, 256, 128, 0, 0, 0, LS_F16},  {1, 128, 256, 64, 0, 0, 1, LS_BF16}, {1, 256, 256, 192, 1, 0, 0, LS_F16},
+        {1, 256, 128, 256, 0, 1, 0, LS_BF16}, {2, 128, 128, 128, 1, 1, 1, LS_F16}, {1, 64, 192, 320, 0, 0, 0, LS_F16},
+        {1, 100, 60, 70, 0, 0, 0, LS_F16},    {1, 512, 512, 640, 0, 0, 0, LS_BF16},
+    };
+    const char *id = getenv("LOCKSTEP_DEVICE"), *all = getenv("LOCKSTEP_CONFORM");
+    long wrong = 0, run = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        world w = world_open(id && *id ? id : "sim");
+        if (all || (int64_t)rows[i].m * rows[i].n * rows[i].k <= 1 << 22) {
+            wrong += check(&w, &rows[i]);
+            run++;
+        }
+        world_close(&w);
+    }
+    printf("%ld products on %s: %ld elements wrong\n", run, id && *id ? id : "sim", wrong);
+    assert_true(run > 0);
+    assert_int_equal(wrong, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products)};
+    return cmocka_run_group_tests_name("matrix", tests, NULL, NULL);
+}
