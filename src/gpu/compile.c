@@ -105,6 +105,9 @@ static ls_status build_all(ls_kernel_binary *b, const char *strategy, ls_error *
                          .n_frags = l->n_frags,
                          .frag_words = l->frag_words};
     memcpy(caps.frags, l->frags, sizeof caps.frags);
+    if (!strategy && !(l->traits & LS_KT_SUBNORMAL32) && b->spec.math == LS_LOCKED) {
+        strategy = "naive"; /* a soft sum is some hundred instructions, and tiles hold many: drivers take minutes over them */
+    }
     LS_TRY(err, ls_emit(&b->arena, &b->spec, &caps, strategy, &b->list, err));
     b->parts = LS_ARENA_ARRAY(&b->arena, ls_gpu_part, b->list.n_kernels + 1);
     b->scratch_offset = LS_ARENA_ARRAY(&b->arena, size_t, b->list.n_scratch + 1);
