@@ -178,7 +178,8 @@ PAIR(shift) {
     return ls_legal_pair_select(l, inside, ls_legal_pair_shift(l, op, a, count), (ls_lane){U(0), U(0)});
 }
 
-/* Bit by bit; where both fit a word, by the device. b is not 0. */
+/* Bit by bit; where both fit a word, by the device. b is not 0. What is left never overflows when shifted: before the last
+ * step it is no more than half of a. */
 static ls_lane divide(ls_legal *l, ls_lane a, ls_lane b, bool want_rest) {
     ls_kb *k = &l->kb;
     ls_val q0 = ls_kb_var(k, a.v), q1 = ls_kb_var(k, a.hi), r0 = ls_kb_var(k, U(0)), r1 = ls_kb_var(k, U(0));
@@ -190,8 +191,7 @@ static ls_lane divide(ls_legal *l, ls_lane a, ls_lane b, bool want_rest) {
     ls_kb_loop(k, I(0), I(64), I(1), 0);
     ls_val x0 = ls_kb_get(k, q0), x1 = ls_kb_get(k, q1), y0 = ls_kb_get(k, r0), y1 = ls_kb_get(k, r1);
     ls_lane r = {OR(SHL(y0, U(1)), SHR(x1, U(31))), OR(SHL(y1, U(1)), SHR(y0, U(31)))};
-    ls_val carry = NE(SHR(y1, U(31)), U(0));
-    ls_val fits = OR(carry, less(l, false, b, r, true));
+    ls_val fits = less(l, false, b, r, true);
     r = ls_legal_pair_select(l, fits, pair_sub(l, LS_K_SUB, false, r, b), r);
     ls_kb_set(k, q1, OR(SHL(x1, U(1)), SHR(x0, U(31))));
     ls_kb_set(k, q0, OR(SHL(x0, U(1)), bit(l, fits)));
