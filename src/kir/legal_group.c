@@ -1,5 +1,7 @@
-/* Subnormals where a device flushes them and a kernel has many independent sums and products in a row, as contractions have:
- * one check for a group of them, and one piece of code that does the doubtful ones again, in a loop over the group.
+/* Subnormals where a device flushes them and a kernel has many sums and products in a row: one check for many of them, and one
+ * piece of code that does doubtful ones again, in a loop. Independent ones, as contractions have them, are checked in groups,
+ * and only those of the group are done again. Where each needs the one before, as in elementary functions, the whole chain is
+ * checked, and done again from the first on.
  *
  * A window is a stretch of the kernel without blocks, stores and barriers. Its instructions are written by levels, in each
  * level first what is neither, then f32 products, then sums. What needs a sum or product stands above its level, but that a
@@ -252,6 +254,163 @@ static void write_groups(ls_legal *l, const window *w, int level, bool sum) {
     write_items(l, sum, items, n);
 }
 
+/* ---- chains ---- */
+
+typedef struct chain {
+    ls_val first, end;
+    bool depends[WINDOW_MAX]; /* no item itself, but computed from one */
+    item items[ITEMS_MAX];
+    ls_val out[ITEMS_MAX]; /* variables */
+    int n;
+} chain;
+
+/* Emulated in many instructions: not to be done again. */
+static bool is_long(const ls_ins *ins) {
+    return ins->op == LS_K_DIV || ins->op == LS_K_REM || ins->op == LS_K_SQRT;
+}
+
+static void chain_measure(const ls_legal *l, const window *w, chain *c) {
+    int n = 0;
+    c->first = w->first;
+    for (c->end = c->first; c->end < w->end; c->end++) {
+        const ls_ins *ins = &l->old->body[c->end];
+        int items = is_doubtful(l, ins) ? ins->lanes : 0, here = c->end - c->first;
+        c->depends[here] = false;
+        for (int i = 0; i < ls_kops[ins->op].sources && !items; i++) {
+            ls_val s = ins->src[i];
+            c->depends[here] |= s >= c->first && (c->depends[s - c->first] || is_doubtful(l, &l->old->body[s]));
+        }
+        bool moves = ins->op == LS_K_LOAD && c->depends[here];
+        if (n + items > ITEMS_MAX || ((is_long(ins) || moves) && c->end > c->first)) {
+            break;
+        }
+        n += items;
+    }
+    c->n = n;
+}
+
+/* All of it as the device does it; whether anything is doubtful. */
+static ls_val chain_fast(ls_legal *l, chain *c) {
+    ls_kb *k = &l->kb;
+    ls_val most = U(0), least = U(~0u), edge = U(27u << 23);
+    uint32_t traits = l->traits;
+    int n = 0;
+    for (ls_val at = c->first; at < c->end; at++) {
+        const ls_ins *ins = &l->old->body[at];
+        if (!is_doubtful(l, ins)) {
+            if (ins->op != LS_K_SET) {
+                ls_legal_ins(l, at);
+            }
+            continue;
+        }
+        for (int lane = 0; lane < ins->lanes; lane++) {
+            ls_val s[3] = {l->map[ins->src[0]][lane].v, l->map[ins->src[1]][lane].v, LS_VAL_NONE};
+            l->traits = traits | LS_KT_SUBNORMAL32; /* but for subnormals */
+            ls_val r = ls_legal_arith32(l, (ls_kop)ins->op, s, 0);
+            l->traits = traits;
+            if (ins->op == LS_K_MUL) {
+                ls_val nothing = EQ(MIN(mag_of(l, s[0]), mag_of(l, s[1])), U(0));
+                most = MAX(most, SELECT(nothing, U(0), SUB(mag_of(l, r), edge)));
+            } else {
+                least = MIN(least, both_of(l, s[0], s[1]));
+            }
+            c->items[n++] = (item){at, lane, s[0], s[1], r};
+            l->map[at][lane] = ls_legal_one(r);
+        }
+    }
+    return OR(LE(U(0x7f800001 - (27u << 23)), most), LT(least, U(0x0fffffff)));
+}
+
+/* The items as the variables have them now, and what depends on them. */
+static void chain_reload(ls_legal *l, const chain *c) {
+    for (int i = 0; i < c->n; i++) {
+        l->map[c->items[i].at][c->items[i].lane] = ls_legal_one(ls_kb_get(&l->kb, c->out[i]));
+    }
+    for (ls_val at = c->first; at < c->end; at++) {
+        if (c->depends[at - c->first] && l->old->body[at].op != LS_K_SET) {
+            ls_legal_ins(l, at);
+        }
+    }
+}
+
+/* Item after item: those before it are right by then. */
+static void chain_again(ls_legal *l, const chain *c) {
+    ls_kb *k = &l->kb;
+    ls_val j = ls_kb_loop(k, I(0), I(c->n), I(1), 0), a = LS_VAL_NONE, b = LS_VAL_NONE;
+    uint32_t sums[2] = {0, 0};
+    chain_reload(l, c);
+    for (int i = 0; i < c->n; i++) {
+        const ls_ins *ins = &l->old->body[c->items[i].at];
+        int lane = c->items[i].lane;
+        ls_val x = ls_legal_bits(l, l->map[ins->src[0]][lane].v), y = ls_legal_bits(l, l->map[ins->src[1]][lane].v);
+        y = ins->op == LS_K_SUB ? XOR(y, U(0x80000000)) : y;
+        sums[i / 32] |= (uint32_t)(ins->op != LS_K_MUL) << i % 32;
+        ls_val here = EQ(j, I(i));
+        a = i ? SELECT(here, x, a) : x;
+        b = i ? SELECT(here, y, b) : y;
+    }
+    const ls_val s[3] = {ls_legal_held(l, a), ls_legal_held(l, b), LS_VAL_NONE};
+    ls_val kinds = SELECT(LT(j, I(32)), U(sums[0]), U(sums[1]));
+    ls_val result = ls_kb_var(k, s[0]), bit = SHR(kinds, AND(AS_U(j), U(31)));
+    ls_kb_if(k, NE(AND(bit, U(1)), U(0)));
+    ls_val r = ls_legal_arith32(l, LS_K_ADD, s, 0);
+    ls_kb_set(k, result, r);
+    ls_kb_else(k);
+    r = ls_legal_arith32(l, LS_K_MUL, s, 0);
+    ls_kb_set(k, result, r);
+    ls_kb_end_if(k);
+    r = ls_kb_get(k, result);
+    for (int i = 0; i < c->n; i++) {
+        ls_val old = l->map[c->items[i].at][c->items[i].lane].v;
+        ls_kb_set(k, c->out[i], SELECT(EQ(j, I(i)), r, old));
+    }
+    ls_kb_end_loop(k);
+}
+
+static ls_val write_chain(ls_legal *l, const window *w) {
+    ls_kb *k = &l->kb;
+    chain c;
+    chain_measure(l, w, &c);
+    if (c.n < WORTH) {
+        for (ls_val at = c.first; at < c.end; at++) {
+            ls_legal_ins(l, at);
+        }
+        return c.end;
+    }
+    ls_val doubtful = chain_fast(l, &c);
+    for (int i = 0; i < c.n; i++) {
+        c.out[i] = ls_kb_var(k, c.items[i].r);
+    }
+    ls_kb_if(k, doubtful);
+    chain_again(l, &c);
+    ls_kb_end_if(k);
+    chain_reload(l, &c);
+    for (ls_val at = c.first; at < c.end; at++) {
+        if (l->old->body[at].op == LS_K_SET) {
+            ls_legal_ins(l, at);
+        }
+    }
+    return c.end;
+}
+
+/* Whether most items of a window stand in groups. */
+static bool is_broad(const ls_legal *l, const window *w) {
+    int16_t counts[2][WINDOW_MAX] = {{0}, {0}};
+    int items = 0, grouped = 0;
+    for (ls_val at = w->first; at < w->end; at++) {
+        const ls_ins *ins = &l->old->body[at];
+        if (is_doubtful(l, ins)) {
+            counts[ins->op == LS_K_MUL][w->level[at - w->first]] += ins->lanes;
+            items += ins->lanes;
+        }
+    }
+    for (int i = 0; i <= w->top; i++) {
+        grouped += counts[0][i] >= WORTH ? counts[0][i] : 0;
+        grouped += counts[1][i] >= WORTH ? counts[1][i] : 0;
+    }
+    return 2 * grouped >= items;
+}
+
 ls_val ls_legal_window(ls_legal *l, ls_val first) {
     window w;
     if (ls_legal_has(l, LS_KT_SUBNORMAL32)) {
@@ -262,6 +421,9 @@ ls_val ls_legal_window(ls_legal *l, ls_val first) {
             ls_legal_ins(l, at);
         }
         return w.end;
+    }
+    if (!is_broad(l, &w)) {
+        return write_chain(l, &w);
     }
     for (int level = 0; level <= w.top; level++) {
         for (ls_val at = first; at < w.end; at++) {

@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "base/rng.h"
+#include "kir/build_math.h"
 #include "kir_fixture.h"
 #include "legal_support.h"
 #include <stdio.h>
@@ -498,6 +499,54 @@ static void groups(void **state) {
     }
 }
 
+/* Elementary functions: long chains, of awkward values. */
+static void functions(void **state) {
+    enum { N = 320 };
+#define FUNCTION(name) ls_kb_math_##name,
+    static ls_val (*const all[])(ls_kb *kb, ls_val x) = {LS_MATH_UNARY(FUNCTION)};
+    static const uint32_t sets[] = {0, LS_KT_ALL & ~LS_KT_SUBNORMAL32, WEBGPU};
+    static uint32_t x[N], expected[N], actual[N];
+    (void)state;
+    for (size_t f = 0; f < sizeof all / sizeof *all; f++) {
+        ls_kb kb, *k = &kb;
+        ls_kernel kernel, legal, simple, foe;
+        const ls_legal_param *params;
+        int64_t values[4] = {0};
+        ls_kb_init(k, &arena, "function", &err);
+        int in_mem = ls_kb_global(k, "x", LS_F32, LS_MEM_READ, N), out = ls_kb_global(k, "y", LS_F32, LS_MEM_WRITE, N);
+        ls_kb_workgroup(k, 64, 1, 1);
+        ls_kb_grid(k, 0, N, LS_VAL_NONE, 64);
+        ls_val at = ls_kb_add(k, ls_kb_mul(k, ls_kb_group_id(k, 0), ls_kb_i32(k, 64)), ls_kb_local_id(k, 0));
+        ls_val v = ls_kb_load(k, in_mem, at, LS_VAL_NONE, LS_VAL_NONE, 1);
+        ls_val y = all[f](k, ls_kb_mul(k, v, v)); /* a chain of several, its middle used behind it */
+        y = ls_kb_add(k, ls_kb_mul(k, all[f](k, v), ls_kb_f32(k, 0x1p-120f)), ls_kb_mul(k, y, ls_kb_f32(k, 0x1p-125f)));
+        ls_kb_store(k, out, at, ls_kb_canon(k, y), LS_VAL_NONE);
+        assert_ok(ls_kb_finish(k, &kernel));
+        ls_rng rng = {ls_rng_key(31, f), 0};
+        for (int i = 0; i < N; i++) {
+            float small = (float)ls_rng_normal(&rng);
+            x[i] = (uint32_t)awkward(&rng, LS_F32, 0);
+            if (i % 2) {
+                memcpy(&x[i], &small, sizeof small);
+            }
+        }
+        ls_interp_buffer buffers[2] = {{x, N, false}, {expected, N, false}};
+        ls_interp_launch launch = {.buffers = buffers};
+        assert_ok(ls_kernel_interp(&heap, &kernel, &launch, &err));
+        buffers[1].data = actual;
+        launch.params = values;
+        for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+            assert_ok(ls_kernel_legalize(&arena, &kernel, sets[i], &legal, &params, &err));
+            assert_ok(ls_kernel_simplify(&arena, &legal, NULL, &simple, &err));
+            make_hostile(&simple, sets[i], &foe);
+            assert_ok(ls_kernel_interp(&heap, &foe, &launch, &err));
+            free(foe.body);
+            assert_memory_equal(actual, expected, sizeof expected);
+        }
+        ls_arena_free(&arena);
+    }
+}
+
 /* What cannot be done another way says so; what is proved to fit 32 bits is no pair. */
 static void limits(void **state) {
     (void)state;
@@ -555,6 +604,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(many_floats, setup, teardown),
         cmocka_unit_test_setup_teardown(a_kernel_of_everything, setup, teardown),
         cmocka_unit_test_setup_teardown(groups, setup, teardown),
+        cmocka_unit_test_setup_teardown(functions, setup, teardown),
         cmocka_unit_test_setup_teardown(limits, setup, teardown),
         cmocka_unit_test_setup_teardown(every_allocation_may_fail, setup, teardown),
     };
