@@ -46,6 +46,18 @@ typedef void (*ls_kernel_fn)(void *user, const char *kernel, const char *device,
                              uint64_t nanoseconds);
 LS_API void ls_program_kernels(const ls_program *program, ls_kernel_fn each, void *user);
 
+/* The ways to compute a program's kernels. A wrong one is never chosen by the library. */
+typedef enum ls_strategy_state {
+    LS_STRATEGY_AVAILABLE,
+    LS_STRATEGY_UNAVAILABLE, /* `reason`: why not for this kernel on this device */
+    LS_STRATEGY_WRONG        /* `reason`: the element that it got wrong */
+} ls_strategy_state;
+typedef void (*ls_strategy_fn)(void *user, const char *kernel, const char *device, const char *strategy,
+                               ls_strategy_state state, const char *reason);
+/* Compiles each of a program's kernels by every strategy, checks (on GPUs) what comes out on awkward numbers, and reports them
+ * in execution order. Slow. The program's thread. */
+LS_API ls_status ls_strategy_list(ls_program *program, ls_strategy_fn each, void *user);
+
 #ifdef __cplusplus
 }
 #endif

@@ -12,6 +12,7 @@
 #define LOCKSTEP_ENGINE_EXEC_H
 
 #include "engine/session.h"
+#include <lockstep/inspect.h>
 
 /* ---- kernels.c: specs compiled for a device, shared by equal specs ---- */
 typedef struct ls_kernel {
@@ -229,6 +230,9 @@ void ls_exec_cache_free(ls_session *session);
 ls_status ls_exec_get(ls_session *session, const ls_graph_key *key, ls_tensor *const *roots, int n_roots,
                       const ls_pending *assigns, int n_assigns, ls_exec **out_exec,
                       ls_error *err) LS_MUST_USE;
+
+/* ---- tune.c ---- */
+ls_status ls_block_strategies(const ls_block *block, ls_strategy_fn each, void *user, ls_error *err) LS_MUST_USE;
 
 /* ---- inspect.c ---- */
 void ls_exec_print(ls_text *out, const ls_exec *exec, unsigned parts);

@@ -56,8 +56,12 @@ static ls_status kernel_new(ls_device *device, const ls_kernel *key, ls_kernel *
     ls_arena_init(&kernel->arena, device->heap);
     memcpy(kernel->strategy, key->strategy, sizeof kernel->strategy);
     ls_status status = ls_spec_copy(&kernel->arena, &key->spec, &kernel->spec, err);
+    char tuned[LS_STRATEGY_MAX] = "";
+    if (status == LS_OK && !kernel->strategy[0]) {
+        status = ls_tune(device, &kernel->spec, tuned, err);
+    }
     if (status == LS_OK) {
-        const char *strategy = kernel->strategy[0] ? kernel->strategy : NULL;
+        const char *strategy = kernel->strategy[0] ? kernel->strategy : tuned[0] ? tuned : NULL;
         status = device->backend->compile(device, &kernel->spec, strategy, &kernel->binary, err);
     }
     if (status == LS_OK) {

@@ -303,6 +303,14 @@ void ls_program_kernels(const ls_program *program, ls_kernel_fn each, void *user
     each_kernel(&program->exec->block, each, user);
 }
 
+ls_status ls_strategy_list(ls_program *program, ls_strategy_fn each, void *user) {
+    ls_error err = {0};
+    ls_numerics numerics = ls_numerics_enter();
+    ls_status status = ls_block_strategies(&program->exec->block, each, user, &err);
+    ls_numerics_leave(numerics);
+    return status == LS_OK ? LS_OK : ls_session_fail(program->session, status, &err);
+}
+
 ls_status ls_program_inspect(ls_program *program, unsigned parts, ls_text_fn write, void *user) {
     ls_text text;
     ls_text_init(&text, program->arena.heap);
