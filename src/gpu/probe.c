@@ -63,9 +63,10 @@ static int probe_subnormal(ls_kb *kb, ls_val x, ls_val y, ls_val *out) {
     ls_val a = f32_of(kb, x), b = f32_of(kb, y);
     ls_val small = f32_of(kb, ls_kb_and(kb, x, ls_kb_u32(kb, 0x80ffffffu))); /* around the least normal number */
     ls_val factor = f32_of(kb, ls_kb_and(kb, y, ls_kb_u32(kb, 0xbfffffffu)));
+    ls_val scaled = word_of(kb, ls_kb_mul(kb, a, ls_kb_f32(kb, 0x1p-132f))); /* a constant that may count as zero */
     out[0] = word_of(kb, ls_kb_add(kb, a, b));
     out[1] = word_of(kb, ls_kb_mul(kb, a, b));
-    out[2] = word_of(kb, ls_kb_mul(kb, small, factor));
+    out[2] = ls_kb_add(kb, word_of(kb, ls_kb_mul(kb, small, factor)), ls_kb_mul(kb, scaled, ls_kb_u32(kb, 0x9e3779b1u)));
     out[3] = word_of(kb, ls_kb_sub(kb, small, f32_of(kb, ls_kb_and(kb, y, ls_kb_u32(kb, 0x80ffffffu)))));
     return 4;
 }

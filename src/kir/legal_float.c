@@ -31,12 +31,13 @@ static ls_val through_zero(ls_legal *l, ls_val v) {
     return ls_legal_held(l, ls_kb_xor(&l->kb, ls_legal_bits(l, v), ls_kb_get_param(&l->kb, l->zero_param)));
 }
 
-/* A constant by which a formula leaves an operation out: zero; in divisions any. Results are hidden, so formulas over several
+/* A constant by which a formula leaves an operation out: zero, or a subnormal, which may count as zero (Dawn on NVIDIA's driver
+ * gives 2^-132 for 0 * 2^-132: "zero", bit for bit); in divisions any. Results are hidden, so formulas over several
  * operations find none. */
 static bool leads_astray(const ls_legal *l, ls_kop op, ls_val v) {
     const ls_ins *ins = v >= 0 && v < l->kb.kernel.n_body ? &l->kb.kernel.body[v] : NULL;
     ins = ins && ins->op == LS_K_BITCAST ? &l->kb.kernel.body[ins->src[0]] : ins;
-    return ins && ins->op == LS_K_CONST && (op == LS_K_DIV || (ins->arg & 0x7fffffff) == 0);
+    return ins && ins->op == LS_K_CONST && (op == LS_K_DIV || (ins->arg & 0x7f800000) == 0);
 }
 
 bool ls_legal_is_arithmetic(ls_kop op) {

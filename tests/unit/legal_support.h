@@ -45,7 +45,7 @@ static bool hostile_recognises(const hostile *h, ls_kop op, ls_val v) {
     const ls_ins *ins = &h->body[v];
     ins = ins->op == LS_K_BITCAST ? &h->body[ins->src[0]] : ins;
     bool arithmetic = ins->op == LS_K_ADD || ins->op == LS_K_SUB || ins->op == LS_K_MUL || ins->op == LS_K_DIV;
-    return (ins->op == LS_K_CONST && (op == LS_K_DIV || (ins->arg & 0x7fffffff) == 0)) || (arithmetic && ins->dtype == LS_F32);
+    return (ins->op == LS_K_CONST && (op == LS_K_DIV || (ins->arg & 0x7f800000) == 0)) || (arithmetic && ins->dtype == LS_F32);
 }
 
 /* The instruction `ins`, its sources mapped already. */

@@ -127,7 +127,7 @@ static ls_status sim_open(ls_device *device, int index, ls_error *err) {
         return LS_FAIL_MEMORY(err, "the simulated device");
     }
     *s = (sim){.heap = device->heap, .wrong = index == 2};
-    const ls_gpu_limits limits = {.traits = index ? floats : LS_KT_ALL,
+    const ls_gpu_limits limits = {.traits = index == 0 ? LS_KT_ALL : index == 1 ? floats : floats | LS_KT_ORDER32,
                                   .align = index ? 256 : 16,
                                   .max_binding = SIZE_MAX,
                                   .block = index ? 0 : 1 << 16,
