@@ -12,49 +12,9 @@
  * Beyond the last element both operands are +0: their product changes no sum, because a sum that begins at +0 is never -0.
  * Absent elements are +0 beside what may be infinite: where a slab had something that is not finite on the other side, the
  * products are masked by what is present. */
-#include "emit/lower.h"
+#include "emit/contract.h"
 
-enum { RUN = 4, PAD = 4 };
-
-typedef struct side { /* the rows or the columns */
-    int32_t value;    /* the operand */
-    uint8_t axes[2 * LS_MAX_RANK];
-    int n;
-    int64_t bound;
-    ls_dtype type; /* of positions */
-    bool *used;    /* values that the operand is computed from */
-    bool absent;   /* it may be */
-    int tile, stride;
-    bool by_k;    /* neighbouring threads fetch neighbouring contracted elements, else neighbouring rows */
-    int run;      /* elements that a thread fetches together, in that direction */
-    int units;    /* runs in a slab */
-    int mem, mask;
-    ls_val first; /* of the tile */
-    ls_val held[64], held_mask[64]; /* variables: the slab under way */
-} side;
-
-typedef struct tile_shape {
-    uint8_t ty, tx, tm, tn; /* threads by rows and columns, and of each the rows and columns of a thread */
-    uint8_t worth;          /* per product, of 100 */
-} tile_shape;
-
-typedef struct product {
-    ls_lower *l;
-    int32_t id, first, count;
-    const ls_value *v;
-    ls_fold f;
-    uint8_t batch[2 * LS_MAX_RANK];
-    int n_batch;
-    side s[2];
-    bool *used; /* by the stores, without the contraction */
-    tile_shape shape;
-    int bk, threads, lanes, odd;
-    int64_t chunks, chunks_each; /* of the contracted line, and of a workgroup */
-    int32_t scratch;             /* sums of chunks, or -1 */
-    bool fast, several, exact;
-    ls_val t, ty, tx, zero, begin, end;
-    ls_val sum[8][4], total[8][4]; /* variables of `lanes` columns */
-} product;
+enum { PAD = 4 };
 
 /* ---- whether, and how ---- */
 
@@ -68,7 +28,7 @@ static bool is_loop(const ls_value *v) {
     return v->op == LS_V_REDUCE || v->op == LS_V_CONTRACT || v->op == LS_V_SCAN || v->op == LS_V_SORT;
 }
 
-static const char *find(product *p) {
+static const char *find(ls_product *p) {
     const ls_spec *spec = p->l->spec;
     p->used = LS_ARENA_ARRAY(p->l->arena, bool, spec->n_values + 1);
     for (int i = 0; i < 2; i++) {
@@ -112,7 +72,7 @@ static const char *find(product *p) {
 }
 
 /* Batch, rows and columns; the columns hold the innermost axis. */
-static const char *classify(product *p) {
+static const char *classify(ls_product *p) {
     const ls_spec *spec = p->l->spec;
     const ls_store *s = &spec->stores[p->first];
     uint64_t bound = 0, of[2] = {spec->values[p->v->a].axes, spec->values[p->v->b].axes};
@@ -136,7 +96,7 @@ static const char *classify(product *p) {
     p->s[0].value = columns ? p->v->a : p->v->b;
     p->s[1].value = columns ? p->v->b : p->v->a;
     for (int i = 0; i < 2; i++) {
-        side *d = &p->s[i];
+        ls_side *d = &p->s[i];
         ls_lower_uses(spec, d->value, d->used);
         d->absent = may_be_absent(spec, d->value);
         d->bound = 1;
@@ -147,7 +107,7 @@ static const char *classify(product *p) {
         if (row && column) {
             p->batch[p->n_batch++] = s->axes[i];
         } else {
-            side *d = &p->s[column];
+            ls_side *d = &p->s[column];
             d->axes[d->n++] = s->axes[i];
             d->bound *= ls_dim_bound(spec->extents_of_axes[s->axes[i]]);
         }
@@ -159,12 +119,12 @@ static const char *classify(product *p) {
 }
 
 /* The innermost axis of a line, or -1. */
-static int inner_axis(const product *p, const side *s, bool by_k) {
+static int inner_axis(const ls_product *p, const ls_side *s, bool by_k) {
     return by_k ? (p->v->n_bound ? p->v->bound[p->v->n_bound - 1] : -1) : (s->n ? s->axes[s->n - 1] : -1);
 }
 
 /* Along which line neighbouring elements of the operand are neighbours in memory, and whether four can be loaded at once. */
-static void direct(product *p, side *s) {
+void ls_product_direct(ls_product *p, ls_side *s) {
     const ls_spec *spec = p->l->spec;
     int best = -1;
     for (int by_k = 0; by_k < 2; by_k++) {
@@ -177,23 +137,24 @@ static void direct(product *p, side *s) {
             int64_t stride;
             if (s->used[i] && spec->values[i].op == LS_V_LOAD && (spec->values[i].axes >> axis & 1)) {
                 ones += ls_ix_affine(spec, spec->values[i].ix, axis, &stride) && (stride == 1 || stride == -1);
-                quads += (by_k || s->tile % RUN == 0) && ls_quad_axis(p->l, axis) && p->lanes == RUN && ls_quad_loads(p->l, i, axis, ~UINT64_C(0));
+                quads += (by_k || s->tile % LS_RUN == 0) && ls_quad_axis(p->l, axis) && p->lanes == LS_RUN && ls_quad_loads(p->l, i, axis, ~UINT64_C(0));
             }
         }
         int worth = quads ? 2 : ones ? 1 : 0;
         if (worth > best) {
             best = worth;
             s->by_k = by_k;
-            s->run = quads ? RUN : 1;
+            s->run = quads ? LS_RUN : 1;
         }
     }
+    s->units = s->tile * p->bk / s->run;
 }
 
 static int64_t up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-static int64_t shared_bytes(const product *p, const tile_shape *t, int bk) {
+static int64_t shared_bytes(const ls_product *p, const ls_tile_shape *t, int bk) {
     int64_t size = (int64_t)ls_dtype_size((ls_dtype)p->v->acc), bytes = 4;
     for (int i = 0; i < 2; i++) {
         bytes += size * bk * ((i ? t->tx * t->tn : t->ty * t->tm) + PAD) * (1 + p->s[i].absent);
@@ -202,7 +163,7 @@ static int64_t shared_bytes(const product *p, const tile_shape *t, int bk) {
 }
 
 /* How many chunks a workgroup does, so that some 32768 threads have something to do. */
-static int64_t chunks_for(const product *p, int64_t threads) {
+static int64_t chunks_for(const ls_product *p, int64_t threads) {
     int64_t shares = threads > 0 ? up(32768, threads) : 1, size = (int64_t)ls_dtype_size((ls_dtype)p->v->acc);
     int64_t points = p->s[0].bound * p->s[1].bound * ls_lower_bound(p->l, p->batch, p->n_batch);
     bool splits = ls_dtype_is_float((ls_dtype)p->v->acc) && shares > 1 && points * size * p->chunks < INT64_C(1) << 26;
@@ -210,14 +171,14 @@ static int64_t chunks_for(const product *p, int64_t threads) {
 }
 
 /* The shape whose tiles are done soonest on a device of some 32768 threads. */
-static const char *choose_shape(product *p, bool flat) {
-    static const tile_shape shapes[] = {{16, 16, 8, 8, 100}, {16, 16, 8, 4, 90}, {16, 16, 4, 4, 72}, {8, 8, 4, 4, 40},
+static const char *choose_shape(ls_product *p, bool flat) {
+    static const ls_tile_shape shapes[] = {{16, 16, 8, 8, 100}, {16, 16, 8, 4, 90}, {16, 16, 4, 4, 72}, {8, 8, 4, 4, 40},
                                         {32, 4, 4, 4, 36},   {4, 32, 4, 4, 36},  {1, 64, 8, 4, 30},  {1, 64, 4, 4, 24},
                                         {1, 64, 2, 4, 18},   {1, 64, 1, 4, 12}};
     int64_t best = INT64_MAX, batch = ls_lower_bound(p->l, p->batch, p->n_batch);
     p->chunks_each = p->chunks;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        tile_shape t = shapes[i];
+        ls_tile_shape t = shapes[i];
         int bk = i < 2 || p->f.bound <= 8 ? 8 : 16, threads = t.ty * t.tx;
         if (threads > p->l->max_threads || shared_bytes(p, &t, bk) > p->l->max_shared || (t.ty == 1) != flat) {
             continue;
@@ -238,51 +199,59 @@ static const char *choose_shape(product *p, bool flat) {
     return best < INT64_MAX ? NULL : "its tiles need more threads or shared memory than the device has";
 }
 
-static const char *plan(product *p, bool flat) {
-    ls_lower *l = p->l;
+const char *ls_product_find(ls_product *p) {
     const char *why = find(p);
     why = why ? why : classify(p);
+    if (!why) {
+        ls_dtype acc = (ls_dtype)p->v->acc;
+        p->f.bound = ls_lower_bound_points(p->l, p->v);
+        p->fast = p->l->spec->math != LS_LOCKED && ls_dtype_is_float(acc);
+        p->several = p->f.bound > LS_EMIT_CHUNK && !p->fast && ls_dtype_is_float(acc);
+        p->lanes = ls_dtype_size(acc) > 4 ? 2 : LS_RUN;
+        p->chunks = p->f.bound > 0 ? up(p->f.bound, LS_EMIT_CHUNK) : 1;
+        p->chunks_each = p->chunks;
+        p->scratch = LS_SPEC_NONE;
+        p->staged = acc;
+    }
+    return why;
+}
+
+static const char *plan(ls_product *p, bool flat) {
+    const char *why = ls_product_find(p);
     if (why) {
         return why;
     }
-    p->f.bound = ls_lower_bound_points(l, p->v);
-    p->fast = l->spec->math != LS_LOCKED && ls_dtype_is_float((ls_dtype)p->v->acc);
-    p->several = p->f.bound > LS_EMIT_CHUNK && !p->fast && ls_dtype_is_float((ls_dtype)p->v->acc);
-    p->lanes = ls_dtype_size((ls_dtype)p->v->acc) > 4 ? 2 : RUN;
-    p->chunks = p->f.bound > 0 ? up(p->f.bound, LS_EMIT_CHUNK) : 1;
     if (flat && p->s[0].bound > 8 && p->s[1].bound > 8) {
         return "rows and columns are more than 8 both";
     }
     if (flat && p->s[0].bound > p->s[1].bound) {
-        side rows = p->s[0];
+        ls_side rows = p->s[0];
         p->s[0] = p->s[1];
         p->s[1] = rows;
     }
     why = choose_shape(p, flat);
-    p->scratch = LS_SPEC_NONE;
     p->several = p->several || p->chunks_each < p->chunks;
     for (int i = 0; i < 2 && !why; i++) {
-        side *s = &p->s[i];
+        ls_side *s = &p->s[i];
         s->tile = i ? p->shape.tx * p->shape.tn : p->shape.ty * p->shape.tm;
-        direct(p, s);
         s->stride = s->tile + PAD;
-        s->units = s->tile * p->bk / s->run;
+        ls_product_direct(p, s);
     }
     return why;
 }
 
 /* ---- slabs ---- */
 
-static ls_val i32(product *p, int64_t k) {
+static ls_val i32(ls_product *p, int64_t k) {
     return ls_kb_i32(&p->l->kb, (int32_t)k);
 }
 
-static ls_dtype word_of(const product *p) {
-    return p->lanes == RUN ? LS_U32 : LS_U64;
+static ls_dtype word_of(const ls_product *p) {
+    return p->lanes == LS_RUN ? LS_U32 : LS_U64;
 }
 
 /* Where unit `e` of a slab is: its row and contracted element in the slab. */
-static void unit_at(product *p, const side *s, ls_val e, ls_val *out_row, ls_val *out_k) {
+static void unit_at(ls_product *p, const ls_side *s, ls_val e, ls_val *out_row, ls_val *out_k) {
     ls_kb *kb = &p->l->kb;
     int inner = (s->by_k ? p->bk : s->tile) / s->run;
     ls_val low = ls_kb_mul(kb, ls_kb_rem(kb, e, i32(p, inner)), i32(p, s->run)), high = ls_kb_div(kb, e, i32(p, inner));
@@ -291,7 +260,7 @@ static void unit_at(product *p, const side *s, ls_val e, ls_val *out_row, ls_val
 }
 
 /* Binds the axes to the first element of a unit; the guards that hold there, for reports. */
-static ls_val bind_unit(product *p, side *s, ls_val row, ls_val k) {
+static ls_val bind_unit(ls_product *p, ls_side *s, ls_val row, ls_val k) {
     ls_lower *l = p->l;
     ls_kb *kb = &l->kb;
     ls_val active = LS_VAL_NONE;
@@ -311,11 +280,10 @@ static ls_val bind_unit(product *p, side *s, ls_val row, ls_val k) {
     return active;
 }
 
-static void fetch_unit(product *p, side *s, ls_val at, int u) {
+static void fetch_unit(ls_product *p, ls_side *s, ls_val at, int u) {
     ls_lower *l = p->l;
     ls_kb *kb = &l->kb;
-    ls_dtype acc = (ls_dtype)p->v->acc;
-    ls_val e = ls_kb_add(kb, p->t, i32(p, (int64_t)u * p->threads)), row, k, x[RUN], mask[RUN];
+    ls_val e = ls_kb_add(kb, p->t, i32(p, (int64_t)u * p->threads)), row, k, x[LS_RUN], mask[LS_RUN];
     bool some = (u + 1) * p->threads > s->units;
     if (some) {
         ls_kb_if(kb, ls_kb_lt(kb, e, i32(p, s->units)));
@@ -326,22 +294,22 @@ static void fetch_unit(product *p, side *s, ls_val at, int u) {
     l->active = bind_unit(p, s, row, k);
     int axis = inner_axis(p, s, s->by_k);
     ls_quad q = {0};
-    if (s->run == RUN) {
+    if (s->run == LS_RUN) {
         q = (ls_quad){.l = l, .axis = axis, .base = l->axis[axis], .at = LS_VAL_NONE};
         ls_quad_start(&q, s->used);
     }
     for (int lane = 0; lane < s->run && l->status == LS_OK; lane++) {
-        if (s->run == RUN) {
+        if (s->run == LS_RUN) {
             ls_quad_lane(&q, lane);
         }
         ls_lowered value = ls_lower_value(l, s->value);
-        x[lane] = ls_kb_cast(kb, value.v, acc);
+        x[lane] = ls_kb_cast(kb, value.v, p->staged);
         if (!p->exact) {
             ls_val here = s->by_k && lane ? ls_kb_add(kb, k, ls_kb_const_int(kb, p->f.type, lane)) : k;
             x[lane] = ls_kb_select(kb, ls_kb_lt(kb, here, p->f.n), x[lane], p->zero);
         }
-        if (s->absent) {
-            ls_val all = ls_kb_const_bits(kb, word_of(p), p->lanes == RUN ? UINT32_MAX : UINT64_MAX);
+        if (s->mask >= 0) {
+            ls_val all = ls_kb_const_bits(kb, word_of(p), p->lanes == LS_RUN ? UINT32_MAX : UINT64_MAX);
             ls_val none = ls_lower_zero(kb, word_of(p));
             mask[lane] = value.present == LS_VAL_NONE ? all : ls_kb_select(kb, value.present, all, none);
         }
@@ -349,9 +317,9 @@ static void fetch_unit(product *p, side *s, ls_val at, int u) {
     l->active = LS_VAL_NONE;
     ls_fold_restore(&p->f, &saved);
     if (l->status == LS_OK) {
-        ls_kb_set(kb, s->held[u], s->run == RUN ? ls_quad_join(kb, x) : x[0]);
-        if (s->absent) {
-            ls_kb_set(kb, s->held_mask[u], s->run == RUN ? ls_quad_join(kb, mask) : mask[0]);
+        ls_kb_set(kb, s->held[u], s->run == LS_RUN ? ls_quad_join(kb, x) : x[0]);
+        if (s->mask >= 0) {
+            ls_kb_set(kb, s->held_mask[u], s->run == LS_RUN ? ls_quad_join(kb, mask) : mask[0]);
         }
     }
     if (some) {
@@ -359,36 +327,39 @@ static void fetch_unit(product *p, side *s, ls_val at, int u) {
     }
 }
 
-static int units_of(const product *p, const side *s) {
+static int units_of(const ls_product *p, const ls_side *s) {
     return (s->units + p->threads - 1) / p->threads;
 }
 
-/* What was fetched, into shared memory: column by column of the slab. */
-static void put(product *p, const side *s, int mem, ls_val at, ls_val x) {
+/* What was fetched, into shared memory. */
+static void put(ls_product *p, const ls_side *s, int mem, ls_val at, ls_val x) {
     ls_kb *kb = &p->l->kb;
-    if (s->run == 1 || !s->by_k) {
+    bool in_line = !s->by_k || s->along;
+    if (s->run == 1 || (in_line && !p->ones)) {
         ls_kb_store(kb, mem, at, x, LS_VAL_NONE);
         return;
     }
     for (int j = 0; j < s->run; j++) {
-        ls_kb_store(kb, mem, ls_kb_add(kb, at, i32(p, (int64_t)j * s->stride)), ls_kb_extract(kb, x, j), LS_VAL_NONE);
+        ls_val to = ls_kb_add(kb, at, i32(p, (int64_t)j * (in_line ? 1 : s->stride)));
+        ls_kb_store(kb, mem, to, ls_kb_extract(kb, x, j), LS_VAL_NONE);
     }
 }
 
 /* Whether some lane of x is infinite or NaN. */
-static ls_val not_finite(product *p, ls_val x, int lanes) {
+static ls_val not_finite(ls_product *p, ls_val x, int lanes) {
     ls_kb *kb = &p->l->kb;
     ls_dtype word = word_of(p);
-    ls_val exponent = ls_kb_const_bits(kb, word, p->lanes == RUN ? 0x7f800000u : UINT64_C(0x7ff) << 52), any = LS_VAL_NONE;
+    ls_val exponent = ls_kb_const_bits(kb, word, p->lanes == LS_RUN ? 0x7f800000u : UINT64_C(0x7ff) << 52), any = LS_VAL_NONE;
     for (int i = 0; i < lanes; i++) {
-        ls_val bits = ls_kb_bitcast(kb, lanes > 1 ? ls_kb_extract(kb, x, i) : x, word);
+        ls_val one = ls_kb_cast(kb, lanes > 1 ? ls_kb_extract(kb, x, i) : x, (ls_dtype)p->v->acc);
+        ls_val bits = ls_kb_bitcast(kb, one, word);
         ls_val is = ls_kb_eq(kb, ls_kb_and(kb, bits, exponent), exponent);
         any = any == LS_VAL_NONE ? is : ls_kb_or(kb, any, is);
     }
     return any;
 }
 
-static void put_unit(product *p, side *s, int u) {
+static void put_unit(ls_product *p, ls_side *s, int u) {
     ls_kb *kb = &p->l->kb;
     ls_val e = ls_kb_add(kb, p->t, i32(p, (int64_t)u * p->threads)), row, k;
     bool some = (u + 1) * p->threads > s->units;
@@ -396,9 +367,10 @@ static void put_unit(product *p, side *s, int u) {
         ls_kb_if(kb, ls_kb_lt(kb, e, i32(p, s->units)));
     }
     unit_at(p, s, e, &row, &k);
-    ls_val at = ls_kb_add(kb, ls_kb_mul(kb, k, i32(p, s->stride)), row), x = ls_kb_get(kb, s->held[u]);
+    ls_val outer = s->along && s->by_k ? row : k, inner = outer == k ? row : k;
+    ls_val at = ls_kb_add(kb, ls_kb_mul(kb, outer, i32(p, s->stride)), inner), x = ls_kb_get(kb, s->held[u]);
     put(p, s, s->mem, at, x);
-    if (s->absent) {
+    if (s->mask >= 0) {
         put(p, s, s->mask, at, ls_kb_get(kb, s->held_mask[u]));
     }
     if (p->odd >= 0 && p->s[s == &p->s[0]].absent) {
@@ -411,22 +383,37 @@ static void put_unit(product *p, side *s, int u) {
     }
 }
 
+void ls_product_fetch(ls_product *p, ls_val at) {
+    for (int i = 0; i < 2; i++) {
+        for (int u = 0; u < units_of(p, &p->s[i]); u++) {
+            fetch_unit(p, &p->s[i], at, u);
+        }
+    }
+}
+void ls_product_put(ls_product *p) {
+    for (int i = 0; i < 2; i++) {
+        for (int u = 0; u < units_of(p, &p->s[i]); u++) {
+            put_unit(p, &p->s[i], u);
+        }
+    }
+}
+
 /* ---- sums ---- */
 
 /* Row i of a thread, within the tile: runs of up to `lanes` rows. */
-static ls_val row_of(product *p, int i) {
+static ls_val row_of(ls_product *p, int i) {
     ls_kb *kb = &p->l->kb;
     int run = p->shape.tm < p->lanes ? p->shape.tm : p->lanes;
     return ls_kb_add(kb, ls_kb_mul(kb, p->ty, i32(p, run)), i32(p, i / run * run * p->shape.ty + i % run));
 }
 /* The first of the columns of run j. */
-static ls_val column_of(product *p, int j) {
+static ls_val column_of(ls_product *p, int j) {
     ls_kb *kb = &p->l->kb;
     return ls_kb_add(kb, ls_kb_mul(kb, p->tx, i32(p, p->lanes)), i32(p, (int64_t)j * p->lanes * p->shape.tx));
 }
 
 /* The rows of a thread as scalars, from shared memory at column k. */
-static void rows_from(product *p, int mem, ls_val k, ls_val *out) {
+static void rows_from(ls_product *p, int mem, ls_val k, ls_val *out) {
     ls_kb *kb = &p->l->kb;
     int run = p->shape.tm < p->lanes ? p->shape.tm : p->lanes;
     ls_val base = ls_kb_mul(kb, k, i32(p, p->s[0].stride));
@@ -437,7 +424,7 @@ static void rows_from(product *p, int mem, ls_val k, ls_val *out) {
         }
     }
 }
-static void columns_from(product *p, int mem, ls_val k, ls_val *out) {
+static void columns_from(ls_product *p, int mem, ls_val k, ls_val *out) {
     ls_kb *kb = &p->l->kb;
     ls_val base = ls_kb_mul(kb, k, i32(p, p->s[1].stride));
     for (int j = 0; j < p->shape.tn / p->lanes; j++) {
@@ -445,7 +432,7 @@ static void columns_from(product *p, int mem, ls_val k, ls_val *out) {
     }
 }
 
-static void add_products(product *p, bool masked) {
+static void add_products(ls_product *p, bool masked) {
     ls_kb *kb = &p->l->kb;
     ls_val k = ls_kb_loop(kb, i32(p, 0), i32(p, p->bk), i32(p, 1), masked ? 0 : LS_KF_UNROLL);
     ls_val a[8], b[4], am[8], bm[4];
@@ -478,9 +465,9 @@ static void add_products(product *p, bool masked) {
     ls_kb_end_loop(kb);
 }
 
-static void keep_chunk(product *p, ls_val chunk);
+static void keep_chunk(ls_product *p, ls_val chunk);
 
-static void end_chunk(product *p, ls_val at) {
+static void end_chunk(ls_product *p, ls_val at) {
     ls_kb *kb = &p->l->kb;
     ls_val size = ls_kb_const_int(kb, p->f.type, LS_EMIT_CHUNK), zero = ls_kb_const_int(kb, p->f.type, 0);
     ls_kb_if(kb, ls_kb_or(kb, ls_kb_eq(kb, ls_kb_rem(kb, at, size), zero), ls_kb_le(kb, p->f.n, at)));
@@ -498,17 +485,13 @@ static void end_chunk(product *p, ls_val at) {
     ls_kb_end_if(kb);
 }
 
-static void sums(product *p) {
+static void sums(ls_product *p) {
     ls_kb *kb = &p->l->kb;
     ls_val step = ls_kb_const_int(kb, p->f.type, p->bk);
     ls_val at = ls_kb_loop(kb, p->begin, ls_kb_add(kb, p->end, step), step, 0);
     ls_val more = ls_kb_lt(kb, at, p->end);
     ls_kb_if(kb, more); /* the next slab's loads */
-    for (int i = 0; i < 2; i++) {
-        for (int u = 0; u < units_of(p, &p->s[i]); u++) {
-            fetch_unit(p, &p->s[i], at, u);
-        }
-    }
+    ls_product_fetch(p, at);
     ls_kb_end_if(kb);
     ls_kb_if(kb, ls_kb_lt(kb, p->begin, at)); /* the products of the slab before it */
     if (p->odd >= 0) {
@@ -527,11 +510,7 @@ static void sums(product *p) {
     ls_kb_end_if(kb);
     ls_kb_barrier(kb);
     ls_kb_if(kb, more);
-    for (int i = 0; i < 2; i++) {
-        for (int u = 0; u < units_of(p, &p->s[i]); u++) {
-            put_unit(p, &p->s[i], u);
-        }
-    }
+    ls_product_put(p);
     ls_kb_end_if(kb);
     ls_kb_barrier(kb);
     ls_kb_end_loop(kb);
@@ -540,7 +519,7 @@ static void sums(product *p) {
 /* ---- stores ---- */
 
 /* Opens blocks for the points of a line that are there, and binds its axes. */
-static int open_line(product *p, const side *s, ls_val at) {
+int ls_product_open(ls_product *p, const ls_side *s, ls_val at) {
     ls_lower *l = p->l;
     int opened = 0;
     if (s->bound % s->tile) {
@@ -554,74 +533,74 @@ static int open_line(product *p, const side *s, ls_val at) {
     }
     return opened;
 }
-static void close_line(product *p, int opened, int mark) {
+void ls_product_close(ls_product *p, int opened, int mark) {
     for (; opened > 0; opened--) {
         ls_kb_end_if(&p->l->kb);
     }
     ls_lower_undo(p->l, mark);
 }
 
-static void store_columns(product *p, ls_val column, ls_val sums_of) {
+void ls_product_store(ls_product *p, ls_val column, ls_val sums_of) {
     ls_lower *l = p->l;
     ls_kb *kb = &l->kb;
-    const side *s = &p->s[1];
-    ls_val x[RUN];
+    const ls_side *s = &p->s[1];
+    ls_val x[LS_RUN];
     for (int lane = 0; lane < p->lanes; lane++) {
         x[lane] = ls_kb_cast(kb, ls_kb_extract(kb, sums_of, lane), (ls_dtype)p->v->dtype);
     }
     int axis = inner_axis(p, s, false), mark = ls_lower_mark(l);
-    if (p->lanes == RUN && axis >= 0 && ls_quad_axis(l, axis)) {
-        int opened = open_line(p, s, column);
+    if (p->lanes == LS_RUN && axis >= 0 && ls_quad_axis(l, axis)) {
+        int opened = ls_product_open(p, s, column);
         ls_quad q = {.l = l, .axis = axis, .base = l->axis[axis], .at = LS_VAL_NONE};
         ls_quad_start(&q, p->used);
         if (l->status == LS_OK) {
             ls_quad_store(&q, p->first, p->count, p->id, x);
         }
-        close_line(p, opened, mark);
+        ls_product_close(p, opened, mark);
         return;
     }
     for (int lane = 0; lane < p->lanes; lane++) {
-        int opened = open_line(p, s, ls_kb_add(kb, column, ls_kb_const_int(kb, s->type, lane)));
+        int opened = ls_product_open(p, s, ls_kb_add(kb, column, ls_kb_const_int(kb, s->type, lane)));
         ls_lower_remember(l, p->id, (ls_lowered){x[lane], LS_VAL_NONE, LS_VAL_NONE});
         for (int32_t n = p->first; n < p->first + p->count; n++) {
             ls_lower_store(l, n);
         }
-        close_line(p, opened, mark);
+        ls_product_close(p, opened, mark);
     }
 }
 
-static void store_tile(product *p) {
+static void store_tile(ls_product *p) {
     ls_lower *l = p->l;
     ls_kb *kb = &l->kb;
-    const side *r = &p->s[0], *c = &p->s[1];
+    const ls_side *r = &p->s[0], *c = &p->s[1];
     for (int i = 0; i < p->shape.tm; i++) {
         int mark = ls_lower_mark(l);
-        int opened = open_line(p, r, ls_kb_add(kb, r->first, ls_kb_cast(kb, row_of(p, i), r->type)));
+        int opened = ls_product_open(p, r, ls_kb_add(kb, r->first, ls_kb_cast(kb, row_of(p, i), r->type)));
         for (int j = 0; j < p->shape.tn / p->lanes; j++) {
             ls_val column = ls_kb_add(kb, c->first, ls_kb_cast(kb, column_of(p, j), c->type));
-            store_columns(p, column, ls_kb_get(kb, p->several ? p->total[i][j] : p->sum[i][j]));
+            ls_product_store(p, column, ls_kb_get(kb, p->several ? p->total[i][j] : p->sum[i][j]));
         }
-        close_line(p, opened, mark);
+        ls_product_close(p, opened, mark);
     }
 }
 
 /* The sums of a chunk, into scratch: for every point within bounds, whatever the symbols are. */
-static void keep_chunk(product *p, ls_val chunk) {
+static void keep_chunk(ls_product *p, ls_val chunk) {
     ls_lower *l = p->l;
     ls_kb *kb = &l->kb;
-    const side *r = &p->s[0], *c = &p->s[1];
+    const ls_side *r = &p->s[0], *c = &p->s[1];
     int64_t points = l->list->scratch[p->scratch].count / p->chunks;
     ls_dtype type = l->list->scratch[p->scratch].count < INT32_MAX ? LS_I32 : LS_I64;
     int mem = ls_lower_mem(l, LS_EMIT_SCRATCH, p->scratch), axis = inner_axis(p, c, false);
-    bool quads = p->lanes == RUN && axis >= 0 && ls_quad_axis(l, axis) && (p->v->axes >> axis) == 1; /* the last: of stride 1 */
+    bool quads = p->lanes == LS_RUN && axis >= 0 && ls_quad_axis(l, axis) && (p->v->axes >> axis) == 1; /* the last: of stride 1 */
     ls_val base = ls_kb_mul(kb, ls_kb_cast(kb, chunk, type), ls_kb_const_int(kb, type, points));
     ls_saved_axes saved = ls_fold_save(&p->f);
     for (int i = 0; i < p->shape.tm * p->shape.tn / p->lanes; i++) {
         ls_val sum = ls_kb_get(kb, p->sum[i % p->shape.tm][i / p->shape.tm]);
-        for (int lane = 0; lane < p->lanes; lane += quads ? RUN : 1) {
+        for (int lane = 0; lane < p->lanes; lane += quads ? LS_RUN : 1) {
             int mark = ls_lower_mark(l), opened = 0;
             for (int n = 0; n < 2; n++) {
-                const side *s = n ? c : r;
+                const ls_side *s = n ? c : r;
                 ls_val at = n ? ls_kb_add(kb, column_of(p, i / p->shape.tm), i32(p, lane)) : row_of(p, i % p->shape.tm);
                 at = ls_kb_add(kb, s->first, ls_kb_cast(kb, at, s->type));
                 if (s->bound % s->tile) {
@@ -633,7 +612,7 @@ static void keep_chunk(product *p, ls_val chunk) {
             bool proved;
             ls_val index = ls_kb_add(kb, base, ls_lower_scratch_index(l, p->id, type, &proved));
             ls_kb_store(kb, mem, index, quads ? sum : ls_kb_extract(kb, sum, lane), LS_VAL_NONE);
-            close_line(p, opened, mark);
+            ls_product_close(p, opened, mark);
         }
     }
     ls_fold_restore(&p->f, &saved);
@@ -641,28 +620,33 @@ static void keep_chunk(product *p, ls_val chunk) {
 
 /* ---- the kernel ---- */
 
-static void declare(product *p) {
-    ls_lower *l = p->l;
-    ls_kb *kb = &l->kb;
-    ls_dtype acc = (ls_dtype)p->v->acc;
+void ls_product_hold(ls_product *p) {
+    ls_kb *kb = &p->l->kb;
     static const char *const names[2][2] = {{"rows", "rows_here"}, {"columns", "columns_here"}};
-    p->zero = ls_lower_zero(kb, acc);
+    p->zero = ls_lower_zero(kb, p->staged);
     p->odd = -1;
     for (int i = 0; i < 2; i++) {
-        side *s = &p->s[i];
-        s->mem = ls_kb_shared(kb, names[i][0], acc, (int64_t)s->stride * p->bk);
-        s->absent = s->absent && ls_dtype_is_float(acc); /* integers are finite: 0 times them is 0 */
-        s->mask = s->absent ? ls_kb_shared(kb, names[i][1], word_of(p), (int64_t)s->stride * p->bk) : -1;
+        ls_side *s = &p->s[i];
+        int64_t count = (int64_t)s->stride * (s->along && s->by_k ? s->tile : p->bk);
+        s->mem = ls_kb_shared(kb, names[i][0], p->staged, count);
+        s->absent = s->absent && ls_dtype_is_float(p->staged); /* integers are finite: 0 times them is 0 */
+        s->mask = s->absent && !s->along ? ls_kb_shared(kb, names[i][1], word_of(p), count) : -1;
         for (int u = 0; u < units_of(p, s); u++) {
             ls_val none = ls_lower_zero(kb, word_of(p));
             s->held[u] = ls_kb_var(kb, s->run > 1 ? ls_kb_splat(kb, p->zero, s->run) : p->zero);
-            s->held_mask[u] = s->absent ? ls_kb_var(kb, s->run > 1 ? ls_kb_splat(kb, none, s->run) : none) : LS_VAL_NONE;
+            s->held_mask[u] = s->mask >= 0 ? ls_kb_var(kb, s->run > 1 ? ls_kb_splat(kb, none, s->run) : none) : LS_VAL_NONE;
         }
     }
     if (p->s[0].absent || p->s[1].absent) {
         p->odd = ls_kb_shared(kb, "not_finite", LS_U32, 1);
         ls_kb_store(kb, p->odd, i32(p, 0), ls_kb_u32(kb, 0), ls_kb_eq(kb, p->t, i32(p, 0)));
     }
+}
+
+static void begin_sums(ls_product *p) {
+    ls_kb *kb = &p->l->kb;
+    p->ty = ls_kb_div(kb, p->t, i32(p, p->shape.tx));
+    p->tx = ls_kb_rem(kb, p->t, i32(p, p->shape.tx));
     for (int i = 0; i < p->shape.tm; i++) {
         for (int j = 0; j < p->shape.tn / p->lanes; j++) {
             p->sum[i][j] = ls_kb_var(kb, ls_kb_splat(kb, p->zero, p->lanes));
@@ -671,14 +655,14 @@ static void declare(product *p) {
     }
 }
 
-static void emit_tiles(product *p) {
+void ls_product_begin(ls_product *p, const char *suffix) {
     ls_lower *l = p->l;
     ls_kb *kb = &l->kb;
     if (p->chunks_each < p->chunks) {
         int64_t points = p->s[0].bound * p->s[1].bound * ls_lower_bound(l, p->batch, p->n_batch);
         p->scratch = ls_lower_scratch(l, (ls_dtype)p->v->acc, points * p->chunks);
     }
-    ls_lower_begin(l, p->shape.ty > 1 ? "tiled" : "gemv");
+    ls_lower_begin(l, suffix);
     ls_kb_workgroup(kb, p->threads, 1, 1);
     int64_t tiles[2], batch = ls_lower_bound(l, p->batch, p->n_batch);
     for (int i = 0; i < 2; i++) {
@@ -692,7 +676,7 @@ static void emit_tiles(product *p) {
         group = ls_kb_div(kb, group, ls_kb_const_int(kb, type, shares));
     }
     for (int i = 1; i >= 0; i--) {
-        side *s = &p->s[i];
+        ls_side *s = &p->s[i];
         ls_val count = ls_kb_const_int(kb, type, tiles[i]);
         ls_val tile = ls_kb_cast(kb, ls_kb_rem(kb, group, count), s->type);
         s->first = ls_kb_mul(kb, tile, ls_kb_const_int(kb, s->type, s->tile));
@@ -706,8 +690,6 @@ static void emit_tiles(product *p) {
     }
     p->exact = fixed && p->f.bound % p->bk == 0;
     p->t = ls_kb_local_id(kb, 0);
-    p->ty = ls_kb_div(kb, p->t, i32(p, p->shape.tx));
-    p->tx = ls_kb_rem(kb, p->t, i32(p, p->shape.tx));
     p->begin = ls_kb_const_int(kb, p->f.type, 0);
     p->end = p->f.n;
     if (shares > 1) {
@@ -715,7 +697,13 @@ static void emit_tiles(product *p) {
         p->begin = ls_kb_mul(kb, ls_kb_cast(kb, share, p->f.type), each);
         p->end = ls_kb_min(kb, ls_kb_add(kb, p->begin, each), p->f.n);
     }
-    declare(p);
+    ls_product_hold(p);
+}
+
+static void emit_tiles(ls_product *p) {
+    ls_lower *l = p->l;
+    ls_product_begin(p, p->shape.ty > 1 ? "tiled" : "gemv");
+    begin_sums(p);
     sums(p);
     if (p->scratch < 0) {
         store_tile(p);
@@ -729,18 +717,23 @@ static void emit_tiles(product *p) {
 }
 
 const char *ls_lower_contraction(ls_lower *l, int32_t first, int32_t count, ls_choice choice, bool dry) {
-    product *p = ls_arena_alloc(l->arena, sizeof *p);
+    ls_product *p = ls_arena_alloc(l->arena, sizeof *p);
     if (!p) {
         l->status = LS_FAIL_MEMORY(l->err, "a contraction");
         return "memory ran out";
     }
-    *p = (product){.l = l, .first = first, .count = count};
-    if (choice == LS_CHOICE_MATRIX || (choice == LS_CHOICE_ANY && !ls_lower_matrix(l, first, count, true))) {
-        return ls_lower_matrix(l, first, count, dry);
+    *p = (ls_product){.l = l, .first = first, .count = count};
+    if (choice == LS_CHOICE_MATRIX || (choice == LS_CHOICE_ANY && l->spec->math != LS_LOCKED)) {
+        const char *not_so = ls_lower_matrix(l, first, count, dry); /* whole tiles of plain matrices; else any operands */
+        not_so = not_so && l->status == LS_OK ? ls_product_fragments(p, choice == LS_CHOICE_MATRIX, dry) : not_so;
+        if (!not_so || choice == LS_CHOICE_MATRIX || l->status != LS_OK) {
+            return not_so;
+        }
+        *p = (ls_product){.l = l, .first = first, .count = count};
     }
     const char *why = plan(p, choice == LS_CHOICE_GEMV);
     if (choice == LS_CHOICE_ANY && !why && (p->s[0].bound < 8 || p->s[1].bound < 8)) {
-        *p = (product){.l = l, .first = first, .count = count};
+        *p = (ls_product){.l = l, .first = first, .count = count};
         why = plan(p, true);
         why = !why && (p->s[1].bound < 32 || p->f.bound < 32) ? "the contraction is too small to share loads" : why;
     } else if (choice == LS_CHOICE_ANY && !why && p->f.bound < 4) {

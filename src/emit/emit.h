@@ -5,15 +5,19 @@
  * contract's order of arithmetic, so that they give the bits of `ref`.
  *
  * How (docs/contract.md has the orders):
- *   pointwise   one thread an element of the store's space.
- *   reductions  over more than 32 elements that depend on the axes of the store alone: one workgroup a row, its 256
- *               threads being the 256 partials, then halving in shared memory; all reductions of one row are phases of
- *               one kernel. Over more than one block of 4096: one workgroup a (row, block), block results in scratch,
- *               and further kernels by the same rule. All other reductions: serial in the thread that needs them, the
- *               tree walked in order with one variable a level.
+ *   pointwise   one thread an element of the store's space, or four neighbours where loads or stores can be of four lanes.
+ *   reductions  over more than 32 elements that depend on the axes of the store alone: 32 to 256 threads a row, which own
+ *               whole ones of the 256 partials, then the halving in shared memory; all reductions of one row are phases of one
+ *               kernel, and what they load stays in registers (row.c). Over more than one block of 4096: one workgroup a (row,
+ *               block), block results in scratch, and further kernels by the same rule. Where results lie side by side in
+ *               memory, and not elements: 32 results a workgroup (column.c). All other reductions: serial in the thread that
+ *               needs them, the tree walked in order with one variable a level.
  *   argmin/max  pairs of value and index, combined in any order.
  *   contract    naive: one thread an output element, serial in chunks of 512. tiled (contract.c): a workgroup a tile of
  *               the output, operands through shared memory; the choice where both sides have 8 elements or more.
+ *               gemv (the same with a tile of all of the fewer side, 8 at most). Chunks of few tiles are shared among workgroups.
+ *               matrix: fragments, in fast and reduced arithmetic on halves; whole tiles of plain matrices by matrix.c, any
+ *               other operands by fragment.c.
  *   scatter     the base pointwise; then the updates in order by ONE thread: right, and as slow as that sounds.
  *   scan        one thread a line, serial in blocks of 512; LS_ERR_UNSUPPORTED beyond 512 blocks.
  *   sort        one thread an element, which counts what goes before it: work by the square of the line.

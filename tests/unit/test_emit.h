@@ -181,7 +181,7 @@ static ls_status run_list(const ls_check_event *event, snapshot *s, const ls_ker
         for (int p = 0; p < kernel.n_params; p++) {
             params[p] = event->launch->symbols ? event->launch->symbols[e->symbols[p]->index] : e->symbols[p]->bound;
         }
-        ls_interp_launch launch = {.buffers = buffers, .params = params, .seed = simplify ? 77 : 0};
+        ls_interp_launch launch = {.buffers = buffers, .params = params, .seed = simplify ? 77 : 0, .subgroup = total.caps.subgroup};
         LS_TRY(err, total.sets ? run_legal(event, s, &kernel, launch, err) : ls_kernel_interp(heap, &kernel, &launch, err));
     }
     return LS_OK;

@@ -34,7 +34,7 @@ static const char *const strategies[] = {"tiled", "gemv", NULL};
 static const ls_emit_caps devices[] = {{0}, {.max_threads = 64}, {.max_shared = 9000, .max_groups = 3}};
 static void all_ways(builder build, int n, bool must_tile) {
     for (int i = 0; i < 3; i++) {
-        for (int d = 0; d < (i == 0 ? 3 : 1); d++) {
+        for (int d = 0; d < (i == 0 && n % 3 == 0 ? 3 : 1); d++) {
             long forced = total.forced;
             world w = open_checked();
             ls_tensor *t = build(w.session, n); /* and what it needs, before the check counts */
@@ -72,10 +72,10 @@ static ls_tensor *transposed(ls_session *s, int n) {
 }
 static void products(void **state) {
     (void)state;
-    for (int n = 0; n < 16 * 5; n++) {
+    for (int n = 0; n < 16 * 5; n += n < 16 ? 1 : 3) {
         all_ways(product, n, sizes[n % 16][0] * sizes[n % 16][1] * sizes[n % 16][2] > 0);
     }
-    for (int n = 16; n < 128; n += 5) {
+    for (int n = 17; n < 128; n += 6) {
         all_ways(transposed, n, false);
     }
 }
@@ -196,6 +196,61 @@ static void symbols(void **state) {
     }
 }
 
+/* ---- fast and reduced arithmetic, on integers whose sums are exact in any order ---- */
+
+static ls_tensor *integers(ls_session *s, ls_dtype dtype, ls_shape shape) {
+    ls_tensor *x = data_of(s, LS_F32, shape);
+    return ls_cast(s, ls_rint(s, ls_mul(s, x, ls_full(s, LS_F32, LS_SHAPE(1), 0.5))), dtype);
+}
+static ls_tensor *exact(ls_session *s, int n) {
+    const int64_t *z = sizes[n % 16];
+    if (n % 48 == 3) { /* so many that tiles are large */
+        return ls_matmul(s, integers(s, LS_F16, LS_SHAPE(100, 17, 40)), integers(s, LS_F16, LS_SHAPE(100, 40, 12)));
+    }
+    static const ls_dtype dtypes[] = {LS_F16, LS_BF16, LS_F32};
+    ls_dtype dtype = dtypes[n / 16 % 3];
+    int turns = n % 4;
+    ls_tensor *a = integers(s, dtype, turns & 1 ? LS_SHAPE(z[2], z[0]) : LS_SHAPE(z[0], z[2]));
+    ls_tensor *b = integers(s, dtype, turns & 2 ? LS_SHAPE(z[1], z[2]) : LS_SHAPE(z[2], z[1]));
+    a = turns & 1 ? ls_transpose(s, a, 0, 1) : a;
+    b = turns & 2 ? ls_transpose(s, b, 0, 1) : b;
+    return ls_relu(s, ls_matmul(s, a, b));
+}
+static ls_tensor *exact_convolution(ls_session *s, int n) {
+    ls_conv_spec spec = {.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 2}};
+    ls_tensor *x = integers(s, LS_F16, LS_SHAPE(2, 16, 7, 9)), *w = integers(s, LS_F16, LS_SHAPE(36, 16, 3, 3));
+    if (n == 1) { /* some infinite, some NaN */
+        w = ls_div(s, w, ls_cast(s, ls_iota(s, LS_I32, LS_SHAPE(36, 1, 1, 1), 0), LS_F16));
+        w = ls_where(s, ls_lt(s, ls_iota(s, LS_I32, LS_SHAPE(36, 1, 1, 1), 0), ls_full_i64(s, LS_I32, LS_SHAPE(1), 1)), w,
+                     integers(s, LS_F16, LS_SHAPE(36, 16, 3, 3)));
+    }
+    return ls_conv(s, x, w, NULL, &spec);
+}
+
+static void in_any_order(void **state) {
+    (void)state;
+    static const char *const names[] = {"matrix", "tiled", "gemv", NULL};
+    static const int subgroups[] = {32, 16, 64};
+    long forced[4] = {0};
+    for (int n = 0; n < 48 + 2; n += n < 16 ? 1 : 2) {
+        for (int i = 0; i < 4; i++) {
+            world w = open_checked();
+            ls_session_set_math(w.session, n / 16 % 3 == 2 ? LS_REDUCED : LS_FAST);
+            ls_tensor *t = n < 48 ? exact(w.session, n) : exact_convolution(w.session, n - 48);
+            long before_it = total.forced;
+            total.strategy = names[i];
+            total.caps = (ls_emit_caps){.subgroup = subgroups[n % 3], .n_frags = 2,
+                                        .frags = {{LS_F16, 16, 16, 16}, {LS_BF16, 16, 16, 16}}, .frag_words = n % 2};
+            realize(&w, t);
+            forced[i] += total.forced - before_it;
+            total.strategy = NULL;
+            total.caps = devices[0];
+            world_close(&w);
+        }
+    }
+    assert_true(forced[0] >= 25 && forced[1] >= 25 && forced[2] > 8);
+}
+
 /* ---- reasons ---- */
 
 static ls_emit_strategy listed[LS_EMIT_STRATEGIES];
@@ -232,8 +287,9 @@ static void reasons(void **state) {
 }
 
 int main(void) {
+    cmocka_set_test_filter(getenv("LOCKSTEP_TEST"));
     const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(fusions), cmocka_unit_test(convolutions),
-                                       cmocka_unit_test(symbols), cmocka_unit_test(reasons)};
+                                       cmocka_unit_test(symbols), cmocka_unit_test(reasons), cmocka_unit_test(in_any_order)};
     int failed = cmocka_run_group_tests_name("emit_tiled", tests, NULL, NULL);
     printf("specs: %ld (%ld as forced) as %ld kernels of %ld instructions\n", total.specs, total.forced, total.kernels, total.instructions);
     return failed;
