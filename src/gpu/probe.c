@@ -102,7 +102,8 @@ static int probe_half(ls_kb *kb, ls_val x, ls_val y, ls_val *out) {
     out[0] = word_of(kb, ls_kb_cast(kb, f, LS_F32));
     out[1] = ls_kb_cast(kb, ls_kb_bitcast(kb, ls_kb_canon(kb, ls_kb_cast(kb, mid, LS_F16)), LS_U16), LS_U32);
     out[2] = ls_kb_cast(kb, ls_kb_bitcast(kb, ls_kb_canon(kb, ls_kb_cast(kb, f32_of(kb, x), LS_F16)), LS_U16), LS_U32);
-    return 3;
+    out[3] = word_of(kb, ls_kb_mul(kb, ls_kb_cast(kb, ls_kb_cast(kb, mid, LS_F16), LS_F32), ls_kb_f32(kb, 2))); /* there and back */
+    return 4;
 }
 static ls_val wide(ls_kb *kb, ls_val x, ls_val y) {
     ls_val high = ls_kb_shl(kb, ls_kb_cast(kb, x, LS_U64), ls_kb_const_int(kb, LS_U64, 32));
@@ -154,7 +155,7 @@ static const probe probes[] = { /* what others stand on comes first */
     {LS_KT_DIV32, "division", 0, LS_U32, probe_div},
     {LS_KT_SQRT32, "square root", 0, LS_U32, probe_sqrt},
     {LS_KT_HALF_CAST, "f16 conversion", 0, LS_U32, probe_half},
-    {LS_KT_FLOAT64, "f64", LS_KT_FLOAT64, LS_U32, probe_float64},
+    {LS_KT_FLOAT64, "f64", LS_KT_FLOAT64 | LS_KT_INT64, LS_U32, probe_float64},
     {LS_KT_FMA32, "fma", LS_KT_FMA32, LS_U32, probe_fma},
 };
 
@@ -271,6 +272,7 @@ static ls_status run_probe(bench *b, const probe *p, ls_error *err) {
     char value[160] = "";
     int64_t at = -1;
     if ((gpu->limits.traits & p->needs) != p->needs) {
+        gpu->limits.traits &= ~(uint32_t)p->trait;
         return LS_OK;
     }
     bool had = gpu->limits.traits & p->trait;

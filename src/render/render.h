@@ -4,7 +4,8 @@
  *   - entry point "main", workgroup size fixed;
  *   - global memory number b (ls_kmem.binding) is storage binding b of set or group 0; PTX: parameter b, a pointer;
  *   - parameters are u32 words in the order of kernel->params, 64-bit ones as two words, low first, booleans and narrower
- *     ones widened. SPIR-V: a push-constant block. WGSL: a uniform `array<vec4<u32>, n>` at binding n_globals. PTX: the
+ *     ones widened. SPIR-V: a push-constant block, in which one more
+ *     word follows, 0 at run time: what compilers must not see through stands behind it. WGSL: a uniform `array<vec4<u32>, n>` at binding n_globals. PTX: the
  *     parameter after the pointers, an array of b32;
  *   - no two bindings need be disjoint (nothing is marked restrict), nothing outside the bounds is touched.
  * The same kernel gives the same text everywhere.

@@ -109,18 +109,9 @@ static void barrier(spv_module *m) {
     SPV_BODY(m, SPV_CONTROL_BARRIER, scope, scope, semantics);
 }
 
-/* +0.0 from the number of workgroups, whose highest bit is never set: no compiler takes it for a constant. */
+/* +0.0 that no compiler takes for a constant. */
 static uint32_t hidden_zero(spv_module *m, spv_kind kind, int lanes) {
-    uint32_t u32 = ls_spv_type(m, SPV_U32, 1), all[4];
-    if (!m->zero) {
-        spv_words body = m->sections[SPV_SEC_BODY];
-        m->sections[SPV_SEC_BODY] = m->sections[SPV_SEC_PROLOGUE];
-        uint32_t groups = ls_spv_builtin(m, SPV_BUILTIN_GROUPS, 0);
-        m->zero = SPV_VALUE(m, SPV_SHIFT_RIGHT_LOGICAL, u32, groups, ls_spv_u32(m, 31));
-        m->sections[SPV_SEC_PROLOGUE] = m->sections[SPV_SEC_BODY];
-        m->sections[SPV_SEC_BODY] = body;
-    }
-    uint32_t bits = m->zero;
+    uint32_t bits = ls_spv_hidden(m), all[4];
     if (kind == SPV_F64) {
         bits = SPV_VALUE(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type(m, SPV_U32, 2), bits, bits);
     }

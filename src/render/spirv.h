@@ -60,7 +60,6 @@ typedef enum spv_op {
     SPV_S_DIV = 135,
     SPV_F_DIV = 136,
     SPV_U_MOD = 137,
-    SPV_S_REM = 138,
     SPV_U_MUL_EXTENDED = 151,
     SPV_LOGICAL_EQUAL = 164,
     SPV_LOGICAL_NOT_EQUAL = 165,
@@ -157,7 +156,6 @@ enum {
     SPV_DECO_OFFSET = 35,
     SPV_DECO_NO_CONTRACTION = 42,
 
-    SPV_BUILTIN_GROUPS = 24,
     SPV_BUILTIN_WORKGROUP_ID = 26,
     SPV_BUILTIN_LOCAL_ID = 27,
     SPV_BUILTIN_SUBGROUP_SIZE = 36,
@@ -233,7 +231,7 @@ typedef struct spv_module {
     uint32_t *ids; /* by instruction */
     spv_mem *mems;
     uint32_t push;
-    uint32_t zero; /* with hide_zero: a u32 that is 0 at run time; 0: not yet made */
+    uint32_t zero; /* the u32 that is 0 at run time; 0: not yet loaded */
     bool half_native, vulkan_model, has_barrier;
     uint32_t float_kinds; /* bit 1 << spv_kind: float arithmetic of that width occurs */
     spv_block blocks[64];
@@ -276,6 +274,7 @@ static inline uint32_t ls_spv_u32(spv_module *m, uint32_t value) {
 /* ---- spirv_memory.c ---- */
 void ls_spv_declare_memory(spv_module *m);
 uint32_t ls_spv_param(spv_module *m, int param);
+uint32_t ls_spv_hidden(spv_module *m); /* a u32 that is 0, which only the launch knows */
 uint32_t ls_spv_load(spv_module *m, const ls_ins *ins);
 void ls_spv_store(spv_module *m, const ls_ins *ins); /* without its predicate */
 uint32_t ls_spv_atomic(spv_module *m, const ls_ins *ins);

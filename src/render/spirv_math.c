@@ -115,8 +115,12 @@ static uint32_t arithmetic(spv_module *m, const ls_ins *ins, const operands *o) 
         op = f ? SPV_F_DIV : s ? SPV_S_DIV : SPV_U_DIV;
         break;
     default:
-        op = s ? SPV_S_REM : SPV_U_MOD;
+        op = SPV_U_MOD;
         break;
+    }
+    if (ins->op == LS_K_REM && s) { /* Vulkan leaves OpSRem of negative operands undefined, and NVIDIA's gives other values */
+        uint32_t quotient = SPV_VALUE(m, SPV_S_DIV, o->type, o->a, o->b);
+        return SPV_VALUE(m, SPV_I_SUB, o->type, o->a, SPV_VALUE(m, SPV_I_MUL, o->type, quotient, o->b));
     }
     uint32_t id = SPV_VALUE(m, op, o->type, o->a, o->b);
     return f ? exact(m, ins, id) : id;
@@ -203,6 +207,21 @@ static uint64_t one_bits(spv_kind kind) {
     return kind == SPV_F16 ? 0x3c00 : kind == SPV_F32 ? 0x3f800000 : kind == SPV_F64 ? UINT64_C(0x3ff) << 52 : 1;
 }
 
+/* f32 to f16, its bits passed through an exclusive or with a run-time zero: NVIDIA's compiler takes away the way to f16 and
+ * back, and with it the rounding. */
+static uint32_t round_to_half(spv_module *m, const ls_ins *ins, const operands *o) {
+    uint32_t half = exact(m, ins, SPV_VALUE(m, SPV_F_CONVERT, o->type, o->a)), u16 = ls_spv_type(m, SPV_U16, o->lanes), all[4];
+    if (ins->flags & LS_KF_FAST) {
+        return half;
+    }
+    uint32_t zero = SPV_VALUE(m, SPV_U_CONVERT, ls_spv_type(m, SPV_U16, 1), ls_spv_hidden(m));
+    all[0] = all[1] = all[2] = all[3] = zero;
+    if (o->lanes > 1) {
+        zero = ls_spv_value(m, SPV_COMPOSITE_CONSTRUCT, u16, all, (size_t)o->lanes);
+    }
+    return SPV_VALUE(m, SPV_BITCAST, o->type, SPV_VALUE(m, SPV_BITWISE_XOR, u16, SPV_VALUE(m, SPV_BITCAST, u16, half), zero));
+}
+
 static uint32_t cast(spv_module *m, const ls_ins *ins, const operands *o) {
     spv_kind to = ls_spv_kind(m, (ls_dtype)ins->dtype), from = o->kind;
     bool s = ls_dtype_is_signed(o->dtype);
@@ -219,6 +238,9 @@ static uint32_t cast(spv_module *m, const ls_ins *ins, const operands *o) {
     if (from == SPV_BOOL) {
         return SPV_VALUE(m, SPV_SELECT, o->type, o->a, ls_spv_const(m, to, o->lanes, one_bits(to)),
                          ls_spv_const(m, to, o->lanes, 0));
+    }
+    if (is_float(from) && to == SPV_F16) {
+        return round_to_half(m, ins, o);
     }
     if (is_float(from) && is_float(to)) {
         return exact(m, ins, SPV_VALUE(m, SPV_F_CONVERT, o->type, o->a));

@@ -75,10 +75,7 @@ static void declare_shared(spv_module *m, int number, uint32_t widths) {
 }
 
 static void declare_params(spv_module *m) {
-    uint32_t n = (uint32_t)ls_render_words(m->kernel), u32 = ls_spv_type(m, SPV_U32, 1);
-    if (n == 0) {
-        return;
-    }
+    uint32_t n = (uint32_t)ls_render_words(m->kernel) + 1, u32 = ls_spv_type(m, SPV_U32, 1); /* the last: 0 */
     uint32_t *members = LS_ARENA_ARRAY(m->arena, uint32_t, n + 1);
     if (!members) {
         ls_spv_fail(m, LS_ERR_MEMORY, "out of memory for its parameters");
@@ -153,6 +150,17 @@ uint32_t ls_spv_param(spv_module *m, int param) {
     default:
         return low;
     }
+}
+
+uint32_t ls_spv_hidden(spv_module *m) {
+    if (!m->zero) { /* in the prologue: any block may use it */
+        spv_words body = m->sections[SPV_SEC_BODY];
+        m->sections[SPV_SEC_BODY] = m->sections[SPV_SEC_PROLOGUE];
+        m->zero = param_word(m, ls_render_words(m->kernel));
+        m->sections[SPV_SEC_PROLOGUE] = m->sections[SPV_SEC_BODY];
+        m->sections[SPV_SEC_BODY] = body;
+    }
+    return m->zero;
 }
 
 /* ---- places ---- */

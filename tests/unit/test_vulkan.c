@@ -256,7 +256,8 @@ static bool has(ls_kop op, ls_dtype t) {
     ls_kb_init(&kb, &arena, "has", &ignored);
     ls_val v = t == LS_BOOL ? ls_kb_const_int(&kb, t, 1) : ls_kb_const_bits(&kb, t, 0);
     int n = ls_kops[op].sources;
-    bool missing = (op == LS_K_SQRT && !(limits.traits & LS_KT_SQRT32)) || op == LS_K_FMA || op == LS_K_CANON;
+    bool rough = (op == LS_K_SQRT || op == LS_K_DIV) && ls_dtype_is_float(t) && driver->properties.deviceType != VK_TYPE_CPU;
+    bool missing = rough || op == LS_K_FMA || op == LS_K_CANON; /* the probe looks at these on each device */
     return !missing && ls_kb_pure(&kb, op, v, n > 1 ? v : LS_VAL_NONE, n > 2 ? v : LS_VAL_NONE, 0) != LS_VAL_NONE;
 }
 

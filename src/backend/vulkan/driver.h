@@ -15,7 +15,8 @@ enum {
     LS_VK_BATCHES = 4,
     LS_VK_COMMANDS = 128,   /* in a batch at most; then it is submitted */
     LS_VK_FIRST_COMMANDS = 16, /* the same when nothing else runs: an idle device should start early */
-    LS_VK_BINDINGS = 64     /* of a kernel at most */
+    LS_VK_BINDINGS = 64,    /* of a kernel at most */
+    LS_VK_WORDS = 64        /* of push constants at most */
 };
 #define LS_VK_STAGING ((size_t)16 << 20) /* bytes of the ring that transfers go through */
 

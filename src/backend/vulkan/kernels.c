@@ -2,6 +2,7 @@
  * and every layout has room for all words of parameters. */
 #include "backend/vulkan/driver.h"
 #include "device/cache.h"
+#include <string.h>
 
 /* ---- the driver's cache of what it compiled ---- */
 
@@ -61,7 +62,7 @@ static ls_status layout_make(vk_driver *d, int n, ls_error *err) {
                                                  .flags = d->push_descriptors ? VK_DESCRIPTOR_LAYOUT_PUSH : 0,
                                                  .bindingCount = (uint32_t)n,
                                                  .pBindings = bindings};
-    const VkPushConstantRange words = {VK_STAGE_COMPUTE, 0, (uint32_t)d->max_words * 4};
+    const VkPushConstantRange words = {VK_STAGE_COMPUTE, 0, (uint32_t)(d->max_words + 1) * 4};
     const VkPipelineLayoutCreateInfo info = {.sType = VK_S_PIPELINE_LAYOUT_CREATE_INFO,
                                              .setLayoutCount = 1,
                                              .pSetLayouts = &d->set_layouts[n],
@@ -190,10 +191,11 @@ ls_status ls_vk_dispatch(void *driver, const ls_gpu_dispatch *dispatch, ls_error
     LS_TRY(err, ls_vk_begin(d, &batch, err));
     d->vkCmdBindPipeline(batch->commands, VK_BIND_COMPUTE, p->pipeline);
     LS_TRY(err, bind(d, batch, p, dispatch, err));
-    if (dispatch->n_words) {
-        d->vkCmdPushConstants(batch->commands, d->layouts[p->n_bindings], VK_STAGE_COMPUTE, 0, (uint32_t)dispatch->n_words * 4,
-                              dispatch->words);
-    }
+    uint32_t words[LS_VK_WORDS];
+    memcpy(words, dispatch->words, (size_t)dispatch->n_words * sizeof *words);
+    words[dispatch->n_words] = 0; /* the renderer's run-time zero */
+    d->vkCmdPushConstants(batch->commands, d->layouts[p->n_bindings], VK_STAGE_COMPUTE, 0, (uint32_t)(dispatch->n_words + 1) * 4,
+                          words);
     d->vkCmdDispatch(batch->commands, dispatch->groups[0], dispatch->groups[1], dispatch->groups[2]);
     p->last_use = batch->number;
     return ls_vk_end(d, err);
