@@ -77,10 +77,12 @@ fuzz:                   ## fuzz the readers of files for 30 s each, under ASan a
 	@$(call build,release)
 	@sh tests/fuzz/run.sh $(BUILD) 30
 
-conform-full:           ## every row of the conformance product, not only the covering array
+conform-full:           ## every row of the conformance product on the CPU and every device; SHARD=i/n SECONDS=s DEVICES="..." for a part
 	@tools/deps.sh build test gpu data
+	@tools/drivers.sh
 	@$(call build,release)
-	@LOCKSTEP_CONFORM=full $(CTEST) $(BUILD) -L '^conformance$$' --timeout 86400
+	@$(if $(SHARD),LOCKSTEP_SHARD=$(SHARD)) $(if $(SECONDS),LOCKSTEP_SECONDS=$(SECONDS)) \
+	    LOCKSTEP_CONFORM=$(or $(MODE),full) tools/conform.sh $(BUILD) $(DEVICES)
 
 mutants:                ## a sample of one-token mutants of lowering and microkernels, each against the tests (slow)
 	@tools/deps.sh build test data

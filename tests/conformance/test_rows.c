@@ -1,11 +1,12 @@
 /* The conformance rows: `ref` inside the oracle's radius, and `cpu` equal to `ref` bit for bit. On integers every linear operation is
  * exact in every kind of arithmetic, so there the oracle's middle itself must be met. Run as it is: a covering array in which every pair
- * of factor levels stands. With LOCKSTEP_CONFORM=full: every row of the product. LOCKSTEP_ROWS=text runs the rows whose description
- * contains it. */
+ * of factor levels stands. With LOCKSTEP_CONFORM=full: every row of the product; LOCKSTEP_SHARD=i/n: every n-th of them, from the i-th (0
+ * to n - 1); LOCKSTEP_SECONDS=s: until so long is over. LOCKSTEP_ROWS=text runs the rows whose description contains it. */
 #include "support/rows.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct tally {
     long run, failed, blind, elements;
@@ -64,16 +65,24 @@ static void run_row(const row *r, tally *t, int with_oracle) {
 static void rows(void **state) {
     (void)state;
     const char *mode = getenv("LOCKSTEP_CONFORM"), *only = getenv("LOCKSTEP_ROWS");
+    const char *shard = getenv("LOCKSTEP_SHARD"), *seconds = getenv("LOCKSTEP_SECONDS");
     int full = mode && strcmp(mode, "full") == 0;
-    long count = 0;
+    long count = 0, index = 0, of = 1, met = 0;
+    time_t end = seconds ? time(NULL) + atol(seconds) : 0;
+    if (shard && (sscanf(shard, "%ld/%ld", &index, &of) != 2 || of < 1 || index < 0 || index >= of)) {
+        fail_msg("LOCKSTEP_SHARD=%s: expected i/n with 0 <= i < n", shard);
+    }
     tally t = {0, 0, 0, 0};
     row *list = full ? NULL : rows_pairwise(&count), r = {{0}};
     for (long i = 0; full || i < count; i++) {
         row *at = full ? &r : &list[i];
         char text[256];
         rows_describe(at, text, sizeof text);
-        if (rows_valid(at) && (!only || strstr(text, only))) {
+        if (rows_valid(at) && (!only || strstr(text, only)) && met++ % of == index) {
             run_row(at, &t, 1);
+        }
+        if (end && time(NULL) > end) {
+            break;
         }
         if (full && !rows_next(&r)) {
             break;
