@@ -11,7 +11,7 @@ typedef struct unique_key {
 static bool unique_equal(const void *a, const void *b) {
     const unique_key *x = a, *y = b;
     return x->op == y->op && x->type == y->type && x->n == y->n &&
-           memcmp(x->operands, y->operands, x->n * sizeof(uint32_t)) == 0;
+           (x->n == 0 || memcmp(x->operands, y->operands, x->n * sizeof(uint32_t)) == 0);
 }
 
 void ls_spv_fail(spv_module *m, ls_status code, const char *what) {
@@ -74,7 +74,9 @@ static void put_result(spv_module *m, spv_section section, spv_op op, uint32_t t
         words[len++] = type;
     }
     words[len++] = id;
-    memcpy(words + len, operands, n * sizeof(uint32_t));
+    for (size_t i = 0; i < n; i++) {
+        words[len + i] = operands[i];
+    }
     ls_spv_put(m, section, op, words, len + n);
 }
 

@@ -2,7 +2,6 @@
  * and every layout has room for all words of parameters. */
 #include "backend/vulkan/driver.h"
 #include "device/cache.h"
-#include <string.h>
 
 /* ---- the driver's cache of what it compiled ---- */
 
@@ -192,7 +191,9 @@ ls_status ls_vk_dispatch(void *driver, const ls_gpu_dispatch *dispatch, ls_error
     d->vkCmdBindPipeline(batch->commands, VK_BIND_COMPUTE, p->pipeline);
     LS_TRY(err, bind(d, batch, p, dispatch, err));
     uint32_t words[LS_VK_WORDS];
-    memcpy(words, dispatch->words, (size_t)dispatch->n_words * sizeof *words);
+    for (int32_t i = 0; i < dispatch->n_words; i++) {
+        words[i] = dispatch->words[i];
+    }
     words[dispatch->n_words] = 0; /* the renderer's run-time zero */
     d->vkCmdPushConstants(batch->commands, d->layouts[p->n_bindings], VK_STAGE_COMPUTE, 0, (uint32_t)(dispatch->n_words + 1) * 4,
                           words);
