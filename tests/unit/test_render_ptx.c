@@ -279,6 +279,69 @@ static void fragments_assemble(void **state) {
     }
 }
 
+/* Four words go straight to shared memory where nobody looks at it before the next barrier. */
+static void copies_are_asynchronous(void **state) {
+    (void)state;
+    for (int look = 0; look < 3; look++) { /* nobody; before the barrier; no barrier follows */
+        ls_kb kb;
+        ls_kernel k;
+        ls_kb_init(&kb, &arena, "copies", &err);
+        int x = ls_kb_global(&kb, "x", LS_U32, LS_MEM_READ, 128), y = ls_kb_global(&kb, "y", LS_U32, LS_MEM_WRITE, 128);
+        int s = ls_kb_shared(&kb, "s", LS_U32, 128), other = ls_kb_shared(&kb, "other", LS_U32, 128);
+        ls_kb_workgroup(&kb, 32, 1, 1);
+        ls_kb_grid(&kb, 0, 1, LS_VAL_NONE, 1);
+        ls_val i = ls_kb_mul(&kb, ls_kb_local_id(&kb, 0), ls_kb_i32(&kb, 4));
+        ls_kb_store(&kb, s, i, ls_kb_load(&kb, x, i, LS_VAL_NONE, LS_VAL_NONE, 4), LS_VAL_NONE);
+        ls_kb_store(&kb, other, i, ls_kb_u32(&kb, 1), LS_VAL_NONE);
+        ls_val seen = ls_kb_load(&kb, look == 1 ? s : other, i, LS_VAL_NONE, LS_VAL_NONE, 1);
+        if (look < 2) {
+            ls_kb_barrier(&kb);
+        }
+        seen = ls_kb_add(&kb, seen, ls_kb_load(&kb, s, i, LS_VAL_NONE, LS_VAL_NONE, 1));
+        ls_kb_store(&kb, y, i, seen, LS_VAL_NONE);
+        assert_ok(ls_kb_finish(&kb, &k));
+        ls_text text = rendered(&k);
+        assert_int_equal(count(text.data, "cp.async.cg.shared.global"), look == 0);
+        assert_int_equal(count(text.data, "cp.async.wait_all;\n  bar.sync"), look == 0);
+        assert_int_equal(count(text.data, "ld.global.v4.u32"), look != 0);
+        if (ptx_assembler()) {
+            ptx_assembles("copies", text.data);
+        }
+        ls_text_free(&text);
+    }
+}
+
+/* Fragments of halves out of words of shared memory, four matrices at a time; the constant part of the place folded. */
+static void fragments_by_matrices(void **state) {
+    (void)state;
+    for (int v = 0; v < 8; v++) {
+        bool columns = v & 1, misaligned = v & 2, is_b = v & 4;
+        ls_kb kb;
+        ls_kernel k;
+        ls_kb_init(&kb, &arena, "matrices", &err);
+        int s = ls_kb_shared(&kb, "s", LS_U32, 4096), c = ls_kb_global(&kb, "c", LS_F32, LS_MEM_WRITE, 4096);
+        ls_kb_workgroup(&kb, 32, 1, 1);
+        ls_kb_grid(&kb, 0, 1, LS_VAL_NONE, 1);
+        ls_kb_store(&kb, s, ls_kb_local_id(&kb, 0), ls_kb_u32(&kb, 0), LS_VAL_NONE);
+        ls_kb_barrier(&kb);
+        ls_val at = ls_kb_i32(&kb, misaligned ? 132 : 128), stride = ls_kb_i32(&kb, 72), zero = ls_kb_i32(&kb, 0);
+        uint32_t layout = columns ? LS_KF_FRAG_COLS : 0;
+        ls_val a = ls_kb_frag_load_as(&kb, s, LS_F16, is_b ? zero : at, stride, LS_KF_FRAG(LS_FRAG_A, 16, 16, 16) | layout);
+        ls_val b = ls_kb_frag_load_as(&kb, s, LS_F16, is_b ? at : zero, stride, LS_KF_FRAG(LS_FRAG_B, 16, 16, 16) | layout);
+        ls_val sum = ls_kb_frag_fill(&kb, ls_kb_f32(&kb, 0), LS_KF_FRAG(LS_FRAG_C, 16, 16, 16));
+        ls_kb_frag_store(&kb, c, zero, ls_kb_frag_mma(&kb, a, b, sum), ls_kb_i32(&kb, 16), 0);
+        assert_ok(ls_kb_finish(&kb, &k));
+        ls_text text = rendered(&k);
+        assert_int_equal(count(text.data, "ldmatrix.sync.aligned.m8n8.x4"), misaligned ? 1 : 2);
+        assert_int_equal(count(text.data, ".x4.trans"), !misaligned || columns == is_b);
+        assert_int_equal(strstr(text.data, "+256];") != NULL, !misaligned); /* 128 halves */
+        if (ptx_assembler()) {
+            ptx_assembles("matrices", text.data);
+        }
+        ls_text_free(&text);
+    }
+}
+
 /* ---- division by constants ---- */
 
 /* A machine for straight lines of integer PTX: registers %r and %d by number. */
@@ -436,6 +499,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(instructions_assemble, setup, teardown),
         cmocka_unit_test_setup_teardown(threads_together_assemble, setup, teardown),
         cmocka_unit_test_setup_teardown(fragments_assemble, setup, teardown),
+        cmocka_unit_test_setup_teardown(copies_are_asynchronous, setup, teardown),
+        cmocka_unit_test_setup_teardown(fragments_by_matrices, setup, teardown),
         cmocka_unit_test_setup_teardown(division_by_constants, setup, teardown),
         cmocka_unit_test_setup_teardown(what_has_no_form_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_can_run_out, setup, teardown),
