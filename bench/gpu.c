@@ -1,8 +1,9 @@
 /* Speed of a device with threads through the public interface, to be set beside bench/peers/torch_gpu.py, which prints the
  * same rows: programs replay in bursts of at least 20 ms, a wait at the end of each; medians of rounds; operands lie in
  * several copies that take turns, so that no cache keeps them.
- * Usage: gpu [--device ID] [--rounds N] [--only TEXT] */
+ * Usage: gpu [--device ID] [--rounds N] [--only TEXT] [--math locked|fast] */
 #include <lockstep/lockstep.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@ enum { MAX_ROUNDS = 51, MAX_SETS = 16, OPERANDS = 3 };
 
 typedef struct bench {
     ls_session *session;
-    const char *only;
+    const char *only, *math;
     int rounds;
 } bench;
 
@@ -198,10 +199,11 @@ int main(int argc, char **argv) {
     for (int i = 1; i + 1 < argc; i += 2) {
         id = strcmp(argv[i], "--device") == 0 ? argv[i + 1] : id;
         b.only = strcmp(argv[i], "--only") == 0 ? argv[i + 1] : b.only;
+        b.math = strcmp(argv[i], "--math") == 0 ? argv[i + 1] : b.math;
         b.rounds = strcmp(argv[i], "--rounds") == 0 ? atoi(argv[i + 1]) : b.rounds;
     }
     if (argc % 2 == 0 || b.rounds < 1 || b.rounds > MAX_ROUNDS) {
-        fprintf(stderr, "usage: gpu [--device ID] [--rounds 1 to %d] [--only TEXT]\n", MAX_ROUNDS);
+        fprintf(stderr, "usage: gpu [--device ID] [--rounds 1 to %d] [--only TEXT] [--math locked|fast]\n", MAX_ROUNDS);
         return 2;
     }
     if (ls_context_create(NULL, &context, &err) != LS_OK || ls_device_open(context, id, &device, &err) != LS_OK ||
@@ -230,7 +232,8 @@ int main(int argc, char **argv) {
         rows_of("transpose", transpose, LS_F32, 1, 1, 0)};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (int math = LS_LOCKED; math <= LS_FAST; math++) {
-            if (!b.only || strstr(rows[i].what, b.only)) {
+            bool chosen = !b.math || strcmp(b.math, math == LS_FAST ? "fast" : "locked") == 0;
+            if (chosen && (!b.only || strstr(rows[i].what, b.only))) {
                 run_row(&b, &rows[i], (ls_math)math);
             }
         }

@@ -252,14 +252,10 @@ static void copy(product *p, side *s, ls_val slab, int half, int u) {
     ls_kb_store(kb, s->shared[half], ls_kb_add(kb, times(p, line, s->stride / 2), along), x, LS_VAL_NONE);
 }
 
-/* Share `part` of `parts` of a slab. */
-static void copy_slab(product *p, ls_val slab, int half, int part, int parts) {
-    int n = 0, units = (p->s[0].units + p->s[1].units) / p->threads;
+static void copy_slab(product *p, ls_val slab, int half) {
     for (int i = 0; i < 2; i++) {
-        for (int u = 0; u < p->s[i].units / p->threads; u++, n++) {
-            if (n * parts / units == part) {
-                copy(p, &p->s[i], slab, half, u);
-            }
+        for (int u = 0; u < p->s[i].units / p->threads; u++) {
+            copy(p, &p->s[i], slab, half, u);
         }
     }
 }
@@ -275,8 +271,7 @@ static ls_val fragment(product *p, int which, int half, int i, int k) {
     return ls_kb_frag_load_as(kb, s->shared[half], p->type, at, i32(p, s->stride), flags);
 }
 
-/* The products of a slab, and the copies of the next between them, so that neither waits for the other in a queue. */
-static void add_products(product *p, int half, ls_val next) {
+static void add_products(product *p, int half) {
     enum { N = PART / FRAG };
     ls_kb *kb = &p->l->kb;
     for (int k = 0; k < p->slab; k += FRAG) {
@@ -287,7 +282,6 @@ static void add_products(product *p, int half, ls_val next) {
         for (int j = 0; j < N; j++) {
             b[j] = fragment(p, 1, half, j, k);
         }
-        copy_slab(p, next, 1 - half, k / FRAG, p->slab / FRAG);
         for (int i = 0; i < N; i++) {
             for (int j = 0; j < N; j++) {
                 ls_kb_set(kb, p->sum[i][j], ls_kb_frag_mma(kb, a[i], b[j], ls_kb_get(kb, p->sum[i][j])));
@@ -299,12 +293,13 @@ static void add_products(product *p, int half, ls_val next) {
 static void sums(product *p) {
     ls_kb *kb = &p->l->kb;
     int64_t slabs = p->k / p->slab;
-    copy_slab(p, i32(p, 0), 0, 0, 1);
+    copy_slab(p, i32(p, 0), 0);
     ls_kb_barrier(kb);
     ls_val slab = ls_kb_loop(kb, i32(p, 0), i32(p, slabs), i32(p, 2), 0);
     for (int half = 0; half < 2; half++) {
         ls_val next = ls_kb_min(kb, ls_kb_add(kb, slab, i32(p, half + 1)), i32(p, slabs - 1)); /* the last one twice */
-        add_products(p, half, next);
+        copy_slab(p, next, 1 - half); /* all of it first: fragments are not loaded ahead past a copy */
+        add_products(p, half);
         ls_kb_barrier(kb);
     }
     ls_kb_end_loop(kb);
@@ -334,11 +329,6 @@ static void store_four(product *p, ls_val row, ls_val column, ls_val sums_of) {
 static void store_tile(product *p) {
     ls_kb *kb = &p->l->kb;
     int width = p->s[1].tile, stride = width + SPARE, lines = p->s[0].tile / PART * FRAG, units = lines * width / 4;
-    int follows = 0;
-    for (int32_t i = 0; i < p->l->spec->n_values; i++) {
-        follows += p->used[i] && p->l->spec->values[i].op != LS_V_CONST;
-    }
-    bool small = follows <= 8;
     int stage = ls_kb_shared(kb, "sums", LS_F32, (int64_t)lines * stride);
     ls_val corner = ls_kb_add(kb, times(p, ls_kb_div(kb, p->part[0], i32(p, PART)), (int64_t)FRAG * stride), p->part[1]);
     for (int i = 0; i < PART / FRAG; i++) {
@@ -349,8 +339,7 @@ static void store_tile(product *p) {
             ls_kb_frag_store(kb, stage, ls_kb_add(kb, corner, i32(p, j * FRAG)), ls_kb_get(kb, p->sum[i][j]), i32(p, stride), 0);
         }
         ls_kb_barrier(kb);
-        /* where little follows the product, its stores are in flight together */
-        ls_val u = ls_kb_loop(kb, i32(p, 0), i32(p, units / p->threads), i32(p, 1), small ? LS_KF_UNROLL : 0);
+        ls_val u = ls_kb_loop(kb, i32(p, 0), i32(p, units / p->threads), i32(p, 1), 0);
         ls_val e = ls_kb_add(kb, times(p, u, p->threads), p->t), inner = i32(p, width / 4);
         ls_val line = ls_kb_div(kb, e, inner), column = times(p, ls_kb_rem(kb, e, inner), 4);
         ls_val x = ls_kb_load(kb, stage, ls_kb_add(kb, times(p, line, stride), column), LS_VAL_NONE, LS_VAL_NONE, 4);
