@@ -329,6 +329,11 @@ static void store_four(product *p, ls_val row, ls_val column, ls_val sums_of) {
 static void store_tile(product *p) {
     ls_kb *kb = &p->l->kb;
     int width = p->s[1].tile, stride = width + SPARE, lines = p->s[0].tile / PART * FRAG, units = lines * width / 4;
+    int follows = 0; /* where it is little, stores are in flight together */
+    for (int32_t i = 0; i < p->l->spec->n_values; i++) {
+        follows += p->used[i] && p->l->spec->values[i].op != LS_V_CONST;
+    }
+    bool small = follows <= 8;
     int stage = ls_kb_shared(kb, "sums", LS_F32, (int64_t)lines * stride);
     ls_val corner = ls_kb_add(kb, times(p, ls_kb_div(kb, p->part[0], i32(p, PART)), (int64_t)FRAG * stride), p->part[1]);
     for (int i = 0; i < PART / FRAG; i++) {
@@ -339,7 +344,7 @@ static void store_tile(product *p) {
             ls_kb_frag_store(kb, stage, ls_kb_add(kb, corner, i32(p, j * FRAG)), ls_kb_get(kb, p->sum[i][j]), i32(p, stride), 0);
         }
         ls_kb_barrier(kb);
-        ls_val u = ls_kb_loop(kb, i32(p, 0), i32(p, units / p->threads), i32(p, 1), 0);
+        ls_val u = ls_kb_loop(kb, i32(p, 0), i32(p, units / p->threads), i32(p, 1), small ? LS_KF_UNROLL : 0);
         ls_val e = ls_kb_add(kb, times(p, u, p->threads), p->t), inner = i32(p, width / 4);
         ls_val line = ls_kb_div(kb, e, inner), column = times(p, ls_kb_rem(kb, e, inner), 4);
         ls_val x = ls_kb_load(kb, stage, ls_kb_add(kb, times(p, line, stride), column), LS_VAL_NONE, LS_VAL_NONE, 4);
