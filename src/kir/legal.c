@@ -7,9 +7,9 @@
 enum { DEPTH_MAX = 80 };
 
 const char *ls_ktrait_name(int bit) {
-    static const char *const names[] = {"int64",       "float64",    "bytes",    "halves",    "half casts",
-                                        "unfused",     "subnormals", "division", "square root", "rounding",
-                                        "int casts",   "float bits", "fma",      "order"};
+    static const char *const names[] = {"int64",     "float64",    "bytes",    "halves",      "half casts",
+                                        "unfused",   "subnormals", "division", "square root", "rounding",
+                                        "int casts", "float bits", "fma",      "order"};
     return bit >= 0 && bit < (int)(sizeof names / sizeof *names) ? names[bit] : NULL;
 }
 
@@ -107,8 +107,8 @@ LEGAL(LOOP) {
         r[i] = ls_ranges_of(l->ranges, ins->src[i]);
     }
     if (ins->dtype == LS_I64) {
-        bool fits = r[0].lo >= INT32_MIN && r[0].hi <= INT32_MAX && r[1].lo >= INT32_MIN && r[2].hi <= INT32_MAX &&
-                    r[1].hi - 1 + r[2].hi <= INT32_MAX;
+        bool fits = r[0].lo >= INT32_MIN && r[0].hi <= INT32_MAX && r[1].lo >= INT32_MIN &&
+                    r[2].hi <= INT32_MAX && r[1].hi - 1 + r[2].hi <= INT32_MAX;
         if (!fits && !ls_legal_has(l, LS_KT_INT64)) {
             ls_legal_refuse(l, "a loop may count beyond 32 bits, and the device has no 64-bit integers");
         }
@@ -178,7 +178,8 @@ LEGAL(PARAM) {
     ls_dtype t = (ls_dtype)ins->dtype;
     int p = l->param[ins->arg];
     ls_lane v = ls_legal_one(ls_kb_get_param(k, p));
-    if (!ls_kb_failed(k) && l->params[p].word == 1 && p + 1 < k->kernel.n_params && l->params[p + 1].word == 2) {
+    if (!ls_kb_failed(k) && l->params[p].word == 1 && p + 1 < k->kernel.n_params &&
+        l->params[p + 1].word == 2) {
         v.hi = ls_kb_get_param(k, p + 1);
     }
     if (t == LS_BOOL) {
@@ -275,7 +276,8 @@ static bool low_words_suffice(ls_kop op) {
 static ls_lane wide_op(ls_legal *l, ls_val at, const ls_ins *ins, ls_dtype t, ls_lane a, ls_lane b) {
     ls_kop op = (ls_kop)ins->op;
     bool two = ls_kops[op].sources > 1, compares = ins->dtype == LS_BOOL;
-    bool both = narrow_lane(l, a) && (!two || narrow_lane(l, b)), fits = !compares && ls_legal_fits_i32(l, at);
+    bool both = narrow_lane(l, a) && (!two || narrow_lane(l, b)),
+         fits = !compares && ls_legal_fits_i32(l, at);
     bool counted = op == LS_K_POPCOUNT && !ls_legal_within(l, ins->src[0], 0, INT32_MAX);
     if ((compares && both) || (fits && !counted && (both || low_words_suffice(op)))) {
         ls_val x = ls_legal_low(l, a), y = two ? ls_legal_low(l, b) : LS_VAL_NONE;
@@ -292,7 +294,8 @@ static ls_lane wide_op(ls_legal *l, ls_val at, const ls_ins *ins, ls_dtype t, ls
  * are exact. */
 static ls_val half_op(ls_legal *l, const ls_ins *ins, ls_dtype t, const ls_val s[3]) {
     static const bool rounds[LS_K_COUNT] = {
-        [LS_K_ADD] = true, [LS_K_SUB] = true, [LS_K_MUL] = true, [LS_K_DIV] = true, [LS_K_FMA] = true, [LS_K_SQRT] = true,
+        [LS_K_ADD] = true, [LS_K_SUB] = true, [LS_K_MUL] = true,
+        [LS_K_DIV] = true, [LS_K_FMA] = true, [LS_K_SQRT] = true,
     };
     ls_kop op = (ls_kop)ins->op;
     ls_val r;
@@ -321,7 +324,8 @@ static ls_lane pure_lane(ls_legal *l, ls_val at, const ls_ins *ins, const ls_lan
     if (op == LS_K_SELECT) {
         bool fits = is_wide(to) && ls_legal_fits_i32(l, at);
         ls_lane a = ls_legal_form(l, to, s[1], fits), b = ls_legal_form(l, to, s[2], fits);
-        return a.hi != LS_VAL_NONE ? ls_legal_pair_select(l, v[0], a, b) : ls_legal_one(SELECT(v[0], a.v, b.v));
+        return a.hi != LS_VAL_NONE ? ls_legal_pair_select(l, v[0], a, b)
+                                   : ls_legal_one(SELECT(v[0], a.v, b.v));
     }
     if (is_wide(from)) {
         return wide_op(l, at, ins, from, s[0], s[1]);
@@ -430,7 +434,8 @@ static void declare_params(ls_legal *l) {
     for (int i = 0; i < l->old->n_params; i++) {
         const ls_kparam *p = &l->old->params[i];
         ls_dtype t = p->dtype, reg = t;
-        bool fits = is_wide(t) && p->lo >= (t == LS_U64 ? 0 : INT32_MIN) && p->hi <= INT32_MAX && p->lo <= p->hi;
+        bool fits =
+            is_wide(t) && p->lo >= (t == LS_U64 ? 0 : INT32_MIN) && p->hi <= INT32_MAX && p->lo <= p->hi;
         if (is_wide(t) && !fits && !ls_legal_has(l, LS_KT_INT64)) {
             const char *low = ls_arena_printf(k->arena, "%s_low", p->name);
             const char *high = ls_arena_printf(k->arena, "%s_high", p->name);
@@ -476,7 +481,8 @@ static void declare_launch(ls_legal *l) {
     ls_kb_workgroup(&l->kb, old->workgroup[0], old->workgroup[1], old->workgroup[2]);
     for (int i = 0; i < 3; i++) {
         int p = old->grid[i].param < 0 ? LS_VAL_NONE : l->param[old->grid[i].param];
-        if (p >= 0 && !ls_kb_failed(&l->kb) && l->params[p].word == 1 && l->kb.kernel.params[p].dtype == LS_U32) {
+        if (p >= 0 && !ls_kb_failed(&l->kb) && l->params[p].word == 1 &&
+            l->kb.kernel.params[p].dtype == LS_U32) {
             ls_legal_refuse(l, "a launch whose size may exceed 32 bits needs 64-bit integers");
         }
         ls_kb_grid(&l->kb, i, old->grid[i].scale, p, old->grid[i].divisor);

@@ -17,7 +17,8 @@ static bool casts_half(const ls_legal *l, ls_dtype t) {
 /* Below 2^-14 the last place is 2^-24, that of numbers from 1/2 to 1: the addition of 1/2 rounds. */
 ls_val ls_legal_half_bits(ls_legal *l, ls_dtype t, ls_val f) {
     ls_kb *k = &l->kb;
-    ls_val mag = magnitude(l, f), sign = AND(SHR(ls_legal_bits(l, f), U(16)), U(0x8000)), nan = LT(U(INF), mag);
+    ls_val mag = magnitude(l, f), sign = AND(SHR(ls_legal_bits(l, f), U(16)), U(0x8000)),
+           nan = LT(U(INF), mag);
     if (t == LS_BF16) {
         ls_val up = ADD(mag, ADD(U(0x7fff), AND(SHR(mag, U(16)), U(1))));
         return SELECT(nan, U(0x7fc0), OR(SHR(up, U(16)), sign));
@@ -189,7 +190,8 @@ static ls_lane f32_to_64(ls_legal *l, ls_dtype to, ls_val f) {
         nothing = nan;
     }
     if (ls_legal_has(l, LS_KT_INT64) && ls_legal_has(l, LS_KT_CAST32)) {
-        ls_val v = by_device(l, to, f, inside), outside = ls_kb_const_int(k, to, to == LS_I64 ? INT64_MAX : -1);
+        ls_val v = by_device(l, to, f, inside),
+               outside = ls_kb_const_int(k, to, to == LS_I64 ? INT64_MAX : -1);
         if (to == LS_I64) {
             outside = SELECT(negative, ls_kb_const_int(k, to, INT64_MIN), outside);
         }
@@ -230,9 +232,7 @@ static ls_lane float_to_int(ls_legal *l, ls_dtype to, ls_dtype from, ls_val f) {
         return from == LS_F64 ? ls_legal_one(f64_to_int(l, to, f)) : f32_to_64(l, to, f);
     }
     ls_dtype word = ls_legal_register(l, to);
-    ls_val v = from == LS_F64     ? f64_to_int(l, word, f)
-               : word == LS_I32 ? f32_to_i32(l, f)
-                                : f32_to_u32(l, f);
+    ls_val v = from == LS_F64 ? f64_to_int(l, word, f) : word == LS_I32 ? f32_to_i32(l, f) : f32_to_u32(l, f);
     if (bits < 32 && word == LS_I32) {
         v = MIN(MAX(v, I(-(1 << (bits - 1)))), I((1 << (bits - 1)) - 1));
     } else if (bits < 32) {
@@ -297,7 +297,8 @@ static ls_val to_bool(ls_legal *l, ls_dtype from, ls_lane a) {
     if (ls_dtype_is_float(from)) {
         return NE(magnitude(l, a.v), U(0));
     }
-    return a.hi == LS_VAL_NONE ? NE(a.v, ls_kb_const_int(k, ls_legal_type(l, a.v), 0)) : NE(OR(a.v, a.hi), U(0));
+    return a.hi == LS_VAL_NONE ? NE(a.v, ls_kb_const_int(k, ls_legal_type(l, a.v), 0))
+                               : NE(OR(a.v, a.hi), U(0));
 }
 
 static ls_val from_bool(ls_legal *l, ls_dtype to, ls_val b) {
@@ -319,7 +320,8 @@ ls_lane ls_legal_cast(ls_legal *l, ls_dtype to, ls_dtype from, ls_lane a, ls_val
         return ls_legal_one(to == LS_BOOL ? to_bool(l, from, a) : from_bool(l, to, a.v));
     }
     if (ls_dtype_is_float(from)) {
-        return ls_dtype_is_float(to) ? ls_legal_one(float_to_float(l, to, from, a.v)) : float_to_int(l, to, from, a.v);
+        return ls_dtype_is_float(to) ? ls_legal_one(float_to_float(l, to, from, a.v))
+                                     : float_to_int(l, to, from, a.v);
     }
     return ls_dtype_is_float(to) ? int_to_float(l, to, from, a) : int_to_int(l, to, from, a, old);
 }
@@ -339,9 +341,9 @@ ls_lane ls_legal_bitcast_lane(ls_legal *l, ls_dtype to, ls_dtype from, ls_lane a
     if (!to_float && !from_float) {
         return int_to_int(l, to, from, a, old);
     }
-    ls_val bits = from == LS_F32   ? ls_legal_bits(l, a.v)
-                  : from_float     ? ls_legal_half_bits(l, from, a.v)
-                                   : ls_legal_bitcast(l, a.v, LS_U32);
+    ls_val bits = from == LS_F32 ? ls_legal_bits(l, a.v)
+                  : from_float   ? ls_legal_half_bits(l, from, a.v)
+                                 : ls_legal_bitcast(l, a.v, LS_U32);
     if (to_float) {
         ls_kb *k = &l->kb;
         bits = ls_dtype_bits(to) == 16 ? AND(bits, U(0xffff)) : bits;

@@ -41,7 +41,8 @@ static bool leads_astray(const ls_legal *l, ls_kop op, ls_val v) {
 }
 
 bool ls_legal_is_arithmetic(ls_kop op) {
-    return op == LS_K_ADD || op == LS_K_SUB || op == LS_K_MUL || op == LS_K_FMA || op == LS_K_DIV || op == LS_K_SQRT;
+    return op == LS_K_ADD || op == LS_K_SUB || op == LS_K_MUL || op == LS_K_FMA || op == LS_K_DIV ||
+           op == LS_K_SQRT;
 }
 
 ls_val ls_legal_opaque(ls_legal *l, ls_dtype t, ls_val v) {
@@ -86,14 +87,16 @@ FLOAT(sum) {
 FLOAT(mul) {
     ls_kb *k = &l->kb;
     ls_val r = native(l, op, s, flags);
-    if (!(flags & LS_KF_FAST) && !l->exact_small && !ls_legal_has(l, LS_KT_UNFUSED32) && ls_legal_has(l, LS_KT_ORDER32)) {
+    if (!(flags & LS_KF_FAST) && !l->exact_small && !ls_legal_has(l, LS_KT_UNFUSED32) &&
+        ls_legal_has(l, LS_KT_ORDER32)) {
         r = through_zero(l, r);
     }
     if (keeps_subnormals(l, flags)) {
         return ls_legal_held(l, r);
     }
     ls_val mag = AND(ls_legal_bits(l, r), U(0x7fffffff)), edge = U(27u << 23);
-    ls_val doubtful = NOT(LT(SUB(mag, edge), U(0x7f800001 - (27u << 23)))), out = ls_kb_var(k, ls_legal_held(l, r));
+    ls_val doubtful = NOT(LT(SUB(mag, edge), U(0x7f800001 - (27u << 23)))),
+           out = ls_kb_var(k, ls_legal_held(l, r));
     ls_kb_if(k, doubtful);
     ls_val a = ls_legal_bits(l, s[0]), b = ls_legal_bits(l, s[1]);
     ls_kb_if(k, NE(MIN(AND(a, U(0x7fffffff)), AND(b, U(0x7fffffff))), U(0)));
@@ -194,11 +197,13 @@ FLOAT(compare) {
 }
 
 static const float_fn floats[LS_K_COUNT] = {
-    [LS_K_ADD] = float_sum,     [LS_K_SUB] = float_sum,     [LS_K_MUL] = float_mul,     [LS_K_FMA] = float_fma,
-    [LS_K_DIV] = float_div,     [LS_K_SQRT] = float_sqrt,   [LS_K_FLOOR] = float_whole, [LS_K_CEIL] = float_whole,
-    [LS_K_TRUNC] = float_whole, [LS_K_RINT] = float_whole,  [LS_K_NEG] = float_sign,    [LS_K_ABS] = float_sign,
-    [LS_K_CANON] = float_canon, [LS_K_MIN] = float_least,   [LS_K_MAX] = float_least,   [LS_K_EQ] = float_compare,
-    [LS_K_NE] = float_compare,  [LS_K_LT] = float_compare,  [LS_K_LE] = float_compare,
+    [LS_K_ADD] = float_sum,     [LS_K_SUB] = float_sum,    [LS_K_MUL] = float_mul,
+    [LS_K_FMA] = float_fma,     [LS_K_DIV] = float_div,    [LS_K_SQRT] = float_sqrt,
+    [LS_K_FLOOR] = float_whole, [LS_K_CEIL] = float_whole, [LS_K_TRUNC] = float_whole,
+    [LS_K_RINT] = float_whole,  [LS_K_NEG] = float_sign,   [LS_K_ABS] = float_sign,
+    [LS_K_CANON] = float_canon, [LS_K_MIN] = float_least,  [LS_K_MAX] = float_least,
+    [LS_K_EQ] = float_compare,  [LS_K_NE] = float_compare, [LS_K_LT] = float_compare,
+    [LS_K_LE] = float_compare,
 };
 
 ls_val ls_legal_arith32(ls_legal *l, ls_kop op, const ls_val s[3], uint32_t flags) {

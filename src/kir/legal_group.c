@@ -54,7 +54,8 @@ static bool may_stand(const ls_legal *l, ls_val first, ls_val at) {
     if (ins->op == LS_K_GET) {
         return !sets(l, first, at, ins->src[0]);
     }
-    return kind == LS_KC_PURE || kind == LS_KC_LEAF || kind == LS_KC_VECTOR || ins->op == LS_K_LOAD || ins->op == LS_K_SET;
+    return kind == LS_KC_PURE || kind == LS_KC_LEAF || kind == LS_KC_VECTOR || ins->op == LS_K_LOAD ||
+           ins->op == LS_K_SET;
 }
 
 /* By how many levels a use of `v` by `user` must stand above it. */
@@ -169,7 +170,8 @@ static ls_val any_sum(ls_legal *l, const item *items, int n) {
 /* The doubtful ones of a group again, one an iteration. */
 static void again(ls_legal *l, bool sum, const item *items, const ls_val *out, int n) {
     ls_kb *k = &l->kb;
-    ls_val j = ls_kb_loop(k, I(0), I(n), I(1), 0), a = ls_legal_bits(l, items[0].a), b = ls_legal_bits(l, items[0].b);
+    ls_val j = ls_kb_loop(k, I(0), I(n), I(1), 0), a = ls_legal_bits(l, items[0].a),
+           b = ls_legal_bits(l, items[0].b);
     for (int i = 1; i < n; i++) {
         ls_val here = EQ(j, I(i));
         a = SELECT(here, ls_legal_bits(l, items[i].a), a);
@@ -194,7 +196,8 @@ static void group(ls_legal *l, bool sum, item *items, int n) {
     l->traits |= LS_KT_SUBNORMAL32; /* the device's own, but for subnormals */
     for (int i = 0; i < n; i++) {
         const ls_ins *ins = &l->old->body[items[i].at];
-        ls_val s[3] = {l->map[ins->src[0]][items[i].lane].v, l->map[ins->src[1]][items[i].lane].v, LS_VAL_NONE};
+        ls_val s[3] = {l->map[ins->src[0]][items[i].lane].v, l->map[ins->src[1]][items[i].lane].v,
+                       LS_VAL_NONE};
         items[i].r = ls_legal_arith32(l, (ls_kop)ins->op, s, 0);
         items[i].a = s[0];
         items[i].b = s[1];
@@ -278,7 +281,8 @@ static void chain_measure(const ls_legal *l, const window *w, chain *c) {
         c->depends[here] = false;
         for (int i = 0; i < ls_kops[ins->op].sources && !items; i++) {
             ls_val s = ins->src[i];
-            c->depends[here] |= s >= c->first && (c->depends[s - c->first] || is_doubtful(l, &l->old->body[s]));
+            c->depends[here] |=
+                s >= c->first && (c->depends[s - c->first] || is_doubtful(l, &l->old->body[s]));
         }
         bool moves = ins->op == LS_K_LOAD && c->depends[here];
         if (n + items > ITEMS_MAX || ((is_long(ins) || moves) && c->end > c->first)) {
@@ -342,7 +346,8 @@ static void chain_again(ls_legal *l, const chain *c) {
     for (int i = 0; i < c->n; i++) {
         const ls_ins *ins = &l->old->body[c->items[i].at];
         int lane = c->items[i].lane;
-        ls_val x = ls_legal_bits(l, l->map[ins->src[0]][lane].v), y = ls_legal_bits(l, l->map[ins->src[1]][lane].v);
+        ls_val x = ls_legal_bits(l, l->map[ins->src[0]][lane].v),
+               y = ls_legal_bits(l, l->map[ins->src[1]][lane].v);
         y = ins->op == LS_K_SUB ? XOR(y, U(0x80000000)) : y;
         sums[i / 32] |= (uint32_t)(ins->op != LS_K_MUL) << i % 32;
         ls_val here = EQ(j, I(i));

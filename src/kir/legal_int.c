@@ -93,7 +93,8 @@ INT(divide) {
     int64_t c;
     bool known = ls_legal_const(l, x->b, &c);
     ls_wide most = (ls_wide)1 << 64;
-    bool above = known ? c != 0 && (!is_signed || c > 0) : x->old_b >= 0 && ls_legal_within(l, x->old_b, 1, most);
+    bool above =
+        known ? c != 0 && (!is_signed || c > 0) : x->old_b >= 0 && ls_legal_within(l, x->old_b, 1, most);
     bool below = known ? is_signed && c < -1 : x->old_b >= 0 && ls_legal_within(l, x->old_b, -most, -2);
     if (above || below) {
         return int_cut(l, op, x);
@@ -116,11 +117,11 @@ INT(divide) {
 }
 
 static const int_fn ints[LS_K_COUNT] = {
-    [LS_K_ADD] = int_cut,       [LS_K_SUB] = int_cut,    [LS_K_MUL] = int_cut,         [LS_K_DIV] = int_divide,
-    [LS_K_REM] = int_divide,    [LS_K_NEG] = int_cut,    [LS_K_ABS] = int_abs,         [LS_K_MIN] = int_plain,
-    [LS_K_MAX] = int_plain,     [LS_K_AND] = int_plain,  [LS_K_OR] = int_plain,        [LS_K_XOR] = int_plain,
-    [LS_K_NOT] = int_cut,       [LS_K_SHL] = int_shift,  [LS_K_SHR] = int_shift,       [LS_K_UMULHI] = int_plain,
-    [LS_K_EQ] = int_plain,      [LS_K_NE] = int_plain,   [LS_K_LT] = int_plain,        [LS_K_LE] = int_plain,
+    [LS_K_ADD] = int_cut,           [LS_K_SUB] = int_cut,   [LS_K_MUL] = int_cut,   [LS_K_DIV] = int_divide,
+    [LS_K_REM] = int_divide,        [LS_K_NEG] = int_cut,   [LS_K_ABS] = int_abs,   [LS_K_MIN] = int_plain,
+    [LS_K_MAX] = int_plain,         [LS_K_AND] = int_plain, [LS_K_OR] = int_plain,  [LS_K_XOR] = int_plain,
+    [LS_K_NOT] = int_cut,           [LS_K_SHL] = int_shift, [LS_K_SHR] = int_shift, [LS_K_UMULHI] = int_plain,
+    [LS_K_EQ] = int_plain,          [LS_K_NE] = int_plain,  [LS_K_LT] = int_plain,  [LS_K_LE] = int_plain,
     [LS_K_POPCOUNT] = int_popcount,
 };
 
@@ -129,6 +130,7 @@ ls_val ls_legal_int(ls_legal *l, const ls_ins *ins, ls_dtype t, ls_val a, ls_val
         ls_legal_refuse(l, "no such instruction on integers");
         return LS_VAL_NONE;
     }
-    int_args x = {t, ls_legal_type(l, a), a, b, old >= 0 && ls_kops[ins->op].sources > 1 ? ins->src[1] : LS_VAL_NONE};
+    int_args x = {t, ls_legal_type(l, a), a, b,
+                  old >= 0 && ls_kops[ins->op].sources > 1 ? ins->src[1] : LS_VAL_NONE};
     return ints[ins->op](l, (ls_kop)ins->op, &x);
 }

@@ -137,7 +137,8 @@ PAIR(bitwise) {
     ls_kb *k = &l->kb;
     UNUSED;
     ls_val second = op == LS_K_NOT ? LS_VAL_NONE : b.v, second_hi = op == LS_K_NOT ? LS_VAL_NONE : b.hi;
-    return (ls_lane){ls_kb_pure(k, op, a.v, second, LS_VAL_NONE, 0), ls_kb_pure(k, op, a.hi, second_hi, LS_VAL_NONE, 0)};
+    return (ls_lane){ls_kb_pure(k, op, a.v, second, LS_VAL_NONE, 0),
+                     ls_kb_pure(k, op, a.hi, second_hi, LS_VAL_NONE, 0)};
 }
 
 PAIR(popcount) {
@@ -199,7 +200,8 @@ static ls_lane divide(ls_legal *l, ls_lane a, ls_lane b, bool want_rest) {
     ls_kb_set(k, r1, r.hi);
     ls_kb_end_loop(k);
     ls_kb_end_if(k);
-    return want_rest ? (ls_lane){ls_kb_get(k, r0), ls_kb_get(k, r1)} : (ls_lane){ls_kb_get(k, q0), ls_kb_get(k, q1)};
+    return want_rest ? (ls_lane){ls_kb_get(k, r0), ls_kb_get(k, r1)}
+                     : (ls_lane){ls_kb_get(k, q0), ls_kb_get(k, q1)};
 }
 
 PAIR(divide) {
@@ -217,12 +219,13 @@ PAIR(divide) {
 }
 
 static const pair_fn pairs[LS_K_COUNT] = {
-    [LS_K_ADD] = pair_add,         [LS_K_SUB] = pair_sub,      [LS_K_MUL] = pair_mul,     [LS_K_DIV] = pair_divide,
-    [LS_K_REM] = pair_divide,      [LS_K_NEG] = pair_neg,      [LS_K_ABS] = pair_abs,     [LS_K_MIN] = pair_least,
-    [LS_K_MAX] = pair_least,       [LS_K_UMULHI] = pair_umulhi, [LS_K_AND] = pair_bitwise, [LS_K_OR] = pair_bitwise,
-    [LS_K_XOR] = pair_bitwise,     [LS_K_NOT] = pair_bitwise,  [LS_K_SHL] = pair_shift,   [LS_K_SHR] = pair_shift,
-    [LS_K_EQ] = pair_compare,      [LS_K_NE] = pair_compare,   [LS_K_LT] = pair_compare,  [LS_K_LE] = pair_compare,
-    [LS_K_POPCOUNT] = pair_popcount,
+    [LS_K_ADD] = pair_add,       [LS_K_SUB] = pair_sub,     [LS_K_MUL] = pair_mul,
+    [LS_K_DIV] = pair_divide,    [LS_K_REM] = pair_divide,  [LS_K_NEG] = pair_neg,
+    [LS_K_ABS] = pair_abs,       [LS_K_MIN] = pair_least,   [LS_K_MAX] = pair_least,
+    [LS_K_UMULHI] = pair_umulhi, [LS_K_AND] = pair_bitwise, [LS_K_OR] = pair_bitwise,
+    [LS_K_XOR] = pair_bitwise,   [LS_K_NOT] = pair_bitwise, [LS_K_SHL] = pair_shift,
+    [LS_K_SHR] = pair_shift,     [LS_K_EQ] = pair_compare,  [LS_K_NE] = pair_compare,
+    [LS_K_LT] = pair_compare,    [LS_K_LE] = pair_compare,  [LS_K_POPCOUNT] = pair_popcount,
 };
 
 ls_lane ls_legal_pair_op(ls_legal *l, ls_kop op, ls_dtype t, ls_lane a, ls_lane b) {

@@ -49,7 +49,9 @@ static int64_t stored_count(const ls_legal *l, int i) {
     const ls_kmem *m = &l->old->mems[i];
     ls_legal_how how = l->mems[i].how;
     int per_word = 4 / (bytes_of(m->dtype) > 4 ? 4 : bytes_of(m->dtype));
-    return how == LS_LEGAL_PAIRS ? 2 * m->count : how == LS_LEGAL_WORDS ? (m->count + per_word - 1) / per_word : m->count;
+    return how == LS_LEGAL_PAIRS   ? 2 * m->count
+           : how == LS_LEGAL_WORDS ? (m->count + per_word - 1) / per_word
+                                   : m->count;
 }
 
 static void declare(ls_legal *l, int i) {
@@ -63,7 +65,8 @@ static void declare(ls_legal *l, int i) {
     int param = m->count_param < 0 ? LS_VAL_NONE : l->param[m->count_param];
     ls_wide most = (ls_wide)count * (m->count_param < 0 ? 1 : l->old->params[m->count_param].hi);
     p->small = most <= INT32_MAX;
-    if (param >= 0 && !ls_kb_failed(&l->kb) && l->kb.kernel.params[param].dtype == LS_U32 && l->params[param].word == 1) {
+    if (param >= 0 && !ls_kb_failed(&l->kb) && l->kb.kernel.params[param].dtype == LS_U32 &&
+        l->params[param].word == 1) {
         ls_legal_refuse(l, "a memory whose size may exceed 32 bits needs 64-bit integers");
     }
     if (m->space == LS_MEM_SHARED) {
@@ -227,7 +230,9 @@ static void load_same(ls_legal *l, const access *x, ls_lane out[4]) {
     for (int i = 0; i < x->lanes; i++) {
         ls_val e = ls_kb_extract(k, v, i);
         bool f32 = t == LS_F32 || (half && own);
-        out[i] = f32 ? ls_legal_one(ls_legal_held(l, e)) : bytes_of(t) < 4 ? decode(l, t, e) : ls_legal_one(e);
+        out[i] = f32               ? ls_legal_one(ls_legal_held(l, e))
+                 : bytes_of(t) < 4 ? decode(l, t, e)
+                                   : ls_legal_one(e);
     }
 }
 
@@ -257,7 +262,8 @@ void ls_legal_load(ls_legal *l, ls_val at, const ls_ins *ins) {
         return;
     }
     for (int i = 0; i < ins->lanes; i++) {
-        ls_lane a = ls_legal_form(l, t, l->map[at][i], false), b = ls_legal_form(l, t, l->map[ins->src[2]][i], false);
+        ls_lane a = ls_legal_form(l, t, l->map[at][i], false),
+                b = ls_legal_form(l, t, l->map[ins->src[2]][i], false);
         l->map[at][i] = a.hi != LS_VAL_NONE ? ls_legal_pair_select(l, x.pred, a, b)
                                             : ls_legal_one(SELECT(x.pred, a.v, b.v));
     }
@@ -313,7 +319,9 @@ static void store_same(ls_legal *l, const access *x, const ls_lane *v) {
     bool real = t == LS_F16 || t == LS_BF16;
     for (int i = 0; i < x->lanes; i++) {
         ls_val lane = ls_legal_form(l, t, v[i], false).v;
-        e[i] = real || t == LS_BOOL ? encode(l, t, lane) : t == LS_F32 ? ls_legal_bitcast(l, lane, stored) : lane;
+        e[i] = real || t == LS_BOOL ? encode(l, t, lane)
+               : t == LS_F32        ? ls_legal_bitcast(l, lane, stored)
+                                    : lane;
     }
     ls_val all = ls_legal_join(l, e, x->lanes);
     if (real) {
@@ -335,8 +343,8 @@ static void store_shared(ls_legal *l, const access *x, const ls_lane *v) {
 
 void ls_legal_store(ls_legal *l, ls_val at, const ls_ins *ins) {
     const ls_ins *value = &l->old->body[ins->src[1]];
-    access x = {(int)ins->arg, value->lanes, (ls_dtype)value->dtype, ls_legal_index(l, (int)ins->arg, ins->src[0]),
-                LS_VAL_NONE};
+    access x = {(int)ins->arg, value->lanes, (ls_dtype)value->dtype,
+                ls_legal_index(l, (int)ins->arg, ins->src[0]), LS_VAL_NONE};
     (void)at;
     if (ins->src[2] != LS_VAL_NONE) {
         x.pred = l->map[ins->src[2]][0].v;

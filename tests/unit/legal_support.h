@@ -16,12 +16,15 @@ typedef struct hostile {
     uint32_t traits;
 } hostile;
 
-static ls_val hostile_push(hostile *h, ls_kop op, ls_dtype t, int lanes, ls_val a, ls_val b, ls_val c, int64_t arg) {
+static ls_val hostile_push(hostile *h, ls_kop op, ls_dtype t, int lanes, ls_val a, ls_val b, ls_val c,
+                           int64_t arg) {
     assert_true(h->n < HOSTILE_MAX);
     h->body[h->n] = (ls_ins){op, t, (uint8_t)lanes, 0, {a, b, c}, arg};
     return h->n++;
 }
-#define H_CONST(t, v) hostile_push(h, LS_K_CONST, t, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, (int64_t)ls_kir_wrap(t, (uint64_t)(v)))
+#define H_CONST(t, v)                                                                                        \
+    hostile_push(h, LS_K_CONST, t, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE,                                 \
+                 (int64_t)ls_kir_wrap(t, (uint64_t)(v)))
 #define H1(op, t, a) hostile_push(h, LS_K_##op, t, 1, a, LS_VAL_NONE, LS_VAL_NONE, 0)
 #define H2(op, t, a, b) hostile_push(h, LS_K_##op, t, 1, a, b, LS_VAL_NONE, 0)
 #define H3(op, t, a, b, c) hostile_push(h, LS_K_##op, t, 1, a, b, c, 0)
@@ -44,19 +47,23 @@ static ls_val hostile_bits_off(hostile *h, ls_val f) {
 static bool hostile_recognises(const hostile *h, ls_kop op, ls_val v) {
     const ls_ins *ins = &h->body[v];
     ins = ins->op == LS_K_BITCAST ? &h->body[ins->src[0]] : ins;
-    bool arithmetic = ins->op == LS_K_ADD || ins->op == LS_K_SUB || ins->op == LS_K_MUL || ins->op == LS_K_DIV;
-    return (ins->op == LS_K_CONST && (op == LS_K_DIV || (ins->arg & 0x7f800000) == 0)) || (arithmetic && ins->dtype == LS_F32);
+    bool arithmetic =
+        ins->op == LS_K_ADD || ins->op == LS_K_SUB || ins->op == LS_K_MUL || ins->op == LS_K_DIV;
+    return (ins->op == LS_K_CONST && (op == LS_K_DIV || (ins->arg & 0x7f800000) == 0)) ||
+           (arithmetic && ins->dtype == LS_F32);
 }
 
 /* The instruction `ins`, its sources mapped already. */
 static ls_val hostile_ins(hostile *h, ls_ins ins) {
     ls_dtype t = (ls_dtype)ins.dtype, from = ins.src[0] >= 0 ? (ls_dtype)h->body[ins.src[0]].dtype : LS_BOOL;
     ls_kop op = (ls_kop)ins.op;
-    bool is_int = ls_dtype_is_int(t), fast = ins.flags & LS_KF_FAST, f32 = t == LS_F32 && ins.lanes == 1 && !fast;
+    bool is_int = ls_dtype_is_int(t), fast = ins.flags & LS_KF_FAST,
+         f32 = t == LS_F32 && ins.lanes == 1 && !fast;
     bool sum = op == LS_K_ADD || op == LS_K_SUB;
     assert_true(h->n < HOSTILE_MAX);
     if (f32 && (sum || op == LS_K_MUL || op == LS_K_DIV) && !(h->traits & LS_KT_ORDER32) &&
-        (ins.src[0] == ins.src[1] || hostile_recognises(h, op, ins.src[0]) || hostile_recognises(h, op, ins.src[1]))) {
+        (ins.src[0] == ins.src[1] || hostile_recognises(h, op, ins.src[0]) ||
+         hostile_recognises(h, op, ins.src[1]))) {
         h->body[h->n++] = ins;
         return hostile_bits_off(h, h->n - 1);
     }
@@ -97,8 +104,10 @@ static ls_val hostile_ins(hostile *h, ls_ins ins) {
         ls_val good = H2(EQ, LS_BOOL, back, whole);
         return h->traits & LS_KT_CAST32 || from == LS_F64 ? hostile_spoil(h, good, t, r) : H_CONST(t, 77);
     }
-    bool off = (op == LS_K_DIV && !(h->traits & LS_KT_DIV32)) || (op == LS_K_SQRT && !(h->traits & LS_KT_SQRT32)) ||
-               ((op == LS_K_FLOOR || op == LS_K_CEIL || op == LS_K_TRUNC || op == LS_K_RINT) && !(h->traits & LS_KT_ROUND32)) ||
+    bool off = (op == LS_K_DIV && !(h->traits & LS_KT_DIV32)) ||
+               (op == LS_K_SQRT && !(h->traits & LS_KT_SQRT32)) ||
+               ((op == LS_K_FLOOR || op == LS_K_CEIL || op == LS_K_TRUNC || op == LS_K_RINT) &&
+                !(h->traits & LS_KT_ROUND32)) ||
                (op == LS_K_FMA && !(h->traits & LS_KT_FMA32)) ||
                (op == LS_K_CAST && ls_dtype_is_int(from) && !(h->traits & LS_KT_CAST32));
     return f32 && off ? hostile_bits_off(h, r) : r;
@@ -116,13 +125,14 @@ static void assert_legal(const ls_kernel *k, uint32_t traits) {
         const ls_ins *ins = &k->body[i];
         ls_dtype t = (ls_dtype)ins->dtype;
         bool result = ins->lanes != 0;
-        assert_true(!result || t == LS_BOOL || ls_dtype_size(t) >= 4 || ins->op == LS_K_LOAD || ins->op == LS_K_CAST ||
-                    ins->op == LS_K_BITCAST || ins->op == LS_K_CONST);
+        assert_true(!result || t == LS_BOOL || ls_dtype_size(t) >= 4 || ins->op == LS_K_LOAD ||
+                    ins->op == LS_K_CAST || ins->op == LS_K_BITCAST || ins->op == LS_K_CONST);
         assert_true(!result || (t != LS_I64 && t != LS_U64) || (traits & LS_KT_INT64));
         assert_true(!result || t != LS_F64 || (traits & LS_KT_FLOAT64));
         if (result && t == LS_F32 && !(traits & LS_KT_FLOAT_BITS)) {
-            assert_true(ins->op != LS_K_LOAD && ins->op != LS_K_SELECT && ins->op != LS_K_VAR && ins->op != LS_K_MIN &&
-                        ins->op != LS_K_MAX && ins->op != LS_K_NEG && ins->op != LS_K_ABS && ins->op != LS_K_CANON);
+            assert_true(ins->op != LS_K_LOAD && ins->op != LS_K_SELECT && ins->op != LS_K_VAR &&
+                        ins->op != LS_K_MIN && ins->op != LS_K_MAX && ins->op != LS_K_NEG &&
+                        ins->op != LS_K_ABS && ins->op != LS_K_CANON);
         }
         if (ins->op == LS_K_LT || ins->op == LS_K_LE || ins->op == LS_K_EQ || ins->op == LS_K_NE) {
             assert_true(k->body[ins->src[0]].dtype != LS_F32 || (traits & LS_KT_FLOAT_BITS));
@@ -152,7 +162,8 @@ static void make_hostile(const ls_kernel *k, uint32_t traits, ls_kernel *out) {
 }
 
 /* The values of a legal kernel's parameters. */
-static void legal_values(const ls_kernel *legal, const ls_legal_param *params, const int64_t *given, int64_t *out) {
+static void legal_values(const ls_kernel *legal, const ls_legal_param *params, const int64_t *given,
+                         int64_t *out) {
     for (int i = 0; i < legal->n_params; i++) {
         int64_t v = params[i].param < 0 ? 0 : given[params[i].param];
         v = params[i].word == 2 ? (int64_t)((uint64_t)v >> 32) : v;

@@ -5,8 +5,8 @@
 
 static const uint32_t sets[] = {
     0,
-    LS_KT_INT64 | LS_KT_FLOAT64 | LS_KT_BYTES | LS_KT_HALVES | LS_KT_FLOAT_BITS | LS_KT_UNFUSED32 | LS_KT_DIV32 | LS_KT_SQRT32 |
-        LS_KT_ROUND32 | LS_KT_CAST32,
+    LS_KT_INT64 | LS_KT_FLOAT64 | LS_KT_BYTES | LS_KT_HALVES | LS_KT_FLOAT_BITS | LS_KT_UNFUSED32 |
+        LS_KT_DIV32 | LS_KT_SQRT32 | LS_KT_ROUND32 | LS_KT_CAST32,
     LS_KT_FLOAT_BITS | LS_KT_ROUND32 | LS_KT_CAST32,
     LS_KT_ALL & ~LS_KT_UNFUSED32,
 };
@@ -37,8 +37,9 @@ static void rows(void **state) {
         world_close(&w);
     }
     free(list);
-    printf("rows run: %ld; kernels: %ld, legal for a set each, %ld refused; instructions: %ld, legal %ld; failed: %ld\n", total.rows,
-           total.legal, total.refused, total.before_legal, total.after_legal, total.failed);
+    printf("rows run: %ld; kernels: %ld, legal for a set each, %ld refused; instructions: %ld, legal %ld; "
+           "failed: %ld\n",
+           total.rows, total.legal, total.refused, total.before_legal, total.after_legal, total.failed);
     for (int i = 0; i < 16 && total.reasons[i].count; i++) {
         printf("unsupported: %ld: %s\n", total.reasons[i].count, total.reasons[i].text);
     }

@@ -15,8 +15,9 @@
 
 enum { MOST = 1 << 18 };
 
-#define LAVAPIPE (LS_KT_INT64 | LS_KT_FLOAT64 | LS_KT_BYTES | LS_KT_HALVES | LS_KT_UNFUSED32 | LS_KT_SUBNORMAL32 | LS_KT_DIV32 | \
-                  LS_KT_SQRT32 | LS_KT_ROUND32 | LS_KT_CAST32 | LS_KT_FLOAT_BITS | LS_KT_ORDER32)
+#define LAVAPIPE                                                                                             \
+    (LS_KT_INT64 | LS_KT_FLOAT64 | LS_KT_BYTES | LS_KT_HALVES | LS_KT_UNFUSED32 | LS_KT_SUBNORMAL32 |        \
+     LS_KT_DIV32 | LS_KT_SQRT32 | LS_KT_ROUND32 | LS_KT_CAST32 | LS_KT_FLOAT_BITS | LS_KT_ORDER32)
 #define WEBGPU (LS_KT_FLOAT_BITS | LS_KT_SQRT32 | LS_KT_ROUND32 | LS_KT_CAST32)
 
 static const ls_dtype types[] = {LS_BOOL, LS_U8,  LS_U16,  LS_U32, LS_U64, LS_I8, LS_I16,
@@ -27,7 +28,8 @@ enum { N_TYPES = sizeof types / sizeof *types };
 
 static uint64_t awkward_float(ls_rng *rng, ls_dtype t, uint64_t near) {
     int bits = ls_dtype_bits(t), fraction = t == LS_F64 ? 52 : t == LS_F32 ? 23 : t == LS_F16 ? 10 : 7;
-    uint64_t sign = ls_rng_u64(rng) << (bits - 1), all = bits == 64 ? ~UINT64_C(0) : (UINT64_C(1) << bits) - 1;
+    uint64_t sign = ls_rng_u64(rng) << (bits - 1),
+             all = bits == 64 ? ~UINT64_C(0) : (UINT64_C(1) << bits) - 1;
     uint64_t top = (all >> 1) >> fraction, e = 0, f = ls_rng_u64(rng);
     switch (ls_rng_below(rng, 12)) {
     case 0: /* a special one */
@@ -56,7 +58,8 @@ static uint64_t awkward_float(ls_rng *rng, ls_dtype t, uint64_t near) {
     case 8:
         return (near + ls_rng_below(rng, 5) - 2 + sign) & all;
     case 9: /* around integers' edges */
-        e = (top >> 1) + (uint64_t[]){7, 8, 15, 16, 31, 32, 63, 64}[ls_rng_below(rng, 8)] - ls_rng_below(rng, 2);
+        e = (top >> 1) + (uint64_t[]){7, 8, 15, 16, 31, 32, 63, 64}[ls_rng_below(rng, 8)] -
+            ls_rng_below(rng, 2);
         f = ls_rng_below(rng, 4) ? ls_rng_below(rng, 5) - 2 : f;
         e = e > top ? top : e;
         break;
@@ -144,8 +147,8 @@ static uint64_t expected(const one_case *c, int i) {
 }
 
 static void describe(const one_case *c, uint32_t traits, char *text) {
-    sprintf(text, "%s %s from %s x%d traits %04x", ls_kops[c->op].name, ls_dtype_name(c->to), ls_dtype_name(c->from[0]), c->lanes,
-            traits);
+    sprintf(text, "%s %s from %s x%d traits %04x", ls_kops[c->op].name, ls_dtype_name(c->to),
+            ls_dtype_name(c->from[0]), c->lanes, traits);
 }
 
 static long runs, refused;
@@ -168,7 +171,8 @@ static int run_case(const one_case *c, uint32_t traits) {
     if (status == LS_ERR_UNSUPPORTED) {
         bool f64 = c->to == LS_F64 || c->from[0] == LS_F64 || c->from[1] == LS_F64;
         bool fma = c->op == LS_K_FMA && c->to != LS_F16 && !(traits & LS_KT_FMA32);
-        assert_true(fma || (f64 && (traits & (LS_KT_FLOAT64 | LS_KT_INT64)) != (LS_KT_FLOAT64 | LS_KT_INT64)));
+        assert_true(fma ||
+                    (f64 && (traits & (LS_KT_FLOAT64 | LS_KT_INT64)) != (LS_KT_FLOAT64 | LS_KT_INT64)));
         refused++;
         ls_error_clear(&err);
         ls_arena_free(&arena);
@@ -185,8 +189,10 @@ static int run_case(const one_case *c, uint32_t traits) {
             put(t, bytes[i], j, in[i][j]);
         }
         memset(bytes[3], 0xa5, (size_t)c->n * 8 + 64);
-        buffers[i] = (ls_interp_buffer){bytes[buffer], (int64_t)((size_t)c->n * ls_dtype_size(t) + 3) /
-                                                           (int64_t)ls_dtype_size(simple.mems[i].dtype), false};
+        buffers[i] = (ls_interp_buffer){bytes[buffer],
+                                        (int64_t)((size_t)c->n * ls_dtype_size(t) + 3) /
+                                            (int64_t)ls_dtype_size(simple.mems[i].dtype),
+                                        false};
     }
     legal_values(&simple, params, NULL, values);
     ls_interp_launch launch = {.buffers = buffers, .params = values, .seed = 5};
@@ -200,7 +206,8 @@ static int run_case(const one_case *c, uint32_t traits) {
         uint64_t v = get(c->to, bytes[3], i), e = expected(c, i);
         if (v != e && wrong++ < 3) {
             print_error("%s: (%llx, %llx, %llx): %llx, expected %llx\n", text, (unsigned long long)in[0][i],
-                        (unsigned long long)in[1][i], (unsigned long long)in[2][i], (unsigned long long)v, (unsigned long long)e);
+                        (unsigned long long)in[1][i], (unsigned long long)in[2][i], (unsigned long long)v,
+                        (unsigned long long)e);
         }
     }
     for (int i = 0; i < 64 && status == LS_OK; i++) { /* nothing beyond the padding of the last word */
@@ -313,7 +320,8 @@ static void all_midpoints(void **state) {
     (void)state;
     int wrong = 0;
     for (int brain = 0; brain < 2; brain++) {
-        one_case c = {.op = LS_K_CAST, .to = brain ? LS_BF16 : LS_F16, .from = {LS_F32}, .lanes = 1, .n = 3 << 16};
+        one_case c = {
+            .op = LS_K_CAST, .to = brain ? LS_BF16 : LS_F16, .from = {LS_F32}, .lanes = 1, .n = 3 << 16};
         for (int h = 0; h < 1 << 16; h++) {
             float f = brain ? ls_bf16_to_f32((uint16_t)h) : ls_f16_to_f32((uint16_t)h);
             float g = brain ? ls_bf16_to_f32((uint16_t)(h + 1)) : ls_f16_to_f32((uint16_t)(h + 1));
@@ -351,15 +359,19 @@ static void sample(ls_kernel *out, int64_t most) {
     ls_kb_init(k, &arena, "sample", &err);
     int n = ls_kb_param(k, "n", LS_I64, 0, most), scale = ls_kb_param(k, "scale", LS_F32, 0, 0);
     int seed = ls_kb_param(k, "seed", LS_U64, 0, INT64_MAX), half = ls_kb_param(k, "half", LS_F16, 0, 0);
-    int x = ls_kb_global_sized(k, "x", LS_I64, LS_MEM_READ, 1, n), y = ls_kb_global(k, "y", LS_U8, LS_MEM_READ_WRITE, 67);
-    int z = ls_kb_global(k, "z", LS_U64, LS_MEM_WRITE, 67), w = ls_kb_global(k, "w", LS_F16, LS_MEM_WRITE, 134);
+    int x = ls_kb_global_sized(k, "x", LS_I64, LS_MEM_READ, 1, n),
+        y = ls_kb_global(k, "y", LS_U8, LS_MEM_READ_WRITE, 67);
+    int z = ls_kb_global(k, "z", LS_U64, LS_MEM_WRITE, 67),
+        w = ls_kb_global(k, "w", LS_F16, LS_MEM_WRITE, 134);
     int shared = ls_kb_shared(k, "shared", LS_BF16, 64);
     ls_kb_workgroup(k, 64, 1, 1);
     ls_kb_grid(k, 0, 2, LS_VAL_NONE, 1);
-    ls_val i = ls_kb_cast(k, ls_kb_add(k, ls_kb_mul(k, ls_kb_group_id(k, 0), ls_kb_i32(k, 64)), ls_kb_local_id(k, 0)), LS_I64);
+    ls_val i = ls_kb_cast(
+        k, ls_kb_add(k, ls_kb_mul(k, ls_kb_group_id(k, 0), ls_kb_i32(k, 64)), ls_kb_local_id(k, 0)), LS_I64);
     ls_val in = ls_kb_lt(k, i, ls_kb_i64(k, 67)), bound = ls_kb_get_param(k, n);
     ls_val sum = ls_kb_var(k, ls_kb_i64(k, 3)), s = ls_kb_get_param(k, scale);
-    ls_kb_store(k, shared, ls_kb_local_id(k, 0), ls_kb_cast(k, ls_kb_mul(k, s, ls_kb_cast(k, i, LS_F32)), LS_BF16), LS_VAL_NONE);
+    ls_kb_store(k, shared, ls_kb_local_id(k, 0),
+                ls_kb_cast(k, ls_kb_mul(k, s, ls_kb_cast(k, i, LS_F32)), LS_BF16), LS_VAL_NONE);
     ls_kb_barrier(k);
     ls_val j = ls_kb_loop(k, ls_kb_i64(k, 0), bound, ls_kb_i64(k, 1), 0);
     ls_val e = ls_kb_load(k, x, j, ls_kb_lt(k, j, bound), ls_kb_i64(k, 0), 1);
@@ -405,7 +417,8 @@ static void a_kernel_of_everything(void **state) {
     ls_kernel kernel, legal, simple, foe;
     const ls_legal_param *params;
     const int64_t given[4] = {37, 0x3f9d70a4, (int64_t)0x7edcba9876543210, 0x3555};
-    static const uint32_t sets[] = {0, WEBGPU, LAVAPIPE, LS_KT_ALL & ~LS_KT_BYTES, LS_KT_ALL & ~LS_KT_HALVES, LS_KT_ALL};
+    static const uint32_t sets[] = {
+        0, WEBGPU, LAVAPIPE, LS_KT_ALL & ~LS_KT_BYTES, LS_KT_ALL & ~LS_KT_HALVES, LS_KT_ALL};
     uint8_t expected[SAMPLE_BYTES], actual[SAMPLE_BYTES];
     sample(&kernel, 40);
     sample_run(&kernel, given, expected);
@@ -427,7 +440,8 @@ static void groups(void **state) {
     enum { WAYS = 5, STEPS = 6, THREADS = 64 };
     static float x[THREADS * WAYS * STEPS], y[THREADS * WAYS * STEPS];
     static uint32_t expected[THREADS * WAYS * WAYS], actual[THREADS * WAYS * WAYS];
-    static const uint32_t sets[] = {0, WEBGPU, LS_KT_ALL & ~LS_KT_SUBNORMAL32, LS_KT_ALL & ~(LS_KT_SUBNORMAL32 | LS_KT_UNFUSED32),
+    static const uint32_t sets[] = {0, WEBGPU, LS_KT_ALL & ~LS_KT_SUBNORMAL32,
+                                    LS_KT_ALL & ~(LS_KT_SUBNORMAL32 | LS_KT_UNFUSED32),
                                     LS_KT_ALL & ~(LS_KT_SUBNORMAL32 | LS_KT_FLOAT_BITS)};
     (void)state;
     ls_kb kb, *k = &kb;
@@ -441,7 +455,8 @@ static void groups(void **state) {
         sums[i] = ls_kb_var(k, ls_kb_f32(k, 0));
     }
     ls_val step = ls_kb_loop(k, ls_kb_i32(k, 0), ls_kb_i32(k, STEPS), ls_kb_i32(k, 1), 0);
-    ls_val row = ls_kb_add(k, ls_kb_mul(k, t, ls_kb_i32(k, WAYS * STEPS)), ls_kb_mul(k, step, ls_kb_i32(k, WAYS)));
+    ls_val row =
+        ls_kb_add(k, ls_kb_mul(k, t, ls_kb_i32(k, WAYS * STEPS)), ls_kb_mul(k, step, ls_kb_i32(k, WAYS)));
     for (int i = 0; i < WAYS; i++) {
         ls_val at = ls_kb_add(k, row, ls_kb_i32(k, i));
         left[i] = ls_kb_load(k, a, at, LS_VAL_NONE, LS_VAL_NONE, 1);
@@ -460,7 +475,8 @@ static void groups(void **state) {
     const ls_legal_param *params;
     assert_ok(ls_kb_finish(k, &kernel));
     ls_rng rng = {ls_rng_key(9, 9), 0};
-    for (int kind = 0; kind < 4; kind++) { /* tame; a few tiny ones; products around the least numbers; anything */
+    for (int kind = 0; kind < 4;
+         kind++) { /* tame; a few tiny ones; products around the least numbers; anything */
         for (int i = 0; i < THREADS * WAYS * STEPS; i++) {
             double tiny = ls_rng_below(&rng, 9) == 0 ? 0x1p-120 : 1;
             double by = kind == 0 ? 1 : kind == 1 ? tiny : 0x1p-70;
@@ -473,7 +489,9 @@ static void groups(void **state) {
                 memcpy(&y[i], &v, sizeof v);
             }
         }
-        ls_interp_buffer buffers[3] = {{x, THREADS * WAYS * STEPS, false}, {y, THREADS * WAYS * STEPS, false}, {expected, THREADS * WAYS * WAYS, false}};
+        ls_interp_buffer buffers[3] = {{x, THREADS * WAYS * STEPS, false},
+                                       {y, THREADS * WAYS * STEPS, false},
+                                       {expected, THREADS * WAYS * WAYS, false}};
         ls_interp_launch launch = {.buffers = buffers};
         assert_ok(ls_kernel_interp(&heap, &kernel, &launch, &err));
         buffers[2].data = actual;
@@ -501,9 +519,11 @@ static void groups(void **state) {
 
 /* A chain of sums alone, of numbers around the least. */
 static ls_val sums_of(ls_kb *k, ls_val x) {
-    ls_val bits = ls_kb_bitcast(k, x, LS_U32), s = ls_kb_bitcast(k, ls_kb_and(k, bits, ls_kb_u32(k, 0x80ffffff)), LS_F32);
+    ls_val bits = ls_kb_bitcast(k, x, LS_U32),
+           s = ls_kb_bitcast(k, ls_kb_and(k, bits, ls_kb_u32(k, 0x80ffffff)), LS_F32);
     for (int i = 1; i < 12; i++) {
-        ls_val next = ls_kb_and(k, ls_kb_mul(k, bits, ls_kb_u32(k, (uint32_t)i * 0x9e3779b1u)), ls_kb_u32(k, 0x80ffffff));
+        ls_val next = ls_kb_and(k, ls_kb_mul(k, bits, ls_kb_u32(k, (uint32_t)i * 0x9e3779b1u)),
+                                ls_kb_u32(k, 0x80ffffff));
         next = ls_kb_bitcast(k, next, LS_F32);
         s = i % 3 ? ls_kb_add(k, s, next) : ls_kb_sub(k, next, s);
     }
@@ -514,7 +534,7 @@ static ls_val sums_of(ls_kb *k, ls_val x) {
 static void functions(void **state) {
     enum { N = 320 };
 #define FUNCTION(name) ls_kb_math_##name,
-    static ls_val (*const all[])(ls_kb *kb, ls_val x) = {LS_MATH_UNARY(FUNCTION) sums_of};
+    static ls_val (*const all[])(ls_kb * kb, ls_val x) = {LS_MATH_UNARY(FUNCTION) sums_of};
     static const uint32_t sets[] = {0, LS_KT_ALL & ~LS_KT_SUBNORMAL32, WEBGPU};
     static uint32_t x[N], expected[N], actual[N];
     (void)state;
@@ -524,14 +544,18 @@ static void functions(void **state) {
         const ls_legal_param *params;
         int64_t values[4] = {0};
         ls_kb_init(k, &arena, "function", &err);
-        int in_mem = ls_kb_global(k, "x", LS_F32, LS_MEM_READ, N), out = ls_kb_global(k, "y", LS_F32, LS_MEM_WRITE, N);
+        int in_mem = ls_kb_global(k, "x", LS_F32, LS_MEM_READ, N),
+            out = ls_kb_global(k, "y", LS_F32, LS_MEM_WRITE, N);
         ls_kb_workgroup(k, 64, 1, 1);
         ls_kb_grid(k, 0, N, LS_VAL_NONE, 64);
         ls_val at = ls_kb_add(k, ls_kb_mul(k, ls_kb_group_id(k, 0), ls_kb_i32(k, 64)), ls_kb_local_id(k, 0));
         ls_val v = ls_kb_load(k, in_mem, at, LS_VAL_NONE, LS_VAL_NONE, 1);
         bool alone = all[f] == sums_of;
-        ls_val y = all[f](k, alone ? v : ls_kb_mul(k, v, v)); /* a chain of several, its middle used behind it */
-        y = alone ? y : ls_kb_add(k, ls_kb_mul(k, all[f](k, v), ls_kb_f32(k, 0x1p-120f)), ls_kb_mul(k, y, ls_kb_f32(k, 0x1p-125f)));
+        ls_val y =
+            all[f](k, alone ? v : ls_kb_mul(k, v, v)); /* a chain of several, its middle used behind it */
+        y = alone ? y
+                  : ls_kb_add(k, ls_kb_mul(k, all[f](k, v), ls_kb_f32(k, 0x1p-120f)),
+                              ls_kb_mul(k, y, ls_kb_f32(k, 0x1p-125f)));
         ls_kb_store(k, out, at, ls_kb_canon(k, y), LS_VAL_NONE);
         assert_ok(ls_kb_finish(k, &kernel));
         ls_rng rng = {ls_rng_key(31, f), 0};
