@@ -234,31 +234,6 @@ void ls_lower_store(ls_lower *l, int32_t number) {
     ls_kb_store(kb, mem, index, ls_dtype_is_float(dtype) ? ls_kb_canon(kb, x) : x, pred);
 }
 
-/* One thread does every point in order: for stores that combine or may meet an element twice. */
-static void serial_store(ls_lower *l, int32_t number) {
-    const ls_store *s = &l->spec->stores[number];
-    ls_kb *kb = &l->kb;
-    if (ls_lower_bound(l, s->axes, s->n_axes) == 0) {
-        return;
-    }
-    ls_lower_begin(l, "serial");
-    ls_kb_workgroup(kb, 1, 1, 1);
-    (void)ls_lower_frame(l, 1, 1);
-    int mark = ls_lower_mark(l);
-    for (int i = 0; i < s->n_axes; i++) {
-        ls_dim dim = l->spec->extents_of_axes[s->axes[i]];
-        ls_dtype type = ls_dim_bound(dim) < INT32_MAX ? LS_I32 : LS_I64;
-        ls_val zero = ls_kb_const_int(kb, type, 0), one = ls_kb_const_int(kb, type, 1);
-        ls_lower_bind(l, s->axes[i], ls_kb_loop(kb, zero, ls_lower_dim(l, dim, type), one, 0), true);
-    }
-    ls_lower_store(l, number);
-    for (int i = 0; i < s->n_axes; i++) {
-        ls_kb_end_loop(kb);
-    }
-    ls_lower_undo(l, mark);
-    ls_lower_end(l);
-}
-
 static bool same_space(const ls_store *a, const ls_store *b) {
     bool same = a->n_axes == b->n_axes;
     for (int i = 0; same && i < a->n_axes; i++) {
@@ -526,7 +501,7 @@ ls_status ls_emit(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps
         const ls_store *s = &spec->stores[first];
         int32_t count = run_of(spec, first);
         if (s->combine != LS_STORE_SET || s->check != LS_SPEC_NONE) {
-            serial_store(&l, first);
+            ls_lower_scatter(&l, first);
         } else {
             space_kernel(&l, first, count);
         }

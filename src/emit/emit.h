@@ -18,7 +18,8 @@
  *               gemv (the same with a tile of all of the fewer side, 8 at most). Chunks of few tiles are shared among workgroups.
  *               matrix: fragments, in fast and reduced arithmetic on halves; whole tiles of plain matrices by matrix.c, any
  *               other operands by fragment.c.
- *   scatter     the base pointwise; then the updates in order by ONE thread: right, and as slow as that sounds.
+ *   scatter     the base pointwise; then the updates in order: one thread an element of the result that goes through them, or one
+ *               for each point of the axes that place them apart (scatter.c).
  *   scan        one thread a line, serial in blocks of 512; LS_ERR_UNSUPPORTED beyond 512 blocks.
  *   sort        one thread an element, which counts what goes before it: work by the square of the line.
  *

@@ -147,6 +147,10 @@ const char *ls_lower_contraction(ls_lower *l, int32_t first, int32_t count, ls_c
 /* ---- matrix.c: the same by matrix instructions; never in locked arithmetic ---- */
 const char *ls_lower_matrix(ls_lower *l, int32_t first, int32_t count, bool dry);
 
+/* ---- scatter.c ---- */
+/* The kernel of a store that combines, or may meet an element twice. */
+void ls_lower_scatter(ls_lower *l, int32_t number);
+
 /* ---- map.c ---- */
 ls_val ls_lower_map(ls_kb *kb, ls_op op, ls_dtype dtype, ls_dtype out, const ls_val x[3]);
 ls_val ls_lower_zero(ls_kb *kb, ls_dtype dtype);

@@ -155,6 +155,26 @@ static void out_of_range(void **state) {
     }
 }
 
+/* Scatters whose updates meet, along each axis, by element and (of one index) by update, chosen and naive. */
+static void scatters(void **state) {
+    (void)state;
+    static const int32_t index[6] = {1, 4, 1, 1, 0, 4};
+    static const ls_scatter_kind kinds[] = {LS_SCATTER_ADD, LS_SCATTER_SET, LS_SCATTER_MUL, LS_SCATTER_MAX};
+    for (int n = 0; n < 2 * 3 * 4 * 2; n++) {
+        int axis = n % 3, count = n / 24 ? 1 : 6;
+        total.strategy = n / 3 % 2 ? "naive" : NULL;
+        world w = open_checked();
+        ls_session *s = w.session;
+        ls_tensor *x = ls_reshape(s, numbers(s, n % 2 ? LS_F32 : LS_I32, 5 * 6, 7), LS_SHAPE(5, 6, 7));
+        ls_shape shape = LS_SHAPE(5, 6, 7);
+        shape.dim[axis] = ls_dim_of(count);
+        ls_tensor *u = ls_reshape(s, numbers(s, n % 2 ? LS_F32 : LS_I32, 5 * 6 * 7 / (5 + axis) * count, 1), shape);
+        realize(&w, ls_scatter(s, x, ls_tensor_from(s, LS_I32, LS_SHAPE(count), index), u, axis, kinds[n / 6 % 4]));
+        world_close(&w);
+    }
+    total.strategy = NULL;
+}
+
 /* ---- faults ---- */
 
 typedef struct fault {
@@ -276,7 +296,7 @@ static void out_of_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_blocks), cmocka_unit_test(folded_grids), cmocka_unit_test(lines), cmocka_unit_test(symbols),
-        cmocka_unit_test(out_of_range),   cmocka_unit_test(faults),       cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(out_of_range),   cmocka_unit_test(scatters),      cmocka_unit_test(faults),       cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests_name("emit_cases", tests, NULL, NULL);
 }
