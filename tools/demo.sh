@@ -42,7 +42,7 @@ row() {
     [ "$isa" = - ] || set -- "$@" LOCKSTEP_ISA="$isa"
     [ "$threads" = - ] || set -- "$@" LOCKSTEP_THREADS="$threads"
     if ! env "$@" "$lockstep" train mnist --model small --data digits --device "$device" --math locked --steps 30 --batch 16 \
-        --seed 1 --save "$name.safetensors" --json "$name.json" 2>"$name.log"; then
+        --seed 1 --save "$name.safetensors" --json "$name.json" >"$name.log" 2>&1; then
         if grep -q 'is refused for locked results' "$name.log"; then
             printf '%-20s %s\n' "$label" "$(sed -n 's/.*\(refused for locked results: .*\)/\1/p' "$name.log" | head -1)"
             return
