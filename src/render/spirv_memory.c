@@ -6,6 +6,8 @@
  * and element 0 is always there. */
 #include "render/spirv.h"
 
+enum { FRAG_ACCESS = 8 }; /* beside the numbers of lanes: fragments are loaded from scalars */
+
 static int lane_slot(int lanes) {
     return lanes == 4 ? 2 : lanes - 1;
 }
@@ -25,7 +27,7 @@ static int access_lanes(const spv_module *m, const ls_ins *ins) {
     if (ins->op == LS_K_STORE) {
         return m->kernel->body[ins->src[1]].lanes;
     }
-    return ins->op == LS_K_FRAG_LOAD || ins->op == LS_K_FRAG_STORE ? 1 : ins->lanes;
+    return ins->op == LS_K_FRAG_LOAD || ins->op == LS_K_FRAG_STORE ? 1 | FRAG_ACCESS : ins->lanes;
 }
 
 static void declare_global(spv_module *m, int number, int lanes) {
@@ -64,7 +66,7 @@ static void declare_global(spv_module *m, int number, int lanes) {
 
 static void declare_shared(spv_module *m, int number, uint32_t widths) {
     const ls_kmem *mem = &m->kernel->mems[number];
-    int width = widths & 4 ? 4 : widths & 2 ? 2 : 1;
+    int width = widths & FRAG_ACCESS ? 1 : widths & 4 ? 4 : widths & 2 ? 2 : 1;
     uint32_t element = ls_spv_type(m, memory_kind(m, mem), width);
     uint32_t count = ls_spv_u32(m, (uint32_t)((mem->count + width - 1) / width));
     uint32_t array = ls_spv_unique(m, SPV_TYPE_ARRAY, 0, SPV_ARGS(element, count), NULL);
@@ -303,15 +305,18 @@ uint32_t ls_spv_atomic(spv_module *m, const ls_ins *ins) {
 
 /* ---- cooperative matrices ---- */
 
+/* An index or a stride of a fragment's elements, counted in elements of the memory: words hold two halves. */
+static uint32_t frag_index(spv_module *m, const ls_ins *ins, ls_val index) {
+    uint32_t id = index_of(m, index);
+    return m->kernel->mems[ins->arg].dtype == LS_U32 && ins->op == LS_K_FRAG_LOAD && ls_dtype_bits((ls_dtype)ins->dtype) == 16
+               ? shifted(m, id, 2)
+               : id;
+}
+
 static uint32_t frag_place(spv_module *m, const ls_ins *ins) {
-    uint32_t index = index_of(m, ins->src[0]);
-    if (m->kernel->mems[ins->arg].space == LS_MEM_GLOBAL) {
-        return global_place(m, (int)ins->arg, index, 1);
-    }
-    if (m->mems[ins->arg].width != 1) {
-        ls_spv_fail(m, LS_ERR_UNSUPPORTED, "fragments and vectors in one shared array");
-    }
-    return shared_place(m, (int)ins->arg, index, -1);
+    uint32_t index = frag_index(m, ins, ins->src[0]);
+    bool global = m->kernel->mems[ins->arg].space == LS_MEM_GLOBAL;
+    return global ? global_place(m, (int)ins->arg, index, 1) : shared_place(m, (int)ins->arg, index, -1);
 }
 
 static bool is_integer(const ls_ins *ins) {
@@ -325,7 +330,7 @@ uint32_t ls_spv_frag(spv_module *m, const ls_ins *ins) {
     case LS_K_FRAG_FILL:
         return SPV_VALUE(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type_of(m, ins), m->ids[ins->src[0]]);
     case LS_K_FRAG_LOAD: {
-        uint32_t place = frag_place(m, ins), stride = index_of(m, ins->src[1]);
+        uint32_t place = frag_place(m, ins), stride = frag_index(m, ins, ins->src[1]);
         return SPV_VALUE(m, SPV_COOP_LOAD, ls_spv_type_of(m, ins), place, layout, stride, 0x20);
     }
     case LS_K_FRAG_MMA: {
