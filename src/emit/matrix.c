@@ -1,11 +1,11 @@
 /* A matrix product by matrix instructions: f16 or bf16 operands, sums in f32, in fast arithmetic.
  *
  * A workgroup computes a tile of rows by columns, a subgroup 64 x 64 of it in 16 fragments. The contracted line is walked in
- * slabs: while the products of one are added up, the next is copied. Slabs take turns in two shared arrays, so that it is plain to
- * whoever renders the kernel that a copy is for after the next barrier. Both memories are seen as words, so that 8 elements move at once and no conversion stands in between; a slab lies
- * in shared memory as in global memory, in lines along whatever is contiguous there, 8 elements apart, which keeps the lines
- * of a fragment in different banks. At the end the sums go through shared memory to the threads that do the stores, with all that
- * follows the product.
+ * slabs: while the products of one are added up, the next is copied. Slabs take turns in two shared arrays, so that it is
+ * plain to whoever renders the kernel that a copy is for after the next barrier. Both memories are seen as words, so that 8
+ * elements move at once and no conversion stands in between; a slab lies in shared memory as in global memory, in lines along
+ * whatever is contiguous there, 8 elements apart, which keeps the lines of a fragment in different banks. At the end the sums
+ * go through shared memory to the threads that do the stores, with all that follows the product.
  *
  * It takes what has the right shape: operands that are loaded as they are, extents that are whole tiles. */
 #include "emit/lower.h"

@@ -255,7 +255,8 @@ static const char *vector_suffix(int n) {
 }
 
 /* ---- asynchronous copies: a load from global memory that is only stored to shared memory, where nobody looks at that
- * memory before the next barrier. The copy is waited for at the barrier. ---- */
+ * memory before the next barrier. The copy is waited for at the barrier. (No thread stores to one element twice between
+ * barriers: that would say nothing.) ---- */
 
 enum { COPY_LOAD = 1, COPY_STORE = 2 };
 
@@ -284,7 +285,8 @@ static bool is_copy(const ls_kernel *k, ls_val at, const int32_t *uses) {
         if (ins->op == LS_K_BARRIER) {
             return true;
         }
-        if (same || (ls_kops[ins->op].kind == LS_KC_CONTROL && ins->op != LS_K_GET && ins->op != LS_K_SET && ins->op != LS_K_VAR)) {
+        bool variable = ins->op == LS_K_VAR || ins->op == LS_K_GET || ins->op == LS_K_SET;
+        if (same || (ls_kops[ins->op].kind == LS_KC_CONTROL && !variable)) {
             return false;
         }
     }
