@@ -1,8 +1,8 @@
 /* Reductions whose neighbouring results lie side by side in memory: sums over leading axes.
  *
- * A workgroup does 32 results and one block of 4096 elements of each: thread (ty, tx) of 8 x 32 has the partials ty, ty + 8, ty + 16,
- * ... of result tx, so that 32 threads read side by side. The first steps of the halving are the thread's own, the last three go
- * through shared memory. */
+ * A workgroup does 32 results and one block of 4096 elements of each: thread (ty, tx) of 8 x 32 has the
+ * partials ty, ty + 8, ty + 16, ... of result tx, so that 32 threads read side by side. The first steps of
+ * the halving are the thread's own, the last three go through shared memory. */
 #include "emit/lower.h"
 
 enum { WIDE = 32, TALL = 8, OWN = 32 };
@@ -12,8 +12,9 @@ bool ls_lower_is_column(const ls_lower *l, int32_t id) {
     const ls_value *v = &spec->values[id];
     uint8_t rows[LS_SPEC_MAX_AXES];
     int n = ls_lower_axes(v->axes, rows);
-    if (l->choice == LS_CHOICE_NAIVE || n == 0 || v->n_bound == 0 || v->map == LS_OP_ARGMIN || v->map == LS_OP_ARGMAX ||
-        ls_dim_bound(spec->extents_of_axes[rows[n - 1]]) < WIDE / 2 || l->max_threads < WIDE * TALL) {
+    if (l->choice == LS_CHOICE_NAIVE || n == 0 || v->n_bound == 0 || v->map == LS_OP_ARGMIN ||
+        v->map == LS_OP_ARGMAX || ls_dim_bound(spec->extents_of_axes[rows[n - 1]]) < WIDE / 2 ||
+        l->max_threads < WIDE * TALL) {
         return false;
     }
     bool *used = LS_ARENA_ARRAY(l->arena, bool, spec->n_values + 1);
@@ -32,7 +33,8 @@ bool ls_lower_is_column(const ls_lower *l, int32_t id) {
     return across > along;
 }
 
-void ls_lower_columns(ls_lower *l, int32_t id, const uint8_t *rows, int n_rows, int64_t blocks, int32_t scratch) {
+void ls_lower_columns(ls_lower *l, int32_t id, const uint8_t *rows, int n_rows, int64_t blocks,
+                      int32_t scratch) {
     const ls_value *v = &l->spec->values[id];
     ls_kb *kb = &l->kb;
     ls_dtype acc = (ls_dtype)v->acc;
@@ -65,7 +67,8 @@ void ls_lower_columns(ls_lower *l, int32_t id, const uint8_t *rows, int n_rows, 
     ls_saved_axes saved = ls_fold_save(&f);
     ls_val from = ls_kb_loop(kb, begin, end, ls_kb_const_int(kb, f.type, LS_EMIT_THREADS), 0);
     for (int q = 0; q < own; q++) {
-        ls_val i = ls_kb_add(kb, ls_kb_cast(kb, ty, f.type), ls_kb_const_int(kb, f.type, q * TALL)), here = LS_VAL_NONE;
+        ls_val i = ls_kb_add(kb, ls_kb_cast(kb, ty, f.type), ls_kb_const_int(kb, f.type, q * TALL)),
+               here = LS_VAL_NONE;
         i = ls_kb_add(kb, from, i);
         if (!fixed || f.bound % LS_EMIT_THREADS) {
             here = ls_kb_lt(kb, i, f.n);
@@ -76,7 +79,8 @@ void ls_lower_columns(ls_lower *l, int32_t id, const uint8_t *rows, int n_rows, 
         ls_lowered x = ls_lower_value(l, v->a);
         l->active = LS_VAL_NONE;
         here = ls_lower_and(l, here, x.present);
-        ls_val before = ls_kb_get(kb, sums[q]), after = ls_lower_combine(kb, v->map, acc, before, ls_kb_cast(kb, x.v, acc));
+        ls_val before = ls_kb_get(kb, sums[q]),
+               after = ls_lower_combine(kb, v->map, acc, before, ls_kb_cast(kb, x.v, acc));
         ls_kb_set(kb, sums[q], here == LS_VAL_NONE ? after : ls_kb_select(kb, here, after, before));
     }
     ls_kb_end_loop(kb);

@@ -1,17 +1,18 @@
 /* A contraction by tiles: matrix products, convolutions and their gradients, one template.
  *
- * The axes of the output are the batch (both operands vary over them), rows (the one) and columns (the other); rows, columns and
- * contracted axes are each taken as one line, in row-major order. A workgroup computes a tile of rows by columns. It walks over
- * the contracted line in slabs, which it puts into shared memory, rows and columns side by side; a thread adds up a few rows
- * of a few columns in registers while it has the next slab's loads under way. Operands are any values: what is loaded, moved
- * and computed in front is evaluated where a slab is fetched; stores with all that follows are evaluated at each point.
+ * The axes of the output are the batch (both operands vary over them), rows (the one) and columns (the
+ * other); rows, columns and contracted axes are each taken as one line, in row-major order. A workgroup
+ * computes a tile of rows by columns. It walks over the contracted line in slabs, which it puts into shared
+ * memory, rows and columns side by side; a thread adds up a few rows of a few columns in registers while it
+ * has the next slab's loads under way. Operands are any values: what is loaded, moved and computed in front
+ * is evaluated where a slab is fetched; stores with all that follows are evaluated at each point.
  *
- * The order is the contract's: ascending from +0 in chunks of 512, sums of chunks added in order. A slab ends with a chunk.
- * Where tiles are too few for a device, several workgroups share one: each does some chunks and leaves their sums in scratch, and
- * the kernel that follows adds them and does the stores.
- * Beyond the last element both operands are +0: their product changes no sum, because a sum that begins at +0 is never -0.
- * Absent elements are +0 beside what may be infinite: where a slab had something that is not finite on the other side, the
- * products are masked by what is present. */
+ * The order is the contract's: ascending from +0 in chunks of 512, sums of chunks added in order. A slab ends
+ * with a chunk. Where tiles are too few for a device, several workgroups share one: each does some chunks and
+ * leaves their sums in scratch, and the kernel that follows adds them and does the stores. Beyond the last
+ * element both operands are +0: their product changes no sum, because a sum that begins at +0 is never -0.
+ * Absent elements are +0 beside what may be infinite: where a slab had something that is not finite on the
+ * other side, the products are masked by what is present. */
 #include "emit/contract.h"
 
 enum { PAD = 4 };
@@ -103,7 +104,8 @@ static const char *classify(ls_product *p) {
     }
     for (int i = 0; i < s->n_axes; i++) {
         uint64_t bit = UINT64_C(1) << s->axes[i];
-        bool row = spec->values[p->s[0].value].axes & ~bound & bit, column = spec->values[p->s[1].value].axes & ~bound & bit;
+        bool row = spec->values[p->s[0].value].axes & ~bound & bit,
+             column = spec->values[p->s[1].value].axes & ~bound & bit;
         if (row && column) {
             p->batch[p->n_batch++] = s->axes[i];
         } else {
@@ -123,7 +125,8 @@ static int inner_axis(const ls_product *p, const ls_side *s, bool by_k) {
     return by_k ? (p->v->n_bound ? p->v->bound[p->v->n_bound - 1] : -1) : (s->n ? s->axes[s->n - 1] : -1);
 }
 
-/* Along which line neighbouring elements of the operand are neighbours in memory, and whether four can be loaded at once. */
+/* Along which line neighbouring elements of the operand are neighbours in memory, and whether four can be
+ * loaded at once. */
 void ls_product_direct(ls_product *p, ls_side *s) {
     const ls_spec *spec = p->l->spec;
     int best = -1;
@@ -136,8 +139,10 @@ void ls_product_direct(ls_product *p, ls_side *s) {
         for (int32_t i = 0; i < spec->n_values; i++) {
             int64_t stride;
             if (s->used[i] && spec->values[i].op == LS_V_LOAD && (spec->values[i].axes >> axis & 1)) {
-                ones += ls_ix_affine(spec, spec->values[i].ix, axis, &stride) && (stride == 1 || stride == -1);
-                quads += (by_k || s->tile % LS_RUN == 0) && ls_quad_axis(p->l, axis) && p->lanes == LS_RUN && ls_quad_loads(p->l, i, axis, ~UINT64_C(0));
+                ones +=
+                    ls_ix_affine(spec, spec->values[i].ix, axis, &stride) && (stride == 1 || stride == -1);
+                quads += (by_k || s->tile % LS_RUN == 0) && ls_quad_axis(p->l, axis) && p->lanes == LS_RUN &&
+                         ls_quad_loads(p->l, i, axis, ~UINT64_C(0));
             }
         }
         int worth = quads ? 2 : ones ? 1 : 0;
@@ -166,15 +171,16 @@ static int64_t shared_bytes(const ls_product *p, const ls_tile_shape *t, int bk)
 static int64_t chunks_for(const ls_product *p, int64_t threads) {
     int64_t shares = threads > 0 ? up(32768, threads) : 1, size = (int64_t)ls_dtype_size((ls_dtype)p->v->acc);
     int64_t points = p->s[0].bound * p->s[1].bound * ls_lower_bound(p->l, p->batch, p->n_batch);
-    bool splits = ls_dtype_is_float((ls_dtype)p->v->acc) && shares > 1 && points * size * p->chunks < INT64_C(1) << 26;
+    bool splits =
+        ls_dtype_is_float((ls_dtype)p->v->acc) && shares > 1 && points * size * p->chunks < INT64_C(1) << 26;
     return splits ? up(p->chunks, shares) : p->chunks;
 }
 
 /* The shape whose tiles are done soonest on a device of some 32768 threads. */
 static const char *choose_shape(ls_product *p, bool flat) {
-    static const ls_tile_shape shapes[] = {{16, 16, 8, 8, 100}, {16, 16, 8, 4, 90}, {16, 16, 4, 4, 72}, {8, 8, 4, 4, 40},
-                                        {32, 4, 4, 4, 36},   {4, 32, 4, 4, 36},  {1, 64, 8, 4, 30},  {1, 64, 4, 4, 24},
-                                        {1, 64, 2, 4, 18},   {1, 64, 1, 4, 12}};
+    static const ls_tile_shape shapes[] = {
+        {16, 16, 8, 8, 100}, {16, 16, 8, 4, 90}, {16, 16, 4, 4, 72}, {8, 8, 4, 4, 40},  {32, 4, 4, 4, 36},
+        {4, 32, 4, 4, 36},   {1, 64, 8, 4, 30},  {1, 64, 4, 4, 24},  {1, 64, 2, 4, 18}, {1, 64, 1, 4, 12}};
     int64_t best = INT64_MAX, batch = ls_lower_bound(p->l, p->batch, p->n_batch);
     p->chunks_each = p->chunks;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -183,13 +189,15 @@ static const char *choose_shape(ls_product *p, bool flat) {
         if (t.ty == 1 && t.tm == 1 && p->f.bound >= 512 && shared_bytes(p, &t, 2 * bk) <= p->l->max_shared) {
             bk *= 2; /* what matters is how many loads are under way */
         }
-        if (threads > p->l->max_threads || shared_bytes(p, &t, bk) > p->l->max_shared || (t.ty == 1) != flat) {
+        if (threads > p->l->max_threads || shared_bytes(p, &t, bk) > p->l->max_shared ||
+            (t.ty == 1) != flat) {
             continue;
         }
         int worth = t.worth - (i == 0 && p->several ? 15 : 0); /* twice the registers */
         int64_t tiles = up(p->s[0].bound, t.ty * t.tm) * up(p->s[1].bound, t.tx * t.tn) * batch;
         int64_t each = chunks_for(p, tiles * threads), shares = up(p->chunks, each);
-        int64_t rounds = up(tiles * shares * threads, 32768); /* a device that is not full takes as long as one that is */
+        int64_t rounds =
+            up(tiles * shares * threads, 32768); /* a device that is not full takes as long as one that is */
         int64_t cost = rounds * each * t.tm * t.tn * 100000 / worth;
         if (cost < best) {
             best = cost;
@@ -211,7 +219,8 @@ const char *ls_product_find(ls_product *p) {
         p->fast = p->l->spec->math != LS_LOCKED && ls_dtype_is_float(acc);
         p->several = p->f.bound > LS_EMIT_CHUNK && !p->fast && ls_dtype_is_float(acc);
         p->lanes = ls_dtype_size(acc) > 4 ? 2 : LS_RUN;
-        p->chunks = p->f.bound > 0 ? up(p->f.bound, LS_EMIT_CHUNK) : 1;
+        p->chunk = LS_EMIT_CHUNK;
+        p->chunks = p->f.bound > 0 ? up(p->f.bound, p->chunk) : 1;
         p->chunks_each = p->chunks;
         p->scratch = LS_SPEC_NONE;
         p->staged = acc;
@@ -231,6 +240,10 @@ static const char *plan(ls_product *p, bool flat) {
         ls_side rows = p->s[0];
         p->s[0] = p->s[1];
         p->s[1] = rows;
+    }
+    if (flat && p->fast && p->f.bound > 0) { /* what counts is how many loads are under way */
+        p->chunk = LS_EMIT_CHUNK / 4;
+        p->chunks = up(p->f.bound, p->chunk);
     }
     why = choose_shape(p, flat);
     p->several = p->several || p->chunks_each < p->chunks;
@@ -257,7 +270,8 @@ static ls_dtype word_of(const ls_product *p) {
 static void unit_at(ls_product *p, const ls_side *s, ls_val e, ls_val *out_row, ls_val *out_k) {
     ls_kb *kb = &p->l->kb;
     int inner = (s->by_k ? p->bk : s->tile) / s->run;
-    ls_val low = ls_kb_mul(kb, ls_kb_rem(kb, e, i32(p, inner)), i32(p, s->run)), high = ls_kb_div(kb, e, i32(p, inner));
+    ls_val low = ls_kb_mul(kb, ls_kb_rem(kb, e, i32(p, inner)), i32(p, s->run)),
+           high = ls_kb_div(kb, e, i32(p, inner));
     *out_row = s->by_k ? high : low;
     *out_k = s->by_k ? low : high;
 }
@@ -352,7 +366,8 @@ static void put(ls_product *p, const ls_side *s, int mem, ls_val at, ls_val x) {
 static ls_val not_finite(ls_product *p, ls_val x, int lanes) {
     ls_kb *kb = &p->l->kb;
     ls_dtype word = word_of(p);
-    ls_val exponent = ls_kb_const_bits(kb, word, p->lanes == LS_RUN ? 0x7f800000u : UINT64_C(0x7ff) << 52), any = LS_VAL_NONE;
+    ls_val exponent = ls_kb_const_bits(kb, word, p->lanes == LS_RUN ? 0x7f800000u : UINT64_C(0x7ff) << 52),
+           any = LS_VAL_NONE;
     for (int i = 0; i < lanes; i++) {
         ls_val one = ls_kb_cast(kb, lanes > 1 ? ls_kb_extract(kb, x, i) : x, (ls_dtype)p->v->acc);
         ls_val bits = ls_kb_bitcast(kb, one, word);
@@ -431,7 +446,8 @@ static void columns_from(ls_product *p, int mem, ls_val k, ls_val *out) {
     ls_kb *kb = &p->l->kb;
     ls_val base = ls_kb_mul(kb, k, i32(p, p->s[1].stride));
     for (int j = 0; j < p->shape.tn / p->lanes; j++) {
-        out[j] = ls_kb_load(kb, mem, ls_kb_add(kb, base, column_of(p, j)), LS_VAL_NONE, LS_VAL_NONE, p->lanes);
+        out[j] =
+            ls_kb_load(kb, mem, ls_kb_add(kb, base, column_of(p, j)), LS_VAL_NONE, LS_VAL_NONE, p->lanes);
     }
 }
 
@@ -472,7 +488,7 @@ static void keep_chunk(ls_product *p, ls_val chunk);
 
 static void end_chunk(ls_product *p, ls_val at) {
     ls_kb *kb = &p->l->kb;
-    ls_val size = ls_kb_const_int(kb, p->f.type, LS_EMIT_CHUNK), zero = ls_kb_const_int(kb, p->f.type, 0);
+    ls_val size = ls_kb_const_int(kb, p->f.type, p->chunk), zero = ls_kb_const_int(kb, p->f.type, 0);
     ls_kb_if(kb, ls_kb_or(kb, ls_kb_eq(kb, ls_kb_rem(kb, at, size), zero), ls_kb_le(kb, p->f.n, at)));
     if (p->scratch >= 0) {
         keep_chunk(p, ls_kb_div(kb, ls_kb_sub(kb, at, ls_kb_const_int(kb, p->f.type, p->bk)), size));
@@ -480,7 +496,8 @@ static void end_chunk(ls_product *p, ls_val at) {
     for (int i = 0; i < p->shape.tm; i++) {
         for (int j = 0; j < p->shape.tn / p->lanes; j++) {
             if (p->scratch < 0) {
-                ls_kb_set(kb, p->total[i][j], ls_kb_add(kb, ls_kb_get(kb, p->total[i][j]), ls_kb_get(kb, p->sum[i][j])));
+                ls_kb_set(kb, p->total[i][j],
+                          ls_kb_add(kb, ls_kb_get(kb, p->total[i][j]), ls_kb_get(kb, p->sum[i][j])));
             }
             ls_kb_set(kb, p->sum[i][j], ls_kb_splat(kb, p->zero, p->lanes));
         }
@@ -595,7 +612,8 @@ static void keep_chunk(ls_product *p, ls_val chunk) {
     int64_t points = l->list->scratch[p->scratch].count / p->chunks;
     ls_dtype type = l->list->scratch[p->scratch].count < INT32_MAX ? LS_I32 : LS_I64;
     int mem = ls_lower_mem(l, LS_EMIT_SCRATCH, p->scratch), axis = inner_axis(p, c, false);
-    bool quads = p->lanes == LS_RUN && axis >= 0 && ls_quad_axis(l, axis) && (p->v->axes >> axis) == 1; /* the last: of stride 1 */
+    bool quads = p->lanes == LS_RUN && axis >= 0 && ls_quad_axis(l, axis) &&
+                 (p->v->axes >> axis) == 1; /* the last: of stride 1 */
     ls_val base = ls_kb_mul(kb, ls_kb_cast(kb, chunk, type), ls_kb_const_int(kb, type, points));
     ls_saved_axes saved = ls_fold_save(&p->f);
     for (int i = 0; i < p->shape.tm * p->shape.tn / p->lanes; i++) {
@@ -604,7 +622,8 @@ static void keep_chunk(ls_product *p, ls_val chunk) {
             int mark = ls_lower_mark(l), opened = 0;
             for (int n = 0; n < 2; n++) {
                 const ls_side *s = n ? c : r;
-                ls_val at = n ? ls_kb_add(kb, column_of(p, i / p->shape.tm), i32(p, lane)) : row_of(p, i % p->shape.tm);
+                ls_val at = n ? ls_kb_add(kb, column_of(p, i / p->shape.tm), i32(p, lane))
+                              : row_of(p, i % p->shape.tm);
                 at = ls_kb_add(kb, s->first, ls_kb_cast(kb, at, s->type));
                 if (s->bound % s->tile) {
                     ls_kb_if(kb, ls_kb_lt(kb, at, ls_kb_const_int(kb, s->type, s->bound)));
@@ -637,7 +656,8 @@ void ls_product_hold(ls_product *p) {
         for (int u = 0; u < units_of(p, s); u++) {
             ls_val none = ls_lower_zero(kb, word_of(p));
             s->held[u] = ls_kb_var(kb, s->run > 1 ? ls_kb_splat(kb, p->zero, s->run) : p->zero);
-            s->held_mask[u] = s->mask >= 0 ? ls_kb_var(kb, s->run > 1 ? ls_kb_splat(kb, none, s->run) : none) : LS_VAL_NONE;
+            s->held_mask[u] =
+                s->mask >= 0 ? ls_kb_var(kb, s->run > 1 ? ls_kb_splat(kb, none, s->run) : none) : LS_VAL_NONE;
         }
     }
     if (p->s[0].absent || p->s[1].absent) {
@@ -653,7 +673,8 @@ static void begin_sums(ls_product *p) {
     for (int i = 0; i < p->shape.tm; i++) {
         for (int j = 0; j < p->shape.tn / p->lanes; j++) {
             p->sum[i][j] = ls_kb_var(kb, ls_kb_splat(kb, p->zero, p->lanes));
-            p->total[i][j] = p->several && p->scratch < 0 ? ls_kb_var(kb, ls_kb_splat(kb, p->zero, p->lanes)) : LS_VAL_NONE;
+            p->total[i][j] = p->several && p->scratch < 0 ? ls_kb_var(kb, ls_kb_splat(kb, p->zero, p->lanes))
+                                                          : LS_VAL_NONE;
         }
     }
 }
@@ -696,7 +717,7 @@ void ls_product_begin(ls_product *p, const char *suffix) {
     p->begin = ls_kb_const_int(kb, p->f.type, 0);
     p->end = p->f.n;
     if (shares > 1) {
-        ls_val each = ls_kb_const_int(kb, p->f.type, p->chunks_each * LS_EMIT_CHUNK);
+        ls_val each = ls_kb_const_int(kb, p->f.type, p->chunks_each * p->chunk);
         p->begin = ls_kb_mul(kb, ls_kb_cast(kb, share, p->f.type), each);
         p->end = ls_kb_min(kb, ls_kb_add(kb, p->begin, each), p->f.n);
     }
@@ -715,6 +736,7 @@ static void emit_tiles(ls_product *p) {
     if (p->scratch >= 0 && l->status == LS_OK) {
         l->scratch_of[p->id] = p->scratch;
         l->chunks_of[p->id] = p->chunks;
+        l->chunk_of[p->id] = p->chunk;
         l->stores_left = true;
     }
 }
@@ -727,8 +749,10 @@ const char *ls_lower_contraction(ls_lower *l, int32_t first, int32_t count, ls_c
     }
     *p = (ls_product){.l = l, .first = first, .count = count};
     if (choice == LS_CHOICE_MATRIX || (choice == LS_CHOICE_ANY && l->spec->math != LS_LOCKED)) {
-        const char *not_so = ls_lower_matrix(l, first, count, dry); /* whole tiles of plain matrices; else any operands */
-        not_so = not_so && l->status == LS_OK ? ls_product_fragments(p, choice == LS_CHOICE_MATRIX, dry) : not_so;
+        const char *not_so =
+            ls_lower_matrix(l, first, count, dry); /* whole tiles of plain matrices; else any operands */
+        not_so =
+            not_so && l->status == LS_OK ? ls_product_fragments(p, choice == LS_CHOICE_MATRIX, dry) : not_so;
         if (!not_so || choice == LS_CHOICE_MATRIX || l->status != LS_OK) {
             return not_so;
         }
@@ -738,7 +762,8 @@ const char *ls_lower_contraction(ls_lower *l, int32_t first, int32_t count, ls_c
     if (choice == LS_CHOICE_ANY && !why && (p->s[0].bound < 8 || p->s[1].bound < 8)) {
         *p = (ls_product){.l = l, .first = first, .count = count};
         why = plan(p, true);
-        why = !why && (p->s[1].bound < 32 || p->f.bound < 32) ? "the contraction is too small to share loads" : why;
+        why = !why && (p->s[1].bound < 32 || p->f.bound < 32) ? "the contraction is too small to share loads"
+                                                              : why;
     } else if (choice == LS_CHOICE_ANY && !why && p->f.bound < 4) {
         why = "the contraction is too small to share loads";
     }

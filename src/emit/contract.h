@@ -1,5 +1,5 @@
-/* A contraction between its plan and its kernel: what the templates by tiles (contract.c) and by fragments (fragment.c) share. Internal to
- * src/emit. */
+/* A contraction between its plan and its kernel: what the templates by tiles (contract.c) and by fragments
+ * (fragment.c) share. Internal to src/emit. */
 #ifndef LOCKSTEP_EMIT_CONTRACT_H
 #define LOCKSTEP_EMIT_CONTRACT_H
 
@@ -8,7 +8,7 @@
 enum { LS_RUN = 4 };
 
 typedef struct ls_side { /* the rows or the columns */
-    int32_t value;    /* the operand */
+    int32_t value;       /* the operand */
     uint8_t axes[2 * LS_MAX_RANK];
     int n;
     int64_t bound;
@@ -16,13 +16,13 @@ typedef struct ls_side { /* the rows or the columns */
     bool *used;    /* values that the operand is computed from */
     bool absent;   /* it may be */
     int tile, stride;
-    bool by_k;    /* neighbouring threads fetch neighbouring contracted elements, else neighbouring rows */
-    int run;      /* elements that a thread fetches together, in that direction */
-    int units;    /* runs in a slab */
-    bool along;   /* shared memory has a slab in the direction of the fetch, else column by column */
+    bool by_k;  /* neighbouring threads fetch neighbouring contracted elements, else neighbouring rows */
+    int run;    /* elements that a thread fetches together, in that direction */
+    int units;  /* runs in a slab */
+    bool along; /* shared memory has a slab in the direction of the fetch, else column by column */
     int mem, mask;
-    ls_val first; /* of the tile */
-    ls_val held[64], held_mask[64]; /* variables: the slab under way */
+    ls_val first;                   /* of the tile */
+    ls_val held[128], held_mask[128]; /* variables: the slab under way */
 } ls_side;
 
 typedef struct ls_tile_shape {
@@ -41,15 +41,15 @@ typedef struct ls_product {
     bool *used; /* by the stores, without the contraction */
     ls_tile_shape shape;
     int bk, threads, lanes, odd;
+    int64_t chunk;               /* elements of one: the contract's 512, fewer where the order is free */
     int64_t chunks, chunks_each; /* of the contracted line, and of a workgroup */
     int32_t scratch;             /* sums of chunks, or -1 */
     bool fast, several, exact;
-    bool ones; /* shared memory is read and written element by element */
-    ls_dtype staged; /* of a slab's elements */
+    bool ones;                          /* shared memory is read and written element by element */
+    ls_dtype staged;                    /* of a slab's elements */
     ls_val t, ty, tx, zero, begin, end; /* zero: of the staged type */
-    ls_val sum[8][4], total[8][4]; /* variables of `lanes` columns */
+    ls_val sum[8][4], total[8][4];      /* variables of `lanes` columns */
 } ls_product;
-
 
 /* Whether there is one contraction with what it needs, its axes, operands and chunks; why not, or NULL. */
 const char *ls_product_find(ls_product *p);

@@ -1,20 +1,26 @@
-/* A contraction by matrix fragments, of any operands, for fast and reduced arithmetic: halves multiplied, f32 added up, in the
- * device's own order.
+/* A contraction by matrix fragments, of any operands, for fast and reduced arithmetic: halves multiplied, f32
+ * added up, in the device's own order.
  *
- * A workgroup's subgroups share a tile of rows by columns; each has some fragments of it. Slabs go through shared memory as they are
- * fetched, rows or columns side by side, because fragments load either way. The sums go through shared memory too, a fragment of
- * each subgroup at a time, so that all that follows the contraction stays fused.
+ * A workgroup's subgroups share a tile of rows by columns; each has some fragments of it. Slabs go through
+ * shared memory as they are fetched, rows or columns side by side, because fragments load either way. The
+ * sums go through shared memory too, a fragment of each subgroup at a time, so that all that follows the
+ * contraction stays fused.
  *
- * Fragments cannot skip what is absent: where an operand beside it was not finite, the tile is done again, point by point. */
+ * Fragments cannot skip what is absent: where an operand beside it was not finite, the tile is done again,
+ * point by point. */
 #include "emit/contract.h"
 
-enum { DEPTH = 32, SKEW = 8, OUT = 20 }; /* OUT: the stride of a fragment's sums, 16 and what keeps banks apart */
+enum {
+    DEPTH = 32,
+    SKEW = 8,
+    OUT = 20
+}; /* OUT: the stride of a fragment's sums, 16 and what keeps banks apart */
 
-typedef struct share { /* of a subgroup */
+typedef struct share {    /* of a subgroup */
     int across, frags[2]; /* subgroups side by side in columns; fragments in rows and columns */
     int subgroups;
     ls_emit_frag frag;
-    ls_val number;   /* of the subgroup */
+    ls_val number; /* of the subgroup */
     ls_val sum[8][8];
     int out;
 } share;
@@ -68,7 +74,8 @@ static const char *plan(ls_product *p, share *w) {
             s->stride = (s->by_k ? DEPTH : tile) + SKEW;
             bytes += (int64_t)2 * s->stride * (s->by_k ? tile : DEPTH);
         }
-        bool fits = p->threads <= l->max_threads && bytes <= l->max_shared && w->frags[0] <= 8 && w->frags[1] <= 8;
+        bool fits =
+            p->threads <= l->max_threads && bytes <= l->max_shared && w->frags[0] <= 8 && w->frags[1] <= 8;
         if (fits || tile == 64) {
             return fits ? NULL : "its tiles need more threads or shared memory than the device has";
         }
@@ -147,8 +154,10 @@ static void store_frag(ls_product *p, share *w, int r, int c, ls_val odd) {
     ls_val lane = ls_kb_rem(kb, p->t, i32(p, threads)), of = ls_kb_div(kb, p->t, i32(p, threads));
     for (int part = 0; part < 64 / threads; part++) {
         ls_val quad = ls_kb_add(kb, lane, i32(p, (int64_t)part * threads));
-        ls_val at[2] = {ls_kb_div(kb, quad, i32(p, 4)), ls_kb_mul(kb, ls_kb_rem(kb, quad, i32(p, 4)), i32(p, 4))};
-        ls_val place = ls_kb_add(kb, ls_kb_mul(kb, of, i32(p, 16 * OUT)), ls_kb_add(kb, ls_kb_mul(kb, at[0], i32(p, OUT)), at[1]));
+        ls_val at[2] = {ls_kb_div(kb, quad, i32(p, 4)),
+                        ls_kb_mul(kb, ls_kb_rem(kb, quad, i32(p, 4)), i32(p, 4))};
+        ls_val place = ls_kb_add(kb, ls_kb_mul(kb, of, i32(p, 16 * OUT)),
+                                 ls_kb_add(kb, ls_kb_mul(kb, at[0], i32(p, OUT)), at[1]));
         ls_val x = ls_kb_load(kb, w->out, place, none, none, p->ones ? 1 : LS_RUN);
         if (p->ones) {
             ls_val four[LS_RUN] = {x};
@@ -183,7 +192,8 @@ static void do_again(ls_product *p, ls_val odd) {
     const ls_val at[2] = {ls_kb_div(kb, e, i32(p, tile)), ls_kb_rem(kb, e, i32(p, tile))};
     int opened = 0;
     for (int i = 0; i < 2; i++) {
-        opened += ls_product_open(p, &p->s[i], ls_kb_add(kb, p->s[i].first, ls_kb_cast(kb, at[i], p->s[i].type)));
+        opened +=
+            ls_product_open(p, &p->s[i], ls_kb_add(kb, p->s[i].first, ls_kb_cast(kb, at[i], p->s[i].type)));
     }
     ls_lower_remember(l, p->id, (ls_lowered){ls_lower_contract(l, p->id), LS_VAL_NONE, LS_VAL_NONE});
     for (int32_t n = p->first; n < p->first + p->count; n++) {
@@ -204,12 +214,14 @@ const char *ls_product_fragments(ls_product *p, bool forced, bool dry) {
         return small ? "the contraction is too small for fragments" : why;
     }
     ls_product_begin(p, "matrix");
-    w.number = ls_kb_min(kb, ls_kb_subgroup_id(kb), i32(p, w.subgroups - 1)); /* says to the verifier what it is below */
+    w.number = ls_kb_min(kb, ls_kb_subgroup_id(kb),
+                         i32(p, w.subgroups - 1)); /* says to the verifier what it is below */
     w.out = ls_kb_shared(kb, "sums", LS_F32, (int64_t)w.subgroups * 16 * OUT);
     for (int r = 0; r < w.frags[0]; r++) {
         for (int c = 0; c < w.frags[1]; c++) {
             ls_val zero = ls_kb_f32(kb, 0);
-            w.sum[r][c] = ls_kb_var(kb, ls_kb_frag_fill(kb, zero, LS_KF_FRAG(LS_FRAG_C, w.frag.m, w.frag.n, w.frag.k)));
+            w.sum[r][c] =
+                ls_kb_var(kb, ls_kb_frag_fill(kb, zero, LS_KF_FRAG(LS_FRAG_C, w.frag.m, w.frag.n, w.frag.k)));
         }
     }
     sums(p, &w);

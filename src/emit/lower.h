@@ -41,6 +41,7 @@ typedef struct ls_lower {
     bool *read;          /* by argument: some value or store reads it */
     int32_t *scratch_of; /* by value: the scratch that holds it for every row, or -1 */
     int64_t *chunks_of;  /* by value: that scratch holds the sums of so many chunks for every row; 0: it holds the value */
+    int64_t *chunk_of;   /* and the elements of one */
     /* the kernel at work */
     ls_kb kb;
     ls_emit_binding *bindings;

@@ -1,7 +1,9 @@
-/* Element-wise kernels: a thread does four neighbouring points where its loads or stores can be of four lanes.
+/* Element-wise kernels: a thread does four neighbouring points where its loads or stores can be of four
+ * lanes.
  *
- * The points are four of the innermost axis when its extent is a multiple of 4. Otherwise, when the number of points is one and
- * every store goes to the place of its point, they are four of the whole space taken as one line. */
+ * The points are four of the innermost axis when its extent is a multiple of 4. Otherwise, when the number of
+ * points is one and every store goes to the place of its point, they are four of the whole space taken as one
+ * line. */
 #include "emit/lower.h"
 
 bool ls_lower_is_place(const ls_spec *spec, int32_t ix, const uint8_t *axes, int n_axes) {
@@ -48,7 +50,8 @@ static way way_of(ls_lower *l, int32_t first, int32_t count, const bool *used) {
     }
     for (int32_t i = 0; i < spec->n_values; i++) {
         const ls_value *v = &spec->values[i];
-        bool loops = l->scratch_of[i] < 0 ? v->op == LS_V_REDUCE || v->op == LS_V_CONTRACT : l->chunks_of[i] > 0;
+        bool loops =
+            l->scratch_of[i] < 0 ? v->op == LS_V_REDUCE || v->op == LS_V_CONTRACT : l->chunks_of[i] > 0;
         if (used[i] && loops) {
             return ONE;
         }
@@ -96,7 +99,12 @@ void ls_lower_points(ls_lower *l, int32_t first, int32_t count) {
         ls_lower_point(l, at, s->axes, s->n_axes);
     }
     int axis = how == AXIS ? s->axes[s->n_axes - 1] : -1;
-    ls_quad q = {.l = l, .axis = axis, .base = axis < 0 ? LS_VAL_NONE : l->axis[axis], .at = at, .axes = s->axes, .n_axes = s->n_axes};
+    ls_quad q = {.l = l,
+                 .axis = axis,
+                 .base = axis < 0 ? LS_VAL_NONE : l->axis[axis],
+                 .at = at,
+                 .axes = s->axes,
+                 .n_axes = s->n_axes};
     ls_quad_start(&q, used);
     if (l->status == LS_OK) {
         ls_quad_store(&q, first, count, LS_SPEC_NONE, NULL);

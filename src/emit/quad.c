@@ -1,8 +1,9 @@
 /* Four neighbouring points: loads and stores of four lanes.
  *
- * The points differ in one axis, by 0 to 3 from a multiple of 4, or are neighbours in their whole space taken as one line. A load whose index has stride 1 in that axis, is a multiple of
- * 4 at its first point, and has predicates that do not depend on the axis, is one load of four lanes; all else is computed
- * point by point. What is asked here of index expressions is what the verifier can prove of their instructions. */
+ * The points differ in one axis, by 0 to 3 from a multiple of 4, or are neighbours in their whole space taken
+ * as one line. A load whose index has stride 1 in that axis, is a multiple of 4 at its first point, and has
+ * predicates that do not depend on the axis, is one load of four lanes; all else is computed point by point.
+ * What is asked here of index expressions is what the verifier can prove of their instructions. */
 #include "emit/lower.h"
 
 static int64_t gcd(int64_t a, int64_t b) {
@@ -47,8 +48,9 @@ static int64_t divisor(const ls_spec *spec, int32_t id, int axis) {
 /* Whether `count` elements hold four lanes wherever the expression is the first of them. */
 static bool aligned(const ls_lower *l, int32_t ix, int axis, uint64_t proved, int64_t count) {
     int64_t stride, lo, hi;
-    return ls_lower_interval(l, ix, proved | UINT64_C(1) << axis, &lo, &hi) && ((lo >= 0 && hi < count) || count % 4 == 0) &&
-           ls_ix_affine(l->spec, ix, axis, &stride) && stride == 1 && divisor(l->spec, ix, axis) % 4 == 0;
+    return ls_lower_interval(l, ix, proved | UINT64_C(1) << axis, &lo, &hi) &&
+           ((lo >= 0 && hi < count) || count % 4 == 0) && ls_ix_affine(l->spec, ix, axis, &stride) &&
+           stride == 1 && divisor(l->spec, ix, axis) % 4 == 0;
 }
 
 static bool free_of(const ls_lower *l, int32_t ix, int axis) {
@@ -73,15 +75,17 @@ bool ls_quad_axis(const ls_lower *l, int axis) {
 
 bool ls_quad_loads(const ls_lower *l, int32_t id, int axis, uint64_t proved) {
     const ls_value *v = &l->spec->values[id];
-    return v->op == LS_V_LOAD && (v->axes >> axis & 1) && narrow((ls_dtype)v->dtype) && l->scratch_of[id] < 0 &&
-           preds_free_of(l, v->first_pred, v->n_preds, axis) && free_of(l, v->check, axis) &&
-           (v->check < 0 || free_of(l, v->limit, axis)) && aligned(l, v->ix, axis, proved, l->spec->args[v->arg].numel);
+    return v->op == LS_V_LOAD && (v->axes >> axis & 1) && narrow((ls_dtype)v->dtype) &&
+           l->scratch_of[id] < 0 && preds_free_of(l, v->first_pred, v->n_preds, axis) &&
+           free_of(l, v->check, axis) && (v->check < 0 || free_of(l, v->limit, axis)) &&
+           aligned(l, v->ix, axis, proved, l->spec->args[v->arg].numel);
 }
 
 bool ls_quad_stores(const ls_lower *l, int32_t number, int axis, uint64_t proved) {
     const ls_store *s = &l->spec->stores[number];
     return s->combine == LS_STORE_SET && s->check < 0 && narrow((ls_dtype)l->spec->values[s->value].dtype) &&
-           preds_free_of(l, s->first_pred, s->n_preds, axis) && aligned(l, s->ix, axis, proved, l->spec->args[s->arg].numel);
+           preds_free_of(l, s->first_pred, s->n_preds, axis) &&
+           aligned(l, s->ix, axis, proved, l->spec->args[s->arg].numel);
 }
 
 /* A load or store at the place of its point in the line. */
@@ -91,8 +95,9 @@ static bool placed(const ls_quad *q, int32_t ix, int32_t n_preds, ls_dtype dtype
 
 static bool loads(const ls_quad *q, int32_t id) {
     const ls_value *v = &q->l->spec->values[id];
-    return q->axis >= 0 ? ls_quad_loads(q->l, id, q->axis, q->l->proved)
-                        : v->op == LS_V_LOAD && v->check < 0 && placed(q, v->ix, v->n_preds, (ls_dtype)v->dtype);
+    return q->axis >= 0
+               ? ls_quad_loads(q->l, id, q->axis, q->l->proved)
+               : v->op == LS_V_LOAD && v->check < 0 && placed(q, v->ix, v->n_preds, (ls_dtype)v->dtype);
 }
 
 static bool stores(const ls_quad *q, int32_t number) {
@@ -188,7 +193,8 @@ void ls_quad_store(ls_quad *q, int32_t first, int32_t count, int32_t id, const l
             ls_val index = ls_lower_index(l, s->ix), all = ls_quad_join(kb, x[n]);
             ls_lower_guard(l, ls_lower_proves(l, s->ix, elements), index, elements, &preds[n]);
             bool real = ls_dtype_is_float((ls_dtype)l->spec->values[s->value].dtype);
-            ls_kb_store(kb, ls_lower_mem(l, LS_EMIT_ARG, s->arg), index, real ? ls_kb_canon(kb, all) : all, preds[n]);
+            ls_kb_store(kb, ls_lower_mem(l, LS_EMIT_ARG, s->arg), index, real ? ls_kb_canon(kb, all) : all,
+                        preds[n]);
         }
     }
 }

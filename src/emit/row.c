@@ -1,11 +1,13 @@
 /* Reductions along rows, with what is computed from them, in one kernel: softmax, norms, sums.
  *
- * A row has 32 to 256 threads, and a workgroup 256 of them in one row or several. Thread t has the elements t, t + T, t + 2T, ... of
- * its row, T the threads of a row, a divisor of 256: it owns whole partials of the contract (element i belongs to partial i mod 256),
- * adds each up in order, and does the first steps of the halving by itself; the others go through shared memory eight at a time,
- * or through shuffles where subgroups are known. The steps of the halving are the contract's, so the bits are.
+ * A row has 32 to 256 threads, and a workgroup 256 of them in one row or several. Thread t has the elements
+ * t, t + T, t + 2T, ... of its row, T the threads of a row, a divisor of 256: it owns whole partials of the
+ * contract (element i belongs to partial i mod 256), adds each up in order, and does the first steps of the
+ * halving by itself; the others go through shared memory eight at a time, or through shuffles where subgroups
+ * are known. The steps of the halving are the contract's, so the bits are.
  *
- * Elements are unrolled: what one phase loads and computes of an element stays in registers for the phases that follow. */
+ * Elements are unrolled: what one phase loads and computes of an element stays in registers for the phases
+ * that follow. */
 #include "emit/lower.h"
 #include <stdio.h>
 
@@ -37,7 +39,8 @@ ls_val ls_lower_tree(ls_kb *kb, ls_op op, ls_dtype acc, ls_val *v, int n) {
 ls_val ls_lower_tree_from(ls_kb *kb, ls_op op, ls_dtype acc, int mem, ls_val at, int stride, int n) {
     ls_val v[LS_EMIT_THREADS / 32];
     for (int j = 0; j < n; j++) {
-        v[j] = ls_kb_load(kb, mem, j ? ls_kb_add(kb, at, ls_kb_i32(kb, j * stride)) : at, LS_VAL_NONE, LS_VAL_NONE, 1);
+        v[j] = ls_kb_load(kb, mem, j ? ls_kb_add(kb, at, ls_kb_i32(kb, j * stride)) : at, LS_VAL_NONE,
+                          LS_VAL_NONE, 1);
     }
     return ls_lower_tree(kb, op, acc, v, n);
 }
@@ -55,7 +58,8 @@ static int array_of(ls_lower *l, ls_dtype acc, int turn) {
 ls_val ls_lower_halve(ls_lower *l, ls_op op, ls_dtype acc, ls_val partial, int threads, int phase) {
     ls_kb *kb = &l->kb;
     ls_val local = ls_kb_local_id(kb, 0), t = ls_kb_rem(kb, local, ls_kb_i32(kb, threads));
-    ls_val first = ls_kb_mul(kb, ls_kb_div(kb, local, ls_kb_i32(kb, threads)), ls_kb_i32(kb, threads)); /* of the row */
+    ls_val first =
+        ls_kb_mul(kb, ls_kb_div(kb, local, ls_kb_i32(kb, threads)), ls_kb_i32(kb, threads)); /* of the row */
     int subgroup = l->caps ? l->caps->subgroup : 0, left = threads;
     bool shuffles = subgroup >= 32 && subgroup % 32 == 0 && ls_dtype_size(acc) == 4;
     int mem = -1;
@@ -140,7 +144,8 @@ static ls_val reduce(row *r, int32_t id) {
         *mine = here == LS_VAL_NONE ? sum : ls_kb_select(kb, here, sum, *mine);
         keep_element(r, v->bound, v->n_bound, e);
     }
-    ls_val all = ls_lower_halve(l, v->map, acc, ls_lower_tree(kb, v->map, acc, p, partials), r->threads, r->phase++);
+    ls_val all =
+        ls_lower_halve(l, v->map, acc, ls_lower_tree(kb, v->map, acc, p, partials), r->threads, r->phase++);
     return ls_kb_cast(kb, all, (ls_dtype)v->dtype);
 }
 
@@ -183,7 +188,8 @@ static bool fits(row *r) {
     }
     for (int i = 0; i < r->wide->n; i++) {
         const ls_value *w = &spec->values[r->wide->ids[i]];
-        if (!same_axes(v->bound, v->n_bound, w->bound, w->n_bound) || w->map == LS_OP_ARGMIN || w->map == LS_OP_ARGMAX) {
+        if (!same_axes(v->bound, v->n_bound, w->bound, w->n_bound) || w->map == LS_OP_ARGMIN ||
+            w->map == LS_OP_ARGMAX) {
             return false;
         }
     }
@@ -206,9 +212,16 @@ static bool fits(row *r) {
     return r->n > 0 && r->n <= LS_EMIT_BLOCK && r->l->max_threads >= LS_EMIT_THREADS;
 }
 
-bool ls_lower_rows(ls_lower *l, int32_t first, int32_t count, const ls_wide *w, const uint8_t *rows, int n_rows, const uint8_t *inner,
-                   int n_inner) {
-    row r = {.l = l, .first = first, .count = count, .wide = w, .rows = rows, .n_rows = n_rows, .inner = inner, .n_inner = n_inner};
+bool ls_lower_rows(ls_lower *l, int32_t first, int32_t count, const ls_wide *w, const uint8_t *rows,
+                   int n_rows, const uint8_t *inner, int n_inner) {
+    row r = {.l = l,
+             .first = first,
+             .count = count,
+             .wide = w,
+             .rows = rows,
+             .n_rows = n_rows,
+             .inner = inner,
+             .n_inner = n_inner};
     ls_kb *kb = &l->kb;
     if (!fits(&r)) {
         return false;

@@ -1,9 +1,10 @@
 /* Scatters: stores that combine, or that may meet an element twice, in ascending order of the updates.
  *
- * An update's place is a sum of axes times strides and of the rest, what the indices say. Axes whose values can be told from the place
- * (each stride is larger than all below it can reach) are called direct: updates that differ in one meet different elements.
- *   by element  a thread an element of the result, which goes through the updates that may be for it, in order, and keeps the
- *               running result in a register;
+ * An update's place is a sum of axes times strides and of the rest, what the indices say. Axes whose values
+ * can be told from the place (each stride is larger than all below it can reach) are called direct: updates
+ * that differ in one meet different elements.
+ *   by element  a thread an element of the result, which goes through the updates that may be for it, in
+ *               order, and keeps the running result in a register;
  *   by update   a thread for each point of the direct axes, which does the updates of the others in order.
  * Which is sooner done is reckoned from the extents. Without direct axes the second is one thread. */
 #include "emit/lower.h"
@@ -33,8 +34,10 @@ static int64_t gcd(int64_t a, int64_t b) {
     return a;
 }
 
-/* The rest of an index, without the axes of the space that it is affine in: what divides it and how far it reaches (-1: not known). */
-static void rest_of(const ls_spec *spec, const ls_store *s, int32_t id, int64_t factor, uint64_t affine, int64_t *divisor, int64_t *reach) {
+/* The rest of an index, without the axes of the space that it is affine in: what divides it and how far it
+ * reaches (-1: not known). */
+static void rest_of(const ls_spec *spec, const ls_store *s, int32_t id, int64_t factor, uint64_t affine,
+                    int64_t *divisor, int64_t *reach) {
     const ls_ix *x = &spec->ix[id];
     if (x->op == LS_IX_ADD) {
         rest_of(spec, s, x->a, factor, affine, divisor, reach);
@@ -71,7 +74,8 @@ static void find_direct(scatter *c) {
     uint64_t affine = 0;
     for (int i = 0; i < s->n_axes; i++) {
         int64_t stride, extent = ls_dim_bound(spec->extents_of_axes[s->axes[i]]);
-        bool plain = ls_ix_affine(spec, s->ix, s->axes[i], &stride) && stride > 0 && stride < INT32_MAX && extent < INT32_MAX;
+        bool plain = ls_ix_affine(spec, s->ix, s->axes[i], &stride) && stride > 0 && stride < INT32_MAX &&
+                     extent < INT32_MAX;
         affine |= plain ? UINT64_C(1) << s->axes[i] : 0;
     }
     for (;;) {
@@ -152,28 +156,33 @@ static ls_val bind_digits(scatter *c, ls_val place) {
         if (d->axis >= 0) {
             ls_dim dim = l->spec->extents_of_axes[d->axis];
             valid = ls_lower_and(l, valid, ls_kb_lt(kb, value, ls_lower_dim(l, dim, type)));
-            ls_lower_bind(l, d->axis, ls_kb_min(kb, value, ls_kb_const_int(kb, type, ls_dim_bound(dim) - 1)), true);
+            ls_lower_bind(l, d->axis, ls_kb_min(kb, value, ls_kb_const_int(kb, type, ls_dim_bound(dim) - 1)),
+                          true);
         }
     }
     return valid;
 }
 
 static void by_element(scatter *c) {
-    static const ls_op combine[] = {[LS_STORE_ADD] = LS_OP_ADD, [LS_STORE_MUL] = LS_OP_MUL, [LS_STORE_MIN] = LS_OP_MIN,
+    static const ls_op combine[] = {[LS_STORE_ADD] = LS_OP_ADD,
+                                    [LS_STORE_MUL] = LS_OP_MUL,
+                                    [LS_STORE_MIN] = LS_OP_MIN,
                                     [LS_STORE_MAX] = LS_OP_MAX};
     ls_lower *l = c->l;
     ls_kb *kb = &l->kb;
     const ls_store *s = c->s;
     ls_dtype dtype = (ls_dtype)l->spec->values[s->value].dtype;
     ls_lower_begin(l, "by_element");
-    ls_val place = ls_lower_frame(l, l->spec->args[s->arg].numel, LS_EMIT_THREADS), valid = bind_digits(c, place);
+    ls_val place = ls_lower_frame(l, l->spec->args[s->arg].numel, LS_EMIT_THREADS),
+           valid = bind_digits(c, place);
     if (valid != LS_VAL_NONE) {
         ls_kb_if(kb, valid);
     }
     int mem = ls_lower_mem(l, LS_EMIT_ARG, s->arg), mark = ls_lower_mark(l);
     bool sets = s->combine == LS_STORE_SET;
     ls_val none = LS_VAL_NONE;
-    ls_val now = ls_kb_var(kb, sets ? ls_lower_zero(kb, dtype) : ls_kb_load(kb, mem, place, none, none, 1)), met = ls_kb_var(kb, ls_kb_u32(kb, 0));
+    ls_val now = ls_kb_var(kb, sets ? ls_lower_zero(kb, dtype) : ls_kb_load(kb, mem, place, none, none, 1)),
+           met = ls_kb_var(kb, ls_kb_u32(kb, 0));
     open_loops(c, c->others, c->n_others);
     ls_val pred = ls_lower_preds(l, s->first_pred, s->n_preds);
     if (s->check != LS_SPEC_NONE) {
@@ -221,7 +230,8 @@ void ls_lower_scatter(ls_lower *l, int32_t number) {
         }
     }
     int64_t elements = l->spec->args[s->arg].numel;
-    double updates = (double)ls_lower_bound(l, c.others, c.n_others), points = (double)ls_lower_bound(l, c.axes, c.n_axes);
+    double updates = (double)ls_lower_bound(l, c.others, c.n_others),
+           points = (double)ls_lower_bound(l, c.axes, c.n_axes);
     /* Steps of a device of some 32768 threads: a look at an index costs 1, a sum in memory 64. */
     double element = updates * (1 + (double)elements / 32768), update = 64 * updates * (1 + points / 32768);
     if (l->choice != LS_CHOICE_NAIVE && elements > 0 && updates > 1 && element < update) {

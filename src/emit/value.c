@@ -358,7 +358,8 @@ static ls_val from_chunks(ls_lower *l, int32_t id, ls_val at, ls_val pred, int m
     int64_t chunks = l->chunks_of[id], row = s->count / chunks;
     ls_val zero = ls_lower_zero(kb, s->dtype), total = ls_kb_var(kb, zero);
     ls_fold f = ls_fold_start(l, id); /* only those of elements that are there were written */
-    ls_val n = ls_kb_div(kb, ls_kb_add(kb, f.n, constant(l, f.type, LS_EMIT_CHUNK - 1)), constant(l, f.type, LS_EMIT_CHUNK));
+    int64_t chunk = l->chunk_of[id];
+    ls_val n = ls_kb_div(kb, ls_kb_add(kb, f.n, constant(l, f.type, chunk - 1)), constant(l, f.type, chunk));
     ls_val i = ls_kb_loop(kb, constant(l, type, 0), ls_kb_cast(kb, n, type), constant(l, type, 1), 0);
     ls_val index = ls_kb_add(kb, ls_kb_mul(kb, i, constant(l, type, row)), at);
     ls_val x = ls_kb_load(kb, mem, index, pred, pred == LS_VAL_NONE ? pred : zero, 1);

@@ -1,5 +1,6 @@
-/* Contractions by strategy, forced and chosen, against ref: sizes around tiles and chunks, layouts, symbols, what is fused before and
- * after, absent elements beside infinities. LOCKSTEP_PRINT=1 prints the kernels that differ. */
+/* Contractions by strategy, forced and chosen, against ref: sizes around tiles and chunks, layouts, symbols,
+ * what is fused before and after, absent elements beside infinities. LOCKSTEP_PRINT=1 prints the kernels that
+ * differ. */
 #include "test_emit.h"
 
 static float value_at(int64_t i) {
@@ -28,7 +29,8 @@ static void realize(world *w, ls_tensor *t) {
     ls_data_release(data);
 }
 
-/* Runs a graph with each strategy, forced where it applies, and by choice, and on devices with less shared memory and fewer threads. */
+/* Runs a graph with each strategy, forced where it applies, and by choice, and on devices with less shared
+ * memory and fewer threads. */
 typedef ls_tensor *(*builder)(ls_session *s, int n);
 static const char *const strategies[] = {"tiled", "gemv", NULL};
 static const ls_emit_caps devices[] = {{0}, {.max_threads = 64}, {.max_shared = 9000, .max_groups = 3}};
@@ -53,12 +55,17 @@ static void all_ways(builder build, int n, bool must_tile) {
 
 /* ---- products ---- */
 
-static const int64_t sizes[][3] = {{1, 1, 1},    {64, 64, 16}, {63, 65, 17},  {128, 128, 8}, {129, 127, 9}, {16, 16, 511},
-                                   {8, 16, 512}, {9, 8, 513},  {12, 16, 1025}, {32, 33, 31},  {5, 300, 40},  {300, 5, 40},
-                                   {0, 4, 4},    {4, 4, 0},    {97, 101, 13}, {64, 8, 1536}};
+static const int64_t sizes[][3] = {{1, 1, 1},      {64, 64, 16},  {63, 65, 17},  {128, 128, 8},
+                                   {129, 127, 9},  {16, 16, 511}, {8, 16, 512},  {9, 8, 513},
+                                   {12, 16, 1025}, {32, 33, 31},  {5, 300, 40},  {300, 5, 40},
+                                   {0, 4, 4},      {4, 4, 0},     {97, 101, 13}, {64, 8, 1536}};
 static ls_tensor *product(ls_session *s, int n) {
     const int64_t *z = sizes[n % 16];
-    ls_dtype dtype = n / 16 == 0 ? LS_F32 : n / 16 == 1 ? LS_F16 : n / 16 == 2 ? LS_BF16 : n / 16 == 3 ? LS_F64 : LS_I8;
+    ls_dtype dtype = n / 16 == 0   ? LS_F32
+                     : n / 16 == 1 ? LS_F16
+                     : n / 16 == 2 ? LS_BF16
+                     : n / 16 == 3 ? LS_F64
+                                   : LS_I8;
     return ls_matmul(s, data_of(s, dtype, LS_SHAPE(z[0], z[2])), data_of(s, dtype, LS_SHAPE(z[2], z[1])));
 }
 static ls_tensor *transposed(ls_session *s, int n) {
@@ -108,9 +115,12 @@ static ls_tensor *fused(ls_session *s, int n) {
         a = ls_concat(s, (ls_tensor *[]){a, ls_neg(s, a)}, 2, 2);
         return ls_matmul(s, a, ls_concat(s, (ls_tensor *[]){b, b}, 2, 1));
     case 7: /* several contracted axes, in another order */
-        return ls_contract(s, a, b, &(ls_contract_spec){.n_contract = 2, .contract_a = {2, 0}, .contract_b = {1, 0}}, LS_F32);
+        return ls_contract(s, a, b,
+                           &(ls_contract_spec){.n_contract = 2, .contract_a = {2, 0}, .contract_b = {1, 0}},
+                           LS_F32);
     default: /* the outer product */
-        return ls_contract(s, a, b, &(ls_contract_spec){.n_batch = 1, .batch_a = {0}, .batch_b = {0}}, LS_F32);
+        return ls_contract(s, a, b, &(ls_contract_spec){.n_batch = 1, .batch_a = {0}, .batch_b = {0}},
+                           LS_F32);
     }
 }
 static void fusions(void **state) {
@@ -123,7 +133,11 @@ static void fusions(void **state) {
 /* ---- convolutions, their gradients, and infinite weights beside padding ---- */
 
 static ls_tensor *convolution(ls_session *s, int n) {
-    ls_conv_spec spec = {.spatial = 2, .stride = {1 + n % 2, 1}, .dilation = {1, 1 + n / 2 % 2}, .pad_low = {1, 1}, .pad_high = {1, 2}};
+    ls_conv_spec spec = {.spatial = 2,
+                         .stride = {1 + n % 2, 1},
+                         .dilation = {1, 1 + n / 2 % 2},
+                         .pad_low = {1, 1},
+                         .pad_high = {1, 2}};
     spec.groups = n == 3 ? 2 : 1;
     if (n >= 4) { /* channels last */
         spec.axes = (ls_conv_axes){1, 0, 3, {1, 2}, 0, 3, {1, 2}, 0, 3, {1, 2}};
@@ -140,13 +154,16 @@ static ls_tensor *convolution(ls_session *s, int n) {
         if (ls_grad(s, y, NULL, 2, (ls_tensor *[]){x, w}, grads) != LS_OK) {
             return NULL;
         }
-        return ls_add(s, ls_sum(s, grads[0], 0, NULL, 0), ls_sum(s, ls_mul(s, grads[1], grads[1]), 0, NULL, 0));
+        return ls_add(s, ls_sum(s, grads[0], 0, NULL, 0),
+                      ls_sum(s, ls_mul(s, grads[1], grads[1]), 0, NULL, 0));
     }
     return y;
 }
 static ls_tensor *deconvolution(ls_session *s, int n) {
-    ls_conv_spec spec = {.spatial = 2, .stride = {2, 1 + n}, .pad_low = {1, 0}, .pad_high = {1, 1}, .output_padding = {1, 0}};
-    return ls_conv_transpose(s, data_of(s, LS_F32, LS_SHAPE(2, 6, 5, 4)), data_of(s, LS_F32, LS_SHAPE(6, 9, 3, 3)), NULL, &spec);
+    ls_conv_spec spec = {
+        .spatial = 2, .stride = {2, 1 + n}, .pad_low = {1, 0}, .pad_high = {1, 1}, .output_padding = {1, 0}};
+    return ls_conv_transpose(s, data_of(s, LS_F32, LS_SHAPE(2, 6, 5, 4)),
+                             data_of(s, LS_F32, LS_SHAPE(6, 9, 3, 3)), NULL, &spec);
 }
 static void convolutions(void **state) {
     (void)state;
@@ -176,10 +193,12 @@ static void symbols(void **state) {
         assert_non_null(n);
         ls_shape shape = {.rank = 3, .dim = {ls_dim_of(3), ls_dim_symbol(n, 1, 0), ls_dim_of(24)}};
         ls_tensor *in = ls_input(s, "x", LS_F32, shape), *back = ls_transpose(s, in, 1, 2);
-        ls_tensor *outs[] = {ls_matmul(s, in, back), ls_matmul(s, back, in),
-                             ls_matmul(s, in, data_of(s, LS_F32, LS_SHAPE(24, 20))),
-                             ls_contract(s, in, in, &(ls_contract_spec){.n_contract = 2, .contract_a = {1, 0}, .contract_b = {1, 0}},
-                                         LS_F32)};
+        ls_tensor *outs[] = {
+            ls_matmul(s, in, back), ls_matmul(s, back, in),
+            ls_matmul(s, in, data_of(s, LS_F32, LS_SHAPE(24, 20))),
+            ls_contract(s, in, in,
+                        &(ls_contract_spec){.n_contract = 2, .contract_a = {1, 0}, .contract_b = {1, 0}},
+                        LS_F32)};
         for (size_t i = way < 3 ? 0 : 1; i < sizeof outs / sizeof *outs; i += way < 3 ? 1 : 2) {
             ls_program *program;
             world_ok(&w, outs[i] ? LS_OK : ls_session_error(s)->code);
@@ -205,7 +224,8 @@ static ls_tensor *integers(ls_session *s, ls_dtype dtype, ls_shape shape) {
 static ls_tensor *exact(ls_session *s, int n) {
     const int64_t *z = sizes[n % 16];
     if (n % 48 == 3) { /* so many that tiles are large */
-        return ls_matmul(s, integers(s, LS_F16, LS_SHAPE(100, 17, 40)), integers(s, LS_F16, LS_SHAPE(100, 40, 12)));
+        return ls_matmul(s, integers(s, LS_F16, LS_SHAPE(100, 17, 40)),
+                         integers(s, LS_F16, LS_SHAPE(100, 40, 12)));
     }
     static const ls_dtype dtypes[] = {LS_F16, LS_BF16, LS_F32};
     ls_dtype dtype = dtypes[n / 16 % 3];
@@ -218,11 +238,13 @@ static ls_tensor *exact(ls_session *s, int n) {
 }
 static ls_tensor *exact_convolution(ls_session *s, int n) {
     ls_conv_spec spec = {.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 2}};
-    ls_tensor *x = integers(s, LS_F16, LS_SHAPE(2, 16, 7, 9)), *w = integers(s, LS_F16, LS_SHAPE(36, 16, 3, 3));
+    ls_tensor *x = integers(s, LS_F16, LS_SHAPE(2, 16, 7, 9)),
+              *w = integers(s, LS_F16, LS_SHAPE(36, 16, 3, 3));
     if (n == 1) { /* some infinite, some NaN */
         w = ls_div(s, w, ls_cast(s, ls_iota(s, LS_I32, LS_SHAPE(36, 1, 1, 1), 0), LS_F16));
-        w = ls_where(s, ls_lt(s, ls_iota(s, LS_I32, LS_SHAPE(36, 1, 1, 1), 0), ls_full_i64(s, LS_I32, LS_SHAPE(1), 1)), w,
-                     integers(s, LS_F16, LS_SHAPE(36, 16, 3, 3)));
+        w = ls_where(
+            s, ls_lt(s, ls_iota(s, LS_I32, LS_SHAPE(36, 1, 1, 1), 0), ls_full_i64(s, LS_I32, LS_SHAPE(1), 1)),
+            w, integers(s, LS_F16, LS_SHAPE(36, 16, 3, 3)));
     }
     return ls_conv(s, x, w, NULL, &spec);
 }
@@ -239,8 +261,10 @@ static void in_any_order(void **state) {
             ls_tensor *t = n < 48 ? exact(w.session, n) : exact_convolution(w.session, n - 48);
             long before_it = total.forced;
             total.strategy = names[i];
-            total.caps = (ls_emit_caps){.subgroup = subgroups[n % 3], .n_frags = 2,
-                                        .frags = {{LS_F16, 16, 16, 16}, {LS_BF16, 16, 16, 16}}, .frag_words = n % 2};
+            total.caps = (ls_emit_caps){.subgroup = subgroups[n % 3],
+                                        .n_frags = 2,
+                                        .frags = {{LS_F16, 16, 16, 16}, {LS_BF16, 16, 16, 16}},
+                                        .frag_words = n % 2};
             realize(&w, t);
             forced[i] += total.forced - before_it;
             total.strategy = NULL;
@@ -257,7 +281,8 @@ static ls_emit_strategy listed[LS_EMIT_STRATEGIES];
 static ls_status list_after(const ls_check_event *event, void *state, ls_error *err) {
     snapshot *s = state;
     LS_TRY(err, ls_emit_strategies(&s->arena, event->spec, NULL, listed, err));
-    for (int i = 0; i < LS_EMIT_STRATEGIES; i++) { /* what is listed as available is, and the rest is refused for that reason */
+    for (int i = 0; i < LS_EMIT_STRATEGIES;
+         i++) { /* what is listed as available is, and the rest is refused for that reason */
         ls_kernel_list list;
         ls_error own = {.code = LS_OK};
         ls_status status = ls_emit(&s->arena, event->spec, NULL, listed[i].name, &list, &own);
@@ -277,7 +302,8 @@ static void reasons(void **state) {
     static const ls_check_hooks listing = {before, list_after, drop};
     world w = world_open("ref");
     ls_session *s = w.session;
-    ls_tensor *x = data_of(s, LS_F32, LS_SHAPE(12, 12)), *sum = ls_sum(s, x, 0, NULL, 0), *y = ls_matmul(s, x, x);
+    ls_tensor *x = data_of(s, LS_F32, LS_SHAPE(12, 12)), *sum = ls_sum(s, x, 0, NULL, 0),
+              *y = ls_matmul(s, x, x);
     ls_engine_set_check(w.context, LS_CHECK_BITS, &listing);
     realize(&w, y);
     assert_true(!listed[0].reason && !listed[1].reason);
@@ -288,9 +314,11 @@ static void reasons(void **state) {
 
 int main(void) {
     cmocka_set_test_filter(getenv("LOCKSTEP_TEST"));
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(fusions), cmocka_unit_test(convolutions),
-                                       cmocka_unit_test(symbols), cmocka_unit_test(reasons), cmocka_unit_test(in_any_order)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products),     cmocka_unit_test(fusions),
+                                       cmocka_unit_test(convolutions), cmocka_unit_test(symbols),
+                                       cmocka_unit_test(reasons),      cmocka_unit_test(in_any_order)};
     int failed = cmocka_run_group_tests_name("emit_tiled", tests, NULL, NULL);
-    printf("specs: %ld (%ld as forced) as %ld kernels of %ld instructions\n", total.specs, total.forced, total.kernels, total.instructions);
+    printf("specs: %ld (%ld as forced) as %ld kernels of %ld instructions\n", total.specs, total.forced,
+           total.kernels, total.instructions);
     return failed;
 }
