@@ -99,5 +99,6 @@ ls_status ls_gpu_launch(ls_device *device, ls_kernel_binary *binary, ls_launch *
 ls_status ls_gpu_submit(ls_device *device, uint64_t *out_ticket, ls_error *err);
 ls_status ls_gpu_wait(ls_device *device, uint64_t ticket, int blocking, int *out_done, ls_error *err);
 void ls_gpu_describe(const ls_kernel_binary *binary, ls_text *out);
+ls_status ls_gpu_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err);
 
 #endif

@@ -68,4 +68,5 @@ const ls_backend ls_backend_vulkan = {
     .submit = ls_gpu_submit,
     .wait = ls_gpu_wait,
     .describe = ls_gpu_describe,
+    .peak = ls_gpu_peak,
 };
