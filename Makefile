@@ -54,7 +54,7 @@ test-sanitize:          ## the tests under AddressSanitizer, LeakSanitizer and U
 	@tools/data.sh
 	@$(call build,asan)
 	@ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1 \
-	    $(CTEST) build/asan -LE '$(or $(SKIP),^(slow|house)$$)'
+	    $(CTEST) build/asan -LE '$(or $(SKIP),^(slow|house|device)$$)'
 
 test-threads:           ## the tests that use threads, under ThreadSanitizer
 	@tools/deps.sh build test data
