@@ -39,6 +39,8 @@ static bool all_fixed(const ls_spec *spec, const ls_store *s) {
     return true;
 }
 
+enum { QUADS = 2 };
+
 typedef enum way { ONE, AXIS, LINE } way;
 
 static way way_of(ls_lower *l, int32_t first, int32_t count, const bool *used) {
@@ -68,6 +70,17 @@ static way way_of(ls_lower *l, int32_t first, int32_t count, const bool *used) {
     return ls_quad_axis(l, axis) && gains ? AXIS : places ? LINE : ONE;
 }
 
+/* Quads of a thread: two where elements are so small that one is few bytes under way. */
+static int quads_of(const ls_lower *l, int32_t first, const bool *used, int64_t points) {
+    bool small = ls_dtype_size((ls_dtype)l->spec->values[l->spec->stores[first].value].dtype) <= 2;
+    for (int32_t i = 0; i < l->spec->n_values && small; i++) {
+        const ls_value *v = &l->spec->values[i];
+        small = !used[i] || v->op != LS_V_LOAD || ls_dtype_size((ls_dtype)v->dtype) <= 2;
+    }
+    bool whole = points >= 65536 && points % (4 * QUADS * LS_EMIT_THREADS) == 0;
+    return small && whole && all_fixed(l->spec, &l->spec->stores[first]) ? QUADS : 1;
+}
+
 void ls_lower_points(ls_lower *l, int32_t first, int32_t count) {
     const ls_store *s = &l->spec->stores[first];
     ls_kb *kb = &l->kb;
@@ -82,7 +95,8 @@ void ls_lower_points(ls_lower *l, int32_t first, int32_t count) {
     way how = way_of(l, first, count, used);
     int64_t points = ls_lower_bound(l, s->axes, s->n_axes);
     ls_lower_begin(l, "");
-    ls_val at = ls_lower_frame(l, how == ONE ? points : points / 4, LS_EMIT_THREADS);
+    int quads = how == ONE ? 1 : quads_of(l, first, used, points);
+    ls_val at = ls_lower_frame(l, how == ONE ? points : points / 4 / quads, LS_EMIT_THREADS);
     if (how == ONE) {
         ls_lower_point(l, at, s->axes, s->n_axes);
         if (l->choice != LS_CHOICE_NAIVE) {
@@ -94,20 +108,34 @@ void ls_lower_points(ls_lower *l, int32_t first, int32_t count) {
         ls_lower_end(l);
         return;
     }
-    at = ls_kb_mul(kb, at, ls_kb_const_int(kb, ls_lower_type(l, at), 4));
-    if (how == AXIS) {
-        ls_lower_point(l, at, s->axes, s->n_axes);
-    }
     int axis = how == AXIS ? s->axes[s->n_axes - 1] : -1;
-    ls_quad q = {.l = l,
-                 .axis = axis,
-                 .base = axis < 0 ? LS_VAL_NONE : l->axis[axis],
-                 .at = at,
-                 .axes = s->axes,
-                 .n_axes = s->n_axes};
-    ls_quad_start(&q, used);
-    if (l->status == LS_OK) {
-        ls_quad_store(&q, first, count, LS_SPEC_NONE, NULL);
+    ls_dtype type = ls_lower_type(l, at);
+    ls_quad q[QUADS];
+    for (int i = 0; i < quads && l->status == LS_OK; i++) { /* all loads go before the first store */
+        ls_val place = at;
+        if (quads > 1) { /* runs of 256 quads, so that neighbouring threads stay neighbours */
+            ls_val run = ls_kb_const_int(kb, type, LS_EMIT_THREADS);
+            place = ls_kb_mul(kb, ls_kb_div(kb, at, run), ls_kb_const_int(kb, type, quads * LS_EMIT_THREADS));
+            place = ls_kb_add(kb, place, ls_kb_rem(kb, at, run));
+            place = ls_kb_add(kb, place, ls_kb_const_int(kb, type, i * LS_EMIT_THREADS));
+        }
+        place = ls_kb_mul(kb, place, ls_kb_const_int(kb, type, 4));
+        if (how == AXIS) {
+            ls_lower_point(l, place, s->axes, s->n_axes);
+        }
+        q[i] = (ls_quad){.l = l,
+                         .axis = axis,
+                         .base = axis < 0 ? LS_VAL_NONE : l->axis[axis],
+                         .at = place,
+                         .axes = s->axes,
+                         .n_axes = s->n_axes};
+        ls_quad_start(&q[i], used);
+    }
+    for (int i = 0; i < quads && l->status == LS_OK; i++) {
+        if (quads > 1 && how == AXIS) {
+            (void)ls_lower_bind_point(l, q[i].at, s->axes, s->n_axes);
+        }
+        ls_quad_store(&q[i], first, count, LS_SPEC_NONE, NULL);
     }
     ls_lower_end(l);
 }

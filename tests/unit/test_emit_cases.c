@@ -175,6 +175,21 @@ static void scatters(void **state) {
     total.strategy = NULL;
 }
 
+/* Halves: two runs of four a thread, along the last axis and along the whole. */
+static void halves(void **state) {
+    (void)state;
+    static const int64_t sizes[][2] = {{64, 1024}, {1024, 66}, {66, 1024}, {64, 1026}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        world w = open_checked();
+        ls_session *s = w.session;
+        ls_tensor *x = ls_cast(s, numbers(s, LS_F32, sizes[i][0], sizes[i][1]), LS_F16);
+        world_ok(&w, ls_realize(s, &x, 1));
+        ls_tensor *row = ls_narrow(s, x, 0, 3, 1);
+        realize(&w, ls_relu(s, ls_add(s, ls_mul(s, x, x), row)));
+        world_close(&w);
+    }
+}
+
 /* ---- faults ---- */
 
 typedef struct fault {
@@ -296,7 +311,7 @@ static void out_of_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_blocks), cmocka_unit_test(folded_grids), cmocka_unit_test(lines), cmocka_unit_test(symbols),
-        cmocka_unit_test(out_of_range),   cmocka_unit_test(scatters),      cmocka_unit_test(faults),       cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(out_of_range),   cmocka_unit_test(scatters),      cmocka_unit_test(halves),        cmocka_unit_test(faults),       cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests_name("emit_cases", tests, NULL, NULL);
 }
