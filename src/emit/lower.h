@@ -140,6 +140,10 @@ bool ls_lower_is_column(const ls_lower *l, int32_t id);
 /* The kernel that puts the results of blocks into scratch: at row * blocks + block. */
 void ls_lower_columns(ls_lower *l, int32_t id, const uint8_t *rows, int n_rows, int64_t blocks, int32_t scratch);
 
+/* ---- turn.c ---- */
+/* The kernel of a store whose operands lie across it; false: not by this template. */
+bool ls_lower_turned(ls_lower *l, int32_t first, int32_t count, const bool *used);
+
 /* ---- contract.c ---- */
 /* The kernel of a run of stores around one contraction, by a strategy. Why not, or NULL: then it is emitted, unless `dry`;
  * ANY: by the best one, if it is better than the naive. */

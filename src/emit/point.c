@@ -92,6 +92,9 @@ void ls_lower_points(ls_lower *l, int32_t first, int32_t count) {
     for (int32_t n = first; n < first + count; n++) {
         ls_lower_store_uses(l->spec, n, used);
     }
+    if (ls_lower_turned(l, first, count, used)) {
+        return;
+    }
     way how = way_of(l, first, count, used);
     int64_t points = ls_lower_bound(l, s->axes, s->n_axes);
     ls_lower_begin(l, "");

@@ -190,6 +190,26 @@ static void halves(void **state) {
     }
 }
 
+/* Operands that lie across the result. */
+static void turned(void **state) {
+    (void)state;
+    world w = open_checked();
+    ls_session *s = w.session;
+    static const ls_dtype dtypes[] = {LS_F32, LS_F16, LS_I8, LS_F64};
+    for (int n = 0; n < 4; n++) {
+        ls_tensor *x = ls_cast(s, numbers(s, LS_F32, 48, 64), dtypes[n]);
+        world_ok(&w, ls_realize(s, &x, 1));
+        ls_tensor *y = ls_add(s, ls_transpose(s, x, 0, 1), ls_narrow(s, ls_reshape(s, x, LS_SHAPE(64, 48)), 0, 5, 1));
+        realize(&w, ls_neg(s, ls_transpose(s, x, 0, 1)));
+        realize(&w, ls_mul(s, y, y));
+        ls_tensor *z = ls_reshape(s, x, LS_SHAPE(3, 16, 64)); /* and with an axis beside */
+        realize(&w, ls_abs(s, ls_transpose(s, z, 1, 2)));
+        realize(&w, ls_abs(s, ls_transpose(s, z, 0, 2)));
+        realize(&w, ls_neg(s, ls_flip(s, ls_transpose(s, x, 0, 1), 0)));
+    }
+    world_close(&w);
+}
+
 /* ---- faults ---- */
 
 typedef struct fault {
@@ -311,7 +331,8 @@ static void out_of_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_blocks), cmocka_unit_test(folded_grids), cmocka_unit_test(lines), cmocka_unit_test(symbols),
-        cmocka_unit_test(out_of_range),   cmocka_unit_test(scatters),      cmocka_unit_test(halves),        cmocka_unit_test(faults),       cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(out_of_range),   cmocka_unit_test(scatters),      cmocka_unit_test(halves),        cmocka_unit_test(turned),
+        cmocka_unit_test(faults),       cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests_name("emit_cases", tests, NULL, NULL);
 }
