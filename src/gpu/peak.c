@@ -4,7 +4,16 @@
 #include "gpu/internal.h"
 #include "kir/build.h"
 
-enum { CHAINS = 8, STEPS = 8, LOOPS = 256, THREADS = 256, ROUNDS = 3, MAX_GROUPS = 16384, SLICE = 4096, MAX_BURST = 4096 };
+enum {
+    CHAINS = 8,
+    STEPS = 8,
+    LOOPS = 256,
+    THREADS = 256,
+    ROUNDS = 3,
+    MAX_GROUPS = 16384,
+    SLICE = 4096,
+    MAX_BURST = 4096
+};
 #define COPY_BYTES ((size_t)256 << 20)
 #define LONG_ENOUGH 30e-3
 
@@ -41,13 +50,15 @@ static ls_status copy_kernel(ls_arena *arena, int64_t count, ls_kernel *out, ls_
     ls_kb kb;
     ls_val v[SLICE / THREADS / 4];
     ls_kb_init(&kb, arena, "copy", err);
-    int x = ls_kb_global(&kb, "x", LS_F32, LS_MEM_READ, count), y = ls_kb_global(&kb, "y", LS_F32, LS_MEM_WRITE, count);
+    int x = ls_kb_global(&kb, "x", LS_F32, LS_MEM_READ, count),
+        y = ls_kb_global(&kb, "y", LS_F32, LS_MEM_WRITE, count);
     ls_kb_workgroup(&kb, THREADS, 1, 1);
     ls_kb_grid(&kb, 0, count / SLICE, LS_VAL_NONE, 1);
     ls_val first = ls_kb_add(&kb, ls_kb_mul(&kb, ls_kb_group_id(&kb, 0), ls_kb_i32(&kb, SLICE)),
                              ls_kb_mul(&kb, ls_kb_local_id(&kb, 0), ls_kb_i32(&kb, 4)));
     for (int i = 0; i < SLICE / THREADS / 4; i++) {
-        v[i] = ls_kb_load(&kb, x, ls_kb_add(&kb, first, ls_kb_i32(&kb, i * THREADS * 4)), LS_VAL_NONE, LS_VAL_NONE, 4);
+        v[i] = ls_kb_load(&kb, x, ls_kb_add(&kb, first, ls_kb_i32(&kb, i * THREADS * 4)), LS_VAL_NONE,
+                          LS_VAL_NONE, 4);
     }
     for (int i = 0; i < SLICE / THREADS / 4; i++) {
         ls_kb_store(&kb, y, ls_kb_add(&kb, first, ls_kb_i32(&kb, i * THREADS * 4)), v[i], LS_VAL_NONE);
@@ -68,7 +79,8 @@ static ls_status burst(ls_gpu *gpu, const ls_gpu_dispatch *d, int n, double *out
 }
 
 /* The most work a second: first more workgroups (up to `groups`), then more launches, until a burst is long enough. */
-static ls_status rate(ls_gpu *gpu, ls_gpu_dispatch *d, uint32_t first, uint32_t groups, double work, double *out_rate, ls_error *err) {
+static ls_status rate(ls_gpu *gpu, ls_gpu_dispatch *d, uint32_t first, uint32_t groups, double work,
+                      double *out_rate, ls_error *err) {
     double seconds, best = 0;
     int n = 1;
     d->groups[0] = first;
@@ -94,8 +106,8 @@ static ls_status rate(ls_gpu *gpu, ls_gpu_dispatch *d, uint32_t first, uint32_t 
 }
 
 /* `work` of a workgroup, each second. Under the lock. */
-static ls_status measure(ls_gpu *gpu, ls_arena *arena, const ls_kernel *kernel, size_t bytes, uint32_t first, uint32_t groups,
-                         double work, double *out_rate, ls_error *err) {
+static ls_status measure(ls_gpu *gpu, ls_arena *arena, const ls_kernel *kernel, size_t bytes, uint32_t first,
+                         uint32_t groups, double work, double *out_rate, ls_error *err) {
     ls_kernel legal;
     const ls_legal_param *params;
     ls_gpu_code code;
@@ -114,8 +126,12 @@ static ls_status measure(ls_gpu *gpu, ls_arena *arena, const ls_kernel *kernel, 
         }
     }
     if (status == LS_OK) {
-        ls_gpu_dispatch d = {.pipeline = pipeline, .kernel = &legal, .bindings = ranges, .words = words,
-                             .n_words = code.n_words, .groups = {1, 1, 1}};
+        ls_gpu_dispatch d = {.pipeline = pipeline,
+                             .kernel = &legal,
+                             .bindings = ranges,
+                             .words = words,
+                             .n_words = code.n_words,
+                             .groups = {1, 1, 1}};
         status = rate(gpu, &d, first, groups, work, out_rate, err);
     }
     gpu->api->drop(gpu->driver, pipeline);
@@ -124,7 +140,8 @@ static ls_status measure(ls_gpu *gpu, ls_arena *arena, const ls_kernel *kernel, 
     return status;
 }
 
-ls_status ls_gpu_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err) {
+ls_status ls_gpu_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs,
+                      ls_error *err) {
     ls_gpu *gpu = device->state;
     ls_arena arena;
     ls_kernel kernel;

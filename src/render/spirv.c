@@ -105,7 +105,8 @@ static uint32_t variable(spv_module *m, const ls_ins *ins) {
 /* Execution and memory of the workgroup; acquire and release of buffers and shared arrays. */
 static void barrier(spv_module *m) {
     uint32_t scope = ls_spv_u32(m, SPV_SCOPE_WORKGROUP);
-    uint32_t semantics = ls_spv_u32(m, m->vulkan_model ? 0x6148 : 0x148); /* 0x6000: make available, make visible */
+    uint32_t semantics =
+        ls_spv_u32(m, m->vulkan_model ? 0x6148 : 0x148); /* 0x6000: make available, make visible */
     SPV_BODY(m, SPV_CONTROL_BARRIER, scope, scope, semantics);
 }
 
@@ -116,7 +117,9 @@ static uint32_t hidden_zero(spv_module *m, spv_kind kind, int lanes) {
         bits = SPV_VALUE(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type(m, SPV_U32, 2), bits, bits);
     }
     all[0] = all[1] = all[2] = all[3] = SPV_VALUE(m, SPV_BITCAST, ls_spv_type(m, kind, 1), bits);
-    return lanes == 1 ? all[0] : ls_spv_value(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type(m, kind, lanes), all, (size_t)lanes);
+    return lanes == 1
+               ? all[0]
+               : ls_spv_value(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type(m, kind, lanes), all, (size_t)lanes);
 }
 
 static uint32_t constant(spv_module *m, const ls_ins *ins) {
@@ -220,8 +223,8 @@ static void scan(spv_module *m) {
     }
 }
 
-ls_status ls_render_spirv(ls_arena *arena, const ls_kernel *kernel, const ls_spirv_options *options, uint32_t **out_words,
-                          size_t *out_n_words, ls_error *err) {
+ls_status ls_render_spirv(ls_arena *arena, const ls_kernel *kernel, const ls_spirv_options *options,
+                          uint32_t **out_words, size_t *out_n_words, ls_error *err) {
     static const ls_spirv_options none;
     spv_module m = {.arena = arena, .err = err, .kernel = kernel, .options = options ? options : &none};
     *out_words = NULL;

@@ -20,11 +20,12 @@ static uint32_t exact(spv_module *m, const ls_ins *ins, uint32_t id) {
     return id;
 }
 
-uint32_t ls_spv_select(spv_module *m, uint32_t condition, int condition_lanes, uint32_t type, int lanes, uint32_t yes,
-                       uint32_t no) {
+uint32_t ls_spv_select(spv_module *m, uint32_t condition, int condition_lanes, uint32_t type, int lanes,
+                       uint32_t yes, uint32_t no) {
     if (condition_lanes < lanes) {
         uint32_t all[4] = {condition, condition, condition, condition};
-        condition = ls_spv_value(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type(m, SPV_BOOL, lanes), all, (size_t)lanes);
+        condition =
+            ls_spv_value(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type(m, SPV_BOOL, lanes), all, (size_t)lanes);
     }
     return SPV_VALUE(m, SPV_SELECT, type, condition, yes, no);
 }
@@ -88,14 +89,16 @@ static uint32_t popcount(spv_module *m, const operands *o) {
     }
     u64 = ls_spv_type(m, SPV_U64, 1);
     for (int i = 0; i < o->lanes; i++) {
-        uint32_t word[2], v = o->lanes == 1 ? o->a : SPV_VALUE(m, SPV_COMPOSITE_EXTRACT, u64, o->a, (uint32_t)i);
+        uint32_t word[2],
+            v = o->lanes == 1 ? o->a : SPV_VALUE(m, SPV_COMPOSITE_EXTRACT, u64, o->a, (uint32_t)i);
         v = SPV_VALUE(m, SPV_BITCAST, ls_spv_type(m, SPV_U32, 2), v);
         for (uint32_t half = 0; half < 2; half++) {
             word[half] = SPV_VALUE(m, SPV_BIT_COUNT, u32, SPV_VALUE(m, SPV_COMPOSITE_EXTRACT, u32, v, half));
         }
         parts[i] = SPV_VALUE(m, SPV_U_CONVERT, u64, SPV_VALUE(m, SPV_I_ADD, u32, word[0], word[1]));
     }
-    return o->lanes == 1 ? parts[0] : ls_spv_value(m, SPV_COMPOSITE_CONSTRUCT, o->type, parts, (size_t)o->lanes);
+    return o->lanes == 1 ? parts[0]
+                         : ls_spv_value(m, SPV_COMPOSITE_CONSTRUCT, o->type, parts, (size_t)o->lanes);
 }
 
 static uint32_t arithmetic(spv_module *m, const ls_ins *ins, const operands *o) {
@@ -118,7 +121,8 @@ static uint32_t arithmetic(spv_module *m, const ls_ins *ins, const operands *o) 
         op = SPV_U_MOD;
         break;
     }
-    if (ins->op == LS_K_REM && s) { /* Vulkan leaves OpSRem of negative operands undefined, and NVIDIA's gives other values */
+    if (ins->op == LS_K_REM &&
+        s) { /* Vulkan leaves OpSRem of negative operands undefined, and NVIDIA's gives other values */
         uint32_t quotient = SPV_VALUE(m, SPV_S_DIV, o->type, o->a, o->b);
         return SPV_VALUE(m, SPV_I_SUB, o->type, o->a, SPV_VALUE(m, SPV_I_MUL, o->type, quotient, o->b));
     }
@@ -128,13 +132,14 @@ static uint32_t arithmetic(spv_module *m, const ls_ins *ins, const operands *o) 
 
 static uint32_t one_operand(spv_module *m, const ls_ins *ins, const operands *o) {
     static const uint8_t glsl[LS_K_COUNT] = {
-        [LS_K_SQRT] = GLSL_SQRT, [LS_K_FLOOR] = GLSL_FLOOR, [LS_K_CEIL] = GLSL_CEIL, [LS_K_TRUNC] = GLSL_TRUNC,
-        [LS_K_RINT] = GLSL_ROUND_EVEN,
+        [LS_K_SQRT] = GLSL_SQRT,   [LS_K_FLOOR] = GLSL_FLOOR,     [LS_K_CEIL] = GLSL_CEIL,
+        [LS_K_TRUNC] = GLSL_TRUNC, [LS_K_RINT] = GLSL_ROUND_EVEN,
     };
     bool f = is_float(o->kind);
     switch (ins->op) {
     case LS_K_NEG:
-        return f ? exact(m, ins, SPV_VALUE(m, SPV_F_NEGATE, o->type, o->a)) : SPV_VALUE(m, SPV_S_NEGATE, o->type, o->a);
+        return f ? exact(m, ins, SPV_VALUE(m, SPV_F_NEGATE, o->type, o->a))
+                 : SPV_VALUE(m, SPV_S_NEGATE, o->type, o->a);
     case LS_K_ABS:
         return f                              ? SPV_GLSL(m, GLSL_F_ABS, o->type, o->a)
                : ls_dtype_is_signed(o->dtype) ? SPV_GLSL(m, GLSL_S_ABS, o->type, o->a)
@@ -171,8 +176,9 @@ static uint32_t bitwise(spv_module *m, const ls_ins *ins, const operands *o) {
     case LS_K_SHL:
         return SPV_VALUE(m, SPV_SHIFT_LEFT_LOGICAL, o->type, o->a, o->b);
     default:
-        return SPV_VALUE(m, ls_dtype_is_signed(o->dtype) ? SPV_SHIFT_RIGHT_ARITHMETIC : SPV_SHIFT_RIGHT_LOGICAL, o->type, o->a,
-                         o->b);
+        return SPV_VALUE(m,
+                         ls_dtype_is_signed(o->dtype) ? SPV_SHIFT_RIGHT_ARITHMETIC : SPV_SHIFT_RIGHT_LOGICAL,
+                         o->type, o->a, o->b);
     }
 }
 
@@ -180,7 +186,8 @@ static uint32_t compare(spv_module *m, const ls_ins *ins, const operands *o) {
     bool f = is_float(o->kind), s = ls_dtype_is_signed(o->dtype);
     if (o->kind == SPV_BOOL) { /* false < true */
         if (ins->op == LS_K_EQ || ins->op == LS_K_NE) {
-            return SPV_VALUE(m, ins->op == LS_K_EQ ? SPV_LOGICAL_EQUAL : SPV_LOGICAL_NOT_EQUAL, o->type, o->a, o->b);
+            return SPV_VALUE(m, ins->op == LS_K_EQ ? SPV_LOGICAL_EQUAL : SPV_LOGICAL_NOT_EQUAL, o->type, o->a,
+                             o->b);
         }
         uint32_t not_a = SPV_VALUE(m, SPV_LOGICAL_NOT, o->type, o->a);
         return SPV_VALUE(m, ins->op == LS_K_LT ? SPV_LOGICAL_AND : SPV_LOGICAL_OR, o->type, not_a, o->b);
@@ -204,13 +211,17 @@ static uint32_t compare(spv_module *m, const ls_ins *ins, const operands *o) {
 }
 
 static uint64_t one_bits(spv_kind kind) {
-    return kind == SPV_F16 ? 0x3c00 : kind == SPV_F32 ? 0x3f800000 : kind == SPV_F64 ? UINT64_C(0x3ff) << 52 : 1;
+    return kind == SPV_F16   ? 0x3c00
+           : kind == SPV_F32 ? 0x3f800000
+           : kind == SPV_F64 ? UINT64_C(0x3ff) << 52
+                             : 1;
 }
 
 /* f32 to f16, its bits passed through an exclusive or with a run-time zero: NVIDIA's compiler takes away the way to f16 and
  * back, and with it the rounding. */
 static uint32_t round_to_half(spv_module *m, const ls_ins *ins, const operands *o) {
-    uint32_t half = exact(m, ins, SPV_VALUE(m, SPV_F_CONVERT, o->type, o->a)), u16 = ls_spv_type(m, SPV_U16, o->lanes), all[4];
+    uint32_t half = exact(m, ins, SPV_VALUE(m, SPV_F_CONVERT, o->type, o->a)),
+             u16 = ls_spv_type(m, SPV_U16, o->lanes), all[4];
     if (ins->flags & LS_KF_FAST) {
         return half;
     }
@@ -219,7 +230,8 @@ static uint32_t round_to_half(spv_module *m, const ls_ins *ins, const operands *
     if (o->lanes > 1) {
         zero = ls_spv_value(m, SPV_COMPOSITE_CONSTRUCT, u16, all, (size_t)o->lanes);
     }
-    return SPV_VALUE(m, SPV_BITCAST, o->type, SPV_VALUE(m, SPV_BITWISE_XOR, u16, SPV_VALUE(m, SPV_BITCAST, u16, half), zero));
+    return SPV_VALUE(m, SPV_BITCAST, o->type,
+                     SPV_VALUE(m, SPV_BITWISE_XOR, u16, SPV_VALUE(m, SPV_BITCAST, u16, half), zero));
 }
 
 static uint32_t cast(spv_module *m, const ls_ins *ins, const operands *o) {
@@ -265,13 +277,20 @@ static uint32_t lanes_of(spv_module *m, const ls_ins *ins, const operands *o) {
     case LS_K_EXTRACT:
         return o->lanes == 1 ? o->a : SPV_VALUE(m, SPV_COMPOSITE_EXTRACT, o->type, o->a, (uint32_t)ins->arg);
     default:
-        return o->lanes == 1 ? o->b : SPV_VALUE(m, SPV_COMPOSITE_INSERT, o->type, o->b, o->a, (uint32_t)ins->arg);
+        return o->lanes == 1 ? o->b
+                             : SPV_VALUE(m, SPV_COMPOSITE_INSERT, o->type, o->b, o->a, (uint32_t)ins->arg);
     }
 }
 
 uint32_t ls_spv_pure(spv_module *m, const ls_ins *ins) {
     const ls_ins *source = &m->kernel->body[ins->src[0]];
-    operands o = {ls_spv_kind(m, (ls_dtype)source->dtype), (ls_dtype)source->dtype, source->lanes, ls_spv_type_of(m, ins), 0, 0, 0};
+    operands o = {ls_spv_kind(m, (ls_dtype)source->dtype),
+                  (ls_dtype)source->dtype,
+                  source->lanes,
+                  ls_spv_type_of(m, ins),
+                  0,
+                  0,
+                  0};
     uint32_t *out[3] = {&o.a, &o.b, &o.c};
     for (int i = 0; i < 3; i++) {
         *out[i] = ins->src[i] == LS_VAL_NONE ? 0 : m->ids[ins->src[i]];
@@ -321,7 +340,8 @@ uint32_t ls_spv_pure(spv_module *m, const ls_ins *ins) {
 }
 
 uint32_t ls_spv_group(spv_module *m, const ls_ins *ins) {
-    uint32_t type = ls_spv_type_of(m, ins), scope = ls_spv_u32(m, SPV_SCOPE_SUBGROUP), value = m->ids[ins->src[0]];
+    uint32_t type = ls_spv_type_of(m, ins), scope = ls_spv_u32(m, SPV_SCOPE_SUBGROUP),
+             value = m->ids[ins->src[0]];
     bool f = is_float(ls_spv_kind(m, (ls_dtype)ins->dtype)), s = ls_dtype_is_signed((ls_dtype)ins->dtype);
     spv_op op;
     ls_spv_capability(m, SPV_CAP_GROUP);

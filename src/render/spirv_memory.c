@@ -44,7 +44,8 @@ static void declare_global(spv_module *m, int number, int lanes) {
     uint32_t element = ls_spv_type(m, kind, lanes);
     uint32_t array = ls_spv_unique(m, SPV_TYPE_RUNTIME_ARRAY, 0, SPV_ARGS(element), &is_new);
     if (is_new) {
-        SPV_PUT(m, SPV_SEC_DECORATIONS, SPV_DECORATE, array, SPV_DECO_ARRAY_STRIDE, (uint32_t)(bits / 8 * lanes));
+        SPV_PUT(m, SPV_SEC_DECORATIONS, SPV_DECORATE, array, SPV_DECO_ARRAY_STRIDE,
+                (uint32_t)(bits / 8 * lanes));
     }
     uint32_t block = ls_spv_unique(m, SPV_TYPE_STRUCT, 0, SPV_ARGS(array), &is_new);
     if (is_new) {
@@ -59,7 +60,8 @@ static void declare_global(spv_module *m, int number, int lanes) {
     if (!(mem->access & LS_MEM_WRITE)) {
         SPV_PUT(m, SPV_SEC_DECORATIONS, SPV_DECORATE, var, SPV_DECO_NON_WRITABLE);
     } else if (mem->access == LS_MEM_READ_WRITE && m->has_barrier && !m->vulkan_model) {
-        SPV_PUT(m, SPV_SEC_DECORATIONS, SPV_DECORATE, var, SPV_DECO_COHERENT); /* threads read what others wrote */
+        SPV_PUT(m, SPV_SEC_DECORATIONS, SPV_DECORATE, var,
+                SPV_DECO_COHERENT); /* threads read what others wrote */
     }
     m->mems[number].var[lane_slot(lanes)] = var;
 }
@@ -139,7 +141,8 @@ uint32_t ls_spv_param(spv_module *m, int param) {
         return SPV_VALUE(m, SPV_I_NOT_EQUAL, type, low, ls_spv_u32(m, 0));
     case SPV_U64:
     case SPV_F64: {
-        uint32_t pair = SPV_VALUE(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type(m, SPV_U32, 2), low, param_word(m, word + 1));
+        uint32_t pair =
+            SPV_VALUE(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type(m, SPV_U32, 2), low, param_word(m, word + 1));
         return SPV_VALUE(m, SPV_BITCAST, type, pair);
     }
     case SPV_F32:
@@ -182,7 +185,8 @@ static uint32_t shifted(spv_module *m, uint32_t index, int lanes) {
 static uint32_t global_place(spv_module *m, int number, uint32_t index, int lanes) {
     uint32_t type = ls_spv_type(m, memory_kind(m, &m->kernel->mems[number]), lanes);
     uint32_t pointer = ls_spv_pointer(m, SPV_STORAGE_BUFFER, type), at = shifted(m, index, lanes);
-    return SPV_VALUE(m, SPV_ACCESS_CHAIN, pointer, m->mems[number].var[lane_slot(lanes)], ls_spv_u32(m, 0), at);
+    return SPV_VALUE(m, SPV_ACCESS_CHAIN, pointer, m->mems[number].var[lane_slot(lanes)], ls_spv_u32(m, 0),
+                     at);
 }
 
 /* Component `lane` (-1: the whole element) of the shared element that holds `index`. */
@@ -201,8 +205,9 @@ static uint32_t shared_place(spv_module *m, int number, uint32_t index, int lane
 }
 
 static uint32_t load_from(spv_module *m, uint32_t type, uint32_t place) {
-    return m->vulkan_model ? SPV_VALUE(m, SPV_LOAD, type, place, 0x20) /* NonPrivatePointer: barriers concern it */
-                           : SPV_VALUE(m, SPV_LOAD, type, place);
+    return m->vulkan_model
+               ? SPV_VALUE(m, SPV_LOAD, type, place, 0x20) /* NonPrivatePointer: barriers concern it */
+               : SPV_VALUE(m, SPV_LOAD, type, place);
 }
 
 static void store_to(spv_module *m, uint32_t place, uint32_t value) {
@@ -224,8 +229,9 @@ static uint32_t load_shared(spv_module *m, int number, uint32_t index, int lanes
     for (int i = 0; i < lanes; i++) {
         parts[i] = load_from(m, scalar, shared_place(m, number, index, i));
     }
-    return lanes == 1 ? parts[0]
-                      : ls_spv_value(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type(m, kind, lanes), parts, (size_t)lanes);
+    return lanes == 1
+               ? parts[0]
+               : ls_spv_value(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type(m, kind, lanes), parts, (size_t)lanes);
 }
 
 uint32_t ls_spv_load(spv_module *m, const ls_ins *ins) {
@@ -241,9 +247,11 @@ uint32_t ls_spv_load(spv_module *m, const ls_ins *ins) {
                 ? load_shared(m, number, index, lanes)
                 : load_from(m, ls_spv_type(m, kind, lanes), global_place(m, number, index, lanes));
     if (mem->dtype == LS_BOOL) {
-        value = SPV_VALUE(m, SPV_I_NOT_EQUAL, ls_spv_type(m, SPV_BOOL, lanes), value, ls_spv_const(m, SPV_U8, lanes, 0));
+        value = SPV_VALUE(m, SPV_I_NOT_EQUAL, ls_spv_type(m, SPV_BOOL, lanes), value,
+                          ls_spv_const(m, SPV_U8, lanes, 0));
     }
-    return pred ? ls_spv_select(m, pred, 1, ls_spv_type_of(m, ins), lanes, value, m->ids[ins->src[2]]) : value;
+    return pred ? ls_spv_select(m, pred, 1, ls_spv_type_of(m, ins), lanes, value, m->ids[ins->src[2]])
+                : value;
 }
 
 void ls_spv_store(spv_module *m, const ls_ins *ins) {
@@ -289,7 +297,8 @@ uint32_t ls_spv_atomic(spv_module *m, const ls_ins *ins) {
         ls_spv_label(m, yes);
     }
     uint32_t index = index_of(m, ins->src[0]);
-    uint32_t place = shared ? shared_place(m, (int)ins->arg, index, 0) : global_place(m, (int)ins->arg, index, 1);
+    uint32_t place =
+        shared ? shared_place(m, (int)ins->arg, index, 0) : global_place(m, (int)ins->arg, index, 1);
     uint32_t scope = ls_spv_u32(m, shared            ? SPV_SCOPE_WORKGROUP
                                    : m->vulkan_model ? SPV_SCOPE_QUEUE_FAMILY
                                                      : SPV_SCOPE_DEVICE);
@@ -308,7 +317,8 @@ uint32_t ls_spv_atomic(spv_module *m, const ls_ins *ins) {
 /* An index or a stride of a fragment's elements, counted in elements of the memory: words hold two halves. */
 static uint32_t frag_index(spv_module *m, const ls_ins *ins, ls_val index) {
     uint32_t id = index_of(m, index);
-    return m->kernel->mems[ins->arg].dtype == LS_U32 && ins->op == LS_K_FRAG_LOAD && ls_dtype_bits((ls_dtype)ins->dtype) == 16
+    return m->kernel->mems[ins->arg].dtype == LS_U32 && ins->op == LS_K_FRAG_LOAD &&
+                   ls_dtype_bits((ls_dtype)ins->dtype) == 16
                ? shifted(m, id, 2)
                : id;
 }

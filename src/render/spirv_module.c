@@ -62,8 +62,8 @@ void ls_spv_put(spv_module *m, spv_section section, spv_op op, const uint32_t *o
 }
 
 /* The type stands before the result; without one (0) the result stands first. */
-static void put_result(spv_module *m, spv_section section, spv_op op, uint32_t type, uint32_t id, const uint32_t *operands,
-                       size_t n) {
+static void put_result(spv_module *m, spv_section section, spv_op op, uint32_t type, uint32_t id,
+                       const uint32_t *operands, size_t n) {
     uint32_t words[16];
     size_t len = 0;
     if (n > sizeof words / sizeof *words - 2) {
@@ -80,7 +80,8 @@ static void put_result(spv_module *m, spv_section section, spv_op op, uint32_t t
     ls_spv_put(m, section, op, words, len + n);
 }
 
-uint32_t ls_spv_unique(spv_module *m, spv_op op, uint32_t type, const uint32_t *operands, size_t n, bool *out_new) {
+uint32_t ls_spv_unique(spv_module *m, spv_op op, uint32_t type, const uint32_t *operands, size_t n,
+                       bool *out_new) {
     unique_key probe = {(uint32_t)op, type, (uint32_t)n, operands};
     uint64_t hash = ls_hash(operands, n * sizeof(uint32_t), ls_hash_u64((uint64_t)op << 32 | type, 1));
     void *found = ls_map_get(&m->unique, hash, &probe);
@@ -191,7 +192,7 @@ int ls_spv_bits(spv_kind kind) {
 
 uint32_t ls_spv_type(spv_module *m, spv_kind kind, int lanes) {
     static const uint32_t capability[SPV_KINDS] = {
-        [SPV_U8] = SPV_CAP_INT8,      [SPV_U16] = SPV_CAP_INT16,   [SPV_U64] = SPV_CAP_INT64,
+        [SPV_U8] = SPV_CAP_INT8,     [SPV_U16] = SPV_CAP_INT16,   [SPV_U64] = SPV_CAP_INT64,
         [SPV_F16] = SPV_CAP_FLOAT16, [SPV_F64] = SPV_CAP_FLOAT64, [SPV_BF16] = SPV_CAP_BFLOAT16,
     };
     uint32_t bits = (uint32_t)ls_spv_bits(kind), scalar;
@@ -208,7 +209,8 @@ uint32_t ls_spv_type(spv_module *m, spv_kind kind, int lanes) {
     } else {
         scalar = ls_spv_unique(m, SPV_TYPE_INT, 0, SPV_ARGS(bits, 0), NULL);
     }
-    return lanes == 1 ? scalar : ls_spv_unique(m, SPV_TYPE_VECTOR, 0, SPV_ARGS(scalar, (uint32_t)lanes), NULL);
+    return lanes == 1 ? scalar
+                      : ls_spv_unique(m, SPV_TYPE_VECTOR, 0, SPV_ARGS(scalar, (uint32_t)lanes), NULL);
 }
 
 static uint32_t frag_type(spv_module *m, const ls_ins *ins) {
@@ -274,7 +276,8 @@ uint32_t ls_spv_builtin(spv_module *m, int builtin, int axis) {
         ls_spv_capability(m, SPV_CAP_GROUP);
         return SPV_VALUE(m, SPV_LOAD, u32, var);
     }
-    uint32_t at = SPV_VALUE(m, SPV_ACCESS_CHAIN, ls_spv_pointer(m, SPV_STORAGE_INPUT, u32), var, ls_spv_u32(m, (uint32_t)axis));
+    uint32_t at = SPV_VALUE(m, SPV_ACCESS_CHAIN, ls_spv_pointer(m, SPV_STORAGE_INPUT, u32), var,
+                            ls_spv_u32(m, (uint32_t)axis));
     return SPV_VALUE(m, SPV_LOAD, u32, at);
 }
 
@@ -312,7 +315,8 @@ static void put_modes(spv_module *m) {
         {o->nan_preserve32, 4461, 32, SPV_CAP_NAN_PRESERVE},
     };
     const int32_t *size = m->kernel->workgroup;
-    SPV_PUT(m, SPV_SEC_MODES, SPV_EXECUTION_MODE, m->main, 17, (uint32_t)size[0], (uint32_t)size[1], (uint32_t)size[2]);
+    SPV_PUT(m, SPV_SEC_MODES, SPV_EXECUTION_MODE, m->main, 17, (uint32_t)size[0], (uint32_t)size[1],
+            (uint32_t)size[2]);
     for (size_t i = 0; i < sizeof controls / sizeof *controls; i++) {
         if (controls[i].wanted) {
             ls_spv_extension(m, "SPV_KHR_float_controls");

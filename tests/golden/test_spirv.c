@@ -14,7 +14,8 @@
 
 static void words_stay(void **state) {
     (void)state;
-    static const ls_spirv_options options[] = {{.rte32 = false}, {.rte32 = true, .nan_preserve32 = true, .hide_zero = true}};
+    static const ls_spirv_options options[] = {{.rte32 = false},
+                                               {.rte32 = true, .nan_preserve32 = true, .hide_zero = true}};
     static const struct {
         size_t n;
         uint64_t hash;
@@ -35,7 +36,8 @@ static void words_stay(void **state) {
             assert_ok(ls_render_spirv(&arena, &simple, &options[o], &words, &n, &err));
             uint64_t hash = ls_hash(words, n * sizeof *words, 0);
             if (n != expected[k][o].n || hash != expected[k][o].hash) {
-                print_error("%s, options %d: {%zu, UINT64_C(0x%llx)}\n", kernel.name, o, n, (unsigned long long)hash);
+                print_error("%s, options %d: {%zu, UINT64_C(0x%llx)}\n", kernel.name, o, n,
+                            (unsigned long long)hash);
             }
             assert_int_equal(n, expected[k][o].n);
             assert_true(hash == expected[k][o].hash);

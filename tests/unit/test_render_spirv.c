@@ -14,8 +14,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static const ls_spirv_options plain, controls = {.hide_zero = true, .rte32 = true, .rte16 = true, .rte64 = true, .denorm_preserve32 = true,
-                                                 .denorm_preserve16 = true, .denorm_preserve64 = true, .nan_preserve32 = true};
+static const ls_spirv_options plain, controls = {.hide_zero = true,
+                                                 .rte32 = true,
+                                                 .rte16 = true,
+                                                 .rte64 = true,
+                                                 .denorm_preserve32 = true,
+                                                 .denorm_preserve16 = true,
+                                                 .denorm_preserve64 = true,
+                                                 .nan_preserve32 = true};
 
 static uint32_t *render(const ls_kernel *kernel, const ls_spirv_options *options, size_t *out_n) {
     uint32_t *words;
@@ -40,7 +46,8 @@ static void validate(const ls_kernel *kernel, const ls_spirv_options *options) {
     size_t n;
     uint32_t *words = render(kernel, options, &n);
     char path[64], command[256];
-    snprintf(path, sizeof path, "%s/lockstep-spirv-%ld.spv", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid());
+    snprintf(path, sizeof path, "%s/lockstep-spirv-%ld.spv", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp",
+             (long)getpid());
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(words, sizeof *words, n, file), n);
@@ -64,7 +71,8 @@ static void validate(const ls_kernel *kernel, const ls_spirv_options *options) {
 static int count(const uint32_t *words, size_t n, spv_op op, int at, int64_t operand) {
     int found = 0;
     for (size_t i = 5; i < n; i += words[i] >> 16) {
-        found += (words[i] & 0xffff) == (uint32_t)op && (at < 0 || words[i + 1 + (size_t)at] == (uint32_t)operand);
+        found +=
+            (words[i] & 0xffff) == (uint32_t)op && (at < 0 || words[i + 1 + (size_t)at] == (uint32_t)operand);
     }
     return found;
 }
@@ -170,7 +178,8 @@ static void pure(build *b, ls_dtype t, int lanes, uint32_t flags) {
         ls_error ignored = {0};
         trial.err = &ignored;
         int n = ls_kops[op].sources;
-        if (ls_kb_pure(&trial, (ls_kop)op, x, n > 1 ? y : LS_VAL_NONE, n > 2 ? x : LS_VAL_NONE, flags) == LS_VAL_NONE) {
+        if (ls_kb_pure(&trial, (ls_kop)op, x, n > 1 ? y : LS_VAL_NONE, n > 2 ? x : LS_VAL_NONE, flags) ==
+            LS_VAL_NONE) {
             continue;
         }
         ls_val r = ls_kb_pure(kb, (ls_kop)op, x, n > 1 ? y : LS_VAL_NONE, n > 2 ? x : LS_VAL_NONE, flags);
@@ -209,7 +218,9 @@ static void every_instruction_is_valid(void **state) {
                             ls_kb_global(&b.kb, "m", register_types[u], LS_MEM_READ_WRITE, 128);
                     }
                 }
-                b.out[LS_BOOL][1] = b.out[LS_BOOL][1] ? b.out[LS_BOOL][1] : ls_kb_global(&b.kb, "b", LS_BOOL, LS_MEM_READ_WRITE, 128);
+                b.out[LS_BOOL][1] = b.out[LS_BOOL][1]
+                                        ? b.out[LS_BOOL][1]
+                                        : ls_kb_global(&b.kb, "b", LS_BOOL, LS_MEM_READ_WRITE, 128);
                 b.at = ls_kb_local_id(&b.kb, 0);
                 pure(&b, register_types[t], lanes, flags);
                 ls_kernel kernel;
@@ -229,7 +240,8 @@ static void narrow_memory_is_valid(void **state) {
             build b;
             begin(&b, "narrow");
             ls_kb *kb = &b.kb;
-            int in = space ? ls_kb_shared(kb, "in", narrow[t], 64) : ls_kb_global(kb, "in", narrow[t], LS_MEM_READ_WRITE, 64);
+            int in = space ? ls_kb_shared(kb, "in", narrow[t], 64)
+                           : ls_kb_global(kb, "in", narrow[t], LS_MEM_READ_WRITE, 64);
             int out = ls_kb_global(kb, "out", LS_F32, LS_MEM_WRITE, 64);
             ls_val i = ls_kb_local_id(kb, 0), all = ls_kb_lt(kb, i, ls_kb_i32(kb, 9));
             for (int lanes = 1; lanes <= 4; lanes *= 2) {
@@ -254,7 +266,8 @@ static void threads_and_parameters_are_valid(void **state) {
     build b;
     begin(&b, "threads");
     ls_kb *kb = &b.kb;
-    static const ls_dtype types[] = {LS_I32, LS_U32, LS_I64, LS_U64, LS_F32, LS_F64, LS_BOOL, LS_U8, LS_I16, LS_F16};
+    static const ls_dtype types[] = {LS_I32, LS_U32,  LS_I64, LS_U64, LS_F32,
+                                     LS_F64, LS_BOOL, LS_U8,  LS_I16, LS_F16};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         char name[8];
         snprintf(name, sizeof name, "p%d", (int)t);
@@ -275,7 +288,8 @@ static void threads_and_parameters_are_valid(void **state) {
     }
     ls_kb_barrier(kb);
     ls_val quad = ls_kb_load(kb, shared, zero, few, ls_kb_splat(kb, u, 4), 4);
-    ls_kb_store(kb, shared, ls_kb_mul(kb, b.at, ls_kb_i32(kb, 2)), ls_kb_splat(kb, ls_kb_extract(kb, quad, 2), 2), few);
+    ls_kb_store(kb, shared, ls_kb_mul(kb, b.at, ls_kb_i32(kb, 2)),
+                ls_kb_splat(kb, ls_kb_extract(kb, quad, 2), 2), few);
     for (size_t t = 0; t < 6; t++) {
         ls_val v = ls_kb_load(kb, b.out[types[t]][1], b.at, LS_VAL_NONE, LS_VAL_NONE, 1);
         keep(&b, ls_kb_shuffle(kb, v, zero));
@@ -328,7 +342,8 @@ static void limits_are_errors(void **state) {
     uint32_t *words;
     size_t n;
     ls_kb_init(&kb, &arena, "halves", &err);
-    int in = ls_kb_global(&kb, "in", LS_BF16, LS_MEM_READ, 4), out = ls_kb_global(&kb, "out", LS_F32, LS_MEM_WRITE, 4);
+    int in = ls_kb_global(&kb, "in", LS_BF16, LS_MEM_READ, 4),
+        out = ls_kb_global(&kb, "out", LS_F32, LS_MEM_WRITE, 4);
     ls_val i = ls_kb_local_id(&kb, 0), v = ls_kb_load(&kb, in, i, LS_VAL_NONE, LS_VAL_NONE, 1);
     ls_kb_store(&kb, out, i, ls_kb_cast(&kb, v, LS_F32), LS_VAL_NONE);
     assert_ok(ls_kb_finish(&kb, &kernel));

@@ -50,12 +50,12 @@ static int open_driver(void **state) {
     return 0;
 }
 
-#define NEED_DRIVER() \
-    do {              \
-        (void)state;  \
-        if (!driver) { \
-            skip();   \
-        }             \
+#define NEED_DRIVER()                                                                                        \
+    do {                                                                                                     \
+        (void)state;                                                                                         \
+        if (!driver) {                                                                                       \
+            skip();                                                                                          \
+        }                                                                                                    \
     } while (0)
 
 static uint32_t random_state = 1;
@@ -178,11 +178,16 @@ static void same_bits(const ls_kernel *kernel, place *places, const int64_t *par
     }
     assert_ok(api->render(driver, &arena, kernel, &code, &err));
     assert_ok(api->build(driver, &code, &pipeline, &err));
-    const ls_gpu_dispatch d = {.pipeline = pipeline, .kernel = kernel, .bindings = ranges, .words = words,
-                               .n_words = code.n_words, .groups = {groups[0], groups[1], groups[2]}};
+    const ls_gpu_dispatch d = {.pipeline = pipeline,
+                               .kernel = kernel,
+                               .bindings = ranges,
+                               .words = words,
+                               .n_words = code.n_words,
+                               .groups = {groups[0], groups[1], groups[2]}};
     assert_ok(api->dispatch(driver, &d, &err));
-    assert_ok(ls_kernel_interp(&heap, kernel,
-                               &(ls_interp_launch){.buffers = buffers, .params = params, .subgroup = limits.subgroup}, &err));
+    assert_ok(ls_kernel_interp(
+        &heap, kernel, &(ls_interp_launch){.buffers = buffers, .params = params, .subgroup = limits.subgroup},
+        &err));
     for (int i = 0; i < kernel->n_globals; i++) {
         size_t size = ranges[i].size;
         void *got = malloc(size);
@@ -210,14 +215,17 @@ static void samples(void **state) {
     ls_kernel kernel, simple;
     assert_ok(sample_vadd(&arena, 1000, SAMPLE_RIGHT, &kernel, &err));
     assert_ok(ls_kernel_simplify(&arena, &kernel, NULL, &simple, &err));
-    same_bits(&simple, (place[]){{floats(1000), 1000}, {floats(1000), 1000}, {floats(1000), 1000}}, (const int64_t[]){777});
+    same_bits(&simple, (place[]){{floats(1000), 1000}, {floats(1000), 1000}, {floats(1000), 1000}},
+              (const int64_t[]){777});
     assert_ok(sample_reduce(&arena, 9000, SAMPLE_RIGHT, &kernel, &err));
     same_bits(&kernel, (place[]){{floats(9000), 9000}, {floats(3), 3}}, NULL);
     assert_ok(ls_kernel_simplify(&arena, &kernel, NULL, &simple, &err));
     same_bits(&simple, (place[]){{floats(9000), 9000}, {floats(3), 3}}, NULL);
     assert_ok(sample_matmul(&arena, 37, 50, 70, SAMPLE_RIGHT, &kernel, &err));
     assert_ok(ls_kernel_simplify(&arena, &kernel, NULL, &simple, &err));
-    same_bits(&simple, (place[]){{floats(37 * 70), 37 * 70}, {floats(70 * 50), 70 * 50}, {floats(37 * 50), 37 * 50}}, NULL);
+    same_bits(&simple,
+              (place[]){{floats(37 * 70), 37 * 70}, {floats(70 * 50), 70 * 50}, {floats(37 * 50), 37 * 50}},
+              NULL);
 }
 
 /* ---- every instruction that legal kernels may hold, on 1, 2 and 4 lanes ---- */
@@ -229,7 +237,8 @@ enum { POINTS = 128 };
 static ls_val operand(ls_kb *kb, ls_val word, ls_dtype t, ls_kop op, bool second) {
     int lanes = kb->kernel.body[word].lanes, bits = ls_dtype_bits(t);
     ls_dtype u = bits == 64 ? LS_U64 : LS_U32;
-#define BITS(value) (lanes > 1 ? ls_kb_splat(kb, ls_kb_const_bits(kb, u, (value)), lanes) : ls_kb_const_bits(kb, u, (value)))
+#define BITS(value)                                                                                          \
+    (lanes > 1 ? ls_kb_splat(kb, ls_kb_const_bits(kb, u, (value)), lanes) : ls_kb_const_bits(kb, u, (value)))
     if (t == LS_BOOL) {
         return ls_kb_ne(kb, ls_kb_and(kb, word, BITS(8)), BITS(0));
     }
@@ -243,7 +252,9 @@ static ls_val operand(ls_kb *kb, ls_val word, ls_dtype t, ls_kop op, bool second
     } else if (second && (op == LS_K_SHL || op == LS_K_SHR)) {
         word = ls_kb_and(kb, word, BITS((uint64_t)bits - 1));
     } else if (second && (op == LS_K_DIV || op == LS_K_REM)) {
-        uint64_t low = ls_dtype_is_signed(t) ? (UINT64_C(1) << (bits - 1)) - 1 : bits == 64 ? UINT64_MAX : UINT32_MAX;
+        uint64_t low = ls_dtype_is_signed(t) ? (UINT64_C(1) << (bits - 1)) - 1
+                       : bits == 64          ? UINT64_MAX
+                                             : UINT32_MAX;
         word = ls_kb_or(kb, ls_kb_and(kb, word, BITS(low)), BITS(1));
     }
 #undef BITS
@@ -256,9 +267,11 @@ static bool has(ls_kop op, ls_dtype t) {
     ls_kb_init(&kb, &arena, "has", &ignored);
     ls_val v = t == LS_BOOL ? ls_kb_const_int(&kb, t, 1) : ls_kb_const_bits(&kb, t, 0);
     int n = ls_kops[op].sources;
-    bool rough = (op == LS_K_SQRT || op == LS_K_DIV) && ls_dtype_is_float(t) && driver->properties.deviceType != VK_TYPE_CPU;
+    bool rough = (op == LS_K_SQRT || op == LS_K_DIV) && ls_dtype_is_float(t) &&
+                 driver->properties.deviceType != VK_TYPE_CPU;
     bool missing = rough || op == LS_K_FMA || op == LS_K_CANON; /* the probe looks at these on each device */
-    return !missing && ls_kb_pure(&kb, op, v, n > 1 ? v : LS_VAL_NONE, n > 2 ? v : LS_VAL_NONE, 0) != LS_VAL_NONE;
+    return !missing &&
+           ls_kb_pure(&kb, op, v, n > 1 ? v : LS_VAL_NONE, n > 2 ? v : LS_VAL_NONE, 0) != LS_VAL_NONE;
 }
 
 static void one_instruction(ls_kop op, ls_dtype t, int lanes) {
@@ -266,7 +279,8 @@ static void one_instruction(ls_kop op, ls_dtype t, int lanes) {
     ls_kernel kernel;
     ls_kb_init(&kb, &arena, ls_kops[op].name, &err);
     ls_dtype u = ls_dtype_bits(t) == 64 ? LS_U64 : LS_U32;
-    int x = ls_kb_global(&kb, "x", u, LS_MEM_READ, POINTS), y = ls_kb_global(&kb, "y", u, LS_MEM_READ, POINTS);
+    int x = ls_kb_global(&kb, "x", u, LS_MEM_READ, POINTS),
+        y = ls_kb_global(&kb, "y", u, LS_MEM_READ, POINTS);
     int z = ls_kb_global(&kb, "z", u, LS_MEM_WRITE, 2 * POINTS);
     ls_kb_workgroup(&kb, POINTS / lanes, 1, 1);
     ls_kb_grid(&kb, 0, 1, LS_VAL_NONE, 1);
@@ -285,7 +299,8 @@ static void one_instruction(ls_kop op, ls_dtype t, int lanes) {
     assert_ok(ls_kb_finish(&kb, &kernel));
     uint64_t in[2][POINTS], out[2 * POINTS] = {0};
     for (int s = 0; s < 2; s++) {
-        static const uint32_t special[] = {0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0x80000001, 0xffff, 0x10000};
+        static const uint32_t special[] = {0,          1,          0x7fffffff, 0x80000000,
+                                           0xffffffff, 0x80000001, 0xffff,     0x10000};
         for (int p = 0; p < POINTS; p++) {
             uint64_t high = p < 64 ? special[s ? p % 8 : p / 8] : next_random() << 16 ^ next_random();
             uint64_t low = p < 64 ? special[s ? p / 8 : p % 8] : next_random() << 16 ^ next_random();
@@ -304,8 +319,13 @@ static void instructions(void **state) {
     static const struct {
         ls_dtype dtype;
         uint32_t traits;
-    } types[] = {{LS_BOOL, 0},           {LS_I32, 0},           {LS_U32, 0},           {LS_F32, 0},
-                 {LS_I64, LS_KT_INT64}, {LS_U64, LS_KT_INT64}, {LS_F64, LS_KT_FLOAT64}};
+    } types[] = {{LS_BOOL, 0},
+                 {LS_I32, 0},
+                 {LS_U32, 0},
+                 {LS_F32, 0},
+                 {LS_I64, LS_KT_INT64},
+                 {LS_U64, LS_KT_INT64},
+                 {LS_F64, LS_KT_FLOAT64}};
     int n = 0;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         for (int op = 0; op < LS_K_COUNT && (limits.traits & types[t].traits) == types[t].traits; op++) {
@@ -329,23 +349,30 @@ static void control(void **state) {
     ls_kb kb;
     ls_kernel kernel;
     ls_kb_init(&kb, &arena, "control", &err);
-    int n = ls_kb_param(&kb, "n", LS_I32, 0, 100), f = ls_kb_param(&kb, "f", LS_F32, 0, 0), t = ls_kb_param(&kb, "t", LS_BOOL, 0, 1);
+    int n = ls_kb_param(&kb, "n", LS_I32, 0, 100), f = ls_kb_param(&kb, "f", LS_F32, 0, 0),
+        t = ls_kb_param(&kb, "t", LS_BOOL, 0, 1);
     bool wide = limits.traits & LS_KT_INT64;
     int w = ls_kb_param(&kb, "w", wide ? LS_I64 : LS_I32, -100, 100);
-    int x = ls_kb_global(&kb, "x", LS_F32, LS_MEM_READ_WRITE, 100), count = ls_kb_global(&kb, "count", LS_U32, LS_MEM_READ_WRITE, 5);
-    int y = ls_kb_global(&kb, "y", LS_F32, LS_MEM_READ_WRITE, 64), shared = ls_kb_shared(&kb, "s", LS_I32, 40);
+    int x = ls_kb_global(&kb, "x", LS_F32, LS_MEM_READ_WRITE, 100),
+        count = ls_kb_global(&kb, "count", LS_U32, LS_MEM_READ_WRITE, 5);
+    int y = ls_kb_global(&kb, "y", LS_F32, LS_MEM_READ_WRITE, 64),
+        shared = ls_kb_shared(&kb, "s", LS_I32, 40);
     ls_kb_workgroup(&kb, 32, 1, 1);
     ls_kb_grid(&kb, 0, 2, LS_VAL_NONE, 1);
     ls_val local = ls_kb_local_id(&kb, 0), zero = ls_kb_i32(&kb, 0), one = ls_kb_i32(&kb, 1);
     ls_val i = ls_kb_add(&kb, local, ls_kb_mul(&kb, ls_kb_group_id(&kb, 0), ls_kb_i32(&kb, 32)));
     ls_val sum = ls_kb_var(&kb, ls_kb_get_param(&kb, f));
     ls_kb_store(&kb, shared, local, i, LS_VAL_NONE);
-    ls_kb_store(&kb, shared, ls_kb_add(&kb, local, ls_kb_i32(&kb, 32)), zero, ls_kb_lt(&kb, local, ls_kb_i32(&kb, 8)));
+    ls_kb_store(&kb, shared, ls_kb_add(&kb, local, ls_kb_i32(&kb, 32)), zero,
+                ls_kb_lt(&kb, local, ls_kb_i32(&kb, 8)));
     ls_kb_barrier(&kb);
-    ls_val quad = ls_kb_load(&kb, shared, ls_kb_and(&kb, local, ls_kb_i32(&kb, 28)), LS_VAL_NONE, LS_VAL_NONE, 4);
-    ls_val pair = ls_kb_load(&kb, shared, ls_kb_and(&kb, local, ls_kb_i32(&kb, 30)), LS_VAL_NONE, LS_VAL_NONE, 2);
+    ls_val quad =
+        ls_kb_load(&kb, shared, ls_kb_and(&kb, local, ls_kb_i32(&kb, 28)), LS_VAL_NONE, LS_VAL_NONE, 4);
+    ls_val pair =
+        ls_kb_load(&kb, shared, ls_kb_and(&kb, local, ls_kb_i32(&kb, 30)), LS_VAL_NONE, LS_VAL_NONE, 2);
     ls_val bias = ls_kb_mul(&kb, ls_kb_extract(&kb, quad, 2), ls_kb_extract(&kb, pair, 1));
-    (void)ls_kb_atomic(&kb, LS_K_ATOMIC_ADD, shared, ls_kb_i32(&kb, 33), i, ls_kb_lt(&kb, local, ls_kb_i32(&kb, 9)));
+    (void)ls_kb_atomic(&kb, LS_K_ATOMIC_ADD, shared, ls_kb_i32(&kb, 33), i,
+                       ls_kb_lt(&kb, local, ls_kb_i32(&kb, 9)));
     ls_kb_barrier(&kb);
     ls_val all = ls_kb_load(&kb, shared, ls_kb_i32(&kb, 33), LS_VAL_NONE, LS_VAL_NONE, 1);
     bias = ls_kb_add(&kb, ls_kb_add(&kb, bias, all), ls_kb_cast(&kb, ls_kb_get_param(&kb, w), LS_I32));
@@ -356,7 +383,8 @@ static void control(void **state) {
     ls_val in = ls_kb_and(&kb, ls_kb_le(&kb, zero, at), ls_kb_lt(&kb, at, ls_kb_i32(&kb, 100)));
     ls_val v = ls_kb_load(&kb, x, at, in, ls_kb_const_bits(&kb, LS_F32, 0x7f800000), 1);
     ls_val is_inf = ls_kb_eq(&kb, ls_kb_bitcast(&kb, v, LS_U32), ls_kb_u32(&kb, 0x7f800000));
-    ls_kb_set(&kb, sum, ls_kb_add(&kb, ls_kb_get(&kb, sum), ls_kb_select(&kb, is_inf, ls_kb_f32(&kb, 0.1f), v)));
+    ls_kb_set(&kb, sum,
+              ls_kb_add(&kb, ls_kb_get(&kb, sum), ls_kb_select(&kb, is_inf, ls_kb_f32(&kb, 0.1f), v)));
     ls_kb_else(&kb);
     ls_kb_set(&kb, sum, ls_kb_sub(&kb, ls_kb_get(&kb, sum), ls_kb_f32(&kb, 0.25f)));
     ls_kb_end_if(&kb);
@@ -390,8 +418,10 @@ static void narrow(void **state) {
             ls_kb kb;
             ls_kernel kernel;
             ls_kb_init(&kb, &arena, ls_dtype_name(types[t]), &err);
-            int x = ls_kb_global(&kb, "x", types[t], LS_MEM_READ, POINTS), y = ls_kb_global(&kb, "y", LS_F32, LS_MEM_WRITE, POINTS);
-            int z = ls_kb_global(&kb, "z", types[t], LS_MEM_WRITE, POINTS), s = ls_kb_shared(&kb, "s", types[t], POINTS);
+            int x = ls_kb_global(&kb, "x", types[t], LS_MEM_READ, POINTS),
+                y = ls_kb_global(&kb, "y", LS_F32, LS_MEM_WRITE, POINTS);
+            int z = ls_kb_global(&kb, "z", types[t], LS_MEM_WRITE, POINTS),
+                s = ls_kb_shared(&kb, "s", types[t], POINTS);
             ls_kb_workgroup(&kb, POINTS / lanes, 1, 1);
             ls_kb_grid(&kb, 0, 1, LS_VAL_NONE, 1);
             ls_val i = ls_kb_mul(&kb, ls_kb_local_id(&kb, 0), ls_kb_i32(&kb, lanes));
@@ -402,14 +432,15 @@ static void narrow(void **state) {
             ls_kb_store(&kb, y, i, f, LS_VAL_NONE);
             ls_kb_store(&kb, s, i, ls_kb_cast(&kb, f, types[t]), LS_VAL_NONE);
             ls_kb_barrier(&kb);
-            ls_val back = ls_kb_load(&kb, s, ls_kb_sub(&kb, ls_kb_i32(&kb, POINTS - lanes), i), LS_VAL_NONE, LS_VAL_NONE, lanes);
+            ls_val back = ls_kb_load(&kb, s, ls_kb_sub(&kb, ls_kb_i32(&kb, POINTS - lanes), i), LS_VAL_NONE,
+                                     LS_VAL_NONE, lanes);
             ls_kb_store(&kb, z, i, back, some);
             assert_ok(ls_kb_finish(&kb, &kernel));
             uint16_t in[POINTS], out[POINTS] = {0};
             float as_float[POINTS] = {0};
             for (int p = 0; p < POINTS; p++) {
                 uint32_t r = next_random();
-                in[p] = (uint16_t)(types[t] == LS_BOOL ? (r & 1) | (r >> 3 & 1) << 8
+                in[p] = (uint16_t)(types[t] == LS_BOOL  ? (r & 1) | (r >> 3 & 1) << 8
                                    : types[t] == LS_F16 ? (r & 0x8fff) + 0x3000 /* no NaN, no infinity */
                                                         : r);
             }
@@ -428,17 +459,21 @@ static void subgroups(void **state) {
     ls_kb kb;
     ls_kernel kernel;
     ls_kb_init(&kb, &arena, "subgroup", &err);
-    int x = ls_kb_global(&kb, "x", LS_U32, LS_MEM_READ, 64), y = ls_kb_global(&kb, "y", LS_U32, LS_MEM_WRITE, 64 * 6);
+    int x = ls_kb_global(&kb, "x", LS_U32, LS_MEM_READ, 64),
+        y = ls_kb_global(&kb, "y", LS_U32, LS_MEM_WRITE, 64 * 6);
     ls_kb_workgroup(&kb, 64, 1, 1);
     ls_kb_grid(&kb, 0, 1, LS_VAL_NONE, 1);
     ls_val i = ls_kb_local_id(&kb, 0), v = ls_kb_load(&kb, x, i, LS_VAL_NONE, LS_VAL_NONE, 1);
-    ls_val results[6] = {ls_kb_shuffle(&kb, v, ls_kb_and(&kb, ls_kb_cast(&kb, v, LS_I32), ls_kb_i32(&kb, 3))),
-                         ls_kb_shuffle_xor(&kb, v, 1),
-                         ls_kb_subgroup(&kb, LS_K_SUBGROUP_ADD, v, 0),
-                         ls_kb_subgroup(&kb, LS_K_SUBGROUP_MIN, v, 0),
-                         ls_kb_cast(&kb, ls_kb_subgroup(&kb, LS_K_SUBGROUP_MAX, ls_kb_cast(&kb, v, LS_I32), 0), LS_U32),
-                         ls_kb_cast(&kb, ls_kb_add(&kb, ls_kb_lane_id(&kb), ls_kb_add(&kb, ls_kb_subgroup_id(&kb),
-                                                                                     ls_kb_subgroup_size(&kb))), LS_U32)};
+    ls_val results[6] = {
+        ls_kb_shuffle(&kb, v, ls_kb_and(&kb, ls_kb_cast(&kb, v, LS_I32), ls_kb_i32(&kb, 3))),
+        ls_kb_shuffle_xor(&kb, v, 1),
+        ls_kb_subgroup(&kb, LS_K_SUBGROUP_ADD, v, 0),
+        ls_kb_subgroup(&kb, LS_K_SUBGROUP_MIN, v, 0),
+        ls_kb_cast(&kb, ls_kb_subgroup(&kb, LS_K_SUBGROUP_MAX, ls_kb_cast(&kb, v, LS_I32), 0), LS_U32),
+        ls_kb_cast(&kb,
+                   ls_kb_add(&kb, ls_kb_lane_id(&kb),
+                             ls_kb_add(&kb, ls_kb_subgroup_id(&kb), ls_kb_subgroup_size(&kb))),
+                   LS_U32)};
     for (int r = 0; r < 6; r++) {
         ls_kb_store(&kb, y, ls_kb_add(&kb, i, ls_kb_i32(&kb, 64 * r)), results[r], LS_VAL_NONE);
     }
@@ -463,7 +498,8 @@ static void long_queue(void **state) {
     ls_kb_workgroup(&kb, 64, 1, 1);
     ls_kb_grid(&kb, 0, 1, LS_VAL_NONE, 1);
     ls_val i = ls_kb_local_id(&kb, 0), v = ls_kb_load(&kb, x, i, LS_VAL_NONE, LS_VAL_NONE, 1);
-    ls_kb_store(&kb, x, i, ls_kb_add(&kb, ls_kb_mul(&kb, v, ls_kb_u32(&kb, 3)), ls_kb_get_param(&kb, p)), LS_VAL_NONE);
+    ls_kb_store(&kb, x, i, ls_kb_add(&kb, ls_kb_mul(&kb, v, ls_kb_u32(&kb, 3)), ls_kb_get_param(&kb, p)),
+                LS_VAL_NONE);
     assert_ok(ls_kb_finish(&kb, &kernel));
     assert_ok(api->render(driver, &arena, &kernel, &code, &err));
     assert_ok(api->build(driver, &code, &pipeline, &err));
@@ -474,7 +510,11 @@ static void long_queue(void **state) {
     assert_ok(api->write(driver, b, 0, model, sizeof model, &err));
     for (uint32_t step = 0; step < N; step++) {
         const ls_gpu_range range = {b, 0, 256};
-        const ls_gpu_dispatch d = {.pipeline = pipeline, .kernel = &kernel, .bindings = &range, .words = &step, .n_words = 1,
+        const ls_gpu_dispatch d = {.pipeline = pipeline,
+                                   .kernel = &kernel,
+                                   .bindings = &range,
+                                   .words = &step,
+                                   .n_words = 1,
                                    .groups = {1, 1, 1}};
         assert_ok(api->dispatch(driver, &d, &err));
         for (uint32_t k = 0; k < 64; k++) {
@@ -506,7 +546,8 @@ static void errors_leave_the_device_usable(void **state) {
     assert_int_equal(api->block_new(driver, 100, &b, &err), LS_ERR_MEMORY);
     atomic_store(&heap.fail_after, -1);
     ls_error_clear(&err);
-    same_bits(&simple, (place[]){{floats(1000), 1000}, {floats(1000), 1000}, {floats(1000), 1000}}, (const int64_t[]){1000});
+    same_bits(&simple, (place[]){{floats(1000), 1000}, {floats(1000), 1000}, {floats(1000), 1000}},
+              (const int64_t[]){1000});
 }
 
 /* After the loss of a device every call is an error, none waits, and everything can be freed. */

@@ -13,10 +13,10 @@
 
 enum {
     LS_VK_BATCHES = 4,
-    LS_VK_COMMANDS = 128,   /* in a batch at most; then it is submitted */
+    LS_VK_COMMANDS = 128,      /* in a batch at most; then it is submitted */
     LS_VK_FIRST_COMMANDS = 16, /* the same when nothing else runs: an idle device should start early */
-    LS_VK_BINDINGS = 64,    /* of a kernel at most */
-    LS_VK_WORDS = 64        /* of push constants at most */
+    LS_VK_BINDINGS = 64,       /* of a kernel at most */
+    LS_VK_WORDS = 64           /* of push constants at most */
 };
 #define LS_VK_STAGING ((size_t)16 << 20) /* bytes of the ring that transfers go through */
 
@@ -33,8 +33,8 @@ typedef struct vk_block {
     VkBuffer buffer;
     VkDeviceMemory memory;
     size_t size;
-    uint8_t *host;      /* mapped for good, where host and device share memory; else NULL */
-    uint64_t last_use;  /* number of the batch */
+    uint8_t *host;     /* mapped for good, where host and device share memory; else NULL */
+    uint64_t last_use; /* number of the batch */
 } vk_block;
 
 typedef struct vk_pipeline {
@@ -104,8 +104,9 @@ ls_status ls_vk_begin(vk_driver *d, vk_batch **out_batch, ls_error *err) LS_MUST
 /* The command is there; submits a batch that is long enough. */
 ls_status ls_vk_end(vk_driver *d, ls_error *err) LS_MUST_USE;
 ls_status ls_vk_submit(vk_driver *d, ls_error *err) LS_MUST_USE;
-ls_status ls_vk_wait_for(vk_driver *d, uint64_t number, ls_error *err) LS_MUST_USE; /* submits it if need be */
-void ls_vk_poll(vk_driver *d); /* brings `done` up to date */
+ls_status ls_vk_wait_for(vk_driver *d, uint64_t number,
+                         ls_error *err) LS_MUST_USE; /* submits it if need be */
+void ls_vk_poll(vk_driver *d);                       /* brings `done` up to date */
 ls_status ls_vk_flush(void *driver, uint64_t *out_ticket, ls_error *err);
 ls_status ls_vk_wait(void *driver, uint64_t ticket, int blocking, int *out_done, ls_error *err);
 
@@ -114,12 +115,14 @@ ls_status ls_vk_block_new(void *driver, size_t size, void **out_block, ls_error 
 void ls_vk_block_free(void *driver, void *block);
 ls_status ls_vk_write(void *driver, void *block, size_t offset, const void *data, size_t size, ls_error *err);
 ls_status ls_vk_read(void *driver, void *block, size_t offset, void *data, size_t size, ls_error *err);
-ls_status ls_vk_copy(void *driver, void *to, size_t to_offset, void *from, size_t from_offset, size_t size, ls_error *err);
+ls_status ls_vk_copy(void *driver, void *to, size_t to_offset, void *from, size_t from_offset, size_t size,
+                     ls_error *err);
 
 /* ---- kernels.c ---- */
 ls_status ls_vk_cache_create(vk_driver *d, ls_error *err) LS_MUST_USE;
 void ls_vk_cache_save(vk_driver *d); /* keeps what was compiled on the disk */
-ls_status ls_vk_render(void *driver, ls_arena *arena, const ls_kernel *kernel, ls_gpu_code *out_code, ls_error *err);
+ls_status ls_vk_render(void *driver, ls_arena *arena, const ls_kernel *kernel, ls_gpu_code *out_code,
+                       ls_error *err);
 ls_status ls_vk_build(void *driver, const ls_gpu_code *code, void **out_pipeline, ls_error *err);
 void ls_vk_drop(void *driver, void *pipeline);
 ls_status ls_vk_dispatch(void *driver, const ls_gpu_dispatch *dispatch, ls_error *err);

@@ -5,7 +5,18 @@
 enum { MAX_EXTENSIONS = 512, MAX_MATRICES = 256 };
 
 /* A structure of features, the version of Vulkan that took it in (0: none), else the extension that brings it. */
-enum { STORAGE16, STORAGE8, FLOAT16_INT8, ATOMIC64, SUBGROUP_SIZE, SUBGROUP_TYPES, MEMORY_MODEL, BFLOAT16, COOP_MATRIX, FEATURES };
+enum {
+    STORAGE16,
+    STORAGE8,
+    FLOAT16_INT8,
+    ATOMIC64,
+    SUBGROUP_SIZE,
+    SUBGROUP_TYPES,
+    MEMORY_MODEL,
+    BFLOAT16,
+    COOP_MATRIX,
+    FEATURES
+};
 static const struct {
     uint32_t type, version;
     const char *extension;
@@ -15,7 +26,8 @@ static const struct {
     [FLOAT16_INT8] = {VK_S_FLOAT16_INT8_FEATURES, VK_VERSION(1, 2), "VK_KHR_shader_float16_int8"},
     [ATOMIC64] = {VK_S_ATOMIC_INT64_FEATURES, VK_VERSION(1, 2), "VK_KHR_shader_atomic_int64"},
     [SUBGROUP_SIZE] = {VK_S_SUBGROUP_SIZE_FEATURES, VK_VERSION(1, 3), "VK_EXT_subgroup_size_control"},
-    [SUBGROUP_TYPES] = {VK_S_SUBGROUP_TYPES_FEATURES, VK_VERSION(1, 2), "VK_KHR_shader_subgroup_extended_types"},
+    [SUBGROUP_TYPES] = {VK_S_SUBGROUP_TYPES_FEATURES, VK_VERSION(1, 2),
+                        "VK_KHR_shader_subgroup_extended_types"},
     [MEMORY_MODEL] = {VK_S_MEMORY_MODEL_FEATURES, VK_VERSION(1, 2), "VK_KHR_vulkan_memory_model"},
     [BFLOAT16] = {VK_S_BFLOAT16_FEATURES, 0, "VK_KHR_shader_bfloat16"},
     [COOP_MATRIX] = {VK_S_COOP_MATRIX_FEATURES, 0, "VK_KHR_cooperative_matrix"},
@@ -96,7 +108,8 @@ static void query_properties(vk_driver *d, found *f) {
         f->push.sType = VK_S_PUSH_DESCRIPTOR_PROPERTIES;
         next = chain(&f->push, next);
     }
-    if (d->api_version >= VK_VERSION(1, 2) || has_extension(f, "VK_KHR_driver_properties")) { /* nothing to enable */
+    if (d->api_version >= VK_VERSION(1, 2) ||
+        has_extension(f, "VK_KHR_driver_properties")) { /* nothing to enable */
         f->driver.sType = VK_S_DRIVER_PROPERTIES;
         next = chain(&f->driver, next);
     }
@@ -123,7 +136,8 @@ static ls_status query_extensions(vk_driver *d, found *f, ls_error *err) {
 /* Controls of 16 and 64 bits are declared by the kernels that need them alone, so they must be independent. */
 static void choose_controls(vk_driver *d, const found *f) {
     const VkPhysicalDeviceFloatControlsProperties *c = &f->controls;
-    bool rounding = c->roundingModeIndependence == VK_INDEPENDENCE_ALL, denorms = c->denormBehaviorIndependence == VK_INDEPENDENCE_ALL;
+    bool rounding = c->roundingModeIndependence == VK_INDEPENDENCE_ALL,
+         denorms = c->denormBehaviorIndependence == VK_INDEPENDENCE_ALL;
     bool rounding32 = rounding || c->roundingModeIndependence == VK_INDEPENDENCE_32_ONLY;
     bool denorms32 = denorms || c->denormBehaviorIndependence == VK_INDEPENDENCE_32_ONLY;
     d->spirv = (ls_spirv_options){.rte16 = rounding && c->roundRte[0],
@@ -139,7 +153,8 @@ static void choose_controls(vk_driver *d, const found *f) {
 static void choose_subgroup(vk_driver *d, const found *f) {
     const VkPhysicalDeviceSubgroupSizeProperties *s = &f->subgroup_size;
     bool pin = f->features[SUBGROUP_SIZE].on[0] && s->requiredSubgroupSizeStages & VK_STAGE_COMPUTE;
-    bool fits = f->subgroup.subgroupSize >= s->minSubgroupSize && f->subgroup.subgroupSize <= s->maxSubgroupSize;
+    bool fits =
+        f->subgroup.subgroupSize >= s->minSubgroupSize && f->subgroup.subgroupSize <= s->maxSubgroupSize;
     d->subgroup = pin && fits ? f->subgroup.subgroupSize : 0;
     d->full_subgroups = f->features[SUBGROUP_SIZE].on[1];
 }
@@ -150,7 +165,8 @@ static ls_status choose_frags(vk_driver *d, const found *f, ls_gpu_limits *limit
     VkGetCooperativeMatrixProperties query;
     VkAnyFunction function = d->get_proc(d->instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
     bool bf16 = f->features[BFLOAT16].on[0] && f->features[BFLOAT16].on[2];
-    if (!ls_os_env("LOCKSTEP_VULKAN_MATRIX") || !f->features[COOP_MATRIX].on[0] || !f->features[MEMORY_MODEL].on[0] || !f->features[FLOAT16_INT8].on[0] ||
+    if (!ls_os_env("LOCKSTEP_VULKAN_MATRIX") || !f->features[COOP_MATRIX].on[0] ||
+        !f->features[MEMORY_MODEL].on[0] || !f->features[FLOAT16_INT8].on[0] ||
         !f->features[STORAGE16].on[0] || !d->subgroup || !function) {
         return LS_OK;
     }
@@ -167,10 +183,10 @@ static ls_status choose_frags(vk_driver *d, const found *f, ls_gpu_limits *limit
     for (uint32_t i = 0; code >= 0 && i < n && limits->n_frags < LS_EMIT_FRAGS; i++) {
         const VkCooperativeMatrixProperties *p = &list[i];
         bool type = p->a == VK_COMPONENT_F16 || (bf16 && p->a == VK_COMPONENT_BF16);
-        if (type && p->b == p->a && p->c == VK_COMPONENT_F32 && p->result == VK_COMPONENT_F32 && !p->saturating &&
-            p->scope == VK_SCOPE_SUBGROUP && p->m < 256 && p->n < 256 && p->k < 256) {
-            limits->frags[limits->n_frags++] = (ls_emit_frag){p->a == VK_COMPONENT_F16 ? LS_F16 : LS_BF16, (uint8_t)p->m,
-                                                              (uint8_t)p->n, (uint8_t)p->k};
+        if (type && p->b == p->a && p->c == VK_COMPONENT_F32 && p->result == VK_COMPONENT_F32 &&
+            !p->saturating && p->scope == VK_SCOPE_SUBGROUP && p->m < 256 && p->n < 256 && p->k < 256) {
+            limits->frags[limits->n_frags++] = (ls_emit_frag){p->a == VK_COMPONENT_F16 ? LS_F16 : LS_BF16,
+                                                              (uint8_t)p->m, (uint8_t)p->n, (uint8_t)p->k};
         }
     }
     ls_free(d->heap, list);
@@ -186,35 +202,39 @@ static void choose_limits(vk_driver *d, const found *f, ls_gpu_limits *out) {
     const VkPhysicalDeviceLimits *l = &d->properties.limits;
     bool bytes = f->features[STORAGE8].on[0] && f->features[FLOAT16_INT8].on[1];
     bool halves = f->features[STORAGE16].on[0] && f->base.on[VK_FEATURE_INT16];
-    uint32_t groups = least(l->maxComputeWorkGroupCount[0], least(l->maxComputeWorkGroupCount[1], l->maxComputeWorkGroupCount[2]));
+    uint32_t groups = least(l->maxComputeWorkGroupCount[0],
+                            least(l->maxComputeWorkGroupCount[1], l->maxComputeWorkGroupCount[2]));
     uint32_t bindings = least(l->maxPerStageDescriptorStorageBuffers, l->maxDescriptorSetStorageBuffers);
     bindings = f->push.sType && f->push.maxPushDescriptors < bindings ? f->push.maxPushDescriptors : bindings;
     d->max_bindings = (int32_t)least(bindings, LS_VK_BINDINGS);
     d->max_words = (int32_t)least(l->maxPushConstantsSize / 4, LS_VK_WORDS) - 1; /* one is the renderer's */
     d->max_allocation = (size_t)f->allocation.maxMemoryAllocationSize;
-    uint32_t traits = LS_KT_ALL & ~(uint32_t)(LS_KT_INT64 | LS_KT_FLOAT64 | LS_KT_BYTES | LS_KT_HALVES | LS_KT_HALF_CAST);
+    uint32_t traits =
+        LS_KT_ALL & ~(uint32_t)(LS_KT_INT64 | LS_KT_FLOAT64 | LS_KT_BYTES | LS_KT_HALVES | LS_KT_HALF_CAST);
     traits |= f->base.on[VK_FEATURE_INT64] ? LS_KT_INT64 : 0;
     traits |= f->base.on[VK_FEATURE_INT64] && f->base.on[VK_FEATURE_FLOAT64] ? LS_KT_FLOAT64 : 0;
     traits |= bytes ? LS_KT_BYTES : 0;
     traits |= halves ? LS_KT_HALVES : 0;
     traits |= halves && f->features[FLOAT16_INT8].on[0] ? LS_KT_HALF_CAST : 0;
     size_t align = (size_t)l->minStorageBufferOffsetAlignment;
-    *out = (ls_gpu_limits){.traits = traits,
-                           .align = align < 16 ? 16 : align,
-                           .max_binding = l->maxStorageBufferRange,
-                           .block = (size_t)16 << 20,
-                           .max_shared = l->maxComputeSharedMemorySize,
-                           .max_bindings = d->max_bindings,
-                           .max_words = d->max_words,
-                           .max_groups = (int32_t)least(groups, INT32_MAX),
-                           .max_threads = (int32_t)least(l->maxComputeWorkGroupInvocations, l->maxComputeWorkGroupSize[0]),
-                           .overlap = true,
-                           .subgroup = (int32_t)d->subgroup};
+    *out = (ls_gpu_limits){
+        .traits = traits,
+        .align = align < 16 ? 16 : align,
+        .max_binding = l->maxStorageBufferRange,
+        .block = (size_t)16 << 20,
+        .max_shared = l->maxComputeSharedMemorySize,
+        .max_bindings = d->max_bindings,
+        .max_words = d->max_words,
+        .max_groups = (int32_t)least(groups, INT32_MAX),
+        .max_threads = (int32_t)least(l->maxComputeWorkGroupInvocations, l->maxComputeWorkGroupSize[0]),
+        .overlap = true,
+        .subgroup = (int32_t)d->subgroup};
 }
 
 /* Memory that both sides reach fast: on processors and integrated GPUs. */
 static bool is_unified(const vk_driver *d) {
-    const VkFlags all = VK_MEMORY_DEVICE_LOCAL | VK_MEMORY_HOST_VISIBLE | VK_MEMORY_HOST_COHERENT | VK_MEMORY_HOST_CACHED;
+    const VkFlags all =
+        VK_MEMORY_DEVICE_LOCAL | VK_MEMORY_HOST_VISIBLE | VK_MEMORY_HOST_COHERENT | VK_MEMORY_HOST_CACHED;
     if (d->properties.deviceType != VK_TYPE_CPU && d->properties.deviceType != VK_TYPE_INTEGRATED) {
         return false;
     }

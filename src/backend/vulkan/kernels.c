@@ -29,7 +29,8 @@ ls_status ls_vk_cache_create(vk_driver *d, ls_error *err) {
 void ls_vk_cache_save(vk_driver *d) {
     size_t size = 0;
     ls_cache_key key;
-    if (!d->cache || d->lost || d->vkGetPipelineCacheData(d->dev, d->cache, &size, NULL) != VK_SUCCESS || size <= d->cache_loaded) {
+    if (!d->cache || d->lost || d->vkGetPipelineCacheData(d->dev, d->cache, &size, NULL) != VK_SUCCESS ||
+        size <= d->cache_loaded) {
         return;
     }
     void *bytes = ls_alloc(d->heap, size);
@@ -42,7 +43,8 @@ void ls_vk_cache_save(vk_driver *d) {
 
 /* ---- pipelines ---- */
 
-ls_status ls_vk_render(void *driver, ls_arena *arena, const ls_kernel *kernel, ls_gpu_code *out_code, ls_error *err) {
+ls_status ls_vk_render(void *driver, ls_arena *arena, const ls_kernel *kernel, ls_gpu_code *out_code,
+                       ls_error *err) {
     vk_driver *d = driver;
     uint32_t *words;
     size_t n;
@@ -55,7 +57,8 @@ ls_status ls_vk_render(void *driver, ls_arena *arena, const ls_kernel *kernel, l
 static ls_status layout_make(vk_driver *d, int n, ls_error *err) {
     VkDescriptorSetLayoutBinding bindings[LS_VK_BINDINGS];
     for (int i = 0; i < n; i++) {
-        bindings[i] = (VkDescriptorSetLayoutBinding){(uint32_t)i, VK_DESCRIPTOR_STORAGE_BUFFER, 1, VK_STAGE_COMPUTE, NULL};
+        bindings[i] = (VkDescriptorSetLayoutBinding){(uint32_t)i, VK_DESCRIPTOR_STORAGE_BUFFER, 1,
+                                                     VK_STAGE_COMPUTE, NULL};
     }
     const VkDescriptorSetLayoutCreateInfo set = {.sType = VK_S_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
                                                  .flags = d->push_descriptors ? VK_DESCRIPTOR_LAYOUT_PUSH : 0,
@@ -92,7 +95,8 @@ static bool uses_subgroups(const ls_kernel *kernel) {
 static ls_status pipeline_make(vk_driver *d, const ls_gpu_code *code, vk_pipeline *p, ls_error *err) {
     const VkShaderModuleCreateInfo shader = {
         .sType = VK_S_SHADER_MODULE_CREATE_INFO, .codeSize = code->size, .pCode = code->data};
-    VkRequiredSubgroupSizeInfo size = {.sType = VK_S_REQUIRED_SUBGROUP_SIZE_INFO, .requiredSubgroupSize = d->subgroup};
+    VkRequiredSubgroupSizeInfo size = {.sType = VK_S_REQUIRED_SUBGROUP_SIZE_INFO,
+                                       .requiredSubgroupSize = d->subgroup};
     VkShaderModule module;
     bool pinned = d->subgroup && uses_subgroups(code->kernel);
     bool full = pinned && d->full_subgroups && code->kernel->workgroup[0] % (int32_t)d->subgroup == 0;
@@ -116,7 +120,8 @@ ls_status ls_vk_build(void *driver, const ls_gpu_code *code, void **out_pipeline
     vk_driver *d = driver;
     LS_TRY(err, ls_vk_alive(d, err));
     if (code->kernel->n_globals > d->max_bindings || code->n_words > d->max_words) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "kernel %s has %d buffers and %d words of parameters, %s takes %d and %d", code->name,
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED,
+                       "kernel %s has %d buffers and %d words of parameters, %s takes %d and %d", code->name,
                        code->kernel->n_globals, code->n_words, d->device->id, d->max_bindings, d->max_words);
     }
     vk_pipeline *p = ls_alloc_zeroed(d->heap, sizeof *p);
@@ -148,7 +153,8 @@ void ls_vk_drop(void *driver, void *pipeline) {
 
 /* ---- dispatches ---- */
 
-static ls_status bind(vk_driver *d, vk_batch *batch, const vk_pipeline *p, const ls_gpu_dispatch *dispatch, ls_error *err) {
+static ls_status bind(vk_driver *d, vk_batch *batch, const vk_pipeline *p, const ls_gpu_dispatch *dispatch,
+                      ls_error *err) {
     VkDescriptorBufferInfo buffers[LS_VK_BINDINGS];
     VkWriteDescriptorSet writes[LS_VK_BINDINGS];
     VkDescriptorSet set = 0;
@@ -164,7 +170,8 @@ static ls_status bind(vk_driver *d, vk_batch *batch, const vk_pipeline *p, const
     for (uint32_t i = 0; i < n; i++) {
         const ls_gpu_range *r = &dispatch->bindings[i];
         vk_block *block = r->block;
-        size_t words = (r->size + 3) / 4; /* blocks are whole words, and a kernel may take narrow elements a word at a time */
+        size_t words = (r->size + 3) /
+                       4; /* blocks are whole words, and a kernel may take narrow elements a word at a time */
         block->last_use = batch->number;
         buffers[i] = (VkDescriptorBufferInfo){block->buffer, r->offset, words ? words * 4 : 4};
         writes[i] = (VkWriteDescriptorSet){.sType = VK_S_WRITE_DESCRIPTOR_SET,
@@ -195,8 +202,8 @@ ls_status ls_vk_dispatch(void *driver, const ls_gpu_dispatch *dispatch, ls_error
         words[i] = dispatch->words[i];
     }
     words[dispatch->n_words] = 0; /* the renderer's run-time zero */
-    d->vkCmdPushConstants(batch->commands, d->layouts[p->n_bindings], VK_STAGE_COMPUTE, 0, (uint32_t)(dispatch->n_words + 1) * 4,
-                          words);
+    d->vkCmdPushConstants(batch->commands, d->layouts[p->n_bindings], VK_STAGE_COMPUTE, 0,
+                          (uint32_t)(dispatch->n_words + 1) * 4, words);
     d->vkCmdDispatch(batch->commands, dispatch->groups[0], dispatch->groups[1], dispatch->groups[2]);
     p->last_use = batch->number;
     return ls_vk_end(d, err);

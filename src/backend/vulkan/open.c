@@ -39,8 +39,8 @@ ls_status ls_vk_check(vk_driver *d, VkResult code, const char *call, ls_error *e
     d->lost = d->lost || code == VK_ERROR_DEVICE_LOST;
     bool memory = code == VK_ERROR_OUT_OF_HOST_MEMORY || code == VK_ERROR_OUT_OF_DEVICE_MEMORY ||
                   code == VK_ERROR_OUT_OF_POOL_MEMORY;
-    return LS_FAIL(err, memory ? LS_ERR_MEMORY : LS_ERR_DEVICE, "%s: %s failed: %s (%d)", d->device->id, call, code_name(code),
-                   (int)code);
+    return LS_FAIL(err, memory ? LS_ERR_MEMORY : LS_ERR_DEVICE, "%s: %s failed: %s (%d)", d->device->id, call,
+                   code_name(code), (int)code);
 }
 
 /* Copies an entry point into the function pointer at `out`. */
@@ -54,8 +54,10 @@ static ls_status open_loader(vk_driver *d, ls_error *err) {
     const char *reason = NULL;
     d->library = ls_os_library_open(names, &reason);
     if (!d->library) {
-        return LS_FAIL(err, LS_ERR_DEVICE, "Vulkan's loader is missing (%s): install libvulkan1 and the driver of your GPU, or "
-                       "mesa-vulkan-drivers", reason);
+        return LS_FAIL(err, LS_ERR_DEVICE,
+                       "Vulkan's loader is missing (%s): install libvulkan1 and the driver of your GPU, or "
+                       "mesa-vulkan-drivers",
+                       reason);
     }
     void *symbol = ls_os_library_symbol(d->library, "vkGetInstanceProcAddr");
     memcpy(&d->get_proc, &symbol, sizeof symbol);
@@ -71,27 +73,32 @@ static ls_status create_instance(vk_driver *d, ls_error *err) {
         LS_TRY(err, ls_vk_check(d, version_of(&version), "vkEnumerateInstanceVersion", err));
     }
     if (version < VK_VERSION(1, 1) || !take(&create, d->get_proc(NULL, "vkCreateInstance"))) {
-        return LS_FAIL(err, LS_ERR_DEVICE, "Vulkan's loader is of version 1.0, at least 1.1 is needed: update libvulkan1");
+        return LS_FAIL(err, LS_ERR_DEVICE,
+                       "Vulkan's loader is of version 1.0, at least 1.1 is needed: update libvulkan1");
     }
     d->api_version = version < VK_VERSION(1, 3) ? version : VK_VERSION(1, 3);
-    const VkApplicationInfo app = {
-        .sType = VK_S_APPLICATION_INFO, .pApplicationName = "lockstep", .pEngineName = "lockstep", .apiVersion = d->api_version};
+    const VkApplicationInfo app = {.sType = VK_S_APPLICATION_INFO,
+                                   .pApplicationName = "lockstep",
+                                   .pEngineName = "lockstep",
+                                   .apiVersion = d->api_version};
     const VkInstanceCreateInfo info = {.sType = VK_S_INSTANCE_CREATE_INFO,
                                        .pApplicationInfo = &app,
                                        .enabledLayerCount = ls_os_env("LOCKSTEP_VULKAN_VALIDATION") ? 1 : 0,
                                        .ppEnabledLayerNames = &layer};
     VkResult code = create(&info, NULL, &d->instance);
     if (code == VK_ERROR_INCOMPATIBLE_DRIVER) {
-        return LS_FAIL(err, LS_ERR_DEVICE, "no Vulkan driver: install that of your GPU, or mesa-vulkan-drivers");
+        return LS_FAIL(err, LS_ERR_DEVICE,
+                       "no Vulkan driver: install that of your GPU, or mesa-vulkan-drivers");
     }
     if (code == VK_ERROR_LAYER_NOT_PRESENT) {
-        return LS_FAIL(err, LS_ERR_DEVICE, "LOCKSTEP_VULKAN_VALIDATION is set, but %s is missing: install vulkan-validationlayers",
-                       layer);
+        return LS_FAIL(
+            err, LS_ERR_DEVICE,
+            "LOCKSTEP_VULKAN_VALIDATION is set, but %s is missing: install vulkan-validationlayers", layer);
     }
     LS_TRY(err, ls_vk_check(d, code, "vkCreateInstance", err));
-#define F(result, name, parameters)                                                                             \
-    if (!take(&d->name, d->get_proc(d->instance, #name))) {                                                     \
-        return LS_FAIL(err, LS_ERR_DEVICE, "Vulkan's loader has no " #name ": update libvulkan1");              \
+#define F(result, name, parameters)                                                                          \
+    if (!take(&d->name, d->get_proc(d->instance, #name))) {                                                  \
+        return LS_FAIL(err, LS_ERR_DEVICE, "Vulkan's loader has no " #name ": update libvulkan1");           \
     }
     LS_VK_INSTANCE_FUNCTIONS(F)
 #undef F
@@ -116,7 +123,8 @@ static bool make_candidate(const vk_driver *d, VkPhysicalDevice physical, candid
     d->vkGetPhysicalDeviceQueueFamilyProperties(physical, &n, families);
     d->vkGetPhysicalDeviceProperties2(physical, &properties);
     uint32_t type = properties.deviceType < 5 ? properties.deviceType : 0;
-    *out = (candidate){.physical = physical, .family = n, .rank = ranks[type], .version = properties.apiVersion};
+    *out =
+        (candidate){.physical = physical, .family = n, .rank = ranks[type], .version = properties.apiVersion};
     memcpy(out->uuid, id.deviceUUID, sizeof out->uuid);
     for (uint32_t i = n; i-- > 0;) {
         out->family = families[i].queueFlags & VK_QUEUE_COMPUTE ? i : out->family;
@@ -150,11 +158,13 @@ static ls_status choose_device(vk_driver *d, int index, ls_error *err) {
         }
     }
     if (count == 0) {
-        return LS_FAIL(err, LS_ERR_DEVICE, "no Vulkan 1.1 device that computes: install the driver of your GPU, or "
+        return LS_FAIL(err, LS_ERR_DEVICE,
+                       "no Vulkan 1.1 device that computes: install the driver of your GPU, or "
                        "mesa-vulkan-drivers");
     }
     if (index >= count) {
-        return LS_FAIL(err, LS_ERR_DEVICE, "vulkan:%d: this machine has %d Vulkan device%s", index, count, count == 1 ? "" : "s");
+        return LS_FAIL(err, LS_ERR_DEVICE, "vulkan:%d: this machine has %d Vulkan device%s", index, count,
+                       count == 1 ? "" : "s");
     }
     d->physical = found[index].physical;
     d->family = found[index].family;
@@ -163,9 +173,9 @@ static ls_status choose_device(vk_driver *d, int index, ls_error *err) {
 }
 
 static ls_status load_device(vk_driver *d, ls_error *err) {
-#define F(result, name, parameters)                                                                             \
-    if (!take(&d->name, d->vkGetDeviceProcAddr(d->dev, #name))) {                                               \
-        return LS_FAIL(err, LS_ERR_DEVICE, "%s: its driver has no " #name, d->device->id);                       \
+#define F(result, name, parameters)                                                                          \
+    if (!take(&d->name, d->vkGetDeviceProcAddr(d->dev, #name))) {                                            \
+        return LS_FAIL(err, LS_ERR_DEVICE, "%s: its driver has no " #name, d->device->id);                   \
     }
     LS_VK_DEVICE_FUNCTIONS(F)
 #undef F

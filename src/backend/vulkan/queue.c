@@ -5,16 +5,21 @@
 #include "backend/vulkan/driver.h"
 
 ls_status ls_vk_alive(const vk_driver *d, ls_error *err) {
-    return d->lost ? LS_FAIL(err, LS_ERR_DEVICE, "%s: the device was lost (VK_ERROR_DEVICE_LOST) and cannot be used any more",
+    return d->lost ? LS_FAIL(err, LS_ERR_DEVICE,
+                             "%s: the device was lost (VK_ERROR_DEVICE_LOST) and cannot be used any more",
                              d->device->id)
                    : LS_OK;
 }
 
 ls_status ls_vk_queue_create(vk_driver *d, ls_error *err) {
-    const VkDescriptorPoolSize size = {VK_DESCRIPTOR_STORAGE_BUFFER, (uint32_t)(LS_VK_COMMANDS * d->max_bindings)};
-    const VkDescriptorPoolCreateInfo sets = {
-        .sType = VK_S_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = LS_VK_COMMANDS, .poolSizeCount = 1, .pPoolSizes = &size};
-    const VkCommandPoolCreateInfo pool = {.sType = VK_S_COMMAND_POOL_CREATE_INFO, .queueFamilyIndex = d->family};
+    const VkDescriptorPoolSize size = {VK_DESCRIPTOR_STORAGE_BUFFER,
+                                       (uint32_t)(LS_VK_COMMANDS * d->max_bindings)};
+    const VkDescriptorPoolCreateInfo sets = {.sType = VK_S_DESCRIPTOR_POOL_CREATE_INFO,
+                                             .maxSets = LS_VK_COMMANDS,
+                                             .poolSizeCount = 1,
+                                             .pPoolSizes = &size};
+    const VkCommandPoolCreateInfo pool = {.sType = VK_S_COMMAND_POOL_CREATE_INFO,
+                                          .queueFamilyIndex = d->family};
     const VkFenceCreateInfo fence = {.sType = VK_S_FENCE_CREATE_INFO};
     for (int i = 0; i < LS_VK_BATCHES; i++) {
         vk_batch *b = &d->batches[i];
@@ -59,7 +64,8 @@ void ls_vk_poll(vk_driver *d) {
 static ls_status start(vk_driver *d, ls_error *err) {
     uint64_t number = d->submitted + 1;
     vk_batch *b = &d->batches[number % LS_VK_BATCHES];
-    const VkCommandBufferBeginInfo begin = {.sType = VK_S_COMMAND_BUFFER_BEGIN_INFO, .flags = VK_BEGIN_ONE_TIME};
+    const VkCommandBufferBeginInfo begin = {.sType = VK_S_COMMAND_BUFFER_BEGIN_INFO,
+                                            .flags = VK_BEGIN_ONE_TIME};
     if (b->number) {
         LS_TRY(err, ls_vk_wait_for(d, b->number, err));
         LS_VK_TRY(d, err, vkResetFences, d->dev, 1, &b->fence);
@@ -80,8 +86,8 @@ ls_status ls_vk_begin(vk_driver *d, vk_batch **out_batch, ls_error *err) {
     const VkFlags stages = VK_PIPE_COMPUTE | VK_PIPE_TRANSFER;
     const VkMemoryBarrier all = {.sType = VK_S_MEMORY_BARRIER,
                                  .srcAccessMask = VK_ACCESS_SHADER_WRITE | VK_ACCESS_TRANSFER_WRITE,
-                                 .dstAccessMask = VK_ACCESS_SHADER_READ | VK_ACCESS_SHADER_WRITE | VK_ACCESS_TRANSFER_READ |
-                                                  VK_ACCESS_TRANSFER_WRITE};
+                                 .dstAccessMask = VK_ACCESS_SHADER_READ | VK_ACCESS_SHADER_WRITE |
+                                                  VK_ACCESS_TRANSFER_READ | VK_ACCESS_TRANSFER_WRITE};
     LS_TRY(err, ls_vk_alive(d, err));
     if (!d->recording) {
         LS_TRY(err, start(d, err));
@@ -112,15 +118,18 @@ ls_status ls_vk_submit(vk_driver *d, ls_error *err) {
     const VkMemoryBarrier host = {.sType = VK_S_MEMORY_BARRIER,
                                   .srcAccessMask = VK_ACCESS_SHADER_WRITE | VK_ACCESS_TRANSFER_WRITE,
                                   .dstAccessMask = VK_ACCESS_HOST_READ};
-    const VkSubmitInfo submit = {.sType = VK_S_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &b->commands};
-    d->vkCmdPipelineBarrier(b->commands, VK_PIPE_COMPUTE | VK_PIPE_TRANSFER, VK_PIPE_HOST, 0, 1, &host, 0, NULL, 0, NULL);
+    const VkSubmitInfo submit = {
+        .sType = VK_S_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &b->commands};
+    d->vkCmdPipelineBarrier(b->commands, VK_PIPE_COMPUTE | VK_PIPE_TRANSFER, VK_PIPE_HOST, 0, 1, &host, 0,
+                            NULL, 0, NULL);
     d->recording = NULL;
     b->staging_end = d->staging_head;
     ls_status status = ls_vk_check(d, d->vkEndCommandBuffer(b->commands), "vkEndCommandBuffer", err);
     if (status == LS_OK) {
         status = ls_vk_check(d, d->vkQueueSubmit(d->queue, 1, &submit, b->fence), "vkQueueSubmit", err);
     }
-    if (status != LS_OK) { /* commands that others count on are gone: nothing computed from here on can be trusted */
+    if (status !=
+        LS_OK) { /* commands that others count on are gone: nothing computed from here on can be trusted */
         d->lost = true;
         return status == LS_ERR_MEMORY ? LS_ERR_MEMORY : LS_ERR_DEVICE;
     }

@@ -23,10 +23,12 @@ static void release(vk_driver *d, vk_block *b) {
 }
 
 static ls_status fill_block(vk_driver *d, vk_block *b, bool host, ls_error *err) {
-    const VkFlags visible = VK_MEMORY_HOST_VISIBLE | VK_MEMORY_HOST_COHERENT, cached = visible | VK_MEMORY_HOST_CACHED;
+    const VkFlags visible = VK_MEMORY_HOST_VISIBLE | VK_MEMORY_HOST_COHERENT,
+                  cached = visible | VK_MEMORY_HOST_CACHED;
     const VkBufferCreateInfo info = {.sType = VK_S_BUFFER_CREATE_INFO,
                                      .size = b->size,
-                                     .usage = VK_USAGE_STORAGE | VK_USAGE_TRANSFER_SRC | VK_USAGE_TRANSFER_DST};
+                                     .usage =
+                                         VK_USAGE_STORAGE | VK_USAGE_TRANSFER_SRC | VK_USAGE_TRANSFER_DST};
     VkMemoryRequirements needs;
     LS_VK_TRY(d, err, vkCreateBuffer, d->dev, &info, NULL, &b->buffer);
     d->vkGetBufferMemoryRequirements(d->dev, b->buffer, &needs);
@@ -51,8 +53,8 @@ static ls_status fill_block(vk_driver *d, vk_block *b, bool host, ls_error *err)
 static ls_status block_make(vk_driver *d, size_t size, bool host, vk_block **out_block, ls_error *err) {
     LS_TRY(err, ls_vk_alive(d, err));
     if (size > d->max_allocation) {
-        return LS_FAIL(err, LS_ERR_MEMORY, "%s: %zu bytes at once, the driver allocates at most %zu", d->device->id, size,
-                       d->max_allocation);
+        return LS_FAIL(err, LS_ERR_MEMORY, "%s: %zu bytes at once, the driver allocates at most %zu",
+                       d->device->id, size, d->max_allocation);
     }
     vk_block *b = ls_alloc_zeroed(d->heap, sizeof *b);
     if (!b) {
@@ -117,8 +119,8 @@ static ls_status stage(vk_driver *d, size_t size, size_t *out_offset, ls_error *
     return LS_OK;
 }
 
-static ls_status record_copy(vk_driver *d, vk_block *to, size_t to_offset, vk_block *from, size_t from_offset, size_t size,
-                             ls_error *err) {
+static ls_status record_copy(vk_driver *d, vk_block *to, size_t to_offset, vk_block *from, size_t from_offset,
+                             size_t size, ls_error *err) {
     vk_batch *batch;
     LS_TRY(err, ls_vk_begin(d, &batch, err));
     const VkBufferCopy region = {from_offset, to_offset, size};
@@ -127,7 +129,8 @@ static ls_status record_copy(vk_driver *d, vk_block *to, size_t to_offset, vk_bl
     return ls_vk_end(d, err);
 }
 
-ls_status ls_vk_write(void *driver, void *block, size_t offset, const void *data, size_t size, ls_error *err) {
+ls_status ls_vk_write(void *driver, void *block, size_t offset, const void *data, size_t size,
+                      ls_error *err) {
     vk_driver *d = driver;
     vk_block *b = block;
     LS_TRY(err, ls_vk_alive(d, err));
@@ -146,7 +149,8 @@ ls_status ls_vk_write(void *driver, void *block, size_t offset, const void *data
 }
 
 /* Through the ring, the next piece under way while one is taken out. */
-static ls_status read_staged(vk_driver *d, vk_block *b, size_t offset, uint8_t *data, size_t size, ls_error *err) {
+static ls_status read_staged(vk_driver *d, vk_block *b, size_t offset, uint8_t *data, size_t size,
+                             ls_error *err) {
     struct {
         size_t at, n, staged;
         uint64_t batch;
@@ -180,6 +184,7 @@ ls_status ls_vk_read(void *driver, void *block, size_t offset, void *data, size_
     return LS_OK;
 }
 
-ls_status ls_vk_copy(void *driver, void *to, size_t to_offset, void *from, size_t from_offset, size_t size, ls_error *err) {
+ls_status ls_vk_copy(void *driver, void *to, size_t to_offset, void *from, size_t from_offset, size_t size,
+                     ls_error *err) {
     return size ? record_copy(driver, to, to_offset, from, from_offset, size, err) : LS_OK;
 }
