@@ -198,12 +198,36 @@ static void fast_kernels_are_not_vetted(void **state) {
     assert_int_equal(launches, 1);
 }
 
+/* Out of memory in the midst of a vet: an error or a verdict, and the device goes on. */
+static void each_allocation_may_fail(void **state) {
+    (void)state;
+    setenv("LOCKSTEP_CACHE", "off", 1);
+    bool whole = false;
+    for (long n = 0; !whole && n < 20000; n += 1 + n / 30) {
+        world_close(&w);
+        open_world();
+        ls_heap *heap = ls_context_heap(w.context);
+        ls_tensor *g = graph(1);
+        atomic_store(&heap->fail_after, n);
+        ls_status status = ls_realize(s, &g, 1);
+        whole = atomic_load(&heap->fail_after) >= 0;
+        atomic_store(&heap->fail_after, -1);
+        assert_true(status == LS_OK || status == LS_ERR_MEMORY);
+        assert_true(!whole || status == LS_OK);
+        ls_session_clear_error(s);
+        world_ok(&w, ls_realize(s, &g, 1));
+    }
+    assert_true(whole);
+    setenv("LOCKSTEP_CACHE", folder, 1);
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(right_kernels_pass),      TEST(symbols_are_vetted_below_their_bounds_too),
         TEST(a_wrong_kernel_is_named), TEST(rare_and_large_faults_are_found),
         TEST(verdicts_are_kept),       TEST(fast_kernels_are_not_vetted),
+        TEST(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
