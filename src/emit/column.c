@@ -39,7 +39,7 @@ void ls_lower_columns(ls_lower *l, int32_t id, const uint8_t *rows, int n_rows, 
     ls_kb *kb = &l->kb;
     ls_dtype acc = (ls_dtype)v->acc;
     int64_t count = ls_lower_bound(l, rows, n_rows), tiles = (count + WIDE - 1) / WIDE;
-    ls_lower_begin(l, "columns");
+    ls_lower_begin(l, "columns", LS_COVER_COLUMNS);
     ls_val group = ls_lower_frame(l, tiles * blocks, 1);
     ls_dtype type = tiles * WIDE * blocks < INT32_MAX ? ls_lower_type(l, group) : LS_I64;
     ls_fold f = ls_fold_start(l, id);

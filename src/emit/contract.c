@@ -517,6 +517,7 @@ static void sums(ls_product *p) {
     if (p->odd >= 0) {
         ls_val odd = ls_kb_load(kb, p->odd, i32(p, 0), LS_VAL_NONE, LS_VAL_NONE, 1);
         ls_kb_if(kb, ls_kb_ne(kb, odd, ls_kb_u32(kb, 0)));
+        ls_lower_cover(p->l, LS_COVER_TILED_MASKED);
         add_products(p, true);
         ls_kb_else(kb);
         add_products(p, false);
@@ -679,14 +680,15 @@ static void begin_sums(ls_product *p) {
     }
 }
 
-void ls_product_begin(ls_product *p, const char *suffix) {
+void ls_product_begin(ls_product *p, const char *suffix, ls_cover cover) {
     ls_lower *l = p->l;
     ls_kb *kb = &l->kb;
     if (p->chunks_each < p->chunks) {
+        ls_lower_cover(l, LS_COVER_TILED_CHUNKS);
         int64_t points = p->s[0].bound * p->s[1].bound * ls_lower_bound(l, p->batch, p->n_batch);
         p->scratch = ls_lower_scratch(l, (ls_dtype)p->v->acc, points * p->chunks);
     }
-    ls_lower_begin(l, suffix);
+    ls_lower_begin(l, suffix, cover);
     ls_kb_workgroup(kb, p->threads, 1, 1);
     int64_t tiles[2], batch = ls_lower_bound(l, p->batch, p->n_batch);
     for (int i = 0; i < 2; i++) {
@@ -726,7 +728,8 @@ void ls_product_begin(ls_product *p, const char *suffix) {
 
 static void emit_tiles(ls_product *p) {
     ls_lower *l = p->l;
-    ls_product_begin(p, p->shape.ty > 1 ? "tiled" : "gemv");
+    bool tiled = p->shape.ty > 1;
+    ls_product_begin(p, tiled ? "tiled" : "gemv", tiled ? LS_COVER_TILED : LS_COVER_GEMV);
     begin_sums(p);
     sums(p);
     if (p->scratch < 0) {

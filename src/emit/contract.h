@@ -55,7 +55,7 @@ typedef struct ls_product {
 const char *ls_product_find(ls_product *p);
 void ls_product_direct(ls_product *p, ls_side *s); /* needs s->tile and p->lanes */
 /* Begins a kernel of a workgroup a tile (and share of the chunks): batch, tiles and threads are bound. */
-void ls_product_begin(ls_product *p, const char *suffix);
+void ls_product_begin(ls_product *p, const char *suffix, ls_cover cover);
 void ls_product_hold(ls_product *p); /* declares what slabs and threads need */
 /* The slab at a contracted position: into registers; from there into shared memory. */
 void ls_product_fetch(ls_product *p, ls_val at);

@@ -6,6 +6,12 @@
 
 /* ---- lists in the arena ---- */
 
+const char *const ls_cover_text[LS_COVERS] = {
+#define COVER(ID, text) text,
+#include "emit/cover.def"
+#undef COVER
+};
+
 static bool grow(ls_lower *l, void **data, int *cap, int len, size_t size) {
     if (len < *cap) {
         return true;
@@ -50,7 +56,8 @@ int64_t ls_lower_bound(const ls_lower *l, const uint8_t *axes, int n_axes) {
 
 /* ---- one kernel ---- */
 
-void ls_lower_begin(ls_lower *l, const char *suffix) {
+void ls_lower_begin(ls_lower *l, const char *suffix, ls_cover cover) {
+    ls_lower_cover(l, cover);
     char name[96];
     snprintf(name, sizeof name, "%s%s%s", l->spec->name, *suffix ? "_" : "", suffix);
     ls_kb_init(&l->kb, l->arena, name, l->err);
@@ -329,7 +336,7 @@ static void row_kernel(ls_lower *l, int32_t first, int32_t count, const ls_wide 
     if (l->choice != LS_CHOICE_NAIVE && ls_lower_rows(l, first, count, w, outer, n_outer, inner, n_inner)) {
         return;
     }
-    ls_lower_begin(l, "");
+    ls_lower_begin(l, "", LS_COVER_ROW_WORKGROUP);
     ls_lower_point(l, ls_lower_frame(l, ls_lower_bound(l, outer, n_outer), 1), outer, n_outer);
     for (int i = 0; i < w->n; i++) {
         ls_val v = ls_lower_reduce_row(l, w->ids[i]);

@@ -76,7 +76,17 @@ typedef struct ls_emit_scratch {
     int64_t count;
 } ls_emit_scratch;
 
+/* What of emit/cover.def a list of kernels holds, as bits. */
+typedef enum ls_cover {
+#define COVER(ID, text) LS_COVER_##ID,
+#include "emit/cover.def"
+#undef COVER
+    LS_COVERS
+} ls_cover;
+extern const char *const ls_cover_text[LS_COVERS];
+
 typedef struct ls_kernel_list {
+    uint32_t cover; /* bits 1 << ls_cover */
     int32_t n_kernels, n_scratch;
     ls_emit_kernel *kernels; /* none when no store has a point */
     ls_emit_scratch *scratch;

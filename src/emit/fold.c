@@ -219,6 +219,7 @@ static bool is_index(const ls_value *v) {
 }
 
 ls_val ls_lower_reduce(ls_lower *l, int32_t id) {
+    ls_lower_cover(l, LS_COVER_REDUCE_SERIAL);
     ls_fold f = ls_fold_start(l, id);
     if (is_index(f.v)) {
         return position_result(&f, best_of(&f, position(&f, 0), position(&f, 1)).at);
@@ -329,7 +330,7 @@ static void first_blocks(ls_lower *l, int32_t id, const uint8_t *rows, int n_row
         ls_lower_columns(l, id, rows, n_rows, blocks, scratch);
         return;
     }
-    ls_lower_begin(l, "blocks");
+    ls_lower_begin(l, "blocks", LS_COVER_BLOCKS);
     int64_t count = ls_lower_bound(l, rows, n_rows) * blocks;
     ls_val group = ls_lower_frame(l, count, 1);
     ls_dtype type = ls_lower_type(l, group);
@@ -353,7 +354,7 @@ static void first_blocks(ls_lower *l, int32_t id, const uint8_t *rows, int n_row
 
 static void more_blocks(ls_lower *l, int32_t id, const uint8_t *axes, int n_axes, int64_t n, int32_t from, int32_t to) {
     ls_kb *kb = &l->kb;
-    ls_lower_begin(l, "blocks_of_blocks");
+    ls_lower_begin(l, "blocks_of_blocks", LS_COVER_BLOCKS_OF_BLOCKS);
     int64_t rows = ls_lower_bound(l, axes, n_axes), blocks = bound_at(1, n);
     ls_val group = ls_lower_frame(l, rows * blocks, 1);
     ls_fold f = ls_fold_start(l, id);
@@ -402,6 +403,7 @@ void ls_lower_materialise(ls_lower *l, int32_t id) {
 /* ---- contraction ---- */
 
 ls_val ls_lower_contract(ls_lower *l, int32_t id) {
+    ls_lower_cover(l, LS_COVER_CONTRACT_SERIAL);
     ls_fold f = ls_fold_start(l, id);
     const ls_value *v = f.v;
     ls_kb *kb = &l->kb;

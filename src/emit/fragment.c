@@ -213,7 +213,7 @@ const char *ls_product_fragments(ls_product *p, bool forced, bool dry) {
     if (why || small || dry) {
         return small ? "the contraction is too small for fragments" : why;
     }
-    ls_product_begin(p, "matrix");
+    ls_product_begin(p, "matrix", LS_COVER_FRAGMENTS);
     w.number = ls_kb_min(kb, ls_kb_subgroup_id(kb),
                          i32(p, w.subgroups - 1)); /* says to the verifier what it is below */
     w.out = ls_kb_shared(kb, "sums", LS_F32, (int64_t)w.subgroups * 16 * OUT);

@@ -68,7 +68,7 @@ static void scan_kernel(ls_lower *l, int32_t id, int32_t first, int32_t count) {
             lines[n_lines++] = s->axes[i];
         }
     }
-    ls_lower_begin(l, "lines");
+    ls_lower_begin(l, "lines", LS_COVER_SCAN);
     ls_lower_point(l, ls_lower_frame(l, ls_lower_bound(l, lines, n_lines), LS_EMIT_THREADS), lines, n_lines);
     ls_dtype type = position_type(ls_dim_bound(extent));
     ls_val n = ls_lower_dim(l, extent, type), zero = ls_lower_zero(kb, v->acc);
@@ -100,7 +100,7 @@ static void sort_kernel(ls_lower *l, int32_t id, int32_t first, int32_t count) {
     int axis = v->bound[0];
     ls_dim extent = l->spec->extents_of_axes[axis];
     ls_dtype type = position_type(ls_dim_bound(extent));
-    ls_lower_begin(l, "places");
+    ls_lower_begin(l, "places", LS_COVER_SORT);
     ls_lower_point(l, ls_lower_frame(l, ls_lower_bound(l, s->axes, s->n_axes), LS_EMIT_THREADS), s->axes, s->n_axes);
     ls_val mine = l->axis[axis] == LS_VAL_NONE ? at(l, type, 0) : ls_kb_cast(kb, l->axis[axis], type);
     ls_val x = ls_lower_value(l, v->a).v, place = ls_kb_var(kb, at(l, type, 0));

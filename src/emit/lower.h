@@ -61,7 +61,10 @@ typedef struct ls_lower {
 } ls_lower;
 
 /* ---- emit.c ---- */
-void ls_lower_begin(ls_lower *l, const char *suffix);
+void ls_lower_begin(ls_lower *l, const char *suffix, ls_cover cover);
+static inline void ls_lower_cover(ls_lower *l, ls_cover cover) {
+    l->list->cover |= UINT32_C(1) << cover;
+}
 void ls_lower_end(ls_lower *l);
 int32_t ls_lower_scratch(ls_lower *l, ls_dtype dtype, int64_t count);
 int ls_lower_mem(ls_lower *l, ls_emit_place place, int32_t number);

@@ -401,7 +401,7 @@ static void emit_matrix(product *p) {
     ls_lower *l = p->l;
     ls_kb *kb = &l->kb;
     int64_t tiles = p->s[0].extent / p->s[0].tile * (p->s[1].extent / p->s[1].tile);
-    ls_lower_begin(l, "matrix");
+    ls_lower_begin(l, "matrix", LS_COVER_MATRIX);
     ls_kb_workgroup(kb, p->threads, 1, 1);
     ls_val group = ls_lower_frame(l, tiles * ls_lower_bound(l, p->batch, p->n_batch), 1);
     ls_val count = ls_kb_const_int(kb, ls_lower_type(l, group), tiles);

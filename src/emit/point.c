@@ -97,7 +97,7 @@ void ls_lower_points(ls_lower *l, int32_t first, int32_t count) {
     }
     way how = way_of(l, first, count, used);
     int64_t points = ls_lower_bound(l, s->axes, s->n_axes);
-    ls_lower_begin(l, "");
+    ls_lower_begin(l, "", how == ONE ? LS_COVER_POINT : how == AXIS ? LS_COVER_QUAD_AXIS : LS_COVER_QUAD_LINE);
     int quads = how == ONE ? 1 : quads_of(l, first, used, points);
     ls_val at = ls_lower_frame(l, how == ONE ? points : points / 4 / quads, LS_EMIT_THREADS);
     if (how == ONE) {

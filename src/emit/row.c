@@ -231,7 +231,7 @@ bool ls_lower_rows(ls_lower *l, int32_t first, int32_t count, const ls_wide *w, 
         l->status = LS_FAIL_MEMORY(l->err, "the elements of a row");
         return true;
     }
-    ls_lower_begin(l, "");
+    ls_lower_begin(l, "", LS_COVER_ROW_REGISTERS);
     int together = LS_EMIT_THREADS / r.threads;
     ls_val group = ls_lower_frame(l, (r.n_of_rows + together - 1) / together, 1);
     ls_dtype type = ls_lower_type(l, group);

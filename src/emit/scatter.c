@@ -131,7 +131,8 @@ static void close_loops(scatter *c, int n, int mark) {
 static void by_update(scatter *c) {
     ls_lower *l = c->l;
     int64_t points = ls_lower_bound(l, c->axes, c->n_axes);
-    ls_lower_begin(l, points > 1 ? "by_update" : "serial");
+    ls_lower_begin(l, points > 1 ? "by_update" : "serial",
+                   points > 1 ? LS_COVER_SCATTER_UPDATE : LS_COVER_SCATTER_SERIAL);
     if (points == 1) {
         ls_kb_workgroup(&l->kb, 1, 1, 1);
     }
@@ -172,7 +173,7 @@ static void by_element(scatter *c) {
     ls_kb *kb = &l->kb;
     const ls_store *s = c->s;
     ls_dtype dtype = (ls_dtype)l->spec->values[s->value].dtype;
-    ls_lower_begin(l, "by_element");
+    ls_lower_begin(l, "by_element", LS_COVER_SCATTER_ELEMENT);
     ls_val place = ls_lower_frame(l, l->spec->args[s->arg].numel, LS_EMIT_THREADS),
            valid = bind_digits(c, place);
     if (valid != LS_VAL_NONE) {

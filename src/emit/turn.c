@@ -59,7 +59,7 @@ bool ls_lower_turned(ls_lower *l, int32_t first, int32_t count, const bool *used
             outer[n_outer++] = s->axes[i];
         }
     }
-    ls_lower_begin(l, "");
+    ls_lower_begin(l, "", LS_COVER_TURNED);
     ls_val at = ls_lower_frame(l, ls_lower_bound(l, s->axes, s->n_axes) / (SIDE * SIDE), LS_EMIT_THREADS);
     ls_dtype type = ls_lower_type(l, at);
     ls_val side = ls_kb_const_int(kb, type, SIDE), own[2], tile[2];

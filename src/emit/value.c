@@ -244,6 +244,7 @@ void ls_lower_guard(ls_lower *l, bool proved, ls_val index, int64_t count, ls_va
 }
 
 ls_val ls_lower_check(ls_lower *l, int32_t check, int32_t limit, ls_val pred, int32_t number) {
+    ls_lower_cover(l, LS_COVER_REPORT);
     ls_kb *kb = &l->kb;
     ls_val in = within(l, ls_lower_index(l, check), ls_lower_index(l, limit));
     ls_val bad = ls_lower_and(l, ls_lower_and(l, l->active, pred), ls_kb_not(kb, in));

@@ -31,6 +31,17 @@ void *ls_gpu_driver(const ls_gpu *gpu) {
     return gpu->driver;
 }
 
+void ls_gpu_covered(ls_gpu *gpu, uint32_t *out_launched, uint32_t *out_possible) {
+    const ls_gpu_limits *l = &gpu->limits;
+    uint32_t not_here = l->n_frags ? 0 : 1u << LS_COVER_FRAGMENTS | 1u << LS_COVER_MATRIX;
+    not_here |= l->align > 1 ? 0 : 1u << LS_COVER_LAUNCH_BASE;
+    not_here |= l->overlap ? 1u << LS_COVER_LAUNCH_ALIAS : 0;
+    ls_mutex_lock(gpu->mutex);
+    *out_launched = gpu->cover;
+    ls_mutex_unlock(gpu->mutex);
+    *out_possible = ((1u << LS_COVERS) - 1) & ~not_here;
+}
+
 ls_status ls_gpu_alloc(ls_device *device, size_t size, void **out_handle, ls_error *err) {
     ls_gpu *gpu = device->state;
     ls_gpu_memory *memory = ls_alloc(gpu->heap, sizeof *memory);

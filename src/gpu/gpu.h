@@ -84,6 +84,8 @@ ls_status ls_gpu_probe(ls_gpu *gpu, ls_error *err) LS_MUST_USE;
 void ls_gpu_free(ls_gpu *gpu); /* frees all blocks; NULL is allowed */
 const ls_gpu_limits *ls_gpu_get_limits(const ls_gpu *gpu);
 void *ls_gpu_driver(const ls_gpu *gpu);
+/* What of emit/cover.def was launched since the device was opened, and what its limits allow, as bits 1 << ls_cover. */
+void ls_gpu_covered(ls_gpu *gpu, uint32_t *out_launched, uint32_t *out_possible);
 
 /* Entries of the backend's table. device->state is the ls_gpu. */
 ls_status ls_gpu_alloc(ls_device *device, size_t size, void **out_handle, ls_error *err);

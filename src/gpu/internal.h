@@ -37,6 +37,7 @@ struct ls_gpu {
     ls_mutex *mutex;
     ls_gpu_block *blocks;
     size_t idle_bytes;
+    uint32_t cover; /* what of emit/cover.def was launched */
     ls_gpu_memory scratch, status; /* of whatever launch is being recorded; made when first needed */
 };
 

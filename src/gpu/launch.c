@@ -70,14 +70,22 @@ typedef struct parting {
     ls_gpu_range ranges[MAX_BINDINGS];
     int32_t alias[MAX_BINDINGS];
     bool based[MAX_BINDINGS], staged[MAX_BINDINGS];
-    int64_t base[MAX_BINDINGS]; /* elements, of those that are based */
+    int64_t base[MAX_BINDINGS];        /* elements, of those that are based */
     ls_gpu_range origin[MAX_BINDINGS]; /* of those that are staged: where their bytes belong */
+    ls_gpu_memory borrowed[2 * MAX_BINDINGS]; /* each binding apart, then some together */
+    int32_t n_borrowed;
 } parting;
 
-/* A place for this launch alone. What is released here is used again only by what is recorded later. */
-static ls_status borrow(ls_gpu *gpu, size_t size, ls_gpu_range *out_range, ls_gpu_memory *out_memory, ls_error *err) {
-    LS_TRY(err, ls_gpu_memory_new(gpu, size, out_memory, err));
-    *out_range = (ls_gpu_range){out_memory->block->block, out_memory->offset, size};
+static void cover(const launching *l, ls_cover bit) {
+    l->gpu->cover |= UINT32_C(1) << bit;
+}
+
+/* A place for this launch alone; given back once the last command that uses it is recorded. */
+static ls_status borrow(const launching *l, parting *p, size_t size, ls_gpu_range *out_range, ls_error *err) {
+    ls_gpu_memory *m = &p->borrowed[p->n_borrowed];
+    LS_TRY(err, ls_gpu_memory_new(l->gpu, size, m, err));
+    p->n_borrowed++;
+    *out_range = (ls_gpu_range){m->block->block, m->offset, size};
     return LS_OK;
 }
 
@@ -85,30 +93,45 @@ static ls_status copy_range(ls_gpu *gpu, const ls_gpu_range *to, const ls_gpu_ra
     return gpu->api->copy(gpu->driver, to->block, to->offset, from->block, from->offset, from->size, err);
 }
 
+/* Lets a binding work on a copy, also what is only written: parts may stay as they are. What is written goes back after. */
+static ls_status stage(const launching *l, parting *p, int32_t i, const ls_gpu_range *place, ls_error *err) {
+    p->origin[i] = p->ranges[i];
+    p->staged[i] = true;
+    p->ranges[i] = *place;
+    return copy_range(l->gpu, place, &p->origin[i], err);
+}
+
+static ls_status stage_apart(const launching *l, parting *p, int32_t i, ls_error *err) {
+    ls_gpu_range place;
+    LS_TRY(err, borrow(l, p, p->ranges[i].size, &place, err));
+    return stage(l, p, i, &place, err);
+}
+
+static bool overlap(const ls_gpu_range *a, const ls_gpu_range *b, size_t align) {
+    size_t a_start = a->offset - a->offset % align, b_start = b->offset - b->offset % align;
+    return a->block == b->block && a_start < b->offset + b->size && b_start < a->offset + a->size;
+}
+
 /* Which bindings are one place, for a device that binds no place twice. Equal places become one binding; of two that overlap
- * otherwise, the one that is only read is copied. */
+ * otherwise, or that are too close to be bound apart, one is copied. */
 static ls_status find_aliases(const launching *l, parting *p, ls_error *err) {
     const ls_kernel *k = &p->emitted->kernel;
     for (int32_t i = 0; i < k->n_globals; i++) {
         p->alias[i] = i;
         for (int32_t j = 0; j < i && !l->gpu->limits.overlap; j++) {
-            ls_gpu_range *a = &p->ranges[j], *b = &p->ranges[i];
-            if (p->alias[j] != j || a->block != b->block || a->offset + a->size <= b->offset || b->offset + b->size <= a->offset) {
+            const ls_gpu_range *a = &p->ranges[j], *b = &p->ranges[i];
+            if (p->alias[j] != j || !overlap(a, b, l->gpu->limits.align)) {
                 continue;
             }
             if (a->offset == b->offset && dtype_of(k, i) == dtype_of(k, j)) {
                 p->alias[i] = j;
+                cover(l, LS_COVER_LAUNCH_ALIAS);
                 break;
             }
-            ls_gpu_range *moved = is_written(k, i) ? a : b, copy;
-            ls_gpu_memory memory;
-            if (is_written(k, i) && is_written(k, j)) {
+            if (overlap(a, b, 1) && is_written(k, i) && is_written(k, j)) {
                 return LS_FAIL(err, LS_ERR_INTERNAL, "kernel %s writes arguments %d and %d, which overlap", k->name, j, i);
             }
-            LS_TRY(err, borrow(l->gpu, moved->size, &copy, &memory, err));
-            LS_TRY(err, copy_range(l->gpu, &copy, moved, err));
-            *moved = copy;
-            ls_gpu_memory_free(l->gpu, memory);
+            LS_TRY(err, stage_apart(l, p, is_written(k, i) && !is_written(k, j) ? j : i, err));
         }
     }
     return LS_OK;
@@ -130,32 +153,37 @@ static int32_t find_mergeable(const parting *p, ls_dtype dtype, int32_t *out_cho
     return n;
 }
 
-/* Brings arguments of one dtype into one place. */
+/* Brings arguments of one dtype into one place, and with them those that are the same places. */
 static ls_status merge(const launching *l, parting *p, const int32_t *chosen, int32_t n, ls_error *err) {
-    size_t bytes = 0, width = ls_dtype_size(dtype_of(&p->emitted->kernel, chosen[0]));
+    const ls_kernel *k = &p->emitted->kernel;
+    size_t bytes = 0, at = 0, width = ls_dtype_size(dtype_of(k, chosen[0]));
+    int32_t first = chosen[0];
+    ls_gpu_range place;
     for (int32_t c = 0; c < n; c++) {
         bytes += (p->ranges[chosen[c]].size + 255) / 256 * 256;
-    }
-    ls_gpu_range place;
-    ls_gpu_memory memory;
-    int32_t first = chosen[0];
-    for (int32_t c = 1; c < n; c++) {
         first = chosen[c] < first ? chosen[c] : first;
     }
-    LS_TRY(err, borrow(l->gpu, bytes, &place, &memory, err));
-    size_t at = 0;
+    cover(l, LS_COVER_LAUNCH_MERGED);
+    LS_TRY(err, borrow(l, p, bytes, &place, err));
     for (int32_t c = 0; c < n; c++) {
         int32_t i = chosen[c];
-        p->origin[i] = p->ranges[i];
-        p->staged[i] = p->based[i] = true;
-        p->base[i] = (int64_t)(at / width);
-        const ls_gpu_range own = {place.block, place.offset + at, p->ranges[i].size};
-        LS_TRY(err, copy_range(l->gpu, &own, &p->ranges[i], err)); /* also what is only written: parts may stay as they are */
-        at += (own.size + 255) / 256 * 256;
-        p->alias[i] = first;
+        size_t size = p->ranges[i].size;
+        ls_gpu_range before = p->staged[i] ? p->origin[i] : p->ranges[i];
+        LS_TRY(err, stage(l, p, i, &(ls_gpu_range){place.block, place.offset + at, size}, err));
+        p->origin[i] = before;
+        for (int32_t j = i; j < k->n_globals; j++) {
+            if (p->alias[j] == i) {
+                p->alias[j] = first;
+                p->based[j] = true;
+                p->base[j] = (int64_t)(at / width);
+                p->staged[j] = true;
+                p->origin[j] = before;
+                p->ranges[j] = p->ranges[i];
+            }
+        }
+        at += (size + 255) / 256 * 256;
     }
     p->ranges[first] = place;
-    ls_gpu_memory_free(l->gpu, memory);
     return LS_OK;
 }
 
@@ -196,16 +224,13 @@ static ls_status bind(const launching *l, parting *p, ls_gpu_range *out_bound, l
         }
         ls_gpu_range r = p->ranges[i];
         size_t rest = r.offset % gpu->limits.align;
-        if (rest % ls_dtype_size(dtype_of(k, i)) && !is_written(k, i)) { /* small elements seen as words */
-            ls_gpu_range copy = {0};
-            ls_gpu_memory memory;
-            LS_TRY(err, borrow(l->gpu, r.size, &copy, &memory, err));
-            LS_TRY(err, copy_range(l->gpu, &copy, &r, err));
-            ls_gpu_memory_free(l->gpu, memory);
-            r = copy;
+        if (rest % ls_dtype_size(dtype_of(k, i))) { /* small elements seen as words */
+            LS_TRY(err, stage_apart(l, p, i, err));
+            r = p->ranges[i];
             rest = 0;
         }
         if (rest) { /* never of a place that was borrowed */
+            cover(l, LS_COVER_LAUNCH_BASE);
             p->based[i] = true;
             p->base[i] = (int64_t)(rest / ls_dtype_size(dtype_of(k, i)));
         }
@@ -245,8 +270,8 @@ static ls_status dispatch(const launching *l, int part, parting *p, const uint32
     for (int32_t i = 0; i < k->n_globals; i++) {
         if (p->staged[i] && is_written(k, i)) {
             const ls_gpu_range *place = &p->ranges[p->alias[i]];
-            const ls_gpu_range own = {place->block, place->offset + (size_t)p->base[i] * ls_dtype_size(dtype_of(k, i)),
-                                      p->origin[i].size};
+            size_t at = p->based[i] ? (size_t)p->base[i] * ls_dtype_size(dtype_of(k, i)) : 0;
+            const ls_gpu_range own = {place->block, place->offset + at, p->origin[i].size};
             LS_TRY(err, copy_range(l->gpu, &p->origin[i], &own, err));
         }
     }
@@ -276,7 +301,11 @@ static ls_status launch_part(const launching *l, int part, ls_error *err) {
         }
         groups[i] = (uint32_t)n;
     }
-    return dispatch(l, part, &p, groups, values, err);
+    ls_status status = dispatch(l, part, &p, groups, values, err);
+    while (p.n_borrowed) {
+        ls_gpu_memory_free(l->gpu, p.borrowed[--p.n_borrowed]);
+    }
+    return status;
 }
 
 /* The serial of the node that a status word names. */
@@ -305,6 +334,7 @@ static ls_status launch_all(launching *l, ls_launch *launch, ls_error *err) {
         const ls_gpu_memory *m = launch->status->handle;
         l->status = (ls_gpu_range){m->block->block, m->offset + launch->status_offset, sizeof zero};
     }
+    gpu->cover |= b->list.cover;
     for (int32_t i = 0; i < b->list.n_kernels; i++) {
         LS_TRY(err, launch_part(l, i, err));
     }

@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "base/os.h"
 #include "device/device.h"
+#include "gpu/gpu.h"
 #include "support/rows.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,6 +223,24 @@ static void run_sample(choice *c, pair *p, tally *t) {
     }
 }
 
+/* Which templates and branches of launches ran; the number of those that the device has and that did not. */
+static int print_cover(ls_device *device) {
+    uint32_t launched, possible;
+    int n = 0, left_out = 0;
+    ls_gpu_covered(device->state, &launched, &possible);
+    for (int i = 0; i < LS_COVERS; i++) {
+        n += launched >> i & 1;
+        left_out += possible >> i & ~launched >> i & 1;
+    }
+    printf("  templates and branches run: %d of %d%s", n, n + left_out, left_out ? "; not run:" : "\n");
+    for (int i = 0, more = left_out; i < LS_COVERS; i++) {
+        if (possible >> i & ~launched >> i & 1) {
+            printf(" %s%s", ls_cover_text[i], --more ? "," : "\n");
+        }
+    }
+    return left_out;
+}
+
 static void rows(void **state) {
     (void)state;
     const char *mode = getenv("LOCKSTEP_CONFORM"), *shard = getenv("LOCKSTEP_SHARD"), *seconds = getenv("LOCKSTEP_SECONDS");
@@ -255,9 +274,13 @@ static void rows(void **state) {
         printf("  refused %ld times: %s\n", t.times[i], t.reasons[i]);
     }
     printf("  slowest row: {%s}, %.2f s\n", t.slowest, t.slowest_s);
+    int left_out = print_cover(p.device);
     ls_context_destroy(p.context);
     assert_true(t.run > 0);
     assert_int_equal(t.failed, 0);
+    if (!c.only && c.of == 1 && !c.seconds) {
+        assert_int_equal(left_out, 0);
+    }
     assert_true(t.refused * 10 <= t.run); /* a device that refuses everything has shown nothing */
 }
 

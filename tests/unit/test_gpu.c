@@ -116,6 +116,21 @@ static ls_tensor *longs(ls_session *s) {
     return ls_rem(s, ls_div(s, x, ls_full(s, LS_I64, LS_SHAPE(40), 77)), ls_full(s, LS_I64, LS_SHAPE(40), 1000003));
 }
 
+/* One kernel of 19 buffers in three dtypes: on a device that binds ten, several of each dtype come into one place. */
+static ls_tensor *many_buffers(ls_session *s) {
+    static const ls_dtype dtypes[] = {LS_F32, LS_I32, LS_U8};
+    ls_tensor *sum = NULL;
+    for (int i = 0; i < 18; i++) {
+        uint8_t bytes[29 * 4];
+        for (size_t j = 0; j < sizeof bytes; j++) {
+            bytes[j] = (uint8_t)(((size_t)i * 37 + j * 11) & 0x3f);
+        }
+        ls_tensor *x = ls_cast(s, ls_tensor_from(s, dtypes[i % 3], LS_SHAPE(29), bytes), LS_F32);
+        sum = sum ? ls_add(s, sum, ls_mul(s, x, ls_full(s, LS_F32, LS_SHAPE(29), 0.5 + i))) : x;
+    }
+    return sum;
+}
+
 typedef ls_tensor *(*graph_fn)(ls_session *s);
 
 static ls_data *compute(world *w, graph_fn build) {
@@ -127,7 +142,7 @@ static ls_data *compute(world *w, graph_fn build) {
 
 static void same_bits(void **state) {
     (void)state;
-    static const graph_fn graphs[] = {network, halves, bytes, longs};
+    static const graph_fn graphs[] = {network, halves, bytes, longs, many_buffers};
     static const char *const devices[] = {"sim", "sim:1", "sim:2"};
     for (size_t d = 0; d < 3; d++) {
         world w = world_open(devices[d]), ref = world_open("ref");
@@ -140,6 +155,10 @@ static void same_bits(void **state) {
             ls_data_release(a);
             ls_data_release(b);
         }
+        uint32_t launched, possible;
+        ls_gpu_covered(w.device->state, &launched, &possible);
+        assert_true(d == 0 || launched >> LS_COVER_LAUNCH_MERGED & 1);
+        assert_true(launched & ~(1u << LS_COVER_LAUNCH_MERGED) && !(launched & ~possible));
         world_close(&w);
         world_close(&ref);
     }
