@@ -168,20 +168,4 @@ static ls_status cuda_open(ls_device *device, int index, ls_error *err) {
     return status;
 }
 
-const ls_backend ls_backend_cuda = {
-    .name = "cuda",
-    .open = cuda_open,
-    .close = cuda_close,
-    .alloc = ls_gpu_alloc,
-    .free = ls_gpu_release,
-    .upload = ls_gpu_upload,
-    .download = ls_gpu_download,
-    .copy = ls_gpu_copy,
-    .compile = ls_gpu_compile,
-    .destroy = ls_gpu_destroy,
-    .launch = ls_gpu_launch,
-    .submit = ls_gpu_submit,
-    .wait = ls_gpu_wait,
-    .describe = ls_gpu_describe,
-    .peak = ls_cuda_peak,
-};
+const ls_backend ls_backend_cuda = LS_GPU_BACKEND("cuda", cuda_open, cuda_close);

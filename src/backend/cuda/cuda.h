@@ -110,7 +110,4 @@ ls_status ls_cuda_copy(void *driver, void *to, size_t to_offset, void *from, siz
 ls_status ls_cuda_settle(ls_cuda *c, ls_error *err);
 void ls_cuda_forget(ls_cuda *c, const ls_cuda_pipeline *pipeline); /* sequences with that pipeline; NULL: all */
 
-/* ---- peak.c ---- */
-ls_status ls_cuda_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err);
-
 #endif

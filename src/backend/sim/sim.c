@@ -158,19 +158,4 @@ static ls_status sim_open(ls_device *device, int index, ls_error *err) {
     return status;
 }
 
-const ls_backend ls_backend_sim = {
-    .name = "sim",
-    .open = sim_open,
-    .close = sim_close,
-    .alloc = ls_gpu_alloc,
-    .free = ls_gpu_release,
-    .upload = ls_gpu_upload,
-    .download = ls_gpu_download,
-    .copy = ls_gpu_copy,
-    .compile = ls_gpu_compile,
-    .destroy = ls_gpu_destroy,
-    .launch = ls_gpu_launch,
-    .submit = ls_gpu_submit,
-    .wait = ls_gpu_wait,
-    .describe = ls_gpu_describe,
-};
+const ls_backend ls_backend_sim = LS_GPU_BACKEND("sim", sim_open, sim_close);

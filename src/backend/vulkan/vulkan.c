@@ -53,20 +53,4 @@ static ls_status open_device(ls_device *device, int index, ls_error *err) {
     return status;
 }
 
-const ls_backend ls_backend_vulkan = {
-    .name = "vulkan",
-    .open = open_device,
-    .close = close_device,
-    .alloc = ls_gpu_alloc,
-    .free = ls_gpu_release,
-    .upload = ls_gpu_upload,
-    .download = ls_gpu_download,
-    .copy = ls_gpu_copy,
-    .compile = ls_gpu_compile,
-    .destroy = ls_gpu_destroy,
-    .launch = ls_gpu_launch,
-    .submit = ls_gpu_submit,
-    .wait = ls_gpu_wait,
-    .describe = ls_gpu_describe,
-    .peak = ls_gpu_peak,
-};
+const ls_backend ls_backend_vulkan = LS_GPU_BACKEND("vulkan", open_device, close_device);

@@ -36,19 +36,4 @@ static ls_status open_device(ls_device *device, int index, ls_error *err) {
     return LS_OK;
 }
 
-const ls_backend ls_backend_webgpu = {
-    .name = "webgpu",
-    .open = open_device,
-    .close = close_device,
-    .alloc = ls_gpu_alloc,
-    .free = ls_gpu_release,
-    .upload = ls_gpu_upload,
-    .download = ls_gpu_download,
-    .copy = ls_gpu_copy,
-    .compile = ls_gpu_compile,
-    .destroy = ls_gpu_destroy,
-    .launch = ls_gpu_launch,
-    .submit = ls_gpu_submit,
-    .wait = ls_gpu_wait,
-    .describe = ls_gpu_describe,
-};
+const ls_backend ls_backend_webgpu = LS_GPU_BACKEND("webgpu", open_device, close_device);
