@@ -2,7 +2,6 @@
  * a parameter of its own, and memories that are one place, or lie in one, become one. Both keep every value that the kernel
  * computes. Counts of memories that are indexed from a base say nothing: bounds were proved before. */
 #include "gpu/internal.h"
-#include <string.h>
 
 enum { ANY_COUNT = 1 << 28 };
 
@@ -124,7 +123,9 @@ ls_status ls_gpu_rewrite(ls_arena *arena, const ls_kernel *kernel, const bool *b
     if (!r.to.body || !r.to.mems || !r.to.params || !r.map || !r.mem || !r.base) {
         return LS_FAIL_MEMORY(err, "a variant of a kernel");
     }
-    memcpy(r.to.params, kernel->params, sizeof *r.to.params * (size_t)kernel->n_params);
+    for (int32_t i = 0; i < kernel->n_params; i++) {
+        r.to.params[i] = kernel->params[i];
+    }
     rewrite_mems(&r, alias);
     r.to.n_body = 0;
     for (int32_t m = 0; m < kernel->n_mems; m++) {

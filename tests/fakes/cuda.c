@@ -93,9 +93,36 @@ EXPORT int cuDevicePrimaryCtxRetain(void **context, int device) {
     fake_cuda.contexts++;
     return 0;
 }
+/* Memory, modules and the like, which go with their context when nobody gives them back. */
+enum { MAX_THINGS = 4096 };
+static void *things[MAX_THINGS];
+static int n_things;
+
+static void *keep(void *thing) {
+    if (!thing || n_things == MAX_THINGS) {
+        free(thing);
+        return NULL;
+    }
+    fake_cuda.live++;
+    return things[n_things++] = thing;
+}
+static int give_back(void *thing) {
+    for (int i = 0; i < n_things; i++) {
+        if (things[i] == thing) {
+            things[i] = things[--n_things];
+            break;
+        }
+    }
+    free(thing);
+    fake_cuda.live--;
+    return 0;
+}
 EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
     (void)device;
     fake_cuda.contexts--;
+    while (n_things) {
+        free(things[--n_things]);
+    }
     return 0;
 }
 EXPORT int cuCtxPushCurrent_v2(void *context) {
@@ -112,26 +139,19 @@ EXPORT int cuCtxPopCurrent_v2(void **context) {
     return 0;
 }
 
-/* Things that are made and given back. */
-static int made(void **out, long *count) {
-    *out = calloc(1, sizeof(int));
-    ++*count;
+static int make(void **out) {
+    *out = keep(calloc(1, sizeof(int)));
     return *out ? 0 : 2;
-}
-static int given_back(void *thing, long *count) {
-    free(thing);
-    --*count;
-    return 0;
 }
 
 EXPORT int cuStreamCreate(void **stream, unsigned flags) {
     (void)flags;
     CALLED("cuStreamCreate");
     NEEDS_CONTEXT;
-    return made(stream, &fake_cuda.live);
+    return make(stream);
 }
 EXPORT int cuStreamDestroy_v2(void *stream) {
-    return given_back(stream, &fake_cuda.live);
+    return give_back(stream);
 }
 EXPORT int cuStreamSynchronize(void *stream) {
     (void)stream;
@@ -142,10 +162,10 @@ EXPORT int cuEventCreate(void **event, unsigned flags) {
     (void)flags;
     CALLED("cuEventCreate");
     NEEDS_CONTEXT;
-    return made(event, &fake_cuda.live);
+    return make(event);
 }
 EXPORT int cuEventDestroy_v2(void *event) {
-    return given_back(event, &fake_cuda.live);
+    return give_back(event);
 }
 EXPORT int cuEventRecord(void *event, void *stream) {
     (void)stream;
@@ -175,24 +195,25 @@ EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
     if (bytes > fake_cuda.largest && fake_cuda.largest) {
         return 2;
     }
-    void *p = malloc(bytes);
+    void *p = keep(malloc(bytes));
+    if (!p) {
+        return 2;
+    }
     memset(p, 0x5a, bytes);
     *address = (uint64_t)(uintptr_t)p;
-    fake_cuda.live++;
     return 0;
 }
 EXPORT int cuMemFree_v2(uint64_t address) {
-    return given_back((void *)(uintptr_t)address, &fake_cuda.live);
+    return give_back((void *)(uintptr_t)address);
 }
 EXPORT int cuMemAllocHost_v2(void **address, size_t bytes) {
     CALLED("cuMemAllocHost_v2");
     NEEDS_CONTEXT;
-    *address = malloc(bytes);
-    fake_cuda.live++;
-    return 0;
+    *address = keep(malloc(bytes));
+    return *address ? 0 : 2;
 }
 EXPORT int cuMemFreeHost(void *address) {
-    return given_back(address, &fake_cuda.live);
+    return give_back(address);
 }
 EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream) {
     (void)stream;
@@ -224,10 +245,10 @@ EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned n, int 
         strcpy(values[0], "ptxas fatal: as the test asked");
     }
     NEEDS_CONTEXT;
-    return r ? r : strncmp(image, ".version", 8) != 0 ? 218 : made(module, &fake_cuda.live);
+    return r ? r : strncmp(image, ".version", 8) != 0 ? 218 : make(module);
 }
 EXPORT int cuModuleUnload(void *module) {
-    return given_back(module, &fake_cuda.live);
+    return give_back(module);
 }
 EXPORT int cuModuleGetFunction(void **function, void *module, const char *name) {
     CALLED("cuModuleGetFunction");
@@ -260,18 +281,18 @@ EXPORT int cuStreamEndCapture(void *stream, void **graph) {
     (void)stream;
     capturing = 0;
     CALLED("cuStreamEndCapture");
-    return made(graph, &fake_cuda.live);
+    return make(graph);
 }
 EXPORT int cuGraphDestroy(void *graph) {
-    return given_back(graph, &fake_cuda.live);
+    return give_back(graph);
 }
 EXPORT int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags) {
     (void)graph, (void)flags;
     CALLED("cuGraphInstantiateWithFlags");
-    return made(exec, &fake_cuda.live);
+    return make(exec);
 }
 EXPORT int cuGraphExecDestroy(void *exec) {
-    return given_back(exec, &fake_cuda.live);
+    return give_back(exec);
 }
 EXPORT int cuGraphLaunch(void *exec, void *stream) {
     (void)exec, (void)stream;

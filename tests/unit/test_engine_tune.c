@@ -57,7 +57,7 @@ static ls_status launch(ls_device *device, ls_kernel_binary *binary, ls_launch *
     }
     launches++;
     if (slow[0] && strcmp(strategy, wrong) != 0) { /* the wrong one is the fastest by far */
-        nanosleep(&(struct timespec){0, strcmp(strategy, slow) == 0 ? 12000000 : 4000000}, NULL);
+        nanosleep(&(struct timespec){0, strcmp(strategy, slow) == 0 ? 150000000 : 4000000}, NULL);
     }
     return ls_backend_sim.launch(device, binary, l, err);
 }
