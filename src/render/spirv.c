@@ -37,7 +37,8 @@ static spv_block *push_block(spv_module *m, ls_kop op) {
         m->depth--;
     }
     spv_block *block = &m->blocks[m->depth++];
-    *block = (spv_block){.op = op, .merge = ls_spv_id(m), .other = ls_spv_id(m)};
+    *block = (spv_block){.op = op, .merge = ls_spv_id(m)};
+    block->other = ls_spv_id(m);
     return block;
 }
 

@@ -69,8 +69,8 @@ static uint32_t canon(spv_module *m, const operands *o) {
     uint64_t magnitude = o->kind == SPV_F64 ? ~UINT64_C(0) >> 1 : 0x7fffffffu;
     uint32_t type = ls_spv_type(m, kind, o->lanes), bits = bits_of(m, o->kind, o->lanes, o->a);
     uint32_t abs = SPV_VALUE(m, SPV_BITWISE_AND, type, bits, ls_spv_const(m, kind, o->lanes, magnitude));
-    uint32_t is_nan = SPV_VALUE(m, SPV_U_GREATER_THAN, ls_spv_type(m, SPV_BOOL, o->lanes), abs,
-                                ls_spv_const(m, kind, o->lanes, inf));
+    uint32_t infinity = ls_spv_const(m, kind, o->lanes, inf);
+    uint32_t is_nan = SPV_VALUE(m, SPV_U_GREATER_THAN, ls_spv_type(m, SPV_BOOL, o->lanes), abs, infinity);
     bits = SPV_VALUE(m, SPV_SELECT, type, is_nan, ls_spv_const(m, kind, o->lanes, nan), bits);
     return SPV_VALUE(m, SPV_BITCAST, o->type, bits);
 }
@@ -225,7 +225,8 @@ static uint32_t round_to_half(spv_module *m, const ls_ins *ins, const operands *
     if (ins->flags & LS_KF_FAST) {
         return half;
     }
-    uint32_t zero = SPV_VALUE(m, SPV_U_CONVERT, ls_spv_type(m, SPV_U16, 1), ls_spv_hidden(m));
+    uint32_t zero = ls_spv_hidden(m);
+    zero = SPV_VALUE(m, SPV_U_CONVERT, ls_spv_type(m, SPV_U16, 1), zero);
     all[0] = all[1] = all[2] = all[3] = zero;
     if (o->lanes > 1) {
         zero = ls_spv_value(m, SPV_COMPOSITE_CONSTRUCT, u16, all, (size_t)o->lanes);
@@ -248,8 +249,8 @@ static uint32_t cast(spv_module *m, const ls_ins *ins, const operands *o) {
                          ls_spv_const(m, from, o->lanes, 0));
     }
     if (from == SPV_BOOL) {
-        return SPV_VALUE(m, SPV_SELECT, o->type, o->a, ls_spv_const(m, to, o->lanes, one_bits(to)),
-                         ls_spv_const(m, to, o->lanes, 0));
+        uint32_t zero = ls_spv_const(m, to, o->lanes, 0);
+        return SPV_VALUE(m, SPV_SELECT, o->type, o->a, ls_spv_const(m, to, o->lanes, one_bits(to)), zero);
     }
     if (is_float(from) && to == SPV_F16) {
         return round_to_half(m, ins, o);

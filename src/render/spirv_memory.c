@@ -141,8 +141,8 @@ uint32_t ls_spv_param(spv_module *m, int param) {
         return SPV_VALUE(m, SPV_I_NOT_EQUAL, type, low, ls_spv_u32(m, 0));
     case SPV_U64:
     case SPV_F64: {
-        uint32_t pair =
-            SPV_VALUE(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type(m, SPV_U32, 2), low, param_word(m, word + 1));
+        uint32_t high = param_word(m, word + 1);
+        uint32_t pair = SPV_VALUE(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type(m, SPV_U32, 2), low, high);
         return SPV_VALUE(m, SPV_BITCAST, type, pair);
     }
     case SPV_F32:
@@ -247,8 +247,8 @@ uint32_t ls_spv_load(spv_module *m, const ls_ins *ins) {
                 ? load_shared(m, number, index, lanes)
                 : load_from(m, ls_spv_type(m, kind, lanes), global_place(m, number, index, lanes));
     if (mem->dtype == LS_BOOL) {
-        value = SPV_VALUE(m, SPV_I_NOT_EQUAL, ls_spv_type(m, SPV_BOOL, lanes), value,
-                          ls_spv_const(m, SPV_U8, lanes, 0));
+        uint32_t zero = ls_spv_const(m, SPV_U8, lanes, 0);
+        value = SPV_VALUE(m, SPV_I_NOT_EQUAL, ls_spv_type(m, SPV_BOOL, lanes), value, zero);
     }
     return pred ? ls_spv_select(m, pred, 1, ls_spv_type_of(m, ins), lanes, value, m->ids[ins->src[2]])
                 : value;

@@ -276,8 +276,8 @@ uint32_t ls_spv_builtin(spv_module *m, int builtin, int axis) {
         ls_spv_capability(m, SPV_CAP_GROUP);
         return SPV_VALUE(m, SPV_LOAD, u32, var);
     }
-    uint32_t at = SPV_VALUE(m, SPV_ACCESS_CHAIN, ls_spv_pointer(m, SPV_STORAGE_INPUT, u32), var,
-                            ls_spv_u32(m, (uint32_t)axis));
+    uint32_t number = ls_spv_u32(m, (uint32_t)axis);
+    uint32_t at = SPV_VALUE(m, SPV_ACCESS_CHAIN, ls_spv_pointer(m, SPV_STORAGE_INPUT, u32), var, number);
     return SPV_VALUE(m, SPV_LOAD, u32, at);
 }
 

@@ -40,7 +40,7 @@ static void build_awkward(ls_kernel *out) {
     ls_kb_global(&kb, "unused", LS_I64, LS_MEM_READ, 10);
     ls_kb_workgroup(&kb, 64, 2, 1);
     ls_kb_grid(&kb, 0, 4, LS_VAL_NONE, 1);
-    ls_val i = ls_kb_mul(&kb, ls_kb_local_id(&kb, 0), ls_kb_i32(&kb, 4)), p = ls_kb_get_param(&kb, t);
+    ls_val four = ls_kb_i32(&kb, 4), i = ls_kb_mul(&kb, ls_kb_local_id(&kb, 0), four), p = ls_kb_get_param(&kb, t);
     ls_val most = ls_kb_i32(&kb, INT32_MAX), least = ls_kb_i32(&kb, INT32_MIN);
     ls_val nan = ls_kb_const_bits(&kb, LS_F32, 0x7fc00000), zero = ls_kb_const_bits(&kb, LS_F32, 0x80000000), tiny = ls_kb_const_bits(&kb, LS_F32, 1);
     ls_val sum = ls_kb_add(&kb, ls_kb_add(&kb, most, ls_kb_i32(&kb, 1)), least);
@@ -48,12 +48,13 @@ static void build_awkward(ls_kernel *out) {
     ls_val v = ls_kb_load(&kb, x, i, LS_VAL_NONE, LS_VAL_NONE, 4);
     ls_val w = ls_kb_add(&kb, v, ls_kb_splat(&kb, ls_kb_max(&kb, a, tiny), 4));
     ls_kb_store(&kb, x, i, w, p);
-    ls_val old = ls_kb_atomic(&kb, LS_K_ATOMIC_MAX, c, ls_kb_u32(&kb, 2), ls_kb_get_param(&kb, n), p);
+    ls_val count = ls_kb_get_param(&kb, n), old = ls_kb_atomic(&kb, LS_K_ATOMIC_MAX, c, ls_kb_u32(&kb, 2), count, p);
     ls_val again = ls_kb_load(&kb, c, ls_kb_u32(&kb, 3), p, old, 1);
     ls_val pair = ls_kb_load(&kb, y, i, p, ls_kb_splat(&kb, sum, 2), 2);
-    ls_val one = ls_kb_load(&kb, y, ls_kb_add(&kb, i, ls_kb_i32(&kb, -1)), p, ls_kb_cast(&kb, again, LS_I32), 1);
+    ls_val other = ls_kb_cast(&kb, again, LS_I32), one = ls_kb_load(&kb, y, ls_kb_add(&kb, i, ls_kb_i32(&kb, -1)), p, other, 1);
     ls_kb_store(&kb, y, i, ls_kb_mul(&kb, pair, ls_kb_splat(&kb, one, 2)), LS_VAL_NONE);
-    ls_kb_store(&kb, c, ls_kb_u32(&kb, 1), ls_kb_umulhi(&kb, again, old), LS_VAL_NONE);
+    ls_val high = ls_kb_umulhi(&kb, again, old);
+    ls_kb_store(&kb, c, ls_kb_u32(&kb, 1), high, LS_VAL_NONE);
     assert_ok(ls_kb_finish(&kb, out));
 }
 
