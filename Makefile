@@ -61,7 +61,7 @@ test-threads:           ## the tests that use threads, under ThreadSanitizer
 	@tools/data.sh
 	@$(call build,tsan)
 	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(FIXED_ADDRESSES) $(CTEST) build/tsan -L '^(unit|engine|threads)$$' \
-	    -E 'unit.test_(emit|graph|io|kir|math|oracle|plan|render|spec)' # these have one thread
+	    -E 'unit.test_(emit|graph|io|kir|math|oracle|plan|render|spec|vulkan|webgpu$$)' # one thread, or drivers that are not instrumented
 
 test-slow:              ## sweeps, valgrind, and the tests of an AArch64 build under qemu-user
 	@tools/deps.sh build test check slow data
