@@ -20,7 +20,7 @@
  *               other operands by fragment.c.
  *   scatter     the base pointwise; then the updates in order: one thread an element of the result that goes through them, or one
  *               for each point of the axes that place them apart (scatter.c).
- *   scan        one thread a line, serial in blocks of 512; LS_ERR_UNSUPPORTED beyond 512 blocks.
+ *   scan        one thread a line, serial in blocks of 512; the scan of their totals goes along.
  *   sort        one thread an element, which counts what goes before it: work by the square of the line.
  *
  * Symbols are i64 parameters; the launch covers their bounds, and what lies beyond their values ends early. The name of the
