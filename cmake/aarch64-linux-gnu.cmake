@@ -2,6 +2,7 @@
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER NOTFOUND) # else the host's would be taken
 set(CMAKE_LIBRARY_PATH /usr/lib/aarch64-linux-gnu)
 set(CMAKE_INCLUDE_PATH /usr/include/aarch64-linux-gnu)
 get_filename_component(sysroot ${CMAKE_CURRENT_LIST_DIR}/../build/sysroot-aarch64 ABSOLUTE)

@@ -9,9 +9,9 @@
 #define LS_VERSION_PATCH 0
 #define LS_VERSION "0.1.0"
 
-/* The version of the contract of arithmetic (docs/contract.md) that locked results follow. 0 is free to
- * change. */
-#define LS_CONTRACT_VERSION 0
+/* The version of the contract of arithmetic (docs/contract.md) that locked results follow: the same bits for one version,
+ * whatever the version of the library. */
+#define LS_CONTRACT_VERSION 1
 
 #ifdef __cplusplus
 extern "C" {

@@ -173,7 +173,6 @@ static ls_status merge(const launching *l, parting *p, const int32_t *chosen, in
         p->origin[i] = before;
         for (int32_t j = i; j < k->n_globals; j++) {
             if (p->alias[j] == i) {
-                p->alias[j] = first;
                 p->based[j] = true;
                 p->base[j] = (int64_t)(at / width);
                 p->staged[j] = true;
@@ -182,6 +181,11 @@ static ls_status merge(const launching *l, parting *p, const int32_t *chosen, in
             }
         }
         at += (size + 255) / 256 * 256;
+    }
+    for (int32_t c = 0; c < n; c++) { /* only now: what joined already must not be taken for the first's own */
+        for (int32_t j = chosen[c]; j < k->n_globals; j++) {
+            p->alias[j] = p->alias[j] == chosen[c] ? first : p->alias[j];
+        }
     }
     p->ranges[first] = place;
     return LS_OK;

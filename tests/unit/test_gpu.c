@@ -116,17 +116,18 @@ static ls_tensor *longs(ls_session *s) {
     return ls_rem(s, ls_div(s, x, ls_full(s, LS_I64, LS_SHAPE(40), 77)), ls_full(s, LS_I64, LS_SHAPE(40), 1000003));
 }
 
-/* One kernel of 19 buffers in three dtypes: on a device that binds ten, several of each dtype come into one place. */
+/* One kernel of 19 buffers in three dtypes and two sizes: on a device that binds ten, several of each dtype come into one place. */
 static ls_tensor *many_buffers(ls_session *s) {
     static const ls_dtype dtypes[] = {LS_F32, LS_I32, LS_U8};
     ls_tensor *sum = NULL;
     for (int i = 0; i < 18; i++) {
-        uint8_t bytes[29 * 4];
+        uint8_t bytes[7 * 29 * 4];
+        ls_shape shape = i % 2 ? LS_SHAPE(29) : LS_SHAPE(7, 29);
         for (size_t j = 0; j < sizeof bytes; j++) {
             bytes[j] = (uint8_t)(((size_t)i * 37 + j * 11) & 0x3f);
         }
-        ls_tensor *x = ls_cast(s, ls_tensor_from(s, dtypes[i % 3], LS_SHAPE(29), bytes), LS_F32);
-        sum = sum ? ls_add(s, sum, ls_mul(s, x, ls_full(s, LS_F32, LS_SHAPE(29), 0.5 + i))) : x;
+        ls_tensor *x = ls_cast(s, ls_tensor_from(s, dtypes[i % 3], shape, bytes), LS_F32);
+        sum = sum ? ls_add(s, sum, ls_mul(s, x, ls_full(s, LS_F32, LS_SCALAR, 0.5 + i))) : x;
     }
     return sum;
 }
