@@ -185,7 +185,8 @@ static const char *choose_shape(ls_product *p, bool flat) {
     p->chunks_each = p->chunks;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         ls_tile_shape t = shapes[i];
-        int bk = i < 2 || p->f.bound <= 8 ? 8 : 16, threads = t.ty * t.tx;
+        bool small = i < 2 || p->f.bound <= 8 || shared_bytes(p, &t, 16) > p->l->max_shared;
+        int bk = small ? 8 : 16, threads = t.ty * t.tx;
         if (t.ty == 1 && t.tm == 1 && p->f.bound >= 512 && shared_bytes(p, &t, 2 * bk) <= p->l->max_shared) {
             bk *= 2; /* what matters is how many loads are under way */
         }

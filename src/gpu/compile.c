@@ -4,7 +4,7 @@
 #include "gpu/internal.h"
 #include <string.h>
 
-enum { MAX_BINDINGS = 128, MAX_VALUES = 256 }; /* of a kernel; values are parameters, bases included */
+enum { MAX_BINDINGS = LS_GPU_BINDINGS, MAX_VALUES = 256 }; /* of a kernel; values are parameters, bases included */
 
 static ls_status check_limits(const ls_gpu *gpu, const ls_kernel *k, ls_error *err) {
     const ls_gpu_limits *l = &gpu->limits;
@@ -42,29 +42,29 @@ ls_status ls_gpu_prepare(ls_gpu *gpu, ls_arena *arena, const ls_kernel *kernel, 
     return gpu->api->render(gpu->driver, arena, out_kernel, out_code, err);
 }
 
-static bool same_shape(const ls_gpu_variant *v, const bool *based, const int32_t *alias, int32_t n) {
-    return memcmp(v->based, based, sizeof *based * (size_t)n) == 0 && memcmp(v->alias, alias, sizeof *alias * (size_t)n) == 0;
+static bool same_shape(const ls_gpu_variant *v, const int64_t *base, const int32_t *alias, int32_t n) {
+    return memcmp(v->base, base, sizeof *base * (size_t)n) == 0 && memcmp(v->alias, alias, sizeof *alias * (size_t)n) == 0;
 }
 
-static ls_status variant_build(ls_kernel_binary *b, int part, const bool *based, const int32_t *alias,
+static ls_status variant_build(ls_kernel_binary *b, int part, const int64_t *base, const int32_t *alias,
                                ls_gpu_variant *out, ls_error *err) {
     const ls_kernel *kernel = &b->parts[part].emitted->kernel;
     ls_kernel rewritten = *kernel;
     ls_gpu_code code;
     bool plain = true;
     for (int32_t i = 0; i < kernel->n_globals; i++) {
-        plain = plain && !based[i] && alias[i] == i;
+        plain = plain && base[i] == LS_GPU_BASE_NONE && alias[i] == i;
     }
     if (!plain) {
-        LS_TRY(err, ls_gpu_rewrite(&b->arena, kernel, based, alias, &rewritten, err));
+        LS_TRY(err, ls_gpu_rewrite(&b->arena, kernel, base, alias, &rewritten, err));
     }
     if (rewritten.n_params > MAX_VALUES) {
         return LS_FAIL(err, LS_ERR_UNSUPPORTED, "kernel %s takes %d parameters, at most %d are expected", kernel->name,
                        rewritten.n_params, MAX_VALUES);
     }
-    out->based = ls_arena_copy(&b->arena, based, sizeof *based * (size_t)kernel->n_globals);
+    out->base = ls_arena_copy(&b->arena, base, sizeof *base * (size_t)kernel->n_globals);
     out->alias = ls_arena_copy(&b->arena, alias, sizeof *alias * (size_t)kernel->n_globals);
-    if (!out->based || !out->alias) {
+    if (!out->base || !out->alias) {
         return LS_FAIL_MEMORY(err, "a variant of a kernel");
     }
     LS_TRY(err, ls_gpu_prepare(b->gpu, &b->arena, &rewritten, b->gpu->limits.traits, &out->kernel, &out->params, &code, err));
@@ -72,11 +72,11 @@ static ls_status variant_build(ls_kernel_binary *b, int part, const bool *based,
     return b->gpu->api->build(b->gpu->driver, &code, &out->pipeline, err);
 }
 
-ls_status ls_gpu_variant_get(ls_kernel_binary *b, int part, const bool *based, const int32_t *alias,
+ls_status ls_gpu_variant_get(ls_kernel_binary *b, int part, const int64_t *base, const int32_t *alias,
                              ls_gpu_variant **out_variant, ls_error *err) {
     ls_gpu_part *p = &b->parts[part];
     for (ls_gpu_variant *v = p->variants; v; v = v->next) {
-        if (same_shape(v, based, alias, p->emitted->kernel.n_globals)) {
+        if (same_shape(v, base, alias, p->emitted->kernel.n_globals)) {
             *out_variant = v;
             return LS_OK;
         }
@@ -85,7 +85,7 @@ ls_status ls_gpu_variant_get(ls_kernel_binary *b, int part, const bool *based, c
     if (!v) {
         return LS_FAIL_MEMORY(err, "a variant of a kernel");
     }
-    ls_status status = variant_build(b, part, based, alias, v, err);
+    ls_status status = variant_build(b, part, base, alias, v, err);
     if (status != LS_OK) {
         return LS_FAIL(err, status, "%s: kernel %s did not compile", b->gpu->device->id, p->emitted->kernel.name);
     }
@@ -122,13 +122,14 @@ static ls_status build_all(ls_kernel_binary *b, const char *strategy, ls_error *
     for (int32_t i = 0; i < b->list.n_kernels; i++) {
         b->parts[i].emitted = &b->list.kernels[i];
         int32_t n = b->list.kernels[i].kernel.n_globals;
-        bool *based = LS_ARENA_ARRAY(&b->arena, bool, n + 1);
+        int64_t *base = LS_ARENA_ARRAY(&b->arena, int64_t, n + 1);
         int32_t *alias = LS_ARENA_ARRAY(&b->arena, int32_t, n + 1);
-        if (!based || !alias) {
+        if (!base || !alias) {
             return LS_FAIL_MEMORY(err, "a kernel");
         }
         for (int32_t j = 0; j < n; j++) {
             alias[j] = j;
+            base[j] = LS_GPU_BASE_NONE;
         }
         ls_gpu_variant *plain;
         if (n > MAX_BINDINGS) {
@@ -136,7 +137,7 @@ static ls_status build_all(ls_kernel_binary *b, const char *strategy, ls_error *
                            b->list.kernels[i].kernel.name, n, MAX_BINDINGS);
         }
         if (n <= l->max_bindings) { /* else each launch brings some of them together */
-            LS_TRY(err, ls_gpu_variant_get(b, i, based, alias, &plain, err));
+            LS_TRY(err, ls_gpu_variant_get(b, i, base, alias, &plain, err));
         }
     }
     return LS_OK;

@@ -6,6 +6,8 @@
 #include "gpu/gpu.h"
 #include "spec/spec.h"
 
+enum { LS_GPU_BINDINGS = 128 }; /* of an emitted kernel, at most */
+
 /* ---- memory.c ---- */
 
 typedef struct ls_gpu_span {
@@ -48,10 +50,13 @@ void ls_gpu_memory_free_all(ls_gpu *gpu);
 
 /* ---- variant.c ---- */
 
+/* Where a binding's elements begin in what is bound: at its start, where a parameter says, or so many elements on. */
+enum { LS_GPU_BASE_NONE = -1, LS_GPU_BASE_PARAM = -2 };
+
 typedef struct ls_gpu_variant ls_gpu_variant;
 struct ls_gpu_variant {
     ls_gpu_variant *next;
-    bool *based;    /* by binding of the emitted kernel: it is indexed from a parameter, in order after the kernel's own */
+    int64_t *base;  /* by binding of the emitted kernel; the parameters are in order after the kernel's own */
     int32_t *alias; /* likewise: the first binding that is the same place; itself: none */
     ls_kernel kernel; /* legal */
     const ls_legal_param *params;
@@ -59,9 +64,9 @@ struct ls_gpu_variant {
     void *pipeline;
 };
 
-/* Rewrites a kernel: `based` bindings are indexed from a parameter of theirs, a binding whose alias is another becomes one
+/* Rewrites a kernel: bindings with a base are indexed from there, a binding whose alias is another becomes one
  * memory with it (and shares its base, unless it has its own). */
-ls_status ls_gpu_rewrite(ls_arena *arena, const ls_kernel *kernel, const bool *based, const int32_t *alias,
+ls_status ls_gpu_rewrite(ls_arena *arena, const ls_kernel *kernel, const int64_t *base, const int32_t *alias,
                          ls_kernel *out_kernel, ls_error *err) LS_MUST_USE;
 
 /* ---- compile.c ---- */
@@ -82,7 +87,7 @@ struct ls_kernel_binary {
 };
 
 /* The variant of a part for a shape; compiled when it is new. Under the lock. */
-ls_status ls_gpu_variant_get(ls_kernel_binary *binary, int part, const bool *based, const int32_t *alias,
+ls_status ls_gpu_variant_get(ls_kernel_binary *binary, int part, const int64_t *base, const int32_t *alias,
                              ls_gpu_variant **out_variant, ls_error *err) LS_MUST_USE;
 /* Legal, simplified, within the device's limits, rendered; everything is the arena's. */
 ls_status ls_gpu_prepare(ls_gpu *gpu, ls_arena *arena, const ls_kernel *kernel, uint32_t traits, ls_kernel *out_kernel,

@@ -2,7 +2,7 @@
 #include "gpu/internal.h"
 #include <string.h>
 
-enum { MAX_BINDINGS = 128, MAX_WORDS = 256 };
+enum { MAX_BINDINGS = LS_GPU_BINDINGS, MAX_WORDS = 256 };
 
 void ls_gpu_words(const ls_kernel *legal, const ls_legal_param *params, const int64_t *values, uint32_t *out_words) {
     for (int32_t i = 0; i < legal->n_params; i++) {
@@ -69,8 +69,8 @@ typedef struct parting {
     const ls_emit_kernel *emitted;
     ls_gpu_range ranges[MAX_BINDINGS];
     int32_t alias[MAX_BINDINGS];
-    bool based[MAX_BINDINGS], staged[MAX_BINDINGS];
-    int64_t base[MAX_BINDINGS];        /* elements, of those that are based */
+    bool based[MAX_BINDINGS], merged[MAX_BINDINGS], staged[MAX_BINDINGS];
+    int64_t base[MAX_BINDINGS];        /* elements, of those that are based; of merged ones the same in every launch */
     ls_gpu_range origin[MAX_BINDINGS]; /* of those that are staged: where their bytes belong */
     ls_gpu_memory borrowed[2 * MAX_BINDINGS]; /* each binding apart, then some together */
     int32_t n_borrowed;
@@ -173,7 +173,7 @@ static ls_status merge(const launching *l, parting *p, const int32_t *chosen, in
         p->origin[i] = before;
         for (int32_t j = i; j < k->n_globals; j++) {
             if (p->alias[j] == i) {
-                p->based[j] = true;
+                p->based[j] = p->merged[j] = true;
                 p->base[j] = (int64_t)(at / width);
                 p->staged[j] = true;
                 p->origin[j] = before;
@@ -251,15 +251,19 @@ static ls_status bind(const launching *l, parting *p, ls_gpu_range *out_bound, l
 static ls_status dispatch(const launching *l, int part, parting *p, const uint32_t *groups, int64_t *values, ls_error *err) {
     const ls_kernel *k = &p->emitted->kernel;
     ls_gpu_range bound[MAX_BINDINGS];
+    int64_t bases[MAX_BINDINGS];
     uint32_t words[MAX_WORDS];
     ls_gpu_variant *v;
     LS_TRY(err, find_aliases(l, p, err));
     LS_TRY(err, merge_excess(l, p, err));
     LS_TRY(err, bind(l, p, bound, err));
-    LS_TRY(err, ls_gpu_variant_get(l->binary, part, p->based, p->alias, &v, err));
+    for (int32_t i = 0; i < k->n_globals; i++) {
+        bases[i] = p->merged[i] ? p->base[i] : p->based[i] ? LS_GPU_BASE_PARAM : LS_GPU_BASE_NONE;
+    }
+    LS_TRY(err, ls_gpu_variant_get(l->binary, part, bases, p->alias, &v, err));
     int32_t n_values = k->n_params;
     for (int32_t i = 0; i < k->n_globals; i++) {
-        if (p->based[i]) {
+        if (bases[i] == LS_GPU_BASE_PARAM) {
             values[n_values++] = p->base[i];
         }
     }

@@ -1,5 +1,5 @@
 /* Variants of an emitted kernel for launches whose buffers do not lie where the device can bind them: a memory is indexed from
- * a parameter of its own, and memories that are one place, or lie in one, become one. Both keep every value that the kernel
+ * a base, and memories that are one place, or lie in one, become one. Both keep every value that the kernel
  * computes. Counts of memories that are indexed from a base say nothing: bounds were proved before. */
 #include "gpu/internal.h"
 
@@ -107,7 +107,7 @@ static void rewrite_mems(rewriter *r, const int32_t *alias) {
     }
 }
 
-ls_status ls_gpu_rewrite(ls_arena *arena, const ls_kernel *kernel, const bool *based, const int32_t *alias,
+ls_status ls_gpu_rewrite(ls_arena *arena, const ls_kernel *kernel, const int64_t *base, const int32_t *alias,
                          ls_kernel *out_kernel, ls_error *err) {
     rewriter r = {.from = kernel, .to = *kernel};
     int32_t extra = 0;
@@ -132,15 +132,19 @@ ls_status ls_gpu_rewrite(ls_arena *arena, const ls_kernel *kernel, const bool *b
         const ls_kmem *mem = &kernel->mems[m];
         bool global = mem->space == LS_MEM_GLOBAL;
         r.base[m] = LS_VAL_NONE;
-        if (global && based[mem->binding]) {
-            r.to.params[r.to.n_params] = (ls_kparam){ls_arena_printf(arena, "base_%s", mem->name), LS_I32, 0, INT32_MAX};
-            r.base[m] = put3(&r, LS_K_PARAM, LS_I32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, r.to.n_params);
+        int64_t at = global ? base[mem->binding] : LS_GPU_BASE_NONE;
+        if (at != LS_GPU_BASE_NONE) {
+            r.base[m] = at >= 0 ? put3(&r, LS_K_CONST, LS_I32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, at)
+                                : put3(&r, LS_K_PARAM, LS_I32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, r.to.n_params);
             r.to.mems[r.mem[m]].count = ANY_COUNT;
             r.to.mems[r.mem[m]].count_param = LS_VAL_NONE;
+        }
+        if (at == LS_GPU_BASE_PARAM) {
+            r.to.params[r.to.n_params] = (ls_kparam){ls_arena_printf(arena, "base_%s", mem->name), LS_I32, 0, INT32_MAX};
             if (!r.to.params[r.to.n_params++].name) {
                 return LS_FAIL_MEMORY(err, "a variant of a kernel");
             }
-        } else if (global && alias[mem->binding] != mem->binding) { /* the same place: that one's base */
+        } else if (at == LS_GPU_BASE_NONE && global && alias[mem->binding] != mem->binding) { /* the same place: that one's base */
             r.base[m] = r.base[memory_of(kernel, alias[mem->binding])];
         }
     }

@@ -1,6 +1,9 @@
 /* The conformance rows on a device with threads, LOCKSTEP_DEVICE: locked results equal `ref` bit for bit, and one row in eight
  * also runs fast and must lie inside the oracle's bound.
  *
+ * First the graphs of tests/support/covers.c, one for each template and branch of a launch: what the device has and they did not
+ * execute is red in every run.
+ *
  * As it is: rows of the covering array of tests/conformance, from a place of this device's own, until LOCKSTEP_SECONDS are
  * over (60). LOCKSTEP_CONFORM=array: all rows of the covering array; sample: random rows of the product until the time is
  * over; full: the product. LOCKSTEP_SHARD=i/n: every n-th of those rows, from the i-th (0 to n-1). LOCKSTEP_ROWS=text: those
@@ -10,6 +13,7 @@
 #include "base/os.h"
 #include "device/device.h"
 #include "gpu/gpu.h"
+#include "support/covers.h"
 #include "support/rows.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,10 +50,16 @@ static void open_pair(pair *p) {
 }
 
 static void close_pair(pair *p) {
-    uint32_t launched;
-    ls_gpu_covered(p->device->state, &launched, &p->possible);
-    p->launched |= launched;
+    uint32_t bits;
+    ls_gpu_covered(p->device->state, &bits, &p->possible);
+    p->launched |= bits;
     ls_context_destroy(p->context);
+}
+
+static uint32_t launched(const pair *p) {
+    uint32_t bits, possible;
+    ls_gpu_covered(p->device->state, &bits, &possible);
+    return p->launched | bits;
 }
 
 static void complain(tally *t, const row *r, const char *what) {
@@ -168,6 +178,50 @@ static void run_row(pair *p, const row *r, tally *t) {
     }
 }
 
+/* ---- every template and branch ---- */
+
+/* Locked; and fast, in short runs where locked arithmetic takes another way: a device without subnormals has no tiles then. */
+static void run_cover(pair *p, ls_cover cover, ls_math math, tally *t) {
+    const ls_gpu_limits *limits = ls_gpu_get_limits(p->device->state);
+    ls_session *s[2] = {session_on(p, p->device, math), session_on(p, p->ref, LS_LOCKED)};
+    ls_data *data[2] = {NULL, NULL};
+    ls_report report = {.message = {0}};
+    for (int i = 0; i < 2; i++) {
+        ls_tensor *x = covers_build(s[i], cover, limits->n_frags ? limits->frags[0].type : LS_F16);
+        if (!x || ls_data_from_tensor(s[i], x, &data[i]) != LS_OK) {
+            snprintf(report.message, sizeof report.message, "%.400s", ls_session_error(s[i])->message);
+        }
+    }
+    if (report.message[0] || ls_compare(data[1], data[0], &report) != LS_SAME) {
+        fprintf(stderr, "%s, %s: %s: %s\n", ls_cover_text[cover], math == LS_LOCKED ? "locked" : "fast", device_id(), report.message);
+        t->failed++;
+    }
+    for (int i = 0; i < 2; i++) {
+        ls_data_release(data[i]);
+        ls_session_destroy(s[i]);
+    }
+}
+
+static void run_covers(pair *p, bool some, tally *t) {
+    uint32_t bits, possible;
+    ls_gpu_covered(p->device->state, &bits, &possible);
+    for (int i = 0; i < LS_COVERS; i++) {
+        if (!(possible >> i & 1)) {
+            continue;
+        }
+        uint64_t begin = ls_os_nanoseconds();
+        run_cover(p, (ls_cover)i, LS_LOCKED, t);
+        double locked = (double)(ls_os_nanoseconds() - begin) * 1e-9;
+        if (!some || !(launched(p) >> i & 1)) {
+            run_cover(p, (ls_cover)i, LS_FAST, t);
+        }
+        if (getenv("LOCKSTEP_PRINT")) {
+            fprintf(stderr, "%s: %.2f s locked, %.2f s fast%s\n", ls_cover_text[i], locked,
+                    (double)(ls_os_nanoseconds() - begin) * 1e-9 - locked, launched(p) >> i & 1 ? "" : ": not executed");
+        }
+    }
+}
+
 /* ---- which rows ---- */
 
 typedef struct choice {
@@ -205,7 +259,7 @@ static void run_array(choice *c, pair *p, tally *t, long *out_count) {
     }
     const char *name = getenv("LOCKSTEP_DRIVER"); /* devices of different drivers begin elsewhere */
     long first = name && c->seconds > 0 ? (long)(ls_hash(name, strlen(name), 1) % (uint64_t)*out_count) : 0;
-    for (long i = 0; i < *out_count && !over(c); i++) {
+    for (long i = 0; i < *out_count && (!t->run || !over(c)); i++) {
         take(c, p, &list[(first + i) % *out_count], t);
     }
     free(list);
@@ -232,15 +286,15 @@ static void run_sample(choice *c, pair *p, tally *t) {
 }
 
 /* Which templates and branches of launches ran; the number of those that the device has and that did not. */
-static int print_cover(uint32_t launched, uint32_t possible) {
+static int print_cover(uint32_t bits, uint32_t possible) {
     int n = 0, left_out = 0;
     for (int i = 0; i < LS_COVERS; i++) {
-        n += launched >> i & 1;
-        left_out += possible >> i & ~launched >> i & 1;
+        n += bits >> i & 1;
+        left_out += possible >> i & ~bits >> i & 1;
     }
     printf("  templates and branches run: %d of %d%s", n, n + left_out, left_out ? "; not run:" : "\n");
     for (int i = 0, more = left_out; i < LS_COVERS; i++) {
-        if (possible >> i & ~launched >> i & 1) {
+        if (possible >> i & ~bits >> i & 1) {
             printf(" %s%s", ls_cover_text[i], --more ? "," : "\n");
         }
     }
@@ -262,6 +316,10 @@ static void rows(void **state) {
     long count = 0, product = rows_product() / rows_levels(FACTOR_THREADS) / rows_levels(FACTOR_ISA);
     setenv("LOCKSTEP_VET", "off", 1); /* the rows are the vet here */
     open_pair(&p);
+    if (!c.only && c.index == 0) {
+        run_covers(&p, some, &t);
+    }
+    double covers = (double)(ls_os_nanoseconds() - c.begin) * 1e-9;
     if (some || strcmp(mode, "array") == 0) {
         run_array(&c, &p, &t, &count);
     } else if (sample) {
@@ -272,6 +330,7 @@ static void rows(void **state) {
         fail_msg("LOCKSTEP_CONFORM=%s: expected array, sample or full", mode);
     }
     printf("%s (%s, %s)\n", device_id(), p.device->caps.name, p.device->caps.driver);
+    printf("a graph for each template and branch: %.1f s\n", covers);
     printf("rows run: %ld of %ld in the covering array and %ld in the product; %ld also fast; failed: %ld; refused: %ld; "
            "of a dtype that the device lacks: %ld; blind elements: %ld of %ld; %.1f s\n",
            t.run, count, product, t.fast, t.failed, t.refused, t.no_dtype, t.blind, t.elements,
@@ -284,7 +343,7 @@ static void rows(void **state) {
     int left_out = print_cover(p.launched, p.possible);
     assert_true(t.run > 0);
     assert_int_equal(t.failed, 0);
-    if (!c.only && c.of == 1 && !c.seconds) {
+    if (!c.only && c.index == 0) {
         assert_int_equal(left_out, 0);
     }
     assert_true(t.refused * 10 <= t.run); /* a device that refuses everything has shown nothing */
