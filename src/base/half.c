@@ -1,31 +1,6 @@
 /* f16 and bf16 on integer registers only, so that no host floating-point state can change a result. */
+#include "base/bits.h"
 #include "base/half.h"
-#include <string.h>
-
-static uint32_t f32_bits(float f) {
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
-static float f32_of(uint32_t u) {
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-static uint64_t f64_bits(double d) {
-    uint64_t u;
-    memcpy(&u, &d, sizeof u);
-    return u;
-}
-
-/* v / 2^shift, to nearest, ties to even; 0 < shift < 64 */
-static inline uint64_t round_shift(uint64_t v, int shift) {
-    uint64_t half = (uint64_t)1 << (shift - 1), rest = v & (half | (half - 1));
-    uint64_t q = v >> shift;
-    return q + (rest > half || (rest == half && (q & 1)));
-}
 
 /* Narrows the magnitude of an IEEE value of se exponent and sm mantissa bits to de and dm, with de < se. */
 static inline uint32_t narrow(uint64_t mag, int se, int sm, int de, int dm) {
@@ -40,53 +15,53 @@ static inline uint32_t narrow(uint64_t mag, int se, int sm, int de, int dm) {
         return inf;
     }
     if (e >= 1) { /* a carry runs on into the exponent, at the top into infinity */
-        return (uint32_t)round_shift(((uint64_t)e << sm) | man, sm - dm);
+        return (uint32_t)ls_round_shift(((uint64_t)e << sm) | man, sm - dm);
     }
     int shift = sm - dm + 1 - e;
-    return shift > sm + 1 ? 0 : (uint32_t)round_shift(man | ((uint64_t)1 << sm), shift);
+    return shift > sm + 1 ? 0 : (uint32_t)ls_round_shift(man | ((uint64_t)1 << sm), shift);
 }
 
 float ls_f16_to_f32(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = (h >> 10) & 31, man = h & 0x3ff;
     if (e == 31) {
-        return f32_of(man ? LS_NAN_F32 : sign | 0x7f800000u);
+        return ls_f32_of(man ? LS_NAN_F32 : sign | 0x7f800000u);
     }
     if (!e) {
         if (!man) {
-            return f32_of(sign);
+            return ls_f32_of(sign);
         }
         for (e = 1; !(man & 0x400); e--) { /* e may wrap below 0: it is added back below */
             man <<= 1;
         }
         man &= 0x3ff;
     }
-    return f32_of(sign | ((e + 112) << 23) | (man << 13));
+    return ls_f32_of(sign | ((e + 112) << 23) | (man << 13));
 }
 
 uint16_t ls_f32_to_f16(float f) {
-    uint32_t u = f32_bits(f), mag = u & 0x7fffffffu;
+    uint32_t u = ls_f32_bits(f), mag = u & 0x7fffffffu;
     uint32_t sign = mag > 0x7f800000u ? 0 : (u >> 16) & 0x8000;
     return (uint16_t)(sign | narrow(mag, 8, 23, 5, 10));
 }
 
 uint16_t ls_f64_to_f16(double d) {
-    uint64_t u = f64_bits(d), mag = u & 0x7fffffffffffffffu;
+    uint64_t u = ls_f64_bits(d), mag = u & 0x7fffffffffffffffu;
     uint32_t sign = mag > 0x7ff0000000000000u ? 0 : (uint32_t)(u >> 48) & 0x8000;
     return (uint16_t)(sign | narrow(mag, 11, 52, 5, 10));
 }
 
 float ls_bf16_to_f32(uint16_t b) {
     uint32_t u = (uint32_t)b << 16;
-    return f32_of((u & 0x7fffffffu) > 0x7f800000u ? LS_NAN_F32 : u);
+    return ls_f32_of((u & 0x7fffffffu) > 0x7f800000u ? LS_NAN_F32 : u);
 }
 
 uint16_t ls_f32_to_bf16(float f) {
-    uint32_t u = f32_bits(f);
-    return (u & 0x7fffffffu) > 0x7f800000u ? LS_NAN_BF16 : (uint16_t)round_shift(u, 16);
+    uint32_t u = ls_f32_bits(f);
+    return (u & 0x7fffffffu) > 0x7f800000u ? LS_NAN_BF16 : (uint16_t)ls_round_shift(u, 16);
 }
 
 uint16_t ls_f64_to_bf16(double d) {
-    uint64_t u = f64_bits(d), mag = u & 0x7fffffffffffffffu;
+    uint64_t u = ls_f64_bits(d), mag = u & 0x7fffffffffffffffu;
     uint32_t sign = mag > 0x7ff0000000000000u ? 0 : (uint32_t)(u >> 48) & 0x8000;
     return (uint16_t)(sign | narrow(mag, 11, 52, 8, 7));
 }

@@ -1,36 +1,12 @@
 /* Single values: numbers to the bits of a dtype and back. Rounded once, to nearest even, on integer
  * registers, so that the host's rounding mode cannot matter. Bits above the dtype's size are 0; a NaN is
  * the canonical one. */
+#include "base/bits.h"
 #include "base/half.h"
 #include "graph/graph.h"
-#include <string.h>
-
-static uint64_t f64_bits(double d) {
-    uint64_t u;
-    memcpy(&u, &d, sizeof u);
-    return u;
-}
-
-static double f64_of(uint64_t u) {
-    double d;
-    memcpy(&d, &u, sizeof d);
-    return d;
-}
-
-static float f32_of(uint32_t u) {
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-/* v / 2^shift to nearest even, 0 < shift < 64. */
-static uint64_t round_shift(uint64_t v, int shift) {
-    uint64_t half = (uint64_t)1 << (shift - 1), rest = v & (half | (half - 1)), q = v >> shift;
-    return q + (rest > half || (rest == half && (q & 1)));
-}
 
 static uint32_t f64_to_f32(double d) {
-    uint64_t u = f64_bits(d), mag = u & ~((uint64_t)1 << 63);
+    uint64_t u = ls_f64_bits(d), mag = u & ~((uint64_t)1 << 63);
     uint32_t sign = (uint32_t)(u >> 63) << 31;
     if (mag > (uint64_t)0x7ff << 52) {
         return LS_NAN_F32;
@@ -41,10 +17,10 @@ static uint32_t f64_to_f32(double d) {
         return sign | 0x7f800000u;
     }
     if (e >= 1) { /* a carry runs into the exponent, at the top into infinity */
-        return sign | (uint32_t)round_shift((uint64_t)e << 52 | man, 29);
+        return sign | (uint32_t)ls_round_shift((uint64_t)e << 52 | man, 29);
     }
     int shift = 30 - e;
-    return sign | (shift > 53 ? 0 : (uint32_t)round_shift(man | (uint64_t)1 << 52, shift));
+    return sign | (shift > 53 ? 0 : (uint32_t)ls_round_shift(man | (uint64_t)1 << 52, shift));
 }
 
 /* Integer dtypes by LS_DTYPE: what they hold. */
@@ -70,7 +46,7 @@ static uint64_t int_from(ls_dtype dtype, bool negative, uint64_t mag) {
 
 uint64_t ls_value_from_f64(ls_dtype dtype, double value) {
     if (dtype == LS_F64) {
-        return value != value ? LS_NAN_F64 : f64_bits(value);
+        return value != value ? LS_NAN_F64 : ls_f64_bits(value);
     }
     if (dtype == LS_F32) {
         return f64_to_f32(value);
@@ -95,7 +71,7 @@ uint64_t ls_value_from_f64(ls_dtype dtype, double value) {
  * range (never) */
 static double round_int(bool negative, uint64_t mag, int bits) {
     int width = mag ? 64 - __builtin_clzll(mag) : 0, shift = width - bits;
-    uint64_t q = shift > 0 ? round_shift(mag, shift) : mag;
+    uint64_t q = shift > 0 ? ls_round_shift(mag, shift) : mag;
     double d = (double)q * (shift > 0 ? (double)((uint64_t)1 << shift) : 1.0);
     return negative ? -d : d;
 }
@@ -113,10 +89,10 @@ uint64_t ls_value_from_i64(ls_dtype dtype, int64_t value) {
 
 double ls_value_to_f64(ls_dtype dtype, uint64_t bits) {
     if (dtype == LS_F64) {
-        return f64_of(bits);
+        return ls_f64_of(bits);
     }
     if (dtype == LS_F32) {
-        return (double)f32_of((uint32_t)bits);
+        return (double)ls_f32_of((uint32_t)bits);
     }
     if (dtype == LS_F16) {
         return (double)ls_f16_to_f32((uint16_t)bits);

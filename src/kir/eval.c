@@ -2,8 +2,8 @@
  * constant is what a thread would have computed. NaNs that arithmetic makes have all payload bits set: a kernel that
  * forgets `canon` before it stores differs visibly, as it would on a GPU. */
 #include "kir/kir.h"
+#include "base/bits.h"
 #include "base/half.h"
-#include <string.h>
 
 uint64_t ls_kir_wrap(ls_dtype t, uint64_t v) {
     if (t == LS_BOOL) {
@@ -18,45 +18,24 @@ uint64_t ls_kir_wrap(ls_dtype t, uint64_t v) {
     return negative ? v | ~(uint64_t)0 << bits : v;
 }
 
-static double f64_of(uint64_t u) {
-    double d;
-    memcpy(&d, &u, sizeof d);
-    return d;
-}
-
-static uint64_t bits_of(double d) {
-    uint64_t u;
-    memcpy(&u, &d, sizeof u);
-    return u;
-}
-
-static float f32_of(uint64_t v) {
-    uint32_t u = (uint32_t)v;
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
 /* f16, bf16 and f32 registers as a float, exactly. */
 static float get32(ls_dtype t, uint64_t v) {
-    return t == LS_F32 ? f32_of(v) : t == LS_F16 ? ls_f16_to_f32((uint16_t)v) : ls_bf16_to_f32((uint16_t)v);
+    return t == LS_F32 ? ls_f32_of((uint32_t)v) : t == LS_F16 ? ls_f16_to_f32((uint16_t)v) : ls_bf16_to_f32((uint16_t)v);
 }
 
 static double get64(ls_dtype t, uint64_t v) {
-    return t == LS_F64 ? f64_of(v) : (double)get32(t, v);
+    return t == LS_F64 ? ls_f64_of(v) : (double)get32(t, v);
 }
 
 static uint64_t put32(ls_dtype t, float f) {
     if (f != f) {
         return t == LS_F32 ? 0x7fffffff : 0x7fff;
     }
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return t == LS_F32 ? u : t == LS_F16 ? ls_f32_to_f16(f) : ls_f32_to_bf16(f);
+    return t == LS_F32 ? ls_f32_bits(f) : t == LS_F16 ? ls_f32_to_f16(f) : ls_f32_to_bf16(f);
 }
 
 static uint64_t put64(double d) {
-    return d != d ? 0x7fffffffffffffffu : bits_of(d);
+    return d != d ? 0x7fffffffffffffffu : ls_f64_bits(d);
 }
 
 /* Rounds a double once to any float type. */
@@ -77,7 +56,7 @@ typedef uint64_t (*eval_fn)(ls_dtype t, ls_dtype st, const uint64_t *s);
     DEFINE(ID) {                                                                                             \
         UNUSED_ST;                                                                                           \
         if (t == LS_F64) {                                                                                   \
-            double a = f64_of(s[0]), b = f64_of(s[1]);                                                       \
+            double a = ls_f64_of(s[0]), b = ls_f64_of(s[1]);                                                       \
             (void)b;                                                                                         \
             return put64(float_expr);                                                                        \
         }                                                                                                    \
@@ -163,7 +142,7 @@ DEFINE(MAX) {
 
 DEFINE(SQRT) {
     UNUSED_ST;
-    return t == LS_F64 ? put64(__builtin_sqrt(f64_of(s[0]))) : put32(t, __builtin_sqrtf(get32(t, s[0])));
+    return t == LS_F64 ? put64(__builtin_sqrt(ls_f64_of(s[0]))) : put32(t, __builtin_sqrtf(get32(t, s[0])));
 }
 
 /* ---- fused multiply-add without the C library ---- */
@@ -174,16 +153,16 @@ static float fma32(float a, float b, float c) {
         return (float)sum;
     }
     double bv = sum - p, error = (p - (sum - bv)) + (z - bv); /* exact */
-    uint64_t bits = bits_of(sum);
+    uint64_t bits = ls_f64_bits(sum);
     if (error != 0 && !(bits & 1)) { /* to odd, so that the second rounding sees what the first lost */
         bits += (error > 0) == (sum > 0) ? 1 : (uint64_t)-1;
     }
-    return (float)f64_of(bits);
+    return (float)ls_f64_of(bits);
 }
 
 /* A finite non-zero double as a 53-bit integer times 2^exponent. */
 static uint64_t split(double d, int *out_exponent) {
-    uint64_t u = bits_of(d) & 0x7fffffffffffffffu, man = u & 0xfffffffffffffu;
+    uint64_t u = ls_f64_bits(d) & 0x7fffffffffffffffu, man = u & 0xfffffffffffffu;
     int e = (int)(u >> 52);
     if (e) {
         man |= (uint64_t)1 << 52;
@@ -220,7 +199,7 @@ static double round128(unsigned __int128 v, int e) {
     uint64_t kept = drop == 64 ? 0 : m >> drop, rest = drop == 64 ? m : m << (64 - drop);
     kept += rest > (uint64_t)1 << 63 || (rest == (uint64_t)1 << 63 && (kept & 1));
     uint64_t bits = exponent ? kept + ((uint64_t)(exponent - 1) << 52) : kept;
-    return exponent >= 2047 || bits >= 0x7ff0000000000000u ? f64_of(0x7ff0000000000000u) : f64_of(bits);
+    return exponent >= 2047 || bits >= 0x7ff0000000000000u ? ls_f64_of(0x7ff0000000000000u) : ls_f64_of(bits);
 }
 
 static double fma64(double a, double b, double c) {
@@ -262,7 +241,7 @@ static double fma64(double a, double b, double c) {
 
 DEFINE(FMA) {
     UNUSED_ST;
-    return t == LS_F64 ? put64(fma64(f64_of(s[0]), f64_of(s[1]), f64_of(s[2])))
+    return t == LS_F64 ? put64(fma64(ls_f64_of(s[0]), ls_f64_of(s[1]), ls_f64_of(s[2])))
                        : put32(t, fma32(get32(t, s[0]), get32(t, s[1]), get32(t, s[2])));
 }
 
@@ -271,7 +250,7 @@ DEFINE(FMA) {
 enum { TO_FLOOR, TO_CEIL, TO_TRUNC, TO_RINT };
 
 static uint64_t whole(ls_dtype t, uint64_t v, int how) {
-    double x = get64(t, v), mag = f64_of(bits_of(x) & 0x7fffffffffffffffu);
+    double x = get64(t, v), mag = ls_f64_of(ls_f64_bits(x) & 0x7fffffffffffffffu);
     if (!(mag < 0x1p52)) {
         return x != x ? put_any(t, x) : v;
     }
@@ -283,8 +262,8 @@ static uint64_t whole(ls_dtype t, uint64_t v, int how) {
     if (how == TO_CEIL && r < x) {
         r += 1;
     }
-    uint64_t sign = bits_of(x) & 0x8000000000000000u;
-    return put_any(t, r == 0 ? f64_of(sign) : r);
+    uint64_t sign = ls_f64_bits(x) & 0x8000000000000000u;
+    return put_any(t, r == 0 ? ls_f64_of(sign) : r);
 }
 
 DEFINE(FLOOR) {
@@ -412,7 +391,7 @@ static uint64_t int_to_float(ls_dtype t, ls_dtype st, uint64_t v) {
     uint64_t mag = negative ? 0 - v : v;
     if (t == LS_F64) {
         double d = (double)mag;
-        return bits_of(negative ? -d : d);
+        return ls_f64_bits(negative ? -d : d);
     }
     if (t == LS_F32) {
         float f = (float)mag;

@@ -2,6 +2,7 @@
  * and round once, integers wrap, comparisons give bool. Compiled without contraction, so that * and + are
  * separate roundings. */
 #include "backend/ref/scalar.h"
+#include "base/bits.h"
 #include "base/half.h"
 #include "math/math.h"
 #include <string.h>
@@ -53,11 +54,8 @@ static ls_cell round_f(ls_dtype dtype, float f) {
 }
 
 ls_cell ls_cell_from_bits(ls_dtype dtype, uint64_t bits) {
-    ls_cell c = {.u = bits};
     switch (kind_of(dtype)) {
-    case KIND_F64:
-        memcpy(&c.d, &bits, sizeof c.d);
-        return c;
+    case KIND_F64: return (ls_cell){.d = ls_f64_of(bits)};
     case KIND_F32:
         if (dtype == LS_F16) {
             return cell_f(ls_f16_to_f32((uint16_t)bits));
@@ -65,38 +63,22 @@ ls_cell ls_cell_from_bits(ls_dtype dtype, uint64_t bits) {
         if (dtype == LS_BF16) {
             return cell_f(ls_bf16_to_f32((uint16_t)bits));
         }
-        uint32_t low = (uint32_t)bits;
-        c.u = 0;
-        memcpy(&c.f, &low, sizeof low);
-        return c;
-    default:
-        return wrap(dtype, bits);
+        return cell_f(ls_f32_of((uint32_t)bits));
+    default: return wrap(dtype, bits);
     }
 }
 
 uint64_t ls_cell_to_bits(ls_dtype dtype, ls_cell c) {
-    uint64_t bits = 0;
     switch (kind_of(dtype)) {
-    case KIND_F64:
-        if (c.d != c.d) {
-            return LS_NAN_F64;
-        }
-        memcpy(&bits, &c.d, sizeof c.d);
-        return bits;
-    case KIND_F32: {
+    case KIND_F64: return c.d != c.d ? LS_NAN_F64 : ls_f64_bits(c.d);
+    case KIND_F32:
         if (dtype == LS_F16) {
             return c.f != c.f ? LS_NAN_F16 : ls_f32_to_f16(c.f);
         }
         if (dtype == LS_BF16) {
             return c.f != c.f ? LS_NAN_BF16 : ls_f32_to_bf16(c.f);
         }
-        if (c.f != c.f) {
-            return LS_NAN_F32;
-        }
-        uint32_t low;
-        memcpy(&low, &c.f, sizeof low);
-        return low;
-    }
+        return c.f != c.f ? LS_NAN_F32 : ls_f32_bits(c.f);
     default: {
         int unused = 64 - width_of(dtype);
         return c.u << unused >> unused;
@@ -207,10 +189,7 @@ ls_cell ls_cell_cast(ls_dtype from, ls_dtype to, ls_cell c) {
 
 /* x - trunc(x/y)*y, exact: binary long division on the integer significands. */
 static double remainder_of(double x, double y) {
-    uint64_t ux, uy;
-    memcpy(&ux, &x, sizeof ux);
-    memcpy(&uy, &y, sizeof uy);
-    uint64_t sign = ux & (UINT64_C(1) << 63);
+    uint64_t ux = ls_f64_bits(x), uy = ls_f64_bits(y), sign = ux & (UINT64_C(1) << 63);
     ux ^= sign;
     uy &= ~(UINT64_C(1) << 63);
     const uint64_t infinity = UINT64_C(0x7ff) << 52;
@@ -240,27 +219,18 @@ static double remainder_of(double x, double y) {
         }
         bits = mx >> 52 ? (mx & mask) | (uint64_t)e << 52 : mx;
     }
-    bits |= sign;
-    memcpy(&x, &bits, sizeof x);
-    return x;
+    return ls_f64_of(bits | sign);
 }
 
-static float bits_f(uint32_t u) {
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
 static bool sign_f(double d) {
-    uint64_t u;
-    memcpy(&u, &d, sizeof u);
-    return u >> 63;
+    return ls_f64_bits(d) >> 63;
 }
 
 static float min_f(float a, float b) {
-    return a != a || b != b ? bits_f(LS_NAN_F32) : a == b ? (sign_f(a) ? a : b) : a < b ? a : b;
+    return a != a || b != b ? ls_f32_of(LS_NAN_F32) : a == b ? (sign_f(a) ? a : b) : a < b ? a : b;
 }
 static float max_f(float a, float b) {
-    return a != a || b != b ? bits_f(LS_NAN_F32) : a == b ? (sign_f(a) ? b : a) : a > b ? a : b;
+    return a != a || b != b ? ls_f32_of(LS_NAN_F32) : a == b ? (sign_f(a) ? b : a) : a > b ? a : b;
 }
 static double min_d(double a, double b) {
     return a != a ? a : b != b ? b : a == b ? (sign_f(a) ? a : b) : a < b ? a : b;
