@@ -2,7 +2,7 @@
 # bundle.sh BUILD: packs build/lockstep-bundle.tar.gz for a machine with GPUs and without a network: the command, the tests of
 # devices, the benchmarks, every library that they need but the C library's own, the digits and Dawn. There:
 #   tar -xzf lockstep-bundle.tar.gz && lockstep-bundle/run.sh [SECONDS]
-# prints a demo row for every device, one hash among them, then runs conformance rows and the museum on each GPU for so long.
+# prints a demo row for every device, one hash among them, then runs the tests of devices on each GPU.
 set -eu
 [ $# -eq 1 ] || { echo "usage: bundle.sh BUILD" >&2; exit 2; }
 build=$1
@@ -10,7 +10,7 @@ out=build/lockstep-bundle
 rm -rf $out
 mkdir -p $out/bin $out/lib $out/data
 cp "$build/lockstep" $out/bin/
-for program in "$build"/tests/device/test_* "$build"/bench/*; do
+for program in "$build"/tests/device/test_* "$build"/tests/golden/test_hashes "$build"/bench/*; do
     if [ -f "$program" ] && [ -x "$program" ]; then cp "$program" $out/bin/; fi
 done
 strip $out/bin/* 2>/dev/null || true
@@ -36,8 +36,8 @@ strip --strip-unneeded $out/lib/liblockstep.so.0 2>/dev/null || true
 
 cat >$out/run.sh <<'END'
 #!/bin/sh
-# run.sh [SECONDS]: every device of this machine: 30 locked steps of mnist:small, one hash; then conformance rows and the
-# museum on each GPU for SECONDS (60) each. 0 when all is right.
+# run.sh [SECONDS]: every device of this machine: 30 locked steps of mnist:small, one hash; then on each GPU the golden hashes,
+# matrix products, and conformance rows and the museum for SECONDS (60) each. 0 when all is right.
 set -u
 cd "$(dirname "$0")"
 seconds=${1:-60}
@@ -75,10 +75,9 @@ done
 rm -f out/logits
 for id in $ids; do
     [ "$id" != cpu ] || continue
-    for test in device rows museum; do
+    for test in hashes device matrix rows museum; do
         echo "== $test on $id"
         LOCKSTEP_DEVICE=$id LOCKSTEP_SECONDS=$seconds "bin/test_$test" 2>&1 | grep -v -E '^\[ *(RUN|=+|-+)' | head -60
-        LOCKSTEP_DEVICE=$id true
     done
 done 2>&1 | tee out/tests
 ! grep -q -E '^\[  FAILED' out/tests || bad=1
