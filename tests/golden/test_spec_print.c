@@ -80,6 +80,10 @@ static ls_tensor *build(ls_session *s, int which) {
         return ls_argsort(s, x, 0, 1);
     case 22:
         return ls_dropout(s, x, 0.25, ls_input(s, "key", LS_U32, LS_SHAPE(2)));
+    case 23: /* each element six times in a row: a quotient alone */
+        return ls_neg(s, ls_reshape(s, ls_expand(s, ls_reshape(s, gamma, LS_SHAPE(8, 1)), LS_SHAPE(8, 6)), LS_SHAPE(48)));
+    case 24: /* the line six times: a remainder alone */
+        return ls_neg(s, ls_reshape(s, ls_expand(s, ls_reshape(s, gamma, LS_SHAPE(1, 8)), LS_SHAPE(6, 8)), LS_SHAPE(48)));
     default:
         return NULL;
     }
@@ -300,6 +304,18 @@ static const struct {
                 "  v13{} f32 = 0.0\n"
                 "  v14{i,j} f32 = where(v9, v12, v13)\n"
                 "  a2[8*i + j] = v14 over (i,j)\n"},
+    {"repeated", "neg: locked pointwise\n"
+                 "  axes i:8 j:6\n"
+                 "  args a0:f32[8] -> a1:f32[48]\n"
+                 "  v0{i} f32 = LOAD a0[i]\n"
+                 "  v1{i} f32 = neg(v0)\n"
+                 "  a1[j + 6*i] = v1 over (i,j)\n"},
+    {"tiled", "neg: locked pointwise\n"
+              "  axes i:6 j:8\n"
+              "  args a0:f32[8] -> a1:f32[48]\n"
+              "  v0{j} f32 = LOAD a0[j]\n"
+              "  v1{j} f32 = neg(v0)\n"
+              "  a1[j + 8*i] = v1 over (i,j)\n"},
 };
 
 static void specs_read_as_written(void **state) {
