@@ -80,10 +80,17 @@ LS_API ls_math ls_session_math(const ls_session *session);
 /* Whether several operations may share a kernel. On at first; changes no locked bit. */
 LS_API void ls_session_set_fusion(ls_session *session, int on);
 
-/* Forces how kernels of one kind are computed from now on: "contract", "reduce", ... (what the kernel's group
- * is called) by "naive", "tiled", "gemv", ... A kernel that cannot be computed so makes its run fail with
- * LS_ERR_UNSUPPORTED and the reason; there is no fallback. `strategy` NULL gives the choice back to the
- * device. Changes no locked bit. */
+/* Forces how kernels of one kind are computed from now on. Kinds and their strategies:
+ *   "contract" (or "matmul")  "naive", "tiled", "gemv", "matrix", "vendor"
+ *   "conv"                    "direct", "implicit", "im2col": contractions that read windows; goes before "contract"
+ *   "attention"               "composite", "fused"
+ *   "pointwise"               "naive", "quad", "turn"
+ *   "reduce"                  "naive", "serial", "row", "column"
+ *   "scatter"                 "naive", "update", "element"
+ *   "scan", "sort"            "naive"
+ * Other names are LS_ERR_INVALID, listing the known ones. A kernel that cannot be computed so makes its run fail with
+ * LS_ERR_UNSUPPORTED and the reason; there is no fallback. `strategy` NULL gives the choice back to the device. Changes no
+ * locked bit. */
 LS_API ls_status ls_session_set_strategy(ls_session *session, const char *kind, const char *strategy) LS_MUST_USE;
 
 /* The first error since the session was made or cleared; its code is LS_OK when there is none. Owned by the

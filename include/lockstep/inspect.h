@@ -54,8 +54,9 @@ typedef enum ls_strategy_state {
 } ls_strategy_state;
 typedef void (*ls_strategy_fn)(void *user, const char *kernel, const char *device, const char *strategy,
                                ls_strategy_state state, const char *reason);
-/* Compiles each of a program's kernels by every strategy, checks (on GPUs) what comes out on awkward numbers, and reports them
- * in execution order. Slow. The program's thread. */
+/* Compiles each of a program's kernels by every strategy of its kind (ls_session_set_strategy), checks (on GPUs) what comes
+ * out on awkward numbers, and reports them in execution order, the strategies of a kernel one after another. `reason` is
+ * empty for one that is available. Slow. The program's thread. */
 LS_API ls_status ls_strategy_list(ls_program *program, ls_strategy_fn each, void *user);
 
 #ifdef __cplusplus

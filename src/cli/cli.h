@@ -53,7 +53,7 @@ typedef struct cli_world {
         {.name = "math", .value = "locked|fast|reduced", .help = "the kind of arithmetic; default locked"},  \
         {.name = "no-fusion", .help = "one kernel an operation (changes no locked bit)"}, {                  \
         .name = "strategy", .value = "OP=NAME",                                                              \
-        .help = "force a strategy, such as contract=naive; may repeat"                                       \
+        .help = "force a strategy, such as conv=im2col; may repeat"                                       \
     }
 #define CLI_JSON_OPTION                                                                                      \
     { .name = "json", .value = "FILE|-", .help = "also write a JSON report" }

@@ -12,7 +12,7 @@ bool ls_lower_is_column(const ls_lower *l, int32_t id) {
     const ls_value *v = &spec->values[id];
     uint8_t rows[LS_SPEC_MAX_AXES];
     int n = ls_lower_axes(v->axes, rows);
-    if (l->choice == LS_CHOICE_NAIVE || n == 0 || v->n_bound == 0 || v->map == LS_OP_ARGMIN ||
+    if (l->choice == LS_CHOICE_NAIVE || l->choice == LS_CHOICE_ROW || n == 0 || v->n_bound == 0 || v->map == LS_OP_ARGMIN ||
         v->map == LS_OP_ARGMAX || ls_dim_bound(spec->extents_of_axes[rows[n - 1]]) < WIDE / 2 ||
         l->max_threads < WIDE * TALL) {
         return false;

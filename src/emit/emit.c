@@ -310,7 +310,7 @@ static bool find_wide(ls_lower *l, int32_t first, int32_t count, ls_wide *out) {
     for (int32_t i = 0; i < spec->n_values; i++) {
         const ls_value *v = &spec->values[i];
         int64_t points = v->op == LS_V_REDUCE ? ls_lower_bound_points(l, v) : 0;
-        if (used[i] && points > LS_EMIT_SERIAL && (v->axes & ~space) == 0 && l->scratch_of[i] < 0) {
+        if (used[i] && points > LS_EMIT_SERIAL && l->choice != LS_CHOICE_SERIAL && (v->axes & ~space) == 0 && l->scratch_of[i] < 0) {
             bool index = v->map == LS_OP_ARGMIN || v->map == LS_OP_ARGMAX; /* in any order: no blocks */
             out->apart = out->apart || (out->n && v->axes != out->rows) || (points > LS_EMIT_BLOCK && !index) || ls_lower_is_column(l, i);
             out->rows = v->axes;
@@ -368,7 +368,8 @@ static void space_kernel(ls_lower *l, int32_t first, int32_t count) {
     if (points == 0) {
         return;
     }
-    if (l->choice != LS_CHOICE_NAIVE && !ls_lower_contraction(l, first, count, l->choice, false) && !l->stores_left) {
+    ls_choice product = l->choice <= LS_CHOICE_MATRIX ? l->choice : LS_CHOICE_ANY;
+    if (product != LS_CHOICE_NAIVE && !ls_lower_contraction(l, first, count, product, false) && !l->stores_left) {
         return;
     }
     l->stores_left = false;
@@ -436,10 +437,8 @@ static ls_status prepare(ls_lower *l) {
     return LS_OK;
 }
 
-static const char *const strategy_names[LS_EMIT_STRATEGIES] = {"naive", "tiled", "gemv", "matrix"};
-
-static ls_status start(ls_lower *l, ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps, ls_kernel_list *list,
-                       ls_error *err) {
+ls_status ls_lower_start(ls_lower *l, ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps, ls_kernel_list *list,
+                         ls_error *err) {
     *l = (ls_lower){.arena = arena, .err = err, .spec = spec, .list = list, .choice = LS_CHOICE_ANY};
     l->max_groups = caps && caps->max_groups > 0 ? caps->max_groups : 65535;
     l->max_threads = caps && caps->max_threads > 0 ? caps->max_threads : LS_EMIT_THREADS;
@@ -448,8 +447,7 @@ static ls_status start(ls_lower *l, ls_arena *arena, const ls_spec *spec, const 
     return prepare(l);
 }
 
-/* The stores from `first` on that one kernel does. */
-static int32_t run_of(const ls_spec *spec, int32_t first) {
+int32_t ls_lower_run(const ls_spec *spec, int32_t first) {
     const ls_store *s = &spec->stores[first];
     int32_t count = 1;
     for (; s->combine == LS_STORE_SET && s->check == LS_SPEC_NONE && first + count < spec->n_stores; count++) {
@@ -461,63 +459,29 @@ static int32_t run_of(const ls_spec *spec, int32_t first) {
     return count;
 }
 
-ls_status ls_emit_strategies(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps,
-                             ls_emit_strategy out_strategies[LS_EMIT_STRATEGIES], ls_error *err) {
-    ls_kernel_list list = {0};
-    ls_lower l;
-    LS_TRY(err, start(&l, arena, spec, caps, &list, err));
-    for (int i = 0; i < LS_EMIT_STRATEGIES; i++) {
-        out_strategies[i] = (ls_emit_strategy){strategy_names[i], i ? "the kernel has no contraction" : NULL};
-        for (int32_t first = 0; i && first < spec->n_stores && l.status == LS_OK; first += run_of(spec, first)) {
-            const char *why = "it stands in a scatter";
-            if (spec->stores[first].combine == LS_STORE_SET && spec->stores[first].check == LS_SPEC_NONE) {
-                why = ls_lower_contraction(&l, first, run_of(spec, first), (ls_choice)i, true);
-            }
-            out_strategies[i].reason = why;
-            if (!why) {
-                break;
-            }
+ls_status ls_lower_spec(ls_lower *l) {
+    for (int32_t first = 0; first < l->spec->n_stores && l->status == LS_OK;) {
+        const ls_store *s = &l->spec->stores[first];
+        int32_t count = ls_lower_run(l->spec, first);
+        if (s->combine != LS_STORE_SET || s->check != LS_SPEC_NONE) {
+            ls_lower_scatter(l, first);
+        } else {
+            space_kernel(l, first, count);
         }
+        first += count;
     }
-    return l.status == LS_OK ? LS_OK : ls_error_forward(err, l.status, __FILE__, __LINE__);
-}
-
-static ls_status choose(ls_lower *l, const char *name) {
-    ls_emit_strategy all[LS_EMIT_STRATEGIES];
-    LS_TRY(l->err, ls_emit_strategies(l->arena, l->spec, l->caps, all, l->err));
-    for (int i = 0; i < LS_EMIT_STRATEGIES; i++) {
-        if (strcmp(all[i].name, name) == 0) {
-            l->choice = (ls_choice)i;
-            return all[i].reason ? LS_FAIL(l->err, LS_ERR_UNSUPPORTED, "emit: kernel %s: strategy %s: %s", l->spec->name, name,
-                                           all[i].reason)
-                                 : LS_OK;
-        }
-    }
-    return LS_FAIL(l->err, LS_ERR_UNSUPPORTED, "emit: kernel %s: there is no strategy \"%s\" (naive, tiled, gemv, matrix)",
-                   l->spec->name, name);
+    return l->status;
 }
 
 ls_status ls_emit(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps, const char *strategy,
                   ls_kernel_list *out_list, ls_error *err) {
     ls_kernel_list list = {0};
     ls_lower l;
-    LS_TRY(err, start(&l, arena, spec, caps, &list, err));
+    LS_TRY(err, ls_lower_start(&l, arena, spec, caps, &list, err));
     if (strategy) {
-        LS_TRY(err, choose(&l, strategy));
+        LS_TRY(err, ls_lower_choose(&l, strategy));
     }
-    for (int32_t first = 0; first < spec->n_stores && l.status == LS_OK;) {
-        const ls_store *s = &spec->stores[first];
-        int32_t count = run_of(spec, first);
-        if (s->combine != LS_STORE_SET || s->check != LS_SPEC_NONE) {
-            ls_lower_scatter(&l, first);
-        } else {
-            space_kernel(&l, first, count);
-        }
-        first += count;
-    }
-    if (l.status != LS_OK) {
-        return ls_error_forward(err, l.status, __FILE__, __LINE__);
-    }
+    LS_TRY(err, ls_lower_spec(&l));
     *out_list = list;
     return LS_OK;
 }

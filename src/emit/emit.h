@@ -41,7 +41,7 @@ typedef struct ls_emit_frag {
     uint8_t m, n, k;
 } ls_emit_frag;
 
-enum { LS_EMIT_FRAGS = 8, LS_EMIT_STRATEGIES = 4 };
+enum { LS_EMIT_FRAGS = 8, LS_EMIT_STRATEGIES = 11 };
 
 typedef struct ls_emit_caps {
     int32_t max_groups;  /* workgroups on one axis of the grid; 0: 65535 */
@@ -53,7 +53,8 @@ typedef struct ls_emit_caps {
     bool frag_words; /* fragments of halves can be loaded from words of shared memory */
 } ls_emit_caps;
 
-/* A way to lower a spec: "naive", "tiled", "gemv", "matrix". */
+/* A way to lower a spec: of contractions "naive", "tiled", "gemv", "matrix"; of what is element-wise "naive", "quad", "turn";
+ * of reductions "naive" (a workgroup a row), "serial", "row", "column"; of scatters "naive", "update", "element". */
 typedef struct ls_emit_strategy {
     const char *name;
     const char *reason; /* why it is not available here; NULL: it is */
@@ -95,7 +96,7 @@ typedef struct ls_kernel_list {
 
 /* Everything is the arena's. LS_ERR_UNSUPPORTED, with the reason, for what has no lowering. The kernels pass
  * ls_kernel_verify; they are not simplified. `caps` NULL takes the defaults. `strategy` NULL chooses; a name is that or
- * LS_ERR_UNSUPPORTED with the reason: nothing else is taken instead. Any thread, one an arena. */
+ * LS_ERR_UNSUPPORTED with the reason: nothing else is taken instead ("implicit": the first of "matrix", "tiled" and "gemv"). Any thread, one an arena. */
 ls_status ls_emit(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps, const char *strategy,
                   ls_kernel_list *out_list, ls_error *err) LS_MUST_USE;
 

@@ -17,7 +17,20 @@ typedef struct ls_lowered {
 } ls_lowered;
 
 /* The strategies, in the order of ls_emit_strategies. */
-typedef enum ls_choice { LS_CHOICE_NAIVE, LS_CHOICE_TILED, LS_CHOICE_GEMV, LS_CHOICE_MATRIX, LS_CHOICE_ANY } ls_choice;
+typedef enum ls_choice {
+    LS_CHOICE_NAIVE,
+    LS_CHOICE_TILED, /* contractions, up to MATRIX */
+    LS_CHOICE_GEMV,
+    LS_CHOICE_MATRIX,
+    LS_CHOICE_QUAD, /* element-wise */
+    LS_CHOICE_TURN,
+    LS_CHOICE_SERIAL, /* reductions */
+    LS_CHOICE_ROW,
+    LS_CHOICE_COLUMN,
+    LS_CHOICE_UPDATE, /* scatters */
+    LS_CHOICE_ELEMENT,
+    LS_CHOICE_ANY
+} ls_choice;
 
 typedef struct ls_undo {
     int32_t id; /* of a value; ~id of an index expression */
@@ -81,6 +94,17 @@ void ls_lower_store(ls_lower *l, int32_t number); /* at the present point */
 /* Marks what a value, or a store, is computed from, itself included. */
 void ls_lower_uses(const ls_spec *spec, int32_t id, bool *used);
 void ls_lower_store_uses(const ls_spec *spec, int32_t number, bool *used);
+
+/* A lowering that has emitted nothing yet. */
+ls_status ls_lower_start(ls_lower *l, ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps, ls_kernel_list *list,
+                         ls_error *err) LS_MUST_USE;
+/* All kernels of the spec, by l->choice where it says how. */
+ls_status ls_lower_spec(ls_lower *l) LS_MUST_USE;
+/* How many stores from `first` on one kernel does. */
+int32_t ls_lower_run(const ls_spec *spec, int32_t first);
+
+/* ---- strategy.c ---- */
+ls_status ls_lower_choose(ls_lower *l, const char *name) LS_MUST_USE;
 
 /* ---- line.c ---- */
 /* The kernel of stores first .. first + count when a scan or sort is in the spec; false: there is none. */

@@ -92,7 +92,7 @@ void ls_lower_points(ls_lower *l, int32_t first, int32_t count) {
     for (int32_t n = first; n < first + count; n++) {
         ls_lower_store_uses(l->spec, n, used);
     }
-    if (ls_lower_turned(l, first, count, used)) {
+    if (l->choice != LS_CHOICE_QUAD && ls_lower_turned(l, first, count, used)) {
         return;
     }
     way how = way_of(l, first, count, used);

@@ -235,7 +235,8 @@ void ls_lower_scatter(ls_lower *l, int32_t number) {
            points = (double)ls_lower_bound(l, c.axes, c.n_axes);
     /* Steps of a device of some 32768 threads: a look at an index costs 1, a sum in memory 64. */
     double element = updates * (1 + (double)elements / 32768), update = 64 * updates * (1 + points / 32768);
-    if (l->choice != LS_CHOICE_NAIVE && elements > 0 && updates > 1 && element < update) {
+    bool sooner = l->choice == LS_CHOICE_ELEMENT || (l->choice != LS_CHOICE_UPDATE && updates > 1 && element < update);
+    if (l->choice != LS_CHOICE_NAIVE && elements > 0 && sooner) {
         by_element(&c);
     } else {
         by_update(&c);

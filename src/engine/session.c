@@ -71,29 +71,6 @@ const ls_error *ls_session_error(const ls_session *session) {
     return &session->graph.error;
 }
 
-ls_status ls_session_set_strategy(ls_session *session, const char *kind, const char *strategy) {
-    static const char *const kinds[LS_GROUP_COPY] = {
-        [LS_GROUP_POINTWISE] = "pointwise", [LS_GROUP_REDUCE] = "reduce", [LS_GROUP_CONTRACT] = "contract",
-        [LS_GROUP_SCAN] = "scan",           [LS_GROUP_SORT] = "sort",     [LS_GROUP_SCATTER] = "scatter",
-    };
-    ls_error err = {0};
-    if (strategy && strlen(strategy) >= LS_STRATEGY_MAX) {
-        return ls_session_fail(
-            session, LS_FAIL(&err, LS_ERR_INVALID, "no strategy is called \"%.64s\"", strategy), &err);
-    }
-    for (int i = 0; kind && i < LS_GROUP_COPY; i++) {
-        if (kinds[i] && strcmp(kind, kinds[i]) == 0) {
-            memset(session->strategies[i], 0, LS_STRATEGY_MAX); /* whole: it is part of keys */
-            memcpy(session->strategies[i], strategy ? strategy : "", strategy ? strlen(strategy) : 0);
-            return LS_OK;
-        }
-    }
-    LS_FAIL(&err, LS_ERR_INVALID,
-            "no kernels are of kind \"%.64s\": expected pointwise, reduce, contract, scan, sort or scatter",
-            kind ? kind : "(null)");
-    return ls_session_fail(session, LS_ERR_INVALID, &err);
-}
-
 void ls_session_set_error(ls_session *session, ls_status status, const char *fmt, ...) {
     char message[LS_MESSAGE_MAX];
     va_list args;

@@ -94,13 +94,15 @@ typedef struct ls_pending {
 
 typedef struct ls_exec ls_exec;
 #define LS_STRATEGY_MAX 16
+/* What strategies are set for: kernels by ls_group_kind, and what the graph decides before there are kernels. */
+enum { LS_STRATEGY_CONV = LS_GROUP_COPY + 1, LS_STRATEGY_ATTENTION, LS_STRATEGY_KINDS };
 typedef LS_ARRAY(ls_buffer *) ls_arena_list; /* one a device */
 
 struct ls_session {
     ls_graph graph; /* first: ls_graph_of casts */
     ls_context *context;
     int fusion;
-    char strategies[LS_GROUP_COPY][LS_STRATEGY_MAX]; /* by ls_group_kind; empty: the device's choice */
+    char strategies[LS_STRATEGY_KINDS][LS_STRATEGY_MAX]; /* empty: the device's choice */
     int64_t *symbols;                                /* values by ls_symbol.index */
     int n_symbols;
     LS_ARRAY(ls_pending) pending;
@@ -111,6 +113,9 @@ struct ls_session {
     ls_check check;     /* this session's runs are checked at least so, whatever the context says */
     void *verification; /* src/verify: where a verified run collects its reports; else NULL */
 };
+
+/* The names that a kind knows, ending in NULL; none for one that has no strategies (strategy.c). */
+const char *const *ls_strategy_names(int kind);
 
 /* Records a failure (the session keeps the first) and returns its code. */
 ls_status ls_session_fail(ls_session *session, ls_status status, const ls_error *err);

@@ -1,6 +1,7 @@
 /* Strategies: which there are for a kernel, and which is fastest. Invariant: a kernel is timed only after it was right, so no
  * wrong one is ever chosen, however fast; where no candidate is right the device's own choice stands, and is vetted as any
- * kernel. The choice is kept in the disk cache under the spec, the device and its driver. */
+ * kernel. The choice and the names of those that were wrong are kept in the disk cache, under the spec, the device and its
+ * driver. */
 #include "base/os.h"
 #include "device/cache.h"
 #include "engine/exec.h"
@@ -8,8 +9,16 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const names[] = {"naive", "tiled", "gemv", "matrix", "vendor"};
-enum { NAMES = sizeof names / sizeof *names };
+enum { CANDIDATES = 8, KEPT_MAX = 128, VERSION = 2 };
+
+typedef struct candidates {
+    ls_device *device;
+    const ls_spec *spec;
+    int n; /* that were right */
+    const char *names[CANDIDATES];
+    ls_kernel_binary *binaries[CANDIDATES];
+    char wrong[KEPT_MAX]; /* " !name" for each */
+} candidates;
 
 /* Compiles by a strategy. LS_OK with *out_binary NULL and the reason in `why`: it is not available, or wrong (*out_wrong). */
 static ls_status candidate(ls_device *device, const ls_spec *spec, const char *name, bool check, ls_kernel_binary **out_binary,
@@ -31,31 +40,40 @@ static ls_status candidate(ls_device *device, const ls_spec *spec, const char *n
     return status == LS_ERR_DIFFERS || status == LS_ERR_UNSUPPORTED ? LS_OK : status;
 }
 
-static ls_status try_all(ls_device *device, const ls_spec *spec, char out_best[LS_STRATEGY_MAX], ls_error *err) {
-    ls_context *context = device->context;
-    double best = 1e30;
-    for (int i = 0; i < NAMES; i++) {
-        ls_kernel_binary *binary;
-        bool wrong;
-        double seconds = 1e30;
+/* All that are right. */
+static ls_status gather(candidates *c, ls_error *err) {
+    for (const char *const *name = ls_strategy_names(c->spec->kind); *name && c->n < CANDIDATES; name++) {
         ls_error why;
-        ls_status status = candidate(device, spec, names[i], true, &binary, &wrong, &why);
-        if (wrong) {
-            ls_context_log(context, LS_LOG_WARN, "%s: strategy %s of kernel %s is quarantined: %s", device->id, names[i],
-                           spec->name, why.message);
-        }
+        bool wrong;
+        ls_status status = candidate(c->device, c->spec, *name, true, &c->binaries[c->n], &wrong, &why);
         if (status != LS_OK) {
             return LS_FAIL(err, status, "tuning: %s", why.message);
         }
-        if (binary) {
-            status = ls_vet_time(device, spec, binary, &seconds, err);
-            device->backend->destroy(device, binary);
-            LS_TRY(err, status);
-            ls_context_log(context, LS_LOG_INFO, "%s: kernel %s by %s: %.1f us", device->id, spec->name, names[i], seconds * 1e6);
+        if (wrong) {
+            size_t at = strlen(c->wrong);
+            snprintf(c->wrong + at, sizeof c->wrong - at, " !%s", *name);
+            ls_context_log(c->device->context, LS_LOG_WARN, "%s: strategy %s of kernel %s is quarantined: %s", c->device->id,
+                           *name, c->spec->name, why.message);
         }
+        if (c->binaries[c->n]) {
+            c->names[c->n++] = *name;
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status choose(candidates *c, const char **out_best, ls_error *err) {
+    double best = 1e30;
+    LS_TRY(err, gather(c, err));
+    *out_best = c->n ? c->names[0] : "";
+    for (int i = 0; c->n > 1 && i < c->n; i++) { /* one alone needs no time */
+        double seconds;
+        LS_TRY(err, ls_vet_time(c->device, c->spec, c->binaries[i], &seconds, err));
+        ls_context_log(c->device->context, LS_LOG_INFO, "%s: kernel %s by %s: %.1f us", c->device->id, c->spec->name, c->names[i],
+                       seconds * 1e6);
         if (seconds < best) {
             best = seconds;
-            snprintf(out_best, LS_STRATEGY_MAX, "%s", names[i]);
+            *out_best = c->names[i];
         }
     }
     return LS_OK;
@@ -63,14 +81,39 @@ static ls_status try_all(ls_device *device, const ls_spec *spec, char out_best[L
 
 static bool is_wanted(const ls_device *device, const ls_spec *spec) {
     const char *asked = ls_os_env("LOCKSTEP_TUNE");
-    return asked && strcmp(asked, "on") == 0 && device->defers && spec->kind == LS_GROUP_CONTRACT;
+    const char *const *names = ls_strategy_names(spec->kind);
+    return asked && strcmp(asked, "on") == 0 && device->defers && names[0] && names[1];
+}
+
+/* What was kept: the choice, then " !name" for each that was wrong. */
+static bool recall(const ls_device *device, const ls_spec *spec, const ls_cache_key *key, char out_strategy[LS_STRATEGY_MAX]) {
+    void *kept;
+    size_t size;
+    if (!ls_cache_get(device->heap, key, &kept, &size)) {
+        return false;
+    }
+    const char *wrong = memchr(kept, ' ', size);
+    size_t length = wrong ? (size_t)(wrong - (const char *)kept) : size;
+    bool known = length == 0;
+    for (const char *const *name = ls_strategy_names(spec->kind); *name && !known; name++) {
+        known = strlen(*name) == length && memcmp(*name, kept, length) == 0;
+    }
+    if (known) {
+        memcpy(out_strategy, kept, length);
+        out_strategy[length] = 0;
+    }
+    if (known && wrong) {
+        ls_context_log(device->context, LS_LOG_INFO, "%s: of kernel %s, strategies that were wrong when it was tuned:%.*s",
+                       device->id, spec->name, (int)(size - length), wrong);
+    }
+    ls_free(device->heap, kept);
+    return known;
 }
 
 ls_status ls_tune(ls_device *device, const ls_spec *spec, char out_strategy[LS_STRATEGY_MAX], ls_error *err) {
     ls_cache_key key;
     ls_text text;
-    void *kept;
-    size_t size;
+    uint32_t version = VERSION;
     out_strategy[0] = 0;
     if (!is_wanted(device, spec)) {
         return LS_OK;
@@ -82,33 +125,40 @@ ls_status ls_tune(ls_device *device, const ls_spec *spec, char out_strategy[LS_S
         return LS_FAIL_MEMORY(err, "tuning");
     }
     ls_cache_key_begin(&key, "tune", device);
+    ls_cache_key_add(&key, &version, sizeof version);
     ls_cache_key_add(&key, text.data, text.len);
     ls_text_free(&text);
-    if (ls_cache_get(device->heap, &key, &kept, &size)) {
-        bool fits = size < LS_STRATEGY_MAX;
-        memcpy(out_strategy, kept, fits ? size : 0);
-        out_strategy[fits ? size : 0] = 0;
-        ls_free(device->heap, kept);
+    if (recall(device, spec, &key, out_strategy)) {
         return LS_OK;
     }
-    LS_TRY(err, try_all(device, spec, out_strategy, err));
-    (void)ls_cache_put(device->heap, &key, out_strategy, strlen(out_strategy));
-    return LS_OK;
+    candidates c = {.device = device, .spec = spec};
+    const char *best = "";
+    char kept[LS_STRATEGY_MAX + KEPT_MAX];
+    ls_status status = choose(&c, &best, err);
+    for (int i = 0; i < c.n; i++) {
+        device->backend->destroy(device, c.binaries[i]);
+    }
+    if (status == LS_OK) {
+        snprintf(out_strategy, LS_STRATEGY_MAX, "%s", best);
+        snprintf(kept, sizeof kept, "%s%s", best, c.wrong);
+        (void)ls_cache_put(device->heap, &key, kept, strlen(kept));
+    }
+    return status;
 }
 
 /* ---- the list ---- */
 
 static ls_status list_step(const ls_step *step, ls_strategy_fn each, void *user, ls_error *err) {
     const ls_spec *spec = &step->kernel->spec;
-    for (int i = 0; i < NAMES; i++) {
+    for (const char *const *name = ls_strategy_names(spec->kind); *name; name++) {
         ls_kernel_binary *binary;
         bool wrong;
         ls_error why;
-        ls_status status = candidate(step->device, spec, names[i], step->device->defers, &binary, &wrong, &why);
+        ls_status status = candidate(step->device, spec, *name, step->device->defers, &binary, &wrong, &why);
         if (status != LS_OK) {
             return LS_FAIL(err, status, "%s", why.message);
         }
-        each(user, spec->name, step->device->id, names[i],
+        each(user, spec->name, step->device->id, *name,
              binary  ? LS_STRATEGY_AVAILABLE
              : wrong ? LS_STRATEGY_WRONG
                      : LS_STRATEGY_UNAVAILABLE,

@@ -16,8 +16,8 @@ ls_status ls_vet_time(ls_device *device, const ls_spec *spec, ls_kernel_binary *
 
 /* ---- tune.c ---- */
 
-/* The strategy to compile a spec by; empty: the device's own choice. With LOCKSTEP_TUNE=on, contractions on devices with
- * threads are compiled by every strategy there is; those that are wrong are left out and reported in the log, and the fastest
+/* The strategy to compile a spec by; empty: the device's own choice. With LOCKSTEP_TUNE=on, kernels on devices with
+ * threads are compiled by every strategy of their kind; those that are wrong are left out and reported in the log, and the fastest
  * of the others is taken, and kept in the disk cache. */
 ls_status ls_tune(ls_device *device, const ls_spec *spec, char out_strategy[LS_STRATEGY_MAX], ls_error *err) LS_MUST_USE;
 

@@ -95,6 +95,14 @@ ls_status ls_gpu_variant_get(ls_kernel_binary *b, int part, const int64_t *base,
     return LS_OK;
 }
 
+static const char *why_no_vendor(const ls_kernel_binary *b) {
+    if (b->spec.kind != LS_GROUP_CONTRACT) {
+        return "the kernel has no contraction";
+    }
+    return b->spec.math == LS_LOCKED ? "vendor kernels have an order of their own, which locked arithmetic does not allow"
+                                     : "not available here: the device has no library of its vendor";
+}
+
 static ls_status build_all(ls_kernel_binary *b, const char *strategy, ls_error *err) {
     ls_gpu *gpu = b->gpu;
     const ls_gpu_limits *l = &gpu->limits;
@@ -107,6 +115,9 @@ static ls_status build_all(ls_kernel_binary *b, const char *strategy, ls_error *
     memcpy(caps.frags, l->frags, sizeof caps.frags);
     if (!strategy && !(l->traits & LS_KT_SUBNORMAL32) && b->spec.math == LS_LOCKED) {
         strategy = "naive"; /* a soft sum is some hundred instructions, and tiles hold many: drivers take minutes over them */
+    }
+    if (strategy && strcmp(strategy, "vendor") == 0) {
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "kernel %s: strategy vendor: %s", b->spec.name, why_no_vendor(b));
     }
     LS_TRY(err, ls_emit(&b->arena, &b->spec, &caps, strategy, &b->list, err));
     b->parts = LS_ARENA_ARRAY(&b->arena, ls_gpu_part, b->list.n_kernels + 1);

@@ -1,60 +1,35 @@
 /* Vetting on the simulated device: right kernels pass whatever they are, a wrong one is named before its first use, verdicts
  * are kept, and only good ones. */
 #define _GNU_SOURCE
-#include "engine/exec.h"
-#include "support/world.h"
-#include <lockstep/device.h>
-#include <stdio.h>
+#include "support/planted.h"
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-extern const ls_backend ls_backend_sim;
 static world w;
 static ls_session *s;
-static ls_backend table;
-static char folder[64];
-static int launches;
 static ls_op from_op, to_op;
 
-/* Compiles another spec than the one asked for: a wrong template. */
-static ls_status compile_wrong(ls_device *device, const ls_spec *spec, const char *strategy, ls_kernel_binary **out_binary,
-                               ls_error *err) {
-    ls_arena arena;
-    ls_spec copy;
-    ls_arena_init(&arena, device->heap);
-    ls_status status = ls_spec_copy(&arena, spec, &copy, err);
-    for (int i = 0; status == LS_OK && i < copy.n_values; i++) {
-        ls_value *v = &copy.values[i];
+/* Another spec than the one asked for: a wrong template. */
+static void other_operation(ls_spec *spec, const char *strategy) {
+    (void)strategy;
+    for (int i = 0; i < spec->n_values; i++) {
+        ls_value *v = &spec->values[i];
         if (v->map == from_op && (v->op == LS_V_MAP || v->op == LS_V_REDUCE)) {
             v->map = (uint16_t)to_op;
         }
     }
-    status = status == LS_OK ? ls_backend_sim.compile(device, &copy, strategy, out_binary, err) : status;
-    ls_arena_free(&arena);
-    return status;
-}
-
-static ls_status launch_counted(ls_device *device, ls_kernel_binary *binary, ls_launch *launch, ls_error *err) {
-    launches++;
-    return ls_backend_sim.launch(device, binary, launch, err);
 }
 
 static void open_world(void) {
     w = world_open("sim");
     s = w.session;
-    table = ls_backend_sim;
-    table.launch = launch_counted;
-    table.compile = compile_wrong;
-    w.device->backend = &table;
-    launches = 0;
+    planted_on(w.device);
+    planted.fault = other_operation;
 }
 
 static int setup(void **state) {
     (void)state;
-    strcpy(folder, "/tmp/lockstep-vet-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    setenv("LOCKSTEP_CACHE", folder, 1);
+    planted_cache_open();
     setenv("LOCKSTEP_VET", "on", 1);
     from_op = to_op = LS_OP_ADD;
     open_world();
@@ -63,10 +38,8 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     (void)state;
-    uint64_t n;
     world_close(&w);
-    assert_int_equal(ls_cache_clear(&n, NULL), LS_OK);
-    assert_int_equal(rmdir(folder), 0);
+    planted_cache_close();
     return 0;
 }
 
@@ -118,9 +91,9 @@ static void right_kernels_pass(void **state) {
     (void)state;
     for (int i = 0; i < 10; i++) {
         ls_tensor *g = graph(i);
-        launches = 0;
+        planted.launches = 0;
         world_ok(&w, ls_realize(s, &g, 1));
-        assert_in_range(launches, 3, 30); /* two passes a kernel, and the run itself */
+        assert_in_range(planted.launches, 3, 30); /* two passes a kernel, and the run itself */
     }
 }
 
@@ -135,7 +108,7 @@ static void symbols_are_vetted_below_their_bounds_too(void **state) {
     shape.dim[0] = ls_dim_symbol(batch, 1, 0);
     ls_tensor *x = ls_tensor_from(s, LS_F32, shape, data), *y = ls_add(s, x, x);
     world_ok(&w, ls_realize(s, &y, 1));
-    assert_int_equal(launches, 4);
+    assert_int_equal(planted.launches, 4);
 }
 
 static void a_wrong_kernel_is_named(void **state) {
@@ -173,21 +146,21 @@ static void verdicts_are_kept(void **state) {
     (void)state;
     ls_tensor *g = graph(2);
     world_ok(&w, ls_realize(s, &g, 1));
-    int first = launches;
+    int first = planted.launches;
     world_close(&w);
     open_world(); /* as another process would */
     g = graph(2);
     world_ok(&w, ls_realize(s, &g, 1));
-    assert_true(launches < first && launches > 0);
-    int second = launches;
+    assert_true(planted.launches < first && planted.launches > 0);
+    int second = planted.launches;
     world_close(&w);
     open_world();
     setenv("LOCKSTEP_CACHE", "off", 1);
     g = graph(2);
     world_ok(&w, ls_realize(s, &g, 1));
-    assert_int_equal(launches, first);
+    assert_int_equal(planted.launches, first);
     assert_true(second < first);
-    setenv("LOCKSTEP_CACHE", folder, 1);
+    setenv("LOCKSTEP_CACHE", planted.folder, 1);
 }
 
 static void fast_kernels_are_not_vetted(void **state) {
@@ -195,7 +168,7 @@ static void fast_kernels_are_not_vetted(void **state) {
     ls_session_set_math(s, LS_FAST);
     ls_tensor *g = graph(0);
     world_ok(&w, ls_realize(s, &g, 1));
-    assert_int_equal(launches, 1);
+    assert_int_equal(planted.launches, 1);
 }
 
 /* Out of memory in the midst of a vet: an error or a verdict, and the device goes on. */
@@ -218,7 +191,7 @@ static void each_allocation_may_fail(void **state) {
         world_ok(&w, ls_realize(s, &g, 1));
     }
     assert_true(whole);
-    setenv("LOCKSTEP_CACHE", folder, 1);
+    setenv("LOCKSTEP_CACHE", planted.folder, 1);
 }
 
 int main(void) {

@@ -144,6 +144,9 @@ static bool grow(ls_heap *heap, char **memory, size_t *have, size_t need, size_t
 static ls_status cpu_compile(ls_device *device, const ls_spec *spec, const char *strategy,
                              ls_kernel_binary **out_binary, ls_error *err) {
     ls_cpu_device *d = device->state;
+    if (strategy && strcmp(strategy, "implicit") == 0) { /* tiles, whose operands are read through index maps */
+        strategy = "tiled";
+    }
     if (strategy && strcmp(strategy, "naive") && strcmp(strategy, "tiled") && strcmp(strategy, "gemv")) {
         return LS_FAIL(err, LS_ERR_UNSUPPORTED,
                        "strategy \"%s\" is not available on cpu: it has naive, tiled and gemv", strategy);
