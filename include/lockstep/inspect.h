@@ -34,16 +34,25 @@ typedef struct ls_program_stats {
     size_t separate_bytes;      /* what they would take if none shared */
     uint64_t runs;
     uint64_t launches;  /* over all runs */
-    uint64_t kernel_ns; /* inside launches, and */
+    uint64_t kernel_ns; /* of launches, by the clocks that ls_program_kernels names, and */
     uint64_t host_ns;   /* our own work beside them; both count while the profile is on */
 } ls_program_stats;
 LS_API ls_program_stats ls_program_get_stats(const ls_program *program);
-/* Whether runs are timed, kernel by kernel. Off at first. */
+/* Whether runs are timed, kernel by kernel. Off at first. A timed run waits for its devices. */
 LS_API void ls_program_set_profile(ls_program *program, int on);
-/* A kernel of a program, in execution order: its name, launches and nanoseconds inside them while the
- * profile was on. */
-typedef void (*ls_kernel_fn)(void *user, const char *kernel, const char *device, uint64_t launches,
-                             uint64_t nanoseconds);
+/* What was measured of a kernel of a program while the profile was on. */
+typedef struct ls_kernel_profile {
+    const char *kernel, *device;
+    const char *strategy; /* how it was computed; "" when there is one way only, or it has not run */
+    /* What measured it: "CUDA events", "Vulkan timestamps" or "WebGPU timestamps", the device's own clock around each of its
+     * dispatches; or "host", the time inside launches, for devices that compute in them or that have no clock. */
+    const char *clock;
+    uint64_t launches, nanoseconds;
+    double bytes; /* of its arguments, each once, symbols at their bounds: what a launch moves at least */
+    double flops; /* of a launch: two for each term of its contractions, likewise; 0 without contractions */
+} ls_kernel_profile;
+typedef void (*ls_kernel_fn)(void *user, const ls_kernel_profile *profile);
+/* In execution order; the pointers hold during the call. The program's thread. */
 LS_API void ls_program_kernels(const ls_program *program, ls_kernel_fn each, void *user);
 
 /* The ways to compute a program's kernels. A wrong one is never chosen by the library. */

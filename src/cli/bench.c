@@ -30,6 +30,26 @@ static int fail(bench *b) {
     return cli_fail(ls_session_error(b->w.session)->code, ls_session_error(b->w.session)->message);
 }
 
+/* A few runs more, kernel by kernel; printed with --profile. */
+static int profile(bench *b, ls_program *program, const void *const *inputs, void *const *outputs) {
+    enum { RUNS = 5 };
+    ls_program_set_profile(program, 1);
+    double start = now();
+    for (int i = 0; i < RUNS; i++) {
+        if (ls_program_run(program, inputs, outputs) != LS_OK) {
+            return fail(b);
+        }
+    }
+    double seconds = now() - start;
+    if (!cli_given(b->options, "profile")) {
+        return EXIT_FINE;
+    }
+    cJSON *o = cJSON_CreateObject();
+    int code = cli_profile(program, seconds, o);
+    cJSON_AddItemToArray(b->rows, o);
+    return code;
+}
+
 /* Seconds of one computation of y, the median of the rounds, each of at least 20 ms. */
 static int time_of(bench *b, ls_tensor *y, double *out_seconds) {
     ls_program *program = NULL;
@@ -61,8 +81,9 @@ static int time_of(bench *b, ls_tensor *y, double *out_seconds) {
         *out_seconds = seconds[b->rounds / 2];
     }
     free(seconds);
+    int code = status != LS_OK ? fail(b) : cli_given(b->options, "profile") ? profile(b, program, NULL, none) : EXIT_FINE;
     ls_program_destroy(program);
-    return status == LS_OK ? EXIT_FINE : fail(b);
+    return code;
 }
 
 /* A variable of f32 values in [-1, 1): a leaf that a program cannot fold away. */
@@ -211,15 +232,17 @@ static int bench_step(bench *b) {
     void *out[1] = {&loss};
     double *seconds = malloc(sizeof *seconds * (size_t)b->rounds);
     for (int64_t i = -2; i < b->rounds && code == EXIT_FINE && seconds; i++) {
-        ls_program_set_profile(program, i >= 0);
         double start = now();
         code = ls_program_run(program, in, out) == LS_OK ? EXIT_FINE : fail(b);
         if (i >= 0) {
             seconds[i] = now() - start;
         }
     }
+    uint64_t before = code == EXIT_FINE ? ls_program_get_stats(program).launches : 0;
+    code = code == EXIT_FINE ? profile(b, program, in, out) : code;
     if (code == EXIT_FINE && seconds) {
         ls_program_stats stats = ls_program_get_stats(program);
+        stats.launches -= before;
         qsort(seconds, (size_t)b->rounds, sizeof *seconds, ascending);
         row(b, "step", N, 0, 0, 72.0e6 * N, 0,
             seconds[b->rounds / 2]); /* forward, input and weight gradients: 36 M multiply-adds an image */
@@ -240,6 +263,7 @@ int cmd_bench(int argc, char **argv) {
     cli_option options[] = {
         CLI_DEVICE_OPTIONS,
         {.name = "rounds", .value = "N", .help = "of which the median is taken; default 7"},
+        CLI_PROFILE_OPTION,
         CLI_JSON_OPTION,
         {.name = NULL},
     };

@@ -57,6 +57,8 @@ typedef struct cli_world {
     }
 #define CLI_JSON_OPTION                                                                                      \
     { .name = "json", .value = "FILE|-", .help = "also write a JSON report" }
+#define CLI_PROFILE_OPTION                                                                                   \
+    { .name = "profile", .help = "also print where the time went, kernel by kernel" }
 /* Opens the device of --device (or `device`), with --math and --no-fusion. EXIT_FINE, or an exit code with
  * its message printed. */
 int cli_open(cli_world *w, cli_option *options, const char *device);
@@ -64,6 +66,10 @@ void cli_close(cli_world *w);
 
 /* Writes a report where --json says, if it was given; takes `root` over. */
 int cli_json(cli_option *options, cJSON *root);
+
+/* Prints what the kernels of a program took while its profile was on, out of so many seconds of runs, and adds it to a
+ * report as "profile". */
+int cli_profile(const ls_program *program, double seconds, cJSON *root);
 
 /* ---- data and networks ---- */
 /* digits, fashion, or a folder of IDX files; the normalisation that fits goes to out_mean and out_deviation.

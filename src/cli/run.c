@@ -21,17 +21,19 @@ static int fail(cli_world *w) {
     return cli_fail(ls_session_error(w->session)->code, ls_session_error(w->session)->message);
 }
 
-/* Runs `repeat` times; the median in *out_ms. */
-static int run_program(cli_world *w, ls_program *program, const ls_data *images, ls_data *logits,
-                       int64_t repeat, double *out_ms) {
+/* Runs `repeat` times; the median in *out_ms, what all took is added to *out_seconds. */
+static int run_program(cli_world *w, cli_option *options, ls_program *program, const ls_data *images, ls_data *logits,
+                       int64_t repeat, double *out_ms, double *out_seconds) {
     double *ms = malloc(sizeof *ms * (size_t)repeat);
     const void *inputs[1] = {ls_data_bytes(images)};
     void *outputs[1] = {(void *)ls_data_bytes(logits)};
     int code = ms ? EXIT_FINE : cli_error(EXIT_USAGE, "out of memory for %lld runs", (long long)repeat);
+    ls_program_set_profile(program, cli_given(options, "profile"));
     for (int64_t i = 0; i < repeat && code == EXIT_FINE; i++) {
         double start = now_ms();
         code = ls_program_run(program, inputs, outputs) == LS_OK ? EXIT_FINE : fail(w);
         ms[i] = now_ms() - start;
+        *out_seconds += ms[i] * 1e-3;
     }
     if (code == EXIT_FINE) {
         qsort(ms, (size_t)repeat, sizeof *ms, ascending);
@@ -41,7 +43,8 @@ static int run_program(cli_world *w, ls_program *program, const ls_data *images,
     return code;
 }
 
-static int report(cli_world *w, cli_option *options, const ls_data *logits, double ms) {
+static int report(cli_world *w, cli_option *options, const ls_data *logits, double ms, const ls_program *program,
+                  double seconds) {
     char hex[65], path[1024];
     const char *folder = cli_text(options, "output", NULL);
     ls_error err = {.code = LS_OK};
@@ -74,11 +77,19 @@ static int report(cli_world *w, cli_option *options, const ls_data *logits, doub
     cJSON_AddItemToArray(outputs, o);
     cJSON_AddStringToObject(root, "device", ls_device_id(w->device));
     cJSON_AddNumberToObject(root, "median_ms", ms);
+    if (cli_given(options, "profile")) {
+        int code = cli_profile(program, seconds, root);
+        if (code != EXIT_FINE) {
+            cJSON_Delete(root);
+            return code;
+        }
+    }
     return cli_json(options, root);
 }
 
 static int run_model(cli_world *w, cli_option *options, const char *model, const ls_data *images) {
     int64_t repeat = 1, dims[2] = {ls_data_dims(images)[0], 10};
+    double seconds = 0;
     ls_params *params = NULL;
     ls_program *program = NULL;
     ls_data *logits = NULL;
@@ -95,8 +106,8 @@ static int run_model(cli_world *w, cli_option *options, const char *model, const
     if (code == EXIT_FINE && ls_data_create(w->context, LS_F32, 2, dims, NULL, &logits, &err) != LS_OK) {
         code = cli_fail(err.code, err.message);
     }
-    code = code == EXIT_FINE ? run_program(w, program, images, logits, repeat, &ms) : code;
-    code = code == EXIT_FINE ? report(w, options, logits, ms) : code;
+    code = code == EXIT_FINE ? run_program(w, options, program, images, logits, repeat, &ms, &seconds) : code;
+    code = code == EXIT_FINE ? report(w, options, logits, ms, program, seconds) : code;
     ls_data_release(logits);
     ls_program_destroy(program);
     ls_params_destroy(params);
@@ -109,6 +120,7 @@ int cmd_run(int argc, char **argv) {
         CLI_DEVICE_OPTIONS,
         {.name = "output", .value = "DIR", .help = "write each output as DIR/NAME.npy"},
         {.name = "repeat", .value = "N", .help = "runs, of which the median time is printed; default 1"},
+        CLI_PROFILE_OPTION,
         CLI_JSON_OPTION,
         {.name = NULL},
     };

@@ -45,6 +45,7 @@ typedef struct training {
     float *images;
     int32_t *labels;
     double loss; /* of the last step, smoothed */
+    double step_seconds; /* inside steps, of this run */
 } training;
 
 enum { TEST_BATCH = 250, PIXELS = 28 * 28, EPOCHS_MOST = 1000000 };
@@ -277,9 +278,11 @@ static int one_step(training *t, const ls_schedule *schedule, int64_t epoch, int
     const void *inputs[3] = {t->images, t->labels, &rate};
     void *outputs[1] = {&loss};
     ls_loader_get(t->loader, epoch, batch, t->mean, t->deviation, t->images, t->labels);
+    double begin = now();
     if (ls_program_run(t->step, inputs, outputs) != LS_OK) {
         return session_fail(t);
     }
+    t->step_seconds += now() - begin;
     t->done++;
     t->loss = t->loss == 0 ? loss : 0.95 * t->loss + 0.05 * (double)loss;
     if (loss - loss != 0) { /* not finite */
@@ -328,15 +331,22 @@ static int report(training *t, double seconds) {
     if (ls_params_sha256(t->w.session, t->params, hex, &err) != LS_OK) {
         return cli_fail(err.code, err.message);
     }
+    cJSON *root = cJSON_CreateObject();
     printf("%s: %" PRId64 " steps in %.1f s, test accuracy %.2f %%\nweights %s\n", ls_device_id(t->w.device),
            t->done, seconds, 100 * share, hex);
-    cJSON *root = cJSON_CreateObject();
     cJSON_AddStringToObject(root, "device", ls_device_id(t->w.device));
     cJSON_AddStringToObject(root, "math", cli_text(t->options, "math", "locked"));
     cJSON_AddNumberToObject(root, "steps", (double)t->done);
     cJSON_AddNumberToObject(root, "seconds", seconds);
     cJSON_AddNumberToObject(root, "test_accuracy", share);
     cJSON_AddStringToObject(root, "weights_sha256", hex);
+    if (cli_given(t->options, "profile")) {
+        int code = cli_profile(t->step, t->step_seconds, root);
+        if (code != EXIT_FINE) {
+            cJSON_Delete(root);
+            return code;
+        }
+    }
     return cli_json(t->options, root);
 }
 
@@ -437,6 +447,7 @@ int cmd_train(int argc, char **argv) {
         {.name = "resume",
          .value = "FILE",
          .help = "go on with a saved run: the same bits as an unbroken one"},
+        CLI_PROFILE_OPTION,
         CLI_JSON_OPTION,
         {.name = NULL},
     };
@@ -453,6 +464,7 @@ int cmd_train(int argc, char **argv) {
     code = prepare(&t);
     double start = now();
     if (code == EXIT_FINE) {
+        ls_program_set_profile(t.step, cli_given(options, "profile"));
         code = run(&t);
     }
     double seconds = now() - start;

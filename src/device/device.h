@@ -30,6 +30,13 @@ typedef struct ls_buffer {
     uint64_t symbols, stamp;
 } ls_buffer;
 
+/* What a profile wants to know of a launch. A device with a clock of its own adds the nanoseconds that the launch's kernels
+ * ran, at the latest when a blocking wait for a later ticket returns (whatever it returns). */
+typedef struct ls_launch_profile {
+    uint64_t nanoseconds;
+    const char *strategy; /* by which the kernels were made; static; NULL or empty: there is only one */
+} ls_launch_profile;
+
 /* What a kernel is launched with. Written arguments are disjoint from all others, with one exception: in a
  * POINTWISE spec with one store, that store's argument may be the same place as a read one, if every load
  * of that one has the store's index expression (and so every point reads only its own element before it is
@@ -46,6 +53,7 @@ typedef struct ls_launch {
      * several); the engine reads it when the run has ended. NULL: answer through out_of_range. */
     ls_buffer *status;
     size_t status_offset;
+    ls_launch_profile *profile; /* NULL: nobody asks */
 } ls_launch;
 
 typedef struct ls_backend {
@@ -89,6 +97,7 @@ struct ls_device {
     int locked; /* certification: 0 not yet tried, 1 certified, -1 refused */
     char locked_reason[256];
     bool defers;      /* set by open: launches use launch->status where it is given */
+    const char *clock; /* set by open: the device's own, which fills launch->profile; NULL: time is the host's */
     atomic_int guard; /* check mode: new buffers get guard zones and are filled with LS_POISON */
     struct ls_kernel_cache *kernels; /* the engine's: compiled specs */
 };

@@ -77,7 +77,8 @@ typedef struct ls_step {
     const ls_group *group;          /* KERNEL, LOOP */
     ls_loop_plan *loop;             /* LOOP */
     int status;                     /* KERNEL: 1 + the number of its word in exec->status; 0: none */
-    uint64_t launches, nanoseconds; /* KERNEL: while the profile is on */
+    uint64_t launches;              /* KERNEL: while the profile is on */
+    ls_launch_profile profile;      /* likewise */
 } ls_step;
 
 typedef struct ls_arena_plan {

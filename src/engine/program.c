@@ -263,7 +263,7 @@ static void count_block(const ls_block *block, ls_program_stats *out) {
         const ls_step *step = &block->steps[i];
         out->kernels += step->kind == LS_STEP_KERNEL;
         out->copies += step->kind == LS_STEP_COPY;
-        out->kernel_ns += step->nanoseconds;
+        out->kernel_ns += step->profile.nanoseconds;
         if (step->kind == LS_STEP_LOOP) {
             out->loops++;
             count_block(&step->loop->body, out);
@@ -288,11 +288,38 @@ void ls_program_set_profile(ls_program *program, int on) {
     program->exec->profile = on != 0;
 }
 
+/* Bytes of the arguments, and operations of the contractions, both nominal. */
+static void count_work(const ls_spec *spec, ls_kernel_profile *out) {
+    for (int i = 0; i < spec->n_args; i++) {
+        out->bytes += (double)spec->args[i].numel * (double)ls_dtype_size(spec->args[i].dtype);
+    }
+    for (int i = 0; i < spec->n_values; i++) {
+        const ls_value *v = &spec->values[i];
+        uint64_t axes = v->axes;
+        double flops = 2;
+        for (int b = 0; b < v->n_bound; b++) {
+            axes |= UINT64_C(1) << v->bound[b];
+        }
+        for (int a = 0; a < spec->n_axes; a++) {
+            flops *= axes >> a & 1 ? (double)ls_dim_bound(spec->extents_of_axes[a]) : 1;
+        }
+        out->flops += v->op == LS_V_CONTRACT ? flops : 0;
+    }
+}
+
 static void each_kernel(const ls_block *block, ls_kernel_fn each, void *user) {
     for (int i = 0; i < block->n_steps; i++) {
         const ls_step *step = &block->steps[i];
         if (step->kind == LS_STEP_KERNEL) {
-            each(user, step->spec->name, step->device->id, step->launches, step->nanoseconds);
+            const char *by = step->profile.strategy && step->profile.strategy[0] ? step->profile.strategy : step->kernel->strategy;
+            ls_kernel_profile p = {.kernel = step->spec->name,
+                                   .device = step->device->id,
+                                   .strategy = by,
+                                   .clock = step->device->clock ? step->device->clock : "host",
+                                   .launches = step->launches,
+                                   .nanoseconds = step->profile.nanoseconds};
+            count_work(step->spec, &p);
+            each(user, &p);
         } else if (step->kind == LS_STEP_LOOP) {
             each_kernel(&step->loop->body, each, user);
         }

@@ -11,6 +11,7 @@ ls_status ls_gpu_create(ls_device *device, const ls_gpu_api *api, void *driver, 
     }
     *gpu = (ls_gpu){.device = device, .heap = device->heap, .api = api, .driver = driver, .limits = *limits, .mutex = mutex};
     device->defers = true;
+    device->clock = limits->clock;
     *out_gpu = gpu;
     return LS_OK;
 }
@@ -43,15 +44,23 @@ void ls_gpu_covered(ls_gpu *gpu, uint32_t *out_launched, uint32_t *out_possible)
     *out_possible = ((1u << LS_COVERS) - 1) & ~not_here;
 }
 
+/* ---- the table's entries: each is one call under the lock ---- */
+
+#define UNDER_LOCK(gpu, status, call) \
+    do {                              \
+        ls_mutex_lock((gpu)->mutex);  \
+        (status) = (call);            \
+        ls_mutex_unlock((gpu)->mutex); \
+    } while (0)
+
 ls_status ls_gpu_alloc(ls_device *device, size_t size, void **out_handle, ls_error *err) {
     ls_gpu *gpu = device->state;
+    ls_status status;
     ls_gpu_memory *memory = ls_alloc(gpu->heap, sizeof *memory);
     if (!memory) {
         return LS_FAIL_MEMORY(err, "a buffer");
     }
-    ls_mutex_lock(gpu->mutex);
-    ls_status status = ls_gpu_memory_new(gpu, size, memory, err);
-    ls_mutex_unlock(gpu->mutex);
+    UNDER_LOCK(gpu, status, ls_gpu_memory_new(gpu, size, memory, err));
     if (status != LS_OK) {
         ls_free(gpu->heap, memory);
         return LS_FAIL(err, status, "%s: no buffer of %zu bytes", device->id, size);
@@ -72,18 +81,16 @@ void ls_gpu_release(ls_device *device, void *handle, size_t size) {
 ls_status ls_gpu_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size, ls_error *err) {
     ls_gpu *gpu = device->state;
     const ls_gpu_memory *m = dst->handle;
-    ls_mutex_lock(gpu->mutex);
-    ls_status status = gpu->api->write(gpu->driver, m->block->block, m->offset + offset, src, size, err);
-    ls_mutex_unlock(gpu->mutex);
+    ls_status status;
+    UNDER_LOCK(gpu, status, gpu->api->write(gpu->driver, m->block->block, m->offset + offset, src, size, err));
     return status;
 }
 
 ls_status ls_gpu_download(ls_device *device, const ls_buffer *src, size_t offset, void *dst, size_t size, ls_error *err) {
     ls_gpu *gpu = device->state;
     const ls_gpu_memory *m = src->handle;
-    ls_mutex_lock(gpu->mutex);
-    ls_status status = gpu->api->read(gpu->driver, m->block->block, m->offset + offset, dst, size, err);
-    ls_mutex_unlock(gpu->mutex);
+    ls_status status;
+    UNDER_LOCK(gpu, status, gpu->api->read(gpu->driver, m->block->block, m->offset + offset, dst, size, err));
     return status;
 }
 
@@ -91,25 +98,33 @@ ls_status ls_gpu_copy(ls_device *device, ls_buffer *dst, size_t dst_offset, cons
                       size_t size, ls_error *err) {
     ls_gpu *gpu = device->state;
     const ls_gpu_memory *to = dst->handle, *from = src->handle;
-    ls_mutex_lock(gpu->mutex);
-    ls_status status = gpu->api->copy(gpu->driver, to->block->block, to->offset + dst_offset, from->block->block,
-                                      from->offset + src_offset, size, err);
-    ls_mutex_unlock(gpu->mutex);
+    ls_status status;
+    UNDER_LOCK(gpu, status,
+               gpu->api->copy(gpu->driver, to->block->block, to->offset + dst_offset, from->block->block,
+                              from->offset + src_offset, size, err));
     return status;
 }
 
 ls_status ls_gpu_submit(ls_device *device, uint64_t *out_ticket, ls_error *err) {
     ls_gpu *gpu = device->state;
-    ls_mutex_lock(gpu->mutex);
-    ls_status status = gpu->api->flush(gpu->driver, out_ticket, err);
-    ls_mutex_unlock(gpu->mutex);
+    ls_status status;
+    UNDER_LOCK(gpu, status, gpu->api->flush(gpu->driver, out_ticket, err));
+    return status;
+}
+
+/* A blocking wait is also where profiles get their times. */
+static ls_status wait(ls_gpu *gpu, uint64_t ticket, int blocking, int *out_done, ls_error *err) {
+    ls_status status = gpu->api->wait(gpu->driver, ticket, blocking, out_done, err);
+    if (blocking && status == LS_OK) {
+        return ls_gpu_collect_times(gpu, err);
+    }
+    gpu->n_timed = blocking ? 0 : gpu->n_timed;
     return status;
 }
 
 ls_status ls_gpu_wait(ls_device *device, uint64_t ticket, int blocking, int *out_done, ls_error *err) {
     ls_gpu *gpu = device->state;
-    ls_mutex_lock(gpu->mutex);
-    ls_status status = gpu->api->wait(gpu->driver, ticket, blocking, out_done, err);
-    ls_mutex_unlock(gpu->mutex);
+    ls_status status;
+    UNDER_LOCK(gpu, status, wait(gpu, ticket, blocking, out_done, err));
     return status;
 }

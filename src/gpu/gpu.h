@@ -29,6 +29,8 @@ typedef struct ls_gpu_range {
     size_t offset, size; /* bytes; offset is a multiple of the api's align */
 } ls_gpu_range;
 
+enum { LS_GPU_TIMERS = 512 };
+
 typedef struct ls_gpu_dispatch {
     void *pipeline;
     const ls_kernel *kernel;
@@ -36,6 +38,7 @@ typedef struct ls_gpu_dispatch {
     const uint32_t *words;
     int32_t n_words;
     uint32_t groups[3]; /* none is 0 */
+    int32_t timer;      /* 1 + the number of the timer, below LS_GPU_TIMERS, that measures it; 0: none */
 } ls_gpu_dispatch;
 
 typedef struct ls_gpu_limits {
@@ -53,6 +56,7 @@ typedef struct ls_gpu_limits {
     int32_t n_frags;        /* matrix instructions */
     ls_emit_frag frags[LS_EMIT_FRAGS];
     bool frag_words;        /* fragments of halves can be loaded from words of shared memory */
+    const char *clock;      /* the name of what measures dispatches; NULL: there is no `times` */
 } ls_gpu_limits;
 
 typedef struct ls_gpu_api {
@@ -72,6 +76,9 @@ typedef struct ls_gpu_api {
     /* Submits what was recorded; the ticket is done when all of it is. */
     ls_status (*flush)(void *driver, uint64_t *out_ticket, ls_error *err);
     ls_status (*wait)(void *driver, uint64_t ticket, int blocking, int *out_done, ls_error *err);
+    /* How long the dispatches of timers 0 to n - 1 ran by the device's clock, in nanoseconds: the last that each measured.
+     * Waits for them. */
+    ls_status (*times)(void *driver, uint64_t *out_ns, int n, ls_error *err);
 } ls_gpu_api;
 
 typedef struct ls_gpu ls_gpu;

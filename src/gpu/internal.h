@@ -41,6 +41,8 @@ struct ls_gpu {
     size_t idle_bytes;
     uint32_t cover; /* what of emit/cover.def was launched */
     ls_gpu_memory scratch, status; /* of whatever launch is being recorded; made when first needed */
+    uint64_t *timed[LS_GPU_TIMERS]; /* where the time of each timer in use is to be added */
+    int n_timed;
 };
 
 /* Under the lock. */
@@ -63,6 +65,9 @@ struct ls_gpu_variant {
     int32_t n_words;
     void *pipeline;
 };
+
+/* The memory of a binding. */
+const ls_kmem *ls_gpu_bound(const ls_kernel *kernel, int32_t binding);
 
 /* Rewrites a kernel: bindings with a base are indexed from there, a binding whose alias is another becomes one
  * memory with it (and shares its base, unless it has its own). */
@@ -94,6 +99,9 @@ ls_status ls_gpu_prepare(ls_gpu *gpu, ls_arena *arena, const ls_kernel *kernel, 
                          const ls_legal_param **out_params, ls_gpu_code *out_code, ls_error *err) LS_MUST_USE;
 
 /* ---- launch.c ---- */
+
+/* Adds what timers measured to the profiles that wait for it. No profile waits any more, also after an error. */
+ls_status ls_gpu_collect_times(ls_gpu *gpu, ls_error *err) LS_MUST_USE;
 
 /* The words of a legal kernel's parameters from the values of the kernel that it came from. */
 void ls_gpu_words(const ls_kernel *legal, const ls_legal_param *params, const int64_t *values, uint32_t *out_words);

@@ -47,21 +47,11 @@ static ls_gpu_range place(const launching *l, const ls_emit_binding *b) {
 }
 
 static bool is_written(const ls_kernel *k, int32_t binding) {
-    for (int32_t m = 0; m < k->n_mems; m++) {
-        if (k->mems[m].space == LS_MEM_GLOBAL && k->mems[m].binding == binding) {
-            return k->mems[m].access & LS_MEM_WRITE;
-        }
-    }
-    return false;
+    return ls_gpu_bound(k, binding)->access & LS_MEM_WRITE;
 }
 
 static ls_dtype dtype_of(const ls_kernel *k, int32_t binding) {
-    for (int32_t m = 0; m < k->n_mems; m++) {
-        if (k->mems[m].space == LS_MEM_GLOBAL && k->mems[m].binding == binding) {
-            return k->mems[m].dtype;
-        }
-    }
-    return LS_U32;
+    return ls_gpu_bound(k, binding)->dtype;
 }
 
 /* One kernel of a launch: what each binding of the emitted kernel is. */
@@ -75,6 +65,40 @@ typedef struct parting {
     ls_gpu_memory borrowed[2 * MAX_BINDINGS]; /* each binding apart, then some together */
     int32_t n_borrowed;
 } parting;
+
+/* ---- time ---- */
+
+ls_status ls_gpu_collect_times(ls_gpu *gpu, ls_error *err) {
+    uint64_t spent[LS_GPU_TIMERS];
+    int n = gpu->n_timed;
+    gpu->n_timed = 0;
+    if (n) {
+        LS_TRY(err, gpu->api->times(gpu->driver, spent, n, err));
+    }
+    for (int i = 0; i < n; i++) {
+        *gpu->timed[i] += spent[i];
+    }
+    return LS_OK;
+}
+
+/* How a contraction is computed, as the rows of emit/cover.def tell. */
+static const char *strategy_of(uint32_t cover) {
+    static const struct {
+        uint32_t bits;
+        const char *name;
+    } rows[] = {{1u << LS_COVER_MATRIX | 1u << LS_COVER_FRAGMENTS, "matrix"},
+                {1u << LS_COVER_TILED | 1u << LS_COVER_TILED_MASKED, "tiled"},
+                {1u << LS_COVER_GEMV, "gemv"},
+                {1u << LS_COVER_CONTRACT_SERIAL, "naive"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (cover & rows[i].bits) {
+            return rows[i].name;
+        }
+    }
+    return "";
+}
+
+/* ---- parts ---- */
 
 static void cover(const launching *l, ls_cover bit) {
     l->gpu->cover |= UINT32_C(1) << bit;
@@ -268,13 +292,22 @@ static ls_status dispatch(const launching *l, int part, parting *p, const uint32
         }
     }
     ls_gpu_words(&v->kernel, v->params, values, words);
+    ls_gpu *gpu = l->gpu;
+    bool timed = l->launch->profile && gpu->limits.clock;
+    if (timed && gpu->n_timed == LS_GPU_TIMERS) {
+        LS_TRY(err, ls_gpu_collect_times(gpu, err));
+    }
     const ls_gpu_dispatch d = {.pipeline = v->pipeline,
                                .kernel = &v->kernel,
                                .bindings = bound,
                                .words = words,
                                .n_words = v->n_words,
-                               .groups = {groups[0], groups[1], groups[2]}};
-    LS_TRY(err, l->gpu->api->dispatch(l->gpu->driver, &d, err));
+                               .groups = {groups[0], groups[1], groups[2]},
+                               .timer = timed ? 1 + gpu->n_timed : 0};
+    LS_TRY(err, gpu->api->dispatch(gpu->driver, &d, err));
+    if (timed) {
+        gpu->timed[gpu->n_timed++] = &l->launch->profile->nanoseconds;
+    }
     for (int32_t i = 0; i < k->n_globals; i++) {
         if (p->staged[i] && is_written(k, i)) {
             const ls_gpu_range *place = &p->ranges[p->alias[i]];
@@ -343,6 +376,9 @@ static ls_status launch_all(launching *l, ls_launch *launch, ls_error *err) {
         l->status = (ls_gpu_range){m->block->block, m->offset + launch->status_offset, sizeof zero};
     }
     gpu->cover |= b->list.cover;
+    if (launch->profile) {
+        launch->profile->strategy = strategy_of(b->list.cover);
+    }
     for (int32_t i = 0; i < b->list.n_kernels; i++) {
         LS_TRY(err, launch_part(l, i, err));
     }

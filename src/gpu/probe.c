@@ -109,14 +109,19 @@ static ls_val wide(ls_kb *kb, ls_val x, ls_val y) {
     ls_val high = ls_kb_shl(kb, ls_kb_cast(kb, x, LS_U64), ls_kb_const_int(kb, LS_U64, 32));
     return ls_kb_or(kb, high, ls_kb_cast(kb, y, LS_U64));
 }
+/* Both words in one, so that a wrong bit of either shows. */
+static ls_val folded(ls_kb *kb, ls_val bits) {
+    ls_val high = ls_kb_cast(kb, ls_kb_shr(kb, bits, ls_kb_const_int(kb, LS_U64, 32)), LS_U32);
+    ls_val spread = ls_kb_mul(kb, high, ls_kb_u32(kb, 0x9e3779b1u));
+    return ls_kb_xor(kb, ls_kb_cast(kb, bits, LS_U32), spread);
+}
 static int probe_int64(ls_kb *kb, ls_val x, ls_val y, ls_val *out) {
     ls_val a = wide(kb, x, y), b = wide(kb, ls_kb_shr(kb, y, ls_kb_and(kb, x, ls_kb_u32(kb, 63))), x);
     ls_val as = ls_kb_bitcast(kb, a, LS_I64), bs = ls_kb_bitcast(kb, b, LS_I64);
     const ls_val all[4] = {ls_kb_mul(kb, a, b), ls_kb_div(kb, a, b), ls_kb_bitcast(kb, ls_kb_rem(kb, as, bs), LS_U64),
                            ls_kb_bitcast(kb, ls_kb_shr(kb, as, ls_kb_and(kb, bs, ls_kb_i64(kb, 127))), LS_U64)};
-    for (int i = 0; i < 4; i++) { /* both words at once */
-        ls_val high = ls_kb_cast(kb, ls_kb_shr(kb, all[i], ls_kb_const_int(kb, LS_U64, 32)), LS_U32);
-        out[i] = ls_kb_xor(kb, ls_kb_cast(kb, all[i], LS_U32), ls_kb_mul(kb, high, ls_kb_u32(kb, 0x9e3779b1u)));
+    for (int i = 0; i < 4; i++) {
+        out[i] = folded(kb, all[i]);
     }
     return 4;
 }
@@ -125,9 +130,7 @@ static int probe_float64(ls_kb *kb, ls_val x, ls_val y, ls_val *out) {
     ls_val p = ls_kb_mul(kb, a, ls_kb_cast(kb, tame(kb, y), LS_F64));
     const ls_val all[4] = {ls_kb_add(kb, p, a), ls_kb_div(kb, a, b), ls_kb_sqrt(kb, ls_kb_abs(kb, a)), ls_kb_rint(kb, p)};
     for (int i = 0; i < 4; i++) {
-        ls_val bits = ls_kb_bitcast(kb, ls_kb_canon(kb, all[i]), LS_U64);
-        ls_val high = ls_kb_cast(kb, ls_kb_shr(kb, bits, ls_kb_const_int(kb, LS_U64, 32)), LS_U32);
-        out[i] = ls_kb_xor(kb, ls_kb_cast(kb, bits, LS_U32), ls_kb_mul(kb, high, ls_kb_u32(kb, 0x9e3779b1u)));
+        out[i] = folded(kb, ls_kb_bitcast(kb, ls_kb_canon(kb, all[i]), LS_U64));
     }
     return 4;
 }

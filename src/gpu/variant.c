@@ -79,12 +79,16 @@ static void rewrite_ins(rewriter *r, int32_t at) {
     }
 }
 
-static int32_t memory_of(const ls_kernel *k, int32_t binding) {
-    int32_t m = 0;
-    while (k->mems[m].space != LS_MEM_GLOBAL || k->mems[m].binding != binding) {
+const ls_kmem *ls_gpu_bound(const ls_kernel *k, int32_t binding) {
+    const ls_kmem *m = k->mems; /* a builder gives each binding to one memory */
+    while (m->space != LS_MEM_GLOBAL || m->binding != binding) {
         m++;
     }
     return m;
+}
+
+static int32_t memory_of(const ls_kernel *k, int32_t binding) {
+    return (int32_t)(ls_gpu_bound(k, binding) - k->mems);
 }
 
 /* The memories that stay, in their order, and where each old one went. */

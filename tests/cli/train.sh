@@ -36,6 +36,15 @@ same() { # same WHAT A B
     [ -n "$2" ] && [ "$2" = "$3" ] || complain "$1: $2 and $3"
 }
 
+# ---- a profile tells of every kernel, and changes no bit ----
+plain=$(train --steps 3)
+same "the weights of a profiled run" "$plain" "$(train --steps 3 --profile --json report.json)"
+grep -q 'kernels, .* ms by the host' out || complain "train --profile prints no profile: $(cat out)"
+grep -q 'contract' out || complain "the profile names no contraction: $(cat out)"
+grep -q '"nanoseconds"' report.json || complain "the report has no profile"
+"$lockstep" run mnist:small --profile --repeat 3 >out 2>err || complain "run --profile: $(cat err)"
+grep -q 'launches' out || complain "run --profile prints no profile: $(cat out)"
+
 # ---- 10 steps are 5 and 5 ----
 for optimizer in sgd adam adamw; do
     whole=$(train --optimizer $optimizer --schedule constant --steps 10)

@@ -202,6 +202,7 @@ typedef struct launching {
     ls_arena arena;
     ls_kernel kernel;
     void *pipeline, *block;
+    int32_t timer; /* of the next dispatch */
 } launching;
 
 static launching begin(void) {
@@ -214,7 +215,7 @@ static launching begin(void) {
 
 static ls_status dispatch(launching *l, uint32_t word) {
     const ls_gpu_range range = {l->block, 256, 256};
-    const ls_gpu_dispatch d = {l->pipeline, &l->kernel, &range, &word, 1, {1, 1, 1}};
+    const ls_gpu_dispatch d = {l->pipeline, &l->kernel, &range, &word, 1, {1, 1, 1}, l->timer};
     return ls_cuda_dispatch(l->c, &d, &err);
 }
 
@@ -314,6 +315,38 @@ static void graphs_may_be_refused(void **state) {
         sequence(&l, 5, 50 + i, 5, 0);
     }
     end(&l);
+}
+
+/* Timed launches stand alone between their events, also in the middle of what would have become a graph. */
+static void timers(void **state) {
+    (void)state;
+    launching l = begin();
+    ls_gpu *gpu = device.state;
+    uint64_t ns[LS_GPU_TIMERS] = {0}, ticket;
+    assert_string_equal(device.clock, "CUDA events");
+    sequence(&l, 5, 50, 5, 0);
+    fake->slow = 3;
+    for (int round = 0; round < 3; round++) {
+        fake->launches = fake->graphs = 0;
+        for (int i = 0; i < 5; i++) {
+            l.timer = i % 2 ? 1 + i / 2 : 0;
+            assert_ok(dispatch(&l, (uint32_t)i + 1));
+        }
+        assert_ok(gpu->api->times(l.c, ns, 2, &err));
+        assert_true(ns[0] == 500000 && ns[1] == 500000 && ns[2] == 0);
+        assert_ok(ls_cuda_flush(l.c, &ticket, &err));
+        assert_int_equal(fake->launches, 5);
+        assert_int_equal(fake->graphs, 0);
+    }
+    l.timer = LS_GPU_TIMERS; /* the last */
+    assert_ok(dispatch(&l, 1));
+    l.timer = 0;
+    sequence(&l, 5, 50, 0, 1); /* and graphs again */
+    fail_next("cuEventElapsedTime", 0, 700);
+    assert_int_equal(gpu->api->times(l.c, ns, 1, &err), LS_ERR_DEVICE);
+    end(&l);
+    fake->sticky = 0;
+    fake->live = 0;
 }
 
 /* ---- failures ---- */
@@ -439,7 +472,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(opens), CASE(chooses_what_ptx_it_writes), CASE(says_why_there_is_none), CASE(bytes_come_back),
         CASE(tickets_are_in_order), CASE(sequences_become_graphs), CASE(copies_are_part_of_sequences),
-        CASE(a_read_sees_what_was_held_back), CASE(more_sequences_than_are_kept), CASE(graphs_may_be_refused),
+        CASE(a_read_sees_what_was_held_back), CASE(more_sequences_than_are_kept), CASE(graphs_may_be_refused), CASE(timers),
         CASE(a_lost_device_stays_lost), CASE(memory_may_be_short), CASE(a_kernel_may_not_compile),
         CASE(opening_fails_cleanly), CASE(what_computes_nothing_is_not_certified),
     };

@@ -36,6 +36,7 @@ typedef struct command {
     const pipeline *pipeline; /* NULL: a copy */
     group group;
     uint32_t uniform_offset, groups[3];
+    int timer;
     buffer *to, *from;
     uint64_t to_offset, from_offset, size;
 } command;
@@ -48,6 +49,7 @@ typedef struct fake {
     int fail_at;   /* the number of the object that is bad; negative: none */
     ls_status fail_with;
     int lose_at;   /* the submit that loses the device */
+    uint64_t stamps[2 * LS_WEBGPU_TIMERS], clock;
 } fake;
 
 static fake *fake_of(ls_webgpu_host *host) {
@@ -129,14 +131,22 @@ static command *record(ls_webgpu_host *host) {
     return c;
 }
 
-static void dispatch(ls_webgpu_host *host, void *handle, void *g, uint32_t uniform_offset, const uint32_t groups[3]) {
+static void dispatch(ls_webgpu_host *host, void *handle, void *g, uint32_t uniform_offset, const uint32_t groups[3], int timer) {
     command *c = record(host);
+    assert_true(timer >= 0 && timer <= LS_WEBGPU_TIMERS && (!timer || host->limits.timestamps));
     assert_int_equal(uniform_offset % host->limits.align, 0);
-    *c = (command){.pipeline = handle, .group = *(group *)g, .uniform_offset = uniform_offset};
+    *c = (command){.pipeline = handle, .group = *(group *)g, .uniform_offset = uniform_offset, .timer = timer};
     for (int i = 0; i < 3; i++) {
         assert_true(groups[i] > 0 && groups[i] <= host->limits.max_groups);
         c->groups[i] = groups[i];
     }
+}
+
+/* What is recorded is a command without a source. */
+static void resolve(ls_webgpu_host *host, int n, void *to) {
+    const buffer *b = to;
+    assert_true(b->use == LS_WEBGPU_TIMES && (uint64_t)n * 16 <= b->size);
+    *record(host) = (command){.to = to, .size = (uint64_t)n * 16};
 }
 
 static void copy(ls_webgpu_host *host, void *to, uint64_t to_offset, void *from, uint64_t from_offset, uint64_t size) {
@@ -159,8 +169,19 @@ static uint8_t *bound(const ls_webgpu_binding *b, size_t at) {
     return ((buffer *)b->buffer)->bytes + b->offset + at;
 }
 
-static void run(const command *c) {
+static void run(fake *f, const command *c) {
     uint32_t p[4];
+    if (c->timer) {
+        f->stamps[2 * (c->timer - 1)] = f->clock += 7;
+        f->stamps[2 * (c->timer - 1) + 1] = f->clock += 1000 * (uint64_t)c->timer;
+    }
+    if (c->pipeline && strcmp(c->pipeline->name, "nothing") == 0) {
+        return;
+    }
+    if (!c->pipeline && !c->from) {
+        memcpy(c->to->bytes, f->stamps, c->size);
+        return;
+    }
     if (!c->pipeline) {
         memcpy(c->to->bytes + c->to_offset, c->from->bytes + c->from_offset, c->size);
         return;
@@ -189,7 +210,7 @@ static void submit(ls_webgpu_host *host) {
         snprintf(host->message, sizeof host->message, "planted loss");
     }
     for (int i = 0; i < f->n_commands && !host->lost; i++) {
-        run(&f->commands[i]);
+        run(f, &f->commands[i]);
     }
     f->n_commands = 0;
     f->patience = f->delay;
@@ -229,7 +250,7 @@ static void close_host(ls_webgpu_host *host) {
 }
 
 static const ls_webgpu_host_api host_api = {
-    buffer_new, buffer_free, pipeline_new, any_free, group_new, any_free, dispatch, copy, write_now,
+    buffer_new, buffer_free, pipeline_new, any_free, group_new, any_free, dispatch, resolve, copy, write_now,
     submit,     map,         mapped,       unmap,    wait_some, close_host,
 };
 
@@ -389,12 +410,48 @@ static void no_host_memory(void **state) {
     }
 }
 
+/* What the host measures is what comes back, by timer; a host that is lost meanwhile is an error. */
+static void timers(void **state) {
+    (void)state;
+    for (int lose = 0; lose < 2; lose++) {
+        fake *f;
+        ls_webgpu *driver;
+        void *pipeline, *block;
+        uint64_t ns[3];
+        ls_error_clear(&err);
+        assert_ok(open_fake(&f, &driver));
+        f->base.limits.timestamps = true;
+        ls_gpu_limits limits;
+        ls_webgpu_get_limits(driver, &limits);
+        assert_string_equal(limits.clock, "WebGPU timestamps");
+        ls_kernel kernel = {.name = "nothing", .n_globals = 1};
+        const ls_gpu_code code = {.kernel = &kernel, .name = "nothing", .data = "", .n_words = 0};
+        assert_ok(api->build(driver, &code, &pipeline, &err));
+        assert_ok(api->block_new(driver, 256, &block, &err));
+        const ls_gpu_range range = {block, 0, 256};
+        static const int32_t order[] = {2, 0, 3, 1};
+        for (int i = 0; i < 4; i++) {
+            const ls_gpu_dispatch d = {.pipeline = pipeline, .kernel = &kernel, .bindings = &range, .groups = {1, 1, 1},
+                                       .timer = order[i]};
+            assert_ok(api->dispatch(driver, &d, &err));
+        }
+        f->lose_at = lose ? (int)f->base.submitted + 1 : -1;
+        assert_int_equal(api->times(driver, ns, 3, &err), lose ? LS_ERR_DEVICE : LS_OK);
+        assert_true(lose || (ns[0] == 1000 && ns[1] == 2000 && ns[2] == 3000));
+        api->drop(driver, pipeline);
+        api->block_free(driver, block);
+        ls_webgpu_close(driver);
+        assert_int_equal(heap.used, 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(late_answers, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_objects, setup, teardown),
         cmocka_unit_test_setup_teardown(lost, setup, teardown),
         cmocka_unit_test_setup_teardown(no_host_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(timers, setup, teardown),
     };
     return cmocka_run_group_tests_name("webgpu_host", tests, NULL, NULL);
 }

@@ -70,6 +70,7 @@ enum {
     FN(event_record, cuEventRecord, (ls_cu_event event, ls_cu_stream stream))                                              \
     FN(event_query, cuEventQuery, (ls_cu_event event))                                                                     \
     FN(event_synchronize, cuEventSynchronize, (ls_cu_event event))                                                         \
+    FN(event_elapsed, cuEventElapsedTime, (float *milliseconds, ls_cu_event begin, ls_cu_event end))                       \
     FN(memory_new, cuMemAlloc_v2, (ls_cu_address * address, size_t bytes))                                                 \
     FN(memory_free, cuMemFree_v2, (ls_cu_address address))                                                                 \
     FN(host_new, cuMemAllocHost_v2, (void **address, size_t bytes))                                                        \

@@ -26,7 +26,8 @@ static void block_free(void *driver, void *block) {
 }
 
 static const ls_gpu_api api = {block_new,      block_free,     ls_cuda_write, ls_cuda_read,     ls_cuda_copy, ls_cuda_render,
-                               ls_cuda_build,  ls_cuda_drop,   ls_cuda_dispatch, ls_cuda_flush, ls_cuda_wait};
+                               ls_cuda_build,  ls_cuda_drop,   ls_cuda_dispatch, ls_cuda_flush, ls_cuda_wait,
+                               ls_cuda_times};
 
 static int attribute(ls_cuda *c, int which) {
     int value = 0;
@@ -128,7 +129,8 @@ static ls_gpu_limits limits_of(ls_cuda *c, const ls_caps *caps) {
                             .max_groups = 65535,
                             .max_threads = attribute(c, LS_CU_MAX_THREADS_PER_BLOCK),
                             .overlap = true,
-                            .subgroup = caps->subgroup};
+                            .subgroup = caps->subgroup,
+                            .clock = "CUDA events"};
     if (c->sm >= 80) {
         const ls_emit_frag frags[] = {{LS_F16, 16, 16, 16}, {LS_BF16, 16, 16, 16}};
         limits.n_frags = sizeof frags / sizeof *frags;

@@ -66,6 +66,7 @@ typedef struct ls_cuda {
     bool launched;               /* the commands of `now` were */
     uint64_t clock;
     uint64_t graphs_run, graphs_made; /* for tests */
+    ls_cu_event timers[2 * LS_GPU_TIMERS]; /* of each, its begin and its end; made when first needed */
 } ls_cuda;
 
 /* LS_OK, or the error of a driver call, which makes the device lost when no later call can work. */
@@ -96,6 +97,9 @@ ls_status ls_cuda_write(void *driver, void *block, size_t offset, const void *da
 ls_status ls_cuda_read(void *driver, void *block, size_t offset, void *data, size_t size, ls_error *err);
 ls_status ls_cuda_flush(void *driver, uint64_t *out_ticket, ls_error *err);
 ls_status ls_cuda_wait(void *driver, uint64_t ticket, int blocking, int *out_done, ls_error *err);
+/* One end of a timer (0: its begin, 1: its end), where the stream is now. */
+ls_status ls_cuda_stamp(ls_cuda *c, int32_t timer, int end, ls_error *err) LS_MUST_USE;
+ls_status ls_cuda_times(void *driver, uint64_t *out_ns, int n, ls_error *err);
 
 /* ---- pipeline.c ---- */
 ls_status ls_cuda_render(void *driver, ls_arena *arena, const ls_kernel *kernel, ls_gpu_code *out_code, ls_error *err);

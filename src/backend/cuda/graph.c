@@ -228,6 +228,11 @@ ls_status ls_cuda_dispatch(void *driver, const ls_gpu_dispatch *d, ls_error *err
     for (int32_t i = 0; i < k.n_addresses; i++) { /* at most limits.max_bindings */
         addresses[i] = (ls_cu_address)(uintptr_t)d->bindings[i].block + d->bindings[i].offset;
     }
+    if (d->timer) { /* a sequence of its own, between two events */
+        LS_TRY(err, ls_cuda_stamp(driver, d->timer - 1, 0, err));
+        LS_TRY(err, record(driver, k, addresses, d->words, err));
+        return ls_cuda_stamp(driver, d->timer - 1, 1, err);
+    }
     return record(driver, k, addresses, d->words, err);
 }
 

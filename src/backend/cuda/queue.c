@@ -37,6 +37,9 @@ void ls_cuda_queue_close(ls_cuda *c) {
     }
     event_drop(c, c->landed[0]);
     event_drop(c, c->landed[1]);
+    for (int i = 0; i < 2 * LS_GPU_TIMERS; i++) {
+        event_drop(c, c->timers[i]);
+    }
     if (c->ring) {
         (void)c->api.host_free(c->ring);
     }
@@ -168,5 +171,41 @@ ls_status ls_cuda_wait(void *driver, uint64_t ticket, int blocking, int *out_don
     if (out_done) {
         *out_done = ticket <= c->done;
     }
+    return status;
+}
+
+/* ---- timers ---- */
+
+static ls_status stamp(ls_cuda *c, ls_cu_event *event, ls_error *err) {
+    LS_TRY(err, ls_cuda_settle(c, err));
+    if (!*event) {
+        LS_CUDA_TRY(c, err, event_create, event, 0);
+    }
+    LS_CUDA_TRY(c, err, event_record, *event, c->stream);
+    return LS_OK;
+}
+
+ls_status ls_cuda_stamp(ls_cuda *c, int32_t timer, int end, ls_error *err) {
+    LS_TRY(err, ls_cuda_enter(c, err));
+    ls_status status = stamp(c, &c->timers[2 * timer + end], err);
+    ls_cuda_leave(c);
+    return status;
+}
+
+static ls_status elapsed(ls_cuda *c, uint64_t *out_ns, int n, ls_error *err) {
+    for (int i = 0; i < n; i++) {
+        float milliseconds = 0;
+        LS_CUDA_TRY(c, err, event_synchronize, c->timers[2 * i + 1]);
+        LS_CUDA_TRY(c, err, event_elapsed, &milliseconds, c->timers[2 * i], c->timers[2 * i + 1]);
+        out_ns[i] = (uint64_t)((double)milliseconds * 1e6);
+    }
+    return LS_OK;
+}
+
+ls_status ls_cuda_times(void *driver, uint64_t *out_ns, int n, ls_error *err) {
+    ls_cuda *c = driver;
+    LS_TRY(err, ls_cuda_enter(c, err));
+    ls_status status = elapsed(c, out_ns, n, err);
+    ls_cuda_leave(c);
     return status;
 }

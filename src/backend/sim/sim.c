@@ -104,7 +104,7 @@ static ls_status sim_wait(void *driver, uint64_t ticket, int blocking, int *out_
 }
 
 static const ls_gpu_api api = {sim_block_new, sim_block_free, sim_write, sim_read,  sim_copy, sim_render,
-                               sim_build,     sim_drop,       sim_dispatch, sim_flush, sim_wait};
+                               sim_build,     sim_drop,       sim_dispatch, sim_flush, sim_wait, NULL};
 
 static void sim_close(ls_device *device) {
     ls_gpu *gpu = device->state;

@@ -16,7 +16,7 @@ typedef struct VkDevice_T *VkDevice;
 typedef struct VkQueue_T *VkQueue;
 typedef struct VkCommandBuffer_T *VkCommandBuffer;
 typedef uint64_t VkBuffer, VkDeviceMemory, VkShaderModule, VkPipeline, VkPipelineCache, VkPipelineLayout, VkDescriptorSetLayout,
-    VkDescriptorPool, VkDescriptorSet, VkCommandPool, VkFence;
+    VkDescriptorPool, VkDescriptorSet, VkCommandPool, VkFence, VkQueryPool;
 typedef void (*VkAnyFunction)(void);
 
 enum {
@@ -48,6 +48,7 @@ enum {
     VK_S_SUBMIT_INFO = 4,
     VK_S_MEMORY_ALLOCATE_INFO = 5,
     VK_S_FENCE_CREATE_INFO = 8,
+    VK_S_QUERY_POOL_CREATE_INFO = 11,
     VK_S_BUFFER_CREATE_INFO = 12,
     VK_S_SHADER_MODULE_CREATE_INFO = 16,
     VK_S_PIPELINE_CACHE_CREATE_INFO = 17,
@@ -96,6 +97,7 @@ enum {
     VK_STAGE_COMPUTE = 0x20, /* of shaders */
     VK_PIPE_COMPUTE = 0x800, /* of pipelines */
     VK_PIPE_TRANSFER = 0x1000,
+    VK_PIPE_END = 0x2000,
     VK_PIPE_HOST = 0x4000,
     VK_ACCESS_SHADER_READ = 0x20,
     VK_ACCESS_SHADER_WRITE = 0x40,
@@ -463,6 +465,15 @@ typedef struct VkSubmitInfo {
 } VkSubmitInfo;
 _Static_assert(sizeof(VkSubmitInfo) == 72, "Vulkan's ABI");
 
+typedef struct VkQueryPoolCreateInfo {
+    uint32_t sType;
+    const void *pNext;
+    VkFlags flags;
+    uint32_t queryType, queryCount;
+    VkFlags pipelineStatistics;
+} VkQueryPoolCreateInfo;
+_Static_assert(sizeof(VkQueryPoolCreateInfo) == 32, "Vulkan's ABI");
+
 /* F(result, name, parameters). Allocators are always NULL. */
 #define LS_VK_INSTANCE_FUNCTIONS(F)                                                                                            \
     F(void, vkDestroyInstance, (VkInstance, const void *))                                                                     \
@@ -519,6 +530,12 @@ _Static_assert(sizeof(VkSubmitInfo) == 72, "Vulkan's ABI");
       (VkCommandBuffer, VkFlags, VkFlags, VkFlags, uint32_t, const VkMemoryBarrier *, uint32_t, const void *, uint32_t,        \
        const void *))                                                                                                          \
     F(void, vkCmdCopyBuffer, (VkCommandBuffer, VkBuffer, VkBuffer, uint32_t, const VkBufferCopy *))                            \
+    F(VkResult, vkCreateQueryPool, (VkDevice, const VkQueryPoolCreateInfo *, const void *, VkQueryPool *))                     \
+    F(void, vkDestroyQueryPool, (VkDevice, VkQueryPool, const void *))                                                         \
+    F(void, vkCmdResetQueryPool, (VkCommandBuffer, VkQueryPool, uint32_t, uint32_t))                                           \
+    F(void, vkCmdWriteTimestamp, (VkCommandBuffer, VkFlags, VkQueryPool, uint32_t))                                            \
+    F(VkResult, vkGetQueryPoolResults,                                                                                         \
+      (VkDevice, VkQueryPool, uint32_t, uint32_t, size_t, void *, VkDeviceSize, VkFlags))                                      \
     F(VkResult, vkQueueSubmit, (VkQueue, uint32_t, const VkSubmitInfo *, VkFence))                                             \
     F(VkResult, vkCreateFence, (VkDevice, const VkFenceCreateInfo *, const void *, VkFence *))                                 \
     F(void, vkDestroyFence, (VkDevice, VkFence, const void *))                                                                 \

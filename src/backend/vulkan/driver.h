@@ -81,6 +81,8 @@ typedef struct vk_driver {
     VkDescriptorSetLayout set_layouts[LS_VK_BINDINGS + 1];
     VkPipelineLayout layouts[LS_VK_BINDINGS + 1];
     int32_t max_words, max_bindings;
+    uint32_t timestamp_bits; /* that count */
+    VkQueryPool timestamps;  /* made when first needed */
 } vk_driver;
 
 /* ---- open.c ---- */
@@ -126,6 +128,12 @@ ls_status ls_vk_render(void *driver, ls_arena *arena, const ls_kernel *kernel, l
 ls_status ls_vk_build(void *driver, const ls_gpu_code *code, void **out_pipeline, ls_error *err);
 void ls_vk_drop(void *driver, void *pipeline);
 ls_status ls_vk_dispatch(void *driver, const ls_gpu_dispatch *dispatch, ls_error *err);
+
+/* ---- times.c ---- */
+void ls_vk_clock_find(vk_driver *d, ls_gpu_limits *limits); /* fills limits->clock */
+ls_status ls_vk_timer_begin(vk_driver *d, const vk_batch *batch, int32_t timer, ls_error *err) LS_MUST_USE;
+void ls_vk_timer_end(vk_driver *d, const vk_batch *batch, int32_t timer);
+ls_status ls_vk_times(void *driver, uint64_t *out_ns, int n, ls_error *err);
 
 extern const ls_gpu_api ls_vk_api;
 

@@ -204,7 +204,13 @@ ls_status ls_vk_dispatch(void *driver, const ls_gpu_dispatch *dispatch, ls_error
     words[dispatch->n_words] = 0; /* the renderer's run-time zero */
     d->vkCmdPushConstants(batch->commands, d->layouts[p->n_bindings], VK_STAGE_COMPUTE, 0,
                           (uint32_t)(dispatch->n_words + 1) * 4, words);
+    if (dispatch->timer) {
+        LS_TRY(err, ls_vk_timer_begin(d, batch, dispatch->timer - 1, err));
+    }
     d->vkCmdDispatch(batch->commands, dispatch->groups[0], dispatch->groups[1], dispatch->groups[2]);
+    if (dispatch->timer) {
+        ls_vk_timer_end(d, batch, dispatch->timer - 1);
+    }
     p->last_use = batch->number;
     return ls_vk_end(d, err);
 }

@@ -200,6 +200,7 @@ void ls_vk_close(vk_driver *d) {
         ls_vk_cache_save(d);
         ls_vk_block_free(d, d->staging);
         d->vkDestroyPipelineCache(d->dev, d->cache, NULL);
+        d->vkDestroyQueryPool(d->dev, d->timestamps, NULL);
         for (int i = 0; i <= LS_VK_BINDINGS; i++) {
             d->vkDestroyPipelineLayout(d->dev, d->layouts[i], NULL);
             d->vkDestroyDescriptorSetLayout(d->dev, d->set_layouts[i], NULL);

@@ -14,6 +14,7 @@ const ls_gpu_api ls_vk_api = {
     .dispatch = ls_vk_dispatch,
     .flush = ls_vk_flush,
     .wait = ls_vk_wait,
+    .times = ls_vk_times,
 };
 
 static void close_device(ls_device *device) {
@@ -38,6 +39,7 @@ static ls_status open_device(ls_device *device, int index, ls_error *err) {
     d->heap = device->heap;
     ls_status status = ls_vk_open(d, index, &limits, err);
     if (status == LS_OK) {
+        ls_vk_clock_find(d, &limits);
         status = ls_gpu_create(device, &ls_vk_api, d, &limits, &gpu, err);
     }
     if (status != LS_OK) {

@@ -20,6 +20,7 @@ typedef struct WGPUComputePipelineImpl *WGPUComputePipeline;
 typedef struct WGPUCommandEncoderImpl *WGPUCommandEncoder;
 typedef struct WGPUCommandBufferImpl *WGPUCommandBuffer;
 typedef struct WGPUComputePassEncoderImpl *WGPUComputePassEncoder;
+typedef struct WGPUQuerySetImpl *WGPUQuerySet;
 
 enum {
     WGPU_SUCCESS = 1, /* of every status */
@@ -43,13 +44,16 @@ enum {
     WGPU_FEATURE_F16 = 0xa,
     WGPU_FEATURE_SUBGROUPS = 0x11,
     WGPU_CHAIN_WGSL = 2,
+    WGPU_CHAIN_TOGGLES = 0x5000a, /* Dawn's */
+    WGPU_QUERY_TIMESTAMP = 2,
     WGPU_STAGE_COMPUTE = 4,
     WGPU_MAP_READ = 1,
     WGPU_USE_MAP_READ = 0x1,
     WGPU_USE_COPY_SRC = 0x4,
     WGPU_USE_COPY_DST = 0x8,
     WGPU_USE_UNIFORM = 0x40,
-    WGPU_USE_STORAGE = 0x80
+    WGPU_USE_STORAGE = 0x80,
+    WGPU_USE_QUERY_RESOLVE = 0x200
 };
 
 typedef struct WGPUChainedStruct {
@@ -205,6 +209,32 @@ typedef struct WGPUBindGroupDescriptor {
     const WGPUBindGroupEntry *entries;
 } WGPUBindGroupDescriptor;
 
+typedef struct WGPUDawnTogglesDescriptor {
+    WGPUChainedStruct chain;
+    size_t n_enabled;
+    const char *const *enabled;
+    size_t n_disabled;
+    const char *const *disabled;
+} WGPUDawnTogglesDescriptor;
+
+typedef struct WGPUQuerySetDescriptor {
+    WGPUChainedStruct *next;
+    WGPUStringView label;
+    uint32_t type, count;
+} WGPUQuerySetDescriptor;
+
+typedef struct WGPUPassTimestampWrites {
+    WGPUChainedStruct *next;
+    WGPUQuerySet set;
+    uint32_t begin, end;
+} WGPUPassTimestampWrites;
+
+typedef struct WGPUComputePassDescriptor {
+    WGPUChainedStruct *next;
+    WGPUStringView label;
+    const WGPUPassTimestampWrites *timestamps;
+} WGPUComputePassDescriptor;
+
 #define LS_WGPU_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
 LS_WGPU_SIZE(WGPUFutureWaitInfo, 16);
 LS_WGPU_SIZE(WGPUInstanceDescriptor, 32);
@@ -223,6 +253,10 @@ LS_WGPU_SIZE(WGPUPipelineLayoutDescriptor, 48);
 LS_WGPU_SIZE(WGPUComputePipelineDescriptor, 80);
 LS_WGPU_SIZE(WGPUBindGroupEntry, 56);
 LS_WGPU_SIZE(WGPUBindGroupDescriptor, 48);
+LS_WGPU_SIZE(WGPUDawnTogglesDescriptor, 48);
+LS_WGPU_SIZE(WGPUQuerySetDescriptor, 32);
+LS_WGPU_SIZE(WGPUPassTimestampWrites, 24);
+LS_WGPU_SIZE(WGPUComputePassDescriptor, 32);
 _Static_assert(offsetof(WGPULimits, storage_buffers) == 52 && offsetof(WGPULimits, storage_size) == 72 &&
                    offsetof(WGPULimits, storage_align) == 84 && offsetof(WGPULimits, buffer_size) == 96 &&
                    offsetof(WGPULimits, workgroup_bytes) == 124 && offsetof(WGPULimits, grid) == 144,
@@ -259,10 +293,12 @@ typedef void (*WGPUDoneCallback)(uint32_t status);
     X(DeviceCreateCommandEncoder, WGPUCommandEncoder, (WGPUDevice, const void *))                                              \
     X(DevicePushErrorScope, void, (WGPUDevice, uint32_t))                                                                      \
     X(DevicePopErrorScope, WGPUFuture, (WGPUDevice, WGPUCallbackInfo))                                                         \
+    X(DeviceCreateQuerySet, WGPUQuerySet, (WGPUDevice, const WGPUQuerySetDescriptor *))                                        \
     X(DeviceDestroy, void, (WGPUDevice))                                                                                       \
     X(DeviceRelease, void, (WGPUDevice))                                                                                       \
-    X(CommandEncoderBeginComputePass, WGPUComputePassEncoder, (WGPUCommandEncoder, const void *))                              \
+    X(CommandEncoderBeginComputePass, WGPUComputePassEncoder, (WGPUCommandEncoder, const WGPUComputePassDescriptor *))         \
     X(CommandEncoderCopyBufferToBuffer, void, (WGPUCommandEncoder, WGPUBuffer, uint64_t, WGPUBuffer, uint64_t, uint64_t))      \
+    X(CommandEncoderResolveQuerySet, void, (WGPUCommandEncoder, WGPUQuerySet, uint32_t, uint32_t, WGPUBuffer, uint64_t))       \
     X(CommandEncoderFinish, WGPUCommandBuffer, (WGPUCommandEncoder, const void *))                                             \
     X(CommandEncoderRelease, void, (WGPUCommandEncoder))                                                                       \
     X(CommandBufferRelease, void, (WGPUCommandBuffer))                                                                         \
@@ -275,6 +311,7 @@ typedef void (*WGPUDoneCallback)(uint32_t status);
     X(QueueSubmit, void, (WGPUQueue, size_t, const WGPUCommandBuffer *))                                                       \
     X(QueueOnSubmittedWorkDone, WGPUFuture, (WGPUQueue, WGPUCallbackInfo))                                                     \
     X(QueueRelease, void, (WGPUQueue))                                                                                         \
+    X(QuerySetRelease, void, (WGPUQuerySet))                                                                                   \
     X(BufferMapAsync, WGPUFuture, (WGPUBuffer, uint64_t, size_t, size_t, WGPUCallbackInfo))                                    \
     X(BufferGetConstMappedRange, const void *, (WGPUBuffer, size_t, size_t))                                                   \
     X(BufferUnmap, void, (WGPUBuffer))                                                                                         \

@@ -38,6 +38,7 @@ typedef struct dawn {
     WGPUCommandEncoder encoder; /* what is being recorded, or NULL */
     WGPUComputePassEncoder pass;
     WGPUComputePipeline bound; /* in the pass */
+    WGPUQuerySet timers; /* made when first needed */
     WGPUFuture scopes[MAX_SCOPES];
     WGPUFuture work[MAX_WORK]; /* of the submits completed + 1 .. submitted, by number modulo MAX_WORK */
     WGPUFuture map;
@@ -143,6 +144,7 @@ static void *buffer_new(ls_webgpu_host *host, uint64_t size, ls_webgpu_use use) 
         [LS_WEBGPU_STORAGE] = WGPU_USE_STORAGE | WGPU_USE_COPY_SRC | WGPU_USE_COPY_DST,
         [LS_WEBGPU_STAGING] = WGPU_USE_STORAGE | WGPU_USE_UNIFORM | WGPU_USE_COPY_SRC | WGPU_USE_COPY_DST,
         [LS_WEBGPU_READBACK] = WGPU_USE_MAP_READ | WGPU_USE_COPY_DST,
+        [LS_WEBGPU_TIMES] = WGPU_USE_QUERY_RESOLVE | WGPU_USE_COPY_SRC,
     };
     dawn *d = dawn_of(host);
     WGPUBufferDescriptor desc = {.usage = uses[use], .size = size};
@@ -251,13 +253,29 @@ static void end_pass(dawn *d) {
     }
 }
 
-static void dispatch(ls_webgpu_host *host, void *handle, void *group, uint32_t uniform_offset, const uint32_t groups[3]) {
+/* A timed pass holds one dispatch: only passes have timestamps. */
+static void begin_pass(dawn *d, int timer) {
+    const uint32_t first = (uint32_t)(timer - 1) * 2;
+    if (timer && !d->timers) {
+        const WGPUQuerySetDescriptor set = {.type = WGPU_QUERY_TIMESTAMP, .count = 2 * LS_WEBGPU_TIMERS};
+        d->timers = d->f.DeviceCreateQuerySet(d->device, &set);
+    }
+    const WGPUPassTimestampWrites times = {.set = d->timers, .begin = first, .end = first + 1};
+    const WGPUComputePassDescriptor pass = {.timestamps = &times};
+    d->pass = d->f.CommandEncoderBeginComputePass(d->encoder, timer ? &pass : NULL);
+    d->bound = NULL;
+}
+
+static void dispatch(ls_webgpu_host *host, void *handle, void *group, uint32_t uniform_offset, const uint32_t groups[3],
+                     int timer) {
     dawn *d = dawn_of(host);
     const pipeline *p = handle;
     record(d);
+    if (timer) {
+        end_pass(d);
+    }
     if (!d->pass) {
-        d->pass = d->f.CommandEncoderBeginComputePass(d->encoder, NULL);
-        d->bound = NULL;
+        begin_pass(d, timer);
     }
     if (d->bound != p->pipeline) {
         d->bound = p->pipeline;
@@ -265,6 +283,16 @@ static void dispatch(ls_webgpu_host *host, void *handle, void *group, uint32_t u
     }
     d->f.ComputePassEncoderSetBindGroup(d->pass, 0, group, p->uniform_size ? 1 : 0, &uniform_offset);
     d->f.ComputePassEncoderDispatchWorkgroups(d->pass, groups[0], groups[1], groups[2]);
+    if (timer) {
+        end_pass(d);
+    }
+}
+
+static void resolve(ls_webgpu_host *host, int n, void *buffer) {
+    dawn *d = dawn_of(host);
+    record(d);
+    end_pass(d);
+    d->f.CommandEncoderResolveQuerySet(d->encoder, d->timers, 0, 2 * (uint32_t)n, buffer, 0);
 }
 
 static void copy(ls_webgpu_host *host, void *to, uint64_t to_offset, void *from, uint64_t from_offset, uint64_t size) {
@@ -352,6 +380,9 @@ static void close_host(ls_webgpu_host *host) {
     if (d->encoder) {
         d->f.CommandEncoderRelease(d->encoder);
     }
+    if (d->timers) {
+        d->f.QuerySetRelease(d->timers);
+    }
     if (d->queue) {
         d->f.QueueRelease(d->queue);
     }
@@ -371,7 +402,7 @@ static void close_host(ls_webgpu_host *host) {
 }
 
 static const ls_webgpu_host_api host_api = {
-    buffer_new, buffer_free, pipeline_new, pipeline_free, group_new, group_free, dispatch, copy, write,
+    buffer_new, buffer_free, pipeline_new, pipeline_free, group_new, group_free, dispatch, resolve, copy, write,
     submit,     map,         mapped,       unmap,         wait,      close_host,
 };
 
@@ -459,7 +490,10 @@ static ls_status open_device(dawn *d, ls_error *err) {
     features[n] = WGPU_FEATURE_TIMESTAMP, n += l->timestamps;
     features[n] = WGPU_FEATURE_F16, n += l->f16;
     features[n] = WGPU_FEATURE_SUBGROUPS, n += l->subgroups;
-    WGPUDeviceDescriptor desc = {.n_features = n, .features = features, .limits = &limits};
+    /* Quantised, timestamps count in steps of 65 us: a page's caution, and none of ours. */
+    static const char *const off[] = {"timestamp_quantization"};
+    WGPUDawnTogglesDescriptor toggles = {.chain.type = WGPU_CHAIN_TOGGLES, .n_disabled = 1, .disabled = off};
+    WGPUDeviceDescriptor desc = {.next = &toggles.chain, .n_features = n, .features = features, .limits = &limits};
     desc.lost = (WGPUCallbackInfo){.mode = WGPU_CALLBACK_PROCESS_EVENTS, .function = (void (*)(void))on_lost, .user1 = d};
     desc.uncaptured = (WGPUUncapturedErrorInfo){.function = on_uncaptured, .user1 = d};
     request *r = &d->request;

@@ -19,13 +19,16 @@ typedef struct ls_webgpu_host ls_webgpu_host;
 typedef enum ls_webgpu_use {
     LS_WEBGPU_STORAGE, /* bound for reading and writing, copied from and to, written */
     LS_WEBGPU_STAGING, /* uniform and read-only storage, copied from, written */
-    LS_WEBGPU_READBACK /* copied to, mapped for reading */
+    LS_WEBGPU_READBACK, /* copied to, mapped for reading */
+    LS_WEBGPU_TIMES /* timestamps are put there; copied from */
 } ls_webgpu_use;
 
 typedef struct ls_webgpu_binding {
     void *buffer;
     uint64_t offset, size; /* bytes; offset a multiple of limits.align, size of 4 */
 } ls_webgpu_binding;
+
+enum { LS_WEBGPU_TIMERS = 512 };
 
 typedef struct ls_webgpu_pipeline_desc {
     const char *name, *wgsl; /* entry point main */
@@ -44,7 +47,12 @@ typedef struct ls_webgpu_host_api {
     void *(*group_new)(ls_webgpu_host *host, void *pipeline, const ls_webgpu_binding *storage, void *uniform);
     void (*group_free)(ls_webgpu_host *host, void *group);
 
-    void (*dispatch)(ls_webgpu_host *host, void *pipeline, void *group, uint32_t uniform_offset, const uint32_t groups[3]);
+    /* `timer`, where limits.timestamps: 1 + the number (below LS_WEBGPU_TIMERS) of the timer that measures it; 0: none. */
+    void (*dispatch)(ls_webgpu_host *host, void *pipeline, void *group, uint32_t uniform_offset, const uint32_t groups[3],
+                     int timer);
+    /* Recorded like a command: the timestamps of timers 0 to n - 1, begin and end of each in nanoseconds, u64, into a buffer
+     * of use TIMES. */
+    void (*resolve)(ls_webgpu_host *host, int n, void *buffer);
     /* Offsets and size are multiples of 4; two buffers. */
     void (*copy)(ls_webgpu_host *host, void *to, uint64_t to_offset, void *from, uint64_t from_offset, uint64_t size);
     void (*write)(ls_webgpu_host *host, void *buffer, uint64_t offset, const void *data, size_t size);

@@ -19,6 +19,7 @@ enum {
     GROUPS = 1024          /* bind groups kept */
 };
 #define SECOND UINT64_C(1000000000)
+_Static_assert((int)LS_WEBGPU_TIMERS >= (int)LS_GPU_TIMERS, "a host has a timer for each of the layer's");
 
 typedef struct pipeline {
     void *handle;
@@ -45,6 +46,7 @@ struct ls_webgpu {
     pipeline patch, shift;
     uint64_t temporary_size;
     void *temporary;
+    void *times; /* where timestamps arrive; made when first needed */
     group groups[GROUPS];
 };
 
@@ -156,7 +158,7 @@ static void forget_groups(ls_webgpu *w, const pipeline *p, const void *buffer) {
 }
 
 static ls_status record(ls_webgpu *w, const pipeline *p, const ls_webgpu_binding *bindings, const uint32_t *words, int32_t n_words,
-                        const uint32_t groups[3], ls_error *err) {
+                        const uint32_t groups[3], int timer, ls_error *err) {
     uint32_t padded[MAX_WORDS] = {0};
     size_t uniform = 0;
     if (p->uniform_size) {
@@ -169,7 +171,7 @@ static ls_status record(ls_webgpu *w, const pipeline *p, const ls_webgpu_binding
     if (!g) {
         return LS_FAIL_MEMORY(err, "a bind group");
     }
-    w->host->api->dispatch(w->host, p->handle, g, (uint32_t)uniform, groups);
+    w->host->api->dispatch(w->host, p->handle, g, (uint32_t)uniform, groups, timer);
     w->recorded++;
     return LS_OK;
 }
@@ -235,7 +237,7 @@ static ls_status patch(ls_webgpu *w, void *block, size_t offset, const uint8_t *
         words[2] |= (uint32_t)data[i] << shift;
     }
     const ls_webgpu_binding binding = {block, offset / 256 * 256, 256};
-    return record(w, &w->patch, &binding, words, 4, (const uint32_t[3]){1, 1, 1}, err);
+    return record(w, &w->patch, &binding, words, 4, (const uint32_t[3]){1, 1, 1}, 0, err);
 }
 
 static ls_status write_bytes(void *driver, void *block, size_t offset, const void *data, size_t size, ls_error *err) {
@@ -323,7 +325,7 @@ static ls_status shift(ls_webgpu *w, void *to, size_t to_offset, void *from, siz
     const uint32_t words[4] = {(uint32_t)(to_offset - to_base), (uint32_t)(from_offset - from_base), (uint32_t)size, 0};
     uint32_t n = (uint32_t)((size + 6) / 4 / 64 + 1), most = w->host->limits.max_groups;
     const uint32_t groups[3] = {n < most ? n : most, (n + most - 1) / most, 1};
-    return record(w, &w->shift, bindings, words, 4, groups, err);
+    return record(w, &w->shift, bindings, words, 4, groups, 0, err);
 }
 
 static ls_status copy_chunk(ls_webgpu *w, void *to, size_t to_offset, void *from, size_t from_offset, size_t size, ls_error *err) {
@@ -419,6 +421,10 @@ static void drop(void *driver, void *handle) {
 static ls_status dispatch(void *driver, const ls_gpu_dispatch *d, ls_error *err) {
     ls_webgpu *w = driver;
     const pipeline *p = d->pipeline;
+    if (d->timer && !w->times) {
+        w->times = w->host->api->buffer_new(w->host, sizeof(uint64_t) * 2 * LS_GPU_TIMERS, LS_WEBGPU_TIMES);
+        LS_TRY(err, w->times ? settle(w, "the buffer of timestamps", err) : LS_FAIL_MEMORY(err, "a WebGPU buffer"));
+    }
     ls_webgpu_binding bindings[MAX_STORAGE];
     memset(bindings, 0, sizeof bindings);
     for (int i = 0; i < p->n_storage; i++) { /* a whole number of vectors of 4 words: blocks end on multiples of 256 */
@@ -426,7 +432,7 @@ static ls_status dispatch(void *driver, const ls_gpu_dispatch *d, ls_error *err)
         bindings[i].offset = d->bindings[i].offset;
         bindings[i].size = d->bindings[i].size ? (d->bindings[i].size + 15) / 16 * 16 : 16;
     }
-    LS_TRY(err, record(w, p, bindings, d->words, d->n_words, d->groups, err));
+    LS_TRY(err, record(w, p, bindings, d->words, d->n_words, d->groups, d->timer, err));
     return check(w, d->kernel->name, err);
 }
 
@@ -448,9 +454,23 @@ static ls_status wait(void *driver, uint64_t ticket, int blocking, int *out_done
     return check(w, "waiting for the device", err);
 }
 
+static ls_status times(void *driver, uint64_t *out_ns, int n, ls_error *err) {
+    ls_webgpu *w = driver;
+    uint64_t stamps[2 * LS_GPU_TIMERS];
+    LS_TRY(err, check(w, "before timestamps", err));
+    w->host->api->resolve(w->host, n, w->times);
+    w->recorded++;
+    LS_TRY(err, read_chunk(w, w->times, 0, stamps, (size_t)n * 2 * sizeof *stamps, err));
+    for (int i = 0; i < n; i++) {
+        out_ns[i] = stamps[2 * i + 1] > stamps[2 * i] ? stamps[2 * i + 1] - stamps[2 * i] : 0; /* WebGPU promises no order */
+    }
+    return LS_OK;
+}
+
 const ls_gpu_api ls_webgpu_api = {
     .block_new = block_new, .block_free = block_free, .write = write_bytes, .read = read_bytes, .copy = copy_bytes, .render = render,
     .build = build,         .drop = drop,             .dispatch = dispatch, .flush = flush,     .wait = wait,
+    .times = times,
 };
 
 /* ---- the driver ---- */
@@ -492,7 +512,7 @@ void ls_webgpu_close(ls_webgpu *w) {
             api->group_free(w->host, w->groups[i].handle);
         }
     }
-    void *const buffers[] = {w->staging, w->readback, w->temporary};
+    void *const buffers[] = {w->staging, w->readback, w->temporary, w->times};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
         if (buffers[i]) {
             api->buffer_free(w->host, buffers[i]);
@@ -525,5 +545,6 @@ void ls_webgpu_get_limits(const ls_webgpu *w, ls_gpu_limits *out) {
         .max_threads = (int32_t)threads,
         .overlap = false,
         .subgroup = l->subgroup_min == l->subgroup_max && l->subgroups ? (int32_t)l->subgroup_min : 0,
+        .clock = l->timestamps ? "WebGPU timestamps" : NULL,
     };
 }
