@@ -135,6 +135,19 @@ ANY(attention, if (n == 0 || n > 300) return ls_abs(s, x);
     ls_tensor *k = ls_reshape(s, y, LS_SHAPE(1, 1, n, 3));
     ls_attention_spec a = {.causal = 1};
     return ls_attention(s, q, k, k, &a);)
+/* Products of both sides by tiles, of little and of long k; sums over a leading axis; an operand that lies across the result. */
+static ls_tensor *first_rows(ls_session *s, ls_tensor *x, int64_t n, int64_t rows, int64_t columns) {
+    return ls_reshape(s, ls_narrow(s, x, 0, 0, n), LS_SHAPE(rows, columns));
+}
+ANY(product, int64_t m = n < 256 ? n / 4 : 64;
+    ls_tensor *a = first_rows(s, x, 4 * m, m, 12), *b = first_rows(s, y, 4 * m, m, 12);
+    return ls_matmul(s, a, ls_transpose(s, b, 0, 1));)
+ANY(product_long, int64_t m = n / 8;
+    ls_tensor *a = first_rows(s, x, 8 * m, 8, 3 * m), *b = first_rows(s, y, 8 * m, 8, 3 * m);
+    return ls_matmul(s, a, ls_transpose(s, b, 0, 1));)
+ANY(sum_columns, return ls_sum(s, first_rows(s, x, n / 16 * 16, n / 16 * 3, 16), 1, (const int[]){0}, 0);)
+ANY(turn, int64_t m = n / 512;
+    return ls_transpose(s, first_rows(s, n < 512 ? x : ls_add(s, x, y), n < 512 ? n : 512 * m, n < 512 ? n : 48, n < 512 ? 3 : 32 * m), 0, 1);)
 ANY(random, return ls_random_uniform(s, ls_random_key(s, 7), LS_SHAPE(n, 3), ls_tensor_dtype(x));)
 #define CASTS(X) X(bool, LS_BOOL) X(u8, LS_U8) X(i16, LS_I16) X(u32, LS_U32) X(i64, LS_I64) X(u64, LS_U64) X(f16, LS_F16) X(bf16, LS_BF16) X(f32, LS_F32) X(f64, LS_F64)
 #define CAST(name, dtype) ANY(cast_##name, return ls_cast(s, x, dtype);)
@@ -157,7 +170,8 @@ static const subject subjects[] = {
     S(scan_sum, NUM, 1, 1), S(scan_sum_1, NUM, 1, 1), S(scan_prod, NUM, 0, 0), S(scan_min, NUM, 1, 1), S(scan_max, NUM, 1, 1),
     S(gather, NUM, 1, 1), S(scatter_set, NUM, 1, 1), S(scatter_add, NUM, 1, 1), S(scatter_max, NUM, 1, 1), S(argsort, ALL, 0, 1),
     S(sort_down, NUM, 1, 1), S(contract_k, NUM, 1, 1), S(contract_m, NUM, 1, 1), S(contract_batch, NUM, 1, 1), S(matvec, NUM, 1, 1),
-    S(conv, NUM, 1, 1), S(conv_transpose, NUM, 1, 1), S(conv2d, NUM, 1, 1), S(max_pool, NUM, 1, 1), S(random, FLOATS, 0, 0),
+    S(conv, NUM, 1, 1), S(conv_transpose, NUM, 1, 1), S(conv2d, NUM, 1, 1), S(max_pool, NUM, 1, 1), S(product, NUM, 1, 1),
+    S(product_long, NUM, 1, 1), S(sum_columns, NUM, 1, 1), S(turn, NUM, 1, 1), S(random, FLOATS, 0, 0),
 #define C(name, dtype) {"cast_" #name, ALL, s_cast_##name, 0, 1},
     CASTS(C)
 };

@@ -6,16 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "support/rendered.h"
 
-/* The command, or NULL. */
 static inline const char *ptx_assembler(void) {
-    static const char *found;
-    if (!found) {
-        found = system("ptxas --version >/dev/null 2>&1") == 0                       ? "ptxas"
-                : system("/usr/local/cuda/bin/ptxas --version >/dev/null 2>&1") == 0 ? "/usr/local/cuda/bin/ptxas"
-                                                                                     : "";
-    }
-    return found[0] ? found : NULL;
+    return rendered_ptxas();
 }
 
 /* Fails the test, with the assembler's text, where it refuses. */

@@ -1,11 +1,12 @@
 /* A check on emitted kernels: every kernel that a session runs on ref is lowered, verified, simplified, and interpreted on
  * copies of the same arguments, with workgroups in shuffled order; all bytes of every argument must be the same, else the run
- * fails. LOCKSTEP_PRINT=1 prints the kernels that differ. One program a copy of this; one thread. */
+ * fails. LOCKSTEP_PRINT=1 prints the kernels that differ; LOCKSTEP_RENDERED=1 gives all to spirv-val and ptxas. One program a copy of this; one thread. */
 #ifndef LOCKSTEP_TESTS_TEST_EMIT_H
 #define LOCKSTEP_TESTS_TEST_EMIT_H
 
 #include "emit/emit.h"
 #include "engine/session.h"
+#include "support/rendered.h"
 #include "support/world.h"
 #include "legal_support.h"
 #include <stdio.h>
@@ -162,6 +163,9 @@ static ls_status run_list(const ls_check_event *event, snapshot *s, const ls_ker
         if (simplify) {
             LS_TRY(err, ls_kernel_simplify(&s->arena, &e->kernel, NULL, &kernel, err));
             LS_TRY(err, ls_kernel_verify(heap, &kernel, err));
+            if (getenv("LOCKSTEP_RENDERED")) {
+                LS_TRY(err, rendered_add(&e->kernel, err));
+            }
             total.kernels++;
             total.instructions += kernel.n_body;
             total.workgroups += kernel.shared_bytes > 0;
