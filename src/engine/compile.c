@@ -108,6 +108,15 @@ static ls_status build_spec(block_build *b, const ls_group *group, ls_spec *out_
     return status;
 }
 
+/* What is asked of a kernel; a convolution's own goes first. */
+static ls_status strategy_of(block_build *b, const ls_group *group, const ls_spec *spec, const char **out_strategy) {
+    const ls_session *session = b->exec->session;
+    const char *conv = group->convolves ? session->strategies[LS_STRATEGY_CONV] : "";
+    *out_strategy = strcmp(conv, "direct") == 0 ? "naive" : conv[0] ? conv : session->strategies[spec->kind];
+    return strcmp(conv, "im2col") == 0 ? LS_FAIL(b->err, LS_ERR_UNSUPPORTED, "kernel %s: strategy im2col: %s", spec->name, LS_NO_IM2COL)
+                                       : LS_OK;
+}
+
 static ls_status step_kernel(block_build *b, const ls_group *group) {
     ls_spec *spec = LS_ARENA_NEW(&b->exec->arena, ls_spec);
     ls_device *device = device_of(b, group->roots[0]);
@@ -137,7 +146,9 @@ static ls_status step_kernel(block_build *b, const ls_group *group) {
         return LS_FAIL(b->err, LS_ERR_DEVICE, "%s is refused for locked results: %s", device->id,
                        device->locked_reason);
     }
-    return ls_kernel_get(device, spec, b->exec->session->strategies[spec->kind], &step->kernel, b->err);
+    const char *strategy;
+    LS_TRY(b->err, strategy_of(b, group, spec, &strategy));
+    return ls_kernel_get(device, spec, strategy, &step->kernel, b->err);
 }
 
 static ls_status compile_block(ls_exec *exec, ls_tensor *const *roots, const int *root_binds, int n_roots,
@@ -289,6 +300,10 @@ static bool list_add(block_build *b, node_list *list, ls_tensor *node) {
     return ls_array_push(b->heap, list, node);
 }
 
+static bool wants_im2col(const ls_session *session) {
+    return strcmp(session->strategies[LS_STRATEGY_CONV], "im2col") == 0;
+}
+
 /* The groups of a plan, in memory of the exec's own. */
 static ls_status keep_groups(block_build *b, const ls_plan *plan, ls_group **out_groups) {
     ls_arena *arena = &b->exec->arena;
@@ -310,7 +325,8 @@ static ls_status plan_groups(block_build *b, ls_tensor *const *roots, int n_root
     ls_arena scratch;
     ls_plan plan = {0};
     ls_arena_init(&scratch, b->heap);
-    ls_status status = ls_plan_build(&scratch, roots, n_roots, b->exec->session->fusion, &plan, b->err);
+    int how = (b->exec->session->fusion ? LS_PLAN_FUSION : 0) | (wants_im2col(b->exec->session) ? LS_PLAN_IM2COL : 0);
+    ls_status status = ls_plan_build(&scratch, roots, n_roots, how, &plan, b->err);
     if (status == LS_OK) {
         status = keep_groups(b, &plan, out_groups);
     }
@@ -731,6 +747,9 @@ static ls_status rewrite_and_compile(ls_exec *exec, const ls_graph_key *key, ls_
     ls_status status = cut_below_leaves(exec, key, leaves, all, n_roots + n_assigns) ? LS_OK : LS_ERR_MEMORY;
     if (status == LS_OK) {
         status = ls_rewrite(session, all, n_roots + n_assigns);
+    }
+    if (status == LS_OK && wants_im2col(session)) {
+        status = ls_rewrite_im2col(session, all, n_roots + n_assigns);
     }
     if (status != LS_OK) { /* builders record in the session; the caller will, too */
         *err = session->graph.error;

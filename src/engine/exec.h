@@ -232,6 +232,9 @@ ls_status ls_exec_get(ls_session *session, const ls_graph_key *key, ls_tensor *c
                       const ls_pending *assigns, int n_assigns, ls_exec **out_exec,
                       ls_error *err) LS_MUST_USE;
 
+/* Why an operand cannot be laid out in memory. */
+#define LS_NO_IM2COL "its padding without values stands below padding with values or a concatenation, and memory does not say which elements are absent"
+
 /* ---- tune.c ---- */
 ls_status ls_block_strategies(const ls_block *block, ls_strategy_fn each, void *user, ls_error *err) LS_MUST_USE;
 

@@ -148,13 +148,19 @@ ls_status ls_tune(ls_device *device, const ls_spec *spec, char out_strategy[LS_S
 
 /* ---- the list ---- */
 
-static ls_status list_step(const ls_step *step, ls_strategy_fn each, void *user, ls_error *err) {
+static ls_status list_kind(const ls_step *step, int kind, ls_strategy_fn each, void *user, ls_error *err) {
     const ls_spec *spec = &step->kernel->spec;
-    for (const char *const *name = ls_strategy_names(spec->kind); *name; name++) {
+    for (const char *const *name = ls_strategy_names(kind); *name; name++) {
         ls_kernel_binary *binary;
         bool wrong;
         ls_error why;
-        ls_status status = candidate(step->device, spec, *name, step->device->defers, &binary, &wrong, &why);
+        if (strcmp(*name, "im2col") == 0) { /* other kernels: index maps into memory, and a product */
+            each(user, spec->name, step->device->id, *name, step->group->no_im2col ? LS_STRATEGY_UNAVAILABLE : LS_STRATEGY_AVAILABLE,
+                 step->group->no_im2col ? LS_NO_IM2COL : "");
+            continue;
+        }
+        const char *asked = strcmp(*name, "direct") == 0 ? "naive" : *name;
+        ls_status status = candidate(step->device, spec, asked, step->device->defers, &binary, &wrong, &why);
         if (status != LS_OK) {
             return LS_FAIL(err, status, "%s", why.message);
         }
@@ -168,6 +174,11 @@ static ls_status list_step(const ls_step *step, ls_strategy_fn each, void *user,
         }
     }
     return LS_OK;
+}
+
+static ls_status list_step(const ls_step *step, ls_strategy_fn each, void *user, ls_error *err) {
+    LS_TRY(err, list_kind(step, step->kernel->spec.kind, each, user, err));
+    return step->group->convolves ? list_kind(step, LS_STRATEGY_CONV, each, user, err) : LS_OK;
 }
 
 ls_status ls_block_strategies(const ls_block *block, ls_strategy_fn each, void *user, ls_error *err) {

@@ -230,6 +230,11 @@ ls_dtype ls_dtype_accumulator(ls_dtype dtype, bool contraction);
 /* ---- graph passes (rewrite.c) and printing (print.c) ---- */
 /* Bit-preserving simplifications from the proved list (docs/contract.md). */
 ls_status ls_rewrite(ls_session *s, ls_tensor **roots, int n_roots);
+/* Movement that leads to windows: the operand of a convolution. */
+bool ls_reads_windows(const ls_tensor *x);
+/* Lays the operands of convolutions out as the contraction goes through them: batch, free, then contracted axes in their
+ * order. What the planner then keeps in memory (LS_PLAN_IM2COL) are the matrices of a product. Keeps bits. */
+ls_status ls_rewrite_im2col(ls_session *s, ls_tensor **roots, int n_roots);
 
 void ls_graph_print(ls_text *out, ls_tensor *const *roots, int n_roots);
 

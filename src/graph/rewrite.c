@@ -213,7 +213,53 @@ static ls_tensor *simplify(ls_session *s, ls_tensor *x) {
     return x;
 }
 
-ls_status ls_rewrite(ls_session *s, ls_tensor **roots, int n_roots) {
+bool ls_reads_windows(const ls_tensor *x) {
+    while (ls_ops[x->op].op_class == LS_CLASS_MOVE && x->op != LS_OP_WINDOW && x->n_src == 1) {
+        x = x->src[0];
+    }
+    return x->op == LS_OP_WINDOW;
+}
+
+static ls_tensor *line_up(ls_session *s, ls_tensor *x, int n_batch, int *batch, int n_contract, int *contract) {
+    int axes[LS_MAX_RANK], n = n_batch, rank = x->shape.rank;
+    unsigned taken = 0;
+    for (int i = 0; i < n_batch; i++) {
+        axes[i] = batch[i];
+        taken |= 1u << batch[i];
+        batch[i] = i;
+    }
+    for (int i = 0; i < n_contract; i++) {
+        axes[rank - n_contract + i] = contract[i];
+        taken |= 1u << contract[i];
+        contract[i] = rank - n_contract + i;
+    }
+    for (int i = 0; i < rank; i++) {
+        if (!(taken >> i & 1)) {
+            axes[n++] = i;
+        }
+    }
+    bool same = true;
+    for (int i = 0; i < rank; i++) {
+        same = same && axes[i] == i;
+    }
+    return same ? x : ls_permute(s, x, axes);
+}
+
+static ls_tensor *as_product(ls_session *s, ls_tensor *x) {
+    if (x->op != LS_OP_CONTRACT || !(ls_reads_windows(x->src[0]) || ls_reads_windows(x->src[1]))) {
+        return x;
+    }
+    ls_contract_spec c = x->attr.contract;
+    ls_math math = ls_graph_of(s)->math;
+    ls_graph_of(s)->math = x->math;
+    ls_tensor *a = line_up(s, x->src[0], c.n_batch, c.batch_a, c.n_contract, c.contract_a);
+    ls_tensor *b = line_up(s, x->src[1], c.n_batch, c.batch_b, c.n_contract, c.contract_b);
+    ls_tensor *y = a && b ? ls_contract(s, a, b, &c, x->dtype) : NULL;
+    ls_graph_of(s)->math = math;
+    return y;
+}
+
+static ls_status rewrite(ls_session *s, ls_tensor **roots, int n_roots, ls_tensor *(*each)(ls_session *s, ls_tensor *x)) {
     ls_graph *g = ls_graph_of(s);
     ls_arena arena;
     ls_arena_init(&arena, g->heap);
@@ -231,7 +277,7 @@ ls_status ls_rewrite(ls_session *s, ls_tensor **roots, int n_roots) {
         }
         if (x->n_src && !x->value) { /* what has a value is a leaf now */
             y = ls_node_with(s, x, src);
-            y = y ? simplify(s, y) : NULL;
+            y = y ? each(s, y) : NULL;
         }
         x->mark = y;
         ok = y != NULL;
@@ -248,4 +294,12 @@ ls_status ls_rewrite(ls_session *s, ls_tensor **roots, int n_roots) {
         return g->error.code;
     }
     return LS_OK;
+}
+
+ls_status ls_rewrite(ls_session *s, ls_tensor **roots, int n_roots) {
+    return rewrite(s, roots, n_roots, simplify);
+}
+
+ls_status ls_rewrite_im2col(ls_session *s, ls_tensor **roots, int n_roots) {
+    return rewrite(s, roots, n_roots, as_product);
 }

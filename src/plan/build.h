@@ -43,6 +43,7 @@ typedef struct ls_plan_node {
     bool leaf, wanted, buffer; /* buffer: some reader needs it in memory */
     bool stored;               /* materialised by a group of this plan */
     bool absent;               /* movement with absent elements below */
+    bool patches;              /* and yet read from memory: see LS_PLAN_IM2COL */
     int users, again; /* operands that it is of others; maps above it that several groups compute each */
     int moves;       /* the longest chain of movement from here down */
     bool contracted;           /* a CONTRACT below maps and one-to-one movement */
@@ -56,7 +57,7 @@ typedef struct ls_plan_node {
 
 typedef struct ls_planner {
     ls_arena *arena, *out; /* what is thrown away, and the plan */
-    bool fusion;
+    bool fusion, im2col;
     int n_nodes, n_searches;
     ls_plan_node *nodes; /* operands before users; node->mark points here */
 } ls_planner;

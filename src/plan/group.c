@@ -325,6 +325,18 @@ static bool pass_on(ls_planner *p, ls_plan_node *n) {
     return true;
 }
 
+/* The operands of a convolution, in memory. */
+static void lay_out_patches(const ls_plan_node *n) {
+    ls_tensor *const *src = n->node->src;
+    for (int i = 0; i < 2 && (ls_reads_windows(src[0]) || ls_reads_windows(src[1])); i++) {
+        ls_plan_node *operand = ls_plan_node_of(src[i]);
+        bool moved = !operand->leaf && !operand->light && ls_class_of(src[i]) == LS_CLASS_MOVE;
+        if (moved && ls_plan_tells_absent(src[i])) {
+            operand->buffer = operand->patches = true;
+        }
+    }
+}
+
 static bool place(ls_planner *p, ls_plan_node *n) {
     ls_op_class class = ls_class_of(n->node);
     if (n->leaf) {
@@ -337,12 +349,16 @@ static bool place(ls_planner *p, ls_plan_node *n) {
     }
     bool free = class == LS_CLASS_MOVE || n->light;
     bool ok = true;
+    if (p->im2col && class == LS_CLASS_CONTRACT && (n->sites || n->wanted || n->buffer)) {
+        lay_out_patches(n);
+    }
     ls_draft *with = n->wanted ? group_to_store(p, n, &ok) : NULL;
     if (with) {
         return store_in(p, n, with);
     }
     if (n->wanted || n->buffer || (class == LS_CLASS_MOVE && move_is_cut(n))) {
-        return start_group(p, n) && (!(n->light || n->absent) || !free || pass_on(p, n));
+        bool computed_too = n->light || (n->absent && !n->patches);
+        return start_group(p, n) && (!computed_too || !free || pass_on(p, n));
     }
     if (!n->sites) {
         return true;
@@ -369,10 +385,9 @@ static bool place(ls_planner *p, ls_plan_node *n) {
     return pass_on(p, n);
 }
 
-ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int fusion, ls_plan *out_plan,
-                        ls_error *err) {
+ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int how, ls_plan *out_plan, ls_error *err) {
     ls_arena scratch;
-    ls_planner p = {.arena = &scratch, .out = arena, .fusion = fusion != 0};
+    ls_planner p = {.arena = &scratch, .out = arena, .fusion = how & LS_PLAN_FUSION, .im2col = how & LS_PLAN_IM2COL};
     *out_plan = (ls_plan){0};
     for (int i = 0; i < n_roots; i++) {
         if (!roots[i]) {

@@ -18,6 +18,19 @@ bool ls_plan_has_absent(const ls_tensor *node) {
     return false;
 }
 
+bool ls_plan_tells_absent(const ls_tensor *node) {
+    for (bool covered = false; ls_class_of(node) == LS_CLASS_MOVE; node = node->src[0]) {
+        if (node->n_src > 1) {
+            return !ls_plan_has_absent(node);
+        }
+        if (node->op == LS_OP_PAD && node->attr.pad.absent && covered) {
+            return false;
+        }
+        covered = covered || (node->op == LS_OP_PAD && !node->attr.pad.absent);
+    }
+    return true;
+}
+
 bool ls_plan_is_leaf(const ls_tensor *node) {
     bool storage =
         node->op == LS_OP_DATA || node->op == LS_OP_INPUT || node->op == LS_OP_VAR || node->op == LS_OP_PARAM;
@@ -159,6 +172,7 @@ void ls_plan_unmark(ls_planner *p) {
 typedef struct gather {
     ls_tensor **stack, **reads;
     int depth, cap, n_reads, cap_reads, group;
+    const ls_tensor *contract; /* of the group at work */
 } gather;
 
 static bool gather_read(ls_planner *p, gather *g, ls_plan_node *n) {
@@ -172,12 +186,13 @@ static bool gather_read(ls_planner *p, gather *g, ls_plan_node *n) {
 
 /* Whether readers of x take it from memory. */
 static bool is_read(const ls_plan_node *n) {
-    return n->leaf || (n->stored && !n->light && !n->absent);
+    return n->leaf || (n->stored && !n->light && (!n->absent || n->patches));
 }
 
 /* Visits the operands of x later, left to right; a gather takes its first from memory. */
 static bool gather_operands(ls_planner *p, gather *g, const ls_tensor *x) {
     bool indexed = ls_class_of(x) == LS_CLASS_GATHER;
+    g->contract = x->op == LS_OP_CONTRACT ? x : g->contract;
     for (int i = x->n_src; i-- > (indexed ? 1 : 0);) {
         if (!arena_grow(p->arena, (void **)&g->stack, &g->cap, g->depth, sizeof(ls_tensor *))) {
             return false;
@@ -224,6 +239,23 @@ static bool loop_roots(ls_planner *p, const ls_tensor *loop, ls_group *group) {
     return group->roots != NULL;
 }
 
+static bool group_reads(const ls_group *group, const ls_tensor *x) {
+    for (int i = 0; i < group->n_reads; i++) {
+        if (group->reads[i] == x) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Movement leads to windows before it leads to what the group reads. */
+static bool reads_windows(const ls_group *group, const ls_tensor *x) {
+    while (!group_reads(group, x) && ls_class_of(x) == LS_CLASS_MOVE && x->op != LS_OP_WINDOW && x->n_src == 1) {
+        x = x->src[0];
+    }
+    return x->op == LS_OP_WINDOW && !group_reads(group, x);
+}
+
 static bool group_fill(ls_planner *p, gather *g, const ls_draft *draft, ls_group *group) {
     group->kind = draft->kind;
     if (draft->root->node->op == LS_OP_LOOP) {
@@ -238,6 +270,7 @@ static bool group_fill(ls_planner *p, gather *g, const ls_draft *draft, ls_group
         }
     }
     g->n_reads = 0;
+    g->contract = NULL;
     g->group = draft->index + 1;
     if (!group->roots || !gather_reads(p, g, draft)) {
         return false;
@@ -247,6 +280,9 @@ static bool group_fill(ls_planner *p, gather *g, const ls_draft *draft, ls_group
     if (group->reads && g->n_reads) {
         memcpy(group->reads, g->reads, sizeof *g->reads * (size_t)g->n_reads);
     }
+    group->convolves = group->reads && g->contract &&
+                       (reads_windows(group, g->contract->src[0]) || reads_windows(group, g->contract->src[1]));
+    group->no_im2col = group->convolves && !(ls_plan_tells_absent(g->contract->src[0]) && ls_plan_tells_absent(g->contract->src[1]));
     return group->reads != NULL;
 }
 

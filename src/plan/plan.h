@@ -29,6 +29,8 @@ typedef struct ls_group {
                           (LOOP: its RESULT nodes, in result order, unused ones NULL) */
     int n_reads;
     ls_tensor **reads; /* leaves and materialised nodes that it loads, in first-use order; each once */
+    bool convolves;    /* its contraction reads windows, through index maps */
+    bool no_im2col;    /* and cannot have them in memory */
 } ls_group;
 
 typedef struct ls_plan {
@@ -36,9 +38,11 @@ typedef struct ls_plan {
     ls_group *groups; /* in execution order */
 } ls_plan;
 
-/* With fusion 0, every MAP, REDUCE and CONTRACT is a group of its own (movement still folds into its
- * reader). The plan is the arena's. Same graph, same plan: deterministic. */
-ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int fusion, ls_plan *out_plan,
+/* `how` is these, or-ed. Without FUSION, every MAP, REDUCE and CONTRACT is a group of its own (movement still folds into its
+ * reader). The plan is the arena's. Same graph, same plan: deterministic. With IM2COL the operands
+ * of convolutions are materialised, absent elements as +0; who skips them tells them by their index. */
+enum { LS_PLAN_FUSION = 1, LS_PLAN_IM2COL = 2 };
+ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int how, ls_plan *out_plan,
                         ls_error *err) LS_MUST_USE;
 /* Whether a node is materialised before any group runs: DATA, INPUT, VAR, PARAM, or a node that already
  * has a value; but movement with absent elements below it is never read from its value, which has +0 in
@@ -46,6 +50,8 @@ ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, i
 bool ls_plan_is_leaf(const ls_tensor *node);
 /* Whether movement leads from the node to a PAD with absent elements. */
 bool ls_plan_has_absent(const ls_tensor *node);
+/* Whether an element of movement is absent can be told from its index alone: no padding with values above that without. */
+bool ls_plan_tells_absent(const ls_tensor *node);
 void ls_plan_print(ls_text *out, const ls_plan *plan);
 
 #endif

@@ -568,6 +568,24 @@ static const class_fn classes[] = {
     [LS_CLASS_LOOP] = NULL,
 };
 
+/* Movement with absent elements that is in memory, where those are +0: the padding on the way says which they are. */
+static int32_t holes_at(ls_spec_builder *b, const ls_tensor *x, int arg, const int32_t *ix, int32_t guards) {
+    int32_t at[LS_MAX_RANK], below[LS_MAX_RANK], list = NO_GUARDS;
+    ls_guard guard;
+    memcpy(at, ix, sizeof *ix * (size_t)x->shape.rank);
+    for (const ls_tensor *y = x; ls_ops[y->op].op_class == LS_CLASS_MOVE && y->n_src == 1; y = y->src[0]) {
+        ls_move_index(b, y, 0, at, below, &guard);
+        if (guard.never) {
+            guard = (ls_guard){.n = 1, .pred = {{ls_ix_const(b, -1), ls_ix_const(b, 1), 0}}};
+        }
+        if (y->op == LS_OP_PAD && y->attr.pad.absent) {
+            list = list_and(b, list, &guard);
+        }
+        memcpy(at, below, sizeof *at * (size_t)y->src[0]->shape.rank);
+    }
+    return value_guard(b, x, value_load(b, x, arg, ix, guards), LS_SPEC_NONE, list);
+}
+
 static bool memo_equal(const ls_spec_builder *b, int32_t id, const void *key) {
     const ls_memo *x = key, *y = &b->memo[id];
     return x->node == y->node && x->guards == y->guards && x->absent == y->absent &&
@@ -583,8 +601,9 @@ static int32_t value_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *i
         return 0;
     }
     int arg = arg_of(b, x);
-    if (arg >= 0 && !(moves && absent && ls_plan_has_absent(x))) {
-        return value_load(b, x, arg, ix, guards);
+    bool holes = arg >= 0 && moves && absent && ls_plan_has_absent(x);
+    if (arg >= 0 && (!holes || ls_plan_tells_absent(x))) {
+        return holes ? holes_at(b, x, arg, ix, guards) : value_load(b, x, arg, ix, guards);
     }
     ls_memo memo = {.node = x, .guards = guards, .absent = moves && absent};
     memcpy(memo.ix, ix, sizeof *ix * (size_t)x->shape.rank);

@@ -1,0 +1,141 @@
+/* Strategies that the graph decides, on LOCKSTEP_DEVICE and on the CPU: a convolution is the same bits by each of its
+ * strategies, and attention fused is within the oracle's radius; what a device has not is refused with the reason. */
+#include "support/world.h"
+#include <lockstep/inspect.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *device_id(void) {
+    const char *id = getenv("LOCKSTEP_DEVICE");
+    return id && *id ? id : "sim:2";
+}
+
+/* ---- convolutions ---- */
+
+static ls_tensor *numbers(ls_session *s, ls_dtype dtype, ls_shape shape, int seed) {
+    static float x[4096];
+    int64_t n = 1;
+    for (int i = 0; i < shape.rank; i++) {
+        n *= shape.dim[i].offset;
+    }
+    assert_true(n <= 4096);
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = (float)((i * 37 + seed) % 101) * 0.0625f - 3;
+    }
+    ls_tensor *t = ls_tensor_from(s, LS_F32, shape, x);
+    return dtype == LS_F32 ? t : ls_cast(s, t, dtype);
+}
+
+/* A filter with infinities: what is padded must be skipped, not multiplied by 0. */
+static ls_tensor *filter(ls_session *s, ls_dtype dtype, ls_shape shape, int seed) {
+    ls_tensor *w = numbers(s, dtype, shape, seed);
+    return seed % 2 ? w : ls_div(s, numbers(s, dtype, shape, 1), w); /* 0 at 3 = 48 / 16 */
+}
+
+enum { CASES = 9 };
+static ls_tensor *convolution(ls_session *s, int which) {
+    ls_conv_spec c = {.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 1}};
+    ls_tensor *x = numbers(s, LS_F32, LS_SHAPE(2, 3, 9, 8), 5), *w = filter(s, LS_F32, LS_SHAPE(5, 3, 3, 3), 2);
+    switch (which) {
+    case 0:
+        return ls_relu(s, ls_conv(s, x, w, numbers(s, LS_F32, LS_SHAPE(5), 9), &c));
+    case 1:
+        c.stride[0] = c.stride[1] = 2;
+        c.dilation[1] = 2;
+        return ls_conv(s, x, w, NULL, &c);
+    case 2: /* no padding: a plain product */
+        c = (ls_conv_spec){.spatial = 2};
+        return ls_conv(s, x, w, NULL, &c);
+    case 3:
+        c.groups = 3;
+        return ls_conv(s, x, filter(s, LS_F32, LS_SHAPE(6, 1, 3, 3), 3), NULL, &c);
+    case 4:
+        c = (ls_conv_spec){.spatial = 1, .pad_low = {2}, .stride = {3}};
+        return ls_conv(s, numbers(s, LS_F16, LS_SHAPE(3, 4, 17), 7), filter(s, LS_F16, LS_SHAPE(8, 4, 5), 4), NULL, &c);
+    case 5:
+        c.stride[0] = 2;
+        return ls_conv_transpose(s, x, filter(s, LS_F32, LS_SHAPE(3, 4, 3, 3), 6), NULL, &c);
+    case 6:
+    case 7: { /* gradients */
+        ls_tensor *y = ls_conv(s, x, ls_reshape(s, w, LS_SHAPE(5, 3, 3, 3)), NULL, &c), *of[] = {x, w}, *g[2];
+        ls_tensor *sum = ls_sum(s, ls_mul(s, y, numbers(s, LS_F32, LS_SHAPE(2, 5, 9, 8), 8)), 0, NULL, 0);
+        assert_int_equal(ls_grad(s, sum, NULL, 2, of, g), LS_OK);
+        return g[which - 6];
+    }
+    default: { /* padding without values below padding with values: no patches in memory */
+        ls_pad_spec absent[3] = {{0, 0, 0}, {1, 1, 0}, {0, 0, 0}}, ones[3] = {{0, 0, 0}, {1, 1, 0}, {0, 0, 0}};
+        ls_tensor *p = ls_pad(s, ls_pad_absent(s, numbers(s, LS_F32, LS_SHAPE(2, 9, 4), 3), absent), ones, 1);
+        ls_window_spec window = {.size = 3, .stride = 1, .dilation = 1};
+        ls_contract_spec k = {.n_contract = 2, .contract_a = {3, 2}, .contract_b = {0, 1}};
+        return ls_contract(s, ls_window(s, p, 1, (int[]){1}, &window), filter(s, LS_F32, LS_SHAPE(3, 4, 6), 2), &k, LS_F32);
+    }
+    }
+}
+
+static void convolutions(void **state) {
+    (void)state;
+    static const char *const names[] = {"direct", "implicit", "im2col"};
+    static unsigned char want[CASES][8192], got[8192];
+    const char *ids[] = {"ref", "cpu", device_id()};
+    for (int d = 0; d < 3; d++) {
+        world w = world_open(ids[d]);
+        for (int n = 0; n < CASES * (d ? 3 : 1); n++) {
+            int which = n % CASES;
+            const char *name = names[n / CASES];
+            world_ok(&w, ls_session_set_strategy(w.session, "conv", d ? name : NULL));
+            ls_tensor *y = convolution(w.session, which);
+            size_t size = ls_tensor_bytes(w.session, y);
+            assert_in_range(size, 1, sizeof got);
+            ls_status status = ls_read(w.session, y, d ? got : want[which], size);
+            if (which == CASES - 1 && strcmp(name, "im2col") == 0) {
+                assert_int_equal(status, LS_ERR_UNSUPPORTED);
+                assert_non_null(strstr(ls_session_error(w.session)->message, "memory does not say which elements are absent"));
+                ls_session_clear_error(w.session);
+                continue;
+            }
+            world_ok(&w, status);
+            if (d && memcmp(got, want[which], size) != 0) {
+                fail_msg("convolution %d by %s on %s has other bits than on ref", which, name, w.id);
+            }
+            ls_release(y); /* else the next strategy finds its value */
+        }
+        world_close(&w);
+    }
+}
+
+typedef struct listed {
+    int conv, unexplained;
+    bool direct, implicit, im2col;
+} listed;
+
+static void note(void *user, const char *kernel, const char *device, const char *strategy, ls_strategy_state state,
+                 const char *reason) {
+    listed *l = user;
+    (void)kernel, (void)device;
+    assert_int_not_equal(state, LS_STRATEGY_WRONG);
+    bool available = state == LS_STRATEGY_AVAILABLE;
+    l->unexplained += !available && !reason[0];
+    l->direct |= available && strcmp(strategy, "direct") == 0;
+    l->implicit |= available && strcmp(strategy, "implicit") == 0;
+    l->im2col |= available && strcmp(strategy, "im2col") == 0;
+}
+
+static void convolutions_are_listed(void **state) {
+    (void)state;
+    world w = world_open(device_id());
+    ls_program *program;
+    listed l = {0};
+    ls_tensor *y = convolution(w.session, 0);
+    world_ok(&w, ls_program_compile(w.session, NULL, 0, &y, 1, &program));
+    world_ok(&w, ls_strategy_list(program, note, &l));
+    assert_true(l.direct && l.implicit && l.im2col && l.unexplained == 0);
+    ls_program_destroy(program);
+    world_close(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(convolutions), cmocka_unit_test(convolutions_are_listed)};
+    return cmocka_run_group_tests_name("strategies", tests, NULL, NULL);
+}
