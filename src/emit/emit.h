@@ -51,6 +51,7 @@ typedef struct ls_emit_caps {
     int32_t n_frags;
     ls_emit_frag frags[LS_EMIT_FRAGS];
     bool frag_words; /* fragments of halves can be loaded from words of shared memory */
+    bool products;   /* whole products of halves by a workgroup: PRODUCT */
 } ls_emit_caps;
 
 /* A way to lower a spec: of contractions "naive", "tiled", "gemv", "matrix"; of what is element-wise "naive", "quad", "turn";

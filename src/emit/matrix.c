@@ -7,10 +7,15 @@
  * whatever is contiguous there, 8 elements apart, which keeps the lines of a fragment in different banks. At the end the sums
  * go through shared memory to the threads that do the stores, with all that follows the product.
  *
+ * Where the device has whole products (PRODUCT), a tile's sums are one instruction, and the device's language says how slabs are
+ * staged; what follows is the same.
+ *
  * It takes what has the right shape: operands that are loaded as they are, extents that are whole tiles. */
 #include "emit/lower.h"
 
 enum { PART = 64, FRAG = 16, ALONG = 8 /* elements of 16 bytes */, GAP = 8, SPARE = 4 };
+/* of a whole product: threads, contracted elements of a stage, elements between rows of sums, bytes for the stages' barriers */
+enum { WHOLE_THREADS = 256, WHOLE_SLAB = 64, WHOLE_SPARE = 8, WHOLE_BARRIERS = 1024 };
 
 typedef struct side {
     int32_t value, arg;
@@ -34,7 +39,8 @@ typedef struct product {
     uint8_t batch[2 * LS_MAX_RANK];
     int n_batch, k_axis, threads, slab; /* contracted elements of a slab */
     int64_t k;
-    bool *used; /* by the stores, without the contraction */
+    bool whole;  /* by PRODUCT */
+    bool *used;  /* by the stores, without the contraction */
     ls_dtype type;
     ls_val t, part[2]; /* of this subgroup: its first row and column in the tile */
     ls_val sum[PART / FRAG][PART / FRAG];
@@ -195,6 +201,50 @@ static const char *choose_tiles(product *p) {
     return best ? NULL : "rows and columns are not whole tiles";
 }
 
+/* ---- whole products ---- */
+
+/* Whether no line that is read of an operand passes a multiple of its length, wherever the batch begins. */
+static bool lines_stay(const product *p, const side *s) {
+    const ls_spec *spec = p->l->spec;
+    int64_t end = s->by_k ? p->k : s->extent;
+    for (int i = 0; i < p->n_batch; i++) {
+        int64_t stride = 0, bound = ls_dim_bound(spec->extents_of_axes[p->batch[i]]);
+        (void)ls_ix_affine(spec, spec->values[s->value].ix, p->batch[i], &stride);
+        if (stride < 0 || (stride % s->line && stride > s->line)) {
+            return false;
+        }
+        end += stride % s->line ? stride * (bound - 1) : 0;
+    }
+    return end <= s->line;
+}
+
+/* Bytes of shared memory: stages, as many as let a multiprocessor have one large tile or two small ones; later the sums. */
+static int64_t whole_bytes(int64_t rows, int64_t columns, int64_t most) {
+    int64_t stage = (rows + columns) * WHOLE_SLAB * 2, room = rows * columns > 128 * 128 ? most : most / 2;
+    int64_t stages = (room - WHOLE_BARRIERS) / stage, sums = rows * (columns + WHOLE_SPARE) * 4;
+    int64_t bytes = (stages < 4 ? stages : 4) * stage;
+    return stages < 2 ? INT64_MAX : (bytes > sums ? bytes : sums) + WHOLE_BARRIERS;
+}
+
+static bool choose_whole(product *p) {
+    static const int shapes[][2] = {{128, 256}, {256, 128}, {128, 128}, {128, 64}};
+    int64_t batch = ls_lower_bound(p->l, p->batch, p->n_batch), best = 0;
+    if (!p->l->caps->products || p->l->max_threads < WHOLE_THREADS || !lines_stay(p, &p->s[0]) || !lines_stay(p, &p->s[1])) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes && best < 128; i++) {
+        int64_t rows = shapes[i][0], columns = shapes[i][1], tiles = p->s[0].extent / rows * (p->s[1].extent / columns) * batch;
+        if (p->s[0].extent % rows == 0 && p->s[1].extent % columns == 0 && tiles > best &&
+            whole_bytes(rows, columns, p->l->max_shared) <= p->l->max_shared) {
+            best = tiles;
+            p->s[0].tile = (int)rows;
+            p->s[1].tile = (int)columns;
+        }
+    }
+    p->threads = WHOLE_THREADS;
+    return best > 0;
+}
+
 static const char *plan(product *p) {
     const char *why = find(p);
     why = why ? why : has_instruction(p);
@@ -204,6 +254,10 @@ static const char *plan(product *p) {
     }
     p->slab = p->k % 128 ? 32 : 64;
     why = why ? why : p->k <= 0 || p->k % 64 ? "the contracted axis is not a multiple of 64" : NULL;
+    p->whole = !why && choose_whole(p);
+    if (p->whole) {
+        return NULL;
+    }
     if (!why && p->slab == 64 && choose_tiles(p)) {
         p->slab = 32;
     }
@@ -224,6 +278,21 @@ static ls_val i32(product *p, int64_t k) {
 }
 static ls_val times(product *p, ls_val a, int64_t k) {
     return ls_kb_mul(&p->l->kb, a, i32(p, k));
+}
+
+/* Where the batch of this tile begins, in units of so many elements; LS_VAL_NONE: at 0. */
+static ls_val batch_base(product *p, const side *s, int unit) {
+    ls_lower *l = p->l;
+    ls_val base = LS_VAL_NONE;
+    for (int b = 0; b < p->n_batch; b++) {
+        int64_t stride = 0;
+        (void)ls_ix_affine(l->spec, l->spec->values[s->value].ix, p->batch[b], &stride);
+        if (stride) {
+            ls_val at = times(p, ls_kb_cast(&l->kb, l->axis[p->batch[b]], LS_I32), stride / unit);
+            base = base == LS_VAL_NONE ? at : ls_kb_add(&l->kb, base, at);
+        }
+    }
+    return base;
 }
 
 static int lines_of(const product *p, const side *s) {
@@ -325,15 +394,20 @@ static void store_four(product *p, ls_val row, ls_val column, ls_val sums_of) {
     ls_lower_undo(l, mark);
 }
 
+/* Whether little follows the product, so that stores may be in flight together. */
+static bool little_follows(const product *p) {
+    int follows = 0;
+    for (int32_t i = 0; i < p->l->spec->n_values; i++) {
+        follows += p->used[i] && p->l->spec->values[i].op != LS_V_CONST;
+    }
+    return follows <= 8;
+}
+
 /* A row of fragments of every subgroup at a time. */
 static void store_tile(product *p) {
     ls_kb *kb = &p->l->kb;
     int width = p->s[1].tile, stride = width + SPARE, lines = p->s[0].tile / PART * FRAG, units = lines * width / 4;
-    int follows = 0; /* where it is little, stores are in flight together */
-    for (int32_t i = 0; i < p->l->spec->n_values; i++) {
-        follows += p->used[i] && p->l->spec->values[i].op != LS_V_CONST;
-    }
-    bool small = follows <= 8;
+    bool small = little_follows(p);
     int stage = ls_kb_shared(kb, "sums", LS_F32, (int64_t)lines * stride);
     ls_val corner = ls_kb_add(kb, times(p, ls_kb_div(kb, p->part[0], i32(p, PART)), (int64_t)FRAG * stride), p->part[1]);
     for (int i = 0; i < PART / FRAG; i++) {
@@ -353,6 +427,39 @@ static void store_tile(product *p) {
         store_four(p, row, ls_kb_add(kb, p->s[1].first, column), x);
         ls_kb_end_loop(kb);
     }
+}
+
+/* The sums of the tile in shared memory, then stored. */
+static void whole_tile(product *p) {
+    ls_kb *kb = &p->l->kb;
+    int rows = p->s[0].tile, width = p->s[1].tile, units = rows * width / 4 / p->threads, together = units % 8 ? 1 : 8;
+    int64_t bytes = whole_bytes(rows, width, p->l->max_shared);
+    int sums = ls_kb_shared(kb, "sums", LS_F32, bytes / 4);
+    ls_kproduct what = {.type = p->type, .k = p->k, .sums = sums, .stride = width + WHOLE_SPARE};
+    ls_val first[2];
+    for (int i = 0; i < 2; i++) {
+        side *s = &p->s[i];
+        s->global = ls_lower_words(p->l, s->arg);
+        what.side[i].mem = s->global;
+        what.side[i].size = s->tile;
+        what.side[i].line = s->line;
+        what.side[i].by_k = s->by_k;
+        first[i] = s->by_k ? times(p, s->first, s->line) : s->first;
+        ls_val base = batch_base(p, s, 1);
+        first[i] = base == LS_VAL_NONE ? first[i] : ls_kb_add(kb, first[i], base);
+    }
+    ls_kb_product(kb, &what, first[0], first[1]);
+    ls_kb_barrier(kb);
+    ls_val u = ls_kb_loop(kb, i32(p, 0), i32(p, units / together), i32(p, 1), 0);
+    ls_val v = ls_kb_loop(kb, i32(p, 0), i32(p, together), i32(p, 1), little_follows(p) ? LS_KF_UNROLL : 0);
+    ls_val turn = ls_kb_add(kb, times(p, u, together), v);
+    ls_val e = ls_kb_add(kb, times(p, turn, p->threads), p->t), inner = i32(p, width / 4);
+    ls_val line = ls_kb_div(kb, e, inner), column = times(p, ls_kb_rem(kb, e, inner), 4);
+    ls_val at = ls_kb_add(kb, times(p, line, what.stride), column);
+    ls_val x = ls_kb_load(kb, sums, at, LS_VAL_NONE, LS_VAL_NONE, 4), row = ls_kb_add(kb, p->s[0].first, line);
+    store_four(p, row, ls_kb_add(kb, p->s[1].first, column), x);
+    ls_kb_end_loop(kb);
+    ls_kb_end_loop(kb);
 }
 
 /* ---- the kernel ---- */
@@ -375,20 +482,11 @@ static void declare(product *p) {
     ls_val zero = ls_kb_frag_fill(kb, ls_kb_f32(kb, 0), LS_KF_FRAG(LS_FRAG_C, FRAG, FRAG, FRAG));
     for (int i = 0; i < 2; i++) {
         side *s = &p->s[i];
-        const ls_value *v = &l->spec->values[s->value];
         s->global = ls_lower_words(l, s->arg);
         for (int half = 0; half < 2; half++) {
             s->shared[half] = ls_kb_shared(kb, names[i][half], LS_U32, (int64_t)lines_of(p, s) * s->stride / 2);
         }
-        s->base = LS_VAL_NONE;
-        for (int b = 0; b < p->n_batch; b++) {
-            int64_t stride = 0;
-            (void)ls_ix_affine(l->spec, v->ix, p->batch[b], &stride);
-            if (stride) {
-                ls_val at = times(p, ls_kb_cast(kb, l->axis[p->batch[b]], LS_I32), stride / 2);
-                s->base = s->base == LS_VAL_NONE ? at : ls_kb_add(kb, s->base, at);
-            }
-        }
+        s->base = batch_base(p, s, 2);
     }
     for (int i = 0; i < PART / FRAG; i++) {
         for (int j = 0; j < PART / FRAG; j++) {
@@ -408,6 +506,11 @@ static void emit_matrix(product *p) {
     place_tile(p, ls_kb_cast(kb, ls_kb_rem(kb, group, count), LS_I32));
     ls_lower_point(l, ls_kb_div(kb, group, count), p->batch, p->n_batch);
     p->t = ls_kb_local_id(kb, 0);
+    if (p->whole) {
+        whole_tile(p);
+        ls_lower_end(l);
+        return;
+    }
     ls_val subgroup = ls_kb_min(kb, ls_kb_subgroup_id(kb), i32(p, p->threads / 32 - 1)); /* as the verifier cannot know */
     ls_val across = i32(p, p->s[1].tile / PART);
     p->part[0] = times(p, ls_kb_div(kb, subgroup, across), PART);

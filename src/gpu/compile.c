@@ -16,6 +16,10 @@ static ls_status check_limits(const ls_gpu *gpu, const ls_kernel *k, ls_error *e
         {ls_kernel_threads(k), l->max_threads, "threads in a workgroup"},
         {k->shared_bytes, (int64_t)l->max_shared, "bytes of shared memory"},
     };
+    if (k->n_products && !l->products) {
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "kernel %s has a product of matrices, for which %s has no instruction", k->name,
+                       gpu->device->id);
+    }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].is > rows[i].most) {
             return LS_FAIL(err, LS_ERR_UNSUPPORTED, "kernel %s needs %lld %s, %s has %lld", k->name, (long long)rows[i].is,
@@ -111,7 +115,8 @@ static ls_status build_all(ls_kernel_binary *b, const char *strategy, ls_error *
                          .max_shared = (int64_t)l->max_shared,
                          .subgroup = l->subgroup,
                          .n_frags = l->n_frags,
-                         .frag_words = l->frag_words};
+                         .frag_words = l->frag_words,
+                         .products = l->products};
     memcpy(caps.frags, l->frags, sizeof caps.frags);
     if (!strategy && !(l->traits & LS_KT_SUBNORMAL32) && b->spec.math == LS_LOCKED) {
         strategy = "naive"; /* a soft sum is some hundred instructions, and tiles hold many: drivers take minutes over them */

@@ -57,6 +57,7 @@ typedef struct ls_gpu_limits {
     ls_emit_frag frags[LS_EMIT_FRAGS];
     bool frag_words;        /* fragments of halves can be loaded from words of shared memory */
     const char *clock;      /* the name of what measures dispatches; NULL: there is no `times` */
+    bool products;          /* whole products of halves by a workgroup: PRODUCT */
 } ls_gpu_limits;
 
 typedef struct ls_gpu_api {

@@ -454,3 +454,11 @@ void ls_kb_frag_store(ls_kb *kb, int mem, ls_val index, ls_val fragment, ls_val 
         record(kb, (ls_ins){LS_K_FRAG_STORE, m->dtype, 0, layout, {index, fragment, stride}, mem});
     }
 }
+
+void ls_kb_product(ls_kb *kb, const ls_kproduct *product, ls_val a, ls_val b) {
+    ls_kernel *k = &kb->kernel;
+    if (grow(kb, (void **)&k->products, &kb->cap_products, k->n_products, sizeof *k->products)) {
+        k->products[k->n_products++] = *product;
+        record(kb, (ls_ins){LS_K_PRODUCT, LS_F32, 0, 0, {a, b, LS_VAL_NONE}, k->n_products - 1});
+    }
+}

@@ -26,7 +26,7 @@ typedef struct ls_kb {
     ls_error *err;
     ls_status status;
     ls_kernel kernel;
-    int32_t cap_body, cap_mems, cap_params, depth;
+    int32_t cap_body, cap_mems, cap_params, cap_products, depth;
     ls_val open[64]; /* blocks that are open: the LOOP, IF or ELSE */
 } ls_kb;
 
@@ -142,5 +142,8 @@ ls_val ls_kb_frag_load(ls_kb *kb, int mem, ls_val index, ls_val stride, uint32_t
 ls_val ls_kb_frag_load_as(ls_kb *kb, int mem, ls_dtype dtype, ls_val index, ls_val stride, uint32_t frag);
 ls_val ls_kb_frag_mma(ls_kb *kb, ls_val a, ls_val b, ls_val c);
 void ls_kb_frag_store(ls_kb *kb, int mem, ls_val index, ls_val fragment, ls_val stride, uint32_t layout);
+
+/* ---- a whole product: A from half `a` on, B from half `b` on ---- */
+void ls_kb_product(ls_kb *kb, const ls_kproduct *product, ls_val a, ls_val b);
 
 #endif

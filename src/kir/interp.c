@@ -118,9 +118,9 @@ static ls_status element_at(machine *m, ls_val at, int thread, int64_t index, ui
     return LS_OK;
 }
 
-static ls_status race(machine *m, ls_val at, int thread, int64_t index, int32_t other_group, int other,
+static ls_status race(machine *m, ls_val at, int mem, int thread, int64_t index, int32_t other_group, int other,
                       const char *did) {
-    const char *name = m->k->mems[m->k->body[at].arg].name;
+    const char *name = m->k->mems[mem].name;
     if (other_group != m->group_number) {
         return fail(m, LS_ERR_DIFFERS, at, thread, "%s[%lld] was %s by another workgroup", name,
                     (long long)index, did);
@@ -129,12 +129,11 @@ static ls_status race(machine *m, ls_val at, int thread, int64_t index, int32_t 
                 name, (long long)index, did, other);
 }
 
-static ls_status note_read(machine *m, ls_val at, int thread, int64_t index, cell *c) {
+static ls_status note_read(machine *m, ls_val at, int mem, int thread, int64_t index, cell *c) {
     if (c->writer_group &&
         (c->writer_group != m->group_number || (c->write_phase == m->phase && c->writer != thread))) {
-        return race(m, at, thread, index, c->writer_group, c->writer, "written");
+        return race(m, at, mem, thread, index, c->writer_group, c->writer, "written");
     }
-    int mem = (int)m->k->body[at].arg;
     if (!c->writer_group && m->mems[mem].poisoned) {
         return fail(m, LS_ERR_INVALID, at, thread, "reads %s[%lld], which nothing has written",
                     m->k->mems[mem].name, (long long)index);
@@ -148,18 +147,18 @@ static ls_status note_read(machine *m, ls_val at, int thread, int64_t index, cel
     return LS_OK;
 }
 
-static ls_status note_write(machine *m, ls_val at, int thread, int64_t index, cell *c, bool atomic) {
+static ls_status note_write(machine *m, ls_val at, int mem, int thread, int64_t index, cell *c, bool atomic) {
     bool other = c->writer_group &&
                  (c->writer_group != m->group_number || (c->write_phase == m->phase && c->writer != thread));
     if (other && !(atomic && c->atomic)) {
-        return race(m, at, thread, index, c->writer_group, c->writer, "written");
+        return race(m, at, mem, thread, index, c->writer_group, c->writer, "written");
     }
     if (c->reader_group && (c->many_groups || c->reader_group != m->group_number)) {
-        return race(m, at, thread, index, c->reader_group != m->group_number ? c->reader_group : 0, c->reader,
+        return race(m, at, mem, thread, index, c->reader_group != m->group_number ? c->reader_group : 0, c->reader,
                     "read");
     }
     if (c->reader_group && c->read_phase == m->phase && (c->many_readers || c->reader != thread)) {
-        return race(m, at, thread, index, c->reader_group, c->reader, "read");
+        return race(m, at, mem, thread, index, c->reader_group, c->reader, "read");
     }
     c->writer_group = m->group_number;
     c->writer = thread;
@@ -203,7 +202,7 @@ EXEC(LOAD) {
             }
             int64_t i = (int64_t)index[t] + lane;
             LS_TRY(m->err, element_at(m, at, t, i, &data, &c));
-            LS_TRY(m->err, note_read(m, at, t, i, c));
+            LS_TRY(m->err, note_read(m, at, (int)ins->arg, t, i, c));
             out[lane * m->threads + t] = element_get((ls_dtype)ins->dtype, data);
         }
     }
@@ -224,7 +223,7 @@ EXEC(STORE) {
             cell *c;
             int64_t i = (int64_t)index[t] + lane;
             LS_TRY(m->err, element_at(m, at, t, i, &data, &c));
-            LS_TRY(m->err, note_write(m, at, t, i, c, false));
+            LS_TRY(m->err, note_write(m, at, (int)ins->arg, t, i, c, false));
             element_put((ls_dtype)ins->dtype, data, value[lane * m->threads + t]);
         }
     }
@@ -247,7 +246,7 @@ static ls_status atomic_with(machine *m, ls_val at, const uint8_t *mask, ls_kop 
             return fail(m, LS_ERR_INVALID, at, t, "combines with %s[%lld], which nothing has written",
                         m->k->mems[ins->arg].name, (long long)i);
         }
-        LS_TRY(m->err, note_write(m, at, t, i, c, true));
+        LS_TRY(m->err, note_write(m, at, (int)ins->arg, t, i, c, true));
         uint64_t old = element_get(type, data);
         element_put(type, data,
                     ls_kir_eval(combine, type, type, (const uint64_t[3]){old, reg(m, ins->src[1])[t], 0}));
@@ -396,10 +395,10 @@ static ls_status frag_move(machine *m, ls_val at, ls_val fragment, ls_val stride
             i = words ? i >> 1 : i;
             LS_TRY(m->err, element_at(m, at, thread, i, &data, &shadow));
             if (store) {
-                LS_TRY(m->err, note_write(m, at, thread, i, shadow, false));
+                LS_TRY(m->err, note_write(m, at, (int)ins->arg, thread, i, shadow, false));
                 element_put(type, data, *frag_at(m, fragment, sub, e));
             } else {
-                LS_TRY(m->err, note_read(m, at, thread, i, shadow));
+                LS_TRY(m->err, note_read(m, at, (int)ins->arg, thread, i, shadow));
                 uint64_t bits = element_get(type, data) >> (odd ? 16 : 0);
                 *frag_at(m, fragment, sub, e) = words ? ls_kir_wrap((ls_dtype)ins->dtype, bits) : bits;
             }
@@ -442,6 +441,76 @@ EXEC(FRAG_MMA) {
         }
     }
     return LS_OK;
+}
+
+/* Half `at` of a memory of words, read by a thread of its own: nobody else is at work between two barriers. */
+static ls_status product_half(machine *m, ls_val at, int mem, int64_t half, ls_dtype type, float *out) {
+    int64_t count = m->mems[mem].count;
+    if (half < 0 || half / 2 >= count) {
+        return fail(m, LS_ERR_RANGE, at, -1, "half %lld is out of bounds: %s has %lld words", (long long)half,
+                    m->k->mems[mem].name, (long long)count);
+    }
+    cell *c = &m->mems[mem].cells[half / 2];
+    LS_TRY(m->err, note_read(m, at, mem, m->threads, half / 2, c));
+    uint64_t word = element_get(LS_U32, m->mems[mem].data + half / 2 * 4);
+    uint64_t a[3] = {ls_kir_wrap(type, word >> (half & 1 ? 16 : 0)), 0, 0}, bits = ls_kir_eval(LS_K_CAST, LS_F32, type, a);
+    uint32_t low = (uint32_t)bits;
+    memcpy(out, &low, sizeof low);
+    return LS_OK;
+}
+
+static ls_status product_operand(machine *m, ls_val at, const ls_kproduct *p, int i, float *out) {
+    int64_t first = (int64_t)reg(m, m->k->body[at].src[i])[0], line = p->side[i].line;
+    bool by_k = p->side[i].by_k;
+    int64_t along = by_k ? p->k : p->side[i].size;
+    for (int t = 1; t < m->threads; t++) {
+        if ((int64_t)reg(m, m->k->body[at].src[i])[t] != first) {
+            return fail(m, LS_ERR_INVALID, at, t, "operand %%%d differs within the workgroup", m->k->body[at].src[i]);
+        }
+    }
+    if (first % line + along > line) {
+        return fail(m, LS_ERR_INVALID, at, -1, "%lld halves from %lld on pass a multiple of %lld", (long long)along,
+                    (long long)first, (long long)line);
+    }
+    for (int64_t r = 0; r < p->side[i].size; r++) {
+        for (int64_t k = 0; k < p->k; k++) {
+            int64_t half = first + (by_k ? r * line + k : k * line + r);
+            LS_TRY(m->err, product_half(m, at, p->side[i].mem, half, p->type, &out[r * p->k + k]));
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status product_sums(machine *m, ls_val at, const ls_kproduct *p, const float *a, const float *b) {
+    memory *sums = &m->mems[p->sums];
+    for (int64_t e = 0; e < sums->count; e++) { /* all of it is written; what is no sum holds nothing */
+        LS_TRY(m->err, note_write(m, at, p->sums, m->threads, e, &sums->cells[e], false));
+        int64_t r = e / p->stride, c = e % p->stride;
+        if (r >= p->side[0].size || c >= p->side[1].size) {
+            memset(sums->data + e * 4, 0xff, 4);
+            sums->cells[e] = (cell){0};
+            continue;
+        }
+        float sum = 0;
+        for (int64_t k = 0; k < p->k; k++) {
+            sum += a[r * p->k + k] * b[c * p->k + k];
+        }
+        memcpy(sums->data + e * 4, &sum, 4);
+    }
+    return LS_OK;
+}
+
+EXEC(PRODUCT) {
+    INS_AT;
+    const ls_kproduct *p = &m->k->products[ins->arg];
+    LS_TRY(m->err, all_here(m, at, mask));
+    size_t n = (size_t)(p->side[0].size + p->side[1].size) * (size_t)p->k * sizeof(float);
+    float *a = ls_alloc(m->heap, n), *b = a ? a + p->side[0].size * p->k : NULL;
+    ls_status status = a ? product_operand(m, at, p, 0, a) : LS_FAIL_MEMORY(m->err, "a product's operands");
+    status = status == LS_OK ? product_operand(m, at, p, 1, b) : status;
+    status = status == LS_OK ? product_sums(m, at, p, a, b) : status;
+    ls_free(m->heap, a);
+    return status;
 }
 
 /* ---- leaves, lanes, pure ---- */

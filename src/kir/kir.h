@@ -91,6 +91,23 @@ typedef struct ls_kgrid {
     int32_t param;
 } ls_kgrid;
 
+/* A matrix product by a whole workgroup, staged through shared memory: sums[r * stride + c] becomes the sum over i < k of
+ * A(r, i) * B(i, c). An operand is halves in words of a global memory, two a word, low first. With `by_k` its lines lie along
+ * the contracted axis: A(r, i) is half src0 + r * line + i, B(i, c) half src1 + c * line + i; else A(r, i) is half
+ * src0 + i * line + r and B(i, c) half src1 + i * line + c. What is read of a line never passes a multiple of `line`. While
+ * it works all of `sums` may be used: what exceeds the sums is room for stages, the more the better. */
+typedef struct ls_kproduct {
+    ls_dtype type; /* LS_F16 or LS_BF16 */
+    struct {
+        int32_t mem;
+        int32_t size; /* rows of A, columns of B */
+        int64_t line;
+        bool by_k;
+    } side[2];
+    int64_t k;
+    int32_t sums, stride; /* a shared memory of f32; elements from one row to the next */
+} ls_kproduct;
+
 typedef struct ls_kernel {
     const char *name;
     ls_ins *body;
@@ -99,6 +116,8 @@ typedef struct ls_kernel {
     int32_t n_mems, n_globals;
     ls_kparam *params;
     int32_t n_params;
+    ls_kproduct *products; /* what PRODUCT instructions mean */
+    int32_t n_products;
     int32_t workgroup[3];
     ls_kgrid grid[3];
     int64_t shared_bytes;

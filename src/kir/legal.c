@@ -407,6 +407,16 @@ LEGAL(FRAG_STORE) {
     ls_kb_frag_store(&l->kb, (int)ins->arg, index, l->map[ins->src[1]][0].v, stride, ins->flags);
 }
 
+LEGAL(PRODUCT) {
+    (void)at;
+    const ls_kproduct *p = &l->old->products[ins->arg];
+    ls_val first[2];
+    for (int i = 0; i < 2; i++) {
+        first[i] = ls_kb_cast(&l->kb, ls_legal_index(l, p->side[i].mem, ins->src[i]), LS_I32);
+    }
+    ls_kb_product(&l->kb, p, first[0], first[1]);
+}
+
 #define legal_LOAD ls_legal_load
 #define legal_STORE ls_legal_store
 #define legal_ATOMIC_ADD ls_legal_atomic

@@ -83,6 +83,10 @@ void ls_legal_memories(ls_legal *l) {
         if (is_matrix_access((ls_kop)ins->op)) {
             l->mems[ins->arg].matrix = true;
         }
+        if (ins->op == LS_K_PRODUCT) {
+            const ls_kproduct *p = &l->old->products[ins->arg];
+            l->mems[p->sums].matrix = l->mems[p->side[0].mem].matrix = l->mems[p->side[1].mem].matrix = true;
+        }
     }
     for (int i = 0; i < l->old->n_mems; i++) {
         plan(l, i);

@@ -58,7 +58,7 @@ static void mark_needs(order *o, const bool *dead) {
     for (ls_val at = 0; at < o->n; at++) {
         ls_kop op = (ls_kop)o->in[at].op;
         bool root = (ls_kops[op].kind == LS_KC_MEMORY && op != LS_K_LOAD) || op == LS_K_BARRIER ||
-                    op == LS_K_FRAG_STORE;
+                    op == LS_K_FRAG_STORE || op == LS_K_PRODUCT;
         if (root) {
             mark(o, at, &top);
         }

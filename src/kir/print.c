@@ -50,6 +50,15 @@ static void print_arg(ls_text *out, const ls_kernel *k, const ls_ins *ins) {
         ls_text_printf(out, " %s", k->mems[ins->arg].name);
     } else if (ins->op == LS_K_CONST) {
         print_const(out, ins);
+    } else if (ins->op == LS_K_PRODUCT) {
+        const ls_kproduct *p = &k->products[ins->arg];
+        ls_text_printf(out, " %s[%d by %d] = %s %d x %" PRId64 " x %d of", k->mems[p->sums].name, p->side[0].size, p->stride,
+                       ls_dtype_name(p->type), p->side[0].size, p->k, p->side[1].size);
+        for (int i = 0; i < 2; i++) {
+            ls_text_printf(out, " %s in lines of %" PRId64 " by %s%s", k->mems[p->side[i].mem].name, p->side[i].line,
+                           p->side[i].by_k   ? "k" : i ? "columns" : "rows", i ? "" : ",");
+        }
+        ls_text_add(out, " from");
     } else if (ins->op == LS_K_PARAM) {
         ls_text_printf(out, " %s", k->params[ins->arg].name);
     } else if (ins->op == LS_K_GROUP_ID || ins->op == LS_K_LOCAL_ID) {
@@ -151,8 +160,8 @@ static const struct {
                    "index that is a multiple of them. Their order is kept."},
     [LS_KC_GROUP] = {"Threads together", "Only where control flow is the same for the whole workgroup."},
     [LS_KC_MATRIX] = {"Fragments",
-                      "Tiles that a subgroup holds together: A of m x k, B of k x n, C of m x n. Uniform "
-                      "control flow only."},
+                      "Tiles that a subgroup holds together: A of m x k, B of k x n, C of m x n; and whole products by a "
+                      "workgroup. Uniform control flow only."},
 };
 
 static const char intro[] =

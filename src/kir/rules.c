@@ -303,6 +303,31 @@ static const char *rule_FRAG_STORE(const rule_args *r) {
                : "a writable memory of the fragment's type, an index and a stride";
 }
 
+static const char *rule_PRODUCT(const rule_args *r) {
+    const ls_kernel *k = r->kernel;
+    if (r->ins->arg < 0 || r->ins->arg >= k->n_products || r->ins->lanes) {
+        return "the number of a product of the kernel";
+    }
+    const ls_kproduct *p = &k->products[r->ins->arg];
+    for (int i = 0; i < 2; i++) {
+        int32_t mem = p->side[i].mem;
+        if (!is_index(r->s[i]) || mem < 0 || mem >= k->n_mems || k->mems[mem].space != LS_MEM_GLOBAL ||
+            k->mems[mem].dtype != LS_U32 || !(k->mems[mem].access & LS_MEM_READ)) {
+            return "two indices into global memories of words that may be read";
+        }
+        int64_t along = p->side[i].by_k ? p->k : p->side[i].size;
+        if (p->side[i].size < 1 || p->k < 1 || p->side[i].line < along) {
+            return "rows, columns, contracted elements, and lines that are no shorter";
+        }
+    }
+    bool shared = p->sums >= 0 && p->sums < k->n_mems && k->mems[p->sums].space == LS_MEM_SHARED &&
+                  k->mems[p->sums].dtype == LS_F32;
+    return shared && (p->type == LS_F16 || p->type == LS_BF16) && p->stride >= p->side[1].size &&
+                   (int64_t)p->stride * p->side[0].size <= k->mems[p->sums].count
+               ? NULL
+               : "f16 or bf16, and a shared memory of f32 that has room for the sums";
+}
+
 static const char *(*const rules[LS_K_COUNT])(const rule_args *) = {
 #define INS(ID, name, class, rule, sources, doc) [LS_K_##ID] = rule_##rule,
 #include "kir/ins.def"

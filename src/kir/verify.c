@@ -194,6 +194,9 @@ static ls_status check_uniformity(verifier *v) {
             return FAIL_AT(v, LS_ERR_INVALID, at, "not all threads reach it: %%%d (%s) depends on the thread",
                            opener[depth], ls_kops[k->body[opener[depth]].op].name);
         }
+        if (ins->op == LS_K_PRODUCT && !(v->uniform[ins->src[0]] && v->uniform[ins->src[1]])) {
+            return FAIL_AT(v, LS_ERR_INVALID, at, "where its operands begin depends on the thread");
+        }
         if (ins->op == LS_K_LOOP || ins->op == LS_K_IF) {
             here[depth + 1] = here[depth] && v->uniform[at];
             opener[depth + 1] = v->uniform[at] ? opener[depth] : at;
@@ -209,8 +212,8 @@ static long long clamp(ls_wide v) {
     return v > INT64_MAX ? INT64_MAX : v < INT64_MIN ? INT64_MIN : (long long)v;
 }
 
-static ls_status check_index(verifier *v, ls_val at, ls_val index, ls_wide first, ls_wide last) {
-    const ls_kmem *m = &v->k->mems[v->k->body[at].arg];
+static ls_status check_index(verifier *v, ls_val at, int64_t mem, ls_val index, ls_wide first, ls_wide last) {
+    const ls_kmem *m = &v->k->mems[mem];
     if (first > last) {
         return LS_OK; /* the facts contradict each other: never reached */
     }
@@ -243,7 +246,7 @@ static ls_status check_access(verifier *v, ls_val at) {
     }
     ls_range index = ls_ranges_of(v->ranges, ins->src[0]);
     ls_status status =
-        check_index(v, at, ins->src[0], index.lo, index.hi + (lanes - 1) * (index.lo <= index.hi));
+        check_index(v, at, ins->arg, ins->src[0], index.lo, index.hi + (lanes - 1) * (index.lo <= index.hi));
     if (status == LS_OK && lanes > 1 && index.lo <= index.hi && index.divisor % lanes) {
         status = FAIL_AT(v, LS_ERR_INVALID, at, "index %%%d is not proved a multiple of the %d lanes",
                          ins->src[0], lanes);
@@ -267,7 +270,23 @@ static ls_status check_fragment_access(verifier *v, ls_val at) {
             high = stride.hi > 0 ? stride.hi * (runs - 1) : 0;
     ls_wide first = index.lo + low, last = index.hi + high + run - 1;
     bool words = ls_dtype_size(v->k->mems[ins->arg].dtype) > ls_dtype_size((ls_dtype)ins->dtype) && !store;
-    return check_index(v, at, ins->src[0], words && first >= 0 ? first / 2 : first, words && last >= 0 ? last / 2 : last);
+    return check_index(v, at, ins->arg, ins->src[0], words && first >= 0 ? first / 2 : first,
+                       words && last >= 0 ? last / 2 : last);
+}
+
+static ls_status check_product(verifier *v, ls_val at) {
+    const ls_ins *ins = &v->k->body[at];
+    const ls_kproduct *p = &v->k->products[ins->arg];
+    for (int i = 0; i < 2; i++) {
+        int64_t lines = p->side[i].by_k ? p->side[i].size : p->k, along = p->side[i].by_k ? p->k : p->side[i].size;
+        ls_range first = ls_ranges_of(v->ranges, ins->src[i]);
+        ls_wide last = first.hi + (ls_wide)(lines - 1) * p->side[i].line + along - 1;
+        if (first.lo <= first.hi) {
+            LS_TRY(v->err, check_index(v, at, p->side[i].mem, ins->src[i], first.lo < 0 ? first.lo : first.lo / 2,
+                                       last < 0 ? last : last / 2));
+        }
+    }
+    return LS_OK;
 }
 
 static ls_status check_loop(verifier *v, ls_val at) {
@@ -295,6 +314,8 @@ static ls_status check_bounds(verifier *v) {
             LS_TRY(v->err, check_access(v, at));
         } else if (ins->op == LS_K_FRAG_LOAD || ins->op == LS_K_FRAG_STORE) {
             LS_TRY(v->err, check_fragment_access(v, at));
+        } else if (ins->op == LS_K_PRODUCT) {
+            LS_TRY(v->err, check_product(v, at));
         } else if (ins->op == LS_K_LOOP || ins->op == LS_K_IF) {
             if (ins->op == LS_K_LOOP) {
                 LS_TRY(v->err, check_loop(v, at));

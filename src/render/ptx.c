@@ -661,7 +661,7 @@ static void write_instruction(ls_ptx *p, ls_val at) {
         }
         break;
     case LS_KC_MATRIX:
-        ls_ptx_fragment(p, at);
+        (ins->op == LS_K_PRODUCT ? ls_ptx_product : ls_ptx_fragment)(p, at);
         break;
     }
     if (p->status == LS_OK && p->addresses[at]) {
@@ -718,12 +718,14 @@ static void write_module(ls_ptx *p, ls_text *out) {
     static const char *const files[] = {".pred %p", ".b16 %h", ".b32 %r", ".b64 %d"};
     const ls_kernel *k = p->kernel;
     int32_t words = ls_render_words(k);
+    int align = k->n_products ? 1024 : 128;
+    ls_ptx_map maps[2];
     ls_text_printf(out, ".version %d.%d\n.target sm_%d%s\n.address_size 64\n", p->options.isa / 10, p->options.isa % 10,
-                   p->options.sm, p->options.arch ? "a" : "");
+                   p->options.sm, k->n_products ? "a" : "");
     if (k->shared_bytes > STATIC_SHARED) {
-        ls_text_add(out, ".extern .shared .align 128 .b8 shared[];\n");
+        ls_text_printf(out, ".extern .shared .align %d .b8 shared[];\n", align);
     } else if (k->shared_bytes) {
-        ls_text_printf(out, ".shared .align 128 .b8 shared[%" PRId64 "];\n", k->shared_bytes);
+        ls_text_printf(out, ".shared .align %d .b8 shared[%" PRId64 "];\n", align, k->shared_bytes);
     }
     ls_text_add(out, ".visible .entry main(");
     for (int b = 0; b < k->n_globals; b++) {
@@ -731,6 +733,9 @@ static void write_module(ls_ptx *p, ls_text *out) {
     }
     if (words) {
         ls_text_printf(out, "%s.param .align 4 .b8 words[%d]", k->n_globals ? ", " : "", 4 * words);
+    }
+    for (int i = 0, n = ls_ptx_product_maps(k, maps); i < n; i++) {
+        ls_text_printf(out, ", .param .align 64 .b8 map%d[128]", i);
     }
     ls_text_printf(out, ")\n.reqntid %d, %d, %d\n{\n", k->workgroup[0], k->workgroup[1], k->workgroup[2]);
     for (int f = 0; f < LS_PTX_FILES; f++) {

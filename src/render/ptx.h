@@ -1,4 +1,5 @@
-/* The PTX renderer's own parts: ptx.c walks a kernel, ptx_pure.c renders arithmetic, ptx_fragment.c matrix tiles.
+/* The PTX renderer's own parts: ptx.c walks a kernel, ptx_pure.c renders arithmetic, ptx_fragment.c matrix tiles,
+ * ptx_product.c whole products.
  *
  * Every value is a row of operands, one a lane (fragments: one a register of a thread): registers, or constants that
  * instructions take as they are. Registers are untyped (b16, b32, b64, pred), so bitcasts and lane moves are renamings. */
@@ -86,6 +87,7 @@ ls_ptx_op ls_ptx_base(ls_ptx *p, const ls_ins *ins, int64_t *out_bytes);
 void ls_ptx_pure(ls_ptx *p, ls_val at);
 void ls_ptx_combine(ls_ptx *p, ls_kop op, ls_dtype dtype, uint32_t flags, ls_ptx_op dst, ls_ptx_op a, ls_ptx_op b);
 void ls_ptx_fragment(ls_ptx *p, ls_val at);
+void ls_ptx_product(ls_ptx *p, ls_val at); /* ptx_product.c */
 void ls_ptx_fragment_entry(ls_ptx *p); /* what fragments need at the kernel's beginning */
 int32_t ls_ptx_fragment_size(const ls_ins *ins); /* registers of a thread; 0: a shape that is not supported */
 

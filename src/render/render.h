@@ -38,9 +38,17 @@ ls_status ls_render_wgsl(ls_text *out, const ls_kernel *kernel, const ls_wgsl_op
 
 typedef struct ls_ptx_options {
     int sm;      /* 90: compute capability 9.0 */
-    bool arch;   /* sm_90a: instructions of that architecture alone */
+    bool arch;   /* the device is an sm_90a: kernels may use what that architecture alone has */
     int isa;     /* PTX version times ten: 80 */
 } ls_ptx_options;
+/* A tensor map that a kernel takes, after the words, as a parameter of 128 bytes: a binding's u16 in `lines` lines of `line`
+ * elements, in boxes of so many elements of so many lines, swizzled by 128 bytes. */
+typedef struct ls_ptx_map {
+    int32_t binding;
+    int64_t line, lines;
+    int32_t box_elements, box_lines;
+} ls_ptx_map;
+int ls_ptx_product_maps(const ls_kernel *kernel, ls_ptx_map out_maps[2]); /* how many */
 ls_status ls_render_ptx(ls_text *out, const ls_kernel *kernel, const ls_ptx_options *options, ls_error *err) LS_MUST_USE;
 
 #endif

@@ -21,7 +21,8 @@ static inline void ptx_assembles(const char *name, const char *ptx) {
     assert_non_null(file);
     fputs(ptx, file);
     fclose(file);
-    snprintf(command, sizeof command, "%s -arch=sm_90 -O1 -o /dev/null %s 2>&1", ptx_assembler(), path);
+    snprintf(command, sizeof command, "%s -arch=%s -O1 -o /dev/null %s 2>&1", ptx_assembler(),
+             strstr(ptx, ".target sm_90a") ? "sm_90a" : "sm_90", path);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     size_t n = fread(message, 1, sizeof message - 1, pipe);

@@ -20,6 +20,15 @@ static const ls_emit_caps caps = {.max_threads = 1024,
                                   .frags = {{LS_F16, 16, 16, 16}, {LS_BF16, 16, 16, 16}},
                                   .frag_words = true};
 
+/* A device that has whole products as well. */
+static const ls_emit_caps whole = {.max_threads = 1024,
+                                   .max_shared = 200000,
+                                   .subgroup = 32,
+                                   .n_frags = 2,
+                                   .frags = {{LS_F16, 16, 16, 16}, {LS_BF16, 16, 16, 16}},
+                                   .frag_words = true,
+                                   .products = true};
+
 typedef struct product {
     int batch, m, n, k;
     bool a_turned, b_turned, more; /* stored the other way round; followed by an addition and a maximum */
@@ -102,6 +111,25 @@ static void run(bench *b, const product *p, const ls_kernel_list *list, const ls
     }
 }
 
+static void check(const product *row, const ls_emit_caps *device, int n_products) {
+    bench b;
+    ls_plan plan;
+    ls_spec spec;
+    ls_kernel_list list;
+    bench_open(&b);
+    ls_session_set_math(b.s, LS_FAST);
+    ls_tensor *root = build(&b, row);
+    bench_plan(&b, &root, 1, 1, &plan);
+    assert_int_equal(plan.n_groups, 1);
+    bench_spec(&b, &plan.groups[0], &spec);
+    if (ls_emit(&b.arena, &spec, device, "matrix", &list, &b.err) != LS_OK) {
+        fail_msg("%d x %d x %d: %s", row->m, row->n, row->k, b.err.message);
+    }
+    assert_int_equal(list.kernels[0].kernel.n_products, n_products);
+    run(&b, row, &list, &spec);
+    bench_close(&b);
+}
+
 static void products(void **state) {
     (void)state;
     static const product rows[] = {
@@ -110,22 +138,22 @@ static void products(void **state) {
         {3, 64, 64, 64, false, false, true, LS_F16},   {1, 128, 128, 128, false, false, false, LS_BF16},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bench b;
-        ls_plan plan;
-        ls_spec spec;
-        ls_kernel_list list;
-        bench_open(&b);
-        ls_session_set_math(b.s, LS_FAST);
-        ls_tensor *root = build(&b, &rows[i]);
-        bench_plan(&b, &root, 1, 1, &plan);
-        assert_int_equal(plan.n_groups, 1);
-        bench_spec(&b, &plan.groups[0], &spec);
-        if (ls_emit(&b.arena, &spec, &caps, "matrix", &list, &b.err) != LS_OK) {
-            fail_msg("row %zu: %s", i, b.err.message);
-        }
-        run(&b, &rows[i], &list, &spec);
-        bench_close(&b);
+        check(&rows[i], &caps, 0);
     }
+}
+
+static void whole_products(void **state) {
+    (void)state;
+    static const product rows[] = {
+        {1, 128, 256, 64, false, false, false, LS_F16}, {1, 256, 128, 64, true, false, false, LS_F16},
+        {1, 128, 64, 192, false, true, false, LS_BF16}, {1, 128, 64, 128, true, true, true, LS_BF16},
+        {3, 128, 64, 64, false, false, true, LS_F16},   {2, 128, 128, 64, true, true, false, LS_BF16},
+        {1, 256, 192, 64, false, false, true, LS_F16},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        check(&rows[i], &whole, 1);
+    }
+    check(&(product){1, 64, 128, 64, false, false, false, LS_F16}, &whole, 0); /* no whole tile: by fragments */
 }
 
 /* What it cannot do, it says. */
@@ -164,6 +192,6 @@ static void reasons(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(reasons)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(whole_products), cmocka_unit_test(reasons)};
     return cmocka_run_group_tests_name("emit_matrix", tests, NULL, NULL);
 }

@@ -44,7 +44,11 @@ enum {
     LS_CU_FUNC_MAX_DYNAMIC_SHARED = 8,
     /* options of a module's compilation */
     LS_CU_JIT_ERROR_LOG = 5,
-    LS_CU_JIT_ERROR_LOG_SIZE = 6
+    LS_CU_JIT_ERROR_LOG_SIZE = 6,
+    /* tensor maps */
+    LS_CU_MAP_U16 = 1,
+    LS_CU_MAP_SWIZZLE_128 = 3,
+    LS_CU_MAP_PROMOTE_256 = 3
 };
 
 /* FN(member, symbol, parameters): all give an ls_cu_result. Names with _v2 are those that the driver exports for today's
@@ -94,9 +98,17 @@ enum {
     FN(graph_exec_destroy, cuGraphExecDestroy, (ls_cu_graph_exec exec))                                                    \
     FN(graph_launch, cuGraphLaunch, (ls_cu_graph_exec exec, ls_cu_stream stream))
 
+/* Those that only later drivers have; NULL without. Tensor maps: CUDA 12.0. `map` is 128 bytes, aligned to 64; strides are
+ * bytes, one less than dimensions. */
+#define LS_CUDA_OPTIONAL(FN)                                                                                               \
+    FN(tensor_map, cuTensorMapEncodeTiled,                                                                                 \
+       (void *map, int type, uint32_t rank, void *address, const uint64_t *sizes, const uint64_t *strides,                 \
+        const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill))
+
 typedef struct ls_cuda_api {
 #define FN(member, symbol, parameters) ls_cu_result(LS_CUDA_CALL *member) parameters;
     LS_CUDA_FUNCTIONS(FN)
+    LS_CUDA_OPTIONAL(FN)
 #undef FN
 } ls_cuda_api;
 

@@ -46,6 +46,7 @@ static ls_status choose_ptx(ls_cuda *c, int version, int capability, ls_error *e
     for (size_t i = 0; !c->sm; i++) {
         c->sm = capability >= known[i][0] && c->isa >= known[i][1] ? known[i][0] : 0;
     }
+    c->arch = capability == 90 && c->isa >= 80 && c->api.tensor_map;
     return LS_OK;
 }
 
@@ -136,6 +137,7 @@ static ls_gpu_limits limits_of(ls_cuda *c, const ls_caps *caps) {
         limits.n_frags = sizeof frags / sizeof *frags;
         memcpy(limits.frags, frags, sizeof frags);
         limits.frag_words = true;
+        limits.products = c->arch;
     }
     return limits;
 }

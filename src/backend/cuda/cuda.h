@@ -10,6 +10,7 @@
 #include "base/array.h"
 #include "base/os.h"
 #include "gpu/gpu.h"
+#include "render/render.h"
 
 enum { LS_CUDA_TICKETS = 64, LS_CUDA_SLOTS = 8, LS_CUDA_SLOT = 1 << 20, LS_CUDA_STATIC_SHARED = 49152 };
 
@@ -17,6 +18,8 @@ typedef struct ls_cuda_pipeline {
     ls_cu_module module;
     ls_cu_function function;
     unsigned dynamic_shared;
+    int n_maps; /* parameters after the words: tensor maps of bindings, made anew for each launch's addresses */
+    ls_ptx_map maps[2];
 } ls_cuda_pipeline;
 
 /* A launch, its arguments in one run of bytes: addresses, then words. Without a pipeline a copy between two addresses. */
@@ -50,6 +53,7 @@ typedef struct ls_cuda {
     bool retained, lost;
     char lost_reason[160];
     int sm, isa, multiprocessors;
+    bool arch; /* sm_90a, and the driver makes tensor maps */
     /* Tickets count flushes; ticket t's event is t % LS_CUDA_TICKETS. */
     ls_cu_event tickets[LS_CUDA_TICKETS];
     uint64_t ticket, done;
@@ -80,6 +84,7 @@ void ls_cuda_leave(ls_cuda *c);
 typedef struct ls_cuda_name_table {
 #define FN(member, symbol, parameters) const char *member;
     LS_CUDA_FUNCTIONS(FN)
+    LS_CUDA_OPTIONAL(FN)
 #undef FN
 } ls_cuda_name_table;
 extern const ls_cuda_name_table ls_cuda_names;

@@ -7,8 +7,17 @@
 
 enum { SHORTEST = 3, LONGEST = 8192, MAX_PARAMS = 192 };
 
+static ls_status make_map(ls_cuda *c, const ls_ptx_map *m, ls_cu_address address, void *out_map, ls_error *err) {
+    const uint64_t sizes[2] = {(uint64_t)m->line, (uint64_t)m->lines}, stride = 2 * (uint64_t)m->line;
+    const uint32_t box[2] = {(uint32_t)m->box_elements, (uint32_t)m->box_lines}, steps[2] = {1, 1};
+    LS_CUDA_TRY(c, err, tensor_map, out_map, LS_CU_MAP_U16, 2, (void *)(uintptr_t)address, sizes, &stride, box, steps, 0,
+                LS_CU_MAP_SWIZZLE_128, LS_CU_MAP_PROMOTE_256, 0);
+    return LS_OK;
+}
+
 static ls_status launch(ls_cuda *c, const ls_cuda_sequence *s, const ls_cuda_command *k, ls_error *err) {
-    void *params[MAX_PARAMS];
+    void *params[MAX_PARAMS + 2];
+    _Alignas(64) uint8_t maps[2][128];
     uint8_t *at = s->arguments.data + k->at;
     if (!k->pipeline) {
         ls_cu_address places[2];
@@ -19,6 +28,13 @@ static ls_status launch(ls_cuda *c, const ls_cuda_sequence *s, const ls_cuda_com
         params[i] = at;
     }
     params[k->n_addresses] = at;
+    for (int i = 0; i < k->pipeline->n_maps; i++) {
+        const ls_ptx_map *m = &k->pipeline->maps[i];
+        ls_cu_address address;
+        memcpy(&address, s->arguments.data + k->at + (size_t)m->binding * sizeof address, sizeof address);
+        LS_TRY(err, make_map(c, m, address, maps[i], err));
+        params[k->n_addresses + (k->n_words > 0) + i] = maps[i];
+    }
     ls_cu_result r = c->api.launch(k->pipeline->function, k->groups[0], k->groups[1], k->groups[2], k->block[0], k->block[1],
                                    k->block[2], k->pipeline->dynamic_shared, c->stream, params, NULL);
     return ls_cuda_check(c, r, ls_cuda_names.launch, err);

@@ -5,6 +5,7 @@
 const ls_cuda_name_table ls_cuda_names = {
 #define FN(member, symbol, parameters) .member = #symbol,
     LS_CUDA_FUNCTIONS(FN)
+    LS_CUDA_OPTIONAL(FN)
 #undef FN
 };
 
@@ -69,6 +70,13 @@ ls_status ls_cuda_load(ls_cuda *c, ls_error *err) {
         missing = found ? missing : #symbol;                     \
     }
     LS_CUDA_FUNCTIONS(FN)
+#undef FN
+#define FN(member, symbol, parameters)                           \
+    {                                                            \
+        void *found = ls_os_library_symbol(c->library, #symbol); \
+        memcpy(&c->api.member, &found, sizeof found);            \
+    }
+    LS_CUDA_OPTIONAL(FN)
 #undef FN
     if (missing) {
         ls_os_library_close(c->library); /* nothing of it was called */

@@ -1,10 +1,9 @@
 /* Kernels to PTX, and PTX to functions of the driver, which compiles it. */
 #include "backend/cuda/cuda.h"
-#include "render/render.h"
 
 ls_status ls_cuda_render(void *driver, ls_arena *arena, const ls_kernel *kernel, ls_gpu_code *out_code, ls_error *err) {
     const ls_cuda *c = driver;
-    const ls_ptx_options options = {.sm = c->sm, .isa = c->isa};
+    const ls_ptx_options options = {.sm = c->sm, .isa = c->isa, .arch = c->arch};
     ls_text text;
     ls_text_init(&text, c->heap);
     ls_status status = ls_render_ptx(&text, kernel, &options, err);
@@ -28,6 +27,7 @@ static ls_status load(ls_cuda *c, const ls_gpu_code *code, ls_cuda_pipeline *p, 
         ls_status status = ls_cuda_check(c, r, ls_cuda_names.module_load, &own);
         return LS_FAIL(err, status, "kernel %s: %s%s%s", code->name, own.message, log[0] ? ": " : "", log);
     }
+    p->n_maps = ls_ptx_product_maps(code->kernel, p->maps);
     LS_CUDA_TRY(c, err, module_function, &p->function, p->module, "main");
     if (code->kernel->shared_bytes > LS_CUDA_STATIC_SHARED) {
         p->dynamic_shared = (unsigned)code->kernel->shared_bytes;
