@@ -3,7 +3,7 @@
  * computes. Counts of memories that are indexed from a base say nothing: bounds were proved before. */
 #include "gpu/internal.h"
 
-enum { ANY_COUNT = 1 << 28 };
+enum { ANY_COUNT = 1 << 28, PRODUCT_ROOM = 80 /* instructions of by_elements */ };
 
 typedef struct rewriter {
     const ls_kernel *from;
@@ -59,12 +59,88 @@ static ls_val by_lanes(rewriter *r, const ls_ins *ins, ls_val base) {
     return all;
 }
 
+/* ---- whole products: a device's way with them may need operands that lie as it likes; from a base on, sum by sum ---- */
+
+static ls_val int_of(rewriter *r, int64_t value) {
+    return put3(r, LS_K_CONST, LS_I32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, value);
+}
+static ls_val both(rewriter *r, ls_kop op, ls_val a, ls_val b) {
+    return put3(r, op, LS_I32, 1, a, b, LS_VAL_NONE, 0);
+}
+
+/* Element (line, along) of an operand that begins at half `first`, as f32. */
+static ls_val half_at(rewriter *r, const ls_kproduct *p, int side, ls_val first, ls_val line, ls_val along) {
+    int32_t mem = p->side[side].mem;
+    ls_val half = both(r, LS_K_ADD, first, along);
+    half = both(r, LS_K_ADD, both(r, LS_K_MUL, line, int_of(r, p->side[side].line)), half);
+    ls_val one = int_of(r, 1), four = int_of(r, 4), at = both(r, LS_K_SHR, half, one);
+    at = r->base[mem] == LS_VAL_NONE ? at : moved(r, at, r->base[mem], 0);
+    ls_val word = put3(r, LS_K_LOAD, LS_U32, 1, at, LS_VAL_NONE, LS_VAL_NONE, r->mem[mem]);
+    ls_val low = both(r, LS_K_SHL, both(r, LS_K_AND, half, one), four);
+    low = put3(r, LS_K_CAST, LS_U32, 1, low, LS_VAL_NONE, LS_VAL_NONE, 0);
+    word = put3(r, LS_K_SHR, LS_U32, 1, word, low, LS_VAL_NONE, 0);
+    word = put3(r, LS_K_CAST, LS_U16, 1, word, LS_VAL_NONE, LS_VAL_NONE, 0);
+    word = put3(r, LS_K_BITCAST, p->type, 1, word, LS_VAL_NONE, LS_VAL_NONE, 0);
+    return put3(r, LS_K_CAST, LS_F32, 1, word, LS_VAL_NONE, LS_VAL_NONE, 0);
+}
+
+static void by_elements(rewriter *r, const ls_kproduct *p, const ls_ins *ins) {
+    const int32_t *w = r->from->workgroup;
+    ls_val t = put3(r, LS_K_LOCAL_ID, LS_I32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, 0), first[2], factor[2];
+    for (int i = 1; i < 3; i++) {
+        ls_val id = put3(r, LS_K_LOCAL_ID, LS_I32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, i);
+        t = both(r, LS_K_ADD, t, both(r, LS_K_MUL, id, int_of(r, i == 1 ? w[0] : (int64_t)w[0] * w[1])));
+    }
+    for (int i = 0; i < 2; i++) {
+        first[i] = put3(r, LS_K_CAST, LS_I32, 1, ins->src[i], LS_VAL_NONE, LS_VAL_NONE, 0);
+    }
+    ls_val columns = int_of(r, p->side[1].size), stride = int_of(r, p->stride), zero = int_of(r, 0), one = int_of(r, 1);
+    ls_val all = int_of(r, (int64_t)p->side[0].size * p->side[1].size), threads = int_of(r, ls_kernel_threads(r->from));
+    ls_val depth = int_of(r, p->k), nothing = put3(r, LS_K_CONST, LS_F32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, 0);
+    ls_val e = put3(r, LS_K_LOOP, LS_I32, 1, t, all, threads, 0);
+    ls_val row = both(r, LS_K_DIV, e, columns), column = both(r, LS_K_REM, e, columns);
+    ls_val sum = put3(r, LS_K_VAR, LS_F32, 1, nothing, LS_VAL_NONE, LS_VAL_NONE, 0);
+    ls_val k = put3(r, LS_K_LOOP, LS_I32, 1, zero, depth, one, 0);
+    for (int i = 0; i < 2; i++) {
+        ls_val own = i ? column : row;
+        factor[i] = half_at(r, p, i, first[i], p->side[i].by_k ? own : k, p->side[i].by_k ? k : own);
+    }
+    ls_val now = put3(r, LS_K_GET, LS_F32, 1, sum, LS_VAL_NONE, LS_VAL_NONE, 0);
+    put3(r, LS_K_SET, LS_F32, 0, sum, put3(r, LS_K_FMA, LS_F32, 1, factor[0], factor[1], now, 0), LS_VAL_NONE, 0);
+    put3(r, LS_K_END_LOOP, LS_BOOL, 0, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, 0);
+    ls_val total = put3(r, LS_K_GET, LS_F32, 1, sum, LS_VAL_NONE, LS_VAL_NONE, 0);
+    ls_val place = both(r, LS_K_ADD, both(r, LS_K_MUL, row, stride), column);
+    put3(r, LS_K_STORE, LS_F32, 0, place, total, LS_VAL_NONE, r->mem[p->sums]);
+    put3(r, LS_K_END_LOOP, LS_BOOL, 0, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, 0);
+}
+
+static void rewrite_product(rewriter *r, int32_t at, const ls_ins *ins) {
+    const ls_kproduct *p = &r->from->products[ins->arg];
+    if (r->base[p->side[0].mem] != LS_VAL_NONE || r->base[p->side[1].mem] != LS_VAL_NONE) {
+        by_elements(r, p, ins);
+        return;
+    }
+    ls_kproduct *to = &r->to.products[r->to.n_products];
+    *to = *p;
+    to->sums = r->mem[p->sums];
+    for (int i = 0; i < 2; i++) {
+        to->side[i].mem = r->mem[p->side[i].mem];
+    }
+    ls_ins same = *ins;
+    same.arg = r->to.n_products++;
+    r->map[at] = put(r, same);
+}
+
 static void rewrite_ins(rewriter *r, int32_t at) {
     ls_ins ins = r->from->body[at];
     for (int i = 0; i < 3; i++) {
         ins.src[i] = ins.src[i] >= 0 ? r->map[ins.src[i]] : ins.src[i];
     }
     ls_val base = LS_VAL_NONE;
+    if (ins.op == LS_K_PRODUCT) {
+        rewrite_product(r, at, &ins);
+        return;
+    }
     if (touches_memory(&ins)) {
         base = r->base[ins.arg];
         ins.arg = r->mem[ins.arg];
@@ -114,7 +190,7 @@ static void rewrite_mems(rewriter *r, const int32_t *alias) {
 ls_status ls_gpu_rewrite(ls_arena *arena, const ls_kernel *kernel, const int64_t *base, const int32_t *alias,
                          ls_kernel *out_kernel, ls_error *err) {
     rewriter r = {.from = kernel, .to = *kernel};
-    int32_t extra = 0;
+    int32_t extra = kernel->n_products * PRODUCT_ROOM;
     for (int32_t i = 0; i < kernel->n_body; i++) {
         extra += touches_memory(&kernel->body[i]) ? 7 * (kernel->body[i].lanes <= 4 ? kernel->body[i].lanes : 1) : 0;
     }
@@ -124,7 +200,9 @@ ls_status ls_gpu_rewrite(ls_arena *arena, const ls_kernel *kernel, const int64_t
     r.map = LS_ARENA_ARRAY(arena, ls_val, kernel->n_body + 1);
     r.mem = LS_ARENA_ARRAY(arena, int32_t, kernel->n_mems + 1);
     r.base = LS_ARENA_ARRAY(arena, ls_val, kernel->n_mems + 1);
-    if (!r.to.body || !r.to.mems || !r.to.params || !r.map || !r.mem || !r.base) {
+    r.to.products = LS_ARENA_ARRAY(arena, ls_kproduct, kernel->n_products + 1);
+    r.to.n_products = 0;
+    if (!r.to.products || !r.to.body || !r.to.mems || !r.to.params || !r.map || !r.mem || !r.base) {
         return LS_FAIL_MEMORY(err, "a variant of a kernel");
     }
     for (int32_t i = 0; i < kernel->n_params; i++) {
