@@ -10,6 +10,7 @@
 
 #include "base/half.h"
 #include "emit/emit.h"
+#include "gpu/internal.h"
 #include "kir/legal.h"
 #include "unit/spec_support.h"
 
@@ -62,22 +63,48 @@ static void ok(const bench *b, ls_status status) {
     }
 }
 
-static void run(bench *b, const product *p, const ls_kernel_list *list, const ls_spec *spec) {
+/* The kernel where its first operand begins `base` words into its memory, or as it is. */
+static ls_kernel moved(bench *b, const ls_kernel *kernel, int base, int64_t words) {
+    ls_kernel out = *kernel;
+    int64_t bases[8];
+    int32_t alias[8];
+    for (int i = 0; i < kernel->n_globals; i++) {
+        bases[i] = i == 0 && base ? base : LS_GPU_BASE_NONE;
+        alias[i] = i;
+    }
+    ok(b, ls_gpu_rewrite(&b->arena, kernel, bases, alias, &out, &b->err));
+    for (int m = 0; m < out.n_mems && base; m++) {
+        if (out.mems[m].space == LS_MEM_GLOBAL && out.mems[m].binding == 0) {
+            out.mems[m].count = base + words;
+        }
+    }
+    return out;
+}
+
+static void run(bench *b, const product *p, const ls_kernel_list *list, const ls_spec *spec, int base) {
     uint16_t *bytes[4];
     assert_true(spec->n_args <= 4);
     for (int i = 0; i < spec->n_args; i++) {
-        bytes[i] = ls_arena_alloc(&b->arena, (size_t)spec->args[i].numel * 2);
+        bytes[i] = (uint16_t *)ls_arena_alloc(&b->arena, (size_t)spec->args[i].numel * 2 + (size_t)base * 4) + 2 * base;
         for (int64_t e = 0; e < spec->args[i].numel; e++) {
             bytes[i][e] = spec->args[i].written ? 0xffff : half_of(p->dtype, number(i, (int)e));
         }
     }
     assert_int_equal(list->n_kernels, 1);
     const ls_emit_kernel *e = &list->kernels[0];
-    ls_kernel legal, simple;
+    ls_kernel legal, simple, at_base = e->kernel;
     const ls_legal_param *params;
     ls_interp_buffer buffers[8];
     ok(b, ls_kernel_verify(&b->heap, &e->kernel, &b->err));
-    ok(b, ls_kernel_legalize(&b->arena, &e->kernel, LS_KT_ALL, &legal, &params, &b->err));
+    if (base) {
+        assert_int_equal(e->bindings[0].number, 0);
+        at_base = moved(b, &e->kernel, base, spec->args[0].numel / 2);
+        assert_int_equal(at_base.n_products, 0);
+    } else if (e->kernel.n_products) { /* renumbered, and otherwise the same */
+        at_base = moved(b, &e->kernel, 0, 0);
+    }
+    ok(b, ls_kernel_verify(&b->heap, &at_base, &b->err));
+    ok(b, ls_kernel_legalize(&b->arena, &at_base, LS_KT_ALL, &legal, &params, &b->err));
     ok(b, ls_kernel_simplify(&b->arena, &legal, NULL, &simple, &b->err));
     for (int i = 0; i < simple.n_globals; i++) {
         int64_t numel = spec->args[e->bindings[i].number].numel;
@@ -85,6 +112,9 @@ static void run(bench *b, const product *p, const ls_kernel_list *list, const ls
             if (simple.mems[m].space == LS_MEM_GLOBAL && simple.mems[m].binding == i) {
                 buffers[i] = (ls_interp_buffer){bytes[e->bindings[i].number], simple.mems[m].dtype == LS_U32 ? numel / 2 : numel,
                                                 false};
+                if (base && i == 0) {
+                    buffers[i] = (ls_interp_buffer){bytes[0] - 2 * base, numel / 2 + base, false};
+                }
             }
         }
     }
@@ -111,7 +141,7 @@ static void run(bench *b, const product *p, const ls_kernel_list *list, const ls
     }
 }
 
-static void check(const product *row, const ls_emit_caps *device, int n_products) {
+static void check(const product *row, const ls_emit_caps *device, int n_products, int base) {
     bench b;
     ls_plan plan;
     ls_spec spec;
@@ -126,7 +156,7 @@ static void check(const product *row, const ls_emit_caps *device, int n_products
         fail_msg("%d x %d x %d: %s", row->m, row->n, row->k, b.err.message);
     }
     assert_int_equal(list.kernels[0].kernel.n_products, n_products);
-    run(&b, row, &list, &spec);
+    run(&b, row, &list, &spec, base);
     bench_close(&b);
 }
 
@@ -138,7 +168,7 @@ static void products(void **state) {
         {3, 64, 64, 64, false, false, true, LS_F16},   {1, 128, 128, 128, false, false, false, LS_BF16},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        check(&rows[i], &caps, 0);
+        check(&rows[i], &caps, 0, 0);
     }
 }
 
@@ -151,9 +181,11 @@ static void whole_products(void **state) {
         {1, 256, 192, 64, false, false, true, LS_F16},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        check(&rows[i], &whole, 1);
+        check(&rows[i], &whole, 1, 0);
     }
-    check(&(product){1, 64, 128, 64, false, false, false, LS_F16}, &whole, 0); /* no whole tile: by fragments */
+    check(&(product){1, 64, 128, 64, false, false, false, LS_F16}, &whole, 0, 0); /* no whole tile: by fragments */
+    check(&(product){1, 128, 64, 64, true, true, false, LS_F16}, &whole, 1, 3);   /* an operand where nobody can bind it */
+    check(&(product){2, 128, 64, 128, false, false, true, LS_BF16}, &whole, 1, 1);
 }
 
 /* What it cannot do, it says. */

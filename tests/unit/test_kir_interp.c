@@ -389,6 +389,47 @@ static void fragments_multiply(void **state) {
     }
 }
 
+/* A product of 4 x 6 x 4 with lines of 8 in A, from half `first` on: thread t stores sum (t / 4, t % 4). */
+static ls_status product(int first, int words, bool barrier, bool beyond, float *out) {
+    static uint32_t a[32], b[12]; /* 1 in f16 is 0x3c00 */
+    ls_kb kb;
+    ls_kernel k;
+    for (int i = 0; i < 32; i++) {
+        a[i] = 0x3c003c00;
+        b[i % 12] = i % 2 ? 0x40003c00 : 0x3c004000; /* 2 1 1 2 ... along the columns */
+    }
+    ls_kb_init(&kb, &arena, "product", &err);
+    int x = ls_kb_global(&kb, "a", LS_U32, LS_MEM_READ, words), y = ls_kb_global(&kb, "b", LS_U32, LS_MEM_READ, 12);
+    int z = ls_kb_global(&kb, "z", LS_F32, LS_MEM_WRITE, 16), sums = ls_kb_shared(&kb, "sums", LS_F32, 30);
+    ls_kb_workgroup(&kb, 16, 1, 1);
+    const ls_kproduct p = {LS_F16, {{x, 4, 8, true}, {y, 4, 4, false}}, 6, sums, 6};
+    ls_val t = ls_kb_local_id(&kb, 0), four = ls_kb_i32(&kb, 4), at = ls_kb_i32(&kb, first), zero = ls_kb_i32(&kb, 0);
+    ls_kb_product(&kb, &p, at, zero);
+    if (barrier) {
+        ls_kb_barrier(&kb);
+    }
+    ls_val row = ls_kb_mul(&kb, ls_kb_div(&kb, t, four), ls_kb_i32(&kb, 6)), column = ls_kb_rem(&kb, t, four);
+    ls_val place = beyond ? ls_kb_i32(&kb, 4) : ls_kb_add(&kb, row, column);
+    ls_kb_store(&kb, z, t, ls_kb_load(&kb, sums, place, LS_VAL_NONE, LS_VAL_NONE, 1), LS_VAL_NONE);
+    assert_ok(ls_kb_finish(&kb, &k));
+    ls_interp_buffer buffers[] = {{a, 32, false}, {b, 12, false}, {out, 16, true}};
+    LS_TRY(&err, ls_kernel_verify(&heap, &k, &err));
+    return ls_kernel_interp(&heap, &k, &(ls_interp_launch){buffers, NULL, 0, 0}, &err);
+}
+
+static void whole_products(void **state) {
+    (void)state;
+    float out[16];
+    assert_ok(product(2, 17, true, false, out));
+    for (int i = 0; i < 16; i++) {
+        assert_true(out[i] == (i % 4 == 0 || i % 4 == 3 ? 12 : 6)); /* columns of 2, 1, 1, 2 */
+    }
+    ASSERT_FAILS(product(2, 15, true, false, out), LS_ERR_INVALID, "not proved in bounds");
+    ASSERT_FAILS(product(3, 18, true, false, out), LS_ERR_INVALID, "pass a multiple of 8");
+    ASSERT_FAILS(product(0, 17, false, false, out), LS_ERR_DIFFERS, "race", "sums");
+    ASSERT_FAILS(product(0, 17, true, true, out), LS_ERR_INVALID, "nothing has written", "sums[4]");
+}
+
 static void every_allocation_may_fail(void **state) {
     (void)state;
     static float x[5000], y[2];
@@ -436,6 +477,7 @@ int main(void) {
         TEST(atomics_and_plain_accesses),
         TEST(subgroups_lanes_and_divergence),
         TEST(fragments_multiply),
+        TEST(whole_products),
         TEST(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
