@@ -118,26 +118,44 @@ static int64_t reduced_offset(const reduction *r, const int64_t *t) {
     return at;
 }
 
+/* A product in any order: every partial product lies between `least` and `most` in magnitude. */
+typedef struct factors {
+    double product, top, most, least, terms; /* of the factors; of their magnitudes; of those above 1; of those below, zeros apart */
+} factors;
+
+static void factors_add(factors *f, double mid, double rad) {
+    double high = absolute(mid) + rad, low = absolute(mid) - rad;
+    f->product *= mid;
+    f->top *= high;
+    f->most *= high > 1 ? high : 1;
+    f->least *= high == 0 || low > 1 ? 1 : low > 0 ? low : 0;
+    f->terms++;
+}
+
+static ls_ball factors_result(const factors *f, ls_dtype acc) {
+    double g = gamma_of(f->terms, ls_unit_roundoff(acc) + 0x1p-52), m = f->product;
+    bool overflows = acc == LS_F64 ? f->most - f->most != 0 : !(f->most <= 0x1.fp127);
+    if (m - m != 0) { /* NaN comes out in any order; an infinity unless a partial product was 0 before it met it */
+        return (ls_ball){m, f->top - f->top == 0 || (m == m && f->least < ls_smallest(acc)) ? INF : 0};
+    }
+    if (overflows && f->terms > 1) { /* an infinity on the way, and then 0 times it is no 0 */
+        return (ls_ball){m, INF};
+    }
+    /* what a partial product loses below the smallest number grows with the factors that follow */
+    double r = (f->top - absolute(m)) + g * f->top + f->terms * ls_smallest(acc) * f->most;
+    return (ls_ball){m, f->top == 0 ? 0 : r != r ? INF : r};
+}
+
 static ls_ball product_of(const ls_balls *x, const reduction *r, int64_t base, ls_dtype acc, ls_dtype out) {
-    double mid = 1, top = 1;
-    int64_t t[LS_MAX_RANK] = {0}, terms = 0;
+    factors f = {1, 1, 1, 1, 0};
+    int64_t t[LS_MAX_RANK] = {0};
     for (int64_t k = 0; k < r->n; k++, ls_next_index(r->n_reduced, r->reduced_dim, t)) {
         int64_t at = base + reduced_offset(r, t);
         if (!(x->absent && x->absent[at])) {
-            mid *= x->mid[at];
-            top *= absolute(x->mid[at]) + x->rad[at];
-            terms++;
+            factors_add(&f, x->mid[at], x->rad[at]);
         }
     }
-    double g = gamma_of((double)terms, ls_unit_roundoff(acc) + 0x1p-52);
-    double radius = (top - absolute(mid)) + g * top + (double)terms * ls_smallest(acc);
-    ls_ball y = {mid, radius != radius ? INF : radius};
-    if (mid - mid != 0) {
-        y.r = top - top == 0 ? INF : 0;
-    } else if (top > (acc == LS_F64 ? INF : 0x1.fp127) ||
-               (terms > 0 && absolute(mid) < 0x1p-60 * ls_smallest(acc) && top > 0)) {
-        y.r = absolute(mid) < 1 && top < 1 ? y.r : INF;
-    }
+    ls_ball y = factors_result(&f, acc);
     return out == acc ? y : ls_ball_round(out, y, 1);
 }
 
@@ -331,7 +349,7 @@ ls_status ls_oracle_contract(ls_oracle_eval_state *st, const ls_tensor *node, ls
 /* What a scan carries from element to element. */
 typedef struct running {
     folded sum;
-    double product, top; /* of the terms, and of their magnitudes */
+    factors product;
     ls_ball extreme;
     int64_t integer;
     bool open;
@@ -341,7 +359,7 @@ static running running_start(int kind, ls_dtype dtype) {
     uint64_t ones = dtype == LS_BOOL ? 1 : ~UINT64_C(0) >> (64 - 8 * ls_dtype_size(dtype));
     int64_t max = (int64_t)(ls_dtype_is_signed(dtype) ? ones >> 1 : ones);
     int64_t min = ls_dtype_is_signed(dtype) ? -max - 1 : 0;
-    running r = {.product = 1, .top = 1, .extreme = {kind == LS_SCAN_MAX ? -INF : INF, 0}};
+    running r = {.product = {1, 1, 1, 1, 0}, .extreme = {kind == LS_SCAN_MAX ? -INF : INF, 0}};
     r.integer = kind == LS_SCAN_SUM ? 0 : kind == LS_SCAN_PROD ? 1 : kind == LS_SCAN_MAX ? min : max;
     return r;
 }
@@ -356,8 +374,7 @@ static void running_add(running *r, const ls_tensor *node, const ls_balls *x, in
         r->extreme = ls_ball_map(ops[kind], x->dtype, x->dtype, node->math, r->extreme, ls_balls_at(x, at));
     } else {
         fold_add(&r->sum, x->mid[at], x->rad[at], 0);
-        r->product *= x->mid[at];
-        r->top *= absolute(x->mid[at]) + x->rad[at];
+        factors_add(&r->product, x->mid[at], x->rad[at]);
     }
 }
 
@@ -373,10 +390,7 @@ static void running_store(const running *r, const ls_tensor *node, double depth,
     if (kind == LS_SCAN_SUM) {
         y = fold_result(&r->sum, acc, out->dtype, r->sum.terms <= 1 ? 0 : depth);
     } else if (kind == LS_SCAN_PROD) {
-        double terms = (double)r->sum.terms, g = gamma_of(terms, ls_unit_roundoff(acc) + 0x1p-52);
-        y = (ls_ball){r->product,
-                      (r->top - absolute(r->product)) + g * r->top + terms * ls_smallest(acc) * (1 + r->top)};
-        y.r = r->product - r->product != 0 ? 0 : y.r != y.r ? INF : y.r;
+        y = factors_result(&r->product, acc);
         y = ls_ball_round(out->dtype, y, 1);
     }
     out->mid[to] = y.m, out->rad[to] = y.r;

@@ -72,10 +72,10 @@ static ls_tensor *many_buffers(ls_session *s) {
 ls_tensor *covers_build(ls_session *s, ls_cover cover, ls_dtype half) {
     static const int one[] = {1};
     switch (cover) {
-    case LS_COVER_POINT: return ls_add(s, X(7), Y(7));
-    case LS_COVER_QUAD_AXIS: return ls_add(s, X(5, 16), Y(1, 16));
-    case LS_COVER_QUAD_LINE: return ls_mul(s, X(12, 7), Y(12, 7));
-    case LS_COVER_TURNED: return ls_neg(s, ls_transpose(s, X(64, 64), 0, 1));
+    case LS_COVER_POINT: return ls_add(s, X(307), Y(307));
+    case LS_COVER_QUAD_AXIS: return ls_add(s, X(69, 16), Y(1, 16));
+    case LS_COVER_QUAD_LINE: return ls_mul(s, X(212, 7), Y(212, 7));
+    case LS_COVER_TURNED: return ls_neg(s, ls_transpose(s, X(128, 96), 0, 1));
     case LS_COVER_ROW_WORKGROUP: return ls_argmax(s, X(5, 300), 1, one, 0);
     case LS_COVER_ROW_REGISTERS: return ls_sub(s, X(5, 300), ls_sum(s, X(5, 300), 1, one, 1));
     case LS_COVER_COLUMNS: return ls_sum(s, X(300, 40), 1, (const int[]){0}, 0);
@@ -84,8 +84,8 @@ ls_tensor *covers_build(ls_session *s, ls_cover cover, ls_dtype half) {
     case LS_COVER_REDUCE_SERIAL: return ls_sum(s, X(9, 11), 1, one, 0);
     case LS_COVER_SCAN: return ls_scan(s, X(1100, 3), LS_SCAN_SUM, 0, 1, 1);
     case LS_COVER_SORT: return ls_argsort(s, X(3, 50), 1, 0);
-    case LS_COVER_SCATTER_UPDATE: return scatter(s, 5, 7, 1);
-    case LS_COVER_SCATTER_ELEMENT: return scatter(s, 5, 7, 6);
+    case LS_COVER_SCATTER_UPDATE: return scatter(s, 5, 300, 1);
+    case LS_COVER_SCATTER_ELEMENT: return scatter(s, 5, 60, 6);
     case LS_COVER_SCATTER_SERIAL: return scatter(s, 5, 0, 1);
     case LS_COVER_CONTRACT_SERIAL: return ls_matmul(s, X(3, 5), Y(5, 2));
     case LS_COVER_TILED: return ls_matmul(s, X(40, 33), Y(33, 44));
@@ -96,7 +96,7 @@ ls_tensor *covers_build(ls_session *s, ls_cover cover, ls_dtype half) {
         return ls_matmul(s, numbers(s, half, LS_SHAPE(100, 70), 1), numbers(s, half, LS_SHAPE(70, 60), 2));
     case LS_COVER_MATRIX:
         return ls_matmul(s, numbers(s, half, LS_SHAPE(128, 128), 1), numbers(s, half, LS_SHAPE(128, 256), 2));
-    case LS_COVER_REPORT: return ls_gather(s, X(5, 7), ls_tensor_from(s, LS_I32, LS_SHAPE(3), (const int32_t[]){4, 0, 4}), 0);
+    case LS_COVER_REPORT: return ls_gather(s, X(5, 107), ls_tensor_from(s, LS_I32, LS_SHAPE(3), (const int32_t[]){4, 0, 4}), 0);
     case LS_COVER_LAUNCH_BASE: return odd_slices(s);
     case LS_COVER_LAUNCH_ALIAS: return in_place(s);
     case LS_COVER_LAUNCH_MERGED: return many_buffers(s);
