@@ -229,6 +229,14 @@ const char *ls_product_find(ls_product *p) {
     return why;
 }
 
+static void fewer_rows(ls_product *p) {
+    if (p->s[0].bound > p->s[1].bound) {
+        ls_side rows = p->s[0];
+        p->s[0] = p->s[1];
+        p->s[1] = rows;
+    }
+}
+
 static const char *plan(ls_product *p, bool flat) {
     const char *why = ls_product_find(p);
     if (why) {
@@ -237,10 +245,8 @@ static const char *plan(ls_product *p, bool flat) {
     if (flat && p->s[0].bound > 8 && p->s[1].bound > 8) {
         return "rows and columns are more than 8 both";
     }
-    if (flat && p->s[0].bound > p->s[1].bound) {
-        ls_side rows = p->s[0];
-        p->s[0] = p->s[1];
-        p->s[1] = rows;
+    if (flat) {
+        fewer_rows(p);
     }
     if (flat && p->fast && p->f.bound > 0) { /* what counts is how many loads are under way */
         p->chunk = LS_EMIT_CHUNK / 4;
@@ -267,18 +273,36 @@ static ls_dtype word_of(const ls_product *p) {
     return p->lanes == LS_RUN ? LS_U32 : LS_U64;
 }
 
-/* Where unit `e` of a slab is: its row and contracted element in the slab. */
-static void unit_at(ls_product *p, const ls_side *s, ls_val e, ls_val *out_row, ls_val *out_k) {
+/* Where unit u of a thread's is in a slab: its row and contracted element. What is the same for all units is said so. */
+static void unit_at(ls_product *p, const ls_side *s, int u, ls_val *out_row, ls_val *out_k) {
     ls_kb *kb = &p->l->kb;
-    int inner = (s->by_k ? p->bk : s->tile) / s->run;
-    ls_val low = ls_kb_mul(kb, ls_kb_rem(kb, e, i32(p, inner)), i32(p, s->run)),
-           high = ls_kb_div(kb, e, i32(p, inner));
+    int inner = (s->by_k ? p->bk : s->tile) / s->run, first = u * p->threads;
+    ls_val low, high;
+    if (p->threads % inner == 0) {
+        low = ls_kb_rem(kb, p->t, i32(p, inner));
+        high = ls_kb_div(kb, p->t, i32(p, inner));
+        high = first ? ls_kb_add(kb, high, i32(p, first / inner)) : high;
+    } else if (inner % p->threads == 0) {
+        low = first % inner ? ls_kb_add(kb, p->t, i32(p, first % inner)) : p->t;
+        high = i32(p, first / inner);
+    } else {
+        ls_val e = ls_kb_add(kb, p->t, i32(p, first));
+        low = ls_kb_rem(kb, e, i32(p, inner));
+        high = ls_kb_div(kb, e, i32(p, inner));
+    }
+    low = ls_kb_mul(kb, low, i32(p, s->run));
     *out_row = s->by_k ? high : low;
     *out_k = s->by_k ? low : high;
 }
 
-/* Binds the axes to the first element of a unit; the guards that hold there, for reports. */
-static ls_val bind_unit(ls_product *p, ls_side *s, ls_val row, ls_val k) {
+/* Whether a slab lies within one line of the innermost contracted axis. */
+static bool slab_in_line(const ls_product *p) {
+    ls_dim extent = p->l->spec->extents_of_axes[p->v->bound[p->v->n_bound - 1]];
+    return p->exact && p->v->n_bound > 1 && ls_dim_is_fixed(extent) && ls_dim_bound(extent) % p->bk == 0;
+}
+
+/* Binds the axes to the first element of a unit, k on from the slab's beginning; the guards that hold there, for reports. */
+static ls_val bind_unit(ls_product *p, ls_side *s, ls_val row, ls_val at, ls_val k) {
     ls_lower *l = p->l;
     ls_kb *kb = &l->kb;
     ls_val active = LS_VAL_NONE;
@@ -290,6 +314,11 @@ static ls_val bind_unit(ls_product *p, ls_side *s, ls_val row, ls_val k) {
     }
     ls_val within = ls_lower_bind_point(l, row, s->axes, s->n);
     active = reports ? ls_lower_and(l, active, within) : active;
+    if (slab_in_line(p)) {
+        ls_fold_near(&p->f, at, k);
+        return active;
+    }
+    k = ls_kb_add(kb, at, k);
     if (!p->exact) {
         active = reports ? ls_lower_and(l, active, ls_kb_lt(kb, k, p->f.n)) : active;
         k = ls_kb_min(kb, k, ls_kb_const_int(kb, p->f.type, p->f.bound - (s->by_k ? s->run : 1)));
@@ -307,9 +336,10 @@ static void fetch_unit(ls_product *p, ls_side *s, ls_val at, int u) {
         ls_kb_if(kb, ls_kb_lt(kb, e, i32(p, s->units)));
     }
     ls_saved_axes saved = ls_fold_save(&p->f);
-    unit_at(p, s, e, &row, &k);
-    k = ls_kb_add(kb, at, ls_kb_cast(kb, k, p->f.type));
-    l->active = bind_unit(p, s, row, k);
+    unit_at(p, s, u, &row, &k);
+    k = ls_kb_cast(kb, k, p->f.type);
+    l->active = bind_unit(p, s, row, at, k);
+    k = ls_kb_add(kb, at, k);
     int axis = inner_axis(p, s, s->by_k);
     ls_quad q = {0};
     if (s->run == LS_RUN) {
@@ -385,7 +415,7 @@ static void put_unit(ls_product *p, ls_side *s, int u) {
     if (some) {
         ls_kb_if(kb, ls_kb_lt(kb, e, i32(p, s->units)));
     }
-    unit_at(p, s, e, &row, &k);
+    unit_at(p, s, u, &row, &k);
     ls_val outer = s->along && s->by_k ? row : k, inner = outer == k ? row : k;
     ls_val at = ls_kb_add(kb, ls_kb_mul(kb, outer, i32(p, s->stride)), inner), x = ls_kb_get(kb, s->held[u]);
     put(p, s, s->mem, at, x);
@@ -724,7 +754,9 @@ void ls_product_begin(ls_product *p, const char *suffix, ls_cover cover) {
         p->begin = ls_kb_mul(kb, ls_kb_cast(kb, share, p->f.type), each);
         p->end = ls_kb_min(kb, ls_kb_add(kb, p->begin, each), p->f.n);
     }
-    ls_product_hold(p);
+    if (!p->bare) {
+        ls_product_hold(p);
+    }
 }
 
 static void emit_tiles(ls_product *p) {
@@ -758,6 +790,15 @@ const char *ls_lower_contraction(ls_lower *l, int32_t first, int32_t count, ls_c
         not_so =
             not_so && l->status == LS_OK ? ls_product_fragments(p, choice == LS_CHOICE_MATRIX, dry) : not_so;
         if (!not_so || choice == LS_CHOICE_MATRIX || l->status != LS_OK) {
+            return not_so;
+        }
+        *p = (ls_product){.l = l, .first = first, .count = count};
+    }
+    if (!dry && choice != LS_CHOICE_TILED) {
+        const char *not_so = ls_product_find(p);
+        fewer_rows(p);
+        not_so = not_so ? not_so : ls_product_vector(p, choice == LS_CHOICE_GEMV);
+        if (!not_so || l->status != LS_OK) {
             return not_so;
         }
         *p = (ls_product){.l = l, .first = first, .count = count};

@@ -45,6 +45,7 @@ typedef struct ls_product {
     int64_t chunks, chunks_each; /* of the contracted line, and of a workgroup */
     int32_t scratch;             /* sums of chunks, or -1 */
     bool fast, several, exact;
+    bool bare;                          /* no slabs in shared memory */
     bool ones;                          /* shared memory is read and written element by element */
     ls_dtype staged;                    /* of a slab's elements */
     ls_val t, ty, tx, zero, begin, end; /* zero: of the staged type */
@@ -65,6 +66,10 @@ int ls_product_open(ls_product *p, const ls_side *s, ls_val at);
 void ls_product_close(ls_product *p, int opened, int mark);
 /* The stores of four (or p->lanes) columns of the present row. */
 void ls_product_store(ls_product *p, ls_val column, ls_val sums);
+
+/* ---- matvec.c ---- */
+/* The kernel of few rows (s[0]); why not, or NULL. */
+const char *ls_product_vector(ls_product *p, bool forced);
 
 /* ---- fragment.c ---- */
 const char *ls_product_fragments(ls_product *p, bool forced, bool dry);

@@ -54,6 +54,14 @@ void ls_fold_point(ls_fold *f, ls_val at) {
     }
 }
 
+/* The same at `at` + k, which lie in one line of the innermost axis: all others are those of `at`. */
+void ls_fold_near(ls_fold *f, ls_val at, ls_val k) {
+    ls_kb *kb = &f->l->kb;
+    int last = f->v->n_bound - 1, axis = f->v->bound[last];
+    ls_fold_point(f, at);
+    ls_lower_bind(f->l, axis, last ? ls_kb_add(kb, f->l->axis[axis], k) : ls_kb_add(kb, at, k), true);
+}
+
 ls_saved_axes ls_fold_save(const ls_fold *f) {
     ls_saved_axes s = {.proved = f->l->proved, .mark = ls_lower_mark(f->l)};
     for (int i = 0; i < f->v->n_bound; i++) {

@@ -120,6 +120,7 @@ typedef struct ls_quad {
     ls_val at; /* position of the first in the space, when that is known; a multiple of 4 */
     const uint8_t *axes;
     int n_axes;
+    const ls_lowered *known; /* NULL, or by lane and value what is known already, its v one higher: 0 is nothing */
     int n; /* loads of four lanes: their values, and what they gave */
     int32_t *ids;
     ls_lowered *four;
@@ -234,6 +235,7 @@ typedef struct ls_saved_axes {
 ls_fold ls_fold_start(ls_lower *l, int32_t id);
 /* Sets the bound axes to their point at a position in 0 .. n. */
 void ls_fold_point(ls_fold *f, ls_val at);
+void ls_fold_near(ls_fold *f, ls_val at, ls_val k);
 ls_saved_axes ls_fold_save(const ls_fold *f);
 void ls_fold_restore(ls_fold *f, const ls_saved_axes *s);
 ls_val ls_lower_reduce(ls_lower *l, int32_t id);   /* serial */

@@ -128,7 +128,8 @@ void ls_quad_start(ls_quad *q, const bool *used) {
     }
     bind_first(q);
     for (int32_t i = 0; i < l->spec->n_values; i++) {
-        if (used[i] && l->scratch_of[i] < 0 && loads(q, i)) {
+        bool known = q->known && q->known[i].v > 0;
+        if (used[i] && !known && l->scratch_of[i] < 0 && loads(q, i)) {
             q->four[q->n] = (ls_lowered){ls_lower_load(l, i, 4), LS_VAL_NONE, l->active};
             q->ids[q->n++] = i;
         }
@@ -148,6 +149,13 @@ void ls_quad_lane(ls_quad *q, int lane) {
         ls_lowered x = q->four[i];
         x.v = ls_kb_extract(kb, x.v, lane);
         ls_lower_remember(q->l, q->ids[i], x);
+    }
+    for (int32_t i = 0; q->known && i < q->l->spec->n_values; i++) {
+        ls_lowered x = q->known[(int64_t)lane * q->l->spec->n_values + i];
+        if (x.v > 0) {
+            x.v--;
+            ls_lower_remember(q->l, i, x);
+        }
     }
 }
 

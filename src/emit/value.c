@@ -4,6 +4,7 @@
  * reads nothing where that fails. */
 #include "base/half.h"
 #include "emit/lower.h"
+#include "kir/build_math.h"
 #include <stdio.h>
 
 /* ---- what is remembered ---- */
@@ -308,6 +309,9 @@ static ls_val map(ls_lower *l, const ls_value *v) {
     int count = ls_ops[v->map].arity;
     for (int i = 0; i < count; i++) {
         x[i] = ls_lower_value(l, src[i]).v;
+    }
+    if (l->spec->math != LS_LOCKED && (v->map == LS_OP_EXP || v->map == LS_OP_ERF)) {
+        return v->map == LS_OP_EXP ? ls_kb_fast_exp(&l->kb, x[0]) : ls_kb_fast_erf(&l->kb, x[0]);
     }
     return ls_lower_map(&l->kb, v->map, l->spec->values[src[count == 3]].dtype, v->dtype, x);
 }

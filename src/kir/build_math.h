@@ -14,4 +14,8 @@ LS_MATH_UNARY(LS_KB_MATH_DECLARE)
 
 ls_val ls_kb_math_pow(ls_kb *kb, ls_val x, ls_val y);
 
+/* For fast arithmetic (build_fast.c): within 1.5 ULP in f32 and fewer instructions; other bits where a device fuses. */
+ls_val ls_kb_fast_exp(ls_kb *kb, ls_val x);
+ls_val ls_kb_fast_erf(ls_kb *kb, ls_val x);
+
 #endif

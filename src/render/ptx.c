@@ -767,6 +767,7 @@ ls_status ls_render_ptx(ls_text *out, const ls_kernel *kernel, const ls_ptx_opti
         }
     }
     ls_text_free(&p.body);
+    ls_ranges_destroy(p.ranges);
     ls_arena_free(&p.arena);
     return p.status;
 }

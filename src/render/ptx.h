@@ -7,6 +7,7 @@
 #define LOCKSTEP_RENDER_PTX_H
 
 #include "base/alloc.h"
+#include "kir/range.h"
 #include "render/render.h"
 
 typedef enum ls_ptx_file { LS_PTX_PRED, LS_PTX_16, LS_PTX_32, LS_PTX_64, LS_PTX_FILES, LS_PTX_CONST } ls_ptx_file;
@@ -51,6 +52,7 @@ typedef struct ls_ptx {
     int n_lanes_at;
     uint8_t *copies;   /* by instruction: a store or load that is one asynchronous copy; 0: not */
     bool copying;      /* copies are under way here */
+    ls_ranges *ranges; /* of integers; made when first asked */
     int32_t count[LS_PTX_FILES], labels, depth;
     uint32_t lanes;             /* the threads of a subgroup that there are; 0: not the same for all subgroups */
     struct {

@@ -64,10 +64,12 @@ static ls_ptx_op word(ls_dtype t, uint64_t bits) {
     return ls_ptx_const(t, ls_kir_wrap(t, bits));
 }
 
-static void divide_power(ls_ptx *p, ls_dtype t, ls_ptx_op dst, ls_ptx_op a, int k) {
+enum { NATURAL = 1 << 30 }; /* beside LS_KF_FAST: the first operand is never negative */
+
+static void divide_power(ls_ptx *p, ls_dtype t, bool natural, ls_ptx_op dst, ls_ptx_op a, int k) {
     int width = ls_dtype_bits(t);
     const char *shr_unsigned = width == 32 ? "shr.u32" : "shr.u64";
-    if (!ls_dtype_is_signed_int(t)) {
+    if (natural) {
         ls_ptx_2(p, shr_unsigned, dst, a, ls_ptx_const(LS_I32, (uint64_t)k));
         return;
     }
@@ -79,12 +81,17 @@ static void divide_power(ls_ptx *p, ls_dtype t, ls_ptx_op dst, ls_ptx_op a, int 
     ls_ptx_2(p, shr, dst, bias, ls_ptx_const(LS_I32, (uint64_t)k));
 }
 
-static void divide_magic(ls_ptx *p, ls_dtype t, ls_ptx_op dst, ls_ptx_op a, uint64_t d) {
+static void divide_magic(ls_ptx *p, ls_dtype t, bool natural, ls_ptx_op dst, ls_ptx_op a, uint64_t d) {
     int width = ls_dtype_bits(t);
     bool is_signed = ls_dtype_is_signed_int(t);
     const char *type = ls_ptx_type(t), *shr_unsigned = width == 32 ? "shr.u32" : "shr.u64";
     magic m = is_signed ? magic_signed(width, d) : magic_unsigned(width, d);
     ls_ptx_op high = ls_ptx_new(p, ls_ptx_file_of(t)), rest = ls_ptx_new(p, ls_ptx_file_of(t));
+    if (is_signed && natural) { /* the multiplier that is right for half the words, taken as unsigned */
+        ls_ptx_2(p, width == 32 ? "mul.hi.u32" : "mul.hi.u64", high, a, word(t, m.multiplier));
+        ls_ptx_2(p, shr_unsigned, dst, high, ls_ptx_const(LS_I32, (uint64_t)m.shift));
+        return;
+    }
     ls_ptx_2(p, ls_ptx_opcode(p, "mul.hi", type), high, a, word(t, m.multiplier));
     if (is_signed) {
         if (m.add) {
@@ -105,14 +112,20 @@ static void divide_magic(ls_ptx *p, ls_dtype t, ls_ptx_op dst, ls_ptx_op a, uint
     }
 }
 
+static bool is_natural(ls_ptx *p, ls_val v) {
+    p->ranges = p->ranges ? p->ranges : ls_ranges_create(p->arena.heap, p->kernel); /* without them nothing is known */
+    return p->ranges && ls_ranges_of(p->ranges, v).lo >= 0 && !ls_ranges_failed(p->ranges);
+}
+
 /* Quotient or remainder by a constant above 1; false when it is none. */
-static bool divide_constant(ls_ptx *p, ls_kop op, ls_dtype t, ls_ptx_op dst, ls_ptx_op a, ls_ptx_op b) {
+static bool divide_constant(ls_ptx *p, ls_kop op, ls_dtype t, uint32_t flags, ls_ptx_op dst, ls_ptx_op a, ls_ptx_op b) {
     uint64_t d = b.bits;
+    bool natural = !ls_dtype_is_signed_int(t) || flags & NATURAL;
     if (b.file != LS_PTX_CONST || a.file == LS_PTX_CONST || d < 2 || (ls_dtype_is_signed_int(t) && (int64_t)d < 0)) {
         return false;
     }
     bool power = (d & (d - 1)) == 0;
-    if (op == LS_K_REM && power && !ls_dtype_is_signed_int(t)) {
+    if (op == LS_K_REM && power && natural) {
         ls_ptx_2(p, ls_ptx_opcode(p, "and", bits_type(t)), dst, a, word(t, d - 1));
         return true;
     }
@@ -122,9 +135,9 @@ static bool divide_constant(ls_ptx *p, ls_kop op, ls_dtype t, ls_ptx_op dst, ls_
         while (d >> k != 1) {
             k++;
         }
-        divide_power(p, t, quotient, a, k);
+        divide_power(p, t, natural, quotient, a, k);
     } else {
-        divide_magic(p, t, quotient, a, d);
+        divide_magic(p, t, natural, quotient, a, d);
     }
     if (op == LS_K_REM) { /* a - quotient * d */
         ls_ptx_3(p, ls_ptx_opcode(p, "mad.lo", ls_dtype_bits(t) == 32 ? "s32" : "s64"), dst, quotient,
@@ -163,7 +176,7 @@ static void arithmetic(ls_ptx *p, ls_kop op, ls_dtype t, uint32_t flags, ls_ptx_
     const char *name = names[op][is_float(t) ? 1 + fast : 0];
     if (ls_ptx_file_of(t) < LS_PTX_32 || !name) {
         not_legal(p, op, t);
-    } else if (is_float(t) || (op != LS_K_DIV && op != LS_K_REM) || !divide_constant(p, op, t, dst, a, b)) {
+    } else if (is_float(t) || (op != LS_K_DIV && op != LS_K_REM) || !divide_constant(p, op, t, flags, dst, a, b)) {
         ls_ptx_2(p, ls_ptx_opcode(p, name, type), dst, a, b);
     }
 }
@@ -404,7 +417,9 @@ void ls_ptx_pure(ls_ptx *p, ls_val at) {
             if (ls_kops[op].sources == 1) {
                 unary(p, op, t, dst, s[0]);
             } else {
-                ls_ptx_combine(p, op, t, ins->flags, dst, s[0], s[1]);
+                bool divides = op == LS_K_DIV || op == LS_K_REM;
+                uint32_t natural = divides && ls_dtype_is_signed_int(t) && is_natural(p, ins->src[0]) ? NATURAL : 0;
+                ls_ptx_combine(p, op, t, ins->flags | natural, dst, s[0], s[1]);
             }
         }
     }

@@ -22,6 +22,7 @@ typedef struct tally {
     long rows, specs, kernels, unsupported, reported, failed, instructions;
     reason reasons[16];
     int32_t max_groups;
+    uint32_t cover; /* templates */
     ls_emit_caps caps;    /* beside max_groups */
     const char *strategy; /* to force; where it does not apply the choice is the emitter's own */
     long forced;          /* specs that took it */
@@ -237,6 +238,7 @@ static ls_status after(const ls_check_event *event, void *state, ls_error *err) 
         own = (ls_error){.code = LS_OK};
         status = ls_emit(&s->arena, event->spec, &caps, NULL, &list, &own);
     }
+    total.cover |= list.cover;
     if (status == LS_ERR_UNSUPPORTED) {
         unsupported(own.message);
         drop(event, state);

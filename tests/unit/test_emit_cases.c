@@ -31,7 +31,7 @@ static ls_tensor *networks(ls_session *s, int64_t rows, int64_t columns) {
 
 static void rows_of_blocks(void **state) {
     (void)state;
-    static const int64_t sizes[][2] = {{1, 33}, {3, 256}, {2, 300}, {40, 4096}, {2, 4097}, {5, 9000}, {300, 40}, {4200, 17}};
+    static const int64_t sizes[][2] = {{1, 33}, {3, 256}, {2, 300}, {40, 4096}, {2, 4097}, {5, 9000}, {6, 1028}, {9, 512}, {300, 40}, {4200, 17}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (int how = 0; how < 4; how++) { /* with and without fusion; with and without subgroups */
             world w = open_checked();
@@ -208,6 +208,7 @@ static void turned(void **state) {
         ls_tensor *z = ls_reshape(s, x, LS_SHAPE(3, 16, 64)); /* and with an axis beside */
         realize(&w, ls_abs(s, ls_transpose(s, z, 1, 2)));
         realize(&w, ls_abs(s, ls_transpose(s, z, 0, 2)));
+        realize(&w, ls_neg(s, ls_transpose(s, ls_cast(s, numbers(s, LS_F32, 132, 68), dtypes[n]), 0, 1)));
         realize(&w, ls_neg(s, ls_flip(s, ls_transpose(s, x, 0, 1), 0)));
     }
     world_close(&w);

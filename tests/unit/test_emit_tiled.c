@@ -87,6 +87,41 @@ static void products(void **state) {
     }
 }
 
+static ls_tensor *integers(ls_session *s, ls_dtype dtype, ls_shape shape) {
+    ls_tensor *x = data_of(s, LS_F32, shape);
+    return ls_cast(s, ls_rint(s, ls_mul(s, x, ls_full(s, LS_F32, LS_SHAPE(1), 0.5))), dtype);
+}
+/* A few rows times columns side by side: one chunk and several, whole tiles and not, with what is fused around. */
+static const int64_t few[][3] = {{1, 64, 1536}, {3, 36, 2048}, {8, 132, 640}, {2, 20, 16}, {1, 1024, 512}};
+static ls_tensor *vector(ls_session *s, int n, ls_tensor *(*data)(ls_session *, ls_dtype, ls_shape)) {
+    const int64_t *z = few[n % 5];
+    const ls_dtype dtypes[] = {LS_F32, LS_F16, LS_I8};
+    ls_dtype dtype = dtypes[n / 5 % 3];
+    ls_tensor *a = data(s, dtype, LS_SHAPE(z[0], z[2])), *b = data(s, dtype, LS_SHAPE(z[2], z[1]));
+    if (n % 2) {
+        a = ls_transpose(s, data(s, dtype, LS_SHAPE(z[2], z[0])), 0, 1);
+        b = ls_abs(s, b);
+    }
+    ls_tensor *y = n % 3 ? ls_matmul(s, a, b) : ls_matmul(s, ls_transpose(s, b, 0, 1), ls_transpose(s, a, 0, 1));
+    return n % 2 ? ls_neg(s, y) : y;
+}
+static void vectors(void **state) {
+    (void)state;
+    for (int n = 0; n < 30; n++) {
+        for (int fast = 0; fast < 2; fast++) { /* of whole numbers any order gives the same */
+            world w = open_checked();
+            ls_session_set_math(w.session, fast ? LS_FAST : LS_LOCKED);
+            ls_tensor *t = vector(w.session, n, fast ? integers : data_of);
+            total.strategy = "gemv";
+            total.cover = 0;
+            realize(&w, t);
+            assert_true(n % 2 == 0 || total.cover >> LS_COVER_VECTOR & 1);
+            total.strategy = NULL;
+            world_close(&w);
+        }
+    }
+}
+
 /* ---- what is fused, and how operands are laid out ---- */
 
 static ls_tensor *fused(ls_session *s, int n) {
@@ -217,10 +252,6 @@ static void symbols(void **state) {
 
 /* ---- fast and reduced arithmetic, on integers whose sums are exact in any order ---- */
 
-static ls_tensor *integers(ls_session *s, ls_dtype dtype, ls_shape shape) {
-    ls_tensor *x = data_of(s, LS_F32, shape);
-    return ls_cast(s, ls_rint(s, ls_mul(s, x, ls_full(s, LS_F32, LS_SHAPE(1), 0.5))), dtype);
-}
 static ls_tensor *exact(ls_session *s, int n) {
     const int64_t *z = sizes[n % 16];
     if (n % 48 == 3) { /* so many that tiles are large */
@@ -314,7 +345,7 @@ static void reasons(void **state) {
 
 int main(void) {
     cmocka_set_test_filter(getenv("LOCKSTEP_TEST"));
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products),     cmocka_unit_test(fusions),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products),     cmocka_unit_test(vectors),      cmocka_unit_test(fusions),
                                        cmocka_unit_test(convolutions), cmocka_unit_test(symbols),
                                        cmocka_unit_test(reasons),      cmocka_unit_test(in_any_order)};
     int failed = cmocka_run_group_tests_name("emit_tiled", tests, NULL, NULL);
