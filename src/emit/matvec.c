@@ -78,7 +78,7 @@ static const char *plan(ls_product *p, shape *h, bool forced) {
         return "its columns do not lie side by side";
     }
     int64_t groups = up(c->bound, c->tile) * ls_lower_bound(l, p->batch, p->n_batch);
-    if (!forced && (groups < 64 || (!p->fast && p->chunks < 4))) {
+    if (!forced && (p->fast ? groups < 64 : groups < 16 || p->chunks < 4)) {
         return "too few threads would have something to do";
     }
     p->s[0].tile = (int)p->s[0].bound;

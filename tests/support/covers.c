@@ -77,7 +77,8 @@ ls_tensor *covers_build(ls_session *s, ls_cover cover, ls_dtype half) {
     case LS_COVER_QUAD_LINE: return ls_mul(s, X(212, 7), Y(212, 7));
     case LS_COVER_TURNED: return ls_neg(s, ls_transpose(s, X(128, 96), 0, 1));
     case LS_COVER_ROW_WORKGROUP: return ls_argmax(s, X(5, 300), 1, one, 0);
-    case LS_COVER_ROW_REGISTERS: return ls_sub(s, X(5, 300), ls_sum(s, X(5, 300), 1, one, 1));
+    case LS_COVER_ROW_REGISTERS: return ls_sub(s, X(5, 301), ls_sum(s, X(5, 301), 1, one, 1));
+    case LS_COVER_ROW_FOURS: return ls_sub(s, X(5, 300), ls_sum(s, X(5, 300), 1, one, 1));
     case LS_COVER_COLUMNS: return ls_sum(s, X(300, 40), 1, (const int[]){0}, 0);
     case LS_COVER_BLOCKS:
     case LS_COVER_BLOCKS_OF_BLOCKS: return ls_sum(s, X(5, 1900), 2, (const int[]){0, 1}, 0);
@@ -92,6 +93,7 @@ ls_tensor *covers_build(ls_session *s, ls_cover cover, ls_dtype half) {
     case LS_COVER_TILED_MASKED: return padded_product(s);
     case LS_COVER_TILED_CHUNKS: return ls_matmul(s, X(16, 1100), Y(1100, 24));
     case LS_COVER_GEMV: return ls_matmul(s, X(2, 300), Y(300, 64));
+    case LS_COVER_VECTOR: return ls_matmul(s, X(1, 1540), Y(1540, 512));
     case LS_COVER_FRAGMENTS:
         return ls_matmul(s, numbers(s, half, LS_SHAPE(100, 70), 1), numbers(s, half, LS_SHAPE(70, 60), 2));
     case LS_COVER_MATRIX:
