@@ -55,6 +55,25 @@ typedef void (*ls_kernel_fn)(void *user, const ls_kernel_profile *profile);
 /* In execution order; the pointers hold during the call. The program's thread. */
 LS_API void ls_program_kernels(const ls_program *program, ls_kernel_fn each, void *user);
 
+/* What compiling one kernel took: our own part (lowering, legalising, rendering), and the driver's, with what it made before
+ * from the disk cache (`cached`) or not. */
+typedef struct ls_compile_info {
+    const char *kernel;
+    uint64_t make_ns, driver_ns;
+    int cached;
+} ls_compile_info;
+typedef void (*ls_compile_fn)(void *user, const ls_compile_info *info);
+/* Every kernel compiled for a device since it was opened, newest first; those of its probe apart. The text holds during the call.
+ * Any thread. */
+LS_API void ls_device_compiles(const ls_device *device, ls_compile_fn each, void *user);
+/* Their sums, and those of vets: kernels compared with the reference before their first locked use, and verdicts that were
+ * found in the disk cache instead. */
+typedef struct ls_device_work {
+    uint64_t compiled, cached, make_ns, driver_ns;
+    uint64_t vetted, verdicts, vet_ns;
+} ls_device_work;
+LS_API ls_device_work ls_device_get_work(const ls_device *device);
+
 /* The ways to compute a program's kernels. A wrong one is never chosen by the library. */
 typedef enum ls_strategy_state {
     LS_STRATEGY_AVAILABLE,

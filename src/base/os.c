@@ -77,7 +77,7 @@ static ls_status fail_errno(ls_error *err, const char *what, const char *path, i
 
 ls_status ls_file_map(const char *path, ls_mapping *out_map, ls_error *err) {
     *out_map = (ls_mapping){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer is no reason to wait */
     if (fd < 0) {
         return fail_errno(err, "open", path, errno);
     }

@@ -259,6 +259,18 @@ static int bench_step(bench *b) {
     return code;
 }
 
+static int measure(bench *b, int (*run)(bench *b)) {
+    ls_error err = {.code = LS_OK};
+    int code = cli_open(&b->w, b->options, NULL);
+    if (code != EXIT_FINE) {
+        return code;
+    }
+    ls_status status = ls_device_peak(b->w.device, ls_session_math(b->w.session), &b->peak_gflops, &b->peak_gbs, &err);
+    code = status == LS_OK ? run(b) : cli_fail(err.code, err.message);
+    cli_close(&b->w);
+    return code;
+}
+
 int cmd_bench(int argc, char **argv) {
     cli_option options[] = {
         CLI_DEVICE_OPTIONS,
@@ -281,29 +293,20 @@ int cmd_bench(int argc, char **argv) {
     if (n < 0) {
         return code;
     }
+    bool compile = n == 1 && strcmp(words[0], "compile") == 0;
     for (int i = 0; n == 1 && i < 5; i++) {
         chosen = strcmp(benches[i].name, words[0]) == 0 ? i : chosen;
     }
-    if (chosen < 0) {
-        return cli_error(EXIT_USAGE, "bench: expected peak, gemm, conv, norm or step");
+    if (chosen < 0 && !compile) {
+        return cli_error(EXIT_USAGE, "bench: expected peak, gemm, conv, norm, step or compile");
     }
     if (!cli_int(options, "rounds", 1, 1000, &b.rounds)) {
         return EXIT_USAGE;
     }
-    code = cli_open(&b.w, options, NULL);
-    if (code != EXIT_FINE) {
-        return code;
-    }
-    ls_error err = {.code = LS_OK};
-    b.math = cli_text(options, "math", "locked");
     cJSON *root = cJSON_CreateObject();
     b.rows = cJSON_AddArrayToObject(root, "rows");
-    code =
-        ls_device_peak(b.w.device, ls_session_math(b.w.session), &b.peak_gflops, &b.peak_gbs, &err) == LS_OK
-            ? EXIT_FINE
-            : cli_fail(err.code, err.message);
-    code = code == EXIT_FINE ? benches[chosen].run(&b) : code;
-    cli_close(&b.w);
+    b.math = cli_text(options, "math", "locked");
+    code = compile ? cli_bench_compile(options, b.rows) : measure(&b, benches[chosen].run);
     if (code != EXIT_FINE) {
         cJSON_Delete(root);
         return code;

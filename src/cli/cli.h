@@ -71,6 +71,9 @@ int cli_json(cli_option *options, cJSON *root);
  * report as "profile". */
 int cli_profile(const ls_program *program, double seconds, cJSON *root);
 
+/* bench compile: prints what compiling takes and adds rows to a report. Opens the device itself. */
+int cli_bench_compile(cli_option *options, cJSON *rows);
+
 /* ---- data and networks ---- */
 /* digits, fashion, or a folder of IDX files; the normalisation that fits goes to out_mean and out_deviation.
  */

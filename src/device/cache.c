@@ -33,6 +33,12 @@ static bool cache_path(char out[LS_PATH_MAX], const char **out_reason) {
     return n > 0 && n < LS_PATH_MAX - 160; /* leaves room for names */
 }
 
+bool ls_cache_is_on(void) {
+    char path[LS_PATH_MAX];
+    const char *reason;
+    return cache_path(path, &reason);
+}
+
 static bool entry_path(const ls_cache_key *key, char name[NAME + 1], char out[LS_PATH_MAX]) {
     char folder[LS_PATH_MAX];
     const char *reason;
@@ -93,7 +99,7 @@ static void entry_digest(const char *name, const void *bytes, size_t size, char 
 static bool sound(const char *name, const ls_mapping *map) {
     char digest[DIGEST + 1];
     uint64_t size = 0;
-    if (map->size < HEADER || memcmp(map->data, magic, 8) != 0) {
+    if (map->size < HEADER || map->size - HEADER > LS_CACHE_CAP / 4 || memcmp(map->data, magic, 8) != 0) {
         return false;
     }
     for (int i = 0; i < 8; i++) {

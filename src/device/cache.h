@@ -30,6 +30,8 @@ void ls_cache_key_begin(ls_cache_key *key, const char *kind, const ls_device *de
 void ls_cache_key_add(ls_cache_key *key, const void *data, size_t size); /* lengths count: "ab","c" is not "a","bc" */
 void ls_cache_key_text(ls_cache_key *key, const char *text);
 
+/* Whether it has a folder: nothing is kept otherwise. */
+bool ls_cache_is_on(void);
 /* False when there is no sound entry. The bytes are the heap's (ls_free). The key may be used again. */
 bool ls_cache_get(ls_heap *heap, const ls_cache_key *key, void **out_bytes, size_t *out_size);
 /* False when it could not be kept, which is no error. */

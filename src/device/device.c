@@ -135,3 +135,27 @@ ls_status ls_device_peak(ls_device *device, ls_math math, double *out_gflops, do
     }
     return device->backend->peak(device, math, out_gflops, out_copy_gbs, err);
 }
+
+/* ---- notes ---- */
+
+void ls_device_note_compile(ls_device *device, const char *name, uint64_t make_ns, uint64_t driver_ns, bool cached) {
+    ls_compile_note *note = ls_alloc_zeroed(device->heap, sizeof *note);
+    if (note) {
+        size_t n = strlen(name);
+        memcpy(note->name, name, n < sizeof note->name ? n : sizeof note->name - 1);
+        note->make_ns = make_ns;
+        note->driver_ns = driver_ns;
+        note->cached = cached;
+        note->next = atomic_load(&device->compiles);
+        while (!atomic_compare_exchange_weak(&device->compiles, &note->next, note)) {
+        }
+    }
+}
+
+void ls_device_forget_compiles(ls_device *device) {
+    for (ls_compile_note *note = atomic_exchange(&device->compiles, NULL); note;) {
+        ls_compile_note *next = note->next;
+        ls_free(device->heap, note);
+        note = next;
+    }
+}

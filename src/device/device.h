@@ -85,6 +85,14 @@ typedef struct ls_backend {
     ls_status (*peak)(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err);
 } ls_backend;
 
+/* What was compiled for a device, newest first. */
+typedef struct ls_compile_note {
+    struct ls_compile_note *next;
+    char name[64];
+    uint64_t make_ns, driver_ns;
+    bool cached;
+} ls_compile_note;
+
 struct ls_device {
     ls_context *context;
     ls_heap *heap;
@@ -100,7 +108,14 @@ struct ls_device {
     const char *clock; /* set by open: the device's own, which fills launch->profile; NULL: time is the host's */
     atomic_int guard; /* check mode: new buffers get guard zones and are filled with LS_POISON */
     struct ls_kernel_cache *kernels; /* the engine's: compiled specs */
+    _Atomic(ls_compile_note *) compiles;
+    atomic_ullong vets, verdicts, vet_ns; /* kernels compared with `ref`; verdicts from the disk cache */
 };
+
+/* Notes what compiling one kernel took: our own part, and the driver's (`cached`: it was given what it made before, from the
+ * disk cache). Any thread. Out of memory only loses the note. */
+void ls_device_note_compile(ls_device *device, const char *name, uint64_t make_ns, uint64_t driver_ns, bool cached);
+void ls_device_forget_compiles(ls_device *device);
 
 /* All backends of this build (registry.c), ending in NULL. */
 extern const ls_backend *const ls_backends[];

@@ -2,6 +2,7 @@
  * and symbols live as long as the context, so that pointers to them may stand in any key. */
 #include "base/os.h"
 #include "engine/exec.h"
+#include <lockstep/inspect.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,6 +71,7 @@ ls_status ls_context_create(const ls_context_options *options, ls_context **out_
 static void device_close(ls_device *device) {
     ls_kernel_cache_free(device);
     device->backend->close(device);
+    ls_device_forget_compiles(device);
     ls_free(device->heap, device);
 }
 
@@ -172,6 +174,7 @@ static ls_status device_new(ls_context *context, const ls_backend *backend, int 
         }
     }
     if (status != LS_OK) {
+        ls_device_forget_compiles(device);
         ls_free(heap, device);
         return ls_error_forward(err, status, __FILE__, __LINE__);
     }
@@ -210,6 +213,25 @@ ls_status ls_device_open(ls_context *context, const char *id, ls_device **out_de
         len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", i ? ", " : "", ls_backends[i]->name);
     }
     return LS_FAIL(err, LS_ERR_DEVICE, "no device \"%.64s\": this build has %s", id ? id : "(null)", known);
+}
+
+ls_device_work ls_device_get_work(const ls_device *device) {
+    ls_device_work work = {.vetted = atomic_load(&device->vets),
+                           .verdicts = atomic_load(&device->verdicts),
+                           .vet_ns = atomic_load(&device->vet_ns)};
+    for (const ls_compile_note *note = atomic_load(&device->compiles); note; note = note->next) {
+        *(note->cached ? &work.cached : &work.compiled) += 1;
+        work.make_ns += note->make_ns;
+        work.driver_ns += note->driver_ns;
+    }
+    return work;
+}
+
+void ls_device_compiles(const ls_device *device, ls_compile_fn each, void *user) {
+    for (const ls_compile_note *note = atomic_load(&device->compiles); note; note = note->next) {
+        const ls_compile_info info = {note->name, note->make_ns, note->driver_ns, note->cached};
+        each(user, &info);
+    }
 }
 
 const char *ls_device_id(const ls_device *device) {

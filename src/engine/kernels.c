@@ -1,6 +1,7 @@
 /* Kernel binaries of a device, found by the whole structure of their specs and the strategy that was asked
  * for. Invariant: the cache changes under its mutex, and an entry, once there, is never changed nor
  * removed before the device is closed. */
+#include "base/os.h"
 #include "engine/exec.h"
 #include "engine/vet.h"
 #include <string.h>
@@ -62,7 +63,11 @@ static ls_status kernel_new(ls_device *device, const ls_kernel *key, ls_kernel *
     }
     if (status == LS_OK) {
         const char *strategy = kernel->strategy[0] ? kernel->strategy : tuned[0] ? tuned : NULL;
+        uint64_t begin = ls_os_nanoseconds();
         status = device->backend->compile(device, &kernel->spec, strategy, &kernel->binary, err);
+        if (!device->defers) { /* those that compile for a driver tell more, and themselves */
+            ls_device_note_compile(device, kernel->spec.name, ls_os_nanoseconds() - begin, 0, false);
+        }
     }
     if (status == LS_OK) {
         status = ls_vet(device, &kernel->spec, kernel->binary, err);

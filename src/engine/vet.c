@@ -483,10 +483,14 @@ ls_status ls_vet(ls_device *device, const ls_spec *spec, ls_kernel_binary *binar
         LS_TRY(err, key_of(device, binary, &key, err));
         if (ls_cache_get(device->heap, &key, &verdict, &size)) { /* only good ones are kept */
             ls_free(device->heap, verdict);
+            atomic_fetch_add(&device->verdicts, 1);
             return LS_OK;
         }
     }
+    uint64_t begin = ls_os_nanoseconds();
     ls_status status = ls_vet_kernel(device, spec, binary, err);
+    atomic_fetch_add(&device->vets, 1);
+    atomic_fetch_add(&device->vet_ns, ls_os_nanoseconds() - begin);
     if (status == LS_OK && device->backend->describe) {
         (void)ls_cache_put(device->heap, &key, "right", 5);
     }

@@ -1,5 +1,6 @@
 /* From a spec to kernels that a driver has compiled. A part of a binary is one emitted kernel; its variants are compiled when
  * a launch first needs them, the plain one at once. */
+#include "base/os.h"
 #include "base/sha256.h"
 #include "gpu/internal.h"
 #include <string.h>
@@ -71,9 +72,16 @@ static ls_status variant_build(ls_kernel_binary *b, int part, const int64_t *bas
     if (!out->base || !out->alias) {
         return LS_FAIL_MEMORY(err, "a variant of a kernel");
     }
+    uint64_t begin = ls_os_nanoseconds(), made;
+    bool cached = false;
     LS_TRY(err, ls_gpu_prepare(b->gpu, &b->arena, &rewritten, b->gpu->limits.traits, &out->kernel, &out->params, &code, err));
     out->n_words = code.n_words;
-    return b->gpu->api->build(b->gpu->driver, &code, &out->pipeline, err);
+    code.out_cached = &cached;
+    made = ls_os_nanoseconds();
+    LS_TRY(err, b->gpu->api->build(b->gpu->driver, &code, &out->pipeline, err));
+    ls_device_note_compile(b->gpu->device, code.name, made - begin + b->emit_ns, ls_os_nanoseconds() - made, cached);
+    b->emit_ns = 0;
+    return LS_OK;
 }
 
 ls_status ls_gpu_variant_get(ls_kernel_binary *b, int part, const int64_t *base, const int32_t *alias,
@@ -124,7 +132,9 @@ static ls_status build_all(ls_kernel_binary *b, const char *strategy, ls_error *
     if (strategy && strcmp(strategy, "vendor") == 0) {
         return LS_FAIL(err, LS_ERR_UNSUPPORTED, "kernel %s: strategy vendor: %s", b->spec.name, why_no_vendor(b));
     }
+    uint64_t begin = ls_os_nanoseconds();
     LS_TRY(err, ls_emit(&b->arena, &b->spec, &caps, strategy, &b->list, err));
+    b->emit_ns = ls_os_nanoseconds() - begin;
     b->parts = LS_ARENA_ARRAY(&b->arena, ls_gpu_part, b->list.n_kernels + 1);
     b->scratch_offset = LS_ARENA_ARRAY(&b->arena, size_t, b->list.n_scratch + 1);
     if (!b->parts || !b->scratch_offset) {

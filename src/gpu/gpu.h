@@ -21,6 +21,7 @@ typedef struct ls_gpu_code {
     const void *data;        /* SPIR-V words, or text that ends in NUL */
     size_t size;             /* bytes, without the NUL */
     int32_t n_words;         /* of parameters */
+    bool *out_cached;        /* NULL: nobody asks; else set by `build` where the driver was given what it made before */
 } ls_gpu_code;
 
 /* A place in a block. */

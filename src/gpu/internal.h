@@ -89,6 +89,7 @@ struct ls_kernel_binary {
     ls_gpu_part *parts;
     size_t *scratch_offset;
     size_t scratch_bytes;
+    uint64_t emit_ns; /* of making the list, until a kernel of it is noted */
 };
 
 /* The variant of a part for a shape; compiled when it is new. Under the lock. */

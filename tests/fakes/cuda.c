@@ -1,6 +1,7 @@
 /* A CUDA driver that runs nothing: memory is the host's, copies happen at once, launches are counted. Tests read and set its
  * state through `fake_cuda`, find out what was given back, and make the n-th call of a function fail. */
 #include "fakes/cuda.h"
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -244,6 +245,48 @@ EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *
     memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
     return 0;
 }
+/* A "binary" is the text with another beginning. */
+static const char binary_mark[] = "BINARY";
+struct link {
+    char *text;
+    size_t size;
+};
+EXPORT int cuLinkCreate_v2(unsigned n, int *options, void **values, void **link) {
+    (void)n, (void)options, (void)values;
+    CALLED("cuLinkCreate_v2");
+    NEEDS_CONTEXT;
+    *link = keep(calloc(1, sizeof(struct link)));
+    return *link ? 0 : 2;
+}
+EXPORT int cuLinkAddData_v2(void *link, int type, void *data, size_t size, const char *name, unsigned n, int *options,
+                            void **values) {
+    struct link *l = link;
+    (void)name, (void)n, (void)options, (void)values;
+    CALLED("cuLinkAddData_v2");
+    if (type != 1 || size == 0 || ((const char *)data)[size - 1] != 0 || strncmp(data, ".version", 8) != 0) {
+        return 218;
+    }
+    l->size = sizeof binary_mark + size;
+    l->text = malloc(l->size);
+    if (!l->text) {
+        return 2;
+    }
+    memcpy(l->text, binary_mark, sizeof binary_mark);
+    memcpy(l->text + sizeof binary_mark, data, size);
+    return 0;
+}
+EXPORT int cuLinkComplete(void *link, void **binary, size_t *size) {
+    const struct link *l = link;
+    CALLED("cuLinkComplete");
+    *binary = l->text;
+    *size = l->size;
+    fake_cuda.linked++;
+    return 0;
+}
+EXPORT int cuLinkDestroy(void *link) {
+    free(((struct link *)link)->text);
+    return give_back(link);
+}
 EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned n, int *options, void **values) {
     (void)options;
     int r = called("cuModuleLoadDataEx");
@@ -251,7 +294,8 @@ EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned n, int 
         strcpy(values[0], "ptxas fatal: as the test asked");
     }
     NEEDS_CONTEXT;
-    return r ? r : strncmp(image, ".version", 8) != 0 ? 218 : make(module);
+    bool known = strncmp(image, ".version", 8) == 0 || memcmp(image, binary_mark, sizeof binary_mark) == 0;
+    return r ? r : known ? make(module) : 218;
 }
 EXPORT int cuModuleUnload(void *module) {
     return give_back(module);

@@ -11,7 +11,7 @@ typedef struct fake_cuda_state {
     char fail_name[48];  /* the function that is to fail, at its call number fail_at, with fail_code */
     int fail_at, fail_code, sticky;
     int slow;            /* queries before an event is done */
-    long calls, launches, captured, graphs;
+    long calls, launches, captured, graphs, linked;
     long live, contexts, depth; /* made and not given back */
 } fake_cuda_state;
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -164,6 +165,48 @@ static void a_broken_entry_goes(void **state) {
     assert_true(has("a", "again"));
 }
 
+/* What is no file of ours is neither read nor waited for, and is never a reason to fail. */
+static void other_things_in_its_place(void **state) {
+    (void)state;
+    char path[512], elsewhere[512];
+    file_of("a", path);
+    alarm(20); /* a pipe would hang whoever opens it without thinking */
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_false(has("a", "bytes"));
+    put("a", "bytes"); /* takes its place */
+    assert_true(has("a", "bytes"));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_false(has("a", "bytes"));
+    ls_cache_key key = key_of("a");
+    assert_false(ls_cache_put(&heap, &key, "bytes", 5));
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(symlink("/nowhere/at/all", path), 0);
+    assert_false(has("a", "bytes"));
+    put("a", "bytes");
+    assert_true(has("a", "bytes"));
+    assert_int_equal(chmod(path, 0), 0);
+    assert_true(geteuid() == 0 || !has("a", "bytes"));
+    assert_int_equal(chmod(path, 0600), 0);
+    file_of("b", elsewhere); /* another's sound entry through a link */
+    put("b", "other");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink(elsewhere, path), 0);
+    assert_false(has("a", "other"));
+    assert_int_equal(access(path, F_OK), -1); /* it was removed, the link alone */
+    assert_true(has("b", "other"));
+    assert_int_equal(symlink(path, path), 0);
+    assert_false(has("a", "bytes"));
+    assert_int_equal(unlink(path), 0);
+    const uint64_t huge = UINT64_C(1) << 40; /* a header that says so, and holes: to read it would take an hour */
+    int fd = open(elsewhere, O_WRONLY);
+    assert_int_equal(pwrite(fd, &huge, 8, 8), 8);
+    assert_int_equal(ftruncate(fd, (off_t)huge + 80), 0);
+    close(fd);
+    assert_false(has("b", "other"));
+    alarm(0);
+}
+
 static void the_least_recently_used_go_first(void **state) {
     (void)state;
     char text[8], path[512], bytes[1001];
@@ -288,7 +331,7 @@ int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(keeps_and_finds),           TEST(keys_differ_by_all_that_they_hold),
-        TEST(a_broken_entry_goes),       TEST(the_least_recently_used_go_first),
+        TEST(a_broken_entry_goes), TEST(other_things_in_its_place),      TEST(the_least_recently_used_go_first),
         TEST(can_be_off_or_nowhere),     TEST(a_read_only_folder_is_read),
         TEST(a_full_disk_keeps_nothing), TEST(processes_share_it),
     };

@@ -1,12 +1,14 @@
 /* The CUDA backend against a driver that runs nothing: what it calls, what it gives back, and what it says when the driver
  * refuses. That kernels compute what they should is shown on GPUs. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "backend/cuda/cuda.h"
@@ -25,6 +27,7 @@ static int setup(void **state) {
     const char *const names[] = {FAKE_CUDA, NULL};
     ls_os_library *library = ls_os_library_open(names, NULL);
     setenv("LOCKSTEP_CUDA", FAKE_CUDA, 1);
+    setenv("LOCKSTEP_CACHE", "off", 1);
     fake = library ? ls_os_library_symbol(library, "fake_cuda") : NULL;
     if (!fake) {
         return -1;
@@ -419,6 +422,66 @@ static void a_kernel_may_not_compile(void **state) {
     end(&l);
 }
 
+/* ---- the disk cache ---- */
+
+/* Builds the small kernel on a device that is opened for it: whether the driver's binary came from the disk, and how many
+ * times the driver compiled. */
+static bool build_once(long linked) {
+    ls_cuda *c = opened();
+    ls_arena arena;
+    ls_kernel kernel;
+    ls_gpu_code code = {.name = "small", .n_words = 1};
+    void *pipeline;
+    bool cached = true;
+    ls_arena_init(&arena, &heap);
+    pipeline = small_kernel(c, &arena, &kernel); /* nobody asks for this one */
+    ls_cuda_drop(c, pipeline);
+    code.kernel = &kernel;
+    code.out_cached = &cached;
+    assert_ok(ls_cuda_render(c, &arena, &kernel, &code, &err));
+    assert_ok(ls_cuda_build(c, &code, &pipeline, &err));
+    ls_cuda_drop(c, pipeline);
+    assert_int_equal(fake->linked, linked);
+    ls_arena_free(&arena);
+    ls_backend_cuda.close(&device);
+    return cached;
+}
+
+static void binaries_are_kept(void **state) {
+    (void)state;
+    char folder[] = "/tmp/lockstep-cubin-XXXXXX", command[128];
+    uint64_t removed;
+    assert_non_null(mkdtemp(folder));
+    setenv("LOCKSTEP_CACHE", folder, 1);
+    assert_true(build_once(1));  /* the second build in it finds the first's */
+    assert_true(build_once(1));  /* so does the next process */
+    fail_next("cuModuleLoadDataEx", 0, 209); /* another driver may refuse it: made again */
+    assert_true(build_once(2));
+    snprintf(command, sizeof command, "for f in %s/*; do printf x >>$f; done", folder);
+    assert_int_equal(system(command), 0);
+    assert_true(build_once(3)); /* damaged: made again */
+    assert_int_equal(ls_cache_clear(&removed, &err), LS_OK);
+    static const char *const names[] = {"cuLinkCreate_v2", "cuLinkAddData_v2", "cuLinkComplete"};
+    for (int i = 0; i < 3; i++) { /* a linker that does not want to: the text alone, and nothing is kept */
+        fail_next(names[i], 0, 1);
+        ls_cuda *c = opened();
+        ls_arena arena;
+        ls_kernel kernel;
+        ls_arena_init(&arena, &heap);
+        void *pipeline = small_kernel(c, &arena, &kernel);
+        ls_cuda_drop(c, pipeline);
+        ls_arena_free(&arena);
+        ls_backend_cuda.close(&device);
+        ls_cache_info info;
+        ls_cache_get_info(&info);
+        assert_int_equal(info.entries, 0);
+    }
+    setenv("LOCKSTEP_CACHE", "off", 1);
+    fake->linked = 0;
+    assert_false(build_once(0)); /* nothing is linked for nobody */
+    assert_int_equal(rmdir(folder), 0);
+}
+
 /* Every driver call while opening fails once, and every allocation. */
 static void opening_fails_cleanly(void **state) {
     (void)state;
@@ -473,7 +536,7 @@ int main(void) {
         CASE(opens), CASE(chooses_what_ptx_it_writes), CASE(says_why_there_is_none), CASE(bytes_come_back),
         CASE(tickets_are_in_order), CASE(sequences_become_graphs), CASE(copies_are_part_of_sequences),
         CASE(a_read_sees_what_was_held_back), CASE(more_sequences_than_are_kept), CASE(graphs_may_be_refused), CASE(timers),
-        CASE(a_lost_device_stays_lost), CASE(memory_may_be_short), CASE(a_kernel_may_not_compile),
+        CASE(a_lost_device_stays_lost), CASE(memory_may_be_short), CASE(a_kernel_may_not_compile), CASE(binaries_are_kept),
         CASE(opening_fails_cleanly), CASE(what_computes_nothing_is_not_certified),
     };
     return cmocka_run_group_tests_name("cuda", tests, NULL, NULL);

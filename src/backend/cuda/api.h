@@ -22,6 +22,7 @@ typedef struct ls_cu_module_s *ls_cu_module;
 typedef struct ls_cu_function_s *ls_cu_function;
 typedef struct ls_cu_graph_s *ls_cu_graph;
 typedef struct ls_cu_graph_exec_s *ls_cu_graph_exec;
+typedef struct ls_cu_link_s *ls_cu_link;
 _Static_assert(sizeof(ls_cu_address) == 8 && sizeof(int) == 4, "CUDA's device addresses have 64 bits, its enumerations 32");
 
 enum {
@@ -48,7 +49,11 @@ enum {
     /* tensor maps */
     LS_CU_MAP_U16 = 1,
     LS_CU_MAP_SWIZZLE_128 = 3,
-    LS_CU_MAP_PROMOTE_256 = 3
+    LS_CU_MAP_PROMOTE_256 = 3,
+    /* of a linker */
+    LS_CU_JIT_TARGET = 9,
+    LS_CU_TARGET_90A = 0x10000 + 90,
+    LS_CU_INPUT_PTX = 1
 };
 
 /* FN(member, symbol, parameters): all give an ls_cu_result. Names with _v2 are those that the driver exports for today's
@@ -84,6 +89,11 @@ enum {
     FN(copy, cuMemcpyDtoDAsync_v2, (ls_cu_address to, ls_cu_address from, size_t bytes, ls_cu_stream stream))              \
     FN(module_load, cuModuleLoadDataEx,                                                                                    \
        (ls_cu_module * module, const void *image, unsigned n, int *options, void **values))                                \
+    FN(link_create, cuLinkCreate_v2, (unsigned n, int *options, void **values, ls_cu_link *link))                          \
+    FN(link_add, cuLinkAddData_v2,                                                                                         \
+       (ls_cu_link link, int type, void *data, size_t size, const char *name, unsigned n, int *options, void **values))    \
+    FN(link_complete, cuLinkComplete, (ls_cu_link link, void **binary, size_t *size))                                      \
+    FN(link_destroy, cuLinkDestroy, (ls_cu_link link))                                                                     \
     FN(module_unload, cuModuleUnload, (ls_cu_module module))                                                               \
     FN(module_function, cuModuleGetFunction, (ls_cu_function * function, ls_cu_module module, const char *name))           \
     FN(function_set, cuFuncSetAttribute, (ls_cu_function function, int attribute, int value))                              \

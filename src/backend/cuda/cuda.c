@@ -150,6 +150,7 @@ ls_status ls_cuda_open(ls_device *device, int index, ls_error *err) {
     }
     c->heap = device->heap;
     c->id = device->id;
+    c->owner = device;
     ls_status status = open_driver(c, index, &device->caps, err);
     if (status == LS_OK) {
         ls_gpu_limits limits = limits_of(c, &device->caps);

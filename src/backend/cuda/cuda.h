@@ -45,6 +45,7 @@ enum { LS_CUDA_SEQUENCES = 16 };
 typedef struct ls_cuda {
     ls_heap *heap;
     const char *id; /* the device's: "cuda:0" */
+    const ls_device *owner;
     ls_os_library *library;
     ls_cuda_api api;
     ls_cu_device device;

@@ -75,6 +75,7 @@ enum {
     VK_S_SUBGROUP_TYPES_FEATURES = 1000175000,
     VK_S_8BIT_STORAGE_FEATURES = 1000177000,
     VK_S_ATOMIC_INT64_FEATURES = 1000180000,
+    VK_S_CREATION_FEEDBACK = 1000192000,
     VK_S_DRIVER_PROPERTIES = 1000196000,
     VK_S_FLOAT_CONTROLS_PROPERTIES = 1000197000,
     VK_S_MEMORY_MODEL_FEATURES = 1000211000,
@@ -98,6 +99,7 @@ enum {
     VK_PIPE_COMPUTE = 0x800, /* of pipelines */
     VK_PIPE_TRANSFER = 0x1000,
     VK_PIPE_END = 0x2000,
+    VK_CREATION_FEEDBACK_HIT = 3, /* valid, and of the application's cache */
     VK_PIPE_HOST = 0x4000,
     VK_ACCESS_SHADER_READ = 0x20,
     VK_ACCESS_SHADER_WRITE = 0x40,
@@ -465,6 +467,18 @@ typedef struct VkSubmitInfo {
 } VkSubmitInfo;
 _Static_assert(sizeof(VkSubmitInfo) == 72, "Vulkan's ABI");
 
+typedef struct VkPipelineCreationFeedback {
+    VkFlags flags;
+    uint64_t duration;
+} VkPipelineCreationFeedback;
+typedef struct VkPipelineCreationFeedbackCreateInfo {
+    uint32_t sType;
+    const void *pNext;
+    VkPipelineCreationFeedback *pPipelineCreationFeedback;
+    uint32_t pipelineStageCreationFeedbackCount;
+    VkPipelineCreationFeedback *pPipelineStageCreationFeedbacks;
+} VkPipelineCreationFeedbackCreateInfo;
+_Static_assert(sizeof(VkPipelineCreationFeedback) == 16 && sizeof(VkPipelineCreationFeedbackCreateInfo) == 40, "Vulkan's ABI");
 typedef struct VkQueryPoolCreateInfo {
     uint32_t sType;
     const void *pNext;

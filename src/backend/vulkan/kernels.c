@@ -102,7 +102,13 @@ static ls_status pipeline_make(vk_driver *d, const ls_gpu_code *code, vk_pipelin
     bool full = pinned && d->full_subgroups && code->kernel->workgroup[0] % (int32_t)d->subgroup == 0;
     LS_TRY(err, layout_make(d, p->n_bindings, err));
     LS_VK_TRY(d, err, vkCreateShaderModule, d->dev, &shader, NULL, &module);
+    VkPipelineCreationFeedback whole = {0}, stage = {0};
+    const VkPipelineCreationFeedbackCreateInfo feedback = {.sType = VK_S_CREATION_FEEDBACK,
+                                                           .pPipelineCreationFeedback = &whole,
+                                                           .pipelineStageCreationFeedbackCount = 1,
+                                                           .pPipelineStageCreationFeedbacks = &stage};
     const VkComputePipelineCreateInfo info = {.sType = VK_S_COMPUTE_PIPELINE_CREATE_INFO,
+                                              .pNext = d->api_version >= VK_VERSION(1, 3) ? &feedback : NULL,
                                               .stage = {.sType = VK_S_PIPELINE_SHADER_STAGE_CREATE_INFO,
                                                         .pNext = pinned ? &size : NULL,
                                                         .flags = full ? VK_STAGE_FULL_SUBGROUPS : 0,
@@ -113,6 +119,9 @@ static ls_status pipeline_make(vk_driver *d, const ls_gpu_code *code, vk_pipelin
                                               .basePipelineIndex = -1};
     VkResult made = d->vkCreateComputePipelines(d->dev, d->cache, 1, &info, NULL, &p->pipeline);
     d->vkDestroyShaderModule(d->dev, module, NULL);
+    if (code->out_cached) { /* both bits: the driver tells, and found it in our cache */
+        *code->out_cached = d->cache_loaded && (whole.flags & VK_CREATION_FEEDBACK_HIT) == VK_CREATION_FEEDBACK_HIT;
+    }
     return ls_vk_check(d, made, "vkCreateComputePipelines", err);
 }
 

@@ -44,7 +44,8 @@ enum {
     WGPU_FEATURE_F16 = 0xa,
     WGPU_FEATURE_SUBGROUPS = 0x11,
     WGPU_CHAIN_WGSL = 2,
-    WGPU_CHAIN_TOGGLES = 0x5000a, /* Dawn's */
+    WGPU_CHAIN_CACHE = 0x50007, /* Dawn's, as is */
+    WGPU_CHAIN_TOGGLES = 0x5000a,
     WGPU_QUERY_TIMESTAMP = 2,
     WGPU_STAGE_COMPUTE = 4,
     WGPU_MAP_READ = 1,
@@ -209,6 +210,15 @@ typedef struct WGPUBindGroupDescriptor {
     const WGPUBindGroupEntry *entries;
 } WGPUBindGroupDescriptor;
 
+/* `load` gives the size of an entry, 0 when there is none, and fills `value` when it has room. */
+typedef struct WGPUDawnCacheDeviceDescriptor {
+    WGPUChainedStruct chain;
+    WGPUStringView isolation;
+    size_t (*load)(const void *key, size_t key_size, void *value, size_t value_size, void *user);
+    void (*store)(const void *key, size_t key_size, const void *value, size_t value_size, void *user);
+    void *user;
+} WGPUDawnCacheDeviceDescriptor;
+
 typedef struct WGPUDawnTogglesDescriptor {
     WGPUChainedStruct chain;
     size_t n_enabled;
@@ -253,6 +263,7 @@ LS_WGPU_SIZE(WGPUPipelineLayoutDescriptor, 48);
 LS_WGPU_SIZE(WGPUComputePipelineDescriptor, 80);
 LS_WGPU_SIZE(WGPUBindGroupEntry, 56);
 LS_WGPU_SIZE(WGPUBindGroupDescriptor, 48);
+LS_WGPU_SIZE(WGPUDawnCacheDeviceDescriptor, 56);
 LS_WGPU_SIZE(WGPUDawnTogglesDescriptor, 48);
 LS_WGPU_SIZE(WGPUQuerySetDescriptor, 32);
 LS_WGPU_SIZE(WGPUPassTimestampWrites, 24);

@@ -6,6 +6,7 @@
 #include "backend/webgpu/api.h"
 #include "backend/webgpu/host.h"
 #include "base/os.h"
+#include "device/cache.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -43,6 +44,7 @@ typedef struct dawn {
     WGPUFuture work[MAX_WORK]; /* of the submits completed + 1 .. submitted, by number modulo MAX_WORK */
     WGPUFuture map;
     bool map_failed;
+    int found, missed; /* in the disk cache, by Dawn */
 } dawn;
 
 typedef struct pipeline {
@@ -137,6 +139,41 @@ static void end_scope(dawn *d) {
     }
 }
 
+/* ---- Dawn's cache of translated and compiled shaders, kept in ours ---- */
+
+static void cache_key(const dawn *d, const void *key, size_t size, ls_cache_key *out_key) {
+    ls_cache_key_begin(out_key, "dawn", NULL);
+    ls_cache_key_text(out_key, d->base.name);
+    ls_cache_key_text(out_key, d->base.driver);
+    ls_cache_key_add(out_key, key, size);
+}
+
+/* Dawn asks twice, first for the size alone. */
+static size_t cache_load(const void *key, size_t key_size, void *value, size_t value_size, void *user) {
+    dawn *d = user;
+    ls_cache_key ours;
+    void *bytes;
+    size_t size = 0;
+    cache_key(d, key, key_size, &ours);
+    bool there = ls_cache_get(d->base.heap, &ours, &bytes, &size);
+    if (there && value && value_size >= size) {
+        memcpy(value, bytes, size);
+        d->found++;
+    } else if (!there) {
+        d->missed++;
+        size = 0;
+    }
+    ls_free(d->base.heap, bytes);
+    return size;
+}
+
+static void cache_store(const void *key, size_t key_size, const void *value, size_t value_size, void *user) {
+    dawn *d = user;
+    ls_cache_key ours;
+    cache_key(d, key, key_size, &ours);
+    (void)ls_cache_put(d->base.heap, &ours, value, value_size);
+}
+
 /* ---- objects ---- */
 
 static void *buffer_new(ls_webgpu_host *host, uint64_t size, ls_webgpu_use use) {
@@ -185,6 +222,7 @@ static void *pipeline_new(ls_webgpu_host *host, const ls_webgpu_pipeline_desc *d
     if (!p) {
         return NULL;
     }
+    int found = d->found, missed = d->missed;
     begin_scope(d);
     p->n_storage = desc->n_storage;
     p->uniform_size = desc->uniform_size;
@@ -203,6 +241,7 @@ static void *pipeline_new(ls_webgpu_host *host, const ls_webgpu_pipeline_desc *d
     d->f.ShaderModuleRelease(module);
     d->f.PipelineLayoutRelease(pipeline_layout);
     end_scope(d);
+    host->cached = d->found > found && d->missed == missed;
     return p;
 }
 
@@ -493,7 +532,8 @@ static ls_status open_device(dawn *d, ls_error *err) {
     /* Quantised, timestamps count in steps of 65 us: a page's caution, and none of ours. */
     static const char *const off[] = {"timestamp_quantization"};
     WGPUDawnTogglesDescriptor toggles = {.chain.type = WGPU_CHAIN_TOGGLES, .n_disabled = 1, .disabled = off};
-    WGPUDeviceDescriptor desc = {.next = &toggles.chain, .n_features = n, .features = features, .limits = &limits};
+    WGPUDawnCacheDeviceDescriptor cache = {.chain = {&toggles.chain, WGPU_CHAIN_CACHE}, .load = cache_load, .store = cache_store, .user = d};
+    WGPUDeviceDescriptor desc = {.next = &cache.chain, .n_features = n, .features = features, .limits = &limits};
     desc.lost = (WGPUCallbackInfo){.mode = WGPU_CALLBACK_PROCESS_EVENTS, .function = (void (*)(void))on_lost, .user1 = d};
     desc.uncaptured = (WGPUUncapturedErrorInfo){.function = on_uncaptured, .user1 = d};
     request *r = &d->request;

@@ -86,6 +86,7 @@ struct ls_webgpu_host {
     int unsettled;                 /* objects whose goodness is not known */
     int mapping;
     bool lost;
+    bool cached; /* the last new pipeline was made of what the disk cache had */
     /* The first error since somebody set it back to LS_OK: LS_ERR_MEMORY, LS_ERR_DEVICE, or LS_ERR_INTERNAL for what the
      * WebGPU calls invalid. */
     ls_status error;

@@ -405,6 +405,9 @@ static ls_status build(void *driver, const ls_gpu_code *code, void **out_pipelin
         ls_free(w->heap, p);
         return status;
     }
+    if (code->out_cached) {
+        *code->out_cached = w->host->cached;
+    }
     *out_pipeline = p;
     return LS_OK;
 }
