@@ -79,7 +79,7 @@ ls_tensor *covers_build(ls_session *s, ls_cover cover, ls_dtype half) {
     case LS_COVER_ROW_WORKGROUP: return ls_argmax(s, X(5, 300), 1, one, 0);
     case LS_COVER_ROW_REGISTERS: return ls_sub(s, X(5, 301), ls_sum(s, X(5, 301), 1, one, 1));
     case LS_COVER_ROW_FOURS: return ls_sub(s, X(5, 300), ls_sum(s, X(5, 300), 1, one, 1));
-    case LS_COVER_COLUMNS: return ls_sum(s, X(300, 40), 1, (const int[]){0}, 0);
+    case LS_COVER_COLUMNS: return ls_sum(s, X(600, 40), 1, (const int[]){0}, 0);
     case LS_COVER_BLOCKS:
     case LS_COVER_BLOCKS_OF_BLOCKS: return ls_sum(s, X(5, 1900), 2, (const int[]){0, 1}, 0);
     case LS_COVER_REDUCE_SERIAL: return ls_sum(s, X(9, 11), 1, one, 0);
