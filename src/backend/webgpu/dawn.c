@@ -222,7 +222,7 @@ static void *pipeline_new(ls_webgpu_host *host, const ls_webgpu_pipeline_desc *d
     if (!p) {
         return NULL;
     }
-    int found = d->found, missed = d->missed;
+    int missed = d->missed;
     begin_scope(d);
     p->n_storage = desc->n_storage;
     p->uniform_size = desc->uniform_size;
@@ -241,7 +241,7 @@ static void *pipeline_new(ls_webgpu_host *host, const ls_webgpu_pipeline_desc *d
     d->f.ShaderModuleRelease(module);
     d->f.PipelineLayoutRelease(pipeline_layout);
     end_scope(d);
-    host->cached = d->found > found && d->missed == missed;
+    host->cached = d->found + d->missed && d->missed == missed; /* what Dawn still holds it does not look up */
     return p;
 }
 
