@@ -171,6 +171,21 @@ static ls_tensor *transpose(ls_session *s, ls_tensor *const *o, const row *r) {
     return ls_neg(s, ls_transpose(s, o[0], 0, 1));
 }
 
+/* n: 1 in one kernel, where arithmetic allows it. */
+static ls_tensor *attention(ls_session *s, ls_tensor *const *o, const row *r) {
+    bool fused = r->n && ls_session_math(s) != LS_LOCKED;
+    if (ls_session_set_strategy(s, "attention", fused ? "fused" : "composite") != LS_OK) {
+        return NULL;
+    }
+    return ls_attention(s, o[0], o[1], o[2], &(ls_attention_spec){0});
+}
+
+static row heads(ls_dtype dtype, int64_t length, int fused) {
+    ls_shape shape = LS_SHAPE(4, 16, length, 64);
+    double flops = 4.0 * 4 * 16 * (double)length * (double)length * 64;
+    return (row){fused ? "attention*" : "attention", attention, dtype, length, fused, 64, flops, 0, 3, {shape, shape, shape}};
+}
+
 static row gemm(ls_dtype dtype, int64_t m, int64_t n, int64_t k) {
     row r = {"gemm", product, dtype, m, n, k, 2.0 * (double)m * (double)n * (double)k, 0, 2, {LS_SHAPE(m, k), LS_SHAPE(k, n)}};
     if (m == 1) {
@@ -229,7 +244,9 @@ int main(int argc, char **argv) {
         rows_of("layernorm", layer_norm, LS_F16, 1, 1, 0), rows_of("softmax", softmax, LS_F32, 1, 1, 0),
         rows_of("softmax", softmax, LS_F16, 1, 1, 0), rows_of("sum rows", sum, LS_F32, 1, 0, 0),
         rows_of("sum cols", sum, LS_F32, 1, 0, 1), rows_of("sum all", sum_all, LS_F32, 1, 0, 0),
-        rows_of("transpose", transpose, LS_F32, 1, 1, 0)};
+        rows_of("transpose", transpose, LS_F32, 1, 1, 0),
+        heads(LS_F32, 1024, 0), heads(LS_F32, 1024, 1), heads(LS_F16, 1024, 0), heads(LS_F16, 1024, 1), heads(LS_F16, 4096, 0),
+        heads(LS_F16, 4096, 1)};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (int math = LS_LOCKED; math <= LS_FAST; math++) {
             bool chosen = !b.math || strcmp(b.math, math == LS_FAST ? "fast" : "locked") == 0;

@@ -460,6 +460,12 @@ int32_t ls_lower_run(const ls_spec *spec, int32_t first) {
 }
 
 ls_status ls_lower_spec(ls_lower *l) {
+    if (l->spec->kind == LS_GROUP_ATTENTION && l->choice != LS_CHOICE_NAIVE) {
+        const char *why = ls_lower_attention(l, false);
+        return l->status != LS_OK ? l->status
+               : why ? LS_FAIL(l->err, LS_ERR_UNSUPPORTED, "emit: kernel %s: strategy fused: %s", l->spec->name, why)
+                     : LS_OK;
+    }
     for (int32_t first = 0; first < l->spec->n_stores && l->status == LS_OK;) {
         const ls_store *s = &l->spec->stores[first];
         int32_t count = ls_lower_run(l->spec, first);

@@ -41,7 +41,7 @@ typedef struct ls_emit_frag {
     uint8_t m, n, k;
 } ls_emit_frag;
 
-enum { LS_EMIT_FRAGS = 8, LS_EMIT_STRATEGIES = 11 };
+enum { LS_EMIT_FRAGS = 8, LS_EMIT_STRATEGIES = 12 };
 
 typedef struct ls_emit_caps {
     int32_t max_groups;  /* workgroups on one axis of the grid; 0: 65535 */
@@ -55,7 +55,8 @@ typedef struct ls_emit_caps {
 } ls_emit_caps;
 
 /* A way to lower a spec: of contractions "naive", "tiled", "gemv", "matrix"; of what is element-wise "naive", "quad", "turn";
- * of reductions "naive" (a workgroup a row), "serial", "row", "column"; of scatters "naive", "update", "element". */
+ * of reductions "naive" (a workgroup a row), "serial", "row", "column"; of scatters "naive", "update", "element"; of attention
+ * "fused". */
 typedef struct ls_emit_strategy {
     const char *name;
     const char *reason; /* why it is not available here; NULL: it is */

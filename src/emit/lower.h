@@ -29,6 +29,7 @@ typedef enum ls_choice {
     LS_CHOICE_COLUMN,
     LS_CHOICE_UPDATE, /* scatters */
     LS_CHOICE_ELEMENT,
+    LS_CHOICE_FUSED, /* attention */
     LS_CHOICE_ANY
 } ls_choice;
 
@@ -179,6 +180,10 @@ const char *ls_lower_contraction(ls_lower *l, int32_t first, int32_t count, ls_c
 
 /* ---- matrix.c: the same by matrix instructions; never in locked arithmetic ---- */
 const char *ls_lower_matrix(ls_lower *l, int32_t first, int32_t count, bool dry);
+
+/* ---- attention.c ---- */
+/* The one kernel of an attention; why not, or NULL: then it is emitted, unless `dry`. */
+const char *ls_lower_attention(ls_lower *l, bool dry);
 
 /* ---- scatter.c ---- */
 /* The kernel of a store that combines, or may meet an element twice. */

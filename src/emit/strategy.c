@@ -23,6 +23,7 @@ static const struct {
     [LS_CHOICE_COLUMN] = {"column", RAN(COLUMNS), "the kernel has no reduction whose results lie side by side in memory"},
     [LS_CHOICE_UPDATE] = {"update", RAN(SCATTER_UPDATE), "the kernel has no scatter whose updates can be told apart"},
     [LS_CHOICE_ELEMENT] = {"element", RAN(SCATTER_ELEMENT), "the kernel has no scatter, or one without elements"},
+    [LS_CHOICE_FUSED] = {"fused", RAN(ATTENTION), "the kernel is no attention"},
 };
 
 static const char *why_no_product(ls_lower *l, ls_choice choice) {
@@ -44,6 +45,9 @@ static const char *why_not(ls_lower *l, ls_choice choice) {
     ls_error err = {.code = LS_OK};
     if (choice == LS_CHOICE_NAIVE) {
         return NULL;
+    }
+    if (choice == LS_CHOICE_FUSED) {
+        return ls_lower_attention(l, true);
     }
     if (choice <= LS_CHOICE_MATRIX) {
         return why_no_product(l, choice);

@@ -304,6 +304,12 @@ static bool wants_im2col(const ls_session *session) {
     return strcmp(session->strategies[LS_STRATEGY_CONV], "im2col") == 0;
 }
 
+/* How a graph is planned, by what the session asks for. */
+static int how_to_plan(const ls_session *session) {
+    bool fused = strcmp(session->strategies[LS_GROUP_ATTENTION], "fused") == 0;
+    return (session->fusion ? LS_PLAN_FUSION : 0) | (wants_im2col(session) ? LS_PLAN_IM2COL : 0) | (fused ? LS_PLAN_ATTENTION : 0);
+}
+
 /* The groups of a plan, in memory of the exec's own. */
 static ls_status keep_groups(block_build *b, const ls_plan *plan, ls_group **out_groups) {
     ls_arena *arena = &b->exec->arena;
@@ -325,8 +331,12 @@ static ls_status plan_groups(block_build *b, ls_tensor *const *roots, int n_root
     ls_arena scratch;
     ls_plan plan = {0};
     ls_arena_init(&scratch, b->heap);
-    int how = (b->exec->session->fusion ? LS_PLAN_FUSION : 0) | (wants_im2col(b->exec->session) ? LS_PLAN_IM2COL : 0);
+    int how = how_to_plan(b->exec->session);
     ls_status status = ls_plan_build(&scratch, roots, n_roots, how, &plan, b->err);
+    for (int i = 0; i < plan.n_groups && status == LS_OK; i++) {
+        const char *why = how & LS_PLAN_ATTENTION ? plan.groups[i].not_fused : NULL;
+        status = why ? LS_FAIL(b->err, LS_ERR_UNSUPPORTED, "attention: strategy fused: %s", why) : LS_OK;
+    }
     if (status == LS_OK) {
         status = keep_groups(b, &plan, out_groups);
     }

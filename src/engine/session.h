@@ -95,7 +95,7 @@ typedef struct ls_pending {
 typedef struct ls_exec ls_exec;
 #define LS_STRATEGY_MAX 16
 /* What strategies are set for: kernels by ls_group_kind, and what the graph decides before there are kernels. */
-enum { LS_STRATEGY_CONV = LS_GROUP_COPY + 1, LS_STRATEGY_ATTENTION, LS_STRATEGY_KINDS };
+enum { LS_STRATEGY_CONV = LS_GROUP_ATTENTION + 1, LS_STRATEGY_KINDS };
 typedef LS_ARRAY(ls_buffer *) ls_arena_list; /* one a device */
 
 struct ls_session {

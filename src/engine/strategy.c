@@ -16,7 +16,7 @@ static const struct {
     [LS_GROUP_SORT] = {"sort", NULL, {"naive"}},
     [LS_GROUP_SCATTER] = {"scatter", NULL, {"naive", "update", "element"}},
     [LS_STRATEGY_CONV] = {"conv", NULL, {"direct", "implicit", "im2col"}},
-    [LS_STRATEGY_ATTENTION] = {"attention", NULL, {"composite", "fused"}},
+    [LS_GROUP_ATTENTION] = {"attention", NULL, {"composite", "fused"}},
 };
 
 const char *const *ls_strategy_names(int kind) {

@@ -82,7 +82,8 @@ static ls_status choose(candidates *c, const char **out_best, ls_error *err) {
 static bool is_wanted(const ls_device *device, const ls_spec *spec) {
     const char *asked = ls_os_env("LOCKSTEP_TUNE");
     const char *const *names = ls_strategy_names(spec->kind);
-    return asked && strcmp(asked, "on") == 0 && device->defers && names[0] && names[1];
+    bool several = names[0] && names[1] && spec->kind != LS_GROUP_ATTENTION; /* that is chosen before there are kernels */
+    return asked && strcmp(asked, "on") == 0 && device->defers && several;
 }
 
 /* What was kept: the choice, then " !name" for each that was wrong. */
@@ -148,12 +149,15 @@ ls_status ls_tune(ls_device *device, const ls_spec *spec, char out_strategy[LS_S
 
 /* ---- the list ---- */
 
-static ls_status list_kind(const ls_step *step, int kind, ls_strategy_fn each, void *user, ls_error *err) {
-    const ls_spec *spec = &step->kernel->spec;
+static ls_status list_kind(const ls_step *step, const ls_spec *spec, int kind, ls_strategy_fn each, void *user, ls_error *err) {
     for (const char *const *name = ls_strategy_names(kind); *name; name++) {
         ls_kernel_binary *binary;
         bool wrong;
         ls_error why;
+        if (strcmp(*name, "composite") == 0) {
+            each(user, spec->name, step->device->id, *name, LS_STRATEGY_AVAILABLE, "");
+            continue;
+        }
         if (strcmp(*name, "im2col") == 0) { /* other kernels: index maps into memory, and a product */
             each(user, spec->name, step->device->id, *name, step->group->no_im2col ? LS_STRATEGY_UNAVAILABLE : LS_STRATEGY_AVAILABLE,
                  step->group->no_im2col ? LS_NO_IM2COL : "");
@@ -176,9 +180,47 @@ static ls_status list_kind(const ls_step *step, int kind, ls_strategy_fn each, v
     return LS_OK;
 }
 
+/* The last kernel of a composite attention: what the whole of it would be. */
+static ls_status list_attention(const ls_step *step, ls_strategy_fn each, void *user, ls_error *err) {
+    const ls_group *group = step->group;
+    ls_tensor *product = group->attends;
+    ls_arena arena;
+    int n = 0;
+    ls_plan plan = {0};
+    ls_spec spec;
+    if (group->not_fused) {
+        each(user, step->kernel->spec.name, step->device->id, "composite", LS_STRATEGY_AVAILABLE, "");
+        each(user, step->kernel->spec.name, step->device->id, "fused", LS_STRATEGY_UNAVAILABLE, group->not_fused);
+        return LS_OK;
+    }
+    ls_arena_init(&arena, step->device->heap);
+    ls_tensor **order = ls_graph_order(&arena, &product, 1, &n);
+    ls_buffer **values = LS_ARENA_ARRAY(&arena, ls_buffer *, n + 1);
+    ls_status status = order && values ? LS_OK : LS_FAIL_MEMORY(err, "the strategies of an attention");
+    for (int i = 0; status == LS_OK && i < n; i++) { /* as when it was planned: nothing is computed yet */
+        values[i] = order[i]->value;
+        order[i]->value = ls_copy_of(order[i])->leaf_bind < 0 ? NULL : values[i];
+    }
+    status = status == LS_OK ? ls_plan_build(&arena, &product, 1, LS_PLAN_FUSION | LS_PLAN_ATTENTION, &plan, err) : status;
+    const ls_group *whole = status == LS_OK && plan.n_groups ? &plan.groups[plan.n_groups - 1] : NULL;
+    if (whole && whole->kind == LS_GROUP_ATTENTION) {
+        status = ls_spec_build(&arena, whole, &spec, err);
+        status = status == LS_OK ? list_kind(step, &spec, LS_GROUP_ATTENTION, each, user, err) : status;
+    }
+    for (int i = 0; order && values && i < n; i++) {
+        order[i]->value = values[i];
+    }
+    ls_arena_free(&arena);
+    return status;
+}
+
 static ls_status list_step(const ls_step *step, ls_strategy_fn each, void *user, ls_error *err) {
-    LS_TRY(err, list_kind(step, step->kernel->spec.kind, each, user, err));
-    return step->group->convolves ? list_kind(step, LS_STRATEGY_CONV, each, user, err) : LS_OK;
+    const ls_spec *spec = &step->kernel->spec;
+    LS_TRY(err, list_kind(step, spec, spec->kind, each, user, err));
+    if (step->group->convolves) {
+        LS_TRY(err, list_kind(step, spec, LS_STRATEGY_CONV, each, user, err));
+    }
+    return step->group->attends && spec->kind != LS_GROUP_ATTENTION ? list_attention(step, each, user, err) : LS_OK;
 }
 
 ls_status ls_block_strategies(const ls_block *block, ls_strategy_fn each, void *user, ls_error *err) {

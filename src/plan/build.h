@@ -43,6 +43,8 @@ typedef struct ls_plan_node {
     bool leaf, wanted, buffer; /* buffer: some reader needs it in memory */
     bool stored;               /* materialised by a group of this plan */
     bool absent;               /* movement with absent elements below */
+    bool attends;              /* the last product of an attention */
+    const char *not_fused;     /* why that cannot be one kernel */
     bool patches;              /* and yet read from memory: see LS_PLAN_IM2COL */
     int users, again; /* operands that it is of others; maps above it that several groups compute each */
     int moves;       /* the longest chain of movement from here down */
@@ -57,7 +59,7 @@ typedef struct ls_plan_node {
 
 typedef struct ls_planner {
     ls_arena *arena, *out; /* what is thrown away, and the plan */
-    bool fusion, im2col;
+    bool fusion, im2col, attention;
     int n_nodes, n_searches;
     ls_plan_node *nodes; /* operands before users; node->mark points here */
 } ls_planner;
@@ -82,6 +84,11 @@ bool ls_plan_emit(ls_planner *p, ls_plan *out_plan);
 /* What a gather of `x` loads from: the first node in memory, or that must be, below movement without
  * predicates (order.c). */
 ls_plan_node *ls_plan_gather_base(const ls_tensor *x);
+
+/* Whether a node is the last product of an attention; then why it cannot be one kernel, or NULL (attention.c). */
+bool ls_attention_find(const ls_planner *p, const ls_plan_node *n, const char **out_reason);
+/* Puts what is inside into the draft, and what it reads into memory. */
+void ls_attention_join(const ls_planner *p, const ls_plan_node *n, struct ls_draft *draft);
 
 /* Adds a site to a node, merging it with an equal one (site.c). */
 bool ls_site_add(ls_planner *p, ls_plan_node *n, const ls_site *site);

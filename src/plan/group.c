@@ -255,6 +255,19 @@ static bool start_group(ls_planner *p, ls_plan_node *n) {
     return ls_site_expand(p, n, &site);
 }
 
+/* The product of an attention, with all inside it. */
+static bool start_attention(ls_planner *p, ls_plan_node *n) {
+    ls_draft *d = LS_ARENA_NEW(p->arena, ls_draft);
+    if (!d) {
+        return false;
+    }
+    *d = (ls_draft){.root = n, .n_roots = 1, .roots = {n}, .kind = LS_GROUP_ATTENTION, .n_nodes = MAX_GROUP_NODES};
+    n->draft = d;
+    n->stored = true;
+    ls_attention_join(p, n, d);
+    return true;
+}
+
 /* The one way in which a draft computes n, when it is element for element that of its results; else NULL. */
 static const ls_site *site_of_result(const ls_plan_node *n, const ls_draft *d) {
     const ls_site *only = NULL;
@@ -339,7 +352,7 @@ static void lay_out_patches(const ls_plan_node *n) {
 
 static bool place(ls_planner *p, ls_plan_node *n) {
     ls_op_class class = ls_class_of(n->node);
-    if (n->leaf) {
+    if (n->leaf || n->draft) { /* inside an attention */
         return true;
     }
     if (n->node->op == LS_OP_RESULT) { /* the LOOP below stores it */
@@ -351,6 +364,10 @@ static bool place(ls_planner *p, ls_plan_node *n) {
     bool ok = true;
     if (p->im2col && class == LS_CLASS_CONTRACT && (n->sites || n->wanted || n->buffer)) {
         lay_out_patches(n);
+    }
+    n->attends = class == LS_CLASS_CONTRACT && (n->sites || n->wanted || n->buffer) && ls_attention_find(p, n, &n->not_fused);
+    if (n->attends && !n->not_fused && p->attention) {
+        return start_attention(p, n);
     }
     ls_draft *with = n->wanted ? group_to_store(p, n, &ok) : NULL;
     if (with) {
@@ -387,7 +404,8 @@ static bool place(ls_planner *p, ls_plan_node *n) {
 
 ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int how, ls_plan *out_plan, ls_error *err) {
     ls_arena scratch;
-    ls_planner p = {.arena = &scratch, .out = arena, .fusion = how & LS_PLAN_FUSION, .im2col = how & LS_PLAN_IM2COL};
+    ls_planner p = {.arena = &scratch, .out = arena, .fusion = how & LS_PLAN_FUSION, .im2col = how & LS_PLAN_IM2COL,
+                    .attention = how & LS_PLAN_ATTENTION};
     *out_plan = (ls_plan){0};
     for (int i = 0; i < n_roots; i++) {
         if (!roots[i]) {
@@ -409,7 +427,7 @@ ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, i
 }
 
 static const char *const kind_names[] = {"pointwise", "reduce",  "contract", "scan",
-                                         "sort",      "scatter", "loop",     "copy"};
+                                         "sort",      "scatter", "loop",     "copy", "attention"};
 
 static void print_node(ls_text *out, const ls_tensor *x) {
     char shape[LS_SHAPE_TEXT];

@@ -192,7 +192,7 @@ static bool is_read(const ls_plan_node *n) {
 /* Visits the operands of x later, left to right; a gather takes its first from memory. */
 static bool gather_operands(ls_planner *p, gather *g, const ls_tensor *x) {
     bool indexed = ls_class_of(x) == LS_CLASS_GATHER;
-    g->contract = x->op == LS_OP_CONTRACT ? x : g->contract;
+    g->contract = x->op == LS_OP_CONTRACT && !g->contract ? x : g->contract;
     for (int i = x->n_src; i-- > (indexed ? 1 : 0);) {
         if (!arena_grow(p->arena, (void **)&g->stack, &g->cap, g->depth, sizeof(ls_tensor *))) {
             return false;
@@ -280,6 +280,9 @@ static bool group_fill(ls_planner *p, gather *g, const ls_draft *draft, ls_group
     if (group->reads && g->n_reads) {
         memcpy(group->reads, g->reads, sizeof *g->reads * (size_t)g->n_reads);
     }
+    const ls_plan_node *product = g->contract ? ls_plan_node_of(g->contract) : NULL;
+    group->attends = product && product->attends ? product->node : NULL;
+    group->not_fused = group->attends ? product->not_fused : NULL;
     group->convolves = group->reads && g->contract &&
                        (reads_windows(group, g->contract->src[0]) || reads_windows(group, g->contract->src[1]));
     group->no_im2col = group->convolves && !(ls_plan_tells_absent(g->contract->src[0]) && ls_plan_tells_absent(g->contract->src[1]));

@@ -19,7 +19,8 @@ typedef enum ls_group_kind {
     LS_GROUP_SORT,      /* the root is the ARGSORT */
     LS_GROUP_SCATTER,   /* the root is the SCATTER: base copied, then updates */
     LS_GROUP_LOOP,      /* a LOOP node with all its RESULTs: no kernel, the engine runs its body's plan */
-    LS_GROUP_COPY       /* a COPY node: no kernel, the engine moves its one read to the node's device */
+    LS_GROUP_COPY,      /* a COPY node: no kernel, the engine moves its one read to the node's device */
+    LS_GROUP_ATTENTION  /* the root is the product of a softmax of scores, all from the scores' contraction on */
 } ls_group_kind;
 
 typedef struct ls_group {
@@ -31,6 +32,8 @@ typedef struct ls_group {
     ls_tensor **reads; /* leaves and materialised nodes that it loads, in first-use order; each once */
     bool convolves;    /* its contraction reads windows, through index maps */
     bool no_im2col;    /* and cannot have them in memory */
+    ls_tensor *attends;    /* the last product of an attention, which other groups begin; else NULL */
+    const char *not_fused; /* why that cannot be one kernel; NULL: it can */
 } ls_group;
 
 typedef struct ls_plan {
@@ -41,7 +44,7 @@ typedef struct ls_plan {
 /* `how` is these, or-ed. Without FUSION, every MAP, REDUCE and CONTRACT is a group of its own (movement still folds into its
  * reader). The plan is the arena's. Same graph, same plan: deterministic. With IM2COL the operands
  * of convolutions are materialised, absent elements as +0; who skips them tells them by their index. */
-enum { LS_PLAN_FUSION = 1, LS_PLAN_IM2COL = 2 };
+enum { LS_PLAN_FUSION = 1, LS_PLAN_IM2COL = 2, LS_PLAN_ATTENTION = 4 /* each in one kernel, where it can be */ };
 ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int how, ls_plan *out_plan,
                         ls_error *err) LS_MUST_USE;
 /* Whether a node is materialised before any group runs: DATA, INPUT, VAR, PARAM, or a node that already

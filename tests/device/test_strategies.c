@@ -25,7 +25,8 @@ static ls_tensor *numbers(ls_session *s, ls_dtype dtype, ls_shape shape, int see
         x[i] = (float)((i * 37 + seed) % 101) * 0.0625f - 3;
     }
     ls_tensor *t = ls_tensor_from(s, LS_F32, shape, x);
-    return dtype == LS_F32 ? t : ls_cast(s, t, dtype);
+    t = dtype == LS_F32 ? t : ls_cast(s, t, dtype);
+    return ls_realize(s, &t, 1) == LS_OK ? t : NULL; /* so that a halves' cast is no kernel of a test */
 }
 
 /* A filter with infinities: what is padded must be skipped, not multiplied by 0. */
@@ -135,7 +136,113 @@ static void convolutions_are_listed(void **state) {
     world_close(&w);
 }
 
+/* ---- attention ---- */
+
+enum { ATTENTIONS = 8 };
+static ls_tensor *attention(ls_session *s, int which) {
+    ls_attention_spec spec = {0};
+    ls_dtype dtype = which == 3 ? LS_F16 : LS_F32;
+    ls_shape qs = LS_SHAPE(2, 2, 19, 16), ks = LS_SHAPE(2, 2, 21, 16), vs = LS_SHAPE(2, 2, 21, 16);
+    if (which == 2) { /* grouped heads, of odd sizes */
+        qs = LS_SHAPE(1, 6, 5, 7), ks = LS_SHAPE(1, 2, 50, 7), vs = LS_SHAPE(1, 2, 50, 5);
+    } else if (which == 6) {
+        qs = LS_SHAPE(1, 1, 1, 24), ks = LS_SHAPE(1, 1, 33, 24), vs = LS_SHAPE(1, 1, 33, 72);
+    } else if (which == 7) { /* all extents of one size */
+        qs = ks = vs = LS_SHAPE(4, 4, 4, 4);
+    }
+    spec.causal = which == 1 || which == 2 || which == 3;
+    if (which == 4) { /* a row of which nothing is seen */
+        spec.mask = ls_lt(s, numbers(s, LS_F32, LS_SHAPE(19, 21), 3), ls_sub(s, numbers(s, LS_F32, LS_SHAPE(19, 1), 50), ls_full(s, LS_F32, LS_SCALAR, 2.9)));
+    } else if (which == 5) {
+        spec.mask = numbers(s, dtype, LS_SHAPE(2, 1, 19, 21), 7);
+    }
+    ls_tensor *q = numbers(s, dtype, qs, 5), *k = numbers(s, dtype, ks, 2);
+    ls_tensor *y = ls_attention(s, which == 5 ? ls_exp(s, q) : q, k, numbers(s, dtype, vs, 8), &spec);
+    return which == 1 ? ls_neg(s, y) : y;
+}
+
+/* Every kernel of the run inside the oracle's radius. */
+static void fused_attention(void **state) {
+    (void)state;
+    world w = world_open(device_id());
+    ls_context_set_check(w.context, LS_CHECK_ORACLE);
+    ls_session_set_math(w.session, LS_FAST);
+    for (int which = 0; which < ATTENTIONS; which++) {
+        static unsigned char bytes[8192];
+        uint64_t kernels[2];
+        for (int fused = 0; fused < 2; fused++) {
+            world_ok(&w, ls_session_set_strategy(w.session, "attention", fused ? "fused" : "composite"));
+            uint64_t before = ls_session_get_stats(w.session).kernels;
+            ls_tensor *y = attention(w.session, which);
+            world_ok(&w, ls_read(w.session, y, bytes, ls_tensor_bytes(w.session, y)));
+            kernels[fused] = ls_session_get_stats(w.session).kernels - before;
+            ls_release(y);
+        }
+        if (kernels[1] >= kernels[0]) {
+            fail_msg("attention %d: %d kernels fused, %d composite", which, (int)kernels[1], (int)kernels[0]);
+        }
+    }
+    world_close(&w);
+}
+
+static void fused_attention_is_refused_with_reasons(void **state) {
+    (void)state;
+    static float got[2048];
+    world w = world_open(device_id());
+    world_ok(&w, ls_session_set_strategy(w.session, "attention", "fused"));
+    ls_tensor *y = attention(w.session, 0);
+    assert_int_equal(ls_read(w.session, y, got, ls_tensor_bytes(w.session, y)), LS_ERR_UNSUPPORTED);
+    assert_non_null(strstr(ls_session_error(w.session)->message, "an online softmax adds in another order than locked"));
+    ls_session_clear_error(w.session);
+    ls_session_set_math(w.session, LS_FAST);
+    ls_tensor *q = numbers(w.session, LS_F32, LS_SHAPE(1, 1, 8, 4), 3), *g;
+    y = ls_attention(w.session, q, q, q, &(ls_attention_spec){0});
+    assert_int_equal(ls_grad(w.session, ls_mul(w.session, y, y), NULL, 1, &q, &g), LS_OK);
+    assert_int_equal(ls_read(w.session, g, got, ls_tensor_bytes(w.session, g)), LS_ERR_UNSUPPORTED);
+    assert_non_null(strstr(ls_session_error(w.session)->message, "needed elsewhere, as by a gradient"));
+    world_close(&w);
+    w = world_open("cpu");
+    ls_session_set_math(w.session, LS_FAST);
+    world_ok(&w, ls_session_set_strategy(w.session, "attention", "fused"));
+    y = attention(w.session, 0);
+    assert_int_equal(ls_read(w.session, y, got, ls_tensor_bytes(w.session, y)), LS_ERR_UNSUPPORTED);
+    world_close(&w);
+}
+
+static void note_attention(void *user, const char *kernel, const char *device, const char *strategy, ls_strategy_state state,
+                           const char *reason) {
+    int *seen = user;
+    (void)kernel, (void)device;
+    if (strcmp(strategy, "fused") == 0) {
+        seen[state == LS_STRATEGY_AVAILABLE ? 0 : 1]++;
+        assert_true(state == LS_STRATEGY_AVAILABLE || (state == LS_STRATEGY_UNAVAILABLE && strstr(reason, "another order")));
+    }
+}
+
+static void attention_is_listed(void **state) {
+    (void)state;
+    for (int n = 0; n < 3; n++) { /* locked, fast and composite, fast and fused */
+        world w = world_open(device_id());
+        ls_program *program;
+        int seen[2] = {0, 0};
+        ls_session_set_math(w.session, n ? LS_FAST : LS_LOCKED);
+        world_ok(&w, ls_session_set_strategy(w.session, "attention", n == 2 ? "fused" : NULL));
+        ls_tensor *y = attention(w.session, 1);
+        world_ok(&w, ls_program_compile(w.session, NULL, 0, &y, 1, &program));
+        world_ok(&w, ls_strategy_list(program, note_attention, seen));
+        assert_int_equal(seen[0], n > 0);
+        assert_int_equal(seen[1], n == 0);
+        ls_program_destroy(program);
+        world_close(&w);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(convolutions), cmocka_unit_test(convolutions_are_listed)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions),    cmocka_unit_test(convolutions_are_listed),
+        cmocka_unit_test(fused_attention), cmocka_unit_test(fused_attention_is_refused_with_reasons),
+        cmocka_unit_test(attention_is_listed),
+    };
+    cmocka_set_test_filter(getenv("LOCKSTEP_TEST"));
     return cmocka_run_group_tests_name("strategies", tests, NULL, NULL);
 }

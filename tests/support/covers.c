@@ -34,6 +34,18 @@ static ls_tensor *padded_product(ls_session *s) {
     return ls_conv(s, X(1, 8, 9, 9), Y(16, 8, 3, 3), NULL, &spec);
 }
 
+/* Each query sees one key: its weight is 1, and the result its value. */
+static ls_tensor *attention(ls_session *s) {
+    ls_shape square = LS_SHAPE(40, 40);
+    ls_tensor *row = ls_iota(s, LS_I32, square, 0), *column = ls_iota(s, LS_I32, square, 1);
+    ls_attention_spec spec = {.mask = ls_eq(s, row, column)};
+    if (ls_session_math(s) != LS_LOCKED && ls_session_set_strategy(s, "attention", "fused") != LS_OK) {
+        return NULL;
+    }
+    ls_tensor *q = X(2, 4, 40, 20), *k = Y(2, 2, 40, 20), *v = Y(2, 2, 40, 12);
+    return ls_attention(s, q, k, v, &spec);
+}
+
 static ls_status step(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
                       ls_tensor **out_carry, ls_tensor **out_ys) {
     (void)ctx, (void)iteration, (void)out_ys;
@@ -98,6 +110,7 @@ ls_tensor *covers_build(ls_session *s, ls_cover cover, ls_dtype half) {
         return ls_matmul(s, numbers(s, half, LS_SHAPE(100, 70), 1), numbers(s, half, LS_SHAPE(70, 60), 2));
     case LS_COVER_MATRIX:
         return ls_matmul(s, numbers(s, half, LS_SHAPE(128, 128), 1), numbers(s, half, LS_SHAPE(128, 256), 2));
+    case LS_COVER_ATTENTION: return attention(s);
     case LS_COVER_REPORT: return ls_gather(s, X(5, 107), ls_tensor_from(s, LS_I32, LS_SHAPE(3), (const int32_t[]){4, 0, 4}), 0);
     case LS_COVER_LAUNCH_BASE: return odd_slices(s);
     case LS_COVER_LAUNCH_ALIAS: return in_place(s);

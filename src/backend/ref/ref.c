@@ -90,7 +90,8 @@ static ls_ref_affine affine_of(const ls_ix *ix, const ls_ref_affine *all) {
 
 static ls_status ref_compile(ls_device *device, const ls_spec *spec, const char *strategy,
                              ls_kernel_binary **out_binary, ls_error *err) {
-    if (strategy && strcmp(strategy, "naive") != 0) {
+    bool whole = spec->kind == LS_GROUP_ATTENTION && strategy && strcmp(strategy, "fused") == 0; /* what it means, in one spec */
+    if (strategy && strcmp(strategy, "naive") != 0 && !whole) {
         return LS_FAIL(err, LS_ERR_UNSUPPORTED,
                        "strategy \"%s\" is not available on ref: it has \"naive\" alone", strategy);
     }
