@@ -84,10 +84,10 @@ conform-full:           ## every row of the conformance product on the CPU and e
 	@$(if $(SHARD),LOCKSTEP_SHARD=$(SHARD)) $(if $(SECONDS),LOCKSTEP_SECONDS=$(SECONDS)) \
 	    LOCKSTEP_CONFORM=$(or $(MODE),full) tools/conform.sh $(BUILD) $(DEVICES)
 
-mutants:                ## a sample of one-token mutants of lowering and microkernels, each against the tests (slow)
+mutants:                ## a sample of one-token mutants of lowering, kernels and renderers, each against the tests; SECONDS=s for longer
 	@tools/deps.sh build test data
 	@$(call build,release)
-	@tools/mutants.sh $(BUILD)
+	@tools/mutants.sh $(BUILD) $(if $(SECONDS),--sample 0 --seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 bench:                  ## speed, side by side with OpenBLAS
 	@tools/deps.sh build bench data

@@ -12,15 +12,20 @@ enum { BATCH = 100, SEEN = 1 << 17 };
 
 /* A device with everything, one with bytes and halves alone, one with words alone. */
 static const uint32_t traits[] = {LS_KT_ALL & ~LS_KT_FMA32,
-                                  LS_KT_BYTES | LS_KT_HALVES | LS_KT_UNFUSED32 | LS_KT_SUBNORMAL32 | LS_KT_FLOAT_BITS | LS_KT_ORDER32,
+                                  LS_KT_BYTES | LS_KT_HALVES | LS_KT_UNFUSED32 | LS_KT_SUBNORMAL32 |
+                                      LS_KT_FLOAT_BITS | LS_KT_ORDER32,
                                   LS_KT_FLOAT_BITS | LS_KT_ORDER32};
-static const ls_spirv_options options[] = {
-    {.hide_zero = true,
-     .rte16 = true, .rte32 = true, .rte64 = true,
-     .denorm_preserve16 = true, .denorm_preserve32 = true, .denorm_preserve64 = true,
-     .nan_preserve32 = true, .coop_matrix = true},
-    {.coop_matrix = true},
-    {.hide_zero = true, .coop_matrix = true}};
+static const ls_spirv_options options[] = {{.hide_zero = true,
+                                            .rte16 = true,
+                                            .rte32 = true,
+                                            .rte64 = true,
+                                            .denorm_preserve16 = true,
+                                            .denorm_preserve32 = true,
+                                            .denorm_preserve64 = true,
+                                            .nan_preserve32 = true,
+                                            .coop_matrix = true},
+                                           {.coop_matrix = true},
+                                           {.hide_zero = true, .coop_matrix = true}};
 
 static struct {
     bool open;
@@ -39,9 +44,10 @@ static bool is_there(const char *command) {
 const char *rendered_ptxas(void) {
     static const char *found;
     if (!found) {
-        found = is_there("ptxas --version >/dev/null 2>&1")                       ? "ptxas"
-                : is_there("/usr/local/cuda/bin/ptxas --version >/dev/null 2>&1") ? "/usr/local/cuda/bin/ptxas"
-                                                                                  : "";
+        found = is_there("ptxas --version >/dev/null 2>&1") ? "ptxas"
+                : is_there("/usr/local/cuda/bin/ptxas --version >/dev/null 2>&1")
+                    ? "/usr/local/cuda/bin/ptxas"
+                    : "";
     }
     return found[0] ? found : NULL;
 }
@@ -80,7 +86,8 @@ static void assemble(void) {
         snprintf(command, sizeof command, "%s -arch=sm_90a -O1 -o /dev/null %s 1>&2", rendered_ptxas(), path);
         if (!written || !is_there(command)) { /* the file stays, to be looked at */
             fprintf(stderr, "ptxas refuses a kernel of %s\n", path);
-            snprintf(command, sizeof command, "cp %s %s/../refused-%ld.ptx", path, all.folder, (long)getpid());
+            snprintf(command, sizeof command, "cp %s %s/../refused-%ld.ptx", path, all.folder,
+                     (long)getpid());
             (void)!system(command);
             all.refused++;
         }
@@ -101,7 +108,8 @@ static void add_to_batch(const char *text) {
         const char *next = at + 1;
         for (int i = 0; i < 2; i++) {
             size_t n = strlen(names[i]);
-            bool word = strncmp(at, names[i], n) == 0 && at[-1] == ' ' && (at[n] == '(' || at[n] == '[' || at[n] == ';');
+            bool word = strncmp(at, names[i], n) == 0 && at[-1] == ' ' &&
+                        (at[n] == '(' || at[n] == '[' || at[n] == ';');
             if (word) {
                 ls_text_printf(&all.batch, "%s%d", names[i], all.in_batch);
                 at += n;
@@ -139,10 +147,13 @@ static ls_status add_ptx(ls_arena *arena, const ls_kernel *kernel, ls_error *err
 static void validate(void) {
     char command[512];
     snprintf(command, sizeof command,
-             "find %s -name '*.spv' -print0 | xargs -0 -r -n 1 -P 2 spirv-val --target-env vulkan1.1 >/dev/null 2>&1", all.folder);
+             "find %s -name '*.spv' -print0 | xargs -0 -r -n 1 -P 2 spirv-val --target-env vulkan1.1 "
+             ">/dev/null 2>&1",
+             all.folder);
     if (has_validator() && !is_there(command)) {
         snprintf(command, sizeof command,
-                 "for f in %s/*.spv; do spirv-val --target-env vulkan1.1 $f 1>&2 || { echo \"spirv-val refuses $f\" 1>&2; "
+                 "for f in %s/*.spv; do spirv-val --target-env vulkan1.1 $f 1>&2 || { echo \"spirv-val "
+                 "refuses $f\" 1>&2; "
                  "cp $f %s/../refused-%ld.spv; }; done",
                  all.folder, all.folder, (long)getpid());
         (void)!system(command);
@@ -228,9 +239,11 @@ long rendered_finish(void) {
     }
     assemble();
     validate();
-    printf("SPIR-V: %ld modules %s; left out: %ld with cooperative matrices, which spirv-val does not know, %ld renderings of f64 for"
+    printf("SPIR-V: %ld modules %s; left out: %ld with cooperative matrices, which spirv-val does not know, "
+           "%ld renderings of f64 for"
            " devices without it\n",
-           all.modules, has_validator() ? "validated" : "NOT validated: no spirv-val (Debian: spirv-tools)", all.matrices, all.f64);
+           all.modules, has_validator() ? "validated" : "NOT validated: no spirv-val (Debian: spirv-tools)",
+           all.matrices, all.f64);
     printf("PTX: %ld texts, %ld assembled%s\n", all.texts, all.assembled,
            rendered_ptxas() ? "" : ": no ptxas in PATH or /usr/local/cuda/bin");
     char path[96];

@@ -69,7 +69,8 @@ static void rows(void **state) {
         realize(&w, covers_build(w.session, (ls_cover)(i / 2), LS_F16), ls_cover_text[i / 2]);
         world_close(&w);
     }
-    uint32_t launches = 1u << LS_COVER_LAUNCH_BASE | 1u << LS_COVER_LAUNCH_ALIAS | 1u << LS_COVER_LAUNCH_MERGED;
+    uint32_t launches =
+        1u << LS_COVER_LAUNCH_BASE | 1u << LS_COVER_LAUNCH_ALIAS | 1u << LS_COVER_LAUNCH_MERGED;
     for (int i = 0; i < LS_COVERS && !only; i++) {
         if (!((covered | launches) >> i & 1)) {
             fail_msg("the graph for it does not use this template: %s", ls_cover_text[i]);
