@@ -130,24 +130,28 @@ static int inner_axis(const ls_product *p, const ls_side *s, bool by_k) {
 void ls_product_direct(ls_product *p, ls_side *s) {
     const ls_spec *spec = p->l->spec;
     int best = -1;
+    int64_t nearest = INT64_MAX;
     for (int by_k = 0; by_k < 2; by_k++) {
         int axis = inner_axis(p, s, by_k);
         if (axis < 0) {
             continue;
         }
-        int quads = 0, ones = 0;
+        int quads = 0;
+        int64_t near = INT64_MAX; /* of neighbours in memory, the nearest */
         for (int32_t i = 0; i < spec->n_values; i++) {
             int64_t stride;
             if (s->used[i] && spec->values[i].op == LS_V_LOAD && (spec->values[i].axes >> axis & 1)) {
-                ones +=
-                    ls_ix_affine(spec, spec->values[i].ix, axis, &stride) && (stride == 1 || stride == -1);
+                if (ls_ix_affine(spec, spec->values[i].ix, axis, &stride) && stride && stride > -near && stride < near) {
+                    near = stride < 0 ? -stride : stride;
+                }
                 quads += (by_k || s->tile % LS_RUN == 0) && ls_quad_axis(p->l, axis) && p->lanes == LS_RUN &&
                          ls_quad_loads(p->l, i, axis, ~UINT64_C(0));
             }
         }
-        int worth = quads ? 2 : ones ? 1 : 0;
-        if (worth > best) {
+        int worth = quads ? 1 : 0;
+        if (worth > best || (worth == best && near < nearest)) {
             best = worth;
+            nearest = near;
             s->by_k = by_k;
             s->run = quads ? LS_RUN : 1;
         }
@@ -179,7 +183,7 @@ static int64_t chunks_for(const ls_product *p, int64_t threads) {
 /* The shape whose tiles are done soonest on a device of some 32768 threads. */
 static const char *choose_shape(ls_product *p, bool flat) {
     static const ls_tile_shape shapes[] = {
-        {16, 16, 8, 8, 100}, {16, 16, 8, 4, 90}, {16, 16, 4, 4, 72}, {8, 8, 4, 4, 40},  {32, 4, 4, 4, 36},
+        {16, 16, 8, 8, 100}, {8, 16, 8, 8, 96}, {16, 16, 8, 4, 90}, {16, 16, 4, 4, 72}, {8, 8, 4, 4, 40},  {32, 4, 4, 4, 36},
         {4, 32, 4, 4, 36},   {1, 64, 8, 4, 30},  {1, 64, 4, 4, 24},  {1, 64, 2, 4, 18}, {1, 64, 1, 4, 12}};
     int64_t best = INT64_MAX, batch = ls_lower_bound(p->l, p->batch, p->n_batch);
     p->chunks_each = p->chunks;
@@ -194,7 +198,7 @@ static const char *choose_shape(ls_product *p, bool flat) {
             (t.ty == 1) != flat) {
             continue;
         }
-        int worth = t.worth - (i == 0 && p->several ? 15 : 0); /* twice the registers */
+        int worth = t.worth - (t.tm * t.tn == 64 && p->several ? 15 : 0); /* twice the registers */
         int64_t tiles = up(p->s[0].bound, t.ty * t.tm) * up(p->s[1].bound, t.tx * t.tn) * batch;
         int64_t each = chunks_for(p, tiles * threads), shares = up(p->chunks, each);
         int64_t rounds =
@@ -408,7 +412,13 @@ static ls_val not_finite(ls_product *p, ls_val x, int lanes) {
     return any;
 }
 
-static void put_unit(ls_product *p, ls_side *s, int u) {
+static void say_odd(ls_product *p, ls_val where) {
+    ls_val unused = ls_kb_atomic(&p->l->kb, LS_K_ATOMIC_OR, p->odd, i32(p, 0), ls_kb_u32(&p->l->kb, 1), where);
+    (void)unused;
+}
+
+/* Whether it had something that is not finite beside what may be absent, where that is still to be said. */
+static ls_val put_unit(ls_product *p, ls_side *s, int u) {
     ls_kb *kb = &p->l->kb;
     ls_val e = ls_kb_add(kb, p->t, i32(p, (int64_t)u * p->threads)), row, k;
     bool some = (u + 1) * p->threads > s->units;
@@ -422,14 +432,15 @@ static void put_unit(ls_product *p, ls_side *s, int u) {
     if (s->mask >= 0) {
         put(p, s, s->mask, at, ls_kb_get(kb, s->held_mask[u]));
     }
-    if (p->odd >= 0 && p->s[s == &p->s[0]].absent) {
-        ls_val one = ls_kb_u32(kb, 1);
-        ls_val unused = ls_kb_atomic(kb, LS_K_ATOMIC_OR, p->odd, i32(p, 0), one, not_finite(p, x, s->run));
-        (void)unused;
-    }
+    ls_val odd = p->odd >= 0 && p->s[s == &p->s[0]].absent ? not_finite(p, x, s->run) : LS_VAL_NONE;
     if (some) {
+        if (odd != LS_VAL_NONE) {
+            say_odd(p, odd);
+        }
         ls_kb_end_if(kb);
+        odd = LS_VAL_NONE;
     }
+    return odd;
 }
 
 void ls_product_fetch(ls_product *p, ls_val at) {
@@ -441,8 +452,13 @@ void ls_product_fetch(ls_product *p, ls_val at) {
 }
 void ls_product_put(ls_product *p) {
     for (int i = 0; i < 2; i++) {
+        ls_val any = LS_VAL_NONE;
         for (int u = 0; u < units_of(p, &p->s[i]); u++) {
-            put_unit(p, &p->s[i], u);
+            ls_val odd = put_unit(p, &p->s[i], u);
+            any = any == LS_VAL_NONE ? odd : odd == LS_VAL_NONE ? any : ls_kb_or(&p->l->kb, any, odd);
+        }
+        if (any != LS_VAL_NONE) {
+            say_odd(p, any);
         }
     }
 }

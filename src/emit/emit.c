@@ -399,11 +399,12 @@ static ls_status prepare(ls_lower *l) {
     l->scratch_of = LS_ARENA_ARRAY(l->arena, int32_t, spec->n_values + 1);
     l->chunks_of = LS_ARENA_ARRAY(l->arena, int64_t, spec->n_values + 1);
     l->chunk_of = LS_ARENA_ARRAY(l->arena, int64_t, spec->n_values + 1);
+    l->blocks_of = LS_ARENA_ARRAY(l->arena, int64_t, spec->n_values + 1);
     l->arg_mem = LS_ARENA_ARRAY(l->arena, int, spec->n_args + 1);
     l->memo = LS_ARENA_ARRAY(l->arena, ls_lowered, spec->n_values + 1);
     l->ix_memo = LS_ARENA_ARRAY(l->arena, ls_val, spec->n_ix + 1);
     bool *used = LS_ARENA_ARRAY(l->arena, bool, spec->n_values + 1);
-    if (!l->reports || !l->ix_reports || !l->read || !l->scratch_of || !l->chunks_of || !l->chunk_of || !l->arg_mem || !l->memo || !l->ix_memo || !used) {
+    if (!l->reports || !l->ix_reports || !l->read || !l->scratch_of || !l->chunks_of || !l->chunk_of || !l->blocks_of || !l->arg_mem || !l->memo || !l->ix_memo || !used) {
         return LS_FAIL_MEMORY(l->err, "the lowering of a spec");
     }
     l->cap_symbols = 16;

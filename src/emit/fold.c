@@ -332,6 +332,22 @@ static ls_val unrolled_partial(ls_fold *f, ls_val first) {
     return sum;
 }
 
+ls_val ls_lower_few(ls_kb *kb, ls_op op, ls_dtype acc, ls_val *x, int n) {
+    int half = 1;
+    for (; half < n; half *= 2) {
+    }
+    for (int i = 0; i < n; i++) {
+        x[i] = ls_lower_combine(kb, op, acc, ls_lower_identity(kb, op, acc), x[i]);
+    }
+    for (half /= 2; half > 0; half /= 2) {
+        for (int i = 0; i < half && i + half < n; i++) {
+            x[i] = ls_lower_combine(kb, op, acc, x[i], x[i + half]);
+        }
+        n = n < half ? n : half;
+    }
+    return x[0];
+}
+
 static void first_blocks(ls_lower *l, int32_t id, const uint8_t *rows, int n_rows, int64_t blocks, int32_t scratch) {
     ls_kb *kb = &l->kb;
     if (ls_lower_is_column(l, id)) {
@@ -372,14 +388,20 @@ static void more_blocks(ls_lower *l, int32_t id, const uint8_t *axes, int n_axes
     ls_val row = ls_kb_div(kb, group, position(&f, blocks)), block = ls_kb_rem(kb, group, position(&f, blocks));
     ls_lower_point(l, row, axes, n_axes);
     ls_val begin = ls_kb_mul(kb, block, position(&f, LS_EMIT_BLOCK));
-    ls_val end = ls_kb_min(kb, ls_kb_add(kb, begin, position(&f, LS_EMIT_BLOCK)), position(&f, n));
     ls_val first = ls_kb_add(kb, begin, ls_kb_cast(kb, ls_kb_local_id(kb, 0), type));
-    ls_val var = ls_kb_var(kb, ls_lower_identity(kb, f.v->map, f.v->acc));
-    ls_val i = ls_kb_loop(kb, first, end, position(&f, LS_EMIT_THREADS), 0);
-    ls_val at = ls_kb_add(kb, ls_kb_mul(kb, row, position(&f, n)), i);
-    accumulate(&f, var, ls_kb_load(kb, ls_lower_mem(l, LS_EMIT_SCRATCH, from), at, LS_VAL_NONE, LS_VAL_NONE, 1), LS_VAL_NONE);
-    ls_kb_end_loop(kb);
-    ls_val r = halve(&f, ls_kb_get(kb, var));
+    ls_val sum = ls_lower_identity(kb, f.v->map, f.v->acc), base = ls_kb_mul(kb, row, position(&f, n));
+    int most = (int)(n < LS_EMIT_BLOCK ? (n + LS_EMIT_THREADS - 1) / LS_EMIT_THREADS : LS_EMIT_BLOCK / LS_EMIT_THREADS);
+    for (int e = 0; e < most; e++) { /* unrolled: their loads are under way together */
+        ls_val i = ls_kb_add(kb, first, position(&f, e * LS_EMIT_THREADS)), here = LS_VAL_NONE;
+        if (n % LS_EMIT_BLOCK) {
+            here = ls_kb_lt(kb, i, position(&f, n));
+            i = ls_kb_min(kb, i, position(&f, n - 1));
+        }
+        ls_val x = ls_kb_load(kb, ls_lower_mem(l, LS_EMIT_SCRATCH, from), ls_kb_add(kb, base, i), LS_VAL_NONE, LS_VAL_NONE, 1);
+        ls_val after = ls_lower_combine(kb, f.v->map, f.v->acc, sum, x);
+        sum = here == LS_VAL_NONE ? after : ls_kb_select(kb, here, after, sum);
+    }
+    ls_val r = ls_lower_halve(l, f.v->map, f.v->acc, sum, LS_EMIT_THREADS, 0);
     ls_val only = ls_kb_eq(kb, ls_kb_local_id(kb, 0), ls_kb_i32(kb, 0));
     ls_kb_store(kb, ls_lower_mem(l, LS_EMIT_SCRATCH, to), group, r, only);
     ls_lower_end(l);
@@ -396,7 +418,7 @@ void ls_lower_materialise(ls_lower *l, int32_t id) {
     if (l->status == LS_OK) {
         first_blocks(l, id, rows, n_rows, blocks, at);
     }
-    while (blocks > 1 && l->status == LS_OK) {
+    while (blocks > LS_EMIT_LEFT && l->status == LS_OK) {
         int64_t next = bound_at(1, blocks);
         int32_t to = ls_lower_scratch(l, held, count * next);
         if (l->status == LS_OK) {
@@ -406,6 +428,7 @@ void ls_lower_materialise(ls_lower *l, int32_t id) {
         blocks = next;
     }
     l->scratch_of[id] = l->status == LS_OK ? at : -1;
+    l->blocks_of[id] = blocks;
 }
 
 /* ---- contraction ---- */

@@ -35,6 +35,11 @@ static const ls_emit_frag *frag_of(const ls_emit_caps *caps, ls_dtype type) {
     return NULL;
 }
 
+/* Half a tile on a side that has no more. */
+static int tile_of(const ls_product *p, int side, int tile) {
+    return tile == 128 && p->s[side].bound <= 64 ? 64 : tile;
+}
+
 static const char *plan(ls_product *p, share *w) {
     const ls_lower *l = p->l;
     const char *why = ls_product_find(p);
@@ -62,17 +67,17 @@ static const char *plan(ls_product *p, share *w) {
         p->threads = tile == 128 ? 256 : 128;
         w->subgroups = p->threads / l->caps->subgroup;
         w->across = w->subgroups >= 8 ? 4 : w->subgroups >= 2 ? 2 : 1;
-        w->frags[0] = tile / 16 / (w->subgroups / w->across);
-        w->frags[1] = tile / 16 / w->across;
+        w->frags[0] = tile_of(p, 0, tile) / 16 / (w->subgroups / w->across);
+        w->frags[1] = tile_of(p, 1, tile) / 16 / w->across;
         p->bk = DEPTH;
         int64_t bytes = 4 + w->subgroups * 16 * OUT * 4;
         for (int i = 0; i < 2; i++) {
             ls_side *s = &p->s[i];
-            s->tile = tile;
+            s->tile = tile_of(p, i, tile);
             s->along = true;
             ls_product_direct(p, s);
-            s->stride = (s->by_k ? DEPTH : tile) + SKEW;
-            bytes += (int64_t)2 * s->stride * (s->by_k ? tile : DEPTH);
+            s->stride = (s->by_k ? DEPTH : s->tile) + SKEW;
+            bytes += (int64_t)2 * s->stride * (s->by_k ? s->tile : DEPTH);
         }
         bool fits =
             p->threads <= l->max_threads && bytes <= l->max_shared && w->frags[0] <= 8 && w->frags[1] <= 8;
@@ -185,10 +190,10 @@ static void store_frag(ls_product *p, share *w, int r, int c, ls_val odd) {
 static void do_again(ls_product *p, ls_val odd) {
     ls_lower *l = p->l;
     ls_kb *kb = &l->kb;
-    int tile = p->s[0].tile;
+    int tile = p->s[1].tile;
     ls_kb_if(kb, ls_kb_ne(kb, odd, ls_kb_u32(kb, 0)));
     int mark = ls_lower_mark(l);
-    ls_val e = ls_kb_loop(kb, p->t, i32(p, (int64_t)tile * tile), i32(p, p->threads), 0);
+    ls_val e = ls_kb_loop(kb, p->t, i32(p, (int64_t)p->s[0].tile * tile), i32(p, p->threads), 0);
     const ls_val at[2] = {ls_kb_div(kb, e, i32(p, tile)), ls_kb_rem(kb, e, i32(p, tile))};
     int opened = 0;
     for (int i = 0; i < 2; i++) {

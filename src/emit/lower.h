@@ -8,7 +8,7 @@
 #include "emit/emit.h"
 #include "kir/build.h"
 
-enum { LS_EMIT_THREADS = 256, LS_EMIT_BLOCK = 4096, LS_EMIT_CHUNK = 512, LS_EMIT_SERIAL = 32 };
+enum { LS_EMIT_THREADS = 256, LS_EMIT_BLOCK = 4096, LS_EMIT_CHUNK = 512, LS_EMIT_SERIAL = 32, LS_EMIT_LEFT = 8 };
 
 typedef struct ls_lowered {
     ls_val v;
@@ -56,6 +56,7 @@ typedef struct ls_lower {
     int32_t *scratch_of; /* by value: the scratch that holds it for every row, or -1 */
     int64_t *chunks_of;  /* by value: that scratch holds the sums of so many chunks for every row; 0: it holds the value */
     int64_t *chunk_of;   /* and the elements of one */
+    int64_t *blocks_of;  /* by value: that scratch holds the results of so many blocks for every row, LS_EMIT_LEFT at most */
     /* the kernel at work */
     ls_kb kb;
     ls_emit_binding *bindings;
@@ -191,6 +192,7 @@ void ls_lower_scatter(ls_lower *l, int32_t number);
 
 /* ---- map.c ---- */
 ls_val ls_lower_map(ls_kb *kb, ls_op op, ls_dtype dtype, ls_dtype out, const ls_val x[3]);
+bool ls_map_is_function(ls_op op); /* an elementary function of one operand: many instructions */
 ls_val ls_lower_zero(ls_kb *kb, ls_dtype dtype);
 ls_val ls_lower_identity(ls_kb *kb, ls_op reduce, ls_dtype dtype);
 ls_val ls_lower_combine(ls_kb *kb, ls_op reduce, ls_dtype dtype, ls_val a, ls_val b);
@@ -247,8 +249,10 @@ ls_val ls_lower_reduce(ls_lower *l, int32_t id);   /* serial */
 ls_val ls_lower_contract(ls_lower *l, int32_t id); /* serial */
 /* By all threads of the workgroup, in uniform control flow; over one block. Every thread gets it. */
 ls_val ls_lower_reduce_row(ls_lower *l, int32_t id);
-/* Kernels that put the value for every row into scratch_of[id]. */
+/* Kernels that put the value for every row, or the results of a few blocks, into scratch_of[id]. */
 void ls_lower_materialise(ls_lower *l, int32_t id);
+/* The reduction of n results of blocks, 1 to LS_EMIT_LEFT; changes x. */
+ls_val ls_lower_few(ls_kb *kb, ls_op op, ls_dtype acc, ls_val *x, int n);
 int64_t ls_lower_bound_points(const ls_lower *l, const ls_value *v);
 /* Axes of a set, ascending. */
 int ls_lower_axes(uint64_t set, uint8_t *out_axes);

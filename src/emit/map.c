@@ -139,6 +139,18 @@ static const map_fn maps[LS_OP_COUNT] = {
     [LS_OP_LE] = map_le,
 };
 
+bool ls_map_is_function(ls_op op) {
+#define IS_FUNCTION(name) map_##name,
+    static const map_fn functions[] = {LS_MATH_UNARY(IS_FUNCTION)};
+#undef IS_FUNCTION
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        if (maps[op] == functions[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* `dtype` is that of the operands; of WHERE: of the second and third. */
 ls_val ls_lower_map(ls_kb *kb, ls_op op, ls_dtype dtype, ls_dtype out, const ls_val x[3]) {
     if (op == LS_OP_WHERE) {

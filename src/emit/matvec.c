@@ -1,15 +1,17 @@
-/* A contraction of few rows with many columns that lie side by side in memory: a matrix times one vector or a few.
+/* A contraction of few rows with many columns: a matrix times one vector or a few.
  *
- * What counts is bytes under way. A thread has four neighbouring columns and walks along the contracted line, several
- * elements at a time, with the loads of the next ones under way while it adds up these; nothing goes through shared
- * memory on the way. In the contract's order each thread does one chunk of 512 of its columns; in any order the line is
- * dealt out to as many threads as a workgroup has. At the end the threads of the same columns bring their sums together
- * in shared memory, chunks in ascending order.
+ * What counts is bytes under way. A thread has four columns and walks along the contracted line, several elements at a
+ * time, with the loads of the next ones under way while it adds up these; nothing goes through shared memory on the way.
+ *   Columns side by side in memory: four neighbours a thread. In the contract's order each thread does one chunk of 512 of
+ * its columns; in any order the line is dealt out to as many threads as a workgroup has. At the end the threads of the
+ * same columns bring their sums together in shared memory, chunks in ascending order.
+ *   Columns along the contracted line, in any order of arithmetic: 32 threads have four columns, and each the elements
+ * 4t to 4t + 3, and those 128 further on, and so on; their sums meet by shuffles.
  *
  * It takes lines of a fixed, whole number of steps, operands that are always there, and columns by fours. */
 #include "emit/contract.h"
 
-enum { MOST_ROWS = 8, MOST_STEP = 32, MOST_TALL = 64, GROUP = 512, FIRST = 8 };
+enum { MOST_ROWS = 8, MOST_STEP = 32, MOST_TALL = 64, GROUP = 512, FIRST = 8, LINE = 128 };
 
 typedef struct shape {
     int wide, tall; /* threads: four columns each; along the contracted line */
@@ -246,11 +248,148 @@ static void finish(ls_product *p, const shape *h, ls_val tx, ls_val ty, int r, l
     }
 }
 
+/* ---- columns along the contracted line ---- */
+
+static const char *plan_along(ls_product *p, shape *h, bool forced) {
+    ls_lower *l = p->l;
+    ls_side *c = &p->s[1];
+    int subgroup = l->caps ? l->caps->subgroup : 0;
+    bool plain = p->fast && p->lanes == LS_RUN && p->s[0].bound <= LS_RUN && p->s[0].bound > 0 && p->f.bound > 0 &&
+                 subgroup >= 32 && subgroup % 32 == 0 && l->max_threads >= LS_EMIT_THREADS;
+    for (int i = 0; i < 2; i++) {
+        plain = plain && !p->s[i].absent && !l->reports[p->s[i].value];
+    }
+    if (!plain || !fixed_line(p) || p->f.bound % LINE) {
+        return "its operands or its line are not plain";
+    }
+    c->tile = LS_EMIT_THREADS / 32 * LS_RUN;
+    p->bk = LS_RUN;
+    ls_product_direct(p, c);
+    if (!c->by_k || c->run != LS_RUN) {
+        return "its columns do not lie along the contracted line";
+    }
+    if (!forced && up(c->bound, c->tile) * ls_lower_bound(l, p->batch, p->n_batch) < 64) {
+        return "too few threads would have something to do";
+    }
+    size_t size = ls_dtype_size((ls_dtype)l->spec->values[c->value].dtype);
+    for (h->step = size > 2 ? 8 : 16; p->f.bound % (h->step / LS_RUN * LINE); h->step /= 2) {
+    }
+    h->quads = true;
+    p->s[0].tile = (int)p->s[0].bound;
+    p->threads = LS_EMIT_THREADS;
+    p->several = false;
+    p->chunks_each = p->chunks;
+    p->bare = true;
+    return NULL;
+}
+
+/* Elements from `at` on, four of each column and row, and those a line further on. */
+static void fetch_along(ls_product *p, const shape *h, ls_val column, ls_val at, held *out) {
+    ls_lower *l = p->l;
+    ls_kb *kb = &l->kb;
+    const ls_side *c = &p->s[1];
+    int axis = p->v->bound[p->v->n_bound - 1];
+    for (int u = 0; u < h->step && l->status == LS_OK; u++) {
+        int n = u % LS_RUN;
+        ls_saved_axes saved = ls_fold_save(&p->f);
+        ls_val own = n ? ls_kb_add(kb, column, ls_kb_const_int(kb, c->type, n)) : column;
+        if (c->bound % c->tile) {
+            own = ls_kb_min(kb, own, ls_kb_const_int(kb, c->type, c->bound - 1));
+        }
+        (void)ls_lower_bind_point(l, own, c->axes, c->n);
+        ls_val k = u / LS_RUN ? ls_kb_add(kb, at, ls_kb_const_int(kb, p->f.type, u / LS_RUN * LINE)) : at;
+        ls_fold_point(&p->f, k);
+        out->columns[u] = four(p, c, axis);
+        for (int r = 0; r < p->s[0].bound && n == 0; r++) {
+            ls_fold_point(&p->f, k);
+            bind_row(p, r);
+            out->rows[r][u] = four(p, &p->s[0], axis);
+        }
+        ls_fold_restore(&p->f, &saved);
+    }
+}
+
+static void add_along(ls_product *p, const shape *h, const held *x, ls_val sums[LS_RUN][LS_RUN]) {
+    ls_kb *kb = &p->l->kb;
+    ls_dtype acc = (ls_dtype)p->v->acc;
+    for (int u = 0; u < h->step; u++) {
+        ls_val column = ls_kb_cast(kb, x->columns[u], acc);
+        for (int r = 0; r < p->s[0].bound; r++) {
+            ls_val row = ls_kb_cast(kb, x->rows[r][u / LS_RUN * LS_RUN], acc), sum = sums[r][u % LS_RUN];
+            ls_kb_set(kb, sum, ls_kb_pure(kb, LS_K_FMA, row, column, ls_kb_get(kb, sum), LS_KF_FAST));
+        }
+    }
+}
+
+static void walk_along(ls_product *p, const shape *h, ls_val column, ls_val lane, ls_val sums[LS_RUN][LS_RUN]) {
+    ls_kb *kb = &p->l->kb;
+    ls_dtype type = p->f.type;
+    int64_t stride = (int64_t)h->step / LS_RUN * LINE;
+    ls_val own = ls_kb_mul(kb, ls_kb_cast(kb, lane, type), ls_kb_const_int(kb, type, LS_RUN));
+    ls_val step = ls_kb_const_int(kb, type, stride), last = ls_kb_const_int(kb, type, p->f.bound - stride);
+    held now, next, vars;
+    fetch_along(p, h, column, own, &now);
+    each(p, h, &vars, &now, keep);
+    ls_val at = ls_kb_loop(kb, ls_kb_const_int(kb, type, 0), last, step, 0);
+    fetch_along(p, h, column, ls_kb_add(kb, ls_kb_min(kb, ls_kb_add(kb, at, step), last), own), &next);
+    each(p, h, &now, &vars, look);
+    add_along(p, h, &now, sums);
+    each(p, h, &vars, &next, change);
+    ls_kb_end_loop(kb);
+    each(p, h, &now, &vars, look);
+    add_along(p, h, &now, sums);
+}
+
+/* One row's sums over 32 threads, stored by the first of them. */
+static void finish_along(ls_product *p, ls_val column, ls_val lane, int r, const ls_val *sums) {
+    ls_lower *l = p->l;
+    ls_kb *kb = &l->kb;
+    ls_val x[LS_RUN];
+    for (int c = 0; c < LS_RUN; c++) {
+        ls_val all = ls_kb_get(kb, sums[c]);
+        ls_val even = ls_kb_add(kb, ls_kb_extract(kb, all, 0), ls_kb_extract(kb, all, 2));
+        x[c] = ls_kb_add(kb, even, ls_kb_add(kb, ls_kb_extract(kb, all, 1), ls_kb_extract(kb, all, 3)));
+        for (int half = 16; half > 0; half /= 2) {
+            x[c] = ls_kb_add(kb, x[c], ls_kb_shuffle_xor(kb, x[c], half));
+        }
+    }
+    ls_kb_if(kb, ls_kb_eq(kb, lane, ls_kb_i32(kb, 0)));
+    int mark = ls_lower_mark(l);
+    int opened = ls_product_open(p, &p->s[0], ls_kb_const_int(kb, p->s[0].type, r));
+    ls_product_store(p, column, ls_quad_join(kb, x));
+    ls_product_close(p, opened, mark);
+    ls_kb_end_if(kb);
+}
+
+static void emit_along(ls_product *p, const shape *h) {
+    ls_lower *l = p->l;
+    ls_kb *kb = &l->kb;
+    ls_val sums[LS_RUN][LS_RUN];
+    ls_product_begin(p, "vector", LS_COVER_VECTOR_ALONG);
+    ls_val lane = ls_kb_rem(kb, p->t, ls_kb_i32(kb, 32)), of = ls_kb_div(kb, p->t, ls_kb_i32(kb, 32));
+    ls_dtype type = p->s[1].type;
+    ls_val column = ls_kb_mul(kb, ls_kb_cast(kb, of, type), ls_kb_const_int(kb, type, LS_RUN));
+    column = ls_kb_add(kb, p->s[1].first, column);
+    ls_val zero = ls_kb_splat(kb, ls_lower_zero(kb, (ls_dtype)p->v->acc), LS_RUN);
+    for (int i = 0; i < p->s[0].bound * LS_RUN; i++) {
+        sums[i / LS_RUN][i % LS_RUN] = ls_kb_var(kb, zero);
+    }
+    walk_along(p, h, column, lane, sums);
+    for (int r = 0; r < p->s[0].bound && l->status == LS_OK; r++) {
+        finish_along(p, column, lane, r, sums[r]);
+    }
+    ls_lower_end(l);
+}
+
 const char *ls_product_vector(ls_product *p, bool forced) {
     ls_lower *l = p->l;
     ls_kb *kb = &l->kb;
     shape h;
     ls_val sums[MOST_ROWS];
+    if (!plan_along(p, &h, forced)) {
+        emit_along(p, &h);
+        return NULL;
+    }
     const char *why = plan(p, &h, forced);
     if (why) {
         return why;

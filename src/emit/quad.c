@@ -4,16 +4,8 @@
  * as one line. A load whose index has stride 1 in that axis, is a multiple of 4 at its first point, and has
  * predicates that do not depend on the axis, is one load of four lanes; all else is computed point by point.
  * What is asked here of index expressions is what the verifier can prove of their instructions. */
+#include "base/number.h"
 #include "emit/lower.h"
-
-static int64_t gcd(int64_t a, int64_t b) {
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a;
-}
 
 /* A divisor of an expression where the axis is a multiple of 4; 0: of 0. */
 static int64_t divisor(const ls_spec *spec, int32_t id, int axis) {
@@ -35,13 +27,13 @@ static int64_t divisor(const ls_spec *spec, int32_t id, int axis) {
     bool fixed = spec->ix[x->b].op == LS_IX_CONST && b > 0;
     switch ((ls_ix_op)x->op) {
     case LS_IX_ADD:
-        return gcd(a, b);
+        return ls_gcd(a, b);
     case LS_IX_MUL:
         return __builtin_mul_overflow(a, b, &p) ? 1 : p;
     case LS_IX_DIV:
         return fixed && a % b == 0 ? a / b : 1;
     default:
-        return fixed ? gcd(a, b) : 1;
+        return fixed ? ls_gcd(a, b) : 1;
     }
 }
 

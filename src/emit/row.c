@@ -296,17 +296,20 @@ static bool same_axes(const uint8_t *a, int n_a, const uint8_t *b, int n_b) {
     return same;
 }
 
-/* Whether some load of the row can be of four lanes. */
+/* Whether some load of the row can be of four lanes, and what is computed of an element is little: where it is much, more
+ * threads with fewer elements each are sooner done. */
 static bool by_fours(const row *r) {
     const ls_lower *l = r->l;
     const ls_value *v = &l->spec->values[r->wide->ids[0]];
-    int axis = v->bound[v->n_bound - 1];
+    int axis = v->bound[v->n_bound - 1], loads = 0;
     for (int32_t i = 0; i < l->spec->n_values && r->n >= 128 && ls_quad_axis(l, axis); i++) {
-        if (ls_quad_loads(l, i, axis, ~UINT64_C(0))) {
-            return true;
+        const ls_value *w = &l->spec->values[i];
+        if (w->op == LS_V_MAP && (w->axes >> axis & 1) && ls_map_is_function((ls_op)w->map)) {
+            return false;
         }
+        loads += ls_quad_loads(l, i, axis, ~UINT64_C(0));
     }
-    return false;
+    return loads > 0;
 }
 
 static bool fits(row *r) {

@@ -7,6 +7,7 @@
  *               order, and keeps the running result in a register;
  *   by update   a thread for each point of the direct axes, which does the updates of the others in order.
  * Which is sooner done is reckoned from the extents. Without direct axes the second is one thread. */
+#include "base/number.h"
 #include "emit/lower.h"
 
 typedef struct digit { /* of a place */
@@ -24,15 +25,6 @@ typedef struct scatter {
     uint8_t axes[2 * LS_MAX_RANK], others[2 * LS_MAX_RANK]; /* direct ones and the rest, outermost first */
     int n_axes, n_others;
 } scatter;
-
-static int64_t gcd(int64_t a, int64_t b) {
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a;
-}
 
 /* The rest of an index, without the axes of the space that it is affine in: what divides it and how far it
  * reaches (-1: not known). */
@@ -56,7 +48,7 @@ static void rest_of(const ls_spec *spec, const ls_store *s, int32_t id, int64_t 
     bool known = *reach >= 0 && top >= 0 && top < INT32_MAX && !__builtin_mul_overflow(top, factor, &more) &&
                  !__builtin_add_overflow(more, *reach, &more);
     *reach = known ? more : -1;
-    *divisor = gcd(*divisor, factor);
+    *divisor = ls_gcd(*divisor, factor);
 }
 
 static void add_digit(scatter *c, digit d) {

@@ -373,18 +373,34 @@ static ls_val from_chunks(ls_lower *l, int32_t id, ls_val at, ls_val pred, int m
     return ls_kb_get(kb, total);
 }
 
+/* The results of a few blocks of a reduction, brought together. */
+static ls_val from_blocks(ls_lower *l, int32_t id, ls_val at, ls_val pred, int mem) {
+    ls_kb *kb = &l->kb;
+    const ls_value *v = &l->spec->values[id];
+    int blocks = (int)l->blocks_of[id];
+    ls_val x[LS_EMIT_LEFT], zero = pred == LS_VAL_NONE ? pred : ls_lower_zero(kb, (ls_dtype)v->acc);
+    ls_dtype type = ls_lower_type(l, at);
+    for (int i = 0; i < blocks; i++) {
+        ls_val index = ls_kb_add(kb, ls_kb_mul(kb, at, constant(l, type, blocks)), constant(l, type, i));
+        x[i] = ls_kb_load(kb, mem, index, pred, zero, 1);
+    }
+    return ls_lower_few(kb, (ls_op)v->map, (ls_dtype)v->acc, x, blocks);
+}
+
 /* A value that kernels before this one left in scratch, row by row. */
 static ls_val from_scratch(ls_lower *l, int32_t id) {
     ls_kb *kb = &l->kb;
     const ls_emit_scratch *s = &l->list->scratch[l->scratch_of[id]];
     ls_dtype held = s->dtype;
-    int64_t chunks = l->chunks_of[id];
+    int64_t chunks = l->chunks_of[id], blocks = l->blocks_of[id], parts = chunks ? chunks : blocks ? blocks : 1;
     bool proved;
     ls_val pred = LS_VAL_NONE, at = ls_lower_scratch_index(l, id, is_i32(s->count, s->count) ? LS_I32 : LS_I64, &proved);
-    ls_lower_guard(l, proved, at, chunks ? s->count / chunks : s->count, &pred);
+    ls_lower_guard(l, proved, at, s->count / parts, &pred);
     int mem = ls_lower_mem(l, LS_EMIT_SCRATCH, l->scratch_of[id]);
     ls_val zero = pred == LS_VAL_NONE ? LS_VAL_NONE : ls_lower_zero(kb, held);
-    ls_val x = chunks ? from_chunks(l, id, at, pred, mem) : ls_kb_load(kb, mem, at, pred, zero, 1);
+    ls_val x = chunks       ? from_chunks(l, id, at, pred, mem)
+               : blocks > 1 ? from_blocks(l, id, at, pred, mem)
+                            : ls_kb_load(kb, mem, at, pred, zero, 1);
     return ls_kb_cast(kb, x, (ls_dtype)l->spec->values[id].dtype);
 }
 

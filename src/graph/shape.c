@@ -1,5 +1,6 @@
 /* Extents and shapes. An extent is affine in at most one symbol, with a positive scale; a shape's unused
  * entries are ignored here and zero inside nodes. */
+#include "base/number.h"
 #include "graph/build.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -206,17 +207,6 @@ typedef struct product {
     ls_dim factor[LS_MAX_RANK];
 } product;
 
-static int64_t gcd(int64_t a, int64_t b) {
-    a = a < 0 ? -a : a;
-    b = b < 0 ? -b : b;
-    while (b) {
-        int64_t t = a % b;
-        a = b;
-        b = t;
-    }
-    return a;
-}
-
 static bool dim_less(ls_dim a, ls_dim b) {
     if (a.symbol->index != b.symbol->index) {
         return a.symbol->index < b.symbol->index;
@@ -235,7 +225,7 @@ static product product_of(const ls_shape *shape, int skip) {
             p.fixed *= d.offset;
             continue;
         }
-        int64_t g = gcd(d.scale, d.offset);
+        int64_t g = ls_gcd(d.scale, d.offset);
         d.scale /= g;
         d.offset /= g;
         p.fixed *= g;

@@ -1,5 +1,6 @@
 /* Pairs the axes of a reshape. Invariant: the products of a block's extents are equal on both sides at
  * every value of the symbols (the last block takes what cannot be told apart). */
+#include "base/number.h"
 #include "plan/reshape.h"
 #include <stdlib.h>
 
@@ -11,22 +12,13 @@ typedef struct product {
     ls_dim prim[LS_MAX_RANK];
 } product;
 
-static int64_t gcd(int64_t a, int64_t b) {
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a < 0 ? -a : a;
-}
-
 static void product_mul(product *p, ls_dim d) {
     p->bound *= (double)ls_dim_bound(d);
     if (!d.symbol) {
         p->factor *= d.offset;
         return;
     }
-    int64_t g = gcd(d.scale, d.offset);
+    int64_t g = ls_gcd(d.scale, d.offset);
     p->factor *= g;
     p->prim[p->n++] = (ls_dim){d.symbol, d.scale / g, d.offset / g};
 }

@@ -1,6 +1,7 @@
 /* Index expressions: hash-consed, in one normal form, with ranges. Invariants: every function keeps the
  * value of what it simplifies at every point where all divisors are positive; ranges hold over all axes at
  * their bounds. */
+#include "base/number.h"
 #include "spec/build.h"
 #include <string.h>
 
@@ -388,16 +389,6 @@ int32_t ls_ix_mul(ls_spec_builder *b, int32_t x, int32_t y) {
     return ix_node(b, LS_IX_MUL, x < y ? x : y, x < y ? y : x, 0);
 }
 
-static int64_t gcd(int64_t a, int64_t b) {
-    a = a < 0 ? -a : a;
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a;
-}
-
 /* Splits x = d * q + r, where r has the terms that d does not divide and a constant in [0, d). */
 static bool lin_split(const ls_lin *x, int64_t d, ls_lin *q, ls_lin *r) {
     q->n = r->n = 0;
@@ -429,7 +420,7 @@ static int64_t lin_factor(const ls_spec *spec, const ls_lin *r, int64_t d, ls_li
                           int64_t *low_q) {
     int64_t best = 0;
     for (int i = 0; i < r->n; i++) {
-        int64_t g = gcd(r->t[i].k, d), q;
+        int64_t g = ls_gcd(r->t[i].k, d), q;
         ls_lin h, l;
         if (g > 1 && g > best && lin_split(r, g, &h, &l)) {
             ls_lin rest = l;

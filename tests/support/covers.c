@@ -92,8 +92,8 @@ ls_tensor *covers_build(ls_session *s, ls_cover cover, ls_dtype half) {
     case LS_COVER_ROW_REGISTERS: return ls_sub(s, X(5, 301), ls_sum(s, X(5, 301), 1, one, 1));
     case LS_COVER_ROW_FOURS: return ls_sub(s, X(5, 300), ls_sum(s, X(5, 300), 1, one, 1));
     case LS_COVER_COLUMNS: return ls_sum(s, X(600, 40), 1, (const int[]){0}, 0);
-    case LS_COVER_BLOCKS:
-    case LS_COVER_BLOCKS_OF_BLOCKS: return ls_sum(s, X(5, 1900), 2, (const int[]){0, 1}, 0);
+    case LS_COVER_BLOCKS: return ls_sum(s, X(5, 1900), 2, (const int[]){0, 1}, 0);
+    case LS_COVER_BLOCKS_OF_BLOCKS: return ls_sum(s, X(20, 1900), 2, (const int[]){0, 1}, 0);
     case LS_COVER_REDUCE_SERIAL: return ls_sum(s, X(9, 11), 1, one, 0);
     case LS_COVER_SCAN: return ls_scan(s, X(1100, 3), LS_SCAN_SUM, 0, 1, 1);
     case LS_COVER_SORT: return ls_argsort(s, X(3, 50), 1, 0);
@@ -106,6 +106,7 @@ ls_tensor *covers_build(ls_session *s, ls_cover cover, ls_dtype half) {
     case LS_COVER_TILED_CHUNKS: return ls_matmul(s, X(16, 1100), Y(1100, 24));
     case LS_COVER_GEMV: return ls_matmul(s, X(2, 300), Y(300, 64));
     case LS_COVER_VECTOR: return ls_matmul(s, X(1, 1540), Y(1540, 512));
+    case LS_COVER_VECTOR_ALONG: return ls_matmul(s, X(1, 256), ls_transpose(s, Y(2048, 256), 0, 1));
     case LS_COVER_FRAGMENTS:
         return ls_matmul(s, numbers(s, half, LS_SHAPE(100, 70), 1), numbers(s, half, LS_SHAPE(70, 60), 2));
     case LS_COVER_MATRIX:

@@ -102,24 +102,33 @@ static ls_tensor *vector(ls_session *s, int n, ls_tensor *(*data)(ls_session *, 
         a = ls_transpose(s, data(s, dtype, LS_SHAPE(z[2], z[0])), 0, 1);
         b = ls_abs(s, b);
     }
+    if (n >= 30) { /* columns along the contracted line */
+        b = ls_transpose(s, data(s, dtype, LS_SHAPE(z[1], z[2])), 0, 1);
+        return n % 2 ? ls_relu(s, ls_matmul(s, a, b)) : ls_matmul(s, a, b);
+    }
     ls_tensor *y = n % 3 ? ls_matmul(s, a, b) : ls_matmul(s, ls_transpose(s, b, 0, 1), ls_transpose(s, a, 0, 1));
     return n % 2 ? ls_neg(s, y) : y;
 }
 static void vectors(void **state) {
     (void)state;
-    for (int n = 0; n < 30; n++) {
+    int along = 0;
+    for (int n = 0; n < 60; n++) {
         for (int fast = 0; fast < 2; fast++) { /* of whole numbers any order gives the same */
             world w = open_checked();
             ls_session_set_math(w.session, fast ? LS_FAST : LS_LOCKED);
             ls_tensor *t = vector(w.session, n, fast ? integers : data_of);
             total.strategy = "gemv";
+            total.caps.subgroup = n % 3 ? 32 : 0;
             total.cover = 0;
             realize(&w, t);
-            assert_true(n % 2 == 0 || total.cover >> LS_COVER_VECTOR & 1);
+            assert_true(n % 2 == 0 || n >= 30 || total.cover >> LS_COVER_VECTOR & 1);
+            along += total.cover >> LS_COVER_VECTOR_ALONG & 1;
             total.strategy = NULL;
+            total.caps = devices[0];
             world_close(&w);
         }
     }
+    assert_int_equal(along, 6);
 }
 
 /* ---- what is fused, and how operands are laid out ---- */
