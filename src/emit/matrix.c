@@ -464,11 +464,14 @@ static void whole_tile(product *p) {
 
 /* ---- the kernel ---- */
 
-/* Tiles in an order that reads the same rows and columns at about the same time: eight rows of tiles together. */
+/* Tiles in an order that reads the same rows and columns at about the same time: several rows of tiles together. */
 static void place_tile(product *p, ls_val tile) {
     ls_kb *kb = &p->l->kb;
     int64_t rows = p->s[0].extent / p->s[0].tile, columns = p->s[1].extent / p->s[1].tile;
-    int64_t together = rows % 8 == 0 ? 8 : rows % 4 == 0 ? 4 : 1;
+    int64_t together = p->whole ? 16 : 8;
+    while (rows % together) {
+        together /= 2;
+    }
     ls_val band = i32(p, together * columns), within = ls_kb_rem(kb, tile, band);
     ls_val row = ls_kb_add(kb, times(p, ls_kb_div(kb, tile, band), together), ls_kb_rem(kb, within, i32(p, together)));
     p->s[0].first = times(p, row, p->s[0].tile);
@@ -499,7 +502,7 @@ static void emit_matrix(product *p) {
     ls_lower *l = p->l;
     ls_kb *kb = &l->kb;
     int64_t tiles = p->s[0].extent / p->s[0].tile * (p->s[1].extent / p->s[1].tile);
-    ls_lower_begin(l, "matrix", LS_COVER_MATRIX);
+    ls_lower_begin(l, "matrix", p->whole ? LS_COVER_PRODUCT : LS_COVER_MATRIX);
     ls_kb_workgroup(kb, p->threads, 1, 1);
     ls_val group = ls_lower_frame(l, tiles * ls_lower_bound(l, p->batch, p->n_batch), 1);
     ls_val count = ls_kb_const_int(kb, ls_lower_type(l, group), tiles);

@@ -86,7 +86,7 @@ static const char *strategy_of(uint32_t cover) {
     static const struct {
         uint32_t bits;
         const char *name;
-    } rows[] = {{1u << LS_COVER_MATRIX | 1u << LS_COVER_FRAGMENTS, "matrix"},
+    } rows[] = {{1u << LS_COVER_PRODUCT | 1u << LS_COVER_MATRIX | 1u << LS_COVER_FRAGMENTS, "matrix"},
                 {1u << LS_COVER_TILED | 1u << LS_COVER_TILED_MASKED, "tiled"},
                 {1u << LS_COVER_GEMV, "gemv"},
                 {1u << LS_COVER_CONTRACT_SERIAL, "naive"}};

@@ -109,8 +109,10 @@ ls_tensor *covers_build(ls_session *s, ls_cover cover, ls_dtype half) {
     case LS_COVER_VECTOR_ALONG: return ls_matmul(s, X(1, 256), ls_transpose(s, Y(2048, 256), 0, 1));
     case LS_COVER_FRAGMENTS:
         return ls_matmul(s, numbers(s, half, LS_SHAPE(100, 70), 1), numbers(s, half, LS_SHAPE(70, 60), 2));
-    case LS_COVER_MATRIX:
-        return ls_matmul(s, numbers(s, half, LS_SHAPE(128, 128), 1), numbers(s, half, LS_SHAPE(128, 256), 2));
+    case LS_COVER_MATRIX: /* no whole tile of a product */
+        return ls_matmul(s, numbers(s, half, LS_SHAPE(64, 128), 1), numbers(s, half, LS_SHAPE(128, 128), 2));
+    case LS_COVER_PRODUCT:
+        return ls_matmul(s, numbers(s, half, LS_SHAPE(128, 320), 1), numbers(s, half, LS_SHAPE(320, 256), 2));
     case LS_COVER_ATTENTION: return attention(s);
     case LS_COVER_REPORT: return ls_gather(s, X(5, 107), ls_tensor_from(s, LS_I32, LS_SHAPE(3), (const int32_t[]){4, 0, 4}), 0);
     case LS_COVER_LAUNCH_BASE: return odd_slices(s);
