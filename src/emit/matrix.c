@@ -452,9 +452,9 @@ static void whole_tile(product *p) {
     ls_kb_barrier(kb);
     ls_val u = ls_kb_loop(kb, i32(p, 0), i32(p, units / together), i32(p, 1), 0);
     ls_val v = ls_kb_loop(kb, i32(p, 0), i32(p, together), i32(p, 1), little_follows(p) ? LS_KF_UNROLL : 0);
-    ls_val turn = ls_kb_add(kb, times(p, u, together), v);
-    ls_val e = ls_kb_add(kb, times(p, turn, p->threads), p->t), inner = i32(p, width / 4);
-    ls_val line = ls_kb_div(kb, e, inner), column = times(p, ls_kb_rem(kb, e, inner), 4);
+    ls_val turn = ls_kb_add(kb, times(p, u, together), v), inner = i32(p, width / 4); /* of threads along a row; they are whole rows */
+    ls_val line = ls_kb_add(kb, ls_kb_div(kb, p->t, inner), times(p, turn, p->threads / (width / 4)));
+    ls_val column = times(p, ls_kb_rem(kb, p->t, inner), 4);
     ls_val at = ls_kb_add(kb, times(p, line, what.stride), column);
     ls_val x = ls_kb_load(kb, sums, at, LS_VAL_NONE, LS_VAL_NONE, 4), row = ls_kb_add(kb, p->s[0].first, line);
     store_four(p, row, ls_kb_add(kb, p->s[1].first, column), x);

@@ -105,6 +105,14 @@ static int probe_half(ls_kb *kb, ls_val x, ls_val y, ls_val *out) {
     out[3] = word_of(kb, ls_kb_mul(kb, ls_kb_cast(kb, ls_kb_cast(kb, mid, LS_F16), LS_F32), ls_kb_f32(kb, 2))); /* there and back */
     return 4;
 }
+static int probe_bfloat(ls_kb *kb, ls_val x, ls_val y, ls_val *out) {
+    const ls_val all[3] = {x, y, ls_kb_xor(kb, x, ls_kb_shr(kb, y, ls_kb_u32(kb, 9)))};
+    for (int i = 0; i < 3; i++) {
+        ls_val half = ls_kb_canon(kb, ls_kb_cast(kb, f32_of(kb, all[i]), LS_BF16));
+        out[i] = ls_kb_cast(kb, ls_kb_bitcast(kb, half, LS_U16), LS_U32);
+    }
+    return 3;
+}
 static ls_val wide(ls_kb *kb, ls_val x, ls_val y) {
     ls_val high = ls_kb_shl(kb, ls_kb_cast(kb, x, LS_U64), ls_kb_const_int(kb, LS_U64, 32));
     return ls_kb_or(kb, high, ls_kb_cast(kb, y, LS_U64));
@@ -158,6 +166,7 @@ static const probe probes[] = { /* what others stand on comes first */
     {LS_KT_DIV32, "division", 0, LS_U32, probe_div},
     {LS_KT_SQRT32, "square root", 0, LS_U32, probe_sqrt},
     {LS_KT_HALF_CAST, "f16 conversion", 0, LS_U32, probe_half},
+    {LS_KT_BFLOAT_CAST, "bf16 conversion", LS_KT_BFLOAT_CAST, LS_U32, probe_bfloat},
     {LS_KT_FLOAT64, "f64", LS_KT_FLOAT64 | LS_KT_INT64, LS_U32, probe_float64},
     {LS_KT_FMA32, "fma", LS_KT_FMA32, LS_U32, probe_fma},
 };

@@ -5,8 +5,8 @@
  *
  * After it the renderers map instruction to instruction. Its output:
  *   - has registers of bool, i32, u32, f32, and i64, u64, f64 where the target has them. Other types stand only where a value
- *     is loaded (and then cast to i32, u32 or f32 at once) or stored (likewise), and f16 between a cast to or from f32 and a
- *     bitcast to or from u16 (with LS_KT_HALF_CAST). Vectors stand only there too: arithmetic is lane by lane;
+ *     is loaded (and then cast to i32, u32 or f32 at once) or stored (likewise), f16 between a cast to or from f32 and a
+ *     bitcast to or from u16 (with LS_KT_HALF_CAST), and bf16 between a cast from f32 and a bitcast to u16 (LS_KT_BFLOAT_CAST). Vectors stand only there too: arithmetic is lane by lane;
  *   - has memories of i8, u8, i16, u16 (with LS_KT_BYTES, LS_KT_HALVES), 32 and 64 bits: bool is stored as u8, f16 and bf16
  *     as u16, and only what fragments load and store keeps its type. Small types without those traits are words: counts of
  *     globals are rounded up to whole words, so buffers must be padded to 4 bytes, and what stores parts of words becomes
@@ -43,7 +43,8 @@ typedef enum ls_ktrait {
     LS_KT_FLOAT_BITS = 1 << 11,  /* f32 in registers, selects and comparisons keeps every bit, NaN and -0 in their places */
     LS_KT_FMA32 = 1 << 12,       /* an f32 fma that rounds once; without: only with LS_KF_FAST */
     LS_KT_ORDER32 = 1 << 13,     /* f32 arithmetic is done as written: no x + 0 = x, x - x = 0, (a + c) - a = c */
-    LS_KT_ALL = (1 << 14) - 1
+    LS_KT_BFLOAT_CAST = 1 << 14, /* f32 to bf16 with one rounding to nearest even, a NaN for a NaN */
+    LS_KT_ALL = (1 << 15) - 1
 } ls_ktrait;
 /* The name of a trait, as devices' capability lists print it: "division". NULL beyond the last. */
 const char *ls_ktrait_name(int bit);

@@ -11,21 +11,30 @@ static ls_val magnitude(ls_legal *l, ls_val f) {
 /* ---- f16 and bf16 ---- */
 
 static bool casts_half(const ls_legal *l, ls_dtype t) {
-    return t == LS_F16 && ls_legal_has(l, LS_KT_HALF_CAST);
+    return ls_legal_has(l, t == LS_F16 ? LS_KT_HALF_CAST : LS_KT_BFLOAT_CAST);
+}
+
+/* By the device's own cast, as a u32; any NaN of a NaN. */
+static ls_val cast_bits(ls_legal *l, ls_dtype t, ls_val f) {
+    ls_kb *k = &l->kb;
+    return ls_kb_cast(k, ls_legal_bitcast(l, ls_kb_cast(k, ls_legal_float(l, f), t), LS_U16), LS_U32);
+}
+
+static ls_val half_is_nan(ls_legal *l, ls_val f, ls_val mag) {
+    ls_kb *k = &l->kb;
+    return ls_legal_has(l, LS_KT_FLOAT_BITS) ? NE(f, f) : LT(U(INF), mag);
 }
 
 /* Below 2^-14 the last place is 2^-24, that of numbers from 1/2 to 1: the addition of 1/2 rounds. */
 ls_val ls_legal_half_bits(ls_legal *l, ls_dtype t, ls_val f) {
     ls_kb *k = &l->kb;
-    ls_val mag = magnitude(l, f), sign = AND(SHR(ls_legal_bits(l, f), U(16)), U(0x8000)),
-           nan = LT(U(INF), mag);
+    ls_val mag = magnitude(l, f), sign = AND(SHR(ls_legal_bits(l, f), U(16)), U(0x8000)), nan = half_is_nan(l, f, mag);
+    if (casts_half(l, t)) {
+        return SELECT(nan, U(t == LS_F16 ? 0x7e00 : 0x7fc0), cast_bits(l, t, f));
+    }
     if (t == LS_BF16) {
         ls_val up = ADD(mag, ADD(U(0x7fff), AND(SHR(mag, U(16)), U(1))));
         return SELECT(nan, U(0x7fc0), OR(SHR(up, U(16)), sign));
-    }
-    if (casts_half(l, t)) {
-        ls_val h = ls_legal_bitcast(l, ls_kb_cast(k, ls_legal_float(l, f), LS_F16), LS_U16);
-        return SELECT(nan, U(0x7e00), ls_kb_cast(k, h, LS_U32));
     }
     ls_val tiny = SUB(AS_U(ADD(AS_F(mag), ls_kb_f32(k, 0.5f))), U(0x3f000000));
     ls_val up = ADD(SUB(mag, U(112u << 23)), ADD(U(0xfff), AND(SHR(mag, U(13)), U(1))));
@@ -53,7 +62,8 @@ ls_val ls_legal_half_value(ls_legal *l, ls_dtype t, ls_val bits) {
 ls_val ls_legal_round_half(ls_legal *l, ls_dtype t, ls_val f) {
     ls_kb *k = &l->kb;
     if (casts_half(l, t)) {
-        return ls_legal_held(l, ls_kb_cast(k, ls_kb_cast(k, ls_legal_float(l, f), LS_F16), LS_F32));
+        return t == LS_F16 ? ls_legal_held(l, ls_kb_cast(k, ls_kb_cast(k, ls_legal_float(l, f), t), LS_F32))
+                           : ls_legal_half_value(l, t, cast_bits(l, t, f));
     }
     return ls_legal_half_value(l, t, ls_legal_half_bits(l, t, f));
 }

@@ -156,7 +156,10 @@ static ls_val encode(ls_legal *l, ls_dtype t, ls_val v) {
     if (t == LS_BOOL) {
         return SELECT(v, U(1), U(0));
     }
-    if (t == LS_F16 || t == LS_BF16) {
+    if (t == LS_BF16) { /* held rounded, so that the other half is 0, or anything of a NaN */
+        return SHR(ls_legal_bits(l, v), U(16));
+    }
+    if (t == LS_F16) {
         return ls_legal_half_bits(l, t, v);
     }
     ls_val u = AS_U(v);
@@ -347,6 +350,7 @@ static void store_shared(ls_legal *l, const access *x, const ls_lane *v) {
 
 void ls_legal_store(ls_legal *l, ls_val at, const ls_ins *ins) {
     const ls_ins *value = &l->old->body[ins->src[1]];
+    ls_val of = value->op == LS_K_CANON && value->dtype == LS_F16 ? value->src[0] : ins->src[1]; /* its bits are canonical anyway */
     access x = {(int)ins->arg, value->lanes, (ls_dtype)value->dtype,
                 ls_legal_index(l, (int)ins->arg, ins->src[0]), LS_VAL_NONE};
     (void)at;
@@ -359,7 +363,7 @@ void ls_legal_store(ls_legal *l, ls_val at, const ls_ins *ins) {
         [LS_LEGAL_PAIRS] = store_pairs,
         [LS_LEGAL_WIDE] = store_shared,
     };
-    stores[l->mems[x.mem].how](l, &x, l->map[ins->src[1]]);
+    stores[l->mems[x.mem].how](l, &x, l->map[of]);
 }
 
 void ls_legal_atomic(ls_legal *l, ls_val at, const ls_ins *ins) {

@@ -11,7 +11,7 @@
 enum { BATCH = 100, SEEN = 1 << 17 };
 
 /* A device with everything, one with bytes and halves alone, one with words alone. */
-static const uint32_t traits[] = {LS_KT_ALL & ~LS_KT_FMA32,
+static const uint32_t traits[] = {LS_KT_ALL & ~(LS_KT_FMA32 | LS_KT_BFLOAT_CAST),
                                   LS_KT_BYTES | LS_KT_HALVES | LS_KT_UNFUSED32 | LS_KT_SUBNORMAL32 |
                                       LS_KT_FLOAT_BITS | LS_KT_ORDER32,
                                   LS_KT_FLOAT_BITS | LS_KT_ORDER32};

@@ -139,6 +139,7 @@ static void assert_legal(const ls_kernel *k, uint32_t traits) {
         }
         assert_true(!(ins->op == LS_K_CAST && (t == LS_F16 || k->body[ins->src[0]].dtype == LS_F16)) ||
                     (traits & LS_KT_HALF_CAST));
+        assert_true(!(ins->op == LS_K_CAST && t == LS_BF16) || (traits & LS_KT_BFLOAT_CAST));
     }
 }
 

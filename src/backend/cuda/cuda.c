@@ -132,6 +132,7 @@ static ls_gpu_limits limits_of(ls_cuda *c, const ls_caps *caps) {
                             .overlap = true,
                             .subgroup = caps->subgroup,
                             .clock = "CUDA events"};
+    limits.traits &= c->sm >= 80 ? ~UINT32_C(0) : ~(uint32_t)LS_KT_BFLOAT_CAST;
     if (c->sm >= 80) {
         const ls_emit_frag frags[] = {{LS_F16, 16, 16, 16}, {LS_BF16, 16, 16, 16}};
         limits.n_frags = sizeof frags / sizeof *frags;

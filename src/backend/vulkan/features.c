@@ -210,7 +210,7 @@ static void choose_limits(vk_driver *d, const found *f, ls_gpu_limits *out) {
     d->max_words = (int32_t)least(l->maxPushConstantsSize / 4, LS_VK_WORDS) - 1; /* one is the renderer's */
     d->max_allocation = (size_t)f->allocation.maxMemoryAllocationSize;
     uint32_t traits =
-        LS_KT_ALL & ~(uint32_t)(LS_KT_INT64 | LS_KT_FLOAT64 | LS_KT_BYTES | LS_KT_HALVES | LS_KT_HALF_CAST);
+        LS_KT_ALL & ~(uint32_t)(LS_KT_INT64 | LS_KT_FLOAT64 | LS_KT_BYTES | LS_KT_HALVES | LS_KT_HALF_CAST | LS_KT_BFLOAT_CAST);
     traits |= f->base.on[VK_FEATURE_INT64] ? LS_KT_INT64 : 0;
     traits |= f->base.on[VK_FEATURE_INT64] && f->base.on[VK_FEATURE_FLOAT64] ? LS_KT_FLOAT64 : 0;
     traits |= bytes ? LS_KT_BYTES : 0;
