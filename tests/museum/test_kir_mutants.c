@@ -350,7 +350,7 @@ static void mutants(void **state) {
     long tried = 0, survived = 0;
     for (int i = 0; i < LS_COVER_REPORT + 1; i++) {
         bool matrices =
-            i == LS_COVER_FRAGMENTS || i == LS_COVER_MATRIX; /* tests/unit/test_emit_matrix.c has those */
+            i == LS_COVER_FRAGMENTS || i == LS_COVER_MATRIX || i == LS_COVER_PRODUCT; /* tests/unit/test_emit_matrix.c has those */
         bool large = i == LS_COVER_BLOCKS_OF_BLOCKS && !all;
         if (matrices || large || (only && !strstr(ls_cover_text[i], only))) {
             continue;

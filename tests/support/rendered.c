@@ -102,7 +102,7 @@ static void add_to_batch(const char *text) {
     static const char *const names[] = {"main", "shared"};
     const char *at = strstr(text, ".address_size 64\n") + 17;
     if (!all.in_batch) {
-        ls_text_add_n(&all.batch, text, (size_t)(at - text));
+        ls_text_add(&all.batch, ".version 8.0\n.target sm_90a\n.address_size 64\n"); /* for kernels that need no a, too */
     }
     while (*at) {
         const char *next = at + 1;
@@ -226,7 +226,7 @@ ls_status rendered_add(const ls_kernel *kernel, ls_error *err) {
     LS_TRY(err, begin(err));
     ls_arena_init(&arena, &all.heap);
     ls_status status = add_ptx(&arena, kernel, err);
-    for (int i = 0; i < 3 && status == LS_OK; i++) {
+    for (int i = 0; i < 3 && status == LS_OK && !kernel->n_products; i++) { /* those PTX alone has */
         status = add_spirv(&arena, kernel, i, err);
     }
     ls_arena_free(&arena);

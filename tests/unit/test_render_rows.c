@@ -16,11 +16,12 @@ static uint32_t covered;
 static ls_status before(const ls_check_event *event, void **out_state, ls_error *err) {
     /* a subgroup's shuffles by turns; matrix instructions, which locked kernels never use */
     const ls_emit_caps caps = {.max_threads = 1024,
-                               .max_shared = 49152,
+                               .max_shared = event->spec->math == LS_FAST ? 232448 : 49152,
                                .subgroup = kernels % 2 || event->spec->math != LS_LOCKED ? 32 : 0,
                                .n_frags = 1,
                                .frags = {{LS_F16, 16, 16, 16}},
-                               .frag_words = true};
+                               .frag_words = true,
+                               .products = true};
     ls_arena arena;
     ls_kernel_list list = {0};
     ls_error own = {.code = LS_OK};
