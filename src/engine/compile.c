@@ -201,7 +201,9 @@ static ls_status loop_scratch(block_build *b, ls_step *step, const ls_loop_plan 
         step->vals[at++] = val_new(b, NULL, loop->carry_bytes[i], device);
     }
     step->vals[at++] = val_new(b, NULL, sizeof(int64_t), device);
-    step->vals[at++] = val_new(b, NULL, loop->body.n_arenas ? loop->body.arenas[0].bytes : 0, device);
+    for (int i = 0; i < loop->body.n_arenas; i++) {
+        step->vals[at++] = val_new(b, NULL, loop->body.arenas[i].bytes, loop->body.arenas[i].device);
+    }
     for (int i = step->n_reads; i < step->n_args; i++) {
         bool unused = i >= step->n_reads + loop->n_carry && i < step->n_reads + loop->n_carry + loop->n_ys;
         if (!step->vals[i] && !unused) {
@@ -231,14 +233,15 @@ static ls_status step_loop(block_build *b, const ls_group *group) {
                            .n_captures = body->n_captures,
                            .n_ys = body->n_ys};
     LS_TRY(b->err, loop_body(b, group, body, loop));
-    if (loop->body.n_arenas > 1 || (loop->body.n_arenas == 1 && loop->body.arenas[0].device != device)) {
-        return LS_FAIL(b->err, LS_ERR_UNSUPPORTED,
-                       "loop %llu computes on several devices: move the copy out of its body",
-                       (unsigned long long)node->serial);
+    for (int i = 0; i < body->n_carry + body->n_ys; i++) {
+        if (device_of(b, body->results[i]) != device) {
+            return LS_FAIL(b->err, LS_ERR_DEVICE, "loop %llu of %s: its body's result %d is on %s: expected a copy back",
+                           (unsigned long long)node->serial, device->id, i, device_of(b, body->results[i])->id);
+        }
     }
     int n_results = body->n_carry + body->n_ys;
     ls_step *step =
-        step_new(b, LS_STEP_LOOP, device, node->n_src, node->n_src + n_results + body->n_carry + 2);
+        step_new(b, LS_STEP_LOOP, device, node->n_src, node->n_src + n_results + body->n_carry + 1 + loop->body.n_arenas);
     if (!step) {
         return out_of_memory(b);
     }

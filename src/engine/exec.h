@@ -97,7 +97,7 @@ typedef struct ls_block {
 } ls_block;
 
 /* A loop. The step reads its operands [carries, xs, captures] and writes [results (carries, ys), the
- * carries' second buffers, the iteration's number, the body's arena]; vals of results that nobody reads
+ * carries' second buffers, the iteration's number, the body's arenas]; vals of results that nobody reads
  * are scratch (carries) or NULL (ys). Iteration t of n reads carry i where t - 1 wrote it (t = 0: the
  * operand) and writes it to the result when n - 1 - t is even, else to the second buffer: so the last one
  * writes the result. */

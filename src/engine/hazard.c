@@ -242,8 +242,7 @@ static ls_status check_loop(checker *c, const ls_step *step) {
                        : result                      ? 0
                        : extra < body->n_carry       ? node_bytes(body->results[extra])
                        : extra == body->n_carry      ? sizeof(int64_t)
-                       : loop->body.n_arenas         ? loop->body.arenas[0].bytes
-                                                     : 0;
+                                                     : loop->body.arenas[extra - body->n_carry - 1].bytes;
         if (!bytes) {
             continue;
         }

@@ -175,8 +175,8 @@ static ls_status run_loop(ls_run *run, const ls_step *step) {
         return LS_OK;
     }
     binds[loop->iteration_bind] = resolve(run, number[0]);
-    if (loop->body.n_arenas) {
-        binds[loop->body.arenas[0].bind] = resolve(run, number[1]);
+    for (int i = 0; i < loop->body.n_arenas; i++) {
+        binds[loop->body.arenas[i].bind] = resolve(run, number[1 + i]);
     }
     for (int i = 0; i < loop->n_captures; i++) {
         int at = loop->n_carry + loop->n_xs + i;

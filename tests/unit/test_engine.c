@@ -497,6 +497,41 @@ static ls_status fibonacci(ls_session *session, void *ctx, ls_tensor *iteration,
     return LS_OK;
 }
 
+/* carry * carry + x on another device. */
+static ls_status there_and_back(ls_session *session, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                                ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
+    ls_device *const *devices = ctx; /* here, there */
+    (void)iteration;
+    ls_tensor *c = ls_to_device(session, ls_neg(session, carry[0]), devices[1]);
+    c = ls_mul(session, ls_exp(session, c), c);
+    c = ls_to_device(session, ls_neg(session, c), devices[0]);
+    out_carry[0] = ls_add(session, ls_abs(session, c), xs[0]);
+    out_ys[0] = ls_sub(session, c, xs[0]);
+    return LS_OK;
+}
+
+static void loops_use_other_devices(void **state) {
+    (void)state;
+    ls_device *devices[2] = {w.device, NULL};
+    ls_error err = {0};
+    float xs[15], got[2][5], ys[2][15];
+    for (int i = 0; i < 15; i++) {
+        xs[i] = (float)i / 16 - 0.4f;
+    }
+    assert_int_equal(ls_device_open(w.context, "ref", &devices[1], &err), LS_OK);
+    for (int alone = 0; alone < 2; alone++) { /* and the same on one device */
+        devices[1] = alone ? w.device : devices[1];
+        ls_tensor *x = ls_tensor_from(s, LS_F32, LS_SHAPE(3, 5), xs),
+                  *carry = ls_full(s, LS_F32, LS_SHAPE(5), 0.25), *out, *y;
+        world_ok(&w, ls_loop(s, ls_dim_of(3), 1, &carry, 1, &x, 1, there_and_back, devices, &out, &y));
+        world_ok(&w, ls_realize(s, (ls_tensor *[]){out, y}, 2));
+        world_ok(&w, ls_read(s, out, got[alone], sizeof got[alone]));
+        world_ok(&w, ls_read(s, y, ys[alone], sizeof ys[alone]));
+    }
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+    assert_memory_equal(ys[0], ys[1], sizeof ys[0]);
+}
+
 static void loops_carry_and_stack(void **state) {
     (void)state;
     ls_error err = {0};
@@ -702,7 +737,8 @@ static void strategies_are_forced(void **state) {
     assert_non_null(strstr(ls_session_error(s)->message, "matrix"));
     ls_session_clear_error(s);
     assert_int_equal(ls_session_set_strategy(s, "contract", "quantum"), LS_ERR_INVALID);
-    assert_non_null(strstr(ls_session_error(s)->message, "\"quantum\": expected naive, tiled, gemv, matrix or vendor"));
+    assert_non_null(
+        strstr(ls_session_error(s)->message, "\"quantum\": expected naive, tiled, gemv, matrix or vendor"));
     ls_session_clear_error(s);
     world_ok(&w, ls_session_set_strategy(s, "contract", NULL));
     world_ok(&w, ls_read(s, ls_matmul(s, z, z), naive, sizeof naive));
@@ -833,6 +869,7 @@ int main(void) {
         TEST(programs_take_symbols),
         TEST(programs_outlive_what_they_hold),
         TEST(loops_carry_and_stack),
+        TEST(loops_use_other_devices),
         TEST(loops_nest_and_capture),
         TEST(loops_into_variables),
         TEST(devices_open_once),
