@@ -102,6 +102,18 @@ typedef struct ls_kernel_list {
 ls_status ls_emit(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps, const char *strategy,
                   ls_kernel_list *out_list, ls_error *err) LS_MUST_USE;
 
+/* A batch of products in memory: a of m x k times b of k x n. Strides in elements: from row to row, from column to column, from
+ * one of the batch to the next; of an extent of 1 any. */
+typedef struct ls_emit_matrices {
+    ls_dtype from, to;
+    int64_t m, n, k, batch;
+    int32_t arg[3]; /* arguments of the spec: a, b, result */
+    int64_t first[3], row[3], column[3], next[3];
+} ls_emit_matrices;
+/* Whether a spec is just that: *out_reason NULL, or why not. */
+ls_status ls_emit_plain(ls_arena *arena, const ls_spec *spec, ls_emit_matrices *out_matrices, const char **out_reason,
+                        ls_error *err) LS_MUST_USE;
+
 /* Every strategy, and why the spec cannot have it. Reasons are the arena's. */
 ls_status ls_emit_strategies(ls_arena *arena, const ls_spec *spec, const ls_emit_caps *caps,
                              ls_emit_strategy out_strategies[LS_EMIT_STRATEGIES], ls_error *err) LS_MUST_USE;

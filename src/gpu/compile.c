@@ -107,12 +107,28 @@ ls_status ls_gpu_variant_get(ls_kernel_binary *b, int part, const int64_t *base,
     return LS_OK;
 }
 
-static const char *why_no_vendor(const ls_kernel_binary *b) {
-    if (b->spec.kind != LS_GROUP_CONTRACT) {
-        return "the kernel has no contraction";
+/* The product by the vendor's library. */
+static ls_status build_vendor(ls_kernel_binary *b, ls_error *err) {
+    const ls_gpu_vendor *vendor = b->gpu->limits.vendor;
+    ls_emit_matrices matrices;
+    const char *why = NULL;
+    ls_error own = {.code = LS_OK};
+    if (b->spec.math == LS_LOCKED) {
+        why = "vendor kernels have an order of their own, which locked arithmetic does not allow";
+    } else if (!vendor) {
+        why = "not available here: only cuda has its vendor's library";
+    } else {
+        LS_TRY(err, ls_emit_plain(&b->arena, &b->spec, &matrices, &why, err));
     }
-    return b->spec.math == LS_LOCKED ? "vendor kernels have an order of their own, which locked arithmetic does not allow"
-                                     : "not available here: the device has no library of its vendor";
+    if (!why) {
+        ls_status status = vendor->build(b->gpu->driver, &matrices, b->spec.math, &b->vendor, &own);
+        if (status != LS_OK && status != LS_ERR_UNSUPPORTED) {
+            return LS_FAIL(err, status, "%s", own.message);
+        }
+        why = status == LS_OK ? NULL : own.message;
+        memcpy(b->vendor_args, matrices.arg, sizeof b->vendor_args);
+    }
+    return why ? LS_FAIL(err, LS_ERR_UNSUPPORTED, "kernel %s: strategy vendor: %s", b->spec.name, why) : LS_OK;
 }
 
 static ls_status build_all(ls_kernel_binary *b, const char *strategy, ls_error *err) {
@@ -130,7 +146,7 @@ static ls_status build_all(ls_kernel_binary *b, const char *strategy, ls_error *
         strategy = "naive"; /* a soft sum is some hundred instructions, and tiles hold many: drivers take minutes over them */
     }
     if (strategy && strcmp(strategy, "vendor") == 0) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "kernel %s: strategy vendor: %s", b->spec.name, why_no_vendor(b));
+        return build_vendor(b, err);
     }
     uint64_t begin = ls_os_nanoseconds();
     LS_TRY(err, ls_emit(&b->arena, &b->spec, &caps, strategy, &b->list, err));
@@ -196,6 +212,9 @@ void ls_gpu_destroy(ls_device *device, ls_kernel_binary *b) {
     ls_gpu *gpu = b->gpu;
     (void)device;
     ls_mutex_lock(gpu->mutex);
+    if (b->vendor) {
+        gpu->api->drop(gpu->driver, b->vendor);
+    }
     for (int32_t i = 0; b->parts && i < b->list.n_kernels; i++) {
         for (ls_gpu_variant *v = b->parts[i].variants; v; v = v->next) {
             gpu->api->drop(gpu->driver, v->pipeline);

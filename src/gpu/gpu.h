@@ -42,6 +42,13 @@ typedef struct ls_gpu_dispatch {
     int32_t timer;      /* 1 + the number of the timer, below LS_GPU_TIMERS, that measures it; 0: none */
 } ls_gpu_dispatch;
 
+/* Products by a library of the device's vendor. A pipeline of it is dropped as any. LS_ERR_UNSUPPORTED with the reason alone:
+ * what is missing, or what the library does not do. */
+typedef struct ls_gpu_vendor {
+    ls_status (*build)(void *driver, const ls_emit_matrices *matrices, ls_math math, void **out_pipeline, ls_error *err);
+    ls_status (*run)(void *driver, void *pipeline, const ls_gpu_range places[3], int32_t timer, ls_error *err); /* a, b, result */
+} ls_gpu_vendor;
+
 typedef struct ls_gpu_limits {
     uint32_t traits;        /* ls_ktrait: what the language has; the probe takes away what the device gets wrong */
     size_t align;           /* of a binding's offset; 1: any, and bindings are bare pointers */
@@ -54,6 +61,7 @@ typedef struct ls_gpu_limits {
     int32_t max_threads;    /* of a workgroup */
     bool overlap;           /* two bindings may be the same place, one of them written */
     int32_t subgroup;       /* threads of a subgroup, the same in every kernel; 0: not known */
+    const ls_gpu_vendor *vendor; /* NULL: none */
     int32_t n_frags;        /* matrix instructions */
     ls_emit_frag frags[LS_EMIT_FRAGS];
     bool frag_words;        /* fragments of halves can be loaded from words of shared memory */

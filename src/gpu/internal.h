@@ -89,6 +89,8 @@ struct ls_kernel_binary {
     ls_gpu_part *parts;
     size_t *scratch_offset;
     size_t scratch_bytes;
+    void *vendor; /* NULL, or the vendor's product, in place of kernels */
+    int32_t vendor_args[3];
     uint64_t emit_ns; /* of making the list, until a kernel of it is noted */
 };
 

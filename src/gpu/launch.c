@@ -359,6 +359,24 @@ static int64_t origin_of(const ls_spec *spec, uint32_t word) {
     return at >= 0 && at < spec->n_stores ? 1 + (int64_t)spec->stores[at].origin : 0;
 }
 
+static ls_status launch_vendor(const launching *l, ls_error *err) {
+    ls_gpu *gpu = l->gpu;
+    ls_gpu_range places[3];
+    bool timed = l->launch->profile && gpu->limits.clock;
+    for (int i = 0; i < 3; i++) {
+        const ls_emit_binding binding = {LS_EMIT_ARG, l->binary->vendor_args[i]};
+        places[i] = place(l, &binding);
+    }
+    if (timed && gpu->n_timed == LS_GPU_TIMERS) {
+        LS_TRY(err, ls_gpu_collect_times(gpu, err));
+    }
+    LS_TRY(err, gpu->limits.vendor->run(gpu->driver, l->binary->vendor, places, timed ? 1 + gpu->n_timed : 0, err));
+    if (timed) {
+        gpu->timed[gpu->n_timed++] = &l->launch->profile->nanoseconds;
+    }
+    return LS_OK;
+}
+
 static ls_status launch_all(launching *l, ls_launch *launch, ls_error *err) {
     ls_gpu *gpu = l->gpu;
     ls_kernel_binary *b = l->binary;
@@ -377,7 +395,10 @@ static ls_status launch_all(launching *l, ls_launch *launch, ls_error *err) {
     }
     gpu->cover |= b->list.cover;
     if (launch->profile) {
-        launch->profile->strategy = strategy_of(b->list.cover);
+        launch->profile->strategy = b->vendor ? "vendor" : strategy_of(b->list.cover);
+    }
+    if (b->vendor) {
+        return launch_vendor(l, err);
     }
     for (int32_t i = 0; i < b->list.n_kernels; i++) {
         LS_TRY(err, launch_part(l, i, err));

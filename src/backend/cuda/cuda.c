@@ -100,6 +100,7 @@ static void close_driver(ls_cuda *c) {
     if (c->retained) {
         bool current = c->api.context_push(c->context) == LS_CU_OK;
         ls_cuda_forget(c, NULL);
+        ls_cuda_vendor_close(c);
         ls_cuda_queue_close(c);
         if (current) {
             ls_cuda_leave(c);
@@ -131,6 +132,7 @@ static ls_gpu_limits limits_of(ls_cuda *c, const ls_caps *caps) {
                             .max_threads = attribute(c, LS_CU_MAX_THREADS_PER_BLOCK),
                             .overlap = true,
                             .subgroup = caps->subgroup,
+                            .vendor = &ls_cuda_products,
                             .clock = "CUDA events"};
     limits.traits &= c->sm >= 80 ? ~UINT32_C(0) : ~(uint32_t)LS_KT_BFLOAT_CAST;
     if (c->sm >= 80) {

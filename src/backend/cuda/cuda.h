@@ -14,7 +14,11 @@
 
 enum { LS_CUDA_TICKETS = 64, LS_CUDA_SLOTS = 8, LS_CUDA_SLOT = 1 << 20, LS_CUDA_STATIC_SHARED = 49152 };
 
+typedef struct ls_cuda_vendor ls_cuda_vendor;
+typedef struct ls_cuda_product ls_cuda_product;
+
 typedef struct ls_cuda_pipeline {
+    ls_cuda_product *product; /* the vendor's, in place of a module */
     ls_cu_module module;
     ls_cu_function function;
     unsigned dynamic_shared;
@@ -48,6 +52,7 @@ typedef struct ls_cuda {
     const ls_device *owner;
     ls_os_library *library;
     ls_cuda_api api;
+    ls_cuda_vendor *vendor; /* opened when first asked for */
     ls_cu_device device;
     ls_cu_context context;
     ls_cu_stream stream;
@@ -118,6 +123,15 @@ ls_status ls_cuda_copy(void *driver, void *to, size_t to_offset, void *from, siz
 /* Inside ls_cuda_enter. */
 /* Ends the sequence that is being recorded: everything recorded is in the stream. */
 ls_status ls_cuda_settle(ls_cuda *c, ls_error *err);
+/* A product of the vendor, in a sequence as any launch. */
+ls_status ls_cuda_run_product(void *driver, void *pipeline, const ls_gpu_range places[3], int32_t timer, ls_error *err);
 void ls_cuda_forget(ls_cuda *c, const ls_cuda_pipeline *pipeline); /* sequences with that pipeline; NULL: all */
+
+
+/* ---- vendor.c; inside ls_cuda_enter ---- */
+extern const ls_gpu_vendor ls_cuda_products;
+ls_status ls_cuda_product_launch(ls_cuda *c, const ls_cuda_product *product, const ls_cu_address places[3], ls_error *err);
+void ls_cuda_product_free(ls_cuda *c, ls_cuda_product *product);
+void ls_cuda_vendor_close(ls_cuda *c);
 
 #endif

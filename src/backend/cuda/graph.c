@@ -24,6 +24,11 @@ static ls_status launch(ls_cuda *c, const ls_cuda_sequence *s, const ls_cuda_com
         memcpy(places, at, sizeof places);
         return ls_cuda_check(c, c->api.copy(places[0], places[1], k->size, c->stream), ls_cuda_names.copy, err);
     }
+    if (k->pipeline->product) {
+        ls_cu_address places[3];
+        memcpy(places, at, sizeof places);
+        return ls_cuda_product_launch(c, k->pipeline->product, places, err);
+    }
     for (int32_t i = 0; i < k->n_addresses; i++, at += sizeof(ls_cu_address)) {
         params[i] = at;
     }
@@ -233,6 +238,16 @@ static ls_status record(ls_cuda *c, ls_cuda_command k, const ls_cu_address *addr
     return status;
 }
 
+/* With a timer, a sequence of its own, between two events. */
+static ls_status record_timed(ls_cuda *c, ls_cuda_command k, const ls_cu_address *addresses, const uint32_t *words, int32_t timer,
+                              ls_error *err) {
+    if (timer) {
+        LS_TRY(err, ls_cuda_stamp(c, timer - 1, 0, err));
+    }
+    LS_TRY(err, record(c, k, addresses, words, err));
+    return timer ? ls_cuda_stamp(c, timer - 1, 1, err) : LS_OK;
+}
+
 ls_status ls_cuda_dispatch(void *driver, const ls_gpu_dispatch *d, ls_error *err) {
     ls_cu_address addresses[MAX_PARAMS];
     const int32_t *w = d->kernel->workgroup;
@@ -244,12 +259,16 @@ ls_status ls_cuda_dispatch(void *driver, const ls_gpu_dispatch *d, ls_error *err
     for (int32_t i = 0; i < k.n_addresses; i++) { /* at most limits.max_bindings */
         addresses[i] = (ls_cu_address)(uintptr_t)d->bindings[i].block + d->bindings[i].offset;
     }
-    if (d->timer) { /* a sequence of its own, between two events */
-        LS_TRY(err, ls_cuda_stamp(driver, d->timer - 1, 0, err));
-        LS_TRY(err, record(driver, k, addresses, d->words, err));
-        return ls_cuda_stamp(driver, d->timer - 1, 1, err);
+    return record_timed(driver, k, addresses, d->words, d->timer, err);
+}
+
+ls_status ls_cuda_run_product(void *driver, void *pipeline, const ls_gpu_range places[3], int32_t timer, ls_error *err) {
+    ls_cu_address addresses[3];
+    const ls_cuda_command k = {.pipeline = pipeline, .n_addresses = 3};
+    for (int i = 0; i < 3; i++) {
+        addresses[i] = (ls_cu_address)(uintptr_t)places[i].block + places[i].offset;
     }
-    return record(driver, k, addresses, d->words, err);
+    return record_timed(driver, k, addresses, NULL, timer, err);
 }
 
 ls_status ls_cuda_copy(void *driver, void *to, size_t to_offset, void *from, size_t from_offset, size_t size, ls_error *err) {

@@ -124,10 +124,17 @@ void ls_cuda_drop(void *driver, void *pipeline) {
         (void)ls_cuda_settle(c, &ignored);
         (void)c->api.stream_synchronize(c->stream);
         ls_cuda_forget(c, p);
-        (void)c->api.module_unload(p->module);
+        if (p->product) {
+            ls_cuda_product_free(c, p->product);
+        } else {
+            (void)c->api.module_unload(p->module);
+        }
         ls_cuda_leave(c);
     } else {
         ls_cuda_forget(c, p);
+        if (p->product) {
+            ls_cuda_product_free(c, p->product);
+        }
     }
     ls_free(c->heap, p);
 }
