@@ -105,7 +105,8 @@ ls_tensor *covers_build(ls_session *s, ls_cover cover, ls_dtype half) {
     case LS_COVER_TILED_MASKED: return padded_product(s);
     case LS_COVER_TILED_CHUNKS: return ls_matmul(s, X(16, 1100), Y(1100, 24));
     case LS_COVER_GEMV: return ls_matmul(s, X(2, 300), Y(300, 64));
-    case LS_COVER_VECTOR: return ls_matmul(s, X(1, 1540), Y(1540, 512));
+    case LS_COVER_VECTOR: /* long lines for the contract's order, many columns for any other */
+        return ls_concat(s, (ls_tensor *[]){ls_matmul(s, X(1, 1540), Y(1540, 512)), ls_matmul(s, X(1, 64), Y(64, 2048))}, 2, 1);
     case LS_COVER_VECTOR_ALONG: return ls_matmul(s, X(1, 256), ls_transpose(s, Y(2048, 256), 0, 1));
     case LS_COVER_FRAGMENTS:
         return ls_matmul(s, numbers(s, half, LS_SHAPE(100, 70), 1), numbers(s, half, LS_SHAPE(70, 60), 2));
