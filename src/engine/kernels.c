@@ -65,6 +65,13 @@ static ls_status kernel_new(ls_device *device, const ls_kernel *key, ls_kernel *
         const char *strategy = kernel->strategy[0] ? kernel->strategy : tuned[0] ? tuned : NULL;
         uint64_t begin = ls_os_nanoseconds();
         status = device->backend->compile(device, &kernel->spec, strategy, &kernel->binary, err);
+        if (status == LS_ERR_UNSUPPORTED && strategy == tuned) { /* it was chosen where there was more to choose from */
+            ls_context_log(device->context, LS_LOG_WARN, "%s: kernel %s cannot be by %s, as it was tuned: %s", device->id,
+                           kernel->spec.name, tuned, err ? err->message : "");
+            ls_error_clear(err);
+            kernel->binary = NULL;
+            status = device->backend->compile(device, &kernel->spec, NULL, &kernel->binary, err);
+        }
         if (!device->defers) { /* those that compile for a driver tell more, and themselves */
             ls_device_note_compile(device, kernel->spec.name, ls_os_nanoseconds() - begin, 0, false);
         }

@@ -227,6 +227,7 @@ void ls_gpu_destroy(ls_device *device, ls_kernel_binary *b) {
 
 void ls_gpu_describe(const ls_kernel_binary *b, ls_text *out) {
     ls_spec_print(out, &b->spec);
+    ls_text_add(out, b->vendor ? "; a product of the vendor's library\n" : "");
     for (int32_t i = 0; i < b->list.n_kernels; i++) {
         const ls_gpu_variant *plain = b->parts[i].variants;
         while (plain && plain->next) { /* the first that was made stands last */

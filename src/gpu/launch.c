@@ -359,9 +359,25 @@ static int64_t origin_of(const ls_spec *spec, uint32_t word) {
     return at >= 0 && at < spec->n_stores ? 1 + (int64_t)spec->stores[at].origin : 0;
 }
 
+/* The library takes places at multiples of what loads of several lanes do; of others it works on copies. */
+static ls_status run_vendor(const launching *l, ls_gpu_range places[3], parting *p, int32_t timer, ls_error *err) {
+    ls_gpu *gpu = l->gpu;
+    const ls_gpu_range origin = places[2];
+    for (int i = 0; i < 3; i++) {
+        ls_gpu_range own = places[i];
+        if (own.offset % gpu->limits.align) {
+            LS_TRY(err, borrow(l, p, own.size, &places[i], err));
+            LS_TRY(err, i < 2 ? copy_range(gpu, &places[i], &own, err) : LS_OK);
+        }
+    }
+    LS_TRY(err, gpu->limits.vendor->run(gpu->driver, l->binary->vendor, places, timer, err));
+    return places[2].offset == origin.offset && places[2].block == origin.block ? LS_OK : copy_range(gpu, &origin, &places[2], err);
+}
+
 static ls_status launch_vendor(const launching *l, ls_error *err) {
     ls_gpu *gpu = l->gpu;
     ls_gpu_range places[3];
+    parting p = {.n_borrowed = 0};
     bool timed = l->launch->profile && gpu->limits.clock;
     for (int i = 0; i < 3; i++) {
         const ls_emit_binding binding = {LS_EMIT_ARG, l->binary->vendor_args[i]};
@@ -370,11 +386,14 @@ static ls_status launch_vendor(const launching *l, ls_error *err) {
     if (timed && gpu->n_timed == LS_GPU_TIMERS) {
         LS_TRY(err, ls_gpu_collect_times(gpu, err));
     }
-    LS_TRY(err, gpu->limits.vendor->run(gpu->driver, l->binary->vendor, places, timed ? 1 + gpu->n_timed : 0, err));
-    if (timed) {
+    ls_status status = run_vendor(l, places, &p, timed ? 1 + gpu->n_timed : 0, err);
+    while (p.n_borrowed) {
+        ls_gpu_memory_free(gpu, p.borrowed[--p.n_borrowed]);
+    }
+    if (timed && status == LS_OK) {
         gpu->timed[gpu->n_timed++] = &l->launch->profile->nanoseconds;
     }
-    return LS_OK;
+    return status;
 }
 
 static ls_status launch_all(launching *l, ls_launch *launch, ls_error *err) {

@@ -14,6 +14,9 @@ static ls_status compile(ls_device *device, const ls_spec *spec, const char *str
     ls_arena arena;
     ls_spec copy;
     const char *name = strategy ? strategy : "";
+    if (planted.refused && strcmp(name, planted.refused) == 0) {
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "not available here: the test took it away");
+    }
     ls_arena_init(&arena, device->heap);
     ls_status status = ls_spec_copy(&arena, spec, &copy, err);
     if (status == LS_OK && planted.fault) {
@@ -53,6 +56,7 @@ void planted_on(ls_device *device) {
     planted.table.launch = launch;
     planted.fault = NULL;
     planted.delay = NULL;
+    planted.refused = NULL;
     planted.launches = planted.n_made = 0;
     planted.last[0] = 0;
     device->backend = &planted.table;

@@ -12,6 +12,7 @@ typedef struct planted_device {
     ls_backend table;
     void (*fault)(ls_spec *spec, const char *strategy); /* changes what is compiled; NULL: nothing */
     int (*delay)(const char *strategy);                 /* microseconds before each launch; NULL: none */
+    const char *refused;                                /* a strategy that is not available; NULL: none */
     int launches, n_made;
     char last[LS_STRATEGY_MAX]; /* the strategy of the last compile: at the end of a run, the engine's choice */
     struct {

@@ -191,6 +191,20 @@ static void what_was_wrong_is_remembered(void **state) {
     assert_string_not_equal(planted.last, "tiled");
 }
 
+/* The library that it was chosen from is gone. */
+static void a_choice_that_is_gone_is_no_error(void **state) {
+    (void)state;
+    strcpy(slow, "naive");
+    check_product();
+    assert_string_equal(planted.last, "tiled");
+    world_close(&w);
+    open_world();
+    planted.refused = "tiled";
+    check_product();
+    assert_string_equal(planted.last, "");
+    assert_non_null(strstr(logged, "cannot be by tiled, as it was tuned: not available here"));
+}
+
 typedef struct listed {
     int available, unavailable, wrong, unexplained;
 } listed;
@@ -235,6 +249,7 @@ int main(void) {
         TEST(the_fastest_right_one_is_chosen_and_kept),
         TEST(every_kind_is_tuned),
         TEST(what_was_wrong_is_remembered),
+        TEST(a_choice_that_is_gone_is_no_error),
         TEST(strategies_are_listed_with_reasons),
         TEST(it_is_off_unless_asked_for),
     };
