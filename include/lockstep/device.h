@@ -19,6 +19,7 @@ typedef struct ls_caps {
     size_t shared_bytes; /* of a workgroup; 0 where there is none */
     size_t memory_bytes; /* 0: unknown */
     uint32_t dtypes;     /* bit 1 << ls_dtype for each that kernels may use */
+    char uuid[37];       /* GPUs: the device's own, "2f0bde4c-..."; empty where there is none */
     char arithmetic[160]; /* what the device gets wrong or lacks, and Lockstep does another way: "division, subnormals" */
 } ls_caps;
 
@@ -30,8 +31,9 @@ typedef struct ls_device_info {
     ls_caps caps;
 } ls_device_info;
 
-/* Opens a device by id: "cpu", "ref". Opening it twice in a context gives the same one. Owned by the context.
- */
+/* Opens a device by id: "cpu", "ref", "cuda:1". Numbers may change when devices come or go; "cuda:uuid=2f0bde4c" and
+ * "vulkan:uuid=2f0bde4c" do not: the device whose UUID (caps.uuid) begins with these 4 to 32 hexadecimal digits, dashes
+ * ignored, the first of several. Opening one twice in a context, by whatever id, gives the same one. Owned by the context. */
 LS_API ls_status ls_device_open(ls_context *context, const char *id, ls_device **out_device, ls_error *err) LS_MUST_USE;
 LS_API const char *ls_device_id(const ls_device *device);
 LS_API const ls_caps *ls_device_caps(const ls_device *device);

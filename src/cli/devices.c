@@ -2,6 +2,7 @@
  * device does it. */
 #include "cli/cli.h"
 #include <stdio.h>
+#include <string.h>
 
 static cJSON *device_json(const ls_device_info *d) {
     cJSON *o = cJSON_CreateObject(), *caps = cJSON_CreateObject();
@@ -11,6 +12,7 @@ static cJSON *device_json(const ls_device_info *d) {
     cJSON_AddStringToObject(o, "reason", d->reason);
     cJSON_AddStringToObject(caps, "isa", d->caps.isa);
     cJSON_AddStringToObject(caps, "driver", d->caps.driver);
+    cJSON_AddStringToObject(caps, "uuid", d->caps.uuid);
     cJSON_AddStringToObject(caps, "arithmetic", d->caps.arithmetic);
     cJSON_AddNumberToObject(caps, "threads", d->caps.threads);
     cJSON_AddNumberToObject(caps, "subgroup", d->caps.subgroup);
@@ -58,6 +60,9 @@ int cmd_devices(int argc, char **argv) {
             printf(", %s", d->caps.driver);
         }
         printf("%s%s\n", d->reason[0] ? ": " : "", d->reason);
+        if (d->caps.uuid[0]) {
+            printf("%20sstable id: %.*s:uuid=%s\n", "", (int)strcspn(d->id, ":"), d->id, d->caps.uuid);
+        }
         if (d->caps.arithmetic[0]) {
             printf("%20sdone another way: %s\n", "", d->caps.arithmetic);
         }

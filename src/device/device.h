@@ -58,6 +58,7 @@ typedef struct ls_launch {
 
 typedef struct ls_backend {
     const char *name; /* "cpu", "ref", ... */
+    bool has_uuids; /* index -1 opens the first device whose UUID begins with device->wanted, and sets device->id */
     /* Opens device number `index` of this backend; LS_ERR_DEVICE with the reason when there is none. Fills
      * device->caps. */
     ls_status (*open)(ls_device *device, int index, ls_error *err);
@@ -98,6 +99,7 @@ struct ls_device {
     ls_heap *heap;
     const ls_backend *backend;
     char id[32]; /* "cpu", "ref", "cuda:0" */
+    const char *wanted; /* while it is opened by UUID: digits of it, else NULL */
     ls_caps caps;
     void *state; /* the backend's */
     int threads; /* for backends on the host, as the context asked; 0: their own choice */
@@ -116,6 +118,12 @@ struct ls_device {
  * disk cache). Any thread. Out of memory only loses the note. */
 void ls_device_note_compile(ls_device *device, const char *name, uint64_t make_ns, uint64_t driver_ns, bool cached);
 void ls_device_forget_compiles(ls_device *device);
+
+/* ---- uuid.c ---- */
+void ls_uuid_write(const uint8_t uuid[16], char out_text[37]); /* "" when all of it is 0: there is none */
+/* Whether the text is 4 to 32 hexadecimal digits; dashes count as nothing. Whether a UUID's text begins with them. */
+bool ls_uuid_valid(const char *prefix);
+bool ls_uuid_matches(const char *prefix, const char *uuid);
 
 /* All backends of this build (registry.c), ending in NULL. */
 extern const ls_backend *const ls_backends[];

@@ -151,6 +151,20 @@ static bool id_matches(const char *id, const ls_backend *backend, int *out_index
     return true;
 }
 
+/* "cuda:uuid=..." names a device by digits of its UUID; *out_prefix is where they begin, NULL for another form. */
+static ls_status parse_uuid(const char *id, const ls_backend *backend, const char **out_prefix, ls_error *err) {
+    size_t n = strlen(backend->name);
+    bool by_uuid = strncmp(id, backend->name, n) == 0 && strncmp(id + n, ":uuid=", 6) == 0;
+    *out_prefix = by_uuid ? id + n + 6 : NULL;
+    if (by_uuid && !backend->has_uuids) {
+        return LS_FAIL(err, LS_ERR_DEVICE, "no device \"%.64s\": devices of %s have no UUID", id, backend->name);
+    }
+    return !by_uuid || ls_uuid_valid(*out_prefix)
+               ? LS_OK
+               : LS_FAIL(err, LS_ERR_DEVICE, "no device \"%.64s\": after uuid= 4 to 32 hexadecimal digits are expected", id);
+}
+
+/* `id` of a device by index; for index -1 digits of a UUID. */
 static ls_status device_new(ls_context *context, const ls_backend *backend, int index, const char *id,
                             ls_device **out_device, ls_error *err) {
     ls_heap *heap = &context->heap;
@@ -164,11 +178,13 @@ static ls_status device_new(ls_context *context, const ls_backend *backend, int 
     device->backend = backend;
     device->threads = context->threads;
     device->isa = context->isa[0] ? context->isa : NULL;
-    memcpy(device->id, id, strlen(id) + 1);
+    snprintf(device->id, sizeof device->id, "%s", index < 0 ? backend->name : id);
+    device->wanted = index < 0 ? id : NULL;
     atomic_init(&device->guard, ls_context_check(context) != LS_CHECK_NONE);
     ls_status status = ls_kernel_cache_create(device, err);
     if (status == LS_OK) {
         status = backend->open(device, index, err);
+        device->wanted = NULL;
         if (status != LS_OK) {
             ls_kernel_cache_free(device);
         }
@@ -186,22 +202,25 @@ static ls_status device_new(ls_context *context, const ls_backend *backend, int 
 ls_status ls_device_open(ls_context *context, const char *id, ls_device **out_device, ls_error *err) {
     *out_device = NULL;
     for (int i = 0; id && ls_backends[i]; i++) {
-        int index;
-        if (!id_matches(id, ls_backends[i], &index)) {
+        int index = -1;
+        const char *uuid;
+        LS_TRY(err, parse_uuid(id, ls_backends[i], &uuid, err));
+        if (!uuid && !id_matches(id, ls_backends[i], &index)) {
             continue;
         }
-        char canonical[32];
-        snprintf(canonical, sizeof canonical, index ? "%s:%d" : "%s", ls_backends[i]->name, index);
+        char canonical[32] = "";
+        if (!uuid) {
+            snprintf(canonical, sizeof canonical, index ? "%s:%d" : "%s", ls_backends[i]->name, index);
+        }
         ls_numerics numerics = ls_numerics_enter();
         ls_mutex_lock(context->mutex);
         ls_device *device = NULL;
         for (size_t j = 0; j < context->devices.len && !device; j++) {
-            if (strcmp(context->devices.data[j]->id, canonical) == 0) {
-                device = context->devices.data[j];
-            }
+            ls_device *d = context->devices.data[j];
+            bool same = uuid ? d->backend == ls_backends[i] && ls_uuid_matches(uuid, d->caps.uuid) : strcmp(d->id, canonical) == 0;
+            device = same ? d : NULL;
         }
-        ls_status status =
-            device ? LS_OK : device_new(context, ls_backends[i], index, canonical, &device, err);
+        ls_status status = device ? LS_OK : device_new(context, ls_backends[i], index, uuid ? uuid : canonical, &device, err);
         ls_mutex_unlock(context->mutex);
         ls_numerics_leave(numerics);
         *out_device = device;

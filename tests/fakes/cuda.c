@@ -69,6 +69,13 @@ EXPORT int cuDeviceGetName(char *name, int length, int device) {
     strncpy(name, "fake GPU", (size_t)length);
     return 0;
 }
+EXPORT int cuDeviceGetUuid_v2(unsigned char uuid[16], int device) {
+    CALLED("cuDeviceGetUuid_v2");
+    for (int i = 0; i < 16; i++) {
+        uuid[i] = (unsigned char)(0xa0 + 16 * device + i);
+    }
+    return 0;
+}
 EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
     CALLED("cuDeviceGetAttribute");

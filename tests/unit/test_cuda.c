@@ -78,6 +78,38 @@ static void opens(void **state) {
     ls_backend_cuda.close(&device);
 }
 
+static void opens_by_uuid(void **state) {
+    (void)state;
+    static const char second[] = "b0b1b2b3-b4b5-b6b7-b8b9-babbbcbdbebf";
+    static const char *const ids[] = {"cuda:uuid=b0b1b2b3-b4b5-b6b7-b8b9-babbbcbdbebf", "cuda:uuid=B0B1b2b3b4"};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        device.wanted = ids[i] + strlen("cuda:uuid=");
+        assert_ok(ls_cuda_open(&device, -1, &err));
+        assert_string_equal(device.id, "cuda:1");
+        assert_string_equal(device.caps.uuid, second);
+        ls_backend_cuda.close(&device);
+    }
+    device.wanted = "a0a1a2a3";
+    assert_ok(ls_cuda_open(&device, -1, &err));
+    assert_string_equal(device.id, "cuda");
+    ls_backend_cuda.close(&device);
+    device.wanted = "a0a1b2b3";
+    assert_int_equal(ls_cuda_open(&device, -1, &err), LS_ERR_DEVICE);
+    assert_non_null(strstr(err.message, "cuda:uuid=a0a1b2b3: none of the 2 CUDA devices"));
+    static const struct {
+        const char *prefix;
+        bool valid;
+    } rows[] = {{"b0b1", true}, {"b0b", false}, {"", false}, {"b0b1g2", false}, {second, true}, {"--b0--B1-", true},
+                {"b0b1b2b3b4b5b6b7b8b9babbbcbdbebf0", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(ls_uuid_valid(rows[i].prefix), rows[i].valid);
+    }
+    char none[37];
+    ls_uuid_write((const uint8_t[16]){0}, none);
+    assert_string_equal(none, "");
+    assert_false(ls_uuid_matches("0000", none));
+}
+
 static void chooses_what_ptx_it_writes(void **state) {
     (void)state;
     static const int rows[][4] = {/* version, capability: architecture, version of PTX */
@@ -533,7 +565,7 @@ static void what_computes_nothing_is_not_certified(void **state) {
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, all_given_back)
     const struct CMUnitTest tests[] = {
-        CASE(opens), CASE(chooses_what_ptx_it_writes), CASE(says_why_there_is_none), CASE(bytes_come_back),
+        CASE(opens), CASE(opens_by_uuid), CASE(chooses_what_ptx_it_writes), CASE(says_why_there_is_none), CASE(bytes_come_back),
         CASE(tickets_are_in_order), CASE(sequences_become_graphs), CASE(copies_are_part_of_sequences),
         CASE(a_read_sees_what_was_held_back), CASE(more_sequences_than_are_kept), CASE(graphs_may_be_refused), CASE(timers),
         CASE(a_lost_device_stays_lost), CASE(memory_may_be_short), CASE(a_kernel_may_not_compile), CASE(binaries_are_kept),

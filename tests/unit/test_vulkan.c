@@ -13,6 +13,7 @@
 
 #include "backend/vulkan/driver.h"
 #include "backend/vulkan/vulkan.h"
+#include "base/half.h"
 #include "kir/build.h"
 #include "unit/kir_fixture.h"
 #include "unit/kir_samples.h"
@@ -226,6 +227,104 @@ static void samples(void **state) {
     same_bits(&simple,
               (place[]){{floats(37 * 70), 37 * 70}, {floats(70 * 50), 70 * 50}, {floats(37 * 50), 37 * 50}},
               NULL);
+}
+
+/* ---- fragments: through shared memory of halves, or of words, put there by one or four at a time ---- */
+
+typedef struct frag_case {
+    ls_dtype type;
+    bool words;   /* shared memory is seen as words */
+    int lanes;    /* of the stores into it */
+    bool columns[2];
+    bool beside;  /* a lone word of shared memory is declared first */
+} frag_case;
+
+enum { FRAG_LINE = 24, FRAG_OUT = 20 }; /* strides, which fragments must keep */
+
+static ls_val from_word(ls_kb *kb, ls_val x, const frag_case *c) {
+    return c->words ? x : ls_kb_bitcast(kb, x, c->type);
+}
+
+static void frag_kernel(const frag_case *c, ls_kernel *out) {
+    static const char *const names[2][2] = {{"a", "sa"}, {"b", "sb"}};
+    ls_kb kb;
+    int threads = limits.subgroup, count = 16 * FRAG_LINE / (c->words ? 2 : 1), global[2], shared[2];
+    ls_val none = LS_VAL_NONE, frag[2];
+    ls_kb_init(&kb, &arena, "fragments", &err);
+    ls_kb_workgroup(&kb, threads, 1, 1);
+    for (int i = 0; i < 2; i++) {
+        global[i] = ls_kb_global(&kb, names[i][0], c->words ? LS_U32 : LS_U16, LS_MEM_READ, count);
+    }
+    int result = ls_kb_global(&kb, "c", LS_F32, LS_MEM_WRITE, 256);
+    int beside = c->beside ? ls_kb_shared(&kb, "beside", LS_U32, 1) : -1;
+    for (int i = 0; i < 2; i++) {
+        shared[i] = ls_kb_shared(&kb, names[i][1], c->words ? LS_U32 : c->type, count);
+    }
+    int sums = ls_kb_shared(&kb, "sums", LS_F32, 16 * FRAG_OUT);
+    ls_val t = ls_kb_local_id(&kb, 0);
+    if (beside >= 0) {
+        ls_kb_store(&kb, beside, ls_kb_i32(&kb, 0), ls_kb_u32(&kb, 0), ls_kb_eq(&kb, t, ls_kb_i32(&kb, 0)));
+    }
+    for (int i = 0; i < 2; i++) {
+        ls_val first = ls_kb_mul(&kb, t, ls_kb_i32(&kb, c->lanes));
+        ls_val at = ls_kb_loop(&kb, first, ls_kb_i32(&kb, count), ls_kb_i32(&kb, threads * c->lanes), 0);
+        ls_val x = ls_kb_load(&kb, global[i], at, none, none, c->lanes);
+        ls_kb_store(&kb, shared[i], at, from_word(&kb, x, c), none);
+        ls_kb_end_loop(&kb);
+    }
+    ls_kb_barrier(&kb);
+    for (int i = 0; i < 2; i++) {
+        uint32_t flags = LS_KF_FRAG(i ? LS_FRAG_B : LS_FRAG_A, 16, 16, 16) | (c->columns[i] ? LS_KF_FRAG_COLS : 0);
+        ls_val zero = ls_kb_i32(&kb, 0), stride = ls_kb_i32(&kb, FRAG_LINE);
+        frag[i] = ls_kb_frag_load_as(&kb, shared[i], c->type, zero, stride, flags);
+    }
+    ls_val sum = ls_kb_frag_fill(&kb, ls_kb_f32(&kb, 1), LS_KF_FRAG(LS_FRAG_C, 16, 16, 16));
+    sum = ls_kb_frag_mma(&kb, frag[0], frag[1], sum);
+    ls_kb_frag_store(&kb, sums, ls_kb_i32(&kb, 0), sum, ls_kb_i32(&kb, FRAG_OUT), 0);
+    ls_kb_barrier(&kb);
+    ls_val e = ls_kb_loop(&kb, t, ls_kb_i32(&kb, 64), ls_kb_i32(&kb, threads), 0);
+    ls_val row = ls_kb_div(&kb, e, ls_kb_i32(&kb, 4));
+    ls_val column = ls_kb_mul(&kb, ls_kb_rem(&kb, e, ls_kb_i32(&kb, 4)), ls_kb_i32(&kb, 4));
+    ls_val from = ls_kb_add(&kb, ls_kb_mul(&kb, row, ls_kb_i32(&kb, FRAG_OUT)), column);
+    ls_val to = ls_kb_add(&kb, ls_kb_mul(&kb, row, ls_kb_i32(&kb, 16)), column);
+    ls_kb_store(&kb, result, to, ls_kb_load(&kb, sums, from, none, none, 4), none);
+    ls_kb_end_loop(&kb);
+    assert_ok(ls_kb_finish(&kb, out));
+}
+
+static void fragments(void **state) {
+    NEED_DRIVER();
+    uint16_t halves[2 * 16 * FRAG_LINE];
+    int run = 0;
+    for (int number = 0; number < 2 * 2 * 2 * 4 * 2; number++) {
+        frag_case c = {number & 1 ? LS_BF16 : LS_F16, number & 2, number & 4 ? 4 : 1, {number & 8, number & 16}, number & 32};
+        bool here = false;
+        ls_kernel kernel, simple;
+        for (int i = 0; i < limits.n_frags; i++) {
+            const ls_emit_frag *f = &limits.frags[i];
+            here = here || (f->type == c.type && f->m == 16 && f->n == 16 && f->k == 16);
+        }
+        if (!here) {
+            continue;
+        }
+        for (int i = 0; i < 2 * 16 * FRAG_LINE; i++) { /* small integers: every sum is exact */
+            float x = (float)((int)next_random() % 7 - 3);
+            uint16_t f16 = ls_f32_to_f16(x), bf16 = ls_f32_to_bf16(x);
+            halves[i] = c.type == LS_F16 ? f16 : bf16;
+        }
+        frag_kernel(&c, &kernel);
+        assert_ok(ls_kernel_verify(&heap, &kernel, &err));
+        assert_ok(ls_kernel_simplify(&arena, &kernel, NULL, &simple, &err));
+        size_t count = 16 * FRAG_LINE / (c.words ? 2 : 1);
+        print_message("%s, %s, by %d, columns %d %d%s\n", ls_dtype_name(c.type), c.words ? "words" : "halves", c.lanes,
+                      c.columns[0], c.columns[1], c.beside ? ", a word beside" : "");
+        same_bits(&simple, (place[]){{halves, count}, {halves + 16 * FRAG_LINE, count}, {floats(256), 256}}, NULL);
+        run++;
+    }
+    if (!run) {
+        print_message("skipped: no matrices of 16 x 16 x 16 halves on this device\n");
+        skip();
+    }
 }
 
 /* ---- every instruction that legal kernels may hold, on 1, 2 and 4 lanes ---- */
@@ -596,6 +695,36 @@ static void tickets(void **state) {
     api->block_free(driver, b);
 }
 
+/* One device by number and by UUID, in a context. */
+static void by_uuid(void **state) {
+    NEED_DRIVER();
+    ls_context *context;
+    ls_device *one, *same, *none;
+    char id[64];
+    if (!device.caps.uuid[0]) {
+        skip();
+    }
+    assert_ok(ls_context_create(NULL, &context, &err));
+    snprintf(id, sizeof id, "vulkan:uuid=%s", device.caps.uuid);
+    assert_ok(ls_device_open(context, id, &one, &err));
+    assert_string_equal(ls_device_caps(one)->uuid, device.caps.uuid);
+    assert_string_equal(ls_device_id(one), "vulkan");
+    assert_ok(ls_device_open(context, "vulkan:0", &same, &err));
+    assert_ptr_equal(one, same);
+    id[strlen("vulkan:uuid=") + 8] = 0; /* its first digits */
+    assert_ok(ls_device_open(context, id, &same, &err));
+    assert_ptr_equal(one, same);
+    static const char *const wrong[][2] = {{"vulkan:uuid=0123456789", "vulkan:uuid=0123456789: none of the "},
+                                           {"vulkan:uuid=12", "4 to 32 hexadecimal digits"},
+                                           {"cpu:uuid=0123", "devices of cpu have no UUID"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        ls_error_clear(&err);
+        assert_int_equal(ls_device_open(context, wrong[i][0], &none, &err), LS_ERR_DEVICE);
+        assert_non_null(strstr(err.message, wrong[i][1]));
+    }
+    ls_context_destroy(context);
+}
+
 static void no_such_device(void **state) {
     NEED_DRIVER();
     vk_driver *second = ls_alloc_zeroed(&heap, sizeof *second);
@@ -638,10 +767,12 @@ static int run_all(const char *name) {
         cmocka_unit_test_setup_teardown(control, open_driver, close_driver),
         cmocka_unit_test_setup_teardown(narrow, open_driver, close_driver),
         cmocka_unit_test_setup_teardown(subgroups, open_driver, close_driver),
+        cmocka_unit_test_setup_teardown(fragments, open_driver, close_driver),
         cmocka_unit_test_setup_teardown(long_queue, open_driver, close_driver),
         cmocka_unit_test_setup_teardown(errors_leave_the_device_usable, open_driver, close_driver),
         cmocka_unit_test_setup_teardown(lost_device, open_driver, close_driver),
         cmocka_unit_test_setup_teardown(tickets, open_driver, close_driver),
+        cmocka_unit_test_setup_teardown(by_uuid, open_driver, close_driver),
         cmocka_unit_test_setup_teardown(no_such_device, open_driver, close_driver),
         cmocka_unit_test_setup_teardown(opening_fails_cleanly, open_driver, close_driver),
     };

@@ -65,6 +65,7 @@ enum {
     FN(device_count, cuDeviceGetCount, (int *count))                                                                       \
     FN(device_get, cuDeviceGet, (ls_cu_device * device, int ordinal))                                                      \
     FN(device_name, cuDeviceGetName, (char *name, int length, ls_cu_device device))                                        \
+    FN(device_uuid, cuDeviceGetUuid_v2, (uint8_t uuid[16], ls_cu_device device))                                            \
     FN(device_attribute, cuDeviceGetAttribute, (int *value, int attribute, ls_cu_device device))                           \
     FN(device_memory, cuDeviceTotalMem_v2, (size_t * bytes, ls_cu_device device))                                          \
     FN(context_retain, cuDevicePrimaryCtxRetain, (ls_cu_context * context, ls_cu_device device))                           \

@@ -53,12 +53,15 @@ static ls_status choose_ptx(ls_cuda *c, int version, int capability, ls_error *e
 static ls_status describe(ls_cuda *c, ls_caps *caps, ls_error *err) {
     int version = 0, capability = 10 * attribute(c, LS_CU_COMPUTE_MAJOR) + attribute(c, LS_CU_COMPUTE_MINOR);
     char name[64] = "";
+    uint8_t uuid[16] = {0};
     size_t bytes = 0;
+    LS_CUDA_TRY(c, err, device_uuid, uuid, c->device);
     LS_CUDA_TRY(c, err, driver_version, &version);
     LS_CUDA_TRY(c, err, device_name, name, (int)sizeof name - 1, c->device);
     LS_CUDA_TRY(c, err, device_memory, &bytes, c->device);
     LS_TRY(err, choose_ptx(c, version, capability, err));
     c->multiprocessors = attribute(c, LS_CU_MULTIPROCESSORS);
+    ls_uuid_write(uuid, caps->uuid);
     snprintf(caps->name, sizeof caps->name, "%s", name);
     snprintf(caps->driver, sizeof caps->driver, "CUDA driver %d.%d, compute capability %d.%d", version / 1000,
              version % 1000 / 10, capability / 10, capability % 10);
@@ -69,7 +72,26 @@ static ls_status describe(ls_cuda *c, ls_caps *caps, ls_error *err) {
     return LS_OK;
 }
 
-static ls_status open_driver(ls_cuda *c, int index, ls_caps *caps, ls_error *err) {
+/* The number of the first device whose UUID begins with the digits. */
+static ls_status find_uuid(ls_cuda *c, ls_device *device, int count, int *out_index, ls_error *err) {
+    uint8_t bytes[16] = {0};
+    char uuid[37];
+    for (int i = 0; i < count; i++) {
+        LS_CUDA_TRY(c, err, device_get, &c->device, i);
+        LS_CUDA_TRY(c, err, device_uuid, bytes, c->device);
+        ls_uuid_write(bytes, uuid);
+        if (ls_uuid_matches(device->wanted, uuid)) {
+            snprintf(device->id, sizeof device->id, i ? "cuda:%d" : "cuda", i);
+            *out_index = i;
+            return LS_OK;
+        }
+    }
+    return LS_FAIL(err, LS_ERR_DEVICE, "cuda:uuid=%.40s: none of the %d CUDA device%s here has it", device->wanted, count,
+                   count == 1 ? "" : "s");
+}
+
+static ls_status open_driver(ls_cuda *c, ls_device *device, int index, ls_error *err) {
+    ls_caps *caps = &device->caps;
     int count = 0;
     LS_TRY(err, ls_cuda_load(c, err));
     ls_cu_result r = c->api.init(0);
@@ -84,6 +106,9 @@ static ls_status open_driver(ls_cuda *c, int index, ls_caps *caps, ls_error *err
         (void)ls_cuda_check(c, r, ls_cuda_names.init, &own);
         return LS_FAIL(err, LS_ERR_DEVICE, "%s: the CUDA driver does not start: is it of the kernel module's version?",
                        own.message);
+    }
+    if (index < 0) {
+        LS_TRY(err, find_uuid(c, device, count, &index, err));
     }
     LS_CUDA_TRY(c, err, device_get, &c->device, index);
     LS_TRY(err, describe(c, caps, err));
@@ -154,7 +179,7 @@ ls_status ls_cuda_open(ls_device *device, int index, ls_error *err) {
     c->heap = device->heap;
     c->id = device->id;
     c->owner = device;
-    ls_status status = open_driver(c, index, &device->caps, err);
+    ls_status status = open_driver(c, device, index, err);
     if (status == LS_OK) {
         ls_gpu_limits limits = limits_of(c, &device->caps);
         status = ls_gpu_create(device, &api, c, &limits, &gpu, err);
@@ -176,4 +201,4 @@ static ls_status cuda_open(ls_device *device, int index, ls_error *err) {
     return status;
 }
 
-const ls_backend ls_backend_cuda = LS_GPU_BACKEND("cuda", cuda_open, cuda_close);
+const ls_backend ls_backend_cuda = LS_GPU_BACKEND("cuda", cuda_open, cuda_close, .has_uuids = true);

@@ -1,6 +1,7 @@
 /* Opening: the loader, an instance, the device. Devices are numbered with GPUs before processors, and among equals by their
  * identity, so that a number means the same device as long as none is added. */
 #include "backend/vulkan/driver.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_DEVICES = 32, MAX_FAMILIES = 32 };
@@ -162,10 +163,25 @@ static ls_status choose_device(vk_driver *d, int index, ls_error *err) {
                        "no Vulkan 1.1 device that computes: install the driver of your GPU, or "
                        "mesa-vulkan-drivers");
     }
+    if (index < 0) {
+        char uuid[37];
+        for (index = 0; index < count; index++) {
+            ls_uuid_write(found[index].uuid, uuid);
+            if (ls_uuid_matches(d->device->wanted, uuid)) {
+                break;
+            }
+        }
+        if (index == count) {
+            return LS_FAIL(err, LS_ERR_DEVICE, "vulkan:uuid=%.40s: none of the %d Vulkan device%s here has it", d->device->wanted,
+                           count, count == 1 ? "" : "s");
+        }
+        snprintf(d->device->id, sizeof d->device->id, index ? "vulkan:%d" : "vulkan", index);
+    }
     if (index >= count) {
         return LS_FAIL(err, LS_ERR_DEVICE, "vulkan:%d: this machine has %d Vulkan device%s", index, count,
                        count == 1 ? "" : "s");
     }
+    ls_uuid_write(found[index].uuid, d->device->caps.uuid);
     d->physical = found[index].physical;
     d->family = found[index].family;
     d->api_version = found[index].version < d->api_version ? found[index].version : d->api_version;

@@ -55,4 +55,4 @@ static ls_status open_device(ls_device *device, int index, ls_error *err) {
     return status;
 }
 
-const ls_backend ls_backend_vulkan = LS_GPU_BACKEND("vulkan", open_device, close_device);
+const ls_backend ls_backend_vulkan = LS_GPU_BACKEND("vulkan", open_device, close_device, .has_uuids = true);
