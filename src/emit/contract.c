@@ -100,6 +100,7 @@ static const char *classify(ls_product *p) {
         ls_side *d = &p->s[i];
         ls_lower_uses(spec, d->value, d->used);
         d->absent = may_be_absent(spec, d->value);
+        d->words = LS_SPEC_NONE;
         d->bound = 1;
     }
     for (int i = 0; i < s->n_axes; i++) {
@@ -387,12 +388,12 @@ static int units_of(const ls_product *p, const ls_side *s) {
 static void put(ls_product *p, const ls_side *s, int mem, ls_val at, ls_val x) {
     ls_kb *kb = &p->l->kb;
     bool in_line = !s->by_k || s->along;
-    if (s->run == 1 || (in_line && !p->ones)) {
+    if (s->run == 1 || in_line) {
         ls_kb_store(kb, mem, at, x, LS_VAL_NONE);
         return;
     }
     for (int j = 0; j < s->run; j++) {
-        ls_val to = ls_kb_add(kb, at, i32(p, (int64_t)j * (in_line ? 1 : s->stride)));
+        ls_val to = ls_kb_add(kb, at, i32(p, (int64_t)j * s->stride));
         ls_kb_store(kb, mem, to, ls_kb_extract(kb, x, j), LS_VAL_NONE);
     }
 }
@@ -412,7 +413,7 @@ static ls_val not_finite(ls_product *p, ls_val x, int lanes) {
     return any;
 }
 
-static void say_odd(ls_product *p, ls_val where) {
+void ls_product_odd(ls_product *p, ls_val where) {
     ls_val unused = ls_kb_atomic(&p->l->kb, LS_K_ATOMIC_OR, p->odd, i32(p, 0), ls_kb_u32(&p->l->kb, 1), where);
     (void)unused;
 }
@@ -435,7 +436,7 @@ static ls_val put_unit(ls_product *p, ls_side *s, int u) {
     ls_val odd = p->odd >= 0 && p->s[s == &p->s[0]].absent ? not_finite(p, x, s->run) : LS_VAL_NONE;
     if (some) {
         if (odd != LS_VAL_NONE) {
-            say_odd(p, odd);
+            ls_product_odd(p, odd);
         }
         ls_kb_end_if(kb);
         odd = LS_VAL_NONE;
@@ -445,7 +446,7 @@ static ls_val put_unit(ls_product *p, ls_side *s, int u) {
 
 void ls_product_fetch(ls_product *p, ls_val at) {
     for (int i = 0; i < 2; i++) {
-        for (int u = 0; u < units_of(p, &p->s[i]); u++) {
+        for (int u = 0; p->s[i].words < 0 && u < units_of(p, &p->s[i]); u++) {
             fetch_unit(p, &p->s[i], at, u);
         }
     }
@@ -453,12 +454,12 @@ void ls_product_fetch(ls_product *p, ls_val at) {
 void ls_product_put(ls_product *p) {
     for (int i = 0; i < 2; i++) {
         ls_val any = LS_VAL_NONE;
-        for (int u = 0; u < units_of(p, &p->s[i]); u++) {
+        for (int u = 0; p->s[i].words < 0 && u < units_of(p, &p->s[i]); u++) {
             ls_val odd = put_unit(p, &p->s[i], u);
             any = any == LS_VAL_NONE ? odd : odd == LS_VAL_NONE ? any : ls_kb_or(&p->l->kb, any, odd);
         }
         if (any != LS_VAL_NONE) {
-            say_odd(p, any);
+            ls_product_odd(p, any);
         }
     }
 }
@@ -698,12 +699,13 @@ void ls_product_hold(ls_product *p) {
     for (int i = 0; i < 2; i++) {
         ls_side *s = &p->s[i];
         int64_t count = (int64_t)s->stride * (s->along && s->by_k ? s->tile : p->bk);
-        s->mem = ls_kb_shared(kb, names[i][0], p->staged, count);
+        bool words = s->words >= 0;
+        s->mem = ls_kb_shared(kb, names[i][0], words ? LS_U32 : p->staged, words ? count / 2 : count);
         s->absent = s->absent && ls_dtype_is_float(p->staged); /* integers are finite: 0 times them is 0 */
         s->mask = s->absent && !s->along ? ls_kb_shared(kb, names[i][1], word_of(p), count) : -1;
         for (int u = 0; u < units_of(p, s); u++) {
-            ls_val none = ls_lower_zero(kb, word_of(p));
-            s->held[u] = ls_kb_var(kb, s->run > 1 ? ls_kb_splat(kb, p->zero, s->run) : p->zero);
+            ls_val none = ls_lower_zero(kb, word_of(p)), zero = words ? ls_kb_u32(kb, 0) : p->zero;
+            s->held[u] = ls_kb_var(kb, s->run > 1 ? ls_kb_splat(kb, zero, LS_RUN) : zero);
             s->held_mask[u] =
                 s->mask >= 0 ? ls_kb_var(kb, s->run > 1 ? ls_kb_splat(kb, none, s->run) : none) : LS_VAL_NONE;
         }

@@ -20,7 +20,8 @@ typedef struct ls_side { /* the rows or the columns */
     int run;    /* elements that a thread fetches together, in that direction */
     int units;  /* runs in a slab */
     bool along; /* shared memory has a slab in the direction of the fetch, else column by column */
-    int mem, mask;
+    int32_t words; /* the LOAD whose elements move eight at a time, as four words (fragment.c), or LS_SPEC_NONE */
+    int mem, mask, global; /* global: the operand as words */
     ls_val first;                   /* of the tile */
     ls_val held[128], held_mask[128]; /* variables: the slab under way */
 } ls_side;
@@ -46,7 +47,6 @@ typedef struct ls_product {
     int32_t scratch;             /* sums of chunks, or -1 */
     bool fast, several, exact;
     bool bare;                          /* no slabs in shared memory */
-    bool ones;                          /* shared memory is read and written element by element */
     ls_dtype staged;                    /* of a slab's elements */
     ls_val t, ty, tx, zero, begin, end; /* zero: of the staged type */
     ls_val sum[8][4], total[8][4];      /* variables of `lanes` columns */
@@ -61,6 +61,7 @@ void ls_product_hold(ls_product *p); /* declares what slabs and threads need */
 /* The slab at a contracted position: into registers; from there into shared memory. */
 void ls_product_fetch(ls_product *p, ls_val at);
 void ls_product_put(ls_product *p);
+void ls_product_odd(ls_product *p, ls_val where); /* something that is not finite stands beside what may be absent */
 /* Opens blocks for the point of a line that is there, and binds its axes. */
 int ls_product_open(ls_product *p, const ls_side *s, ls_val at);
 void ls_product_close(ls_product *p, int opened, int mark);

@@ -50,7 +50,7 @@ typedef struct ls_emit_caps {
     int32_t subgroup;    /* threads of a subgroup, the same in every kernel; 0: not known */
     int32_t n_frags;
     ls_emit_frag frags[LS_EMIT_FRAGS];
-    bool frag_words; /* fragments of halves can be loaded from words of shared memory */
+    bool frag_words; /* halves may lie in shared memory as words, in two slabs: copies go on beside arithmetic */
     bool products;   /* whole products of halves by a workgroup: PRODUCT */
 } ls_emit_caps;
 

@@ -131,6 +131,9 @@ bool ls_quad_axis(const ls_lower *l, int axis); /* whether its extent is always 
 /* Whether a value is a LOAD, or a store one, that can be of four lanes along an axis. */
 bool ls_quad_loads(const ls_lower *l, int32_t id, int axis, uint64_t proved);
 bool ls_quad_stores(const ls_lower *l, int32_t number, int axis, uint64_t proved);
+/* The LOAD of 16 bits that a value is, perhaps under a GUARD that leaves out others, where eight elements along an axis, from a
+ * multiple of 8 on, are four words of memory; else LS_SPEC_NONE. */
+int32_t ls_quad_words(const ls_lower *l, int32_t id, int axis);
 /* Loads what can be loaded together of the values that are used; each lane then binds the axis to its point. */
 void ls_quad_start(ls_quad *q, const bool *used);
 void ls_quad_lane(ls_quad *q, int lane);

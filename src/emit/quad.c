@@ -7,23 +7,23 @@
 #include "base/number.h"
 #include "emit/lower.h"
 
-/* A divisor of an expression where the axis is a multiple of 4; 0: of 0. */
-static int64_t divisor(const ls_spec *spec, int32_t id, int axis) {
+/* A divisor of an expression where the axis is a multiple of `by`; 0: of 0. */
+static int64_t divisor(const ls_spec *spec, int32_t id, int axis, int64_t by) {
     const ls_ix *x = &spec->ix[id];
     int64_t a, b, p;
     switch ((ls_ix_op)x->op) {
     case LS_IX_CONST:
         return x->k == INT64_MIN ? 1 : x->k < 0 ? -x->k : x->k;
     case LS_IX_AXIS:
-        return x->a == axis ? 4 : 1;
+        return x->a == axis ? by : 1;
     case LS_IX_DIM:
     case LS_IX_VALUE:
         return 1;
     default:
         break;
     }
-    a = divisor(spec, x->a, axis);
-    b = divisor(spec, x->b, axis);
+    a = divisor(spec, x->a, axis, by);
+    b = divisor(spec, x->b, axis, by);
     bool fixed = spec->ix[x->b].op == LS_IX_CONST && b > 0;
     switch ((ls_ix_op)x->op) {
     case LS_IX_ADD:
@@ -42,7 +42,7 @@ static bool aligned(const ls_lower *l, int32_t ix, int axis, uint64_t proved, in
     int64_t stride, lo, hi;
     return ls_lower_interval(l, ix, proved | UINT64_C(1) << axis, &lo, &hi) &&
            ((lo >= 0 && hi < count) || count % 4 == 0) && ls_ix_affine(l->spec, ix, axis, &stride) &&
-           stride == 1 && divisor(l->spec, ix, axis) % 4 == 0;
+           stride == 1 && divisor(l->spec, ix, axis, 4) % 4 == 0;
 }
 
 static bool free_of(const ls_lower *l, int32_t ix, int axis) {
@@ -71,6 +71,23 @@ bool ls_quad_loads(const ls_lower *l, int32_t id, int axis, uint64_t proved) {
            l->scratch_of[id] < 0 && preds_free_of(l, v->first_pred, v->n_preds, axis) &&
            free_of(l, v->check, axis) && (v->check < 0 || free_of(l, v->limit, axis)) &&
            aligned(l, v->ix, axis, proved, l->spec->args[v->arg].numel);
+}
+
+int32_t ls_quad_words(const ls_lower *l, int32_t id, int axis) {
+    const ls_spec *spec = l->spec;
+    const ls_value *v = &spec->values[id];
+    int64_t stride, lo, hi;
+    if (v->op == LS_V_GUARD && v->b < 0 && preds_free_of(l, v->first_pred, v->n_preds, axis)) {
+        id = v->a;
+        v = &spec->values[id];
+    }
+    ls_dim extent = spec->extents_of_axes[axis];
+    bool fits = v->op == LS_V_LOAD && (v->axes >> axis & 1) && ls_dtype_size((ls_dtype)v->dtype) == 2 &&
+                ls_dim_is_fixed(extent) && extent.offset > 0 && extent.offset % 8 == 0 && l->scratch_of[id] < 0 &&
+                v->check < 0 && preds_free_of(l, v->first_pred, v->n_preds, axis);
+    fits = fits && spec->args[v->arg].numel % 2 == 0 && ls_ix_affine(spec, v->ix, axis, &stride) && stride == 1 &&
+           divisor(spec, v->ix, axis, 8) % 8 == 0 && ls_lower_interval(l, v->ix, ~UINT64_C(0), &lo, &hi);
+    return fits ? id : LS_SPEC_NONE;
 }
 
 bool ls_quad_stores(const ls_lower *l, int32_t number, int axis, uint64_t proved) {

@@ -64,7 +64,7 @@ typedef struct ls_gpu_limits {
     const ls_gpu_vendor *vendor; /* NULL: none */
     int32_t n_frags;        /* matrix instructions */
     ls_emit_frag frags[LS_EMIT_FRAGS];
-    bool frag_words;        /* fragments of halves can be loaded from words of shared memory */
+    bool frag_words;        /* copies into shared memory go on by themselves (emit.h) */
     const char *clock;      /* the name of what measures dispatches; NULL: there is no `times` */
     bool products;          /* whole products of halves by a workgroup: PRODUCT */
 } ls_gpu_limits;

@@ -66,11 +66,17 @@ static void declare_global(spv_module *m, int number, int lanes) {
     m->mems[number].var[lane_slot(lanes)] = var;
 }
 
+/* With fragments, arrays are whole multiples of 16 bytes: drivers put them side by side, and what a fragment is loaded from or
+ * stored to must begin at such a multiple (or, on NVIDIA, comes out wrong), wherever a lone word stands. */
 static void declare_shared(spv_module *m, int number, uint32_t widths) {
     const ls_kmem *mem = &m->kernel->mems[number];
-    int width = widths & FRAG_ACCESS ? 1 : widths & 4 ? 4 : widths & 2 ? 2 : 1;
+    int width = widths & 4 ? 4 : widths & 2 ? 2 : 1;
     uint32_t element = ls_spv_type(m, memory_kind(m, mem), width);
-    uint32_t count = ls_spv_u32(m, (uint32_t)((mem->count + width - 1) / width));
+    int64_t size = ls_spv_bits(memory_kind(m, mem)) / 8 * width, elements = (mem->count + width - 1) / width;
+    if (m->vulkan_model && size < 16) {
+        elements = (elements * size + 15) / 16 * (16 / size);
+    }
+    uint32_t count = ls_spv_u32(m, (uint32_t)elements);
     uint32_t array = ls_spv_unique(m, SPV_TYPE_ARRAY, 0, SPV_ARGS(element, count), NULL);
     uint32_t type = ls_spv_pointer(m, SPV_STORAGE_WORKGROUP, array), var = ls_spv_id(m);
     SPV_PUT(m, SPV_SEC_GLOBALS, SPV_VARIABLE, type, var, SPV_STORAGE_WORKGROUP);
@@ -195,6 +201,9 @@ static uint32_t shared_place(spv_module *m, int number, uint32_t index, int lane
     bool whole = lane < 0 || width == 1;
     uint32_t type = ls_spv_type(m, memory_kind(m, &m->kernel->mems[number]), whole ? width : 1);
     uint32_t pointer = ls_spv_pointer(m, SPV_STORAGE_WORKGROUP, type), at = shifted(m, index, width);
+    if (width == 1 && lane > 0) {
+        at = SPV_VALUE(m, SPV_I_ADD, ls_spv_type(m, SPV_U32, 1), at, ls_spv_u32(m, (uint32_t)lane));
+    }
     if (whole) {
         return SPV_VALUE(m, SPV_ACCESS_CHAIN, pointer, m->mems[number].var[0], at);
     }
@@ -314,13 +323,20 @@ uint32_t ls_spv_atomic(spv_module *m, const ls_ins *ins) {
 
 /* ---- cooperative matrices ---- */
 
-/* An index or a stride of a fragment's elements, counted in elements of the memory: words hold two halves. */
+/* An index of a fragment's elements, counted in elements of the memory: words hold two halves. */
 static uint32_t frag_index(spv_module *m, const ls_ins *ins, ls_val index) {
     uint32_t id = index_of(m, index);
     return m->kernel->mems[ins->arg].dtype == LS_U32 && ins->op == LS_K_FRAG_LOAD &&
                    ls_dtype_bits((ls_dtype)ins->dtype) == 16
                ? shifted(m, id, 2)
                : id;
+}
+
+/* Strides count what the pointer points to: elements of the array, which may be vectors. */
+static uint32_t frag_stride(spv_module *m, const ls_ins *ins, ls_val stride) {
+    bool global = m->kernel->mems[ins->arg].space == LS_MEM_GLOBAL;
+    uint32_t id = frag_index(m, ins, stride);
+    return global ? id : shifted(m, id, m->mems[ins->arg].width);
 }
 
 static uint32_t frag_place(spv_module *m, const ls_ins *ins) {
@@ -340,7 +356,7 @@ uint32_t ls_spv_frag(spv_module *m, const ls_ins *ins) {
     case LS_K_FRAG_FILL:
         return SPV_VALUE(m, SPV_COMPOSITE_CONSTRUCT, ls_spv_type_of(m, ins), m->ids[ins->src[0]]);
     case LS_K_FRAG_LOAD: {
-        uint32_t place = frag_place(m, ins), stride = frag_index(m, ins, ins->src[1]);
+        uint32_t place = frag_place(m, ins), stride = frag_stride(m, ins, ins->src[1]);
         return SPV_VALUE(m, SPV_COOP_LOAD, ls_spv_type_of(m, ins), place, layout, stride, 0x20);
     }
     case LS_K_FRAG_MMA: {
@@ -350,7 +366,7 @@ uint32_t ls_spv_frag(spv_module *m, const ls_ins *ins) {
                          : SPV_VALUE(m, SPV_COOP_MUL_ADD, ls_spv_type_of(m, ins), a, b, c);
     }
     default: {
-        uint32_t place = frag_place(m, ins), stride = index_of(m, ins->src[2]);
+        uint32_t place = frag_place(m, ins), stride = frag_stride(m, ins, ins->src[2]);
         SPV_BODY(m, SPV_COOP_STORE, place, m->ids[ins->src[1]], layout, stride, 0x20);
         return 0;
     }

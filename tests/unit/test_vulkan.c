@@ -236,7 +236,7 @@ typedef struct frag_case {
     bool words;   /* shared memory is seen as words */
     int lanes;    /* of the stores into it */
     bool columns[2];
-    bool beside;  /* a lone word of shared memory is declared first */
+    bool beside;  /* a lone word of shared memory stands between: fragments must begin at multiples of 16 bytes all the same */
 } frag_case;
 
 enum { FRAG_LINE = 24, FRAG_OUT = 20 }; /* strides, which fragments must keep */
@@ -256,9 +256,10 @@ static void frag_kernel(const frag_case *c, ls_kernel *out) {
         global[i] = ls_kb_global(&kb, names[i][0], c->words ? LS_U32 : LS_U16, LS_MEM_READ, count);
     }
     int result = ls_kb_global(&kb, "c", LS_F32, LS_MEM_WRITE, 256);
-    int beside = c->beside ? ls_kb_shared(&kb, "beside", LS_U32, 1) : -1;
+    int beside = -1;
     for (int i = 0; i < 2; i++) {
         shared[i] = ls_kb_shared(&kb, names[i][1], c->words ? LS_U32 : c->type, count);
+        beside = c->beside && i == 0 ? ls_kb_shared(&kb, "beside", LS_U32, 1) : beside;
     }
     int sums = ls_kb_shared(&kb, "sums", LS_F32, 16 * FRAG_OUT);
     ls_val t = ls_kb_local_id(&kb, 0);
@@ -273,6 +274,9 @@ static void frag_kernel(const frag_case *c, ls_kernel *out) {
         ls_kb_end_loop(&kb);
     }
     ls_kb_barrier(&kb);
+    if (beside >= 0) { /* each thread adds 1, later 1 is added to each sum for each thread */
+        (void)ls_kb_atomic(&kb, LS_K_ATOMIC_ADD, beside, ls_kb_i32(&kb, 0), ls_kb_u32(&kb, 1), none);
+    }
     for (int i = 0; i < 2; i++) {
         uint32_t flags = LS_KF_FRAG(i ? LS_FRAG_B : LS_FRAG_A, 16, 16, 16) | (c->columns[i] ? LS_KF_FRAG_COLS : 0);
         ls_val zero = ls_kb_i32(&kb, 0), stride = ls_kb_i32(&kb, FRAG_LINE);
@@ -287,7 +291,16 @@ static void frag_kernel(const frag_case *c, ls_kernel *out) {
     ls_val column = ls_kb_mul(&kb, ls_kb_rem(&kb, e, ls_kb_i32(&kb, 4)), ls_kb_i32(&kb, 4));
     ls_val from = ls_kb_add(&kb, ls_kb_mul(&kb, row, ls_kb_i32(&kb, FRAG_OUT)), column);
     ls_val to = ls_kb_add(&kb, ls_kb_mul(&kb, row, ls_kb_i32(&kb, 16)), column);
-    ls_kb_store(&kb, result, to, ls_kb_load(&kb, sums, from, none, none, 4), none);
+    ls_val x = ls_kb_load(&kb, sums, from, none, none, 4);
+    if (beside >= 0) {
+        ls_val more = ls_kb_cast(&kb, ls_kb_load(&kb, beside, ls_kb_i32(&kb, 0), none, none, 1), LS_F32), parts[4];
+        for (int i = 0; i < 4; i++) {
+            parts[i] = ls_kb_add(&kb, ls_kb_extract(&kb, x, i), more);
+        }
+        ls_val low = ls_kb_join(&kb, parts[0], parts[1]), high = ls_kb_join(&kb, parts[2], parts[3]);
+        x = ls_kb_join(&kb, low, high);
+    }
+    ls_kb_store(&kb, result, to, x, none);
     ls_kb_end_loop(&kb);
     assert_ok(ls_kb_finish(&kb, out));
 }

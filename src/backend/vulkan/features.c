@@ -159,13 +159,13 @@ static void choose_subgroup(vk_driver *d, const found *f) {
     d->full_subgroups = f->features[SUBGROUP_SIZE].on[1];
 }
 
-/* Products of f16 or bf16 into f32, by one subgroup. Offered with LOCKSTEP_VULKAN_MATRIX=1 alone: a filter's gradient came out
- * as 0 by them on an H200 (docs/devices.md), and until the cause is known the vector units are right. */
+/* Products of f16 or bf16 into f32, by one subgroup. */
 static ls_status choose_frags(vk_driver *d, const found *f, ls_gpu_limits *limits, ls_error *err) {
     VkGetCooperativeMatrixProperties query;
     VkAnyFunction function = d->get_proc(d->instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
     bool bf16 = f->features[BFLOAT16].on[0] && f->features[BFLOAT16].on[2];
-    if (!ls_os_env("LOCKSTEP_VULKAN_MATRIX") || !f->features[COOP_MATRIX].on[0] ||
+    const char *wanted = ls_os_env("LOCKSTEP_VULKAN_MATRIX");
+    if ((wanted && strcmp(wanted, "off") == 0) || !f->features[COOP_MATRIX].on[0] ||
         !f->features[MEMORY_MODEL].on[0] || !f->features[FLOAT16_INT8].on[0] ||
         !f->features[STORAGE16].on[0] || !d->subgroup || !function) {
         return LS_OK;
@@ -189,8 +189,8 @@ static ls_status choose_frags(vk_driver *d, const found *f, ls_gpu_limits *limit
                                                               (uint8_t)p->m, (uint8_t)p->n, (uint8_t)p->k};
         }
     }
+    d->spirv.coop_matrix = limits->n_frags > 0;
     ls_free(d->heap, list);
-    d->spirv.coop_matrix = limits->frag_words = limits->n_frags > 0;
     return ls_vk_check(d, code, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR", err);
 }
 
