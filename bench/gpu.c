@@ -1,7 +1,7 @@
 /* Speed of a device with threads through the public interface, to be set beside bench/peers/torch_gpu.py, which prints the
  * same rows: programs replay in bursts of at least 20 ms, a wait at the end of each; medians of rounds; operands lie in
  * several copies that take turns, so that no cache keeps them.
- * Usage: gpu [--device ID] [--rounds N] [--only TEXT] [--math locked|fast] */
+ * Usage: gpu [--device ID] [--rounds N] [--only TEXT] [--math locked|fast] [--strategy OP=NAME] */
 #include <lockstep/lockstep.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -205,7 +205,7 @@ static row rows_of(const char *what, ls_tensor *(*build)(ls_session *, ls_tensor
 }
 
 int main(int argc, char **argv) {
-    const char *id = "cuda";
+    const char *id = "cuda", *strategy = NULL;
     bench b = {.rounds = 5};
     ls_error err = {.code = LS_OK};
     ls_context *context;
@@ -215,16 +215,23 @@ int main(int argc, char **argv) {
         id = strcmp(argv[i], "--device") == 0 ? argv[i + 1] : id;
         b.only = strcmp(argv[i], "--only") == 0 ? argv[i + 1] : b.only;
         b.math = strcmp(argv[i], "--math") == 0 ? argv[i + 1] : b.math;
+        strategy = strcmp(argv[i], "--strategy") == 0 ? argv[i + 1] : strategy;
         b.rounds = strcmp(argv[i], "--rounds") == 0 ? atoi(argv[i + 1]) : b.rounds;
     }
     if (argc % 2 == 0 || b.rounds < 1 || b.rounds > MAX_ROUNDS) {
-        fprintf(stderr, "usage: gpu [--device ID] [--rounds 1 to %d] [--only TEXT] [--math locked|fast]\n", MAX_ROUNDS);
+        fprintf(stderr, "usage: gpu [--device ID] [--rounds 1 to %d] [--only TEXT] [--math locked|fast] [--strategy OP=NAME]\n", MAX_ROUNDS);
         return 2;
     }
     if (ls_context_create(NULL, &context, &err) != LS_OK || ls_device_open(context, id, &device, &err) != LS_OK ||
         ls_session_create(context, device, &b.session, &err) != LS_OK) {
         fprintf(stderr, "gpu: %s\n", err.message);
         return 3;
+    }
+    const char *name = strategy ? strchr(strategy, '=') : NULL;
+    char kind[32];
+    snprintf(kind, sizeof kind, "%.*s", name ? (int)(name - strategy) : 0, strategy ? strategy : "");
+    if (strategy && ls_session_set_strategy(b.session, kind, name ? name + 1 : "") != LS_OK) {
+        die(b.session, "--strategy");
     }
     for (int math = LS_LOCKED; math <= LS_FAST; math++) {
         if (ls_device_peak(device, (ls_math)math, &gflops, &gbs, NULL) == LS_OK) {
