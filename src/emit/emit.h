@@ -86,6 +86,7 @@ typedef enum ls_cover {
 #undef COVER
     LS_COVERS
 } ls_cover;
+_Static_assert(LS_COVERS < 32, "covers are bits of a u32, and all of them one less than another");
 extern const char *const ls_cover_text[LS_COVERS];
 
 typedef struct ls_kernel_list {
