@@ -30,6 +30,13 @@ static const ls_emit_caps whole = {.max_threads = 1024,
                                    .frag_words = true,
                                    .products = true};
 
+/* A device whose threads copy what fragments are loaded from, and that has little shared memory. */
+static const ls_emit_caps plain = {.max_threads = 1024,
+                                   .max_shared = 49152,
+                                   .subgroup = 32,
+                                   .n_frags = 2,
+                                   .frags = {{LS_F16, 16, 16, 16}, {LS_BF16, 16, 16, 16}}};
+
 typedef struct product {
     int batch, m, n, k;
     bool a_turned, b_turned, more; /* stored the other way round; followed by an addition and a maximum */
@@ -172,6 +179,58 @@ static void products(void **state) {
     }
 }
 
+/* By fragments of operands that move as words, whole tiles or not. */
+static void moved_products(void **state) {
+    (void)state;
+    static const product rows[] = {
+        {1, 64, 128, 96, false, false, false, LS_F16}, {1, 72, 200, 88, false, false, true, LS_BF16},
+        {1, 72, 200, 88, true, false, false, LS_F16},  {1, 72, 200, 88, false, true, false, LS_F16},
+        {2, 40, 72, 24, true, true, true, LS_BF16},    {110, 8, 72, 16, true, false, false, LS_F16},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        check(&rows[i], &plain, 0, 0);
+    }
+}
+
+/* The tile of a large product: its threads, and halves of rows and columns in shared memory. */
+static void tiles(void **state) {
+    (void)state;
+    static const struct {
+        product p;
+        int threads, rows, columns;
+    } rows[] = {{{1, 4096, 4096, 4096, false, false, false, LS_F16}, 256, 128 * 40, 32 * 264},
+                {{1, 4096, 4096, 4096, true, true, false, LS_BF16}, 256, 32 * 136, 256 * 40},
+                {{1, 40000, 128, 512, false, false, true, LS_F16}, 256, 256 * 40, 32 * 136},
+                {{1, 1408, 1408, 512, false, false, true, LS_F16}, 128, 128 * 40, 32 * 136},
+                {{1, 9000, 64, 512, false, false, false, LS_BF16}, 128, 64 * 40, 32 * 72},
+                {{1, 512, 512, 512, false, false, false, LS_BF16}, 128, 64 * 40, 32 * 72}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bench b;
+        ls_plan plan;
+        ls_spec spec;
+        ls_kernel_list list;
+        bench_open(&b);
+        ls_session_set_math(b.s, LS_FAST);
+        ls_tensor *root = build(&b, &rows[i].p);
+        bench_plan(&b, &root, 1, 1, &plan);
+        bench_spec(&b, &plan.groups[0], &spec);
+        ok(&b, ls_emit(&b.arena, &spec, &plain, "matrix", &list, &b.err));
+        const ls_kernel *k = &list.kernels[0].kernel;
+        ok(&b, ls_kernel_verify(&b.heap, k, &b.err));
+        int64_t halves[2] = {0, 0};
+        for (int m = 0; m < k->n_mems; m++) {
+            bool of[2] = {strcmp(k->mems[m].name, "rows") == 0, strcmp(k->mems[m].name, "columns") == 0};
+            for (int side = 0; side < 2; side++) {
+                halves[side] = of[side] && k->mems[m].dtype == LS_U32 ? 2 * k->mems[m].count : halves[side];
+            }
+        }
+        if (k->workgroup[0] != rows[i].threads || halves[0] != rows[i].rows || halves[1] != rows[i].columns) {
+            fail_msg("row %zu: %d threads, %lld and %lld halves", i, (int)k->workgroup[0], (long long)halves[0], (long long)halves[1]);
+        }
+        bench_close(&b);
+    }
+}
+
 static void whole_products(void **state) {
     (void)state;
     static const product rows[] = {
@@ -224,6 +283,7 @@ static void reasons(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(whole_products), cmocka_unit_test(reasons)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(moved_products), cmocka_unit_test(tiles),
+                                       cmocka_unit_test(whole_products), cmocka_unit_test(reasons)};
     return cmocka_run_group_tests_name("emit_matrix", tests, NULL, NULL);
 }
