@@ -386,6 +386,11 @@ static ls_status frag_move(machine *m, ls_val at, ls_val fragment, ls_val stride
     for (int sub = 0; sub < m->threads / m->width; sub++) {
         int64_t base = (int64_t)reg(m, ins->src[0])[sub * m->width],
                 step = (int64_t)reg(m, stride)[sub * m->width];
+        int64_t size = (int64_t)ls_dtype_size((ls_dtype)m->k->body[fragment].dtype);
+        if (m->k->mems[ins->arg].space == LS_MEM_SHARED && (base * size % 16 || step * size % 16)) {
+            return fail(m, LS_ERR_INVALID, at, -1, "a fragment at %lld of %s, lines %lld apart: expected multiples of 16 bytes",
+                        (long long)base, m->k->mems[ins->arg].name, (long long)step);
+        }
         for (int e = 0; e < rows * cols; e++) {
             int r = e / cols, c = e % cols, thread = sub * m->width + e % m->width;
             int64_t i = base + (ins->flags & LS_KF_FRAG_COLS ? c * step + r : r * step + c);

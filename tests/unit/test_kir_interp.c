@@ -389,6 +389,35 @@ static void fragments_multiply(void **state) {
     }
 }
 
+/* Devices take fragments of shared memory from whole 16 bytes alone. */
+static void fragments_are_aligned(void **state) {
+    (void)state;
+    static const int rows[][3] = {{0, 16, true}, {8, 24, true}, {4, 16, false}, {0, 20, false}, {1, 8, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ls_kb kb;
+        ls_kernel k;
+        uint16_t out[512];
+        ls_kb_init(&kb, &arena, "aligned", &err);
+        int from = ls_kb_shared(&kb, "from", LS_F16, 512), to = ls_kb_global(&kb, "to", LS_U16, LS_MEM_WRITE, 512);
+        ls_kb_workgroup(&kb, 32, 1, 1);
+        ls_val t = ls_kb_loop(&kb, ls_kb_local_id(&kb, 0), ls_kb_i32(&kb, 512), ls_kb_i32(&kb, 32), 0);
+        ls_kb_store(&kb, from, t, ls_kb_bitcast(&kb, ls_kb_cast(&kb, t, LS_U16), LS_F16), LS_VAL_NONE);
+        ls_kb_store(&kb, to, t, ls_kb_cast(&kb, t, LS_U16), LS_VAL_NONE);
+        ls_kb_end_loop(&kb);
+        ls_kb_barrier(&kb);
+        ls_val frag = ls_kb_frag_load(&kb, from, ls_kb_i32(&kb, rows[i][0]), ls_kb_i32(&kb, rows[i][1]), LS_KF_FRAG(LS_FRAG_A, 16, 16, 16));
+        ls_kb_barrier(&kb);
+        ls_kb_frag_store(&kb, from, ls_kb_i32(&kb, 0), frag, ls_kb_i32(&kb, 16), 0);
+        assert_ok(ls_kb_finish(&kb, &k));
+        ls_interp_buffer buffers[] = {{out, 512, true}};
+        ls_interp_launch launch = {buffers, NULL, 0, 32};
+        ls_error_clear(&err);
+        ls_status status = ls_kernel_interp(&heap, &k, &launch, &err);
+        assert_int_equal(status, rows[i][2] ? LS_OK : LS_ERR_INVALID);
+        assert_true(rows[i][2] || strstr(err.message, "multiples of 16 bytes"));
+    }
+}
+
 /* A product of 4 x 6 x 4 with lines of 8 in A, from half `first` on: thread t stores sum (t / 4, t % 4). */
 static ls_status product(int first, int words, bool barrier, bool beyond, float *out) {
     static uint32_t a[32], b[12]; /* 1 in f16 is 0x3c00 */
@@ -477,6 +506,7 @@ int main(void) {
         TEST(atomics_and_plain_accesses),
         TEST(subgroups_lanes_and_divergence),
         TEST(fragments_multiply),
+        TEST(fragments_are_aligned),
         TEST(whole_products),
         TEST(every_allocation_may_fail),
     };
