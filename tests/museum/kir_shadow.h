@@ -190,7 +190,17 @@ static ls_val load_twin(shadow *s, const ls_ins *ins, ls_val pred) {
     return any;
 }
 
-/* A loop whose bounds depend on places, one of them mutated: whether it runs otherwise. */
+static bool loop_is_known(const shadow *s, int32_t i) {
+    bool known = true, touched = i == s->at;
+    for (int j = 0; j < 3; j++) {
+        ls_val v = s->k->body[i].src[j];
+        known = known && (s->taint[v] < 0 || s->other[v] >= 0);
+        touched = touched || s->taint[v] >= 0;
+    }
+    return known && touched;
+}
+
+/* A loop whose bounds depend on places: whether it runs otherwise. */
 static ls_val loop_differs(shadow *s, int32_t i) {
     const ls_ins *ins = &s->k->body[i];
     const mutant *m = s->m;
@@ -202,9 +212,11 @@ static ls_val loop_differs(shadow *s, int32_t i) {
         ls_val v[3];
         for (int j = 0; j < 3; j++) {
             v[j] = s->map[ins->src[j]];
-            if (n && m->const_src == j) {
+            if (n && taint_of(s, ins->src[j]) >= 0) {
+                v[j] = s->other[ins->src[j]];
+            } else if (n && i == s->at && m->const_src == j) {
                 v[j] = push(s, LS_K_CONST, t, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, m->const_bits);
-            } else if (n && m->const_src < 0 && m->variant == j) {
+            } else if (n && i == s->at && m->const_src < 0 && m->variant == j) {
                 v[j] = push(s, j == 1 ? LS_K_SUB : LS_K_ADD, t, v[j], j == 2 ? v[j] : one, LS_VAL_NONE, 0);
             }
         }
@@ -250,7 +262,7 @@ static bool shadow_ins(shadow *s, int32_t i) {
                 store_twin(s, &ins, LS_VAL_NONE, p);
             }
         }
-    } else if (ins.op == LS_K_LOOP && here && of_places(s->k, i, s->known) && taint_of(s, src[0]) < 0) {
+    } else if (ins.op == LS_K_LOOP && of_places(s->k, i, s->known) && loop_is_known(s, i)) {
         tell(s, loop_differs(s, i));
     } else if (ins.op == LS_K_IF || ins.op == LS_K_LOOP || kind == LS_KC_GROUP) {
         tell(s, either(s, either(s, taint_of(s, src[0]), taint_of(s, src[1])),
