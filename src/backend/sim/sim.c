@@ -15,7 +15,11 @@ typedef struct sim {
 
 static ls_status sim_block_new(void *driver, size_t size, void **out_block, ls_error *err) {
     *out_block = ls_alloc(((sim *)driver)->heap, size);
-    return *out_block ? LS_OK : LS_FAIL_MEMORY(err, "a block of the simulated device");
+    if (!*out_block) {
+        return LS_FAIL_MEMORY(err, "a block of the simulated device");
+    }
+    memset(*out_block, 0xff, size); /* NaN, so that what is read before it was written shows */
+    return LS_OK;
 }
 static void sim_block_free(void *driver, void *block) {
     ls_free(((sim *)driver)->heap, block);
