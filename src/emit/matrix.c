@@ -10,7 +10,8 @@
  * Where the device has whole products (PRODUCT), a tile's sums are one instruction, and the device's language says how slabs are
  * staged; what follows is the same.
  *
- * It takes what has the right shape: operands that are loaded as they are, extents that are whole tiles. */
+ * It takes what has the right shape: operands that are loaded as they are, extents that are whole tiles (of whole products, any:
+ * what a tile has too much is computed from zeros, or from what lies there, and not stored). */
 #include "emit/lower.h"
 
 enum { PART = 64, FRAG = 16, ALONG = 8 /* elements of 16 bytes */, GAP = 8, SPARE = 4 };
@@ -39,8 +40,8 @@ typedef struct product {
     uint8_t batch[2 * LS_MAX_RANK];
     int n_batch, k_axis, threads, slab; /* contracted elements of a slab */
     int64_t k;
-    bool whole;  /* by PRODUCT */
-    bool *used;  /* by the stores, without the contraction */
+    bool whole; /* by PRODUCT */
+    bool *used; /* by the stores, without the contraction */
     ls_dtype type;
     ls_val t, part[2]; /* of this subgroup: its first row and column in the tile */
     ls_val sum[PART / FRAG][PART / FRAG];
@@ -203,10 +204,11 @@ static const char *choose_tiles(product *p) {
 
 /* ---- whole products ---- */
 
-/* Whether no line that is read of an operand passes a multiple of its length, wherever the batch begins. */
+/* Whether an operand is whole lines, none of which is read past its end for an element that counts, wherever the batch begins;
+ * and whether what a last slab reads too much lies past the end of them, where there is 0. */
 static bool lines_stay(const product *p, const side *s) {
     const ls_spec *spec = p->l->spec;
-    int64_t end = s->by_k ? p->k : s->extent;
+    int64_t end = s->by_k ? p->k : s->extent, numel = spec->args[s->arg].numel;
     for (int i = 0; i < p->n_batch; i++) {
         int64_t stride = 0, bound = ls_dim_bound(spec->extents_of_axes[p->batch[i]]);
         (void)ls_ix_affine(spec, spec->values[s->value].ix, p->batch[i], &stride);
@@ -215,7 +217,8 @@ static bool lines_stay(const product *p, const side *s) {
         }
         end += stride % s->line ? stride * (bound - 1) : 0;
     }
-    return end <= s->line;
+    bool slabs = p->k % WHOLE_SLAB == 0 || (s->by_k ? s->line : numel / s->line) == p->k;
+    return end <= s->line && numel % s->line == 0 && slabs;
 }
 
 /* Bytes of shared memory: stages, as many as let a multiprocessor have one large tile or two small ones; later the sums. */
@@ -226,23 +229,40 @@ static int64_t whole_bytes(int64_t rows, int64_t columns, int64_t most) {
     return stages < 2 ? INT64_MAX : (bytes > sums ? bytes : sums) + WHOLE_BARRIERS;
 }
 
+static int64_t tiles_of(const side *s) {
+    return (s->extent + s->tile - 1) / s->tile;
+}
+
+/* The tile that takes a large device the least time: turns of its multiprocessors, by the work of a tile, of which small ones do
+ * less at a time. */
 static bool choose_whole(product *p) {
-    static const int shapes[][2] = {{128, 256}, {256, 128}, {128, 128}, {128, 64}};
-    int64_t batch = ls_lower_bound(p->l, p->batch, p->n_batch), best = 0;
-    if (!p->l->caps->products || p->l->max_threads < WHOLE_THREADS || !lines_stay(p, &p->s[0]) || !lines_stay(p, &p->s[1])) {
+    static const struct {
+        int rows, columns, tenths;
+    } shapes[] = {{128, 256, 10}, {256, 128, 10}, {128, 128, 11}, {128, 64, 13}};
+    enum { MULTIPROCESSORS = 128 };
+    int64_t batch = ls_lower_bound(p->l, p->batch, p->n_batch), best = INT64_MAX;
+    side chosen[2];
+    bool large = p->s[0].extent >= PART && p->s[1].extent >= PART &&
+                 p->s[0].extent * p->s[1].extent >= 2 * PART * PART;
+    if (!p->l->caps->products || p->l->max_threads < WHOLE_THREADS || !large || p->s[1].extent % 4 ||
+        p->k < 1 || !lines_stay(p, &p->s[0]) || !lines_stay(p, &p->s[1])) {
         return false;
     }
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes && best < 128; i++) {
-        int64_t rows = shapes[i][0], columns = shapes[i][1], tiles = p->s[0].extent / rows * (p->s[1].extent / columns) * batch;
-        if (p->s[0].extent % rows == 0 && p->s[1].extent % columns == 0 && tiles > best &&
-            whole_bytes(rows, columns, p->l->max_shared) <= p->l->max_shared) {
-            best = tiles;
-            p->s[0].tile = (int)rows;
-            p->s[1].tile = (int)columns;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        int rows = p->s[0].tile = shapes[i].rows, columns = p->s[1].tile = shapes[i].columns;
+        int64_t tiles = tiles_of(&p->s[0]) * tiles_of(&p->s[1]) * batch;
+        int64_t time = (tiles + MULTIPROCESSORS - 1) / MULTIPROCESSORS * rows * columns * shapes[i].tenths;
+        if (time < best && whole_bytes(rows, columns, p->l->max_shared) <= p->l->max_shared) {
+            best = time;
+            chosen[0] = p->s[0];
+            chosen[1] = p->s[1];
         }
     }
+    for (int i = 0; i < 2 && best < INT64_MAX; i++) {
+        p->s[i] = chosen[i];
+    }
     p->threads = WHOLE_THREADS;
-    return best > 0;
+    return best < INT64_MAX;
 }
 
 static const char *plan(product *p) {
@@ -252,12 +272,12 @@ static const char *plan(product *p) {
     for (int i = 0; i < 2 && !why; i++) {
         why = lie(p, &p->s[i]);
     }
-    p->slab = p->k % 128 ? 32 : 64;
-    why = why ? why : p->k <= 0 || p->k % 64 ? "the contracted axis is not a multiple of 64" : NULL;
     p->whole = !why && choose_whole(p);
     if (p->whole) {
         return NULL;
     }
+    p->slab = p->k % 128 ? 32 : 64;
+    why = why ? why : p->k <= 0 || p->k % 64 ? "the contracted axis is not a multiple of 64" : NULL;
     if (!why && p->slab == 64 && choose_tiles(p)) {
         p->slab = 32;
     }
@@ -432,7 +452,8 @@ static void store_tile(product *p) {
 /* The sums of the tile in shared memory, then stored. */
 static void whole_tile(product *p) {
     ls_kb *kb = &p->l->kb;
-    int rows = p->s[0].tile, width = p->s[1].tile, units = rows * width / 4 / p->threads, together = units % 8 ? 1 : 8;
+    int rows = p->s[0].tile, width = p->s[1].tile, units = rows * width / 4 / p->threads,
+        together = units % 8 ? 1 : 8;
     int64_t bytes = whole_bytes(rows, width, p->l->max_shared);
     int sums = ls_kb_shared(kb, "sums", LS_F32, bytes / 4);
     ls_kproduct what = {.type = p->type, .k = p->k, .sums = sums, .stride = width + WHOLE_SPARE};
@@ -452,12 +473,26 @@ static void whole_tile(product *p) {
     ls_kb_barrier(kb);
     ls_val u = ls_kb_loop(kb, i32(p, 0), i32(p, units / together), i32(p, 1), 0);
     ls_val v = ls_kb_loop(kb, i32(p, 0), i32(p, together), i32(p, 1), little_follows(p) ? LS_KF_UNROLL : 0);
-    ls_val turn = ls_kb_add(kb, times(p, u, together), v), inner = i32(p, width / 4); /* of threads along a row; they are whole rows */
+    ls_val turn = ls_kb_add(kb, times(p, u, together), v),
+           inner = i32(p, width / 4); /* of threads along a row; they are whole rows */
     ls_val line = ls_kb_add(kb, ls_kb_div(kb, p->t, inner), times(p, turn, p->threads / (width / 4)));
     ls_val column = times(p, ls_kb_rem(kb, p->t, inner), 4);
     ls_val at = ls_kb_add(kb, times(p, line, what.stride), column);
-    ls_val x = ls_kb_load(kb, sums, at, LS_VAL_NONE, LS_VAL_NONE, 4), row = ls_kb_add(kb, p->s[0].first, line);
-    store_four(p, row, ls_kb_add(kb, p->s[1].first, column), x);
+    ls_val x = ls_kb_load(kb, sums, at, LS_VAL_NONE, LS_VAL_NONE, 4),
+           row = ls_kb_add(kb, p->s[0].first, line);
+    column = ls_kb_add(kb, p->s[1].first, column);
+    bool within[2] = {p->s[0].extent % rows == 0, p->s[1].extent % width == 0};
+    for (int i = 0; i < 2; i++) { /* the last tiles may be part of one */
+        if (!within[i]) {
+            ls_kb_if(kb, ls_kb_lt(kb, i ? column : row, i32(p, p->s[i].extent)));
+        }
+    }
+    store_four(p, row, column, x);
+    for (int i = 0; i < 2; i++) {
+        if (!within[i]) {
+            ls_kb_end_if(kb);
+        }
+    }
     ls_kb_end_loop(kb);
     ls_kb_end_loop(kb);
 }
@@ -467,7 +502,7 @@ static void whole_tile(product *p) {
 /* Tiles in an order that reads the same rows and columns at about the same time: several rows of tiles together. */
 static void place_tile(product *p, ls_val tile) {
     ls_kb *kb = &p->l->kb;
-    int64_t rows = p->s[0].extent / p->s[0].tile, columns = p->s[1].extent / p->s[1].tile;
+    int64_t rows = tiles_of(&p->s[0]), columns = tiles_of(&p->s[1]);
     int64_t together = p->whole ? 16 : 8;
     while (rows % together) {
         together /= 2;
@@ -501,7 +536,7 @@ static void declare(product *p) {
 static void emit_matrix(product *p) {
     ls_lower *l = p->l;
     ls_kb *kb = &l->kb;
-    int64_t tiles = p->s[0].extent / p->s[0].tile * (p->s[1].extent / p->s[1].tile);
+    int64_t tiles = tiles_of(&p->s[0]) * tiles_of(&p->s[1]);
     ls_lower_begin(l, "matrix", p->whole ? LS_COVER_PRODUCT : LS_COVER_MATRIX);
     ls_kb_workgroup(kb, p->threads, 1, 1);
     ls_val group = ls_lower_frame(l, tiles * ls_lower_bound(l, p->batch, p->n_batch), 1);

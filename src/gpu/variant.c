@@ -3,7 +3,7 @@
  * computes. Counts of memories that are indexed from a base say nothing: bounds were proved before. */
 #include "gpu/internal.h"
 
-enum { ANY_COUNT = 1 << 28, PRODUCT_ROOM = 80 /* instructions of by_elements */ };
+enum { ANY_COUNT = 1 << 28, PRODUCT_ROOM = 100 /* instructions of by_elements */ };
 
 typedef struct rewriter {
     const ls_kernel *from;
@@ -68,14 +68,21 @@ static ls_val both(rewriter *r, ls_kop op, ls_val a, ls_val b) {
     return put3(r, op, LS_I32, 1, a, b, LS_VAL_NONE, 0);
 }
 
-/* Element (line, along) of an operand that begins at half `first`, as f32. */
-static ls_val half_at(rewriter *r, const ls_kproduct *p, int side, ls_val first, ls_val line, ls_val along) {
+/* Element (down, along) of an operand that begins at half `first`, as f32; +0 past a line's end and past the last line. */
+static ls_val half_at(rewriter *r, const ls_kproduct *p, int side, ls_val first, ls_val down, ls_val along) {
     int32_t mem = p->side[side].mem;
-    ls_val half = both(r, LS_K_ADD, first, along);
-    half = both(r, LS_K_ADD, both(r, LS_K_MUL, line, int_of(r, p->side[side].line)), half);
+    ls_val line = int_of(r, p->side[side].line),
+           lines = int_of(r, 2 * r->from->mems[mem].count / p->side[side].line);
+    ls_val x = both(r, LS_K_ADD, both(r, LS_K_REM, first, line), along),
+           y = both(r, LS_K_ADD, both(r, LS_K_DIV, first, line), down);
+    ls_val in_line = put3(r, LS_K_LT, LS_BOOL, 1, x, line, LS_VAL_NONE, 0);
+    ls_val inside = put3(r, LS_K_LT, LS_BOOL, 1, y, lines, LS_VAL_NONE, 0);
+    inside = put3(r, LS_K_AND, LS_BOOL, 1, in_line, inside, LS_VAL_NONE, 0);
+    ls_val half = both(r, LS_K_ADD, both(r, LS_K_MUL, y, line), x);
     ls_val one = int_of(r, 1), four = int_of(r, 4), at = both(r, LS_K_SHR, half, one);
     at = r->base[mem] == LS_VAL_NONE ? at : moved(r, at, r->base[mem], 0);
-    ls_val word = put3(r, LS_K_LOAD, LS_U32, 1, at, LS_VAL_NONE, LS_VAL_NONE, r->mem[mem]);
+    ls_val none = put3(r, LS_K_CONST, LS_U32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, 0);
+    ls_val word = put3(r, LS_K_LOAD, LS_U32, 1, at, inside, none, r->mem[mem]);
     ls_val low = both(r, LS_K_SHL, both(r, LS_K_AND, half, one), four);
     low = put3(r, LS_K_CAST, LS_U32, 1, low, LS_VAL_NONE, LS_VAL_NONE, 0);
     word = put3(r, LS_K_SHR, LS_U32, 1, word, low, LS_VAL_NONE, 0);
@@ -86,7 +93,8 @@ static ls_val half_at(rewriter *r, const ls_kproduct *p, int side, ls_val first,
 
 static void by_elements(rewriter *r, const ls_kproduct *p, const ls_ins *ins) {
     const int32_t *w = r->from->workgroup;
-    ls_val t = put3(r, LS_K_LOCAL_ID, LS_I32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, 0), first[2], factor[2];
+    ls_val t = put3(r, LS_K_LOCAL_ID, LS_I32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, 0), first[2],
+           factor[2];
     for (int i = 1; i < 3; i++) {
         ls_val id = put3(r, LS_K_LOCAL_ID, LS_I32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, i);
         t = both(r, LS_K_ADD, t, both(r, LS_K_MUL, id, int_of(r, i == 1 ? w[0] : (int64_t)w[0] * w[1])));
@@ -94,9 +102,12 @@ static void by_elements(rewriter *r, const ls_kproduct *p, const ls_ins *ins) {
     for (int i = 0; i < 2; i++) {
         first[i] = put3(r, LS_K_CAST, LS_I32, 1, ins->src[i], LS_VAL_NONE, LS_VAL_NONE, 0);
     }
-    ls_val columns = int_of(r, p->side[1].size), stride = int_of(r, p->stride), zero = int_of(r, 0), one = int_of(r, 1);
-    ls_val all = int_of(r, (int64_t)p->side[0].size * p->side[1].size), threads = int_of(r, ls_kernel_threads(r->from));
-    ls_val depth = int_of(r, p->k), nothing = put3(r, LS_K_CONST, LS_F32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, 0);
+    ls_val columns = int_of(r, p->side[1].size), stride = int_of(r, p->stride), zero = int_of(r, 0),
+           one = int_of(r, 1);
+    ls_val all = int_of(r, (int64_t)p->side[0].size * p->side[1].size),
+           threads = int_of(r, ls_kernel_threads(r->from));
+    ls_val depth = int_of(r, p->k),
+           nothing = put3(r, LS_K_CONST, LS_F32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, 0);
     ls_val e = put3(r, LS_K_LOOP, LS_I32, 1, t, all, threads, 0);
     ls_val row = both(r, LS_K_DIV, e, columns), column = both(r, LS_K_REM, e, columns);
     ls_val sum = put3(r, LS_K_VAR, LS_F32, 1, nothing, LS_VAL_NONE, LS_VAL_NONE, 0);
@@ -106,7 +117,8 @@ static void by_elements(rewriter *r, const ls_kproduct *p, const ls_ins *ins) {
         factor[i] = half_at(r, p, i, first[i], p->side[i].by_k ? own : k, p->side[i].by_k ? k : own);
     }
     ls_val now = put3(r, LS_K_GET, LS_F32, 1, sum, LS_VAL_NONE, LS_VAL_NONE, 0);
-    put3(r, LS_K_SET, LS_F32, 0, sum, put3(r, LS_K_FMA, LS_F32, 1, factor[0], factor[1], now, 0), LS_VAL_NONE, 0);
+    put3(r, LS_K_SET, LS_F32, 0, sum, put3(r, LS_K_FMA, LS_F32, 1, factor[0], factor[1], now, 0), LS_VAL_NONE,
+         0);
     put3(r, LS_K_END_LOOP, LS_BOOL, 0, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, 0);
     ls_val total = put3(r, LS_K_GET, LS_F32, 1, sum, LS_VAL_NONE, LS_VAL_NONE, 0);
     ls_val place = both(r, LS_K_ADD, both(r, LS_K_MUL, row, stride), column);
@@ -217,16 +229,19 @@ ls_status ls_gpu_rewrite(ls_arena *arena, const ls_kernel *kernel, const int64_t
         int64_t at = global ? base[mem->binding] : LS_GPU_BASE_NONE;
         if (at != LS_GPU_BASE_NONE) {
             r.base[m] = at >= 0 ? put3(&r, LS_K_CONST, LS_I32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, at)
-                                : put3(&r, LS_K_PARAM, LS_I32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, r.to.n_params);
+                                : put3(&r, LS_K_PARAM, LS_I32, 1, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE,
+                                       r.to.n_params);
             r.to.mems[r.mem[m]].count = ANY_COUNT;
             r.to.mems[r.mem[m]].count_param = LS_VAL_NONE;
         }
         if (at == LS_GPU_BASE_PARAM) {
-            r.to.params[r.to.n_params] = (ls_kparam){ls_arena_printf(arena, "base_%s", mem->name), LS_I32, 0, INT32_MAX};
+            r.to.params[r.to.n_params] =
+                (ls_kparam){ls_arena_printf(arena, "base_%s", mem->name), LS_I32, 0, INT32_MAX};
             if (!r.to.params[r.to.n_params++].name) {
                 return LS_FAIL_MEMORY(err, "a variant of a kernel");
             }
-        } else if (at == LS_GPU_BASE_NONE && global && alias[mem->binding] != mem->binding) { /* the same place: that one's base */
+        } else if (at == LS_GPU_BASE_NONE && global &&
+                   alias[mem->binding] != mem->binding) { /* the same place: that one's base */
             r.base[m] = r.base[memory_of(kernel, alias[mem->binding])];
         }
     }

@@ -132,7 +132,8 @@ static ls_val fold_shift(ls_kout *out, ls_ins *ins) {
     const ls_ins *s = at(out, ins->src[0]);
     if (ins->op == LS_K_SHR && ins->dtype == LS_U32 && s->op == LS_K_SHL && s->src[1] == ins->src[1] &&
         is_const(out, ins->src[1]) && at(out, ins->src[1])->arg < 32) { /* up and down again: the low bits */
-        return make(out, LS_K_AND, ins, s->src[0], make_const(out, ins, UINT32_MAX >> at(out, ins->src[1])->arg));
+        return make(out, LS_K_AND, ins, s->src[0],
+                    make_const(out, ins, UINT32_MAX >> at(out, ins->src[1])->arg));
     }
     return is_const_of(out, ins->src[1], 0) ? ins->src[0] : LS_VAL_NONE;
 }
@@ -140,7 +141,8 @@ static ls_val fold_shift(ls_kout *out, ls_ins *ins) {
 /* From f16 to f32 and back. */
 static ls_val fold_cast(ls_kout *out, ls_ins *ins) {
     const ls_ins *s = at(out, ins->src[0]);
-    bool back = ins->dtype == LS_F16 && s->dtype == LS_F32 && s->op == LS_K_CAST && at(out, s->src[0])->dtype == LS_F16;
+    bool back = ins->dtype == LS_F16 && s->dtype == LS_F32 && s->op == LS_K_CAST &&
+                at(out, s->src[0])->dtype == LS_F16;
     return back ? s->src[0] : LS_VAL_NONE;
 }
 
@@ -244,11 +246,8 @@ static const fold_fn int_folds[LS_K_COUNT] = {
     [LS_K_LE] = fold_compare,
 };
 static const fold_fn any_folds[LS_K_COUNT] = {
-    [LS_K_SELECT] = fold_select,
-    [LS_K_CAST] = fold_cast,
-    [LS_K_SPLAT] = fold_splat,
-    [LS_K_EXTRACT] = fold_extract,
-    [LS_K_JOIN] = fold_join,
+    [LS_K_SELECT] = fold_select,   [LS_K_CAST] = fold_cast, [LS_K_SPLAT] = fold_splat,
+    [LS_K_EXTRACT] = fold_extract, [LS_K_JOIN] = fold_join,
 };
 
 ls_val ls_kir_fold(ls_kout *out, ls_ins *ins) {

@@ -118,8 +118,8 @@ static ls_status element_at(machine *m, ls_val at, int thread, int64_t index, ui
     return LS_OK;
 }
 
-static ls_status race(machine *m, ls_val at, int mem, int thread, int64_t index, int32_t other_group, int other,
-                      const char *did) {
+static ls_status race(machine *m, ls_val at, int mem, int thread, int64_t index, int32_t other_group,
+                      int other, const char *did) {
     const char *name = m->k->mems[mem].name;
     if (other_group != m->group_number) {
         return fail(m, LS_ERR_DIFFERS, at, thread, "%s[%lld] was %s by another workgroup", name,
@@ -154,8 +154,8 @@ static ls_status note_write(machine *m, ls_val at, int mem, int thread, int64_t 
         return race(m, at, mem, thread, index, c->writer_group, c->writer, "written");
     }
     if (c->reader_group && (c->many_groups || c->reader_group != m->group_number)) {
-        return race(m, at, mem, thread, index, c->reader_group != m->group_number ? c->reader_group : 0, c->reader,
-                    "read");
+        return race(m, at, mem, thread, index, c->reader_group != m->group_number ? c->reader_group : 0,
+                    c->reader, "read");
     }
     if (c->reader_group && c->read_phase == m->phase && (c->many_readers || c->reader != thread)) {
         return race(m, at, mem, thread, index, c->reader_group, c->reader, "read");
@@ -448,39 +448,40 @@ EXEC(FRAG_MMA) {
     return LS_OK;
 }
 
-/* Half `at` of a memory of words, read by a thread of its own: nobody else is at work between two barriers. */
+/* A half of a memory of words, read by a thread of its own: nobody else is at work between two barriers. */
 static ls_status product_half(machine *m, ls_val at, int mem, int64_t half, ls_dtype type, float *out) {
-    int64_t count = m->mems[mem].count;
-    if (half < 0 || half / 2 >= count) {
-        return fail(m, LS_ERR_RANGE, at, -1, "half %lld is out of bounds: %s has %lld words", (long long)half,
-                    m->k->mems[mem].name, (long long)count);
-    }
     cell *c = &m->mems[mem].cells[half / 2];
     LS_TRY(m->err, note_read(m, at, mem, m->threads, half / 2, c));
     uint64_t word = element_get(LS_U32, m->mems[mem].data + half / 2 * 4);
-    uint64_t a[3] = {ls_kir_wrap(type, word >> (half & 1 ? 16 : 0)), 0, 0}, bits = ls_kir_eval(LS_K_CAST, LS_F32, type, a);
+    uint64_t a[3] = {ls_kir_wrap(type, word >> (half & 1 ? 16 : 0)), 0, 0},
+             bits = ls_kir_eval(LS_K_CAST, LS_F32, type, a);
     uint32_t low = (uint32_t)bits;
     memcpy(out, &low, sizeof low);
     return LS_OK;
 }
 
 static ls_status product_operand(machine *m, ls_val at, const ls_kproduct *p, int i, float *out) {
-    int64_t first = (int64_t)reg(m, m->k->body[at].src[i])[0], line = p->side[i].line;
-    bool by_k = p->side[i].by_k;
-    int64_t along = by_k ? p->k : p->side[i].size;
+    const ls_val src = m->k->body[at].src[i];
+    const int64_t first = (int64_t)reg(m, src)[0], line = p->side[i].line,
+                  lines = 2 * m->mems[p->side[i].mem].count / line;
     for (int t = 1; t < m->threads; t++) {
-        if ((int64_t)reg(m, m->k->body[at].src[i])[t] != first) {
-            return fail(m, LS_ERR_INVALID, at, t, "operand %%%d differs within the workgroup", m->k->body[at].src[i]);
+        if ((int64_t)reg(m, src)[t] != first) {
+            return fail(m, LS_ERR_INVALID, at, t, "operand %%%d differs within the workgroup", src);
         }
     }
-    if (first % line + along > line) {
-        return fail(m, LS_ERR_INVALID, at, -1, "%lld halves from %lld on pass a multiple of %lld", (long long)along,
-                    (long long)first, (long long)line);
+    if (first < 0 || first / line >= lines) {
+        return fail(m, LS_ERR_RANGE, at, -1, "half %lld is out of bounds: %s has %lld lines of %lld",
+                    (long long)first, m->k->mems[p->side[i].mem].name, (long long)lines, (long long)line);
     }
     for (int64_t r = 0; r < p->side[i].size; r++) {
         for (int64_t k = 0; k < p->k; k++) {
-            int64_t half = first + (by_k ? r * line + k : k * line + r);
-            LS_TRY(m->err, product_half(m, at, p->side[i].mem, half, p->type, &out[r * p->k + k]));
+            int64_t x = first % line + (p->side[i].by_k ? k : r),
+                    y = first / line + (p->side[i].by_k ? r : k);
+            float *to = &out[r * p->k + k];
+            *to = 0;
+            if (x < line && y < lines) {
+                LS_TRY(m->err, product_half(m, at, p->side[i].mem, y * line + x, p->type, to));
+            }
         }
     }
     return LS_OK;

@@ -92,10 +92,11 @@ typedef struct ls_kgrid {
 } ls_kgrid;
 
 /* A matrix product by a whole workgroup, staged through shared memory: sums[r * stride + c] becomes the sum over i < k of
- * A(r, i) * B(i, c). An operand is halves in words of a global memory, two a word, low first. With `by_k` its lines lie along
- * the contracted axis: A(r, i) is half src0 + r * line + i, B(i, c) half src1 + c * line + i; else A(r, i) is half
- * src0 + i * line + r and B(i, c) half src1 + i * line + c. What is read of a line never passes a multiple of `line`. While
- * it works all of `sums` may be used: what exceeds the sums is room for stages, the more the better. */
+ * A(r, i) * B(i, c). An operand is halves in words of a global memory, two a word, low first, in lines of `line` halves. It
+ * begins in line src / line, at place src % line: with `by_k` (lines along the contracted axis) A(r, i) lies r lines further
+ * and i places, B(i, c) c lines and i places; else A(r, i) i lines and r places, B(i, c) i lines and c places. Past the end of
+ * a line, and past the last line, there is +0. While it works all of `sums` may be used: what exceeds the sums is room for
+ * stages, the more the better. */
 typedef struct ls_kproduct {
     ls_dtype type; /* LS_F16 or LS_BF16 */
     struct {

@@ -28,7 +28,8 @@ static ls_val half_is_nan(ls_legal *l, ls_val f, ls_val mag) {
 /* Below 2^-14 the last place is 2^-24, that of numbers from 1/2 to 1: the addition of 1/2 rounds. */
 ls_val ls_legal_half_bits(ls_legal *l, ls_dtype t, ls_val f) {
     ls_kb *k = &l->kb;
-    ls_val mag = magnitude(l, f), sign = AND(SHR(ls_legal_bits(l, f), U(16)), U(0x8000)), nan = half_is_nan(l, f, mag);
+    ls_val mag = magnitude(l, f), sign = AND(SHR(ls_legal_bits(l, f), U(16)), U(0x8000)),
+           nan = half_is_nan(l, f, mag);
     if (casts_half(l, t)) {
         return SELECT(nan, U(t == LS_F16 ? 0x7e00 : 0x7fc0), cast_bits(l, t, f));
     }

@@ -315,9 +315,10 @@ static const char *rule_PRODUCT(const rule_args *r) {
             k->mems[mem].dtype != LS_U32 || !(k->mems[mem].access & LS_MEM_READ)) {
             return "two indices into global memories of words that may be read";
         }
-        int64_t along = p->side[i].by_k ? p->k : p->side[i].size;
-        if (p->side[i].size < 1 || p->k < 1 || p->side[i].line < along) {
-            return "rows, columns, contracted elements, and lines that are no shorter";
+        bool lines = p->side[i].line > 0 && 2 * k->mems[mem].count % p->side[i].line == 0 &&
+                     k->mems[mem].count_param < 0;
+        if (p->side[i].size < 1 || p->k < 1 || !lines) {
+            return "rows, columns, contracted elements, and operands of whole lines";
         }
     }
     bool shared = p->sums >= 0 && p->sums < k->n_mems && k->mems[p->sums].space == LS_MEM_SHARED &&

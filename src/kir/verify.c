@@ -277,13 +277,12 @@ static ls_status check_fragment_access(verifier *v, ls_val at) {
 static ls_status check_product(verifier *v, ls_val at) {
     const ls_ins *ins = &v->k->body[at];
     const ls_kproduct *p = &v->k->products[ins->arg];
-    for (int i = 0; i < 2; i++) {
-        int64_t lines = p->side[i].by_k ? p->side[i].size : p->k, along = p->side[i].by_k ? p->k : p->side[i].size;
+    for (int i = 0; i < 2; i++) { /* what lies past the end is not read */
         ls_range first = ls_ranges_of(v->ranges, ins->src[i]);
-        ls_wide last = first.hi + (ls_wide)(lines - 1) * p->side[i].line + along - 1;
         if (first.lo <= first.hi) {
-            LS_TRY(v->err, check_index(v, at, p->side[i].mem, ins->src[i], first.lo < 0 ? first.lo : first.lo / 2,
-                                       last < 0 ? last : last / 2));
+            LS_TRY(v->err,
+                   check_index(v, at, p->side[i].mem, ins->src[i], first.lo < 0 ? first.lo : first.lo / 2,
+                               first.hi < 0 ? first.hi : first.hi / 2));
         }
     }
     return LS_OK;

@@ -13,7 +13,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { SLAB = 64, LINE = 128 /* bytes */, THREADS = 256, WARPS = 8, BOX = 64 * LINE, BARRIERS = 1024, STAGES = 32 };
+enum {
+    SLAB = 64,
+    LINE = 128 /* bytes */,
+    THREADS = 256,
+    WARPS = 8,
+    BOX = 64 * LINE,
+    BARRIERS = 1024,
+    STAGES = 32
+};
 
 typedef struct pipe {
     ls_ptx *p;
@@ -44,8 +52,9 @@ int ls_ptx_product_maps(const ls_kernel *kernel, ls_ptx_map out_maps[2]) {
     for (int i = 0; kernel->n_products && i < 2; i++) {
         const ls_kproduct *k = &kernel->products[kernel->n_products - 1];
         const ls_kmem *m = &kernel->mems[k->side[i].mem];
-        int64_t lines = (2 * m->count + k->side[i].line - 1) / k->side[i].line;
-        out_maps[i] = (ls_ptx_map){m->binding, k->side[i].line, lines, SLAB, k->side[i].by_k ? k->side[i].size : SLAB};
+        int64_t lines = 2 * m->count / k->side[i].line;
+        out_maps[i] =
+            (ls_ptx_map){m->binding, k->side[i].line, lines, SLAB, k->side[i].by_k ? k->side[i].size : SLAB};
     }
     return kernel->n_products ? 2 : 0;
 }
@@ -59,14 +68,16 @@ static const char *refusal(const ls_ptx *p, const ls_kproduct *k) {
     if (p->kernel->n_products != 1 || p->depth) {
         return "a second one, or one in a block";
     }
-    if (ls_kernel_threads(p->kernel) != THREADS || p->kernel->workgroup[0] != THREADS || (rows != 128 && rows != 256) ||
-        columns % 64 || columns > 256 || rows * columns > 128 * 256 || k->k % SLAB || sums->binding % 1024 ||
-        k->side[0].line % 8 || k->side[1].line % 8 || k->stride % 2) {
+    if (ls_kernel_threads(p->kernel) != THREADS || p->kernel->workgroup[0] != THREADS ||
+        (rows != 128 && rows != 256) || columns % 64 || columns > 256 || rows * columns > 128 * 256 ||
+        sums->binding % 1024 || k->side[0].line % 8 || k->side[1].line % 8 || k->stride % 2) {
         return "a tile or a layout that it does not take";
     }
-    for (int i = 0; i < 2; i++) {
-        if (p->kernel->mems[k->side[i].mem].count_param >= 0) {
-            return "an operand whose size is a parameter";
+    for (int i = 0; i < 2;
+         i++) { /* copies end with the memory alone: a last slab that is no whole one must be the end */
+        int64_t line = k->side[i].line, lines = 2 * p->kernel->mems[k->side[i].mem].count / line;
+        if (k->k % SLAB && (k->side[i].by_k ? line : lines) != k->k) {
+            return "contracted elements that are not whole slabs";
         }
     }
     return NULL;
@@ -76,8 +87,9 @@ static const char *refusal(const ls_ptx *p, const ls_kproduct *k) {
 
 static void copy_box(pipe *s, int i, ls_ptx_op to, int64_t offset, ls_ptx_op full, ls_ptx_op x, ls_ptx_op y) {
     ls_ptx *p = s->p;
-    ls_ptx_line(p, "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%s+%" PRId64
-                   "], [%s, {%s, %s}], [%s];",
+    ls_ptx_line(p,
+                "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%s+%" PRId64
+                "], [%s, {%s, %s}], [%s];",
                 ls_ptx_text(p, to), offset, ls_ptx_text(p, s->map[i]), ls_ptx_text(p, x), ls_ptx_text(p, y),
                 ls_ptx_text(p, full));
 }
@@ -85,7 +97,8 @@ static void copy_box(pipe *s, int i, ls_ptx_op to, int64_t offset, ls_ptx_op ful
 /* Asks for a slab, whose first contracted element is `k`; by the first thread. */
 static void copy_slab(pipe *s, ls_ptx_op to, ls_ptx_op full, ls_ptx_op k) {
     ls_ptx *p = s->p;
-    ls_ptx_line(p, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%s], %" PRId64 ";", ls_ptx_text(p, full), s->stage);
+    ls_ptx_line(p, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%s], %" PRId64 ";", ls_ptx_text(p, full),
+                s->stage);
     for (int i = 0; i < 2; i++) {
         int64_t at = i ? (int64_t)s->k->side[0].size * LINE : 0;
         ls_ptx_op along = new32(p);
@@ -117,7 +130,8 @@ static void begin(pipe *s, ls_val at) {
     s->base = plus(p, p->shared, p->kernel->mems[s->k->sums].binding);
     s->barriers = plus(p, s->base, s->stages * s->stage);
     for (int i = 0; i < 2; i++) {
-        ls_ptx_op index = ls_ptx_reg(p, p->values[ins->src[i]].ops[0], LS_I32), line = imm(s->k->side[i].line);
+        ls_ptx_op index = ls_ptx_reg(p, p->values[ins->src[i]].ops[0], LS_I32),
+                  line = imm(s->k->side[i].line);
         s->x[i] = new32(p);
         s->y[i] = new32(p);
         ls_ptx_2(p, "rem.s32", s->x[i], index, line);
@@ -184,8 +198,8 @@ static void multiply(pipe *s, ls_ptx_op a, ls_ptx_op b, int block, ls_ptx_op alw
     for (int i = 0; i < n; i++) {
         ls_text_printf(out, "%s%s", i ? ", " : "", ls_ptx_text(p, s->sums[block * n + i]));
     }
-    ls_text_printf(out, "}, %s, %s, %s, 1, 1, %d, %d;\n", ls_ptx_text(p, a), ls_ptx_text(p, b), ls_ptx_text(p, always),
-                   !s->k->side[0].by_k, !s->k->side[1].by_k);
+    ls_text_printf(out, "}, %s, %s, %s, 1, 1, %d, %d;\n", ls_ptx_text(p, a), ls_ptx_text(p, b),
+                   ls_ptx_text(p, always), !s->k->side[0].by_k, !s->k->side[1].by_k);
 }
 
 /* All of a slab. A step along the contracted axis is 32 bytes of each line, or 16 lines. */
@@ -208,13 +222,15 @@ static void multiply_slab(pipe *s, ls_ptx_op stage, ls_ptx_op always) {
 }
 
 /* The slab before the present one has been read: releases its stage; the first thread asks for what comes there next. */
-static void release(pipe *s, ls_ptx_op slab, ls_ptx_op stage, ls_ptx_op full, ls_ptx_op parity, ls_ptx_op first_lane) {
+static void release(pipe *s, ls_ptx_op slab, ls_ptx_op stage, ls_ptx_op full, ls_ptx_op parity,
+                    ls_ptx_op first_lane) {
     ls_ptx *p = s->p;
-    ls_ptx_op some = ls_ptx_new(p, LS_PTX_PRED), more = ls_ptx_new(p, LS_PTX_PRED), to = new32(p), k = new32(p);
+    ls_ptx_op some = ls_ptx_new(p, LS_PTX_PRED), more = ls_ptx_new(p, LS_PTX_PRED), to = new32(p),
+              k = new32(p);
     ls_ptx_2(p, "setp.gt.s32", some, slab, imm(0));
     ls_ptx_2(p, "and.pred", some, some, first_lane);
-    ls_ptx_line(p, "@%s mbarrier.arrive.shared::cta.b64 _, [%s+%d];", ls_ptx_text(p, some), ls_ptx_text(p, full),
-                8 * s->stages);
+    ls_ptx_line(p, "@%s mbarrier.arrive.shared::cta.b64 _, [%s+%d];", ls_ptx_text(p, some),
+                ls_ptx_text(p, full), 8 * s->stages);
     int skip = p->labels++;
     ls_ptx_2(p, "and.pred", some, some, s->lead);
     ls_ptx_2(p, "setp.le.s32", more, slab, imm(s->slabs - s->stages));
@@ -232,7 +248,8 @@ static void loop(pipe *s) {
     ls_ptx *p = s->p;
     /* of the present slab and the one before: its number, its stage in 16 bytes, its barrier, its turn's parity */
     ls_ptx_op slab = new32(p), stage[2], full[2], parity[2], lane = new32(p);
-    ls_ptx_op first_lane = ls_ptx_new(p, LS_PTX_PRED), always = ls_ptx_new(p, LS_PTX_PRED), again = ls_ptx_new(p, LS_PTX_PRED);
+    ls_ptx_op first_lane = ls_ptx_new(p, LS_PTX_PRED), always = ls_ptx_new(p, LS_PTX_PRED),
+              again = ls_ptx_new(p, LS_PTX_PRED);
     ls_ptx_line(p, "mov.u32 %s, %%laneid;", ls_ptx_text(p, lane));
     ls_ptx_2(p, "setp.eq.s32", first_lane, lane, imm(0));
     ls_ptx_line(p, "setp.eq.s32 %s, 0, 0;", ls_ptx_text(p, always));
@@ -257,8 +274,10 @@ static void loop(pipe *s) {
     ls_ptx_2(p, "add.s32", full[0], full[0], imm(8));
     ls_ptx_2(p, "setp.eq.s32", again, stage[0], imm(s->stages * s->stage / 16));
     ls_ptx_line(p, "@%s mov.b32 %s, 0;", ls_ptx_text(p, again), ls_ptx_text(p, stage[0]));
-    ls_ptx_line(p, "@%s mov.b32 %s, %s;", ls_ptx_text(p, again), ls_ptx_text(p, full[0]), ls_ptx_text(p, s->barriers));
-    ls_ptx_line(p, "@%s xor.b32 %s, %s, 1;", ls_ptx_text(p, again), ls_ptx_text(p, parity[0]), ls_ptx_text(p, parity[0]));
+    ls_ptx_line(p, "@%s mov.b32 %s, %s;", ls_ptx_text(p, again), ls_ptx_text(p, full[0]),
+                ls_ptx_text(p, s->barriers));
+    ls_ptx_line(p, "@%s xor.b32 %s, %s, 1;", ls_ptx_text(p, again), ls_ptx_text(p, parity[0]),
+                ls_ptx_text(p, parity[0]));
     ls_ptx_2(p, "setp.lt.s32", again, slab, imm(s->slabs));
     ls_ptx_line(p, "@%s bra L%d;", ls_ptx_text(p, again), label);
     ls_ptx_line(p, "wgmma.wait_group.sync.aligned 0;");
@@ -269,7 +288,8 @@ static void loop(pipe *s) {
 
 static void store(pipe *s) {
     ls_ptx *p = s->p;
-    ls_ptx_op t = new32(p), row = new32(p), part = new32(p), at = new32(p), line = imm((int64_t)s->k->stride * 4);
+    ls_ptx_op t = new32(p), row = new32(p), part = new32(p), at = new32(p),
+              line = imm((int64_t)s->k->stride * 4);
     ls_ptx_line(p, "mov.u32 %s, %%tid.x;", ls_ptx_text(p, t));
     ls_ptx_2(p, "shr.u32", row, t, imm(7)); /* the half */
     ls_ptx_2(p, "shr.u32", part, t, imm(5));
@@ -287,8 +307,8 @@ static void store(pipe *s) {
         const ls_ptx_op *sums = s->sums + block * s->columns / 2;
         for (int i = 0; i < s->columns / 2; i += 2) {
             int64_t place = (int64_t)(block * 64 + (i & 2 ? 8 : 0)) * s->k->stride * 4 + i / 4 * 32;
-            ls_ptx_line(p, "st.shared.v2.b32 [%s+%" PRId64 "], {%s, %s};", ls_ptx_text(p, at), place, ls_ptx_text(p, sums[i]),
-                        ls_ptx_text(p, sums[i + 1]));
+            ls_ptx_line(p, "st.shared.v2.b32 [%s+%" PRId64 "], {%s, %s};", ls_ptx_text(p, at), place,
+                        ls_ptx_text(p, sums[i]), ls_ptx_text(p, sums[i + 1]));
         }
     }
 }
@@ -296,7 +316,11 @@ static void store(pipe *s) {
 void ls_ptx_product(ls_ptx *p, ls_val at) {
     const ls_kproduct *k = &p->kernel->products[p->kernel->body[at].arg];
     const char *why = refusal(p, k);
-    pipe s = {.p = p, .k = k, .blocks = k->side[0].size / 128, .columns = k->side[1].size, .slabs = k->k / SLAB};
+    pipe s = {.p = p,
+              .k = k,
+              .blocks = k->side[0].size / 128,
+              .columns = k->side[1].size,
+              .slabs = (k->k + SLAB - 1) / SLAB};
     s.stage = (int64_t)(k->side[0].size + k->side[1].size) * LINE;
     int64_t stages = (p->kernel->mems[k->sums].count * 4 - BARRIERS) / s.stage;
     s.stages = (int)(stages < STAGES ? stages : STAGES);

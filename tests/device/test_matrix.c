@@ -50,7 +50,8 @@ static long check(world *w, const product *p) {
     float *out = malloc((size_t)n * sizeof *out);
     world_ok(w, ls_read(s, z, out, (size_t)n * sizeof *out));
     long wrong = 0;
-    int *rows = lines(1, p->batch, p->m, p->k, p->a_turned), *columns = lines(2, p->batch, p->n, p->k, !p->b_turned);
+    int *rows = lines(1, p->batch, p->m, p->k, p->a_turned),
+        *columns = lines(2, p->batch, p->n, p->k, !p->b_turned);
     for (int i = 0; i < n; i++) {
         int column = i % p->n, row = i / p->n % p->m, at = i / p->n / p->m, sum = 0;
         const int *r = rows + (at * p->m + row) * p->k, *c = columns + (at * p->n + column) * p->k;
@@ -73,14 +74,19 @@ static long check(world *w, const product *p) {
 static void products(void **state) {
     (void)state;
     static const product rows[] = {
-        {1, 128, 256, 128, 0, 0, 0, LS_F16},  {1, 128, 256, 64, 0, 0, 1, LS_BF16}, {1, 256, 256, 192, 1, 0, 0, LS_F16},
-        {1, 256, 128, 256, 0, 1, 0, LS_BF16}, {2, 128, 128, 128, 1, 1, 1, LS_F16}, {1, 64, 192, 320, 0, 0, 0, LS_F16},
-        {1, 100, 60, 70, 0, 0, 0, LS_F16},    {1, 512, 512, 640, 0, 0, 0, LS_BF16},
-        {1, 256, 512, 1024, 1, 1, 0, LS_F16}, {1, 128, 64, 768, 0, 1, 1, LS_F16},
-        {3, 256, 256, 448, 0, 1, 0, LS_BF16}, {1, 384, 768, 832, 1, 0, 0, LS_F16},
+        {1, 128, 256, 128, 0, 0, 0, LS_F16},   {1, 128, 256, 64, 0, 0, 1, LS_BF16},
+        {1, 256, 256, 192, 1, 0, 0, LS_F16},   {1, 256, 128, 256, 0, 1, 0, LS_BF16},
+        {2, 128, 128, 128, 1, 1, 1, LS_F16},   {1, 64, 192, 320, 0, 0, 0, LS_F16},
+        {1, 100, 60, 70, 0, 0, 0, LS_F16},     {1, 512, 512, 640, 0, 0, 0, LS_BF16},
+        {1, 256, 512, 1024, 1, 1, 0, LS_F16},  {1, 128, 64, 768, 0, 1, 1, LS_F16},
+        {3, 256, 256, 448, 0, 1, 0, LS_BF16},  {1, 384, 768, 832, 1, 0, 0, LS_F16},
         {1, 2048, 2048, 512, 0, 0, 1, LS_F16}, {1, 2048, 2048, 384, 1, 1, 0, LS_BF16},
         {2, 2048, 1152, 320, 0, 1, 0, LS_F16}, {2, 1152, 1024, 256, 1, 0, 1, LS_F16},
         {1, 33000, 136, 72, 0, 0, 0, LS_BF16},
+        {1, 65, 136, 256, 0, 0, 0, LS_F16},    {1, 1000, 520, 384, 0, 0, 1, LS_BF16},
+        {3, 200, 328, 192, 1, 1, 0, LS_F16},   {2, 264, 100, 64, 0, 1, 0, LS_F16},
+        {1, 136, 1000, 72, 0, 0, 0, LS_F16},   {1, 1000, 264, 520, 1, 1, 0, LS_BF16},
+        {1, 333, 2000, 8, 0, 1, 1, LS_F16},    {2, 333, 264, 72, 0, 0, 0, LS_F16},
     };
     const char *id = getenv("LOCKSTEP_DEVICE"), *all = getenv("LOCKSTEP_CONFORM");
     long wrong = 0, run = 0;

@@ -111,7 +111,7 @@ ls_tensor *covers_build(ls_session *s, ls_cover cover, ls_dtype half) {
     case LS_COVER_FRAGMENTS:
         return ls_matmul(s, numbers(s, half, LS_SHAPE(100, 70), 1), numbers(s, half, LS_SHAPE(70, 60), 2));
     case LS_COVER_MATRIX: /* no whole tile of a product */
-        return ls_matmul(s, numbers(s, half, LS_SHAPE(64, 128), 1), numbers(s, half, LS_SHAPE(128, 128), 2));
+        return ls_matmul(s, numbers(s, half, LS_SHAPE(64, 128), 1), numbers(s, half, LS_SHAPE(128, 64), 2));
     case LS_COVER_PRODUCT:
         return ls_matmul(s, numbers(s, half, LS_SHAPE(128, 320), 1), numbers(s, half, LS_SHAPE(320, 256), 2));
     case LS_COVER_ATTENTION: return attention(s);

@@ -92,7 +92,8 @@ static void run(bench *b, const product *p, const ls_kernel_list *list, const ls
     uint16_t *bytes[4];
     assert_true(spec->n_args <= 4);
     for (int i = 0; i < spec->n_args; i++) {
-        bytes[i] = (uint16_t *)ls_arena_alloc(&b->arena, (size_t)spec->args[i].numel * 2 + (size_t)base * 4) + 2 * base;
+        bytes[i] = (uint16_t *)ls_arena_alloc(&b->arena, (size_t)spec->args[i].numel * 2 + (size_t)base * 4) +
+                   2 * base;
         for (int64_t e = 0; e < spec->args[i].numel; e++) {
             bytes[i][e] = spec->args[i].written ? 0xffff : half_of(p->dtype, number(i, (int)e));
         }
@@ -242,8 +243,21 @@ static void whole_products(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         check(&rows[i], &whole, 1, 0);
     }
-    check(&(product){1, 64, 128, 64, false, false, false, LS_F16}, &whole, 0, 0); /* no whole tile: by fragments */
-    check(&(product){1, 128, 64, 64, true, true, false, LS_F16}, &whole, 1, 3);   /* an operand where nobody can bind it */
+    static const product parts[] = {
+        /* of tiles, and of a last slab where nothing but zeros lies behind it */
+        {1, 65, 136, 64, false, false, false, LS_F16}, {1, 136, 68, 64, true, true, false, LS_F16},
+        {2, 72, 136, 128, true, false, true, LS_BF16}, {1, 64, 128, 72, false, false, false, LS_F16},
+        {1, 200, 64, 104, true, true, false, LS_F16},  {1, 130, 196, 8, false, true, false, LS_BF16},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        check(&parts[i], &whole, 1, 0);
+        check(&parts[i], &whole, 1, 1);
+    }
+    check(&(product){1, 56, 128, 64, false, false, false, LS_F16}, &whole, 0, 0); /* too few rows */
+    check(&(product){2, 128, 128, 72, false, false, false, LS_F16}, &whole, 0,
+          0); /* what lies behind a slab is the next matrix */
+    check(&(product){1, 128, 64, 64, true, true, false, LS_F16}, &whole, 1,
+          3); /* an operand where nobody can bind it */
     check(&(product){2, 128, 64, 128, false, false, true, LS_BF16}, &whole, 1, 1);
 }
 

@@ -61,15 +61,19 @@ static ls_kernel build(const sample *s) {
     ls_kernel k;
     int64_t depth = 64 * s->slabs, words_a = s->rows * depth / 2, words_b = s->columns * depth / 2;
     ls_kb_init(&kb, &arena, "product", &err);
-    int a = ls_kb_global(&kb, "a", LS_U32, LS_MEM_READ, words_a), b = ls_kb_global(&kb, "b", LS_U32, LS_MEM_READ, words_b);
+    int a = ls_kb_global(&kb, "a", LS_U32, LS_MEM_READ, words_a),
+        b = ls_kb_global(&kb, "b", LS_U32, LS_MEM_READ, words_b);
     int c = ls_kb_global(&kb, "c", LS_F32, LS_MEM_WRITE, s->threads);
-    int64_t stages = (int64_t)s->stages * (s->rows + s->columns) * 32 + 256, room = (int64_t)s->rows * (s->columns + 8);
+    int64_t stages = (int64_t)s->stages * (s->rows + s->columns) * 32 + 256,
+            room = (int64_t)s->rows * (s->columns + 8);
     int sums = ls_kb_shared(&kb, "sums", LS_F32, stages > room ? stages : room);
     ls_kb_workgroup(&kb, s->threads, 1, 1);
     ls_kb_grid(&kb, 0, 1, LS_VAL_NONE, 1);
     ls_kproduct p = {.type = s->type, .k = depth, .sums = sums, .stride = s->columns + 8};
-    p.side[0].mem = a, p.side[0].size = s->rows, p.side[0].by_k = s->a_by_k, p.side[0].line = s->a_by_k ? depth : s->rows;
-    p.side[1].mem = b, p.side[1].size = s->columns, p.side[1].by_k = s->b_by_k, p.side[1].line = s->b_by_k ? depth : s->columns;
+    p.side[0].mem = a, p.side[0].size = s->rows, p.side[0].by_k = s->a_by_k,
+    p.side[0].line = s->a_by_k ? depth : s->rows;
+    p.side[1].mem = b, p.side[1].size = s->columns, p.side[1].by_k = s->b_by_k,
+    p.side[1].line = s->b_by_k ? depth : s->columns;
     ls_val zero = ls_kb_i32(&kb, 0), t = ls_kb_local_id(&kb, 0);
     if (s->in_loop) {
         ls_val end = ls_kb_i32(&kb, 99), one = ls_kb_i32(&kb, 1);
@@ -77,8 +81,10 @@ static ls_kernel build(const sample *s) {
     }
     ls_kb_product(&kb, &p, zero, zero);
     ls_kb_barrier(&kb);
-    ls_kb_store(&kb, c, t, ls_kb_load(&kb, sums, ls_kb_rem(&kb, t, ls_kb_i32(&kb, s->columns)), LS_VAL_NONE, LS_VAL_NONE, 1),
-                LS_VAL_NONE);
+    ls_kb_store(
+        &kb, c, t,
+        ls_kb_load(&kb, sums, ls_kb_rem(&kb, t, ls_kb_i32(&kb, s->columns)), LS_VAL_NONE, LS_VAL_NONE, 1),
+        LS_VAL_NONE);
     if (s->in_loop) {
         ls_kb_barrier(&kb);
         ls_kb_end_loop(&kb);
@@ -110,12 +116,14 @@ static void layouts_assemble(void **state) {
     (void)state;
     static const int tiles[][2] = {{128, 256}, {256, 128}, {128, 128}, {128, 64}};
     for (int v = 0; v < 16; v++) {
-        sample s = {tiles[v / 4][0], tiles[v / 4][1], 8, 4, 256, v & 1, v & 2, false, v & 1 ? LS_F16 : LS_BF16};
+        sample s = {tiles[v / 4][0], tiles[v / 4][1],         8, 4, 256, v & 1, v & 2,
+                    false,           v & 1 ? LS_F16 : LS_BF16};
         ls_text text;
         assert_ok(render(&s, true, &text));
         int boxes = (s.a_by_k ? 1 : s.rows / 64) + (s.b_by_k ? 1 : s.columns / 64);
         assert_int_equal(count(text.data, "wgmma.mma_async"), 4 * s.rows / 128);
-        assert_int_equal(count(text.data, "cp.async.bulk.tensor.2d"), 5 * boxes); /* four stages ahead, and in the loop */
+        assert_int_equal(count(text.data, "cp.async.bulk.tensor.2d"),
+                         5 * boxes); /* four stages ahead, and in the loop */
         assert_int_equal(count(text.data, "mbarrier.init"), 8);
         assert_int_equal(count(text.data, "st.shared.v2.b32"), s.rows * s.columns / 512);
         assert_int_equal(count(text.data, ".param .align 64 .b8 map"), 2);
@@ -163,14 +171,15 @@ static void what_has_no_form_is_refused(void **state) {
     (void)state;
     static const sample rows[] = {
         {128, 128, 2, 2, 128, true, true, false, LS_F16}, {64, 128, 2, 2, 256, true, true, false, LS_F16},
-        {128, 96, 2, 2, 256, true, true, false, LS_F16},  {128, 64, 2, 1, 256, true, true, false, LS_F16}, 
+        {128, 96, 2, 2, 256, true, true, false, LS_F16},  {128, 64, 2, 1, 256, true, true, false, LS_F16},
         {128, 128, 2, 2, 256, true, true, true, LS_F16},  {128, 128, 2, 2, 256, true, true, false, LS_F16},
     };
     enum { N = sizeof rows / sizeof *rows };
     for (int i = 0; i < N; i++) {
         ls_text text;
         ls_error_clear(&err);
-        assert_int_equal(render(&rows[i], i < N - 1, &text), LS_ERR_UNSUPPORTED); /* the last: not for another architecture */
+        assert_int_equal(render(&rows[i], i < N - 1, &text),
+                         LS_ERR_UNSUPPORTED); /* the last: not for another architecture */
         assert_non_null(strstr(err.message, "product"));
         ls_text_free(&text);
     }

@@ -7,11 +7,12 @@
 
 enum { SHORTEST = 3, LONGEST = 8192, MAX_PARAMS = 192 };
 
-static ls_status make_map(ls_cuda *c, const ls_ptx_map *m, ls_cu_address address, void *out_map, ls_error *err) {
+static ls_status make_map(ls_cuda *c, const ls_ptx_map *m, ls_cu_address address, void *out_map,
+                          ls_error *err) {
     const uint64_t sizes[2] = {(uint64_t)m->line, (uint64_t)m->lines}, stride = 2 * (uint64_t)m->line;
     const uint32_t box[2] = {(uint32_t)m->box_elements, (uint32_t)m->box_lines}, steps[2] = {1, 1};
-    LS_CUDA_TRY(c, err, tensor_map, out_map, LS_CU_MAP_U16, 2, (void *)(uintptr_t)address, sizes, &stride, box, steps, 0,
-                LS_CU_MAP_SWIZZLE_128, LS_CU_MAP_PROMOTE_256, 0);
+    LS_CUDA_TRY(c, err, tensor_map, out_map, LS_CU_MAP_U16, 2, (void *)(uintptr_t)address, sizes, &stride,
+                box, steps, 0, LS_CU_MAP_SWIZZLE_128, LS_CU_MAP_PROMOTE_256, 0);
     return LS_OK;
 }
 
