@@ -319,13 +319,35 @@ EXPORT int cuFuncSetAttribute(void *function, int attribute, int value) {
 }
 EXPORT int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                           unsigned shared, void *stream, void **params, void **extra) {
-    (void)function, (void)shared, (void)stream, (void)params, (void)extra;
+    (void)function, (void)shared, (void)stream, (void)extra;
     CALLED("cuLaunchKernel");
+    if (fake_cuda.map_at) {
+        memcpy(&fake_cuda.launched, params[fake_cuda.map_at], sizeof fake_cuda.launched);
+    }
     NEEDS_CONTEXT;
     if (!gx || !gy || !gz || !bx || !by || !bz) {
         return 1;
     }
     *(capturing ? &fake_cuda.captured : &fake_cuda.launches) += 1;
+    return 0;
+}
+EXPORT int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address, const uint64_t *sizes,
+                                  const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
+                                  int swizzle, int promotion, int fill) {
+    (void)promotion;
+    CALLED("cuTensorMapEncodeTiled");
+    if ((uintptr_t)map % 64 || rank != 2 || (uintptr_t)address % 16 || strides[0] % 16 || !sizes[0] || !sizes[1] ||
+        box[0] > 256 || box[1] > 256 || steps[0] != 1 || steps[1] != 1 || interleave || fill) {
+        return 1;
+    }
+    fake_cuda.map.address = (uint64_t)(uintptr_t)address;
+    fake_cuda.map.stride = strides[0];
+    fake_cuda.map.type = type;
+    fake_cuda.map.swizzle = swizzle;
+    memcpy(fake_cuda.map.sizes, sizes, sizeof fake_cuda.map.sizes);
+    memcpy(fake_cuda.map.box, box, sizeof fake_cuda.map.box);
+    memset(map, 0, 128);
+    memcpy(map, &fake_cuda.map.address, sizeof fake_cuda.map.address);
     return 0;
 }
 EXPORT int cuStreamBeginCapture_v2(void *stream, int mode) {

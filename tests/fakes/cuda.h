@@ -13,6 +13,13 @@ typedef struct fake_cuda_state {
     int slow;            /* queries before an event is done */
     long calls, launches, captured, graphs, linked;
     long live, contexts, depth; /* made and not given back */
+    struct { /* the last tensor map */
+        uint64_t address, sizes[2], stride;
+        uint32_t box[2];
+        int type, swizzle;
+    } map;
+    int map_at;         /* where a launch's parameters are to have such a map; 0: nowhere */
+    uint64_t launched;  /* the address of the one that was there */
 } fake_cuda_state;
 
 #endif

@@ -121,6 +121,8 @@ static void chooses_what_ptx_it_writes(void **state) {
         ls_cuda *c = opened();
         assert_int_equal(c->sm, rows[i][2]);
         assert_int_equal(c->isa, rows[i][3]);
+        assert_int_equal(c->arch, rows[i][1] == 90 && rows[i][3] == 80); /* other architectures lack what sm_90a has */
+        assert_int_equal(ls_gpu_get_limits(device.state)->products, c->arch);
         ls_backend_cuda.close(&device);
     }
 }
@@ -292,6 +294,56 @@ static void sequences_become_graphs(void **state) {
     sequence(&l, 2, 2, 2, 0); /* too short to be worth one */
     sequence(&l, 2, 2, 2, 0);
     end(&l);
+}
+
+/* A kernel with a whole product takes two tensor maps, of the addresses of its launch. */
+static void tensor_maps(void **state) {
+    (void)state;
+    ls_cuda *c = opened();
+    ls_arena arena;
+    ls_kb kb;
+    ls_kernel k;
+    ls_gpu_code code = {.name = "product", .kernel = &k, .n_words = 1};
+    void *pipeline = NULL, *block = NULL;
+    ls_arena_init(&arena, &heap);
+    ls_kb_init(&kb, &arena, "product", &err);
+    int n = ls_kb_param(&kb, "n", LS_I32, 0, 64), x = ls_kb_global(&kb, "x", LS_F32, LS_MEM_WRITE, 256);
+    int a = ls_kb_global(&kb, "a", LS_U32, LS_MEM_READ, 128 * 64), b = ls_kb_global(&kb, "b", LS_U32, LS_MEM_READ, 64 * 96 / 2);
+    int sums = ls_kb_shared(&kb, "sums", LS_F32, 20000);
+    const ls_kproduct p = {LS_F16, {{a, 128, 128, true}, {b, 64, 96, false}}, 64, sums, 72};
+    ls_kb_workgroup(&kb, 256, 1, 1);
+    ls_val zero = ls_kb_i32(&kb, 0), t = ls_kb_local_id(&kb, 0);
+    ls_kb_product(&kb, &p, zero, zero);
+    ls_kb_barrier(&kb);
+    ls_kb_store(&kb, x, t, ls_kb_load(&kb, sums, zero, LS_VAL_NONE, LS_VAL_NONE, 1), ls_kb_lt(&kb, t, ls_kb_get_param(&kb, n)));
+    assert_ok(ls_kb_finish(&kb, &k));
+    assert_ok(ls_cuda_render(c, &arena, &k, &code, &err));
+    assert_ok(ls_cuda_build(c, &code, &pipeline, &err));
+    assert_ok(((ls_gpu *)device.state)->api->block_new(c, 65536, &block, &err));
+    const uint32_t word = 7;
+    fake->map_at = 5; /* three addresses and the words; then A and B */
+    for (size_t at = 0; at < 64; at += 32) {
+        const ls_gpu_range ranges[] = {{block, 0, 1024}, {block, 1024, 32768}, {block, 40000 + at, 6144}};
+        const ls_gpu_dispatch d = {pipeline, &k, ranges, &word, 1, {1, 1, 1}, 0};
+        uint64_t ticket;
+        assert_ok(ls_cuda_dispatch(c, &d, &err));
+        assert_ok(ls_cuda_flush(c, &ticket, &err));
+        assert_int_equal(fake->launched, (uint64_t)(uintptr_t)block + 40000 + at);
+    }
+    assert_int_equal(fake->map.sizes[0], 96);
+    assert_int_equal(fake->map.sizes[1], 64);
+    assert_int_equal(fake->map.stride, 192);
+    assert_int_equal(fake->map.box[0], 64);
+    assert_int_equal(fake->map.box[1], 64);
+    assert_int_equal(fake->map.type, LS_CU_MAP_U16);
+    assert_int_equal(fake->map.swizzle, LS_CU_MAP_SWIZZLE_128);
+    const ls_gpu_range odd[] = {{block, 0, 1024}, {block, 1032, 32768}, {block, 40000, 6144}};
+    assert_int_equal(ls_cuda_dispatch(c, &(ls_gpu_dispatch){pipeline, &k, odd, &word, 1, {1, 1, 1}, 0}, &err), LS_ERR_INTERNAL);
+    assert_non_null(strstr(err.message, "cuTensorMapEncodeTiled"));
+    ls_cuda_drop(c, pipeline);
+    ((ls_gpu *)device.state)->api->block_free(c, block);
+    ls_arena_free(&arena);
+    ls_backend_cuda.close(&device);
 }
 
 static void copies_are_part_of_sequences(void **state) {
@@ -566,7 +618,7 @@ int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, all_given_back)
     const struct CMUnitTest tests[] = {
         CASE(opens), CASE(opens_by_uuid), CASE(chooses_what_ptx_it_writes), CASE(says_why_there_is_none), CASE(bytes_come_back),
-        CASE(tickets_are_in_order), CASE(sequences_become_graphs), CASE(copies_are_part_of_sequences),
+        CASE(tickets_are_in_order), CASE(sequences_become_graphs), CASE(tensor_maps), CASE(copies_are_part_of_sequences),
         CASE(a_read_sees_what_was_held_back), CASE(more_sequences_than_are_kept), CASE(graphs_may_be_refused), CASE(timers),
         CASE(a_lost_device_stays_lost), CASE(memory_may_be_short), CASE(a_kernel_may_not_compile), CASE(binaries_are_kept),
         CASE(opening_fails_cleanly), CASE(what_computes_nothing_is_not_certified),
