@@ -34,7 +34,8 @@ void *ls_gpu_driver(const ls_gpu *gpu) {
 
 void ls_gpu_covered(ls_gpu *gpu, uint32_t *out_launched, uint32_t *out_possible) {
     const ls_gpu_limits *l = &gpu->limits;
-    uint32_t not_here = l->n_frags ? 0 : 1u << LS_COVER_FRAGMENTS | 1u << LS_COVER_MATRIX;
+    uint32_t not_here = l->n_frags ? 0 : 1u << LS_COVER_FRAGMENTS;
+    not_here |= l->n_frags && l->frag_words ? 0 : 1u << LS_COVER_MATRIX;
     not_here |= l->products ? 0 : 1u << LS_COVER_PRODUCT;
     not_here |= l->max_threads >= 256 ? 0 : 1u << LS_COVER_ATTENTION;
     not_here |= l->subgroup >= 32 && l->subgroup % 32 == 0 ? 0 : 1u << LS_COVER_VECTOR_ALONG;
