@@ -149,7 +149,11 @@ static ls_status build_all(ls_kernel_binary *b, const char *strategy, ls_error *
         return build_vendor(b, err);
     }
     uint64_t begin = ls_os_nanoseconds();
-    LS_TRY(err, ls_emit(&b->arena, &b->spec, &caps, strategy, &b->list, err));
+    ls_error why = {.code = LS_OK};
+    ls_status status = ls_emit(&b->arena, &b->spec, &caps, strategy, &b->list, &why);
+    if (status != LS_OK) {
+        return LS_FAIL(err, status, "%s: %s", gpu->device->id, why.message);
+    }
     b->emit_ns = ls_os_nanoseconds() - begin;
     b->parts = LS_ARENA_ARRAY(&b->arena, ls_gpu_part, b->list.n_kernels + 1);
     b->scratch_offset = LS_ARENA_ARRAY(&b->arena, size_t, b->list.n_scratch + 1);

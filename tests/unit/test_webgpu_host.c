@@ -251,7 +251,7 @@ static void close_host(ls_webgpu_host *host) {
 
 static const ls_webgpu_host_api host_api = {
     buffer_new, buffer_free, pipeline_new, any_free, group_new, any_free, dispatch, resolve, copy, write_now,
-    submit,     map,         mapped,       unmap,    wait_some, close_host,
+    submit,     map,         mapped,       unmap,    wait_some, NULL, close_host,
 };
 
 static const ls_gpu_api *const api = &ls_webgpu_api;

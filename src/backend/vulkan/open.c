@@ -215,13 +215,13 @@ void ls_vk_close(vk_driver *d) {
         (void)d->vkDeviceWaitIdle(d->dev);
         ls_vk_cache_save(d);
         ls_vk_block_free(d, d->staging);
+        ls_vk_queue_destroy(d); /* before the layouts: commands that were never submitted still name them */
         d->vkDestroyPipelineCache(d->dev, d->cache, NULL);
         d->vkDestroyQueryPool(d->dev, d->timestamps, NULL);
         for (int i = 0; i <= LS_VK_BINDINGS; i++) {
             d->vkDestroyPipelineLayout(d->dev, d->layouts[i], NULL);
             d->vkDestroyDescriptorSetLayout(d->dev, d->set_layouts[i], NULL);
         }
-        ls_vk_queue_destroy(d);
     }
     if (d->dev && d->vkDestroyDevice) {
         d->vkDestroyDevice(d->dev, NULL);

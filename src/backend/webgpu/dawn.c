@@ -45,6 +45,7 @@ typedef struct dawn {
     WGPUFuture map;
     bool map_failed;
     int found, missed; /* in the disk cache, by Dawn */
+    void (*force_loss)(WGPUDevice device, uint32_t reason, WGPUStringView message); /* NULL in a library that has none */
 } dawn;
 
 typedef struct pipeline {
@@ -413,6 +414,14 @@ static void wait(ls_webgpu_host *host, uint64_t nanoseconds) {
     d->f.InstanceProcessEvents(d->instance);
 }
 
+static void lose(ls_webgpu_host *host) {
+    dawn *d = dawn_of(host);
+    if (d->force_loss) {
+        d->force_loss(d->device, WGPU_LOST_UNKNOWN, view("lost on request"));
+        d->f.InstanceProcessEvents(d->instance);
+    }
+}
+
 static void close_host(ls_webgpu_host *host) {
     dawn *d = dawn_of(host);
     end_pass(d);
@@ -442,7 +451,7 @@ static void close_host(ls_webgpu_host *host) {
 
 static const ls_webgpu_host_api host_api = {
     buffer_new, buffer_free, pipeline_new, pipeline_free, group_new, group_free, dispatch, resolve, copy, write,
-    submit,     map,         mapped,       unmap,         wait,      close_host,
+    submit,     map,         mapped,       unmap,         wait,      lose, close_host,
 };
 
 /* ---- opening ---- */
@@ -463,6 +472,8 @@ static ls_status load(dawn *d, ls_error *err) {
     memcpy(&d->f.name, &name, sizeof name);
     LS_WGPU_FUNCTIONS(LOAD)
 #undef LOAD
+    void *force_loss = ls_os_library_symbol(library, "wgpuDeviceForceLoss");
+    memcpy(&d->force_loss, &force_loss, sizeof force_loss);
     if (!ls_os_library_symbol(library, "wgpuGetInstanceCapabilities")) { /* later instance descriptors are laid out otherwise */
         ls_os_library_close(library);
         return LS_FAIL(err, LS_ERR_DEVICE, "webgpu: the library is not of the interface of May 2025; %s", INSTALL);

@@ -66,6 +66,7 @@ typedef struct ls_webgpu_host_api {
 
     /* Lets answers come in: at once with 0, else until one came or so many nanoseconds have passed. */
     void (*wait)(ls_webgpu_host *host, uint64_t nanoseconds);
+    void (*lose)(ls_webgpu_host *host); /* for tests: the device is lost, as when its driver resets it; NULL: cannot */
     void (*close)(ls_webgpu_host *host); /* frees the host */
 } ls_webgpu_host_api;
 

@@ -531,6 +531,12 @@ void ls_webgpu_close(ls_webgpu *w) {
     ls_free(w->heap, w);
 }
 
+void ls_webgpu_lose(ls_webgpu *w) {
+    if (w->host->api->lose) {
+        w->host->api->lose(w->host);
+    }
+}
+
 void ls_webgpu_get_limits(const ls_webgpu *w, ls_gpu_limits *out) {
     const ls_webgpu_limits *l = &w->host->limits;
     uint32_t threads = l->max_threads;
