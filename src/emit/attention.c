@@ -24,7 +24,7 @@ typedef struct attention {
     ls_fold fd, fj;
     ls_val t, ty, tx;
     int q_mem, kv_mem, s_mem, red, scale;
-    ls_val s[4][4], o[4][4], largest, sum; /* variables */
+    ls_val s[8][4], o[8][4], largest, sum; /* variables */
 } attention;
 
 /* ---- what the spec says ---- */
@@ -135,7 +135,7 @@ static const char *find_axes(attention *a) {
 }
 
 static const char *find_tiles(attention *a) {
-    static const uint8_t tiles[][2] = {{64, 64}, {64, 32}, {32, 64}, {32, 32}, {16, 32}, {16, 16}};
+    static const uint8_t tiles[][2] = {{128, 64}, {64, 64}, {64, 32}, {32, 64}, {32, 32}, {16, 32}, {16, 16}};
     const ls_lower *l = a->p.l;
     int64_t rows = a->p.s[0].bound;
     if (l->max_threads < THREADS) {
@@ -144,8 +144,9 @@ static const char *find_tiles(attention *a) {
     a->ev = (int)((a->e + 63) / 64);
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
         int64_t br = tiles[i][0], bc = tiles[i][1], k = a->d * (bc + PAD), v = bc * (a->ev * 64 + PAD);
-        int64_t floats = a->d * (br + PAD) + (k > v ? k : v) + bc * (br + PAD) + THREADS + br;
-        if (floats * 4 <= l->max_shared && (br == SIDE || br < 2 * rows)) {
+        int64_t floats = a->d * (br + PAD) + (k > v ? k : v) + br * (bc + PAD) + THREADS + br;
+        bool few = br > 64 && (rows + br - 1) / br * ls_lower_bound(l, a->p.batch, a->p.n_batch) < 256; /* for a large device */
+        if (floats * 4 <= l->max_shared && !few && (br == SIDE || br < 2 * rows)) {
             a->br = (int)br, a->bc = (int)bc;
             a->rm = a->br / SIDE, a->cn = a->bc / SIDE;
             a->parts = THREADS / a->br;
@@ -303,6 +304,19 @@ static void load_tile(attention *a, const load *w) {
 
 /* ---- one tile of keys ---- */
 
+/* The rows of a thread, from shared memory at `at` and after it, as scalars. */
+static void rows_from(attention *a, int mem, ls_val at, ls_val *out) {
+    ls_kb *kb = &a->p.l->kb;
+    int run = a->rm < LS_RUN ? a->rm : LS_RUN;
+    at = ls_kb_add(kb, at, ls_kb_mul(kb, a->ty, i32(a, a->rm)));
+    for (int i = 0; i < a->rm; i += run) {
+        ls_val x = ls_kb_load(kb, mem, i ? ls_kb_add(kb, at, i32(a, i)) : at, LS_VAL_NONE, LS_VAL_NONE, run);
+        for (int n = 0; n < run; n++) {
+            out[i + n] = run > 1 ? ls_kb_extract(kb, x, n) : x;
+        }
+    }
+}
+
 static void multiply_scores(attention *a) {
     ls_kb *kb = &a->p.l->kb;
     ls_val zero = ls_kb_f32(kb, 0), none = LS_VAL_NONE;
@@ -315,17 +329,23 @@ static void multiply_scores(attention *a) {
     ls_val from = ls_kb_loop(kb, i32(a, 0), i32(a, a->d), i32(a, step), 0);
     for (int n = 0; n < step; n++) {
         ls_val x = ls_kb_add(kb, from, i32(a, n));
-        ls_val q = ls_kb_load(kb, a->q_mem, at2(a, x, a->br + PAD, ls_kb_mul(kb, a->ty, i32(a, a->rm))), none, none, a->rm);
+        ls_val q[8];
+        rows_from(a, a->q_mem, ls_kb_mul(kb, x, i32(a, a->br + PAD)), q);
         ls_val k = ls_kb_load(kb, a->kv_mem, at2(a, x, a->bc + PAD, ls_kb_mul(kb, a->tx, i32(a, a->cn))), none, none, a->cn);
         for (int i = 0; i < a->rm; i++) {
-            ls_val qi = a->rm > 1 ? ls_kb_extract(kb, q, i) : q;
             for (int c = 0; c < a->cn; c++) {
                 ls_val kc = a->cn > 1 ? ls_kb_extract(kb, k, c) : k;
-                ls_kb_set(kb, a->s[i][c], fma_of(a, qi, kc, ls_kb_get(kb, a->s[i][c])));
+                ls_kb_set(kb, a->s[i][c], fma_of(a, q[i], kc, ls_kb_get(kb, a->s[i][c])));
             }
         }
     }
     ls_kb_end_loop(kb);
+}
+
+static void put_scores(attention *a, ls_val at, const ls_val *x, int n) {
+    ls_kb *kb = &a->p.l->kb;
+    ls_val all = n == 4 ? ls_quad_join(kb, x) : n == 2 ? ls_kb_join(kb, x[0], x[1]) : x[0];
+    ls_kb_store(kb, a->s_mem, at, all, LS_VAL_NONE);
 }
 
 /* All that the graph does with the scores before the softmax; keys beyond the last weigh nothing. */
@@ -339,18 +359,17 @@ static void finish_scores(attention *a, ls_val first_key) {
         ls_val row = ls_kb_add(kb, rows->first, ls_kb_cast(kb, own, rows->type));
         int mark = ls_lower_mark(l);
         (void)ls_lower_bind_point(l, ls_kb_min(kb, row, ls_kb_const_int(kb, rows->type, rows->bound - 1)), rows->axes, rows->n);
+        ls_val score[4], from = ls_kb_mul(kb, a->tx, i32(a, a->cn));
         for (int c = 0; c < a->cn; c++) {
             ls_saved_axes saved = ls_fold_save(&a->fj);
-            ls_val column = ls_kb_add(kb, ls_kb_mul(kb, a->tx, i32(a, a->cn)), i32(a, c));
-            ls_val key = ls_kb_add(kb, first_key, ls_kb_cast(kb, column, a->fj.type));
+            ls_val key = ls_kb_add(kb, first_key, ls_kb_cast(kb, ls_kb_add(kb, from, i32(a, c)), a->fj.type));
             ls_fold_point(&a->fj, ls_kb_min(kb, key, ls_kb_const_int(kb, a->fj.type, a->fj.bound - 1)));
             ls_dtype dtype = (ls_dtype)value_of(a, a->qk)->dtype;
             ls_lower_remember(l, a->qk, (ls_lowered){ls_kb_cast(kb, ls_kb_get(kb, a->s[i][c]), dtype), LS_VAL_NONE, LS_VAL_NONE});
-            ls_val score = ls_lower_value(l, a->scores).v;
-            score = ls_kb_select(kb, ls_kb_lt(kb, key, a->fj.n), score, least);
-            ls_kb_store(kb, a->s_mem, at2(a, column, a->br + PAD, own), score, LS_VAL_NONE);
+            score[c] = ls_kb_select(kb, ls_kb_lt(kb, key, a->fj.n), ls_lower_value(l, a->scores).v, least);
             ls_fold_restore(&a->fj, &saved);
         }
+        put_scores(a, at2(a, own, a->bc + PAD, from), score, a->cn);
         ls_lower_undo(l, mark);
     }
 }
@@ -361,12 +380,14 @@ static void weigh(attention *a) {
     ls_val none = LS_VAL_NONE, least = ls_kb_const_float(kb, LS_F32, -__builtin_inf()), zero = ls_kb_f32(kb, 0);
     ls_val row = ls_kb_rem(kb, a->t, i32(a, a->br)), part = ls_kb_div(kb, a->t, i32(a, a->br));
     ls_val place[64], score[64], top = least;
-    int each = a->bc / a->parts;
-    for (int c = 0; c < each; c++) {
-        ls_val column = ls_kb_add(kb, ls_kb_mul(kb, part, i32(a, each)), i32(a, c));
-        place[c] = at2(a, column, a->br + PAD, row);
-        score[c] = ls_kb_load(kb, a->s_mem, place[c], none, none, 1);
-        top = ls_kb_max(kb, top, score[c]);
+    int each = a->bc / a->parts, run = each < LS_RUN ? each : LS_RUN;
+    for (int c = 0; c < each; c += run) {
+        place[c] = at2(a, row, a->bc + PAD, ls_kb_add(kb, ls_kb_mul(kb, part, i32(a, each)), i32(a, c)));
+        ls_val x = ls_kb_load(kb, a->s_mem, place[c], none, none, run);
+        for (int n = 0; n < run; n++) {
+            score[c + n] = run > 1 ? ls_kb_extract(kb, x, n) : x;
+            top = ls_kb_max(kb, top, score[c + n]);
+        }
     }
     ls_kb_store(kb, a->red, at2(a, part, a->br, row), top, none);
     ls_kb_barrier(kb);
@@ -377,9 +398,11 @@ static void weigh(attention *a) {
     ls_kb_set(kb, a->largest, largest);
     ls_val base = ls_kb_select(kb, ls_kb_eq(kb, largest, least), zero, largest);
     for (int c = 0; c < each; c++) {
-        ls_val weight = exp_of(a, ls_kb_sub(kb, score[c], base));
-        sum = ls_kb_add(kb, sum, weight);
-        ls_kb_store(kb, a->s_mem, place[c], weight, none);
+        score[c] = exp_of(a, ls_kb_sub(kb, score[c], base));
+        sum = ls_kb_add(kb, sum, score[c]);
+    }
+    for (int c = 0; c < each; c += run) {
+        put_scores(a, place[c], score + c, run);
     }
     ls_val scale = exp_of(a, ls_kb_sub(kb, before, base));
     ls_kb_set(kb, a->sum, fma_of(a, ls_kb_get(kb, a->sum), scale, sum));
@@ -389,22 +412,27 @@ static void weigh(attention *a) {
 static void multiply_values(attention *a) {
     ls_kb *kb = &a->p.l->kb;
     ls_val none = LS_VAL_NONE;
-    ls_val scale = ls_kb_load(kb, a->scale, ls_kb_mul(kb, a->ty, i32(a, a->rm)), none, none, a->rm);
+    ls_val w[8];
+    rows_from(a, a->scale, i32(a, 0), w);
     for (int i = 0; i < a->rm; i++) {
-        ls_val by = ls_kb_splat(kb, a->rm > 1 ? ls_kb_extract(kb, scale, i) : scale, LS_RUN);
+        ls_val by = ls_kb_splat(kb, w[i], LS_RUN);
         for (int c = 0; c < a->ev; c++) {
             ls_kb_set(kb, a->o[i][c], ls_kb_mul(kb, ls_kb_get(kb, a->o[i][c]), by));
         }
     }
     ls_val from = ls_kb_loop(kb, i32(a, 0), i32(a, a->bc), i32(a, STEP), 0);
+    ls_val weights[8];
+    for (int i = 0; i < a->rm; i++) {
+        ls_val row = ls_kb_add(kb, ls_kb_mul(kb, a->ty, i32(a, a->rm)), i32(a, i));
+        weights[i] = ls_kb_load(kb, a->s_mem, at2(a, row, a->bc + PAD, from), none, none, STEP);
+    }
     for (int n = 0; n < STEP; n++) {
         ls_val j = ls_kb_add(kb, from, i32(a, n));
-        ls_val w = ls_kb_load(kb, a->s_mem, at2(a, j, a->br + PAD, ls_kb_mul(kb, a->ty, i32(a, a->rm))), none, none, a->rm);
         for (int c = 0; c < a->ev; c++) {
             ls_val column = ls_kb_add(kb, ls_kb_mul(kb, a->tx, i32(a, LS_RUN)), i32(a, (int64_t)c * 64));
             ls_val v = ls_kb_load(kb, a->kv_mem, at2(a, j, (int64_t)a->ev * 64 + PAD, column), none, none, LS_RUN);
             for (int i = 0; i < a->rm; i++) {
-                ls_val by = ls_kb_splat(kb, a->rm > 1 ? ls_kb_extract(kb, w, i) : w, LS_RUN);
+                ls_val by = ls_kb_splat(kb, ls_kb_extract(kb, weights[i], n), LS_RUN);
                 ls_kb_set(kb, a->o[i][c], fma_of(a, by, v, ls_kb_get(kb, a->o[i][c])));
             }
         }
@@ -457,7 +485,7 @@ static void begin(attention *a) {
     int64_t k = a->d * (a->bc + PAD), v = (int64_t)a->bc * (a->ev * 64 + PAD);
     a->q_mem = ls_kb_shared(kb, "queries", LS_F32, a->d * (a->br + PAD));
     a->kv_mem = ls_kb_shared(kb, "keys_values", LS_F32, k > v ? k : v);
-    a->s_mem = ls_kb_shared(kb, "scores", LS_F32, (int64_t)a->bc * (a->br + PAD));
+    a->s_mem = ls_kb_shared(kb, "scores", LS_F32, (int64_t)a->br * (a->bc + PAD));
     a->red = ls_kb_shared(kb, "parts", LS_F32, THREADS);
     a->scale = ls_kb_shared(kb, "scale", LS_F32, a->br);
     ls_val zero = ls_kb_f32(kb, 0);
