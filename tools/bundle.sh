@@ -75,7 +75,7 @@ done
 rm -f out/logits
 for id in $ids; do
     [ "$id" != cpu ] || continue
-    for test in hashes device matrix rows museum; do
+    for test in hashes device times faults matrix rows museum; do
         echo "== $test on $id"
         LOCKSTEP_DEVICE=$id LOCKSTEP_SECONDS=$seconds "bin/test_$test" 2>&1 | grep -v -E '^\[ *(RUN|=+|-+)' | head -60
     done

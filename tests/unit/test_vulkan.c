@@ -15,6 +15,7 @@
 #include "backend/vulkan/vulkan.h"
 #include "base/half.h"
 #include "kir/build.h"
+#include "support/gpu.h"
 #include "unit/kir_fixture.h"
 #include "unit/kir_samples.h"
 #include <sys/wait.h>
@@ -59,65 +60,30 @@ static int open_driver(void **state) {
         }                                                                                                    \
     } while (0)
 
-static uint32_t random_state = 1;
-static uint32_t next_random(void) {
-    random_state = random_state * 1664525u + 1013904223u;
-    return random_state >> 8;
+static gpu_under_test under_test(void) {
+    return (gpu_under_test){api, driver, &heap, &arena, limits.subgroup};
 }
-
 static void *block(size_t size) {
-    void *b;
-    assert_ok(api->block_new(driver, size, &b, &err));
-    return b;
+    const gpu_under_test g = under_test();
+    return gpu_block(&g, size);
+}
+static void same_bits(const ls_kernel *kernel, place *places, const int64_t *params) {
+    const gpu_under_test g = under_test();
+    gpu_same_bits(&g, kernel, places, params);
+}
+static float *floats(size_t n) {
+    const gpu_under_test g = under_test();
+    return gpu_floats(&g, n);
 }
 
 /* ---- bytes ---- */
 
-/* Random writes, copies and reads against host memory. Larger than the ring, and with the queue busy in between. */
+/* Larger than the ring, and with the queue busy in between. */
 static void bytes_anywhere(void **state) {
     NEED_DRIVER();
     print_message("%s, %s\n", device.caps.name, device.caps.driver);
-    enum { SIZE = 5 << 20, STEPS = 400 };
-    uint8_t *model[2], *got = malloc(SIZE), *data = malloc(SIZE);
-    void *blocks[2] = {block(SIZE), block(SIZE)};
-    for (int b = 0; b < 2; b++) {
-        model[b] = calloc(1, SIZE);
-        assert_ok(api->write(driver, blocks[b], 0, model[b], SIZE, &err));
-    }
-    for (int step = 0; step < STEPS; step++) {
-        int a = next_random() & 1, b = next_random() & 1;
-        size_t size = next_random() % (step % 9 ? 23 : SIZE / 3) + 1, at = next_random() % (SIZE - size);
-        size_t from = next_random() % (SIZE - size);
-        switch (next_random() % 3) {
-        case 0:
-            for (size_t i = 0; i < size; i++) {
-                data[i] = (uint8_t)(next_random() + i);
-            }
-            memcpy(model[a] + at, data, size);
-            assert_ok(api->write(driver, blocks[a], at, data, size, &err));
-            memset(data, 0xee, size); /* the caller may use it again at once */
-            break;
-        case 1:
-            if (a != b || from >= at + size || at >= from + size) {
-                memcpy(model[a] + at, model[b] + from, size);
-                assert_ok(api->copy(driver, blocks[a], at, blocks[b], from, size, &err));
-            }
-            break;
-        default:
-            memset(got, 0xcc, SIZE);
-            assert_ok(api->read(driver, blocks[a], at, got, size, &err));
-            assert_memory_equal(got, model[a] + at, size);
-            assert_int_equal(got[size], 0xcc);
-        }
-    }
-    for (int b = 0; b < 2; b++) {
-        assert_ok(api->read(driver, blocks[b], 0, got, SIZE, &err));
-        assert_memory_equal(got, model[b], SIZE);
-        api->block_free(driver, blocks[b]);
-        free(model[b]);
-    }
-    free(got);
-    free(data);
+    const gpu_under_test g = under_test();
+    gpu_bytes_anywhere(&g, 5 << 20, 400, 1);
 }
 
 /* The same where host and device do not share memory: everything goes through the ring. */
@@ -140,76 +106,6 @@ static void bytes_through_the_ring(void **state) {
 }
 
 /* ---- kernels ---- */
-
-typedef struct place {
-    void *data;
-    size_t count;
-} place;
-
-static size_t width_of(const ls_kernel *k, int binding) {
-    for (int m = 0; m < k->n_mems; m++) {
-        if (k->mems[m].space == LS_MEM_GLOBAL && k->mems[m].binding == binding) {
-            return ls_dtype_size(k->mems[m].dtype);
-        }
-    }
-    return 0;
-}
-
-/* Runs a kernel on the device and in the interpreter; all bytes must be the same. */
-static void same_bits(const ls_kernel *kernel, place *places, const int64_t *params) {
-    ls_gpu_code code = {.kernel = kernel, .name = kernel->name, .n_words = ls_render_words(kernel)};
-    ls_gpu_range ranges[16];
-    ls_interp_buffer buffers[16];
-    uint32_t words[32], *word = words, groups[3];
-    void *pipeline;
-    for (int i = 0; i < kernel->n_params; i++) {
-        *word++ = (uint32_t)params[i];
-        if (ls_dtype_size(kernel->params[i].dtype) == 8) {
-            *word++ = (uint32_t)((uint64_t)params[i] >> 32);
-        }
-    }
-    for (int i = 0; i < 3; i++) {
-        groups[i] = (uint32_t)ls_kgrid_size(kernel, i, params);
-    }
-    for (int i = 0; i < kernel->n_globals; i++) {
-        size_t size = places[i].count * width_of(kernel, i);
-        ranges[i] = (ls_gpu_range){block(size), 0, size};
-        buffers[i] = (ls_interp_buffer){places[i].data, (int64_t)places[i].count, false};
-        assert_ok(api->write(driver, ranges[i].block, 0, places[i].data, size, &err));
-    }
-    assert_ok(api->render(driver, &arena, kernel, &code, &err));
-    assert_ok(api->build(driver, &code, &pipeline, &err));
-    const ls_gpu_dispatch d = {.pipeline = pipeline,
-                               .kernel = kernel,
-                               .bindings = ranges,
-                               .words = words,
-                               .n_words = code.n_words,
-                               .groups = {groups[0], groups[1], groups[2]}};
-    assert_ok(api->dispatch(driver, &d, &err));
-    assert_ok(ls_kernel_interp(
-        &heap, kernel, &(ls_interp_launch){.buffers = buffers, .params = params, .subgroup = limits.subgroup},
-        &err));
-    for (int i = 0; i < kernel->n_globals; i++) {
-        size_t size = ranges[i].size;
-        void *got = malloc(size);
-        assert_ok(api->read(driver, ranges[i].block, 0, got, size, &err));
-        if (memcmp(got, places[i].data, size) != 0) {
-            print_error("kernel %s, buffer %d\n", kernel->name, i);
-        }
-        assert_memory_equal(got, places[i].data, size);
-        free(got);
-        api->block_free(driver, ranges[i].block);
-    }
-    api->drop(driver, pipeline);
-}
-
-static float *floats(size_t n) {
-    float *x = ls_arena_array(&arena, n, sizeof *x);
-    for (size_t i = 0; i < n; i++) {
-        x[i] = (float)((int)next_random() % 2001 - 1000) / 64;
-    }
-    return x;
-}
 
 static void samples(void **state) {
     NEED_DRIVER();
@@ -321,7 +217,7 @@ static void fragments(void **state) {
             continue;
         }
         for (int i = 0; i < 2 * 16 * FRAG_LINE; i++) { /* small integers: every sum is exact */
-            float x = (float)((int)next_random() % 7 - 3);
+            float x = (float)((int)gpu_random() % 7 - 3);
             uint16_t f16 = ls_f32_to_f16(x), bf16 = ls_f32_to_bf16(x);
             halves[i] = c.type == LS_F16 ? f16 : bf16;
         }
@@ -414,8 +310,8 @@ static void one_instruction(ls_kop op, ls_dtype t, int lanes) {
         static const uint32_t special[] = {0,          1,          0x7fffffff, 0x80000000,
                                            0xffffffff, 0x80000001, 0xffff,     0x10000};
         for (int p = 0; p < POINTS; p++) {
-            uint64_t high = p < 64 ? special[s ? p % 8 : p / 8] : next_random() << 16 ^ next_random();
-            uint64_t low = p < 64 ? special[s ? p / 8 : p % 8] : next_random() << 16 ^ next_random();
+            uint64_t high = p < 64 ? special[s ? p % 8 : p / 8] : gpu_random() << 16 ^ gpu_random();
+            uint64_t low = p < 64 ? special[s ? p / 8 : p % 8] : gpu_random() << 16 ^ gpu_random();
             if (u == LS_U64) {
                 in[s][p] = high << 32 | low;
             } else {
@@ -551,7 +447,7 @@ static void narrow(void **state) {
             uint16_t in[POINTS], out[POINTS] = {0};
             float as_float[POINTS] = {0};
             for (int p = 0; p < POINTS; p++) {
-                uint32_t r = next_random();
+                uint32_t r = gpu_random();
                 in[p] = (uint16_t)(types[t] == LS_BOOL  ? (r & 1) | (r >> 3 & 1) << 8
                                    : types[t] == LS_F16 ? (r & 0x8fff) + 0x3000 /* no NaN, no infinity */
                                                         : r);
@@ -592,7 +488,7 @@ static void subgroups(void **state) {
     assert_ok(ls_kb_finish(&kb, &kernel));
     uint32_t in[64], out[64 * 6] = {0};
     for (int p = 0; p < 64; p++) {
-        in[p] = next_random() << 12 ^ next_random();
+        in[p] = gpu_random() << 12 ^ gpu_random();
     }
     same_bits(&kernel, (place[]){{in, 64}, {out, 64 * 6}}, NULL);
 }

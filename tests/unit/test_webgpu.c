@@ -15,6 +15,7 @@
 #include "backend/webgpu/webgpu.h"
 #include "base/os.h"
 #include "kir/build.h"
+#include "support/gpu.h"
 #include "unit/kir_fixture.h"
 #include "unit/kir_samples.h"
 
@@ -61,16 +62,20 @@ static int close_driver(void **state) {
         }                                              \
     } while (0)
 
-static uint32_t random_state = 1;
-static uint32_t next_random(void) {
-    random_state = random_state * 1664525u + 1013904223u;
-    return random_state >> 8;
+static gpu_under_test under_test(void) {
+    return (gpu_under_test){api, driver, &heap, &arena, 0};
 }
-
 static void *block(size_t size) {
-    void *b;
-    assert_ok(api->block_new(driver, size, &b, &err));
-    return b;
+    const gpu_under_test g = under_test();
+    return gpu_block(&g, size);
+}
+static void same_bits(const ls_kernel *kernel, place *places, const int64_t *params) {
+    const gpu_under_test g = under_test();
+    gpu_same_bits(&g, kernel, places, params);
+}
+static float *floats(size_t n) {
+    const gpu_under_test g = under_test();
+    return gpu_floats(&g, n);
 }
 
 /* ---- bytes ---- */
@@ -79,98 +84,11 @@ static void bytes_anywhere(void **state) {
     (void)state;
     NEED_DRIVER();
     print_message("adapter: %s (%s)\n", host->name, host->driver);
-    enum { SIZE = 40000 };
-    static uint8_t model[2][SIZE], got[SIZE], data[SIZE];
-    void *blocks[2] = {block(SIZE), block(SIZE)};
-    for (int b = 0; b < 2; b++) {
-        assert_ok(api->write(driver, blocks[b], 0, model[b], SIZE, &err));
-    }
-    for (int step = 0; step < 600; step++) {
-        int a = next_random() & 1, b = next_random() & 1;
-        size_t size = next_random() % (step % 9 ? 23 : SIZE / 3) + 1, at = next_random() % (SIZE - size);
-        switch (next_random() % 3) {
-        case 0:
-            for (size_t i = 0; i < size; i++) {
-                data[i] = (uint8_t)next_random();
-            }
-            memcpy(model[a] + at, data, size);
-            assert_ok(api->write(driver, blocks[a], at, data, size, &err));
-            break;
-        case 1: {
-            size_t from = next_random() % (SIZE - size);
-            if (a == b && from < at + size && at < from + size) {
-                break;
-            }
-            memmove(model[a] + at, model[b] + from, size);
-            assert_ok(api->copy(driver, blocks[a], at, blocks[b], from, size, &err));
-            break;
-        }
-        default:
-            if (step % 5 == 0) {
-                memset(got, 0xcc, SIZE);
-                assert_ok(api->read(driver, blocks[a], at, got, size, &err));
-                assert_memory_equal(got, model[a] + at, size);
-                assert_int_equal(got[size], 0xcc);
-            }
-        }
-    }
-    for (int b = 0; b < 2; b++) {
-        assert_ok(api->read(driver, blocks[b], 0, got, SIZE, &err));
-        assert_memory_equal(got, model[b], SIZE);
-        api->block_free(driver, blocks[b]);
-    }
+    const gpu_under_test g = under_test();
+    gpu_bytes_anywhere(&g, 40000, 600, 5);
 }
 
 /* ---- kernels ---- */
-
-typedef struct place {
-    void *data;
-    size_t count;
-} place;
-
-/* Runs a kernel of 32-bit memories on the device and in the interpreter; all bytes must be the same. */
-static void same_bits(const ls_kernel *kernel, place *places, const int64_t *params) {
-    ls_gpu_code code = {.kernel = kernel, .name = kernel->name, .n_words = kernel->n_params};
-    ls_gpu_range ranges[16];
-    ls_interp_buffer buffers[16];
-    uint32_t words[16], groups[3];
-    void *pipeline, *got;
-    for (int i = 0; i < kernel->n_params; i++) {
-        words[i] = (uint32_t)params[i];
-    }
-    for (int i = 0; i < 3; i++) {
-        groups[i] = (uint32_t)ls_kgrid_size(kernel, i, params);
-    }
-    for (int i = 0; i < kernel->n_globals; i++) {
-        size_t size = places[i].count * 4;
-        ranges[i] = (ls_gpu_range){block(size), 0, size};
-        buffers[i] = (ls_interp_buffer){places[i].data, (int64_t)places[i].count, false};
-        assert_ok(api->write(driver, ranges[i].block, 0, places[i].data, size, &err));
-    }
-    assert_ok(api->render(driver, &arena, kernel, &code, &err));
-    assert_ok(api->build(driver, &code, &pipeline, &err));
-    const ls_gpu_dispatch d = {.pipeline = pipeline, .kernel = kernel, .bindings = ranges, .words = words,
-                               .n_words = kernel->n_params, .groups = {groups[0], groups[1], groups[2]}};
-    assert_ok(api->dispatch(driver, &d, &err));
-    assert_ok(ls_kernel_interp(&heap, kernel, &(ls_interp_launch){.buffers = buffers, .params = params}, &err));
-    for (int i = 0; i < kernel->n_globals; i++) {
-        size_t size = places[i].count * 4;
-        got = malloc(size);
-        assert_ok(api->read(driver, ranges[i].block, 0, got, size, &err));
-        assert_memory_equal(got, places[i].data, size);
-        free(got);
-        api->block_free(driver, ranges[i].block);
-    }
-    api->drop(driver, pipeline);
-}
-
-static float *floats(size_t n) {
-    float *x = ls_arena_array(&arena, n, sizeof *x);
-    for (size_t i = 0; i < n; i++) {
-        x[i] = (float)((int)next_random() % 2001 - 1000) / 64;
-    }
-    return x;
-}
 
 static void samples(void **state) {
     (void)state;
@@ -261,7 +179,7 @@ static void one_row(const row *r, int lanes) {
         in[s] = ls_arena_alloc(&arena, POINTS * 4);
         for (int p = 0; p < POINTS; p++) {
             static const uint32_t special[] = {0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0x80000001, 0xffff, 0x10000};
-            in[s][p] = p < 64 ? special[s ? p / 8 : p % 8] : next_random() << 16 ^ next_random();
+            in[s][p] = p < 64 ? special[s ? p / 8 : p % 8] : gpu_random() << 16 ^ gpu_random();
         }
     }
     same_bits(&kernel, (place[]){{in[0], POINTS}, {in[1], POINTS}, {out, 2 * POINTS}}, NULL);
