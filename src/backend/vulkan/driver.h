@@ -108,6 +108,7 @@ ls_status ls_vk_end(vk_driver *d, ls_error *err) LS_MUST_USE;
 ls_status ls_vk_submit(vk_driver *d, ls_error *err) LS_MUST_USE;
 ls_status ls_vk_wait_for(vk_driver *d, uint64_t number,
                          ls_error *err) LS_MUST_USE; /* submits it if need be */
+void ls_vk_wait_out(vk_driver *d, uint64_t number);  /* before something is freed that it used */
 void ls_vk_poll(vk_driver *d);                       /* brings `done` up to date */
 ls_status ls_vk_flush(void *driver, uint64_t *out_ticket, ls_error *err);
 ls_status ls_vk_wait(void *driver, uint64_t ticket, int blocking, int *out_done, ls_error *err);

@@ -150,11 +150,8 @@ ls_status ls_vk_build(void *driver, const ls_gpu_code *code, void **out_pipeline
 void ls_vk_drop(void *driver, void *pipeline) {
     vk_driver *d = driver;
     vk_pipeline *p = pipeline;
-    if (p && !d->lost) {
-        ls_status ignored = ls_vk_wait_for(d, p->last_use, NULL);
-        (void)ignored; /* a lost device uses nothing any more */
-    }
     if (p) {
+        ls_vk_wait_out(d, p->last_use);
         d->vkDestroyPipeline(d->dev, p->pipeline, NULL);
         ls_free(d->heap, p);
     }

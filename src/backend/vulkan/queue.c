@@ -152,6 +152,13 @@ ls_status ls_vk_wait_for(vk_driver *d, uint64_t number, ls_error *err) {
     return LS_OK;
 }
 
+void ls_vk_wait_out(vk_driver *d, uint64_t number) {
+    if (!d->lost) {
+        ls_status ignored = ls_vk_wait_for(d, number, NULL);
+        (void)ignored; /* a lost device uses nothing any more */
+    }
+}
+
 ls_status ls_vk_flush(void *driver, uint64_t *out_ticket, ls_error *err) {
     vk_driver *d = driver;
     LS_TRY(err, ls_vk_submit(d, err));

@@ -80,11 +80,8 @@ ls_status ls_vk_block_new(void *driver, size_t size, void **out_block, ls_error 
 void ls_vk_block_free(void *driver, void *block) {
     vk_driver *d = driver;
     vk_block *b = block;
-    if (b && !d->lost) {
-        ls_status ignored = ls_vk_wait_for(d, b->last_use, NULL);
-        (void)ignored; /* a lost device uses nothing any more */
-    }
     if (b) {
+        ls_vk_wait_out(d, b->last_use);
         release(d, b);
     }
 }
