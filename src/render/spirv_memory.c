@@ -6,8 +6,6 @@
  * and element 0 is always there. */
 #include "render/spirv.h"
 
-enum { FRAG_ACCESS = 8 }; /* beside the numbers of lanes: fragments are loaded from scalars */
-
 static int lane_slot(int lanes) {
     return lanes == 4 ? 2 : lanes - 1;
 }
@@ -27,7 +25,7 @@ static int access_lanes(const spv_module *m, const ls_ins *ins) {
     if (ins->op == LS_K_STORE) {
         return m->kernel->body[ins->src[1]].lanes;
     }
-    return ins->op == LS_K_FRAG_LOAD || ins->op == LS_K_FRAG_STORE ? 1 | FRAG_ACCESS : ins->lanes;
+    return ins->op == LS_K_FRAG_LOAD || ins->op == LS_K_FRAG_STORE ? 1 : ins->lanes; /* of shared memory: any */
 }
 
 static void declare_global(spv_module *m, int number, int lanes) {
@@ -201,9 +199,6 @@ static uint32_t shared_place(spv_module *m, int number, uint32_t index, int lane
     bool whole = lane < 0 || width == 1;
     uint32_t type = ls_spv_type(m, memory_kind(m, &m->kernel->mems[number]), whole ? width : 1);
     uint32_t pointer = ls_spv_pointer(m, SPV_STORAGE_WORKGROUP, type), at = shifted(m, index, width);
-    if (width == 1 && lane > 0) {
-        at = SPV_VALUE(m, SPV_I_ADD, ls_spv_type(m, SPV_U32, 1), at, ls_spv_u32(m, (uint32_t)lane));
-    }
     if (whole) {
         return SPV_VALUE(m, SPV_ACCESS_CHAIN, pointer, m->mems[number].var[0], at);
     }

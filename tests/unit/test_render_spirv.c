@@ -335,6 +335,52 @@ static void control_flow_is_valid(void **state) {
     }
 }
 
+/* Drivers put shared arrays side by side, and fragments must begin at multiples of 16 bytes: so must arrays, whatever stands
+ * between them. spirv-val does not know fragments. */
+static void shared_arrays_of_fragments_are_whole(void **state) {
+    (void)state;
+    enum { IDS = 512 };
+    uint32_t size[IDS] = {0}, value[IDS] = {0};
+    size_t n;
+    int arrays = 0, matrices = 0;
+    ls_kb kb;
+    ls_kernel kernel;
+    ls_kb_init(&kb, &arena, "fragments", &err);
+    ls_kb_workgroup(&kb, 32, 1, 1);
+    int lone = ls_kb_shared(&kb, "lone", LS_U32, 1), halves = ls_kb_shared(&kb, "halves", LS_F16, 16 * 24 + 1);
+    int out = ls_kb_shared(&kb, "out", LS_F32, 16 * 20 + 2), flag = ls_kb_shared(&kb, "flag", LS_U32, 5);
+    ls_val t = ls_kb_local_id(&kb, 0), zero = ls_kb_i32(&kb, 0);
+    ls_kb_store(&kb, halves, t, ls_kb_bitcast(&kb, ls_kb_cast(&kb, t, LS_U16), LS_F16), LS_VAL_NONE);
+    ls_kb_store(&kb, flag, zero, ls_kb_u32(&kb, 1), ls_kb_eq(&kb, t, zero));
+    (void)ls_kb_atomic(&kb, LS_K_ATOMIC_OR, lone, zero, ls_kb_u32(&kb, 1), LS_VAL_NONE);
+    ls_kb_barrier(&kb);
+    ls_val part[2], sum = ls_kb_frag_fill(&kb, ls_kb_f32(&kb, 0), LS_KF_FRAG(LS_FRAG_C, 16, 16, 16));
+    for (int i = 0; i < 2; i++) {
+        part[i] = ls_kb_frag_load(&kb, halves, zero, ls_kb_i32(&kb, 24), LS_KF_FRAG(i ? LS_FRAG_B : LS_FRAG_A, 16, 16, 16));
+    }
+    ls_kb_frag_store(&kb, out, zero, ls_kb_frag_mma(&kb, part[0], part[1], sum), ls_kb_i32(&kb, 20), 0);
+    assert_ok(ls_kb_finish(&kb, &kernel));
+    const uint32_t *words = render(&kernel, &(ls_spirv_options){.coop_matrix = true}, &n);
+    assert_true(words[3] <= IDS);
+    for (size_t i = 5; i < n; i += words[i] >> 16) {
+        const uint32_t *w = words + i;
+        spv_op op = (spv_op)(w[0] & 0xffff);
+        if (op == SPV_TYPE_INT || op == SPV_TYPE_FLOAT) {
+            size[w[1]] = w[2] / 8;
+        } else if (op == SPV_TYPE_VECTOR) {
+            size[w[1]] = size[w[2]] * w[3];
+        } else if (op == SPV_CONSTANT) {
+            value[w[2]] = w[3];
+        } else if (op == SPV_TYPE_ARRAY) {
+            assert_int_equal(size[w[2]] * value[w[3]] % 16, 0);
+            arrays++;
+        }
+        matrices += op == SPV_COOP_LOAD || op == SPV_COOP_STORE;
+    }
+    assert_int_equal(arrays, 4);
+    assert_int_equal(matrices, 3);
+}
+
 static void limits_are_errors(void **state) {
     (void)state;
     ls_kb kb;
@@ -388,6 +434,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(narrow_memory_is_valid, setup, teardown),
         cmocka_unit_test_setup_teardown(threads_and_parameters_are_valid, setup, teardown),
         cmocka_unit_test_setup_teardown(control_flow_is_valid, setup, teardown),
+        cmocka_unit_test_setup_teardown(shared_arrays_of_fragments_are_whole, setup, teardown),
         cmocka_unit_test_setup_teardown(limits_are_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(allocations_fail_cleanly, setup, teardown),
     };
