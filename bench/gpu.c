@@ -139,6 +139,10 @@ static ls_tensor *product(ls_session *s, ls_tensor *const *o, const row *r) {
     (void)r;
     return ls_matmul(s, o[0], o[1]);
 }
+static ls_tensor *linear(ls_session *s, ls_tensor *const *o, const row *r) { /* the matrix line by line, as weights of layers lie */
+    (void)r;
+    return ls_matmul(s, o[0], ls_transpose(s, o[1], 0, 1));
+}
 static ls_tensor *convolution(ls_session *s, ls_tensor *const *o, const row *r) {
     ls_conv_spec spec = {.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 1}};
     (void)r;
@@ -196,6 +200,14 @@ static row gemm(ls_dtype dtype, int64_t m, int64_t n, int64_t k) {
     return r;
 }
 
+static row linear_of(ls_dtype dtype, int64_t n, int64_t k) {
+    row r = gemm(dtype, 1, n, k);
+    r.what = "linear";
+    r.build = linear;
+    r.shapes[1] = LS_SHAPE(n, k);
+    return r;
+}
+
 static row rows_of(const char *what, ls_tensor *(*build)(ls_session *, ls_tensor *const *, const row *), ls_dtype dtype,
                    int operands, int results, int by_column) {
     const int64_t m = 8192, n = 4096;
@@ -244,6 +256,7 @@ int main(int argc, char **argv) {
         gemm(LS_F16, 2048, 2048, 2048), gemm(LS_F16, 4096, 4096, 4096), gemm(LS_F16, 8192, 8192, 8192),
         gemm(LS_BF16, 2048, 2048, 2048), gemm(LS_BF16, 4096, 4096, 4096), gemm(LS_BF16, 8192, 8192, 8192),
         gemm(LS_F16, 1, 4096, 4096), gemm(LS_F32, 1, 4096, 4096),
+        linear_of(LS_F16, 4096, 4096), linear_of(LS_F32, 4096, 4096),
         {"conv3x3", convolution, LS_F32, 32, 64, 56, conv_flops, 0, 2, {LS_SHAPE(32, 64, 56, 56), LS_SHAPE(64, 64, 3, 3)}},
         {"conv3x3", convolution, LS_F16, 32, 64, 56, conv_flops, 0, 2, {LS_SHAPE(32, 64, 56, 56), LS_SHAPE(64, 64, 3, 3)}},
         rows_of("x+1", add_one, LS_F32, 1, 1, 0), rows_of("gelu(xy+z)", chain, LS_F32, 3, 1, 0),

@@ -66,6 +66,9 @@ def main():
     for dtype in (f16, f32):
         row("gemv", "eager", torch.matmul, dtype, (1, 4096, 4096), [(1, 4096), (4096, 4096)],
             bytes_=4096.0 * 4096 * torch.finfo(dtype).bits / 8)
+    for dtype in (f16, f32):
+        row("linear", "eager", F.linear, dtype, (1, 4096, 4096), [(1, 4096), (4096, 4096)],
+            bytes_=4096.0 * 4096 * torch.finfo(dtype).bits / 8)
     for dtype in (f32, f16):
         row("conv3x3", "eager", lambda x, w: F.conv2d(x, w, padding=1), dtype, (32, 64, 56),
             [(32, 64, 56, 56), (64, 64, 3, 3)], flops=2.0 * 32 * 64 * 56 * 56 * 64 * 9)

@@ -258,6 +258,7 @@ static const char *plan(ls_product *p, bool flat) {
         p->chunks = up(p->f.bound, p->chunk);
     }
     why = choose_shape(p, flat);
+    p->twice = !why && 2 * shared_bytes(p, &p->shape, p->bk) <= p->l->max_shared;
     p->several = p->several || p->chunks_each < p->chunks;
     for (int i = 0; i < 2 && !why; i++) {
         ls_side *s = &p->s[i];
@@ -384,6 +385,16 @@ static int units_of(const ls_product *p, const ls_side *s) {
     return (s->units + p->threads - 1) / p->threads;
 }
 
+/* A place in the slab at work, in its array. */
+static ls_val place_of(ls_product *p, const ls_side *s, ls_val at) {
+    ls_kb *kb = &p->l->kb;
+    return p->turn == LS_VAL_NONE ? at : ls_kb_add(kb, at, ls_kb_mul(kb, p->turn, i32(p, s->slab)));
+}
+
+static ls_val odd_place(ls_product *p) {
+    return p->turn == LS_VAL_NONE ? i32(p, 0) : p->turn;
+}
+
 /* What was fetched, into shared memory. */
 static void put(ls_product *p, const ls_side *s, int mem, ls_val at, ls_val x) {
     ls_kb *kb = &p->l->kb;
@@ -414,7 +425,7 @@ static ls_val not_finite(ls_product *p, ls_val x, int lanes) {
 }
 
 void ls_product_odd(ls_product *p, ls_val where) {
-    ls_val unused = ls_kb_atomic(&p->l->kb, LS_K_ATOMIC_OR, p->odd, i32(p, 0), ls_kb_u32(&p->l->kb, 1), where);
+    ls_val unused = ls_kb_atomic(&p->l->kb, LS_K_ATOMIC_OR, p->odd, odd_place(p), ls_kb_u32(&p->l->kb, 1), where);
     (void)unused;
 }
 
@@ -429,6 +440,7 @@ static ls_val put_unit(ls_product *p, ls_side *s, int u) {
     unit_at(p, s, u, &row, &k);
     ls_val outer = s->along && s->by_k ? row : k, inner = outer == k ? row : k;
     ls_val at = ls_kb_add(kb, ls_kb_mul(kb, outer, i32(p, s->stride)), inner), x = ls_kb_get(kb, s->held[u]);
+    at = place_of(p, s, at);
     put(p, s, s->mem, at, x);
     if (s->mask >= 0) {
         put(p, s, s->mask, at, ls_kb_get(kb, s->held_mask[u]));
@@ -482,7 +494,7 @@ static ls_val column_of(ls_product *p, int j) {
 static void rows_from(ls_product *p, int mem, ls_val k, ls_val *out) {
     ls_kb *kb = &p->l->kb;
     int run = p->shape.tm < p->lanes ? p->shape.tm : p->lanes;
-    ls_val base = ls_kb_mul(kb, k, i32(p, p->s[0].stride));
+    ls_val base = place_of(p, &p->s[0], ls_kb_mul(kb, k, i32(p, p->s[0].stride)));
     for (int i = 0; i < p->shape.tm; i += run) {
         ls_val x = ls_kb_load(kb, mem, ls_kb_add(kb, base, row_of(p, i)), LS_VAL_NONE, LS_VAL_NONE, run);
         for (int j = 0; j < run; j++) {
@@ -492,7 +504,7 @@ static void rows_from(ls_product *p, int mem, ls_val k, ls_val *out) {
 }
 static void columns_from(ls_product *p, int mem, ls_val k, ls_val *out) {
     ls_kb *kb = &p->l->kb;
-    ls_val base = ls_kb_mul(kb, k, i32(p, p->s[1].stride));
+    ls_val base = place_of(p, &p->s[1], ls_kb_mul(kb, k, i32(p, p->s[1].stride)));
     for (int j = 0; j < p->shape.tn / p->lanes; j++) {
         out[j] =
             ls_kb_load(kb, mem, ls_kb_add(kb, base, column_of(p, j)), LS_VAL_NONE, LS_VAL_NONE, p->lanes);
@@ -553,17 +565,10 @@ static void end_chunk(ls_product *p, ls_val at) {
     ls_kb_end_if(kb);
 }
 
-static void sums(ls_product *p) {
+static void tile_products(ls_product *p, ls_val at) {
     ls_kb *kb = &p->l->kb;
-    ls_val step = ls_kb_const_int(kb, p->f.type, p->bk);
-    ls_val at = ls_kb_loop(kb, p->begin, ls_kb_add(kb, p->end, step), step, 0);
-    ls_val more = ls_kb_lt(kb, at, p->end);
-    ls_kb_if(kb, more); /* the next slab's loads */
-    ls_product_fetch(p, at);
-    ls_kb_end_if(kb);
-    ls_kb_if(kb, ls_kb_lt(kb, p->begin, at)); /* the products of the slab before it */
     if (p->odd >= 0) {
-        ls_val odd = ls_kb_load(kb, p->odd, i32(p, 0), LS_VAL_NONE, LS_VAL_NONE, 1);
+        ls_val odd = ls_kb_load(kb, p->odd, odd_place(p), LS_VAL_NONE, LS_VAL_NONE, 1);
         ls_kb_if(kb, ls_kb_ne(kb, odd, ls_kb_u32(kb, 0)));
         ls_lower_cover(p->l, LS_COVER_TILED_MASKED);
         add_products(p, true);
@@ -576,13 +581,35 @@ static void sums(ls_product *p) {
     if (p->several) {
         end_chunk(p, at);
     }
+}
+
+/* Over the slabs: each is fetched into registers while the products of the one before are added up, and then put into shared memory. */
+static void sums(ls_product *p) {
+    ls_kb *kb = &p->l->kb;
+    ls_dtype type = p->f.type;
+    ls_val begin = p->begin, end = p->end;
+    ls_val step = ls_kb_const_int(kb, type, p->bk), two = i32(p, 2), number;
+    ls_val at = ls_kb_loop(kb, begin, ls_kb_add(kb, end, step), step, 0);
+    ls_val more = ls_kb_lt(kb, at, end);
+    ls_kb_if(kb, more); /* the next slab's loads */
+    ls_product_fetch(p, at);
     ls_kb_end_if(kb);
-    ls_kb_barrier(kb);
+    ls_kb_if(kb, ls_kb_lt(kb, begin, at));
+    number = ls_kb_cast(kb, ls_kb_div(kb, at, step), LS_I32);
+    p->turn = p->twice ? ls_kb_rem(kb, ls_kb_add(kb, number, i32(p, 1)), two) : LS_VAL_NONE;
+    tile_products(p, at);
+    ls_kb_end_if(kb);
+    if (!p->twice) {
+        ls_kb_barrier(kb);
+    }
     ls_kb_if(kb, more);
+    number = ls_kb_cast(kb, ls_kb_div(kb, at, step), LS_I32);
+    p->turn = p->twice ? ls_kb_rem(kb, number, two) : LS_VAL_NONE;
     ls_product_put(p);
     ls_kb_end_if(kb);
     ls_kb_barrier(kb);
     ls_kb_end_loop(kb);
+    p->turn = LS_VAL_NONE;
 }
 
 /* ---- stores ---- */
@@ -695,10 +722,12 @@ void ls_product_hold(ls_product *p) {
     ls_kb *kb = &p->l->kb;
     static const char *const names[2][2] = {{"rows", "rows_here"}, {"columns", "columns_here"}};
     p->zero = ls_lower_zero(kb, p->staged);
+    p->turn = LS_VAL_NONE;
     p->odd = -1;
     for (int i = 0; i < 2; i++) {
         ls_side *s = &p->s[i];
-        int64_t count = (int64_t)s->stride * (s->along && s->by_k ? s->tile : p->bk);
+        s->slab = (int64_t)s->stride * (s->along && s->by_k ? s->tile : p->bk);
+        int64_t count = s->slab * (1 + p->twice);
         bool words = s->words >= 0;
         s->mem = ls_kb_shared(kb, names[i][0], words ? LS_U32 : p->staged, words ? count / 2 : count);
         s->absent = s->absent && ls_dtype_is_float(p->staged); /* integers are finite: 0 times them is 0 */
@@ -711,8 +740,13 @@ void ls_product_hold(ls_product *p) {
         }
     }
     if (p->s[0].absent || p->s[1].absent) {
-        p->odd = ls_kb_shared(kb, "not_finite", LS_U32, 1);
-        ls_kb_store(kb, p->odd, i32(p, 0), ls_kb_u32(kb, 0), ls_kb_eq(kb, p->t, i32(p, 0)));
+        p->odd = ls_kb_shared(kb, "not_finite", LS_U32, 1 + p->twice);
+        for (int i = 0; i < 1 + p->twice; i++) {
+            ls_kb_store(kb, p->odd, i32(p, i), ls_kb_u32(kb, 0), ls_kb_eq(kb, p->t, i32(p, 0)));
+        }
+        if (p->twice) { /* else the walk begins with one */
+            ls_kb_barrier(kb);
+        }
     }
 }
 

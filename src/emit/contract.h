@@ -22,6 +22,7 @@ typedef struct ls_side { /* the rows or the columns */
     bool along; /* shared memory has a slab in the direction of the fetch, else column by column */
     int32_t words; /* the LOAD whose elements move eight at a time, as four words (fragment.c), or LS_SPEC_NONE */
     int mem, mask, global; /* global: the operand as words */
+    int64_t slab; /* elements of a slab in shared memory */
     ls_val first;                   /* of the tile */
     ls_val held[128], held_mask[128]; /* variables: the slab under way */
 } ls_side;
@@ -47,6 +48,8 @@ typedef struct ls_product {
     int32_t scratch;             /* sums of chunks, or -1 */
     bool fast, several, exact;
     bool bare;                          /* no slabs in shared memory */
+    bool twice;                         /* two slabs, by turns (contract.c) */
+    ls_val turn;                        /* which of them is at work; LS_VAL_NONE: there is one */
     ls_dtype staged;                    /* of a slab's elements */
     ls_val t, ty, tx, zero, begin, end; /* zero: of the staged type */
     ls_val sum[8][4], total[8][4];      /* variables of `lanes` columns */

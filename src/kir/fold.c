@@ -186,9 +186,23 @@ static ls_val fold_compare(ls_kout *out, ls_ins *ins) { /* of integers */
     return make_const(out, ins, ins->op == LS_K_EQ || ins->op == LS_K_LE);
 }
 
+/* Whether x is a load (cast from f16 or not) that is +0 or 0 wherever the condition fails. */
+static bool is_zero_unless(const ls_kout *out, ls_val condition, ls_val x) {
+    const ls_ins *load = at(out, x);
+    load = load->op == LS_K_CAST && load->dtype == LS_F32 && at(out, load->src[0])->dtype == LS_F16 ? at(out, load->src[0]) : load;
+    if (load->op != LS_K_LOAD || load->lanes != 1 || load->src[1] == LS_VAL_NONE || !is_const_of(out, load->src[2], 0)) {
+        return false;
+    }
+    const ls_ins *pred = at(out, load->src[1]);
+    return load->src[1] == condition || (pred->op == LS_K_AND && (pred->src[0] == condition || pred->src[1] == condition));
+}
+
 static ls_val fold_select(ls_kout *out, ls_ins *ins) {
     if (is_const(out, ins->src[0])) {
         return at(out, ins->src[0])->arg ? ins->src[1] : ins->src[2];
+    }
+    if (ins->lanes == 1 && is_const_of(out, ins->src[2], 0) && is_zero_unless(out, ins->src[0], ins->src[1])) {
+        return ins->src[1];
     }
     return ins->src[1] == ins->src[2] ? ins->src[1] : LS_VAL_NONE;
 }

@@ -321,17 +321,22 @@ static void store_pairs(ls_legal *l, const access *x, const ls_lane *v) {
 
 static void store_same(ls_legal *l, const access *x, const ls_lane *v) {
     ls_kb *k = &l->kb;
-    ls_val e[4];
+    ls_val e[4] = {LS_VAL_NONE};
     ls_dtype stored = l->mems[x->mem].stored, t = x->t;
     bool real = t == LS_F16 || t == LS_BF16;
+    /* in shared memory it does not matter which NaN it is: what leaves it is made canonical */
+    bool cast = t == LS_F16 && l->old->mems[x->mem].space == LS_MEM_SHARED && ls_legal_has(l, LS_KT_HALF_CAST);
     for (int i = 0; i < x->lanes; i++) {
         ls_val lane = ls_legal_form(l, t, v[i], false).v;
-        e[i] = real || t == LS_BOOL ? encode(l, t, lane)
-               : t == LS_F32        ? ls_legal_bitcast(l, lane, stored)
-                                    : lane;
+        e[i] = cast                    ? ls_kb_cast(k, ls_legal_float(l, lane), LS_F16)
+               : real || t == LS_BOOL ? encode(l, t, lane)
+               : t == LS_F32          ? ls_legal_bitcast(l, lane, stored)
+                                      : lane;
     }
     ls_val all = ls_legal_join(l, e, x->lanes);
-    if (real) {
+    if (cast) {
+        all = stored == LS_F16 ? all : ls_kb_bitcast(k, all, stored);
+    } else if (real) {
         all = ls_kb_bitcast(k, ls_kb_cast(k, all, LS_U16), stored);
     } else if (bytes_of(t) < 4) {
         all = ls_kb_cast(k, all, stored);
