@@ -258,7 +258,6 @@ static const char *plan(ls_product *p, bool flat) {
         p->chunks = up(p->f.bound, p->chunk);
     }
     why = choose_shape(p, flat);
-    p->twice = !why && 2 * shared_bytes(p, &p->shape, p->bk) <= p->l->max_shared;
     p->several = p->several || p->chunks_each < p->chunks;
     for (int i = 0; i < 2 && !why; i++) {
         ls_side *s = &p->s[i];
@@ -266,6 +265,9 @@ static const char *plan(ls_product *p, bool flat) {
         s->stride = s->tile + PAD;
         ls_product_direct(p, s);
     }
+    /* where loads are many, a barrier less is worth the registers */
+    bool ones = p->s[0].run == 1 || p->s[1].run == 1;
+    p->twice = !why && ones && 2 * shared_bytes(p, &p->shape, p->bk) <= p->l->max_shared;
     return why;
 }
 
