@@ -45,6 +45,10 @@ grep -q '"nanoseconds"' report.json || complain "the report has no profile"
 "$lockstep" run mnist:small --profile --repeat 3 >out 2>err || complain "run --profile: $(cat err)"
 grep -q 'launches' out || complain "run --profile prints no profile: $(cat out)"
 
+"$lockstep" bench compile --json report.json >out 2>err || complain "bench compile: $(cat err)"
+[ "$(grep -c '^mnist:cnn\|^encoder' out)" = 4 ] || complain "bench compile prints no rows: $(cat out)"
+[ "$(grep -c '"driver_p90_ms"' report.json)" = 4 ] || complain "the report of bench compile has no rows"
+
 # ---- 10 steps are 5 and 5 ----
 for optimizer in sgd adam adamw; do
     whole=$(train --optimizer $optimizer --schedule constant --steps 10)
