@@ -1,10 +1,9 @@
-/* A device that can be made wrong, slow and counted. */
+/* A device that can be made wrong, said to be slow, and counted. */
 #define _GNU_SOURCE
 #include "support/planted.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 planted_device planted;
@@ -43,10 +42,15 @@ static ls_status launch(ls_device *device, ls_kernel_binary *binary, ls_launch *
         }
     }
     planted.launches++;
-    if (planted.delay) {
-        nanosleep(&(struct timespec){0, planted.delay(strategy) * 1000L}, NULL);
+    if (l->profile) {
+        l->profile->nanoseconds += planted.takes(strategy);
     }
     return planted.real->launch(device, binary, l, err);
+}
+
+static uint64_t even(const char *strategy) {
+    (void)strategy;
+    return 4000000;
 }
 
 void planted_on(ls_device *device) {
@@ -55,11 +59,12 @@ void planted_on(ls_device *device) {
     planted.table.compile = compile;
     planted.table.launch = launch;
     planted.fault = NULL;
-    planted.delay = NULL;
+    planted.takes = even;
     planted.refused = NULL;
     planted.launches = planted.n_made = 0;
     planted.last[0] = 0;
     device->backend = &planted.table;
+    device->clock = "planted";
 }
 
 void planted_cache_open(void) {

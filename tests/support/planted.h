@@ -1,4 +1,4 @@
-/* A device whose kernels can be made wrong, slow and counted: between the engine and the device's backend. And a disk cache
+/* A device whose kernels can be made wrong, said to be slow, and counted: between the engine and the device's backend. And a disk cache
  * of the test's own. */
 #ifndef LOCKSTEP_TESTS_SUPPORT_PLANTED_H
 #define LOCKSTEP_TESTS_SUPPORT_PLANTED_H
@@ -11,7 +11,7 @@ typedef struct planted_device {
     const ls_backend *real;
     ls_backend table;
     void (*fault)(ls_spec *spec, const char *strategy); /* changes what is compiled; NULL: nothing */
-    int (*delay)(const char *strategy);                 /* microseconds before each launch; NULL: none */
+    uint64_t (*takes)(const char *strategy);            /* nanoseconds of a launch by the device's clock; all the same at first */
     const char *refused;                                /* a strategy that is not available; NULL: none */
     int launches, n_made;
     char last[LS_STRATEGY_MAX]; /* the strategy of the last compile: at the end of a run, the engine's choice */
@@ -23,7 +23,7 @@ typedef struct planted_device {
 } planted_device;
 extern planted_device planted;
 
-/* Stands before the device's backend from now on, with no fault, no delay, and counts from 0. */
+/* Stands before the device's backend from now on, with no fault, and counts from 0. */
 void planted_on(ls_device *device);
 /* A disk cache of the test's own, and its end. */
 void planted_cache_open(void);
