@@ -33,7 +33,9 @@ static const list exp_terms = LIST(LS_K32_EXP), erf_terms = LIST(LS_K32_ERF), fa
 
 /* exp(x) = y 2^k, y in [0.7, 1.42], for x whose k fits a word's exponent twice. */
 static ls_val exp_parts(ls_kb *kb, ls_val x, ls_val *out_k) {
-    ls_val magic = real(kb, LS_K32_MAGIC), t = fused(kb, x, real(kb, LS_K32_INVLN2), magic);
+    /* Not fused: a device that simplifies (t + magic) - magic must not see through it, and fast instructions are left to it. */
+    ls_val magic = real(kb, LS_K32_MAGIC), scaled = ls_kb_mul(kb, x, real(kb, LS_K32_INVLN2));
+    ls_val t = ls_kb_add(kb, scaled, magic);
     ls_val n = ls_kb_sub(kb, t, magic);
     ls_val r = fused(kb, n, real(kb, -LS_K32_LN2_1), x);
     r = fused(kb, n, real(kb, -LS_K32_LN2_2), r);
