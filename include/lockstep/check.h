@@ -1,5 +1,5 @@
 /* The museum: real failures of neural-network runtimes, each as a case that a device must pass, and faults to
- * plant.
+ * plant. And the measured errors of a device's elementary functions.
  *
  * A case computes something on the device, with every kernel compared with `ref` (locked: bit for bit) and
  * with the oracle (by derived bound), and compares the results with literal values, with another way to
@@ -47,6 +47,24 @@ LS_API ls_status ls_museum_run(ls_context *context, ls_device *device, const cha
 LS_API int ls_museum_case(int number, const char **out_name, const char **out_about);
 /* `out_case` is the case that catches it. */
 LS_API int ls_museum_fault(int number, const char **out_name, const char **out_about, const char **out_case);
+
+/* What an elementary function of a device was measured to be off by. */
+typedef struct ls_ulp_result {
+    const char *function; /* "exp" */
+    ls_math math;
+    double most;    /* the largest |y - exact| in ULPs of f32 at the exact value; infinite: NaN instead of a number */
+    double at;      /* the argument of that (pow: the base) */
+    double bound;   /* locked: what docs/elementary.md promises; fast: what bounds are derived from (contract, C25) */
+    int64_t inputs; /* arguments whose exact value is a normal number of f32 */
+} ls_ulp_result;
+
+typedef void (*ls_ulp_fn)(void *user, const ls_ulp_result *result);
+
+/* Measures each elementary function on a device of the context, over 65,536 arguments of f32 spread evenly over the bit patterns, in
+ * locked arithmetic (where the device is certified) and in fast; the exact values are those of f64 on `ref`. *out_beyond counts
+ * those beyond their bound. `each` may be NULL. One thread a context. */
+LS_API ls_status ls_ulps_measure(ls_context *context, ls_device *device, ls_ulp_fn each, void *user, int *out_beyond,
+                                 ls_error *err) LS_MUST_USE;
 
 #ifdef __cplusplus
 }

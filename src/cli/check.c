@@ -1,4 +1,5 @@
-/* lockstep check: certification of a device, then the museum on it, and faults planted to see them caught. */
+/* lockstep check: certification of a device, the museum on it, faults planted to see them caught, and the measured errors of its
+ * elementary functions. */
 #include "cli/cli.h"
 #include <stdio.h>
 #include <string.h>
@@ -34,26 +35,17 @@ static int list_faults(cli_option *options) {
     return cli_json(options, root);
 }
 
-static cJSON *device_json(const ls_device *device, bool certified) {
-    const ls_caps *caps = ls_device_caps(device);
-    cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "id", ls_device_id(device));
-    cJSON_AddStringToObject(o, "name", caps->name);
-    cJSON_AddStringToObject(o, "locked", certified ? "certified" : "refused");
-    cJSON_AddStringToObject(o, "isa", caps->isa);
-    cJSON_AddStringToObject(o, "driver", caps->driver);
-    cJSON_AddStringToObject(o, "arithmetic", caps->arithmetic);
-    cJSON_AddNumberToObject(o, "threads", caps->threads);
-    cJSON_AddNumberToObject(o, "subgroup", caps->subgroup);
-    cJSON_AddNumberToObject(o, "shared_bytes", (double)caps->shared_bytes);
-    cJSON_AddNumberToObject(o, "memory_bytes", (double)caps->memory_bytes);
-    cJSON *dtypes = cJSON_AddArrayToObject(o, "dtypes");
-    for (int i = 0; i < LS_DTYPE_COUNT; i++) {
-        if (caps->dtypes >> i & 1) {
-            cJSON_AddItemToArray(dtypes, cJSON_CreateString(ls_dtype_name((ls_dtype)i)));
-        }
+/* The whole check, without a filter or a fault, also measures elementary functions: one more case. */
+static ls_status check_functions(ls_context *context, ls_device *device, cli_option *options, cJSON *root, ls_case_totals *totals,
+                                 ls_error *err) {
+    int beyond = 0;
+    if (cli_given(options, "filter") || cli_given(options, "plant")) {
+        return LS_OK;
     }
-    return o;
+    ls_status status = cli_ulps(context, device, root, &beyond, err);
+    totals->passed += status == LS_OK && !beyond;
+    totals->failed += beyond > 0;
+    return status;
 }
 
 /* Certification first, as a case of its own: a device that is refused goes on, so that a report shows what
@@ -77,11 +69,12 @@ static int check(ls_context *context, cli_option *options) {
     ls_case_totals totals = {0};
     status = ls_museum_run(context, device, cli_text(options, "filter", NULL), plant, print_case, cases,
                            &totals, &err);
+    status = status == LS_OK ? check_functions(context, device, options, root, &totals, &err) : status;
     totals.passed += certified;
     totals.failed += !certified;
     cJSON_AddStringToObject(root, "version", ls_version());
     cJSON_AddNumberToObject(root, "contract", LS_CONTRACT_VERSION);
-    cJSON_AddItemToObject(root, "device", device_json(device, certified));
+    cJSON_AddItemToObject(root, "device", cli_device_json(ls_device_id(device), ls_device_caps(device), certified));
     cJSON_AddItemToObject(root, "plant", plant ? cJSON_CreateString(plant) : cJSON_CreateNull());
     cJSON_AddNumberToObject(root, "passed", totals.passed);
     cJSON_AddNumberToObject(root, "failed", totals.failed);

@@ -64,6 +64,10 @@ typedef struct cli_world {
 int cli_open(cli_world *w, cli_option *options, const char *device);
 void cli_close(cli_world *w);
 
+/* A device in a report: id, name, "locked": certified or refused, caps. */
+cJSON *cli_device_json(const char *id, const ls_caps *caps, bool certified);
+/* Prints the measured errors of a device's elementary functions and adds them as "functions"; how many are beyond their bound. */
+ls_status cli_ulps(ls_context *context, ls_device *device, cJSON *root, int *out_beyond, ls_error *err);
 /* Writes a report where --json says, if it was given; takes `root` over. */
 int cli_json(cli_option *options, cJSON *root);
 

@@ -4,32 +4,17 @@
 #include <stdio.h>
 #include <string.h>
 
-static cJSON *device_json(const ls_device_info *d) {
-    cJSON *o = cJSON_CreateObject(), *caps = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "id", d->id);
-    cJSON_AddStringToObject(o, "name", d->caps.name);
-    cJSON_AddStringToObject(o, "locked", d->available && d->locked > 0 ? "certified" : "refused");
-    cJSON_AddStringToObject(o, "reason", d->reason);
-    cJSON_AddStringToObject(caps, "isa", d->caps.isa);
-    cJSON_AddStringToObject(caps, "driver", d->caps.driver);
-    cJSON_AddStringToObject(caps, "uuid", d->caps.uuid);
-    cJSON_AddStringToObject(caps, "arithmetic", d->caps.arithmetic);
-    cJSON_AddNumberToObject(caps, "threads", d->caps.threads);
-    cJSON_AddNumberToObject(caps, "subgroup", d->caps.subgroup);
-    cJSON_AddNumberToObject(caps, "shared_bytes", (double)d->caps.shared_bytes);
-    cJSON_AddNumberToObject(caps, "memory_bytes", (double)d->caps.memory_bytes);
-    cJSON *dtypes = cJSON_AddArrayToObject(caps, "dtypes");
-    for (int i = 0; i < LS_DTYPE_COUNT; i++) {
-        if (d->caps.dtypes >> i & 1) {
-            cJSON_AddItemToArray(dtypes, cJSON_CreateString(ls_dtype_name((ls_dtype)i)));
-        }
-    }
-    cJSON_AddItemToObject(o, "caps", caps);
-    return o;
+static ls_status print_ulps(ls_context *context, const char *id, cJSON *entry, ls_error *err) {
+    ls_device *device;
+    int beyond;
+    ls_status status = ls_device_open(context, id, &device, err);
+    return status == LS_OK ? cli_ulps(context, device, entry, &beyond, err) : status;
 }
 
 int cmd_devices(int argc, char **argv) {
-    cli_option options[] = {CLI_JSON_OPTION, {.name = NULL}};
+    cli_option options[] = {{.name = "ulps", .help = "also measure the errors of each device's elementary functions (slow)"},
+                            CLI_JSON_OPTION,
+                            {.name = NULL}};
     ls_device_info infos[64];
     ls_context *context = NULL;
     ls_error err = {.code = LS_OK};
@@ -66,8 +51,17 @@ int cmd_devices(int argc, char **argv) {
         if (d->caps.arithmetic[0]) {
             printf("%20sdone another way: %s\n", "", d->caps.arithmetic);
         }
-        cJSON_AddItemToArray(list, device_json(d));
+        cJSON *entry = cli_device_json(d->id, &d->caps, d->available && d->locked > 0);
+        cJSON_AddStringToObject(entry, "reason", d->reason);
+        cJSON_AddItemToArray(list, entry);
+        if (cli_given(options, "ulps") && d->available && status == LS_OK) {
+            status = print_ulps(context, d->id, entry, &err);
+        }
     }
     ls_context_destroy(context);
+    if (status != LS_OK) {
+        cJSON_Delete(root);
+        return cli_fail(status, err.message);
+    }
     return cli_json(options, root);
 }

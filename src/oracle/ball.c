@@ -138,15 +138,14 @@ static ls_ball remainder_ball(ls_ball a, ls_ball b) {
     return (ls_ball){m, abs_of(b.m) + b.r + a.r};
 }
 
-/* ULPs of the contract's functions (docs/elementary.md), rounded up. */
-static double ulps(ls_op op) {
+double ls_oracle_ulps(ls_op op) {
     return op == LS_OP_TAN || op == LS_OP_POW || op == LS_OP_ERFC ? 4 : 2;
 }
 
 /* An elementary function: `exact` in float64 is itself good to 2 ULP. */
 static ls_ball elementary(ls_op op, ls_dtype compute, ls_ball y) {
     y.r = up(y.r + 4 * EPS * abs_of(y.m));
-    return ls_ball_round(compute, y, 2 * ulps(op));
+    return ls_ball_round(compute, y, 2 * ls_oracle_ulps(op));
 }
 
 static ls_ball function(ls_op op, ls_ball a, bool *out_known) {

@@ -49,6 +49,8 @@ double ls_unit_roundoff(ls_dtype dtype);
 double ls_smallest(ls_dtype dtype);
 /* An element-wise operation on balls, with the rounding to `out` included. */
 ls_ball ls_ball_map(ls_op op, ls_dtype dtype, ls_dtype out, ls_math math, ls_ball a, ls_ball b);
+/* ULPs that an elementary function may be off by in any arithmetic; more than the contract's (docs/elementary.md). */
+double ls_oracle_ulps(ls_op op);
 /* A real value in a radius, rounded to dtype by `roundings` halves of an ULP; overflow and the oracle's own
  * error included. */
 ls_ball ls_ball_round(ls_dtype dtype, ls_ball x, double roundings);
