@@ -1,4 +1,4 @@
-/* Files of arrays: npy, npz, safetensors and IDX.
+/* Files of arrays: npy, npz, safetensors and IDX; safetensors and npz in memory too.
  *
  * Reading never trusts a file: every length and offset is checked, and an error names the file, the place and
  * what was expected. Writing is atomic: the file appears whole, or the old one stays. Any thread.
@@ -24,6 +24,10 @@ typedef struct ls_archive ls_archive;
  * mmap, without a copy; their checksums, if the file has them, are checked when an array is first taken. The
  * caller closes it; arrays taken from it live on. */
 LS_API ls_status ls_archive_open(ls_context *context, const char *path, ls_archive **out_archive, ls_error *err) LS_MUST_USE;
+/* The same for a file whose bytes are an array, u8 [size]: what was fetched, or is part of a program. `name` is for messages.
+ * The archive retains the array. */
+LS_API ls_status ls_archive_open_data(ls_context *context, const char *name, ls_data *file, ls_archive **out_archive,
+                                      ls_error *err) LS_MUST_USE;
 LS_API void ls_archive_close(ls_archive *archive);
 LS_API int ls_archive_count(const ls_archive *archive);
 LS_API const char *ls_archive_name(const ls_archive *archive, int index);
@@ -45,6 +49,9 @@ typedef struct ls_metadata {
  * entries. */
 LS_API ls_status ls_safetensors_save(ls_context *context, const char *path, int count, const ls_named_data *arrays,
                                      int n_metadata, const ls_metadata *metadata, ls_error *err) LS_MUST_USE;
+/* The bytes of that file as an array, u8 [size], which the caller releases. */
+LS_API ls_status ls_safetensors_encode(ls_context *context, int count, const ls_named_data *arrays, int n_metadata,
+                                       const ls_metadata *metadata, ls_data **out_file, ls_error *err) LS_MUST_USE;
 LS_API ls_status ls_npz_save(ls_context *context, const char *path, int count, const ls_named_data *arrays, ls_error *err)
     LS_MUST_USE;
 
@@ -55,6 +62,8 @@ LS_API ls_status ls_vars_load(ls_session *session, ls_var *const *vars, int coun
     LS_MUST_USE;
 LS_API ls_status ls_vars_save(ls_session *session, ls_var *const *vars, int count, int n_metadata, const ls_metadata *metadata,
                               const char *path, ls_error *err) LS_MUST_USE;
+LS_API ls_status ls_vars_encode(ls_session *session, ls_var *const *vars, int count, int n_metadata, const ls_metadata *metadata,
+                                ls_data **out_file, ls_error *err) LS_MUST_USE;
 
 #ifdef __cplusplus
 }

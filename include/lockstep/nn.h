@@ -36,6 +36,9 @@ LS_API ls_tensor *ls_param(ls_session *session, ls_params *params, const char *n
  * are not in the file, and arrays that are no parameter, are errors that name them. Nothing changes unless
  * all of it can. */
 LS_API ls_status ls_params_load(ls_session *session, ls_params *params, const char *path, ls_error *err) LS_MUST_USE;
+/* The same from a file's bytes, u8 [size] (ls_archive_open_data); `name` is for messages. */
+LS_API ls_status ls_params_load_data(ls_session *session, ls_params *params, const char *name, ls_data *file, ls_error *err)
+    LS_MUST_USE;
 LS_API ls_status ls_params_save(ls_session *session, ls_params *params, const char *path, ls_error *err) LS_MUST_USE;
 /* SHA-256 over the parameters sorted by name, each as: name, NUL, dtype's name, NUL, rank and extents as 8
  * bytes little-endian, the elements little-endian with NaNs canonical. */

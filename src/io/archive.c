@@ -1,4 +1,4 @@
-/* Opening archives, finding arrays in them, and mapped files. */
+/* Opening archives, in files and in memory, and finding arrays in them. */
 #include "io/archive.h"
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +19,30 @@ ls_status ls_mapped_file_open(ls_heap *heap, const char *path, ls_mapped_file **
     return LS_OK;
 }
 
+static ls_status file_in_memory(ls_heap *heap, const char *name, ls_data *data, ls_mapped_file **out_file, ls_error *err) {
+    if (ls_data_dtype(data) != LS_U8 || ls_data_rank(data) != 1) {
+        return LS_FAIL(err, LS_ERR_INVALID, "%s: expected the bytes of a file: a u8 array of one axis", name);
+    }
+    ls_mapped_file *file = ls_alloc_zeroed(heap, sizeof *file);
+    if (!file) {
+        return LS_FAIL_MEMORY(err, name);
+    }
+    file->heap = heap;
+    atomic_init(&file->refs, 1);
+    file->data = ls_data_retain(data);
+    file->map = (ls_mapping){ls_data_bytes(data), ls_data_size(data)};
+    *out_file = file;
+    return LS_OK;
+}
+
 void ls_mapped_file_release(void *owner) {
     ls_mapped_file *file = owner;
     if (atomic_fetch_sub_explicit(&file->refs, 1, memory_order_acq_rel) == 1) {
-        ls_file_unmap(&file->map);
+        if (file->data) {
+            ls_data_release(file->data);
+        } else {
+            ls_file_unmap(&file->map);
+        }
         ls_free(file->heap, file);
     }
 }
@@ -73,7 +93,8 @@ ls_status ls_bools_check(const char *path, const char *name, ls_dtype dtype, con
     return LS_OK;
 }
 
-ls_status ls_archive_open(ls_context *context, const char *path, ls_archive **out_archive, ls_error *err) {
+/* `data` NULL: the file at `path`. */
+static ls_status open_archive(ls_context *context, const char *path, ls_data *data, ls_archive **out_archive, ls_error *err) {
     ls_heap *heap = ls_context_heap(context);
     ls_archive *a = ls_alloc_zeroed(heap, sizeof *a);
     if (!a) {
@@ -82,7 +103,9 @@ ls_status ls_archive_open(ls_context *context, const char *path, ls_archive **ou
     a->context = context;
     a->heap = heap;
     a->path = ls_strdup(heap, path);
-    ls_status status = a->path ? ls_mapped_file_open(heap, path, &a->file, err) : LS_FAIL_MEMORY(err, path);
+    ls_status status = !a->path ? LS_FAIL_MEMORY(err, path)
+                       : data   ? file_in_memory(heap, path, data, &a->file, err)
+                                : ls_mapped_file_open(heap, path, &a->file, err);
     if (status == LS_OK) {
         const ls_mapping *map = &a->file->map;
         a->zip = is_zip(map);
@@ -94,6 +117,13 @@ ls_status ls_archive_open(ls_context *context, const char *path, ls_archive **ou
     }
     *out_archive = a;
     return LS_OK;
+}
+
+ls_status ls_archive_open(ls_context *context, const char *path, ls_archive **out_archive, ls_error *err) {
+    return open_archive(context, path, NULL, out_archive, err);
+}
+ls_status ls_archive_open_data(ls_context *context, const char *name, ls_data *file, ls_archive **out_archive, ls_error *err) {
+    return open_archive(context, name, file, out_archive, err);
 }
 
 void ls_archive_close(ls_archive *a) {

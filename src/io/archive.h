@@ -8,11 +8,12 @@
 #include "base/status.h"
 #include <lockstep/io.h>
 
-/* A mapped file that lives as long as the last array over it. */
+/* A mapped file, or an array that holds one; lives as long as the last array over it. */
 typedef struct ls_mapped_file {
     ls_heap *heap;
     atomic_long refs;
     ls_mapping map;
+    ls_data *data; /* whose bytes `map` is; NULL: mapped */
 } ls_mapped_file;
 ls_status ls_mapped_file_open(ls_heap *heap, const char *path, ls_mapped_file **out_file,
                               ls_error *err) LS_MUST_USE;

@@ -277,18 +277,33 @@ static char *header_of(const ls_named_data *sorted, int count, int n_metadata, c
     return text;
 }
 
-static ls_status write_all(ls_file_writer *w, const char *header, const ls_named_data *sorted, int count,
-                           ls_error *err) {
+/* Where the bytes of a file go: to a file, or to memory that has room for them. */
+typedef struct sink {
+    ls_file_writer *writer;
+    uint8_t *at;
+} sink;
+static ls_status put(sink *s, const void *bytes, size_t size, ls_error *err) {
+    if (s->writer) {
+        return ls_file_write(s->writer, bytes, size, err);
+    }
+    if (size > 0) {
+        memcpy(s->at, bytes, size);
+        s->at += size;
+    }
+    return LS_OK;
+}
+
+static ls_status write_all(sink *s, const char *header, const ls_named_data *sorted, int count, ls_error *err) {
     size_t length = strlen(header), padded = (length + 7) / 8 * 8; /* so that the data is aligned */
     uint8_t prefix[8];
     for (int i = 0; i < 8; i++) {
         prefix[i] = (uint8_t)((uint64_t)padded >> 8 * i);
     }
-    LS_TRY(err, ls_file_write(w, prefix, sizeof prefix, err));
-    LS_TRY(err, ls_file_write(w, header, length, err));
-    LS_TRY(err, ls_file_write(w, "        ", padded - length, err));
+    LS_TRY(err, put(s, prefix, sizeof prefix, err));
+    LS_TRY(err, put(s, header, length, err));
+    LS_TRY(err, put(s, "        ", padded - length, err));
     for (int i = 0; i < count; i++) {
-        LS_TRY(err, ls_file_write(w, ls_data_bytes(sorted[i].data), ls_data_size(sorted[i].data), err));
+        LS_TRY(err, put(s, ls_data_bytes(sorted[i].data), ls_data_size(sorted[i].data), err));
     }
     return LS_OK;
 }
@@ -323,8 +338,35 @@ static ls_status check_keys(const char *path, int n, const ls_metadata *metadata
     return LS_OK;
 }
 
-ls_status ls_safetensors_save(ls_context *context, const char *path, int count, const ls_named_data *arrays,
-                              int n_metadata, const ls_metadata *metadata, ls_error *err) {
+static ls_status write_file(ls_heap *heap, const char *path, const char *header, const ls_named_data *sorted, int count,
+                            ls_error *err) {
+    sink s = {NULL, NULL};
+    LS_TRY(err, ls_file_create(heap, path, &s.writer, err));
+    ls_status status = write_all(&s, header, sorted, count, err);
+    if (status == LS_OK) {
+        return ls_file_commit(s.writer, err);
+    }
+    ls_file_abandon(s.writer);
+    return status;
+}
+
+static ls_status write_memory(ls_context *context, const char *header, const ls_named_data *sorted, int count, ls_data **out_file,
+                              ls_error *err) {
+    size_t size = 8 + (strlen(header) + 7) / 8 * 8;
+    for (int i = 0; i < count; i++) {
+        size += ls_data_size(sorted[i].data);
+    }
+    ls_data *file = NULL;
+    LS_TRY(err, ls_data_create(context, LS_U8, 1, (const int64_t[]){(int64_t)size}, NULL, &file, err));
+    sink s = {NULL, (uint8_t *)ls_data_bytes(file)}; /* nobody else has it yet */
+    LS_TRY(err, write_all(&s, header, sorted, count, err)); /* never fails in memory */
+    *out_file = file;
+    return LS_OK;
+}
+
+/* `out_file` NULL: to the file at `path`. */
+static ls_status save(ls_context *context, const char *path, int count, const ls_named_data *arrays, int n_metadata,
+                      const ls_metadata *metadata, ls_data **out_file, ls_error *err) {
     ls_heap *heap = ls_context_heap(context);
     ls_named_data *sorted = ls_alloc(heap, sizeof *sorted * (size_t)(count + 1));
     if (!sorted) {
@@ -334,23 +376,24 @@ ls_status ls_safetensors_save(ls_context *context, const char *path, int count, 
         memcpy(sorted, arrays, sizeof *sorted * (size_t)count);
         qsort(sorted, (size_t)count, sizeof *sorted, by_name);
     }
-    ls_file_writer *w = NULL;
-    char *header = NULL;
     ls_status status = check_names(path, sorted, count, err);
     status = status == LS_OK ? check_keys(path, n_metadata, metadata, err) : status;
     if (status == LS_OK) {
-        header = header_of(sorted, count, n_metadata, metadata);
-        status = header ? ls_file_create(heap, path, &w, err) : LS_FAIL_MEMORY(err, path);
+        char *header = header_of(sorted, count, n_metadata, metadata);
+        status = !header    ? LS_FAIL_MEMORY(err, path)
+                 : out_file ? write_memory(context, header, sorted, count, out_file, err)
+                            : write_file(heap, path, header, sorted, count, err);
+        cJSON_free(header);
     }
-    if (status == LS_OK) {
-        status = write_all(w, header, sorted, count, err);
-        if (status == LS_OK) {
-            status = ls_file_commit(w, err);
-        } else {
-            ls_file_abandon(w);
-        }
-    }
-    cJSON_free(header);
     ls_free(heap, sorted);
     return status;
+}
+
+ls_status ls_safetensors_save(ls_context *context, const char *path, int count, const ls_named_data *arrays, int n_metadata,
+                              const ls_metadata *metadata, ls_error *err) {
+    return save(context, path, count, arrays, n_metadata, metadata, NULL, err);
+}
+ls_status ls_safetensors_encode(ls_context *context, int count, const ls_named_data *arrays, int n_metadata,
+                                const ls_metadata *metadata, ls_data **out_file, ls_error *err) {
+    return save(context, "safetensors in memory", count, arrays, n_metadata, metadata, out_file, err);
 }

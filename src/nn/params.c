@@ -165,9 +165,7 @@ ls_status ls_vars_load(ls_session *session, ls_var *const *vars, int count, ls_a
     return status;
 }
 
-ls_status ls_params_load(ls_session *session, ls_params *params, const char *path, ls_error *err) {
-    ls_archive *archive = NULL;
-    LS_TRY(err, ls_archive_open(ls_session_context(session), path, &archive, err));
+static ls_status load_archive(ls_session *session, ls_params *params, ls_archive *archive, const char *path, ls_error *err) {
     ls_status status = LS_OK;
     bool training = ls_archive_metadata(archive, "lockstep.training") !=
                     NULL; /* holds an optimiser's state beside them */
@@ -178,15 +176,27 @@ ls_status ls_params_load(ls_session *session, ls_params *params, const char *pat
                 ls_archive_name(archive, i), params->vars.len ? ls_var_name(params->vars.data[0]) : "(none)");
         }
     }
-    status = status == LS_OK
-                 ? ls_vars_load(session, params->vars.data, (int)params->vars.len, archive, path, err)
-                 : status;
+    return status == LS_OK ? ls_vars_load(session, params->vars.data, (int)params->vars.len, archive, path, err) : status;
+}
+
+ls_status ls_params_load(ls_session *session, ls_params *params, const char *path, ls_error *err) {
+    ls_archive *archive = NULL;
+    LS_TRY(err, ls_archive_open(ls_session_context(session), path, &archive, err));
+    ls_status status = load_archive(session, params, archive, path, err);
+    ls_archive_close(archive);
+    return status;
+}
+ls_status ls_params_load_data(ls_session *session, ls_params *params, const char *name, ls_data *file, ls_error *err) {
+    ls_archive *archive = NULL;
+    LS_TRY(err, ls_archive_open_data(ls_session_context(session), name, file, &archive, err));
+    ls_status status = load_archive(session, params, archive, name, err);
     ls_archive_close(archive);
     return status;
 }
 
-ls_status ls_vars_save(ls_session *session, ls_var *const *vars, int count, int n_metadata,
-                       const ls_metadata *metadata, const char *path, ls_error *err) {
+/* `out_file` NULL: to the file at `path`. */
+static ls_status save_vars(ls_session *session, ls_var *const *vars, int count, int n_metadata, const ls_metadata *metadata,
+                           const char *path, ls_data **out_file, ls_error *err) {
     ls_context *context = ls_session_context(session);
     ls_heap *heap = ls_context_heap(context);
     ls_named_data *arrays = ls_alloc_zeroed(heap, sizeof *arrays * (size_t)(count + 1));
@@ -199,13 +209,24 @@ ls_status ls_vars_save(ls_session *session, ls_var *const *vars, int count, int 
         }
         arrays[i] = (ls_named_data){ls_var_name(vars[i]), data};
     }
-    status = status == LS_OK ? ls_safetensors_save(context, path, count, arrays, n_metadata, metadata, err)
-                             : status;
+    if (status == LS_OK) {
+        status = out_file ? ls_safetensors_encode(context, count, arrays, n_metadata, metadata, out_file, err)
+                          : ls_safetensors_save(context, path, count, arrays, n_metadata, metadata, err);
+    }
     for (int i = 0; arrays && i < count; i++) {
         ls_data_release((ls_data *)arrays[i].data);
     }
     ls_free(heap, arrays);
     return status;
+}
+
+ls_status ls_vars_save(ls_session *session, ls_var *const *vars, int count, int n_metadata, const ls_metadata *metadata,
+                       const char *path, ls_error *err) {
+    return save_vars(session, vars, count, n_metadata, metadata, path, NULL, err);
+}
+ls_status ls_vars_encode(ls_session *session, ls_var *const *vars, int count, int n_metadata, const ls_metadata *metadata,
+                         ls_data **out_file, ls_error *err) {
+    return save_vars(session, vars, count, n_metadata, metadata, "safetensors in memory", out_file, err);
 }
 
 ls_status ls_params_save(ls_session *session, ls_params *params, const char *path, ls_error *err) {

@@ -102,6 +102,53 @@ static void test_safetensors_round_trip(void **state) {
     archive_round_trip(in_folder("all.safetensors"), save_safetensors);
 }
 
+/* The same bytes as the file has; an array outlives both the archive and the bytes it was opened over. */
+static void test_in_memory(void **state) {
+    (void)state;
+    ls_data *x = pattern(LS_F32, 2, (const int64_t[]){3, 5}), *y = pattern(LS_U8, 1, (const int64_t[]){3});
+    const ls_named_data arrays[] = {{"x", x}, {"a", y}};
+    const ls_metadata metadata[] = {{"key", "value"}};
+    const char *const paths[] = {in_folder("memory.safetensors"), in_folder("memory.npz")};
+    ls_error err = {.code = LS_OK};
+    assert_int_equal(ls_safetensors_save(context, paths[0], 2, arrays, 1, metadata, &err), LS_OK);
+    assert_int_equal(ls_npz_save(context, paths[1], 2, arrays, &err), LS_OK);
+    for (int i = 0; i < 3; i++) {
+        ls_data *file = NULL, *got = NULL;
+        size_t size;
+        uint8_t *bytes = read_bytes(paths[i == 1], &size);
+        if (i == 2) {
+            assert_int_equal(ls_safetensors_encode(context, 2, arrays, 1, metadata, &file, &err), LS_OK);
+            assert_int_equal(ls_data_size(file), size);
+            assert_memory_equal(ls_data_bytes(file), bytes, size);
+        } else {
+            assert_int_equal(ls_data_create(context, LS_U8, 1, (const int64_t[]){(int64_t)size}, bytes, &file, &err), LS_OK);
+        }
+        ls_archive *a = NULL;
+        assert_int_equal(ls_archive_open_data(context, "fetched", file, &a, &err), LS_OK);
+        ls_data_release(file);
+        assert_int_equal(ls_archive_count(a), 2);
+        assert_int_equal(ls_archive_get(a, "x", &got, &err), LS_OK);
+        ls_archive_close(a);
+        assert_same_bytes(x, got);
+        ls_data_release(got);
+
+        /* cut short: refused under the name that was given */
+        assert_int_equal(ls_data_create(context, LS_U8, 1, (const int64_t[]){(int64_t)size - 1}, bytes, &file, &err), LS_OK);
+        assert_message(ls_archive_open_data(context, "fetched", file, &a, &err), LS_ERR_FORMAT, &err, "fetched", NULL);
+        ls_error_clear(&err);
+        ls_data_release(file);
+        free(bytes);
+    }
+    ls_archive *a = NULL;
+    assert_message(ls_archive_open_data(context, "fetched", x, &a, &err), LS_ERR_INVALID, &err, "fetched", "u8", NULL);
+    ls_error_clear(&err);
+    const ls_named_data twice[] = {{"x", x}, {"x", x}};
+    ls_data *file = NULL;
+    assert_message(ls_safetensors_encode(context, 2, twice, 0, NULL, &file, &err), LS_ERR_INVALID, &err, "\"x\"", NULL);
+    ls_data_release(x);
+    ls_data_release(y);
+}
+
 static void test_empty_archives(void **state) {
     (void)state;
     const char *const names[] = {"none.npz", "none.safetensors"};
@@ -428,7 +475,9 @@ static void test_failing_allocations(void **state) {
     const ls_metadata metadata[] = {{"key", "value"}};
     const ls_named_data arrays[] = {{"x", x}, {"y", x}};
     const char *path = in_folder("alloc");
-    for (int kind = 0; kind < 4; kind++) {
+    ls_data *file = NULL;
+    assert_int_equal(ls_safetensors_encode(context, 2, arrays, 1, metadata, &file, NULL), LS_OK);
+    for (int kind = 0; kind < 6; kind++) { /* 1 and 3 open what 0 and 2 saved */
         bool done = false;
         size_t used = atomic_load(&heap->used);
         for (long n = 0; n < 200 && !done; n++) {
@@ -438,6 +487,8 @@ static void test_failing_allocations(void **state) {
             atomic_store(&heap->fail_after, n);
             ls_status status = kind == 0   ? ls_npz_save(context, path, 2, arrays, &err)
                                : kind == 2 ? ls_safetensors_save(context, path, 2, arrays, 1, metadata, &err)
+                               : kind == 4 ? ls_archive_open_data(context, "fetched", file, &a, &err)
+                               : kind == 5 ? ls_safetensors_encode(context, 2, arrays, 1, metadata, &got, &err)
                                            : ls_archive_open(context, path, &a, &err);
             if (a) {
                 status = ls_archive_get_at(a, 1, &got, &err);
@@ -451,6 +502,7 @@ static void test_failing_allocations(void **state) {
         }
         assert_true(done);
     }
+    ls_data_release(file);
     ls_data_release(x);
 }
 
@@ -459,6 +511,7 @@ int main(void) {
         cmocka_unit_test(test_npy_round_trip),
         cmocka_unit_test(test_npz_round_trip),
         cmocka_unit_test(test_safetensors_round_trip),
+        cmocka_unit_test(test_in_memory),
         cmocka_unit_test(test_empty_archives),
         cmocka_unit_test(test_names_that_are_refused),
         cmocka_unit_test(test_metadata),
