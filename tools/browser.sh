@@ -1,23 +1,36 @@
 #!/bin/sh
-# browser.sh: puts playwright-core, by which the tests drive Debian's Chromium, into build/browser/node_modules. It brings no
-# browser of its own. Does nothing when it is there.
+# browser.sh: puts into build/browser what the tests in Debian's Chromium need beside it. Does nothing for what is there.
+#   node_modules/playwright-core  drives it; brings no browser of its own
+#   liblavapipe.so                gives its WebGPU lavapipe (tests/web/lavapipe.c)
 set -eu
 cd "$(dirname "$0")/.."
 version=1.65.1
 sha256=6f5a60be62a4fddfbe7d10c448d8fbd54547da3358f2f8a04211440471ee863e
-here=$PWD/build/browser/node_modules/playwright-core
-[ ! -e "$here/package.json" ] || exit 0
-command -v npm >/dev/null 2>&1 || { echo "browser.sh: npm is missing (run tools/deps.sh web)" >&2; exit 1; }
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-if ! (cd "$tmp" && npm pack --loglevel=error "playwright-core@$version") >"$tmp/log" 2>&1; then
-    echo "browser.sh: 'npm pack playwright-core@$version' failed: $(tail -n 1 "$tmp/log")" >&2
-    exit 1
-fi
-echo "$sha256  $tmp/playwright-core-$version.tgz" | sha256sum --check --status - ||
-    { echo "browser.sh: playwright-core-$version.tgz is not the file it was" >&2; exit 1; }
-tar -xzf "$tmp/playwright-core-$version.tgz" -C "$tmp" package
-mkdir -p "${here%/*}"
-rm -rf "$here"
-mv "$tmp/package" "$here"
-echo "browser.sh: unpacked playwright-core $version into build/browser"
+here=$PWD/build/browser
+
+playwright() {
+    [ ! -e "$here/node_modules/playwright-core/package.json" ] || return 0
+    command -v npm >/dev/null 2>&1 || { echo "browser.sh: npm is missing (run tools/deps.sh web)" >&2; exit 1; }
+    tmp=$(mktemp -d)
+    trap 'rm -rf "$tmp"' EXIT
+    if ! (cd "$tmp" && npm pack --loglevel=error "playwright-core@$version") >"$tmp/log" 2>&1; then
+        echo "browser.sh: 'npm pack playwright-core@$version' failed: $(tail -n 1 "$tmp/log")" >&2
+        exit 1
+    fi
+    echo "$sha256  $tmp/playwright-core-$version.tgz" | sha256sum --check --status - ||
+        { echo "browser.sh: playwright-core-$version.tgz is not the file it was" >&2; exit 1; }
+    tar -xzf "$tmp/playwright-core-$version.tgz" -C "$tmp" package
+    mkdir -p "$here/node_modules"
+    rm -rf "$here/node_modules/playwright-core"
+    mv "$tmp/package" "$here/node_modules/playwright-core"
+    echo "browser.sh: unpacked playwright-core $version into build/browser"
+}
+
+lavapipe() {
+    library=$here/liblavapipe.so
+    [ "$library" -nt tests/web/lavapipe.c ] ||
+        ${CC-cc} -O2 -Wall -Wextra -shared -fPIC -o "$library" tests/web/lavapipe.c -ldl
+}
+
+playwright
+lavapipe

@@ -8,8 +8,14 @@ import { fileURLToPath } from 'node:url';
 export const root = resolve(fileURLToPath(import.meta.url), '../../..');
 
 /** Flags and environment of each driver that WebGPU can have there (docs/devices.md). */
+const preload = join(root, 'build/browser/liblavapipe.so'), lavapipe = join(root, 'build/drivers/lavapipe25/libvulkan_lvp.so');
 export const drivers = {
     swiftshader: { args: ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'], env: {} },
+    lavapipe25: { // tests/web/lavapipe.c; the second flag for its name to be told
+        args: ['--enable-unsafe-webgpu', '--enable-webgpu-developer-features', '--use-webgpu-adapter=swiftshader'],
+        env: { LD_PRELOAD: preload, LAVAPIPE: lavapipe },
+        missing: () => (existsSync(preload) && existsSync(lavapipe) ? '' : 'no lavapipe 25; run tools/drivers.sh, then tools/browser.sh'),
+    },
     none: { args: ['--disable-features=WebGPU', '--disable-gpu', '--disable-software-rasterizer'], env: {} },
 };
 

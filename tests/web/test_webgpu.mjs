@@ -28,10 +28,13 @@ async function inWorker(driver, script, message = {}) {
     }
 }
 
-test('web/webgpu.js: objects, commands, maps, errors and a loss', { skip: missing() || false }, async (t) => {
-    const { info } = await inWorker('swiftshader', 'host_worker.mjs');
-    t.diagnostic(`${info.name} (${info.driver}) ${info.features}`);
-});
+for (const [driver, name] of [['swiftshader', /swiftshader/i], ['lavapipe25', /llvmpipe/]]) {
+    test(`web/webgpu.js over ${driver}: objects, commands, maps, errors and a loss`, { skip: missing(driver) || false }, async (t) => {
+        const { info } = await inWorker(driver, 'host_worker.mjs');
+        assert.match(info.name, name);
+        t.diagnostic(`${info.name} (${info.driver}) ${info.features}`);
+    });
+}
 
 test('web/webgpu.js: a browser without WebGPU', { skip: missing('none') || false }, async (t) => {
     const { info, reason } = await inWorker('none', 'host_worker.mjs');
