@@ -1,0 +1,85 @@
+/* Checking a device, piece by piece, so that a page shows each as it comes. */
+#include "page.h"
+#include <string.h>
+
+static const char *const states[] = {"passed", "failed", "skipped"};
+
+static void send_case(void *user, const ls_case_result *r) {
+    ls_status *status = user;
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddStringToObject(o, "name", r->name);
+    cJSON_AddStringToObject(o, "about", r->about);
+    cJSON_AddStringToObject(o, "math", page_math_names[r->math]);
+    cJSON_AddStringToObject(o, "status", states[r->state]);
+    cJSON_AddStringToObject(o, "detail", r->message);
+    cJSON_AddNumberToObject(o, "seconds", r->seconds);
+    ls_status sent = page_send(o);
+    *status = *status == LS_OK ? sent : *status;
+}
+
+static ls_status open_device(const char *id, ls_device **out_device) {
+    ls_error err = {.code = LS_OK};
+    page_begin(NULL);
+    ls_status status = ls_device_open(page_context(), id, out_device, &err);
+    return status == LS_OK ? LS_OK : page_fail(status, "%s", err.message);
+}
+
+/* A device that is refused is an answer, not a failure: the row says why. */
+ls_status page_check_certify(const char *id) {
+    ls_device *device = NULL;
+    ls_error refused = {.code = LS_OK};
+    ls_status status = open_device(id, &device);
+    if (status != LS_OK) {
+        return status;
+    }
+    status = ls_device_certify(device, &refused);
+    if (status != LS_OK && status != LS_ERR_DEVICE) {
+        return page_fail(status, "%s", refused.message);
+    }
+    ls_case_result row = {.name = "certification",
+                          .about = "the probe of locked arithmetic",
+                          .math = LS_LOCKED,
+                          .state = status == LS_OK ? LS_CASE_PASSED : LS_CASE_FAILED,
+                          .message = refused.message};
+    cJSON *o = page_device_json(id, ls_device_caps(device), status == LS_OK);
+    status = page_send(o);
+    send_case(&status, &row);
+    return status;
+}
+
+ls_status page_check_case(const char *id, const char *name, const char *plant) {
+    ls_device *device = NULL;
+    ls_error err = {.code = LS_OK};
+    ls_case_totals totals;
+    ls_status sent = LS_OK, status = open_device(id, &device);
+    if (status != LS_OK) {
+        return status;
+    }
+    status = ls_museum_run(page_context(), device, *name ? name : NULL, *plant ? plant : NULL, send_case, &sent, &totals, &err);
+    return status == LS_OK ? sent : page_fail(status, "%s", err.message);
+}
+
+static void send_function(void *user, const ls_ulp_result *r) {
+    ls_status *status = user;
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddStringToObject(o, "function", r->function);
+    cJSON_AddStringToObject(o, "math", page_math_names[r->math]);
+    cJSON_AddNumberToObject(o, "ulps", r->most);
+    cJSON_AddNumberToObject(o, "at", r->at);
+    cJSON_AddNumberToObject(o, "bound", r->bound);
+    cJSON_AddNumberToObject(o, "inputs", (double)r->inputs);
+    ls_status sent = page_send(o);
+    *status = *status == LS_OK ? sent : *status;
+}
+
+ls_status page_check_functions(const char *id) {
+    ls_device *device = NULL;
+    ls_error err = {.code = LS_OK};
+    int beyond = 0;
+    ls_status sent = LS_OK, status = open_device(id, &device);
+    if (status != LS_OK) {
+        return status;
+    }
+    status = ls_ulps_measure(page_context(), device, send_function, &sent, &beyond, &err);
+    return status == LS_OK ? sent : page_fail(status, "%s", err.message);
+}
