@@ -13,7 +13,7 @@ configure = cmake --preset $(1) >build/$(1).log 2>&1 || { cat build/$(1).log; ex
 build = mkdir -p build && { $(call configure,$(1)); } && cmake --build build/$(1) --parallel $(JOBS)
 
 .PHONY: all help deps data demo bundle test test-clang test-sanitize test-threads test-slow fuzz conform-full mutants bench install \
-        uninstall exports docs clean distclean
+        uninstall exports web test-web docs clean distclean
 
 all:                    ## build the library, the command, tests, examples, benchmarks (build/release)
 	@$(call build,release)
@@ -62,6 +62,18 @@ test-threads:           ## the tests that use threads, under ThreadSanitizer
 	@$(call build,tsan)
 	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(FIXED_ADDRESSES) $(CTEST) build/tsan -L '^(unit|engine|threads)$$' \
 	    -E 'unit.test_(emit|graph|io|kir|math|oracle|plan|render|spec|vulkan|webgpu$$)' # one thread, or drivers that are not instrumented
+
+web:                    ## the library in WebAssembly, as web/ packs it (build/web/web)
+	@tools/deps.sh build web
+	@tools/web-deps.sh
+	@$(call build,web)
+
+test-web:               ## every test that makes sense in WebAssembly, in Node
+	@tools/deps.sh build web data
+	@tools/data.sh
+	@tools/web-deps.sh
+	@$(call build,web) --target all web-tests
+	@$(CTEST) build/web
 
 test-slow:              ## sweeps, valgrind, and the tests of an AArch64 build under qemu-user
 	@tools/deps.sh build test check slow data
@@ -115,7 +127,7 @@ docs: all               ## write the generated pages (docs/ops.md, docs/kir.md) 
 	    $(BUILD)/tools/gen_$${page}_doc >docs/$$page.md.new && mv docs/$$page.md.new docs/$$page.md || exit 1; fi; done
 
 clean:                  ## remove the builds (the data stays)
-	rm -rf build/release build/debug build/clang build/asan build/tsan build/aarch64 build/*.log
+	rm -rf build/release build/debug build/clang build/asan build/tsan build/aarch64 build/web build/*.log
 
 distclean:              ## remove everything that was built or fetched
 	rm -rf build

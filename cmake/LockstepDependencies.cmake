@@ -1,5 +1,11 @@
 # What the library links: zlib, pthreadpool, cJSON and the thread library (docs/dependencies.md). This file is also
 # installed, so that find_package(lockstep) finds the same for users of the static library.
+# WebAssembly has neither threads nor packages: cJSON and zlib come as sources (cmake/LockstepWeb.cmake).
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
+    set(LOCKSTEP_LINK lockstep_web_deps)
+    return()
+endif()
+
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # deps.sh [--list] GROUP...: prints what the named groups need and installs what is missing (Debian 12 names).
-# Groups: build test gpu check slow bench data. Nothing is installed, and neither root nor network is needed, when
+# Groups: build test gpu check slow bench web data. Nothing is installed, and neither root nor network is needed, when
 # everything is already there.
 set -eu
 cd "$(dirname "$0")/.."
@@ -30,6 +30,16 @@ slow  gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
 slow  libc6-dev-arm64-cross /usr/aarch64-linux-gnu/include/stdlib.h
 slow  qemu-user       qemu-aarch64
 bench libopenblas-dev <cblas.h>
+web   clang-14        clang-14
+web   lld-14          wasm-ld-14
+web   llvm-14         /usr/bin/llvm-ar-14
+web   wasi-libc       /usr/lib/wasm32-wasi/libc.a
+web   libclang-rt-14-dev-wasm32 /usr/lib/llvm-14/lib/clang/14.0.6/lib/wasi/libclang_rt.builtins-wasm32.a
+web   binaryen        wasm-opt
+web   nodejs          node
+web   patch           patch
+web   bzip2           bzip2
+web   xz-utils        xz
 data  dataset-fashion-mnist /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
 data  npm             npm,build/data/digits/9.json
 data  ca-certificates /etc/ssl/certs/ca-certificates.crt,build/data/digits/9.json
@@ -50,7 +60,7 @@ if [ "${1-}" = --list ]; then
     list_only=yes
     shift
 fi
-[ $# -gt 0 ] || set -- build test gpu check slow bench data
+[ $# -gt 0 ] || set -- build test gpu check slow bench web data
 
 missing=
 for group in "$@"; do

@@ -24,7 +24,7 @@ static void libc_free(void *user, void *ptr, size_t size, size_t align) {
     free(ptr);
 }
 
-bool ls_size_mul(size_t a, size_t b, size_t *out) {
+bool ls_size_mul(size_t a, uint64_t b, size_t *out) {
     return !__builtin_mul_overflow(a, b, out);
 }
 

@@ -33,7 +33,7 @@ char *ls_strdup(ls_heap *heap, const char *text);
 ls_heap *ls_context_heap(ls_context *context);
 
 /* a*b and a+b without overflow: false when it overflows. */
-bool ls_size_mul(size_t a, size_t b, size_t *out);
+bool ls_size_mul(size_t a, uint64_t b, size_t *out);
 bool ls_size_add(size_t a, size_t b, size_t *out);
 
 /* An arena gives blocks that live until it is reset or freed. One thread at a time. */

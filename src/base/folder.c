@@ -2,6 +2,40 @@
  * with O_NOFOLLOW and made with O_EXCL, in a folder that only its owner may write. */
 #define _GNU_SOURCE
 #include "base/folder.h"
+
+#if defined(__wasi__) /* a page has no folder of its own */
+
+ls_status ls_folder_make(const char *path, ls_error *err) {
+    return LS_FAIL(err, LS_ERR_IO, "cannot make the folder %s: WebAssembly has none of its own", path);
+}
+
+ls_status ls_folder_each(const char *path, ls_folder_fn each, void *user, ls_error *err) {
+    (void)path, (void)each, (void)user, (void)err;
+    return LS_OK;
+}
+
+bool ls_file_touch(const char *path) {
+    (void)path;
+    return false;
+}
+
+bool ls_file_set_used(const char *path, int64_t used) {
+    (void)path, (void)used;
+    return false;
+}
+
+bool ls_file_remove(const char *path) {
+    (void)path;
+    return false;
+}
+
+bool ls_file_put(const char *path, const ls_bytes *pieces, int n) {
+    (void)path, (void)pieces, (void)n;
+    return false;
+}
+
+#else
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -104,3 +138,5 @@ bool ls_file_put(const char *path, const ls_bytes *pieces, int n) {
     }
     return ok;
 }
+
+#endif

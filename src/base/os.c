@@ -2,25 +2,110 @@
  * whole and on the disk; only then does rename put it in place. */
 #define _GNU_SOURCE
 #include "base/os.h"
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <locale.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#if !defined(__wasi__)
+#include <dlfcn.h>
+#include <sched.h>
+#include <sys/mman.h>
+#endif
 
 uint64_t ls_os_nanoseconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
+
+const char *ls_os_env(const char *name) {
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+/* strerror is not thread-safe and strerror_r has two shapes; strerror_l has one. */
+static ls_status fail_errno(ls_error *err, const char *what, const char *path, int code) {
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    ls_status status = LS_FAIL(err, code == ENOMEM ? LS_ERR_MEMORY : LS_ERR_IO, "cannot %s %s: %s", what,
+                               path, c ? strerror_l(code, c) : "unknown error");
+    if (c) {
+        freelocale(c);
+    }
+    return status;
+}
+
+#if defined(__wasi__) /* one thread, no libraries, no mapped files, no links, modes or processes */
+
+int ls_os_cores(void) {
+    return 1;
+}
+
+ls_os_library *ls_os_library_open(const char *const *names, const char **out_reason) {
+    (void)names;
+    if (out_reason) {
+        *out_reason = "WebAssembly has no libraries to open";
+    }
+    return NULL;
+}
+
+void *ls_os_library_symbol(ls_os_library *library, const char *name) {
+    (void)library, (void)name;
+    return NULL;
+}
+
+void ls_os_library_close(ls_os_library *library) {
+    (void)library;
+}
+
+static ls_status map_whole(int fd, const char *path, size_t size, ls_mapping *out_map, ls_error *err) {
+    uint8_t *data = malloc(size);
+    if (!data) {
+        return LS_FAIL_MEMORY(err, path);
+    }
+    for (size_t at = 0; at < size;) {
+        ssize_t n = read(fd, data + at, size - at);
+        if (n <= 0) {
+            free(data);
+            return fail_errno(err, "read", path, n < 0 ? errno : EIO);
+        }
+        at += (size_t)n;
+    }
+    *out_map = (ls_mapping){data, size};
+    return LS_OK;
+}
+
+void ls_file_unmap(ls_mapping *map) {
+    free((void *)(uintptr_t)map->data);
+    *map = (ls_mapping){0};
+}
+
+/* Debian's compiler-rt for wasm32 (128-bit division) was compiled with stack protectors, which wasi-libc does not have. */
+uintptr_t __stack_chk_guard = 0x5ca1ab1e;
+_Noreturn void __stack_chk_fail(void);
+_Noreturn void __stack_chk_fail(void) {
+    __builtin_trap();
+}
+
+static char *resolve(const char *path) {
+    (void)path;
+    return NULL;
+}
+
+static void copy_mode(int fd, const struct stat *st) {
+    (void)fd, (void)st;
+}
+
+static long process(void) {
+    return 0;
+}
+
+#else
 
 int ls_os_cores(void) {
 #if defined(__linux__)
@@ -32,11 +117,6 @@ int ls_os_cores(void) {
 #endif
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (int)n : 1;
-}
-
-const char *ls_os_env(const char *name) {
-    const char *value = getenv(name);
-    return value && *value ? value : NULL;
 }
 
 ls_os_library *ls_os_library_open(const char *const *names, const char **out_reason) {
@@ -64,16 +144,35 @@ void ls_os_library_close(ls_os_library *library) {
     }
 }
 
-/* strerror is not thread-safe and strerror_r has two shapes; strerror_l has one. */
-static ls_status fail_errno(ls_error *err, const char *what, const char *path, int code) {
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    ls_status status = LS_FAIL(err, code == ENOMEM ? LS_ERR_MEMORY : LS_ERR_IO, "cannot %s %s: %s", what,
-                               path, c ? strerror_l(code, c) : "unknown error");
-    if (c) {
-        freelocale(c);
+static ls_status map_whole(int fd, const char *path, size_t size, ls_mapping *out_map, ls_error *err) {
+    void *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED) {
+        return fail_errno(err, "map", path, errno);
     }
-    return status;
+    *out_map = (ls_mapping){data, size};
+    return LS_OK;
 }
+
+void ls_file_unmap(ls_mapping *map) {
+    if (map->data) {
+        munmap((void *)(uintptr_t)map->data, map->size);
+    }
+    *map = (ls_mapping){0};
+}
+
+static char *resolve(const char *path) {
+    return realpath(path, NULL);
+}
+
+static void copy_mode(int fd, const struct stat *st) {
+    (void)!fchmod(fd, st->st_mode & 07777); /* as before, where we may */
+}
+
+static long process(void) {
+    return (long)getpid();
+}
+
+#endif
 
 ls_status ls_file_map(const char *path, ls_mapping *out_map, ls_error *err) {
     *out_map = (ls_mapping){0};
@@ -89,22 +188,11 @@ ls_status ls_file_map(const char *path, ls_mapping *out_map, ls_error *err) {
         status = S_ISDIR(st.st_mode) ? fail_errno(err, "read", path, EISDIR)
                                      : LS_FAIL(err, LS_ERR_IO, "cannot read %s: not a regular file", path);
     } else if (st.st_size > 0) {
-        void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (data == MAP_FAILED) {
-            status = fail_errno(err, "map", path, errno);
-        } else {
-            *out_map = (ls_mapping){data, (size_t)st.st_size};
-        }
+        status = (uint64_t)st.st_size > SIZE_MAX ? fail_errno(err, "map", path, EFBIG)
+                                                 : map_whole(fd, path, (size_t)st.st_size, out_map, err);
     }
     close(fd);
     return status;
-}
-
-void ls_file_unmap(ls_mapping *map) {
-    if (map->data) {
-        munmap((void *)(uintptr_t)map->data, map->size);
-    }
-    *map = (ls_mapping){0};
 }
 
 enum { WRITE_BUFFER = 1 << 16 };
@@ -133,7 +221,7 @@ static ls_file_writer *writer_new(ls_heap *heap, const char *path) {
         return NULL;
     }
     *w = (ls_file_writer){.heap = heap, .fd = -1};
-    char *real = realpath(path, NULL); /* NULL when there is no such file yet */
+    char *real = resolve(path); /* NULL when there is no such file yet */
     w->path = ls_strdup(heap, path);
     w->target = ls_strdup(heap, real ? real : path);
     free(real);
@@ -152,7 +240,7 @@ static ls_status writer_open_temp(ls_file_writer *w, ls_error *err) {
         return LS_FAIL_MEMORY(err, w->path);
     }
     for (int attempt = 0; attempt < 100; attempt++) {
-        snprintf(w->temp, size, "%s.%lx-%llx.tmp", w->target, (long)getpid(),
+        snprintf(w->temp, size, "%s.%lx-%llx.tmp", w->target, process(),
                  (unsigned long long)ls_os_nanoseconds());
         w->fd = open(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (w->fd >= 0 || errno != EEXIST) {
@@ -181,7 +269,7 @@ ls_status ls_file_create(ls_heap *heap, const char *path, ls_file_writer **out_w
     } else {
         status = writer_open_temp(w, err);
         if (status == LS_OK && exists) {
-            (void)!fchmod(w->fd, st.st_mode & 07777); /* as before, where we may */
+            copy_mode(w->fd, &st);
         }
     }
     if (status != LS_OK) {

@@ -5,6 +5,62 @@
 #include "base/thread.h"
 #include "base/numerics.h"
 #include "base/os.h"
+
+#if defined(__wasi__) /* WebAssembly without threads: the caller is the only worker */
+
+struct ls_pool {
+    ls_heap *heap;
+};
+
+struct ls_mutex {
+    char nothing;
+};
+
+ls_pool *ls_pool_create(ls_heap *heap, int threads) {
+    (void)threads;
+    ls_pool *pool = ls_alloc(heap, sizeof *pool);
+    if (pool) {
+        pool->heap = heap;
+    }
+    return pool;
+}
+
+void ls_pool_destroy(ls_pool *pool) {
+    if (pool) {
+        ls_free(pool->heap, pool);
+    }
+}
+
+int ls_pool_threads(const ls_pool *pool) {
+    (void)pool;
+    return 1;
+}
+
+void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx) {
+    (void)pool;
+    for (long task = 0; task < n; task++) {
+        fn(ctx, task, 0);
+    }
+}
+
+ls_mutex *ls_mutex_create(ls_heap *heap) {
+    return ls_alloc(heap, sizeof(ls_mutex));
+}
+
+void ls_mutex_destroy(ls_heap *heap, ls_mutex *mutex) {
+    ls_free(heap, mutex);
+}
+
+void ls_mutex_lock(ls_mutex *mutex) {
+    (void)mutex;
+}
+
+void ls_mutex_unlock(ls_mutex *mutex) {
+    (void)mutex;
+}
+
+#else
+
 #include <pthread.h>
 #include <pthreadpool.h>
 
@@ -150,3 +206,5 @@ void ls_mutex_lock(ls_mutex *mutex) {
 void ls_mutex_unlock(ls_mutex *mutex) {
     pthread_mutex_unlock(&mutex->handle);
 }
+
+#endif

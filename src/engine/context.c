@@ -41,7 +41,7 @@ ls_status ls_context_create(const ls_context_options *options, ls_context **out_
         return LS_FAIL(err, LS_ERR_INVALID, "threads is %d, expected at least 0", options->threads);
     }
     if (isa && strlen(isa) >= sizeof((ls_context *)0)->isa) {
-        return LS_FAIL(err, LS_ERR_INVALID, "isa is \"%.40s\", expected avx512, avx2, neon or scalar", isa);
+        return LS_FAIL(err, LS_ERR_INVALID, "isa is \"%.40s\", expected avx512, avx2, simd128, neon or scalar", isa);
     }
     ls_heap boot; /* the context's own block comes from the heap that it holds */
     ls_heap_init(&boot, options->allocator, options->memory_limit);

@@ -60,7 +60,7 @@ static ls_status read_file(ls_context *context, gzFile file, size_t file_size, c
             return refuse(file, path, err, "the extents of the header");
         }
         dims[i] = (int64_t)extent[0] << 24 | extent[1] << 16 | extent[2] << 8 | extent[3];
-        if (!ls_size_mul(n, (size_t)dims[i], &n) || n > (size_t)1 << 40) {
+        if (!ls_size_mul(n, (uint64_t)dims[i], &n) || n > PTRDIFF_MAX / 8) {
             return refuse(file, path, err, "extents whose product fits in memory");
         }
     }

@@ -150,7 +150,7 @@ static ls_status parse(ls_context *context, const char *name, const uint8_t *byt
     size_t n = 1, total, have = size - first - length;
     bool fits = true;
     for (int i = 0; i < h.rank; i++) {
-        fits = fits && ls_size_mul(n, (size_t)h.dims[i], &n);
+        fits = fits && ls_size_mul(n, (uint64_t)h.dims[i], &n);
     }
     if (!fits || !ls_size_mul(n, ls_dtype_size(h.dtype), &total) || total != have) {
         return LS_FAIL(err, LS_ERR_FORMAT,

@@ -94,7 +94,7 @@ static ls_status read_entry(ls_archive *a, const cJSON *item, size_t data_first,
     size_t size = ls_dtype_size(e.dtype);
     cJSON_ArrayForEach(dim, shape) {
         if (e.rank == LS_MAX_RANK || !whole(dim, &e.dims[e.rank]) ||
-            !ls_size_mul(size, (size_t)e.dims[e.rank], &size)) {
+            !ls_size_mul(size, (uint64_t)e.dims[e.rank], &size)) {
             return LS_FAIL(err, LS_ERR_FORMAT,
                            "%s: array \"%s\": its shape: expected at most %d extents, each a whole number, "
                            "and a size that fits",
@@ -104,7 +104,7 @@ static ls_status read_entry(ls_archive *a, const cJSON *item, size_t data_first,
     }
     int64_t begin, end;
     if (!whole(cJSON_GetArrayItem(offsets, 0), &begin) || !whole(cJSON_GetArrayItem(offsets, 1), &end) ||
-        begin > end || (size_t)end > data_size || (size_t)(end - begin) != size) {
+        begin > end || (uint64_t)end > data_size || (uint64_t)(end - begin) != size) {
         return LS_FAIL(
             err, LS_ERR_FORMAT,
             "%s: array \"%s\": its data_offsets: expected %zu bytes inside the file's %zu bytes of data",

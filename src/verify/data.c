@@ -9,9 +9,9 @@ static ls_status adopt(ls_heap *heap, ls_dtype dtype, int rank, const int64_t *d
     size_t size = ls_dtype_size(dtype);
     bool ok = size > 0 && rank >= 0 && rank <= LS_MAX_RANK;
     for (int i = 0; i < rank && ok; i++) {
-        ok = dims[i] >= 0 && ls_size_mul(size, (size_t)dims[i], &size);
+        ok = dims[i] >= 0 && ls_size_mul(size, (uint64_t)dims[i], &size);
     }
-    if (!ok || size > INT64_MAX) {
+    if (!ok || size > PTRDIFF_MAX) {
         return LS_FAIL(
             err, LS_ERR_SHAPE,
             "array: rank %d of dtype %s: expected rank 0 to %d, extents of at least 0 and a size that "

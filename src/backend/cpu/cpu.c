@@ -34,7 +34,7 @@ static ls_status choose_isa(ls_cpu_device *d, const char *request, ls_error *err
     switch (ls_cpu_isa_choose(&d->cpu, request, &d->isa)) {
     case LS_CPU_UNKNOWN_NAME:
         return LS_FAIL(err, LS_ERR_INVALID,
-                       "instruction set \"%s\" is unknown: expected avx512, avx2, neon or scalar", request);
+                       "instruction set \"%s\" is unknown: expected avx512, avx2, simd128, neon or scalar", request);
     case LS_CPU_NOT_HERE:
         return LS_FAIL(err, LS_ERR_DEVICE,
                        "instruction set \"%s\" is not available on this processor: the best one is %s",

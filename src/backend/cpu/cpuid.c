@@ -1,4 +1,5 @@
-/* CPU features by CPUID and XGETBV on x86; on aarch64 NEON is part of the architecture. */
+/* CPU features by CPUID and XGETBV on x86; on aarch64 NEON is part of the architecture, and a WebAssembly module with SIMD loads only
+ * where there is SIMD. */
 #include "backend/cpu/cpuid.h"
 
 #include <string.h>
@@ -82,6 +83,8 @@ static void detect(ls_cpu *cpu) {
 static void detect(ls_cpu *cpu) {
 #if defined(__aarch64__)
     cpu->has[LS_CPU_NEON] = true;
+#elif defined(__wasm_simd128__)
+    cpu->has[LS_CPU_SIMD128] = true;
 #else
     (void)cpu;
 #endif
@@ -98,6 +101,7 @@ const char *ls_cpu_isa_name(ls_cpu_isa isa) {
     static const char *const names[LS_CPU_ISA_COUNT] = {
         [LS_CPU_SCALAR] = "scalar",
         [LS_CPU_NEON] = "neon",
+        [LS_CPU_SIMD128] = "simd128",
         [LS_CPU_AVX2] = "avx2",
         [LS_CPU_AVX512] = "avx512",
     };

@@ -12,6 +12,7 @@
 typedef enum ls_cpu_isa {
     LS_CPU_SCALAR, /* the architecture's baseline, no run-time check */
     LS_CPU_NEON,
+    LS_CPU_SIMD128, /* WebAssembly */
     LS_CPU_AVX2,   /* with FMA and F16C */
     LS_CPU_AVX512, /* F, BW, DQ, VL */
     LS_CPU_ISA_COUNT,
@@ -27,7 +28,7 @@ typedef struct ls_cpu {
 /* Detects. Cheap (microseconds), thread-safe, never fails. */
 void ls_cpu_detect(ls_cpu *out_cpu);
 
-/* "scalar", "neon", "avx2", "avx512". */
+/* "scalar", "neon", "simd128", "avx2", "avx512". */
 const char *ls_cpu_isa_name(ls_cpu_isa isa);
 
 typedef enum ls_cpu_choice { LS_CPU_CHOSEN, LS_CPU_UNKNOWN_NAME, LS_CPU_NOT_HERE } ls_cpu_choice;

@@ -421,6 +421,9 @@ const ls_gemm_isa *ls_gemm_isa_get(ls_cpu_isa isa) {
 #ifdef LS_HAVE_ISA_NEON
         [LS_CPU_NEON] = ISA(neon, LS_CPU_NEON),
 #endif
+#ifdef LS_HAVE_ISA_SIMD128
+        [LS_CPU_SIMD128] = ISA(simd128, LS_CPU_SIMD128),
+#endif
 #ifdef LS_HAVE_ISA_AVX2
         [LS_CPU_AVX2] = ISA(avx2, LS_CPU_AVX2),
 #endif

@@ -59,6 +59,7 @@ struct ls_gemm_isa {
     extern const ls_gemm_moves ls_gemm_moves__##isa;
 LS_GEMM_DECLARE(scalar)
 LS_GEMM_DECLARE(neon)
+LS_GEMM_DECLARE(simd128)
 LS_GEMM_DECLARE(avx2)
 LS_GEMM_DECLARE(avx512)
 

@@ -15,6 +15,9 @@ DECLARE(scalar)
 #if LS_HAVE_ISA_NEON
 DECLARE(neon)
 #endif
+#if LS_HAVE_ISA_SIMD128
+DECLARE(simd128)
+#endif
 #if LS_HAVE_ISA_AVX2
 DECLARE(avx2)
 #endif
@@ -28,6 +31,9 @@ static ls_peak_fn const peaks[LS_CPU_ISA_COUNT][2] = {
 #endif
 #if LS_HAVE_ISA_NEON
         ROW(NEON, neon)
+#endif
+#if LS_HAVE_ISA_SIMD128
+        ROW(SIMD128, simd128)
 #endif
 #if LS_HAVE_ISA_AVX2
             ROW(AVX2, avx2)

@@ -7,6 +7,9 @@ extern const ls_tile_isa ls_tile_isa__scalar;
 #if LS_HAVE_ISA_NEON
 extern const ls_tile_isa ls_tile_isa__neon;
 #endif
+#if LS_HAVE_ISA_SIMD128
+extern const ls_tile_isa ls_tile_isa__simd128;
+#endif
 #if LS_HAVE_ISA_AVX2
 extern const ls_tile_isa ls_tile_isa__avx2;
 #endif
@@ -20,6 +23,9 @@ static const ls_tile_isa *const isas[LS_CPU_ISA_COUNT] = {
 #endif
 #if LS_HAVE_ISA_NEON
     [LS_CPU_NEON] = &ls_tile_isa__neon,
+#endif
+#if LS_HAVE_ISA_SIMD128
+    [LS_CPU_SIMD128] = &ls_tile_isa__simd128,
 #endif
 #if LS_HAVE_ISA_AVX2
     [LS_CPU_AVX2] = &ls_tile_isa__avx2,

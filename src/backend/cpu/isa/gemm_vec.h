@@ -34,6 +34,14 @@
 #define LS_TILE_COLS_F32_2 8
 #define LS_TILE_COLS_F64_1 2
 #define LS_TILE_COLS_F64_2 4
+#elif defined(LS_ISA_SIMD128) /* compiled to 16 registers by browsers on x86, one of which they keep */
+#define LS_VECTOR_BYTES 16
+#define LS_GEMM_ROWS 6
+#define LS_ISA_SUFFIX(name) name##__simd128
+#define LS_TILE_COLS_F32_1 4
+#define LS_TILE_COLS_F32_2 8
+#define LS_TILE_COLS_F64_1 2
+#define LS_TILE_COLS_F64_2 4
 #elif defined(LS_ISA_SCALAR)
 #define LS_VECTOR_BYTES 16
 #define LS_GEMM_ROWS 4

@@ -1,0 +1,15 @@
+# What the WebAssembly build leaves out, and what it takes instead: lists here, no #if in shared code.
+set(LOCKSTEP_LEFT_OUT "backend/(cuda|vulkan|sim|null)/|backend/webgpu/dawn|render/(ptx|spirv)|device/registry\\.c")
+
+# cJSON and zlib, as sources.
+set(LOCKSTEP_WEB_DEPS ${PROJECT_SOURCE_DIR}/build/web-deps)
+if(NOT EXISTS ${LOCKSTEP_WEB_DEPS}/complete)
+    message(FATAL_ERROR "the WebAssembly build needs the sources of cJSON and zlib: tools/web-deps.sh gets them")
+endif()
+set(zlib adler32 compress crc32 deflate inffast inflate inftrees trees uncompr zutil)
+list(TRANSFORM zlib REPLACE "(.+)" "${LOCKSTEP_WEB_DEPS}/zlib/\\1.c")
+add_library(lockstep_web_deps STATIC ${LOCKSTEP_WEB_DEPS}/cjson/cJSON.c ${zlib})
+target_compile_options(lockstep_web_deps PRIVATE -w)
+target_include_directories(lockstep_web_deps SYSTEM PUBLIC ${LOCKSTEP_WEB_DEPS} ${LOCKSTEP_WEB_DEPS}/zlib)
+set(LOCKSTEP_PIC OFF)
+set(CMAKE_EXECUTABLE_SUFFIX .wasm)
