@@ -58,3 +58,26 @@ export async function serve(folders) {
     await new Promise((ready) => server.listen(0, '127.0.0.1', ready));
     return { url: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
 }
+
+/** What a worker of tests/web answers in a Chromium of the driver, and what the console said. */
+export async function inWorker(driver, script, message = {}) {
+    const server = await serve({ '/web/': 'web', '/tests/': 'tests/web', '/build/': 'build/web' });
+    const browser = await launch(driver);
+    const said = [];
+    try {
+        const page = await browser.newPage();
+        page.on('console', (m) => { if (['error', 'warning'].includes(m.type())) said.push(m.text()); });
+        page.on('pageerror', (error) => said.push(error.stack));
+        await page.goto(`${server.url}/tests/empty.html`);
+        const answer = await page.evaluate(([url, data]) => new Promise((resolve) => {
+            const worker = new Worker(url, { type: 'module' });
+            worker.onmessage = (event) => resolve(event.data);
+            worker.onerror = (event) => resolve({ failures: [event.message ?? 'the worker did not load'] });
+            worker.postMessage(data);
+        }), [`/tests/${script}`, message]);
+        return { ...answer, said };
+    } finally {
+        await browser.close();
+        server.close();
+    }
+}

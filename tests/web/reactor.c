@@ -1,0 +1,160 @@
+/* A WebAssembly module for test_webgpu.mjs: the golden graphs and training steps of tests/golden/test_hashes.c, a network and the
+ * device's own tests, each an export that may answer LS_ERR_AGAIN and is then called again with the same arguments. */
+#define main hashes_main
+#include "../golden/test_hashes.c"
+#undef main
+#include "device/device.h"
+#include "gpu/gpu.h"
+#include "backend/webgpu/webgpu.h"
+
+#define EXPORT(name) __attribute__((export_name(#name))) name
+
+static ls_context *context;
+static ls_device *device;
+static char text[2048];
+
+static ls_status say(ls_status status, const char *message) {
+    snprintf(text, sizeof text, "%s", message);
+    return status;
+}
+
+/* What the last call had to say. */
+const char *EXPORT(t_text)(void) {
+    return text;
+}
+
+ls_status EXPORT(t_open)(void) {
+    ls_error err = {0};
+    ls_status status = context ? LS_OK : ls_context_create(NULL, &context, &err);
+    if (status == LS_OK) {
+        status = ls_device_open(context, "webgpu", &device, &err);
+    }
+    if (status != LS_OK) {
+        return say(status, err.message);
+    }
+    const ls_caps *caps = ls_device_caps(device);
+    snprintf(text, sizeof text, "%s (%s); done another way: %s", caps->name, caps->driver, caps->arithmetic);
+    return LS_OK;
+}
+
+void EXPORT(t_close)(void) {
+    ls_context_destroy(context);
+    context = NULL;
+    device = NULL;
+}
+
+ls_status EXPORT(t_certify)(void) {
+    ls_error err = {0};
+    ls_status status = ls_device_certify(device, &err);
+    return say(status, err.message);
+}
+
+void EXPORT(t_lose)(void) {
+    ls_webgpu_lose(ls_gpu_driver(device->state));
+}
+
+int EXPORT(t_goldens)(void) {
+    return sizeof goldens / sizeof *goldens;
+}
+
+static ls_status hash_of(ls_session *s, int i) {
+    ls_data *data = NULL;
+    char hex[65];
+    if (goldens[i].build == doubles && !(ls_device_caps(device)->dtypes >> LS_F64 & 1)) {
+        return say(LS_ERR_UNSUPPORTED, goldens[i].name);
+    }
+    ls_tensor *t = goldens[i].build(s);
+    ls_status status = t ? ls_data_from_tensor(s, t, &data) : ls_session_error(s)->code;
+    if (status != LS_OK) {
+        snprintf(text, sizeof text, "%s: %s", goldens[i].name, ls_session_error(s)->message);
+        return status;
+    }
+    ls_data_sha256(data, hex);
+    ls_data_release(data);
+    snprintf(text, sizeof text, "%s: %s, expected %s", goldens[i].name, hex, goldens[i].sha256);
+    return strcmp(hex, goldens[i].sha256) == 0 ? LS_OK : LS_ERR_DIFFERS;
+}
+
+/* LS_ERR_DIFFERS where the hash is another. */
+ls_status EXPORT(t_golden)(int i) {
+    ls_session *s;
+    ls_error err = {0};
+    ls_status status = ls_session_create(context, device, &s, &err);
+    if (status != LS_OK) {
+        return say(status, err.message);
+    }
+    status = hash_of(s, i);
+    ls_session_destroy(s);
+    return status;
+}
+
+/* ---- a network's logits: on the CPU, and on the GPU in either kind of arithmetic ---- */
+
+enum { SIDE = 28, CLASSES = 10 };
+
+typedef struct net {
+    ls_session *session;
+    ls_params *params;
+    ls_program *program;
+    float logits[CLASSES];
+} net;
+static net nets[3]; /* cpu, webgpu locked, webgpu fast */
+
+static ls_status make(net *n, int which, ls_error *err) {
+    ls_device *on = device;
+    if (which == 0) {
+        LS_TRY(err, ls_device_open(context, "cpu", &on, err));
+    }
+    if (!n->session) {
+        LS_TRY(err, ls_session_create(context, on, &n->session, err));
+        ls_session_set_math(n->session, which == 2 ? LS_FAST : LS_LOCKED);
+    }
+    if (!n->params) {
+        LS_TRY(err, ls_params_create(n->session, 7, &n->params));
+    }
+    if (!n->program) {
+        ls_tensor *x = ls_input(n->session, "x", LS_F32, LS_SHAPE(1, 1, SIDE, SIDE));
+        ls_tensor *y = ls_nn_network(n->session, n->params, "mnist:cnn", x);
+        ls_status status = ls_program_compile(n->session, &x, 1, &y, 1, &n->program);
+        if (status != LS_OK) {
+            return LS_FAIL(err, status, "%s", ls_session_error(n->session)->message);
+        }
+    }
+    return LS_OK;
+}
+
+ls_status EXPORT(t_infer)(int which) {
+    net *n = &nets[which];
+    ls_error err = {0};
+    float x[SIDE * SIDE];
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        x[i] = (float)(i * 37 % 256) / 256;
+    }
+    ls_status status = make(n, which, &err);
+    if (status != LS_OK) {
+        return say(status, err.message);
+    }
+    const void *inputs[] = {x};
+    void *outputs[] = {n->logits};
+    status = ls_program_run(n->program, inputs, outputs);
+    return say(status, status == LS_OK ? "" : ls_session_error(n->session)->message);
+}
+
+/* The largest difference from the CPU's logits. */
+double EXPORT(t_difference)(int which) {
+    double worst = 0;
+    for (int i = 0; i < CLASSES; i++) {
+        double d = (double)nets[which].logits[i] - (double)nets[0].logits[i];
+        worst = d > worst ? d : -d > worst ? -d : worst == worst && d != d ? d : worst;
+    }
+    return worst;
+}
+
+void EXPORT(t_forget)(void) {
+    for (int i = 0; i < 3; i++) {
+        ls_program_destroy(nets[i].program);
+        ls_params_destroy(nets[i].params);
+        ls_session_destroy(nets[i].session);
+        nets[i] = (net){0};
+    }
+}

@@ -1,0 +1,102 @@
+// Runs reactor.wasm on the page's WebGPU, in a worker: opening, certification, goldens, a network, a loss.
+import { WebGPU } from '/web/webgpu.js';
+
+const AGAIN = 13; // LS_ERR_AGAIN
+const DIFFERS = 9, UNSUPPORTED = 8;
+
+/** What a WASI module asks of a system: a clock and random bytes; no files, no environment; what it prints is kept. */
+function wasi(module, memory, printed) {
+    const known = {
+        clock_time_get(id, precision, out) {
+            new DataView(memory().buffer).setBigUint64(out, BigInt(Math.round(performance.now() * 1e6)), true);
+            return 0;
+        },
+        random_get(at, size) { crypto.getRandomValues(new Uint8Array(memory().buffer, at, size)); return 0; },
+        environ_sizes_get(count, size) {
+            const view = new DataView(memory().buffer);
+            view.setUint32(count, 0, true);
+            view.setUint32(size, 0, true);
+            return 0;
+        },
+        environ_get: () => 0,
+        fd_write(fd, at, count, out) {
+            const view = new DataView(memory().buffer);
+            let size = 0;
+            for (let i = 0; i < count; i++) {
+                const [from, length] = [view.getUint32(at + 8 * i, true), view.getUint32(at + 8 * i + 4, true)];
+                printed.push(new TextDecoder().decode(new Uint8Array(memory().buffer, from, length)));
+                size += length;
+            }
+            view.setUint32(out, size, true);
+            return 0;
+        },
+        proc_exit(code) { throw new Error(`the module exits with ${code}`); },
+    };
+    const wanted = WebAssembly.Module.imports(module).filter((i) => i.module === 'wasi_snapshot_preview1');
+    return Object.fromEntries(wanted.map(({ name }) => [name, known[name] ?? (() => 8)])); // EBADF
+}
+
+self.onmessage = async ({ data: { jspi, goldens, infer } }) => {
+    const printed = [], out = { failures: [], lines: [], ms: {} };
+    let answers = 0;
+    try {
+        const gpu = new WebGPU();
+        const module = await WebAssembly.compileStreaming(fetch('/build/tests/web/reactor.wasm'));
+        let instance;
+        const memory = () => instance.exports.memory;
+        const lockstep = { ...gpu.imports };
+        if (jspi) {
+            const { webgpu_look } = gpu.imports;
+            lockstep.webgpu_look = new WebAssembly.Suspending(async (host, at) => {
+                webgpu_look(host, at);
+                const view = new DataView(memory().buffer, at);
+                if (view.getUint32(8, true) || view.getUint32(12, true)) {
+                    answers++;
+                    await gpu.answers();
+                    webgpu_look(host, at);
+                }
+            });
+        }
+        instance = await WebAssembly.instantiate(module, { wasi_snapshot_preview1: wasi(module, memory, printed), lockstep });
+        gpu.attach(memory());
+        const exports = jspi ? Object.fromEntries(Object.entries(instance.exports).map(([name, f]) =>
+            [name, typeof f === 'function' && name.startsWith('t_') ? WebAssembly.promising(f) : f])) : instance.exports;
+        await (exports._initialize?.());
+        const text = async () => {
+            const bytes = new Uint8Array(memory().buffer, await exports.t_text());
+            return new TextDecoder().decode(bytes.slice(0, bytes.indexOf(0)));
+        };
+        async function call(name, ...args) {
+            const start = performance.now();
+            let status, rounds = 0;
+            while ((status = await exports[name](...args)) === AGAIN) {
+                rounds++;
+                await gpu.answers();
+            }
+            const key = `${name.slice(2)}${args.length ? ' ' + args : ''}`;
+            const line = `${key}: ${status} in ${(out.ms[key] = performance.now() - start).toFixed(0)} ms, ${rounds} rounds: ${await text()}`;
+            out.lines.push(line);
+            return status;
+        }
+        out.info = await gpu.requestDevice();
+        if (await call('t_open') !== 0) throw new Error(await text());
+        out.certified = await call('t_certify') === 0;
+        out.why = await text();
+        for (let i = 0; goldens && i < await exports.t_goldens(); i++) {
+            const status = await call('t_golden', i);
+            if (status !== 0 && status !== UNSUPPORTED) out.failures.push(`golden ${i}: ${status}: ${await text()}`);
+        }
+        for (const which of infer ?? []) {
+            for (let i = 0; i < 3; i++) {
+                if (await call('t_infer', which) !== 0) out.failures.push(await text());
+            }
+            out.lines.push(`differs from the CPU by ${await exports.t_difference(which)}`);
+        }
+        out.answers = answers;
+        out.counts = gpu.counts;
+    } catch (error) {
+        out.failures.push(error.stack);
+    }
+    out.printed = printed.join('');
+    postMessage(out);
+};
