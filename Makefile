@@ -63,7 +63,7 @@ test-threads:           ## the tests that use threads, under ThreadSanitizer
 	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(FIXED_ADDRESSES) $(CTEST) build/tsan -L '^(unit|engine|threads)$$' \
 	    -E 'unit.test_(emit|graph|io|kir|math|oracle|plan|render|spec|vulkan|webgpu$$)' # one thread, or drivers that are not instrumented
 
-web:                    ## the library in WebAssembly, as web/ packs it (build/web/web)
+web:                    ## the library in WebAssembly, as an npm package (build/web/package)
 	@tools/deps.sh build web
 	@tools/web-deps.sh
 	@$(call build,web)
