@@ -68,9 +68,11 @@ web:                    ## the library in WebAssembly, as an npm package (build/
 	@tools/web-deps.sh
 	@$(call build,web)
 
-test-web:               ## every test that makes sense in WebAssembly, in Node
-	@tools/deps.sh build web data
+test-web:               ## every test that makes sense in WebAssembly, in Node and in Chromium
+	@tools/deps.sh build gpu web data
 	@tools/data.sh
+	@tools/drivers.sh
+	@tools/browser.sh
 	@tools/web-deps.sh
 	@$(call build,web) --target all web-tests
 	@$(CTEST) build/web

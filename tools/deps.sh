@@ -37,6 +37,8 @@ web   wasi-libc       /usr/lib/wasm32-wasi/libc.a
 web   libclang-rt-14-dev-wasm32 /usr/lib/llvm-14/lib/clang/14.0.6/lib/wasi/libclang_rt.builtins-wasm32.a
 web   binaryen        wasm-opt
 web   nodejs          node
+web   chromium        /usr/bin/chromium
+web   npm             npm,build/browser/node_modules/playwright-core/package.json
 web   patch           patch
 web   bzip2           bzip2
 web   xz-utils        xz

@@ -39,7 +39,7 @@ class Table {
 class Device {
     constructor(adapter, device, name, driver) {
         Object.assign(this, { adapter, device, name, driver, lost: false, reason: '', hosts: new Set() });
-        this.gone = device.lost.then((info) => this.lose(info.message || `the browser gave no reason (${info.reason})`));
+        this.gone = device.lost.then((info) => this.lose(`the browser took it away: ${info.message || info.reason}`));
         device.addEventListener('uncapturederror', (event) => {
             event.preventDefault(); // the C side reports it
             this.note(event.error);

@@ -16,7 +16,7 @@ export const drivers = {
         env: { LD_PRELOAD: preload, LAVAPIPE: lavapipe },
         missing: () => (existsSync(preload) && existsSync(lavapipe) ? '' : 'no lavapipe 25; run tools/drivers.sh, then tools/browser.sh'),
     },
-    none: { args: ['--disable-features=WebGPU', '--disable-gpu', '--disable-software-rasterizer'], env: {} },
+    none: { args: ['--disable-gpu', '--disable-software-rasterizer'], env: {} },
 };
 
 /** Why the browser tests cannot run here, or ''. */
@@ -59,7 +59,10 @@ export async function serve(folders) {
     return { url: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
 }
 
-/** What a worker of tests/web answers in a Chromium of the driver, and what the console said. */
+/**
+ * What a worker of tests/web answers in a Chromium of the driver, and what the console said. A worker that posts 'crash' has
+ * the process with the GPU crash.
+ */
 export async function inWorker(driver, script, message = {}) {
     const server = await serve({ '/web/': 'web', '/tests/': 'tests/web', '/build/': 'build/web' });
     const browser = await launch(driver);
@@ -68,10 +71,14 @@ export async function inWorker(driver, script, message = {}) {
         const page = await browser.newPage();
         page.on('console', (m) => { if (['error', 'warning'].includes(m.type())) said.push(m.text()); });
         page.on('pageerror', (error) => said.push(error.stack));
+        await page.exposeFunction('crash', async () => {
+            const session = await browser.newBrowserCDPSession();
+            await session.send('Browser.crashGpuProcess');
+        });
         await page.goto(`${server.url}/tests/empty.html`);
         const answer = await page.evaluate(([url, data]) => new Promise((resolve) => {
             const worker = new Worker(url, { type: 'module' });
-            worker.onmessage = (event) => resolve(event.data);
+            worker.onmessage = (event) => (event.data === 'crash' ? globalThis.crash() : resolve(event.data));
             worker.onerror = (event) => resolve({ failures: [event.message ?? 'the worker did not load'] });
             worker.postMessage(data);
         }), [`/tests/${script}`, message]);

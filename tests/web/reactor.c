@@ -37,12 +37,6 @@ ls_status EXPORT(t_open)(void) {
     return LS_OK;
 }
 
-void EXPORT(t_close)(void) {
-    ls_context_destroy(context);
-    context = NULL;
-    device = NULL;
-}
-
 ls_status EXPORT(t_certify)(void) {
     ls_error err = {0};
     ls_status status = ls_device_certify(device, &err);
@@ -150,11 +144,14 @@ double EXPORT(t_difference)(int which) {
     return worst;
 }
 
-void EXPORT(t_forget)(void) {
+void EXPORT(t_close)(void) {
     for (int i = 0; i < 3; i++) {
         ls_program_destroy(nets[i].program);
         ls_params_destroy(nets[i].params);
         ls_session_destroy(nets[i].session);
         nets[i] = (net){0};
     }
+    ls_context_destroy(context);
+    context = NULL;
+    device = NULL;
 }

@@ -2,7 +2,7 @@
 import { WebGPU } from '/web/webgpu.js';
 
 const AGAIN = 13; // LS_ERR_AGAIN
-const DIFFERS = 9, UNSUPPORTED = 8;
+const DEVICE = 4, UNSUPPORTED = 8;
 
 /** What a WASI module asks of a system: a clock and random bytes; no files, no environment; what it prints is kept. */
 function wasi(module, memory, printed) {
@@ -36,8 +36,8 @@ function wasi(module, memory, printed) {
     return Object.fromEntries(wanted.map(({ name }) => [name, known[name] ?? (() => 8)])); // EBADF
 }
 
-self.onmessage = async ({ data: { jspi, goldens, infer } }) => {
-    const printed = [], out = { failures: [], lines: [], ms: {} };
+self.onmessage = async ({ data: { jspi, goldens, infer, losses } }) => {
+    const printed = [], out = { failures: [], lines: [], ms: {}, differs: {} };
     let answers = 0;
     try {
         const gpu = new WebGPU();
@@ -82,7 +82,7 @@ self.onmessage = async ({ data: { jspi, goldens, infer } }) => {
         if (await call('t_open') !== 0) throw new Error(await text());
         out.certified = await call('t_certify') === 0;
         out.why = await text();
-        for (let i = 0; goldens && i < await exports.t_goldens(); i++) {
+        for (const i of goldens === 'all' ? Array(await exports.t_goldens()).keys() : goldens ?? []) {
             const status = await call('t_golden', i);
             if (status !== 0 && status !== UNSUPPORTED) out.failures.push(`golden ${i}: ${status}: ${await text()}`);
         }
@@ -90,10 +90,29 @@ self.onmessage = async ({ data: { jspi, goldens, infer } }) => {
             for (let i = 0; i < 3; i++) {
                 if (await call('t_infer', which) !== 0) out.failures.push(await text());
             }
-            out.lines.push(`differs from the CPU by ${await exports.t_difference(which)}`);
+            out.differs[which] = await exports.t_difference(which);
         }
+        for (const loss of losses ?? []) {
+            if (loss === 'crash') {
+                postMessage('crash');
+                while (gpu.info) await new Promise((resolve) => setTimeout(resolve, 10));
+            } else {
+                await exports.t_lose();
+            }
+            for (const [name, ...args] of [['t_golden', 0], ['t_infer', 2], ['t_open']]) {
+                const status = await call(name, ...args);
+                if (status !== (name === 't_open' ? 0 : DEVICE)) out.failures.push(`${name} on a lost device (${loss}): ${status}: ${await text()}`);
+            }
+            await exports.t_close();
+            if (await call('t_open') !== DEVICE) out.failures.push('a lost device was opened');
+            out.lost = await text();
+            await exports.t_close();
+            if (!await gpu.requestDevice()) out.failures.push(`after ${loss}: ${gpu.reason}`);
+            else if (await call('t_open') !== 0 || await call('t_golden', 2) !== 0) out.failures.push(`after ${loss}: ${await text()}`);
+        }
+        await exports.t_close();
+        out.left = gpu.counts; // nothing but what never settled
         out.answers = answers;
-        out.counts = gpu.counts;
     } catch (error) {
         out.failures.push(error.stack);
     }

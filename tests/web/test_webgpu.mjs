@@ -1,18 +1,44 @@
-// WebGPU in Chromium, in a worker as the page has it: web/webgpu.js alone.
+// WebGPU in Chromium, in a worker as the page has it. LOCKSTEP_WEB=all: over both drivers, every golden, a network, and a GPU process
+// that crashes.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { inWorker, missing } from './chromium.mjs';
 
-for (const [driver, name] of [['swiftshader', /swiftshader/i], ['lavapipe25', /llvmpipe/]]) {
+const all = process.env.LOCKSTEP_WEB === 'all';
+const drivers = [['swiftshader', /swiftshader/i], ...(all ? [['lavapipe25', /llvmpipe/]] : [])];
+
+function right({ failures, said, printed = '' }) {
+    assert.deepEqual(failures, []);
+    assert.deepEqual(said, []); // by the console: no error, no warning
+    assert.equal(printed, '');
+}
+
+for (const [driver, name] of drivers) {
     test(`web/webgpu.js over ${driver}: objects, commands, maps, errors and a loss`, { skip: missing(driver) || false }, async (t) => {
-        const { info } = await inWorker(driver, 'host_worker.mjs');
-        assert.match(info.name, name);
-        t.diagnostic(`${info.name} (${info.driver}) ${info.features}`);
+        const answer = await inWorker(driver, 'host_worker.mjs');
+        right(answer);
+        assert.match(answer.info.name, name);
+        t.diagnostic(`${answer.info.name} (${answer.info.driver}) ${answer.info.features}`);
+    });
+
+    test(`the library on WebGPU over ${driver}`, { skip: missing(driver) || false }, async (t) => {
+        const answer = await inWorker(driver, 'reactor_worker.mjs',
+            { jspi: true, goldens: all ? 'all' : [2, 3, 7, 12], infer: all ? [0, 1, 2] : [], losses: all ? ['lose', 'crash'] : ['lose'] });
+        t.diagnostic(answer.lines.join('\n'));
+        right(answer);
+        assert.equal(answer.certified, true, answer.why);
+        assert.match(answer.lost, /the device is lost: ./);
+        assert.deepEqual(answer.left, { hosts: 0, buffers: 0, pipelines: 0, groups: 0, pending: 0 });
+        if (all) {
+            assert.equal(answer.differs[1], 0); // locked
+            assert.ok(answer.differs[2] < 1e-6, `fast: ${answer.differs[2]}`);
+        }
     });
 }
 
 test('web/webgpu.js: a browser without WebGPU', { skip: missing('none') || false }, async (t) => {
-    const { info, reason } = await inWorker('none', 'host_worker.mjs');
-    assert.equal(info, null);
-    t.diagnostic(reason);
+    const answer = await inWorker('none', 'host_worker.mjs');
+    right(answer);
+    assert.equal(answer.info, null);
+    t.diagnostic(answer.reason);
 });
