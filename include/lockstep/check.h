@@ -1,5 +1,5 @@
 /* The museum: real failures of neural-network runtimes, each as a case that a device must pass, and faults to
- * plant. And the measured errors of a device's elementary functions.
+ * plant. The conformance rows: every operation over awkward data. And the measured errors of a device's elementary functions.
  *
  * A case computes something on the device, with every kernel compared with `ref` (locked: bit for bit) and
  * with the oracle (by derived bound), and compares the results with literal values, with another way to
@@ -47,6 +47,42 @@ LS_API ls_status ls_museum_run(ls_context *context, ls_device *device, const cha
 LS_API int ls_museum_case(int number, const char **out_name, const char **out_about);
 /* `out_case` is the case that catches it. */
 LS_API int ls_museum_fault(int number, const char **out_name, const char **out_about, const char **out_case);
+
+/* A conformance row: one operation or composite (of some 130) by dtype, size, layout, data, and what stands around it. Its graph
+ * and data are the same on every machine. The numbers choose rows so that few of them show many pairs of such properties: 0 to n are
+ * the same rows whatever n is, with every operation in the first 200. */
+enum { LS_CONFORM_ROWS = 200 };
+typedef struct ls_row_result {
+    int number;
+    char name[96]; /* "matmul f32 n=257 permuted mixed fused" */
+    ls_math math;  /* that it was computed in */
+    ls_case_state state;
+    char message[LS_MESSAGE_MAX]; /* failed: what differs, where and by how much; skipped: why; else empty */
+    int64_t elements, blind;      /* compared with the oracle; of these, with a bound too wide to tell (verify.h) */
+    double seconds;
+} ls_row_result;
+
+typedef struct ls_conform_options {
+    ls_math math;   /* LS_LOCKED: by bits and by bound; a device that is refused for locked results computes fast instead. LS_FAST,
+                       LS_REDUCED: by bound */
+    int rows;       /* 0: LS_CONFORM_ROWS */
+    uint64_t seed;  /* others give other rows; 0: those that everybody runs */
+    double seconds; /* after so long no further row is begun, the first apart; 0: no end */
+} ls_conform_options;
+
+typedef void (*ls_row_fn)(void *user, const ls_row_result *result);
+
+/* Computes one row on a device of the context: it must lie inside the oracle's bound, and, locked, equal `ref` bit for bit. `options`
+ * (NULL: all 0) says the arithmetic and the seed. Skipped: what the device refuses with a reason, a dtype that it lacks, and what is
+ * compared by bound alone where more than one element in 100 is blind. LS_OK when there is an answer, whatever it is; else the status that kept it
+ * from coming (out of memory, a lost device), after which the same call may be made again: it leaves nothing behind. One thread a context. */
+LS_API ls_status ls_conform_row(ls_context *context, ls_device *device, const ls_conform_options *options, int number,
+                                ls_row_result *out_result, ls_error *err) LS_MUST_USE;
+
+/* Computes rows 0, 1, ... and counts them. `options` and `each` may be NULL. LS_OK when every row came to an answer and at least one was not
+ * skipped: LS_ERR_UNSUPPORTED, with the first reason, when all were. */
+LS_API ls_status ls_conform_run(ls_context *context, ls_device *device, const ls_conform_options *options, ls_row_fn each, void *user,
+                                ls_case_totals *out_totals, ls_error *err) LS_MUST_USE;
 
 /* What an elementary function of a device was measured to be off by. */
 typedef struct ls_ulp_result {

@@ -1,5 +1,5 @@
-/* lockstep check: certification of a device, the museum on it, faults planted to see them caught, and the measured errors of its
- * elementary functions. */
+/* lockstep check: certification of a device, the museum on it, faults planted to see them caught, conformance rows, and the
+ * measured errors of its elementary functions. */
 #include "cli/cli.h"
 #include <stdio.h>
 #include <string.h>
@@ -35,57 +35,81 @@ static int list_faults(cli_option *options) {
     return cli_json(options, root);
 }
 
-/* The whole check, without a filter or a fault, also measures elementary functions: one more case. */
-static ls_status check_functions(ls_context *context, ls_device *device, cli_option *options, cJSON *root, ls_case_totals *totals,
-                                 ls_error *err) {
-    int beyond = 0;
-    if (cli_given(options, "filter") || cli_given(options, "plant")) {
-        return LS_OK;
+static ls_status certify(ls_device *device, cJSON *cases, ls_case_totals *totals, bool *out_certified, ls_error *err) {
+    ls_error refused = {.code = LS_OK};
+    ls_status status = ls_device_certify(device, &refused);
+    *out_certified = status == LS_OK;
+    if (status != LS_OK && status != LS_ERR_DEVICE) {
+        *err = refused;
+        return status;
     }
+    ls_case_result result = {.name = "certification",
+                             .about = "the probe of locked arithmetic",
+                             .math = LS_LOCKED,
+                             .state = *out_certified ? LS_CASE_PASSED : LS_CASE_FAILED,
+                             .message = refused.message};
+    print_case(cases, &result);
+    totals->passed += *out_certified;
+    totals->failed += !*out_certified;
+    return LS_OK;
+}
+
+/* The errors of elementary functions, as one case. */
+static ls_status check_functions(ls_context *context, ls_device *device, cJSON *root, ls_case_totals *totals, ls_error *err) {
+    int beyond = 0;
     ls_status status = cli_ulps(context, device, root, &beyond, err);
     totals->passed += status == LS_OK && !beyond;
     totals->failed += beyond > 0;
     return status;
 }
 
-/* Certification first, as a case of its own: a device that is refused goes on, so that a report shows what
- * else it gets wrong. */
+/* A device that is refused goes on, so that a report shows what else it gets wrong. */
+static ls_status check_all(ls_context *context, ls_device *device, cli_option *options, int rows, cJSON *root, ls_case_totals *totals,
+                           ls_error *err) {
+    bool certified;
+    const char *filter = cli_text(options, "filter", NULL), *plant = cli_text(options, "plant", NULL);
+    cJSON *cases = cJSON_AddArrayToObject(root, "cases");
+    ls_case_totals museum = {0};
+    ls_status status = certify(device, cases, totals, &certified, err);
+    status = status == LS_OK ? ls_museum_run(context, device, filter, plant, print_case, cases, &museum, err) : status;
+    totals->passed += museum.passed;
+    totals->failed += museum.failed;
+    totals->skipped += museum.skipped;
+    if (status == LS_OK && !plant && (!filter || cli_given(options, "rows"))) {
+        status = cli_rows(context, device, rows, certified, root, totals, err);
+    }
+    return status == LS_OK && !filter && !plant ? check_functions(context, device, root, totals, err) : status;
+}
+
 static int check(ls_context *context, cli_option *options) {
     const char *plant = cli_text(options, "plant", NULL);
+    int64_t rows = LS_CONFORM_ROWS, row = -1;
     ls_device *device = NULL;
-    ls_error err = {.code = LS_OK}, refused = {.code = LS_OK};
+    ls_error err = {.code = LS_OK};
+    ls_case_totals totals = {0};
+    if (!cli_int(options, "rows", 0, 1000000, &rows) || !cli_int(options, "row", 0, 1000000, &row)) {
+        return EXIT_USAGE;
+    }
     ls_status status = ls_device_open(context, cli_text(options, "device", "cpu"), &device, &err);
     if (status != LS_OK) {
         return cli_fail(status, err.message);
     }
-    cJSON *root = cJSON_CreateObject(), *cases = cJSON_CreateArray();
-    bool certified = ls_device_certify(device, &refused) == LS_OK;
-    ls_case_result first = {.name = "certification",
-                            .about = "the probe of locked arithmetic",
-                            .math = LS_LOCKED,
-                            .state = certified ? LS_CASE_PASSED : LS_CASE_FAILED,
-                            .message = refused.message};
-    print_case(cases, &first);
-    ls_case_totals totals = {0};
-    status = ls_museum_run(context, device, cli_text(options, "filter", NULL), plant, print_case, cases,
-                           &totals, &err);
-    status = status == LS_OK ? check_functions(context, device, options, root, &totals, &err) : status;
-    totals.passed += certified;
-    totals.failed += !certified;
+    cJSON *root = cJSON_CreateObject();
     cJSON_AddStringToObject(root, "version", ls_version());
     cJSON_AddNumberToObject(root, "contract", LS_CONTRACT_VERSION);
-    cJSON_AddItemToObject(root, "device", cli_device_json(ls_device_id(device), ls_device_caps(device), certified));
     cJSON_AddItemToObject(root, "plant", plant ? cJSON_CreateString(plant) : cJSON_CreateNull());
-    cJSON_AddNumberToObject(root, "passed", totals.passed);
-    cJSON_AddNumberToObject(root, "failed", totals.failed);
-    cJSON_AddNumberToObject(root, "skipped", totals.skipped);
-    cJSON_AddItemToObject(root, "cases", cases);
+    status = row >= 0 ? cli_row(context, device, (int)row, root, &totals, &err)
+                      : check_all(context, device, options, (int)rows, root, &totals, &err);
     if (status != LS_OK) {
         cJSON_Delete(root);
         return cli_fail(status, err.message);
     }
-    printf("%s: %d passed, %d failed, %d skipped\n", ls_device_id(device), totals.passed, totals.failed,
-           totals.skipped);
+    bool certified = ls_device_certify(device, NULL) == LS_OK;
+    cJSON_AddItemToObject(root, "device", cli_device_json(ls_device_id(device), ls_device_caps(device), certified));
+    cJSON_AddNumberToObject(root, "passed", totals.passed);
+    cJSON_AddNumberToObject(root, "failed", totals.failed);
+    cJSON_AddNumberToObject(root, "skipped", totals.skipped);
+    printf("%s: %d passed, %d failed, %d skipped\n", ls_device_id(device), totals.passed, totals.failed, totals.skipped);
     int code = cli_json(options, root);
     return code == EXIT_FINE && totals.failed ? EXIT_DIFFERS : code;
 }
@@ -94,7 +118,9 @@ int cmd_check(int argc, char **argv) {
     cli_option options[] = {
         {.name = "device", .value = "ID", .help = "the device; default cpu"},
         {.name = "plant", .value = "FAULT", .help = "plant a fault that a case must catch; list: print them"},
-        {.name = "filter", .value = "GLOB", .help = "only the cases whose names fit"},
+        {.name = "filter", .value = "GLOB", .help = "only the museum's cases whose names fit"},
+        {.name = "rows", .value = "N", .help = "conformance rows; default 200, and a quarter of them fast as well; 0: none"},
+        {.name = "row", .value = "NUMBER", .help = "only this conformance row"},
         CLI_JSON_OPTION,
         {.name = NULL}};
     ls_context *context = NULL;

@@ -6,8 +6,8 @@
 const cli_command cli_commands[] = {
     {"devices", "devices [--json FILE|-]",
      "List the devices: certified for locked arithmetic or why not, and what to install.", cmd_devices},
-    {"check", "check [--device ID] [--plant FAULT]",
-     "Certify a device and run the museum of known failures on it.", cmd_check},
+    {"check", "check [--device ID] [--plant FAULT] [--rows N]",
+     "Certify a device; run the museum of known failures and conformance rows on it.", cmd_check},
     {"train", "train mnist [options]", "Train a built-in network on handwritten digits or another data set.",
      cmd_train},
     {"run", "run MODEL [options]", "Run a network and print or save its outputs.", cmd_run},

@@ -23,7 +23,7 @@ static void complain(tally *t, const row *r, const char *who, const char *what) 
 /* The value of a row on a device; NULL, with a complaint, when there is none. */
 static ls_data *value_of(world *w, const row *r, tally *t, ls_tensor **out_tensor) {
     ls_data *data = NULL;
-    *out_tensor = rows_build(w->session, r);
+    *out_tensor = ls_row_build(w->session, r);
     if (!*out_tensor || ls_data_from_tensor(w->session, *out_tensor, &data) != LS_OK) {
         complain(t, r, w->id, ls_session_error(w->session)->message);
         return NULL;
@@ -44,7 +44,7 @@ static void run_row(const row *r, tally *t, int with_oracle) {
     int64_t n = 0;
     if (expected && with_oracle) {
         world again = world_open("ref"); /* leaves alone have values there, so that the oracle walks the whole graph */
-        ls_tensor *tensor = rows_build(again.session, r);
+        ls_tensor *tensor = ls_row_build(again.session, r);
         if (!tensor || ls_oracle_value(again.session, tensor, &middle, &radius, &n) != LS_OK) {
             complain(t, r, "oracle", ls_session_error(again.session)->message);
         } else if (ls_compare_bound(expected, middle, radius, &report) == LS_DIFFERS) {
@@ -78,7 +78,7 @@ static void rows(void **state) {
         row *at = full ? &r : &list[i];
         char text[256];
         rows_describe(at, text, sizeof text);
-        if (rows_valid(at) && (!only || strstr(text, only)) && met++ % of == index) {
+        if (ls_row_valid(at) && (!only || strstr(text, only)) && met++ % of == index) {
             run_row(at, &t, 1);
         }
         if (end && time(NULL) > end) {

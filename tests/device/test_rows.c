@@ -94,7 +94,7 @@ static void note_refusal(tally *t, const char *message) {
 
 static ls_data *value_of(ls_session *s, const row *r, tally *t, ls_status *out_status) {
     ls_data *data = NULL;
-    ls_tensor *tensor = rows_build(s, r);
+    ls_tensor *tensor = ls_row_build(s, r);
     *out_status = tensor ? ls_data_from_tensor(s, tensor, &data) : ls_session_error(s)->code;
     if (*out_status != LS_OK && *out_status != LS_ERR_UNSUPPORTED) {
         complain(t, r, ls_session_error(s)->message);
@@ -143,7 +143,7 @@ static void run_fast(pair *p, const row *r, tally *t) {
     if (status == LS_ERR_UNSUPPORTED) {
         note_refusal(t, ls_session_error(on_device)->message);
     } else if (actual) {
-        ls_tensor *tensor = rows_build(on_ref, r);
+        ls_tensor *tensor = ls_row_build(on_ref, r);
         if (!tensor || ls_oracle_value(on_ref, tensor, &middle, &radius, &n) != LS_OK) {
             complain(t, r, ls_session_error(on_ref)->message);
         } else {
@@ -239,7 +239,7 @@ static bool over(const choice *c) {
 static void take(choice *c, pair *p, const row *r, tally *t) {
     char text[256];
     rows_describe(r, text, sizeof text);
-    if (!rows_valid(r) || (c->only && !strstr(text, c->only)) || c->number++ % c->of != c->index) {
+    if (!ls_row_valid(r) || (c->only && !strstr(text, c->only)) || c->number++ % c->of != c->index) {
         return;
     }
     run_row(p, r, t);

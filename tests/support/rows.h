@@ -1,25 +1,22 @@
-/* The conformance rows: every operation of op.def and every composite, by dtype, size, layout, data, surroundings, threads and
- * instruction set. A row is one level of each factor. */
+/* The conformance rows of src/verify/rows.h with two more factors, which are the CPU's: threads and instruction set. */
 #ifndef LOCKSTEP_TESTS_SUPPORT_ROWS_H
 #define LOCKSTEP_TESTS_SUPPORT_ROWS_H
 
 #include "support/world.h"
+#include "verify/rows.h"
 
-enum { FACTOR_SUBJECT, FACTOR_DTYPE, FACTOR_SIZE, FACTOR_VIEW, FACTOR_DATA, FACTOR_WRAP, FACTOR_THREADS, FACTOR_ISA, N_FACTORS };
-
-typedef struct row {
-    int level[N_FACTORS];
-} row;
+enum {
+    FACTOR_DTYPE = LS_ROW_DTYPE,
+    FACTOR_SIZE = LS_ROW_SIZE,
+    FACTOR_THREADS = LS_ROW_FACTORS,
+    FACTOR_ISA,
+    N_FACTORS
+};
+typedef ls_row row;
 
 /* Levels of a factor, given the instruction sets that this machine has. */
 int rows_levels(int factor);
-const char *rows_level_name(int factor, int level);
-/* Whether a row means anything: the subject takes the dtype, the layout fits. */
-int rows_valid(const row *r);
 void rows_describe(const row *r, char *out, size_t room);
-
-/* The graph of a row in a session: NULL with an error in the session. The same in every session. */
-ls_tensor *rows_build(ls_session *s, const row *r);
 int rows_threads(const row *r);
 const char *rows_isa(const row *r);
 

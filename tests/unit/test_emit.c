@@ -10,13 +10,13 @@ static void rows(void **state) {
     for (long i = 0; i < count; i++) {
         char text[256];
         rows_describe(&list[i], text, sizeof text);
-        long n = atol(rows_level_name(FACTOR_SIZE, list[i].level[FACTOR_SIZE]));
+        long n = (long)ls_row_size(&list[i]);
         bool chosen = only ? strstr(text, only) != NULL : n <= 600 || i % 4 == 0;
-        if (!rows_valid(&list[i]) || !chosen) {
+        if (!ls_row_valid(&list[i]) || !chosen) {
             continue;
         }
         world w = open_checked();
-        ls_tensor *t = rows_build(w.session, &list[i]);
+        ls_tensor *t = ls_row_build(w.session, &list[i]);
         ls_data *data = NULL;
         total.rows++;
         if (!t || ls_data_from_tensor(w.session, t, &data) != LS_OK) {

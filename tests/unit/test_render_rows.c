@@ -80,13 +80,13 @@ static void rows(void **state) {
     for (long i = 0; i < count; i++) {
         char text[256];
         rows_describe(&list[i], text, sizeof text);
-        if (!rows_valid(&list[i]) || (only ? !strstr(text, only) : !all && i % 8)) {
+        if (!ls_row_valid(&list[i]) || (only ? !strstr(text, only) : !all && i % 8)) {
             continue;
         }
         world w = world_open("ref");
         ls_session_set_math(w.session, run++ % 4 == 3 ? LS_FAST : LS_LOCKED);
         ls_engine_set_check(w.context, LS_CHECK_BITS, &hooks);
-        realize(&w, rows_build(w.session, &list[i]), text);
+        realize(&w, ls_row_build(w.session, &list[i]), text);
         world_close(&w);
     }
     free(list);
