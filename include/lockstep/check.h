@@ -63,11 +63,12 @@ typedef struct ls_row_result {
 } ls_row_result;
 
 typedef struct ls_conform_options {
-    ls_math math;   /* LS_LOCKED: by bits and by bound; a device that is refused for locked results computes fast instead. LS_FAST,
-                       LS_REDUCED: by bound */
-    int rows;       /* 0: LS_CONFORM_ROWS */
-    uint64_t seed;  /* others give other rows; 0: those that everybody runs */
-    double seconds; /* after so long no further row is begun, the first apart; 0: no end */
+    ls_math math;      /* LS_LOCKED: by bits and by bound; a device that is refused for locked results computes fast instead. LS_FAST,
+                          LS_REDUCED: by bound */
+    int rows;          /* of ls_conform_run; 0: LS_CONFORM_ROWS */
+    uint64_t seed;     /* others give other rows; 0: those that everybody runs */
+    const char *plant; /* a fault to plant in the device's kernels meanwhile; NULL: none. Then nothing else may run in the context */
+    double seconds;    /* after so long ls_conform_run begins no further row, the first apart; 0: no end */
 } ls_conform_options;
 
 typedef void (*ls_row_fn)(void *user, const ls_row_result *result);
@@ -80,7 +81,7 @@ LS_API ls_status ls_conform_row(ls_context *context, ls_device *device, const ls
                                 ls_row_result *out_result, ls_error *err) LS_MUST_USE;
 
 /* Computes rows 0, 1, ... and counts them. `options` and `each` may be NULL. LS_OK when every row came to an answer and at least one was not
- * skipped: LS_ERR_UNSUPPORTED, with the first reason, when all were. */
+ * skipped: LS_ERR_UNSUPPORTED, with a reason, when all were. */
 LS_API ls_status ls_conform_run(ls_context *context, ls_device *device, const ls_conform_options *options, ls_row_fn each, void *user,
                                 ls_case_totals *out_totals, ls_error *err) LS_MUST_USE;
 

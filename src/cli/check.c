@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include <stdio.h>
 #include <string.h>
+#include <sys/utsname.h>
 
 static const char *const states[] = {"passed", "failed", "skipped"};
 static const char *const kinds[] = {"locked", "fast", "reduced"};
@@ -75,10 +76,21 @@ static ls_status check_all(ls_context *context, ls_device *device, cli_option *o
     totals->passed += museum.passed;
     totals->failed += museum.failed;
     totals->skipped += museum.skipped;
-    if (status == LS_OK && !plant && (!filter || cli_given(options, "rows"))) {
-        status = cli_rows(context, device, rows, certified, root, totals, err);
+    if (status == LS_OK && ((!filter && !plant) || cli_given(options, "rows"))) {
+        status = cli_rows(context, device, plant, rows, certified, root, totals, err);
     }
     return status == LS_OK && !filter && !plant ? check_functions(context, device, root, totals, err) : status;
+}
+
+static cJSON *system_json(void) {
+    struct utsname u;
+    cJSON *o = cJSON_CreateObject();
+    if (uname(&u) >= 0) {
+        cJSON_AddStringToObject(o, "name", u.sysname);
+        cJSON_AddStringToObject(o, "release", u.release);
+        cJSON_AddStringToObject(o, "machine", u.machine);
+    }
+    return o;
 }
 
 static int check(ls_context *context, cli_option *options) {
@@ -97,8 +109,9 @@ static int check(ls_context *context, cli_option *options) {
     cJSON *root = cJSON_CreateObject();
     cJSON_AddStringToObject(root, "version", ls_version());
     cJSON_AddNumberToObject(root, "contract", LS_CONTRACT_VERSION);
+    cJSON_AddItemToObject(root, "system", system_json());
     cJSON_AddItemToObject(root, "plant", plant ? cJSON_CreateString(plant) : cJSON_CreateNull());
-    status = row >= 0 ? cli_row(context, device, (int)row, root, &totals, &err)
+    status = row >= 0 ? cli_row(context, device, plant, (int)row, root, &totals, &err)
                       : check_all(context, device, options, (int)rows, root, &totals, &err);
     if (status != LS_OK) {
         cJSON_Delete(root);

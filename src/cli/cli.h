@@ -69,8 +69,10 @@ cJSON *cli_device_json(const char *id, const ls_caps *caps, bool certified);
 /* Prints the measured errors of a device's elementary functions and adds them as "functions"; how many are beyond their bound. */
 ls_status cli_ulps(ls_context *context, ls_device *device, cJSON *root, int *out_beyond, ls_error *err);
 /* Computes conformance rows (a quarter of them fast as well), or one by its number; prints what they say and adds it as "rows". */
-ls_status cli_rows(ls_context *context, ls_device *device, int count, bool certified, cJSON *root, ls_case_totals *totals, ls_error *err);
-ls_status cli_row(ls_context *context, ls_device *device, int number, cJSON *root, ls_case_totals *totals, ls_error *err);
+ls_status cli_rows(ls_context *context, ls_device *device, const char *plant, int count, bool certified, cJSON *root,
+                   ls_case_totals *totals, ls_error *err);
+ls_status cli_row(ls_context *context, ls_device *device, const char *plant, int number, cJSON *root, ls_case_totals *totals,
+                  ls_error *err);
 /* Writes a report where --json says, if it was given; takes `root` over. */
 int cli_json(cli_option *options, cJSON *root);
 

@@ -8,7 +8,7 @@ static const char *const kinds[] = {"locked", "fast", "reduced"};
 static const char *const states[] = {"passed", "failed", "skipped"};
 
 typedef struct rows {
-    const char *device;
+    const char *device, *plant;
     int wanted;
     ls_math math;
     cJSON *failures;
@@ -57,8 +57,9 @@ static void each_row(void *user, const ls_row_result *r) {
     if (r->state == LS_CASE_SKIPPED) {
         note_reason(t, r->message);
     } else if (r->state == LS_CASE_FAILED) {
-        char repeat[96];
-        snprintf(repeat, sizeof repeat, "lockstep check --device %s --row %d", t->device, r->number);
+        char repeat[160];
+        snprintf(repeat, sizeof repeat, "lockstep check --device %s --row %d%s%s", t->device, r->number, t->plant ? " --plant " : "",
+                 t->plant ? t->plant : "");
         cJSON *o = cJSON_CreateObject();
         cJSON_AddNumberToObject(o, "number", r->number);
         cJSON_AddStringToObject(o, "name", r->name);
@@ -96,9 +97,9 @@ static void report(const rows *t, cJSON *list) {
     cJSON_AddItemToArray(list, o);
 }
 
-static ls_status run_rows(ls_context *context, ls_device *device, ls_math math, int count, cJSON *list, ls_case_totals *totals, ls_error *err) {
-    rows t = {.device = ls_device_id(device), .wanted = count, .math = math, .failures = cJSON_CreateArray()};
-    ls_conform_options options = {.math = math, .rows = count};
+static ls_status run_rows(ls_context *context, ls_device *device, ls_math math, const char *plant, int count, cJSON *list, ls_case_totals *totals, ls_error *err) {
+    rows t = {.device = ls_device_id(device), .plant = plant, .wanted = count, .math = math, .failures = cJSON_CreateArray()};
+    ls_conform_options options = {.math = math, .rows = count, .plant = plant};
     ls_status status = ls_conform_run(context, device, &options, each_row, &t, &t.totals, err);
     if (cli_tty()) {
         fprintf(stderr, "\r%*s\r", 60, "");
@@ -114,17 +115,17 @@ static ls_status run_rows(ls_context *context, ls_device *device, ls_math math, 
     return LS_OK;
 }
 
-ls_status cli_rows(ls_context *context, ls_device *device, int count, bool certified, cJSON *root, ls_case_totals *totals, ls_error *err) {
+ls_status cli_rows(ls_context *context, ls_device *device, const char *plant, int count, bool certified, cJSON *root, ls_case_totals *totals, ls_error *err) {
     cJSON *list = cJSON_AddArrayToObject(root, "rows");
-    ls_status status = count ? run_rows(context, device, LS_LOCKED, count, list, totals, err) : LS_OK;
+    ls_status status = count ? run_rows(context, device, LS_LOCKED, plant, count, list, totals, err) : LS_OK;
     int fast = count / 4; /* a device that is refused has just computed fast */
-    return status == LS_OK && certified && fast ? run_rows(context, device, LS_FAST, fast, list, totals, err) : status;
+    return status == LS_OK && certified && fast ? run_rows(context, device, LS_FAST, plant, fast, list, totals, err) : status;
 }
 
-ls_status cli_row(ls_context *context, ls_device *device, int number, cJSON *root, ls_case_totals *totals, ls_error *err) {
+ls_status cli_row(ls_context *context, ls_device *device, const char *plant, int number, cJSON *root, ls_case_totals *totals, ls_error *err) {
     cJSON *list = cJSON_AddArrayToObject(root, "rows");
     for (int math = LS_LOCKED; math <= LS_FAST; math++) { /* a device that is refused computes fast at once */
-        ls_conform_options options = {.math = (ls_math)math};
+        ls_conform_options options = {.math = (ls_math)math, .plant = plant};
         ls_row_result r;
         ls_status status = ls_conform_row(context, device, &options, number, &r, err);
         if (status != LS_OK) {

@@ -3,9 +3,8 @@
 #include "base/numerics.h"
 #include "base/os.h"
 #include "engine/session.h"
-#include "verify/data.h"
+#include "verify/museum.h"
 #include "verify/rows.h"
-#include <lockstep/check.h>
 #include <stdio.h>
 
 enum { SEED = 2024, MOST_ROWS = 1 << 20 };
@@ -153,105 +152,111 @@ static ls_status run_trial(trial *t, ls_error *err) {
     return status;
 }
 
-static ls_status run_row(ls_context *context, ls_device *device, ls_math math, const ls_row *row, int number, ls_row_result *out,
-                         ls_error *err) {
+/* ---- a run ---- */
+
+typedef struct run {
+    ls_context *context;
+    ls_device *device;
+    ls_conform_options options;
+    ls_covering covering;
+    ls_spec_fault fault;
+    ls_numerics numerics;
+} run;
+
+/* On success the caller closes it. */
+static ls_status open_run(run *r, ls_context *context, ls_device *device, const ls_conform_options *options, ls_error *err) {
+    ls_error refused = {.code = LS_OK};
+    const ls_fault *planted;
+    *r = (run){.context = context, .device = device};
+    r->options = options ? *options : r->options;
+    if (!context || !device || device->context != context) {
+        return LS_FAIL(err, LS_ERR_INVALID, "conformance: expected a context and a device of it");
+    }
+    LS_TRY(err, ls_fault_find(r->options.plant, &planted, err));
+    ls_status status = r->options.math == LS_LOCKED ? ls_device_certify(device, &refused) : LS_OK;
+    if (status == LS_ERR_DEVICE) {
+        r->options.math = LS_FAST;
+    } else if (status != LS_OK) {
+        return LS_FAIL(err, status, "%s", refused.message);
+    }
+    if (!init_covering(&r->covering, &context->heap, r->options.seed)) {
+        return LS_FAIL_MEMORY(err, "the conformance rows");
+    }
+    r->fault = (ls_spec_fault){device, ls_fault_plant, (void *)planted};
+    if (planted) {
+        ls_engine_set_fault(context, &r->fault);
+    }
+    r->numerics = ls_numerics_enter();
+    return LS_OK;
+}
+
+static void close_run(run *r) {
+    ls_numerics_leave(r->numerics);
+    if (r->options.plant) {
+        ls_engine_set_fault(r->context, NULL);
+    }
+    ls_covering_free(&r->covering);
+}
+
+static ls_status run_row(run *r, const ls_row *row, int number, ls_row_result *out, ls_error *err) {
     uint64_t begin = ls_os_nanoseconds();
-    trial t = {.context = context, .device = device, .row = row, .result = out};
-    *out = (ls_row_result){.number = number, .math = math, .state = LS_CASE_PASSED};
+    trial t = {.context = r->context, .device = r->device, .row = row, .result = out};
+    *out = (ls_row_result){.number = number, .math = r->options.math, .state = LS_CASE_PASSED};
     ls_row_describe(row, out->name);
-    LS_TRY(err, ls_device_open(context, "ref", &t.ref, err));
+    LS_TRY(err, ls_device_open(r->context, "ref", &t.ref, err));
     LS_TRY(err, run_trial(&t, err));
     out->seconds = (double)(ls_os_nanoseconds() - begin) * 1e-9;
     return LS_OK;
 }
 
-/* ---- the public functions ---- */
-
-static const ls_conform_options no_options = {.math = LS_LOCKED};
-
-/* The arithmetic that a device is asked for. */
-static ls_status choose_math(ls_context *context, ls_device *device, ls_math wanted, ls_math *out_math, ls_error *err) {
-    ls_error refused = {.code = LS_OK};
-    if (!context || !device || device->context != context) {
-        return LS_FAIL(err, LS_ERR_INVALID, "conformance: expected a context and a device of it");
-    }
-    ls_status status = wanted == LS_LOCKED ? ls_device_certify(device, &refused) : LS_OK;
-    *out_math = status == LS_ERR_DEVICE ? LS_FAST : wanted;
-    return status == LS_OK || status == LS_ERR_DEVICE ? LS_OK : LS_FAIL(err, status, "%s", refused.message);
-}
-
 ls_status ls_conform_row(ls_context *context, ls_device *device, const ls_conform_options *options, int number, ls_row_result *out_result,
                          ls_error *err) {
-    options = options ? options : &no_options;
-    ls_math math;
-    ls_covering c;
+    run r;
     ls_row row = {{0}};
-    LS_TRY(err, choose_math(context, device, options->math, &math, err));
-    if (number < 0 || number > MOST_ROWS) {
-        return LS_FAIL(err, LS_ERR_INVALID, "conformance: row %d: expected 0 to %d", number, MOST_ROWS);
+    if (number < 0 || number >= MOST_ROWS) {
+        return LS_FAIL(err, LS_ERR_INVALID, "conformance: row %d: expected 0 to %d", number, MOST_ROWS - 1);
     }
-    if (!init_covering(&c, &context->heap, options->seed)) {
-        return LS_FAIL_MEMORY(err, "the conformance rows");
-    }
+    LS_TRY(err, open_run(&r, context, device, options, err));
     for (int i = 0; i <= number; i++) {
-        row = next_row(&c, i);
+        row = next_row(&r.covering, i);
     }
-    ls_covering_free(&c);
-    ls_numerics numerics = ls_numerics_enter();
-    ls_status status = run_row(context, device, math, &row, number, out_result, err);
-    ls_numerics_leave(numerics);
+    ls_status status = run_row(&r, &row, number, out_result, err);
+    close_run(&r);
     return status;
-}
-
-static void count_row(ls_case_totals *totals, const ls_row_result *r) {
-    totals->passed += r->state == LS_CASE_PASSED;
-    totals->failed += r->state == LS_CASE_FAILED;
-    totals->skipped += r->state == LS_CASE_SKIPPED;
 }
 
 ls_status ls_conform_run(ls_context *context, ls_device *device, const ls_conform_options *options, ls_row_fn each, void *user,
                          ls_case_totals *out_totals, ls_error *err) {
-    options = options ? options : &no_options;
     uint64_t begin = ls_os_nanoseconds();
-    int rows = options->rows ? options->rows : LS_CONFORM_ROWS;
-    ls_math math;
-    ls_covering c;
+    int rows = options && options->rows ? options->rows : LS_CONFORM_ROWS;
+    double seconds = options && options->seconds > 0 ? options->seconds : __builtin_inf();
+    run r;
     ls_case_totals totals = {0};
-    ls_row_result result;
-    char reason[LS_MESSAGE_MAX] = "";
-    LS_TRY(err, choose_math(context, device, options->math, &math, err));
+    ls_row_result result = {.state = LS_CASE_PASSED};
     if (rows < 1 || rows > MOST_ROWS) {
         return LS_FAIL(err, LS_ERR_INVALID, "conformance: %d rows: expected 1 to %d", rows, MOST_ROWS);
     }
-    if (!init_covering(&c, &context->heap, options->seed)) {
-        return LS_FAIL_MEMORY(err, "the conformance rows");
-    }
-    ls_numerics numerics = ls_numerics_enter();
+    LS_TRY(err, open_run(&r, context, device, options, err));
     ls_status status = LS_OK;
-    for (int i = 0; i < rows && status == LS_OK; i++) {
-        if (i > 0 && options->seconds > 0 && (double)(ls_os_nanoseconds() - begin) * 1e-9 > options->seconds) {
-            break;
-        }
-        ls_row row = next_row(&c, i);
-        status = run_row(context, device, math, &row, i, &result, err);
+    for (int i = 0; i < rows && status == LS_OK && (i == 0 || (double)(ls_os_nanoseconds() - begin) * 1e-9 < seconds); i++) {
+        ls_row row = next_row(&r.covering, i);
+        status = run_row(&r, &row, i, &result, err);
         if (status == LS_OK) {
-            count_row(&totals, &result);
-            if (!reason[0]) {
-                snprintf(reason, sizeof reason, "%s", result.message);
-            }
+            totals.passed += result.state == LS_CASE_PASSED;
+            totals.failed += result.state == LS_CASE_FAILED;
+            totals.skipped += result.state == LS_CASE_SKIPPED;
             if (each) {
                 each(user, &result);
             }
         }
     }
-    ls_numerics_leave(numerics);
-    ls_covering_free(&c);
+    close_run(&r);
     if (out_totals) {
         *out_totals = totals;
     }
     if (status == LS_OK && totals.passed + totals.failed == 0) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "conformance: no row ran on %s, %d skipped, the first because %.600s", device->id, totals.skipped,
-                       reason);
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "conformance: no row ran on %s, %d skipped, the last because %.600s", device->id,
+                       totals.skipped, result.message);
     }
     return status;
 }

@@ -365,13 +365,8 @@ ls_status ls_museum_run(ls_context *context, ls_device *device, const char *filt
     if (!context || !device || device->context != context) {
         return LS_FAIL(err, LS_ERR_INVALID, "museum: expected a context and a device of it");
     }
-    const ls_fault *planted = ls_faults;
-    while (plant && planted->name && strcmp(planted->name, plant) != 0) {
-        planted++;
-    }
-    if (plant && !planted->name) {
-        return LS_FAIL(err, LS_ERR_INVALID, "no fault is called \"%.80s\"", plant);
-    }
+    const ls_fault *planted;
+    LS_TRY(err, ls_fault_find(plant, &planted, err));
     filter = filter ? filter : plant ? planted->museum_case : "*";
     ls_museum *m = ls_alloc_zeroed(&context->heap, sizeof *m);
     if (!m) {
@@ -379,12 +374,12 @@ ls_status ls_museum_run(ls_context *context, ls_device *device, const char *filt
     }
     m->context = context;
     m->device = device;
-    m->fault = plant ? planted : NULL;
+    m->fault = planted;
     m->interprets = strcmp(device->id, "ref") == 0;
     ls_arena_init(&m->arena, &context->heap);
     ls_check before = ls_context_check(context);
     const ls_check_hooks *hooks = atomic_load(&context->hooks);
-    ls_spec_fault fault = {device, ls_fault_plant, m};
+    ls_spec_fault fault = {device, ls_fault_plant, (void *)planted};
     ls_case_totals totals = {0};
     int chosen = 0;
     ls_engine_set_check(context, LS_CHECK_BITS, &note_hooks);

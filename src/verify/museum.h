@@ -87,7 +87,9 @@ ls_session *ls_museum_session(ls_museum *m, ls_device *device, int fusion);
 
 /* ---- plant.c ---- */
 extern const ls_fault ls_faults[]; /* ends in a NULL name */
-/* Fits ls_spec_fault.plant; user is the ls_museum. */
+/* NULL for no name, or with an error. */
+ls_status ls_fault_find(const char *name, const ls_fault **out_fault, ls_error *err);
+/* Fits ls_spec_fault.plant; user is the ls_fault, and is not changed. */
 ls_status ls_fault_plant(void *user, ls_arena *arena, const ls_spec *spec, ls_spec *out_spec, ls_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* Faults planted on purpose. Each mutates the specs that one device is given to compile, so the run itself
  * goes wrong, as it would by a wrong template, renderer or driver; the references go by the right specs. */
 #include "verify/museum.h"
+#include <string.h>
 
 enum {
     CONTRACTS = 1 << LS_V_CONTRACT,
@@ -106,8 +107,17 @@ static bool kernel_fits(const ls_spec *spec, const ls_fault *f) {
     return (f->kernels == 0 || holds & f->kernels) && spec->n_stores >= f->stores;
 }
 
+ls_status ls_fault_find(const char *name, const ls_fault **out_fault, ls_error *err) {
+    const ls_fault *f = ls_faults;
+    while (name && f->name && strcmp(f->name, name) != 0) {
+        f++;
+    }
+    *out_fault = name && f->name ? f : NULL;
+    return name && !f->name ? LS_FAIL(err, LS_ERR_INVALID, "no fault is called \"%.80s\"", name) : LS_OK;
+}
+
 ls_status ls_fault_plant(void *user, ls_arena *arena, const ls_spec *spec, ls_spec *out_spec, ls_error *err) {
-    const ls_fault *f = ((const ls_museum *)user)->fault;
+    const ls_fault *f = user;
     int sites = f->site < LS_FAULT_REFUSED && kernel_fits(spec, f) ? ls_mutator_sites(spec, f->mutator) : 0;
     if (f->site == LS_FAULT_REFUSED && kernel_fits(spec, f)) {
         return LS_FAIL(err, LS_ERR_UNSUPPORTED, "kernel %s: this fault refuses it", spec->name);
