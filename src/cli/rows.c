@@ -21,8 +21,8 @@ typedef struct rows {
 } rows;
 
 static void print_row(const ls_row_result *r) {
-    printf("%-7s  %-6s  row %-4d %-46s %6.2f s%s%s\n", states[r->state], kinds[r->math], r->number, r->name, r->seconds, r->message[0] ? "  " : "",
-           r->message);
+    printf("%-7s  %-6s  row %-4d %-46s %6.2f s%s%s\n", states[r->state], kinds[r->math], r->number, r->name,
+           r->seconds, r->message[0] ? "  " : "", r->message);
     fflush(stdout);
 }
 
@@ -58,8 +58,8 @@ static void each_row(void *user, const ls_row_result *r) {
         note_reason(t, r->message);
     } else if (r->state == LS_CASE_FAILED) {
         char repeat[160];
-        snprintf(repeat, sizeof repeat, "lockstep check --device %s --row %d%s%s", t->device, r->number, t->plant ? " --plant " : "",
-                 t->plant ? t->plant : "");
+        snprintf(repeat, sizeof repeat, "lockstep check --device %s --row %d%s%s", t->device, r->number,
+                 t->plant ? " --plant " : "", t->plant ? t->plant : "");
         cJSON *o = cJSON_CreateObject();
         cJSON_AddNumberToObject(o, "number", r->number);
         cJSON_AddStringToObject(o, "name", r->name);
@@ -76,9 +76,11 @@ static void report(const rows *t, cJSON *list) {
     cJSON *o = cJSON_CreateObject();
     int ran = t->totals.passed + t->totals.failed;
     double blind = t->elements > 0 ? t->blind / t->elements : 0;
-    printf("%-7s  %-6s  %d conformance rows: %d passed, %d failed, %d skipped; blind against the oracle: %.1f %%; %.2f s\n",
-           states[t->totals.failed ? LS_CASE_FAILED : LS_CASE_PASSED], kinds[t->math], ran + t->totals.skipped, t->totals.passed, t->totals.failed,
-           t->totals.skipped, 100 * blind, t->seconds);
+    printf("%-7s  %-6s  %d conformance rows: %d passed, %d failed, %d skipped; blind against the oracle: "
+           "%.1f %%; %.2f s\n",
+           states[t->totals.failed ? LS_CASE_FAILED : LS_CASE_PASSED], kinds[t->math],
+           ran + t->totals.skipped, t->totals.passed, t->totals.failed, t->totals.skipped, 100 * blind,
+           t->seconds);
     cJSON_AddStringToObject(o, "math", kinds[t->math]);
     cJSON_AddNumberToObject(o, "passed", t->totals.passed);
     cJSON_AddNumberToObject(o, "failed", t->totals.failed);
@@ -97,8 +99,13 @@ static void report(const rows *t, cJSON *list) {
     cJSON_AddItemToArray(list, o);
 }
 
-static ls_status run_rows(ls_context *context, ls_device *device, ls_math math, const char *plant, int count, cJSON *list, ls_case_totals *totals, ls_error *err) {
-    rows t = {.device = ls_device_id(device), .plant = plant, .wanted = count, .math = math, .failures = cJSON_CreateArray()};
+static ls_status run_rows(ls_context *context, ls_device *device, ls_math math, const char *plant, int count,
+                          cJSON *list, ls_case_totals *totals, ls_error *err) {
+    rows t = {.device = ls_device_id(device),
+              .plant = plant,
+              .wanted = count,
+              .math = math,
+              .failures = cJSON_CreateArray()};
     ls_conform_options options = {.math = math, .rows = count, .plant = plant};
     ls_status status = ls_conform_run(context, device, &options, each_row, &t, &t.totals, err);
     if (cli_tty()) {
@@ -115,14 +122,18 @@ static ls_status run_rows(ls_context *context, ls_device *device, ls_math math, 
     return LS_OK;
 }
 
-ls_status cli_rows(ls_context *context, ls_device *device, const char *plant, int count, bool certified, cJSON *root, ls_case_totals *totals, ls_error *err) {
+ls_status cli_rows(ls_context *context, ls_device *device, const char *plant, int count, bool certified,
+                   cJSON *root, ls_case_totals *totals, ls_error *err) {
     cJSON *list = cJSON_AddArrayToObject(root, "rows");
     ls_status status = count ? run_rows(context, device, LS_LOCKED, plant, count, list, totals, err) : LS_OK;
     int fast = count / 4; /* a device that is refused has just computed fast */
-    return status == LS_OK && certified && fast ? run_rows(context, device, LS_FAST, plant, fast, list, totals, err) : status;
+    return status == LS_OK && certified && fast
+               ? run_rows(context, device, LS_FAST, plant, fast, list, totals, err)
+               : status;
 }
 
-ls_status cli_row(ls_context *context, ls_device *device, const char *plant, int number, cJSON *root, ls_case_totals *totals, ls_error *err) {
+ls_status cli_row(ls_context *context, ls_device *device, const char *plant, int number, cJSON *root,
+                  ls_case_totals *totals, ls_error *err) {
     cJSON *list = cJSON_AddArrayToObject(root, "rows");
     for (int math = LS_LOCKED; math <= LS_FAST; math++) { /* a device that is refused computes fast at once */
         ls_conform_options options = {.math = (ls_math)math, .plant = plant};

@@ -62,7 +62,8 @@ static ls_status judge(trial *t, const ls_device *device, ls_session *s, ls_stat
         conclude(t, LS_CASE_FAILED, device->id, message);
         return LS_OK;
     default:
-        return LS_FAIL(err, status, "row %d {%s} on %s: %.700s", t->result->number, t->result->name, device->id, message);
+        return LS_FAIL(err, status, "row %d {%s} on %s: %.700s", t->result->number, t->result->name,
+                       device->id, message);
     }
 }
 
@@ -103,8 +104,8 @@ static void compare_bound(trial *t, const ls_data *actual, const double *middle,
         conclude(t, LS_CASE_FAILED, "against the oracle", report.message);
     } else if (t->result->math != LS_LOCKED && report.blind * 100 > report.elements) {
         char text[100];
-        snprintf(text, sizeof text, "the bound is too wide to tell for %lld of %lld elements", (long long)report.blind,
-                 (long long)report.elements);
+        snprintf(text, sizeof text, "the bound is too wide to tell for %lld of %lld elements",
+                 (long long)report.blind, (long long)report.elements);
         conclude(t, LS_CASE_SKIPPED, "", text);
     }
 }
@@ -164,7 +165,8 @@ typedef struct run {
 } run;
 
 /* On success the caller closes it. */
-static ls_status open_run(run *r, ls_context *context, ls_device *device, const ls_conform_options *options, ls_error *err) {
+static ls_status open_run(run *r, ls_context *context, ls_device *device, const ls_conform_options *options,
+                          ls_error *err) {
     ls_error refused = {.code = LS_OK};
     const ls_fault *planted;
     *r = (run){.context = context, .device = device};
@@ -209,8 +211,8 @@ static ls_status run_row(run *r, const ls_row *row, int number, ls_row_result *o
     return LS_OK;
 }
 
-ls_status ls_conform_row(ls_context *context, ls_device *device, const ls_conform_options *options, int number, ls_row_result *out_result,
-                         ls_error *err) {
+ls_status ls_conform_row(ls_context *context, ls_device *device, const ls_conform_options *options,
+                         int number, ls_row_result *out_result, ls_error *err) {
     run r;
     ls_row row = {{0}};
     if (number < 0 || number >= MOST_ROWS) {
@@ -225,8 +227,8 @@ ls_status ls_conform_row(ls_context *context, ls_device *device, const ls_confor
     return status;
 }
 
-ls_status ls_conform_run(ls_context *context, ls_device *device, const ls_conform_options *options, ls_row_fn each, void *user,
-                         ls_case_totals *out_totals, ls_error *err) {
+ls_status ls_conform_run(ls_context *context, ls_device *device, const ls_conform_options *options,
+                         ls_row_fn each, void *user, ls_case_totals *out_totals, ls_error *err) {
     uint64_t begin = ls_os_nanoseconds();
     int rows = options && options->rows ? options->rows : LS_CONFORM_ROWS;
     double seconds = options && options->seconds > 0 ? options->seconds : __builtin_inf();
@@ -238,7 +240,9 @@ ls_status ls_conform_run(ls_context *context, ls_device *device, const ls_confor
     }
     LS_TRY(err, open_run(&r, context, device, options, err));
     ls_status status = LS_OK;
-    for (int i = 0; i < rows && status == LS_OK && (i == 0 || (double)(ls_os_nanoseconds() - begin) * 1e-9 < seconds); i++) {
+    for (int i = 0;
+         i < rows && status == LS_OK && (i == 0 || (double)(ls_os_nanoseconds() - begin) * 1e-9 < seconds);
+         i++) {
         ls_row row = next_row(&r.covering, i);
         status = run_row(&r, &row, i, &result, err);
         if (status == LS_OK) {
@@ -255,7 +259,8 @@ ls_status ls_conform_run(ls_context *context, ls_device *device, const ls_confor
         *out_totals = totals;
     }
     if (status == LS_OK && totals.passed + totals.failed == 0) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "conformance: no row ran on %s, %d skipped, the last because %.600s", device->id,
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED,
+                       "conformance: no row ran on %s, %d skipped, the last because %.600s", device->id,
                        totals.skipped, result.message);
     }
     return status;

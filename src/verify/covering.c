@@ -20,7 +20,8 @@ void ls_covering_free(ls_covering *c) {
 }
 
 static char *seen(const ls_covering *c, int factor, int level, int other, int other_level) {
-    return &c->seen[(size_t)(c->first[factor] + level) * (size_t)c->total + (size_t)(c->first[other] + other_level)];
+    return &c->seen[(size_t)(c->first[factor] + level) * (size_t)c->total +
+                    (size_t)(c->first[other] + other_level)];
 }
 
 bool ls_covering_has(const ls_covering *c, int factor, int level, int other, int other_level) {

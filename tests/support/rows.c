@@ -13,7 +13,9 @@ static const char *const isas[] = {"scalar"};
 
 static int isa_count(void) {
 #if defined(__x86_64__)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") ? 3 : __builtin_cpu_supports("avx2") ? 2 : 1;
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") ? 3
+           : __builtin_cpu_supports("avx2")                                        ? 2
+                                                                                   : 1;
 #else
     return (int)(sizeof isas / sizeof *isas);
 #endif
