@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 configure = cmake --preset $(1) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
 build = mkdir -p build && { $(call configure,$(1)); } && cmake --build build/$(1) --parallel $(JOBS)
 
-.PHONY: all help deps data demo bundle test test-clang test-sanitize test-threads test-slow fuzz conform-full mutants bench install \
+.PHONY: all help deps data demo bundle test test-clang test-sanitize test-threads test-slow fuzz conform-full mutants bench bench-web install \
         uninstall exports web test-web docs clean distclean
 
 all:                    ## build the library, the command, tests, examples, benchmarks (build/release)
@@ -107,6 +107,12 @@ bench:                  ## speed, side by side with OpenBLAS
 	@tools/deps.sh build bench data
 	@$(call build,release)
 	@tools/bench.sh $(BUILD)
+
+bench-web:              ## the npm package beside onnxruntime-web, in Node, on one thread
+	@tools/deps.sh build web
+	@tools/web-deps.sh
+	@$(call build,web) --target lockstep_package
+	@tools/bench-web.sh build/web
 
 bundle:                 ## pack the command, tests, data and Dawn for a GPU machine without a network (build/lockstep-bundle.tar.gz)
 	@tools/deps.sh build test gpu data
