@@ -13,7 +13,7 @@ configure = cmake --preset $(1) >build/$(1).log 2>&1 || { cat build/$(1).log; ex
 build = mkdir -p build && { $(call configure,$(1)); } && cmake --build build/$(1) --parallel $(JOBS)
 
 .PHONY: all help deps data demo bundle test test-clang test-sanitize test-threads test-slow fuzz conform-full mutants bench bench-web install \
-        uninstall exports web test-web docs clean distclean
+        uninstall exports web web-serve test-web docs clean distclean
 
 all:                    ## build the library, the command, tests, examples, benchmarks (build/release)
 	@$(call build,release)
@@ -63,10 +63,16 @@ test-threads:           ## the tests that use threads, under ThreadSanitizer
 	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(FIXED_ADDRESSES) $(CTEST) build/tsan -L '^(unit|engine|threads)$$' \
 	    -E 'unit.test_(emit|graph|io|kir|math|oracle|plan|render|spec|vulkan|webgpu$$)' # one thread, or drivers that are not instrumented
 
-web:                    ## the library in WebAssembly, as an npm package (build/web/package)
-	@tools/deps.sh build web
+web:                    ## the library in WebAssembly as an npm package (build/web/package), and the page (build/web/site)
+	@tools/deps.sh build web data
+	@tools/data.sh
 	@tools/web-deps.sh
 	@$(call build,web)
+	@$(call build,release) --target lockstep_command tools_web_data
+	@tools/web.sh $(BUILD) build/web/package
+
+web-serve: web          ## the page on 127.0.0.1; prints its address
+	@node web/serve.mjs build/web/site
 
 test-web:               ## every test that makes sense in WebAssembly, in Node and in Chromium
 	@tools/deps.sh build gpu web data
@@ -75,6 +81,8 @@ test-web:               ## every test that makes sense in WebAssembly, in Node a
 	@tools/browser.sh
 	@tools/web-deps.sh
 	@$(call build,web) --target all web-tests
+	@$(call build,release) --target lockstep_command tools_web_data
+	@tools/web.sh $(BUILD) build/web/package
 	@$(CTEST) build/web
 
 test-slow:              ## sweeps, valgrind, and the tests of an AArch64 build under qemu-user

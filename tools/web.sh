@@ -1,11 +1,11 @@
 #!/bin/sh
-# web.sh BUILD WASM: puts the page together in build/web/site: web/page, the package, the plotting library (npm), the digits, and
-# weights that the native command trains. BUILD is a native build, WASM the WebAssembly one. What took long or came from a network is kept
-# in build/npm and build/web-data.
+# web.sh BUILD PACKAGE: puts the page together in build/web/site: web/page, the package, the plotting library (npm), the digits, and
+# weights that the native command trains. BUILD is a native build, PACKAGE the package's folder. What took long or came from a
+# network is kept in build/npm and build/web-data.
 set -eu
 cd "$(dirname "$0")/.."
 build=$1
-wasm=$2
+package=$2
 site=build/web/site
 kept=build/web-data
 version=1.6.32
@@ -52,8 +52,7 @@ weights cnn
 rm -rf $site.new
 mkdir -p $site.new/lockstep $site.new/vendor $site.new/data $site.new/weights
 cp web/page/* $site.new/
-cp web/*.js $site.new/lockstep/
-cp "$wasm/web/lockstep.wasm" $site.new/lockstep/
+cp "$package"/*.js "$package/lockstep.wasm" "$package/LICENSE" "$package/NOTICES" $site.new/lockstep/
 cp build/npm/uplot/dist/uPlot.esm.js build/npm/uplot/dist/uPlot.min.css build/npm/uplot/LICENSE $site.new/vendor/
 cp $kept/digits/*.gz $kept/digits/LICENSE $site.new/data/
 cp $kept/mnist-*.safetensors $site.new/weights/

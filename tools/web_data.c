@@ -27,8 +27,8 @@ static int write_idx(const char *folder, const char *part, const char *what, con
     int bad = fwrite(magic, 1, 4, file) != 4;
     for (int i = 0; i < rank; i++) {
         int64_t n = ls_data_dims(data)[i];
-        const unsigned char extent[4] = {(unsigned char)(n >> 24), (unsigned char)(n >> 16), (unsigned char)(n >> 8),
-                                         (unsigned char)n};
+        const unsigned char extent[4] = {(unsigned char)(n >> 24), (unsigned char)(n >> 16),
+                                         (unsigned char)(n >> 8), (unsigned char)n};
         bad |= fwrite(extent, 1, 4, file) != 4;
     }
     bad |= fwrite(ls_data_bytes(data), 1, ls_data_size(data), file) != ls_data_size(data);
@@ -45,7 +45,8 @@ static int digits(ls_context *context, const char *folder, const char *out) {
     if (ls_dataset_digits(context, folder, &train, &test, &err) != LS_OK) {
         return fail(&err);
     }
-    int bad = write_idx(out, "train", "images", train.images) || write_idx(out, "train", "labels", train.labels) ||
+    int bad = write_idx(out, "train", "images", train.images) ||
+              write_idx(out, "train", "labels", train.labels) ||
               write_idx(out, "t10k", "images", test.images) || write_idx(out, "t10k", "labels", test.labels);
     ls_dataset_release(&train);
     ls_dataset_release(&test);
@@ -80,7 +81,8 @@ static int weights(ls_context *context, const char *network, const char *in, con
 int main(int argc, char **argv) {
     ls_context *context = NULL;
     ls_error err = {.code = LS_OK};
-    bool of_digits = argc == 4 && strcmp(argv[1], "digits") == 0, of_weights = argc == 5 && strcmp(argv[1], "weights") == 0;
+    bool of_digits = argc == 4 && strcmp(argv[1], "digits") == 0,
+         of_weights = argc == 5 && strcmp(argv[1], "weights") == 0;
     if (!of_digits && !of_weights) {
         fprintf(stderr, "usage: web_data digits FOLDER OUT | web_data weights NETWORK IN OUT\n");
         return 2;

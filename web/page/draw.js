@@ -75,12 +75,12 @@ export function createDraw(state) {
     function words() {
         const device = chosen('device'), math = chosen('math'), gpu = usable('webgpu'), node = $('device-words');
         const reason = device === 'cpu' ? null : obstacle('webgpu', math);
-        node.hidden = !reason || !gpu;
-        node.className = 'words warn';
-        if (node.hidden) return;
-        setText(node, gpu?.state === 'refused'
+        node.hidden = !reason;
+        node.className = gpu ? 'words warn' : 'words';
+        if (!reason) return;
+        setText(node, !gpu ? 'Looking for WebGPU, and probing its arithmetic…' : gpu.state === 'refused'
             ? `${LABEL.webgpu} (${gpu.name}) may not claim locked arithmetic, because its probe came out wrong: ${reason}. In fast arithmetic it runs.`
-            : gpu?.state === 'lost' ? `The WebGPU device was lost: ${reason}. The CPU goes on; choose WebGPU again to open it anew.`
+            : gpu.state === 'lost' ? `The WebGPU device was lost: ${reason}. The CPU goes on; choose WebGPU again to open it anew.`
                 : `There is no WebGPU here: ${reason}. The CPU computes everything.`);
     }
 
@@ -158,7 +158,7 @@ export function createDraw(state) {
         const { key, network, bytes } = source(), name = `${key} ${part} ${math}`;
         if (!models.has(name)) {
             const made = { model: null };
-            made.loading = (async () => engine.load(network, bytes ?? await weights(network), { device, math, part }))();
+            made.loading = load(network, bytes, { device, math, part });
             models.set(name, made);
             made.loading.then((loaded) => {
                 made.model = loaded;
@@ -168,6 +168,13 @@ export function createDraw(state) {
             });
         }
         return models.get(name);
+    }
+
+    // Runs it once, on an empty picture: kernels are compiled then, and not under the first stroke.
+    async function load(network, bytes, where) {
+        const made = await engine.load(network, bytes ?? await weights(network), where);
+        if (where.part !== 'oracle') await made.run(normalize(new Uint8Array(PIXELS)));
+        return made;
     }
 
     const fail = (error) => state.set({ notice: { text: error.message, bad: true } });
@@ -327,12 +334,14 @@ export function createDraw(state) {
         drop('trained');
     });
 
+    weights($('network').value).catch(() => {}); // while the library is fetched
     return {
         async start(opened, tell) {
             engine = opened;
             $('random').disabled = false;
             update(true);
             await entry('cpu', chosen('math')).loading.catch(() => {}); // the GPU is looked at when the CPU works
+            performance.mark('ready'); // the first inference is done
             tell(await engine.devices());
             words();
             update(true);

@@ -3,17 +3,6 @@
 
 import { Lockstep } from './lockstep/lockstep.js';
 
-let compiled = null; // lockstep.wasm, once for all instances
-
-async function open() {
-    compiled ??= fetch(new URL('lockstep/lockstep.wasm', import.meta.url)).then(async (response) => {
-        if (!response.ok) throw new Error(`lockstep.wasm: the server answers ${response.status} ${response.statusText}`);
-        return new Uint8Array(await response.arrayBuffer());
-    });
-    compiled.catch(() => { compiled = null; });
-    return Lockstep.open({ wasm: await compiled });
-}
-
 // Errors of a GPU that went away carry `lost`.
 async function marked(promise) {
     try {
@@ -74,7 +63,7 @@ class Engine {
 
     #part(name) {
         if (!this.#parts.has(name)) {
-            const opened = open();
+            const opened = Lockstep.open();
             opened.catch(() => this.#parts.delete(name));
             this.#parts.set(name, opened);
         }
@@ -115,5 +104,5 @@ class Engine {
 }
 
 export async function openEngine() {
-    return new Engine(await open());
+    return new Engine(await Lockstep.open());
 }

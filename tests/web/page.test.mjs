@@ -1,0 +1,237 @@
+// The page in Debian's Chromium. LOCKSTEP_WEB=all also runs what a GPU of software takes minutes for. Screenshots go to
+// build/web/screenshots.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { gunzipSync } from 'node:zlib';
+import { serve } from '../../web/serve.mjs';
+import { launch, missing, root } from './chromium.mjs';
+
+const site = join(root, 'build/web/site'), pictures = join(root, 'build/web/screenshots');
+const native = join(root, 'build/release/lockstep');
+const why = (driver) => (existsSync(join(site, 'index.html')) ? missing(driver) : 'the page is not built; run make web') || false;
+const all = process.env.LOCKSTEP_WEB === 'all';
+mkdirSync(pictures, { recursive: true });
+
+// Digits as a hand draws them, in 0..1.
+const curve = (x, y, rx, ry, from, to) => Array.from({ length: 17 }, (_, i) => {
+    const at = (from + (to - from) * i / 16) * Math.PI / 180;
+    return [x + rx * Math.cos(at), y + ry * Math.sin(at)];
+});
+const DRAWN = [
+    [curve(0.5, 0.5, 0.2, 0.32, -90, 270)],
+    [[[0.52, 0.16], [0.5, 0.5], [0.48, 0.84]]],
+    [[...curve(0.5, 0.34, 0.19, 0.17, 190, 390), [0.33, 0.82], [0.5, 0.8], [0.72, 0.82]]],
+    [[...curve(0.47, 0.32, 0.18, 0.15, 200, 440), ...curve(0.47, 0.65, 0.21, 0.18, -80, 160)]],
+    [[[0.36, 0.18], [0.31, 0.52], [0.7, 0.5]], [[0.63, 0.2], [0.6, 0.5], [0.58, 0.86]]],
+    [[[0.68, 0.18], [0.38, 0.19], [0.36, 0.45], ...curve(0.48, 0.63, 0.19, 0.19, -110, 150)]],
+    [[[0.6, 0.15], [0.42, 0.36], [0.34, 0.6], ...curve(0.5, 0.66, 0.16, 0.17, 180, -170)]],
+    [[[0.28, 0.2], [0.7, 0.2], [0.56, 0.5], [0.46, 0.84]]],
+    [[...curve(0.5, 0.33, 0.15, 0.15, 90, -270), ...curve(0.5, 0.66, 0.18, 0.18, -90, 270)]],
+    [[...curve(0.5, 0.35, 0.17, 0.17, 20, -330), [0.66, 0.4], [0.63, 0.62], [0.56, 0.86]]],
+];
+
+let site_server, browsers = {};
+before(async () => { if (existsSync(site)) site_server = await serve(site); });
+after(async () => {
+    for (const browser of Object.values(browsers)) await (await browser).close();
+    site_server?.server.close();
+});
+
+// A page that was opened and can compute. `said` collects what the console must not say.
+async function open(driver = 'swiftshader', { width = 1280, height = 860, scheme = 'light', scale = 1, random = [], hash = '', ready = true } = {}) {
+    browsers[driver] ??= launch(driver);
+    const context = await (await browsers[driver]).newContext({ viewport: { width, height }, colorScheme: scheme, deviceScaleFactor: scale, acceptDownloads: true });
+    const page = await context.newPage(), said = [];
+    page.on('console', (message) => { if (['error', 'warning'].includes(message.type())) said.push(message.text()); });
+    page.on('pageerror', (error) => said.push(error.stack));
+    await page.addInitScript((numbers) => {
+        const real = Math.random;
+        Math.random = () => (numbers.length ? numbers.shift() : real());
+    }, random);
+    await page.goto(`${site_server.address}${hash}`);
+    if (ready) await page.waitForSelector('#random:not([disabled])', { state: 'attached' });
+    return { page, said, close: () => context.close() };
+}
+
+async function draw(page, strokes) {
+    const box = await page.locator('#pad').boundingBox();
+    for (const stroke of strokes) {
+        const points = stroke.map(([x, y]) => [box.x + x * box.width, box.y + y * box.height]);
+        await page.mouse.move(...points[0]);
+        await page.mouse.down();
+        for (const point of points.slice(1)) await page.mouse.move(...point, { steps: 2 });
+        await page.mouse.up();
+    }
+}
+
+const answer = (page) => page.textContent('#answer');
+const text = (page, selector) => page.textContent(selector);
+const choose = (page, name, value) => page.locator(`label:has(input[name="${name}"][value="${value}"])`).click();
+// The cells of a column of the scores: 'a' the first logits, 'b' the second.
+const column = (page, kind) => page.$$eval(`#rows td.${kind}`, (cells) => cells.map((cell) => cell.textContent));
+
+// Waits until the scores are of the last drawing: nothing is under way, and the pictures are the same.
+async function settled(page, change) {
+    const before_it = await page.textContent('#facts');
+    await change();
+    await page.waitForFunction((old) => document.getElementById('facts').textContent !== old, before_it, { timeout: 60000 });
+    await page.waitForTimeout(150);
+}
+
+function labels() {
+    return gunzipSync(readFileSync(join(site, 'data/t10k-labels-idx1-ubyte.gz'))).subarray(8);
+}
+
+describe('drawing, on the CPU', { skip: why('swiftshader') }, () => {
+    test('the first answer comes within a second of the page', async (t) => {
+        const { page, said, close } = await open('swiftshader', { ready: false });
+        await page.waitForSelector('#random:not([disabled])');
+        await settled(page, () => page.click('#random'));
+        t.diagnostic(`ready after ${Math.round(await page.evaluate(() => performance.getEntriesByName('ready')[0].startTime))} ms`);
+        assert.match(await text(page, '#facts'), /WebAssembly CPU[\d.]+ ms[0-9a-f]{64}/);
+        assert.deepEqual(said, []);
+        await close();
+    });
+
+    test('ten digits drawn with the mouse are read', async () => {
+        const { page, said, close } = await open();
+        const read = [];
+        for (const strokes of DRAWN) {
+            await settled(page, () => draw(page, strokes));
+            read.push(await answer(page));
+            await page.click('#clear');
+            assert.equal(await answer(page), '?');
+        }
+        assert.equal(read.join(' '), '0 1 2 3 4 5 6 7 8 9');
+        assert.deepEqual(said, []);
+        await close();
+    });
+
+    test('ten test digits give ten rows of scores, each with its label', async () => {
+        const known = labels(), first = Array.from({ length: 10 }, (_, digit) => known.indexOf(digit));
+        const { page, said, close } = await open('swiftshader', { random: first.map((index) => (index + 0.5) / known.length) });
+        const rows = new Set();
+        for (let digit = 0; digit < 10; digit++) {
+            await settled(page, () => page.click('#random'));
+            assert.equal(await answer(page), String(digit));
+            assert.match(await text(page, '#truth'), new RegExp(`label is ${digit}\\.`));
+            rows.add((await column(page, 'a')).join(' '));
+        }
+        assert.equal(rows.size, 10);
+        assert.deepEqual(said, []);
+        await close();
+    });
+
+    test('undo, clear, and the keyboard alone', async () => {
+        const { page, said, close } = await open();
+        await settled(page, () => draw(page, DRAWN[4].slice(0, 1)));
+        const one = await text(page, '#facts');
+        await settled(page, () => draw(page, DRAWN[4].slice(1)));
+        await settled(page, () => page.click('#undo'));
+        assert.equal((await text(page, '#facts')).slice(-64), one.slice(-64));
+        await page.click('#clear');
+        await page.focus('#pad');
+        for (let i = 0; i < 8; i++) await page.keyboard.press('ArrowUp');
+        await settled(page, async () => {
+            await page.keyboard.press(' ');
+            for (let i = 0; i < 16; i++) await page.keyboard.press('ArrowDown');
+            await page.keyboard.press(' ');
+        });
+        assert.equal(await answer(page), '1');
+        await page.keyboard.press('Delete');
+        assert.equal(await answer(page), '?');
+        await page.focus('#tab-draw');
+        await page.keyboard.press('ArrowRight');
+        assert.equal(await page.evaluate(() => document.activeElement.id), 'tab-train');
+        assert.ok(await page.isVisible('#train'));
+        assert.deepEqual(said, []);
+        await close();
+    });
+
+    test('a file that is no model is told, and the page goes on', async () => {
+        const { page, said, close } = await open();
+        await page.setInputFiles('#file', { name: 'holiday.safetensors', mimeType: 'application/octet-stream', buffer: Buffer.from('not a model at all') });
+        await page.waitForSelector('#notice:not([hidden])');
+        assert.match(await text(page, '#notice'), /^holiday\.safetensors is no model that fits here: .*safetensors/);
+        await settled(page, () => draw(page, DRAWN[7]));
+        assert.equal(await answer(page), '7');
+        await page.setInputFiles('#file', join(site, 'weights/mnist-small.safetensors'));
+        await page.waitForFunction(() => document.getElementById('network').value === 'kept');
+        assert.ok(!await page.isVisible('#notice'));
+        assert.deepEqual(said, []);
+        await close();
+    });
+});
+
+describe('no WebGPU at all', { skip: why('none') }, () => {
+    test('is said in plain words, and the CPU computes', async () => {
+        const { page, said, close } = await open('none');
+        await choose(page, 'device', 'both');
+        await page.waitForFunction(() => /no WebGPU here/.test(document.getElementById('device-words').textContent));
+        await settled(page, () => draw(page, DRAWN[3]));
+        assert.equal(await answer(page), '3');
+        await page.click('#tab-check');
+        assert.ok(await page.isDisabled('input[name="check-device"][value="webgpu"]'));
+        assert.deepEqual(said, []);
+        await close();
+    });
+});
+
+describe('training', { skip: why('swiftshader') }, () => {
+    test('lowers the loss, stops and resumes, and gives the bits of the native command', async () => {
+        const { page, said, close } = await open('swiftshader', { hash: '#train' });
+        await page.fill('#batch', '32');
+        await page.fill('#steps', '20');
+        await page.click('#train-go');
+        await page.waitForSelector('#train-proof:not([hidden])', { timeout: 60000 });
+        assert.equal(await text(page, '#at-step'), '20');
+        const early = Number(await text(page, '#at-loss'));
+        await page.fill('#steps', '60');
+        await page.click('#train-go');
+        await page.waitForFunction(() => document.getElementById('at-step').textContent === '60' && !document.getElementById('train-proof').hidden, null, { timeout: 60000 });
+        const late = Number(await text(page, '#at-loss'));
+        assert.ok(early < 2.31 && late < 0.8 * early, `loss ${early} after 20 steps, ${late} after 60`);
+        const accuracy = parseFloat(await text(page, '#at-accuracy'));
+        assert.ok(accuracy > 60, `${accuracy} %`);
+        const hash = await text(page, '#train-hash'), command = await text(page, '#train-command');
+        if (existsSync(native)) {
+            const [name, ...options] = command.split(' ');
+            assert.equal(name, 'lockstep');
+            const told = execFileSync(native, [...options, '--json', '-'], { cwd: root, stdio: ['ignore', 'pipe', 'ignore'] }).toString();
+            assert.equal(JSON.parse(told.slice(told.indexOf('{'))).weights_sha256, hash);
+        }
+        const [download] = await Promise.all([page.waitForEvent('download'), page.click('#train-save')]);
+        assert.equal(download.suggestedFilename(), 'mnist-small.safetensors');
+        const size = readFileSync(await download.path()).length;
+        assert.ok(size > 110000 && size < 120000, `${size} bytes`);
+        await page.click('#train-use');
+        await settled(page, () => draw(page, DRAWN[0]));
+        assert.equal(await answer(page), '0');
+        assert.deepEqual(said, []);
+        await close();
+    });
+});
+
+describe('the look', { skip: why('swiftshader') }, () => {
+    for (const [name, width, height, scale] of [['desktop', 1280, 860, 1], ['phone', 360, 780, 2]]) {
+        for (const scheme of ['light', 'dark']) {
+            test(`${name}, ${scheme}`, async () => {
+                const { page, said, close } = await open('swiftshader', { width, height, scheme, scale });
+                await settled(page, () => draw(page, DRAWN[2]));
+                assert.equal(await answer(page), '2');
+                for (const tab of ['draw', 'train', 'check']) {
+                    await page.click(`#tab-${tab}`);
+                    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+                    assert.ok(wide <= width, `${tab}: ${wide} pixels wide`);
+                    await page.screenshot({ path: join(pictures, `${name}-${scheme}-${tab}.png`), fullPage: true });
+                }
+                assert.deepEqual(said, []);
+                await close();
+            });
+        }
+    }
+});
