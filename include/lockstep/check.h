@@ -6,6 +6,10 @@
  * compute them, or with the contract's rules evaluated in plain loops. A check is worth as much as what it
  * catches: so each failure of the museum can be planted on purpose, in the kernels that the device is given
  * to compile, and its case must then fail.
+ *
+ * What says nothing of the device (a run that was cancelled, a device that has not answered yet) is no failure: the
+ * call ends with that status, leaves nothing behind, and may be made again with the same arguments. It then begins
+ * anew: `each` hears of everything from the start.
  */
 #ifndef LOCKSTEP_CHECK_H
 #define LOCKSTEP_CHECK_H
@@ -48,9 +52,10 @@ LS_API int ls_museum_case(int number, const char **out_name, const char **out_ab
 /* `out_case` is the case that catches it. */
 LS_API int ls_museum_fault(int number, const char **out_name, const char **out_about, const char **out_case);
 
-/* A conformance row: one operation or composite (of some 130) by dtype, size, layout, data, and what stands around it. Its graph
- * and data are the same on every machine. The numbers choose rows so that few of them show many pairs of such properties: 0 to n are
- * the same rows whatever n is, with every operation in the first 200. */
+/* A conformance row: one operation or composite (of some 130) by dtype, size, layout, data, and what stands
+ * around it. Its graph and data are the same on every machine. The numbers choose rows so that few of them
+ * show many pairs of such properties: 0 to n are the same rows whatever n is, with every operation in the
+ * first 200. */
 enum { LS_CONFORM_ROWS = 200 };
 typedef struct ls_row_result {
     int number;
@@ -58,32 +63,33 @@ typedef struct ls_row_result {
     ls_math math;  /* that it was computed in */
     ls_case_state state;
     char message[LS_MESSAGE_MAX]; /* failed: what differs, where and by how much; skipped: why; else empty */
-    int64_t elements, blind;      /* compared with the oracle; of these, with a bound too wide to tell (verify.h) */
+    int64_t elements, blind;      /* compared with the oracle; of these, with a bound too wide to tell */
     double seconds;
 } ls_row_result;
 
 typedef struct ls_conform_options {
-    ls_math math;      /* LS_LOCKED: by bits and by bound; a device that is refused for locked results computes fast instead. LS_FAST,
-                          LS_REDUCED: by bound */
+    ls_math math;      /* LS_LOCKED: by bits and by bound, but fast on a device that is refused; else by bound */
     int rows;          /* of ls_conform_run; 0: LS_CONFORM_ROWS */
     uint64_t seed;     /* others give other rows; 0: those that everybody runs */
-    const char *plant; /* a fault to plant in the device's kernels meanwhile; NULL: none. Then nothing else may run in the context */
+    const char *plant; /* a fault to plant meanwhile (then nothing else may run in the context); NULL: none */
     double seconds;    /* after so long ls_conform_run begins no further row, the first apart; 0: no end */
 } ls_conform_options;
 
 typedef void (*ls_row_fn)(void *user, const ls_row_result *result);
 
-/* Computes one row on a device of the context: it must lie inside the oracle's bound, and, locked, equal `ref` bit for bit. `options`
- * (NULL: all 0) says the arithmetic and the seed. Skipped: what the device refuses with a reason, a dtype that it lacks, and what is
- * compared by bound alone where more than one element in 100 is blind. LS_OK when there is an answer, whatever it is; else the status that kept it
- * from coming (out of memory, a lost device), after which the same call may be made again: it leaves nothing behind. One thread a context. */
-LS_API ls_status ls_conform_row(ls_context *context, ls_device *device, const ls_conform_options *options, int number,
-                                ls_row_result *out_result, ls_error *err) LS_MUST_USE;
+/* Computes one row on a device of the context: it must lie inside the oracle's bound, and, locked, equal
+ * `ref` bit for bit. `options` (NULL: all 0) says the arithmetic and the seed. Skipped: what the device
+ * refuses with a reason, a dtype that it lacks, and what is compared by bound alone where more than one
+ * element in 100 is blind. LS_OK when there is an answer, whatever it is; else what kept it from coming (out
+ * of memory, a lost device, see above). One thread a context. */
+LS_API ls_status ls_conform_row(ls_context *context, ls_device *device, const ls_conform_options *options,
+                                int number, ls_row_result *out_result, ls_error *err) LS_MUST_USE;
 
-/* Computes rows 0, 1, ... and counts them. `options` and `each` may be NULL. LS_OK when every row came to an answer and at least one was not
- * skipped: LS_ERR_UNSUPPORTED, with a reason, when all were. */
-LS_API ls_status ls_conform_run(ls_context *context, ls_device *device, const ls_conform_options *options, ls_row_fn each, void *user,
-                                ls_case_totals *out_totals, ls_error *err) LS_MUST_USE;
+/* Computes rows 0, 1, ... and counts them. `options` and `each` may be NULL. LS_OK when every row came to an
+ * answer and at least one was not skipped: LS_ERR_UNSUPPORTED, with a reason, when all were. */
+LS_API ls_status ls_conform_run(ls_context *context, ls_device *device, const ls_conform_options *options,
+                                ls_row_fn each, void *user, ls_case_totals *out_totals,
+                                ls_error *err) LS_MUST_USE;
 
 /* What an elementary function of a device was measured to be off by. */
 typedef struct ls_ulp_result {

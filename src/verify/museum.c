@@ -80,6 +80,9 @@ void ls_museum_skip(ls_museum *m, const char *fmt, ...) {
 
 static void fail_session(ls_museum *m, const ls_session *s) {
     const ls_error *e = ls_session_error(s);
+    if (!ls_museum_over(m) && ls_status_is_no_answer(e->code)) {
+        m->status = e->code;
+    }
     ls_museum_fail(m, "%s: %s: %s", m->device->id, ls_status_name(e->code), e->message);
 }
 
@@ -334,10 +337,9 @@ static bool matches(const char *pattern, const char *text) {
     return (*pattern == '?' || *pattern == *text) && matches(pattern + 1, text + 1);
 }
 
-static void run_case(ls_museum *m, const ls_museum_case_row *row, ls_math math, ls_case_fn each, void *user,
-                     ls_case_totals *totals) {
-    uint64_t begin = ls_os_nanoseconds();
+static void run_case(ls_museum *m, const ls_museum_case_row *row, ls_math math) {
     m->math = math;
+    m->status = LS_OK;
     m->state = LS_CASE_PASSED;
     m->message[0] = m->kernel[0] = 0;
     m->session = ls_museum_session(m, m->device, 1);
@@ -346,18 +348,37 @@ static void run_case(ls_museum *m, const ls_museum_case_row *row, ls_math math, 
         ls_session_destroy(m->session);
     }
     ls_arena_free(&m->arena);
-    totals->passed += m->state == LS_CASE_PASSED;
-    totals->failed += m->state == LS_CASE_FAILED;
-    totals->skipped += m->state == LS_CASE_SKIPPED;
-    if (each) {
-        ls_case_result result = {.name = row->name,
-                                 .about = row->about,
-                                 .math = math,
-                                 .state = m->state,
-                                 .message = m->message,
-                                 .seconds = (double)(ls_os_nanoseconds() - begin) / 1e9};
-        each(user, &result);
+}
+
+/* Locked, then fast: told of when both have an answer, so that all is asked at once. */
+static ls_status run_both(ls_museum *m, const ls_museum_case_row *row, ls_case_fn each, void *user,
+                          ls_case_totals *totals, ls_error *err) {
+    ls_status status = LS_OK;
+    ls_case_result results[LS_FAST + 1];
+    char messages[LS_FAST + 1][LS_MESSAGE_MAX];
+    for (int math = LS_LOCKED; math <= LS_FAST; math++) {
+        uint64_t begin = ls_os_nanoseconds();
+        run_case(m, row, (ls_math)math);
+        status = status == LS_OK && m->status != LS_OK
+                     ? LS_FAIL(err, m->status, "%s: %.900s", row->name, m->message)
+                     : status;
+        memcpy(messages[math], m->message, sizeof m->message);
+        results[math] = (ls_case_result){.name = row->name,
+                                         .about = row->about,
+                                         .math = (ls_math)math,
+                                         .state = m->state,
+                                         .message = messages[math],
+                                         .seconds = (double)(ls_os_nanoseconds() - begin) / 1e9};
     }
+    for (int math = LS_LOCKED; math <= LS_FAST && status == LS_OK; math++) {
+        totals->passed += results[math].state == LS_CASE_PASSED;
+        totals->failed += results[math].state == LS_CASE_FAILED;
+        totals->skipped += results[math].state == LS_CASE_SKIPPED;
+        if (each) {
+            each(user, &results[math]);
+        }
+    }
+    return status;
 }
 
 ls_status ls_museum_run(ls_context *context, ls_device *device, const char *filter, const char *plant,
@@ -382,13 +403,13 @@ ls_status ls_museum_run(ls_context *context, ls_device *device, const char *filt
     ls_spec_fault fault = {device, ls_fault_plant, (void *)planted};
     ls_case_totals totals = {0};
     int chosen = 0;
+    ls_status status = LS_OK;
     ls_engine_set_check(context, LS_CHECK_BITS, &note_hooks);
     ls_engine_set_fault(context, plant ? &fault : NULL);
-    for (int i = 0; case_at(i); i++) {
+    for (int i = 0; case_at(i) && status == LS_OK; i++) {
         if (matches(filter, case_at(i)->name)) {
             chosen++;
-            run_case(m, case_at(i), LS_LOCKED, each, user, &totals);
-            run_case(m, case_at(i), LS_FAST, each, user, &totals);
+            status = run_both(m, case_at(i), each, user, &totals, err);
         }
     }
     ls_engine_set_fault(context, NULL);
@@ -397,5 +418,5 @@ ls_status ls_museum_run(ls_context *context, ls_device *device, const char *filt
     if (out_totals) {
         *out_totals = totals;
     }
-    return chosen ? LS_OK : LS_FAIL(err, LS_ERR_INVALID, "no case is called \"%.80s\"", filter);
+    return chosen ? status : LS_FAIL(err, LS_ERR_INVALID, "no case is called \"%.80s\"", filter);
 }

@@ -36,6 +36,7 @@ typedef struct ls_museum {
     ls_arena arena;        /* emptied after each case */
     const ls_fault *fault; /* planted, or NULL */
     bool interprets;       /* the device is the reference: big cases shrink to the time it has */
+    ls_status status; /* not LS_OK: the case has no answer yet, and `message` says why */
     ls_case_state state;
     char message[LS_MESSAGE_MAX];
     char kernel[160]; /* what ran last, for messages */
@@ -51,6 +52,10 @@ extern const ls_museum_case_row ls_museum_matmul_cases[], ls_museum_fusion_cases
 /* ---- ways to end ---- */
 void ls_museum_fail(ls_museum *m, const char *fmt, ...) LS_PRINTF(2, 3);
 void ls_museum_skip(ls_museum *m, const char *fmt, ...) LS_PRINTF(2, 3);
+/* A status that says nothing of the device: the call ends with it, and is made again. */
+static inline bool ls_status_is_no_answer(ls_status status) {
+    return status == LS_ERR_CANCELLED;
+}
 static inline bool ls_museum_over(const ls_museum *m) {
     return m->state != LS_CASE_PASSED;
 }

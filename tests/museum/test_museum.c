@@ -1,5 +1,6 @@
 /* Every case of the museum on every device of this build, locked and fast. */
 #include "base/alloc.h"
+#include "device/device.h"
 #include "support/world.h"
 #include <lockstep/check.h>
 #include <stdio.h>
@@ -85,6 +86,52 @@ static void out_of_memory(void **state) {
     }
 }
 
+/* A device that has not answered yet: the call ends with that, no case fails by it, and the call made again ends well. */
+static const ls_backend *patient;
+static int waits;
+static ls_status launch_later(ls_device *device, ls_kernel_binary *binary, ls_launch *launch, ls_error *err) {
+    if (waits > 0) {
+        waits--;
+        return LS_FAIL(err, LS_ERR_CANCELLED, "not yet");
+    }
+    return patient->launch(device, binary, launch, err);
+}
+
+static void count_function(void *user, const ls_ulp_result *r) {
+    assert_true(r->most <= r->bound);
+    ++*(int *)user;
+}
+
+static void no_answer_is_no_failure(void **state) {
+    (void)state;
+    world w = world_open("cpu");
+    ls_error err = {.code = LS_OK};
+    ls_case_totals totals;
+    int rounds = 0, beyond = 0, functions = 0;
+    assert_int_equal(ls_device_certify(w.device, &err), LS_OK);
+    patient = w.device->backend;
+    ls_backend late = *patient;
+    late.launch = launch_later;
+    w.device->backend = &late;
+    for (waits = 5; ls_museum_run(w.context, w.device, "1-swap-dims", NULL, NULL, NULL, &totals, &err) != LS_OK; rounds++) {
+        assert_int_equal(err.code, LS_ERR_CANCELLED);
+        assert_non_null(strstr(err.message, "1-swap-dims: cpu: "));
+        assert_int_equal(totals.passed + totals.failed + totals.skipped, 0);
+        ls_error_clear(&err);
+    }
+    assert_int_equal(rounds, 3); /* two are met in a round: locked and fast */
+    assert_int_equal(totals.passed, 2);
+    for (waits = 1, rounds = 0; ls_ulps_measure(w.context, w.device, count_function, &functions, &beyond, &err) != LS_OK; rounds++) {
+        assert_int_equal(err.code, LS_ERR_CANCELLED);
+        assert_int_equal(functions, 0);
+        ls_error_clear(&err);
+    }
+    assert_int_equal(rounds, 1);
+    assert_true(functions > 0 && functions % 2 == 0 && beyond == 0);
+    w.device->backend = patient;
+    world_close(&w);
+}
+
 static void wrong_names(void **state) {
     (void)state;
     world w = world_open("cpu");
@@ -107,6 +154,7 @@ static void wrong_names(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(on_cpu), cmocka_unit_test(on_ref),
                                        cmocka_unit_test(leaves_the_context_as_it_was),
-                                       cmocka_unit_test(out_of_memory), cmocka_unit_test(wrong_names)};
+                                       cmocka_unit_test(out_of_memory),
+                                       cmocka_unit_test(no_answer_is_no_failure), cmocka_unit_test(wrong_names)};
     return cmocka_run_group_tests_name("museum", tests, NULL, NULL);
 }
