@@ -253,6 +253,9 @@ const requests = {
     checkCase(device, name, plant) {
         return this.with(async ({ string }) => this.call('page_check_case', string(device), string(name), string(plant)));
     },
+    checkRow(device, number, math, plant) {
+        return this.with(async ({ string }) => this.call('page_check_row', string(device), number, string(math), string(plant)));
+    },
     checkFunctions(device) {
         return this.with(async ({ string }) => this.call('page_check_functions', string(device)));
     },

@@ -199,6 +199,8 @@ export class Training {
 }
 
 export interface CheckRow {
+    /** A case of the museum (certification and functions too), or a conformance row. */
+    kind: 'case' | 'row';
     name: string;
     about: string;
     math: Math;
@@ -210,12 +212,25 @@ export interface CheckRow {
 export interface CheckReport {
     version: string;
     contract: number;
+    /** The browser. */
+    system: { name: string };
     device: Omit<Device, 'available' | 'reason'>;
     plant: string | null;
     passed: number;
     failed: number;
     skipped: number;
-    cases: CheckRow[];
+    cases: Omit<CheckRow, 'kind'>[];
+    /** Conformance, locked and fast. `blind`: the share of elements whose bound is too wide to show anything. */
+    rows: {
+        math: Math;
+        passed: number;
+        failed: number;
+        skipped: number;
+        blind: number;
+        seconds: number;
+        failures: { number: number; name: string; math: Math; detail: string }[];
+        skips: { number: number; name: string; reason: string }[];
+    }[];
     /** Measured errors in ULPs of f32; null stands for infinite. */
     functions: { function: string; math: Math; ulps: number | null; at: number | null; bound: number | null; inputs: number }[];
 }
@@ -226,6 +241,8 @@ export interface CheckOptions {
     plant?: string | null;
     /** Names of the museum's cases to run; by default all, or the planted fault's. */
     cases?: string[] | null;
+    /** Conformance rows: operations over awkward data; by default `rows` of the library in a whole check, else 0. */
+    rows?: number;
     /** Also measure elementary functions; by default only in a whole check. */
     functions?: boolean;
     /** Gets each row as it comes. */
@@ -242,6 +259,8 @@ export class Lockstep {
     /** Version of the contract of locked arithmetic. */
     readonly contract: number;
     readonly networks: string[];
+    /** Conformance rows of a whole check; a quarter of them are computed fast as well. */
+    readonly rows: number;
     readonly cases: { name: string; about: string }[];
     readonly faults: { name: string; about: string; case: string }[];
     devices(): Promise<Device[]>;

@@ -283,16 +283,21 @@ export class Lockstep {
         return new Training(this.#engine, { ...about, total: steps });
     }
 
-    /** Checks a device: certification, the museum of real failures, the measured errors of functions. A report, row by row. */
-    async check({ device = 'cpu', plant = null, cases = null, functions = !plant && !cases, onRow = () => {}, signal = null } = {}) {
-        const report = { version: this.version, contract: this.contract, device: null, plant, passed: 0, failed: 0, skipped: 0, cases: [], functions: [] };
+    /** Checks a device: certification, the museum of real failures, conformance, the errors of functions. A report, row by row. */
+    async check({ device = 'cpu', plant = null, cases = null, rows = plant || cases ? 0 : this.rows, functions = !plant && !cases,
+        onRow = () => {}, signal = null } = {}) {
+        const report = { version: this.version, contract: this.contract, system: { name: globalThis.navigator?.userAgent ?? 'Node' }, device: null,
+            plant, passed: 0, failed: 0, skipped: 0, cases: [], rows: [], functions: [] };
         const fault = plant === null ? null : this.faults.find(({ name }) => name === plant);
         if (fault === undefined) throw new LockstepError('invalid', `plant: no fault is named "${plant}": faults lists them`);
         const chosen = this.cases.map(({ name }) => name).filter((name) => (cases ? cases.includes(name) : !fault || name === fault.case));
-        const add = (row) => {
-            report.cases.push(row);
+        const tell = (row) => {
             report[row.status]++;
             onRow(row, report);
+        };
+        const add = (row) => {
+            report.cases.push(row);
+            tell({ kind: 'case', ...row });
         };
         const ask = (...request) => {
             signal?.throwIfAborted();
@@ -302,6 +307,24 @@ export class Lockstep {
         report.device = about;
         add(certified);
         for (const name of chosen) (await ask('checkCase', device, name, plant ?? '')).forEach(add);
+        const conform = async (math, count) => {
+            const all = { math, passed: 0, failed: 0, skipped: 0, blind: 0, seconds: 0, failures: [], skips: [] };
+            let elements = 0, blind = 0;
+            for (let number = 0; number < count; number++) {
+                const [row] = await ask('checkRow', device, number, math, plant ?? '');
+                all.math = row.math; // a device that is refused computes fast
+                all[row.status]++;
+                all.seconds += row.seconds;
+                elements += row.elements;
+                blind += row.blind;
+                if (row.status === 'failed') all.failures.push({ number, name: row.name, math: row.math, detail: row.detail });
+                if (row.status === 'skipped') all.skips.push({ number, name: row.name, reason: row.detail });
+                tell({ kind: 'row', about: `conformance row ${number}`, ...row });
+            }
+            report.rows.push({ ...all, blind: elements ? blind / elements : 0 });
+        };
+        if (rows) await conform('locked', rows);
+        if (rows && certified.status === 'passed') await conform('fast', Math.floor(rows / 4));
         if (functions) {
             const start = performance.now();
             report.functions = await ask('checkFunctions', device);

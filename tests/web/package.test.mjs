@@ -208,8 +208,12 @@ test('check: a case passes, and its planted fault is caught', async () => {
     const good = await ls.check({ cases: ['0-fc1-zeros'], functions: false, onRow: (row) => rows.push(row) });
     assert.deepEqual([good.failed, good.skipped], [0, 0]);
     assert.equal(good.passed, 3); // certification; the case, locked and fast
-    assert.deepEqual(rows, good.cases);
+    assert.deepEqual(rows.map(({ kind, ...row }) => row), good.cases);
     assert.equal(good.device.locked, 'certified');
+    const conform = await ls.check({ cases: [], rows: 12 });
+    assert.deepEqual(conform.rows.map(({ math, passed, failed, skipped }) => [math, passed + skipped, failed]), [['locked', 12, 0], ['fast', 3, 0]]);
+    assert.ok(conform.rows[0].passed > 6 && conform.rows[0].seconds > 0);
+    assert.equal(conform.passed + conform.skipped, 16);
     const bad = await ls.check({ plant: 'matmul-writes-nothing' });
     assert.ok(bad.failed > 0);
     const caught = bad.cases.find(({ status }) => status === 'failed');

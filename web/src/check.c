@@ -1,6 +1,6 @@
 /* Checking a device, piece by piece, so that a page shows each as it comes. */
 #include "page.h"
-#include <string.h>
+#include <stdlib.h>
 
 static const char *const states[] = {"passed", "failed", "skipped"};
 
@@ -57,6 +57,40 @@ ls_status page_check_case(const char *id, const char *name, const char *plant) {
     }
     status = ls_museum_run(page_context(), device, *name ? name : NULL, *plant ? plant : NULL, send_case, &sent, &totals, &err);
     return status == LS_OK ? sent : page_fail(status, "%s", err.message);
+}
+
+ls_status page_check_row(const char *id, int32_t number, const char *math, const char *plant) {
+    ls_device *device = NULL;
+    ls_error err = {.code = LS_OK};
+    ls_conform_options options = {.plant = *plant ? plant : NULL};
+    ls_status status = open_device(id, &device);
+    if (status != LS_OK) {
+        return status;
+    }
+    if (!page_math(math, &options.math)) {
+        return LS_ERR_INVALID;
+    }
+    ls_row_result *r = malloc(sizeof *r);
+    if (!r) {
+        return page_fail(LS_ERR_MEMORY, "out of memory for a conformance row");
+    }
+    status = ls_conform_row(page_context(), device, &options, number, r, &err);
+    if (status == LS_OK) {
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddNumberToObject(o, "number", r->number);
+        cJSON_AddStringToObject(o, "name", r->name);
+        cJSON_AddStringToObject(o, "math", page_math_names[r->math]);
+        cJSON_AddStringToObject(o, "status", states[r->state]);
+        cJSON_AddStringToObject(o, "detail", r->message);
+        cJSON_AddNumberToObject(o, "elements", (double)r->elements);
+        cJSON_AddNumberToObject(o, "blind", (double)r->blind);
+        cJSON_AddNumberToObject(o, "seconds", r->seconds);
+        status = page_send(o);
+    } else {
+        page_fail(status, "%s", err.message);
+    }
+    free(r);
+    return status;
 }
 
 static void send_function(void *user, const ls_ulp_result *r) {

@@ -94,6 +94,7 @@ ls_status page_about(void) {
     for (const char *const *n = ls_nn_networks(); *n; n++) {
         cJSON_AddItemToArray(list, cJSON_CreateString(*n));
     }
+    cJSON_AddNumberToObject(root, "rows", LS_CONFORM_ROWS);
     list = cJSON_AddArrayToObject(root, "cases");
     for (int i = 0; ls_museum_case(i, &name, &about); i++) {
         cJSON *o = cJSON_CreateObject();
@@ -159,20 +160,28 @@ ls_status page_devices(void) {
     return status;
 }
 
+bool page_math(const char *name, ls_math *out_math) {
+    for (int kind = 0; page_math_names[kind]; kind++) {
+        if (strcmp(page_math_names[kind], name) == 0) {
+            *out_math = (ls_math)kind;
+            return true;
+        }
+    }
+    page_fail(LS_ERR_INVALID, "math \"%.32s\": expected locked, fast or reduced", name);
+    return false;
+}
+
 ls_status page_session(const char *device, const char *math, ls_session **out_session) {
     ls_device *d = NULL;
-    int kind = 0;
-    while (page_math_names[kind] && strcmp(page_math_names[kind], math) != 0) {
-        kind++;
-    }
-    if (!page_math_names[kind]) {
-        return page_fail(LS_ERR_INVALID, "math \"%.32s\": expected locked, fast or reduced", math);
+    ls_math kind;
+    if (!page_math(math, &kind)) {
+        return LS_ERR_INVALID;
     }
     ls_status status = ls_device_open(context, device, &d, &last);
     status = status == LS_OK && kind == LS_LOCKED ? ls_device_certify(d, &last) : status;
     status = status == LS_OK ? ls_session_create(context, d, out_session, &last) : status;
     if (status == LS_OK) {
-        ls_session_set_math(*out_session, (ls_math)kind);
+        ls_session_set_math(*out_session, kind);
     }
     return status;
 }

@@ -31,7 +31,7 @@ PAGE_EXPORT(page_alloc) void *page_alloc(size_t size); /* NULL when there is no 
 PAGE_EXPORT(page_free) void page_free(void *ptr);
 PAGE_EXPORT(page_message) const char *page_message(void); /* of the last call that failed */
 PAGE_EXPORT(page_status_name) const char *page_status_name(int status);
-PAGE_EXPORT(page_about) ls_status page_about(void);     /* {"version", "contract", "networks": [...], "cases", "faults"} */
+PAGE_EXPORT(page_about) ls_status page_about(void); /* {"version", "contract", "networks", "cases", "rows", "faults"} */
 PAGE_EXPORT(page_devices) ls_status page_devices(void); /* as `lockstep devices --json` */
 PAGE_EXPORT(page_memory) double page_memory(void);      /* bytes of host memory that the library holds */
 
@@ -77,6 +77,7 @@ PAGE_EXPORT(page_train_sha256) ls_status page_train_sha256(page_train *train, ch
 /* ---- checking a device (check.c); each reports rows as `lockstep check --json` has them ---- */
 PAGE_EXPORT(page_check_certify) ls_status page_check_certify(const char *device);
 PAGE_EXPORT(page_check_case) ls_status page_check_case(const char *device, const char *name, const char *plant); /* "": none */
+PAGE_EXPORT(page_check_row) ls_status page_check_row(const char *device, int32_t number, const char *math, const char *plant);
 PAGE_EXPORT(page_check_functions) ls_status page_check_functions(const char *device);
 
 /* ---- what the files share (page.c) ---- */
@@ -85,6 +86,7 @@ void page_begin(ls_session *session); /* of a call: forgets the last error; `ses
 ls_status page_fail(ls_status status, const char *fmt, ...) LS_PRINTF(2, 3); /* keeps a message; returns status */
 ls_status page_fail_session(ls_session *session);
 ls_status page_send(cJSON *root); /* reports and deletes it; NULL is LS_ERR_MEMORY */
+bool page_math(const char *name, ls_math *out_math); /* false, with a message, for no kind of arithmetic */
 /* A session in a kind of arithmetic on a device, certified if it is to be locked. */
 ls_status page_session(const char *device, const char *math, ls_session **out_session);
 cJSON *page_device_json(const char *id, const ls_caps *caps, bool certified);
