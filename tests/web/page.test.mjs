@@ -44,7 +44,7 @@ after(async () => {
 // A page that was opened and can compute. `said` collects what the console must not say.
 async function open(driver = 'swiftshader', { width = 1280, height = 860, scheme = 'light', scale = 1, random = [], hash = '', ready = true } = {}) {
     browsers[driver] ??= launch(driver);
-    const context = await (await browsers[driver]).newContext({ viewport: { width, height }, colorScheme: scheme, deviceScaleFactor: scale, acceptDownloads: true });
+    const context = await (await browsers[driver]).newContext({ viewport: { width, height }, colorScheme: scheme, deviceScaleFactor: scale, acceptDownloads: true, hasTouch: width < 500 });
     const page = await context.newPage(), said = [];
     page.on('console', (message) => { if (['error', 'warning'].includes(message.type())) said.push(message.text()); });
     page.on('pageerror', (error) => said.push(error.stack));
@@ -216,12 +216,44 @@ describe('training', { skip: why('swiftshader') }, () => {
     });
 });
 
+describe('the check', { skip: why('swiftshader') }, () => {
+    test('catches the planted zero product, and reports it', async () => {
+        const { page, said, close } = await open('swiftshader', { hash: '#check' });
+        await choose(page, 'check-device', 'cpu');
+        await page.locator('.switch').click();
+        await page.click('#check-go');
+        await page.waitForSelector('#report-buttons:not([hidden])', { timeout: 60000 });
+        assert.match(await text(page, '#check-words'), /^Caught: 0\S+ found the planted fault/);
+        assert.match(await text(page, '#cases tr.failed .detail'), /kernel \d+ .*expected -?\d.*got 0/);
+        const [download] = await Promise.all([page.waitForEvent('download'), page.click('#report-save')]);
+        const report = JSON.parse(readFileSync(await download.path()));
+        assert.equal(report.plant, 'zero-matmul');
+        assert.equal(report.failed, report.cases.filter(({ status }) => status === 'failed').length);
+        assert.ok(report.failed > 0 && report.version && report.browser);
+        await page.screenshot({ path: join(pictures, 'desktop-light-caught.png'), fullPage: true });
+        assert.deepEqual(said, []);
+        await close();
+    });
+});
+
+// A finger, by the browser's own protocol.
+async function touch(page, strokes) {
+    const box = await page.locator('#pad').boundingBox(), session = await page.context().newCDPSession(page);
+    const send = (type, touchPoints) => session.send('Input.dispatchTouchEvent', { type, touchPoints });
+    for (const stroke of strokes) {
+        const points = stroke.map(([x, y]) => [{ x: box.x + x * box.width, y: box.y + y * box.height }]);
+        await send('touchStart', points[0]);
+        for (const point of points.slice(1)) await send('touchMove', point);
+        await send('touchEnd', []);
+    }
+}
+
 describe('the look', { skip: why('swiftshader') }, () => {
     for (const [name, width, height, scale] of [['desktop', 1280, 860, 1], ['phone', 360, 780, 2]]) {
         for (const scheme of ['light', 'dark']) {
             test(`${name}, ${scheme}`, async () => {
                 const { page, said, close } = await open('swiftshader', { width, height, scheme, scale });
-                await settled(page, () => draw(page, DRAWN[2]));
+                await settled(page, () => (name === 'phone' ? touch : draw)(page, DRAWN[2]));
                 assert.equal(await answer(page), '2');
                 for (const tab of ['draw', 'train', 'check']) {
                     await page.click(`#tab-${tab}`);

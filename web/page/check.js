@@ -23,7 +23,7 @@ export function createCheck(state) {
         $('tally').replaceChildren(part('passed'), part('failed'), part('skipped'), element('span', { class: 'help' }, now));
     }
 
-    function add(row) {
+    function add(row, total) {
         report.cases.push(row);
         const about = element('span', {}, row.about);
         const detail = row.detail ? [element('span', { class: 'detail' }, row.detail)] : [];
@@ -32,7 +32,7 @@ export function createCheck(state) {
             element('td', { role: 'cell' }, element('span', { class: 'name' }, row.name), about, ...detail),
             element('td', { role: 'cell' }, row.math), element('td', { class: 'number', role: 'cell' }, `${row.seconds.toFixed(2)} s`)));
         follow();
-        tally('running…');
+        tally(`${new Set(report.cases.map(({ name }) => name)).size} of ${total}`);
     }
 
     // Keeps the newest row in sight, until a planted fault is caught or a reader scrolls up.

@@ -16,6 +16,7 @@ export function createDraw(state) {
     let file = null; // chosen or dropped: {network, bytes, name}
     const models = new Map();
     let busy = false, again = false;
+    let looking = null; // for devices
 
     // ---- the table ----
 
@@ -92,10 +93,13 @@ export function createDraw(state) {
             $('file').click();
             return;
         }
-        if (event.target.name === 'device' && event.target.value !== 'cpu' && usable('webgpu')?.state === 'lost') await reopen();
         $('network').dataset.last = $('network').value;
         words();
         update(true);
+        if (event.target.name === 'device' && event.target.value !== 'cpu') {
+            if (usable('webgpu')?.state === 'lost') reopen();
+            else look().catch(fail);
+        }
     });
 
     // ---- weights from elsewhere ----
@@ -181,11 +185,11 @@ export function createDraw(state) {
 
     async function reopen() {
         drop('webgpu');
-        try {
-            state.set({ devices: await engine.reopen('webgpu') });
-        } catch (error) {
-            fail(error);
-        }
+        looking = null;
+        state.set({ devices: [] });
+        words();
+        await engine.forget('webgpu');
+        await look().catch(fail);
     }
 
     // Whether an error means that the GPU went away; then the state says so and the CPU goes on.
@@ -334,17 +338,23 @@ export function createDraw(state) {
         drop('trained');
     });
 
+    // The GPU is looked at when it is first wanted, since probing its arithmetic takes a while; at once where there is none to probe.
+    async function look() {
+        looking ??= engine.devices();
+        state.set({ devices: await looking });
+        words();
+        update(true);
+    }
+
     weights($('network').value).catch(() => {}); // while the library is fetched
     return {
-        async start(opened, tell) {
+        async start(opened) {
             engine = opened;
             $('random').disabled = false;
             update(true);
-            await entry('cpu', chosen('math')).loading.catch(() => {}); // the GPU is looked at when the CPU works
+            await entry('cpu', chosen('math')).loading.catch(() => {});
             performance.mark('ready'); // the first inference is done
-            tell(await engine.devices());
-            words();
-            update(true);
+            if (chosen('device') !== 'cpu' || !(await navigator.gpu?.requestAdapter().catch(() => null))) await look();
         },
         useTrained() {
             drop('trained');

@@ -76,12 +76,11 @@ class Engine {
             ?? { id, available: false, name: id, reason: 'the library does not list it' }));
     }
 
-    // Forgets a device that was lost.
-    async reopen(device) {
+    // Forgets a device that was lost; the next use opens it anew.
+    async forget(device) {
         const old = this.#parts.get(device);
         this.#parts.delete(device);
         (await old)?.close();
-        return this.devices();
     }
 
     async load(network, bytes, { device, math, part = device }) {
@@ -93,8 +92,10 @@ class Engine {
         return new Run(await marked((await this.#part(device)).train(options)));
     }
 
+    // onRow(row, total): `total` names will come in all, those of the functions and of certification among them.
     async check({ device, plant, onRow, signal }) {
-        return marked((await this.#part(device)).check({ device, plant, onRow, signal }));
+        const library = await this.#part(device), total = plant ? 2 : library.cases.length + 2;
+        return marked(library.check({ device, plant, onRow: (row) => onRow(row, total), signal }));
     }
 
     close() {

@@ -82,7 +82,7 @@ createCheck(state);
 try {
     const engine = await openEngine();
     setText($('about'), `Lockstep ${engine.version}, contract ${engine.contract}. Everything runs on this machine; nothing is sent anywhere.`);
-    await draw.start(engine, (devices) => state.set({ devices }));
+    await draw.start(engine);
 } catch (error) {
     state.set({ notice: { text: `The library cannot run here: ${error.message}`, bad: true } });
     draw.fail();

@@ -82,9 +82,11 @@ export function createTrain(state, onUse) {
             batch: number('batch'), rate: number('rate'), seed: number('seed') };
     }
 
+    const missing = () => state.get('devices').some(({ id, state: kind }) => id === 'webgpu' && kind === 'missing');
+
     function lock() {
         for (const input of $('train-form').elements) {
-            if (input.id !== 'steps' && input.tagName === 'INPUT') input.disabled = trainer !== null || running;
+            if (input.id !== 'steps' && input.tagName === 'INPUT') input.disabled = trainer !== null || running || (input.value === 'webgpu' && missing());
         }
         $('steps').disabled = running;
         $('train-reset').disabled = running || trainer === null;
@@ -217,9 +219,5 @@ export function createTrain(state, onUse) {
         const { network, bytes } = state.get('trained');
         download(`${network.replace(':', '-')}.safetensors`, bytes, 'application/octet-stream');
     });
-    state.watch(['devices'], ({ devices }) => {
-        const gpu = devices.find(({ id }) => id === 'webgpu'), inputs = document.getElementsByName('train-device');
-        inputs[1].disabled = trainer !== null || running || !gpu || gpu.state === 'missing';
-    });
-    lock();
+    state.watch(['devices'], lock);
 }
