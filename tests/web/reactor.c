@@ -144,6 +144,70 @@ double EXPORT(t_difference)(int which) {
     return worst;
 }
 
+/* ---- training: that of `trained` in tests/golden/test_hashes.c ---- */
+
+enum { IMAGES = 4 };
+
+static struct {
+    ls_session *session;
+    ls_params *params;
+    ls_optimizer *optimizer;
+    ls_program *program;
+} training;
+
+static void forget_training(void) {
+    ls_program_destroy(training.program);
+    ls_optimizer_destroy(training.optimizer);
+    ls_params_destroy(training.params);
+    ls_session_destroy(training.session);
+    memset(&training, 0, sizeof training);
+}
+
+static ls_status build_training(ls_error *err) {
+    LS_TRY(err, ls_session_create(context, device, &training.session, err));
+    ls_session *s = training.session;
+    ls_optimizer_options options = {.kind = LS_OPTIM_ADAM};
+    ls_tensor *in[3] = {ls_input(s, "images", LS_F32, LS_SHAPE(IMAGES, 1, SIDE, SIDE)), ls_input(s, "labels", LS_I32, LS_SHAPE(IMAGES)),
+                        ls_input(s, "rate", LS_F32, LS_SCALAR)};
+    ls_status status = ls_params_create(s, 5, &training.params);
+    ls_tensor *y = NULL;
+    if (status == LS_OK) {
+        y = ls_cross_entropy(s, ls_nn_network(s, training.params, "mnist:small", in[0]), in[1]);
+        status = ls_optimizer_create(s, training.params, &options, &training.optimizer);
+    }
+    status = status == LS_OK ? ls_optimizer_step(s, training.optimizer, y, in[2]) : status;
+    status = status == LS_OK ? ls_program_compile(s, in, 3, &y, 1, &training.program) : status;
+    return status == LS_OK ? LS_OK : LS_FAIL(err, status, "%s", ls_session_error(s)->message);
+}
+
+ls_status EXPORT(t_train_open)(void) {
+    ls_error err = {0};
+    forget_training();
+    ls_status status = build_training(&err);
+    return say(status, err.message);
+}
+
+ls_status EXPORT(t_train_step)(void) {
+    float images[IMAGES * SIDE * SIDE], rate = 0.01f, loss = 0;
+    int32_t labels[IMAGES] = {3, 1, 4, 1};
+    for (int i = 0; i < IMAGES * SIDE * SIDE; i++) {
+        images[i] = (float)(i * 37 % 256) / 256;
+    }
+    const void *inputs[3] = {images, labels, &rate};
+    void *outputs[1] = {&loss};
+    ls_status status = ls_program_run(training.program, inputs, outputs);
+    snprintf(text, sizeof text, "loss %.9g%s%s", (double)loss, status == LS_OK ? "" : ": ",
+             status == LS_OK ? "" : ls_session_error(training.session)->message);
+    return status;
+}
+
+ls_status EXPORT(t_train_hash)(void) {
+    char hex[65] = "";
+    ls_error err = {0};
+    ls_status status = ls_params_sha256(training.session, training.params, hex, &err);
+    return say(status, status == LS_OK ? hex : err.message);
+}
+
 void EXPORT(t_close)(void) {
     for (int i = 0; i < 3; i++) {
         ls_program_destroy(nets[i].program);
@@ -151,6 +215,7 @@ void EXPORT(t_close)(void) {
         ls_session_destroy(nets[i].session);
         nets[i] = (net){0};
     }
+    forget_training();
     ls_context_destroy(context);
     context = NULL;
     device = NULL;

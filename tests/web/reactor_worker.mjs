@@ -36,7 +36,7 @@ function wasi(module, memory, printed) {
     return Object.fromEntries(wanted.map(({ name }) => [name, known[name] ?? (() => 8)])); // EBADF
 }
 
-self.onmessage = async ({ data: { jspi, goldens, infer, losses } }) => {
+self.onmessage = async ({ data: { jspi, goldens, infer, steps, losses } }) => {
     const printed = [], out = { failures: [], lines: [], ms: {}, differs: {} };
     let answers = 0;
     try {
@@ -92,6 +92,20 @@ self.onmessage = async ({ data: { jspi, goldens, infer, losses } }) => {
             }
             out.differs[which] = await exports.t_difference(which);
         }
+        if (steps) {
+            if (await call('t_train_open') !== 0) throw new Error(await text());
+            for (let i = 0; i < steps; i++) {
+                if (await call('t_train_step') !== 0) throw new Error(await text());
+                if (i === 2) {
+                    if (await call('t_train_hash') !== 0) throw new Error(await text());
+                    out.trained = await text();
+                    await gpu.answers();
+                    out.before = gpu.counts;
+                }
+            }
+            await gpu.answers();
+            out.after = gpu.counts;
+        }
         for (const loss of losses ?? []) {
             if (loss === 'crash') {
                 postMessage('crash');
@@ -111,6 +125,7 @@ self.onmessage = async ({ data: { jspi, goldens, infer, losses } }) => {
             else if (await call('t_open') !== 0 || await call('t_golden', 2) !== 0) out.failures.push(`after ${loss}: ${await text()}`);
         }
         await exports.t_close();
+        await gpu.answers();
         out.left = gpu.counts; // nothing but what never settled
         out.answers = answers;
     } catch (error) {
