@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import { inWorker, missing } from './chromium.mjs';
 
 const all = process.env.LOCKSTEP_WEB === 'all';
+const golden = '060a04826da6f4c8688a995ba28347d4eb3b189639df316b1d732d1085bb1768'; // of tests/golden/test_hashes.c, `trained`
 const drivers = [['swiftshader', /swiftshader/i], ...(all ? [['lavapipe25', /llvmpipe/]] : [])];
 
 function right({ failures, said, printed = '' }) {
@@ -23,7 +24,7 @@ for (const [driver, name] of drivers) {
 
     test(`the library on WebGPU over ${driver}`, { skip: missing(driver) || false }, async (t) => {
         const answer = await inWorker(driver, 'reactor_worker.mjs',
-            { jspi: true, goldens: all ? 'all' : [2, 3, 7, 12], infer: all ? [0, 1, 2] : [], losses: all ? ['lose', 'crash'] : ['lose'] });
+            { jspi: true, goldens: all ? 'all' : [2, 3, 7, 12], infer: all ? [0, 1, 2] : [], steps: all ? 6 : 0, losses: all ? ['lose', 'crash'] : ['lose'] });
         t.diagnostic(answer.lines.join('\n'));
         right(answer);
         assert.equal(answer.certified, true, answer.why);
@@ -32,6 +33,8 @@ for (const [driver, name] of drivers) {
         if (all) {
             assert.equal(answer.differs[1], 0); // locked
             assert.ok(answer.differs[2] < 1e-6, `fast: ${answer.differs[2]}`);
+            assert.equal(answer.trained, golden);
+            assert.deepEqual(answer.after, answer.before); // a step leaves nothing behind
         }
     });
 }
