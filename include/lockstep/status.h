@@ -41,7 +41,9 @@ typedef enum ls_status {
     LS_ERR_DIFFERS,     /* two results that must agree do not */
     LS_ERR_RANGE,       /* an index met at run time is out of range */
     LS_ERR_CANCELLED,   /* the caller asked to stop */
-    LS_ERR_INTERNAL     /* a broken invariant: please report */
+    LS_ERR_INTERNAL,    /* a broken invariant: please report */
+    LS_ERR_AGAIN        /* no failure: a device that must not be waited for (WebGPU in a page) has not answered yet. Nothing
+                         * has changed; let its events happen and make the same call again */
 } ls_status;
 
 #define LS_TRAIL_MAX 8

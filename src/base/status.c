@@ -1,4 +1,4 @@
-/* Error records: the first failure wins, later ones only lengthen its trail. */
+/* Error records: the first failure wins, later ones only lengthen its trail. LS_ERR_AGAIN is none: any failure wins over it. */
 #include "base/status.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,6 +18,7 @@ static const char *const status_names[] = {
     [LS_ERR_RANGE] = "range",
     [LS_ERR_CANCELLED] = "cancelled",
     [LS_ERR_INTERNAL] = "internal",
+    [LS_ERR_AGAIN] = "again",
 };
 
 const char *ls_status_name(ls_status status) {
@@ -40,7 +41,7 @@ static void trail_push(ls_error *err, const char *file, int line) {
 }
 
 ls_status ls_error_set(ls_error *err, ls_status code, const char *file, int line, const char *fmt, ...) {
-    if (err && err->code == LS_OK) {
+    if (err && (err->code == LS_OK || err->code == LS_ERR_AGAIN)) {
         ls_error_clear(err);
         err->code = code;
         va_list args;

@@ -4,8 +4,8 @@
 
 #include <lockstep/status.h>
 
-/* Writes the first failure into `err` (NULL is allowed; a record that already holds a failure keeps it) and returns
- * `code`. */
+/* Writes the first failure into `err` (NULL is allowed; a record that already holds a failure keeps it, LS_ERR_AGAIN apart) and
+ * returns `code`. */
 ls_status ls_error_set(ls_error *err, ls_status code, const char *file, int line, const char *fmt, ...)
     LS_PRINTF(5, 6);
 /* Appends a source line to the trail and returns `code`. */

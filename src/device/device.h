@@ -54,13 +54,14 @@ typedef struct ls_launch {
     ls_buffer *status;
     size_t status_offset;
     ls_launch_profile *profile; /* NULL: nobody asks */
+    bool dry; /* with device->late: only makes what such a launch needs, so that it does not give LS_ERR_AGAIN */
 } ls_launch;
 
 typedef struct ls_backend {
     const char *name; /* "cpu", "ref", ... */
     bool has_uuids; /* index -1 opens the first device whose UUID begins with device->wanted, and sets device->id */
     /* Opens device number `index` of this backend; LS_ERR_DEVICE with the reason when there is none. Fills
-     * device->caps. */
+     * device->caps. After LS_ERR_AGAIN it is called again with the device as it left it, or closed. */
     ls_status (*open)(ls_device *device, int index, ls_error *err);
     void (*close)(ls_device *device);
     ls_status (*alloc)(ls_device *device, size_t size, void **out_handle, ls_error *err);
@@ -106,7 +107,10 @@ struct ls_device {
     const char *isa;
     int locked; /* certification: 0 not yet tried, 1 certified, -1 refused */
     char locked_reason[256];
+    bool opening;     /* its open has given LS_ERR_AGAIN and not been called again */
     bool defers;      /* set by open: launches use launch->status where it is given */
+    bool late;        /* set by open: it must not be waited for. compile, download and wait may give LS_ERR_AGAIN: nothing is
+                       * changed then, and the same call, after the same calls, is answered later */
     const char *clock; /* set by open: the device's own, which fills launch->profile; NULL: time is the host's */
     atomic_int guard; /* check mode: new buffers get guard zones and are filled with LS_POISON */
     struct ls_kernel_cache *kernels; /* the engine's: compiled specs */

@@ -176,13 +176,14 @@ static ls_status certify(ls_device *device, ls_error *err) {
         return LS_FAIL_MEMORY(err, "certification");
     }
     ls_status status = LS_OK;
-    for (size_t i = 0; status == LS_OK && i < sizeof probes / sizeof *probes; i++) {
+    for (size_t i = 0; (status == LS_OK || status == LS_ERR_AGAIN) && i < sizeof probes / sizeof *probes; i++) {
         size_t size = 0;
-        status = run_probe(device, i, bytes, &size, err);
-        if (status == LS_OK && check_hash(i, bytes, size, NULL) != LS_OK) {
-            status = is_ref ? LS_OK : compare_with_ref(device, i, bytes, size, err);
-            status = status == LS_OK ? check_hash(i, bytes, size, err) : status;
+        ls_status one = run_probe(device, i, bytes, &size, err);
+        if (one == LS_OK && check_hash(i, bytes, size, NULL) != LS_OK) {
+            one = is_ref ? LS_OK : compare_with_ref(device, i, bytes, size, err);
+            one = one == LS_OK ? check_hash(i, bytes, size, err) : one;
         }
+        status = one == LS_OK ? status : one; /* a late device is asked all of them at once */
     }
     ls_free(device->heap, bytes);
     return status;
@@ -198,7 +199,7 @@ ls_status ls_device_certify(ls_device *device, ls_error *err) {
         ls_numerics numerics = ls_numerics_enter();
         ls_status status = certify(device, &found);
         ls_numerics_leave(numerics);
-        if (status == LS_ERR_MEMORY) {
+        if (status == LS_ERR_MEMORY || status == LS_ERR_AGAIN) {
             return LS_FAIL(err, status, "%s", found.message);
         }
         ls_mutex_lock(mutex);
@@ -214,39 +215,43 @@ ls_status ls_device_certify(ls_device *device, ls_error *err) {
                                  device->locked_reason);
 }
 
-/* One entry; false when this backend has no device of this number (number 0 has an entry in any case). */
-static bool list_entry(ls_context *context, const ls_backend *backend, int index, ls_device_info *info) {
+/* One entry; info->id empty when this backend has no device of this number (number 0 has an entry in any case). */
+static ls_status list_entry(ls_context *context, const ls_backend *backend, int index, ls_device_info *info) {
     ls_device *device;
     ls_error err = {0};
     memset(info, 0, sizeof *info);
     snprintf(info->id, sizeof info->id, index ? "%s:%d" : "%s", backend->name, index);
-    if (ls_device_open(context, info->id, &device, &err) != LS_OK) {
+    ls_status status = ls_device_open(context, info->id, &device, &err);
+    if (status == LS_ERR_AGAIN) {
+        return status;
+    }
+    if (status != LS_OK) {
         snprintf(info->reason, sizeof info->reason, "%.255s", err.message);
-        return index == 0;
+        info->id[0] = index ? 0 : info->id[0];
+        return LS_OK;
     }
     info->available = 1;
     info->caps = device->caps;
-    info->locked = ls_device_certify(device, &err) == LS_OK ? 1 : -1;
+    status = ls_device_certify(device, &err);
+    info->locked = status == LS_OK ? 1 : -1;
     snprintf(info->reason, sizeof info->reason, "%.255s", info->locked == 1 ? "" : device->locked_reason);
-    return true;
+    return status == LS_ERR_AGAIN ? status : LS_OK;
 }
 
 ls_status ls_device_list(ls_context *context, ls_device_info *out_infos, int *inout_count, ls_error *err) {
     int room = *inout_count, n = 0;
-    (void)err;
     for (int i = 0; ls_backends[i]; i++) {
         const char *name = ls_backends[i]->name;
         if (strcmp(name, "null") == 0 || strcmp(name, "sim") == 0) { /* for tests: no device of this machine */
             continue;
         }
-        ls_device_info info;
-        for (int index = 0; index < 64 && list_entry(context, ls_backends[i], index, &info); index++) {
-            if (n < room) {
-                out_infos[n] = info;
+        ls_device_info info = {.available = 1};
+        for (int index = 0; index < 64 && info.available; index++) {
+            if (list_entry(context, ls_backends[i], index, &info) == LS_ERR_AGAIN) {
+                return LS_FAIL(err, LS_ERR_AGAIN, "%s has not answered yet", info.id);
             }
-            n++;
-            if (!info.available) {
-                break;
+            if (info.id[0] && n++ < room) {
+                out_infos[n - 1] = info;
             }
         }
     }

@@ -148,7 +148,9 @@ static ls_status step_kernel(block_build *b, const ls_group *group) {
     }
     const char *strategy;
     LS_TRY(b->err, strategy_of(b, group, spec, &strategy));
-    return ls_kernel_get(device, spec, strategy, &step->kernel, b->err);
+    ls_status status = ls_kernel_get(device, spec, strategy, &step->kernel, b->err);
+    b->exec->unready = b->exec->unready || status == LS_ERR_AGAIN;
+    return status == LS_ERR_AGAIN ? LS_OK : status; /* a late device is asked for all kernels at once */
 }
 
 static ls_status compile_block(ls_exec *exec, ls_tensor *const *roots, const int *root_binds, int n_roots,
@@ -683,6 +685,9 @@ static ls_status compile_exec(ls_exec *exec, const ls_graph_key *key, ls_tensor 
         binds[i] = exec->first_root + i;
     }
     LS_TRY(err, compile_block(exec, exec->roots, binds, n_roots, true, &exec->block, err));
+    if (exec->unready) {
+        return LS_FAIL(err, LS_ERR_AGAIN, "kernels are still being compiled");
+    }
     exec->symbols = key->symbols;
     exec->hash = key->hash;
     exec->key_words = key->words.len;
@@ -800,6 +805,9 @@ ls_status ls_exec_compile(ls_session *session, const ls_graph_key *key, ls_tenso
 
 void ls_exec_free(ls_exec *exec) {
     if (exec) {
+        if (exec->session->unreported == exec) {
+            exec->session->unreported = NULL;
+        }
         ls_heap *heap = exec->arena.heap;
         for (int i = 0; i < exec->n_status; i++) {
             ls_buffer_release(exec->status[i].buffer);

@@ -68,13 +68,6 @@ ls_status ls_context_create(const ls_context_options *options, ls_context **out_
     return LS_OK;
 }
 
-static void device_close(ls_device *device) {
-    ls_kernel_cache_free(device);
-    device->backend->close(device);
-    ls_device_forget_compiles(device);
-    ls_free(device->heap, device);
-}
-
 void ls_context_destroy(ls_context *context) {
     if (!context) {
         return;
@@ -88,7 +81,11 @@ void ls_context_destroy(ls_context *context) {
         context->vars = next;
     }
     for (size_t i = context->devices.len; i-- > 0;) {
-        device_close(context->devices.data[i]);
+        ls_device *device = context->devices.data[i];
+        ls_kernel_cache_free(device);
+        device->backend->close(device);
+        ls_device_forget_compiles(device);
+        ls_free(heap, device);
     }
     ls_array_free(heap, &context->devices);
     while (context->symbols) {
@@ -164,6 +161,32 @@ static ls_status parse_uuid(const char *id, const ls_backend *backend, const cha
                : LS_FAIL(err, LS_ERR_DEVICE, "no device \"%.64s\": after uuid= 4 to 32 hexadecimal digits are expected", id);
 }
 
+static void device_free(ls_device *device) {
+    ls_kernel_cache_free(device);
+    ls_device_forget_compiles(device);
+    ls_free(device->heap, device);
+}
+
+/* Opens it, or opens it on. It is among the context's devices from its first LS_ERR_AGAIN; a failure frees it. */
+static ls_status device_open(ls_device *device, int index, ls_error *err) {
+    ls_context *context = device->context;
+    ls_status status = device->backend->open(device, index, err);
+    bool listed = device->opening;
+    device->wanted = NULL;
+    device->opening = status == LS_ERR_AGAIN;
+    if ((status == LS_OK || device->opening) && !listed) {
+        (void)ls_array_push(device->heap, &context->devices, device); /* reserved when it was made */
+    } else if (status != LS_OK && !device->opening) {
+        for (size_t i = 0; i < context->devices.len; i++) {
+            if (context->devices.data[i] == device) {
+                context->devices.data[i] = context->devices.data[--context->devices.len];
+            }
+        }
+        device_free(device);
+    }
+    return status == LS_OK ? LS_OK : ls_error_forward(err, status, __FILE__, __LINE__);
+}
+
 /* `id` of a device by index; for index -1 digits of a UUID. */
 static ls_status device_new(ls_context *context, const ls_backend *backend, int index, const char *id,
                             ls_device **out_device, ls_error *err) {
@@ -182,21 +205,12 @@ static ls_status device_new(ls_context *context, const ls_backend *backend, int 
     device->wanted = index < 0 ? id : NULL;
     atomic_init(&device->guard, ls_context_check(context) != LS_CHECK_NONE);
     ls_status status = ls_kernel_cache_create(device, err);
-    if (status == LS_OK) {
-        status = backend->open(device, index, err);
-        device->wanted = NULL;
-        if (status != LS_OK) {
-            ls_kernel_cache_free(device);
-        }
-    }
     if (status != LS_OK) {
-        ls_device_forget_compiles(device);
         ls_free(heap, device);
         return ls_error_forward(err, status, __FILE__, __LINE__);
     }
-    (void)ls_array_push(heap, &context->devices, device); /* reserved above */
     *out_device = device;
-    return LS_OK;
+    return device_open(device, index, err);
 }
 
 ls_status ls_device_open(ls_context *context, const char *id, ls_device **out_device, ls_error *err) {
@@ -220,10 +234,12 @@ ls_status ls_device_open(ls_context *context, const char *id, ls_device **out_de
             bool same = uuid ? d->backend == ls_backends[i] && ls_uuid_matches(uuid, d->caps.uuid) : strcmp(d->id, canonical) == 0;
             device = same ? d : NULL;
         }
-        ls_status status = device ? LS_OK : device_new(context, ls_backends[i], index, uuid ? uuid : canonical, &device, err);
+        ls_status status = !device           ? device_new(context, ls_backends[i], index, uuid ? uuid : canonical, &device, err)
+                           : device->opening ? device_open(device, index, err)
+                                             : LS_OK;
         ls_mutex_unlock(context->mutex);
         ls_numerics_leave(numerics);
-        *out_device = device;
+        *out_device = status == LS_OK ? device : NULL;
         return status;
     }
     char known[128];

@@ -157,6 +157,7 @@ struct ls_exec {
     ls_buffer **args;
     size_t *offsets;
     bool profile;
+    bool unready; /* while it is compiled: a late device has not answered for all kernels */
     uint64_t host_ns; /* of runs while the profile is on, launches apart */
 };
 
@@ -212,8 +213,11 @@ bool ls_memory_may_alias(const ls_spec *spec, int arg);
 ls_status ls_hazard_check(ls_exec *exec, ls_error *err) LS_MUST_USE;
 
 /* ---- run.c ---- */
-/* exec->binds must hold leaves, variables, roots and arenas. */
+/* exec->binds must hold leaves, variables, roots and arenas. LS_ERR_AGAIN: no variable has changed. On a late device indices
+ * out of range are reported later, by ls_exec_report. */
 ls_status ls_exec_run(ls_exec *exec, ls_error *err) LS_MUST_USE;
+/* What the session's last run on a late device has to report: before its next run, and before its results are read. */
+ls_status ls_exec_report(ls_session *session, ls_error *err) LS_MUST_USE;
 /* Makes exec->status for the finished steps. */
 ls_status ls_exec_bind_status(ls_exec *exec, ls_error *err) LS_MUST_USE;
 /* Binds arenas: from `arenas`, one a device, each grown when it is too small. */

@@ -18,6 +18,7 @@ struct ls_program {
     ls_buffer **storages; /* of assigned variables, retained */
     ls_arena_list arenas;
     uint64_t runs, launches;
+    bool ran; /* a late device has not given all outputs of the last run */
 };
 
 static ls_status check_inputs(ls_session *session, ls_tensor *const *inputs, int n_inputs,
@@ -220,28 +221,51 @@ static ls_status check_stamps(const ls_program *p, ls_error *err) {
     return LS_OK;
 }
 
-static ls_status run(ls_program *p, const void *const *inputs, void *const *outputs, ls_error *err) {
+/* An index out of range is a status of its own: it read NaN, and all else is right. */
+static ls_status launch(ls_program *p, const void *const *inputs, ls_status *out_range, ls_error *err) {
     LS_TRY(err, ls_session_sync(p->session, err));
+    LS_TRY(err, ls_exec_report(p->session, err));
     LS_TRY(err, check_stamps(p, err));
     LS_TRY(err, upload_inputs(p, inputs, err));
     uint64_t before = p->session->kernels;
     ls_status status = ls_exec_run(p->exec, err);
+    if (status == LS_ERR_AGAIN) {
+        return status;
+    }
     p->runs++;
     p->launches += p->session->kernels - before;
     for (int i = 0; i < p->n_assigns; i++) {
         p->assigned[i]->version++;
     }
-    if (status != LS_OK &&
-        status != LS_ERR_RANGE) { /* an index out of range read NaN, and all else is right */
-        return status;
-    }
+    *out_range = status == LS_ERR_RANGE ? status : LS_OK;
+    return status == LS_ERR_RANGE ? LS_OK : status;
+}
+
+/* LS_ERR_AGAIN after all of them were asked for. */
+static ls_status download_outputs(const ls_program *p, void *const *outputs, ls_error *err) {
+    ls_status late = LS_OK;
     for (int i = 0; outputs && i < p->n_outputs; i++) {
-        if (outputs[i]) {
-            LS_TRY(err, ls_transfer_download(p->values[i], p->outputs[i]->dtype, &p->outputs[i]->shape,
-                                             p->session->symbols, outputs[i], err));
+        ls_status one = !outputs[i]
+                            ? LS_OK
+                            : ls_transfer_download(p->values[i], p->outputs[i]->dtype, &p->outputs[i]->shape,
+                                                   p->session->symbols, outputs[i], err);
+        if (one != LS_OK && one != LS_ERR_AGAIN) {
+            return one;
         }
+        late = one == LS_OK ? late : one;
     }
-    return status;
+    return late;
+}
+
+static ls_status run(ls_program *p, const void *const *inputs, void *const *outputs, ls_error *err) {
+    ls_status range = LS_OK;
+    if (!p->ran) {
+        LS_TRY(err, launch(p, inputs, &range, err));
+    }
+    ls_status status = download_outputs(p, outputs, err);
+    status = status == LS_OK ? ls_exec_report(p->session, err) : status;
+    p->ran = status == LS_ERR_AGAIN; /* then only this is done again */
+    return status == LS_OK ? range : status;
 }
 
 ls_status ls_program_run(ls_program *program, const void *const *inputs, void *const *outputs) {
@@ -311,7 +335,8 @@ static void each_kernel(const ls_block *block, ls_kernel_fn each, void *user) {
     for (int i = 0; i < block->n_steps; i++) {
         const ls_step *step = &block->steps[i];
         if (step->kind == LS_STEP_KERNEL) {
-            const char *by = step->profile.strategy && step->profile.strategy[0] ? step->profile.strategy : step->kernel->strategy;
+            const char *by = step->profile.strategy && step->profile.strategy[0] ? step->profile.strategy
+                                                                                 : step->kernel->strategy;
             ls_kernel_profile p = {.kernel = step->spec->name,
                                    .device = step->device->id,
                                    .strategy = by,

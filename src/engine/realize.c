@@ -1,7 +1,7 @@
 /* Computing tensors: the graph's key, a compiled graph from the session's cache or a new one, memory for its
  * roots, the run.
  *
- * Invariants: a failure before the run leaves values and pending assignments as they were. Once a run has
+ * Invariants: a failure before the run, and LS_ERR_AGAIN, leave values and pending assignments as they were. Once a run has
  * begun its assignments are over, whether it failed or not, and every node of the variables' old versions
  * is stale. */
 #include "engine/exec.h"
@@ -156,6 +156,10 @@ static ls_status bind(request *r, ls_buffer *const *leaves, ls_error *err) {
 static ls_status run(request *r, ls_error *err) {
     ls_exec *exec = r->exec;
     ls_status status = ls_exec_run(exec, err);
+    if (status == LS_ERR_AGAIN) { /* in check mode: the next attempt must not find what this one left */
+        ls_arena_list_free(&r->session->context->heap, &r->session->arenas);
+        return status;
+    }
     for (int i = 0; i < r->n_assigns; i++) {
         r->assigns[i].var->version++;
     }
@@ -178,6 +182,7 @@ static ls_status realize(request *r, ls_tensor *const *tensors, int count, ls_er
     ls_session *session = r->session;
     ls_heap *heap = &session->context->heap;
     LS_TRY(err, ls_session_sync(session, err));
+    LS_TRY(err, ls_exec_report(session, err));
     LS_TRY(err, collect(r, tensors, count, err));
     int n_roots = (int)r->roots.len;
     if (n_roots + r->n_assigns == 0) {
@@ -221,7 +226,10 @@ static ls_status compute(ls_session *session, ls_tensor *const *tensors, int cou
 }
 
 ls_status ls_realize(ls_session *session, ls_tensor *const *tensors, int count) {
-    return compute(session, tensors, count, true);
+    ls_error err = {0};
+    LS_TRY(NULL, compute(session, tensors, count, true));
+    ls_status status = ls_exec_report(session, &err); /* after LS_ERR_AGAIN there is nothing left to compute */
+    return status == LS_OK ? LS_OK : ls_session_fail(session, status, &err);
 }
 
 ls_status ls_read(ls_session *session, ls_tensor *tensor, void *data, size_t size) {
@@ -248,7 +256,8 @@ ls_status ls_read(ls_session *session, ls_tensor *tensor, void *data, size_t siz
     }
     ls_numerics numerics = ls_numerics_enter();
     ls_buffer *buffer;
-    status = ls_leaf_buffer(session, tensor, &buffer, &err);
+    status = ls_exec_report(session, &err);
+    status = status == LS_OK ? ls_leaf_buffer(session, tensor, &buffer, &err) : status;
     if (status == LS_OK) {
         status = ls_transfer_download(buffer, tensor->dtype, &tensor->shape, session->symbols, data, &err);
     }
@@ -279,6 +288,11 @@ static ls_status wait_for(ls_session *session, ls_ticket ticket, int blocking, i
     }
     ls_error err = {0};
     ls_status status = device->backend->wait(device, ticket.value, blocking, out_done, &err);
+    if (status == LS_OK && *out_done) {
+        status = ls_exec_report(session, &err);
+        *out_done = status != LS_ERR_AGAIN;
+        status = status == LS_ERR_AGAIN && !blocking ? LS_OK : status;
+    }
     return status == LS_OK ? LS_OK : ls_session_fail(session, status, &err);
 }
 

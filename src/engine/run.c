@@ -29,7 +29,8 @@ static void fill_launch(const ls_run *run, const ls_step *step, ls_launch *launc
         exec->args[i] = b->buffer;
         exec->offsets[i] = b->buffer->base + b->offset + step->args[i].offset;
     }
-    *launch = (ls_launch){.n_args = step->n_args, .args = exec->args, .offsets = exec->offsets, .symbols = run->symbols};
+    *launch = (ls_launch){
+        .n_args = step->n_args, .args = exec->args, .offsets = exec->offsets, .symbols = run->symbols};
     if (step->status) {
         struct ls_status_words *words = status_words(exec, step->device);
         launch->status = words->buffer;
@@ -48,10 +49,18 @@ static ls_status run_kernel(ls_run *run, const ls_step *step, ls_launch_profile 
     ls_launch launch;
     fill_launch(run, step, &launch);
     launch.profile = profile;
-    run->exec->session->kernels++;
+    launch.dry = run->dry;
+    if (run->dry && !step->device->late) {
+        return LS_OK;
+    }
+    run->exec->session->kernels += !run->dry;
     ls_status status = step->device->backend->launch(step->device, step->kernel->binary, &launch, run->err);
     if (__builtin_expect(launch.out_of_range != 0, 0)) {
         note_range(run, step, &launch);
+    }
+    if (run->dry && status == LS_ERR_AGAIN) {
+        run->unready = true;
+        return LS_OK;
     }
     return status == LS_OK ? LS_OK : LS_FAIL(run->err, status, "kernel %s did not launch", step->spec->name);
 }
@@ -152,7 +161,7 @@ static ls_status run_kernel_checked(ls_run *run, const ls_step *step) {
 /* ---- copies and loops ---- */
 
 static ls_status copy_binding(const ls_run *run, ls_binding from, ls_binding to, size_t bytes) {
-    return ls_buffer_copy(to.buffer, to.offset, from.buffer, from.offset, bytes, run->err);
+    return run->dry ? LS_OK : ls_buffer_copy(to.buffer, to.offset, from.buffer, from.offset, bytes, run->err);
 }
 
 static ls_status run_block(ls_run *run, const ls_block *block);
@@ -202,7 +211,7 @@ static ls_status run_loop(ls_run *run, const ls_step *step) {
             }
         }
         ls_binding n = binds[loop->iteration_bind];
-        LS_TRY(run->err, ls_buffer_upload(n.buffer, n.offset, &t, sizeof t, run->err));
+        LS_TRY(run->err, run->dry ? LS_OK : ls_buffer_upload(n.buffer, n.offset, &t, sizeof t, run->err));
         LS_TRY(run->err, run_block(run, &loop->body));
     }
     return LS_OK;
@@ -213,9 +222,10 @@ static ls_status run_block(ls_run *run, const ls_block *block) {
         ls_step *step = &block->steps[s];
         ls_status status;
         if (step->kind == LS_STEP_KERNEL) {
-            status = run->check != LS_CHECK_NONE ? run_kernel_checked(run, step)
-                     : run->exec->profile        ? run_kernel_timed(run, step)
-                                                 : run_kernel(run, step, NULL);
+            status = run->dry                      ? run_kernel(run, step, NULL)
+                     : run->check != LS_CHECK_NONE ? run_kernel_checked(run, step)
+                     : run->exec->profile          ? run_kernel_timed(run, step)
+                                                   : run_kernel(run, step, NULL);
         } else if (step->kind == LS_STEP_COPY) {
             status = copy_binding(run, resolve(run, step->args[0]), resolve(run, step->args[1]),
                                   step->vals[0]->bytes);
@@ -315,7 +325,8 @@ static ls_status clear_status(const ls_run *run) {
 }
 
 /* The first step of the block, in order, whose word is set. */
-static void find_report(ls_run *run, const ls_block *block, const struct ls_status_words *of, const uint8_t *words) {
+static void find_report(ls_run *run, const ls_block *block, const struct ls_status_words *of,
+                        const uint8_t *words) {
     for (int i = 0; i < block->n_steps && !run->range_step; i++) {
         const ls_step *step = &block->steps[i];
         uint32_t word = 0;
@@ -402,16 +413,43 @@ void ls_arena_list_free(ls_heap *heap, ls_arena_list *arenas) {
     ls_array_free(heap, arenas);
 }
 
+/* So that no launch of the run itself has to be repeated. */
+static ls_status run_dry(ls_run *run) {
+    run->dry = true;
+    LS_TRY(run->err, run_block(run, &run->exec->block));
+    run->dry = false;
+    return run->unready ? LS_FAIL(run->err, LS_ERR_AGAIN, "kernels are still being compiled") : LS_OK;
+}
+
+static ls_status launch_all(ls_run *run) {
+    ls_exec *exec = run->exec;
+    LS_TRY(run->err, clear_status(run));
+    ls_status status = run_block(run, &exec->block);
+    if (status == LS_ERR_AGAIN && exec->n_assigns) {
+        return LS_FAIL(run->err, LS_ERR_UNSUPPORTED,
+                       "a run that assigns variables cannot be checked, nor copy from one device to another, "
+                       "on a device that must "
+                       "not be waited for");
+    }
+    return status;
+}
+
 static ls_status run_all(ls_run *run) {
     ls_exec *exec = run->exec;
+    ls_device *device = exec->session->graph.device;
+    if (device->late) {
+        LS_TRY(run->err, run_dry(run));
+    }
     uint64_t begin = exec->profile ? ls_os_nanoseconds() : 0;
-    LS_TRY(run->err, clear_status(run));
-    LS_TRY(run->err, run_block(run, &exec->block));
+    LS_TRY(run->err, launch_all(run));
     if (exec->profile) {
         exec->host_ns += ls_os_nanoseconds() - begin - run->launch_ns;
     }
-    LS_TRY(run->err, read_status(run));
-    ls_device *device = exec->session->graph.device;
+    if (device->late) {
+        exec->session->unreported = exec->n_status ? exec : NULL;
+    } else {
+        LS_TRY(run->err, read_status(run));
+    }
     if (device->defers && device->backend->submit) { /* a device may hold back what nobody waits for */
         uint64_t ticket;
         LS_TRY(run->err, device->backend->submit(device, &ticket, run->err));
@@ -433,12 +471,24 @@ static ls_status wait_for_times(const ls_block *block, ls_error *err) {
             int done;
             last = step->device;
             status = last->backend->submit(step->device, &ticket, err);
-            ls_status waited = last->backend->wait(step->device, ticket, 1, &done, status == LS_OK ? err : NULL);
+            ls_status waited =
+                last->backend->wait(step->device, ticket, 1, &done, status == LS_OK ? err : NULL);
             status = status == LS_OK ? waited : status;
         }
         first = first == LS_OK ? status : first;
     }
     return first;
+}
+
+ls_status ls_exec_report(ls_session *session, ls_error *err) {
+    ls_exec *exec = session->unreported;
+    if (!exec) {
+        return LS_OK;
+    }
+    ls_run run = {.exec = exec, .symbols = session->symbols, .err = err};
+    LS_TRY(err, read_status(&run));
+    session->unreported = NULL;
+    return run.range_step ? range_error(&run) : LS_OK;
 }
 
 ls_status ls_exec_run(ls_exec *exec, ls_error *err) {

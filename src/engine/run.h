@@ -10,6 +10,8 @@ typedef struct ls_run {
     ls_error *err;
     ls_check check;
     const ls_check_hooks *hooks;
+    bool dry;     /* nothing is moved nor computed: late devices make what the launches will need */
+    bool unready; /* dry: one of them has not answered yet */
     uint64_t kernels, launch_ns;
     const ls_step *range_step; /* the first that met an index out of range */
     uint64_t range_serial;     /* as its binary says */

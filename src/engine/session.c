@@ -85,6 +85,9 @@ void ls_session_clear_error(ls_session *session) {
 }
 
 ls_status ls_session_fail(ls_session *session, ls_status status, const ls_error *err) {
+    if (status == LS_ERR_AGAIN) { /* no failure */
+        return status;
+    }
     if (session->graph.error.code == LS_OK) {
         session->graph.error = *err;
         session->graph.error.code = status;

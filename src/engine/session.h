@@ -110,6 +110,7 @@ struct ls_session {
     uint64_t tick;        /* counts runs: which exec was used last */
     ls_arena_list arenas; /* temporaries of realized graphs */
     uint64_t compiles, kernels;
+    ls_exec *unreported; /* its run on a late device may have met an index out of range; NULL: none */
     ls_check check;     /* this session's runs are checked at least so, whatever the context says */
     void *verification; /* src/verify: where a verified run collects its reports; else NULL */
 };

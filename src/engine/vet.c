@@ -302,11 +302,25 @@ static ls_status compare(vet *v, ls_kernel_binary *on_ref, int arg, int64_t *ino
     return LS_OK;
 }
 
+/* Asks a late device for all results; LS_ERR_AGAIN until all are there. */
+static ls_status ask(vet *v, ls_error *err) {
+    ls_status all = LS_OK;
+    for (int i = 0; v->device->late && i < v->spec->n_args; i++) {
+        ls_status one = v->spec->args[i].written ? ls_buffer_download(v->args[0][i], 0, v->bytes, arg_bytes(v, i), err) : LS_OK;
+        if (one != LS_OK && one != LS_ERR_AGAIN) {
+            return one;
+        }
+        all = one == LS_OK ? all : one;
+    }
+    return all;
+}
+
 static ls_status run_pass(vet *v, int pass, ls_kernel_binary *on_ref, ls_buffer *status_word, int64_t *inout_compared,
                           ls_error *err) {
     LS_TRY(err, fill_args(v, pass, err));
     LS_TRY(err, ls_buffer_fill(status_word, 0, 0, status_word->size, err));
     LS_TRY(err, launch(v, 0, v->binary, status_word, err));
+    LS_TRY(err, ask(v, err));
     LS_TRY(err, launch(v, 1, on_ref, NULL, err));
     for (int i = 0; i < v->spec->n_args; i++) {
         if (v->spec->args[i].written) {
@@ -373,10 +387,11 @@ static ls_status run_all(vet *v, int64_t *out_compared, ls_error *err) {
     if (status == LS_OK) {
         status = v->ref->backend->compile(v->ref, &v->sampled, NULL, &on_ref, err);
     }
-    for (int pass = 0; pass < PASSES && status == LS_OK; pass++) {
+    for (int pass = 0; pass < PASSES && (status == LS_OK || status == LS_ERR_AGAIN); pass++) {
         bool locked = v->spec->math == LS_LOCKED; /* other kernels are exact on small integers alone */
         if ((set_symbols(v, pass == BELOW) || pass != BELOW) && (locked ? pass != WHOLE : pass == WHOLE)) {
-            status = run_pass(v, pass, on_ref, word, out_compared, err);
+            ls_status one = run_pass(v, pass, on_ref, word, out_compared, err);
+            status = one == LS_OK ? status : one;
         }
     }
     if (on_ref) {
@@ -517,7 +532,7 @@ ls_status ls_vet(ls_device *device, const ls_spec *spec, ls_kernel_binary *binar
     }
     uint64_t begin = ls_os_nanoseconds();
     ls_status status = ls_vet_kernel(device, spec, binary, err);
-    atomic_fetch_add(&device->vets, 1);
+    atomic_fetch_add(&device->vets, status != LS_ERR_AGAIN);
     atomic_fetch_add(&device->vet_ns, ls_os_nanoseconds() - begin);
     if (status == LS_OK && device->backend->describe) {
         (void)ls_cache_put(device->heap, &key, "right", 5);

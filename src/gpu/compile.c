@@ -98,6 +98,9 @@ ls_status ls_gpu_variant_get(ls_kernel_binary *b, int part, const int64_t *base,
         return LS_FAIL_MEMORY(err, "a variant of a kernel");
     }
     ls_status status = variant_build(b, part, base, alias, v, err);
+    if (status == LS_ERR_AGAIN) {
+        return ls_error_forward(err, status, __FILE__, __LINE__);
+    }
     if (status != LS_OK) {
         return LS_FAIL(err, status, "%s: kernel %s did not compile", b->gpu->device->id, p->emitted->kernel.name);
     }
@@ -133,6 +136,7 @@ static ls_status build_vendor(ls_kernel_binary *b, ls_error *err) {
 
 static ls_status build_all(ls_kernel_binary *b, const char *strategy, ls_error *err) {
     ls_gpu *gpu = b->gpu;
+    ls_status late = LS_OK;
     const ls_gpu_limits *l = &gpu->limits;
     ls_emit_caps caps = {.max_groups = l->max_groups,
                          .max_threads = l->max_threads,
@@ -183,10 +187,14 @@ static ls_status build_all(ls_kernel_binary *b, const char *strategy, ls_error *
                            b->list.kernels[i].kernel.name, n, MAX_BINDINGS);
         }
         if (n <= l->max_bindings) { /* else each launch brings some of them together */
-            LS_TRY(err, ls_gpu_variant_get(b, i, base, alias, &plain, err));
+            ls_status one = ls_gpu_variant_get(b, i, base, alias, &plain, err);
+            if (one != LS_OK && one != LS_ERR_AGAIN) {
+                return one;
+            }
+            late = one == LS_OK ? late : one; /* a late device is asked for all parts at once */
         }
     }
-    return LS_OK;
+    return late;
 }
 
 ls_status ls_gpu_compile(ls_device *device, const ls_spec *spec, const char *strategy, ls_kernel_binary **out_binary,

@@ -71,9 +71,11 @@ typedef struct ls_gpu_limits {
 
 typedef struct ls_gpu_api {
     /* `driver` is the backend's own state of the device. Errors name the driver's call and its code. After LS_ERR_DEVICE (the
-     * device is lost) every later call gives LS_ERR_DEVICE too, and none hangs. */
+     * device is lost) every later call gives LS_ERR_DEVICE too, and none hangs. Where device->late, `read`, `build` and a
+     * blocking `wait` may give LS_ERR_AGAIN. */
     ls_status (*block_new)(void *driver, size_t size, void **out_block, ls_error *err);
     void (*block_free)(void *driver, void *block); /* waits for what uses it */
+    void (*discard)(void *driver, void *block);    /* what it holds is not needed any more; NULL: no matter */
     /* In the queue's order. `data` may be reused when the call returns; read waits for its bytes. Sizes and offsets may be
      * any; `from` and `to` of a copy may be one block, never overlapping. */
     ls_status (*write)(void *driver, void *block, size_t offset, const void *data, size_t size, ls_error *err);
@@ -101,6 +103,8 @@ ls_status ls_gpu_probe(ls_gpu *gpu, ls_error *err) LS_MUST_USE;
 void ls_gpu_free(ls_gpu *gpu); /* frees all blocks; NULL is allowed */
 const ls_gpu_limits *ls_gpu_get_limits(const ls_gpu *gpu);
 void *ls_gpu_driver(const ls_gpu *gpu);
+/* Whether a kernel writes the memory of a binding. */
+bool ls_gpu_writes(const ls_kernel *kernel, int32_t binding);
 /* What of emit/cover.def was launched since the device was opened, and what its limits allow, as bits 1 << ls_cover. */
 void ls_gpu_covered(ls_gpu *gpu, uint32_t *out_launched, uint32_t *out_possible);
 

@@ -48,6 +48,8 @@ struct ls_gpu {
 /* Under the lock. */
 ls_status ls_gpu_memory_new(ls_gpu *gpu, size_t size, ls_gpu_memory *out_memory, ls_error *err) LS_MUST_USE;
 void ls_gpu_memory_free(ls_gpu *gpu, ls_gpu_memory memory);
+/* What it holds is not needed any more. */
+void ls_gpu_discard(ls_gpu *gpu, ls_gpu_memory memory);
 void ls_gpu_memory_free_all(ls_gpu *gpu);
 
 /* ---- variant.c ---- */

@@ -46,7 +46,7 @@ static ls_gpu_range place(const launching *l, const ls_emit_binding *b) {
                           (size_t)arg->numel * ls_dtype_size(arg->dtype)};
 }
 
-static bool is_written(const ls_kernel *k, int32_t binding) {
+bool ls_gpu_writes(const ls_kernel *k, int32_t binding) {
     return ls_gpu_bound(k, binding)->access & LS_MEM_WRITE;
 }
 
@@ -113,8 +113,9 @@ static ls_status borrow(const launching *l, parting *p, size_t size, ls_gpu_rang
     return LS_OK;
 }
 
-static ls_status copy_range(ls_gpu *gpu, const ls_gpu_range *to, const ls_gpu_range *from, ls_error *err) {
-    return gpu->api->copy(gpu->driver, to->block, to->offset, from->block, from->offset, from->size, err);
+static ls_status copy_range(const launching *l, const ls_gpu_range *to, const ls_gpu_range *from, ls_error *err) {
+    const ls_gpu *gpu = l->gpu;
+    return l->launch->dry ? LS_OK : gpu->api->copy(gpu->driver, to->block, to->offset, from->block, from->offset, from->size, err);
 }
 
 /* Lets a binding work on a copy, also what is only written: parts may stay as they are. What is written goes back after. */
@@ -122,7 +123,7 @@ static ls_status stage(const launching *l, parting *p, int32_t i, const ls_gpu_r
     p->origin[i] = p->ranges[i];
     p->staged[i] = true;
     p->ranges[i] = *place;
-    return copy_range(l->gpu, place, &p->origin[i], err);
+    return copy_range(l, place, &p->origin[i], err);
 }
 
 static ls_status stage_apart(const launching *l, parting *p, int32_t i, ls_error *err) {
@@ -152,10 +153,10 @@ static ls_status find_aliases(const launching *l, parting *p, ls_error *err) {
                 cover(l, LS_COVER_LAUNCH_ALIAS);
                 break;
             }
-            if (overlap(a, b, 1) && is_written(k, i) && is_written(k, j)) {
+            if (overlap(a, b, 1) && ls_gpu_writes(k, i) && ls_gpu_writes(k, j)) {
                 return LS_FAIL(err, LS_ERR_INTERNAL, "kernel %s writes arguments %d and %d, which overlap", k->name, j, i);
             }
-            LS_TRY(err, stage_apart(l, p, is_written(k, i) && !is_written(k, j) ? j : i, err));
+            LS_TRY(err, stage_apart(l, p, ls_gpu_writes(k, i) && !ls_gpu_writes(k, j) ? j : i, err));
         }
     }
     return LS_OK;
@@ -285,6 +286,9 @@ static ls_status dispatch(const launching *l, int part, parting *p, const uint32
         bases[i] = p->merged[i] ? p->base[i] : p->based[i] ? LS_GPU_BASE_PARAM : LS_GPU_BASE_NONE;
     }
     LS_TRY(err, ls_gpu_variant_get(l->binary, part, bases, p->alias, &v, err));
+    if (l->launch->dry) {
+        return LS_OK;
+    }
     int32_t n_values = k->n_params;
     for (int32_t i = 0; i < k->n_globals; i++) {
         if (bases[i] == LS_GPU_BASE_PARAM) {
@@ -309,11 +313,11 @@ static ls_status dispatch(const launching *l, int part, parting *p, const uint32
         gpu->timed[gpu->n_timed++] = &l->launch->profile->nanoseconds;
     }
     for (int32_t i = 0; i < k->n_globals; i++) {
-        if (p->staged[i] && is_written(k, i)) {
+        if (p->staged[i] && ls_gpu_writes(k, i)) {
             const ls_gpu_range *place = &p->ranges[p->alias[i]];
             size_t at = p->based[i] ? (size_t)p->base[i] * ls_dtype_size(dtype_of(k, i)) : 0;
             const ls_gpu_range own = {place->block, place->offset + at, p->origin[i].size};
-            LS_TRY(err, copy_range(l->gpu, &p->origin[i], &own, err));
+            LS_TRY(err, copy_range(l, &p->origin[i], &own, err));
         }
     }
     return LS_OK;
@@ -367,11 +371,11 @@ static ls_status run_vendor(const launching *l, ls_gpu_range places[3], parting 
         ls_gpu_range own = places[i];
         if (own.offset % gpu->limits.align) {
             LS_TRY(err, borrow(l, p, own.size, &places[i], err));
-            LS_TRY(err, i < 2 ? copy_range(gpu, &places[i], &own, err) : LS_OK);
+            LS_TRY(err, i < 2 ? copy_range(l, &places[i], &own, err) : LS_OK);
         }
     }
     LS_TRY(err, gpu->limits.vendor->run(gpu->driver, l->binary->vendor, places, timer, err));
-    return places[2].offset == origin.offset && places[2].block == origin.block ? LS_OK : copy_range(gpu, &origin, &places[2], err);
+    return places[2].offset == origin.offset && places[2].block == origin.block ? LS_OK : copy_range(l, &origin, &places[2], err);
 }
 
 static ls_status launch_vendor(const launching *l, ls_error *err) {
@@ -403,11 +407,12 @@ static ls_status launch_all(launching *l, ls_launch *launch, ls_error *err) {
     bool own_word = b->list.status && !launch->status;
     if (b->list.n_scratch) {
         LS_TRY(err, grow(gpu, &gpu->scratch, b->scratch_bytes, err));
+        ls_gpu_discard(gpu, gpu->scratch);
     }
     if (own_word) {
         LS_TRY(err, grow(gpu, &gpu->status, sizeof zero, err));
         l->status = (ls_gpu_range){gpu->status.block->block, gpu->status.offset, sizeof zero};
-        LS_TRY(err, gpu->api->write(gpu->driver, l->status.block, l->status.offset, &zero, sizeof zero, err));
+        LS_TRY(err, launch->dry ? LS_OK : gpu->api->write(gpu->driver, l->status.block, l->status.offset, &zero, sizeof zero, err));
     } else if (b->list.status) {
         const ls_gpu_memory *m = launch->status->handle;
         l->status = (ls_gpu_range){m->block->block, m->offset + launch->status_offset, sizeof zero};
@@ -417,12 +422,12 @@ static ls_status launch_all(launching *l, ls_launch *launch, ls_error *err) {
         launch->profile->strategy = b->vendor ? "vendor" : strategy_of(b->list.cover);
     }
     if (b->vendor) {
-        return launch_vendor(l, err);
+        return launch->dry ? LS_OK : launch_vendor(l, err);
     }
     for (int32_t i = 0; i < b->list.n_kernels; i++) {
         LS_TRY(err, launch_part(l, i, err));
     }
-    if (own_word) {
+    if (own_word && !launch->dry) {
         uint32_t word;
         LS_TRY(err, gpu->api->read(gpu->driver, l->status.block, l->status.offset, &word, sizeof word, err));
         launch->out_of_range = origin_of(&b->spec, word);

@@ -95,6 +95,12 @@ static ls_status shared_new(ls_gpu *gpu, size_t size, ls_gpu_memory *out, ls_err
     return LS_OK;
 }
 
+void ls_gpu_discard(ls_gpu *gpu, ls_gpu_memory memory) {
+    if (gpu->api->discard && !memory.block->shared) {
+        gpu->api->discard(gpu->driver, memory.block->block);
+    }
+}
+
 ls_status ls_gpu_memory_new(ls_gpu *gpu, size_t size, ls_gpu_memory *out, ls_error *err) {
     size = round_up(size);
     if (size <= gpu->limits.block / 8) {
@@ -109,6 +115,7 @@ ls_status ls_gpu_memory_new(ls_gpu *gpu, size_t size, ls_gpu_memory *out, ls_err
     if (best) {
         best->idle = false;
         gpu->idle_bytes -= best->size;
+        ls_gpu_discard(gpu, (ls_gpu_memory){best, 0, size});
     } else {
         LS_TRY(err, block_new(gpu, size, false, &best, err));
     }

@@ -42,7 +42,7 @@ static int open_driver(void **state) {
         reason = err.message;
         return 0;
     }
-    if (ls_webgpu_create(&heap, host, &driver, &err) != LS_OK) {
+    if (ls_webgpu_create(&heap, host, &driver, &err) != LS_OK || ls_webgpu_prepare(driver, &err) != LS_OK) {
         print_error("%s\n", err.message);
         return -1;
     }

@@ -25,9 +25,20 @@ static void block_free(void *driver, void *block) {
     }
 }
 
-static const ls_gpu_api api = {block_new,      block_free,     ls_cuda_write, ls_cuda_read,     ls_cuda_copy, ls_cuda_render,
-                               ls_cuda_build,  ls_cuda_drop,   ls_cuda_dispatch, ls_cuda_flush, ls_cuda_wait,
-                               ls_cuda_times};
+static const ls_gpu_api api = {
+    .block_new = block_new,
+    .block_free = block_free,
+    .write = ls_cuda_write,
+    .read = ls_cuda_read,
+    .copy = ls_cuda_copy,
+    .render = ls_cuda_render,
+    .build = ls_cuda_build,
+    .drop = ls_cuda_drop,
+    .dispatch = ls_cuda_dispatch,
+    .flush = ls_cuda_flush,
+    .wait = ls_cuda_wait,
+    .times = ls_cuda_times,
+};
 
 static int attribute(ls_cuda *c, int which) {
     int value = 0;

@@ -107,8 +107,19 @@ static ls_status sim_wait(void *driver, uint64_t ticket, int blocking, int *out_
     return LS_OK;
 }
 
-static const ls_gpu_api api = {sim_block_new, sim_block_free, sim_write, sim_read,  sim_copy, sim_render,
-                               sim_build,     sim_drop,       sim_dispatch, sim_flush, sim_wait, NULL};
+static const ls_gpu_api api = {
+    .block_new = sim_block_new,
+    .block_free = sim_block_free,
+    .write = sim_write,
+    .read = sim_read,
+    .copy = sim_copy,
+    .render = sim_render,
+    .build = sim_build,
+    .drop = sim_drop,
+    .dispatch = sim_dispatch,
+    .flush = sim_flush,
+    .wait = sim_wait,
+};
 
 static void sim_close(ls_device *device) {
     ls_gpu *gpu = device->state;

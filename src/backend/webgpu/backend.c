@@ -1,5 +1,6 @@
 /* The backend's table: opens the native host and puts the layer that GPUs share on top of it. */
 #include "backend/webgpu/webgpu.h"
+#include "base/os.h"
 #include <string.h>
 
 static void close_device(ls_device *device) {
@@ -9,12 +10,17 @@ static void close_device(ls_device *device) {
     ls_webgpu_close(driver);
 }
 
-static ls_status open_device(ls_device *device, int index, ls_error *err) {
+static ls_status open_host(ls_device *device, int index, ls_webgpu_host **out_host, ls_error *err) {
+    LS_TRY(err, ls_webgpu_open_native(device->heap, index, out_host, err));
+    return (*out_host)->late || ls_os_env("LOCKSTEP_WEBGPU_LATE") ? ls_webgpu_late(device->heap, *out_host, out_host, err) : LS_OK;
+}
+
+static ls_status create(ls_device *device, int index, ls_error *err) {
     ls_webgpu_host *host;
     ls_webgpu *driver;
     ls_gpu_limits limits;
     ls_gpu *gpu;
-    LS_TRY(err, ls_webgpu_open_native(device->heap, index, &host, err));
+    LS_TRY(err, open_host(device, index, &host, err));
     memcpy(device->caps.name, host->name, sizeof device->caps.name);
     memcpy(device->caps.driver, host->driver, sizeof device->caps.driver);
     LS_TRY(err, ls_webgpu_create(device->heap, host, &driver, err));
@@ -22,18 +28,26 @@ static ls_status open_device(ls_device *device, int index, ls_error *err) {
     device->caps.dtypes = (1u << LS_DTYPE_COUNT) - 1;
     device->caps.shared_bytes = limits.max_shared;
     device->caps.subgroup = (int)host->limits.subgroup_min;
+    device->late = host->late;
     ls_status status = ls_gpu_create(device, &ls_webgpu_api, driver, &limits, &gpu, err);
     if (status != LS_OK) {
         ls_webgpu_close(driver);
         return status;
     }
     device->state = gpu;
-    status = ls_gpu_probe(gpu, err);
-    if (status != LS_OK) {
-        close_device(device);
-        return ls_error_forward(err, status, __FILE__, __LINE__);
-    }
     return LS_OK;
+}
+
+static ls_status open_device(ls_device *device, int index, ls_error *err) {
+    if (!device->state) { /* else it is opened on */
+        LS_TRY(err, create(device, index, err));
+    }
+    ls_status status = ls_webgpu_prepare(ls_gpu_driver(device->state), err);
+    status = status == LS_OK ? ls_gpu_probe(device->state, err) : status;
+    if (status != LS_OK && status != LS_ERR_AGAIN) {
+        close_device(device);
+    }
+    return status == LS_OK ? LS_OK : ls_error_forward(err, status, __FILE__, __LINE__);
 }
 
 const ls_backend ls_backend_webgpu = LS_GPU_BACKEND("webgpu", open_device, close_device);

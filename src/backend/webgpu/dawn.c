@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_WORK = 64, MAX_SCOPES = 32 };
+enum { MAX_WORK = 64, MAX_SCOPES = 32, MAX_MAPS = 64 };
 #define SECOND UINT64_C(1000000000)
 #define INSTALL "set LOCKSTEP_WEBGPU to the path of Dawn's library (libwebgpu_dawn.so, or npm's bun-webgpu-linux-x64)"
 
@@ -42,8 +42,7 @@ typedef struct dawn {
     WGPUQuerySet timers; /* made when first needed */
     WGPUFuture scopes[MAX_SCOPES];
     WGPUFuture work[MAX_WORK]; /* of the submits completed + 1 .. submitted, by number modulo MAX_WORK */
-    WGPUFuture map;
-    bool map_failed;
+    WGPUFuture maps[MAX_MAPS]; /* mappings that have not come, the oldest first */
     int found, missed; /* in the disk cache, by Dawn */
     void (*force_loss)(WGPUDevice device, uint32_t reason, WGPUStringView message); /* NULL in a library that has none */
 } dawn;
@@ -307,8 +306,9 @@ static void begin_pass(dawn *d, int timer) {
 }
 
 static void dispatch(ls_webgpu_host *host, void *handle, void *group, uint32_t uniform_offset, const uint32_t groups[3],
-                     int timer) {
+                     uint32_t written, int timer) {
     dawn *d = dawn_of(host);
+    (void)written;
     const pipeline *p = handle;
     record(d);
     if (timer) {
@@ -379,23 +379,29 @@ static void submit(ls_webgpu_host *host) {
 
 static void on_mapped(uint32_t status, WGPUStringView message, void *user1, void *user2) {
     (void)user2;
-    dawn *d = user1;
     if (status != WGPU_SUCCESS) {
-        d->map_failed = true;
-        note(d, LS_ERR_DEVICE, message);
+        note(user1, LS_ERR_DEVICE, message);
+    }
+}
+
+static void finish_maps(dawn *d, uint64_t nanoseconds) {
+    while (d->base.mapping && is_done(d, d->maps[0], nanoseconds)) {
+        memmove(d->maps, d->maps + 1, sizeof *d->maps * (size_t)--d->base.mapping);
+        nanoseconds = 0;
     }
 }
 
 static void map(ls_webgpu_host *host, void *buffer, size_t size) {
     dawn *d = dawn_of(host);
-    host->mapping = 1;
-    d->map_failed = false;
-    d->map = d->f.BufferMapAsync(buffer, WGPU_MAP_READ, 0, size, callback((void (*)(void))on_mapped, d));
+    while (host->mapping == MAX_MAPS) {
+        finish_maps(d, SECOND);
+    }
+    d->maps[host->mapping++] =
+        d->f.BufferMapAsync(buffer, WGPU_MAP_READ, 0, size, callback((void (*)(void))on_mapped, d));
 }
 
 static const void *mapped(ls_webgpu_host *host, void *buffer, size_t size) {
-    dawn *d = dawn_of(host);
-    return d->map_failed || host->lost ? NULL : d->f.BufferGetConstMappedRange(buffer, 0, size);
+    return host->lost ? NULL : dawn_of(host)->f.BufferGetConstMappedRange(buffer, 0, size); /* NULL where mapping failed */
 }
 
 static void unmap(ls_webgpu_host *host, void *buffer) {
@@ -407,7 +413,7 @@ static void wait(ls_webgpu_host *host, uint64_t nanoseconds) {
     if (host->unsettled) {
         settle(d, nanoseconds);
     } else if (host->mapping) {
-        host->mapping = !is_done(d, d->map, nanoseconds);
+        finish_maps(d, nanoseconds);
     } else {
         finish_work(d, nanoseconds);
     }
@@ -450,8 +456,9 @@ static void close_host(ls_webgpu_host *host) {
 }
 
 static const ls_webgpu_host_api host_api = {
-    buffer_new, buffer_free, pipeline_new, pipeline_free, group_new, group_free, dispatch, resolve, copy, write,
-    submit,     map,         mapped,       unmap,         wait,      lose, close_host,
+    .buffer_new = buffer_new, .buffer_free = buffer_free, .pipeline_new = pipeline_new, .pipeline_free = pipeline_free,
+    .group_new = group_new, .group_free = group_free, .dispatch = dispatch, .resolve = resolve, .copy = copy, .write = write,
+    .submit = submit, .map = map, .mapped = mapped, .unmap = unmap, .wait = wait, .lose = lose, .close = close_host,
 };
 
 /* ---- opening ---- */

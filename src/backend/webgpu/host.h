@@ -1,8 +1,9 @@
 /* What the backend needs of a WebGPU: the native one (dawn.c) or a page's.
  *
- * A host is single-threaded: its caller holds a lock. Nothing here blocks but `wait`, which a page implements by giving
- * control back to its event loop. WebGPU answers late: objects are there at once, and whether they are good is known when
- * `unsettled` has come down to 0 again. The fields of ls_webgpu_host are the answers; they change inside calls only.
+ * A host is single-threaded: its caller holds a lock. Nothing here blocks but `wait`, and that not in a page: there answers
+ * come between calls into the library only, so the host says that it is `late` and late.c stands before it. WebGPU answers
+ * late: objects are there at once, and whether they are good is known when `unsettled` has come down to 0 again. The fields of
+ * ls_webgpu_host are the answers; they change inside calls only.
  *
  * Commands are recorded by `dispatch` and `copy`, take effect in order when `submit` is called, and see all that was
  * written before. `write` takes effect at once: before what is recorded and not submitted.
@@ -43,13 +44,17 @@ typedef struct ls_webgpu_host_api {
     void (*buffer_free)(ls_webgpu_host *host, void *buffer); /* submitted work keeps it */
     void *(*pipeline_new)(ls_webgpu_host *host, const ls_webgpu_pipeline_desc *desc);
     void (*pipeline_free)(ls_webgpu_host *host, void *pipeline);
+    /* What is wrong with a settled pipeline; NULL: nothing. NULL where `error` tells. */
+    const char *(*pipeline_error)(ls_webgpu_host *host, void *pipeline);
     /* The buffers of a dispatch: n_storage bindings, and where the uniform lies. */
     void *(*group_new)(ls_webgpu_host *host, void *pipeline, const ls_webgpu_binding *storage, void *uniform);
     void (*group_free)(ls_webgpu_host *host, void *group);
 
-    /* `timer`, where limits.timestamps: 1 + the number (below LS_WEBGPU_TIMERS) of the timer that measures it; 0: none. */
+    /* `written`: bit b: the kernel writes storage binding b. `timer`, where limits.timestamps: 1 + the number (below
+     * LS_WEBGPU_TIMERS) of the timer that measures it; 0: none. */
     void (*dispatch)(ls_webgpu_host *host, void *pipeline, void *group, uint32_t uniform_offset, const uint32_t groups[3],
-                     int timer);
+                     uint32_t written, int timer);
+    void (*discard)(ls_webgpu_host *host, void *buffer); /* recorded: what it holds is not needed any more; NULL: no matter */
     /* Recorded like a command: the timestamps of timers 0 to n - 1, begin and end of each in nanoseconds, u64, into a buffer
      * of use TIMES. */
     void (*resolve)(ls_webgpu_host *host, int n, void *buffer);
@@ -58,11 +63,13 @@ typedef struct ls_webgpu_host_api {
     void (*write)(ls_webgpu_host *host, void *buffer, uint64_t offset, const void *data, size_t size);
     void (*submit)(ls_webgpu_host *host); /* counts `submitted` up */
 
-    /* Begins to map the first `size` bytes of a READBACK buffer; when `mapping` is 0 again, `mapped` gives them, or NULL
-     * after an error. One at a time. */
+    /* Begins to map the first `size` bytes of a READBACK buffer. `mapping` counts those that have not come; when it is 0
+     * again, `mapped` gives the bytes of each, until it is unmapped, or NULL after an error. */
     void (*map)(ls_webgpu_host *host, void *buffer, size_t size);
     const void *(*mapped)(ls_webgpu_host *host, void *buffer, size_t size);
     void (*unmap)(ls_webgpu_host *host, void *buffer);
+    /* Of late.c alone, else NULL: bytes of a buffer, valid until the next call; NULL when they have not come yet. */
+    const void *(*read)(ls_webgpu_host *host, void *buffer, uint64_t offset, size_t size);
 
     /* Lets answers come in: at once with 0, else until one came or so many nanoseconds have passed. */
     void (*wait)(ls_webgpu_host *host, uint64_t nanoseconds);
@@ -83,6 +90,7 @@ struct ls_webgpu_host {
     ls_heap *heap;
     char name[128], driver[128]; /* of the adapter; its driver and version, all that a compiled kernel depends on */
     ls_webgpu_limits limits;
+    bool late;                     /* it cannot wait: `wait` only looks, and buffers do not count as unsettled */
     uint64_t submitted, completed; /* numbers of submits */
     int unsettled;                 /* objects whose goodness is not known */
     int mapping;
@@ -96,5 +104,9 @@ struct ls_webgpu_host {
 
 /* The native host. LS_ERR_DEVICE with the reason, and what to install, when there is none. */
 ls_status ls_webgpu_open_native(ls_heap *heap, int index, ls_webgpu_host **out_host, ls_error *err) LS_MUST_USE;
+
+/* A host over another, which it takes over, also on failure: what it cannot give at once it gives when the same is asked for
+ * again. See late.c. */
+ls_status ls_webgpu_late(ls_heap *heap, ls_webgpu_host *inner, ls_webgpu_host **out_host, ls_error *err) LS_MUST_USE;
 
 #endif

@@ -94,12 +94,25 @@ static ls_status check(ls_webgpu *w, const char *what, ls_error *err) {
     return status == LS_OK ? LS_OK : LS_FAIL(err, status, "webgpu: %s: %s", what, host->message);
 }
 
+static ls_status again(ls_webgpu *w, const char *what, ls_error *err) {
+    LS_TRY(err, check(w, what, err));
+    return LS_FAIL(err, LS_ERR_AGAIN, "webgpu: %s: %s has not answered yet", what, w->host->name);
+}
+
 /* Waits until all new objects are known to be good. */
 static ls_status settle(ls_webgpu *w, const char *what, ls_error *err) {
     while (w->host->unsettled && !w->host->lost) {
         w->host->api->wait(w->host, SECOND);
+        if (w->host->late && w->host->unsettled) {
+            return again(w, what, err);
+        }
     }
     return check(w, what, err);
+}
+
+/* A late host tells of bad buffers when something is read. */
+static ls_status settle_buffer(ls_webgpu *w, const char *what, ls_error *err) {
+    return w->host->late ? check(w, what, err) : settle(w, what, err);
 }
 
 /* ---- recording ---- */
@@ -158,7 +171,7 @@ static void forget_groups(ls_webgpu *w, const pipeline *p, const void *buffer) {
 }
 
 static ls_status record(ls_webgpu *w, const pipeline *p, const ls_webgpu_binding *bindings, const uint32_t *words, int32_t n_words,
-                        const uint32_t groups[3], int timer, ls_error *err) {
+                        const uint32_t groups[3], uint32_t written, int timer, ls_error *err) {
     uint32_t padded[MAX_WORDS] = {0};
     size_t uniform = 0;
     if (p->uniform_size) {
@@ -171,7 +184,7 @@ static ls_status record(ls_webgpu *w, const pipeline *p, const ls_webgpu_binding
     if (!g) {
         return LS_FAIL_MEMORY(err, "a bind group");
     }
-    w->host->api->dispatch(w->host, p->handle, g, (uint32_t)uniform, groups, timer);
+    w->host->api->dispatch(w->host, p->handle, g, (uint32_t)uniform, groups, written, timer);
     w->recorded++;
     return LS_OK;
 }
@@ -195,13 +208,20 @@ static ls_status block_new(void *driver, size_t size, void **out_block, ls_error
     if (!buffer) {
         return LS_FAIL_MEMORY(err, "a WebGPU buffer");
     }
-    ls_status status = settle(w, "a new buffer", err);
+    ls_status status = settle_buffer(w, "a new buffer", err);
     if (status != LS_OK) {
         w->host->api->buffer_free(w->host, buffer);
         return status;
     }
     *out_block = buffer;
     return LS_OK;
+}
+
+static void discard(void *driver, void *block) {
+    ls_webgpu *w = driver;
+    if (w->host->api->discard) {
+        w->host->api->discard(w->host, block);
+    }
 }
 
 static void block_free(void *driver, void *block) {
@@ -223,6 +243,7 @@ static ls_status need_temporary(ls_webgpu *w, size_t size, ls_error *err) {
         w->temporary = buffer;
         w->temporary_size = size;
     }
+    discard(w, w->temporary);
     return LS_OK;
 }
 
@@ -237,7 +258,7 @@ static ls_status patch(ls_webgpu *w, void *block, size_t offset, const uint8_t *
         words[2] |= (uint32_t)data[i] << shift;
     }
     const ls_webgpu_binding binding = {block, offset / 256 * 256, 256};
-    return record(w, &w->patch, &binding, words, 4, (const uint32_t[3]){1, 1, 1}, 0, err);
+    return record(w, &w->patch, &binding, words, 4, (const uint32_t[3]){1, 1, 1}, 1, 0, err);
 }
 
 static ls_status write_bytes(void *driver, void *block, size_t offset, const void *data, size_t size, ls_error *err) {
@@ -273,7 +294,7 @@ static ls_status need_readback(ls_webgpu *w, size_t size, ls_error *err) {
     }
     w->readback_size = size < 65536 ? 65536 : size;
     w->readback = w->host->api->buffer_new(w->host, w->readback_size, LS_WEBGPU_READBACK);
-    ls_status status = w->readback ? settle(w, "a buffer for downloads", err) : LS_FAIL_MEMORY(err, "a WebGPU buffer");
+    ls_status status = w->readback ? settle_buffer(w, "a buffer for downloads", err) : LS_FAIL_MEMORY(err, "a WebGPU buffer");
     if (status != LS_OK) {
         if (w->readback) {
             w->host->api->buffer_free(w->host, w->readback);
@@ -284,8 +305,22 @@ static ls_status need_readback(ls_webgpu *w, size_t size, ls_error *err) {
     return status;
 }
 
+static ls_status read_late(ls_webgpu *w, void *block, size_t offset, void *data, size_t size, ls_error *err) {
+    size_t skip = offset % 4, bytes = (skip + size + 3) / 4 * 4;
+    submit(w);
+    const uint8_t *there = w->host->api->read(w->host, block, offset - skip, bytes);
+    if (!there) {
+        return again(w, "a download", err);
+    }
+    memcpy(data, there + skip, size);
+    return check(w, "a download", err);
+}
+
 static ls_status read_chunk(ls_webgpu *w, void *block, size_t offset, void *data, size_t size, ls_error *err) {
     ls_webgpu_host *host = w->host;
+    if (host->api->read) {
+        return read_late(w, block, offset, data, size, err);
+    }
     size_t skip = offset % 4, bytes = (skip + size + 3) / 4 * 4;
     LS_TRY(err, need_readback(w, bytes, err));
     record_copy(w, w->readback, 0, block, offset - skip, bytes);
@@ -302,19 +337,23 @@ static ls_status read_chunk(ls_webgpu *w, void *block, size_t offset, void *data
         status = LS_FAIL(err, LS_ERR_DEVICE, "webgpu: a download gave no bytes");
     }
     host->api->unmap(host, w->readback);
-    host->mapping = 0;
     return status;
 }
 
 static ls_status read_bytes(void *driver, void *block, size_t offset, void *data, size_t size, ls_error *err) {
     ls_webgpu *w = driver;
+    ls_status late = LS_OK; /* all chunks are asked for at once */
     LS_TRY(err, check(w, "before a download", err));
     for (size_t done = 0; done < size;) {
         size_t n = size - done < READ_CHUNK ? size - done : READ_CHUNK;
-        LS_TRY(err, read_chunk(w, block, offset + done, (uint8_t *)data + done, n, err));
+        ls_status status = read_chunk(w, block, offset + done, (uint8_t *)data + done, n, err);
+        if (status != LS_OK && status != LS_ERR_AGAIN) {
+            return status;
+        }
+        late = status == LS_OK ? late : status;
         done += n;
     }
-    return LS_OK;
+    return late;
 }
 
 /* Any bytes between two buffers, no more than 2^31 of them and than a binding holds. */
@@ -325,7 +364,7 @@ static ls_status shift(ls_webgpu *w, void *to, size_t to_offset, void *from, siz
     const uint32_t words[4] = {(uint32_t)(to_offset - to_base), (uint32_t)(from_offset - from_base), (uint32_t)size, 0};
     uint32_t n = (uint32_t)((size + 6) / 4 / 64 + 1), most = w->host->limits.max_groups;
     const uint32_t groups[3] = {n < most ? n : most, (n + most - 1) / most, 1};
-    return record(w, &w->shift, bindings, words, 4, groups, 0, err);
+    return record(w, &w->shift, bindings, words, 4, groups, 1, 0, err);
 }
 
 static ls_status copy_chunk(ls_webgpu *w, void *to, size_t to_offset, void *from, size_t from_offset, size_t size, ls_error *err) {
@@ -379,6 +418,10 @@ static ls_status make_pipeline(ls_webgpu *w, const ls_webgpu_pipeline_desc *desc
         return LS_FAIL_MEMORY(err, "a WebGPU pipeline");
     }
     ls_status status = settle(w, desc->name, err);
+    const char *wrong = status == LS_OK && w->host->api->pipeline_error ? w->host->api->pipeline_error(w->host, out->handle) : NULL;
+    if (wrong) {
+        status = LS_FAIL(err, LS_ERR_INTERNAL, "webgpu: %s: %s", desc->name, wrong);
+    }
     if (status != LS_OK) {
         w->host->api->pipeline_free(w->host, out->handle);
         out->handle = NULL;
@@ -426,16 +469,18 @@ static ls_status dispatch(void *driver, const ls_gpu_dispatch *d, ls_error *err)
     const pipeline *p = d->pipeline;
     if (d->timer && !w->times) {
         w->times = w->host->api->buffer_new(w->host, sizeof(uint64_t) * 2 * LS_GPU_TIMERS, LS_WEBGPU_TIMES);
-        LS_TRY(err, w->times ? settle(w, "the buffer of timestamps", err) : LS_FAIL_MEMORY(err, "a WebGPU buffer"));
+        LS_TRY(err, w->times ? settle_buffer(w, "the buffer of timestamps", err) : LS_FAIL_MEMORY(err, "a WebGPU buffer"));
     }
     ls_webgpu_binding bindings[MAX_STORAGE];
+    uint32_t written = 0;
     memset(bindings, 0, sizeof bindings);
     for (int i = 0; i < p->n_storage; i++) { /* a whole number of vectors of 4 words: blocks end on multiples of 256 */
         bindings[i].buffer = d->bindings[i].block;
         bindings[i].offset = d->bindings[i].offset;
         bindings[i].size = d->bindings[i].size ? (d->bindings[i].size + 15) / 16 * 16 : 16;
+        written |= ls_gpu_writes(d->kernel, i) ? UINT32_C(1) << i : 0;
     }
-    LS_TRY(err, record(w, p, bindings, d->words, d->n_words, d->groups, d->timer, err));
+    LS_TRY(err, record(w, p, bindings, d->words, d->n_words, d->groups, written, d->timer, err));
     return check(w, d->kernel->name, err);
 }
 
@@ -450,8 +495,12 @@ static ls_status wait(void *driver, uint64_t ticket, int blocking, int *out_done
     ls_webgpu *w = driver;
     ls_webgpu_host *host = w->host;
     host->api->wait(host, 0);
-    while (blocking && host->completed < ticket && !host->lost) {
+    while (blocking && host->completed < ticket && !host->lost && !host->late) {
         host->api->wait(host, SECOND);
+    }
+    if (blocking && host->completed < ticket && host->late) {
+        *out_done = 0;
+        return again(w, "waiting for the device", err);
     }
     *out_done = host->completed >= ticket;
     return check(w, "waiting for the device", err);
@@ -471,21 +520,28 @@ static ls_status times(void *driver, uint64_t *out_ns, int n, ls_error *err) {
 }
 
 const ls_gpu_api ls_webgpu_api = {
-    .block_new = block_new, .block_free = block_free, .write = write_bytes, .read = read_bytes, .copy = copy_bytes, .render = render,
-    .build = build,         .drop = drop,             .dispatch = dispatch, .flush = flush,     .wait = wait,
+    .block_new = block_new, .block_free = block_free, .discard = discard, .write = write_bytes,   .read = read_bytes, .copy = copy_bytes,
+    .render = render,       .build = build,           .drop = drop,       .dispatch = dispatch, .flush = flush,     .wait = wait,
     .times = times,
 };
 
 /* ---- the driver ---- */
 
-static ls_status create_parts(ls_webgpu *w, ls_error *err) {
+ls_status ls_webgpu_prepare(ls_webgpu *w, ls_error *err) {
     const ls_webgpu_pipeline_desc patch_desc = {.name = "patch", .wgsl = patch_wgsl, .n_storage = 1, .uniform_size = 16};
     const ls_webgpu_pipeline_desc shift_desc = {
         .name = "shift", .wgsl = shift_wgsl, .n_storage = 2, .read_only = 2, .uniform_size = 16};
-    LS_TRY(err, make_pipeline(w, &patch_desc, &w->patch, err));
-    LS_TRY(err, make_pipeline(w, &shift_desc, &w->shift, err));
-    w->staging = w->host->api->buffer_new(w->host, MIRROR, LS_WEBGPU_STAGING);
-    return w->staging ? settle(w, "the staging buffer", err) : LS_FAIL_MEMORY(err, "the staging buffer");
+    if (!w->patch.handle) {
+        LS_TRY(err, make_pipeline(w, &patch_desc, &w->patch, err));
+    }
+    if (!w->shift.handle) {
+        LS_TRY(err, make_pipeline(w, &shift_desc, &w->shift, err));
+    }
+    if (!w->staging) {
+        w->staging = w->host->api->buffer_new(w->host, MIRROR, LS_WEBGPU_STAGING);
+        return w->staging ? settle_buffer(w, "the staging buffer", err) : LS_FAIL_MEMORY(err, "the staging buffer");
+    }
+    return LS_OK;
 }
 
 ls_status ls_webgpu_create(ls_heap *heap, ls_webgpu_host *host, ls_webgpu **out_driver, ls_error *err) {
@@ -496,11 +552,6 @@ ls_status ls_webgpu_create(ls_heap *heap, ls_webgpu_host *host, ls_webgpu **out_
     }
     w->heap = heap;
     w->host = host;
-    ls_status status = create_parts(w, err);
-    if (status != LS_OK) {
-        ls_webgpu_close(w);
-        return status;
-    }
     *out_driver = w;
     return LS_OK;
 }
