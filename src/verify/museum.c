@@ -78,17 +78,16 @@ void ls_museum_skip(ls_museum *m, const char *fmt, ...) {
     }
 }
 
-static void fail_session(ls_museum *m, const ls_session *s) {
-    const ls_error *e = ls_session_error(s);
-    if (!ls_museum_over(m) && ls_status_is_no_answer(e->code)) {
-        m->status = e->code;
+static void fail_session(ls_museum *m, const ls_session *s, ls_status status) {
+    if (!ls_museum_over(m) && ls_status_is_no_answer(status)) {
+        m->status = status;
     }
-    ls_museum_fail(m, "%s: %s: %s", m->device->id, ls_status_name(e->code), e->message);
+    ls_museum_fail(m, "%s: %s: %s", m->device->id, ls_status_name(status), ls_session_error(s)->message);
 }
 
 bool ls_museum_built(ls_museum *m, ls_session *s, const ls_tensor *t) {
     if (!t || ls_session_error(s)->code != LS_OK) {
-        fail_session(m, s);
+        fail_session(m, s, ls_session_error(s)->code);
     }
     return !ls_museum_over(m);
 }
@@ -117,8 +116,10 @@ ls_tensor *ls_museum_tensor(ls_museum *m, ls_session *s, ls_dtype dtype, ls_shap
                             const float *values) {
     ls_tensor *t = values ? ls_tensor_from(s, LS_F32, shape, values) : NULL;
     t = t && dtype != LS_F32 ? ls_cast(s, t, dtype) : t;
-    if (t && dtype != LS_F32 && ls_realize(s, &t, 1) != LS_OK) { /* a leaf for what follows */
-        t = NULL;
+    ls_status status = t && dtype != LS_F32 ? ls_realize(s, &t, 1) : LS_OK; /* a leaf for what follows */
+    if (status != LS_OK) {
+        fail_session(m, s, status);
+        return NULL;
     }
     return values && ls_museum_built(m, s, t) ? t : NULL;
 }
@@ -156,8 +157,9 @@ void ls_museum_verify(ls_museum *m, ls_session *s, ls_tensor *const *tensors, in
             return;
         }
     }
-    if (ls_verify(s, tensors, count, &v) != LS_OK) {
-        fail_session(m, s);
+    ls_status status = ls_verify(s, tensors, count, &v);
+    if (status != LS_OK) {
+        fail_session(m, s, status);
         return;
     }
     if (v->verdict == LS_DIFFERS && v->first_divergence >= 0) {
@@ -182,7 +184,7 @@ ls_data *ls_museum_read(ls_museum *m, ls_session *s, ls_tensor *t) {
     ls_status status = ls_data_from_tensor(s, t, &data);
     s->verification = NULL;
     if (status != LS_OK) {
-        fail_session(m, s);
+        fail_session(m, s, status);
     }
     return data;
 }

@@ -54,7 +54,7 @@ void ls_museum_fail(ls_museum *m, const char *fmt, ...) LS_PRINTF(2, 3);
 void ls_museum_skip(ls_museum *m, const char *fmt, ...) LS_PRINTF(2, 3);
 /* A status that says nothing of the device: the call ends with it, and is made again. */
 static inline bool ls_status_is_no_answer(ls_status status) {
-    return status == LS_ERR_CANCELLED;
+    return status == LS_ERR_AGAIN || status == LS_ERR_CANCELLED;
 }
 static inline bool ls_museum_over(const ls_museum *m) {
     return m->state != LS_CASE_PASSED;
