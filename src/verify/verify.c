@@ -19,9 +19,13 @@ static ls_status leaf_values(void *ctx, const ls_tensor *node, const void **out_
     if (!bytes) {
         return LS_FAIL_MEMORY(err, "the oracle's leaves");
     }
-    if (ls_read(l->session, (ls_tensor *)node, bytes, size) != LS_OK) { /* a leaf: reading computes nothing */
+    ls_status status = ls_read(l->session, (ls_tensor *)node, bytes, size); /* a leaf: reading computes nothing */
+    if (status == LS_ERR_AGAIN) {
+        return LS_FAIL(err, status, "a leaf's value is on its way");
+    }
+    if (status != LS_OK) {
         *err = *ls_session_error(l->session);
-        return err->code;
+        return status;
     }
     *out_data = bytes;
     return LS_OK;
