@@ -3,6 +3,7 @@
 #define main hashes_main
 #include "../golden/test_hashes.c"
 #undef main
+#include <lockstep/check.h>
 #include "device/device.h"
 #include "gpu/gpu.h"
 #include "backend/webgpu/webgpu.h"
@@ -80,6 +81,18 @@ ls_status EXPORT(t_golden)(int i) {
     status = hash_of(s, i);
     ls_session_destroy(s);
     return status;
+}
+
+/* Conformance row `number` (check.h): LS_ERR_DIFFERS where it failed, LS_ERR_UNSUPPORTED where it was skipped. */
+ls_status EXPORT(t_row)(int number) {
+    ls_row_result row;
+    ls_error err = {0};
+    ls_status status = ls_conform_row(context, device, NULL, number, &row, &err);
+    if (status != LS_OK) {
+        return say(status, err.message);
+    }
+    snprintf(text, sizeof text, "%s: %s", row.name, row.message);
+    return row.state == LS_CASE_PASSED ? LS_OK : row.state == LS_CASE_FAILED ? LS_ERR_DIFFERS : LS_ERR_UNSUPPORTED;
 }
 
 /* ---- a network's logits: on the CPU, and on the GPU in either kind of arithmetic ---- */

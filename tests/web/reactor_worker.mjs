@@ -36,7 +36,7 @@ function wasi(module, memory, printed) {
     return Object.fromEntries(wanted.map(({ name }) => [name, known[name] ?? (() => 8)])); // EBADF
 }
 
-self.onmessage = async ({ data: { jspi, goldens, infer, steps, losses } }) => {
+self.onmessage = async ({ data: { jspi, goldens, rows, infer, steps, losses } }) => {
     const printed = [], out = { failures: [], lines: [], ms: {}, differs: {} };
     let answers = 0;
     try {
@@ -85,6 +85,13 @@ self.onmessage = async ({ data: { jspi, goldens, infer, steps, losses } }) => {
         for (const i of goldens === 'all' ? Array(await exports.t_goldens()).keys() : goldens ?? []) {
             const status = await call('t_golden', i);
             if (status !== 0 && status !== UNSUPPORTED) out.failures.push(`golden ${i}: ${status}: ${await text()}`);
+        }
+        out.rows = { right: 0, skipped: 0 };
+        for (let row = rows?.[0]; row < rows?.[1]; row++) {
+            const status = await call('t_row', row);
+            if (status === UNSUPPORTED) out.rows.skipped++;
+            else if (status === 0) out.rows.right++;
+            else out.failures.push(`row ${row}: ${status}: ${await text()}`);
         }
         for (const which of infer ?? []) {
             for (let i = 0; i < 3; i++) {
