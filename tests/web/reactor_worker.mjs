@@ -36,76 +36,61 @@ function wasi(module, memory, printed) {
     return Object.fromEntries(wanted.map(({ name }) => [name, known[name] ?? (() => 8)])); // EBADF
 }
 
-self.onmessage = async ({ data: { jspi, goldens, rows, infer, steps, losses } }) => {
+self.onmessage = async ({ data: { goldens, rows, infer, steps, losses } }) => {
     const printed = [], out = { failures: [], lines: [], ms: {}, differs: {} };
-    let answers = 0;
     try {
         const gpu = new WebGPU();
         const module = await WebAssembly.compileStreaming(fetch('/build/tests/web/reactor.wasm'));
-        let instance;
+        let instance = null;
         const memory = () => instance.exports.memory;
-        const lockstep = { ...gpu.imports };
-        if (jspi) {
-            const { webgpu_look } = gpu.imports;
-            lockstep.webgpu_look = new WebAssembly.Suspending(async (host, at) => {
-                webgpu_look(host, at);
-                const view = new DataView(memory().buffer, at);
-                if (view.getUint32(8, true) || view.getUint32(12, true)) {
-                    answers++;
-                    await gpu.answers();
-                    webgpu_look(host, at);
-                }
-            });
-        }
-        instance = await WebAssembly.instantiate(module, { wasi_snapshot_preview1: wasi(module, memory, printed), lockstep });
+        instance = await WebAssembly.instantiate(module, { wasi_snapshot_preview1: wasi(module, memory, printed), lockstep: gpu.imports });
         gpu.attach(memory());
-        const exports = jspi ? Object.fromEntries(Object.entries(instance.exports).map(([name, f]) =>
-            [name, typeof f === 'function' && name.startsWith('t_') ? WebAssembly.promising(f) : f])) : instance.exports;
-        await (exports._initialize?.());
-        const text = async () => {
-            const bytes = new Uint8Array(memory().buffer, await exports.t_text());
+        const { exports } = instance;
+        exports._initialize?.();
+        const text = () => {
+            const bytes = new Uint8Array(memory().buffer, exports.t_text());
             return new TextDecoder().decode(bytes.slice(0, bytes.indexOf(0)));
         };
         async function call(name, ...args) {
             const start = performance.now();
             let status, rounds = 0;
-            while ((status = await exports[name](...args)) === AGAIN) {
+            while ((status = exports[name](...args)) === AGAIN) {
                 rounds++;
                 await gpu.answers();
             }
             const key = `${name.slice(2)}${args.length ? ' ' + args : ''}`;
-            const line = `${key}: ${status} in ${(out.ms[key] = performance.now() - start).toFixed(0)} ms, ${rounds} rounds: ${await text()}`;
+            const line = `${key}: ${status} in ${(out.ms[key] = performance.now() - start).toFixed(0)} ms, ${rounds} rounds: ${text()}`;
             out.lines.push(line);
             return status;
         }
         out.info = await gpu.requestDevice();
-        if (await call('t_open') !== 0) throw new Error(await text());
+        if (await call('t_open') !== 0) throw new Error(text());
         out.certified = await call('t_certify') === 0;
-        out.why = await text();
-        for (const i of goldens === 'all' ? Array(await exports.t_goldens()).keys() : goldens ?? []) {
+        out.why = text();
+        for (const i of goldens === 'all' ? Array(exports.t_goldens()).keys() : goldens ?? []) {
             const status = await call('t_golden', i);
-            if (status !== 0 && status !== UNSUPPORTED) out.failures.push(`golden ${i}: ${status}: ${await text()}`);
+            if (status !== 0 && status !== UNSUPPORTED) out.failures.push(`golden ${i}: ${status}: ${text()}`);
         }
         out.rows = { right: 0, skipped: 0 };
         for (let row = rows?.[0]; row < rows?.[1]; row++) {
             const status = await call('t_row', row);
             if (status === UNSUPPORTED) out.rows.skipped++;
             else if (status === 0) out.rows.right++;
-            else out.failures.push(`row ${row}: ${status}: ${await text()}`);
+            else out.failures.push(`row ${row}: ${status}: ${text()}`);
         }
         for (const which of infer ?? []) {
             for (let i = 0; i < 3; i++) {
-                if (await call('t_infer', which) !== 0) out.failures.push(await text());
+                if (await call('t_infer', which) !== 0) out.failures.push(text());
             }
-            out.differs[which] = await exports.t_difference(which);
+            out.differs[which] = exports.t_difference(which);
         }
         if (steps) {
-            if (await call('t_train_open') !== 0) throw new Error(await text());
+            if (await call('t_train_open') !== 0) throw new Error(text());
             for (let i = 0; i < steps; i++) {
-                if (await call('t_train_step') !== 0) throw new Error(await text());
+                if (await call('t_train_step') !== 0) throw new Error(text());
                 if (i === 2) {
-                    if (await call('t_train_hash') !== 0) throw new Error(await text());
-                    out.trained = await text();
+                    if (await call('t_train_hash') !== 0) throw new Error(text());
+                    out.trained = text();
                     await gpu.answers();
                     out.before = gpu.counts;
                 }
@@ -118,23 +103,22 @@ self.onmessage = async ({ data: { jspi, goldens, rows, infer, steps, losses } })
                 postMessage('crash');
                 while (gpu.info) await new Promise((resolve) => setTimeout(resolve, 10));
             } else {
-                await exports.t_lose();
+                exports.t_lose();
             }
             for (const [name, ...args] of [['t_golden', 0], ['t_infer', 2], ['t_open']]) {
                 const status = await call(name, ...args);
-                if (status !== (name === 't_open' ? 0 : DEVICE)) out.failures.push(`${name} on a lost device (${loss}): ${status}: ${await text()}`);
+                if (status !== (name === 't_open' ? 0 : DEVICE)) out.failures.push(`${name} on a lost device (${loss}): ${status}: ${text()}`);
             }
-            await exports.t_close();
+            exports.t_close();
             if (await call('t_open') !== DEVICE) out.failures.push('a lost device was opened');
-            out.lost = await text();
-            await exports.t_close();
+            out.lost = text();
+            exports.t_close();
             if (!await gpu.requestDevice()) out.failures.push(`after ${loss}: ${gpu.reason}`);
-            else if (await call('t_open') !== 0 || await call('t_golden', 2) !== 0) out.failures.push(`after ${loss}: ${await text()}`);
+            else if (await call('t_open') !== 0 || await call('t_golden', 2) !== 0) out.failures.push(`after ${loss}: ${text()}`);
         }
-        await exports.t_close();
+        exports.t_close();
         await gpu.answers();
         out.left = gpu.counts; // nothing but what never settled
-        out.answers = answers;
     } catch (error) {
         out.failures.push(error.stack);
     }

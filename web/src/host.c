@@ -128,6 +128,11 @@ static void pipeline_free(ls_webgpu_host *host, void *handle) {
     ls_free(host->heap, p);
 }
 
+static const char *pipeline_error(ls_webgpu_host *host, void *handle) {
+    pipeline *p = handle;
+    return js_pipeline_error(number(host), p->number, p->error, sizeof p->error) ? p->error : NULL;
+}
+
 static void *group_new(ls_webgpu_host *host, void *handle, const ls_webgpu_binding *storage, void *uniform) {
     const pipeline *p = handle;
     const buffer *u = uniform;
@@ -146,8 +151,9 @@ static void group_free(ls_webgpu_host *host, void *group) {
 
 /* ---- commands ---- */
 
-static void dispatch(ls_webgpu_host *host, void *handle, void *group, uint32_t uniform_offset, const uint32_t groups[3], int timer) {
-    (void)timer; /* limits.timestamps is false */
+static void dispatch(ls_webgpu_host *host, void *handle, void *group, uint32_t uniform_offset, const uint32_t groups[3],
+                     uint32_t written, int timer) {
+    (void)written, (void)timer; /* limits.timestamps is false */
     js_dispatch(number(host), ((const pipeline *)handle)->number, (uint32_t)(uintptr_t)group, uniform_offset, groups[0], groups[1],
                 groups[2]);
 }
@@ -227,9 +233,8 @@ static void close_host(ls_webgpu_host *host) {
 
 static const ls_webgpu_host_api host_api = {
     .buffer_new = buffer_new, .buffer_free = buffer_free, .pipeline_new = pipeline_new, .pipeline_free = pipeline_free,
-    .group_new = group_new,   .group_free = group_free,   .dispatch = dispatch,         .resolve = resolve,
-    .copy = copy,             .write = write,             .submit = submit,             .map = map,
-    .mapped = mapped,         .unmap = unmap,             .wait = wait,                 .lose = lose,
+    .pipeline_error = pipeline_error, .group_new = group_new, .group_free = group_free, .dispatch = dispatch, .resolve = resolve,
+    .copy = copy, .write = write, .submit = submit, .map = map, .mapped = mapped, .unmap = unmap, .wait = wait, .lose = lose,
     .close = close_host,
 };
 
@@ -250,6 +255,7 @@ ls_status ls_webgpu_open_native(ls_heap *heap, int index, ls_webgpu_host **out_h
     }
     p->base.api = &host_api;
     p->base.heap = heap;
+    p->base.late = true;
     memcpy(p->base.name, a.name, sizeof a.name);
     memcpy(p->base.driver, a.driver, sizeof a.driver);
     p->base.limits = (ls_webgpu_limits){
