@@ -39,7 +39,9 @@ class Table {
 class Device {
     constructor(adapter, device, name, driver) {
         Object.assign(this, { adapter, device, name, driver, lost: false, reason: '', hosts: new Set() });
-        this.gone = device.lost.then((info) => this.lose(`the browser took it away: ${info.message || info.reason}`));
+        this.pending = new Set(); // promises that never reject
+        this.waiters = new Set(); // called when the device is lost
+        device.lost.then((info) => this.lose(`the browser took it away: ${info.message || info.reason}`));
         device.addEventListener('uncapturederror', (event) => {
             event.preventDefault(); // the C side reports it
             this.note(event.error);
@@ -49,6 +51,7 @@ class Device {
         if (!this.lost) {
             this.lost = true;
             this.reason = reason;
+            for (const go of this.waiters) go();
         }
     }
     note(error) {
@@ -92,7 +95,7 @@ export class WebGPU {
     #buffers = new Table();
     #pipelines = new Table();
     #groups = new Table();
-    #pending = new Set(); // promises that never reject
+    #asking = null;
     #decoder = new TextDecoder();
     #encoder = new TextEncoder();
 
@@ -104,9 +107,15 @@ export class WebGPU {
 
     /**
      * Asks the browser for an adapter and a device, which "webgpu" is then opened on; after a loss, for another. Resolves to
-     * { name, driver, features }, or to null: then `reason` says why, and opening "webgpu" fails with it.
+     * `info`, or to null: then `reason` says why, and opening "webgpu" fails with it.
      */
-    async requestDevice(options = { powerPreference: 'high-performance' }) {
+    requestDevice(options) {
+        this.#asking ??= this.#request(options).finally(() => { this.#asking = null; });
+        return this.#asking;
+    }
+
+    // Chromium on Windows warns of the preference, which it has no use for.
+    async #request(options = /Windows/.test(globalThis.navigator?.userAgent) ? {} : { powerPreference: 'high-performance' }) {
         if (this.#current && !this.#current.lost) return this.info;
         this.#current = null;
         try {
@@ -115,7 +124,7 @@ export class WebGPU {
                 ? 'this page is no secure context, and WebGPU is in secure contexts only: serve it over https or from localhost'
                 : 'this browser has no WebGPU (navigator.gpu)');
             const adapter = await gpu.requestAdapter(options);
-            if (!adapter) throw new Error("the browser has WebGPU but gives no adapter: no GPU, or its driver is on the browser's blocklist");
+            if (!adapter) throw new Error('the browser has WebGPU but gives no adapter: no GPU, or its driver is on the blocklist');
             const requiredLimits = {};
             for (const limit of LIMITS) if (adapter.limits[limit] !== undefined) requiredLimits[limit] = adapter.limits[limit];
             const requiredFeatures = FEATURES.filter((feature) => adapter.features.has(feature));
@@ -131,27 +140,36 @@ export class WebGPU {
         return this.info;
     }
 
-    /** The device that is there now, or null. */
+    /** The device that is there now, { name, driver, features, software }, or null. */
     get info() {
         const d = this.#current;
-        return d && !d.lost ? { name: d.name, driver: d.driver, features: FEATURES.filter((f) => d.device.features.has(f)) } : null;
+        if (!d || d.lost) return null;
+        const features = FEATURES.filter((feature) => d.device.features.has(feature));
+        return { name: d.name, driver: d.driver, features, software: Boolean(d.adapter.info.isFallbackAdapter) };
     }
 
     /** Why there is no device. */
     get reason() { return this.#current?.lost ? `the device is lost: ${this.#current.reason}` : this.#reason; }
 
     /** Resolves when all that is outstanding at this moment has its answer; also when the device is lost. Never rejects. */
-    async answers() {
-        const all = Promise.all(this.#pending);
-        if (this.#pending.size && this.#current) await Promise.race([all, this.#current.gone]);
-        else await new Promise((resolve) => setTimeout(resolve, 0)); // lets events come in all the same
+    answers() {
+        const d = this.#current;
+        if (!d || d.lost || d.pending.size === 0) return new Promise((resolve) => setTimeout(resolve, 0)); // lets events come in
+        return new Promise((resolve) => {
+            const go = () => {
+                d.waiters.delete(go);
+                resolve();
+            };
+            d.waiters.add(go);
+            Promise.all(d.pending).then(go);
+        });
     }
 
     /** Numbers of objects that are alive, for tests. */
     get counts() {
         return {
             hosts: this.#hosts.size, buffers: this.#buffers.size, pipelines: this.#pipelines.size, groups: this.#groups.size,
-            pending: this.#pending.size,
+            pending: this.#current?.pending.size ?? 0,
         };
     }
 
@@ -163,9 +181,10 @@ export class WebGPU {
         }
     }
 
-    #wait(promise) {
-        const settled = promise.catch(() => {}).then(() => this.#pending.delete(settled));
-        this.#pending.add(settled);
+    #wait(host, promise) {
+        const { pending } = host.owner;
+        const settled = promise.catch(() => {}).then(() => pending.delete(settled));
+        pending.add(settled);
     }
 
     #text(at, length) { return this.#decoder.decode(new Uint8Array(this.#memory.buffer, at >>> 0, length)); }
@@ -219,7 +238,7 @@ export class WebGPU {
         device.pushErrorScope('validation');
         const gpu = device.createBuffer({ size, usage: USES[use] });
         for (let i = 0; i < 2; i++) {
-            this.#wait(device.popErrorScope().then((error) => error && host.note(kindOf(error), error.message)));
+            this.#wait(host, device.popErrorScope().then((error) => error && host.note(kindOf(error), error.message)));
         }
         return this.#buffers.add({ gpu, map: null });
     }
@@ -243,7 +262,7 @@ export class WebGPU {
         const made = device.createComputePipelineAsync({ label: name, layout: pipelineLayout, compute: { module, entryPoint: 'main' } });
         const pipeline = { gpu: null, layout, nStorage, uniformSize, error: '' };
         host.unsettled++;
-        this.#wait(Promise.allSettled([scope, made]).then(([scoped, done]) => {
+        this.#wait(host, Promise.allSettled([scope, made]).then(([scoped, done]) => {
             host.unsettled--;
             if (done.status === 'fulfilled') pipeline.gpu = done.value;
             else pipeline.error = scoped.value?.message || done.reason.message || 'the browser gave no reason';
@@ -288,13 +307,13 @@ export class WebGPU {
         host.encoder = null;
         host.device.queue.submit([commands]);
         const number = ++host.submitted;
-        this.#wait(host.device.queue.onSubmittedWorkDone().then(() => { host.completed = Math.max(host.completed, number); }));
+        this.#wait(host, host.device.queue.onSubmittedWorkDone().then(() => { host.completed = Math.max(host.completed, number); }));
     }
 
     #map(host, buffer, size) {
         const map = (buffer.map = { done: false });
         host.mapping++;
-        this.#wait(buffer.gpu.mapAsync(MAP_READ, 0, size).then(
+        this.#wait(host, buffer.gpu.mapAsync(MAP_READ, 0, size).then(
             () => { map.done = true; },
             (error) => { if (!map.dropped && !host.owner.lost) host.note(DEVICE, error.message); },
         ).then(() => { host.mapping--; }));
