@@ -342,8 +342,9 @@ ls_status ls_gpu_probe(ls_gpu *gpu, ls_error *err) {
         ls_status one = run_probe(&b, &probes[i], err); /* a late device is asked for all of them at once */
         status = one == LS_OK ? status : one;
     }
-    if (status == LS_ERR_AGAIN) {
+    if (status == LS_ERR_AGAIN) { /* what was concluded stood on traits that the missing answers may take away */
         gpu->limits.traits = traits;
+        gpu->device->locked = 0;
         memcpy(gpu->device->caps.arithmetic, arithmetic, sizeof arithmetic);
     }
     ls_gpu_memory_free(gpu, b.in);
