@@ -147,7 +147,12 @@ LS_API void ls_program_destroy(ls_program *program);
 LS_API ls_status ls_program_run(ls_program *program, const void *const *inputs, void *const *outputs);
 
 /* Without blocking: ls_submit starts the computation of tensors; ls_poll says LS_OK with *out_done 0 or 1;
- * ls_wait blocks. */
+ * ls_wait blocks.
+ *
+ * On a device that must not be waited for (WebGPU in a page) these, and all that compile, compute or read, may
+ * give LS_ERR_AGAIN: nothing has changed (a program that has run stays run), the session records no failure,
+ * and the same call is made again once the page's events have been served. ls_submit gives it only before
+ * anything was started; ls_poll never does. */
 typedef struct ls_ticket {
     uint64_t value;
 } ls_ticket;
