@@ -47,12 +47,12 @@ static ls_status make_params(page_net *net, double seed) {
         return page_fail(LS_ERR_MEMORY, "out of memory for the parameters of %s", net->network);
     }
     if (ls_scope_begin(s) != LS_OK) {
-        return page_fail_session(s);
+        return page_fail_session(s, LS_ERR_MEMORY);
     }
     ls_tensor *y = logits_of(net, ls_input(s, "images", LS_F32, LS_SHAPE(1, 1, 28, 28)));
     net->classes = y ? ls_tensor_numel(s, y) : 0;
     ls_scope_end(s);
-    return y ? LS_OK : page_fail_session(s);
+    return y ? LS_OK : page_fail_session(s, LS_ERR_INTERNAL);
 }
 
 static ls_status load_weights(page_net *net, const void *weights, size_t size) {
@@ -109,11 +109,11 @@ ls_status page_net_open(const char *network, const void *weights, size_t size, c
 static ls_status compile(page_net *net, int32_t batch, ls_program **out_program) {
     ls_session *s = net->session;
     if (ls_scope_begin(s) != LS_OK) {
-        return page_fail_session(s);
+        return page_fail_session(s, LS_ERR_MEMORY);
     }
     ls_tensor *x = ls_input(s, "images", LS_F32, LS_SHAPE(batch, 1, 28, 28)), *y = logits_of(net, x);
-    ls_status status = y ? ls_program_compile(s, &x, 1, &y, 1, out_program) : page_fail_session(s);
-    status = y && status != LS_OK ? page_fail_session(s) : status;
+    ls_status status = y ? ls_program_compile(s, &x, 1, &y, 1, out_program) : LS_ERR_INTERNAL;
+    status = status == LS_OK ? LS_OK : page_fail_session(s, status);
     ls_scope_end(s);
     return status;
 }
@@ -169,7 +169,7 @@ ls_status page_net_run(page_net *net, int32_t batch, const float *images, float 
     ls_status status = check_batch(batch);
     status = status == LS_OK ? program_for(net, batch, &program) : status;
     if (status == LS_OK && (status = ls_program_run(program, inputs, outputs)) != LS_OK) {
-        return page_fail_session(net->session);
+        return page_fail_session(net->session, status);
     }
     return status == LS_OK ? hash(net, batch, out_logits, out_hex) : status;
 }
@@ -183,12 +183,12 @@ static ls_status graph_over(page_net *net, int32_t batch, const float *images, l
         return status;
     }
     if (ls_scope_begin(s) != LS_OK) {
-        return page_fail_session(s);
+        return page_fail_session(s, LS_ERR_MEMORY);
     }
     *out_logits = logits_of(net, ls_tensor_from(s, LS_F32, LS_SHAPE(batch, 1, 28, 28), images));
     if (!*out_logits) {
         ls_scope_end(s);
-        return page_fail_session(s);
+        return page_fail_session(s, LS_ERR_INTERNAL);
     }
     return LS_OK;
 }
@@ -208,7 +208,7 @@ ls_status page_net_oracle(page_net *net, int32_t batch, const float *images, dou
         ls_verify_free(net->session, middle);
         ls_verify_free(net->session, radius);
     } else {
-        status = page_fail_session(net->session);
+        status = page_fail_session(net->session, status);
     }
     ls_scope_end(net->session);
     return status;
@@ -277,7 +277,7 @@ ls_status page_net_verify(page_net *net, int32_t batch, const float *images) {
         return status;
     }
     status = ls_verify(net->session, &y, 1, &v);
-    status = status == LS_OK ? send_verification(net, v) : page_fail_session(net->session);
+    status = status == LS_OK ? send_verification(net, v) : page_fail_session(net->session, status);
     ls_verification_free(net->session, v);
     ls_scope_end(net->session);
     return status;

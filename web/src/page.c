@@ -30,9 +30,9 @@ ls_status page_fail(ls_status status, const char *fmt, ...) {
     return status;
 }
 
-ls_status page_fail_session(ls_session *session) {
+ls_status page_fail_session(ls_session *session, ls_status status) {
     const ls_error *e = ls_session_error(session);
-    return page_fail(e->code == LS_OK ? LS_ERR_INTERNAL : e->code, "%s", e->message);
+    return status == LS_ERR_AGAIN ? status : page_fail(e->code == LS_OK ? status : e->code, "%s", e->message);
 }
 
 ls_status page_send(cJSON *root) {

@@ -84,7 +84,8 @@ PAGE_EXPORT(page_check_functions) ls_status page_check_functions(const char *dev
 ls_context *page_context(void);
 void page_begin(ls_session *session); /* of a call: forgets the last error; `session` may be NULL */
 ls_status page_fail(ls_status status, const char *fmt, ...) LS_PRINTF(2, 3); /* keeps a message; returns status */
-ls_status page_fail_session(ls_session *session);
+/* What a call of a session returned, or LS_ERR_INTERNAL where it returned NULL; LS_ERR_AGAIN stays what it is. */
+ls_status page_fail_session(ls_session *session, ls_status status);
 ls_status page_send(cJSON *root); /* reports and deletes it; NULL is LS_ERR_MEMORY */
 bool page_math(const char *name, ls_math *out_math); /* false, with a message, for no kind of arithmetic */
 /* A session in a kind of arithmetic on a device, certified if it is to be locked. */

@@ -276,19 +276,18 @@ static ls_status make_step(page_train *t) {
     ls_tensor *x = ls_input(s, "images", LS_F32, LS_SHAPE(p->batch, 1, 28, 28)), *y = ls_input(s, "labels", LS_I32, LS_SHAPE(p->batch));
     ls_tensor *rate = ls_input(s, "rate", LS_F32, LS_SCALAR), *inputs[3] = {x, y, rate};
     ls_tensor *loss = ls_cross_entropy(s, logits_of(t, x), y);
-    if (!loss || ls_optimizer_create(s, t->params, &o, &t->optimizer) != LS_OK ||
-        ls_optimizer_step(s, t->optimizer, loss, rate) != LS_OK ||
-        ls_program_compile(s, inputs, 3, &loss, 1, &t->step) != LS_OK) {
-        return page_fail_session(s);
-    }
-    return LS_OK;
+    ls_status status = loss ? ls_optimizer_create(s, t->params, &o, &t->optimizer) : LS_ERR_INTERNAL;
+    status = status == LS_OK ? ls_optimizer_step(s, t->optimizer, loss, rate) : status;
+    status = status == LS_OK ? ls_program_compile(s, inputs, 3, &loss, 1, &t->step) : status;
+    return status == LS_OK ? LS_OK : page_fail_session(s, status);
 }
 
 static ls_status make_evaluate(page_train *t) {
     ls_session *s = t->session;
     ls_tensor *x = ls_input(s, "images", LS_F32, LS_SHAPE(TEST_BATCH, 1, 28, 28));
     ls_tensor *best = ls_argmax(s, logits_of(t, x), 1, (const int[]){1}, 0);
-    return best && ls_program_compile(s, &x, 1, &best, 1, &t->evaluate) == LS_OK ? LS_OK : page_fail_session(s);
+    ls_status status = best ? ls_program_compile(s, &x, 1, &best, 1, &t->evaluate) : LS_ERR_INTERNAL;
+    return status == LS_OK ? LS_OK : page_fail_session(s, status);
 }
 
 static int all_vars(page_train *t, bool whole, ls_var ***out_vars) {
@@ -414,8 +413,9 @@ ls_status page_train_step(page_train *t, double *out_loss) {
     const void *inputs[3] = {t->images, t->labels, &rate};
     void *outputs[1] = {&loss};
     ls_loader_get(t->loader, t->done / batches, t->done % batches, (float)p->mean, (float)p->deviation, t->images, t->labels);
-    if (ls_program_run(t->step, inputs, outputs) != LS_OK) {
-        return page_fail_session(t->session);
+    ls_status status = ls_program_run(t->step, inputs, outputs);
+    if (status != LS_OK) {
+        return page_fail_session(t->session, status);
     }
     t->done++;
     *out_loss = (double)loss;
@@ -461,8 +461,9 @@ ls_status page_train_test(page_train *t, page_test *test, int32_t batch, int32_t
     const void *inputs[1] = {t->images};
     void *outputs[1] = {best};
     memset(t->images + n * PIXELS, 0, sizeof *t->images * (size_t)((TEST_BATCH - n) * PIXELS));
-    if (n > 0 && ls_program_run(t->evaluate, inputs, outputs) != LS_OK) {
-        return page_fail_session(t->session);
+    status = n > 0 ? ls_program_run(t->evaluate, inputs, outputs) : LS_OK;
+    if (status != LS_OK) {
+        return page_fail_session(t->session, status);
     }
     for (int64_t i = 0; i < n; i++) {
         *out_right += best[i] == t->labels[i];
