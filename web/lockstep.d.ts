@@ -10,7 +10,7 @@ export class LockstepError extends Error {
 }
 
 /** locked: the same bits on every device. fast: inside a derived bound. reduced: also lower precision, inside its own. */
-export type Math = 'locked' | 'fast' | 'reduced';
+export type Arithmetic = 'locked' | 'fast' | 'reduced';
 export type Verdict = 'same' | 'within bound' | 'differs';
 
 /** A URL (in Node also a path), an answer of fetch, a Blob or File, or bytes. */
@@ -54,7 +54,7 @@ export interface Port {
 
 export interface LoadOptions {
     device?: string;
-    math?: Math;
+    math?: Arithmetic;
     /** Of the first values, when there are no weights. */
     seed?: number;
 }
@@ -96,7 +96,7 @@ export class Net {
     private constructor();
     readonly network: string;
     readonly device: string;
-    readonly math: Math;
+    readonly math: Arithmetic;
     readonly inputs: Port[];
     readonly outputs: Port[];
     /** Images [n,1,28,28] to logits [n,10]. Compiled once for each n; later runs replay that. */
@@ -113,7 +113,7 @@ export class Net {
 export interface Comparison {
     /** same: all of them are equal bit for bit. differs: a bound is exceeded, or locked bits are not equal. */
     verdict: Verdict;
-    outputs: (Output & { device: string; math: Math })[];
+    outputs: (Output & { device: string; math: Arithmetic })[];
     /** Each network but the first, against the first. */
     pairs: {
         devices: [string, string];
@@ -152,7 +152,7 @@ export interface TrainOptions {
     /** What the images are, as the command's --data; by default "digits". Only kept with the state. */
     data?: string;
     device?: string;
-    math?: Math;
+    math?: Arithmetic;
     /** u8 [n,28,28] and u8 [n]. */
     images: Uint8Array | Uint8ClampedArray;
     labels: Uint8Array | Uint8ClampedArray;
@@ -172,7 +172,7 @@ export class Training {
     private constructor();
     readonly network: string;
     readonly device: string;
-    readonly math: Math;
+    readonly math: Arithmetic;
     readonly optimizer: string;
     readonly schedule: string;
     readonly lr: number;
@@ -203,7 +203,7 @@ export interface CheckRow {
     kind: 'case' | 'row';
     name: string;
     about: string;
-    math: Math;
+    math: Arithmetic;
     status: 'passed' | 'failed' | 'skipped';
     detail: string;
     seconds: number;
@@ -222,17 +222,17 @@ export interface CheckReport {
     cases: Omit<CheckRow, 'kind'>[];
     /** Conformance, locked and fast. `blind`: the share of elements whose bound is too wide to show anything. */
     rows: {
-        math: Math;
+        math: Arithmetic;
         passed: number;
         failed: number;
         skipped: number;
         blind: number;
         seconds: number;
-        failures: { number: number; name: string; math: Math; detail: string }[];
+        failures: { number: number; name: string; math: Arithmetic; detail: string }[];
         skips: { number: number; name: string; reason: string }[];
     }[];
     /** Measured errors in ULPs of f32; null stands for infinite. */
-    functions: { function: string; math: Math; ulps: number | null; at: number | null; bound: number | null; inputs: number }[];
+    functions: { function: string; math: Arithmetic; ulps: number | null; at: number | null; bound: number | null; inputs: number }[];
 }
 
 export interface CheckOptions {
