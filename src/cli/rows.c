@@ -26,14 +26,17 @@ static void print_row(const ls_row_result *r) {
     fflush(stdout);
 }
 
-/* Without numbers, so that equal reasons meet. */
+/* Without numbers (but with "f64"), so that equal reasons meet. */
 static void note_reason(rows *t, const char *message) {
     char plain[160];
     size_t n = 0;
     for (const char *c = message; *c && n + 1 < sizeof plain; c++) {
         bool digit = *c >= '0' && *c <= '9';
-        if (!digit || n == 0 || plain[n - 1] != '#') {
-            plain[n++] = digit ? '#' : *c;
+        char before = n ? plain[n - 1] : ' ';
+        if (!digit || (before >= 'a' && before <= 'z') || (before >= '0' && before <= '9')) {
+            plain[n++] = *c;
+        } else if (before != '#') {
+            plain[n++] = '#';
         }
     }
     plain[n] = 0;

@@ -15,262 +15,6 @@
  * other side, the products are masked by what is present. */
 #include "emit/contract.h"
 
-enum { PAD = 4 };
-
-/* ---- whether, and how ---- */
-
-static bool may_be_absent(const ls_spec *spec, int32_t id) {
-    const ls_value *v = &spec->values[id];
-    return v->op == LS_V_GUARD && ((v->b < 0 && v->n_preds > 0) || may_be_absent(spec, v->a) ||
-                                   (v->b >= 0 && may_be_absent(spec, v->b)));
-}
-
-static bool is_loop(const ls_value *v) {
-    return v->op == LS_V_REDUCE || v->op == LS_V_CONTRACT || v->op == LS_V_SCAN || v->op == LS_V_SORT;
-}
-
-static const char *find(ls_product *p) {
-    const ls_spec *spec = p->l->spec;
-    p->used = LS_ARENA_ARRAY(p->l->arena, bool, spec->n_values + 1);
-    for (int i = 0; i < 2; i++) {
-        p->s[i].used = LS_ARENA_ARRAY(p->l->arena, bool, spec->n_values + 1);
-    }
-    if (!p->used || !p->s[0].used || !p->s[1].used) {
-        p->l->status = LS_FAIL_MEMORY(p->l->err, "a contraction");
-        return "memory ran out";
-    }
-    for (int32_t i = p->first; i < p->first + p->count; i++) {
-        ls_lower_store_uses(spec, i, p->used);
-    }
-    p->id = LS_SPEC_NONE;
-    bool beside = false;
-    for (int32_t i = 0; i < spec->n_values; i++) {
-        if (p->used[i] && spec->values[i].op == LS_V_CONTRACT) {
-            if (p->id >= 0) {
-                return "the kernel has several contractions";
-            }
-            p->id = i;
-        } else if (p->used[i] && is_loop(&spec->values[i])) {
-            beside = true;
-        }
-    }
-    if (p->id < 0) {
-        return "the kernel has no contraction";
-    }
-    if (beside) {
-        return "a reduction, scan or sort stands beside the contraction";
-    }
-    p->v = &spec->values[p->id];
-    for (int32_t i = 0; i < spec->n_values; i++) {
-        p->used[i] = false;
-    }
-    p->used[p->id] = true;
-    for (int32_t i = p->first; i < p->first + p->count; i++) {
-        ls_lower_store_uses(spec, i, p->used);
-    }
-    p->used[p->id] = false;
-    return NULL;
-}
-
-/* Batch, rows and columns; the columns hold the innermost axis. */
-static const char *classify(ls_product *p) {
-    const ls_spec *spec = p->l->spec;
-    const ls_store *s = &spec->stores[p->first];
-    uint64_t bound = 0, of[2] = {spec->values[p->v->a].axes, spec->values[p->v->b].axes};
-    for (int i = 0; i < p->v->n_bound; i++) {
-        bound |= UINT64_C(1) << p->v->bound[i];
-    }
-    int columns = 1;
-    uint64_t space = 0;
-    for (int i = 0; i < s->n_axes; i++) {
-        uint64_t bit = UINT64_C(1) << s->axes[i];
-        space |= bit;
-        bool a = of[0] & ~bound & bit, b = of[1] & ~bound & bit;
-        if (!(p->v->axes & bit) && ls_dim_bound(spec->extents_of_axes[s->axes[i]]) > 1) {
-            return "the contraction is the same along an axis of its kernel";
-        }
-        columns = a != b ? b : columns; /* the innermost that decides */
-    }
-    if (p->v->axes & ~space) {
-        return "the contraction stands inside another loop";
-    }
-    p->s[0].value = columns ? p->v->a : p->v->b;
-    p->s[1].value = columns ? p->v->b : p->v->a;
-    for (int i = 0; i < 2; i++) {
-        ls_side *d = &p->s[i];
-        ls_lower_uses(spec, d->value, d->used);
-        d->absent = may_be_absent(spec, d->value);
-        d->words = LS_SPEC_NONE;
-        d->bound = 1;
-    }
-    for (int i = 0; i < s->n_axes; i++) {
-        uint64_t bit = UINT64_C(1) << s->axes[i];
-        bool row = spec->values[p->s[0].value].axes & ~bound & bit,
-             column = spec->values[p->s[1].value].axes & ~bound & bit;
-        if (row && column) {
-            p->batch[p->n_batch++] = s->axes[i];
-        } else {
-            ls_side *d = &p->s[column];
-            d->axes[d->n++] = s->axes[i];
-            d->bound *= ls_dim_bound(spec->extents_of_axes[s->axes[i]]);
-        }
-    }
-    for (int i = 0; i < 2; i++) {
-        p->s[i].type = p->s[i].bound < INT32_MAX - 1024 ? LS_I32 : LS_I64;
-    }
-    return NULL;
-}
-
-/* The innermost axis of a line, or -1. */
-static int inner_axis(const ls_product *p, const ls_side *s, bool by_k) {
-    return by_k ? (p->v->n_bound ? p->v->bound[p->v->n_bound - 1] : -1) : (s->n ? s->axes[s->n - 1] : -1);
-}
-
-/* Along which line neighbouring elements of the operand are neighbours in memory, and whether four can be
- * loaded at once. */
-void ls_product_direct(ls_product *p, ls_side *s) {
-    const ls_spec *spec = p->l->spec;
-    int best = -1;
-    int64_t nearest = INT64_MAX;
-    for (int by_k = 0; by_k < 2; by_k++) {
-        int axis = inner_axis(p, s, by_k);
-        if (axis < 0) {
-            continue;
-        }
-        int quads = 0;
-        int64_t near = INT64_MAX; /* of neighbours in memory, the nearest */
-        for (int32_t i = 0; i < spec->n_values; i++) {
-            int64_t stride;
-            if (s->used[i] && spec->values[i].op == LS_V_LOAD && (spec->values[i].axes >> axis & 1)) {
-                if (ls_ix_affine(spec, spec->values[i].ix, axis, &stride) && stride && stride > -near && stride < near) {
-                    near = stride < 0 ? -stride : stride;
-                }
-                quads += (by_k || s->tile % LS_RUN == 0) && ls_quad_axis(p->l, axis) && p->lanes == LS_RUN &&
-                         ls_quad_loads(p->l, i, axis, ~UINT64_C(0));
-            }
-        }
-        int worth = quads ? 1 : 0;
-        if (worth > best || (worth == best && near < nearest)) {
-            best = worth;
-            nearest = near;
-            s->by_k = by_k;
-            s->run = quads ? LS_RUN : 1;
-        }
-    }
-    s->units = s->tile * p->bk / s->run;
-}
-
-static int64_t up(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
-static int64_t shared_bytes(const ls_product *p, const ls_tile_shape *t, int bk) {
-    int64_t size = (int64_t)ls_dtype_size((ls_dtype)p->v->acc), bytes = 4;
-    for (int i = 0; i < 2; i++) {
-        bytes += size * bk * ((i ? t->tx * t->tn : t->ty * t->tm) + PAD) * (1 + p->s[i].absent);
-    }
-    return bytes;
-}
-
-/* How many chunks a workgroup does, so that some 32768 threads have something to do. */
-static int64_t chunks_for(const ls_product *p, int64_t threads) {
-    int64_t shares = threads > 0 ? up(32768, threads) : 1, size = (int64_t)ls_dtype_size((ls_dtype)p->v->acc);
-    int64_t points = p->s[0].bound * p->s[1].bound * ls_lower_bound(p->l, p->batch, p->n_batch);
-    bool splits =
-        ls_dtype_is_float((ls_dtype)p->v->acc) && shares > 1 && points * size * p->chunks < INT64_C(1) << 26;
-    return splits ? up(p->chunks, shares) : p->chunks;
-}
-
-/* The shape whose tiles are done soonest on a device of some 32768 threads. */
-static const char *choose_shape(ls_product *p, bool flat) {
-    static const ls_tile_shape shapes[] = {
-        {16, 16, 8, 8, 100}, {8, 16, 8, 8, 96}, {16, 16, 8, 4, 90}, {16, 16, 4, 4, 72}, {8, 8, 4, 4, 40},  {32, 4, 4, 4, 36},
-        {4, 32, 4, 4, 36},   {1, 64, 8, 4, 30},  {1, 64, 4, 4, 24},  {1, 64, 2, 4, 18}, {1, 64, 1, 4, 12}};
-    int64_t best = INT64_MAX, batch = ls_lower_bound(p->l, p->batch, p->n_batch);
-    p->chunks_each = p->chunks;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        ls_tile_shape t = shapes[i];
-        bool small = i < 2 || p->f.bound <= 8 || shared_bytes(p, &t, 16) > p->l->max_shared;
-        int bk = small ? 8 : 16, threads = t.ty * t.tx;
-        if (t.ty == 1 && t.tm == 1 && p->f.bound >= 512 && shared_bytes(p, &t, 2 * bk) <= p->l->max_shared) {
-            bk *= 2; /* what matters is how many loads are under way */
-        }
-        if (threads > p->l->max_threads || shared_bytes(p, &t, bk) > p->l->max_shared ||
-            (t.ty == 1) != flat) {
-            continue;
-        }
-        int worth = t.worth - (t.tm * t.tn == 64 && p->several ? 15 : 0); /* twice the registers */
-        int64_t tiles = up(p->s[0].bound, t.ty * t.tm) * up(p->s[1].bound, t.tx * t.tn) * batch;
-        int64_t each = chunks_for(p, tiles * threads), shares = up(p->chunks, each);
-        int64_t rounds =
-            up(tiles * shares * threads, 32768); /* a device that is not full takes as long as one that is */
-        int64_t cost = rounds * each * t.tm * t.tn * 100000 / worth;
-        if (cost < best) {
-            best = cost;
-            p->shape = t;
-            p->bk = bk;
-            p->chunks_each = each;
-        }
-    }
-    p->threads = p->shape.ty * p->shape.tx;
-    return best < INT64_MAX ? NULL : "its tiles need more threads or shared memory than the device has";
-}
-
-const char *ls_product_find(ls_product *p) {
-    const char *why = find(p);
-    why = why ? why : classify(p);
-    if (!why) {
-        ls_dtype acc = (ls_dtype)p->v->acc;
-        p->f.bound = ls_lower_bound_points(p->l, p->v);
-        p->fast = p->l->spec->math != LS_LOCKED && ls_dtype_is_float(acc);
-        p->several = p->f.bound > LS_EMIT_CHUNK && !p->fast && ls_dtype_is_float(acc);
-        p->lanes = ls_dtype_size(acc) > 4 ? 2 : LS_RUN;
-        p->chunk = LS_EMIT_CHUNK;
-        p->chunks = p->f.bound > 0 ? up(p->f.bound, p->chunk) : 1;
-        p->chunks_each = p->chunks;
-        p->scratch = LS_SPEC_NONE;
-        p->staged = acc;
-    }
-    return why;
-}
-
-static void fewer_rows(ls_product *p) {
-    if (p->s[0].bound > p->s[1].bound) {
-        ls_side rows = p->s[0];
-        p->s[0] = p->s[1];
-        p->s[1] = rows;
-    }
-}
-
-static const char *plan(ls_product *p, bool flat) {
-    const char *why = ls_product_find(p);
-    if (why) {
-        return why;
-    }
-    if (flat && p->s[0].bound > 8 && p->s[1].bound > 8) {
-        return "rows and columns are more than 8 both";
-    }
-    if (flat) {
-        fewer_rows(p);
-    }
-    if (flat && p->fast && p->f.bound > 0) { /* what counts is how many loads are under way */
-        p->chunk = LS_EMIT_CHUNK / 4;
-        p->chunks = up(p->f.bound, p->chunk);
-    }
-    why = choose_shape(p, flat);
-    p->several = p->several || p->chunks_each < p->chunks;
-    for (int i = 0; i < 2 && !why; i++) {
-        ls_side *s = &p->s[i];
-        s->tile = i ? p->shape.tx * p->shape.tn : p->shape.ty * p->shape.tm;
-        s->stride = s->tile + PAD;
-        ls_product_direct(p, s);
-    }
-    /* where loads are many, a barrier less is worth the registers */
-    bool ones = p->s[0].run == 1 || p->s[1].run == 1;
-    p->twice = !why && ones && 2 * shared_bytes(p, &p->shape, p->bk) <= p->l->max_shared;
-    return why;
-}
-
 /* ---- slabs ---- */
 
 static ls_val i32(ls_product *p, int64_t k) {
@@ -348,7 +92,7 @@ static void fetch_unit(ls_product *p, ls_side *s, ls_val at, int u) {
     k = ls_kb_cast(kb, k, p->f.type);
     l->active = bind_unit(p, s, row, at, k);
     k = ls_kb_add(kb, at, k);
-    int axis = inner_axis(p, s, s->by_k);
+    int axis = ls_product_axis(p, s, s->by_k);
     ls_quad q = {0};
     if (s->run == LS_RUN) {
         q = (ls_quad){.l = l, .axis = axis, .base = l->axis[axis], .at = LS_VAL_NONE};
@@ -646,7 +390,7 @@ void ls_product_store(ls_product *p, ls_val column, ls_val sums_of) {
     for (int lane = 0; lane < p->lanes; lane++) {
         x[lane] = ls_kb_cast(kb, ls_kb_extract(kb, sums_of, lane), (ls_dtype)p->v->dtype);
     }
-    int axis = inner_axis(p, s, false), mark = ls_lower_mark(l);
+    int axis = ls_product_axis(p, s, false), mark = ls_lower_mark(l);
     if (p->lanes == LS_RUN && axis >= 0 && ls_quad_axis(l, axis)) {
         int opened = ls_product_open(p, s, column);
         ls_quad q = {.l = l, .axis = axis, .base = l->axis[axis], .at = LS_VAL_NONE};
@@ -689,7 +433,7 @@ static void keep_chunk(ls_product *p, ls_val chunk) {
     const ls_side *r = &p->s[0], *c = &p->s[1];
     int64_t points = l->list->scratch[p->scratch].count / p->chunks;
     ls_dtype type = l->list->scratch[p->scratch].count < INT32_MAX ? LS_I32 : LS_I64;
-    int mem = ls_lower_mem(l, LS_EMIT_SCRATCH, p->scratch), axis = inner_axis(p, c, false);
+    int mem = ls_lower_mem(l, LS_EMIT_SCRATCH, p->scratch), axis = ls_product_axis(p, c, false);
     bool quads = p->lanes == LS_RUN && axis >= 0 && ls_quad_axis(l, axis) &&
                  (p->v->axes >> axis) == 1; /* the last: of stride 1 */
     ls_val base = ls_kb_mul(kb, ls_kb_cast(kb, chunk, type), ls_kb_const_int(kb, type, points));
@@ -777,9 +521,9 @@ void ls_product_begin(ls_product *p, const char *suffix, ls_cover cover) {
     ls_kb_workgroup(kb, p->threads, 1, 1);
     int64_t tiles[2], batch = ls_lower_bound(l, p->batch, p->n_batch);
     for (int i = 0; i < 2; i++) {
-        tiles[i] = up(p->s[i].bound, p->s[i].tile);
+        tiles[i] = ls_product_up(p->s[i].bound, p->s[i].tile);
     }
-    int64_t shares = up(p->chunks, p->chunks_each);
+    int64_t shares = ls_product_up(p->chunks, p->chunks_each);
     ls_val group = ls_lower_frame(l, tiles[0] * tiles[1] * batch * shares, 1), share = LS_VAL_NONE;
     ls_dtype type = ls_lower_type(l, group);
     if (shares > 1) {
@@ -850,17 +594,17 @@ const char *ls_lower_contraction(ls_lower *l, int32_t first, int32_t count, ls_c
     }
     if (!dry && choice != LS_CHOICE_TILED) {
         const char *not_so = ls_product_find(p);
-        fewer_rows(p);
+        ls_product_fewer_rows(p);
         not_so = not_so ? not_so : ls_product_vector(p, choice == LS_CHOICE_GEMV);
         if (!not_so || l->status != LS_OK) {
             return not_so;
         }
         *p = (ls_product){.l = l, .first = first, .count = count};
     }
-    const char *why = plan(p, choice == LS_CHOICE_GEMV);
+    const char *why = ls_product_plan(p, choice == LS_CHOICE_GEMV);
     if (choice == LS_CHOICE_ANY && !why && (p->s[0].bound < 8 || p->s[1].bound < 8)) {
         *p = (ls_product){.l = l, .first = first, .count = count};
-        why = plan(p, true);
+        why = ls_product_plan(p, true);
         why = !why && (p->s[1].bound < 32 || p->f.bound < 32) ? "the contraction is too small to share loads"
                                                               : why;
     } else if (choice == LS_CHOICE_ANY && !why && p->f.bound < 4) {

@@ -55,9 +55,22 @@ typedef struct ls_product {
     ls_val sum[8][4], total[8][4];      /* variables of `lanes` columns */
 } ls_product;
 
+/* ---- product.c ---- */
 /* Whether there is one contraction with what it needs, its axes, operands and chunks; why not, or NULL. */
 const char *ls_product_find(ls_product *p);
-void ls_product_direct(ls_product *p, ls_side *s); /* needs s->tile and p->lanes */
+/* The same with the tile of a workgroup; flat: a tile of all of the fewer side, which is made the rows. */
+const char *ls_product_plan(ls_product *p, bool flat);
+void ls_product_fewer_rows(ls_product *p);
+/* Along which line neighbouring elements of the operand are neighbours in memory, and whether four can be loaded at once.
+ * Needs s->tile and p->lanes. */
+void ls_product_direct(ls_product *p, ls_side *s);
+/* The innermost axis of a line, or -1. */
+int ls_product_axis(const ls_product *p, const ls_side *s, bool by_k);
+static inline int64_t ls_product_up(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+/* ---- contract.c ---- */
 /* Begins a kernel of a workgroup a tile (and share of the chunks): batch, tiles and threads are bound. */
 void ls_product_begin(ls_product *p, const char *suffix, ls_cover cover);
 void ls_product_hold(ls_product *p); /* declares what slabs and threads need */

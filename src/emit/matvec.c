@@ -19,10 +19,6 @@ typedef struct shape {
     bool quads;     /* the rows too are loaded by fours, along the contracted line */
 } shape;
 
-static int64_t up(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
 static bool fixed_line(const ls_product *p) {
     bool fixed = true;
     for (int i = 0; i < p->v->n_bound; i++) {
@@ -50,7 +46,7 @@ static bool choose(ls_product *p, shape *h) {
     int step = (p->fast ? 32 : 64) / (int)size / (p->s[0].bound > 2 ? 2 : 1);
     for (h->step = step > MOST_STEP ? MOST_STEP : step; h->step >= 4 && k % h->step; h->step /= 2) {
     }
-    for (h->wide = 32; h->wide > 8 && up(p->s[1].bound, LS_RUN * (int64_t)h->wide) * batch < 96; h->wide /= 2) {
+    for (h->wide = 32; h->wide > 8 && ls_product_up(p->s[1].bound, LS_RUN * (int64_t)h->wide) * batch < 96; h->wide /= 2) {
     }
     h->tall = 1;
     if (!p->fast) {
@@ -79,7 +75,7 @@ static const char *plan(ls_product *p, shape *h, bool forced) {
     if (c->by_k || c->run != LS_RUN) {
         return "its columns do not lie side by side";
     }
-    int64_t groups = up(c->bound, c->tile) * ls_lower_bound(l, p->batch, p->n_batch);
+    int64_t groups = ls_product_up(c->bound, c->tile) * ls_lower_bound(l, p->batch, p->n_batch);
     if (!forced && (p->fast ? groups < 64 : groups < 16 || p->chunks < 4)) {
         return "too few threads would have something to do";
     }
@@ -268,7 +264,7 @@ static const char *plan_along(ls_product *p, shape *h, bool forced) {
     if (!c->by_k || c->run != LS_RUN) {
         return "its columns do not lie along the contracted line";
     }
-    if (!forced && up(c->bound, c->tile) * ls_lower_bound(l, p->batch, p->n_batch) < 64) {
+    if (!forced && ls_product_up(c->bound, c->tile) * ls_lower_bound(l, p->batch, p->n_batch) < 64) {
         return "too few threads would have something to do";
     }
     size_t size = ls_dtype_size((ls_dtype)l->spec->values[c->value].dtype);

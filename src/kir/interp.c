@@ -1,65 +1,21 @@
 /* The interpreter: all threads of a workgroup step through the body together, each instruction for every active thread
  * before the next. That hides no race, because races are found from shadow cells, one an element, and not from results:
- * a cell knows who last wrote and read it, and in which phase between barriers.
- *
- * Registers lie lane after lane, thread after thread: regs[(slot + lane) * threads + thread]. Element e of a fragment
- * lives in lane e / width of the subgroup's thread e % width. */
-#include "kir/kir.h"
+ * a cell knows who last wrote and read it, and in which phase between barriers. */
+#include "kir/machine.h"
 #include "base/numerics.h"
 #include "base/rng.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { DEPTH_MAX = 66 };
-
-typedef struct cell {
-    int32_t writer_group, writer, write_phase; /* writer_group 0: nobody */
-    int32_t reader_group, reader, read_phase;
-    uint8_t atomic;       /* the last write was */
-    uint8_t many_readers; /* threads, in that phase */
-    uint8_t many_groups;  /* have read it */
-} cell;
-
-typedef struct memory {
-    uint8_t *data;
-    cell *cells;
-    int64_t count;
-    bool poisoned; /* unwritten elements may not be read */
-} memory;
-
-typedef struct machine {
-    ls_heap *heap;
-    const ls_kernel *k;
-    const ls_interp_launch *launch;
-    ls_error *err;
-    int threads, width;
-    int64_t *slot; /* by value */
-    ls_val *match; /* LOOP: its END_LOOP; IF: its ELSE or END_IF; ELSE: its END_IF */
-    uint64_t *regs;
-    uint8_t *masks; /* DEPTH_MAX of `threads` each */
-    memory *mems;
-    int64_t group[3];
-    int32_t group_number, phase; /* from 1 */
-} machine;
-
-static uint64_t *reg(const machine *m, ls_val v) {
+static uint64_t *reg(const ls_machine *m, ls_val v) {
     return m->regs + m->slot[v] * m->threads;
 }
 
-static int lanes_of(const machine *m, const ls_ins *ins) {
-    int rows, cols;
-    if (ins->lanes != LS_LANES_FRAG) {
-        return ins->lanes;
-    }
-    ls_frag_shape(ins->flags, &rows, &cols);
-    return (rows * cols + m->width - 1) / m->width;
-}
-
-static ls_status fail(const machine *m, ls_status code, ls_val at, int thread, const char *fmt, ...)
+static ls_status fail(const ls_machine *m, ls_status code, ls_val at, int thread, const char *fmt, ...)
     LS_PRINTF(5, 6);
 
-static ls_status fail(const machine *m, ls_status code, ls_val at, int thread, const char *fmt, ...) {
+static ls_status fail(const ls_machine *m, ls_status code, ls_val at, int thread, const char *fmt, ...) {
     char text[400], who[80] = "";
     va_list args;
     va_start(args, fmt);
@@ -106,8 +62,8 @@ static void element_put(ls_dtype t, uint8_t *p, uint64_t v) {
 }
 
 /* Finds the element of an access, or says why there is none. */
-static ls_status element_at(machine *m, ls_val at, int thread, int64_t index, uint8_t **out_data,
-                            cell **out_cell) {
+static ls_status element_at(ls_machine *m, ls_val at, int thread, int64_t index, uint8_t **out_data,
+                            ls_shadow_cell **out_cell) {
     int mem = (int)m->k->body[at].arg;
     if (index < 0 || index >= m->mems[mem].count) {
         return fail(m, LS_ERR_RANGE, at, thread, "index %lld is out of bounds: %s has %lld elements",
@@ -118,7 +74,7 @@ static ls_status element_at(machine *m, ls_val at, int thread, int64_t index, ui
     return LS_OK;
 }
 
-static ls_status race(machine *m, ls_val at, int mem, int thread, int64_t index, int32_t other_group,
+static ls_status race(ls_machine *m, ls_val at, int mem, int thread, int64_t index, int32_t other_group,
                       int other, const char *did) {
     const char *name = m->k->mems[mem].name;
     if (other_group != m->group_number) {
@@ -129,7 +85,7 @@ static ls_status race(machine *m, ls_val at, int mem, int thread, int64_t index,
                 name, (long long)index, did, other);
 }
 
-static ls_status note_read(machine *m, ls_val at, int mem, int thread, int64_t index, cell *c) {
+static ls_status note_read(ls_machine *m, ls_val at, int mem, int thread, int64_t index, ls_shadow_cell *c) {
     if (c->writer_group &&
         (c->writer_group != m->group_number || (c->write_phase == m->phase && c->writer != thread))) {
         return race(m, at, mem, thread, index, c->writer_group, c->writer, "written");
@@ -147,7 +103,7 @@ static ls_status note_read(machine *m, ls_val at, int mem, int thread, int64_t i
     return LS_OK;
 }
 
-static ls_status note_write(machine *m, ls_val at, int mem, int thread, int64_t index, cell *c, bool atomic) {
+static ls_status note_write(ls_machine *m, ls_val at, int mem, int thread, int64_t index, ls_shadow_cell *c, bool atomic) {
     bool other = c->writer_group &&
                  (c->writer_group != m->group_number || (c->write_phase == m->phase && c->writer != thread));
     if (other && !(atomic && c->atomic)) {
@@ -167,18 +123,18 @@ static ls_status note_write(machine *m, ls_val at, int mem, int thread, int64_t 
     return LS_OK;
 }
 
-static bool holds(const machine *m, ls_val pred, int thread) {
+static bool holds(const ls_machine *m, ls_val pred, int thread) {
     return pred == LS_VAL_NONE || reg(m, pred)[thread];
 }
 
-static ls_status check_aligned(machine *m, ls_val at, int thread, int64_t index, int lanes) {
+static ls_status check_aligned(ls_machine *m, ls_val at, int thread, int64_t index, int lanes) {
     return index % lanes ? fail(m, LS_ERR_INVALID, at, thread, "index %lld is no multiple of the %d lanes",
                                 (long long)index, lanes)
                          : LS_OK;
 }
 
-typedef ls_status (*exec_fn)(machine *m, ls_val at, const uint8_t *mask);
-#define EXEC(ID) static ls_status exec_##ID(machine *m, ls_val at, const uint8_t *mask)
+typedef ls_status (*exec_fn)(ls_machine *m, ls_val at, const uint8_t *mask);
+#define EXEC(ID) static ls_status exec_##ID(ls_machine *m, ls_val at, const uint8_t *mask)
 #define INS_AT const ls_ins *ins = &m->k->body[at]
 #define EACH_THREAD(t)                                                                                       \
     for (int t = 0; t < m->threads; t++)                                                                     \
@@ -195,7 +151,7 @@ EXEC(LOAD) {
         }
         for (int lane = 0; lane < ins->lanes; lane++) {
             uint8_t *data;
-            cell *c;
+            ls_shadow_cell *c;
             if (!on) {
                 out[lane * m->threads + t] = reg(m, ins->src[2])[lane * m->threads + t];
                 continue;
@@ -220,7 +176,7 @@ EXEC(STORE) {
         LS_TRY(m->err, check_aligned(m, at, t, (int64_t)index[t], lanes));
         for (int lane = 0; lane < lanes; lane++) {
             uint8_t *data;
-            cell *c;
+            ls_shadow_cell *c;
             int64_t i = (int64_t)index[t] + lane;
             LS_TRY(m->err, element_at(m, at, t, i, &data, &c));
             LS_TRY(m->err, note_write(m, at, (int)ins->arg, t, i, c, false));
@@ -230,12 +186,12 @@ EXEC(STORE) {
     return LS_OK;
 }
 
-static ls_status atomic_with(machine *m, ls_val at, const uint8_t *mask, ls_kop combine) {
+static ls_status atomic_with(ls_machine *m, ls_val at, const uint8_t *mask, ls_kop combine) {
     INS_AT;
     ls_dtype type = (ls_dtype)ins->dtype;
     EACH_THREAD(t) {
         uint8_t *data;
-        cell *c;
+        ls_shadow_cell *c;
         reg(m, at)[t] = 0;
         if (!holds(m, ins->src[2], t)) {
             continue;
@@ -270,7 +226,7 @@ EXEC(ATOMIC_OR) {
 
 /* ---- threads together ---- */
 
-static ls_status all_here(machine *m, ls_val at, const uint8_t *mask) {
+static ls_status all_here(ls_machine *m, ls_val at, const uint8_t *mask) {
     for (int t = 0; t < m->threads; t++) {
         if (!mask[t]) {
             return fail(m, LS_ERR_INVALID, at, -1, "thread %d does not reach it, and others do", t);
@@ -285,7 +241,7 @@ EXEC(BARRIER) {
     return LS_OK;
 }
 
-static ls_status shuffle_from(machine *m, ls_val at, int t, int64_t lane) {
+static ls_status shuffle_from(ls_machine *m, ls_val at, int t, int64_t lane) {
     INS_AT;
     int first = t / m->width * m->width;
     if (lane < 0 || lane >= m->width || first + lane >= m->threads) {
@@ -314,7 +270,7 @@ EXEC(SHUFFLE_XOR) {
     return LS_OK;
 }
 
-static ls_status subgroup_with(machine *m, ls_val at, const uint8_t *mask, ls_kop combine) {
+static ls_status subgroup_with(ls_machine *m, ls_val at, const uint8_t *mask, ls_kop combine) {
     INS_AT;
     ls_dtype type = (ls_dtype)ins->dtype;
     LS_TRY(m->err, all_here(m, at, mask));
@@ -347,11 +303,11 @@ EXEC(SUBGROUP_MAX) {
 
 /* ---- fragments ---- */
 
-static uint64_t *frag_at(const machine *m, ls_val v, int subgroup, int element) {
+static uint64_t *frag_at(const ls_machine *m, ls_val v, int subgroup, int element) {
     return reg(m, v) + element / m->width * m->threads + subgroup * m->width + element % m->width;
 }
 
-static ls_status frag_ready(machine *m, ls_val at, const uint8_t *mask, int n_scalars,
+static ls_status frag_ready(ls_machine *m, ls_val at, const uint8_t *mask, int n_scalars,
                             const ls_val *scalars) {
     LS_TRY(m->err, all_here(m, at, mask));
     if (m->threads % m->width) {
@@ -371,14 +327,14 @@ static ls_status frag_ready(machine *m, ls_val at, const uint8_t *mask, int n_sc
 EXEC(FRAG_FILL) {
     INS_AT;
     LS_TRY(m->err, frag_ready(m, at, mask, 1, ins->src));
-    for (int i = 0; i < lanes_of(m, ins) * m->threads; i++) {
+    for (int i = 0; i < ls_machine_lanes(m, ins) * m->threads; i++) {
         reg(m, at)[i] = reg(m, ins->src[0])[i % m->threads];
     }
     return LS_OK;
 }
 
 /* Visits each element's place in memory: loads into the fragment, or stores from it. */
-static ls_status frag_move(machine *m, ls_val at, ls_val fragment, ls_val stride, bool store) {
+static ls_status frag_move(ls_machine *m, ls_val at, ls_val fragment, ls_val stride, bool store) {
     INS_AT;
     ls_dtype type = m->k->mems[ins->arg].dtype;
     int rows, cols;
@@ -396,7 +352,7 @@ static ls_status frag_move(machine *m, ls_val at, ls_val fragment, ls_val stride
             int64_t i = base + (ins->flags & LS_KF_FRAG_COLS ? c * step + r : r * step + c);
             bool words = !store && ls_dtype_size(type) > ls_dtype_size((ls_dtype)ins->dtype), odd = words && (i & 1);
             uint8_t *data;
-            cell *shadow;
+            ls_shadow_cell *shadow;
             i = words ? i >> 1 : i;
             LS_TRY(m->err, element_at(m, at, thread, i, &data, &shadow));
             if (store) {
@@ -449,8 +405,8 @@ EXEC(FRAG_MMA) {
 }
 
 /* A half of a memory of words, read by a thread of its own: nobody else is at work between two barriers. */
-static ls_status product_half(machine *m, ls_val at, int mem, int64_t half, ls_dtype type, float *out) {
-    cell *c = &m->mems[mem].cells[half / 2];
+static ls_status product_half(ls_machine *m, ls_val at, int mem, int64_t half, ls_dtype type, float *out) {
+    ls_shadow_cell *c = &m->mems[mem].cells[half / 2];
     LS_TRY(m->err, note_read(m, at, mem, m->threads, half / 2, c));
     uint64_t word = element_get(LS_U32, m->mems[mem].data + half / 2 * 4);
     uint64_t a[3] = {ls_kir_wrap(type, word >> (half & 1 ? 16 : 0)), 0, 0},
@@ -460,7 +416,7 @@ static ls_status product_half(machine *m, ls_val at, int mem, int64_t half, ls_d
     return LS_OK;
 }
 
-static ls_status product_operand(machine *m, ls_val at, const ls_kproduct *p, int i, float *out) {
+static ls_status product_operand(ls_machine *m, ls_val at, const ls_kproduct *p, int i, float *out) {
     const ls_val src = m->k->body[at].src[i];
     const int64_t first = (int64_t)reg(m, src)[0], line = p->side[i].line,
                   lines = 2 * m->mems[p->side[i].mem].count / line;
@@ -487,14 +443,14 @@ static ls_status product_operand(machine *m, ls_val at, const ls_kproduct *p, in
     return LS_OK;
 }
 
-static ls_status product_sums(machine *m, ls_val at, const ls_kproduct *p, const float *a, const float *b) {
-    memory *sums = &m->mems[p->sums];
+static ls_status product_sums(ls_machine *m, ls_val at, const ls_kproduct *p, const float *a, const float *b) {
+    ls_machine_memory *sums = &m->mems[p->sums];
     for (int64_t e = 0; e < sums->count; e++) { /* all of it is written; what is no sum holds nothing */
         LS_TRY(m->err, note_write(m, at, p->sums, m->threads, e, &sums->cells[e], false));
         int64_t r = e / p->stride, c = e % p->stride;
         if (r >= p->side[0].size || c >= p->side[1].size) {
             memset(sums->data + e * 4, 0xff, 4);
-            sums->cells[e] = (cell){0};
+            sums->cells[e] = (ls_shadow_cell){0};
             continue;
         }
         float sum = 0;
@@ -521,7 +477,7 @@ EXEC(PRODUCT) {
 
 /* ---- leaves, lanes, pure ---- */
 
-static ls_status fill(machine *m, ls_val at, uint64_t v) {
+static ls_status fill(ls_machine *m, ls_val at, uint64_t v) {
     for (int i = 0; i < m->k->body[at].lanes * m->threads; i++) {
         reg(m, at)[i] = v;
     }
@@ -565,7 +521,7 @@ EXEC(LANE_ID) {
     return LS_OK;
 }
 
-static ls_status exec_pure(machine *m, ls_val at, const uint8_t *mask) {
+static ls_status exec_pure(ls_machine *m, ls_val at, const uint8_t *mask) {
     INS_AT;
     const int n = ls_kops[ins->op].sources;
     const ls_dtype from = (ls_dtype)m->k->body[ins->src[0]].dtype;
@@ -585,14 +541,14 @@ static ls_status exec_pure(machine *m, ls_val at, const uint8_t *mask) {
 }
 
 /* Copies lane `from` of a value into lane `to` of the result, for active threads. */
-static void lane_copy(machine *m, ls_val at, int to, ls_val v, int from, const uint8_t *mask) {
+static void lane_copy(ls_machine *m, ls_val at, int to, ls_val v, int from, const uint8_t *mask) {
     EACH_THREAD(t) {
         reg(m, at)[to * m->threads + t] = reg(m, v)[from * m->threads + t];
     }
 }
 
-static void copy_all(machine *m, ls_val to, ls_val from, const uint8_t *mask) {
-    for (int lane = 0; lane < lanes_of(m, &m->k->body[to]); lane++) {
+static void copy_all(ls_machine *m, ls_val to, ls_val from, const uint8_t *mask) {
+    for (int lane = 0; lane < ls_machine_lanes(m, &m->k->body[to]); lane++) {
         lane_copy(m, to, lane, from, lane, mask);
     }
 }
@@ -655,9 +611,9 @@ static const exec_fn execs[LS_K_COUNT] = {
 
 /* ---- blocks ---- */
 
-static ls_status run_block(machine *m, ls_val first, ls_val end, int depth);
+static ls_status run_block(ls_machine *m, ls_val first, ls_val end, int depth);
 
-static ls_status run_loop(machine *m, ls_val at, int depth) {
+static ls_status run_loop(ls_machine *m, ls_val at, int depth) {
     INS_AT;
     const uint8_t *mask = m->masks + (size_t)depth * (size_t)m->threads;
     uint8_t *inner = m->masks + (size_t)(depth + 1) * (size_t)m->threads;
@@ -688,7 +644,7 @@ static ls_status run_loop(machine *m, ls_val at, int depth) {
     }
 }
 
-static ls_status run_if(machine *m, ls_val at, int depth) {
+static ls_status run_if(ls_machine *m, ls_val at, int depth) {
     const uint8_t *mask = m->masks + (size_t)depth * (size_t)m->threads;
     uint8_t *inner = m->masks + (size_t)(depth + 1) * (size_t)m->threads;
     const uint64_t *condition = reg(m, m->k->body[at].src[0]);
@@ -711,7 +667,7 @@ static ls_status run_if(machine *m, ls_val at, int depth) {
     return LS_OK;
 }
 
-static ls_status run_block(machine *m, ls_val first, ls_val end, int depth) {
+static ls_status run_block(ls_machine *m, ls_val first, ls_val end, int depth) {
     const uint8_t *mask = m->masks + (size_t)depth * (size_t)m->threads;
     for (ls_val at = first; at < end; at++) {
         ls_kop op = (ls_kop)m->k->body[at].op;
@@ -729,125 +685,9 @@ static ls_status run_block(machine *m, ls_val first, ls_val end, int depth) {
     return LS_OK;
 }
 
-/* ---- setting up ---- */
+/* ---- workgroups ---- */
 
-static ls_status match_blocks(machine *m) {
-    ls_val open[DEPTH_MAX];
-    int depth = 0;
-    for (ls_val at = 0; at < m->k->n_body; at++) {
-        const ls_ins *ins = &m->k->body[at];
-        LS_TRY(m->err, ls_kir_check_types(m->k, at, m->err));
-        bool opens = ins->op == LS_K_LOOP || ins->op == LS_K_IF;
-        bool closes = ins->op == LS_K_END_LOOP || ins->op == LS_K_END_IF || ins->op == LS_K_ELSE;
-        if (closes) {
-            ls_kop opener = depth ? (ls_kop)m->k->body[open[depth - 1]].op : LS_K_COUNT;
-            bool fits = ins->op == LS_K_END_LOOP
-                            ? opener == LS_K_LOOP
-                            : opener == LS_K_IF || (opener == LS_K_ELSE && ins->op == LS_K_END_IF);
-            if (!fits) {
-                return LS_FAIL(m->err, LS_ERR_INVALID, "kernel %s: instruction %%%d (%s) closes nothing",
-                               m->k->name, at, ls_kops[ins->op].name);
-            }
-            m->match[open[--depth]] = at;
-        }
-        if (opens || ins->op == LS_K_ELSE) {
-            if (depth == DEPTH_MAX - 2) {
-                return LS_FAIL(m->err, LS_ERR_INVALID, "kernel %s: blocks are nested too deeply", m->k->name);
-            }
-            open[depth++] = at;
-        }
-    }
-    return depth ? LS_FAIL(m->err, LS_ERR_INVALID, "kernel %s: instruction %%%d is never closed", m->k->name,
-                           open[depth - 1])
-                 : LS_OK;
-}
-
-static ls_status check_params(machine *m) {
-    for (int i = 0; i < m->k->n_params; i++) {
-        const ls_kparam *p = &m->k->params[i];
-        int64_t v = m->launch->params[i];
-        if (!ls_dtype_is_float(p->dtype) && (v < p->lo || v > p->hi)) {
-            return LS_FAIL(m->err, LS_ERR_INVALID, "kernel %s: parameter %s is %lld, expected %lld to %lld",
-                           m->k->name, p->name, (long long)v, (long long)p->lo, (long long)p->hi);
-        }
-    }
-    return LS_OK;
-}
-
-static ls_status bind_memories(machine *m) {
-    for (int i = 0; i < m->k->n_mems; i++) {
-        const ls_kmem *mem = &m->k->mems[i];
-        memory *out = &m->mems[i];
-        out->count = ls_kmem_count(m->k, i, m->launch->params);
-        size_t size = (size_t)out->count * ls_dtype_size(mem->dtype);
-        if (mem->space == LS_MEM_SHARED) {
-            out->data = ls_alloc(m->heap, size);
-            out->poisoned = true;
-        } else {
-            const ls_interp_buffer *b = &m->launch->buffers[mem->binding];
-            if (b->count < out->count) {
-                return LS_FAIL(m->err, LS_ERR_INVALID,
-                               "kernel %s: the buffer for %s has %lld elements, expected %lld", m->k->name,
-                               mem->name, (long long)b->count, (long long)out->count);
-            }
-            out->data = b->data;
-            out->poisoned = b->uninitialised;
-        }
-        out->cells = ls_alloc_zeroed(m->heap, ((size_t)out->count + 1) * sizeof *out->cells);
-        if (!out->cells || (!out->data && size)) {
-            return LS_FAIL_MEMORY(m->err, mem->name);
-        }
-        for (int j = 0; j < i; j++) {
-            uintptr_t a = (uintptr_t)out->data, b = (uintptr_t)m->mems[j].data;
-            size_t b_size = (size_t)m->mems[j].count * ls_dtype_size(m->k->mems[j].dtype);
-            bool both_read = mem->access == LS_MEM_READ && m->k->mems[j].access == LS_MEM_READ;
-            if (!both_read && size && b_size && a < b + b_size && b < a + size) {
-                return LS_FAIL(m->err, LS_ERR_INVALID, "kernel %s: %s and %s overlap", m->k->name, mem->name,
-                               m->k->mems[j].name);
-            }
-        }
-    }
-    return LS_OK;
-}
-
-static ls_status machine_init(machine *m) {
-    const ls_kernel *k = m->k;
-    size_t n = (size_t)k->n_body + 1, slots = 0, bytes;
-    m->slot = ls_alloc_zeroed(m->heap, n * sizeof *m->slot);
-    m->match = ls_alloc_zeroed(m->heap, n * sizeof *m->match);
-    m->masks = ls_alloc_zeroed(m->heap, (size_t)DEPTH_MAX * (size_t)m->threads);
-    m->mems = ls_alloc_zeroed(m->heap, ((size_t)k->n_mems + 1) * sizeof *m->mems);
-    if (!m->slot || !m->match || !m->masks || !m->mems) {
-        return LS_FAIL_MEMORY(m->err, "an interpreter");
-    }
-    LS_TRY(m->err, match_blocks(m));
-    LS_TRY(m->err, check_params(m));
-    for (int32_t i = 0; i < k->n_body; i++) {
-        m->slot[i] = (int64_t)slots;
-        slots += (size_t)lanes_of(m, &k->body[i]);
-    }
-    if (!ls_size_mul(slots + 1, (size_t)m->threads * sizeof *m->regs, &bytes)) {
-        return LS_FAIL_MEMORY(m->err, "an interpreter");
-    }
-    m->regs = ls_alloc_zeroed(m->heap, bytes);
-    return m->regs ? bind_memories(m) : LS_FAIL_MEMORY(m->err, "an interpreter");
-}
-
-static void machine_free(machine *m) {
-    for (int i = 0; m->mems && i < m->k->n_mems; i++) {
-        ls_free(m->heap, m->mems[i].cells);
-        if (m->k->mems[i].space == LS_MEM_SHARED) {
-            ls_free(m->heap, m->mems[i].data);
-        }
-    }
-    ls_free(m->heap, m->slot);
-    ls_free(m->heap, m->match);
-    ls_free(m->heap, m->masks);
-    ls_free(m->heap, m->mems);
-    ls_free(m->heap, m->regs);
-}
-
-static ls_status run_group(machine *m, int64_t number, const int64_t grid[3]) {
+static ls_status run_group(ls_machine *m, int64_t number, const int64_t grid[3]) {
     m->group[0] = number % grid[0];
     m->group[1] = number / grid[0] % grid[1];
     m->group[2] = number / grid[0] / grid[1];
@@ -863,7 +703,7 @@ static ls_status run_group(machine *m, int64_t number, const int64_t grid[3]) {
     return run_block(m, 0, m->k->n_body, 0);
 }
 
-static ls_status run_grid(machine *m) {
+static ls_status run_grid(ls_machine *m) {
     int64_t grid[3], total;
     for (int i = 0; i < 3; i++) {
         grid[i] = ls_kgrid_size(m->k, i, m->launch->params);
@@ -894,15 +734,15 @@ static ls_status run_grid(machine *m) {
 
 ls_status ls_kernel_interp(ls_heap *heap, const ls_kernel *kernel, const ls_interp_launch *launch,
                            ls_error *err) {
-    machine m = {.heap = heap, .k = kernel, .launch = launch, .err = err};
+    ls_machine m = {.heap = heap, .k = kernel, .launch = launch, .err = err};
     m.threads = ls_kernel_threads(kernel);
     m.width = launch->subgroup > 0 ? launch->subgroup : 32;
     ls_numerics numerics = ls_numerics_enter();
-    ls_status status = machine_init(&m);
+    ls_status status = ls_machine_init(&m);
     if (status == LS_OK) {
         status = run_grid(&m);
     }
-    machine_free(&m);
+    ls_machine_free(&m);
     ls_numerics_leave(numerics);
     return status == LS_OK ? LS_OK : ls_error_forward(err, status, __FILE__, __LINE__);
 }

@@ -9,11 +9,6 @@
 
 #define MAX_ROUNDS 8 /* of splitting axes */
 
-typedef struct ls_pred_list { /* a conjunction in spec->preds, sorted; interned */
-    int32_t first, n;
-    uint64_t axes;
-} ls_pred_list;
-
 typedef struct ls_memo {
     const ls_tensor *node;
     int32_t ix[LS_MAX_RANK];
@@ -21,115 +16,6 @@ typedef struct ls_memo {
     bool absent;
     int32_t value;
 } ls_memo;
-
-/* ---- interned predicates ---- */
-#define MAX_PREDS 128
-#define NO_GUARDS 0 /* the empty list, interned first */
-typedef struct pred_key {
-    int n;
-    ls_pred pred[MAX_PREDS];
-} pred_key;
-
-static bool list_equal(const ls_spec_builder *b, int32_t id, const void *key) {
-    const pred_key *k = key;
-    const ls_pred_list *l = &b->lists[id];
-    return l->n == k->n &&
-           (k->n == 0 || memcmp(&b->spec->preds[l->first], k->pred, sizeof(ls_pred) * (size_t)k->n) == 0);
-}
-
-static uint64_t pred_hash(const ls_pred *p, uint64_t seed) {
-    return ls_hash_u64((uint64_t)(uint32_t)p->ix << 32 | (uint32_t)p->limit,
-                       ls_hash_u64((uint64_t)p->multiple, seed));
-}
-
-static int32_t list_intern(ls_spec_builder *b, const pred_key *key) {
-    uint64_t hash = (uint64_t)key->n;
-    for (int i = 0; i < key->n; i++) {
-        hash = pred_hash(&key->pred[i], hash);
-    }
-    if (!ls_builder_grow(b, (void **)&b->lists, &b->cap_lists, b->n_lists, sizeof(ls_pred_list))) {
-        return 0;
-    }
-    int32_t *slot = ls_id_table_slot(b, &b->list_table, hash, list_equal, key);
-    if (!slot) {
-        return 0;
-    }
-    if (!*slot) {
-        ls_pred_list list = {b->spec->n_preds, key->n, 0};
-        for (int i = 0; i < key->n; i++) {
-            if (!ls_builder_grow(b, (void **)&b->spec->preds, &b->cap_preds, b->spec->n_preds,
-                                 sizeof(ls_pred))) {
-                return 0;
-            }
-            b->spec->preds[b->spec->n_preds++] = key->pred[i];
-            list.axes |= b->spec->ix[key->pred[i].ix].axes;
-        }
-        b->lists[b->n_lists] = list;
-        *slot = ++b->n_lists;
-    }
-    return *slot - 1;
-}
-
-static int pred_compare(const ls_pred *a, const ls_pred *b) {
-    return a->ix != b->ix               ? (a->ix < b->ix ? -1 : 1)
-           : a->limit != b->limit       ? (a->limit < b->limit ? -1 : 1)
-           : a->multiple != b->multiple ? (a->multiple < b->multiple ? -1 : 1)
-                                        : 0;
-}
-
-/* Whether p holds wherever q does: 0 <= x < m gives 0 <= x + c < n for 0 <= c <= n - m. */
-static bool pred_implied(const ls_spec *spec, const ls_pred *p, const ls_pred *q) {
-    ls_lin x, y;
-    if (p->limit == LS_SPEC_NONE || q->limit == LS_SPEC_NONE || spec->ix[p->limit].op != LS_IX_CONST ||
-        spec->ix[q->limit].op != LS_IX_CONST) {
-        return pred_compare(p, q) == 0;
-    }
-    return ls_lin_of(spec, p->ix, &x) && ls_lin_of(spec, q->ix, &y) && ls_lin_add(&x, &y, -1) && x.n == 0 &&
-           x.c >= 0 && x.c <= spec->ix[p->limit].k - spec->ix[q->limit].k;
-}
-
-static void key_add(ls_spec_builder *b, pred_key *key, const ls_pred *pred) {
-    int kept = 0, at = 0;
-    for (int i = 0; i < key->n; i++) {
-        if (pred_implied(b->spec, pred, &key->pred[i])) {
-            return;
-        }
-    }
-    for (int i = 0; i < key->n; i++) {
-        if (!pred_implied(b->spec, &key->pred[i], pred)) {
-            key->pred[kept++] = key->pred[i];
-        }
-    }
-    key->n = kept;
-    if (key->n == MAX_PREDS) {
-        ls_status status =
-            LS_FAIL(b->err, LS_ERR_UNSUPPORTED, "a kernel has over %d conditions on one load", MAX_PREDS);
-        ls_builder_fail(b, status);
-        return;
-    }
-    while (at < key->n && pred_compare(&key->pred[at], pred) < 0) {
-        at++;
-    }
-    memmove(&key->pred[at + 1], &key->pred[at], sizeof(ls_pred) * (size_t)(key->n - at));
-    key->pred[at] = *pred;
-    key->n++;
-}
-
-/* The conjunction of a list and a guard, without what the rest of it implies. */
-static int32_t list_and(ls_spec_builder *b, int32_t list, const ls_guard *guard) {
-    pred_key key = {.n = 0};
-    if (guard->n == 0) {
-        return list;
-    }
-    key.n = b->lists[list].n;
-    if (key.n) {
-        memcpy(key.pred, &b->spec->preds[b->lists[list].first], sizeof(ls_pred) * (size_t)key.n);
-    }
-    for (int i = 0; i < guard->n; i++) {
-        key_add(b, &key, &guard->pred[i]);
-    }
-    return b->status == LS_OK ? list_intern(b, &key) : NO_GUARDS;
-}
 
 /* ---- interned values ---- */
 static bool value_equal(const ls_spec_builder *b, int32_t id, const void *key) {
@@ -377,15 +263,15 @@ static int32_t move_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix
         if (guard.never) {
             continue;
         }
-        int32_t own = list_and(b, NO_GUARDS, &guard);
-        int32_t value = value_at(b, x->src[i], from, list_and(b, guards, &guard), absent);
+        int32_t own = ls_guards_and(b, LS_NO_GUARDS, &guard);
+        int32_t value = value_at(b, x->src[i], from, ls_guards_and(b, guards, &guard), absent);
         other = none ? value : value_guard(b, x, value, other, own);
         none = false;
     }
     if (other == LS_SPEC_NONE) { /* nothing but absent elements, or no elements at all */
         guard = (ls_guard){.n = none ? 0 : 1, .pred = {{ls_ix_const(b, -1), ls_ix_const(b, 1), 0}}};
         other =
-            value_guard(b, x, value_const(b, x, x->dtype, 0), LS_SPEC_NONE, list_and(b, NO_GUARDS, &guard));
+            value_guard(b, x, value_const(b, x, x->dtype, 0), LS_SPEC_NONE, ls_guards_and(b, LS_NO_GUARDS, &guard));
     }
     return other;
 }
@@ -570,7 +456,7 @@ static const class_fn classes[] = {
 
 /* Movement with absent elements that is in memory, where those are +0: the padding on the way says which they are. */
 static int32_t holes_at(ls_spec_builder *b, const ls_tensor *x, int arg, const int32_t *ix, int32_t guards) {
-    int32_t at[LS_MAX_RANK], below[LS_MAX_RANK], list = NO_GUARDS;
+    int32_t at[LS_MAX_RANK], below[LS_MAX_RANK], list = LS_NO_GUARDS;
     ls_guard guard;
     memcpy(at, ix, sizeof *ix * (size_t)x->shape.rank);
     for (const ls_tensor *y = x; ls_ops[y->op].op_class == LS_CLASS_MOVE && y->n_src == 1; y = y->src[0]) {
@@ -579,7 +465,7 @@ static int32_t holes_at(ls_spec_builder *b, const ls_tensor *x, int arg, const i
             guard = (ls_guard){.n = 1, .pred = {{ls_ix_const(b, -1), ls_ix_const(b, 1), 0}}};
         }
         if (y->op == LS_OP_PAD && y->attr.pad.absent) {
-            list = list_and(b, list, &guard);
+            list = ls_guards_and(b, list, &guard);
         }
         memcpy(at, below, sizeof *at * (size_t)y->src[0]->shape.rank);
     }
@@ -674,17 +560,17 @@ static void build_scatter(ls_spec_builder *b, const ls_tensor *root, int arg) {
                               count = space_axes(b, &root->shape, -1, ix, logical);
     ls_store store = {.arg = arg, .check = LS_SPEC_NONE, .limit = LS_SPEC_NONE, .origin = root->serial};
     store.ix = ls_ix_element(b, &root->shape, ix);
-    store.value = value_at(b, base, ix, NO_GUARDS, false);
+    store.value = value_at(b, base, ix, LS_NO_GUARDS, false);
     store_add(b, &store, logical, count);
     count = space_axes(b, &updates->shape, -1, ix, logical);
     for (int i = 0; i < root->shape.rank; i++) {
         to[i] = i < axis    ? ix[i]
-                : i == axis ? indexed(b, index, ix + axis, NO_GUARDS)
+                : i == axis ? indexed(b, index, ix + axis, LS_NO_GUARDS)
                             : ix[i - 1 + index->shape.rank];
     }
     store.n_axes = 0;
     store.ix = ls_ix_element(b, &root->shape, to);
-    store.value = value_at(b, updates, ix, NO_GUARDS, false);
+    store.value = value_at(b, updates, ix, LS_NO_GUARDS, false);
     store.combine = (ls_combine)root->attr.axis.kind;
     store.check = to[axis];
     store.limit = ls_ix_dim(b, root->shape.dim[axis]);
@@ -707,7 +593,7 @@ static void build_stores(ls_spec_builder *b) {
         ls_store store = {
             .arg = group->n_reads + i, .check = LS_SPEC_NONE, .limit = LS_SPEC_NONE, .origin = root->serial};
         store.ix = ls_ix_element(b, &root->shape, ix);
-        store.value = value_at(b, root, ix, NO_GUARDS, false);
+        store.value = value_at(b, root, ix, LS_NO_GUARDS, false);
         store_add(b, &store, logical, count);
     }
 }
@@ -769,9 +655,8 @@ static ls_status build_once(ls_spec_builder *b) {
         const ls_tensor *x = i < group->n_reads ? group->reads[i] : group->roots[i - group->n_reads];
         spec->args[i] = (ls_spec_arg){x->dtype, ls_shape_numel(&x->shape, NULL), i >= group->n_reads};
     }
-    pred_key empty = {.n = 0};
     ls_ix_const(b, 0);
-    list_intern(b, &empty);
+    ls_guards_begin(b);
     build_stores(b);
     return b->status;
 }

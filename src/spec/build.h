@@ -111,6 +111,16 @@ int32_t ls_ix_position(ls_spec_builder *b, const ls_shape *shape, const int32_t 
 /* Row-major element of the buffer, laid out by bounds. */
 int32_t ls_ix_element(ls_spec_builder *b, const ls_shape *shape, const int32_t *ix);
 
+/* ---- guards (guards.c): lists of predicates ---- */
+typedef struct ls_pred_list { /* a conjunction in spec->preds, sorted; interned */
+    int32_t first, n;
+    uint64_t axes;
+} ls_pred_list;
+#define LS_NO_GUARDS 0 /* the empty list */
+void ls_guards_begin(ls_spec_builder *b); /* before any other list */
+/* The conjunction of a list and a guard, without what the rest of it implies. */
+int32_t ls_guards_and(ls_spec_builder *b, int32_t list, const ls_guard *guard);
+
 /* Drops what no store reaches, renumbers, names and hashes (finish.c). */
 ls_status ls_spec_finish(ls_arena *arena, ls_spec *spec, ls_error *err) LS_MUST_USE;
 

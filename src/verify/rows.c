@@ -52,16 +52,14 @@ BUILD(pad_absent_sum, return ls_sum(s, ls_pad_absent(s, x, (const ls_pad_spec[])
 BUILD(slice, return n < 2 ? ls_flip(s, x, 0) : ls_slice(s, x, (const ls_slice_spec[]){{n - 1, -1, -2}, {0, 3, 2}});)
 BUILD(window, return n < 3 ? ls_abs(s, x) : ls_window(s, x, 1, (const int[]){0}, (const ls_window_spec[]){{2, 1, 2}});)
 BUILD(concat, return ls_concat(s, (ls_tensor *[]){x, y, ls_narrow(s, x, 0, 0, n / 2)}, 3, 0);)
-BUILD(gather, ls_tensor *i = ls_rem(s, ls_mul(s, ls_iota(s, LS_I32, LS_SHAPE(5), 0), ls_full(s, LS_I32, LS_SHAPE(5), 7)),
-                                  ls_full(s, LS_I32, LS_SHAPE(5), n > 0 ? (double)n : 1));
-    return n ? ls_gather(s, x, i, 0) : ls_abs(s, x);)
-static ls_tensor *scatter_rows(ls_session *s, ls_tensor *x, ls_tensor *y, int64_t n, ls_scatter_kind kind) {
-    if (n == 0) {
-        return ls_permute(s, x, (const int[]){1, 0});
-    }
+/* i * factor % size for i in 0..n. */
+static ls_tensor *indices(ls_session *s, int64_t n, double factor, int64_t size) {
     ls_shape line = LS_SHAPE(n);
-    ls_tensor *i = ls_rem(s, ls_mul(s, ls_iota(s, LS_I32, line, 0), ls_full(s, LS_I32, line, 5)), ls_full(s, LS_I32, line, (double)(n / 2 + 1)));
-    return ls_scatter(s, x, i, y, 0, kind);
+    return ls_rem(s, ls_mul(s, ls_iota(s, LS_I32, line, 0), ls_full(s, LS_I32, line, factor)), ls_full(s, LS_I32, line, (double)size));
+}
+BUILD(gather, return n ? ls_gather(s, x, indices(s, 5, 7, n), 0) : ls_abs(s, x);)
+static ls_tensor *scatter_rows(ls_session *s, ls_tensor *x, ls_tensor *y, int64_t n, ls_scatter_kind kind) {
+    return n ? ls_scatter(s, x, indices(s, n, 5, n / 2 + 1), y, 0, kind) : ls_permute(s, x, (const int[]){1, 0});
 }
 BUILD(scatter_set, return scatter_rows(s, x, y, n, LS_SCATTER_SET);)
 BUILD(scatter_add, return scatter_rows(s, x, y, n, LS_SCATTER_ADD);)
