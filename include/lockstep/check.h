@@ -7,7 +7,7 @@
  * catches: so each failure of the museum can be planted on purpose, in the kernels that the device is given
  * to compile, and its case must then fail.
  *
- * What says nothing of the device (a run that was cancelled, a device that has not answered yet) is no failure: the
+ * What says nothing of the device (a run that was cancelled, a device that has not answered yet: LS_ERR_AGAIN) is no failure: the
  * call ends with that status, leaves nothing behind, and may be made again with the same arguments. It then begins
  * anew: `each` hears of everything from the start.
  */
