@@ -248,6 +248,85 @@ async function touch(page, strokes) {
     }
 }
 
+// A GPU of software that may claim locked arithmetic.
+describe('both devices, over lavapipe 25', { skip: why('lavapipe25') || (!all && 'minutes; LOCKSTEP_WEB=all runs it') }, () => {
+    test('the same bits for ten digits; a lost GPU is survived', async (t) => {
+        const known = labels(), first = Array.from({ length: 10 }, (_, digit) => known.indexOf(digit));
+        const { page, said, close } = await open('lavapipe25', { random: first.map((index) => (index + 0.5) / known.length) });
+        await choose(page, 'device', 'both');
+        const hashes = new Set();
+        for (let digit = 0; digit < 10; digit++) {
+            await settled(page, () => page.click('#random'));
+            await page.waitForSelector('.verdict.same', { timeout: 300000 });
+            assert.equal(await answer(page), String(digit));
+            assert.deepEqual(await column(page, 'a'), (await column(page, 'b')).filter((_, i) => i % 2 === 0));
+            const both = (await page.$$eval('#facts .hash', (nodes) => nodes.map((node) => node.textContent)));
+            assert.equal(both[0], both[1]);
+            hashes.add(both[0]);
+        }
+        assert.equal(hashes.size, 10);
+        assert.match(await text(page, '#difference'), /^0 /);
+        t.diagnostic((await text(page, '#facts')).replace(/[0-9a-f]{64}/g, ' '));
+        await page.screenshot({ path: join(pictures, 'desktop-light-both.png'), fullPage: true });
+
+        const session = await (await browsers.lavapipe25).newBrowserCDPSession();
+        await session.send('Browser.crashGpuProcess');
+        await settled(page, () => draw(page, DRAWN[5]));
+        await page.waitForFunction(() => /went away/.test(document.getElementById('device-words').textContent), null, { timeout: 60000 });
+        assert.equal(await answer(page), '5');
+        await page.click('#device-words button');
+        await page.waitForSelector('.verdict.same', { timeout: 300000 });
+        assert.deepEqual(said, []);
+        await close();
+    });
+
+    test('training on the GPU gives the bits of the CPU', async () => {
+        const { page, said, close } = await open('lavapipe25', { hash: '#train' }), hashes = [];
+        for (const device of ['cpu', 'webgpu']) {
+            await choose(page, 'train-device', device);
+            await page.fill('#batch', '16');
+            await page.fill('#steps', '5');
+            await page.click('#train-go');
+            await page.waitForSelector('#train-proof:not([hidden])', { timeout: 600000 });
+            hashes.push(await text(page, '#train-hash'));
+            await page.click('#train-reset');
+        }
+        assert.equal(hashes[0], hashes[1]);
+        assert.deepEqual(said, []);
+        await close();
+    });
+
+    test('the planted fault is caught on the GPU', async () => {
+        const { page, said, close } = await open('lavapipe25', { hash: '#check' });
+        await page.locator('.switch').click();
+        await page.click('#check-go');
+        await page.waitForSelector('#report-buttons:not([hidden])', { timeout: 600000 });
+        assert.match(await text(page, '#check-words'), /^Caught: 0/);
+        assert.match(await text(page, '#cases tr.failed .detail'), /^webgpu.*got 0/);
+        assert.deepEqual(said, []);
+        await close();
+    });
+});
+
+// A GPU of software that misrounds f32 to f16.
+describe('both devices, over SwiftShader', { skip: why('swiftshader') || (!all && 'minutes; LOCKSTEP_WEB=all runs it') }, () => {
+    test('locked arithmetic is refused with the reason; fast lies inside its bound', async (t) => {
+        const { page, said, close } = await open('swiftshader');
+        await settled(page, () => draw(page, DRAWN[6]));
+        await choose(page, 'device', 'both');
+        await page.waitForFunction(() => /may not claim locked/.test(document.getElementById('device-words').textContent), null, { timeout: 300000 });
+        t.diagnostic(await text(page, '#device-words'));
+        assert.equal(await answer(page), '6');
+        await choose(page, 'math', 'fast');
+        await page.waitForSelector('.verdict.within, .verdict.same', { timeout: 300000 });
+        assert.equal(await answer(page), '6');
+        await page.waitForFunction(() => /by the oracle/.test(document.getElementById('difference').textContent), null, { timeout: 300000 });
+        t.diagnostic(await text(page, '#difference'));
+        assert.deepEqual(said, []);
+        await close();
+    });
+});
+
 describe('the look', { skip: why('swiftshader') }, () => {
     for (const [name, width, height, scale] of [['desktop', 1280, 860, 1], ['phone', 360, 780, 2]]) {
         for (const scheme of ['light', 'dark']) {

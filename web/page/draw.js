@@ -79,10 +79,15 @@ export function createDraw(state) {
         node.hidden = !reason;
         node.className = gpu ? 'words warn' : 'words';
         if (!reason) return;
-        setText(node, !gpu ? 'Looking for WebGPU, and probing its arithmetic…' : gpu.state === 'refused'
-            ? `${LABEL.webgpu} (${gpu.name}) may not claim locked arithmetic, because its probe came out wrong: ${reason}. In fast arithmetic it runs.`
-            : gpu.state === 'lost' ? `The WebGPU device was lost: ${reason}. The CPU goes on; choose WebGPU again to open it anew.`
-                : `There is no WebGPU here: ${reason}. The CPU computes everything.`);
+        node.replaceChildren(!gpu ? 'Looking for WebGPU, and probing its arithmetic\u2026'
+            : gpu.state === 'refused' ? `${LABEL.webgpu} (${gpu.name}) may not claim locked arithmetic, because its probe came out wrong: ${reason}. In fast arithmetic it runs.`
+                : gpu.state === 'lost' ? `The GPU went away: ${reason}. The CPU goes on. `
+                    : `There is no WebGPU here: ${reason}. The CPU computes everything.`);
+        if (gpu?.state === 'lost') {
+            const button = element('button', { type: 'button', class: 'small' }, 'Open it again');
+            button.addEventListener('click', reopen);
+            node.append(button);
+        }
     }
 
     $('draw-controls').addEventListener('submit', (event) => event.preventDefault());
@@ -96,10 +101,7 @@ export function createDraw(state) {
         $('network').dataset.last = $('network').value;
         words();
         update(true);
-        if (event.target.name === 'device' && event.target.value !== 'cpu') {
-            if (usable('webgpu')?.state === 'lost') reopen();
-            else look().catch(fail);
-        }
+        if (event.target.name === 'device' && event.target.value !== 'cpu') look().catch(fail);
     });
 
     // ---- weights from elsewhere ----
@@ -340,8 +342,11 @@ export function createDraw(state) {
 
     // The GPU is looked at when it is first wanted, since probing its arithmetic takes a while; at once where there is none to probe.
     async function look() {
-        looking ??= engine.devices();
-        state.set({ devices: await looking });
+        if (!looking) {
+            looking = engine.devices();
+            looking.catch(() => { looking = null; });
+            state.set({ devices: await looking });
+        }
         words();
         update(true);
     }
@@ -354,7 +359,7 @@ export function createDraw(state) {
             update(true);
             await entry('cpu', chosen('math')).loading.catch(() => {});
             performance.mark('ready'); // the first inference is done
-            if (chosen('device') !== 'cpu' || !(await navigator.gpu?.requestAdapter().catch(() => null))) await look();
+            if (chosen('device') !== 'cpu' || !navigator.gpu) await look();
         },
         useTrained() {
             drop('trained');

@@ -42,8 +42,8 @@ export function createTrain(state, onUse) {
         plot?.destroy();
         plot = new uPlot({
             width: box.width,
-            height: Math.max(160, box.height - 34),
-            scales: { x: { time: false }, loss: { range: (_, __, most) => [0, Math.max(most * 1.05, 0.5)] }, share: { range: [0, 1] } },
+            height: box.width < 480 ? 220 : 300,
+            scales: { x: { time: false }, loss: { range: (_, __, most) => [0, losses.length ? Math.max(1.05 * most, 0.5) : 2.5] }, share: { range: [0, 1] } },
             axes: [
                 { ...axis, size: 30 },
                 { ...axis, scale: 'loss', size: 44, values: (_, values) => values.map((value) => value.toFixed(1)) },
