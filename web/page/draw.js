@@ -78,7 +78,7 @@ export function createDraw(state) {
         const reason = device === 'cpu' ? null : obstacle('webgpu', math);
         node.hidden = !reason;
         node.className = gpu ? 'words warn' : 'words';
-        if (!reason) return;
+        if (!reason) return node.replaceChildren();
         node.replaceChildren(!gpu ? 'Looking for WebGPU, and probing its arithmetic\u2026'
             : gpu.state === 'refused' ? `${LABEL.webgpu} (${gpu.name}) may not claim locked arithmetic, because its probe came out wrong: ${reason}. In fast arithmetic it runs.`
                 : gpu.state === 'lost' ? `The GPU went away: ${reason}. The CPU goes on. `

@@ -1,6 +1,5 @@
 // The second part: training, with its plot, on the digits that came with the page.
 
-import uPlot from './vendor/uPlot.esm.js';
 import { digits } from './data.js';
 import { $, chosen, copy, download, percent, setText, thousands } from './dom.js';
 import { openEngine } from './library.js';
@@ -35,9 +34,10 @@ export function createTrain(state, onUse) {
 
     const series = () => [steps, losses, smooth(), accuracies];
 
-    function draw() {
+    async function draw() {
+        const { default: uPlot } = await import('./vendor/uPlot.esm.js');
         const box = $('plot').getBoundingClientRect();
-        if (!box.width) return;
+        if (!box.width) return; // not shown
         const axis = { stroke: shade('--soft'), grid: { stroke: shade('--line'), width: 1 }, ticks: { show: false }, font: '12px system-ui, sans-serif' };
         plot?.destroy();
         plot = new uPlot({
