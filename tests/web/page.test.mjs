@@ -249,7 +249,8 @@ async function touch(page, strokes) {
 }
 
 // A GPU of software that may claim locked arithmetic.
-describe('both devices, over lavapipe 25', { skip: why('lavapipe25') || (!all && 'minutes; LOCKSTEP_WEB=all runs it') }, () => {
+const patient = !all && 'minutes; LOCKSTEP_WEB=all runs it';
+describe('both devices, over lavapipe 25', { skip: why('lavapipe25') }, () => {
     test('the same bits for ten digits; a lost GPU is survived', async (t) => {
         const known = labels(), first = Array.from({ length: 10 }, (_, digit) => known.indexOf(digit));
         const { page, said, close } = await open('lavapipe25', { random: first.map((index) => (index + 0.5) / known.length) });
@@ -280,7 +281,7 @@ describe('both devices, over lavapipe 25', { skip: why('lavapipe25') || (!all &&
         await close();
     });
 
-    test('training on the GPU gives the bits of the CPU', async () => {
+    test('training on the GPU gives the bits of the CPU', { skip: patient }, async () => {
         const { page, said, close } = await open('lavapipe25', { hash: '#train' }), hashes = [];
         for (const device of ['cpu', 'webgpu']) {
             await choose(page, 'train-device', device);
@@ -309,7 +310,7 @@ describe('both devices, over lavapipe 25', { skip: why('lavapipe25') || (!all &&
 });
 
 // A GPU of software that misrounds f32 to f16.
-describe('both devices, over SwiftShader', { skip: why('swiftshader') || (!all && 'minutes; LOCKSTEP_WEB=all runs it') }, () => {
+describe('both devices, over SwiftShader', { skip: why('swiftshader') || patient }, () => {
     test('locked arithmetic is refused with the reason; fast lies inside its bound', async (t) => {
         const { page, said, close } = await open('swiftshader');
         await settled(page, () => draw(page, DRAWN[6]));
