@@ -37,11 +37,16 @@ demo:                   ## set up, train on real digits, save, load, verify, and
 	@tools/demo.sh $(BUILD)
 
 test:                   ## set up, build, and run the tests (10 minutes at most on 2 cores)
-	@tools/deps.sh build test gpu data
+	@tools/deps.sh build test gpu web data
 	@tools/data.sh
 	@tools/drivers.sh
+	@tools/browser.sh
+	@tools/web-deps.sh
 	@$(call build,release)
+	@$(call build,web)
+	@tools/web.sh $(BUILD) build/web/package
 	@$(CTEST) $(BUILD) -LE '^slow$$'
+	@$(CTEST) build/web -L '^web$$'
 
 test-clang:             ## the same tests, built by clang
 	@tools/deps.sh build test check data
