@@ -69,7 +69,10 @@ export async function inWorker(driver, script, message = {}) {
     const said = [];
     try {
         const page = await browser.newPage();
-        page.on('console', (m) => { if (['error', 'warning'].includes(m.type())) said.push(m.text()); });
+        page.on('console', (m) => {
+            if (['error', 'warning'].includes(m.type())) said.push(m.text());
+            else if (process.env.LOCKSTEP_LOG) console.log(m.text());
+        });
         page.on('pageerror', (error) => said.push(error.stack));
         await page.exposeFunction('crash', async () => {
             const session = await browser.newBrowserCDPSession();

@@ -95,6 +95,33 @@ ls_status EXPORT(t_row)(int number) {
     return row.state == LS_CASE_PASSED ? LS_OK : row.state == LS_CASE_FAILED ? LS_ERR_DIFFERS : LS_ERR_UNSUPPORTED;
 }
 
+static void tell(void *user, const ls_case_result *result) {
+    if (result->state == LS_CASE_FAILED && !*(int *)user) {
+        *(int *)user = 1;
+        snprintf(text, sizeof text, "%s: %s", result->name, result->message);
+    }
+}
+
+/* Case `number` of the museum, or (planted) fault `number` in the case that must catch it: LS_OK where it does. */
+ls_status EXPORT(t_museum)(int number, int planted) {
+    ls_error err = {0};
+    ls_case_totals totals;
+    const char *name = NULL, *caught_by = NULL;
+    int failed = 0;
+    if (!(planted ? ls_museum_fault(number, &name, NULL, &caught_by) : ls_museum_case(number, &name, NULL))) {
+        return say(LS_ERR_RANGE, "");
+    }
+    say(LS_OK, name);
+    ls_status status = ls_museum_run(context, device, planted ? caught_by : name, planted ? name : NULL, tell, &failed, &totals, &err);
+    if (status != LS_OK) {
+        return say(status, err.message);
+    }
+    if (totals.passed + totals.failed == 0) {
+        return LS_ERR_UNSUPPORTED;
+    }
+    return (totals.failed != 0) == (planted != 0) ? LS_OK : LS_ERR_DIFFERS;
+}
+
 /* ---- a network's logits: on the CPU, and on the GPU in either kind of arithmetic ---- */
 
 enum { SIDE = 28, CLASSES = 10 };

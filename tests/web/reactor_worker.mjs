@@ -2,7 +2,7 @@
 import { WebGPU } from '/web/webgpu.js';
 
 const AGAIN = 13; // LS_ERR_AGAIN
-const DEVICE = 4, UNSUPPORTED = 8;
+const DEVICE = 4, UNSUPPORTED = 8, RANGE = 10;
 
 /** What a WASI module asks of a system: a clock and random bytes; no files, no environment; what it prints is kept. */
 function wasi(module, memory, printed) {
@@ -36,8 +36,8 @@ function wasi(module, memory, printed) {
     return Object.fromEntries(wanted.map(({ name }) => [name, known[name] ?? (() => 8)])); // EBADF
 }
 
-self.onmessage = async ({ data: { goldens, rows, infer, steps, losses } }) => {
-    const printed = [], out = { failures: [], lines: [], ms: {}, differs: {} };
+self.onmessage = async ({ data: { goldens, rows, museum, infer, steps, losses } }) => {
+    const printed = [], out = { failures: [], lines: [], ms: {}, differs: {}, cases: [0, 0] };
     try {
         const gpu = new WebGPU();
         const module = await WebAssembly.compileStreaming(fetch('/build/tests/web/reactor.wasm'));
@@ -61,6 +61,7 @@ self.onmessage = async ({ data: { goldens, rows, infer, steps, losses } }) => {
             const key = `${name.slice(2)}${args.length ? ' ' + args : ''}`;
             const line = `${key}: ${status} in ${(out.ms[key] = performance.now() - start).toFixed(0)} ms, ${rounds} rounds: ${text()}`;
             out.lines.push(line);
+            console.debug(line);
             return status;
         }
         out.info = await gpu.requestDevice();
@@ -78,6 +79,14 @@ self.onmessage = async ({ data: { goldens, rows, infer, steps, losses } }) => {
             else if (status === 0) out.rows.right++;
             else out.failures.push(`row ${row}: ${status}: ${text()}`);
         }
+        for (const planted of museum ?? []) {
+            for (let number = 0; ; number++) {
+                const status = await call('t_museum', number, planted);
+                if (status === RANGE) break;
+                out.cases[planted]++;
+                if (status !== 0 && status !== UNSUPPORTED) out.failures.push(`museum ${number} ${planted}: ${status}: ${text()}`);
+            }
+        }
         for (const which of infer ?? []) {
             for (let i = 0; i < 3; i++) {
                 if (await call('t_infer', which) !== 0) out.failures.push(text());
@@ -91,7 +100,7 @@ self.onmessage = async ({ data: { goldens, rows, infer, steps, losses } }) => {
                 if (i === 2) {
                     if (await call('t_train_hash') !== 0) throw new Error(text());
                     out.trained = text();
-                    await gpu.answers();
+                    await gpu.answers(); console.debug(`waited ${(performance.now()-tw).toFixed(0)}`); tc = performance.now();
                     out.before = gpu.counts;
                 }
             }

@@ -1,5 +1,5 @@
 // WebGPU in Chromium, in a worker as the page has it. LOCKSTEP_WEB=all: over both drivers, every golden, a network, and a GPU process
-// that crashes.
+// that crashes. LOCKSTEP_WEB=museum: over lavapipe, every case of the museum and every planted fault, which takes long.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { inWorker, missing } from './chromium.mjs';
@@ -39,6 +39,13 @@ for (const [driver, name] of drivers) {
         }
     });
 }
+
+test('the museum on WebGPU over lavapipe25', { skip: process.env.LOCKSTEP_WEB !== 'museum' && 'by LOCKSTEP_WEB=museum' }, async (t) => {
+    const answer = await inWorker('lavapipe25', 'reactor_worker.mjs', { museum: [0, 1] });
+    t.diagnostic(answer.lines.join('\n'));
+    right(answer);
+    assert.ok(answer.cases[0] > 20 && answer.cases[1] > 25, answer.cases.join());
+});
 
 test('web/webgpu.js: a browser without WebGPU', { skip: missing('none') || false }, async (t) => {
     const answer = await inWorker('none', 'host_worker.mjs');
