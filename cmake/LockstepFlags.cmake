@@ -9,8 +9,8 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g -DNDEBUG")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g -DNDEBUG")
-if(CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # a page loads every byte; kernels keep -O3
-    set(CMAKE_C_FLAGS_RELEASE "-Os -DNDEBUG")
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # a page loads every byte; LockstepWeb.cmake says which kernels keep -O3
+    set(CMAKE_C_FLAGS_RELEASE "-Oz -DNDEBUG")
 endif()
 set(CMAKE_C_FLAGS_DEBUG "-O0 -g3")
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g3")

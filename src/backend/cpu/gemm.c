@@ -422,7 +422,14 @@ const ls_gemm_isa *ls_gemm_isa_get(ls_cpu_isa isa) {
         [LS_CPU_NEON] = ISA(neon, LS_CPU_NEON),
 #endif
 #ifdef LS_HAVE_ISA_SIMD128
-        [LS_CPU_SIMD128] = ISA(simd128, LS_CPU_SIMD128),
+        /* WebAssembly has no fused multiply-add: fast is locked. */
+        [LS_CPU_SIMD128] = {.isa = LS_CPU_SIMD128,
+                            .f32 = &ls_gemm_f32__simd128,
+                            .f64 = &ls_gemm_f64__simd128,
+                            .i32 = &ls_gemm_i32__simd128,
+                            .f32_fast = &ls_gemm_f32__simd128,
+                            .f64_fast = &ls_gemm_f64__simd128,
+                            .moves = &ls_gemm_moves__simd128},
 #endif
 #ifdef LS_HAVE_ISA_AVX2
         [LS_CPU_AVX2] = ISA(avx2, LS_CPU_AVX2),
