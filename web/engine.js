@@ -50,6 +50,14 @@ export class Engine {
         return answer;
     }
 
+    /** Ends it, after what was asked before, and gives the GPU back. */
+    close() {
+        this.#last = this.#last.then(() => {
+            this.#dead ??= 'it was closed';
+            this.#webgpu.release();
+        });
+    }
+
     // ---- memory ----
 
     #string(at) {

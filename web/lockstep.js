@@ -74,7 +74,7 @@ async function moduleOf(source) {
 /** In place: on this thread. */
 async function engineHere(module) {
     const engine = await Engine.create(module);
-    return { request: (method, ...args) => engine.request(method, args), close: () => {} };
+    return { request: (method, ...args) => engine.request(method, args), close: () => engine.close() };
 }
 
 /** In a worker of its own. */

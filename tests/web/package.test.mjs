@@ -224,6 +224,20 @@ test('check: a case passes, and its planted fault is caught', async () => {
     await assert.rejects(ls.check({ signal: controller.signal, onRow: () => controller.abort() }), { name: 'AbortError' });
 });
 
+test('the whole check passes, and every planted fault is caught by its case', {
+    skip: process.env.LOCKSTEP_WEB === 'all' ? false : 'takes a minute: LOCKSTEP_WEB=all',
+}, async () => {
+    const report = await ls.check();
+    assert.equal(report.failed, 0, JSON.stringify(report));
+    assert.ok(report.passed > 300 && report.skipped < 20);
+    assert.ok(report.functions.length > 40);
+    assert.ok(ls.faults.length > 30);
+    for (const { name, case: by } of ls.faults) {
+        const { cases } = await ls.check({ plant: name });
+        assert.ok(cases.some((row) => row.name === by && row.status === 'failed'), name);
+    }
+});
+
 test('in a worker: the same bits, the same errors', async () => {
     const other = await Lockstep.open({ worker: true });
     const net = await other.load('mnist:small', null);
