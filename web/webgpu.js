@@ -37,8 +37,8 @@ class Table {
 
 /** A device that was given, and all that is outstanding on it. */
 class Device {
-    constructor(adapter, device, name, driver) {
-        Object.assign(this, { adapter, device, name, driver, lost: false, reason: '', hosts: new Set() });
+    constructor(device, about, name, driver) {
+        Object.assign(this, { device, about, name, driver, lost: false, reason: '', hosts: new Set() });
         this.pending = new Set(); // promises that never reject
         this.waiters = new Set(); // called when the device is lost
         device.lost.then((info) => this.lose(`the browser took it away: ${info.message || info.reason}`));
@@ -129,11 +129,12 @@ export class WebGPU {
             for (const limit of LIMITS) if (adapter.limits[limit] !== undefined) requiredLimits[limit] = adapter.limits[limit];
             const requiredFeatures = FEATURES.filter((feature) => adapter.features.has(feature));
             const device = await adapter.requestDevice({ requiredFeatures, requiredLimits });
-            const { vendor, architecture, device: chip, description } = adapter.info;
+            const about = adapter.info ?? {};
+            const { vendor, architecture, device: chip, description } = about;
             const named = [vendor, architecture].filter(Boolean).join(' ');
             const name = description || chip || named || 'an adapter without a name';
             const driver = [browser(), named, description].filter(Boolean).join(', ');
-            this.#current = new Device(adapter, device, name, driver);
+            this.#current = new Device(device, about, name, driver);
         } catch (error) {
             this.#reason = `no WebGPU: ${error.message}`;
         }
@@ -145,7 +146,7 @@ export class WebGPU {
         const d = this.#current;
         if (!d || d.lost) return null;
         const features = FEATURES.filter((feature) => d.device.features.has(feature));
-        return { name: d.name, driver: d.driver, features, software: Boolean(d.adapter.info.isFallbackAdapter) };
+        return { name: d.name, driver: d.driver, features, software: Boolean(d.about.isFallbackAdapter) };
     }
 
     /** Why there is no device. */
@@ -204,14 +205,14 @@ export class WebGPU {
             this.#putText(at + 320, 256, this.reason);
             return 0;
         }
-        const l = owner.device.limits, has = owner.device.features, info = owner.adapter.info;
+        const l = owner.device.limits, has = owner.device.features, { about } = owner;
         view.setFloat64(0, l.maxBufferSize, true);
         view.setFloat64(8, l.maxStorageBufferBindingSize, true);
         [
             Math.max(l.minStorageBufferOffsetAlignment, l.minUniformBufferOffsetAlignment), l.maxStorageBuffersPerShaderStage,
             l.maxComputeWorkgroupStorageSize, l.maxComputeInvocationsPerWorkgroup, l.maxComputeWorkgroupSizeX, l.maxComputeWorkgroupSizeY,
             l.maxComputeWorkgroupSizeZ, l.maxComputeWorkgroupsPerDimension, has.has('shader-f16') ? 1 : 0, has.has('subgroups') ? 1 : 0,
-            info.subgroupMinSize ?? 0, info.subgroupMaxSize ?? 0,
+            about.subgroupMinSize ?? 0, about.subgroupMaxSize ?? 0,
         ].forEach((value, i) => view.setUint32(16 + 4 * i, value, true));
         this.#putText(at + 64, 128, owner.name);
         this.#putText(at + 192, 128, owner.driver);
