@@ -24,7 +24,7 @@ while [ $# -gt 0 ]; do
 done
 isa=avx2
 grep -q avx2 /proc/cpuinfo 2>/dev/null || isa=scalar
-[ -n "$files" ] || files="src/spec/build.c src/spec/index.c src/spec/move.c src/backend/cpu/isa/gemm_kernels.inc
+[ -n "$files" ] || files="src/spec/build.c src/spec/guards.c src/spec/index.c src/spec/move.c src/backend/cpu/isa/gemm_kernels.inc
     src/backend/cpu/isa/gemm_rows.inc src/backend/cpu/isa/gemm_moves.c src/backend/cpu/isa/tile.c
     src/backend/cpu/isa/tile_cast.c src/backend/cpu/isa/tile_float.c src/backend/cpu/isa/tile_int.c
     src/backend/cpu/isa/tile_pack.c $(cd "$root" && echo src/emit/*.c src/kir/legal*.c src/render/*.c) src/gpu/launch.c src/gpu/variant.c"
