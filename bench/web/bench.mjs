@@ -9,7 +9,7 @@ import { mnistCnn, readSafetensors } from './onnx.mjs';
 
 const folder = resolve(process.env.LOCKSTEP_PACKAGE ?? 'build/web/package');
 const peer = resolve(process.env.ORT ?? 'build/bench-web/node_modules/onnxruntime-web');
-const rounds = Number(process.argv[2] ?? 7), NETWORK = 'mnist:cnn';
+const rounds = Number(process.argv[2] ?? 21), NETWORK = 'mnist:cnn';
 
 const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
 const random = (n) => Float32Array.from({ length: n }, (_, i) => Math.sin(i * 1.7) * 2);
@@ -55,7 +55,7 @@ const theirs = ['ort.wasm.min.mjs', 'ort-wasm-simd-threaded.mjs', 'ort-wasm-simd
 console.log(`gzipped: lockstep ${(ours / 1e3).toFixed(0)} kB, onnxruntime-web ${(theirs / 1e3).toFixed(0)} kB`);
 
 for (const batch of [1, 32]) {
-    const input = random(784 * batch), repeat = batch === 1 ? 100 : 6;
+    const input = random(784 * batch), repeat = batch === 1 ? 25 : 3;
     const ways = {
         locked: () => lockstep.net.run(input),
         fast: () => fast.run(input),
