@@ -13,7 +13,7 @@ target_compile_options(lockstep_web_deps PRIVATE -w)
 target_compile_definitions(lockstep_web_deps PUBLIC Z_HAVE_UNISTD_H=1)
 target_include_directories(lockstep_web_deps SYSTEM PUBLIC ${LOCKSTEP_WEB_DEPS} ${LOCKSTEP_WEB_DEPS}/zlib)
 # What a network of f32 spends its time in.
-foreach(name gemm_locked gemm_moves tile_float)
+foreach(name gemm_locked gemm_moves tile_float tile_pack)
     set_source_files_properties(${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/${name}.c PROPERTIES COMPILE_OPTIONS -O3)
 endforeach()
 set(LOCKSTEP_ISA_TABLES tile.c gemm.c peak.c)

@@ -134,24 +134,36 @@ void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, con
     }
 }
 #else
+typedef uint32_t quad __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* Lanes whose offsets are consecutive, for every k. */
+static void pack_run(uint32_t *to, int64_t width, const uint32_t *src, const int64_t *k_at, int64_t kc,
+                     int64_t n) {
+    for (int64_t p = 0; p < kc; p++, to += width) {
+        const uint32_t *from = src + k_at[p];
+        int64_t i = 0;
+        for (; i + 4 <= n; i += 4) {
+            *(quad *)(to + i) = *(const quad *)(from + i);
+        }
+        for (; i < n; i++) {
+            to[i] = from[i];
+        }
+    }
+}
+
 void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc,
                                 const int64_t *i_at, int64_t ni, int n_preds, const int32_t *k_pred,
                                 const int32_t *i_pred, int64_t stride, const int64_t *limit) {
-    for (int64_t p = 0; p < kc; p++) {
+    for (int64_t q = 0; n_preds == 0 && q < ni;) {
+        int64_t first = q++;
+        while (q < ni && i_at[q] == i_at[q - 1] + 1) {
+            q++;
+        }
+        pack_run((uint32_t *)panel + first, width, (const uint32_t *)src + i_at[first], k_at, kc, q - first);
+    }
+    for (int64_t p = 0; n_preds > 0 && p < kc; p++) {
         uint32_t *row = (uint32_t *)panel + p * width;
         const uint32_t *from = (const uint32_t *)src + k_at[p];
-        if (n_preds == 0) {
-            for (int64_t q = 0; q < ni;) {
-                int64_t first = q++;
-                while (q < ni && i_at[q] == i_at[q - 1] + 1) {
-                    q++;
-                }
-                for (int64_t i = first; i < q; i++) {
-                    row[i] = from[i_at[first] + i - first];
-                }
-            }
-            continue;
-        }
         for (int64_t q = 0; q < ni; q++) {
             uint32_t ok = 1;
             for (int t = 0; t < n_preds; t++) {
