@@ -36,7 +36,7 @@ function wasi(module, memory, printed) {
     return Object.fromEntries(wanted.map(({ name }) => [name, known[name] ?? (() => 8)])); // EBADF
 }
 
-self.onmessage = async ({ data: { goldens, rows, museum, infer, steps, losses } }) => {
+self.onmessage = async ({ data: { goldens, rows, museum, only, infer, steps, losses } }) => {
     const printed = [], out = { failures: [], lines: [], ms: {}, differs: {}, cases: [0, 0] };
     try {
         const gpu = new WebGPU();
@@ -56,7 +56,9 @@ self.onmessage = async ({ data: { goldens, rows, museum, infer, steps, losses } 
             let status, rounds = 0;
             while ((status = exports[name](...args)) === AGAIN) {
                 rounds++;
+                const asked = performance.now();
                 await gpu.answers();
+                console.debug(`${name} ${args}: again, waited ${(performance.now() - asked).toFixed(0)} ms, ${(asked - start).toFixed(0)} in all`);
             }
             const key = `${name.slice(2)}${args.length ? ' ' + args : ''}`;
             const line = `${key}: ${status} in ${(out.ms[key] = performance.now() - start).toFixed(0)} ms, ${rounds} rounds: ${text()}`;
@@ -80,7 +82,7 @@ self.onmessage = async ({ data: { goldens, rows, museum, infer, steps, losses } 
             else out.failures.push(`row ${row}: ${status}: ${text()}`);
         }
         for (const planted of museum ?? []) {
-            for (let number = 0; ; number++) {
+            for (let number = only ?? 0; number <= (only ?? Infinity); number++) {
                 const status = await call('t_museum', number, planted);
                 if (status === RANGE) break;
                 out.cases[planted]++;
