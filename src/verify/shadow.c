@@ -52,6 +52,19 @@ static ls_status copy_arg(const ls_check_event *event, ls_device *ref, int arg, 
     return LS_OK;
 }
 
+/* All are asked for at once, of a device that must not be waited for. */
+static ls_status copy_args(const ls_check_event *event, ls_device *ref, int first, int n, ls_buffer **out_buffers, ls_error *err) {
+    ls_status late = LS_OK;
+    for (int i = 0; i < n; i++) {
+        ls_status status = copy_arg(event, ref, first + i, &out_buffers[i], err);
+        if (status != LS_OK && status != LS_ERR_AGAIN) {
+            return status;
+        }
+        late = status == LS_OK ? late : status;
+    }
+    return late;
+}
+
 static ls_status shadow_before(const ls_check_event *event, void **out_state, ls_error *err) {
     ls_heap *heap = &event->session->context->heap;
     shadow *s = ls_alloc_zeroed(heap, sizeof *s);
@@ -63,8 +76,8 @@ static ls_status shadow_before(const ls_check_event *event, void **out_state, ls
     s->values = LS_ARENA_ARRAY(&s->arena, const void *, event->group->n_reads + 1);
     ls_status status = s->reads && s->values ? ls_device_open(event->session->context, "ref", &s->ref, err)
                                              : LS_FAIL_MEMORY(err, "a snapshot");
-    for (int i = 0; i < event->group->n_reads && status == LS_OK; i++) {
-        status = copy_arg(event, s->ref, i, &s->reads[i], err);
+    if (status == LS_OK) {
+        status = copy_args(event, s->ref, 0, event->group->n_reads, s->reads, err);
     }
     if (status != LS_OK) {
         shadow_free(event, s);
@@ -210,8 +223,8 @@ static void merge(ls_report *into, const ls_report *r) {
     *into = sum;
 }
 
-static ls_status compare_roots(const ls_check_event *event, shadow *s, ls_kernel_report *k, ls_buffer **outs,
-                               ls_error *err) {
+static ls_status compare_roots(const ls_check_event *event, shadow *s, ls_kernel_report *k, ls_buffer *const *copies,
+                               ls_buffer **outs, ls_error *err) {
     const ls_group *group = event->group;
     ls_balls *balls = LS_ARENA_ARRAY(&s->arena, ls_balls, group->n_roots);
     shadow_source ctx = {event, s};
@@ -224,10 +237,8 @@ static ls_status compare_roots(const ls_check_event *event, shadow *s, ls_kernel
         LS_TRY(err, ls_oracle_eval(&s->arena, &source, group->roots, group->n_roots, balls, err));
     }
     for (int i = 0; i < group->n_roots; i++) {
-        ls_buffer *copy = NULL;
         ls_data *actual = NULL, *expected = NULL;
-        ls_status status = copy_arg(event, s->ref, group->n_reads + i, &copy, err);
-        status = status == LS_OK ? dense(event, copy, group->roots[i], &actual, err) : status;
+        ls_status status = dense(event, copies[i], group->roots[i], &actual, err);
         ls_report r;
         if (status == LS_OK && k->ref_done) {
             status = dense(event, outs[i], group->roots[i], &expected, err);
@@ -242,7 +253,6 @@ static ls_status compare_roots(const ls_check_event *event, shadow *s, ls_kernel
         }
         ls_data_release(actual);
         ls_data_release(expected);
-        ls_buffer_release(copy);
         LS_TRY(err, status);
     }
     return LS_OK;
@@ -282,14 +292,19 @@ static ls_status shadow_after(const ls_check_event *event, void *state, ls_error
     int n_roots = event->group->n_roots;
     ls_kernel_report k = {.number = (int)event->kernel};
     ls_buffer **outs = LS_ARENA_ARRAY(&s->arena, ls_buffer *, n_roots + 1);
-    ls_status status = outs ? LS_OK : LS_FAIL_MEMORY(err, "a reference run");
+    ls_buffer **copies = LS_ARENA_ARRAY(&s->arena, ls_buffer *, n_roots + 1);
+    ls_status status = outs && copies ? LS_OK : LS_FAIL_MEMORY(err, "a reference run");
+    if (status == LS_OK) { /* before the references, which take long */
+        status = copy_args(event, s->ref, event->group->n_reads, n_roots, copies, err);
+    }
     k.ref_done = event->spec->math == LS_LOCKED && event->device != s->ref;
     if (status == LS_OK && k.ref_done) {
         status = run_ref(event, s, outs, err);
     }
-    status = status == LS_OK ? compare_roots(event, s, &k, outs, err) : status;
-    for (int i = 0; outs && i < n_roots; i++) {
+    status = status == LS_OK ? compare_roots(event, s, &k, copies, outs, err) : status;
+    for (int i = 0; outs && copies && i < n_roots; i++) {
         ls_buffer_release(outs[i]);
+        ls_buffer_release(copies[i]);
     }
     if (status == LS_OK) {
         ls_collector *collector = event->session->verification;

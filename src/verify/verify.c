@@ -1,5 +1,6 @@
 /* A verified run: the oracle from the leaves first (a run may change variables), then the device with every
- * kernel shadowed. */
+ * kernel shadowed. On a device that must not be waited for the oracle comes last, so that it is not asked again with each attempt;
+ * there a run that changes variables is not checked. */
 #include "verify/shadow.h"
 #include <string.h>
 
@@ -37,6 +38,28 @@ static ls_status evaluate(ls_session *session, ls_arena *arena, ls_tensor *const
     LS_TRY(err, ls_session_sync(session, err));
     ls_oracle_source source = {.ctx = &ctx, .values = leaf_values, .symbols = session->symbols};
     return ls_oracle_eval(arena, &source, tensors, count, balls, err);
+}
+
+/* Asks for the leaves of tensors; LS_ERR_AGAIN until all are there. */
+static ls_status ask_leaves(ls_session *session, ls_tensor *const *tensors, int n, ls_error *err) {
+    ls_arena arena;
+    ls_arena_init(&arena, &session->context->heap);
+    leaves ctx = {session, &arena};
+    int n_nodes = 0;
+    ls_tensor **nodes = ls_graph_order(&arena, tensors, n, &n_nodes);
+    ls_status status = nodes ? LS_OK : LS_FAIL_MEMORY(err, "a verification"), late = LS_OK;
+    for (int i = 0; i < n_nodes && status == LS_OK; i++) {
+        const void *data;
+        if (nodes[i]->n_src == 0 && (nodes[i]->op == LS_OP_VAR || nodes[i]->value)) {
+            status = leaf_values(&ctx, nodes[i], &data, err);
+        }
+        if (status == LS_ERR_AGAIN) {
+            late = status;
+            status = LS_OK;
+        }
+    }
+    ls_arena_free(&arena);
+    return status == LS_OK ? late : status;
 }
 
 ls_status ls_oracle_value(ls_session *session, ls_tensor *tensor, double **out_middle, double **out_radius,
@@ -161,7 +184,10 @@ ls_status ls_verify(ls_session *session, ls_tensor *const *tensors, int n,
     ls_verification *v = ls_alloc_zeroed(heap, sizeof *v);
     ls_collector collector = {.heap = heap};
     ls_status status = v && balls ? LS_OK : LS_FAIL_MEMORY(&err, "a verification");
-    status = status == LS_OK ? evaluate(session, &arena, tensors, n, balls, &err) : status;
+    bool late = session->graph.device->late && session->pending.len == 0;
+    if (status == LS_OK) {
+        status = late ? ask_leaves(session, tensors, n, &err) : evaluate(session, &arena, tensors, n, balls, &err);
+    }
     bool recorded = false; /* by a public call, in the session */
     if (status == LS_OK) {
         ls_check before = session->check;
@@ -170,8 +196,14 @@ ls_status ls_verify(ls_session *session, ls_tensor *const *tensors, int n,
         status = ls_realize(session, tensors, n);
         session->verification = NULL;
         session->check = before;
-        status = status == LS_OK ? end_to_end(session, tensors, n, balls, &v->end_to_end) : status;
         recorded = status != LS_OK;
+        if (status == LS_OK && late) {
+            status = evaluate(session, &arena, tensors, n, balls, &err);
+        }
+        if (status == LS_OK) {
+            status = end_to_end(session, tensors, n, balls, &v->end_to_end);
+            recorded = status != LS_OK;
+        }
     }
     ls_arena_free(&arena);
     ls_numerics_leave(numerics);
