@@ -82,7 +82,12 @@ async function engineInWorker(module) {
     const waiting = new Map();
     let last = 0, gone = null;
     const url = new URL('./worker.js', import.meta.url);
-    const worker = globalThis.Worker ? new Worker(url, { type: 'module' }) : new (await import('node:worker_threads')).Worker(url);
+    let worker;
+    try {
+        worker = globalThis.Worker ? new Worker(url, { type: 'module' }) : new (await import('node:worker_threads')).Worker(url);
+    } catch (error) { // another origin's script, or a policy
+        throw new LockstepError('unsupported', `${url}: no worker of it can be started here (${error.message}); "worker: false" computes on this thread`);
+    }
     const listen = (event, f) => (worker.on ? worker.on(event, f) : worker.addEventListener(event, (e) => f(event === 'message' ? e.data : e)));
     const fail = (message) => {
         gone ??= new LockstepError('internal', message);
@@ -251,6 +256,9 @@ export class Lockstep {
     /** A built-in network with the weights of a .safetensors or .npz file, or null for the first values of `seed`. */
     async load(network, weights = null, { device = 'cpu', math = 'locked', seed = 1 } = {}) {
         if (typeof network !== 'string') throw new LockstepError('invalid', `network: expected a name: ${this.networks.join(' or ')}`);
+        if (network.endsWith('.onnx')) {
+            throw new LockstepError('unsupported', `"${network}": ONNX models are not read yet; expected ${this.networks.join(' or ')}`);
+        }
         const bytes = weights === null ? null : await bytesOf(weights, 'weights');
         return new Net(this.#engine, await this.#engine.request('netOpen', { network, weights: bytes, device, math, seed }));
     }

@@ -158,6 +158,7 @@ test('training: 30 locked steps are the native ones, and a broken run goes on ex
 test('bad input is refused by name, and the instance goes on', async () => {
     const net = await ls.load('mnist:small', null), good = (await net.run(randomImages(1, 0))).sha256;
     await fails(ls.load('mnist:large'), 'invalid', /"mnist:large": expected mnist:cnn or mnist:small/);
+    await fails(ls.load('model.onnx'), 'unsupported', /ONNX models are not read yet/);
     await fails(ls.load('mnist:small', new Uint8Array(1000)), 'format', /the weights/);
     await fails(ls.load('mnist:small', readFileSync('README.md')), 'format', /the weights/);
     await fails(ls.load('mnist:small', 'no/such/file.safetensors'), 'io', /no\/such\/file/);

@@ -57,16 +57,19 @@ describe('the package in Chromium', { skip: why }, () => {
     });
 
     test('on the thread of the page, and without SIMD', async () => {
-        const { here, code, message } = await inPage(async () => {
+        const { here, refused, code, message } = await inPage(async () => {
             const { Lockstep } = await import('/package/lockstep.js');
             const ls = await Lockstep.open({ worker: false, wasm: await (await fetch('/package/lockstep.wasm')).arrayBuffer() });
             const here = (await (await ls.load('mnist:small', null)).run(new Float32Array(784))).data.length;
             ls.close();
+            globalThis.Worker = class { constructor() { throw new DOMException('not from this origin', 'SecurityError'); } };
+            const refused = await Lockstep.open().then(() => null, (e) => e.message);
             WebAssembly.validate = () => false;
             const error = await Lockstep.open().then(() => null, (e) => e);
-            return { here, code: error.code, message: error.message };
+            return { here, refused, code: error.code, message: error.message };
         });
         assert.equal(here, 10);
+        assert.match(refused, /worker.js: no worker .*not from this origin.*worker: false/);
         assert.equal(code, 'unsupported');
         assert.match(message, /no SIMD/);
     });
