@@ -10,7 +10,9 @@ const INTRODUCTION = $('check-words').textContent;
 export function createCheck(state) {
     let engine = null;
     let report = null;
+    let seen = []; // its rows
     let running = false, stop = null;
+    let at = null, began = 0; // of the run that is under way
 
     function say(text, kind = '') {
         $('check-words').className = `words ${kind}`;
@@ -18,13 +20,13 @@ export function createCheck(state) {
     }
 
     function tally(now) {
-        const count = (status) => report.cases.filter((row) => row.status === status).length;
+        const count = (status) => seen.filter((row) => row.status === status).length;
         const part = (status) => element('span', { class: status }, element('b', {}, String(count(status))), ` ${status}`);
         $('tally').replaceChildren(part('passed'), part('failed'), part('skipped'), element('span', { class: 'help' }, now));
     }
 
-    function add(row, total) {
-        report.cases.push(row);
+    function add(row, progress) {
+        seen.push(row);
         const about = element('span', {}, row.about);
         const detail = row.detail ? [element('span', { class: 'detail' }, row.detail)] : [];
         $('cases').append(element('tr', { class: row.status, role: 'row' },
@@ -32,8 +34,11 @@ export function createCheck(state) {
             element('td', { role: 'cell' }, element('span', { class: 'name' }, row.name), about, ...detail),
             element('td', { role: 'cell' }, row.math), element('td', { class: 'number', role: 'cell' }, `${row.seconds.toFixed(2)} s`)));
         follow();
-        tally(`${new Set(report.cases.map(({ name }) => name)).size} of ${total}`);
+        at = progress;
+        tally(underWay());
     }
+
+    const underWay = () => `${at.done} of ${at.total}${at.next ? `, now ${at.next}` : ''}, ${Math.round((performance.now() - began) / 1000)} s`;
 
     // Keeps the newest row in sight, until a planted fault is caught or a reader scrolls up.
     function follow() {
@@ -48,18 +53,23 @@ export function createCheck(state) {
         stop = new AbortController();
         setText($('check-go'), 'Stop');
         $('cases').replaceChildren();
-        report = { page: location.origin, browser: navigator.userAgent, date: new Date().toISOString(), plant, cases: [] };
+        report = { page: location.origin, browser: navigator.userAgent, date: new Date().toISOString(), plant };
+        seen = [];
         for (const id of ['tally', 'check-scroll']) $(id).hidden = false;
         $('report-buttons').hidden = true;
-        tally('opening the device…');
+        at = { done: 0, total: 1, next: 'certification' };
+        began = performance.now();
+        const clock = setInterval(() => tally(underWay()), 1000);
+        tally(underWay());
         say(plant ? 'The fault is planted: each kernel that multiplies matrices on this device writes zeros instead. The check must find it.' : INTRODUCTION, plant ? 'warn' : '');
         try {
             engine = await openEngine();
             Object.assign(report, await engine.check({ device, plant, onRow: add, signal: stop.signal }));
         } catch (error) {
             if (!stop.signal.aborted) say(`The check stopped: ${error.message}`, 'bad');
-            report.error = stop.signal.aborted ? 'stopped' : error.message;
+            Object.assign(report, { error: stop.signal.aborted ? 'stopped' : error.message, cases: seen });
         }
+        clearInterval(clock);
         engine?.close();
         engine = null;
         running = false;
@@ -67,15 +77,15 @@ export function createCheck(state) {
     }
 
     function finish(plant) {
-        const failed = report.cases.filter((row) => row.status === 'failed');
+        const failed = seen.filter((row) => row.status === 'failed');
         setText($('check-go'), 'Run the check');
         $('report-buttons').hidden = false;
         tally(report.error ? 'stopped' : 'finished');
         if (report.error) return;
         const caught = failed.find((row) => row.name !== 'certification');
         if (plant) say(caught ? `Caught: ${caught.name} found the planted fault, and says where.` : 'The planted fault was not caught. Please report this.', caught ? 'good' : 'bad');
-        else if (failed.length) say(`${failed.length} of ${report.cases.length} failed. The report says what was expected and what came.`, 'warn');
-        else say('All passed: this device computes what the contract says.', 'good');
+        else if (failed.length) say(`${failed.length} of ${seen.length} failed. The report says what was expected and what came.`, 'warn');
+        else say('None failed: this device computes what the contract says.', 'good');
     }
 
     $('check-form').addEventListener('submit', (event) => {

@@ -92,10 +92,19 @@ class Engine {
         return new Run(await marked((await this.#part(device)).train(options)));
     }
 
-    // onRow(row, total): `total` names will come in all, those of the functions and of certification among them.
+    // onRow(row, {done, total, next}): how many of all are done, and what is tried next. Certification is the first; a planted fault
+    // is looked for by its own case alone.
     async check({ device, plant, onRow, signal }) {
-        const library = await this.#part(device), total = plant ? 2 : library.cases.length + 2;
-        return marked(library.check({ device, plant, onRow: (row) => onRow(row, total), signal }));
+        const library = await this.#part(device), fault = library.faults.find(({ name }) => name === plant);
+        const cases = ['certification', ...(fault ? [fault.case] : library.cases.map(({ name }) => name))];
+        const total = cases.length + (fault ? 0 : library.rows + Math.floor(library.rows / 4) + 1);
+        let rows = 0;
+        const told = (row) => {
+            rows += row.kind === 'row';
+            const done = row.kind === 'row' ? cases.length + rows : cases.indexOf(row.name) + 1 || total;
+            onRow(row, { done, total, next: cases[done] ?? (done < total ? 'conformance and functions' : null) });
+        };
+        return marked(library.check({ device, plant, onRow: told, signal }));
     }
 
     close() {
