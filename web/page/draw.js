@@ -212,7 +212,6 @@ export function createDraw(state) {
             return;
         }
         busy = true;
-        $('scores').setAttribute('aria-busy', 'true');
         try {
             await compute(finished);
         } catch (error) {
@@ -223,8 +222,6 @@ export function createDraw(state) {
             const next = again === 'finished';
             again = false;
             update(next);
-        } else {
-            $('scores').setAttribute('aria-busy', 'false');
         }
     }
 
@@ -317,7 +314,7 @@ export function createDraw(state) {
         const facts = results.map((result) => {
             const hash = element('code', { class: 'hash' }, result.sha256);
             return element('div', {}, element('dt', {}, LABEL[result.id]), element('dd', {}, milliseconds(result.milliseconds),
-                element('small', {}, result.id === 'webgpu' ? `  on ${usable('webgpu').name}` : ''), hash));
+                element('small', {}, result.id === 'webgpu' ? `  on ${usable('webgpu').name}` : ''), element('br'), hash));
         });
         let text = '', kind = 'alone';
         if (comparison) {

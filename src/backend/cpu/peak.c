@@ -33,7 +33,7 @@ static ls_peak_fn const peaks[LS_CPU_ISA_COUNT][2] = {
         ROW(NEON, neon)
 #endif
 #if LS_HAVE_ISA_SIMD128
-        ROW(SIMD128, simd128)
+        [LS_CPU_SIMD128] = {ls_peak_locked__simd128, ls_peak_locked__simd128}, /* nothing fuses */
 #endif
 #if LS_HAVE_ISA_AVX2
             ROW(AVX2, avx2)

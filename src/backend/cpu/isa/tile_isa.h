@@ -9,7 +9,9 @@
 #define LS_TILE_CAT(a, b) LS_TILE_CAT_(a, b)
 #define LS_TILE_NAME(name) LS_TILE_CAT(name, LS_ISA)
 
-#if defined(__clang__)
+#if defined(__OPTIMIZE_SIZE__) /* a page's module: loops stay loops, but for what LockstepWeb.cmake names */
+#define LS_LANES_LOOP
+#elif defined(__clang__)
 #define LS_LANES_LOOP _Pragma("clang loop vectorize(assume_safety)")
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop that stays scalar (a division) is right too */
 #else
