@@ -21,7 +21,7 @@ export function createCheck(state) {
 
     function tally(now) {
         const count = (status) => seen.filter((row) => row.status === status).length;
-        const part = (status) => element('span', { class: status }, element('b', {}, String(count(status))), ` ${status}`);
+        const part = (status) => element('span', { class: count(status) ? status : 'skipped' }, element('b', {}, String(count(status))), ` ${status}`);
         $('tally').replaceChildren(part('passed'), part('failed'), part('skipped'), element('span', { class: 'help' }, now));
     }
 

@@ -212,6 +212,7 @@ export function createDraw(state) {
             return;
         }
         busy = true;
+        $('scores').setAttribute('aria-busy', 'true');
         try {
             await compute(finished);
         } catch (error) {
@@ -222,6 +223,8 @@ export function createDraw(state) {
             const next = again === 'finished';
             again = false;
             update(next);
+        } else {
+            $('scores').setAttribute('aria-busy', 'false');
         }
     }
 
@@ -314,7 +317,7 @@ export function createDraw(state) {
         const facts = results.map((result) => {
             const hash = element('code', { class: 'hash' }, result.sha256);
             return element('div', {}, element('dt', {}, LABEL[result.id]), element('dd', {}, milliseconds(result.milliseconds),
-                element('small', {}, result.id === 'webgpu' ? `  on ${usable('webgpu').name}` : ''), element('br'), hash));
+                element('small', {}, result.id === 'webgpu' ? `  on ${usable('webgpu').name}` : ''), hash));
         });
         let text = '', kind = 'alone';
         if (comparison) {

@@ -1,7 +1,7 @@
 // The second part: training, with its plot, on the digits that came with the page.
 
 import { digits } from './data.js';
-import { $, chosen, copy, download, percent, setText, thousands } from './dom.js';
+import { $, chosen, copy, download, element, percent, setText, thousands } from './dom.js';
 import { openEngine } from './library.js';
 
 const LOOK = 250; // milliseconds between two changes of the figures
@@ -105,6 +105,9 @@ export function createTrain(state, onUse) {
         if (running) {
             stopping = true;
             lock();
+        } else if (trainer && Number($('steps').value) <= trainer.step) {
+            say(`Step ${thousands(trainer.step)} is reached; a larger number of steps goes on.`);
+            $('steps').focus();
         } else {
             run();
         }
@@ -199,14 +202,14 @@ export function createTrain(state, onUse) {
 
     function command() {
         const { network, batch, rate, seed, math } = settings;
-        const line = `lockstep train mnist --model ${network} --batch ${batch} --lr ${rate} --schedule constant --seed ${seed} --steps ${trainer.step}`;
-        return math === 'locked' ? line : `${line} --math fast`;
+        return ['lockstep train mnist', `--model ${network}`, `--batch ${batch}`, `--lr ${rate}`, '--schedule constant', `--seed ${seed}`,
+            `--steps ${trainer.step}`, ...(math === 'locked' ? [] : ['--math fast'])];
     }
 
     async function prove() {
         const hash = await trainer.sha256(), bytes = await trainer.weights(), { network, math } = settings;
         setText($('train-hash'), hash);
-        setText($('train-command'), command());
+        $('train-command').replaceChildren(...command().flatMap((part, i) => [i ? ' ' : '', element('span', { class: 'unbroken' }, part)]));
         setText($('train-claim'), math === 'locked' ? 'The same hash, anywhere, by' : 'The same run, other bits, by');
         $('train-proof').hidden = false;
         state.set({ trained: { network: MODEL[network], bytes, about: `${trainer.step} steps` } });
