@@ -30,7 +30,7 @@ export function createPad(canvas, onChange) {
             if (points.length === 1) context.lineTo(points[0][0] * width, points[0][1] * width);
             context.stroke();
         }
-        if (cursor.shown) paintCursor(width, style.getPropertyValue('--accent'));
+        if (cursor.shown) paintCursor(width, style.caretColor);
     }
 
     function paintDigit(bytes, ink) {
