@@ -102,7 +102,7 @@ self.onmessage = async ({ data: { goldens, rows, museum, only, infer, steps, los
                 if (i === 2) {
                     if (await call('t_train_hash') !== 0) throw new Error(text());
                     out.trained = text();
-                    await gpu.answers(); console.debug(`waited ${(performance.now()-tw).toFixed(0)}`); tc = performance.now();
+                    await gpu.answers();
                     out.before = gpu.counts;
                 }
             }
