@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_NUMEL ((int64_t)1 << 56)
+/* So that bytes are counted by size_t: in WebAssembly that has 32 bits. */
+#define MAX_NUMEL_LOG2 (sizeof(size_t) > 4 ? 56 : 28)
+#define MAX_NUMEL ((int64_t)1 << MAX_NUMEL_LOG2)
 
 ls_shape ls_shape_make(int rank, const int64_t *dims) {
     ls_shape shape = {.rank = -1};
@@ -175,8 +177,8 @@ bool ls_shape_check(ls_session *s, const char *operation, const ls_shape *shape)
         big |= !zero && (__builtin_mul_overflow(n, ls_dim_bound(d), &n) || n > MAX_NUMEL);
     }
     if (big && !zero) {
-        LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: shape %s has more than 2^56 elements", operation,
-                     LS_SHAPE_TEXT_OF(shape));
+        LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: shape %s has more than 2^%d elements", operation,
+                     LS_SHAPE_TEXT_OF(shape), MAX_NUMEL_LOG2);
         return false;
     }
     return true;
