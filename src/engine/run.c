@@ -445,9 +445,9 @@ static ls_status run_all(ls_run *run) {
     if (exec->profile) {
         exec->host_ns += ls_os_nanoseconds() - begin - run->launch_ns;
     }
-    if (device->late) {
+    if (device->late && run->check == LS_CHECK_NONE) {
         exec->session->unreported = exec->n_status ? exec : NULL;
-    } else {
+    } else { /* a checked run is made again, whole, until it has all its answers */
         LS_TRY(run->err, read_status(run));
     }
     if (device->defers && device->backend->submit) { /* a device may hold back what nobody waits for */

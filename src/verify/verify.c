@@ -170,6 +170,25 @@ static ls_status end_to_end(ls_session *session, ls_tensor *const *tensors, int 
     return LS_OK;
 }
 
+/* Whether each of the tensors is to be computed, and so is verified. */
+static bool *find_missing(ls_arena *arena, ls_tensor *const *tensors, int n) {
+    bool *missing = LS_ARENA_ARRAY(arena, bool, n + 1);
+    for (int i = 0; missing && i < n; i++) {
+        missing[i] = !tensors[i]->value;
+    }
+    return missing;
+}
+
+/* The next attempt must not find computed what it has to verify. */
+static void forget_values(ls_tensor *const *tensors, int n, const bool *missing) {
+    for (int i = 0; i < n; i++) {
+        if (missing[i] && tensors[i]->value) {
+            ls_buffer_release(tensors[i]->value);
+            tensors[i]->value = NULL;
+        }
+    }
+}
+
 ls_status ls_verify(ls_session *session, ls_tensor *const *tensors, int n,
                     ls_verification **out_verification) {
     if (!ls_check_operands(session, "verify", n, tensors)) {
@@ -183,7 +202,8 @@ ls_status ls_verify(ls_session *session, ls_tensor *const *tensors, int n,
     ls_balls *balls = LS_ARENA_ARRAY(&arena, ls_balls, n + 1);
     ls_verification *v = ls_alloc_zeroed(heap, sizeof *v);
     ls_collector collector = {.heap = heap};
-    ls_status status = v && balls ? LS_OK : LS_FAIL_MEMORY(&err, "a verification");
+    bool *missing = find_missing(&arena, tensors, n);
+    ls_status status = v && balls && missing ? LS_OK : LS_FAIL_MEMORY(&err, "a verification");
     bool late = session->graph.device->late && session->pending.len == 0;
     if (status == LS_OK) {
         status = late ? ask_leaves(session, tensors, n, &err) : evaluate(session, &arena, tensors, n, balls, &err);
@@ -203,6 +223,9 @@ ls_status ls_verify(ls_session *session, ls_tensor *const *tensors, int n,
         if (status == LS_OK) {
             status = end_to_end(session, tensors, n, balls, &v->end_to_end);
             recorded = status != LS_OK;
+        }
+        if (status == LS_ERR_AGAIN) {
+            forget_values(tensors, n, missing);
         }
     }
     ls_arena_free(&arena);

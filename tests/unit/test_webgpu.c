@@ -38,7 +38,7 @@ static int open_driver(void **state) {
         reason = "LOCKSTEP_WEBGPU is not set and tools/drivers.sh has not been run";
         return 0;
     }
-    if (ls_webgpu_open_native(&heap, 0, &host, &err) != LS_OK) {
+    if (ls_webgpu_open_host(&heap, 0, &host, &err) != LS_OK) {
         reason = err.message;
         return 0;
     }

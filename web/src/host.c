@@ -238,7 +238,7 @@ static const ls_webgpu_host_api host_api = {
     .close = close_host,
 };
 
-ls_status ls_webgpu_open_native(ls_heap *heap, int index, ls_webgpu_host **out_host, ls_error *err) {
+ls_status ls_webgpu_open_host(ls_heap *heap, int index, ls_webgpu_host **out_host, ls_error *err) {
     if (index) {
         return LS_FAIL(err, LS_ERR_DEVICE, "webgpu:%d: there is one adapter, webgpu, the one that the browser gives", index);
     }

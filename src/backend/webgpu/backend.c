@@ -11,7 +11,7 @@ static void close_device(ls_device *device) {
 }
 
 static ls_status open_host(ls_device *device, int index, ls_webgpu_host **out_host, ls_error *err) {
-    LS_TRY(err, ls_webgpu_open_native(device->heap, index, out_host, err));
+    LS_TRY(err, ls_webgpu_open_host(device->heap, index, out_host, err));
     return (*out_host)->late || ls_os_env("LOCKSTEP_WEBGPU_LATE") ? ls_webgpu_late(device->heap, *out_host, out_host, err) : LS_OK;
 }
 

@@ -573,7 +573,7 @@ static ls_status open_device(dawn *d, ls_error *err) {
     return LS_OK;
 }
 
-ls_status ls_webgpu_open_native(ls_heap *heap, int index, ls_webgpu_host **out_host, ls_error *err) {
+ls_status ls_webgpu_open_host(ls_heap *heap, int index, ls_webgpu_host **out_host, ls_error *err) {
     if (index) {
         return LS_FAIL(err, LS_ERR_DEVICE, "webgpu:%d: there is one adapter, webgpu, the one that Dawn prefers", index);
     }

@@ -102,8 +102,9 @@ struct ls_webgpu_host {
     char message[2048];
 };
 
-/* The native host. LS_ERR_DEVICE with the reason, and what to install, when there is none. */
-ls_status ls_webgpu_open_native(ls_heap *heap, int index, ls_webgpu_host **out_host, ls_error *err) LS_MUST_USE;
+/* The host of this build: dawn.c, or in a page web/src/host.c. LS_ERR_DEVICE with the reason, and what to install, when there is
+ * none. */
+ls_status ls_webgpu_open_host(ls_heap *heap, int index, ls_webgpu_host **out_host, ls_error *err) LS_MUST_USE;
 
 /* A host over another, which it takes over, also on failure: what it cannot give at once it gives when the same is asked for
  * again. See late.c. */
