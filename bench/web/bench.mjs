@@ -11,7 +11,7 @@ const folder = resolve(process.env.LOCKSTEP_PACKAGE ?? 'build/web/package');
 const peer = resolve(process.env.ORT ?? 'build/bench-web/node_modules/onnxruntime-web');
 const rounds = Number(process.argv[2] ?? 21), NETWORK = 'mnist:cnn';
 
-const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
+const median = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
 const random = (n) => Float32Array.from({ length: n }, (_, i) => Math.sin(i * 1.7) * 2);
 async function timed(f) {
     const start = performance.now();

@@ -228,7 +228,8 @@ static ls_status compute(ls_session *session, ls_tensor *const *tensors, int cou
 ls_status ls_realize(ls_session *session, ls_tensor *const *tensors, int count) {
     ls_error err = {0};
     LS_TRY(NULL, compute(session, tensors, count, true));
-    ls_status status = ls_exec_report(session, &err); /* after LS_ERR_AGAIN there is nothing left to compute */
+    ls_status status =
+        ls_exec_report(session, &err); /* after LS_ERR_AGAIN there is nothing left to compute */
     return status == LS_OK ? LS_OK : ls_session_fail(session, status, &err);
 }
 

@@ -20,7 +20,8 @@ static ls_status leaf_values(void *ctx, const ls_tensor *node, const void **out_
     if (!bytes) {
         return LS_FAIL_MEMORY(err, "the oracle's leaves");
     }
-    ls_status status = ls_read(l->session, (ls_tensor *)node, bytes, size); /* a leaf: reading computes nothing */
+    ls_status status =
+        ls_read(l->session, (ls_tensor *)node, bytes, size); /* a leaf: reading computes nothing */
     if (status == LS_ERR_AGAIN) {
         return LS_FAIL(err, status, "a leaf's value is on its way");
     }
@@ -206,7 +207,8 @@ ls_status ls_verify(ls_session *session, ls_tensor *const *tensors, int n,
     ls_status status = v && balls && missing ? LS_OK : LS_FAIL_MEMORY(&err, "a verification");
     bool late = session->graph.device->late && session->pending.len == 0;
     if (status == LS_OK) {
-        status = late ? ask_leaves(session, tensors, n, &err) : evaluate(session, &arena, tensors, n, balls, &err);
+        status =
+            late ? ask_leaves(session, tensors, n, &err) : evaluate(session, &arena, tensors, n, balls, &err);
     }
     bool recorded = false; /* by a public call, in the session */
     if (status == LS_OK) {

@@ -65,7 +65,7 @@ typedef struct late {
     ls_webgpu_host base;
     ls_webgpu_host *inner;
     LS_ARRAY(command) commands; /* since the last submit */
-    bool missed;     /* out of memory for one of them: any buffer may hold anything */
+    bool missed;                /* out of memory for one of them: any buffer may hold anything */
     uint64_t misses;
     buffer *buffers;
     ls_map answers, pipelines;
