@@ -4,8 +4,8 @@
 #   liblavapipe.so                gives its WebGPU lavapipe (tests/web/lavapipe.c)
 set -eu
 cd "$(dirname "$0")/.."
-version=1.65.1
-sha256=6f5a60be62a4fddfbe7d10c448d8fbd54547da3358f2f8a04211440471ee863e
+version=1.61.0 # the last for Node 18, which is Debian 12's
+sha256=b5ab14f09f3aaacdedbc2cb1431b0552cec8995fba35d841779a4ed535ce0200
 here=$PWD/build/browser
 
 playwright() {
