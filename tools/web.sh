@@ -8,22 +8,8 @@ build=$1
 package=$2
 site=build/web/site
 kept=build/web-data
-version=1.6.32
-sha256=4b8a8191e425658e3ea8c8c1314b0fc679c861ee3a1af2b20c7b16ba50b5133d
 
-if [ ! -e build/npm/uplot/package.json ]; then
-    command -v npm >/dev/null 2>&1 || { echo "web.sh: npm is missing; run 'make deps'" >&2; exit 1; }
-    tmp=$(mktemp -d)
-    trap 'rm -rf "$tmp"' EXIT
-    (cd "$tmp" && npm pack --loglevel=error "uplot@$version" >"$tmp/log" 2>&1) ||
-        { echo "web.sh: 'npm pack uplot@$version' failed: $(tail -n 1 "$tmp/log")" >&2; exit 1; }
-    echo "$sha256  $tmp/uplot-$version.tgz" | sha256sum --check --status - ||
-        { echo "web.sh: uplot-$version.tgz is not the file it was" >&2; exit 1; }
-    tar -xzf "$tmp/uplot-$version.tgz" -C "$tmp" package
-    mkdir -p build/npm
-    rm -rf build/npm/uplot
-    mv "$tmp/package" build/npm/uplot
-fi
+tools/npm.sh uplot 1.6.32 4b8a8191e425658e3ea8c8c1314b0fc679c861ee3a1af2b20c7b16ba50b5133d build/npm/uplot
 
 if [ ! -e $kept/digits/complete ]; then
     rm -rf $kept/digits

@@ -1,6 +1,7 @@
 /* lockstep check: certification of a device, the museum on it, faults planted to see them caught, conformance rows, and the
  * measured errors of its elementary functions. */
 #include "cli/cli.h"
+#include "cli/report.h"
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -118,7 +119,7 @@ static int check(ls_context *context, cli_option *options) {
         return cli_fail(status, err.message);
     }
     bool certified = ls_device_certify(device, NULL) == LS_OK;
-    cJSON_AddItemToObject(root, "device", cli_device_json(ls_device_id(device), ls_device_caps(device), certified));
+    cJSON_AddItemToObject(root, "device", report_device(ls_device_id(device), ls_device_caps(device), certified));
     cJSON_AddNumberToObject(root, "passed", totals.passed);
     cJSON_AddNumberToObject(root, "failed", totals.failed);
     cJSON_AddNumberToObject(root, "skipped", totals.skipped);

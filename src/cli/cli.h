@@ -64,8 +64,6 @@ typedef struct cli_world {
 int cli_open(cli_world *w, cli_option *options, const char *device);
 void cli_close(cli_world *w);
 
-/* A device in a report: id, name, "locked": certified or refused, caps. */
-cJSON *cli_device_json(const char *id, const ls_caps *caps, bool certified);
 /* Prints the measured errors of a device's elementary functions and adds them as "functions"; how many are beyond their bound. */
 ls_status cli_ulps(ls_context *context, ls_device *device, cJSON *root, int *out_beyond, ls_error *err);
 /* Computes conformance rows (a quarter of them fast as well), or one by its number; prints what they say and adds it as "rows". */

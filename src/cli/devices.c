@@ -1,6 +1,7 @@
 /* lockstep devices: what there is, whether it may claim locked arithmetic, and what of it is done another way than the
  * device does it. */
 #include "cli/cli.h"
+#include "cli/report.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -51,7 +52,7 @@ int cmd_devices(int argc, char **argv) {
         if (d->caps.arithmetic[0]) {
             printf("%20sdone another way: %s\n", "", d->caps.arithmetic);
         }
-        cJSON *entry = cli_device_json(d->id, &d->caps, d->available && d->locked > 0);
+        cJSON *entry = report_device(d->id, &d->caps, d->available && d->locked > 0);
         cJSON_AddStringToObject(entry, "reason", d->reason);
         cJSON_AddItemToArray(list, entry);
         if (cli_given(options, "ulps") && d->available && status == LS_OK) {

@@ -1,32 +1,11 @@
 /* lockstep verify: every kernel of a network on each device, against the references, on the kernel's own inputs; and the outputs from end
  * to end. */
 #include "cli/input.h"
+#include "cli/report.h"
 #include <stdio.h>
 #include <string.h>
 
 static const char *const verdicts[] = {"same", "within bound", "differs"};
-
-static const ls_report *wrong_report(const ls_kernel_report *k) {
-    return k->ref_done && k->ref.verdict == LS_DIFFERS ? &k->ref : &k->oracle;
-}
-
-static cJSON *divergence_json(const ls_verification *v) {
-    const ls_kernel_report *k = v->first_divergence >= 0 ? &v->kernels[v->first_divergence] : NULL;
-    const ls_report *r = k ? wrong_report(k) : v->end_to_end.verdict == LS_DIFFERS ? &v->end_to_end : NULL;
-    if (!r) {
-        return cJSON_CreateNull();
-    }
-    cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "kernel", k ? k->kernel : "end to end");
-    cJSON_AddStringToObject(o, "node", k ? k->node : "output");
-    cJSON *index = cJSON_AddArrayToObject(o, "index");
-    for (int i = 0; i < r->rank; i++) {
-        cJSON_AddItemToArray(index, cJSON_CreateNumber((double)r->first_index[i]));
-    }
-    cJSON_AddStringToObject(o, "expected", r->first_expected);
-    cJSON_AddStringToObject(o, "got", r->first_actual);
-    return o;
-}
 
 static void print_kernels(const ls_verification *v) {
     printf("  %-4s %-28s %-14s %-14s %-9s %s\n", "", "kernel", "against ref", "of the bound", "blind", "");
@@ -36,7 +15,7 @@ static void print_kernels(const ls_verification *v) {
         double blind = k->oracle.elements ? 100.0 * (double)k->oracle.blind / (double)k->oracle.elements : 0;
         printf("  %-4d %-28.28s %-14s %-14.4f %7.2f %%", i, k->kernel, ref, k->oracle.worst_of_bound, blind);
         if (k->oracle.verdict == LS_DIFFERS || (k->ref_done && k->ref.verdict == LS_DIFFERS)) {
-            printf("  %s: %s", k->node, wrong_report(k)->message);
+            printf("  %s: %s", k->node, report_wrong(k)->message);
         }
         printf("\n");
     }
@@ -77,7 +56,7 @@ static int verify_device(cli_option *options, const char *model, const char *dev
         cJSON_AddNumberToObject(o, "worst_of_bound", v->worst_of_bound);
         cJSON_AddNumberToObject(o, "blind", v->blind);
         cJSON_AddStringToObject(o, "verdict", verdicts[v->verdict]);
-        cJSON_AddItemToObject(o, "first_divergence", divergence_json(v));
+        cJSON_AddItemToObject(o, "first_divergence", report_divergence(v));
         cJSON_AddItemToArray(list, o);
     }
     ls_verification_free(w.session, v);

@@ -127,26 +127,3 @@ int cli_network(cli_world *w, const char *name, const char *weights, uint64_t se
     return *out_logits ? EXIT_FINE
                        : cli_fail(ls_session_error(w->session)->code, ls_session_error(w->session)->message);
 }
-
-cJSON *cli_device_json(const char *id, const ls_caps *c, bool certified) {
-    cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "id", id);
-    cJSON_AddStringToObject(o, "name", c->name);
-    cJSON_AddStringToObject(o, "locked", certified ? "certified" : "refused");
-    cJSON *caps = cJSON_AddObjectToObject(o, "caps");
-    cJSON_AddStringToObject(caps, "isa", c->isa);
-    cJSON_AddStringToObject(caps, "driver", c->driver);
-    cJSON_AddStringToObject(caps, "uuid", c->uuid);
-    cJSON_AddStringToObject(caps, "arithmetic", c->arithmetic);
-    cJSON_AddNumberToObject(caps, "threads", c->threads);
-    cJSON_AddNumberToObject(caps, "subgroup", c->subgroup);
-    cJSON_AddNumberToObject(caps, "shared_bytes", (double)c->shared_bytes);
-    cJSON_AddNumberToObject(caps, "memory_bytes", (double)c->memory_bytes);
-    cJSON *dtypes = cJSON_AddArrayToObject(caps, "dtypes");
-    for (int i = 0; i < LS_DTYPE_COUNT; i++) {
-        if (c->dtypes >> i & 1) {
-            cJSON_AddItemToArray(dtypes, cJSON_CreateString(ls_dtype_name((ls_dtype)i)));
-        }
-    }
-    return o;
-}

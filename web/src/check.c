@@ -1,5 +1,6 @@
 /* Checking a device, piece by piece, so that a page shows each as it comes. */
 #include "page.h"
+#include "cli/report.h"
 #include <stdlib.h>
 
 static const char *const states[] = {"passed", "failed", "skipped"};
@@ -41,7 +42,7 @@ ls_status page_check_certify(const char *id) {
                           .math = LS_LOCKED,
                           .state = status == LS_OK ? LS_CASE_PASSED : LS_CASE_FAILED,
                           .message = refused.message};
-    cJSON *o = page_device_json(id, ls_device_caps(device), status == LS_OK);
+    cJSON *o = report_device(id, ls_device_caps(device), status == LS_OK);
     status = page_send(o);
     send_case(&status, &row);
     return status;

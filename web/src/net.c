@@ -1,5 +1,6 @@
 /* Networks for inference: a program for each batch size that was met, the least recently used forgotten. */
 #include "page.h"
+#include "cli/report.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,26 +228,6 @@ static cJSON *report_json(const ls_report *r) {
     return o;
 }
 
-static cJSON *divergence_json(const ls_verification *v) {
-    const ls_kernel_report *k = v->first_divergence >= 0 ? &v->kernels[v->first_divergence] : NULL;
-    const ls_report *r = !k                                               ? &v->end_to_end
-                         : k->ref_done && k->ref.verdict == LS_DIFFERS ? &k->ref
-                                                                          : &k->oracle;
-    if (r->verdict != LS_DIFFERS) {
-        return cJSON_CreateNull();
-    }
-    cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "kernel", k ? k->kernel : "end to end");
-    cJSON_AddStringToObject(o, "node", k ? k->node : "output");
-    cJSON *index = cJSON_AddArrayToObject(o, "index");
-    for (int i = 0; i < r->rank; i++) {
-        cJSON_AddItemToArray(index, cJSON_CreateNumber((double)r->first_index[i]));
-    }
-    cJSON_AddStringToObject(o, "expected", r->first_expected);
-    cJSON_AddStringToObject(o, "got", r->first_actual);
-    return o;
-}
-
 static ls_status send_verification(const page_net *net, const ls_verification *v) {
     cJSON *root = cJSON_CreateObject();
     cJSON_AddStringToObject(root, "id", ls_device_id(ls_session_device(net->session)));
@@ -254,7 +235,7 @@ static ls_status send_verification(const page_net *net, const ls_verification *v
     cJSON_AddNumberToObject(root, "worst_of_bound", v->worst_of_bound);
     cJSON_AddNumberToObject(root, "blind", v->blind);
     cJSON_AddStringToObject(root, "verdict", verdicts[v->verdict]);
-    cJSON_AddItemToObject(root, "first_divergence", divergence_json(v));
+    cJSON_AddItemToObject(root, "first_divergence", report_divergence(v));
     cJSON_AddItemToObject(root, "end_to_end", report_json(&v->end_to_end));
     cJSON *table = cJSON_AddArrayToObject(root, "table");
     for (int i = 0; i < v->n_kernels; i++) {

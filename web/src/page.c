@@ -1,5 +1,6 @@
 /* One context, its errors, its devices. */
 #include "page.h"
+#include "cli/report.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,29 +114,6 @@ ls_status page_about(void) {
     return page_send(root);
 }
 
-cJSON *page_device_json(const char *id, const ls_caps *c, bool certified) {
-    cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "id", id);
-    cJSON_AddStringToObject(o, "name", c->name);
-    cJSON_AddStringToObject(o, "locked", certified ? "certified" : "refused");
-    cJSON *caps = cJSON_AddObjectToObject(o, "caps");
-    cJSON_AddStringToObject(caps, "isa", c->isa);
-    cJSON_AddStringToObject(caps, "driver", c->driver);
-    cJSON_AddStringToObject(caps, "uuid", c->uuid);
-    cJSON_AddStringToObject(caps, "arithmetic", c->arithmetic);
-    cJSON_AddNumberToObject(caps, "threads", c->threads);
-    cJSON_AddNumberToObject(caps, "subgroup", c->subgroup);
-    cJSON_AddNumberToObject(caps, "shared_bytes", (double)c->shared_bytes);
-    cJSON_AddNumberToObject(caps, "memory_bytes", (double)c->memory_bytes);
-    cJSON *dtypes = cJSON_AddArrayToObject(caps, "dtypes");
-    for (int i = 0; i < LS_DTYPE_COUNT; i++) {
-        if (c->dtypes >> i & 1) {
-            cJSON_AddItemToArray(dtypes, cJSON_CreateString(ls_dtype_name((ls_dtype)i)));
-        }
-    }
-    return o;
-}
-
 ls_status page_devices(void) {
     enum { MOST = 16 };
     int count = MOST;
@@ -149,7 +127,7 @@ ls_status page_devices(void) {
         cJSON *root = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(root, "devices");
         for (int i = 0; i < count && i < MOST; i++) {
             const ls_device_info *d = &infos[i];
-            cJSON *o = page_device_json(d->id, &d->caps, d->available && d->locked > 0);
+            cJSON *o = report_device(d->id, &d->caps, d->available && d->locked > 0);
             cJSON_AddBoolToObject(o, "available", d->available);
             cJSON_AddStringToObject(o, "reason", d->reason);
             cJSON_AddItemToArray(list, o);

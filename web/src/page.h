@@ -90,7 +90,6 @@ ls_status page_send(cJSON *root); /* reports and deletes it; NULL is LS_ERR_MEMO
 bool page_math(const char *name, ls_math *out_math); /* false, with a message, for no kind of arithmetic */
 /* A session in a kind of arithmetic on a device, certified if it is to be locked. */
 ls_status page_session(const char *device, const char *math, ls_session **out_session);
-cJSON *page_device_json(const char *id, const ls_caps *caps, bool certified);
 extern const char *const page_math_names[]; /* by ls_math, ending in NULL */
 
 #endif

@@ -1,0 +1,17 @@
+/* What the reports of the command and of a page have in common, as JSON that the caller owns. Public headers alone: the page's module
+ * has this file too. */
+#ifndef LOCKSTEP_CLI_REPORT_H
+#define LOCKSTEP_CLI_REPORT_H
+
+#include <cjson/cJSON.h>
+#include <lockstep/lockstep.h>
+#include <stdbool.h>
+
+/* {"id", "name", "locked", "caps"}, as `lockstep devices --json` lists it. */
+cJSON *report_device(const char *id, const ls_caps *caps, bool certified);
+/* Of a kernel that is wrong: the comparison that says so. */
+const ls_report *report_wrong(const ls_kernel_report *kernel);
+/* {"kernel", "node", "index", "expected", "got"} of the first kernel that is wrong, else of a wrong output; null: nothing is. */
+cJSON *report_divergence(const ls_verification *verification);
+
+#endif
