@@ -16,7 +16,7 @@ typedef int (*probe_fn)(ls_kb *kb, ls_val x, ls_val y, ls_val *out);
 typedef struct probe {
     ls_ktrait trait;
     const char *name;
-    uint32_t needs; /* traits without which there is nothing to ask */
+    uint32_t needs; /* traits without which there is nothing to ask; itself among them: the device does without it */
     ls_dtype store; /* of the results */
     probe_fn build;
 } probe;
@@ -142,6 +142,17 @@ static int probe_float64(ls_kb *kb, ls_val x, ls_val y, ls_val *out) {
     }
     return 4;
 }
+/* With bits of f64 whose exponents lie about the least of f32, and there and back again. */
+static int probe_cast64(ls_kb *kb, ls_val x, ls_val y, ls_val *out) {
+    ls_val near = wide(kb, ls_kb_add(kb, ls_kb_and(kb, x, ls_kb_u32(kb, 0x83ffffffu)), ls_kb_u32(kb, 0x36000000u)), y);
+    ls_val a = ls_kb_bitcast(kb, wide(kb, x, y), LS_F64), b = ls_kb_bitcast(kb, near, LS_F64);
+    ls_val back = ls_kb_mul(kb, ls_kb_cast(kb, ls_kb_cast(kb, b, LS_F32), LS_F64), ls_kb_const_float(kb, LS_F64, 3));
+    out[0] = folded(kb, ls_kb_bitcast(kb, ls_kb_canon(kb, ls_kb_cast(kb, f32_of(kb, x), LS_F64)), LS_U64));
+    out[1] = word_of(kb, ls_kb_cast(kb, a, LS_F32));
+    out[2] = word_of(kb, ls_kb_cast(kb, b, LS_F32));
+    out[3] = folded(kb, ls_kb_bitcast(kb, back, LS_U64));
+    return 4;
+}
 static int probe_narrow(ls_kb *kb, ls_val x, ls_val y, ls_val *out) {
     out[0] = x;
     out[1] = y;
@@ -168,6 +179,7 @@ static const probe probes[] = { /* what others stand on comes first */
     {LS_KT_HALF_CAST, "f16 conversion", 0, LS_U32, probe_half},
     {LS_KT_BFLOAT_CAST, "bf16 conversion", LS_KT_BFLOAT_CAST, LS_U32, probe_bfloat},
     {LS_KT_FLOAT64, "f64", LS_KT_FLOAT64 | LS_KT_INT64, LS_U32, probe_float64},
+    {LS_KT_CAST64, "f64 conversion", LS_KT_FLOAT64 | LS_KT_INT64, LS_U32, probe_cast64},
     {LS_KT_FMA32, "fma", LS_KT_FMA32, LS_U32, probe_fma},
 };
 
@@ -289,7 +301,7 @@ static ls_status run_probe(bench *b, const probe *p, ls_error *err) {
         gpu->limits.traits &= ~(uint32_t)p->trait;
         return LS_OK;
     }
-    bool had = gpu->limits.traits & p->trait;
+    bool had = gpu->limits.traits & p->trait, optional = p->needs & p->trait;
     for (int attempt = 0; attempt < 2; attempt++) {
         ls_arena arena;
         ls_arena_init(&arena, gpu->heap);
@@ -297,17 +309,17 @@ static ls_status run_probe(bench *b, const probe *p, ls_error *err) {
         ls_arena_free(&arena);
         LS_TRY(err, status);
         if (at < 0) {
-            if (attempt || (!had && !p->needs)) {
+            if (attempt || (!had && !optional)) {
                 note_way(caps, p->name);
             }
             return LS_OK;
         }
-        if (!(gpu->limits.traits & p->trait) || p->needs) {
+        if (!(gpu->limits.traits & p->trait) || optional) {
             break;
         }
         gpu->limits.traits &= ~(uint32_t)p->trait;
     }
-    if (p->needs) { /* nothing else depends on it: the device does without */
+    if (optional) { /* nothing else depends on it: the device does without */
         gpu->limits.traits &= ~(uint32_t)p->trait;
         return LS_OK;
     }

@@ -9,7 +9,8 @@ enum { DEPTH_MAX = 80 };
 const char *ls_ktrait_name(int bit) {
     static const char *const names[] = {"int64",     "float64",    "bytes",    "halves",      "half casts",
                                         "unfused",   "subnormals", "division", "square root", "rounding",
-                                        "int casts", "float bits", "fma",      "order",       "bfloat casts"};
+                                        "int casts", "float bits", "fma",      "order",       "bfloat casts",
+                                        "f64 casts"};
     return bit >= 0 && bit < (int)(sizeof names / sizeof *names) ? names[bit] : NULL;
 }
 

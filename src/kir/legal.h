@@ -44,7 +44,8 @@ typedef enum ls_ktrait {
     LS_KT_FMA32 = 1 << 12,       /* an f32 fma that rounds once; without: only with LS_KF_FAST */
     LS_KT_ORDER32 = 1 << 13,     /* f32 arithmetic is done as written: no x + 0 = x, x - x = 0, (a + c) - a = c */
     LS_KT_BFLOAT_CAST = 1 << 14, /* f32 to bf16 with one rounding to nearest even, a NaN for a NaN */
-    LS_KT_ALL = (1 << 15) - 1
+    LS_KT_CAST64 = 1 << 15,      /* f32 to f64, and f64 to f32 with one rounding to nearest even; subnormals kept */
+    LS_KT_ALL = (1 << 16) - 1
 } ls_ktrait;
 /* The name of a trait, as devices' capability lists print it: "division". NULL beyond the last. */
 const char *ls_ktrait_name(int bit);

@@ -254,22 +254,45 @@ static ls_lane float_to_int(ls_legal *l, ls_dtype to, ls_dtype from, ls_val f) {
 
 /* ---- floats to floats ---- */
 
+/* A subnormal is a whole number of steps of 2^-149, which f64 holds exactly. */
+static ls_val f32_to_f64(ls_legal *l, ls_val f) {
+    ls_kb *k = &l->kb;
+    ls_val wide = ls_kb_cast(k, ls_legal_float(l, f), LS_F64);
+    if (ls_legal_has(l, LS_KT_CAST64)) {
+        return wide;
+    }
+    ls_val bits = ls_legal_bits(l, f), mag = magnitude(l, f), small = LT(mag, U(0x00800000));
+    ls_val steps = ls_kb_cast(k, AS_I(SELECT(small, mag, U(0))), LS_F64), value = MUL(steps, ls_kb_const_float(k, LS_F64, 0x1p-149));
+    return SELECT(small, SELECT(LT(AS_I(bits), I(0)), ls_kb_neg(k, value), value), wide);
+}
+
+static ls_val f64_to_f32(ls_legal *l, ls_val x) {
+    ls_kb *k = &l->kb;
+    ls_val f = ls_kb_cast(k, x, LS_F32);
+    if (ls_legal_has(l, LS_KT_CAST64)) {
+        return ls_legal_held(l, f);
+    }
+    ls_val size = ls_kb_abs(k, x), small = LT(size, ls_kb_const_float(k, LS_F64, 0x1p-126)), zero = ls_kb_const_float(k, LS_F64, 0);
+    ls_val steps = ls_kb_rint(k, MUL(SELECT(small, size, zero), ls_kb_const_float(k, LS_F64, 0x1p149)));
+    ls_val bits = OR(AS_U(ls_kb_cast(k, steps, LS_I32)), AND(ls_legal_bits(l, f), U(0x80000000)));
+    return ls_legal_held(l, SELECT(small, bits, ls_legal_bits(l, f)));
+}
+
 /* f64 to f32 with what is lost kept in the lowest bit, so that rounding that again rounds once. */
 static ls_val f64_to_odd(ls_legal *l, ls_val x) {
     ls_kb *k = &l->kb;
-    ls_val f = ls_kb_cast(k, x, LS_F32), back = ls_kb_cast(k, f, LS_F64), bits = ls_legal_bits(l, f);
+    ls_val f = f64_to_f32(l, x), bits = ls_legal_bits(l, f), back = f32_to_f64(l, f);
     ls_val away = LT(ls_kb_abs(k, x), ls_kb_abs(k, back));
     ls_val odd = OR(SELECT(away, SUB(bits, U(1)), bits), U(1));
     return SELECT(OR(EQ(x, back), NE(x, x)), bits, odd);
 }
 
 static ls_val float_to_float(ls_legal *l, ls_dtype to, ls_dtype from, ls_val f) {
-    ls_kb *k = &l->kb;
     if (to == LS_F64) {
-        return ls_kb_cast(k, ls_legal_float(l, f), LS_F64);
+        return f32_to_f64(l, f);
     }
     if (from == LS_F64 && to == LS_F32) {
-        return ls_legal_held(l, ls_kb_cast(k, f, LS_F32));
+        return f64_to_f32(l, f);
     }
     f = from == LS_F64 ? ls_legal_held(l, f64_to_odd(l, f)) : f;
     return from == LS_F16 && to == LS_F32 ? f : from == LS_BF16 && to == LS_F32 ? f : rounded(l, to, f);

@@ -92,7 +92,8 @@ static ls_tensor *numbers(ls_session *s, ls_dtype dtype, ls_shape shape) {
         n *= shape.dim[i].offset;
     }
     ls_tensor *i = ls_iota(s, LS_I32, LS_SHAPE(n), 0);
-    ls_tensor *x = ls_rem(s, ls_mul(s, i, ls_full(s, LS_I32, LS_SHAPE(n), 7919)), ls_full(s, LS_I32, LS_SHAPE(n), 251));
+    ls_tensor *x =
+        ls_rem(s, ls_mul(s, i, ls_full(s, LS_I32, LS_SHAPE(n), 7919)), ls_full(s, LS_I32, LS_SHAPE(n), 251));
     x = ls_cast(s, ls_sub(s, x, ls_full(s, LS_I32, LS_SHAPE(n), 120)), LS_F32);
     return ls_reshape(s, ls_cast(s, ls_mul(s, x, ls_full(s, LS_F32, LS_SHAPE(n), 0.013)), dtype), shape);
 }
@@ -111,9 +112,11 @@ static ls_tensor *bytes(ls_session *s) {
     return ls_cast(s, ls_concat(s, (ls_tensor *[]){x, ls_neg(s, x)}, 2, 1), LS_U8);
 }
 static ls_tensor *longs(ls_session *s) {
-    ls_tensor *x = ls_cast(s, numbers(s, LS_F32, LS_SHAPE(40)), LS_I64), *big = ls_full(s, LS_I64, LS_SHAPE(40), 0x1234567p30);
+    ls_tensor *x = ls_cast(s, numbers(s, LS_F32, LS_SHAPE(40)), LS_I64),
+              *big = ls_full(s, LS_I64, LS_SHAPE(40), 0x1234567p30);
     x = ls_add(s, ls_mul(s, x, big), ls_iota(s, LS_I64, LS_SHAPE(40), 0));
-    return ls_rem(s, ls_div(s, x, ls_full(s, LS_I64, LS_SHAPE(40), 77)), ls_full(s, LS_I64, LS_SHAPE(40), 1000003));
+    return ls_rem(s, ls_div(s, x, ls_full(s, LS_I64, LS_SHAPE(40), 77)),
+                  ls_full(s, LS_I64, LS_SHAPE(40), 1000003));
 }
 
 /* One kernel of 19 buffers in three dtypes and two sizes: on a device that binds ten, several of each dtype come into one place. */
@@ -141,15 +144,32 @@ static ls_data *compute(world *w, graph_fn build) {
     return data;
 }
 
+/* Subnormals of f32 and f64 on their way through the other type. */
+static ls_tensor *wide_floats(ls_session *s) {
+    ls_tensor *bits = ls_random_bits(s, ls_random_key(s, 3), LS_SHAPE(400));
+    bits = ls_and(s, bits, ls_full_i64(s, LS_U32, LS_SCALAR, 0x80ffffff));
+    ls_tensor *small = ls_cast(s, ls_bitcast(s, bits, LS_F32), LS_F64),
+              *third = ls_div(s, small, ls_full(s, LS_F64, LS_SCALAR, 3));
+    ls_tensor *all[] = {
+        small, third, ls_cast(s, ls_cast(s, third, LS_F32), LS_F64),
+        ls_cast(s, ls_cast(s, third, LS_BF16), LS_F64),
+        ls_cast(s, ls_cast(s, ls_mul(s, third, ls_full(s, LS_F64, LS_SCALAR, 0x1p110)), LS_F16), LS_F64)};
+    return ls_concat(s, all, 5, 0);
+}
+
 static void same_bits(void **state) {
     (void)state;
-    static const graph_fn graphs[] = {network, halves, bytes, longs, many_buffers};
-    static const char *const devices[] = {"sim", "sim:1", "sim:2"};
-    for (size_t d = 0; d < 3; d++) {
+    static const graph_fn graphs[] = {network, halves, bytes, longs, wide_floats, many_buffers};
+    static const char *const devices[] = {"sim", "sim:1", "sim:2", "sim:3"};
+    for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
         world w = world_open(devices[d]), ref = world_open("ref");
         ls_error err = {0};
         assert_string_equal(ls_device_certify(w.device, &err) == LS_OK ? "" : err.message, "");
+        bool f64 = ls_device_caps(w.device)->dtypes >> LS_F64 & 1;
         for (size_t g = 0; g < sizeof graphs / sizeof *graphs; g++) {
+            if (graphs[g] == wide_floats && !f64) {
+                continue;
+            }
             ls_data *a = compute(&w, graphs[g]), *b = compute(&ref, graphs[g]);
             assert_int_equal(ls_data_numel(a), ls_data_numel(b));
             assert_memory_equal(ls_data_bytes(a), ls_data_bytes(b), ls_data_size(b));
@@ -168,15 +188,17 @@ static void same_bits(void **state) {
 /* What the probe finds out, and only that, is done another way. */
 static void probe_finds(void **state) {
     (void)state;
-    world exact = world_open("sim"), wrong = world_open("sim:2");
+    world exact = world_open("sim"), wrong = world_open("sim:2"), wide = world_open("sim:3");
     assert_string_equal(ls_device_caps(exact.device)->arithmetic, "");
     const char *ways = ls_device_caps(wrong.device)->arithmetic;
     static const char *const expected[] = {"multiply-add", "subnormals", "division", "square root"};
     for (size_t i = 0; i < 4; i++) {
         assert_non_null(strstr(ways, expected[i]));
     }
+    assert_non_null(strstr(ls_device_caps(wide.device)->arithmetic, "f64 conversion"));
     world_close(&exact);
     world_close(&wrong);
+    world_close(&wide);
 }
 
 int main(void) {

@@ -1,8 +1,8 @@
 /* A simulated device with threads: kernels run in the interpreter, which reports races, reads of what nothing wrote and
  * indices out of bounds. It takes the whole way that a GPU takes, on any machine, and its arithmetic can be as wrong as that
  * of real ones: sim is exact, sim:1 has little more than WebGPU, sim:2 also flushes subnormals, fuses products into sums,
- * divides and takes roots with errors of some ULPs. All three must be certified: what a device gets wrong is done another
- * way. */
+ * divides and takes roots with errors of some ULPs, sim:3 does so with 64-bit types. All must be certified: what a device gets
+ * wrong is done another way. */
 #include "backend/sim/sim.h"
 #include "gpu/gpu.h"
 #include <string.h>
@@ -131,18 +131,19 @@ static void sim_close(ls_device *device) {
 }
 
 static ls_status sim_open(ls_device *device, int index, ls_error *err) {
-    static const char *const names[] = {"exact", "words alone", "wrong arithmetic"};
+    static const char *const names[] = {"exact", "words alone", "wrong arithmetic", "wrong arithmetic, f64"};
     const uint32_t floats = LS_KT_UNFUSED32 | LS_KT_SUBNORMAL32 | LS_KT_DIV32 | LS_KT_SQRT32 | LS_KT_ROUND32 | LS_KT_CAST32;
-    if (index < 0 || index > 2) {
-        return LS_FAIL(err, LS_ERR_DEVICE, "sim:%d: the simulated devices are sim, sim:1 and sim:2", index);
+    const uint32_t traits[] = {LS_KT_ALL, floats, floats | LS_KT_ORDER32, floats | LS_KT_ORDER32 | LS_KT_INT64 | LS_KT_FLOAT64 | LS_KT_CAST64};
+    if (index < 0 || index > 3) {
+        return LS_FAIL(err, LS_ERR_DEVICE, "sim:%d: the simulated devices are sim and sim:1 to sim:3", index);
     }
     sim *s = ls_alloc_zeroed(device->heap, sizeof *s);
     ls_gpu *gpu = NULL;
     if (!s) {
         return LS_FAIL_MEMORY(err, "the simulated device");
     }
-    *s = (sim){.heap = device->heap, .wrong = index == 2};
-    const ls_gpu_limits limits = {.traits = index == 0 ? LS_KT_ALL : index == 1 ? floats : floats | LS_KT_ORDER32,
+    *s = (sim){.heap = device->heap, .wrong = index >= 2};
+    const ls_gpu_limits limits = {.traits = traits[index],
                                   .align = index ? 256 : 16,
                                   .max_binding = SIZE_MAX,
                                   .block = index ? 0 : 1 << 16,

@@ -45,7 +45,21 @@ static const ls_ins *product(const spoiler *s, ls_val v) {
     return ins->op == LS_K_MUL && ins->dtype == LS_F32 ? ins : NULL;
 }
 
+static bool is_spoiled(const ls_kernel *kernel, const ls_ins *ins) {
+    bool arithmetic = ins->op == LS_K_ADD || ins->op == LS_K_SUB || ins->op == LS_K_MUL || ins->op == LS_K_DIV || ins->op == LS_K_SQRT;
+    if (ins->op == LS_K_CAST && ins->lanes == 1) {
+        ls_dtype from = (ls_dtype)kernel->body[ins->src[0]].dtype;
+        return (ins->dtype == LS_F64 && from == LS_F32) || (ins->dtype == LS_F32 && from == LS_F64);
+    }
+    return arithmetic && ins->dtype == LS_F32 && ins->lanes == 1;
+}
+
 static ls_val spoiled(spoiler *s, ls_ins ins, const ls_ins *from) {
+    if (ins.op == LS_K_CAST) {
+        bool widens = ins.dtype == LS_F64;
+        ls_val r = put(s, LS_K_CAST, (ls_dtype)ins.dtype, widens ? flush(s, ins.src[0]) : ins.src[0], LS_VAL_NONE, LS_VAL_NONE, ins.arg);
+        return widens ? r : flush(s, r);
+    }
     const ls_ins *p = ins.op == LS_K_ADD ? product(s, from->src[0]) : NULL;
     if (ins.op == LS_K_DIV || ins.op == LS_K_SQRT) {
         ls_val a = flush(s, ins.src[0]), b = ins.op == LS_K_DIV ? flush(s, ins.src[1]) : LS_VAL_NONE;
@@ -65,7 +79,7 @@ ls_status ls_sim_spoil(ls_arena *arena, const ls_kernel *kernel, ls_kernel *out_
     s.map = LS_ARENA_ARRAY(arena, ls_val, kernel->n_body + 1);
     size_t room = 0;
     for (int32_t i = 0; i < kernel->n_body; i++) {
-        room += kernel->body[i].dtype == LS_F32 ? MOST : 1;
+        room += is_spoiled(kernel, &kernel->body[i]) ? MOST : 1;
     }
     s.to.body = LS_ARENA_ARRAY(arena, ls_ins, room + 1);
     if (!s.map || !s.to.body) {
@@ -77,8 +91,7 @@ ls_status ls_sim_spoil(ls_arena *arena, const ls_kernel *kernel, ls_kernel *out_
         for (int j = 0; j < 3; j++) {
             ins.src[j] = ins.src[j] >= 0 ? s.map[ins.src[j]] : ins.src[j];
         }
-        bool arithmetic = ins.op == LS_K_ADD || ins.op == LS_K_SUB || ins.op == LS_K_MUL || ins.op == LS_K_DIV || ins.op == LS_K_SQRT;
-        if (arithmetic && ins.dtype == LS_F32 && ins.lanes == 1) {
+        if (is_spoiled(kernel, &kernel->body[i])) {
             s.map[i] = spoiled(&s, ins, &kernel->body[i]);
         } else {
             s.map[i] = s.to.n_body;
