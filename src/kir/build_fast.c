@@ -38,7 +38,8 @@ static ls_val exp_parts(ls_kb *kb, ls_val x, ls_val *out_k) {
     ls_val t = ls_kb_add(kb, scaled, magic);
     ls_val n = ls_kb_sub(kb, t, magic);
     ls_val r = fused(kb, n, real(kb, -LS_K32_LN2_1), x);
-    r = fused(kb, n, real(kb, -LS_K32_LN2_2), r);
+    /* Nor are both parts of ln 2: it would put them together. */
+    r = ls_kb_pure(kb, LS_K_SUB, r, ls_kb_mul(kb, n, real(kb, LS_K32_LN2_2)), LS_VAL_NONE, LS_KF_FAST);
     ls_val y = polynomial(kb, r, exp_terms.of, exp_terms.n); /* of r^3 on */
     y = fused(kb, y, r, real(kb, 0.5F));
     y = fused(kb, y, r, real(kb, 1));
@@ -62,6 +63,8 @@ static ls_val exp_f32(ls_kb *kb, ls_val x) {
 static ls_val erf_f32(ls_kb *kb, ls_val x) {
     ls_val k, ax = ls_kb_abs(kb, x), one = real(kb, 1);
     ls_val near = fused(kb, polynomial(kb, ls_kb_mul(kb, ax, ax), erf_terms.of, erf_terms.n), ax, ax);
+    ls_val tiny = ls_kb_mul(kb, ax, real(kb, 1.1283792F)); /* 2 / sqrt(pi); not fast: subnormals are kept */
+    near = ls_kb_select(kb, ls_kb_lt(kb, ax, real(kb, 0x1p-100F)), tiny, near);
     ls_val t = ls_kb_sub(kb, ls_kb_min(kb, ax, real(kb, LS_K32_ERF_MAX)), one);
     ls_val g = ls_kb_add(kb, polynomial(kb, t, far_terms.of, far_terms.n), real(kb, LS_K32_LOGERFC_0));
     ls_val e = exp_parts(kb, g, &k); /* erfc(1 + t) */

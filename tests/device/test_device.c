@@ -1,10 +1,11 @@
 /* What every device with threads must do besides the right arithmetic, on LOCKSTEP_DEVICE: be certified, train to the bits that
- * the CPU trains to, report indices out of range, survive a lack of memory, exchange with other devices, and have its wrong
+ * the CPU trains to, keep the bounds of its functions, report indices out of range, survive a lack of memory, exchange with other devices, and have its wrong
  * kernels found before they are used. */
 #define _GNU_SOURCE
 #include "base/os.h"
 #include "engine/exec.h"
 #include "support/world.h"
+#include <lockstep/check.h>
 #include <lockstep/nn.h>
 #include <lockstep/optim.h>
 #include <stdio.h>
@@ -263,12 +264,33 @@ static void finds_a_wrong_kernel_before_it_is_used(void **state) {
     unsetenv("LOCKSTEP_VET");
 }
 
+static void say_beyond(void *user, const ls_ulp_result *r) {
+    (void)user;
+    if (!(r->most <= r->bound)) {
+        print_error("%s, %s: %.2f ULPs off at %.9g: expected at most %.2f\n", r->function, r->math == LS_FAST ? "fast" : "locked", r->most,
+                    r->at, r->bound);
+    }
+}
+
+/* Each elementary function in both kinds of arithmetic. */
+static void functions_keep_their_bounds(void **state) {
+    (void)state;
+    const char *driver = getenv("LOCKSTEP_DRIVER");
+    int beyond = -1;
+    ls_error err = {0};
+    if (strncmp(device_id(), "sim", 3) == 0 || (driver && strcmp(driver, "webgpu-swiftshader") == 0 && !getenv("LOCKSTEP_CONFORM"))) {
+        skip(); /* minutes: its interpreter; half a minute: its compiler */
+    }
+    assert_int_equal(ls_ulps_measure(w.context, w.device, say_beyond, NULL, &beyond, &err), LS_OK);
+    assert_int_equal(beyond, 0);
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(is_certified),        TEST(trains_to_the_same_bits), TEST(names_indices_out_of_range),
         TEST(loops_and_variables), TEST(exchanges_with_the_host), TEST(survives_a_lack_of_memory),
-        TEST(finds_a_wrong_kernel_before_it_is_used),
+        TEST(finds_a_wrong_kernel_before_it_is_used), TEST(functions_keep_their_bounds),
     };
     return cmocka_run_group_tests_name("device", tests, NULL, NULL);
 }
