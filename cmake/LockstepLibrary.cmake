@@ -9,6 +9,23 @@ if(CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
     include(LockstepWeb)
 endif()
 list(FILTER LOCKSTEP_SOURCES EXCLUDE REGEX "/src/(${LOCKSTEP_LEFT_OUT})")
+
+# The messages of ONNX files, made by protoc-c: <onnx.pb-c.h>.
+set(LOCKSTEP_GENERATED ${PROJECT_BINARY_DIR}/generated)
+file(MAKE_DIRECTORY ${LOCKSTEP_GENERATED})
+if(LOCKSTEP_SOURCES MATCHES "/src/io/onnx/")
+    find_program(LOCKSTEP_PROTOC_C protoc-c)
+    mark_as_advanced(LOCKSTEP_PROTOC_C)
+    if(NOT LOCKSTEP_PROTOC_C)
+        message(FATAL_ERROR "lockstep needs protoc-c, the compiler of protobuf-c. `make deps` installs it.")
+    endif()
+    set(onnx ${LOCKSTEP_GENERATED}/onnx.pb-c)
+    add_custom_command(OUTPUT ${onnx}.c ${onnx}.h
+        COMMAND ${LOCKSTEP_PROTOC_C} --proto_path=${PROJECT_SOURCE_DIR}/src/io/onnx --c_out=${LOCKSTEP_GENERATED} onnx.proto
+        DEPENDS ${PROJECT_SOURCE_DIR}/src/io/onnx/onnx.proto VERBATIM)
+    set_source_files_properties(${onnx}.c PROPERTIES COMPILE_OPTIONS -w)
+    list(APPEND LOCKSTEP_SOURCES ${onnx}.c ${onnx}.h)
+endif()
 file(GLOB LOCKSTEP_ISA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/*.c)
 file(GLOB LOCKSTEP_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/lockstep/*.h)
 
@@ -30,7 +47,7 @@ set(LOCKSTEP_FMA_FLAGS_avx2 -mfma)
 set(LOCKSTEP_FMA_FLAGS_avx512 -mfma)
 
 if(NOT LOCKSTEP_LINK)
-    set(LOCKSTEP_LINK lockstep::pthreadpool lockstep::cjson ZLIB::ZLIB Threads::Threads ${CMAKE_DL_LIBS})
+    set(LOCKSTEP_LINK lockstep::pthreadpool lockstep::cjson lockstep::protobuf-c ZLIB::ZLIB Threads::Threads ${CMAKE_DL_LIBS})
 endif()
 set(LOCKSTEP_OBJECT_TARGETS)
 
@@ -38,6 +55,7 @@ function(lockstep_object_library name)
     add_library(${name} OBJECT ${ARGN})
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ${LOCKSTEP_PIC} C_VISIBILITY_PRESET hidden)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+    target_include_directories(${name} SYSTEM PRIVATE ${LOCKSTEP_GENERATED})
     # One macro for each instruction set whose objects are in this build, so that the dispatcher knows them.
     foreach(isa IN LISTS LOCKSTEP_ISAS)
         string(TOUPPER ${isa} upper)

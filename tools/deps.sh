@@ -15,6 +15,8 @@ build pkg-config      pkg-config
 build zlib1g-dev      <zlib.h>
 build libpthreadpool-dev <pthreadpool.h>
 build libcjson-dev    <cjson/cJSON.h>
+build libprotobuf-c-dev <protobuf-c/protobuf-c.h>
+build protobuf-c-compiler protoc-c
 test  g++             g++
 test  binutils        objdump
 test  libcmocka-dev   <cmocka.h>

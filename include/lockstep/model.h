@@ -21,6 +21,9 @@ LS_API ls_status ls_model_load(ls_context *context, const char *path, ls_model *
 /* The same for a file whose bytes are an array, u8 [size]; `name` is for messages. Such a file has no files beside it. */
 LS_API ls_status ls_model_load_data(ls_context *context, const char *name, ls_data *file, ls_model **out_model, ls_error *err)
     LS_MUST_USE;
+/* The numbers of a tensor file (.pb, one TensorProto), such as those that come with test cases; the caller releases them. Types that
+ * no dtype has come one element a byte: float8, float4, uint4 and uint2 as their bits in u8, int4 and int2 as their values in i8. */
+LS_API ls_status ls_onnx_data_load(ls_context *context, const char *path, ls_data **out_data, ls_error *err) LS_MUST_USE;
 LS_API ls_model *ls_model_retain(ls_model *model);
 LS_API void ls_model_release(ls_model *model); /* NULL is allowed */
 
