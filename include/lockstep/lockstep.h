@@ -20,6 +20,7 @@
 #include <lockstep/grad.h>
 #include <lockstep/inspect.h>
 #include <lockstep/io.h>
+#include <lockstep/model.h>
 #include <lockstep/nn.h>
 #include <lockstep/ops.h>
 #include <lockstep/optim.h>

@@ -39,6 +39,7 @@ typedef enum ls_onnx_kind { ONNX_TENSOR, ONNX_STRINGS, ONNX_SEQUENCE, ONNX_OPTIO
 typedef struct ls_onnx_value {
     ls_onnx_kind kind;
     int type;             /* of the elements; of a sequence or optional: of its items', 0 when not known */
+    bool lasting;         /* follows from initialisers alone: serves every run */
     bool known;           /* its numbers do not depend on the inputs, or were computed */
     ls_tensor *host;      /* in the host session; made when asked for. Only if known */
     ls_tensor *tensor;    /* in the caller's session; likewise */
@@ -64,7 +65,8 @@ typedef struct ls_onnx_node {
     ls_onnx_value **in; /* NULL: left out */
     ls_onnx_value **out;
     ls_error *err;
-    void *frame;     /* graph.c */
+    ls_error failed; /* of an operand or attribute: the node fails with it at its next result */
+    struct ls_onnx_frame *frame; /* the names in sight */
 } ls_onnx_node;
 
 typedef ls_status (*ls_onnx_fn)(ls_onnx_node *n);

@@ -1,0 +1,51 @@
+/* The interpreter's own state: what onnx.h keeps from operators. */
+#ifndef LOCKSTEP_IO_ONNX_RUN_H
+#define LOCKSTEP_IO_ONNX_RUN_H
+
+#include "io/onnx/load.h"
+#include "io/onnx/onnx.h"
+
+/* What outlives a run: the values of initialisers and of all that follows from them alone. */
+typedef struct ls_onnx_base {
+    ls_model *model;
+    ls_heap *heap;
+    ls_session *session; /* the caller's */
+    ls_session *host;    /* on `cpu`, this base's own */
+    ls_arena arena;
+    ls_map constants;    /* names of the model's graph to ls_onnx_value */
+    LS_ARRAY(ls_data *) data;
+    LS_ARRAY(ls_tensor *) tensors;
+} ls_onnx_base;
+
+typedef struct ls_onnx_frame ls_onnx_frame;
+
+struct ls_onnx_run {
+    ls_onnx_base *base;
+    bool eager;        /* the inputs have values */
+    bool needs_values; /* why a program could not be built */
+    bool lasting;      /* the present node follows from constants alone: what it makes belongs to the base */
+    int depth;
+    ls_arena arena;
+    LS_ARRAY(ls_data *) data;
+};
+
+ls_status ls_onnx_base_create(ls_session *session, ls_model *model, ls_onnx_base **out_base, ls_error *err) LS_MUST_USE;
+void ls_onnx_base_destroy(ls_onnx_base *base);
+
+/* A run has a scope of each session from begin to end; results are the run's until then. */
+ls_status ls_onnx_run_begin(ls_onnx_run *run, ls_onnx_base *base, bool eager, ls_error *err) LS_MUST_USE;
+void ls_onnx_run_end(ls_onnx_run *run);
+/* A value of the run from a tensor of the caller's session, or from an array (retained). NULL: out of memory. */
+ls_onnx_value *ls_onnx_run_tensor(ls_onnx_run *run, ls_tensor *t, int type);
+ls_onnx_value *ls_onnx_run_data(ls_onnx_run *run, ls_data *data, int type);
+/* Interprets the model's graph. `in`: in the order of ls_model_input, NULL for defaults; `out`: that of ls_model_output. */
+ls_status ls_onnx_run_graph(ls_onnx_run *run, ls_onnx_value *const *in, ls_onnx_value **out, ls_error *err) LS_MUST_USE;
+/* The numbers of a value, computed if needed; borrowed. */
+ls_status ls_onnx_run_read(ls_onnx_run *run, ls_onnx_value *v, const ls_data **out_data, ls_error *err) LS_MUST_USE;
+/* Its tensor in the host session or the caller's. NULL: the error is in *err. */
+ls_tensor *ls_onnx_run_place(ls_onnx_run *run, ls_onnx_value *v, bool host, ls_error *err);
+/* An initialiser or attribute, decoded; strings too. NULL: the error is in *err. */
+ls_onnx_value *ls_onnx_run_decode(ls_onnx_run *run, const Onnx__TensorProto *t, const char *what, ls_error *err);
+void *ls_onnx_run_alloc(ls_onnx_run *run, size_t size); /* of the base's arena or the run's, as `lasting` says */
+
+#endif
