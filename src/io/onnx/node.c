@@ -87,7 +87,8 @@ const char *ls_onnx_attr_string(ls_onnx_node *n, const char *name, const char *o
 const int64_t *ls_onnx_attr_ints(ls_onnx_node *n, const char *name, int *out_count) {
     const Onnx__AttributeProto *a = typed(n, name, ATTR_INTS);
     *out_count = a ? (int)a->n_ints : 0;
-    return a ? (a->ints ? a->ints : (const int64_t[]){0}) : NULL;
+    static const int64_t none[1] = {0}; /* there, and empty */
+    return !a ? NULL : a->ints ? a->ints : none;
 }
 const float *ls_onnx_attr_floats(ls_onnx_node *n, const char *name, int *out_count) {
     const Onnx__AttributeProto *a = typed(n, name, ATTR_FLOATS);

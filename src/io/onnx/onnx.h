@@ -162,4 +162,10 @@ int ls_onnx_graph_outputs(const ls_onnx_graph *g);
 /* Interprets a subgraph with the names around it in sight. `out`: as many as it has outputs. */
 ls_status ls_onnx_call(ls_onnx_node *n, const ls_onnx_graph *g, int n_in, ls_onnx_value *const *in, ls_onnx_value **out) LS_MUST_USE;
 
+/* ---- running on values of any kind (runner.c) ---- */
+/* Node by node, in the order of ls_model_input (NULL: its default) and ls_model_output. Operands that are tensors have `data`; results lie in
+ * `arena`, and each tensor's `data`, in sequences too, is released by the caller. The error is in the session. */
+ls_status ls_onnx_run_values(ls_session *session, ls_model *model, ls_arena *arena, int n_in, ls_onnx_value *const *in, int n_out,
+                             ls_onnx_value **out) LS_MUST_USE;
+
 #endif
