@@ -428,7 +428,7 @@ static ls_status run_eagerly(ls_runner *r, ls_onnx_base *base, const ls_data *co
             in[i] = ls_onnx_run_data(&run, (ls_data *)inputs[i], input_type(base->model, i));
             status = in[i] ? LS_OK : LS_FAIL_MEMORY(err, "an input");
             if (in[i]) {
-                in[i]->known = ls_data_numel(inputs[i]) <= 64; /* shapes, axes, counts */
+                in[i]->known = false; /* so that what depends on it is computed on the device */
             }
         }
     }
@@ -527,7 +527,7 @@ static ls_onnx_value *enter(ls_onnx_run *run, const ls_onnx_value *v) {
     }
     copy->host = copy->tensor = NULL;
     copy->lasting = false;
-    copy->known = true;
+    copy->known = v->kind == ONNX_STRINGS; /* what the inputs hold is computed with on the device */
     copy->items = LS_ARENA_ARRAY(&run->arena, ls_onnx_value *, v->count + 1);
     for (int i = 0; copy->items && i < v->count; i++) {
         copy->items[i] = enter(run, v->items[i]);
