@@ -4,6 +4,7 @@
 set -eu
 package=$1 version=$2 sha256=$3 folder=$4
 [ ! -e "$folder/package.json" ] || exit 0
+file=$(echo "${package#@}" | tr / -)-$version.tgz
 command -v npm >/dev/null 2>&1 || { echo "npm.sh: npm is missing; run 'make deps'" >&2; exit 1; }
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -11,9 +12,9 @@ if ! (cd "$tmp" && npm pack --loglevel=error "$package@$version") >"$tmp/log" 2>
     echo "npm.sh: 'npm pack $package@$version' failed: $(tail -n 1 "$tmp/log")" >&2
     exit 1
 fi
-echo "$sha256  $tmp/$package-$version.tgz" | sha256sum --check --status - ||
-    { echo "npm.sh: $package-$version.tgz is not the file it was" >&2; exit 1; }
-tar -xzf "$tmp/$package-$version.tgz" -C "$tmp" package
+echo "$sha256  $tmp/$file" | sha256sum --check --status - ||
+    { echo "npm.sh: $file is not the file it was" >&2; exit 1; }
+tar -xzf "$tmp/$file" -C "$tmp" package
 rm -rf "$folder"
 mkdir -p "$(dirname "$folder")"
 mv "$tmp/package" "$folder"
