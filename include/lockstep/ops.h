@@ -192,6 +192,9 @@ LS_T ls_batch_norm(ls_session *s, ls_tensor *x, ls_tensor *mean, ls_tensor *vari
 /* With the batch's own statistics (training), which are returned too. */
 LS_T ls_batch_norm_train(ls_session *s, ls_tensor *x, ls_tensor *gamma, ls_tensor *beta, double eps, ls_tensor **out_mean,
                          ls_tensor **out_variance);
+/* x / (k + alpha / size * sum of the squares of `size` neighbouring channels)^beta; (size - 1) / 2 of them come before;
+ * x[N,C,...]. */
+LS_T ls_local_response_norm(ls_session *s, ls_tensor *x, int64_t size, double alpha, double beta, double k);
 
 /* ---- networks: convolution and pooling ---- */
 #define LS_MAX_SPATIAL 3
@@ -220,6 +223,18 @@ LS_T ls_col2im(ls_session *s, ls_tensor *cols, ls_shape image, const int64_t *ke
  * count_pad. */
 LS_T ls_max_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec);
 LS_T ls_avg_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec, int count_pad);
+/* (sum |x|^p)^(1/p) over each window; p > 0. */
+LS_T ls_lp_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec, double p);
+/* Where each window's maximum lies, i64: the position in x laid out row-major, or, when column_major, with each image's
+ * spatial axes reversed. Fixed extents, default axes. */
+LS_T ls_max_pool_indices(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec, int column_major);
+/* Zeros of `shape` with x put where its row-major `index` says; the last of equal indices stays. */
+LS_T ls_max_unpool(ls_session *s, ls_tensor *x, ls_tensor *index, ls_shape shape);
+/* A convolution whose taps are read beside their places: x[N,C,spatial...], offset[N, parts*taps*d, positions...] with the d
+ * offsets of a tap together and the channels cut into `parts`, mask[N, parts*taps, positions...] or NULL (all 1). Values between
+ * elements are linear in each axis, 0 outside of x. Default axes. */
+LS_T ls_deform_conv(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *offset, ls_tensor *mask, ls_tensor *bias,
+                    int64_t parts, const ls_conv_spec *spec);
 
 /* ---- networks: attention, recurrence, losses ---- */
 typedef struct ls_attention_spec {
@@ -234,9 +249,36 @@ LS_T ls_attention(ls_session *s, ls_tensor *q, ls_tensor *k, ls_tensor *v, const
  * (PyTorch's). Returns h of all steps [T,B,H]. */
 LS_T ls_lstm(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *c0, ls_tensor *w_x, ls_tensor *w_h, ls_tensor *bias,
              ls_tensor **out_h, ls_tensor **out_c);
+/* h' = tanh(x w_x^T + b_x + h w_h^T + b_h) over x[T,B,I] from h0[B,H]; w_x[H,I], w_h[H,H]; the biases may be NULL. */
+LS_T ls_rnn(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *w_x, ls_tensor *w_h, ls_tensor *b_x, ls_tensor *b_h,
+            ls_tensor **out_h);
+/* PyTorch's: w_x[3H,I], w_h[3H,H], gates r, z, n; n = tanh(x_n + r (h w_n^T + b_n)); h' = (1 - z) n + z h. */
+LS_T ls_gru(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *w_x, ls_tensor *w_h, ls_tensor *b_x, ls_tensor *b_h,
+            ls_tensor **out_h);
+typedef enum ls_recurrent_cell { LS_CELL_RNN, LS_CELL_GRU, LS_CELL_LSTM } ls_recurrent_cell;
+typedef struct ls_recurrent_spec {
+    ls_recurrent_cell cell;
+    int reverse;             /* from the last step to the first; results stay in the order of x */
+    int linear_before_reset; /* GRU: n from r (h w_n^T + b_n), else from (r h) w_n^T + b_n */
+    int coupled;             /* LSTM: f = 1 - i */
+    double clip;             /* bounds what goes into an activation to [-clip, clip]; 0: no bound */
+    ls_tensor *lengths;      /* i32 or i64 [B], how many steps each sequence has; NULL: all T */
+    ls_tensor *peephole;     /* LSTM: [3H], what of c is added to i, o (of the new c) and f; NULL: nothing */
+    /* The cell's activation 0, 1, 2: of the gates, of the new value, of an LSTM's c. NULL: sigmoid, tanh, tanh (RNN: tanh). */
+    ls_tensor *(*activation)(ls_session *s, void *ctx, int which, ls_tensor *x);
+    void *ctx;
+} ls_recurrent_spec;
+/* The cells as ONNX has them: gates z, r, n of a GRU and i, o, f, c of an LSTM; c0 for an LSTM alone. Returns h of all steps [T,B,H]. */
+LS_T ls_recurrent(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *c0, ls_tensor *w_x, ls_tensor *w_h, ls_tensor *b_x,
+                  ls_tensor *b_h, const ls_recurrent_spec *spec, ls_tensor **out_h, ls_tensor **out_c);
 /* Mean over the batch of -log softmax(logits[N,C])[label]; labels i32 or i64 [N]. */
 LS_T ls_cross_entropy(ls_session *s, ls_tensor *logits, ls_tensor *labels);
 LS_T ls_mse(ls_session *s, ls_tensor *prediction, ls_tensor *target);
+typedef enum ls_reduction { LS_REDUCTION_NONE, LS_REDUCTION_SUM, LS_REDUCTION_MEAN } ls_reduction;
+/* -weight[label] * log_p[label] over log_p[N,C,...] and labels[N,...] (i32 or i64); weight[C] may be NULL (all 1). A label equal to
+ * *ignore (NULL: none) counts for nothing, whatever its value. The mean is over the sum of the weights taken. */
+LS_T ls_nll_loss(ls_session *s, ls_tensor *log_p, ls_tensor *labels, ls_tensor *weight, const int64_t *ignore,
+                 ls_reduction reduction);
 
 #undef LS_T
 

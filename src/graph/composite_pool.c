@@ -63,6 +63,86 @@ ls_tensor *ls_avg_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const
     return y ? ls_from_canonical(s, &g, y) : NULL;
 }
 
+ls_tensor *ls_lp_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec, double p) {
+    ls_geometry g;
+    ls_tensor *c;
+    if (!pool_check(s, "lp_pool", x, kernel, spec, &g, &c) || !ls_check_float(s, "lp_pool", x)) {
+        return NULL;
+    }
+    if (!(p > 0)) {
+        return LS_NODE_FAIL(s, LS_ERR_INVALID, "lp_pool: p %g of %s: expected more than 0", p, LS_TEXT(x));
+    }
+    ls_tensor *w = ls_cast(s, c, ls_dtype_compute(x->dtype));
+    if (!w) {
+        return NULL;
+    }
+    ls_tensor *power = p == 2 ? ls_mul(s, w, w) : ls_abs(s, w);
+    power = p == 1 || p == 2 ? power : ls_pow(s, power, ls_const_like(s, w, p));
+    ls_tensor *y = ls_sum(s, ls_patches(s, &g, power, true), g.d, kernel_axes(g.d), 0);
+    if (y && p == 2) {
+        y = ls_sqrt(s, y);
+    } else if (y && p != 1) {
+        y = ls_pow(s, y, ls_div(s, ls_const_like(s, y, 1), ls_const_like(s, y, p)));
+    }
+    y = y ? ls_cast(s, y, x->dtype) : NULL;
+    return y ? ls_from_canonical(s, &g, y) : NULL;
+}
+
+static ls_tensor *i64_scalar(ls_session *s, int64_t value) {
+    return ls_full_i64(s, LS_I64, (ls_shape){.rank = 0}, value);
+}
+
+/* sum + (position on `axis`) * step */
+static ls_tensor *plus_position(ls_session *s, ls_tensor *sum, int axis, int64_t step) {
+    return sum ? ls_add(s, sum, ls_mul(s, ls_iota(s, LS_I64, sum->shape, axis), i64_scalar(s, step))) : NULL;
+}
+
+ls_tensor *ls_max_pool_indices(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec, int column_major) {
+    ls_geometry g;
+    ls_tensor *c;
+    if (!pool_check(s, "max_pool_indices", x, kernel, spec, &g, &c)) {
+        return NULL;
+    }
+    if (spec->axes.set || !ls_shape_is_fixed(&x->shape)) {
+        return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED,
+                            "max_pool_indices: operand is %s: expected fixed extents and the default axes", LS_TEXT(x));
+    }
+    ls_tensor *tap = ls_argmax(s, ls_patches(s, &g, c, true), g.d, kernel_axes(g.d), 0);
+    int64_t image = 1, step = 1, strides[LS_MAX_SPATIAL];
+    for (int i = 0; i < g.d; i++) {
+        int axis = column_major ? i : g.d - 1 - i;
+        strides[axis] = image;
+        image *= x->shape.dim[2 + axis].offset;
+    }
+    if (!tap) {
+        return NULL;
+    }
+    ls_tensor *y = ls_mul(s, tap, i64_scalar(s, 0));
+    y = plus_position(s, plus_position(s, y, 0, x->shape.dim[1].offset * image), 1, image);
+    for (int i = g.d; y && i-- > 0; step *= g.kernel[i]) {
+        ls_tensor *offset = ls_rem(s, ls_div(s, tap, i64_scalar(s, step)), i64_scalar(s, g.kernel[i]));
+        offset = ls_sub(s, ls_mul(s, offset, i64_scalar(s, g.dilation[i])), i64_scalar(s, g.low[i]));
+        y = ls_add(s, y, ls_mul(s, offset, i64_scalar(s, strides[i])));
+        y = plus_position(s, y, 2 + i, g.stride[i] * strides[i]);
+    }
+    return y;
+}
+
+ls_tensor *ls_max_unpool(ls_session *s, ls_tensor *x, ls_tensor *index, ls_shape shape) {
+    ls_shape line = {.rank = 1, .dim = {ls_dim_fixed(-1)}};
+    if (!ls_check_operands(s, "max_unpool", 2, (ls_tensor *[]){x, index}) || !ls_shape_check(s, "max_unpool", &shape)) {
+        return NULL;
+    }
+    if (!ls_shape_equal(&x->shape, &index->shape) || !ls_shape_is_fixed(&shape)) {
+        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "max_unpool: operands are %s and %s: expected equal shapes, and a fixed result",
+                            LS_TEXT(x), LS_TEXT(index));
+    }
+    ls_shape flat = {.rank = 1, .dim = {ls_dim_fixed(ls_shape_numel(&shape, NULL))}};
+    ls_tensor *y = ls_scatter(s, ls_full(s, x->dtype, flat, 0), ls_reshape(s, index, line), ls_reshape(s, x, line), 0,
+                              LS_SCATTER_SET);
+    return y ? ls_reshape(s, y, shape) : NULL;
+}
+
 /* ---- im2col and col2im ---- */
 
 static bool patch_check(ls_session *s, const char *name, const ls_tensor *x, const ls_conv_spec *spec,
