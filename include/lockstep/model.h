@@ -57,6 +57,49 @@ LS_API void ls_runner_destroy(ls_runner *runner); /* before its session */
  * in its order, which the caller releases. Inputs of new shapes compile; those met before do not. */
 LS_API ls_status ls_runner_run(ls_runner *runner, int n_inputs, const ls_named_data *inputs, ls_data **out_outputs) LS_MUST_USE;
 
+/* ---- what a model consists of ---- */
+
+typedef struct ls_model_facts {
+    int64_t ir_version;
+    const char *producer, *producer_version, *graph; /* may be empty; the model's */
+    int nodes;          /* of the main graph */
+    int64_t parameters; /* elements of its initialisers */
+} ls_model_facts;
+LS_API ls_model_facts ls_model_get_facts(const ls_model *model);
+/* An operator that a model uses, its subgraphs' and functions' included; or a function of its own. */
+typedef struct ls_model_operator {
+    const char *domain;      /* "" is ai.onnx */
+    const char *name;
+    int version;             /* of the domain's operator set where it is used; 0: not imported */
+    int count;               /* nodes */
+    int function;            /* 1: a function of the model */
+    const char *unsupported; /* why no device can; NULL: it is supported, types and attributes apart */
+} ls_model_operator;
+/* Fills up to `room`, sorted by domain, name and version; gives how many there are, or a number above `room` when it is too small. The texts
+ * are the model's. */
+LS_API int ls_model_operators(const ls_model *model, int room, ls_model_operator *out_operators);
+
+/* ---- test cases: folders of the ONNX project's backend test data ---- */
+
+typedef enum ls_model_state {
+    LS_MODEL_PASSED,      /* every output agrees with the file's */
+    LS_MODEL_FAILED,      /* one does not, or the model cannot be loaded or run */
+    LS_MODEL_UNSUPPORTED, /* LS_ERR_UNSUPPORTED: an operator, type or size that this device or build does not have */
+    LS_MODEL_RANDOM       /* random numbers, which are every implementation's own: shapes, types, repeatability and distribution are right */
+} ls_model_state;
+typedef struct ls_model_case {
+    ls_model_state state;
+    int sets;         /* of test data: test_data_set_0, ... */
+    char detail[512]; /* the output and element that is wrong, the reason, ...; empty when passed */
+    char sha256[65];  /* of all outputs of all sets: kinds, types, shapes, elements with every NaN canonical; empty unless all were computed */
+    double worst;     /* the largest |output - file| / (1e-7 + 1e-3 |file|), at most 1 when passed */
+} ls_model_case;
+/* Runs folder/model.onnx on each folder/test_data_set_N/input_K.pb and compares with output_K.pb: floats by |output - file| <= 1e-7 +
+ * 1e-3 |file|, as the ONNX project's own runner does, NaNs equal; all else exactly. Tensors, strings, sequences and optionals. Models
+ * that draw random numbers run a second time in a session of their own. Whatever the model does is in *out_case, with LS_OK; a status
+ * says that the run was cancelled, or that the device has not answered yet. The session's thread. */
+LS_API ls_status ls_model_case_run(ls_session *session, const char *folder, ls_model_case *out_case) LS_MUST_USE;
+
 #ifdef __cplusplus
 }
 #endif

@@ -289,7 +289,7 @@ int cmd_bench(int argc, char **argv) {
                    {"step", bench_step}};
     const char *words[1];
     bench b = {.options = options, .rounds = 7};
-    int code, n = cli_parse(&cli_commands[5], options, argc, argv, words, 1, &code), chosen = -1;
+    int code, n = cli_parse(cli_command_of("bench"), options, argc, argv, words, 1, &code), chosen = -1;
     if (n < 0) {
         return code;
     }

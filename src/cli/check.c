@@ -140,7 +140,7 @@ int cmd_check(int argc, char **argv) {
     ls_context *context = NULL;
     ls_error err = {.code = LS_OK};
     int code;
-    if (cli_parse(&cli_commands[1], options, argc, argv, NULL, 0, &code) < 0) {
+    if (cli_parse(cli_command_of("check"), options, argc, argv, NULL, 0, &code) < 0) {
         return code;
     }
     if (strcmp(cli_text(options, "plant", ""), "list") == 0) {

@@ -10,12 +10,13 @@
 enum { EXIT_FINE = 0, EXIT_DIFFERS = 1, EXIT_USAGE = 2, EXIT_DEVICE = 3, EXIT_INTERRUPTED = 130 };
 
 /* ---- options ---- */
+enum { CLI_MOST = 256 }; /* times that an option may be given */
 typedef struct cli_option {
     const char *name;  /* without the dashes */
     const char *value; /* what it takes, for messages and help; NULL: it takes nothing */
     const char *help;
     const char *text;    /* the last value given; "" for one that takes nothing; NULL: not given */
-    const char *all[16]; /* every value given, for options that may repeat */
+    const char *all[CLI_MOST]; /* every value given, for options that may repeat */
     int count;
 } cli_option;
 
@@ -99,6 +100,8 @@ int cmd_verify(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
+int cmd_conform(int argc, char **argv);
 extern const cli_command cli_commands[]; /* ends in a NULL name */
+const cli_command *cli_command_of(const char *name);
 
 #endif

@@ -20,7 +20,7 @@ int cmd_devices(int argc, char **argv) {
     ls_context *context = NULL;
     ls_error err = {.code = LS_OK};
     int code, count = 64;
-    if (cli_parse(&cli_commands[0], options, argc, argv, NULL, 0, &code) < 0) {
+    if (cli_parse(cli_command_of("devices"), options, argc, argv, NULL, 0, &code) < 0) {
         return code;
     }
     ls_status status = ls_context_create(NULL, &context, &err);

@@ -13,6 +13,7 @@ const cli_command cli_commands[] = {
     {"run", "run MODEL [options]", "Run a network and print or save its outputs.", cmd_run},
     {"verify", "verify MODEL [options]", "Run a network with every kernel compared with the references.",
      cmd_verify},
+    {"conform", "conform --onnx DIR [options]", "Run the ONNX project's test cases on devices, a line a case.", cmd_conform},
     {"bench", "bench peak|gemm|conv|norm|step|compile [options]",
      "Measure speed, and the share of this machine's measured peak; or what compiling takes.", cmd_bench},
     {"inspect", "inspect MODEL [options]",
@@ -21,6 +22,14 @@ const cli_command cli_commands[] = {
     {NULL, NULL, NULL, NULL},
 };
 
+const cli_command *cli_command_of(const char *name) {
+    const cli_command *c = cli_commands;
+    while (c->name && strcmp(c->name, name) != 0) {
+        c++;
+    }
+    return c;
+}
+
 static void help(FILE *out) {
     fputs("lockstep " LS_VERSION
           ": neural networks with the same answer on every device\n\nusage: lockstep COMMAND [options]\n\n",
@@ -28,8 +37,8 @@ static void help(FILE *out) {
     for (const cli_command *c = cli_commands; c->name; c++) {
         fprintf(out, "  %-9s %s\n", c->name, c->summary);
     }
-    fputs("\nlockstep COMMAND --help lists a command's options. MODEL is a built-in network: mnist:cnn or "
-          "mnist:small.\n"
+    fputs("\nlockstep COMMAND --help lists a command's options. MODEL is an .onnx file or a built-in network, "
+          "mnist:cnn or mnist:small.\n"
           "Exit codes: 0 fine, 1 answers differ, 2 bad usage or input, 3 device not available.\n",
           out);
 }

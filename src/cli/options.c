@@ -82,9 +82,11 @@ static int take(const cli_command *command, cli_option *options, int argc, char 
         cli_error(0, "%s: --%s needs a value: %s", command->name, key, o->value);
         return -1;
     }
-    if (o->count < 16) {
-        o->all[o->count++] = o->text;
+    if (o->count == CLI_MOST) {
+        cli_error(0, "%s: --%s is given more than %d times", command->name, key, CLI_MOST);
+        return -1;
     }
+    o->all[o->count++] = o->text;
     return at;
 }
 

@@ -1,5 +1,6 @@
 /* lockstep run: a network's outputs, their hashes, and how long a run takes. */
 #include "cli/input.h"
+#include "cli/model.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,14 +127,19 @@ int cmd_run(int argc, char **argv) {
     };
     const char *words[1];
     cli_world w;
-    int code, n = cli_parse(&cli_commands[3], options, argc, argv, words, 1, &code);
+    int code, n = cli_parse(cli_command_of("run"), options, argc, argv, words, 1, &code);
     if (n < 0) {
         return code;
     }
     if (n != 1) {
-        return cli_error(EXIT_USAGE, "run: expected a network: mnist:cnn or mnist:small");
+        return cli_error(EXIT_USAGE, "run: expected a network: " CLI_MODEL_USAGE);
     }
     code = cli_open(&w, options, NULL);
+    if (code == EXIT_FINE && cli_is_model(words[0])) {
+        code = cli_run_model(&w, options, words[0]);
+        cli_close(&w);
+        return code;
+    }
     ls_data *images = code == EXIT_FINE ? cli_images(w.context, options, &code) : NULL;
     code = code == EXIT_FINE ? run_model(&w, options, words[0], images) : code;
     ls_data_release(images);

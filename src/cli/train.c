@@ -452,7 +452,7 @@ int cmd_train(int argc, char **argv) {
         {.name = NULL},
     };
     const char *words[1];
-    int code, n = cli_parse(&cli_commands[2], options, argc, argv, words, 1, &code);
+    int code, n = cli_parse(cli_command_of("train"), options, argc, argv, words, 1, &code);
     if (n < 0) {
         return code;
     }

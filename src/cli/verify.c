@@ -1,8 +1,10 @@
 /* lockstep verify: every kernel of a network on each device, against the references, on the kernel's own inputs; and the outputs from end
  * to end. */
 #include "cli/input.h"
+#include "cli/model.h"
 #include "cli/report.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const verdicts[] = {"same", "within bound", "differs"};
@@ -21,24 +23,48 @@ static void print_kernels(const ls_verification *v) {
     }
 }
 
+static int verify_outputs(cli_world *w, ls_tensor *const *outputs, int n, ls_verification **out_v) {
+    ls_status status = ls_verify(w->session, outputs, n, out_v);
+    return status == LS_OK ? EXIT_FINE : cli_fail(status, ls_session_error(w->session)->message);
+}
+
+static int verify_model(cli_world *w, cli_option *options, const char *path, ls_verification **out_v) {
+    cli_model m;
+    int code = cli_model_open(&m, w->context, options, path);
+    if (code != EXIT_FINE) {
+        return code;
+    }
+    ls_tensor **outputs = calloc((size_t)m.n_outputs + 1, sizeof *outputs);
+    code = outputs ? cli_model_build(&m, w->session, NULL, NULL, outputs) : cli_error(EXIT_USAGE, "out of memory for outputs");
+    code = code == EXIT_FINE ? verify_outputs(w, outputs, m.n_outputs, out_v) : code;
+    free(outputs);
+    cli_model_close(&m);
+    return code;
+}
+
+static int verify_network(cli_world *w, cli_option *options, const char *name, ls_verification **out_v) {
+    ls_params *params = NULL;
+    ls_tensor *logits = NULL;
+    int code;
+    ls_data *images = cli_images(w->context, options, &code);
+    if (code == EXIT_FINE) {
+        code = cli_network(w, name, cli_text(options, "weights", NULL), 1, ls_data_to_tensor(w->session, images), &params, &logits);
+    }
+    code = code == EXIT_FINE ? verify_outputs(w, &logits, 1, out_v) : code;
+    ls_params_destroy(params);
+    ls_data_release(images);
+    return code;
+}
+
 static int verify_device(cli_option *options, const char *model, const char *device, cJSON *list,
                          bool *inout_differs) {
     cli_world w;
-    ls_params *params = NULL;
-    ls_tensor *logits = NULL;
     ls_verification *v = NULL;
     int code = cli_open(&w, options, device);
     if (code != EXIT_FINE) {
         return code;
     }
-    ls_data *images = cli_images(w.context, options, &code);
-    if (code == EXIT_FINE) {
-        code = cli_network(&w, model, cli_text(options, "weights", NULL), 1,
-                           ls_data_to_tensor(w.session, images), &params, &logits);
-    }
-    if (code == EXIT_FINE && ls_verify(w.session, &logits, 1, &v) != LS_OK) {
-        code = cli_fail(ls_session_error(w.session)->code, ls_session_error(w.session)->message);
-    }
+    code = cli_is_model(model) ? verify_model(&w, options, model, &v) : verify_network(&w, options, model, &v);
     if (code == EXIT_FINE) {
         const ls_report *e = &v->end_to_end;
         printf("%s: %s; %d kernels, worst share of the bound %.4f, blind %.2f %%; end to end %.4f of the "
@@ -60,8 +86,6 @@ static int verify_device(cli_option *options, const char *model, const char *dev
         cJSON_AddItemToArray(list, o);
     }
     ls_verification_free(w.session, v);
-    ls_params_destroy(params);
-    ls_data_release(images);
     cli_close(&w);
     return code;
 }
@@ -79,12 +103,12 @@ int cmd_verify(int argc, char **argv) {
         {.name = NULL},
     };
     const char *words[1];
-    int code, n = cli_parse(&cli_commands[4], options, argc, argv, words, 1, &code);
+    int code, n = cli_parse(cli_command_of("verify"), options, argc, argv, words, 1, &code);
     if (n < 0) {
         return code;
     }
     if (n != 1) {
-        return cli_error(EXIT_USAGE, "verify: expected a network: mnist:cnn or mnist:small");
+        return cli_error(EXIT_USAGE, "verify: expected a network: " CLI_MODEL_USAGE);
     }
     cJSON *root = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(root, "devices");
     const char *at = cli_text(options, "devices", "cpu,ref");
