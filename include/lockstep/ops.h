@@ -104,6 +104,19 @@ LS_T ls_concat(ls_session *s, ls_tensor *const *xs, int count, int axis);
 LS_T ls_stack(ls_session *s, ls_tensor *const *xs, int count, int axis);
 LS_T ls_squeeze(ls_session *s, ls_tensor *x, int axis);
 LS_T ls_unsqueeze(ls_session *s, ls_tensor *x, int axis);
+/* x repeats[i] times along each axis i (NumPy's tile). */
+LS_T ls_tile(ls_session *s, ls_tensor *x, const int64_t *repeats);
+typedef enum ls_pad_kind {
+    LS_PAD_EDGE,    /* a a|a b c|c c */
+    LS_PAD_REFLECT, /* c b|a b c|b a, over and over; the ends are not repeated */
+    LS_PAD_WRAP     /* b c|a b c|a b */
+} ls_pad_kind;
+/* As ls_pad without interior, but the new elements are the operand's own; what is cropped is cropped first. */
+LS_T ls_pad_with(ls_session *s, ls_tensor *x, const ls_pad_spec *pads, ls_pad_kind kind);
+/* x[N, C, H, W] to [N, C/b^2, H b, W b]: channels split as [b, b, C/b^2], or [C/b^2, b, b] when depth_last, become rows and
+ * columns of blocks. ls_space_to_depth undoes the first. */
+LS_T ls_depth_to_space(ls_session *s, ls_tensor *x, int64_t block, int depth_last);
+LS_T ls_space_to_depth(ls_session *s, ls_tensor *x, int64_t block);
 
 /* ---- reductions: `count` axes in the order that the contract linearises them; 0 axes: all ---- */
 LS_T ls_sum(ls_session *s, ls_tensor *x, int count, const int *axes, int keep_dims);
@@ -142,6 +155,13 @@ LS_T ls_take_along(ls_session *s, ls_tensor *x, ls_tensor *index, int axis);
 typedef enum ls_scatter_kind { LS_SCATTER_SET, LS_SCATTER_ADD, LS_SCATTER_MUL, LS_SCATTER_MIN, LS_SCATTER_MAX } ls_scatter_kind;
 /* base with updates[.., i.., ..] combined into [.., index[i..], ..], in ascending position of the updates. */
 LS_T ls_scatter(ls_session *s, ls_tensor *base, ls_tensor *index, ls_tensor *updates, int axis, ls_scatter_kind kind);
+/* base with updates[i,j] combined into [i, index[i,j]] along `axis` (ScatterElements, put_along_axis), in ascending position. */
+LS_T ls_put_along(ls_session *s, ls_tensor *base, ls_tensor *index, ls_tensor *updates, int axis, ls_scatter_kind kind);
+/* y[b.., i.., ..] = x[b.., index[b.., i.., 0], .., index[b.., i.., k-1], ..]: vectors along index's last axis name k axes of x,
+ * after `batch` axes that both have. Out of range as for ls_gather. */
+LS_T ls_gather_nd(ls_session *s, ls_tensor *x, ls_tensor *index, int batch);
+/* base with updates[i.., ..] combined into [index[i.., 0], .., index[i.., k-1], ..], in ascending position. */
+LS_T ls_scatter_nd(ls_session *s, ls_tensor *base, ls_tensor *index, ls_tensor *updates, ls_scatter_kind kind);
 LS_T ls_one_hot(ls_session *s, ls_tensor *index, int64_t classes, ls_dtype dtype);
 LS_T ls_embedding(ls_session *s, ls_tensor *table, ls_tensor *index); /* table[v, d] -> index.shape + [d] */
 LS_T ls_argsort(ls_session *s, ls_tensor *x, int axis, int descending); /* i64; stable; NaN last */

@@ -52,6 +52,8 @@ ls_tensor *ls_count(ls_session *s, const ls_shape *shape, int count, const int *
                     ls_dtype dtype);
 /* w[n] as [1,...,n,...,1] of some rank, n on `axis`. */
 ls_tensor *ls_along(ls_session *s, ls_tensor *w, int axis, int rank);
+/* The position in x flattened of the element that `index` names along `axis`; -1 where it is out of range. */
+ls_tensor *ls_linear_index(ls_session *s, const ls_tensor *x, ls_tensor *index, int axis);
 /* f32 for f16 and bf16, else the dtype: what composites compute in. */
 ls_dtype ls_dtype_compute(ls_dtype dtype);
 

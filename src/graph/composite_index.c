@@ -20,8 +20,7 @@ static ls_tensor *stride_value(ls_session *s, const ls_shape *shape, int axis) {
     return ls_count(s, shape, n, inner, 0, LS_I64);
 }
 
-/* The position in x flattened of the element that `index` names along `axis`; -1 where it is out of range. */
-static ls_tensor *linear_index(ls_session *s, const ls_tensor *x, ls_tensor *index, int axis) {
+ls_tensor *ls_linear_index(ls_session *s, const ls_tensor *x, ls_tensor *index, int axis) {
     ls_tensor *i = ls_cast(s, index, LS_I64);
     ls_tensor *extent = ls_dim_value(s, x->shape.dim[axis]);
     ls_tensor *valid = ls_and(s, ls_le(s, i64_scalar(s, 0), i), ls_lt(s, i, extent));
@@ -58,7 +57,7 @@ ls_tensor *ls_take_along(ls_session *s, ls_tensor *x, ls_tensor *index, int axis
             LS_TEXT(x), LS_TEXT(index), axis);
     }
     ls_shape flat = {.rank = 1, .dim = {ls_dim_fixed(-1)}};
-    return ls_gather(s, ls_reshape(s, x, flat), linear_index(s, x, index, axis), 0);
+    return ls_gather(s, ls_reshape(s, x, flat), ls_linear_index(s, x, index, axis), 0);
 }
 
 ls_tensor *ls_sort(ls_session *s, ls_tensor *x, int axis, int descending) {
