@@ -43,6 +43,9 @@ LS_T ls_atan(ls_session *s, ls_tensor *x);
 LS_T ls_sinh(ls_session *s, ls_tensor *x);
 LS_T ls_cosh(ls_session *s, ls_tensor *x);
 LS_T ls_tanh(ls_session *s, ls_tensor *x);
+LS_T ls_asinh(ls_session *s, ls_tensor *x);
+LS_T ls_acosh(ls_session *s, ls_tensor *x);
+LS_T ls_atanh(ls_session *s, ls_tensor *x);
 LS_T ls_erf(ls_session *s, ls_tensor *x);
 LS_T ls_erfc(ls_session *s, ls_tensor *x);
 LS_T ls_not(ls_session *s, ls_tensor *x); /* logical for bool, bitwise for integers */
@@ -58,7 +61,10 @@ LS_T ls_sub(ls_session *s, ls_tensor *a, ls_tensor *b);
 LS_T ls_mul(ls_session *s, ls_tensor *a, ls_tensor *b);
 LS_T ls_div(ls_session *s, ls_tensor *a, ls_tensor *b); /* integers: towards zero; x/0 = 0 */
 LS_T ls_rem(ls_session *s, ls_tensor *a, ls_tensor *b); /* sign of a; x%0 = 0 for integers */
+LS_T ls_mod(ls_session *s, ls_tensor *a, ls_tensor *b); /* sign of b, as Python's % */
 LS_T ls_pow(ls_session *s, ls_tensor *a, ls_tensor *b); /* floats */
+/* Integers, of two dtypes if need be; the result is of a's, and wraps. A negative power is truncated: 0 but for 1 and -1. */
+LS_T ls_pow_int(ls_session *s, ls_tensor *a, ls_tensor *b);
 LS_T ls_min(ls_session *s, ls_tensor *a, ls_tensor *b); /* NaN propagates */
 LS_T ls_max(ls_session *s, ls_tensor *a, ls_tensor *b);
 LS_T ls_and(ls_session *s, ls_tensor *a, ls_tensor *b);
@@ -129,6 +135,8 @@ LS_T ls_mean(ls_session *s, ls_tensor *x, int count, const int *axes, int keep_d
 /* Two-pass; divides by n - correction. */
 LS_T ls_variance(ls_session *s, ls_tensor *x, int count, const int *axes, int keep_dims, int correction);
 
+LS_T ls_logsumexp(ls_session *s, ls_tensor *x, int count, const int *axes, int keep_dims); /* log of the sum of e^x */
+
 typedef enum ls_scan_kind { LS_SCAN_SUM, LS_SCAN_PROD, LS_SCAN_MIN, LS_SCAN_MAX } ls_scan_kind;
 LS_T ls_scan(ls_session *s, ls_tensor *x, ls_scan_kind kind, int axis, int exclusive, int reverse);
 
@@ -145,6 +153,10 @@ LS_T ls_contract(ls_session *s, ls_tensor *a, ls_tensor *b, const ls_contract_sp
 LS_T ls_matmul(ls_session *s, ls_tensor *a, ls_tensor *b); /* as NumPy's @ : batch axes broadcast, vectors allowed */
 /* x[..., in] times w[out, in] transposed, plus bias[out] (may be NULL). */
 LS_T ls_linear(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *bias);
+/* Sum of products by labels, as NumPy's einsum: letters, an ellipsis, with or without "->"; from left to right, one contraction
+ * for each operand after the first, over what no later operand and not the result names. 1 to 32 operands. */
+LS_T ls_einsum(ls_session *s, const char *equation, ls_tensor *const *xs, int count);
+LS_T ls_det(ls_session *s, ls_tensor *x); /* of x[..., n, n]; elimination with partial pivoting */
 
 /* ---- indexed ---- */
 /* y[.., i.., ..] = x[.., index[i..], ..]: index's axes stand where `axis` was. Index i32 or i64; negative
@@ -197,6 +209,10 @@ LS_T ls_gelu(ls_session *s, ls_tensor *x);      /* x * 0.5 * (1 + erf(x / sqrt 2
 LS_T ls_gelu_tanh(ls_session *s, ls_tensor *x); /* Hendrycks and Gimpel's tanh form */
 LS_T ls_silu(ls_session *s, ls_tensor *x);
 LS_T ls_sigmoid(ls_session *s, ls_tensor *x);
+LS_T ls_softplus(ls_session *s, ls_tensor *x);                  /* log(1 + e^x) */
+LS_T ls_mish(ls_session *s, ls_tensor *x);                      /* x * tanh(softplus(x)) */
+LS_T ls_elu(ls_session *s, ls_tensor *x, double alpha);         /* alpha * (e^x - 1) below 0 */
+LS_T ls_leaky_relu(ls_session *s, ls_tensor *x, double slope);  /* slope * x below 0 */
 LS_T ls_softmax(ls_session *s, ls_tensor *x, int axis);
 LS_T ls_log_softmax(ls_session *s, ls_tensor *x, int axis);
 /* Zeroes with probability p and scales by 1/(1-p); the bits come from `key` alone. */

@@ -1,0 +1,562 @@
+/* ONNX: element by element (arithmetic, comparison, logic, bits, activations), matrix products, Einsum and Det. */
+#include "base/dtype.h"
+#include "io/onnx/convert.h"
+#include <string.h>
+
+/* ---- one builder an operator ---- */
+
+#define UNARY(name, builder)                                           \
+    static ls_status name(ls_onnx_node *n) {                           \
+        return ls_onnx_out(n, 0, builder(n->s, ls_onnx_in(n, 0)));     \
+    }
+UNARY(op_neg, ls_neg)
+UNARY(op_abs, ls_abs)
+UNARY(op_sign, ls_sign)
+UNARY(op_floor, ls_floor)
+UNARY(op_ceil, ls_ceil)
+UNARY(op_round, ls_rint)
+UNARY(op_sqrt, ls_sqrt)
+UNARY(op_reciprocal, ls_recip)
+UNARY(op_exp, ls_exp)
+UNARY(op_log, ls_log)
+UNARY(op_sin, ls_sin)
+UNARY(op_cos, ls_cos)
+UNARY(op_tan, ls_tan)
+UNARY(op_asin, ls_asin)
+UNARY(op_acos, ls_acos)
+UNARY(op_atan, ls_atan)
+UNARY(op_sinh, ls_sinh)
+UNARY(op_cosh, ls_cosh)
+UNARY(op_tanh, ls_tanh)
+UNARY(op_asinh, ls_asinh)
+UNARY(op_acosh, ls_acosh)
+UNARY(op_atanh, ls_atanh)
+UNARY(op_erf, ls_erf)
+UNARY(op_not, ls_not)
+UNARY(op_relu, ls_relu)
+UNARY(op_sigmoid, ls_sigmoid)
+UNARY(op_softplus, ls_softplus)
+UNARY(op_mish, ls_mish)
+UNARY(op_det, ls_det)
+
+#define BINARY(name, builder)                                    \
+    static ls_status name(ls_onnx_node *n) {                     \
+        ls_tensor *a = ls_onnx_in(n, 0), *b = ls_onnx_in(n, 1);  \
+        return ls_onnx_out(n, 0, builder(n->s, a, b));           \
+    }
+BINARY(op_add, ls_add)
+BINARY(op_sub, ls_sub)
+BINARY(op_mul, ls_mul)
+BINARY(op_div, ls_div)
+BINARY(op_greater, ls_gt)
+BINARY(op_greater_equal, ls_ge)
+BINARY(op_less, ls_lt)
+BINARY(op_less_equal, ls_le)
+BINARY(op_and, ls_and)
+BINARY(op_or, ls_or)
+BINARY(op_xor, ls_xor)
+BINARY(op_matmul, ls_matmul)
+
+static ls_status op_identity(ls_onnx_node *n) {
+    return ls_onnx_out_value(n, 0, n->in[0]);
+}
+
+/* ---- strings: Equal and Where alone know them ---- */
+
+static bool is_strings(const ls_onnx_node *n, int i) {
+    return ls_onnx_has(n, i) && n->in[i]->kind == ONNX_STRINGS;
+}
+
+/* NumPy's broadcast of two lists of extents; false when they do not fit. */
+static bool join_dims(int *rank, int64_t *dims, int other_rank, const int64_t *other) {
+    int64_t joint[LS_MAX_RANK];
+    int r = *rank > other_rank ? *rank : other_rank;
+    for (int i = 0; i < r; i++) {
+        int at = i - (r - *rank), at_other = i - (r - other_rank);
+        int64_t a = at >= 0 ? dims[at] : 1, b = at_other >= 0 ? other[at_other] : 1;
+        if (a != b && a != 1 && b != 1) {
+            return false;
+        }
+        joint[i] = a == 1 ? b : a;
+    }
+    memcpy(dims, joint, sizeof *joint * (size_t)r);
+    *rank = r;
+    return true;
+}
+
+static int64_t count_of(int rank, const int64_t *dims) {
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) {
+        n *= dims[i];
+    }
+    return n;
+}
+
+/* Where element `at` of the joint shape lies in an operand that broadcasts to it. */
+static int64_t position(int64_t at, int rank, const int64_t *dims, int own_rank, const int64_t *own) {
+    int64_t result = 0, stride = 1;
+    for (int i = rank - 1, j = own_rank - 1; j >= 0; i--, j--) {
+        result += (own[j] == 1 ? 0 : at % dims[i]) * stride;
+        stride *= own[j];
+        at /= dims[i];
+    }
+    return result;
+}
+
+static ls_status equal_strings(ls_onnx_node *n) {
+    const ls_onnx_value *a = n->in[0], *b = n->in[1];
+    int64_t dims[LS_MAX_RANK];
+    int rank = a->rank;
+    memcpy(dims, a->dims, sizeof dims);
+    if (!is_strings(n, 0) || !is_strings(n, 1) || !join_dims(&rank, dims, b->rank, b->dims)) {
+        return ls_onnx_fail(n, LS_ERR_SHAPE, "expected two tensors of strings whose shapes broadcast");
+    }
+    int64_t count = count_of(rank, dims);
+    uint8_t *same = ls_arena_alloc(ls_onnx_arena(n), (size_t)count + 1);
+    if (!same) {
+        return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory");
+    }
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = position(i, rank, dims, a->rank, a->dims), bt = position(i, rank, dims, b->rank, b->dims);
+        same[i] = strcmp(a->strings[at], b->strings[bt]) == 0;
+    }
+    return ls_onnx_out_from(n, 0, ONNX_BOOL, rank, dims, same);
+}
+
+static ls_status where_strings(ls_onnx_node *n) {
+    const ls_onnx_value *a = n->in[1], *b = n->in[2];
+    int64_t dims[LS_MAX_RANK], test_dims[LS_MAX_RANK], *test;
+    int test_rank = ls_onnx_value_dims(n->in[0], dims), rank = test_rank, tests;
+    memcpy(test_dims, dims, sizeof dims);
+    LS_TRY(n->err, ls_onnx_ints(n, 0, &test, &tests));
+    if (!is_strings(n, 1) || !is_strings(n, 2) || !join_dims(&rank, dims, a->rank, a->dims) ||
+        !join_dims(&rank, dims, b->rank, b->dims)) {
+        return ls_onnx_fail(n, LS_ERR_SHAPE, "expected a condition and two tensors of strings whose shapes broadcast");
+    }
+    int64_t count = count_of(rank, dims);
+    ls_onnx_value *y = ls_onnx_value_new(n, ONNX_STRINGS, ONNX_STRING);
+    if (!y || !(y->strings = LS_ARENA_ARRAY(ls_onnx_arena(n), const char *, count + 1))) {
+        return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory");
+    }
+    y->known = true;
+    y->rank = rank;
+    memcpy(y->dims, dims, sizeof dims);
+    for (int64_t i = 0; i < count; i++) {
+        const ls_onnx_value *from = test[position(i, rank, dims, test_rank, test_dims)] ? a : b;
+        y->strings[i] = from->strings[position(i, rank, dims, from->rank, from->dims)];
+    }
+    return ls_onnx_out_value(n, 0, y);
+}
+
+static ls_status op_equal(ls_onnx_node *n) {
+    if (is_strings(n, 0) || is_strings(n, 1)) {
+        return equal_strings(n);
+    }
+    ls_tensor *a = ls_onnx_in(n, 0), *b = ls_onnx_in(n, 1);
+    return ls_onnx_out(n, 0, ls_eq(n->s, a, b));
+}
+
+static ls_status op_where(ls_onnx_node *n) {
+    if (is_strings(n, 1) || is_strings(n, 2)) {
+        return where_strings(n);
+    }
+    ls_tensor *test = ls_onnx_in(n, 0), *a = ls_onnx_in(n, 1), *b = ls_onnx_in(n, 2);
+    return ls_onnx_out_as(n, 0, ls_where(n->s, test, a, b), ls_onnx_in_type(n, 1));
+}
+
+/* ---- arithmetic with attributes or mixed types ---- */
+
+static ls_status op_mod(ls_onnx_node *n) {
+    ls_tensor *a = ls_onnx_in(n, 0), *b = ls_onnx_in(n, 1);
+    bool fmod = ls_onnx_attr_int(n, "fmod", 0) != 0;
+    return ls_onnx_out(n, 0, fmod ? ls_rem(n->s, a, b) : ls_mod(n->s, a, b));
+}
+
+/* The whole-number part of an integer to a floating power: exact where the power is a whole number. */
+static ls_tensor *pow_mixed(ls_onnx_node *n, ls_tensor *a, ls_tensor *b) {
+    ls_session *s = n->s;
+    ls_dtype dtype = ls_tensor_dtype(a), wide = ls_tensor_dtype(b) == LS_F64 ? LS_F64 : LS_F32;
+    ls_tensor *e = ls_cast(s, b, wide);
+    ls_tensor *rough = ls_cast(s, ls_pow(s, ls_cast(s, a, wide), e), dtype);
+    ls_tensor *exact = ls_pow_int(s, a, ls_cast(s, e, LS_I32));
+    return ls_where(s, ls_eq(s, ls_rint(s, e), e), exact, rough);
+}
+
+static ls_status op_pow(ls_onnx_node *n) {
+    ls_session *s = n->s;
+    ls_tensor *a = ls_onnx_in(n, 0), *b = ls_onnx_in(n, 1);
+    if (!a || !b) {
+        return ls_onnx_out(n, 0, NULL);
+    }
+    ls_dtype base = ls_tensor_dtype(a), power = ls_tensor_dtype(b);
+    int64_t dims[LS_MAX_RANK];
+    int rank = ls_onnx_dims(b, dims);
+    if (n->in[1]->known && count_of(rank, dims) == 1 && rank <= ls_onnx_dims(a, dims)) {
+        double *e;
+        int count;
+        LS_TRY(n->err, ls_onnx_floats(n, 1, &e, &count));
+        if (e[0] == 2) {
+            return ls_onnx_out(n, 0, ls_mul(s, a, a));
+        }
+    }
+    if (!ls_onnx_is_float(base)) {
+        bool whole = !ls_onnx_is_float(power);
+        return ls_onnx_out(n, 0, whole ? ls_pow_int(s, a, b) : pow_mixed(n, a, b));
+    }
+    ls_dtype wide = power == LS_F64 ? LS_F64 : ls_onnx_wide(base);
+    ls_tensor *y = ls_pow(s, ls_cast(s, a, wide), ls_cast(s, b, wide));
+    return ls_onnx_out(n, 0, y ? ls_cast(s, y, base) : NULL);
+}
+
+static ls_status op_bit_shift(ls_onnx_node *n) {
+    ls_tensor *a = ls_onnx_in(n, 0), *b = ls_onnx_in(n, 1);
+    const char *direction = ls_onnx_attr_string(n, "direction", "");
+    bool left = strcmp(direction, "LEFT") == 0;
+    if (!left && strcmp(direction, "RIGHT") != 0) {
+        return ls_onnx_fail(n, LS_ERR_INVALID, "attribute direction is \"%s\": expected LEFT or RIGHT", direction);
+    }
+    return ls_onnx_out(n, 0, left ? ls_shl(n->s, a, b) : ls_shr(n->s, a, b));
+}
+
+/* Operand i, one element of any rank, as a scalar. */
+static ls_tensor *scalar_in(ls_onnx_node *n, int i) {
+    ls_tensor *x = ls_onnx_in(n, i);
+    return x ? ls_reshape(n->s, x, LS_SCALAR) : NULL;
+}
+
+static ls_status op_clip(ls_onnx_node *n) {
+    ls_session *s = n->s;
+    ls_tensor *x = ls_onnx_in(n, 0);
+    if (!x) {
+        return ls_onnx_out(n, 0, NULL);
+    }
+    if (n->version < 11) {
+        ls_dtype dtype = ls_tensor_dtype(x);
+        if (ls_onnx_attr(n, "min")) {
+            x = ls_max(s, x, ls_onnx_scalar(n, dtype, ls_onnx_attr_float(n, "min", 0)));
+        }
+        if (ls_onnx_attr(n, "max")) {
+            x = ls_min(s, x, ls_onnx_scalar(n, dtype, ls_onnx_attr_float(n, "max", 0)));
+        }
+        return ls_onnx_out(n, 0, x);
+    }
+    x = ls_onnx_has(n, 1) ? ls_max(s, x, scalar_in(n, 1)) : x;
+    x = ls_onnx_has(n, 2) ? ls_min(s, x, scalar_in(n, 2)) : x;
+    return ls_onnx_out(n, 0, x);
+}
+
+typedef ls_tensor *(*binary_fn)(ls_session *s, ls_tensor *a, ls_tensor *b);
+
+static ls_tensor *fold(ls_onnx_node *n, binary_fn f, bool wide) {
+    ls_tensor *y = NULL;
+    for (int i = 0; i < n->n_in; i++) {
+        ls_tensor *x = ls_onnx_in(n, i);
+        x = x && wide ? ls_cast(n->s, x, ls_onnx_wide(ls_tensor_dtype(x))) : x;
+        y = i ? f(n->s, y, x) : x;
+        if (!y) {
+            return NULL;
+        }
+    }
+    return y;
+}
+
+static ls_status op_max(ls_onnx_node *n) {
+    return ls_onnx_out(n, 0, fold(n, ls_max, false));
+}
+
+static ls_status op_min(ls_onnx_node *n) {
+    return ls_onnx_out(n, 0, fold(n, ls_min, false));
+}
+
+static ls_status op_sum(ls_onnx_node *n) {
+    ls_tensor *x = ls_onnx_in(n, 0), *y = x ? fold(n, ls_add, true) : NULL;
+    return ls_onnx_out(n, 0, y ? ls_cast(n->s, y, ls_tensor_dtype(x)) : NULL);
+}
+
+static ls_status op_mean(ls_onnx_node *n) {
+    ls_tensor *x = ls_onnx_in(n, 0), *y = x ? fold(n, ls_add, true) : NULL;
+    y = y ? ls_div(n->s, y, ls_onnx_scalar(n, ls_tensor_dtype(y), n->n_in)) : NULL;
+    return ls_onnx_out(n, 0, y ? ls_cast(n->s, y, ls_tensor_dtype(x)) : NULL);
+}
+
+/* ---- bits of one type as another's ---- */
+
+static int bits_of(int type) {
+    switch (type) {
+    case ONNX_UINT4: case ONNX_INT4: case ONNX_FLOAT4E2M1: return 4;
+    case ONNX_UINT2: case ONNX_INT2: return 2;
+    default: return ls_onnx_carrier(type) == LS_DTYPE_COUNT ? 0 : 8 * (int)ls_dtype_size(ls_onnx_carrier(type));
+    }
+}
+
+static ls_status op_bit_cast(ls_onnx_node *n) {
+    ls_session *s = n->s;
+    ls_tensor *x = ls_onnx_in(n, 0);
+    int to = (int)ls_onnx_attr_int(n, "to", 0), from = ls_onnx_in_type(n, 0), bits = bits_of(to);
+    if (!x || !bits || bits != bits_of(from)) {
+        return !x ? ls_onnx_out(n, 0, NULL)
+                  : ls_onnx_fail(n, LS_ERR_DTYPE, "from %s to %s: expected types of one size", ls_onnx_type_name(from),
+                                 ls_onnx_type_name(to));
+    }
+    ls_dtype carrier = ls_onnx_carrier(to);
+    if (bits >= 8) {
+        ls_tensor *y = ls_tensor_dtype(x) == LS_BOOL ? ls_cast(s, x, LS_U8) : x;
+        y = y && carrier == LS_BOOL ? ls_cast(s, ls_bitcast(s, y, LS_U8), LS_BOOL) : y ? ls_bitcast(s, y, carrier) : NULL;
+        return ls_onnx_out_as(n, 0, y, to);
+    }
+    /* The signed carriers hold values, the unsigned ones bits: shifting up and down again makes either. */
+    ls_tensor *up = ls_onnx_scalar(n, LS_U8, 8 - bits), *y = ls_shl(s, ls_bitcast(s, x, LS_U8), up);
+    y = ls_shr(s, ls_bitcast(s, y, carrier), ls_onnx_scalar(n, carrier, 8 - bits));
+    return ls_onnx_out_as(n, 0, y, to);
+}
+
+/* ---- tests ---- */
+
+static ls_status op_is_nan(ls_onnx_node *n) {
+    return ls_onnx_out(n, 0, ls_isnan(n->s, ls_onnx_in_number(n, 0)));
+}
+
+static ls_status op_is_inf(ls_onnx_node *n) {
+    ls_session *s = n->s;
+    ls_tensor *x = ls_onnx_in_number(n, 0);
+    bool negative = ls_onnx_attr_int(n, "detect_negative", 1) != 0, positive = ls_onnx_attr_int(n, "detect_positive", 1) != 0;
+    if (!x) {
+        return ls_onnx_out(n, 0, NULL);
+    }
+    ls_tensor *zero = ls_onnx_scalar(n, ls_tensor_dtype(x), 0), *y = ls_isinf(s, x);
+    y = negative ? y : ls_and(s, y, ls_gt(s, x, zero));
+    y = positive ? y : ls_and(s, y, ls_lt(s, x, zero));
+    return ls_onnx_out(n, 0, y);
+}
+
+/* ---- activations, in f32 for f16 and bf16 ---- */
+
+typedef ls_tensor *(*activation_fn)(ls_onnx_node *n, ls_tensor *x);
+
+static ls_status activation(ls_onnx_node *n, activation_fn f) {
+    ls_tensor *x = ls_onnx_in(n, 0), *w = x ? ls_cast(n->s, x, ls_onnx_wide(ls_tensor_dtype(x))) : NULL;
+    ls_tensor *y = w ? f(n, w) : NULL;
+    return ls_onnx_out(n, 0, y ? ls_cast(n->s, y, ls_tensor_dtype(x)) : NULL);
+}
+
+static ls_tensor *like(ls_onnx_node *n, ls_tensor *x, double value) {
+    return ls_onnx_scalar(n, ls_tensor_dtype(x), value);
+}
+
+#define ACTIVATION(name)                                                     \
+    static ls_tensor *name##_of(ls_onnx_node *n, ls_tensor *x);              \
+    static ls_status op_##name(ls_onnx_node *n) {                            \
+        return activation(n, name##_of);                                     \
+    }                                                                        \
+    static ls_tensor *name##_of(ls_onnx_node *n, ls_tensor *x)
+
+ACTIVATION(leaky_relu) {
+    return ls_leaky_relu(n->s, x, ls_onnx_attr_float(n, "alpha", 0.01f));
+}
+
+ACTIVATION(elu) {
+    return ls_elu(n->s, x, ls_onnx_attr_float(n, "alpha", 1));
+}
+
+ACTIVATION(selu) {
+    double alpha = ls_onnx_attr_float(n, "alpha", 1.67326319217681884765625);
+    double gamma = ls_onnx_attr_float(n, "gamma", 1.05070102214813232421875);
+    return ls_mul(n->s, ls_elu(n->s, x, alpha), like(n, x, gamma));
+}
+
+ACTIVATION(celu) {
+    double alpha = ls_onnx_attr_float(n, "alpha", 1);
+    ls_tensor *zero = like(n, x, 0), *low = ls_div(n->s, ls_min(n->s, x, zero), like(n, x, alpha));
+    low = ls_mul(n->s, ls_expm1(n->s, low), like(n, x, alpha));
+    return ls_where(n->s, ls_lt(n->s, zero, x), x, low);
+}
+
+ACTIVATION(thresholded_relu) {
+    ls_tensor *alpha = like(n, x, ls_onnx_attr_float(n, "alpha", 1));
+    return ls_where(n->s, ls_gt(n->s, x, alpha), x, like(n, x, 0));
+}
+
+static ls_tensor *hard(ls_onnx_node *n, ls_tensor *x, double alpha, double beta) {
+    ls_tensor *y = ls_add(n->s, ls_mul(n->s, x, like(n, x, alpha)), like(n, x, beta));
+    return ls_max(n->s, like(n, x, 0), ls_min(n->s, like(n, x, 1), y));
+}
+
+ACTIVATION(hard_sigmoid) {
+    double alpha = ls_onnx_attr_float(n, "alpha", 0.2f), beta = ls_onnx_attr_float(n, "beta", 0.5);
+    return hard(n, x, alpha, beta);
+}
+
+ACTIVATION(hard_swish) {
+    return ls_mul(n->s, x, hard(n, x, 1.0 / 6, 0.5));
+}
+
+ACTIVATION(softsign) {
+    return ls_div(n->s, x, ls_add(n->s, ls_abs(n->s, x), like(n, x, 1)));
+}
+
+ACTIVATION(gelu) {
+    const char *approximate = ls_onnx_attr_string(n, "approximate", "none");
+    return strcmp(approximate, "tanh") == 0 ? ls_gelu_tanh(n->s, x) : ls_gelu(n->s, x);
+}
+
+ACTIVATION(swish) {
+    double alpha = ls_onnx_attr_float(n, "alpha", 1);
+    return ls_mul(n->s, x, ls_sigmoid(n->s, alpha == 1 ? x : ls_mul(n->s, x, like(n, x, alpha))));
+}
+
+ACTIVATION(swiglu) {
+    ls_tensor *gate = ls_onnx_in(n, 1);
+    return gate ? ls_mul(n->s, swish_of(n, x), ls_cast(n->s, gate, ls_tensor_dtype(x))) : NULL;
+}
+
+ACTIVATION(prelu) {
+    ls_tensor *slope = ls_onnx_in(n, 1), *zero = like(n, x, 0);
+    slope = slope ? ls_cast(n->s, slope, ls_tensor_dtype(x)) : NULL;
+    return ls_where(n->s, ls_lt(n->s, x, zero), ls_mul(n->s, x, slope), x);
+}
+
+/* Integers are compared and moved in f32, those of 32 and 64 bits in f64. */
+static ls_status op_shrink(ls_onnx_node *n) {
+    ls_session *s = n->s;
+    ls_tensor *x = ls_onnx_in(n, 0);
+    if (!x) {
+        return ls_onnx_out(n, 0, NULL);
+    }
+    ls_dtype dtype = ls_tensor_dtype(x), wide = ls_onnx_wide(dtype);
+    wide = ls_onnx_is_float(wide) ? wide : ls_dtype_size(dtype) <= 2 ? LS_F32 : LS_F64;
+    double lambda = ls_onnx_attr_float(n, "lambd", 0.5), bias = ls_onnx_attr_float(n, "bias", 0);
+    ls_tensor *w = ls_cast(s, x, wide), *b = ls_onnx_scalar(n, wide, bias);
+    ls_tensor *high = ls_where(s, ls_gt(s, w, ls_onnx_scalar(n, wide, lambda)), ls_sub(s, w, b), ls_onnx_scalar(n, wide, 0));
+    ls_tensor *y = ls_where(s, ls_lt(s, w, ls_onnx_scalar(n, wide, -lambda)), ls_add(s, w, b), high);
+    return ls_onnx_out(n, 0, y ? ls_cast(s, y, dtype) : NULL);
+}
+
+/* ---- products ---- */
+
+/* x * factor; an integer by way of f64 unless the factor is a whole number. */
+static ls_tensor *scaled(ls_onnx_node *n, ls_tensor *x, double factor) {
+    if (!x || factor == 1) {
+        return x;
+    }
+    ls_dtype dtype = ls_tensor_dtype(x);
+    if (ls_onnx_is_float(dtype) || factor == (double)(int64_t)factor) {
+        return ls_mul(n->s, x, ls_onnx_scalar(n, dtype, factor));
+    }
+    ls_tensor *y = ls_mul(n->s, ls_cast(n->s, x, LS_F64), ls_onnx_scalar(n, LS_F64, factor));
+    return ls_cast(n->s, y, dtype);
+}
+
+static ls_status op_gemm(ls_onnx_node *n) {
+    ls_tensor *a = ls_onnx_in(n, 0), *b = ls_onnx_in(n, 1);
+    if (!a || !b) {
+        return ls_onnx_out(n, 0, NULL);
+    }
+    int64_t dims[LS_MAX_RANK];
+    if (ls_onnx_dims(a, dims) != 2 || ls_onnx_dims(b, dims) != 2) {
+        return ls_onnx_fail(n, LS_ERR_SHAPE, "operands of rank %d and %d: expected matrices", ls_onnx_dims(a, dims),
+                            ls_onnx_dims(b, dims));
+    }
+    double alpha = ls_onnx_attr_float(n, "alpha", 1), beta = ls_onnx_attr_float(n, "beta", 1);
+    ls_contract_spec spec = {.n_contract = 1,
+                             .contract_a = {ls_onnx_attr_int(n, "transA", 0) ? 0 : 1},
+                             .contract_b = {ls_onnx_attr_int(n, "transB", 0) ? 1 : 0}};
+    ls_dtype dtype = ls_tensor_dtype(a), wide = ls_onnx_wide(dtype);
+    ls_tensor *y = scaled(n, ls_contract(n->s, a, b, &spec, wide), alpha);
+    if (y && ls_onnx_has(n, 2) && beta != 0) {
+        ls_tensor *c = ls_onnx_in(n, 2);
+        y = c ? ls_add(n->s, y, scaled(n, ls_cast(n->s, c, wide), beta)) : NULL;
+    }
+    return ls_onnx_out(n, 0, y ? ls_cast(n->s, y, dtype) : NULL);
+}
+
+static ls_status op_einsum(ls_onnx_node *n) {
+    const char *equation = ls_onnx_attr_string(n, "equation", "");
+    ls_tensor **xs = LS_ARENA_ARRAY(ls_onnx_arena(n), ls_tensor *, n->n_in);
+    if (!xs) {
+        return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory");
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        xs[i] = ls_onnx_in(n, i);
+        if (!xs[i]) {
+            return ls_onnx_out(n, 0, NULL);
+        }
+    }
+    return ls_onnx_out(n, 0, ls_einsum(n->s, equation, xs, n->n_in));
+}
+
+const ls_onnx_op ls_onnx_math_ops[] = {
+    {"", "Identity", 1, 1, 1, op_identity, 0},
+    {"", "Neg", 1, 1, 1, op_neg, 0},
+    {"", "Abs", 1, 1, 1, op_abs, 0},
+    {"", "Sign", 1, 1, 1, op_sign, 0},
+    {"", "Floor", 1, 1, 1, op_floor, 0},
+    {"", "Ceil", 1, 1, 1, op_ceil, 0},
+    {"", "Round", 1, 1, 1, op_round, 0},
+    {"", "Sqrt", 1, 1, 1, op_sqrt, 0},
+    {"", "Reciprocal", 1, 1, 1, op_reciprocal, 0},
+    {"", "Exp", 1, 1, 1, op_exp, 0},
+    {"", "Log", 1, 1, 1, op_log, 0},
+    {"", "Sin", 1, 1, 1, op_sin, 0},
+    {"", "Cos", 1, 1, 1, op_cos, 0},
+    {"", "Tan", 1, 1, 1, op_tan, 0},
+    {"", "Asin", 1, 1, 1, op_asin, 0},
+    {"", "Acos", 1, 1, 1, op_acos, 0},
+    {"", "Atan", 1, 1, 1, op_atan, 0},
+    {"", "Sinh", 1, 1, 1, op_sinh, 0},
+    {"", "Cosh", 1, 1, 1, op_cosh, 0},
+    {"", "Tanh", 1, 1, 1, op_tanh, 0},
+    {"", "Asinh", 1, 1, 1, op_asinh, 0},
+    {"", "Acosh", 1, 1, 1, op_acosh, 0},
+    {"", "Atanh", 1, 1, 1, op_atanh, 0},
+    {"", "Erf", 1, 1, 1, op_erf, 0},
+    {"", "Not", 1, 1, 1, op_not, 0},
+    {"", "BitwiseNot", 1, 1, 1, op_not, 0},
+    {"", "Relu", 1, 1, 1, op_relu, 0},
+    {"", "Sigmoid", 1, 1, 1, op_sigmoid, 0},
+    {"", "Softplus", 1, 1, 1, op_softplus, 0},
+    {"", "Mish", 1, 1, 1, op_mish, 0},
+    {"", "Det", 1, 1, 1, op_det, 0},
+    {"", "Add", 1, 2, 2, op_add, 0},
+    {"", "Sub", 1, 2, 2, op_sub, 0},
+    {"", "Mul", 1, 2, 2, op_mul, 0},
+    {"", "Div", 1, 2, 2, op_div, 0},
+    {"", "Equal", 1, 2, 2, op_equal, 0},
+    {"", "Greater", 1, 2, 2, op_greater, 0},
+    {"", "GreaterOrEqual", 1, 2, 2, op_greater_equal, 0},
+    {"", "Less", 1, 2, 2, op_less, 0},
+    {"", "LessOrEqual", 1, 2, 2, op_less_equal, 0},
+    {"", "And", 1, 2, 2, op_and, 0},
+    {"", "Or", 1, 2, 2, op_or, 0},
+    {"", "Xor", 1, 2, 2, op_xor, 0},
+    {"", "BitwiseAnd", 1, 2, 2, op_and, 0},
+    {"", "BitwiseOr", 1, 2, 2, op_or, 0},
+    {"", "BitwiseXor", 1, 2, 2, op_xor, 0},
+    {"", "BitShift", 1, 2, 2, op_bit_shift, 0},
+    {"", "BitCast", 1, 1, 1, op_bit_cast, 0},
+    {"", "Mod", 1, 2, 2, op_mod, 0},
+    {"", "Pow", 1, 2, 2, op_pow, 0},
+    {"", "Where", 1, 3, 3, op_where, 0},
+    {"", "Clip", 1, 1, 3, op_clip, 0},
+    {"", "Max", 1, 1, -1, op_max, 0},
+    {"", "Min", 1, 1, -1, op_min, 0},
+    {"", "Sum", 1, 1, -1, op_sum, 0},
+    {"", "Mean", 1, 1, -1, op_mean, 0},
+    {"", "IsNaN", 1, 1, 1, op_is_nan, 0},
+    {"", "IsInf", 1, 1, 1, op_is_inf, 0},
+    {"", "LeakyRelu", 1, 1, 1, op_leaky_relu, 0},
+    {"", "Elu", 1, 1, 1, op_elu, 0},
+    {"", "Selu", 1, 1, 1, op_selu, 0},
+    {"", "Celu", 1, 1, 1, op_celu, 0},
+    {"", "ThresholdedRelu", 1, 1, 1, op_thresholded_relu, 0},
+    {"", "HardSigmoid", 1, 1, 1, op_hard_sigmoid, 0},
+    {"", "HardSwish", 1, 1, 1, op_hard_swish, 0},
+    {"", "Softsign", 1, 1, 1, op_softsign, 0},
+    {"", "Gelu", 1, 1, 1, op_gelu, 0},
+    {"", "Swish", 1, 1, 1, op_swish, 0},
+    {"", "SwiGLU", 1, 2, 2, op_swiglu, 0},
+    {"", "PRelu", 1, 2, 2, op_prelu, 0},
+    {"", "Shrink", 1, 1, 1, op_shrink, 0},
+    {"", "MatMul", 1, 2, 2, op_matmul, 0},
+    {"", "Gemm", 1, 2, 3, op_gemm, 0},
+    {"", "Einsum", 1, 1, -1, op_einsum, 0},
+    {0}};
