@@ -62,12 +62,19 @@ ls_tensor *ls_logsumexp(ls_session *s, ls_tensor *x, int count, const int *axes,
         !ls_axes_check(s, "logsumexp", x, count, axes, list)) {
         return NULL;
     }
+    bool empty = false;
+    for (int i = 0; i < x->shape.rank; i++) {
+        empty |= ls_dim_is_fixed(x->shape.dim[i]) && x->shape.dim[i].offset == 0;
+    }
     ls_tensor *w = ls_cast(s, x, ls_dtype_compute(x->dtype));
+    if (empty) { /* no extreme: log(0) */
+        return ls_cast(s, ls_log(s, ls_sum(s, w, count, list, keep_dims)), x->dtype);
+    }
     ls_tensor *top = ls_stop_gradient(s, ls_amax(s, w, count, list, 1));
     if (!top) {
         return NULL;
     }
-    /* Infinite extremes (of empty sets too) are not subtracted: inf - inf is NaN. */
+    /* Infinite extremes are not subtracted: inf - inf is NaN. */
     ls_tensor *shift = ls_where(s, ls_isinf(s, top), ls_const_like(s, top, 0), top);
     ls_tensor *total = ls_sum(s, ls_exp(s, ls_sub(s, w, shift)), count, list, 1);
     ls_tensor *y = ls_add(s, ls_log(s, total), shift);
