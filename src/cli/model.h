@@ -24,6 +24,8 @@ int cli_model_build(cli_model *m, ls_session *session, ls_tensor **out_inputs, i
 /* lockstep run and inspect (what the file says: ports, operators, what is not supported) on such a file. */
 int cli_run_model(cli_world *w, cli_option *options, const char *path);
 int cli_describe_model(ls_context *context, const char *path, cli_option *options);
+/* lockstep verify --peer: the same through another engine; `root` gets "peer". */
+int cli_peer(cli_option *options, const char *path, const char *command, cJSON *root, bool *inout_differs);
 /* "f32 [batch,3,224,224]" of a port, or "f32 [1,3,224,224]" of an array. */
 void cli_port_text(const ls_model_port *port, char *text, size_t room);
 void cli_data_text(const ls_data *data, char *text, size_t room);

@@ -99,6 +99,7 @@ int cmd_verify(int argc, char **argv) {
         {.name = "strategy",
          .value = "OP=NAME",
          .help = "force a strategy, such as contract=naive; may repeat"},
+        {.name = "peer", .value = "COMMAND", .help = "also run COMMAND MODEL INPUTS.npz OUTPUTS.npz, another engine, and say which is wrong"},
         CLI_JSON_OPTION,
         {.name = NULL},
     };
@@ -123,6 +124,10 @@ int cmd_verify(int argc, char **argv) {
         snprintf(device, sizeof device, "%.*s", length < sizeof device ? (int)length : 63, at);
         code = verify_device(options, words[0], device, list, &differs);
         at += length + (at[length] == ',');
+    }
+    if (code == EXIT_FINE && cli_given(options, "peer")) {
+        code = cli_is_model(words[0]) ? cli_peer(options, words[0], cli_text(options, "peer", ""), root, &differs)
+                                      : cli_error(EXIT_USAGE, "verify: --peer: expected an .onnx file, got %s", words[0]);
     }
     if (code != EXIT_FINE) {
         cJSON_Delete(root);
