@@ -1,20 +1,22 @@
 #!/bin/sh
-# run.sh BUILD SECONDS: fuzzes the readers of npy, npz, safetensors and idx for so long each, under AddressSanitizer
+# run.sh BUILD SECONDS: fuzzes the readers of npy, npz, safetensors, idx and ONNX models for so long each, under AddressSanitizer
 # and UBSan. Corpora stay in BUILD/fuzz. Needs clang with libFuzzer.
 set -eu
 build=$1
 seconds=$2
 mkdir -p "$build/fuzz"
-flags="-std=c17 -O1 -g -ffp-contract=off -Iinclude -Isrc -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
+flags="-std=c17 -O1 -g -ffp-contract=off -Iinclude -Isrc -isystem $build/generated -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
 objects=
-for source in src/io/*.c src/base/*.c src/data/*.c src/verify/data.c; do
+for source in src/io/*.c src/io/onnx/*.c src/base/*.c src/data/*.c src/verify/data.c; do
+    case $source in *_web.c) continue ;; esac # what WebAssembly takes instead
     object="$build/fuzz/$(echo "$source" | tr / _).o"
     # shellcheck disable=SC2086
     [ "$object" -nt "$source" ] || clang $flags -c "$source" -o "$object"
     objects="$objects $object"
 done
-for format in npy:0 npz:1 safetensors:1 idx:2; do
+for format in npy:0 npz:1 safetensors:1 idx:2 onnx:; do
     name=${format%:*}
+    program=tests/fuzz/fuzz_io.c
     corpus="$build/fuzz/corpus_$name"
     mkdir -p "$corpus"
     case $name in
@@ -22,12 +24,13 @@ for format in npy:0 npz:1 safetensors:1 idx:2; do
     npz) printf 'PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' >"$corpus/seed" ;;
     safetensors) printf '\66\0\0\0\0\0\0\0{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}1234' >"$corpus/seed" ;;
     idx) printf '\0\0\10\1\0\0\0\2ab' >"$corpus/seed" ;;
+    onnx) program=tests/fuzz/fuzz_onnx.c ;;
     esac
     # shellcheck disable=SC2086
-    clang $flags -DFUZZ_FORMAT="${format#*:}" -fsanitize=fuzzer tests/fuzz/fuzz_io.c $objects "$build/liblockstep.a" \
-        -o "$build/fuzz/$name" -lz -lcjson -lpthreadpool -lpthread
+    clang $flags -DFUZZ_FORMAT="${format#*:}" -fsanitize=fuzzer $program $objects "$build/liblockstep.a" \
+        -o "$build/fuzz/$name" -lz -lcjson -lprotobuf-c -lpthreadpool -lpthread
     echo "== $name, $seconds s"
-    "$build/fuzz/$name" -max_total_time="$seconds" -max_len=4096 -rss_limit_mb=1024 -artifact_prefix="$build/fuzz/$name-" \
+    FUZZ_SEED="$corpus/seed" "$build/fuzz/$name" -max_total_time="$seconds" -max_len=4096 -rss_limit_mb=1024 -artifact_prefix="$build/fuzz/$name-" \
         "$corpus" >"$build/fuzz/$name.log" 2>&1 || { tail -40 "$build/fuzz/$name.log"; exit 1; }
     tail -1 "$build/fuzz/$name.log"
 done

@@ -103,7 +103,8 @@ static unsigned fields_of(const Onnx__AttributeProto *a) {
 /* Gives an attribute of an old file its type, and compares a type with what is there. */
 static ls_status check_type(checker *c, const char *label, Onnx__AttributeProto *a, bool in_function) {
     enum {
-        ONE_MESSAGE = 1 << ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR | 1 << ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH |
+        ONE_MESSAGE = 1 << ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR |
+                      1 << ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH |
                       1 << ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__SPARSE_TENSOR |
                       1 << ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TYPE_PROTO,
         TYPES = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TYPE_PROTOS
@@ -114,7 +115,8 @@ static ls_status check_type(checker *c, const char *label, Onnx__AttributeProto 
         return in_function && !fields && type >= 0 && type <= TYPES
                    ? LS_OK
                    : LS_FAIL(c->err, LS_ERR_FORMAT,
-                             "%s: %s: attribute \"%.100s\" refers to one of a function: expected that in a function, without a value",
+                             "%s: %s: attribute \"%.100s\" refers to one of a function: expected that in a "
+                             "function, without a value",
                              c->m->name, label, a->name);
     }
     if (type == 0 && fields && !(fields & (fields - 1))) {
@@ -122,17 +124,19 @@ static ls_status check_type(checker *c, const char *label, Onnx__AttributeProto 
         a->type = (Onnx__AttributeProto__AttributeType)type;
     }
     if (type < 1 || type > TYPES) {
-        return LS_FAIL(c->err, LS_ERR_FORMAT, "%s: %s: attribute \"%.100s\" has type %d: expected 1 to %d", c->m->name, label, a->name,
-                       type, TYPES);
+        return LS_FAIL(c->err, LS_ERR_FORMAT, "%s: %s: attribute \"%.100s\" has type %d: expected 1 to %d",
+                       c->m->name, label, a->name, type, TYPES);
     }
     if ((fields & ~(1u << type)) || ((1u << type & ONE_MESSAGE) && !fields)) {
-        return LS_FAIL(c->err, LS_ERR_FORMAT, "%s: %s: attribute \"%.100s\" is said to be of type %d, but holds another", c->m->name,
+        return LS_FAIL(c->err, LS_ERR_FORMAT,
+                       "%s: %s: attribute \"%.100s\" is said to be of type %d, but holds another", c->m->name,
                        label, a->name, type);
     }
     return LS_OK;
 }
 
-static ls_status check_attribute(checker *c, const char *label, Onnx__AttributeProto *a, const scope *s, bool in_function) {
+static ls_status check_attribute(checker *c, const char *label, Onnx__AttributeProto *a, const scope *s,
+                                 bool in_function) {
     LS_TRY(c->err, check_type(c, label, a, in_function));
     if (a->t) {
         LS_TRY(c->err, ls_onnx_tensor_check(c->m, a->t, label, c->err));
@@ -155,8 +159,8 @@ static ls_status check_attribute(checker *c, const char *label, Onnx__AttributeP
     return LS_OK;
 }
 
-static ls_status check_attributes(checker *c, const char *label, size_t n, Onnx__AttributeProto **attributes, const scope *s,
-                                  bool in_function) {
+static ls_status check_attributes(checker *c, const char *label, size_t n, Onnx__AttributeProto **attributes,
+                                  const scope *s, bool in_function) {
     scope names = {NULL, {0}};
     ls_status status = LS_OK;
     ls_map_init(&names.names, c->m->heap, same_text);
@@ -172,7 +176,8 @@ static ls_status check_attributes(checker *c, const char *label, size_t n, Onnx_
 
 /* ---- nodes and graphs ---- */
 
-static ls_status check_node(checker *c, const Onnx__NodeProto *node, size_t index, scope *s, bool in_function) {
+static ls_status check_node(checker *c, const Onnx__NodeProto *node, size_t index, scope *s,
+                            bool in_function) {
     char label[200];
     if (node->name[0]) {
         snprintf(label, sizeof label, "node \"%.100s\" (%.60s)", node->name, node->op_type);
@@ -184,8 +189,8 @@ static ls_status check_node(checker *c, const Onnx__NodeProto *node, size_t inde
     }
     for (size_t i = 0; i < node->n_input; i++) {
         if (node->input[i][0] && !visible(s, node->input[i])) {
-            return LS_FAIL(c->err, LS_ERR_FORMAT, "%s: %s reads \"%.200s\", which nothing before it gives", c->m->name, label,
-                           node->input[i]);
+            return LS_FAIL(c->err, LS_ERR_FORMAT, "%s: %s reads \"%.200s\", which nothing before it gives",
+                           c->m->name, label, node->input[i]);
         }
     }
     LS_TRY(c->err, check_attributes(c, label, node->n_attribute, node->attribute, s, in_function));
@@ -196,13 +201,15 @@ static ls_status check_node(checker *c, const Onnx__NodeProto *node, size_t inde
     }
     c->now->nodes++;
     const Onnx__FunctionProto *f = ls_model_function(c->m, node->domain, node->op_type, node->overload);
-    if (f && !ls_array_push(c->m->heap, &c->now->calls, (body *)ls_map_get(&c->body_of, pointer_hash(f), f))) {
+    if (f &&
+        !ls_array_push(c->m->heap, &c->now->calls, (body *)ls_map_get(&c->body_of, pointer_hash(f), f))) {
         return LS_FAIL_MEMORY(c->err, c->m->name);
     }
     return LS_OK;
 }
 
-static ls_status check_nodes(checker *c, size_t n, Onnx__NodeProto *const *nodes, scope *s, bool in_function) {
+static ls_status check_nodes(checker *c, size_t n, Onnx__NodeProto *const *nodes, scope *s,
+                             bool in_function) {
     for (size_t i = 0; i < n; i++) {
         LS_TRY(c->err, check_node(c, nodes[i], i, s, in_function));
     }
@@ -232,8 +239,8 @@ static ls_status check_names(checker *c, const Onnx__GraphProto *g, scope *s, bo
     LS_TRY(c->err, check_nodes(c, g->n_node, g->node, s, in_function));
     for (size_t i = 0; i < g->n_output; i++) {
         if (!visible(s, g->output[i]->name)) {
-            return LS_FAIL(c->err, LS_ERR_FORMAT, "%s: graph \"%.100s\": nothing gives its output \"%.200s\"", c->m->name, g->name,
-                           g->output[i]->name);
+            return LS_FAIL(c->err, LS_ERR_FORMAT, "%s: graph \"%.100s\": nothing gives its output \"%.200s\"",
+                           c->m->name, g->name, g->output[i]->name);
         }
     }
     return LS_OK;
@@ -256,8 +263,9 @@ static ls_status check_function_names(checker *c, const Onnx__FunctionProto *f, 
     LS_TRY(c->err, check_nodes(c, f->n_node, f->node, s, true));
     for (size_t i = 0; i < f->n_output; i++) {
         if (!visible(s, f->output[i])) {
-            return LS_FAIL(c->err, LS_ERR_FORMAT, "%s: function \"%.100s\": nothing gives its output \"%.200s\"", c->m->name, f->name,
-                           f->output[i]);
+            return LS_FAIL(c->err, LS_ERR_FORMAT,
+                           "%s: function \"%.100s\": nothing gives its output \"%.200s\"", c->m->name,
+                           f->name, f->output[i]);
         }
     }
     return LS_OK;
@@ -292,7 +300,8 @@ static ls_status expand(checker *c, body *b, int depth) {
         LS_TRY(c->err, expand(c, b->calls.data[i], depth + 1));
         b->expanded += b->calls.data[i]->expanded;
         if (b->expanded > EXPANDED_MOST) {
-            return LS_FAIL(c->err, LS_ERR_UNSUPPORTED, "%s: with its functions in place of their calls it has more than %d nodes",
+            return LS_FAIL(c->err, LS_ERR_UNSUPPORTED,
+                           "%s: with its functions in place of their calls it has more than %d nodes",
                            c->m->name, EXPANDED_MOST);
         }
     }
@@ -323,17 +332,20 @@ static ls_status check_bodies(checker *c) {
 
 /* ---- versions ---- */
 
-static ls_status check_imports(const ls_model *m, const char *of, size_t n, Onnx__OperatorSetIdProto *const *imports, ls_error *err) {
+static ls_status check_imports(const ls_model *m, const char *of, size_t n,
+                               Onnx__OperatorSetIdProto *const *imports, ls_error *err) {
     for (size_t i = 0; i < n; i++) {
         const char *domain = ls_onnx_domain(imports[i]->domain);
         int64_t version = imports[i]->version;
         if (version < 1 || version > INT32_MAX) {
-            return LS_FAIL(err, LS_ERR_FORMAT, "%s: %s imports version %lld of operator set \"%.100s\": expected 1 or more", m->name, of,
-                           (long long)version, domain);
+            return LS_FAIL(err, LS_ERR_FORMAT,
+                           "%s: %s imports version %lld of operator set \"%.100s\": expected 1 or more",
+                           m->name, of, (long long)version, domain);
         }
         if (!domain[0] && version > OPSET_MOST) {
-            return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: operator set version %lld of ai.onnx: this build knows those up to %d", m->name,
-                           (long long)version, OPSET_MOST);
+            return LS_FAIL(err, LS_ERR_UNSUPPORTED,
+                           "%s: operator set version %lld of ai.onnx: this build knows those up to %d",
+                           m->name, (long long)version, OPSET_MOST);
         }
     }
     return LS_OK;
@@ -345,8 +357,8 @@ static ls_status check_versions(const ls_model *m, ls_error *err) {
         return LS_FAIL(err, LS_ERR_FORMAT, "%s: it says no ir_version: it is no ONNX model", m->name);
     }
     if (p->ir_version > IR_MOST) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: ir_version %lld: this build knows those up to %d", m->name, (long long)p->ir_version,
-                       IR_MOST);
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: ir_version %lld: this build knows those up to %d",
+                       m->name, (long long)p->ir_version, IR_MOST);
     }
     if (p->n_opset_import == 0 && p->ir_version >= 3) {
         return LS_FAIL(err, LS_ERR_FORMAT, "%s: it imports no operator set", m->name);

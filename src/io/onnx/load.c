@@ -17,10 +17,12 @@ typedef struct function_key {
 } function_key;
 static bool same_function(const void *x, const void *y) {
     const function_key *a = x, *b = y;
-    return strcmp(a->name, b->name) == 0 && strcmp(a->domain, b->domain) == 0 && strcmp(a->overload, b->overload) == 0;
+    return strcmp(a->name, b->name) == 0 && strcmp(a->domain, b->domain) == 0 &&
+           strcmp(a->overload, b->overload) == 0;
 }
 static uint64_t function_hash(const function_key *key) {
-    return ls_hash(key->overload, strlen(key->overload), ls_hash(key->domain, strlen(key->domain), name_hash(key->name)));
+    return ls_hash(key->overload, strlen(key->overload),
+                   ls_hash(key->domain, strlen(key->domain), name_hash(key->name)));
 }
 
 const char *ls_onnx_domain(const char *domain) {
@@ -33,7 +35,8 @@ const Onnx__TensorProto *ls_model_initializer(const ls_model *model, const char 
 const Onnx__SparseTensorProto *ls_model_sparse_initializer(const ls_model *model, const char *name) {
     return ls_map_get(&model->sparse, name_hash(name), name);
 }
-const Onnx__FunctionProto *ls_model_function(const ls_model *model, const char *domain, const char *name, const char *overload) {
+const Onnx__FunctionProto *ls_model_function(const ls_model *model, const char *domain, const char *name,
+                                             const char *overload) {
     function_key key = {ls_onnx_domain(domain), name, overload};
     return ls_map_get(&model->functions, function_hash(&key), &key);
 }
@@ -53,7 +56,8 @@ int ls_onnx_opset(size_t n, Onnx__OperatorSetIdProto *const *imports, const char
 }
 
 /* Adds a name that must be new. */
-static ls_status add_name(ls_model *m, ls_map *map, const char *what, const char *name, void *value, ls_error *err) {
+static ls_status add_name(ls_model *m, ls_map *map, const char *what, const char *name, void *value,
+                          ls_error *err) {
     uint64_t hash = name_hash(name);
     if (ls_map_get(map, hash, name)) {
         return LS_FAIL(err, LS_ERR_FORMAT, "%s: %s \"%s\" is there twice", m->name, what, name);
@@ -69,7 +73,8 @@ static ls_status add_function(ls_model *m, Onnx__FunctionProto *f, ls_error *err
     *key = (function_key){ls_onnx_domain(f->domain), f->name, f->overload};
     uint64_t hash = function_hash(key);
     if (ls_map_get(&m->functions, hash, key)) {
-        return LS_FAIL(err, LS_ERR_FORMAT, "%s: function \"%s\" of domain \"%s\" is there twice", m->name, f->name, f->domain);
+        return LS_FAIL(err, LS_ERR_FORMAT, "%s: function \"%s\" of domain \"%s\" is there twice", m->name,
+                       f->name, f->domain);
     }
     return ls_map_put(&m->functions, hash, key, f) ? LS_OK : LS_FAIL_MEMORY(err, m->name);
 }
@@ -81,13 +86,15 @@ static ls_status index_names(ls_model *m, ls_error *err) {
         return LS_FAIL(err, LS_ERR_FORMAT, "%s: expected an ONNX model: it has no graph", m->name);
     }
     for (size_t i = 0; i < p->n_opset_import; i++) {
-        LS_TRY(err, add_name(m, &m->imports, "the operator set", ls_onnx_domain(p->opset_import[i]->domain), p->opset_import[i], err));
+        LS_TRY(err, add_name(m, &m->imports, "the operator set", ls_onnx_domain(p->opset_import[i]->domain),
+                             p->opset_import[i], err));
     }
     for (size_t i = 0; i < p->n_functions; i++) {
         LS_TRY(err, add_function(m, p->functions[i], err));
     }
     for (size_t i = 0; i < g->n_initializer; i++) {
-        LS_TRY(err, add_name(m, &m->initializers, "initializer", g->initializer[i]->name, g->initializer[i], err));
+        LS_TRY(err,
+               add_name(m, &m->initializers, "initializer", g->initializer[i]->name, g->initializer[i], err));
     }
     for (size_t i = 0; i < g->n_sparse_initializer; i++) {
         Onnx__TensorProto *values = g->sparse_initializer[i]->values;
@@ -95,7 +102,8 @@ static ls_status index_names(ls_model *m, ls_error *err) {
             return LS_FAIL(err, LS_ERR_FORMAT, "%s: sparse initializer %zu has no values", m->name, i);
         }
         if (ls_model_initializer(m, values->name)) {
-            return LS_FAIL(err, LS_ERR_FORMAT, "%s: initializer \"%s\" is there twice", m->name, values->name);
+            return LS_FAIL(err, LS_ERR_FORMAT, "%s: initializer \"%s\" is there twice", m->name,
+                           values->name);
         }
         LS_TRY(err, add_name(m, &m->sparse, "initializer", values->name, g->sparse_initializer[i], err));
     }
@@ -120,7 +128,8 @@ static void unpack_free(void *user, void *block) { /* all at once, by the arena 
     (void)block;
 }
 
-static ls_status take_apart(ls_model *m, const ProtobufCMessageDescriptor *type, const ls_mapping *map, ls_error *err) {
+static ls_status take_apart(ls_model *m, const ProtobufCMessageDescriptor *type, const ls_mapping *map,
+                            ls_error *err) {
     static const uint8_t nothing;
     unpacking u = {&m->arena, false};
     ProtobufCAllocator allocator = {unpack_alloc, unpack_free, &u};
@@ -128,20 +137,23 @@ static ls_status take_apart(ls_model *m, const ProtobufCMessageDescriptor *type,
     m->message = protobuf_c_message_unpack(type, &allocator, map->size, map->size ? map->data : &nothing);
     if (!m->message) {
         return u.failed ? LS_FAIL_MEMORY(err, m->name)
-                        : LS_FAIL(err, LS_ERR_FORMAT, "%s: it is no %s of the ONNX format", m->name, type->short_name);
+                        : LS_FAIL(err, LS_ERR_FORMAT, "%s: it is no %s of the ONNX format", m->name,
+                                  type->short_name);
     }
     m->proto = type == &onnx__model_proto__descriptor ? (const Onnx__ModelProto *)m->message : NULL;
     return LS_OK;
 }
 
-static ls_status open_file(ls_model *m, const char *path, ls_data *file, const ProtobufCMessageDescriptor *type, ls_error *err) {
+static ls_status open_file(ls_model *m, const char *path, ls_data *file,
+                           const ProtobufCMessageDescriptor *type, ls_error *err) {
     m->name = ls_arena_printf(&m->arena, "%s", path);
     if (!m->name) {
         return LS_FAIL_MEMORY(err, path);
     }
     if (file) {
         if (ls_data_dtype(file) != LS_U8 || ls_data_rank(file) != 1) {
-            return LS_FAIL(err, LS_ERR_INVALID, "%s: expected the bytes of a file: a u8 array of one axis", path);
+            return LS_FAIL(err, LS_ERR_INVALID, "%s: expected the bytes of a file: a u8 array of one axis",
+                           path);
         }
         return take_apart(m, type, &(ls_mapping){ls_data_bytes(file), ls_data_size(file)}, err);
     }
@@ -157,8 +169,8 @@ static ls_status open_file(ls_model *m, const char *path, ls_data *file, const P
     return status;
 }
 
-ls_status ls_onnx_open(ls_context *context, const char *path, ls_data *file, const ProtobufCMessageDescriptor *type,
-                       ls_model **out_model, ls_error *err) {
+ls_status ls_onnx_open(ls_context *context, const char *path, ls_data *file,
+                       const ProtobufCMessageDescriptor *type, ls_model **out_model, ls_error *err) {
     ls_heap *heap = ls_context_heap(context);
     ls_model *m = ls_alloc_zeroed(heap, sizeof *m);
     if (!m) {
@@ -181,7 +193,8 @@ ls_status ls_onnx_open(ls_context *context, const char *path, ls_data *file, con
     return LS_OK;
 }
 
-static ls_status load(ls_context *context, const char *path, ls_data *file, ls_model **out_model, ls_error *err) {
+static ls_status load(ls_context *context, const char *path, ls_data *file, ls_model **out_model,
+                      ls_error *err) {
     ls_model *m = NULL;
     LS_TRY(err, ls_onnx_open(context, path, file, &onnx__model_proto__descriptor, &m, err));
     ls_status status = index_names(m, err);
@@ -197,7 +210,8 @@ static ls_status load(ls_context *context, const char *path, ls_data *file, ls_m
 ls_status ls_model_load(ls_context *context, const char *path, ls_model **out_model, ls_error *err) {
     return load(context, path, NULL, out_model, err);
 }
-ls_status ls_model_load_data(ls_context *context, const char *name, ls_data *file, ls_model **out_model, ls_error *err) {
+ls_status ls_model_load_data(ls_context *context, const char *name, ls_data *file, ls_model **out_model,
+                             ls_error *err) {
     return load(context, name, file, out_model, err);
 }
 
@@ -242,8 +256,10 @@ static void describe(ls_model_port *port, int type, const Onnx__TensorShapeProto
     port->rank = (int)shape->n_dim;
     for (int i = 0; i < port->rank; i++) {
         const Onnx__TensorShapeProto__Dimension *dim = shape->dim[i];
-        bool named = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && dim->dim_param[0];
-        bool fixed = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && dim->dim_value >= 0;
+        bool named =
+            dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && dim->dim_param[0];
+        bool fixed =
+            dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && dim->dim_value >= 0;
         port->dims[i] = fixed ? dim->dim_value : -1;
         port->dim_names[i] = named ? dim->dim_param : NULL;
     }
@@ -285,7 +301,8 @@ ls_model_port ls_model_input(const ls_model *model, int index) {
         return (ls_model_port){.dtype = LS_DTYPE_COUNT, .rank = -1};
     }
     ls_model_port port = port_of(model->proto->graph->input[index]);
-    port.has_default = ls_model_initializer(model, port.name) || ls_model_sparse_initializer(model, port.name);
+    port.has_default =
+        ls_model_initializer(model, port.name) || ls_model_sparse_initializer(model, port.name);
     return port;
 }
 ls_model_port ls_model_output(const ls_model *model, int index) {

@@ -57,9 +57,10 @@ const char *ls_onnx_type_name(int type) {
 }
 int ls_onnx_type_of(ls_dtype dtype) {
     static const uint8_t own[LS_DTYPE_COUNT] = {
-        [LS_BOOL] = ONNX_BOOL, [LS_U8] = ONNX_UINT8, [LS_U16] = ONNX_UINT16, [LS_U32] = ONNX_UINT32, [LS_U64] = ONNX_UINT64,
-        [LS_I8] = ONNX_INT8, [LS_I16] = ONNX_INT16, [LS_I32] = ONNX_INT32, [LS_I64] = ONNX_INT64, [LS_F16] = ONNX_FLOAT16,
-        [LS_BF16] = ONNX_BFLOAT16, [LS_F32] = ONNX_FLOAT, [LS_F64] = ONNX_DOUBLE};
+        [LS_BOOL] = ONNX_BOOL,  [LS_U8] = ONNX_UINT8,    [LS_U16] = ONNX_UINT16,    [LS_U32] = ONNX_UINT32,
+        [LS_U64] = ONNX_UINT64, [LS_I8] = ONNX_INT8,     [LS_I16] = ONNX_INT16,     [LS_I32] = ONNX_INT32,
+        [LS_I64] = ONNX_INT64,  [LS_F16] = ONNX_FLOAT16, [LS_BF16] = ONNX_BFLOAT16, [LS_F32] = ONNX_FLOAT,
+        [LS_F64] = ONNX_DOUBLE};
     return dtype >= 0 && dtype < LS_DTYPE_COUNT ? own[dtype] : ONNX_UNDEFINED;
 }
 
@@ -75,7 +76,8 @@ typedef struct place {
 
 /* FORMAT with the file and the tensor in front. */
 #define BAD(...) bad(m, p->what, err, __VA_ARGS__)
-static ls_status bad(const ls_model *m, const char *what, ls_error *err, const char *fmt, ...) LS_PRINTF(4, 5);
+static ls_status bad(const ls_model *m, const char *what, ls_error *err, const char *fmt, ...)
+    LS_PRINTF(4, 5);
 static ls_status bad(const ls_model *m, const char *what, ls_error *err, const char *fmt, ...) {
     char text[LS_MESSAGE_MAX / 2];
     va_list args;
@@ -139,7 +141,8 @@ static ls_status map_beside(ls_model *m, const place *p, const char *location, l
 }
 
 /* Numbers in a file beside the model, which a model that is being loaded maps. */
-static ls_status find_external(ls_model *m, const Onnx__TensorProto *t, place *p, uint64_t size, bool loading, ls_error *err) {
+static ls_status find_external(ls_model *m, const Onnx__TensorProto *t, place *p, uint64_t size, bool loading,
+                               ls_error *err) {
     const char *location = NULL;
     uint64_t offset = 0, length = 0;
     bool has_length = false;
@@ -171,8 +174,9 @@ static ls_status find_external(ls_model *m, const Onnx__TensorProto *t, place *p
     const ls_mapping *map = &f->file->map;
     length = has_length ? length : map->size - (offset < map->size ? offset : map->size);
     if (length != size || offset > map->size || length > map->size - offset) {
-        return BAD("%llu bytes from byte %llu of \"%.200s\", which has %zu: its shape asks for %llu", (unsigned long long)length,
-                   (unsigned long long)offset, location, map->size, (unsigned long long)size);
+        return BAD("%llu bytes from byte %llu of \"%.200s\", which has %zu: its shape asks for %llu",
+                   (unsigned long long)length, (unsigned long long)offset, location, map->size,
+                   (unsigned long long)size);
     }
     p->field = RAW;
     p->bytes = map->data ? map->data + offset : NULL;
@@ -186,7 +190,8 @@ static ls_status count_elements(const ls_model *m, const Onnx__TensorProto *t, p
         return BAD("element type %d: expected one of TensorProto.DataType", t->data_type);
     }
     if (t->segment) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: tensor \"%.200s\" is one segment of several", m->name, p->what);
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: tensor \"%.200s\" is one segment of several", m->name,
+                       p->what);
     }
     bool empty = false;
     for (size_t i = 0; i < t->n_dims; i++) {
@@ -195,7 +200,8 @@ static ls_status count_elements(const ls_model *m, const Onnx__TensorProto *t, p
     for (size_t i = 0; i < t->n_dims; i++) {
         size_t extent = t->dims[i] == 0 && empty ? 1 : (size_t)t->dims[i];
         if (t->dims[i] < 0 || !ls_size_mul(n, extent, &n) || n > (size_t)INT64_MAX / 16) {
-            return BAD("extent %lld of axis %zu: expected extents from 0 whose product fits", (long long)t->dims[i], i);
+            return BAD("extent %lld of axis %zu: expected extents from 0 whose product fits",
+                       (long long)t->dims[i], i);
         }
     }
     p->numel = empty ? 0 : n;
@@ -203,14 +209,15 @@ static ls_status count_elements(const ls_model *m, const Onnx__TensorProto *t, p
 }
 
 /* Everything about a tensor but the numbers. */
-static ls_status find(ls_model *m, const Onnx__TensorProto *t, const char *what, bool loading, place *p, ls_error *err) {
+static ls_status find(ls_model *m, const Onnx__TensorProto *t, const char *what, bool loading, place *p,
+                      ls_error *err) {
     const struct {
         size_t n;
         const void *entries;
     } fields[N_FIELDS] = {
-        [RAW] = {t->raw_data.len, t->raw_data.data},     [FLOATS] = {t->n_float_data, t->float_data},
-        [INT32S] = {t->n_int32_data, t->int32_data},     [INT64S] = {t->n_int64_data, t->int64_data},
-        [DOUBLES] = {t->n_double_data, t->double_data},  [UINT64S] = {t->n_uint64_data, t->uint64_data},
+        [RAW] = {t->raw_data.len, t->raw_data.data},    [FLOATS] = {t->n_float_data, t->float_data},
+        [INT32S] = {t->n_int32_data, t->int32_data},    [INT64S] = {t->n_int64_data, t->int64_data},
+        [DOUBLES] = {t->n_double_data, t->double_data}, [UINT64S] = {t->n_uint64_data, t->uint64_data},
         [TEXTS] = {t->n_string_data, t->string_data},
     };
     *p = (place){.what = what ? what : t->name};
@@ -227,7 +234,8 @@ static ls_status find(ls_model *m, const Onnx__TensorProto *t, const char *what,
     }
     if (t->data_location != 0) {
         return t->data_location != 1 || used || own == TEXTS
-                   ? BAD("data_location %d: expected 1 with numbers in a file beside the model only", t->data_location)
+                   ? BAD("data_location %d: expected 1 with numbers in a file beside the model only",
+                         t->data_location)
                    : find_external(m, t, p, raw_size, loading, err);
     }
     if (used == 0) {
@@ -235,11 +243,12 @@ static ls_status find(ls_model *m, const Onnx__TensorProto *t, const char *what,
     } else if (used > 1 || (p->field != own && (p->field != RAW || own == TEXTS))) {
         return BAD("numbers in a field that is not for %s, or in two", types[p->type].name);
     }
-    size_t want = p->field == RAW                 ? raw_size
+    size_t want = p->field == RAW             ? raw_size
                   : own == INT32S && bits < 8 ? raw_size
-                                                  : p->numel * types[p->type].parts;
+                                              : p->numel * types[p->type].parts;
     if (fields[p->field].n != want) {
-        return BAD("%zu %s: its shape asks for %zu", fields[p->field].n, p->field == RAW ? "bytes" : "entries", want);
+        return BAD("%zu %s: its shape asks for %zu", fields[p->field].n,
+                   p->field == RAW ? "bytes" : "entries", want);
     }
     p->bytes = fields[p->field].entries;
     return LS_OK;
@@ -295,23 +304,28 @@ static void drop_model(void *model) {
     ls_model_release(model);
 }
 
-ls_status ls_onnx_tensor_data(ls_model *m, const Onnx__TensorProto *t, const char *what, ls_data **out_data, int *out_type,
-                              ls_error *err) {
+ls_status ls_onnx_tensor_data(ls_model *m, const Onnx__TensorProto *t, const char *what, ls_data **out_data,
+                              int *out_type, ls_error *err) {
     place found, *p = &found;
     LS_TRY(err, find(m, t, what, false, p, err));
     *out_type = p->type;
     ls_dtype carrier = ls_onnx_carrier(p->type);
     int rank = (int)t->n_dims;
     if (p->type == ONNX_STRING) {
-        return LS_FAIL(err, LS_ERR_DTYPE, "%s: tensor \"%.200s\" holds strings: expected numbers", m->name, p->what);
+        return LS_FAIL(err, LS_ERR_DTYPE, "%s: tensor \"%.200s\" holds strings: expected numbers", m->name,
+                       p->what);
     }
     if (carrier == LS_DTYPE_COUNT || t->n_dims > LS_MAX_RANK) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: tensor \"%.200s\" of %s with %zu axes: expected no complex numbers, and %d axes at most",
-                       m->name, p->what, types[p->type].name, t->n_dims, LS_MAX_RANK);
+        return LS_FAIL(
+            err, LS_ERR_UNSUPPORTED,
+            "%s: tensor \"%.200s\" of %s with %zu axes: expected no complex numbers, and %d axes at most",
+            m->name, p->what, types[p->type].name, t->n_dims, LS_MAX_RANK);
     }
     size_t width = ls_dtype_size(carrier);
     bool as_stored = p->field == RAW ? types[p->type].bits >= 8
-                                     : p->field != INT32S && p->field != UINT64S ? true : p->type == ONNX_INT32 || p->type == ONNX_UINT64;
+                     : p->field != INT32S && p->field != UINT64S
+                         ? true
+                         : p->type == ONNX_INT32 || p->type == ONNX_UINT64;
     if (p->numel == 0) {
         return ls_data_create(m->context, carrier, rank, t->dims, NULL, out_data, err);
     }
@@ -343,12 +357,13 @@ ls_status ls_onnx_tensor_data(ls_model *m, const Onnx__TensorProto *t, const cha
     return LS_OK;
 }
 
-ls_status ls_onnx_tensor_strings(ls_model *m, const Onnx__TensorProto *t, const char *what, ls_arena *arena, const char ***out_strings,
-                                 int64_t *out_count, ls_error *err) {
+ls_status ls_onnx_tensor_strings(ls_model *m, const Onnx__TensorProto *t, const char *what, ls_arena *arena,
+                                 const char ***out_strings, int64_t *out_count, ls_error *err) {
     place found, *p = &found;
     LS_TRY(err, find(m, t, what, false, p, err));
     if (p->type != ONNX_STRING) {
-        return LS_FAIL(err, LS_ERR_DTYPE, "%s: tensor \"%.200s\" holds %s: expected strings", m->name, p->what, types[p->type].name);
+        return LS_FAIL(err, LS_ERR_DTYPE, "%s: tensor \"%.200s\" holds %s: expected strings", m->name,
+                       p->what, types[p->type].name);
     }
     const char **texts = LS_ARENA_ARRAY(arena, const char *, p->numel);
     for (size_t i = 0; texts && i < p->numel; i++) {
@@ -375,7 +390,8 @@ ls_status ls_onnx_tensor_strings(ls_model *m, const Onnx__TensorProto *t, const 
 
 /* ---- sparse tensors ---- */
 
-ls_status ls_onnx_sparse_check(ls_model *m, const Onnx__SparseTensorProto *t, const char *what, ls_error *err) {
+ls_status ls_onnx_sparse_check(ls_model *m, const Onnx__SparseTensorProto *t, const char *what,
+                               ls_error *err) {
     if (!t->values || !t->indices) {
         return bad(m, what ? what : "", err, "a sparse tensor without values or indices");
     }
@@ -387,9 +403,10 @@ ls_status ls_onnx_sparse_check(ls_model *m, const Onnx__SparseTensorProto *t, co
     LS_TRY(err, find(m, indices, what, true, p, err));
     p->what = name;
     bool flat = indices->n_dims == 1;
-    if (values->n_dims != 1 || p->type != ONNX_INT64 || (!flat && indices->n_dims != 2) || indices->dims[0] != (int64_t)n ||
-        (!flat && indices->dims[1] != (int64_t)t->n_dims)) {
-        return BAD("a sparse tensor: expected values of one axis, and as many indices of int64: flat, or one for each axis");
+    if (values->n_dims != 1 || p->type != ONNX_INT64 || (!flat && indices->n_dims != 2) ||
+        indices->dims[0] != (int64_t)n || (!flat && indices->dims[1] != (int64_t)t->n_dims)) {
+        return BAD("a sparse tensor: expected values of one axis, and as many indices of int64: flat, or one "
+                   "for each axis");
     }
     Onnx__TensorProto dense = *values; /* for its shape only */
     dense.dims = t->dims;
@@ -398,7 +415,8 @@ ls_status ls_onnx_sparse_check(ls_model *m, const Onnx__SparseTensorProto *t, co
 }
 
 /* The flat index of entry i; -1 when it is outside. */
-static int64_t flat_index(const Onnx__SparseTensorProto *t, const int64_t *indices, bool flat, size_t i, int64_t numel) {
+static int64_t flat_index(const Onnx__SparseTensorProto *t, const int64_t *indices, bool flat, size_t i,
+                          int64_t numel) {
     if (flat) {
         return indices[i] < numel ? indices[i] : -1;
     }
@@ -413,28 +431,31 @@ static int64_t flat_index(const Onnx__SparseTensorProto *t, const int64_t *indic
     return at;
 }
 
-ls_status ls_onnx_sparse_data(ls_model *m, const Onnx__SparseTensorProto *t, const char *what, ls_data **out_data, int *out_type,
-                              ls_error *err) {
+ls_status ls_onnx_sparse_data(ls_model *m, const Onnx__SparseTensorProto *t, const char *what,
+                              ls_data **out_data, int *out_type, ls_error *err) {
     ls_data *values = NULL, *indices = NULL, *dense = NULL;
     const char *name = what ? what : t->values->name;
     int ignored;
     if (t->n_dims > LS_MAX_RANK) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: tensor \"%.200s\" with %zu axes: expected %d at most", m->name, name, t->n_dims,
-                       LS_MAX_RANK);
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: tensor \"%.200s\" with %zu axes: expected %d at most",
+                       m->name, name, t->n_dims, LS_MAX_RANK);
     }
     LS_TRY(err, ls_onnx_tensor_data(m, t->values, name, &values, out_type, err));
     ls_status status = ls_onnx_tensor_data(m, t->indices, name, &indices, &ignored, err);
     if (status == LS_OK) {
-        status = ls_data_create(m->context, ls_data_dtype(values), (int)t->n_dims, t->dims, NULL, &dense, err);
+        status =
+            ls_data_create(m->context, ls_data_dtype(values), (int)t->n_dims, t->dims, NULL, &dense, err);
     }
     int64_t last = -1;
     for (size_t i = 0; status == LS_OK && i < (size_t)ls_data_numel(values); i++) {
         int64_t at = flat_index(t, ls_data_bytes(indices), t->indices->n_dims == 1, i, ls_data_numel(dense));
         if (at <= last) {
-            status = bad(m, name, err, "index %zu of a sparse tensor: expected indices inside its shape that ascend", i);
+            status = bad(m, name, err,
+                         "index %zu of a sparse tensor: expected indices inside its shape that ascend", i);
         } else {
             size_t width = ls_dtype_size(ls_data_dtype(values));
-            memcpy((uint8_t *)ls_data_bytes(dense) + (size_t)at * width, (const uint8_t *)ls_data_bytes(values) + i * width, width);
+            memcpy((uint8_t *)ls_data_bytes(dense) + (size_t)at * width,
+                   (const uint8_t *)ls_data_bytes(values) + i * width, width);
             last = at;
         }
     }

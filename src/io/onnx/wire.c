@@ -59,33 +59,37 @@ static bool packed(int wire, const uint8_t *at, const uint8_t *end) {
     return true;
 }
 
-static ls_status scan_message(scan *s, const ProtobufCMessageDescriptor *type, const uint8_t *at, const uint8_t *end);
+static ls_status scan_message(scan *s, const ProtobufCMessageDescriptor *type, const uint8_t *at,
+                              const uint8_t *end);
 
-static ls_status scan_field(scan *s, const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field, int wire,
-                            const uint8_t *at, const uint8_t *end, uint64_t *seen) {
+static ls_status scan_field(scan *s, const ProtobufCMessageDescriptor *type,
+                            const ProtobufCFieldDescriptor *field, int wire, const uint8_t *at,
+                            const uint8_t *end, uint64_t *seen) {
     int want = wire_of(field->type);
     bool repeated = field->label == PROTOBUF_C_LABEL_REPEATED;
     size_t place = (size_t)(at - s->start);
     if (wire != want && !(repeated && wire == BYTES && packed(want, at, end))) {
-        return LS_FAIL(s->err, LS_ERR_FORMAT, "%s: byte %zu: %s.%s is not of the format's type", s->name, place, type->short_name,
-                       field->name);
+        return LS_FAIL(s->err, LS_ERR_FORMAT, "%s: byte %zu: %s.%s is not of the format's type", s->name,
+                       place, type->short_name, field->name);
     }
     if (want != BYTES || field->type != PROTOBUF_C_TYPE_MESSAGE) {
         return LS_OK;
     }
     uint64_t bit = (uint64_t)1 << (field - type->fields);
     if (!repeated && (*seen & bit)) {
-        return LS_FAIL(s->err, LS_ERR_FORMAT, "%s: byte %zu: %s.%s is there twice", s->name, place, type->short_name, field->name);
+        return LS_FAIL(s->err, LS_ERR_FORMAT, "%s: byte %zu: %s.%s is there twice", s->name, place,
+                       type->short_name, field->name);
     }
     *seen |= bit;
     return scan_message(s, field->descriptor, at, end);
 }
 
-static ls_status scan_message(scan *s, const ProtobufCMessageDescriptor *type, const uint8_t *at, const uint8_t *end) {
+static ls_status scan_message(scan *s, const ProtobufCMessageDescriptor *type, const uint8_t *at,
+                              const uint8_t *end) {
     uint64_t seen = 0; /* no message of the format has as many as 64 fields */
     if (++s->depth > DEPTH_MOST) {
-        return LS_FAIL(s->err, LS_ERR_FORMAT, "%s: byte %zu: messages inside each other %d deep", s->name, (size_t)(at - s->start),
-                       s->depth);
+        return LS_FAIL(s->err, LS_ERR_FORMAT, "%s: byte %zu: messages inside each other %d deep", s->name,
+                       (size_t)(at - s->start), s->depth);
     }
     while (at < end) {
         const uint8_t *first = at;
@@ -103,10 +107,12 @@ static ls_status scan_message(scan *s, const ProtobufCMessageDescriptor *type, c
             length = wire == FIXED32 ? 4 : 8;
         }
         if (!ok || length > (uint64_t)(end - at)) {
-            return LS_FAIL(s->err, LS_ERR_FORMAT, "%s: byte %zu: a field of %s that is damaged or goes on after its end", s->name,
+            return LS_FAIL(s->err, LS_ERR_FORMAT,
+                           "%s: byte %zu: a field of %s that is damaged or goes on after its end", s->name,
                            (size_t)(first - s->start), type->short_name);
         }
-        const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(type, (unsigned)(tag >> 3));
+        const ProtobufCFieldDescriptor *field =
+            protobuf_c_message_descriptor_get_field(type, (unsigned)(tag >> 3));
         if (field) {
             LS_TRY(s->err, scan_field(s, type, field, wire, at, at + length, &seen));
         }
@@ -116,7 +122,8 @@ static ls_status scan_message(scan *s, const ProtobufCMessageDescriptor *type, c
     return LS_OK;
 }
 
-ls_status ls_onnx_scan(const char *name, const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t size, ls_error *err) {
+ls_status ls_onnx_scan(const char *name, const ProtobufCMessageDescriptor *type, const uint8_t *bytes,
+                       size_t size, ls_error *err) {
     scan s = {name, bytes, 0, err};
     return size ? scan_message(&s, type, bytes, bytes + size) : LS_OK;
 }
