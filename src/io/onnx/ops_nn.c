@@ -2,7 +2,7 @@
  *
  * Geometry is read once, by `geometry`: auto_pad becomes pads, and ceil_mode becomes more padding at the end, absent so that it
  * neither wins nor counts. */
-#include "io/onnx/onnx.h"
+#include "io/onnx/windows.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -96,18 +96,23 @@ static ls_status filter_kernel(ls_onnx_node *n, ls_tensor *w, int d, int64_t *ke
     return LS_OK;
 }
 
+ls_status ls_onnx_conv_spec(ls_onnx_node *n, ls_tensor *x, ls_tensor *w, ls_conv_spec *out) {
+    int64_t in[LS_MAX_RANK], kernel[LS_MAX_SPATIAL];
+    int d;
+    LS_TRY(n->err, spatial_axes(n, ls_onnx_dims(x, in), &d));
+    LS_TRY(n->err, filter_kernel(n, w, d, kernel));
+    LS_TRY(n->err, geometry(n, d, in + 2, kernel, out));
+    out->groups = ls_onnx_attr_int(n, "group", 1);
+    return LS_OK;
+}
+
 static ls_status conv(ls_onnx_node *n) {
     ls_tensor *x = ls_onnx_in(n, 0), *w = ls_onnx_in(n, 1), *bias = ls_onnx_in(n, 2);
-    int64_t in[LS_MAX_RANK], kernel[LS_MAX_SPATIAL];
     ls_conv_spec spec;
-    int d;
     if (!x || !w) {
         return ls_onnx_out(n, 0, NULL);
     }
-    LS_TRY(n->err, spatial_axes(n, ls_onnx_dims(x, in), &d));
-    LS_TRY(n->err, filter_kernel(n, w, d, kernel));
-    LS_TRY(n->err, geometry(n, d, in + 2, kernel, &spec));
-    spec.groups = ls_onnx_attr_int(n, "group", 1);
+    LS_TRY(n->err, ls_onnx_conv_spec(n, x, w, &spec));
     return ls_onnx_out(n, 0, ls_conv(n->s, x, w, bias, &spec));
 }
 
