@@ -215,6 +215,8 @@ LS_T ls_elu(ls_session *s, ls_tensor *x, double alpha);         /* alpha * (e^x 
 LS_T ls_leaky_relu(ls_session *s, ls_tensor *x, double slope);  /* slope * x below 0 */
 LS_T ls_softmax(ls_session *s, ls_tensor *x, int axis);
 LS_T ls_log_softmax(ls_session *s, ls_tensor *x, int axis);
+/* As ls_softmax, but what is -inf gives exactly +0, also where nothing else is. */
+LS_T ls_masked_softmax(ls_session *s, ls_tensor *x, int axis);
 /* Zeroes with probability p and scales by 1/(1-p); the bits come from `key` alone. */
 LS_T ls_dropout(ls_session *s, ls_tensor *x, double p, ls_tensor *key);
 
@@ -281,6 +283,18 @@ typedef struct ls_attention_spec {
 /* q[B,H,L,D], k[B,G,S,D], v[B,G,S,E] -> [B,H,L,E]; G divides H (grouped heads). Masked entries are exactly
  * +0. */
 LS_T ls_attention(ls_session *s, ls_tensor *q, ls_tensor *k, ls_tensor *v, const ls_attention_spec *spec);
+/* Rotary positions (Su et al.): of the D features of x[B,H,S,D] the first 2R turn in pairs by angles whose cosines and sines, [..,R],
+ * broadcast to [B,H,S,R]: (a, b) -> (a cos - b sin, a sin + b cos). Feature i pairs with i + R or, when interleaved, 2i with 2i + 1. */
+LS_T ls_rotary_embedding(ls_session *s, ls_tensor *x, ls_tensor *cosine, ls_tensor *sine, int interleaved);
+typedef struct ls_linear_attention_spec {
+    double scale;     /* 0: 1/sqrt(d) */
+    ls_tensor *decay; /* exponents, broadcast to [B,G,T,D]; NULL: none */
+    ls_tensor *beta;  /* the delta rule's rates, broadcast to [B,G,T,1]; NULL: v is written as it is */
+} ls_linear_attention_spec;
+/* The recurrence S = e^decay S; v = beta (v - k S); S = S + k^T v; y = scale q S over q[B,H,T,D], k[B,G,T,D], v[B,G,T,E] and the state
+ * S[B,G,D,E]; G divides H. All of one dtype. Returns y[B,H,T,E] and the last state. */
+LS_T ls_linear_attention(ls_session *s, ls_tensor *q, ls_tensor *k, ls_tensor *v, ls_tensor *state,
+                         const ls_linear_attention_spec *spec, ls_tensor **out_state);
 /* x[T,B,I], h0 and c0[B,H], w_x[4H,I], w_h[4H,H], bias[4H] or NULL; gates in the order i, f, g, o
  * (PyTorch's). Returns h of all steps [T,B,H]. */
 LS_T ls_lstm(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *c0, ls_tensor *w_x, ls_tensor *w_h, ls_tensor *bias,

@@ -66,21 +66,21 @@ static ls_tensor *causal_mask(ls_session *s, ls_dim queries, ls_dim keys) {
     return ls_le(s, j, ls_add(s, i, shift));
 }
 
-/* Softmax over the last axis with entries of e^-inf exactly +0, and rows of nothing but those all +0. */
-static ls_tensor *masked_softmax(ls_session *s, ls_tensor *x) {
-    int last = -1;
-    if (!x) {
+ls_tensor *ls_masked_softmax(ls_session *s, ls_tensor *x, int axis) {
+    if (!ls_check_operands(s, "masked_softmax", 1, &x) || !ls_check_float(s, "masked_softmax", x)) {
         return NULL;
     }
-    ls_tensor *m = ls_stop_gradient(s, ls_amax(s, x, 1, &last, 1));
+    ls_dtype dtype = x->dtype;
+    x = ls_cast(s, x, ls_dtype_compute(dtype));
+    ls_tensor *m = ls_stop_gradient(s, ls_amax(s, x, 1, &axis, 1));
     if (!m) {
         return NULL;
     }
     ls_tensor *none = ls_const_like(s, m, -__builtin_inf()), *zero = ls_const_like(s, m, 0),
               *one = ls_const_like(s, m, 1);
     m = ls_where(s, ls_eq(s, m, none), zero, m);
-    ls_tensor *e = ls_exp(s, ls_sub(s, x, m)), *total = ls_sum(s, e, 1, &last, 1);
-    return ls_div(s, e, ls_where(s, ls_eq(s, total, zero), one, total));
+    ls_tensor *e = ls_exp(s, ls_sub(s, x, m)), *total = ls_sum(s, e, 1, &axis, 1);
+    return ls_cast(s, ls_div(s, e, ls_where(s, ls_eq(s, total, zero), one, total)), dtype);
 }
 
 /* Scores [B,G,R,L,S] (or [B,H,L,S]) to probabilities. */
@@ -111,7 +111,7 @@ static ls_tensor *attention_weights(ls_session *s, ls_tensor *scores, const ls_s
     if (seen) {
         scores = ls_where(s, seen, scores, ls_const_like(s, scores, -__builtin_inf()));
     }
-    return mask || seen ? masked_softmax(s, scores) : ls_softmax(s, scores, -1);
+    return mask || seen ? ls_masked_softmax(s, scores, -1) : ls_softmax(s, scores, -1);
 }
 
 ls_tensor *ls_attention(ls_session *s, ls_tensor *q, ls_tensor *k, ls_tensor *v,
