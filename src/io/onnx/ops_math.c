@@ -409,8 +409,21 @@ ACTIVATION(swiglu) {
     return gate ? ls_mul(n->s, swish_of(n, x), ls_cast(n->s, gate, ls_tensor_dtype(x))) : NULL;
 }
 
+/* A list of slopes that does not broadcast (and any, before opset 7) is one for each channel, axis 1. */
+static ls_tensor *slopes(ls_onnx_node *n, ls_tensor *x, ls_tensor *slope) {
+    int64_t dims[LS_MAX_RANK], own[LS_MAX_RANK];
+    int rank = ls_onnx_dims(x, dims);
+    if (!slope || ls_onnx_dims(slope, own) != 1 || rank < 3 || own[0] != dims[1] || (n->version >= 7 && own[0] == dims[rank - 1])) {
+        return slope;
+    }
+    for (int i = 1; i < rank - 1; i++) {
+        own[i] = 1;
+    }
+    return ls_onnx_shaped(n, slope, rank - 1, own);
+}
+
 ACTIVATION(prelu) {
-    ls_tensor *slope = ls_onnx_in(n, 1), *zero = like(n, x, 0);
+    ls_tensor *slope = slopes(n, x, ls_onnx_in(n, 1)), *zero = like(n, x, 0);
     slope = slope ? ls_cast(n->s, slope, ls_tensor_dtype(x)) : NULL;
     return ls_where(n->s, ls_lt(n->s, x, zero), ls_mul(n->s, x, slope), x);
 }
