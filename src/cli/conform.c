@@ -27,10 +27,26 @@ typedef struct conform {
     int totals[4];
 } conform;
 
-/* * stands for any text, ? for any character. */
+/* One character against [abc], [a-z] or [!...]; *glob is left behind the bracket. */
+static bool fits_set(const char **glob, char c) {
+    const char *p = *glob + 1;
+    bool inverted = *p == '!', found = false;
+    for (p += inverted; *p && *p != ']'; p++) {
+        if (p[1] == '-' && p[2] && p[2] != ']') {
+            found |= p[0] <= c && c <= p[2];
+            p += 2;
+        } else {
+            found |= *p == c;
+        }
+    }
+    *glob = *p ? p : p - 1;
+    return found != inverted;
+}
+
+/* As in a shell: * for any text, ? for any character, [...] for one of a set. */
 static bool fits(const char *glob, const char *name) {
     for (; *glob && *glob != '*'; glob++, name++) {
-        if (!*name || (*glob != '?' && *glob != *name)) {
+        if (!*name || (*glob == '[' ? !fits_set(&glob, *name) : *glob != '?' && *glob != *name)) {
             return false;
         }
     }

@@ -1,0 +1,98 @@
+#!/bin/sh
+# command.sh LOCKSTEP WRITE_MODELS: run, verify, inspect and conform on .onnx files: outputs, reports, exit codes, and one clear line for
+# everything that is wrong.
+set -u
+lockstep=$1
+write_models=$2
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+export LC_ALL=C LOCKSTEP_THREADS=1
+unset LOCKSTEP_LOG LOCKSTEP_CHECK LOCKSTEP_DATA LOCKSTEP_ISA
+cd "$tmp" || exit 1
+failures=0
+cases=0
+"$write_models" . || exit 1
+
+complain() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# bad CODE TEXT ARGUMENTS...: exit code, nothing on stdout, a last line on stderr that holds TEXT.
+bad() {
+    code=$1
+    text=$2
+    shift 2
+    cases=$((cases + 1))
+    "$lockstep" "$@" >out 2>err
+    got=$?
+    [ $got -eq "$code" ] || complain "lockstep $*: exit code $got, expected $code: $(cat err)"
+    [ ! -s out ] || complain "lockstep $*: wrote to stdout: $(head -1 out)"
+    tail -1 err | grep -qF -- "$text" || complain "lockstep $*: '$(cat err)' does not say '$text'"
+}
+
+# good TEXT ARGUMENTS...: exit code 0; stdout holds TEXT.
+good() {
+    text=$1
+    shift
+    cases=$((cases + 1))
+    "$lockstep" "$@" >out 2>err || complain "lockstep $*: exit code $?: $(cat err)"
+    grep -qF -- "$text" out || complain "lockstep $*: '$(cat out)' does not say '$text'"
+}
+
+# ---- run ----
+good 'out/sum f32 [1,3]  sha256 ' run add.onnx --input a/left=zeros --input b=zeros
+good '0 0 0' run add.onnx --input a/left=zeros --input b=zeros
+good 'out/sum f32 [5,3]' run add.onnx --dim n=5 --output o --json report.json --repeat 3
+[ -s o/out_sum.npy ] || complain "--output wrote no o/out_sum.npy: $(ls o)"
+grep -q '"name":	"out/sum"' report.json || complain "the report does not name the output: $(cat report.json)"
+good 'out/sum f32 [5,3]' run add.onnx --input a/left=o/out_sum.npy # b takes n from the file
+first=$("$lockstep" run add.onnx --dim n=700 --input a/left=random:3 --device cpu 2>/dev/null | grep -o 'sha256 [0-9a-f]*')
+second=$("$lockstep" run add.onnx --dim n=700 --input a/left=random:3 --device ref 2>/dev/null | grep -o 'sha256 [0-9a-f]*')
+other=$("$lockstep" run add.onnx --dim n=700 --input a/left=random:4 --device ref 2>/dev/null | grep -o 'sha256 [0-9a-f]*')
+[ -n "$first" ] && [ "$first" = "$second" ] || complain "cpu gives $first, ref $second"
+[ "$first" != "$other" ] || complain "seeds 3 and 4 give the same numbers"
+good 'y bool [4]' run not.onnx --input x=random:1
+bad 2 'there is no file' run missing.onnx || :
+bad 2 "the model's inputs are a/left, b" run add.onnx --input left=zeros
+bad 2 'given twice' run add.onnx --input b=zeros --input b=random
+bad 2 'expected a whole number' run add.onnx --input b=random:x
+bad 2 "the model's named dimensions are n" run add.onnx --dim batch=2
+bad 2 'expected NAME=N' run add.onnx --dim n=many
+bad 2 'n is 2 by --dim' run add.onnx --dim n=2 --input b=o/out_sum.npy
+bad 2 'the file has f32 [5,3], the model wants bool [4]' run not.onnx --input x=o/out_sum.npy
+bad 2 'has its own' run add.onnx --weights some.safetensors
+bad 2 'input "x" is string' run strings.onnx
+bad 2 'Frobnicate' run unknown.onnx
+bad 3 'no-such' run add.onnx --device no-such
+printf 'this is no model' >text.onnx
+bad 2 'text.onnx' run text.onnx
+head -c 40 add.onnx >short.onnx
+bad 2 'short.onnx' run short.onnx
+
+# ---- verify, inspect ----
+good 'cpu: same' verify add.onnx --dim n=4
+bad 2 'Frobnicate' verify unknown.onnx
+good 'a/left float [n,3]' inspect add.onnx
+good 'all operators are supported' inspect add.onnx --json inspect.json
+good 'Frobnicate (org.example 3)  NOT SUPPORTED: ' inspect unknown.onnx
+good '1 operators are not supported' inspect unknown.onnx
+good 'add' inspect add.onnx --graph
+
+# ---- conform ----
+bad 2 'expected --onnx DIR' conform
+bad 2 'not a folder' conform --onnx missing
+mkdir -p empty
+bad 2 'no folder with a model.onnx' conform --onnx empty
+mkdir -p cases/test_it/test_data_set_0 cases/test_other
+cp unknown.onnx cases/test_other/model.onnx
+cp strings.onnx cases/test_it/model.onnx
+"$lockstep" conform --onnx cases --devices cpu --json conform.json >out 2>err
+[ $? -eq 1 ] || complain "conform with a case that fails: exit code is not 1"
+grep -q '0 passed, 2 failed\|0 passed, 1 failed, 1 unsupported' out || complain "conform says: $(cat out)"
+good '0 passed, 0 failed, 1 unsupported, 0 random' conform --onnx cases --devices cpu --filter '*_o[a-z]her'
+bad 2 'whose name fits nothing' conform --onnx cases --filter nothing
+bad 3 'no-such' conform --onnx cases --devices cpu,no-such
+
+echo "$cases cases, $failures failed"
+[ $failures -eq 0 ]

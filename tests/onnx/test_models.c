@@ -1,0 +1,230 @@
+/* Real models from ../shared/models (or $LOCKSTEP_ONNX_MODELS): the digits' accuracy as their README says, the same bits on cpu and ref, a
+ * decoder with a growing cache. Skipped where the files are not there. */
+#define _GNU_SOURCE
+#include "support/world.h"
+#include <lockstep/data.h>
+#include <lockstep/model.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *model_path(const char *name) {
+    static char path[1024];
+    const char *folder = getenv("LOCKSTEP_ONNX_MODELS");
+    snprintf(path, sizeof path, "%s/%s", folder && *folder ? folder : "../shared/models", name);
+    if (access(path, R_OK) != 0) {
+        print_message("no %s; LOCKSTEP_ONNX_MODELS names their folder\n", path);
+        skip();
+    }
+    return path;
+}
+
+typedef struct running {
+    world w;
+    ls_model *model;
+    ls_runner *runner;
+} running;
+
+static running start(const char *device, const char *name) {
+    running r = {.w = {0}};
+    ls_error err = {.code = LS_OK};
+    const char *path = model_path(name);
+    r.w = world_open(device);
+    if (ls_model_load(r.w.context, path, &r.model, &err) != LS_OK) {
+        fail_msg("%s", err.message);
+    }
+    world_ok(&r.w, ls_runner_create(r.w.session, r.model, &r.runner));
+    return r;
+}
+
+static void stop(running *r) {
+    ls_runner_destroy(r->runner);
+    ls_model_release(r->model);
+    world_close(&r->w);
+}
+
+static ls_data *array(const world *w, ls_dtype dtype, int rank, const int64_t *dims, const void *bytes) {
+    ls_data *data = NULL;
+    ls_error err = {.code = LS_OK};
+    if (ls_data_create(w->context, dtype, rank, dims, bytes, &data, &err) != LS_OK) {
+        fail_msg("%s", err.message);
+    }
+    return data;
+}
+
+static int largest(const ls_data *scores) {
+    const float *x = ls_data_bytes(scores);
+    int best = 0;
+    assert_int_equal(ls_data_dtype(scores), LS_F32);
+    assert_int_equal(ls_data_numel(scores), 10);
+    for (int i = 1; i < 10; i++) {
+        best = x[i] > x[best] ? i : best;
+    }
+    return best;
+}
+
+/* How many of the 10,000 digits a model knows. The first ten are computed on ref as well. */
+static int count_right(const char *name, float mean, float deviation) {
+    running cpu = start("cpu", name), ref = start("ref", name);
+    ls_dataset sets[2];
+    ls_error err = {.code = LS_OK};
+    if (ls_dataset_digits(cpu.w.context, "build/data/digits", &sets[0], &sets[1], &err) != LS_OK) {
+        print_message("%s\n", err.message);
+        stop(&cpu);
+        stop(&ref);
+        skip();
+    }
+    const char *input = ls_model_input(cpu.model, 0).name;
+    int right = 0, n_in = ls_model_input_count(cpu.model);
+    for (int i = 0; i < n_in; i++) { /* the others have defaults */
+        assert_true(i == 0 || ls_model_input(cpu.model, i).has_default);
+    }
+    for (int part = 0; part < 2; part++) {
+        int64_t n = ls_data_dims(sets[part].images)[0];
+        const uint8_t *pixels = ls_data_bytes(sets[part].images), *labels = ls_data_bytes(sets[part].labels);
+        for (int64_t i = 0; i < n; i++) {
+            float x[784];
+            for (int k = 0; k < 784; k++) {
+                x[k] = ((float)pixels[i * 784 + k] / 255.0f - mean) / deviation;
+            }
+            ls_data *image = array(&cpu.w, LS_F32, 4, (const int64_t[]){1, 1, 28, 28}, x), *out = NULL, *same = NULL;
+            ls_named_data named = {input, image};
+            world_ok(&cpu.w, ls_runner_run(cpu.runner, 1, &named, &out));
+            right += largest(out) == labels[i];
+            if (part == 0 && i < 10) {
+                ls_report report;
+                world_ok(&ref.w, ls_runner_run(ref.runner, 1, &named, &same));
+                LS_ASSERT_SAME(out, same, &report, fail_msg("%s", report.message));
+            }
+            ls_data_release(image);
+            ls_data_release(out);
+            ls_data_release(same);
+        }
+    }
+    assert_int_equal(ls_session_get_stats(cpu.w.session).compiles, 1); /* one for all images */
+    ls_dataset_release(&sets[0]);
+    ls_dataset_release(&sets[1]);
+    stop(&cpu);
+    stop(&ref);
+    return right;
+}
+
+/* 99.41 %, of a model from before training frameworks agreed on anything: its weights are inputs with defaults. */
+static void test_wonnx_mnist(void **state) {
+    (void)state;
+    int right = count_right("wonnx-opt-mnist.onnx", 0, 1);
+    print_message("%d of 10000\n", right);
+    assert_int_equal(right, 9941);
+}
+
+static void test_burn_mnist(void **state) {
+    (void)state;
+    int right = count_right("burn-onnx-mnist.onnx", 0.1307f, 0.3081f);
+    print_message("%d of 10000\n", right);
+    assert_int_equal(right, 9979);
+}
+
+/* The same arrays into a model on cpu and on ref; every output has the same bits. */
+static void run_both(const char *name, int n, const ls_named_data *inputs, running *cpu, running *ref, ls_data **out) {
+    ls_data *other[16] = {NULL};
+    int n_out = ls_model_output_count(cpu->model);
+    assert_in_range(n_out, 1, 16);
+    world_ok(&cpu->w, ls_runner_run(cpu->runner, n, inputs, out));
+    world_ok(&ref->w, ls_runner_run(ref->runner, n, inputs, other));
+    for (int i = 0; i < n_out; i++) {
+        ls_report report;
+        LS_ASSERT_SAME(out[i], other[i], &report, fail_msg("%s, output %d: %s", name, i, report.message));
+        ls_data_release(other[i]);
+    }
+}
+
+static void test_residual_block(void **state) {
+    (void)state;
+    running cpu = start("cpu", "polygraphy-residual-block.onnx"), ref = start("ref", "polygraphy-residual-block.onnx");
+    ls_model_port port = ls_model_input(cpu.model, 0);
+    int64_t dims[LS_MAX_RANK], count = 1;
+    for (int i = 0; i < port.rank; i++) {
+        dims[i] = port.dims[i] < 0 ? 1 : port.dims[i];
+        count *= dims[i];
+    }
+    float *x = malloc(sizeof *x * (size_t)count);
+    assert_non_null(x);
+    for (int64_t i = 0; i < count; i++) {
+        x[i] = (float)(i * 7919 % 1009) / 504.0f - 1;
+    }
+    ls_data *image = array(&cpu.w, LS_F32, port.rank, dims, x), *out[16] = {NULL};
+    free(x);
+    run_both("residual block", 1, &(ls_named_data){port.name, image}, &cpu, &ref, out);
+    assert_true(ls_data_numel(out[0]) > 0);
+    ls_data_release(image);
+    ls_data_release(out[0]);
+    stop(&cpu);
+    stop(&ref);
+}
+
+enum { LAYERS = 5, HEADS = 4, DEPTH = 8, WORDS = 1000 };
+
+/* One step of the decoder: tokens first..first+n-1 behind a cache of `first` entries; out: logits and five new caches. */
+static void decode(running *cpu, running *ref, const int32_t *tokens, int first, int n, ls_data *const *past, ls_data **out) {
+    static const char *const names[LAYERS] = {"past_0", "past_1", "past_2", "past_3", "past_4"};
+    int32_t positions[16], mask[16];
+    assert_in_range(first + n, 1, 16);
+    for (int i = 0; i < n; i++) {
+        positions[i] = first + i;
+    }
+    for (int i = 0; i < first + n; i++) {
+        mask[i] = 1;
+    }
+    const int64_t now[2] = {1, n}, all[2] = {1, first + n}, cache[5] = {2, 1, HEADS, first, DEPTH};
+    ls_named_data inputs[3 + LAYERS] = {{"input_ids", array(&cpu->w, LS_I32, 2, now, tokens + first)},
+                                        {"position_ids", array(&cpu->w, LS_I32, 2, now, positions)},
+                                        {"attention_mask", array(&cpu->w, LS_I32, 2, all, mask)}};
+    for (int i = 0; i < LAYERS; i++) {
+        inputs[3 + i] = (ls_named_data){names[i], past ? ls_data_retain(past[i]) : array(&cpu->w, LS_F32, 5, cache, NULL)};
+    }
+    run_both("decoder", 3 + LAYERS, inputs, cpu, ref, out);
+    for (int i = 0; i < 3 + LAYERS; i++) {
+        ls_data_release((ls_data *)inputs[i].data);
+    }
+    assert_memory_equal(ls_data_dims(out[0]), ((const int64_t[]){1, n, WORDS}), 3 * sizeof(int64_t));
+}
+
+/* A prompt in one go, and one token after the other with the cache: the same bits. */
+static void test_decoder(void **state) {
+    (void)state;
+    enum { TOKENS = 6 };
+    static const int32_t tokens[TOKENS] = {17, 512, 3, 999, 0, 256};
+    running cpu = start("cpu", "genai-tiny-random-gpt2-past.onnx"), ref = start("ref", "genai-tiny-random-gpt2-past.onnx");
+    ls_data *whole[1 + LAYERS], *last[1 + LAYERS] = {NULL};
+    decode(&cpu, &ref, tokens, 0, TOKENS, NULL, whole);
+    for (int i = 0; i < TOKENS; i++) {
+        ls_data *out[1 + LAYERS];
+        decode(&cpu, &ref, tokens, i, 1, i ? last + 1 : NULL, out);
+        assert_memory_equal(ls_data_bytes(out[0]), (const float *)ls_data_bytes(whole[0]) + i * WORDS, WORDS * sizeof(float));
+        for (int k = 0; k <= LAYERS; k++) {
+            ls_data_release(last[k]);
+            last[k] = out[k];
+        }
+    }
+    for (int k = 1; k <= LAYERS; k++) {
+        ls_report report;
+        LS_ASSERT_SAME(whole[k], last[k], &report, fail_msg("cache %d: %s", k, report.message));
+    }
+    for (int k = 0; k <= LAYERS; k++) {
+        ls_data_release(whole[k]);
+        ls_data_release(last[k]);
+    }
+    stop(&cpu);
+    stop(&ref);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wonnx_mnist),
+        cmocka_unit_test(test_burn_mnist),
+        cmocka_unit_test(test_residual_block),
+        cmocka_unit_test(test_decoder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
