@@ -1,57 +1,7 @@
 /* Real models from ../shared/models (or $LOCKSTEP_ONNX_MODELS): the digits' accuracy as their README says, the same bits on cpu and ref, a
  * decoder with a growing cache. Skipped where the files are not there. */
 #define _GNU_SOURCE
-#include "support/world.h"
-#include <lockstep/data.h>
-#include <lockstep/model.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-static const char *model_path(const char *name) {
-    static char path[1024];
-    const char *folder = getenv("LOCKSTEP_ONNX_MODELS");
-    snprintf(path, sizeof path, "%s/%s", folder && *folder ? folder : "../shared/models", name);
-    if (access(path, R_OK) != 0) {
-        print_message("no %s; LOCKSTEP_ONNX_MODELS names their folder\n", path);
-        skip();
-    }
-    return path;
-}
-
-typedef struct running {
-    world w;
-    ls_model *model;
-    ls_runner *runner;
-} running;
-
-static running start(const char *device, const char *name) {
-    running r = {.w = {0}};
-    ls_error err = {.code = LS_OK};
-    const char *path = model_path(name);
-    r.w = world_open(device);
-    if (ls_model_load(r.w.context, path, &r.model, &err) != LS_OK) {
-        fail_msg("%s", err.message);
-    }
-    world_ok(&r.w, ls_runner_create(r.w.session, r.model, &r.runner));
-    return r;
-}
-
-static void stop(running *r) {
-    ls_runner_destroy(r->runner);
-    ls_model_release(r->model);
-    world_close(&r->w);
-}
-
-static ls_data *array(const world *w, ls_dtype dtype, int rank, const int64_t *dims, const void *bytes) {
-    ls_data *data = NULL;
-    ls_error err = {.code = LS_OK};
-    if (ls_data_create(w->context, dtype, rank, dims, bytes, &data, &err) != LS_OK) {
-        fail_msg("%s", err.message);
-    }
-    return data;
-}
+#include "onnx/running.h"
 
 static int largest(const ls_data *scores) {
     const float *x = ls_data_bytes(scores);
@@ -125,42 +75,11 @@ static void test_burn_mnist(void **state) {
     assert_int_equal(right, 9979);
 }
 
-/* The same arrays into a model on cpu and on ref; every output has the same bits. */
-static void run_both(const char *name, int n, const ls_named_data *inputs, running *cpu, running *ref, ls_data **out) {
-    ls_data *other[16] = {NULL};
-    int n_out = ls_model_output_count(cpu->model);
-    assert_in_range(n_out, 1, 16);
-    world_ok(&cpu->w, ls_runner_run(cpu->runner, n, inputs, out));
-    world_ok(&ref->w, ls_runner_run(ref->runner, n, inputs, other));
-    for (int i = 0; i < n_out; i++) {
-        ls_report report;
-        LS_ASSERT_SAME(out[i], other[i], &report, fail_msg("%s, output %d: %s", name, i, report.message));
-        ls_data_release(other[i]);
-    }
-}
-
+/* By two instruction sets; tests/slow compares with ref, which takes half a minute for it. */
 static void test_residual_block(void **state) {
     (void)state;
-    running cpu = start("cpu", "polygraphy-residual-block.onnx"), ref = start("ref", "polygraphy-residual-block.onnx");
-    ls_model_port port = ls_model_input(cpu.model, 0);
-    int64_t dims[LS_MAX_RANK], count = 1;
-    for (int i = 0; i < port.rank; i++) {
-        dims[i] = port.dims[i] < 0 ? 1 : port.dims[i];
-        count *= dims[i];
-    }
-    float *x = malloc(sizeof *x * (size_t)count);
-    assert_non_null(x);
-    for (int64_t i = 0; i < count; i++) {
-        x[i] = (float)(i * 7919 % 1009) / 504.0f - 1;
-    }
-    ls_data *image = array(&cpu.w, LS_F32, port.rank, dims, x), *out[16] = {NULL};
-    free(x);
-    run_both("residual block", 1, &(ls_named_data){port.name, image}, &cpu, &ref, out);
-    assert_true(ls_data_numel(out[0]) > 0);
-    ls_data_release(image);
-    ls_data_release(out[0]);
-    stop(&cpu);
-    stop(&ref);
+    running best = start("cpu", RESIDUAL_BLOCK);
+    run_residual_block(best, start_with("cpu", "scalar", RESIDUAL_BLOCK));
 }
 
 enum { LAYERS = 5, HEADS = 4, DEPTH = 8, WORDS = 1000 };
