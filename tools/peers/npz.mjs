@@ -1,4 +1,4 @@
-// Archives of arrays (.npz) for the peers' adapters: {name: {type: "float32", dims: [2, 3], data: Float32Array}}. Types are ONNX's names.
+// Arrays (.npy) and archives of them (.npz) for the peers' adapters: {name: {type: "float32", dims: [2, 3], data: Float32Array}}. Types are ONNX's names.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { inflateRawSync } from 'node:zlib';
 
@@ -8,7 +8,7 @@ const types = {
     int64: ['<i8', BigInt64Array], uint64: ['<u8', BigUint64Array], bool: ['|b1', Uint8Array],
 };
 
-function readArray(bytes, name) {
+export function readArray(bytes, name) {
     const long = bytes[6] > 1;
     const start = (long ? 12 : 10) + (long ? bytes.readUInt32LE(8) : bytes.readUInt16LE(8));
     const header = bytes.subarray(0, start).toString('latin1');
@@ -48,7 +48,7 @@ function crc32(bytes) {
     return ~c >>> 0;
 }
 
-function writeArray({ type, dims, data }) {
+export function writeArray({ type, dims, data }) {
     const shape = dims.length === 1 ? `${dims[0]},` : dims.join(', ');
     let header = `{'descr': '${types[type][0]}', 'fortran_order': False, 'shape': (${shape}), }`;
     header = header.padEnd(Math.ceil((header.length + 11) / 64) * 64 - 11) + '\n';
