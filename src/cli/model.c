@@ -1,5 +1,6 @@
 /* Models from .onnx files: their inputs by name, as files, seeds or zeros; running them. */
 #include "cli/model.h"
+#include <lockstep/inspect.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -390,7 +391,8 @@ static int save(cli_world *w, const char *folder, const char *name, const ls_dat
     return ls_npy_save(w->context, path, data, &err) == LS_OK ? EXIT_FINE : cli_fail(err.code, err.message);
 }
 
-static int report(cli_world *w, cli_option *options, const cli_model *m, ls_data *const *outputs, double ms) {
+static int report(cli_world *w, cli_option *options, const cli_model *m, ls_data *const *outputs, double ms, const ls_runner *profiled,
+                  double seconds) {
     cJSON *root = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(root, "outputs");
     const char *folder = cli_text(options, "output", NULL);
     int code = EXIT_FINE;
@@ -415,6 +417,11 @@ static int report(cli_world *w, cli_option *options, const cli_model *m, ls_data
     printf("median %.3f ms on %s\n", ms, ls_device_id(w->device));
     cJSON_AddStringToObject(root, "device", ls_device_id(w->device));
     cJSON_AddNumberToObject(root, "median_ms", ms);
+    if (code == EXIT_FINE && profiled) {
+        const ls_program *program = ls_runner_program(profiled);
+        code = program ? cli_profile(program, seconds, root)
+                       : cli_error(EXIT_USAGE, "--profile: this model is run node by node, since shapes in it depend on values");
+    }
     if (code != EXIT_FINE) {
         cJSON_Delete(root);
         return code;
@@ -430,7 +437,8 @@ static void release_all(ls_data **list, int n) {
 }
 
 /* Runs `repeat` times, keeping the last outputs; the median time of those that compiled nothing goes to *out_ms. */
-static int run_repeatedly(cli_world *w, const cli_model *m, ls_runner *runner, int64_t repeat, ls_data **outputs, double *out_ms) {
+static int run_repeatedly(cli_world *w, const cli_model *m, ls_runner *runner, int64_t repeat, bool profile, ls_data **outputs, double *out_ms,
+                          double *out_seconds) {
     ls_named_data *inputs = calloc((size_t)m->n_inputs + 1, sizeof *inputs);
     double *ms = malloc(sizeof *ms * (size_t)repeat);
     int n = 0, code = ms && inputs ? EXIT_FINE : cli_error(EXIT_USAGE, "out of memory for %lld runs", (long long)repeat);
@@ -439,12 +447,17 @@ static int run_repeatedly(cli_world *w, const cli_model *m, ls_runner *runner, i
             inputs[n++] = (ls_named_data){ls_model_input(m->model, i).name, m->values[i]};
         }
     }
-    for (int64_t i = repeat == 1 ? 0 : -1; i < repeat && code == EXIT_FINE; i++) { /* before several, one that compiles */
+    *out_seconds = 0;
+    for (int64_t i = repeat == 1 && !profile ? 0 : -1; i < repeat && code == EXIT_FINE; i++) { /* before several, one that compiles */
+        if (i == 0 && profile && ls_runner_program(runner)) {
+            ls_program_set_profile(ls_runner_program(runner), 1);
+        }
         release_all(outputs, m->n_outputs);
         double start = now_ms();
         ls_status status = ls_runner_run(runner, n, inputs, outputs);
         code = status == LS_OK ? EXIT_FINE : cli_fail(status, ls_session_error(w->session)->message);
         ms[i < 0 ? 0 : i] = now_ms() - start;
+        *out_seconds += i < 0 ? 0 : ms[i] * 1e-3;
     }
     if (code == EXIT_FINE) {
         qsort(ms, (size_t)repeat, sizeof *ms, ascending);
@@ -459,12 +472,10 @@ int cli_run_model(cli_world *w, cli_option *options, const char *path) {
     int64_t repeat = 1;
     cli_model m;
     ls_runner *runner = NULL;
-    double ms = 0;
+    double ms = 0, seconds = 0;
+    bool profile = cli_given(options, "profile");
     if (!cli_int(options, "repeat", 1, 1000000, &repeat)) {
         return EXIT_USAGE;
-    }
-    if (cli_given(options, "profile")) {
-        return cli_error(EXIT_USAGE, "--profile: for built-in networks only");
     }
     int code = cli_model_open(&m, w->context, options, path);
     if (code != EXIT_FINE) {
@@ -476,8 +487,8 @@ int cli_run_model(cli_world *w, cli_option *options, const char *path) {
         ls_status status = ls_runner_create(w->session, m.model, &runner);
         code = status == LS_OK ? EXIT_FINE : cli_fail(status, ls_session_error(w->session)->message);
     }
-    code = code == EXIT_FINE ? run_repeatedly(w, &m, runner, repeat, outputs, &ms) : code;
-    code = code == EXIT_FINE ? report(w, options, &m, outputs, ms) : code;
+    code = code == EXIT_FINE ? run_repeatedly(w, &m, runner, repeat, profile, outputs, &ms, &seconds) : code;
+    code = code == EXIT_FINE ? report(w, options, &m, outputs, ms, profile ? runner : NULL, seconds) : code;
     release_all(outputs, m.n_outputs);
     free(outputs);
     ls_runner_destroy(runner);

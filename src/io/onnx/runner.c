@@ -232,7 +232,7 @@ typedef struct plan {
 
 struct ls_runner {
     ls_onnx_base *base;
-    plan *plans;
+    plan *plans, *last;
     int n_in, n_out;
 };
 
@@ -458,6 +458,7 @@ static bool overrides(const ls_runner *r, const ls_data *const *inputs) {
 
 static ls_status run_sorted(ls_runner *r, const ls_data *const *inputs, ls_data **out, ls_error *err) {
     plan *p;
+    r->last = NULL;
     if (overrides(r, inputs)) {
         ls_onnx_base *once;
         LS_TRY(err, ls_onnx_base_create(r->base->session, r->base->model, &once, err));
@@ -466,7 +467,12 @@ static ls_status run_sorted(ls_runner *r, const ls_data *const *inputs, ls_data 
         return status;
     }
     LS_TRY(err, find_plan(r, inputs, &p, err));
+    r->last = p;
     return p->eager ? run_eagerly(r, r->base, inputs, out, err) : run_program(r, p, inputs, out, err);
+}
+
+ls_program *ls_runner_program(const ls_runner *r) {
+    return r->last ? r->last->program : NULL;
 }
 
 ls_status ls_runner_run(ls_runner *r, int n_inputs, const ls_named_data *inputs, ls_data **out_outputs) {
