@@ -1,0 +1,513 @@
+/* Arithmetic, casts, reductions and quantisation of ONNX beyond what the ONNX project's cases hold: every code of the small floating
+ * types against a search for the nearest, strings, integers of all kinds, blocks, and zero points by row and channel. */
+#define _GNU_SOURCE
+#include "onnx_support.h"
+#include "base/rng.h"
+#include <lockstep/device.h>
+#include <lockstep/model.h>
+#include <math.h>
+
+/* ---- a model of one node, run with its operands as inputs and as initialisers ---- */
+
+typedef struct operand {
+    int type, rank;
+    int64_t dims[4];
+    const void *bytes;
+} operand;
+
+typedef struct case_of_one {
+    Onnx__ModelProto *model;
+    Onnx__NodeProto *node;
+    int n;
+    operand in[8];
+} case_of_one;
+
+static const char *const operand_names[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+
+static case_of_one start(const char *op, int64_t version, int n, const operand *in) {
+    case_of_one c = {.model = NEW(ModelProto, model_proto), .n = n};
+    c.model->ir_version = 10;
+    c.model->graph = NEW(GraphProto, graph_proto);
+    c.model->graph->name = (char *)"main";
+    PUSH(c.model->opset_import, c.model->n_opset_import, opset("", version));
+    c.node = add_node(c.model->graph, op, "", "y");
+    for (int i = 0; i < n; i++) {
+        c.in[i] = in[i];
+        PUSH(c.node->input, c.node->n_input, (char *)(in[i].type ? operand_names[i] : ""));
+    }
+    return c;
+}
+
+static void set_int(case_of_one *c, const char *name, int64_t i) {
+    attribute(c->node, name, ATTR(INT))->i = i;
+}
+static void set_float(case_of_one *c, const char *name, float f) {
+    attribute(c->node, name, ATTR(FLOAT))->f = f;
+}
+static void set_string(case_of_one *c, const char *name, const char *s) {
+    attribute(c->node, name, ATTR(STRING))->s = (ProtobufCBinaryData){strlen(s), (uint8_t *)s};
+}
+static void set_ints(case_of_one *c, const char *name, int n, const int64_t *list) {
+    Onnx__AttributeProto *a = attribute(c->node, name, ATTR(INTS));
+    for (int i = 0; i < n; i++) {
+        PUSH(a->ints, a->n_ints, list[i]);
+    }
+}
+
+static bool packed(int type) {
+    return type == ONNX_UINT4 || type == ONNX_INT4 || type == ONNX_FLOAT4E2M1 || type == ONNX_UINT2 || type == ONNX_INT2;
+}
+
+static int64_t elements(const operand *o) {
+    int64_t n = 1;
+    for (int i = 0; i < o->rank; i++) {
+        n *= o->dims[i];
+    }
+    return n;
+}
+
+static ls_status run_model(const case_of_one *c, int n, const ls_named_data *in, ls_data **out, ls_error *err) {
+    ls_model *m;
+    ls_device *device;
+    ls_session *s;
+    ls_runner *r = NULL;
+    assert_int_equal(ls_device_open(context, "cpu", &device, err), LS_OK);
+    assert_int_equal(ls_session_create(context, device, &s, err), LS_OK);
+    ls_status status = load(c->model, &m, err);
+    if (status == LS_OK) {
+        status = ls_runner_create(s, m, &r);
+        status = status == LS_OK ? ls_runner_run(r, n, in, out) : status;
+        if (status != LS_OK) {
+            *err = *ls_session_error(s);
+        }
+        ls_runner_destroy(r);
+        ls_model_release(m);
+    }
+    ls_session_destroy(s);
+    return status;
+}
+
+/* The result y, of ONNX type `type`; as inputs and as initialisers it must be the same. */
+static ls_data *result(case_of_one *c, int type) {
+    Onnx__GraphProto *g = c->model->graph;
+    ls_named_data in[8];
+    ls_data *given[8], *y[2] = {NULL, NULL};
+    bool any_packed = false;
+    int n = 0;
+    ls_error err = {.code = LS_OK};
+    g->n_output = g->n_input = g->n_initializer = 0;
+    OUTPUT(g, value("y", tensor_type(type, NULL)));
+    for (int i = 0; i < c->n; i++) {
+        const operand *o = &c->in[i];
+        if (!o->type) {
+            continue;
+        }
+        any_packed |= packed(o->type);
+        INPUT(g, value(operand_names[i], tensor_type(o->type, NULL)));
+        given[n] = NULL;
+        assert_int_equal(ls_data_create(context, ls_onnx_carrier(o->type), o->rank, o->dims, o->bytes, &given[n], NULL), LS_OK);
+        in[n] = (ls_named_data){operand_names[i], given[n]};
+        n++;
+    }
+    if (run_model(c, n, in, &y[0], &err) != LS_OK) {
+        fail_msg("%s: %s", c->node->op_type, err.message);
+    }
+    if (!any_packed) {
+        g->n_input = 0;
+        for (int i = 0; i < c->n; i++) {
+            const operand *o = &c->in[i];
+            if (o->type) {
+                size_t size = (size_t)elements(o) * ls_dtype_size(ls_onnx_carrier(o->type));
+                PUSH(g->initializer, g->n_initializer, raw(tensor(operand_names[i], o->type, o->rank, o->dims), o->bytes, size));
+            }
+        }
+        if (run_model(c, 0, NULL, &y[1], &err) != LS_OK) {
+            fail_msg("%s with initialisers: %s", c->node->op_type, err.message);
+        }
+        assert_int_equal(ls_data_size(y[0]), ls_data_size(y[1]));
+        assert_memory_equal(ls_data_bytes(y[0]), ls_data_bytes(y[1]), ls_data_size(y[0]));
+        ls_data_release(y[1]);
+    }
+    for (int i = 0; i < n; i++) {
+        ls_data_release(given[i]);
+    }
+    assert_int_equal(ls_data_dtype(y[0]), ls_onnx_carrier(type));
+    return y[0];
+}
+
+#define ASSERT_RESULT(c, type, T, ...)                                                                       \
+    do {                                                                                                     \
+        const T want_[] = {__VA_ARGS__};                                                                     \
+        ls_data *got_ = result(c, type);                                                                     \
+        assert_int_equal(ls_data_size(got_), sizeof want_);                                                  \
+        for (size_t i_ = 0; i_ < sizeof want_ / sizeof *want_; i_++) {                                       \
+            T g_ = ((const T *)ls_data_bytes(got_))[i_];                                                     \
+            if (!(g_ == want_[i_] || (g_ != g_ && want_[i_] != want_[i_]))) {                                \
+                fail_msg("%s (line %d): element %d is %g, expected %g", (c)->node->op_type, __LINE__, (int)i_, (double)g_, \
+                         (double)want_[i_]);                                                                 \
+            }                                                                                                \
+        }                                                                                                    \
+        ls_data_release(got_);                                                                               \
+    } while (0)
+
+#define LINE(type, n, data) {(type), 1, {(n)}, (data)}
+
+/* ---- small floating types ---- */
+
+typedef struct small {
+    int type, mantissa, bias, codes, sign, infinity; /* `infinity`: its code, or -1 */
+    int first_nan, last_nan;                         /* positive codes that are NaN */
+    bool fnuz;
+} small;
+
+static const small smalls[] = {{ONNX_FLOAT8E4M3FN, 3, 7, 256, 128, -1, 127, 127, false},
+                               {ONNX_FLOAT8E4M3FNUZ, 3, 8, 256, 128, -1, 128, 127, true},
+                               {ONNX_FLOAT8E5M2, 2, 15, 256, 128, 124, 125, 127, false},
+                               {ONNX_FLOAT8E5M2FNUZ, 2, 16, 256, 128, -1, 128, 127, true},
+                               {ONNX_FLOAT4E2M1, 1, 1, 16, 8, -1, 8, 7, false}};
+
+static double small_value(const small *f, int code) {
+    int magnitude = code & (f->sign - 1);
+    double sign = code & f->sign ? -1 : 1;
+    if (f->fnuz && code == f->sign) {
+        return NAN;
+    }
+    if (magnitude >= f->first_nan && magnitude <= f->last_nan) {
+        return NAN;
+    }
+    if (magnitude == f->infinity) {
+        return sign * HUGE_VAL;
+    }
+    int e = magnitude >> f->mantissa, m = magnitude & ((1 << f->mantissa) - 1);
+    return sign * (e ? ldexp(m + (1 << f->mantissa), e - f->bias - f->mantissa) : ldexp(m, 1 - f->bias - f->mantissa));
+}
+
+/* By search: the nearest finite code, of two equally near the even one; beyond half a step past the largest, out of range. */
+static int nearest(const small *f, double x, bool saturate) {
+    int best = 0, sign = signbit(x) ? f->sign : 0;
+    double a = fmin(fabs(x), 1e9), distance = HUGE_VAL, step = 0, largest = 0;
+    for (int code = 0; code < f->sign; code++) {
+        double v = small_value(f, code);
+        if (!(fabs(v) <= 1e30)) {
+            continue;
+        }
+        step = v - largest;
+        largest = v;
+        if (fabs(a - v) < distance || (fabs(a - v) == distance && !(code & 1))) {
+            distance = fabs(a - v);
+            best = code;
+        }
+    }
+    bool odd = best & 1; /* of the largest: a tie past it leaves */
+    if ((a > largest + step / 2 || (a == largest + step / 2 && odd)) && !saturate && f->type != ONNX_FLOAT4E2M1) {
+        return f->fnuz ? f->sign : sign | (f->infinity >= 0 ? f->infinity : f->first_nan);
+    }
+    return best == 0 && f->fnuz ? 0 : sign | best;
+}
+
+enum { MANY = 4096 };
+
+static void small_floats_read_and_write(void **state) {
+    (void)state;
+    ls_rng rng = {21, 0};
+    for (size_t i = 0; i < sizeof smalls / sizeof *smalls; i++) {
+        const small *f = &smalls[i];
+        uint8_t codes[256];
+        for (int k = 0; k < 256; k++) {
+            codes[k] = (uint8_t)(k % f->codes);
+        }
+        const operand all[] = {LINE(f->type, f->codes, codes)};
+        case_of_one c = start("Cast", 25, 1, all);
+        set_int(&c, "to", ONNX_FLOAT);
+        ls_data *y = result(&c, ONNX_FLOAT);
+        const float *read = ls_data_bytes(y);
+        for (int k = 0; k < f->codes; k++) {
+            double want = small_value(f, k);
+            assert_true(want != want ? read[k] != read[k] : (double)read[k] == want && !signbit(want) == !signbit(read[k]));
+        }
+        static float x[MANY];
+        static double d[MANY];
+        for (int k = 0; k < MANY; k++) { /* codes, halves between codes and their neighbours, and anything */
+            double v = small_value(f, (int)ls_rng_below(&rng, (uint64_t)f->codes)), u;
+            u = small_value(f, (int)ls_rng_below(&rng, (uint64_t)f->codes));
+            int kind = (int)ls_rng_below(&rng, 5);
+            v = kind < 2 ? v : kind < 4 ? (v + u) / 2 : ldexp(2 * ls_rng_unit(&rng) - 1, (int)ls_rng_below(&rng, 44) - 24);
+            v = v == v ? v : 0;
+            x[k] = kind == 1 ? nextafterf((float)v, kind & k ? HUGE_VALF : -HUGE_VALF) : (float)v;
+            d[k] = kind == 3 ? nextafter(v, k & 1 ? HUGE_VAL : -HUGE_VAL) : v; /* rounds to a tie in f32 */
+        }
+        for (int saturate = 0; saturate < 2; saturate++) {
+            const operand singles[] = {LINE(ONNX_FLOAT, MANY, x)}, doubles[] = {LINE(ONNX_DOUBLE, MANY, d)};
+            case_of_one a = start("Cast", 25, 1, singles), b = start("Cast", 25, 1, doubles);
+            set_int(&a, "to", f->type);
+            set_int(&a, "saturate", saturate);
+            set_int(&b, "to", f->type);
+            set_int(&b, "saturate", saturate);
+            ls_data *ya = result(&a, f->type), *yb = result(&b, f->type);
+            for (int k = 0; k < MANY; k++) {
+                int got = ((const uint8_t *)ls_data_bytes(ya))[k], want = nearest(f, (double)x[k], saturate);
+                int got_b = ((const uint8_t *)ls_data_bytes(yb))[k], want_b = nearest(f, d[k], saturate);
+                if (got != want || got_b != want_b) {
+                    fail_msg("%s, saturate %d: %.9g gives %#x, expected %#x; %.17g gives %#x, expected %#x", ls_onnx_type_name(f->type),
+                             saturate, (double)x[k], got, want, d[k], got_b, want_b);
+                }
+            }
+            ls_data_release(ya);
+            ls_data_release(yb);
+        }
+        ls_data_release(y);
+    }
+}
+
+static void powers_of_two_round_three_ways(void **state) {
+    (void)state;
+    const float x[] = {0, 1, 1.0001f, 1.4999f, 1.5f, 2, 0x1p-127f, 0x1.8p-127f, 0x1.4p-127f, 0x1p-128f, 0x1p127f, 0x1.8p127f, HUGE_VALF, NAN};
+    const operand in[] = {LINE(ONNX_FLOAT, 14, x)};
+    static const struct {
+        const char *mode;
+        int saturate;
+        uint8_t want[14];
+    } cases[] = {{"up", 1, {0, 127, 128, 128, 128, 128, 0, 1, 1, 0, 254, 254, 254, 255}},
+                 {"down", 1, {0, 127, 127, 127, 127, 128, 0, 0, 0, 0, 254, 254, 254, 255}},
+                 {"nearest", 1, {0, 127, 127, 127, 128, 128, 0, 1, 0, 0, 254, 254, 254, 255}},
+                 {"nearest", 0, {255, 127, 127, 127, 128, 128, 0, 1, 0, 255, 254, 255, 255, 255}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        case_of_one c = start("Cast", 25, 1, in);
+        set_int(&c, "to", ONNX_FLOAT8E8M0);
+        set_int(&c, "saturate", cases[i].saturate);
+        set_string(&c, "round_mode", cases[i].mode);
+        ls_data *y = result(&c, ONNX_FLOAT8E8M0);
+        for (int k = 0; k < 14; k++) {
+            if (((const uint8_t *)ls_data_bytes(y))[k] != cases[i].want[k]) {
+                fail_msg("%s: %g gives %d, expected %d", cases[i].mode, (double)x[k], ((const uint8_t *)ls_data_bytes(y))[k],
+                         cases[i].want[k]);
+            }
+        }
+        ls_data_release(y);
+    }
+}
+
+/* ---- strings ---- */
+
+static Onnx__TensorProto *strings(const char *name, int n, const char *const *list) {
+    Onnx__TensorProto *t = tensor(name, ONNX_STRING, 1, (const int64_t[]){n});
+    for (int i = 0; i < n; i++) {
+        PUSH(t->string_data, t->n_string_data, ((ProtobufCBinaryData){strlen(list[i]), (uint8_t *)list[i]}));
+    }
+    return t;
+}
+
+/* y = Equal(Cast(a, string), texts) */
+static void assert_texts(int type, int n, const void *numbers, const char *const *texts) {
+    const operand in[] = {LINE(type, n, numbers)};
+    case_of_one c = start("Cast", 25, 1, in);
+    set_int(&c, "to", ONNX_STRING);
+    c.node->output[0] = (char *)"s";
+    PUSH(c.model->graph->initializer, c.model->graph->n_initializer, strings("t", n, texts));
+    add_node(c.model->graph, "Equal", "s t", "y");
+    OUTPUT(c.model->graph, value("y", tensor_type(ONNX_BOOL, NULL)));
+    INPUT(c.model->graph, value("a", tensor_type(type, NULL)));
+    ls_data *x = NULL, *y = NULL;
+    ls_error err = {.code = LS_OK};
+    assert_int_equal(ls_data_create(context, ls_onnx_carrier(type), 1, in->dims, numbers, &x, NULL), LS_OK);
+    if (run_model(&c, 1, &(ls_named_data){"a", x}, &y, &err) != LS_OK) {
+        fail_msg("%s", err.message);
+    }
+    for (int i = 0; i < n; i++) {
+        if (!((const uint8_t *)ls_data_bytes(y))[i]) {
+            fail_msg("element %d is not \"%s\"", i, texts[i]);
+        }
+    }
+    ls_data_release(x);
+    ls_data_release(y);
+}
+
+static ls_status from_texts(int type, int n, const char *const *texts, ls_data **out, ls_error *err) {
+    case_of_one c = start("Cast", 25, 0, NULL);
+    PUSH(c.node->input, c.node->n_input, (char *)"t");
+    set_int(&c, "to", type);
+    PUSH(c.model->graph->initializer, c.model->graph->n_initializer, strings("t", n, texts));
+    OUTPUT(c.model->graph, value("y", tensor_type(type, NULL)));
+    return run_model(&c, 0, NULL, out, err);
+}
+
+static void strings_and_numbers(void **state) {
+    (void)state;
+    assert_texts(ONNX_FLOAT, 9, (const float[]){0.1f, -2, 1e6f, 1e-7f, 3.4e38f, HUGE_VALF, NAN, 0.001f, 123456.789f},
+                 (const char *const[]){"0.1", "-2.0", "1000000.0", "1e-07", "3.4e+38", "inf", "nan", "0.001", "123456.79"});
+    assert_texts(ONNX_DOUBLE, 4, (const double[]){0.1, 1e16, 1.5e300, -0.0}, (const char *const[]){"0.1", "1e+16", "1.5e+300", "-0.0"});
+    assert_texts(ONNX_INT64, 2, (const int64_t[]){INT64_MIN, 7}, (const char *const[]){"-9223372036854775808", "7"});
+    assert_texts(ONNX_UINT64, 1, (const uint64_t[]){UINT64_MAX}, (const char *const[]){"18446744073709551615"});
+    assert_texts(ONNX_INT8, 1, (const int8_t[]){-5}, (const char *const[]){"-5"});
+    assert_texts(ONNX_BOOL, 2, (const uint8_t[]){1, 0}, (const char *const[]){"True", "False"});
+    ls_data *y = NULL;
+    ls_error err = {.code = LS_OK};
+    const char *const texts[] = {"3.14", "+INF", "-inf", "NaN", "1e-5", "1E8", "-7"};
+    assert_int_equal(from_texts(ONNX_FLOAT, 7, texts, &y, &err), LS_OK);
+    const float want[] = {3.14f, HUGE_VALF, -HUGE_VALF, NAN, 1e-5f, 1e8f, -7};
+    for (int i = 0; i < 7; i++) {
+        float got = ((const float *)ls_data_bytes(y))[i];
+        assert_true(got == want[i] || (i == 3 && got != got));
+    }
+    ls_data_release(y);
+    assert_int_equal(from_texts(ONNX_INT64, 2, (const char *const[]){"-9223372036854775807", "100"}, &y, &err), LS_OK);
+    assert_true(((const int64_t *)ls_data_bytes(y))[0] == -INT64_MAX && ((const int64_t *)ls_data_bytes(y))[1] == 100);
+    ls_data_release(y);
+    assert_int_equal(from_texts(ONNX_UINT64, 1, (const char *const[]){"18446744073709551615"}, &y, &err), LS_OK);
+    assert_true(((const uint64_t *)ls_data_bytes(y))[0] == UINT64_MAX);
+    ls_data_release(y);
+    assert_int_equal(from_texts(ONNX_FLOAT, 1, (const char *const[]){"Hello World!"}, &y, &err), LS_ERR_INVALID);
+    assert_non_null(strstr(err.message, "Hello World!"));
+}
+
+/* ---- arithmetic ---- */
+
+static void integers_and_mixed_powers(void **state) {
+    (void)state;
+    const int32_t base[] = {2, -3, 7, -1};
+    const float halves[] = {3, 3, 0.5f, -3};
+    const int64_t whole[] = {10, 3, -1, 4};
+    case_of_one c = start("Pow", 15, 2, (const operand[]){LINE(ONNX_INT32, 4, base), LINE(ONNX_FLOAT, 4, halves)});
+    ASSERT_RESULT(&c, ONNX_INT32, int32_t, 8, -27, 2, -1);
+    c = start("Pow", 15, 2, (const operand[]){LINE(ONNX_INT32, 4, base), LINE(ONNX_INT64, 4, whole)});
+    ASSERT_RESULT(&c, ONNX_INT32, int32_t, 1024, -27, 0, 1);
+    c = start("Mod", 13, 2, (const operand[]){LINE(ONNX_INT32, 4, base), LINE(ONNX_INT32, 1, ((const int32_t[]){-4}))});
+    ASSERT_RESULT(&c, ONNX_INT32, int32_t, -2, -3, -1, -1);
+    set_int(&c, "fmod", 1);
+    ASSERT_RESULT(&c, ONNX_INT32, int32_t, 2, -3, 3, -1);
+    c = start("Div", 14, 2, (const operand[]){LINE(ONNX_INT32, 4, base), LINE(ONNX_INT32, 1, ((const int32_t[]){2}))});
+    ASSERT_RESULT(&c, ONNX_INT32, int32_t, 1, -1, 3, 0);
+    c = start("Shrink", 9, 1, (const operand[]){LINE(ONNX_INT32, 4, base)});
+    set_float(&c, "lambd", 1.5f);
+    set_float(&c, "bias", 1.5f);
+    ASSERT_RESULT(&c, ONNX_INT32, int32_t, 0, -1, 5, 0);
+    c = start("Clip", 13, 3, (const operand[]){LINE(ONNX_INT32, 4, base), {0}, LINE(ONNX_INT32, 1, ((const int32_t[]){2}))});
+    ASSERT_RESULT(&c, ONNX_INT32, int32_t, 2, -3, 2, -1);
+    c = start("Gemm", 13, 3, (const operand[]){{ONNX_INT32, 2, {2, 2}, base}, {ONNX_INT32, 2, {2, 2}, base}, LINE(ONNX_INT32, 2, base)});
+    set_float(&c, "alpha", 2);
+    set_float(&c, "beta", 0.5f);
+    set_int(&c, "transA", 1);
+    ASSERT_RESULT(&c, ONNX_INT32, int32_t, 107, -27, -25, 19);
+}
+
+static void bits_are_kept(void **state) {
+    (void)state;
+    const int8_t nibbles[] = {-8, -1, 0, 7};
+    case_of_one c = start("BitCast", 26, 1, (const operand[]){LINE(ONNX_INT4, 4, nibbles)});
+    set_int(&c, "to", ONNX_UINT4);
+    ASSERT_RESULT(&c, ONNX_UINT4, uint8_t, 8, 15, 0, 7);
+    c = start("BitCast", 26, 1, (const operand[]){LINE(ONNX_FLOAT4E2M1, 4, ((const uint8_t[]){9, 15, 0, 7}))});
+    set_int(&c, "to", ONNX_INT4);
+    ASSERT_RESULT(&c, ONNX_INT4, int8_t, -7, -1, 0, 7);
+    c = start("BitCast", 26, 1, (const operand[]){LINE(ONNX_FLOAT, 2, ((const float[]){1, -2}))});
+    set_int(&c, "to", ONNX_UINT32);
+    ASSERT_RESULT(&c, ONNX_UINT32, uint32_t, 0x3f800000, 0xc0000000);
+    const uint8_t eights[] = {0x7c, 0xfc, 0x7d, 0x3c};
+    c = start("IsInf", 20, 1, (const operand[]){LINE(ONNX_FLOAT8E5M2, 4, eights)});
+    set_int(&c, "detect_negative", 0);
+    ASSERT_RESULT(&c, ONNX_BOOL, uint8_t, 1, 0, 0, 0);
+    c = start("IsNaN", 20, 1, (const operand[]){LINE(ONNX_FLOAT8E5M2, 4, eights)});
+    ASSERT_RESULT(&c, ONNX_BOOL, uint8_t, 0, 0, 1, 0);
+}
+
+/* ---- reductions ---- */
+
+static void reductions_of_nothing(void **state) {
+    (void)state;
+    const int32_t x[] = {3, -4, 5, 0, 2, -1};
+    const operand matrix = {ONNX_INT32, 2, {2, 3}, x}, none = {ONNX_INT64, 1, {0}, x};
+    case_of_one c = start("ReduceL1", 18, 2, (const operand[]){matrix, none});
+    set_int(&c, "noop_with_empty_axes", 1);
+    ASSERT_RESULT(&c, ONNX_INT32, int32_t, 3, 4, 5, 0, 2, 1);
+    c = start("ReduceL2", 18, 2, (const operand[]){matrix, LINE(ONNX_INT64, 1, ((const int64_t[]){-1}))});
+    set_int(&c, "keepdims", 0);
+    ASSERT_RESULT(&c, ONNX_INT32, int32_t, 7, 2);
+    c = start("ReduceMean", 13, 1, &matrix);
+    set_ints(&c, "axes", 1, (const int64_t[]){0});
+    ASSERT_RESULT(&c, ONNX_INT32, int32_t, 1, -1, 2);
+    c = start("ReduceMax", 20, 2, (const operand[]){{ONNX_INT32, 2, {2, 0}, x}, LINE(ONNX_INT64, 1, ((const int64_t[]){1}))});
+    ASSERT_RESULT(&c, ONNX_INT32, int32_t, INT32_MIN, INT32_MIN);
+    c = start("ReduceMin", 20, 2, (const operand[]){{ONNX_BOOL, 2, {0, 2}, x}, LINE(ONNX_INT64, 1, ((const int64_t[]){0}))});
+    ASSERT_RESULT(&c, ONNX_BOOL, uint8_t, 1, 1);
+    const float y[] = {1, 1, 1, 1, 5, 5};
+    const operand cube = {ONNX_FLOAT, 3, {1, 2, 3}, y};
+    c = start("Hardmax", 11, 1, &cube);
+    ASSERT_RESULT(&c, ONNX_FLOAT, float, 0, 0, 0, 0, 1, 0);
+    c = start("Hardmax", 13, 1, &cube);
+    ASSERT_RESULT(&c, ONNX_FLOAT, float, 1, 0, 0, 0, 1, 0);
+    c = start("ArgMax", 13, 1, &cube);
+    set_int(&c, "axis", -1);
+    set_int(&c, "select_last_index", 1);
+    ASSERT_RESULT(&c, ONNX_INT64, int64_t, 2, 2);
+}
+
+/* ---- quantisation ---- */
+
+static void quantisation_by_axis_and_block(void **state) {
+    (void)state;
+    const float x[] = {1, 2.5f, 3.5f, -300, 300, 7, 0, -1, 2, 9};
+    const operand rows = {ONNX_FLOAT, 2, {2, 5}, x};
+    const float scales[] = {1, 2, 0.5f, 1, 2, 4};
+    case_of_one c = start("QuantizeLinear", 21, 3, (const operand[]){rows, {ONNX_FLOAT, 2, {2, 3}, scales}, {0}});
+    set_int(&c, "axis", -1);
+    set_int(&c, "block_size", 2); /* the last block is half a one */
+    set_int(&c, "output_dtype", ONNX_INT8);
+    ASSERT_RESULT(&c, ONNX_INT8, int8_t, 1, 2, 2, -128, 127, 7, 0, 0, 1, 2);
+    c = start("QuantizeLinear", 21, 3,
+              (const operand[]){rows, LINE(ONNX_FLOAT, 2, scales), LINE(ONNX_UINT4, 2, ((const uint8_t[]){3, 8}))});
+    set_int(&c, "axis", 0);
+    ASSERT_RESULT(&c, ONNX_UINT4, uint8_t, 4, 5, 7, 0, 15, 12, 8, 8, 9, 12);
+    const int8_t q[] = {-8, 7, 0, 3};
+    c = start("DequantizeLinear", 21, 3,
+              (const operand[]){LINE(ONNX_INT4, 4, q), LINE(ONNX_FLOAT, 4, scales), LINE(ONNX_INT4, 4, ((const int8_t[]){1, -8, 0, 3}))});
+    ASSERT_RESULT(&c, ONNX_FLOAT, float, -9, 30, 0, 0);
+    c = start("DequantizeLinear", 13, 2, (const operand[]){LINE(ONNX_INT32, 2, ((const int32_t[]){-70000, 16777217})), LINE(ONNX_FLOAT, 1, scales + 1)});
+    ASSERT_RESULT(&c, ONNX_FLOAT, float, -140000, 33554432);
+}
+
+static void integer_products(void **state) {
+    (void)state;
+    const uint8_t a[] = {0, 255, 128, 10, 20, 30}, za[] = {128, 10};
+    const int8_t b[] = {-128, 127, 1, 2, 3, 4}, zb[] = {-128, 127};
+    int32_t want[4];
+    for (int i = 0; i < 2; i++) {
+        for (int j = 0; j < 2; j++) {
+            want[2 * i + j] = 0;
+            for (int k = 0; k < 3; k++) {
+                want[2 * i + j] += (a[3 * i + k] - za[i]) * (b[2 * k + j] - zb[j]);
+            }
+        }
+    }
+    case_of_one c = start("MatMulInteger", 10, 4,
+                          (const operand[]){{ONNX_UINT8, 2, {2, 3}, a}, {ONNX_INT8, 2, {3, 2}, b}, LINE(ONNX_UINT8, 2, za),
+                                            LINE(ONNX_INT8, 2, zb)});
+    ASSERT_RESULT(&c, ONNX_INT32, int32_t, want[0], want[1], want[2], want[3]);
+    /* One pixel, two channels out: padding is the zero point, so that only the middle tap counts. */
+    const uint8_t x[] = {200};
+    int8_t w[18];
+    for (int i = 0; i < 18; i++) {
+        w[i] = (int8_t)(i - 4);
+    }
+    const float one[] = {1}, w_scale[] = {0.5f, 0.25f}, y_scale[] = {8};
+    c = start("QLinearConv", 10, 8,
+              (const operand[]){{ONNX_UINT8, 4, {1, 1, 1, 1}, x}, LINE(ONNX_FLOAT, 1, one), LINE(ONNX_UINT8, 1, za),
+                                {ONNX_INT8, 4, {2, 1, 3, 3}, w}, LINE(ONNX_FLOAT, 2, w_scale), LINE(ONNX_INT8, 2, ((const int8_t[]){-2, 1})),
+                                LINE(ONNX_FLOAT, 1, y_scale), LINE(ONNX_UINT8, 1, ((const uint8_t[]){5}))});
+    set_ints(&c, "pads", 4, (const int64_t[]){1, 1, 1, 1});
+    /* 72 * 2 / 16 + 5 = 14; 72 * 8 / 32 + 5 = 23 */
+    ASSERT_RESULT(&c, ONNX_UINT8, uint8_t, 14, 23);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(small_floats_read_and_write, setup, teardown),
+        cmocka_unit_test_setup_teardown(powers_of_two_round_three_ways, setup, teardown),
+        cmocka_unit_test_setup_teardown(strings_and_numbers, setup, teardown),
+        cmocka_unit_test_setup_teardown(integers_and_mixed_powers, setup, teardown),
+        cmocka_unit_test_setup_teardown(bits_are_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(reductions_of_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(quantisation_by_axis_and_block, setup, teardown),
+        cmocka_unit_test_setup_teardown(integer_products, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
