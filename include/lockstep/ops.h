@@ -330,6 +330,30 @@ typedef enum ls_reduction { LS_REDUCTION_NONE, LS_REDUCTION_SUM, LS_REDUCTION_ME
 LS_T ls_nll_loss(ls_session *s, ls_tensor *log_p, ls_tensor *labels, ls_tensor *weight, const int64_t *ignore,
                  ls_reduction reduction);
 
+/* ---- signals ---- */
+typedef struct ls_dft_spec {
+    int axis;
+    int64_t length;    /* of the signal; 0: x's extent, or 2 * (x's - 1) for the inverse of a onesided one */
+    int inverse;       /* e^(+2 pi j k n / length) / length instead of e^(-2 pi j k n / length) */
+    int onesided;      /* only the bins 0 .. length/2; the inverse takes those of a real signal, which it gives */
+    ls_tensor *matrix; /* NULL, or what ls_dft_matrix gives for this x: it may have been computed once */
+} ls_dft_spec;
+/* Discrete Fourier transform of x[..., 1 or 2], real or (real, imaginary), along `axis`, by its matrix: y[.., k, ..] =
+ * sum over n of x[.., n, ..] e^(-2 pi j k n / length), [..., 2], or [..., 1] for the inverse of a onesided one. Elements beyond
+ * `length` are left out, missing ones are 0. */
+LS_T ls_dft(ls_session *s, ls_tensor *x, const ls_dft_spec *spec);
+/* Its matrix [n, parts of x, k, parts of y] for x of `extent` along the axis and `parts` 1 or 2. The angles are reduced to an eighth of
+ * a turn in integers. */
+LS_T ls_dft_matrix(ls_session *s, ls_dtype dtype, int64_t extent, int parts, const ls_dft_spec *spec);
+/* a0 - a1 cos(2 pi i / N) + a2 cos(4 pi i / N) for i < n; N is n when periodic, else n - 1. [n]; all ones for n = 1. */
+LS_T ls_cosine_window(ls_session *s, ls_dtype dtype, int64_t n, int periodic, double a0, double a1, double a2);
+LS_T ls_hann_window(ls_session *s, ls_dtype dtype, int64_t n, int periodic);     /* 0.5, 0.5, 0 */
+LS_T ls_hamming_window(ls_session *s, ls_dtype dtype, int64_t n, int periodic);  /* 25/46, 21/46, 0 */
+LS_T ls_blackman_window(ls_session *s, ls_dtype dtype, int64_t n, int periodic); /* 0.42, 0.5, 0.08 */
+/* Short-time transform of x[batch, samples, 1 or 2]: frames of window[w]'s length every `step` samples, times the window ->
+ * [batch, frames, bins, 2]. Of `spec` length (at least w), onesided and matrix count. */
+LS_T ls_stft(ls_session *s, ls_tensor *x, int64_t step, ls_tensor *window, const ls_dft_spec *spec);
+
 #undef LS_T
 
 #ifdef __cplusplus

@@ -113,3 +113,9 @@ const ls_onnx_graph *ls_onnx_attr_graph(ls_onnx_node *n, const char *name) {
     const Onnx__AttributeProto *a = typed(n, name, ATTR_GRAPH);
     return a ? (const ls_onnx_graph *)a->g : NULL;
 }
+
+uint64_t ls_onnx_stream(ls_onnx_node *n, bool seeded, uint64_t seed) {
+    const char *name = *n->proto->name || n->n_out == 0 ? n->proto->name : n->proto->output[0];
+    uint64_t from = seeded ? ls_hash_u64(seed, 0) : ls_hash(name, strlen(name), 0);
+    return ls_hash_u64(n->run->draws++, from);
+}

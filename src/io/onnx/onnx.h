@@ -156,6 +156,10 @@ ls_tensor *ls_onnx_scalar(ls_onnx_node *n, ls_dtype dtype, double value);
 ls_tensor *ls_onnx_list(ls_onnx_node *n, ls_dtype dtype, int count, const int64_t *values);
 ls_tensor *ls_onnx_shaped(ls_onnx_node *n, ls_tensor *t, int rank, const int64_t *dims); /* reshape */
 
+/* What the key of a node's random numbers is made from: its seed (its name when it has none), and how many nodes of the run have drawn
+ * before, so that the iterations of a loop differ. The same in every run. */
+uint64_t ls_onnx_stream(ls_onnx_node *n, bool seeded, uint64_t seed);
+
 /* ---- subgraphs and functions ---- */
 int ls_onnx_graph_inputs(const ls_onnx_graph *g);
 int ls_onnx_graph_outputs(const ls_onnx_graph *g);

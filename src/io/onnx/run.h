@@ -25,6 +25,7 @@ struct ls_onnx_run {
     bool needs_values; /* why a program could not be built */
     bool lasting;      /* the present node follows from constants alone: what it makes belongs to the base */
     int depth;
+    uint64_t draws;    /* random streams that the run has opened */
     ls_arena arena;
     LS_ARRAY(ls_data *) data;
 };
