@@ -16,6 +16,7 @@ build zlib1g-dev      <zlib.h>
 build libpthreadpool-dev <pthreadpool.h>
 build libcjson-dev    <cjson/cJSON.h>
 build libprotobuf-c-dev <protobuf-c/protobuf-c.h>
+build libpcre2-dev    /usr/include/pcre2.h
 build protobuf-c-compiler protoc-c
 test  g++             g++
 test  binutils        objdump

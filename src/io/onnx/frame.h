@@ -17,5 +17,7 @@ struct ls_onnx_frame {
 
 /* NULL: it is not there. */
 const Onnx__AttributeProto *ls_onnx_find_attr(const Onnx__NodeProto *node, const ls_onnx_frame *frame, const char *name);
+/* The value of a name in sight of the node; NULL: there is none. */
+ls_status ls_onnx_named(ls_onnx_node *n, const char *name, ls_onnx_value **out_value) LS_MUST_USE;
 
 #endif

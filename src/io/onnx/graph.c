@@ -57,6 +57,10 @@ static ls_status look_up(ls_onnx_run *run, const ls_onnx_frame *f, const char *n
     return LS_OK;
 }
 
+ls_status ls_onnx_named(ls_onnx_node *n, const char *name, ls_onnx_value **out_value) {
+    return look_up(n->run, n->frame, name, out_value, n->err);
+}
+
 /* ---- one node ---- */
 
 static int imported(const ls_onnx_frame *f, const char *domain) {
@@ -211,6 +215,12 @@ static bool need_of(need *w, const Onnx__NodeProto *p, int depth) {
     }
     for (size_t i = 0; i < p->n_attribute && good; i++) {
         const Onnx__GraphProto *g = p->attribute[i]->g;
+        const ProtobufCBinaryData *y = &p->attribute[i]->s;
+        if (!strcmp(p->op_type, "Gradient") && !strcmp(p->attribute[i]->name, "y") && y->len > 0 && y->len < 256) { /* names what it differentiates */
+            char name[256] = "";
+            memcpy(name, y->data, y->len);
+            good = need_name(w, name);
+        }
         for (size_t j = 0; g && j < g->n_node && good; j++) {
             good = need_of(w, g->node[j], depth + 1);
         }
