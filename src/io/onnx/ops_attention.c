@@ -2,12 +2,11 @@
  *
  * Attention in f32 and f64 without extras is ls_attention. Otherwise it is built step by step with the roundings that the
  * specification's function has: queries and keys are scaled by the root of the scale, scores are of the operands' type. */
-#include "io/onnx/onnx.h"
+#include "io/onnx/heads.h"
 #include <inttypes.h>
 #include <string.h>
 
-/* [B,S,heads*D] to [B,heads,S,D]; what has rank 4 stays. NULL with an error in n. */
-static ls_status split_heads(ls_onnx_node *n, ls_tensor *x, int64_t heads, ls_tensor **out) {
+ls_status ls_onnx_split_heads(ls_onnx_node *n, ls_tensor *x, int64_t heads, ls_tensor **out) {
     int64_t d[LS_MAX_RANK];
     int rank = ls_onnx_dims(x, d);
     if (rank == 4) {
@@ -23,8 +22,7 @@ static ls_status split_heads(ls_onnx_node *n, ls_tensor *x, int64_t heads, ls_te
     return *out ? LS_OK : ls_onnx_out(n, 0, NULL);
 }
 
-/* The way back: [B,H,S,D] to [B,S,H*D]. */
-static ls_tensor *join_heads(ls_onnx_node *n, ls_tensor *x) {
+ls_tensor *ls_onnx_join_heads(ls_onnx_node *n, ls_tensor *x) {
     int64_t d[LS_MAX_RANK];
     if (!x) {
         return NULL;
@@ -42,8 +40,7 @@ static ls_tensor *root_of_scale(ls_onnx_node *n, ls_dtype dtype, int64_t feature
     return ls_cast(n->s, ls_sqrt(n->s, scale), dtype);
 }
 
-/* a[B,H,L,K] by b[B,G,S,E] in groups of H / G heads, over the last axis of a and `axis` of b: [B,H,L,rest of b]. */
-static ls_tensor *by_groups(ls_onnx_node *n, ls_tensor *a, ls_tensor *b, int axis) {
+ls_tensor *ls_onnx_by_groups(ls_onnx_node *n, ls_tensor *a, ls_tensor *b, int axis) {
     int64_t da[LS_MAX_RANK], db[LS_MAX_RANK];
     if (!a || !b) {
         return NULL;
@@ -143,7 +140,7 @@ static ls_status step_by_step(ls_onnx_node *n, const attention *a, ls_tensor **o
     }
     ls_onnx_dims(a->q, features);
     ls_tensor *root = root_of_scale(n, dtype, features[3]), *shown[4];
-    ls_tensor *scores = by_groups(n, ls_mul(n->s, a->q, root), ls_mul(n->s, a->k, root), 3);
+    ls_tensor *scores = ls_onnx_by_groups(n, ls_mul(n->s, a->q, root), ls_mul(n->s, a->k, root), 3);
     shown[0] = scores;
     if (cap != 0) {
         ls_tensor *c = ls_onnx_scalar(n, dtype, cap);
@@ -162,7 +159,7 @@ static ls_status step_by_step(ls_onnx_node *n, const attention *a, ls_tensor **o
     shown[2] = scores;
     ls_tensor *p = scores ? ls_cast(n->s, ls_masked_softmax(n->s, ls_cast(n->s, scores, soft), -1), dtype) : NULL;
     shown[3] = p;
-    *out_y = p ? by_groups(n, p, ls_cast(n->s, a->v, dtype), 2) : NULL;
+    *out_y = p ? ls_onnx_by_groups(n, p, ls_cast(n->s, a->v, dtype), 2) : NULL;
     return ls_onnx_wants(n, 3) ? ls_onnx_out(n, 3, shown[mode >= 0 && mode < 4 ? mode : 0]) : LS_OK;
 }
 
@@ -176,9 +173,9 @@ static ls_status attend(ls_onnx_node *n) {
     }
     bool flat = ls_onnx_dims(q, d) == 3;
     int64_t kv_heads = ls_onnx_attr_int(n, "kv_num_heads", 0);
-    LS_TRY(n->err, split_heads(n, q, ls_onnx_attr_int(n, "q_num_heads", 0), &a.q));
-    LS_TRY(n->err, split_heads(n, k, kv_heads, &a.k));
-    LS_TRY(n->err, split_heads(n, v, kv_heads, &a.v));
+    LS_TRY(n->err, ls_onnx_split_heads(n, q, ls_onnx_attr_int(n, "q_num_heads", 0), &a.q));
+    LS_TRY(n->err, ls_onnx_split_heads(n, k, kv_heads, &a.k));
+    LS_TRY(n->err, ls_onnx_split_heads(n, v, kv_heads, &a.v));
     if ((past_k != NULL) != (past_v != NULL)) {
         return ls_onnx_fail(n, LS_ERR_INVALID, "past_key and past_value: expected both or neither");
     }
@@ -211,7 +208,7 @@ static ls_status attend(ls_onnx_node *n) {
     } else {
         LS_TRY(n->err, step_by_step(n, &a, &y));
     }
-    return ls_onnx_out(n, 0, flat ? join_heads(n, y) : y);
+    return ls_onnx_out(n, 0, flat ? ls_onnx_join_heads(n, y) : y);
 }
 
 /* ---- FlexAttention ---- */
@@ -250,7 +247,7 @@ static ls_status flex_attention(ls_onnx_node *n) {
         }
     }
     ls_tensor *root = root_of_scale(n, dtype, d[3]);
-    ls_tensor *scores = by_groups(n, ls_mul(n->s, q, root), ls_mul(n->s, k, root), 3);
+    ls_tensor *scores = ls_onnx_by_groups(n, ls_mul(n->s, q, root), ls_mul(n->s, k, root), 3);
     scores = scores ? ls_cast(n->s, scores, soft) : NULL;
     if (!scores) {
         return ls_onnx_out(n, 0, NULL);
@@ -261,7 +258,7 @@ static ls_status flex_attention(ls_onnx_node *n) {
         return ls_onnx_out(n, 0, NULL);
     }
     LS_TRY(n->err, modified(n, "prob_mod", &p));
-    ls_tensor *y = by_groups(n, p, ls_cast(n->s, v, soft), 2);
+    ls_tensor *y = ls_onnx_by_groups(n, p, ls_cast(n->s, v, soft), 2);
     return ls_onnx_out(n, 0, y ? ls_cast(n->s, y, ls_tensor_dtype(v)) : NULL);
 }
 
@@ -274,7 +271,7 @@ static ls_status rotary(ls_onnx_node *n) {
         return ls_onnx_out(n, 0, NULL);
     }
     bool flat = ls_onnx_dims(x, d) == 3;
-    LS_TRY(n->err, split_heads(n, x, ls_onnx_attr_int(n, "num_heads", 0), &heads));
+    LS_TRY(n->err, ls_onnx_split_heads(n, x, ls_onnx_attr_int(n, "num_heads", 0), &heads));
     ls_onnx_dims(heads, d);
     int64_t turned = ls_onnx_attr_int(n, "rotary_embedding_dim", 0);
     turned = turned ? turned : d[3];
@@ -290,14 +287,14 @@ static ls_status rotary(ls_onnx_node *n) {
     }
     bool interleaved = ls_onnx_attr_int(n, "interleaved", 0) != 0;
     ls_tensor *y = ls_rotary_embedding(n->s, heads, cache[0], cache[1], interleaved);
-    return ls_onnx_out(n, 0, flat ? join_heads(n, y) : y);
+    return ls_onnx_out(n, 0, flat ? ls_onnx_join_heads(n, y) : y);
 }
 
 /* ---- LinearAttention ---- */
 
 /* [B,T,heads * features] to [B,heads,T,features] in f32. */
 static ls_status wide_heads(ls_onnx_node *n, ls_tensor *x, int64_t heads, ls_tensor **out) {
-    LS_TRY(n->err, split_heads(n, x, heads, out));
+    LS_TRY(n->err, ls_onnx_split_heads(n, x, heads, out));
     *out = ls_cast(n->s, *out, LS_F32);
     return *out ? LS_OK : ls_onnx_out(n, 0, NULL);
 }
@@ -337,7 +334,7 @@ static ls_status linear_attention(ls_onnx_node *n) {
     part[3] = in[3] ? ls_cast(n->s, in[3], LS_F32) : ls_full(n->s, LS_F32, LS_SHAPE(d[0], dk[1], dk[3], dv[3]), 0);
     ls_linear_attention_spec spec = {ls_onnx_attr_float(n, "scale", 0), part[4], part[5]};
     ls_tensor *y = ls_linear_attention(n->s, part[0], part[1], part[2], part[3], &spec, &last);
-    LS_TRY(n->err, ls_onnx_out(n, 0, y ? ls_cast(n->s, join_heads(n, y), dtype) : NULL));
+    LS_TRY(n->err, ls_onnx_out(n, 0, y ? ls_cast(n->s, ls_onnx_join_heads(n, y), dtype) : NULL));
     return ls_onnx_out(n, 1, ls_cast(n->s, last, state));
 }
 
