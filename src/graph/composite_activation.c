@@ -1,5 +1,6 @@
-/* Activations and inverse hyperbolic functions as composites. f16 and bf16 are computed in f32 and rounded once
- * at the end. Branches that are not taken stay finite, so that no derivative becomes 0 * infinity. */
+/* Activations and inverse hyperbolic functions as composites. f16 and bf16 are computed in f32 and
+ * rounded once at the end. Branches that are not taken stay finite, so that no derivative becomes 0 *
+ * infinity. */
 #include "graph/build.h"
 
 static ls_tensor *enter(ls_session *s, const char *name, ls_tensor *x) {
@@ -44,7 +45,8 @@ ls_tensor *ls_leaky_relu(ls_session *s, ls_tensor *x, double slope) {
     return ls_cast(s, ls_where(s, below, ls_mul(s, w, ls_const_like(s, w, slope)), w), x->dtype);
 }
 
-/* ---- inverse hyperbolic functions: by log1p near 0 or 1, and as log(2a) where a's square would overflow ---- */
+/* ---- inverse hyperbolic functions: by log1p near 0 or 1, and as log(2a) where a's square would overflow
+ * ---- */
 
 #define LN2 0.69314718055994530942
 #define FAR 0x1p30

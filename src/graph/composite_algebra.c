@@ -1,4 +1,5 @@
-/* Composites of algebra: sums of products by labels (einsum), determinants, remainders and powers of integers, log-sum-exp. */
+/* Composites of algebra: sums of products by labels (einsum), determinants, remainders and powers of
+ * integers, log-sum-exp. */
 #include "graph/build.h"
 #include <inttypes.h>
 #include <lockstep/grad.h>
@@ -30,8 +31,9 @@ ls_tensor *ls_pow_int(ls_session *s, ls_tensor *a, ls_tensor *b) {
                             LS_TEXT(b));
     }
     if (!ls_shape_broadcast(&a->shape, &b->shape, &shape)) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "pow_int: operands are %s and %s: expected shapes that broadcast",
-                            LS_TEXT(a), LS_TEXT(b));
+        return LS_NODE_FAIL(s, LS_ERR_SHAPE,
+                            "pow_int: operands are %s and %s: expected shapes that broadcast", LS_TEXT(a),
+                            LS_TEXT(b));
     }
     ls_tensor *base = ls_broadcast_to(s, "pow_int", a, &shape), *e = ls_broadcast_to(s, "pow_int", b, &shape);
     if (!base || !e) {
@@ -48,7 +50,8 @@ ls_tensor *ls_pow_int(ls_session *s, ls_tensor *a, ls_tensor *b) {
     if (!is_signed || !y) {
         return y;
     }
-    /* A negative power of 1 or -1 is the power by its lowest bit, which the loop gave; of others, truncated, 0. */
+    /* A negative power of 1 or -1 is the power by its lowest bit, which the loop gave; of others,
+     * truncated, 0. */
     ls_tensor *unit = ls_eq(s, ls_abs(s, base), ls_const_like(s, base, 1));
     ls_tensor *gone = ls_and(s, ls_lt(s, e, none), ls_not(s, unit));
     return ls_where(s, gone, ls_const_like(s, base, 0), y);
@@ -104,9 +107,10 @@ static ls_tensor *as_shape(ls_session *s, ls_tensor *x, int64_t a, int64_t b, in
     return ls_reshape(s, x, c < 0 ? LS_SHAPE(a, b) : LS_SHAPE(a, b, c));
 }
 
-/* carry: the matrix [B,n,n] whose rows and columns before `k` are done with, and the product of the pivots [B,1]. */
-static ls_status det_step(ls_session *s, void *ctx, ls_tensor *k, ls_tensor *const *carry, ls_tensor *const *xs,
-                          ls_tensor **out_carry, ls_tensor **out_ys) {
+/* carry: the matrix [B,n,n] whose rows and columns before `k` are done with, and the product of the
+ * pivots [B,1]. */
+static ls_status det_step(ls_session *s, void *ctx, ls_tensor *k, ls_tensor *const *carry,
+                          ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     (void)xs;
     (void)out_ys;
     const det_size *d = ctx;
@@ -168,7 +172,10 @@ ls_tensor *ls_det(ls_session *s, ls_tensor *x) {
 
 /* ---- einsum ---- */
 
-enum { FIRST_ELLIPSIS = 52, LABELS = FIRST_ELLIPSIS + LS_MAX_RANK }; /* A-Z, a-z, the axes of "..." aligned at the right */
+enum {
+    FIRST_ELLIPSIS = 52,
+    LABELS = FIRST_ELLIPSIS + LS_MAX_RANK
+}; /* A-Z, a-z, the axes of "..." aligned at the right */
 
 typedef struct term {
     int n;
@@ -191,7 +198,8 @@ static bool einsum_fail(const einsum *e, const char *why) {
     return false;
 }
 
-/* Reads one term up to ',', '-' or the end; `rank` -1: of the result, where "..." is as long as the longest. */
+/* Reads one term up to ',', '-' or the end; `rank` -1: of the result, where "..." is as long as the
+ * longest. */
 static bool read_term(einsum *e, const char **at, int rank, term *out) {
     int letters = 0, dots = 0;
     const char *p = *at;
@@ -311,7 +319,8 @@ static ls_tensor *drop_ones(einsum *e, ls_tensor *x, term *t, const ls_tensor *y
 }
 
 /* a := the product of a and b, summed over the labels that are not needed after. */
-static ls_tensor *product(einsum *e, ls_tensor *a, term *ta, ls_tensor *b, term *tb, const bool needed[LABELS]) {
+static ls_tensor *product(einsum *e, ls_tensor *a, term *ta, ls_tensor *b, term *tb,
+                          const bool needed[LABELS]) {
     bool want_a[LABELS], want_b[LABELS];
     ls_tensor *a1 = drop_ones(e, a, ta, b, tb);
     b = a1 ? drop_ones(e, b, tb, a1, ta) : NULL;
@@ -350,7 +359,8 @@ static ls_tensor *product(einsum *e, ls_tensor *a, term *ta, ls_tensor *b, term 
     return ls_contract(e->s, a, b, &spec, a->dtype);
 }
 
-/* The labels after "->", or, without it, "..." and then those that stand once, in the order of the alphabet. */
+/* The labels after "->", or, without it, "..." and then those that stand once, in the order of the
+ * alphabet. */
 static bool read_result(einsum *e, const char *at, term *out) {
     if (*at) {
         if (at[0] != '-' || at[1] != '>') {
@@ -412,7 +422,8 @@ ls_tensor *ls_einsum(ls_session *s, const char *equation, ls_tensor *const *xs, 
     einsum e = {.s = s, .equation = equation};
     term terms[EINSUM_OPERANDS], out;
     if (count < 1 || count > EINSUM_OPERANDS) {
-        return LS_NODE_FAIL(s, LS_ERR_INVALID, "einsum: %d operands: expected 1 to %d", count, EINSUM_OPERANDS);
+        return LS_NODE_FAIL(s, LS_ERR_INVALID, "einsum: %d operands: expected 1 to %d", count,
+                            EINSUM_OPERANDS);
     }
     if (!ls_check_operands(s, "einsum", count, xs) || !read_terms(&e, xs, count, terms, &out)) {
         return NULL;

@@ -1,5 +1,5 @@
-/* Sums of products by labels, determinants, integer powers and remainders, log-sum-exp and activations: against their definitions
- * written as loops, and derivatives against finite differences. */
+/* Sums of products by labels, determinants, integer powers and remainders, log-sum-exp and activations:
+ * against their definitions written as loops, and derivatives against finite differences. */
 #include "support/world.h"
 #include "base/rng.h"
 #include <lockstep/status.h>
@@ -94,12 +94,36 @@ static void einsum_is_its_definition(void **state) {
         {"i,j->ji", 2, {LS_SHAPE(3), LS_SHAPE(4)}, {"i", "j"}, "ji", LS_SHAPE(4, 3)},
         {"bij,bjk->bik", 2, {LS_SHAPE(2, 3, 4), LS_SHAPE(2, 4, 5)}, {"bij", "bjk"}, "bik", LS_SHAPE(2, 3, 5)},
         {"bij,bjk->bik", 2, {LS_SHAPE(1, 3, 4), LS_SHAPE(2, 4, 5)}, {"bij", "bjk"}, "bik", LS_SHAPE(2, 3, 5)},
-        {"...ij,...jk->...ik", 2, {LS_SHAPE(2, 3, 4), LS_SHAPE(6, 2, 4, 5)}, {"1ij", "01jk"}, "01ik", LS_SHAPE(6, 2, 3, 5)},
-        {"...ij,...jk", 2, {LS_SHAPE(2, 1, 3, 4), LS_SHAPE(3, 4, 5)}, {"01ij", "1jk"}, "01ik", LS_SHAPE(2, 3, 3, 5)},
+        {"...ij,...jk->...ik",
+         2,
+         {LS_SHAPE(2, 3, 4), LS_SHAPE(6, 2, 4, 5)},
+         {"1ij", "01jk"},
+         "01ik",
+         LS_SHAPE(6, 2, 3, 5)},
+        {"...ij,...jk",
+         2,
+         {LS_SHAPE(2, 1, 3, 4), LS_SHAPE(3, 4, 5)},
+         {"01ij", "1jk"},
+         "01ik",
+         LS_SHAPE(2, 3, 3, 5)},
         {"...ii->...i", 1, {LS_SHAPE(2, 3, 3)}, {"0ii"}, "0i", LS_SHAPE(2, 3)},
-        {"ij,jk,kl->il", 3, {LS_SHAPE(2, 3), LS_SHAPE(3, 4), LS_SHAPE(4, 5)}, {"ij", "jk", "kl"}, "il", LS_SHAPE(2, 5)},
-        {"ij,jk,ik->j", 3, {LS_SHAPE(2, 3), LS_SHAPE(3, 4), LS_SHAPE(2, 4)}, {"ij", "jk", "ik"}, "j", LS_SHAPE(3)},
-        {"bhwij,bhwjk->bhwik", 2, {LS_SHAPE(2, 1, 3, 2, 2), LS_SHAPE(2, 2, 3, 2, 2)}, {"bhwij", "bhwjk"}, "bhwik",
+        {"ij,jk,kl->il",
+         3,
+         {LS_SHAPE(2, 3), LS_SHAPE(3, 4), LS_SHAPE(4, 5)},
+         {"ij", "jk", "kl"},
+         "il",
+         LS_SHAPE(2, 5)},
+        {"ij,jk,ik->j",
+         3,
+         {LS_SHAPE(2, 3), LS_SHAPE(3, 4), LS_SHAPE(2, 4)},
+         {"ij", "jk", "ik"},
+         "j",
+         LS_SHAPE(3)},
+        {"bhwij,bhwjk->bhwik",
+         2,
+         {LS_SHAPE(2, 1, 3, 2, 2), LS_SHAPE(2, 2, 3, 2, 2)},
+         {"bhwij", "bhwjk"},
+         "bhwik",
          LS_SHAPE(2, 2, 3, 2, 2)},
         {"Ab,bA->bA", 2, {LS_SHAPE(3, 4), LS_SHAPE(4, 3)}, {"Ab", "bA"}, "bA", LS_SHAPE(4, 3)},
         {"bA,A", 2, {LS_SHAPE(4, 3), LS_SHAPE(3)}, {"bA", "A"}, "b", LS_SHAPE(4)},
@@ -137,8 +161,9 @@ static void einsum_is_its_definition(void **state) {
 
 static void einsum_names_what_is_wrong(void **state) {
     (void)state;
-    static const char *const wrong[] = {"ij,jk->iz", "ij",        "ij,jk,kl", "ij,j->i",   "i.j,jk->ik", "ij,jk->ii", "ij,jk->i>",
-                                        "i1,jk",     "ij,jk-ik", "ij,jk>ik", "...ijk,jk", "ij,jk->ik,", "..ij,jk"};
+    static const char *const wrong[] = {"ij,jk->iz", "ij",         "ij,jk,kl", "ij,j->i",  "i.j,jk->ik",
+                                        "ij,jk->ii", "ij,jk->i>",  "i1,jk",    "ij,jk-ik", "ij,jk>ik",
+                                        "...ijk,jk", "ij,jk->ik,", "..ij,jk"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         world w = world_open("cpu");
         static const double data[12];
@@ -217,7 +242,8 @@ static void integer_powers_and_remainders(void **state) {
     ls_tensor *x = ls_tensor_from(s, LS_I32, LS_SHAPE(N, 1), a);
     ls_tensor *p = must(&w, ls_pow_int(s, x, ls_tensor_from(s, LS_I64, LS_SHAPE(N), e)));
     ls_tensor *m = must(&w, ls_mod(s, x, ls_tensor_from(s, LS_I32, LS_SHAPE(N), b)));
-    ls_tensor *f = must(&w, ls_mod(s, ls_tensor_from(s, LS_F64, LS_SHAPE(N, 1), da), ls_tensor_from(s, LS_F64, LS_SHAPE(N), db)));
+    ls_tensor *f = must(&w, ls_mod(s, ls_tensor_from(s, LS_F64, LS_SHAPE(N, 1), da),
+                                   ls_tensor_from(s, LS_F64, LS_SHAPE(N), db)));
     world_ok(&w, ls_read(s, p, power, sizeof power));
     world_ok(&w, ls_read(s, m, rest, sizeof rest));
     world_ok(&w, ls_read(s, f, real, sizeof real));
@@ -231,7 +257,8 @@ static void integer_powers_and_remainders(void **state) {
                 want = 0;
             }
             if (power[i * N + j] != (int32_t)want) {
-                fail_msg("%d ^ %lld is %d, expected %d", a[i], (long long)e[j], power[i * N + j], (int32_t)want);
+                fail_msg("%d ^ %lld is %d, expected %d", a[i], (long long)e[j], power[i * N + j],
+                         (int32_t)want);
             }
             int64_t r = (int64_t)a[i] % b[j];
             r += r && (r < 0) != (b[j] < 0) ? b[j] : 0;
@@ -246,12 +273,24 @@ static void integer_powers_and_remainders(void **state) {
 
 /* ---- functions of one number ---- */
 
-static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
-static double mish(double x) { return x * tanh(softplus(x)); }
-static double elu(double x) { return x > 0 ? x : 1.5 * expm1(x); }
-static double leaky(double x) { return x < 0 ? 0.25 * x : x; }
-static ls_tensor *make_elu(ls_session *s, ls_tensor *x) { return ls_elu(s, x, 1.5); }
-static ls_tensor *make_leaky(ls_session *s, ls_tensor *x) { return ls_leaky_relu(s, x, 0.25); }
+static double softplus(double x) {
+    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+static double mish(double x) {
+    return x * tanh(softplus(x));
+}
+static double elu(double x) {
+    return x > 0 ? x : 1.5 * expm1(x);
+}
+static double leaky(double x) {
+    return x < 0 ? 0.25 * x : x;
+}
+static ls_tensor *make_elu(ls_session *s, ls_tensor *x) {
+    return ls_elu(s, x, 1.5);
+}
+static ls_tensor *make_leaky(ls_session *s, ls_tensor *x) {
+    return ls_leaky_relu(s, x, 0.25);
+}
 
 static const struct function {
     const char *name;
@@ -259,9 +298,12 @@ static const struct function {
     double (*want)(double x);
     double low, high; /* where it is defined */
 } functions[] = {
-    {"softplus", ls_softplus, softplus, -HUGE_VAL, HUGE_VAL}, {"mish", ls_mish, mish, -1e300, HUGE_VAL},
-    {"elu", make_elu, elu, -HUGE_VAL, HUGE_VAL},              {"leaky_relu", make_leaky, leaky, -HUGE_VAL, HUGE_VAL},
-    {"asinh", ls_asinh, asinh, -HUGE_VAL, HUGE_VAL},          {"acosh", ls_acosh, acosh, 1, HUGE_VAL},
+    {"softplus", ls_softplus, softplus, -HUGE_VAL, HUGE_VAL},
+    {"mish", ls_mish, mish, -1e300, HUGE_VAL},
+    {"elu", make_elu, elu, -HUGE_VAL, HUGE_VAL},
+    {"leaky_relu", make_leaky, leaky, -HUGE_VAL, HUGE_VAL},
+    {"asinh", ls_asinh, asinh, -HUGE_VAL, HUGE_VAL},
+    {"acosh", ls_acosh, acosh, 1, HUGE_VAL},
     {"atanh", ls_atanh, atanh, -1, 1},
 };
 
@@ -297,8 +339,10 @@ static void functions_are_their_definitions(void **state) {
             assert_close(functions[f].name, i, got[i], want, 1e-14);
             assert_close(functions[f].name, i, (double)single[i], functions[f].want((double)narrow[i]), 3e-7);
             double room = 500 * h; /* differences are good only away from an edge */
-            bool inside = x[i] - room > functions[f].low && x[i] + room < functions[f].high && fabs(x[i]) < 1e200;
-            if (inside && (fabs(x[i]) > 2 * h || f > 3 || f < 2)) { /* elu and leaky_relu have a corner at 0 */
+            bool inside =
+                x[i] - room > functions[f].low && x[i] + room < functions[f].high && fabs(x[i]) < 1e200;
+            if (inside &&
+                (fabs(x[i]) > 2 * h || f > 3 || f < 2)) { /* elu and leaky_relu have a corner at 0 */
                 double want_slope = (functions[f].want(x[i] + h) - functions[f].want(x[i] - h)) / (2 * h);
                 assert_close(functions[f].name, i, slope[i], want_slope, 1e-6);
             }
@@ -329,12 +373,16 @@ static void logsumexp_of_extremes(void **state) {
     world_close(&w);
 }
 
-static ls_tensor *of_det(ls_session *s, ls_tensor *x) { return ls_det(s, x); }
+static ls_tensor *of_det(ls_session *s, ls_tensor *x) {
+    return ls_det(s, x);
+}
 static ls_tensor *of_einsum(ls_session *s, ls_tensor *x) {
     ls_tensor *xs[] = {x, x, x};
     return ls_einsum(s, "bij,bkj,bkk->bi", xs, 3);
 }
-static ls_tensor *of_logsumexp(ls_session *s, ls_tensor *x) { return ls_logsumexp(s, x, 2, (int[]){2, 0}, 0); }
+static ls_tensor *of_logsumexp(ls_session *s, ls_tensor *x) {
+    return ls_logsumexp(s, x, 2, (int[]){2, 0}, 0);
+}
 
 static void derivatives_match_differences(void **state) {
     (void)state;
@@ -370,8 +418,8 @@ static void derivatives_match_differences(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(einsum_is_its_definition),      cmocka_unit_test(einsum_names_what_is_wrong),
-        cmocka_unit_test(det_is_its_definition),         cmocka_unit_test(integer_powers_and_remainders),
+        cmocka_unit_test(einsum_is_its_definition),        cmocka_unit_test(einsum_names_what_is_wrong),
+        cmocka_unit_test(det_is_its_definition),           cmocka_unit_test(integer_powers_and_remainders),
         cmocka_unit_test(functions_are_their_definitions), cmocka_unit_test(logsumexp_of_extremes),
         cmocka_unit_test(derivatives_match_differences),
     };

@@ -1,5 +1,6 @@
-/* Arithmetic, casts, reductions and quantisation of ONNX beyond what the ONNX project's cases hold: every code of the small floating
- * types against a search for the nearest, strings, integers of all kinds, blocks, and zero points by row and channel. */
+/* Arithmetic, casts, reductions and quantisation of ONNX beyond what the ONNX project's cases hold: every
+ * code of the small floating types against a search for the nearest, strings, integers of all kinds,
+ * blocks, and zero points by row and channel. */
 #define _GNU_SOURCE
 #include "onnx_support.h"
 #include "base/rng.h"
@@ -55,7 +56,8 @@ static void set_ints(case_of_one *c, const char *name, int n, const int64_t *lis
 }
 
 static bool packed(int type) {
-    return type == ONNX_UINT4 || type == ONNX_INT4 || type == ONNX_FLOAT4E2M1 || type == ONNX_UINT2 || type == ONNX_INT2;
+    return type == ONNX_UINT4 || type == ONNX_INT4 || type == ONNX_FLOAT4E2M1 || type == ONNX_UINT2 ||
+           type == ONNX_INT2;
 }
 
 static int64_t elements(const operand *o) {
@@ -66,7 +68,8 @@ static int64_t elements(const operand *o) {
     return n;
 }
 
-static ls_status run_model(const case_of_one *c, int n, const ls_named_data *in, ls_data **out, ls_error *err) {
+static ls_status run_model(const case_of_one *c, int n, const ls_named_data *in, ls_data **out,
+                           ls_error *err) {
     ls_model *m;
     ls_device *device;
     ls_session *s;
@@ -105,7 +108,9 @@ static ls_data *result(case_of_one *c, int type) {
         any_packed |= packed(o->type);
         INPUT(g, value(operand_names[i], tensor_type(o->type, NULL)));
         given[n] = NULL;
-        assert_int_equal(ls_data_create(context, ls_onnx_carrier(o->type), o->rank, o->dims, o->bytes, &given[n], NULL), LS_OK);
+        assert_int_equal(
+            ls_data_create(context, ls_onnx_carrier(o->type), o->rank, o->dims, o->bytes, &given[n], NULL),
+            LS_OK);
         in[n] = (ls_named_data){operand_names[i], given[n]};
         n++;
     }
@@ -118,7 +123,8 @@ static ls_data *result(case_of_one *c, int type) {
             const operand *o = &c->in[i];
             if (o->type) {
                 size_t size = (size_t)elements(o) * ls_dtype_size(ls_onnx_carrier(o->type));
-                PUSH(g->initializer, g->n_initializer, raw(tensor(operand_names[i], o->type, o->rank, o->dims), o->bytes, size));
+                PUSH(g->initializer, g->n_initializer,
+                     raw(tensor(operand_names[i], o->type, o->rank, o->dims), o->bytes, size));
             }
         }
         if (run_model(c, 0, NULL, &y[1], &err) != LS_OK) {
@@ -143,14 +149,15 @@ static ls_data *result(case_of_one *c, int type) {
         for (size_t i_ = 0; i_ < sizeof want_ / sizeof *want_; i_++) {                                       \
             T g_ = ((const T *)ls_data_bytes(got_))[i_];                                                     \
             if (!(g_ == want_[i_] || (g_ != g_ && want_[i_] != want_[i_]))) {                                \
-                fail_msg("%s (line %d): element %d is %g, expected %g", (c)->node->op_type, __LINE__, (int)i_, (double)g_, \
-                         (double)want_[i_]);                                                                 \
+                fail_msg("%s (line %d): element %d is %g, expected %g", (c)->node->op_type, __LINE__,        \
+                         (int)i_, (double)g_, (double)want_[i_]);                                            \
             }                                                                                                \
         }                                                                                                    \
         ls_data_release(got_);                                                                               \
     } while (0)
 
-#define LINE(type, n, data) {(type), 1, {(n)}, (data)}
+#define LINE(type, n, data)                                                                                  \
+    { (type), 1, {(n)}, (data) }
 
 /* ---- small floating types ---- */
 
@@ -179,10 +186,12 @@ static double small_value(const small *f, int code) {
         return sign * HUGE_VAL;
     }
     int e = magnitude >> f->mantissa, m = magnitude & ((1 << f->mantissa) - 1);
-    return sign * (e ? ldexp(m + (1 << f->mantissa), e - f->bias - f->mantissa) : ldexp(m, 1 - f->bias - f->mantissa));
+    return sign * (e ? ldexp(m + (1 << f->mantissa), e - f->bias - f->mantissa)
+                     : ldexp(m, 1 - f->bias - f->mantissa));
 }
 
-/* By search: the nearest finite code, of two equally near the even one; beyond half a step past the largest, out of range. */
+/* By search: the nearest finite code, of two equally near the even one; beyond half a step past the
+ * largest, out of range. */
 static int nearest(const small *f, double x, bool saturate) {
     int best = 0, sign = signbit(x) ? f->sign : 0;
     double a = fmin(fabs(x), 1e9), distance = HUGE_VAL, step = 0, largest = 0;
@@ -199,7 +208,8 @@ static int nearest(const small *f, double x, bool saturate) {
         }
     }
     bool odd = best & 1; /* of the largest: a tie past it leaves */
-    if ((a > largest + step / 2 || (a == largest + step / 2 && odd)) && !saturate && f->type != ONNX_FLOAT4E2M1) {
+    if ((a > largest + step / 2 || (a == largest + step / 2 && odd)) && !saturate &&
+        f->type != ONNX_FLOAT4E2M1) {
         return f->fnuz ? f->sign : sign | (f->infinity >= 0 ? f->infinity : f->first_nan);
     }
     return best == 0 && f->fnuz ? 0 : sign | best;
@@ -223,7 +233,8 @@ static void small_floats_read_and_write(void **state) {
         const float *read = ls_data_bytes(y);
         for (int k = 0; k < f->codes; k++) {
             double want = small_value(f, k);
-            assert_true(want != want ? read[k] != read[k] : (double)read[k] == want && !signbit(want) == !signbit(read[k]));
+            assert_true(want != want ? read[k] != read[k]
+                                     : (double)read[k] == want && !signbit(want) == !signbit(read[k]));
         }
         static float x[MANY];
         static double d[MANY];
@@ -231,7 +242,9 @@ static void small_floats_read_and_write(void **state) {
             double v = small_value(f, (int)ls_rng_below(&rng, (uint64_t)f->codes)), u;
             u = small_value(f, (int)ls_rng_below(&rng, (uint64_t)f->codes));
             int kind = (int)ls_rng_below(&rng, 5);
-            v = kind < 2 ? v : kind < 4 ? (v + u) / 2 : ldexp(2 * ls_rng_unit(&rng) - 1, (int)ls_rng_below(&rng, 44) - 24);
+            v = kind < 2   ? v
+                : kind < 4 ? (v + u) / 2
+                           : ldexp(2 * ls_rng_unit(&rng) - 1, (int)ls_rng_below(&rng, 44) - 24);
             v = v == v ? v : 0;
             x[k] = kind == 1 ? nextafterf((float)v, kind & k ? HUGE_VALF : -HUGE_VALF) : (float)v;
             d[k] = kind == 3 ? nextafter(v, k & 1 ? HUGE_VAL : -HUGE_VAL) : v; /* rounds to a tie in f32 */
@@ -248,8 +261,9 @@ static void small_floats_read_and_write(void **state) {
                 int got = ((const uint8_t *)ls_data_bytes(ya))[k], want = nearest(f, (double)x[k], saturate);
                 int got_b = ((const uint8_t *)ls_data_bytes(yb))[k], want_b = nearest(f, d[k], saturate);
                 if (got != want || got_b != want_b) {
-                    fail_msg("%s, saturate %d: %.9g gives %#x, expected %#x; %.17g gives %#x, expected %#x", ls_onnx_type_name(f->type),
-                             saturate, (double)x[k], got, want, d[k], got_b, want_b);
+                    fail_msg("%s, saturate %d: %.9g gives %#x, expected %#x; %.17g gives %#x, expected %#x",
+                             ls_onnx_type_name(f->type), saturate, (double)x[k], got, want, d[k], got_b,
+                             want_b);
                 }
             }
             ls_data_release(ya);
@@ -261,7 +275,8 @@ static void small_floats_read_and_write(void **state) {
 
 static void powers_of_two_round_three_ways(void **state) {
     (void)state;
-    const float x[] = {0, 1, 1.0001f, 1.4999f, 1.5f, 2, 0x1p-127f, 0x1.8p-127f, 0x1.4p-127f, 0x1p-128f, 0x1p127f, 0x1.8p127f, HUGE_VALF, NAN};
+    const float x[] = {0,           1,           1.0001f,   1.4999f,  1.5f,       2,         0x1p-127f,
+                       0x1.8p-127f, 0x1.4p-127f, 0x1p-128f, 0x1p127f, 0x1.8p127f, HUGE_VALF, NAN};
     const operand in[] = {LINE(ONNX_FLOAT, 14, x)};
     static const struct {
         const char *mode;
@@ -279,8 +294,8 @@ static void powers_of_two_round_three_ways(void **state) {
         ls_data *y = result(&c, ONNX_FLOAT8E8M0);
         for (int k = 0; k < 14; k++) {
             if (((const uint8_t *)ls_data_bytes(y))[k] != cases[i].want[k]) {
-                fail_msg("%s: %g gives %d, expected %d", cases[i].mode, (double)x[k], ((const uint8_t *)ls_data_bytes(y))[k],
-                         cases[i].want[k]);
+                fail_msg("%s: %g gives %d, expected %d", cases[i].mode, (double)x[k],
+                         ((const uint8_t *)ls_data_bytes(y))[k], cases[i].want[k]);
             }
         }
         ls_data_release(y);
@@ -333,11 +348,16 @@ static ls_status from_texts(int type, int n, const char *const *texts, ls_data *
 
 static void strings_and_numbers(void **state) {
     (void)state;
-    assert_texts(ONNX_FLOAT, 9, (const float[]){0.1f, -2, 1e6f, 1e-7f, 3.4e38f, HUGE_VALF, NAN, 0.001f, 123456.789f},
-                 (const char *const[]){"0.1", "-2.0", "1000000.0", "1e-07", "3.4e+38", "inf", "nan", "0.001", "123456.79"});
-    assert_texts(ONNX_DOUBLE, 4, (const double[]){0.1, 1e16, 1.5e300, -0.0}, (const char *const[]){"0.1", "1e+16", "1.5e+300", "-0.0"});
-    assert_texts(ONNX_INT64, 2, (const int64_t[]){INT64_MIN, 7}, (const char *const[]){"-9223372036854775808", "7"});
-    assert_texts(ONNX_UINT64, 1, (const uint64_t[]){UINT64_MAX}, (const char *const[]){"18446744073709551615"});
+    assert_texts(ONNX_FLOAT, 9,
+                 (const float[]){0.1f, -2, 1e6f, 1e-7f, 3.4e38f, HUGE_VALF, NAN, 0.001f, 123456.789f},
+                 (const char *const[]){"0.1", "-2.0", "1000000.0", "1e-07", "3.4e+38", "inf", "nan", "0.001",
+                                       "123456.79"});
+    assert_texts(ONNX_DOUBLE, 4, (const double[]){0.1, 1e16, 1.5e300, -0.0},
+                 (const char *const[]){"0.1", "1e+16", "1.5e+300", "-0.0"});
+    assert_texts(ONNX_INT64, 2, (const int64_t[]){INT64_MIN, 7},
+                 (const char *const[]){"-9223372036854775808", "7"});
+    assert_texts(ONNX_UINT64, 1, (const uint64_t[]){UINT64_MAX},
+                 (const char *const[]){"18446744073709551615"});
     assert_texts(ONNX_INT8, 1, (const int8_t[]){-5}, (const char *const[]){"-5"});
     assert_texts(ONNX_BOOL, 2, (const uint8_t[]){1, 0}, (const char *const[]){"True", "False"});
     ls_data *y = NULL;
@@ -350,13 +370,17 @@ static void strings_and_numbers(void **state) {
         assert_true(got == want[i] || (i == 3 && got != got));
     }
     ls_data_release(y);
-    assert_int_equal(from_texts(ONNX_INT64, 2, (const char *const[]){"-9223372036854775807", "100"}, &y, &err), LS_OK);
-    assert_true(((const int64_t *)ls_data_bytes(y))[0] == -INT64_MAX && ((const int64_t *)ls_data_bytes(y))[1] == 100);
+    assert_int_equal(
+        from_texts(ONNX_INT64, 2, (const char *const[]){"-9223372036854775807", "100"}, &y, &err), LS_OK);
+    assert_true(((const int64_t *)ls_data_bytes(y))[0] == -INT64_MAX &&
+                ((const int64_t *)ls_data_bytes(y))[1] == 100);
     ls_data_release(y);
-    assert_int_equal(from_texts(ONNX_UINT64, 1, (const char *const[]){"18446744073709551615"}, &y, &err), LS_OK);
+    assert_int_equal(from_texts(ONNX_UINT64, 1, (const char *const[]){"18446744073709551615"}, &y, &err),
+                     LS_OK);
     assert_true(((const uint64_t *)ls_data_bytes(y))[0] == UINT64_MAX);
     ls_data_release(y);
-    assert_int_equal(from_texts(ONNX_FLOAT, 1, (const char *const[]){"Hello World!"}, &y, &err), LS_ERR_INVALID);
+    assert_int_equal(from_texts(ONNX_FLOAT, 1, (const char *const[]){"Hello World!"}, &y, &err),
+                     LS_ERR_INVALID);
     assert_non_null(strstr(err.message, "Hello World!"));
 }
 
@@ -367,23 +391,29 @@ static void integers_and_mixed_powers(void **state) {
     const int32_t base[] = {2, -3, 7, -1};
     const float halves[] = {3, 3, 0.5f, -3};
     const int64_t whole[] = {10, 3, -1, 4};
-    case_of_one c = start("Pow", 15, 2, (const operand[]){LINE(ONNX_INT32, 4, base), LINE(ONNX_FLOAT, 4, halves)});
+    case_of_one c =
+        start("Pow", 15, 2, (const operand[]){LINE(ONNX_INT32, 4, base), LINE(ONNX_FLOAT, 4, halves)});
     ASSERT_RESULT(&c, ONNX_INT32, int32_t, 8, -27, 2, -1);
     c = start("Pow", 15, 2, (const operand[]){LINE(ONNX_INT32, 4, base), LINE(ONNX_INT64, 4, whole)});
     ASSERT_RESULT(&c, ONNX_INT32, int32_t, 1024, -27, 0, 1);
-    c = start("Mod", 13, 2, (const operand[]){LINE(ONNX_INT32, 4, base), LINE(ONNX_INT32, 1, ((const int32_t[]){-4}))});
+    c = start("Mod", 13, 2,
+              (const operand[]){LINE(ONNX_INT32, 4, base), LINE(ONNX_INT32, 1, ((const int32_t[]){-4}))});
     ASSERT_RESULT(&c, ONNX_INT32, int32_t, -2, -3, -1, -1);
     set_int(&c, "fmod", 1);
     ASSERT_RESULT(&c, ONNX_INT32, int32_t, 2, -3, 3, -1);
-    c = start("Div", 14, 2, (const operand[]){LINE(ONNX_INT32, 4, base), LINE(ONNX_INT32, 1, ((const int32_t[]){2}))});
+    c = start("Div", 14, 2,
+              (const operand[]){LINE(ONNX_INT32, 4, base), LINE(ONNX_INT32, 1, ((const int32_t[]){2}))});
     ASSERT_RESULT(&c, ONNX_INT32, int32_t, 1, -1, 3, 0);
     c = start("Shrink", 9, 1, (const operand[]){LINE(ONNX_INT32, 4, base)});
     set_float(&c, "lambd", 1.5f);
     set_float(&c, "bias", 1.5f);
     ASSERT_RESULT(&c, ONNX_INT32, int32_t, 0, -1, 5, 0);
-    c = start("Clip", 13, 3, (const operand[]){LINE(ONNX_INT32, 4, base), {0}, LINE(ONNX_INT32, 1, ((const int32_t[]){2}))});
+    c = start("Clip", 13, 3,
+              (const operand[]){LINE(ONNX_INT32, 4, base), {0}, LINE(ONNX_INT32, 1, ((const int32_t[]){2}))});
     ASSERT_RESULT(&c, ONNX_INT32, int32_t, 2, -3, 2, -1);
-    c = start("Gemm", 13, 3, (const operand[]){{ONNX_INT32, 2, {2, 2}, base}, {ONNX_INT32, 2, {2, 2}, base}, LINE(ONNX_INT32, 2, base)});
+    c = start("Gemm", 13, 3,
+              (const operand[]){
+                  {ONNX_INT32, 2, {2, 2}, base}, {ONNX_INT32, 2, {2, 2}, base}, LINE(ONNX_INT32, 2, base)});
     set_float(&c, "alpha", 2);
     set_float(&c, "beta", 0.5f);
     set_int(&c, "transA", 1);
@@ -396,7 +426,8 @@ static void bits_are_kept(void **state) {
     case_of_one c = start("BitCast", 26, 1, (const operand[]){LINE(ONNX_INT4, 4, nibbles)});
     set_int(&c, "to", ONNX_UINT4);
     ASSERT_RESULT(&c, ONNX_UINT4, uint8_t, 8, 15, 0, 7);
-    c = start("BitCast", 26, 1, (const operand[]){LINE(ONNX_FLOAT4E2M1, 4, ((const uint8_t[]){9, 15, 0, 7}))});
+    c = start("BitCast", 26, 1,
+              (const operand[]){LINE(ONNX_FLOAT4E2M1, 4, ((const uint8_t[]){9, 15, 0, 7}))});
     set_int(&c, "to", ONNX_INT4);
     ASSERT_RESULT(&c, ONNX_INT4, int8_t, -7, -1, 0, 7);
     c = start("BitCast", 26, 1, (const operand[]){LINE(ONNX_FLOAT, 2, ((const float[]){1, -2}))});
@@ -425,9 +456,11 @@ static void reductions_of_nothing(void **state) {
     c = start("ReduceMean", 13, 1, &matrix);
     set_ints(&c, "axes", 1, (const int64_t[]){0});
     ASSERT_RESULT(&c, ONNX_INT32, int32_t, 1, -1, 2);
-    c = start("ReduceMax", 20, 2, (const operand[]){{ONNX_INT32, 2, {2, 0}, x}, LINE(ONNX_INT64, 1, ((const int64_t[]){1}))});
+    c = start("ReduceMax", 20, 2,
+              (const operand[]){{ONNX_INT32, 2, {2, 0}, x}, LINE(ONNX_INT64, 1, ((const int64_t[]){1}))});
     ASSERT_RESULT(&c, ONNX_INT32, int32_t, INT32_MIN, INT32_MIN);
-    c = start("ReduceMin", 20, 2, (const operand[]){{ONNX_BOOL, 2, {0, 2}, x}, LINE(ONNX_INT64, 1, ((const int64_t[]){0}))});
+    c = start("ReduceMin", 20, 2,
+              (const operand[]){{ONNX_BOOL, 2, {0, 2}, x}, LINE(ONNX_INT64, 1, ((const int64_t[]){0}))});
     ASSERT_RESULT(&c, ONNX_BOOL, uint8_t, 1, 1);
     const float y[] = {1, 1, 1, 1, 5, 5};
     const operand cube = {ONNX_FLOAT, 3, {1, 2, 3}, y};
@@ -448,20 +481,25 @@ static void quantisation_by_axis_and_block(void **state) {
     const float x[] = {1, 2.5f, 3.5f, -300, 300, 7, 0, -1, 2, 9};
     const operand rows = {ONNX_FLOAT, 2, {2, 5}, x};
     const float scales[] = {1, 2, 0.5f, 1, 2, 4};
-    case_of_one c = start("QuantizeLinear", 21, 3, (const operand[]){rows, {ONNX_FLOAT, 2, {2, 3}, scales}, {0}});
+    case_of_one c =
+        start("QuantizeLinear", 21, 3, (const operand[]){rows, {ONNX_FLOAT, 2, {2, 3}, scales}, {0}});
     set_int(&c, "axis", -1);
     set_int(&c, "block_size", 2); /* the last block is half a one */
     set_int(&c, "output_dtype", ONNX_INT8);
     ASSERT_RESULT(&c, ONNX_INT8, int8_t, 1, 2, 2, -128, 127, 7, 0, 0, 1, 2);
-    c = start("QuantizeLinear", 21, 3,
-              (const operand[]){rows, LINE(ONNX_FLOAT, 2, scales), LINE(ONNX_UINT4, 2, ((const uint8_t[]){3, 8}))});
+    c = start(
+        "QuantizeLinear", 21, 3,
+        (const operand[]){rows, LINE(ONNX_FLOAT, 2, scales), LINE(ONNX_UINT4, 2, ((const uint8_t[]){3, 8}))});
     set_int(&c, "axis", 0);
     ASSERT_RESULT(&c, ONNX_UINT4, uint8_t, 4, 5, 7, 0, 15, 12, 8, 8, 9, 12);
     const int8_t q[] = {-8, 7, 0, 3};
     c = start("DequantizeLinear", 21, 3,
-              (const operand[]){LINE(ONNX_INT4, 4, q), LINE(ONNX_FLOAT, 4, scales), LINE(ONNX_INT4, 4, ((const int8_t[]){1, -8, 0, 3}))});
+              (const operand[]){LINE(ONNX_INT4, 4, q), LINE(ONNX_FLOAT, 4, scales),
+                                LINE(ONNX_INT4, 4, ((const int8_t[]){1, -8, 0, 3}))});
     ASSERT_RESULT(&c, ONNX_FLOAT, float, -9, 30, 0, 0);
-    c = start("DequantizeLinear", 13, 2, (const operand[]){LINE(ONNX_INT32, 2, ((const int32_t[]){-70000, 16777217})), LINE(ONNX_FLOAT, 1, scales + 1)});
+    c = start("DequantizeLinear", 13, 2,
+              (const operand[]){LINE(ONNX_INT32, 2, ((const int32_t[]){-70000, 16777217})),
+                                LINE(ONNX_FLOAT, 1, scales + 1)});
     ASSERT_RESULT(&c, ONNX_FLOAT, float, -140000, 33554432);
 }
 
@@ -479,7 +517,9 @@ static void integer_products(void **state) {
         }
     }
     case_of_one c = start("MatMulInteger", 10, 4,
-                          (const operand[]){{ONNX_UINT8, 2, {2, 3}, a}, {ONNX_INT8, 2, {3, 2}, b}, LINE(ONNX_UINT8, 2, za),
+                          (const operand[]){{ONNX_UINT8, 2, {2, 3}, a},
+                                            {ONNX_INT8, 2, {3, 2}, b},
+                                            LINE(ONNX_UINT8, 2, za),
                                             LINE(ONNX_INT8, 2, zb)});
     ASSERT_RESULT(&c, ONNX_INT32, int32_t, want[0], want[1], want[2], want[3]);
     /* One pixel, two channels out: padding is the zero point, so that only the middle tap counts. */
@@ -490,9 +530,14 @@ static void integer_products(void **state) {
     }
     const float one[] = {1}, w_scale[] = {0.5f, 0.25f}, y_scale[] = {8};
     c = start("QLinearConv", 10, 8,
-              (const operand[]){{ONNX_UINT8, 4, {1, 1, 1, 1}, x}, LINE(ONNX_FLOAT, 1, one), LINE(ONNX_UINT8, 1, za),
-                                {ONNX_INT8, 4, {2, 1, 3, 3}, w}, LINE(ONNX_FLOAT, 2, w_scale), LINE(ONNX_INT8, 2, ((const int8_t[]){-2, 1})),
-                                LINE(ONNX_FLOAT, 1, y_scale), LINE(ONNX_UINT8, 1, ((const uint8_t[]){5}))});
+              (const operand[]){{ONNX_UINT8, 4, {1, 1, 1, 1}, x},
+                                LINE(ONNX_FLOAT, 1, one),
+                                LINE(ONNX_UINT8, 1, za),
+                                {ONNX_INT8, 4, {2, 1, 3, 3}, w},
+                                LINE(ONNX_FLOAT, 2, w_scale),
+                                LINE(ONNX_INT8, 2, ((const int8_t[]){-2, 1})),
+                                LINE(ONNX_FLOAT, 1, y_scale),
+                                LINE(ONNX_UINT8, 1, ((const uint8_t[]){5}))});
     set_ints(&c, "pads", 4, (const int64_t[]){1, 1, 1, 1});
     /* 72 * 2 / 16 + 5 = 14; 72 * 8 / 32 + 5 = 23 */
     ASSERT_RESULT(&c, ONNX_UINT8, uint8_t, 14, 23);

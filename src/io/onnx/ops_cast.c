@@ -1,5 +1,6 @@
-/* ONNX: Cast and CastLike among all element types. float8 and float4 are read by a table of their values, exact wherever a gather is,
- * and written by integer arithmetic on the bits of f32 (or f64), so every device rounds alike. */
+/* ONNX: Cast and CastLike among all element types. float8 and float4 are read by a table of their values,
+ * exact wherever a gather is, and written by integer arithmetic on the bits of f32 (or f64), so every
+ * device rounds alike. */
 #include "base/dtype.h"
 #include "base/text.h"
 #include "io/onnx/convert.h"
@@ -84,7 +85,8 @@ typedef struct source {
 } source;
 
 static source source_of(ls_dtype dtype) {
-    return dtype == LS_F64 ? (source){LS_F64, LS_U64, LS_I64, 52, 1023, 2047} : (source){LS_F32, LS_U32, LS_I32, 23, 127, 255};
+    return dtype == LS_F64 ? (source){LS_F64, LS_U64, LS_I64, 52, 1023, 2047}
+                           : (source){LS_F32, LS_U32, LS_I32, 23, 127, 255};
 }
 
 static ls_tensor *whole(ls_onnx_node *n, const source *from, double value) {
@@ -93,13 +95,15 @@ static ls_tensor *whole(ls_onnx_node *n, const source *from, double value) {
 
 /* The exponent field of x. */
 static ls_tensor *exponent_field(ls_onnx_node *n, const source *from, ls_tensor *x) {
-    ls_tensor *bits = ls_shr(n->s, ls_bitcast(n->s, x, from->bits), ls_onnx_scalar(n, from->bits, from->mantissa));
+    ls_tensor *bits =
+        ls_shr(n->s, ls_bitcast(n->s, x, from->bits), ls_onnx_scalar(n, from->bits, from->mantissa));
     ls_tensor *field = ls_and(n->s, bits, ls_onnx_scalar(n, from->bits, from->special));
     return ls_cast(n->s, field, from->whole);
 }
 
-/* With E the exponent, not below the format's least, |x| / 2^(E - mantissa) rounds to a whole number below 2^(mantissa + 1), and that
- * added to E's steps is the code: a carry moves to the next exponent by itself. */
+/* With E the exponent, not below the format's least, |x| / 2^(E - mantissa) rounds to a whole number
+ * below 2^(mantissa + 1), and that added to E's steps is the code: a carry moves to the next exponent by
+ * itself. */
 static ls_tensor *encoded(ls_onnx_node *n, ls_tensor *x, const small_float *f, bool saturate) {
     ls_session *s = n->s;
     source from = source_of(ls_tensor_dtype(x));
@@ -107,14 +111,17 @@ static ls_tensor *encoded(ls_onnx_node *n, ls_tensor *x, const small_float *f, b
     int least = 1 - f->bias;
     ls_tensor *e = ls_sub(s, field, whole(n, &from, from.bias));
     e = ls_min(s, ls_max(s, e, whole(n, &from, least)), whole(n, &from, 127));
-    ls_tensor *power = ls_shl(s, ls_sub(s, whole(n, &from, from.bias + f->mantissa), e), whole(n, &from, from.mantissa));
+    ls_tensor *power =
+        ls_shl(s, ls_sub(s, whole(n, &from, from.bias + f->mantissa), e), whole(n, &from, from.mantissa));
     ls_tensor *scaled = ls_mul(s, ls_abs(s, x), ls_bitcast(s, power, from.dtype));
     ls_tensor *steps = ls_shl(s, ls_sub(s, e, whole(n, &from, least)), whole(n, &from, f->mantissa));
-    ls_tensor *code = ls_add(s, steps, ls_cast(s, ls_min(s, ls_rint(s, scaled), ls_onnx_scalar(n, from.dtype, 1024)), from.whole));
+    ls_tensor *code = ls_add(
+        s, steps, ls_cast(s, ls_min(s, ls_rint(s, scaled), ls_onnx_scalar(n, from.dtype, 1024)), from.whole));
     ls_tensor *over = ls_gt(s, code, whole(n, &from, f->largest));
     bool clamp = saturate || f->type == ONNX_FLOAT4E2M1;
     code = ls_where(s, over, whole(n, &from, clamp ? f->largest : f->beyond), code);
-    ls_tensor *top = ls_shr(s, ls_bitcast(s, x, from.bits), ls_onnx_scalar(n, from.bits, from.mantissa == 52 ? 63 : 31));
+    ls_tensor *top =
+        ls_shr(s, ls_bitcast(s, x, from.bits), ls_onnx_scalar(n, from.bits, from.mantissa == 52 ? 63 : 31));
     ls_tensor *negative = ls_ne(s, top, ls_onnx_scalar(n, from.bits, 0));
     if (f->no_negative_zero) {
         negative = ls_and(s, negative, ls_ne(s, code, whole(n, &from, 0)));
@@ -124,13 +131,15 @@ static ls_tensor *encoded(ls_onnx_node *n, ls_tensor *x, const small_float *f, b
     return ls_cast(s, code, LS_U8);
 }
 
-/* Powers of two alone, 2^-127 to 2^127, and NaN (0xff). Between two of them: to the upper, the lower or the nearer, a tie to the upper. */
+/* Powers of two alone, 2^-127 to 2^127, and NaN (0xff). Between two of them: to the upper, the lower or
+ * the nearer, a tie to the upper. */
 static ls_tensor *encoded_e8m0(ls_onnx_node *n, ls_tensor *x, bool saturate, ls_onnx_rounding rounding) {
     ls_session *s = n->s;
     x = ls_cast(s, x, LS_F32);
     source from = source_of(LS_F32);
     ls_tensor *field = exponent_field(n, &from, x);
-    ls_tensor *low = ls_cast(s, ls_and(s, ls_bitcast(s, x, LS_U32), ls_onnx_scalar(n, LS_U32, 0x7fffff)), LS_I32);
+    ls_tensor *low =
+        ls_cast(s, ls_and(s, ls_bitcast(s, x, LS_U32), ls_onnx_scalar(n, LS_U32, 0x7fffff)), LS_I32);
     /* Below 2^-126 the fraction has no hidden bit: 2^-127 is the fraction 0x400000. */
     ls_tensor *subnormal = ls_eq(s, field, whole(n, &from, 0));
     double limit = rounding == ONNX_ROUND_UP ? 1 : rounding == ONNX_ROUND_NEAREST ? 0x400000 : 0x800000;
@@ -152,7 +161,8 @@ static int low_bits(int type) {
     return type == ONNX_UINT4 || type == ONNX_INT4 ? 4 : type == ONNX_UINT2 || type == ONNX_INT2 ? 2 : 0;
 }
 
-ls_tensor *ls_onnx_convert(ls_onnx_node *n, ls_tensor *x, int from, int to, bool saturate, ls_onnx_rounding rounding) {
+ls_tensor *ls_onnx_convert(ls_onnx_node *n, ls_tensor *x, int from, int to, bool saturate,
+                           ls_onnx_rounding rounding) {
     ls_session *s = n->s;
     if (!x || from == to) {
         return x;
@@ -266,7 +276,9 @@ static ls_status from_strings(ls_onnx_node *n, int to, bool saturate, ls_onnx_ro
             words[i] = number > 0 ? number < 0x1p64 ? (uint64_t)number : UINT64_MAX : 0;
         } else {
             bool fits = number > -0x1p63 && number < 0x1p63;
-            words[i] = fits ? (uint64_t)(int64_t)number : number == number ? (uint64_t)(number > 0 ? INT64_MAX : INT64_MIN) : 0;
+            words[i] = fits               ? (uint64_t)(int64_t)number
+                       : number == number ? (uint64_t)(number > 0 ? INT64_MAX : INT64_MIN)
+                                          : 0;
         }
     }
     int via = !is_whole ? ONNX_DOUBLE : dtype == LS_U64 ? ONNX_UINT64 : ONNX_INT64;
@@ -274,8 +286,8 @@ static ls_status from_strings(ls_onnx_node *n, int to, bool saturate, ls_onnx_ro
     return ls_onnx_out_as(n, 0, ls_onnx_convert(n, x, via, to, saturate, rounding), to);
 }
 
-/* The fewest digits that read back as the same number of its type, with `significant` at most: plain, or scientific outside
- * [1e-4, 1e16). */
+/* The fewest digits that read back as the same number of its type, with `significant` at most: plain, or
+ * scientific outside [1e-4, 1e16). */
 static const char *number_text(ls_arena *arena, double value, bool single) {
     char digits[64], plain[32], parsed[40];
     int n = 0, exponent = 0;
@@ -310,8 +322,8 @@ static const char *number_text(ls_arena *arena, double value, bool single) {
     }
     const char *sign = value < 0 ? "-" : "";
     if (exponent < -4 || exponent >= 16) {
-        return ls_arena_printf(arena, "%s%c%s%se%c%02d", sign, plain[0], n > 1 ? "." : "", plain + 1, exponent < 0 ? '-' : '+',
-                               exponent < 0 ? -exponent : exponent);
+        return ls_arena_printf(arena, "%s%c%s%se%c%02d", sign, plain[0], n > 1 ? "." : "", plain + 1,
+                               exponent < 0 ? '-' : '+', exponent < 0 ? -exponent : exponent);
     }
     if (exponent < 0) {
         return ls_arena_printf(arena, "%s0.%.*s%s", sign, -exponent - 1, "000", plain);
@@ -324,11 +336,16 @@ static const char *number_text(ls_arena *arena, double value, bool single) {
 
 static const char *element_text(ls_arena *arena, ls_dtype dtype, const void *bytes, int64_t i) {
     switch (dtype) {
-    case LS_BOOL: return ((const uint8_t *)bytes)[i] ? "True" : "False";
-    case LS_U64: return ls_arena_printf(arena, "%llu", (unsigned long long)((const uint64_t *)bytes)[i]);
-    case LS_I64: return ls_arena_printf(arena, "%lld", (long long)((const int64_t *)bytes)[i]);
-    case LS_F32: return number_text(arena, (double)((const float *)bytes)[i], true);
-    default: return number_text(arena, ((const double *)bytes)[i], false);
+    case LS_BOOL:
+        return ((const uint8_t *)bytes)[i] ? "True" : "False";
+    case LS_U64:
+        return ls_arena_printf(arena, "%llu", (unsigned long long)((const uint64_t *)bytes)[i]);
+    case LS_I64:
+        return ls_arena_printf(arena, "%lld", (long long)((const int64_t *)bytes)[i]);
+    case LS_F32:
+        return number_text(arena, (double)((const float *)bytes)[i], true);
+    default:
+        return number_text(arena, ((const double *)bytes)[i], false);
     }
 }
 
@@ -376,7 +393,8 @@ static ls_status cast_to(ls_onnx_node *n, int to) {
                                 : strcmp(mode, "nearest") == 0 ? ONNX_ROUND_NEAREST
                                                                : ONNX_ROUND_UP;
     if (rounding == ONNX_ROUND_UP && strcmp(mode, "up") != 0) {
-        return ls_onnx_fail(n, LS_ERR_INVALID, "attribute round_mode is \"%s\": expected up, down or nearest", mode);
+        return ls_onnx_fail(n, LS_ERR_INVALID, "attribute round_mode is \"%s\": expected up, down or nearest",
+                            mode);
     }
     if (from == to) {
         return ls_onnx_out_value(n, 0, n->in[0]);

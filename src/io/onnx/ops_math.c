@@ -1,13 +1,14 @@
-/* ONNX: element by element (arithmetic, comparison, logic, bits, activations), matrix products, Einsum and Det. */
+/* ONNX: element by element (arithmetic, comparison, logic, bits, activations), matrix products, Einsum
+ * and Det. */
 #include "base/dtype.h"
 #include "io/onnx/convert.h"
 #include <string.h>
 
 /* ---- one builder an operator ---- */
 
-#define UNARY(name, builder)                                           \
-    static ls_status name(ls_onnx_node *n) {                           \
-        return ls_onnx_out(n, 0, builder(n->s, ls_onnx_in(n, 0)));     \
+#define UNARY(name, builder)                                                                                 \
+    static ls_status name(ls_onnx_node *n) {                                                                 \
+        return ls_onnx_out(n, 0, builder(n->s, ls_onnx_in(n, 0)));                                           \
     }
 UNARY(op_neg, ls_neg)
 UNARY(op_abs, ls_abs)
@@ -39,10 +40,10 @@ UNARY(op_softplus, ls_softplus)
 UNARY(op_mish, ls_mish)
 UNARY(op_det, ls_det)
 
-#define BINARY(name, builder)                                    \
-    static ls_status name(ls_onnx_node *n) {                     \
-        ls_tensor *a = ls_onnx_in(n, 0), *b = ls_onnx_in(n, 1);  \
-        return ls_onnx_out(n, 0, builder(n->s, a, b));           \
+#define BINARY(name, builder)                                                                                \
+    static ls_status name(ls_onnx_node *n) {                                                                 \
+        ls_tensor *a = ls_onnx_in(n, 0), *b = ls_onnx_in(n, 1);                                              \
+        return ls_onnx_out(n, 0, builder(n->s, a, b));                                                       \
     }
 BINARY(op_add, ls_add)
 BINARY(op_sub, ls_sub)
@@ -117,7 +118,8 @@ static ls_status equal_strings(ls_onnx_node *n) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory");
     }
     for (int64_t i = 0; i < count; i++) {
-        int64_t at = position(i, rank, dims, a->rank, a->dims), bt = position(i, rank, dims, b->rank, b->dims);
+        int64_t at = position(i, rank, dims, a->rank, a->dims),
+                bt = position(i, rank, dims, b->rank, b->dims);
         same[i] = strcmp(a->strings[at], b->strings[bt]) == 0;
     }
     return ls_onnx_out_from(n, 0, ONNX_BOOL, rank, dims, same);
@@ -131,7 +133,8 @@ static ls_status where_strings(ls_onnx_node *n) {
     LS_TRY(n->err, ls_onnx_ints(n, 0, &test, &tests));
     if (!is_strings(n, 1) || !is_strings(n, 2) || !join_dims(&rank, dims, a->rank, a->dims) ||
         !join_dims(&rank, dims, b->rank, b->dims)) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "expected a condition and two tensors of strings whose shapes broadcast");
+        return ls_onnx_fail(n, LS_ERR_SHAPE,
+                            "expected a condition and two tensors of strings whose shapes broadcast");
     }
     int64_t count = count_of(rank, dims);
     ls_onnx_value *y = ls_onnx_value_new(n, ONNX_STRINGS, ONNX_STRING);
@@ -213,7 +216,8 @@ static ls_status op_bit_shift(ls_onnx_node *n) {
     const char *direction = ls_onnx_attr_string(n, "direction", "");
     bool left = strcmp(direction, "LEFT") == 0;
     if (!left && strcmp(direction, "RIGHT") != 0) {
-        return ls_onnx_fail(n, LS_ERR_INVALID, "attribute direction is \"%s\": expected LEFT or RIGHT", direction);
+        return ls_onnx_fail(n, LS_ERR_INVALID, "attribute direction is \"%s\": expected LEFT or RIGHT",
+                            direction);
     }
     return ls_onnx_out(n, 0, left ? ls_shl(n->s, a, b) : ls_shr(n->s, a, b));
 }
@@ -283,9 +287,15 @@ static ls_status op_mean(ls_onnx_node *n) {
 
 static int bits_of(int type) {
     switch (type) {
-    case ONNX_UINT4: case ONNX_INT4: case ONNX_FLOAT4E2M1: return 4;
-    case ONNX_UINT2: case ONNX_INT2: return 2;
-    default: return ls_onnx_carrier(type) == LS_DTYPE_COUNT ? 0 : 8 * (int)ls_dtype_size(ls_onnx_carrier(type));
+    case ONNX_UINT4:
+    case ONNX_INT4:
+    case ONNX_FLOAT4E2M1:
+        return 4;
+    case ONNX_UINT2:
+    case ONNX_INT2:
+        return 2;
+    default:
+        return ls_onnx_carrier(type) == LS_DTYPE_COUNT ? 0 : 8 * (int)ls_dtype_size(ls_onnx_carrier(type));
     }
 }
 
@@ -295,13 +305,15 @@ static ls_status op_bit_cast(ls_onnx_node *n) {
     int to = (int)ls_onnx_attr_int(n, "to", 0), from = ls_onnx_in_type(n, 0), bits = bits_of(to);
     if (!x || !bits || bits != bits_of(from)) {
         return !x ? ls_onnx_out(n, 0, NULL)
-                  : ls_onnx_fail(n, LS_ERR_DTYPE, "from %s to %s: expected types of one size", ls_onnx_type_name(from),
-                                 ls_onnx_type_name(to));
+                  : ls_onnx_fail(n, LS_ERR_DTYPE, "from %s to %s: expected types of one size",
+                                 ls_onnx_type_name(from), ls_onnx_type_name(to));
     }
     ls_dtype carrier = ls_onnx_carrier(to);
     if (bits >= 8) {
         ls_tensor *y = ls_tensor_dtype(x) == LS_BOOL ? ls_cast(s, x, LS_U8) : x;
-        y = y && carrier == LS_BOOL ? ls_cast(s, ls_bitcast(s, y, LS_U8), LS_BOOL) : y ? ls_bitcast(s, y, carrier) : NULL;
+        y = y && carrier == LS_BOOL ? ls_cast(s, ls_bitcast(s, y, LS_U8), LS_BOOL)
+            : y                     ? ls_bitcast(s, y, carrier)
+                                    : NULL;
         return ls_onnx_out_as(n, 0, y, to);
     }
     /* The signed carriers hold values, the unsigned ones bits: shifting up and down again makes either. */
@@ -319,7 +331,8 @@ static ls_status op_is_nan(ls_onnx_node *n) {
 static ls_status op_is_inf(ls_onnx_node *n) {
     ls_session *s = n->s;
     ls_tensor *x = ls_onnx_in_number(n, 0);
-    bool negative = ls_onnx_attr_int(n, "detect_negative", 1) != 0, positive = ls_onnx_attr_int(n, "detect_positive", 1) != 0;
+    bool negative = ls_onnx_attr_int(n, "detect_negative", 1) != 0,
+         positive = ls_onnx_attr_int(n, "detect_positive", 1) != 0;
     if (!x) {
         return ls_onnx_out(n, 0, NULL);
     }
@@ -343,11 +356,11 @@ static ls_tensor *like(ls_onnx_node *n, ls_tensor *x, double value) {
     return ls_onnx_scalar(n, ls_tensor_dtype(x), value);
 }
 
-#define ACTIVATION(name)                                                     \
-    static ls_tensor *name##_of(ls_onnx_node *n, ls_tensor *x);              \
-    static ls_status op_##name(ls_onnx_node *n) {                            \
-        return activation(n, name##_of);                                     \
-    }                                                                        \
+#define ACTIVATION(name)                                                                                     \
+    static ls_tensor *name##_of(ls_onnx_node *n, ls_tensor *x);                                              \
+    static ls_status op_##name(ls_onnx_node *n) {                                                            \
+        return activation(n, name##_of);                                                                     \
+    }                                                                                                        \
     static ls_tensor *name##_of(ls_onnx_node *n, ls_tensor *x)
 
 ACTIVATION(leaky_relu) {
@@ -413,7 +426,8 @@ ACTIVATION(swiglu) {
 static ls_tensor *slopes(ls_onnx_node *n, ls_tensor *x, ls_tensor *slope) {
     int64_t dims[LS_MAX_RANK], own[LS_MAX_RANK];
     int rank = ls_onnx_dims(x, dims);
-    if (!slope || ls_onnx_dims(slope, own) != 1 || rank < 3 || own[0] != dims[1] || (n->version >= 7 && own[0] == dims[rank - 1])) {
+    if (!slope || ls_onnx_dims(slope, own) != 1 || rank < 3 || own[0] != dims[1] ||
+        (n->version >= 7 && own[0] == dims[rank - 1])) {
         return slope;
     }
     for (int i = 1; i < rank - 1; i++) {
@@ -439,7 +453,8 @@ static ls_status op_shrink(ls_onnx_node *n) {
     wide = ls_onnx_is_float(wide) ? wide : ls_dtype_size(dtype) <= 2 ? LS_F32 : LS_F64;
     double lambda = ls_onnx_attr_float(n, "lambd", 0.5), bias = ls_onnx_attr_float(n, "bias", 0);
     ls_tensor *w = ls_cast(s, x, wide), *b = ls_onnx_scalar(n, wide, bias);
-    ls_tensor *high = ls_where(s, ls_gt(s, w, ls_onnx_scalar(n, wide, lambda)), ls_sub(s, w, b), ls_onnx_scalar(n, wide, 0));
+    ls_tensor *high = ls_where(s, ls_gt(s, w, ls_onnx_scalar(n, wide, lambda)), ls_sub(s, w, b),
+                               ls_onnx_scalar(n, wide, 0));
     ls_tensor *y = ls_where(s, ls_lt(s, w, ls_onnx_scalar(n, wide, -lambda)), ls_add(s, w, b), high);
     return ls_onnx_out(n, 0, y ? ls_cast(s, y, dtype) : NULL);
 }
@@ -466,8 +481,8 @@ static ls_status op_gemm(ls_onnx_node *n) {
     }
     int64_t dims[LS_MAX_RANK];
     if (ls_onnx_dims(a, dims) != 2 || ls_onnx_dims(b, dims) != 2) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "operands of rank %d and %d: expected matrices", ls_onnx_dims(a, dims),
-                            ls_onnx_dims(b, dims));
+        return ls_onnx_fail(n, LS_ERR_SHAPE, "operands of rank %d and %d: expected matrices",
+                            ls_onnx_dims(a, dims), ls_onnx_dims(b, dims));
     }
     double alpha = ls_onnx_attr_float(n, "alpha", 1), beta = ls_onnx_attr_float(n, "beta", 1);
     ls_contract_spec spec = {.n_contract = 1,
@@ -497,79 +512,78 @@ static ls_status op_einsum(ls_onnx_node *n) {
     return ls_onnx_out(n, 0, ls_einsum(n->s, equation, xs, n->n_in));
 }
 
-const ls_onnx_op ls_onnx_math_ops[] = {
-    {"", "Identity", 1, 1, 1, op_identity, 0},
-    {"", "Neg", 1, 1, 1, op_neg, 0},
-    {"", "Abs", 1, 1, 1, op_abs, 0},
-    {"", "Sign", 1, 1, 1, op_sign, 0},
-    {"", "Floor", 1, 1, 1, op_floor, 0},
-    {"", "Ceil", 1, 1, 1, op_ceil, 0},
-    {"", "Round", 1, 1, 1, op_round, 0},
-    {"", "Sqrt", 1, 1, 1, op_sqrt, 0},
-    {"", "Reciprocal", 1, 1, 1, op_reciprocal, 0},
-    {"", "Exp", 1, 1, 1, op_exp, 0},
-    {"", "Log", 1, 1, 1, op_log, 0},
-    {"", "Sin", 1, 1, 1, op_sin, 0},
-    {"", "Cos", 1, 1, 1, op_cos, 0},
-    {"", "Tan", 1, 1, 1, op_tan, 0},
-    {"", "Asin", 1, 1, 1, op_asin, 0},
-    {"", "Acos", 1, 1, 1, op_acos, 0},
-    {"", "Atan", 1, 1, 1, op_atan, 0},
-    {"", "Sinh", 1, 1, 1, op_sinh, 0},
-    {"", "Cosh", 1, 1, 1, op_cosh, 0},
-    {"", "Tanh", 1, 1, 1, op_tanh, 0},
-    {"", "Asinh", 1, 1, 1, op_asinh, 0},
-    {"", "Acosh", 1, 1, 1, op_acosh, 0},
-    {"", "Atanh", 1, 1, 1, op_atanh, 0},
-    {"", "Erf", 1, 1, 1, op_erf, 0},
-    {"", "Not", 1, 1, 1, op_not, 0},
-    {"", "BitwiseNot", 1, 1, 1, op_not, 0},
-    {"", "Relu", 1, 1, 1, op_relu, 0},
-    {"", "Sigmoid", 1, 1, 1, op_sigmoid, 0},
-    {"", "Softplus", 1, 1, 1, op_softplus, 0},
-    {"", "Mish", 1, 1, 1, op_mish, 0},
-    {"", "Det", 1, 1, 1, op_det, 0},
-    {"", "Add", 1, 2, 2, op_add, 0},
-    {"", "Sub", 1, 2, 2, op_sub, 0},
-    {"", "Mul", 1, 2, 2, op_mul, 0},
-    {"", "Div", 1, 2, 2, op_div, 0},
-    {"", "Equal", 1, 2, 2, op_equal, 0},
-    {"", "Greater", 1, 2, 2, op_greater, 0},
-    {"", "GreaterOrEqual", 1, 2, 2, op_greater_equal, 0},
-    {"", "Less", 1, 2, 2, op_less, 0},
-    {"", "LessOrEqual", 1, 2, 2, op_less_equal, 0},
-    {"", "And", 1, 2, 2, op_and, 0},
-    {"", "Or", 1, 2, 2, op_or, 0},
-    {"", "Xor", 1, 2, 2, op_xor, 0},
-    {"", "BitwiseAnd", 1, 2, 2, op_and, 0},
-    {"", "BitwiseOr", 1, 2, 2, op_or, 0},
-    {"", "BitwiseXor", 1, 2, 2, op_xor, 0},
-    {"", "BitShift", 1, 2, 2, op_bit_shift, 0},
-    {"", "BitCast", 1, 1, 1, op_bit_cast, 0},
-    {"", "Mod", 1, 2, 2, op_mod, 0},
-    {"", "Pow", 1, 2, 2, op_pow, 0},
-    {"", "Where", 1, 3, 3, op_where, 0},
-    {"", "Clip", 1, 1, 3, op_clip, 0},
-    {"", "Max", 1, 1, -1, op_max, 0},
-    {"", "Min", 1, 1, -1, op_min, 0},
-    {"", "Sum", 1, 1, -1, op_sum, 0},
-    {"", "Mean", 1, 1, -1, op_mean, 0},
-    {"", "IsNaN", 1, 1, 1, op_is_nan, 0},
-    {"", "IsInf", 1, 1, 1, op_is_inf, 0},
-    {"", "LeakyRelu", 1, 1, 1, op_leaky_relu, 0},
-    {"", "Elu", 1, 1, 1, op_elu, 0},
-    {"", "Selu", 1, 1, 1, op_selu, 0},
-    {"", "Celu", 1, 1, 1, op_celu, 0},
-    {"", "ThresholdedRelu", 1, 1, 1, op_thresholded_relu, 0},
-    {"", "HardSigmoid", 1, 1, 1, op_hard_sigmoid, 0},
-    {"", "HardSwish", 1, 1, 1, op_hard_swish, 0},
-    {"", "Softsign", 1, 1, 1, op_softsign, 0},
-    {"", "Gelu", 1, 1, 1, op_gelu, 0},
-    {"", "Swish", 1, 1, 1, op_swish, 0},
-    {"", "SwiGLU", 1, 2, 2, op_swiglu, 0},
-    {"", "PRelu", 1, 2, 2, op_prelu, 0},
-    {"", "Shrink", 1, 1, 1, op_shrink, 0},
-    {"", "MatMul", 1, 2, 2, op_matmul, 0},
-    {"", "Gemm", 1, 2, 3, op_gemm, 0},
-    {"", "Einsum", 1, 1, -1, op_einsum, 0},
-    {0}};
+const ls_onnx_op ls_onnx_math_ops[] = {{"", "Identity", 1, 1, 1, op_identity, 0},
+                                       {"", "Neg", 1, 1, 1, op_neg, 0},
+                                       {"", "Abs", 1, 1, 1, op_abs, 0},
+                                       {"", "Sign", 1, 1, 1, op_sign, 0},
+                                       {"", "Floor", 1, 1, 1, op_floor, 0},
+                                       {"", "Ceil", 1, 1, 1, op_ceil, 0},
+                                       {"", "Round", 1, 1, 1, op_round, 0},
+                                       {"", "Sqrt", 1, 1, 1, op_sqrt, 0},
+                                       {"", "Reciprocal", 1, 1, 1, op_reciprocal, 0},
+                                       {"", "Exp", 1, 1, 1, op_exp, 0},
+                                       {"", "Log", 1, 1, 1, op_log, 0},
+                                       {"", "Sin", 1, 1, 1, op_sin, 0},
+                                       {"", "Cos", 1, 1, 1, op_cos, 0},
+                                       {"", "Tan", 1, 1, 1, op_tan, 0},
+                                       {"", "Asin", 1, 1, 1, op_asin, 0},
+                                       {"", "Acos", 1, 1, 1, op_acos, 0},
+                                       {"", "Atan", 1, 1, 1, op_atan, 0},
+                                       {"", "Sinh", 1, 1, 1, op_sinh, 0},
+                                       {"", "Cosh", 1, 1, 1, op_cosh, 0},
+                                       {"", "Tanh", 1, 1, 1, op_tanh, 0},
+                                       {"", "Asinh", 1, 1, 1, op_asinh, 0},
+                                       {"", "Acosh", 1, 1, 1, op_acosh, 0},
+                                       {"", "Atanh", 1, 1, 1, op_atanh, 0},
+                                       {"", "Erf", 1, 1, 1, op_erf, 0},
+                                       {"", "Not", 1, 1, 1, op_not, 0},
+                                       {"", "BitwiseNot", 1, 1, 1, op_not, 0},
+                                       {"", "Relu", 1, 1, 1, op_relu, 0},
+                                       {"", "Sigmoid", 1, 1, 1, op_sigmoid, 0},
+                                       {"", "Softplus", 1, 1, 1, op_softplus, 0},
+                                       {"", "Mish", 1, 1, 1, op_mish, 0},
+                                       {"", "Det", 1, 1, 1, op_det, 0},
+                                       {"", "Add", 1, 2, 2, op_add, 0},
+                                       {"", "Sub", 1, 2, 2, op_sub, 0},
+                                       {"", "Mul", 1, 2, 2, op_mul, 0},
+                                       {"", "Div", 1, 2, 2, op_div, 0},
+                                       {"", "Equal", 1, 2, 2, op_equal, 0},
+                                       {"", "Greater", 1, 2, 2, op_greater, 0},
+                                       {"", "GreaterOrEqual", 1, 2, 2, op_greater_equal, 0},
+                                       {"", "Less", 1, 2, 2, op_less, 0},
+                                       {"", "LessOrEqual", 1, 2, 2, op_less_equal, 0},
+                                       {"", "And", 1, 2, 2, op_and, 0},
+                                       {"", "Or", 1, 2, 2, op_or, 0},
+                                       {"", "Xor", 1, 2, 2, op_xor, 0},
+                                       {"", "BitwiseAnd", 1, 2, 2, op_and, 0},
+                                       {"", "BitwiseOr", 1, 2, 2, op_or, 0},
+                                       {"", "BitwiseXor", 1, 2, 2, op_xor, 0},
+                                       {"", "BitShift", 1, 2, 2, op_bit_shift, 0},
+                                       {"", "BitCast", 1, 1, 1, op_bit_cast, 0},
+                                       {"", "Mod", 1, 2, 2, op_mod, 0},
+                                       {"", "Pow", 1, 2, 2, op_pow, 0},
+                                       {"", "Where", 1, 3, 3, op_where, 0},
+                                       {"", "Clip", 1, 1, 3, op_clip, 0},
+                                       {"", "Max", 1, 1, -1, op_max, 0},
+                                       {"", "Min", 1, 1, -1, op_min, 0},
+                                       {"", "Sum", 1, 1, -1, op_sum, 0},
+                                       {"", "Mean", 1, 1, -1, op_mean, 0},
+                                       {"", "IsNaN", 1, 1, 1, op_is_nan, 0},
+                                       {"", "IsInf", 1, 1, 1, op_is_inf, 0},
+                                       {"", "LeakyRelu", 1, 1, 1, op_leaky_relu, 0},
+                                       {"", "Elu", 1, 1, 1, op_elu, 0},
+                                       {"", "Selu", 1, 1, 1, op_selu, 0},
+                                       {"", "Celu", 1, 1, 1, op_celu, 0},
+                                       {"", "ThresholdedRelu", 1, 1, 1, op_thresholded_relu, 0},
+                                       {"", "HardSigmoid", 1, 1, 1, op_hard_sigmoid, 0},
+                                       {"", "HardSwish", 1, 1, 1, op_hard_swish, 0},
+                                       {"", "Softsign", 1, 1, 1, op_softsign, 0},
+                                       {"", "Gelu", 1, 1, 1, op_gelu, 0},
+                                       {"", "Swish", 1, 1, 1, op_swish, 0},
+                                       {"", "SwiGLU", 1, 2, 2, op_swiglu, 0},
+                                       {"", "PRelu", 1, 2, 2, op_prelu, 0},
+                                       {"", "Shrink", 1, 1, 1, op_shrink, 0},
+                                       {"", "MatMul", 1, 2, 2, op_matmul, 0},
+                                       {"", "Gemm", 1, 2, 3, op_gemm, 0},
+                                       {"", "Einsum", 1, 1, -1, op_einsum, 0},
+                                       {0}};

@@ -1,5 +1,5 @@
-/* ONNX: quantisation. Integer products are contractions in i32, exact on every device; scales are applied in f32, in the order of the
- * formulas, and rounded half to even before the zero point is added. */
+/* ONNX: quantisation. Integer products are contractions in i32, exact on every device; scales are applied
+ * in f32, in the order of the formulas, and rounded half to even before the zero point is added. */
 #include "base/dtype.h"
 #include "io/onnx/convert.h"
 #include "io/onnx/windows.h"
@@ -10,8 +10,9 @@
 static bool integer_range(int type, double *low, double *high) {
     static const struct {
         int type, low, high;
-    } ranges[] = {{ONNX_UINT8, 0, 255}, {ONNX_INT8, -128, 127}, {ONNX_UINT16, 0, 65535}, {ONNX_INT16, -32768, 32767},
-                  {ONNX_UINT4, 0, 15},  {ONNX_INT4, -8, 7},     {ONNX_UINT2, 0, 3},      {ONNX_INT2, -2, 1}};
+    } ranges[] = {{ONNX_UINT8, 0, 255},        {ONNX_INT8, -128, 127}, {ONNX_UINT16, 0, 65535},
+                  {ONNX_INT16, -32768, 32767}, {ONNX_UINT4, 0, 15},    {ONNX_INT4, -8, 7},
+                  {ONNX_UINT2, 0, 3},          {ONNX_INT2, -2, 1}};
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         if (ranges[i].type == type) {
             *low = ranges[i].low;
@@ -23,7 +24,8 @@ static bool integer_range(int type, double *low, double *high) {
 }
 
 /* rint(q) + zero (NULL: 0), saturated, as the carrier of an integer type. q is f32; so is `zero`. */
-static ls_tensor *saturated(ls_onnx_node *n, ls_tensor *q, ls_tensor *zero, double low, double high, ls_dtype carrier) {
+static ls_tensor *saturated(ls_onnx_node *n, ls_tensor *q, ls_tensor *zero, double low, double high,
+                            ls_dtype carrier) {
     ls_session *s = n->s;
     ls_tensor *y = ls_rint(s, q);
     y = zero ? ls_add(s, y, zero) : y;
@@ -41,9 +43,10 @@ static int64_t count_of(int rank, const int64_t *dims) {
 
 /* ---- QuantizeLinear, DequantizeLinear ---- */
 
-/* A scale or zero point t for x of some shape: one for all, one for each position on an axis, or, in blocks, one for `block`
- * positions in a row. */
-static ls_status fitted(ls_onnx_node *n, ls_tensor *t, int rank, const int64_t *dims, int64_t axis, int64_t block, ls_tensor **out) {
+/* A scale or zero point t for x of some shape: one for all, one for each position on an axis, or, in
+ * blocks, one for `block` positions in a row. */
+static ls_status fitted(ls_onnx_node *n, ls_tensor *t, int rank, const int64_t *dims, int64_t axis,
+                        int64_t block, ls_tensor **out) {
     int64_t own[LS_MAX_RANK];
     int own_rank = ls_onnx_dims(t, own), at;
     *out = t;
@@ -63,15 +66,17 @@ static ls_status fitted(ls_onnx_node *n, ls_tensor *t, int rank, const int64_t *
         *out = ls_onnx_shaped(n, t, rank, shape);
         return LS_OK;
     }
-    bool fits = block > 0 && own_rank == rank && rank < LS_MAX_RANK && own[at] <= INT64_MAX / block && own[at] * block >= dims[at];
+    bool fits = block > 0 && own_rank == rank && rank < LS_MAX_RANK && own[at] <= INT64_MAX / block &&
+                own[at] * block >= dims[at];
     for (int i = 0; fits && i < rank; i++) {
         fits = i == at || own[i] == dims[i];
     }
     if (!fits) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE,
-                            "a scale or zero point of rank %d for an operand of rank %d, axis %d, block_size %" PRId64
-                            ": expected one number, one a position on the axis, or one a block",
-                            own_rank, rank, at, block);
+        return ls_onnx_fail(
+            n, LS_ERR_SHAPE,
+            "a scale or zero point of rank %d for an operand of rank %d, axis %d, block_size %" PRId64
+            ": expected one number, one a position on the axis, or one a block",
+            own_rank, rank, at, block);
     }
     int64_t shape[LS_MAX_RANK];
     ls_tensor *y = ls_unsqueeze(n->s, t, at + 1);
@@ -108,11 +113,12 @@ static ls_status quantize_linear(ls_onnx_node *n) {
     }
     LS_TRY(n->err, parameter(n, 1, x, &scale));
     LS_TRY(n->err, parameter(n, 2, x, &zero));
-    int to = (int)ls_onnx_attr_int(n, "output_dtype", 0), precision = (int)ls_onnx_attr_int(n, "precision", 0);
+    int to = (int)ls_onnx_attr_int(n, "output_dtype", 0),
+        precision = (int)ls_onnx_attr_int(n, "precision", 0);
     int said = ls_onnx_in_type(n, 2);
     if (to && said && to != said) {
-        return ls_onnx_fail(n, LS_ERR_DTYPE, "output_dtype is %s and the zero point %s: expected one type", ls_onnx_type_name(to),
-                            ls_onnx_type_name(said));
+        return ls_onnx_fail(n, LS_ERR_DTYPE, "output_dtype is %s and the zero point %s: expected one type",
+                            ls_onnx_type_name(to), ls_onnx_type_name(said));
     }
     to = said ? said : to ? to : ONNX_UINT8;
     if (!scale) {
@@ -184,8 +190,8 @@ static ls_status dynamic_quantize_linear(ls_onnx_node *n) {
 
 /* ---- integer products ---- */
 
-/* Operand i minus its zero point, operand `zero_at`, in i32. One zero point a row of a matrix stands on `rows`: the axis of
- * the last two (or of a filter) that it runs along; -1 for the last. */
+/* Operand i minus its zero point, operand `zero_at`, in i32. A list of zero points is one for each row of the
+ * matrix, or else for each column. */
 static ls_tensor *centered(ls_onnx_node *n, int i, int zero_at, bool rows) {
     ls_session *s = n->s;
     ls_tensor *x = ls_onnx_in(n, i), *zero = ls_onnx_has(n, zero_at) ? ls_onnx_in(n, zero_at) : NULL;
@@ -208,7 +214,8 @@ static ls_status matmul_integer(ls_onnx_node *n) {
     return ls_onnx_out(n, 0, ls_matmul(n->s, a, b));
 }
 
-/* A scale as f32: one number as a scalar, a list along the rows (or, of a filter, `after` axes from the last) as such. */
+/* A scale as f32: one number as a scalar, a list along the rows (or, of a filter, `after` axes from the
+ * last) as such. */
 static ls_tensor *scale_of(ls_onnx_node *n, int i, int after) {
     ls_tensor *t = ls_onnx_in(n, i);
     int64_t dims[LS_MAX_RANK];
@@ -261,9 +268,10 @@ static ls_status qlinear_matmul(ls_onnx_node *n) {
     return requantized(n, sum, a_scale, b_scale);
 }
 
-/* The convolution of centred operands in i32; zero points of a filter run along its first axis. Padding is absent: it is the zero
- * point. */
-static ls_status conv_i32(ls_onnx_node *n, int x_at, int x_zero, int w_at, int w_zero, ls_tensor *bias, ls_tensor **out) {
+/* The convolution of centred operands in i32; zero points of a filter run along its first axis. Padding
+ * is absent: it is the zero point. */
+static ls_status conv_i32(ls_onnx_node *n, int x_at, int x_zero, int w_at, int w_zero, ls_tensor *bias,
+                          ls_tensor **out) {
     ls_session *s = n->s;
     ls_tensor *x = centered(n, x_at, x_zero, false), *w = ls_onnx_in(n, w_at);
     ls_conv_spec spec;
@@ -294,12 +302,11 @@ static ls_status qlinear_conv(ls_onnx_node *n) {
     return requantized(n, y, x_scale, w_scale);
 }
 
-const ls_onnx_op ls_onnx_quant_ops[] = {
-    {"", "QuantizeLinear", 1, 2, 3, quantize_linear, 0},
-    {"", "DequantizeLinear", 1, 2, 3, dequantize_linear, 0},
-    {"", "DynamicQuantizeLinear", 1, 1, 1, dynamic_quantize_linear, 0},
-    {"", "MatMulInteger", 1, 2, 4, matmul_integer, 0},
-    {"", "QLinearMatMul", 1, 8, 8, qlinear_matmul, 0},
-    {"", "ConvInteger", 1, 2, 4, conv_integer, 0},
-    {"", "QLinearConv", 1, 8, 9, qlinear_conv, 0},
-    {0}};
+const ls_onnx_op ls_onnx_quant_ops[] = {{"", "QuantizeLinear", 1, 2, 3, quantize_linear, 0},
+                                        {"", "DequantizeLinear", 1, 2, 3, dequantize_linear, 0},
+                                        {"", "DynamicQuantizeLinear", 1, 1, 1, dynamic_quantize_linear, 0},
+                                        {"", "MatMulInteger", 1, 2, 4, matmul_integer, 0},
+                                        {"", "QLinearMatMul", 1, 8, 8, qlinear_matmul, 0},
+                                        {"", "ConvInteger", 1, 2, 4, conv_integer, 0},
+                                        {"", "QLinearConv", 1, 8, 9, qlinear_conv, 0},
+                                        {0}};

@@ -1,10 +1,20 @@
-/* ONNX: reductions, ArgMax and ArgMin, running sums, and what is normalised by a reduction (Softmax, Hardmax, LpNormalization,
- * MeanVarianceNormalization). Sums of f16 and bf16 are taken in f32 and rounded once. */
+/* ONNX: reductions, ArgMax and ArgMin, running sums, and what is normalised by a reduction (Softmax,
+ * Hardmax, LpNormalization, MeanVarianceNormalization). Sums of f16 and bf16 are taken in f32 and rounded
+ * once. */
 #include "base/dtype.h"
 #include "io/onnx/convert.h"
 
 typedef enum reduction {
-    RED_SUM, RED_PROD, RED_MIN, RED_MAX, RED_MEAN, RED_L1, RED_L2, RED_LOG_SUM, RED_LOG_SUM_EXP, RED_SUM_SQUARE
+    RED_SUM,
+    RED_PROD,
+    RED_MIN,
+    RED_MAX,
+    RED_MEAN,
+    RED_L1,
+    RED_L2,
+    RED_LOG_SUM,
+    RED_LOG_SUM_EXP,
+    RED_SUM_SQUARE
 } reduction;
 
 typedef struct over {
@@ -13,7 +23,8 @@ typedef struct over {
     bool nothing; /* no axis is reduced, though the element-by-element part is done */
 } over;
 
-/* The axes: an attribute in old versions, an operand since 13 (ReduceSum) or 18. None: all, or nothing if the node says so. */
+/* The axes: an attribute in old versions, an operand since 13 (ReduceSum) or 18. None: all, or nothing if
+ * the node says so. */
 static ls_status read_axes(ls_onnx_node *n, int rank, over *o) {
     const int64_t *list;
     int count = 0;
@@ -70,7 +81,8 @@ static ls_tensor *extreme_over(ls_onnx_node *n, ls_tensor *x, const over *o, boo
         dims[o->axes[i]] = o->keep ? 1 : -1;
     }
     if (!empty) {
-        return largest ? ls_amax(n->s, x, o->count, o->axes, o->keep) : ls_amin(n->s, x, o->count, o->axes, o->keep);
+        return largest ? ls_amax(n->s, x, o->count, o->axes, o->keep)
+                       : ls_amin(n->s, x, o->count, o->axes, o->keep);
     }
     shape.rank = 0;
     for (int i = 0; i < rank; i++) {
@@ -102,16 +114,26 @@ static ls_tensor *log_sum_exp(ls_onnx_node *n, ls_tensor *x, const over *o) {
 static ls_tensor *reduced(ls_onnx_node *n, reduction r, ls_tensor *x, const over *o) {
     ls_session *s = n->s;
     switch (r) {
-    case RED_SUM: return sum_over(n, x, o);
-    case RED_PROD: return o->nothing ? x : ls_prod(s, x, o->count, o->axes, o->keep);
-    case RED_MIN: return extreme_over(n, x, o, false);
-    case RED_MAX: return extreme_over(n, x, o, true);
-    case RED_MEAN: return mean_over(n, x, o);
-    case RED_L1: return sum_over(n, ls_abs(s, x), o);
-    case RED_L2: return root_or_log(n, sum_over(n, ls_mul(s, x, x), o), ls_sqrt);
-    case RED_LOG_SUM: return root_or_log(n, sum_over(n, x, o), ls_log);
-    case RED_LOG_SUM_EXP: return log_sum_exp(n, x, o);
-    case RED_SUM_SQUARE: return sum_over(n, ls_mul(s, x, x), o);
+    case RED_SUM:
+        return sum_over(n, x, o);
+    case RED_PROD:
+        return o->nothing ? x : ls_prod(s, x, o->count, o->axes, o->keep);
+    case RED_MIN:
+        return extreme_over(n, x, o, false);
+    case RED_MAX:
+        return extreme_over(n, x, o, true);
+    case RED_MEAN:
+        return mean_over(n, x, o);
+    case RED_L1:
+        return sum_over(n, ls_abs(s, x), o);
+    case RED_L2:
+        return root_or_log(n, sum_over(n, ls_mul(s, x, x), o), ls_sqrt);
+    case RED_LOG_SUM:
+        return root_or_log(n, sum_over(n, x, o), ls_log);
+    case RED_LOG_SUM_EXP:
+        return log_sum_exp(n, x, o);
+    case RED_SUM_SQUARE:
+        return sum_over(n, ls_mul(s, x, x), o);
     }
     return NULL;
 }
@@ -130,9 +152,9 @@ static ls_status reduce(ls_onnx_node *n, reduction r) {
     return ls_onnx_out(n, 0, y ? ls_cast(n->s, y, dtype) : NULL);
 }
 
-#define REDUCE(name, r)                          \
-    static ls_status name(ls_onnx_node *n) {     \
-        return reduce(n, r);                     \
+#define REDUCE(name, r)                                                                                      \
+    static ls_status name(ls_onnx_node *n) {                                                                 \
+        return reduce(n, r);                                                                                 \
     }
 REDUCE(reduce_sum, RED_SUM)
 REDUCE(reduce_prod, RED_PROD)
@@ -182,7 +204,8 @@ static ls_status running(ls_onnx_node *n, ls_scan_kind kind) {
     }
     LS_TRY(n->err, ls_onnx_int(n, 1, 0, &where));
     LS_TRY(n->err, ls_onnx_axis(n, where, ls_onnx_dims(x, dims), &axis));
-    int exclusive = ls_onnx_attr_int(n, "exclusive", 0) != 0, reverse = ls_onnx_attr_int(n, "reverse", 0) != 0;
+    int exclusive = ls_onnx_attr_int(n, "exclusive", 0) != 0,
+        reverse = ls_onnx_attr_int(n, "reverse", 0) != 0;
     return ls_onnx_out(n, 0, ls_scan(n->s, x, kind, axis, exclusive, reverse));
 }
 
@@ -261,7 +284,8 @@ static ls_status lp_normalization(ls_onnx_node *n) {
     }
     ls_dtype dtype = ls_tensor_dtype(x), wide = ls_onnx_wide(dtype);
     ls_tensor *w = ls_cast(s, x, wide), *zero = ls_onnx_scalar(n, wide, 0);
-    ls_tensor *norm = p == 1 ? ls_sum(s, ls_abs(s, w), 1, &axis, 1) : ls_sqrt(s, ls_sum(s, ls_mul(s, w, w), 1, &axis, 1));
+    ls_tensor *norm =
+        p == 1 ? ls_sum(s, ls_abs(s, w), 1, &axis, 1) : ls_sqrt(s, ls_sum(s, ls_mul(s, w, w), 1, &axis, 1));
     ls_tensor *none = ls_eq(s, norm, zero), *safe = ls_where(s, none, ls_onnx_scalar(n, wide, 1), norm);
     ls_tensor *y = ls_where(s, none, zero, ls_div(s, w, safe));
     return ls_onnx_out(n, 0, y ? ls_cast(s, y, dtype) : NULL);
