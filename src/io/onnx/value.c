@@ -77,7 +77,11 @@ ls_status ls_onnx_run_read(ls_onnx_run *run, ls_onnx_value *v, const ls_data **o
             return LS_FAIL(err, LS_ERR_UNSUPPORTED, "needs the value of what depends on the model's inputs: they must have values");
         }
         if (ls_data_from_tensor(s, v->host ? v->host : v->tensor, &data) != LS_OK) {
-            return take_error(s, err);
+            ls_status status = take_error(s, err);
+            if (status == LS_ERR_INVALID && !v->host) { /* it depends on an ls_input */
+                status = err->code = LS_ERR_UNSUPPORTED;
+            }
+            return status;
         }
         if (!keep_data(run, v, data)) {
             return LS_FAIL_MEMORY(err, "a value");
