@@ -18,6 +18,7 @@ build libcjson-dev    <cjson/cJSON.h>
 build libprotobuf-c-dev <protobuf-c/protobuf-c.h>
 build libpcre2-dev    /usr/include/pcre2.h
 build protobuf-c-compiler protoc-c
+build libstb-dev      <stb/stb_image.h>
 test  g++             g++
 test  binutils        objdump
 test  libcmocka-dev   <cmocka.h>

@@ -19,6 +19,7 @@
 #include <lockstep/dtype.h>
 #include <lockstep/grad.h>
 #include <lockstep/inspect.h>
+#include <lockstep/image.h>
 #include <lockstep/io.h>
 #include <lockstep/model.h>
 #include <lockstep/nn.h>

@@ -8,6 +8,7 @@
 #ifndef LOCKSTEP_OPS_H
 #define LOCKSTEP_OPS_H
 
+#include <lockstep/image.h>
 #include <lockstep/tensor.h>
 
 #ifdef __cplusplus
