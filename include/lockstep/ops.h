@@ -253,6 +253,8 @@ typedef struct ls_conv_spec {
     ls_conv_axes axes;
 } ls_conv_spec;
 LS_T ls_conv(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *bias, const ls_conv_spec *spec);
+/* The same for 8- and 16-bit integers, summed exactly in i32. */
+LS_T ls_conv_i32(ls_session *s, ls_tensor *x, ls_tensor *w, const ls_conv_spec *spec);
 /* The adjoint of ls_conv in x. The filter is [in, out/groups, kernel...] by default, as PyTorch's. */
 LS_T ls_conv_transpose(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *bias, const ls_conv_spec *spec);
 /* x[N,C,spatial...] -> [N, C*kernel..., positions]; missing elements are 0. col2im is its adjoint. */

@@ -9,6 +9,7 @@
  * of n and m is contracted. */
 typedef struct core {
     int d;
+    ls_dtype dtype; /* of the sums */
     int64_t groups, low[LS_MAX_SPATIAL], high[LS_MAX_SPATIAL], interior[LS_MAX_SPATIAL];
     int64_t kernel[LS_MAX_SPATIAL], stride[LS_MAX_SPATIAL], dilation[LS_MAX_SPATIAL];
     bool flip;          /* taps run against the window's offsets */
@@ -35,7 +36,7 @@ static ls_tensor *core_plain(ls_session *s, const core *c, ls_tensor *x, ls_tens
     }
     spec.contract_a[c->d] = 1;
     spec.contract_b[c->d] = c->channel_first ? 0 : 1;
-    return v && w ? ls_contract(s, v, w, &spec, x->dtype) : NULL;
+    return v && w ? ls_contract(s, v, w, &spec, c->dtype) : NULL;
 }
 
 /* [G, N, positions..., n] -> [N, positions..., G*n] */
@@ -92,7 +93,7 @@ static ls_tensor *core_batched(ls_session *s, const core *c, ls_tensor *x, ls_te
         spec.contract_a[c->d] = 2;
         spec.contract_b[c->d] = c->channel_first ? 1 : 2;
     }
-    return merge_groups(s, c, ls_contract(s, v, f, &spec, x->dtype));
+    return merge_groups(s, c, ls_contract(s, v, f, &spec, c->dtype));
 }
 
 /* A contraction a group, where a batch axis would pass the rank limit. */
@@ -190,16 +191,21 @@ static ls_tensor *finish(ls_session *s, const ls_geometry *g, ls_tensor *y, ls_t
     return bias ? ls_add(s, y, ls_along(s, bias, g->axes.output_channel, g->d + 2)) : y;
 }
 
-ls_tensor *ls_conv(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *bias, const ls_conv_spec *spec) {
+static ls_tensor *conv(ls_session *s, const char *name, ls_tensor *x, ls_tensor *w, ls_tensor *bias,
+                       const ls_conv_spec *spec, bool into_i32) {
     ls_geometry g;
-    if (!conv_check(s, "conv", x, w, bias, spec, false, &g)) {
+    if (!conv_check(s, name, x, w, bias, spec, false, &g)) {
         return NULL;
+    }
+    if (into_i32 && (!ls_dtype_is_int(x->dtype) || ls_dtype_size(x->dtype) > 2)) {
+        return LS_NODE_FAIL(s, LS_ERR_DTYPE, "%s: operand is %s: expected an 8- or 16-bit integer dtype", name,
+                            LS_TEXT(x));
     }
     ls_tensor *cx = ls_to_canonical(s, &g, x), *cw = filter_permuted(s, &g, w, false);
     if (!cx || !cw) {
         return NULL;
     }
-    core c = {.d = g.d, .groups = g.groups};
+    core c = {.d = g.d, .dtype = into_i32 ? LS_I32 : x->dtype, .groups = g.groups};
     for (int i = 0; i < g.d; i++) {
         c.kernel[i] = cw->shape.dim[2 + i].offset;
     }
@@ -211,6 +217,14 @@ ls_tensor *ls_conv(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *bias, c
     memcpy(c.stride, g.stride, sizeof c.stride);
     memcpy(c.dilation, g.dilation, sizeof c.dilation);
     return finish(s, &g, core_apply(s, &c, cx, cw), bias);
+}
+
+ls_tensor *ls_conv(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *bias, const ls_conv_spec *spec) {
+    return conv(s, "conv", x, w, bias, spec, false);
+}
+
+ls_tensor *ls_conv_i32(ls_session *s, ls_tensor *x, ls_tensor *w, const ls_conv_spec *spec) {
+    return conv(s, "conv_i32", x, w, NULL, spec, true);
 }
 
 /* y[o] sums x[(o + low - t * dilation) / stride] w[t] where that is whole: windows of x spread by stride -
@@ -225,7 +239,7 @@ ls_tensor *ls_conv_transpose(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tenso
     if (!cx || !cw) {
         return NULL;
     }
-    core c = {.d = g.d, .groups = g.groups, .flip = true, .channel_first = true};
+    core c = {.d = g.d, .dtype = x->dtype, .groups = g.groups, .flip = true, .channel_first = true};
     for (int i = 0; i < g.d; i++) {
         int64_t reach;
         c.kernel[i] = cw->shape.dim[2 + i].offset;

@@ -522,6 +522,32 @@ static void integer_products(void **state) {
                                             LINE(ONNX_UINT8, 2, za),
                                             LINE(ONNX_INT8, 2, zb)});
     ASSERT_RESULT(&c, ONNX_INT32, int32_t, want[0], want[1], want[2], want[3]);
+    /* Filters without a zero point, inputs with and without one, padded: against the sum written out. */
+    const uint8_t image[] = {0, 255, 7, 128, 9, 200};
+    const int8_t taps[] = {-128, 127, 3, -4, 5, 6, 7, -8};
+    for (int zero = 0; zero <= 255; zero += 85) {
+        const uint8_t point[] = {(uint8_t)zero};
+        int32_t sums[2 * 12];
+        for (int m = 0; m < 2; m++) {
+            for (int i = 0; i < 12; i++) {
+                sums[12 * m + i] = 0;
+                for (int k = 0; k < 4; k++) {
+                    int r = i / 4 + k / 2 - 1, col = i % 4 + k % 2 - 1;
+                    bool inside = r >= 0 && r < 2 && col >= 0 && col < 3;
+                    sums[12 * m + i] += inside ? (image[3 * r + col] - zero) * taps[4 * m + k] : 0;
+                }
+            }
+        }
+        c = start("ConvInteger", 10, 3,
+                  (const operand[]){{ONNX_UINT8, 4, {1, 1, 2, 3}, image},
+                                    {ONNX_INT8, 4, {2, 1, 2, 2}, taps},
+                                    LINE(ONNX_UINT8, 1, point)});
+        set_ints(&c, "pads", 4, (const int64_t[]){1, 1, 1, 1});
+        ls_data *y = result(&c, ONNX_INT32);
+        assert_int_equal(ls_data_size(y), sizeof sums);
+        assert_memory_equal(ls_data_bytes(y), sums, sizeof sums);
+        ls_data_release(y);
+    }
     /* One pixel, two channels out: padding is the zero point, so that only the middle tap counts. */
     const uint8_t x[] = {200};
     int8_t w[18];
