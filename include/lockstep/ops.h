@@ -314,7 +314,7 @@ typedef struct ls_recurrent_spec {
     int reverse;             /* from the last step to the first; results stay in the order of x */
     int linear_before_reset; /* GRU: n from r (h w_n^T + b_n), else from (r h) w_n^T + b_n */
     int coupled;             /* LSTM: f = 1 - i */
-    double clip;             /* bounds what goes into an activation to [-clip, clip]; 0: no bound */
+    double clip;             /* bounds what goes into activations 0 and 1 to [-clip, clip]; 0: no bound */
     ls_tensor *lengths;      /* i32 or i64 [B], how many steps each sequence has; NULL: all T */
     ls_tensor *peephole;     /* LSTM: [3H], what of c is added to i, o (of the new c) and f; NULL: nothing */
     /* The cell's activation 0, 1, 2: of the gates, of the new value, of an LSTM's c. NULL: sigmoid, tanh, tanh (RNN: tanh). */

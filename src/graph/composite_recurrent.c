@@ -16,7 +16,7 @@ static ls_tensor *activate(ls_session *s, const cell *c, int which, ls_tensor *x
     if (!x) {
         return NULL;
     }
-    if (spec->clip > 0) {
+    if (spec->clip > 0 && which < 2) {
         x = ls_max(s, ls_min(s, x, ls_const_like(s, x, spec->clip)), ls_const_like(s, x, -spec->clip));
     }
     if (spec->activation) {

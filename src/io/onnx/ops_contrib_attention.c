@@ -248,7 +248,7 @@ ls_status ls_onnx_ms_rotary_embedding(ls_onnx_node *n) {
 
 /* ---- GroupQueryAttention ---- */
 
-/* old[B,G,P,D] up to each batch's `before`[B,1] and then fresh[B,G,S,D], as [B,G,total,D]; what lies beyond repeats the last. */
+/* old[B,G,P,D] up to each batch's `before`[B,1] and then fresh[B,G,S,D], as [B,G,total,D]; zeros beyond. */
 static ls_tensor *appended(ls_onnx_node *n, ls_tensor *old, ls_tensor *fresh, ls_tensor *before, int64_t total) {
     int64_t p = 0, d[LS_MAX_RANK], o[LS_MAX_RANK];
     if (!fresh || !before) {
@@ -262,9 +262,14 @@ static ls_tensor *appended(ls_onnx_node *n, ls_tensor *old, ls_tensor *fresh, ls
     ls_tensor *at = ls_iota(n->s, LS_I64, LS_SHAPE(d[0], total), 1), *beyond = ls_sub(n->s, at, before);
     ls_tensor *later = ls_add(n->s, ls_min(n->s, ls_max(n->s, beyond, i64(n, 0)), i64(n, d[2] - 1)), i64(n, p));
     ls_tensor *from = ls_where(n->s, ls_lt(n->s, at, before), ls_min(n->s, at, i64(n, p + d[2] - 1)), later);
+    ls_tensor *there = ls_lt(n->s, beyond, i64(n, d[2]));
     const int64_t spread[] = {d[0], 1, total, 1};
-    from = from ? ls_onnx_shaped(n, from, 4, spread) : NULL;
-    return ls_take_along(n->s, fresh, ls_expand(n->s, from, LS_SHAPE(d[0], d[1], total, d[3])), 2);
+    if (!from || !there) {
+        return NULL;
+    }
+    from = ls_expand(n->s, ls_onnx_shaped(n, from, 4, spread), LS_SHAPE(d[0], d[1], total, d[3]));
+    ls_tensor *zero = ls_onnx_scalar(n, ls_tensor_dtype(fresh), 0);
+    return ls_where(n->s, ls_onnx_shaped(n, there, 4, spread), ls_take_along(n->s, fresh, from, 2), zero);
 }
 
 ls_status ls_onnx_ms_group_query_attention(ls_onnx_node *n) {
@@ -285,9 +290,10 @@ ls_status ls_onnx_ms_group_query_attention(ls_onnx_node *n) {
         return ls_onnx_fail(n, LS_ERR_SHAPE, "%" PRId64 " heads in %" PRId64 " groups: expected queries [batch, steps, features]", heads,
                             groups);
     }
-    int64_t batch = d[0], steps = d[1], size = in[1] ? 0 : d[2] / (heads + 2 * groups);
+    bool packed = !in[1];
+    int64_t batch = d[0], steps = d[1], size = packed ? d[2] / (heads + 2 * groups) : 0;
     for (int i = 0; i < 3; i++) {
-        if (!in[1]) {
+        if (packed) {
             in[i] = ls_narrow(n->s, x, 2, i ? (heads + (i - 1) * groups) * size : 0, (i ? groups : heads) * size);
         }
         LS_TRY(n->err, in[i] ? ls_onnx_split_heads(n, in[i], i ? groups : heads, parts[i]) : ls_onnx_out(n, 0, NULL));
@@ -313,7 +319,8 @@ ls_status ls_onnx_ms_group_query_attention(ls_onnx_node *n) {
     LS_TRY(n->err, measure(n, &a));
     ls_tensor *key = ls_iota(n->s, LS_I64, LS_SHAPE(steps, a.keys), 1), *at = ls_iota(n->s, LS_I64, LS_SHAPE(steps, a.keys), 0);
     at = ls_add(n->s, at, ls_onnx_shaped(n, before, 4, spread));
-    a.seen = ls_le(n->s, key, at);
+    ls_tensor *last = ls_onnx_shaped(n, ls_cast(n->s, lengths, LS_I64), 4, spread);
+    a.seen = ls_and(n->s, ls_le(n->s, key, at), ls_le(n->s, key, last));
     int64_t window = ls_onnx_attr_int(n, "local_window_size", -1);
     if (window > 0) {
         a.seen = ls_and(n->s, a.seen, ls_gt(n->s, key, ls_sub(n->s, at, i64(n, window))));
