@@ -1,5 +1,5 @@
 /* ONNX control flow beyond what the ONNX project's cases cover: scans over other axes and backwards, sequences of several lengths, loops
- * that end by what they compute, or before they begin. And the models of ai.onnx.ml that have no cases. */
+ * that end by what they compute, or before they begin. And the random numbers and the models of ai.onnx.ml that have no cases. */
 #define _GNU_SOURCE
 #include "onnx_support.h"
 #include "support/world.h"
@@ -228,6 +228,90 @@ static void a_loop_on_an_input_needs_its_value(void **state) {
     bed_close(&b);
 }
 
+/* ---- random numbers ---- */
+
+static void read_reals(bed *b, ls_tensor *t, float *out, int n) {
+    world_ok(&b->w, ls_read(b->w.session, ls_cast(b->w.session, t, LS_F32), out, (size_t)n * sizeof *out));
+}
+
+enum { DRAWS = 4000 };
+
+/* Two unseeded nodes, the same node in the iterations of a loop, and a second build. */
+static void random_nodes_differ_and_builds_do_not(void **state) {
+    (void)state;
+    static float got[2][4][DRAWS];
+    for (int round = 0; round < 2; round++) {
+        bed b = bed_open(16);
+        ls_tensor *out[3];
+        feed(&b, "most", ONNX_INT64, LS_SCALAR, &(int64_t){2});
+        ints(add_node(b.g, "RandomNormal", "", "a"), "shape", 1, (const int64_t[]){DRAWS});
+        Onnx__NodeProto *n = add_node(b.g, "RandomNormal", "", "b");
+        ints(n, "shape", 1, (const int64_t[]){DRAWS});
+        attribute(n, "mean", ATTR(FLOAT))->f = 3;
+        attribute(n, "scale", ATTR(FLOAT))->f = 0.5f;
+        Onnx__GraphProto *g = NEW(GraphProto, graph_proto);
+        g->name = (char *)"body";
+        INPUT(g, value("i", NULL));
+        INPUT(g, value("go", NULL));
+        n = add_node(g, "RandomUniform", "", "u");
+        ints(n, "shape", 1, (const int64_t[]){DRAWS});
+        attribute(n, "seed", ATTR(FLOAT))->f = 7;
+        attribute(n, "low", ATTR(FLOAT))->f = -1;
+        add_node(g, "Identity", "go", "go_on");
+        OUTPUT(g, value("go_on", NULL));
+        OUTPUT(g, value("u", NULL));
+        attribute(add_node(b.g, "Loop", "most -", "all"), "body", ATTR(GRAPH))->g = g;
+        gives(b.g, "a");
+        gives(b.g, "b");
+        gives(b.g, "all");
+        world_ok(&b.w, build(&b, out, 3));
+        read_reals(&b, out[0], got[round][0], DRAWS);
+        read_reals(&b, out[1], got[round][1], DRAWS);
+        read_reals(&b, out[2], got[round][2], 2 * DRAWS);
+        bed_close(&b);
+    }
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+    static const double mean[] = {0, 3, 0, 0}, deviation[] = {1, 0.5, 0.57735, 0.57735};
+    for (int k = 0; k < 4; k++) {
+        double sum = 0, squares = 0;
+        for (int i = 0; i < DRAWS; i++) {
+            double d = (double)got[0][k][i] - mean[k];
+            sum += d / DRAWS;
+            squares += d * d / DRAWS;
+        }
+        double variance = deviation[k] * deviation[k];
+        assert_true(sum < 0.1 && sum > -0.1 && squares < 1.1 * variance && squares > 0.9 * variance);
+    }
+    double together = 0; /* of nodes, and of iterations: not correlated */
+    for (int i = 0; i < DRAWS; i++) {
+        together += ((double)got[0][0][i] * ((double)got[0][1][i] - 3) / 0.5 + (double)got[0][2][i] * (double)got[0][3][i] * 3) / DRAWS;
+    }
+    assert_true(together < 0.1 && together > -0.1);
+}
+
+static void multinomial_draws_by_weight(void **state) {
+    (void)state;
+    bed b = bed_open(16);
+    ls_tensor *out[1];
+    static float got[2 * DRAWS];
+    const float none = -__builtin_inff();
+    feed(&b, "x", ONNX_FLOAT, LS_SHAPE(2, 4), (const float[]){none, 0, 1.0986123f, none, 5, 5, none, none}); /* 0 1 3 0, 1 1 0 0 */
+    attribute(add_node(b.g, "Multinomial", "x", "y"), "sample_size", ATTR(INT))->i = DRAWS;
+    gives(b.g, "y");
+    world_ok(&b.w, build(&b, out, 1));
+    assert_int_equal(ls_tensor_dtype(out[0]), LS_I32);
+    read_reals(&b, out[0], got, 2 * DRAWS);
+    int count[2][4] = {{0}};
+    for (int i = 0; i < 2 * DRAWS; i++) {
+        assert_true(got[i] >= 0 && got[i] <= 3);
+        count[i / DRAWS][(int)got[i]]++;
+    }
+    assert_int_equal(count[0][0] + count[0][3] + count[1][2] + count[1][3], 0);
+    assert_in_range(count[0][1], DRAWS / 4 - 150, DRAWS / 4 + 150);
+    assert_in_range(count[1][0], DRAWS / 2 - 150, DRAWS / 2 + 150);
+    bed_close(&b);
+}
+
 /* ---- ai.onnx.ml ---- */
 
 static Onnx__NodeProto *ml(bed *b, const char *op, const char *in, const char *out) {
@@ -377,6 +461,7 @@ int main(void) {
         cmocka_unit_test(a_loop_on_an_input_needs_its_value),    cmocka_unit_test(trees_regress),
         cmocka_unit_test(trees_classify),                        cmocka_unit_test(a_tree_in_a_circle_is_refused),
         cmocka_unit_test(linear_models_and_features),            cmocka_unit_test(encoders),
+        cmocka_unit_test(random_nodes_differ_and_builds_do_not), cmocka_unit_test(multinomial_draws_by_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -455,6 +455,9 @@ static ls_status vectorize(ls_onnx_node *n, tfidf *t) {
     bool idf = !strcmp(mode, "IDF"), both = !strcmp(mode, "TFIDF");
     int32_t *row;
     LS_TRY(n->err, read_pool(n, t));
+    int n_sizes;
+    ls_onnx_attr_ints(n, "ngram_counts", &n_sizes);
+    t->longest = t->longest < n_sizes ? t->longest : n_sizes; /* the pool has no longer ones */
     if (rank > 2 || (!idf && !both && strcmp(mode, "TF") != 0) || (n_weights && n_weights < t->columns)) {
         return ls_onnx_fail(n, LS_ERR_INVALID, "expected an operand [C] or [B, C], mode TF, IDF or TFIDF, and a weight for each column");
     }
