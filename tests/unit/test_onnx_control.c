@@ -454,6 +454,98 @@ static void encoders(void **state) {
     bed_close(&b);
 }
 
+/* ---- strings, from initialisers, and every allocation failing ---- */
+
+static void strings(bed *b, const char *name, int count, const char *const *list) {
+    Onnx__TensorProto *s = tensor(name, ONNX_STRING, 1, (const int64_t[]){count});
+    for (int i = 0; i < count; i++) {
+        PUSH(s->string_data, s->n_string_data, ((ProtobufCBinaryData){strlen(list[i]), (uint8_t *)list[i]}));
+    }
+    PUSH(b->g->initializer, b->g->n_initializer, s);
+}
+
+static void text_model(bed *b) {
+    strings(b, "s", 4, (const char *const[]){"Die Äpfel", "die", "  und  Birnen ", "DIE"});
+    Onnx__NodeProto *n = add_node(b->g, "StringNormalizer", "s", "kept"); /* "die äpfel", "  und  birnen " */
+    text(n, "case_change_action", "LOWER");
+    texts(n, "stopwords", 1, (const char *const[]){"dIE"});
+    text(add_node(b->g, "RegexFullMatch", "kept", "matched"), "pattern", "die .pfel$");
+    add_node(b->g, "StringSplit", "kept", "parts counts");
+    n = add_node(b->g, "TfIdfVectorizer", "kept", "grams");
+    text(n, "mode", "TFIDF");
+    attribute(n, "min_gram_length", ATTR(INT))->i = 1;
+    attribute(n, "max_gram_length", ATTR(INT))->i = 2;
+    attribute(n, "max_skip_count", ATTR(INT))->i = 0;
+    texts(n, "pool_strings", 3, (const char *const[]){"die äpfel", "die äpfel", "  und  birnen "});
+    ints(n, "ngram_counts", 2, (const int64_t[]){0, 1});
+    ints(n, "ngram_indexes", 2, (const int64_t[]){2, 0});
+    reals(n, "weights", 3, (const float[]){2, 0, 4});
+    n = ml(b, "LabelEncoder", "kept", "coded");
+    texts(n, "keys_strings", 1, (const char *const[]){"die äpfel"});
+    ints(n, "values_int64s", 1, (const int64_t[]){8});
+    gives(b->g, "matched");
+    gives(b->g, "counts");
+    gives(b->g, "grams");
+    gives(b->g, "coded");
+}
+
+static void text_is_normalized_split_and_counted(void **state) {
+    (void)state;
+    bed b = bed_open(20);
+    ls_tensor *out[4];
+    text_model(&b);
+    world_ok(&b.w, build(&b, out, 4));
+    EXPECT(&b, out[0], ((float[]){1, 0}), 2);
+    EXPECT(&b, out[1], ((float[]){2, 2}), 2);
+    EXPECT(&b, out[2], ((float[]){2, 0, 4}), 3);
+    EXPECT(&b, out[3], ((float[]){8, -1}), 2);
+    bed_close(&b);
+}
+
+static void every_allocation_may_fail(void **state) {
+    (void)state;
+    bed b = bed_open(20);
+    ls_tensor *out[6];
+    text_model(&b);
+    feed(&b, "most", ONNX_INT64, LS_SCALAR, &(int64_t){3});
+    feed(&b, "limit", ONNX_FLOAT, LS_SCALAR, &(float){10});
+    feed(&b, "x0", ONNX_FLOAT, LS_SCALAR, &(float){1});
+    feed(&b, "x", ONNX_FLOAT, LS_SHAPE(4, 2), rows);
+    attribute(add_node(b.g, "Loop", "most - x0", "last seen_all"), "body", ATTR(GRAPH))->g = doubling();
+    Onnx__NodeProto *n = ml(&b, "TreeEnsembleClassifier", "x", "label score");
+    two_trees(n, "class", (const int64_t[]){0, 1, 2, 0, 1});
+    ints(n, "classlabels_int64s", 3, (const int64_t[]){10, 20, 30});
+    gives(b.g, "seen_all");
+    gives(b.g, "score");
+    size_t size;
+    uint8_t *bytes = pack(&b.m->base, &size);
+    ls_data *file = NULL;
+    ls_model *m = NULL;
+    ls_heap *heap = ls_context_heap(b.w.context);
+    assert_int_equal(ls_data_create(b.w.context, LS_U8, 1, (const int64_t[]){(int64_t)size}, bytes, &file, NULL), LS_OK);
+    assert_int_equal(ls_model_load_data(b.w.context, "test.onnx", file, &m, NULL), LS_OK);
+    ls_data_release(file);
+    bool reached = true;
+    long at = 0;
+    for (; reached; at += 1 + at / 50) {
+        world_ok(&b.w, ls_scope_begin(b.w.session));
+        atomic_store(&heap->fail_after, at);
+        ls_status status = ls_model_build(b.w.session, m, b.n_in, b.in, 6, out);
+        reached = atomic_exchange(&heap->fail_after, -1) < 0;
+        if (status != LS_OK && status != LS_ERR_MEMORY) {
+            fail_msg("allocation %ld: %s", at, ls_session_error(b.w.session)->message);
+        }
+        if (status == LS_OK) { /* not needed, or failed without harm: the numbers are right */
+            EXPECT(&b, out[4], ((float[]){2, 5, 10}), 3);
+        }
+        ls_session_clear_error(b.w.session);
+        ls_scope_end(b.w.session);
+    }
+    assert_true(at > 100);
+    ls_model_release(m);
+    bed_close(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_scan_goes_along_any_axis_either_way), cmocka_unit_test(an_old_scan_has_a_batch_of_lengths),
@@ -462,6 +554,7 @@ int main(void) {
         cmocka_unit_test(trees_classify),                        cmocka_unit_test(a_tree_in_a_circle_is_refused),
         cmocka_unit_test(linear_models_and_features),            cmocka_unit_test(encoders),
         cmocka_unit_test(random_nodes_differ_and_builds_do_not), cmocka_unit_test(multinomial_draws_by_weight),
+        cmocka_unit_test(text_is_normalized_split_and_counted),  cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

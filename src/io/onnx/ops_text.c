@@ -79,7 +79,7 @@ static ls_status regex_open(ls_onnx_node *n, const char *pattern, uint32_t flags
     if (!r->code) {
         PCRE2_UCHAR reason[160];
         pcre2_get_error_message(code, reason, sizeof reason);
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "regular expression \"%s\", at %zu: %s", pattern, (size_t)at, (const char *)reason);
+        return ls_onnx_fail(n, code == PCRE2_ERROR_HEAP_FAILED ? LS_ERR_MEMORY : LS_ERR_FORMAT, "regular expression \"%s\", at %zu: %s", pattern, (size_t)at, (const char *)reason);
     }
     r->match = pcre2_match_data_create_from_pattern(r->code, r->memory);
     return r->match ? LS_OK : ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for a regular expression");
@@ -91,7 +91,7 @@ static ls_status match_all(ls_onnx_node *n, const ls_onnx_value *x, regex *r, ui
         if (code < 0 && code != PCRE2_ERROR_NOMATCH) {
             PCRE2_UCHAR reason[160];
             pcre2_get_error_message(code, reason, sizeof reason);
-            return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "element %lld cannot be matched: %s", (long long)i, (const char *)reason);
+            return ls_onnx_fail(n, code == PCRE2_ERROR_NOMEMORY ? LS_ERR_MEMORY : LS_ERR_UNSUPPORTED, "element %lld cannot be matched: %s", (long long)i, (const char *)reason);
         }
         yes[i] = code >= 0;
     }
@@ -126,7 +126,7 @@ static ls_status change_case(ls_onnx_node *n, regex *r, bool upper, const char *
     int code = pcre2_substitute(r->code, (PCRE2_SPTR)text, strlen(text), 0, PCRE2_SUBSTITUTE_EXTENDED, r->match, NULL,
                                 (PCRE2_SPTR)(upper ? "\\U$0" : "\\L$0"), PCRE2_ZERO_TERMINATED, (PCRE2_UCHAR *)changed, &size);
     if (code < 0) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "\"%s\" is no UTF-8", text);
+        return ls_onnx_fail(n, code == PCRE2_ERROR_NOMEMORY ? LS_ERR_MEMORY : LS_ERR_FORMAT, "\"%s\" is no UTF-8", text);
     }
     *out_text = changed;
     return LS_OK;
