@@ -32,7 +32,7 @@ static inline running start_with(const char *device, const char *isa, const char
     running r = {.w = {0}};
     ls_error err = {.code = LS_OK};
     const char *path = model_path(name);
-    r.w = world_open_with(device, 0, isa);
+    r.w = world_open_with(device, 1, isa); /* thread: the models are small */
     if (ls_model_load(r.w.context, path, &r.model, &err) != LS_OK) {
         fail_msg("%s", err.message);
     }

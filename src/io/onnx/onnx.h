@@ -91,6 +91,7 @@ extern const ls_onnx_op ls_onnx_math_ops[], ls_onnx_reduce_ops[], ls_onnx_cast_o
     ls_onnx_loss_ops[], ls_onnx_control_ops[], ls_onnx_sequence_ops[], ls_onnx_text_ops[], ls_onnx_signal_ops[],
     ls_onnx_random_ops[], ls_onnx_ml_ops[], ls_onnx_train_ops[], ls_onnx_contrib_ops[];
 const ls_onnx_op *ls_onnx_find(const char *domain, const char *name, int version);
+const ls_onnx_op *ls_onnx_op_at(int number); /* every row, from 0; NULL: there is no such number */
 
 /* ---- errors ---- */
 /* LS_FAIL with the node in front: 'node "conv1" (Conv, opset 13): ...'. Leaves the function. */

@@ -65,6 +65,17 @@ static const ls_onnx_op *const tables[] = {
 #endif
     NULL};
 
+const ls_onnx_op *ls_onnx_op_at(int number) {
+    for (size_t t = 0; tables[t]; t++) {
+        for (const ls_onnx_op *op = tables[t]; op->name; op++) {
+            if (number-- == 0) {
+                return op;
+            }
+        }
+    }
+    return NULL;
+}
+
 const ls_onnx_op *ls_onnx_find(const char *domain, const char *name, int version) {
     const ls_onnx_op *best = NULL;
     for (size_t t = 0; tables[t]; t++) {
