@@ -98,7 +98,8 @@ typedef struct ls_model_case {
     double worst;     /* the largest |output - file| / (1e-7 + 1e-3 |file|), at most 1 when passed */
 } ls_model_case;
 /* Runs folder/model.onnx on each folder/test_data_set_N/input_K.pb and compares with output_K.pb: floats by |output - file| <= 1e-7 +
- * 1e-3 |file|, as the ONNX project's own runner does, NaNs equal; all else exactly. Tensors, strings, sequences and optionals. Models
+ * 1e-3 |file|, as the ONNX project's own runner does, NaNs equal; all else exactly. (Of models with a Fourier transform 1e-7 becomes half a
+ * unit in the last place of the file's largest f32, the error that the file itself has where terms cancel.) Tensors, strings, sequences and optionals. Models
  * that draw random numbers run a second time in a session of their own. Whatever the model does is in *out_case, with LS_OK; a status
  * says that the run was cancelled, or that the device has not answered yet. The session's thread. */
 LS_API ls_status ls_model_case_run(ls_session *session, const char *folder, ls_model_case *out_case) LS_MUST_USE;

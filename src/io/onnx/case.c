@@ -14,6 +14,7 @@ typedef struct test_case {
     int n_in, n_out;
     bool plain;  /* tensors of numbers alone */
     bool random; /* draws random numbers */
+    bool fourier;
     ls_runner *runner; /* plain */
     ls_model_case *result;
     ls_sha256 sha;
@@ -166,7 +167,7 @@ static ls_status judge_random(test_case *c, ls_case_values *values, ls_onnx_valu
 
 static ls_status judge(test_case *c, ls_case_values *values, ls_onnx_value *const *in, ls_onnx_value *const *expected, int set) {
     ls_onnx_value **out;
-    ls_case_difference d = {0};
+    ls_case_difference d = {.fourier = c->fourier};
     ls_status status = run_once(c, values, in, &out);
     for (int i = 0; i < c->n_out && status == LS_OK; i++) {
         ls_case_hash(&c->sha, out[i]);
@@ -226,51 +227,51 @@ static ls_status run_set(test_case *c, int set, bool *out_any) {
     return status;
 }
 
-/* ---- models that draw random numbers ---- */
+/* ---- what a model's nodes are ---- */
 
-static bool draws_graph(const Onnx__GraphProto *g);
+typedef bool (*node_test)(const Onnx__NodeProto *n);
 
-static bool draws_node(const Onnx__NodeProto *n) {
+static bool any_node(size_t n, Onnx__NodeProto *const *nodes, node_test is) {
+    for (size_t i = 0; i < n; i++) {
+        if (is(nodes[i])) {
+            return true;
+        }
+        for (size_t k = 0; k < nodes[i]->n_attribute; k++) {
+            const Onnx__AttributeProto *a = nodes[i]->attribute[k];
+            if (a->g && any_node(a->g->n_node, a->g->node, is)) {
+                return true;
+            }
+            for (size_t j = 0; j < a->n_graphs; j++) {
+                if (any_node(a->graphs[j]->n_node, a->graphs[j]->node, is)) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
+static bool has_node(const Onnx__ModelProto *m, node_test is) {
+    for (size_t i = 0; i < m->n_functions; i++) {
+        if (any_node(m->functions[i]->n_node, m->functions[i]->node, is)) {
+            return true;
+        }
+    }
+    return any_node(m->graph->n_node, m->graph->node, is);
+}
+
+static bool draws(const Onnx__NodeProto *n) {
     static const char *const names[] = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(n->op_type, names[i]) == 0) {
             return true;
         }
     }
-    if (strcmp(n->op_type, "Dropout") == 0 && n->n_input > 2) {
-        return true; /* may be training */
-    }
-    for (size_t i = 0; i < n->n_attribute; i++) {
-        const Onnx__AttributeProto *a = n->attribute[i];
-        bool draws = a->g && draws_graph(a->g);
-        for (size_t k = 0; k < a->n_graphs; k++) {
-            draws |= draws_graph(a->graphs[k]);
-        }
-        if (draws) {
-            return true;
-        }
-    }
-    return false;
+    return strcmp(n->op_type, "Dropout") == 0 && n->n_input > 2; /* may be training */
 }
 
-static bool draws_graph(const Onnx__GraphProto *g) {
-    for (size_t i = 0; i < g->n_node; i++) {
-        if (draws_node(g->node[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool draws(const Onnx__ModelProto *m) {
-    for (size_t i = 0; i < m->n_functions; i++) {
-        for (size_t k = 0; k < m->functions[i]->n_node; k++) {
-            if (draws_node(m->functions[i]->node[k])) {
-                return true;
-            }
-        }
-    }
-    return draws_graph(m->graph);
+static bool transforms(const Onnx__NodeProto *n) {
+    return strcmp(n->op_type, "DFT") == 0 || strcmp(n->op_type, "STFT") == 0;
 }
 
 /* ---- cases ---- */
@@ -284,7 +285,8 @@ static ls_status run_case(test_case *c) {
     LS_TRY(c->err, status);
     c->n_in = ls_model_input_count(c->model);
     c->n_out = ls_model_output_count(c->model);
-    c->random = draws(c->model->proto);
+    c->random = has_node(c->model->proto, draws);
+    c->fourier = has_node(c->model->proto, transforms);
     c->plain = true;
     for (int i = 0; i < c->n_in + c->n_out; i++) {
         ls_model_port port = i < c->n_in ? ls_model_input(c->model, i) : ls_model_output(c->model, i - c->n_in);

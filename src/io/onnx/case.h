@@ -21,6 +21,7 @@ ls_status ls_case_read(ls_case_values *values, const char *path, const ls_model_
 ls_status ls_case_wrap(ls_case_values *values, ls_data *data, int type, ls_onnx_value **out_value, ls_error *err) LS_MUST_USE;
 
 typedef struct ls_case_difference {
+    bool fourier; /* the file's floats come from NumPy's single-precision Fourier transform, whose error is relative to the largest */
     double worst; /* largest share of the tolerance so far */
     char text[400]; /* the first difference; empty: none */
 } ls_case_difference;
