@@ -68,6 +68,8 @@ static int64_t elements(const operand *o) {
     return n;
 }
 
+static long fail_after = -1; /* allocations of a run until one fails */
+
 static ls_status run_model(const case_of_one *c, int n, const ls_named_data *in, ls_data **out,
                            ls_error *err) {
     ls_model *m;
@@ -79,7 +81,9 @@ static ls_status run_model(const case_of_one *c, int n, const ls_named_data *in,
     ls_status status = load(c->model, &m, err);
     if (status == LS_OK) {
         status = ls_runner_create(s, m, &r);
+        ls_context_heap(context)->fail_after = fail_after;
         status = status == LS_OK ? ls_runner_run(r, n, in, out) : status;
+        ls_context_heap(context)->fail_after = -1;
         if (status != LS_OK) {
             *err = *ls_session_error(s);
         }
@@ -569,6 +573,74 @@ static void integer_products(void **state) {
     ASSERT_RESULT(&c, ONNX_UINT8, uint8_t, 14, 23);
 }
 
+/* ---- memory ---- */
+
+/* Every allocation of a run fails once: an error that says so, and no crash. */
+static void out_of_memory(case_of_one *c, int type) {
+    ls_named_data in[8];
+    int n = 0;
+    ls_status status = LS_ERR_MEMORY;
+    ls_error err;
+    OUTPUT(c->model->graph, value("y", tensor_type(type, NULL)));
+    for (int i = 0; i < c->n; i++) {
+        ls_data *given = NULL;
+        const operand *o = &c->in[i];
+        INPUT(c->model->graph, value(operand_names[i], tensor_type(o->type, NULL)));
+        assert_int_equal(
+            ls_data_create(context, ls_onnx_carrier(o->type), o->rank, o->dims, o->bytes, &given, NULL),
+            LS_OK);
+        in[n++] = (ls_named_data){operand_names[i], given};
+    }
+    for (long k = 0; status != LS_OK; k++) {
+        ls_data *y = NULL;
+        fail_after = k;
+        status = run_model(c, n, in, &y, &err);
+        fail_after = -1;
+        if (status != LS_OK && status != LS_ERR_MEMORY) {
+            fail_msg("%s, allocation %ld: %s: %s", c->node->op_type, k, ls_status_name(status), err.message);
+        }
+        ls_data_release(y);
+        assert_true(k < 20000);
+    }
+    for (int i = 0; i < n; i++) {
+        ls_data_release((ls_data *)in[i].data);
+    }
+}
+
+static void memory_may_run_out(void **state) {
+    (void)state;
+    const float x[] = {1, 2, 3, 4, 5, 6};
+    const uint8_t q[] = {1, 2, 3, 4, 5, 6};
+    const operand square = {ONNX_FLOAT, 2, {2, 2}, x};
+    case_of_one c = start("Einsum", 12, 2, (const operand[]){square, {ONNX_FLOAT, 3, {1, 2, 2}, x}});
+    set_string(&c, "equation", "ii,...ij->j...");
+    out_of_memory(&c, ONNX_FLOAT);
+    c = start("Cast", 25, 1, &square);
+    set_int(&c, "to", ONNX_FLOAT8E5M2);
+    out_of_memory(&c, ONNX_FLOAT8E5M2);
+    c = start("Cast", 25, 1, &square);
+    set_int(&c, "to", ONNX_FLOAT8E8M0);
+    out_of_memory(&c, ONNX_FLOAT8E8M0);
+    c = start("QLinearMatMul", 10, 8,
+              (const operand[]){{ONNX_UINT8, 2, {2, 3}, q},
+                                LINE(ONNX_FLOAT, 1, x),
+                                LINE(ONNX_UINT8, 2, q),
+                                {ONNX_INT8, 2, {3, 2}, q},
+                                LINE(ONNX_FLOAT, 2, x),
+                                LINE(ONNX_INT8, 2, q),
+                                LINE(ONNX_FLOAT, 1, x),
+                                LINE(ONNX_UINT8, 1, q)});
+    out_of_memory(&c, ONNX_UINT8);
+    c = start("DynamicQuantizeLinear", 11, 1, &square);
+    out_of_memory(&c, ONNX_UINT8);
+    c = start("ReduceLogSumExp", 13, 1, &square);
+    out_of_memory(&c, ONNX_FLOAT);
+    c = start("Pow", 13, 2, (const operand[]){{ONNX_UINT8, 2, {2, 2}, q}, square});
+    out_of_memory(&c, ONNX_UINT8);
+    c = start("Det", 11, 1, &square);
+    out_of_memory(&c, ONNX_FLOAT);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(small_floats_read_and_write, setup, teardown),
@@ -579,6 +651,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(reductions_of_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(quantisation_by_axis_and_block, setup, teardown),
         cmocka_unit_test_setup_teardown(integer_products, setup, teardown),
+        cmocka_unit_test_setup_teardown(memory_may_run_out, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -467,7 +467,8 @@ static ls_tensor *scaled(ls_onnx_node *n, ls_tensor *x, double factor) {
         return x;
     }
     ls_dtype dtype = ls_tensor_dtype(x);
-    if (ls_onnx_is_float(dtype) || factor == (double)(int64_t)factor) {
+    bool whole = factor > -0x1p53 && factor < 0x1p53 && factor == (double)(int64_t)factor;
+    if (ls_onnx_is_float(dtype) || whole) {
         return ls_mul(n->s, x, ls_onnx_scalar(n, dtype, factor));
     }
     ls_tensor *y = ls_mul(n->s, ls_cast(n->s, x, LS_F64), ls_onnx_scalar(n, LS_F64, factor));
