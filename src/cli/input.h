@@ -7,12 +7,13 @@
 #define CLI_INPUT_OPTIONS                                                                                    \
     {.name = "weights",                                                                                      \
      .value = "FILE",                                                                                        \
-     .help = "safetensors of the network; default: the weights that seed 1 starts with"},                    \
+     .help = "safetensors of a built-in network; default: the weights that seed 1 starts with"},             \
         {.name = "input",                                                                                    \
-         .value = "images=FILE.npy|random[:SEED]|zeros",                                                     \
-         .help = "default images=random:0"},                                                                 \
+         .value = "NAME=FILE.npy|random[:SEED]|zeros",                                                       \
+         .help = "an input (of mnist:* images); may repeat; default random:0"},                              \
     {                                                                                                        \
-        .name = "dim", .value = "batch=N", .help = "images at once, where no file says; default 1"           \
+        .name = "dim", .value = "NAME=N",                                                                    \
+        .help = "a named dimension (of mnist:* batch), where no file says; default 1; may repeat"            \
     }
 
 /* The images; NULL with *out_code set, its message printed. The caller releases them. */
