@@ -9,9 +9,9 @@ typedef struct deform {
     int64_t batch, channels, parts, taps, positions, image;
     int64_t extent[LS_MAX_SPATIAL], count[LS_MAX_SPATIAL];
     ls_dtype wide;
-    ls_tensor *x;                      /* [N, parts, C/parts, image] */
-    ls_tensor *whole[LS_MAX_SPATIAL];  /* the element below a coordinate */
-    ls_tensor *part[LS_MAX_SPATIAL];   /* how far beyond it */
+    ls_tensor *x;                     /* [N, parts, C/parts, image] */
+    ls_tensor *whole[LS_MAX_SPATIAL]; /* the element below a coordinate */
+    ls_tensor *part[LS_MAX_SPATIAL];  /* how far beyond it */
 } deform;
 
 static ls_tensor *scalar(ls_session *s, ls_dtype dtype, double value) {
@@ -30,8 +30,10 @@ static ls_tensor *grid(ls_session *s, const deform *c, const ls_geometry *g, int
         dims[c->d + j] = c->count[j];
     }
     ls_shape shape = ls_shape_make(2 * c->d, dims);
-    ls_tensor *tap = ls_mul(s, ls_iota(s, LS_I64, shape, i), ls_full_i64(s, LS_I64, (ls_shape){.rank = 0}, g->dilation[i]));
-    ls_tensor *at = ls_mul(s, ls_iota(s, LS_I64, shape, c->d + i), ls_full_i64(s, LS_I64, (ls_shape){.rank = 0}, g->stride[i]));
+    ls_tensor *tap = ls_mul(s, ls_iota(s, LS_I64, shape, i),
+                            ls_full_i64(s, LS_I64, (ls_shape){.rank = 0}, g->dilation[i]));
+    ls_tensor *at = ls_mul(s, ls_iota(s, LS_I64, shape, c->d + i),
+                           ls_full_i64(s, LS_I64, (ls_shape){.rank = 0}, g->stride[i]));
     ls_tensor *sum = ls_sub(s, ls_add(s, tap, at), ls_full_i64(s, LS_I64, (ls_shape){.rank = 0}, g->low[i]));
     return ls_cast(s, shaped(s, sum, 2, flat), c->wide);
 }
@@ -39,10 +41,12 @@ static ls_tensor *grid(ls_session *s, const deform *c, const ls_geometry *g, int
 /* One corner of the cells: values [N, parts, C/parts, taps, positions] times their weights. Bit i of `corner` takes the upper
  * element of axis i. */
 static ls_tensor *corner_values(ls_session *s, const deform *c, unsigned corner) {
-    ls_tensor *index = NULL, *weight = NULL, *inside = NULL, *zero = scalar(s, c->wide, 0), *one = scalar(s, c->wide, 1);
+    ls_tensor *index = NULL, *weight = NULL, *inside = NULL, *zero = scalar(s, c->wide, 0),
+              *one = scalar(s, c->wide, 1);
     for (int i = 0; i < c->d; i++) {
         bool upper = corner >> i & 1;
-        ls_tensor *at = upper ? ls_add(s, c->whole[i], one) : c->whole[i], *top = scalar(s, c->wide, (double)(c->extent[i] - 1));
+        ls_tensor *at = upper ? ls_add(s, c->whole[i], one) : c->whole[i],
+                  *top = scalar(s, c->wide, (double)(c->extent[i] - 1));
         ls_tensor *in = ls_and(s, ls_ge(s, at, zero), ls_le(s, at, top));
         ls_tensor *w = upper ? c->part[i] : ls_sub(s, one, c->part[i]);
         ls_tensor *element = ls_cast(s, ls_where(s, in, at, zero), LS_I64);
@@ -59,18 +63,19 @@ static ls_tensor *corner_values(ls_session *s, const deform *c, unsigned corner)
     return ls_mul(s, read, weight);
 }
 
-static bool deform_check(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *offset, ls_tensor *mask, int64_t parts,
-                         const ls_conv_spec *spec, ls_geometry *g, deform *c) {
+static bool deform_check(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *offset, ls_tensor *mask,
+                         int64_t parts, const ls_conv_spec *spec, ls_geometry *g, deform *c) {
     ls_tensor *src[] = {x, w, offset, mask};
     if (!ls_check_operands(s, "deform_conv", mask ? 4 : 3, src) || !ls_check_float(s, "deform_conv", x) ||
-        !ls_geometry_read(s, "deform_conv", spec, x, false, g) || !ls_check_same_dtype(s, "deform_conv", w, x) ||
-        !ls_check_same_dtype(s, "deform_conv", offset, x) || !ls_check_same_dtype(s, "deform_conv", mask, x)) {
+        !ls_geometry_read(s, "deform_conv", spec, x, false, g) ||
+        !ls_check_same_dtype(s, "deform_conv", w, x) || !ls_check_same_dtype(s, "deform_conv", offset, x) ||
+        !ls_check_same_dtype(s, "deform_conv", mask, x)) {
         return false;
     }
     c->d = g->d;
     c->wide = ls_dtype_compute(x->dtype);
-    bool fits = !spec->axes.set && ls_shape_is_fixed(&x->shape) && ls_shape_is_fixed(&w->shape) && w->shape.rank == g->d + 2 &&
-                parts >= 1 && x->shape.dim[1].offset % parts == 0;
+    bool fits = !spec->axes.set && ls_shape_is_fixed(&x->shape) && ls_shape_is_fixed(&w->shape) &&
+                w->shape.rank == g->d + 2 && parts >= 1 && x->shape.dim[1].offset % parts == 0;
     int64_t kernel[LS_MAX_SPATIAL], dims[LS_MAX_RANK] = {0};
     c->taps = c->positions = c->image = 1;
     for (int i = 0; fits && i < g->d; i++) {
@@ -83,7 +88,8 @@ static bool deform_check(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *o
     for (int i = 0; fits && i < g->d; i++) {
         c->extent[i] = x->shape.dim[2 + i].offset;
         c->image *= c->extent[i];
-        c->count[i] = (c->extent[i] + g->low[i] + g->high[i] - (kernel[i] - 1) * g->dilation[i] - 1) / g->stride[i] + 1;
+        c->count[i] =
+            (c->extent[i] + g->low[i] + g->high[i] - (kernel[i] - 1) * g->dilation[i] - 1) / g->stride[i] + 1;
         c->positions *= c->count[i];
         dims[2 + i] = c->count[i];
         fits = c->extent[i] > 0;
@@ -108,14 +114,15 @@ static bool deform_check(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *o
     return fits;
 }
 
-ls_tensor *ls_deform_conv(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *offset, ls_tensor *mask, ls_tensor *bias,
-                          int64_t parts, const ls_conv_spec *spec) {
+ls_tensor *ls_deform_conv(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *offset, ls_tensor *mask,
+                          ls_tensor *bias, int64_t parts, const ls_conv_spec *spec) {
     ls_geometry g;
     deform c = {0};
     if (!deform_check(s, x, w, offset, mask, parts, spec, &g, &c)) {
         return NULL;
     }
-    int64_t split[] = {c.batch, c.parts, c.taps, c.d, c.positions}, planes[] = {c.batch, c.parts, c.taps, c.positions};
+    int64_t split[] = {c.batch, c.parts, c.taps, c.d, c.positions},
+            planes[] = {c.batch, c.parts, c.taps, c.positions};
     int64_t lines[] = {c.batch, c.parts, c.channels / c.parts, c.image};
     ls_tensor *offsets = shaped(s, ls_cast(s, offset, c.wide), 5, split);
     c.x = shaped(s, ls_cast(s, x, c.wide), 4, lines);

@@ -255,8 +255,8 @@ ls_tensor *ls_mse(ls_session *s, ls_tensor *prediction, ls_tensor *target) {
     return ls_cast(s, ls_mean(s, ls_mul(s, d, d), 0, NULL, 0), prediction->dtype);
 }
 
-ls_tensor *ls_nll_loss(ls_session *s, ls_tensor *log_p, ls_tensor *labels, ls_tensor *weight, const int64_t *ignore,
-                       ls_reduction reduction) {
+ls_tensor *ls_nll_loss(ls_session *s, ls_tensor *log_p, ls_tensor *labels, ls_tensor *weight,
+                       const int64_t *ignore, ls_reduction reduction) {
     if (!ls_check_operands(s, "nll_loss", weight ? 3 : 2, (ls_tensor *[]){log_p, labels, weight}) ||
         !ls_check_float(s, "nll_loss", log_p) || !ls_check_same_dtype(s, "nll_loss", weight, log_p)) {
         return NULL;
@@ -265,15 +265,18 @@ ls_tensor *ls_nll_loss(ls_session *s, ls_tensor *log_p, ls_tensor *labels, ls_te
     if (log_p->shape.rank < 2 || !ls_shape_equal(&labels->shape, &expected) ||
         (labels->dtype != LS_I32 && labels->dtype != LS_I64) ||
         (weight && (weight->shape.rank != 1 || !ls_dim_equal(weight->shape.dim[0], log_p->shape.dim[1])))) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE,
-                            "nll_loss: operands are %s, %s and weight %s: expected log_p[N,C,...], labels[N,...] of i32 or "
-                            "i64, and weight[C] or NULL",
-                            LS_TEXT(log_p), LS_TEXT(labels), LS_TEXT(weight));
+        return LS_NODE_FAIL(
+            s, LS_ERR_SHAPE,
+            "nll_loss: operands are %s, %s and weight %s: expected log_p[N,C,...], labels[N,...] of i32 or "
+            "i64, and weight[C] or NULL",
+            LS_TEXT(log_p), LS_TEXT(labels), LS_TEXT(weight));
     }
     ls_dtype wide = ls_dtype_compute(log_p->dtype);
-    ls_tensor *ignored = NULL, *share = NULL, *at = labels, *zero = ls_full(s, wide, (ls_shape){.rank = 0}, 0);
+    ls_tensor *ignored = NULL, *share = NULL, *at = labels,
+              *zero = ls_full(s, wide, (ls_shape){.rank = 0}, 0);
     if (ignore) {
-        ignored = ls_eq(s, ls_cast(s, labels, LS_I64), ls_full_i64(s, LS_I64, (ls_shape){.rank = 0}, *ignore));
+        ignored =
+            ls_eq(s, ls_cast(s, labels, LS_I64), ls_full_i64(s, LS_I64, (ls_shape){.rank = 0}, *ignore));
         at = ls_where(s, ignored, ls_full_i64(s, labels->dtype, (ls_shape){.rank = 0}, 0), labels);
     }
     ls_tensor *loss = ls_take_along(s, ls_cast(s, log_p, wide), ls_unsqueeze(s, at, 1), 1);
@@ -287,7 +290,8 @@ ls_tensor *ls_nll_loss(ls_session *s, ls_tensor *log_p, ls_tensor *labels, ls_te
         loss = ls_where(s, ignored, zero, loss);
     }
     if (reduction == LS_REDUCTION_MEAN) {
-        loss = share ? ls_div(s, ls_sum(s, loss, 0, NULL, 0), ls_sum(s, share, 0, NULL, 0)) : ls_mean(s, loss, 0, NULL, 0);
+        loss = share ? ls_div(s, ls_sum(s, loss, 0, NULL, 0), ls_sum(s, share, 0, NULL, 0))
+                     : ls_mean(s, loss, 0, NULL, 0);
     } else if (reduction == LS_REDUCTION_SUM) {
         loss = ls_sum(s, loss, 0, NULL, 0);
     }

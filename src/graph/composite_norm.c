@@ -178,13 +178,16 @@ ls_tensor *ls_batch_norm_train(ls_session *s, ls_tensor *x, ls_tensor *gamma, ls
     return *out_mean && *out_variance ? y : NULL;
 }
 
-ls_tensor *ls_local_response_norm(ls_session *s, ls_tensor *x, int64_t size, double alpha, double beta, double k) {
+ls_tensor *ls_local_response_norm(ls_session *s, ls_tensor *x, int64_t size, double alpha, double beta,
+                                  double k) {
     if (!ls_check_operands(s, "local_response_norm", 1, &x) || !ls_check_float(s, "local_response_norm", x) ||
         !ls_check_rank(s, "local_response_norm", x, 2, LS_MAX_RANK - 1)) {
         return NULL;
     }
     if (size < 1) {
-        return LS_NODE_FAIL(s, LS_ERR_INVALID, "local_response_norm: size %" PRId64 " of %s: expected 1 or more", size, LS_TEXT(x));
+        return LS_NODE_FAIL(s, LS_ERR_INVALID,
+                            "local_response_norm: size %" PRId64 " of %s: expected 1 or more", size,
+                            LS_TEXT(x));
     }
     ls_pad_spec pads[LS_MAX_RANK] = {{0, 0, 0}, {(size - 1) / 2, size - 1 - (size - 1) / 2, 0}};
     ls_window_spec window = {size, 1, 1};

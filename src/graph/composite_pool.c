@@ -63,7 +63,8 @@ ls_tensor *ls_avg_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const
     return y ? ls_from_canonical(s, &g, y) : NULL;
 }
 
-ls_tensor *ls_lp_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec, double p) {
+ls_tensor *ls_lp_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec,
+                      double p) {
     ls_geometry g;
     ls_tensor *c;
     if (!pool_check(s, "lp_pool", x, kernel, spec, &g, &c) || !ls_check_float(s, "lp_pool", x)) {
@@ -97,7 +98,8 @@ static ls_tensor *plus_position(ls_session *s, ls_tensor *sum, int axis, int64_t
     return sum ? ls_add(s, sum, ls_mul(s, ls_iota(s, LS_I64, sum->shape, axis), i64_scalar(s, step))) : NULL;
 }
 
-ls_tensor *ls_max_pool_indices(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec, int column_major) {
+ls_tensor *ls_max_pool_indices(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec,
+                               int column_major) {
     ls_geometry g;
     ls_tensor *c;
     if (!pool_check(s, "max_pool_indices", x, kernel, spec, &g, &c)) {
@@ -105,7 +107,8 @@ ls_tensor *ls_max_pool_indices(ls_session *s, ls_tensor *x, const int64_t *kerne
     }
     if (spec->axes.set || !ls_shape_is_fixed(&x->shape)) {
         return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED,
-                            "max_pool_indices: operand is %s: expected fixed extents and the default axes", LS_TEXT(x));
+                            "max_pool_indices: operand is %s: expected fixed extents and the default axes",
+                            LS_TEXT(x));
     }
     ls_tensor *tap = ls_argmax(s, ls_patches(s, &g, c, true), g.d, kernel_axes(g.d), 0);
     int64_t image = 1, step = 1, strides[LS_MAX_SPATIAL];
@@ -130,16 +133,18 @@ ls_tensor *ls_max_pool_indices(ls_session *s, ls_tensor *x, const int64_t *kerne
 
 ls_tensor *ls_max_unpool(ls_session *s, ls_tensor *x, ls_tensor *index, ls_shape shape) {
     ls_shape line = {.rank = 1, .dim = {ls_dim_fixed(-1)}};
-    if (!ls_check_operands(s, "max_unpool", 2, (ls_tensor *[]){x, index}) || !ls_shape_check(s, "max_unpool", &shape)) {
+    if (!ls_check_operands(s, "max_unpool", 2, (ls_tensor *[]){x, index}) ||
+        !ls_shape_check(s, "max_unpool", &shape)) {
         return NULL;
     }
     if (!ls_shape_equal(&x->shape, &index->shape) || !ls_shape_is_fixed(&shape)) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "max_unpool: operands are %s and %s: expected equal shapes, and a fixed result",
+        return LS_NODE_FAIL(s, LS_ERR_SHAPE,
+                            "max_unpool: operands are %s and %s: expected equal shapes, and a fixed result",
                             LS_TEXT(x), LS_TEXT(index));
     }
     ls_shape flat = {.rank = 1, .dim = {ls_dim_fixed(ls_shape_numel(&shape, NULL))}};
-    ls_tensor *y = ls_scatter(s, ls_full(s, x->dtype, flat, 0), ls_reshape(s, index, line), ls_reshape(s, x, line), 0,
-                              LS_SCATTER_SET);
+    ls_tensor *y = ls_scatter(s, ls_full(s, x->dtype, flat, 0), ls_reshape(s, index, line),
+                              ls_reshape(s, x, line), 0, LS_SCATTER_SET);
     return y ? ls_reshape(s, y, shape) : NULL;
 }
 

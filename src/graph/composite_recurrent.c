@@ -30,7 +30,9 @@ static ls_tensor *gate(ls_session *s, const cell *c, ls_tensor *gates, int i) {
 }
 
 static ls_tensor *with_peephole(ls_session *s, const cell *c, ls_tensor *x, int i, ls_tensor *state) {
-    return c->peephole && x ? ls_add(s, x, ls_mul(s, ls_narrow(s, c->peephole, 0, i * c->hidden, c->hidden), state)) : x;
+    return c->peephole && x
+               ? ls_add(s, x, ls_mul(s, ls_narrow(s, c->peephole, 0, i * c->hidden, c->hidden), state))
+               : x;
 }
 
 static ls_tensor *gru_step(ls_session *s, const cell *c, ls_tensor *x, ls_tensor *h) {
@@ -52,8 +54,9 @@ static ls_tensor *gru_step(ls_session *s, const cell *c, ls_tensor *x, ls_tensor
 static ls_tensor *lstm_step(ls_session *s, const cell *c, ls_tensor *x, ls_tensor *h, ls_tensor **state) {
     ls_tensor *gates = ls_add(s, x, ls_linear(s, h, c->w_h, c->b_h));
     ls_tensor *i = activate(s, c, 0, with_peephole(s, c, gate(s, c, gates, 0), 0, *state));
-    ls_tensor *f = i && c->spec->coupled ? ls_sub(s, ls_const_like(s, i, 1), i)
-                                         : activate(s, c, 0, with_peephole(s, c, gate(s, c, gates, 2), 2, *state));
+    ls_tensor *f = i && c->spec->coupled
+                       ? ls_sub(s, ls_const_like(s, i, 1), i)
+                       : activate(s, c, 0, with_peephole(s, c, gate(s, c, gates, 2), 2, *state));
     ls_tensor *g = activate(s, c, 1, gate(s, c, gates, 3));
     *state = ls_add(s, ls_mul(s, f, *state), ls_mul(s, i, g));
     ls_tensor *o = activate(s, c, 0, with_peephole(s, c, gate(s, c, gates, 1), 1, *state));
@@ -61,8 +64,8 @@ static ls_tensor *lstm_step(ls_session *s, const cell *c, ls_tensor *x, ls_tenso
 }
 
 /* carry: h and, for an LSTM, c. xs: this step's projected input. */
-static ls_status step(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
-                      ls_tensor **out_carry, ls_tensor **out_ys) {
+static ls_status step(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                      ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     const cell *c = ctx;
     ls_tensor *h = carry[0], *state = NULL, *y;
     switch (c->spec->cell) {
@@ -93,8 +96,8 @@ static ls_status step(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor 
     return out_ys[0] && out_carry[0] ? LS_OK : ls_graph_of(s)->error.code;
 }
 
-static bool recurrent_check(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *c0, ls_tensor *w_x, ls_tensor *w_h,
-                            ls_tensor *b_x, ls_tensor *b_h, const ls_recurrent_spec *spec) {
+static bool recurrent_check(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *c0, ls_tensor *w_x,
+                            ls_tensor *w_h, ls_tensor *b_x, ls_tensor *b_h, const ls_recurrent_spec *spec) {
     if (!spec || (unsigned)spec->cell > LS_CELL_LSTM) {
         LS_NODE_FAIL(s, LS_ERR_INVALID, "recurrent: the spec is NULL or names no cell");
         return false;
@@ -116,30 +119,34 @@ static bool recurrent_check(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tenso
     }
     const ls_dim *dx = x->shape.dim, *dh = h0->shape.dim;
     bool fits = x->shape.rank == 3 && h0->shape.rank == 2 && w_x->shape.rank == 2 && w_h->shape.rank == 2 &&
-                ls_dim_is_fixed(dh[1]) && ls_dim_equal(dx[1], dh[0]) && (spec->cell == LS_CELL_LSTM) == (c0 != NULL) &&
-                (!spec->lengths || ls_dim_is_fixed(dx[0]));
+                ls_dim_is_fixed(dh[1]) && ls_dim_equal(dx[1], dh[0]) &&
+                (spec->cell == LS_CELL_LSTM) == (c0 != NULL) && (!spec->lengths || ls_dim_is_fixed(dx[0]));
     ls_dim rows = {0};
-    fits = fits && ls_dim_affine(dh[1], gate_count[spec->cell], 0, &rows) && ls_dim_equal(w_x->shape.dim[0], rows) &&
-           ls_dim_equal(w_x->shape.dim[1], dx[2]) && ls_dim_equal(w_h->shape.dim[0], rows) &&
-           ls_dim_equal(w_h->shape.dim[1], dh[1]) && (!c0 || ls_shape_equal(&c0->shape, &h0->shape));
+    fits = fits && ls_dim_affine(dh[1], gate_count[spec->cell], 0, &rows) &&
+           ls_dim_equal(w_x->shape.dim[0], rows) && ls_dim_equal(w_x->shape.dim[1], dx[2]) &&
+           ls_dim_equal(w_h->shape.dim[0], rows) && ls_dim_equal(w_h->shape.dim[1], dh[1]) &&
+           (!c0 || ls_shape_equal(&c0->shape, &h0->shape));
     ls_shape biases = {.rank = 1, .dim = {rows}}, peepholes = {.rank = 1}, batch = {.rank = 1};
     fits = fits && ls_dim_affine(dh[1], 3, 0, &peepholes.dim[0]);
     batch.dim[0] = dx[1];
-    fits = fits && (!b_x || ls_shape_equal(&b_x->shape, &biases)) && (!b_h || ls_shape_equal(&b_h->shape, &biases)) &&
+    fits = fits && (!b_x || ls_shape_equal(&b_x->shape, &biases)) &&
+           (!b_h || ls_shape_equal(&b_h->shape, &biases)) &&
            (!spec->peephole || ls_shape_equal(&spec->peephole->shape, &peepholes)) &&
            (!spec->lengths || ls_shape_equal(&spec->lengths->shape, &batch));
     if (!fits) {
         LS_NODE_FAIL(s, LS_ERR_SHAPE,
-                     "recurrent: operands are %s, %s, %s, %s, %s, %s and %s: expected x[T,B,I], h0[B,H], c0[B,H] for an LSTM "
+                     "recurrent: operands are %s, %s, %s, %s, %s, %s and %s: expected x[T,B,I], h0[B,H], "
+                     "c0[B,H] for an LSTM "
                      "alone, w_x[%d*H,I], w_h[%d*H,H], and b_x and b_h[%d*H] or NULL",
-                     LS_TEXT(x), LS_TEXT(h0), LS_TEXT(c0), LS_TEXT(w_x), LS_TEXT(w_h), LS_TEXT(b_x), LS_TEXT(b_h),
-                     gate_count[spec->cell], gate_count[spec->cell], gate_count[spec->cell]);
+                     LS_TEXT(x), LS_TEXT(h0), LS_TEXT(c0), LS_TEXT(w_x), LS_TEXT(w_h), LS_TEXT(b_x),
+                     LS_TEXT(b_h), gate_count[spec->cell], gate_count[spec->cell], gate_count[spec->cell]);
     }
     return fits;
 }
 
-ls_tensor *ls_recurrent(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *c0, ls_tensor *w_x, ls_tensor *w_h,
-                        ls_tensor *b_x, ls_tensor *b_h, const ls_recurrent_spec *spec, ls_tensor **out_h, ls_tensor **out_c) {
+ls_tensor *ls_recurrent(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *c0, ls_tensor *w_x,
+                        ls_tensor *w_h, ls_tensor *b_x, ls_tensor *b_h, const ls_recurrent_spec *spec,
+                        ls_tensor **out_h, ls_tensor **out_c) {
     if (!recurrent_check(s, x, h0, c0, w_x, w_h, b_x, b_h, spec)) {
         return NULL;
     }
@@ -166,8 +173,8 @@ ls_tensor *ls_recurrent(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *c
     return spec->reverse ? ls_flip(s, ys, 0) : ys;
 }
 
-ls_tensor *ls_rnn(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *w_x, ls_tensor *w_h, ls_tensor *b_x, ls_tensor *b_h,
-                  ls_tensor **out_h) {
+ls_tensor *ls_rnn(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *w_x, ls_tensor *w_h, ls_tensor *b_x,
+                  ls_tensor *b_h, ls_tensor **out_h) {
     ls_recurrent_spec spec = {.cell = LS_CELL_RNN};
     return ls_recurrent(s, x, h0, NULL, w_x, w_h, b_x, b_h, &spec, out_h, NULL);
 }
@@ -178,13 +185,14 @@ static ls_tensor *update_first(ls_session *s, ls_tensor *w) {
         return w;
     }
     int64_t rows = w->shape.dim[0].offset / 3;
-    ls_tensor *parts[] = {ls_narrow(s, w, 0, rows, rows), ls_narrow(s, w, 0, 0, rows), ls_narrow(s, w, 0, 2 * rows, rows)};
+    ls_tensor *parts[] = {ls_narrow(s, w, 0, rows, rows), ls_narrow(s, w, 0, 0, rows),
+                          ls_narrow(s, w, 0, 2 * rows, rows)};
     return ls_concat(s, parts, 3, 0);
 }
 
-ls_tensor *ls_gru(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *w_x, ls_tensor *w_h, ls_tensor *b_x, ls_tensor *b_h,
-                  ls_tensor **out_h) {
+ls_tensor *ls_gru(ls_session *s, ls_tensor *x, ls_tensor *h0, ls_tensor *w_x, ls_tensor *w_h, ls_tensor *b_x,
+                  ls_tensor *b_h, ls_tensor **out_h) {
     ls_recurrent_spec spec = {.cell = LS_CELL_GRU, .linear_before_reset = 1};
-    return ls_recurrent(s, x, h0, NULL, update_first(s, w_x), update_first(s, w_h), update_first(s, b_x), update_first(s, b_h),
-                        &spec, out_h, NULL);
+    return ls_recurrent(s, x, h0, NULL, update_first(s, w_x), update_first(s, w_h), update_first(s, b_x),
+                        update_first(s, b_h), &spec, out_h, NULL);
 }

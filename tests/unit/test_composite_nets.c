@@ -24,7 +24,8 @@ static ls_tensor *cut(ls_session *s, ls_tensor *x, int64_t start, ls_shape shape
 
 typedef ls_tensor *(*model)(ls_session *s, ls_tensor *x);
 
-static const ls_conv_spec window = {.spatial = 2, .stride = {2, 1}, .dilation = {1, 2}, .pad_low = {1, 0}, .pad_high = {0, 1}};
+static const ls_conv_spec window = {
+    .spatial = 2, .stride = {2, 1}, .dilation = {1, 2}, .pad_low = {1, 0}, .pad_high = {0, 1}};
 static const int64_t kernel[] = {2, 2};
 
 static ls_tensor *lp_pools(ls_session *s, ls_tensor *x) {
@@ -39,44 +40,53 @@ static ls_tensor *unpool(ls_session *s, ls_tensor *x) {
 static ls_tensor *deformed(ls_session *s, ls_tensor *x) {
     ls_conv_spec spec = {.spatial = 2, .pad_low = {1, 0}, .pad_high = {0, 1}, .groups = 2};
     ls_tensor *offset = cut(s, x, 100, LS_SHAPE(1, 16, 3, 3)), *half = ls_full(s, LS_F64, LS_SCALAR, 0.3);
-    return ls_deform_conv(s, cut(s, x, 0, LS_SHAPE(1, 4, 3, 3)), cut(s, x, 40, LS_SHAPE(2, 2, 2, 2)), ls_mul(s, offset, half),
-                          cut(s, x, 60, LS_SHAPE(1, 8, 3, 3)), cut(s, x, 250, LS_SHAPE(2)), 2, &spec);
+    return ls_deform_conv(s, cut(s, x, 0, LS_SHAPE(1, 4, 3, 3)), cut(s, x, 40, LS_SHAPE(2, 2, 2, 2)),
+                          ls_mul(s, offset, half), cut(s, x, 60, LS_SHAPE(1, 8, 3, 3)),
+                          cut(s, x, 250, LS_SHAPE(2)), 2, &spec);
 }
 static ls_tensor *responses(ls_session *s, ls_tensor *x) {
     return ls_local_response_norm(s, cut(s, x, 0, LS_SHAPE(2, 6, 3)), 4, 0.5, 0.75, 1.5);
 }
 static ls_tensor *nll(ls_session *s, ls_tensor *x) {
     static const int64_t labels[] = {0, 9, 2, 1, 3, 9}, ignored = 9;
-    ls_tensor *p = ls_log_softmax(s, cut(s, x, 0, LS_SHAPE(2, 4, 3)), 1), *at = ls_tensor_from(s, LS_I64, LS_SHAPE(2, 3), labels);
+    ls_tensor *p = ls_log_softmax(s, cut(s, x, 0, LS_SHAPE(2, 4, 3)), 1),
+              *at = ls_tensor_from(s, LS_I64, LS_SHAPE(2, 3), labels);
     return ls_nll_loss(s, p, at, ls_exp(s, cut(s, x, 40, LS_SHAPE(4))), &ignored, LS_REDUCTION_MEAN);
 }
 static ls_tensor *cells(ls_session *s, ls_tensor *x) {
     static const int32_t steps[] = {4, 2};
     ls_tensor *xs = cut(s, x, 0, LS_SHAPE(4, 2, 3)), *h = cut(s, x, 30, LS_SHAPE(2, 2)), *last, *c;
-    ls_tensor *wx = cut(s, x, 40, LS_SHAPE(8, 3)), *wh = cut(s, x, 80, LS_SHAPE(8, 2)), *b = cut(s, x, 120, LS_SHAPE(8));
-    ls_recurrent_spec spec = {.cell = LS_CELL_LSTM, .reverse = 1, .peephole = cut(s, x, 140, LS_SHAPE(6)), .clip = 2.5,
+    ls_tensor *wx = cut(s, x, 40, LS_SHAPE(8, 3)), *wh = cut(s, x, 80, LS_SHAPE(8, 2)),
+              *b = cut(s, x, 120, LS_SHAPE(8));
+    ls_recurrent_spec spec = {.cell = LS_CELL_LSTM,
+                              .reverse = 1,
+                              .peephole = cut(s, x, 140, LS_SHAPE(6)),
+                              .clip = 2.5,
                               .lengths = ls_tensor_from(s, LS_I32, LS_SHAPE(2), steps)};
     ls_tensor *y = ls_recurrent(s, xs, h, h, wx, wh, b, NULL, &spec, &last, &c);
     y = ls_add(s, ls_sum(s, y, 1, (int[]){0}, 0), ls_mul(s, last, c));
-    ls_tensor *g = ls_gru(s, xs, h, ls_narrow(s, wx, 0, 0, 6), ls_narrow(s, wh, 0, 0, 6), NULL, ls_narrow(s, b, 0, 0, 6), &last);
+    ls_tensor *g = ls_gru(s, xs, h, ls_narrow(s, wx, 0, 0, 6), ls_narrow(s, wh, 0, 0, 6), NULL,
+                          ls_narrow(s, b, 0, 0, 6), &last);
     y = ls_add(s, y, ls_mul(s, last, ls_sum(s, g, 1, (int[]){0}, 0)));
-    g = ls_rnn(s, xs, h, ls_narrow(s, wx, 0, 0, 2), ls_narrow(s, wh, 0, 0, 2), NULL, ls_narrow(s, b, 0, 0, 2), &last);
+    g = ls_rnn(s, xs, h, ls_narrow(s, wx, 0, 0, 2), ls_narrow(s, wh, 0, 0, 2), NULL, ls_narrow(s, b, 0, 0, 2),
+               &last);
     y = ls_add(s, y, ls_mul(s, last, ls_sum(s, g, 1, (int[]){0}, 0)));
     spec = (ls_recurrent_spec){.cell = LS_CELL_GRU};
-    g = ls_recurrent(s, xs, h, NULL, ls_narrow(s, wx, 0, 0, 6), ls_narrow(s, wh, 0, 0, 6), NULL, ls_narrow(s, b, 0, 0, 6), &spec,
-                     &last, NULL);
+    g = ls_recurrent(s, xs, h, NULL, ls_narrow(s, wx, 0, 0, 6), ls_narrow(s, wh, 0, 0, 6), NULL,
+                     ls_narrow(s, b, 0, 0, 6), &spec, &last, NULL);
     return ls_add(s, y, ls_mul(s, last, ls_sum(s, g, 1, (int[]){0}, 0)));
 }
 static ls_tensor *linear(ls_session *s, ls_tensor *x) {
     ls_tensor *state, *q = cut(s, x, 0, LS_SHAPE(1, 4, 3, 2)), *k = cut(s, x, 30, LS_SHAPE(1, 2, 3, 2));
     ls_linear_attention_spec spec = {0, ls_neg(s, ls_exp(s, cut(s, x, 60, LS_SHAPE(1, 2, 3, 1)))),
                                      ls_sigmoid(s, cut(s, x, 80, LS_SHAPE(1, 1, 3, 1)))};
-    ls_tensor *y = ls_linear_attention(s, q, k, cut(s, x, 100, LS_SHAPE(1, 2, 3, 3)), cut(s, x, 150, LS_SHAPE(1, 2, 2, 3)), &spec,
-                                       &state);
+    ls_tensor *y = ls_linear_attention(s, q, k, cut(s, x, 100, LS_SHAPE(1, 2, 3, 3)),
+                                       cut(s, x, 150, LS_SHAPE(1, 2, 2, 3)), &spec, &state);
     return ls_add(s, ls_sum(s, y, 0, NULL, 0), ls_sum(s, ls_mul(s, state, state), 0, NULL, 0));
 }
 static ls_tensor *turned(ls_session *s, ls_tensor *x) {
-    ls_tensor *in = cut(s, x, 0, LS_SHAPE(1, 2, 3, 6)), *c = cut(s, x, 40, LS_SHAPE(3, 2)), *t = cut(s, x, 50, LS_SHAPE(3, 2));
+    ls_tensor *in = cut(s, x, 0, LS_SHAPE(1, 2, 3, 6)), *c = cut(s, x, 40, LS_SHAPE(3, 2)),
+              *t = cut(s, x, 50, LS_SHAPE(3, 2));
     ls_tensor *y = ls_rotary_embedding(s, in, c, t, 0);
     return ls_masked_softmax(s, ls_mul(s, y, ls_rotary_embedding(s, in, t, c, 1)), 1);
 }
@@ -99,8 +109,9 @@ static void derivatives_match_differences(void **state) {
     static const struct {
         const char *name;
         model f;
-    } models[] = {{"lp_pools", lp_pools}, {"unpool", unpool}, {"deformed", deformed}, {"responses", responses}, {"nll", nll},
-                  {"cells", cells},       {"linear", linear}, {"turned", turned}};
+    } models[] = {{"lp_pools", lp_pools},   {"unpool", unpool}, {"deformed", deformed},
+                  {"responses", responses}, {"nll", nll},       {"cells", cells},
+                  {"linear", linear},       {"turned", turned}};
     world w = world_open("ref");
     ls_rng rng = {3, 0};
     static double x[LINE], grad[LINE], seed[512];
@@ -157,7 +168,8 @@ static void indices_count_in_the_operand(const char *device) {
             int c = i / 8, oh = i / 4 % 2, ow = i % 4, best = -1, at = 0;
             for (int t = 0; t < 4; t++) {
                 int h = oh * 2 - 1 + t / 2 * 2, v = ow - 1 + t % 2;
-                if (h >= 0 && h < H && v >= 0 && v < W && (best < 0 || image[c * H * W + h * W + v] > image[best])) {
+                if (h >= 0 && h < H && v >= 0 && v < W &&
+                    (best < 0 || image[c * H * W + h * W + v] > image[best])) {
                     best = c * H * W + h * W + v;
                     at = c * H * W + (column_major ? h + v * H : h * W + v);
                 }
@@ -192,13 +204,17 @@ static void sequences_end(void **state) {
     static const float want_y[2][6] = {{1, 2, 4, 0, 9, 0}, {9, 2, 8, 0, 5, 0}}, want_h[] = {9, 2};
     world w = world_open("cpu");
     ls_session *s = w.session;
-    ls_tensor *weight = ls_tensor_from(s, LS_F32, LS_SHAPE(1, 1), &one), *h0 = ls_tensor_from(s, LS_F32, LS_SHAPE(2, 1), none);
+    ls_tensor *weight = ls_tensor_from(s, LS_F32, LS_SHAPE(1, 1), &one),
+              *h0 = ls_tensor_from(s, LS_F32, LS_SHAPE(2, 1), none);
     ls_tensor *steps = ls_tensor_from(s, LS_F32, LS_SHAPE(3, 2, 1), x), *last;
     for (int reverse = 0; reverse < 2; reverse++) {
-        ls_recurrent_spec spec = {.cell = LS_CELL_RNN, .reverse = reverse, .activation = as_it_is,
+        ls_recurrent_spec spec = {.cell = LS_CELL_RNN,
+                                  .reverse = reverse,
+                                  .activation = as_it_is,
                                   .lengths = ls_tensor_from(s, LS_I32, LS_SHAPE(2), lengths)};
         float y[6], h[2];
-        ls_tensor *ys = must(&w, ls_recurrent(s, steps, h0, NULL, weight, weight, NULL, NULL, &spec, &last, NULL));
+        ls_tensor *ys =
+            must(&w, ls_recurrent(s, steps, h0, NULL, weight, weight, NULL, NULL, &spec, &last, NULL));
         world_ok(&w, ls_read(s, ys, y, sizeof y));
         world_ok(&w, ls_read(s, last, h, sizeof h));
         assert_memory_equal(y, want_y[reverse], sizeof y);
@@ -225,7 +241,8 @@ static void wrong_operands_are_named(void **state) {
     world w = world_open("cpu");
     ls_session *s = w.session;
     ls_tensor *x = ls_full(s, LS_F32, LS_SHAPE(2, 3), 1);
-    assert_null(ls_nll_loss(s, x, ls_tensor_from(s, LS_I64, LS_SHAPE(1, 2), labels), NULL, NULL, LS_REDUCTION_SUM));
+    assert_null(
+        ls_nll_loss(s, x, ls_tensor_from(s, LS_I64, LS_SHAPE(1, 2), labels), NULL, NULL, LS_REDUCTION_SUM));
     assert_int_equal(ls_session_error(s)->code, LS_ERR_SHAPE);
     assert_non_null(strstr(ls_session_error(s)->message, "nll_loss: operands are f32[2,3], i64[1,2]"));
     world_close(&w);

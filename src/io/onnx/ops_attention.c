@@ -14,8 +14,11 @@ ls_status ls_onnx_split_heads(ls_onnx_node *n, ls_tensor *x, int64_t heads, ls_t
         return LS_OK;
     }
     if (rank != 3 || heads < 1 || d[2] % heads != 0) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "operand of rank %d for %" PRId64 " heads: expected [batch, heads, steps, features], or "
-                            "[batch, steps, heads * features] and the number of heads", rank, heads);
+        return ls_onnx_fail(n, LS_ERR_SHAPE,
+                            "operand of rank %d for %" PRId64
+                            " heads: expected [batch, heads, steps, features], or "
+                            "[batch, steps, heads * features] and the number of heads",
+                            rank, heads);
     }
     const int64_t cut[] = {d[0], d[1], heads, d[2] / heads};
     *out = ls_transpose(n->s, ls_onnx_shaped(n, x, 4, cut), 1, 2);
@@ -35,8 +38,9 @@ ls_tensor *ls_onnx_join_heads(ls_onnx_node *n, ls_tensor *x) {
 /* sqrt(scale), or sqrt(1 / sqrt(features)), in f32 at least, rounded to `dtype`. */
 static ls_tensor *root_of_scale(ls_onnx_node *n, ls_dtype dtype, int64_t features) {
     ls_dtype wide = dtype == LS_F64 ? LS_F64 : LS_F32;
-    ls_tensor *scale = ls_onnx_attr(n, "scale") ? ls_onnx_scalar(n, wide, ls_onnx_attr_float(n, "scale", 1))
-                                                : ls_recip(n->s, ls_sqrt(n->s, ls_onnx_scalar(n, wide, (double)features)));
+    ls_tensor *scale = ls_onnx_attr(n, "scale")
+                           ? ls_onnx_scalar(n, wide, ls_onnx_attr_float(n, "scale", 1))
+                           : ls_recip(n->s, ls_sqrt(n->s, ls_onnx_scalar(n, wide, (double)features)));
     return ls_cast(n->s, ls_sqrt(n->s, scale), dtype);
 }
 
@@ -47,8 +51,14 @@ ls_tensor *ls_onnx_by_groups(ls_onnx_node *n, ls_tensor *a, ls_tensor *b, int ax
     }
     ls_onnx_dims(a, da);
     ls_onnx_dims(b, db);
-    const int64_t cut[] = {da[0], db[1], da[1] / db[1], da[2], da[3]}, whole[] = {da[0], da[1], da[2], db[5 - axis]};
-    ls_contract_spec spec = {.n_batch = 2, .batch_a = {0, 1}, .batch_b = {0, 1}, .n_contract = 1, .contract_a = {4}, .contract_b = {axis}};
+    const int64_t cut[] = {da[0], db[1], da[1] / db[1], da[2], da[3]},
+                  whole[] = {da[0], da[1], da[2], db[5 - axis]};
+    ls_contract_spec spec = {.n_batch = 2,
+                             .batch_a = {0, 1},
+                             .batch_b = {0, 1},
+                             .n_contract = 1,
+                             .contract_a = {4},
+                             .contract_b = {axis}};
     ls_tensor *y = ls_contract(n->s, ls_onnx_shaped(n, a, 5, cut), b, &spec, ls_tensor_dtype(a));
     return y ? ls_onnx_shaped(n, y, 4, whole) : NULL;
 }
@@ -58,9 +68,12 @@ static ls_status heads_check(ls_onnx_node *n, ls_tensor *q, ls_tensor *k, ls_ten
     if (!q || !k || !v) {
         return ls_onnx_out(n, 0, NULL);
     }
-    if (ls_onnx_dims(q, dq) != 4 || ls_onnx_dims(k, dk) != 4 || ls_onnx_dims(v, dv) != 4 || dk[1] < 1 || dq[1] % dk[1] != 0 ||
-        dv[1] != dk[1] || dv[2] != dk[2] || dq[3] != dk[3] || dq[0] != dk[0] || dq[0] != dv[0]) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "expected queries [B,H,L,D], keys [B,G,S,D] and values [B,G,S,E] with G dividing H");
+    if (ls_onnx_dims(q, dq) != 4 || ls_onnx_dims(k, dk) != 4 || ls_onnx_dims(v, dv) != 4 || dk[1] < 1 ||
+        dq[1] % dk[1] != 0 || dv[1] != dk[1] || dv[2] != dk[2] || dq[3] != dk[3] || dq[0] != dk[0] ||
+        dq[0] != dv[0]) {
+        return ls_onnx_fail(
+            n, LS_ERR_SHAPE,
+            "expected queries [B,H,L,D], keys [B,G,S,D] and values [B,G,S,E] with G dividing H");
     }
     return LS_OK;
 }
@@ -68,9 +81,9 @@ static ls_status heads_check(ls_onnx_node *n, ls_tensor *q, ls_tensor *k, ls_ten
 /* ---- Attention ---- */
 
 typedef struct attention {
-    ls_tensor *q, *k, *v;          /* [B,H,L,D], [B,G,S,D], [B,G,S,E], with the past */
-    ls_tensor *bias;               /* of q's dtype, added to the scores; or NULL */
-    ls_tensor *seen;               /* bool: what may be seen; or NULL */
+    ls_tensor *q, *k, *v; /* [B,H,L,D], [B,G,S,D], [B,G,S,E], with the past */
+    ls_tensor *bias;      /* of q's dtype, added to the scores; or NULL */
+    ls_tensor *seen;      /* bool: what may be seen; or NULL */
     int64_t batch, queries, keys, past;
 } attention;
 
@@ -87,7 +100,8 @@ static ls_tensor *also(ls_onnx_node *n, ls_tensor *seen, ls_tensor *more) {
 static void visible(ls_onnx_node *n, attention *a, ls_tensor *valid) {
     ls_shape grid = LS_SHAPE(a->queries, a->keys);
     bool causal = ls_onnx_attr_int(n, "is_causal", 0) != 0;
-    int64_t left = ls_onnx_attr_int(n, "left_window_size", -1), right = ls_onnx_attr_int(n, "right_window_size", -1);
+    int64_t left = ls_onnx_attr_int(n, "left_window_size", -1),
+            right = ls_onnx_attr_int(n, "right_window_size", -1);
     ls_tensor *key = ls_iota(n->s, LS_I64, grid, 1), *at = ls_iota(n->s, LS_I64, grid, 0);
     const int64_t each[] = {a->batch, 1, 1, 1};
     if (valid) {
@@ -136,7 +150,8 @@ static ls_status step_by_step(ls_onnx_node *n, const attention *a, ls_tensor **o
     int64_t precision = ls_onnx_attr_int(n, "softmax_precision", ls_onnx_type_of(dtype));
     ls_dtype soft = ls_onnx_carrier((int)precision);
     if (soft != LS_F16 && soft != LS_BF16 && soft != LS_F32 && soft != LS_F64) {
-        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "softmax_precision %" PRId64 ": expected a floating type", precision);
+        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "softmax_precision %" PRId64 ": expected a floating type",
+                            precision);
     }
     ls_onnx_dims(a->q, features);
     ls_tensor *root = root_of_scale(n, dtype, features[3]), *shown[4];
@@ -157,14 +172,16 @@ static ls_status step_by_step(ls_onnx_node *n, const attention *a, ls_tensor **o
     }
     scores = seen ? ls_where(n->s, seen, scores, none) : scores;
     shown[2] = scores;
-    ls_tensor *p = scores ? ls_cast(n->s, ls_masked_softmax(n->s, ls_cast(n->s, scores, soft), -1), dtype) : NULL;
+    ls_tensor *p =
+        scores ? ls_cast(n->s, ls_masked_softmax(n->s, ls_cast(n->s, scores, soft), -1), dtype) : NULL;
     shown[3] = p;
     *out_y = p ? ls_onnx_by_groups(n, p, ls_cast(n->s, a->v, dtype), 2) : NULL;
     return ls_onnx_wants(n, 3) ? ls_onnx_out(n, 3, shown[mode >= 0 && mode < 4 ? mode : 0]) : LS_OK;
 }
 
 static ls_status attend(ls_onnx_node *n) {
-    ls_tensor *q = ls_onnx_in(n, 0), *k = ls_onnx_in(n, 1), *v = ls_onnx_in(n, 2), *mask = ls_onnx_in(n, 3), *y = NULL;
+    ls_tensor *q = ls_onnx_in(n, 0), *k = ls_onnx_in(n, 1), *v = ls_onnx_in(n, 2), *mask = ls_onnx_in(n, 3),
+              *y = NULL;
     ls_tensor *past_k = ls_onnx_in(n, 4), *past_v = ls_onnx_in(n, 5), *valid = ls_onnx_in(n, 6);
     int64_t d[LS_MAX_RANK];
     attention a = {0};
@@ -197,8 +214,9 @@ static ls_status attend(ls_onnx_node *n) {
         read_mask(n, &a, mask);
     }
     ls_dtype dtype = ls_tensor_dtype(a.q);
-    bool plain = (dtype == LS_F32 || dtype == LS_F64) && !ls_onnx_wants(n, 3) && !ls_onnx_attr(n, "softmax_precision") &&
-                 ls_onnx_attr_float(n, "softcap", 0) == 0 && ls_tensor_dtype(a.k) == dtype && ls_tensor_dtype(a.v) == dtype;
+    bool plain = (dtype == LS_F32 || dtype == LS_F64) && !ls_onnx_wants(n, 3) &&
+                 !ls_onnx_attr(n, "softmax_precision") && ls_onnx_attr_float(n, "softcap", 0) == 0 &&
+                 ls_tensor_dtype(a.k) == dtype && ls_tensor_dtype(a.v) == dtype;
     if (plain) {
         ls_attention_spec spec = {.scale = ls_onnx_attr_float(n, "scale", 0), .mask = a.seen};
         if (a.bias) {
@@ -265,7 +283,8 @@ static ls_status flex_attention(ls_onnx_node *n) {
 /* ---- RotaryEmbedding ---- */
 
 static ls_status rotary(ls_onnx_node *n) {
-    ls_tensor *x = ls_onnx_in(n, 0), *cache[2] = {ls_onnx_in(n, 1), ls_onnx_in(n, 2)}, *ids = ls_onnx_in(n, 3), *heads;
+    ls_tensor *x = ls_onnx_in(n, 0), *cache[2] = {ls_onnx_in(n, 1), ls_onnx_in(n, 2)},
+              *ids = ls_onnx_in(n, 3), *heads;
     int64_t d[LS_MAX_RANK], given[LS_MAX_RANK];
     if (!x || !cache[0] || !cache[1]) {
         return ls_onnx_out(n, 0, NULL);
@@ -281,7 +300,8 @@ static ls_status rotary(ls_onnx_node *n) {
             return ls_onnx_out(n, 0, NULL);
         }
         if (ls_onnx_dims(c, given) != 3 || given[2] * 2 != turned) {
-            return ls_onnx_fail(n, LS_ERR_SHAPE, "expected cosines and sines [batch, steps, %" PRId64 "]", turned / 2);
+            return ls_onnx_fail(n, LS_ERR_SHAPE, "expected cosines and sines [batch, steps, %" PRId64 "]",
+                                turned / 2);
         }
         cache[i] = ls_unsqueeze(n->s, c, 1);
     }
@@ -304,7 +324,8 @@ static ls_status linear_attention(ls_onnx_node *n) {
     int64_t d[LS_MAX_RANK], dk[LS_MAX_RANK], dv[LS_MAX_RANK];
     int64_t heads = ls_onnx_attr_int(n, "q_num_heads", 0), groups = ls_onnx_attr_int(n, "kv_num_heads", 0);
     const char *rule = ls_onnx_attr_string(n, "update_rule", "gated_delta");
-    bool gated = strncmp(rule, "gated", 5) == 0, delta = strcmp(rule, "delta") == 0 || strcmp(rule, "gated_delta") == 0;
+    bool gated = strncmp(rule, "gated", 5) == 0,
+         delta = strcmp(rule, "delta") == 0 || strcmp(rule, "gated_delta") == 0;
     for (int i = 0; i < 6; i++) {
         in[i] = ls_onnx_in(n, i);
     }
@@ -312,10 +333,13 @@ static ls_status linear_attention(ls_onnx_node *n) {
         return ls_onnx_out(n, 0, NULL);
     }
     if (!gated && !delta && strcmp(rule, "linear") != 0) {
-        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "update_rule \"%s\": expected linear, gated, delta or gated_delta", rule);
+        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED,
+                            "update_rule \"%s\": expected linear, gated, delta or gated_delta", rule);
     }
     if (gated != (in[4] != NULL) || delta != (in[5] != NULL)) {
-        return ls_onnx_fail(n, LS_ERR_INVALID, "update_rule \"%s\": expected decay if it is gated, beta if it is a delta rule", rule);
+        return ls_onnx_fail(n, LS_ERR_INVALID,
+                            "update_rule \"%s\": expected decay if it is gated, beta if it is a delta rule",
+                            rule);
     }
     for (int i = 0; i < 3; i++) {
         LS_TRY(n->err, wide_heads(n, in[i], i ? groups : heads, &part[i]));
@@ -331,7 +355,8 @@ static ls_status linear_attention(ls_onnx_node *n) {
     ls_onnx_dims(part[1], dk);
     ls_onnx_dims(part[2], dv);
     ls_dtype dtype = ls_tensor_dtype(in[0]), state = in[3] ? ls_tensor_dtype(in[3]) : dtype;
-    part[3] = in[3] ? ls_cast(n->s, in[3], LS_F32) : ls_full(n->s, LS_F32, LS_SHAPE(d[0], dk[1], dk[3], dv[3]), 0);
+    part[3] =
+        in[3] ? ls_cast(n->s, in[3], LS_F32) : ls_full(n->s, LS_F32, LS_SHAPE(d[0], dk[1], dk[3], dv[3]), 0);
     ls_linear_attention_spec spec = {ls_onnx_attr_float(n, "scale", 0), part[4], part[5]};
     ls_tensor *y = ls_linear_attention(n->s, part[0], part[1], part[2], part[3], &spec, &last);
     LS_TRY(n->err, ls_onnx_out(n, 0, y ? ls_cast(n->s, ls_onnx_join_heads(n, y), dtype) : NULL));

@@ -7,7 +7,8 @@
 /* ---- norms ---- */
 
 /* Layer (or, without beta's centre, RMS) normalisation of the last axis of x, with results 0 to 2 of the operator. */
-static ls_status last_norm(ls_onnx_node *n, ls_tensor *x, ls_tensor *gamma, ls_tensor *beta, bool center, double eps) {
+static ls_status last_norm(ls_onnx_node *n, ls_tensor *x, ls_tensor *gamma, ls_tensor *beta, bool center,
+                           double eps) {
     int last = -1;
     if (!x || !gamma) {
         return ls_onnx_out(n, 0, NULL);
@@ -66,8 +67,10 @@ static ls_status simplified_layer_norm(ls_onnx_node *n) {
 
 /* Words, positions and segments looked up, added and normalised. */
 static ls_status embed_layer_norm(ls_onnx_node *n) {
-    ls_tensor *ids = ls_onnx_in(n, 0), *segments = ls_onnx_in(n, 1), *words = ls_onnx_in(n, 2), *places = ls_onnx_in(n, 3);
-    ls_tensor *kinds = ls_onnx_in(n, 4), *gamma = ls_onnx_in(n, 5), *beta = ls_onnx_in(n, 6), *mask = ls_onnx_in(n, 7);
+    ls_tensor *ids = ls_onnx_in(n, 0), *segments = ls_onnx_in(n, 1), *words = ls_onnx_in(n, 2),
+              *places = ls_onnx_in(n, 3);
+    ls_tensor *kinds = ls_onnx_in(n, 4), *gamma = ls_onnx_in(n, 5), *beta = ls_onnx_in(n, 6),
+              *mask = ls_onnx_in(n, 7);
     ls_tensor *at = ls_onnx_in(n, 8);
     int64_t d[LS_MAX_RANK];
     if (!ids || !words || !places) {
@@ -125,7 +128,8 @@ static ls_status quick_gelu(ls_onnx_node *n) {
 }
 
 static ls_status bias_add(ls_onnx_node *n) {
-    return ls_onnx_out(n, 0, ls_add(n->s, ls_add(n->s, ls_onnx_in(n, 0), ls_onnx_in(n, 1)), ls_onnx_in(n, 2)));
+    return ls_onnx_out(n, 0,
+                       ls_add(n->s, ls_add(n->s, ls_onnx_in(n, 0), ls_onnx_in(n, 1)), ls_onnx_in(n, 2)));
 }
 
 /* The activation that a fused operator names. */
@@ -139,7 +143,8 @@ static ls_status activated(ls_onnx_node *n, ls_tensor *x, ls_tensor **out) {
     double alpha = count > 0 ? p[0] : ls_onnx_attr_float(n, "activation_alpha", 0.01f);
     double beta = count > 1 ? p[1] : ls_onnx_attr_float(n, "activation_beta", 0);
     ls_dtype dtype = ls_tensor_dtype(x);
-    ls_tensor *a = ls_onnx_scalar(n, dtype, alpha), *b = ls_onnx_scalar(n, dtype, beta), *zero = ls_onnx_scalar(n, dtype, 0);
+    ls_tensor *a = ls_onnx_scalar(n, dtype, alpha), *b = ls_onnx_scalar(n, dtype, beta),
+              *zero = ls_onnx_scalar(n, dtype, 0);
     if (strcmp(name, "Relu") == 0) {
         *out = ls_relu(n->s, x);
     } else if (strcmp(name, "Tanh") == 0) {
@@ -151,7 +156,8 @@ static ls_status activated(ls_onnx_node *n, ls_tensor *x, ls_tensor **out) {
     } else if (strcmp(name, "Clip") == 0 && count == 2) {
         *out = ls_min(n->s, ls_max(n->s, x, a), b);
     } else if (strcmp(name, "HardSigmoid") == 0) {
-        *out = ls_max(n->s, ls_min(n->s, ls_add(n->s, ls_mul(n->s, x, a), b), ls_onnx_scalar(n, dtype, 1)), zero);
+        *out = ls_max(n->s, ls_min(n->s, ls_add(n->s, ls_mul(n->s, x, a), b), ls_onnx_scalar(n, dtype, 1)),
+                      zero);
     } else if (*name == '\0') {
         *out = x;
     } else {
@@ -182,8 +188,10 @@ static ls_tensor *matrix_operand(ls_onnx_node *n, ls_tensor *x, bool swap, bool 
 }
 
 static ls_status fused_matmul(ls_onnx_node *n) {
-    ls_tensor *a = matrix_operand(n, ls_onnx_in(n, 0), ls_onnx_attr_int(n, "transA", 0), ls_onnx_attr_int(n, "transBatchA", 0));
-    ls_tensor *b = matrix_operand(n, ls_onnx_in(n, 1), ls_onnx_attr_int(n, "transB", 0), ls_onnx_attr_int(n, "transBatchB", 0));
+    ls_tensor *a = matrix_operand(n, ls_onnx_in(n, 0), ls_onnx_attr_int(n, "transA", 0),
+                                  ls_onnx_attr_int(n, "transBatchA", 0));
+    ls_tensor *b = matrix_operand(n, ls_onnx_in(n, 1), ls_onnx_attr_int(n, "transB", 0),
+                                  ls_onnx_attr_int(n, "transBatchB", 0));
     double alpha = ls_onnx_attr_float(n, "alpha", 1);
     ls_tensor *y = a && b ? ls_matmul(n->s, a, b) : NULL;
     if (y && alpha != 1) {
@@ -194,7 +202,8 @@ static ls_status fused_matmul(ls_onnx_node *n) {
 }
 
 static ls_status fused_gemm(ls_onnx_node *n) {
-    ls_tensor *a = matrix_operand(n, ls_onnx_in(n, 0), ls_onnx_attr_int(n, "transA", 0), false), *c = ls_onnx_in(n, 2);
+    ls_tensor *a = matrix_operand(n, ls_onnx_in(n, 0), ls_onnx_attr_int(n, "transA", 0), false),
+              *c = ls_onnx_in(n, 2);
     ls_tensor *b = matrix_operand(n, ls_onnx_in(n, 1), ls_onnx_attr_int(n, "transB", 0), false);
     double alpha = ls_onnx_attr_float(n, "alpha", 1), beta = ls_onnx_attr_float(n, "beta", 1);
     ls_tensor *y = a && b ? ls_matmul(n->s, a, b) : NULL;
@@ -227,20 +236,26 @@ static ls_tensor *unpacked(ls_onnx_node *n, ls_tensor *x, int64_t bits, ls_dtype
 
 /* a[..., K] by the transpose of a matrix [N, K] in blocks of block_size codes along K with a scale and a zero point each. */
 static ls_status matmul_nbits(ls_onnx_node *n) {
-    ls_tensor *a = ls_onnx_in(n, 0), *codes = ls_onnx_in(n, 1), *scales = ls_onnx_in(n, 2), *zeros = ls_onnx_in(n, 3);
+    ls_tensor *a = ls_onnx_in(n, 0), *codes = ls_onnx_in(n, 1), *scales = ls_onnx_in(n, 2),
+              *zeros = ls_onnx_in(n, 3);
     ls_tensor *order = ls_onnx_in(n, 4), *bias = ls_onnx_in(n, 5), *zero;
-    int64_t k = ls_onnx_attr_int(n, "K", 0), rows = ls_onnx_attr_int(n, "N", 0), bits = ls_onnx_attr_int(n, "bits", 4);
+    int64_t k = ls_onnx_attr_int(n, "K", 0), rows = ls_onnx_attr_int(n, "N", 0),
+            bits = ls_onnx_attr_int(n, "bits", 4);
     int64_t block = ls_onnx_attr_int(n, "block_size", 0);
     if (!a || !codes || !scales) {
         return ls_onnx_out(n, 0, NULL);
     }
-    if (k < 1 || rows < 1 || block < 1 || k > INT64_MAX / 2 - block || (bits != 2 && bits != 4 && bits != 8)) {
-        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "K %" PRId64 ", N %" PRId64 ", block_size %" PRId64 ", bits %" PRId64
-                            ": expected positive numbers, and 2, 4 or 8 bits", k, rows, block, bits);
+    if (k < 1 || rows < 1 || block < 1 || k > INT64_MAX / 2 - block ||
+        (bits != 2 && bits != 4 && bits != 8)) {
+        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED,
+                            "K %" PRId64 ", N %" PRId64 ", block_size %" PRId64 ", bits %" PRId64
+                            ": expected positive numbers, and 2, 4 or 8 bits",
+                            k, rows, block, bits);
     }
     ls_dtype dtype = ls_tensor_dtype(a);
     int64_t blocks = (k + block - 1) / block, packed = (blocks * bits + 7) / 8;
-    const int64_t grid[] = {rows, blocks, block}, each[] = {rows, blocks, 1}, line[] = {rows, blocks * block}, lines[] = {rows, packed};
+    const int64_t grid[] = {rows, blocks, block}, each[] = {rows, blocks, 1}, line[] = {rows, blocks * block},
+                  lines[] = {rows, packed};
     if (!zeros) {
         zero = ls_onnx_scalar(n, dtype, (double)(1 << (bits - 1)));
     } else if (ls_tensor_dtype(zeros) == LS_U8) {
@@ -288,7 +303,8 @@ static ls_status qlinear_binary(ls_onnx_node *n, bool product) {
     if (!a || !b) {
         return ls_onnx_out(n, 0, NULL);
     }
-    return codes_out(n, product ? ls_mul(n->s, a, b) : ls_add(n->s, a, b), 6, ls_tensor_dtype(ls_onnx_in(n, 0)));
+    return codes_out(n, product ? ls_mul(n->s, a, b) : ls_add(n->s, a, b), 6,
+                     ls_tensor_dtype(ls_onnx_in(n, 0)));
 }
 
 static ls_status qlinear_add(ls_onnx_node *n) {
@@ -301,7 +317,8 @@ static ls_status qlinear_mul(ls_onnx_node *n) {
 
 static ls_status qlinear_sigmoid(ls_onnx_node *n) {
     ls_tensor *x = real_numbers(n, 0);
-    return x ? codes_out(n, ls_sigmoid(n->s, x), 3, ls_tensor_dtype(ls_onnx_in(n, 0))) : ls_onnx_out(n, 0, NULL);
+    return x ? codes_out(n, ls_sigmoid(n->s, x), 3, ls_tensor_dtype(ls_onnx_in(n, 0)))
+             : ls_onnx_out(n, 0, NULL);
 }
 
 static ls_status qlinear_leaky_relu(ls_onnx_node *n) {
@@ -309,8 +326,10 @@ static ls_status qlinear_leaky_relu(ls_onnx_node *n) {
     if (!x) {
         return ls_onnx_out(n, 0, NULL);
     }
-    ls_tensor *zero = ls_onnx_scalar(n, LS_F32, 0), *alpha = ls_onnx_scalar(n, LS_F32, ls_onnx_attr_float(n, "alpha", 0.01f));
-    return codes_out(n, ls_where(n->s, ls_lt(n->s, x, zero), ls_mul(n->s, x, alpha), x), 3, ls_tensor_dtype(ls_onnx_in(n, 0)));
+    ls_tensor *zero = ls_onnx_scalar(n, LS_F32, 0),
+              *alpha = ls_onnx_scalar(n, LS_F32, ls_onnx_attr_float(n, "alpha", 0.01f));
+    return codes_out(n, ls_where(n->s, ls_lt(n->s, x, zero), ls_mul(n->s, x, alpha), x), 3,
+                     ls_tensor_dtype(ls_onnx_in(n, 0)));
 }
 
 static ls_status qlinear_global_average_pool(ls_onnx_node *n) {
@@ -333,7 +352,8 @@ static ls_status qlinear_concat(ls_onnx_node *n) {
     int count = (n->n_in - 2) / 3;
     ls_tensor **parts = ls_arena_alloc(arena, sizeof *parts * (size_t)(count + 1));
     if (!parts || count < 1 || n->n_in != 2 + 3 * count) {
-        return ls_onnx_fail(n, parts ? LS_ERR_INVALID : LS_ERR_MEMORY, "%d operands: expected 2 and then 3 for each tensor", n->n_in);
+        return ls_onnx_fail(n, parts ? LS_ERR_INVALID : LS_ERR_MEMORY,
+                            "%d operands: expected 2 and then 3 for each tensor", n->n_in);
     }
     for (int i = 0; i < count; i++) {
         parts[i] = real_numbers(n, 2 + 3 * i);
@@ -346,29 +366,30 @@ static ls_status qlinear_concat(ls_onnx_node *n) {
 }
 
 #define MS "com.microsoft"
-const ls_onnx_op ls_onnx_contrib_ops[] = {{MS, "Attention", 1, 2, 7, ls_onnx_ms_attention, 0},
-                                          {MS, "MultiHeadAttention", 1, 1, 10, ls_onnx_ms_multi_head_attention, 0},
-                                          {MS, "GroupQueryAttention", 1, 1, 14, ls_onnx_ms_group_query_attention, 0},
-                                          {MS, "RotaryEmbedding", 1, 4, 4, ls_onnx_ms_rotary_embedding, 0},
-                                          {MS, "SkipLayerNormalization", 1, 3, 5, skip_layer_norm, 0},
-                                          {MS, "SkipSimplifiedLayerNormalization", 1, 3, 4, skip_simplified_layer_norm, 0},
-                                          {MS, "SimplifiedLayerNormalization", 1, 2, 2, simplified_layer_norm, 0},
-                                          {"", "SimplifiedLayerNormalization", 1, 2, 2, simplified_layer_norm, 0},
-                                          {MS, "EmbedLayerNormalization", 1, 1, 9, embed_layer_norm, 0},
-                                          {MS, "FastGelu", 1, 1, 2, fast_gelu, 0},
-                                          {MS, "Gelu", 1, 1, 1, gelu, 0},
-                                          {MS, "BiasGelu", 1, 2, 2, gelu, 0},
-                                          {MS, "QuickGelu", 1, 1, 1, quick_gelu, 0},
-                                          {MS, "BiasAdd", 1, 3, 3, bias_add, 0},
-                                          {MS, "FusedMatMul", 1, 2, 2, fused_matmul, 0},
-                                          {MS, "TransposeMatMul", 1, 2, 2, fused_matmul, 0},
-                                          {MS, "FusedMatMulActivation", 1, 2, 2, fused_matmul, 0},
-                                          {MS, "FusedGemm", 1, 2, 3, fused_gemm, 0},
-                                          {MS, "MatMulNBits", 1, 3, 6, matmul_nbits, 0},
-                                          {MS, "QLinearAdd", 1, 2, 8, qlinear_add, 0},
-                                          {MS, "QLinearMul", 1, 2, 8, qlinear_mul, 0},
-                                          {MS, "QLinearSigmoid", 1, 2, 5, qlinear_sigmoid, 0},
-                                          {MS, "QLinearLeakyRelu", 1, 2, 5, qlinear_leaky_relu, 0},
-                                          {MS, "QLinearGlobalAveragePool", 1, 2, 5, qlinear_global_average_pool, 0},
-                                          {MS, "QLinearConcat", 1, 1, -1, qlinear_concat, 0},
-                                          {0}};
+const ls_onnx_op ls_onnx_contrib_ops[] = {
+    {MS, "Attention", 1, 2, 7, ls_onnx_ms_attention, 0},
+    {MS, "MultiHeadAttention", 1, 1, 10, ls_onnx_ms_multi_head_attention, 0},
+    {MS, "GroupQueryAttention", 1, 1, 14, ls_onnx_ms_group_query_attention, 0},
+    {MS, "RotaryEmbedding", 1, 4, 4, ls_onnx_ms_rotary_embedding, 0},
+    {MS, "SkipLayerNormalization", 1, 3, 5, skip_layer_norm, 0},
+    {MS, "SkipSimplifiedLayerNormalization", 1, 3, 4, skip_simplified_layer_norm, 0},
+    {MS, "SimplifiedLayerNormalization", 1, 2, 2, simplified_layer_norm, 0},
+    {"", "SimplifiedLayerNormalization", 1, 2, 2, simplified_layer_norm, 0},
+    {MS, "EmbedLayerNormalization", 1, 1, 9, embed_layer_norm, 0},
+    {MS, "FastGelu", 1, 1, 2, fast_gelu, 0},
+    {MS, "Gelu", 1, 1, 1, gelu, 0},
+    {MS, "BiasGelu", 1, 2, 2, gelu, 0},
+    {MS, "QuickGelu", 1, 1, 1, quick_gelu, 0},
+    {MS, "BiasAdd", 1, 3, 3, bias_add, 0},
+    {MS, "FusedMatMul", 1, 2, 2, fused_matmul, 0},
+    {MS, "TransposeMatMul", 1, 2, 2, fused_matmul, 0},
+    {MS, "FusedMatMulActivation", 1, 2, 2, fused_matmul, 0},
+    {MS, "FusedGemm", 1, 2, 3, fused_gemm, 0},
+    {MS, "MatMulNBits", 1, 3, 6, matmul_nbits, 0},
+    {MS, "QLinearAdd", 1, 2, 8, qlinear_add, 0},
+    {MS, "QLinearMul", 1, 2, 8, qlinear_mul, 0},
+    {MS, "QLinearSigmoid", 1, 2, 5, qlinear_sigmoid, 0},
+    {MS, "QLinearLeakyRelu", 1, 2, 5, qlinear_leaky_relu, 0},
+    {MS, "QLinearGlobalAveragePool", 1, 2, 5, qlinear_global_average_pool, 0},
+    {MS, "QLinearConcat", 1, 1, -1, qlinear_concat, 0},
+    {0}};

@@ -8,7 +8,7 @@ typedef struct attention {
     ls_tensor *q, *k, *v;   /* [B,N,S,D], [B,G,T,D], [B,G,T,E] */
     ls_tensor *bias, *seen; /* added to the scores; bool. Broadcast to [B,N,S,T]; either may be NULL */
     int64_t batch, steps, keys, past;
-    double scale, cap;      /* 0: the usual; none */
+    double scale, cap; /* 0: the usual; none */
 } attention;
 
 static ls_tensor *i64(ls_onnx_node *n, int64_t value) {
@@ -31,7 +31,8 @@ static ls_status measure(ls_onnx_node *n, attention *a) {
         return ls_onnx_out(n, 0, NULL);
     }
     if (ls_onnx_dims(a->q, q) != 4 || ls_onnx_dims(a->k, k) != 4 || k[1] < 1 || q[1] % k[1] != 0) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "expected queries [B,N,S,D] and keys [B,G,T,D] with G dividing N");
+        return ls_onnx_fail(n, LS_ERR_SHAPE,
+                            "expected queries [B,N,S,D] and keys [B,G,T,D] with G dividing N");
     }
     a->batch = q[0];
     a->steps = q[2];
@@ -129,7 +130,8 @@ ls_status ls_onnx_ms_attention(ls_onnx_node *n) {
         return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "do_rotary and past_present_share_buffer");
     }
     if (ls_onnx_dims(w, d) != 2 || (given && given != 3)) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "expected weights [features, q + k + v] and 3 qkv_hidden_sizes or none");
+        return ls_onnx_fail(n, LS_ERR_SHAPE,
+                            "expected weights [features, q + k + v] and 3 qkv_hidden_sizes or none");
     }
     ls_tensor *all = ls_matmul(n->s, x, w), **parts[] = {&a.q, &a.k, &a.v};
     all = bias ? ls_add(n->s, all, bias) : all;
@@ -163,7 +165,8 @@ static ls_tensor *packed_part(ls_onnx_node *n, ls_tensor *x, int i) {
 }
 
 ls_status ls_onnx_ms_multi_head_attention(ls_onnx_node *n) {
-    ls_tensor *x = ls_onnx_in(n, 0), *in[3] = {x, ls_onnx_in(n, 1), ls_onnx_in(n, 2)}, *bias = ls_onnx_in(n, 3), *y = NULL;
+    ls_tensor *x = ls_onnx_in(n, 0), *in[3] = {x, ls_onnx_in(n, 1), ls_onnx_in(n, 2)},
+              *bias = ls_onnx_in(n, 3), *y = NULL;
     ls_tensor *past[3] = {NULL, ls_onnx_in(n, 6), ls_onnx_in(n, 7)};
     int64_t heads = ls_onnx_attr_int(n, "num_heads", 0), d[LS_MAX_RANK], at = 0;
     attention a = {.scale = ls_onnx_attr_float(n, "scale", 0)};
@@ -181,7 +184,8 @@ ls_status ls_onnx_ms_multi_head_attention(ls_onnx_node *n) {
             continue;
         }
         if (!in[i]) {
-            return ls_onnx_fail(n, LS_ERR_INVALID, "operand %d is missing: expected keys and values, or packed ones", i);
+            return ls_onnx_fail(n, LS_ERR_INVALID,
+                                "operand %d is missing: expected keys and values, or packed ones", i);
         }
         if (bias && ls_onnx_dims(in[i], d) == 3) {
             in[i] = ls_add(n->s, in[i], ls_narrow(n->s, bias, 0, at, d[2]));
@@ -214,7 +218,8 @@ ls_status ls_onnx_ms_multi_head_attention(ls_onnx_node *n) {
 /* ---- rotary positions ---- */
 
 /* x[B,N,S,D] turned by the rows of the caches [max, R] at ids[B,S] (or [1,S]). */
-static ls_tensor *rotated(ls_onnx_node *n, ls_tensor *x, ls_tensor *cosine, ls_tensor *sine, ls_tensor *ids, bool interleaved) {
+static ls_tensor *rotated(ls_onnx_node *n, ls_tensor *x, ls_tensor *cosine, ls_tensor *sine, ls_tensor *ids,
+                          bool interleaved) {
     if (!x || !cosine || !sine || !ids) {
         return NULL;
     }
@@ -223,7 +228,8 @@ static ls_tensor *rotated(ls_onnx_node *n, ls_tensor *x, ls_tensor *cosine, ls_t
 }
 
 ls_status ls_onnx_ms_rotary_embedding(ls_onnx_node *n) {
-    ls_tensor *x = ls_onnx_in(n, 0), *ids = ls_onnx_in(n, 1), *cosine = ls_onnx_in(n, 2), *sine = ls_onnx_in(n, 3), *heads;
+    ls_tensor *x = ls_onnx_in(n, 0), *ids = ls_onnx_in(n, 1), *cosine = ls_onnx_in(n, 2),
+              *sine = ls_onnx_in(n, 3), *heads;
     int64_t d[LS_MAX_RANK], c[LS_MAX_RANK], i[LS_MAX_RANK], count = ls_onnx_attr_int(n, "num_heads", 0);
     if (!x || !ids || !cosine || !sine) {
         return ls_onnx_out(n, 0, NULL);
@@ -249,7 +255,8 @@ ls_status ls_onnx_ms_rotary_embedding(ls_onnx_node *n) {
 /* ---- GroupQueryAttention ---- */
 
 /* old[B,G,P,D] up to each batch's `before`[B,1] and then fresh[B,G,S,D], as [B,G,total,D]; zeros beyond. */
-static ls_tensor *appended(ls_onnx_node *n, ls_tensor *old, ls_tensor *fresh, ls_tensor *before, int64_t total) {
+static ls_tensor *appended(ls_onnx_node *n, ls_tensor *old, ls_tensor *fresh, ls_tensor *before,
+                           int64_t total) {
     int64_t p = 0, d[LS_MAX_RANK], o[LS_MAX_RANK];
     if (!fresh || !before) {
         return NULL;
@@ -260,7 +267,8 @@ static ls_tensor *appended(ls_onnx_node *n, ls_tensor *old, ls_tensor *fresh, ls
         fresh = ls_concat(n->s, (ls_tensor *[]){old, fresh}, 2, 2);
     }
     ls_tensor *at = ls_iota(n->s, LS_I64, LS_SHAPE(d[0], total), 1), *beyond = ls_sub(n->s, at, before);
-    ls_tensor *later = ls_add(n->s, ls_min(n->s, ls_max(n->s, beyond, i64(n, 0)), i64(n, d[2] - 1)), i64(n, p));
+    ls_tensor *later =
+        ls_add(n->s, ls_min(n->s, ls_max(n->s, beyond, i64(n, 0)), i64(n, d[2] - 1)), i64(n, p));
     ls_tensor *from = ls_where(n->s, ls_lt(n->s, at, before), ls_min(n->s, at, i64(n, p + d[2] - 1)), later);
     ls_tensor *there = ls_lt(n->s, beyond, i64(n, d[2]));
     const int64_t spread[] = {d[0], 1, total, 1};
@@ -275,7 +283,8 @@ static ls_tensor *appended(ls_onnx_node *n, ls_tensor *old, ls_tensor *fresh, ls
 ls_status ls_onnx_ms_group_query_attention(ls_onnx_node *n) {
     ls_tensor *x = ls_onnx_in(n, 0), *in[3] = {x, ls_onnx_in(n, 1), ls_onnx_in(n, 2)}, *y = NULL, **parts[3];
     ls_tensor *past[3] = {NULL, ls_onnx_in(n, 3), ls_onnx_in(n, 4)}, *lengths = ls_onnx_in(n, 5);
-    int64_t heads = ls_onnx_attr_int(n, "num_heads", 0), groups = ls_onnx_attr_int(n, "kv_num_heads", 0), total, d[LS_MAX_RANK];
+    int64_t heads = ls_onnx_attr_int(n, "num_heads", 0), groups = ls_onnx_attr_int(n, "kv_num_heads", 0),
+            total, d[LS_MAX_RANK];
     attention a = {.scale = ls_onnx_attr_float(n, "scale", 0), .cap = ls_onnx_attr_float(n, "softcap", 0)};
     parts[0] = &a.q;
     parts[1] = &a.k;
@@ -287,21 +296,26 @@ ls_status ls_onnx_ms_group_query_attention(ls_onnx_node *n) {
         return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "head_sink and smooth_softmax");
     }
     if (ls_onnx_dims(x, d) != 3 || heads < 1 || groups < 1 || heads % groups != 0) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "%" PRId64 " heads in %" PRId64 " groups: expected queries [batch, steps, features]", heads,
-                            groups);
+        return ls_onnx_fail(n, LS_ERR_SHAPE,
+                            "%" PRId64 " heads in %" PRId64
+                            " groups: expected queries [batch, steps, features]",
+                            heads, groups);
     }
     bool packed = !in[1];
     int64_t batch = d[0], steps = d[1], size = packed ? d[2] / (heads + 2 * groups) : 0;
     for (int i = 0; i < 3; i++) {
         if (packed) {
-            in[i] = ls_narrow(n->s, x, 2, i ? (heads + (i - 1) * groups) * size : 0, (i ? groups : heads) * size);
+            in[i] =
+                ls_narrow(n->s, x, 2, i ? (heads + (i - 1) * groups) * size : 0, (i ? groups : heads) * size);
         }
-        LS_TRY(n->err, in[i] ? ls_onnx_split_heads(n, in[i], i ? groups : heads, parts[i]) : ls_onnx_out(n, 0, NULL));
+        LS_TRY(n->err,
+               in[i] ? ls_onnx_split_heads(n, in[i], i ? groups : heads, parts[i]) : ls_onnx_out(n, 0, NULL));
     }
     const int64_t each[] = {batch, 1}, spread[] = {batch, 1, 1, 1};
     LS_TRY(n->err, ls_onnx_int(n, 6, 0, &total));
     /* positions before the new ones, for each batch; none while a prompt, padded at its end, is read */
-    ls_tensor *before = ls_sub(n->s, ls_onnx_shaped(n, ls_cast(n->s, lengths, LS_I64), 2, each), i64(n, steps - 1));
+    ls_tensor *before =
+        ls_sub(n->s, ls_onnx_shaped(n, ls_cast(n->s, lengths, LS_I64), 2, each), i64(n, steps - 1));
     before = total == steps ? ls_full_i64(n->s, LS_I64, LS_SHAPE(batch, 1), 0) : before;
     ls_tensor *ids = ls_onnx_in(n, 9);
     if (ls_onnx_attr_int(n, "do_rotary", 0)) {
@@ -317,7 +331,8 @@ ls_status ls_onnx_ms_group_query_attention(ls_onnx_node *n) {
         LS_TRY(n->err, ls_onnx_out(n, i, *parts[i]));
     }
     LS_TRY(n->err, measure(n, &a));
-    ls_tensor *key = ls_iota(n->s, LS_I64, LS_SHAPE(steps, a.keys), 1), *at = ls_iota(n->s, LS_I64, LS_SHAPE(steps, a.keys), 0);
+    ls_tensor *key = ls_iota(n->s, LS_I64, LS_SHAPE(steps, a.keys), 1),
+              *at = ls_iota(n->s, LS_I64, LS_SHAPE(steps, a.keys), 0);
     at = ls_add(n->s, at, ls_onnx_shaped(n, before, 4, spread));
     ls_tensor *last = ls_onnx_shaped(n, ls_cast(n->s, lengths, LS_I64), 4, spread);
     a.seen = ls_and(n->s, ls_le(n->s, key, at), ls_le(n->s, key, last));

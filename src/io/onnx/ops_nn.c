@@ -22,7 +22,8 @@ static ls_status per_axis(ls_onnx_node *n, const char *name, int count, int64_t 
 static ls_status spatial_axes(ls_onnx_node *n, int rank, int *out_d) {
     *out_d = rank - 2;
     if (rank < 3 || rank > LS_MAX_SPATIAL + 2) {
-        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "operand of rank %d: expected 1 to %d spatial axes", rank, LS_MAX_SPATIAL);
+        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "operand of rank %d: expected 1 to %d spatial axes", rank,
+                            LS_MAX_SPATIAL);
     }
     return LS_OK;
 }
@@ -38,7 +39,9 @@ static ls_status read_auto_pad(ls_onnx_node *n, auto_pad *out) {
             return LS_OK;
         }
     }
-    return ls_onnx_fail(n, LS_ERR_INVALID, "auto_pad \"%s\": expected NOTSET, SAME_UPPER, SAME_LOWER or VALID", given ? given : "");
+    return ls_onnx_fail(n, LS_ERR_INVALID,
+                        "auto_pad \"%s\": expected NOTSET, SAME_UPPER, SAME_LOWER or VALID",
+                        given ? given : "");
 }
 
 /* Divides a total into low and high. */
@@ -49,7 +52,8 @@ static void split_pad(auto_pad mode, int64_t total, int64_t *low, int64_t *high)
 }
 
 /* strides, dilations, pads and auto_pad for windows of `kernel` over an operand of d spatial extents. */
-static ls_status geometry(ls_onnx_node *n, int d, const int64_t *in, const int64_t *kernel, ls_conv_spec *out) {
+static ls_status geometry(ls_onnx_node *n, int d, const int64_t *in, const int64_t *kernel,
+                          ls_conv_spec *out) {
     int64_t pads[2 * LS_MAX_SPATIAL];
     auto_pad mode;
     *out = (ls_conv_spec){.spatial = d};
@@ -61,11 +65,12 @@ static ls_status geometry(ls_onnx_node *n, int d, const int64_t *in, const int64
         int64_t reach;
         if (out->stride[i] < 1 || out->dilation[i] < 1 || kernel[i] < 1 ||
             __builtin_mul_overflow(kernel[i] - 1, out->dilation[i], &reach) || reach > INT64_MAX / 4 ||
-            out->stride[i] > INT64_MAX / 4 || pads[i] > INT64_MAX / 8 || pads[d + i] > INT64_MAX / 8 || pads[i] < -(INT64_MAX / 8) ||
-            pads[d + i] < -(INT64_MAX / 8)) {
+            out->stride[i] > INT64_MAX / 4 || pads[i] > INT64_MAX / 8 || pads[d + i] > INT64_MAX / 8 ||
+            pads[i] < -(INT64_MAX / 8) || pads[d + i] < -(INT64_MAX / 8)) {
             return ls_onnx_fail(n, LS_ERR_INVALID,
-                                "spatial axis %d: kernel %" PRId64 ", stride %" PRId64 ", dilation %" PRId64 ": out of range", i,
-                                kernel[i], out->stride[i], out->dilation[i]);
+                                "spatial axis %d: kernel %" PRId64 ", stride %" PRId64 ", dilation %" PRId64
+                                ": out of range",
+                                i, kernel[i], out->stride[i], out->dilation[i]);
         }
         if (mode == PAD_GIVEN) {
             out->pad_low[i] = pads[i];
@@ -89,7 +94,9 @@ static ls_status filter_kernel(ls_onnx_node *n, ls_tensor *w, int d, int64_t *ke
     for (int i = 0; i < d; i++) {
         kernel[i] = dims[2 + i];
         if (said[i] != -1 && said[i] != kernel[i]) {
-            return ls_onnx_fail(n, LS_ERR_SHAPE, "kernel_shape says %" PRId64 " on spatial axis %d and the filter has %" PRId64,
+            return ls_onnx_fail(n, LS_ERR_SHAPE,
+                                "kernel_shape says %" PRId64
+                                " on spatial axis %d and the filter has %" PRId64,
                                 said[i], i, kernel[i]);
         }
     }
@@ -142,13 +149,15 @@ static ls_status conv_transpose(ls_onnx_node *n) {
         if (!given && !same) {
             continue;
         }
-        int64_t full = spec.stride[i] * (in[2 + i] - 1) + (kernel[i] - 1) * spec.dilation[i] + 1 + spec.output_padding[i];
+        int64_t full = spec.stride[i] * (in[2 + i] - 1) + (kernel[i] - 1) * spec.dilation[i] + 1 +
+                       spec.output_padding[i];
         wanted[i] = given ? list[i] : in[2 + i] * spec.stride[i];
         if (full < wanted[i]) { /* more at the end, where no input reaches */
             spec.pad_low[i] = 0;
             spec.pad_high[i] = full - wanted[i];
         } else {
-            split_pad(mode == PAD_UPPER ? PAD_UPPER : PAD_LOWER, full - wanted[i], &spec.pad_low[i], &spec.pad_high[i]);
+            split_pad(mode == PAD_UPPER ? PAD_UPPER : PAD_LOWER, full - wanted[i], &spec.pad_low[i],
+                      &spec.pad_high[i]);
         }
     }
     spec.groups = ls_onnx_attr_int(n, "group", 1);
@@ -174,18 +183,21 @@ static ls_status deform_conv(ls_onnx_node *n) {
 
 /* A depthwise convolution over the last axis whose first window ends at the first element; what came before is the state. */
 static ls_status causal_conv(ls_onnx_node *n) {
-    ls_tensor *x = ls_onnx_in(n, 0), *w = ls_onnx_in(n, 1), *bias = ls_onnx_in(n, 2), *past = ls_onnx_in(n, 3);
+    ls_tensor *x = ls_onnx_in(n, 0), *w = ls_onnx_in(n, 1), *bias = ls_onnx_in(n, 2),
+              *past = ls_onnx_in(n, 3);
     int64_t in[LS_MAX_RANK], filter[LS_MAX_RANK];
     const char *activation = ls_onnx_attr_string(n, "activation", "none");
     if (!x || !w) {
         return ls_onnx_out(n, 0, NULL);
     }
     if (ls_onnx_dims(x, in) != 3 || ls_onnx_dims(w, filter) != 3 || filter[2] < 1) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "expected an input [batch, channels, length] and a filter [channels, 1, kernel]");
+        return ls_onnx_fail(n, LS_ERR_SHAPE,
+                            "expected an input [batch, channels, length] and a filter [channels, 1, kernel]");
     }
     bool silu = strcmp(activation, "silu") == 0 || strcmp(activation, "swish") == 0;
     if (!silu && strcmp(activation, "none") != 0) {
-        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "activation \"%s\": expected none, silu or swish", activation);
+        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "activation \"%s\": expected none, silu or swish",
+                            activation);
     }
     int64_t kept = filter[2] - 1;
     if (!past) {
@@ -202,7 +214,8 @@ static ls_status causal_conv(ls_onnx_node *n) {
 
 /* The geometry of a pool over operand 0. With ceil_mode the end is padded so that the last window that starts inside the
  * padded input fits; `out_extra` says by how much, within pad_high. */
-static ls_status pool_geometry(ls_onnx_node *n, ls_tensor *x, int64_t *in, int64_t *kernel, ls_conv_spec *spec, int64_t *out_extra) {
+static ls_status pool_geometry(ls_onnx_node *n, ls_tensor *x, int64_t *in, int64_t *kernel,
+                               ls_conv_spec *spec, int64_t *out_extra) {
     int d;
     LS_TRY(n->err, spatial_axes(n, ls_onnx_dims(x, in), &d));
     LS_TRY(n->err, per_axis(n, "kernel_shape", d, 0, kernel));
@@ -246,7 +259,8 @@ static ls_status avg_pool(ls_onnx_node *n) {
         return ls_onnx_out(n, 0, NULL);
     }
     LS_TRY(n->err, pool_geometry(n, x, in, kernel, &spec, extra));
-    if (ls_onnx_attr_int(n, "count_include_pad", 0)) { /* the padding becomes real zeros, ceil_mode's stays absent */
+    if (ls_onnx_attr_int(n, "count_include_pad",
+                         0)) { /* the padding becomes real zeros, ceil_mode's stays absent */
         ls_pad_spec pads[LS_MAX_RANK] = {{0, 0, 0}};
         for (int i = 0; i < spec.spatial; i++) {
             pads[2 + i] = (ls_pad_spec){spec.pad_low[i], spec.pad_high[i] - extra[i], 0};

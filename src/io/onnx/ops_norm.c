@@ -27,8 +27,8 @@ static ls_status stash_dtype(ls_onnx_node *n, ls_dtype *out) {
 }
 
 /* (x - mean) / sqrt(variance + eps) over some axes in `stash`, rounded to x's dtype; the statistics keep the axes as 1. */
-static ls_tensor *normalized(ls_onnx_node *n, ls_tensor *x, int count, const int *axes, double eps, ls_dtype stash, bool center,
-                             ls_tensor **out_mean, ls_tensor **out_root) {
+static ls_tensor *normalized(ls_onnx_node *n, ls_tensor *x, int count, const int *axes, double eps,
+                             ls_dtype stash, bool center, ls_tensor **out_mean, ls_tensor **out_root) {
     ls_tensor *d = ls_cast(n->s, x, stash), *e = ls_onnx_scalar(n, stash, eps);
     *out_mean = NULL;
     if (center) {
@@ -59,7 +59,8 @@ static ls_status layer_norm(ls_onnx_node *n) {
     }
     LS_TRY(n->err, last_axes(n, x, axes, &count));
     LS_TRY(n->err, stash_dtype(n, &stash));
-    ls_tensor *y = normalized(n, x, count, axes, ls_onnx_attr_float(n, "epsilon", 1e-5f), stash, true, &mean, &root);
+    ls_tensor *y =
+        normalized(n, x, count, axes, ls_onnx_attr_float(n, "epsilon", 1e-5f), stash, true, &mean, &root);
     y = ls_mul(n->s, y, scale);
     LS_TRY(n->err, ls_onnx_out(n, 0, bias ? ls_add(n->s, y, bias) : y));
     LS_TRY(n->err, ls_onnx_out(n, 1, mean));
@@ -75,7 +76,8 @@ static ls_status rms_norm(ls_onnx_node *n) {
     }
     LS_TRY(n->err, last_axes(n, x, axes, &count));
     LS_TRY(n->err, stash_dtype(n, &stash));
-    ls_tensor *y = normalized(n, x, count, axes, ls_onnx_attr_float(n, "epsilon", 1e-5f), stash, false, &mean, &root);
+    ls_tensor *y =
+        normalized(n, x, count, axes, ls_onnx_attr_float(n, "epsilon", 1e-5f), stash, false, &mean, &root);
     return ls_onnx_out(n, 0, ls_mul(n->s, y, scale));
 }
 
@@ -85,7 +87,9 @@ static ls_status grouped(ls_onnx_node *n, ls_tensor *x, int64_t groups, ls_dtype
     int64_t dims[LS_MAX_RANK], cut[3], given[LS_MAX_RANK];
     int rank = ls_onnx_dims(x, dims), axis = 2;
     if (rank < 2 || groups < 1 || dims[1] % groups != 0) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "%" PRId64 " groups over an operand of rank %d: expected a divisor of its channels, axis 1",
+        return ls_onnx_fail(n, LS_ERR_SHAPE,
+                            "%" PRId64
+                            " groups over an operand of rank %d: expected a divisor of its channels, axis 1",
                             groups, rank);
     }
     cut[0] = dims[0];
@@ -132,7 +136,8 @@ static ls_status instance_norm(ls_onnx_node *n) {
 /* ---- batch normalisation ---- */
 
 typedef struct batch_norm {
-    ls_tensor *x, *scale, *bias, *mean, *variance; /* all in the compute dtype; parameters stand before the trailing axes */
+    ls_tensor *x, *scale, *bias, *mean,
+        *variance; /* all in the compute dtype; parameters stand before the trailing axes */
     int rank;
     double eps;
 } batch_norm;
@@ -148,13 +153,15 @@ static ls_tensor *running(ls_onnx_node *n, ls_tensor *old, ls_tensor *now, ls_te
     ls_dtype dtype = ls_tensor_dtype(now);
     int64_t dims[LS_MAX_RANK];
     ls_tensor *m = ls_onnx_scalar(n, dtype, momentum), *rest = ls_sub(n->s, ls_onnx_scalar(n, dtype, 1), m);
-    ls_tensor *sum = ls_add(n->s, ls_mul(n->s, old, m), ls_mul(n->s, ls_reshape(n->s, now, ls_tensor_shape(old)), rest));
+    ls_tensor *sum =
+        ls_add(n->s, ls_mul(n->s, old, m), ls_mul(n->s, ls_reshape(n->s, now, ls_tensor_shape(old)), rest));
     int rank = ls_onnx_dims(like, dims);
     return sum ? ls_cast(n->s, ls_onnx_shaped(n, sum, rank, dims), ls_tensor_dtype(like)) : NULL;
 }
 
 /* With the statistics of the batch, over all axes but the channels (or, per activation, the batch alone). */
-static ls_status batch_train(ls_onnx_node *n, const batch_norm *b, bool spatial, ls_dtype dtype, ls_tensor *y_shape) {
+static ls_status batch_train(ls_onnx_node *n, const batch_norm *b, bool spatial, ls_dtype dtype,
+                             ls_tensor *y_shape) {
     int axes[LS_MAX_RANK] = {0}, count = 1;
     for (int i = 2; spatial && i < b->rank; i++) {
         axes[count++] = i;

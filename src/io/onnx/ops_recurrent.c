@@ -4,8 +4,18 @@
 #include <string.h>
 
 typedef enum activation {
-    ACT_RELU, ACT_TANH, ACT_SIGMOID, ACT_SOFTSIGN, ACT_SOFTPLUS, ACT_AFFINE, ACT_LEAKY_RELU, ACT_THRESHOLDED_RELU,
-    ACT_SCALED_TANH, ACT_HARD_SIGMOID, ACT_ELU, ACT_COUNT
+    ACT_RELU,
+    ACT_TANH,
+    ACT_SIGMOID,
+    ACT_SOFTSIGN,
+    ACT_SOFTPLUS,
+    ACT_AFFINE,
+    ACT_LEAKY_RELU,
+    ACT_THRESHOLDED_RELU,
+    ACT_SCALED_TANH,
+    ACT_HARD_SIGMOID,
+    ACT_ELU,
+    ACT_COUNT
 } activation;
 
 static const struct {
@@ -37,7 +47,8 @@ static ls_tensor *number(ls_session *s, ls_tensor *like, double value) {
 
 static ls_tensor *apply(ls_session *s, void *ctx, int which, ls_tensor *x) {
     const chosen *c = (const chosen *)ctx + which;
-    ls_tensor *zero = number(s, x, 0), *one = number(s, x, 1), *alpha = number(s, x, c->alpha), *beta = number(s, x, c->beta);
+    ls_tensor *zero = number(s, x, 0), *one = number(s, x, 1), *alpha = number(s, x, c->alpha),
+              *beta = number(s, x, c->beta);
     switch (c->which) {
     case ACT_RELU:
         return ls_relu(s, x);
@@ -84,10 +95,12 @@ static ls_status read_activations(ls_onnx_node *n, ls_recurrent_cell cell, int t
     }
     for (int i = 0; i < total; i++) {
         int which = usual[cell][i % each];
-        for (which = given ? 0 : which; given && which < ACT_COUNT && !same_name(names[i], activations[which].name); which++) {
+        for (which = given ? 0 : which;
+             given && which < ACT_COUNT && !same_name(names[i], activations[which].name); which++) {
         }
         if (which == ACT_COUNT) {
-            return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "activation \"%s\": not one of the specification's", names[i]);
+            return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "activation \"%s\": not one of the specification's",
+                                names[i]);
         }
         out[i] = (chosen){(activation)which, activations[which].alpha, activations[which].beta};
         if (activations[which].parameters > 0 && a < n_alpha) {
@@ -111,10 +124,15 @@ typedef struct operands {
 } operands;
 
 /* The operands, with time first, and zeros where there is no initial state. */
-static ls_status read_operands(ls_onnx_node *n, ls_recurrent_cell cell, bool batch_first, int directions, operands *o) {
+static ls_status read_operands(ls_onnx_node *n, ls_recurrent_cell cell, bool batch_first, int directions,
+                               operands *o) {
     int64_t dx[LS_MAX_RANK], dw[LS_MAX_RANK], dr[LS_MAX_RANK];
-    *o = (operands){.x = ls_onnx_in(n, 0), .w = ls_onnx_in(n, 1), .r = ls_onnx_in(n, 2), .b = ls_onnx_in(n, 3),
-                    .lengths = ls_onnx_in(n, 4), .h0 = ls_onnx_in(n, 5)};
+    *o = (operands){.x = ls_onnx_in(n, 0),
+                    .w = ls_onnx_in(n, 1),
+                    .r = ls_onnx_in(n, 2),
+                    .b = ls_onnx_in(n, 3),
+                    .lengths = ls_onnx_in(n, 4),
+                    .h0 = ls_onnx_in(n, 5)};
     if (cell == LS_CELL_LSTM) {
         o->c0 = ls_onnx_in(n, 6);
         o->p = ls_onnx_in(n, 7);
@@ -122,9 +140,10 @@ static ls_status read_operands(ls_onnx_node *n, ls_recurrent_cell cell, bool bat
     if (!o->x || !o->w || !o->r) {
         return ls_onnx_out(n, 0, NULL);
     }
-    if (ls_onnx_dims(o->x, dx) != 3 || ls_onnx_dims(o->w, dw) != 3 || ls_onnx_dims(o->r, dr) != 3 || dw[0] != directions ||
-        dr[0] != directions) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "expected X, W and R of rank 3, and %d directions in W and R", directions);
+    if (ls_onnx_dims(o->x, dx) != 3 || ls_onnx_dims(o->w, dw) != 3 || ls_onnx_dims(o->r, dr) != 3 ||
+        dw[0] != directions || dr[0] != directions) {
+        return ls_onnx_fail(n, LS_ERR_SHAPE, "expected X, W and R of rank 3, and %d directions in W and R",
+                            directions);
     }
     o->hidden = dr[2];
     o->batch = dx[batch_first ? 0 : 1];
@@ -148,19 +167,26 @@ static ls_status recurrent(ls_onnx_node *n, ls_recurrent_cell cell) {
     chosen list[6];
     operands o;
     if (!both && !reverse && strcmp(direction, "forward") != 0) {
-        return ls_onnx_fail(n, LS_ERR_INVALID, "direction \"%s\": expected forward, reverse or bidirectional", direction);
+        return ls_onnx_fail(n, LS_ERR_INVALID, "direction \"%s\": expected forward, reverse or bidirectional",
+                            direction);
     }
     LS_TRY(n->err, read_activations(n, cell, directions * each, list));
     LS_TRY(n->err, read_operands(n, cell, batch_first, directions, &o));
     ls_tensor *y[2] = {NULL, NULL}, *h[2] = {NULL, NULL}, *c[2] = {NULL, NULL};
     for (int d = 0; d < directions; d++) {
         ls_tensor *b = direction_of(n, o.b, d), *p = direction_of(n, o.p, d);
-        ls_recurrent_spec spec = {.cell = cell, .reverse = reverse || d == 1, .lengths = o.lengths, .peephole = p,
-                                  .clip = ls_onnx_attr_float(n, "clip", 0), .activation = apply, .ctx = list + d * each,
+        ls_recurrent_spec spec = {.cell = cell,
+                                  .reverse = reverse || d == 1,
+                                  .lengths = o.lengths,
+                                  .peephole = p,
+                                  .clip = ls_onnx_attr_float(n, "clip", 0),
+                                  .activation = apply,
+                                  .ctx = list + d * each,
                                   .linear_before_reset = ls_onnx_attr_int(n, "linear_before_reset", 0) != 0,
                                   .coupled = ls_onnx_attr_int(n, "input_forget", 0) != 0};
-        y[d] = ls_recurrent(n->s, o.x, direction_of(n, o.h0, d), direction_of(n, o.c0, d), direction_of(n, o.w, d),
-                            direction_of(n, o.r, d), b ? ls_narrow(n->s, b, 0, 0, o.rows) : NULL,
+        y[d] = ls_recurrent(n->s, o.x, direction_of(n, o.h0, d), direction_of(n, o.c0, d),
+                            direction_of(n, o.w, d), direction_of(n, o.r, d),
+                            b ? ls_narrow(n->s, b, 0, 0, o.rows) : NULL,
                             b ? ls_narrow(n->s, b, 0, o.rows, o.rows) : NULL, &spec, &h[d], &c[d]);
         if (!y[d]) {
             return ls_onnx_out(n, 0, NULL);
