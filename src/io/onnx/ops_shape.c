@@ -192,7 +192,7 @@ static ls_status split(ls_onnx_node *n) {
         return ls_onnx_fail(n, LS_ERR_SHAPE, "%d outputs from %" PRId64 " parts of extent %" PRId64, n->n_out, parts, extent);
     }
     int64_t each = extent / parts + (extent % parts != 0);
-    for (int64_t i = 0; i < parts; i++) {
+    for (int64_t i = 0; i < (count >= 0 ? count : n->n_out); i++) {
         int64_t length = count >= 0 ? sizes[i] : each < extent - start ? each : extent - start;
         if (length < 0 || length > extent - start) {
             return ls_onnx_fail(n, LS_ERR_SHAPE, "part %" PRId64 " has %" PRId64 " of the %" PRId64 " elements that are left", i, length,
@@ -203,8 +203,8 @@ static ls_status split(ls_onnx_node *n) {
         }
         start += length;
     }
-    return start == extent ? LS_OK
-                           : ls_onnx_fail(n, LS_ERR_SHAPE, "the parts hold %" PRId64 " of extent %" PRId64, start, extent);
+    return start == extent || count < 0 ? LS_OK
+                                        : ls_onnx_fail(n, LS_ERR_SHAPE, "the parts hold %" PRId64 " of extent %" PRId64, start, extent);
 }
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high) {
