@@ -1,12 +1,13 @@
 /* Composites of signal processing: Fourier transforms by their matrices, windows.
  *
- * An angle 2 pi p / period is reduced in integers to an eighth of a turn, so that its sine and cosine are as good as the
- * elementary functions are near 0, for any length, and quarter turns are exact. */
+ * An angle 2 pi p / period is reduced in integers to an eighth of a turn, so that its sine and cosine are
+ * as good as the elementary functions are near 0, for any length, and quarter turns are exact. */
 #include "graph/build.h"
 
 static const double quarter_pi = 0.78539816339744830962;
 
-/* Where `turned` is 0: cos(2 pi p / period), else sin, for whole p of any sign-free value; of dtype f32 or f64. */
+/* Where `turned` is 0: cos(2 pi p / period), else sin, for whole p of any sign-free value; of dtype f32 or
+ * f64. */
 static ls_tensor *circle(ls_session *s, ls_tensor *p, int64_t period, int turned, ls_dtype wide) {
     if (!p) {
         return NULL;
@@ -17,7 +18,8 @@ static ls_tensor *circle(ls_session *s, ls_tensor *p, int64_t period, int turned
     if (!octant || !rest) {
         return NULL;
     }
-    ls_tensor *one = ls_const_like(s, p, 1), *two = ls_const_like(s, p, 2), *four = ls_const_like(s, p, 4), *zero = ls_const_like(s, p, 0);
+    ls_tensor *one = ls_const_like(s, p, 1), *two = ls_const_like(s, p, 2), *four = ls_const_like(s, p, 4),
+              *zero = ls_const_like(s, p, 0);
     if (turned) {
         octant = ls_add(s, octant, ls_const_like(s, p, 6)); /* sin t = cos(t - a quarter turn) */
     }
@@ -28,7 +30,8 @@ static ls_tensor *circle(ls_session *s, ls_tensor *p, int64_t period, int turned
     if (!part) {
         return NULL;
     }
-    ls_tensor *angle = ls_mul(s, ls_div(s, part, ls_const_like(s, part, (double)period)), ls_const_like(s, part, quarter_pi));
+    ls_tensor *angle = ls_mul(s, ls_div(s, part, ls_const_like(s, part, (double)period)),
+                              ls_const_like(s, part, quarter_pi));
     ls_tensor *value = ls_where(s, steep, ls_sin(s, angle), ls_cos(s, angle));
     return ls_where(s, negative, ls_neg(s, value), value);
 }
@@ -56,17 +59,21 @@ static bool dft_check(ls_session *s, int64_t extent, int parts, const ls_dft_spe
     bool real = spec->inverse && spec->onesided;
     int64_t length = spec->length ? spec->length : real ? 2 * (extent - 1) : extent;
     if ((parts != 1 && parts != 2) || length < 1 || length > 1 << 28 || extent < 1) {
-        LS_NODE_FAIL(s, LS_ERR_SHAPE, "dft: length %lld of %lld elements of %d parts: expected lengths of at least 1, and 1 or 2 parts",
-                     (long long)length, (long long)extent, parts);
+        LS_NODE_FAIL(
+            s, LS_ERR_SHAPE,
+            "dft: length %lld of %lld elements of %d parts: expected lengths of at least 1, and 1 or 2 parts",
+            (long long)length, (long long)extent, parts);
         return false;
     }
     int64_t half = length / 2 + 1, read = real ? half : length;
-    *out = (dft_lengths){length, extent < read ? extent : read, spec->onesided && !real ? half : length, parts, real ? 1 : 2};
+    *out = (dft_lengths){length, extent < read ? extent : read, spec->onesided && !real ? half : length,
+                         parts, real ? 1 : 2};
     return true;
 }
 
 /* cos and sin of 2 pi n k / length as [rows, bins]. */
-static bool tables(ls_session *s, const dft_lengths *l, ls_dtype wide, ls_tensor **out_cos, ls_tensor **out_sin) {
+static bool tables(ls_session *s, const dft_lengths *l, ls_dtype wide, ls_tensor **out_cos,
+                   ls_tensor **out_sin) {
     ls_shape shape = LS_SHAPE(l->rows, l->bins);
     ls_dtype index = index_dtype(l->rows, l->bins, l->length);
     ls_tensor *p = ls_mul(s, ls_iota(s, index, shape, 0), ls_iota(s, index, shape, 1));
@@ -75,14 +82,16 @@ static bool tables(ls_session *s, const dft_lengths *l, ls_dtype wide, ls_tensor
     return *out_cos && *out_sin;
 }
 
-/* What bin n of the inverse of a onesided transform counts: twice, but for those that are their own mirror image. */
+/* What bin n of the inverse of a onesided transform counts: twice, but for those that are their own mirror
+ * image. */
 static ls_tensor *mirrored(ls_session *s, const dft_lengths *l, ls_dtype wide) {
     ls_shape shape = LS_SHAPE(l->rows, 1);
     ls_tensor *n = ls_iota(s, LS_I32, shape, 0);
     if (!n) {
         return NULL;
     }
-    ls_tensor *own = ls_or(s, ls_eq(s, n, ls_const_like(s, n, 0)), ls_eq(s, ls_add(s, n, n), ls_const_like(s, n, (double)l->length)));
+    ls_tensor *own = ls_or(s, ls_eq(s, n, ls_const_like(s, n, 0)),
+                           ls_eq(s, ls_add(s, n, n), ls_const_like(s, n, (double)l->length)));
     return ls_where(s, own, ls_full(s, wide, shape, 1), ls_full(s, wide, shape, 2));
 }
 
@@ -106,34 +115,39 @@ ls_tensor *ls_dft_matrix(ls_session *s, ls_dtype dtype, int64_t extent, int part
     }
     /* y = (re + j im)(c - j v): from the real part (c, -v), from the imaginary one (v, c). */
     ls_tensor *from_re[] = {c, ls_neg(s, v)}, *from_im[] = {v, c};
-    ls_tensor *rows[] = {ls_stack(s, from_re, l.parts_out, 2), parts == 2 ? ls_stack(s, from_im, l.parts_out, 2) : NULL};
+    ls_tensor *rows[] = {ls_stack(s, from_re, l.parts_out, 2),
+                         parts == 2 ? ls_stack(s, from_im, l.parts_out, 2) : NULL};
     return ls_cast(s, ls_stack(s, rows, parts, 1), dtype);
 }
 
 ls_tensor *ls_dft(ls_session *s, ls_tensor *x, const ls_dft_spec *spec) {
     int axis;
     dft_lengths l;
-    if (!ls_check_operands(s, "dft", 1, &x) || !ls_check_float(s, "dft", x) || !ls_check_rank(s, "dft", x, 2, LS_MAX_RANK) ||
-        !ls_axis_check(s, "dft", x, spec->axis, &axis)) {
+    if (!ls_check_operands(s, "dft", 1, &x) || !ls_check_float(s, "dft", x) ||
+        !ls_check_rank(s, "dft", x, 2, LS_MAX_RANK) || !ls_axis_check(s, "dft", x, spec->axis, &axis)) {
         return NULL;
     }
     int rank = x->shape.rank, order[LS_MAX_RANK];
     ls_dim n = x->shape.dim[axis], parts = x->shape.dim[rank - 1];
     if (axis == rank - 1 || !ls_dim_is_fixed(n) || !ls_dim_is_fixed(parts)) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "dft: axis %d of %s: expected one of fixed extent before the last, of 1 or 2 parts", axis,
-                            LS_TEXT(x));
+        return LS_NODE_FAIL(
+            s, LS_ERR_SHAPE,
+            "dft: axis %d of %s: expected one of fixed extent before the last, of 1 or 2 parts", axis,
+            LS_TEXT(x));
     }
     if (!dft_check(s, n.offset, (int)parts.offset, spec, &l)) {
         return NULL;
     }
     ls_tensor *matrix = spec->matrix ? spec->matrix : ls_dft_matrix(s, x->dtype, n.offset, l.parts_in, spec);
-    ls_shape expected = {.rank = 4, .dim = {ls_dim_fixed(l.rows), ls_dim_fixed(l.parts_in), ls_dim_fixed(l.bins), ls_dim_fixed(l.parts_out)}};
+    ls_shape expected = {.rank = 4,
+                         .dim = {ls_dim_fixed(l.rows), ls_dim_fixed(l.parts_in), ls_dim_fixed(l.bins),
+                                 ls_dim_fixed(l.parts_out)}};
     if (!matrix) {
         return NULL;
     }
     if (!ls_shape_equal(&matrix->shape, &expected) || matrix->dtype != x->dtype) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "dft: the matrix is %s for %s: expected %s of the same dtype", LS_TEXT(matrix), LS_TEXT(x),
-                            LS_SHAPE_TEXT_OF(&expected));
+        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "dft: the matrix is %s for %s: expected %s of the same dtype",
+                            LS_TEXT(matrix), LS_TEXT(x), LS_SHAPE_TEXT_OF(&expected));
     }
     ls_contract_spec sum = {.n_contract = 2, .contract_a = {axis, rank - 1}, .contract_b = {0, 1}};
     ls_dtype wide = ls_dtype_compute(x->dtype);
@@ -150,15 +164,18 @@ ls_tensor *ls_dft(ls_session *s, ls_tensor *x, const ls_dft_spec *spec) {
 
 ls_tensor *ls_stft(ls_session *s, ls_tensor *x, int64_t step, ls_tensor *window, const ls_dft_spec *spec) {
     if (!ls_check_operands(s, "stft", 2, (ls_tensor *[]){x, window}) || !ls_check_float(s, "stft", x) ||
-        !ls_check_rank(s, "stft", x, 3, 3) || !ls_check_rank(s, "stft", window, 1, 1) || !ls_check_same_dtype(s, "stft", window, x)) {
+        !ls_check_rank(s, "stft", x, 3, 3) || !ls_check_rank(s, "stft", window, 1, 1) ||
+        !ls_check_same_dtype(s, "stft", window, x)) {
         return NULL;
     }
     ls_dim n = x->shape.dim[1], w = window->shape.dim[0];
     if (!ls_dim_is_fixed(n) || !ls_dim_is_fixed(w) || step < 1 || w.offset < 1 || w.offset > n.offset ||
         (spec->length && spec->length < w.offset)) {
-        return LS_NODE_FAIL(s, LS_ERR_SHAPE, "stft: %s in frames of %s every %lld: expected frames of fixed length that fit, and a step "
-                                             "of at least 1",
-                            LS_TEXT(x), LS_TEXT(window), (long long)step);
+        return LS_NODE_FAIL(
+            s, LS_ERR_SHAPE,
+            "stft: %s in frames of %s every %lld: expected frames of fixed length that fit, and a step "
+            "of at least 1",
+            LS_TEXT(x), LS_TEXT(window), (long long)step);
     }
     ls_window_spec frames = {w.offset, step, 1};
     ls_tensor *y = ls_window(s, x, 1, (const int[]){1}, &frames); /* [batch, frames, parts, w] */
@@ -171,7 +188,8 @@ ls_tensor *ls_stft(ls_session *s, ls_tensor *x, int64_t step, ls_tensor *window,
 
 /* ---- windows ---- */
 
-ls_tensor *ls_cosine_window(ls_session *s, ls_dtype dtype, int64_t n, int periodic, double a0, double a1, double a2) {
+ls_tensor *ls_cosine_window(ls_session *s, ls_dtype dtype, int64_t n, int periodic, double a0, double a1,
+                            double a2) {
     int64_t period = periodic ? n : n - 1;
     if (!dtype_check(s, "window", dtype)) {
         return NULL;

@@ -1,5 +1,6 @@
-/* ONNX control flow beyond what the ONNX project's cases cover: scans over other axes and backwards, sequences of several lengths, loops
- * that end by what they compute, or before they begin. And the random numbers and the models of ai.onnx.ml that have no cases. */
+/* ONNX control flow beyond what the ONNX project's cases cover: scans over other axes and backwards,
+ * sequences of several lengths, loops that end by what they compute, or before they begin. And the random
+ * numbers and the models of ai.onnx.ml that have no cases. */
 #define _GNU_SOURCE
 #include "onnx_support.h"
 #include "support/world.h"
@@ -67,7 +68,8 @@ static ls_status build(bed *b, ls_tensor **out, int n_out) {
     ls_error err = {.code = LS_OK};
     size_t size;
     uint8_t *bytes = pack(&b->m->base, &size);
-    assert_int_equal(ls_data_create(b->w.context, LS_U8, 1, (const int64_t[]){(int64_t)size}, bytes, &file, &err), LS_OK);
+    assert_int_equal(
+        ls_data_create(b->w.context, LS_U8, 1, (const int64_t[]){(int64_t)size}, bytes, &file, &err), LS_OK);
     if (ls_model_load_data(b->w.context, "test.onnx", file, &m, &err) != LS_OK) {
         fail_msg("%s", err.message);
     }
@@ -95,7 +97,7 @@ static void expect(bed *b, ls_tensor *t, int rank, const int64_t *dims, const fl
         }
     }
 }
-#define EXPECT(b, t, want, ...) \
+#define EXPECT(b, t, want, ...)                                                                              \
     expect(b, t, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__}, want)
 
 /* sum, x -> sum + x, twice the new sum */
@@ -170,7 +172,8 @@ static void a_scan_of_nothing_gives_nothing(void **state) {
     bed_close(&b);
 }
 
-/* x doubles while it is below the captured limit; gives every x, and the captured sum of x and the iteration's number. */
+/* x doubles while it is below the captured limit; gives every x, and the captured sum of x and the
+ * iteration's number. */
 static Onnx__GraphProto *doubling(void) {
     Onnx__GraphProto *g = NEW(GraphProto, graph_proto);
     g->name = (char *)"body";
@@ -284,7 +287,9 @@ static void random_nodes_differ_and_builds_do_not(void **state) {
     }
     double together = 0; /* of nodes, and of iterations: not correlated */
     for (int i = 0; i < DRAWS; i++) {
-        together += ((double)got[0][0][i] * ((double)got[0][1][i] - 3) / 0.5 + (double)got[0][2][i] * (double)got[0][3][i] * 3) / DRAWS;
+        together += ((double)got[0][0][i] * ((double)got[0][1][i] - 3) / 0.5 +
+                     (double)got[0][2][i] * (double)got[0][3][i] * 3) /
+                    DRAWS;
     }
     assert_true(together < 0.1 && together > -0.1);
 }
@@ -295,7 +300,8 @@ static void multinomial_draws_by_weight(void **state) {
     ls_tensor *out[1];
     static float got[2 * DRAWS];
     const float none = -__builtin_inff();
-    feed(&b, "x", ONNX_FLOAT, LS_SHAPE(2, 4), (const float[]){none, 0, 1.0986123f, none, 5, 5, none, none}); /* 0 1 3 0, 1 1 0 0 */
+    feed(&b, "x", ONNX_FLOAT, LS_SHAPE(2, 4),
+         (const float[]){none, 0, 1.0986123f, none, 5, 5, none, none}); /* 0 1 3 0, 1 1 0 0 */
     attribute(add_node(b.g, "Multinomial", "x", "y"), "sample_size", ATTR(INT))->i = DRAWS;
     gives(b.g, "y");
     world_ok(&b.w, build(&b, out, 1));
@@ -322,7 +328,8 @@ static Onnx__NodeProto *ml(bed *b, const char *op, const char *in, const char *o
 
 /* Two trees of two levels: x0 <= 1.5 ? leaf 1 : (x1 < 0 ? leaf 3 : leaf 4), and x1 > 5 ? leaf 1 : leaf 2. */
 static void two_trees(Onnx__NodeProto *n, const char *what, const int64_t *targets) {
-    static const char *const modes[] = {"BRANCH_LEQ", "LEAF", "BRANCH_LT", "LEAF", "LEAF", "BRANCH_GT", "LEAF", "LEAF"};
+    static const char *const modes[] = {"BRANCH_LEQ", "LEAF",      "BRANCH_LT", "LEAF",
+                                        "LEAF",       "BRANCH_GT", "LEAF",      "LEAF"};
     char name[32];
     ints(n, "nodes_treeids", 8, (const int64_t[]){0, 0, 0, 0, 0, 1, 1, 1});
     ints(n, "nodes_nodeids", 8, (const int64_t[]){0, 1, 2, 3, 4, 0, 1, 2});
@@ -336,7 +343,8 @@ static void two_trees(Onnx__NodeProto *n, const char *what, const int64_t *targe
     ints(n, ls_arena_printf(&made, "%s", name), 5, (const int64_t[]){0, 0, 0, 1, 1});
     ints(n, ls_arena_printf(&made, "%s_nodeids", what), 5, (const int64_t[]){1, 3, 4, 1, 2});
     ints(n, ls_arena_printf(&made, "%s_ids", what), 5, targets);
-    reals(n, ls_arena_printf(&made, "%s_weights", what), 5, (const float[]){0.25f, 0.5f, 0.75f, 0.125f, 0.5f});
+    reals(n, ls_arena_printf(&made, "%s_weights", what), 5,
+          (const float[]){0.25f, 0.5f, 0.75f, 0.125f, 0.5f});
 }
 
 /* Leaves of the rows: (1, 2), (3, 2), (4, 1), NaN: (3, 2). */
@@ -345,7 +353,10 @@ static const float rows[8] = {1.5f, 0, 2, -1, 2, 6, 9, __builtin_nanf("")};
 static void trees_regress(void **state) {
     (void)state;
     static const char *const function[] = {"SUM", "AVERAGE", "MIN", "MAX"};
-    static const float want[4][4] = {{1.75f, 2, 1.875f, 2}, {1.375f, 1.5f, 1.4375f, 1.5f}, {1.25f, 1.5f, 1.125f, 1.5f}, {1.5f, 1.5f, 1.75f, 1.5f}};
+    static const float want[4][4] = {{1.75f, 2, 1.875f, 2},
+                                     {1.375f, 1.5f, 1.4375f, 1.5f},
+                                     {1.25f, 1.5f, 1.125f, 1.5f},
+                                     {1.5f, 1.5f, 1.75f, 1.5f}};
     for (int i = 0; i < 4; i++) {
         bed b = bed_open(16);
         ls_tensor *out[1];
@@ -522,7 +533,8 @@ static void every_allocation_may_fail(void **state) {
     ls_data *file = NULL;
     ls_model *m = NULL;
     ls_heap *heap = ls_context_heap(b.w.context);
-    assert_int_equal(ls_data_create(b.w.context, LS_U8, 1, (const int64_t[]){(int64_t)size}, bytes, &file, NULL), LS_OK);
+    assert_int_equal(
+        ls_data_create(b.w.context, LS_U8, 1, (const int64_t[]){(int64_t)size}, bytes, &file, NULL), LS_OK);
     assert_int_equal(ls_model_load_data(b.w.context, "test.onnx", file, &m, NULL), LS_OK);
     ls_data_release(file);
     bool reached = true;
@@ -548,13 +560,20 @@ static void every_allocation_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_scan_goes_along_any_axis_either_way), cmocka_unit_test(an_old_scan_has_a_batch_of_lengths),
-        cmocka_unit_test(a_scan_of_nothing_gives_nothing),       cmocka_unit_test(loops_end_by_count_or_condition),
-        cmocka_unit_test(a_loop_on_an_input_needs_its_value),    cmocka_unit_test(trees_regress),
-        cmocka_unit_test(trees_classify),                        cmocka_unit_test(a_tree_in_a_circle_is_refused),
-        cmocka_unit_test(linear_models_and_features),            cmocka_unit_test(encoders),
-        cmocka_unit_test(random_nodes_differ_and_builds_do_not), cmocka_unit_test(multinomial_draws_by_weight),
-        cmocka_unit_test(text_is_normalized_split_and_counted),  cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_scan_goes_along_any_axis_either_way),
+        cmocka_unit_test(an_old_scan_has_a_batch_of_lengths),
+        cmocka_unit_test(a_scan_of_nothing_gives_nothing),
+        cmocka_unit_test(loops_end_by_count_or_condition),
+        cmocka_unit_test(a_loop_on_an_input_needs_its_value),
+        cmocka_unit_test(trees_regress),
+        cmocka_unit_test(trees_classify),
+        cmocka_unit_test(a_tree_in_a_circle_is_refused),
+        cmocka_unit_test(linear_models_and_features),
+        cmocka_unit_test(encoders),
+        cmocka_unit_test(random_nodes_differ_and_builds_do_not),
+        cmocka_unit_test(multinomial_draws_by_weight),
+        cmocka_unit_test(text_is_normalized_split_and_counted),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

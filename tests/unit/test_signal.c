@@ -42,7 +42,8 @@ static void transform(const double *x, int extent, int parts, int length, int bi
             double re = 0, im = 0;
             for (int n = 0; n < extent && n < length; n++) {
                 double a = (inverse ? tau : -tau) * (double)(n * k % length) / length, c = cos(a), s = sin(a);
-                double xr = x[(b * extent + n) * parts], xi = parts == 2 ? x[(b * extent + n) * parts + 1] : 0;
+                double xr = x[(b * extent + n) * parts],
+                       xi = parts == 2 ? x[(b * extent + n) * parts + 1] : 0;
                 re += xr * c - xi * s;
                 im += xr * s + xi * c;
             }
@@ -52,7 +53,8 @@ static void transform(const double *x, int extent, int parts, int length, int bi
     }
 }
 
-static void one_transform(world *w, ls_dtype dtype, int extent, int parts, int length, bool inverse, bool onesided, double bound) {
+static void one_transform(world *w, ls_dtype dtype, int extent, int parts, int length, bool inverse,
+                          bool onesided, double bound) {
     double x[ROWS * MOST * 2], want[ROWS * MOST * 2], got[ROWS * MOST * 2];
     int full = length ? length : extent, bins = onesided ? full / 2 + 1 : full;
     fill(x, ROWS * extent * parts, (uint64_t)(extent * 100 + length));
@@ -79,7 +81,7 @@ static void transforms_are_their_definition(void **state) {
             one_transform(&w, LS_F32, extent, parts, 0, false, false, 1e-6 * extent);
         }
         one_transform(&w, LS_F64, extent, 1, 0, false, true, 1e-14 * extent);
-        one_transform(&w, LS_F64, extent, 2, extent + 7, false, false, 1e-13); /* padded */
+        one_transform(&w, LS_F64, extent, 2, extent + 7, false, false, 1e-13);       /* padded */
         one_transform(&w, LS_F64, extent, 1, (extent + 1) / 2, false, false, 1e-13); /* cut */
     }
     world_close(&w);
@@ -95,7 +97,8 @@ static void onesided_and_back(void **state) {
         ls_tensor *t = ls_tensor_from(s, LS_F64, LS_SHAPE(1, n, 1), x);
         ls_tensor *bins = must(&w, ls_dft(s, t, &(ls_dft_spec){.axis = -2, .onesided = 1}));
         assert_int_equal(ls_tensor_shape(bins).dim[1].offset, n / 2 + 1);
-        ls_tensor *back = ls_dft(s, bins, &(ls_dft_spec){.axis = 1, .length = n, .inverse = 1, .onesided = 1});
+        ls_tensor *back =
+            ls_dft(s, bins, &(ls_dft_spec){.axis = 1, .length = n, .inverse = 1, .onesided = 1});
         read_f64(&w, back, got, (size_t)n);
         assert_close(got, x, n, 1e-14);
     }
@@ -152,7 +155,8 @@ static void short_time_transforms(void **state) {
     ls_session *s = w.session;
     double x[23];
     fill(x, 23, 5);
-    ls_tensor *t = ls_tensor_from(s, LS_F64, LS_SHAPE(1, 23, 1), x), *window = ls_hann_window(s, LS_F64, 6, 1);
+    ls_tensor *t = ls_tensor_from(s, LS_F64, LS_SHAPE(1, 23, 1), x),
+              *window = ls_hann_window(s, LS_F64, 6, 1);
     const ls_dft_spec spec = {.onesided = 1, .length = 8};
     double all[6 * 5 * 2], one[5 * 2];
     ls_tensor *y = must(&w, ls_stft(s, t, 3, window, &spec));

@@ -1,7 +1,8 @@
 /* Control flow: If, Loop, Scan.
  *
- * Branches are chosen and loops are unrolled while the graph is built: conditions and trip counts are read as numbers (an eager
- * run computes them). Iteration numbers and conditions that are known stay so in the body, and with them the shapes that follow. */
+ * Branches are chosen and loops are unrolled while the graph is built: conditions and trip counts are read
+ * as numbers (an eager run computes them). Iteration numbers and conditions that are known stay so in the
+ * body, and with them the shapes that follow. */
 #include "io/onnx/onnx.h"
 #include <string.h>
 
@@ -21,21 +22,22 @@ static ls_status condition_of(ls_onnx_node *n, ls_onnx_value *v, bool *out) {
     const ls_data *data;
     LS_TRY(n->err, ls_onnx_read_value(n, v, &data));
     if (ls_data_dtype(data) != LS_BOOL || ls_data_numel(data) != 1) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "the condition is %lld elements of %s: expected one bool", (long long)ls_data_numel(data),
-                            ls_dtype_name(ls_data_dtype(data)));
+        return ls_onnx_fail(n, LS_ERR_FORMAT, "the condition is %lld elements of %s: expected one bool",
+                            (long long)ls_data_numel(data), ls_dtype_name(ls_data_dtype(data)));
     }
     *out = *(const uint8_t *)ls_data_bytes(data) != 0;
     return LS_OK;
 }
 
-static ls_status graph_of(ls_onnx_node *n, const char *name, int n_in, int least_out, const ls_onnx_graph **out_graph) {
+static ls_status graph_of(ls_onnx_node *n, const char *name, int n_in, int least_out,
+                          const ls_onnx_graph **out_graph) {
     const ls_onnx_graph *g = ls_onnx_attr_graph(n, name);
     if (!g) {
         return ls_onnx_fail(n, LS_ERR_FORMAT, "attribute %s is missing: expected a graph", name);
     }
     if (ls_onnx_graph_inputs(g) != n_in || ls_onnx_graph_outputs(g) < least_out) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "%s has %d inputs and %d outputs: expected %d, and at least %d", name,
-                            ls_onnx_graph_inputs(g), ls_onnx_graph_outputs(g), n_in, least_out);
+        return ls_onnx_fail(n, LS_ERR_FORMAT, "%s has %d inputs and %d outputs: expected %d, and at least %d",
+                            name, ls_onnx_graph_inputs(g), ls_onnx_graph_outputs(g), n_in, least_out);
     }
     *out_graph = g;
     return LS_OK;
@@ -63,20 +65,22 @@ static ls_status if_(ls_onnx_node *n) {
 
 /* ---- stacking ---- */
 
-static bool same_shape(const ls_onnx_value *a, const ls_onnx_value *b, int64_t dims[LS_MAX_RANK], int *out_rank) {
+static bool same_shape(const ls_onnx_value *a, const ls_onnx_value *b, int64_t dims[LS_MAX_RANK],
+                       int *out_rank) {
     int64_t other[LS_MAX_RANK];
     *out_rank = ls_onnx_value_dims(a, dims);
-    return ls_onnx_value_dims(b, other) == *out_rank && !memcmp(dims, other, sizeof *dims * (size_t)*out_rank) && a->type == b->type;
+    return ls_onnx_value_dims(b, other) == *out_rank &&
+           !memcmp(dims, other, sizeof *dims * (size_t)*out_rank) && a->type == b->type;
 }
 
-static ls_status stack_strings(ls_onnx_node *n, int count, ls_onnx_value *const *items, const int64_t *dims, int rank,
-                               ls_onnx_value **out_value) {
+static ls_status stack_strings(ls_onnx_node *n, int count, ls_onnx_value *const *items, const int64_t *dims,
+                               int rank, ls_onnx_value **out_value) {
     ls_onnx_value *v = ls_onnx_value_new(n, ONNX_STRINGS, ONNX_STRING);
     size_t each = 1;
     for (int i = 0; i < rank; i++) {
         each *= (size_t)dims[i];
     }
-    const char **all = v ? LS_ARENA_ARRAY(ls_onnx_arena(n), const char *, (size_t)count * each + 1) : NULL;
+    const char **all = v ? LS_ARENA_ARRAY(ls_onnx_arena(n), const char *, (size_t)count *each + 1) : NULL;
     if (!all) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for scan outputs");
     }
@@ -93,8 +97,8 @@ static ls_status stack_strings(ls_onnx_node *n, int count, ls_onnx_value *const 
 }
 
 /* Known numbers are put together here, so that the result is known. */
-static ls_status stack_known(ls_onnx_node *n, int count, ls_onnx_value *const *items, const int64_t *dims, int rank,
-                             ls_onnx_value **out_value) {
+static ls_status stack_known(ls_onnx_node *n, int count, ls_onnx_value *const *items, const int64_t *dims,
+                             int rank, ls_onnx_value **out_value) {
     int64_t shape[LS_MAX_RANK] = {count};
     const ls_data *data;
     LS_TRY(n->err, ls_onnx_read_value(n, items[0], &data));
@@ -114,25 +118,32 @@ static ls_status stack_known(ls_onnx_node *n, int count, ls_onnx_value *const *i
 }
 
 /* `count` >= 1 values of one shape along a new axis. */
-static ls_status stack(ls_onnx_node *n, int count, ls_onnx_value *const *items, int64_t axis, ls_onnx_value **out_value) {
+static ls_status stack(ls_onnx_node *n, int count, ls_onnx_value *const *items, int64_t axis,
+                       ls_onnx_value **out_value) {
     int64_t dims[LS_MAX_RANK];
     int rank = 0, at;
     bool known = true;
     for (int i = 0; i < count; i++) {
         known = known && items[i]->known;
-        if (items[i]->kind != items[0]->kind || (items[0]->kind != ONNX_TENSOR && items[0]->kind != ONNX_STRINGS) ||
+        if (items[i]->kind != items[0]->kind ||
+            (items[0]->kind != ONNX_TENSOR && items[0]->kind != ONNX_STRINGS) ||
             !same_shape(items[0], items[i], dims, &rank)) {
-            return ls_onnx_fail(n, LS_ERR_SHAPE, "a scan output of iteration %d differs from iteration 0's: expected tensors of one "
-                                                 "type and shape", i);
+            return ls_onnx_fail(
+                n, LS_ERR_SHAPE,
+                "a scan output of iteration %d differs from iteration 0's: expected tensors of one "
+                "type and shape",
+                i);
         }
     }
     if (rank == LS_MAX_RANK) {
-        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "a scan output of rank %d: at most %d", rank + 1, LS_MAX_RANK);
+        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "a scan output of rank %d: at most %d", rank + 1,
+                            LS_MAX_RANK);
     }
     LS_TRY(n->err, ls_onnx_axis(n, axis, rank + 1, &at));
     if (items[0]->kind == ONNX_STRINGS) {
-        return at == 0 ? stack_strings(n, count, items, dims, rank, out_value)
-                       : ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "strings stacked along axis %d: only axis 0", at);
+        return at == 0
+                   ? stack_strings(n, count, items, dims, rank, out_value)
+                   : ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "strings stacked along axis %d: only axis 0", at);
     }
     if (known && at == 0) {
         return stack_known(n, count, items, dims, rank, out_value);
@@ -159,7 +170,8 @@ static ls_status stack_none(ls_onnx_node *n, ls_onnx_value *item, int64_t axis, 
         return stack_strings(n, 0, NULL, dims, rank, out_value);
     }
     if (item->kind != ONNX_TENSOR || rank == LS_MAX_RANK) {
-        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "a scan output that is no tensor of at most %d axes", LS_MAX_RANK - 1);
+        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "a scan output that is no tensor of at most %d axes",
+                            LS_MAX_RANK - 1);
     }
     LS_TRY(n->err, ls_onnx_axis(n, axis, rank + 1, &at));
     for (int i = 0; i <= rank; i++) {
@@ -199,7 +211,8 @@ static ls_status iterate(ls_onnx_node *n, ls_heap *heap, loop *l, bool limited, 
 }
 
 /* The k-th scan output of all iterations. */
-static ls_status collect(ls_onnx_node *n, const loop *l, int k, int64_t axis, bool reverse, ls_onnx_value **out_value) {
+static ls_status collect(ls_onnx_node *n, const loop *l, int k, int64_t axis, bool reverse,
+                         ls_onnx_value **out_value) {
     int count = (int)(l->scanned.len / (size_t)l->n_scan);
     ls_onnx_value **items = room(n, count);
     if (!items) {
@@ -217,7 +230,8 @@ static ls_status loop_results(ls_onnx_node *n, loop *l) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for the results of a loop");
     }
     memcpy(results, l->in + 2, sizeof *results * (size_t)(l->n_carry < n->n_out ? l->n_carry : n->n_out));
-    if (l->scanned.len == 0 && n->n_out > l->n_carry) { /* no iteration: the body is built for its shapes alone */
+    if (l->scanned.len == 0 &&
+        n->n_out > l->n_carry) { /* no iteration: the body is built for its shapes alone */
         LS_TRY(n->err, number(n, ONNX_INT64, &(int64_t){0}, &l->in[0]));
         LS_TRY(n->err, ls_onnx_call(n, l->body, 2 + l->n_carry, l->in, l->out));
     }
@@ -247,7 +261,8 @@ static ls_status loop_(ls_onnx_node *n) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for a loop");
     }
     if (n->n_out > l.n_carry + l.n_scan) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "%d results: expected at most the %d of the body", n->n_out, l.n_carry + l.n_scan);
+        return ls_onnx_fail(n, LS_ERR_FORMAT, "%d results: expected at most the %d of the body", n->n_out,
+                            l.n_carry + l.n_scan);
     }
     for (int i = 0; i < l.n_carry; i++) {
         l.in[2 + i] = n->in[2 + i];
@@ -273,8 +288,8 @@ static ls_tensor *slice_at(ls_onnx_node *n, ls_tensor *x, int axis, int64_t inde
 }
 
 /* `length` iterations over slices of xs; l->in holds the state first and after. */
-static ls_status scan_over(ls_onnx_node *n, ls_heap *heap, loop *l, int n_xs, ls_tensor *const *xs, const int *types, const int *axes,
-                           const int64_t *directions, int64_t length) {
+static ls_status scan_over(ls_onnx_node *n, ls_heap *heap, loop *l, int n_xs, ls_tensor *const *xs,
+                           const int *types, const int *axes, const int64_t *directions, int64_t length) {
     for (int64_t t = 0; t < length; t++) {
         for (int i = 0; i < n_xs; i++) {
             ls_tensor *x = slice_at(n, xs[i], axes[i], directions && directions[i] ? length - 1 - t : t);
@@ -311,10 +326,12 @@ static ls_status scan_begin(ls_onnx_node *n, int first, loop *l, scan_inputs *xs
     xs->directions = ls_onnx_attr_ints(n, old ? "directions" : "scan_input_directions", &n_directions);
     xs->count = (int)ls_onnx_attr_int(n, "num_scan_inputs", 0);
     if (xs->count < 1 || xs->count > 64 || xs->count > n->n_in - first) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "num_scan_inputs %d: expected 1 to the %d operands, at most 64", xs->count, n->n_in - first);
+        return ls_onnx_fail(n, LS_ERR_FORMAT, "num_scan_inputs %d: expected 1 to the %d operands, at most 64",
+                            xs->count, n->n_in - first);
     }
     if ((axes && n_axes != xs->count) || (xs->directions && n_directions != xs->count)) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "axes or directions of another number than the %d scanned operands", xs->count);
+        return ls_onnx_fail(n, LS_ERR_FORMAT,
+                            "axes or directions of another number than the %d scanned operands", xs->count);
     }
     l->n_carry = n->n_in - first - xs->count;
     LS_TRY(n->err, graph_of(n, "body", l->n_carry + xs->count, l->n_carry, &l->body));
@@ -325,7 +342,8 @@ static ls_status scan_begin(ls_onnx_node *n, int first, loop *l, scan_inputs *xs
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for a scan");
     }
     if (n->n_out > l->n_carry + l->n_scan) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "%d results: expected at most the %d of the body", n->n_out, l->n_carry + l->n_scan);
+        return ls_onnx_fail(n, LS_ERR_FORMAT, "%d results: expected at most the %d of the body", n->n_out,
+                            l->n_carry + l->n_scan);
     }
     for (int i = 0; i < l->n_carry + xs->count; i++) {
         if (!ls_onnx_has(n, first + i)) {
@@ -342,8 +360,9 @@ static ls_status scan_begin(ls_onnx_node *n, int first, loop *l, scan_inputs *xs
         int rank = ls_onnx_dims(xs->x[i], dims);
         LS_TRY(n->err, ls_onnx_axis(n, old ? 1 : axes ? axes[i] : 0, rank, &xs->axis[i]));
         if (i > 0 && dims[xs->axis[i]] != xs->length) {
-            return ls_onnx_fail(n, LS_ERR_SHAPE, "scanned operands of %lld and %lld elements: expected one length", (long long)xs->length,
-                                (long long)dims[xs->axis[i]]);
+            return ls_onnx_fail(n, LS_ERR_SHAPE,
+                                "scanned operands of %lld and %lld elements: expected one length",
+                                (long long)xs->length, (long long)dims[xs->axis[i]]);
         }
         xs->length = dims[xs->axis[i]];
     }
@@ -356,7 +375,8 @@ static ls_status scan9_results(ls_onnx_node *n, loop *l, const scan_inputs *xs) 
     const int64_t *directions = ls_onnx_attr_ints(n, "scan_output_directions", &n_directions);
     ls_onnx_value **results = room(n, n->n_out);
     if ((axes && n_axes < l->n_scan) || (directions && n_directions < l->n_scan)) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "axes or directions of another number than the %d scan outputs", l->n_scan);
+        return ls_onnx_fail(n, LS_ERR_FORMAT, "axes or directions of another number than the %d scan outputs",
+                            l->n_scan);
     }
     if (!results) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for the results of a scan");
@@ -369,7 +389,8 @@ static ls_status scan9_results(ls_onnx_node *n, loop *l, const scan_inputs *xs) 
             for (int k = 0; k < shape.rank; k++) {
                 shape.dim[k] = ls_dim_of(dims[k + (k >= xs->axis[i])]);
             }
-            l->in[l->n_carry + i] = ls_onnx_value_of(n, ls_full(n->s, ls_tensor_dtype(xs->x[i]), shape, 0), xs->type[i]);
+            l->in[l->n_carry + i] =
+                ls_onnx_value_of(n, ls_full(n->s, ls_tensor_dtype(xs->x[i]), shape, 0), xs->type[i]);
             if (!l->in[l->n_carry + i]) {
                 return ls_onnx_out_value(n, 0, NULL);
             }
@@ -403,24 +424,28 @@ static ls_status scan(ls_onnx_node *n) {
 }
 
 /* A batch's k-th scan output, filled up with zeros to the longest sequence. */
-static ls_status collect_padded(ls_onnx_node *n, const loop *l, int k, int64_t length, ls_onnx_value **out_value) {
+static ls_status collect_padded(ls_onnx_node *n, const loop *l, int k, int64_t length,
+                                ls_onnx_value **out_value) {
     int count = (int)(l->scanned.len / (size_t)l->n_scan);
     LS_TRY(n->err, collect(n, l, k, 0, false, out_value));
     if (count == length) {
         return LS_OK;
     }
     ls_pad_spec pads[LS_MAX_RANK] = {{.high = length - count}};
-    *out_value = ls_onnx_value_of(n, ls_pad(n->s, ls_onnx_tensor(n, *out_value), pads, 0), (*out_value)->type);
+    *out_value =
+        ls_onnx_value_of(n, ls_pad(n->s, ls_onnx_tensor(n, *out_value), pads, 0), (*out_value)->type);
     return *out_value ? LS_OK : ls_onnx_out_value(n, 0, NULL);
 }
 
-/* Opset 8: axis 0 of every operand is a batch, axis 1 of the scanned ones the sequence; one scan an element. */
-static ls_status scan_batch(ls_onnx_node *n, ls_heap *heap, loop *l, const scan_inputs *xs, int64_t b, int64_t length,
-                            ls_onnx_value **out_results) {
+/* Opset 8: axis 0 of every operand is a batch, axis 1 of the scanned ones the sequence; one scan an
+ * element. */
+static ls_status scan_batch(ls_onnx_node *n, ls_heap *heap, loop *l, const scan_inputs *xs, int64_t b,
+                            int64_t length, ls_onnx_value **out_results) {
     ls_tensor *slices[64];
     static const int axes[64];
     for (int i = 0; i < l->n_carry; i++) {
-        ls_onnx_value *v = ls_onnx_value_of(n, slice_at(n, ls_onnx_in(n, 1 + i), 0, b), ls_onnx_in_type(n, 1 + i));
+        ls_onnx_value *v =
+            ls_onnx_value_of(n, slice_at(n, ls_onnx_in(n, 1 + i), 0, b), ls_onnx_in_type(n, 1 + i));
         if (!v) {
             return ls_onnx_out_value(n, 0, NULL);
         }
@@ -444,16 +469,18 @@ static ls_status scan_batch(ls_onnx_node *n, ls_heap *heap, loop *l, const scan_
     return LS_OK;
 }
 
-static ls_status scan_batches(ls_onnx_node *n, ls_heap *heap, loop *l, const scan_inputs *xs, int64_t batches, const int64_t *lengths) {
-    ls_onnx_value **all = room(n, (int)batches * n->n_out), **column = room(n, (int)batches), **results = room(n, n->n_out);
+static ls_status scan_batches(ls_onnx_node *n, ls_heap *heap, loop *l, const scan_inputs *xs, int64_t batches,
+                              const int64_t *lengths) {
+    ls_onnx_value **all = room(n, (int)batches * n->n_out), **column = room(n, (int)batches),
+                  **results = room(n, n->n_out);
     if (!all || !column || !results) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for the results of a scan");
     }
     for (int64_t b = 0; b < batches; b++) {
         int64_t length = lengths ? lengths[b] : xs->length;
         if (length < 1 || length > xs->length) {
-            return ls_onnx_fail(n, LS_ERR_RANGE, "sequence_lens[%lld] is %lld: expected 1 to %lld", (long long)b, (long long)length,
-                                (long long)xs->length);
+            return ls_onnx_fail(n, LS_ERR_RANGE, "sequence_lens[%lld] is %lld: expected 1 to %lld",
+                                (long long)b, (long long)length, (long long)xs->length);
         }
         LS_TRY(n->err, scan_batch(n, heap, l, xs, b, length, all + b * n->n_out));
     }
@@ -481,8 +508,9 @@ static ls_status scan8(ls_onnx_node *n) {
         LS_TRY(n->err, ls_onnx_ints(n, 0, &lengths, &n_lengths));
     }
     if (dims[0] < 1 || dims[0] > MAX_ITERATIONS || (lengths && n_lengths != dims[0])) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "a batch of %lld, and %d lengths: expected one for each, and at least one", (long long)dims[0],
-                            n_lengths);
+        return ls_onnx_fail(n, LS_ERR_SHAPE,
+                            "a batch of %lld, and %d lengths: expected one for each, and at least one",
+                            (long long)dims[0], n_lengths);
     }
     ls_status status = scan_batches(n, heap, &l, &xs, dims[0], lengths);
     ls_array_free(heap, &l.scanned);

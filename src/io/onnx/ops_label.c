@@ -1,4 +1,5 @@
-/* ai.onnx.ml: labels: keys, numbers or strings, looked up in tables. On the host, since strings live there. */
+/* ai.onnx.ml: labels: keys, numbers or strings, looked up in tables. On the host, since strings live
+ * there. */
 #include "io/onnx/ops_ml.h"
 #include <string.h>
 
@@ -36,12 +37,23 @@ static bool label_at(const labels *l, int64_t i, label *out) {
     }
     const void *b = ls_data_bytes(l->data);
     switch (ls_data_dtype(l->data)) {
-    case LS_F32: out->bits = float_bits((double)((const float *)b)[i]); return true;
-    case LS_F64: out->bits = float_bits(((const double *)b)[i]); return true;
-    case LS_I64: out->bits = (uint64_t)((const int64_t *)b)[i]; return true;
-    case LS_I32: out->bits = (uint64_t)(int64_t)((const int32_t *)b)[i]; return true;
-    case LS_I16: out->bits = (uint64_t)(int64_t)((const int16_t *)b)[i]; return true;
-    default: return false;
+    case LS_F32:
+        out->bits = float_bits((double)((const float *)b)[i]);
+        return true;
+    case LS_F64:
+        out->bits = float_bits(((const double *)b)[i]);
+        return true;
+    case LS_I64:
+        out->bits = (uint64_t)((const int64_t *)b)[i];
+        return true;
+    case LS_I32:
+        out->bits = (uint64_t)(int64_t)((const int32_t *)b)[i];
+        return true;
+    case LS_I16:
+        out->bits = (uint64_t)(int64_t)((const int16_t *)b)[i];
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -54,7 +66,8 @@ static uint64_t hash_label(const label *l) {
 }
 
 static bool is_float(const labels *l) {
-    return !l->strings && (l->data ? ls_data_dtype(l->data) == LS_F32 || ls_data_dtype(l->data) == LS_F64 : !l->ints);
+    return !l->strings &&
+           (l->data ? ls_data_dtype(l->data) == LS_F32 || ls_data_dtype(l->data) == LS_F64 : !l->ints);
 }
 
 static ls_status labels_in(ls_onnx_node *n, labels *out) {
@@ -73,7 +86,8 @@ static ls_status labels_in(ls_onnx_node *n, labels *out) {
     return LS_OK;
 }
 
-/* Of operand 0's elements the index of each in the keys, the last of equal ones; keys->count when there is none. */
+/* Of operand 0's elements the index of each in the keys, the last of equal ones; keys->count when there is
+ * none. */
 static ls_status find_all(ls_onnx_node *n, const labels *keys, int64_t **out_index) {
     labels x;
     LS_TRY(n->err, labels_in(n, &x));
@@ -82,8 +96,10 @@ static ls_status find_all(ls_onnx_node *n, const labels *keys, int64_t **out_ind
     if (!table || !index) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for labels");
     }
-    if (!x.strings != !keys->strings || is_float(&x) != is_float(keys) || (!x.strings && x.count && !label_at(&x, 0, &one))) {
-        return ls_onnx_fail(n, LS_ERR_DTYPE, "operand 0 is of %s: expected the keys' type", ls_onnx_type_name(n->in[0]->type));
+    if (!x.strings != !keys->strings || is_float(&x) != is_float(keys) ||
+        (!x.strings && x.count && !label_at(&x, 0, &one))) {
+        return ls_onnx_fail(n, LS_ERR_DTYPE, "operand 0 is of %s: expected the keys' type",
+                            ls_onnx_type_name(n->in[0]->type));
     }
     ls_map map;
     ls_map_init(&map, ls_onnx_arena(n)->heap, same_label);
@@ -101,7 +117,8 @@ static ls_status find_all(ls_onnx_node *n, const labels *keys, int64_t **out_ind
     }
     ls_map_free(&map);
     *out_index = index;
-    return good ? LS_OK : ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for labels, or keys of an unexpected type");
+    return good ? LS_OK
+                : ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for labels, or keys of an unexpected type");
 }
 
 /* values[index], the default at the end, in operand 0's shape. */
@@ -117,7 +134,8 @@ static ls_status out_numbers(ls_onnx_node *n, const int64_t *index, ls_tensor *v
     return ls_onnx_out(n, 0, ls_gather(n->s, table, at, 0));
 }
 
-static ls_status out_strings(ls_onnx_node *n, const int64_t *index, const char *const *values, int64_t count, const char *otherwise) {
+static ls_status out_strings(ls_onnx_node *n, const int64_t *index, const char *const *values, int64_t count,
+                             const char *otherwise) {
     ls_onnx_value *y = ls_onnx_value_new(n, ONNX_STRINGS, ONNX_STRING);
     int64_t total = 1;
     if (!y) {
@@ -132,12 +150,14 @@ static ls_status out_strings(ls_onnx_node *n, const int64_t *index, const char *
     for (int64_t i = 0; y->strings && i < total; i++) {
         y->strings[i] = index[i] < count ? values[index[i]] : otherwise;
     }
-    return y->strings ? ls_onnx_out_value(n, 0, y) : ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for strings");
+    return y->strings ? ls_onnx_out_value(n, 0, y)
+                      : ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for strings");
 }
 
 static ls_status keys_of(ls_onnx_node *n, labels *keys) {
     int n_strings, n_ints, n_floats;
-    *keys = (labels){.strings = ls_onnx_attr_strings(n, "keys_strings", &n_strings), .ints = ls_onnx_attr_ints(n, "keys_int64s", &n_ints),
+    *keys = (labels){.strings = ls_onnx_attr_strings(n, "keys_strings", &n_strings),
+                     .ints = ls_onnx_attr_ints(n, "keys_int64s", &n_ints),
                      .floats = ls_onnx_attr_floats(n, "keys_floats", &n_floats)};
     keys->count = keys->strings ? n_strings : keys->ints ? n_ints : n_floats;
     ls_onnx_value *v = ls_onnx_attr_tensor(n, "keys_tensor");
@@ -161,15 +181,17 @@ ls_status ls_onnx_label_encoder(ls_onnx_node *n) {
     LS_TRY(n->err, find_all(n, &keys, &index));
     const char *const *strings = ls_onnx_attr_strings(n, "values_strings", &count);
     const char *text = ls_onnx_attr_string(n, "default_string", "_Unused");
-    ls_onnx_value *tensor = ls_onnx_attr_tensor(n, "values_tensor"), *otherwise = ls_onnx_attr_tensor(n, "default_tensor");
+    ls_onnx_value *tensor = ls_onnx_attr_tensor(n, "values_tensor"),
+                  *otherwise = ls_onnx_attr_tensor(n, "default_tensor");
     if (tensor && tensor->kind == ONNX_STRINGS) {
         strings = (const char *const *)tensor->strings;
         count = (int)tensor->dims[0];
         text = otherwise && otherwise->kind == ONNX_STRINGS ? otherwise->strings[0] : text;
     }
     if (strings) {
-        return count == keys.count ? out_strings(n, index, strings, count, text)
-                                   : ls_onnx_fail(n, LS_ERR_FORMAT, "%lld keys and %d values", (long long)keys.count, count);
+        return count == keys.count
+                   ? out_strings(n, index, strings, count, text)
+                   : ls_onnx_fail(n, LS_ERR_FORMAT, "%lld keys and %d values", (long long)keys.count, count);
     }
     ls_tensor *values, *fallback;
     int64_t dims[LS_MAX_RANK] = {0};
@@ -179,7 +201,9 @@ ls_status ls_onnx_label_encoder(ls_onnx_node *n) {
     if (tensor) {
         values = ls_onnx_tensor(n, tensor);
         bool real = tensor->type == ONNX_FLOAT || tensor->type == ONNX_DOUBLE;
-        fallback = otherwise ? ls_onnx_tensor(n, otherwise) : values ? ls_onnx_scalar(n, ls_tensor_dtype(values), real ? -0.0 : -1) : NULL;
+        fallback = otherwise ? ls_onnx_tensor(n, otherwise)
+                   : values  ? ls_onnx_scalar(n, ls_tensor_dtype(values), real ? -0.0 : -1)
+                             : NULL;
     } else if (ints) {
         values = ls_onnx_list(n, LS_I64, n_ints, ints);
         fallback = ls_full_i64(n->s, LS_I64, LS_SCALAR, ls_onnx_attr_int(n, "default_int64", -1));
@@ -188,7 +212,8 @@ ls_status ls_onnx_label_encoder(ls_onnx_node *n) {
         fallback = ls_onnx_scalar(n, LS_F32, ls_onnx_attr_float(n, "default_float", -0.0));
     }
     if (!values || ls_onnx_dims(values, dims) != 1 || dims[0] != keys.count) {
-        return values ? ls_onnx_fail(n, LS_ERR_FORMAT, "%lld keys and %lld values", (long long)keys.count, (long long)dims[0])
+        return values ? ls_onnx_fail(n, LS_ERR_FORMAT, "%lld keys and %lld values", (long long)keys.count,
+                                     (long long)dims[0])
                       : ls_onnx_out(n, 0, NULL);
     }
     return out_numbers(n, index, values, fallback);
@@ -210,8 +235,9 @@ ls_status ls_onnx_category_mapper(ls_onnx_node *n) {
     int n_strings, n_ints;
     const char *const *strings = ls_onnx_attr_strings(n, "cats_strings", &n_strings);
     const int64_t *ints = ls_onnx_attr_ints(n, "cats_int64s", &n_ints);
-    return n_strings == n_ints && n_ints > 0 ? both_ways(n, strings, n_ints, ints)
-                                             : ls_onnx_fail(n, LS_ERR_FORMAT, "%d cats_strings and %d cats_int64s", n_strings, n_ints);
+    return n_strings == n_ints && n_ints > 0
+               ? both_ways(n, strings, n_ints, ints)
+               : ls_onnx_fail(n, LS_ERR_FORMAT, "%d cats_strings and %d cats_int64s", n_strings, n_ints);
 }
 
 /* Opset 1: a class is the position of its string. */
@@ -231,7 +257,8 @@ ls_status ls_onnx_label_encoder1(ls_onnx_node *n) {
 ls_status ls_onnx_one_hot_encoder(ls_onnx_node *n) {
     int n_strings, n_ints, rank;
     int64_t dims[LS_MAX_RANK], *index, total = 1;
-    labels keys = {.strings = ls_onnx_attr_strings(n, "cats_strings", &n_strings), .ints = ls_onnx_attr_ints(n, "cats_int64s", &n_ints)};
+    labels keys = {.strings = ls_onnx_attr_strings(n, "cats_strings", &n_strings),
+                   .ints = ls_onnx_attr_ints(n, "cats_int64s", &n_ints)};
     keys.count = keys.strings ? n_strings : n_ints;
     int type = ls_onnx_in_type(n, 0);
     if (n->in[0]->kind == ONNX_TENSOR && type != ONNX_INT64) { /* floats count by their whole part */
@@ -248,7 +275,8 @@ ls_status ls_onnx_one_hot_encoder(ls_onnx_node *n) {
     }
     for (int64_t i = 0; i < total && !ls_onnx_attr_int(n, "zeros", 1); i++) {
         if (index[i] == keys.count) {
-            return ls_onnx_fail(n, LS_ERR_INVALID, "element %lld of operand 0 is none of the %lld categories", (long long)i, (long long)keys.count);
+            return ls_onnx_fail(n, LS_ERR_INVALID, "element %lld of operand 0 is none of the %lld categories",
+                                (long long)i, (long long)keys.count);
         }
     }
     ls_tensor *at = ls_tensor_from(n->s, LS_I64, ls_shape_make(rank, dims), index);

@@ -1,4 +1,5 @@
-/* ai.onnx.ml: features, linear models, and the table of the domain. Trees are in ops_tree.c, labels in ops_label.c. */
+/* ai.onnx.ml: features, linear models, and the table of the domain. Trees are in ops_tree.c, labels in
+ * ops_label.c. */
 #include "io/onnx/ops_ml.h"
 #include <string.h>
 
@@ -49,7 +50,8 @@ ls_status ls_onnx_ml_numbers(ls_onnx_node *n, const char *name, double **out_lis
     return LS_OK;
 }
 
-ls_tensor *ls_onnx_ml_list(ls_onnx_node *n, ls_dtype dtype, int rank, const int64_t *dims, const double *values) {
+ls_tensor *ls_onnx_ml_list(ls_onnx_node *n, ls_dtype dtype, int rank, const int64_t *dims,
+                           const double *values) {
     return ls_cast(n->s, ls_tensor_from(n->s, LS_F64, ls_shape_make(rank, dims), values), dtype);
 }
 
@@ -70,14 +72,17 @@ ls_tensor *ls_onnx_ml_matrix(ls_onnx_node *n, int64_t dims[2]) {
     return ls_cast(n->s, x, ls_onnx_in_type(n, 0) == ONNX_DOUBLE ? LS_F64 : LS_F32);
 }
 
-/* sqrt 2 times the inverse error function of 2v - 1, by Winitzki's approximation with a = 0.147, which the operators' definition uses. */
+/* sqrt 2 times the inverse error function of 2v - 1, by Winitzki's approximation with a = 0.147, which the
+ * operators' definition uses. */
 static ls_tensor *probit(ls_onnx_node *n, ls_tensor *v, ls_dtype dtype) {
     ls_session *s = n->s;
-    ls_tensor *one = ls_onnx_scalar(n, dtype, 1), *half = ls_onnx_scalar(n, dtype, 0.5), *zero = ls_onnx_scalar(n, dtype, 0);
+    ls_tensor *one = ls_onnx_scalar(n, dtype, 1), *half = ls_onnx_scalar(n, dtype, 0.5),
+              *zero = ls_onnx_scalar(n, dtype, 0);
     ls_tensor *x = ls_sub(s, ls_add(s, v, v), one);
     ls_tensor *inside = ls_mul(s, ls_sub(s, one, x), ls_add(s, one, x));
     ls_tensor *log = ls_log(s, inside);
-    ls_tensor *a = ls_add(s, ls_onnx_scalar(n, dtype, 2 / (3.14159265358979323846 * 0.147)), ls_mul(s, half, log));
+    ls_tensor *a =
+        ls_add(s, ls_onnx_scalar(n, dtype, 2 / (3.14159265358979323846 * 0.147)), ls_mul(s, half, log));
     ls_tensor *b = ls_mul(s, ls_onnx_scalar(n, dtype, 1 / 0.147), log);
     ls_tensor *y = ls_sqrt(s, ls_sub(s, ls_sqrt(s, ls_sub(s, ls_mul(s, a, a), b)), a));
     y = ls_mul(s, ls_where(s, ls_lt(s, x, zero), ls_neg(s, y), y), ls_onnx_scalar(n, dtype, 1.41421356));
@@ -127,7 +132,8 @@ ls_status ls_onnx_ml_labels(ls_onnx_node *n, ls_tensor *index, const char *ints_
     if (n_strings == 0) {
         return ls_onnx_out(n, 0, index);
     }
-    ls_onnx_value *v = ls_onnx_value_of(n, index, ONNX_INT64), *out = ls_onnx_value_new(n, ONNX_STRINGS, ONNX_STRING);
+    ls_onnx_value *v = ls_onnx_value_of(n, index, ONNX_INT64),
+                  *out = ls_onnx_value_new(n, ONNX_STRINGS, ONNX_STRING);
     if (!v || !out) {
         return ls_onnx_out_value(n, 0, NULL);
     }
@@ -143,7 +149,8 @@ ls_status ls_onnx_ml_labels(ls_onnx_node *n, ls_tensor *index, const char *ints_
         }
         out->strings[i] = strings[k];
     }
-    return out->strings ? ls_onnx_out_value(n, 0, out) : ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for labels");
+    return out->strings ? ls_onnx_out_value(n, 0, out)
+                        : ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for labels");
 }
 
 /* ---- features ---- */
@@ -155,7 +162,7 @@ static ls_status feature_strings(ls_onnx_node *n, const int64_t *picks, int coun
     for (int i = 0; i < x->rank - 1; i++) {
         rows *= x->dims[i];
     }
-    if (!y || !(y->strings = LS_ARENA_ARRAY(ls_onnx_arena(n), const char *, rows * count + 1))) {
+    if (!y || !(y->strings = LS_ARENA_ARRAY(ls_onnx_arena(n), const char *, rows *count + 1))) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for strings");
     }
     y->known = true;
@@ -175,7 +182,8 @@ static ls_status array_feature_extractor(ls_onnx_node *n) {
     LS_TRY(n->err, ls_onnx_ints(n, 1, &picks, &count));
     for (int i = 0; i < count; i++) {
         if (rank < 1 || picks[i] < 0 || picks[i] >= dims[rank - 1]) {
-            return ls_onnx_fail(n, LS_ERR_RANGE, "feature %lld of operand 0, of %d axes", (long long)picks[i], rank);
+            return ls_onnx_fail(n, LS_ERR_RANGE, "feature %lld of operand 0, of %d axes", (long long)picks[i],
+                                rank);
         }
     }
     if (rank < 1 || count < 1) {
@@ -193,20 +201,25 @@ static ls_status binarizer(ls_onnx_node *n) {
     if (!x) {
         return ls_onnx_out(n, 0, NULL);
     }
-    ls_dtype dtype = ls_tensor_dtype(x), wide = dtype == LS_F64 || dtype == LS_I64 || dtype == LS_I32 ? LS_F64 : LS_F32;
-    ls_tensor *above = ls_gt(n->s, ls_cast(n->s, x, wide), ls_onnx_scalar(n, wide, ls_onnx_attr_float(n, "threshold", 0)));
+    ls_dtype dtype = ls_tensor_dtype(x),
+             wide = dtype == LS_F64 || dtype == LS_I64 || dtype == LS_I32 ? LS_F64 : LS_F32;
+    ls_tensor *above =
+        ls_gt(n->s, ls_cast(n->s, x, wide), ls_onnx_scalar(n, wide, ls_onnx_attr_float(n, "threshold", 0)));
     return ls_onnx_out(n, 0, ls_cast(n->s, above, dtype));
 }
 
 /* A list of 1 or `features` numbers, to broadcast with x's last axis. */
-static ls_status per_feature(ls_onnx_node *n, const char *name, double otherwise, int64_t features, ls_tensor **out_list) {
+static ls_status per_feature(ls_onnx_node *n, const char *name, double otherwise, int64_t features,
+                             ls_tensor **out_list) {
     double *list;
     int count;
     LS_TRY(n->err, ls_onnx_ml_numbers(n, name, &list, &count));
     if (count > 1 && count != features) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "attribute %s has %d numbers: expected 1 or %lld", name, count, (long long)features);
+        return ls_onnx_fail(n, LS_ERR_SHAPE, "attribute %s has %d numbers: expected 1 or %lld", name, count,
+                            (long long)features);
     }
-    *out_list = count ? ls_onnx_ml_list(n, LS_F32, 1, (const int64_t[]){count}, list) : ls_onnx_scalar(n, LS_F32, otherwise);
+    *out_list = count ? ls_onnx_ml_list(n, LS_F32, 1, (const int64_t[]){count}, list)
+                      : ls_onnx_scalar(n, LS_F32, otherwise);
     return LS_OK;
 }
 
@@ -256,10 +269,12 @@ static ls_status imputer(ls_onnx_node *n) {
     }
     if (n_floats) {
         double replaced = ls_onnx_attr_float(n, "replaced_value_float", 0);
-        missing = replaced != replaced ? ls_isnan(n->s, x) : ls_eq(n->s, x, ls_onnx_scalar(n, dtype, replaced));
+        missing =
+            replaced != replaced ? ls_isnan(n->s, x) : ls_eq(n->s, x, ls_onnx_scalar(n, dtype, replaced));
         values = ls_cast(n->s, ls_tensor_from(n->s, LS_F32, LS_SHAPE(count), floats), dtype);
     } else {
-        missing = ls_eq(n->s, x, ls_full_i64(n->s, dtype, LS_SCALAR, ls_onnx_attr_int(n, "replaced_value_int64", 0)));
+        missing = ls_eq(n->s, x,
+                        ls_full_i64(n->s, dtype, LS_SCALAR, ls_onnx_attr_int(n, "replaced_value_int64", 0)));
         values = ls_onnx_list(n, dtype, count, ints);
     }
     return ls_onnx_out(n, 0, ls_where(n->s, missing, values, x));
@@ -277,10 +292,13 @@ static ls_status feature_vectorizer(ls_onnx_node *n) {
         ls_tensor *x = ls_onnx_in(n, i);
         int rank = ls_onnx_dims(x, dims);
         if (!x || rank < 1 || rank > 2 || widths[i] < 0) {
-            return x ? ls_onnx_fail(n, LS_ERR_SHAPE, "operand %d: expected [samples] or [samples, features]", i) : ls_onnx_out(n, 0, NULL);
+            return x ? ls_onnx_fail(n, LS_ERR_SHAPE, "operand %d: expected [samples] or [samples, features]",
+                                    i)
+                     : ls_onnx_out(n, 0, NULL);
         }
         x = ls_cast(n->s, rank == 1 ? ls_unsqueeze(n->s, x, 1) : x, LS_F32);
-        parts[i] = ls_pad(n->s, x, (const ls_pad_spec[]){{0}, {.high = widths[i] - (rank == 1 ? 1 : dims[1])}}, 0);
+        parts[i] =
+            ls_pad(n->s, x, (const ls_pad_spec[]){{0}, {.high = widths[i] - (rank == 1 ? 1 : dims[1])}}, 0);
     }
     return ls_onnx_out(n, 0, ls_concat(n->s, parts, n->n_in, 1));
 }
@@ -300,7 +318,8 @@ static ls_status linear(ls_onnx_node *n, int64_t rows, ls_tensor **out_scores) {
     }
     rows = rows ? rows : dims[1] ? n_weights / dims[1] : 0;
     if (rows < 1 || n_weights != rows * dims[1] || (n_bias && n_bias != rows)) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "%d coefficients and %d intercepts for %lld features", n_weights, n_bias, (long long)dims[1]);
+        return ls_onnx_fail(n, LS_ERR_SHAPE, "%d coefficients and %d intercepts for %lld features", n_weights,
+                            n_bias, (long long)dims[1]);
     }
     ls_dtype dtype = ls_tensor_dtype(x);
     ls_tensor *w = ls_onnx_ml_list(n, dtype, 2, (const int64_t[]){rows, dims[1]}, weights);
@@ -337,8 +356,10 @@ static ls_status linear_classifier(ls_onnx_node *n) {
         }
         int count;
         const int64_t *label = ls_onnx_attr_ints(n, "classlabels_ints", &count);
-        ls_tensor *yes = ls_ge(n->s, y, ls_onnx_scalar(n, ls_tensor_dtype(y), strcmp(transform, "NONE") ? 0.5 : 0));
-        ls_tensor *chosen = ls_where(n->s, yes, ls_full_i64(n->s, LS_I64, LS_SCALAR, count ? label[0] : 1), ls_full_i64(n->s, LS_I64, LS_SCALAR, 0));
+        ls_tensor *yes =
+            ls_ge(n->s, y, ls_onnx_scalar(n, ls_tensor_dtype(y), strcmp(transform, "NONE") ? 0.5 : 0));
+        ls_tensor *chosen = ls_where(n->s, yes, ls_full_i64(n->s, LS_I64, LS_SCALAR, count ? label[0] : 1),
+                                     ls_full_i64(n->s, LS_I64, LS_SCALAR, 0));
         return ls_onnx_out(n, 0, ls_squeeze(n->s, chosen, 1));
     }
     return ls_onnx_ml_labels(n, ls_argmax(n->s, y, 1, (const int[]){1}, 0), "classlabels_ints");

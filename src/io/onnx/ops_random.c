@@ -1,5 +1,5 @@
-/* Random numbers: functions of a key alone, the same on every device and in every run. The key comes from the seed, or from the
- * node's name where it has none (ls_onnx_stream). */
+/* Random numbers: functions of a key alone, the same on every device and in every run. The key comes from
+ * the seed, or from the node's name where it has none (ls_onnx_stream). */
 #include "io/onnx/onnx.h"
 #include <string.h>
 
@@ -18,7 +18,8 @@ static ls_dtype wide_of(int type) {
 static ls_status floating(ls_onnx_node *n, int type) {
     return type == ONNX_FLOAT || type == ONNX_DOUBLE || type == ONNX_FLOAT16 || type == ONNX_BFLOAT16
                ? LS_OK
-               : ls_onnx_fail(n, LS_ERR_DTYPE, "dtype %s: expected float, double, float16 or bfloat16", ls_onnx_type_name(type));
+               : ls_onnx_fail(n, LS_ERR_DTYPE, "dtype %s: expected float, double, float16 or bfloat16",
+                              ls_onnx_type_name(type));
 }
 
 /* x * scale + offset, rounded to the type. */
@@ -81,11 +82,12 @@ static ls_status bernoulli(ls_onnx_node *n) {
     }
     ls_dtype wide = wide_of(ls_onnx_in_type(n, 0));
     ls_tensor *u = ls_random_uniform(n->s, key_of(n), ls_tensor_shape(x), wide);
-    return ls_onnx_out_as(n, 0, ls_cast(n->s, ls_lt(n->s, u, ls_cast(n->s, x, wide)), ls_onnx_carrier(type)), type);
+    return ls_onnx_out_as(n, 0, ls_cast(n->s, ls_lt(n->s, u, ls_cast(n->s, x, wide)), ls_onnx_carrier(type)),
+                          type);
 }
 
-/* Samples classes of x[batch, classes], logarithms of weights, by their running sum: how many of its entries are at most
- * u * total. A class without weight is never drawn. */
+/* Samples classes of x[batch, classes], logarithms of weights, by their running sum: how many of its
+ * entries are at most u * total. A class without weight is never drawn. */
 static ls_status multinomial(ls_onnx_node *n) {
     ls_tensor *x = ls_onnx_in(n, 0);
     int64_t dims[LS_MAX_RANK] = {0}, samples = ls_onnx_attr_int(n, "sample_size", 1);
@@ -94,7 +96,8 @@ static ls_status multinomial(ls_onnx_node *n) {
         return ls_onnx_out(n, 0, NULL);
     }
     if (ls_onnx_dims(x, dims) != 2 || dims[1] < 1 || samples < 1) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "expected an operand [batch, classes] and a positive sample_size");
+        return ls_onnx_fail(n, LS_ERR_SHAPE,
+                            "expected an operand [batch, classes] and a positive sample_size");
     }
     if (type != ONNX_INT32 && type != ONNX_INT64) {
         return ls_onnx_fail(n, LS_ERR_DTYPE, "dtype %s: expected int32 or int64", ls_onnx_type_name(type));

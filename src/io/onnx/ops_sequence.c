@@ -1,4 +1,5 @@
-/* Sequences and optional values: lists of values, handled while the graph is built. Values are shared, never copied. */
+/* Sequences and optional values: lists of values, handled while the graph is built. Values are shared,
+ * never copied. */
 #include "io/onnx/onnx.h"
 #include <string.h>
 
@@ -59,7 +60,8 @@ static ls_status sequence_construct(ls_onnx_node *n) {
     ls_onnx_value *v = sequence_new(n, n->in[0]->type, n->n_in);
     for (int i = 0; v && i < n->n_in; i++) {
         if (!n->in[i] || n->in[i]->type != v->type) {
-            return ls_onnx_fail(n, LS_ERR_DTYPE, "operand %d: expected a tensor of operand 0's type, %s", i, ls_onnx_type_name(v->type));
+            return ls_onnx_fail(n, LS_ERR_DTYPE, "operand %d: expected a tensor of operand 0's type, %s", i,
+                                ls_onnx_type_name(v->type));
         }
         v->items[i] = n->in[i];
     }
@@ -113,8 +115,8 @@ static ls_status sequence_erase(ls_onnx_node *n) {
 /* ---- split and concatenate ---- */
 
 /* A run of `length` along an axis, as a block of `inner` strings for each of `outer` indices. */
-static ls_onnx_value *strings_like(ls_onnx_node *n, const int64_t *dims, int rank, int axis, int64_t length, size_t *out_outer,
-                                   size_t *out_inner) {
+static ls_onnx_value *strings_like(ls_onnx_node *n, const int64_t *dims, int rank, int axis, int64_t length,
+                                   size_t *out_outer, size_t *out_inner) {
     ls_onnx_value *v = ls_onnx_value_new(n, ONNX_STRINGS, ONNX_STRING);
     if (!v) {
         return NULL;
@@ -126,22 +128,25 @@ static ls_onnx_value *strings_like(ls_onnx_node *n, const int64_t *dims, int ran
     }
     v->rank = rank;
     v->known = true;
-    v->strings = LS_ARENA_ARRAY(ls_onnx_arena(n), const char *, *out_outer * *out_inner * (size_t)length + 1);
+    v->strings = LS_ARENA_ARRAY(ls_onnx_arena(n), const char *, *out_outer **out_inner *(size_t)length + 1);
     return v->strings ? v : NULL;
 }
 
-static ls_onnx_value *strings_narrow(ls_onnx_node *n, const ls_onnx_value *x, int axis, int64_t start, int64_t length) {
+static ls_onnx_value *strings_narrow(ls_onnx_node *n, const ls_onnx_value *x, int axis, int64_t start,
+                                     int64_t length) {
     size_t outer, inner;
     ls_onnx_value *v = strings_like(n, x->dims, x->rank, axis, length, &outer, &inner);
     for (size_t i = 0; v && i < outer && length * (int64_t)inner > 0; i++) {
-        memcpy(v->strings + i * (size_t)length * inner, x->strings + (i * (size_t)x->dims[axis] + (size_t)start) * inner,
+        memcpy(v->strings + i * (size_t)length * inner,
+               x->strings + (i * (size_t)x->dims[axis] + (size_t)start) * inner,
                sizeof *v->strings * (size_t)length * inner);
     }
     return v;
 }
 
 /* x[start .. start+length] along an axis; without the axis when `drop` (then length is 1). */
-static ls_onnx_value *part(ls_onnx_node *n, ls_onnx_value *x, int axis, int64_t start, int64_t length, bool drop) {
+static ls_onnx_value *part(ls_onnx_node *n, ls_onnx_value *x, int axis, int64_t start, int64_t length,
+                           bool drop) {
     if (x->kind == ONNX_STRINGS) {
         ls_onnx_value *v = strings_narrow(n, x, axis, start, length);
         if (v && drop) {
@@ -165,11 +170,14 @@ static ls_status split_lengths(ls_onnx_node *n, int64_t extent, const int64_t **
             for (int i = 0; i < count; i++) {
                 total = list[i] < 0 || list[i] > extent ? -1 : total + list[i];
                 if (total < 0 || total > extent) {
-                    return ls_onnx_fail(n, LS_ERR_SHAPE, "the lengths of the parts do not fit an extent of %lld", (long long)extent);
+                    return ls_onnx_fail(n, LS_ERR_SHAPE,
+                                        "the lengths of the parts do not fit an extent of %lld",
+                                        (long long)extent);
                 }
             }
             if (total != extent) {
-                return ls_onnx_fail(n, LS_ERR_SHAPE, "parts of %lld elements together: expected %lld", (long long)total, (long long)extent);
+                return ls_onnx_fail(n, LS_ERR_SHAPE, "parts of %lld elements together: expected %lld",
+                                    (long long)total, (long long)extent);
             }
             *out_lengths = list;
             *out_count = count;
@@ -229,12 +237,14 @@ static ls_status concat_strings(ls_onnx_node *n, const ls_onnx_value *v, int64_t
     for (int k = 0; k < v->count; k++) {
         const ls_onnx_value *x = v->items[k];
         if (x->kind != ONNX_STRINGS || x->rank + fresh != rank) {
-            return ls_onnx_fail(n, LS_ERR_SHAPE, "item %d of the sequence: expected strings of the rank of item 0", k);
+            return ls_onnx_fail(n, LS_ERR_SHAPE,
+                                "item %d of the sequence: expected strings of the rank of item 0", k);
         }
         for (int i = 0; i < rank; i++) {
             int64_t d = !fresh ? x->dims[i] : i == at ? 1 : x->dims[i - (i > at)];
             if (k > 0 && i != at && d != dims[i]) {
-                return ls_onnx_fail(n, LS_ERR_SHAPE, "item %d of the sequence differs from item 0 beyond axis %d", k, at);
+                return ls_onnx_fail(n, LS_ERR_SHAPE,
+                                    "item %d of the sequence differs from item 0 beyond axis %d", k, at);
             }
             dims[i] = d;
         }
@@ -276,7 +286,8 @@ static ls_status concat_from_sequence(ls_onnx_node *n) {
             return ls_onnx_out(n, 0, NULL);
         }
     }
-    ls_tensor *t = fresh ? ls_stack(n->s, parts, v->count, (int)axis) : ls_concat(n->s, parts, v->count, (int)axis);
+    ls_tensor *t =
+        fresh ? ls_stack(n->s, parts, v->count, (int)axis) : ls_concat(n->s, parts, v->count, (int)axis);
     return ls_onnx_out_as(n, 0, t, v->items[0]->type);
 }
 
@@ -287,7 +298,8 @@ static ls_status sequence_map(ls_onnx_node *n) {
     const ls_onnx_graph *body = ls_onnx_attr_graph(n, "body");
     LS_TRY(n->err, sequence_in(n, 0, &v));
     if (!body || ls_onnx_graph_inputs(body) != n->n_in || ls_onnx_graph_outputs(body) < n->n_out) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "body: expected a graph of %d inputs and %d outputs", n->n_in, n->n_out);
+        return ls_onnx_fail(n, LS_ERR_FORMAT, "body: expected a graph of %d inputs and %d outputs", n->n_in,
+                            n->n_out);
     }
     int n_results = ls_onnx_graph_outputs(body);
     ls_onnx_value **in = LS_ARENA_ARRAY(ls_onnx_arena(n), ls_onnx_value *, n->n_in);
@@ -306,7 +318,8 @@ static ls_status sequence_map(ls_onnx_node *n) {
             bool each = n->in[i] && (i == 0 || n->in[i]->kind == ONNX_SEQUENCE);
             const ls_onnx_value *from = i == 0 ? v : n->in[i];
             if (each && from->count != v->count) {
-                return ls_onnx_fail(n, LS_ERR_SHAPE, "sequences of %d and %d items: expected one length", v->count, from->count);
+                return ls_onnx_fail(n, LS_ERR_SHAPE, "sequences of %d and %d items: expected one length",
+                                    v->count, from->count);
             }
             in[i] = each ? from->items[k] : n->in[i];
         }

@@ -1,14 +1,17 @@
-/* Signals: DFT, STFT, windows, the mel filter bank. The composites are ls_dft, ls_stft and the windows of ops.h. */
+/* Signals: DFT, STFT, windows, the mel filter bank. The composites are ls_dft, ls_stft and the windows of
+ * ops.h. */
 #include "io/onnx/run.h"
 
 /* The transform's matrix, computed on the host once and not in every run. NULL leaves it to the composite. */
-static ls_tensor *matrix_of(ls_onnx_node *n, ls_dtype dtype, int64_t extent, int parts, const ls_dft_spec *spec) {
+static ls_tensor *matrix_of(ls_onnx_node *n, ls_dtype dtype, int64_t extent, int parts,
+                            const ls_dft_spec *spec) {
     ls_session *s = n->s, *host = n->run->base->host;
     if (s == host) {
         return NULL;
     }
     n->s = host;
-    ls_onnx_value *v = ls_onnx_value_of(n, ls_dft_matrix(host, dtype, extent, parts, spec), ls_onnx_type_of(dtype));
+    ls_onnx_value *v =
+        ls_onnx_value_of(n, ls_dft_matrix(host, dtype, extent, parts, spec), ls_onnx_type_of(dtype));
     n->s = s;
     return v ? ls_onnx_tensor(n, v) : NULL;
 }
@@ -25,11 +28,14 @@ static ls_status dft(ls_onnx_node *n) {
     LS_TRY(n->err, ls_onnx_int(n, old ? 3 : 2, old ? ls_onnx_attr_int(n, "axis", 1) : -2, &axis));
     LS_TRY(n->err, ls_onnx_axis(n, axis, rank, &at));
     if (at == rank - 1 || (dims[rank - 1] != 1 && dims[rank - 1] != 2) || (ls_onnx_has(n, 1) && length < 1)) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "axis %d, dft_length %lld, last extent %lld: expected an axis before the last, a positive "
-                                             "length, and a last extent of 1 or 2",
-                            at, (long long)length, (long long)dims[rank - 1]);
+        return ls_onnx_fail(
+            n, LS_ERR_SHAPE,
+            "axis %d, dft_length %lld, last extent %lld: expected an axis before the last, a positive "
+            "length, and a last extent of 1 or 2",
+            at, (long long)length, (long long)dims[rank - 1]);
     }
-    ls_dft_spec spec = {at, length, ls_onnx_attr_int(n, "inverse", 0) != 0, ls_onnx_attr_int(n, "onesided", 0) != 0, NULL};
+    ls_dft_spec spec = {at, length, ls_onnx_attr_int(n, "inverse", 0) != 0,
+                        ls_onnx_attr_int(n, "onesided", 0) != 0, NULL};
     spec.matrix = matrix_of(n, ls_tensor_dtype(x), dims[at], (int)dims[rank - 1], &spec);
     return ls_onnx_out(n, 0, ls_dft(n->s, x, &spec));
 }
@@ -43,15 +49,19 @@ static ls_status stft(ls_onnx_node *n) {
     if (ls_onnx_dims(x, dims) == 2) {
         x = ls_unsqueeze(n->s, x, 2);
     }
-    if (ls_onnx_dims(x, dims) != 3 || (dims[2] != 1 && dims[2] != 2) || (window && ls_onnx_dims(window, width) != 1)) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "expected a signal [batch, samples, 1 or 2] and a window [length]");
+    if (ls_onnx_dims(x, dims) != 3 || (dims[2] != 1 && dims[2] != 2) ||
+        (window && ls_onnx_dims(window, width) != 1)) {
+        return ls_onnx_fail(n, LS_ERR_SHAPE,
+                            "expected a signal [batch, samples, 1 or 2] and a window [length]");
     }
     LS_TRY(n->err, ls_onnx_int(n, 1, 1, &step));
     LS_TRY(n->err, ls_onnx_int(n, 3, window ? width[0] : dims[1], &length));
     if (step < 1 || length < 1 || length > dims[1] || (window && width[0] > length)) {
-        return ls_onnx_fail(n, LS_ERR_INVALID, "frames of %lld every %lld of %lld samples: expected frames that fit, at least as long as "
-                                               "the window, and a positive step",
-                            (long long)length, (long long)step, (long long)dims[1]);
+        return ls_onnx_fail(
+            n, LS_ERR_INVALID,
+            "frames of %lld every %lld of %lld samples: expected frames that fit, at least as long as "
+            "the window, and a positive step",
+            (long long)length, (long long)step, (long long)dims[1]);
     }
     ls_dtype dtype = ls_tensor_dtype(x);
     if (!window) {
@@ -89,11 +99,13 @@ static ls_status blackman_window(ls_onnx_node *n) {
 
 /* ---- mel ---- */
 
-/* The spectrogram bins of the bands' corners: bands + 2 points evenly spaced in mel(f) = 2595 log10(1 + f/700). Computed in f64, as
- * every constant of the importer. */
-static ls_status corners(ls_onnx_node *n, int64_t bands, int64_t length, int64_t rate, double low, double high, int64_t *out_bins) {
+/* The spectrogram bins of the bands' corners: bands + 2 points evenly spaced in mel(f) = 2595 log10(1 +
+ * f/700). Computed in f64, as every constant of the importer. */
+static ls_status corners(ls_onnx_node *n, int64_t bands, int64_t length, int64_t rate, double low,
+                         double high, int64_t *out_bins) {
     ls_session *s = n->s;
-    ls_tensor *ten = ls_onnx_scalar(n, LS_F64, 10), *f700 = ls_onnx_scalar(n, LS_F64, 700), *m2595 = ls_onnx_scalar(n, LS_F64, 2595);
+    ls_tensor *ten = ls_onnx_scalar(n, LS_F64, 10), *f700 = ls_onnx_scalar(n, LS_F64, 700),
+              *m2595 = ls_onnx_scalar(n, LS_F64, 2595);
     ls_tensor *one = ls_onnx_scalar(n, LS_F64, 1), *ln10 = ls_log(s, ten), *mel[2];
     for (int i = 0; i < 2; i++) {
         ls_tensor *f = ls_add(s, one, ls_div(s, ls_onnx_scalar(n, LS_F64, i ? high : low), f700));
@@ -102,8 +114,10 @@ static ls_status corners(ls_onnx_node *n, int64_t bands, int64_t length, int64_t
     ls_tensor *step = ls_div(s, ls_sub(s, mel[1], mel[0]), ls_onnx_scalar(n, LS_F64, (double)(bands + 2)));
     ls_tensor *point = ls_add(s, ls_mul(s, ls_iota(s, LS_F64, LS_SHAPE(bands + 2), 0), step), mel[0]);
     ls_tensor *hertz = ls_mul(s, f700, ls_sub(s, ls_pow(s, ten, ls_div(s, point, m2595)), one));
-    ls_tensor *bin = ls_div(s, ls_mul(s, ls_onnx_scalar(n, LS_F64, (double)(length + 1)), hertz), ls_onnx_scalar(n, LS_F64, (double)rate));
-    if (ls_read(s, ls_cast(s, ls_floor(s, bin), LS_I64), out_bins, sizeof *out_bins * (size_t)(bands + 2)) != LS_OK) {
+    ls_tensor *bin = ls_div(s, ls_mul(s, ls_onnx_scalar(n, LS_F64, (double)(length + 1)), hertz),
+                            ls_onnx_scalar(n, LS_F64, (double)rate));
+    if (ls_read(s, ls_cast(s, ls_floor(s, bin), LS_I64), out_bins, sizeof *out_bins * (size_t)(bands + 2)) !=
+        LS_OK) {
         return ls_onnx_out(n, 0, NULL);
     }
     return LS_OK;
@@ -118,28 +132,34 @@ static ls_status mel_weight_matrix(ls_onnx_node *n) {
     LS_TRY(n->err, ls_onnx_int(n, 2, 0, &rate));
     LS_TRY(n->err, ls_onnx_float(n, 3, 0, &low));
     LS_TRY(n->err, ls_onnx_float(n, 4, 0, &high));
-    if (bands < 1 || bands > 1 << 20 || length < 1 || length > 1 << 24 || rate < 1 || !(low >= 0) || !(high >= low)) {
-        return ls_onnx_fail(n, LS_ERR_INVALID, "%lld bands, dft_length %lld, sample_rate %lld, edges %g and %g: expected positive numbers, "
-                                               "the lower edge first",
-                            (long long)bands, (long long)length, (long long)rate, low, high);
+    if (bands < 1 || bands > 1 << 20 || length < 1 || length > 1 << 24 || rate < 1 || !(low >= 0) ||
+        !(high >= low)) {
+        return ls_onnx_fail(
+            n, LS_ERR_INVALID,
+            "%lld bands, dft_length %lld, sample_rate %lld, edges %g and %g: expected positive numbers, "
+            "the lower edge first",
+            (long long)bands, (long long)length, (long long)rate, low, high);
     }
     if (ls_onnx_carrier(type) == LS_DTYPE_COUNT) {
         return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "output_datatype %s", ls_onnx_type_name(type));
     }
     int64_t rows = length / 2 + 1, *bin = LS_ARENA_ARRAY(ls_onnx_arena(n), int64_t, bands + 2);
-    double *weight = LS_ARENA_ARRAY(ls_onnx_arena(n), double, (size_t)rows * (size_t)bands);
+    double *weight = LS_ARENA_ARRAY(ls_onnx_arena(n), double, (size_t)rows *(size_t)bands);
     if (!bin || !weight) {
-        return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for a matrix of %lld by %lld", (long long)rows, (long long)bands);
+        return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for a matrix of %lld by %lld", (long long)rows,
+                            (long long)bands);
     }
     LS_TRY(n->err, corners(n, bands, length, rate, low, high, bin));
-    for (int64_t i = 0; i < bands; i++) { /* a triangle: up from one corner to 1 at the next, down to the third */
+    for (int64_t i = 0; i < bands;
+         i++) { /* a triangle: up from one corner to 1 at the next, down to the third */
         int64_t left = bin[i], top = bin[i + 1], right = bin[i + 2];
         if (left < 0 || right > rows) {
-            return ls_onnx_fail(n, LS_ERR_INVALID, "band %lld reaches bin %lld of %lld", (long long)i, (long long)right, (long long)rows);
+            return ls_onnx_fail(n, LS_ERR_INVALID, "band %lld reaches bin %lld of %lld", (long long)i,
+                                (long long)right, (long long)rows);
         }
         for (int64_t j = left; j < right || j <= top; j++) {
             if (j < rows) {
-                weight[j * bands + i] = j == top ? 1
+                weight[j * bands + i] = j == top  ? 1
                                         : j < top ? (double)(j - left) / (double)(top - left)
                                                   : (double)(right - j) / (double)(right - top);
             }

@@ -31,7 +31,9 @@ static int64_t numel(const ls_onnx_value *v) {
 
 static ls_status strings_in(ls_onnx_node *n, int i, const ls_onnx_value **out) {
     *out = n->in[i];
-    return n->in[i]->kind == ONNX_STRINGS ? LS_OK : ls_onnx_fail(n, LS_ERR_DTYPE, "operand %d: expected a tensor of strings", i);
+    return n->in[i]->kind == ONNX_STRINGS
+               ? LS_OK
+               : ls_onnx_fail(n, LS_ERR_DTYPE, "operand %d: expected a tensor of strings", i);
 }
 
 static const char *copy_of(ls_onnx_node *n, const char *from, size_t length) {
@@ -75,11 +77,14 @@ static ls_status regex_open(ls_onnx_node *n, const char *pattern, uint32_t flags
     if (!r->options) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for a regular expression");
     }
-    r->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | flags, &code, &at, r->options);
+    r->code =
+        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | flags, &code, &at, r->options);
     if (!r->code) {
         PCRE2_UCHAR reason[160];
         pcre2_get_error_message(code, reason, sizeof reason);
-        return ls_onnx_fail(n, code == PCRE2_ERROR_HEAP_FAILED ? LS_ERR_MEMORY : LS_ERR_FORMAT, "regular expression \"%s\", at %zu: %s", pattern, (size_t)at, (const char *)reason);
+        return ls_onnx_fail(n, code == PCRE2_ERROR_HEAP_FAILED ? LS_ERR_MEMORY : LS_ERR_FORMAT,
+                            "regular expression \"%s\", at %zu: %s", pattern, (size_t)at,
+                            (const char *)reason);
     }
     r->match = pcre2_match_data_create_from_pattern(r->code, r->memory);
     return r->match ? LS_OK : ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for a regular expression");
@@ -87,11 +92,13 @@ static ls_status regex_open(ls_onnx_node *n, const char *pattern, uint32_t flags
 
 static ls_status match_all(ls_onnx_node *n, const ls_onnx_value *x, regex *r, uint8_t *yes) {
     for (int64_t i = 0; i < numel(x); i++) {
-        int code = pcre2_match(r->code, (PCRE2_SPTR)x->strings[i], strlen(x->strings[i]), 0, PCRE2_ANCHORED | PCRE2_ENDANCHORED, r->match, NULL);
+        int code = pcre2_match(r->code, (PCRE2_SPTR)x->strings[i], strlen(x->strings[i]), 0,
+                               PCRE2_ANCHORED | PCRE2_ENDANCHORED, r->match, NULL);
         if (code < 0 && code != PCRE2_ERROR_NOMATCH) {
             PCRE2_UCHAR reason[160];
             pcre2_get_error_message(code, reason, sizeof reason);
-            return ls_onnx_fail(n, code == PCRE2_ERROR_NOMEMORY ? LS_ERR_MEMORY : LS_ERR_UNSUPPORTED, "element %lld cannot be matched: %s", (long long)i, (const char *)reason);
+            return ls_onnx_fail(n, code == PCRE2_ERROR_NOMEMORY ? LS_ERR_MEMORY : LS_ERR_UNSUPPORTED,
+                                "element %lld cannot be matched: %s", (long long)i, (const char *)reason);
         }
         yes[i] = code >= 0;
     }
@@ -105,7 +112,8 @@ static ls_status regex_full_match(ls_onnx_node *n) {
     uint8_t *yes = ls_arena_alloc(ls_onnx_arena(n), (size_t)numel(x) + 1);
     regex r;
     if (!pattern || !yes) {
-        return ls_onnx_fail(n, pattern ? LS_ERR_MEMORY : LS_ERR_FORMAT, pattern ? "out of memory for matches" : "attribute pattern is missing");
+        return ls_onnx_fail(n, pattern ? LS_ERR_MEMORY : LS_ERR_FORMAT,
+                            pattern ? "out of memory for matches" : "attribute pattern is missing");
     }
     /* `$` is the very end, as RE2 has it. */
     ls_status status = regex_open(n, pattern, PCRE2_DOLLAR_ENDONLY, &r);
@@ -123,10 +131,12 @@ static ls_status change_case(ls_onnx_node *n, regex *r, bool upper, const char *
     if (!changed) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for strings");
     }
-    int code = pcre2_substitute(r->code, (PCRE2_SPTR)text, strlen(text), 0, PCRE2_SUBSTITUTE_EXTENDED, r->match, NULL,
-                                (PCRE2_SPTR)(upper ? "\\U$0" : "\\L$0"), PCRE2_ZERO_TERMINATED, (PCRE2_UCHAR *)changed, &size);
+    int code = pcre2_substitute(r->code, (PCRE2_SPTR)text, strlen(text), 0, PCRE2_SUBSTITUTE_EXTENDED,
+                                r->match, NULL, (PCRE2_SPTR)(upper ? "\\U$0" : "\\L$0"),
+                                PCRE2_ZERO_TERMINATED, (PCRE2_UCHAR *)changed, &size);
     if (code < 0) {
-        return ls_onnx_fail(n, code == PCRE2_ERROR_NOMEMORY ? LS_ERR_MEMORY : LS_ERR_FORMAT, "\"%s\" is no UTF-8", text);
+        return ls_onnx_fail(n, code == PCRE2_ERROR_NOMEMORY ? LS_ERR_MEMORY : LS_ERR_FORMAT,
+                            "\"%s\" is no UTF-8", text);
     }
     *out_text = changed;
     return LS_OK;
@@ -139,7 +149,8 @@ typedef struct normalizer {
     int64_t kept;
 } normalizer;
 
-static ls_status normalize(ls_onnx_node *n, regex *r, normalizer *z, const ls_onnx_value *x, ls_onnx_value *y) {
+static ls_status normalize(ls_onnx_node *n, regex *r, normalizer *z, const ls_onnx_value *x,
+                           ls_onnx_value *y) {
     const char **stop = LS_ARENA_ARRAY(ls_onnx_arena(n), const char *, z->n_stop + 1);
     if (!stop) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for stopwords");
@@ -172,11 +183,15 @@ static ls_status normalize(ls_onnx_node *n, regex *r, normalizer *z, const ls_on
 static ls_status string_normalizer(ls_onnx_node *n) {
     const ls_onnx_value *x;
     const char *action = ls_onnx_attr_string(n, "case_change_action", "NONE");
-    normalizer z = {.sensitive = ls_onnx_attr_int(n, "is_case_sensitive", 0) != 0, .upper = !strcmp(action, "UPPER"), .lower = !strcmp(action, "LOWER")};
+    normalizer z = {.sensitive = ls_onnx_attr_int(n, "is_case_sensitive", 0) != 0,
+                    .upper = !strcmp(action, "UPPER"),
+                    .lower = !strcmp(action, "LOWER")};
     z.stop = ls_onnx_attr_strings(n, "stopwords", &z.n_stop);
     LS_TRY(n->err, strings_in(n, 0, &x));
-    if ((x->rank != 1 && (x->rank != 2 || x->dims[0] != 1)) || (!z.upper && !z.lower && strcmp(action, "NONE") != 0)) {
-        return ls_onnx_fail(n, LS_ERR_INVALID, "expected an operand [C] or [1, C], and case_change_action LOWER, UPPER or NONE");
+    if ((x->rank != 1 && (x->rank != 2 || x->dims[0] != 1)) ||
+        (!z.upper && !z.lower && strcmp(action, "NONE") != 0)) {
+        return ls_onnx_fail(n, LS_ERR_INVALID,
+                            "expected an operand [C] or [1, C], and case_change_action LOWER, UPPER or NONE");
     }
     ls_onnx_value *y = strings_new(n, x->rank, x->dims);
     if (!y) {
@@ -197,7 +212,8 @@ static ls_status string_normalizer(ls_onnx_node *n) {
 /* ---- concatenating, splitting ---- */
 
 /* NumPy's broadcast; the steps of an operand are 0 where it is repeated. */
-static bool broadcast(const ls_onnx_value *const *x, int64_t *dims, int *out_rank, int64_t steps[2][LS_MAX_RANK]) {
+static bool broadcast(const ls_onnx_value *const *x, int64_t *dims, int *out_rank,
+                      int64_t steps[2][LS_MAX_RANK]) {
     int rank = x[0]->rank > x[1]->rank ? x[0]->rank : x[1]->rank;
     int64_t step[2] = {1, 1};
     *out_rank = rank;
@@ -247,7 +263,8 @@ static ls_status string_concat(ls_onnx_node *n) {
 
 /* Bytes of the white space that `text` begins with; Unicode's, as Python's str.split takes it. */
 static size_t blank(const char *text) {
-    static const char *const wide[] = {"\xc2\x85", "\xc2\xa0", "\xe1\x9a\x80", "\xe2\x80\xa8", "\xe2\x80\xa9", "\xe2\x80\xaf", "\xe2\x81\x9f", "\xe3\x80\x80"};
+    static const char *const wide[] = {"\xc2\x85",     "\xc2\xa0",     "\xe1\x9a\x80", "\xe2\x80\xa8",
+                                       "\xe2\x80\xa9", "\xe2\x80\xaf", "\xe2\x81\x9f", "\xe3\x80\x80"};
     unsigned char c = (unsigned char)*text;
     if ((c >= 9 && c <= 13) || (c >= 28 && c <= 32)) {
         return 1;
@@ -257,10 +274,13 @@ static size_t blank(const char *text) {
             return strlen(wide[i]);
         }
     }
-    return !strncmp(text, "\xe2\x80", 2) && (unsigned char)text[2] >= 0x80 && (unsigned char)text[2] <= 0x8a ? 3 : 0;
+    return !strncmp(text, "\xe2\x80", 2) && (unsigned char)text[2] >= 0x80 && (unsigned char)text[2] <= 0x8a
+               ? 3
+               : 0;
 }
 
-/* The next part of *text, which moves behind it and what ends it; NULL at the end. `last`: all that is left. */
+/* The next part of *text, which moves behind it and what ends it; NULL at the end. `last`: all that is
+ * left. */
 static const char *next_part(const char **text, const char *delimiter, bool last, size_t *out_length) {
     const char *start = *text, *end;
     size_t skip = 0;
@@ -319,7 +339,8 @@ static ls_status string_split(ls_onnx_node *n) {
         const char *text = x->strings[i];
         for (int64_t k = 0; k < longest; k++) {
             size_t length = 0;
-            const char *part = k < counts[i] ? next_part(&text, delimiter, most >= 0 && k == most, &length) : "";
+            const char *part =
+                k < counts[i] ? next_part(&text, delimiter, most >= 0 && k == most, &length) : "";
             y->strings[i * longest + k] = copy_of(n, part, length);
             if (!y->strings[i * longest + k]) {
                 return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for strings");
@@ -369,7 +390,8 @@ typedef struct tfidf {
 static ls_status read_pool(ls_onnx_node *n, tfidf *t) {
     int n_strings, n_ints, n_counts, n_columns, made = 0;
     const char *const *strings = ls_onnx_attr_strings(n, "pool_strings", &n_strings);
-    const int64_t *ints = ls_onnx_attr_ints(n, "pool_int64s", &n_ints), *counts = ls_onnx_attr_ints(n, "ngram_counts", &n_counts);
+    const int64_t *ints = ls_onnx_attr_ints(n, "pool_int64s", &n_ints),
+                  *counts = ls_onnx_attr_ints(n, "ngram_counts", &n_counts);
     const int64_t *columns = ls_onnx_attr_ints(n, "ngram_indexes", &n_columns);
     ls_arena *arena = ls_onnx_arena(n);
     int total = n_strings ? n_strings : n_ints;
@@ -390,11 +412,14 @@ static ls_status read_pool(ls_onnx_node *n, tfidf *t) {
     for (int k = 0; k < n_counts; k++) {
         int64_t from = counts[k], to = k + 1 < n_counts ? counts[k + 1] : total;
         if (from < 0 || to < from || to > total || (to - from) % (k + 1)) {
-            return ls_onnx_fail(n, LS_ERR_FORMAT, "ngram_counts[%d] is %lld, in a pool of %d", k, (long long)from, total);
+            return ls_onnx_fail(n, LS_ERR_FORMAT, "ngram_counts[%d] is %lld, in a pool of %d", k,
+                                (long long)from, total);
         }
         for (int64_t at = from; at < to; at += k + 1) {
             if (made >= n_columns || columns[made] < 0 || columns[made] > 1 << 28) {
-                return ls_onnx_fail(n, LS_ERR_FORMAT, "ngram_indexes: %d of them, and no valid one for n-gram %d", n_columns, made);
+                return ls_onnx_fail(n, LS_ERR_FORMAT,
+                                    "ngram_indexes: %d of them, and no valid one for n-gram %d", n_columns,
+                                    made);
             }
             gram *g = &grams[made];
             *g = (gram){k + 1, ids + at, columns[made++]};
@@ -408,8 +433,8 @@ static ls_status read_pool(ls_onnx_node *n, tfidf *t) {
     return LS_OK;
 }
 
-/* Adds to counts[columns] the n-grams of a row of words: consecutive ones, and those with up to `skips` words left out between
- * neighbours. */
+/* Adds to counts[columns] the n-grams of a row of words: consecutive ones, and those with up to `skips`
+ * words left out between neighbours. */
 static void count_row(tfidf *t, const int32_t *row, int64_t length, float *counts) {
     for (int64_t size = t->shortest; size <= t->longest; size++) {
         for (int64_t step = 1; step <= (size == 1 ? 1 : t->skips + 1); step++) {
@@ -459,10 +484,12 @@ static ls_status vectorize(ls_onnx_node *n, tfidf *t) {
     ls_onnx_attr_ints(n, "ngram_counts", &n_sizes);
     t->longest = t->longest < n_sizes ? t->longest : n_sizes; /* the pool has no longer ones */
     if (rank > 2 || (!idf && !both && strcmp(mode, "TF") != 0) || (n_weights && n_weights < t->columns)) {
-        return ls_onnx_fail(n, LS_ERR_INVALID, "expected an operand [C] or [B, C], mode TF, IDF or TFIDF, and a weight for each column");
+        return ls_onnx_fail(
+            n, LS_ERR_INVALID,
+            "expected an operand [C] or [B, C], mode TF, IDF or TFIDF, and a weight for each column");
     }
     int64_t rows = rank == 2 ? dims[0] : 1, length = rank ? dims[rank - 1] : 1;
-    float *counts = LS_ARENA_ARRAY(ls_onnx_arena(n), float, (size_t)rows * (size_t)t->columns + 1);
+    float *counts = LS_ARENA_ARRAY(ls_onnx_arena(n), float, (size_t)rows *(size_t)t->columns + 1);
     t->scratch = LS_ARENA_ARRAY(ls_onnx_arena(n), int32_t, t->longest + 1);
     if (!counts || !t->scratch) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for %lld columns", (long long)t->columns);
@@ -482,11 +509,12 @@ static ls_status vectorize(ls_onnx_node *n, tfidf *t) {
 }
 
 static ls_status tfidf_vectorizer(ls_onnx_node *n) {
-    tfidf t = {.shortest = ls_onnx_attr_int(n, "min_gram_length", 1), .longest = ls_onnx_attr_int(n, "max_gram_length", 1),
+    tfidf t = {.shortest = ls_onnx_attr_int(n, "min_gram_length", 1),
+               .longest = ls_onnx_attr_int(n, "max_gram_length", 1),
                .skips = ls_onnx_attr_int(n, "max_skip_count", 0)};
     if (t.shortest < 1 || t.longest < t.shortest || t.longest > 1 << 16 || t.skips < 0 || t.skips > 1 << 16) {
-        return ls_onnx_fail(n, LS_ERR_INVALID, "n-grams of %lld to %lld words, %lld skipped", (long long)t.shortest, (long long)t.longest,
-                            (long long)t.skips);
+        return ls_onnx_fail(n, LS_ERR_INVALID, "n-grams of %lld to %lld words, %lld skipped",
+                            (long long)t.shortest, (long long)t.longest, (long long)t.skips);
     }
     ls_map_init(&t.words, ls_onnx_arena(n)->heap, same_word);
     ls_map_init(&t.grams, ls_onnx_arena(n)->heap, same_gram);

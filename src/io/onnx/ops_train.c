@@ -3,7 +3,8 @@
 #include <lockstep/grad.h>
 #include <string.h>
 
-/* Operands: rate, update count, then `parts` groups of equally many tensors: the optimised ones, their gradients, their states. */
+/* Operands: rate, update count, then `parts` groups of equally many tensors: the optimised ones, their
+ * gradients, their states. */
 typedef struct step {
     int count;
     ls_tensor *rate, *updates; /* scalars of the first tensor's dtype */
@@ -13,7 +14,8 @@ typedef struct step {
 static ls_status step_begin(ls_onnx_node *n, int parts, step *out) {
     out->count = (n->n_in - 2) / parts;
     if (out->count < 1 || n->n_in != 2 + parts * out->count || n->n_out > (parts - 1) * out->count) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "%d operands and %d results: expected 2 and a multiple of %d", n->n_in, n->n_out, parts);
+        return ls_onnx_fail(n, LS_ERR_FORMAT, "%d operands and %d results: expected 2 and a multiple of %d",
+                            n->n_in, n->n_out, parts);
     }
     ls_tensor *x = ls_onnx_in(n, 2);
     if (!x) {
@@ -45,7 +47,8 @@ static ls_status adagrad(ls_onnx_node *n) {
     ls_session *s = n->s;
     LS_TRY(n->err, step_begin(n, 3, &st));
     ls_tensor *one = ls_onnx_scalar(n, st.dtype, 1);
-    ls_tensor *rate = ls_div(s, st.rate, ls_add(s, one, ls_mul(s, st.updates, number(n, &st, "decay_factor", 0))));
+    ls_tensor *rate =
+        ls_div(s, st.rate, ls_add(s, one, ls_mul(s, st.updates, number(n, &st, "decay_factor", 0))));
     for (int i = 0; i < st.count; i++) {
         ls_tensor *g = regularized(n, &st, i), *h = ls_add(s, member(n, &st, 2, i), ls_mul(s, g, g));
         ls_tensor *scale = ls_add(s, ls_sqrt(s, h), number(n, &st, "epsilon", 0));
@@ -71,7 +74,8 @@ static ls_status adam(ls_onnx_node *n) {
     step st;
     ls_session *s = n->s;
     LS_TRY(n->err, step_begin(n, 4, &st));
-    ls_tensor *alpha = number(n, &st, "alpha", 0.9f), *beta = number(n, &st, "beta", 0.999f), *zero = ls_onnx_scalar(n, st.dtype, 0);
+    ls_tensor *alpha = number(n, &st, "alpha", 0.9f), *beta = number(n, &st, "beta", 0.999f),
+              *zero = ls_onnx_scalar(n, st.dtype, 0);
     ls_tensor *corrected = ls_div(s, ls_mul(s, st.rate, ls_sqrt(s, bias(n, &st, beta))), bias(n, &st, alpha));
     ls_tensor *rate = ls_where(s, ls_gt(s, st.updates, zero), corrected, st.rate);
     ls_tensor *keep = ls_sub(s, ls_onnx_scalar(n, st.dtype, 1), number(n, &st, "norm_coefficient_post", 0));
@@ -97,7 +101,8 @@ static ls_status momentum(ls_onnx_node *n) {
     if (!nesterov && strcmp(mode, "standard") != 0) {
         return ls_onnx_fail(n, LS_ERR_FORMAT, "mode \"%s\": expected standard or nesterov", mode);
     }
-    ls_tensor *alpha = number(n, &st, "alpha", 0), *zero = ls_onnx_scalar(n, st.dtype, 0), *one = ls_onnx_scalar(n, st.dtype, 1);
+    ls_tensor *alpha = number(n, &st, "alpha", 0), *zero = ls_onnx_scalar(n, st.dtype, 0),
+              *one = ls_onnx_scalar(n, st.dtype, 1);
     ls_tensor *beta = ls_where(s, ls_gt(s, st.updates, zero), number(n, &st, "beta", 0), one);
     for (int i = 0; i < st.count; i++) {
         ls_tensor *g = regularized(n, &st, i);
@@ -109,16 +114,21 @@ static ls_status momentum(ls_onnx_node *n) {
     return LS_OK;
 }
 
-/* The operands must be the tensors that xs and zs name: y is differentiated where it stands, and not built again elsewhere. */
+/* The operands must be the tensors that xs and zs name: y is differentiated where it stands, and not built
+ * again elsewhere. */
 static ls_status gradient(ls_onnx_node *n) {
     int n_xs, n_zs;
-    const char *const *xs = ls_onnx_attr_strings(n, "xs", &n_xs), *const *zs = ls_onnx_attr_strings(n, "zs", &n_zs);
+    const char *const *xs = ls_onnx_attr_strings(n, "xs", &n_xs), *const *zs =
+                                                                      ls_onnx_attr_strings(n, "zs", &n_zs);
     const char *y = ls_onnx_attr_string(n, "y", "");
     ls_onnx_value *v;
     if (n_xs < 1 || n_xs + n_zs != n->n_in || n->n_out > n_xs) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "%d operands and %d results: expected one for each of the %d xs and %d zs", n->n_in, n->n_out, n_xs, n_zs);
+        return ls_onnx_fail(n, LS_ERR_FORMAT,
+                            "%d operands and %d results: expected one for each of the %d xs and %d zs",
+                            n->n_in, n->n_out, n_xs, n_zs);
     }
-    ls_tensor **at = LS_ARENA_ARRAY(ls_onnx_arena(n), ls_tensor *, n_xs), **slopes = LS_ARENA_ARRAY(ls_onnx_arena(n), ls_tensor *, n_xs);
+    ls_tensor **at = LS_ARENA_ARRAY(ls_onnx_arena(n), ls_tensor *, n_xs),
+              **slopes = LS_ARENA_ARRAY(ls_onnx_arena(n), ls_tensor *, n_xs);
     if (!at || !slopes) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for %d gradients", n_xs);
     }
@@ -126,7 +136,9 @@ static ls_status gradient(ls_onnx_node *n) {
         const char *name = i < n_xs ? xs[i] : zs[i - n_xs];
         LS_TRY(n->err, ls_onnx_named(n, name, &v));
         if (!v || v != n->in[i]) {
-            return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "operand %d is not \"%s\": gradients are taken where the graph was built", i, name);
+            return ls_onnx_fail(n, LS_ERR_UNSUPPORTED,
+                                "operand %d is not \"%s\": gradients are taken where the graph was built", i,
+                                name);
         }
         if (i < n_xs) {
             at[i] = ls_onnx_tensor(n, v);

@@ -1,5 +1,5 @@
-/* ai.onnx.ml: ensembles of decision trees, on the device: all samples go down all trees together, a level a step, by gathers from
- * tables of the nodes; leaves stay where they are. */
+/* ai.onnx.ml: ensembles of decision trees, on the device: all samples go down all trees together, a level
+ * a step, by gathers from tables of the nodes; leaves stay where they are. */
 #include "io/onnx/ops_ml.h"
 #include <string.h>
 
@@ -11,7 +11,7 @@ typedef struct forest {
     int64_t *feature, *mode, *yes, *no, *missing; /* missing: 1 when NaN goes to yes */
     double *split;
     int64_t *root;
-    int n_members;  /* of MEMBER nodes: values with the node that each belongs to */
+    int n_members; /* of MEMBER nodes: values with the node that each belongs to */
     double *member;
     int64_t *owner;
     bool used[MODES];
@@ -33,7 +33,8 @@ static ls_status forest_room(ls_onnx_node *n, forest *f, int count) {
 
 /* Checks children, features and that there is no cycle, and finds the depth. */
 static ls_status forest_check(ls_onnx_node *n, forest *f, int64_t features) {
-    int *height = LS_ARENA_ARRAY(ls_onnx_arena(n), int, f->count), *stack = LS_ARENA_ARRAY(ls_onnx_arena(n), int, f->count + 1);
+    int *height = LS_ARENA_ARRAY(ls_onnx_arena(n), int, f->count),
+        *stack = LS_ARENA_ARRAY(ls_onnx_arena(n), int, f->count + 1);
     if (!height || !stack) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for %d nodes", f->count);
     }
@@ -41,11 +42,13 @@ static ls_status forest_check(ls_onnx_node *n, forest *f, int64_t features) {
         f->used[f->mode[i]] = true;
         if (f->yes[i] < 0 || f->yes[i] >= f->count || f->no[i] < 0 || f->no[i] >= f->count ||
             (f->mode[i] != LEAF && (f->feature[i] < 0 || f->feature[i] >= features))) {
-            return ls_onnx_fail(n, LS_ERR_FORMAT, "node %d of the trees: its feature or a child is out of range", i);
+            return ls_onnx_fail(n, LS_ERR_FORMAT,
+                                "node %d of the trees: its feature or a child is out of range", i);
         }
         f->feature[i] = f->mode[i] == LEAF ? 0 : f->feature[i];
     }
-    for (int r = 0; r < f->n_roots; r++) { /* height: 0 not met, -1 on the way down to it, else 1 + levels below */
+    for (int r = 0; r < f->n_roots;
+         r++) { /* height: 0 not met, -1 on the way down to it, else 1 + levels below */
         int top = 0;
         stack[0] = (int)f->root[r];
         while (top >= 0) {
@@ -82,7 +85,8 @@ static ls_tensor *is_member(ls_onnx_node *n, const forest *f, ls_tensor *v, ls_t
     ls_session *s = n->s;
     ls_tensor *member = ls_onnx_ml_list(n, dtype, 1, (const int64_t[]){f->n_members}, f->member);
     ls_tensor *owner = ls_onnx_list(n, LS_I32, f->n_members, f->owner);
-    ls_tensor *hit = ls_and(s, ls_eq(s, ls_unsqueeze(s, v, 2), member), ls_eq(s, ls_unsqueeze(s, at, 2), owner));
+    ls_tensor *hit =
+        ls_and(s, ls_eq(s, ls_unsqueeze(s, v, 2), member), ls_eq(s, ls_unsqueeze(s, at, 2), owner));
     ls_tensor *any = ls_amax(s, ls_cast(s, hit, LS_I32), 1, (const int[]){2}, 0);
     return ls_ne(s, any, ls_full_i64(s, LS_I32, LS_SCALAR, 0));
 }
@@ -105,7 +109,8 @@ static ls_tensor *descend(ls_onnx_node *n, const forest *f, ls_tensor *x, int64_
             ls_tensor *holds = m == MEMBER ? is_member(n, f, v, at, dtype) : by[m](s, v, split);
             yes = yes ? ls_where(s, ls_eq(s, mode, ls_full_i64(s, LS_I32, LS_SCALAR, m)), holds, yes) : holds;
         }
-        ls_tensor *missing = ls_eq(s, table(n, f->missing, f->count, at), ls_full_i64(s, LS_I32, LS_SCALAR, 1));
+        ls_tensor *missing =
+            ls_eq(s, table(n, f->missing, f->count, at), ls_full_i64(s, LS_I32, LS_SCALAR, 1));
         yes = ls_where(s, ls_isnan(s, v), missing, yes);
         at = ls_where(s, yes, table(n, f->yes, f->count, at), table(n, f->no, f->count, at));
     }
@@ -114,16 +119,18 @@ static ls_tensor *descend(ls_onnx_node *n, const forest *f, ls_tensor *x, int64_
 
 enum { AVERAGE, SUM, MIN, MAX };
 
-/* Scores [N, targets] of leaves: `weight` is [count, targets], with `given` 1 where a leaf says something of a target. */
-static ls_tensor *gather_scores(ls_onnx_node *n, const forest *f, ls_tensor *leaves, ls_dtype dtype, int64_t targets, double *weight,
-                                const bool *given, int aggregate) {
+/* Scores [N, targets] of leaves: `weight` is [count, targets], with `given` 1 where a leaf says something
+ * of a target. */
+static ls_tensor *gather_scores(ls_onnx_node *n, const forest *f, ls_tensor *leaves, ls_dtype dtype,
+                                int64_t targets, double *weight, const bool *given, int aggregate) {
     ls_session *s = n->s;
     const int trees[1] = {1};
     const double most = dtype == LS_F64 ? 1.7976931348623157e308 : 3.4028234663852886e38;
     for (int64_t i = 0; aggregate >= MIN && i < f->count * targets; i++) {
         weight[i] = given[i] ? weight[i] : aggregate == MIN ? most : -most;
     }
-    ls_tensor *all = ls_gather(s, ls_onnx_ml_list(n, dtype, 2, (const int64_t[]){f->count, targets}, weight), leaves, 0);
+    ls_tensor *all =
+        ls_gather(s, ls_onnx_ml_list(n, dtype, 2, (const int64_t[]){f->count, targets}, weight), leaves, 0);
     if (aggregate >= MIN) {
         return aggregate == MIN ? ls_amin(s, all, 1, trees, 0) : ls_amax(s, all, 1, trees, 0);
     }
@@ -135,7 +142,9 @@ static ls_tensor *gather_scores(ls_onnx_node *n, const forest *f, ls_tensor *lea
 static ls_status ints(ls_onnx_node *n, const char *name, int count, const int64_t **out) {
     int have;
     *out = ls_onnx_attr_ints(n, name, &have);
-    return have == count ? LS_OK : ls_onnx_fail(n, LS_ERR_FORMAT, "attribute %s has %d entries: expected %d", name, have, count);
+    return have == count ? LS_OK
+                         : ls_onnx_fail(n, LS_ERR_FORMAT, "attribute %s has %d entries: expected %d", name,
+                                        have, count);
 }
 
 /* ---- TreeEnsemble: inner nodes and leaves apart ---- */
@@ -187,9 +196,12 @@ static ls_status read_inner(ls_onnx_node *n, forest *f, int inner, int leaves) {
     const int64_t *roots = ls_onnx_attr_ints(n, "tree_roots", &n_roots);
     f->root = ls_arena_copy(ls_onnx_arena(n), roots, sizeof *roots * (size_t)n_roots);
     f->n_roots = n_roots;
-    if (ls_data_dtype(modes) != LS_U8 || ls_data_numel(modes) != inner || n_splits != inner || (n_missing && n_missing != inner) ||
-        n_roots < 1 || !f->root) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "nodes_modes, nodes_splits or tree_roots: expected %d uint8, %d numbers, and roots", inner, inner);
+    if (ls_data_dtype(modes) != LS_U8 || ls_data_numel(modes) != inner || n_splits != inner ||
+        (n_missing && n_missing != inner) || n_roots < 1 || !f->root) {
+        return ls_onnx_fail(
+            n, LS_ERR_FORMAT,
+            "nodes_modes, nodes_splits or tree_roots: expected %d uint8, %d numbers, and roots", inner,
+            inner);
     }
     for (int i = 0; i < inner + leaves; i++) {
         bool leaf = i >= inner;
@@ -214,7 +226,8 @@ static ls_status read_inner(ls_onnx_node *n, forest *f, int inner, int leaves) {
 ls_status ls_onnx_tree_ensemble(ls_onnx_node *n) {
     static const char *const posts[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
     forest f = {0};
-    int64_t dims[2], targets = ls_onnx_attr_int(n, "n_targets", 1), post = ls_onnx_attr_int(n, "post_transform", 0);
+    int64_t dims[2], targets = ls_onnx_attr_int(n, "n_targets", 1),
+                     post = ls_onnx_attr_int(n, "post_transform", 0);
     int64_t aggregate = ls_onnx_attr_int(n, "aggregate_function", SUM);
     int inner, leaves, type = ls_onnx_in_type(n, 0);
     double *leaf_weights;
@@ -226,27 +239,30 @@ ls_status ls_onnx_tree_ensemble(ls_onnx_node *n) {
     ls_onnx_attr_ints(n, "nodes_featureids", &inner);
     LS_TRY(n->err, ls_onnx_ml_tensor_numbers(n, "leaf_weights", &leaf_weights, &leaves));
     LS_TRY(n->err, ints(n, "leaf_targetids", leaves, &leaf_targets));
-    if (inner < 1 || leaves < 1 || inner > INT32_MAX - leaves || targets < 1 || targets > 1 << 20 || post < 0 || post > 4 || aggregate < 0 ||
-        aggregate > MAX) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "%d nodes, %d leaves, %lld targets, post_transform %lld, aggregate_function %lld", inner, leaves,
-                            (long long)targets, (long long)post, (long long)aggregate);
+    if (inner < 1 || leaves < 1 || inner > INT32_MAX - leaves || targets < 1 || targets > 1 << 20 ||
+        post < 0 || post > 4 || aggregate < 0 || aggregate > MAX) {
+        return ls_onnx_fail(n, LS_ERR_FORMAT,
+                            "%d nodes, %d leaves, %lld targets, post_transform %lld, aggregate_function %lld",
+                            inner, leaves, (long long)targets, (long long)post, (long long)aggregate);
     }
     LS_TRY(n->err, forest_room(n, &f, inner + leaves));
     LS_TRY(n->err, read_inner(n, &f, inner, leaves));
     LS_TRY(n->err, forest_check(n, &f, dims[1]));
-    double *weight = LS_ARENA_ARRAY(ls_onnx_arena(n), double, (size_t)f.count * (size_t)targets);
-    bool *given = LS_ARENA_ARRAY(ls_onnx_arena(n), bool, (size_t)f.count * (size_t)targets);
+    double *weight = LS_ARENA_ARRAY(ls_onnx_arena(n), double, (size_t)f.count *(size_t)targets);
+    bool *given = LS_ARENA_ARRAY(ls_onnx_arena(n), bool, (size_t)f.count *(size_t)targets);
     if (!weight || !given) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for the leaves");
     }
     for (int i = 0; i < leaves; i++) {
         if (leaf_targets[i] < 0 || leaf_targets[i] >= targets) {
-            return ls_onnx_fail(n, LS_ERR_RANGE, "target %lld of leaf %d: expected below %lld", (long long)leaf_targets[i], i, (long long)targets);
+            return ls_onnx_fail(n, LS_ERR_RANGE, "target %lld of leaf %d: expected below %lld",
+                                (long long)leaf_targets[i], i, (long long)targets);
         }
         weight[(inner + i) * targets + leaf_targets[i]] = leaf_weights[i];
         given[(inner + i) * targets + leaf_targets[i]] = true;
     }
-    ls_tensor *y = gather_scores(n, &f, descend(n, &f, x, dims[0]), ls_tensor_dtype(x), targets, weight, given, (int)aggregate);
+    ls_tensor *y = gather_scores(n, &f, descend(n, &f, x, dims[0]), ls_tensor_dtype(x), targets, weight,
+                                 given, (int)aggregate);
     LS_TRY(n->err, ls_onnx_ml_post(n, posts[post], &y));
     return ls_onnx_out_as(n, 0, ls_cast(n->s, y, ls_onnx_carrier(type)), type);
 }
@@ -261,7 +277,8 @@ static bool same_pair(const void *a, const void *b) {
 }
 
 static ls_status mode_of(ls_onnx_node *n, const char *name, int64_t *out) {
-    static const char *const names[] = {"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "", "LEAF"};
+    static const char *const names[] = {"BRANCH_LEQ", "BRANCH_LT",  "BRANCH_GTE", "BRANCH_GT",
+                                        "BRANCH_EQ",  "BRANCH_NEQ", "",           "LEAF"};
     for (int m = LEQ; m <= LEAF; m++) {
         if (!strcmp(names[m], name) && *name) {
             *out = m;
@@ -285,14 +302,16 @@ static ls_status fill_nodes(ls_onnx_node *n, forest *f, ls_map *names, int64_t *
     missing = ls_onnx_attr_ints(n, "nodes_missing_value_tracks_true", &n_missing);
     const char *const *modes = ls_onnx_attr_strings(n, "nodes_modes", &n_modes);
     if (n_values != f->count || n_modes != f->count || (n_missing && n_missing != f->count)) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "%d nodes_values and %d nodes_modes: expected %d", n_values, n_modes, f->count);
+        return ls_onnx_fail(n, LS_ERR_FORMAT, "%d nodes_values and %d nodes_modes: expected %d", n_values,
+                            n_modes, f->count);
     }
     for (int i = 0; i < f->count; i++) {
         int64_t *pair = pairs + 2 * i;
         pair[0] = tree[i];
         pair[1] = id[i];
         if (ls_map_get(names, hash_pair(pair), pair)) {
-            return ls_onnx_fail(n, LS_ERR_FORMAT, "node %lld of tree %lld stands twice", (long long)id[i], (long long)tree[i]);
+            return ls_onnx_fail(n, LS_ERR_FORMAT, "node %lld of tree %lld stands twice", (long long)id[i],
+                                (long long)tree[i]);
         }
         if (!ls_map_put(names, hash_pair(pair), pair, pair)) {
             return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for %d nodes", f->count);
@@ -315,7 +334,8 @@ static ls_status fill_nodes(ls_onnx_node *n, forest *f, ls_map *names, int64_t *
             const int64_t pair[2] = {tree[i], side ? no[i] : yes[i]};
             const int64_t *at = ls_map_get(names, hash_pair(pair), pair);
             if (!at) {
-                return ls_onnx_fail(n, LS_ERR_FORMAT, "node %lld of tree %lld is missing", (long long)pair[1], (long long)pair[0]);
+                return ls_onnx_fail(n, LS_ERR_FORMAT, "node %lld of tree %lld is missing", (long long)pair[1],
+                                    (long long)pair[0]);
             }
             *(side ? &f->no[i] : &f->yes[i]) = (at - pairs) / 2;
         }
@@ -324,8 +344,8 @@ static ls_status fill_nodes(ls_onnx_node *n, forest *f, ls_map *names, int64_t *
 }
 
 /* The weights that leaves give to targets: attributes <what>_treeids, _nodeids, _ids, _weights. */
-static ls_status fill_weights(ls_onnx_node *n, const ls_map *names, const int64_t *pairs, const char *what, int64_t targets, double *weight,
-                              bool *given, bool *out_positive) {
+static ls_status fill_weights(ls_onnx_node *n, const ls_map *names, const int64_t *pairs, const char *what,
+                              int64_t targets, double *weight, bool *given, bool *out_positive) {
     char name[32] = "";
     const int64_t *list[3];
     double *weights;
@@ -342,7 +362,8 @@ static ls_status fill_weights(ls_onnx_node *n, const ls_map *names, const int64_
         const int64_t pair[2] = {list[0][i], list[1][i]};
         const int64_t *at = ls_map_get(names, hash_pair(pair), pair);
         if (!at || list[2][i] < 0 || list[2][i] >= targets) {
-            return ls_onnx_fail(n, LS_ERR_FORMAT, "weight %d is of node %lld of tree %lld, for target %lld: there is none", i,
+            return ls_onnx_fail(n, LS_ERR_FORMAT,
+                                "weight %d is of node %lld of tree %lld, for target %lld: there is none", i,
                                 (long long)pair[1], (long long)pair[0], (long long)list[2][i]);
         }
         int64_t k = (at - pairs) / 2 * targets + list[2][i];
@@ -354,7 +375,8 @@ static ls_status fill_weights(ls_onnx_node *n, const ls_map *names, const int64_
 }
 
 /* Raw scores [N, targets] before base values. */
-static ls_status old_scores(ls_onnx_node *n, const char *what, int64_t targets, int aggregate, bool *out_positive, ls_tensor **out_scores) {
+static ls_status old_scores(ls_onnx_node *n, const char *what, int64_t targets, int aggregate,
+                            bool *out_positive, ls_tensor **out_scores) {
     forest f = {0};
     int64_t dims[2], *pairs;
     int count;
@@ -365,24 +387,27 @@ static ls_status old_scores(ls_onnx_node *n, const char *what, int64_t targets, 
     }
     ls_onnx_attr_ints(n, "nodes_treeids", &count);
     if (count < 1 || targets < 1 || targets > 1 << 20) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "%d nodes and %lld targets or classes", count, (long long)targets);
+        return ls_onnx_fail(n, LS_ERR_FORMAT, "%d nodes and %lld targets or classes", count,
+                            (long long)targets);
     }
     LS_TRY(n->err, forest_room(n, &f, count));
     f.root = LS_ARENA_ARRAY(arena, int64_t, count);
     pairs = LS_ARENA_ARRAY(arena, int64_t, 2 * (size_t)count);
-    double *weight = LS_ARENA_ARRAY(arena, double, (size_t)count * (size_t)targets);
-    bool *given = LS_ARENA_ARRAY(arena, bool, (size_t)count * (size_t)targets);
+    double *weight = LS_ARENA_ARRAY(arena, double, (size_t)count *(size_t)targets);
+    bool *given = LS_ARENA_ARRAY(arena, bool, (size_t)count *(size_t)targets);
     if (!f.root || !pairs || !weight || !given) {
         return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for %d nodes", count);
     }
     ls_map names;
     ls_map_init(&names, arena->heap, same_pair);
     ls_status status = fill_nodes(n, &f, &names, pairs);
-    status = status == LS_OK ? fill_weights(n, &names, pairs, what, targets, weight, given, out_positive) : status;
+    status =
+        status == LS_OK ? fill_weights(n, &names, pairs, what, targets, weight, given, out_positive) : status;
     ls_map_free(&names);
     LS_TRY(n->err, status);
     LS_TRY(n->err, forest_check(n, &f, dims[1]));
-    *out_scores = gather_scores(n, &f, descend(n, &f, x, dims[0]), ls_tensor_dtype(x), targets, weight, given, aggregate);
+    *out_scores = gather_scores(n, &f, descend(n, &f, x, dims[0]), ls_tensor_dtype(x), targets, weight, given,
+                                aggregate);
     return *out_scores ? LS_OK : ls_onnx_out(n, 0, NULL);
 }
 
@@ -412,13 +437,15 @@ ls_status ls_onnx_tree_regressor(ls_onnx_node *n) {
     return ls_onnx_out(n, 0, ls_cast(n->s, y, LS_F32));
 }
 
-/* Two classes of which leaves name only one: the other's score is what is left of 1 when no weight is negative (the class is the
- * named one above a half), else the negated one (above 0). Result 0 is the label, 1 the scores. */
+/* Two classes of which leaves name only one: the other's score is what is left of 1 when no weight is
+ * negative (the class is the named one above a half), else the negated one (above 0). Result 0 is the
+ * label, 1 the scores. */
 static ls_status two_classes(ls_onnx_node *n, ls_tensor *y, bool positive, const char *transform) {
     ls_session *s = n->s;
     ls_dtype dtype = ls_tensor_dtype(y);
     ls_tensor *yes = ls_lt(s, ls_onnx_scalar(n, dtype, positive ? 0.5 : 0), y);
-    ls_tensor *other = positive && strcmp(transform, "LOGISTIC") ? ls_sub(s, ls_onnx_scalar(n, dtype, 1), y) : ls_neg(s, y);
+    ls_tensor *other =
+        positive && strcmp(transform, "LOGISTIC") ? ls_sub(s, ls_onnx_scalar(n, dtype, 1), y) : ls_neg(s, y);
     ls_tensor *both = ls_concat(s, (ls_tensor *[]){other, y}, 2, 1);
     LS_TRY(n->err, ls_onnx_ml_post(n, transform, &both));
     LS_TRY(n->err, ls_onnx_out(n, 1, ls_cast(s, both, LS_F32)));
