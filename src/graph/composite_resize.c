@@ -135,7 +135,7 @@ static bool line_of(ls_session *s, const ls_resize_spec *spec, const ls_tensor *
     l->width = spec->scale[axis] ? l->scale * (double)l->from : (double)l->to;
     l->start = spec->coords == LS_RESIZE_CROP ? spec->start[axis] : 0;
     l->end = spec->coords == LS_RESIZE_CROP ? spec->end[axis] : 1;
-    if (!ls_dim_is_fixed(d) || l->to < 0 || (l->from == 0 && l->to > 0) || (l->to > 0 && !(l->scale > 0 && l->scale < 1e12))) {
+    if (!ls_dim_is_fixed(d) || l->to < 0 || l->to > INT32_MAX || (l->from == 0 && l->to > 0) || (l->to > 0 && !(l->scale > 0 && l->scale < 1e12))) {
         LS_NODE_FAIL(s, LS_ERR_SHAPE,
                      "resize: axis %d of %s to %" PRId64 " with scale %g: expected a fixed extent that has elements, and a scale "
                      "above 0",
@@ -177,13 +177,18 @@ ls_tensor *ls_resize(ls_session *s, ls_tensor *x, const ls_resize_spec *spec) {
             if (k != i && !ls_dim_is_fixed(shape.dim[k])) {
                 return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "resize: operand is %s: expected fixed extents", LS_TEXT(x));
             }
-            *(k < i ? &before : &after) *= k == i ? 1 : shape.dim[k].offset;
         }
         if (!ls_shape_check(s, "resize", &shape)) {
             return NULL;
         }
-        ls_tensor *flat = l.to ? ls_reshape(s, y, LS_SHAPE(before, l.from, after)) : NULL;
-        y = l.to ? resize_line(s, spec, &l, flat) : ls_full(s, wide, LS_SHAPE(before, 0, after), 0);
+        for (int k = 0; k < shape.rank; k++) {
+            *(k < i ? &before : &after) *= k == i ? 1 : shape.dim[k].offset;
+        }
+        if (before == 0 || after == 0 || l.to == 0) {
+            y = ls_full(s, wide, shape, 0);
+            continue;
+        }
+        y = resize_line(s, spec, &l, ls_reshape(s, y, LS_SHAPE(before, l.from, after)));
         y = y ? ls_reshape(s, y, shape) : NULL;
     }
     if (y && !moves && !real) {

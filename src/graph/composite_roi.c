@@ -23,7 +23,8 @@ static bool roi_check(ls_session *s, const char *name, const ls_tensor *x, const
     bool fits = x->shape.rank == 4 && rois->shape.rank == 2 && batch->shape.rank == 1 && ls_shape_is_fixed(&x->shape) &&
                 ls_shape_is_fixed(&rois->shape) && ls_dim_equal(rois->shape.dim[1], ls_dim_fixed(4)) &&
                 ls_dim_equal(rois->shape.dim[0], batch->shape.dim[0]) && batch->dtype == LS_I64 && x->dtype == rois->dtype &&
-                ls_dtype_is_float(x->dtype) && x->shape.dim[2].offset > 0 && x->shape.dim[3].offset > 0 && height > 0 && width > 0;
+                ls_dtype_is_float(x->dtype) && x->shape.dim[2].offset > 0 && x->shape.dim[3].offset > 0 && height > 0 && width > 0 &&
+                height <= 1 << 24 && width <= 1 << 24;
     if (!fits) {
         LS_NODE_FAIL(s, LS_ERR_SHAPE,
                      "%s: operand is %s, regions %s of images %s, to %" PRId64 " by %" PRId64 ": expected floats [N,C,H,W] and [K,4], i64 "
@@ -110,6 +111,9 @@ ls_tensor *ls_roi_align(ls_session *s, ls_tensor *x, ls_tensor *rois, ls_tensor 
     }
     int64_t n = x->shape.dim[0].offset, c = x->shape.dim[1].offset, h = x->shape.dim[2].offset, w = x->shape.dim[3].offset;
     int64_t k = rois->shape.dim[0].offset, most = spec->samples, oh = spec->height, ow = spec->width;
+    if (most > 1 << 16) {
+        return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "roi_align: %" PRId64 " samples a bin: expected at most 65536", most);
+    }
     if (most < 1 || k == 0) {
         return ls_full(s, x->dtype, LS_SHAPE(k, c, oh, ow), 0);
     }

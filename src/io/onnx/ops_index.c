@@ -364,6 +364,9 @@ static ls_status unique_out(ls_onnx_node *n, int rank, const int64_t *dims, cons
 }
 
 static ls_status unique(ls_onnx_node *n) {
+    if (n->in[0]->kind != ONNX_TENSOR && n->in[0]->kind != ONNX_STRINGS) {
+        return ls_onnx_fail(n, LS_ERR_DTYPE, "the operand is no tensor");
+    }
     int64_t dims[LS_MAX_RANK];
     int rank = ls_onnx_value_dims(n->in[0], dims), axis = 0;
     unique_set u = {.outer = 1, .inner = 1, .items = 1};
@@ -380,6 +383,9 @@ static ls_status unique(ls_onnx_node *n) {
             u.items *= dims[i];
         }
         rank = 1;
+    }
+    if (u.outer == 0 || u.inner == 0) { /* nothing to compare in any slice */
+        u.outer = u.inner = 0;
     }
     LS_TRY(n->err, unique_read(n, &u, &bytes, &size));
     ls_arena *arena = ls_onnx_arena(n);
@@ -480,7 +486,7 @@ static ls_status non_max_suppression(ls_onnx_node *n) {
     int64_t dims[LS_MAX_RANK], of_scores[LS_MAX_RANK], most, found = 0;
     double threshold, least, *boxes, *scores;
     int count, center = ls_onnx_attr_int(n, "center_point_box", 0) != 0;
-    if (ls_onnx_value_dims(n->in[0], dims) != 3 || dims[2] != 4 || ls_onnx_value_dims(n->in[1], of_scores) != 3 ||
+    if (n->in[0]->kind != ONNX_TENSOR || n->in[1]->kind != ONNX_TENSOR || ls_onnx_value_dims(n->in[0], dims) != 3 || dims[2] != 4 || ls_onnx_value_dims(n->in[1], of_scores) != 3 ||
         of_scores[0] != dims[0] || of_scores[2] != dims[1]) {
         return ls_onnx_fail(n, LS_ERR_SHAPE, "expected boxes [batches, boxes, 4] and scores [batches, classes, boxes]");
     }
@@ -491,6 +497,9 @@ static ls_status non_max_suppression(ls_onnx_node *n) {
     LS_TRY(n->err, ls_onnx_float(n, 4, 0, &least));
     int64_t batches = dims[0], m = dims[1], classes = of_scores[1];
     most = most < 0 ? 0 : most > m ? m : most;
+    if (most == 0 || classes == 0) {
+        return ls_onnx_out_from(n, 0, ONNX_INT64, 2, (int64_t[]){0, 3}, NULL);
+    }
     ls_arena *arena = ls_onnx_arena(n);
     box *rows = LS_ARENA_ARRAY(arena, box, m + 1);
     candidate *all = LS_ARENA_ARRAY(arena, candidate, m + 1);

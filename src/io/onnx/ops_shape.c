@@ -118,7 +118,14 @@ static ls_status unsqueeze(ls_onnx_node *n) {
     return shaped(n, x, rank + count, more);
 }
 
+/* Operators that look at a shape alone take what has one. */
+static ls_status check_array(ls_onnx_node *n, bool strings) {
+    bool fits = n->in[0]->kind == ONNX_TENSOR || (strings && n->in[0]->kind == ONNX_STRINGS);
+    return fits ? LS_OK : ls_onnx_fail(n, LS_ERR_DTYPE, "the operand is no tensor%s", strings ? "" : " of numbers");
+}
+
 static ls_status shape(ls_onnx_node *n) {
+    LS_TRY(n->err, check_array(n, true));
     int64_t dims[LS_MAX_RANK], rank = ls_onnx_value_dims(n->in[0], dims);
     int64_t start = ls_onnx_attr_int(n, "start", 0), end = ls_onnx_attr_int(n, "end", rank);
     start += start < 0 ? rank : 0;
@@ -130,6 +137,7 @@ static ls_status shape(ls_onnx_node *n) {
 }
 
 static ls_status size(ls_onnx_node *n) {
+    LS_TRY(n->err, check_array(n, true));
     int64_t dims[LS_MAX_RANK], count = 1;
     int rank = ls_onnx_value_dims(n->in[0], dims);
     for (int i = 0; i < rank; i++) {
@@ -363,6 +371,9 @@ static ls_status center_crop_pad(ls_onnx_node *n) {
     for (int i = 0; i < count; i++) {
         int axis;
         LS_TRY(n->err, ls_onnx_axis(n, axes ? axes[i] : i, rank, &axis));
+        if (wanted[i] < 0) {
+            return ls_onnx_fail(n, LS_ERR_INVALID, "extent %" PRId64, wanted[i]);
+        }
         int64_t more = wanted[i] - dims[axis], low = more < 0 ? -(-more / 2) : more / 2;
         pads[axis] = (ls_pad_spec){low, more - low, 0};
     }
@@ -494,6 +505,7 @@ static ls_tensor *positions(ls_onnx_node *n, const int64_t dims[2], int axis) {
 }
 
 static ls_status eye_like(ls_onnx_node *n) {
+    LS_TRY(n->err, check_array(n, false));
     int64_t dims[LS_MAX_RANK], k = ls_onnx_attr_int(n, "k", 0);
     int type = (int)ls_onnx_attr_int(n, "dtype", n->in[0]->type);
     if (ls_onnx_value_dims(n->in[0], dims) != 2) {
