@@ -1,6 +1,7 @@
 /* lockstep inspect: what a network becomes on its way to a device. */
 #include "cli/input.h"
 #include "cli/model.h"
+#include "cli/picture.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,7 @@ static int inspect_model(cli_world *w, cli_option *options, const char *path, un
 int cmd_inspect(int argc, char **argv) {
     cli_option options[] = {
         CLI_INPUT_OPTIONS,
+        CLI_PICTURE_OPTIONS,
         CLI_DEVICE_OPTIONS,
         {.name = "graph", .help = "the simplified graph"},
         {.name = "groups", .help = "which operations share a kernel"},

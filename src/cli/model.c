@@ -1,5 +1,6 @@
 /* Models from .onnx files: their inputs by name, as files, seeds or zeros; running them. */
 #include "cli/model.h"
+#include "cli/picture.h"
 #include <lockstep/inspect.h>
 #include <errno.h>
 #include <stdio.h>
@@ -254,7 +255,7 @@ static int read_inputs(cli_model *m, ls_context *context, cli_option *options, b
         const char *rest;
         int k = input_of(m, o->all[i], &rest);
         if (k < 0) {
-            return unknown_name("input", o->all[i], "expected NAME=FILE.npy|random[:SEED]|zeros; the model's inputs", m->n_inputs,
+            return unknown_name("input", o->all[i], "expected NAME=FILE|random[:SEED]|zeros; the model's inputs", m->n_inputs,
                                 input_name, m);
         }
         if (whats[k] || m->values[k]) {
@@ -265,10 +266,13 @@ static int read_inputs(cli_model *m, ls_context *context, cli_option *options, b
             continue;
         }
         ls_model_port port = ls_model_input(m->model, k);
-        if (ls_npy_load(context, rest, &m->values[k], &err) != LS_OK) {
-            return cli_fail(err.code, err.message);
+        int code = EXIT_FINE;
+        if (cli_is_picture(rest)) {
+            code = cli_picture(context, options, &port, rest, &m->values[k]);
+        } else if (ls_npy_load(context, rest, &m->values[k], &err) != LS_OK) {
+            code = cli_fail(err.code, err.message);
         }
-        int code = take_file(&port, o->all[i], m->values[k], b);
+        code = code == EXIT_FINE ? take_file(&port, o->all[i], m->values[k], b) : code;
         if (code != EXIT_FINE) {
             return code;
         }
@@ -393,6 +397,10 @@ static int save(cli_world *w, const char *folder, const char *name, const ls_dat
 
 static int report(cli_world *w, cli_option *options, const cli_model *m, ls_data *const *outputs, double ms, const ls_runner *profiled,
                   double seconds) {
+    int64_t top = 0;
+    if (!cli_int(options, "top", 1, 1000000, &top)) {
+        return EXIT_USAGE;
+    }
     cJSON *root = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(root, "outputs");
     const char *folder = cli_text(options, "output", NULL);
     int code = EXIT_FINE;
@@ -413,6 +421,7 @@ static int report(cli_world *w, cli_option *options, const cli_model *m, ls_data
         cJSON_AddStringToObject(o, "sha256", hex);
         cJSON_AddItemToArray(list, o);
         code = folder ? save(w, folder, name, outputs[i]) : EXIT_FINE;
+        code = code == EXIT_FINE && top ? cli_print_top(outputs[i], top, cli_text(options, "labels", NULL)) : code;
     }
     printf("median %.3f ms on %s\n", ms, ls_device_id(w->device));
     cJSON_AddStringToObject(root, "device", ls_device_id(w->device));

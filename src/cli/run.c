@@ -1,6 +1,7 @@
 /* lockstep run: a network's outputs, their hashes, and how long a run takes. */
 #include "cli/input.h"
 #include "cli/model.h"
+#include "cli/picture.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,9 @@ int cmd_run(int argc, char **argv) {
     cli_option options[] = {
         CLI_INPUT_OPTIONS,
         CLI_DEVICE_OPTIONS,
+        CLI_PICTURE_OPTIONS,
+        {.name = "top", .value = "K", .help = "also print the K largest of each output's last axis"},
+        {.name = "labels", .value = "FILE", .help = "their names, one a line"},
         {.name = "output", .value = "DIR", .help = "write each output as DIR/NAME.npy"},
         {.name = "repeat", .value = "N", .help = "runs, of which the median time is printed; default 1"},
         CLI_PROFILE_OPTION,

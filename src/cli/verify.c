@@ -2,6 +2,7 @@
  * to end. */
 #include "cli/input.h"
 #include "cli/model.h"
+#include "cli/picture.h"
 #include "cli/report.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,6 +94,7 @@ static int verify_device(cli_option *options, const char *model, const char *dev
 int cmd_verify(int argc, char **argv) {
     cli_option options[] = {
         CLI_INPUT_OPTIONS,
+        CLI_PICTURE_OPTIONS,
         {.name = "devices", .value = "a,b,...", .help = "the devices; default cpu,ref"},
         {.name = "math", .value = "locked|fast|reduced", .help = "the kind of arithmetic; default locked"},
         {.name = "no-fusion", .help = "one kernel an operation"},

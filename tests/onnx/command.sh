@@ -70,6 +70,22 @@ bad 2 'text.onnx' run text.onnx
 head -c 40 add.onnx >short.onnx
 bad 2 'short.onnx' run short.onnx
 
+# ---- pictures and scores: two pixels beside each other, (255,0,51) and (0,102,204), in two rows ----
+printf 'P6\n2 2\n255\n\377\000\063\000\146\314\377\000\063\000\146\314' >two.ppm
+printf 'one\ntwo\n' >labels.txt
+good '1 0 1 0 0 0.4 0 0.4 0.2 0.8 ...' run planes.onnx --input x=two.ppm
+good '  255 0 255 0 0 102 0 102 51 204 ...' run planes.onnx --input x=two.ppm --scale 1
+good '1 -1 1 -1 -0.5 -0.1 -0.5 -0.1 -0.4 0.2 ...' run planes.onnx --input x=two.ppm --mean 0.5,0.5,0.6 --std 0.5,1,1
+good '255 0 51 0 102 204 255 0 51 0 ...' run pixels.onnx --input x=two.ppm
+good '      0  1            one' run planes.onnx --input x=two.ppm --top 1 --labels labels.txt
+good '      1  0            two' run planes.onnx --input x=two.ppm --top 2 --labels labels.txt
+bad 2 'expected 1 or 3 numbers' run planes.onnx --input x=two.ppm --mean 1,2
+bad 2 'expected 1 or 3 numbers' run planes.onnx --input x=two.ppm --std 1,2,3,4
+bad 2 'is no picture' run add.onnx --input b=two.ppm
+bad 2 'text.png' run planes.onnx --input x=text.png
+cp text.onnx text.png
+bad 2 'text.png' run planes.onnx --input x=text.png
+
 # ---- verify, inspect ----
 good 'cpu: same' verify add.onnx --dim n=4
 bad 2 'Frobnicate' verify unknown.onnx

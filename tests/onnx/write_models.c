@@ -11,6 +11,8 @@ int main(int argc, char **argv) {
         {"not.onnx", {.op = "Not", .opset = 14, .n_in = 1, .n_out = 1, .in = {{"x", 9, 1, {4}}}, .out = {{"y", 9, 1, {4}}}}},
         {"unknown.onnx",
          {.op = "Frobnicate", .domain = "org.example", .opset = 3, .n_in = 1, .n_out = 1, .in = {{"x", 1, 1, {4}}}, .out = {{"y", 1, 1, {4}}}}},
+        {"planes.onnx", {.op = "Identity", .opset = 14, .n_in = 1, .n_out = 1, .in = {{"x", 1, 4, {1, 3, -1, 2}}}, .out = {{"y", 1, 4, {1, 3, -1, 2}}}}},
+        {"pixels.onnx", {.op = "Identity", .opset = 14, .n_in = 1, .n_out = 1, .in = {{"x", 2, 3, {2, 2, 3}}}, .out = {{"y", 2, 3, {2, 2, 3}}}}},
         {"strings.onnx", {.op = "Identity", .opset = 14, .n_in = 1, .n_out = 1, .in = {{"x", 8, 1, {4}}}, .out = {{"y", 8, 1, {4}}}}},
     };
     char path[1024];
