@@ -217,6 +217,14 @@ static ls_status fused_gemm(ls_onnx_node *n) {
     return ls_onnx_out(n, 0, y);
 }
 
+/* Convolution, plus operand 3 where there is one, and an activation. */
+static ls_status fused_conv(ls_onnx_node *n) {
+    ls_tensor *y, *more = ls_onnx_in(n, 3);
+    LS_TRY(n->err, ls_onnx_conv(n, &y));
+    LS_TRY(n->err, activated(n, more ? ls_add(n->s, y, more) : y, &y));
+    return ls_onnx_out(n, 0, y);
+}
+
 /* Codes of `bits` bits, low ones first in each byte: u8 [..., bytes] to `dtype` [..., bytes * 8 / bits]. */
 static ls_tensor *unpacked(ls_onnx_node *n, ls_tensor *x, int64_t bits, ls_dtype dtype) {
     int64_t d[LS_MAX_RANK];
@@ -365,6 +373,113 @@ static ls_status qlinear_concat(ls_onnx_node *n) {
     return codes_out(n, all, 0, ls_tensor_dtype(ls_onnx_in(n, 2)));
 }
 
+/* x[N,...,C] to [N,C,...], or back. */
+static ls_tensor *channels_moved(ls_onnx_node *n, ls_tensor *x, bool first) {
+    int64_t d[LS_MAX_RANK];
+    int axes[LS_MAX_RANK], rank = x ? ls_onnx_dims(x, d) : 0;
+    for (int i = 0; i < rank; i++) {
+        axes[i] = i == 0 ? 0 : first ? (i == 1 ? rank - 1 : i - 1) : (i == rank - 1 ? 1 : i + 1);
+    }
+    return x ? ls_permute(n->s, x, axes) : NULL;
+}
+
+/* Its mean is rounded after the zero point was added, which decides ties another way than QuantizeLinear's. */
+static ls_status qlinear_average_pool(ls_onnx_node *n) {
+    ls_tensor *x = real_numbers(n, 0), *scale = ls_onnx_in(n, 3), *zero = ls_onnx_in(n, 4), *y;
+    bool last = ls_onnx_attr_int(n, "channels_last", 0) != 0;
+    LS_TRY(n->err, ls_onnx_avg_pool(n, last ? channels_moved(n, x, true) : x, &y));
+    if (!scale) {
+        return ls_onnx_out(n, 0, NULL);
+    }
+    y = ls_div(n->s, last ? channels_moved(n, y, false) : y, scale);
+    y = zero ? ls_add(n->s, y, ls_cast(n->s, zero, LS_F32)) : y;
+    return ls_onnx_out(n, 0, ls_cast(n->s, ls_rint(n->s, y), ls_tensor_dtype(ls_onnx_in(n, 0))));
+}
+
+static ls_status qlinear_softmax(ls_onnx_node *n) {
+    ls_tensor *x = real_numbers(n, 0);
+    int64_t d[LS_MAX_RANK];
+    int axis;
+    if (!x) {
+        return ls_onnx_out(n, 0, NULL);
+    }
+    LS_TRY(n->err, ls_onnx_axis(n, ls_onnx_attr_int(n, "axis", -1), ls_onnx_dims(x, d), &axis));
+    if (ls_onnx_attr_int(n, "opset", 13) < 13 && axis != ls_onnx_dims(x, d) - 1) {
+        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "opset below 13 with an axis that is not the last");
+    }
+    return codes_out(n, ls_softmax(n->s, x, axis), 3, ls_tensor_dtype(ls_onnx_in(n, 0)));
+}
+
+/* (a - a's zero) (b - b's zero) in i32, times both scales, plus the bias; a's zero and scale are given, b's are operands. */
+static ls_status scaled_product(ls_onnx_node *n, ls_tensor *a, ls_tensor *a_zero, ls_tensor *a_scale,
+                                int b_scale_at, int b_zero_at, int bias_at) {
+    ls_tensor *b = ls_onnx_in(n, 1), *b_scale = ls_onnx_in(n, b_scale_at), *b_zero = ls_onnx_in(n, b_zero_at);
+    ls_tensor *bias = ls_onnx_in(n, bias_at);
+    if (!a || !b || !a_scale || !b_scale) {
+        return ls_onnx_out(n, 0, NULL);
+    }
+    a = ls_cast(n->s, a, LS_I32);
+    a = a_zero ? ls_sub(n->s, a, ls_cast(n->s, a_zero, LS_I32)) : a;
+    b = ls_cast(n->s, b, LS_I32);
+    b = b_zero ? ls_sub(n->s, b, ls_cast(n->s, b_zero, LS_I32)) : b;
+    ls_tensor *y = ls_cast(n->s, ls_matmul(n->s, a, b), LS_F32);
+    y = ls_mul(n->s, y, ls_mul(n->s, a_scale, b_scale));
+    return ls_onnx_out(n, 0, bias ? ls_add(n->s, y, bias) : y);
+}
+
+static ls_status matmul_integer_to_float(ls_onnx_node *n) {
+    return scaled_product(n, ls_onnx_in(n, 0), ls_onnx_in(n, 4), ls_onnx_in(n, 2), 3, 5, 6);
+}
+
+/* a is quantised as DynamicQuantizeLinear does: u8 over its range with 0 in it. */
+static ls_status dynamic_quantize_matmul(ls_onnx_node *n) {
+    ls_tensor *a = ls_onnx_in(n, 0), *b = ls_onnx_in(n, 1), *zero = ls_onnx_scalar(n, LS_F32, 0);
+    ls_tensor *most = ls_onnx_scalar(n, LS_F32, 255), *one = ls_onnx_scalar(n, LS_F32, 1);
+    if (!a || !b) {
+        return ls_onnx_out(n, 0, NULL);
+    }
+    ls_tensor *low = ls_min(n->s, ls_amin(n->s, a, 0, NULL, 0), zero),
+              *high = ls_max(n->s, ls_amax(n->s, a, 0, NULL, 0), zero);
+    ls_tensor *scale = ls_div(n->s, ls_sub(n->s, high, low), most);
+    scale = ls_where(n->s, ls_eq(n->s, scale, zero), one, scale);
+    ls_tensor *offset =
+        ls_rint(n->s, ls_min(n->s, ls_max(n->s, ls_div(n->s, ls_neg(n->s, low), scale), zero), most));
+    ls_tensor *codes = ls_cast(n->s, ls_add(n->s, ls_rint(n->s, ls_div(n->s, a, scale)), offset), LS_U8);
+    return scaled_product(n, codes, offset, scale, 2, 3, 4);
+}
+
+/* An operator that ai.onnx took over as it is, from the version named. */
+static ls_status as_standard(ls_onnx_node *n, const char *name, int version) {
+    const ls_onnx_op *op = ls_onnx_find("", name, version);
+    if (!op) {
+        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "%s of ai.onnx is not there", name);
+    }
+    int own = n->version;
+    n->version = version;
+    ls_status status = op->fn(n);
+    n->version = own;
+    return status;
+}
+
+static ls_status quantize_linear(ls_onnx_node *n) {
+    return as_standard(n, "QuantizeLinear", 21);
+}
+
+static ls_status dequantize_linear(ls_onnx_node *n) {
+    return as_standard(n, "DequantizeLinear", 21);
+}
+
+static ls_status trilu(ls_onnx_node *n) {
+    return as_standard(n, "Trilu", 14);
+}
+
+static ls_status qlinear_conv(ls_onnx_node *n) {
+    if (ls_onnx_attr_int(n, "channels_last", 0)) {
+        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "channels_last");
+    }
+    return as_standard(n, "QLinearConv", 10);
+}
+
 #define MS "com.microsoft"
 const ls_onnx_op ls_onnx_contrib_ops[] = {
     {MS, "Attention", 1, 2, 7, ls_onnx_ms_attention, 0},
@@ -385,6 +500,15 @@ const ls_onnx_op ls_onnx_contrib_ops[] = {
     {MS, "TransposeMatMul", 1, 2, 2, fused_matmul, 0},
     {MS, "FusedMatMulActivation", 1, 2, 2, fused_matmul, 0},
     {MS, "FusedGemm", 1, 2, 3, fused_gemm, 0},
+    {MS, "FusedConv", 1, 2, 4, fused_conv, 0},
+    {MS, "QLinearAveragePool", 1, 2, 5, qlinear_average_pool, 0},
+    {MS, "QLinearSoftmax", 1, 2, 5, qlinear_softmax, 0},
+    {MS, "QLinearConv", 1, 8, 9, qlinear_conv, 0},
+    {MS, "MatMulIntegerToFloat", 1, 4, 7, matmul_integer_to_float, 0},
+    {MS, "DynamicQuantizeMatMul", 1, 3, 5, dynamic_quantize_matmul, 0},
+    {MS, "QuantizeLinear", 1, 2, 3, quantize_linear, 0},
+    {MS, "DequantizeLinear", 1, 2, 3, dequantize_linear, 0},
+    {MS, "Trilu", 1, 1, 2, trilu, 0},
     {MS, "MatMulNBits", 1, 3, 6, matmul_nbits, 0},
     {MS, "QLinearAdd", 1, 2, 8, qlinear_add, 0},
     {MS, "QLinearMul", 1, 2, 8, qlinear_mul, 0},

@@ -113,14 +113,21 @@ ls_status ls_onnx_conv_spec(ls_onnx_node *n, ls_tensor *x, ls_tensor *w, ls_conv
     return LS_OK;
 }
 
-static ls_status conv(ls_onnx_node *n) {
+ls_status ls_onnx_conv(ls_onnx_node *n, ls_tensor **out) {
     ls_tensor *x = ls_onnx_in(n, 0), *w = ls_onnx_in(n, 1), *bias = ls_onnx_in(n, 2);
     ls_conv_spec spec;
     if (!x || !w) {
         return ls_onnx_out(n, 0, NULL);
     }
     LS_TRY(n->err, ls_onnx_conv_spec(n, x, w, &spec));
-    return ls_onnx_out(n, 0, ls_conv(n->s, x, w, bias, &spec));
+    *out = ls_conv(n->s, x, w, bias, &spec);
+    return *out ? LS_OK : ls_onnx_out(n, 0, NULL);
+}
+
+static ls_status conv(ls_onnx_node *n) {
+    ls_tensor *y;
+    LS_TRY(n->err, ls_onnx_conv(n, &y));
+    return ls_onnx_out(n, 0, y);
 }
 
 static ls_status conv_transpose(ls_onnx_node *n) {
@@ -251,8 +258,7 @@ static ls_status max_pool(ls_onnx_node *n) {
     return ls_onnx_out(n, 1, ls_max_pool_indices(n->s, x, kernel, &spec, column_major));
 }
 
-static ls_status avg_pool(ls_onnx_node *n) {
-    ls_tensor *x = ls_onnx_in(n, 0);
+ls_status ls_onnx_avg_pool(ls_onnx_node *n, ls_tensor *x, ls_tensor **out) {
     int64_t in[LS_MAX_RANK], kernel[LS_MAX_SPATIAL], extra[LS_MAX_SPATIAL];
     ls_conv_spec spec;
     if (!x) {
@@ -269,7 +275,14 @@ static ls_status avg_pool(ls_onnx_node *n) {
         }
         x = ls_pad(n->s, x, pads, 0);
     }
-    return ls_onnx_out(n, 0, ls_avg_pool(n->s, x, kernel, &spec, 0));
+    *out = ls_avg_pool(n->s, x, kernel, &spec, 0);
+    return *out ? LS_OK : ls_onnx_out(n, 0, NULL);
+}
+
+static ls_status avg_pool(ls_onnx_node *n) {
+    ls_tensor *y;
+    LS_TRY(n->err, ls_onnx_avg_pool(n, ls_onnx_in(n, 0), &y));
+    return ls_onnx_out(n, 0, y);
 }
 
 static ls_status lp_pool(ls_onnx_node *n) {
