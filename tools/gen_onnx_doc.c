@@ -101,13 +101,17 @@ static int read_report(const char *path) {
     }
     cJSON_ArrayForEach(item, cJSON_GetObjectItem(root, "cases")) {
         const char *status = cJSON_GetStringValue(cJSON_GetObjectItem(item, "status"));
-        entry e = {cJSON_GetStringValue(cJSON_GetObjectItem(item, "name")), cJSON_GetStringValue(cJSON_GetObjectItem(item, "device")),
-                   cJSON_GetStringValue(cJSON_GetObjectItem(item, "detail")), cJSON_GetObjectItem(item, "operators"), 0};
+        entry e = {cJSON_GetStringValue(cJSON_GetObjectItem(item, "name")),
+                   cJSON_GetStringValue(cJSON_GetObjectItem(item, "device")),
+                   cJSON_GetStringValue(cJSON_GetObjectItem(item, "detail")),
+                   cJSON_GetObjectItem(item, "operators"), 0};
         while (status && e.state < STATES && strcmp(states[e.state], status) != 0) {
             e.state++;
         }
         if (!e.name || !e.device || !e.detail || !status || e.state == STATES || n_cases == MOST_CASES) {
-            fprintf(stderr, "gen_onnx_doc: %s: a case without name, device, status or detail, or more than %d\n", path, MOST_CASES);
+            fprintf(stderr,
+                    "gen_onnx_doc: %s: a case without name, device, status or detail, or more than %d\n",
+                    path, MOST_CASES);
             return 0;
         }
         cases[n_cases++] = e;
@@ -229,13 +233,19 @@ int main(int argc, char **argv) {
     count_cases();
     qsort(rows, (size_t)n_rows, sizeof *rows, by_row);
     printf("# ONNX\n\n"
-           "Written by `make docs-onnx` from the importer's tables and the reports of `lockstep conform` on the ONNX project's backend test data\n"
-           "(release line 1.23: the folders `node`, `simple`, `pytorch-converted` and `pytorch-operator`). Do not edit.\n\n"
-           "A case passes on a device when every output agrees with the file's: floats by |output - file| <= 1e-7 + 1e-3 |file|, as the ONNX\n"
-           "project's own runner does it, everything else exactly; and when the devices agree bit for bit. Cases whose model draws random numbers that are\n"
+           "Written by `make docs-onnx` from the importer's tables and the reports of `lockstep conform` on "
+           "the ONNX project's backend test data\n"
+           "(release line 1.23: the folders `node`, `simple`, `pytorch-converted` and `pytorch-operator`). "
+           "Do not edit.\n\n"
+           "A case passes on a device when every output agrees with the file's: floats by |output - file| <= "
+           "1e-7 + 1e-3 |file|, as the ONNX\n"
+           "project's own runner does it, everything else exactly; and when the devices agree bit for bit. "
+           "Cases whose model draws random numbers that are\n"
            "not the file's are checked for shape, type, repeatability and distribution, and are *random*.\n\n"
-           "One family of files is not as exact as that: those with a Fourier transform hold what NumPy's single-precision FFT gave, 1.9e-7 where the\n"
-           "exact value (and ours) is 0. For models with DFT or STFT 1e-7 is therefore half a unit in the last place of the file's largest\n"
+           "One family of files is not as exact as that: those with a Fourier transform hold what NumPy's "
+           "single-precision FFT gave, 1.9e-7 where the\n"
+           "exact value (and ours) is 0. For models with DFT or STFT 1e-7 is therefore half a unit in the "
+           "last place of the file's largest\n"
            "element. The ONNX project states no other tolerance for any of these cases.\n\n");
     print_totals();
     printf("\n## Cases that are not supported\n\n| case | on | why |\n|---|---|---|\n");
@@ -243,7 +253,8 @@ int main(int argc, char **argv) {
     printf("\n## Random cases\n\n| case | on | |\n|---|---|---|\n");
     print_cases(3);
     printf("\n## Operators\n\n"
-           "The versions at which an implementation begins: it serves every operator set from there on, up to the next one listed. Then, for each device,\n"
+           "The versions at which an implementation begins: it serves every operator set from there on, up "
+           "to the next one listed. Then, for each device,\n"
            "the cases whose model holds the operator: how many of them pass.\n\n");
     print_operators();
     return fflush(stdout) != 0;

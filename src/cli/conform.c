@@ -66,7 +66,8 @@ static bool fits(const char *glob, const char *name) {
 static bool is_file(const char *folder, const char *name) {
     char path[2048];
     struct stat st;
-    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && stat(path, &st) == 0 &&
+           S_ISREG(st.st_mode);
 }
 
 static const char *last_part(const char *path) {
@@ -94,7 +95,9 @@ static bool add(case_list *list, const char *path) {
 /* Cases below a folder whose names fit. EXIT_FINE, or an exit code with its message printed. */
 static int find_cases(case_list *list, const char *folder, const char *filter, int depth) {
     if (is_file(folder, "model.onnx")) {
-        return !fits(filter, last_part(folder)) || add(list, folder) ? EXIT_FINE : cli_error(EXIT_USAGE, "out of memory for cases");
+        return !fits(filter, last_part(folder)) || add(list, folder)
+                   ? EXIT_FINE
+                   : cli_error(EXIT_USAGE, "out of memory for cases");
     }
     DIR *dir = depth < DEEPEST ? opendir(folder) : NULL;
     if (!dir) {
@@ -104,7 +107,8 @@ static int find_cases(case_list *list, const char *folder, const char *filter, i
     for (struct dirent *e; code == EXIT_FINE && (e = readdir(dir));) {
         char path[2048];
         struct stat st;
-        if (e->d_name[0] != '.' && snprintf(path, sizeof path, "%s/%s", folder, e->d_name) < (int)sizeof path &&
+        if (e->d_name[0] != '.' &&
+            snprintf(path, sizeof path, "%s/%s", folder, e->d_name) < (int)sizeof path &&
             stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
             code = find_cases(list, path, filter, depth + 1);
         }
@@ -155,7 +159,8 @@ static int run_case(conform *c, int device, const char *folder, ls_model_case *o
     return code;
 }
 
-static void report(conform *c, const char *name, const char *device, const ls_model_case *r, const cJSON *operators) {
+static void report(conform *c, const char *name, const char *device, const ls_model_case *r,
+                   const cJSON *operators) {
     printf("%-11s  %-8s  %s%s%s\n", states[r->state], device, name, r->detail[0] ? ": " : "", r->detail);
     fflush(stdout);
     c->totals[r->state]++;
@@ -176,7 +181,8 @@ static int run_cases(conform *c, const case_list *list) {
     bool locked = strcmp(cli_text(c->options, "math", "locked"), "locked") == 0;
     for (size_t i = 0; i < list->n; i++) {
         const char *name = last_part(list->paths[i]);
-        cJSON *operators = cli_text(c->options, "json", NULL) ? operators_json(c->context, list->paths[i]) : NULL;
+        cJSON *operators =
+            cli_text(c->options, "json", NULL) ? operators_json(c->context, list->paths[i]) : NULL;
         ls_model_case first;
         for (int d = 0; d < c->n_devices; d++) {
             ls_model_case r;
@@ -190,7 +196,8 @@ static int run_cases(conform *c, const case_list *list) {
                 first = r;
             } else if (locked && first.sha256[0] && r.sha256[0] && strcmp(first.sha256, r.sha256) != 0) {
                 char detail[sizeof r.detail];
-                snprintf(detail, sizeof detail, "other bits than on %s%s%.400s", c->ids[0], r.detail[0] ? "; " : "", r.detail);
+                snprintf(detail, sizeof detail, "other bits than on %s%s%.400s", c->ids[0],
+                         r.detail[0] ? "; " : "", r.detail);
                 memcpy(r.detail, detail, sizeof detail);
                 r.state = LS_MODEL_FAILED;
             }
@@ -218,7 +225,8 @@ static int open_devices(conform *c) {
         c->n_devices++;
         at += length + (at[length] == ',');
     }
-    return c->n_devices ? EXIT_FINE : cli_error(EXIT_USAGE, "conform: --devices: expected at least one, such as cpu,ref");
+    return c->n_devices ? EXIT_FINE
+                        : cli_error(EXIT_USAGE, "conform: --devices: expected at least one, such as cpu,ref");
 }
 
 static int run(conform *c, const char *folder) {
@@ -227,8 +235,8 @@ static int run(conform *c, const char *folder) {
     int code = open_devices(c);
     code = code == EXIT_FINE ? find_cases(&list, folder, filter, 0) : code;
     if (code == EXIT_FINE && !list.n) {
-        code = cli_error(EXIT_USAGE, "--onnx %s: no folder with a model.onnx%s%s", folder, strcmp(filter, "*") ? " whose name fits " : "",
-                         strcmp(filter, "*") ? filter : "");
+        code = cli_error(EXIT_USAGE, "--onnx %s: no folder with a model.onnx%s%s", folder,
+                         strcmp(filter, "*") ? " whose name fits " : "", strcmp(filter, "*") ? filter : "");
     }
     if (code == EXIT_FINE) {
         qsort(list.paths, list.n, sizeof *list.paths, by_name);
@@ -243,10 +251,16 @@ static int run(conform *c, const char *folder) {
 
 int cmd_conform(int argc, char **argv) {
     cli_option options[] = {
-        {.name = "onnx", .value = "DIR", .help = "the unpacked test data: folders with model.onnx and test_data_set_*, or folders of such"},
-        {.name = "devices", .value = "a,b,...", .help = "the devices, which must agree bit for bit; default cpu,ref"},
+        {.name = "onnx",
+         .value = "DIR",
+         .help = "the unpacked test data: folders with model.onnx and test_data_set_*, or folders of such"},
+        {.name = "devices",
+         .value = "a,b,...",
+         .help = "the devices, which must agree bit for bit; default cpu,ref"},
         {.name = "filter", .value = "GLOB", .help = "only the cases whose names fit, such as 'test_reduce*'"},
-        {.name = "math", .value = "locked|fast|reduced", .help = "the kind of arithmetic; default locked, else devices need not agree"},
+        {.name = "math",
+         .value = "locked|fast|reduced",
+         .help = "the kind of arithmetic; default locked, else devices need not agree"},
         CLI_JSON_OPTION,
         {.name = NULL}};
     int code;
@@ -257,7 +271,8 @@ int cmd_conform(int argc, char **argv) {
     }
     const char *folder = cli_text(options, "onnx", NULL);
     if (!folder) {
-        return cli_error(EXIT_USAGE, "conform: expected --onnx DIR, a folder of the ONNX project's backend test data");
+        return cli_error(EXIT_USAGE,
+                         "conform: expected --onnx DIR, a folder of the ONNX project's backend test data");
     }
     if (ls_context_create(NULL, &c.context, &err) != LS_OK) {
         return cli_fail(err.code, err.message);
@@ -274,7 +289,8 @@ int cmd_conform(int argc, char **argv) {
         cJSON_Delete(root);
         return code;
     }
-    printf("%d passed, %d failed, %d unsupported, %d random\n", c.totals[0], c.totals[1], c.totals[2], c.totals[3]);
+    printf("%d passed, %d failed, %d unsupported, %d random\n", c.totals[0], c.totals[1], c.totals[2],
+           c.totals[3]);
     code = cli_json(options, root);
     return code == EXIT_FINE && c.totals[LS_MODEL_FAILED] ? EXIT_DIFFERS : code;
 }

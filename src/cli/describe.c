@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void print_ports(const ls_model *model, const char *what, int n, ls_model_port (*port)(const ls_model *, int), cJSON *root) {
+static void print_ports(const ls_model *model, const char *what, int n,
+                        ls_model_port (*port)(const ls_model *, int), cJSON *root) {
     cJSON *list = cJSON_AddArrayToObject(root, what);
     printf("%s\n", what);
     for (int i = 0; i < n; i++) {
@@ -16,7 +17,7 @@ static void print_ports(const ls_model *model, const char *what, int n, ls_model
         cJSON_AddStringToObject(o, "type", p.type);
         cJSON *shape = p.rank >= 0 ? cJSON_AddArrayToObject(o, "shape") : cJSON_AddNullToObject(o, "shape");
         for (int k = 0; k < p.rank; k++) {
-            cJSON_AddItemToArray(shape, p.dims[k] >= 0    ? cJSON_CreateNumber((double)p.dims[k])
+            cJSON_AddItemToArray(shape, p.dims[k] >= 0   ? cJSON_CreateNumber((double)p.dims[k])
                                         : p.dim_names[k] ? cJSON_CreateString(p.dim_names[k])
                                                          : cJSON_CreateNull());
         }
@@ -31,15 +32,17 @@ static void print_operators(const ls_model_operator *list, int n, cJSON *root) {
     for (int i = 0; i < n; i++) {
         const ls_model_operator *p = &list[i];
         const char *domain = *p->domain ? p->domain : "ai.onnx";
-        printf("  %5d  %s (%s %d)%s%s%s\n", p->count, p->name, domain, p->version, p->function ? ", a function of the model" : "",
-               p->unsupported ? "  NOT SUPPORTED: " : "", p->unsupported ? p->unsupported : "");
+        printf("  %5d  %s (%s %d)%s%s%s\n", p->count, p->name, domain, p->version,
+               p->function ? ", a function of the model" : "", p->unsupported ? "  NOT SUPPORTED: " : "",
+               p->unsupported ? p->unsupported : "");
         missing += p->unsupported != NULL;
         cJSON *o = cJSON_CreateObject();
         cJSON_AddStringToObject(o, "domain", p->domain);
         cJSON_AddStringToObject(o, "name", p->name);
         cJSON_AddNumberToObject(o, "opset", p->version);
         cJSON_AddNumberToObject(o, "count", p->count);
-        cJSON_AddItemToObject(o, "unsupported", p->unsupported ? cJSON_CreateString(p->unsupported) : cJSON_CreateNull());
+        cJSON_AddItemToObject(o, "unsupported",
+                              p->unsupported ? cJSON_CreateString(p->unsupported) : cJSON_CreateNull());
         cJSON_AddItemToArray(operators, o);
     }
     printf(missing ? "%d operators are not supported\n" : "all operators are supported\n", missing);
@@ -65,8 +68,9 @@ int cli_describe_model(ls_context *context, const char *path, cli_option *option
     }
     cJSON *root = cJSON_CreateObject();
     ls_model_facts f = ls_model_get_facts(model);
-    printf("%s: graph \"%s\" by %s%s%s, IR version %lld; %d nodes, %lld parameters\n", path, f.graph, *f.producer ? f.producer : "unknown",
-           *f.producer_version ? " " : "", f.producer_version, (long long)f.ir_version, f.nodes, (long long)f.parameters);
+    printf("%s: graph \"%s\" by %s%s%s, IR version %lld; %d nodes, %lld parameters\n", path, f.graph,
+           *f.producer ? f.producer : "unknown", *f.producer_version ? " " : "", f.producer_version,
+           (long long)f.ir_version, f.nodes, (long long)f.parameters);
     cJSON_AddStringToObject(root, "model", path);
     cJSON_AddStringToObject(root, "producer", f.producer);
     cJSON_AddNumberToObject(root, "ir_version", (double)f.ir_version);

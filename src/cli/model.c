@@ -26,12 +26,13 @@ bool cli_is_model(const char *word) {
     return n > 5 && strcmp(word + n - 5, ".onnx") == 0;
 }
 
-static void add_dims(char *text, size_t room, size_t at, int rank, const int64_t *dims, const char *const *names) {
+static void add_dims(char *text, size_t room, size_t at, int rank, const int64_t *dims,
+                     const char *const *names) {
     for (int i = 0; i < rank && at < room; i++) {
         const char *comma = i ? "," : "";
-        int n = dims[i] >= 0          ? snprintf(text + at, room - at, "%s%lld", comma, (long long)dims[i])
-                : names && names[i]   ? snprintf(text + at, room - at, "%s%s", comma, names[i])
-                                      : snprintf(text + at, room - at, "%s?", comma);
+        int n = dims[i] >= 0        ? snprintf(text + at, room - at, "%s%lld", comma, (long long)dims[i])
+                : names && names[i] ? snprintf(text + at, room - at, "%s%s", comma, names[i])
+                                    : snprintf(text + at, room - at, "%s?", comma);
         at += n > 0 ? (size_t)n : 0;
     }
     if (at < room) {
@@ -67,8 +68,8 @@ static void bind(bindings *b, const char *name, size_t length, int64_t value, co
 }
 
 /* Prints a message that ends in the names there are. */
-static int unknown_name(const char *option, const char *given, const char *what, int n, const char *(*name)(void *user, int i),
-                        void *user) {
+static int unknown_name(const char *option, const char *given, const char *what, int n,
+                        const char *(*name)(void *user, int i), void *user) {
     char list[700] = "";
     size_t at = 0;
     for (int i = 0; i < n && at < sizeof list; i++) {
@@ -128,7 +129,8 @@ static int read_dims(cli_model *m, cli_option *options, bindings *b) {
             known = name && strlen(name) == length && memcmp(name, text, length) == 0;
         }
         if (!known) {
-            return unknown_name("dim", text, "the model's named dimensions", m->n_inputs * LS_MAX_RANK, dim_name, m);
+            return unknown_name("dim", text, "the model's named dimensions", m->n_inputs * LS_MAX_RANK,
+                                dim_name, m);
         }
         if (bound(b, text, length)) {
             return cli_error(EXIT_USAGE, "--dim %s: given twice", text);
@@ -150,14 +152,15 @@ static int take_file(const ls_model_port *port, const char *given, const ls_data
     }
     if (!fits) {
         return cli_error(EXIT_USAGE, "--input %s: the file has %s, the model wants %s%s%s", given, has, wants,
-                         port->dtype < LS_DTYPE_COUNT ? " as " : "", port->dtype < LS_DTYPE_COUNT ? ls_dtype_name(port->dtype) : "");
+                         port->dtype < LS_DTYPE_COUNT ? " as " : "",
+                         port->dtype < LS_DTYPE_COUNT ? ls_dtype_name(port->dtype) : "");
     }
     for (int i = 0; i < port->rank; i++) {
         const char *name = port->dims[i] < 0 ? port->dim_names[i] : NULL;
         const binding *old = name ? bound(b, name, strlen(name)) : NULL;
         if (old && old->value != d[i]) {
-            return cli_error(EXIT_USAGE, "--input %s: the file has %s, but %s is %lld by %s", given, has, name, (long long)old->value,
-                             old->from);
+            return cli_error(EXIT_USAGE, "--input %s: the file has %s, but %s is %lld by %s", given, has,
+                             name, (long long)old->value, old->from);
         }
         if (name && !old) {
             bind(b, name, strlen(name), d[i], given);
@@ -173,8 +176,8 @@ static uint64_t next(uint64_t *state) {
 
 /* Floats uniform in [-1, 1), integers and bools 0 or 1 (so that they do as masks, indices and flags), the same on every machine.
  * Written as f32 or i64 and cast by a session on cpu, so that every dtype is covered. */
-static ls_status random_data(ls_context *context, ls_dtype dtype, const ls_shape *shape, const int64_t *dims, uint64_t seed,
-                             ls_data **out_data, ls_error *err) {
+static ls_status random_data(ls_context *context, ls_dtype dtype, const ls_shape *shape, const int64_t *dims,
+                             uint64_t seed, ls_data **out_data, ls_error *err) {
     uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
     size_t n = 1;
     for (int i = 0; i < shape->rank; i++) {
@@ -214,16 +217,18 @@ static int make_value(cli_model *m, ls_context *context, int i, const char *what
     int64_t dims[LS_MAX_RANK] = {0};
     char *end = NULL;
     if (port.dtype >= LS_DTYPE_COUNT || port.rank < 0) {
-        return cli_error(EXIT_USAGE, "input \"%s\" is %s%s: the command cannot make it%s", port.name, port.type,
-                         port.rank < 0 && port.dtype < LS_DTYPE_COUNT ? " of any shape" : "",
+        return cli_error(EXIT_USAGE, "input \"%s\" is %s%s: the command cannot make it%s", port.name,
+                         port.type, port.rank < 0 && port.dtype < LS_DTYPE_COUNT ? " of any shape" : "",
                          port.dtype < LS_DTYPE_COUNT ? "; give it by --input NAME=FILE.npy" : "");
     }
     for (int k = 0; k < port.rank; k++) {
-        const binding *known = port.dim_names[k] ? bound(b, port.dim_names[k], strlen(port.dim_names[k])) : NULL;
+        const binding *known =
+            port.dim_names[k] ? bound(b, port.dim_names[k], strlen(port.dim_names[k])) : NULL;
         dims[k] = port.dims[k] >= 0 ? port.dims[k] : known ? known->value : 1;
         if (port.dims[k] < 0 && !known) {
             fprintf(stderr, "lockstep: input \"%s\": dimension %s is taken to be 1%s\n", port.name,
-                    port.dim_names[k] ? port.dim_names[k] : "without a name", port.dim_names[k] ? "; --dim sets it" : "");
+                    port.dim_names[k] ? port.dim_names[k] : "without a name",
+                    port.dim_names[k] ? "; --dim sets it" : "");
         }
     }
     ls_shape shape = ls_shape_make(port.rank, dims);
@@ -237,7 +242,9 @@ static int make_value(cli_model *m, ls_context *context, int i, const char *what
         errno = 0;
         unsigned long long seed = what[6] ? strtoull(what + 7, &end, 10) : 0;
         if (what[6] && (what[7] < '0' || what[7] > '9' || *end || errno)) {
-            return cli_error(EXIT_USAGE, "--input %s=%s: expected a whole number of at most 64 bits after random:", port.name, what);
+            return cli_error(
+                EXIT_USAGE,
+                "--input %s=%s: expected a whole number of at most 64 bits after random:", port.name, what);
         }
         status = random_data(context, port.dtype, &shape, dims, seed, &m->values[i], &err);
     }
@@ -245,17 +252,20 @@ static int make_value(cli_model *m, ls_context *context, int i, const char *what
 }
 
 static bool is_made(const char *what) {
-    return strcmp(what, "zeros") == 0 || (strncmp(what, "random", 6) == 0 && (what[6] == '\0' || what[6] == ':'));
+    return strcmp(what, "zeros") == 0 ||
+           (strncmp(what, "random", 6) == 0 && (what[6] == '\0' || what[6] == ':'));
 }
 
-static int read_inputs(cli_model *m, ls_context *context, cli_option *options, bindings *b, const char **whats) {
+static int read_inputs(cli_model *m, ls_context *context, cli_option *options, bindings *b,
+                       const char **whats) {
     const cli_option *o = cli_find(options, "input");
     ls_error err = {.code = LS_OK};
     for (int i = 0; i < o->count; i++) {
         const char *rest;
         int k = input_of(m, o->all[i], &rest);
         if (k < 0) {
-            return unknown_name("input", o->all[i], "expected NAME=FILE|random[:SEED]|zeros; the model's inputs", m->n_inputs,
+            return unknown_name("input", o->all[i],
+                                "expected NAME=FILE|random[:SEED]|zeros; the model's inputs", m->n_inputs,
                                 input_name, m);
         }
         if (whats[k] || m->values[k]) {
@@ -301,7 +311,8 @@ int cli_model_open(cli_model *m, ls_context *context, cli_option *options, const
     m->values = calloc(room, sizeof *m->values);
     const char **whats = calloc(room, sizeof *whats);
     bindings b = {calloc(room * LS_MAX_RANK + (size_t)cli_find(options, "dim")->count, sizeof(binding)), 0};
-    int code = m->values && whats && b.list ? read_dims(m, options, &b) : cli_error(EXIT_USAGE, "out of memory for %zu inputs", room);
+    int code = m->values && whats && b.list ? read_dims(m, options, &b)
+                                            : cli_error(EXIT_USAGE, "out of memory for %zu inputs", room);
     code = code == EXIT_FINE ? read_inputs(m, context, options, &b, whats) : code;
     free(whats);
     free(b.list);
@@ -320,7 +331,8 @@ void cli_model_close(cli_model *m) {
     memset(m, 0, sizeof *m);
 }
 
-int cli_model_build(cli_model *m, ls_session *session, ls_tensor **out_inputs, int *out_n_inputs, ls_tensor **out_outputs) {
+int cli_model_build(cli_model *m, ls_session *session, ls_tensor **out_inputs, int *out_n_inputs,
+                    ls_tensor **out_outputs) {
     ls_tensor **in = calloc((size_t)m->n_inputs + 1, sizeof *in);
     int n = 0;
     if (!in) {
@@ -364,17 +376,39 @@ static void print_elements(const ls_data *data) {
     for (int64_t i = 0; i < n && i < 10; i++) {
         const char *space = i ? " " : "  ";
         switch (ls_data_dtype(data)) {
-        case LS_F32: printf("%s%.6g", space, (double)((const float *)p)[i]); break;
-        case LS_F64: printf("%s%.9g", space, ((const double *)p)[i]); break;
-        case LS_I64: printf("%s%lld", space, (long long)((const int64_t *)p)[i]); break;
-        case LS_U64: printf("%s%llu", space, (unsigned long long)((const uint64_t *)p)[i]); break;
-        case LS_I32: printf("%s%d", space, ((const int32_t *)p)[i]); break;
-        case LS_U32: printf("%s%u", space, ((const uint32_t *)p)[i]); break;
-        case LS_I16: printf("%s%d", space, ((const int16_t *)p)[i]); break;
-        case LS_U16: printf("%s%d", space, ((const uint16_t *)p)[i]); break;
-        case LS_I8: printf("%s%d", space, ((const int8_t *)p)[i]); break;
-        case LS_U8: case LS_BOOL: printf("%s%d", space, ((const uint8_t *)p)[i]); break;
-        default: return;
+        case LS_F32:
+            printf("%s%.6g", space, (double)((const float *)p)[i]);
+            break;
+        case LS_F64:
+            printf("%s%.9g", space, ((const double *)p)[i]);
+            break;
+        case LS_I64:
+            printf("%s%lld", space, (long long)((const int64_t *)p)[i]);
+            break;
+        case LS_U64:
+            printf("%s%llu", space, (unsigned long long)((const uint64_t *)p)[i]);
+            break;
+        case LS_I32:
+            printf("%s%d", space, ((const int32_t *)p)[i]);
+            break;
+        case LS_U32:
+            printf("%s%u", space, ((const uint32_t *)p)[i]);
+            break;
+        case LS_I16:
+            printf("%s%d", space, ((const int16_t *)p)[i]);
+            break;
+        case LS_U16:
+            printf("%s%d", space, ((const uint16_t *)p)[i]);
+            break;
+        case LS_I8:
+            printf("%s%d", space, ((const int8_t *)p)[i]);
+            break;
+        case LS_U8:
+        case LS_BOOL:
+            printf("%s%d", space, ((const uint8_t *)p)[i]);
+            break;
+        default:
+            return;
         }
     }
     printf(n > 10 ? " ...\n" : n ? "\n" : "");
@@ -385,7 +419,9 @@ static int save(cli_world *w, const char *folder, const char *name, const ls_dat
     ls_error err = {.code = LS_OK};
     size_t n = 0;
     for (; name[n] && n < sizeof file - 1; n++) { /* names may hold slashes */
-        file[n] = name[n] == '/' || name[n] == '\\' || name[n] == ':' || (unsigned char)name[n] < ' ' ? '_' : name[n];
+        file[n] = name[n] == '/' || name[n] == '\\' || name[n] == ':' || (unsigned char)name[n] < ' '
+                      ? '_'
+                      : name[n];
     }
     file[n] = '\0';
     mkdir(folder, 0777); /* an error shows when the file is written */
@@ -395,8 +431,8 @@ static int save(cli_world *w, const char *folder, const char *name, const ls_dat
     return ls_npy_save(w->context, path, data, &err) == LS_OK ? EXIT_FINE : cli_fail(err.code, err.message);
 }
 
-static int report(cli_world *w, cli_option *options, const cli_model *m, ls_data *const *outputs, double ms, const ls_runner *profiled,
-                  double seconds) {
+static int report(cli_world *w, cli_option *options, const cli_model *m, ls_data *const *outputs, double ms,
+                  const ls_runner *profiled, double seconds) {
     int64_t top = 0;
     if (!cli_int(options, "top", 1, 1000000, &top)) {
         return EXIT_USAGE;
@@ -421,15 +457,19 @@ static int report(cli_world *w, cli_option *options, const cli_model *m, ls_data
         cJSON_AddStringToObject(o, "sha256", hex);
         cJSON_AddItemToArray(list, o);
         code = folder ? save(w, folder, name, outputs[i]) : EXIT_FINE;
-        code = code == EXIT_FINE && top ? cli_print_top(outputs[i], top, cli_text(options, "labels", NULL)) : code;
+        code = code == EXIT_FINE && top ? cli_print_top(outputs[i], top, cli_text(options, "labels", NULL))
+                                        : code;
     }
     printf("median %.3f ms on %s\n", ms, ls_device_id(w->device));
     cJSON_AddStringToObject(root, "device", ls_device_id(w->device));
     cJSON_AddNumberToObject(root, "median_ms", ms);
     if (code == EXIT_FINE && profiled) {
         const ls_program *program = ls_runner_program(profiled);
-        code = program ? cli_profile(program, seconds, root)
-                       : cli_error(EXIT_USAGE, "--profile: this model is run node by node, since shapes in it depend on values");
+        code =
+            program
+                ? cli_profile(program, seconds, root)
+                : cli_error(EXIT_USAGE,
+                            "--profile: this model is run node by node, since shapes in it depend on values");
     }
     if (code != EXIT_FINE) {
         cJSON_Delete(root);
@@ -446,18 +486,20 @@ static void release_all(ls_data **list, int n) {
 }
 
 /* Runs `repeat` times, keeping the last outputs; the median time of those that compiled nothing goes to *out_ms. */
-static int run_repeatedly(cli_world *w, const cli_model *m, ls_runner *runner, int64_t repeat, bool profile, ls_data **outputs, double *out_ms,
-                          double *out_seconds) {
+static int run_repeatedly(cli_world *w, const cli_model *m, ls_runner *runner, int64_t repeat, bool profile,
+                          ls_data **outputs, double *out_ms, double *out_seconds) {
     ls_named_data *inputs = calloc((size_t)m->n_inputs + 1, sizeof *inputs);
     double *ms = malloc(sizeof *ms * (size_t)repeat);
-    int n = 0, code = ms && inputs ? EXIT_FINE : cli_error(EXIT_USAGE, "out of memory for %lld runs", (long long)repeat);
+    int n = 0, code = ms && inputs ? EXIT_FINE
+                                   : cli_error(EXIT_USAGE, "out of memory for %lld runs", (long long)repeat);
     for (int i = 0; i < m->n_inputs && inputs; i++) {
         if (m->values[i]) {
             inputs[n++] = (ls_named_data){ls_model_input(m->model, i).name, m->values[i]};
         }
     }
     *out_seconds = 0;
-    for (int64_t i = repeat == 1 && !profile ? 0 : -1; i < repeat && code == EXIT_FINE; i++) { /* before several, one that compiles */
+    for (int64_t i = repeat == 1 && !profile ? 0 : -1; i < repeat && code == EXIT_FINE;
+         i++) { /* before several, one that compiles */
         if (i == 0 && profile && ls_runner_program(runner)) {
             ls_program_set_profile(ls_runner_program(runner), 1);
         }

@@ -20,7 +20,8 @@ int cli_model_open(cli_model *m, ls_context *context, cli_option *options, const
 void cli_model_close(cli_model *m);
 /* Its outputs in a session's graph: from placeholders for its inputs, which go to out_inputs (room for n_inputs; those with their
  * default are left out), or, when out_inputs is NULL, from their values. */
-int cli_model_build(cli_model *m, ls_session *session, ls_tensor **out_inputs, int *out_n_inputs, ls_tensor **out_outputs);
+int cli_model_build(cli_model *m, ls_session *session, ls_tensor **out_inputs, int *out_n_inputs,
+                    ls_tensor **out_outputs);
 /* lockstep run and inspect (what the file says: ports, operators, what is not supported) on such a file. */
 int cli_run_model(cli_world *w, cli_option *options, const char *path);
 int cli_describe_model(ls_context *context, const char *path, cli_option *options);

@@ -49,23 +49,28 @@ static bool read_list(cli_option *options, const char *name, int channels, float
 }
 
 /* Where the channels are; false when the input is no picture. */
-static bool find_layout(cli_option *options, const ls_model_port *port, int *out_channels_last, int *out_channels) {
+static bool find_layout(cli_option *options, const ls_model_port *port, int *out_channels_last,
+                        int *out_channels) {
     static const char *const layouts[] = {"NCHW", "NHWC", NULL};
-    int64_t first = port->rank >= 3 ? port->dims[port->rank - 3] : 0, last = port->rank >= 3 ? port->dims[port->rank - 1] : 0;
+    int64_t first = port->rank >= 3 ? port->dims[port->rank - 3] : 0,
+            last = port->rank >= 3 ? port->dims[port->rank - 1] : 0;
     *out_channels_last = first != 1 && first != 3 && (last == 1 || last == 3);
     if (!cli_choice(options, "layout", layouts, out_channels_last)) {
         return false;
     }
     int64_t channels = *out_channels_last ? last : first;
     *out_channels = channels == 1 ? 1 : 3;
-    if (port->rank < 3 || port->rank > 4 || (channels >= 0 && channels != 1 && channels != 3) || (port->rank == 4 && port->dims[0] > 1)) {
-        cli_error(0, "input \"%s\" is no picture: expected an array of rank 3 or 4 with 1 or 3 channels", port->name);
+    if (port->rank < 3 || port->rank > 4 || (channels >= 0 && channels != 1 && channels != 3) ||
+        (port->rank == 4 && port->dims[0] > 1)) {
+        cli_error(0, "input \"%s\" is no picture: expected an array of rank 3 or 4 with 1 or 3 channels",
+                  port->name);
         return false;
     }
     return true;
 }
 
-static ls_tensor *normalise(ls_session *s, ls_tensor *x, const float *mean, const float *deviation, double scale, int channels) {
+static ls_tensor *normalise(ls_session *s, ls_tensor *x, const float *mean, const float *deviation,
+                            double scale, int channels) {
     ls_tensor *m = ls_tensor_from(s, LS_F32, LS_SHAPE(channels), mean);
     ls_tensor *d = ls_tensor_from(s, LS_F32, LS_SHAPE(channels), deviation);
     ls_tensor *y = ls_mul(s, ls_cast(s, x, LS_F32), ls_full(s, LS_F32, LS_SCALAR, scale));
@@ -73,9 +78,10 @@ static ls_tensor *normalise(ls_session *s, ls_tensor *x, const float *mean, cons
 }
 
 /* The picture's tensor, [1, height, width, channels] of u8, made into what the input wants. */
-static ls_tensor *fit(ls_session *s, ls_tensor *x, const ls_model_port *port, int channels_last, int channels, const float *mean,
-                      const float *deviation, double scale) {
-    int64_t height = port->dims[port->rank - (channels_last ? 3 : 2)], width = port->dims[port->rank - (channels_last ? 2 : 1)];
+static ls_tensor *fit(ls_session *s, ls_tensor *x, const ls_model_port *port, int channels_last, int channels,
+                      const float *mean, const float *deviation, double scale) {
+    int64_t height = port->dims[port->rank - (channels_last ? 3 : 2)],
+            width = port->dims[port->rank - (channels_last ? 2 : 1)];
     ls_shape shape = ls_tensor_shape(x);
     height = height < 0 ? shape.dim[1].offset : height;
     width = width < 0 ? shape.dim[2].offset : width;
@@ -91,7 +97,8 @@ static ls_tensor *fit(ls_session *s, ls_tensor *x, const ls_model_port *port, in
     return ls_cast(s, ls_reshape(s, x, ls_shape_make(port->rank, dims + 4 - port->rank)), port->dtype);
 }
 
-int cli_picture(ls_context *context, cli_option *options, const ls_model_port *port, const char *path, ls_data **out_data) {
+int cli_picture(ls_context *context, cli_option *options, const ls_model_port *port, const char *path,
+                ls_data **out_data) {
     int channels_last = 0, channels = 3;
     float mean[3], deviation[3];
     double scale = 1.0 / 255;
@@ -99,8 +106,10 @@ int cli_picture(ls_context *context, cli_option *options, const ls_model_port *p
     ls_data *pixels = NULL;
     ls_device *cpu = NULL;
     ls_session *s = NULL;
-    if (!find_layout(options, port, &channels_last, &channels) || !cli_double(options, "scale", -1e30, 1e30, &scale) ||
-        !read_list(options, "mean", channels, 0, mean) || !read_list(options, "std", channels, 1, deviation)) {
+    if (!find_layout(options, port, &channels_last, &channels) ||
+        !cli_double(options, "scale", -1e30, 1e30, &scale) ||
+        !read_list(options, "mean", channels, 0, mean) ||
+        !read_list(options, "std", channels, 1, deviation)) {
         return EXIT_USAGE;
     }
     ls_status status = ls_image_load(context, path, channels, &pixels, &err);
@@ -109,7 +118,8 @@ int cli_picture(ls_context *context, cli_option *options, const ls_model_port *p
     if (status == LS_OK) {
         const int64_t *d = ls_data_dims(pixels);
         ls_tensor *x = ls_reshape(s, ls_data_to_tensor(s, pixels), LS_SHAPE(1, d[0], d[1], d[2]));
-        status = ls_data_from_tensor(s, fit(s, x, port, channels_last, channels, mean, deviation, scale), out_data);
+        status = ls_data_from_tensor(s, fit(s, x, port, channels_last, channels, mean, deviation, scale),
+                                     out_data);
         if (status != LS_OK) {
             err = *ls_session_error(s);
         }

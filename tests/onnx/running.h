@@ -50,7 +50,8 @@ static inline void stop(running *r) {
     world_close(&r->w);
 }
 
-static inline ls_data *array(const world *w, ls_dtype dtype, int rank, const int64_t *dims, const void *bytes) {
+static inline ls_data *array(const world *w, ls_dtype dtype, int rank, const int64_t *dims,
+                             const void *bytes) {
     ls_data *data = NULL;
     ls_error err = {.code = LS_OK};
     if (ls_data_create(w->context, dtype, rank, dims, bytes, &data, &err) != LS_OK) {
@@ -60,7 +61,8 @@ static inline ls_data *array(const world *w, ls_dtype dtype, int rank, const int
 }
 
 /* The same arrays into a model on two devices; every output has the same bits. */
-static inline void run_both(const char *name, int n, const ls_named_data *inputs, running *first, running *second, ls_data **out) {
+static inline void run_both(const char *name, int n, const ls_named_data *inputs, running *first,
+                            running *second, ls_data **out) {
     ls_data *other[16] = {NULL};
     int n_out = ls_model_output_count(first->model);
     assert_in_range(n_out, 1, 16);

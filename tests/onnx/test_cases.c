@@ -1,6 +1,7 @@
 /* Test cases can fail: ls_model_case_run on folders whose files are wrong in one thing each. */
 #define _GNU_SOURCE
 #include "support/world.h"
+#include "base/alloc.h"
 #include "onnx/writer.h"
 #include <lockstep/model.h>
 #include <math.h>
@@ -13,7 +14,8 @@ static char folder[64];
 
 static int setup(void **state) {
     (void)state;
-    snprintf(folder, sizeof folder, "%s/lockstep-onnx-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    snprintf(folder, sizeof folder, "%s/lockstep-onnx-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     return mkdtemp(folder) ? 0 : -1;
 }
 
@@ -34,7 +36,12 @@ static const int64_t DIMS[2] = {2, 3};
 
 /* A case of one Identity from x to y, its input given, its output not yet. */
 static void begin(int type) {
-    small_model m = {.op = "Identity", .opset = 14, .n_in = 1, .n_out = 1, .in = {{"x", type, 2, {2, 3}}}, .out = {{"y", type, 2, {2, 3}}}};
+    small_model m = {.op = "Identity",
+                     .opset = 14,
+                     .n_in = 1,
+                     .n_out = 1,
+                     .in = {{"x", type, 2, {2, 3}}},
+                     .out = {{"y", type, 2, {2, 3}}}};
     assert_true(write_model(in_folder("model.onnx"), &m));
     mkdir(in_folder("test_data_set_0"), 0777);
     unlink(in_folder("test_data_set_0/output_0.pb"));
@@ -56,11 +63,11 @@ static ls_model_case run(void) {
     return result;
 }
 
-#define assert_says(result, text)                                                      \
-    do {                                                                               \
-        if (!strstr((result).detail, text)) {                                          \
-            fail_msg("\"%s\" does not say \"%s\"", (result).detail, text);             \
-        }                                                                              \
+#define assert_says(result, text)                                                                            \
+    do {                                                                                                     \
+        if (!strstr((result).detail, text)) {                                                                \
+            fail_msg("\"%s\" does not say \"%s\"", (result).detail, text);                                   \
+        }                                                                                                    \
     } while (0)
 
 static void test_floats(void **state) {
@@ -139,7 +146,8 @@ static void test_other_types_and_shapes(void **state) {
     ls_model_case r = run();
     assert_int_equal(r.state, LS_MODEL_FAILED);
     assert_says(r, "is of type float, expected int32");
-    assert_true(write_tensor(in_folder("test_data_set_0/output_0.pb"), FLOAT, 2, (const int64_t[]){3, 2}, x, sizeof x));
+    assert_true(write_tensor(in_folder("test_data_set_0/output_0.pb"), FLOAT, 2, (const int64_t[]){3, 2}, x,
+                             sizeof x));
     r = run();
     assert_int_equal(r.state, LS_MODEL_FAILED);
     assert_says(r, "has shape [2,3], expected [3,2]");
@@ -172,7 +180,12 @@ static void test_broken_folders(void **state) {
 static void test_unsupported(void **state) {
     (void)state;
     float x[6] = {0};
-    small_model m = {.op = "Frobnicate", .domain = "org.example", .opset = 1, .n_in = 1, .n_out = 1, .in = {{"x", FLOAT, 2, {2, 3}}},
+    small_model m = {.op = "Frobnicate",
+                     .domain = "org.example",
+                     .opset = 1,
+                     .n_in = 1,
+                     .n_out = 1,
+                     .in = {{"x", FLOAT, 2, {2, 3}}},
                      .out = {{"y", FLOAT, 2, {2, 3}}}};
     begin(FLOAT);
     assert_true(write_model(in_folder("model.onnx"), &m));
@@ -202,7 +215,11 @@ static void test_random(void **state) {
     enum { N = 400 };
     float x[N] = {0}, y[N];
     const int64_t dims[2] = {20, 20};
-    small_model m = {.op = "RandomUniformLike", .opset = 22, .n_in = 1, .n_out = 1, .in = {{"x", FLOAT, 2, {20, 20}}},
+    small_model m = {.op = "RandomUniformLike",
+                     .opset = 22,
+                     .n_in = 1,
+                     .n_out = 1,
+                     .in = {{"x", FLOAT, 2, {20, 20}}},
                      .out = {{"y", FLOAT, 2, {20, 20}}}};
     begin(FLOAT);
     assert_true(write_model(in_folder("model.onnx"), &m));
@@ -222,6 +239,38 @@ static void test_random(void **state) {
     assert_says(r, "distribution");
 }
 
+/* Every allocation of a case, failed once (the later ones sampled): no crash, and the case says so or is as ever. */
+static void test_memory(void **state) {
+    (void)state;
+    float x[6] = {1, 2, 3, 4, 5, 6};
+    begin(FLOAT);
+    input(FLOAT, x, sizeof x);
+    output(FLOAT, x, sizeof x);
+    int failed = 0, passed = 0;
+    for (long k = 0; !passed && k < 100000; k += 1 + k / 50) {
+        world w = world_open("cpu");
+        ls_heap *heap = ls_context_heap(w.context);
+        ls_model_case result = {.state = LS_MODEL_PASSED};
+        atomic_store(&heap->fail_after, k);
+        ls_status status = ls_model_case_run(w.session, folder, &result);
+        bool reached = atomic_load(&heap->fail_after) < 0;
+        atomic_store(&heap->fail_after, -1);
+        if (status == LS_OK && result.state == LS_MODEL_PASSED) {
+            assert_string_equal(result.detail, "");
+            passed += !reached;
+        } else if (status == LS_OK) {
+            assert_int_equal(result.state, LS_MODEL_FAILED);
+            assert_says(result, "memory");
+            failed++;
+        } else {
+            assert_int_equal(status, LS_ERR_MEMORY);
+        }
+        world_close(&w);
+    }
+    assert_true(failed > 20);
+    assert_int_equal(passed, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_floats),
@@ -230,6 +279,7 @@ int main(void) {
         cmocka_unit_test(test_broken_folders),
         cmocka_unit_test(test_unsupported),
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

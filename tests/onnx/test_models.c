@@ -38,7 +38,8 @@ static int count_right(const char *name, float mean, float deviation) {
             for (int k = 0; k < 784; k++) {
                 x[k] = ((float)pixels[i * 784 + k] / 255.0f - mean) / deviation;
             }
-            ls_data *image = array(&cpu.w, LS_F32, 4, (const int64_t[]){1, 1, 28, 28}, x), *out = NULL, *same = NULL;
+            ls_data *image = array(&cpu.w, LS_F32, 4, (const int64_t[]){1, 1, 28, 28}, x), *out = NULL,
+                    *same = NULL;
             ls_named_data named = {input, image};
             world_ok(&cpu.w, ls_runner_run(cpu.runner, 1, &named, &out));
             right += largest(out) == labels[i];
@@ -85,7 +86,8 @@ static void test_residual_block(void **state) {
 enum { LAYERS = 5, HEADS = 4, DEPTH = 8, WORDS = 1000 };
 
 /* One step of the decoder: tokens first..first+n-1 behind a cache of `first` entries; out: logits and five new caches. */
-static void decode(running *cpu, running *ref, const int32_t *tokens, int first, int n, ls_data *const *past, ls_data **out) {
+static void decode(running *cpu, running *ref, const int32_t *tokens, int first, int n, ls_data *const *past,
+                   ls_data **out) {
     static const char *const names[LAYERS] = {"past_0", "past_1", "past_2", "past_3", "past_4"};
     int32_t positions[16], mask[16];
     assert_in_range(first + n, 1, 16);
@@ -100,7 +102,8 @@ static void decode(running *cpu, running *ref, const int32_t *tokens, int first,
                                         {"position_ids", array(&cpu->w, LS_I32, 2, now, positions)},
                                         {"attention_mask", array(&cpu->w, LS_I32, 2, all, mask)}};
     for (int i = 0; i < LAYERS; i++) {
-        inputs[3 + i] = (ls_named_data){names[i], past ? ls_data_retain(past[i]) : array(&cpu->w, LS_F32, 5, cache, NULL)};
+        inputs[3 + i] = (ls_named_data){names[i], past ? ls_data_retain(past[i])
+                                                       : array(&cpu->w, LS_F32, 5, cache, NULL)};
     }
     run_both("decoder", 3 + LAYERS, inputs, cpu, ref, out);
     for (int i = 0; i < 3 + LAYERS; i++) {
@@ -114,13 +117,15 @@ static void test_decoder(void **state) {
     (void)state;
     enum { TOKENS = 6 };
     static const int32_t tokens[TOKENS] = {17, 512, 3, 999, 0, 256};
-    running cpu = start("cpu", "genai-tiny-random-gpt2-past.onnx"), ref = start("ref", "genai-tiny-random-gpt2-past.onnx");
+    running cpu = start("cpu", "genai-tiny-random-gpt2-past.onnx"),
+            ref = start("ref", "genai-tiny-random-gpt2-past.onnx");
     ls_data *whole[1 + LAYERS], *last[1 + LAYERS] = {NULL};
     decode(&cpu, &ref, tokens, 0, TOKENS, NULL, whole);
     for (int i = 0; i < TOKENS; i++) {
         ls_data *out[1 + LAYERS];
         decode(&cpu, &ref, tokens, i, 1, i ? last + 1 : NULL, out);
-        assert_memory_equal(ls_data_bytes(out[0]), (const float *)ls_data_bytes(whole[0]) + i * WORDS, WORDS * sizeof(float));
+        assert_memory_equal(ls_data_bytes(out[0]), (const float *)ls_data_bytes(whole[0]) + i * WORDS,
+                            WORDS * sizeof(float));
         for (int k = 0; k <= LAYERS; k++) {
             ls_data_release(last[k]);
             last[k] = out[k];

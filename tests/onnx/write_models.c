@@ -7,17 +7,53 @@ int main(int argc, char **argv) {
         small_model model;
     } models[] = {
         {"add.onnx",
-         {.op = "Add", .opset = 14, .n_in = 2, .n_out = 1, .in = {{"a/left", 1, 2, {-1, 3}}, {"b", 1, 2, {-1, 3}}}, .out = {{"out/sum", 1, 2, {-1, 3}}}}},
-        {"not.onnx", {.op = "Not", .opset = 14, .n_in = 1, .n_out = 1, .in = {{"x", 9, 1, {4}}}, .out = {{"y", 9, 1, {4}}}}},
+         {.op = "Add",
+          .opset = 14,
+          .n_in = 2,
+          .n_out = 1,
+          .in = {{"a/left", 1, 2, {-1, 3}}, {"b", 1, 2, {-1, 3}}},
+          .out = {{"out/sum", 1, 2, {-1, 3}}}}},
+        {"not.onnx",
+         {.op = "Not",
+          .opset = 14,
+          .n_in = 1,
+          .n_out = 1,
+          .in = {{"x", 9, 1, {4}}},
+          .out = {{"y", 9, 1, {4}}}}},
         {"unknown.onnx",
-         {.op = "Frobnicate", .domain = "org.example", .opset = 3, .n_in = 1, .n_out = 1, .in = {{"x", 1, 1, {4}}}, .out = {{"y", 1, 1, {4}}}}},
-        {"planes.onnx", {.op = "Identity", .opset = 14, .n_in = 1, .n_out = 1, .in = {{"x", 1, 4, {1, 3, -1, 2}}}, .out = {{"y", 1, 4, {1, 3, -1, 2}}}}},
-        {"pixels.onnx", {.op = "Identity", .opset = 14, .n_in = 1, .n_out = 1, .in = {{"x", 2, 3, {2, 2, 3}}}, .out = {{"y", 2, 3, {2, 2, 3}}}}},
-        {"strings.onnx", {.op = "Identity", .opset = 14, .n_in = 1, .n_out = 1, .in = {{"x", 8, 1, {4}}}, .out = {{"y", 8, 1, {4}}}}},
+         {.op = "Frobnicate",
+          .domain = "org.example",
+          .opset = 3,
+          .n_in = 1,
+          .n_out = 1,
+          .in = {{"x", 1, 1, {4}}},
+          .out = {{"y", 1, 1, {4}}}}},
+        {"planes.onnx",
+         {.op = "Identity",
+          .opset = 14,
+          .n_in = 1,
+          .n_out = 1,
+          .in = {{"x", 1, 4, {1, 3, -1, 2}}},
+          .out = {{"y", 1, 4, {1, 3, -1, 2}}}}},
+        {"pixels.onnx",
+         {.op = "Identity",
+          .opset = 14,
+          .n_in = 1,
+          .n_out = 1,
+          .in = {{"x", 2, 3, {2, 2, 3}}},
+          .out = {{"y", 2, 3, {2, 2, 3}}}}},
+        {"strings.onnx",
+         {.op = "Identity",
+          .opset = 14,
+          .n_in = 1,
+          .n_out = 1,
+          .in = {{"x", 8, 1, {4}}},
+          .out = {{"y", 8, 1, {4}}}}},
     };
     char path[1024];
     for (size_t i = 0; argc == 2 && i < sizeof models / sizeof *models; i++) {
-        if (snprintf(path, sizeof path, "%s/%s", argv[1], models[i].file) >= (int)sizeof path || !write_model(path, &models[i].model)) {
+        if (snprintf(path, sizeof path, "%s/%s", argv[1], models[i].file) >= (int)sizeof path ||
+            !write_model(path, &models[i].model)) {
             fprintf(stderr, "write_models: %s cannot be written\n", path);
             return 1;
         }

@@ -110,7 +110,8 @@ static inline bool write_model(const char *path, const small_model *s) {
     return write_message(path, &model.base);
 }
 
-static inline bool write_tensor(const char *path, int type, int rank, const int64_t *dims, const void *bytes, size_t size) {
+static inline bool write_tensor(const char *path, int type, int rank, const int64_t *dims, const void *bytes,
+                                size_t size) {
     Onnx__TensorProto t = ONNX__TENSOR_PROTO__INIT;
     t.data_type = type;
     t.n_dims = (size_t)rank;

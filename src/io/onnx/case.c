@@ -47,12 +47,14 @@ static int type_of(const ls_model_port *port) {
 static ls_status take_error(ls_session *s, ls_error *err) {
     ls_error first = *ls_session_error(s);
     ls_session_clear_error(s);
-    return first.code == LS_OK ? LS_FAIL(err, LS_ERR_INTERNAL, "a run failed without a reason") : LS_FAIL(err, first.code, "%s", first.message);
+    return first.code == LS_OK ? LS_FAIL(err, LS_ERR_INTERNAL, "a run failed without a reason")
+                               : LS_FAIL(err, first.code, "%s", first.message);
 }
 
 /* ---- running ---- */
 
-static ls_status run_plain(test_case *c, ls_case_values *values, ls_onnx_value *const *in, ls_onnx_value **out) {
+static ls_status run_plain(test_case *c, ls_case_values *values, ls_onnx_value *const *in,
+                           ls_onnx_value **out) {
     ls_named_data *inputs = LS_ARENA_ARRAY(&values->arena, ls_named_data, c->n_in + 1);
     ls_data **data = LS_ARENA_ARRAY(&values->arena, ls_data *, c->n_out + 1);
     int n = 0;
@@ -94,7 +96,8 @@ static ls_status own(test_case *c, ls_case_values *values, const ls_onnx_value *
     return status;
 }
 
-static ls_status run_values(test_case *c, ls_case_values *values, ls_onnx_value *const *in, ls_onnx_value **out) {
+static ls_status run_values(test_case *c, ls_case_values *values, ls_onnx_value *const *in,
+                            ls_onnx_value **out) {
     if (ls_onnx_run_values(c->session, c->model, &values->arena, c->n_in, in, c->n_out, out) != LS_OK) {
         return take_error(c->session, c->err);
     }
@@ -106,7 +109,8 @@ static ls_status run_values(test_case *c, ls_case_values *values, ls_onnx_value 
     return status;
 }
 
-static ls_status run_once(test_case *c, ls_case_values *values, ls_onnx_value *const *in, ls_onnx_value ***out) {
+static ls_status run_once(test_case *c, ls_case_values *values, ls_onnx_value *const *in,
+                          ls_onnx_value ***out) {
     *out = LS_ARENA_ARRAY(&values->arena, ls_onnx_value *, c->n_out + 1);
     if (!*out) {
         return LS_FAIL_MEMORY(c->err, c->folder);
@@ -115,17 +119,21 @@ static ls_status run_once(test_case *c, ls_case_values *values, ls_onnx_value *c
 }
 
 static ls_status prepare(test_case *c) {
-    return !c->plain || ls_runner_create(c->session, c->model, &c->runner) == LS_OK ? LS_OK : take_error(c->session, c->err);
+    return !c->plain || ls_runner_create(c->session, c->model, &c->runner) == LS_OK
+               ? LS_OK
+               : take_error(c->session, c->err);
 }
 
 /* ---- judging ---- */
 
 /* What the same inputs give in a session of their own, as far as comparing needs it. */
-static ls_status hash_again(const test_case *c, ls_case_values *values, ls_onnx_value *const *in, char out_hex[65]) {
+static ls_status hash_again(const test_case *c, ls_case_values *values, ls_onnx_value *const *in,
+                            char out_hex[65]) {
     test_case again = *c;
     ls_onnx_value **out;
     again.runner = NULL;
-    LS_TRY(c->err, ls_session_create(ls_session_context(c->session), ls_session_device(c->session), &again.session, c->err));
+    LS_TRY(c->err, ls_session_create(ls_session_context(c->session), ls_session_device(c->session),
+                                     &again.session, c->err));
     ls_session_set_math(again.session, ls_session_math(c->session));
     ls_status status = prepare(&again);
     status = status == LS_OK ? run_once(&again, values, in, &out) : status;
@@ -143,8 +151,9 @@ static ls_status hash_again(const test_case *c, ls_case_values *values, ls_onnx_
 }
 
 /* Outputs that are not the file's, of a model that draws random numbers. */
-static ls_status judge_random(test_case *c, ls_case_values *values, ls_onnx_value *const *in, ls_onnx_value *const *expected,
-                              ls_onnx_value *const *got, ls_case_difference *d) {
+static ls_status judge_random(test_case *c, ls_case_values *values, ls_onnx_value *const *in,
+                              ls_onnx_value *const *expected, ls_onnx_value *const *got,
+                              ls_case_difference *d) {
     char first[65], second[65];
     ls_sha256 sha;
     ls_sha256_init(&sha);
@@ -154,7 +163,8 @@ static ls_status judge_random(test_case *c, ls_case_values *values, ls_onnx_valu
         ls_case_hash(&sha, got[i]);
         if (expected[i]) {
             ls_case_compare(name, expected[i], got[i], false, d);
-            LS_TRY(c->err, ls_case_distribution(ls_context_heap(values->context), name, expected[i], got[i], d, c->err));
+            LS_TRY(c->err, ls_case_distribution(ls_context_heap(values->context), name, expected[i], got[i],
+                                                d, c->err));
         }
     }
     ls_sha256_hex(&sha, first);
@@ -165,7 +175,8 @@ static ls_status judge_random(test_case *c, ls_case_values *values, ls_onnx_valu
     return LS_OK;
 }
 
-static ls_status judge(test_case *c, ls_case_values *values, ls_onnx_value *const *in, ls_onnx_value *const *expected, int set) {
+static ls_status judge(test_case *c, ls_case_values *values, ls_onnx_value *const *in,
+                       ls_onnx_value *const *expected, int set) {
     ls_onnx_value **out;
     ls_case_difference d = {.fourier = c->fourier};
     ls_status status = run_once(c, values, in, &out);
@@ -185,17 +196,20 @@ static ls_status judge(test_case *c, ls_case_values *values, ls_onnx_value *cons
     } else if (own && c->result->state == LS_MODEL_PASSED) {
         c->result->state = LS_MODEL_RANDOM;
         snprintf(c->result->detail, sizeof c->result->detail,
-                 "random numbers, which are every implementation's own: shapes, types, repeatability and distribution are right");
+                 "random numbers, which are every implementation's own: shapes, types, repeatability and "
+                 "distribution are right");
     }
     c->result->worst = !own && d.worst > c->result->worst ? d.worst : c->result->worst;
     return status;
 }
 
 /* Reads the files of one set; *out_any: there is at least one. */
-static ls_status read_set(test_case *c, ls_case_values *values, int set, const char *kind, int n, ls_model_port (*port)(const ls_model *, int),
-                          ls_onnx_value **out_values, bool *out_any) {
+static ls_status read_set(test_case *c, ls_case_values *values, int set, const char *kind, int n,
+                          ls_model_port (*port)(const ls_model *, int), ls_onnx_value **out_values,
+                          bool *out_any) {
     for (int i = 0; i < n; i++) {
-        const char *path = ls_arena_printf(&values->arena, "%s/test_data_set_%d/%s_%d.pb", c->folder, set, kind, i);
+        const char *path =
+            ls_arena_printf(&values->arena, "%s/test_data_set_%d/%s_%d.pb", c->folder, set, kind, i);
         ls_model_port p = port(c->model, i);
         if (!path) {
             return LS_FAIL_MEMORY(c->err, c->folder);
@@ -216,12 +230,16 @@ static ls_status run_set(test_case *c, int set, bool *out_any) {
     bool given = false;
     *out_any = false;
     ls_status status = in && expected ? LS_OK : LS_FAIL_MEMORY(c->err, c->folder);
-    status = status == LS_OK ? read_set(c, &values, set, "input", c->n_in, ls_model_input, in, &given) : status;
-    status = status == LS_OK ? read_set(c, &values, set, "output", c->n_out, ls_model_output, expected, out_any) : status;
+    status =
+        status == LS_OK ? read_set(c, &values, set, "input", c->n_in, ls_model_input, in, &given) : status;
+    status = status == LS_OK
+                 ? read_set(c, &values, set, "output", c->n_out, ls_model_output, expected, out_any)
+                 : status;
     if (status == LS_OK && *out_any) {
         status = judge(c, &values, in, expected, set);
     } else if (status == LS_OK && given) {
-        status = LS_FAIL(c->err, LS_ERR_FORMAT, "%s/test_data_set_%d: inputs without an output", c->folder, set);
+        status =
+            LS_FAIL(c->err, LS_ERR_FORMAT, "%s/test_data_set_%d: inputs without an output", c->folder, set);
     }
     ls_case_values_free(&values);
     return status;
@@ -261,7 +279,8 @@ static bool has_node(const Onnx__ModelProto *m, node_test is) {
 }
 
 static bool draws(const Onnx__NodeProto *n) {
-    static const char *const names[] = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
+    static const char *const names[] = {"Bernoulli",        "Multinomial",   "RandomNormal",
+                                        "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(n->op_type, names[i]) == 0) {
             return true;
@@ -280,7 +299,8 @@ static ls_status run_case(test_case *c) {
     ls_arena arena;
     ls_arena_init(&arena, ls_context_heap(ls_session_context(c->session)));
     const char *path = ls_arena_printf(&arena, "%s/model.onnx", c->folder);
-    ls_status status = path ? ls_model_load(ls_session_context(c->session), path, &c->model, c->err) : LS_FAIL_MEMORY(c->err, c->folder);
+    ls_status status = path ? ls_model_load(ls_session_context(c->session), path, &c->model, c->err)
+                            : LS_FAIL_MEMORY(c->err, c->folder);
     ls_arena_free(&arena);
     LS_TRY(c->err, status);
     c->n_in = ls_model_input_count(c->model);
@@ -289,7 +309,8 @@ static ls_status run_case(test_case *c) {
     c->fourier = has_node(c->model->proto, transforms);
     c->plain = true;
     for (int i = 0; i < c->n_in + c->n_out; i++) {
-        ls_model_port port = i < c->n_in ? ls_model_input(c->model, i) : ls_model_output(c->model, i - c->n_in);
+        ls_model_port port =
+            i < c->n_in ? ls_model_input(c->model, i) : ls_model_output(c->model, i - c->n_in);
         c->plain = c->plain && is_numbers(&port);
     }
     LS_TRY(c->err, prepare(c));
@@ -325,6 +346,7 @@ ls_status ls_model_case_run(ls_session *session, const char *folder, ls_model_ca
         return status;
     }
     out_case->state = status == LS_ERR_UNSUPPORTED ? LS_MODEL_UNSUPPORTED : LS_MODEL_FAILED;
-    snprintf(out_case->detail, sizeof out_case->detail, "%.*s", (int)sizeof out_case->detail - 1, err.message);
+    snprintf(out_case->detail, sizeof out_case->detail, "%.*s", (int)sizeof out_case->detail - 1,
+             err.message);
     return LS_OK;
 }

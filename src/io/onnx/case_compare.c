@@ -12,34 +12,50 @@
 /* Of the ONNX project's runner, for every case whose folder holds a set of test data. */
 static const double RELATIVE = 1e-3, ABSOLUTE = 1e-7;
 
-static double magnitude(double x) { return x < 0 ? -x : x; }
+static double magnitude(double x) {
+    return x < 0 ? -x : x;
+}
 
 static double element(const ls_data *data, int64_t i) {
     const void *p = ls_data_bytes(data);
     switch (ls_data_dtype(data)) {
-    case LS_F16: return (double)ls_f16_to_f32(((const uint16_t *)p)[i]);
-    case LS_BF16: return (double)ls_bf16_to_f32(((const uint16_t *)p)[i]);
-    case LS_F32: return (double)((const float *)p)[i];
-    case LS_F64: return ((const double *)p)[i];
-    case LS_I8: return ((const int8_t *)p)[i];
-    case LS_I16: return ((const int16_t *)p)[i];
-    case LS_I32: return ((const int32_t *)p)[i];
-    case LS_I64: return (double)((const int64_t *)p)[i];
-    case LS_U16: return ((const uint16_t *)p)[i];
-    case LS_U32: return ((const uint32_t *)p)[i];
-    case LS_U64: return (double)((const uint64_t *)p)[i];
-    default: return ((const uint8_t *)p)[i];
+    case LS_F16:
+        return (double)ls_f16_to_f32(((const uint16_t *)p)[i]);
+    case LS_BF16:
+        return (double)ls_bf16_to_f32(((const uint16_t *)p)[i]);
+    case LS_F32:
+        return (double)((const float *)p)[i];
+    case LS_F64:
+        return ((const double *)p)[i];
+    case LS_I8:
+        return ((const int8_t *)p)[i];
+    case LS_I16:
+        return ((const int16_t *)p)[i];
+    case LS_I32:
+        return ((const int32_t *)p)[i];
+    case LS_I64:
+        return (double)((const int64_t *)p)[i];
+    case LS_U16:
+        return ((const uint16_t *)p)[i];
+    case LS_U32:
+        return ((const uint32_t *)p)[i];
+    case LS_U64:
+        return (double)((const uint64_t *)p)[i];
+    default:
+        return ((const uint8_t *)p)[i];
     }
 }
 
 /* The one byte that stands for all NaNs of a type, and for both zeros. */
 static unsigned small_float(int type, unsigned bits) {
-    bool nan = type == ONNX_FLOAT8E4M3FN     ? (bits & 0x7f) == 0x7f
-               : type == ONNX_FLOAT8E5M2     ? (bits & 0x7f) > 0x7c
+    bool nan = type == ONNX_FLOAT8E4M3FN                                    ? (bits & 0x7f) == 0x7f
+               : type == ONNX_FLOAT8E5M2                                    ? (bits & 0x7f) > 0x7c
                : type == ONNX_FLOAT8E4M3FNUZ || type == ONNX_FLOAT8E5M2FNUZ ? bits == 0x80
-               : type == ONNX_FLOAT8E8M0     ? bits == 0xff
-                                             : false;
-    bool zero = type == ONNX_FLOAT4E2M1 ? bits == 8 : (type == ONNX_FLOAT8E4M3FN || type == ONNX_FLOAT8E5M2) && bits == 0x80;
+               : type == ONNX_FLOAT8E8M0                                    ? bits == 0xff
+                                                                            : false;
+    bool zero = type == ONNX_FLOAT4E2M1
+                    ? bits == 8
+                    : (type == ONNX_FLOAT8E4M3FN || type == ONNX_FLOAT8E5M2) && bits == 0x80;
     return nan ? 0x100 : zero ? 0 : bits;
 }
 
@@ -47,8 +63,10 @@ static unsigned small_float(int type, unsigned bits) {
 static double share(int type, const ls_data *expected, const ls_data *got, double absolute, int64_t i) {
     ls_dtype dtype = ls_data_dtype(expected);
     if (!ls_dtype_is_float(dtype)) {
-        uint64_t a = ls_data_bits(dtype, ls_data_bytes(expected), i), b = ls_data_bits(dtype, ls_data_bytes(got), i);
-        bool small = type >= ONNX_FLOAT8E4M3FN && type != ONNX_UINT4 && type != ONNX_INT4 && type <= ONNX_FLOAT8E8M0;
+        uint64_t a = ls_data_bits(dtype, ls_data_bytes(expected), i),
+                 b = ls_data_bits(dtype, ls_data_bytes(got), i);
+        bool small =
+            type >= ONNX_FLOAT8E4M3FN && type != ONNX_UINT4 && type != ONNX_INT4 && type <= ONNX_FLOAT8E8M0;
         bool same = small ? small_float(type, (unsigned)a) == small_float(type, (unsigned)b) : a == b;
         return same ? 0 : DBL_MAX;
     }
@@ -92,17 +110,18 @@ static void put_element(char *text, size_t room, const ls_data *data, int64_t i)
     }
 }
 
-static void compare_tensors(const char *name, const ls_onnx_value *expected, const ls_onnx_value *got, bool numbers,
-                            ls_case_difference *d) {
+static void compare_tensors(const char *name, const ls_onnx_value *expected, const ls_onnx_value *got,
+                            bool numbers, ls_case_difference *d) {
     const ls_data *e = expected->data, *g = got->data;
     int rank = ls_data_rank(e);
     char want[100] = "", have[100] = "", place[100] = "";
     if (expected->type != got->type) {
-        snprintf(d->text, sizeof d->text, "output \"%s\" is of type %s, expected %s", name, ls_onnx_type_name(got->type),
-                 ls_onnx_type_name(expected->type));
+        snprintf(d->text, sizeof d->text, "output \"%s\" is of type %s, expected %s", name,
+                 ls_onnx_type_name(got->type), ls_onnx_type_name(expected->type));
         return;
     }
-    if (rank != ls_data_rank(g) || (rank && memcmp(ls_data_dims(e), ls_data_dims(g), sizeof(int64_t) * (size_t)rank) != 0)) {
+    if (rank != ls_data_rank(g) ||
+        (rank && memcmp(ls_data_dims(e), ls_data_dims(g), sizeof(int64_t) * (size_t)rank) != 0)) {
         put_dims(want, sizeof want, rank, ls_data_dims(e));
         put_dims(have, sizeof have, ls_data_rank(g), ls_data_dims(g));
         snprintf(d->text, sizeof d->text, "output \"%s\" has shape [%s], expected [%s]", name, have, want);
@@ -125,12 +144,14 @@ static void compare_tensors(const char *name, const ls_onnx_value *expected, con
         put_dims(place, sizeof place, rank, index);
         put_element(want, sizeof want, e, first);
         put_element(have, sizeof have, g, first);
-        snprintf(d->text, sizeof d->text, "output \"%s\" element [%s] is %s, expected %s; %" PRId64 " of %" PRId64 " differ", name,
+        snprintf(d->text, sizeof d->text,
+                 "output \"%s\" element [%s] is %s, expected %s; %" PRId64 " of %" PRId64 " differ", name,
                  place, have, want, wrong, n);
     }
 }
 
-static void compare_strings(const char *name, const ls_onnx_value *expected, const ls_onnx_value *got, ls_case_difference *d) {
+static void compare_strings(const char *name, const ls_onnx_value *expected, const ls_onnx_value *got,
+                            ls_case_difference *d) {
     char want[100] = "", have[100] = "";
     int64_t n = 1;
     if (expected->rank != got->rank ||
@@ -145,7 +166,8 @@ static void compare_strings(const char *name, const ls_onnx_value *expected, con
     }
     for (int64_t i = 0; i < n; i++) {
         if (strcmp(expected->strings[i], got->strings[i]) != 0) {
-            snprintf(d->text, sizeof d->text, "output \"%s\" element %" PRId64 " is \"%.80s\", expected \"%.80s\"", name, i,
+            snprintf(d->text, sizeof d->text,
+                     "output \"%s\" element %" PRId64 " is \"%.80s\", expected \"%.80s\"", name, i,
                      got->strings[i], expected->strings[i]);
             return;
         }
@@ -169,13 +191,15 @@ void ls_case_compare(const char *name, const ls_onnx_value *expected, const ls_o
     expected = held(expected);
     got = held(got);
     if (expected->kind != got->kind) {
-        snprintf(d->text, sizeof d->text, "output \"%s\" is %s, expected %s", name, kinds[got->kind], kinds[expected->kind]);
+        snprintf(d->text, sizeof d->text, "output \"%s\" is %s, expected %s", name, kinds[got->kind],
+                 kinds[expected->kind]);
     } else if (got->kind == ONNX_TENSOR) {
         compare_tensors(name, expected, got, numbers, d);
     } else if (got->kind == ONNX_STRINGS) {
         compare_strings(name, expected, got, d);
     } else if (got->kind == ONNX_SEQUENCE && expected->count != got->count) {
-        snprintf(d->text, sizeof d->text, "output \"%s\" has %d items, expected %d", name, got->count, expected->count);
+        snprintf(d->text, sizeof d->text, "output \"%s\" has %d items, expected %d", name, got->count,
+                 expected->count);
     } else if (got->kind == ONNX_SEQUENCE) {
         for (int i = 0; i < got->count && !d->text[0]; i++) {
             char item[200];
@@ -202,9 +226,10 @@ static double *sorted(ls_heap *heap, const ls_data *data) {
     return list;
 }
 
-ls_status ls_case_distribution(ls_heap *heap, const char *name, const ls_onnx_value *expected, const ls_onnx_value *got,
-                               ls_case_difference *d, ls_error *err) {
-    if (d->text[0] || expected->kind != ONNX_TENSOR || got->kind != ONNX_TENSOR || !ls_data_numel(got->data)) {
+ls_status ls_case_distribution(ls_heap *heap, const char *name, const ls_onnx_value *expected,
+                               const ls_onnx_value *got, ls_case_difference *d, ls_error *err) {
+    if (d->text[0] || expected->kind != ONNX_TENSOR || got->kind != ONNX_TENSOR ||
+        !ls_data_numel(got->data)) {
         return LS_OK;
     }
     int64_t n = ls_data_numel(got->data), i = 0, j = 0;
@@ -228,7 +253,9 @@ ls_status ls_case_distribution(ls_heap *heap, const char *name, const ls_onnx_va
     }
     /* 2 exp(-2 * 3.3^2) is 7e-10; the statistic is scaled by sqrt(n * n / (n + n)). */
     if (largest * largest * (double)n / 2 > 3.3 * 3.3) {
-        snprintf(d->text, sizeof d->text, "output \"%s\" does not have the distribution of the file's: %.3f apart over %" PRId64 " elements",
+        snprintf(d->text, sizeof d->text,
+                 "output \"%s\" does not have the distribution of the file's: %.3f apart over %" PRId64
+                 " elements",
                  name, largest, n);
     }
     return LS_OK;

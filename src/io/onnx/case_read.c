@@ -26,7 +26,8 @@ void ls_case_values_free(ls_case_values *values) {
     ls_arena_free(&values->arena);
 }
 
-static ls_status new_value(ls_case_values *values, ls_onnx_kind kind, int type, ls_onnx_value **out_value, ls_error *err) {
+static ls_status new_value(ls_case_values *values, ls_onnx_kind kind, int type, ls_onnx_value **out_value,
+                           ls_error *err) {
     *out_value = LS_ARENA_NEW(&values->arena, ls_onnx_value);
     if (!*out_value) {
         return LS_FAIL_MEMORY(err, "a value of a test case");
@@ -37,7 +38,8 @@ static ls_status new_value(ls_case_values *values, ls_onnx_kind kind, int type, 
     return LS_OK;
 }
 
-ls_status ls_case_wrap(ls_case_values *values, ls_data *data, int type, ls_onnx_value **out_value, ls_error *err) {
+ls_status ls_case_wrap(ls_case_values *values, ls_data *data, int type, ls_onnx_value **out_value,
+                       ls_error *err) {
     LS_TRY(err, new_value(values, ONNX_TENSOR, type, out_value, err));
     if (!ls_array_push(values->arena.heap, &values->data, data)) {
         return LS_FAIL_MEMORY(err, "the arrays of a test case");
@@ -50,10 +52,12 @@ static ls_status read_strings(source *s, const Onnx__TensorProto *t, ls_onnx_val
     int64_t count;
     LS_TRY(s->err, new_value(s->values, ONNX_STRINGS, ONNX_STRING, out_value, s->err));
     ls_onnx_value *v = *out_value;
-    LS_TRY(s->err, ls_onnx_tensor_strings(s->file, t, s->path, &s->values->arena, &v->strings, &count, s->err));
+    LS_TRY(s->err,
+           ls_onnx_tensor_strings(s->file, t, s->path, &s->values->arena, &v->strings, &count, s->err));
     v->rank = (int)t->n_dims;
     if (t->n_dims > LS_MAX_RANK) {
-        return LS_FAIL(s->err, LS_ERR_UNSUPPORTED, "%s: strings of rank %zu; at most %d", s->path, t->n_dims, LS_MAX_RANK);
+        return LS_FAIL(s->err, LS_ERR_UNSUPPORTED, "%s: strings of rank %zu; at most %d", s->path, t->n_dims,
+                       LS_MAX_RANK);
     }
     if (v->rank) {
         memcpy(v->dims, t->dims, sizeof *v->dims * (size_t)v->rank);
@@ -75,7 +79,8 @@ static ls_status read_tensor(source *s, const Onnx__TensorProto *t, ls_onnx_valu
 
 static ls_status read_sequence(source *s, const Onnx__SequenceProto *p, int depth, ls_onnx_value **out_value);
 
-static ls_status read_optional(source *s, const Onnx__OptionalProto *p, int depth, ls_onnx_value **out_value) {
+static ls_status read_optional(source *s, const Onnx__OptionalProto *p, int depth,
+                               ls_onnx_value **out_value) {
     ls_onnx_value *item = NULL;
     if (depth > DEEPEST) {
         return LS_FAIL(s->err, LS_ERR_UNSUPPORTED, "%s: values nested more than %d deep", s->path, DEEPEST);
@@ -100,14 +105,17 @@ static ls_status read_optional(source *s, const Onnx__OptionalProto *p, int dept
     return LS_OK;
 }
 
-static ls_status read_sequence(source *s, const Onnx__SequenceProto *p, int depth, ls_onnx_value **out_value) {
+static ls_status read_sequence(source *s, const Onnx__SequenceProto *p, int depth,
+                               ls_onnx_value **out_value) {
     if (depth > DEEPEST) {
         return LS_FAIL(s->err, LS_ERR_UNSUPPORTED, "%s: values nested more than %d deep", s->path, DEEPEST);
     }
     if (p->n_sparse_tensor_values || p->n_map_values) {
         return LS_FAIL(s->err, LS_ERR_UNSUPPORTED, "%s: a sequence of maps or sparse tensors", s->path);
     }
-    size_t n = p->n_tensor_values ? p->n_tensor_values : p->n_sequence_values ? p->n_sequence_values : p->n_optional_values;
+    size_t n = p->n_tensor_values     ? p->n_tensor_values
+               : p->n_sequence_values ? p->n_sequence_values
+                                      : p->n_optional_values;
     LS_TRY(s->err, new_value(s->values, ONNX_SEQUENCE, 0, out_value, s->err));
     ls_onnx_value *v = *out_value;
     v->items = LS_ARENA_ARRAY(&s->values->arena, ls_onnx_value *, n ? n : 1);
@@ -128,8 +136,8 @@ static ls_status read_sequence(source *s, const Onnx__SequenceProto *p, int dept
     return LS_OK;
 }
 
-ls_status ls_case_read(ls_case_values *values, const char *path, const ls_model_port *port, ls_onnx_value **out_value,
-                       ls_error *err) {
+ls_status ls_case_read(ls_case_values *values, const char *path, const ls_model_port *port,
+                       ls_onnx_value **out_value, ls_error *err) {
     bool sequence = strcmp(port->type, "sequence") == 0, optional = strcmp(port->type, "optional") == 0;
     const ProtobufCMessageDescriptor *type = sequence   ? &onnx__sequence_proto__descriptor
                                              : optional ? &onnx__optional_proto__descriptor
@@ -137,9 +145,10 @@ ls_status ls_case_read(ls_case_values *values, const char *path, const ls_model_
     source s = {.values = values, .path = path, .err = err};
     *out_value = NULL;
     LS_TRY(err, ls_onnx_open(values->context, path, NULL, type, &s.file, err));
-    ls_status status = sequence   ? read_sequence(&s, (const Onnx__SequenceProto *)s.file->message, 0, out_value)
-                       : optional ? read_optional(&s, (const Onnx__OptionalProto *)s.file->message, 0, out_value)
-                                  : read_tensor(&s, (const Onnx__TensorProto *)s.file->message, out_value);
+    ls_status status =
+        sequence   ? read_sequence(&s, (const Onnx__SequenceProto *)s.file->message, 0, out_value)
+        : optional ? read_optional(&s, (const Onnx__OptionalProto *)s.file->message, 0, out_value)
+                   : read_tensor(&s, (const Onnx__TensorProto *)s.file->message, out_value);
     ls_model_release(s.file);
     return status;
 }

@@ -57,14 +57,16 @@ static void add(census *c, const Onnx__NodeProto *node, int version) {
     kept = kept < c->room ? kept : c->room - 1;
     memmove(c->list + at + 1, c->list + at, sizeof *c->list * (size_t)(kept - at));
     bool function = ls_model_function(c->model, node->domain, node->op_type, node->overload) != NULL;
-    const char *why = function                                          ? NULL
-                      : !version                                        ? "the model imports no operator set of its domain"
-                      : !ls_onnx_find(domain, node->op_type, version) ? "no operator of this name and version is known"
-                                                                        : NULL;
+    const char *why = function   ? NULL
+                      : !version ? "the model imports no operator set of its domain"
+                      : !ls_onnx_find(domain, node->op_type, version)
+                          ? "no operator of this name and version is known"
+                          : NULL;
     c->list[at] = (ls_model_operator){domain, node->op_type, version, 1, function, why};
 }
 
-static void visit(census *c, size_t n, Onnx__NodeProto *const *nodes, size_t n_opsets, Onnx__OperatorSetIdProto *const *opsets) {
+static void visit(census *c, size_t n, Onnx__NodeProto *const *nodes, size_t n_opsets,
+                  Onnx__OperatorSetIdProto *const *opsets) {
     for (size_t i = 0; i < n; i++) {
         add(c, nodes[i], ls_onnx_opset(n_opsets, opsets, ls_onnx_domain(nodes[i]->domain)));
         for (size_t k = 0; k < nodes[i]->n_attribute; k++) {

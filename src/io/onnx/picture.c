@@ -15,7 +15,8 @@ static void drop(void *owner) {
     ls_free(heap, p);
 }
 
-ls_status ls_image_load(ls_context *context, const char *path, int channels, ls_data **out_data, ls_error *err) {
+ls_status ls_image_load(ls_context *context, const char *path, int channels, ls_data **out_data,
+                        ls_error *err) {
     ls_heap *heap = ls_context_heap(context);
     ls_mapping map;
     int64_t dims[3];
