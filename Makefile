@@ -99,7 +99,7 @@ test-slow:              ## sweeps, valgrind, and the tests of an AArch64 build u
 	@$(call build,aarch64)
 	@$(CTEST) build/aarch64 -L '^(unit|micro|golden)$$' -E 'test_emit|test_kir_legal' # hours: every kernel of the rows, interpreted
 
-fuzz:                   ## fuzz the readers of files for 30 s each, under ASan and UBSan (clang)
+fuzz:                   ## fuzz the readers of files, and running ONNX models, for 30 s each, under ASan and UBSan (clang)
 	@tools/deps.sh build check
 	@$(call build,release)
 	@sh tests/fuzz/run.sh $(BUILD) 30
