@@ -176,6 +176,11 @@ static ls_status members(ls_onnx_node *n, forest *f, int inner) {
     return LS_OK;
 }
 
+/* Leaves stand behind the inner nodes; -1: there is no such child. */
+static int64_t child_of(int64_t at, int64_t is_leaf, int inner, int leaves) {
+    return at < 0 || at >= (is_leaf ? leaves : inner) ? -1 : at + (is_leaf ? inner : 0);
+}
+
 static ls_status read_inner(ls_onnx_node *n, forest *f, int inner, int leaves) {
     const int64_t *feature, *yes, *no, *yes_leaf, *no_leaf, *missing;
     const ls_data *modes;
@@ -212,8 +217,8 @@ static ls_status read_inner(ls_onnx_node *n, forest *f, int inner, int leaves) {
         f->feature[i] = leaf ? 0 : feature[i];
         f->split[i] = leaf ? 0 : splits[i];
         f->missing[i] = !leaf && n_missing ? missing[i] : 0;
-        f->yes[i] = leaf ? i : yes[i] + (yes_leaf[i] ? inner : 0);
-        f->no[i] = leaf ? i : no[i] + (no_leaf[i] ? inner : 0);
+        f->yes[i] = leaf ? i : child_of(yes[i], yes_leaf[i], inner, leaves);
+        f->no[i] = leaf ? i : child_of(no[i], no_leaf[i], inner, leaves);
     }
     for (int i = 0; i < n_roots; i++) {
         if (roots[i] < 0 || roots[i] >= inner) {
