@@ -511,6 +511,34 @@ static bool guard_access(ls_program_builder *b, const ls_value *v, uint64_t fill
     return built;
 }
 
+/* A load where the guard holds and another value elsewhere, as in a concatenation: lanes are written over that value's, so a tile costs
+ * what its own pieces cost, however many there are. False: it takes a mask. */
+static bool guard_overlay(ls_program_builder *b, const ls_value *v, memo *m) {
+    ls_dtype dtype = (ls_dtype)v->dtype;
+    ls_access access;
+    int16_t mask_b = -1;
+    bool plain = ls_tile_held_size(dtype) == ls_dtype_size(dtype);
+    if (!plain || !guard_access(b, v, 1, &access) || !access.n_tables || section_of(b, access_axes(b, &access)) != LS_SECTION_LANES) {
+        return false;
+    }
+    int16_t under = ls_pb_value(b, v->b, 0, &mask_b);
+    access.log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype));
+    m->reg = emit(b, LS_SECTION_LANES,
+                  (ls_instr){.op = LS_TILE_OP_OVERLAY,
+                             .log2 = access.log2,
+                             .dtype = (uint8_t)dtype,
+                             .a = under,
+                             .b = -1,
+                             .c = -1,
+                             .access = add_access(b, &access),
+                             .name = "overlay"});
+    if (mask_b >= 0) {
+        int16_t mask = preds_mask(b, v->first_pred, v->n_preds, -1), yes = emit_const(b, 0, 1);
+        m->mask = mask < 0 ? -1 : emit_fn(b, b->isa->select[0], "select", 0, mask, yes, mask_b);
+    }
+    return true;
+}
+
 static memo guard_value(ls_program_builder *b, const ls_value *v) {
     ls_dtype dtype = (ls_dtype)v->dtype;
     const ls_value *other = v->b == LS_SPEC_NONE ? NULL : &b->spec->values[v->b];
@@ -519,6 +547,9 @@ static memo guard_value(ls_program_builder *b, const ls_value *v) {
     if ((!other || other->op == LS_V_CONST) && guard_access(b, v, other ? other->bits : 0, &access)) {
         m.reg = load_access(b, &access, dtype, other ? other->bits : 0);
         m.mask = other ? -1 : preds_mask(b, v->first_pred, v->n_preds, -1);
+        return m;
+    }
+    if (other && guard_overlay(b, v, &m)) {
         return m;
     }
     int16_t mask = preds_mask(b, v->first_pred, v->n_preds, -1), mask_a = -1, mask_b = -1;

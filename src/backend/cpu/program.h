@@ -90,6 +90,7 @@ typedef enum ls_tile_op {
     LS_TILE_OP_CONST,     /* dst = bits, one lane */
     LS_TILE_OP_BROADCAST, /* dst = lane 0 of a, all lanes */
     LS_TILE_OP_LOAD,      /* dst = access */
+    LS_TILE_OP_OVERLAY,   /* dst = access where it is not absent, else a */
     LS_TILE_OP_PRESENT,   /* dst (u8) = whether the access is not absent */
     LS_TILE_OP_FN,        /* dst = fn(a, b, c) */
     LS_TILE_OP_CAST,      /* dst = cast(a) */

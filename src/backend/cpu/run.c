@@ -230,6 +230,25 @@ static void present_segment(void *ctx, const segment *s) {
     memset((char *)ctx + s->at, s->present, (size_t)s->n);
 }
 
+static void overlay_segment(void *ctx, const segment *s) {
+    if (s->present) {
+        read_segment(ctx, s);
+    }
+}
+
+static void run_overlay(ls_run *run, const ls_instr *in, int64_t n) {
+    const ls_access *a = &run->program->accesses[in->access];
+    char *own = run->memory + run->program->reg_offsets[in->dst];
+    read_ctx ctx = {own, run->buffers[a->buffer], run->isa->read[a->log2], run->isa->fill[a->log2], a->fill, a->log2};
+    walk w;
+    if (run->regs[in->a] != own) {
+        memcpy(own, run->regs[in->a], (size_t)n << a->log2);
+    }
+    run->regs[in->dst] = own;
+    walk_begin(&w, run, a, n);
+    walk_tables(&w, overlay_segment, &ctx);
+}
+
 static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
     const ls_access *a = &run->program->accesses[in->access];
     walk w;
@@ -425,6 +444,9 @@ static void run_section(ls_run *run, ls_section section, int64_t n) {
         case LS_TILE_OP_LOAD:
             run_load(run, in, n);
             break;
+        case LS_TILE_OP_OVERLAY:
+            run_overlay(run, in, n);
+            break;
         case LS_TILE_OP_PRESENT: {
             walk w;
             walk_begin(&w, run, &p->accesses[in->access], n);
@@ -557,7 +579,7 @@ void ls_program_print(ls_text *out, const ls_spec *spec, const ls_program *p) {
                 ls_text_printf(out, "r%d = ", in->dst);
             }
             ls_text_add(out, in->name);
-            if (in->op == LS_TILE_OP_LOAD || in->op == LS_TILE_OP_STORE || in->op == LS_TILE_OP_PRESENT) {
+            if (in->op == LS_TILE_OP_LOAD || in->op == LS_TILE_OP_OVERLAY || in->op == LS_TILE_OP_STORE || in->op == LS_TILE_OP_PRESENT) {
                 print_access(out, spec, p, &p->accesses[in->access]);
             } else if (in->op == LS_TILE_OP_CONST) {
                 ls_text_printf(out, " 0x%llx", (unsigned long long)in->bits);
