@@ -4,13 +4,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+
+static bool same_letters(const char *a, const char *b) {
+    for (; *a && *b; a++, b++) {
+        if ((*a | ' ') != (*b | ' ')) {
+            return false;
+        }
+    }
+    return *a == *b;
+}
 
 bool cli_is_picture(const char *path) {
-    static const char *const ends[] = {".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm"};
+    static const char *const ends[] = {"png", "jpg", "jpeg", "bmp", "ppm", "pgm"};
     const char *dot = strrchr(path, '.');
     for (size_t i = 0; dot && i < sizeof ends / sizeof *ends; i++) {
-        if (strcasecmp(dot, ends[i]) == 0) {
+        if (same_letters(dot + 1, ends[i])) {
             return true;
         }
     }
