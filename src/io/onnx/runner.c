@@ -1,5 +1,5 @@
-/* Building a model into a session, and running it: a program for each combination of input shapes, or node by node where shapes depend on
- * values. */
+/* Building a model into a session, and running it: a program for each combination of input shapes (and of settings among the inputs, where shapes
+ * or branches depend on them), or node by node where shapes depend on other values. */
 #include "io/onnx/run.h"
 #include <lockstep/device.h>
 #include <string.h>
@@ -225,6 +225,7 @@ typedef struct output {
 typedef struct plan {
     struct plan *next;
     int64_t *shapes; /* of the inputs: given or not, rank, extents */
+    ls_data **fixed; /* those whose numbers it is for, since shapes or branches depend on them; NULL: any */
     ls_program *program; /* NULL: node by node; or all outputs are known */
     bool eager;
     output *outputs;
@@ -253,6 +254,10 @@ static void free_plan(ls_runner *r, plan *p) {
     for (int i = 0; p->outputs && i < r->n_out; i++) {
         ls_data_release(p->outputs[i].known);
     }
+    for (int i = 0; p->fixed && i < r->n_in; i++) {
+        ls_data_release(p->fixed[i]);
+    }
+    ls_free(r->base->heap, p->fixed);
     ls_program_destroy(p->program);
     ls_free(r->base->heap, p->outputs);
     ls_free(r->base->heap, p->shapes);
@@ -313,7 +318,12 @@ static ls_status compile(ls_runner *r, ls_onnx_run *run, const ls_data *const *i
         return LS_FAIL_MEMORY(err, model->name);
     }
     for (int i = 0; i < r->n_in; i++) {
-        if (inputs[i]) {
+        if (p->fixed[i]) {
+            in[i] = ls_onnx_run_data(run, p->fixed[i], input_type(model, i));
+            if (!in[i]) {
+                return LS_FAIL_MEMORY(err, "an input");
+            }
+        } else if (inputs[i]) {
             ls_shape shape = ls_shape_make(ls_data_rank(inputs[i]), ls_data_dims(inputs[i]));
             from[n_from] = ls_input(s, ls_model_input(model, i).name, ls_data_dtype(inputs[i]), shape);
             in[i] = from[n_from] ? ls_onnx_run_tensor(run, from[n_from], input_type(model, i)) : NULL;
@@ -338,26 +348,57 @@ static ls_status compile(ls_runner *r, ls_onnx_run *run, const ls_data *const *i
     return LS_OK;
 }
 
-static ls_status make_plan(ls_runner *r, const ls_data *const *inputs, const int64_t *shapes, plan **out_plan, ls_error *err) {
+/* Whole numbers so few that they are a setting (a sampling rate, a flag, a shape) rather than data. */
+static bool is_setting(const ls_data *data) {
+    ls_dtype dtype = ls_data_dtype(data);
+    return (dtype == LS_I64 || dtype == LS_I32 || dtype == LS_BOOL) && ls_data_numel(data) <= 8;
+}
+
+/* Compiles for the inputs' shapes and, the second time, for the settings among them. LS_ERR_UNSUPPORTED with *out_needs_values: neither does. */
+static ls_status compile_plan(ls_runner *r, const ls_data *const *inputs, bool settings, plan *p, bool *out_needs_values, ls_error *err) {
+    ls_onnx_run run;
+    for (int i = 0; settings && i < r->n_in; i++) {
+        if (inputs[i] && is_setting(inputs[i])) {
+            p->fixed[i] = ls_data_retain((ls_data *)inputs[i]);
+        }
+    }
+    LS_TRY(err, ls_onnx_run_begin(&run, r->base, false, err));
+    ls_status status = compile(r, &run, inputs, p, err);
+    *out_needs_values = status != LS_OK && run.needs_values;
+    ls_onnx_run_end(&run);
+    return status == LS_OK ? LS_OK : ls_error_forward(err, status, __FILE__, __LINE__);
+}
+
+/* `variants`: how many plans there are for these shapes and other settings. */
+static ls_status make_plan(ls_runner *r, const ls_data *const *inputs, const int64_t *shapes, int variants, plan **out_plan, ls_error *err) {
+    enum { MOST_VARIANTS = 8 };
     ls_heap *heap = r->base->heap;
     size_t words = SHAPE_WORDS * (size_t)r->n_in;
     plan *p = ls_alloc_zeroed(heap, sizeof *p);
-    ls_onnx_run run;
     if (!p) {
         return LS_FAIL_MEMORY(err, "a plan");
     }
-    p->shapes = ls_alloc(heap, sizeof *shapes * words);
+    p->shapes = ls_alloc(heap, sizeof *shapes * (words + 1));
+    p->fixed = ls_alloc_zeroed(heap, sizeof *p->fixed * ((size_t)r->n_in + 1));
     p->outputs = ls_alloc_zeroed(heap, sizeof *p->outputs * ((size_t)r->n_out + 1));
-    ls_status status = p->shapes && p->outputs ? ls_onnx_run_begin(&run, r->base, false, err) : LS_FAIL_MEMORY(err, "a plan");
+    ls_status status = p->shapes && p->fixed && p->outputs ? LS_OK : LS_FAIL_MEMORY(err, "a plan");
+    bool needs_values = variants > 0;
     if (status == LS_OK) {
         memcpy(p->shapes, shapes, sizeof *shapes * words);
-        status = compile(r, &run, inputs, p, err);
-        if (status == LS_ERR_UNSUPPORTED && run.needs_values) {
-            ls_error_clear(err);
-            p->eager = true;
-            status = LS_OK;
+        status = needs_values ? LS_ERR_UNSUPPORTED : compile_plan(r, inputs, false, p, &needs_values, err);
+    }
+    if (status == LS_ERR_UNSUPPORTED && needs_values && variants < MOST_VARIANTS) {
+        ls_error_clear(err);
+        status = compile_plan(r, inputs, true, p, &needs_values, err);
+    }
+    if (status == LS_ERR_UNSUPPORTED && needs_values) {
+        ls_error_clear(err);
+        p->eager = true;
+        for (int i = 0; i < r->n_in; i++) { /* for any settings */
+            ls_data_release(p->fixed[i]);
+            p->fixed[i] = NULL;
         }
-        ls_onnx_run_end(&run);
+        status = LS_OK;
     }
     if (status != LS_OK) {
         free_plan(r, p);
@@ -369,18 +410,32 @@ static ls_status make_plan(ls_runner *r, const ls_data *const *inputs, const int
     return LS_OK;
 }
 
+static bool has_settings(const ls_runner *r, const plan *p, const ls_data *const *inputs) {
+    for (int i = 0; i < r->n_in; i++) {
+        if (p->fixed[i] && memcmp(ls_data_bytes(p->fixed[i]), ls_data_bytes(inputs[i]), ls_data_size(inputs[i])) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static ls_status find_plan(ls_runner *r, const ls_data *const *inputs, plan **out_plan, ls_error *err) {
     size_t words = SHAPE_WORDS * (size_t)r->n_in;
     int64_t *shapes = ls_alloc(r->base->heap, sizeof *shapes * (words + 1));
+    int variants = 0;
     if (!shapes) {
         return LS_FAIL_MEMORY(err, "shapes");
     }
     write_shapes(r, inputs, shapes);
     plan *p = r->plans;
-    while (p && memcmp(p->shapes, shapes, sizeof *shapes * words) != 0) {
-        p = p->next;
+    for (; p; p = p->next) {
+        bool same = memcmp(p->shapes, shapes, sizeof *shapes * words) == 0;
+        if (same && has_settings(r, p, inputs)) {
+            break;
+        }
+        variants += same;
     }
-    ls_status status = p ? LS_OK : make_plan(r, inputs, shapes, &p, err);
+    ls_status status = p ? LS_OK : make_plan(r, inputs, shapes, variants, &p, err);
     ls_free(r->base->heap, shapes);
     *out_plan = p;
     return status;
@@ -395,7 +450,7 @@ static ls_status run_program(ls_runner *r, const plan *p, const ls_data *const *
     int n_from = 0, n_to = 0;
     ls_status status = from && to ? LS_OK : LS_FAIL_MEMORY(err, "a run");
     for (int i = 0; i < r->n_in && status == LS_OK; i++) {
-        if (inputs[i]) {
+        if (inputs[i] && !p->fixed[i]) {
             from[n_from++] = ls_data_bytes(inputs[i]);
         }
     }
