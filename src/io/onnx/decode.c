@@ -119,7 +119,7 @@ static const char *other_format(const uint8_t *b, size_t size) {
         size_t at, length;
         const char *bytes;
     } formats[] = {
-        {"TIFF", 0, 4, "II*\0"}, {"TIFF", 0, 4, "MM\0*"},          {"WebP", 8, 4, "WEBP"},          {"JPEG 2000", 4, 4, "jP  "},
+        {"WebP", 8, 4, "WEBP"},  {"JPEG 2000", 4, 4, "jP  "},
         {"GIF", 0, 4, "GIF8"},   {"JPEG 2000", 0, 4, "\xff\x4f\xff\x51"}, {"AVIF", 4, 8, "ftypavif"},
     };
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
@@ -135,25 +135,29 @@ ls_status ls_image_decode(ls_heap *heap, const void *bytes, size_t size, int cha
     int width = 0, height = 0, stored = 0;
     const char *other = other_format(bytes, size);
     if (other) {
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "an image in %s: BMP, JPEG, PNG and PNM can be decoded", other);
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "an image in %s: BMP, JPEG, PNG, PNM and TIFF can be decoded", other);
     }
     if (size > INT_MAX) {
         return LS_FAIL(err, LS_ERR_UNSUPPORTED, "an image of %zu bytes: expected at most %d", size, INT_MAX);
     }
-    heap_in_use = heap;
-    bool jpeg = size > 1 && !memcmp(bytes, "\xff\xd8", 2);
-    *out_pixels = jpeg ? decode_jpeg(bytes, (int)size, &width, &height)
-                       : stbi_load_from_memory(bytes, (int)size, &width, &height, &stored, 3);
-    heap_in_use = NULL;
-    if (!*out_pixels) {
-        return LS_FAIL(err, LS_ERR_FORMAT, "the image is damaged, or in a format other than BMP, JPEG, PNG and PNM");
+    if (size > 3 && (!memcmp(bytes, "II*\0", 4) || !memcmp(bytes, "MM\0*", 4))) {
+        LS_TRY(err, ls_tiff_decode(heap, bytes, size, out_dims, out_pixels, err));
+    } else {
+        bool jpeg = size > 1 && !memcmp(bytes, "\xff\xd8", 2);
+        heap_in_use = heap;
+        *out_pixels = jpeg ? decode_jpeg(bytes, (int)size, &width, &height)
+                           : stbi_load_from_memory(bytes, (int)size, &width, &height, &stored, 3);
+        heap_in_use = NULL;
+        out_dims[0] = height;
+        out_dims[1] = width;
     }
-    for (size_t i = 0, n = (size_t)width * (size_t)height; channels == 1 && i < n; i++) {
+    if (!*out_pixels) {
+        return LS_FAIL(err, LS_ERR_FORMAT, "the image is damaged, or in a format other than BMP, JPEG, PNG, PNM and TIFF");
+    }
+    for (size_t i = 0, n = (size_t)(out_dims[0] * out_dims[1]); channels == 1 && i < n; i++) {
         const uint8_t *rgb = *out_pixels + 3 * i;
         (*out_pixels)[i] = (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 32768u) >> 16); /* BT.601's luma */
     }
-    out_dims[0] = height;
-    out_dims[1] = width;
     out_dims[2] = channels;
     return LS_OK;
 }
