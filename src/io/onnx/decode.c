@@ -5,12 +5,17 @@
 #include <string.h>
 
 static _Thread_local ls_heap *heap_in_use;
+static _Thread_local bool out_of_memory;
 
 static void *take(size_t size) {
-    return ls_alloc(heap_in_use, size);
+    void *block = ls_alloc(heap_in_use, size);
+    out_of_memory |= !block;
+    return block;
 }
 static void *grow(void *block, size_t size) {
-    return block ? ls_realloc(heap_in_use, block, size) : take(size);
+    void *more = block ? ls_realloc(heap_in_use, block, size) : take(size);
+    out_of_memory |= !more;
+    return more;
 }
 static void give(void *block) {
     ls_free(heap_in_use, block);
@@ -93,10 +98,33 @@ static void inverse_block(stbi_uc *out, int stride, short data[64]) {
     }
 }
 
+/* stb_image follows a table of Huffman codes past its end when the file says that it has more than 256: looks at all that there may be,
+ * wherever they stand. */
+static bool huffman_tables_fit(const uint8_t *b, size_t size) {
+    for (size_t i = 0; i + 4 <= size; i++) {
+        if (b[i] != 0xff || b[i + 1] != 0xc4) {
+            continue;
+        }
+        size_t at = i + 4;
+        for (int left = b[i + 2] * 256 + b[i + 3] - 2; left > 0 && at < size;) {
+            int codes = 0;
+            for (size_t k = 1; k <= 16 && at + k < size; k++) {
+                codes += b[at + k];
+            }
+            if (codes > 256) {
+                return false;
+            }
+            left -= 17 + codes;
+            at += 17 + (size_t)codes;
+        }
+    }
+    return true;
+}
+
 static uint8_t *decode_jpeg(const void *bytes, int size, int *width, int *height) {
     stbi__context file;
     int stored;
-    stbi__jpeg *jpeg = take(sizeof *jpeg);
+    stbi__jpeg *jpeg = huffman_tables_fit(bytes, (size_t)size) ? take(sizeof *jpeg) : NULL;
     if (!jpeg) {
         return NULL;
     }
@@ -143,13 +171,18 @@ ls_status ls_image_decode(ls_heap *heap, const void *bytes, size_t size, int cha
     if (size > 3 && (!memcmp(bytes, "II*\0", 4) || !memcmp(bytes, "MM\0*", 4))) {
         LS_TRY(err, ls_tiff_decode(heap, bytes, size, out_dims, out_pixels, err));
     } else {
-        bool jpeg = size > 1 && !memcmp(bytes, "\xff\xd8", 2);
+        const uint8_t *b = bytes;
+        bool jpeg = size > 1 && b[0] == 0xff && (b[1] == 0xd8 || b[1] == 0xff);
         heap_in_use = heap;
+        out_of_memory = false;
         *out_pixels = jpeg ? decode_jpeg(bytes, (int)size, &width, &height)
                            : stbi_load_from_memory(bytes, (int)size, &width, &height, &stored, 3);
         heap_in_use = NULL;
         out_dims[0] = height;
         out_dims[1] = width;
+    }
+    if (!*out_pixels && out_of_memory) {
+        return LS_FAIL_MEMORY(err, "an image");
     }
     if (!*out_pixels) {
         return LS_FAIL(err, LS_ERR_FORMAT, "the image is damaged, or in a format other than BMP, JPEG, PNG, PNM and TIFF");
