@@ -216,6 +216,12 @@ static bool dim_less(ls_dim a, ls_dim b) {
     return a.scale != b.scale ? a.scale < b.scale : a.offset < b.offset;
 }
 
+/* Of counts: INT64_MAX, which no tensor has, where the product does not fit. */
+static int64_t times(int64_t a, int64_t b) {
+    int64_t c;
+    return __builtin_mul_overflow(a, b, &c) ? INT64_MAX : c;
+}
+
 static product product_of(const ls_shape *shape, int skip) {
     product p = {.fixed = 1};
     for (int i = 0; i < shape->rank; i++) {
@@ -224,13 +230,13 @@ static product product_of(const ls_shape *shape, int skip) {
             continue;
         }
         if (!d.symbol) {
-            p.fixed *= d.offset;
+            p.fixed = times(p.fixed, d.offset);
             continue;
         }
         int64_t g = ls_gcd(d.scale, d.offset);
         d.scale /= g;
         d.offset /= g;
-        p.fixed *= g;
+        p.fixed = times(p.fixed, g);
         int at = p.n++;
         for (; at > 0 && dim_less(d, p.factor[at - 1]); at--) {
             p.factor[at] = p.factor[at - 1];

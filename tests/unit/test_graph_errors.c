@@ -79,6 +79,7 @@ static void movement(void **state) {
     ls_tensor *x = IN(2, 3), *eight = IN(1, 1, 1, 1, 1, 1, 1, 1);
     ls_tensor *sym = input(f, LS_F32, (ls_shape){.rank = 1, .dim = {ls_dim_symbol(&batch, 1, 0)}});
     FAILS(SHAPE_ERR, ls_reshape(s, x, LS_SHAPE(4)), "reshape: f32[2,3] to [4]: expected as many elements");
+    FAILS(SHAPE_ERR, ls_reshape(s, x, LS_SHAPE(-1, 11, 1676976733973595602)), "reshape: ", "-1"); /* 6 modulo 2^64 */
     FAILS(SHAPE_ERR, ls_reshape(s, x, LS_SHAPE(-1, 4)), "reshape: f32[2,3] to [-1,4]", "-1");
     FAILS(SHAPE_ERR, ls_reshape(s, x, LS_SHAPE(-1, -1)),
           "reshape: f32[2,3] to [-1,-1]: expected at most one -1");

@@ -156,14 +156,20 @@ static ls_status conv_transpose(ls_onnx_node *n) {
         if (!given && !same) {
             continue;
         }
-        int64_t full = spec.stride[i] * (in[2 + i] - 1) + (kernel[i] - 1) * spec.dilation[i] + 1 +
-                       spec.output_padding[i];
-        wanted[i] = given ? list[i] : in[2 + i] * spec.stride[i];
+        int64_t full, shrink;
+        bool over = __builtin_mul_overflow(spec.stride[i], in[2 + i] - 1, &full) ||
+                    __builtin_add_overflow(full, (kernel[i] - 1) * spec.dilation[i] + 1, &full) ||
+                    __builtin_add_overflow(full, spec.output_padding[i], &full) ||
+                    __builtin_mul_overflow(in[2 + i], spec.stride[i], &wanted[i]);
+        wanted[i] = given ? list[i] : wanted[i];
+        if (over || wanted[i] < 0 || __builtin_sub_overflow(full, wanted[i], &shrink)) {
+            return ls_onnx_fail(n, LS_ERR_INVALID, "spatial axis %d: its output's extent is out of range", i);
+        }
         if (full < wanted[i]) { /* more at the end, where no input reaches */
             spec.pad_low[i] = 0;
-            spec.pad_high[i] = full - wanted[i];
+            spec.pad_high[i] = shrink;
         } else {
-            split_pad(mode == PAD_UPPER ? PAD_UPPER : PAD_LOWER, full - wanted[i], &spec.pad_low[i],
+            split_pad(mode == PAD_UPPER ? PAD_UPPER : PAD_LOWER, shrink, &spec.pad_low[i],
                       &spec.pad_high[i]);
         }
     }
