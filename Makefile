@@ -149,8 +149,8 @@ bundle:                 ## pack the command, tests, data and Dawn for a GPU mach
 	@$(call build,release)
 	@tools/bundle.sh $(BUILD)
 
-docs-onnx: all          ## write docs/onnx.md anew from the ONNX project's test cases (../shared/onnx, or LOCKSTEP_ONNX_TESTS)
-	@sh tests/onnx/suite.sh $(BUILD)/lockstep . $(BUILD) || true
+docs-onnx: all          ## write docs/onnx.md anew from the ONNX project's test cases (../shared/onnx, or LOCKSTEP_ONNX_TESTS) on DEVICES=cpu,ref
+	@sh tests/onnx/suite.sh $(BUILD)/lockstep . $(BUILD) $(DEVICES) || true
 	@$(BUILD)/tools/gen_onnx_doc $(BUILD)/tmp/onnx-suite.1.json $(BUILD)/tmp/onnx-suite.2.json >docs/onnx.md.new && mv docs/onnx.md.new docs/onnx.md
 
 install: all            ## install under PREFIX (default /usr/local), staged under DESTDIR if given

@@ -248,6 +248,11 @@ int main(int argc, char **argv) {
            "last place of the file's largest\n"
            "element. The ONNX project states no other tolerance for any of these cases.\n\n");
     print_totals();
+    for (int d = 0; d < n_devices; d++) {
+        if (strcmp(devices[d], "vulkan") == 0) {
+            printf("\n`vulkan` is Mesa's software device, lavapipe.\n");
+        }
+    }
     printf("\n## Cases that are not supported\n\n| case | on | why |\n|---|---|---|\n");
     print_cases(2);
     printf("\n## Random cases\n\n| case | on | |\n|---|---|---|\n");
