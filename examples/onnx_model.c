@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
         ls_model_load(context, argv[2], &model, &err) != LS_OK) {
         return fail(&err);
     }
-    for (int i = 0; i < argc - 3 && i < MOST; i++) {
+    for (int i = 0; i < argc - 3 && i < MOST && i < ls_model_input_count(model); i++) {
         if (ls_npy_load(context, argv[i + 3], &array, &err) != LS_OK) {
             return fail(&err);
         }

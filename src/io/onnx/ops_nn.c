@@ -400,7 +400,7 @@ static ls_status dropout(ls_onnx_node *n) {
     } else if (!(ratio > 0 && ratio < 1)) {
         return ls_onnx_fail(n, LS_ERR_INVALID, "ratio %g: expected 0 or more and less than 1", ratio);
     } else {
-        ls_tensor *key = ls_random_key(n->s, (uint64_t)ls_onnx_attr_int(n, "seed", 0));
+        ls_tensor *key = ls_random_key(n->s, ls_onnx_stream(n, ls_onnx_attr(n, "seed"), (uint64_t)ls_onnx_attr_int(n, "seed", 0)));
         ls_tensor *u = ls_random_uniform(n->s, key, shape, LS_F32);
         mask = ls_ge(n->s, u, ls_full(n->s, LS_F32, LS_SCALAR, ratio));
         x = ls_dropout(n->s, x, ratio, key);
@@ -421,5 +421,5 @@ const ls_onnx_op ls_onnx_nn_ops[] = {{"", "Conv", 1, 2, 3, conv, 0},
                                      {"", "GlobalLpPool", 1, 1, 1, global_lp_pool, 0},
                                      {"", "MaxUnpool", 1, 2, 3, max_unpool, 0},
                                      {"", "LRN", 1, 1, 1, lrn, 0},
-                                     {"", "Dropout", 1, 1, 3, dropout, 0},
+                                     {"", "Dropout", 1, 1, 3, dropout, ONNX_DEVICE},
                                      {0}};

@@ -9,6 +9,17 @@ static const ls_onnx_op *const tables[] = {
     ls_onnx_signal_ops, ls_onnx_random_ops, ls_onnx_ml_ops, ls_onnx_train_ops, ls_onnx_contrib_ops, NULL,
 };
 
+const ls_onnx_op *ls_onnx_op_at(int number) {
+    for (size_t t = 0; tables[t]; t++) {
+        for (const ls_onnx_op *op = tables[t]; op->name; op++) {
+            if (number-- == 0) {
+                return op;
+            }
+        }
+    }
+    return NULL;
+}
+
 const ls_onnx_op *ls_onnx_find(const char *domain, const char *name, int version) {
     const ls_onnx_op *best = NULL;
     for (size_t t = 0; tables[t]; t++) {
