@@ -29,14 +29,15 @@ int main(int argc, char **argv) {
         ls_model_load(context, argv[2], &model, &err) != LS_OK) {
         return fail(&err);
     }
-    for (int i = 0; i < argc - 3 && i < MOST && i < ls_model_input_count(model); i++) {
+    int n = argc - 3 < ls_model_input_count(model) ? argc - 3 : ls_model_input_count(model);
+    for (int i = 0; i < n && i < MOST; i++) {
         if (ls_npy_load(context, argv[i + 3], &array, &err) != LS_OK) {
             return fail(&err);
         }
         inputs[i] = (ls_named_data){ls_model_input(model, i).name, array};
     }
-    if (ls_model_output_count(model) > MOST || ls_runner_create(session, model, &runner) != LS_OK ||
-        ls_runner_run(runner, argc - 3, inputs, outputs) != LS_OK) {
+    if (n > MOST || ls_model_output_count(model) > MOST || ls_runner_create(session, model, &runner) != LS_OK ||
+        ls_runner_run(runner, n, inputs, outputs) != LS_OK) {
         return fail(ls_session_error(session));
     }
     for (int i = 0; i < ls_model_output_count(model); i++) {
@@ -45,7 +46,7 @@ int main(int argc, char **argv) {
         printf("%s  %s\n", hash, ls_model_output(model, i).name);
         ls_data_release(outputs[i]);
     }
-    for (int i = 0; i < argc - 3; i++) {
+    for (int i = 0; i < n; i++) {
         ls_data_release((ls_data *)inputs[i].data);
     }
     ls_runner_destroy(runner);
