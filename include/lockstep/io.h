@@ -17,7 +17,7 @@ LS_API ls_status ls_npy_load(ls_context *context, const char *path, ls_data **ou
 LS_API ls_status ls_npy_save(ls_context *context, const char *path, const ls_data *data, ls_error *err) LS_MUST_USE;
 LS_API ls_status ls_idx_load(ls_context *context, const char *path, ls_data **out_data, ls_error *err) LS_MUST_USE; /* .gz too */
 
-/* A picture, BMP, JPEG, PNG or PNM, as u8 [height, width, channels]: 3 channels (red, green, blue) or 1 (grey). Other formats are
+/* A picture, BMP, JPEG, PNG, PNM or TIFF, as u8 [height, width, channels]: 3 channels (red, green, blue) or 1 (grey). Other formats are
  * LS_ERR_UNSUPPORTED. */
 LS_API ls_status ls_image_load(ls_context *context, const char *path, int channels, ls_data **out_data, ls_error *err) LS_MUST_USE;
 

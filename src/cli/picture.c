@@ -15,7 +15,7 @@ static bool same_letters(const char *a, const char *b) {
 }
 
 bool cli_is_picture(const char *path) {
-    static const char *const ends[] = {"png", "jpg", "jpeg", "bmp", "ppm", "pgm"};
+    static const char *const ends[] = {"png", "jpg", "jpeg", "bmp", "ppm", "pgm", "tif", "tiff"};
     const char *dot = strrchr(path, '.');
     for (size_t i = 0; dot && i < sizeof ends / sizeof *ends; i++) {
         if (same_letters(dot + 1, ends[i])) {
