@@ -3,6 +3,7 @@
 #include "base/numerics.h"
 #include "graph/build.h"
 #include <inttypes.h>
+#include <string.h>
 
 /* One axis on its way. */
 typedef struct line {
@@ -102,8 +103,12 @@ static ls_tensor *resize_line(ls_session *s, const ls_resize_spec *spec, const l
         y = ls_gather(s, x, ls_tensor_from(s, LS_I64, LS_SHAPE(l->to), index), 1);
     } else {
         ls_tensor *taps = ls_gather(s, x, ls_tensor_from(s, LS_I64, LS_SHAPE(l->to, l->taps), index), 1);
-        ls_tensor *w = ls_tensor_from(s, LS_F64, LS_SHAPE(l->to, l->taps, 1), weights);
-        w = taps ? ls_cast(s, w, taps->dtype) : NULL;
+        size_t size = taps ? ls_dtype_size(taps->dtype) : 0;
+        for (size_t i = 0; taps && i < count; i++) { /* in place: devices without f64 resize too */
+            uint64_t bits = ls_value_from_f64(taps->dtype, weights[i]);
+            memcpy((char *)weights + i * size, &bits, size);
+        }
+        ls_tensor *w = taps ? ls_tensor_from(s, taps->dtype, LS_SHAPE(l->to, l->taps, 1), weights) : NULL;
         y = w ? ls_sum(s, ls_mul(s, taps, w), 1, (int[]){2}, 0) : NULL;
     }
     if (y && any) {
