@@ -175,7 +175,9 @@ static void print_cases(int state) {
         if (any >= 0) {
             printf("| `%s` |", cases[i].name);
             for (int k = i; k < end; k++) {
-                printf(cases[k].state == state ? " `%s`" : "", cases[k].device);
+                if (cases[k].state == state) {
+                    printf(" `%s`", cases[k].device);
+                }
             }
             printf(" | ");
             print_cell(cases[any].detail);
@@ -210,9 +212,13 @@ static void print_operators(void) {
                 continue;
             }
             printf(" %d of %d", c[0], all);
-            printf(c[3] ? ", %d random" : "", c[3]);
-            printf(c[2] ? ", %d not supported" : "", c[2]);
-            printf(c[1] ? ", %d FAILED |" : " |", c[1]);
+            static const char *const words[STATES] = {NULL, "FAILED", "not supported", "random"};
+            for (int k = STATES - 1; k > 0; k--) {
+                if (c[k]) {
+                    printf(", %d %s", c[k], words[k]);
+                }
+            }
+            printf(" |");
         }
         printf("\n");
     }
