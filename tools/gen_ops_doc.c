@@ -19,6 +19,15 @@ static const row elementwise[] = {
     {"ls_silu(x)", "as x", "`x * sigmoid(x)`"},
     {"ls_gelu(x)", "as x", "`x * 0.5 * (1 + erf(x * sqrt(1/2)))`"},
     {"ls_gelu_tanh(x)", "as x", "`x * 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x*x*x)))`"},
+    {"ls_mod(a, b)", "broadcast", "`rem`, plus b where it is not 0 and of the other sign: Python's `%`"},
+    {"ls_pow_int(a, b)", "broadcast, of a's dtype", "integers: products by squaring, as many as b has bits; they wrap"},
+    {"ls_asinh(x)", "as x", "`log1p(a + a*a / (sqrt(a*a + 1) + 1))` of `|x|`, beyond 2^30 `log(a) + ln 2`"},
+    {"ls_acosh(x)", "as x", "`log1p(u + sqrt(u * (u + 2)))` with `u = x - 1`, beyond 2^30 `log(x) + ln 2`"},
+    {"ls_atanh(x)", "as x", "`(log1p(x) - log1p(-x)) / 2`"},
+    {"ls_softplus(x)", "as x", "`log1p(exp(x))`; x itself from 30 on, 40 in f64"},
+    {"ls_mish(x)", "as x", "`x * tanh(softplus(x))`"},
+    {"ls_elu(x, alpha)", "as x", "`where(0 < x, x, alpha * expm1(min(x, 0)))`"},
+    {"ls_leaky_relu(x, slope)", "as x", "`where(x < 0, slope * x, x)`"},
     {0}};
 
 static const row movement[] = {
@@ -47,6 +56,11 @@ static const row folds[] = {
      "`(x - mean) / sqrt(variance + eps) * gamma + beta` by channel"},
     {"ls_batch_norm_train(x, gamma, beta, eps)", "as x; mean[C], variance[C]",
      "with the batch's own mean and biased variance, which are results too"},
+    {"ls_logsumexp(x, axes)", "without the axes", "`amax(x) + log(sum(exp(x - amax(x))))`"},
+    {"ls_masked_softmax(x, axis)", "as x", "as softmax; -infinity gives exactly +0, also in a row that holds nothing else"},
+    {"ls_local_response_norm(x[N,C,...], size, alpha, beta, k)", "as x",
+     "`x / (k + alpha/size * sum)^beta`, the sum of squares over `window(pad_absent(x))` of the channels"},
+    {"ls_det(x[...,n,n])", "[...]", "elimination with partial pivoting, column after column"},
     {0}};
 
 static const row products[] = {
@@ -74,6 +88,48 @@ static const row products[] = {
      "contracted with v; a row that sees nothing is +0; H/G heads share each key"},
     {"ls_lstm(x[T,B,I], h0, c0, w_x[4H,I], w_h[4H,H], bias)", "[T,B,H]; h, c",
      "`loop` over T; gates i, f, g, o; `x w_x^T + bias` is one `contract` before it"},
+    {"ls_einsum(equation, xs)", "by its labels", "one `contract` for each operand after the first, `sum` and `permute`"},
+    {"ls_conv_i32(x, w, spec)", "as `ls_conv`, i32", "the same `contract` of 8- and 16-bit integers"},
+    {"ls_deform_conv(x, w, offset, mask, bias, parts, spec)", "as `ls_conv`",
+     "`take_along` of the elements around each tap's place, times their weights and the mask; one `contract` with w"},
+    {"ls_lp_pool(x, kernel, spec, p)", "by its axis maps", "`(sum |x|^p)^(1/p)` over `window(pad_absent(x))`"},
+    {"ls_max_pool_indices(x, kernel, spec, column_major)", "i64", "`argmax` over `window(pad_absent(x))` as a position in x"},
+    {"ls_max_unpool(x, index, shape)", "shape", "`scatter` into zeros"},
+    {"ls_rotary_embedding(x[B,H,S,D], cosine, sine, interleaved)", "as x", "pairs of features turned: `a cos - b sin`, `a sin + b cos`"},
+    {"ls_linear_attention(q, k, v, state, spec)", "[B,H,T,E]; the last state", "`loop` over T of products with the state"},
+    {"ls_rnn(x[T,B,I], h0, w_x[H,I], w_h[H,H], b_x, b_h)", "[T,B,H]; h", "`loop` over T; `x w_x^T` is one `contract` before it"},
+    {"ls_gru(x[T,B,I], h0, w_x[3H,I], w_h[3H,H], b_x, b_h)", "[T,B,H]; h", "the same; gates r, z, n"},
+    {"ls_recurrent(x, h0, c0, w_x, w_h, b_x, b_h, spec)", "[T,B,H]; h, c",
+     "the cells as ONNX has them: directions, lengths, peepholes, bounds and activations of one's own"},
+    {0}};
+
+static const row layouts[] = {
+    {"ls_tile(x, repeats)", "extents times repeats", "`expand` over a new axis, for each axis that is repeated"},
+    {"ls_pad_with(x, pads, kind)", "as `ls_pad`",
+     "`gather` along each axis that grows, at indices that are clamped, reflected or wrapped"},
+    {"ls_depth_to_space(x[N,C,H,W], b, depth_last)`, `ls_space_to_depth(x, b)", "[N,C/b^2,H b,W b] and back",
+     "`reshape`, `permute`, `reshape`"},
+    {"ls_resize(x, spec)", "spec.size",
+     "along each axis in turn: `gather` of the neighbours of every place, times their weights, `sum`; places and "
+     "weights are constants, worked out in f64"},
+    {"ls_grid_sample(x[N,C,spatial...], grid, mode, padding, align_corners)", "[N,C,positions...]",
+     "`take_along` of all neighbours of every place, times the product of their weights along each axis, `sum`"},
+    {"ls_affine_grid(theta[N,d,d+1], size, align_corners)", "[N,size...,d]", "`matmul` with the places' coordinates"},
+    {"ls_roi_align(x, rois[K,4], batch[K], spec)", "[K,C,height,width]",
+     "`gather` of every sample's four pixels, times their weights; `sum` over a bin's samples, divided by their "
+     "number, or `amax`"},
+    {"ls_roi_max_pool(x, rois[K,4], batch[K], height, width, scale)", "[K,C,height,width]",
+     "`amax` over rows, then columns, of what belongs to each bin"},
+    {0}};
+
+static const row signals[] = {
+    {"ls_dft(x[...,1 or 2], spec)", "[..,k,..,2]", "one `contract` with `ls_dft_matrix`"},
+    {"ls_dft_matrix(dtype, extent, parts, spec)", "[n, parts of x, k, parts of y]",
+     "`cos` and `sin` of angles that are reduced to an eighth of a turn in integers"},
+    {"ls_cosine_window(dtype, n, periodic, a0, a1, a2)", "[n]", "`a0 - a1 cos(2 pi i/N) + a2 cos(4 pi i/N)`"},
+    {"ls_hann_window(dtype, n, periodic)`, `ls_hamming_window(dtype, n, periodic)`, `ls_blackman_window(dtype, n, periodic)", "[n]",
+     "`ls_cosine_window` of 0.5, 0.5, 0; of 25/46, 21/46, 0; of 0.42, 0.5, 0.08"},
+    {"ls_stft(x[batch,samples,1 or 2], step, window, spec)", "[batch,frames,bins,2]", "`window`, times the window, `ls_dft`"},
     {0}};
 
 static const row indexed[] = {
@@ -85,6 +141,12 @@ static const row indexed[] = {
     {"ls_embedding(table[v,d], index)", "index.shape + [d]", "`gather`"},
     {"ls_cross_entropy(logits[N,C], labels[N])", "scalar", "mean of `-log_softmax(logits)[label]`"},
     {"ls_mse(prediction, target)", "scalar", "mean of `(prediction - target)^2`"},
+    {"ls_put_along(base, index, updates, axis, kind)", "as base", "`scatter` into base flattened"},
+    {"ls_gather_nd(x, index[...,k], batch)", "index's axes but the last, then x's after batch + k",
+     "`gather` of x with its first batch + k axes as one; a vector out of range stays out of range"},
+    {"ls_scatter_nd(base, index[...,k], updates, kind)", "as base", "`scatter` into base with its first k axes as one"},
+    {"ls_nll_loss(log_p[N,C,...], labels, weight, ignore, reduction)", "by its reduction",
+     "`-weight[label] * log_p[label]` by `take_along`; the mean is over the weights taken"},
     {0}};
 
 static const row randoms[] = {
@@ -103,6 +165,7 @@ static const row randoms[] = {
 static const family families[] = {
     {"Elementwise", elementwise}, {"Movement", movement},
     {"Folds and norms", folds},   {"Products, windows, recurrence", products},
+    {"Layouts, images", layouts}, {"Signals", signals},
     {"Indexed, losses", indexed}, {"Random, extents", randoms},
 };
 

@@ -1,9 +1,10 @@
 #!/bin/sh
-# command.sh LOCKSTEP WRITE_MODELS: run, verify, inspect and conform on .onnx files: outputs, reports, exit codes, and one clear line for
+# command.sh LOCKSTEP WRITE_MODELS [EXAMPLE]: run, verify, inspect and conform on .onnx files: outputs, reports, exit codes, and one clear line for
 # everything that is wrong.
 set -u
 lockstep=$1
 write_models=$2
+example=${3:-}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 export LC_ALL=C LOCKSTEP_THREADS=1
@@ -46,6 +47,12 @@ good '0 0 0' run add.onnx --input a/left=zeros --input b=zeros
 good 'out/sum f32 [5,3]' run add.onnx --dim n=5 --output o --json report.json --repeat 3
 [ -s o/out_sum.npy ] || complain "--output wrote no o/out_sum.npy: $(ls o)"
 grep -q '"name":	"out/sum"' report.json || complain "the report does not name the output: $(cat report.json)"
+if [ -n "$example" ]; then # examples/onnx_model says the hash that the command says
+    expected=$("$lockstep" run add.onnx --input a/left=o/out_sum.npy --input b=o/out_sum.npy | grep -o 'sha256 [0-9a-f]*' | cut -d' ' -f2)
+    [ "$("$example" cpu add.onnx o/out_sum.npy o/out_sum.npy)" = "$expected  out/sum" ] || complain "$example: expected $expected"
+    "$example" cpu add.onnx o/out_sum.npy >out 2>err
+    [ $? -eq 2 ] || complain "$example without an input: $(cat out err)"
+fi
 good 'out/sum f32 [5,3]' run add.onnx --input a/left=o/out_sum.npy # b takes n from the file
 first=$("$lockstep" run add.onnx --dim n=700 --input a/left=random:3 --device cpu 2>/dev/null | grep -o 'sha256 [0-9a-f]*')
 second=$("$lockstep" run add.onnx --dim n=700 --input a/left=random:3 --device ref 2>/dev/null | grep -o 'sha256 [0-9a-f]*')
