@@ -253,6 +253,35 @@ static ls_status mark_needed(ls_onnx_run *run, size_t n, Onnx__NodeProto **nodes
     return good ? LS_OK : LS_FAIL(err, LS_ERR_MEMORY, "out of memory for a graph's nodes, or subgraphs more than %d deep", MOST_DEPTH);
 }
 
+/* That the operators of a node and of the subgraphs in it are there. */
+static ls_status check_operators(ls_onnx_run *run, ls_onnx_frame *f, const Onnx__NodeProto *p, ls_error *err) {
+    const char *domain = ls_onnx_domain(p->domain);
+    const Onnx__FunctionProto *function = ls_model_function(run->base->model, domain, p->op_type, p->overload);
+    int version = imported(f, domain);
+    if (!function && !ls_onnx_find(domain, p->op_type, version)) {
+        const ls_onnx_node n = {.proto = p, .version = version, .err = err};
+        return ls_onnx_fail(&n, LS_ERR_UNSUPPORTED, "there is no such operator here");
+    }
+    for (size_t i = 0; i < p->n_attribute; i++) {
+        const Onnx__GraphProto *g = p->attribute[i]->g;
+        for (size_t j = 0; g && j < g->n_node; j++) {
+            LS_TRY(err, check_operators(run, f, g->node[j], err));
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status check_functions(ls_onnx_run *run, ls_error *err) {
+    const Onnx__ModelProto *m = run->base->model->proto;
+    for (size_t i = 0; i < m->n_functions; i++) {
+        ls_onnx_frame body = {.n_opsets = m->functions[i]->n_opset_import, .opsets = m->functions[i]->opset_import};
+        for (size_t j = 0; j < m->functions[i]->n_node; j++) {
+            LS_TRY(err, check_operators(run, &body, m->functions[i]->node[j], err));
+        }
+    }
+    return LS_OK;
+}
+
 /* Was all that a node makes made by an earlier run? */
 static bool is_lasting(const ls_onnx_run *run, const ls_onnx_frame *f, const Onnx__NodeProto *p) {
     bool all = f->root && p->n_output > 0;
@@ -272,6 +301,14 @@ static ls_status run_nodes(ls_onnx_run *run, ls_onnx_frame *f, size_t n, Onnx__N
         return LS_FAIL(err, LS_ERR_FORMAT, "functions and subgraphs are nested more than %d deep: a cycle?", MOST_DEPTH);
     }
     LS_TRY(err, mark_needed(run, n, nodes, n_out, outputs, marked, err));
+    if (run->depth == 0) { /* before anything runs */
+        LS_TRY(err, check_functions(run, err));
+        for (size_t i = 0; i < n; i++) {
+            if (marked[i]) {
+                LS_TRY(err, check_operators(run, f, nodes[i], err));
+            }
+        }
+    }
     run->depth++;
     ls_status status = LS_OK;
     for (size_t i = 0; i < n && status == LS_OK; i++) {
