@@ -4,20 +4,14 @@
 
 enum { MOST_DEPTH = 64 };
 
-static bool same_name(const void *a, const void *b) {
-    return strcmp(a, b) == 0;
-}
-static uint64_t hash_name(const char *name) {
-    return ls_hash(name, strlen(name), 0);
-}
-
 /* ---- names ---- */
 
 static ls_status bind(ls_onnx_frame *f, const char *name, ls_onnx_value *v, ls_error *err) {
-    if (ls_map_get(&f->names, hash_name(name), name)) {
+    uint64_t hash = ls_onnx_hash_name(name);
+    if (ls_map_get(&f->names, hash, name)) {
         return LS_FAIL(err, LS_ERR_FORMAT, "\"%s\" is made twice", name);
     }
-    return ls_map_put(&f->names, hash_name(name), name, v) ? LS_OK : LS_FAIL_MEMORY(err, name);
+    return ls_map_put(&f->names, hash, name, v) ? LS_OK : LS_FAIL_MEMORY(err, name);
 }
 
 /* An initialiser of the model's graph; it serves every run. */
@@ -39,12 +33,12 @@ static ls_status initializer(ls_onnx_run *run, const char *name, ls_onnx_value *
     if ((t || sparse) && !*out) {
         return err->code != LS_OK ? err->code : LS_FAIL_MEMORY(err, name);
     }
-    return !*out || ls_map_put(&run->base->constants, hash_name(name), name, *out) ? LS_OK : LS_FAIL_MEMORY(err, name);
+    return !*out || ls_map_put(&run->base->constants, ls_onnx_hash_name(name), name, *out) ? LS_OK : LS_FAIL_MEMORY(err, name);
 }
 
 /* *out NULL: nothing of that name is in sight. */
 static ls_status look_up(ls_onnx_run *run, const ls_onnx_frame *f, const char *name, ls_onnx_value **out, ls_error *err) {
-    uint64_t hash = hash_name(name);
+    uint64_t hash = ls_onnx_hash_name(name);
     for (*out = NULL; f && !*out; f = f->parent) {
         *out = ls_map_get(&f->names, hash, name);
         if (!*out && f->root) {
@@ -72,7 +66,7 @@ static int imported(const ls_onnx_frame *f, const char *domain) {
 }
 
 static bool is_known(const ls_onnx_value *v) {
-    bool known = v->kind == ONNX_STRINGS || v->kind != ONNX_TENSOR || v->known;
+    bool known = v->kind != ONNX_TENSOR || v->known;
     for (int i = 0; i < v->count && known; i++) {
         known = is_known(v->items[i]);
     }
@@ -91,7 +85,7 @@ static ls_status call_function(ls_onnx_node *n, const Onnx__FunctionProto *funct
         return ls_onnx_fail(n, LS_ERR_FORMAT, "expected at most %zu operands and %zu results, as the model's function has", function->n_input,
                             function->n_output);
     }
-    ls_map_init(&f.names, run->base->heap, same_name);
+    ls_map_init(&f.names, run->base->heap, ls_onnx_same_name);
     ls_status status = LS_OK;
     run->lasting = false;
     for (int i = 0; i < n->n_in && status == LS_OK; i++) {
@@ -118,7 +112,7 @@ static ls_status run_operator(ls_onnx_node *n) {
     const char *domain = ls_onnx_domain(n->proto->domain);
     const ls_onnx_op *op = ls_onnx_find(domain, n->proto->op_type, n->version);
     const Onnx__FunctionProto *function = ls_model_function(n->run->base->model, domain, n->proto->op_type, n->proto->overload);
-    bool known = true, lasting = !n->frame->parent && n->frame->root;
+    bool known = true, lasting = n->frame->root;
     if (function) {
         return call_function(n, function);
     }
@@ -173,15 +167,13 @@ static ls_status run_node(ls_onnx_run *run, ls_onnx_frame *f, const Onnx__NodePr
             return ls_onnx_fail(&n, LS_ERR_UNSUPPORTED, "its result %d (\"%s\") is not supported", i, p->output[i]);
         }
         if (f->root && n.out[i]->lasting) {
-            if (!ls_map_get(&run->base->constants, hash_name(p->output[i]), p->output[i]) &&
-                !ls_map_put(&run->base->constants, hash_name(p->output[i]), p->output[i], n.out[i])) {
+            uint64_t hash = ls_onnx_hash_name(p->output[i]);
+            if (!ls_map_get(&run->base->constants, hash, p->output[i]) &&
+                !ls_map_put(&run->base->constants, hash, p->output[i], n.out[i])) {
                 return LS_FAIL_MEMORY(err, p->output[i]);
             }
         } else {
-            ls_status status = bind(f, p->output[i], n.out[i], err);
-            if (status != LS_OK) {
-                return status;
-            }
+            LS_TRY(err, bind(f, p->output[i], n.out[i], err));
         }
     }
     return LS_OK;
@@ -198,7 +190,7 @@ typedef struct need {
 } need;
 
 static bool need_name(need *w, const char *name) {
-    Onnx__NodeProto **maker = ls_map_get(&w->makers, hash_name(name), name);
+    Onnx__NodeProto **maker = ls_map_get(&w->makers, ls_onnx_hash_name(name), name);
     size_t i = maker ? (size_t)(maker - w->nodes) : 0;
     if (!maker || w->marked[i]) {
         return true;
@@ -234,12 +226,12 @@ static bool need_of(need *w, const Onnx__NodeProto *p, int depth) {
 static ls_status mark_needed(ls_onnx_run *run, size_t n, Onnx__NodeProto **nodes, size_t n_out, const char *const *outputs, bool *marked,
                              ls_error *err) {
     need w = {.nodes = nodes, .marked = marked, .heap = run->base->heap};
-    ls_map_init(&w.makers, w.heap, same_name);
+    ls_map_init(&w.makers, w.heap, ls_onnx_same_name);
     bool good = true;
     for (size_t i = 0; i < n && good; i++) {
         for (size_t j = 0; j < nodes[i]->n_output && good; j++) {
             const char *name = nodes[i]->output[j];
-            good = !*name || ls_map_get(&w.makers, hash_name(name), name) || ls_map_put(&w.makers, hash_name(name), name, &nodes[i]);
+            good = !*name || ls_map_get(&w.makers, ls_onnx_hash_name(name), name) || ls_map_put(&w.makers, ls_onnx_hash_name(name), name, &nodes[i]);
         }
     }
     for (size_t i = 0; i < n_out && good; i++) {
@@ -286,7 +278,7 @@ static ls_status check_functions(ls_onnx_run *run, ls_error *err) {
 static bool is_lasting(const ls_onnx_run *run, const ls_onnx_frame *f, const Onnx__NodeProto *p) {
     bool all = f->root && p->n_output > 0;
     for (size_t i = 0; i < p->n_output && all; i++) {
-        all = !*p->output[i] || ls_map_get(&run->base->constants, hash_name(p->output[i]), p->output[i]);
+        all = !*p->output[i] || ls_map_get(&run->base->constants, ls_onnx_hash_name(p->output[i]), p->output[i]);
     }
     return all;
 }
@@ -301,13 +293,14 @@ static ls_status run_nodes(ls_onnx_run *run, ls_onnx_frame *f, size_t n, Onnx__N
         return LS_FAIL(err, LS_ERR_FORMAT, "functions and subgraphs are nested more than %d deep: a cycle?", MOST_DEPTH);
     }
     LS_TRY(err, mark_needed(run, n, nodes, n_out, outputs, marked, err));
-    if (run->depth == 0) { /* before anything runs */
+    if (!run->base->checked) { /* before anything runs */
         LS_TRY(err, check_functions(run, err));
         for (size_t i = 0; i < n; i++) {
             if (marked[i]) {
                 LS_TRY(err, check_operators(run, f, nodes[i], err));
             }
         }
+        run->base->checked = true;
     }
     run->depth++;
     ls_status status = LS_OK;
@@ -340,13 +333,13 @@ ls_status ls_onnx_run_graph(ls_onnx_run *run, ls_onnx_value *const *in, ls_onnx_
     const Onnx__ModelProto *m = run->base->model->proto;
     ls_onnx_frame f = {.n_opsets = m->n_opset_import, .opsets = m->opset_import, .root = true};
     ls_status status = LS_OK;
-    ls_map_init(&f.names, run->base->heap, same_name);
+    ls_map_init(&f.names, run->base->heap, ls_onnx_same_name);
     for (int i = 0; i < ls_model_input_count(run->base->model) && status == LS_OK; i++) {
         status = in[i] ? bind(&f, ls_model_input(run->base->model, i).name, in[i], err) : LS_OK;
     }
     status = status == LS_OK ? run_graph(run, &f, m->graph, out, err) : status;
     ls_map_free(&f.names);
-    return status == LS_OK ? LS_OK : LS_FAIL(err, status, "%s", run->base->model->name);
+    return status == LS_OK ? LS_OK : ls_error_forward(err, status, __FILE__, __LINE__);
 }
 
 /* ---- subgraphs ---- */
@@ -368,7 +361,7 @@ ls_status ls_onnx_call(ls_onnx_node *n, const ls_onnx_graph *graph, int n_in, ls
     if ((size_t)n_in != g->n_input) {
         return ls_onnx_fail(n, LS_ERR_FORMAT, "its subgraph \"%s\" has %zu inputs: expected %d", g->name, g->n_input, n_in);
     }
-    ls_map_init(&f.names, n->run->base->heap, same_name);
+    ls_map_init(&f.names, n->run->base->heap, ls_onnx_same_name);
     bool lasting = n->run->lasting;
     n->run->lasting = false;
     for (int i = 0; i < n_in && status == LS_OK; i++) {

@@ -5,10 +5,10 @@
 
 /* ---- names ---- */
 
-static bool same_name(const void *x, const void *y) {
+bool ls_onnx_same_name(const void *x, const void *y) {
     return strcmp(x, y) == 0;
 }
-static uint64_t name_hash(const char *name) {
+uint64_t ls_onnx_hash_name(const char *name) {
     return ls_hash(name, strlen(name), 0);
 }
 
@@ -22,7 +22,7 @@ static bool same_function(const void *x, const void *y) {
 }
 static uint64_t function_hash(const function_key *key) {
     return ls_hash(key->overload, strlen(key->overload),
-                   ls_hash(key->domain, strlen(key->domain), name_hash(key->name)));
+                   ls_hash(key->domain, strlen(key->domain), ls_onnx_hash_name(key->name)));
 }
 
 const char *ls_onnx_domain(const char *domain) {
@@ -30,10 +30,10 @@ const char *ls_onnx_domain(const char *domain) {
 }
 
 const Onnx__TensorProto *ls_model_initializer(const ls_model *model, const char *name) {
-    return ls_map_get(&model->initializers, name_hash(name), name);
+    return ls_map_get(&model->initializers, ls_onnx_hash_name(name), name);
 }
 const Onnx__SparseTensorProto *ls_model_sparse_initializer(const ls_model *model, const char *name) {
-    return ls_map_get(&model->sparse, name_hash(name), name);
+    return ls_map_get(&model->sparse, ls_onnx_hash_name(name), name);
 }
 const Onnx__FunctionProto *ls_model_function(const ls_model *model, const char *domain, const char *name,
                                              const char *overload) {
@@ -42,7 +42,7 @@ const Onnx__FunctionProto *ls_model_function(const ls_model *model, const char *
 }
 int ls_model_opset(const ls_model *model, const char *domain) {
     domain = ls_onnx_domain(domain);
-    const Onnx__OperatorSetIdProto *set = ls_map_get(&model->imports, name_hash(domain), domain);
+    const Onnx__OperatorSetIdProto *set = ls_map_get(&model->imports, ls_onnx_hash_name(domain), domain);
     return set ? (int)set->version : 0;
 }
 int ls_onnx_opset(size_t n, Onnx__OperatorSetIdProto *const *imports, const char *domain) {
@@ -58,7 +58,7 @@ int ls_onnx_opset(size_t n, Onnx__OperatorSetIdProto *const *imports, const char
 /* Adds a name that must be new. */
 static ls_status add_name(ls_model *m, ls_map *map, const char *what, const char *name, void *value,
                           ls_error *err) {
-    uint64_t hash = name_hash(name);
+    uint64_t hash = ls_onnx_hash_name(name);
     if (ls_map_get(map, hash, name)) {
         return LS_FAIL(err, LS_ERR_FORMAT, "%s: %s \"%s\" is there twice", m->name, what, name);
     }
@@ -180,10 +180,10 @@ ls_status ls_onnx_open(ls_context *context, const char *path, ls_data *file,
     m->heap = heap;
     atomic_init(&m->refs, 1);
     ls_arena_init(&m->arena, heap);
-    ls_map_init(&m->initializers, heap, same_name);
-    ls_map_init(&m->sparse, heap, same_name);
+    ls_map_init(&m->initializers, heap, ls_onnx_same_name);
+    ls_map_init(&m->sparse, heap, ls_onnx_same_name);
     ls_map_init(&m->functions, heap, same_function);
-    ls_map_init(&m->imports, heap, same_name);
+    ls_map_init(&m->imports, heap, ls_onnx_same_name);
     ls_status status = open_file(m, path, file, type, err);
     if (status != LS_OK) {
         ls_model_release(m);

@@ -40,6 +40,10 @@ ls_status ls_onnx_open(ls_context *context, const char *path, ls_data *file,
 /* Everything that load.h promises of a model. (check.c) */
 ls_status ls_onnx_check(ls_model *model, ls_error *err) LS_MUST_USE;
 
+/* Of maps whose keys are names. */
+bool ls_onnx_same_name(const void *x, const void *y);
+uint64_t ls_onnx_hash_name(const char *name);
+
 /* ---- names of the main graph and of the model; NULL or 0: there is none ---- */
 const Onnx__TensorProto *ls_model_initializer(const ls_model *model, const char *name);
 const Onnx__SparseTensorProto *ls_model_sparse_initializer(const ls_model *model, const char *name);

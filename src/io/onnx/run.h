@@ -12,6 +12,7 @@ typedef struct ls_onnx_base {
     ls_session *session; /* the caller's */
     ls_session *host;    /* on `cpu`, this base's own */
     ls_arena arena;
+    bool checked;        /* the model's operators were looked up: all are there */
     ls_map constants;    /* names of the model's graph to ls_onnx_value */
     LS_ARRAY(ls_data *) data;
     LS_ARRAY(ls_tensor *) tensors;
@@ -32,6 +33,9 @@ struct ls_onnx_run {
 
 ls_status ls_onnx_base_create(ls_session *session, ls_model *model, ls_onnx_base **out_base, ls_error *err) LS_MUST_USE;
 void ls_onnx_base_destroy(ls_onnx_base *base);
+
+/* The session's error becomes *err, and the session is as before. */
+ls_status ls_onnx_take_error(ls_session *session, ls_error *err);
 
 /* A run has a scope of each session from begin to end; results are the run's until then. */
 ls_status ls_onnx_run_begin(ls_onnx_run *run, ls_onnx_base *base, bool eager, ls_error *err) LS_MUST_USE;

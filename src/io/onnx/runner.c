@@ -6,10 +6,6 @@
 
 /* ---- what outlives a run ---- */
 
-static bool same_name(const void *a, const void *b) {
-    return strcmp(a, b) == 0;
-}
-
 ls_status ls_onnx_base_create(ls_session *session, ls_model *model, ls_onnx_base **out_base, ls_error *err) {
     ls_context *context = ls_session_context(session);
     ls_heap *heap = ls_context_heap(context);
@@ -22,7 +18,7 @@ ls_status ls_onnx_base_create(ls_session *session, ls_model *model, ls_onnx_base
     b->heap = heap;
     b->session = session;
     ls_arena_init(&b->arena, heap);
-    ls_map_init(&b->constants, heap, same_name);
+    ls_map_init(&b->constants, heap, ls_onnx_same_name);
     ls_status status = ls_device_open(context, "cpu", &cpu, err);
     status = status == LS_OK ? ls_session_create(context, cpu, &b->host, err) : status;
     if (status != LS_OK) {
@@ -150,13 +146,10 @@ static ls_status sort_inputs(const ls_model *model, int n, const ls_named_data *
 
 /* ---- building ---- */
 
-static ls_status output_tensor(ls_onnx_run *run, int i, ls_onnx_value *v, ls_tensor **out, ls_error *err) {
-    if (v->kind != ONNX_TENSOR) {
-        ls_model_port port = ls_model_output(run->base->model, i);
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: output \"%s\" is no tensor of numbers", run->base->model->name, port.name);
-    }
-    *out = ls_onnx_run_place(run, v, false, err);
-    return *out ? LS_OK : err->code;
+static ls_status must_be_tensor(const ls_model *model, int i, const ls_onnx_value *v, ls_error *err) {
+    return v->kind == ONNX_TENSOR ? LS_OK
+                                  : LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: output \"%s\" is no tensor of numbers", model->name,
+                                            ls_model_output(model, i).name);
 }
 
 static ls_status build(ls_onnx_run *run, int n_in, ls_tensor *const *inputs, int n_out, ls_tensor **out, ls_error *err) {
@@ -182,7 +175,11 @@ static ls_status build(ls_onnx_run *run, int n_in, ls_tensor *const *inputs, int
     }
     LS_TRY(err, ls_onnx_run_graph(run, in, values, err));
     for (int i = 0; i < n_out; i++) {
-        LS_TRY(err, output_tensor(run, i, values[i], &out[i], err));
+        LS_TRY(err, must_be_tensor(model, i, values[i], err));
+        out[i] = ls_onnx_run_place(run, values[i], false, err);
+        if (!out[i]) {
+            return err->code;
+        }
     }
     return LS_OK;
 }
@@ -293,10 +290,7 @@ void ls_runner_destroy(ls_runner *r) {
 }
 
 static ls_status describe(ls_onnx_run *run, output *o, ls_onnx_value *v, int i, ls_error *err) {
-    if (v->kind != ONNX_TENSOR) {
-        ls_model_port port = ls_model_output(run->base->model, i);
-        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: output \"%s\" is no tensor of numbers", run->base->model->name, port.name);
-    }
+    LS_TRY(err, must_be_tensor(run->base->model, i, v, err));
     if (v->known) {
         const ls_data *data;
         LS_TRY(err, ls_onnx_run_read(run, v, &data, err));
@@ -306,6 +300,13 @@ static ls_status describe(ls_onnx_run *run, output *o, ls_onnx_value *v, int i, 
     o->dtype = ls_tensor_dtype(v->tensor);
     o->rank = ls_onnx_dims(v->tensor, o->dims);
     return LS_OK;
+}
+
+/* The session's error, taken away from it, as the model's. */
+static ls_status session_failed(ls_runner *r, ls_error *err) {
+    ls_error first = {.code = LS_OK};
+    ls_status status = ls_onnx_take_error(r->base->session, &first);
+    return LS_FAIL(err, status, "%s: %s", r->base->model->name, first.message);
 }
 
 static ls_status compile(ls_runner *r, ls_onnx_run *run, const ls_data *const *inputs, plan *p, ls_error *err) {
@@ -340,12 +341,7 @@ static ls_status compile(ls_runner *r, ls_onnx_run *run, const ls_data *const *i
             to[n_to++] = out[i]->tensor;
         }
     }
-    if (n_to && ls_program_compile(s, from, n_from, to, n_to, &p->program) != LS_OK) {
-        ls_error first = *ls_session_error(s);
-        ls_session_clear_error(s);
-        return LS_FAIL(err, first.code, "%s: %s", model->name, first.message);
-    }
-    return LS_OK;
+    return n_to && ls_program_compile(s, from, n_from, to, n_to, &p->program) != LS_OK ? session_failed(r, err) : LS_OK;
 }
 
 /* Whole numbers so few that they are a setting (a sampling rate, a flag, a shape) rather than data. */
@@ -464,9 +460,7 @@ static ls_status run_program(ls_runner *r, const plan *p, const ls_data *const *
         }
     }
     if (status == LS_OK && p->program && ls_program_run(p->program, from, to) != LS_OK) {
-        ls_error first = *ls_session_error(r->base->session);
-        ls_session_clear_error(r->base->session);
-        status = LS_FAIL(err, first.code, "%s: %s", r->base->model->name, first.message);
+        status = session_failed(r, err);
     }
     ls_free(r->base->heap, from);
     ls_free(r->base->heap, to);
@@ -490,12 +484,9 @@ static ls_status run_eagerly(ls_runner *r, ls_onnx_base *base, const ls_data *co
     status = status == LS_OK ? ls_onnx_run_graph(&run, in, values, err) : status;
     for (int i = 0; i < r->n_out && status == LS_OK; i++) {
         const ls_data *data;
-        output o = {0};
-        if (values[i]->kind != ONNX_TENSOR) {
-            status = describe(&run, &o, values[i], i, err);
-        } else if ((status = ls_onnx_run_read(&run, values[i], &data, err)) == LS_OK) {
-            out[i] = ls_data_retain(values[i]->data);
-        }
+        status = must_be_tensor(base->model, i, values[i], err);
+        status = status == LS_OK ? ls_onnx_run_read(&run, values[i], &data, err) : status;
+        out[i] = status == LS_OK ? ls_data_retain(values[i]->data) : NULL;
     }
     ls_onnx_run_end(&run);
     return status;

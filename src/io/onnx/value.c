@@ -55,8 +55,7 @@ ls_onnx_value *ls_onnx_run_data(ls_onnx_run *run, ls_data *data, int type) {
     return v;
 }
 
-/* The session's error becomes *err, and the session is as before. */
-static ls_status take_error(ls_session *s, ls_error *err) {
+ls_status ls_onnx_take_error(ls_session *s, ls_error *err) {
     ls_error first = *ls_session_error(s);
     ls_session_clear_error(s);
     if (first.code == LS_OK) {
@@ -77,7 +76,7 @@ ls_status ls_onnx_run_read(ls_onnx_run *run, ls_onnx_value *v, const ls_data **o
             return LS_FAIL(err, LS_ERR_UNSUPPORTED, "needs the value of what depends on the model's inputs: they must have values");
         }
         if (ls_data_from_tensor(s, v->host ? v->host : v->tensor, &data) != LS_OK) {
-            ls_status status = take_error(s, err);
+            ls_status status = ls_onnx_take_error(s, err);
             if (status == LS_ERR_INVALID && !v->host) { /* it depends on an ls_input */
                 status = err->code = LS_ERR_UNSUPPORTED;
             }
@@ -119,7 +118,7 @@ ls_tensor *ls_onnx_run_place(ls_onnx_run *run, ls_onnx_value *v, bool host, ls_e
     ls_tensor *t = ls_data_numel(data) == 1 ? constant(s, data) : NULL;
     t = t ? t : ls_data_to_tensor(s, data);
     if (!t) {
-        take_error(s, err);
+        ls_onnx_take_error(s, err);
         return NULL;
     }
     if (!keep_tensor(run, v, t)) {
@@ -270,7 +269,7 @@ ls_status ls_onnx_floats(ls_onnx_node *n, int i, double **out_list, int *out_cou
     ls_tensor *wide = ls_cast(host, ls_data_to_tensor(host, data), LS_F64);
     if (ls_read(host, ls_reshape(host, wide, ls_shape_make(1, dims)), list, sizeof *list * (size_t)count) != LS_OK) {
         ls_error err = {.code = LS_OK};
-        ls_status status = take_error(host, &err);
+        ls_status status = ls_onnx_take_error(host, &err);
         return ls_onnx_fail(n, status, "%s", err.message);
     }
     *out_list = list;
@@ -352,7 +351,7 @@ ls_onnx_value *ls_onnx_value_of(ls_onnx_node *n, ls_tensor *t, int type) {
     bool host = n->s == n->run->base->host;
     if (!t) {
         if (n->failed.code == LS_OK) {
-            take_error(n->s, &n->failed);
+            ls_onnx_take_error(n->s, &n->failed);
         }
         ls_session_clear_error(n->s);
         return NULL;
