@@ -21,11 +21,6 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static int fail(bench *b) {
     return cli_fail(ls_session_error(b->w.session)->code, ls_session_error(b->w.session)->message);
 }
@@ -77,7 +72,7 @@ static int time_of(bench *b, ls_tensor *y, double *out_seconds) {
         round++;
     }
     if (status == LS_OK) {
-        qsort(seconds, (size_t)b->rounds, sizeof *seconds, ascending);
+        cli_sort(seconds, (size_t)b->rounds);
         *out_seconds = seconds[b->rounds / 2];
     }
     free(seconds);
@@ -243,7 +238,7 @@ static int bench_step(bench *b) {
     if (code == EXIT_FINE && seconds) {
         ls_program_stats stats = ls_program_get_stats(program);
         stats.launches -= before;
-        qsort(seconds, (size_t)b->rounds, sizeof *seconds, ascending);
+        cli_sort(seconds, (size_t)b->rounds);
         row(b, "step", N, 0, 0, 72.0e6 * N, 0,
             seconds[b->rounds / 2]); /* forward, input and weight gradients: 36 M multiply-adds an image */
         printf(

@@ -75,6 +75,10 @@ ls_status cli_row(ls_context *context, ls_device *device, const char *plant, int
 /* Writes a report where --json says, if it was given; takes `root` over. */
 int cli_json(cli_option *options, cJSON *root);
 
+double cli_now_ms(void);
+void cli_sort(double *list, size_t n); /* ascending */
+/* A new folder NAME-XXXXXX in $TMPDIR, else /tmp; its path goes to `path`. False, the message printed: there is none. */
+bool cli_temporary_folder(const char *name, char *path, size_t room);
 /* Prints what the kernels of a program took while its profile was on, out of so many seconds of runs, and adds it to a
  * report as "profile". */
 int cli_profile(const ls_program *program, double seconds, cJSON *root);

@@ -91,11 +91,6 @@ static void take(void *user, const ls_compile_info *info) {
     }
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double sum(const double *x, size_t n) {
     double all = 0;
     for (size_t i = 0; i < n; i++) {
@@ -107,8 +102,8 @@ static double sum(const double *x, size_t n) {
 static void print(times *t, const ls_device_work *before, const ls_device_work *after, cJSON *rows) {
     const size_t n = t->count, half = n / 2, tenth = n ? (n - 1) * 9 / 10 : 0;
     unsigned long long vetted = after->vetted - before->vetted, verdicts = after->verdicts - before->verdicts;
-    qsort(t->make, n, sizeof *t->make, ascending);
-    qsort(t->driver, n, sizeof *t->driver, ascending);
+    cli_sort(t->make, n);
+    cli_sort(t->driver, n);
     printf("%-10s %5d %8zu %8d %9.2f %8.2f %9.2f %8.2f %10.1f %7llu %8llu %10.1f\n", t->network, t->round, n - (size_t)t->cached,
            t->cached, n ? t->make[half] : 0, n ? t->make[tenth] : 0, n ? t->driver[half] : 0, n ? t->driver[tenth] : 0,
            sum(t->make, n) + sum(t->driver, n), vetted, verdicts, (double)(after->vet_ns - before->vet_ns) * 1e-6);
@@ -155,7 +150,6 @@ static int measure(cli_world *w, int network, int round, cJSON *rows) {
 int cli_bench_compile(cli_option *options, cJSON *rows) {
     static const char *const own[][2] = {
         {"CUDA_CACHE_DISABLE", "1"}, {"__GL_SHADER_DISK_CACHE", "0"}, {"MESA_SHADER_CACHE_DISABLE", "true"}};
-    const char *tmp = getenv("TMPDIR");
     char folder[512];
     int code = EXIT_FINE;
     uint64_t removed;
@@ -164,9 +158,8 @@ int cli_bench_compile(cli_option *options, cJSON *rows) {
         setenv(own[i][0], own[i][1], 1);
     }
     setenv("LOCKSTEP_VET", "off", 0);
-    snprintf(folder, sizeof folder, "%s/lockstep-compile-XXXXXX", tmp && tmp[0] == '/' ? tmp : "/tmp");
-    if (!mkdtemp(folder)) {
-        return cli_error(EXIT_USAGE, "no temporary folder %s", folder);
+    if (!cli_temporary_folder("lockstep-compile", folder, sizeof folder)) {
+        return EXIT_USAGE;
     }
     setenv("LOCKSTEP_CACHE", folder, 1);
     for (int round = 1; round <= 2 && code == EXIT_FINE; round++) {

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 /* The extents that names stand for: --dim first, then the files of inputs. */
 typedef struct binding {
@@ -358,17 +357,6 @@ int cli_model_build(cli_model *m, ls_session *session, ls_tensor **out_inputs, i
 
 /* ---- lockstep run ---- */
 
-static double now_ms(void) {
-    struct timespec t;
-    timespec_get(&t, TIME_UTC);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The first ten elements, of dtypes that C can print. */
 static void print_elements(const ls_data *data) {
     const void *p = ls_data_bytes(data);
@@ -504,14 +492,14 @@ static int run_repeatedly(cli_world *w, const cli_model *m, ls_runner *runner, i
             ls_program_set_profile(ls_runner_program(runner), 1);
         }
         release_all(outputs, m->n_outputs);
-        double start = now_ms();
+        double start = cli_now_ms();
         ls_status status = ls_runner_run(runner, n, inputs, outputs);
         code = status == LS_OK ? EXIT_FINE : cli_fail(status, ls_session_error(w->session)->message);
-        ms[i < 0 ? 0 : i] = now_ms() - start;
+        ms[i < 0 ? 0 : i] = cli_now_ms() - start;
         *out_seconds += i < 0 ? 0 : ms[i] * 1e-3;
     }
     if (code == EXIT_FINE) {
-        qsort(ms, (size_t)repeat, sizeof *ms, ascending);
+        cli_sort(ms, (size_t)repeat);
         *out_ms = ms[repeat / 2];
     }
     free(ms);

@@ -11,13 +11,12 @@
 #include <unistd.h>
 
 typedef struct exchange {
-    char folder[64], inputs[96], outputs[96];
+    char folder[512], inputs[544], outputs[544];
 } exchange;
 
 static int open_exchange(exchange *x) {
-    snprintf(x->folder, sizeof x->folder, "/tmp/lockstep-peer-XXXXXX");
-    if (!mkdtemp(x->folder)) {
-        return cli_error(EXIT_USAGE, "--peer: cannot make a folder like %s", x->folder);
+    if (!cli_temporary_folder("lockstep-peer", x->folder, sizeof x->folder)) {
+        return EXIT_USAGE;
     }
     snprintf(x->inputs, sizeof x->inputs, "%s/inputs.npz", x->folder);
     snprintf(x->outputs, sizeof x->outputs, "%s/outputs.npz", x->folder);
@@ -73,7 +72,7 @@ static int call_peer(cli_model *m, ls_context *context, const char *command, con
     return code == 0 ? EXIT_FINE : cli_error(EXIT_USAGE, "--peer: %s ended with %d", line, code);
 }
 
-/* The model's output `i` in a session: its tensor, from the inputs' values. */
+/* The model's outputs in a session, from the inputs' values; the caller frees the list. */
 static int build_outputs(cli_model *m, ls_session *s, ls_tensor ***out_outputs) {
     *out_outputs = calloc((size_t)m->n_outputs + 1, sizeof **out_outputs);
     return *out_outputs ? cli_model_build(m, s, NULL, NULL, *out_outputs) : cli_error(EXIT_USAGE, "out of memory for outputs");

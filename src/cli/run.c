@@ -6,18 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
-
-static double now_ms(void) {
-    struct timespec t;
-    timespec_get(&t, TIME_UTC);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static int fail(cli_world *w) {
     return cli_fail(ls_session_error(w->session)->code, ls_session_error(w->session)->message);
@@ -32,13 +20,13 @@ static int run_program(cli_world *w, cli_option *options, ls_program *program, c
     int code = ms ? EXIT_FINE : cli_error(EXIT_USAGE, "out of memory for %lld runs", (long long)repeat);
     ls_program_set_profile(program, cli_given(options, "profile"));
     for (int64_t i = 0; i < repeat && code == EXIT_FINE; i++) {
-        double start = now_ms();
+        double start = cli_now_ms();
         code = ls_program_run(program, inputs, outputs) == LS_OK ? EXIT_FINE : fail(w);
-        ms[i] = now_ms() - start;
+        ms[i] = cli_now_ms() - start;
         *out_seconds += ms[i] * 1e-3;
     }
     if (code == EXIT_FINE) {
-        qsort(ms, (size_t)repeat, sizeof *ms, ascending);
+        cli_sort(ms, (size_t)repeat);
         *out_ms = ms[repeat / 2];
     }
     free(ms);

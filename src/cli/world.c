@@ -1,8 +1,10 @@
 /* Devices, sessions, data sets and networks for the subcommands. */
+#define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static void log_line(void *user, ls_log_level level, const char *line) {
@@ -15,6 +17,30 @@ static void log_line(void *user, ls_log_level level, const char *line) {
     if ((int)level <= most) {
         fprintf(stderr, "lockstep: %s: %s\n", names[level], line);
     }
+}
+
+double cli_now_ms(void) {
+    struct timespec t;
+    timespec_get(&t, TIME_UTC);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+void cli_sort(double *list, size_t n) {
+    qsort(list, n, sizeof *list, ascending);
+}
+
+bool cli_temporary_folder(const char *name, char *path, size_t room) {
+    const char *tmp = getenv("TMPDIR");
+    int n = snprintf(path, room, "%s/%s-XXXXXX", tmp && tmp[0] == '/' ? tmp : "/tmp", name);
+    if (n < 0 || (size_t)n >= room || !mkdtemp(path)) {
+        cli_error(0, "no temporary folder %s", path);
+        return false;
+    }
+    return true;
 }
 
 static int set_strategy(cli_world *w, const char *text) {
