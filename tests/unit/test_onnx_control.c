@@ -2,58 +2,16 @@
  * sequences of several lengths, loops that end by what they compute, or before they begin. And the random
  * numbers and the models of ai.onnx.ml that have no cases. */
 #define _GNU_SOURCE
-#include "onnx_support.h"
-#include "support/world.h"
-
-typedef struct bed {
-    world w;
-    Onnx__ModelProto *m;
-    Onnx__GraphProto *g;
-    ls_tensor *in[4];
-    int n_in;
-} bed;
-
-static bed bed_open(int64_t version) {
-    bed b = {.w = world_open("cpu")};
-    ls_heap_init(&test_heap, NULL, 0);
-    ls_arena_init(&made, &test_heap);
-    b.m = NEW(ModelProto, model_proto);
-    b.g = b.m->graph = NEW(GraphProto, graph_proto);
-    b.m->ir_version = 10;
-    b.g->name = (char *)"main";
-    PUSH(b.m->opset_import, b.m->n_opset_import, opset("", version));
-    PUSH(b.m->opset_import, b.m->n_opset_import, opset("ai.onnx.ml", 3));
-    return b;
-}
-
-static void bed_close(bed *b) {
-    ls_arena_free(&made);
-    world_close(&b->w);
-}
-
-static void feed(bed *b, const char *name, int type, ls_shape shape, const void *data) {
-    ls_tensor *t = ls_tensor_from(b->w.session, ls_onnx_carrier(type), shape, data);
-    assert_non_null(t);
-    INPUT(b->g, value(name, tensor_type(type, NULL)));
-    b->in[b->n_in++] = t;
-}
+#include "onnx_bed.h"
 
 static void gives(Onnx__GraphProto *g, const char *name) {
     OUTPUT(g, value(name, tensor_type(ONNX_FLOAT, NULL)));
 }
 
-static void ints(Onnx__NodeProto *n, const char *name, int count, const int64_t *list) {
-    Onnx__AttributeProto *a = attribute(n, name, ATTR(INTS));
-    a->n_ints = (size_t)count;
-    a->ints = ls_arena_copy(&made, list, sizeof *list * (size_t)count);
-}
 static void reals(Onnx__NodeProto *n, const char *name, int count, const float *list) {
     Onnx__AttributeProto *a = attribute(n, name, ATTR(FLOATS));
     a->n_floats = (size_t)count;
     a->floats = ls_arena_copy(&made, list, sizeof *list * (size_t)count);
-}
-static void text(Onnx__NodeProto *n, const char *name, const char *value_of) {
-    attribute(n, name, ATTR(STRING))->s = (ProtobufCBinaryData){strlen(value_of), (uint8_t *)value_of};
 }
 static void texts(Onnx__NodeProto *n, const char *name, int count, const char *const *list) {
     Onnx__AttributeProto *a = attribute(n, name, ATTR(STRINGS));
@@ -63,17 +21,7 @@ static void texts(Onnx__NodeProto *n, const char *name, int count, const char *c
 }
 
 static ls_status build(bed *b, ls_tensor **out, int n_out) {
-    ls_model *m = NULL;
-    ls_data *file = NULL;
-    ls_error err = {.code = LS_OK};
-    size_t size;
-    uint8_t *bytes = pack(&b->m->base, &size);
-    assert_int_equal(
-        ls_data_create(b->w.context, LS_U8, 1, (const int64_t[]){(int64_t)size}, bytes, &file, &err), LS_OK);
-    if (ls_model_load_data(b->w.context, "test.onnx", file, &m, &err) != LS_OK) {
-        fail_msg("%s", err.message);
-    }
-    ls_data_release(file);
+    ls_model *m = bed_load(b);
     ls_status status = ls_model_build(b->w.session, m, b->n_in, b->in, n_out, out);
     ls_model_release(m);
     return status;

@@ -1,35 +1,7 @@
 /* ONNX operators of shapes, indices and images as older operator sets have them, over strings, and with operands that are not
  * known: what the ONNX project's cases leave out. */
 #define _GNU_SOURCE
-#include "onnx_support.h"
-#include "support/world.h"
-
-typedef struct bed {
-    world w;
-    Onnx__ModelProto *m;
-    Onnx__GraphProto *g;
-    ls_tensor *in[4];
-    int n_in;
-} bed;
-
-static bed bed_open(int64_t version) {
-    bed b = {.w = world_open("cpu")};
-    ls_heap_init(&test_heap, NULL, 0);
-    ls_arena_init(&made, &test_heap);
-    b.m = NEW(ModelProto, model_proto);
-    b.g = b.m->graph = NEW(GraphProto, graph_proto);
-    b.m->ir_version = 10;
-    b.g->name = (char *)"main";
-    PUSH(b.m->opset_import, b.m->n_opset_import, opset("", version));
-    return b;
-}
-
-static void feed(bed *b, const char *name, int type, ls_shape shape, const void *data) {
-    ls_tensor *t = ls_tensor_from(b->w.session, ls_onnx_carrier(type), shape, data);
-    assert_non_null(t);
-    INPUT(b->g, value(name, tensor_type(type, NULL)));
-    b->in[b->n_in++] = t;
-}
+#include "onnx_bed.h"
 
 static void known(bed *b, const char *name, int count, const int64_t *list) {
     int64_t n = count;
@@ -37,33 +9,14 @@ static void known(bed *b, const char *name, int count, const int64_t *list) {
     PUSH(b->g->initializer, b->g->n_initializer, t);
 }
 
-static Onnx__NodeProto *ints(Onnx__NodeProto *n, const char *name, int count, const int64_t *list) {
-    Onnx__AttributeProto *a = attribute(n, name, ATTR(INTS));
-    a->n_ints = (size_t)count;
-    a->ints = ls_arena_copy(&made, list, sizeof *list * (size_t)count);
-    return n;
-}
 #define INTS(n, name, ...) ints(n, name, sizeof((int64_t[]){__VA_ARGS__}) / 8, (const int64_t[]){__VA_ARGS__})
-
-static void text(Onnx__NodeProto *n, const char *name, const char *of) {
-    attribute(n, name, ATTR(STRING))->s = (ProtobufCBinaryData){strlen(of), (uint8_t *)of};
-}
 
 /* Builds the model, whose one output is "y", expects these numbers, and ends the bed. */
 static void expect(bed *b, int rank, const int64_t *dims, const double *want) {
-    ls_model *model;
-    ls_error err = {.code = LS_OK};
-    size_t size;
     int64_t n = 1;
     double got[64];
     OUTPUT(b->g, value("y", tensor_type(ONNX_FLOAT, NULL)));
-    uint8_t *bytes = pack(&b->m->base, &size);
-    ls_data *file = NULL;
-    world_ok(&b->w, ls_data_create(b->w.context, LS_U8, 1, (const int64_t[]){(int64_t)size}, bytes, &file, NULL));
-    if (ls_model_load_data(b->w.context, "test.onnx", file, &model, &err) != LS_OK) {
-        fail_msg("%s", err.message);
-    }
-    ls_data_release(file);
+    ls_model *model = bed_load(b);
     ls_tensor *y;
     world_ok(&b->w, ls_model_build(b->w.session, model, b->n_in, b->in, 1, &y));
     ls_shape shape = ls_tensor_shape(y);
@@ -79,8 +32,7 @@ static void expect(bed *b, int rank, const int64_t *dims, const double *want) {
         }
     }
     ls_model_release(model);
-    ls_arena_free(&made);
-    world_close(&b->w);
+    bed_close(b);
 }
 #define LIST(...) ((const double[]){__VA_ARGS__})
 #define EXPECT(b, want, ...) expect(b, sizeof((int64_t[]){__VA_ARGS__}) / 8, (const int64_t[]){__VA_ARGS__}, want)
