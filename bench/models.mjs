@@ -1,21 +1,27 @@
 // Real models by Lockstep and by ONNX Runtime, on the same inputs: do they agree, and how fast is each. `make bench-models` runs it.
 //
-//   node bench/models.mjs [--lockstep FILE] [--rounds N] [--threads N] [--device D] [--math M] [--only TEXT]
+//   node bench/models.mjs [--lockstep FILE] [--rounds N] [--runs N] [--threads N] [--device D] [--only TEXT]
 //
-// A round runs each engine in a process of its own, one after the other; times are medians of a round's runs, and the ratio printed is the
-// median over rounds of ONNX Runtime's time by Lockstep's, with its range. "apart" is the largest difference of an output by its RMS.
+// A round runs Lockstep locked, Lockstep fast and ONNX Runtime, each in a process of its own, one after the other. A time is the median of a
+// round's runs; a ratio is ONNX Runtime's time by Lockstep's, its median over the rounds with its range. "first" is the time from the file to the first outputs, compilation
+// included, and "MB" the most memory resident: of the whole process for Lockstep, of what came on top of Node for ONNX Runtime. "apart" is the
+// largest difference of an output by its RMS.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { readArray, readNpz, writeArray, writeNpz } from '../tools/peers/npz.mjs';
 
-const root = new URL('..', import.meta.url).pathname, models = 'build/data/models/';
-const options = { lockstep: 'build/release/lockstep', rounds: '3', threads: '1', device: 'cpu', math: 'locked', only: '', runs: '20' };
+const root = new URL('..', import.meta.url).pathname;
+const folders = [join(root, 'build/data/models'), process.env.LOCKSTEP_ONNX_MODELS ?? join(root, '../shared/models')];
+const options = { lockstep: 'build/release/lockstep', rounds: '5', threads: '1', device: 'cpu', only: '', runs: '20' };
 for (let i = 2; i + 1 < process.argv.length; i += 2) options[process.argv[i].slice(2)] = process.argv[i + 1];
 
-// name: file, inputs by name as dims, or [dims, values]
+// name: file, the extents of inputs where the model leaves them open
 const zoo = {
+    'digits (wonnx)': ['wonnx-opt-mnist.onnx', {}],
+    'digits (Burn)': ['burn-onnx-mnist.onnx', {}],
+    'ResNet block': ['polygraphy-residual-block.onnx', {}],
     'expression (DenseNet)': ['faceplugin/model/fr_expression.onnx', { input: [1, 3, 224, 224] }],
     'face features': ['faceplugin/model/fr_feature.onnx', {}],
     'face liveness': ['faceplugin/model/fr_liveness.onnx', {}],
@@ -26,6 +32,7 @@ const zoo = {
     'PP-OCRv4 detection': ['ocr/assets/ch_PP-OCRv4_det_infer.onnx', { x: [1, 3, 320, 320] }],
     'PP-OCRv4 recognition': ['ocr/assets/ch_PP-OCRv4_rec_infer.onnx', { x: [1, 3, 48, 320] }],
     'PP-OCRv4 direction': ['ocr/assets/ch_ppocr_mobile_v2.0_cls_infer.onnx', { x: [1, 3, 48, 192] }],
+    'Silero VAD': ['silero/weights/silero_vad_half.onnx', { input: [1, 576], state: [2, 1, 128] }],
 };
 
 function random(dims, seed) {
@@ -61,44 +68,60 @@ function apart(ours, theirs) {
     return worst;
 }
 
-function once(file, folder, arrays) {
+function lockstep(math, file, folder, arrays) {
     const env = { ...process.env, LOCKSTEP_THREADS: options.threads, NODEVICE_SELECT: '1' }, report = join(folder, 'run.json');
     const inputs = Object.keys(arrays).flatMap((name, i) => ['--input', `${name}=${join(folder, `${i}.npy`)}`]);
-    execFileSync(options.lockstep, ['run', file, ...inputs, '--device', options.device, '--math', options.math, '--repeat', options.runs, '--json', report,
+    execFileSync(options.lockstep, ['run', file, ...inputs, '--device', options.device, '--math', math, '--repeat', options.runs, '--json', report,
         '--output', folder], { env, stdio: ['ignore', 'ignore', 'pipe'] });
-    const mine = JSON.parse(readFileSync(report, 'utf8'));
-    const text = execFileSync(process.execPath, [join(root, 'tools/peers/onnxruntime.mjs'), file, join(folder, 'inputs.npz'), join(folder, 'outputs.npz'),
-        '--threads', options.threads, '--repeat', options.runs], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
-    return [mine, JSON.parse(text.trim().split('\n').pop())];
+    return JSON.parse(readFileSync(report, 'utf8'));
 }
 
-console.log(`${'model'.padEnd(24)} lockstep ms  onnxruntime ms  ratio (range)        apart`);
-const ratios = [];
+function onnxruntime(file, folder) {
+    const text = execFileSync(process.execPath, [join(root, 'tools/peers/onnxruntime.mjs'), file, join(folder, 'inputs.npz'), join(folder, 'outputs.npz'),
+        '--threads', options.threads, '--repeat', options.runs], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+    return JSON.parse(text.trim().split('\n').pop());
+}
+
+const table = [['model', 22], ['locked ms', 9], ['fast ms', 8], ['ORT ms', 8], ['locked ratio (range)', 21], ['fast ratio (range)', 21],
+    ['first ms', 8], ['ORT', 7], ['MB', 6], ['ORT', 6], ['apart', 8]];
+const print = (cells) => console.log(cells.map((c, i) => (i ? c.padStart(table[i][1]) : c.padEnd(table[i][1]))).join(' '));
+print(table.map(([title]) => title));
+const ratios = { locked: [], fast: [] };
 for (const [name, [path, given]] of Object.entries(zoo)) {
-    const file = join(root, models, path);
-    if (!name.includes(options.only) || !existsSync(file)) continue;
+    const file = folders.map((folder) => join(folder, path)).find(existsSync);
+    if (!name.includes(options.only) || !file) continue;
     const folder = mkdtempSync(join(tmpdir(), 'lockstep-bench-'));
     try {
         const arrays = {};
-        for (const port of ports(file, folder)) arrays[port.name] = random(given[port.name] ?? port.shape.map((d) => (d > 0 ? d : 1)), 7);
+        for (const port of ports(file, folder).filter((p) => !p.has_default)) {
+            arrays[port.name] = random(given[port.name] ?? port.shape.map((d) => (d > 0 ? d : 1)), 7);
+        }
         Object.values(arrays).forEach((a, i) => writeFileSync(join(folder, `${i}.npy`), writeArray(a)));
         writeNpz(join(folder, 'inputs.npz'), arrays);
         const rounds = [];
-        for (let r = 0; r < Number(options.rounds); r++) rounds.push(once(file, folder, arrays));
-        const theirs = readNpz(join(folder, 'outputs.npz')), ours = {};
-        for (const o of rounds[0][0].outputs) {
-            const npy = join(folder, `${o.name.replace(/[/\\:]/g, "_")}.npy`);
-            ours[o.name] = readArray(readFileSync(npy), o.name);
+        for (let r = 0; r < Number(options.rounds); r++) { // fast first: the outputs that stay are locked ones
+            const fast = lockstep('fast', file, folder, arrays), locked = lockstep('locked', file, folder, arrays);
+            rounds.push({ fast, locked, ort: onnxruntime(file, folder) });
         }
-        const each = rounds.map(([a, b]) => b.median_ms / a.median_ms);
-        ratios.push(median(each));
-        console.log(`${name.padEnd(24)} ${median(rounds.map((r) => r[0].median_ms)).toFixed(3).padStart(11)}  ` +
-            `${median(rounds.map((r) => r[1].median_ms)).toFixed(3).padStart(14)}  ` +
-            `${median(each).toFixed(2)} (${Math.min(...each).toFixed(2)} to ${Math.max(...each).toFixed(2)})`.padEnd(21) + ` ${apart(ours, theirs).toExponential(1)}`);
+        const theirs = readNpz(join(folder, 'outputs.npz')), ours = {};
+        for (const o of rounds[0].locked.outputs) {
+            ours[o.name] = readArray(readFileSync(join(folder, `${o.name.replace(/[/\\:]/g, '_')}.npy`)), o.name);
+        }
+        const middle = (engine, what) => median(rounds.map((r) => r[engine][what]));
+        const ratio = (math) => {
+            const each = rounds.map((r) => r.ort.median_ms / r[math].median_ms);
+            ratios[math].push(median(each));
+            return `${median(each).toFixed(2)} (${Math.min(...each).toFixed(2)} to ${Math.max(...each).toFixed(2)})`;
+        };
+        print([name, middle('locked', 'median_ms').toFixed(3), middle('fast', 'median_ms').toFixed(3), middle('ort', 'median_ms').toFixed(3), ratio('locked'), ratio('fast'),
+            middle('locked', 'first_ms').toFixed(0), middle('ort', 'first_ms').toFixed(0), middle('locked', 'peak_mb').toFixed(0),
+            middle('ort', 'peak_mb').toFixed(0), apart(ours, theirs).toExponential(1)]);
     } catch (error) {
-        console.log(`${name.padEnd(24)} ${String(error.stderr || error.message).trim().split('\n').pop()}`);
+        console.log(`${name.padEnd(22)} ${String(error.stderr || error.message).trim().split('\n').pop()}`);
     } finally {
         rmSync(folder, { recursive: true });
     }
 }
-if (ratios.length) console.log(`geometric mean of the ratios: ${Math.exp(ratios.reduce((a, r) => a + Math.log(r), 0) / ratios.length).toFixed(2)}`);
+for (const [math, list] of Object.entries(ratios)) {
+    if (list.length) console.log(`geometric mean of the ratios, ${math}: ${Math.exp(list.reduce((a, r) => a + Math.log(r), 0) / list.length).toFixed(2)}`);
+}

@@ -15,6 +15,9 @@ static void print_ports(const ls_model *model, const char *what, int n,
         cJSON *o = cJSON_CreateObject();
         cJSON_AddStringToObject(o, "name", p.name);
         cJSON_AddStringToObject(o, "type", p.type);
+        if (p.has_default) {
+            cJSON_AddTrueToObject(o, "has_default");
+        }
         cJSON *shape = p.rank >= 0 ? cJSON_AddArrayToObject(o, "shape") : cJSON_AddNullToObject(o, "shape");
         for (int k = 0; k < p.rank; k++) {
             cJSON_AddItemToArray(shape, p.dims[k] >= 0   ? cJSON_CreateNumber((double)p.dims[k])

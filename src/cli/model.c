@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 /* The extents that names stand for: --dim first, then the files of inputs. */
@@ -419,8 +420,15 @@ static int save(cli_world *w, const char *folder, const char *name, const ls_dat
     return ls_npy_save(w->context, path, data, &err) == LS_OK ? EXIT_FINE : cli_fail(err.code, err.message);
 }
 
-static int report(cli_world *w, cli_option *options, const cli_model *m, ls_data *const *outputs, double ms,
-                  const ls_runner *profiled, double seconds) {
+/* What a run cost: from the file to the first outputs, then again and again. */
+typedef struct timing {
+    double begin, first_ms, median_ms;
+    double seconds; /* all runs but a first that was there to compile */
+} timing;
+
+static int report(cli_world *w, cli_option *options, const cli_model *m, ls_data *const *outputs,
+                  const timing *t, const ls_runner *profiled) {
+    struct rusage usage = {0};
     int64_t top = 0;
     if (!cli_int(options, "top", 1, 1000000, &top)) {
         return EXIT_USAGE;
@@ -448,14 +456,18 @@ static int report(cli_world *w, cli_option *options, const cli_model *m, ls_data
         code = code == EXIT_FINE && top ? cli_print_top(outputs[i], top, cli_text(options, "labels", NULL))
                                         : code;
     }
-    printf("median %.3f ms on %s\n", ms, ls_device_id(w->device));
+    getrusage(RUSAGE_SELF, &usage);
+    printf("median %.3f ms on %s; first outputs after %.1f ms; at most %.1f MB resident\n", t->median_ms,
+           ls_device_id(w->device), t->first_ms, (double)usage.ru_maxrss * 1024e-6);
     cJSON_AddStringToObject(root, "device", ls_device_id(w->device));
-    cJSON_AddNumberToObject(root, "median_ms", ms);
+    cJSON_AddNumberToObject(root, "median_ms", t->median_ms);
+    cJSON_AddNumberToObject(root, "first_ms", t->first_ms);
+    cJSON_AddNumberToObject(root, "peak_mb", (double)usage.ru_maxrss * 1024e-6);
     if (code == EXIT_FINE && profiled) {
         const ls_program *program = ls_runner_program(profiled);
         code =
             program
-                ? cli_profile(program, seconds, root)
+                ? cli_profile(program, t->seconds, root)
                 : cli_error(EXIT_USAGE,
                             "--profile: this model is run node by node, since shapes in it depend on values");
     }
@@ -473,9 +485,9 @@ static void release_all(ls_data **list, int n) {
     }
 }
 
-/* Runs `repeat` times, keeping the last outputs; the median time of those that compiled nothing goes to *out_ms. */
+/* Runs `repeat` times, keeping the last outputs; the median is of those that compiled nothing. */
 static int run_repeatedly(cli_world *w, const cli_model *m, ls_runner *runner, int64_t repeat, bool profile,
-                          ls_data **outputs, double *out_ms, double *out_seconds) {
+                          ls_data **outputs, timing *t) {
     ls_named_data *inputs = calloc((size_t)m->n_inputs + 1, sizeof *inputs);
     double *ms = malloc(sizeof *ms * (size_t)repeat);
     int n = 0, code = ms && inputs ? EXIT_FINE
@@ -485,7 +497,6 @@ static int run_repeatedly(cli_world *w, const cli_model *m, ls_runner *runner, i
             inputs[n++] = (ls_named_data){ls_model_input(m->model, i).name, m->values[i]};
         }
     }
-    *out_seconds = 0;
     for (int64_t i = repeat == 1 && !profile ? 0 : -1; i < repeat && code == EXIT_FINE;
          i++) { /* before several, one that compiles */
         if (i == 0 && profile && ls_runner_program(runner)) {
@@ -495,12 +506,14 @@ static int run_repeatedly(cli_world *w, const cli_model *m, ls_runner *runner, i
         double start = cli_now_ms();
         ls_status status = ls_runner_run(runner, n, inputs, outputs);
         code = status == LS_OK ? EXIT_FINE : cli_fail(status, ls_session_error(w->session)->message);
-        ms[i < 0 ? 0 : i] = cli_now_ms() - start;
-        *out_seconds += i < 0 ? 0 : ms[i] * 1e-3;
+        double end = cli_now_ms();
+        t->first_ms = t->first_ms > 0 ? t->first_ms : end - t->begin;
+        ms[i < 0 ? 0 : i] = end - start;
+        t->seconds += i < 0 ? 0 : ms[i] * 1e-3;
     }
     if (code == EXIT_FINE) {
         cli_sort(ms, (size_t)repeat);
-        *out_ms = ms[repeat / 2];
+        t->median_ms = ms[repeat / 2];
     }
     free(ms);
     free(inputs);
@@ -511,7 +524,7 @@ int cli_run_model(cli_world *w, cli_option *options, const char *path) {
     int64_t repeat = 1;
     cli_model m;
     ls_runner *runner = NULL;
-    double ms = 0, seconds = 0;
+    timing t = {.begin = cli_now_ms()};
     bool profile = cli_given(options, "profile");
     if (!cli_int(options, "repeat", 1, 1000000, &repeat)) {
         return EXIT_USAGE;
@@ -526,8 +539,8 @@ int cli_run_model(cli_world *w, cli_option *options, const char *path) {
         ls_status status = ls_runner_create(w->session, m.model, &runner);
         code = status == LS_OK ? EXIT_FINE : cli_fail(status, ls_session_error(w->session)->message);
     }
-    code = code == EXIT_FINE ? run_repeatedly(w, &m, runner, repeat, profile, outputs, &ms, &seconds) : code;
-    code = code == EXIT_FINE ? report(w, options, &m, outputs, ms, profile ? runner : NULL, seconds) : code;
+    code = code == EXIT_FINE ? run_repeatedly(w, &m, runner, repeat, profile, outputs, &t) : code;
+    code = code == EXIT_FINE ? report(w, options, &m, outputs, &t, profile ? runner : NULL) : code;
     release_all(outputs, m.n_outputs);
     free(outputs);
     ls_runner_destroy(runner);
