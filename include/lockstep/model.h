@@ -49,7 +49,8 @@ LS_API ls_model_port ls_model_output(const ls_model *model, int index);
 LS_API ls_status ls_model_build(ls_session *session, ls_model *model, int n_inputs, ls_tensor *const *inputs, int n_outputs,
                                 ls_tensor **out_outputs) LS_MUST_USE;
 
-/* A model made ready for one session: weights on its device, a compiled program for each combination of input shapes. */
+/* A model made ready for one session: weights on its device, which all runners of the model there share, whatever session or thread they are
+ * of; a compiled program for each combination of input shapes. */
 typedef struct ls_runner ls_runner;
 LS_API ls_status ls_runner_create(ls_session *session, ls_model *model, ls_runner **out_runner) LS_MUST_USE;
 LS_API void ls_runner_destroy(ls_runner *runner); /* before its session */

@@ -100,6 +100,9 @@ LS_API ls_tensor *ls_tensor_from(ls_session *session, ls_dtype dtype, ls_shape s
 /* Every element `value`, rounded once to dtype (integers saturate). */
 LS_API ls_tensor *ls_full(ls_session *session, ls_dtype dtype, ls_shape shape, double value);
 LS_API ls_tensor *ls_full_i64(ls_session *session, ls_dtype dtype, ls_shape shape, int64_t value);
+/* The value of a tensor of any session of the context, from ls_tensor_from or computed, as a leaf of this session. They share the storage on
+ * its device; nothing is copied. Nobody may use the other session meanwhile. */
+LS_API ls_tensor *ls_tensor_share(ls_session *session, ls_tensor *tensor);
 /* A placeholder that a program is given at each run (ls_program_run). `name` is copied. */
 LS_API ls_tensor *ls_input(ls_session *session, const char *name, ls_dtype dtype, ls_shape shape);
 

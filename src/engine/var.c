@@ -55,6 +55,21 @@ ls_tensor *ls_tensor_from(ls_session *session, ls_dtype dtype, ls_shape shape, c
     return node;
 }
 
+ls_tensor *ls_tensor_share(ls_session *session, ls_tensor *tensor) {
+    if (!tensor || !tensor->value || tensor->session->context != session->context) {
+        return LS_NODE_FAIL(session, LS_ERR_INVALID, "tensor_share: the tensor %s",
+                            !tensor          ? "is NULL"
+                            : !tensor->value ? "has not been computed"
+                                             : "is of another context");
+    }
+    ls_attr_leaf leaf = {NULL, ls_leaf_serial(session)};
+    ls_tensor *node = ls_leaf(session, LS_OP_DATA, tensor->dtype, &tensor->shape, tensor->value->device, leaf, NULL);
+    if (node) {
+        node->value = ls_buffer_retain(tensor->value);
+    }
+    return node;
+}
+
 /* ---- variables ---- */
 
 ls_var *ls_var_create(ls_session *session, const char *name, ls_dtype dtype, ls_shape shape,

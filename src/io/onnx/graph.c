@@ -28,6 +28,9 @@ static ls_status initializer(ls_onnx_run *run, const char *name, ls_onnx_value *
     } else if (sparse && ls_onnx_sparse_data(model, sparse, NULL, &data, &type, err) == LS_OK) {
         *out = ls_onnx_run_data(run, data, type);
         ls_data_release(data);
+        if (*out) {
+            (*out)->place = sparse;
+        }
     }
     run->lasting = lasting;
     if ((t || sparse) && !*out) {
@@ -167,6 +170,7 @@ static ls_status run_node(ls_onnx_run *run, ls_onnx_frame *f, const Onnx__NodePr
             return ls_onnx_fail(&n, LS_ERR_UNSUPPORTED, "its result %d (\"%s\") is not supported", i, p->output[i]);
         }
         if (f->root && n.out[i]->lasting) {
+            n.out[i]->place = n.out[i]->place ? n.out[i]->place : p->output[i];
             uint64_t hash = ls_onnx_hash_name(p->output[i]);
             if (!ls_map_get(&run->base->constants, hash, p->output[i]) &&
                 !ls_map_put(&run->base->constants, hash, p->output[i], n.out[i])) {

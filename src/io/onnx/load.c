@@ -197,7 +197,8 @@ static ls_status load(ls_context *context, const char *path, ls_data *file, ls_m
                       ls_error *err) {
     ls_model *m = NULL;
     LS_TRY(err, ls_onnx_open(context, path, file, &onnx__model_proto__descriptor, &m, err));
-    ls_status status = index_names(m, err);
+    m->mutex = ls_mutex_create(m->heap);
+    ls_status status = m->mutex ? index_names(m, err) : LS_FAIL_MEMORY(err, m->name);
     status = status == LS_OK ? ls_onnx_check(m, err) : status;
     if (status != LS_OK) {
         ls_model_release(m);
@@ -229,6 +230,7 @@ void ls_model_release(ls_model *m) {
         ls_map_free(&m->sparse);
         ls_map_free(&m->functions);
         ls_map_free(&m->imports);
+        ls_mutex_destroy(m->heap, m->mutex);
         ls_arena_free(&m->arena);
         ls_free(m->heap, m);
     }

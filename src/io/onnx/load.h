@@ -8,6 +8,7 @@
 #define LOCKSTEP_IO_ONNX_LOAD_H
 
 #include "base/map.h"
+#include "base/thread.h"
 #include "io/archive.h"
 #include <lockstep/model.h>
 #include <onnx.pb-c.h>
@@ -30,6 +31,8 @@ struct ls_model {
     const Onnx__ModelProto *proto; /* the same; NULL: a file of one value, not of a model */
     ls_onnx_file *files;
     ls_map initializers, sparse, functions, imports; /* by name */
+    ls_mutex *mutex;    /* of what follows, all that changes after loading */
+    struct ls_onnx_weights *weights; /* of runners, one a device (weights.c) */
 };
 
 /* A file of any kind: &onnx__model_proto__descriptor, &onnx__tensor_proto__descriptor, ... `file` NULL: what is at `path`; else the bytes, u8

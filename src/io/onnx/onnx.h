@@ -41,6 +41,7 @@ typedef struct ls_onnx_value {
     int type;             /* of the elements; of a sequence or optional: of its items', 0 when not known */
     bool lasting;         /* follows from initialisers alone: serves every run */
     bool known;           /* its numbers do not depend on the inputs, or were computed */
+    const void *place;    /* in the model's messages, which says it whatever run it is of; NULL: there is none */
     ls_tensor *host;      /* in the host session; made when asked for. Only if known */
     ls_tensor *tensor;    /* in the caller's session; likewise */
     ls_data *data;        /* its numbers, once read. Only if known; released with the run */

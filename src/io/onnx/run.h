@@ -5,12 +5,23 @@
 #include "io/onnx/load.h"
 #include "io/onnx/onnx.h"
 
+/* The constants of a model on a device, which its runners there share. Any thread. (weights.c) */
+typedef struct ls_onnx_weights ls_onnx_weights;
+ls_status ls_onnx_weights_acquire(ls_model *model, ls_device *device, ls_onnx_weights **out_weights, ls_error *err) LS_MUST_USE;
+void ls_onnx_weights_release(ls_onnx_weights *weights); /* before the model; NULL is allowed */
+ls_device *ls_onnx_weights_device(const ls_onnx_weights *weights);
+/* The constant that `place` in the model's messages says, as a tensor of a session on that device, made of `data` when it is not there yet. `data`
+ * NULL: it gives NULL then, so that the numbers need not be computed to ask. */
+ls_status ls_onnx_weights_get(ls_onnx_weights *weights, ls_session *session, const void *place, const ls_data *data, ls_tensor **out_tensor,
+                              ls_error *err) LS_MUST_USE;
+
 /* What outlives a run: the values of initialisers and of all that follows from them alone. */
 typedef struct ls_onnx_base {
     ls_model *model;
     ls_heap *heap;
     ls_session *session; /* the caller's */
     ls_session *host;    /* on `cpu`, this base's own */
+    ls_onnx_weights *weights; /* on the session's device */
     ls_arena arena;
     bool checked;        /* the model's operators were looked up: all are there */
     ls_map constants;    /* names of the model's graph to ls_onnx_value */

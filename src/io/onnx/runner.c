@@ -21,6 +21,7 @@ ls_status ls_onnx_base_create(ls_session *session, ls_model *model, ls_onnx_base
     ls_map_init(&b->constants, heap, ls_onnx_same_name);
     ls_status status = ls_device_open(context, "cpu", &cpu, err);
     status = status == LS_OK ? ls_session_create(context, cpu, &b->host, err) : status;
+    status = status == LS_OK ? ls_onnx_weights_acquire(model, ls_session_device(session), &b->weights, err) : status;
     if (status != LS_OK) {
         ls_onnx_base_destroy(b);
         return ls_error_forward(err, status, __FILE__, __LINE__);
@@ -44,6 +45,7 @@ void ls_onnx_base_destroy(ls_onnx_base *b) {
     ls_map_free(&b->constants);
     ls_arena_free(&b->arena);
     ls_session_destroy(b->host);
+    ls_onnx_weights_release(b->weights);
     ls_model_release(b->model);
     ls_free(b->heap, b);
 }

@@ -108,15 +108,25 @@ static ls_tensor *constant(ls_session *s, const ls_data *data) {
 ls_tensor *ls_onnx_run_place(ls_onnx_run *run, ls_onnx_value *v, bool host, ls_error *err) {
     ls_tensor **at = host ? &v->host : &v->tensor;
     ls_session *s = host ? run->base->host : run->base->session;
+    ls_onnx_weights *weights = v->place && ls_session_device(s) == ls_onnx_weights_device(run->base->weights) ? run->base->weights : NULL;
     const ls_data *data;
+    ls_tensor *t = NULL;
     if (*at) {
         return *at;
     }
-    if (ls_onnx_run_read(run, v, &data, err) != LS_OK) {
+    if (weights && ls_onnx_weights_get(weights, s, v->place, NULL, &t, err) != LS_OK) {
         return NULL;
     }
-    ls_tensor *t = ls_data_numel(data) == 1 ? constant(s, data) : NULL;
-    t = t ? t : ls_data_to_tensor(s, data);
+    if (!t) {
+        if (ls_onnx_run_read(run, v, &data, err) != LS_OK) {
+            return NULL;
+        }
+        t = ls_data_numel(data) == 1 ? constant(s, data) : NULL;
+        if (!t && weights && ls_onnx_weights_get(weights, s, v->place, data, &t, err) != LS_OK) {
+            return NULL;
+        }
+        t = t ? t : ls_data_to_tensor(s, data);
+    }
     if (!t) {
         ls_onnx_take_error(s, err);
         return NULL;
@@ -155,7 +165,9 @@ ls_onnx_value *ls_onnx_run_decode(ls_onnx_run *run, const Onnx__TensorProto *t, 
     ls_data_release(data);
     if (!v) {
         LS_FAIL_MEMORY(err, what);
+        return NULL;
     }
+    v->place = t;
     return v;
 }
 
