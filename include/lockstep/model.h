@@ -83,6 +83,24 @@ typedef struct ls_model_operator {
  * are the model's. */
 LS_API int ls_model_operators(const ls_model *model, int room, ls_model_operator *out_operators);
 
+/* ---- writing models ---- */
+
+typedef struct ls_named_tensor {
+    const char *name; /* NULL: an input's own (ls_input), "output", "output_2", ... */
+    ls_tensor *tensor;
+} ls_named_tensor;
+/* Writes what computes `outputs` from `inputs` (each from ls_input) as an .onnx file of operator set 20. Values that the session has are
+ * initialisers, variables under their names; an extent that is a symbol is a dimension of the symbol's name. Composites of ops.h, and equal
+ * graphs written out by hand, are the format's own operators (Conv, Gemm, LayerNormalization, ...). Nothing is rounded on the way: loaded
+ * here, the file computes the bits of the tensors that were written. An operation that no operator computes is
+ * LS_ERR_UNSUPPORTED and named; so is a file above 2 GB in memory. On disk, initialisers of more than 1 GB together are in PATH.data, which
+ * belongs to the file. Replaces files atomically. The session's thread. */
+LS_API ls_status ls_onnx_save(ls_session *session, const char *path, int n_inputs, const ls_named_tensor *inputs, int n_outputs,
+                              const ls_named_tensor *outputs, ls_error *err) LS_MUST_USE;
+/* The bytes of that file as an array, u8 [size], which the caller releases. */
+LS_API ls_status ls_onnx_encode(ls_session *session, int n_inputs, const ls_named_tensor *inputs, int n_outputs,
+                                const ls_named_tensor *outputs, ls_data **out_file, ls_error *err) LS_MUST_USE;
+
 /* ---- test cases: folders of the ONNX project's backend test data ---- */
 
 typedef enum ls_model_state {

@@ -105,6 +105,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 int cmd_conform(int argc, char **argv);
+int cmd_export(int argc, char **argv);
 extern const cli_command cli_commands[]; /* ends in a NULL name */
 const cli_command *cli_command_of(const char *name);
 

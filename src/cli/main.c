@@ -13,6 +13,7 @@ const cli_command cli_commands[] = {
     {"run", "run MODEL [options]", "Run a network and print or save its outputs.", cmd_run},
     {"verify", "verify MODEL [options]", "Run a network with every kernel compared with the references.",
      cmd_verify},
+    {"export", "export MODEL --output FILE.onnx [options]", "Write a network with its weights as an ONNX file, and check what was written.", cmd_export},
     {"conform", "conform --onnx DIR [options]", "Run the ONNX project's test cases on devices, a line a case.", cmd_conform},
     {"bench", "bench peak|gemm|conv|norm|step|compile [options]",
      "Measure speed, and the share of this machine's measured peak; or what compiling takes.", cmd_bench},

@@ -23,7 +23,7 @@ check() { # check TREE: prints one line a breach
     function folder_of(path,   parts, n) { # the layer a path from src/ belongs to; "" if it names no folder
         n = split(path, parts, "/")
         if (n < 2) return ""
-        if (parts[1] == "backend" && n > 2) return parts[1] "/" parts[2]
+        if (n > 2 && (parts[1] == "backend" || (parts[1] "/" parts[2]) in may)) return parts[1] "/" parts[2]
         return parts[1]
     }
     function listed(list, word) { return index(list, " " word " ") > 0 }

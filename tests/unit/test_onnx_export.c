@@ -1,0 +1,795 @@
+/* Export to ONNX, an operation at a time: each graph is written to a file in memory, loaded back and run, and must give the bits of the
+ * graph it was made from. What no operator computes is refused by name. Whole networks: tests/onnx/test_export.c. */
+#define _DEFAULT_SOURCE
+#include "io/onnx/export.h"
+#include "support/world.h"
+#include <lockstep/data.h>
+#include <lockstep/inspect.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_IN = 6, BATCH = 3 };
+
+typedef struct bed {
+    world w;
+    ls_symbol *batch;
+    int n_in;
+    ls_tensor *in[MOST_IN];
+    ls_data *values[MOST_IN];
+} bed;
+
+/* ---- inputs: "f32[2,B,4] i64[3]"; B is a symbol ---- */
+
+static const struct {
+    const char *name;
+    ls_dtype dtype;
+} dtypes[] = {{"bool", LS_BOOL}, {"u8", LS_U8},   {"i8", LS_I8},   {"u16", LS_U16}, {"i16", LS_I16}, {"u32", LS_U32},
+              {"i32", LS_I32},   {"u64", LS_U64}, {"i64", LS_I64}, {"f16", LS_F16}, {"bf16", LS_BF16},
+              {"f32", LS_F32},   {"f64", LS_F64}};
+
+/* Halves, thirds and some zeros between -2 and 2, or 0 to 5; made in f64 and cast, so that every dtype is covered. */
+static ls_data *values_of(world *w, ls_dtype dtype, int rank, const int64_t *dims, int salt) {
+    double list[4096];
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) {
+        n *= dims[i];
+    }
+    assert_true(n <= 4096);
+    bool real = dtype == LS_F16 || dtype == LS_BF16 || dtype == LS_F32 || dtype == LS_F64;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = (i * 7 + salt * 5) % 25;
+        list[i] = real ? (double)(k - 12) / 6 : (double)(k % (dtype == LS_BOOL ? 2 : 3));
+    }
+    ls_data *data = NULL;
+    ls_tensor *t = ls_cast(w->session, ls_tensor_from(w->session, LS_F64, ls_shape_make(rank, dims), list), dtype);
+    world_ok(w, ls_data_from_tensor(w->session, t, &data));
+    return data;
+}
+
+static void add_input(bed *b, const char *text, size_t length) {
+    ls_dtype dtype = LS_DTYPE_COUNT;
+    ls_shape shape = {.rank = 0};
+    int64_t dims[LS_MAX_RANK];
+    size_t at = strcspn(text, "[");
+    char name[8];
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        if (strlen(dtypes[i].name) == at && strncmp(dtypes[i].name, text, at) == 0) {
+            dtype = dtypes[i].dtype;
+        }
+    }
+    assert_int_not_equal(dtype, LS_DTYPE_COUNT);
+    while (at + 1 < length && text[at + 1] != ']') {
+        at++;
+        bool symbol = text[at] == 'B';
+        int64_t n = 0;
+        for (; text[at] >= '0' && text[at] <= '9'; at++) {
+            n = 10 * n + text[at] - '0';
+        }
+        at += symbol;
+        dims[shape.rank] = symbol ? BATCH : n;
+        shape.dim[shape.rank++] = symbol ? ls_dim_symbol(b->batch, 1, 0) : ls_dim_of(n);
+        at -= text[at] == ']';
+    }
+    snprintf(name, sizeof name, "x%d", b->n_in);
+    b->in[b->n_in] = ls_input(b->w.session, name, dtype, shape);
+    b->values[b->n_in] = values_of(&b->w, dtype, shape.rank, dims, b->n_in);
+    assert_non_null(b->in[b->n_in++]);
+}
+
+static bed bed_open(const char *inputs) {
+    bed b = {.w = world_open("cpu")};
+    b.batch = ls_symbol_create(b.w.context, "batch", 8, NULL);
+    world_ok(&b.w, ls_symbol_bind(b.w.session, b.batch, BATCH));
+    for (const char *at = inputs; *at; at += strspn(at, " ")) {
+        size_t n = strcspn(at, " ");
+        add_input(&b, at, n);
+        at += n;
+    }
+    return b;
+}
+
+static void bed_close(bed *b) {
+    for (int i = 0; i < b->n_in; i++) {
+        ls_data_release(b->values[i]);
+    }
+    world_close(&b->w);
+}
+
+/* ---- what is compared ---- */
+
+static ls_data *run_graph(bed *b, ls_tensor *y) {
+    ls_program *program = NULL;
+    const void *in[MOST_IN];
+    int64_t dims[LS_MAX_RANK], bound = 1;
+    ls_shape shape = ls_tensor_shape(y);
+    for (int i = 0; i < shape.rank; i++) {
+        dims[i] = shape.dim[i].symbol ? shape.dim[i].scale * BATCH + shape.dim[i].offset : shape.dim[i].offset;
+        bound *= dims[i];
+    }
+    uint8_t *bytes = calloc((size_t)bound + 1, ls_dtype_size(ls_tensor_dtype(y)));
+    for (int i = 0; i < b->n_in; i++) {
+        in[i] = ls_data_bytes(b->values[i]);
+    }
+    world_ok(&b->w, ls_program_compile(b->w.session, b->in, b->n_in, &y, 1, &program));
+    world_ok(&b->w, ls_program_run(program, in, (void *const[]){bytes}));
+    ls_program_destroy(program);
+    ls_data *data = NULL;
+    world_ok(&b->w, ls_data_create(b->w.context, ls_tensor_dtype(y), shape.rank, dims, bytes, &data, NULL));
+    free(bytes);
+    return data;
+}
+
+static ls_model *export(bed *b, ls_tensor *y) {
+    ls_named_tensor in[MOST_IN], out = {"y", y};
+    ls_data *file = NULL;
+    ls_model *model = NULL;
+    ls_error err = {.code = LS_OK};
+    for (int i = 0; i < b->n_in; i++) {
+        in[i] = (ls_named_tensor){NULL, b->in[i]};
+    }
+    if (ls_onnx_encode(b->w.session, b->n_in, in, 1, &out, &file, &err) != LS_OK ||
+        ls_model_load_data(b->w.context, "exported", file, &model, &err) != LS_OK) {
+        print_error("%s\n", err.message);
+        ls_data_release(file);
+        return NULL;
+    }
+    const char *path = getenv("LOCKSTEP_KEEP_EXPORTS"); /* a folder, for other readers to check */
+    if (path) {
+        static int count;
+        char name[512];
+        snprintf(name, sizeof name, "%s/%03d.onnx", path, ++count);
+        FILE *f = fopen(name, "wb");
+        fwrite(ls_data_bytes(file), 1, ls_data_size(file), f);
+        fclose(f);
+    }
+    ls_data_release(file);
+    return model;
+}
+
+static ls_data *run_model(bed *b, ls_model *model) {
+    ls_named_data in[MOST_IN];
+    ls_runner *runner = NULL;
+    ls_data *y = NULL;
+    for (int i = 0; i < b->n_in; i++) {
+        in[i] = (ls_named_data){ls_model_input(model, i).name, b->values[i]};
+    }
+    world_ok(&b->w, ls_runner_create(b->w.session, model, &runner));
+    world_ok(&b->w, ls_runner_run(runner, b->n_in, in, &y));
+    ls_runner_destroy(runner);
+    return y;
+}
+
+/* "Conv" or "Transpose MatMul": every operator of the model, by name. */
+static void operators(const ls_model *model, char *text, size_t room) {
+    ls_model_operator list[64];
+    int n = ls_model_operators(model, 64, list);
+    text[0] = 0;
+    assert_true(n <= 64);
+    for (int i = 0; i < n; i++) {
+        snprintf(text + strlen(text), room - strlen(text), "%s%s", i ? " " : "", list[i].name);
+    }
+}
+
+typedef struct example {
+    const char *name, *inputs, *operators; /* "": any */
+    ls_tensor *(*build)(ls_session *s, ls_tensor *const *x);
+} example;
+
+/* Says what is wrong, so that one run shows all of it. */
+static int wrong(const example *c, const char *what, const char *text) {
+    print_error("%s: %s %s\n", c->name, what, text);
+    return 1;
+}
+
+static int check(const example *c) {
+    int failures = 0;
+    bed b = bed_open(c->inputs);
+    ls_tensor *y = c->build(b.w.session, b.in);
+    if (!y) {
+        fail_msg("%s: %s", c->name, ls_session_error(b.w.session)->message);
+    }
+    ls_model *model = export(&b, y);
+    if (!model) {
+        bed_close(&b);
+        return wrong(c, "not written", "");
+    }
+    char text[1024];
+    operators(model, text, sizeof text);
+    if (*c->operators && strcmp(text, c->operators) != 0) {
+        failures += wrong(c, "written as", text);
+    }
+    ls_data *want = run_graph(&b, y), *got = run_model(&b, model);
+    bool same = ls_data_dtype(want) == ls_data_dtype(got) && ls_data_size(want) == ls_data_size(got) &&
+                ls_data_rank(want) == ls_data_rank(got) &&
+                !memcmp(ls_data_dims(want), ls_data_dims(got), sizeof(int64_t) * (size_t)ls_data_rank(want));
+    char a[65] = "", d[65] = "";
+    ls_data_sha256(want, a);
+    ls_data_sha256(got, d);
+    if (!same || strcmp(a, d) != 0) {
+        failures += wrong(c, same ? "the file gives other bits:" : "the file gives another shape or dtype:", text);
+    }
+    ls_data_release(want);
+    ls_data_release(got);
+    ls_model_release(model);
+    bed_close(&b);
+    return failures;
+}
+
+static void check_all(const example *list, size_t n) {
+    int failures = 0;
+    for (size_t i = 0; i < n; i++) {
+        failures += check(&list[i]);
+    }
+    assert_int_equal(failures, 0);
+}
+
+#define MAKE(name, ...)                                              \
+    static ls_tensor *name(ls_session *s, ls_tensor *const *x) {     \
+        (void)s;                                                     \
+        (void)x;                                                     \
+        return __VA_ARGS__;                                               \
+    }
+#define AXES(...) (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (const int[]){__VA_ARGS__}
+#define F(v) ls_full(s, ls_tensor_dtype(x[0]), LS_SCALAR, (v))
+
+/* ---- element by element ---- */
+
+#define ONE(fn) MAKE(map_##fn, ls_##fn(s, x[0]))
+#define TWO(fn) MAKE(map_##fn, ls_##fn(s, x[0], x[1]))
+ONE(neg) ONE(abs) ONE(sign) ONE(floor) ONE(ceil) ONE(trunc) ONE(rint) ONE(sqrt) ONE(rsqrt) ONE(recip) ONE(exp) ONE(log)
+ONE(sin) ONE(cos) ONE(tan) ONE(asin) ONE(acos) ONE(atan) ONE(sinh) ONE(cosh) ONE(tanh) ONE(erf) ONE(asinh) ONE(acosh)
+ONE(atanh) ONE(not) ONE(isnan) ONE(isinf) ONE(relu) ONE(sigmoid) ONE(silu) ONE(gelu) ONE(gelu_tanh) ONE(softplus)
+ONE(mish) ONE(stop_gradient)
+TWO(add) TWO(sub) TWO(mul) TWO(div) TWO(rem) TWO(mod) TWO(pow) TWO(min) TWO(max) TWO(and) TWO(or) TWO(xor) TWO(shl) TWO(shr)
+TWO(eq) TWO(ne) TWO(lt) TWO(le) TWO(gt) TWO(ge) TWO(matmul) TWO(embedding)
+MAKE(map_where, ls_where(s, x[0], x[1], x[2]))
+MAKE(map_elu, ls_elu(s, x[0], 0.7))
+MAKE(map_leaky, ls_leaky_relu(s, x[0], 0.01))
+MAKE(cast_i32, ls_cast(s, x[0], LS_I32))
+MAKE(cast_f16, ls_cast(s, x[0], LS_F16))
+MAKE(cast_bool, ls_cast(s, x[0], LS_BOOL))
+MAKE(add_constant, ls_add(s, x[0], F(0.3)))
+MAKE(constants, ls_add(s, ls_full(s, LS_F32, LS_SHAPE(2, 3), 0.3), ls_full(s, LS_F32, LS_SHAPE(2, 3), 2)))
+MAKE(two_vectors, ls_mul(s, ls_expand(s, x[0], LS_SHAPE(4, 3)), ls_expand(s, x[0], LS_SHAPE(4, 3))))
+
+static void test_maps(void **state) {
+    (void)state;
+    static const example all[] = {
+        {"neg", "f32[B,5]", "Neg", map_neg},
+        {"neg of u8", "u8[5]", "Sub", map_neg},
+        {"abs", "f32[5,5]", "Abs", map_abs},
+        {"sign", "f32[25]", "Sign", map_sign},
+        {"floor", "f32[25]", "Floor", map_floor},
+        {"ceil", "f64[25]", "Ceil", map_ceil},
+        {"trunc", "f32[25]", "", map_trunc},
+        {"trunc of bf16", "bf16[25]", "", map_trunc},
+        {"rint", "f16[25]", "Round", map_rint},
+        {"sqrt", "f32[25]", "Sqrt", map_sqrt},
+        {"rsqrt", "f32[25]", "Reciprocal Sqrt", map_rsqrt},
+        {"rsqrt of f16", "f16[25]", "Cast Reciprocal Sqrt", map_rsqrt},
+        {"recip", "f32[25]", "Reciprocal", map_recip},
+        {"exp", "f32[25]", "Exp", map_exp},
+        {"exp of bf16", "bf16[25]", "Cast Exp", map_exp},
+        {"log", "f64[25]", "Log", map_log},
+        {"sin", "f32[25]", "Sin", map_sin},
+        {"cos", "f32[25]", "Cos", map_cos},
+        {"tan", "f32[25]", "Tan", map_tan},
+        {"asin", "f32[25]", "Asin", map_asin},
+        {"acos", "f32[25]", "Acos", map_acos},
+        {"atan", "f32[25]", "Atan", map_atan},
+        {"sinh", "f32[25]", "Sinh", map_sinh},
+        {"cosh", "f32[25]", "Cosh", map_cosh},
+        {"tanh", "f16[25]", "Tanh", map_tanh},
+        {"erf", "f32[25]", "Erf", map_erf},
+        {"asinh", "f32[25]", "Asinh", map_asinh},
+        {"acosh", "f32[25]", "Acosh", map_acosh},
+        {"atanh", "f16[25]", "Atanh", map_atanh},
+        {"not", "bool[5]", "Not", map_not},
+        {"not of u16", "u16[5]", "BitwiseNot", map_not},
+        {"isnan", "f32[5]", "IsNaN", map_isnan},
+        {"isinf", "bf16[5]", "", map_isinf},
+        {"stop_gradient", "f32[5]", "Identity", map_stop_gradient},
+        {"add", "f32[B,1,5] f32[4,1]", "Add", map_add},
+        {"add a constant", "f32[B,5]", "Add", add_constant},
+        {"constants", "f32[1]", "Add Expand", constants},
+        {"two vectors", "f32[3]", "Expand Mul", two_vectors},
+        {"sub", "i8[5] i8[5]", "Sub", map_sub},
+        {"mul", "u64[5] u64[1]", "Mul", map_mul},
+        {"div", "f32[5] f32[5]", "Div", map_div},
+        {"div of i32", "i32[5] i32[5]", "Div", map_div},
+        {"rem", "f32[5] f32[5]", "", map_rem},
+        {"rem of i32", "i32[5] i32[5]", "", map_rem},
+        {"mod", "f32[5] f32[5]", "", map_mod},
+        {"pow", "f32[5] f32[5]", "Pow", map_pow},
+        {"min", "bf16[5] bf16[5]", "", map_min},
+        {"max", "i16[5] i16[5]", "Max", map_max},
+        {"max of bool", "bool[5] bool[5]", "Or", map_max},
+        {"and", "bool[5] bool[5]", "And", map_and},
+        {"or", "u8[5] u8[5]", "BitwiseOr", map_or},
+        {"xor", "i64[5] i64[5]", "BitwiseXor", map_xor},
+        {"shl", "u32[5] u32[5]", "", map_shl},
+        {"shr", "u8[5] u8[5]", "", map_shr},
+        {"eq", "f32[B,5] f32[5]", "Equal", map_eq},
+        {"ne", "bool[5] bool[5]", "", map_ne},
+        {"lt", "i32[5] i32[5]", "Less", map_lt},
+        {"lt of bool", "bool[5] bool[5]", "", map_lt},
+        {"le", "bf16[5] bf16[5]", "", map_le},
+        {"gt", "f32[5] f32[5]", "Less", map_gt},
+        {"ge", "u8[5] u8[5]", "LessOrEqual", map_ge},
+        {"where", "bool[B,1] f32[5] f32[B,5]", "Where", map_where},
+        {"cast to i32", "f32[5]", "Cast", cast_i32},
+        {"cast to f16", "f64[5]", "Cast", cast_f16},
+        {"cast to bool", "i32[5]", "Cast", cast_bool},
+        {"relu", "f32[B,5]", "Relu", map_relu},
+        {"relu of i32", "i32[5]", "Relu", map_relu},
+        {"sigmoid", "f32[B,5]", "Sigmoid", map_sigmoid},
+        {"sigmoid of f16", "f16[5]", "Sigmoid", map_sigmoid},
+        {"silu", "f32[5]", "Mul Sigmoid", map_silu},
+        {"gelu", "f32[B,5]", "Gelu", map_gelu},
+        {"gelu by tanh", "f64[5]", "Gelu", map_gelu_tanh},
+        {"gelu of bf16", "bf16[5]", "Gelu", map_gelu},
+        {"softplus", "f32[5]", "Softplus", map_softplus},
+        {"mish", "f16[5]", "Mish", map_mish},
+        {"elu", "f32[5]", "Elu", map_elu},
+        {"leaky_relu", "f32[5]", "LeakyRelu", map_leaky},
+        {"leaky_relu of f64, whose slope no attribute holds", "f64[5]", "Less Mul Where", map_leaky},
+    };
+    check_all(all, sizeof all / sizeof *all);
+}
+
+/* ---- movement ---- */
+
+MAKE(reshape, ls_reshape(s, x[0], LS_SHAPE(3, 2, -1)))
+MAKE(permute, ls_permute(s, x[0], (const int[]){2, 0, 1}))
+MAKE(pad, ls_pad(s, x[0], (const ls_pad_spec[]){{1, 2, 0}, {-1, 0, 0}}, 0.5))
+MAKE(spread, ls_pad(s, x[0], (const ls_pad_spec[]){{1, 0, 2}, {-1, 1, 1}}, 7))
+MAKE(pad_absent, ls_pad_absent(s, x[0], (const ls_pad_spec[]){{1, 2, 0}, {0, 3, 0}}))
+MAKE(slice, ls_slice(s, x[0], (const ls_slice_spec[]){{1, 4, 2}, {4, -1, -2}}))
+MAKE(tail, ls_slice(s, x[0], (const ls_slice_spec[]){{1, 8, 1}, {0, 5, 1}}))
+MAKE(flip, ls_flip(s, x[0], 1))
+MAKE(flip_batch, ls_flip(s, x[0], 0))
+MAKE(window, ls_window(s, x[0], 2, (const int[]){2, 0}, (const ls_window_spec[]){{2, 2, 1}, {3, 1, 2}}))
+MAKE(concat, ls_concat(s, (ls_tensor *[]){x[0], x[1], x[0]}, 3, 1))
+MAKE(stack, ls_stack(s, (ls_tensor *[]){x[0], x[0]}, 2, 0))
+MAKE(tile, ls_tile(s, x[0], (const int64_t[]){2, 3}))
+MAKE(roll, ls_pad_with(s, x[0], (const ls_pad_spec[]){{2, 1, 0}, {0, 3, 0}}, LS_PAD_REFLECT))
+MAKE(depth, ls_depth_to_space(s, x[0], 2, 0))
+MAKE(iota, ls_add(s, x[0], ls_iota(s, LS_F32, ls_tensor_shape(x[0]), 0)))
+MAKE(dim, ls_mul(s, x[0], ls_cast(s, ls_dim_value(s, ls_tensor_shape(x[0]).dim[0]), LS_F32)))
+MAKE(expand_batch, ls_add(s, ls_cast(s, ls_expand(s, x[1], ls_tensor_shape(x[0])), LS_F64), ls_cast(s, x[0], LS_F64)))
+MAKE(halves, ls_reshape(s, x[0], (ls_shape){.rank = 3, .dim = {ls_tensor_shape(x[0]).dim[0], ls_dim_of(2), ls_dim_of(-1)}}))
+
+static void test_movement(void **state) {
+    (void)state;
+    static const example all[] = {
+        {"reshape", "f32[4,6]", "Reshape", reshape},
+        {"reshape of a batch", "f32[B,4]", "Reshape", halves},
+        {"permute", "u8[B,3,4]", "Transpose", permute},
+        {"pad", "f32[3,4]", "Pad", pad},
+        {"pad with interior", "i32[3,4]", "", spread},
+        {"pad with absent elements", "f32[3,4]", "Pad", pad_absent},
+        {"slice", "f32[5,6]", "Slice", slice},
+        {"the tail of a batch", "f32[B,5]", "Slice", tail},
+        {"flip", "i64[2,5]", "Slice", flip},
+        {"flip of a batch", "f32[B,2]", "", flip_batch},
+        {"window", "f32[5,2,7]", "Gather Transpose", window},
+        {"concat", "f32[B,2] f32[B,5]", "Concat", concat},
+        {"stack", "f32[B,2]", "", stack},
+        {"tile", "f32[2,3]", "", tile},
+        {"reflect", "f32[3,4]", "", roll},
+        {"depth_to_space", "f32[2,8,2,3]", "", depth},
+        {"iota over a batch", "f32[B,2]", "", iota},
+        {"the value of an extent", "f32[B,2]", "", dim},
+        {"expand to a batch", "f32[B,5] f32[1,5]", "", expand_batch},
+    };
+    check_all(all, sizeof all / sizeof *all);
+}
+
+/* ---- reductions, products, indices ---- */
+
+MAKE(sum, ls_sum(s, x[0], AXES(1), 0))
+MAKE(sum_all, ls_sum(s, x[0], 0, NULL, 0))
+MAKE(sum_turned, ls_sum(s, x[0], AXES(2, 0), 0))
+MAKE(sum_turned_kept, ls_sum(s, x[0], AXES(2, 0), 1))
+MAKE(sum_kept, ls_sum(s, x[0], AXES(0, 2), 1))
+MAKE(prod, ls_prod(s, x[0], AXES(-1), 0))
+MAKE(amin, ls_amin(s, x[0], AXES(0), 1))
+MAKE(amax, ls_amax(s, x[0], AXES(0, 1), 0))
+MAKE(argmin, ls_argmin(s, x[0], AXES(1), 1))
+MAKE(argmax, ls_argmax(s, x[0], AXES(0, 2), 0))
+MAKE(mean, ls_mean(s, x[0], AXES(1, 2), 0))
+MAKE(mean_kept, ls_mean(s, x[0], AXES(0), 1))
+MAKE(variance, ls_variance(s, x[0], AXES(1), 0, 1))
+MAKE(logsumexp, ls_logsumexp(s, x[0], AXES(1), 0))
+MAKE(padded_sum, ls_sum(s, ls_pad_absent(s, x[0], (const ls_pad_spec[]){{1, 2, 0}, {0, 3, 0}}), AXES(1), 0))
+MAKE(padded_prod, ls_prod(s, ls_pad_absent(s, x[0], (const ls_pad_spec[]){{1, 2, 0}, {0, 3, 0}}), AXES(1), 0))
+MAKE(padded_max, ls_amax(s, ls_flip(s, ls_pad_absent(s, x[0], (const ls_pad_spec[]){{1, 2, 0}, {0, 3, 0}}), 1), AXES(1), 0))
+static ls_tensor *padded_twice(ls_session *s, ls_tensor *const *x) { /* one PAD for two kinds of reader */
+    ls_tensor *p = ls_pad_absent(s, x[0], (const ls_pad_spec[]){{0, 1, 0}, {2, 3, 0}});
+    return ls_add(s, ls_amin(s, p, AXES(1), 0), ls_sum(s, p, AXES(1), 0));
+}
+MAKE(cumsum, ls_scan(s, x[0], LS_SCAN_SUM, 1, 1, 1))
+MAKE(contract_many, ls_contract(s, x[0], x[1], &((ls_contract_spec){.n_batch = 1, .batch_a = {1}, .batch_b = {2}, .n_contract = 2,
+                                .contract_a = {3, 0}, .contract_b = {0, 1}}), ls_tensor_dtype(x[0])))
+MAKE(contract_wide, ls_contract(s, x[0], x[1], &((ls_contract_spec){.n_contract = 1, .contract_a = {1}, .contract_b = {0}}),
+                                ls_tensor_dtype(x[0]) == LS_F16 ? LS_F32 : LS_I32))
+MAKE(outer, ls_contract(s, x[0], x[1], &((ls_contract_spec){.n_contract = 0}), LS_F32))
+MAKE(linear, ls_linear(s, x[0], x[1], x[2]))
+MAKE(einsum, ls_einsum(s, "abc,cd->bad", x, 2))
+MAKE(gather, ls_gather(s, x[0], x[1], 1))
+MAKE(take_along, ls_take_along(s, x[0], x[1], 1))
+MAKE(put_along, ls_put_along(s, x[0], x[1], x[2], 1, LS_SCATTER_ADD))
+MAKE(scatter_add, ls_scatter(s, x[0], x[1], x[2], 1, LS_SCATTER_ADD))
+MAKE(scatter_set, ls_scatter(s, x[0], x[1], x[2], 0, LS_SCATTER_SET))
+MAKE(scatter_max, ls_scatter(s, x[0], x[1], x[2], 0, LS_SCATTER_MAX))
+MAKE(argsort, ls_argsort(s, x[0], 1, 0))
+MAKE(sort_down, ls_sort(s, x[0], 0, 1))
+MAKE(one_hot, ls_one_hot(s, x[0], 5, LS_F32))
+MAKE(cross_entropy, ls_cross_entropy(s, x[0], x[1]))
+
+static void test_reductions(void **state) {
+    (void)state;
+    static const example all[] = {
+        {"sum", "f32[B,5]", "ReduceSum", sum},
+        {"sum of i8", "i8[3,5]", "", sum},
+        {"sum of all", "f64[B,5]", "ReduceSum", sum_all},
+        {"sum in another order", "f32[3,2,40]", "ReduceSum Reshape Transpose", sum_turned},
+        {"the same, axes kept", "f32[3,2,40]", "", sum_turned_kept},
+        {"sum, axes kept", "f32[B,2,5]", "ReduceSum", sum_kept},
+        {"prod", "f32[3,5]", "ReduceProd", prod},
+        {"amin", "u8[3,5]", "ReduceMin", amin},
+        {"amax", "bool[3,5]", "", amax},
+        {"argmin", "f32[3,5]", "", argmin},
+        {"argmax over two axes", "f32[3,2,5]", "", argmax},
+        {"mean", "f32[B,3,5]", "ReduceMean", mean},
+        {"mean, axes kept", "f16[B,5]", "ReduceMean", mean_kept},
+        {"variance", "f32[B,5]", "", variance},
+        {"logsumexp", "f32[B,5]", "", logsumexp},
+        {"sum beside absent elements", "f32[2,5]", "Pad ReduceSum", padded_sum},
+        {"product beside absent elements", "f32[2,5]", "Pad ReduceProd", padded_prod},
+        {"maximum beside absent elements", "i32[2,5]", "Pad ReduceMax Slice", padded_max},
+        {"one pad for two reductions", "f32[2,5]", "Add Pad ReduceMin ReduceSum", padded_twice},
+        {"running sum", "f32[B,5]", "CumSum", cumsum},
+        {"matmul", "f32[B,5] f32[5,3]", "MatMul", map_matmul},
+        {"matmul of batches", "f32[B,1,2,5] f32[4,5,3]", "", map_matmul},
+        {"matmul by a matrix", "f32[B,2,5] f32[5,3]", "MatMul", map_matmul},
+        {"matmul of a matrix by batches", "f32[2,5] f32[3,5,4]", "", map_matmul},
+        {"matmul of vectors", "f32[5] f32[5]", "", map_matmul},
+        {"matmul of a vector", "f64[5] f64[5,2]", "", map_matmul},
+        {"matmul of i8", "i8[3,5] i8[5,2]", "", map_matmul},
+        {"matmul of f16", "f16[3,5] f16[5,2]", "MatMul", map_matmul},
+        {"contraction of many axes", "f32[2,3,4,5] f32[5,2,3,6]", "MatMul Reshape Transpose", contract_many},
+        {"contraction of f16 into f32", "f16[3,5] f16[5,2]", "", contract_wide},
+        {"contraction of i8 into i32", "i8[3,5] i8[5,2]", "", contract_wide},
+        {"outer product", "f32[3,2] f32[4]", "", outer},
+        {"linear", "f32[B,5] f32[4,5] f32[4]", "Gemm", linear},
+        {"linear of sequences", "f32[B,2,5] f32[4,5] f32[4]", "Add MatMul Transpose", linear},
+        {"einsum", "f32[2,3,5] f32[5,4]", "", einsum},
+        {"gather", "f32[B,4,2] i64[3,2]", "Gather", gather},
+        {"embedding", "f32[4,5] i32[B,2]", "Gather", map_embedding},
+        {"take_along", "f32[2,5] i64[2,3]", "", take_along},
+        {"put_along", "f32[2,5] i64[2,3] f32[2,3]", "", put_along},
+        {"scatter_add", "f32[2,5,3] i64[4] f32[2,4,3]", "", scatter_add},
+        {"scatter_set", "f32[5,3] i32[2,2] f32[2,2,3]", "", scatter_set},
+        {"scatter_max", "f32[5,3] i64[4] f32[4,3]", "", scatter_max},
+        {"argsort", "f32[3,5]", "", argsort},
+        {"sort", "i32[5,2]", "", sort_down},
+        {"one_hot", "i64[B]", "", one_hot},
+        {"cross_entropy", "f32[4,3] i64[4]", "", cross_entropy},
+    };
+    check_all(all, sizeof all / sizeof *all);
+}
+
+/* ---- networks ---- */
+
+#define CONV(...) (&((ls_conv_spec){__VA_ARGS__}))
+MAKE(conv, ls_conv(s, x[0], x[1], x[2], CONV(.spatial = 2)))
+MAKE(conv_plain, ls_conv(s, x[0], x[1], NULL, CONV(.spatial = 2, .stride = {2, 1}, .pad_low = {1, 0}, .pad_high = {2, 1})))
+MAKE(conv_dilated, ls_conv(s, x[0], x[1], x[2], CONV(.spatial = 2, .dilation = {2, 1}, .pad_low = {1, 1}, .pad_high = {1, 1})))
+MAKE(conv_groups, ls_conv(s, x[0], x[1], x[2], CONV(.spatial = 2, .groups = 2, .pad_low = {1, 1}, .pad_high = {1, 1})))
+MAKE(conv_depthwise, ls_conv(s, x[0], x[1], x[2], CONV(.spatial = 2, .groups = 4)))
+MAKE(conv_1d, ls_conv(s, x[0], x[1], x[2], CONV(.spatial = 1, .pad_low = {2})))
+MAKE(conv_3d, ls_conv(s, x[0], x[1], x[2], CONV(.spatial = 3)))
+MAKE(conv_of_pad, ls_conv(s, ls_pad_absent(s, x[0], (const ls_pad_spec[]){{0}, {0}, {1, 0, 0}, {0, 2, 0}}), x[1], NULL, CONV(.spatial = 2)))
+MAKE(conv_residual, ls_add(s, ls_conv(s, x[0], x[1], x[2], CONV(.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 1})), x[0]))
+MAKE(conv_last, ls_conv(s, x[0], x[1], x[2],
+                        CONV(.spatial = 2, .axes = {.set = 1, .input_channel = 3, .input_spatial = {1, 2}, .filter_in = 1,
+                                                    .filter_spatial = {2, 3}, .output_channel = 3, .output_spatial = {1, 2}})))
+MAKE(conv_transpose, ls_conv_transpose(s, x[0], x[1], x[2], CONV(.spatial = 2, .stride = {2, 3}, .pad_low = {1, 0}, .pad_high = {0, 1})))
+MAKE(conv_transpose_more, ls_conv_transpose(s, x[0], x[1], x[2],
+                                            CONV(.spatial = 2, .stride = {2, 2}, .groups = 2, .output_padding = {1, 1})))
+MAKE(conv_i32, ls_conv_i32(s, x[0], x[1], CONV(.spatial = 2)))
+#define POOL(...) x[0], (const int64_t[]){2, 3}, CONV(.spatial = 2, __VA_ARGS__)
+MAKE(max_pool, ls_max_pool(s, POOL(.stride = {2, 2})))
+MAKE(max_pool_padded, ls_max_pool(s, POOL(.pad_low = {1, 0}, .pad_high = {0, 2}, .dilation = {2, 1})))
+MAKE(max_pool_far, ls_max_pool(s, POOL(.pad_low = {2, 3})))
+MAKE(avg_pool, ls_avg_pool(s, POOL(.stride = {2, 2}, .pad_low = {1, 1}), 0))
+MAKE(avg_pool_all, ls_avg_pool(s, POOL(.stride = {2, 2}, .pad_low = {1, 1}), 1))
+MAKE(lp_pool, ls_lp_pool(s, POOL(.stride = {2, 2}), 2))
+MAKE(softmax, ls_softmax(s, x[0], 1))
+MAKE(log_softmax, ls_log_softmax(s, x[0], -1))
+MAKE(masked_softmax, ls_masked_softmax(s, x[0], -1))
+MAKE(layer_norm, ls_layer_norm(s, x[0], -1, x[1], x[2], 1e-5))
+MAKE(layer_norm_2, ls_layer_norm(s, x[0], 1, x[1], NULL, 1e-3))
+MAKE(layer_norm_plain, ls_layer_norm(s, x[0], -1, NULL, NULL, 1e-5))
+MAKE(rms_norm, ls_rms_norm(s, x[0], -1, x[1], 1e-5))
+MAKE(group_norm, ls_group_norm(s, x[0], 2, x[1], x[2], 1e-5))
+MAKE(batch_norm, ls_batch_norm(s, x[0], x[1], ls_abs(s, x[2]), x[3], x[4], 1e-5))
+MAKE(batch_norm_plain, ls_batch_norm(s, x[0], x[1], ls_abs(s, x[2]), NULL, NULL, 1e-5))
+MAKE(lrn, ls_local_response_norm(s, x[0], 3, 1e-4, 0.75, 1))
+MAKE(attention, ls_attention(s, x[0], x[1], x[2], &((ls_attention_spec){0})))
+MAKE(attention_causal, ls_attention(s, x[0], x[1], x[2], &((ls_attention_spec){.causal = 1})))
+MAKE(attention_masked, ls_attention(s, x[0], x[1], x[2], &((ls_attention_spec){.mask = x[3]})))
+MAKE(rotary, ls_rotary_embedding(s, x[0], x[1], x[2], 1))
+MAKE(lstm, ls_lstm(s, x[0], x[1], x[2], x[3], x[4], x[5], NULL, NULL))
+MAKE(gru, ls_gru(s, x[0], x[1], x[2], x[3], NULL, NULL, NULL))
+
+static ls_status fibonacci(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
+                           ls_tensor **out_carry, ls_tensor **out_ys) {
+    ls_tensor *const *outside = ctx;
+    (void)xs;
+    out_carry[0] = carry[1];
+    out_carry[1] = ls_add(s, carry[0], ls_mul(s, carry[1], ls_exp(s, outside[1])));
+    out_ys[0] = ls_add(s, carry[0], ls_cast(s, iteration, LS_F32));
+    out_ys[1] = carry[0];
+    return LS_OK;
+}
+static ls_tensor *loop(ls_session *s, ls_tensor *const *x) {
+    ls_tensor *carry[2] = {x[0], x[1]}, *last[2], *ys[2];
+    if (ls_loop(s, ls_dim_of(5), 2, carry, 0, NULL, 2, fibonacci, (void *)x, last, ys) != LS_OK) {
+        return NULL;
+    }
+    return ls_concat(s, (ls_tensor *[]){ys[0], ys[1], ls_stack(s, last, 2, 0)}, 3, 0);
+}
+
+static ls_tensor *gradient(ls_session *s, ls_tensor *const *x) { /* of a network, as a graph like any other */
+    ls_tensor *h = ls_max_pool(s, ls_relu(s, ls_conv(s, x[0], x[1], NULL, CONV(.spatial = 2, .pad_low = {1, 1}))), (const int64_t[]){2, 2},
+                               CONV(.spatial = 2, .stride = {2, 2})),
+              *g = NULL;
+    return h && ls_grad(s, ls_softmax(s, h, 1), NULL, 1, &x[1], &g) == LS_OK ? g : NULL;
+}
+
+static void test_networks(void **state) {
+    (void)state;
+    static const example all[] = {
+        {"conv", "f32[B,3,6,7] f32[4,3,3,2] f32[4]", "Conv", conv},
+        {"conv of f16", "f16[2,3,6,7] f16[4,3,3,2] f16[4]", "Conv", conv},
+        {"conv of f64", "f64[2,3,6,7] f64[4,3,3,2] f64[4]", "Conv", conv},
+        {"conv, strides and padding", "f32[B,3,6,7] f32[4,3,3,2]", "Conv", conv_plain},
+        {"conv, dilated", "f32[B,3,6,7] f32[4,3,3,2] f32[4]", "Conv", conv_dilated},
+        {"conv in groups", "f32[B,4,5,6] f32[6,2,3,3] f32[6]", "Conv", conv_groups},
+        {"conv of each channel", "f32[B,4,5,6] f32[4,1,3,3] f32[4]", "Conv", conv_depthwise},
+        {"conv of one pixel", "f32[B,4,5,6] f32[6,4,1,1] f32[6]", "Conv", conv},
+        {"conv, 1-D", "f32[B,4,9] f32[6,4,3] f32[6]", "Conv", conv_1d},
+        {"conv, 3-D", "f32[B,2,3,4,5] f32[3,2,2,2,2] f32[3]", "Conv", conv_3d},
+        {"conv of a padded image", "f32[B,2,5,5] f32[3,2,2,2]", "Conv", conv_of_pad},
+        {"conv and what went round it", "f32[B,3,5,5] f32[3,3,3,3] f32[3]", "Add Conv", conv_residual},
+        {"conv, channels last", "f32[2,5,6,3] f32[4,3,2,2] f32[4]", "", conv_last},
+        {"conv_transpose", "f32[B,3,4,5] f32[3,2,3,3] f32[2]", "ConvTranspose", conv_transpose},
+        {"conv_transpose in groups", "f32[B,4,3,3] f32[4,2,3,3] f32[4]", "ConvTranspose", conv_transpose_more},
+        {"conv_i32", "u8[2,3,6,7] u8[4,3,3,2]", "", conv_i32},
+        {"max_pool", "f32[B,2,5,6]", "MaxPool", max_pool},
+        {"max_pool, padded", "f32[B,2,5,6]", "MaxPool", max_pool_padded},
+        {"max_pool, a window of padding alone", "f32[2,2,5,6]", "", max_pool_far},
+        {"avg_pool", "f32[B,2,5,6]", "AveragePool", avg_pool},
+        {"avg_pool, padding counts", "f16[B,2,5,6]", "AveragePool", avg_pool_all},
+        {"lp_pool", "f32[2,2,5,6]", "", lp_pool},
+        {"softmax", "f32[B,5,3]", "Softmax", softmax},
+        {"softmax of f16", "f16[B,5]", "Softmax", softmax},
+        {"log_softmax", "f32[B,5]", "LogSoftmax", log_softmax},
+        {"masked_softmax", "f32[B,5]", "", masked_softmax},
+        {"layer_norm", "f32[B,3,5] f32[5] f32[5]", "LayerNormalization", layer_norm},
+        {"layer_norm over two axes", "f32[B,3,5] f32[3,5]", "LayerNormalization", layer_norm_2},
+        {"layer_norm without parameters", "f32[B,3,5]", "", layer_norm_plain},
+        {"layer_norm of f16", "f16[B,5] f16[5] f16[5]", "", layer_norm},
+        {"layer_norm of f64", "f64[B,5] f64[5] f64[5]", "", layer_norm},
+        {"rms_norm", "f32[B,3,5] f32[5]", "", rms_norm},
+        {"group_norm", "f32[B,4,3] f32[4] f32[4]", "", group_norm},
+        {"batch_norm", "f32[B,4,3] f32[4] f32[4] f32[4] f32[4]", "Abs BatchNormalization", batch_norm},
+        {"batch_norm of f16", "f16[B,4,3,3] f16[4] f16[4] f16[4] f16[4]", "Abs BatchNormalization", batch_norm},
+        {"batch_norm without scale", "f32[B,4,3] f32[4] f32[4]", "", batch_norm_plain},
+        {"local_response_norm", "f32[2,5,3]", "", lrn},
+        {"attention", "f32[B,4,5,6] f32[B,4,7,6] f32[B,4,7,3]", "", attention},
+        {"attention of groups of heads", "f32[B,4,5,6] f32[B,2,7,6] f32[B,2,7,3]", "", attention},
+        {"causal attention", "f32[B,2,5,6] f32[B,2,5,6] f32[B,2,5,6]", "", attention_causal},
+        {"masked attention", "f32[B,2,5,6] f32[B,2,5,6] f32[B,2,5,6] bool[5,5]", "", attention_masked},
+        {"rotary_embedding", "f32[B,2,5,6] f32[5,3] f32[5,3]", "", rotary},
+        {"lstm", "f32[4,B,3] f32[B,2] f32[B,2] f32[8,3] f32[8,2] f32[8]", "", lstm},
+        {"gru", "f32[4,2,3] f32[2,2] f32[6,3] f32[6,2]", "", gru},
+        {"loop", "f32[3] f32[3]", "", loop},
+        {"gradient of a network", "f32[2,2,5,5] f32[3,2,2,2]", "", gradient},
+    };
+    check_all(all, sizeof all / sizeof *all);
+}
+
+/* ---- the file ---- */
+
+static void test_names(void **state) {
+    (void)state;
+    bed b = bed_open("f32[B,5]");
+    ls_session *s = b.w.session;
+    float list[20] = {1, 2, 3};
+    ls_var *w = ls_var_create(s, "fc.weight", LS_F32, LS_SHAPE(4, 5), list), *bias = ls_var_create(s, "fc.bias", LS_F32, LS_SHAPE(4), list);
+    ls_var *same = ls_var_create(s, "fc.bias", LS_F32, LS_SHAPE(4), list);
+    ls_tensor *y = ls_linear(s, b.in[0], ls_var_value(s, w), ls_var_value(s, bias));
+    ls_tensor *z = ls_add(s, y, ls_var_value(s, same));
+    ls_named_tensor in = {"image", b.in[0]}, out[] = {{"logits", y}, {NULL, z}, {"again", y}, {"image again", b.in[0]}, {NULL, ls_var_value(s, w)}};
+    ls_data *file = NULL;
+    ls_error err = {.code = LS_OK};
+    if (ls_onnx_encode(s, 1, &in, 5, out, &file, &err) != LS_OK) {
+        fail_msg("%s", err.message);
+    }
+    Onnx__ModelProto *m = onnx__model_proto__unpack(NULL, ls_data_size(file), ls_data_bytes(file));
+    assert_non_null(m);
+    assert_int_equal(m->ir_version, LS_ONNX_IR);
+    assert_string_equal(m->producer_name, "lockstep");
+    assert_int_equal(m->opset_import[0]->version, LS_ONNX_OPSET);
+    const Onnx__GraphProto *g = m->graph;
+    assert_int_equal(g->n_input, 1);
+    assert_string_equal(g->input[0]->name, "image");
+    assert_string_equal(g->input[0]->type->tensor_type->shape->dim[0]->dim_param, "batch");
+    assert_int_equal(g->input[0]->type->tensor_type->shape->dim[1]->dim_value, 5);
+    assert_int_equal(g->n_output, 5);
+    static const char *const outputs[] = {"logits", "output_2", "again", "image again", "output_5"};
+    for (int i = 0; i < 5; i++) {
+        assert_string_equal(g->output[i]->name, outputs[i]);
+    }
+    assert_int_equal(g->n_initializer, 3);
+    static const char *const initializers[] = {"fc.weight", "fc.bias", "fc.bias_2"};
+    for (int i = 0; i < 3; i++) {
+        assert_string_equal(g->initializer[i]->name, initializers[i]);
+    }
+    assert_int_equal(g->n_node, 5); /* Gemm, Add, three times Identity */
+    assert_string_equal(g->node[0]->op_type, "Gemm");
+    assert_string_equal(g->node[0]->name, "fc");
+    assert_string_equal(g->node[0]->output[0], "logits");
+    assert_string_equal(g->node[1]->output[0], "output_2");
+    assert_int_equal(g->node[2]->n_input, 1);
+    onnx__model_proto__free_unpacked(m, NULL);
+    ls_data_release(file);
+    ls_var_destroy(w);
+    ls_var_destroy(bias);
+    ls_var_destroy(same);
+    bed_close(&b);
+}
+
+/* Initialisers beside the file: written apart, and read back through it. */
+static void test_apart(void **state) {
+    (void)state;
+    char folder[] = "/tmp/lockstep-export-XXXXXX", path[64], apart[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/big.onnx", folder);
+    snprintf(apart, sizeof apart, "%s/big.onnx.data", folder);
+    bed b = bed_open("f32[B,40]");
+    ls_session *s = b.w.session;
+    ls_data *weights = values_of(&b.w, LS_F32, 2, (const int64_t[]){50, 40}, 3), *bias = values_of(&b.w, LS_F32, 1, (const int64_t[]){50}, 4);
+    ls_tensor *y = ls_linear(s, b.in[0], ls_data_to_tensor(s, weights), ls_data_to_tensor(s, bias));
+    y = ls_matmul(s, y, ls_data_to_tensor(s, weights));
+    ls_named_tensor in = {NULL, b.in[0]}, out = {NULL, y};
+    ls_error err = {.code = LS_OK};
+    ls_model *model = NULL;
+    if (ls_onnx_write(s, path, 1, &in, 1, &out, 20 << 10, NULL, &err) != LS_OK || access(apart, F_OK) == 0) {
+        fail_msg("%s", err.code ? err.message : "20 kB that are allowed in the file are not in it");
+    }
+    if (ls_onnx_write(s, path, 1, &in, 1, &out, 1 << 10, NULL, &err) != LS_OK || access(apart, F_OK) != 0 ||
+        ls_model_load(b.w.context, path, &model, &err) != LS_OK) {
+        fail_msg("%s", err.code ? err.message : "nothing was written apart");
+    }
+    ls_data *want = run_graph(&b, y), *got = run_model(&b, model);
+    assert_int_equal(ls_data_size(want), ls_data_size(got));
+    assert_memory_equal(ls_data_bytes(want), ls_data_bytes(got), ls_data_size(got));
+    ls_data_release(want);
+    ls_data_release(got);
+    ls_data_release(weights);
+    ls_data_release(bias);
+    ls_model_release(model);
+    bed_close(&b);
+    assert_int_equal(unlink(path) | unlink(apart) | rmdir(folder), 0);
+}
+
+/* ---- refusals ---- */
+
+MAKE(bad_cbrt, ls_cbrt(s, x[0]))
+MAKE(bad_expm1, ls_relu(s, ls_expm1(s, x[0])))
+MAKE(bad_bits, ls_bitcast(s, x[0], LS_I32))
+MAKE(bad_shift, ls_shr(s, ls_cast(s, x[0], LS_I32), ls_cast(s, x[0], LS_I32)))
+MAKE(bad_scan, ls_scan(s, x[0], LS_SCAN_MAX, 1, 0, 0))
+MAKE(bad_random, ls_random_uniform(s, ls_random_key(s, 1), LS_SHAPE(3), LS_F32))
+MAKE(bad_arg, ls_argmax(s, ls_pad_absent(s, x[0], (const ls_pad_spec[]){{0}, {1, 1, 0}}), AXES(1), 0))
+MAKE(bad_window, ls_window(s, x[0], 1, (const int[]){0}, (const ls_window_spec[]){{2, 1, 1}}))
+
+static void test_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        ls_tensor *(*build)(ls_session *s, ls_tensor *const *x);
+    } all[] = {{"output \"y\": cbrt f32[batch,5]: no ONNX operator computes it", bad_cbrt},
+               {"output \"y\": expm1 f32[batch,5]: no ONNX operator", bad_expm1},
+               {"bitcast i32[batch,5]: no ONNX operator", bad_bits},
+               {"shr i32[batch,5]: no ONNX operator", bad_shift},
+               {"scan f32[batch,5]: no ONNX operator", bad_scan},
+               {"random u32", bad_random},
+               {"argmax i64[batch]: over absent elements", bad_arg},
+               {"window f32[batch-1,5,2]: windows along a symbol", bad_window}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        bed b = bed_open("f32[B,5]");
+        ls_named_tensor in = {NULL, b.in[0]}, out = {"y", all[i].build(b.w.session, b.in)};
+        ls_data *file = NULL;
+        ls_error err = {.code = LS_OK};
+        assert_non_null(out.tensor);
+        assert_int_equal(ls_onnx_encode(b.w.session, 1, &in, 1, &out, &file, &err), LS_ERR_UNSUPPORTED);
+        if (!strstr(err.message, all[i].text)) {
+            fail_msg("\"%s\" does not say \"%s\"", err.message, all[i].text);
+        }
+        assert_null(file);
+        assert_int_equal(ls_session_error(b.w.session)->code, LS_OK); /* the session goes on */
+        bed_close(&b);
+    }
+}
+
+static void refuse(bed *b, int n_in, const ls_named_tensor *in, int n_out, const ls_named_tensor *out, const char *text) {
+    ls_data *file = NULL;
+    ls_error err = {.code = LS_OK};
+    assert_int_not_equal(ls_onnx_encode(b->w.session, n_in, in, n_out, out, &file, &err), LS_OK);
+    if (!strstr(err.message, text)) {
+        fail_msg("\"%s\" does not say \"%s\"", err.message, text);
+    }
+}
+
+static void test_bad_ports(void **state) {
+    (void)state;
+    bed b = bed_open("f32[B,5] f32[5]");
+    ls_tensor *y = ls_add(b.w.session, b.in[0], b.in[1]);
+    ls_named_tensor in[] = {{"a", b.in[0]}, {"b", b.in[1]}}, out[] = {{"y", y}, {"y", b.in[0]}};
+    refuse(&b, 1, in, 1, out, "input f32[5] x1: it is none of the inputs given");
+    refuse(&b, 2, (ls_named_tensor[]){{"a", b.in[0]}, {"a", b.in[1]}}, 1, out, "input 1: another input or output has its name");
+    refuse(&b, 2, (ls_named_tensor[]){{"a", b.in[0]}, {"b", b.in[0]}}, 1, out, "input 1: the tensor was given twice");
+    refuse(&b, 2, (ls_named_tensor[]){{"a", b.in[0]}, {"", b.in[1]}}, 1, out, "input 1: its name is empty");
+    refuse(&b, 1, (ls_named_tensor[]){{"a", y}}, 1, out, "input 0: expected a tensor that ls_input made in this session");
+    refuse(&b, 2, in, 2, out, "output 1: another input or output has its name");
+    refuse(&b, 2, in, 1, (ls_named_tensor[]){{"y", NULL}}, "output 0: expected a tensor of this session");
+    refuse(&b, 2, in, 0, out, "0 outputs: expected an output");
+    ls_error err = {.code = LS_OK};
+    assert_int_not_equal(ls_onnx_save(b.w.session, "/no/such/folder/y.onnx", 2, in, 1, out, &err), LS_OK);
+    assert_non_null(strstr(err.message, "/no/such/folder/y.onnx"));
+    assert_null(ls_add(b.w.session, y, ls_full(b.w.session, LS_F32, LS_SHAPE(2), 0)));
+    refuse(&b, 2, in, 1, out, "add: operands are"); /* what the session holds is reported */
+    bed_close(&b);
+}
+
+/* Every allocation fails once: an error, and nothing is lost. */
+static void test_memory(void **state) {
+    (void)state;
+    bed b = bed_open("f32[B,3,6,7] f32[4,3,3,2] f32[4]");
+    ls_session *s = b.w.session;
+    ls_tensor *y = ls_softmax(s, ls_mul(s, conv(s, b.in), ls_iota(s, LS_F32, LS_SHAPE(6), 0)), 1);
+    ls_named_tensor in[] = {{NULL, b.in[0]}, {NULL, b.in[1]}, {NULL, b.in[2]}}, out = {"y", y};
+    ls_heap *heap = ls_context_heap(b.w.context);
+    ls_status status = LS_ERR_MEMORY;
+    long n = 0;
+    for (; status != LS_OK; n++) {
+        ls_data *file = NULL;
+        ls_error err = {.code = LS_OK};
+        atomic_store(&heap->fail_after, n);
+        status = ls_onnx_encode(s, 3, in, 1, &out, &file, &err);
+        atomic_store(&heap->fail_after, -1);
+        if (status != LS_OK && status != LS_ERR_MEMORY) {
+            fail_msg("allocation %ld: %s", n, err.message);
+        }
+        assert_int_equal(ls_session_error(s)->code, LS_OK);
+        ls_data_release(file);
+    }
+    print_message("%ld allocations\n", n);
+    assert_true(n > 10);
+    bed_close(&b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_maps),    cmocka_unit_test(test_movement),  cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_networks), cmocka_unit_test(test_names),    cmocka_unit_test(test_apart),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_bad_ports), cmocka_unit_test(test_memory)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
