@@ -26,6 +26,7 @@ endif()
 add_library(lockstep_flags INTERFACE)
 target_compile_options(lockstep_flags INTERFACE
     -Wall -Wextra -fno-math-errno -fno-trapping-math -ffp-contract=off
+    $<$<COMPILE_LANGUAGE:C>:-fno-asynchronous-unwind-tables> # a tenth of the library, for exceptions, which C has none of
     -ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -fdebug-prefix-map=${PROJECT_BINARY_DIR}=.)
 if(LOCKSTEP_WERROR)
     target_compile_options(lockstep_flags INTERFACE -Werror)

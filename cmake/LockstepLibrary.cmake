@@ -34,6 +34,13 @@ if(LOCKSTEP_SOURCES MATCHES "/src/io/onnx/")
     set_source_files_properties(${PROJECT_SOURCE_DIR}/src/io/onnx/decode.c PROPERTIES
         COMPILE_OPTIONS "-isystem;${LOCKSTEP_STB_INCLUDE_DIR};-Wno-unused-function") # it declares what it leaves out
 endif()
+# What runs once for a model or a kernel and not for each element is compiled for size. Interpreters of kernels stay fast: tests wait for them.
+set(small ${LOCKSTEP_SOURCES})
+list(FILTER small INCLUDE REGEX "/(src/(graph|io|emit|render|verify|spec|kir|nn|gpu|plan|backend/(cuda|vulkan|webgpu))|generated)/.*\\.c$")
+list(FILTER small EXCLUDE REGEX "/src/kir/(interp|eval)\\.c$")
+if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is
+    set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-Os>)
+endif()
 file(GLOB LOCKSTEP_ISA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/*.c)
 file(GLOB LOCKSTEP_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/lockstep/*.h)
 
