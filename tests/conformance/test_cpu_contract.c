@@ -95,6 +95,48 @@ static void convolutions(void **state) {
     }
 }
 
+/* Convolutions that read their windows in place: depthwise ones and thin ones, in 1 to 3 dimensions. */
+typedef struct window_param {
+    int64_t n, in, out, groups, spatial, side[3], kernel[3], stride, dilation, pad;
+    int wild;
+} window_param;
+
+static int build_window(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const window_param *p = p_;
+    int64_t image[5] = {p->n, p->in}, filter[5] = {p->out, p->in / p->groups};
+    int rank = (int)p->spatial + 2;
+    ls_conv_spec spec = {.spatial = (int)p->spatial, .groups = p->groups};
+    for (int i = 0; i < p->spatial; i++) {
+        image[i + 2] = p->side[i];
+        filter[i + 2] = p->kernel[i];
+        spec.stride[i] = p->stride;
+        spec.dilation[i] = p->dilation;
+        spec.pad_low[i] = p->pad < p->kernel[i] ? p->pad : 0;
+        spec.pad_high[i] = spec.pad_low[i] + (i == 0);
+    }
+    ls_tensor *(*make)(ls_session *, ls_rng *, ls_dtype, ls_shape) = p->wild ? random_tensor : tame_tensor;
+    ls_tensor *x = make(s, rng, LS_F32, ls_shape_make(rank, image));
+    ls_tensor *w = make(s, rng, LS_F32, ls_shape_make(rank, filter));
+    roots[0] = ls_relu(s, ls_conv(s, x, w, NULL, &spec));
+    ls_tensor *xs[1] = {x};
+    return ls_grad(s, roots[0], NULL, 1, xs, &roots[1]) == LS_OK ? 2 : 1;
+}
+
+static void windows(void **state) {
+    static const window_param cases[] = {
+        {1, 6, 6, 6, 2, {9, 17}, {3, 3}, 1, 1, 1, 0},      {2, 5, 5, 5, 2, {56, 40}, {3, 3}, 2, 1, 1, 0},
+        {1, 3, 3, 3, 2, {130, 120}, {5, 5}, 1, 1, 2, 0},   {1, 4, 8, 4, 2, {7, 7}, {5, 5}, 2, 1, 2, 0},
+        {3, 4, 4, 4, 2, {6, 33}, {1, 7}, 1, 2, 3, 0},      {1, 3, 16, 1, 2, {64, 50}, {3, 3}, 2, 1, 1, 0},
+        {2, 24, 13, 1, 2, {14, 14}, {3, 3}, 1, 1, 1, 0},   {1, 4, 4, 2, 1, {300}, {9}, 3, 1, 4, 0},
+        {2, 3, 5, 1, 3, {6, 7, 8}, {3, 2, 3}, 1, 1, 1, 0}, {1, 62, 12, 1, 2, {9, 9}, {3, 3}, 1, 1, 0, 0},
+        {1, 8, 8, 8, 2, {20, 30}, {3, 3}, 1, 3, 3, 1},     {1, 2, 3, 1, 2, {11, 40}, {3, 3}, 1, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char what[40];
+        snprintf(what, sizeof what, "windows, case %zu", i);
+        check_case(*state, build_window, i, &cases[i], what, i < 2);
+    }
+}
+
 static int build_layers(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
     int64_t two[] = {2, 2}, three[] = {3, 3};
@@ -153,8 +195,8 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(large_product),
-                                       cmocka_unit_test(convolutions), cmocka_unit_test(layers),
-                                       cmocka_unit_test(attention)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products),     cmocka_unit_test(large_product),
+                                       cmocka_unit_test(convolutions), cmocka_unit_test(windows),
+                                       cmocka_unit_test(layers),       cmocka_unit_test(attention)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -223,7 +223,7 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
         phase->extra += ls_contract_side_scratch(&gemm->side[s]);
     }
     phase->gemm = gemm;
-    return LS_OK;
+    return ls_windows_plan(binary, gemm, err);
 }
 
 /* Where the loads and stores of the epilogue break off, all at the same lanes: images in batches, mostly. */
@@ -278,8 +278,8 @@ static ls_run *finish_run(ls_gemm_launch *launch, int worker) {
     return &w->finish;
 }
 
-static void epilogue(void *ctx, int worker, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj,
-                     void *tile, int64_t ld) {
+void ls_gemm_finish_tile(void *ctx, int worker, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj,
+                         void *tile, int64_t ld) {
     ls_gemm_launch *launch = ctx;
     const ls_gemm_phase *gemm = launch->phase->gemm;
     const ls_program *p = &launch->phase->finish;
@@ -348,7 +348,7 @@ static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, 
             }
         }
     }
-    g->epilogue = epilogue;
+    g->epilogue = ls_gemm_finish_tile;
     g->parallel.workers = binary->device->threads;
     g->parallel.run = binary->device->threads > 1 ? run_tasks : NULL;
 }
@@ -399,7 +399,9 @@ bool ls_gemm_phase_reserve(const ls_kernel_binary *binary, const ls_phase *phase
         extents[i] = ls_dim_bound(binary->spec.extents_of_axes[i]);
     }
     make_problem(binary, phase, extents, &g);
-    return grow_workspace(binary->device, workspace(&g, phase->gemm, packed));
+    size_t need = phase->gemm->windows ? ls_windows_workspace(binary, phase->gemm, extents)
+                                      : workspace(&g, phase->gemm, packed);
+    return grow_workspace(binary->device, need);
 }
 
 ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_error *err) {
@@ -426,6 +428,10 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
         ls_gemm_worker *w = &d->gemm_workers[i];
         w->finish_begun = w->side_begun[0] = w->side_begun[1] = false;
         w->kc[0] = w->kc[1] = 0;
+    }
+    if (gemm->windows && grow_workspace(d, ls_windows_workspace(binary, gemm, kernel->extents)) &&
+        ls_windows_run(&launch)) {
+        return LS_OK;
     }
     g.epilogue_ctx = &launch;
     g.parallel.pool = &launch;
@@ -462,6 +468,9 @@ void ls_gemm_phase_print(ls_text *out, const ls_spec *spec, const ls_phase *phas
     print_group(out, "columns", &gemm->n);
     print_group(out, "k", &gemm->k);
     ls_text_add(out, "\n");
+    if (gemm->windows) {
+        ls_windows_print(out, gemm->windows);
+    }
     for (int s = 0; s < 2; s++) {
         const ls_contract_side *side = &gemm->side[s];
         ls_text_printf(out, "    %s v%d: %s%s\n", s ? "columns" : "rows", side->value,

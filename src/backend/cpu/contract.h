@@ -39,6 +39,7 @@ typedef struct ls_contract_side {
 struct ls_gemm_phase {
     ls_axis_group batch, m, n, k;
     ls_contract_side side[2]; /* rows, columns */
+    struct ls_windows *windows; /* windows.c: the way to compute it without packing windows; NULL: none */
     int64_t
         cut; /* the epilogue's lanes do not cross multiples of this, where memory breaks off; 0: nowhere */
 };
@@ -71,6 +72,18 @@ typedef struct ls_gemm_launch {
     size_t sum_size, finish_offset;
     ls_contract_side_launch sides[2];
 } ls_gemm_launch;
+
+/* contract.c: an ls_gemm_epilogue_fn that runs the phase's finish program, with an ls_gemm_launch. */
+void ls_gemm_finish_tile(void *ctx, int worker, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj,
+                         void *tile, int64_t ld);
+
+/* windows.c. Plans nothing where the contraction is no window over an image, or where packing is better. */
+ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error *err) LS_MUST_USE;
+/* Bytes of the device's workspace that a launch needs. */
+size_t ls_windows_workspace(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, const int64_t *extents);
+/* False: not with these operands, and nothing is written. */
+bool ls_windows_run(ls_gemm_launch *launch);
+void ls_windows_print(ls_text *out, const struct ls_windows *windows);
 
 static inline char *ls_worker_scratch(const ls_kernel_run *kernel, int worker) {
     const ls_cpu_device *d = kernel->binary->device;

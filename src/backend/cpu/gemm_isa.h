@@ -17,11 +17,19 @@ typedef void (*ls_gemm_kernel)(int64_t kc, const void *a, int64_t a_row, int64_t
 typedef void (*ls_gemm_vector_kernel)(int64_t kc, int64_t n, const void *x, int64_t x_k, const void *b,
                                       int64_t b_k, void *y);
 
+/*
+ * c[i*ldc + j] = (add ? c[i*ldc + j] : nothing) + the sum over p of a[p*rows + i] * b[at[p] + j], for a fixed number of
+ * rows and n columns, a multiple of two vectors.
+ */
+typedef void (*ls_gemm_taps_kernel)(int64_t kc, int64_t n, const void *a, const int64_t *at, const void *b, void *c,
+                                    int64_t ldc, bool add);
+
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {
     int rows;  /* of the largest tile: the width of A's panels */
     int lanes; /* of a vector; tiles are one or two vectors wide, B's panels two */
     ls_gemm_kernel tile[LS_GEMM_MAX_ROWS + 1][3]; /* [rows][vectors], from 1 */
+    ls_gemm_taps_kernel taps[LS_GEMM_MAX_ROWS + 1]; /* [rows]; NULL where there is none of that height */
     ls_gemm_vector_kernel vector;
     ls_gemm_vector_kernel
         vector_rows; /* b[j*b_k + p] instead of b[p*b_k + j]; NULL: none for this element type */
@@ -34,6 +42,8 @@ typedef struct ls_gemm_moves {
     void (*rows8)(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel);
     void (*cols4)(int64_t kc, int64_t ni, int64_t width, const void *src, int64_t stride_k, void *panel);
     void (*cols8)(int64_t kc, int64_t ni, int64_t width, const void *src, int64_t stride_k, void *panel);
+    /* dst0[i] = src[2*i], dst1[i] = src[2*i + 1], 4 bytes each, for n pairs */
+    void (*split4)(int64_t n, const void *src, void *dst0, void *dst1);
     void (*from_f16)(int64_t n, const void *src, float *dst);
     void (*from_bf16)(int64_t n, const void *src, float *dst);
     void (*from_i8)(int64_t n, const void *src, float *dst);

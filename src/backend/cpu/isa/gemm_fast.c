@@ -41,6 +41,7 @@
 #define VECTOR LS_ISA_SUFFIX(ls_gemm_f32_fast_vector)
 #define VECTOR_ROWS LS_ISA_SUFFIX(ls_gemm_f32_fast_vector_rows)
 #define TABLE LS_ISA_SUFFIX(ls_gemm_f32_fast)
+#define TAPS(rows) LS_ISA_SUFFIX(ls_gemm_f32_fast_taps_##rows)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
 #define T double

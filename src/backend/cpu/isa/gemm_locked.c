@@ -19,6 +19,7 @@
 #define VECTOR LS_ISA_SUFFIX(ls_gemm_f32_vector)
 #define VECTOR_ROWS LS_ISA_SUFFIX(ls_gemm_f32_vector_rows)
 #define TABLE LS_ISA_SUFFIX(ls_gemm_f32)
+#define TAPS(rows) LS_ISA_SUFFIX(ls_gemm_f32_taps_##rows)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
 #define T double

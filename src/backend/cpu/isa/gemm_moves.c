@@ -77,6 +77,21 @@ static void rows4(int64_t kc, int64_t ni, int64_t width, const void *const *rows
     }
 }
 
+static void split4(int64_t n, const void *src_, void *dst0_, void *dst1_) {
+    const u32_any *src = src_;
+    u32_any *dst0 = dst0_, *dst1 = dst1_;
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        quad a = *(const quad_any *)(src + 2 * i), b = *(const quad_any *)(src + 2 * i + 4);
+        *(quad_any *)(dst0 + i) = __builtin_shufflevector(a, b, 0, 2, 4, 6);
+        *(quad_any *)(dst1 + i) = __builtin_shufflevector(a, b, 1, 3, 5, 7);
+    }
+    for (; i < n; i++) {
+        dst0[i] = src[2 * i];
+        dst1[i] = src[2 * i + 1];
+    }
+}
+
 static void rows8(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel_) {
     static const uint64_t zeros[2];
     u64_any *panel = panel_;
@@ -277,6 +292,7 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .rows8 = rows8,
     .cols4 = cols4,
     .cols8 = cols8,
+    .split4 = split4,
     .from_f16 = from_f16,
     .from_bf16 = from_bf16,
     .from_i8 = from_i8,

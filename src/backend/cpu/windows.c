@@ -1,0 +1,623 @@
+/* Contractions of a filter with windows of an image (convolutions, depthwise ones above all), without a copy of
+ * each window.
+ *
+ * A dimension of the image is walked by a free axis f and a bound axis t together: u = stride * f + step * t. A
+ * task copies its part of the image to scratch memory once, with +0 where the padding is, and with each dimension
+ * taken apart into `stride` phases: the elements u = phase, phase + stride, ... follow each other. All windows of a
+ * tap are then one shifted run of consecutive elements, whatever the stride: for the output q = (f0 * size1 + f1) *
+ * size2 + f2, tap p reads element q + at[p]. So a row of outputs is computed over all of its dimensions at once;
+ * what lies between the lines of the image is computed too, and dropped.
+ *
+ * Taps are in the contraction's order of k, chunks of 512 are added as everywhere, so locked bits are those of the
+ * packed product. Absent elements are +0 here: with a filter that holds an infinity or NaN the packed product is
+ * used, which can leave them out. */
+#include "backend/cpu/contract.h"
+#include "backend/cpu/gemm_isa.h"
+#include <string.h>
+
+enum {
+    DIMS = 4,
+    SLACK = 128,            /* elements behind an image that the last vectors may read */
+    MOST_TAPS = 1 << 16,    /* entries of the table of taps */
+    SMALL_IMAGE = 40 << 10, /* bytes of one image with its outputs: in the first-level cache */
+    INLINE_WORK = 1 << 18,  /* multiply-adds below which waking a thread costs more than it brings */
+    TASKS_PER_WORKER = 3
+};
+
+typedef struct window_dim {
+    uint8_t axis, bound;  /* free; bound: LS_SPEC_MAX_AXES for none */
+    int64_t stride, step; /* of u; step may be negative */
+    int64_t taps, extent; /* of the axes; extent 0: known at launch, of outer dimensions alone */
+    int64_t first;        /* the least u at f = 0, negative with a negative step */
+    int64_t low, high;    /* the image has elements for low <= u < high */
+    int64_t image_stride; /* elements of one u */
+    int64_t size, length; /* u in a task; elements of a phase, size / stride rounded up */
+} window_dim;
+
+typedef struct ls_windows {
+    int n_dims, outer; /* the outer ones are points of a task, the rest is inside it */
+    window_dim dims[DIMS];
+    bool absent;
+    int64_t k, planes, plane; /* planes: of bound axes that walk no dimension (channels); elements of one */
+    int64_t *plane_at;        /* of the image */
+    int64_t *at, *filter_at;  /* of each k: in the task's copy of the image; in the filter */
+    int64_t m, rows, panels;  /* rows of a panel */
+    int64_t *row_at;          /* of the filter */
+    int64_t band, bands;      /* of the first inner dimension */
+    int64_t columns, ld;      /* outputs of a task, junk with them; and rounded up to vectors */
+    const ls_gemm_kernels *kernels;
+} ls_windows;
+
+/* ---- planning ---- */
+static int64_t ceil_div(int64_t x, int64_t y) {
+    return (x + y - 1) / y;
+}
+
+static int64_t fixed(const ls_spec *spec, int axis) {
+    ls_dim extent = spec->extents_of_axes[axis];
+    return ls_dim_is_fixed(extent) ? extent.offset : 0;
+}
+
+/* Whether a predicate holds everywhere. */
+static bool holds(const ls_spec *spec, const ls_ix_sum *sum, int64_t limit) {
+    int64_t low = sum->constant, high = sum->constant;
+    for (int i = 0; i < sum->n_terms; i++) {
+        int64_t reach = sum->stride[i] * (ls_dim_bound(spec->extents_of_axes[sum->axis[i]]) - 1);
+        *(reach < 0 ? &low : &high) += reach;
+    }
+    return low >= 0 && high < limit;
+}
+
+static window_dim *dim_of(ls_windows *w, int axis) {
+    for (int i = 0; i < w->n_dims; i++) {
+        if (w->dims[i].axis == axis) {
+            return &w->dims[i];
+        }
+    }
+    return NULL;
+}
+
+static bool has_bound(const window_dim *d) {
+    return d->bound < LS_SPEC_MAX_AXES;
+}
+
+static const window_dim *walked_by(const ls_windows *w, int bound) {
+    for (int i = 0; i < w->n_dims; i++) {
+        if (w->dims[i].bound == bound) {
+            return &w->dims[i];
+        }
+    }
+    return NULL;
+}
+
+/* A predicate says which axes walk a dimension together, how, and where the image ends. */
+static bool take_pred(const ls_spec *spec, const ls_gemm_phase *gemm, int t, ls_windows *w) {
+    const ls_contract_side *image = &gemm->side[1];
+    const ls_ix_sum *sum = &image->pred[t];
+    window_dim *d = NULL;
+    int64_t stride = 0, step = 0;
+    uint8_t bound = LS_SPEC_MAX_AXES;
+    if (holds(spec, sum, image->limit[t])) {
+        return true;
+    }
+    for (int i = 0; i < sum->n_terms; i++) {
+        window_dim *own = dim_of(w, sum->axis[i]);
+        if (own && !d) {
+            d = own;
+            stride = sum->stride[i];
+        } else if (!own && bound == LS_SPEC_MAX_AXES) {
+            bound = sum->axis[i];
+            step = sum->stride[i];
+        } else {
+            return false;
+        }
+    }
+    bool in_k = bound == LS_SPEC_MAX_AXES;
+    for (int i = 0; i < gemm->k.n; i++) {
+        in_k = in_k || gemm->k.axes[i] == bound;
+    }
+    if (!d || !in_k || stride < 1 ||
+        (d->stride && (d->stride != stride || d->bound != bound || d->step != step))) {
+        return false;
+    }
+    const window_dim *other = bound < LS_SPEC_MAX_AXES ? walked_by(w, bound) : NULL;
+    if (other && other != d) {
+        return false;
+    }
+    d->stride = stride;
+    d->bound = bound;
+    d->step = step;
+    d->low = d->low > -sum->constant ? d->low : -sum->constant;
+    d->high = d->high < image->limit[t] - sum->constant ? d->high : image->limit[t] - sum->constant;
+    return true;
+}
+
+/* Without padding nothing says so, but strides tell: of all pairs of a bound and a free axis left, the one whose
+ * strides are nearest. */
+static void pair_by_strides(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w) {
+    const ls_contract_side *image = &gemm->side[1];
+    for (;;) {
+        int64_t best = 9;
+        window_dim *d = NULL;
+        int bound = 0;
+        for (int i = 0; i < gemm->k.n; i++) {
+            int64_t a = image->k_stride[i];
+            if (walked_by(w, gemm->k.axes[i]) || a <= 0 || fixed(spec, gemm->k.axes[i]) == 1) {
+                continue;
+            }
+            for (int j = 0; j < w->n_dims; j++) {
+                int64_t b = image->free_stride[j];
+                if (w->dims[j].stride || b <= 0 || (b % a && a % b) || !fixed(spec, w->dims[j].axis)) {
+                    continue;
+                }
+                int64_t ratio = b > a ? b / a : a / b;
+                if (ratio < best) {
+                    best = ratio;
+                    d = &w->dims[j];
+                    bound = i;
+                    d->image_stride = b > a ? a : b;
+                }
+            }
+        }
+        if (!d) {
+            return;
+        }
+        int64_t b = image->free_stride[d - w->dims], a = image->k_stride[bound];
+        d->image_stride = b > a ? a : b;
+        d->stride = b / d->image_stride;
+        d->step = a / d->image_stride;
+        d->bound = gemm->k.axes[bound];
+    }
+}
+
+static int64_t k_stride_of(const ls_gemm_phase *gemm, const ls_contract_side *side, int axis) {
+    for (int i = 0; i < gemm->k.n; i++) {
+        if (gemm->k.axes[i] == axis) {
+            return side->k_stride[i];
+        }
+    }
+    return 0;
+}
+
+/* Dimensions from the axes of the columns; false where the operand does not fit. */
+static bool find_dims(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w) {
+    const ls_contract_side *image = &gemm->side[1];
+    if (gemm->n.n < 1 || gemm->n.n > DIMS) {
+        return false;
+    }
+    for (int i = 0; i < gemm->n.n; i++) {
+        w->dims[w->n_dims++] = (window_dim){
+            .axis = gemm->n.axes[i], .bound = LS_SPEC_MAX_AXES, .low = INT32_MIN, .high = INT32_MAX};
+    }
+    for (int t = 0; t < image->n_preds; t++) {
+        if (!take_pred(spec, gemm, t, w)) {
+            return false;
+        }
+    }
+    pair_by_strides(spec, gemm, w);
+    bool window = false;
+    for (int i = 0; i < w->n_dims; i++) {
+        window_dim *d = &w->dims[i];
+        int64_t free = image->free_stride[i];
+        d->stride = d->stride ? d->stride : 1;
+        d->extent = fixed(spec, d->axis);
+        d->taps = has_bound(d) ? fixed(spec, d->bound) : 1;
+        if (has_bound(d)) { /* by the bound axis, since a free axis of one element may have any stride */
+            int64_t bound = k_stride_of(gemm, image, d->bound);
+            d->image_stride = d->step ? bound / d->step : 0;
+            if (d->taps < 1 || !d->step || bound % d->step ||
+                (d->extent != 1 && free != d->stride * d->image_stride)) {
+                return false;
+            }
+        } else if (free % d->stride) {
+            return false;
+        } else {
+            d->image_stride = free / d->stride;
+        }
+        d->first = d->step < 0 ? d->step * (d->taps - 1) : 0;
+        if (d->extent) { /* bands round up, and nothing lies behind the last window */
+            int64_t end = d->stride * (d->extent - 1) + (d->step > 0 ? d->step * (d->taps - 1) : 0) + 1;
+            d->low = d->low > d->first ? d->low : d->first;
+            d->high = d->high < end ? d->high : end;
+        }
+        window = window || d->taps > 1;
+    }
+    return window;
+}
+
+/* What a task has of its first inner dimension, and how large its memory is then. */
+static int64_t set_band(ls_windows *w, int64_t band) {
+    int64_t elements = 1, outputs = 1;
+    for (int i = w->outer; i < w->n_dims; i++) {
+        window_dim *d = &w->dims[i];
+        int64_t extent = i == w->outer ? band : d->extent;
+        d->size = d->stride * (extent - 1) + (d->step < 0 ? -d->step : d->step) * (d->taps - 1) + 1;
+        d->length = ceil_div(d->size, d->stride);
+        elements *= d->length * d->stride;
+        outputs *= i == w->outer ? band : d->length;
+    }
+    int64_t step = 2 * w->kernels->lanes;
+    w->band = band;
+    w->bands = ceil_div(w->dims[w->outer].extent, band);
+    w->plane = elements;
+    w->columns = outputs;
+    w->ld = (outputs + step - 1) / step * step;
+    return (w->planes * w->plane + SLACK + w->rows * w->ld) * 4;
+}
+
+/* Bands as high as memory near the core allows, and as many as keep the workers busy. */
+static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w) {
+    int64_t l2 = binary->device->cpu.l2_bytes > 0 ? binary->device->cpu.l2_bytes : 1 << 20;
+    int64_t budget = w->planes == 1 ? SMALL_IMAGE : l2 / 2, extent = w->dims[w->outer].extent, others = 1;
+    for (int i = 0; i < gemm->batch.n; i++) {
+        int64_t n = fixed(&binary->spec, gemm->batch.axes[i]);
+        others *= n ? n : 1;
+    }
+    for (int i = 0; i < w->outer; i++) {
+        others *= w->dims[i].extent ? w->dims[i].extent : 1;
+    }
+    int64_t wanted =
+        binary->device->threads > 1 ? ceil_div(TASKS_PER_WORKER * binary->device->threads, others) : 1;
+    int64_t band = extent;
+    while (band > 1 && set_band(w, band) > budget) {
+        band = ceil_div(band, 2);
+    }
+    if (ceil_div(extent, band) < wanted) {
+        band = ceil_div(extent, wanted);
+    }
+    band = ceil_div(extent, ceil_div(extent, band));
+    int64_t bytes = set_band(w, band);
+    /* Lines that bands share are copied by each of them. */
+    return bytes <= 2 * l2 &&
+           (band == extent || w->dims[w->outer].size <= 3 * band * w->dims[w->outer].stride);
+}
+
+/* Of each k: where the filter's element lies, and the shift into the task's copy. */
+static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w) {
+    const ls_contract_side *filter = &gemm->side[0], *image = &gemm->side[1];
+    for (int64_t p = 0; p < w->k; p++) {
+        int64_t left = p, plane = 0, planes = 1, plane_at = 0, coord[DIMS] = {0};
+        w->filter_at[p] = 0;
+        for (int i = gemm->k.n - 1; i >= 0; i--) {
+            int64_t extent = fixed(spec, gemm->k.axes[i]), x = left % extent;
+            left /= extent;
+            w->filter_at[p] += x * filter->k_stride[i];
+            const window_dim *d = walked_by(w, gemm->k.axes[i]);
+            if (d) {
+                coord[d - w->dims] = x;
+            } else {
+                plane += x * planes;
+                planes *= extent;
+                plane_at += x * image->k_stride[i];
+            }
+        }
+        int64_t phase = 0, at = 0;
+        for (int i = w->outer; i < w->n_dims; i++) {
+            const window_dim *d = &w->dims[i];
+            int64_t u = coord[i] * d->step - d->first;
+            phase = phase * d->stride + u % d->stride;
+            at = at * d->length + u / d->stride;
+        }
+        int64_t elements = 1;
+        for (int i = w->outer; i < w->n_dims; i++) {
+            elements *= w->dims[i].length;
+        }
+        w->at[p] = plane * w->plane + phase * elements + at;
+        w->plane_at[plane] = plane_at;
+    }
+}
+
+static int64_t panel_rows(const ls_gemm_kernels *kernels, int64_t m) {
+    int64_t rows = ceil_div(m, ceil_div(m, kernels->rows));
+    while (!kernels->taps[rows]) {
+        rows++;
+    }
+    return rows;
+}
+
+/* Where the packed product does as well: many rows share each packed window. */
+static bool worth_it(const ls_windows *w) {
+    return w->m < 16 || w->k < 64 || w->planes <= 64;
+}
+
+/* By a free axis, without padding. */
+static bool walked_alone(const window_dim *d) {
+    return d->taps == 1 && d->low <= 0 && (!d->extent || d->high > d->stride * (d->extent - 1));
+}
+
+ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error *err) {
+    const ls_spec *spec = &binary->spec;
+    const ls_contract_side *filter = &gemm->side[0], *image = &gemm->side[1];
+    const ls_gemm_isa *isa = binary->device->gemm;
+    ls_windows w = {.k = 1, .planes = 1, .m = 1, .absent = image->absent};
+    w.kernels = spec->math == LS_LOCKED ? isa->f32 : isa->f32_fast;
+    if (!filter->affine || filter->n_preds || filter->dtype != LS_GEMM_F32 || !image->affine ||
+        image->dtype != LS_GEMM_F32 || !find_dims(spec, gemm, &w)) {
+        return LS_OK;
+    }
+    for (int i = 0; i < gemm->k.n; i++) {
+        int64_t extent = fixed(spec, gemm->k.axes[i]);
+        w.k *= extent;
+        w.planes *= walked_by(&w, gemm->k.axes[i]) ? 1 : extent;
+    }
+    for (int i = 0; i < gemm->m.n; i++) {
+        w.m *= fixed(spec, gemm->m.axes[i]);
+    }
+    while (w.n_dims - w.outer > 1 && walked_alone(&w.dims[w.outer]) &&
+           (w.n_dims - w.outer > 2 || !w.dims[w.outer].extent)) {
+        w.outer++;
+    }
+    for (int i = w.outer; i < w.n_dims; i++) {
+        if (!w.dims[i].extent) {
+            return LS_OK;
+        }
+    }
+    if (w.k < 1 || w.k > MOST_TAPS || w.m < 1 || !worth_it(&w)) {
+        return LS_OK;
+    }
+    w.rows = panel_rows(w.kernels, w.m);
+    w.panels = ceil_div(w.m, w.rows);
+    if (!choose_band(binary, gemm, &w)) {
+        return LS_OK;
+    }
+    ls_arena *arena = &binary->arena;
+    w.at = LS_ARENA_ARRAY(arena, int64_t, w.k);
+    w.filter_at = LS_ARENA_ARRAY(arena, int64_t, w.k);
+    w.plane_at = LS_ARENA_ARRAY(arena, int64_t, w.planes);
+    w.row_at = LS_ARENA_ARRAY(arena, int64_t, w.m);
+    gemm->windows = LS_ARENA_NEW(arena, ls_windows);
+    if (!w.at || !w.filter_at || !w.plane_at || !w.row_at || !gemm->windows) {
+        return LS_FAIL_MEMORY(err, "a kernel of the CPU");
+    }
+    write_taps(spec, gemm, &w);
+    for (int64_t r = 0; r < w.m; r++) {
+        int64_t left = r;
+        w.row_at[r] = 0;
+        for (int i = gemm->m.n - 1; i >= 0; i--) {
+            int64_t extent = fixed(spec, gemm->m.axes[i]);
+            w.row_at[r] += left % extent * filter->free_stride[i];
+            left /= extent;
+        }
+    }
+    *gemm->windows = w;
+    return LS_OK;
+}
+
+/* ---- running ---- */
+typedef struct window_run {
+    ls_gemm_launch *launch;
+    const ls_windows *w;
+    float *filter; /* packed: [batch][panel][k][rows] */
+    char *memory;  /* of the workers */
+    size_t worker_bytes;
+    int64_t outer; /* points of the outer dimensions */
+} window_run;
+
+static size_t filter_bytes(const ls_windows *w, const ls_gemm_phase *gemm, const int64_t *extents) {
+    int64_t batch = ls_point_count(extents, gemm->batch.n, gemm->batch.axes);
+    return (size_t)((batch * w->panels * w->rows * w->k * 4 + LS_GEMM_ALIGN - 1) / LS_GEMM_ALIGN *
+                    LS_GEMM_ALIGN);
+}
+
+static size_t worker_bytes(const ls_windows *w) {
+    return (size_t)((w->planes * w->plane + SLACK + w->rows * w->ld) * 4 + LS_GEMM_ALIGN) &
+           ~(size_t)(LS_GEMM_ALIGN - 1);
+}
+
+size_t ls_windows_workspace(const ls_kernel_binary *binary, const ls_gemm_phase *gemm,
+                            const int64_t *extents) {
+    return filter_bytes(gemm->windows, gemm, extents) +
+           worker_bytes(gemm->windows) * (size_t)binary->device->threads + LS_GEMM_ALIGN;
+}
+
+static int64_t batch_base(const ls_kernel_run *kernel, const ls_gemm_phase *gemm,
+                          const ls_contract_side *side, int64_t batch) {
+    int64_t base = side->sum.constant, coords[LS_SPEC_MAX_AXES];
+    ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, batch, coords);
+    for (int i = 0; i < gemm->batch.n; i++) {
+        base += coords[gemm->batch.axes[i]] * side->batch_stride[i];
+    }
+    return base;
+}
+
+static void pack_filter(const window_run *r, int64_t batches) {
+    const ls_kernel_run *kernel = r->launch->kernel;
+    const ls_gemm_phase *gemm = r->launch->phase->gemm;
+    const ls_contract_side *side = &gemm->side[0];
+    const ls_windows *w = r->w;
+    float *dst = r->filter;
+    for (int64_t b = 0; b < batches; b++) {
+        const float *src = (const float *)(const void *)kernel->buffers[side->buffer];
+        src += batch_base(kernel, gemm, side, b);
+        for (int64_t i = 0; i < w->panels * w->rows; i += w->rows) {
+            int64_t rows = w->m - i < w->rows ? w->m - i : w->rows;
+            for (int64_t p = 0; p < w->k; p++, dst += w->rows) {
+                for (int64_t q = 0; q < w->rows; q++) {
+                    dst[q] = q < rows ? src[w->filter_at[p] + w->row_at[i + q]] : 0;
+                }
+            }
+        }
+    }
+}
+
+/* One line of the innermost dimension, u from `first`, into its phases, `apart` elements apart. */
+static void copy_line(const ls_gemm_moves *moves, const window_dim *d, int64_t first, const float *line,
+                      float *dst, int64_t apart) {
+    int64_t low = d->low > first ? d->low - first : 0, high = d->high - first;
+    high = high < d->size ? high : d->size;
+    int64_t step = d->image_stride;
+    line += first * step;
+    if (low >= high) {
+        low = high = 0;
+    }
+    if (d->stride == 1) {
+        memset(dst, 0, (size_t)low * 4);
+        if (step == 1) {
+            memcpy(dst + low, line + low, (size_t)(high - low) * 4);
+        } else {
+            for (int64_t u = low; u < high; u++) {
+                dst[u] = line[u * step];
+            }
+        }
+        memset(dst + high, 0, (size_t)(d->length - high) * 4);
+        return;
+    }
+    for (int64_t phase = 0; phase < d->stride; phase++) {
+        memset(dst + phase * apart, 0, (size_t)d->length * 4);
+    }
+    int64_t u = low;
+    if (d->stride == 2 && step == 1) {
+        if (u & 1 && u < high) {
+            dst[apart + u / 2] = line[u];
+            u++;
+        }
+        int64_t pairs = (high - u) / 2;
+        moves->split4(pairs, line + u, dst + u / 2, dst + apart + u / 2);
+        u += 2 * pairs;
+    }
+    for (; u < high; u++) {
+        dst[u % d->stride * apart + u / d->stride] = line[u * step];
+    }
+}
+
+/* One plane, from the first inner dimension's u of `first` on. */
+static void copy_plane(const ls_gemm_moves *moves, const ls_windows *w, const int64_t *firsts,
+                       const float *image, float *dst) {
+    const window_dim *last = &w->dims[w->n_dims - 1];
+    int64_t lines = 1, elements = 1;
+    for (int i = w->outer; i < w->n_dims; i++) {
+        lines *= i < w->n_dims - 1 ? w->dims[i].length * w->dims[i].stride : 1;
+        elements *= w->dims[i].length;
+    }
+    for (int64_t line = 0; line < lines;
+         line++) { /* row-major over u, each dimension rounded up to its phases */
+        int64_t left = line, u[DIMS] = {0}, phase = 0, at = 0;
+        const float *from = image;
+        bool inside = true;
+        for (int i = w->n_dims - 2; i >= w->outer; i--) {
+            const window_dim *d = &w->dims[i];
+            int64_t size = d->length * d->stride;
+            u[i] = left % size;
+            left /= size;
+            int64_t x = firsts[i] + u[i];
+            inside = inside && u[i] < d->size && x >= d->low && x < d->high;
+            from += x * d->image_stride;
+        }
+        for (int i = w->outer; i < w->n_dims - 1; i++) {
+            phase = phase * w->dims[i].stride + u[i] % w->dims[i].stride;
+            at = at * w->dims[i].length + u[i] / w->dims[i].stride;
+        }
+        float *to = dst + phase * last->stride * elements + at * last->length;
+        if (inside) {
+            copy_line(moves, last, firsts[w->n_dims - 1], from, to, elements);
+        } else {
+            for (int64_t i = 0; i < last->stride; i++) {
+                memset(to + i * elements, 0, (size_t)last->length * 4);
+            }
+        }
+    }
+}
+
+/* Drops what lies between the lines of a row of outputs. */
+static void close_up(const ls_windows *w, int64_t band, float *c) {
+    float *to = c;
+    int64_t lines = band;
+    const window_dim *last = &w->dims[w->n_dims - 1];
+    if (w->n_dims - w->outer == 1 || w->columns == band * last->extent) {
+        return;
+    }
+    for (int i = w->outer + 1; i < w->n_dims - 1; i++) {
+        lines *= w->dims[i].extent;
+    }
+    for (int64_t line = 0; line < lines; line++, to += last->extent) {
+        int64_t left = line, at = 0, size = last->length;
+        for (int i = w->n_dims - 2; i > w->outer; i--) {
+            at += left % w->dims[i].extent * size;
+            left /= w->dims[i].extent;
+            size *= w->dims[i].length;
+        }
+        at += left * size;
+        if (to != c + at) {
+            memmove(to, c + at, (size_t)last->extent * 4);
+        }
+    }
+}
+
+static void window_task(void *ctx, long task, int worker) {
+    const window_run *r = ctx;
+    const ls_windows *w = r->w;
+    const ls_kernel_run *kernel = r->launch->kernel;
+    const ls_gemm_phase *gemm = r->launch->phase->gemm;
+    const ls_contract_side *side = &gemm->side[1];
+    const ls_gemm_moves *moves = kernel->binary->device->gemm->moves;
+    int64_t band = task % w->bands * w->band, point = task / w->bands % r->outer,
+            batch = task / w->bands / r->outer;
+    const window_dim *first = &w->dims[w->outer];
+    int64_t lines = first->extent - band < w->band ? first->extent - band : w->band;
+    int64_t firsts[DIMS], coords[LS_SPEC_MAX_AXES], inner = 1;
+    const float *src =
+        (const float *)(const void *)kernel->buffers[side->buffer] + batch_base(kernel, gemm, side, batch);
+    ls_point_coords(kernel->extents, w->outer, gemm->n.axes, point, coords);
+    for (int i = 0; i < w->n_dims; i++) {
+        if (i < w->outer) {
+            src += coords[w->dims[i].axis] * w->dims[i].image_stride;
+        } else {
+            firsts[i] = w->dims[i].first + (i == w->outer ? band * w->dims[i].stride : 0);
+            inner *= i > w->outer ? w->dims[i].extent : 1;
+        }
+    }
+    float *image = (float *)(void *)(r->memory + (size_t)worker * r->worker_bytes);
+    float *c = image + w->planes * w->plane + SLACK;
+    for (int64_t i = 0; i < w->planes; i++) {
+        copy_plane(moves, w, firsts, src + w->plane_at[i], image + i * w->plane);
+    }
+    memset(image + w->planes * w->plane, 0, SLACK * 4);
+    for (int64_t i = 0; i < w->m; i += w->rows) {
+        int64_t rows = w->m - i < w->rows ? w->m - i : w->rows;
+        const float *a = r->filter + (batch * w->panels * w->rows + i) * w->k;
+        for (int64_t k0 = 0; k0 < w->k; k0 += LS_GEMM_CHUNK) {
+            int64_t kc = w->k - k0 < LS_GEMM_CHUNK ? w->k - k0 : LS_GEMM_CHUNK;
+            w->kernels->taps[w->rows](kc, w->ld, a + k0 * w->rows, w->at + k0, image, c, w->ld, k0 > 0);
+        }
+        for (int64_t q = 0; q < rows; q++) {
+            close_up(w, lines, c + q * w->ld);
+        }
+        ls_gemm_finish_tile(r->launch, worker, batch, i, rows, (point * first->extent + band) * inner,
+                            lines * inner, c, w->ld);
+    }
+}
+
+bool ls_windows_run(ls_gemm_launch *launch) {
+    const ls_kernel_run *kernel = launch->kernel;
+    const ls_gemm_phase *gemm = launch->phase->gemm;
+    const ls_windows *w = gemm->windows;
+    ls_cpu_device *device = kernel->binary->device;
+    int64_t batches = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes);
+    window_run r = {.launch = launch, .w = w, .worker_bytes = worker_bytes(w)};
+    r.filter = (float *)(void *)device->workspace;
+    r.memory = device->workspace + filter_bytes(w, gemm, kernel->extents);
+    r.outer = ls_point_count(kernel->extents, w->outer, gemm->n.axes);
+    int64_t n = batches * r.outer * w->bands;
+    pack_filter(&r, batches);
+    if (w->absent && !device->gemm->moves->finite_f32(batches * w->panels * w->rows * w->k, r.filter)) {
+        return false;
+    }
+    if (device->threads == 1 || n == 1 || n * w->columns * w->m <= INLINE_WORK / w->k) {
+        for (int64_t task = 0; task < n; task++) {
+            window_task(&r, (long)task, 0);
+        }
+    } else {
+        ls_pool_run(device->pool, (long)n, window_task, &r);
+    }
+    return true;
+}
+
+void ls_windows_print(ls_text *out, const ls_windows *w) {
+    ls_text_printf(out, "    windows: %d rows, %lld taps, %lld planes of", (int)w->rows, (long long)w->k,
+                   (long long)w->planes);
+    for (int i = w->outer; i < w->n_dims; i++) {
+        ls_text_printf(out, i > w->outer ? " x %lld" : " %lld",
+                       (long long)(w->dims[i].length * w->dims[i].stride));
+    }
+    ls_text_printf(out, ", %lld bands\n", (long long)w->bands);
+}
