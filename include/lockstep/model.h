@@ -57,7 +57,9 @@ LS_API void ls_runner_destroy(ls_runner *runner); /* before its session */
 /* Runs on named inputs, in any order; those with defaults may be missing. *out_outputs gets one array for each output of the model,
  * in its order, which the caller releases. Inputs of new shapes compile; those met before do not. */
 LS_API ls_status ls_runner_run(ls_runner *runner, int n_inputs, const ls_named_data *inputs, ls_data **out_outputs) LS_MUST_USE;
-/* The program of the last run, to inspect or profile (inspect.h); NULL when there is none: the model is run node by node, because shapes depend
+/* Compiles what ls_runner_run would for these inputs, and runs nothing. */
+LS_API ls_status ls_runner_prepare(ls_runner *runner, int n_inputs, const ls_named_data *inputs) LS_MUST_USE;
+/* The program of the last run, or of what was prepared since, to inspect or profile (inspect.h); NULL when there is none: the model is run node by node, because shapes depend
  * on values, or nothing depends on the inputs. The runner's. */
 LS_API ls_program *ls_runner_program(const ls_runner *runner);
 

@@ -28,7 +28,8 @@ static void print_ports(const ls_model *model, const char *what, int n,
     }
 }
 
-static void print_operators(const ls_model_operator *list, int n, cJSON *root) {
+/* How many are not supported. */
+static int print_operators(const ls_model_operator *list, int n, cJSON *root) {
     cJSON *operators = cJSON_AddArrayToObject(root, "operators");
     int missing = 0;
     printf("operators\n");
@@ -49,28 +50,77 @@ static void print_operators(const ls_model_operator *list, int n, cJSON *root) {
         cJSON_AddItemToArray(operators, o);
     }
     printf(missing ? "%d operators are not supported\n" : "all operators are supported\n", missing);
+    return missing;
 }
 
-int cli_describe_model(ls_context *context, const char *path, cli_option *options) {
-    ls_model *model = NULL;
-    ls_error err = {.code = LS_OK};
-    if (ls_model_load(context, path, &model, &err) != LS_OK) {
-        return cli_fail(err.code, err.message);
+static void add_flops(void *user, const ls_kernel_profile *kernel) {
+    *(double *)user += kernel->flops;
+}
+
+static void print_program(const ls_program *program, cJSON *root) {
+    if (!program) {
+        printf("  run node by node: shapes depend on values, or nothing on the inputs\n");
+        return;
     }
+    ls_program_stats stats = ls_program_get_stats(program);
+    double flops = 0;
+    ls_program_kernels(program, add_flops, &flops);
+    printf("  %d kernels, %.4g MFLOP in contractions, %.2f MB of temporaries (%.2f MB if none shared)\n",
+           stats.kernels, flops * 1e-6, (double)stats.temporary_bytes * 1e-6,
+           (double)stats.separate_bytes * 1e-6);
+    cJSON_AddNumberToObject(root, "kernels", stats.kernels);
+    cJSON_AddNumberToObject(root, "flops", flops);
+    cJSON_AddNumberToObject(root, "temporary_bytes", (double)stats.temporary_bytes);
+}
+
+/* What a run on inputs of these shapes takes. */
+static void print_work(cli_world *w, const cli_model *m, cJSON *root) {
+    ls_runner *runner = NULL;
+    ls_named_data *inputs = calloc((size_t)m->n_inputs + 1, sizeof *inputs);
+    int n = inputs ? cli_model_inputs(m, inputs) : 0;
+    printf("a run on");
+    for (int i = 0; i < n; i++) {
+        char text[300];
+        cli_data_text(inputs[i].data, text, sizeof text);
+        printf("%s %s %s", i ? "," : "", inputs[i].name, text);
+    }
+    printf("%s\n", n ? "" : " nothing");
+    if (inputs && ls_runner_create(w->session, m->model, &runner) == LS_OK &&
+        ls_runner_prepare(runner, n, inputs) == LS_OK) {
+        print_program(ls_runner_program(runner), root);
+    } else { /* still worth a description: other extents may do */
+        printf("  cannot be compiled: %s\n",
+               inputs ? ls_session_error(w->session)->message : "out of memory");
+    }
+    ls_runner_destroy(runner);
+    free(inputs);
+}
+
+/* Whether the command can make up what is not given. */
+static bool takes_arrays(const cli_model *m) {
+    for (int i = 0; i < m->n_inputs; i++) {
+        ls_model_port port = ls_model_input(m->model, i);
+        if (port.dtype == LS_DTYPE_COUNT || port.rank < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int describe(cli_world *w, cli_option *options, const char *path, const cli_model *m) {
     int room = 64, n = 0;
     ls_model_operator *list = NULL;
     do {
         room *= 2;
         free(list);
         list = calloc((size_t)room, sizeof *list);
-        n = list ? ls_model_operators(model, room, list) : 0;
+        n = list ? ls_model_operators(m->model, room, list) : 0;
     } while (n > room);
     if (!list) {
-        ls_model_release(model);
         return cli_error(EXIT_USAGE, "out of memory for a list of operators");
     }
     cJSON *root = cJSON_CreateObject();
-    ls_model_facts f = ls_model_get_facts(model);
+    ls_model_facts f = ls_model_get_facts(m->model);
     printf("%s: graph \"%s\" by %s%s%s, IR version %lld; %d nodes, %lld parameters\n", path, f.graph,
            *f.producer ? f.producer : "unknown", *f.producer_version ? " " : "", f.producer_version,
            (long long)f.ir_version, f.nodes, (long long)f.parameters);
@@ -79,10 +129,22 @@ int cli_describe_model(ls_context *context, const char *path, cli_option *option
     cJSON_AddNumberToObject(root, "ir_version", (double)f.ir_version);
     cJSON_AddNumberToObject(root, "nodes", f.nodes);
     cJSON_AddNumberToObject(root, "parameters", (double)f.parameters);
-    print_ports(model, "inputs", ls_model_input_count(model), ls_model_input, root);
-    print_ports(model, "outputs", ls_model_output_count(model), ls_model_output, root);
-    print_operators(list, n, root);
+    print_ports(m->model, "inputs", m->n_inputs, ls_model_input, root);
+    print_ports(m->model, "outputs", m->n_outputs, ls_model_output, root);
+    if (print_operators(list, n, root) == 0 && m->values) {
+        print_work(w, m, root);
+    }
     free(list);
-    ls_model_release(model);
     return cli_json(options, root);
+}
+
+int cli_describe_model(cli_world *w, cli_option *options, const char *path) {
+    cli_model m;
+    int code = cli_model_load(&m, w->context, options, path);
+    if (code == EXIT_FINE && takes_arrays(&m)) {
+        code = cli_model_make_inputs(&m, w->context, options);
+    }
+    code = code == EXIT_FINE ? describe(w, options, path, &m) : code;
+    cli_model_close(&m);
+    return code;
 }

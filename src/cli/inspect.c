@@ -62,7 +62,7 @@ static int inspect_network(cli_world *w, cli_option *options, const char *name, 
 static int inspect_model(cli_world *w, cli_option *options, const char *path, unsigned wanted, bool strategies) {
     cli_model m;
     if (!wanted && !strategies) {
-        return cli_describe_model(w->context, path, options);
+        return cli_describe_model(w, options, path);
     }
     int n = 0, code = cli_model_open(&m, w->context, options, path);
     if (code != EXIT_FINE) {

@@ -210,8 +210,23 @@ static ls_status random_data(ls_context *context, ls_dtype dtype, const ls_shape
     return status;
 }
 
+/* Of a dimension that neither the model nor a file fixes; said once for each name. */
+static int64_t open_extent(const ls_model_port *port, int axis, bindings *b) {
+    const char *name = port->dim_names[axis];
+    const binding *known = name ? bound(b, name, strlen(name)) : NULL;
+    if (known) {
+        return known->value;
+    }
+    if (name) {
+        bind(b, name, strlen(name), 1, port->name);
+    }
+    fprintf(stderr, "lockstep: input \"%s\": dimension %s is taken to be 1%s\n", port->name,
+            name ? name : "without a name", name ? "; --dim sets it" : "");
+    return 1;
+}
+
 /* Makes the value of an input that no file gives: `what` is random, random:SEED or zeros. */
-static int make_value(cli_model *m, ls_context *context, int i, const char *what, const bindings *b) {
+static int make_value(cli_model *m, ls_context *context, int i, const char *what, bindings *b) {
     ls_model_port port = ls_model_input(m->model, i);
     ls_error err = {.code = LS_OK};
     int64_t dims[LS_MAX_RANK] = {0};
@@ -222,14 +237,7 @@ static int make_value(cli_model *m, ls_context *context, int i, const char *what
                          port.dtype < LS_DTYPE_COUNT ? "; give it by --input NAME=FILE.npy" : "");
     }
     for (int k = 0; k < port.rank; k++) {
-        const binding *known =
-            port.dim_names[k] ? bound(b, port.dim_names[k], strlen(port.dim_names[k])) : NULL;
-        dims[k] = port.dims[k] >= 0 ? port.dims[k] : known ? known->value : 1;
-        if (port.dims[k] < 0 && !known) {
-            fprintf(stderr, "lockstep: input \"%s\": dimension %s is taken to be 1%s\n", port.name,
-                    port.dim_names[k] ? port.dim_names[k] : "without a name",
-                    port.dim_names[k] ? "; --dim sets it" : "");
-        }
+        dims[k] = port.dims[k] >= 0 ? port.dims[k] : open_extent(&port, k, b);
     }
     ls_shape shape = ls_shape_make(port.rank, dims);
     if (shape.rank < 0) {
@@ -296,7 +304,7 @@ static int read_inputs(cli_model *m, ls_context *context, cli_option *options, b
     return code;
 }
 
-int cli_model_open(cli_model *m, ls_context *context, cli_option *options, const char *path) {
+int cli_model_load(cli_model *m, ls_context *context, cli_option *options, const char *path) {
     ls_error err = {.code = LS_OK};
     memset(m, 0, sizeof *m);
     if (cli_text(options, "weights", NULL)) {
@@ -307,6 +315,10 @@ int cli_model_open(cli_model *m, ls_context *context, cli_option *options, const
     }
     m->n_inputs = ls_model_input_count(m->model);
     m->n_outputs = ls_model_output_count(m->model);
+    return EXIT_FINE;
+}
+
+int cli_model_make_inputs(cli_model *m, ls_context *context, cli_option *options) {
     size_t room = (size_t)m->n_inputs + 1;
     m->values = calloc(room, sizeof *m->values);
     const char **whats = calloc(room, sizeof *whats);
@@ -316,6 +328,12 @@ int cli_model_open(cli_model *m, ls_context *context, cli_option *options, const
     code = code == EXIT_FINE ? read_inputs(m, context, options, &b, whats) : code;
     free(whats);
     free(b.list);
+    return code;
+}
+
+int cli_model_open(cli_model *m, ls_context *context, cli_option *options, const char *path) {
+    int code = cli_model_load(m, context, options, path);
+    code = code == EXIT_FINE ? cli_model_make_inputs(m, context, options) : code;
     if (code != EXIT_FINE) {
         cli_model_close(m);
     }
@@ -329,6 +347,16 @@ void cli_model_close(cli_model *m) {
     free(m->values);
     ls_model_release(m->model);
     memset(m, 0, sizeof *m);
+}
+
+int cli_model_inputs(const cli_model *m, ls_named_data *out_inputs) {
+    int n = 0;
+    for (int i = 0; i < m->n_inputs; i++) {
+        if (m->values[i]) {
+            out_inputs[n++] = (ls_named_data){ls_model_input(m->model, i).name, m->values[i]};
+        }
+    }
+    return n;
 }
 
 int cli_model_build(cli_model *m, ls_session *session, ls_tensor **out_inputs, int *out_n_inputs,
@@ -490,13 +518,9 @@ static int run_repeatedly(cli_world *w, const cli_model *m, ls_runner *runner, i
                           ls_data **outputs, timing *t) {
     ls_named_data *inputs = calloc((size_t)m->n_inputs + 1, sizeof *inputs);
     double *ms = malloc(sizeof *ms * (size_t)repeat);
-    int n = 0, code = ms && inputs ? EXIT_FINE
-                                   : cli_error(EXIT_USAGE, "out of memory for %lld runs", (long long)repeat);
-    for (int i = 0; i < m->n_inputs && inputs; i++) {
-        if (m->values[i]) {
-            inputs[n++] = (ls_named_data){ls_model_input(m->model, i).name, m->values[i]};
-        }
-    }
+    int n = inputs ? cli_model_inputs(m, inputs) : 0;
+    int code =
+        ms && inputs ? EXIT_FINE : cli_error(EXIT_USAGE, "out of memory for %lld runs", (long long)repeat);
     for (int64_t i = repeat == 1 && !profile ? 0 : -1; i < repeat && code == EXIT_FINE;
          i++) { /* before several, one that compiles */
         if (i == 0 && profile && ls_runner_program(runner)) {

@@ -98,6 +98,10 @@ good 'cpu: same' verify add.onnx --dim n=4
 bad 2 'Frobnicate' verify unknown.onnx
 good 'a/left float [n,3]' inspect add.onnx
 good 'all operators are supported' inspect add.onnx --json inspect.json
+grep -q '"kernels":	1' inspect.json || complain "the report of inspect does not say how many kernels: $(cat inspect.json)"
+good 'a run on a/left f32 [7,3], b f32 [7,3]' inspect add.onnx --dim n=7
+good '1 kernels, 0 MFLOP in contractions' inspect add.onnx
+bad 2 'named dimensions are n' inspect add.onnx --dim m=7
 good 'Frobnicate (org.example 3)  NOT SUPPORTED: ' inspect unknown.onnx
 good '1 operators are not supported' inspect unknown.onnx
 good 'add' inspect add.onnx --graph

@@ -523,6 +523,18 @@ ls_program *ls_runner_program(const ls_runner *r) {
     return r->last ? r->last->program : NULL;
 }
 
+ls_status ls_runner_prepare(ls_runner *r, int n_inputs, const ls_named_data *inputs) {
+    ls_error err = {.code = LS_OK};
+    const ls_data **sorted = ls_alloc_zeroed(r->base->heap, sizeof *sorted * ((size_t)r->n_in + 1));
+    ls_status status = sorted ? sort_inputs(r->base->model, n_inputs, inputs, sorted, &err) : LS_FAIL_MEMORY(&err, "inputs");
+    r->last = NULL;
+    if (status == LS_OK && !overrides(r, sorted)) {
+        status = find_plan(r, sorted, &r->last, &err);
+    }
+    ls_free(r->base->heap, sorted);
+    return status == LS_OK ? LS_OK : session_fails(r->base->session, &err);
+}
+
 ls_status ls_runner_run(ls_runner *r, int n_inputs, const ls_named_data *inputs, ls_data **out_outputs) {
     ls_error err = {.code = LS_OK};
     const ls_data **sorted = ls_alloc_zeroed(r->base->heap, sizeof *sorted * ((size_t)r->n_in + 1));
