@@ -50,17 +50,35 @@ LS_API ls_status ls_model_build(ls_session *session, ls_model *model, int n_inpu
                                 ls_tensor **out_outputs) LS_MUST_USE;
 
 /* A model made ready for one session: weights on its device, which all runners of the model there share, whatever session or thread they are
- * of; a compiled program for each combination of input shapes. */
+ * of; and compiled programs.
+ *
+ * When it compiles: the first run does, for its inputs' shapes. When extents differ in a later run, a second program is compiled in which those
+ * that changed together (a batch; a cache and its mask) are a symbol (tensor.h): it serves all runs to come whose shapes follow the same
+ * pattern, so a decoder with a growing cache compiles for the first token and the second, and for no other. Its memory is laid out for a
+ * bound: the largest such extent may reach 1024 or, beyond, the next power of two, less where a tensor would then be of more than 2^24 elements; past
+ * it one program is compiled anew with the bound doubled. Where an operator needs an extent as a number (and what it does would differ for another),
+ * programs are for one combination of shapes each, as they are for shapes that no pattern joins. Either way the results have the same bits. */
 typedef struct ls_runner ls_runner;
 LS_API ls_status ls_runner_create(ls_session *session, ls_model *model, ls_runner **out_runner) LS_MUST_USE;
 LS_API void ls_runner_destroy(ls_runner *runner); /* before its session */
 /* Runs on named inputs, in any order; those with defaults may be missing. *out_outputs gets one array for each output of the model,
- * in its order, which the caller releases. Inputs of new shapes compile; those met before do not. */
+ * in its order, which the caller releases. */
 LS_API ls_status ls_runner_run(ls_runner *runner, int n_inputs, const ls_named_data *inputs, ls_data **out_outputs) LS_MUST_USE;
 /* Compiles what ls_runner_run would for these inputs, and runs nothing. */
 LS_API ls_status ls_runner_prepare(ls_runner *runner, int n_inputs, const ls_named_data *inputs) LS_MUST_USE;
-/* The program of the last run, or of what was prepared since, to inspect or profile (inspect.h); NULL when there is none: the model is run node by node, because shapes depend
- * on values, or nothing depends on the inputs. The runner's. */
+/* Says how large the inputs' extents of a name (ls_model_port.dim_names) will be at most: they are a symbol from the first run on, of this
+ * bound. LS_ERR_INVALID (the session's error): no input has such a name. Larger ones may still come, and compile. */
+LS_API ls_status ls_runner_set_bound(ls_runner *runner, const char *dimension, int64_t most) LS_MUST_USE;
+/* What was compiled so far. */
+typedef struct ls_runner_facts {
+    int programs;              /* compiled */
+    int symbolic;              /* of those, for extents that change */
+    const char *fixed_because; /* why extents could not be symbols when it was last tried: the node and what it needs; NULL: they could. The
+                                * runner's, until its next run */
+} ls_runner_facts;
+LS_API ls_runner_facts ls_runner_get_facts(const ls_runner *runner);
+/* The program of the last run, or of what was prepared since, to inspect or profile (inspect.h); NULL when there is none: the model is run
+ * node by node, because shapes depend on values, or nothing depends on the inputs. The runner's, until its next run. */
 LS_API ls_program *ls_runner_program(const ls_runner *runner);
 
 /* ---- what a model consists of ---- */

@@ -88,14 +88,14 @@ static void test_residual_block(void **state) {
     run_residual_block(best, start_with("cpu", "scalar", RESIDUAL_BLOCK));
 }
 
-enum { LAYERS = 5, HEADS = 4, DEPTH = 8, WORDS = 1000 };
+enum { LAYERS = 5, HEADS = 4, DEPTH = 8, WORDS = 1000, MOST_TOKENS = 48 };
 
 /* One step of the decoder: tokens first..first+n-1 behind a cache of `first` entries; out: logits and five new caches. */
 static void decode(running *cpu, running *ref, const int32_t *tokens, int first, int n, ls_data *const *past,
                    ls_data **out) {
     static const char *const names[LAYERS] = {"past_0", "past_1", "past_2", "past_3", "past_4"};
-    int32_t positions[16], mask[16];
-    assert_in_range(first + n, 1, 16);
+    int32_t positions[MOST_TOKENS], mask[MOST_TOKENS];
+    assert_in_range(first + n, 1, MOST_TOKENS);
     for (int i = 0; i < n; i++) {
         positions[i] = first + i;
     }
@@ -117,18 +117,25 @@ static void decode(running *cpu, running *ref, const int32_t *tokens, int first,
     assert_memory_equal(ls_data_dims(out[0]), ((const int64_t[]){1, n, WORDS}), 3 * sizeof(int64_t));
 }
 
-/* A prompt in one go, and one token after the other with the cache: the same bits. */
+/* A prompt in one go, and one token after the other with the cache: the same bits, and after the second token nothing is compiled. */
 static void test_decoder(void **state) {
     (void)state;
-    enum { TOKENS = 6 };
-    static const int32_t tokens[TOKENS] = {17, 512, 3, 999, 0, 256};
+    enum { TOKENS = 40 };
+    int32_t tokens[TOKENS];
+    for (int i = 0; i < TOKENS; i++) {
+        tokens[i] = (17 + 512 * i * i + 3 * i) % WORDS;
+    }
+    running once[2] = {start("cpu", "genai-tiny-random-gpt2-past.onnx"),
+                       start("ref", "genai-tiny-random-gpt2-past.onnx")};
     running cpu = start("cpu", "genai-tiny-random-gpt2-past.onnx"),
             ref = start("ref", "genai-tiny-random-gpt2-past.onnx");
     ls_data *whole[1 + LAYERS], *last[1 + LAYERS] = {NULL};
-    decode(&cpu, &ref, tokens, 0, TOKENS, NULL, whole);
+    decode(&once[0], &once[1], tokens, 0, TOKENS, NULL, whole);
     for (int i = 0; i < TOKENS; i++) {
         ls_data *out[1 + LAYERS];
         decode(&cpu, &ref, tokens, i, 1, i ? last + 1 : NULL, out);
+        assert_int_equal(ls_session_get_stats(cpu.w.session).compiles, i ? 2 : 1);
+        assert_int_equal(ls_session_get_stats(ref.w.session).compiles, i ? 2 : 1);
         assert_memory_equal(ls_data_bytes(out[0]), (const float *)ls_data_bytes(whole[0]) + i * WORDS,
                             WORDS * sizeof(float));
         for (int k = 0; k <= LAYERS; k++) {
@@ -144,16 +151,76 @@ static void test_decoder(void **state) {
         ls_data_release(whole[k]);
         ls_data_release(last[k]);
     }
+    for (int k = 0; k < 2; k++) {
+        stop(&once[k]);
+    }
+    stop(&cpu);
+    stop(&ref);
+}
+
+/* A prompt, then token after token: the second token (the third run) compiles no more than the prompt and the first. Prompts of other lengths
+ * have a program of their own, which the next lengths share. */
+static void test_decoder_with_prompts(void **state) {
+    (void)state;
+    static const int lengths[] = {6, 9, 4, 7};
+    running cpu = start("cpu", "genai-tiny-random-gpt2-past.onnx"),
+            ref = start("ref", "genai-tiny-random-gpt2-past.onnx");
+    int32_t tokens[MOST_TOKENS] = {5, 4, 3, 2, 1, 999, 7};
+    for (int k = 0; k < 4; k++) {
+        ls_data *last[1 + LAYERS], *out[1 + LAYERS];
+        decode(&cpu, &ref, tokens, 0, lengths[k], NULL, last);
+        for (int i = lengths[k]; i < lengths[k] + 6; i++) {
+            decode(&cpu, &ref, tokens, i, 1, last + 1, out);
+            for (int j = 0; j <= LAYERS; j++) {
+                ls_data_release(last[j]);
+                last[j] = out[j];
+            }
+        }
+        ls_runner_facts facts = ls_runner_get_facts(cpu.runner);
+        assert_int_equal(facts.programs, k ? 3 : 2);
+        assert_null(facts.fixed_because);
+        for (int j = 0; j <= LAYERS; j++) {
+            ls_data_release(last[j]);
+        }
+    }
+    stop(&cpu);
+    stop(&ref);
+}
+
+/* With a stated bound the first token compiles all there is to compile; past the bound, once more. */
+static void test_decoder_with_bound(void **state) {
+    (void)state;
+    running cpu = start("cpu", "genai-tiny-random-gpt2-past.onnx"),
+            ref = start("ref", "genai-tiny-random-gpt2-past.onnx");
+    int32_t tokens[MOST_TOKENS] = {5, 4, 3, 2, 1, 999, 7};
+    ls_data *last[1 + LAYERS] = {NULL}, *out[1 + LAYERS];
+    assert_int_equal(ls_runner_set_bound(cpu.runner, "no_such", 8), LS_ERR_INVALID);
+    ls_session_clear_error(cpu.w.session);
+    assert_int_equal(ls_runner_set_bound(cpu.runner, "total_seq_len", 0), LS_ERR_INVALID);
+    ls_session_clear_error(cpu.w.session);
+    world_ok(&cpu.w, ls_runner_set_bound(cpu.runner, "total_seq_len", 8));
+    world_ok(&cpu.w, ls_runner_set_bound(cpu.runner, "past_seq_len", 100));
+    for (int i = 0; i < 12; i++) {
+        decode(&cpu, &ref, tokens, i, 1, i ? last + 1 : NULL, out);
+        assert_int_equal(ls_runner_get_facts(cpu.runner).programs, i < 8 ? 1 : 2);
+        assert_int_equal(ls_runner_get_facts(cpu.runner).symbolic, i < 8 ? 1 : 2);
+        for (int j = 0; j <= LAYERS; j++) {
+            ls_data_release(last[j]);
+            last[j] = out[j];
+        }
+    }
+    for (int j = 0; j <= LAYERS; j++) {
+        ls_data_release(last[j]);
+    }
     stop(&cpu);
     stop(&ref);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wonnx_mnist),
-        cmocka_unit_test(test_burn_mnist),
-        cmocka_unit_test(test_residual_block),
-        cmocka_unit_test(test_decoder),
+        cmocka_unit_test(test_wonnx_mnist),          cmocka_unit_test(test_burn_mnist),
+        cmocka_unit_test(test_residual_block),       cmocka_unit_test(test_decoder),
+        cmocka_unit_test(test_decoder_with_prompts), cmocka_unit_test(test_decoder_with_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

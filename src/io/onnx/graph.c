@@ -134,10 +134,17 @@ static ls_status run_operator(ls_onnx_node *n) {
             return ls_onnx_fail(n, LS_ERR_FORMAT, "operand %d is missing", i);
         }
     }
+    for (int i = 0; i < n->n_in && !(op->flags & ONNX_SYMBOLS); i++) {
+        if (n->in[i] && ls_onnx_is_symbolic(n->in[i])) {
+            return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "operand %d has an extent with a symbol: expected fixed extents", i);
+        }
+    }
     bool host = op->flags & ONNX_HOST || (known && !(op->flags & ONNX_DEVICE));
     n->s = host ? n->run->base->host : n->run->base->session;
     n->run->lasting = lasting && host;
-    ls_status status = op->fn(n);
+    bool done = false;
+    ls_status status = known ? LS_OK : ls_onnx_extent_node(n, &done);
+    status = status == LS_OK && !done ? op->fn(n) : status;
     n->run->lasting = false;
     ls_session_clear_error(n->run->base->host);
     ls_session_clear_error(n->run->base->session);

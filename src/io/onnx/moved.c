@@ -73,6 +73,12 @@ ls_status ls_onnx_moved_out(ls_onnx_node *n, int i, ls_tensor *t, int from) {
     return ls_onnx_out_value(n, i, v);
 }
 
+ls_status ls_onnx_check_rank(ls_onnx_node *n, int64_t rank) {
+    return rank <= LS_MAX_RANK ? LS_OK
+                               : ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "a tensor of rank %" PRId64 ": at most %d is supported",
+                                              rank, LS_MAX_RANK);
+}
+
 ls_tensor *ls_onnx_indices(ls_onnx_node *n, int rank, const int64_t *dims, const int64_t *values) {
     return ls_tensor_from(n->s, LS_I64, ls_shape_make(rank, dims), values);
 }

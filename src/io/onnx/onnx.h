@@ -45,7 +45,8 @@ typedef struct ls_onnx_value {
     ls_tensor *host;      /* in the host session; made when asked for. Only if known */
     ls_tensor *tensor;    /* in the caller's session; likewise */
     ls_data *data;        /* its numbers, once read. Only if known; released with the run */
-    int rank;             /* STRINGS */
+    const ls_dim *extents; /* TENSOR of whole numbers, not known, that follow from extents with a symbol (extent.h); else NULL */
+    int rank;             /* STRINGS; or extents: 0, or 1 and dims[0] (also their count) */
     int64_t dims[LS_MAX_RANK];
     const char **strings; /* row-major, UTF-8, NUL-terminated */
     int count;            /* SEQUENCE: its items; OPTIONAL: 1 or, when empty, 0 */
@@ -84,10 +85,11 @@ typedef struct ls_onnx_op {
 enum {
     ONNX_ANYWHERE = 0,
     ONNX_DEVICE = 1, /* never built in the host session: random, or control flow */
-    ONNX_HOST = 2    /* reads its operands' numbers or deals in strings and sequences: `s` is the host session, known or not */
+    ONNX_HOST = 2,   /* reads its operands' numbers or deals in strings and sequences: `s` is the host session, known or not */
+    ONNX_SYMBOLS = 4 /* its operands' extents may have a symbol: `fn` looks at shapes, never at ls_onnx_dims of such an axis */
 };
 /* Tables end with a row without a name. table.c lists them. */
-extern const ls_onnx_op ls_onnx_math_ops[], ls_onnx_reduce_ops[], ls_onnx_cast_ops[], ls_onnx_quant_ops[], ls_onnx_shape_ops[],
+extern const ls_onnx_op ls_onnx_math_ops[], ls_onnx_reduce_ops[], ls_onnx_cast_ops[], ls_onnx_quant_ops[], ls_onnx_shape_ops[], ls_onnx_move_ops[],
     ls_onnx_index_ops[], ls_onnx_image_ops[], ls_onnx_nn_ops[], ls_onnx_norm_ops[], ls_onnx_attention_ops[], ls_onnx_recurrent_ops[],
     ls_onnx_loss_ops[], ls_onnx_control_ops[], ls_onnx_sequence_ops[], ls_onnx_text_ops[], ls_onnx_signal_ops[],
     ls_onnx_random_ops[], ls_onnx_ml_ops[], ls_onnx_train_ops[], ls_onnx_contrib_ops[];
@@ -104,7 +106,7 @@ ls_status ls_onnx_fail(const ls_onnx_node *n, ls_status code, const char *fmt, .
 ls_tensor *ls_onnx_in(ls_onnx_node *n, int i);
 bool ls_onnx_has(const ls_onnx_node *n, int i); /* there is an operand i */
 int ls_onnx_in_type(const ls_onnx_node *n, int i); /* its ONNX type; 0 when left out */
-/* Extents of a tensor; gives its rank. Extents are fixed numbers while a model is built. */
+/* Extents of a tensor; gives its rank. One with a symbol is -2, which no builder takes: see ONNX_SYMBOLS. */
 int ls_onnx_dims(const ls_tensor *t, int64_t dims[LS_MAX_RANK]);
 /* The numbers of operand i, computed now if needed; borrowed. In a program that is being built, when they depend on the inputs:
  * fails, and the model is run eagerly instead. */
@@ -150,6 +152,8 @@ ls_onnx_value *ls_onnx_value_new(ls_onnx_node *n, ls_onnx_kind kind, int type); 
 ls_onnx_value *ls_onnx_value_of(ls_onnx_node *n, ls_tensor *t, int type);       /* a tensor of n->s; NULL: failed, as ls_onnx_out would */
 /* Shape of a TENSOR or STRINGS value; gives its rank. */
 int ls_onnx_value_dims(const ls_onnx_value *v, int64_t dims[LS_MAX_RANK]);
+/* The same with extents that have a symbol. */
+ls_shape ls_onnx_value_shape(const ls_onnx_value *v);
 /* A value's tensor in the session of the node. */
 ls_tensor *ls_onnx_tensor(ls_onnx_node *n, ls_onnx_value *v);
 

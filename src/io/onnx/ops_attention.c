@@ -2,6 +2,7 @@
  *
  * Attention in f32 and f64 without extras is ls_attention. Otherwise it is built step by step with the roundings that the
  * specification's function has: queries and keys are scaled by the root of the scale, scores are of the operands' type. */
+#include "io/onnx/extent.h"
 #include "io/onnx/heads.h"
 #include <inttypes.h>
 #include <string.h>
@@ -13,26 +14,29 @@ ls_status ls_onnx_split_heads(ls_onnx_node *n, ls_tensor *x, int64_t heads, ls_t
         *out = x;
         return LS_OK;
     }
-    if (rank != 3 || heads < 1 || d[2] % heads != 0) {
+    if (rank != 3 || heads < 1 || d[2] < 0 || d[2] % heads != 0) {
         return ls_onnx_fail(n, LS_ERR_SHAPE,
                             "operand of rank %d for %" PRId64
                             " heads: expected [batch, heads, steps, features], or "
                             "[batch, steps, heads * features] and the number of heads",
                             rank, heads);
     }
-    const int64_t cut[] = {d[0], d[1], heads, d[2] / heads};
-    *out = ls_transpose(n->s, ls_onnx_shaped(n, x, 4, cut), 1, 2);
+    const ls_shape from = ls_tensor_shape(x);
+    const ls_shape cut = {.rank = 4, .dim = {from.dim[0], from.dim[1], ls_dim_of(heads), ls_dim_of(d[2] / heads)}};
+    *out = ls_transpose(n->s, ls_reshape(n->s, x, cut), 1, 2);
     return *out ? LS_OK : ls_onnx_out(n, 0, NULL);
 }
 
 ls_tensor *ls_onnx_join_heads(ls_onnx_node *n, ls_tensor *x) {
-    int64_t d[LS_MAX_RANK];
     if (!x) {
         return NULL;
     }
-    ls_onnx_dims(x, d);
-    const int64_t joined[] = {d[0], d[2], d[1] * d[3]};
-    return ls_onnx_shaped(n, ls_transpose(n->s, x, 1, 2), 3, joined);
+    const ls_shape from = ls_tensor_shape(x);
+    ls_shape joined = {.rank = 3, .dim = {from.dim[0], from.dim[2]}};
+    if (!ls_onnx_times(from.dim[1], from.dim[3], &joined.dim[2])) {
+        joined.dim[2] = ls_dim_of(-1);
+    }
+    return ls_reshape(n->s, ls_transpose(n->s, x, 1, 2), joined);
 }
 
 /* sqrt(scale), or sqrt(1 / sqrt(features)), in f32 at least, rounded to `dtype`. */
@@ -45,32 +49,33 @@ static ls_tensor *root_of_scale(ls_onnx_node *n, ls_dtype dtype, int64_t feature
 }
 
 ls_tensor *ls_onnx_by_groups(ls_onnx_node *n, ls_tensor *a, ls_tensor *b, int axis) {
-    int64_t da[LS_MAX_RANK], db[LS_MAX_RANK];
     if (!a || !b) {
         return NULL;
     }
-    ls_onnx_dims(a, da);
-    ls_onnx_dims(b, db);
-    const int64_t cut[] = {da[0], db[1], da[1] / db[1], da[2], da[3]},
-                  whole[] = {da[0], da[1], da[2], db[5 - axis]};
+    const ls_shape sa = ls_tensor_shape(a), sb = ls_tensor_shape(b);
+    const ls_dim *da = sa.dim, *db = sb.dim;
+    const ls_dim each = ls_dim_of(da[1].offset / db[1].offset); /* heads are fixed */
+    const ls_shape cut = {.rank = 5, .dim = {da[0], db[1], each, da[2], da[3]}},
+                   whole = {.rank = 4, .dim = {da[0], da[1], da[2], db[5 - axis]}};
     ls_contract_spec spec = {.n_batch = 2,
                              .batch_a = {0, 1},
                              .batch_b = {0, 1},
                              .n_contract = 1,
                              .contract_a = {4},
                              .contract_b = {axis}};
-    ls_tensor *y = ls_contract(n->s, ls_onnx_shaped(n, a, 5, cut), b, &spec, ls_tensor_dtype(a));
-    return y ? ls_onnx_shaped(n, y, 4, whole) : NULL;
+    ls_tensor *y = ls_contract(n->s, ls_reshape(n->s, a, cut), b, &spec, ls_tensor_dtype(a));
+    return y ? ls_reshape(n->s, y, whole) : NULL;
 }
 
 static ls_status heads_check(ls_onnx_node *n, ls_tensor *q, ls_tensor *k, ls_tensor *v) {
-    int64_t dq[LS_MAX_RANK], dk[LS_MAX_RANK], dv[LS_MAX_RANK];
     if (!q || !k || !v) {
         return ls_onnx_out(n, 0, NULL);
     }
-    if (ls_onnx_dims(q, dq) != 4 || ls_onnx_dims(k, dk) != 4 || ls_onnx_dims(v, dv) != 4 || dk[1] < 1 ||
-        dq[1] % dk[1] != 0 || dv[1] != dk[1] || dv[2] != dk[2] || dq[3] != dk[3] || dq[0] != dk[0] ||
-        dq[0] != dv[0]) {
+    const ls_shape sq = ls_tensor_shape(q), sk = ls_tensor_shape(k), sv = ls_tensor_shape(v);
+    const ls_dim *dq = sq.dim, *dk = sk.dim, *dv = sv.dim;
+    if (sq.rank != 4 || sk.rank != 4 || sv.rank != 4 || dq[1].symbol || dq[3].symbol || dk[1].symbol || dk[1].offset < 1 ||
+        dq[1].offset % dk[1].offset != 0 || !ls_onnx_same(dv[1], dk[1]) || !ls_onnx_same(dv[2], dk[2]) ||
+        !ls_onnx_same(dq[3], dk[3]) || !ls_onnx_same(dq[0], dk[0]) || !ls_onnx_same(dq[0], dv[0])) {
         return ls_onnx_fail(
             n, LS_ERR_SHAPE,
             "expected queries [B,H,L,D], keys [B,G,S,D] and values [B,G,S,E] with G dividing H");
@@ -84,7 +89,8 @@ typedef struct attention {
     ls_tensor *q, *k, *v; /* [B,H,L,D], [B,G,S,D], [B,G,S,E], with the past */
     ls_tensor *bias;      /* of q's dtype, added to the scores; or NULL */
     ls_tensor *seen;      /* bool: what may be seen; or NULL */
-    int64_t batch, queries, keys, past;
+    ls_dim batch, queries, keys, past;
+    bool has_past;        /* of any length but 0 */
 } attention;
 
 static ls_tensor *i64(ls_onnx_node *n, int64_t value) {
@@ -98,16 +104,20 @@ static ls_tensor *also(ls_onnx_node *n, ls_tensor *seen, ls_tensor *more) {
 /* What is_causal, the windows and nonpad_kv_seqlen let be seen. Query i stands at position i + offset: after the past, or at the
  * end of each batch's valid keys. */
 static void visible(ls_onnx_node *n, attention *a, ls_tensor *valid) {
-    ls_shape grid = LS_SHAPE(a->queries, a->keys);
+    const ls_shape grid = {.rank = 2, .dim = {a->queries, a->keys}};
     bool causal = ls_onnx_attr_int(n, "is_causal", 0) != 0;
     int64_t left = ls_onnx_attr_int(n, "left_window_size", -1),
             right = ls_onnx_attr_int(n, "right_window_size", -1);
     ls_tensor *key = ls_iota(n->s, LS_I64, grid, 1), *at = ls_iota(n->s, LS_I64, grid, 0);
-    const int64_t each[] = {a->batch, 1, 1, 1};
+    const ls_shape each = {.rank = 4, .dim = {a->batch, ls_dim_of(1), ls_dim_of(1), ls_dim_of(1)}};
     if (valid) {
-        valid = ls_onnx_shaped(n, ls_cast(n->s, valid, LS_I64), 4, each);
+        valid = ls_reshape(n->s, ls_cast(n->s, valid, LS_I64), each);
     }
-    at = ls_add(n->s, at, valid && a->past == 0 ? ls_sub(n->s, valid, i64(n, a->queries)) : i64(n, a->past));
+    ls_tensor *past = ls_onnx_extent_tensor(n, a->past);
+    if (valid && !a->has_past) {
+        past = ls_sub(n->s, valid, ls_onnx_extent_tensor(n, a->queries));
+    }
+    at = ls_add(n->s, at, past);
     if (causal) {
         a->seen = also(n, a->seen, ls_le(n->s, key, at));
     }
@@ -123,20 +133,30 @@ static void visible(ls_onnx_node *n, attention *a, ls_tensor *valid) {
 }
 
 /* The mask operand, as wide as the keys: where it ends early nothing is seen. */
-static void read_mask(ls_onnx_node *n, attention *a, ls_tensor *mask) {
-    int64_t d[LS_MAX_RANK];
+static ls_status read_mask(ls_onnx_node *n, attention *a, ls_tensor *mask) {
     ls_pad_spec pads[LS_MAX_RANK] = {{0, 0, 0}};
-    int rank = ls_onnx_dims(mask, d);
-    bool boolean = ls_tensor_dtype(mask) == LS_BOOL;
-    if (rank > 0 && d[rank - 1] < a->keys && d[rank - 1] > 1) {
-        pads[rank - 1].high = a->keys - d[rank - 1];
+    const ls_shape from = ls_tensor_shape(mask);
+    int rank = from.rank;
+    bool boolean = ls_tensor_dtype(mask) == LS_BOOL, short_of = false, wide = false;
+    if (rank > 0 && !ls_onnx_same(from.dim[rank - 1], a->keys) && !ls_onnx_same(from.dim[rank - 1], ls_dim_of(1))) {
+        LS_TRY(n->err, ls_onnx_at_least(n, from.dim[rank - 1], a->keys, &short_of));
+        LS_TRY(n->err, ls_onnx_at_least(n, from.dim[rank - 1], ls_dim_of(2), &wide));
+        short_of = !short_of && wide;
+    }
+    if (short_of) {
+        ls_dim more;
+        if (!ls_onnx_minus(a->keys, from.dim[rank - 1], &more) || more.symbol) {
+            return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "a mask that ends before the keys by a number that has a symbol");
+        }
+        pads[rank - 1].high = more.offset;
         mask = ls_pad(n->s, mask, pads, boolean ? 0 : -__builtin_inf());
     }
     if (boolean) {
         a->seen = also(n, a->seen, mask);
-        return;
+        return LS_OK;
     }
     a->bias = mask ? ls_cast(n->s, mask, ls_tensor_dtype(a->q)) : NULL;
+    return LS_OK;
 }
 
 static ls_tensor *below_all(ls_onnx_node *n, ls_tensor *like) {
@@ -184,7 +204,7 @@ static ls_status attend(ls_onnx_node *n) {
               *y = NULL;
     ls_tensor *past_k = ls_onnx_in(n, 4), *past_v = ls_onnx_in(n, 5), *valid = ls_onnx_in(n, 6);
     int64_t d[LS_MAX_RANK];
-    attention a = {0};
+    attention a = {.past = ls_dim_of(0)};
     if (!q || !k || !v) {
         return ls_onnx_out(n, 0, NULL);
     }
@@ -197,21 +217,24 @@ static ls_status attend(ls_onnx_node *n) {
         return ls_onnx_fail(n, LS_ERR_INVALID, "past_key and past_value: expected both or neither");
     }
     if (past_k) {
-        a.past = ls_onnx_dims(past_k, d) == 4 ? d[2] : 0;
+        const ls_shape old = ls_tensor_shape(past_k);
+        bool none;
+        a.past = old.rank == 4 ? old.dim[2] : ls_dim_of(0);
+        LS_TRY(n->err, valid ? ls_onnx_equal(n, a.past, ls_dim_of(0), &none) : LS_OK);
+        a.has_past = valid && !none;
         a.k = ls_concat(n->s, (ls_tensor *[]){past_k, a.k}, 2, 2);
         a.v = ls_concat(n->s, (ls_tensor *[]){past_v, a.v}, 2, 2);
     }
     LS_TRY(n->err, heads_check(n, a.q, a.k, a.v));
     LS_TRY(n->err, ls_onnx_out(n, 1, a.k));
     LS_TRY(n->err, ls_onnx_out(n, 2, a.v));
-    ls_onnx_dims(a.q, d);
-    a.batch = d[0];
-    a.queries = d[2];
-    ls_onnx_dims(a.k, d);
-    a.keys = d[2];
+    const ls_shape queries = ls_tensor_shape(a.q), keys = ls_tensor_shape(a.k);
+    a.batch = queries.dim[0];
+    a.queries = queries.dim[2];
+    a.keys = keys.dim[2];
     visible(n, &a, valid);
     if (mask) {
-        read_mask(n, &a, mask);
+        LS_TRY(n->err, read_mask(n, &a, mask));
     }
     ls_dtype dtype = ls_tensor_dtype(a.q);
     bool plain = (dtype == LS_F32 || dtype == LS_F64) && !ls_onnx_wants(n, 3) &&
@@ -363,8 +386,8 @@ static ls_status linear_attention(ls_onnx_node *n) {
     return ls_onnx_out(n, 1, ls_cast(n->s, last, state));
 }
 
-const ls_onnx_op ls_onnx_attention_ops[] = {{"", "Attention", 23, 3, 7, attend, 0},
-                                            {"", "RotaryEmbedding", 23, 3, 4, rotary, 0},
+const ls_onnx_op ls_onnx_attention_ops[] = {{"", "Attention", 23, 3, 7, attend, ONNX_SYMBOLS},
+                                            {"", "RotaryEmbedding", 23, 3, 4, rotary, ONNX_SYMBOLS},
                                             {"", "LinearAttention", 1, 3, 6, linear_attention, 0},
                                             {"ai.onnx.preview", "FlexAttention", 1, 3, 3, flex_attention, 0},
                                             {0}};

@@ -1,6 +1,7 @@
 /* Operators of ONNX Runtime's domain, com.microsoft, that exported and fused models carry; their definitions are its ContribOperators
  * page's. Attention and its relatives: ops_contrib_attention.c. */
 #include "io/onnx/contrib.h"
+#include "io/onnx/extent.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -72,14 +73,15 @@ static ls_status embed_layer_norm(ls_onnx_node *n) {
     ls_tensor *kinds = ls_onnx_in(n, 4), *gamma = ls_onnx_in(n, 5), *beta = ls_onnx_in(n, 6),
               *mask = ls_onnx_in(n, 7);
     ls_tensor *at = ls_onnx_in(n, 8);
-    int64_t d[LS_MAX_RANK];
     if (!ids || !words || !places) {
         return ls_onnx_out(n, 0, NULL);
     }
-    if (ls_onnx_dims(ids, d) != 2) {
+    const ls_shape shape = ls_tensor_shape(ids);
+    if (shape.rank != 2) {
         return ls_onnx_fail(n, LS_ERR_SHAPE, "expected input_ids [batch, steps]");
     }
-    at = at ? at : ls_iota(n->s, LS_I32, LS_SHAPE(1, d[1]), 1);
+    const ls_shape line = {.rank = 2, .dim = {ls_dim_of(1), shape.dim[1]}}, each = {.rank = 1, .dim = {shape.dim[0]}};
+    at = at ? at : ls_iota(n->s, LS_I32, line, 1);
     ls_tensor *sum = ls_add(n->s, ls_gather(n->s, words, ids, 0), ls_gather(n->s, places, at, 0));
     if (segments && kinds) {
         sum = ls_add(n->s, sum, ls_gather(n->s, kinds, segments, 0));
@@ -95,7 +97,7 @@ static ls_status embed_layer_norm(ls_onnx_node *n) {
                                  ls_onnx_attr_float(n, "epsilon", 1e-12f));
     LS_TRY(n->err, ls_onnx_out(n, 0, y ? ls_cast(n->s, y, ls_tensor_dtype(sum)) : NULL));
     if (ls_onnx_wants(n, 1)) {
-        ls_tensor *count = mask ? ls_sum(n->s, mask, 1, &last, 0) : ls_full(n->s, LS_I32, LS_SHAPE(d[0]), 0);
+        ls_tensor *count = mask ? ls_sum(n->s, mask, 1, &last, 0) : ls_full(n->s, LS_I32, each, 0);
         LS_TRY(n->err, ls_onnx_out(n, 1, count));
     }
     return ls_onnx_wants(n, 2) ? ls_onnx_out(n, 2, sum) : LS_OK;
@@ -482,24 +484,24 @@ static ls_status qlinear_conv(ls_onnx_node *n) {
 
 #define MS "com.microsoft"
 const ls_onnx_op ls_onnx_contrib_ops[] = {
-    {MS, "Attention", 1, 2, 7, ls_onnx_ms_attention, 0},
-    {MS, "MultiHeadAttention", 1, 1, 10, ls_onnx_ms_multi_head_attention, 0},
+    {MS, "Attention", 1, 2, 7, ls_onnx_ms_attention, ONNX_SYMBOLS},
+    {MS, "MultiHeadAttention", 1, 1, 10, ls_onnx_ms_multi_head_attention, ONNX_SYMBOLS},
     {MS, "GroupQueryAttention", 1, 1, 14, ls_onnx_ms_group_query_attention, 0},
-    {MS, "RotaryEmbedding", 1, 4, 4, ls_onnx_ms_rotary_embedding, 0},
-    {MS, "SkipLayerNormalization", 1, 3, 5, skip_layer_norm, 0},
-    {MS, "SkipSimplifiedLayerNormalization", 1, 3, 4, skip_simplified_layer_norm, 0},
-    {MS, "SimplifiedLayerNormalization", 1, 2, 2, simplified_layer_norm, 0},
-    {"", "SimplifiedLayerNormalization", 1, 2, 2, simplified_layer_norm, 0},
-    {MS, "EmbedLayerNormalization", 1, 1, 9, embed_layer_norm, 0},
-    {MS, "FastGelu", 1, 1, 2, fast_gelu, 0},
-    {MS, "Gelu", 1, 1, 1, gelu, 0},
-    {MS, "BiasGelu", 1, 2, 2, gelu, 0},
-    {MS, "QuickGelu", 1, 1, 1, quick_gelu, 0},
-    {MS, "BiasAdd", 1, 3, 3, bias_add, 0},
-    {MS, "FusedMatMul", 1, 2, 2, fused_matmul, 0},
-    {MS, "TransposeMatMul", 1, 2, 2, fused_matmul, 0},
-    {MS, "FusedMatMulActivation", 1, 2, 2, fused_matmul, 0},
-    {MS, "FusedGemm", 1, 2, 3, fused_gemm, 0},
+    {MS, "RotaryEmbedding", 1, 4, 4, ls_onnx_ms_rotary_embedding, ONNX_SYMBOLS},
+    {MS, "SkipLayerNormalization", 1, 3, 5, skip_layer_norm, ONNX_SYMBOLS},
+    {MS, "SkipSimplifiedLayerNormalization", 1, 3, 4, skip_simplified_layer_norm, ONNX_SYMBOLS},
+    {MS, "SimplifiedLayerNormalization", 1, 2, 2, simplified_layer_norm, ONNX_SYMBOLS},
+    {"", "SimplifiedLayerNormalization", 1, 2, 2, simplified_layer_norm, ONNX_SYMBOLS},
+    {MS, "EmbedLayerNormalization", 1, 1, 9, embed_layer_norm, ONNX_SYMBOLS},
+    {MS, "FastGelu", 1, 1, 2, fast_gelu, ONNX_SYMBOLS},
+    {MS, "Gelu", 1, 1, 1, gelu, ONNX_SYMBOLS},
+    {MS, "BiasGelu", 1, 2, 2, gelu, ONNX_SYMBOLS},
+    {MS, "QuickGelu", 1, 1, 1, quick_gelu, ONNX_SYMBOLS},
+    {MS, "BiasAdd", 1, 3, 3, bias_add, ONNX_SYMBOLS},
+    {MS, "FusedMatMul", 1, 2, 2, fused_matmul, ONNX_SYMBOLS},
+    {MS, "TransposeMatMul", 1, 2, 2, fused_matmul, ONNX_SYMBOLS},
+    {MS, "FusedMatMulActivation", 1, 2, 2, fused_matmul, ONNX_SYMBOLS},
+    {MS, "FusedGemm", 1, 2, 3, fused_gemm, ONNX_SYMBOLS},
     {MS, "FusedConv", 1, 2, 4, fused_conv, 0},
     {MS, "QLinearAveragePool", 1, 2, 5, qlinear_average_pool, 0},
     {MS, "QLinearSoftmax", 1, 2, 5, qlinear_softmax, 0},
@@ -508,8 +510,8 @@ const ls_onnx_op ls_onnx_contrib_ops[] = {
     {MS, "DynamicQuantizeMatMul", 1, 3, 5, dynamic_quantize_matmul, 0},
     {MS, "QuantizeLinear", 1, 2, 3, quantize_linear, 0},
     {MS, "DequantizeLinear", 1, 2, 3, dequantize_linear, 0},
-    {MS, "Trilu", 1, 1, 2, trilu, 0},
-    {MS, "MatMulNBits", 1, 3, 6, matmul_nbits, 0},
+    {MS, "Trilu", 1, 1, 2, trilu, ONNX_SYMBOLS},
+    {MS, "MatMulNBits", 1, 3, 6, matmul_nbits, ONNX_SYMBOLS},
     {MS, "QLinearAdd", 1, 2, 8, qlinear_add, 0},
     {MS, "QLinearMul", 1, 2, 8, qlinear_mul, 0},
     {MS, "QLinearSigmoid", 1, 2, 5, qlinear_sigmoid, 0},

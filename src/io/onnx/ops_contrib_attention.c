@@ -1,13 +1,14 @@
 /* The attention operators of ONNX Runtime's domain. Their integer masks add mask_filter_value to scores; what comes later than a query,
  * or lies outside of a batch's keys, is not seen at all. */
 #include "io/onnx/contrib.h"
+#include "io/onnx/extent.h"
 #include "io/onnx/heads.h"
 #include <inttypes.h>
 
 typedef struct attention {
     ls_tensor *q, *k, *v;   /* [B,N,S,D], [B,G,T,D], [B,G,T,E] */
     ls_tensor *bias, *seen; /* added to the scores; bool. Broadcast to [B,N,S,T]; either may be NULL */
-    int64_t batch, steps, keys, past;
+    ls_dim batch, steps, keys, past;
     double scale, cap; /* 0: the usual; none */
 } attention;
 
@@ -26,17 +27,17 @@ static void add_bias(ls_onnx_node *n, attention *a, ls_tensor *bias) {
 }
 
 static ls_status measure(ls_onnx_node *n, attention *a) {
-    int64_t q[LS_MAX_RANK], k[LS_MAX_RANK];
     if (!a->q || !a->k || !a->v) {
         return ls_onnx_out(n, 0, NULL);
     }
-    if (ls_onnx_dims(a->q, q) != 4 || ls_onnx_dims(a->k, k) != 4 || k[1] < 1 || q[1] % k[1] != 0) {
+    const ls_shape q = ls_tensor_shape(a->q), k = ls_tensor_shape(a->k);
+    if (q.rank != 4 || k.rank != 4 || q.dim[1].symbol || q.dim[3].symbol || k.dim[1].symbol || k.dim[1].offset < 1 || q.dim[1].offset % k.dim[1].offset != 0) {
         return ls_onnx_fail(n, LS_ERR_SHAPE,
                             "expected queries [B,N,S,D] and keys [B,G,T,D] with G dividing N");
     }
-    a->batch = q[0];
-    a->steps = q[2];
-    a->keys = k[2];
+    a->batch = q.dim[0];
+    a->steps = q.dim[2];
+    a->keys = k.dim[2];
     return LS_OK;
 }
 
@@ -66,32 +67,45 @@ static ls_status attend(ls_onnx_node *n, attention *a, ls_tensor **out) {
 
 /* Query i stands at position past + i and sees keys up to there. */
 static void see_the_past(ls_onnx_node *n, attention *a) {
-    ls_shape grid = LS_SHAPE(a->steps, a->keys);
-    ls_tensor *at = ls_add(n->s, ls_iota(n->s, LS_I64, grid, 0), i64(n, a->past));
+    const ls_shape grid = {.rank = 2, .dim = {a->steps, a->keys}};
+    ls_tensor *at = ls_add(n->s, ls_iota(n->s, LS_I64, grid, 0), ls_onnx_extent_tensor(n, a->past));
     a->seen = also(n, a->seen, ls_le(n->s, ls_iota(n->s, LS_I64, grid, 1), at));
 }
 
 /* mask_index in its forms: [B,T], [B,S,T] and [B,1,M,M] of 0 (hidden) and 1; [B], ends; [2B], ends and then starts. */
 static ls_status read_mask(ls_onnx_node *n, attention *a, ls_tensor *mask) {
-    int64_t d[LS_MAX_RANK];
     if (!mask) {
         return LS_OK;
     }
     ls_dtype dtype = ls_tensor_dtype(a->q);
-    int rank = ls_onnx_dims(mask, d);
+    const ls_shape from = ls_tensor_shape(mask);
+    const ls_dim *d = from.dim, one = ls_dim_of(1);
+    int rank = from.rank;
+    bool ends = rank == 1 && ls_onnx_same(d[0], a->batch), both = rank == 1 && !a->batch.symbol && d[0].offset == 2 * a->batch.offset && !d[0].symbol;
     ls_tensor *shown, *zero = ls_full(n->s, ls_tensor_dtype(mask), LS_SCALAR, 0);
     if (rank == 2 || rank == 3) {
-        const int64_t spread[] = {d[0], 1, rank == 3 ? d[1] : 1, d[rank - 1]};
-        shown = ls_gt(n->s, ls_onnx_shaped(n, mask, 4, spread), zero);
+        const ls_shape spread = {.rank = 4, .dim = {d[0], one, rank == 3 ? d[1] : one, d[rank - 1]}};
+        shown = ls_gt(n->s, ls_reshape(n->s, mask, spread), zero);
     } else if (rank == 4) {
-        ls_tensor *part = ls_narrow(n->s, ls_narrow(n->s, mask, 2, a->past, a->steps), 3, 0, a->keys);
-        shown = ls_gt(n->s, part, zero);
-    } else if (rank == 1 && (d[0] == a->batch || d[0] == 2 * a->batch)) {
-        const int64_t each[] = {a->batch, 1, 1, 1};
-        ls_tensor *key = ls_iota(n->s, LS_I64, LS_SHAPE(1, a->keys), 1), *all = ls_cast(n->s, mask, LS_I64);
-        shown = ls_lt(n->s, key, ls_onnx_shaped(n, ls_narrow(n->s, all, 0, 0, a->batch), 4, each));
-        if (d[0] != a->batch) {
-            ls_tensor *start = ls_onnx_shaped(n, ls_narrow(n->s, all, 0, a->batch, a->batch), 4, each);
+        bool enough;
+        ls_dim end;
+        if (!ls_onnx_plus(a->past, a->steps, &end)) {
+            return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "a part of the mask that is no multiple of a symbol plus a number");
+        }
+        for (int i = 2; i < 4; i++) {
+            LS_TRY(n->err, ls_onnx_at_least(n, d[i], i == 2 ? end : a->keys, &enough));
+            if (!enough) {
+                return ls_onnx_fail(n, LS_ERR_SHAPE, "axis %d of the mask ends before the keys", i);
+            }
+        }
+        ls_tensor *part = ls_onnx_part(n, mask, 2, a->past, a->steps);
+        shown = ls_gt(n->s, part ? ls_onnx_part(n, part, 3, ls_dim_of(0), a->keys) : NULL, zero);
+    } else if (ends || both) {
+        const ls_shape each = {.rank = 4, .dim = {a->batch, one, one, one}}, line = {.rank = 2, .dim = {one, a->keys}};
+        ls_tensor *key = ls_iota(n->s, LS_I64, line, 1), *all = ls_cast(n->s, mask, LS_I64);
+        shown = ls_lt(n->s, key, ls_reshape(n->s, ends ? all : ls_narrow(n->s, all, 0, 0, a->batch.offset), each));
+        if (!ends) {
+            ls_tensor *start = ls_reshape(n->s, ls_narrow(n->s, all, 0, a->batch.offset, a->batch.offset), each);
             shown = ls_and(n->s, shown, ls_ge(n->s, key, start));
         }
     } else {
@@ -104,12 +118,12 @@ static ls_status read_mask(ls_onnx_node *n, attention *a, ls_tensor *mask) {
 
 /* past[2,B,N,P,D], keys and values stacked, in front of k and v; both stacked are result 1. */
 static ls_status with_past(ls_onnx_node *n, attention *a, ls_tensor *past) {
-    int64_t d[LS_MAX_RANK];
     ls_tensor **both[] = {&a->k, &a->v};
-    if (past && (ls_onnx_dims(past, d) != 5 || d[0] != 2)) {
+    const ls_shape from = past ? ls_tensor_shape(past) : LS_SCALAR;
+    if (past && (from.rank != 5 || !ls_onnx_same(from.dim[0], ls_dim_of(2)))) {
         return ls_onnx_fail(n, LS_ERR_SHAPE, "expected past [2, batch, heads, steps, features]");
     }
-    a->past = past ? d[3] : 0;
+    a->past = past ? from.dim[3] : ls_dim_of(0);
     for (int i = 0; i < 2 && past; i++) {
         ls_tensor *old = ls_squeeze(n->s, ls_narrow(n->s, past, 0, i, 1), 0), *parts[] = {old, *both[i]};
         *both[i] = ls_concat(n->s, parts, 2, 2);
@@ -122,7 +136,7 @@ ls_status ls_onnx_ms_attention(ls_onnx_node *n) {
     int64_t heads = ls_onnx_attr_int(n, "num_heads", 0), d[LS_MAX_RANK], sizes[3], at = 0;
     int given;
     const int64_t *list = ls_onnx_attr_ints(n, "qkv_hidden_sizes", &given);
-    attention a = {.scale = ls_onnx_attr_float(n, "scale", 0)};
+    attention a = {.scale = ls_onnx_attr_float(n, "scale", 0), .past = ls_dim_of(0)};
     if (!x || !w) {
         return ls_onnx_out(n, 0, NULL);
     }
@@ -169,7 +183,7 @@ ls_status ls_onnx_ms_multi_head_attention(ls_onnx_node *n) {
               *bias = ls_onnx_in(n, 3), *y = NULL;
     ls_tensor *past[3] = {NULL, ls_onnx_in(n, 6), ls_onnx_in(n, 7)};
     int64_t heads = ls_onnx_attr_int(n, "num_heads", 0), d[LS_MAX_RANK], at = 0;
-    attention a = {.scale = ls_onnx_attr_float(n, "scale", 0)};
+    attention a = {.scale = ls_onnx_attr_float(n, "scale", 0), .past = ls_dim_of(0)};
     ls_tensor **parts[] = {&a.q, &a.k, &a.v};
     if (!x) {
         return ls_onnx_out(n, 0, NULL);
@@ -195,7 +209,8 @@ ls_status ls_onnx_ms_multi_head_attention(ls_onnx_node *n) {
     }
     for (int i = 1; i < 3; i++) {
         if (past[i]) {
-            a.past = ls_onnx_dims(past[i], d) == 4 ? d[2] : 0;
+            const ls_shape old = ls_tensor_shape(past[i]);
+            a.past = old.rank == 4 ? old.dim[2] : ls_dim_of(0);
             *parts[i] = ls_concat(n->s, (ls_tensor *[]){past[i], *parts[i]}, 2, 2);
         }
         if (ls_onnx_wants(n, i)) {
@@ -245,7 +260,8 @@ ls_status ls_onnx_ms_rotary_embedding(ls_onnx_node *n) {
     ls_onnx_dims(heads, d);
     if (ls_onnx_dims(ids, i) < 2) { /* the first position */
         const int64_t one[] = {1, 1};
-        ls_tensor *steps = ls_iota(n->s, LS_I64, LS_SHAPE(1, d[2]), 1);
+        const ls_shape line = {.rank = 2, .dim = {ls_dim_of(1), ls_tensor_shape(heads).dim[2]}};
+        ls_tensor *steps = ls_iota(n->s, LS_I64, line, 1);
         ids = ls_add(n->s, steps, ls_onnx_shaped(n, ls_cast(n->s, ids, LS_I64), 2, one));
     }
     ls_tensor *y = rotated(n, heads, cosine, sine, ids, ls_onnx_attr_int(n, "interleaved", 0) != 0);
@@ -331,8 +347,8 @@ ls_status ls_onnx_ms_group_query_attention(ls_onnx_node *n) {
         LS_TRY(n->err, ls_onnx_out(n, i, *parts[i]));
     }
     LS_TRY(n->err, measure(n, &a));
-    ls_tensor *key = ls_iota(n->s, LS_I64, LS_SHAPE(steps, a.keys), 1),
-              *at = ls_iota(n->s, LS_I64, LS_SHAPE(steps, a.keys), 0);
+    const ls_shape grid = {.rank = 2, .dim = {a.steps, a.keys}};
+    ls_tensor *key = ls_iota(n->s, LS_I64, grid, 1), *at = ls_iota(n->s, LS_I64, grid, 0);
     at = ls_add(n->s, at, ls_onnx_shaped(n, before, 4, spread));
     ls_tensor *last = ls_onnx_shaped(n, ls_cast(n->s, lengths, LS_I64), 4, spread);
     a.seen = ls_and(n->s, ls_le(n->s, key, at), ls_le(n->s, key, last));

@@ -1,5 +1,6 @@
 /* ONNX: reading and writing by index, one-hot, the k best, and what is found by looking at numbers. ONNX counts negative
  * indices from the end; Lockstep's gathers and scatters do not, so they are made positive here. */
+#include "io/onnx/extent.h"
 #include "io/onnx/moved.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,14 +15,13 @@ static ls_tensor *positive(ls_onnx_node *n, ls_tensor *index, ls_tensor *extents
 }
 
 /* Operand i, indices along an axis of an extent. Those that are known are checked here. */
-static ls_status read_index(ls_onnx_node *n, int i, int64_t extent, ls_tensor **out_index) {
+static ls_status read_index(ls_onnx_node *n, int i, ls_dim extent, ls_tensor **out_index) {
     *out_index = ls_onnx_in(n, i);
     if (!*out_index) {
         return ls_onnx_out(n, 0, NULL);
     }
-    if (!n->in[i]->known) {
-        ls_tensor *e = ls_full_i64(n->s, ls_tensor_dtype(*out_index), LS_SCALAR, extent);
-        *out_index = positive(n, *out_index, e);
+    if (!n->in[i]->known || extent.symbol) {
+        *out_index = positive(n, *out_index, ls_cast(n->s, ls_onnx_extent_tensor(n, extent), ls_tensor_dtype(*out_index)));
         return *out_index ? LS_OK : ls_onnx_out(n, 0, NULL);
     }
     int64_t *list, dims[LS_MAX_RANK];
@@ -29,11 +29,11 @@ static ls_status read_index(ls_onnx_node *n, int i, int64_t extent, ls_tensor **
     bool any = false;
     LS_TRY(n->err, ls_onnx_ints(n, i, &list, &count));
     for (int k = 0; k < count; k++) {
-        if (list[k] < -extent || list[k] >= extent) {
-            return ls_onnx_fail(n, LS_ERR_RANGE, "index %" PRId64 " of extent %" PRId64, list[k], extent);
+        if (list[k] < -extent.offset || list[k] >= extent.offset) {
+            return ls_onnx_fail(n, LS_ERR_RANGE, "index %" PRId64 " of extent %" PRId64, list[k], extent.offset);
         }
         any |= list[k] < 0;
-        list[k] += list[k] < 0 ? extent : 0;
+        list[k] += list[k] < 0 ? extent.offset : 0;
     }
     if (any) {
         int rank = ls_onnx_dims(*out_index, dims);
@@ -42,29 +42,46 @@ static ls_status read_index(ls_onnx_node *n, int i, int64_t extent, ls_tensor **
     return *out_index ? LS_OK : ls_onnx_out(n, 0, NULL);
 }
 
+/* One known index: no need to look it up, it is a part of x. */
+static ls_status gather_one(ls_onnx_node *n, ls_tensor *x, int axis, const ls_shape *parts) {
+    ls_dim *at, extent = ls_tensor_shape(x).dim[axis];
+    int count;
+    bool front, low, high;
+    LS_TRY(n->err, ls_onnx_extents(n, 1, &at, &count));
+    LS_TRY(n->err, ls_onnx_at_least(n, *at, ls_dim_of(0), &front));
+    if (!front && !ls_onnx_plus(*at, extent, at)) {
+        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "an index that is no multiple of a symbol plus a number");
+    }
+    LS_TRY(n->err, ls_onnx_at_least(n, *at, ls_dim_of(0), &low));
+    LS_TRY(n->err, ls_onnx_at_least(n, *at, extent, &high));
+    if (!low || high) {
+        return ls_onnx_fail(n, LS_ERR_RANGE, "index %" PRId64 " of extent %" PRId64, at->offset - (front ? 0 : extent.offset), extent.offset);
+    }
+    ls_tensor *part = ls_onnx_part(n, x, axis, *at, ls_dim_of(1));
+    return ls_onnx_moved_out(n, 0, part ? ls_reshape(n->s, part, *parts) : NULL, 0);
+}
+
 static ls_status gather(ls_onnx_node *n) {
-    ls_tensor *x = ls_onnx_moved_in(n, 0), *index;
-    int64_t dims[LS_MAX_RANK];
-    int axis, rank = x ? ls_onnx_dims(x, dims) : 0;
-    if (!x) {
+    ls_tensor *x = ls_onnx_moved_in(n, 0), *index = ls_onnx_in(n, 1);
+    int axis;
+    if (!x || !index) {
         return ls_onnx_out(n, 0, NULL);
     }
-    LS_TRY(n->err, ls_onnx_axis(n, ls_onnx_attr_int(n, "axis", 0), rank, &axis));
-    LS_TRY(n->err, read_index(n, 1, dims[axis], &index));
-    if (n->in[1]->known && ls_tensor_numel(n->s, index) == 1) { /* no need to index: a part of x */
-        int64_t at, parts[LS_MAX_RANK], one[LS_MAX_RANK];
-        LS_TRY(n->err, ls_onnx_int(n, 1, 0, &at));
-        int more = ls_onnx_dims(index, one), count = 0;
-        if (rank - 1 + more <= LS_MAX_RANK) {
-            for (int i = 0; i < rank; i++) {
-                for (int k = 0; k < (i == axis ? more : 1); k++) {
-                    parts[count++] = i == axis ? 1 : dims[i];
-                }
-            }
-            ls_tensor *part = ls_narrow(n->s, x, axis, at < 0 ? at + dims[axis] : at, 1);
-            return ls_onnx_moved_out(n, 0, part ? ls_onnx_shaped(n, part, count, parts) : NULL, 0);
-        }
+    const ls_shape from = ls_tensor_shape(x), of_index = ls_tensor_shape(index);
+    ls_shape parts = {.rank = from.rank - 1 + of_index.rank};
+    LS_TRY(n->err, ls_onnx_axis(n, ls_onnx_attr_int(n, "axis", 0), from.rank, &axis));
+    bool one = (n->in[1]->known || n->in[1]->extents) && parts.rank <= LS_MAX_RANK;
+    for (int i = 0; i < of_index.rank; i++) {
+        one = one && ls_onnx_same(of_index.dim[i], ls_dim_of(1));
     }
+    if (one) {
+        for (int i = 0; i < parts.rank; i++) {
+            bool old = i < axis || i >= axis + of_index.rank;
+            parts.dim[i] = old ? from.dim[i < axis ? i : i - of_index.rank + 1] : ls_dim_of(1);
+        }
+        return gather_one(n, x, axis, &parts);
+    }
+    LS_TRY(n->err, read_index(n, 1, from.dim[axis], &index));
     return ls_onnx_moved_out(n, 0, ls_gather(n->s, x, index, axis), 0);
 }
 
@@ -76,7 +93,7 @@ static ls_status gather_elements(ls_onnx_node *n) {
         return ls_onnx_out(n, 0, NULL);
     }
     LS_TRY(n->err, ls_onnx_axis(n, ls_onnx_attr_int(n, "axis", 0), ls_onnx_dims(x, dims), &axis));
-    LS_TRY(n->err, read_index(n, 1, dims[axis], &index));
+    LS_TRY(n->err, read_index(n, 1, ls_tensor_shape(x).dim[axis], &index));
     return ls_onnx_moved_out(n, 0, ls_take_along(n->s, x, index, axis), 0);
 }
 
@@ -123,7 +140,7 @@ static ls_status scatter_elements(ls_onnx_node *n) {
     }
     LS_TRY(n->err, scatter_kind(n, &kind));
     LS_TRY(n->err, ls_onnx_axis(n, ls_onnx_attr_int(n, "axis", 0), ls_onnx_dims(x, dims), &axis));
-    LS_TRY(n->err, read_index(n, 1, dims[axis], &index));
+    LS_TRY(n->err, read_index(n, 1, ls_tensor_shape(x).dim[axis], &index));
     return ls_onnx_moved_out(n, 0, ls_put_along(n->s, x, index, updates, axis, kind), 0);
 }
 
@@ -533,8 +550,8 @@ static ls_status non_max_suppression(ls_onnx_node *n) {
 }
 
 const ls_onnx_op ls_onnx_index_ops[] = {
-    {"", "Gather", 1, 2, 2, gather, 0},
-    {"", "GatherElements", 11, 2, 2, gather_elements, 0},
+    {"", "Gather", 1, 2, 2, gather, ONNX_SYMBOLS},
+    {"", "GatherElements", 11, 2, 2, gather_elements, ONNX_SYMBOLS},
     {"", "GatherND", 11, 2, 2, gather_nd, 0},
     {"", "Scatter", 9, 3, 3, scatter_elements, 0},
     {"", "ScatterElements", 11, 3, 3, scatter_elements, 0},

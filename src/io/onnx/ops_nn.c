@@ -72,6 +72,9 @@ static ls_status geometry(ls_onnx_node *n, int d, const int64_t *in, const int64
                                 ": out of range",
                                 i, kernel[i], out->stride[i], out->dilation[i]);
         }
+        if (mode != PAD_GIVEN && mode != PAD_VALID && in[i] < 0) {
+            return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "auto_pad along spatial axis %d, whose extent has a symbol", i);
+        }
         if (mode == PAD_GIVEN) {
             out->pad_low[i] = pads[i];
             out->pad_high[i] = pads[d + i];
@@ -238,6 +241,9 @@ static ls_status pool_geometry(ls_onnx_node *n, ls_tensor *x, int64_t *in, int64
         int64_t reach = (kernel[i] - 1) * spec->dilation[i], stride = spec->stride[i];
         int64_t room = in[2 + i] + spec->pad_low[i] + spec->pad_high[i] - reach - 1;
         out_extra[i] = 0;
+        if (ceil && in[2 + i] < 0) {
+            return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "ceil_mode along spatial axis %d, whose extent has a symbol", i);
+        }
         if (ceil && room >= 0) {
             int64_t last = (room + stride - 1) / stride;
             last -= last * stride >= in[2 + i] + spec->pad_low[i];
@@ -409,17 +415,17 @@ static ls_status dropout(ls_onnx_node *n) {
     return ls_onnx_wants(n, 1) ? ls_onnx_out(n, 1, mask) : LS_OK;
 }
 
-const ls_onnx_op ls_onnx_nn_ops[] = {{"", "Conv", 1, 2, 3, conv, 0},
+const ls_onnx_op ls_onnx_nn_ops[] = {{"", "Conv", 1, 2, 3, conv, ONNX_SYMBOLS},
                                      {"", "ConvTranspose", 1, 2, 3, conv_transpose, 0},
                                      {"", "DeformConv", 1, 3, 5, deform_conv, 0},
                                      {"", "CausalConvWithState", 1, 2, 4, causal_conv, 0},
-                                     {"", "MaxPool", 1, 1, 1, max_pool, 0},
-                                     {"", "AveragePool", 1, 1, 1, avg_pool, 0},
+                                     {"", "MaxPool", 1, 1, 1, max_pool, ONNX_SYMBOLS},
+                                     {"", "AveragePool", 1, 1, 1, avg_pool, ONNX_SYMBOLS},
                                      {"", "LpPool", 1, 1, 1, lp_pool, 0},
-                                     {"", "GlobalAveragePool", 1, 1, 1, global_avg_pool, 0},
-                                     {"", "GlobalMaxPool", 1, 1, 1, global_max_pool, 0},
+                                     {"", "GlobalAveragePool", 1, 1, 1, global_avg_pool, ONNX_SYMBOLS},
+                                     {"", "GlobalMaxPool", 1, 1, 1, global_max_pool, ONNX_SYMBOLS},
                                      {"", "GlobalLpPool", 1, 1, 1, global_lp_pool, 0},
                                      {"", "MaxUnpool", 1, 2, 3, max_unpool, 0},
-                                     {"", "LRN", 1, 1, 1, lrn, 0},
-                                     {"", "Dropout", 1, 1, 3, dropout, ONNX_DEVICE},
+                                     {"", "LRN", 1, 1, 1, lrn, ONNX_SYMBOLS},
+                                     {"", "Dropout", 1, 1, 3, dropout, ONNX_DEVICE | ONNX_SYMBOLS},
                                      {0}};

@@ -1,6 +1,6 @@
 /* Normalisations. As the specification's functions do it: the statistics and the quotient are computed in the stash type, rounded to
  * the operand's type, then scaled and shifted in that. Variances take two passes. */
-#include "io/onnx/onnx.h"
+#include "io/onnx/extent.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -84,23 +84,25 @@ static ls_status rms_norm(ls_onnx_node *n) {
 /* x[N,C,...] normalized in groups of its channels; scale and bias are [C], or [groups] before version 21. */
 static ls_status grouped(ls_onnx_node *n, ls_tensor *x, int64_t groups, ls_dtype stash) {
     ls_tensor *parameters[2] = {ls_onnx_in(n, 1), ls_onnx_in(n, 2)}, *mean, *root;
-    int64_t dims[LS_MAX_RANK], cut[3], given[LS_MAX_RANK];
+    int64_t dims[LS_MAX_RANK], given[LS_MAX_RANK];
     int rank = ls_onnx_dims(x, dims), axis = 2;
-    if (rank < 2 || groups < 1 || dims[1] % groups != 0) {
+    const ls_shape shape = ls_tensor_shape(x);
+    ls_shape cut = {.rank = 3};
+    if (rank < 2 || groups < 1 || dims[1] < 0 || dims[1] % groups != 0) {
         return ls_onnx_fail(n, LS_ERR_SHAPE,
                             "%" PRId64
                             " groups over an operand of rank %d: expected a divisor of its channels, axis 1",
                             groups, rank);
     }
-    cut[0] = dims[0];
-    cut[1] = groups;
-    cut[2] = dims[1] / groups;
-    for (int i = 2; i < rank; i++) {
-        cut[2] *= dims[i];
+    LS_TRY(n->err, ls_onnx_volume(n, &shape, 2, rank, &cut.dim[2]));
+    if (!ls_onnx_times(cut.dim[2], ls_dim_of(dims[1] / groups), &cut.dim[2])) {
+        return ls_onnx_fail(n, LS_ERR_SHAPE, "too many elements");
     }
+    cut.dim[0] = shape.dim[0];
+    cut.dim[1] = ls_dim_of(groups);
     double eps = ls_onnx_attr_float(n, "epsilon", 1e-5f);
-    ls_tensor *y = normalized(n, ls_onnx_shaped(n, x, 3, cut), 1, &axis, eps, stash, true, &mean, &root);
-    y = y ? ls_onnx_shaped(n, y, rank, dims) : NULL;
+    ls_tensor *y = normalized(n, ls_reshape(n->s, x, cut), 1, &axis, eps, stash, true, &mean, &root);
+    y = y ? ls_reshape(n->s, y, shape) : NULL;
     for (int i = 0; i < 2 && y; i++) {
         ls_tensor *w = parameters[i];
         if (w && ls_onnx_dims(w, given) == 1 && given[0] == groups && groups != dims[1]) {
@@ -196,9 +198,11 @@ static ls_status batch_normalization(ls_onnx_node *n) {
         return ls_onnx_fail(n, LS_ERR_SHAPE, "the operand is a scalar: expected [batch, channels, ...]");
     }
     if (b.rank == 1) { /* one channel */
-        dims[b.rank++] = 1;
+        b.rank = 2;
+        b.x = ls_cast(n->s, ls_unsqueeze(n->s, x, 1), wide);
+    } else {
+        b.x = ls_cast(n->s, x, wide);
     }
-    b.x = ls_cast(n->s, ls_onnx_shaped(n, x, b.rank, dims), wide);
     for (int i = 0; i < 4; i++) {
         ls_tensor *p = ls_onnx_in(n, i + 1);
         parameters[i] = p ? per_channel(n, ls_cast(n->s, p, wide), spatial ? b.rank - 2 : 0) : NULL;
@@ -215,9 +219,9 @@ static ls_status batch_normalization(ls_onnx_node *n) {
     return ls_onnx_out(n, 0, y ? ls_cast(n->s, ls_reshape(n->s, y, ls_tensor_shape(x)), dtype) : NULL);
 }
 
-const ls_onnx_op ls_onnx_norm_ops[] = {{"", "BatchNormalization", 1, 5, 5, batch_normalization, 0},
-                                       {"", "InstanceNormalization", 1, 3, 3, instance_norm, 0},
-                                       {"", "GroupNormalization", 18, 3, 3, group_norm, 0},
-                                       {"", "LayerNormalization", 17, 2, 3, layer_norm, 0},
-                                       {"", "RMSNormalization", 23, 2, 2, rms_norm, 0},
+const ls_onnx_op ls_onnx_norm_ops[] = {{"", "BatchNormalization", 1, 5, 5, batch_normalization, ONNX_SYMBOLS},
+                                       {"", "InstanceNormalization", 1, 3, 3, instance_norm, ONNX_SYMBOLS},
+                                       {"", "GroupNormalization", 18, 3, 3, group_norm, ONNX_SYMBOLS},
+                                       {"", "LayerNormalization", 17, 2, 3, layer_norm, ONNX_SYMBOLS},
+                                       {"", "RMSNormalization", 23, 2, 2, rms_norm, ONNX_SYMBOLS},
                                        {0}};

@@ -3,6 +3,7 @@
  * once. */
 #include "base/dtype.h"
 #include "io/onnx/convert.h"
+#include "io/onnx/extent.h"
 
 typedef enum reduction {
     RED_SUM,
@@ -55,39 +56,46 @@ static ls_tensor *sum_over(ls_onnx_node *n, ls_tensor *x, const over *o) {
 }
 
 static ls_tensor *mean_over(ls_onnx_node *n, ls_tensor *x, const over *o) {
-    int64_t dims[LS_MAX_RANK], count = 1;
+    int64_t count = 1;
     if (!x || o->nothing) {
         return x;
     }
-    ls_onnx_dims(x, dims);
+    const ls_shape shape = ls_tensor_shape(x);
+    ls_tensor *symbolic = NULL;
     for (int i = 0; i < o->count; i++) {
-        count *= dims[o->axes[i]];
+        ls_dim d = shape.dim[o->axes[i]];
+        count *= d.symbol ? 1 : d.offset;
+        ls_tensor *more = d.symbol ? ls_dim_value(n->s, d) : symbolic;
+        symbolic = d.symbol && symbolic ? ls_mul(n->s, symbolic, more) : more;
     }
-    ls_tensor *divisor = ls_full_i64(n->s, ls_tensor_dtype(x), LS_SCALAR, count);
+    ls_tensor *divisor = ls_full_i64(n->s, symbolic ? LS_I64 : ls_tensor_dtype(x), LS_SCALAR, count);
+    divisor = symbolic ? ls_cast(n->s, ls_mul(n->s, symbolic, divisor), ls_tensor_dtype(x)) : divisor;
     return ls_div(n->s, sum_over(n, x, o), divisor);
 }
 
 /* The smallest or largest of nothing is the other end of the type. */
 static ls_tensor *extreme_over(ls_onnx_node *n, ls_tensor *x, const over *o, bool largest) {
-    int64_t dims[LS_MAX_RANK];
-    int rank = ls_onnx_dims(x, dims);
-    bool empty = false;
-    ls_shape shape = ls_tensor_shape(x);
+    const ls_shape from = ls_tensor_shape(x);
+    ls_shape shape = {.rank = 0};
+    bool empty = false, gone[LS_MAX_RANK] = {false};
     if (o->nothing) {
         return x;
     }
     for (int i = 0; i < o->count; i++) {
-        empty |= dims[o->axes[i]] == 0;
-        dims[o->axes[i]] = o->keep ? 1 : -1;
+        bool none;
+        if (ls_onnx_equal(n, from.dim[o->axes[i]], ls_dim_of(0), &none) != LS_OK) {
+            return NULL;
+        }
+        empty |= none;
+        gone[o->axes[i]] = true;
     }
     if (!empty) {
         return largest ? ls_amax(n->s, x, o->count, o->axes, o->keep)
                        : ls_amin(n->s, x, o->count, o->axes, o->keep);
     }
-    shape.rank = 0;
-    for (int i = 0; i < rank; i++) {
-        if (dims[i] >= 0) {
-            shape.dim[shape.rank++] = ls_dim_of(dims[i]);
+    for (int i = 0; i < from.rank; i++) {
+        if (!gone[i] || o->keep) {
+            shape.dim[shape.rank++] = gone[i] ? ls_dim_of(1) : from.dim[i];
         }
     }
     return ls_full(n->s, ls_tensor_dtype(x), shape, largest ? -__builtin_inf() : __builtin_inf());
@@ -172,17 +180,17 @@ REDUCE(reduce_sum_square, RED_SUM_SQUARE)
 static ls_status arg_extreme(ls_onnx_node *n, bool largest) {
     ls_session *s = n->s;
     ls_tensor *x = ls_onnx_in(n, 0);
-    int64_t dims[LS_MAX_RANK];
     int axis;
     if (!x) {
         return ls_onnx_out(n, 0, NULL);
     }
-    LS_TRY(n->err, ls_onnx_axis(n, ls_onnx_attr_int(n, "axis", 0), ls_onnx_dims(x, dims), &axis));
+    const ls_shape shape = ls_tensor_shape(x);
+    LS_TRY(n->err, ls_onnx_axis(n, ls_onnx_attr_int(n, "axis", 0), shape.rank, &axis));
     bool last = ls_onnx_attr_int(n, "select_last_index", 0) != 0;
     int keep = ls_onnx_attr_int(n, "keepdims", 1) != 0;
     x = last ? ls_flip(s, x, axis) : x;
     ls_tensor *y = largest ? ls_argmax(s, x, 1, &axis, keep) : ls_argmin(s, x, 1, &axis, keep);
-    return ls_onnx_out(n, 0, last ? ls_sub(s, ls_full_i64(s, LS_I64, LS_SCALAR, dims[axis] - 1), y) : y);
+    return ls_onnx_out(n, 0, last ? ls_sub(s, ls_sub(s, ls_onnx_extent_tensor(n, shape.dim[axis]), ls_full_i64(s, LS_I64, LS_SCALAR, 1)), y) : y);
 }
 
 static ls_status arg_max(ls_onnx_node *n) {
@@ -229,12 +237,13 @@ static ls_tensor *hardmax(ls_session *s, ls_tensor *x, int axis) {
 
 static ls_status along(ls_onnx_node *n, ls_tensor *(*f)(ls_session *, ls_tensor *, int)) {
     ls_tensor *x = ls_onnx_in(n, 0);
-    int64_t dims[LS_MAX_RANK], flat[2] = {1, 1};
     int axis;
     if (!x) {
         return ls_onnx_out(n, 0, NULL);
     }
-    int rank = ls_onnx_dims(x, dims);
+    const ls_shape shape = ls_tensor_shape(x);
+    ls_shape flat = {.rank = 2};
+    int rank = shape.rank;
     bool old = n->version < 13;
     int64_t where = ls_onnx_attr_int(n, "axis", old ? 1 : -1);
     if (old && where == rank) { /* one row for each element */
@@ -243,18 +252,17 @@ static ls_status along(ls_onnx_node *n, ls_tensor *(*f)(ls_session *, ls_tensor 
         LS_TRY(n->err, ls_onnx_axis(n, where, rank, &axis));
     }
     for (int i = 0; i < rank; i++) {
-        if (dims[i] == 0) {
+        if (ls_onnx_same(shape.dim[i], ls_dim_of(0))) {
             return ls_onnx_out(n, 0, x);
         }
     }
     if (!old || axis == rank - 1) {
         return ls_onnx_out(n, 0, f(n->s, x, axis));
     }
-    for (int i = 0; i < rank; i++) {
-        flat[i >= axis] *= dims[i];
-    }
-    ls_tensor *y = f(n->s, ls_reshape(n->s, x, ls_shape_make(2, flat)), 1);
-    return ls_onnx_out(n, 0, ls_reshape(n->s, y, ls_shape_make(rank, dims)));
+    LS_TRY(n->err, ls_onnx_volume(n, &shape, 0, axis, &flat.dim[0]));
+    LS_TRY(n->err, ls_onnx_volume(n, &shape, axis, rank, &flat.dim[1]));
+    ls_tensor *y = f(n->s, ls_reshape(n->s, x, flat), 1);
+    return ls_onnx_out(n, 0, ls_reshape(n->s, y, shape));
 }
 
 static ls_status softmax(ls_onnx_node *n) {
@@ -320,23 +328,23 @@ static ls_status mean_variance_normalization(ls_onnx_node *n) {
 }
 
 const ls_onnx_op ls_onnx_reduce_ops[] = {
-    {"", "ReduceSum", 1, 1, 2, reduce_sum, 0},
-    {"", "ReduceProd", 1, 1, 2, reduce_prod, 0},
-    {"", "ReduceMin", 1, 1, 2, reduce_min, 0},
-    {"", "ReduceMax", 1, 1, 2, reduce_max, 0},
-    {"", "ReduceMean", 1, 1, 2, reduce_mean, 0},
-    {"", "ReduceL1", 1, 1, 2, reduce_l1, 0},
-    {"", "ReduceL2", 1, 1, 2, reduce_l2, 0},
-    {"", "ReduceLogSum", 1, 1, 2, reduce_log_sum, 0},
-    {"", "ReduceLogSumExp", 1, 1, 2, reduce_log_sum_exp, 0},
-    {"", "ReduceSumSquare", 1, 1, 2, reduce_sum_square, 0},
-    {"", "ArgMax", 1, 1, 1, arg_max, 0},
-    {"", "ArgMin", 1, 1, 1, arg_min, 0},
-    {"", "CumSum", 1, 2, 2, cum_sum, 0},
-    {"", "CumProd", 1, 2, 2, cum_prod, 0},
-    {"", "Softmax", 1, 1, 1, softmax, 0},
-    {"", "LogSoftmax", 1, 1, 1, log_softmax, 0},
-    {"", "Hardmax", 1, 1, 1, op_hardmax, 0},
-    {"", "LpNormalization", 1, 1, 1, lp_normalization, 0},
-    {"", "MeanVarianceNormalization", 1, 1, 1, mean_variance_normalization, 0},
+    {"", "ReduceSum", 1, 1, 2, reduce_sum, ONNX_SYMBOLS},
+    {"", "ReduceProd", 1, 1, 2, reduce_prod, ONNX_SYMBOLS},
+    {"", "ReduceMin", 1, 1, 2, reduce_min, ONNX_SYMBOLS},
+    {"", "ReduceMax", 1, 1, 2, reduce_max, ONNX_SYMBOLS},
+    {"", "ReduceMean", 1, 1, 2, reduce_mean, ONNX_SYMBOLS},
+    {"", "ReduceL1", 1, 1, 2, reduce_l1, ONNX_SYMBOLS},
+    {"", "ReduceL2", 1, 1, 2, reduce_l2, ONNX_SYMBOLS},
+    {"", "ReduceLogSum", 1, 1, 2, reduce_log_sum, ONNX_SYMBOLS},
+    {"", "ReduceLogSumExp", 1, 1, 2, reduce_log_sum_exp, ONNX_SYMBOLS},
+    {"", "ReduceSumSquare", 1, 1, 2, reduce_sum_square, ONNX_SYMBOLS},
+    {"", "ArgMax", 1, 1, 1, arg_max, ONNX_SYMBOLS},
+    {"", "ArgMin", 1, 1, 1, arg_min, ONNX_SYMBOLS},
+    {"", "CumSum", 1, 2, 2, cum_sum, ONNX_SYMBOLS},
+    {"", "CumProd", 1, 2, 2, cum_prod, ONNX_SYMBOLS},
+    {"", "Softmax", 1, 1, 1, softmax, ONNX_SYMBOLS},
+    {"", "LogSoftmax", 1, 1, 1, log_softmax, ONNX_SYMBOLS},
+    {"", "Hardmax", 1, 1, 1, op_hardmax, ONNX_SYMBOLS},
+    {"", "LpNormalization", 1, 1, 1, lp_normalization, ONNX_SYMBOLS},
+    {"", "MeanVarianceNormalization", 1, 1, 1, mean_variance_normalization, ONNX_SYMBOLS},
     {0}};

@@ -1,71 +1,80 @@
-/* ONNX: shapes, and moving elements about by numbers that are attributes or known when the graph is built. */
+/* ONNX: shapes, padding, and tensors made from numbers that are attributes or known when the graph is built. What is cut and joined:
+ * ops_move.c. */
+#include "io/onnx/extent.h"
 #include "io/onnx/moved.h"
 #include <inttypes.h>
 #include <string.h>
 
 /* ---- shapes ---- */
 
-static ls_status check_rank(ls_onnx_node *n, int64_t rank) {
-    return rank <= LS_MAX_RANK ? LS_OK
-                               : ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "a tensor of rank %" PRId64 ": at most %d is supported",
-                                              rank, LS_MAX_RANK);
+/* Operand 0 in another shape. */
+static ls_status shaped(ls_onnx_node *n, ls_tensor *x, const ls_shape *shape) {
+    return ls_onnx_moved_out(n, 0, x ? ls_reshape(n->s, x, *shape) : NULL, 0);
 }
 
-/* Operand 0 in another shape. */
-static ls_status shaped(ls_onnx_node *n, ls_tensor *x, int rank, const int64_t *dims) {
-    return ls_onnx_moved_out(n, 0, x ? ls_onnx_shaped(n, x, rank, dims) : NULL, 0);
+/* An extent of Reshape's operand as one of the new shape: 0 copies that of the old one. What has a symbol is 0 or more, and no 0 that copies. */
+static ls_status new_extent(ls_onnx_node *n, const ls_shape *from, int i, bool allow_zero, ls_dim *d) {
+    bool fits = true, zero;
+    if (!d->symbol && d->offset == 0 && !allow_zero) {
+        if (i >= from->rank) {
+            return ls_onnx_fail(n, LS_ERR_SHAPE, "extent %d of the new shape is 0 and copies none of rank %d", i, from->rank);
+        }
+        *d = from->dim[i];
+    } else if (d->symbol) {
+        LS_TRY(n->err, ls_onnx_at_least(n, *d, ls_dim_of(0), &fits));
+        bool copies = i < from->rank && ls_onnx_same(*d, from->dim[i]);
+        if (fits && !allow_zero && !copies) {
+            LS_TRY(n->err, ls_onnx_equal(n, *d, ls_dim_of(0), &zero));
+        }
+    }
+    return fits && d->offset >= (d->symbol ? INT64_MIN : -1)
+               ? LS_OK
+               : ls_onnx_fail(n, LS_ERR_SHAPE, "extent %d of the new shape is %" PRId64 ": expected 0 or more, and -1 once", i, d->offset);
 }
 
 static ls_status reshape(ls_onnx_node *n) {
     ls_tensor *x = ls_onnx_moved_in(n, 0);
-    int64_t from[LS_MAX_RANK], *dims, known = 1, all = 1;
-    int rank = x ? ls_onnx_dims(x, from) : 0, count, hole = -1;
+    ls_dim *dims, known = ls_dim_of(1);
+    int count, hole = -1;
     bool allow_zero = ls_onnx_attr_int(n, "allowzero", 0) != 0;
-    LS_TRY(n->err, ls_onnx_ints(n, 1, &dims, &count));
-    LS_TRY(n->err, check_rank(n, count));
+    LS_TRY(n->err, ls_onnx_extents(n, 1, &dims, &count));
+    LS_TRY(n->err, ls_onnx_check_rank(n, count));
     if (!x) {
         return ls_onnx_out(n, 0, NULL);
     }
-    for (int i = 0; i < rank; i++) {
-        all *= from[i];
-    }
+    const ls_shape from = ls_tensor_shape(x);
+    ls_shape to = {.rank = count};
     for (int i = 0; i < count; i++) {
-        if (dims[i] == 0 && !allow_zero) {
-            if (i >= rank) {
-                return ls_onnx_fail(n, LS_ERR_SHAPE, "extent %d of the new shape is 0 and copies none of rank %d", i, rank);
-            }
-            dims[i] = from[i];
+        LS_TRY(n->err, new_extent(n, &from, i, allow_zero, &dims[i]));
+        bool is_hole = !dims[i].symbol && dims[i].offset == -1;
+        if (is_hole && hole >= 0) {
+            return ls_onnx_fail(n, LS_ERR_SHAPE, "extent %d of the new shape is -1: expected 0 or more, and -1 once", i);
         }
-        if (dims[i] < -1 || (dims[i] == -1 && hole >= 0)) {
-            return ls_onnx_fail(n, LS_ERR_SHAPE, "extent %d of the new shape is %" PRId64 ": expected 0 or more, and -1 once", i, dims[i]);
-        }
-        if (dims[i] == -1) {
-            hole = i;
-        } else if (__builtin_mul_overflow(known, dims[i], &known)) {
+        hole = is_hole ? i : hole;
+        if (!is_hole && !dims[i].symbol && !ls_onnx_times(known, dims[i], &known)) {
             return ls_onnx_fail(n, LS_ERR_SHAPE, "the new shape has too many elements");
         }
+        to.dim[i] = dims[i];
     }
-    if (hole >= 0) {
-        if (known == 0 || all % known) {
-            return ls_onnx_fail(n, LS_ERR_SHAPE, "the new shape's -1 cannot be told from %" PRId64 " elements", all);
-        }
-        dims[hole] = all / known;
+    if (hole >= 0 && known.offset == 0) {
+        return ls_onnx_fail(n, LS_ERR_SHAPE, "the new shape's -1 cannot be told: it has no elements");
     }
-    return shaped(n, x, count, dims);
+    return shaped(n, x, &to);
 }
 
 static ls_status flatten(ls_onnx_node *n) {
     ls_tensor *x = ls_onnx_moved_in(n, 0);
-    int64_t dims[LS_MAX_RANK], flat[2] = {1, 1}, axis = ls_onnx_attr_int(n, "axis", 1);
-    int rank = x ? ls_onnx_dims(x, dims) : 0;
+    int64_t axis = ls_onnx_attr_int(n, "axis", 1);
+    const ls_shape from = x ? ls_tensor_shape(x) : LS_SCALAR;
+    ls_shape flat = {.rank = 2};
+    int rank = from.rank;
     if (axis < -rank || axis > rank) {
         return ls_onnx_fail(n, LS_ERR_INVALID, "axis %" PRId64 " of rank %d", axis, rank);
     }
     axis += axis < 0 ? rank : 0;
-    for (int i = 0; i < rank; i++) {
-        flat[i >= axis] *= dims[i];
-    }
-    return shaped(n, x, 2, flat);
+    LS_TRY(n->err, ls_onnx_volume(n, &from, 0, (int)axis, &flat.dim[0]));
+    LS_TRY(n->err, ls_onnx_volume(n, &from, (int)axis, rank, &flat.dim[1]));
+    return shaped(n, x, &flat);
 }
 
 /* The axes of a list, as bits. */
@@ -84,38 +93,44 @@ static ls_status axis_bits(ls_onnx_node *n, const int64_t *axes, int count, int 
 
 static ls_status squeeze(ls_onnx_node *n) {
     ls_tensor *x = ls_onnx_moved_in(n, 0);
-    int64_t dims[LS_MAX_RANK], left[LS_MAX_RANK];
-    int rank = x ? ls_onnx_dims(x, dims) : 0, count, kept = 0;
+    const ls_shape from = x ? ls_tensor_shape(x) : LS_SCALAR;
+    ls_shape left = {.rank = 0};
+    int rank = from.rank, count;
     const int64_t *axes;
     unsigned bits;
     LS_TRY(n->err, ls_onnx_operand_or_attr(n, 1, "axes", &axes, &count));
     LS_TRY(n->err, axis_bits(n, axes, count, x ? rank : LS_MAX_RANK, &bits));
     for (int i = 0; i < rank; i++) {
-        bool drop = count < 0 ? dims[i] == 1 : bits >> i & 1;
-        if (drop && dims[i] != 1) {
-            return ls_onnx_fail(n, LS_ERR_SHAPE, "axis %d has extent %" PRId64 ": expected 1", i, dims[i]);
+        bool drop = bits >> i & 1;
+        if (count < 0) {
+            LS_TRY(n->err, ls_onnx_equal(n, from.dim[i], ls_dim_of(1), &drop));
+        } else if (drop && !ls_onnx_same(from.dim[i], ls_dim_of(1))) {
+            return ls_onnx_fail(n, from.dim[i].symbol ? LS_ERR_UNSUPPORTED : LS_ERR_SHAPE, "axis %d has extent %" PRId64 "%s: expected 1", i,
+                                from.dim[i].offset, from.dim[i].symbol ? " and more" : "");
         }
         if (!drop) {
-            left[kept++] = dims[i];
+            left.dim[left.rank++] = from.dim[i];
         }
     }
-    return shaped(n, x, kept, left);
+    return shaped(n, x, &left);
 }
 
 static ls_status unsqueeze(ls_onnx_node *n) {
     ls_tensor *x = ls_onnx_moved_in(n, 0);
-    int64_t dims[LS_MAX_RANK], more[LS_MAX_RANK];
-    int rank = x ? ls_onnx_dims(x, dims) : 0, count, next = 0;
+    const ls_shape from = x ? ls_tensor_shape(x) : LS_SCALAR;
+    ls_shape more;
+    int rank = from.rank, count, next = 0;
     const int64_t *axes;
     unsigned bits;
     LS_TRY(n->err, ls_onnx_operand_or_attr(n, 1, "axes", &axes, &count));
     count = count < 0 ? 0 : count;
-    LS_TRY(n->err, check_rank(n, rank + (int64_t)count));
+    LS_TRY(n->err, ls_onnx_check_rank(n, rank + (int64_t)count));
     LS_TRY(n->err, axis_bits(n, axes, count, rank + count, &bits));
-    for (int i = 0; i < rank + count; i++) {
-        more[i] = bits >> i & 1 ? 1 : dims[next++];
+    more.rank = rank + count;
+    for (int i = 0; i < more.rank; i++) {
+        more.dim[i] = bits >> i & 1 ? ls_dim_of(1) : from.dim[next++];
     }
-    return shaped(n, x, rank + count, more);
+    return shaped(n, x, &more);
 }
 
 /* Operators that look at a shape alone take what has one. */
@@ -126,177 +141,25 @@ static ls_status check_array(ls_onnx_node *n, bool strings) {
 
 static ls_status shape(ls_onnx_node *n) {
     LS_TRY(n->err, check_array(n, true));
-    int64_t dims[LS_MAX_RANK], rank = ls_onnx_value_dims(n->in[0], dims);
+    const ls_shape all = ls_onnx_value_shape(n->in[0]);
+    int64_t rank = all.rank;
     int64_t start = ls_onnx_attr_int(n, "start", 0), end = ls_onnx_attr_int(n, "end", rank);
     start += start < 0 ? rank : 0;
     end += end < 0 ? rank : 0;
     start = start < 0 ? 0 : start > rank ? rank : start;
     end = end < start ? start : end > rank ? rank : end;
-    int64_t count = end - start;
-    return ls_onnx_out_from(n, 0, ONNX_INT64, 1, &count, dims + start);
+    return ls_onnx_out_extents(n, 0, ONNX_INT64, 1, (int)(end - start), all.dim + start);
 }
 
 static ls_status size(ls_onnx_node *n) {
     LS_TRY(n->err, check_array(n, true));
-    int64_t dims[LS_MAX_RANK], count = 1;
-    int rank = ls_onnx_value_dims(n->in[0], dims);
-    for (int i = 0; i < rank; i++) {
-        count *= dims[i];
-    }
-    return ls_onnx_out_from(n, 0, ONNX_INT64, 0, NULL, &count);
+    const ls_shape all = ls_onnx_value_shape(n->in[0]);
+    ls_dim count;
+    LS_TRY(n->err, ls_onnx_volume(n, &all, 0, all.rank, &count));
+    return ls_onnx_out_extents(n, 0, ONNX_INT64, 0, 1, &count);
 }
 
-/* ---- permuting, joining, cutting ---- */
-
-static ls_status transpose(ls_onnx_node *n) {
-    ls_tensor *x = ls_onnx_moved_in(n, 0);
-    int64_t dims[LS_MAX_RANK];
-    int rank = x ? ls_onnx_dims(x, dims) : 0, count, axes[LS_MAX_RANK];
-    const int64_t *perm = ls_onnx_attr_ints(n, "perm", &count);
-    if (x && perm && count != rank) {
-        return ls_onnx_fail(n, LS_ERR_INVALID, "perm lists %d axes of rank %d", count, rank);
-    }
-    for (int i = 0; i < rank; i++) {
-        axes[i] = rank - 1 - i;
-        if (perm) {
-            LS_TRY(n->err, ls_onnx_axis(n, perm[i], rank, &axes[i]));
-        }
-    }
-    return ls_onnx_moved_out(n, 0, x ? ls_permute(n->s, x, axes) : NULL, 0);
-}
-
-static ls_status concat(ls_onnx_node *n) {
-    ls_tensor **xs = LS_ARENA_ARRAY(ls_onnx_arena(n), ls_tensor *, n->n_in);
-    int64_t dims[LS_MAX_RANK];
-    int axis;
-    if (!xs) {
-        return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for %d operands", n->n_in);
-    }
-    for (int i = 0; i < n->n_in; i++) {
-        xs[i] = ls_onnx_moved_in(n, i);
-        if (!xs[i]) {
-            return ls_onnx_out(n, 0, NULL);
-        }
-    }
-    if (!ls_onnx_attr(n, "axis")) {
-        return ls_onnx_fail(n, LS_ERR_FORMAT, "attribute axis is missing");
-    }
-    LS_TRY(n->err, ls_onnx_axis(n, ls_onnx_attr_int(n, "axis", 0), ls_onnx_dims(xs[0], dims), &axis));
-    return ls_onnx_moved_out(n, 0, ls_concat(n->s, xs, n->n_in, axis), 0);
-}
-
-static ls_status split(ls_onnx_node *n) {
-    ls_tensor *x = ls_onnx_moved_in(n, 0);
-    int64_t dims[LS_MAX_RANK], start = 0;
-    int axis, count;
-    const int64_t *sizes;
-    LS_TRY(n->err, ls_onnx_operand_or_attr(n, 1, "split", &sizes, &count));
-    if (!x) {
-        return ls_onnx_out(n, 0, NULL);
-    }
-    LS_TRY(n->err, ls_onnx_axis(n, ls_onnx_attr_int(n, "axis", 0), ls_onnx_dims(x, dims), &axis));
-    int64_t parts = count >= 0 ? count : ls_onnx_attr_int(n, "num_outputs", n->n_out), extent = dims[axis];
-    if (parts < n->n_out || parts < 1 || (count < 0 && n->version < 18 && extent % parts)) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "%d outputs from %" PRId64 " parts of extent %" PRId64, n->n_out, parts, extent);
-    }
-    int64_t each = extent / parts + (extent % parts != 0);
-    for (int64_t i = 0; i < (count >= 0 ? count : n->n_out); i++) {
-        int64_t length = count >= 0 ? sizes[i] : each < extent - start ? each : extent - start;
-        if (length < 0 || length > extent - start) {
-            return ls_onnx_fail(n, LS_ERR_SHAPE, "part %" PRId64 " has %" PRId64 " of the %" PRId64 " elements that are left", i, length,
-                                extent - start);
-        }
-        if (i < n->n_out && ls_onnx_wants(n, (int)i)) {
-            LS_TRY(n->err, ls_onnx_moved_out(n, (int)i, ls_narrow(n->s, x, axis, start, length), 0));
-        }
-        start += length;
-    }
-    return start == extent || count < 0 ? LS_OK
-                                        : ls_onnx_fail(n, LS_ERR_SHAPE, "the parts hold %" PRId64 " of extent %" PRId64, start, extent);
-}
-
-static int64_t clamp(int64_t x, int64_t low, int64_t high) {
-    return x < low ? low : x > high ? high : x;
-}
-
-/* Python's x[start:end:step] for an extent, as ls_slice wants it. */
-static ls_slice_spec slice_spec(int64_t extent, int64_t start, int64_t end, int64_t step) {
-    start += start < 0 ? extent : 0;
-    end += end < 0 ? extent : 0;
-    if (step > 0) {
-        start = clamp(start, 0, extent);
-        return (ls_slice_spec){start, clamp(end, start, extent), step};
-    }
-    if (extent == 0) {
-        return (ls_slice_spec){0, 0, 1};
-    }
-    start = clamp(start, -1, extent - 1);
-    end = clamp(end, -1, start);
-    return start == end ? (ls_slice_spec){0, 0, 1} : (ls_slice_spec){start, end, step};
-}
-
-static ls_status slice(ls_onnx_node *n) {
-    ls_tensor *x = ls_onnx_moved_in(n, 0);
-    const int64_t *starts, *ends, *axes, *steps;
-    int64_t dims[LS_MAX_RANK];
-    int n_starts, n_ends, n_axes, n_steps, rank = x ? ls_onnx_dims(x, dims) : 0;
-    LS_TRY(n->err, ls_onnx_operand_or_attr(n, 1, "starts", &starts, &n_starts));
-    LS_TRY(n->err, ls_onnx_operand_or_attr(n, 2, "ends", &ends, &n_ends));
-    LS_TRY(n->err, ls_onnx_operand_or_attr(n, 3, "axes", &axes, &n_axes));
-    LS_TRY(n->err, ls_onnx_operand_or_attr(n, 4, "steps", &steps, &n_steps));
-    if (!x) {
-        return ls_onnx_out(n, 0, NULL);
-    }
-    if (n_starts < 0 || n_ends != n_starts || (n_axes >= 0 && n_axes != n_starts) || (n_steps >= 0 && n_steps != n_starts)) {
-        return ls_onnx_fail(n, LS_ERR_INVALID, "%d starts, %d ends, %d axes and %d steps: expected as many of each", n_starts, n_ends,
-                            n_axes, n_steps);
-    }
-    ls_slice_spec specs[LS_MAX_RANK];
-    for (int i = 0; i < rank; i++) {
-        specs[i] = (ls_slice_spec){0, dims[i], 1};
-    }
-    for (int i = 0; i < n_starts; i++) {
-        int axis;
-        LS_TRY(n->err, ls_onnx_axis(n, n_axes < 0 ? i : axes[i], rank, &axis));
-        int64_t step = n_steps < 0 ? 1 : steps[i];
-        if (step == 0) {
-            return ls_onnx_fail(n, LS_ERR_INVALID, "step %d is 0", i);
-        }
-        step = step < -INT64_MAX ? -INT64_MAX : step;
-        specs[axis] = slice_spec(dims[axis], starts[i], ends[i], step);
-    }
-    return ls_onnx_moved_out(n, 0, ls_slice(n->s, x, specs), 0);
-}
-
-/* ---- repeating and padding ---- */
-
-static ls_status expand(ls_onnx_node *n) {
-    ls_tensor *x = ls_onnx_moved_in(n, 0);
-    int64_t dims[LS_MAX_RANK], both[LS_MAX_RANK], *wanted;
-    int rank = x ? ls_onnx_dims(x, dims) : 0, count;
-    LS_TRY(n->err, ls_onnx_ints(n, 1, &wanted, &count));
-    LS_TRY(n->err, check_rank(n, count));
-    int all = rank > count ? rank : count;
-    for (int i = 0; i < all && x; i++) {
-        int64_t a = i < all - rank ? 1 : dims[i - (all - rank)], b = i < all - count ? 1 : wanted[i - (all - count)];
-        if (a != b && a != 1 && b != 1) {
-            return ls_onnx_fail(n, LS_ERR_SHAPE, "extents %" PRId64 " and %" PRId64 " do not broadcast", a, b);
-        }
-        both[i] = a == 1 ? b : a;
-    }
-    return ls_onnx_moved_out(n, 0, x ? ls_expand(n->s, x, ls_shape_make(all, both)) : NULL, 0);
-}
-
-static ls_status tile(ls_onnx_node *n) {
-    ls_tensor *x = ls_onnx_moved_in(n, 0);
-    int64_t dims[LS_MAX_RANK], *repeats;
-    int rank = x ? ls_onnx_dims(x, dims) : 0, count;
-    LS_TRY(n->err, ls_onnx_ints(n, 1, &repeats, &count));
-    if (x && count != rank) {
-        return ls_onnx_fail(n, LS_ERR_INVALID, "%d repeats of rank %d", count, rank);
-    }
-    return ls_onnx_moved_out(n, 0, x ? ls_tile(n->s, x, repeats) : NULL, 0);
-}
+/* ---- padding ---- */
 
 /* x padded with a scalar of its dtype. */
 static ls_tensor *pad_by(ls_onnx_node *n, ls_tensor *x, const ls_pad_spec *pads, ls_tensor *value) {
@@ -430,12 +293,17 @@ static ls_status constant(ls_onnx_node *n) {
 }
 
 static ls_status constant_of_shape(ls_onnx_node *n) {
-    int64_t *dims;
+    ls_dim *dims;
     int count;
-    LS_TRY(n->err, ls_onnx_ints(n, 0, &dims, &count));
-    LS_TRY(n->err, check_rank(n, count));
+    LS_TRY(n->err, ls_onnx_extents(n, 0, &dims, &count));
+    LS_TRY(n->err, ls_onnx_check_rank(n, count));
     ls_onnx_value *value = ls_onnx_attr_tensor(n, "value");
-    ls_shape shape_of = ls_shape_make(count, dims);
+    ls_shape shape_of = {.rank = count};
+    for (int i = 0; i < count; i++) {
+        bool fits;
+        LS_TRY(n->err, ls_onnx_at_least(n, dims[i], ls_dim_of(0), &fits));
+        shape_of.dim[i] = fits ? dims[i] : ls_dim_of(-1);
+    }
     if (!value) {
         return ls_onnx_out(n, 0, ls_full(n->s, LS_F32, shape_of, 0));
     }
@@ -459,14 +327,37 @@ static int64_t range_count(double start, double limit, double delta) {
     return whole + ((double)whole < q);
 }
 
+/* How many steps of 1 or -1 lead from a start to a limit, one of which has a symbol. */
+static ls_status range_symbolic(ls_onnx_node *n, ls_dim *out_count) {
+    ls_dim *ends[3];
+    int counts[3];
+    for (int i = 0; i < 3; i++) {
+        LS_TRY(n->err, ls_onnx_extents(n, i, &ends[i], &counts[i]));
+        if (counts[i] != 1) {
+            return ls_onnx_fail(n, LS_ERR_SHAPE, "operand %d: expected one number, got %d", i, counts[i]);
+        }
+    }
+    bool any, unit = !ends[2]->symbol && (ends[2]->offset == 1 || ends[2]->offset == -1);
+    if (!unit || !ls_onnx_minus(*ends[1], *ends[0], out_count) || !ls_onnx_times(*out_count, *ends[2], out_count)) {
+        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "ends with a symbol in steps other than 1 and -1");
+    }
+    LS_TRY(n->err, ls_onnx_at_least(n, *out_count, ls_dim_of(0), &any));
+    *out_count = any ? *out_count : ls_dim_of(0);
+    return LS_OK;
+}
+
 static ls_status range(ls_onnx_node *n) {
     ls_tensor *start = ls_onnx_in(n, 0), *limit = ls_onnx_in(n, 1), *delta = ls_onnx_in(n, 2);
     if (!start || !limit || !delta) {
         return ls_onnx_out(n, 0, NULL);
     }
-    int64_t count;
+    int64_t count = 0;
+    ls_shape line = {.rank = 1};
+    bool symbolic = n->in[0]->extents || n->in[1]->extents || n->in[2]->extents;
     ls_dtype dtype = ls_tensor_dtype(start), wide = dtype == LS_F16 || dtype == LS_BF16 ? LS_F32 : dtype;
-    if (dtype >= LS_F16) {
+    if (symbolic) {
+        LS_TRY(n->err, range_symbolic(n, &line.dim[0]));
+    } else if (dtype >= LS_F16) {
         double from, to, step;
         LS_TRY(n->err, ls_onnx_float(n, 0, 0, &from));
         LS_TRY(n->err, ls_onnx_float(n, 1, 0, &to));
@@ -492,7 +383,8 @@ static ls_status range(ls_onnx_node *n) {
     if (n->version >= 27 && wide != dtype && ls_onnx_attr_int(n, "stash_type", ONNX_FLOAT) == ONNX_DOUBLE) {
         wide = LS_F64;
     }
-    ls_tensor *i = ls_iota(n->s, wide, ls_shape_make(1, &count), 0);
+    line.dim[0] = symbolic ? line.dim[0] : ls_dim_of(count);
+    ls_tensor *i = ls_iota(n->s, wide, line, 0);
     ls_tensor *step = ls_cast(n->s, ls_reshape(n->s, delta, LS_SCALAR), wide);
     ls_tensor *from = ls_cast(n->s, ls_reshape(n->s, start, LS_SCALAR), wide);
     ls_tensor *y = ls_add(n->s, from, ls_mul(n->s, i, step));
@@ -521,15 +413,15 @@ static ls_status eye_like(ls_onnx_node *n) {
 
 static ls_status trilu(ls_onnx_node *n) {
     ls_tensor *x = ls_onnx_in(n, 0), *k = ls_onnx_has(n, 1) ? ls_onnx_in(n, 1) : ls_full_i64(n->s, LS_I64, LS_SCALAR, 0);
-    int64_t dims[LS_MAX_RANK];
     if (!x || !k) {
         return ls_onnx_out(n, 0, NULL);
     }
-    int rank = ls_onnx_dims(x, dims);
-    if (rank < 2) {
-        return ls_onnx_fail(n, LS_ERR_SHAPE, "the operand has rank %d: expected 2 or more", rank);
+    const ls_shape shape = ls_tensor_shape(x);
+    if (shape.rank < 2) {
+        return ls_onnx_fail(n, LS_ERR_SHAPE, "the operand has rank %d: expected 2 or more", shape.rank);
     }
-    ls_tensor *row = positions(n, dims + rank - 2, 0), *column = positions(n, dims + rank - 2, 1);
+    const ls_shape last = {.rank = 2, .dim = {shape.dim[shape.rank - 2], shape.dim[shape.rank - 1]}};
+    ls_tensor *row = ls_iota(n->s, LS_I64, last, 0), *column = ls_iota(n->s, LS_I64, last, 1);
     ls_tensor *off = ls_sub(n->s, column, row), *at = ls_reshape(n->s, k, LS_SCALAR);
     ls_tensor *keep = ls_onnx_attr_int(n, "upper", 1) ? ls_ge(n->s, off, at) : ls_le(n->s, off, at);
     ls_tensor *zero = ls_full_i64(n->s, ls_tensor_dtype(x), LS_SCALAR, 0);
@@ -608,25 +500,19 @@ static ls_status compress(ls_onnx_node *n) {
 }
 
 const ls_onnx_op ls_onnx_shape_ops[] = {
-    {"", "Reshape", 5, 2, 2, reshape, 0},
-    {"", "Flatten", 1, 1, 1, flatten, 0},
-    {"", "Squeeze", 1, 1, 2, squeeze, 0},
-    {"", "Unsqueeze", 1, 1, 2, unsqueeze, 0},
-    {"", "Shape", 1, 1, 1, shape, ONNX_HOST},
-    {"", "Size", 1, 1, 1, size, ONNX_HOST},
-    {"", "Transpose", 1, 1, 1, transpose, 0},
-    {"", "Concat", 4, 1, -1, concat, 0},
-    {"", "Split", 2, 1, 2, split, 0},
-    {"", "Slice", 1, 1, 5, slice, 0},
-    {"", "Expand", 8, 2, 2, expand, 0},
-    {"", "Tile", 6, 2, 2, tile, 0},
-    {"", "Pad", 2, 1, 4, pad, 0},
+    {"", "Reshape", 5, 2, 2, reshape, ONNX_SYMBOLS},
+    {"", "Flatten", 1, 1, 1, flatten, ONNX_SYMBOLS},
+    {"", "Squeeze", 1, 1, 2, squeeze, ONNX_SYMBOLS},
+    {"", "Unsqueeze", 1, 1, 2, unsqueeze, ONNX_SYMBOLS},
+    {"", "Shape", 1, 1, 1, shape, ONNX_HOST | ONNX_SYMBOLS},
+    {"", "Size", 1, 1, 1, size, ONNX_HOST | ONNX_SYMBOLS},
+    {"", "Pad", 2, 1, 4, pad, ONNX_SYMBOLS},
     {"", "CenterCropPad", 18, 2, 2, center_crop_pad, 0},
     {"", "Constant", 1, 0, 0, constant, ONNX_HOST},
-    {"", "ConstantOfShape", 9, 1, 1, constant_of_shape, 0},
-    {"", "Range", 11, 3, 3, range, 0},
+    {"", "ConstantOfShape", 9, 1, 1, constant_of_shape, ONNX_SYMBOLS},
+    {"", "Range", 11, 3, 3, range, ONNX_SYMBOLS},
     {"", "EyeLike", 9, 1, 1, eye_like, ONNX_HOST},
-    {"", "Trilu", 14, 1, 2, trilu, 0},
+    {"", "Trilu", 14, 1, 2, trilu, ONNX_SYMBOLS},
     {"", "DepthToSpace", 1, 1, 1, depth_to_space, 0},
     {"", "SpaceToDepth", 1, 1, 1, space_to_depth, 0},
     {"", "ReverseSequence", 10, 2, 2, reverse_sequence, 0},

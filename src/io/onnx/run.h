@@ -2,8 +2,8 @@
 #ifndef LOCKSTEP_IO_ONNX_RUN_H
 #define LOCKSTEP_IO_ONNX_RUN_H
 
+#include "io/onnx/extent.h"
 #include "io/onnx/load.h"
-#include "io/onnx/onnx.h"
 
 /* The constants of a model on a device, which its runners there share. Any thread. (weights.c) */
 typedef struct ls_onnx_weights ls_onnx_weights;
@@ -36,6 +36,7 @@ struct ls_onnx_run {
     bool eager;        /* the inputs have values */
     bool needs_values; /* why a program could not be built */
     bool lasting;      /* the present node follows from constants alone: what it makes belongs to the base */
+    ls_onnx_range range; /* of the symbol that extents of its inputs have */
     int depth;
     uint64_t draws;    /* random streams that the run has opened */
     ls_arena arena;
@@ -58,6 +59,8 @@ ls_onnx_value *ls_onnx_run_data(ls_onnx_run *run, ls_data *data, int type);
 ls_status ls_onnx_run_graph(ls_onnx_run *run, ls_onnx_value *const *in, ls_onnx_value **out, ls_error *err) LS_MUST_USE;
 /* The numbers of a value, computed if needed; borrowed. */
 ls_status ls_onnx_run_read(ls_onnx_run *run, ls_onnx_value *v, const ls_data **out_data, ls_error *err) LS_MUST_USE;
+/* Its extents as a tensor of the caller's session; NULL: the session has the error. */
+ls_tensor *ls_onnx_run_extents(ls_onnx_run *run, const ls_onnx_value *v);
 /* Its tensor in the host session or the caller's. NULL: the error is in *err. */
 ls_tensor *ls_onnx_run_place(ls_onnx_run *run, ls_onnx_value *v, bool host, ls_error *err);
 /* An initialiser or attribute, decoded; strings too. NULL: the error is in *err. */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 static const ls_onnx_op *const tables[] = {
-    ls_onnx_math_ops, ls_onnx_reduce_ops, ls_onnx_cast_ops, ls_onnx_quant_ops, ls_onnx_shape_ops,
+    ls_onnx_math_ops, ls_onnx_reduce_ops, ls_onnx_cast_ops, ls_onnx_quant_ops, ls_onnx_shape_ops, ls_onnx_move_ops,
     ls_onnx_index_ops, ls_onnx_image_ops, ls_onnx_nn_ops, ls_onnx_norm_ops, ls_onnx_attention_ops,
     ls_onnx_recurrent_ops, ls_onnx_loss_ops, ls_onnx_control_ops, ls_onnx_sequence_ops, ls_onnx_text_ops,
     ls_onnx_signal_ops, ls_onnx_random_ops, ls_onnx_ml_ops, ls_onnx_train_ops, ls_onnx_contrib_ops, NULL,

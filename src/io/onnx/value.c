@@ -68,6 +68,9 @@ ls_status ls_onnx_take_error(ls_session *s, ls_error *err) {
 enum { SMALL = 1024 };
 
 ls_status ls_onnx_run_read(ls_onnx_run *run, ls_onnx_value *v, const ls_data **out_data, ls_error *err) {
+    if (v->extents && !v->data) {
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "needs a number that follows from an extent with a symbol");
+    }
     if (!v->data) {
         ls_session *s = v->host ? run->base->host : run->base->session;
         ls_data *data = NULL;
@@ -112,6 +115,13 @@ ls_tensor *ls_onnx_run_place(ls_onnx_run *run, ls_onnx_value *v, bool host, ls_e
     const ls_data *data;
     ls_tensor *t = NULL;
     if (*at) {
+        return *at;
+    }
+    if (v->extents && !host) {
+        *at = ls_onnx_run_extents(run, v);
+        if (!*at) {
+            ls_onnx_take_error(s, err);
+        }
         return *at;
     }
     if (weights && ls_onnx_weights_get(weights, s, v->place, NULL, &t, err) != LS_OK) {
@@ -203,13 +213,13 @@ int ls_onnx_dims(const ls_tensor *t, int64_t dims[LS_MAX_RANK]) {
     }
     ls_shape shape = ls_tensor_shape(t);
     for (int i = 0; i < shape.rank; i++) {
-        dims[i] = shape.dim[i].offset;
+        dims[i] = shape.dim[i].symbol ? -2 : shape.dim[i].offset;
     }
     return shape.rank;
 }
 
 int ls_onnx_value_dims(const ls_onnx_value *v, int64_t dims[LS_MAX_RANK]) {
-    if (v->kind == ONNX_STRINGS) {
+    if (v->kind == ONNX_STRINGS || v->extents) {
         memcpy(dims, v->dims, sizeof v->dims);
         return v->rank;
     }
@@ -218,6 +228,12 @@ int ls_onnx_value_dims(const ls_onnx_value *v, int64_t dims[LS_MAX_RANK]) {
         return ls_data_rank(v->data);
     }
     return ls_onnx_dims(v->host ? v->host : v->tensor, dims);
+}
+
+ls_shape ls_onnx_value_shape(const ls_onnx_value *v) {
+    int64_t dims[LS_MAX_RANK];
+    return v->kind == ONNX_TENSOR && !v->data && !v->extents ? ls_tensor_shape(v->host ? v->host : v->tensor)
+                                                             : ls_shape_make(ls_onnx_value_dims(v, dims), dims);
 }
 
 ls_status ls_onnx_read_value(ls_onnx_node *n, ls_onnx_value *v, const ls_data **out_data) {
@@ -372,6 +388,8 @@ ls_onnx_value *ls_onnx_value_of(ls_onnx_node *n, ls_tensor *t, int type) {
     if (v) {
         *(host ? &v->host : &v->tensor) = t;
         v->known = host;
+        const ls_shape shape = ls_tensor_shape(t);
+        ls_onnx_range_see(&n->run->range, &shape);
         if (!keep_tensor(n->run, v, t)) {
             (void)LS_FAIL_MEMORY(&n->failed, "a value");
             return NULL;
