@@ -441,10 +441,17 @@ static ls_status rule_reshape(rule_call *c) {
 static ls_status rule_slice(rule_call *c) {
     const numbers *x = &c->in[0];
     int64_t by[4] = {0, 0, 0, 1}; /* start, end, axis, step */
-    bool fits = x->rank == 1 && c->n->n_in >= 3;
+    static const char *const names[] = {"starts", "ends", "axes"};
+    bool fits = x->rank == 1 && c->n->n_in != 2;
     for (int i = 1; i < c->n->n_in && fits; i++) {
         fits = c->in[i].count == 1 && !c->in[i].list[0].symbol;
         by[i - 1] = fits ? c->in[i].list[0].offset : 0;
+    }
+    for (int i = 0; i < 3 && c->n->n_in == 1 && fits; i++) { /* before opset 10 */
+        int count;
+        const int64_t *list = ls_onnx_attr_ints(c->n, names[i], &count);
+        fits = list ? count == 1 : i == 2;
+        by[i] = fits && list ? *list : 0;
     }
     if (!fits || by[3] != 1) {
         return LS_OK;

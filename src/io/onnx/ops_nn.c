@@ -72,8 +72,8 @@ static ls_status geometry(ls_onnx_node *n, int d, const int64_t *in, const int64
                                 ": out of range",
                                 i, kernel[i], out->stride[i], out->dilation[i]);
         }
-        if (mode != PAD_GIVEN && mode != PAD_VALID && in[i] < 0) {
-            return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "auto_pad along spatial axis %d, whose extent has a symbol", i);
+        if (in[i] < 0) { /* it can be built, but no kernel for windows is quick with such extents */
+            return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "the extent of spatial axis %d has a symbol: expected a fixed one", i);
         }
         if (mode == PAD_GIVEN) {
             out->pad_low[i] = pads[i];
@@ -241,9 +241,6 @@ static ls_status pool_geometry(ls_onnx_node *n, ls_tensor *x, int64_t *in, int64
         int64_t reach = (kernel[i] - 1) * spec->dilation[i], stride = spec->stride[i];
         int64_t room = in[2 + i] + spec->pad_low[i] + spec->pad_high[i] - reach - 1;
         out_extra[i] = 0;
-        if (ceil && in[2 + i] < 0) {
-            return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "ceil_mode along spatial axis %d, whose extent has a symbol", i);
-        }
         if (ceil && room >= 0) {
             int64_t last = (room + stride - 1) / stride;
             last -= last * stride >= in[2 + i] + spec->pad_low[i];

@@ -58,9 +58,6 @@ static bool scales(ls_onnx_pattern *p, const ls_onnx_pattern *earlier, const int
                       : by <= 0                   ? 0
                       : guess == ONNX_GUESS_GROWN ? 1
                                                   : by / step;
-        if (guess == ONNX_GUESS_MULTIPLES) {
-            p->scale[i] *= step & -step;
-        }
         any |= p->scale[i] != 0;
     }
     return any && (guess == ONNX_GUESS_BASE || guess == ONNX_GUESS_GROWN || !mixed);

@@ -27,8 +27,7 @@ typedef enum ls_onnx_guess {
     ONNX_GUESS_STATED, /* the extents whose scale is set already */
     ONNX_GUESS_BASE,   /* those that change in another pattern */
     ONNX_GUESS_GROWN, /* those that grew (or, when none did, shrank) since other shapes, all by the same steps */
-    ONNX_GUESS_IN_STEP,   /* the same, each by steps of its own: of 2 where another takes steps of 1 */
-    ONNX_GUESS_MULTIPLES, /* the same in multiples of a power of two, as strides need */
+    ONNX_GUESS_IN_STEP, /* the same, each by steps of its own: of 2 where another takes steps of 1 */
     ONNX_GUESSES
 } ls_onnx_guess;
 /* A pattern of which `shapes` (p->at, already) are, from an earlier one: fills p->scale and p->value. false: there is none. */
