@@ -77,6 +77,14 @@ typedef struct ls_runner_facts {
                                 * runner's, until its next run */
 } ls_runner_facts;
 LS_API ls_runner_facts ls_runner_get_facts(const ls_runner *runner);
+/* Makes an output of each run an input of the next (a recurrent state, a cache of keys and values). It stays on the device; `first` is what
+ * the first run gets, and is retained. The input is then not given to ls_runner_run, which gives NULL for the output. A run that fails sets
+ * all states back. */
+LS_API ls_status ls_runner_bind_state(ls_runner *runner, const char *output, const char *input, const ls_data *first) LS_MUST_USE;
+/* The next run is the first again. */
+LS_API void ls_runner_reset_state(ls_runner *runner);
+/* What the next run gets for such an input; the caller releases it. */
+LS_API ls_status ls_runner_read_state(ls_runner *runner, const char *input, ls_data **out_data) LS_MUST_USE;
 /* The program of the last run, or of what was prepared since, to inspect or profile (inspect.h); NULL when there is none: the model is run
  * node by node, because shapes depend on values, or nothing depends on the inputs. The runner's, until its next run. */
 LS_API ls_program *ls_runner_program(const ls_runner *runner);

@@ -149,6 +149,12 @@ LS_API void ls_program_destroy(ls_program *program);
  * an output may be NULL to leave it on the device. */
 LS_API ls_status ls_program_run(ls_program *program, const void *const *inputs, void *const *outputs);
 
+/* An output of the last run, however it was asked for then. */
+LS_API ls_status ls_program_read(ls_program *program, int output, void *data, size_t size);
+/* Copies an output of a program's last run to an input of another's next run, or of its own, which is then given NULL for it: a state that
+ * stays on the device. Of one session, device and dtype; the output has the extents that the input has at the present values of symbols. */
+LS_API ls_status ls_program_carry(ls_program *from, int output, ls_program *to, int input);
+
 /* Without blocking: ls_submit starts the computation of tensors; ls_poll says LS_OK with *out_done 0 or 1;
  * ls_wait blocks.
  *

@@ -11,6 +11,7 @@ struct ls_program {
     int n_leaves, n_inputs, n_outputs, n_assigns;
     ls_buffer **leaves;  /* retained, by bind */
     int *input_binds;    /* -1: the graph does not read it */
+    bool *carried;       /* inputs that the next run finds in place */
     ls_tensor **inputs;  /* retained */
     ls_tensor **outputs; /* retained */
     ls_buffer **values;  /* of outputs */
@@ -52,13 +53,14 @@ static ls_status alloc_tables(ls_program *p, ls_error *err) {
     ls_arena *arena = &p->arena;
     p->leaves = LS_ARENA_ARRAY(arena, ls_buffer *, p->n_leaves);
     p->input_binds = LS_ARENA_ARRAY(arena, int, p->n_inputs);
+    p->carried = LS_ARENA_ARRAY(arena, bool, p->n_inputs);
     p->inputs = LS_ARENA_ARRAY(arena, ls_tensor *, p->n_inputs);
     p->outputs = LS_ARENA_ARRAY(arena, ls_tensor *, p->n_outputs);
     p->values = LS_ARENA_ARRAY(arena, ls_buffer *, p->n_outputs);
     p->assigned = LS_ARENA_ARRAY(arena, ls_var *, p->n_assigns);
     p->storages = LS_ARENA_ARRAY(arena, ls_buffer *, p->n_assigns);
     bool ok =
-        p->leaves && p->input_binds && p->inputs && p->outputs && p->values && p->assigned && p->storages;
+        p->leaves && p->input_binds && p->carried && p->inputs && p->outputs && p->values && p->assigned && p->storages;
     return ok ? LS_OK : LS_FAIL_MEMORY(err, "a program");
 }
 
@@ -195,7 +197,7 @@ void ls_program_destroy(ls_program *program) {
 static ls_status upload_inputs(ls_program *p, const void *const *inputs, ls_error *err) {
     for (int i = 0; i < p->n_inputs; i++) {
         const ls_tensor *input = p->inputs[i];
-        if (p->input_binds[i] < 0) {
+        if (p->input_binds[i] < 0 || (p->carried[i] && inputs && !inputs[i])) {
             continue;
         }
         if (!inputs || (!inputs[i] && ls_shape_numel(&input->shape, p->session->symbols) > 0)) {
@@ -232,6 +234,7 @@ static ls_status launch(ls_program *p, const void *const *inputs, ls_status *out
     if (status == LS_ERR_AGAIN) {
         return status;
     }
+    memset(p->carried, 0, sizeof *p->carried * (size_t)p->n_inputs);
     p->runs++;
     p->launches += p->session->kernels - before;
     for (int i = 0; i < p->n_assigns; i++) {
@@ -278,6 +281,64 @@ ls_status ls_program_run(ls_program *program, const void *const *inputs, void *c
     ls_status status = run(program, inputs, outputs, &err);
     ls_numerics_leave(numerics);
     return status == LS_OK ? LS_OK : ls_session_fail(program->session, status, &err);
+}
+
+/* ---- outputs that stay on the device ---- */
+
+static ls_status check_output(const ls_program *p, int output, ls_error *err) {
+    return output >= 0 && output < p->n_outputs && p->runs > 0
+               ? LS_OK
+               : LS_FAIL(err, LS_ERR_INVALID, "output %d of a program that has %d outputs and %s run", output, p->n_outputs,
+                         p->runs ? "has" : "has not");
+}
+
+static ls_status read_output(ls_program *p, int output, void *data, size_t size, ls_error *err) {
+    LS_TRY(err, check_output(p, output, err));
+    LS_TRY(err, ls_session_sync(p->session, err));
+    const ls_tensor *t = p->outputs[output];
+    size_t expected = ls_shape_bytes(t->dtype, &t->shape, p->session->symbols);
+    if (size != expected) {
+        return LS_FAIL(err, LS_ERR_INVALID, "output %d of a program read into %zu bytes, expected %zu", output, size, expected);
+    }
+    return ls_transfer_download(p->values[output], t->dtype, &t->shape, p->session->symbols, data, err);
+}
+
+ls_status ls_program_read(ls_program *program, int output, void *data, size_t size) {
+    ls_error err = {0};
+    ls_numerics numerics = ls_numerics_enter();
+    ls_status status = read_output(program, output, data, size, &err);
+    ls_numerics_leave(numerics);
+    return status == LS_OK ? LS_OK : ls_session_fail(program->session, status, &err);
+}
+
+static ls_status carry(ls_program *from, int output, ls_program *to, int input, ls_error *err) {
+    LS_TRY(err, check_output(from, output, err));
+    if (input < 0 || input >= to->n_inputs || from->session != to->session) {
+        return LS_FAIL(err, LS_ERR_INVALID, "output %d is carried to input %d of a program %s", output, input,
+                       from->session != to->session ? "of another session" : "that has no such input");
+    }
+    const ls_tensor *have = from->outputs[output], *want = to->inputs[input];
+    ls_buffer *value = from->values[output];
+    if (have->dtype != want->dtype || have->shape.rank != want->shape.rank || value->device != want->device) {
+        char a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT];
+        return LS_FAIL(err, LS_ERR_SHAPE, "output %d, %s %s on %s, is carried to input \"%s\", %s %s on %s", output, ls_dtype_name(have->dtype),
+                       ls_shape_text(&have->shape, a), value->device->id, want->label, ls_dtype_name(want->dtype),
+                       ls_shape_text(&want->shape, b), want->device->id);
+    }
+    LS_TRY(err, ls_session_sync(to->session, err));
+    if (to->input_binds[input] >= 0) {
+        LS_TRY(err, ls_transfer_copy(to->leaves[to->input_binds[input]], &want->shape, value, &have->shape, want->dtype, to->session->symbols, err));
+    }
+    to->carried[input] = true;
+    return LS_OK;
+}
+
+ls_status ls_program_carry(ls_program *from, int output, ls_program *to, int input) {
+    ls_error err = {0};
+    ls_numerics numerics = ls_numerics_enter();
+    ls_status status = carry(from, output, to, input, &err);
+    ls_numerics_leave(numerics);
+    return status == LS_OK ? LS_OK : ls_session_fail(to->session, status, &err);
 }
 
 /* ---- looking in ---- */

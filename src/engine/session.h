@@ -139,5 +139,8 @@ ls_status ls_transfer_upload(ls_buffer *dst, ls_dtype dtype, const ls_shape *sha
                              const void *src, ls_error *err) LS_MUST_USE;
 ls_status ls_transfer_download(const ls_buffer *src, ls_dtype dtype, const ls_shape *shape,
                                const int64_t *symbols, void *dst, ls_error *err) LS_MUST_USE;
+/* From one device tensor to another, of the extents that `dst_shape` has at the symbols' values; the shapes' bounds may differ. */
+ls_status ls_transfer_copy(ls_buffer *dst, const ls_shape *dst_shape, const ls_buffer *src, const ls_shape *src_shape, ls_dtype dtype,
+                           const int64_t *symbols, ls_error *err) LS_MUST_USE;
 
 #endif

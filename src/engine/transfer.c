@@ -26,6 +26,22 @@ static layout layout_of(ls_dtype dtype, const ls_shape *shape, const int64_t *sy
     return l;
 }
 
+static void strides_of(const layout *l, size_t strides[LS_MAX_RANK]) { /* bytes, by the bounds */
+    size_t stride = l->elem;
+    for (int i = l->rank - 1; i >= 0; i--) {
+        strides[i] = stride;
+        stride *= (size_t)l->bounds[i];
+    }
+}
+
+static size_t offset_of(const int64_t *at, const size_t *strides, int axes) {
+    size_t offset = 0;
+    for (int i = 0; i < axes; i++) {
+        offset += (size_t)at[i] * strides[i];
+    }
+    return offset;
+}
+
 /* Walks the rows that are contiguous in both; `pack` copies laid-out to dense, else dense to laid-out. */
 static void repack(const layout *l, char *dense, char *laid_out, bool pack) {
     if (l->dense_bytes == 0) {
@@ -36,17 +52,11 @@ static void repack(const layout *l, char *dense, char *laid_out, bool pack) {
     while (inner > 0 && (inner == l->rank || l->dims[inner] == l->bounds[inner])) {
         row *= (size_t)l->dims[--inner];
     }
-    size_t strides[LS_MAX_RANK], stride = l->elem;
-    for (int i = l->rank - 1; i >= 0; i--) {
-        strides[i] = stride;
-        stride *= (size_t)l->bounds[i];
-    }
+    size_t strides[LS_MAX_RANK];
+    strides_of(l, strides);
     int64_t at[LS_MAX_RANK] = {0};
     for (size_t done = 0; done < l->dense_bytes; done += row) {
-        size_t offset = 0;
-        for (int i = 0; i < inner; i++) {
-            offset += (size_t)at[i] * strides[i];
-        }
+        size_t offset = offset_of(at, strides, inner);
         memcpy(pack ? dense + done : laid_out + offset, pack ? laid_out + offset : dense + done, row);
         for (int i = inner - 1; i >= 0 && ++at[i] == l->dims[i]; i--) {
             at[i] = 0;
@@ -98,4 +108,30 @@ ls_status ls_transfer_download(const ls_buffer *src, ls_dtype dtype, const ls_sh
     }
     ls_free(src->device->heap, staged);
     return status;
+}
+
+ls_status ls_transfer_copy(ls_buffer *dst, const ls_shape *dst_shape, const ls_buffer *src, const ls_shape *src_shape, ls_dtype dtype,
+                           const int64_t *symbols, ls_error *err) {
+    layout to = layout_of(dtype, dst_shape, symbols), from = layout_of(dtype, src_shape, NULL);
+    int inner = to.rank; /* axes inner.. are whole in both, and inner - 1 is cut but contiguous */
+    size_t row = to.elem, to_strides[LS_MAX_RANK], from_strides[LS_MAX_RANK];
+    for (int i = 0; i < to.rank; i++) {
+        if (to.dims[i] > from.bounds[i]) {
+            return LS_FAIL(err, LS_ERR_SHAPE, "axis %d has extent %lld, which a bound of %lld does not hold", i, (long long)to.dims[i],
+                           (long long)from.bounds[i]);
+        }
+    }
+    while (inner > 0 && (inner == to.rank || (to.dims[inner] == to.bounds[inner] && to.dims[inner] == from.bounds[inner]))) {
+        row *= (size_t)to.dims[--inner];
+    }
+    strides_of(&to, to_strides);
+    strides_of(&from, from_strides);
+    int64_t at[LS_MAX_RANK] = {0};
+    for (size_t done = 0; done < to.dense_bytes; done += row) {
+        LS_TRY(err, ls_buffer_copy(dst, offset_of(at, to_strides, inner), src, offset_of(at, from_strides, inner), row, err));
+        for (int i = inner - 1; i >= 0 && ++at[i] == to.dims[i]; i--) {
+            at[i] = 0;
+        }
+    }
+    return LS_OK;
 }

@@ -156,7 +156,7 @@ static ls_status compile_plan(ls_runner *r, const ls_data *const *inputs, bool s
                               ls_onnx_plan *p, int64_t *inout_bound, bool *out_needs_values, ls_error *err) {
     ls_onnx_run run;
     for (int i = 0; settings && i < r->n_in; i++) {
-        if (inputs[i] && is_setting(inputs[i])) {
+        if (inputs[i] && is_setting(inputs[i]) && !ls_onnx_state_of_input(r, i)) {
             p->fixed[i] = ls_data_retain((ls_data *)inputs[i]);
         }
     }
@@ -311,7 +311,7 @@ static void drop_covered(ls_runner *r, const ls_onnx_plan *made) {
         for (int i = 0; covered && i < r->n_in; i++) {
             covered = !p->fixed[i] && !made->fixed[i];
         }
-        if (covered && made->least <= p->least + shift && p_most + shift <= most) {
+        if (covered && !ls_onnx_holds_state(r, p->program) && made->least <= p->least + shift && p_most + shift <= most) {
             *at = p->next;
             ls_onnx_free_plan(r, p);
         } else {

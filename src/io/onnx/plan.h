@@ -6,7 +6,7 @@
 #define LOCKSTEP_IO_ONNX_PLAN_H
 
 #include "io/onnx/pattern.h"
-#include "io/onnx/run.h"
+#include "io/onnx/state.h"
 
 /* A result. */
 typedef struct ls_onnx_output {
@@ -41,6 +41,7 @@ struct ls_runner {
     ls_onnx_base *base;
     ls_onnx_plan *plans, *last;
     int n_in, n_out;
+    LS_ARRAY(ls_onnx_state) states;
     LS_ARRAY(ls_onnx_stated) stated;
     LS_ARRAY(ls_onnx_symbol) symbols; /* made so far, one for each bound */
     int refusals;                     /* how often the model did not allow symbols */
@@ -54,6 +55,11 @@ ls_status ls_onnx_find_plan(ls_runner *r, const ls_data *const *inputs, ls_onnx_
 void ls_onnx_free_plan(ls_runner *r, ls_onnx_plan *p);
 
 /* ---- runner.c, but for the last ---- */
+int ls_onnx_find_input(const ls_model *model, const char *name); /* -1: there is none */
+ls_status ls_onnx_unknown_input(const ls_model *model, const char *name, ls_error *err);
+ls_status ls_onnx_check_port(const ls_model *model, const ls_model_port *port, ls_dtype dtype, int rank, const int64_t *dims,
+                             ls_error *err) LS_MUST_USE;
+ls_status ls_onnx_session_fails(ls_session *session, const ls_error *err); /* records it; gives its code */
 int ls_onnx_input_type(const ls_model *model, int i);
 ls_status ls_onnx_must_be_tensor(const ls_model *model, int i, const ls_onnx_value *v,
                                  ls_error *err) LS_MUST_USE;

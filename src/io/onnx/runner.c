@@ -84,7 +84,7 @@ int ls_onnx_input_type(const ls_model *model, int i) {
     return type < ONNX_TYPES ? type : ls_onnx_type_of(port.dtype);
 }
 
-static ls_status check_port(const ls_model *model, const ls_model_port *port, ls_dtype dtype, int rank, const int64_t *dims, ls_error *err) {
+ls_status ls_onnx_check_port(const ls_model *model, const ls_model_port *port, ls_dtype dtype, int rank, const int64_t *dims, ls_error *err) {
     if (port->dtype != LS_DTYPE_COUNT && dtype != port->dtype) {
         return LS_FAIL(err, LS_ERR_DTYPE, "%s: input \"%s\": expected %s, got %s", model->name, port->name, ls_dtype_name(port->dtype),
                        ls_dtype_name(dtype));
@@ -101,7 +101,7 @@ static ls_status check_port(const ls_model *model, const ls_model_port *port, ls
     return LS_OK;
 }
 
-static int find_input(const ls_model *model, const char *name) {
+int ls_onnx_find_input(const ls_model *model, const char *name) {
     int n = ls_model_input_count(model);
     for (int i = 0; i < n; i++) {
         if (strcmp(ls_model_input(model, i).name, name) == 0) {
@@ -111,7 +111,7 @@ static int find_input(const ls_model *model, const char *name) {
     return -1;
 }
 
-static ls_status unknown_input(const ls_model *model, const char *name, ls_error *err) {
+ls_status ls_onnx_unknown_input(const ls_model *model, const char *name, ls_error *err) {
     char names[512] = "";
     for (int i = 0; i < ls_model_input_count(model); i++) {
         const char *other = ls_model_input(model, i).name;
@@ -122,19 +122,19 @@ static ls_status unknown_input(const ls_model *model, const char *name, ls_error
     return LS_FAIL(err, LS_ERR_INVALID, "%s: it has no input \"%s\"; its inputs are %s", model->name, name, names);
 }
 
-/* In the model's order, NULL where a default serves. */
+/* In the model's order, NULL where a default serves. `out` has those that are states already. */
 static ls_status sort_inputs(const ls_model *model, int n, const ls_named_data *inputs, const ls_data **out, ls_error *err) {
     for (int i = 0; i < n; i++) {
-        int at = find_input(model, inputs[i].name);
+        int at = ls_onnx_find_input(model, inputs[i].name);
         if (at < 0) {
-            return unknown_input(model, inputs[i].name, err);
+            return ls_onnx_unknown_input(model, inputs[i].name, err);
         }
         if (out[at]) {
-            return LS_FAIL(err, LS_ERR_INVALID, "%s: input \"%s\" is given twice", model->name, inputs[i].name);
+            return LS_FAIL(err, LS_ERR_INVALID, "%s: input \"%s\" is given twice, or is a state", model->name, inputs[i].name);
         }
         out[at] = inputs[i].data;
         const ls_model_port port = ls_model_input(model, at);
-        LS_TRY(err, check_port(model, &port, ls_data_dtype(out[at]), ls_data_rank(out[at]), ls_data_dims(out[at]), err));
+        LS_TRY(err, ls_onnx_check_port(model, &port, ls_data_dtype(out[at]), ls_data_rank(out[at]), ls_data_dims(out[at]), err));
     }
     for (int i = 0; i < ls_model_input_count(model); i++) {
         ls_model_port port = ls_model_input(model, i);
@@ -167,7 +167,7 @@ static ls_status build(ls_onnx_run *run, int n_in, ls_tensor *const *inputs, int
         if (inputs[i]) {
             int64_t dims[LS_MAX_RANK];
             int rank = ls_onnx_dims(inputs[i], dims);
-            LS_TRY(err, check_port(model, &port, ls_tensor_dtype(inputs[i]), rank, dims, err));
+            LS_TRY(err, ls_onnx_check_port(model, &port, ls_tensor_dtype(inputs[i]), rank, dims, err));
             in[i] = ls_onnx_run_tensor(run, inputs[i], ls_onnx_input_type(model, i));
             if (!in[i]) {
                 return LS_FAIL_MEMORY(err, port.name);
@@ -185,7 +185,7 @@ static ls_status build(ls_onnx_run *run, int n_in, ls_tensor *const *inputs, int
     return LS_OK;
 }
 
-static ls_status session_fails(ls_session *s, const ls_error *err) {
+ls_status ls_onnx_session_fails(ls_session *s, const ls_error *err) {
     ls_session_set_error(s, err->code, "%s", err->message);
     return err->code;
 }
@@ -197,7 +197,7 @@ ls_status ls_model_build(ls_session *session, ls_model *model, int n_inputs, ls_
     if (n_inputs != ls_model_input_count(model) || n_outputs != ls_model_output_count(model)) {
         LS_FAIL(&err, LS_ERR_INVALID, "%s: expected %d inputs and %d outputs, got %d and %d", model->name, ls_model_input_count(model),
                 ls_model_output_count(model), n_inputs, n_outputs);
-        return session_fails(session, &err);
+        return ls_onnx_session_fails(session, &err);
     }
     ls_status status = ls_onnx_base_create(session, model, &base, &err);
     if (status == LS_OK && (status = ls_onnx_run_begin(&run, base, true, &err)) == LS_OK) {
@@ -208,7 +208,7 @@ ls_status ls_model_build(ls_session *session, ls_model *model, int n_inputs, ls_
         ls_onnx_run_end(&run);
     }
     ls_onnx_base_destroy(base);
-    return status == LS_OK ? LS_OK : session_fails(session, &err);
+    return status == LS_OK ? LS_OK : ls_onnx_session_fails(session, &err);
 }
 
 /* ---- runners ---- */
@@ -220,7 +220,7 @@ ls_status ls_runner_create(ls_session *session, ls_model *model, ls_runner **out
     ls_status status = r ? ls_onnx_base_create(session, model, &r->base, &err) : LS_FAIL_MEMORY(&err, model->name);
     if (status != LS_OK) {
         ls_free(heap, r);
-        return session_fails(session, &err);
+        return ls_onnx_session_fails(session, &err);
     }
     r->n_in = ls_model_input_count(model);
     r->n_out = ls_model_output_count(model);
@@ -241,6 +241,11 @@ void ls_runner_destroy(ls_runner *r) {
         ls_free(heap, r->stated.data[i].name);
     }
     ls_array_free(heap, &r->stated);
+    for (size_t i = 0; i < r->states.len; i++) {
+        ls_data_release(r->states.data[i].value);
+        ls_data_release(r->states.data[i].first);
+    }
+    ls_array_free(heap, &r->states);
     ls_array_free(heap, &r->symbols);
     ls_free(heap, r->refusal);
     ls_onnx_base_destroy(r->base);
@@ -249,36 +254,64 @@ void ls_runner_destroy(ls_runner *r) {
 
 /* ---- running ---- */
 
+static void write_dims(const ls_onnx_output *o, int64_t value, int64_t dims[LS_MAX_RANK]) {
+    for (int k = 0; k < o->shape.rank; k++) {
+        dims[k] = o->shape.dim[k].scale * value + o->shape.dim[k].offset;
+    }
+}
+
+/* After a run: what the states are now. */
+static ls_status keep_states(ls_runner *r, const ls_onnx_plan *p, int64_t value, ls_error *err) {
+    for (int i = 0, slot = 0; i < r->n_out; i++) {
+        const ls_onnx_output *o = &p->outputs[i];
+        ls_onnx_state *state = ls_onnx_state_of_output(r, i);
+        if (state && o->known) {
+            ls_onnx_state_set(state, o->known);
+        } else if (state) {
+            int64_t dims[LS_MAX_RANK];
+            write_dims(o, value, dims);
+            LS_TRY(err, ls_onnx_state_set_output(state, ls_session_context(r->base->session), p->program, slot, o->dtype, o->shape.rank, dims, err));
+        }
+        slot += !o->known;
+    }
+    return LS_OK;
+}
+
 static ls_status run_program(ls_runner *r, const ls_onnx_plan *p, int64_t value, const ls_data *const *inputs, ls_data **out, ls_error *err) {
     ls_context *context = ls_session_context(r->base->session);
     const void **from = ls_alloc(r->base->heap, sizeof *from * ((size_t)r->n_in + 1));
     void **to = ls_alloc(r->base->heap, sizeof *to * ((size_t)r->n_out + 1));
     int n_from = 0, n_to = 0;
     ls_status status = from && to ? LS_OK : LS_FAIL_MEMORY(err, "a run");
+    if (status == LS_OK && p->symbol && ls_symbol_bind(r->base->session, p->symbol, value) != LS_OK) {
+        status = ls_onnx_session_failed(r, err);
+    }
     for (int i = 0; i < r->n_in && status == LS_OK; i++) {
+        ls_onnx_state *state = ls_onnx_state_of_input(r, i);
         if (inputs[i] && !p->fixed[i]) {
-            from[n_from++] = ls_data_bytes(inputs[i]);
+            from[n_from] = state ? NULL : ls_data_bytes(inputs[i]);
+            status = state && p->program ? ls_onnx_state_enter(state, r->base->session, p->program, n_from, &from[n_from], err) : LS_OK;
+            n_from++;
         }
     }
     for (int i = 0; i < r->n_out && status == LS_OK; i++) {
         const ls_onnx_output *o = &p->outputs[i];
-        if (o->known) {
+        if (ls_onnx_state_of_output(r, i)) {
+            to[n_to] = NULL;
+            n_to += !o->known;
+        } else if (o->known) {
             out[i] = ls_data_retain(o->known);
         } else {
             int64_t dims[LS_MAX_RANK];
-            for (int k = 0; k < o->shape.rank; k++) {
-                dims[k] = o->shape.dim[k].scale * value + o->shape.dim[k].offset;
-            }
+            write_dims(o, value, dims);
             status = ls_data_create(context, o->dtype, o->shape.rank, dims, NULL, &out[i], err);
             to[n_to++] = status == LS_OK ? (void *)ls_data_bytes(out[i]) : NULL;
         }
     }
-    if (status == LS_OK && p->symbol && ls_symbol_bind(r->base->session, p->symbol, value) != LS_OK) {
-        status = ls_onnx_session_failed(r, err);
-    }
     if (status == LS_OK && p->program && ls_program_run(p->program, from, to) != LS_OK) {
         status = ls_onnx_session_failed(r, err);
     }
+    status = status == LS_OK ? keep_states(r, p, value, err) : status;
     ls_free(r->base->heap, from);
     ls_free(r->base->heap, to);
     return status;
@@ -303,7 +336,11 @@ static ls_status run_eagerly(ls_runner *r, ls_onnx_base *base, const ls_data *co
         const ls_data *data;
         status = ls_onnx_must_be_tensor(base->model, i, values[i], err);
         status = status == LS_OK ? ls_onnx_run_read(&run, values[i], &data, err) : status;
-        out[i] = status == LS_OK ? ls_data_retain(values[i]->data) : NULL;
+        ls_onnx_state *state = status == LS_OK ? ls_onnx_state_of_output(r, i) : NULL;
+        if (state) {
+            ls_onnx_state_set(state, values[i]->data);
+        }
+        out[i] = status == LS_OK && !state ? ls_data_retain(values[i]->data) : NULL;
     }
     ls_onnx_run_end(&run);
     return status;
@@ -319,20 +356,29 @@ static bool overrides(const ls_runner *r, const ls_data *const *inputs) {
     return false;
 }
 
-static ls_status run_sorted(ls_runner *r, const ls_data *const *inputs, ls_data **out, ls_error *err) {
+/* Node by node; what depends on the inputs may need the numbers of states. */
+static ls_status run_nodes(ls_runner *r, ls_onnx_base *base, const ls_data **inputs, ls_data **out, ls_error *err) {
+    for (size_t i = 0; i < r->states.len; i++) {
+        LS_TRY(err, ls_onnx_state_fetch(&r->states.data[i], r->base->session, err));
+        inputs[r->states.data[i].input] = r->states.data[i].value;
+    }
+    return run_eagerly(r, base, inputs, out, err);
+}
+
+static ls_status run_sorted(ls_runner *r, const ls_data **inputs, ls_data **out, ls_error *err) {
     ls_onnx_plan *p = NULL;
     int64_t value = 0;
     r->last = NULL;
     if (overrides(r, inputs)) {
         ls_onnx_base *once;
         LS_TRY(err, ls_onnx_base_create(r->base->session, r->base->model, &once, err));
-        ls_status status = run_eagerly(r, once, inputs, out, err);
+        ls_status status = run_nodes(r, once, inputs, out, err);
         ls_onnx_base_destroy(once);
         return status;
     }
     LS_TRY(err, ls_onnx_find_plan(r, inputs, &p, &value, err));
     r->last = p;
-    return p->eager ? run_eagerly(r, r->base, inputs, out, err) : run_program(r, p, value, inputs, out, err);
+    return p->eager ? run_nodes(r, r->base, inputs, out, err) : run_program(r, p, value, inputs, out, err);
 }
 
 ls_status ls_runner_set_bound(ls_runner *r, const char *dimension, int64_t most) {
@@ -348,7 +394,7 @@ ls_status ls_runner_set_bound(ls_runner *r, const char *dimension, int64_t most)
     if (!known || most < 1 || most > (int64_t)1 << 40) {
         LS_FAIL(&err, LS_ERR_INVALID, "%s: bound %lld of dimension \"%s\": expected a name of a dimension of its inputs, and 1 to 2^40",
                 r->base->model->name, (long long)most, dimension);
-        return session_fails(r->base->session, &err);
+        return ls_onnx_session_fails(r->base->session, &err);
     }
     for (size_t i = 0; i < r->stated.len; i++) {
         if (!strcmp(r->stated.data[i].name, dimension)) {
@@ -360,7 +406,7 @@ ls_status ls_runner_set_bound(ls_runner *r, const char *dimension, int64_t most)
     if (!bound.name || !ls_array_push(heap, &r->stated, bound)) {
         ls_free(heap, bound.name);
         LS_FAIL_MEMORY(&err, "a bound");
-        return session_fails(r->base->session, &err);
+        return ls_onnx_session_fails(r->base->session, &err);
     }
     return LS_OK;
 }
@@ -375,29 +421,47 @@ ls_program *ls_runner_program(const ls_runner *r) {
     return r->last ? r->last->program : NULL;
 }
 
+/* The given inputs and the states, in the model's order; the caller frees the list. */
+static ls_status take_inputs(ls_runner *r, int n_inputs, const ls_named_data *inputs, const ls_data ***out_sorted, ls_error *err) {
+    const ls_data **sorted = ls_alloc_zeroed(r->base->heap, sizeof *sorted * ((size_t)r->n_in + 1));
+    if (!sorted) {
+        return LS_FAIL_MEMORY(err, "inputs");
+    }
+    for (size_t i = 0; i < r->states.len; i++) {
+        sorted[r->states.data[i].input] = r->states.data[i].value;
+    }
+    *out_sorted = sorted;
+    return sort_inputs(r->base->model, n_inputs, inputs, sorted, err);
+}
+
 ls_status ls_runner_prepare(ls_runner *r, int n_inputs, const ls_named_data *inputs) {
     ls_error err = {.code = LS_OK};
-    const ls_data **sorted = ls_alloc_zeroed(r->base->heap, sizeof *sorted * ((size_t)r->n_in + 1));
-    ls_status status = sorted ? sort_inputs(r->base->model, n_inputs, inputs, sorted, &err) : LS_FAIL_MEMORY(&err, "inputs");
+    const ls_data **sorted = NULL;
+    ls_status status = take_inputs(r, n_inputs, inputs, &sorted, &err);
     int64_t value;
     r->last = NULL;
     if (status == LS_OK && !overrides(r, sorted)) {
         status = ls_onnx_find_plan(r, sorted, &r->last, &value, &err);
     }
     ls_free(r->base->heap, sorted);
-    return status == LS_OK ? LS_OK : session_fails(r->base->session, &err);
+    return status == LS_OK ? LS_OK : ls_onnx_session_fails(r->base->session, &err);
 }
 
 ls_status ls_runner_run(ls_runner *r, int n_inputs, const ls_named_data *inputs, ls_data **out_outputs) {
     ls_error err = {.code = LS_OK};
-    const ls_data **sorted = ls_alloc_zeroed(r->base->heap, sizeof *sorted * ((size_t)r->n_in + 1));
-    ls_status status = sorted ? sort_inputs(r->base->model, n_inputs, inputs, sorted, &err) : LS_FAIL_MEMORY(&err, "inputs");
+    const ls_data **sorted = NULL;
+    ls_status status = take_inputs(r, n_inputs, inputs, &sorted, &err);
     memset(out_outputs, 0, sizeof *out_outputs * (size_t)r->n_out);
-    status = status == LS_OK ? run_sorted(r, sorted, out_outputs, &err) : status;
+    if (status == LS_OK) {
+        status = run_sorted(r, sorted, out_outputs, &err);
+        if (status != LS_OK) { /* what it has overwritten is not known */
+            ls_runner_reset_state(r);
+        }
+    }
     for (int i = 0; i < r->n_out && status != LS_OK; i++) {
         ls_data_release(out_outputs[i]);
         out_outputs[i] = NULL;
     }
     ls_free(r->base->heap, sorted);
-    return status == LS_OK ? LS_OK : session_fails(r->base->session, &err);
+    return status == LS_OK ? LS_OK : ls_onnx_session_fails(r->base->session, &err);
 }
