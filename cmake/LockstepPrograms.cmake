@@ -31,7 +31,12 @@ endfunction()
 if(LOCKSTEP_HAVE_LIBRARY AND LOCKSTEP_CLI)
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.c)
     if(sources)
-        lockstep_program(lockstep_command shared ${sources})
+        set(page ${PROJECT_SOURCE_DIR}/src/cli/verify.html)
+        add_custom_command(OUTPUT ${LOCKSTEP_GENERATED}/verify_html.c
+            COMMAND ${CMAKE_COMMAND} -D IN=${page} -D OUT=${LOCKSTEP_GENERATED}/verify_html.c -D NAME=ls_verify_html
+                -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+            DEPENDS ${page} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake VERBATIM)
+        lockstep_program(lockstep_command shared ${sources} ${LOCKSTEP_GENERATED}/verify_html.c)
         set_target_properties(lockstep_command PROPERTIES OUTPUT_NAME lockstep
             INSTALL_RPATH "\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
         target_include_directories(lockstep_command PRIVATE ${PROJECT_SOURCE_DIR}/src)

@@ -52,6 +52,10 @@ LS_API int ls_museum_case(int number, const char **out_name, const char **out_ab
 /* `out_case` is the case that catches it. */
 LS_API int ls_museum_fault(int number, const char **out_name, const char **out_about, const char **out_case);
 
+/* Plants a fault in what a device computes from now on, to see it caught: its kernels are compiled wrongly, the references go by the
+ * right ones. NULL: in none. Before anything is compiled; nothing may run in the context meanwhile, nor the museum afterwards. */
+LS_API ls_status ls_device_plant(ls_device *device, const char *fault, ls_error *err) LS_MUST_USE;
+
 /* A conformance row: one operation or composite (of some 130) by dtype, size, layout, data, and what stands
  * around it. Its graph and data are the same on every machine. The numbers choose rows so that few of them
  * show many pairs of such properties: 0 to n are the same rows whatever n is, with every operation in the

@@ -79,6 +79,10 @@ LS_API void ls_session_set_math(ls_session *session, ls_math math);
 LS_API ls_math ls_session_math(const ls_session *session);
 /* Whether several operations may share a kernel. On at first; changes no locked bit. */
 LS_API void ls_session_set_fusion(ls_session *session, int on);
+/* Says what the tensors built from now on come from, a model's node say: verified runs name it (verify.h). NULL, as at first:
+ * nothing. A tensor that was there already keeps the first. Returns what it was before, to be put back; that text lives as long as
+ * the session. Out of memory only loses the name. */
+LS_API const char *ls_session_set_origin(ls_session *session, const char *origin);
 
 /* Forces how kernels of one kind are computed from now on. Kinds and their strategies:
  *   "contract" (or "matmul")  "naive", "tiled", "gemv", "matrix", "vendor"

@@ -20,12 +20,19 @@ typedef enum ls_verdict {
     LS_DIFFERS       /* at least one is not */
 } ls_verdict;
 
+/* How far off elements are, in bins. By bits: 0, the same; k, a distance from 2^(k-1) up to 2^k units in the last place (of
+ * integers: of 1). By bound: 0, no distance; k, a share of the bound above 2^(k-17) up to 2^(k-16), so that LS_BIN_BOUND is the last
+ * inside. The first bin takes what is less, the last but one what is more, the last what has no distance: NaN on one side alone, a
+ * bound of 0. */
+enum { LS_BINS = 32, LS_BIN_BOUND = 16 };
+
 /* What a comparison found. */
 typedef struct ls_report {
     ls_verdict verdict;
     int64_t elements, different; /* compared; not the same bits */
     int64_t outside;             /* outside their bound */
     int64_t blind;               /* whose bound is infinite, or too wide to fail: above 1/1024 of the RMS less the dtype's own rounding */
+    int64_t bins[LS_BINS];       /* elements by distance, without those that are blind and not outside */
     double worst_of_bound;       /* largest |a - b| / bound over elements that are not blind; 0 when all are equal */
     int64_t first_index[LS_MAX_RANK]; /* the first element that differs (outside its bound, if there are bounds) */
     int rank;
@@ -44,20 +51,42 @@ LS_API ls_status ls_oracle_value(ls_session *session, ls_tensor *tensor, double 
                                  int64_t *out_count) LS_MUST_USE;
 LS_API void ls_verify_free(ls_session *session, void *array);
 
-/* A kernel of a verified run. */
+/* What a kernel reads. */
+typedef struct ls_kernel_read {
+    int kernel;       /* whose result it is: its place in ls_verification.kernels; -1: no kernel's */
+    const char *name; /* of an input; else what ls_session_set_origin said when it was made; "" when nothing did */
+    const char *type; /* "f32[1,3,224,224]" */
+} ls_kernel_read;
+
+/* A kernel of a verified run. In a loop, or in several graphs, it is one kernel with several launches: counts add up, the worst is told. */
 typedef struct ls_kernel_report {
     const char *kernel; /* its name */
     const char *node;   /* the graph operation at its root */
-    int number;         /* in execution order */
+    int number;         /* in execution order, of its first launch */
+    int launches;
+    const char *operations; /* that it computes, movement apart: "contract add max" */
+    const char *type;       /* of its results, as that of what it reads */
+    int n_origins;          /* what ls_session_set_origin called them, the root's first */
+    const char *const *origins;
+    int n_reads;
+    const ls_kernel_read *reads;
     ls_report ref;      /* against the reference interpreter, on this kernel's own inputs; locked alone */
     ls_report oracle;   /* against the oracle, on this kernel's own inputs */
     int ref_done;       /* 0: not compared (fast mode) */
 } ls_kernel_report;
 
+/* An output of a verified run. */
+typedef struct ls_output_report {
+    int kernel;       /* that computes it, as in ls_kernel_read */
+    ls_report oracle; /* against the oracle from the leaves alone */
+} ls_output_report;
+
 typedef struct ls_verification {
     int n_kernels;
     ls_kernel_report *kernels; /* in execution order */
-    ls_report end_to_end;      /* the outputs against the oracle from the leaves alone */
+    int n_outputs;
+    ls_output_report *outputs; /* in the order of the tensors */
+    ls_report end_to_end;      /* the worst of them */
     ls_verdict verdict;        /* of all: the worst */
     double worst_of_bound, blind; /* over all kernels: largest share; share of blind elements */
     int first_divergence;      /* number of the first kernel that is wrong; -1 none */
@@ -66,6 +95,11 @@ typedef struct ls_verification {
 /* Runs the computation of tensors on the session's device with every kernel shadowed, by snapshots: fusion,
  * order and memory are those of an ordinary run. The caller frees the result. */
 LS_API ls_status ls_verify(ls_session *session, ls_tensor *const *tensors, int count, ls_verification **out_verification) LS_MUST_USE;
+/* Likewise with tensors that `build` makes: what it has to compute on its way (the shapes of some models depend on values) is
+ * shadowed too, and goes into the report. It gives `count` tensors of the session, or a status with the session's error set. */
+typedef ls_status (*ls_build_fn)(void *user, ls_session *session, ls_tensor **out_tensors);
+LS_API ls_status ls_verify_built(ls_session *session, ls_build_fn build, void *user, int count,
+                                 ls_verification **out_verification) LS_MUST_USE;
 LS_API void ls_verification_free(ls_session *session, ls_verification *verification);
 
 /* For tests: leaves the function through `on_fail` (a statement) when two arrays are not the same bits. */

@@ -74,6 +74,8 @@ ls_status cli_row(ls_context *context, ls_device *device, const char *plant, int
                   ls_error *err);
 /* Writes a report where --json says, if it was given; takes `root` over. */
 int cli_json(cli_option *options, cJSON *root);
+/* Writes a text and a newline: a file whole or not at all. False with errno. */
+bool cli_write_file(const char *path, const char *text);
 
 double cli_now_ms(void);
 void cli_sort(double *list, size_t n); /* ascending */

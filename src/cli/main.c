@@ -11,7 +11,7 @@ const cli_command cli_commands[] = {
     {"train", "train mnist [options]", "Train a built-in network on handwritten digits or another data set.",
      cmd_train},
     {"run", "run MODEL [options]", "Run a network and print or save its outputs.", cmd_run},
-    {"verify", "verify MODEL [options]", "Run a network with every kernel compared with the references.",
+    {"verify", "verify MODEL [options]", "Run a network with every kernel compared with the references; as a table, JSON or a page.",
      cmd_verify},
     {"export", "export MODEL --output FILE.onnx [options]", "Write a network with its weights as an ONNX file, and check what was written.", cmd_export},
     {"conform", "conform --onnx DIR [options]", "Run the ONNX project's test cases on devices, a line a case.", cmd_conform},

@@ -373,7 +373,9 @@ int cli_model_build(cli_model *m, ls_session *session, ls_tensor **out_inputs, i
                              ls_shape_make(ls_data_rank(value), ls_data_dims(value)));
             out_inputs[n++] = in[i];
         } else if (value) {
+            const char *before = ls_session_set_origin(session, ls_model_input(m->model, i).name);
             in[i] = ls_data_to_tensor(session, value);
+            (void)ls_session_set_origin(session, before);
         }
     }
     ls_status status = ls_model_build(session, m->model, m->n_inputs, in, m->n_outputs, out_outputs);

@@ -186,7 +186,7 @@ static bool write_text(FILE *out, const char *text) {
 }
 
 /* Beside the old file first, which stays as it was when the disk is full; devices and pipes are written in place. */
-static bool write_file(const char *path, const char *text) {
+bool cli_write_file(const char *path, const char *text) {
     char temp[1024];
     struct stat st;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
@@ -211,7 +211,7 @@ int cli_json(cli_option *options, cJSON *root) {
     if (path) {
         char *text = cJSON_Print(root);
         errno = ENOMEM;
-        if (!text || !(report_fd >= 0 ? write_text(fdopen(report_fd, "w"), text) : write_file(path, text))) {
+        if (!text || !(report_fd >= 0 ? write_text(fdopen(report_fd, "w"), text) : cli_write_file(path, text))) {
             code = cli_error(EXIT_USAGE, "--json %s: cannot be written: %s", path, strerror(errno));
         }
         free(text);

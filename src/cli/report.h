@@ -11,6 +11,13 @@
 cJSON *report_device(const char *id, const ls_caps *caps, bool certified);
 /* Of a kernel that is wrong: the comparison that says so. */
 const ls_report *report_wrong(const ls_kernel_report *kernel);
+/* "same", "within bound", "differs". */
+const char *report_verdict(ls_verdict verdict);
+/* {"verdict", "elements", "different", "outside", "blind", "worst_of_bound", "bins"}; where it differs also "index", "expected", "got",
+ * "message". */
+cJSON *report_comparison(const ls_report *report);
+/* {"kernel", "node", "number", "launches", "operations", "type", "origins", "reads", "ref" (null: not compared), "oracle"} */
+cJSON *report_kernel(const ls_kernel_report *kernel);
 /* {"kernel", "node", "index", "expected", "got"} of the first kernel that is wrong, else of a wrong output; null: nothing is. */
 cJSON *report_divergence(const ls_verification *verification);
 

@@ -36,6 +36,7 @@ ls_status ls_buffer_create(ls_device *device, size_t size, ls_buffer **out_buffe
     buffer->device = device;
     buffer->size = size;
     buffer->base = guard;
+    buffer->serial = atomic_fetch_add_explicit(&device->buffers, 1, memory_order_relaxed);
     atomic_init(&buffer->refs, 1);
     ls_status status = device->backend->alloc(device, total, &buffer->handle, err);
     if (status != LS_OK) {

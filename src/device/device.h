@@ -25,6 +25,7 @@ typedef struct ls_buffer {
     atomic_long refs;
     size_t size, base;
     void *handle; /* the backend's; on cpu and ref the host address */
+    uint64_t serial; /* no other buffer of the device has it, ever */
     /* Of a computed value: the symbols that it depends on (bit index, 63 for all from there on) and a hash
      * of their values. */
     uint64_t symbols, stamp;
@@ -115,6 +116,7 @@ struct ls_device {
     atomic_int guard; /* check mode: new buffers get guard zones and are filled with LS_POISON */
     struct ls_kernel_cache *kernels; /* the engine's: compiled specs */
     _Atomic(ls_compile_note *) compiles;
+    atomic_ullong buffers; /* made so far */
     atomic_ullong vets, verdicts, vet_ns; /* kernels compared with `ref`; verdicts from the disk cache */
 };
 

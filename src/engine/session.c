@@ -63,6 +63,12 @@ ls_math ls_session_math(const ls_session *session) {
     return session->graph.math;
 }
 
+const char *ls_session_set_origin(ls_session *session, const char *origin) {
+    const char *before = session->graph.origin;
+    session->graph.origin = ls_graph_origin(&session->graph, origin);
+    return before;
+}
+
 void ls_session_set_fusion(ls_session *session, int on) {
     session->fusion = on != 0;
 }

@@ -72,6 +72,7 @@ struct ls_context {
     atomic_int check; /* ls_check */
     const ls_check_hooks *_Atomic hooks;
     const ls_spec_fault *_Atomic fault;
+    ls_spec_fault planted; /* what ls_device_plant points it to */
     ls_mutex *mutex;
     LS_ARRAY(ls_device *) devices;
     ls_symbol *symbols;

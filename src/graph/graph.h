@@ -150,6 +150,7 @@ struct ls_tensor {
     ls_attr attr;
     ls_buffer *value;  /* the computed value, laid out by bounds; NULL before */
     char *label;       /* INPUT: its name; else NULL */
+    const char *origin; /* what a report calls the maker of it; the session's; NULL: nothing */
     void *mark;        /* scratch of the pass at work; NULL between passes */
     bool interned;
     bool absent;       /* some elements may be absent: only movement lies between this node and a PAD with absent */
@@ -179,11 +180,15 @@ typedef struct ls_graph {
     ls_math math;
     ls_device *device;
     uint64_t serial;
+    const char *origin; /* of the nodes that are made now */
+    ls_map origins;     /* texts, each once */
     const int64_t *symbol_values;            /* set by the engine: by ls_symbol.index; NULL takes every bound */
     void (*release_value)(ls_buffer *value); /* set by the engine */
 } ls_graph;
 ls_status ls_graph_init(ls_graph *graph, ls_heap *heap, ls_session *session);
 void ls_graph_free(ls_graph *graph);
+/* The graph's own copy of a text; NULL when there is no memory for one. */
+const char *ls_graph_origin(ls_graph *graph, const char *text);
 /* The graph of a session: the first member of ls_session (engine/session.h). */
 static inline ls_graph *ls_graph_of(ls_session *session) { return (ls_graph *)session; }
 

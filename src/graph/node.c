@@ -112,6 +112,7 @@ static ls_tensor *node_create(ls_graph *g, const ls_tensor *key, const char *lab
         node->attr.loop.body->refs++;
     }
     node->label = name;
+    node->origin = g->origin;
     node->interned = true;
     node->serial = ++g->serial;
     return node;
@@ -192,9 +193,12 @@ ls_tensor *ls_leaf(ls_session *s, ls_op op, ls_dtype dtype, const ls_shape *shap
 ls_tensor *ls_node_with(ls_session *s, const ls_tensor *node, ls_tensor *const *src) {
     ls_graph *g = ls_graph_of(s);
     ls_math math = g->math;
+    const char *origin = g->origin;
     g->math = node->math;
+    g->origin = node->origin;
     ls_tensor *made = ls_node(s, node->op, node->dtype, &node->shape, node->n_src, src, &node->attr);
     g->math = math;
+    g->origin = origin;
     return made;
 }
 
@@ -331,12 +335,30 @@ ls_tensor *ls_keep(ls_session *session, ls_tensor *tensor) {
 
 /* ---- the graph ---- */
 
+static bool text_equal(const void *key, const void *entry_key) {
+    return strcmp(key, entry_key) == 0;
+}
+
 ls_status ls_graph_init(ls_graph *graph, ls_heap *heap, ls_session *session) {
     memset(graph, 0, sizeof *graph);
     graph->heap = heap;
     graph->session = session;
     ls_map_init(&graph->nodes, heap, node_equal);
+    ls_map_init(&graph->origins, heap, text_equal);
     return LS_OK;
+}
+
+const char *ls_graph_origin(ls_graph *graph, const char *text) {
+    uint64_t hash = text ? ls_hash(text, strlen(text), 0) : 0;
+    char *known = text ? ls_map_get(&graph->origins, hash, text) : NULL;
+    if (text && !known) {
+        known = ls_strdup(graph->heap, text);
+        if (known && !ls_map_put(&graph->origins, hash, known, known)) {
+            ls_free(graph->heap, known);
+            known = NULL;
+        }
+    }
+    return known;
 }
 
 void ls_graph_free(ls_graph *graph) {
@@ -354,6 +376,11 @@ void ls_graph_free(ls_graph *graph) {
         node_free(graph, x);
     }
     ls_map_free(&graph->nodes);
+    pos = 0;
+    for (char *text; (text = ls_map_next(&graph->origins, &pos));) {
+        ls_free(graph->heap, text);
+    }
+    ls_map_free(&graph->origins);
     ls_array_free(graph->heap, &graph->owned);
     ls_array_free(graph->heap, &graph->scopes);
 }

@@ -261,6 +261,7 @@ static ls_tensor *as_product(ls_session *s, ls_tensor *x) {
 
 static ls_status rewrite(ls_session *s, ls_tensor **roots, int n_roots, ls_tensor *(*each)(ls_session *s, ls_tensor *x)) {
     ls_graph *g = ls_graph_of(s);
+    const char *origin = g->origin;
     ls_arena arena;
     ls_arena_init(&arena, g->heap);
     int count, most = 1;
@@ -276,6 +277,7 @@ static ls_status rewrite(ls_session *s, ls_tensor **roots, int n_roots, ls_tenso
             src[j] = x->src[j]->mark;
         }
         if (x->n_src && !x->value) { /* what has a value is a leaf now */
+            g->origin = x->origin;
             y = ls_node_with(s, x, src);
             y = y ? each(s, y) : NULL;
         }
@@ -288,6 +290,7 @@ static ls_status rewrite(ls_session *s, ls_tensor **roots, int n_roots, ls_tenso
     for (int i = 0; i < count; i++) {
         order[i]->mark = NULL;
     }
+    g->origin = origin;
     ls_arena_free(&arena);
     if (!ok) {
         LS_FAIL_MEMORY(&g->error, "rewriting a graph"); /* a builder that failed has said more */

@@ -59,6 +59,41 @@ static void shape_text(const ls_data *data, char *out, size_t room) {
     snprintf(out, room, "%s%s", ls_dtype_name(data->dtype), ls_shape_text(&shape, buf));
 }
 
+/* ---- bins ---- */
+
+/* Floats in the order of their values: -0 and +0 are one apart, the sign's bit tells. */
+static uint64_t ordered(ls_dtype dtype, uint64_t bits) {
+    unsigned width = 8 * (unsigned)ls_dtype_size(dtype);
+    uint64_t sign = UINT64_C(1) << (width - 1);
+    return !ls_dtype_is_float(dtype) ? (ls_dtype_is_signed(dtype) ? bits ^ sign : bits) : bits & sign ? ~bits & (sign + sign - 1) : bits | sign;
+}
+
+static bool is_nan(ls_dtype dtype, uint64_t bits) {
+    double x = ls_dtype_is_float(dtype) ? double_of(dtype, bits) : 0;
+    return x != x;
+}
+
+static int bin_of_bits(ls_dtype dtype, uint64_t a, uint64_t b) {
+    uint64_t x = ordered(dtype, a), y = ordered(dtype, b), gap = x > y ? x - y : y - x;
+    if (is_nan(dtype, a) != is_nan(dtype, b)) {
+        return LS_BINS - 1;
+    }
+    int k = gap ? 64 - __builtin_clzll(gap) : 0;
+    return k < LS_BINS - 2 ? k : LS_BINS - 2;
+}
+
+static int bin_of_bound(double gap, double bound) {
+    double share = gap / bound;
+    if (gap == 0 || share - share != 0 || bound == 0) {
+        return gap == 0 ? 0 : LS_BINS - 1;
+    }
+    int k = 1;
+    for (double limit = 0x1p-15; share > limit && k < LS_BINS - 2; limit += limit) {
+        k++;
+    }
+    return k;
+}
+
 ls_verdict ls_compare(const ls_data *expected, const ls_data *actual, ls_report *r) {
     *r = (ls_report){.verdict = LS_SAME, .elements = ls_data_numel(expected), .rank = expected->rank};
     if (!same_shape(expected, actual)) {
@@ -71,6 +106,7 @@ ls_verdict ls_compare(const ls_data *expected, const ls_data *actual, ls_report 
     for (int64_t i = 0; i < r->elements; i++) {
         uint64_t e = ls_data_bits(expected->dtype, expected->bytes, i),
                  a = ls_data_bits(actual->dtype, actual->bytes, i);
+        r->bins[e == a ? 0 : bin_of_bits(expected->dtype, e, a)]++;
         if (e != a && r->different++ == 0) {
             index_of(expected, i, r->first_index);
             value_text(expected->dtype, e, r->first_expected);
@@ -118,7 +154,11 @@ ls_verdict ls_compare_bound(const ls_data *actual, const double *middle, const d
         bool outside = gap != gap || gap > bound; /* a NaN on one side alone has no distance */
         r->blind += blind;
         r->different += gap != 0;
-        if (outside && !(blind && bound - bound != 0)) {
+        outside = outside && !(blind && bound - bound != 0);
+        if (outside || !blind) {
+            r->bins[bin_of_bound(gap, bound)]++;
+        }
+        if (outside) {
             if (r->outside++ == 0) {
                 index_of(actual, i, r->first_index);
                 value_text(LS_F64, ls_value_from_f64(LS_F64, m), r->first_expected);

@@ -132,3 +132,11 @@ ls_status ls_fault_plant(void *user, ls_arena *arena, const ls_spec *spec, ls_sp
     *out_spec = *spec;
     return LS_OK;
 }
+
+ls_status ls_device_plant(ls_device *device, const char *fault, ls_error *err) {
+    const ls_fault *f;
+    LS_TRY(err, ls_fault_find(fault, &f, err));
+    device->context->planted = (ls_spec_fault){device, ls_fault_plant, (void *)f};
+    ls_engine_set_fault(device->context, f ? &device->context->planted : NULL);
+    return LS_OK;
+}

@@ -182,7 +182,10 @@ ls_verdict ls_compare_balls(const ls_data *actual, const ls_balls *balls, ls_rep
         uint64_t a = ls_data_bits(actual->dtype, actual->bytes, i), e = (uint64_t)balls->exact[i] & mask;
         if (balls->rad[i] > 0) { /* undecided: it follows from a comparison within a radius */
             r->blind++;
-        } else if (a != e && r->outside++ == 0) {
+            continue;
+        }
+        r->bins[a == e ? 0 : LS_BINS - 1]++;
+        if (a != e && r->outside++ == 0) {
             int64_t rest = i;
             for (int d = actual->rank - 1; d >= 0; d--) {
                 r->first_index[d] = rest % actual->dims[d];
@@ -211,18 +214,6 @@ ls_verdict ls_compare_balls(const ls_data *actual, const ls_balls *balls, ls_rep
 
 /* ---- after a kernel ---- */
 
-/* The worse of two reports on one kernel with several roots: wrong ones first, then by share of the bound;
- * counts add up. */
-static void merge(ls_report *into, const ls_report *r) {
-    ls_report sum = r->verdict > into->verdict || into->elements == 0 ? *r : *into;
-    sum.elements = into->elements + r->elements;
-    sum.different = into->different + r->different;
-    sum.outside = into->outside + r->outside;
-    sum.blind = into->blind + r->blind;
-    sum.worst_of_bound = into->worst_of_bound > r->worst_of_bound ? into->worst_of_bound : r->worst_of_bound;
-    *into = sum;
-}
-
 static ls_status compare_roots(const ls_check_event *event, shadow *s, ls_kernel_report *k, ls_buffer *const *copies,
                                ls_buffer **outs, ls_error *err) {
     const ls_group *group = event->group;
@@ -244,31 +235,16 @@ static ls_status compare_roots(const ls_check_event *event, shadow *s, ls_kernel
             status = dense(event, outs[i], group->roots[i], &expected, err);
             if (status == LS_OK) {
                 ls_compare(expected, actual, &r);
-                merge(&k->ref, &r);
+                ls_report_merge(&k->ref, &r);
             }
         }
         if (status == LS_OK && event->level == LS_CHECK_ORACLE) {
             ls_compare_balls(actual, &balls[i], &r);
-            merge(&k->oracle, &r);
+            ls_report_merge(&k->oracle, &r);
         }
         ls_data_release(actual);
         ls_data_release(expected);
         LS_TRY(err, status);
-    }
-    return LS_OK;
-}
-
-static ls_status collect(const ls_check_event *event, ls_collector *collector, ls_kernel_report *k,
-                         ls_error *err) {
-    char name[64];
-    snprintf(name, sizeof name, "%s #%llu", ls_ops[event->group->roots[0]->op].name,
-             (unsigned long long)event->group->roots[0]->serial);
-    k->kernel = ls_strdup(collector->heap, event->spec->name);
-    k->node = ls_strdup(collector->heap, name);
-    if (!k->kernel || !k->node || !ls_array_push(collector->heap, &collector->kernels, *k)) {
-        ls_free(collector->heap, (void *)k->kernel);
-        ls_free(collector->heap, (void *)k->node);
-        return LS_FAIL_MEMORY(err, "a report");
     }
     return LS_OK;
 }
@@ -308,7 +284,7 @@ static ls_status shadow_after(const ls_check_event *event, void *state, ls_error
     }
     if (status == LS_OK) {
         ls_collector *collector = event->session->verification;
-        status = collector ? collect(event, collector, &k, err) : judge(event, &k, err);
+        status = collector ? ls_collect(event, collector, &k, err) : judge(event, &k, err);
     }
     shadow_free(event, s);
     return status;

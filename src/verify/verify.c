@@ -103,18 +103,14 @@ void ls_verify_free(ls_session *session, void *array) {
     ls_free(&session->context->heap, array);
 }
 
-static void free_kernels(ls_heap *heap, ls_kernel_report *kernels, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        ls_free(heap, (void *)kernels[i].kernel);
-        ls_free(heap, (void *)kernels[i].node);
-    }
-    ls_free(heap, kernels);
-}
-
 void ls_verification_free(ls_session *session, ls_verification *v) {
     if (v) {
         ls_heap *heap = &session->context->heap;
-        free_kernels(heap, v->kernels, (size_t)v->n_kernels);
+        for (int i = 0; i < v->n_kernels; i++) {
+            ls_kernel_report_free(heap, &v->kernels[i]);
+        }
+        ls_free(heap, v->kernels);
+        ls_free(heap, v->outputs);
         ls_free(heap, v);
     }
 }
@@ -153,18 +149,20 @@ static void conclude(ls_verification *v) {
 
 /* The outputs, once computed, against the oracle's values from the leaves. */
 static ls_status end_to_end(ls_session *session, ls_tensor *const *tensors, int n, const ls_balls *balls,
-                            ls_report *out) {
+                            const ls_collector *collector, ls_verification *v) {
     for (int i = 0; i < n; i++) {
         ls_data *actual = NULL;
         ls_status status = ls_data_from_tensor(session, tensors[i], &actual);
         if (status != LS_OK) {
             return status;
         }
-        ls_report r;
-        ls_compare_balls(actual, &balls[i], &r);
-        if (i == 0 || r.verdict > out->verdict ||
-            (r.verdict == out->verdict && r.worst_of_bound > out->worst_of_bound)) {
-            *out = r;
+        ls_output_report *o = &v->outputs[v->n_outputs++];
+        const ls_buffer *value = tensors[i]->value;
+        o->kernel = value ? ls_collector_writer(collector, value, value->base, value->size) : -1;
+        ls_compare_balls(actual, &balls[i], &o->oracle);
+        const ls_report *r = &o->oracle, *worst = &v->end_to_end;
+        if (i == 0 || r->verdict > worst->verdict || (r->verdict == worst->verdict && r->worst_of_bound > worst->worst_of_bound)) {
+            v->end_to_end = *r;
         }
         ls_data_release(actual);
     }
@@ -190,56 +188,102 @@ static void forget_values(ls_tensor *const *tensors, int n, const bool *missing)
     }
 }
 
-ls_status ls_verify(ls_session *session, ls_tensor *const *tensors, int n,
-                    ls_verification **out_verification) {
-    if (!ls_check_operands(session, "verify", n, tensors)) {
-        return ls_session_error(session)->code;
+/* Puts a collector in the session's way, and takes it out. */
+static ls_check begin_collecting(ls_session *session, ls_collector *collector) {
+    ls_check before = session->check;
+    session->check = LS_CHECK_ORACLE;
+    session->verification = collector;
+    return before;
+}
+static void end_collecting(ls_session *session, ls_check before) {
+    session->verification = NULL;
+    session->check = before;
+}
+
+/* *out_recorded: the status is a public call's, whose error the session has. */
+static ls_status verify(ls_session *session, ls_tensor *const *tensors, int n, ls_arena *arena, ls_collector *collector, ls_verification *v,
+                        bool *out_recorded, ls_error *err) {
+    ls_balls *balls = LS_ARENA_ARRAY(arena, ls_balls, n + 1);
+    bool *missing = find_missing(arena, tensors, n);
+    v->outputs = ls_alloc_zeroed(collector->heap, sizeof *v->outputs * (size_t)(n + 1));
+    if (!balls || !missing || !v->outputs) {
+        return LS_FAIL_MEMORY(err, "a verification");
     }
+    bool late = session->graph.device->late && session->pending.len == 0;
+    LS_TRY(err, late ? ask_leaves(session, tensors, n, err) : evaluate(session, arena, tensors, n, balls, err));
+    ls_check before = begin_collecting(session, collector);
+    ls_status status = ls_realize(session, tensors, n);
+    end_collecting(session, before);
+    *out_recorded = status != LS_OK;
+    if (status == LS_OK && late) {
+        status = evaluate(session, arena, tensors, n, balls, err);
+    }
+    if (status == LS_OK) {
+        status = end_to_end(session, tensors, n, balls, collector, v);
+        *out_recorded = status != LS_OK;
+    }
+    if (status == LS_ERR_AGAIN) {
+        forget_values(tensors, n, missing);
+    }
+    return status;
+}
+
+/* Of tensors, or of those that `build` makes in their place. */
+static ls_status verify_all(ls_session *session, ls_build_fn build, void *user, ls_tensor **tensors, int n, ls_verification **out_verification) {
     ls_heap *heap = &session->context->heap;
     ls_numerics numerics = ls_numerics_enter();
     ls_error err = {.code = LS_OK};
     ls_arena arena;
     ls_arena_init(&arena, heap);
-    ls_balls *balls = LS_ARENA_ARRAY(&arena, ls_balls, n + 1);
     ls_verification *v = ls_alloc_zeroed(heap, sizeof *v);
     ls_collector collector = {.heap = heap};
-    bool *missing = find_missing(&arena, tensors, n);
-    ls_status status = v && balls && missing ? LS_OK : LS_FAIL_MEMORY(&err, "a verification");
-    bool late = session->graph.device->late && session->pending.len == 0;
-    if (status == LS_OK) {
-        status =
-            late ? ask_leaves(session, tensors, n, &err) : evaluate(session, &arena, tensors, n, balls, &err);
-    }
-    bool recorded = false; /* by a public call, in the session */
-    if (status == LS_OK) {
-        ls_check before = session->check;
-        session->check = LS_CHECK_ORACLE;
-        session->verification = &collector;
-        status = ls_realize(session, tensors, n);
-        session->verification = NULL;
-        session->check = before;
+    bool recorded = false;
+    ls_status status = v ? LS_OK : LS_FAIL_MEMORY(&err, "a verification");
+    if (status == LS_OK && build) {
+        ls_check before = begin_collecting(session, &collector);
+        status = build(user, session, tensors);
+        end_collecting(session, before);
         recorded = status != LS_OK;
-        if (status == LS_OK && late) {
-            status = evaluate(session, &arena, tensors, n, balls, &err);
-        }
-        if (status == LS_OK) {
-            status = end_to_end(session, tensors, n, balls, &v->end_to_end);
-            recorded = status != LS_OK;
-        }
-        if (status == LS_ERR_AGAIN) {
-            forget_values(tensors, n, missing);
+        if (status == LS_OK && !ls_check_operands(session, "verify", n, tensors)) {
+            status = ls_session_error(session)->code;
+            recorded = true;
         }
     }
+    status = status == LS_OK ? verify(session, tensors, n, &arena, &collector, v, &recorded, &err) : status;
     ls_arena_free(&arena);
     ls_numerics_leave(numerics);
+    if (status == LS_OK) {
+        v->kernels = collector.kernels.data;
+        v->n_kernels = (int)collector.kernels.len;
+        collector.kernels.data = NULL;
+        collector.kernels.len = 0;
+        conclude(v);
+        *out_verification = v;
+    }
+    ls_collector_free(&collector);
     if (status != LS_OK) {
-        free_kernels(heap, collector.kernels.data, collector.kernels.len);
-        ls_free(heap, v);
+        ls_verification_free(session, v);
         return recorded ? status : ls_session_fail(session, status, &err);
     }
-    v->kernels = collector.kernels.data;
-    v->n_kernels = (int)collector.kernels.len;
-    conclude(v);
-    *out_verification = v;
     return LS_OK;
+}
+
+ls_status ls_verify(ls_session *session, ls_tensor *const *tensors, int n, ls_verification **out_verification) {
+    if (!ls_check_operands(session, "verify", n, tensors)) {
+        return ls_session_error(session)->code;
+    }
+    return verify_all(session, NULL, NULL, (ls_tensor **)tensors, n, out_verification); /* nothing is built: they are only read */
+}
+
+ls_status ls_verify_built(ls_session *session, ls_build_fn build, void *user, int n, ls_verification **out_verification) {
+    ls_heap *heap = &session->context->heap;
+    ls_tensor **tensors = ls_alloc_zeroed(heap, sizeof *tensors * (size_t)(n > 0 ? n + 1 : 1));
+    if (!tensors) {
+        ls_error err = {.code = LS_OK};
+        (void)LS_FAIL_MEMORY(&err, "a verification");
+        return ls_session_fail(session, LS_ERR_MEMORY, &err);
+    }
+    ls_status status = verify_all(session, build, user, tensors, n, out_verification);
+    ls_free(heap, tensors);
+    return status;
 }

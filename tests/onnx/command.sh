@@ -96,6 +96,20 @@ bad 2 'text.png' run planes.onnx --input x=text.png
 # ---- verify, inspect ----
 good 'cpu: same' verify add.onnx --dim n=4
 bad 2 'Frobnicate' verify unknown.onnx
+good 'same bits' verify add.onnx --dim n=4 --worst 1 --html page.html --json verify.json
+grep -q '"operations":	"add"' verify.json || complain "the report does not say what a kernel computes: $(cat verify.json)"
+grep -q '"name":	"a/left"' verify.json || complain "the report does not say what a kernel reads: $(cat verify.json)"
+grep -q '"origins":	\["it"\]' verify.json || complain "the report does not name the node: $(cat verify.json)"
+good 'it ' verify add.onnx --devices cpu
+good 'markup' verify markup.onnx --dim n=2 --html markup.html --json -
+[ "$(grep -o '<script' markup.html | wc -l)" -eq "$(grep -o '<script' page.html | wc -l)" ] || complain "a name of the model became markup in the page"
+"$lockstep" verify add.onnx --devices ref --html nowhere/page.html >out 2>err
+[ $? -eq 2 ] && grep -q -- '--html nowhere/page.html: cannot be written' err || complain "a page that cannot be written: $(cat err)"
+bad 2 'no fault is called' verify add.onnx --plant nothing
+bad 2 'expected a whole number' verify add.onnx --worst -1
+"$lockstep" verify add.onnx --dim n=4 --plant second-operand-dropped --html planted.html >out 2>err
+[ $? -eq 1 ] || complain "verify with a fault: exit code is not 1"
+grep -q 'DIFFERS' out && grep -q "^ref: output out/sum is not cpu's" out || complain "verify with a fault says: $(cat out)"
 good 'a/left float [n,3]' inspect add.onnx
 good 'all operators are supported' inspect add.onnx --json inspect.json
 grep -q '"kernels":	1' inspect.json || complain "the report of inspect does not say how many kernels: $(cat inspect.json)"

@@ -19,6 +19,7 @@ typedef struct port {
 /* A model of one node. */
 typedef struct small_model {
     const char *op, *domain;
+    const char *name; /* NULL: "it" */
     int opset;
     int n_in, n_out;
     port in[3], out[2];
@@ -87,7 +88,7 @@ static inline bool write_model(const char *path, const small_model *s) {
         out_names[i] = (char *)s->out[i].name;
     }
     node.op_type = (char *)s->op;
-    node.name = (char *)"it";
+    node.name = (char *)(s->name ? s->name : "it");
     node.domain = (char *)(s->domain ? s->domain : "");
     node.n_input = (size_t)s->n_in;
     node.input = in_names;

@@ -36,6 +36,9 @@ static ls_status initializer(ls_onnx_run *run, const char *name, ls_onnx_value *
     if ((t || sparse) && !*out) {
         return err->code != LS_OK ? err->code : LS_FAIL_MEMORY(err, name);
     }
+    if (*out) {
+        (*out)->name = t ? t->name : sparse->values->name;
+    }
     return !*out || ls_map_put(&run->base->constants, ls_onnx_hash_name(name), name, *out) ? LS_OK : LS_FAIL_MEMORY(err, name);
 }
 
@@ -168,7 +171,11 @@ static ls_status run_node(ls_onnx_run *run, ls_onnx_frame *f, const Onnx__NodePr
             }
         }
     }
-    LS_TRY(err, run_operator(&n));
+    const char *origin = *p->name || !n.n_out ? p->name : p->output[0];
+    const char *outer = ls_session_set_origin(run->base->session, origin);
+    ls_status status = run_operator(&n);
+    (void)ls_session_set_origin(run->base->session, outer);
+    LS_TRY(err, status);
     for (int i = 0; i < n.n_out; i++) {
         if (!*p->output[i]) {
             continue;

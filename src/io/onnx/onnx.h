@@ -44,6 +44,7 @@ typedef struct ls_onnx_value {
     const void *place;    /* in the model's messages, which says it whatever run it is of; NULL: there is none */
     ls_tensor *host;      /* in the host session; made when asked for. Only if known */
     ls_tensor *tensor;    /* in the caller's session; likewise */
+    const char *name;     /* of an initialiser, else NULL; the model's */
     ls_data *data;        /* its numbers, once read. Only if known; released with the run */
     const ls_dim *extents; /* TENSOR of whole numbers, not known, that follow from extents with a symbol (extent.h); else NULL */
     int rank;             /* STRINGS; or extents: 0, or 1 and dims[0] (also their count) */

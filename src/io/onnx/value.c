@@ -108,22 +108,10 @@ static ls_tensor *constant(ls_session *s, const ls_data *data) {
     }
 }
 
-ls_tensor *ls_onnx_run_place(ls_onnx_run *run, ls_onnx_value *v, bool host, ls_error *err) {
-    ls_tensor **at = host ? &v->host : &v->tensor;
-    ls_session *s = host ? run->base->host : run->base->session;
+static ls_tensor *make_tensor(ls_onnx_run *run, ls_onnx_value *v, ls_session *s, ls_error *err) {
     ls_onnx_weights *weights = v->place && ls_session_device(s) == ls_onnx_weights_device(run->base->weights) ? run->base->weights : NULL;
     const ls_data *data;
     ls_tensor *t = NULL;
-    if (*at) {
-        return *at;
-    }
-    if (v->extents && !host) {
-        *at = ls_onnx_run_extents(run, v);
-        if (!*at) {
-            ls_onnx_take_error(s, err);
-        }
-        return *at;
-    }
     if (weights && ls_onnx_weights_get(weights, s, v->place, NULL, &t, err) != LS_OK) {
         return NULL;
     }
@@ -139,9 +127,29 @@ ls_tensor *ls_onnx_run_place(ls_onnx_run *run, ls_onnx_value *v, bool host, ls_e
     }
     if (!t) {
         ls_onnx_take_error(s, err);
-        return NULL;
     }
-    if (!keep_tensor(run, v, t)) {
+    return t;
+}
+
+ls_tensor *ls_onnx_run_place(ls_onnx_run *run, ls_onnx_value *v, bool host, ls_error *err) {
+    ls_tensor **at = host ? &v->host : &v->tensor;
+    ls_session *s = host ? run->base->host : run->base->session;
+    if (*at) {
+        return *at;
+    }
+    if (v->extents && !host) {
+        *at = ls_onnx_run_extents(run, v);
+        if (!*at) {
+            ls_onnx_take_error(s, err);
+        }
+        return *at;
+    }
+    const char *origin = v->name ? ls_session_set_origin(s, v->name) : NULL;
+    ls_tensor *t = make_tensor(run, v, s, err);
+    if (v->name) {
+        (void)ls_session_set_origin(s, origin);
+    }
+    if (t && !keep_tensor(run, v, t)) {
         LS_FAIL_MEMORY(err, "a value");
         return NULL;
     }
