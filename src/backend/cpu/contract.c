@@ -220,10 +220,17 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
         .value = a_last ? v->a : v->b, .free = &gemm->n, .dtype = a_last ? dtype_a : dtype_b};
     for (int s = 0; s < 2; s++) {
         LS_TRY(err, plan_side(binary, gemm, temps, &gemm->side[s], err));
+    }
+    LS_TRY(err, ls_windows_plan(binary, gemm, temps, err));
+    if (gemm->windows && !gemm->side[1].affine && gemm->side[1].lanes_k) { /* an image's lines lie along free axes */
+        gemm->side[1].lanes_k = false;
+        LS_TRY(err, side_program(binary, gemm, temps, &gemm->side[1], err));
+    }
+    for (int s = 0; s < 2; s++) {
         phase->extra += ls_contract_side_scratch(&gemm->side[s]);
     }
     phase->gemm = gemm;
-    return ls_windows_plan(binary, gemm, err);
+    return LS_OK;
 }
 
 /* Where the loads and stores of the epilogue break off, all at the same lanes: images in batches, mostly. */

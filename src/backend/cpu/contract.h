@@ -78,7 +78,8 @@ void ls_gemm_finish_tile(void *ctx, int worker, int64_t batch, int64_t i0, int64
                          void *tile, int64_t ld);
 
 /* windows.c. Plans nothing where the contraction is no window over an image, or where packing is better. */
-ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error *err) LS_MUST_USE;
+ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps,
+                          ls_error *err) LS_MUST_USE;
 /* Bytes of the device's workspace that a launch needs. */
 size_t ls_windows_workspace(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, const int64_t *extents);
 /* False: not with these operands, and nothing is written. */
@@ -95,5 +96,7 @@ static inline char *ls_worker_scratch(const ls_kernel_run *kernel, int worker) {
 void ls_gemm_pack_side(void *ctx, int worker, int64_t batch, int64_t k0, int64_t kc, int64_t i0, int64_t ni,
                        int64_t width, void *panel, uint8_t *mask);
 size_t ls_contract_side_scratch(const ls_contract_side *side);
+/* The worker's run of a side's program, begun at its first use, and the scratch behind it. */
+ls_run *ls_contract_side_run(const ls_contract_side_launch *s, int worker, char **out_rows);
 
 #endif

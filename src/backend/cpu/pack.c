@@ -229,7 +229,7 @@ static void pack_affine(const ls_contract_side_launch *s, int worker, int64_t ba
     }
 }
 
-static ls_run *side_run(const ls_contract_side_launch *s, int worker, char **out_rows) {
+ls_run *ls_contract_side_run(const ls_contract_side_launch *s, int worker, char **out_rows) {
     ls_gemm_worker *w = &s->launch->workers[worker];
     ls_phase_task task = {s->launch->kernel, s->launch->phase, ls_worker_scratch(s->launch->kernel, worker),
                           0, 0};
@@ -298,7 +298,7 @@ void ls_gemm_pack_side(void *ctx, int worker, int64_t batch, int64_t k0, int64_t
     }
     char *rows;
     const ls_gemm_phase *gemm = s->launch->phase->gemm;
-    ls_run *run = side_run(s, worker, &rows);
+    ls_run *run = ls_contract_side_run(s, worker, &rows);
     ls_point_coords(run->extents, gemm->batch.n, gemm->batch.axes, batch, run->coords);
     if (s->side->lanes_k) {
         pack_program_k(s, run, rows, k0, kc, i0, ni, width, panel, mask);

@@ -11,42 +11,16 @@
  * Taps are in the contraction's order of k, chunks of 512 are added as everywhere, so locked bits are those of the
  * packed product. Absent elements are +0 here: with a filter that holds an infinity or NaN the packed product is
  * used, which can leave them out. */
-#include "backend/cpu/contract.h"
-#include "backend/cpu/gemm_isa.h"
+#include "backend/cpu/windows.h"
 #include <string.h>
 
 enum {
-    DIMS = 4,
     SLACK = 128,            /* elements behind an image that the last vectors may read */
     MOST_TAPS = 1 << 16,    /* entries of the table of taps */
     SMALL_IMAGE = 40 << 10, /* bytes of one image with its outputs: in the first-level cache */
     INLINE_WORK = 1 << 18,  /* multiply-adds below which waking a thread costs more than it brings */
     TASKS_PER_WORKER = 3
 };
-
-typedef struct window_dim {
-    uint8_t axis, bound;  /* free; bound: LS_SPEC_MAX_AXES for none */
-    int64_t stride, step; /* of u; step may be negative */
-    int64_t taps, extent; /* of the axes; extent 0: known at launch, of outer dimensions alone */
-    int64_t first;        /* the least u at f = 0, negative with a negative step */
-    int64_t low, high;    /* the image has elements for low <= u < high */
-    int64_t image_stride; /* elements of one u */
-    int64_t size, length; /* u in a task; elements of a phase, size / stride rounded up */
-} window_dim;
-
-typedef struct ls_windows {
-    int n_dims, outer; /* the outer ones are points of a task, the rest is inside it */
-    window_dim dims[DIMS];
-    bool absent;
-    int64_t k, planes, plane; /* planes: of bound axes that walk no dimension (channels); elements of one */
-    int64_t *plane_at;        /* of the image */
-    int64_t *at, *filter_at;  /* of each k: in the task's copy of the image; in the filter */
-    int64_t m, rows, panels;  /* rows of a panel */
-    int64_t *row_at;          /* of the filter */
-    int64_t band, bands;      /* of the first inner dimension */
-    int64_t columns, ld;      /* outputs of a task, junk with them; and rounded up to vectors */
-    const ls_gemm_kernels *kernels;
-} ls_windows;
 
 /* ---- planning ---- */
 static int64_t ceil_div(int64_t x, int64_t y) {
@@ -68,7 +42,7 @@ static bool holds(const ls_spec *spec, const ls_ix_sum *sum, int64_t limit) {
     return low >= 0 && high < limit;
 }
 
-static window_dim *dim_of(ls_windows *w, int axis) {
+static ls_window_dim *dim_of(ls_windows *w, int axis) {
     for (int i = 0; i < w->n_dims; i++) {
         if (w->dims[i].axis == axis) {
             return &w->dims[i];
@@ -77,11 +51,11 @@ static window_dim *dim_of(ls_windows *w, int axis) {
     return NULL;
 }
 
-static bool has_bound(const window_dim *d) {
+static bool has_bound(const ls_window_dim *d) {
     return d->bound < LS_SPEC_MAX_AXES;
 }
 
-static const window_dim *walked_by(const ls_windows *w, int bound) {
+const ls_window_dim *ls_windows_walked_by(const ls_windows *w, int bound) {
     for (int i = 0; i < w->n_dims; i++) {
         if (w->dims[i].bound == bound) {
             return &w->dims[i];
@@ -94,14 +68,14 @@ static const window_dim *walked_by(const ls_windows *w, int bound) {
 static bool take_pred(const ls_spec *spec, const ls_gemm_phase *gemm, int t, ls_windows *w) {
     const ls_contract_side *image = &gemm->side[1];
     const ls_ix_sum *sum = &image->pred[t];
-    window_dim *d = NULL;
+    ls_window_dim *d = NULL;
     int64_t stride = 0, step = 0;
     uint8_t bound = LS_SPEC_MAX_AXES;
     if (holds(spec, sum, image->limit[t])) {
         return true;
     }
     for (int i = 0; i < sum->n_terms; i++) {
-        window_dim *own = dim_of(w, sum->axis[i]);
+        ls_window_dim *own = dim_of(w, sum->axis[i]);
         if (own && !d) {
             d = own;
             stride = sum->stride[i];
@@ -120,7 +94,7 @@ static bool take_pred(const ls_spec *spec, const ls_gemm_phase *gemm, int t, ls_
         (d->stride && (d->stride != stride || d->bound != bound || d->step != step))) {
         return false;
     }
-    const window_dim *other = bound < LS_SPEC_MAX_AXES ? walked_by(w, bound) : NULL;
+    const ls_window_dim *other = bound < LS_SPEC_MAX_AXES ? ls_windows_walked_by(w, bound) : NULL;
     if (other && other != d) {
         return false;
     }
@@ -138,11 +112,11 @@ static void pair_by_strides(const ls_spec *spec, const ls_gemm_phase *gemm, ls_w
     const ls_contract_side *image = &gemm->side[1];
     for (;;) {
         int64_t best = 9;
-        window_dim *d = NULL;
+        ls_window_dim *d = NULL;
         int bound = 0;
         for (int i = 0; i < gemm->k.n; i++) {
             int64_t a = image->k_stride[i];
-            if (walked_by(w, gemm->k.axes[i]) || a <= 0 || fixed(spec, gemm->k.axes[i]) == 1) {
+            if (ls_windows_walked_by(w, gemm->k.axes[i]) || a <= 0 || fixed(spec, gemm->k.axes[i]) == 1) {
                 continue;
             }
             for (int j = 0; j < w->n_dims; j++) {
@@ -179,48 +153,64 @@ static int64_t k_stride_of(const ls_gemm_phase *gemm, const ls_contract_side *si
     return 0;
 }
 
-/* Dimensions from the axes of the columns; false where the operand does not fit. */
-static bool find_dims(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w) {
+/* What follows once the axes of a dimension are known; false where they cannot walk one. */
+static bool finish_dim(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window_dim *d, int64_t free) {
     const ls_contract_side *image = &gemm->side[1];
-    if (gemm->n.n < 1 || gemm->n.n > DIMS) {
+    d->stride = d->stride ? d->stride : 1;
+    d->extent = fixed(spec, d->axis);
+    d->taps = has_bound(d) ? fixed(spec, d->bound) : 1;
+    if (has_bound(d) &&
+        image->affine) { /* by the bound axis: a free axis of one element may have any stride */
+        int64_t bound = k_stride_of(gemm, image, d->bound);
+        d->image_stride = d->step ? bound / d->step : 0;
+        if (!d->step || bound % d->step || (d->extent != 1 && free != d->stride * d->image_stride)) {
+            return false;
+        }
+    } else if (image->affine) {
+        d->image_stride = free / d->stride;
+        if (free % d->stride) {
+            return false;
+        }
+    }
+    int64_t apart = d->step < 0 ? -d->step : d->step;
+    if (d->taps < 1 || (!image->affine && apart > d->stride * d->extent)) { /* the program leaves no gaps */
+        return false;
+    }
+    d->first = d->step < 0 ? d->step * (d->taps - 1) : 0;
+    if (d->extent) { /* bands round up, and nothing lies behind the last window */
+        int64_t end = d->stride * (d->extent - 1) + (d->step > 0 ? d->step * (d->taps - 1) : 0) + 1;
+        d->low = d->low > d->first ? d->low : d->first;
+        d->high = d->high < end ? d->high : end;
+    }
+    return true;
+}
+
+/* Dimensions from the axes of the columns; false where the operand does not fit. */
+static bool find_dims(const ls_spec *spec, const ls_gemm_phase *gemm, const int *temps, ls_windows *w) {
+    const ls_contract_side *image = &gemm->side[1];
+    if (gemm->n.n < 1 || gemm->n.n > LS_WINDOW_DIMS) {
         return false;
     }
     for (int i = 0; i < gemm->n.n; i++) {
-        w->dims[w->n_dims++] = (window_dim){
+        w->dims[w->n_dims++] = (ls_window_dim){
             .axis = gemm->n.axes[i], .bound = LS_SPEC_MAX_AXES, .low = INT32_MIN, .high = INT32_MAX};
     }
-    for (int t = 0; t < image->n_preds; t++) {
+    for (int t = 0; image->affine && t < image->n_preds; t++) {
         if (!take_pred(spec, gemm, t, w)) {
             return false;
         }
     }
-    pair_by_strides(spec, gemm, w);
+    if (image->affine) {
+        pair_by_strides(spec, gemm, w);
+    } else if (!ls_windows_of_program(spec, gemm, temps, w)) {
+        return false;
+    }
     bool window = false;
     for (int i = 0; i < w->n_dims; i++) {
-        window_dim *d = &w->dims[i];
-        int64_t free = image->free_stride[i];
-        d->stride = d->stride ? d->stride : 1;
-        d->extent = fixed(spec, d->axis);
-        d->taps = has_bound(d) ? fixed(spec, d->bound) : 1;
-        if (has_bound(d)) { /* by the bound axis, since a free axis of one element may have any stride */
-            int64_t bound = k_stride_of(gemm, image, d->bound);
-            d->image_stride = d->step ? bound / d->step : 0;
-            if (d->taps < 1 || !d->step || bound % d->step ||
-                (d->extent != 1 && free != d->stride * d->image_stride)) {
-                return false;
-            }
-        } else if (free % d->stride) {
+        if (!finish_dim(spec, gemm, &w->dims[i], image->free_stride[i])) {
             return false;
-        } else {
-            d->image_stride = free / d->stride;
         }
-        d->first = d->step < 0 ? d->step * (d->taps - 1) : 0;
-        if (d->extent) { /* bands round up, and nothing lies behind the last window */
-            int64_t end = d->stride * (d->extent - 1) + (d->step > 0 ? d->step * (d->taps - 1) : 0) + 1;
-            d->low = d->low > d->first ? d->low : d->first;
-            d->high = d->high < end ? d->high : end;
-        }
-        window = window || d->taps > 1;
+        window = window || w->dims[i].taps > 1;
     }
     return window;
 }
@@ -229,7 +219,7 @@ static bool find_dims(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows
 static int64_t set_band(ls_windows *w, int64_t band) {
     int64_t elements = 1, outputs = 1;
     for (int i = w->outer; i < w->n_dims; i++) {
-        window_dim *d = &w->dims[i];
+        ls_window_dim *d = &w->dims[i];
         int64_t extent = i == w->outer ? band : d->extent;
         d->size = d->stride * (extent - 1) + (d->step < 0 ? -d->step : d->step) * (d->taps - 1) + 1;
         d->length = ceil_div(d->size, d->stride);
@@ -276,24 +266,24 @@ static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gem
 static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w) {
     const ls_contract_side *filter = &gemm->side[0], *image = &gemm->side[1];
     for (int64_t p = 0; p < w->k; p++) {
-        int64_t left = p, plane = 0, planes = 1, plane_at = 0, coord[DIMS] = {0};
+        int64_t left = p, plane = 0, planes = 1, plane_at = 0, coord[LS_WINDOW_DIMS] = {0};
         w->filter_at[p] = 0;
         for (int i = gemm->k.n - 1; i >= 0; i--) {
             int64_t extent = fixed(spec, gemm->k.axes[i]), x = left % extent;
             left /= extent;
             w->filter_at[p] += x * filter->k_stride[i];
-            const window_dim *d = walked_by(w, gemm->k.axes[i]);
+            const ls_window_dim *d = ls_windows_walked_by(w, gemm->k.axes[i]);
             if (d) {
                 coord[d - w->dims] = x;
             } else {
                 plane += x * planes;
                 planes *= extent;
-                plane_at += x * image->k_stride[i];
+                plane_at += image->affine ? x * image->k_stride[i] : 0;
             }
         }
         int64_t phase = 0, at = 0;
         for (int i = w->outer; i < w->n_dims; i++) {
-            const window_dim *d = &w->dims[i];
+            const ls_window_dim *d = &w->dims[i];
             int64_t u = coord[i] * d->step - d->first;
             phase = phase * d->stride + u % d->stride;
             at = at * d->length + u / d->stride;
@@ -317,28 +307,28 @@ static int64_t panel_rows(const ls_gemm_kernels *kernels, int64_t m) {
 
 /* Where the packed product does as well: many rows share each packed window. */
 static bool worth_it(const ls_windows *w) {
-    return w->m < 16 || w->k < 64 || w->planes <= 64;
+    return w->program || w->m < 16 || w->k < 64 || w->planes <= 64;
 }
 
 /* By a free axis, without padding. */
-static bool walked_alone(const window_dim *d) {
+static bool walked_alone(const ls_window_dim *d) {
     return d->taps == 1 && d->low <= 0 && (!d->extent || d->high > d->stride * (d->extent - 1));
 }
 
-ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error *err) {
+ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps, ls_error *err) {
     const ls_spec *spec = &binary->spec;
     const ls_contract_side *filter = &gemm->side[0], *image = &gemm->side[1];
     const ls_gemm_isa *isa = binary->device->gemm;
-    ls_windows w = {.k = 1, .planes = 1, .m = 1, .absent = image->absent};
+    ls_windows w = {.k = 1, .planes = 1, .m = 1, .absent = image->absent, .program = !image->affine};
     w.kernels = spec->math == LS_LOCKED ? isa->f32 : isa->f32_fast;
-    if (!filter->affine || filter->n_preds || filter->dtype != LS_GEMM_F32 || !image->affine ||
-        image->dtype != LS_GEMM_F32 || !find_dims(spec, gemm, &w)) {
+    if (!filter->affine || filter->n_preds || filter->dtype != LS_GEMM_F32 || image->dtype != LS_GEMM_F32 ||
+        !find_dims(spec, gemm, temps, &w)) {
         return LS_OK;
     }
     for (int i = 0; i < gemm->k.n; i++) {
         int64_t extent = fixed(spec, gemm->k.axes[i]);
         w.k *= extent;
-        w.planes *= walked_by(&w, gemm->k.axes[i]) ? 1 : extent;
+        w.planes *= ls_windows_walked_by(&w, gemm->k.axes[i]) ? 1 : extent;
     }
     for (int i = 0; i < gemm->m.n; i++) {
         w.m *= fixed(spec, gemm->m.axes[i]);
@@ -441,7 +431,7 @@ static void pack_filter(const window_run *r, int64_t batches) {
 }
 
 /* One line of the innermost dimension, u from `first`, into its phases, `apart` elements apart. */
-static void copy_line(const ls_gemm_moves *moves, const window_dim *d, int64_t first, const float *line,
+static void copy_line(const ls_gemm_moves *moves, const ls_window_dim *d, int64_t first, const float *line,
                       float *dst, int64_t apart) {
     int64_t low = d->low > first ? d->low - first : 0, high = d->high - first;
     high = high < d->size ? high : d->size;
@@ -483,7 +473,7 @@ static void copy_line(const ls_gemm_moves *moves, const window_dim *d, int64_t f
 /* One plane, from the first inner dimension's u of `first` on. */
 static void copy_plane(const ls_gemm_moves *moves, const ls_windows *w, const int64_t *firsts,
                        const float *image, float *dst) {
-    const window_dim *last = &w->dims[w->n_dims - 1];
+    const ls_window_dim *last = &w->dims[w->n_dims - 1];
     int64_t lines = 1, elements = 1;
     for (int i = w->outer; i < w->n_dims; i++) {
         lines *= i < w->n_dims - 1 ? w->dims[i].length * w->dims[i].stride : 1;
@@ -491,11 +481,11 @@ static void copy_plane(const ls_gemm_moves *moves, const ls_windows *w, const in
     }
     for (int64_t line = 0; line < lines;
          line++) { /* row-major over u, each dimension rounded up to its phases */
-        int64_t left = line, u[DIMS] = {0}, phase = 0, at = 0;
+        int64_t left = line, u[LS_WINDOW_DIMS] = {0}, phase = 0, at = 0;
         const float *from = image;
         bool inside = true;
         for (int i = w->n_dims - 2; i >= w->outer; i--) {
-            const window_dim *d = &w->dims[i];
+            const ls_window_dim *d = &w->dims[i];
             int64_t size = d->length * d->stride;
             u[i] = left % size;
             left /= size;
@@ -522,7 +512,7 @@ static void copy_plane(const ls_gemm_moves *moves, const ls_windows *w, const in
 static void close_up(const ls_windows *w, int64_t band, float *c) {
     float *to = c;
     int64_t lines = band;
-    const window_dim *last = &w->dims[w->n_dims - 1];
+    const ls_window_dim *last = &w->dims[w->n_dims - 1];
     if (w->n_dims - w->outer == 1 || w->columns == band * last->extent) {
         return;
     }
@@ -552,9 +542,9 @@ static void window_task(void *ctx, long task, int worker) {
     const ls_gemm_moves *moves = kernel->binary->device->gemm->moves;
     int64_t band = task % w->bands * w->band, point = task / w->bands % r->outer,
             batch = task / w->bands / r->outer;
-    const window_dim *first = &w->dims[w->outer];
+    const ls_window_dim *first = &w->dims[w->outer];
     int64_t lines = first->extent - band < w->band ? first->extent - band : w->band;
-    int64_t firsts[DIMS], coords[LS_SPEC_MAX_AXES], inner = 1;
+    int64_t firsts[LS_WINDOW_DIMS], coords[LS_SPEC_MAX_AXES], inner = 1;
     const float *src =
         (const float *)(const void *)kernel->buffers[side->buffer] + batch_base(kernel, gemm, side, batch);
     ls_point_coords(kernel->extents, w->outer, gemm->n.axes, point, coords);
@@ -568,7 +558,10 @@ static void window_task(void *ctx, long task, int worker) {
     }
     float *image = (float *)(void *)(r->memory + (size_t)worker * r->worker_bytes);
     float *c = image + w->planes * w->plane + SLACK;
-    for (int64_t i = 0; i < w->planes; i++) {
+    if (w->program) {
+        ls_windows_compute(&r->launch->sides[1], w, worker, batch, point, band, image);
+    }
+    for (int64_t i = 0; i < w->planes && !w->program; i++) {
         copy_plane(moves, w, firsts, src + w->plane_at[i], image + i * w->plane);
     }
     memset(image + w->planes * w->plane, 0, SLACK * 4);

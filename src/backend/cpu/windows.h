@@ -1,0 +1,45 @@
+/* Contractions of a filter with windows of an image: internal to windows.c and windows_program.c. */
+#ifndef LOCKSTEP_BACKEND_CPU_WINDOWS_H
+#define LOCKSTEP_BACKEND_CPU_WINDOWS_H
+
+#include "backend/cpu/contract.h"
+#include "backend/cpu/gemm_isa.h"
+
+enum { LS_WINDOW_DIMS = 4 };
+
+typedef struct ls_window_dim { /* walked by a free axis f and a bound axis t: u = stride * f + step * t */
+    uint8_t axis, bound;       /* free; bound: LS_SPEC_MAX_AXES for none */
+    int64_t stride, step;      /* step may be negative */
+    int64_t taps, extent;      /* of the axes; extent 0: known at launch, of outer dimensions alone */
+    int64_t first;             /* the least u at f = 0, negative with a negative step */
+    int64_t low, high;         /* the image has elements for low <= u < high */
+    int64_t image_stride;      /* elements of one u */
+    int64_t size, length;      /* u in a task; elements of a phase, size / stride rounded up */
+} ls_window_dim;
+
+struct ls_windows {
+    int n_dims, outer; /* the outer ones are points of a task, the rest is inside it */
+    ls_window_dim dims[LS_WINDOW_DIMS];
+    bool absent, program;     /* the image is computed by its side's program */
+    int64_t k, planes, plane; /* planes: of bound axes that walk no dimension (channels); elements of one */
+    int64_t *plane_at;        /* of the image */
+    int64_t *at, *filter_at;  /* of each k: in the task's copy of the image; in the filter */
+    int64_t m, rows, panels;  /* rows of a panel */
+    int64_t *row_at;          /* of the filter */
+    int64_t band, bands;      /* of the first inner dimension */
+    int64_t columns, ld;      /* outputs of a task, junk with them; and rounded up to vectors */
+    const ls_gemm_kernels *kernels;
+};
+typedef struct ls_windows ls_windows;
+
+/* windows.c: the dimension that a bound axis walks, or NULL. */
+const ls_window_dim *ls_windows_walked_by(const ls_windows *w, int bound);
+
+/* windows_program.c, for images that are more than a load: which axes walk a dimension together; false where some
+ * index depends on them otherwise. */
+bool ls_windows_of_program(const ls_spec *spec, const ls_gemm_phase *gemm, const int *temps, ls_windows *w);
+/* Computes a task's part of the image: `band` is the first line of the first inner dimension. */
+void ls_windows_compute(const ls_contract_side_launch *side, const ls_windows *w, int worker, int64_t batch,
+                        int64_t point, int64_t band, float *image);
+
+#endif
