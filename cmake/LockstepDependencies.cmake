@@ -1,4 +1,4 @@
-# What the library links: zlib, pthreadpool, cJSON, protobuf-c, PCRE2 and the thread library (docs/dependencies.md). This file is also
+# What the library links: zlib, cJSON, protobuf-c, PCRE2 and the thread library (docs/dependencies.md). This file is also
 # installed, so that find_package(lockstep) finds the same for users of the static library.
 # WebAssembly has neither threads nor packages: cJSON and zlib come as sources (cmake/LockstepWeb.cmake).
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
@@ -10,7 +10,7 @@ set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 
-# Debian ships neither a .pc nor a CMake file for pthreadpool, and a CMake file for cJSON only in some releases.
+# Debian ships a CMake file for cJSON only in some releases.
 function(lockstep_find_library name header library)
     string(TOUPPER ${name} upper)
     find_path(${upper}_INCLUDE_DIR ${header})
@@ -28,7 +28,6 @@ function(lockstep_find_library name header library)
     endif()
 endfunction()
 
-lockstep_find_library(pthreadpool pthreadpool.h pthreadpool)
 lockstep_find_library(cjson cjson/cJSON.h cjson)
 lockstep_find_library(protobuf-c protobuf-c/protobuf-c.h protobuf-c)
 lockstep_find_library(pcre2 pcre2.h pcre2-8)

@@ -62,7 +62,7 @@ set(LOCKSTEP_FMA_FLAGS_avx2 -mfma)
 set(LOCKSTEP_FMA_FLAGS_avx512 -mfma)
 
 if(NOT LOCKSTEP_LINK)
-    set(LOCKSTEP_LINK lockstep::pthreadpool lockstep::cjson lockstep::protobuf-c lockstep::pcre2 ZLIB::ZLIB Threads::Threads ${CMAKE_DL_LIBS})
+    set(LOCKSTEP_LINK lockstep::cjson lockstep::protobuf-c lockstep::pcre2 ZLIB::ZLIB Threads::Threads ${CMAKE_DL_LIBS})
 endif()
 set(LOCKSTEP_OBJECT_TARGETS)
 

@@ -13,7 +13,6 @@ build gcc             gcc
 build libc6-dev       <stdlib.h>
 build pkg-config      pkg-config
 build zlib1g-dev      <zlib.h>
-build libpthreadpool-dev <pthreadpool.h>
 build libcjson-dev    <cjson/cJSON.h>
 build libprotobuf-c-dev <protobuf-c/protobuf-c.h>
 build libpcre2-dev    /usr/include/pcre2.h

@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/.."
 root=$PWD/build/sysroot-aarch64
 [ ! -e "$root/complete" ] || [ ! -e "$root/usr/include/protobuf-c" ] || [ ! -e "$root/usr/include/pcre2.h" ] || exit 0
-packages='zlib1g zlib1g-dev libpthreadpool0 libpthreadpool-dev libcjson1 libcjson-dev libprotobuf-c1 libprotobuf-c-dev libpcre2-8-0 libpcre2-dev libcmocka0 libcmocka-dev
+packages='zlib1g zlib1g-dev libcjson1 libcjson-dev libprotobuf-c1 libprotobuf-c-dev libpcre2-8-0 libpcre2-dev libcmocka0 libcmocka-dev
           libgmp10 libgmp-dev libmpfr6 libmpfr-dev'
 rm -rf "$root"
 mkdir -p "$root/apt/lists/partial" "$root/apt/cache/archives/partial" "$root/debs"

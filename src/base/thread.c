@@ -1,6 +1,10 @@
-/* The pool wraps pthreadpool: one item a worker, and workers draw tasks from an atomic counter, so that a task knows
- * its worker. Invariants: `serial` is held for a whole batch; `next`, `fn`, `ctx` and `n` change only under it. The
- * acquire and release pairs order callers and workers even for tools that cannot see into pthreadpool. */
+/* A pool of workers that draw tasks from an atomic counter. The caller is worker 0 and begins at once: a batch waits for
+ * tasks that other workers have begun, never for workers that have not come, so a core that is busy elsewhere costs
+ * nothing but its help. Workers look for the next batch for some microseconds, since a wake-up takes longer than a
+ * small kernel, and then sleep; where they outnumber the cores they sleep at once.
+ *
+ * Invariants: `serial` is held for a whole batch; `fn`, `ctx` and `n` change only under `lock` while `active` is 0 and
+ * the batch is closed; a worker joins and leaves a batch under `lock`. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/thread.h"
 #include "base/numerics.h"
@@ -62,23 +66,33 @@ void ls_mutex_unlock(ls_mutex *mutex) {
 #else
 
 #include <pthread.h>
-#include <pthreadpool.h>
+
+enum { SPINS = 600 }; /* looks for a batch, or for its end, before sleeping: 10 to 40 us */
 
 struct ls_mutex {
     pthread_mutex_t handle;
 };
 
+typedef struct pool_worker {
+    ls_pool *pool;
+    int number;
+    pthread_t thread;
+} pool_worker;
+
 struct ls_pool {
     ls_heap *heap;
-    pthreadpool_t threads; /* NULL: run in place */
-    int count;
-    uint32_t flags;
-    pthread_mutex_t serial;
+    int count, started, spins; /* workers with the caller; threads that run */
+    pool_worker *workers;      /* [count], from 1 */
+    pthread_mutex_t serial, lock;
+    pthread_cond_t begin, end;
     ls_pool_fn fn;
     void *ctx;
     long n;
     _Atomic long next;
-    _Atomic int published;
+    int wanted, joined, sleeping; /* workers beside the caller */
+    bool open, stop, waits;       /* to be joined; all threads end; the caller sleeps until active is 0 */
+    _Atomic int active;
+    _Atomic unsigned batch; /* counts them */
 };
 
 /* The batches that this thread is inside of, innermost first. */
@@ -90,60 +104,140 @@ typedef struct pool_frame {
 
 static _Thread_local const pool_frame *current;
 
+static void pause_core(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static bool init_locks(ls_pool *pool) {
+    if (pthread_mutex_init(&pool->serial, NULL)) {
+        return false;
+    }
+    if (pthread_mutex_init(&pool->lock, NULL)) {
+        pthread_mutex_destroy(&pool->serial);
+        return false;
+    }
+    if (pthread_cond_init(&pool->begin, NULL)) {
+        pthread_mutex_destroy(&pool->lock);
+        pthread_mutex_destroy(&pool->serial);
+        return false;
+    }
+    if (pthread_cond_init(&pool->end, NULL)) {
+        pthread_cond_destroy(&pool->begin);
+        pthread_mutex_destroy(&pool->lock);
+        pthread_mutex_destroy(&pool->serial);
+        return false;
+    }
+    return true;
+}
+
 ls_pool *ls_pool_create(ls_heap *heap, int threads) {
     ls_pool *pool = ls_alloc_zeroed(heap, sizeof *pool);
-    if (!pool) {
-        return NULL;
-    }
-    pool->heap = heap;
-    pool->count = threads > 0 ? threads : ls_os_cores();
-    if (pthread_mutex_init(&pool->serial, NULL)) {
+    int cores = ls_os_cores(), count = threads > 0 ? threads : cores;
+    pool_worker *workers = pool ? ls_alloc_zeroed(heap, sizeof *workers * (size_t)count) : NULL;
+    if (!workers || !init_locks(pool)) {
+        ls_free(heap, workers);
         ls_free(heap, pool);
         return NULL;
     }
-    if (pool->count > 1) {
-        /* Waiting workers spin, since a wake-up can take longer than a small product; but not when they outnumber the
-         * cores. */
-        pool->flags = pool->count > ls_os_cores() ? PTHREADPOOL_FLAG_YIELD_WORKERS : 0;
-        pool->threads = pthreadpool_create((size_t)pool->count);
-        if (!pool->threads) {
-            ls_pool_destroy(pool);
-            return NULL;
-        }
-    }
+    pool->heap = heap;
+    pool->count = count;
+    pool->workers = workers;
+    pool->spins = count > cores ? 0 : SPINS;
     return pool;
 }
 
 void ls_pool_destroy(ls_pool *pool) {
-    if (pool) {
-        if (pool->threads) {
-            pthreadpool_destroy(pool->threads);
-        }
-        pthread_mutex_destroy(&pool->serial);
-        ls_free(pool->heap, pool);
+    if (!pool) {
+        return;
     }
+    pthread_mutex_lock(&pool->lock);
+    pool->stop = true;
+    atomic_fetch_add_explicit(&pool->batch, 1, memory_order_release);
+    pthread_cond_broadcast(&pool->begin);
+    pthread_mutex_unlock(&pool->lock);
+    for (int i = 1; i <= pool->started; i++) {
+        pthread_join(pool->workers[i].thread, NULL);
+    }
+    pthread_cond_destroy(&pool->end);
+    pthread_cond_destroy(&pool->begin);
+    pthread_mutex_destroy(&pool->lock);
+    pthread_mutex_destroy(&pool->serial);
+    ls_free(pool->heap, pool->workers);
+    ls_free(pool->heap, pool);
 }
 
 int ls_pool_threads(const ls_pool *pool) {
     return pool->count;
 }
 
-static void run_worker(void *arg, size_t item) {
-    ls_pool *pool = arg;
-    atomic_load_explicit(&pool->published, memory_order_acquire);
+static void run_tasks(ls_pool *pool, int number) {
     ls_numerics numerics = ls_numerics_enter();
-    pool_frame frame = {current, pool, (int)item};
+    pool_frame frame = {current, pool, number};
     current = &frame;
     for (;;) {
         long task = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);
         if (task >= pool->n) {
             break;
         }
-        pool->fn(pool->ctx, task, (int)item);
+        pool->fn(pool->ctx, task, number);
     }
     current = frame.outer;
     ls_numerics_leave(numerics);
-    atomic_fetch_add_explicit(&pool->published, 1, memory_order_release);
+}
+
+/* Sleeps, after some looks, until there is a batch after number `seen`; `lock` is held before and after. */
+static void await_batch(ls_pool *pool, unsigned seen) {
+    pthread_mutex_unlock(&pool->lock);
+    for (int i = 0; i < pool->spins && atomic_load_explicit(&pool->batch, memory_order_acquire) == seen;
+         i++) {
+        pause_core();
+    }
+    pthread_mutex_lock(&pool->lock);
+    pool->sleeping++;
+    while (atomic_load_explicit(&pool->batch, memory_order_relaxed) == seen) {
+        pthread_cond_wait(&pool->begin, &pool->lock);
+    }
+    pool->sleeping--;
+}
+
+static void *worker_main(void *arg) {
+    pool_worker *worker = arg;
+    ls_pool *pool = worker->pool;
+    pthread_mutex_lock(&pool->lock);
+    while (!pool->stop) {
+        unsigned seen = atomic_load_explicit(&pool->batch, memory_order_relaxed);
+        if (pool->open && pool->joined < pool->wanted) {
+            pool->joined++;
+            atomic_fetch_add_explicit(&pool->active, 1, memory_order_relaxed);
+            pthread_mutex_unlock(&pool->lock);
+            run_tasks(pool, worker->number);
+            pthread_mutex_lock(&pool->lock);
+            if (atomic_fetch_sub_explicit(&pool->active, 1, memory_order_release) == 1 && pool->waits) {
+                pthread_cond_signal(&pool->end);
+            }
+        }
+        if (atomic_load_explicit(&pool->batch, memory_order_relaxed) == seen && !pool->stop) {
+            await_batch(pool, seen);
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+/* Starts the threads when they are first wanted; fewer of them when the system gives no more. */
+static void start_threads(ls_pool *pool, int wanted) {
+    while (pool->started < wanted) {
+        pool_worker *worker = &pool->workers[pool->started + 1];
+        *worker = (pool_worker){.pool = pool, .number = pool->started + 1};
+        if (pthread_create(&worker->thread, NULL, worker_main, worker)) {
+            return;
+        }
+        pool->started++;
+    }
 }
 
 /* The worker that this thread already is in `pool`, or -1. */
@@ -154,6 +248,25 @@ static int worker_inside(const ls_pool *pool) {
         }
     }
     return -1;
+}
+
+/* Nobody joins any more; waits for those who did. */
+static void end_batch(ls_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    pool->open = false;
+    if (atomic_load_explicit(&pool->active, memory_order_relaxed)) {
+        pthread_mutex_unlock(&pool->lock);
+        for (int i = 0; i < pool->spins && atomic_load_explicit(&pool->active, memory_order_acquire); i++) {
+            pause_core();
+        }
+        pthread_mutex_lock(&pool->lock);
+    }
+    pool->waits = true;
+    while (atomic_load_explicit(&pool->active, memory_order_acquire)) {
+        pthread_cond_wait(&pool->end, &pool->lock);
+    }
+    pool->waits = false;
+    pthread_mutex_unlock(&pool->lock);
 }
 
 void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx) {
@@ -167,19 +280,28 @@ void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx) {
         }
         return;
     }
+    int helpers = (n < pool->count ? (int)n : pool->count) - 1;
     pthread_mutex_lock(&pool->serial);
+    start_threads(pool, helpers);
+    pthread_mutex_lock(&pool->lock);
     pool->fn = fn;
     pool->ctx = ctx;
     pool->n = n;
+    pool->wanted = helpers;
+    pool->joined = 0;
+    pool->open = helpers > 0;
     atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
-    atomic_store_explicit(&pool->published, 1, memory_order_release);
-    if (pool->threads && n > 1) {
-        size_t items = n < pool->count ? (size_t)n : (size_t)pool->count;
-        pthreadpool_parallelize_1d(pool->threads, run_worker, pool, items, pool->flags);
-    } else {
-        run_worker(pool, 0);
+    if (pool->open) {
+        atomic_fetch_add_explicit(&pool->batch, 1, memory_order_release);
+        if (pool->sleeping) {
+            pthread_cond_broadcast(&pool->begin);
+        }
     }
-    atomic_load_explicit(&pool->published, memory_order_acquire);
+    pthread_mutex_unlock(&pool->lock);
+    run_tasks(pool, 0);
+    if (helpers > 0) {
+        end_batch(pool);
+    }
     pthread_mutex_unlock(&pool->serial);
 }
 

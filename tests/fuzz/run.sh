@@ -37,7 +37,7 @@ for format in npy:0 npz:1 safetensors:1 idx:2 onnx: onnx_run:; do
     esac
     # shellcheck disable=SC2086
     clang $flags -DFUZZ_FORMAT="${format#*:}" -fsanitize=fuzzer $program $objects "$build/liblockstep.a" \
-        -o "$build/fuzz/$name" -lz -lcjson -lprotobuf-c -lpcre2-8 -lpthreadpool -lpthread -lm
+        -o "$build/fuzz/$name" -lz -lcjson -lprotobuf-c -lpcre2-8 -lpthread -lm
     echo "== $name, $seconds s"
     FUZZ_SEED="$corpus/seed" "$build/fuzz/$name" -max_total_time="$seconds" -max_len=4096 -timeout=60 -rss_limit_mb=2048 \
         -artifact_prefix="$build/fuzz/$name-" "$corpus" >"$build/fuzz/$name.log" 2>&1 || { tail -40 "$build/fuzz/$name.log"; exit 1; }

@@ -42,7 +42,7 @@ objects=$(ar t "$1" | wc -l)
 [ "$objects" -gt 0 ] || { echo "$1 is empty"; exit 1; }
 judge "$1" >"$tmp/found"
 readelf -d "$2" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
-    grep -vE '^(libpthreadpool\.so|libcjson\.so|libprotobuf-c\.so|libpcre2-8\.so|libz\.so|libc\.so|libpthread\.so|libdl\.so|ld-linux)' |
+    grep -vE '^(libcjson\.so|libprotobuf-c\.so|libpcre2-8\.so|libz\.so|libc\.so|libpthread\.so|libdl\.so|ld-linux)' |
     sed 's/^/the shared library needs /' >>"$tmp/found" || true
 readelf -d "$2" | grep -q 'SONAME.*liblockstep\.so\.[0-9]' || echo "no soname" >>"$tmp/found"
 if [ -s "$tmp/found" ]; then
