@@ -27,8 +27,10 @@ static void draw(float x[POINTS][2], int32_t label[POINTS]) {
 static ls_status train(ls_session *s, ls_params *p, float *out_first, float *out_last) {
     static float points[POINTS][2], rate = 0.01f;
     static int32_t labels[POINTS];
-    ls_tensor *x = ls_input(s, "x", LS_F32, LS_SHAPE(POINTS, 2)), *y = ls_input(s, "y", LS_I32, LS_SHAPE(POINTS));
-    ls_tensor *r = ls_input(s, "rate", LS_F32, LS_SCALAR), *inputs[] = {x, y, r}, *loss = ls_cross_entropy(s, network(s, p, x), y);
+    ls_tensor *x = ls_input(s, "x", LS_F32, LS_SHAPE(POINTS, 2)),
+              *y = ls_input(s, "y", LS_I32, LS_SHAPE(POINTS));
+    ls_tensor *r = ls_input(s, "rate", LS_F32, LS_SCALAR), *inputs[] = {x, y, r},
+              *loss = ls_cross_entropy(s, network(s, p, x), y);
     ls_optimizer_options options = {.kind = LS_OPTIM_ADAM};
     ls_optimizer *optimizer = NULL;
     ls_program *step = NULL;
@@ -37,7 +39,8 @@ static ls_status train(ls_session *s, ls_params *p, float *out_first, float *out
     status = status == LS_OK ? ls_optimizer_step(s, optimizer, loss, r) : status;
     status = status == LS_OK ? ls_program_compile(s, inputs, 3, &loss, 1, &step) : status;
     for (int i = 0; i < STEPS && status == LS_OK; i++) {
-        status = ls_program_run(step, (const void *[]){points, labels, &rate}, (void *[]){i ? out_last : out_first});
+        status = ls_program_run(step, (const void *[]){points, labels, &rate},
+                                (void *[]){i ? out_last : out_first});
     }
     ls_program_destroy(step);
     ls_optimizer_destroy(optimizer);
@@ -52,7 +55,8 @@ static ls_status save(ls_session *s, ls_params *p, const char *path, ls_error *e
     return ls_onnx_save(s, path, 1, &x, 1, &logits, err);
 }
 
-static ls_status run_file(ls_session *s, const char *path, const ls_data *points, char out_hash[65], ls_error *err) {
+static ls_status run_file(ls_session *s, const char *path, const ls_data *points, char out_hash[65],
+                          ls_error *err) {
     ls_model *model = NULL;
     ls_runner *runner = NULL;
     ls_data *logits = NULL;
@@ -82,12 +86,16 @@ int main(int argc, char **argv) {
     status = status == LS_OK ? ls_params_create(s, 1, &params) : status;
     status = status == LS_OK ? train(s, params, &first, &last) : status;
     status = status == LS_OK ? save(s, params, path, &err) : status;
-    status = status == LS_OK ? ls_data_create(context, LS_F32, 2, (const int64_t[]){5, 2}, points, &data, &err) : status;
-    status = status == LS_OK ? ls_data_from_tensor(s, network(s, params, ls_data_to_tensor(s, data)), &logits) : status;
+    status = status == LS_OK
+                 ? ls_data_create(context, LS_F32, 2, (const int64_t[]){5, 2}, points, &data, &err)
+                 : status;
+    status = status == LS_OK ? ls_data_from_tensor(s, network(s, params, ls_data_to_tensor(s, data)), &logits)
+                             : status;
     status = status == LS_OK ? run_file(s, path, data, theirs, &err) : status;
     if (status == LS_OK) {
         ls_data_sha256(logits, ours);
-        printf("loss %.4f, after %d steps %.4f\nnetwork  %s\n%s  %s\n", (double)first, STEPS, (double)last, ours, path, theirs);
+        printf("loss %.4f, after %d steps %.4f\nnetwork  %s\n%s  %s\n", (double)first, STEPS, (double)last,
+               ours, path, theirs);
     } else {
         fprintf(stderr, "%s\n", err.code != LS_OK || !s ? err.message : ls_session_error(s)->message);
     }

@@ -26,22 +26,25 @@ static int batch_dim(cli_world *w, cli_option *options, ls_dim *out) {
     }
     errno = 0;
     long long n = equals ? strtoll(equals + 1, &end, 10) : 0;
-    if (cli_find(options, "dim")->count > 1 || strncmp(text, "batch=", 6) != 0 || end == equals + 1 || *end || errno || n < 1 ||
-        n > BATCH_MOST) {
-        return cli_error(EXIT_USAGE, "--dim %s: expected batch=N, once, with N from 1 to %d", text, BATCH_MOST);
+    if (cli_find(options, "dim")->count > 1 || strncmp(text, "batch=", 6) != 0 || end == equals + 1 || *end ||
+        errno || n < 1 || n > BATCH_MOST) {
+        return cli_error(EXIT_USAGE, "--dim %s: expected batch=N, once, with N from 1 to %d", text,
+                         BATCH_MOST);
     }
     *out = ls_dim_of(n);
     return EXIT_FINE;
 }
 
 /* Runs the file on some images, and the network too; whether they are the same bits. */
-static int compare(cli_world *w, const char *name, ls_params *params, const char *path, int64_t n, char hash[65]) {
+static int compare(cli_world *w, const char *name, ls_params *params, const char *path, int64_t n,
+                   char hash[65]) {
     ls_data *image = NULL, *network = NULL, *logits = NULL;
     ls_model *model = NULL;
     ls_runner *runner = NULL;
     ls_error err = {.code = LS_OK};
     char again[65] = "";
-    ls_tensor *x = ls_random_normal(w->session, ls_random_key(w->session, 1), LS_SHAPE(n, 1, SIDE, SIDE), LS_F32);
+    ls_tensor *x =
+        ls_random_normal(w->session, ls_random_key(w->session, 1), LS_SHAPE(n, 1, SIDE, SIDE), LS_F32);
     int code = EXIT_FINE;
     if (ls_data_from_tensor(w->session, x, &image) != LS_OK ||
         ls_data_from_tensor(w->session, ls_nn_network(w->session, params, name, x), &network) != LS_OK) {
@@ -54,8 +57,10 @@ static int compare(cli_world *w, const char *name, ls_params *params, const char
     } else {
         ls_data_sha256(network, hash);
         ls_data_sha256(logits, again);
-        code = strcmp(hash, again) == 0 ? EXIT_FINE
-                                        : cli_error(EXIT_DIFFERS, "%s: loaded back it gives %s, the network %s", path, again, hash);
+        code =
+            strcmp(hash, again) == 0
+                ? EXIT_FINE
+                : cli_error(EXIT_DIFFERS, "%s: loaded back it gives %s, the network %s", path, again, hash);
     }
     ls_runner_destroy(runner);
     ls_model_release(model);
@@ -65,7 +70,8 @@ static int compare(cli_world *w, const char *name, ls_params *params, const char
     return code;
 }
 
-static int report(cli_option *options, const char *name, const char *path, const char *weights, const char *logits) {
+static int report(cli_option *options, const char *name, const char *path, const char *weights,
+                  const char *logits) {
     cJSON *root = cJSON_CreateObject();
     printf("%s: %s\nweights %s\nloaded back: the same bits\n", path, name, weights);
     cJSON_AddStringToObject(root, "model", name);
@@ -100,7 +106,9 @@ static int export_network(cli_world *w, cli_option *options, const char *name, c
 int cmd_export(int argc, char **argv) {
     cli_option options[] = {
         {.name = "output", .value = "FILE", .help = "the .onnx file to write"},
-        {.name = "weights", .value = "FILE", .help = "what `lockstep train --save` wrote; default: the first weights of seed 1"},
+        {.name = "weights",
+         .value = "FILE",
+         .help = "what `lockstep train --save` wrote; default: the first weights of seed 1"},
         {.name = "dim", .value = "batch=N", .help = "images a run, instead of any number"},
         CLI_DEVICE_OPTIONS,
         CLI_JSON_OPTION,

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH_MOST = 32, STEPS = 3 };
+enum { BATCH_MOST = 32, STEPS = 3, BATCHES = 3 };
 
 typedef ls_tensor *(*network_fn)(ls_session *s, ls_params *p, ls_tensor *x);
 typedef struct network {
@@ -17,6 +17,7 @@ typedef struct network {
     int64_t dims[LS_MAX_RANK]; /* its extents */
     const char *operators;     /* of the file */
     bool slow;                 /* on ref */
+    bool loops;                /* which are loaded for one batch each */
 } network;
 
 static ls_shape shape_of(ls_dim batch, const network *n) {
@@ -52,8 +53,9 @@ static void train(world *w, const network *n, ls_params *params) {
     ls_program *program = NULL;
     float loss, before = 0, rate = 0.01f;
     int32_t labels[8];
-    ls_tensor *x = ls_input(s, "x", LS_F32, shape_of(ls_dim_of(8), n)), *y = ls_input(s, "y", LS_I32, LS_SHAPE(8)),
-              *r = ls_input(s, "rate", LS_F32, LS_SCALAR), *inputs[] = {x, y, r};
+    ls_tensor *x = ls_input(s, "x", LS_F32, shape_of(ls_dim_of(8), n)),
+              *y = ls_input(s, "y", LS_I32, LS_SHAPE(8)), *r = ls_input(s, "rate", LS_F32, LS_SCALAR),
+              *inputs[] = {x, y, r};
     ls_tensor *l = ls_cross_entropy(s, n->build(s, params, x), y);
     world_ok(w, l ? ls_optimizer_create(s, params, &options, &optimizer) : LS_ERR_INVALID);
     world_ok(w, ls_optimizer_step(s, optimizer, l, r));
@@ -63,7 +65,8 @@ static void train(world *w, const network *n, ls_params *params) {
         labels[i] = i % 4;
     }
     for (int i = 0; i < STEPS; i++) {
-        world_ok(w, ls_program_run(program, (const void *[]){ls_data_bytes(images), labels, &rate}, (void *[]){&loss}));
+        world_ok(w, ls_program_run(program, (const void *[]){ls_data_bytes(images), labels, &rate},
+                                   (void *[]){&loss}));
         before = i ? before : loss;
     }
     assert_true(loss != before);
@@ -95,7 +98,8 @@ static ls_data *written(world *w, const network *n, ls_params *params) {
 }
 
 /* The model as it is on a device, beside what the network gave. */
-static void compare(const char *device, const network *n, ls_data *file, ls_data *const *in, ls_data *const *expected) {
+static void compare(const char *device, const network *n, ls_data *file, ls_data *const *in,
+                    ls_data *const *expected) {
     world w = world_open_with(device, 1, NULL);
     ls_error err = {.code = LS_OK};
     ls_model *model = NULL;
@@ -114,13 +118,19 @@ static void compare(const char *device, const network *n, ls_data *file, ls_data
     }
     assert_string_equal(text, n->operators);
     world_ok(&w, ls_runner_create(w.session, model, &runner));
-    for (int i = n->slow && strcmp(device, "ref") == 0; i < 2; i++) {
+    for (int i = n->slow && strcmp(device, "ref") == 0 ? BATCHES - 1 : 0; i < BATCHES; i++) {
         ls_data *same = NULL;
-        world_ok(&w, ls_data_create(w.context, LS_F32, n->rank + 1, ls_data_dims(in[i]), ls_data_bytes(in[i]), &same, NULL));
+        world_ok(&w, ls_data_create(w.context, LS_F32, n->rank + 1, ls_data_dims(in[i]), ls_data_bytes(in[i]),
+                                    &same, NULL));
         world_ok(&w, ls_runner_run(runner, 1, &(ls_named_data){"x", same}, &got));
         LS_ASSERT_SAME(expected[i], got, &report, fail_msg("%s on %s: %s", n->name, device, report.message));
         ls_data_release(same);
         ls_data_release(got);
+    }
+    ls_runner_facts facts = ls_runner_get_facts(runner);
+    if (strcmp(device, "cpu") == 0 && !n->loops) { /* a program for the first batch, and one for all others */
+        assert_int_equal(facts.programs, 2);
+        assert_int_equal(facts.symbolic, 1);
     }
     ls_runner_destroy(runner);
     ls_model_release(model);
@@ -129,21 +139,21 @@ static void compare(const char *device, const network *n, ls_data *file, ls_data
 }
 
 static void round_trip(const network *n) {
-    static const int64_t batches[] = {5, 1};
+    static const int64_t batches[BATCHES] = {5, 3, 1};
     world w = world_open_with("cpu", 1, NULL);
     ls_params *params = NULL;
-    ls_data *in[2], *expected[2];
+    ls_data *in[BATCHES], *expected[BATCHES];
     world_ok(&w, ls_params_create(w.session, 3, &params));
     train(&w, n, params);
     ls_data *file = written(&w, n, params);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < BATCHES; i++) {
         in[i] = examples_of(&w, n, batches[i], 11);
         ls_tensor *y = n->build(w.session, params, ls_data_to_tensor(w.session, in[i]));
         world_ok(&w, ls_data_from_tensor(w.session, y, &expected[i]));
     }
     compare("cpu", n, file, in, expected);
     compare("ref", n, file, in, expected);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < BATCHES; i++) {
         ls_data_release(in[i]);
         ls_data_release(expected[i]);
     }
@@ -179,7 +189,8 @@ static ls_tensor *heads(ls_session *s, ls_tensor *x, int64_t n) {
 
 static ls_tensor *attend(ls_session *s, ls_params *p, ls_tensor *x, int causal) {
     ls_attention_spec spec = {.causal = causal};
-    ls_tensor *q = heads(s, ls_nn_linear(s, p, "q", x, 16), 2), *k = heads(s, ls_nn_linear(s, p, "k", x, 16), 2),
+    ls_tensor *q = heads(s, ls_nn_linear(s, p, "q", x, 16), 2),
+              *k = heads(s, ls_nn_linear(s, p, "k", x, 16), 2),
               *v = heads(s, ls_nn_linear(s, p, "v", x, 16), 2);
     ls_tensor *y = ls_permute(s, ls_attention(s, q, k, v, &spec), (const int[]){0, 2, 1, 3});
     return ls_nn_linear(s, p, "o", ls_reshape(s, y, ls_tensor_shape(x)), 16);
@@ -203,7 +214,8 @@ static ls_tensor *recurrent(ls_session *s, ls_params *p, ls_tensor *x) {
     ls_tensor *w_x = ls_param(s, p, "w_x", LS_F32, LS_SHAPE(24, 5), LS_INIT_UNIFORM, 5),
               *w_h = ls_param(s, p, "w_h", LS_F32, LS_SHAPE(24, 6), LS_INIT_UNIFORM, 6),
               *bias = ls_param(s, p, "bias", LS_F32, LS_SHAPE(24), LS_INIT_UNIFORM, 6), *last = NULL;
-    ls_tensor *zero = ls_full(s, LS_F32, (ls_shape){.rank = 2, .dim = {ls_tensor_shape(x).dim[0], ls_dim_of(6)}}, 0);
+    ls_tensor *zero =
+        ls_full(s, LS_F32, (ls_shape){.rank = 2, .dim = {ls_tensor_shape(x).dim[0], ls_dim_of(6)}}, 0);
     ls_lstm(s, ls_permute(s, x, (const int[]){1, 0, 2}), zero, zero, w_x, w_h, bias, &last, NULL);
     return ls_nn_linear(s, p, "out", last, 4);
 }
@@ -211,16 +223,37 @@ static ls_tensor *recurrent(ls_session *s, ls_params *p, ls_tensor *x) {
 static void test_networks(void **state) {
     (void)state;
     static const network all[] = {
-        {"mlp", mlp, 1, {12}, "Gelu Gemm LogSoftmax", false},
-        {"mnist:small", small, 3, {1, 28, 28}, "Conv Flatten Gemm MaxPool Relu", false},
-        {"mnist:cnn", cnn, 3, {1, 28, 28}, "Conv Flatten Gemm MaxPool Relu", true},
-        {"encoder", encoder, 2, {7, 16}, "Add Gelu Gemm LayerNormalization MatMul Mul ReduceMean Reshape Softmax Transpose", false},
-        {"decoder", decoder, 2, {7, 16},
-         "Add Div Equal Exp Expand Gelu Gemm LayerNormalization LessOrEqual MatMul Mul Range ReduceMax ReduceSum Reshape Sub Transpose "
-         "Where",
-         false},
-        {"recurrent", recurrent, 2, {3, 5}, 
-         "Add Concat Expand Gather Gemm Identity Loop MatMul Mul Reshape Shape Sigmoid Slice Tanh Transpose", false}};
+        {.name = "mlp", .build = mlp, .rank = 1, .dims = {12}, .operators = "Gelu Gemm LogSoftmax"},
+        {.name = "mnist:small",
+         .build = small,
+         .rank = 3,
+         .dims = {1, 28, 28},
+         .operators = "Conv Flatten Gemm MaxPool Relu"},
+        {.name = "mnist:cnn",
+         .build = cnn,
+         .rank = 3,
+         .dims = {1, 28, 28},
+         .operators = "Conv Flatten Gemm MaxPool Relu",
+         .slow = true},
+        {.name = "encoder",
+         .build = encoder,
+         .rank = 2,
+         .dims = {7, 16},
+         .operators = "Add Gelu Gemm LayerNormalization MatMul Mul ReduceMean Reshape Softmax Transpose"},
+        {.name = "decoder",
+         .build = decoder,
+         .rank = 2,
+         .dims = {7, 16},
+         .operators = "Add Div Equal Exp Expand Gelu Gemm LayerNormalization LessOrEqual MatMul Mul Range "
+                      "ReduceMax ReduceSum "
+                      "Reshape Sub Transpose Where"},
+        {.name = "recurrent",
+         .build = recurrent,
+         .rank = 2,
+         .dims = {3, 5},
+         .operators = "Add Concat Expand Gather Gemm Identity Loop MatMul Mul Reshape Shape Sigmoid Slice "
+                      "Tanh Transpose",
+         .loops = true}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         round_trip(&all[i]);
     }

@@ -13,7 +13,8 @@ ls_status ls_export_refuse(ls_onnx_export *e, const ls_tensor *node, const char 
     char shape[LS_SHAPE_TEXT];
     return LS_FAIL(e->err, LS_ERR_UNSUPPORTED, "%s: on the way to output \"%s\": %s %s%s%s%s: %s", e->path,
                    e->output ? e->output : "", ls_ops[node->op].name, ls_dtype_name(node->dtype),
-                   ls_shape_text(&node->shape, shape), node->label ? " " : "", node->label ? node->label : "", why);
+                   ls_shape_text(&node->shape, shape), node->label ? " " : "", node->label ? node->label : "",
+                   why);
 }
 
 /* ---- steps ---- */
@@ -308,8 +309,8 @@ static ls_status write_all(ls_onnx_export *e, size_t most, ls_data **out_file) {
         return LS_FAIL(e->err, held->code, "%s", held->message);
     }
     if (e->n_outputs < 1 || e->n_inputs < 0) {
-        return LS_FAIL(e->err, LS_ERR_INVALID, "%s: %d inputs and %d outputs: expected an output", e->path, e->n_inputs,
-                       e->n_outputs);
+        return LS_FAIL(e->err, LS_ERR_INVALID, "%s: %d inputs and %d outputs: expected an output", e->path,
+                       e->n_inputs, e->n_outputs);
     }
     e->inputs = ports(e, "input", e->n_inputs, e->inputs);
     e->outputs = e->inputs ? ports(e, "output", e->n_outputs, e->outputs) : NULL;
@@ -324,13 +325,21 @@ static ls_status write_all(ls_onnx_export *e, size_t most, ls_data **out_file) {
     return e->err->code;
 }
 
-ls_status ls_onnx_write(ls_session *session, const char *path, int n_inputs, const ls_named_tensor *inputs, int n_outputs,
-                        const ls_named_tensor *outputs, size_t most, ls_data **out_file, ls_error *err) {
+ls_status ls_onnx_write(ls_session *session, const char *path, int n_inputs, const ls_named_tensor *inputs,
+                        int n_outputs, const ls_named_tensor *outputs, size_t most, ls_data **out_file,
+                        ls_error *err) {
     ls_error error = {.code = LS_OK};
     ls_heap *heap = ls_graph_of(session)->heap;
     ls_onnx_scope scope = {.outer = NULL};
-    ls_onnx_export e = {.s = session, .heap = heap, .err = &error, .path = path, .scope = &scope, .n_inputs = n_inputs,
-                        .n_outputs = n_outputs, .inputs = inputs, .outputs = outputs};
+    ls_onnx_export e = {.s = session,
+                        .heap = heap,
+                        .err = &error,
+                        .path = path,
+                        .scope = &scope,
+                        .n_inputs = n_inputs,
+                        .n_outputs = n_outputs,
+                        .inputs = inputs,
+                        .outputs = outputs};
     ls_arena_init(&e.arena, heap);
     ls_map_init(&e.names, heap, ls_onnx_same_name);
     ls_map_init(&scope.steps, heap, step_equal);
@@ -355,13 +364,14 @@ ls_status ls_onnx_write(ls_session *session, const char *path, int n_inputs, con
     return error.code == LS_OK ? LS_OK : LS_FAIL(err, error.code, "%s", error.message);
 }
 
-ls_status ls_onnx_save(ls_session *session, const char *path, int n_inputs, const ls_named_tensor *inputs, int n_outputs,
-                       const ls_named_tensor *outputs, ls_error *err) {
+ls_status ls_onnx_save(ls_session *session, const char *path, int n_inputs, const ls_named_tensor *inputs,
+                       int n_outputs, const ls_named_tensor *outputs, ls_error *err) {
     return ls_onnx_write(session, path, n_inputs, inputs, n_outputs, outputs, INLINE_MOST, NULL, err);
 }
 
 ls_status ls_onnx_encode(ls_session *session, int n_inputs, const ls_named_tensor *inputs, int n_outputs,
                          const ls_named_tensor *outputs, ls_data **out_file, ls_error *err) {
     *out_file = NULL;
-    return ls_onnx_write(session, "ONNX model in memory", n_inputs, inputs, n_outputs, outputs, 0, out_file, err);
+    return ls_onnx_write(session, "ONNX model in memory", n_inputs, inputs, n_outputs, outputs, 0, out_file,
+                         err);
 }

@@ -32,15 +32,16 @@ static ls_status check_size(ls_onnx_export *e, const Onnx__ModelProto *model, si
     size = size < INT32_MAX ? protobuf_c_message_get_packed_size(&model->base) : size;
     *out_size = size;
     return size <= INT32_MAX ? LS_OK
-                             : LS_FAIL(e->err, LS_ERR_UNSUPPORTED, "%s: %zu bytes: expected at most 2 GB in one message", e->path,
-                                       size);
+                             : LS_FAIL(e->err, LS_ERR_UNSUPPORTED,
+                                       "%s: %zu bytes: expected at most 2 GB in one message", e->path, size);
 }
 
 ls_status ls_export_encode(ls_onnx_export *e, const Onnx__ModelProto *model, ls_data **out_file) {
     ls_data *file = NULL;
     size_t size;
     LS_TRY(e->err, check_size(e, model, &size));
-    LS_TRY(e->err, ls_data_create(ls_session_context(e->s), LS_U8, 1, (const int64_t[]){(int64_t)size}, NULL, &file, e->err));
+    LS_TRY(e->err, ls_data_create(ls_session_context(e->s), LS_U8, 1, (const int64_t[]){(int64_t)size}, NULL,
+                                  &file, e->err));
     protobuf_c_message_pack(&model->base, (uint8_t *)ls_data_bytes(file)); /* nobody else has it yet */
     *out_file = file;
     return LS_OK;

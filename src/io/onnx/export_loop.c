@@ -5,7 +5,8 @@
 
 /* ---- the body ---- */
 
-static bool body_inputs(ls_onnx_export *e, const ls_tensor *loop, const char *const *in, Onnx__GraphProto *g) {
+static bool body_inputs(ls_onnx_export *e, const ls_tensor *loop, const char *const *in,
+                        Onnx__GraphProto *g) {
     const ls_body *body = loop->attr.loop.body;
     int n_loop = body->n_carry + body->n_xs;
     ls_shape scalar = {.rank = 0};
@@ -89,7 +90,8 @@ static const char *emit_loop(ls_onnx_export *e, ls_onnx_step *step, const char *
         LS_FAIL(e->err, LS_ERR_MEMORY, "%s: out of memory", e->path);
         return NULL;
     }
-    operands[0] = ls_export_result(e, ls_export_reshape(e, ls_export_dim(e, step->node->attr.loop.trip), &scalar));
+    operands[0] =
+        ls_export_result(e, ls_export_reshape(e, ls_export_dim(e, step->node->attr.loop.trip), &scalar));
     operands[1] = "";
     for (int i = 0; i < body->n_carry; i++) {
         operands[2 + i] = in[i];

@@ -23,7 +23,8 @@ static ls_tensor *down(ls_tensor *x, int n, const ls_op *ops) {
     }
     return x;
 }
-#define DOWN(x, ...) down((x), (int)(sizeof((ls_op[]){__VA_ARGS__}) / sizeof(ls_op)), (const ls_op[]){__VA_ARGS__})
+#define DOWN(x, ...)                                                                                         \
+    down((x), (int)(sizeof((ls_op[]){__VA_ARGS__}) / sizeof(ls_op)), (const ls_op[]){__VA_ARGS__})
 
 /* Behind movement of one operand, as far as it goes. */
 static ls_tensor *unmoved(ls_tensor *x) {
@@ -60,8 +61,8 @@ static bool constant(const ls_tensor *x, double *out) {
 }
 
 /* The operator that the step becomes, if the guess was right. */
-static Onnx__NodeProto *found(ls_onnx_export *e, ls_onnx_step *step, const ls_tensor *guess, const char *type, int n_in,
-                              ls_tensor *const *in) {
+static Onnx__NodeProto *found(ls_onnx_export *e, ls_onnx_step *step, const ls_tensor *guess, const char *type,
+                              int n_in, ls_tensor *const *in) {
     if (guess != step->node || !ls_export_operands(e, step, n_in, in)) {
         return NULL;
     }
@@ -83,7 +84,8 @@ static bool match_relu(ls_onnx_export *e, ls_onnx_step *step) {
 }
 
 static bool match_sigmoid(ls_onnx_export *e, ls_onnx_step *step) {
-    ls_tensor *y = inside(step->node), *e_x = is(y, LS_OP_RECIP) && is(y->src[0], LS_OP_ADD) ? src(y->src[0], 1) : NULL;
+    ls_tensor *y = inside(step->node),
+              *e_x = is(y, LS_OP_RECIP) && is(y->src[0], LS_OP_ADD) ? src(y->src[0], 1) : NULL;
     return unary(e, step, DOWN(e_x, LS_OP_EXP, LS_OP_MIN, LS_OP_NEG), ls_sigmoid, "Sigmoid");
 }
 
@@ -136,8 +138,9 @@ static bool match_choice(ls_onnx_export *e, ls_onnx_step *step) {
     if (!is(test, LS_OP_LT)) {
         return false;
     }
-    return unary(e, step, test->src[1], ls_softplus, "Softplus") || match_elu(e, step, y) || match_leaky_relu(e, step, y) ||
-           unary(e, step, test->src[0], ls_asinh, "Asinh") || unary(e, step, test->src[1], ls_acosh, "Acosh");
+    return unary(e, step, test->src[1], ls_softplus, "Softplus") || match_elu(e, step, y) ||
+           match_leaky_relu(e, step, y) || unary(e, step, test->src[0], ls_asinh, "Asinh") ||
+           unary(e, step, test->src[1], ls_acosh, "Acosh");
 }
 
 /* ---- along axes ---- */
@@ -238,7 +241,8 @@ static ls_tensor *trailing(ls_tensor *x, int rank) {
 static bool match_layer_norm(ls_onnx_export *e, ls_onnx_step *step) {
     ls_tensor *y = step->node, *x, *sum;
     norm n;
-    if (y->dtype != LS_F32 || !norm_read(y, &n)) { /* a file's halves are rounded between, its doubles computed in f32 */
+    if (y->dtype != LS_F32 ||
+        !norm_read(y, &n)) { /* a file's halves are rounded between, its doubles computed in f32 */
         return false;
     }
     x = DOWN(n.quotient->src[0], LS_OP_SUB);
@@ -342,7 +346,8 @@ static bool windows_transposed(const windows *w, ls_conv_spec *out) {
     return true;
 }
 
-static void conv_attributes(ls_onnx_export *e, Onnx__NodeProto *node, const ls_conv_spec *spec, const int64_t *kernel) {
+static void conv_attributes(ls_onnx_export *e, Onnx__NodeProto *node, const ls_conv_spec *spec,
+                            const int64_t *kernel) {
     int64_t pads[2 * LS_MAX_SPATIAL];
     int d = spec->spatial;
     bool padded = false, dilated = false;
@@ -383,7 +388,8 @@ static bool conv_read(ls_tensor *y, conv_parts *out) {
 }
 
 /* One guess at the operand and the filter. `core`: the node to hit is the contraction, and what is written is a transposition of it. */
-static bool conv_guess(ls_onnx_export *e, ls_onnx_step *step, const windows *w, ls_tensor *x, ls_tensor *filter, ls_tensor *bias) {
+static bool conv_guess(ls_onnx_export *e, ls_onnx_step *step, const windows *w, ls_tensor *x,
+                       ls_tensor *filter, ls_tensor *bias) {
     ls_conv_spec spec;
     ls_tensor *in[3] = {x, filter, bias};
     int64_t kernel[LS_MAX_SPATIAL];
@@ -403,9 +409,12 @@ static bool conv_guess(ls_onnx_export *e, ls_onnx_step *step, const windows *w, 
     if (!windows_transposed(w, &spec) || filter->shape.dim[0].offset != channels) {
         return false;
     }
-    int64_t results = step->node->shape.rank == d + 2 && ls_dim_is_fixed(step->node->shape.dim[1]) ? step->node->shape.dim[1].offset : 0;
+    int64_t results = step->node->shape.rank == d + 2 && ls_dim_is_fixed(step->node->shape.dim[1])
+                          ? step->node->shape.dim[1].offset
+                          : 0;
     spec.groups = in_channels > 0 && results % in_channels == 0 ? results / in_channels : 0;
-    if (spec.groups < 1 || !found(e, step, ls_conv_transpose(e->s, x, filter, bias, &spec), "ConvTranspose", n_in, in)) {
+    if (spec.groups < 1 ||
+        !found(e, step, ls_conv_transpose(e->s, x, filter, bias, &spec), "ConvTranspose", n_in, in)) {
         return false;
     }
     conv_attributes(e, step->proto, &spec, w->window->attr.window.size);
@@ -426,12 +435,14 @@ static bool is_view(const ls_tensor *x) {
 static bool match_conv(ls_onnx_export *e, ls_onnx_step *step) {
     conv_parts parts;
     windows w;
-    if (!conv_read(step->node, &parts) || is(step->node, LS_OP_CONTRACT) || !windows_read(parts.contract->src[0], &w)) {
+    if (!conv_read(step->node, &parts) || is(step->node, LS_OP_CONTRACT) ||
+        !windows_read(parts.contract->src[0], &w)) {
         return false;
     }
     /* The operand and the filter lie below what groups and layouts put on them, or are that. */
     for (ls_tensor *x = w.below; x; x = is_view(x) ? x->src[0] : NULL) {
-        for (ls_tensor *filter = parts.contract->src[1]; filter; filter = is_view(filter) ? filter->src[0] : NULL) {
+        for (ls_tensor *filter = parts.contract->src[1]; filter;
+             filter = is_view(filter) ? filter->src[0] : NULL) {
             if (conv_guess(e, step, &w, x, filter, parts.bias)) {
                 return true;
             }
@@ -444,7 +455,8 @@ static bool match_max_pool(ls_onnx_export *e, ls_onnx_step *step) {
     windows w;
     ls_conv_spec spec;
     int64_t kernel[LS_MAX_SPATIAL];
-    if (!is(step->node, LS_OP_AMAX) || !windows_read(step->node->src[0], &w) || !windows_spec(&w, &spec, kernel)) {
+    if (!is(step->node, LS_OP_AMAX) || !windows_read(step->node->src[0], &w) ||
+        !windows_spec(&w, &spec, kernel)) {
         return false;
     }
     for (int i = 0; i < spec.spatial; i++) {
@@ -491,13 +503,16 @@ static bool match_avg_pool(ls_onnx_export *e, ls_onnx_step *step) {
 static bool match_gemm(ls_onnx_export *e, ls_onnx_step *step) {
     ls_tensor *y = step->node, *product = is(y, LS_OP_ADD) ? y->src[0] : y;
     bool plain = y->dtype == LS_F32 || y->dtype == LS_F64 || y->dtype == LS_I32 || y->dtype == LS_I64;
-    if (!plain || !is(product, LS_OP_CONTRACT) || product->src[0]->dtype != y->dtype || product->src[0]->shape.rank != 2 ||
-        product->src[1]->shape.rank != 2 || product->attr.contract.n_batch || product->attr.contract.n_contract != 1 ||
-        product->src[0]->absent || product->src[1]->absent) {
+    if (!plain || !is(product, LS_OP_CONTRACT) || product->src[0]->dtype != y->dtype ||
+        product->src[0]->shape.rank != 2 || product->src[1]->shape.rank != 2 ||
+        product->attr.contract.n_batch || product->attr.contract.n_contract != 1 || product->src[0]->absent ||
+        product->src[1]->absent) {
         return false;
     }
-    bool a_turned = product->attr.contract.contract_a[0] == 0, b_turned = product->attr.contract.contract_b[0] == 1;
-    ls_tensor *in[3] = {product->src[0], product->src[1], y == product ? NULL : ls_export_narrow(e, y->src[1])};
+    bool a_turned = product->attr.contract.contract_a[0] == 0,
+         b_turned = product->attr.contract.contract_b[0] == 1;
+    ls_tensor *in[3] = {product->src[0], product->src[1],
+                        y == product ? NULL : ls_export_narrow(e, y->src[1])};
     bool simple = y == product && !a_turned && !b_turned;
     if (!found(e, step, y, simple ? "MatMul" : "Gemm", in[2] ? 3 : 2, in)) {
         return false;
@@ -513,8 +528,8 @@ static bool match_gemm(ls_onnx_export *e, ls_onnx_step *step) {
 
 bool ls_export_match(ls_onnx_export *e, ls_onnx_step *step) {
     static bool (*const all[])(ls_onnx_export *, ls_onnx_step *) = {
-        match_relu, match_sigmoid, match_product,  match_choice,   match_softmax, match_layer_norm, match_batch_norm,
-        match_mean, match_conv,    match_max_pool, match_avg_pool, match_gemm};
+        match_relu,       match_sigmoid, match_product, match_choice,   match_softmax,  match_layer_norm,
+        match_batch_norm, match_mean,    match_conv,    match_max_pool, match_avg_pool, match_gemm};
     for (size_t i = 0; i < sizeof all / sizeof *all && !step->node->absent && !ls_export_failed(e); i++) {
         if (all[i](e, step)) {
             return true;

@@ -39,12 +39,13 @@ static const char *emit_expand(ls_onnx_export *e, ls_onnx_step *step, const char
 static uint64_t fill_bits(ls_dtype dtype, ls_onnx_fill fill) {
     bool low = fill == ONNX_FILL_LOWEST;
     double far = low ? -__builtin_inf() : __builtin_inf(); /* saturates to an integer's ends */
-    return fill == ONNX_FILL_LOWEST || fill == ONNX_FILL_HIGHEST ? ls_value_from_f64(dtype, far)
-                                                                 : ls_value_from_f64(dtype, fill == ONNX_FILL_ONE);
+    return fill == ONNX_FILL_LOWEST || fill == ONNX_FILL_HIGHEST
+               ? ls_value_from_f64(dtype, far)
+               : ls_value_from_f64(dtype, fill == ONNX_FILL_ONE);
 }
 
-static const char *pad(ls_onnx_export *e, const char *x, int rank, const int64_t *low, const int64_t *high, ls_dtype dtype,
-                       uint64_t value) {
+static const char *pad(ls_onnx_export *e, const char *x, int rank, const int64_t *low, const int64_t *high,
+                       ls_dtype dtype, uint64_t value) {
     int64_t pads[2 * LS_MAX_RANK];
     bool none = true;
     for (int i = 0; i < rank; i++) {
@@ -58,9 +59,10 @@ static const char *pad(ls_onnx_export *e, const char *x, int rank, const int64_t
 }
 
 /* x with `interior` elements after each of an axis: each becomes a row that is padded, and rows become the axis again. */
-static const char *spread(ls_onnx_export *e, const char *x, ls_shape *shape, int axis, int64_t interior, ls_dtype dtype,
-                          uint64_t value) {
-    int64_t low[LS_MAX_RANK + 1] = {0}, high[LS_MAX_RANK + 1] = {0}, cut[LS_MAX_RANK] = {0}, last = axis + 1, n = shape->dim[axis].offset;
+static const char *spread(ls_onnx_export *e, const char *x, ls_shape *shape, int axis, int64_t interior,
+                          ls_dtype dtype, uint64_t value) {
+    int64_t low[LS_MAX_RANK + 1] = {0}, high[LS_MAX_RANK + 1] = {0}, cut[LS_MAX_RANK] = {0}, last = axis + 1,
+                              n = shape->dim[axis].offset;
     const char *rows = ls_export_result(e, ls_export_op(e, "Unsqueeze", 2, x, ls_export_list(e, 1, &last)));
     high[axis + 1] = interior;
     rows = pad(e, rows, shape->rank + 1, low, high, dtype, value);
@@ -95,7 +97,8 @@ static const char *emit_slice(ls_onnx_export *e, ls_onnx_step *step, const char 
         if (a->start[i] == 0 && a->step[i] == 1 && ls_dim_equal(from, to)) {
             continue;
         }
-        int64_t left = from.offset - a->start[i] - to.offset; /* after the end, when both grow with the symbol */
+        int64_t left =
+            from.offset - a->start[i] - to.offset; /* after the end, when both grow with the symbol */
         if (ls_dim_is_fixed(to)) {
             int64_t end = a->start[i] + a->step[i] * to.offset;
             ends[n] = end < 0 ? INT64_MIN : end;
@@ -109,8 +112,8 @@ static const char *emit_slice(ls_onnx_export *e, ls_onnx_step *step, const char 
         steps[n] = a->step[i];
         axes[n++] = i;
     }
-    const char *operands[] = {in[0], ls_export_list(e, n, starts), ls_export_list(e, n, ends), ls_export_list(e, n, axes),
-                              ls_export_list(e, n, steps)};
+    const char *operands[] = {in[0], ls_export_list(e, n, starts), ls_export_list(e, n, ends),
+                              ls_export_list(e, n, axes), ls_export_list(e, n, steps)};
     return ls_export_result(e, ls_export_op_list(e, "Slice", 5, operands));
 }
 
@@ -123,7 +126,8 @@ static const char *window_index(ls_onnx_export *e, const ls_tensor *x, int i) {
     size_t count;
     ls_data *data = NULL;
     if (!ls_size_mul((size_t)places, (uint64_t)size, &count) ||
-        ls_data_create(ls_session_context(e->s), LS_I64, 2, (const int64_t[]){places, size}, NULL, &data, e->err) != LS_OK) {
+        ls_data_create(ls_session_context(e->s), LS_I64, 2, (const int64_t[]){places, size}, NULL, &data,
+                       e->err) != LS_OK) {
         LS_FAIL(e->err, LS_ERR_MEMORY, "%s: out of memory", e->path);
         return NULL;
     }

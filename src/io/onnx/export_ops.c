@@ -41,15 +41,16 @@ static const char *emit_iota(ls_onnx_export *e, ls_onnx_step *step, const char *
     }
     one.dim[0] = x->shape.dim[axis];
     const char *n = ls_export_result(e, ls_export_reshape(e, ls_export_dim(e, one.dim[0]), &scalar));
-    const char *at = ls_export_result(e, ls_export_op(e, "Range", 3, ls_export_scalar(e, LS_I64, 0), n,
-                                                      ls_export_scalar(e, LS_I64, 1)));
+    const char *at = ls_export_result(
+        e, ls_export_op(e, "Range", 3, ls_export_scalar(e, LS_I64, 0), n, ls_export_scalar(e, LS_I64, 1)));
     at = ls_export_result(e, ls_export_reshape(e, ls_export_cast(e, at, LS_I64, x->dtype), &line));
     return ls_export_result(e, ls_export_op(e, "Expand", 2, at, ls_export_shape(e, &x->shape)));
 }
 
 static const char *emit_dim(ls_onnx_export *e, ls_onnx_step *step, const char *const *in) {
     (void)in;
-    return ls_export_result(e, ls_export_reshape(e, ls_export_dim(e, step->node->attr.dim), &step->node->shape));
+    return ls_export_result(e,
+                            ls_export_reshape(e, ls_export_dim(e, step->node->attr.dim), &step->node->shape));
 }
 
 static bool plan_leaf(ls_onnx_export *e, ls_onnx_step *step) {
@@ -75,40 +76,27 @@ static bool plan_leaf(ls_onnx_export *e, ls_onnx_step *step) {
 
 /* ---- element by element ---- */
 
-/* A type's operands: where an operator takes it, or what holds it. */
-typedef enum types {
-    TYPES_FLOAT, /* f16, f32, f64 */
-    TYPES_NUMBER /* and all integers */
-} types;
 typedef struct map_row {
     ls_op op;
     const char *type;    /* NULL: special, or there is none */
     const char *boolean; /* for bool; NULL: there is none */
-    types types;
 } map_row;
 static const map_row map_rows[] = {
-    {LS_OP_NEG, "Neg", NULL, TYPES_NUMBER},     {LS_OP_ABS, "Abs", NULL, TYPES_NUMBER},
-    {LS_OP_SIGN, "Sign", NULL, TYPES_NUMBER},   {LS_OP_FLOOR, "Floor", NULL, TYPES_FLOAT},
-    {LS_OP_CEIL, "Ceil", NULL, TYPES_FLOAT},    {LS_OP_TRUNC, NULL, NULL, TYPES_FLOAT},
-    {LS_OP_RINT, "Round", NULL, TYPES_FLOAT},   {LS_OP_SQRT, "Sqrt", NULL, TYPES_FLOAT},
-    {LS_OP_RSQRT, NULL, NULL, TYPES_FLOAT},     {LS_OP_RECIP, "Reciprocal", NULL, TYPES_FLOAT},
-    {LS_OP_EXP, "Exp", NULL, TYPES_FLOAT},      {LS_OP_LOG, "Log", NULL, TYPES_FLOAT},
-    {LS_OP_SIN, "Sin", NULL, TYPES_FLOAT},      {LS_OP_COS, "Cos", NULL, TYPES_FLOAT},
-    {LS_OP_TAN, "Tan", NULL, TYPES_FLOAT},      {LS_OP_ASIN, "Asin", NULL, TYPES_FLOAT},
-    {LS_OP_ACOS, "Acos", NULL, TYPES_FLOAT},    {LS_OP_ATAN, "Atan", NULL, TYPES_FLOAT},
-    {LS_OP_SINH, "Sinh", NULL, TYPES_FLOAT},    {LS_OP_COSH, "Cosh", NULL, TYPES_FLOAT},
-    {LS_OP_TANH, "Tanh", NULL, TYPES_FLOAT},    {LS_OP_ERF, "Erf", NULL, TYPES_FLOAT},
-    {LS_OP_NOT, "BitwiseNot", "Not", TYPES_NUMBER}, {LS_OP_ISNAN, "IsNaN", NULL, TYPES_FLOAT},
-    {LS_OP_ISINF, "IsInf", NULL, TYPES_FLOAT},  {LS_OP_ADD, "Add", NULL, TYPES_NUMBER},
-    {LS_OP_SUB, "Sub", NULL, TYPES_NUMBER},     {LS_OP_MUL, "Mul", NULL, TYPES_NUMBER},
-    {LS_OP_DIV, "Div", NULL, TYPES_NUMBER},     {LS_OP_REM, "Mod", NULL, TYPES_NUMBER},
-    {LS_OP_POW, "Pow", NULL, TYPES_FLOAT},      {LS_OP_MIN, "Min", "And", TYPES_NUMBER},
-    {LS_OP_MAX, "Max", "Or", TYPES_NUMBER},     {LS_OP_AND, "BitwiseAnd", "And", TYPES_NUMBER},
-    {LS_OP_OR, "BitwiseOr", "Or", TYPES_NUMBER}, {LS_OP_XOR, "BitwiseXor", "Xor", TYPES_NUMBER},
-    {LS_OP_EQ, "Equal", "Equal", TYPES_NUMBER}, {LS_OP_NE, "Equal", "Equal", TYPES_NUMBER},
-    {LS_OP_LT, "Less", NULL, TYPES_NUMBER},     {LS_OP_LE, "LessOrEqual", NULL, TYPES_NUMBER},
-    {LS_OP_SHL, "BitShift", NULL, TYPES_NUMBER}, {LS_OP_SHR, "BitShift", NULL, TYPES_NUMBER},
-    {LS_OP_WHERE, "Where", "Where", TYPES_NUMBER}};
+    {LS_OP_NEG, "Neg", NULL},          {LS_OP_ABS, "Abs", NULL},         {LS_OP_SIGN, "Sign", NULL},
+    {LS_OP_FLOOR, "Floor", NULL},      {LS_OP_CEIL, "Ceil", NULL},       {LS_OP_TRUNC, NULL, NULL},
+    {LS_OP_RINT, "Round", NULL},       {LS_OP_SQRT, "Sqrt", NULL},       {LS_OP_RSQRT, NULL, NULL},
+    {LS_OP_RECIP, "Reciprocal", NULL}, {LS_OP_EXP, "Exp", NULL},         {LS_OP_LOG, "Log", NULL},
+    {LS_OP_SIN, "Sin", NULL},          {LS_OP_COS, "Cos", NULL},         {LS_OP_TAN, "Tan", NULL},
+    {LS_OP_ASIN, "Asin", NULL},        {LS_OP_ACOS, "Acos", NULL},       {LS_OP_ATAN, "Atan", NULL},
+    {LS_OP_SINH, "Sinh", NULL},        {LS_OP_COSH, "Cosh", NULL},       {LS_OP_TANH, "Tanh", NULL},
+    {LS_OP_ERF, "Erf", NULL},          {LS_OP_NOT, "BitwiseNot", "Not"}, {LS_OP_ISNAN, "IsNaN", NULL},
+    {LS_OP_ISINF, "IsInf", NULL},      {LS_OP_ADD, "Add", NULL},         {LS_OP_SUB, "Sub", NULL},
+    {LS_OP_MUL, "Mul", NULL},          {LS_OP_DIV, "Div", NULL},         {LS_OP_REM, "Mod", NULL},
+    {LS_OP_POW, "Pow", NULL},          {LS_OP_MIN, "Min", "And"},        {LS_OP_MAX, "Max", "Or"},
+    {LS_OP_AND, "BitwiseAnd", "And"},  {LS_OP_OR, "BitwiseOr", "Or"},    {LS_OP_XOR, "BitwiseXor", "Xor"},
+    {LS_OP_EQ, "Equal", "Equal"},      {LS_OP_NE, "Equal", "Equal"},     {LS_OP_LT, "Less", NULL},
+    {LS_OP_LE, "LessOrEqual", NULL},   {LS_OP_SHL, "BitShift", NULL},    {LS_OP_SHR, "BitShift", NULL},
+    {LS_OP_WHERE, "Where", "Where"}};
 
 static const map_row *map_row_of(ls_op op) {
     for (size_t i = 0; i < sizeof map_rows / sizeof *map_rows; i++) {
@@ -137,7 +125,8 @@ ls_tensor *ls_export_narrow(ls_onnx_export *e, ls_tensor *x) {
         int lead = x->op == LS_OP_RESHAPE ? x->shape.rank - x->src[0]->shape.rank : 0;
         bool leads = lead > 0;
         for (int i = 0; leads && i < x->shape.rank; i++) {
-            leads = ls_dim_equal(x->shape.dim[i], i < lead ? ls_dim_fixed(1) : x->src[0]->shape.dim[i - lead]);
+            leads =
+                ls_dim_equal(x->shape.dim[i], i < lead ? ls_dim_fixed(1) : x->src[0]->shape.dim[i - lead]);
         }
         if (!leads) {
             return x;
@@ -155,7 +144,9 @@ static void narrow_operands(ls_onnx_export *e, ls_onnx_step *step) {
         for (int i = 0; i < shape->rank; i++) {
             int own = i - (shape->rank - step->in[k]->shape.rank);
             bool one = ls_dim_equal(shape->dim[i], ls_dim_fixed(1)) && own >= 0;
-            filled |= (unsigned)(own >= 0 && (one || ls_dim_equal(step->in[k]->shape.dim[own], shape->dim[i]))) << i;
+            filled |=
+                (unsigned)(own >= 0 && (one || ls_dim_equal(step->in[k]->shape.dim[own], shape->dim[i])))
+                << i;
         }
     }
     if (filled != (1u << shape->rank) - 1) {
@@ -163,24 +154,56 @@ static void narrow_operands(ls_onnx_export *e, ls_onnx_step *step) {
     }
 }
 
+static ls_dtype unsigned_of(ls_dtype dtype) {
+    return dtype == LS_I8    ? LS_U8
+           : dtype == LS_I16 ? LS_U16
+           : dtype == LS_I32 ? LS_U32
+           : dtype == LS_I64 ? LS_U64
+                             : dtype;
+}
+
+/* BitShift knows unsigned numbers alone. To the right, what is negative is turned into its complement and back, which brings in the sign. */
+static const char *shift(ls_onnx_export *e, const ls_tensor *x, const char *a, const char *b) {
+    ls_dtype dtype = x->dtype, bare = unsigned_of(dtype);
+    bool turn = bare != dtype && x->op == LS_OP_SHR;
+    const char *below =
+        turn ? ls_export_result(e, ls_export_op(e, "Less", 2, a, ls_export_scalar(e, dtype, 0))) : NULL;
+    if (turn) {
+        a = ls_export_result(e, ls_export_op(e, "Where", 3, below,
+                                             ls_export_result(e, ls_export_op(e, "BitwiseNot", 1, a)), a));
+    }
+    Onnx__NodeProto *node =
+        ls_export_op(e, "BitShift", 2, ls_export_cast(e, a, dtype, bare), ls_export_cast(e, b, dtype, bare));
+    ls_export_string(e, node, "direction", x->op == LS_OP_SHL ? "LEFT" : "RIGHT");
+    const char *y = ls_export_cast(e, ls_export_result(e, node), bare, dtype);
+    return turn ? ls_export_result(e,
+                                   ls_export_op(e, "Where", 3, below,
+                                                ls_export_result(e, ls_export_op(e, "BitwiseNot", 1, y)), y))
+                : y;
+}
+
 static const char *map_node(ls_onnx_export *e, const ls_tensor *x, const char *const *in) {
     const char *a = in[0], *b = x->n_src > 1 ? in[1] : NULL;
     ls_dtype dtype = x->src[x->n_src - 1]->dtype;
     if (x->op == LS_OP_TRUNC) {
-        const char *below = ls_export_result(e, ls_export_op(e, "Less", 2, a, ls_export_scalar(e, dtype == LS_BF16 ? LS_F32 : dtype, 0)));
+        const char *below = ls_export_result(
+            e, ls_export_op(e, "Less", 2, a, ls_export_scalar(e, dtype == LS_BF16 ? LS_F32 : dtype, 0)));
         const char *up = ls_export_result(e, ls_export_op(e, "Ceil", 1, a));
         const char *down = ls_export_result(e, ls_export_op(e, "Floor", 1, a));
         return ls_export_result(e, ls_export_op(e, "Where", 3, below, up, down));
     }
     if (x->op == LS_OP_RSQRT) {
-        return ls_export_result(e, ls_export_op(e, "Reciprocal", 1, ls_export_result(e, ls_export_op(e, "Sqrt", 1, a))));
+        return ls_export_result(
+            e, ls_export_op(e, "Reciprocal", 1, ls_export_result(e, ls_export_op(e, "Sqrt", 1, a))));
+    }
+    if (x->op == LS_OP_SHL || x->op == LS_OP_SHR) {
+        return shift(e, x, a, b);
     }
     const map_row *row = map_row_of(x->op);
-    Onnx__NodeProto *node = ls_export_op_list(e, dtype == LS_BOOL && row->boolean ? row->boolean : row->type, x->n_src, in);
+    Onnx__NodeProto *node =
+        ls_export_op_list(e, dtype == LS_BOOL && row->boolean ? row->boolean : row->type, x->n_src, in);
     if (x->op == LS_OP_REM) {
         ls_export_int(e, node, "fmod", 1);
-    } else if (x->op == LS_OP_SHL || x->op == LS_OP_SHR) {
-        ls_export_string(e, node, "direction", x->op == LS_OP_SHL ? "LEFT" : "RIGHT");
     } else if (x->op == LS_OP_NEG && !ls_dtype_is_float(dtype) && !ls_dtype_is_signed(dtype)) {
         node = ls_export_op(e, "Sub", 2, ls_export_scalar(e, dtype, 0), a);
     } else if (x->op == LS_OP_NE) {
@@ -206,10 +229,13 @@ static const char *emit_map(ls_onnx_export *e, ls_onnx_step *step, const char *c
     const char *names[3] = {NULL};
     ls_dtype given = x->src[x->n_src - 1]->dtype, dtype = map_dtype(x, given);
     for (int i = 0; i < x->n_src; i++) {
-        names[i] = ls_export_cast(e, in[i], x->src[i]->dtype, x->src[i]->dtype == given ? dtype : x->src[i]->dtype);
+        names[i] =
+            ls_export_cast(e, in[i], x->src[i]->dtype, x->src[i]->dtype == given ? dtype : x->src[i]->dtype);
     }
     const char *y = map_node(e, x, names);
-    return x->dtype == LS_BOOL && given != LS_BOOL ? y : ls_export_cast(e, y, x->dtype == given ? dtype : x->dtype, x->dtype);
+    return x->dtype == LS_BOOL && given != LS_BOOL
+               ? y
+               : ls_export_cast(e, y, x->dtype == given ? dtype : x->dtype, x->dtype);
 }
 
 static const char *emit_cast(ls_onnx_export *e, ls_onnx_step *step, const char *const *in) {
@@ -229,13 +255,14 @@ static bool plan_map(ls_onnx_export *e, ls_onnx_step *step) {
         step->emit = emit_cast;
         return true;
     }
-    bool shift = x->op == LS_OP_SHL || x->op == LS_OP_SHR;
-    if (!row || (shift && ls_dtype_is_signed(dtype))) {
+    bool shifts = x->op == LS_OP_SHL || x->op == LS_OP_SHR;
+    if (!row) {
         ls_export_refuse(e, x, "no ONNX operator computes it");
         return false;
     }
     narrow_operands(e, step);
-    bool direct = row->type && map_dtype(x, dtype) == dtype && x->op != LS_OP_NE && x->op != LS_OP_NEG && x->op != LS_OP_REM && !shift;
+    bool direct = row->type && map_dtype(x, dtype) == dtype && x->op != LS_OP_NE && x->op != LS_OP_NEG &&
+                  x->op != LS_OP_REM && !shifts;
     if (direct) { /* one operator: the step's own */
         step->proto = ls_export_op(e, dtype == LS_BOOL && row->boolean ? row->boolean : row->type, 0);
         return step->proto != NULL;
@@ -246,7 +273,8 @@ static bool plan_map(ls_onnx_export *e, ls_onnx_step *step) {
 
 /* ---- reductions and scans ---- */
 
-static ls_tensor *reduced_of(const ls_tensor *x) { /* the REDUCE of a step: itself, or what keeps its axes as extents of 1 */
+static ls_tensor *
+reduced_of(const ls_tensor *x) { /* the REDUCE of a step: itself, or what keeps its axes as extents of 1 */
     return x->op == LS_OP_RESHAPE ? x->src[0] : (ls_tensor *)x;
 }
 
@@ -254,15 +282,17 @@ static const char *emit_reduce(ls_onnx_export *e, ls_onnx_step *step, const char
     const ls_tensor *r = reduced_of(step->node), *x = r->src[0];
     const ls_attr_axes *axes = &r->attr.axes;
     bool keep = r != step->node, arg = r->op == LS_OP_ARGMIN || r->op == LS_OP_ARGMAX, sorted = true;
-    const char *type = r->op == LS_OP_SUM    ? "ReduceSum"
-                       : r->op == LS_OP_PROD ? "ReduceProd"
-                       : r->op == LS_OP_AMIN ? "ReduceMin"
-                       : r->op == LS_OP_AMAX ? "ReduceMax"
+    const char *type = r->op == LS_OP_SUM      ? "ReduceSum"
+                       : r->op == LS_OP_PROD   ? "ReduceProd"
+                       : r->op == LS_OP_AMIN   ? "ReduceMin"
+                       : r->op == LS_OP_AMAX   ? "ReduceMax"
                        : r->op == LS_OP_ARGMIN ? "ArgMin"
                                                : "ArgMax";
     bool total = r->op == LS_OP_SUM || r->op == LS_OP_PROD;
     ls_dtype dtype = x->dtype;
-    if ((!ls_dtype_is_float(dtype) && ls_dtype_size(dtype) < 4 && (total || (dtype != LS_I8 && dtype != LS_U8))) && !arg) {
+    if ((!ls_dtype_is_float(dtype) && ls_dtype_size(dtype) < 4 &&
+         (total || (dtype != LS_I8 && dtype != LS_U8))) &&
+        !arg) {
         dtype = LS_I32;
     } else if (arg && dtype == LS_BOOL) {
         dtype = LS_I32;
@@ -273,7 +303,8 @@ static const char *emit_reduce(ls_onnx_export *e, ls_onnx_step *step, const char
         list[i] = axes->axes[i];
         sorted &= i == 0 || axes->axes[i] > axes->axes[i - 1];
     }
-    if (!sorted || (arg && axes->count > 1)) { /* the axes last, in the order in which they are gone through, as one */
+    if (!sorted ||
+        (arg && axes->count > 1)) { /* the axes last, in the order in which they are gone through, as one */
         int order[LS_MAX_RANK], n = 0;
         ls_shape merged = {.rank = 0};
         for (int i = 0; i < x->shape.rank; i++) {
@@ -312,7 +343,10 @@ static const char *emit_reduce(ls_onnx_export *e, ls_onnx_step *step, const char
 }
 
 static ls_onnx_fill fill_for(ls_op op) {
-    return op == LS_OP_PROD ? ONNX_FILL_ONE : op == LS_OP_AMIN ? ONNX_FILL_HIGHEST : op == LS_OP_AMAX ? ONNX_FILL_LOWEST : ONNX_FILL_ZERO;
+    return op == LS_OP_PROD   ? ONNX_FILL_ONE
+           : op == LS_OP_AMIN ? ONNX_FILL_HIGHEST
+           : op == LS_OP_AMAX ? ONNX_FILL_LOWEST
+                              : ONNX_FILL_ZERO;
 }
 
 static bool plan_reduce(ls_onnx_export *e, ls_onnx_step *step) {
@@ -350,7 +384,8 @@ static const char *emit_scan(ls_onnx_export *e, ls_onnx_step *step, const char *
     bool small = ls_dtype_is_int(x->dtype) && ls_dtype_size(x->dtype) < 4;
     ls_dtype dtype = small ? LS_I32 : x->dtype;
     const char *y = ls_export_cast(e, in[0], x->dtype, dtype);
-    Onnx__NodeProto *node = ls_export_op(e, "CumSum", 2, y, ls_export_scalar(e, LS_I64, (uint64_t)x->attr.axis.axis));
+    Onnx__NodeProto *node =
+        ls_export_op(e, "CumSum", 2, y, ls_export_scalar(e, LS_I64, (uint64_t)x->attr.axis.axis));
     ls_export_int(e, node, "exclusive", x->attr.axis.exclusive);
     ls_export_int(e, node, "reverse", x->attr.axis.reverse);
     return small ? ls_export_cast(e, ls_export_result(e, node), dtype, x->dtype) : ls_export_result(e, node);
@@ -420,7 +455,8 @@ static const char *emit_contract(ls_onnx_export *e, ls_onnx_step *step, const ch
         operand_read(x->src[i], c, i, &part[i]);
     }
     /* One axis is contracted, and the operator's own broadcast does for the others. */
-    bool direct = c->n_contract == 1 && part[1].n_free == 1 && (c->n_batch ? part[0].n_free == 1 : part[0].n_free > 0);
+    bool direct =
+        c->n_contract == 1 && part[1].n_free == 1 && (c->n_batch ? part[0].n_free == 1 : part[0].n_free > 0);
     for (int i = 0; i < 2; i++) {
         name[i] = ls_export_cast(e, in[i], x->src[i]->dtype, dtype);
         name[i] = ls_export_transpose(e, name[i], x->src[i]->shape.rank, part[i].order);
@@ -472,7 +508,8 @@ static const char *emit_scatter(ls_onnx_export *e, ls_onnx_step *step, const cha
     const char *base = ls_export_transpose(e, in[0], rank, to);
     const char *index = ls_export_cast(e, in[1], x->src[1]->dtype, LS_I64);
     index = ls_export_result(e, ls_export_op(e, "Unsqueeze", 2, index, ls_export_list(e, 1, &last)));
-    Onnx__NodeProto *node = ls_export_op(e, "ScatterND", 3, base, index, ls_export_transpose(e, in[2], n, updates));
+    Onnx__NodeProto *node =
+        ls_export_op(e, "ScatterND", 3, base, index, ls_export_transpose(e, in[2], n, updates));
     ls_export_string(e, node, "reduction", kinds[x->attr.axis.kind]);
     return axis ? ls_export_transpose(e, ls_export_result(e, node), rank, back) : ls_export_result(e, node);
 }
@@ -480,7 +517,9 @@ static const char *emit_scatter(ls_onnx_export *e, ls_onnx_step *step, const cha
 static const char *emit_argsort(ls_onnx_export *e, ls_onnx_step *step, const char *const *in) {
     const ls_tensor *x = step->node;
     int axis = x->attr.axis.axis;
-    ls_dtype dtype = x->src[0]->dtype == LS_BOOL ? LS_I32 : x->src[0]->dtype == LS_BF16 ? LS_F32 : x->src[0]->dtype;
+    ls_dtype dtype = x->src[0]->dtype == LS_BOOL   ? LS_I32
+                     : x->src[0]->dtype == LS_BF16 ? LS_F32
+                                                   : x->src[0]->dtype;
     const char *y = ls_export_cast(e, in[0], x->src[0]->dtype, dtype);
     Onnx__NodeProto *node = ls_export_op(e, "TopK", 2, y, ls_export_dim(e, x->shape.dim[axis]));
     ls_export_int(e, node, "axis", axis);

@@ -67,7 +67,8 @@ Onnx__NodeProto *ls_export_op(ls_onnx_export *e, const char *type, int n_in, ...
 static Onnx__AttributeProto *attribute(ls_onnx_export *e, Onnx__NodeProto *node, const char *name,
                                        Onnx__AttributeProto__AttributeType type) {
     Onnx__AttributeProto *a = node ? LS_EXPORT_NEW(e, AttributeProto, attribute_proto) : NULL;
-    Onnx__AttributeProto **list = a ? LS_ARENA_ARRAY(&e->arena, Onnx__AttributeProto *, node->n_attribute + 1) : NULL;
+    Onnx__AttributeProto **list =
+        a ? LS_ARENA_ARRAY(&e->arena, Onnx__AttributeProto *, node->n_attribute + 1) : NULL;
     if (!list) {
         return no_memory(e);
     }
@@ -90,7 +91,8 @@ void ls_export_int(ls_onnx_export *e, Onnx__NodeProto *node, const char *name, i
     }
 }
 
-void ls_export_ints(ls_onnx_export *e, Onnx__NodeProto *node, const char *name, int count, const int64_t *values) {
+void ls_export_ints(ls_onnx_export *e, Onnx__NodeProto *node, const char *name, int count,
+                    const int64_t *values) {
     Onnx__AttributeProto *a = attribute(e, node, name, TYPE(INTS));
     if (a && !(a->ints = ls_arena_copy(&e->arena, values, sizeof *values * (size_t)count))) {
         no_memory(e);
@@ -161,7 +163,8 @@ static bool fill_dim(ls_onnx_export *e, ls_dim d, Onnx__TensorShapeProto__Dimens
     return out->dim_param != NULL;
 }
 
-Onnx__ValueInfoProto *ls_export_info(ls_onnx_export *e, const char *name, ls_dtype dtype, const ls_shape *shape) {
+Onnx__ValueInfoProto *ls_export_info(ls_onnx_export *e, const char *name, ls_dtype dtype,
+                                     const ls_shape *shape) {
     Onnx__ValueInfoProto *v = LS_EXPORT_NEW(e, ValueInfoProto, value_info_proto);
     Onnx__TypeProto *type = LS_EXPORT_NEW(e, TypeProto, type_proto);
     Onnx__TypeProto__Tensor *tensor = LS_EXPORT_NEW(e, TypeProto__Tensor, type_proto__tensor);
@@ -188,8 +191,8 @@ Onnx__ValueInfoProto *ls_export_info(ls_onnx_export *e, const char *name, ls_dty
 
 /* ---- initialisers ---- */
 
-static const char *initializer(ls_onnx_export *e, const char *name, ls_dtype dtype, int rank, const int64_t *dims,
-                               const void *bytes, size_t size) {
+static const char *initializer(ls_onnx_export *e, const char *name, ls_dtype dtype, int rank,
+                               const int64_t *dims, const void *bytes, size_t size) {
     Onnx__TensorProto *t = LS_EXPORT_NEW(e, TensorProto, tensor_proto);
     name = t ? ls_export_name(e, name ? name : "constant") : NULL;
     if (!name || !(t->dims = ls_arena_copy(&e->arena, dims, sizeof *dims * (size_t)(rank + 1))) ||
@@ -251,7 +254,8 @@ static const char *symbol_value(ls_onnx_export *e, const ls_symbol *symbol) {
         }
     }
     if (best < 0) {
-        LS_FAIL(e->err, LS_ERR_UNSUPPORTED, "%s: symbol \"%s\": expected an input with an extent that it determines", e->path,
+        LS_FAIL(e->err, LS_ERR_UNSUPPORTED,
+                "%s: symbol \"%s\": expected an input with an extent that it determines", e->path,
                 symbol->name);
         return NULL;
     }
