@@ -1,4 +1,4 @@
-/* Files of arrays: npy, npz, safetensors and IDX; safetensors and npz in memory too.
+/* Files of arrays: npy, npz, safetensors and IDX, pictures and sounds; safetensors and npz in memory too.
  *
  * Reading never trusts a file: every length and offset is checked, and an error names the file, the place and
  * what was expected. Writing is atomic: the file appears whole, or the old one stays. Any thread.
@@ -20,6 +20,10 @@ LS_API ls_status ls_idx_load(ls_context *context, const char *path, ls_data **ou
 /* A picture, BMP, JPEG, PNG, PNM or TIFF, as u8 [height, width, channels]: 3 channels (red, green, blue) or 1 (grey). Other formats are
  * LS_ERR_UNSUPPORTED. */
 LS_API ls_status ls_image_load(ls_context *context, const char *path, int channels, ls_data **out_data, ls_error *err) LS_MUST_USE;
+
+/* A sound, RIFF WAVE, as f32 [frames, channels], and its frames a second: PCM of 8, 16, 24 or 32 bits over its largest magnitude (x / 32768 of
+ * 16 bits, exactly), or floats of 32 or 64 bits as they are, each rounded once. Other encodings are LS_ERR_UNSUPPORTED. */
+LS_API ls_status ls_wav_load(ls_context *context, const char *path, ls_data **out_data, int *out_rate, ls_error *err) LS_MUST_USE;
 
 /* ---- named arrays ---- */
 typedef struct ls_archive ls_archive;

@@ -9,7 +9,7 @@
      .value = "FILE",                                                                                        \
      .help = "safetensors of a built-in network; default: the weights that seed 1 starts with"},             \
         {.name = "input",                                                                                    \
-         .value = "NAME=FILE.npy|FILE.png|random[:SEED]|zeros",                                              \
+         .value = "NAME=FILE.npy|FILE.png|FILE.wav|random[:SEED]|zeros",                                              \
          .help = "an input (of mnist:* images); may repeat; default random:0"},                              \
     {                                                                                                        \
         .name = "dim", .value = "NAME=N",                                                                    \

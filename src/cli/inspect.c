@@ -2,6 +2,7 @@
 #include "cli/input.h"
 #include "cli/model.h"
 #include "cli/picture.h"
+#include "cli/sound.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +82,7 @@ int cmd_inspect(int argc, char **argv) {
     cli_option options[] = {
         CLI_INPUT_OPTIONS,
         CLI_PICTURE_OPTIONS,
+        CLI_SOUND_OPTIONS,
         CLI_DEVICE_OPTIONS,
         {.name = "graph", .help = "the simplified graph"},
         {.name = "groups", .help = "which operations share a kernel"},

@@ -1,6 +1,7 @@
 /* Models from .onnx files: their inputs by name, as files, seeds or zeros; running them. */
 #include "cli/model.h"
 #include "cli/picture.h"
+#include "cli/sound.h"
 #include <lockstep/inspect.h>
 #include <errno.h>
 #include <stdio.h>
@@ -287,6 +288,8 @@ static int read_inputs(cli_model *m, ls_context *context, cli_option *options, b
         int code = EXIT_FINE;
         if (cli_is_picture(rest)) {
             code = cli_picture(context, options, &port, rest, &m->values[k]);
+        } else if (cli_is_sound(rest)) {
+            code = cli_sound(context, options, &port, rest, &m->values[k]);
         } else if (ls_npy_load(context, rest, &m->values[k], &err) != LS_OK) {
             code = cli_fail(err.code, err.message);
         }

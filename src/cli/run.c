@@ -2,6 +2,7 @@
 #include "cli/input.h"
 #include "cli/model.h"
 #include "cli/picture.h"
+#include "cli/sound.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,7 @@ int cmd_run(int argc, char **argv) {
         CLI_INPUT_OPTIONS,
         CLI_DEVICE_OPTIONS,
         CLI_PICTURE_OPTIONS,
+        CLI_SOUND_OPTIONS,
         {.name = "top", .value = "K", .help = "also print the K largest of each output's last axis"},
         {.name = "labels", .value = "FILE", .help = "their names, one a line"},
         {.name = "output", .value = "DIR", .help = "write each output as DIR/NAME.npy"},

@@ -4,6 +4,7 @@
 #include "cli/model.h"
 #include "cli/page.h"
 #include "cli/picture.h"
+#include "cli/sound.h"
 #include "cli/report.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -283,6 +284,7 @@ int cmd_verify(int argc, char **argv) {
     cli_option options[] = {
         CLI_INPUT_OPTIONS,
         CLI_PICTURE_OPTIONS,
+        CLI_SOUND_OPTIONS,
         {.name = "devices", .value = "a,b,...", .help = "the devices; default cpu,ref"},
         {.name = "math", .value = "locked|fast|reduced", .help = "the kind of arithmetic; default locked"},
         {.name = "no-fusion", .help = "one kernel an operation"},

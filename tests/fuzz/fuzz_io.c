@@ -1,4 +1,4 @@
-/* libFuzzer's entry for the readers of files; FUZZ_FORMAT is 0 npy, 1 npz or safetensors, 2 idx. A file may be
+/* libFuzzer's entry for the readers of files; FUZZ_FORMAT is 0 npy, 1 npz or safetensors, 2 idx, 3 WAVE. A file may be
  * refused or read; with the sanitizers on, anything else ends the run. */
 #define _GNU_SOURCE
 #include <lockstep/io.h>
@@ -46,6 +46,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     ls_context_memory(context, &before, &peak);
     if (FUZZ_FORMAT == 1) {
         read_archive(context, path);
+    } else if (FUZZ_FORMAT == 3) {
+        int rate;
+        if (ls_wav_load(context, path, &x, &rate, NULL) == LS_OK) {
+            char hex[65];
+            ls_data_sha256(x, hex);
+        }
     } else if ((FUZZ_FORMAT == 0 ? ls_npy_load : ls_idx_load)(context, path, &x, NULL) == LS_OK) {
         char hex[65];
         ls_data_sha256(x, hex);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh BUILD SECONDS: fuzzes the readers of npy, npz, safetensors, idx and ONNX models for so long each, under AddressSanitizer
+# run.sh BUILD SECONDS: fuzzes the readers of npy, npz, safetensors, idx, WAVE and ONNX models for so long each, under AddressSanitizer
 # and UBSan, and for as long the running of ONNX models, from the small ones of the ONNX project's test suite where that is unpacked.
 # Corpora stay in BUILD/fuzz. Needs clang with libFuzzer.
 set -eu
@@ -17,7 +17,7 @@ for source in src/io/*.c src/io/onnx/*.c src/graph/*.c src/base/*.c src/data/*.c
     [ "$object" -nt "$source" -a "$object" -nt "$header" ] || clang $flags -c "$source" -o "$object"
     objects="$objects $object"
 done
-for format in npy:0 npz:1 safetensors:1 idx:2 onnx: onnx_run:; do
+for format in npy:0 npz:1 safetensors:1 idx:2 wav:3 onnx: onnx_run:; do
     name=${format%:*}
     program=tests/fuzz/fuzz_io.c
     corpus="$build/fuzz/corpus_$name"
@@ -27,6 +27,7 @@ for format in npy:0 npz:1 safetensors:1 idx:2 onnx: onnx_run:; do
     npz) printf 'PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' >"$corpus/seed" ;;
     safetensors) printf '\66\0\0\0\0\0\0\0{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}1234' >"$corpus/seed" ;;
     idx) printf '\0\0\10\1\0\0\0\2ab' >"$corpus/seed" ;;
+    wav) printf 'RIFF\0\0\0\0WAVEfmt \020\0\0\0\001\0\001\0\100\037\0\0\0\0\0\0\002\0\020\0data\004\0\0\0abcd' >"$corpus/seed" ;;
     onnx) program=tests/fuzz/fuzz_onnx.c ;;
     onnx_run)
         program='tests/fuzz/fuzz_onnx_run.c tests/fuzz/mutate_onnx.c'

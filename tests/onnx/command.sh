@@ -93,6 +93,47 @@ bad 2 'text.png' run planes.onnx --input x=text.png
 cp text.onnx text.png
 bad 2 'text.png' run planes.onnx --input x=text.png
 
+# ---- sounds ----
+# wav FILE CHANNELS BYTES SAMPLES: 16 bits, 8000 a second; so many channels, bytes a frame, and bytes of samples, in octal
+wav() {
+    printf "RIFF\0\0\0\0WAVEfmt \020\0\0\0\001\0\00$2\0\100\037\0\0\0\0\0\0\00$((2 * $2))\0\020\0data\0$3\0\0\0$4" >"$1"
+}
+wav mono.wav 1 12 '\0\100\0\300\001\0\0\200\377\177'
+wav stereo.wav 2 14 '\0\100\0\300\0\100\0\100\0\200\0\0'
+good 'y f32 [1,1,5]' run clip.onnx --input x=mono.wav
+good '  0.5 -0.5 3.05176e-05 -1 0.999969' run clip.onnx --input x=mono.wav
+grep -qF 'mono.wav: 8000 samples a second, 5 of them, 1 channel' err || complain "no word of the rate: $(cat err)"
+good '  0 0.5 -0.5' run clip.onnx --input x=stereo.wav
+grep -qF '2 channels: their mean' err || complain "no word of the mean: $(cat err)"
+good '  -0.5 0.5 0' run clip.onnx --input x=stereo.wav --channel 1
+good '  -0.5 3.05176e-05' run clip.onnx --input x=mono.wav --offset 1 --samples 2
+good '  -16384 1 -32768' run frame.onnx --input x=mono.wav --offset 1
+good 'y i16 [1,3]' run frame.onnx --input x=stereo.wav
+good 'y f32 [1,1,10]' run clip.onnx --input x=mono.wav --rate 16000
+good '  0.5 ' run clip.onnx --input x=mono.wav --rate 16000 # every second sample is one that was there
+good 'y f32 [1,1,3]' run clip.onnx --input x=mono.wav --rate 4000
+good 'cpu: same' verify clip.onnx --input x=mono.wav
+constant=$(printf '%.0s\\0\\100' $(seq 200))
+swings=$(printf '%.0s\\0\\100\\0\\300' $(seq 100))
+for file in constant swings; do # 400 bytes of samples
+    eval "samples=\$$file"
+    printf "RIFF\0\0\0\0WAVEfmt \020\0\0\0\001\0\001\0\100\037\0\0\0\0\0\0\002\0\020\0data\220\001\0\0$samples" >$file.wav
+done
+good '  0.5 0.5 0.5' run clip.onnx --input x=constant.wav --rate 11025 --offset 130 --samples 3
+good '  0.5 -0.5 0.5' run clip.onnx --input x=swings.wav --samples 3
+"$lockstep" run clip.onnx --input x=swings.wav --rate 5000 --offset 60 --samples 4 2>err | sed -n 2p | tr ' ' '\n' | awk '$1 { n++; if ($1 > 1e-3 || $1 < -1e-3) exit 1 } END { exit n != 4 }' ||
+    complain "half of the rate goes below the rate that it is resampled to"
+cases=$((cases + 1))
+bad 2 'takes 3: --offset 0 takes the first' run frame.onnx --input x=mono.wav
+bad 2 '2 samples from 3 on are there; input "x" takes 3' run frame.onnx --input x=mono.wav --offset 3
+bad 2 'input "x" takes 3' run frame.onnx --input x=mono.wav --samples 2
+bad 2 'is no sound' run planes.onnx --input x=mono.wav
+bad 2 '--channel 1: expected a whole number from 0 to 0' run clip.onnx --input x=mono.wav --channel 1
+bad 2 '--rate 0' run clip.onnx --input x=mono.wav --rate 0
+bad 2 'none.wav' run clip.onnx --input x=none.wav
+cp text.onnx text.wav
+bad 2 'no WAVE file' run clip.onnx --input x=text.wav
+
 # ---- verify, inspect ----
 good 'cpu: same' verify add.onnx --dim n=4
 bad 2 'Frobnicate' verify unknown.onnx

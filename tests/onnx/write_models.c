@@ -50,6 +50,10 @@ int main(int argc, char **argv) {
           .n_out = 1,
           .in = {{"x", 2, 3, {2, 2, 3}}},
           .out = {{"y", 2, 3, {2, 2, 3}}}}},
+        {"clip.onnx",
+         {.op = "Identity", .opset = 14, .n_in = 1, .n_out = 1, .in = {{"x", 1, 3, {1, 1, -1}}}, .out = {{"y", 1, 3, {1, 1, -1}}}}},
+        {"frame.onnx", /* i16 */
+         {.op = "Identity", .opset = 14, .n_in = 1, .n_out = 1, .in = {{"x", 5, 2, {-1, 3}}}, .out = {{"y", 5, 2, {-1, 3}}}}},
         {"strings.onnx",
          {.op = "Identity",
           .opset = 14,
