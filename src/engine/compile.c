@@ -310,9 +310,10 @@ static bool wants_im2col(const ls_session *session) {
 }
 
 /* How a graph is planned, by what the session asks for. */
-static int how_to_plan(const ls_session *session) {
+static int how_to_plan(const ls_session *session, const ls_device *device) {
     bool fused = strcmp(session->strategies[LS_GROUP_ATTENTION], "fused") == 0;
-    return (session->fusion ? LS_PLAN_FUSION : 0) | (wants_im2col(session) ? LS_PLAN_IM2COL : 0) | (fused ? LS_PLAN_ATTENTION : 0);
+    return (session->fusion ? LS_PLAN_FUSION : 0) | (wants_im2col(session) ? LS_PLAN_IM2COL : 0) | (fused ? LS_PLAN_ATTENTION : 0) |
+           (session->fusion && device->planar ? LS_PLAN_PERMUTED : 0);
 }
 
 /* The groups of a plan, in memory of the exec's own. */
@@ -331,12 +332,12 @@ static ls_status keep_groups(block_build *b, const ls_plan *plan, ls_group **out
     return groups ? LS_OK : out_of_memory(b);
 }
 
-static ls_status plan_groups(block_build *b, ls_tensor *const *roots, int n_roots, ls_group **out_groups,
+static ls_status plan_groups(block_build *b, ls_tensor *const *roots, int n_roots, const ls_device *device, ls_group **out_groups,
                              int *out_n) {
     ls_arena scratch;
     ls_plan plan = {0};
     ls_arena_init(&scratch, b->heap);
-    int how = how_to_plan(b->exec->session);
+    int how = how_to_plan(b->exec->session, device);
     ls_status status = ls_plan_build(&scratch, roots, n_roots, how, &plan, b->err);
     for (int i = 0; i < plan.n_groups && status == LS_OK; i++) {
         const char *why = how & LS_PLAN_ATTENTION ? plan.groups[i].not_fused : NULL;
@@ -363,7 +364,7 @@ static ls_status compile_groups(block_build *b, ls_tensor *const *wanted, int n,
             roots[n_roots++] = wanted[i];
         }
     }
-    LS_TRY(b->err, plan_groups(b, roots, n_roots, &groups, &n_groups));
+    LS_TRY(b->err, plan_groups(b, roots, n_roots, device, &groups, &n_groups));
     for (int i = 0; i < n_groups; i++) {
         bool loop = groups[i].kind == LS_GROUP_LOOP;
         LS_TRY(b->err, loop ? step_loop(b, &groups[i]) : step_kernel(b, &groups[i]));

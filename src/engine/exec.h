@@ -235,6 +235,12 @@ void ls_exec_cache_free(ls_session *session);
 ls_status ls_exec_get(ls_session *session, const ls_graph_key *key, ls_tensor *const *roots, int n_roots,
                       const ls_pending *assigns, int n_assigns, ls_exec **out_exec,
                       ls_error *err) LS_MUST_USE;
+/* Gives nodes of the session their values; assignments stay pending. */
+ls_status ls_compute(ls_session *session, ls_tensor *const *tensors, int count, ls_error *err) LS_MUST_USE;
+
+/* ---- constant.c ---- */
+/* Gives values to what of the roots' graph follows from data alone. */
+ls_status ls_constants_compute(ls_session *session, ls_tensor *const *roots, int n_roots, ls_error *err) LS_MUST_USE;
 
 /* Why an operand cannot be laid out in memory. */
 #define LS_NO_IM2COL "its padding without values stands below padding with values or a concatenation, and memory does not say which elements are absent"

@@ -134,6 +134,7 @@ static ls_status compile(ls_session *session, ls_tensor *const *inputs, int n_in
                          ls_tensor *const *outputs, int n_outputs, ls_program **out_program, ls_error *err) {
     LS_TRY(err, ls_session_sync(session, err));
     LS_TRY(err, check_inputs(session, inputs, n_inputs, outputs, n_outputs, err));
+    LS_TRY(err, ls_constants_compute(session, outputs, n_outputs, err));
     ls_graph_key key;
     int n_assigns = (int)session->pending.len;
     LS_TRY(err, ls_graph_key_make(session, outputs, n_outputs, session->pending.data, n_assigns, &key, err));

@@ -205,8 +205,7 @@ static ls_status realize(request *r, ls_tensor *const *tensors, int count, ls_er
     return status == LS_OK ? run(r, err) : ls_error_forward(err, status, __FILE__, __LINE__);
 }
 
-static ls_status compute(ls_session *session, ls_tensor *const *tensors, int count, bool assign) {
-    ls_error err = {0};
+static ls_status compute(ls_session *session, ls_tensor *const *tensors, int count, bool assign, ls_error *err) {
     ls_heap *heap = &session->context->heap;
     request r = {.session = session};
     ls_numerics numerics = ls_numerics_enter();
@@ -214,7 +213,7 @@ static ls_status compute(ls_session *session, ls_tensor *const *tensors, int cou
         r.assigns = session->pending.data;
         r.n_assigns = (int)session->pending.len;
     }
-    ls_status status = realize(&r, tensors, count, &err);
+    ls_status status = realize(&r, tensors, count, err);
     for (size_t i = 0; i < r.values.len; i++) {
         ls_buffer_release(r.values.data[i]);
     }
@@ -222,12 +221,22 @@ static ls_status compute(ls_session *session, ls_tensor *const *tensors, int cou
     ls_array_free(heap, &r.roots);
     ls_graph_key_free(session, &r.key);
     ls_numerics_leave(numerics);
+    return status == LS_OK ? LS_OK : ls_error_forward(err, status, __FILE__, __LINE__);
+}
+
+ls_status ls_compute(ls_session *session, ls_tensor *const *tensors, int count, ls_error *err) {
+    return compute(session, tensors, count, false, err);
+}
+
+static ls_status compute_for_caller(ls_session *session, ls_tensor *const *tensors, int count, bool assign) {
+    ls_error err = {0};
+    ls_status status = compute(session, tensors, count, assign, &err);
     return status == LS_OK ? LS_OK : ls_session_fail(session, status, &err);
 }
 
 ls_status ls_realize(ls_session *session, ls_tensor *const *tensors, int count) {
     ls_error err = {0};
-    LS_TRY(NULL, compute(session, tensors, count, true));
+    LS_TRY(NULL, compute_for_caller(session, tensors, count, true));
     ls_status status =
         ls_exec_report(session, &err); /* after LS_ERR_AGAIN there is nothing left to compute */
     return status == LS_OK ? LS_OK : ls_session_fail(session, status, &err);
@@ -236,7 +245,7 @@ ls_status ls_realize(ls_session *session, ls_tensor *const *tensors, int count) 
 ls_status ls_read(ls_session *session, ls_tensor *tensor, void *data, size_t size) {
     ls_error err = {0};
     if (!tensor || tensor->session != session || session->graph.error.code != LS_OK) {
-        return compute(session, &tensor, 1, false); /* which says why not */
+        return compute_for_caller(session, &tensor, 1, false); /* which says why not */
     }
     ls_status status = ls_session_sync(session, &err);
     size_t expected = ls_tensor_bytes(session, tensor);
@@ -250,7 +259,7 @@ ls_status ls_read(ls_session *session, ls_tensor *tensor, void *data, size_t siz
     }
     bool leaf = tensor->op == LS_OP_DATA || tensor->op == LS_OP_VAR;
     if (!leaf && !ls_has_value(session, tensor)) {
-        status = compute(session, &tensor, 1, false);
+        status = compute_for_caller(session, &tensor, 1, false);
         if (status != LS_OK) {
             return status;
         }
@@ -271,7 +280,7 @@ ls_status ls_read(ls_session *session, ls_tensor *tensor, void *data, size_t siz
 ls_status ls_submit(ls_session *session, ls_tensor *const *tensors, int count, ls_ticket *out_ticket) {
     ls_device *device = session->graph.device;
     out_ticket->value = 0;
-    ls_status status = compute(session, tensors, count, true);
+    ls_status status = compute_for_caller(session, tensors, count, true);
     if (status == LS_OK && device->backend->submit) {
         ls_error err = {0};
         status = device->backend->submit(device, &out_ticket->value, &err);

@@ -59,7 +59,7 @@ typedef struct ls_plan_node {
 
 typedef struct ls_planner {
     ls_arena *arena, *out; /* what is thrown away, and the plan */
-    bool fusion, im2col, attention;
+    bool fusion, im2col, attention, permuted;
     int n_nodes, n_searches;
     ls_plan_node *nodes; /* operands before users; node->mark points here */
 } ls_planner;

@@ -329,6 +329,24 @@ static bool move_is_cut(const ls_plan_node *n) {
     return cut && !n->absent && !n->light;
 }
 
+/* A convolution that only this permutation reads, and that no map follows in one kernel: it is stored as it is read. Its own order,
+ * channels last, would be a stride for every reader. */
+static bool stores_permuted(const ls_planner *p, const ls_plan_node *n) {
+    const ls_site *s = n->sites;
+    const ls_tensor *x = n->node;
+    if (!p->permuted || x->op != LS_OP_PERMUTE || n->light || n->absent || !s) {
+        return false;
+    }
+    while (x->op == LS_OP_PERMUTE || x->op == LS_OP_RESHAPE) {
+        x = x->src[0];
+        if (ls_plan_node_of(x)->users != 1) {
+            return false;
+        }
+    }
+    bool joins = !s->next && s->bijective && !s->contract && !s->guarded && s->draft->kind == LS_GROUP_POINTWISE;
+    return x->op == LS_OP_CONTRACT && !joins && (ls_reads_windows(x->src[0]) || ls_reads_windows(x->src[1]));
+}
+
 static bool pass_on(ls_planner *p, ls_plan_node *n) {
     for (const ls_site *s = n->sites; s; s = s->next) {
         if (!ls_site_expand(p, n, s)) {
@@ -373,7 +391,7 @@ static bool place(ls_planner *p, ls_plan_node *n) {
     if (with) {
         return store_in(p, n, with);
     }
-    if (n->wanted || n->buffer || (class == LS_CLASS_MOVE && move_is_cut(n))) {
+    if (n->wanted || n->buffer || (class == LS_CLASS_MOVE && (move_is_cut(n) || stores_permuted(p, n)))) {
         bool computed_too = n->light || (n->absent && !n->patches);
         return start_group(p, n) && (!computed_too || !free || pass_on(p, n));
     }
@@ -405,7 +423,7 @@ static bool place(ls_planner *p, ls_plan_node *n) {
 ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int how, ls_plan *out_plan, ls_error *err) {
     ls_arena scratch;
     ls_planner p = {.arena = &scratch, .out = arena, .fusion = how & LS_PLAN_FUSION, .im2col = how & LS_PLAN_IM2COL,
-                    .attention = how & LS_PLAN_ATTENTION};
+                    .attention = how & LS_PLAN_ATTENTION, .permuted = how & LS_PLAN_PERMUTED};
     *out_plan = (ls_plan){0};
     for (int i = 0; i < n_roots; i++) {
         if (!roots[i]) {

@@ -288,6 +288,26 @@ static bool table_build(ls_arena *arena, const ls_spec *spec, const ls_ix_sum *l
     return true;
 }
 
+/* Groups of lane axes of an access with tables: an axis of a table alone, neighbours that step evenly together. Segments run along the last group. */
+static void group_lanes(const ls_spec *spec, int n_lane_axes, const uint8_t *lane_axes, const int64_t *by_lane, uint64_t tabled,
+                        ls_access *access, int *out_group) {
+    bool open = false; /* the next axis may join the group at work */
+    access->n_dims = 0;
+    for (int lane = 0; lane < n_lane_axes; lane++) {
+        ls_access_dim *last = access->n_dims ? &access->dims[access->n_dims - 1] : NULL;
+        ls_dim extent = spec->extents_of_axes[lane_axes[lane]];
+        bool plain = ls_dim_is_fixed(extent) && !(tabled >> lane_axes[lane] & 1);
+        if (plain && open && last->stride == by_lane[lane] * extent.offset) {
+            last->last = (uint8_t)lane;
+            last->stride = by_lane[lane];
+        } else {
+            access->dims[access->n_dims++] = (ls_access_dim){(uint8_t)lane, (uint8_t)lane, by_lane[lane]};
+        }
+        open = plain;
+        out_group[lane] = access->n_dims - 1;
+    }
+}
+
 bool ls_access_build(ls_arena *arena, const ls_spec *spec, int32_t ix, int n_pred_ranges,
                      const int32_t *first_preds, const int32_t *n_preds, int n_lane_axes,
                      const uint8_t *lane_axes, ls_access *access, bool *out_failed) {
@@ -349,8 +369,7 @@ bool ls_access_build(ls_arena *arena, const ls_spec *spec, int32_t ix, int n_pre
         access->n_tables++;
         tabled |= component;
     }
-    /* The other axes stay affine, each lane axis a group of its own, so that segments run along the last lane
-     * axis. */
+    /* The other axes stay affine. */
     int n = 0;
     for (int i = 0; i < linear.n_terms; i++) {
         if (!(tabled >> linear.axis[i] & 1)) {
@@ -375,9 +394,8 @@ bool ls_access_build(ls_arena *arena, const ls_spec *spec, int32_t ix, int n_pre
         }
     }
     access->n_scalar = n_scalar;
-    for (int lane = 0; lane < n_lane_axes; lane++) {
-        access->dims[access->n_dims++] = (ls_access_dim){(uint8_t)lane, (uint8_t)lane, by_lane[lane]};
-    }
+    int group[LS_LANE_AXES];
+    group_lanes(spec, n_lane_axes, lane_axes, by_lane, tabled, access, group);
     for (int t = 0; t < access->n_tables; t++) {
         ls_table *table = &access->tables[t];
         for (int i = 0; i < table->n_axes; i++) {
@@ -386,7 +404,7 @@ bool ls_access_build(ls_arena *arena, const ls_spec *spec, int32_t ix, int n_pre
                 lane++;
             }
             if (lane < n_lane_axes) {
-                table->lane_strides[lane] = table->strides[i];
+                table->lane_strides[group[lane]] = table->strides[i];
             } else {
                 table->scalars |= UINT64_C(1) << i;
             }

@@ -56,7 +56,7 @@ typedef struct ls_table {
     int n_axes;
     uint8_t axes[LS_TABLE_AXES];
     int32_t strides[LS_TABLE_AXES];     /* into entries */
-    int32_t lane_strides[LS_LANE_AXES]; /* the same by lane axis of the program; 0 for others */
+    int32_t lane_strides[LS_LANE_AXES]; /* the same by group of lane axes; 0 for others */
     uint64_t scalars; /* which of its axes are scalar in the program, by position in `axes` */
     int32_t *entries; /* element offset, or LS_TABLE_ABSENT */
     bool inner;       /* its last axis is the program's last lane axis: rows then describe it */
@@ -78,7 +78,7 @@ typedef struct ls_access {
     uint8_t scalar_axis[LS_ACCESS_TERMS];
     int64_t scalar_stride[LS_ACCESS_TERMS];
     ls_access_dim
-        dims[LS_LANE_AXES]; /* outermost first; with tables: one lane axis each, last axis always there */
+        dims[LS_LANE_AXES]; /* outermost first; with tables: each of their axes alone, last axis always there */
     ls_table tables[LS_ACCESS_TABLES];
     int n_pattern;    /* lanes of the innermost groups together, when they are few and short; else 0 */
     int pattern_dims; /* how many groups those are */

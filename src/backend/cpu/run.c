@@ -132,7 +132,7 @@ static inline void table_places(const walk *w, int64_t *place) {
             int i = __builtin_ctzll(left);
             place[t] += w->run->coords[table->axes[i]] * table->strides[i];
         }
-        for (int d = 0; d < a->n_dims - 1; d++) { /* with tables every group is one lane axis */
+        for (int d = 0; d < a->n_dims - 1; d++) { /* an axis of a table is a group */
             place[t] += w->pos[d] * table->lane_strides[d];
         }
     }
