@@ -404,6 +404,46 @@ static void values_of_other_symbol_values_are_not_used(void **state) {
 
 /* ---- programs ---- */
 
+static void count_sqrt(void *user, const ls_kernel_profile *kernel) {
+    *(int *)user += strstr(kernel->kernel, "sqrt") != NULL;
+}
+
+/* What follows from data is computed when the program is compiled; what follows from inputs or variables, or would grow, at each run. */
+static void programs_compute_constants_once(void **state) {
+    (void)state;
+    float variance[] = {3, 8, 15}, in[6] = {2, 3, 4, 4, 6, 8}, out[6], again[6];
+    ls_tensor *x = ls_input(s, "x", LS_F32, LS_SHAPE(2, 3)), *v = vector(3, variance);
+    ls_tensor *scale = ls_sqrt(s, ls_add(s, v, ls_full(s, LS_F32, LS_SCALAR, 1)));
+    ls_tensor *y = ls_div(s, x, scale), *z = ls_add(s, y, ls_sqrt(s, ls_add(s, x, ls_expand(s, v, LS_SHAPE(2, 3)))));
+    ls_program *p;
+    int kernels = 0;
+    const void *ins[] = {in};
+    void *outs[] = {out};
+    world_ok(&w, ls_program_compile(s, &x, 1, &y, 1, &p));
+    ls_program_kernels(p, count_sqrt, &kernels);
+    assert_int_equal(kernels, 0);
+    world_ok(&w, ls_program_run(p, ins, outs));
+    for (int i = 0; i < 6; i++) {
+        assert_true(out[i] == in[i] / (float)(2 + i % 3));
+    }
+    ls_program_destroy(p);
+    world_ok(&w, ls_program_compile(s, &x, 1, &z, 1, &p));
+    ls_program_kernels(p, count_sqrt, &kernels);
+    assert_int_equal(kernels, 1);
+    outs[0] = again;
+    world_ok(&w, ls_program_run(p, ins, outs));
+    ls_program_destroy(p);
+    /* Variables may change between runs. */
+    ls_var *var = ls_var_create(s, "variance", LS_F32, LS_SHAPE(3), variance);
+    ls_tensor *q = ls_div(s, x, ls_sqrt(s, ls_add(s, ls_var_value(s, var), ls_full(s, LS_F32, LS_SCALAR, 1))));
+    world_ok(&w, ls_program_compile(s, &x, 1, &q, 1, &p));
+    ls_program_kernels(p, count_sqrt, &kernels);
+    assert_int_equal(kernels, 2);
+    world_ok(&w, ls_program_run(p, ins, outs));
+    assert_memory_equal(again, out, sizeof out);
+    ls_program_destroy(p);
+}
+
 static void programs_replay(void **state) {
     (void)state;
     float a[] = {1, 2}, out[2], count = 0;
@@ -866,6 +906,7 @@ int main(void) {
         TEST(symbols_change_without_compiling),
         TEST(values_of_other_symbol_values_are_not_used),
         TEST(programs_replay),
+        TEST(programs_compute_constants_once),
         TEST(programs_take_symbols),
         TEST(programs_outlive_what_they_hold),
         TEST(loops_carry_and_stack),

@@ -363,6 +363,28 @@ static void plans_are_deterministic_and_survive_failures(void **state) {
     bench_close(&b);
 }
 
+/* Channels first in memory when that is how it is read; a map that follows has its own order. */
+static void convolutions_are_stored_as_they_are_read(void **state) {
+    (void)state;
+    bench b;
+    bench_open(&b);
+    ls_plan plan;
+    ls_tensor *x = input(&b, "x", LS_SHAPE(1, 3, 8, 8)), *w = input(&b, "w", LS_SHAPE(3, 3, 3, 3));
+    ls_conv_spec spec = {.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 1}};
+    ls_tensor *inner = ls_conv(b.s, x, w, NULL, &spec), *y = ls_conv(b.s, inner, w, NULL, &spec), *relu = ls_conv(b.s, ls_relu(b.s, inner), w, NULL, &spec);
+    for (int permuted = 0; permuted < 2; permuted++) {
+        bench_plan(&b, &y, 1, LS_PLAN_FUSION | (permuted ? LS_PLAN_PERMUTED : 0), &plan);
+        assert_int_equal(plan.n_groups, 2);
+        assert_int_equal(plan.groups[0].kind, LS_GROUP_CONTRACT);
+        assert_int_equal(plan.groups[0].roots[0]->op, permuted ? LS_OP_PERMUTE : LS_OP_CONTRACT);
+        check_plan(&b, &plan, &y, 1);
+        bench_plan(&b, &relu, 1, LS_PLAN_FUSION | (permuted ? LS_PLAN_PERMUTED : 0), &plan);
+        assert_int_equal(plan.n_groups, 2);
+        assert_int_equal(ls_ops[plan.groups[0].roots[0]->op].op_class, LS_CLASS_MAP);
+    }
+    bench_close(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_and_movement_share_a_kernel),
@@ -377,6 +399,7 @@ int main(void) {
         cmocka_unit_test(doubling_stays_small),
         cmocka_unit_test(long_chains_are_cut),
         cmocka_unit_test(long_movement_is_cut),
+        cmocka_unit_test(convolutions_are_stored_as_they_are_read),
         cmocka_unit_test(plans_are_deterministic_and_survive_failures),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
