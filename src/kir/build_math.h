@@ -10,9 +10,13 @@
 
 #define LS_KB_MATH_DECLARE(name) ls_val ls_kb_math_##name(ls_kb *kb, ls_val x);
 LS_MATH_UNARY(LS_KB_MATH_DECLARE)
+#define LS_KB_MATH64_DECLARE(name) ls_val ls_kb_math64_##name(ls_kb *kb, ls_val x); /* of f64, called by those above */
+LS_MATH_UNARY(LS_KB_MATH64_DECLARE)
+#undef LS_KB_MATH64_DECLARE
 #undef LS_KB_MATH_DECLARE
 
 ls_val ls_kb_math_pow(ls_kb *kb, ls_val x, ls_val y);
+ls_val ls_kb_math64_pow(ls_kb *kb, ls_val x, ls_val y);
 
 /* For fast arithmetic (build_fast.c): within 1.5 ULP in f32 and fewer instructions; other bits where a device fuses. */
 ls_val ls_kb_fast_exp(ls_kb *kb, ls_val x);
