@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 configure = cmake --preset $(1) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
 build = mkdir -p build && { $(call configure,$(1)); } && cmake --build build/$(1) --parallel $(JOBS)
 
-.PHONY: all help deps data demo bundle test test-clang test-sanitize test-threads test-slow fuzz conform-full mutants bench bench-web models test-models bench-models docs-onnx install \
+.PHONY: all help deps data demo bundle test test-clang test-sanitize test-threads test-slow fuzz conform-full mutants bench bench-web models test-models test-isnet bench-models docs-onnx install \
         uninstall exports web web-serve test-web docs clean distclean
 
 all:                    ## build the library, the command, tests, examples, benchmarks (build/release)
@@ -138,6 +138,11 @@ test-models: models     ## real ONNX models on real pictures and sounds, and on 
 	@$(call build,release)
 	@sh tests/onnx/stories.sh $(BUILD) . $(DEVICES)
 	@sh tests/onnx/models.sh $(BUILD)/lockstep . $(DEVICES)
+
+test-isnet: models      ## background removal by ISNet beside ONNX Runtime; fetches 136 MB under the AGPL-3.0 (docs/dependencies.md)
+	@tools/models.sh --isnet
+	@$(call build,release)
+	@sh tests/onnx/isnet.sh $(BUILD)/lockstep . $(DEVICES)
 
 bench-models: models    ## real ONNX models beside ONNX Runtime, on one thread and two
 	@$(call build,release)

