@@ -187,6 +187,34 @@ static void transposed(void **state) {
     }
 }
 
+/* Tensors joined one after another, with planes of several tiles and of less than one. */
+static int build_joined(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    static const int64_t sides[] = {3, 14, 29};
+    ls_dtype d = *(const ls_dtype *)p_;
+    ls_tensor *parts[5], *scale = random_tensor(s, rng, d, LS_SHAPE(70, 1, 1));
+    for (int r = 0; r < 3; r++) {
+        int64_t h = sides[r], w = sides[r] + 1, channels = 0;
+        for (int i = 0; i < 4; i++) {
+            int64_t n = 1 + (int64_t)ls_rng_below(rng, 16);
+            parts[i] = random_tensor(s, rng, d, LS_SHAPE(n, h, w));
+            channels += n;
+        }
+        parts[1] = ls_max(s, parts[1], parts[1]);
+        parts[4] = ls_permute(s, random_tensor(s, rng, d, LS_SHAPE(h, w, 70 - channels)), (int[]){2, 0, 1});
+        ls_tensor *x = ls_concat(s, parts, 5, 0);
+        roots[2 * r] = ls_min(s, ls_max(s, x, scale), ls_flip(s, x, 2));
+        roots[2 * r + 1] = ls_concat(s, (ls_tensor *[]){x, parts[4], parts[0]}, 3, 0);
+    }
+    return 6;
+}
+
+static void joined(void **state) {
+    static const ls_dtype dtypes[] = {LS_F32, LS_F64, LS_F16, LS_I8};
+    for (uint64_t i = 0; i < 8; i++) {
+        check_case(*state, build_joined, i, &dtypes[i % 4], "joined", 1);
+    }
+}
+
 static int build_made(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     int64_t n = *(const int64_t *)p_;
     uint32_t words[2] = {ls_rng_u32(rng), ls_rng_u32(rng)};
@@ -267,6 +295,7 @@ int main(void) {
                                        cmocka_unit_test(casts),
                                        cmocka_unit_test(views),
                                        cmocka_unit_test(transposed),
+                                       cmocka_unit_test(joined),
                                        cmocka_unit_test(made),
                                        cmocka_unit_test(indexed),
                                        cmocka_unit_test(out_of_range_is_reported)};

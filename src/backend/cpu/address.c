@@ -308,6 +308,25 @@ static void group_lanes(const ls_spec *spec, int n_lane_axes, const uint8_t *lan
     }
 }
 
+/* Whether the lanes are present in one range of the first lane axis, and consecutive in memory there. */
+static void find_range(const ls_spec *spec, int n_lane_axes, const uint8_t *lane_axes, ls_access *access) {
+    const ls_table *table = &access->tables[0];
+    ls_table_row row;
+    if (access->n_tables != 1 || table->n_axes != 1 || table->inner || n_lane_axes < 2 || table->axes[0] != lane_axes[0]) {
+        return;
+    }
+    int64_t inner = 1, extent = ls_dim_bound(spec->extents_of_axes[lane_axes[0]]);
+    for (int i = 1; i < n_lane_axes; i++) {
+        ls_dim e = spec->extents_of_axes[lane_axes[i]];
+        inner = ls_dim_is_fixed(e) && e.offset > 0 ? inner * e.offset : 0;
+    }
+    describe_row(table->entries, (int32_t)extent, &row);
+    access->ranged = inner > 0 && row.regular && row.step == 1 && row.count > 0;
+    access->first = row.start;
+    access->end = row.start + row.count;
+    access->whole = access->ranged && access->n_dims == 2 && access->dims[1].stride == 1 && (row.stride == inner || row.count == 1);
+}
+
 bool ls_access_build(ls_arena *arena, const ls_spec *spec, int32_t ix, int n_pred_ranges,
                      const int32_t *first_preds, const int32_t *n_preds, int n_lane_axes,
                      const uint8_t *lane_axes, ls_access *access, bool *out_failed) {
@@ -410,5 +429,6 @@ bool ls_access_build(ls_arena *arena, const ls_spec *spec, int32_t ix, int n_pre
             }
         }
     }
+    find_range(spec, n_lane_axes, lane_axes, access);
     return true;
 }

@@ -236,15 +236,55 @@ static void overlay_segment(void *ctx, const segment *s) {
     }
 }
 
+/* How the lanes of a ranged access lie to its range: -1 all outside, 1 all inside, 0 neither. `out_lane`: the first one's place in its row. */
+static int range_of(const ls_run *run, const ls_access *a, int64_t n, int64_t *out_lane) {
+    const ls_program *p = run->program;
+    int64_t inner = 1, lane = 0, x = run->coords[p->lane_axes[0]];
+    for (int i = 1; i < p->n_lane_axes; i++) {
+        inner *= run->extents[p->lane_axes[i]];
+        lane = lane * run->extents[p->lane_axes[i]] + run->coords[p->lane_axes[i]];
+    }
+    int64_t last = lane + n <= inner ? x : x + (lane + n - 1) / inner;
+    *out_lane = lane;
+    return last < a->first || x >= a->end ? -1 : x >= a->first && last < a->end ? 1 : 0;
+}
+
+/* Where the lanes of a whole access begin, all of them inside its range. */
+static char *range_start(const ls_run *run, const ls_access *a, int64_t lane) {
+    int64_t at = a->offset + lane + a->tables[0].entries[run->coords[run->program->lane_axes[0]]];
+    for (int i = 0; i < a->n_scalar; i++) {
+        at += a->scalar_stride[i] * run->coords[a->scalar_axis[i]];
+    }
+    return run->buffers[a->buffer] + at * (INT64_C(1) << a->log2);
+}
+
+static bool is_register(const ls_run *run, const void *x) {
+    uintptr_t at = (uintptr_t)x, first = (uintptr_t)run->memory;
+    return at >= first && at < first + run->program->reg_bytes;
+}
+
 static void run_overlay(ls_run *run, const ls_instr *in, int64_t n) {
     const ls_access *a = &run->program->accesses[in->access];
     char *own = run->memory + run->program->reg_offsets[in->dst];
     read_ctx ctx = {own, run->buffers[a->buffer], run->isa->read[a->log2], run->isa->fill[a->log2], a->fill, a->log2};
     walk w;
+    int64_t lane;
+    int range = a->ranged ? range_of(run, a, n, &lane) : 0;
+    if (range > 0 && a->whole) {
+        run->regs[in->dst] = range_start(run, a, lane);
+        return;
+    }
+    if (range < 0 && !is_register(run, run->regs[in->a])) { /* memory outlives the register */
+        run->regs[in->dst] = run->regs[in->a];
+        return;
+    }
     if (run->regs[in->a] != own) {
         memcpy(own, run->regs[in->a], (size_t)n << a->log2);
     }
     run->regs[in->dst] = own;
+    if (range < 0) {
+        return;
+    }
     walk_begin(&w, run, a, n);
     walk_tables(&w, overlay_segment, &ctx);
 }
@@ -252,6 +292,11 @@ static void run_overlay(ls_run *run, const ls_instr *in, int64_t n) {
 static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
     const ls_access *a = &run->program->accesses[in->access];
     walk w;
+    int64_t lane;
+    if (a->whole && range_of(run, a, n, &lane) > 0) {
+        run->regs[in->dst] = range_start(run, a, lane);
+        return;
+    }
     walk_begin(&w, run, a, n);
     const char *src = run->buffers[a->buffer];
     char *own = run->memory + run->program->reg_offsets[in->dst];
