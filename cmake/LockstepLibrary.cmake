@@ -4,7 +4,7 @@
 file(GLOB_RECURSE LOCKSTEP_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.c)
 list(FILTER LOCKSTEP_SOURCES EXCLUDE REGEX "/src/(cli|backend/cpu/isa)/")
 set(LOCKSTEP_PIC ON)
-set(LOCKSTEP_LEFT_OUT "[a-z/]*[a-z_]*_web\\.c")
+set(LOCKSTEP_LEFT_OUT "[a-z/]*[a-z0-9_]*_web\\.c")
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
     include(LockstepWeb)
 endif()
