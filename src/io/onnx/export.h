@@ -3,7 +3,7 @@
  * Tensors are written from the outputs back. Each becomes a *step*: the tensors that it is computed from, and how to write the nodes that
  * do it once those have names. Steps are planned in two ways:
  *
- *   export_match.c  a node that is the last of a composite (a convolution, a softmax, a layer norm) becomes the one operator. What it is
+ *   export_match.c, export_recurrent.c  a node that is the last of a composite (a convolution, a softmax, a layer norm) becomes the one operator. What it is
  *                   was not noted when it was built: operands and attributes are guessed from the nodes below, the library's own
  *                   builder is called with them, and the guess holds if it gives the very node that is being written (nodes are
  *                   interned). So a wrong guess costs nothing, and what is recognised means the same by construction.
@@ -42,6 +42,8 @@ struct ls_onnx_step {
     /* Writes the nodes, given the operands' names, and gives the name of the result. */
     const char *(*emit)(ls_onnx_export *e, ls_onnx_step *step, const char *const *in);
     const char **results; /* of a loop */
+    Onnx__NodeProto *draft; /* a loop that is an operator: it, without operands; */
+    bool backwards;         /* the last step first */
     ls_onnx_step *under;  /* while it is being planned: who asked for it */
     int next;             /* the operand to look at next */
 };
@@ -122,6 +124,8 @@ bool ls_export_failed(const ls_onnx_export *e);
 bool ls_export_match(ls_onnx_export *e, ls_onnx_step *step); /* false: no composite */
 bool ls_export_plan(ls_onnx_export *e, ls_onnx_step *step);  /* false: failed, err says why */
 bool ls_export_plan_move(ls_onnx_export *e, ls_onnx_step *step);
+bool ls_export_match_recurrent(ls_onnx_export *e, ls_onnx_step *step);
+const char *ls_export_recurrent_result(ls_onnx_export *e, const ls_onnx_step *loop, int result);
 bool ls_export_plan_loop(ls_onnx_export *e, ls_onnx_step *step);
 /* x behind EXPAND and leading extents of 1, which an operator's own broadcast supplies; a constant as a scalar. */
 ls_tensor *ls_export_narrow(ls_onnx_export *e, ls_tensor *x);

@@ -113,7 +113,9 @@ static const char *emit_loop(ls_onnx_export *e, ls_onnx_step *step, const char *
 
 static const char *emit_result(ls_onnx_export *e, ls_onnx_step *step, const char *const *in) {
     (void)in;
-    return ls_export_step(e, step->node->src[0], ONNX_FILL_ZERO)->results[step->node->attr.loop.result];
+    const ls_onnx_step *loop = ls_export_step(e, step->node->src[0], ONNX_FILL_ZERO);
+    int result = step->node->attr.loop.result;
+    return loop->draft ? ls_export_recurrent_result(e, loop, result) : loop->results[result];
 }
 
 bool ls_export_plan_loop(ls_onnx_export *e, ls_onnx_step *step) {

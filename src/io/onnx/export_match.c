@@ -527,9 +527,19 @@ static bool match_gemm(ls_onnx_export *e, ls_onnx_step *step) {
 }
 
 bool ls_export_match(ls_onnx_export *e, ls_onnx_step *step) {
-    static bool (*const all[])(ls_onnx_export *, ls_onnx_step *) = {
-        match_relu,       match_sigmoid, match_product, match_choice,   match_softmax,  match_layer_norm,
-        match_batch_norm, match_mean,    match_conv,    match_max_pool, match_avg_pool, match_gemm};
+    static bool (*const all[])(ls_onnx_export *, ls_onnx_step *) = {match_relu,
+                                                                    match_sigmoid,
+                                                                    match_product,
+                                                                    match_choice,
+                                                                    match_softmax,
+                                                                    match_layer_norm,
+                                                                    match_batch_norm,
+                                                                    match_mean,
+                                                                    match_conv,
+                                                                    match_max_pool,
+                                                                    match_avg_pool,
+                                                                    match_gemm,
+                                                                    ls_export_match_recurrent};
     for (size_t i = 0; i < sizeof all / sizeof *all && !step->node->absent && !ls_export_failed(e); i++) {
         if (all[i](e, step)) {
             return true;
