@@ -1,6 +1,6 @@
 /* Says when somebody speaks in a recording, by Silero VAD: a recurrent network, whose state stays on the device between frames.
  *
- *     hear_speech DEVICE SILERO.onnx SOUND.wav     16-bit PCM of one channel, 16 or 48 kHz
+ *     hear_speech DEVICE SILERO.onnx SOUND.wav     16 or 48 kHz
  *
  * Prints a line for each frame of 32 ms: its time and the probability of speech, the same bits on every device. */
 #include <lockstep/lockstep.h>
@@ -17,49 +17,32 @@ static void must(ls_status status, const ls_error *err) {
     }
 }
 
-static uint32_t number(const uint8_t *bytes, int n) { /* little-endian */
-    uint32_t value = 0;
-    for (int i = n - 1; i >= 0; i--) {
-        value = value << 8 | bytes[i];
-    }
-    return value;
-}
-
-/* The samples of a recording at 16 kHz, from -1 to 1, and how many; the caller frees them. From 48 kHz every third is taken of means over
- * five, weighted 1 2 3 2 1, which leave nothing of what would fold to the lowest tones. */
-static float *read_sound(const char *path, long *out_count) {
+/* The first channel of a recording at 16 kHz, and how many samples; the caller frees them. From 48 kHz every third is taken of means over five,
+ * weighted 1 2 3 2 1, which leave nothing of what would fold to the lowest tones. */
+static float *read_sound(ls_context *context, const char *path, long *out_count) {
     static const float weights[5] = {1, 2, 3, 2, 1};
-    static uint8_t file[16 << 20];
-    FILE *f = fopen(path, "rb");
-    size_t size = f ? fread(file, 1, sizeof file, f) : 0, at = 12;
-    long step = 0, n = 0;
-    while (at + 8 < size && memcmp(file + at, "data", 4) != 0) {
-        if (memcmp(file + at, "fmt ", 4) == 0 && number(file + at + 8, 2) == 1 && number(file + at + 10, 2) == 1 &&
-            number(file + at + 22, 2) == 16) {
-            step = (long)number(file + at + 12, 4) / RATE;
-        }
-        at += 8 + number(file + at + 4, 4);
-    }
-    if (f) {
-        fclose(f);
-    }
-    float *samples = malloc(sizeof *samples * (sizeof file / 2));
-    if ((step != 1 && step != 3) || !samples) {
-        fprintf(stderr, "%s: expected a .wav file of 16-bit PCM, one channel, 16 or 48 kHz\n", path);
+    ls_error err = {.code = LS_OK};
+    ls_data *sound;
+    int rate;
+    must(ls_wav_load(context, path, &sound, &rate, &err), &err);
+    const float *x = ls_data_bytes(sound);
+    long frames = (long)ls_data_dims(sound)[0], channels = (long)ls_data_dims(sound)[1], step = rate / RATE, around = step == 3 ? 2 : 0, n = 0;
+    float *samples = malloc(sizeof *samples * (size_t)(frames + 1));
+    if ((rate != RATE && rate != 3 * RATE) || !samples) {
+        fprintf(stderr, "%s: expected 16 or 48 kHz, got %d Hz\n", path, rate);
         exit(2);
     }
-    const uint8_t *data = file + at + 8;
-    long count = (long)(size - at - 8) / 2;
-    for (long i = 0; i < count; i += step, n++) {
+    for (long i = 0; i < frames; i += step) {
         float sum = 0, weight = 0;
-        for (long k = step == 1 ? 0 : -2; k <= (step == 1 ? 0 : 2); k++) {
-            if (i + k >= 0 && i + k < count) {
-                sum += weights[k + 2] * (float)(int16_t)number(data + 2 * (i + k), 2);
+        for (long k = -around; k <= around; k++) {
+            if (i + k >= 0 && i + k < frames) {
+                sum += weights[k + 2] * x[(i + k) * channels];
                 weight += weights[k + 2];
             }
         }
-        samples[n] = sum / weight / 32768;
+        samples[n++] = sum / weight;
     }
+    ls_data_release(sound);
     *out_count = n;
     return samples;
 }
@@ -88,7 +71,7 @@ int main(int argc, char **argv) {
     must(ls_data_create(context, LS_F32, 3, state_dims, zeros, &silence, &err), &err);
     must(ls_runner_bind_state(runner, "stateN", "state", silence), ls_session_error(s));
 
-    float *samples = read_sound(argv[3], &count);
+    float *samples = read_sound(context, argv[3], &count);
     for (long at = 0; at + FRAME <= count; at += FRAME) { /* each frame with the end of the one before */
         ls_data *x;
         memmove(frame, frame + FRAME, sizeof *frame * CONTEXT);
