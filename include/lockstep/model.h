@@ -120,7 +120,7 @@ typedef struct ls_named_tensor {
 /* Writes what computes `outputs` from `inputs` (each from ls_input) as an .onnx file of operator set 20. Values that the session has are
  * initialisers, variables under their names; an extent that is a symbol is a dimension of the symbol's name. Composites of ops.h, and equal
  * graphs written out by hand, are the format's own operators (Conv, Gemm, LayerNormalization, ...). Nothing is rounded on the way: loaded
- * here, the file computes the bits of the tensors that were written. An operation that no operator computes is
+ * here, the file computes the bits of the tensors that were written, in locked arithmetic (a file says no kind). An operation that no operator computes is
  * LS_ERR_UNSUPPORTED and named; so is a file above 2 GB in memory. On disk, initialisers of more than 1 GB together are in PATH.data, which
  * belongs to the file. Replaces files atomically. The session's thread. */
 LS_API ls_status ls_onnx_save(ls_session *session, const char *path, int n_inputs, const ls_named_tensor *inputs, int n_outputs,
