@@ -57,6 +57,17 @@ static void add_flops(void *user, const ls_kernel_profile *kernel) {
     *(double *)user += kernel->flops;
 }
 
+/* Whether the dimensions of --max are symbols of what was compiled. */
+static void print_symbols(ls_runner_facts facts, cJSON *root) {
+    cJSON_AddBoolToObject(root, "symbolic", facts.symbolic > 0);
+    if (facts.symbolic) {
+        printf("  it serves all extents up to --max\n");
+    } else {
+        printf("  it is for these extents alone: %s\n",
+               facts.fixed_because ? facts.fixed_because : "what --max bounds does not change");
+    }
+}
+
 static void print_program(const ls_program *program, cJSON *root) {
     if (!program) {
         printf("  run node by node: shapes depend on values, or nothing on the inputs\n");
@@ -74,8 +85,7 @@ static void print_program(const ls_program *program, cJSON *root) {
 }
 
 /* What a run on inputs of these shapes takes. */
-static void print_work(cli_world *w, const cli_model *m, cJSON *root) {
-    ls_runner *runner = NULL;
+static void print_work(cli_world *w, cli_option *options, const cli_model *m, ls_runner *runner, cJSON *root) {
     ls_named_data *inputs = calloc((size_t)m->n_inputs + 1, sizeof *inputs);
     int n = inputs ? cli_model_inputs(m, inputs) : 0;
     printf("a run on");
@@ -85,14 +95,15 @@ static void print_work(cli_world *w, const cli_model *m, cJSON *root) {
         printf("%s %s %s", i ? "," : "", inputs[i].name, text);
     }
     printf("%s\n", n ? "" : " nothing");
-    if (inputs && ls_runner_create(w->session, m->model, &runner) == LS_OK &&
-        ls_runner_prepare(runner, n, inputs) == LS_OK) {
+    if (inputs && ls_runner_prepare(runner, n, inputs) == LS_OK) {
         print_program(ls_runner_program(runner), root);
+        if (cli_given(options, "max")) {
+            print_symbols(ls_runner_get_facts(runner), root);
+        }
     } else { /* still worth a description: other extents may do */
         printf("  cannot be compiled: %s\n",
                inputs ? ls_session_error(w->session)->message : "out of memory");
     }
-    ls_runner_destroy(runner);
     free(inputs);
 }
 
@@ -107,7 +118,7 @@ static bool takes_arrays(const cli_model *m) {
     return true;
 }
 
-static int describe(cli_world *w, cli_option *options, const char *path, const cli_model *m) {
+static int describe(cli_world *w, cli_option *options, const char *path, const cli_model *m, ls_runner *runner) {
     int room = 64, n = 0;
     ls_model_operator *list = NULL;
     do {
@@ -132,7 +143,7 @@ static int describe(cli_world *w, cli_option *options, const char *path, const c
     print_ports(m->model, "inputs", m->n_inputs, ls_model_input, root);
     print_ports(m->model, "outputs", m->n_outputs, ls_model_output, root);
     if (print_operators(list, n, root) == 0 && m->values) {
-        print_work(w, m, root);
+        print_work(w, options, m, runner, root);
     }
     free(list);
     return cli_json(options, root);
@@ -144,7 +155,14 @@ int cli_describe_model(cli_world *w, cli_option *options, const char *path) {
     if (code == EXIT_FINE && takes_arrays(&m)) {
         code = cli_model_make_inputs(&m, w->context, options);
     }
-    code = code == EXIT_FINE ? describe(w, options, path, &m) : code;
+    ls_runner *runner = NULL;
+    if (code == EXIT_FINE) {
+        ls_status status = ls_runner_create(w->session, m.model, &runner);
+        code = status == LS_OK ? cli_model_bounds(&m, options, w->session, runner)
+                               : cli_fail(status, ls_session_error(w->session)->message);
+    }
+    code = code == EXIT_FINE ? describe(w, options, path, &m, runner) : code;
+    ls_runner_destroy(runner);
     cli_model_close(&m);
     return code;
 }

@@ -16,6 +16,13 @@
         .help = "a named dimension (of mnist:* batch), where no file says; default 1; may repeat"            \
     }
 
+/* Of run and inspect. */
+#define CLI_BOUND_OPTION                                                                                     \
+    {                                                                                                        \
+        .name = "max", .value = "NAME=N",                                                                    \
+        .help = "a model's named dimension changes and is at most N: a symbol; may repeat"                   \
+    }
+
 /* The images; NULL with *out_code set, its message printed. The caller releases them. */
 ls_data *cli_images(ls_context *context, cli_option *options, int *out_code);
 ls_shape cli_shape(const ls_data *data);

@@ -81,6 +81,7 @@ static int inspect_model(cli_world *w, cli_option *options, const char *path, un
 int cmd_inspect(int argc, char **argv) {
     cli_option options[] = {
         CLI_INPUT_OPTIONS,
+        CLI_BOUND_OPTION,
         CLI_PICTURE_OPTIONS,
         CLI_SOUND_OPTIONS,
         CLI_DEVICE_OPTIONS,

@@ -113,25 +113,55 @@ static int input_of(cli_model *m, const char *text, const char **out_rest) {
     return found;
 }
 
+/* NAME=N of an option: a dimension of the model, its first *out_length characters, and a number. */
+static int read_dim(cli_model *m, const char *option, const char *text, int lowest, size_t *out_length,
+                    int64_t *out_n) {
+    const char *equals = strrchr(text, '=');
+    char *end;
+    errno = 0;
+    *out_n = equals ? strtoll(equals + 1, &end, 10) : -1;
+    if (!equals || end == equals + 1 || *end || errno || *out_n < lowest || *out_n > INT32_MAX) {
+        return cli_error(EXIT_USAGE, "--%s %s: expected NAME=N with N from %d to %d", option, text, lowest,
+                         INT32_MAX);
+    }
+    *out_length = (size_t)(equals - text);
+    for (int k = 0; k < m->n_inputs * LS_MAX_RANK; k++) {
+        const char *name = dim_name(m, k);
+        if (name && strlen(name) == *out_length && memcmp(name, text, *out_length) == 0) {
+            return EXIT_FINE;
+        }
+    }
+    return unknown_name(option, text, "the model's named dimensions", m->n_inputs * LS_MAX_RANK, dim_name, m);
+}
+
+int cli_model_bounds(cli_model *m, cli_option *options, ls_session *session, ls_runner *runner) {
+    const cli_option *o = cli_find(options, "max");
+    for (int i = 0; i < o->count; i++) {
+        char name[256];
+        size_t length;
+        int64_t most;
+        int code = read_dim(m, "max", o->all[i], 1, &length, &most);
+        if (code != EXIT_FINE) {
+            return code;
+        }
+        snprintf(name, sizeof name, "%.*s", (int)length, o->all[i]);
+        ls_status status = ls_runner_set_bound(runner, name, most);
+        if (status != LS_OK) {
+            return cli_fail(status, ls_session_error(session)->message);
+        }
+    }
+    return EXIT_FINE;
+}
+
 static int read_dims(cli_model *m, cli_option *options, bindings *b) {
     const cli_option *o = cli_find(options, "dim");
     for (int i = 0; i < o->count; i++) {
-        const char *text = o->all[i], *equals = strrchr(text, '=');
-        char *end;
-        errno = 0;
-        long long n = equals ? strtoll(equals + 1, &end, 10) : -1;
-        if (!equals || end == equals + 1 || *end || errno || n < 0 || n > INT32_MAX) {
-            return cli_error(EXIT_USAGE, "--dim %s: expected NAME=N with N from 0 to %d", text, INT32_MAX);
-        }
-        size_t length = (size_t)(equals - text);
-        bool known = false;
-        for (int k = 0; k < m->n_inputs * LS_MAX_RANK && !known; k++) {
-            const char *name = dim_name(m, k);
-            known = name && strlen(name) == length && memcmp(name, text, length) == 0;
-        }
-        if (!known) {
-            return unknown_name("dim", text, "the model's named dimensions", m->n_inputs * LS_MAX_RANK,
-                                dim_name, m);
+        const char *text = o->all[i];
+        size_t length;
+        int64_t n;
+        int code = read_dim(m, "dim", text, 0, &length, &n);
+        if (code != EXIT_FINE) {
+            return code;
         }
         if (bound(b, text, length)) {
             return cli_error(EXIT_USAGE, "--dim %s: given twice", text);
@@ -568,6 +598,7 @@ int cli_run_model(cli_world *w, cli_option *options, const char *path) {
         ls_status status = ls_runner_create(w->session, m.model, &runner);
         code = status == LS_OK ? EXIT_FINE : cli_fail(status, ls_session_error(w->session)->message);
     }
+    code = code == EXIT_FINE ? cli_model_bounds(&m, options, w->session, runner) : code;
     code = code == EXIT_FINE ? run_repeatedly(w, &m, runner, repeat, profile, outputs, &t) : code;
     code = code == EXIT_FINE ? report(w, options, &m, outputs, &t, profile ? runner : NULL) : code;
     release_all(outputs, m.n_outputs);

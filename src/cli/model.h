@@ -23,6 +23,8 @@ void cli_model_close(cli_model *m);
 int cli_model_open(cli_model *m, ls_context *context, cli_option *options, const char *path);
 /* The values that are given, by name, for ls_runner_run; room for n_inputs. How many. */
 int cli_model_inputs(const cli_model *m, ls_named_data *out_inputs);
+/* Tells a runner what --max says; a refusal is printed. */
+int cli_model_bounds(cli_model *m, cli_option *options, ls_session *session, ls_runner *runner);
 /* Its outputs in a session's graph: from placeholders for its inputs, which go to out_inputs (room for n_inputs; those with their
  * default are left out), or, when out_inputs is NULL, from their values. */
 int cli_model_build(cli_model *m, ls_session *session, ls_tensor **out_inputs, int *out_n_inputs,

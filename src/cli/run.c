@@ -108,6 +108,7 @@ static int run_model(cli_world *w, cli_option *options, const char *model, const
 int cmd_run(int argc, char **argv) {
     cli_option options[] = {
         CLI_INPUT_OPTIONS,
+        CLI_BOUND_OPTION,
         CLI_DEVICE_OPTIONS,
         CLI_PICTURE_OPTIONS,
         CLI_SOUND_OPTIONS,

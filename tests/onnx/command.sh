@@ -159,6 +159,11 @@ good '1 kernels, 0 MFLOP in contractions' inspect add.onnx
 bad 2 'named dimensions are n' inspect add.onnx --dim m=7
 good 'Frobnicate (org.example 3)  NOT SUPPORTED: ' inspect unknown.onnx
 good '1 operators are not supported' inspect unknown.onnx
+good 'it serves all extents up to --max' inspect add.onnx --max n=64 --json inspect.json
+grep -q '"symbolic":	true' inspect.json || complain "the report of inspect does not say that n is a symbol: $(cat inspect.json)"
+bad 2 'named dimensions are n' inspect add.onnx --max m=64
+bad 2 'expected NAME=N with N from 1' run add.onnx --max n=0
+good 'out/sum f32 [5,3]' run add.onnx --dim n=5 --max n=64
 good 'add' inspect add.onnx --graph
 
 # ---- conform ----
