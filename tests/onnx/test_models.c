@@ -44,7 +44,7 @@ static int count_right(const char *name, float mean, float deviation) {
             if (part == 0 && i == 0) {
                 world_ok(&cpu.w, ls_runner_prepare(cpu.runner, 1, &named));
                 assert_non_null(ls_runner_program(cpu.runner));
-                assert_int_equal(ls_session_get_stats(cpu.w.session).compiles, 1);
+                assert_int_equal(ls_runner_get_facts(cpu.runner).programs, 1);
             }
             world_ok(&cpu.w, ls_runner_run(cpu.runner, 1, &named, &out));
             right += largest(out) == labels[i];
@@ -58,7 +58,7 @@ static int count_right(const char *name, float mean, float deviation) {
             ls_data_release(same);
         }
     }
-    assert_int_equal(ls_session_get_stats(cpu.w.session).compiles, 1); /* one for all images */
+    assert_int_equal(ls_runner_get_facts(cpu.runner).programs, 1); /* one for all images */
     ls_dataset_release(&sets[0]);
     ls_dataset_release(&sets[1]);
     stop(&cpu);
@@ -134,8 +134,8 @@ static void test_decoder(void **state) {
     for (int i = 0; i < TOKENS; i++) {
         ls_data *out[1 + LAYERS];
         decode(&cpu, &ref, tokens, i, 1, i ? last + 1 : NULL, out);
-        assert_int_equal(ls_session_get_stats(cpu.w.session).compiles, i ? 2 : 1);
-        assert_int_equal(ls_session_get_stats(ref.w.session).compiles, i ? 2 : 1);
+        assert_int_equal(ls_runner_get_facts(cpu.runner).programs, i ? 2 : 1);
+        assert_int_equal(ls_runner_get_facts(ref.runner).programs, i ? 2 : 1);
         assert_memory_equal(ls_data_bytes(out[0]), (const float *)ls_data_bytes(whole[0]) + i * WORDS,
                             WORDS * sizeof(float));
         for (int k = 0; k <= LAYERS; k++) {
