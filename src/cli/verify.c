@@ -49,7 +49,10 @@ static int print_kernels(const ls_verification *v, int64_t most) {
     for (int64_t i = 0; i < n; i++) {
         const ls_kernel_report *k = list[i];
         const char *ref = !k->ref_done ? "-" : k->ref.verdict == LS_SAME ? "same bits" : "DIFFERS";
-        printf("  %-4d %-28.28s %-28.28s %-11s %-12.4f %6.2f %%", (int)(k - v->kernels), k->kernel, name_of(k), ref, k->oracle.worst_of_bound,
+        char name[32];
+        size_t length = strlen(name_of(k)), cut = length > 28 ? length - 25 : 0; /* the end of a path tells */
+        snprintf(name, sizeof name, "%s%s", cut ? "..." : "", name_of(k) + cut);
+        printf("  %-4d %-28.28s %-28s %-11s %-12.4f %6.2f %%", (int)(k - v->kernels), k->kernel, name, ref, k->oracle.worst_of_bound,
                100 * share(k->oracle.blind, k->oracle.elements));
         if (is_wrong(k)) {
             printf("  %s: %s", k->node, report_wrong(k)->message);

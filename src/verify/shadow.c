@@ -257,9 +257,10 @@ static ls_status judge(const ls_check_event *event, const ls_kernel_report *k, l
         return LS_OK;
     }
     const ls_tensor *root = event->group->roots[0];
-    return LS_FAIL(err, LS_ERR_DIFFERS, "%s: kernel %llu (%s), node %s #%llu, against %s: %s",
+    return LS_FAIL(err, LS_ERR_DIFFERS, "%s: kernel %llu (%s), node %s #%llu%s%.100s%s, against %s: %s",
                    event->device->id, (unsigned long long)event->kernel, event->spec->name,
-                   ls_ops[root->op].name, (unsigned long long)root->serial,
+                   ls_ops[root->op].name, (unsigned long long)root->serial, root->origin ? " of \"" : "",
+                   root->origin ? root->origin : "", root->origin ? "\"" : "",
                    wrong == &k->ref ? "ref" : "the oracle", wrong->message);
 }
 

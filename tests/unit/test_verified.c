@@ -154,6 +154,20 @@ static void test_loops(void **state) {
     world_close(&w);
 }
 
+/* An ordinary run under check names it too. */
+static void test_check_names(void **state) {
+    (void)state;
+    float x[6] = {1, 2, 3, 4, 5, 6};
+    world w = world_open("cpu");
+    ls_tensor *y = NULL;
+    ls_context_set_check(w.context, LS_CHECK_BITS);
+    assert_int_equal(ls_device_plant(w.device, "short-depth", NULL), LS_OK);
+    assert_int_equal(build(x, w.session, &y), LS_OK);
+    assert_int_equal(ls_realize(w.session, &y, 1), LS_ERR_DIFFERS);
+    assert_non_null(strstr(ls_session_error(w.session)->message, " of \"product\", against ref: "));
+    world_close(&w);
+}
+
 static ls_data *floats(ls_context *context, int n, const float *x) {
     ls_data *data = NULL;
     assert_int_equal(ls_data_create(context, LS_F32, 1, (const int64_t[]){n}, x, &data, NULL), LS_OK);
@@ -221,6 +235,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_and_reads), cmocka_unit_test(test_built), cmocka_unit_test(test_build_fails),
         cmocka_unit_test(test_loops),           cmocka_unit_test(test_bins),  cmocka_unit_test(test_plant),
+        cmocka_unit_test(test_check_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
