@@ -47,6 +47,7 @@ describe('the page of lockstep verify', { skip: missing('none') || false }, () =
             assert.equal(await tab.textContent('#verdict'), 'Right, bit for bit');
             assert.equal((await names(tab)).length, n);
             assert.equal(await tab.locator('#graph .node:not(.port)').count(), n);
+            assert.equal(await tab.getByText('fused otherwise').count(), 0); // the same kernels on both, though laid out otherwise
             assert.equal(await tab.locator('#graph .wrong').count(), 0);
             assert.deepEqual(await tab.$$eval('#graph .port text', (list) => list.map((e) => e.textContent)), ['images', 'logits']);
             assert.ok(await tab.locator('#graph .edge').count() >= n);
