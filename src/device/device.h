@@ -26,6 +26,7 @@ typedef struct ls_buffer {
     size_t size, base;
     void *handle; /* the backend's; on cpu and ref the host address */
     uint64_t serial; /* no other buffer of the device has it, ever */
+    atomic_ullong writes; /* the cpu backend's: another number after each write, no other buffer's; 0: none yet */
     /* Of a computed value: the symbols that it depends on (bit index, 63 for all from there on) and a hash
      * of their values. */
     uint64_t symbols, stamp;

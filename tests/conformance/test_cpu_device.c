@@ -92,7 +92,7 @@ static void memory_that_runs_out(void **state) {
         ls_launch launch = {.n_args = spec.n_args, .args = args, .offsets = offsets};
         atomic_store(&heap_of(&w)->fail_after, 0);
         assert_int_equal(w.device->backend->launch(w.device, binary, &launch, &err), LS_OK);
-        assert_int_equal(atomic_load(&heap_of(&w)->fail_after), 0);
+        assert_true(atomic_load(&heap_of(&w)->fail_after) <= 0); /* packed operands are kept where there is memory */
         atomic_store(&heap_of(&w)->fail_after, -1);
         ls_text text;
         ls_text_init(&text, &heap);

@@ -6,6 +6,7 @@
  * operands changes no bits. An operand is a strided view where its axes collapse; else it is packed by
  * callback (pack.c). */
 #include "backend/cpu/contract.h"
+#include "backend/cpu/kept.h"
 #include <string.h>
 
 static bool gemm_dtype(ls_dtype operand, ls_dtype acc, ls_gemm_dtype *out) {
@@ -222,7 +223,8 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
         LS_TRY(err, plan_side(binary, gemm, temps, &gemm->side[s], err));
     }
     LS_TRY(err, ls_windows_plan(binary, gemm, temps, err));
-    if (gemm->windows && !gemm->side[1].affine && gemm->side[1].lanes_k) { /* an image's lines lie along free axes */
+    if (gemm->windows && !gemm->side[1].affine &&
+        gemm->side[1].lanes_k) { /* an image's lines lie along free axes */
         gemm->side[1].lanes_k = false;
         LS_TRY(err, side_program(binary, gemm, temps, &gemm->side[1], err));
     }
@@ -365,6 +367,9 @@ static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, 
 static bool pack_before(const ls_gemm *g, const ls_gemm_phase *gemm, int s, size_t *out_bytes) {
     const ls_gemm_operand *o = s ? &g->b : &g->a;
     int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n;
+    if (o->packed) {
+        return false;
+    }
     bool contiguous = gemm->side[s].view && (o->stride_i == 1 || o->stride_k == 1);
     if (gemm->batch.n || o->absent || extent * g->k > 1 << 18 || other < 1024 || contiguous || extent < 2 ||
         other < 2) {
@@ -385,17 +390,44 @@ static size_t workspace(const ls_gemm *g, const ls_gemm_phase *gemm, size_t pack
         packed[s] = 0;
         if (pack_before(g, gemm, s, &packed[s])) {
             ls_gemm_operand *o = s ? &planned.b : &planned.a;
-            stand_in[s] =
-                (ls_gemm_packed){.isa = g->isa,
-                                 .extent = s ? g->n : g->m,
-                                 .k = g->k,
-                                 .finite = true,
-                                 .width = ls_gemm_packed_width(g->isa, s ? LS_GEMM_B : LS_GEMM_A, o->dtype)};
+            stand_in[s] = (ls_gemm_packed){
+                .isa = g->isa,
+                .extent = s ? g->n : g->m,
+                .k = g->k,
+                .finite = true,
+                .width = ls_gemm_packed_width(g->isa, s ? LS_GEMM_B : LS_GEMM_A, o->dtype, s ? g->n : g->m)};
             o->packed = &stand_in[s];
             bytes += packed[s];
         }
     }
     return bytes + ls_gemm_workspace(&planned);
+}
+
+/* Sets operands that were packed by an earlier launch, or packs them now to be kept. */
+static void use_kept(ls_gemm_launch *launch, ls_gemm *g) {
+    const ls_kernel_run *kernel = launch->kernel;
+    const ls_gemm_phase *gemm = launch->phase->gemm;
+    if (gemm->batch.n || g->m < 2 || g->n < 2 || g->k < 1) {
+        return;
+    }
+    for (int s = 0; s < 2; s++) {
+        const ls_contract_side *side = &gemm->side[s];
+        ls_gemm_operand *o = s ? &g->b : &g->a;
+        int64_t extent = s ? g->n : g->m;
+        ls_gemm_side which = s ? LS_GEMM_B : LS_GEMM_A;
+        if (!side->affine || o->absent || side->buffer >= kernel->binary->spec.n_args ||
+            kernel->binary->spec.args[side->buffer].written) {
+            continue;
+        }
+        ls_kept *kept =
+            ls_kept_find(kernel->binary->device, kernel->launch, side->buffer, launch->phase, s, extent, g->k,
+                         ls_gemm_packed_size(g->isa, which, o->dtype, extent, g->k));
+        if (kept && !kept->ready) {
+            ls_gemm_pack(g->isa, which, o, extent, g->k, kept->data, &kept->packed);
+            kept->ready = true;
+        }
+        o->packed = kept ? &kept->packed : NULL;
+    }
 }
 
 bool ls_gemm_phase_reserve(const ls_kernel_binary *binary, const ls_phase *phase) {
@@ -407,7 +439,7 @@ bool ls_gemm_phase_reserve(const ls_kernel_binary *binary, const ls_phase *phase
     }
     make_problem(binary, phase, extents, &g);
     size_t need = phase->gemm->windows ? ls_windows_workspace(binary, phase->gemm, extents)
-                                      : workspace(&g, phase->gemm, packed);
+                                       : workspace(&g, phase->gemm, packed);
     return grow_workspace(binary->device, need);
 }
 
@@ -440,6 +472,7 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
         ls_windows_run(&launch)) {
         return LS_OK;
     }
+    use_kept(&launch, &g);
     g.epilogue_ctx = &launch;
     g.parallel.pool = &launch;
     if (!grow_workspace(d, workspace(&g, gemm, packed))) {

@@ -2,9 +2,9 @@
  * a pool of threads.
  *
  * Invariants: no bit depends on the instruction set, on how many threads there are, or on how points are
- * divided among them. Scratch memory is the device's, grown when a spec is compiled; launches allocate
- * nothing and are done one at a time. */
-#include "backend/cpu/kernel.h"
+ * divided among them. Scratch memory is the device's, grown when a spec is compiled; launches are done one at a
+ * time and allocate only what they can do without: packed operands to be kept (kept.c). */
+#include "backend/cpu/kept.h"
 #include "base/numerics.h"
 #include "base/os.h"
 #include <string.h>
@@ -19,6 +19,7 @@ enum {
 static void cpu_close(ls_device *device) {
     ls_cpu_device *d = device->state;
     if (d) {
+        ls_kept_free(d);
         ls_pool_destroy(d->pool);
         ls_mutex_destroy(device->heap, d->mutex);
         ls_free(device->heap, d->scratch);
@@ -34,7 +35,8 @@ static ls_status choose_isa(ls_cpu_device *d, const char *request, ls_error *err
     switch (ls_cpu_isa_choose(&d->cpu, request, &d->isa)) {
     case LS_CPU_UNKNOWN_NAME:
         return LS_FAIL(err, LS_ERR_INVALID,
-                       "instruction set \"%s\" is unknown: expected avx512, avx2, simd128, neon or scalar", request);
+                       "instruction set \"%s\" is unknown: expected avx512, avx2, simd128, neon or scalar",
+                       request);
     case LS_CPU_NOT_HERE:
         return LS_FAIL(err, LS_ERR_DEVICE,
                        "instruction set \"%s\" is not available on this processor: the best one is %s",
@@ -100,12 +102,21 @@ static ls_status cpu_alloc(ls_device *device, size_t size, void **out_handle, ls
     return *out_handle ? LS_OK : LS_FAIL_MEMORY(err, "a buffer of the CPU");
 }
 static void cpu_free(ls_device *device, void *handle, size_t size) {
+    ls_cpu_device *d = device->state;
     (void)size;
+    ls_mutex_lock(d->mutex);
+    ls_kept_forget_buffer(d, handle);
+    ls_mutex_unlock(d->mutex);
     ls_free(device->heap, handle);
+}
+static void note_write(ls_cpu_device *d, ls_buffer *buffer) {
+    uint64_t writes = 1 + atomic_fetch_add_explicit(&d->writes, 1, memory_order_relaxed);
+    atomic_store_explicit(&buffer->writes, writes, memory_order_relaxed);
 }
 static ls_status cpu_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size,
                             ls_error *err) {
-    (void)device, (void)err;
+    (void)err;
+    note_write(device->state, dst);
     memcpy((char *)dst->handle + offset, src, size);
     return LS_OK;
 }
@@ -117,13 +128,27 @@ static ls_status cpu_download(ls_device *device, const ls_buffer *src, size_t of
 }
 static ls_status cpu_copy(ls_device *device, ls_buffer *dst, size_t dst_offset, const ls_buffer *src,
                           size_t src_offset, size_t size, ls_error *err) {
-    (void)device, (void)err;
+    (void)err;
+    note_write(device->state, dst);
     memmove((char *)dst->handle + dst_offset, (const char *)src->handle + src_offset, size);
     return LS_OK;
 }
 
 /* ---- compile ---- */
 static void cpu_destroy(ls_device *device, ls_kernel_binary *binary) {
+    ls_cpu_device *d = device->state;
+    bool contracts = false;
+    for (int i = 0; i < binary->n_phases; i++) {
+        contracts = contracts || binary->phases[i].kind == LS_PHASE_GEMM;
+    }
+    if (contracts) {
+        ls_mutex_lock(d->mutex);
+        for (int i = 0; i < binary->n_phases; i++) {
+            ls_kept_forget_owner(d, &binary->phases[i]);     /* the packed product's */
+            ls_kept_forget_owner(d, binary->phases[i].gemm); /* the windows' */
+        }
+        ls_mutex_unlock(d->mutex);
+    }
     ls_arena_free(&binary->arena);
     ls_free(device->heap, binary);
 }
@@ -145,7 +170,8 @@ static bool grow(ls_heap *heap, char **memory, size_t *have, size_t need, size_t
 static ls_status cpu_compile(ls_device *device, const ls_spec *spec, const char *strategy,
                              ls_kernel_binary **out_binary, ls_error *err) {
     ls_cpu_device *d = device->state;
-    if (strategy && strcmp(strategy, "implicit") == 0) { /* tiles, whose operands are read through index maps */
+    if (strategy &&
+        strcmp(strategy, "implicit") == 0) { /* tiles, whose operands are read through index maps */
         strategy = "tiled";
     }
     if (strategy && strcmp(strategy, "naive") && strcmp(strategy, "tiled") && strcmp(strategy, "gemv")) {
@@ -307,6 +333,9 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
     }
     for (int i = 0; i < spec->n_args; i++) {
         run.buffers[i] = (char *)launch->args[i]->handle + launch->offsets[i];
+        if (spec->args[i].written) {
+            note_write(d, launch->args[i]);
+        }
     }
     for (int i = 0; i < binary->n_temps; i++) {
         run.buffers[spec->n_args + i] = d->temps + binary->temp_offsets[i];

@@ -162,7 +162,7 @@ typedef enum ls_gemm_side { LS_GEMM_A, LS_GEMM_B } ls_gemm_side;
 size_t ls_gemm_packed_size(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent,
                            int64_t k);
 /* The width of its panels: ls_gemm_workspace asks for it where an operand will be packed later. */
-int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype);
+int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent);
 
 /*
  * Packs `operand` (a view or a callback without absent elements; batch entry 0) into `memory`, which must

@@ -179,25 +179,23 @@ void ls_gemm_pack_part(const ls_gemm_isa *isa, ls_gemm_part part, int64_t width,
     }
 }
 
-static int64_t side_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype) {
+/* Panels of A are as high as each other. */
+int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent) {
     const ls_gemm_kernels *kernels = dtype == LS_GEMM_F64 ? isa->f64 : isa->f32;
-    return side == LS_GEMM_A ? kernels->rows : 2 * kernels->lanes;
-}
-
-int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype) {
-    return side_width(isa, side, dtype);
+    int64_t panels = (extent + kernels->rows - 1) / kernels->rows;
+    return side == LS_GEMM_B ? 2 * kernels->lanes : panels > 1 ? (extent + panels - 1) / panels : kernels->rows;
 }
 
 size_t ls_gemm_packed_size(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent,
                            int64_t k) {
-    int64_t width = side_width(isa, side, dtype);
+    int64_t width = ls_gemm_packed_width(isa, side, dtype, extent);
     int64_t panels = (extent + width - 1) / width;
     return (size_t)(panels * width * k) * (dtype == LS_GEMM_F64 ? 8 : 4);
 }
 
 void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *operand, int64_t extent,
                   int64_t k, void *memory, ls_gemm_packed *out_packed) {
-    int64_t width = side_width(isa, side, operand->dtype);
+    int64_t width = ls_gemm_packed_width(isa, side, operand->dtype, extent);
     int64_t elem = operand->dtype == LS_GEMM_F64 ? 8 : 4;
     bool finite = true;
     for (int64_t i = 0; i < extent; i += width) {

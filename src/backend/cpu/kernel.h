@@ -12,6 +12,7 @@
 #include "base/thread.h"
 
 typedef struct ls_gemm_worker ls_gemm_worker;
+typedef struct ls_kept_table ls_kept_table;
 
 typedef struct ls_cpu_device {
     ls_cpu cpu;
@@ -29,6 +30,8 @@ typedef struct ls_cpu_device {
     size_t workspace_size; /* of matrix products */
     char *workspace;
     struct ls_gemm_worker *gemm_workers; /* one a thread */
+    ls_kept_table *kept;                 /* kept.c */
+    atomic_ullong writes;                /* counts them, of all buffers */
 } ls_cpu_device;
 
 typedef enum ls_phase_kind {

@@ -11,6 +11,7 @@
  * Taps are in the contraction's order of k, chunks of 512 are added as everywhere, so locked bits are those of the
  * packed product. Absent elements are +0 here: with a filter that holds an infinity or NaN the packed product is
  * used, which can leave them out. */
+#include "backend/cpu/kept.h"
 #include "backend/cpu/windows.h"
 #include <string.h>
 
@@ -256,7 +257,13 @@ static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gem
         band = ceil_div(extent, wanted);
     }
     band = ceil_div(extent, ceil_div(extent, band));
-    int64_t bytes = set_band(w, band);
+    int64_t bytes = set_band(w, band), outputs = w->band;
+    for (int i = w->outer + 1; i < w->n_dims; i++) {
+        outputs *= w->dims[i].extent;
+    }
+    if (outputs * 3 < w->columns) { /* filters' gradients: windows larger than what they move over */
+        return false;
+    }
     /* Lines that bands share are copied by each of them. */
     return bytes <= 2 * l2 &&
            (band == extent || w->dims[w->outer].size <= 3 * band * w->dims[w->outer].stride);
@@ -305,11 +312,6 @@ static int64_t panel_rows(const ls_gemm_kernels *kernels, int64_t m) {
     return rows;
 }
 
-/* Where the packed product does as well: many rows share each packed window. */
-static bool worth_it(const ls_windows *w) {
-    return w->program || w->m < 16 || w->k < 64 || w->planes <= 64;
-}
-
 /* By a free axis, without padding. */
 static bool walked_alone(const ls_window_dim *d) {
     return d->taps == 1 && d->low <= 0 && (!d->extent || d->high > d->stride * (d->extent - 1));
@@ -342,7 +344,7 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
             return LS_OK;
         }
     }
-    if (w.k < 1 || w.k > MOST_TAPS || w.m < 1 || !worth_it(&w)) {
+    if (w.k < 1 || w.k > MOST_TAPS || w.m < 1) {
         return LS_OK;
     }
     w.rows = panel_rows(w.kernels, w.m);
@@ -591,8 +593,20 @@ bool ls_windows_run(ls_gemm_launch *launch) {
     r.memory = device->workspace + filter_bytes(w, gemm, kernel->extents);
     r.outer = ls_point_count(kernel->extents, w->outer, gemm->n.axes);
     int64_t n = batches * r.outer * w->bands;
-    pack_filter(&r, batches);
-    if (w->absent && !device->gemm->moves->finite_f32(batches * w->panels * w->rows * w->k, r.filter)) {
+    ls_kept *kept = ls_kept_find(device, kernel->launch, gemm->side[0].buffer, gemm, 0, w->m, w->k,
+                                 filter_bytes(w, gemm, kernel->extents));
+    r.filter = kept ? kept->data : r.filter;
+    bool finite = kept && kept->ready && kept->finite;
+    if (!kept || !kept->ready) {
+        pack_filter(&r, batches);
+        finite =
+            !w->absent || device->gemm->moves->finite_f32(batches * w->panels * w->rows * w->k, r.filter);
+    }
+    if (kept) {
+        kept->ready = true;
+        kept->finite = finite;
+    }
+    if (!finite) {
         return false;
     }
     if (device->threads == 1 || n == 1 || n * w->columns * w->m <= INLINE_WORK / w->k) {
