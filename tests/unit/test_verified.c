@@ -168,6 +168,47 @@ static void test_check_names(void **state) {
     world_close(&w);
 }
 
+static ls_status build_loop(void *user, ls_session *s, ls_tensor **out) {
+    static const float x[3] = {1, 2, 3};
+    (void)user;
+    (void)ls_session_set_origin(s, "loop");
+    ls_tensor *carry = ls_tensor_from(s, LS_F32, LS_SHAPE(3), x), *y = NULL;
+    ls_status status = ls_loop(s, ls_dim_of(2), 1, &carry, 0, NULL, 0, twice, NULL, &y, NULL);
+    (void)ls_session_set_origin(s, "after");
+    out[0] = status == LS_OK ? ls_sum(s, ls_exp(s, y), 0, NULL, 0) : NULL;
+    return out[0] ? LS_OK : ls_session_error(s)->code;
+}
+
+/* Every allocation fails once: an error, nothing kept, and the next verification is whole. */
+static void test_out_of_memory(void **state) {
+    (void)state;
+    world w = world_open("cpu");
+    size_t before, after, peak;
+    bool more = true;
+    int failed = 0;
+    for (long n = -1; more; n++) { /* first without a failure: what a device keeps is there then */
+        ls_session *s = NULL;
+        ls_verification *v = NULL;
+        ls_context_memory(w.context, &before, &peak);
+        assert_int_equal(ls_session_create(w.context, w.device, &s, NULL), LS_OK);
+        atomic_store(&w.context->heap.fail_after, n);
+        ls_status status = ls_verify_built(s, build_loop, NULL, 1, &v);
+        more = n < 0 || atomic_load(&w.context->heap.fail_after) < 0;
+        atomic_store(&w.context->heap.fail_after, -1);
+        failed += status == LS_ERR_MEMORY;
+        assert_true(status == LS_OK ? v != NULL : v == NULL && ls_session_error(s)->code == status);
+        if (v) {
+            assert_int_equal(v->verdict, LS_SAME);
+            ls_verification_free(s, v);
+        }
+        ls_session_destroy(s);
+        ls_context_memory(w.context, &after, &peak);
+        assert_true(n < 0 || after == before);
+    }
+    assert_true(failed > 100);
+    world_close(&w);
+}
+
 static ls_data *floats(ls_context *context, int n, const float *x) {
     ls_data *data = NULL;
     assert_int_equal(ls_data_create(context, LS_F32, 1, (const int64_t[]){n}, x, &data, NULL), LS_OK);
@@ -235,7 +276,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_and_reads), cmocka_unit_test(test_built), cmocka_unit_test(test_build_fails),
         cmocka_unit_test(test_loops),           cmocka_unit_test(test_bins),  cmocka_unit_test(test_plant),
-        cmocka_unit_test(test_check_names),
+        cmocka_unit_test(test_check_names),     cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
