@@ -76,7 +76,9 @@ static int time_of(bench *b, ls_tensor *y, double *out_seconds) {
         *out_seconds = seconds[b->rounds / 2];
     }
     free(seconds);
-    int code = status != LS_OK ? fail(b) : cli_given(b->options, "profile") ? profile(b, program, NULL, none) : EXIT_FINE;
+    int code = status != LS_OK                    ? fail(b)
+               : cli_given(b->options, "profile") ? profile(b, program, NULL, none)
+                                                  : EXIT_FINE;
     ls_program_destroy(program);
     return code;
 }
@@ -153,22 +155,36 @@ static int bench_gemm(bench *b) {
 }
 
 static int bench_conv(bench *b) {
-    static const int64_t shapes[][4] = {
-        {1, 64, 56, 3}, {8, 64, 56, 3}, {128, 32, 26, 3}, {1, 64, 56, 1}}; /* batch, channels, side, kernel */
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        int64_t n = shapes[i][0], c = shapes[i][1], side = shapes[i][2], kernel = shapes[i][3],
-                pad = kernel / 2;
+    static const struct {
+        const char *what;
+        int64_t batch, in, out, side, kernel, stride, groups;
+    } rows[] = {{"conv 3x3", 1, 64, 64, 56, 3, 1, 1},      {"conv 3x3", 8, 64, 64, 56, 3, 1, 1},
+                {"conv 3x3", 128, 32, 64, 26, 3, 1, 1},    {"conv 3x3", 1, 128, 32, 14, 3, 1, 1},
+                {"conv 1x1", 1, 64, 64, 56, 1, 1, 1},      {"conv 1x1", 1, 512, 512, 7, 1, 1, 1},
+                {"conv 1x1", 1, 24, 28, 64, 1, 1, 1},      {"stem 3x3/2", 1, 3, 16, 224, 3, 2, 1},
+                {"stem 7x7/2", 1, 3, 64, 224, 7, 2, 1},    {"depth 3x3", 1, 32, 32, 112, 3, 1, 32},
+                {"depth 3x3", 8, 32, 32, 112, 3, 1, 32},   {"depth 3x3/2", 1, 64, 64, 112, 3, 2, 64},
+                {"depth 3x3", 1, 512, 512, 14, 3, 1, 512}, {"depth 3x3", 1, 512, 512, 7, 3, 1, 512},
+                {"depth 5x5", 1, 28, 28, 64, 5, 1, 28},    {"group 3x3", 1, 64, 64, 56, 3, 1, 16}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int64_t n = rows[i].batch, c = rows[i].in, side = rows[i].side, kernel = rows[i].kernel,
+                stride = rows[i].stride, pad = kernel / 2, depth = c / rows[i].groups,
+                out = (side + 2 * pad - kernel) / stride + 1;
         ls_var *vx, *vw;
         double seconds;
-        ls_conv_spec spec = {.spatial = 2, .pad_low = {pad, pad}, .pad_high = {pad, pad}};
+        ls_conv_spec spec = {.spatial = 2,
+                             .stride = {stride, stride},
+                             .groups = rows[i].groups,
+                             .pad_low = {pad, pad},
+                             .pad_high = {pad, pad}};
         ls_tensor *x = operand(b, "x", LS_SHAPE(n, c, side, side), &vx),
-                  *w = operand(b, "w", LS_SHAPE(64, c, kernel, kernel), &vw);
+                  *w = operand(b, "w", LS_SHAPE(rows[i].out, depth, kernel, kernel), &vw);
         int code = x && w ? time_of(b, ls_conv(b->w.session, x, w, NULL, &spec), &seconds) : fail(b);
         if (code != EXIT_FINE) {
             return code;
         }
-        row(b, kernel == 1 ? "conv 1x1" : "conv 3x3", n, c, side,
-            2.0 * (double)(n * side * side * 64 * c * kernel * kernel), 0, seconds);
+        row(b, rows[i].what, n, c, side,
+            2.0 * (double)(n * out * out * rows[i].out * depth * kernel * kernel), 0, seconds);
         ls_var_destroy(vx);
         ls_var_destroy(vw);
     }
@@ -260,7 +276,8 @@ static int measure(bench *b, int (*run)(bench *b)) {
     if (code != EXIT_FINE) {
         return code;
     }
-    ls_status status = ls_device_peak(b->w.device, ls_session_math(b->w.session), &b->peak_gflops, &b->peak_gbs, &err);
+    ls_status status =
+        ls_device_peak(b->w.device, ls_session_math(b->w.session), &b->peak_gflops, &b->peak_gbs, &err);
     code = status == LS_OK ? run(b) : cli_fail(err.code, err.message);
     cli_close(&b->w);
     return code;
