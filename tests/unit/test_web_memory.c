@@ -49,6 +49,8 @@ void web_free(void *data);
 #define strcspn web_strcspn
 #define strstr web_strstr
 #define qsort web_qsort
+#define strtoll web_strtoll
+long long web_strtoll(const char *restrict text, char **restrict out_end, int base);
 void *web_memchr(const void *data, int c, size_t n);
 size_t web_strlen(const char *text);
 char *web_strchr(const char *text, int c);
@@ -68,6 +70,7 @@ void web_qsort(void *data, size_t n, size_t size, int (*compare)(const void *, c
 #undef strcspn
 #undef strstr
 #undef qsort
+#undef strtoll
 
 static uint64_t state = 88172645463325252u;
 
@@ -184,8 +187,19 @@ static void test_texts(void **unused) {
     }
 }
 
+static void test_integers(void **unused) {
+    (void)unused;
+    static const char *const texts[] = {"",    "0",  "-0", "12x", "-345", "9223372036854775807", "-9223372036854775808",
+                                        "x", "-12"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char *end, *expected_end;
+        assert_true(web_strtoll(texts[i], &end, 10) == strtoll(texts[i], &expected_end, 10));
+        assert_ptr_equal(end, expected_end);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocator), cmocka_unit_test(test_sort),
-                                       cmocka_unit_test(test_texts)};
+                                       cmocka_unit_test(test_texts), cmocka_unit_test(test_integers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,11 +112,11 @@ static double guess(const decimal *d, bool *out_exact) {
 static double nearest(const decimal *d) {
     static const uint64_t infinity = UINT64_C(2047) << 52;
     uint64_t bits;
-    bool exact;
+    bool exact = false;
     if (d->n == 0 || d->exponent < -400) {
         return 0;
     }
-    double x = guess(d->exponent > 400 ? &(decimal){1, 400, "1"} : d, &exact);
+    double x = d->exponent > 400 ? 0x1.fffffffffffffp1023 : guess(d, &exact);
     if (exact) {
         return x;
     }

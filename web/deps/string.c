@@ -1,4 +1,5 @@
 /* Short ones of a C library's: texts in this library are short, and so are the lists that it sorts. */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,20 @@ char *strstr(const char *text, const char *part) {
         }
     }
     return (char *)text;
+}
+
+/* Decimal only, and what overflows wraps. */
+long long strtoll(const char *restrict text, char **restrict out_end, int base) {
+    unsigned long long value = 0;
+    (void)base;
+    bool negative = *text == '-';
+    for (text += negative; *text >= '0' && *text <= '9'; text++) {
+        value = value * 10 + (unsigned)(*text - '0');
+    }
+    if (out_end) {
+        *out_end = (char *)text;
+    }
+    return (long long)(negative ? 0 - value : value);
 }
 
 static void exchange(char *a, char *b, size_t size) {
