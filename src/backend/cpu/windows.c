@@ -481,12 +481,24 @@ static void copy_plane(const ls_gemm_moves *moves, const ls_windows *w, const in
         lines *= i < w->n_dims - 1 ? w->dims[i].length * w->dims[i].stride : 1;
         elements *= w->dims[i].length;
     }
+    bool two = w->n_dims - w->outer == 2;
+    int64_t turn = 0, turn_at = 0; /* of two dimensions: the line's phase and place, without divisions */
     for (int64_t line = 0; line < lines;
          line++) { /* row-major over u, each dimension rounded up to its phases */
         int64_t left = line, u[LS_WINDOW_DIMS] = {0}, phase = 0, at = 0;
         const float *from = image;
         bool inside = true;
-        for (int i = w->n_dims - 2; i >= w->outer; i--) {
+        if (two) {
+            const ls_window_dim *d = &w->dims[w->outer];
+            int64_t x = firsts[w->outer] + line;
+            inside = line < d->size && x >= d->low && x < d->high;
+            from += x * d->image_stride;
+            phase = turn++;
+            at = turn_at;
+            turn_at += turn == d->stride;
+            turn = turn == d->stride ? 0 : turn;
+        }
+        for (int i = w->n_dims - 2; i >= w->outer && !two; i--) {
             const ls_window_dim *d = &w->dims[i];
             int64_t size = d->length * d->stride;
             u[i] = left % size;
@@ -495,7 +507,7 @@ static void copy_plane(const ls_gemm_moves *moves, const ls_windows *w, const in
             inside = inside && u[i] < d->size && x >= d->low && x < d->high;
             from += x * d->image_stride;
         }
-        for (int i = w->outer; i < w->n_dims - 1; i++) {
+        for (int i = w->outer; i < w->n_dims - 1 && !two; i++) {
             phase = phase * w->dims[i].stride + u[i] % w->dims[i].stride;
             at = at * w->dims[i].length + u[i] / w->dims[i].stride;
         }
