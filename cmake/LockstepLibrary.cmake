@@ -103,8 +103,12 @@ function(lockstep_isa_library isa)
             lockstep_object_library(${name} ${sources})
             target_compile_definitions(${name} PRIVATE LS_ISA=${isa} LS_ISA_${upper}=1)
             # "vectorize this loop" is a wish there; a compiler that declines it is not wrong.
+            set(level ${kernel_level})
+            if(isa STREQUAL scalar AND NOT LOCKSTEP_ISAS STREQUAL scalar) # for processors without vectors, and for tests
+                set(level)
+            endif()
             target_compile_options(${name} PRIVATE
-                ${kernel_level} $<$<C_COMPILER_ID:Clang>:-Wno-pass-failed> ${flags})
+                ${level} $<$<C_COMPILER_ID:Clang>:-Wno-pass-failed> ${flags})
         endif()
     endforeach()
     set(LOCKSTEP_OBJECT_TARGETS ${LOCKSTEP_OBJECT_TARGETS} PARENT_SCOPE)
