@@ -6,10 +6,11 @@
 typedef struct fact {
     bool fixed; /* follows from constants and data */
     bool data;  /* from data */
+    bool met;   /* by the search */
     double bytes; /* of the largest value in memory that it is made of */
 } fact;
 
-static const fact *fact_of(const ls_tensor *x) {
+static fact *fact_of(const ls_tensor *x) {
     return x->mark;
 }
 
@@ -55,9 +56,10 @@ static bool collect(search *f, ls_tensor *from) {
     bool ok = ls_array_push(heap, &f->stack, from);
     while (ok && f->stack.len) {
         ls_tensor *x = f->stack.data[--f->stack.len];
-        if (!x->mark || !fact_of(x)->fixed || !fact_of(x)->data || ls_is_stored(f->session, x)) {
+        if (!x->mark || !fact_of(x)->fixed || !fact_of(x)->data || fact_of(x)->met || ls_is_stored(f->session, x)) {
             continue;
         }
+        fact_of(x)->met = true;
         if (is_folded(f->session, x)) {
             ok = ls_array_push(heap, &f->folded, x);
         } else {

@@ -1,6 +1,7 @@
 /* Packed weights that the CPU backend keeps from launch to launch: the same bits as packing each time, and dropped
- * when the weights are written. */
+ * when the weights are written or memory is wanted. */
 #include "support/world.h"
+#include <stdlib.h>
 #include <string.h>
 
 enum { RUNS = 8, C = 24, SIDE = 9, OUT = C * SIDE * SIDE, WEIGHTS = C * C * 9, K = 40, M = 20, N = 30 };
@@ -70,7 +71,94 @@ static void weights_are_packed_once(void **state) {
     world_close(&at);
 }
 
+enum { MOST = 12, ROOM = MOST * MOST * N };
+
+/* What programs over weights with symbols give while two symbols change values. */
+static void run_with_symbols(const char *device, float *y, float *z) {
+    static float images[MOST * 100];
+    world at = world_open(device);
+    ls_session *s = at.session;
+    ls_error err = {0};
+    ls_symbol *p = ls_symbol_create(at.context, "P", MOST, &err), *q = ls_symbol_create(at.context, "Q", MOST, &err);
+    ls_dim dp = ls_dim_symbol(p, 1, 0), dq = ls_dim_symbol(q, 1, 0), three = ls_dim_of(3);
+    world_ok(&at, ls_symbol_bind(s, p, MOST));
+    world_ok(&at, ls_symbol_bind(s, q, MOST));
+    fill(a, MOST * MOST * 5, 3);
+    fill(w, MOST * 9, 2);
+    fill(images, MOST * 100, 5);
+    fill(b, 5 * N, 4);
+    ls_var *va = ls_var_create(s, "a", LS_F32, (ls_shape){3, {dp, dq, ls_dim_of(5)}}, a),
+           *vw = ls_var_create(s, "w", LS_F32, (ls_shape){3, {dp, three, three}}, w),
+           *vx = ls_var_create(s, "x", LS_F32, (ls_shape){3, {dp, ls_dim_of(10), ls_dim_of(10)}}, images);
+    const int axes[] = {1, 2};
+    const ls_window_spec windows[] = {{3, 1, 1}, {3, 1, 1}};
+    ls_tensor *in = ls_input(s, "b", LS_F32, LS_SHAPE(5, N));
+    ls_tensor *each[] = {ls_window(s, ls_var_value(s, vx), 2, axes, windows), ls_var_value(s, vw)};
+    ls_tensor *out[] = {ls_matmul(s, ls_var_value(s, va), in), ls_einsum(s, "pabij,pij->pab", each, 2)};
+    ls_program *program = NULL;
+    world_ok(&at, ls_program_compile(s, &in, 1, out, 2, &program));
+    for (int i = 0; i < 3; i++, y += ROOM, z += MOST * 64) {
+        world_ok(&at, ls_symbol_bind(s, p, i == 1 ? 6 : 4)); /* as many rows of `a` in another order; more of `w` */
+        world_ok(&at, ls_symbol_bind(s, q, i == 1 ? 4 : 6));
+        for (int j = 0; j < RUNS; j++) {
+            world_ok(&at, ls_program_run(program, (const void *[]){b}, (void *[]){y, z}));
+        }
+    }
+    ls_program_destroy(program);
+    ls_var_destroy(va);
+    ls_var_destroy(vw);
+    ls_var_destroy(vx);
+    world_close(&at);
+}
+
+static void weights_with_symbols_follow_them(void **state) {
+    (void)state;
+    static float y[2][3 * ROOM], z[2][3 * MOST * 64];
+    run_with_symbols("ref", y[0], z[0]);
+    run_with_symbols("cpu", y[1], z[1]);
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+    assert_memory_equal(z[0], z[1], sizeof z[0]);
+}
+
+/* A buffer that fits beside the weights alone still fits when they are packed. */
+static void what_is_kept_gives_way(void **state) {
+    (void)state;
+    enum { SIZE = 512, LIMIT = 8 << 20 };
+    ls_error err = {0};
+    world at = {.id = "cpu"};
+    ls_context_options options = {.threads = 1, .memory_limit = LIMIT};
+    assert_int_equal(ls_context_create(&options, &at.context, &err), LS_OK);
+    assert_int_equal(ls_device_open(at.context, "cpu", &at.device, &err), LS_OK);
+    assert_int_equal(ls_session_create(at.context, at.device, &at.session, &err), LS_OK);
+    ls_session *s = at.session;
+    float *rows = calloc(SIZE * SIZE, sizeof *rows);
+    assert_non_null(rows);
+    ls_var *v = ls_var_create(s, "w", LS_F32, LS_SHAPE(SIZE, SIZE), rows), *more = NULL;
+    ls_tensor *in = ls_input(s, "x", LS_F32, LS_SHAPE(4, SIZE)), *y = ls_matmul(s, in, ls_var_value(s, v));
+    ls_program *program = NULL;
+    world_ok(&at, ls_program_compile(s, &in, 1, &y, 1, &program));
+    size_t before, after;
+    world_ok(&at, ls_program_run(program, (const void *[]){rows}, NULL));
+    ls_context_memory(at.context, &before, NULL);
+    for (int i = 0; i < RUNS; i++) {
+        world_ok(&at, ls_program_run(program, (const void *[]){rows}, NULL));
+    }
+    ls_context_memory(at.context, &after, NULL);
+    assert_true(after >= before + SIZE * SIZE * sizeof *rows); /* it is kept */
+    int64_t fits = (int64_t)(LIMIT - after + SIZE * SIZE * sizeof *rows / 2) / (int64_t)sizeof *rows;
+    more = ls_var_create(s, "more", LS_F32, LS_SHAPE(fits), NULL);
+    assert_non_null(more);
+    world_ok(&at, ls_program_run(program, (const void *[]){rows}, NULL));
+    ls_program_destroy(program);
+    ls_var_destroy(v);
+    ls_var_destroy(more);
+    free(rows);
+    world_close(&at);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_are_packed_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_are_packed_once),
+                                       cmocka_unit_test(weights_with_symbols_follow_them),
+                                       cmocka_unit_test(what_is_kept_gives_way)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

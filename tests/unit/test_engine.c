@@ -444,6 +444,25 @@ static void programs_compute_constants_once(void **state) {
     ls_program_destroy(p);
 }
 
+/* What follows from data and grows is looked at once, however often it is read. */
+static void searches_for_constants_are_linear(void **state) {
+    (void)state;
+    int8_t steps[] = {1, 2, 3};
+    float in[] = {0.5f, 0.5f, 0.5f}, out[3];
+    ls_tensor *x = ls_input(s, "x", LS_F32, LS_SHAPE(3)), *y = ls_cast(s, ls_tensor_from(s, LS_I8, LS_SHAPE(3), steps), LS_F32);
+    for (int i = 0; i < 60; i++) { /* as many paths as 2^60 */
+        y = ls_mul(s, ls_add(s, y, y), ls_full(s, LS_F32, LS_SCALAR, 0.5));
+    }
+    y = ls_add(s, x, y);
+    ls_program *p;
+    world_ok(&w, ls_program_compile(s, &x, 1, &y, 1, &p));
+    world_ok(&w, ls_program_run(p, (const void *[]){in}, (void *[]){out}));
+    for (int i = 0; i < 3; i++) {
+        assert_true(out[i] == (float)(i + 1) + 0.5f);
+    }
+    ls_program_destroy(p);
+}
+
 static void programs_replay(void **state) {
     (void)state;
     float a[] = {1, 2}, out[2], count = 0;
@@ -907,6 +926,7 @@ int main(void) {
         TEST(values_of_other_symbol_values_are_not_used),
         TEST(programs_replay),
         TEST(programs_compute_constants_once),
+        TEST(searches_for_constants_are_linear),
         TEST(programs_take_symbols),
         TEST(programs_outlive_what_they_hold),
         TEST(loops_carry_and_stack),

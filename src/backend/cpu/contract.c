@@ -160,11 +160,21 @@ static int64_t inner_stride(const ls_spec *spec, int32_t value, const ls_axis_gr
     return 0;
 }
 
+static bool fixed_extents(const ls_spec *spec, const ls_axis_group *group) {
+    bool fixed = true;
+    for (int i = 0; i < group->n; i++) {
+        fixed = fixed && ls_dim_is_fixed(spec->extents_of_axes[group->axes[i]]);
+    }
+    return fixed;
+}
+
 static ls_status plan_side(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps,
                            ls_contract_side *side, ls_error *err) {
     const ls_spec *spec = &binary->spec;
     side->element = (ls_dtype)spec->values[side->value].dtype;
     side->affine = affine_side(spec, temps, side);
+    side->fixed =
+        fixed_extents(spec, &gemm->batch) && fixed_extents(spec, side->free) && fixed_extents(spec, &gemm->k);
     if (!side->affine) {
         int64_t i = inner_stride(spec, side->value, side->free),
                 k = inner_stride(spec, side->value, &gemm->k);
@@ -415,13 +425,11 @@ static void use_kept(ls_gemm_launch *launch, ls_gemm *g) {
         ls_gemm_operand *o = s ? &g->b : &g->a;
         int64_t extent = s ? g->n : g->m;
         ls_gemm_side which = s ? LS_GEMM_B : LS_GEMM_A;
-        if (!side->affine || o->absent || side->buffer >= kernel->binary->spec.n_args ||
-            kernel->binary->spec.args[side->buffer].written) {
+        if (!side->affine || !side->fixed || o->absent || kernel->binary->spec.args[side->buffer].written) {
             continue;
         }
-        ls_kept *kept =
-            ls_kept_find(kernel->binary->device, kernel->launch, side->buffer, launch->phase, s, extent, g->k,
-                         ls_gemm_packed_size(g->isa, which, o->dtype, extent, g->k));
+        ls_kept *kept = ls_kept_find(kernel->binary->device, kernel->launch, side->buffer, launch->phase, s,
+                                     ls_gemm_packed_size(g->isa, which, o->dtype, extent, g->k));
         if (kept && !kept->ready) {
             ls_gemm_pack(g->isa, which, o, extent, g->k, kept->data, &kept->packed);
             kept->ready = true;
@@ -475,6 +483,9 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
     use_kept(&launch, &g);
     g.epilogue_ctx = &launch;
     g.parallel.pool = &launch;
+    if (!grow_workspace(d, workspace(&g, gemm, packed))) {
+        g.a.packed = g.b.packed = NULL; /* another plan, whose memory the compilation reserved */
+    }
     if (!grow_workspace(d, workspace(&g, gemm, packed))) {
         return LS_FAIL_MEMORY(err, "the workspace of a contraction");
     }

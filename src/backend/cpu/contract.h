@@ -24,6 +24,7 @@ typedef struct ls_contract_side {
     bool view;    /* a plain strided matrix: view_i, view_k */
     bool absent;  /* elements whose predicates fail are absent, else +0 */
     bool lanes_k; /* of the program */
+    bool fixed;   /* no symbol changes which elements a packing holds, or their order */
     int buffer;
     ls_ix_sum sum;
     int64_t view_i, view_k;

@@ -98,7 +98,14 @@ static ls_status cpu_open(ls_device *device, int index, ls_error *err) {
 }
 
 static ls_status cpu_alloc(ls_device *device, size_t size, void **out_handle, ls_error *err) {
+    ls_cpu_device *d = device->state;
     *out_handle = ls_alloc(device->heap, size);
+    if (!*out_handle) { /* what is kept can be packed again */
+        ls_mutex_lock(d->mutex);
+        ls_kept_free(d);
+        ls_mutex_unlock(d->mutex);
+        *out_handle = ls_alloc(device->heap, size);
+    }
     return *out_handle ? LS_OK : LS_FAIL_MEMORY(err, "a buffer of the CPU");
 }
 static void cpu_free(ls_device *device, void *handle, size_t size) {
@@ -109,6 +116,7 @@ static void cpu_free(ls_device *device, void *handle, size_t size) {
     ls_mutex_unlock(d->mutex);
     ls_free(device->heap, handle);
 }
+/* Under the mutex of launches, or after the write: what a launch packs meanwhile is not kept as the new content. */
 static void note_write(ls_cpu_device *d, ls_buffer *buffer) {
     uint64_t writes = 1 + atomic_fetch_add_explicit(&d->writes, 1, memory_order_relaxed);
     atomic_store_explicit(&buffer->writes, writes, memory_order_relaxed);
@@ -116,8 +124,8 @@ static void note_write(ls_cpu_device *d, ls_buffer *buffer) {
 static ls_status cpu_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size,
                             ls_error *err) {
     (void)err;
-    note_write(device->state, dst);
     memcpy((char *)dst->handle + offset, src, size);
+    note_write(device->state, dst);
     return LS_OK;
 }
 static ls_status cpu_download(ls_device *device, const ls_buffer *src, size_t offset, void *dst, size_t size,
@@ -129,8 +137,8 @@ static ls_status cpu_download(ls_device *device, const ls_buffer *src, size_t of
 static ls_status cpu_copy(ls_device *device, ls_buffer *dst, size_t dst_offset, const ls_buffer *src,
                           size_t src_offset, size_t size, ls_error *err) {
     (void)err;
-    note_write(device->state, dst);
     memmove((char *)dst->handle + dst_offset, (const char *)src->handle + src_offset, size);
+    note_write(device->state, dst);
     return LS_OK;
 }
 
@@ -167,6 +175,17 @@ static bool grow(ls_heap *heap, char **memory, size_t *have, size_t need, size_t
     return true;
 }
 
+/* Makes room for the launches of a kernel; under the mutex. */
+static bool reserve(ls_cpu_device *d, const ls_kernel_binary *b) {
+    size_t scratch = (b->scratch_size + 4095) & ~(size_t)4095;
+    bool ok = grow(d->heap, &d->scratch, &d->scratch_size, scratch, (size_t)d->threads) &&
+              grow(d->heap, &d->temps, &d->temps_size, b->temps_size, 1);
+    for (int i = 0; i < b->n_phases && ok; i++) {
+        ok = b->phases[i].kind != LS_PHASE_GEMM || ls_gemm_phase_reserve(b, &b->phases[i]);
+    }
+    return ok;
+}
+
 static ls_status cpu_compile(ls_device *device, const ls_spec *spec, const char *strategy,
                              ls_kernel_binary **out_binary, ls_error *err) {
     ls_cpu_device *d = device->state;
@@ -194,11 +213,10 @@ static ls_status cpu_compile(ls_device *device, const ls_spec *spec, const char 
     }
     if (status == LS_OK) {
         ls_mutex_lock(d->mutex);
-        size_t scratch = (b->scratch_size + 4095) & ~(size_t)4095;
-        bool ok = grow(device->heap, &d->scratch, &d->scratch_size, scratch, (size_t)d->threads) &&
-                  grow(device->heap, &d->temps, &d->temps_size, b->temps_size, 1);
-        for (int i = 0; i < b->n_phases && ok; i++) {
-            ok = b->phases[i].kind != LS_PHASE_GEMM || ls_gemm_phase_reserve(b, &b->phases[i]);
+        bool ok = reserve(d, b);
+        if (!ok && d->kept) { /* what is kept can be packed again */
+            ls_kept_free(d);
+            ok = reserve(d, b);
         }
         ls_mutex_unlock(d->mutex);
         status = ok ? LS_OK : LS_FAIL_MEMORY(err, "the scratch memory of a kernel of the CPU");

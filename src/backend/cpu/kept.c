@@ -1,9 +1,9 @@
 /* Packed operands that are kept from launch to launch: a network's weights are packed once.
  *
- * An operand is known by its buffer, its offset, and the contraction that packs it; the buffer's count of writes
- * says whether it is still the same. What has been the same for several launches is worth keeping. All under the
- * device's mutex. Kept memory is the device's heap's, and so within the context's limit; without memory nothing is
- * kept. */
+ * An operand is known by its buffer, its offset, and the contraction that packs it, in which its extents are fixed; the
+ * buffer's count of writes says whether it is still the same. What has been the same for several launches is worth
+ * keeping. All under the device's mutex. Kept memory is the device's heap's, and so within the context's limit; it is
+ * given back when there is none left for a buffer or a kernel, and without memory nothing is kept. */
 #include "backend/cpu/kept.h"
 #include <string.h>
 
@@ -24,7 +24,7 @@ static ls_kept **bucket_of(ls_kept_table *table, const void *handle, size_t offs
 }
 
 ls_kept *ls_kept_find(ls_cpu_device *d, const ls_launch *launch, int arg, const void *owner, int side,
-                      int64_t extent, int64_t k, size_t bytes) {
+                      size_t bytes) {
     const ls_buffer *buffer = launch->args[arg];
     uint64_t writes = atomic_load_explicit(&buffer->writes, memory_order_relaxed);
     if (!writes || bytes > MOST_BYTES) {
@@ -51,13 +51,11 @@ ls_kept *ls_kept_find(ls_cpu_device *d, const ls_launch *launch, int arg, const 
                        .side = side};
         *at = e;
     }
-    if (e->writes != writes || e->extent != extent || e->k != k) {
+    if (e->writes != writes) {
         ls_free(d->heap, e->data);
         e->data = NULL;
         e->sightings = 0;
         e->writes = writes;
-        e->extent = extent;
-        e->k = k;
     }
     if (!e->data && e->sightings++ >= SIGHTINGS) {
         e->data = ls_alloc(d->heap, bytes);

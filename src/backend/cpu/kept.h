@@ -10,16 +10,16 @@ typedef struct ls_kept {
     size_t offset;
     int side, sightings;
     uint64_t writes;
-    int64_t extent, k;
     bool ready, finite; /* packed; without infinities and NaN */
     ls_gemm_packed packed;
     void *data; /* the bytes asked for */
 } ls_kept;
 
 /* The place of argument `arg` of this launch, packed for `owner`, with room for `bytes`; the caller packs into it
- * when it is not `ready`. NULL: it has not been the same for long enough, or there is no memory. */
+ * when it is not `ready`. The side's extents are fixed, so that an owner always asks for the same. NULL: it has not been
+ * the same for long enough, or there is no memory. */
 ls_kept *ls_kept_find(ls_cpu_device *device, const ls_launch *launch, int arg, const void *owner, int side,
-                      int64_t extent, int64_t k, size_t bytes);
+                      size_t bytes);
 void ls_kept_forget_buffer(ls_cpu_device *device, const void *handle);
 void ls_kept_forget_owner(ls_cpu_device *device, const void *owner);
 void ls_kept_free(ls_cpu_device *device);

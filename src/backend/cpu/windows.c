@@ -314,7 +314,8 @@ static int64_t panel_rows(const ls_gemm_kernels *kernels, int64_t m) {
 
 /* By a free axis, without padding. */
 static bool walked_alone(const ls_window_dim *d) {
-    return d->taps == 1 && d->low <= 0 && (!d->extent || d->high > d->stride * (d->extent - 1));
+    bool whole = d->extent ? d->high > d->stride * (d->extent - 1) : d->high == INT32_MAX;
+    return d->taps == 1 && d->low <= 0 && whole;
 }
 
 ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps, ls_error *err) {
@@ -605,8 +606,9 @@ bool ls_windows_run(ls_gemm_launch *launch) {
     r.memory = device->workspace + filter_bytes(w, gemm, kernel->extents);
     r.outer = ls_point_count(kernel->extents, w->outer, gemm->n.axes);
     int64_t n = batches * r.outer * w->bands;
-    ls_kept *kept = ls_kept_find(device, kernel->launch, gemm->side[0].buffer, gemm, 0, w->m, w->k,
-                                 filter_bytes(w, gemm, kernel->extents));
+    ls_kept *kept = gemm->side[0].fixed ? ls_kept_find(device, kernel->launch, gemm->side[0].buffer, gemm, 0,
+                                                       filter_bytes(w, gemm, kernel->extents))
+                                        : NULL;
     r.filter = kept ? kept->data : r.filter;
     bool finite = kept && kept->ready && kept->finite;
     if (!kept || !kept->ready) {
