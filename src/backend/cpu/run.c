@@ -538,6 +538,17 @@ static void run_section(ls_run *run, ls_section section, int64_t n) {
     }
 }
 
+/* What all lanes share. Without lanes nobody reads it, and what it would be made of may not be there. */
+static void run_once(ls_run *run, ls_section section) {
+    bool any = true;
+    for (int i = 0; i < run->program->n_lane_axes; i++) {
+        any = any && run->extents[run->program->lane_axes[i]] > 0;
+    }
+    if (any) {
+        run_section(run, section, 1);
+    }
+}
+
 void ls_run_begin(ls_run *run, const ls_program *program, void *memory) {
     run->program = program;
     run->regs = aligned(memory);
@@ -546,14 +557,14 @@ void ls_run_begin(ls_run *run, const ls_program *program, void *memory) {
         run->regs[i] = run->memory + program->reg_offsets[i];
     }
     memset(run->coords, 0, sizeof run->coords);
-    run_section(run, LS_SECTION_LAUNCH, 1);
+    run_once(run, LS_SECTION_LAUNCH);
 }
 
 void ls_run_point(ls_run *run) {
     for (int i = 0; i < run->program->n_lane_axes; i++) {
         run->coords[run->program->lane_axes[i]] = 0;
     }
-    run_section(run, LS_SECTION_POINT, 1);
+    run_once(run, LS_SECTION_POINT);
 }
 
 void ls_run_lanes(ls_run *run, int64_t first, int64_t n) {

@@ -10,6 +10,9 @@ void *ls_ref_arg(const ls_ref_run *run, int32_t arg) {
     return (char *)run->launch->args[arg]->handle + run->launch->offsets[arg];
 }
 
+static int64_t divisor(int64_t b) { /* of an empty space: nothing is read through it */
+    return b < 1 ? 1 : b;
+}
 static int64_t floor_div(int64_t a, int64_t b) {
     int64_t q = a / b;
     return q - (a % b != 0 && (a < 0) != (b < 0));
@@ -39,9 +42,9 @@ int64_t ls_ref_index(ls_ref_run *run, int32_t id) {
     case LS_IX_MUL:
         return ls_ref_index(run, ix->a) * ls_ref_index(run, ix->b);
     case LS_IX_DIV:
-        return floor_div(ls_ref_index(run, ix->a), ls_ref_index(run, ix->b));
+        return floor_div(ls_ref_index(run, ix->a), divisor(ls_ref_index(run, ix->b)));
     case LS_IX_MOD: {
-        int64_t a = ls_ref_index(run, ix->a), b = ls_ref_index(run, ix->b);
+        int64_t a = ls_ref_index(run, ix->a), b = divisor(ls_ref_index(run, ix->b));
         return a - floor_div(a, b) * b;
     }
     }

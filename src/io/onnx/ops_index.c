@@ -14,11 +14,28 @@ static ls_tensor *positive(ls_onnx_node *n, ls_tensor *index, ls_tensor *extents
     return zero ? ls_where(n->s, ls_lt(n->s, index, zero), ls_add(n->s, index, extents), index) : NULL;
 }
 
+/* Known indices along an axis whose extent has a symbol: the values for which all of them are there. */
+static ls_status known_index(ls_onnx_node *n, int i, ls_dim extent) {
+    int64_t *list, least = 0;
+    int count;
+    bool fits = true;
+    LS_TRY(n->err, ls_onnx_ints(n, i, &list, &count));
+    for (int k = 0; k < count; k++) { /* -1 needs one element, as 0 does */
+        int64_t needs = list[k] < 0 ? (list[k] == INT64_MIN ? INT64_MAX : -list[k]) : list[k] + (list[k] < INT64_MAX);
+        least = needs > least ? needs : least;
+    }
+    LS_TRY(n->err, ls_onnx_at_least(n, extent, ls_dim_of(least), &fits));
+    return fits ? LS_OK : ls_onnx_fail(n, LS_ERR_RANGE, "an index needs an extent of %" PRId64 " or more", least);
+}
+
 /* Operand i, indices along an axis of an extent. Those that are known are checked here. */
 static ls_status read_index(ls_onnx_node *n, int i, ls_dim extent, ls_tensor **out_index) {
     *out_index = ls_onnx_in(n, i);
     if (!*out_index) {
         return ls_onnx_out(n, 0, NULL);
+    }
+    if (n->in[i]->known && extent.symbol) {
+        LS_TRY(n->err, known_index(n, i, extent));
     }
     if (!n->in[i]->known || extent.symbol) {
         *out_index = positive(n, *out_index, ls_cast(n->s, ls_onnx_extent_tensor(n, extent), ls_tensor_dtype(*out_index)));

@@ -2,6 +2,7 @@
  *
  * Geometry is read once, by `geometry`: auto_pad becomes pads, and ceil_mode becomes more padding at the end, absent so that it
  * neither wins nor counts. */
+#include "io/onnx/extent.h"
 #include "io/onnx/windows.h"
 #include <inttypes.h>
 #include <string.h>
@@ -380,7 +381,11 @@ static ls_status lrn(ls_onnx_node *n) {
     int64_t size = ls_onnx_attr_int(n, "size", 0);
     double alpha = ls_onnx_attr_float(n, "alpha", 0.0001f), beta = ls_onnx_attr_float(n, "beta", 0.75);
     double bias = ls_onnx_attr_float(n, "bias", 1);
-    return ls_onnx_out(n, 0, ls_local_response_norm(n->s, ls_onnx_in(n, 0), size, alpha, beta, bias));
+    ls_tensor *x = ls_onnx_in(n, 0);
+    const ls_shape shape = x ? ls_tensor_shape(x) : LS_SCALAR;
+    bool any;
+    LS_TRY(n->err, shape.rank > 1 ? ls_onnx_at_least(n, shape.dim[1], ls_dim_of(1), &any) : LS_OK); /* or the builder says that it is empty */
+    return ls_onnx_out(n, 0, ls_local_response_norm(n->s, x, size, alpha, beta, bias));
 }
 
 static ls_status dropout(ls_onnx_node *n) {

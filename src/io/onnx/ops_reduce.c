@@ -186,7 +186,8 @@ static ls_status arg_extreme(ls_onnx_node *n, bool largest) {
     }
     const ls_shape shape = ls_tensor_shape(x);
     LS_TRY(n->err, ls_onnx_axis(n, ls_onnx_attr_int(n, "axis", 0), shape.rank, &axis));
-    bool last = ls_onnx_attr_int(n, "select_last_index", 0) != 0;
+    bool any, last = ls_onnx_attr_int(n, "select_last_index", 0) != 0;
+    LS_TRY(n->err, ls_onnx_at_least(n, shape.dim[axis], ls_dim_of(1), &any)); /* or the builder says that it is empty */
     int keep = ls_onnx_attr_int(n, "keepdims", 1) != 0;
     x = last ? ls_flip(s, x, axis) : x;
     ls_tensor *y = largest ? ls_argmax(s, x, 1, &axis, keep) : ls_argmin(s, x, 1, &axis, keep);

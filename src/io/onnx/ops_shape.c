@@ -56,7 +56,11 @@ static ls_status reshape(ls_onnx_node *n) {
         }
         to.dim[i] = dims[i];
     }
-    if (hole >= 0 && known.offset == 0) {
+    bool any = known.offset != 0;
+    for (int i = 0; i < count && hole >= 0 && any; i++) {
+        LS_TRY(n->err, dims[i].symbol ? ls_onnx_at_least(n, dims[i], ls_dim_of(1), &any) : LS_OK);
+    }
+    if (hole >= 0 && !any) {
         return ls_onnx_fail(n, LS_ERR_SHAPE, "the new shape's -1 cannot be told: it has no elements");
     }
     return shaped(n, x, &to);

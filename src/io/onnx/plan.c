@@ -114,8 +114,9 @@ static ls_status compile(ls_runner *r, ls_onnx_run *run, const ls_data *const *i
                 return LS_FAIL_MEMORY(err, "an input");
             }
         } else if (inputs[i]) {
-            from[n_from] =
-                ls_input(s, ls_model_input(model, i).name, ls_data_dtype(inputs[i]), input_shape(p, i));
+            const ls_shape shape = input_shape(p, i);
+            ls_onnx_range_see(&run->range, &shape);
+            from[n_from] = ls_input(s, ls_model_input(model, i).name, ls_data_dtype(inputs[i]), shape);
             in[i] = from[n_from] ? ls_onnx_run_tensor(run, from[n_from], ls_onnx_input_type(model, i)) : NULL;
             n_from++;
             if (!in[i]) {
@@ -151,12 +152,21 @@ static bool is_setting(const ls_data *data) {
     return (dtype == LS_I64 || dtype == LS_I32 || dtype == LS_BOOL) && ls_data_numel(data) <= 8;
 }
 
+/* Has input i extents that follow the plan's pattern? It is data then: its numbers at the present extents say nothing of others. */
+static bool is_symbolic(const ls_onnx_plan *p, int i) {
+    bool any = false;
+    for (int k = 0; k < ONNX_SHAPE_WORDS; k++) {
+        any |= p->pattern.scale[i * ONNX_SHAPE_WORDS + k] != 0;
+    }
+    return any;
+}
+
 /* Compiles for the inputs' shapes and, the second time, for the settings among them. LS_ERR_UNSUPPORTED with *out_needs_values: neither does. */
 static ls_status compile_plan(ls_runner *r, const ls_data *const *inputs, bool settings, bool stated,
                               ls_onnx_plan *p, int64_t *inout_bound, bool *out_needs_values, ls_error *err) {
     ls_onnx_run run;
     for (int i = 0; settings && i < r->n_in; i++) {
-        if (inputs[i] && is_setting(inputs[i]) && !ls_onnx_state_of_input(r, i)) {
+        if (inputs[i] && is_setting(inputs[i]) && !is_symbolic(p, i) && !ls_onnx_state_of_input(r, i)) {
             p->fixed[i] = ls_data_retain((ls_data *)inputs[i]);
         }
     }

@@ -133,13 +133,14 @@ static ls_status sort_inputs(const ls_model *model, int n, const ls_named_data *
             return LS_FAIL(err, LS_ERR_INVALID, "%s: input \"%s\" is given twice, or is a state", model->name, inputs[i].name);
         }
         out[at] = inputs[i].data;
-        const ls_model_port port = ls_model_input(model, at);
-        LS_TRY(err, ls_onnx_check_port(model, &port, ls_data_dtype(out[at]), ls_data_rank(out[at]), ls_data_dims(out[at]), err));
     }
     for (int i = 0; i < ls_model_input_count(model); i++) {
         ls_model_port port = ls_model_input(model, i);
         if (!out[i] && !port.has_default) {
             return LS_FAIL(err, LS_ERR_INVALID, "%s: input \"%s\" is not given", model->name, port.name);
+        }
+        if (out[i]) {
+            LS_TRY(err, ls_onnx_check_port(model, &port, ls_data_dtype(out[i]), ls_data_rank(out[i]), ls_data_dims(out[i]), err));
         }
     }
     return LS_OK;
@@ -452,11 +453,9 @@ ls_status ls_runner_run(ls_runner *r, int n_inputs, const ls_named_data *inputs,
     const ls_data **sorted = NULL;
     ls_status status = take_inputs(r, n_inputs, inputs, &sorted, &err);
     memset(out_outputs, 0, sizeof *out_outputs * (size_t)r->n_out);
-    if (status == LS_OK) {
-        status = run_sorted(r, sorted, out_outputs, &err);
-        if (status != LS_OK) { /* what it has overwritten is not known */
-            ls_runner_reset_state(r);
-        }
+    status = status == LS_OK ? run_sorted(r, sorted, out_outputs, &err) : status;
+    if (status != LS_OK && status != LS_ERR_AGAIN) { /* what it has overwritten is not known */
+        ls_runner_reset_state(r);
     }
     for (int i = 0; i < r->n_out && status != LS_OK; i++) {
         ls_data_release(out_outputs[i]);

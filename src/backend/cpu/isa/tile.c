@@ -225,6 +225,9 @@ static void index_mul(void *dst, const void *a, const void *b, const void *c, in
         d[i] = x[i] * y[i];
     }
 }
+static int64_t divisor(int64_t y) { /* of an empty space: nothing is read through it */
+    return y < 1 ? 1 : y;
+}
 static int64_t floor_div(int64_t x, int64_t y) {
     if (((uint64_t)x | (uint64_t)y) >> 32 == 0) {
         return (uint32_t)x / (uint32_t)y;
@@ -237,7 +240,7 @@ static void index_div(void *dst, const void *a, const void *b, const void *c, in
     const int64_t *x = a, *y = b;
     (void)c;
     for (int64_t i = 0; i < n; i++) {
-        d[i] = floor_div(x[i], y[i]);
+        d[i] = floor_div(x[i], divisor(y[i]));
     }
 }
 static void index_mod(void *dst, const void *a, const void *b, const void *c, int64_t n) {
@@ -245,7 +248,8 @@ static void index_mod(void *dst, const void *a, const void *b, const void *c, in
     const int64_t *x = a, *y = b;
     (void)c;
     for (int64_t i = 0; i < n; i++) {
-        d[i] = x[i] - floor_div(x[i], y[i]) * y[i];
+        int64_t by = divisor(y[i]);
+        d[i] = x[i] - floor_div(x[i], by) * by;
     }
 }
 
