@@ -156,9 +156,44 @@ static void what_is_kept_gives_way(void **state) {
     world_close(&at);
 }
 
+static ls_status multiply(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs,
+                          ls_tensor **out_carry, ls_tensor **out_ys) {
+    (void)ctx, (void)iteration, (void)out_ys;
+    out_carry[0] = ls_matmul(s, xs[0], carry[0]);
+    return LS_OK;
+}
+
+/* A loop reads its slices at as many places as it has iterations: no memory stays for each of them. */
+static void slices_of_loops_leave_little(void **state) {
+    (void)state;
+    enum { TRIP = 40000 };
+    world at = world_open_with("cpu", 1, NULL);
+    ls_session *s = at.session;
+    float *xs = calloc(TRIP * 4, sizeof *xs), y[4], first[] = {1, 2, 3, 4};
+    assert_non_null(xs);
+    for (int i = 0; i < TRIP; i++) { /* each exchanges two rows */
+        xs[4 * i + 1] = xs[4 * i + 2] = 1;
+    }
+    ls_tensor *in = ls_input(s, "x", LS_F32, LS_SHAPE(TRIP, 2, 2)), *out;
+    ls_tensor *carry = ls_tensor_from(s, LS_F32, LS_SHAPE(2, 2), first);
+    world_ok(&at, ls_loop(s, ls_dim_of(TRIP), 1, &carry, 1, &in, 0, multiply, NULL, &out, NULL));
+    ls_program *program = NULL;
+    size_t before, after;
+    world_ok(&at, ls_program_compile(s, &in, 1, &out, 1, &program));
+    ls_context_memory(at.context, &before, NULL);
+    world_ok(&at, ls_program_run(program, (const void *[]){xs}, (void *[]){y}));
+    ls_context_memory(at.context, &after, NULL);
+    assert_memory_equal(y, first, sizeof y);
+    assert_true(after < before + (1 << 20));
+    ls_program_destroy(program);
+    free(xs);
+    world_close(&at);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(weights_are_packed_once),
                                        cmocka_unit_test(weights_with_symbols_follow_them),
-                                       cmocka_unit_test(what_is_kept_gives_way)};
+                                       cmocka_unit_test(what_is_kept_gives_way),
+                                       cmocka_unit_test(slices_of_loops_leave_little)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,7 +116,8 @@ static void cpu_free(ls_device *device, void *handle, size_t size) {
     ls_mutex_unlock(d->mutex);
     ls_free(device->heap, handle);
 }
-/* Under the mutex of launches, or after the write: what a launch packs meanwhile is not kept as the new content. */
+/* Under the mutex of launches, or after the write: what a launch packs meanwhile is not kept as the new
+ * content. */
 static void note_write(ls_cpu_device *d, ls_buffer *buffer) {
     uint64_t writes = 1 + atomic_fetch_add_explicit(&d->writes, 1, memory_order_relaxed);
     atomic_store_explicit(&buffer->writes, writes, memory_order_relaxed);

@@ -16,8 +16,8 @@ typedef struct ls_kept {
 } ls_kept;
 
 /* The place of argument `arg` of this launch, packed for `owner`, with room for `bytes`; the caller packs into it
- * when it is not `ready`. The side's extents are fixed, so that an owner always asks for the same. NULL: it has not been
- * the same for long enough, or there is no memory. */
+ * when it is not `ready`. The side's extents are fixed, so that an owner always asks for the same. NULL: it has
+ * not been the same for long enough, or there is no memory. */
 ls_kept *ls_kept_find(ls_cpu_device *device, const ls_launch *launch, int arg, const void *owner, int side,
                       size_t bytes);
 void ls_kept_forget_buffer(ls_cpu_device *device, const void *handle);
