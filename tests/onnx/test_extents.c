@@ -163,6 +163,26 @@ static void test_division(void **state) {
     }
 }
 
+/* The sum of what an index finds in an array without elements: nothing is looked up, so nothing is out of range. */
+static void test_empty_lookup(void **state) {
+    (void)state;
+    static const char *const devices[2] = {"cpu", "ref"};
+    for (int d = 0; d < 2; d++) {
+        world w = world_open_with(devices[d], 1, NULL);
+        ls_session *s = w.session;
+        const int axis = 0;
+        float sum[3] = {1, 1, 1};
+        ls_tensor *table = ls_input(s, "table", LS_F32, LS_SHAPE(0, 3)), *at = ls_input(s, "at", LS_I64, LS_SHAPE(0));
+        ls_tensor *y = ls_sum(s, ls_gather(s, table, at, 0), 1, &axis, 0);
+        ls_program *p;
+        world_ok(&w, ls_program_compile(s, (ls_tensor *[]){table, at}, 2, &y, 1, &p));
+        world_ok(&w, ls_program_run(p, (const void *[]){sum, sum}, (void *[]){sum}));
+        assert_true(sum[0] == 0 && sum[1] == 0 && sum[2] == 0);
+        ls_program_destroy(p);
+        world_close(&w);
+    }
+}
+
 /* A state that the model's input does not allow is refused as an input is, and the run after that is the first again. */
 static void test_states(void **state) {
     (void)state;
@@ -203,6 +223,6 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cpu), cmocka_unit_test(test_ref), cmocka_unit_test(test_division), cmocka_unit_test(test_states)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cpu), cmocka_unit_test(test_ref), cmocka_unit_test(test_division), cmocka_unit_test(test_empty_lookup), cmocka_unit_test(test_states)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -73,7 +73,11 @@ size_t ls_phase_extra(const ls_spec *spec, const ls_phase *phase) {
 
 void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t *offset, ls_run *run) {
     ls_kernel_run *kernel = task->kernel;
-    *run = (ls_run){.spec = &kernel->binary->spec,
+    const ls_phase *phase = task->phase;
+    bool reduces = phase->value != LS_SPEC_NONE && program != &phase->finish;
+    const ls_value *v = reduces ? &kernel->binary->spec.values[phase->value] : NULL;
+    *run = (ls_run){.empty = v && ls_point_count(kernel->extents, v->n_bound, v->bound) == 0,
+                    .spec = &kernel->binary->spec,
                     .isa = kernel->binary->device->tiles,
                     .buffers = kernel->buffers,
                     .extents = kernel->extents,

@@ -197,6 +197,7 @@ typedef struct ls_run {
     void **regs;  /* [n_regs], current places */
     char *memory; /* registers */
     _Atomic int64_t *out_of_range;
+    bool empty; /* what it would reduce has no elements: nobody reads what it computes */
 } ls_run;
 /* Bytes that a run of this program needs (its registers and their pointers). */
 size_t ls_run_bytes(const ls_program *program);

@@ -540,7 +540,7 @@ static void run_section(ls_run *run, ls_section section, int64_t n) {
 
 /* What all lanes share. Without lanes nobody reads it, and what it would be made of may not be there. */
 static void run_once(ls_run *run, ls_section section) {
-    bool any = true;
+    bool any = !run->empty;
     for (int i = 0; i < run->program->n_lane_axes; i++) {
         any = any && run->extents[run->program->lane_axes[i]] > 0;
     }
