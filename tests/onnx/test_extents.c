@@ -183,6 +183,39 @@ static void test_empty_lookup(void **state) {
     }
 }
 
+/* A picture that is cut short is the same each time: black, as the decoder takes all of its pixels or none. */
+static void test_short_picture(void **state) {
+    (void)state;
+    enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE };
+    static const char head[] = "P6\n32 32\n255\nabc";
+    world w = world_open("cpu");
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(head, 1, strlen(head), f), strlen(head));
+    assert_int_equal(fclose(f), 0);
+    void *used[8]; /* what the decoder's memory may be next */
+    for (int i = 0; i < 8; i++) {
+        used[i] = malloc(PIXELS + 16 * (size_t)i);
+        assert_non_null(used[i]);
+        memset(used[i], 0xab, PIXELS);
+    }
+    for (int i = 0; i < 8; i++) {
+        free(used[i]);
+    }
+    ls_data *picture = NULL;
+    ls_error err = {.code = LS_OK};
+    if (ls_image_load(w.context, path, 3, &picture, &err) == LS_OK) {
+        const uint8_t *pixels = ls_data_bytes(picture);
+        for (int i = 0; i < PIXELS; i++) {
+            assert_int_equal(pixels[i], 0);
+        }
+        ls_data_release(picture);
+    } else {
+        assert_int_equal(err.code, LS_ERR_FORMAT);
+    }
+    world_close(&w);
+}
+
 /* A state that the model's input does not allow is refused as an input is, and the run after that is the first again. */
 static void test_states(void **state) {
     (void)state;
@@ -223,6 +256,6 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cpu), cmocka_unit_test(test_ref), cmocka_unit_test(test_division), cmocka_unit_test(test_empty_lookup), cmocka_unit_test(test_states)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cpu), cmocka_unit_test(test_ref), cmocka_unit_test(test_division), cmocka_unit_test(test_short_picture), cmocka_unit_test(test_empty_lookup), cmocka_unit_test(test_states)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

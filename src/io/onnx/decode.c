@@ -7,8 +7,9 @@
 static _Thread_local ls_heap *heap_in_use;
 static _Thread_local bool out_of_memory;
 
+/* Zeros: a file that is cut short is read as what it says, never as what was in the memory. */
 static void *take(size_t size) {
-    void *block = ls_alloc(heap_in_use, size);
+    void *block = ls_alloc_zeroed(heap_in_use, size);
     out_of_memory |= !block;
     return block;
 }
