@@ -38,11 +38,24 @@ static ls_data *random_images(ls_context *context, int64_t batch, uint64_t seed)
     return status == LS_OK ? data : NULL;
 }
 
+/* Prints a message when an option is given that says something to .onnx files alone. */
+static bool for_models_only(cli_option *options) {
+    static const char *const names[] = {"max",     "layout", "scale",   "mean", "std",   "rate",
+                                        "channel", "offset", "samples", "top",  "labels"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (cli_text(options, names[i], NULL)) {
+            cli_error(0, "--%s: expected an .onnx file with it, not a built-in network", names[i]);
+            return true;
+        }
+    }
+    return false;
+}
+
 ls_data *cli_images(ls_context *context, cli_option *options, int *out_code) {
     int64_t batch;
     ls_error err = {.code = LS_OK};
     *out_code = EXIT_USAGE;
-    if (!batch_of(options, &batch)) {
+    if (for_models_only(options) || !batch_of(options, &batch)) {
         return NULL;
     }
     const char *given = cli_text(options, "input", "images=random:0");

@@ -263,6 +263,9 @@ static int verify_devices(cli_option *options, const char *model, cJSON *root, b
     if (!*at) {
         return cli_error(EXIT_USAGE, "verify: --devices: expected at least one, such as cpu,ref");
     }
+    if (cli_given(options, "peer") && !cli_is_model(model)) {
+        return cli_error(EXIT_USAGE, "verify: --peer: expected an .onnx file, got %s", model);
+    }
     if (!cli_int(options, "worst", 0, 1000000, &most)) {
         return EXIT_USAGE;
     }
@@ -277,8 +280,7 @@ static int verify_devices(cli_option *options, const char *model, cJSON *root, b
         compare_devices(root, strcmp(cli_text(options, "math", "locked"), "locked") == 0, inout_differs);
     }
     if (code == EXIT_FINE && cli_given(options, "peer")) {
-        code = cli_is_model(model) ? cli_peer(options, model, cli_text(options, "peer", ""), root, inout_differs)
-                                   : cli_error(EXIT_USAGE, "verify: --peer: expected an .onnx file, got %s", model);
+        code = cli_peer(options, model, cli_text(options, "peer", ""), root, inout_differs);
     }
     return code;
 }

@@ -80,6 +80,9 @@ bad 2 'after random:' run mnist:small --input images=random:7x
 bad 2 'after random:' run mnist:small --input images=random:
 bad 2 'none.npy' run mnist:small --input images=none.npy
 bad 2 'at least one' verify mnist:small --devices ''
+bad 2 '--peer: expected an .onnx file' verify mnist:small --peer true
+bad 2 '--max: expected an .onnx file' run mnist:small --max batch=3
+bad 2 '--rate: expected an .onnx file' verify mnist:small --rate 16000
 bad 2 '--strategy contract: expected OP=NAME' run mnist:small --strategy contract
 
 # ---- devices ----

@@ -179,8 +179,8 @@ double strtod(const char *restrict text, char **restrict out_end) {
             d.digits[d.n++] = *s;
         }
     }
-    if (end != text && end[0] == '.') {
-        end++;
+    if (end != text) {
+        end = s; /* "5." has its point */
     }
     if (end != text && (*end | 32) == 'e') {
         const char *e = end + 1;
