@@ -66,6 +66,8 @@ static const row folds[] = {
 static const row products[] = {
     {"ls_matmul(a, b)", "as NumPy's `@`", "one `contract`; batch axes broadcast"},
     {"ls_linear(x[...,in], w[out,in], bias)", "[...,out]", "one `contract`, and `+ bias`"},
+    {"ls_dequantize(x u8[...,bytes], kind)", "[...,k] f32", "codes (`and`, `shr`, `bitcast`) as f32 times the f16 scale of their block of 32 (`lockstep/quant.h`)"},
+    {"ls_linear_q(x[...,k], w u8[n,bytes], kind, bias)", "[...,n]", "`ls_linear(x, ls_dequantize(w), bias)` in f32"},
     {"ls_conv(x, w, bias, spec)", "by its axis maps",
      "one `contract` of `window(pad_absent(x))` with w over (kernel spatial..., channel); groups are a batch "
      "axis (3-D with "

@@ -25,6 +25,7 @@
 #include <lockstep/nn.h>
 #include <lockstep/ops.h>
 #include <lockstep/optim.h>
+#include <lockstep/quant.h>
 #include <lockstep/status.h>
 #include <lockstep/tensor.h>
 #include <lockstep/verify.h>
