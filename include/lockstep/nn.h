@@ -25,6 +25,12 @@ typedef enum ls_init {
 
 /* The parameters of one network, made on the session's device. Destroys its variables with it. */
 LS_API ls_status ls_params_create(ls_session *session, uint64_t seed, ls_params **out_params) LS_MUST_USE;
+/* The same with first values from a file of named arrays (io.h) instead of a seed, which costs no time for values that a load would replace. A
+ * parameter that the file does not hold, or with another dtype or shape, is the session's error when a layer asks for it. */
+LS_API ls_status ls_params_open(ls_session *session, const char *path, ls_params **out_params, ls_error *err) LS_MUST_USE;
+/* The first array of that file that is no parameter (as a load would refuse it), once the network is built; NULL: all of them are, or the file
+ * holds an optimiser's state beside them. Owned by the parameters. */
+LS_API const char *ls_params_left(const ls_params *params);
 LS_API void ls_params_destroy(ls_params *params);
 LS_API int ls_params_count(const ls_params *params);
 LS_API ls_var *ls_params_at(const ls_params *params, int index);      /* in the order they were made */

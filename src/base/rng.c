@@ -23,6 +23,29 @@ static uint64_t threefry(uint32_t key0, uint32_t key1, uint64_t counter) {
     return x | (uint64_t)y << 32;
 }
 
+enum { LANES = 8 };
+typedef uint32_t words __attribute__((vector_size(4 * LANES)));
+
+/* The same for LANES counters from `counter`, whose low words do not pass 2^32. */
+static void threefry_lanes(uint32_t key0, uint32_t key1, uint64_t counter, uint32_t out_x[LANES], uint32_t out_y[LANES]) {
+    const uint32_t keys[3] = {key0, key1, 0x1bd11bdau ^ key0 ^ key1};
+    words x, y;
+    for (int i = 0; i < LANES; i++) {
+        x[i] = (uint32_t)counter + (uint32_t)i + key0;
+        y[i] = (uint32_t)(counter >> 32) + key1;
+    }
+#define ROUND_(r) x += y, y = (y << (r) | y >> (32 - (r))) ^ x;
+#define KEYS_(s) x += keys[(s) % 3], y += keys[((s) + 1) % 3] + (s);
+#define FOUR_(a, b, c, d, s) ROUND_(a) ROUND_(b) ROUND_(c) ROUND_(d) KEYS_(s)
+    FOUR_(13, 15, 26, 6, 1u)
+    FOUR_(17, 29, 16, 24, 2u)
+    FOUR_(13, 15, 26, 6, 3u)
+    FOUR_(17, 29, 16, 24, 4u)
+    FOUR_(13, 15, 26, 6, 5u)
+    memcpy(out_x, &x, sizeof x);
+    memcpy(out_y, &y, sizeof y);
+}
+
 uint32_t ls_threefry(uint32_t key0, uint32_t key1, uint64_t counter) {
     return (uint32_t)threefry(key0, key1, counter);
 }
@@ -50,6 +73,20 @@ uint64_t ls_rng_below(ls_rng *rng, uint64_t n) {
 
 double ls_rng_unit(ls_rng *rng) {
     return (double)(ls_rng_u64(rng) >> 11) * 0x1p-53;
+}
+
+void ls_rng_units(ls_rng *rng, double *out, int64_t n) {
+    uint32_t x[LANES], y[LANES];
+    int64_t i = 0;
+    for (; i + LANES <= n && (uint32_t)rng->counter <= UINT32_MAX - LANES; i += LANES, rng->counter += LANES) {
+        threefry_lanes((uint32_t)rng->key, (uint32_t)(rng->key >> 32), rng->counter, x, y);
+        for (int j = 0; j < LANES; j++) {
+            out[i + j] = (double)(int64_t)((x[j] | (uint64_t)y[j] << 32) >> 11) * 0x1p-53;
+        }
+    }
+    for (; i < n; i++) {
+        out[i] = ls_rng_unit(rng);
+    }
 }
 
 /* ln(x) for 0 < x < 1, to about 1e-16, with basic operations alone: ln(2^e * m) = e ln 2 + 2 atanh((m-1)/(m+1)). */

@@ -18,6 +18,7 @@ uint32_t ls_rng_u32(ls_rng *rng);
 uint64_t ls_rng_u64(ls_rng *rng);
 uint64_t ls_rng_below(ls_rng *rng, uint64_t n); /* uniform in [0, n), n > 0, without bias */
 double ls_rng_unit(ls_rng *rng);                /* in [0, 1), 53 bits */
+void ls_rng_units(ls_rng *rng, double *out, int64_t n); /* what n calls of ls_rng_unit give, several at once */
 double ls_rng_normal(ls_rng *rng);              /* mean 0, variance 1, the same bits everywhere */
 
 #endif

@@ -1,6 +1,13 @@
-/* SHA-256 as FIPS 180-4 states it; big-endian words are put together by shifts, so it runs on any machine. */
+/* SHA-256 as FIPS 180-4 states it; big-endian words are put together by shifts, so it runs on any machine. On x86 the SHA
+ * extensions do it where the processor has them: files of weights are checked while a program starts. */
 #include "base/sha256.h"
 #include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#include <stdatomic.h>
+#endif
 
 static const uint32_t round_constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -17,30 +24,94 @@ static uint32_t rotr(uint32_t x, int n) {
     return (x >> n) | (x << (32 - n));
 }
 
-static void compress(uint32_t state[8], const uint8_t block[64]) {
-    uint32_t w[64], s[8];
-    for (int i = 0; i < 16; i++) {
-        const uint8_t *b = block + 4 * i;
-        w[i] = (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+/* One round; the letters move on by the order in which they are given. */
+#define ROUND_(a, b, c, d, e, f, g, h, i)                                                                              \
+    {                                                                                                                  \
+        uint32_t t = h + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) + (g ^ (e & (f ^ g))) + round_constants[i] + w[i]; \
+        d += t;                                                                                                        \
+        h = t + (rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22)) + ((a & b) | (c & (a | b)));                                  \
     }
-    for (int i = 16; i < 64; i++) {
-        uint32_t a = w[i - 15], b = w[i - 2];
-        w[i] = w[i - 16] + (rotr(a, 7) ^ rotr(a, 18) ^ (a >> 3)) + w[i - 7] +
-               (rotr(b, 17) ^ rotr(b, 19) ^ (b >> 10));
+
+static void compress_any(uint32_t state[8], const uint8_t *block, size_t blocks) {
+    uint32_t w[64];
+    for (; blocks > 0; blocks--, block += 64) {
+        uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
+        uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
+        for (int i = 0; i < 16; i++) {
+            const uint8_t *p = block + 4 * i;
+            w[i] = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+        }
+        for (int i = 16; i < 64; i++) {
+            uint32_t x = w[i - 15], y = w[i - 2];
+            w[i] = w[i - 16] + (rotr(x, 7) ^ rotr(x, 18) ^ (x >> 3)) + w[i - 7] + (rotr(y, 17) ^ rotr(y, 19) ^ (y >> 10));
+        }
+        for (int i = 0; i < 64; i += 8) {
+            ROUND_(a, b, c, d, e, f, g, h, i)
+            ROUND_(h, a, b, c, d, e, f, g, i + 1)
+            ROUND_(g, h, a, b, c, d, e, f, i + 2)
+            ROUND_(f, g, h, a, b, c, d, e, i + 3)
+            ROUND_(e, f, g, h, a, b, c, d, i + 4)
+            ROUND_(d, e, f, g, h, a, b, c, i + 5)
+            ROUND_(c, d, e, f, g, h, a, b, i + 6)
+            ROUND_(b, c, d, e, f, g, h, a, i + 7)
+        }
+        state[0] += a, state[1] += b, state[2] += c, state[3] += d;
+        state[4] += e, state[5] += f, state[6] += g, state[7] += h;
     }
-    memcpy(s, state, sizeof s);
-    for (int i = 0; i < 64; i++) {
-        uint32_t e = s[4], a = s[0];
-        uint32_t t1 = s[7] + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) + ((e & s[5]) ^ (~e & s[6])) +
-                      round_constants[i] + w[i];
-        uint32_t t2 = (rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22)) + ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
-        memmove(s + 1, s, 7 * sizeof *s);
-        s[4] += t1;
-        s[0] = t1 + t2;
+}
+
+#if defined(__x86_64__)
+/* By the SHA extensions, which hold the state as (a, b, e, f) and (c, d, g, h), the first in the highest lane. */
+static __attribute__((target("sha,sse4.1"))) void compress_sha(uint32_t state[8], const uint8_t *block, size_t blocks) {
+    const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+    __m128i low = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)state), 0xb1);
+    __m128i high = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(state + 4)), 0x1b);
+    __m128i abef = _mm_alignr_epi8(low, high, 8), cdgh = _mm_blend_epi16(high, low, 0xf0);
+    for (; blocks > 0; blocks--, block += 64) {
+        __m128i w[4], abef0 = abef, cdgh0 = cdgh;
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; i++) {
+            if (i < 4) {
+                w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(block + 16 * i)), swap);
+            } else {
+                __m128i last = w[(i + 3) % 4], sum = _mm_sha256msg1_epu32(w[i % 4], w[(i + 1) % 4]);
+                sum = _mm_add_epi32(sum, _mm_alignr_epi8(last, w[(i + 2) % 4], 4));
+                w[i % 4] = _mm_sha256msg2_epu32(sum, last);
+            }
+            __m128i m = _mm_add_epi32(w[i % 4], _mm_loadu_si128((const __m128i *)(round_constants + 4 * i)));
+            cdgh = _mm_sha256rnds2_epu32(cdgh, abef, m);
+            abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(m, 0x0e));
+        }
+        abef = _mm_add_epi32(abef, abef0);
+        cdgh = _mm_add_epi32(cdgh, cdgh0);
     }
-    for (int i = 0; i < 8; i++) {
-        state[i] += s[i];
+    low = _mm_shuffle_epi32(abef, 0x1b);
+    high = _mm_shuffle_epi32(cdgh, 0xb1);
+    _mm_storeu_si128((__m128i *)state, _mm_blend_epi16(low, high, 0xf0));
+    _mm_storeu_si128((__m128i *)(state + 4), _mm_alignr_epi8(high, low, 8));
+}
+
+static bool has_sha(void) { /* each caller finds the same */
+    static atomic_int known;
+    int state = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!state) {
+        unsigned a, b, c, d;
+        bool sse41 = __get_cpuid(1, &a, &b, &c, &d) && c >> 19 & 1;
+        state = sse41 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && b >> 29 & 1 ? 2 : 1;
+        atomic_store_explicit(&known, state, memory_order_relaxed);
     }
+    return state == 2;
+}
+#endif
+
+static void compress(ls_sha256 *sha, const uint8_t *block, size_t blocks) {
+#if defined(__x86_64__)
+    if (!sha->portable && has_sha()) {
+        compress_sha(sha->state, block, blocks);
+        return;
+    }
+#endif
+    compress_any(sha->state, block, blocks);
 }
 
 void ls_sha256_init(ls_sha256 *sha) {
@@ -48,6 +119,7 @@ void ls_sha256_init(ls_sha256 *sha) {
                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     memcpy(sha->state, start, sizeof start);
     sha->length = 0;
+    sha->portable = false;
 }
 
 void ls_sha256_add(ls_sha256 *sha, const void *data, size_t size) {
@@ -56,9 +128,9 @@ void ls_sha256_add(ls_sha256 *sha, const void *data, size_t size) {
     sha->length += size;
     while (size) {
         if (!held && size >= 64) {
-            compress(sha->state, bytes);
-            bytes += 64;
-            size -= 64;
+            compress(sha, bytes, size / 64);
+            bytes += size / 64 * 64;
+            size %= 64;
             continue;
         }
         size_t n = size < 64 - held ? size : 64 - held;
@@ -67,7 +139,7 @@ void ls_sha256_add(ls_sha256 *sha, const void *data, size_t size) {
         size -= n;
         held = (held + n) % 64;
         if (!held) {
-            compress(sha->state, sha->block);
+            compress(sha, sha->block, 1);
         }
     }
 }

@@ -2,6 +2,7 @@
 #ifndef LOCKSTEP_BASE_SHA256_H
 #define LOCKSTEP_BASE_SHA256_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -9,6 +10,7 @@ typedef struct ls_sha256 {
     uint32_t state[8];
     uint64_t length;
     uint8_t block[64];
+    bool portable; /* for tests: without the processor's own instructions */
 } ls_sha256;
 
 void ls_sha256_init(ls_sha256 *sha);

@@ -138,18 +138,17 @@ int cli_network(cli_world *w, const char *name, const char *weights, uint64_t se
                 ls_params **out_params, ls_tensor **out_logits) {
     ls_error err = {.code = LS_OK};
     *out_params = NULL;
-    ls_status status = ls_params_create(w->session, seed, out_params);
-    *out_logits = status == LS_OK ? ls_nn_network(w->session, *out_params, name, x) : NULL;
+    ls_status status = weights ? ls_params_open(w->session, weights, out_params, &err) : ls_params_create(w->session, seed, out_params);
+    if (status != LS_OK) {
+        return cli_fail(status, weights ? err.message : "out of memory");
+    }
+    *out_logits = ls_nn_network(w->session, *out_params, name, x);
     if (!*out_logits) {
         return cli_fail(ls_session_error(w->session)->code, ls_session_error(w->session)->message);
     }
-    if (!weights) {
-        return EXIT_FINE;
+    const char *left = ls_params_left(*out_params);
+    if (left) {
+        return cli_error(EXIT_USAGE, "%s: \"%s\" is no parameter of %s", weights, left, name);
     }
-    if (ls_params_load(w->session, *out_params, weights, &err) != LS_OK) {
-        return cli_fail(err.code, err.message);
-    }
-    *out_logits = ls_nn_network(w->session, *out_params, name, x); /* over the values that were loaded */
-    return *out_logits ? EXIT_FINE
-                       : cli_fail(ls_session_error(w->session)->code, ls_session_error(w->session)->message);
+    return EXIT_FINE;
 }

@@ -25,8 +25,26 @@ ls_status ls_params_create(ls_session *session, uint64_t seed, ls_params **out_p
     return LS_OK;
 }
 
+ls_status ls_params_open(ls_session *session, const char *path, ls_params **out_params, ls_error *err) {
+    ls_params *params = NULL;
+    if (ls_params_create(session, 0, &params) != LS_OK) {
+        return LS_FAIL_MEMORY(err, path);
+    }
+    params->path = ls_strdup(params->heap, path);
+    ls_status status = params->path ? ls_archive_open(ls_session_context(session), path, &params->archive, err)
+                                    : LS_FAIL_MEMORY(err, path);
+    if (status != LS_OK) {
+        ls_params_destroy(params);
+        return status;
+    }
+    *out_params = params;
+    return LS_OK;
+}
+
 void ls_params_destroy(ls_params *params) {
     if (params) {
+        ls_archive_close(params->archive);
+        ls_free(params->heap, params->path);
         for (size_t i = 0; i < params->vars.len; i++) {
             ls_var_destroy(params->vars.data[i]);
         }
@@ -69,17 +87,69 @@ static bool shapes_agree(const ls_shape *a, const ls_shape *b) {
     return same;
 }
 
-static float initial(ls_rng *rng, ls_init init, double fan_in) {
-    switch (init) {
-    case LS_INIT_ONES:
-        return 1;
-    case LS_INIT_UNIFORM:
-        return (float)((2 * ls_rng_unit(rng) - 1) / __builtin_sqrt(fan_in));
-    case LS_INIT_KAIMING:
-        return (float)(ls_rng_normal(rng) * __builtin_sqrt(2 / fan_in));
-    default:
-        return 0;
+static void initial(const ls_params *params, const char *name, ls_init init, double fan_in, float *values, int64_t n) {
+    ls_rng rng = {ls_rng_key(params->seed, ls_hash(name, strlen(name), 0)), 0};
+    ls_numerics numerics = ls_numerics_enter();
+    double root = __builtin_sqrt(init == LS_INIT_KAIMING ? 2 / fan_in : fan_in), units[256];
+    for (int64_t i = 0; i < n && init == LS_INIT_UNIFORM; i += 256) {
+        int64_t m = n - i < 256 ? n - i : 256;
+        ls_rng_units(&rng, units, m);
+        for (int64_t j = 0; j < m; j++) {
+            values[i + j] = (float)((2 * units[j] - 1) / root);
+        }
     }
+    for (int64_t i = 0; i < n && init != LS_INIT_UNIFORM; i++) {
+        values[i] = init == LS_INIT_KAIMING ? (float)(ls_rng_normal(&rng) * root) : init == LS_INIT_ONES;
+    }
+    ls_numerics_leave(numerics);
+}
+
+static const char *extents(const ls_shape *shape, char out[200]) {
+    int n = snprintf(out, 200, "[");
+    for (int i = 0; i < shape->rank; i++) {
+        n += snprintf(out + n, (size_t)(200 - n), "%s%lld", i ? "," : "", (long long)shape->dim[i].offset);
+    }
+    snprintf(out + n, (size_t)(200 - n), "]");
+    return out;
+}
+
+/* The array of a parameter, as it must be. */
+static ls_status get_array(ls_archive *archive, const char *path, const char *name, ls_dtype dtype, const ls_shape *shape, ls_data **out_data,
+                           ls_error *err) {
+    ls_data *data = NULL;
+    LS_TRY(err, ls_archive_get(archive, name, &data, err));
+    ls_shape found = ls_shape_make(ls_data_rank(data), ls_data_dims(data));
+    if (ls_data_dtype(data) != dtype || !shapes_agree(shape, &found)) {
+        char want[200], got[200];
+        ls_status status = LS_FAIL(err, LS_ERR_SHAPE, "%s: \"%s\" is %s%s: expected %s%s", path, name, ls_dtype_name(ls_data_dtype(data)),
+                                   extents(&found, got), ls_dtype_name(dtype), extents(shape, want));
+        ls_data_release(data);
+        return status;
+    }
+    *out_data = data;
+    return LS_OK;
+}
+
+/* A new parameter's variable; NULL: the session has the error. */
+static ls_var *make_var(ls_session *s, ls_params *params, const char *name, const ls_shape *shape, int64_t n, ls_init init, double fan_in) {
+    if (params->archive) {
+        ls_data *data = NULL;
+        ls_error err = {.code = LS_OK};
+        if (get_array(params->archive, params->path, name, LS_F32, shape, &data, &err) != LS_OK) {
+            return ls_session_set_error(s, err.code, "%s", err.message), NULL;
+        }
+        ls_var *var = ls_var_create(s, name, LS_F32, *shape, ls_data_bytes(data));
+        ls_data_release(data);
+        return var;
+    }
+    float *values = ls_alloc(params->heap, sizeof *values * (size_t)(n + 1));
+    if (!values) {
+        return ls_session_set_error(s, LS_ERR_MEMORY, "parameter \"%s\": out of memory", name), NULL;
+    }
+    initial(params, name, init, fan_in, values, n);
+    ls_var *var = ls_var_create(s, name, LS_F32, *shape, values);
+    ls_free(params->heap, values);
+    return var;
 }
 
 ls_tensor *ls_param(ls_session *s, ls_params *params, const char *name, ls_dtype dtype, ls_shape shape,
@@ -100,18 +170,7 @@ ls_tensor *ls_param(ls_session *s, ls_params *params, const char *name, ls_dtype
                                     name),
                NULL;
     }
-    float *values = ls_alloc(params->heap, sizeof *values * (size_t)(n + 1));
-    if (!values) {
-        return ls_session_set_error(s, LS_ERR_MEMORY, "parameter \"%s\": out of memory", name), NULL;
-    }
-    ls_rng rng = {ls_rng_key(params->seed, ls_hash(name, strlen(name), 0)), 0};
-    ls_numerics numerics = ls_numerics_enter();
-    for (int64_t i = 0; i < n; i++) {
-        values[i] = initial(&rng, init, fan_in > 0 ? (double)fan_in : 1);
-    }
-    ls_numerics_leave(numerics);
-    var = ls_var_create(s, name, dtype, shape, values);
-    ls_free(params->heap, values);
+    var = make_var(s, params, name, &shape, n, init, fan_in > 0 ? (double)fan_in : 1);
     if (!var) {
         return NULL;
     }
@@ -124,15 +183,6 @@ ls_tensor *ls_param(ls_session *s, ls_params *params, const char *name, ls_dtype
 
 /* ---- files ---- */
 
-static const char *extents(const ls_shape *shape, char out[200]) {
-    int n = snprintf(out, 200, "[");
-    for (int i = 0; i < shape->rank; i++) {
-        n += snprintf(out + n, (size_t)(200 - n), "%s%lld", i ? "," : "", (long long)shape->dim[i].offset);
-    }
-    snprintf(out + n, (size_t)(200 - n), "]");
-    return out;
-}
-
 ls_status ls_vars_load(ls_session *session, ls_var *const *vars, int count, ls_archive *archive,
                        const char *path, ls_error *err) {
     ls_heap *heap = ls_context_heap(ls_session_context(session));
@@ -140,17 +190,8 @@ ls_status ls_vars_load(ls_session *session, ls_var *const *vars, int count, ls_a
     ls_status status = data ? LS_OK : LS_FAIL_MEMORY(err, "the weights");
     for (int i = 0; i < count && status == LS_OK;
          i++) { /* first all of them, so that nothing changes unless all of it can */
-        status = ls_archive_get(archive, ls_var_name(vars[i]), &data[i], err);
-        ls_shape have = ls_var_shape(vars[i]);
-        ls_shape found = status == LS_OK ? ls_shape_make(ls_data_rank(data[i]), ls_data_dims(data[i])) : have;
-        if (status == LS_OK &&
-            (ls_data_dtype(data[i]) != ls_var_dtype(vars[i]) || !shapes_agree(&have, &found))) {
-            char want[200], got[200];
-            status =
-                LS_FAIL(err, LS_ERR_SHAPE, "%s: \"%s\" is %s%s: expected %s%s", path, ls_var_name(vars[i]),
-                        ls_dtype_name(ls_data_dtype(data[i])), extents(&found, got),
-                        ls_dtype_name(ls_var_dtype(vars[i])), extents(&have, want));
-        }
+        ls_shape shape = ls_var_shape(vars[i]);
+        status = get_array(archive, path, ls_var_name(vars[i]), ls_var_dtype(vars[i]), &shape, &data[i], err);
     }
     for (int i = 0; i < count && status == LS_OK; i++) {
         status = ls_var_write(session, vars[i], ls_data_bytes(data[i]), ls_data_size(data[i]));
@@ -165,18 +206,27 @@ ls_status ls_vars_load(ls_session *session, ls_var *const *vars, int count, ls_a
     return status;
 }
 
-static ls_status load_archive(ls_session *session, ls_params *params, ls_archive *archive, const char *path, ls_error *err) {
-    ls_status status = LS_OK;
-    bool training = ls_archive_metadata(archive, "lockstep.training") !=
-                    NULL; /* holds an optimiser's state beside them */
-    for (int i = 0; i < ls_archive_count(archive) && status == LS_OK && !training; i++) {
+/* The first array that is no parameter; none where an optimiser's state lies beside them. */
+static const char *left_over(const ls_params *params, const ls_archive *archive) {
+    bool training = ls_archive_metadata(archive, "lockstep.training") != NULL;
+    for (int i = 0; i < ls_archive_count(archive) && !training; i++) {
         if (!ls_params_find(params, ls_archive_name(archive, i))) {
-            status = LS_FAIL(
-                err, LS_ERR_FORMAT, "%s: \"%s\" is no parameter of this network, whose first is \"%s\"", path,
-                ls_archive_name(archive, i), params->vars.len ? ls_var_name(params->vars.data[0]) : "(none)");
+            return ls_archive_name(archive, i);
         }
     }
-    return status == LS_OK ? ls_vars_load(session, params->vars.data, (int)params->vars.len, archive, path, err) : status;
+    return NULL;
+}
+const char *ls_params_left(const ls_params *params) {
+    return params->archive ? left_over(params, params->archive) : NULL;
+}
+
+static ls_status load_archive(ls_session *session, ls_params *params, ls_archive *archive, const char *path, ls_error *err) {
+    const char *left = left_over(params, archive);
+    if (left) {
+        return LS_FAIL(err, LS_ERR_FORMAT, "%s: \"%s\" is no parameter of this network, whose first is \"%s\"", path, left,
+                       params->vars.len ? ls_var_name(params->vars.data[0]) : "(none)");
+    }
+    return ls_vars_load(session, params->vars.data, (int)params->vars.len, archive, path, err);
 }
 
 ls_status ls_params_load(ls_session *session, ls_params *params, const char *path, ls_error *err) {

@@ -10,6 +10,8 @@ struct ls_params {
     ls_heap *heap;
     uint64_t seed;
     LS_ARRAY(ls_var *) vars;
+    ls_archive *archive; /* of first values; NULL: they come from the seed */
+    char *path;
 };
 
 #endif

@@ -306,7 +306,25 @@ static void test_save_and_load(void **state) {
     assert_int_equal(ls_params_load(other.session, q, path, &err), LS_OK);
     assert_int_equal(ls_params_sha256(other.session, q, b, &err), LS_OK);
     assert_string_equal(a, b);
-    ls_params *r = params_of(&other, 7);
+    ls_params *r = NULL; /* first values from the file: no load after it */
+    assert_int_equal(ls_params_open(other.session, path, &r, &err), LS_OK);
+    two_params(&other, r, 4);
+    assert_null(ls_params_left(r));
+    assert_int_equal(ls_params_sha256(other.session, r, b, &err), LS_OK);
+    assert_string_equal(a, b);
+    ls_params_destroy(r);
+    assert_int_equal(ls_params_open(other.session, path, &r, &err), LS_OK);
+    assert_string_equal(ls_params_left(r), "a.first"); /* nothing is built */
+    assert_null(param(&other, r, "b.second", 5, LS_INIT_UNIFORM, 4));
+    assert_non_null(strstr(ls_session_error(other.session)->message, "\"b.second\" is f32[4]: expected f32[5]"));
+    ls_session_clear_error(other.session);
+    assert_null(param(&other, r, "c.third", 4, LS_INIT_UNIFORM, 4));
+    assert_non_null(strstr(ls_session_error(other.session)->message, "no array \"c.third\""));
+    ls_session_clear_error(other.session);
+    ls_params_destroy(r);
+    assert_int_equal(ls_params_open(other.session, in_folder("none"), &r, &err), LS_ERR_IO);
+    ls_error_clear(&err);
+    r = params_of(&other, 7);
     ls_data *file = NULL;
     two_params(&other, r, 4);
     ls_var *const vars[] = {ls_params_at(p, 0), ls_params_at(p, 1)};
