@@ -7,12 +7,13 @@ BUILD := build/release
 CTEST = ctest --no-tests=error --output-on-failure -j$(JOBS) --test-dir
 # ThreadSanitizer cannot place its shadow under some kernels' address randomisation.
 FIXED_ADDRESSES = $(shell setarch -R true 2>/dev/null && echo setarch -R)
+COMMA := ,
 # Nested makes must not hand their jobserver to ninja or ctest.
 MAKEFLAGS += --no-print-directory
 configure = cmake --preset $(1) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
 build = mkdir -p build && { $(call configure,$(1)); } && cmake --build build/$(1) --parallel $(JOBS)
 
-.PHONY: all help deps data demo bundle test test-clang test-sanitize test-threads test-slow fuzz conform-full mutants bench bench-web models test-models test-isnet bench-models docs-onnx install \
+.PHONY: all help deps data demo bundle test test-clang test-sanitize test-threads test-slow fuzz conform-full mutants bench bench-peers bench-web models test-models test-isnet bench-models docs-onnx install \
         uninstall exports web web-serve test-web docs clean distclean
 
 all:                    ## build the library, the command, tests, examples, benchmarks (build/release)
@@ -120,6 +121,13 @@ bench:                  ## speed, side by side with OpenBLAS
 	@tools/deps.sh build bench data
 	@$(call build,release)
 	@tools/bench.sh $(BUILD)
+
+bench-peers:            ## Lockstep beside oneDNN, OpenBLAS, ONNX Runtime and PyTorch, in one run; ROUNDS=5 THREADS=1,2 ONLY=TEXT ARGS="..."
+	@tools/deps.sh build peers
+	@tools/models.sh --runtime
+	@$(call build,release) --target bench_peers
+	@$(BUILD)/peers/peers --rounds $(or $(ROUNDS),5) --threads $(or $(THREADS),1$(COMMA)2) $(if $(ONLY),--only '$(ONLY)') $(ARGS) >$(BUILD)/peers.md; \
+	    code=$$?; cat $(BUILD)/peers.md; exit $$code
 
 bench-web:              ## the npm package beside onnxruntime-web, in Node, on one thread
 	@tools/deps.sh build web

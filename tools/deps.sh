@@ -1,6 +1,6 @@
 #!/bin/sh
 # deps.sh [--list] GROUP...: prints what the named groups need and installs what is missing (Debian 12 names).
-# Groups: build test gpu check slow bench web data. Nothing is installed, and neither root nor network is needed, when
+# Groups: build test gpu check slow bench peers web data. Nothing is installed, and neither root nor network is needed, when
 # everything is already there.
 set -eu
 cd "$(dirname "$0")/.."
@@ -33,6 +33,10 @@ slow  gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
 slow  libc6-dev-arm64-cross /usr/aarch64-linux-gnu/include/stdlib.h
 slow  qemu-user       qemu-aarch64
 bench libopenblas-dev <cblas.h>
+peers libopenblas0  /usr/lib/x86_64-linux-gnu/libopenblas.so.0,/usr/lib/aarch64-linux-gnu/libopenblas.so.0
+peers libdnnl-dev   <oneapi/dnnl/dnnl.h>
+peers python3-torch /usr/lib/python3/dist-packages/torch/__init__.py
+peers npm           npm,build/data/models/peer/node_modules/onnxruntime-node/package.json
 web   clang-14        clang-14
 web   lld-14          wasm-ld-14
 web   llvm-14         /usr/bin/llvm-ar-14
@@ -65,7 +69,7 @@ if [ "${1-}" = --list ]; then
     list_only=yes
     shift
 fi
-[ $# -gt 0 ] || set -- build test gpu check slow bench web data
+[ $# -gt 0 ] || set -- build test gpu check slow bench peers web data
 
 missing=
 for group in "$@"; do

