@@ -227,7 +227,7 @@ static roof roof_of(int threads) {
 static void run_all(const options *o, const bool *found) {
     static result results[BENCH_MOST_ENGINES];
     for (int t = 0; t < o->n_threads; t++) {
-        group groups[MOST_GROUPS] = {{NULL}};
+        group groups[MOST_GROUPS] = {{.name = NULL}};
         roof top = roof_of(o->threads[t]);
         printf("\n%d thread%s: %.0f GFLOP/s, copy %.1f GB/s.\n\n", o->threads[t], o->threads[t] > 1 ? "s" : "", top.gflops, top.gbs);
         head();
@@ -252,7 +252,7 @@ static void run_all(const options *o, const bool *found) {
 }
 
 static bool parse(int argc, char **argv, options *o) {
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc; i += 2) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (!value) {
             return false;
@@ -273,7 +273,6 @@ static bool parse(int argc, char **argv, options *o) {
         } else {
             return false;
         }
-        i++;
     }
     return o->rounds >= 1 && o->rounds <= MOST_ROUNDS && o->n_threads >= 1;
 }
@@ -288,13 +287,15 @@ int main(int argc, char **argv) {
     bench_onnxruntime_path = "build/data/models/peer/node_modules/onnxruntime-node/bin/napi-v6/linux/x64/libonnxruntime.so.1";
     bench_pytorch_command = "/usr/bin/python3 tools/peers/cases.py";
     if (!parse(argc, argv, &o)) {
-        fprintf(stderr, "usage: peers [--rounds N] [--threads N[,N]] [--only TEXT] [--without ENGINES] [--clock wall|cpu] [--onnxruntime FILE] [--pytorch COMMAND]\n");
+        fprintf(stderr, "usage: peers [--rounds N] [--threads N[,N]] [--only TEXT] [--without ENGINES] [--clock wall|cpu]\n"
+                        "             [--onnxruntime FILE] [--pytorch COMMAND]\n");
         return 2;
     }
     for (int i = 0; bench_engines[i]; i++) { /* OpenBLAS may start the program again: nothing is printed before */
         found[i] = !(o.without && strstr(o.without, bench_engines[i]->name)) && bench_engines[i]->find(reason, sizeof reason);
         if (!found[i]) {
-            fprintf(stderr, "without %s: %s\n", bench_engines[i]->name, o.without && strstr(o.without, bench_engines[i]->name) ? "as asked" : reason);
+            bool asked = o.without && strstr(o.without, bench_engines[i]->name);
+            fprintf(stderr, "without %s: %s\n", bench_engines[i]->name, asked ? "as asked" : reason);
         }
     }
     time_t now = time(NULL);
