@@ -18,6 +18,9 @@ typedef struct attention {
     int32_t q, k;          /* the operands of that: by row, by key */
     bool *q_used, *k_used, *v_used;
     bool zero_is_one;      /* a row's weights that sum to 0 are divided by 1 */
+    struct { int32_t value; bool unless; } blank[LS_ATTENTION_TESTS]; /* makes all of a row's probabilities 0, where it holds or does not */
+    int n_blank;
+    bool nan_is_zero;      /* so does a NaN in them */
     int br, bc, rm, cn, ev;/* a tile's rows and keys; of each a thread's; and its quads of columns */
     int parts;             /* threads of a row in the softmax */
     int64_t d, e;
@@ -61,6 +64,35 @@ static int32_t product_below(const attention *a, int32_t id) {
     return LS_SPEC_NONE;
 }
 
+static bool is_zero(const ls_value *v) {
+    return v->op == LS_V_CONST && v->bits == 0;
+}
+
+/* The softmax under what makes rows 0; NULL: there is something else. */
+static const ls_value *probabilities(attention *a, int32_t id) {
+    uint64_t keys = bound_axes(a->p.v);
+    const ls_value *v = value_of(a, id);
+    while (is_map(v, LS_OP_CAST) || is_map(v, LS_OP_WHERE)) {
+        const ls_value *test = value_of(a, v->a);
+        if (v->map == LS_OP_CAST) {
+            v = test;
+            continue;
+        }
+        bool unless = is_zero(value_of(a, v->c));
+        if (is_map(test, LS_OP_ISNAN) && test->a == v->c && is_zero(value_of(a, v->b))) {
+            a->nan_is_zero = true;
+            unless = false;
+        } else if ((test->axes & keys) || a->n_blank == LS_ATTENTION_TESTS || !(unless || is_zero(value_of(a, v->b)))) {
+            return NULL;
+        } else {
+            a->blank[a->n_blank].value = v->a;
+            a->blank[a->n_blank++].unless = unless;
+        }
+        v = value_of(a, unless ? v->b : v->c);
+    }
+    return is_map(v, LS_OP_DIV) && is_map(value_of(a, v->a), LS_OP_EXP) ? v : NULL;
+}
+
 static const char *find_values(attention *a) {
     static const char *const no = "the kernel is no attention";
     const ls_spec *spec = a->p.l->spec;
@@ -72,9 +104,8 @@ static const char *find_values(attention *a) {
     if (a->p.v->op != LS_V_CONTRACT) {
         return no;
     }
-    const ls_value *weights = value_of(a, a->p.v->a);
-    weights = is_map(weights, LS_OP_CAST) ? value_of(a, weights->a) : weights;
-    if (!is_map(weights, LS_OP_DIV) || !is_map(value_of(a, weights->a), LS_OP_EXP)) {
+    const ls_value *weights = probabilities(a, a->p.v->a);
+    if (!weights) {
         return no;
     }
     const ls_value *below = value_of(a, value_of(a, weights->a)->a);
@@ -374,6 +405,12 @@ static void finish_scores(attention *a, ls_val first_key) {
     }
 }
 
+/* Where rows may become 0: what is left of them must not be NaN for their probabilities being NaN. The row's sum is all the same. */
+static ls_val unless_nan(attention *a, ls_val weight) {
+    ls_kb *kb = &a->p.l->kb;
+    return a->n_blank || a->nan_is_zero ? ls_kb_select(kb, ls_lower_is_nan(kb, LS_F32, weight), ls_kb_f32(kb, 0), weight) : weight;
+}
+
 /* Scores to weights, by `parts` threads a row: the largest score, then e to the power of what is below it. */
 static void weigh(attention *a) {
     ls_kb *kb = &a->p.l->kb;
@@ -400,13 +437,14 @@ static void weigh(attention *a) {
     for (int c = 0; c < each; c++) {
         score[c] = exp_of(a, ls_kb_sub(kb, score[c], base));
         sum = ls_kb_add(kb, sum, score[c]);
+        score[c] = unless_nan(a, score[c]);
     }
     for (int c = 0; c < each; c += run) {
         put_scores(a, place[c], score + c, run);
     }
     ls_val scale = exp_of(a, ls_kb_sub(kb, before, base));
     ls_kb_set(kb, a->sum, fma_of(a, ls_kb_get(kb, a->sum), scale, sum));
-    ls_kb_store(kb, a->scale, row, scale, ls_kb_eq(kb, part, i32(a, 0)));
+    ls_kb_store(kb, a->scale, row, unless_nan(a, scale), ls_kb_eq(kb, part, i32(a, 0)));
 }
 
 static void multiply_values(attention *a) {
@@ -501,6 +539,24 @@ static void begin(attention *a) {
     }
 }
 
+/* Whether all probabilities of the row that is bound are made 0; LS_VAL_NONE: never. */
+static ls_val row_is_blank(attention *a, ls_val total) {
+    ls_lower *l = a->p.l;
+    ls_kb *kb = &l->kb;
+    ls_val blank = LS_VAL_NONE;
+    if (a->nan_is_zero) { /* the largest of nothing is -infinity, and their sum 0 */
+        ls_val nothing = ls_kb_eq(kb, total, ls_kb_f32(kb, 0));
+        blank = ls_lower_is_nan(kb, LS_F32, total);
+        blank = a->zero_is_one ? blank : ls_kb_or(kb, blank, nothing);
+    }
+    for (int i = 0; i < a->n_blank; i++) {
+        ls_val is = ls_lower_value(l, a->blank[i].value).v;
+        is = a->blank[i].unless ? ls_kb_not(kb, is) : is;
+        blank = blank == LS_VAL_NONE ? is : ls_kb_or(kb, blank, is);
+    }
+    return blank;
+}
+
 static void store_rows(attention *a) {
     ls_product *p = &a->p;
     ls_lower *l = p->l;
@@ -513,12 +569,15 @@ static void store_rows(attention *a) {
         for (int part = 0; part < a->parts; part++) {
             total = ls_kb_add(kb, total, ls_kb_load(kb, a->red, ls_kb_add(kb, own, i32(a, (int64_t)part * a->br)), none, none, 1));
         }
+        ls_val sum = total;
         total = a->zero_is_one ? ls_kb_select(kb, ls_kb_eq(kb, total, zero), one, total) : total;
         int mark = ls_lower_mark(l);
         int opened = ls_product_open(p, &p->s[0], ls_kb_add(kb, p->s[0].first, ls_kb_cast(kb, own, p->s[0].type)));
+        ls_val blank = row_is_blank(a, sum);
         for (int c = 0; c < a->ev; c++) {
             ls_val column = ls_kb_add(kb, ls_kb_mul(kb, a->tx, i32(a, LS_RUN)), i32(a, (int64_t)c * 64));
-            ls_val y = ls_kb_div(kb, ls_kb_get(kb, a->o[i][c]), ls_kb_splat(kb, total, LS_RUN));
+            ls_val o = ls_kb_get(kb, a->o[i][c]), y = ls_kb_div(kb, o, ls_kb_splat(kb, total, LS_RUN));
+            y = blank == LS_VAL_NONE ? y : ls_kb_select(kb, ls_kb_splat(kb, blank, LS_RUN), ls_kb_sub(kb, o, o), y); /* NaN: of the values */
             ls_product_store(p, ls_kb_cast(kb, column, p->s[1].type), y);
         }
         ls_product_close(p, opened, mark);

@@ -1,7 +1,9 @@
 /* Strategies that the graph decides, on LOCKSTEP_DEVICE and on the CPU: a convolution is the same bits by each of its
  * strategies, and attention fused is within the oracle's radius; what a device has not is refused with the reason. */
 #include "support/world.h"
+#include "support/written.h"
 #include <lockstep/inspect.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,6 +190,41 @@ static void fused_attention(void **state) {
     world_close(&w);
 }
 
+/* Written out: in fewer kernels, within the oracle's radius, and +0 or NaN where the steps one by one give that. */
+static void written_attention_is_fused(void **state) {
+    (void)state;
+    world w = world_open(device_id());
+    ls_context_set_check(w.context, LS_CHECK_ORACLE);
+    ls_session_set_math(w.session, LS_FAST);
+    for (int i = 0; i < WRITTEN_FORMS; i++) {
+        static float y[2][2 * 2 * 19 * 16];
+        uint64_t kernels[2];
+        for (int fused = 0; fused < 2; fused++) {
+            world_ok(&w, ls_session_set_strategy(w.session, "attention", fused ? "fused" : "composite"));
+            world_ok(&w, ls_scope_begin(w.session));
+            ls_tensor *mask = numbers(w.session, LS_F32, LS_SHAPE(19, 21), 7);
+            ls_tensor *row = ls_eq(w.session, ls_iota(w.session, LS_I32, LS_SHAPE(19, 1), 0), ls_full(w.session, LS_I32, LS_SCALAR, 5));
+            mask = ls_where(w.session, row, ls_full(w.session, LS_F32, LS_SCALAR, -INFINITY), mask);
+            world_ok(&w, ls_realize(w.session, &mask, 1));
+            written_operands x = {numbers(w.session, LS_F32, LS_SHAPE(2, 2, 19, 16), 5), numbers(w.session, LS_F32, LS_SHAPE(2, 2, 21, 16), 2),
+                                  numbers(w.session, LS_F32, LS_SHAPE(2, 2, 21, 16), 8), mask};
+            uint64_t before = ls_session_get_stats(w.session).kernels;
+            world_ok(&w, ls_read(w.session, written_forms[i].build(w.session, &x), y[fused], sizeof y[0]));
+            kernels[fused] = ls_session_get_stats(w.session).kernels - before;
+            ls_scope_end(w.session);
+        }
+        if (kernels[1] + 2 > kernels[0]) {
+            fail_msg("%s: %d kernels fused, %d composite", written_forms[i].name, (int)kernels[1], (int)kernels[0]);
+        }
+        for (size_t n = 0; n < sizeof y[0] / sizeof **y; n++) {
+            if (isnan(y[0][n]) != isnan(y[1][n]) || (y[0][n] == 0) != (y[1][n] == 0)) {
+                fail_msg("%s: element %d is %g fused, %g by steps", written_forms[i].name, (int)n, (double)y[1][n], (double)y[0][n]);
+            }
+        }
+    }
+    world_close(&w);
+}
+
 static void fused_attention_is_refused_with_reasons(void **state) {
     (void)state;
     static float got[2048];
@@ -320,7 +357,8 @@ static void vendor_products(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions),    cmocka_unit_test(convolutions_are_listed),
-        cmocka_unit_test(fused_attention), cmocka_unit_test(fused_attention_is_refused_with_reasons),
+        cmocka_unit_test(fused_attention), cmocka_unit_test(written_attention_is_fused),
+        cmocka_unit_test(fused_attention_is_refused_with_reasons),
         cmocka_unit_test(attention_is_listed), cmocka_unit_test(vendor_products),
     };
     cmocka_set_test_filter(getenv("LOCKSTEP_TEST"));
