@@ -564,7 +564,7 @@ static int find_isas(void **state) {
     return isa_count > 0 ? 0 : -1;
 }
 
-/* Every tile of one table, called directly, with panels and with strides, storing and adding. */
+/* Every tile of one table, called directly, with panels and with strides, storing, adding and resuming. */
 static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, bool exact, const char *isa) {
     int64_t size = dtype_sizes[dtype];
     for (int rows = 1; rows <= kernels->rows; rows++) {
@@ -578,7 +578,8 @@ static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, boo
                 matrix_make(&b, dtype, cols, kc, 1, I_FAST, exact ? WIDE : ORDINARY);
                 size_t bytes = (size_t)(((rows - 1) * ldc + cols) * size);
                 char *out = guarded(bytes), *expected = guarded(bytes);
-                bool add = variant & 2;
+                bool resume = variant & 4, add = !resume && variant & 2;
+                int64_t first = resume ? kc / 3 : 0;
                 value answers[LS_GEMM_MAX_ROWS * LS_GEMM_MAX_WIDTH];
                 contract(&a, &b, 0, answers);
                 for (int64_t i = 0; i < rows; i++) {
@@ -599,11 +600,18 @@ static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, boo
                         store_result(dtype, expected + GUARD + (i * ldc + j) * size, v);
                     }
                 }
-                kernels->tile[rows][vectors](kc, a.origin, a.stride_i, a.stride_k, b.origin, b.stride_k,
-                                             out + GUARD, ldc, add);
+                ls_gemm_kernel kernel = kernels->tile[rows][vectors];
+                const char *at_a = a.origin, *at_b = b.origin;
+                if (resume) {
+                    kernel(first, at_a, a.stride_i, a.stride_k, at_b, b.stride_k, out + GUARD, ldc, LS_GEMM_STORE,
+                           at_b, 64);
+                }
+                kernel(kc - first, at_a + first * a.stride_k * size, a.stride_i, a.stride_k,
+                       at_b + first * b.stride_k * size, b.stride_k, out + GUARD, ldc,
+                       resume ? LS_GEMM_RESUME : add ? LS_GEMM_ADD : LS_GEMM_STORE, at_b, 0);
                 if (exact && memcmp(out, expected, bytes + 2 * GUARD) != 0) {
-                    fail_msg("%s %s tile %dx%d depth %d add %d differs", isa, dtype_names[dtype], rows,
-                             (int)cols, (int)kc, add);
+                    fail_msg("%s %s tile %dx%d depth %d after %d add %d differs", isa, dtype_names[dtype], rows,
+                             (int)cols, (int)kc, (int)first, add);
                 }
                 check_guard(out, bytes, "tile");
                 for (int64_t i = 0; !exact && i < rows; i++) {
@@ -640,6 +648,24 @@ static void test_every_tile(void **state) {
 
 static row plain(int64_t m, int64_t n, int64_t k) {
     return (row){.m = m, .n = n, .k = k, .batches = 1, .b_layout = I_FAST, .crew = {1, false}, .how = WIDE};
+}
+
+/* Rows of B far apart are read in slices of k, whose sums resume within a chunk; also where the last columns fill no
+ * vector, and C is strided, rounded, or goes through an epilogue. */
+static void test_slices(void **state) {
+    (void)state;
+    static const int64_t shapes[][3] = {{13, 531, 1100}, {16, 1024, 64}, {7, 530, 65}, {96, 513, 577}, {9, 544, 512}};
+    static const ls_gemm_dtype dtypes[] = {LS_GEMM_F32, LS_GEMM_F64, LS_GEMM_I32};
+    for (size_t q = 0; q < 5; q++) {
+        for (int v = 0; v < 4; v++) {
+            row r = plain(shapes[q][0], shapes[q][1], shapes[q][2]);
+            r.a = r.b = r.out = dtypes[v % 3];
+            r.out_layout = (int)(q % 3);
+            r.epilogue = v == 3 ? 1 + (int)(q % 2) : 0;
+            r.crew = (crew){1 + v, false};
+            run_row(&r);
+        }
+    }
 }
 
 /* Float sums of bytes stay exact even where every product is as large as it can be. */
@@ -890,7 +916,7 @@ static void test_isa_choice(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_isa_choice),  cmocka_unit_test(test_half_moves),
-        cmocka_unit_test(test_every_tile),  cmocka_unit_test(test_extreme_bytes),
+        cmocka_unit_test(test_every_tile),  cmocka_unit_test(test_slices), cmocka_unit_test(test_extreme_bytes),
         cmocka_unit_test(test_every_edge),  cmocka_unit_test(test_depths),
         cmocka_unit_test(test_random_rows), cmocka_unit_test(test_absent_beside_infinity),
         cmocka_unit_test(test_large),       cmocka_unit_test(test_fast),

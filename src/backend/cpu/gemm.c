@@ -23,6 +23,7 @@ typedef struct block {
 typedef struct operand_at {
     const char *at;
     int64_t step_i, step_k; /* elements */
+    int64_t next;           /* from a panel to the next one, for each row that it has (A only) */
 } operand_at;
 
 static int64_t smaller(int64_t x, int64_t y) {
@@ -37,24 +38,24 @@ static void *b_panels(const block *b) {
     return b->memory + b->plan->b_at;
 }
 
-static void *tile_of(const block *b) {
+static char *tile_of(const block *b) {
     return b->memory + b->plan->tile_at;
 }
 
-/* Panel of A for rows from i (of the block) in the chunk [k0, k0+kc). */
-static operand_at find_a(const block *b, int64_t i, int64_t k0, int64_t kc) {
+/* A for the rows of the block in the chunk [k0, k0+kc). */
+static operand_at find_a(const block *b, int64_t k0, int64_t kc) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *a = &plan->g->a;
-    int64_t row = b->i0 + i;
     if (plan->a_source == LS_GEMM_DIRECT) {
         const char *at =
-            (const char *)a->data + (b->a_offset + row * a->stride_i + k0 * a->stride_k) * plan->elem;
-        return (operand_at){at, a->stride_i, a->stride_k};
+            (const char *)a->data + (b->a_offset + b->i0 * a->stride_i + k0 * a->stride_k) * plan->elem;
+        return (operand_at){at, a->stride_i, a->stride_k, a->stride_i};
     }
-    const char *at = a->packed
-                         ? (const char *)a->packed->data + (row * plan->g->k + k0 * plan->rows) * plan->elem
-                         : (const char *)a_panels(b) + i * kc * plan->elem;
-    return (operand_at){at, 1, plan->rows};
+    if (a->packed) {
+        const char *at = (const char *)a->packed->data + (b->i0 * plan->g->k + k0 * plan->rows) * plan->elem;
+        return (operand_at){at, 1, plan->rows, plan->g->k};
+    }
+    return (operand_at){a_panels(b), 1, plan->rows, kc};
 }
 
 static operand_at find_b(const block *b, int64_t j, int64_t k0, int64_t kc) {
@@ -64,12 +65,12 @@ static operand_at find_b(const block *b, int64_t j, int64_t k0, int64_t kc) {
     const char *at = NULL;
     switch (plan->b_source) {
     case LS_GEMM_DIRECT:
-        if (b->nj - j < plan->cols) {
+        if (b->nj - j < plan->cols && (b->nj - j) % plan->kernels->lanes) {
             at = b_panels(b); /* a whole tile would read beyond the row */
             break;
         }
         at = (const char *)o->data + (b->b_offset + column * o->stride_i + k0 * o->stride_k) * plan->elem;
-        return (operand_at){at, 1, o->stride_k};
+        return (operand_at){at, 1, o->stride_k, 0};
     case LS_GEMM_LOCAL:
         at = (const char *)b_panels(b) + j * kc * plan->elem;
         break;
@@ -80,7 +81,7 @@ static operand_at find_b(const block *b, int64_t j, int64_t k0, int64_t kc) {
         at = (const char *)o->packed->data + (column * plan->g->k + k0 * plan->cols) * plan->elem;
         break;
     }
-    return (operand_at){at, 1, plan->cols};
+    return (operand_at){at, 1, plan->cols, 0};
 }
 
 static ls_gemm_part part_a(const block *b, int64_t k0, int64_t kc, int64_t i, int64_t mi) {
@@ -99,43 +100,45 @@ static void pack_local(const block *b, int64_t k0, int64_t kc) {
     }
     if (plan->b_source == LS_GEMM_LOCAL) {
         ls_gemm_pack_part(isa, part_b(b, k0, kc, 0, b->nj), plan->cols, b_panels(b), kc * plan->cols, NULL);
-    } else if (plan->b_source == LS_GEMM_DIRECT && !plan->vector && b->nj % plan->cols) {
+    } else if (plan->b_source == LS_GEMM_DIRECT && !plan->vector && b->nj % plan->kernels->lanes) {
         int64_t rest = b->nj % plan->cols;
         ls_gemm_pack_part(isa, part_b(b, k0, kc, b->nj - rest, rest), plan->cols, b_panels(b), 0, NULL);
     }
 }
 
-/* Adds (or, for the first chunk, stores) a tile of chunk sums to C. */
-static void merge_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_t nj, bool add) {
-    const ls_gemm_plan *plan = b->plan;
-    const char *tile = tile_of(b);
-    for (int64_t r = 0; r < mi; r++) {
-        char *c = b->c + ((i + r) * b->ldc + j) * plan->elem;
-        const char *s = tile + r * plan->cols * plan->elem;
-        if (plan->panel != plan->sum) {
-            plan->g->isa->moves->add_i32(nj, (const float *)s, add, (int32_t *)c);
-        } else if (!add) {
-            memcpy(c, s, (size_t)(nj * plan->elem));
-        } else if (plan->sum == LS_GEMM_TYPE_F32) {
-            for (int64_t q = 0; q < nj; q++) {
-                ((float *)c)[q] += ((const float *)s)[q];
-            }
-        } else if (plan->sum == LS_GEMM_TYPE_F64) {
-            for (int64_t q = 0; q < nj; q++) {
-                ((double *)c)[q] += ((const double *)s)[q];
-            }
-        } else {
-            for (int64_t q = 0; q < nj; q++) {
-                ((uint32_t *)c)[q] += ((const uint32_t *)s)[q];
-            }
+/* Adds n sums to a row of C, or stores them. */
+static void add_row(const ls_gemm_plan *plan, int64_t n, const char *s, bool add, char *c) {
+    if (plan->panel != plan->sum) {
+        plan->g->isa->moves->add_i32(n, (const float *)s, add, (int32_t *)c);
+    } else if (!add) {
+        memcpy(c, s, (size_t)(n * plan->elem));
+    } else if (plan->sum == LS_GEMM_TYPE_F32) {
+        for (int64_t q = 0; q < n; q++) {
+            ((float *)c)[q] += ((const float *)s)[q];
+        }
+    } else if (plan->sum == LS_GEMM_TYPE_F64) {
+        for (int64_t q = 0; q < n; q++) {
+            ((double *)c)[q] += ((const double *)s)[q];
+        }
+    } else {
+        for (int64_t q = 0; q < n; q++) {
+            ((uint32_t *)c)[q] += ((const uint32_t *)s)[q];
         }
     }
 }
 
-static bool panel_finite(const ls_gemm_plan *plan, operand_at panel, int64_t count) {
+static void merge_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_t nj, bool add) {
+    const ls_gemm_plan *plan = b->plan;
+    for (int64_t r = 0; r < mi; r++) {
+        add_row(plan, nj, tile_of(b) + r * plan->cols * plan->elem, add,
+                b->c + ((i + r) * b->ldc + j) * plan->elem);
+    }
+}
+
+static bool panel_finite(const ls_gemm_plan *plan, const char *panel, int64_t count) {
     const ls_gemm_moves *moves = plan->g->isa->moves;
-    return plan->panel == LS_GEMM_TYPE_F64 ? moves->finite_f64(count, (const double *)panel.at)
-                                           : moves->finite_f32(count, (const float *)panel.at);
+    return plan->panel == LS_GEMM_TYPE_F64 ? moves->finite_f64(count, (const double *)panel)
+                                           : moves->finite_f32(count, (const float *)panel);
 }
 
 /*
@@ -151,7 +154,7 @@ static void masked_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_
     char *a = memory, *bp = a + plan->rows * kc * plan->elem;
     uint8_t *a_mask = (uint8_t *)bp + plan->cols * kc * plan->elem, *b_mask = a_mask + plan->rows * kc;
     if (g->a.packed) {
-        memcpy(a, find_a(b, i, k0, kc).at, (size_t)(plan->rows * kc * plan->elem));
+        memcpy(a, find_a(b, k0, kc).at + i * g->k * plan->elem, (size_t)(plan->rows * kc * plan->elem));
         memset(a_mask, 1, (size_t)(plan->rows * kc));
     } else {
         ls_gemm_pack_part(g->isa, part_a(b, k0, kc, i, mi), plan->rows, a, 0, a_mask);
@@ -186,46 +189,92 @@ static void masked_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_
     }
 }
 
-/* The tiles of one chunk. The inner loop keeps a panel of B near while A's block passes. */
-static void compute_chunk(const block *b, int64_t k0, int64_t kc) {
+/* What the tile at row i fetches of the next panel of B, n deep, while it is at `here`: the tiles of a column share it,
+ * lines of rows far apart, or pieces of a panel. Where there is none, it is `near` again and again. */
+static operand_at fetch_ahead(const block *b, operand_at at_b, const char *here, bool last, int64_t i,
+                              int64_t n, const char *near) {
+    const ls_gemm_plan *plan = b->plan;
+    int64_t row = plan->cols * plan->elem, tile = i / plan->rows;
+    bool direct = plan->b_source == LS_GEMM_DIRECT;
+    int64_t tiles = (b->mi + plan->rows - 1) / plan->rows, piece = direct ? 64 : (row + tiles - 1) / tiles;
+    if (last || plan->b_source == LS_GEMM_LOCAL || tile * piece >= row) {
+        return (operand_at){near, 0, 0, 0};
+    }
+    return direct ? (operand_at){here + row + tile * piece, 0, at_b.step_k * plan->elem, 0}
+                  : (operand_at){here + plan->g->k * row + tile * piece * n, 0, piece, 0};
+}
+
+/* The tiles of [k0 + p, k0 + p + n), part of the chunk of kc from k0. The inner loop keeps a panel of B near while A's
+ * block passes. */
+static void compute_slice(const block *b, int64_t k0, int64_t kc, int64_t p, int64_t n, ls_gemm_into into) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm *g = plan->g;
     int64_t lanes = plan->kernels->lanes;
-    bool add = k0 > 0, in_tile = plan->panel != plan->sum;
-    /* 255 * 255 * 256 < 2^24: float sums of so many products of bytes are exact. */
-    int64_t depth = in_tile ? 256 : kc;
+    bool in_tile = plan->panel != plan->sum, fetch = n >= 128; /* C comes while the sums are made */
+    operand_at at_a = find_a(b, k0, kc);
+    at_a.at += p * at_a.step_k * plan->elem;
     for (int64_t j = 0; j < b->nj; j += plan->cols) {
-        int64_t nj = smaller(plan->cols, b->nj - j);
+        int64_t nj = smaller(plan->cols, b->nj - j), depth = n;
         int vectors = nj > lanes ? 2 : 1;
         operand_at at_b = find_b(b, j, k0, kc);
-        bool b_finite = !g->a.absent || !plan->masks || (g->b.packed && g->b.packed->finite) ||
-                        panel_finite(plan, at_b, kc * plan->cols);
+        bool finite = !plan->masks || ((!g->a.absent || (g->b.packed && g->b.packed->finite) ||
+                                        panel_finite(plan, at_b.at, kc * plan->cols)));
         /* Scratch blocks have room for whole tiles; the output has not. */
         bool whole = !in_tile && (nj == vectors * lanes || plan->through_tile);
+        if (plan->resumes && !whole) { /* all of the chunk in the first slice */
+            depth = kc;
+            if (p > 0) {
+                continue;
+            }
+        }
+        const char *at = at_b.at + p * at_b.step_k * plan->elem;
         for (int64_t i = 0; i < b->mi; i += plan->rows) {
             int64_t mi = smaller(plan->rows, b->mi - i);
-            operand_at at_a = find_a(b, i, k0, kc);
-            bool a_finite = !g->b.absent || !plan->masks || (g->a.packed && g->a.packed->finite) ||
-                            panel_finite(plan, at_a, kc * plan->rows);
-            if (plan->masks && (!b_finite || !a_finite)) {
+            const char *a = at_a.at + i * at_a.next * plan->elem;
+            if (plan->masks && (!finite || (g->b.absent && !(g->a.packed && g->a.packed->finite) &&
+                                            !panel_finite(plan, a, kc * plan->rows)))) {
                 masked_tile(b, i, mi, j, nj, k0, kc);
-                merge_tile(b, i, mi, j, nj, add);
+                merge_tile(b, i, mi, j, nj, into != LS_GEMM_STORE);
                 continue;
             }
             ls_gemm_kernel kernel = plan->kernels->tile[mi][vectors];
+            operand_at ahead = fetch_ahead(b, at_b, at, j + 2 * plan->cols > b->nj, i, n, a);
             if (whole) {
                 char *c = b->c + (i * b->ldc + j) * plan->elem;
-                kernel(kc, at_a.at, at_a.step_i, at_a.step_k, at_b.at, at_b.step_k, c, b->ldc, add);
-            } else {
-                for (int64_t p = 0; p < kc; p += depth) {
-                    const char *a = at_a.at + p * at_a.step_k * plan->elem;
-                    const char *bp = at_b.at + p * at_b.step_k * plan->elem;
-                    kernel(smaller(depth, kc - p), a, at_a.step_i, at_a.step_k, bp, at_b.step_k, tile_of(b),
-                           plan->cols, false);
-                    merge_tile(b, i, mi, j, nj, add || p > 0);
+                for (int64_t r = 0; fetch && r < mi; r++) {
+                    __builtin_prefetch(c + r * b->ldc * plan->elem);
+                    __builtin_prefetch(c + r * b->ldc * plan->elem + 64);
                 }
+                kernel(n, a, at_a.step_i, at_a.step_k, at, at_b.step_k, c, b->ldc, into, ahead.at,
+                       ahead.step_k);
+            } else {
+                kernel(depth, a, at_a.step_i, at_a.step_k, at, at_b.step_k, tile_of(b), plan->cols,
+                       LS_GEMM_STORE, at, 0);
+                merge_tile(b, i, mi, j, nj, into != LS_GEMM_STORE);
             }
         }
+    }
+}
+
+/* The tiles of one chunk, in slices where B is read best so. A locked chunk has its own sums from +0, which resume from
+ * slice to slice; other sums are exact, or `fast`. */
+static void compute_chunk(const block *b, int64_t k0, int64_t kc) {
+    const ls_gemm_plan *plan = b->plan;
+    block sums = *b;
+    bool apart = plan->resumes && k0 > 0;
+    if (apart) {
+        sums.c = b->memory + plan->sums_at;
+        sums.ldc = plan->ldc;
+    }
+    for (int64_t p = 0; p < kc; p += plan->depth) {
+        ls_gemm_into next = plan->resumes ? LS_GEMM_RESUME : LS_GEMM_ADD;
+        compute_slice(&sums, k0, kc, p, smaller(plan->depth, kc - p),
+                      p > 0              ? next
+                      : k0 > 0 && !apart ? LS_GEMM_ADD
+                                         : LS_GEMM_STORE);
+    }
+    for (int64_t i = 0; apart && i < b->mi; i++) {
+        add_row(plan, b->nj, sums.c + i * sums.ldc * plan->elem, true, b->c + i * b->ldc * plan->elem);
     }
 }
 
@@ -234,7 +283,7 @@ static void compute_vector(const block *b, int64_t k0, int64_t kc) {
     const ls_gemm_operand *o = &plan->g->b;
     const char *at = o->data;
     at += (b->b_offset + b->j0 * o->stride_i + k0 * o->stride_k) * plan->elem;
-    operand_at x = find_a(b, 0, k0, kc);
+    operand_at x = find_a(b, k0, kc);
     void *y = k0 ? tile_of(b) : b->c;
     plan->vector(kc, b->nj, x.at, x.step_k, at, o->stride_i == 1 ? o->stride_k : o->stride_i, y);
     if (k0) {

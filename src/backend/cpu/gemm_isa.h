@@ -6,12 +6,16 @@
 
 enum { LS_GEMM_MAX_ROWS = 12 };
 
+/* What becomes of a tile's sums s and of what is in c: c = s, c = c + s, or c goes on as s, from c instead of +0. */
+typedef enum ls_gemm_into { LS_GEMM_STORE, LS_GEMM_ADD, LS_GEMM_RESUME } ls_gemm_into;
+
 /*
- * c[i*ldc + j] = (add ? c[i*ldc + j] : nothing) + s, where s is the serial sum over p of
- * a[i*a_row + p*a_k] * b[p*b_k + j] from +0, for a tile of fixed height and width. Strides in elements.
+ * s is the serial sum over p of a[i*a_row + p*a_k] * b[p*b_k + j] from +0, for a tile of fixed height and width; it
+ * goes into c[i*ldc + j]. Strides in elements. Tiles two vectors wide fetch ahead[p*ahead_k], in bytes, for what comes next.
  */
 typedef void (*ls_gemm_kernel)(int64_t kc, const void *a, int64_t a_row, int64_t a_k, const void *b,
-                               int64_t b_k, void *c, int64_t ldc, bool add);
+                               int64_t b_k, void *c, int64_t ldc, ls_gemm_into into, const char *ahead,
+                               int64_t ahead_k);
 
 /* y[j] = the same sum for one row and any number n of columns, for a b that is best read row by row. */
 typedef void (*ls_gemm_vector_kernel)(int64_t kc, int64_t n, const void *x, int64_t x_k, const void *b,
@@ -21,14 +25,14 @@ typedef void (*ls_gemm_vector_kernel)(int64_t kc, int64_t n, const void *x, int6
  * c[i*ldc + j] = (add ? c[i*ldc + j] : nothing) + the sum over p of a[p*rows + i] * b[at[p] + j], for a fixed number of
  * rows and n columns, a multiple of two vectors.
  */
-typedef void (*ls_gemm_taps_kernel)(int64_t kc, int64_t n, const void *a, const int64_t *at, const void *b, void *c,
-                                    int64_t ldc, bool add);
+typedef void (*ls_gemm_taps_kernel)(int64_t kc, int64_t n, const void *a, const int64_t *at, const void *b,
+                                    void *c, int64_t ldc, bool add);
 
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {
     int rows;  /* of the largest tile: the width of A's panels */
     int lanes; /* of a vector; tiles are one or two vectors wide, B's panels two */
-    ls_gemm_kernel tile[LS_GEMM_MAX_ROWS + 1][3]; /* [rows][vectors], from 1 */
+    ls_gemm_kernel tile[LS_GEMM_MAX_ROWS + 1][3];   /* [rows][vectors], from 1 */
     ls_gemm_taps_kernel taps[LS_GEMM_MAX_ROWS + 1]; /* [rows]; NULL where there is none of that height */
     ls_gemm_vector_kernel vector;
     ls_gemm_vector_kernel

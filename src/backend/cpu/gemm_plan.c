@@ -11,6 +11,10 @@ enum {
     INLINE_WORK = 1 << 18, /* multiply-adds below which waking a thread costs more than it brings */
     TASKS_PER_WORKER = 3,
     MOST_RESIDENT = 4096,
+    CLOSE_ROWS = 2048, /* bytes */
+    FEW_ROWS = 192,
+    SLICE = 64,
+    EXACT_BYTES = 256, /* 255 * 255 * 256 < 2^24: float sums of so many products of bytes are exact */
 };
 
 static int64_t up(int64_t x, int64_t unit) {
@@ -83,15 +87,33 @@ static const ls_gemm_kernels *pick_kernels(const ls_gemm *g, ls_gemm_type type) 
     return g->fast || f16 || bytes ? g->isa->f32_fast : g->isa->f32;
 }
 
+/*
+ * Rows of B that lie close are read where they are, at the speed of panels. Rows further apart are so if few of them
+ * are under way at once: the first cache and its address translation hold no more. Then C comes by that often, which
+ * many rows of A would repay by packing.
+ */
+static bool reads_b_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
+    int64_t row = g->b.stride_k < 0 ? -g->b.stride_k : g->b.stride_k;
+    return row * plan->elem <= CLOSE_ROWS || g->m <= (g->fast ? FEW_ROWS : FEW_ROWS / 2);
+}
+
+static bool reads_a_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
+    int64_t step = g->a.stride_k == 1 ? g->a.stride_i : g->a.stride_k;
+    step = (step < 0 ? -step : step) * plan->elem;
+    if (g->a.stride_k ==
+        1) { /* as many streams as rows; at such strides they share lines of the cache with C's */
+        return g->n <= 16 * plan->cols || step % 2048;
+    }
+    return g->n <= 2 * plan->cols || (g->n <= 8 * plan->cols && step <= CLOSE_ROWS / 2);
+}
+
 static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, int64_t shared_budget) {
-    bool small = g->m * g->n * smaller(g->k, LS_GEMM_CHUNK) <= 32 * 32 * 32;
     plan->a_source = LS_GEMM_LOCAL;
     plan->b_source = LS_GEMM_LOCAL;
-    /* A's rows are read where they are: 12 streams. Its columns are not, unless only once or twice. */
-    if (!plan->masks && is_wide_view(&g->a) && (g->a.stride_k == 1 || g->n <= 2 * plan->cols || small)) {
+    if (!plan->masks && is_wide_view(&g->a) && reads_a_directly(g, plan)) {
         plan->a_source = LS_GEMM_DIRECT;
     }
-    if (!plan->masks && is_wide_view(&g->b) && g->b.stride_i == 1 && (g->m <= plan->rows || small)) {
+    if (!plan->masks && is_wide_view(&g->b) && g->b.stride_i == 1 && reads_b_directly(g, plan)) {
         plan->b_source = LS_GEMM_DIRECT;
     } else if (g->m > mc_max && g->k > 0 && g->k * plan->elem * 256 <= shared_budget) {
         plan->b_source = LS_GEMM_SHARED;
@@ -105,6 +127,12 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
     if (plan->b_source == LS_GEMM_SHARED && plan->batches > 1 && !same_for_all_batches(g, &g->b)) {
         plan->outer_batches = plan->batches;
         plan->batches = 1;
+    }
+    plan->depth = plan->panel != plan->sum ? EXACT_BYTES : LS_GEMM_CHUNK;
+    int64_t row = g->b.stride_k < 0 ? -g->b.stride_k : g->b.stride_k;
+    if (plan->b_source == LS_GEMM_DIRECT && row * plan->elem > CLOSE_ROWS && g->m > plan->rows / 2) {
+        plan->depth = SLICE;
+        plan->resumes = !g->fast && g->k > SLICE;
     }
 }
 
@@ -150,6 +178,10 @@ static void plan_workspace(const ls_gemm *g, ls_gemm_plan *plan) {
     plan->c_at = at;
     plan->ldc = plan->nc;
     if (plan->through_tile) {
+        at += up(plan->mc * plan->ldc * plan->elem, LS_GEMM_ALIGN);
+    }
+    plan->sums_at = at;
+    if (plan->resumes && g->k > LS_GEMM_CHUNK) {
         at += up(plan->mc * plan->ldc * plan->elem, LS_GEMM_ALIGN);
     }
     plan->tile_at = at;
