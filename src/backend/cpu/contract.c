@@ -302,6 +302,10 @@ void ls_gemm_finish_tile(void *ctx, int worker, int64_t batch, int64_t i0, int64
     ls_gemm_launch *launch = ctx;
     const ls_gemm_phase *gemm = launch->phase->gemm;
     const ls_program *p = &launch->phase->finish;
+    if (gemm->chain) {
+        ls_chain_tile(launch, batch, i0, ni, j0, nj, tile, ld);
+        return;
+    }
     ls_run *run = finish_run(launch, worker);
     size_t size = launch->sum_size;
     ls_point_coords(run->extents, gemm->batch.n, gemm->batch.axes, batch, run->coords);
@@ -476,6 +480,9 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
         w->finish_begun = w->side_begun[0] = w->side_begun[1] = false;
         w->kc[0] = w->kc[1] = 0;
     }
+    if (gemm->chain) {
+        ls_chain_begin(&launch);
+    }
     if (gemm->windows && grow_workspace(d, ls_windows_workspace(binary, gemm, kernel->extents)) &&
         ls_windows_run(&launch)) {
         return LS_OK;
@@ -534,5 +541,5 @@ void ls_gemm_phase_print(ls_text *out, const ls_spec *spec, const ls_phase *phas
             ls_program_print(out, spec, &side->program);
         }
     }
-    ls_text_add(out, "    then\n");
+    ls_text_add(out, gemm->chain ? "    then, in registers\n" : "    then\n");
 }

@@ -41,6 +41,7 @@ struct ls_gemm_phase {
     ls_axis_group batch, m, n, k;
     ls_contract_side side[2]; /* rows, columns */
     struct ls_windows *windows; /* windows.c: the way to compute it without packing windows; NULL: none */
+    struct ls_chain *chain;     /* chain.c: what follows, in registers; NULL: the finish program does it */
     int64_t
         cut; /* the epilogue's lanes do not cross multiples of this, where memory breaks off; 0: nowhere */
 };
@@ -77,6 +78,15 @@ typedef struct ls_gemm_launch {
 /* contract.c: an ls_gemm_epilogue_fn that runs the phase's finish program, with an ls_gemm_launch. */
 void ls_gemm_finish_tile(void *ctx, int worker, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj,
                          void *tile, int64_t ld);
+
+/* chain.c. Plans nothing where the store, which is all that follows the phase's value, is no chain. */
+typedef struct ls_chain ls_chain;
+ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, const ls_store *store,
+                        ls_error *err) LS_MUST_USE;
+/* Before the first tile of a launch, on one thread; then tiles as ls_gemm_finish_tile takes them. */
+void ls_chain_begin(const ls_gemm_launch *launch);
+void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj,
+                   const float *tile, int64_t ld);
 
 /* windows.c. Plans nothing where the contraction is no window over an image, or where packing is better. */
 ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps,

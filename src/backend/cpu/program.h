@@ -140,7 +140,7 @@ typedef struct ls_program {
     size_t reg_bytes;
     int n_results;
     int16_t
-        results[4]; /* registers that callers read: REDUCE's operand; CONTRACT's a and b and their masks */
+        results[LS_CHAIN_SCALARS]; /* registers that callers read: REDUCE's operand; CONTRACT's a and b and their masks; a chain's scalars */
     int16_t input;  /* register that the caller fills (a CONTRACT's finished tile); -1 */
 } ls_program;
 

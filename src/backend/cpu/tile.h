@@ -9,6 +9,7 @@
 #ifndef LOCKSTEP_BACKEND_CPU_TILE_H
 #define LOCKSTEP_BACKEND_CPU_TILE_H
 
+#include "backend/cpu/chain.h"
 #include "backend/cpu/cpuid.h"
 #include "spec/spec.h"
 
@@ -75,6 +76,7 @@ typedef struct ls_tile_isa {
                  int64_t stride, const int64_t *limit);
     void (*threefry)(uint32_t *dst, const uint32_t *key0, const uint32_t *key1, const int64_t *counter,
                      int64_t n);
+    ls_chain_fn chain;
 } ls_tile_isa;
 
 /* NULL when this build has no objects for `isa`. */

@@ -339,4 +339,5 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .arg_f32 = {argmin_f32, argmax_f32},
     .pack = LS_TILE_NAME(ls_tile_pack),
     .threefry = threefry,
+    .chain = LS_TILE_NAME(ls_chain_run),
 };

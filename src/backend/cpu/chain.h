@@ -1,0 +1,49 @@
+/* Chains: what follows a contraction, element by element, computed in registers. A tile program goes through memory once an
+ * operation; a chain does all of them to a few vectors before it takes the next ones. */
+#ifndef LOCKSTEP_BACKEND_CPU_CHAIN_H
+#define LOCKSTEP_BACKEND_CPU_CHAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    LS_CHAIN_STEPS = 24,
+    LS_CHAIN_POINTERS = 12, /* operands in memory and slots */
+    LS_CHAIN_SLOTS = 4,
+    LS_CHAIN_SCALARS = 8,   /* values that all lanes of a row share */
+    LS_CHAIN_LANES = 128    /* room of a slot: no instruction set takes more at a time */
+};
+
+typedef enum ls_chain_op {
+    LS_CHAIN_TAKE, /* the running value becomes the operand */
+    LS_CHAIN_KEEP, /* the operand, a slot, becomes the running value */
+    LS_CHAIN_ADD,
+    LS_CHAIN_SUB,
+    LS_CHAIN_FROM, /* operand - running value */
+    LS_CHAIN_MUL,
+    LS_CHAIN_DIV,
+    LS_CHAIN_INTO, /* operand / running value */
+    LS_CHAIN_MIN,
+    LS_CHAIN_MAX,
+    LS_CHAIN_CALL /* fn(running value) */
+} ls_chain_op;
+
+typedef enum ls_chain_kind { LS_CHAIN_SCALAR, LS_CHAIN_MEMORY, LS_CHAIN_SLOT } ls_chain_kind;
+
+typedef struct ls_chain_step {
+    uint8_t op, kind; /* ls_chain_op, ls_chain_kind of the operand */
+    uint8_t at;       /* which scalar or pointer */
+    void (*fn)(void *dst, const void *a, const void *b, const void *c, int64_t n);
+} ls_chain_step;
+
+/* One row: dst[i] = the chain of src[i] and at[k][i], NaN canonical. dst may be at[k], else nothing overlaps. */
+typedef struct ls_chain_row {
+    int n_steps, n_pointers;
+    const ls_chain_step *steps;
+    const float *scalars;
+    const float *at[LS_CHAIN_POINTERS]; /* NULL for slots */
+    float *slots[LS_CHAIN_POINTERS];    /* of LS_CHAIN_LANES, aligned to vectors; NULL for memory */
+} ls_chain_row;
+typedef void (*ls_chain_fn)(const ls_chain_row *row, float *dst, const float *src, int64_t n);
+
+#endif

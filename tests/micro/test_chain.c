@@ -1,0 +1,154 @@
+/* Chains of elementwise operations (backend/cpu/chain.h) against the contract's arithmetic, lane by lane, on every instruction set here. */
+#include "backend/cpu/tile.h"
+#include "base/half.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 400 };
+
+static uint32_t random_bits(uint64_t *state) {
+    *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    return (uint32_t)(*state >> 32);
+}
+
+static float from_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static uint32_t bits_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return x != x ? LS_NAN_F32 : bits;
+}
+
+/* NaN from either, zeros by their signs. */
+static float extreme(float x, float y, bool most) {
+    uint32_t a = bits_of(x), b = bits_of(y);
+    return x != x || y != y ? from_bits(LS_NAN_F32) : x == y ? from_bits(most ? a & b : a | b) : (x > y) == most ? x : y;
+}
+
+static float apply(int op, float x, float y) {
+    switch ((ls_chain_op)op) {
+    case LS_CHAIN_TAKE: return y;
+    case LS_CHAIN_ADD: return x + y;
+    case LS_CHAIN_SUB: return x - y;
+    case LS_CHAIN_FROM: return y - x;
+    case LS_CHAIN_MUL: return x * y;
+    case LS_CHAIN_DIV: return x / y;
+    case LS_CHAIN_INTO: return y / x;
+    case LS_CHAIN_MIN: return extreme(x, y, false);
+    case LS_CHAIN_MAX: return extreme(x, y, true);
+    default: return x;
+    }
+}
+
+static const ls_tile_isa *usable(int isa) {
+    ls_cpu cpu;
+    ls_cpu_detect(&cpu);
+    return cpu.has[isa] ? ls_tile_isa_get((ls_cpu_isa)isa) : NULL;
+}
+
+static const uint32_t special[] = {0,          0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000, 0x7fc12345, 0xffc00000,
+                                   0x00000001, 0x807fffff, 0x00800000, 0x7f7fffff, 0x40c00000, 0x21800000, 0x5d7fffff, 0x5d800000};
+enum { SPECIALS = sizeof special / sizeof *special };
+
+static void check_step(const ls_tile_isa *isa, ls_chain_step step, const float *x, const float *y, float c, int64_t n) {
+    float out[MOST + 1];
+    ls_chain_row row = {.n_steps = 1, .n_pointers = 1, .steps = &step, .scalars = &c, .at = {y}};
+    out[n] = 77;
+    isa->chain(&row, out, x, n);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t expected = bits_of(apply(step.op, x[i], step.kind == LS_CHAIN_SCALAR ? c : y[i])), got;
+        memcpy(&got, &out[i], sizeof got);
+        if (got != expected) {
+            fail_msg("op %d of %a and %a is %a", step.op, (double)x[i], (double)(step.kind == LS_CHAIN_SCALAR ? c : y[i]), (double)out[i]);
+        }
+    }
+    assert_true(out[n] == 77);
+}
+
+static void steps_are_the_contract(void **state) {
+    uint64_t seed = 1;
+    (void)state;
+    for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+        const ls_tile_isa *isa = usable(i);
+        for (int op = LS_CHAIN_ADD; isa && op <= LS_CHAIN_MAX; op++) {
+            for (int64_t n = 1; n <= MOST; n += n < 40 ? 1 : 37) {
+                float x[MOST], y[MOST];
+                for (int64_t j = 0; j < n; j++) {
+                    x[j] = from_bits(j % 3 ? special[(j / 3) % SPECIALS] : random_bits(&seed));
+                    y[j] = from_bits(j % 2 ? special[random_bits(&seed) % SPECIALS] : random_bits(&seed));
+                }
+                check_step(isa, (ls_chain_step){.op = (uint8_t)op, .kind = LS_CHAIN_MEMORY}, x, y, 0, n);
+                float c = from_bits(n % 2 ? special[n / 2 % SPECIALS] : random_bits(&seed));
+                check_step(isa, (ls_chain_step){.op = (uint8_t)op, .kind = LS_CHAIN_SCALAR}, x, y, c, n);
+            }
+        }
+    }
+}
+
+/* Divisors and dividends whose significands are next to each other, to powers of two and to halves make quotients near ties. */
+static void quotients_are_rounded_correctly(void **state) {
+    uint64_t seed = 2;
+    (void)state;
+    for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+        const ls_tile_isa *isa = usable(i);
+        for (int round = 0; isa && round < 20000; round++) {
+            float x[256], c = from_bits(random_bits(&seed));
+            uint32_t significand = round % 4 == 0   ? random_bits(&seed) % 64
+                                   : round % 4 == 1 ? 0x7fffff - random_bits(&seed) % 64
+                                                    : random_bits(&seed) & 0x7fffff;
+            if (round % 8) { /* within the range that needs no division, mostly */
+                c = from_bits((127 + random_bits(&seed) % 100 - 50) << 23 | significand | random_bits(&seed) << 31);
+            }
+            uint32_t near = random_bits(&seed) & 0x7fffff;
+            for (int j = 0; j < 256; j++) {
+                uint32_t s = j % 2 ? near + (uint32_t)j : significand + (uint32_t)j / 2;
+                x[j] = from_bits((127 + random_bits(&seed) % 124 - 62) << 23 | (s & 0x7fffff) | random_bits(&seed) << 31);
+            }
+            check_step(isa, (ls_chain_step){.op = LS_CHAIN_DIV, .kind = LS_CHAIN_SCALAR}, x, x, c, 256);
+        }
+    }
+}
+
+/* x * min(max(x + 3, 0), 6) / 6 + residual, in place over the residual. */
+static void slots_and_places(void **state) {
+    const ls_chain_step steps[] = {{.op = LS_CHAIN_KEEP, .kind = LS_CHAIN_SLOT, .at = 1}, {.op = LS_CHAIN_ADD, .at = 0},
+                                   {.op = LS_CHAIN_MAX, .at = 1},                         {.op = LS_CHAIN_MIN, .at = 2},
+                                   {.op = LS_CHAIN_MUL, .kind = LS_CHAIN_SLOT, .at = 1},  {.op = LS_CHAIN_DIV, .at = 2},
+                                   {.op = LS_CHAIN_ADD, .kind = LS_CHAIN_MEMORY, .at = 0}};
+    const float scalars[] = {3, 0, 6};
+    (void)state;
+    for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+        const ls_tile_isa *isa = usable(i);
+        for (int64_t n = 1; isa && n < MOST; n += 7) {
+            _Alignas(64) float slot[LS_CHAIN_LANES];
+            float x[MOST], out[MOST], expected[MOST];
+            for (int64_t j = 0; j < n; j++) {
+                x[j] = (float)(j - n / 2) * 0.13f;
+                out[j] = (float)j;
+                float h = extreme(extreme(x[j] + 3, 0, true), 6, false);
+                expected[j] = x[j] * h / 6 + out[j];
+            }
+            ls_chain_row row = {.n_steps = 7, .n_pointers = 2, .steps = steps, .scalars = scalars, .at = {out}, .slots = {NULL, slot}};
+            isa->chain(&row, out, x, n);
+            assert_memory_equal(out, expected, (size_t)n * sizeof *out);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_are_the_contract),
+        cmocka_unit_test(quotients_are_rounded_correctly),
+        cmocka_unit_test(slots_and_places),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
