@@ -1,4 +1,4 @@
-/* Simplifications that change no bit, each with its proof. They run when a graph is computed, after
+/* Simplifications that change no locked bit, each with its proof. They run when a graph is computed, after
  * differentiation, so that every node a caller holds keeps its derivative. A rule never drops a MAP over
  * an operand that may be absent: the MAP makes its absent elements +0, which reductions would then count. */
 #include "graph/build.h"
@@ -154,6 +154,16 @@ static ls_tensor *where_const(ls_session *s, ls_tensor *x) {
     return x->src[0]->op == LS_OP_CONST ? present(x->src[x->src[0]->attr.value ? 1 : 2]) : NULL;
 }
 
+/* d / r * g with r and g the same for many elements (a batch norm): d * (g / r), which divides once for them all. As many roundings, and of
+ * as much, so as near; but other bits. */
+static ls_tensor *divide_once(ls_session *s, ls_tensor *x) {
+    const ls_tensor *y = x->src[0], *g = x->src[1];
+    bool fits = x->math != LS_LOCKED && ls_dtype_is_float(x->dtype) && y->op == LS_OP_DIV && y->src[1]->op == LS_OP_EXPAND &&
+                g->op == LS_OP_EXPAND && ls_shape_equal(&y->src[1]->src[0]->shape, &g->src[0]->shape);
+    ls_tensor *once = fits ? ls_div(s, g->src[0], y->src[1]->src[0]) : NULL;
+    return once ? ls_mul(s, y->src[0], ls_expand(s, once, x->shape)) : NULL;
+}
+
 /* A constant of what the contract's arithmetic gives. */
 static ls_tensor *fold(ls_session *s, const ls_tensor *x) {
     ls_attr attr;
@@ -181,6 +191,7 @@ static const struct {
     {LS_OP_NEG, twice},
     {LS_OP_NOT, twice},
     {LS_OP_MUL, mul_one},
+    {LS_OP_MUL, divide_once},
     {LS_OP_ADD, add_zero},
     {LS_OP_SUB, sub_zero},
     {LS_OP_DIV, div_power_of_two},

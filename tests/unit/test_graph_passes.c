@@ -312,6 +312,31 @@ static void what_changes_bits_stays(void **state) {
     fixture_close(f);
 }
 
+/* In fast arithmetic a batch norm divides its scale once, not each element; in locked, and by rows, it does not. */
+static void a_scale_is_divided_once(void **state) {
+    (void)state;
+    for (int fast = 0; fast < 2; fast++) {
+        OPEN;
+        f->session.graph.math = fast ? LS_FAST : LS_LOCKED;
+        ls_tensor *x = IN(2, 3, 4, 5), *c[4] = {IN(3), IN(3), IN(3), IN(3)};
+        ls_tensor *y = ls_batch_norm(s, x, c[0], c[1], c[2], c[3], 0.5);
+        assert_int_equal(ls_rewrite(s, &y, 1), LS_OK);
+        const ls_tensor *scaled = y->src[0]; /* + beta */
+        assert_int_equal(scaled->op, LS_OP_MUL);
+        assert_int_equal(scaled->src[0]->op, fast ? LS_OP_SUB : LS_OP_DIV);
+        if (fast) {
+            const ls_tensor *once = scaled->src[1]->src[0];
+            assert_int_equal(once->op, LS_OP_DIV);
+            assert_tensor(f, once, "f32[1,3,1,1]");
+            assert_ptr_equal(once->src[0]->src[0], c[2]);
+        }
+        ls_tensor *z = ls_layer_norm(s, x, -1, IN(5), NULL, 0.5); /* a root a row, a scale a column */
+        assert_int_equal(ls_rewrite(s, &z, 1), LS_OK);
+        assert_int_equal(z->src[0]->op, LS_OP_DIV);
+        fixture_close(f);
+    }
+}
+
 static void rewriting_reaches_inside_and_keeps_kinds(void **state) {
     (void)state;
     OPEN;
@@ -342,6 +367,7 @@ int main(void) {
         cmocka_unit_test(identities_vanish),
         cmocka_unit_test(constants_fold),
         cmocka_unit_test(what_changes_bits_stays),
+        cmocka_unit_test(a_scale_is_divided_once),
         cmocka_unit_test(rewriting_reaches_inside_and_keeps_kinds),
     };
     return cmocka_run_group_tests_name("graph passes", tests, NULL, NULL);
