@@ -18,6 +18,7 @@ typedef struct ls_caps {
     int subgroup;        /* lanes that run together */
     size_t shared_bytes; /* of a workgroup; 0 where there is none */
     size_t memory_bytes; /* 0: unknown */
+    size_t cache_bytes[3]; /* cpu: L1 (data), L2 and L3, one instance of each; 0: unknown */
     uint32_t dtypes;     /* bit 1 << ls_dtype for each that kernels may use */
     char uuid[37];       /* GPUs: the device's own, "2f0bde4c-..."; empty where there is none */
     char arithmetic[160]; /* what the device gets wrong or lacks, and Lockstep does another way: "division, subnormals" */
@@ -47,6 +48,23 @@ LS_API ls_status ls_device_certify(ls_device *device, ls_error *err) LS_MUST_USE
  * (GFLOP/s) and a large copy (GB/s, bytes read and written). LS_ERR_UNSUPPORTED where a device does not
  * measure itself. */
 LS_API ls_status ls_device_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err) LS_MUST_USE;
+
+/* What a device can be asked to measure. */
+typedef enum ls_rate {
+    LS_RATE_FMA,     /* f32 fused multiply-adds, GFLOP/s (two a multiply-add) */
+    LS_RATE_MUL_ADD, /* f32 multiplications and additions apart: what locked arithmetic can reach */
+    LS_RATE_BF16,    /* dot products of bf16 pairs summed in f32 */
+    LS_RATE_INT8,    /* dot products of four u8 by i8 summed in i32, GOP/s */
+    LS_RATE_READ,    /* GB/s of memory that is read again and again */
+    LS_RATE_COPY,    /* GB/s, bytes read and bytes written */
+    LS_RATE_STREAM,  /* the same with stores that pass the caches by */
+    LS_RATE_COUNT
+} ls_rate;
+/* The name of a rate: "fma", "mul+add", "bf16", "int8", "read", "copy", "stream"; NULL for no rate. */
+LS_API const char *ls_rate_name(ls_rate rate);
+/* Measures one rate: the best of some rounds of a few milliseconds. `bytes` is the memory that is worked on, of all threads
+ * together (both sides of a copy; 0: half a gigabyte), and `threads` how many work on the host (0: all). LS_ERR_UNSUPPORTED names what the device lacks. */
+LS_API ls_status ls_device_rate(ls_device *device, ls_rate rate, size_t bytes, int threads, double *out_rate, ls_error *err) LS_MUST_USE;
 
 /* The disk cache, in which compiled kernels and verdicts on them are kept from one process to the next: in LOCKSTEP_CACHE
  * ("off": none), else XDG_CACHE_HOME/lockstep, else HOME/.cache/lockstep. Any thread, any process. */

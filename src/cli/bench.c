@@ -1,19 +1,10 @@
-/* lockstep bench: speed through the public interface, as a program that replays, beside the measured peak.
- * Medians over rounds. */
-#include "cli/cli.h"
+/* lockstep bench: speed through the public interface, as a program that replays, beside the roof that
+ * applies: arithmetic, or the bandwidth of the memory that holds the work. Medians over rounds. */
+#include "cli/bench.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-typedef struct bench {
-    cli_world w;
-    cli_option *options;
-    cJSON *rows;
-    const char *math;
-    double peak_gflops, peak_gbs;
-    int64_t rounds;
-} bench;
 
 static double now(void) {
     struct timespec t;
@@ -99,37 +90,36 @@ static ls_tensor *operand(bench *b, const char *name, ls_shape shape, ls_var **o
     return ls_var_value(b->w.session, *out_var);
 }
 
-static void row(bench *b, const char *what, int64_t m, int64_t n, int64_t k, double flops, double bytes,
-                double seconds) {
-    double gflops = flops / seconds * 1e-9, gbs = bytes / seconds * 1e-9;
-    double share = bytes > 0 ? gbs / b->peak_gbs : gflops / b->peak_gflops;
-    printf("%-10s %6lld %6lld %6lld  %-7s %9.1f us  %8.1f %s  %5.1f %% of peak\n", what, (long long)m,
-           (long long)n, (long long)k, b->math, seconds * 1e6, bytes > 0 ? gbs : gflops,
-           bytes > 0 ? "GB/s   " : "GFLOP/s", 100 * share);
+/* Work that a row is about. */
+typedef struct work {
+    const char *what;
+    int64_t m, n, k;
+    double flops, read, written;
+} work;
+
+static int row(bench *b, const work *w, double seconds) {
+    double gflops = w->flops / seconds * 1e-9, gbs = (w->read + w->written) / seconds * 1e-9;
+    bench_roof roof;
+    ls_error err = {.code = LS_OK};
+    if (bench_roof_of(b, w->flops, w->read, w->written, &roof, &err) != LS_OK) {
+        return cli_fail(err.code, err.message);
+    }
+    double share = roof.seconds / seconds;
+    printf("%-11s %6lld %6lld %6lld  %-7s %9.1f us  %8.1f %s  %5.1f %% %s\n", w->what, (long long)w->m, (long long)w->n,
+           (long long)w->k, b->math, seconds * 1e6, w->flops > 0 ? gflops : gbs, w->flops > 0 ? "GFLOP/s" : "GB/s   ", 100 * share,
+           roof.name);
     cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "what", what);
-    cJSON_AddNumberToObject(o, "m", (double)m);
-    cJSON_AddNumberToObject(o, "n", (double)n);
-    cJSON_AddNumberToObject(o, "k", (double)k);
+    cJSON_AddStringToObject(o, "what", w->what);
+    cJSON_AddNumberToObject(o, "m", (double)w->m);
+    cJSON_AddNumberToObject(o, "n", (double)w->n);
+    cJSON_AddNumberToObject(o, "k", (double)w->k);
     cJSON_AddStringToObject(o, "dtype", "f32");
     cJSON_AddNumberToObject(o, "threads", ls_device_caps(b->w.device)->threads);
     cJSON_AddStringToObject(o, "math", b->math);
     cJSON_AddNumberToObject(o, "gflops", gflops);
-    if (bytes > 0) {
-        cJSON_AddNumberToObject(o, "gbytes_per_second", gbs);
-    }
+    cJSON_AddNumberToObject(o, "gbytes_per_second", gbs);
     cJSON_AddNumberToObject(o, "of_peak", share);
-    cJSON_AddItemToArray(b->rows, o);
-}
-
-static int bench_peak(bench *b) {
-    printf("%-10s %-7s %10.1f GFLOP/s  copy %6.1f GB/s\n", "peak", b->math, b->peak_gflops, b->peak_gbs);
-    cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "what", "peak");
-    cJSON_AddStringToObject(o, "math", b->math);
-    cJSON_AddNumberToObject(o, "threads", ls_device_caps(b->w.device)->threads);
-    cJSON_AddNumberToObject(o, "gflops", b->peak_gflops);
-    cJSON_AddNumberToObject(o, "gbytes_per_second", b->peak_gbs);
+    cJSON_AddStringToObject(o, "peak", roof.name + strlen("of "));
     cJSON_AddItemToArray(b->rows, o);
     return EXIT_FINE;
 }
@@ -144,10 +134,11 @@ static int bench_gemm(bench *b) {
         double seconds;
         ls_tensor *x = operand(b, "a", LS_SHAPE(m, k), &va), *y = operand(b, "b", LS_SHAPE(k, n), &vb);
         int code = x && y ? time_of(b, ls_matmul(b->w.session, x, y), &seconds) : fail(b);
+        work w = {"gemm", m, n, k, 2.0 * (double)m * (double)n * (double)k, 4.0 * (double)(m * k + k * n), 4.0 * (double)(m * n)};
+        code = code == EXIT_FINE ? row(b, &w, seconds) : code;
         if (code != EXIT_FINE) {
             return code;
         }
-        row(b, "gemm", m, n, k, 2.0 * (double)m * (double)n * (double)k, 0, seconds);
         ls_var_destroy(va);
         ls_var_destroy(vb);
     }
@@ -180,11 +171,18 @@ static int bench_conv(bench *b) {
         ls_tensor *x = operand(b, "x", LS_SHAPE(n, c, side, side), &vx),
                   *w = operand(b, "w", LS_SHAPE(rows[i].out, depth, kernel, kernel), &vw);
         int code = x && w ? time_of(b, ls_conv(b->w.session, x, w, NULL, &spec), &seconds) : fail(b);
+        int64_t filter = rows[i].out * depth * kernel * kernel;
+        work done = {rows[i].what,
+                     n,
+                     c,
+                     side,
+                     2.0 * (double)(n * out * out * filter),
+                     4.0 * (double)(n * c * side * side + filter),
+                     4.0 * (double)(n * rows[i].out * out * out)};
+        code = code == EXIT_FINE ? row(b, &done, seconds) : code;
         if (code != EXIT_FINE) {
             return code;
         }
-        row(b, rows[i].what, n, c, side,
-            2.0 * (double)(n * out * out * rows[i].out * depth * kernel * kernel), 0, seconds);
         ls_var_destroy(vx);
         ls_var_destroy(vw);
     }
@@ -203,12 +201,13 @@ static int bench_norm(bench *b) {
                        : i == 2 ? ls_gelu(s, x)
                        : i == 3 ? ls_transpose(s, x, 0, 1)
                                 : ls_sum(s, x, 1, (const int[]){i == 4 ? 1 : 0}, 0);
-        double seconds, moved = (i < 4 ? 2.0 : 1.0) * (double)(m * n) * 4;
+        double seconds, size = (double)(m * n) * 4;
+        work w = {names[i], m, n, 0, 0, size, i < 4 ? size : 4.0 * (double)(i == 4 ? m : n)};
         int code = time_of(b, y, &seconds);
+        code = code == EXIT_FINE ? row(b, &w, seconds) : code;
         if (code != EXIT_FINE) {
             return code;
         }
-        row(b, names[i], m, n, 0, 0, moved, seconds);
     }
     if (!x) {
         return fail(b);
@@ -255,8 +254,8 @@ static int bench_step(bench *b) {
         ls_program_stats stats = ls_program_get_stats(program);
         stats.launches -= before;
         cli_sort(seconds, (size_t)b->rounds);
-        row(b, "step", N, 0, 0, 72.0e6 * N, 0,
-            seconds[b->rounds / 2]); /* forward, input and weight gradients: 36 M multiply-adds an image */
+        /* forward, input and weight gradients: 36 M multiply-adds an image; weights, gradients and two moments once each */
+        code = row(b, &(work){"step", N, 0, 0, 72.0e6 * N, 4 * 4 * 1.2e6, 4 * 3 * 1.2e6}, seconds[b->rounds / 2]);
         printf(
             "%-10s %d kernels a step, %.3f us of host work a kernel, %.1f of %.1f MB of temporaries shared\n",
             "", stats.kernels, stats.launches ? (double)stats.host_ns * 1e-3 / (double)stats.launches : 0,
@@ -271,14 +270,11 @@ static int bench_step(bench *b) {
 }
 
 static int measure(bench *b, int (*run)(bench *b)) {
-    ls_error err = {.code = LS_OK};
     int code = cli_open(&b->w, b->options, NULL);
     if (code != EXIT_FINE) {
         return code;
     }
-    ls_status status =
-        ls_device_peak(b->w.device, ls_session_math(b->w.session), &b->peak_gflops, &b->peak_gbs, &err);
-    code = status == LS_OK ? run(b) : cli_fail(err.code, err.message);
+    code = run(b);
     cli_close(&b->w);
     return code;
 }

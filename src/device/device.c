@@ -130,11 +130,24 @@ ls_status ls_buffer_check_guards(const ls_buffer *buffer, const char *what, ls_e
     return LS_OK;
 }
 
-ls_status ls_device_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err) {
-    if (!device->backend->peak) {
+const char *ls_rate_name(ls_rate rate) {
+    static const char *const names[LS_RATE_COUNT] = {"fma", "mul+add", "bf16", "int8", "read", "copy", "stream"};
+    return rate >= 0 && rate < LS_RATE_COUNT ? names[rate] : NULL;
+}
+
+ls_status ls_device_rate(ls_device *device, ls_rate rate, size_t bytes, int threads, double *out_rate, ls_error *err) {
+    if (!ls_rate_name(rate)) {
+        return LS_FAIL(err, LS_ERR_INVALID, "%s: there is no rate %d to measure", device->id, (int)rate);
+    }
+    if (!device->backend->rate) {
         return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: this device does not measure its peak", device->id);
     }
-    return device->backend->peak(device, math, out_gflops, out_copy_gbs, err);
+    return device->backend->rate(device, rate, bytes, threads, out_rate, err);
+}
+
+ls_status ls_device_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err) {
+    LS_TRY(err, ls_device_rate(device, math == LS_LOCKED ? LS_RATE_MUL_ADD : LS_RATE_FMA, 0, 0, out_gflops, err));
+    return ls_device_rate(device, LS_RATE_COPY, 0, 0, out_copy_gbs, err);
 }
 
 /* ---- notes ---- */

@@ -84,9 +84,8 @@ typedef struct ls_backend {
     ls_status (*wait)(ls_device *device, uint64_t ticket, int blocking, int *out_done, ls_error *err);
     /* Prints what a binary is (tile program, KIR, rendered text), for inspect. May be NULL. */
     void (*describe)(const ls_kernel_binary *binary, ls_text *out);
-    /* Measures the most the device does: f32 multiply-adds in that kind of arithmetic, in GFLOP/s, and a copy in GB/s
-     * (bytes read and written). May be NULL. */
-    ls_status (*peak)(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err);
+    /* Measures the most the device does, as ls_device_rate says. May be NULL. */
+    ls_status (*rate)(ls_device *device, ls_rate rate, size_t bytes, int threads, double *out_rate, ls_error *err);
 } ls_backend;
 
 /* What was compiled for a device, newest first. */

@@ -122,14 +122,14 @@ ls_status ls_gpu_launch(ls_device *device, ls_kernel_binary *binary, ls_launch *
 ls_status ls_gpu_submit(ls_device *device, uint64_t *out_ticket, ls_error *err);
 ls_status ls_gpu_wait(ls_device *device, uint64_t ticket, int blocking, int *out_done, ls_error *err);
 void ls_gpu_describe(const ls_kernel_binary *binary, ls_text *out);
-ls_status ls_gpu_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs, ls_error *err);
+ls_status ls_gpu_rate(ls_device *device, ls_rate rate, size_t bytes, int threads, double *out_rate, ls_error *err);
 
 #define LS_GPU_BACKEND(NAME, OPEN, CLOSE, ...)                                                                      \
     {                                                                                                              \
         .name = NAME, .open = OPEN, .close = CLOSE, .alloc = ls_gpu_alloc, .free = ls_gpu_release,                 \
         .upload = ls_gpu_upload, .download = ls_gpu_download, .copy = ls_gpu_copy, .compile = ls_gpu_compile,      \
         .destroy = ls_gpu_destroy, .launch = ls_gpu_launch, .submit = ls_gpu_submit, .wait = ls_gpu_wait,          \
-        .describe = ls_gpu_describe, .peak = ls_gpu_peak, __VA_ARGS__                                              \
+        .describe = ls_gpu_describe, .rate = ls_gpu_rate, __VA_ARGS__                                              \
     }
 
 #endif

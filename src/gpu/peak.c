@@ -140,30 +140,34 @@ static ls_status measure(ls_gpu *gpu, ls_arena *arena, const ls_kernel *kernel, 
     return status;
 }
 
-ls_status ls_gpu_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs,
-                      ls_error *err) {
+ls_status ls_gpu_rate(ls_device *device, ls_rate rate, size_t bytes, int threads, double *out_rate, ls_error *err) {
     ls_gpu *gpu = device->state;
     ls_arena arena;
     ls_kernel kernel;
     double per_second = 0;
+    ls_status status;
+    (void)bytes, (void)threads;
+    if (rate != LS_RATE_FMA && rate != LS_RATE_MUL_ADD && rate != LS_RATE_COPY) {
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s: GPUs measure fma, mul+add and copy, not %s", device->id, ls_rate_name(rate));
+    }
     ls_mutex_lock(gpu->mutex);
     ls_arena_init(&arena, gpu->heap);
-    size_t bytes = gpu->limits.max_binding < COPY_BYTES ? gpu->limits.max_binding : COPY_BYTES;
-    bytes -= bytes % (SLICE * 4);
-    uint32_t slices = (uint32_t)(bytes / (SLICE * 4));
-    ls_status status = arithmetic_kernel(&arena, math != LS_LOCKED, &kernel, err);
-    if (status == LS_OK) {
-        status = measure(gpu, &arena, &kernel, (size_t)MAX_GROUPS * THREADS * 4, 4, MAX_GROUPS,
-                         2.0 * CHAINS * STEPS * LOOPS * THREADS, &per_second, err);
-        *out_gflops = per_second * 1e-9;
+    size_t size = gpu->limits.max_binding < COPY_BYTES ? gpu->limits.max_binding : COPY_BYTES;
+    size -= size % (SLICE * 4);
+    uint32_t slices = (uint32_t)(size / (SLICE * 4));
+    if (rate == LS_RATE_COPY) {
+        status = copy_kernel(&arena, (int64_t)(size / 4), &kernel, err);
+        if (status == LS_OK) {
+            status = measure(gpu, &arena, &kernel, size, slices, slices, 2.0 * 4.0 * SLICE, &per_second, err);
+        }
+    } else {
+        status = arithmetic_kernel(&arena, rate == LS_RATE_FMA, &kernel, err);
+        if (status == LS_OK) {
+            status = measure(gpu, &arena, &kernel, (size_t)MAX_GROUPS * THREADS * 4, 4, MAX_GROUPS,
+                             2.0 * CHAINS * STEPS * LOOPS * THREADS, &per_second, err);
+        }
     }
-    if (status == LS_OK) {
-        status = copy_kernel(&arena, (int64_t)(bytes / 4), &kernel, err);
-    }
-    if (status == LS_OK) {
-        status = measure(gpu, &arena, &kernel, bytes, slices, slices, 2.0 * 4.0 * SLICE, &per_second, err);
-        *out_copy_gbs = per_second * 1e-9;
-    }
+    *out_rate = per_second * 1e-9;
     ls_arena_free(&arena);
     ls_mutex_unlock(gpu->mutex);
     return status;

@@ -93,6 +93,9 @@ static ls_status cpu_open(ls_device *device, int index, ls_error *err) {
     memcpy(caps->name, name, strlen(name) + 1);
     strncpy(caps->isa, ls_cpu_isa_name(d->isa), sizeof caps->isa - 1);
     caps->threads = d->threads;
+    caps->cache_bytes[0] = (size_t)d->cpu.l1d_bytes;
+    caps->cache_bytes[1] = (size_t)d->cpu.l2_bytes;
+    caps->cache_bytes[2] = (size_t)d->cpu.l3_bytes;
     caps->dtypes = (1u << LS_DTYPE_COUNT) - 1;
     return LS_OK;
 }
@@ -406,5 +409,5 @@ const ls_backend ls_backend_cpu = {
     .destroy = cpu_destroy,
     .launch = cpu_launch,
     .describe = cpu_describe,
-    .peak = ls_cpu_peak,
+    .rate = ls_cpu_rate,
 };

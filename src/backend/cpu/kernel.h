@@ -140,7 +140,6 @@ static inline int64_t ls_point_count(const int64_t *extents, int n_axes, const u
 }
 
 /* peak.c */
-ls_status ls_cpu_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs,
-                      ls_error *err);
+ls_status ls_cpu_rate(ls_device *device, ls_rate rate, size_t bytes, int threads, double *out_rate, ls_error *err);
 
 #endif

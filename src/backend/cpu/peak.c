@@ -1,4 +1,5 @@
-/* The device's measured peak: multiply-adds on all threads, and a copy of more memory than the caches hold.
+/* What the processor does at most: arithmetic in registers, and memory that is read or copied again and again by each thread.
+ * The best of some rounds of a few milliseconds, so that what else runs on the machine does not count.
  */
 #include "backend/cpu/peak.h"
 #include "backend/cpu/kernel.h"
@@ -7,8 +8,10 @@
 
 #define DECLARE(isa)                                                                                         \
     extern ls_peak_result ls_peak_fast__##isa(int64_t, float, float),                                        \
-        ls_peak_locked__##isa(int64_t, float, float);
-#define ROW(id, isa) [LS_CPU_##id] = {ls_peak_locked__##isa, ls_peak_fast__##isa},
+        ls_peak_locked__##isa(int64_t, float, float);                                                        \
+    extern float ls_peak_read__##isa(const char *, size_t);                                                  \
+    extern void ls_peak_copy__##isa(char *, const char *, size_t);
+#define ROW(isa, fast) .mul_add = ls_peak_locked__##isa, .fma = fast##__##isa, .read = ls_peak_read__##isa, .copy = ls_peak_copy__##isa
 #if LS_HAVE_ISA_SCALAR
 DECLARE(scalar)
 #endif
@@ -20,80 +23,134 @@ DECLARE(simd128)
 #endif
 #if LS_HAVE_ISA_AVX2
 DECLARE(avx2)
+extern void ls_peak_stream__avx2(char *, const char *, size_t);
 #endif
 #if LS_HAVE_ISA_AVX512
 DECLARE(avx512)
+extern void ls_peak_stream__avx512(char *, const char *, size_t);
+extern ls_peak_result ls_peak_bf16__avx512(int64_t, float, float), ls_peak_int8__avx512(int64_t, float, float);
 #endif
 
-static ls_peak_fn const peaks[LS_CPU_ISA_COUNT][2] = {
+typedef struct peaks {
+    ls_peak_fn mul_add, fma, bf16, int8; /* NULL: not in this build's code */
+    ls_peak_read_fn read;
+    ls_peak_copy_fn copy, stream;
+} peaks;
+
+static const peaks of_isa[LS_CPU_ISA_COUNT] = {
 #if LS_HAVE_ISA_SCALAR
-    ROW(SCALAR, scalar)
+    [LS_CPU_SCALAR] = {ROW(scalar, ls_peak_fast)},
 #endif
 #if LS_HAVE_ISA_NEON
-        ROW(NEON, neon)
+    [LS_CPU_NEON] = {ROW(neon, ls_peak_fast)},
 #endif
 #if LS_HAVE_ISA_SIMD128
-        [LS_CPU_SIMD128] = {ls_peak_locked__simd128, ls_peak_locked__simd128}, /* nothing fuses */
+    [LS_CPU_SIMD128] = {ROW(simd128, ls_peak_locked)}, /* nothing fuses */
 #endif
 #if LS_HAVE_ISA_AVX2
-            ROW(AVX2, avx2)
+    [LS_CPU_AVX2] = {ROW(avx2, ls_peak_fast), .stream = ls_peak_stream__avx2},
 #endif
 #if LS_HAVE_ISA_AVX512
-                ROW(AVX512, avx512)
+    [LS_CPU_AVX512] = {ROW(avx512, ls_peak_fast), .stream = ls_peak_stream__avx512, .bf16 = ls_peak_bf16__avx512,
+                       .int8 = ls_peak_int8__avx512},
 #endif
 };
 
-enum { STEPS = 2000000, SLICES = 64 };
-static const size_t COPY_BYTES = (size_t)256 << 20; /* several times a last-level cache's share */
+enum { STEPS = 1000000, ROUNDS = 5 };
+static const uint64_t ROUND_NS = 3000000;
+static const size_t MEMORY = (size_t)512 << 20; /* several times a last-level cache's share */
 
 typedef struct measurement {
-    ls_peak_fn fn;
-    char *from, *to;
+    ls_peak_fn arithmetic;
+    ls_peak_read_fn read;
+    ls_peak_copy_fn copy;
+    char *memory;
+    size_t slice; /* of a thread */
+    int64_t passes;
     ls_peak_result result;
+    _Atomic uint32_t sink; /* keeps reads from being left out */
 } measurement;
 
 static void compute_task(void *ctx, long task, int worker) {
     measurement *m = ctx;
     (void)worker;
-    ls_peak_result r = m->fn(STEPS, 0.999f, 0.001f);
+    ls_peak_result r = m->arithmetic(m->passes, 0.999f, 0.001f);
     if (task == 0) {
         m->result = r;
     }
 }
 
-static void copy_task(void *ctx, long task, int worker) {
+static void memory_task(void *ctx, long task, int worker) {
     measurement *m = ctx;
-    size_t n = COPY_BYTES / SLICES;
+    char *at = m->memory + (size_t)task * m->slice;
     (void)worker;
-    memcpy(m->to + (size_t)task * n, m->from + (size_t)task * n, n);
+    for (int64_t i = 0; i < m->passes; i++) {
+        if (m->copy) {
+            m->copy(at + m->slice / 2, at, m->slice / 2);
+        } else {
+            atomic_fetch_add(&m->sink, m->read(at, m->slice) > 1);
+        }
+    }
 }
 
-ls_status ls_cpu_peak(ls_device *device, ls_math math, double *out_gflops, double *out_copy_gbs,
-                      ls_error *err) {
-    ls_cpu_device *d = device->state;
-    measurement m = {.fn = peaks[d->isa][math != LS_LOCKED]};
-    m.from = ls_alloc_zeroed(d->heap, COPY_BYTES);
-    m.to = ls_alloc_zeroed(d->heap, COPY_BYTES);
-    if (!m.from || !m.to) {
-        ls_free(d->heap, m.from);
-        ls_free(d->heap, m.to);
-        return LS_FAIL_MEMORY(err, "the measurement of the copy bandwidth");
-    }
-    double best_compute = 0, best_copy = 0;
-    for (int round = 0; round < 5; round++) {
+/* Nanoseconds of the fastest round. */
+static uint64_t fastest(ls_cpu_device *d, int threads, ls_pool_fn task, measurement *m) {
+    uint64_t best = UINT64_MAX;
+    for (int round = 0; round < ROUNDS; round++) {
         uint64_t start = ls_os_nanoseconds();
-        ls_pool_run(d->pool, d->threads, compute_task, &m);
-        uint64_t middle = ls_os_nanoseconds();
-        ls_pool_run(d->pool, SLICES, copy_task, &m);
-        uint64_t end = ls_os_nanoseconds();
-        double compute = (double)m.result.flops * d->threads / (double)(middle - start + 1);
-        double copy = 2 * (double)COPY_BYTES / (double)(end - middle + 1);
-        best_compute = compute > best_compute ? compute : best_compute;
-        best_copy = copy > best_copy ? copy : best_copy;
+        ls_pool_run(d->pool, threads, task, m);
+        uint64_t took = ls_os_nanoseconds() - start + 1;
+        best = took < best ? took : best;
     }
-    ls_free(d->heap, m.from);
-    ls_free(d->heap, m.to);
-    *out_gflops = best_compute;
-    *out_copy_gbs = best_copy;
+    return best;
+}
+
+/* What is missing for a rate, or NULL. */
+static const char *lacking(const ls_cpu_device *d, ls_rate rate) {
+    const peaks *p = &of_isa[d->isa];
+    switch (rate) {
+    case LS_RATE_BF16:
+        return !d->cpu.avx512_bf16 ? "AVX512-BF16" : !p->bf16 ? "bf16 in this instruction set's code" : NULL;
+    case LS_RATE_INT8:
+        return !d->cpu.avx512_vnni ? "AVX512-VNNI" : !p->int8 ? "int8 in this instruction set's code" : NULL;
+    case LS_RATE_STREAM:
+        return p->stream ? NULL : "stores past the caches in this instruction set's code";
+    default:
+        return NULL;
+    }
+}
+
+ls_status ls_cpu_rate(ls_device *device, ls_rate rate, size_t bytes, int threads, double *out_rate, ls_error *err) {
+    ls_cpu_device *d = device->state;
+    const peaks *p = &of_isa[d->isa];
+    const char *missing = lacking(d, rate);
+    if (missing) {
+        return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s (%s): no %s", device->id, ls_cpu_isa_name(d->isa), missing);
+    }
+    threads = threads <= 0 || threads > d->threads ? d->threads : threads;
+    measurement m = {.passes = STEPS};
+    if (rate < LS_RATE_READ) {
+        m.arithmetic = rate == LS_RATE_FMA ? p->fma : rate == LS_RATE_MUL_ADD ? p->mul_add : rate == LS_RATE_BF16 ? p->bf16 : p->int8;
+        uint64_t took = fastest(d, threads, compute_task, &m);
+        *out_rate = (double)m.result.flops * threads / (double)took;
+        return LS_OK;
+    }
+    m.read = p->read;
+    m.copy = rate == LS_RATE_COPY ? p->copy : rate == LS_RATE_STREAM ? p->stream : NULL;
+    m.slice = (bytes ? bytes : MEMORY) / (size_t)threads / (2 * LS_PEAK_UNIT) * (2 * LS_PEAK_UNIT);
+    m.slice = m.slice ? m.slice : 2 * LS_PEAK_UNIT;
+    m.memory = ls_alloc(d->heap, m.slice * (size_t)threads);
+    if (!m.memory) {
+        return LS_FAIL_MEMORY(err, "the measurement of memory's bandwidth");
+    }
+    memset(m.memory, 1, m.slice * (size_t)threads); /* else all pages are one page of zeros */
+    m.passes = 1;
+    uint64_t took = fastest(d, threads, memory_task, &m);
+    if (took < ROUND_NS) {
+        m.passes = (int64_t)(ROUND_NS / took) + 1;
+        took = fastest(d, threads, memory_task, &m);
+    }
+    *out_rate = (double)m.slice * threads * (double)m.passes / (double)took;
+    ls_free(d->heap, m.memory);
     return LS_OK;
 }
