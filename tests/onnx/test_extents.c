@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "onnx/running.h"
 #include "onnx/writer.h"
+#include "gpu/internal.h"
 
 enum { FLOAT = 1, INT64 = 7, N = -1, MOST = 4, STATED = 9 };
 
@@ -125,9 +126,9 @@ static void sweep(const char *device, int orders_used) {
     assert_true(symbolic > 20 * orders_used);
 }
 
-static void test_cpu(void **state) {
+static void test_device(void **state) {
     (void)state;
-    sweep("cpu", MOST);
+    sweep(world_device(), MOST);
 }
 
 static void test_ref(void **state) {
@@ -244,6 +245,40 @@ static void test_states(void **state) {
     world_close(&w);
 }
 
+/* A stated bound whose tensors the device has no room for, found when it is compiled (`cpu`) or when it first runs (`sim`): each length by itself, with
+ * the reason told. */
+static void run_in_little_memory(world *w, int64_t bound, const char *reason) {
+    const small_model *m = &MODELS[sizeof MODELS / sizeof *MODELS - 1];
+    ls_model *model;
+    ls_runner *r;
+    ls_error err = {.code = LS_OK};
+    assert_true(write_model(path, m));
+    assert_int_equal(ls_model_load(w->context, path, &model, &err), LS_OK);
+    world_ok(w, ls_runner_create(w->session, model, &r));
+    world_ok(w, ls_runner_set_bound(r, "n", bound));
+    for (int i = 4; i < 12; i++) {
+        compare(w, m, model, r, i);
+        assert_int_equal(ls_runner_get_facts(r).symbolic, i < 7 ? i - 3 : 4); /* tried four times */
+    }
+    assert_non_null(strstr(ls_runner_get_facts(r).fixed_because, reason));
+    ls_runner_destroy(r);
+    ls_model_release(model);
+    world_close(w);
+}
+
+static void test_memory(void **state) {
+    (void)state;
+    ls_context_options options = {.threads = 1, .memory_limit = 64 << 20};
+    ls_error err = {.code = LS_OK};
+    world w = {.id = "cpu"};
+    assert_int_equal(ls_context_create(&options, &w.context, &err), LS_OK);
+    assert_int_equal(ls_session_create(w.context, NULL, &w.session, &err), LS_OK);
+    run_in_little_memory(&w, 400, "memory"); /* scores of 400 * 2 * 400 * 400 elements */
+    w = world_open("sim");
+    ((ls_gpu *)w.device->state)->limits.max_binding = 1 << 16;
+    run_in_little_memory(&w, 40, "takes at most 65536");
+}
+
 static int setup(void **state) {
     (void)state;
     int file = mkstemp(path);
@@ -256,6 +291,7 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cpu), cmocka_unit_test(test_ref), cmocka_unit_test(test_division), cmocka_unit_test(test_short_picture), cmocka_unit_test(test_empty_lookup), cmocka_unit_test(test_states)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_device), cmocka_unit_test(test_ref), cmocka_unit_test(test_division), cmocka_unit_test(test_short_picture), cmocka_unit_test(test_empty_lookup), cmocka_unit_test(test_states),
+                                       cmocka_unit_test(test_memory)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -16,7 +16,7 @@ static int largest(const ls_data *scores) {
 
 /* How many of the 10,000 digits a model knows. The first ten are computed on ref as well. */
 static int count_right(const char *name, float mean, float deviation) {
-    running cpu = start("cpu", name), ref = start("ref", name);
+    running cpu = start(world_device(), name), ref = start("ref", name);
     ls_dataset sets[2];
     ls_error err = {.code = LS_OK};
     if (ls_dataset_digits(cpu.w.context, "build/data/digits", &sets[0], &sets[1], &err) != LS_OK) {
@@ -84,7 +84,7 @@ static void test_burn_mnist(void **state) {
 /* By two instruction sets; tests/slow compares with ref, which takes half a minute for it. */
 static void test_residual_block(void **state) {
     (void)state;
-    running best = start("cpu", RESIDUAL_BLOCK);
+    running best = start(world_device(), RESIDUAL_BLOCK);
     run_residual_block(best, start_with("cpu", "scalar", RESIDUAL_BLOCK));
 }
 
@@ -125,9 +125,9 @@ static void test_decoder(void **state) {
     for (int i = 0; i < TOKENS; i++) {
         tokens[i] = (17 + 512 * i * i + 3 * i) % WORDS;
     }
-    running once[2] = {start("cpu", "genai-tiny-random-gpt2-past.onnx"),
+    running once[2] = {start(world_device(), "genai-tiny-random-gpt2-past.onnx"),
                        start("ref", "genai-tiny-random-gpt2-past.onnx")};
-    running cpu = start("cpu", "genai-tiny-random-gpt2-past.onnx"),
+    running cpu = start(world_device(), "genai-tiny-random-gpt2-past.onnx"),
             ref = start("ref", "genai-tiny-random-gpt2-past.onnx");
     ls_data *whole[1 + LAYERS], *last[1 + LAYERS] = {NULL};
     decode(&once[0], &once[1], tokens, 0, TOKENS, NULL, whole);
@@ -163,7 +163,7 @@ static void test_decoder(void **state) {
 static void test_decoder_with_prompts(void **state) {
     (void)state;
     static const int lengths[] = {6, 9, 4, 7};
-    running cpu = start("cpu", "genai-tiny-random-gpt2-past.onnx"),
+    running cpu = start(world_device(), "genai-tiny-random-gpt2-past.onnx"),
             ref = start("ref", "genai-tiny-random-gpt2-past.onnx");
     int32_t tokens[MOST_TOKENS] = {5, 4, 3, 2, 1, 999, 7};
     for (int k = 0; k < 4; k++) {
@@ -190,7 +190,7 @@ static void test_decoder_with_prompts(void **state) {
 /* With a stated bound the first token compiles all there is to compile; past the bound, once more. */
 static void test_decoder_with_bound(void **state) {
     (void)state;
-    running cpu = start("cpu", "genai-tiny-random-gpt2-past.onnx"),
+    running cpu = start(world_device(), "genai-tiny-random-gpt2-past.onnx"),
             ref = start("ref", "genai-tiny-random-gpt2-past.onnx");
     int32_t tokens[MOST_TOKENS] = {5, 4, 3, 2, 1, 999, 7};
     ls_data *last[1 + LAYERS] = {NULL}, *out[1 + LAYERS];

@@ -1,5 +1,5 @@
 /* States of real models stay on the device between runs, with the bits of passing them by hand: a decoder's cache, which grows, and
- * Silero VAD's, which does not. */
+ * Silero VAD's, which does not. On LOCKSTEP_DEVICE, else `cpu`. */
 #include "onnx/running.h"
 
 enum { LAYERS = 5, HEADS = 4, DEPTH = 8, WORDS = 1000, TOKENS = 40, FRAMES = 100 };
@@ -37,7 +37,7 @@ static void test_cache(void **state) {
     for (int i = 0; i < TOKENS; i++) {
         tokens[i] = (17 + 512 * i * i + 3 * i) % WORDS;
     }
-    running once = start("cpu", "genai-tiny-random-gpt2-past.onnx"), r = start("cpu", "genai-tiny-random-gpt2-past.onnx");
+    running once = start(world_device(), "genai-tiny-random-gpt2-past.onnx"), r = start(world_device(), "genai-tiny-random-gpt2-past.onnx");
     for (int k = 0; k < 2; k++) {
         running *one = k ? &r : &once;
         ls_data *nothing = array(&one->w, LS_F32, 5, dims, NULL);
@@ -77,7 +77,7 @@ static void test_silero(void **state) {
     }
     static float frame[576], zeros[256];
     const int64_t rate = 16000, frame_dims[2] = {1, 576}, state_dims[3] = {2, 1, 128};
-    world w = world_open_with("cpu", 1, NULL);
+    world w = world_open_with(world_device(), 1, NULL);
     ls_error err = {.code = LS_OK};
     ls_model *model = NULL;
     ls_runner *kept, *by_hand;

@@ -1,5 +1,11 @@
 #include "support/world.h"
+#include <stdlib.h>
 #include <string.h>
+
+const char *world_device(void) {
+    const char *id = getenv("LOCKSTEP_DEVICE");
+    return id && *id ? id : "cpu";
+}
 
 world world_open_with(const char *device, int threads, const char *isa) {
     world w = {.id = device};

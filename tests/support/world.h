@@ -19,6 +19,8 @@ typedef struct world {
     ls_session *session;
 } world;
 
+/* The device under test: LOCKSTEP_DEVICE, else "cpu". */
+const char *world_device(void);
 /* Fails the test when it cannot be had. */
 world world_open(const char *device);
 world world_open_with(const char *device, int threads, const char *isa);

@@ -200,17 +200,11 @@ bool ls_onnx_is_symbolic(const ls_onnx_value *v) {
 }
 
 void ls_onnx_range_see(ls_onnx_range *r, const ls_shape *shape) {
-    int64_t elements = 1;
     for (int i = 0; i < shape->rank && r->symbol; i++) {
-        ls_dim d = shape->dim[i];
-        if (d.symbol) {
-            keep(r, d.scale, d.offset);
-        }
-        if (__builtin_mul_overflow(elements, d.scale * r->bound + d.offset, &elements)) {
-            elements = INT64_MAX;
+        if (shape->dim[i].symbol) {
+            keep(r, shape->dim[i].scale, shape->dim[i].offset);
         }
     }
-    r->elements = elements > r->elements ? elements : r->elements;
 }
 
 /* ---- shapes and parts ---- */

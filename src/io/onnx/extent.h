@@ -15,8 +15,6 @@ typedef struct ls_onnx_range {
     ls_symbol *symbol;
     int64_t value; /* the present one */
     int64_t least, most;
-    int64_t elements; /* of the largest tensor, when the symbol is at its bound `bound` */
-    int64_t bound;
 } ls_onnx_range;
 
 /* Of whole numbers; false when the result does not fit or is not of the form. */

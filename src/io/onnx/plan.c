@@ -1,5 +1,6 @@
 /* Programs of a runner: for fixed shapes, and for patterns of shapes. */
 #include "io/onnx/plan.h"
+#include "graph/graph.h"
 #include <string.h>
 
 static void write_shapes(const ls_runner *r, const ls_data *const *inputs, int64_t *words) {
@@ -78,8 +79,32 @@ enum {
     MOST_ELEMENTS = 1 << 24
 }; /* of a tensor at a bound that nobody stated, where a smaller bound will do */
 
+/* Takes in what operators made within them, too. *out_elements: of the largest tensor that is no view, at the bound. */
+static ls_status see_nodes(ls_onnx_run *run, ls_tensor *const *outputs, int n_outputs, int64_t *out_elements,
+                           ls_error *err) {
+    int n;
+    ls_tensor **order = ls_graph_order(&run->arena, outputs, n_outputs, &n);
+    if (!order) {
+        return LS_FAIL_MEMORY(err, "the nodes");
+    }
+    *out_elements = 0;
+    for (int i = 0; i < n; i++) {
+        int64_t elements = 1;
+        ls_onnx_range_see(&run->range, &order[i]->shape);
+        for (int k = 0; k < order[i]->shape.rank; k++) {
+            if (__builtin_mul_overflow(elements, ls_dim_bound(order[i]->shape.dim[k]), &elements)) {
+                elements = INT64_MAX;
+            }
+        }
+        if (ls_ops[order[i]->op].op_class != LS_CLASS_MOVE && elements > *out_elements) {
+            *out_elements = elements;
+        }
+    }
+    return LS_OK;
+}
+
 /* After building: is the symbol's bound right? *out_bound is another to build with, or 0. */
-static ls_status check_range(const ls_onnx_range *range, const ls_onnx_plan *p, bool stated,
+static ls_status check_range(const ls_onnx_range *range, int64_t elements, const ls_onnx_plan *p, bool stated,
                              int64_t *out_bound, ls_error *err) {
     *out_bound = 0;
     if (range->value < range->least || range->value > range->most) {
@@ -88,7 +113,7 @@ static ls_status check_range(const ls_onnx_range *range, const ls_onnx_plan *p, 
     }
     if (range->most < p->bound) {
         *out_bound = range->most > 0 ? range->most : 1;
-    } else if (range->elements > MOST_ELEMENTS && !stated && p->bound / 2 >= range->value && p->bound > 1) {
+    } else if (elements > MOST_ELEMENTS && !stated && p->bound / 2 >= range->value && p->bound > 1) {
         *out_bound = p->bound / 2;
     }
     return LS_OK;
@@ -132,7 +157,9 @@ static ls_status compile(ls_runner *r, ls_onnx_run *run, const ls_data *const *i
         }
     }
     if (p->symbol) {
-        LS_TRY(err, check_range(&run->range, p, stated, inout_bound, err));
+        int64_t elements = 0;
+        LS_TRY(err, see_nodes(run, to, n_to, &elements, err));
+        LS_TRY(err, check_range(&run->range, elements, p, stated, inout_bound, err));
         p->least = run->range.least;
         p->most = run->range.most;
         if (*inout_bound) {
@@ -171,8 +198,7 @@ static ls_status compile_plan(ls_runner *r, const ls_data *const *inputs, bool s
         }
     }
     LS_TRY(err, ls_onnx_run_begin(&run, r->base, false, err));
-    run.range =
-        (ls_onnx_range){.symbol = p->symbol, .value = p->pattern.value, .most = INT64_MAX, .bound = p->bound};
+    run.range = (ls_onnx_range){.symbol = p->symbol, .value = p->pattern.value, .most = INT64_MAX};
     ls_status status = compile(r, &run, inputs, stated, p, inout_bound, err);
     *out_needs_values = status != LS_OK && run.needs_values;
     ls_onnx_run_end(&run);
@@ -397,6 +423,30 @@ static ls_status make_plan(ls_runner *r, const ls_data *const *inputs, const int
     p->next = r->plans;
     r->plans = p;
     *out_plan = p;
+    return LS_OK;
+}
+
+ls_status ls_onnx_fix_plan(ls_runner *r, const ls_data *const *inputs, const char *why, ls_onnx_plan **plan,
+                           ls_error *err) {
+    ls_onnx_plan *old = *plan, *p = new_plan(r, old->pattern.at, err), **at = &r->plans;
+    if (!p) {
+        return err->code;
+    }
+    write_shapes(r, inputs, p->pattern.at);
+    ls_status status = make_fixed(r, inputs, 0, p, err);
+    if (status != LS_OK) {
+        ls_onnx_free_plan(r, p);
+        return ls_error_forward(err, status, __FILE__, __LINE__);
+    }
+    while (*at != old) {
+        at = &(*at)->next;
+    }
+    p->next = old->next;
+    *plan = *at = p;
+    r->refusals++;
+    ls_free(r->base->heap, r->refusal);
+    r->refusal = ls_strdup(r->base->heap, why);
+    ls_onnx_free_plan(r, old);
     return LS_OK;
 }
 

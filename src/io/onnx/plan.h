@@ -53,6 +53,9 @@ struct ls_runner {
 ls_status ls_onnx_find_plan(ls_runner *r, const ls_data *const *inputs, ls_onnx_plan **out_plan,
                             int64_t *out_value, ls_error *err) LS_MUST_USE;
 void ls_onnx_free_plan(ls_runner *r, ls_onnx_plan *p);
+/* In place of *plan, whose symbol's bound the device cannot serve (`why`): one for the present extents alone. */
+ls_status ls_onnx_fix_plan(ls_runner *r, const ls_data *const *inputs, const char *why, ls_onnx_plan **plan,
+                           ls_error *err) LS_MUST_USE;
 
 /* ---- runner.c, but for the last ---- */
 int ls_onnx_find_input(const ls_model *model, const char *name); /* -1: there is none */

@@ -366,6 +366,13 @@ static ls_status run_nodes(ls_runner *r, ls_onnx_base *base, const ls_data **inp
     return run_eagerly(r, base, inputs, out, err);
 }
 
+static void release_outputs(const ls_runner *r, ls_data **out) {
+    for (int i = 0; i < r->n_out; i++) {
+        ls_data_release(out[i]);
+        out[i] = NULL;
+    }
+}
+
 static ls_status run_sorted(ls_runner *r, const ls_data **inputs, ls_data **out, ls_error *err) {
     ls_onnx_plan *p = NULL;
     int64_t value = 0;
@@ -379,7 +386,22 @@ static ls_status run_sorted(ls_runner *r, const ls_data **inputs, ls_data **out,
     }
     LS_TRY(err, ls_onnx_find_plan(r, inputs, &p, &value, err));
     r->last = p;
-    return p->eager ? run_nodes(r, r->base, inputs, out, err) : run_program(r, p, value, inputs, out, err);
+    if (p->eager) {
+        return run_nodes(r, r->base, inputs, out, err);
+    }
+    ls_status status = run_program(r, p, value, inputs, out, err);
+    if ((status == LS_ERR_MEMORY || status == LS_ERR_UNSUPPORTED) && p->symbol && !r->states.len) {
+        ls_error again = {.code = LS_OK};
+        release_outputs(r, out);
+        r->last = NULL;
+        if (ls_onnx_fix_plan(r, inputs, err->message, &p, &again) == LS_OK) {
+            r->last = p;
+            ls_error_clear(err);
+            status =
+                p->eager ? run_nodes(r, r->base, inputs, out, err) : run_program(r, p, 0, inputs, out, err);
+        }
+    }
+    return status;
 }
 
 ls_status ls_runner_set_bound(ls_runner *r, const char *dimension, int64_t most) {
@@ -457,9 +479,8 @@ ls_status ls_runner_run(ls_runner *r, int n_inputs, const ls_named_data *inputs,
     if (status != LS_OK && status != LS_ERR_AGAIN) { /* what it has overwritten is not known */
         ls_runner_reset_state(r);
     }
-    for (int i = 0; i < r->n_out && status != LS_OK; i++) {
-        ls_data_release(out_outputs[i]);
-        out_outputs[i] = NULL;
+    if (status != LS_OK) {
+        release_outputs(r, out_outputs);
     }
     ls_free(r->base->heap, sorted);
     return status == LS_OK ? LS_OK : ls_onnx_session_fails(r->base->session, &err);
