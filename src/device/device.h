@@ -113,6 +113,7 @@ struct ls_device {
     bool late;        /* set by open: it must not be waited for. compile, download and wait may give LS_ERR_AGAIN: nothing is
                        * changed then, and the same call, after the same calls, is answered later */
     bool planar;       /* set by open: convolutions are stored channels first where that is how they are read (LS_PLAN_PERMUTED) */
+    bool keeps_codes;  /* set by open: quantised operands of contractions stay in their kernels (LS_PLAN_CODES) */
     const char *clock; /* set by open: the device's own, which fills launch->profile; NULL: time is the host's */
     atomic_int guard; /* check mode: new buffers get guard zones and are filled with LS_POISON */
     struct ls_kernel_cache *kernels; /* the engine's: compiled specs */

@@ -166,12 +166,46 @@ static bool map_joins(const ls_plan_node *n, const ls_draft *d) {
         return false;
     }
     if (contract) { /* else an epilogue of what makes it */
-        return ls_class_of(x) == LS_CLASS_MAP && !expensive[x->op] && n->simple && evals <= 2 * numel;
+        return ls_class_of(x) == LS_CLASS_MAP && !expensive[x->op] && ((n->simple && evals <= 2 * numel) || n->codes);
     }
     if (evals <= 1.25 * numel) {
         return true;
     }
     return !expensive[x->op] && (evals <= 2 * numel || (!overlap && count == 1 && depth < 4));
+}
+
+/* Integers as f32, moved by zero points. */
+static bool is_codes(const ls_tensor *x) {
+    while (ls_class_of(x) == LS_CLASS_MOVE && x->n_src == 1) {
+        x = x->src[0];
+    }
+    if (x->op == LS_OP_CAST) {
+        return x->dtype == LS_F32 && ls_dtype_is_int(x->src[0]->dtype);
+    }
+    return (x->op == LS_OP_SUB || x->op == LS_OP_ADD) && (is_codes(x->src[0]) || is_codes(x->src[1]));
+}
+
+static void mark_codes(const ls_tensor *x) {
+    if (!ls_plan_node_of(x)->leaf && !ls_plan_node_of(x)->codes) {
+        ls_plan_node_of(x)->codes = true;
+        for (int i = 0; i < x->n_src; i++) {
+            mark_codes(x->src[i]);
+        }
+    }
+}
+
+/* Marks what a dequantised operand of a contraction is made of, its scales apart. */
+static void find_codes(ls_plan_node *n) {
+    const ls_tensor *x = n->node;
+    if (x->op != LS_OP_MUL || x->dtype != LS_F32 || !n->sites || !n->sites->contract) {
+        return;
+    }
+    for (int i = 0; i < 2 && !n->codes; i++) {
+        if (is_codes(x->src[i])) {
+            n->codes = true;
+            mark_codes(x->src[i]);
+        }
+    }
 }
 
 /* The group that alone uses n and that n may join; NULL when it has to be materialised. */
@@ -401,6 +435,9 @@ static bool place(ls_planner *p, ls_plan_node *n) {
     if (free) {
         return pass_on(p, n);
     }
+    if (p->codes) {
+        find_codes(n);
+    }
     n->draft = group_to_join(p, n);
     if (!n->draft && each_computes(p, n)) {
         for (const ls_site *s = n->sites; s; s = s->next) {
@@ -423,7 +460,8 @@ static bool place(ls_planner *p, ls_plan_node *n) {
 ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int how, ls_plan *out_plan, ls_error *err) {
     ls_arena scratch;
     ls_planner p = {.arena = &scratch, .out = arena, .fusion = how & LS_PLAN_FUSION, .im2col = how & LS_PLAN_IM2COL,
-                    .attention = how & LS_PLAN_ATTENTION, .permuted = how & LS_PLAN_PERMUTED};
+                    .attention = how & LS_PLAN_ATTENTION, .permuted = how & LS_PLAN_PERMUTED,
+                    .codes = how & LS_PLAN_CODES};
     *out_plan = (ls_plan){0};
     for (int i = 0; i < n_roots; i++) {
         if (!roots[i]) {

@@ -1,9 +1,10 @@
 /* Block-quantised weights: the layouts byte by byte, their numbers, products in contract order on every device of this machine and
- * every instruction set, launch after launch (weights are packed once), gradients, and what is refused. */
+ * every instruction set, launch after launch (weights are packed once, and anew when they change), gradients, what is refused. */
 #include "backend/cpu/cpuid.h"
 #include "base/half.h"
 #include "base/rng.h"
 #include "support/world.h"
+#include <lockstep/inspect.h>
 #include <lockstep/quant.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static void layouts(void **state) {
     (void)state;
     float x[64] = {0};
     uint8_t out[2 * 34];
-    ls_error err = {LS_OK};
+    ls_error err = {0};
     for (int i = 0; i < 32; i++) {
         x[i] = (float)(i - 16) / 2; /* -8 .. 7.5 */
     }
@@ -72,7 +73,7 @@ static void round_trip(void **state) {
     float x[ROWS * K], y[ROWS * K];
     uint8_t bytes[ROWS * K / 32 * 34];
     ls_rng rng = {3, 0};
-    ls_error err = {LS_OK};
+    ls_error err = {0};
     normal(&rng, x, ROWS * K);
     const char *ids[] = {"cpu", "ref"};
     for (int i = 0; i < 4; i++) {
@@ -123,7 +124,7 @@ static void check_products(const char *isa, int threads, quant_case c, ls_quant 
     float *want = malloc(count * 4), *got = malloc(count * 4);
     uint8_t *bytes = malloc(row * (size_t)c.n);
     ls_rng rng = {(uint64_t)(c.m * 131 + c.n), 0};
-    ls_error err = {LS_OK};
+    ls_error err = {0};
     normal(&rng, x, c.m * c.k);
     normal(&rng, numbers, c.n * c.k);
     normal(&rng, bias, c.n);
@@ -162,6 +163,84 @@ static void check_products(const char *isa, int threads, quant_case c, ls_quant 
     world_close(&w);
 }
 
+static void append(void *user, const char *text, size_t size) {
+    strncat(user, text, size);
+}
+
+/* Weights that come with each run are packed anew when they are others; and the kernel says what it is. */
+static void weights_that_change(void **state) {
+    (void)state;
+    enum { M = 2, N = 20, K = 64, SETS = 3 };
+    static char text[1 << 16];
+    float x[M * K], numbers[N * K], bias[N] = {0}, want[SETS][M * N], got[M * N];
+    uint8_t bytes[SETS][N * 36];
+    ls_rng rng = {9, 0};
+    ls_error err = {0};
+    normal(&rng, x, M * K);
+    for (int i = 0; i < SETS; i++) {
+        normal(&rng, numbers, N * K);
+        assert_int_equal(ls_quantize(LS_Q4_0, N, K, numbers, bytes[i], &err), LS_OK);
+        product_by_loops(LS_Q4_0, M, N, K, x, bytes[i], bias, want[i]);
+    }
+    world w = world_open("cpu");
+    ls_session *s = w.session;
+    ls_tensor *in[] = {ls_input(s, "x", LS_F32, LS_SHAPE(M, K)), ls_input(s, "w", LS_U8, LS_SHAPE(N, 36))};
+    ls_tensor *y = ls_linear_q(s, in[0], in[1], LS_Q4_0, NULL);
+    ls_program *program;
+    world_ok(&w, ls_program_compile(s, in, 2, &y, 1, &program));
+    world_ok(&w, ls_program_inspect(program, LS_INSPECT_KERNELS, append, text));
+    assert_non_null(strstr(text, "quantised, kept in 4 or 8 bits"));
+    for (int launch = 0; launch < 12; launch++) {
+        int set = launch < 4 ? 0 : launch % SETS;
+        void *out = got;
+        world_ok(&w, ls_program_run(program, (const void *[]){x, bytes[set]}, &out));
+        assert_memory_equal(got, want[set], sizeof got);
+    }
+    ls_program_destroy(program);
+    world_close(&w);
+}
+
+/* Operands of the form that are no such weights: codes of more than 8 bits, scales for each k; and others that are: f32 scales, zero points, larger blocks, a last block cut short. */
+static void other_forms(void **state) {
+    (void)state;
+    enum { M = 3, N = 18, K = 70, FORMS = 5 };
+    float x[M * K], scale[N * K], want, got[M * N];
+    int32_t codes[N * K];
+    ls_rng rng = {10, 0};
+    normal(&rng, x, M * K);
+    for (int form = 0; form < FORMS; form++) {
+        int block = form == 1 ? 1 : form == 4 ? 64 : 32, blocks = (K + block - 1) / block;
+        for (int i = 0; i < N * K; i++) {
+            codes[i] = (int)ls_rng_below(&rng, form == 0 ? 1000 : 16);
+        }
+        normal(&rng, scale, N * blocks);
+        world w = world_open("cpu");
+        ls_session *s = w.session;
+        ls_tensor *in = ls_input(s, "x", LS_F32, LS_SHAPE(M, K)), *q = ls_tensor_from(s, LS_I32, LS_SHAPE(N, K), codes);
+        ls_tensor *d = ls_expand(s, ls_unsqueeze(s, ls_tensor_from(s, LS_F32, LS_SHAPE(N, blocks), scale), 2), LS_SHAPE(N, blocks, block));
+        d = ls_narrow(s, ls_reshape(s, d, LS_SHAPE(N, blocks * block)), 1, 0, K);
+        q = ls_cast(s, q, LS_F32);
+        q = form == 3 ? ls_sub(s, q, ls_full(s, LS_F32, LS_SCALAR, 5)) : q;
+        ls_tensor *y = ls_linear(s, in, ls_mul(s, q, d), NULL);
+        ls_program *program;
+        world_ok(&w, ls_program_compile(s, &in, 1, &y, 1, &program));
+        for (int launch = 0; launch < 3; launch++) {
+            const void *given = x;
+            void *out = got;
+            world_ok(&w, ls_program_run(program, &given, &out));
+            for (int i = 0; i < M * N; i++) {
+                want = 0;
+                for (int k = 0; k < K; k++) {
+                    want += x[i / N * K + k] * ((float)(codes[i % N * K + k] - (form == 3 ? 5 : 0)) * scale[i % N * blocks + k / block]);
+                }
+                assert_true(got[i] == want);
+            }
+        }
+        ls_program_destroy(program);
+        world_close(&w);
+    }
+}
+
 static const quant_case cases[] = {{1, 16, 32}, {1, 50, 544}, {3, 7, 64}, {1, 33, 1056}, {13, 40, 576}, {30, 65, 96}, {129, 48, 128}};
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -193,7 +272,7 @@ static void gradient(void **state) {
     float x[M * K], numbers[N * K], got[M * K], want[M * K];
     uint8_t bytes[N * 36];
     ls_rng rng = {5, 0};
-    ls_error err = {LS_OK};
+    ls_error err = {0};
     normal(&rng, x, M * K);
     normal(&rng, numbers, N * K);
     assert_int_equal(ls_quantize(LS_Q4_0, N, K, numbers, bytes, &err), LS_OK);
@@ -238,7 +317,7 @@ static void halves(void **state) {
     uint16_t half[M * K], got[M * N];
     uint8_t bytes[N * 68];
     ls_rng rng = {6, 0};
-    ls_error err = {LS_OK};
+    ls_error err = {0};
     normal(&rng, numbers, N * K);
     normal(&rng, x, M * K);
     for (int i = 0; i < M * K; i++) {
@@ -258,7 +337,7 @@ static void halves(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(layouts),  cmocka_unit_test(round_trip), cmocka_unit_test(products),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layouts),  cmocka_unit_test(round_trip), cmocka_unit_test(products), cmocka_unit_test(weights_that_change), cmocka_unit_test(other_forms),
                                        cmocka_unit_test(gradient), cmocka_unit_test(refused),    cmocka_unit_test(halves)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
  * callback (pack.c). */
 #include "backend/cpu/contract.h"
 #include "backend/cpu/kept.h"
+#include "backend/cpu/quant.h"
 #include <string.h>
 
 static bool gemm_dtype(ls_dtype operand, ls_dtype acc, ls_gemm_dtype *out) {
@@ -232,7 +233,10 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
     for (int s = 0; s < 2; s++) {
         LS_TRY(err, plan_side(binary, gemm, temps, &gemm->side[s], err));
     }
-    LS_TRY(err, ls_windows_plan(binary, gemm, temps, err));
+    LS_TRY(err, ls_quant_plan(binary, gemm, temps, err));
+    if (!gemm->quant) {
+        LS_TRY(err, ls_windows_plan(binary, gemm, temps, err));
+    }
     if (gemm->windows && !gemm->side[1].affine &&
         gemm->side[1].lanes_k) { /* an image's lines lie along free axes */
         gemm->side[1].lanes_k = false;
@@ -241,6 +245,7 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
     for (int s = 0; s < 2; s++) {
         phase->extra += ls_contract_side_scratch(&gemm->side[s]);
     }
+    phase->extra += gemm->quant ? ls_quant_scratch(gemm->quant) : 0;
     phase->gemm = gemm;
     return LS_OK;
 }
@@ -452,6 +457,10 @@ bool ls_gemm_phase_reserve(const ls_kernel_binary *binary, const ls_phase *phase
     make_problem(binary, phase, extents, &g);
     size_t need = phase->gemm->windows ? ls_windows_workspace(binary, phase->gemm, extents)
                                        : workspace(&g, phase->gemm, packed);
+    if (phase->gemm->quant) {
+        size_t own = ls_quant_workspace(phase->gemm->quant, g.m, g.k, binary->device->threads);
+        need = own > need ? own : need;
+    }
     return grow_workspace(binary->device, need);
 }
 
@@ -475,6 +484,8 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
                                      side->sum.constant * (int64_t)ls_dtype_size(side->element)
                                : NULL;
     }
+    launch.quant_offset = launch.finish_offset;
+    launch.finish_offset += gemm->quant ? ls_quant_scratch(gemm->quant) : 0;
     for (int i = 0; i < d->threads; i++) {
         ls_gemm_worker *w = &d->gemm_workers[i];
         w->finish_begun = w->side_begun[0] = w->side_begun[1] = false;
@@ -486,6 +497,12 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
     if (gemm->windows && grow_workspace(d, ls_windows_workspace(binary, gemm, kernel->extents)) &&
         ls_windows_run(&launch)) {
         return LS_OK;
+    }
+    if (gemm->quant) {
+        bool room = grow_workspace(d, ls_quant_workspace(gemm->quant, g.m, g.k, d->threads));
+        if (ls_quant_run(&launch, &g, room ? d->workspace : NULL)) {
+            return LS_OK;
+        }
     }
     use_kept(&launch, &g);
     g.epilogue_ctx = &launch;
@@ -528,6 +545,9 @@ void ls_gemm_phase_print(ls_text *out, const ls_spec *spec, const ls_phase *phas
     ls_text_add(out, "\n");
     if (gemm->windows) {
         ls_windows_print(out, gemm->windows);
+    }
+    if (gemm->quant) {
+        ls_quant_print(out, gemm->quant);
     }
     for (int s = 0; s < 2; s++) {
         const ls_contract_side *side = &gemm->side[s];

@@ -40,6 +40,7 @@ typedef struct ls_contract_side {
 struct ls_gemm_phase {
     ls_axis_group batch, m, n, k;
     ls_contract_side side[2]; /* rows, columns */
+    struct ls_quant *quant;     /* quant.c: the columns are quantised weights; NULL: they are not */
     struct ls_windows *windows; /* windows.c: the way to compute it without packing windows; NULL: none */
     struct ls_chain *chain;     /* chain.c: what follows, in registers; NULL: the finish program does it */
     int64_t
@@ -71,8 +72,9 @@ typedef struct ls_gemm_launch {
     const ls_phase *phase;
     ls_gemm_call *calls;
     ls_gemm_worker *workers;
-    size_t sum_size, finish_offset;
+    size_t sum_size, finish_offset, quant_offset;
     ls_contract_side_launch sides[2];
+    const struct ls_quant_pack *quant_pack;
 } ls_gemm_launch;
 
 /* contract.c: an ls_gemm_epilogue_fn that runs the phase's finish program, with an ls_gemm_launch. */

@@ -79,11 +79,25 @@ static ls_kept *enter(ls_cpu_device *d, ls_kept **bucket) {
     return e;
 }
 
-ls_kept *ls_kept_find(ls_cpu_device *d, const ls_launch *launch, int arg, const void *owner, int side,
-                      size_t bytes) {
+/* A number that changes when what the arguments hold does; 0: it is not known. Counts of writes are never the same for two buffers. */
+static uint64_t state_of(const ls_launch *launch, const uint8_t *args, int n) {
+    uint64_t state = 0;
+    for (int i = 0; i < n; i++) {
+        uint64_t writes = atomic_load_explicit(&launch->args[args[i]]->writes, memory_order_relaxed);
+        if (!writes) {
+            return 0;
+        }
+        uint64_t place = i ? (uint64_t)launch->offsets[args[i]] << 24 : 0; /* the first one's is part of the entry */
+        state = (state * UINT64_C(0x9e3779b97f4a7c15) + place) * UINT64_C(0xff51afd7ed558ccd) + writes;
+    }
+    return state ? state : 1;
+}
+
+/* After as many sightings. */
+static ls_kept *find(ls_cpu_device *d, const ls_launch *launch, int arg, uint64_t writes, const void *owner, int side, size_t bytes,
+                     int sightings) {
     const ls_buffer *buffer = launch->args[arg];
-    uint64_t writes = atomic_load_explicit(&buffer->writes, memory_order_relaxed);
-    if (!writes || bytes > MOST_BYTES) {
+    if (!writes) {
         return NULL;
     }
     d->kept = d->kept ? d->kept : ls_alloc_zeroed(d->heap, sizeof *d->kept);
@@ -110,13 +124,28 @@ ls_kept *ls_kept_find(ls_cpu_device *d, const ls_launch *launch, int arg, const 
         e->sightings = 0;
         e->writes = writes;
     }
-    if (!e->data && e->sightings < SIGHTINGS) {
+    if (!e->data && e->sightings < sightings) {
         e->sightings++;
     } else if (!e->data && d->kept->full < MOST_ENTRIES) {
         set_data(d->kept, e, d->heap, ls_alloc(d->heap, bytes));
         e->ready = false;
     }
     return e->data ? e : NULL;
+}
+
+ls_kept *ls_kept_find(ls_cpu_device *d, const ls_launch *launch, int arg, const void *owner, int side,
+                      size_t bytes) {
+    uint64_t writes = atomic_load_explicit(&launch->args[arg]->writes, memory_order_relaxed);
+    return bytes > MOST_BYTES ? NULL : find(d, launch, arg, writes, owner, side, bytes, SIGHTINGS);
+}
+
+ls_kept *ls_kept_find_all(ls_cpu_device *d, const ls_launch *launch, const uint8_t *args, int n_args, const void *owner, int side,
+                          size_t bytes) {
+    return find(d, launch, args[0], state_of(launch, args, n_args), owner, side, bytes, 0);
+}
+
+void ls_kept_drop(ls_cpu_device *d, ls_kept *kept) {
+    set_data(d->kept, kept, d->heap, NULL);
 }
 
 void ls_kept_forget_buffer(ls_cpu_device *d, const void *handle) {

@@ -20,6 +20,11 @@ typedef struct ls_kept {
  * not been the same for long enough, or there is no memory. */
 ls_kept *ls_kept_find(ls_cpu_device *device, const ls_launch *launch, int arg, const void *owner, int side,
                       size_t bytes);
+/* The same for an operand made of several arguments, and from the first launch on. */
+ls_kept *ls_kept_find_all(ls_cpu_device *device, const ls_launch *launch, const uint8_t *args, int n_args, const void *owner,
+                          int side, size_t bytes);
+/* Gives its data back. */
+void ls_kept_drop(ls_cpu_device *device, ls_kept *kept);
 void ls_kept_forget_buffer(ls_cpu_device *device, const void *handle);
 void ls_kept_forget_owner(ls_cpu_device *device, const void *owner);
 void ls_kept_free(ls_cpu_device *device);

@@ -1,0 +1,121 @@
+/* Block-quantised columns with fused multiply-add, and rows quantised too, where the processor has products of bytes. */
+#include "backend/cpu/isa/gemm_vec.h"
+
+#if defined(LS_ISA_AVX512)
+#define MADD(a, b, c) ((ls_vf32)_mm512_fmadd_ps(a, b, c))
+#elif defined(LS_ISA_AVX2)
+#define MADD(a, b, c) ((ls_vf32)_mm256_fmadd_ps(a, b, c))
+#elif defined(LS_ISA_NEON)
+#define MADD(a, b, c) ((ls_vf32)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
+#else
+#define MADD(a, b, c) ((c) + (a) * (b))
+#endif
+#define TABLE LS_ISA_SUFFIX(ls_quant_fast)
+#include "backend/cpu/isa/quant.inc"
+
+#if defined(LS_ISA_AVX512)
+#define VNNI __attribute__((target("avx512vnni")))
+
+static inline float magnitude(__m512 x) {
+    return _mm512_reduce_max_ps(x);
+}
+
+/* x / d rounded half to even with d = max |x| / 127, which leaves an error of at most d / 2. */
+static bool quantise_block(const float *x, int64_t n, int raised, int8_t *codes, float *scale, int32_t *begin) {
+    __mmask16 low = n >= 16 ? 0xffff : (__mmask16)((1u << n) - 1);
+    __mmask16 high = n >= 32 ? 0xffff : n <= 16 ? 0 : (__mmask16)((1u << (n - 16)) - 1);
+    __m512 a = _mm512_maskz_loadu_ps(low, x), b = _mm512_maskz_loadu_ps(high, x + 16);
+    __m512i infinite = _mm512_set1_epi32(0x7f800000), size = _mm512_set1_epi32(0x7fffffff);
+    __m512i sa = _mm512_and_si512(_mm512_castps_si512(a), size), sb = _mm512_and_si512(_mm512_castps_si512(b), size);
+    if (_mm512_cmpge_epi32_mask(sa, infinite) | _mm512_cmpge_epi32_mask(sb, infinite)) {
+        return false;
+    }
+    float most = magnitude(_mm512_castsi512_ps(_mm512_max_epi32(sa, sb)));
+    if (most > 0 && most < 0x1p-100f) {
+        return false;
+    }
+    __m512 by = _mm512_set1_ps(most > 0 ? 127 / most : 0);
+    __m512i p = _mm512_cvtps_epi32(_mm512_mul_ps(a, by)), q = _mm512_cvtps_epi32(_mm512_mul_ps(b, by));
+    _mm_storeu_si128((void *)codes, _mm512_cvtepi32_epi8(p));
+    _mm_storeu_si128((void *)(codes + 16), _mm512_cvtepi32_epi8(q));
+    *scale = most / 127;
+    *begin = -raised * _mm512_reduce_add_epi32(_mm512_add_epi32(p, q));
+    return true;
+}
+
+static bool quantise_rows(const ls_quant_rows *out, const float *x, int64_t stride, int64_t m, int64_t i0, int64_t k, int raised) {
+    bool ok = true;
+    for (int64_t i = 0; i < LS_QUANT_TILE; i++) {
+        for (int64_t b = 0; b < out->blocks; b++) {
+            int64_t at = (i0 / LS_QUANT_TILE * out->blocks + b) * LS_QUANT_TILE + i, first = b * LS_QUANT_K;
+            bool here = i0 + i < m;
+            ok = quantise_block(here ? x + (i0 + i) * stride + first : x, here ? k - first : 0, raised, out->codes + at * LS_QUANT_K,
+                                out->scales + at, out->begins + at) && ok;
+        }
+    }
+    return ok;
+}
+
+#define ROWS1(X) X(0)
+#define ROWS2(X) ROWS1(X) X(1)
+#define ROWS4(X) ROWS2(X) X(2) X(3)
+#define ROWS8(X) ROWS4(X) X(4) X(5) X(6) X(7)
+#define ROWS16(X) ROWS8(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#define ZERO(i) __m512 s##i = _mm512_setzero_ps();
+#define DOT(i, v) t = _mm512_dpbusd_epi32(t, w##v, _mm512_set1_epi32(codes[(i)*8 + (v)]));
+/* A row's block: exact sums of 32 products of bytes, then its two scales. */
+#define STEP(i)                                                                                              \
+    {                                                                                                        \
+        __m512i t = _mm512_set1_epi32(begins[i]);                                                            \
+        DOT(i, 0) DOT(i, 1) DOT(i, 2) DOT(i, 3) DOT(i, 4) DOT(i, 5) DOT(i, 6) DOT(i, 7)                      \
+        s##i = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(t), d), _mm512_set1_ps(scales[i]), s##i);    \
+    }
+#define STORE(i) _mm512_storeu_ps(c + (i)*ld, s##i);
+
+/* A tile of rows x 16 columns. Eight vectors hold a block of the columns as bytes: k = 4v .. 4v + 3 of each column in word v. */
+#define TILE(rows)                                                                                           \
+    VNNI static void tile_##rows(const ls_quant_pack *w, int64_t group, const int32_t *codes,                \
+                                 const float *scales, const int32_t *begins, float *c, int64_t ld) {         \
+        const __m512i *at = (const __m512i *)(w->codes + group * w->blocks * w->bits * 64);                  \
+        const __m512i low = _mm512_set1_epi8(15);                                                            \
+        ROWS##rows(ZERO)                                                                                     \
+        for (int64_t b = 0; b < w->blocks; b++) {                                                            \
+            __m512 d = (__m512)scales_of(w, (group * w->blocks + b) * LS_QUANT_GROUP);                       \
+            __m512i w0, w1, w2, w3, w4, w5, w6, w7;                                                          \
+            if (w->bits == 4) {                                                                              \
+                w1 = _mm512_load_si512(at), w3 = _mm512_load_si512(at + 1);                                  \
+                w5 = _mm512_load_si512(at + 2), w7 = _mm512_load_si512(at + 3);                              \
+                w0 = _mm512_and_si512(w1, low), w1 = _mm512_and_si512(_mm512_srli_epi32(w1, 4), low);        \
+                w2 = _mm512_and_si512(w3, low), w3 = _mm512_and_si512(_mm512_srli_epi32(w3, 4), low);        \
+                w4 = _mm512_and_si512(w5, low), w5 = _mm512_and_si512(_mm512_srli_epi32(w5, 4), low);        \
+                w6 = _mm512_and_si512(w7, low), w7 = _mm512_and_si512(_mm512_srli_epi32(w7, 4), low);        \
+                at += 4;                                                                                     \
+            } else {                                                                                         \
+                w0 = _mm512_load_si512(at), w1 = _mm512_load_si512(at + 1);                                  \
+                w2 = _mm512_load_si512(at + 2), w3 = _mm512_load_si512(at + 3);                              \
+                w4 = _mm512_load_si512(at + 4), w5 = _mm512_load_si512(at + 5);                              \
+                w6 = _mm512_load_si512(at + 6), w7 = _mm512_load_si512(at + 7);                              \
+                at += 8;                                                                                     \
+            }                                                                                                \
+            ROWS##rows(STEP)                                                                                 \
+            codes += LS_QUANT_TILE * 8, scales += LS_QUANT_TILE, begins += LS_QUANT_TILE;                    \
+        }                                                                                                    \
+        ROWS##rows(STORE)                                                                                    \
+    }
+TILE(1)
+TILE(2)
+TILE(4)
+TILE(8)
+TILE(16)
+
+static void tile(const ls_quant_pack *w, int64_t group, const ls_quant_rows *a, int64_t tile, int64_t rows, float *c, int64_t ld) {
+    int64_t at = tile * a->blocks * LS_QUANT_TILE;
+    (rows <= 1   ? tile_1
+     : rows <= 2 ? tile_2
+     : rows <= 4 ? tile_4
+     : rows <= 8 ? tile_8
+                 : tile_16)(w, group, (const int32_t *)(a->codes + at * LS_QUANT_K), a->scales + at, a->begins + at, c, ld);
+}
+
+const ls_quant_dots ls_quant_dots__avx512 = {quantise_rows, tile};
+#endif
