@@ -31,21 +31,34 @@ static uint32_t bits_of(float x) {
 /* NaN from either, zeros by their signs. */
 static float extreme(float x, float y, bool most) {
     uint32_t a = bits_of(x), b = bits_of(y);
-    return x != x || y != y ? from_bits(LS_NAN_F32) : x == y ? from_bits(most ? a & b : a | b) : (x > y) == most ? x : y;
+    return x != x || y != y  ? from_bits(LS_NAN_F32)
+           : x == y          ? from_bits(most ? a & b : a | b)
+           : (x > y) == most ? x
+                             : y;
 }
 
 static float apply(int op, float x, float y) {
     switch ((ls_chain_op)op) {
-    case LS_CHAIN_TAKE: return y;
-    case LS_CHAIN_ADD: return x + y;
-    case LS_CHAIN_SUB: return x - y;
-    case LS_CHAIN_FROM: return y - x;
-    case LS_CHAIN_MUL: return x * y;
-    case LS_CHAIN_DIV: return x / y;
-    case LS_CHAIN_INTO: return y / x;
-    case LS_CHAIN_MIN: return extreme(x, y, false);
-    case LS_CHAIN_MAX: return extreme(x, y, true);
-    default: return x;
+    case LS_CHAIN_TAKE:
+        return y;
+    case LS_CHAIN_ADD:
+        return x + y;
+    case LS_CHAIN_SUB:
+        return x - y;
+    case LS_CHAIN_FROM:
+        return y - x;
+    case LS_CHAIN_MUL:
+        return x * y;
+    case LS_CHAIN_DIV:
+        return x / y;
+    case LS_CHAIN_INTO:
+        return y / x;
+    case LS_CHAIN_MIN:
+        return extreme(x, y, false);
+    case LS_CHAIN_MAX:
+        return extreme(x, y, true);
+    default:
+        return x;
     }
 }
 
@@ -55,11 +68,13 @@ static const ls_tile_isa *usable(int isa) {
     return cpu.has[isa] ? ls_tile_isa_get((ls_cpu_isa)isa) : NULL;
 }
 
-static const uint32_t special[] = {0,          0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000, 0x7fc12345, 0xffc00000,
-                                   0x00000001, 0x807fffff, 0x00800000, 0x7f7fffff, 0x40c00000, 0x21800000, 0x5d7fffff, 0x5d800000};
+static const uint32_t special[] = {0,          0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000,
+                                   0x7fc12345, 0xffc00000, 0x00000001, 0x807fffff, 0x00800000, 0x7f7fffff,
+                                   0x40c00000, 0x21800000, 0x5d7fffff, 0x5d800000};
 enum { SPECIALS = sizeof special / sizeof *special };
 
-static void check_step(const ls_tile_isa *isa, ls_chain_step step, const float *x, const float *y, float c, int64_t n) {
+static void check_step(const ls_tile_isa *isa, ls_chain_step step, const float *x, const float *y, float c,
+                       int64_t n) {
     float out[MOST + 1];
     ls_chain_row row = {.n_steps = 1, .n_pointers = 1, .steps = &step, .scalars = &c, .at = {y}};
     out[n] = 77;
@@ -68,7 +83,8 @@ static void check_step(const ls_tile_isa *isa, ls_chain_step step, const float *
         uint32_t expected = bits_of(apply(step.op, x[i], step.kind == LS_CHAIN_SCALAR ? c : y[i])), got;
         memcpy(&got, &out[i], sizeof got);
         if (got != expected) {
-            fail_msg("op %d of %a and %a is %a", step.op, (double)x[i], (double)(step.kind == LS_CHAIN_SCALAR ? c : y[i]), (double)out[i]);
+            fail_msg("op %d of %a and %a is %a", step.op, (double)x[i],
+                     (double)(step.kind == LS_CHAIN_SCALAR ? c : y[i]), (double)out[i]);
         }
     }
     assert_true(out[n] == 77);
@@ -106,12 +122,14 @@ static void quotients_are_rounded_correctly(void **state) {
                                    : round % 4 == 1 ? 0x7fffff - random_bits(&seed) % 64
                                                     : random_bits(&seed) & 0x7fffff;
             if (round % 8) { /* within the range that needs no division, mostly */
-                c = from_bits((127 + random_bits(&seed) % 100 - 50) << 23 | significand | random_bits(&seed) << 31);
+                c = from_bits((127 + random_bits(&seed) % 100 - 50) << 23 | significand |
+                              random_bits(&seed) << 31);
             }
             uint32_t near = random_bits(&seed) & 0x7fffff;
             for (int j = 0; j < 256; j++) {
                 uint32_t s = j % 2 ? near + (uint32_t)j : significand + (uint32_t)j / 2;
-                x[j] = from_bits((127 + random_bits(&seed) % 124 - 62) << 23 | (s & 0x7fffff) | random_bits(&seed) << 31);
+                x[j] = from_bits((127 + random_bits(&seed) % 124 - 62) << 23 | (s & 0x7fffff) |
+                                 random_bits(&seed) << 31);
             }
             check_step(isa, (ls_chain_step){.op = LS_CHAIN_DIV, .kind = LS_CHAIN_SCALAR}, x, x, c, 256);
         }
@@ -120,9 +138,12 @@ static void quotients_are_rounded_correctly(void **state) {
 
 /* x * min(max(x + 3, 0), 6) / 6 + residual, in place over the residual. */
 static void slots_and_places(void **state) {
-    const ls_chain_step steps[] = {{.op = LS_CHAIN_KEEP, .kind = LS_CHAIN_SLOT, .at = 1}, {.op = LS_CHAIN_ADD, .at = 0},
-                                   {.op = LS_CHAIN_MAX, .at = 1},                         {.op = LS_CHAIN_MIN, .at = 2},
-                                   {.op = LS_CHAIN_MUL, .kind = LS_CHAIN_SLOT, .at = 1},  {.op = LS_CHAIN_DIV, .at = 2},
+    const ls_chain_step steps[] = {{.op = LS_CHAIN_KEEP, .kind = LS_CHAIN_SLOT, .at = 1},
+                                   {.op = LS_CHAIN_ADD, .at = 0},
+                                   {.op = LS_CHAIN_MAX, .at = 1},
+                                   {.op = LS_CHAIN_MIN, .at = 2},
+                                   {.op = LS_CHAIN_MUL, .kind = LS_CHAIN_SLOT, .at = 1},
+                                   {.op = LS_CHAIN_DIV, .at = 2},
                                    {.op = LS_CHAIN_ADD, .kind = LS_CHAIN_MEMORY, .at = 0}};
     const float scalars[] = {3, 0, 6};
     (void)state;
@@ -137,7 +158,12 @@ static void slots_and_places(void **state) {
                 float h = extreme(extreme(x[j] + 3, 0, true), 6, false);
                 expected[j] = x[j] * h / 6 + out[j];
             }
-            ls_chain_row row = {.n_steps = 7, .n_pointers = 2, .steps = steps, .scalars = scalars, .at = {out}, .slots = {NULL, slot}};
+            ls_chain_row row = {.n_steps = 7,
+                                .n_pointers = 2,
+                                .steps = steps,
+                                .scalars = scalars,
+                                .at = {out},
+                                .slots = {NULL, slot}};
             isa->chain(&row, out, x, n);
             assert_memory_equal(out, expected, (size_t)n * sizeof *out);
         }

@@ -30,7 +30,7 @@ typedef struct planner {
     uint64_t columns;
     ls_chain chain;
     int32_t scalar[LS_CHAIN_SCALARS], pointer[LS_CHAIN_POINTERS]; /* values */
-    int32_t order[LS_CHAIN_STEPS];                                /* vectors, operands first: the input, then operations */
+    int32_t order[LS_CHAIN_STEPS]; /* vectors, operands first: the input, then operations */
     int n_order;
     bool keep[LS_CHAIN_STEPS];
 } planner;
@@ -84,7 +84,6 @@ static int index_of(const int32_t *list, int n, int32_t value) {
     return at;
 }
 
-
 /* Gathers scalars, pointers and vectors below a value. */
 static bool gather(planner *p, int32_t value) {
     const ls_value *v = &p->spec->values[value];
@@ -116,9 +115,11 @@ static bool gather(planner *p, int32_t value) {
         p->pointer[c->n_pointers++] = value;
         return find_place(p, v->ix, v->arg, &c->places[at]);
     }
-    bool unary = v->b == LS_SPEC_NONE, known = v->map == LS_OP_ADD || v->map == LS_OP_SUB || v->map == LS_OP_MUL ||
-                                               v->map == LS_OP_DIV || v->map == LS_OP_MIN || v->map == LS_OP_MAX;
-    if (v->op != LS_V_MAP || v->c != LS_SPEC_NONE || !(unary ? p->binary->device->tiles->map_f32[v->map] != NULL : known) ||
+    bool unary = v->b == LS_SPEC_NONE, known = v->map == LS_OP_ADD || v->map == LS_OP_SUB ||
+                                               v->map == LS_OP_MUL || v->map == LS_OP_DIV ||
+                                               v->map == LS_OP_MIN || v->map == LS_OP_MAX;
+    if (v->op != LS_V_MAP || v->c != LS_SPEC_NONE ||
+        !(unary ? p->binary->device->tiles->map_f32[v->map] != NULL : known) ||
         index_of(p->order, p->n_order, value) < p->n_order) {
         return v->op == LS_V_MAP && index_of(p->order, p->n_order, value) < p->n_order;
     }
@@ -147,7 +148,8 @@ static void find_kept(planner *p) {
 static bool step(planner *p, ls_chain_op op, int32_t operand, ls_tile_fn fn) {
     ls_chain *c = &p->chain;
     ls_chain_step s = {.op = (uint8_t)op, .kind = LS_CHAIN_SCALAR, .fn = fn};
-    int scalar = index_of(p->scalar, c->n_scalars, operand), pointer = index_of(p->pointer, c->n_pointers, operand);
+    int scalar = index_of(p->scalar, c->n_scalars, operand),
+        pointer = index_of(p->pointer, c->n_pointers, operand);
     if (c->n_steps == LS_CHAIN_STEPS) {
         return false;
     }
@@ -176,9 +178,10 @@ static bool keep(planner *p, int i) {
 }
 
 static bool operation(planner *p, int i) {
-    static const ls_chain_op ops[][2] = {[LS_OP_ADD] = {LS_CHAIN_ADD, LS_CHAIN_ADD}, [LS_OP_SUB] = {LS_CHAIN_SUB, LS_CHAIN_FROM},
-                                         [LS_OP_MUL] = {LS_CHAIN_MUL, LS_CHAIN_MUL}, [LS_OP_DIV] = {LS_CHAIN_DIV, LS_CHAIN_INTO},
-                                         [LS_OP_MIN] = {LS_CHAIN_MIN, LS_CHAIN_MIN}, [LS_OP_MAX] = {LS_CHAIN_MAX, LS_CHAIN_MAX}};
+    static const ls_chain_op ops[][2] = {
+        [LS_OP_ADD] = {LS_CHAIN_ADD, LS_CHAIN_ADD}, [LS_OP_SUB] = {LS_CHAIN_SUB, LS_CHAIN_FROM},
+        [LS_OP_MUL] = {LS_CHAIN_MUL, LS_CHAIN_MUL}, [LS_OP_DIV] = {LS_CHAIN_DIV, LS_CHAIN_INTO},
+        [LS_OP_MIN] = {LS_CHAIN_MIN, LS_CHAIN_MIN}, [LS_OP_MAX] = {LS_CHAIN_MAX, LS_CHAIN_MAX}};
     const ls_value *v = &p->spec->values[p->order[i]];
     int32_t running = p->order[i - 1];
     bool ok = true;
@@ -225,11 +228,13 @@ static ls_status plan_scalars(planner *p, ls_kernel_binary *binary, ls_chain *ou
     for (int i = 0; i < out->n_scalars && b; i++) {
         results[i] = ls_pb_value(b, p->scalar[i], 0, NULL);
     }
-    return b && ls_pb_finish(b, out->n_scalars, results, &out->scalars) ? LS_OK
-                                                                        : LS_FAIL_MEMORY(err, "a kernel of the CPU");
+    return b && ls_pb_finish(b, out->n_scalars, results, &out->scalars)
+               ? LS_OK
+               : LS_FAIL_MEMORY(err, "a kernel of the CPU");
 }
 
-ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, const ls_store *store, ls_error *err) {
+ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, const ls_store *store,
+                        ls_error *err) {
     const ls_spec *spec = &binary->spec;
     ls_gemm_phase *gemm = phase->gemm;
     const ls_value *v = &spec->values[phase->value];
@@ -239,7 +244,8 @@ ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *te
         p.columns |= UINT64_C(1) << gemm->n.axes[i];
     }
     for (int i = 0; i < gemm->batch.n + gemm->m.n; i++) {
-        points *= ls_dim_bound(spec->extents_of_axes[i < gemm->batch.n ? gemm->batch.axes[i] : gemm->m.axes[i - gemm->batch.n]]);
+        points *= ls_dim_bound(
+            spec->extents_of_axes[i < gemm->batch.n ? gemm->batch.axes[i] : gemm->m.axes[i - gemm->batch.n]]);
     }
     p.chain.inner = gemm->n.n;
     p.order[p.n_order++] = phase->value;
@@ -299,19 +305,21 @@ static int64_t offset_of(const ls_axis_group *group, const int64_t *coords, cons
 }
 
 /* Of row 0. */
-static float *start_of(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, const place *p, const int64_t *coords) {
-    return (float *)(void *)kernel->buffers[p->buffer] + p->constant + offset_of(&gemm->batch, coords, p->batch) +
-           offset_of(&gemm->n, coords, p->column);
+static float *start_of(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, const place *p,
+                       const int64_t *coords) {
+    return (float *)(void *)kernel->buffers[p->buffer] + p->constant +
+           offset_of(&gemm->batch, coords, p->batch) + offset_of(&gemm->n, coords, p->column);
 }
 
-void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj,
-                   const float *tile, int64_t ld) {
+void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t ni, int64_t j0,
+                   int64_t nj, const float *tile, int64_t ld) {
     const ls_kernel_run *kernel = launch->kernel;
     const ls_gemm_phase *gemm = launch->phase->gemm;
     const ls_chain *c = gemm->chain;
     ls_chain_fn fn = kernel->binary->device->tiles->chain;
     _Alignas(LS_GEMM_ALIGN) float slots[LS_CHAIN_SLOTS][LS_CHAIN_LANES];
-    int64_t coords[LS_SPEC_MAX_AXES], run = 0, rows = ls_point_count(kernel->extents, gemm->m.n, gemm->m.axes);
+    int64_t coords[LS_SPEC_MAX_AXES], run = 0,
+                                      rows = ls_point_count(kernel->extents, gemm->m.n, gemm->m.axes);
     const float *base[LS_CHAIN_POINTERS];
     ls_chain_row row = {.n_steps = c->n_steps, .n_pointers = c->n_pointers, .steps = c->steps};
     for (int k = 0, n = 0; k < c->n_pointers; k++) {
@@ -333,7 +341,8 @@ void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int6
         for (int64_t i = 0; i < ni; i++) {
             ls_point_coords(kernel->extents, gemm->m.n, gemm->m.axes, i0 + i, coords);
             for (int k = 0; k < c->n_pointers; k++) {
-                row.at[k] = c->places[k].buffer < 0 ? NULL : base[k] + offset_of(&gemm->m, coords, c->places[k].row);
+                row.at[k] =
+                    c->places[k].buffer < 0 ? NULL : base[k] + offset_of(&gemm->m, coords, c->places[k].row);
             }
             row.scalars = c->table + (batch * rows + i0 + i) * c->n_scalars;
             fn(&row, out + offset_of(&gemm->m, coords, c->result.row), tile + i * ld + j, n);

@@ -10,8 +10,8 @@ enum {
     LS_CHAIN_STEPS = 24,
     LS_CHAIN_POINTERS = 12, /* operands in memory and slots */
     LS_CHAIN_SLOTS = 4,
-    LS_CHAIN_SCALARS = 8,   /* values that all lanes of a row share */
-    LS_CHAIN_LANES = 128    /* room of a slot: no instruction set takes more at a time */
+    LS_CHAIN_SCALARS = 8, /* values that all lanes of a row share */
+    LS_CHAIN_LANES = 128  /* room of a slot: no instruction set takes more at a time */
 };
 
 typedef enum ls_chain_op {

@@ -488,7 +488,7 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
     launch.finish_offset += gemm->quant ? ls_quant_scratch(gemm->quant) : 0;
     for (int i = 0; i < d->threads; i++) {
         ls_gemm_worker *w = &d->gemm_workers[i];
-        w->finish_begun = w->side_begun[0] = w->side_begun[1] = false;
+        w->finish_begun = w->side_begun[0] = w->side_begun[1] = w->image_clear = false;
         w->kc[0] = w->kc[1] = 0;
     }
     if (gemm->chain) {

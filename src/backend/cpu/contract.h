@@ -48,7 +48,7 @@ struct ls_gemm_phase {
 };
 
 struct ls_gemm_worker {
-    bool finish_begun, side_begun[2];
+    bool finish_begun, side_begun[2], image_clear;
     int64_t k0[2], kc[2]; /* of what the offsets of k are written out for; kc 0: nothing */
     ls_run finish, side[2];
 };

@@ -48,6 +48,8 @@ typedef struct ls_gemm_moves {
     void (*cols8)(int64_t kc, int64_t ni, int64_t width, const void *src, int64_t stride_k, void *panel);
     /* dst0[i] = src[2*i], dst1[i] = src[2*i + 1], 4 bytes each, for n pairs */
     void (*split4)(int64_t n, const void *src, void *dst0, void *dst1);
+    /* `lines` runs of n elements; dst may lie before src in the same memory, with a step not above its own */
+    void (*lines4)(int64_t n, int64_t lines, const void *src, int64_t src_step, void *dst, int64_t dst_step);
     void (*from_f16)(int64_t n, const void *src, float *dst);
     void (*from_bf16)(int64_t n, const void *src, float *dst);
     void (*from_i8)(int64_t n, const void *src, float *dst);

@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum {
-    SLACK = 128,            /* elements behind an image that the last vectors may read */
+    SLACK = 160,            /* elements behind an image that the last vectors may read */
     MOST_TAPS = 1 << 16,    /* entries of the table of taps */
     SMALL_IMAGE = 40 << 10, /* bytes of one image with its outputs: in the first-level cache */
     INLINE_WORK = 1 << 18,  /* multiply-adds below which waking a thread costs more than it brings */
@@ -216,6 +216,12 @@ static bool find_dims(const ls_spec *spec, const ls_gemm_phase *gemm, const int 
     return window;
 }
 
+/* What follows a line is +0 as what the next one begins with is: the same elements serve both. */
+static int64_t shared_padding(const ls_window_dim *d) {
+    int64_t low = d->low - d->first, high = d->first + d->size - d->high, least = low < high ? low : high;
+    return least > 0 ? least : 0;
+}
+
 /* What a task has of its first inner dimension, and how large its memory is then. */
 static int64_t set_band(ls_windows *w, int64_t band) {
     int64_t elements = 1, outputs = 1;
@@ -224,6 +230,9 @@ static int64_t set_band(ls_windows *w, int64_t band) {
         int64_t extent = i == w->outer ? band : d->extent;
         d->size = d->stride * (extent - 1) + (d->step < 0 ? -d->step : d->step) * (d->taps - 1) + 1;
         d->length = ceil_div(d->size, d->stride);
+        if (i == w->n_dims - 1 && i > w->outer && d->stride == 1) {
+            d->length -= shared_padding(d);
+        }
         elements *= d->length * d->stride;
         outputs *= i == w->outer ? band : d->length;
     }
@@ -304,12 +313,16 @@ static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window
     }
 }
 
+/* The highest panels among those that leave the fewest rows unused. */
 static int64_t panel_rows(const ls_gemm_kernels *kernels, int64_t m) {
-    int64_t rows = ceil_div(m, ceil_div(m, kernels->rows));
-    while (!kernels->taps[rows]) {
-        rows++;
+    int64_t best = kernels->rows;
+    for (int64_t rows = kernels->rows - 1; rows >= 1; rows--) {
+        bool worth = rows >= 8 || rows >= m || (kernels->rows < 8 && rows >= 4);
+        if (kernels->taps[rows] && worth && ceil_div(m, rows) * rows < ceil_div(m, best) * best) {
+            best = rows;
+        }
     }
-    return rows;
+    return best;
 }
 
 /* By a free axis, without padding. */
@@ -433,30 +446,17 @@ static void pack_filter(const window_run *r, int64_t batches) {
     }
 }
 
-/* One line of the innermost dimension, u from `first`, into its phases, `apart` elements apart. */
+/* One line of the innermost dimension, u from `first`, into its phases, `apart` elements apart. What is padding is
+ * +0 already. */
 static void copy_line(const ls_gemm_moves *moves, const ls_window_dim *d, int64_t first, const float *line,
                       float *dst, int64_t apart) {
     int64_t low = d->low > first ? d->low - first : 0, high = d->high - first;
     high = high < d->size ? high : d->size;
     int64_t step = d->image_stride;
     line += first * step;
-    if (low >= high) {
-        low = high = 0;
-    }
-    if (d->stride == 1) {
-        memset(dst, 0, (size_t)low * 4);
-        if (step == 1) {
-            memcpy(dst + low, line + low, (size_t)(high - low) * 4);
-        } else {
-            for (int64_t u = low; u < high; u++) {
-                dst[u] = line[u * step];
-            }
-        }
-        memset(dst + high, 0, (size_t)(d->length - high) * 4);
+    if (d->stride == 1 && step == 1 && low < high) {
+        moves->lines4(high - low, 1, line + low, 0, dst + low, 0);
         return;
-    }
-    for (int64_t phase = 0; phase < d->stride; phase++) {
-        memset(dst + phase * apart, 0, (size_t)d->length * 4);
     }
     int64_t u = low;
     if (d->stride == 2 && step == 1) {
@@ -464,25 +464,44 @@ static void copy_line(const ls_gemm_moves *moves, const ls_window_dim *d, int64_
             dst[apart + u / 2] = line[u];
             u++;
         }
-        int64_t pairs = (high - u) / 2;
+        int64_t pairs = u < high ? (high - u) / 2 : 0;
         moves->split4(pairs, line + u, dst + u / 2, dst + apart + u / 2);
         u += 2 * pairs;
     }
-    for (; u < high; u++) {
-        dst[u % d->stride * apart + u / d->stride] = line[u * step];
+    for (int64_t i = 0; i < d->stride && u < high; i++, u++) { /* u and what follows in its phase */
+        float *to = dst + u % d->stride * apart + u / d->stride;
+        const float *from = line + u * step;
+        for (int64_t left = high - u; left > 0; left -= d->stride, from += d->stride * step) {
+            *to++ = *from;
+        }
     }
 }
 
-/* One plane, from the first inner dimension's u of `first` on. */
+/* One plane, from the first inner dimension's u of `first` on. Padding inside lines is +0 since the launch's first task;
+ * lines that are padding may hold another task's elements. */
 static void copy_plane(const ls_gemm_moves *moves, const ls_windows *w, const int64_t *firsts,
                        const float *image, float *dst) {
-    const ls_window_dim *last = &w->dims[w->n_dims - 1];
+    const ls_window_dim *last = &w->dims[w->n_dims - 1], *d = &w->dims[w->outer];
     int64_t lines = 1, elements = 1;
+    bool two = w->n_dims - w->outer == 2;
+    if (two && d->stride == 1 && last->stride == 1 && last->image_stride == 1) { /* a picture: all of its lines at once */
+        int64_t x = firsts[w->outer], from = d->low > x ? d->low - x : 0, end = d->high - x < d->size ? d->high - x : d->size;
+        int64_t u = firsts[w->n_dims - 1], low = last->low > u ? last->low - u : 0,
+                high = last->high - u < last->size ? last->high - u : last->size;
+        from = from < d->size ? from : d->size;
+        end = end > from ? end : from;
+        memset(dst, 0, (size_t)(from * last->length) * 4);
+        memset(dst + end * last->length, 0, (size_t)((d->size - end) * last->length) * 4);
+        if (high > low) {
+            moves->lines4(high - low, end - from, image + (x + from) * d->image_stride + u + low, d->image_stride,
+                          dst + from * last->length + low, last->length);
+        }
+        return;
+    }
     for (int i = w->outer; i < w->n_dims; i++) {
         lines *= i < w->n_dims - 1 ? w->dims[i].length * w->dims[i].stride : 1;
         elements *= w->dims[i].length;
     }
-    bool two = w->n_dims - w->outer == 2;
     int64_t turn = 0, turn_at = 0; /* of two dimensions: the line's phase and place, without divisions */
     for (int64_t line = 0; line < lines;
          line++) { /* row-major over u, each dimension rounded up to its phases */
@@ -490,7 +509,6 @@ static void copy_plane(const ls_gemm_moves *moves, const ls_windows *w, const in
         const float *from = image;
         bool inside = true;
         if (two) {
-            const ls_window_dim *d = &w->dims[w->outer];
             int64_t x = firsts[w->outer] + line;
             inside = line < d->size && x >= d->low && x < d->high;
             from += x * d->image_stride;
@@ -500,13 +518,13 @@ static void copy_plane(const ls_gemm_moves *moves, const ls_windows *w, const in
             turn = turn == d->stride ? 0 : turn;
         }
         for (int i = w->n_dims - 2; i >= w->outer && !two; i--) {
-            const ls_window_dim *d = &w->dims[i];
-            int64_t size = d->length * d->stride;
+            const ls_window_dim *e = &w->dims[i];
+            int64_t size = e->length * e->stride;
             u[i] = left % size;
             left /= size;
             int64_t x = firsts[i] + u[i];
-            inside = inside && u[i] < d->size && x >= d->low && x < d->high;
-            from += x * d->image_stride;
+            inside = inside && u[i] < e->size && x >= e->low && x < e->high;
+            from += x * e->image_stride;
         }
         for (int i = w->outer; i < w->n_dims - 1 && !two; i++) {
             phase = phase * w->dims[i].stride + u[i] % w->dims[i].stride;
@@ -524,11 +542,15 @@ static void copy_plane(const ls_gemm_moves *moves, const ls_windows *w, const in
 }
 
 /* Drops what lies between the lines of a row of outputs. */
-static void close_up(const ls_windows *w, int64_t band, float *c) {
+static void close_up(const ls_gemm_moves *moves, const ls_windows *w, int64_t band, float *c) {
     float *to = c;
     int64_t lines = band;
     const ls_window_dim *last = &w->dims[w->n_dims - 1];
     if (w->n_dims - w->outer == 1 || w->columns == band * last->extent) {
+        return;
+    }
+    if (w->n_dims - w->outer == 2) {
+        moves->lines4(last->extent, band - 1, c + last->length, last->length, c + last->extent, last->extent);
         return;
     }
     for (int i = w->outer + 1; i < w->n_dims - 1; i++) {
@@ -573,13 +595,17 @@ static void window_task(void *ctx, long task, int worker) {
     }
     float *image = (float *)(void *)(r->memory + (size_t)worker * r->worker_bytes);
     float *c = image + w->planes * w->plane + SLACK;
+    ls_gemm_worker *launch_worker = &r->launch->workers[worker];
+    if (!launch_worker->image_clear) { /* a worker's tasks pad at the same places */
+        memset(image, 0, (size_t)(w->planes * w->plane + SLACK) * 4);
+        launch_worker->image_clear = true;
+    }
     if (w->program) {
         ls_windows_compute(&r->launch->sides[1], w, worker, batch, point, band, image);
     }
     for (int64_t i = 0; i < w->planes && !w->program; i++) {
         copy_plane(moves, w, firsts, src + w->plane_at[i], image + i * w->plane);
     }
-    memset(image + w->planes * w->plane, 0, SLACK * 4);
     for (int64_t i = 0; i < w->m; i += w->rows) {
         int64_t rows = w->m - i < w->rows ? w->m - i : w->rows;
         const float *a = r->filter + (batch * w->panels * w->rows + i) * w->k;
@@ -588,7 +614,7 @@ static void window_task(void *ctx, long task, int worker) {
             w->kernels->taps[w->rows](kc, w->ld, a + k0 * w->rows, w->at + k0, image, c, w->ld, k0 > 0);
         }
         for (int64_t q = 0; q < rows; q++) {
-            close_up(w, lines, c + q * w->ld);
+            close_up(moves, w, lines, c + q * w->ld);
         }
         ls_gemm_finish_tile(r->launch, worker, batch, i, rows, (point * first->extent + band) * inner,
                             lines * inner, c, w->ld);

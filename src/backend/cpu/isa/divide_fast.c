@@ -35,8 +35,9 @@ void LS_TILE_NAME(ls_divide_f32)(float *x, float divisor, int64_t n) {
 #if defined(LS_ISA_AVX512)
         __m512i magnitude = _mm512_and_si512((__m512i)v, _mm512_set1_epi32(0x7fffffff));
         __mmask16 zero = _mm512_testn_epi32_mask(magnitude, magnitude);
-        __mmask16 far = _mm512_mask_cmp_epu32_mask((__mmask16)~zero, _mm512_sub_epi32(magnitude, _mm512_set1_epi32(LOW)),
-                                                   _mm512_set1_epi32(HIGH - LOW), _MM_CMPINT_NLT);
+        __mmask16 far =
+            _mm512_mask_cmp_epu32_mask((__mmask16)~zero, _mm512_sub_epi32(magnitude, _mm512_set1_epi32(LOW)),
+                                       _mm512_set1_epi32(HIGH - LOW), _MM_CMPINT_NLT);
         ls_vf32 r = (ls_vf32)_mm512_mask_mov_ps((__m512)q2, zero, (__m512)q0);
 #else
         __m256i magnitude = _mm256_and_si256((__m256i)v, _mm256_set1_epi32(0x7fffffff));

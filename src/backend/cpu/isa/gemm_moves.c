@@ -92,6 +92,28 @@ static void split4(int64_t n, const void *src_, void *dst0_, void *dst1_) {
     }
 }
 
+static void lines4(int64_t n, int64_t lines, const void *src_, int64_t src_step, void *dst_, int64_t dst_step) {
+    const u32_any *src = src_;
+    u32_any *dst = dst_;
+    for (int64_t line = 0; line < lines; line++, src += src_step, dst += dst_step) {
+        int64_t i = 0;
+        for (; i + LS_LANES_F32 <= n; i += LS_LANES_F32) {
+            *(ls_vu32_any *)(dst + i) = *(const ls_vu32_any *)(src + i);
+        }
+#if defined(LS_ISA_AVX512)
+        __mmask16 rest = (__mmask16)((1u << (n - i)) - 1);
+        _mm512_mask_storeu_epi32(dst + i, rest, _mm512_maskz_loadu_epi32(rest, src + i));
+#else
+        for (; i + 4 <= n; i += 4) {
+            *(quad_any *)(dst + i) = *(const quad_any *)(src + i);
+        }
+        for (; i < n; i++) {
+            dst[i] = src[i];
+        }
+#endif
+    }
+}
+
 static void rows8(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel_) {
     static const uint64_t zeros[2];
     u64_any *panel = panel_;
@@ -293,6 +315,7 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .cols4 = cols4,
     .cols8 = cols8,
     .split4 = split4,
+    .lines4 = lines4,
     .from_f16 = from_f16,
     .from_bf16 = from_bf16,
     .from_i8 = from_i8,
