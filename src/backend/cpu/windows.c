@@ -17,6 +17,7 @@
 
 enum {
     SLACK = 160,            /* elements behind an image that the last vectors may read */
+    MOST_SHARED = 64,       /* of them padding */
     MOST_TAPS = 1 << 16,    /* entries of the table of taps */
     SMALL_IMAGE = 40 << 10, /* bytes of one image with its outputs: in the first-level cache */
     INLINE_WORK = 1 << 18,  /* multiply-adds below which waking a thread costs more than it brings */
@@ -219,7 +220,7 @@ static bool find_dims(const ls_spec *spec, const ls_gemm_phase *gemm, const int 
 /* What follows a line is +0 as what the next one begins with is: the same elements serve both. */
 static int64_t shared_padding(const ls_window_dim *d) {
     int64_t low = d->low - d->first, high = d->first + d->size - d->high, least = low < high ? low : high;
-    return least > 0 ? least : 0;
+    return least < 0 ? 0 : least < MOST_SHARED ? least : MOST_SHARED;
 }
 
 /* What a task has of its first inner dimension, and how large its memory is then. */
