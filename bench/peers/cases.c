@@ -28,6 +28,10 @@
 #define MEMORY(title, what, rows, columns)                                                                  \
     {.group = "memory", .name = title, .kind = what, .m = rows, .n = columns}
 
+#define BLOCKS(title, rows, width)                                                                          \
+    {.group = "blocks", .name = title, .kind = BENCH_BLOCKS, .m = rows, .n = 4096, .k = 4096,               \
+     .constant = true, .bits = width}
+
 const bench_case bench_cases[] = {
     CUBE(64),
     CUBE(128),
@@ -61,10 +65,10 @@ const bench_case bench_cases[] = {
      .k = 6,
      .constant = true},
     {.group = "training", .name = "mnist:cnn, step of Adam, batch 128", .kind = BENCH_TRAIN, .m = 128},
-    {.group = "blocks", .name = "q4_0 4096x4096, 1 row", .kind = BENCH_BLOCKS, .m = 1, .n = 4096, .k = 4096, .bits = 4},
-    {.group = "blocks", .name = "q4_0 4096x4096, 128 rows", .kind = BENCH_BLOCKS, .m = 128, .n = 4096, .k = 4096, .bits = 4},
-    {.group = "blocks", .name = "q8_0 4096x4096, 1 row", .kind = BENCH_BLOCKS, .m = 1, .n = 4096, .k = 4096, .bits = 8},
-    {.group = "blocks", .name = "q8_0 4096x4096, 128 rows", .kind = BENCH_BLOCKS, .m = 128, .n = 4096, .k = 4096, .bits = 8},
+    BLOCKS("q4_0 4096x4096, 1 row", 1, 4),
+    BLOCKS("q4_0 4096x4096, 128 rows", 128, 4),
+    BLOCKS("q8_0 4096x4096, 1 row", 1, 8),
+    BLOCKS("q8_0 4096x4096, 128 rows", 128, 8),
     {.name = NULL},
 };
 

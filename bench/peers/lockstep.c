@@ -49,6 +49,7 @@ static ls_tensor *encoder(ls_session *s, ls_params *p, const bench_case *c, ls_t
 static ls_shape shape_of(const bench_case *c, int which) {
     switch (c->kind) {
     case BENCH_GEMM:
+    case BENCH_BLOCKS:
         return which == 0 ? LS_SHAPE(c->m, c->k) : LS_SHAPE(c->k, c->n);
     case BENCH_CONV:
         return which == 0 ? LS_SHAPE(c->batch, c->in, c->side, c->side)
@@ -74,6 +75,8 @@ static ls_tensor *build(ls_session *s, const bench_case *c, ls_tensor *x, ls_ten
     switch (c->kind) {
     case BENCH_GEMM:
         return ls_matmul(s, x, w);
+    case BENCH_BLOCKS:
+        return bench_blocks(s, c, x);
     case BENCH_CONV:
         return ls_conv(s, x, w, NULL, &spec);
     case BENCH_LAYERNORM:
@@ -122,7 +125,7 @@ static bench_state *start(const bench_case *c, int threads, ls_error *err) {
     bench_state *s = bench_memory(sizeof *s);
     s->c = c;
     s->host_x = bench_operand(0, bench_elements(c, 0));
-    s->host_w = bench_operand(1, bench_elements(c, 1));
+    s->host_w = bench_operand(1, c->kind == BENCH_BLOCKS ? 0 : bench_elements(c, 1));
     s->y = bench_memory((size_t)bench_elements(c, 2) * 4);
     if (ls_context_create(&(ls_context_options){.threads = threads}, &s->context, err) != LS_OK ||
         ls_session_create(s->context, NULL, &s->session, err) != LS_OK || ls_params_create(s->session, 1, &s->params) != LS_OK) {
@@ -156,8 +159,7 @@ static ls_tensor *training(bench_state *s, ls_tensor *logits, ls_tensor **inputs
 }
 
 static bench_state *open_case(const bench_engine *e, const bench_case *c, int threads, char *reason, size_t room) {
-    if (c->kind == BENCH_BLOCKS) {
-        snprintf(reason, room, "no block-quantised product here yet");
+    if (e->variant == LS_REDUCED && c->kind != BENCH_BLOCKS) {
         return NULL;
     }
     ls_error err = {.code = LS_OK};
@@ -165,7 +167,7 @@ static bench_state *open_case(const bench_engine *e, const bench_case *c, int th
     if (!s) {
         return give_up(NULL, err.message, reason, room);
     }
-    ls_session_set_math(s->session, e->variant ? LS_FAST : LS_LOCKED);
+    ls_session_set_math(s->session, (ls_math)e->variant);
     ls_tensor *inputs[3] = {NULL}, *x, *w = NULL;
     int n_inputs = 0;
     if (is_network(c)) {
@@ -176,7 +178,7 @@ static bench_state *open_case(const bench_engine *e, const bench_case *c, int th
         s->x = ls_var_create(s->session, "x", LS_F32, shape_of(c, 0), s->host_x);
         x = s->x ? ls_var_value(s->session, s->x) : NULL;
     }
-    if (bench_elements(c, 1)) {
+    if (bench_elements(c, 1) && c->kind != BENCH_BLOCKS) {
         s->w = ls_var_create(s->session, "w", LS_F32, shape_of(c, 1), s->host_w);
         w = s->w ? ls_var_value(s->session, s->w) : NULL;
     }
@@ -254,5 +256,6 @@ void *bench_encode(const bench_case *c, size_t *out_size, char *reason, size_t r
     return bytes;
 }
 
-const bench_engine bench_locked = {"Lockstep locked", true, find, open_case, run, digest, close_state, 0};
-const bench_engine bench_fast = {"Lockstep fast", true, find, open_case, run, digest, close_state, 1};
+const bench_engine bench_locked = {"Lockstep locked", true, find, open_case, run, digest, close_state, LS_LOCKED};
+const bench_engine bench_fast = {"Lockstep fast", true, find, open_case, run, digest, close_state, LS_FAST};
+const bench_engine bench_reduced = {"Lockstep reduced", true, find, open_case, run, digest, close_state, LS_REDUCED};

@@ -18,22 +18,18 @@
 
 #include "bench/peers/peers.h"
 
-enum { MOST_ROUNDS = 51, MOST_GROUPS = 16, WARM = 6 };
+enum { MOST_ROUNDS = 51, MOST_GROUPS = 16, MOST_ROWS = 64, WARM = 6 };
 static const double ROUND_SECONDS = 0.02;
 
-const bench_engine *const bench_engines[] = {&bench_locked,   &bench_fast,        &bench_onednn,  &bench_onednn_plain,
-                                             &bench_openblas, &bench_onnxruntime, &bench_pytorch, NULL};
-enum { LOCKED, FAST, FIRST_PEER };
+const bench_engine *const bench_engines[] = {&bench_locked,       &bench_fast,     &bench_reduced,     &bench_onednn,
+                                             &bench_onednn_plain, &bench_openblas, &bench_onnxruntime, &bench_pytorch, NULL};
+enum { LOCKED, FAST, REDUCED, FIRST_PEER };
 char **bench_arguments;
-
-typedef struct roof {
-    double gflops, gbs;
-} roof;
 
 typedef struct group {
     const char *name;
-    double log_locked, log_fast;
-    int rows;
+    double log_ours[FIRST_PEER];
+    int rows[FIRST_PEER];
 } group;
 
 typedef struct options {
@@ -46,6 +42,12 @@ typedef struct result {
     double seconds[MOST_ROUNDS]; /* of one computation */
     double digest;
 } result;
+
+typedef struct entry {
+    const bench_case *c;
+    result of[BENCH_MOST_ENGINES];
+    double roof[MOST_ROUNDS]; /* seconds that the machine needs at least, measured in each round too */
+} entry;
 
 static int differing;
 
@@ -76,29 +78,49 @@ static int repetitions(const bench_engine *e, bench_state *s) {
     return took < 0 ? 0 : took >= ROUND_SECONDS ? 1 : (int)(ROUND_SECONDS / (took + 1e-9)) + 1;
 }
 
-static void measure(const bench_case *c, int threads, int rounds, const bool *found, result *results) {
+/* Seconds that the case takes at the rates that the device has now: its arithmetic, or its bytes where memory bounds it. */
+static double roof_of(ls_device *device, const bench_case *c) {
+    double rate = 0, streamed = 0;
+    size_t bytes = (size_t)bench_bytes(c);
+    if (!bench_is_memory(c)) {
+        ls_rate kind = c->kind == BENCH_BLOCKS ? LS_RATE_INT8 : LS_RATE_FMA;
+        return ls_device_rate(device, kind, 0, 0, &rate, NULL) == LS_OK ? bench_flops(c) / rate * 1e-9 : NAN;
+    }
+    bool reads = bench_elements(c, 2) * 4 < bench_elements(c, 0) + bench_elements(c, 1);
+    if (ls_device_rate(device, reads ? LS_RATE_READ : LS_RATE_COPY, bytes, 0, &rate, NULL) != LS_OK) {
+        return NAN;
+    }
+    if (!reads && ls_device_rate(device, LS_RATE_STREAM, bytes, 0, &streamed, NULL) == LS_OK && streamed > rate) {
+        rate = streamed;
+    }
+    return bench_bytes(c) / rate * 1e-9;
+}
+
+static void measure(entry *at, ls_device *device, int threads, int rounds, const bool *found) {
     bench_state *states[BENCH_MOST_ENGINES] = {NULL};
     int times[BENCH_MOST_ENGINES] = {0};
     char reason[400];
+    const bench_case *c = at->c;
     for (int i = 0; bench_engines[i]; i++) {
         reason[0] = 0;
         states[i] = found[i] ? bench_engines[i]->open(bench_engines[i], c, threads, reason, sizeof reason) : NULL;
         if (reason[0]) {
             fprintf(stderr, "%s, %s: %s\n", c->name, bench_engines[i]->name, reason);
         }
-        results[i].there = states[i] != NULL;
+        at->of[i].there = states[i] != NULL;
         if (states[i]) {
             times[i] = repetitions(bench_engines[i], states[i]);
-            results[i].digest = bench_engines[i]->digest(states[i]);
+            at->of[i].digest = bench_engines[i]->digest(states[i]);
             rest(threads);
         }
     }
     for (int r = 0; r < rounds; r++) {
+        at->roof[r] = roof_of(device, c);
         for (int i = 0; bench_engines[i]; i++) {
             if (states[i]) {
                 double took = times[i] ? bench_engines[i]->run(states[i], times[i]) : -1;
-                results[i].there = results[i].there && took >= 0;
-                results[i].seconds[r] = took / times[i];
+                at->of[i].there = at->of[i].there && took >= 0;
+                at->of[i].seconds[r] = took / times[i];
                 rest(threads);
             }
         }
@@ -131,18 +153,14 @@ static void cell(const bench_case *c, const result *r, int rounds) {
     printf(" %s (%s to %s) |", m, a, b);
 }
 
-static void ratio(const result *ours, const result *peer, int rounds, double *log_sum) {
+static void ratio(const result *ours, const double *other, int rounds, bool percent, double *out_log) {
     double each[MOST_ROUNDS], low, high;
-    if (!ours->there || !peer) {
-        printf(" |");
-        return;
-    }
     for (int r = 0; r < rounds; r++) {
-        each[r] = peer->seconds[r] / ours->seconds[r];
+        each[r] = other[r] / ours->seconds[r];
     }
     double m = median(each, rounds, &low, &high);
-    printf(" %.2f (%.2f to %.2f) |", m, low, high);
-    *log_sum += log(m);
+    percent ? printf(" %.0f %% |", m * 100) : printf(" %.2f (%.2f to %.2f) |", m, low, high);
+    *out_log = log(m);
 }
 
 static const char *unit_of(const bench_case *c) {
@@ -152,102 +170,118 @@ static const char *unit_of(const bench_case *c) {
 }
 
 static void compare(const bench_case *c, const result *results) {
+    double tolerance = c->kind == BENCH_BLOCKS ? 1e-3 : 1e-5; /* 8-bit activations */
     for (int i = 1; bench_engines[i]; i++) {
         double a = results[LOCKED].digest, b = results[i].digest, apart = fabs(a - b);
-        if (results[LOCKED].there && results[i].there && !isnan(a) && !isnan(b) && !(apart <= 1e-5 * fmax(1, 10 * fabs(a)))) {
+        if (results[LOCKED].there && results[i].there && !isnan(a) && !isnan(b) && !(apart <= tolerance * fmax(1, 10 * fabs(a)))) {
             fprintf(stderr, "%s: %s gives another result (%.8g, not %.8g)\n", c->name, bench_engines[i]->name, b, a);
             differing++;
         }
     }
 }
 
-static void row(const bench_case *c, int threads, int rounds, const roof *top, const result *results, group *g) {
-    const result *best = NULL;
-    int winner = 0;
-    double least = INFINITY, low, high;
-    for (int i = FIRST_PEER; bench_engines[i]; i++) {
-        double t = results[i].there ? median(results[i].seconds, rounds, &low, &high) : INFINITY;
-        if (t < least) {
-            least = t, best = &results[i], winner = i;
+/* A group's table, with columns for the engines that did something in it. */
+static void print_group(const entry *entries, int n, int threads, int rounds, group *g) {
+    bool shown[BENCH_MOST_ENGINES] = {false};
+    for (int i = 0; i < n; i++) {
+        for (int e = 0; bench_engines[e]; e++) {
+            shown[e] = shown[e] || entries[i].of[e].there;
         }
     }
-    printf("| %s | %d | %s |", c->name, threads, unit_of(c));
-    for (int i = 0; bench_engines[i]; i++) {
-        cell(c, &results[i], rounds);
+    printf("\n| %s, %d thread%s | unit |", g->name, threads, threads > 1 ? "s" : "");
+    for (int e = 0; bench_engines[e]; e++) {
+        shown[e] ? printf(" %s |", bench_engines[e]->name) : 0;
     }
-    double share = NAN;
-    if (results[FAST].there && (bench_is_memory(c) || bench_flops(c) > 0)) {
-        double t = median(results[FAST].seconds, rounds, &low, &high);
-        share = bench_is_memory(c) ? bench_bytes(c) / t * 1e-9 / top->gbs : bench_flops(c) / t * 1e-9 / top->gflops;
+    printf(" best peer |");
+    for (int e = 0; e < FIRST_PEER; e++) {
+        shown[e] ? printf(" %s: of the roof | its ratio |", bench_engines[e]->name + strlen("Lockstep ")) : 0;
     }
-    isnan(share) ? printf(" |") : printf(" %.0f %% |", share * 100);
-    printf(" %s |", best ? bench_engines[winner]->name : "");
-    ratio(&results[LOCKED], best, rounds, &g->log_locked);
-    ratio(&results[FAST], best, rounds, &g->log_fast);
-    g->rows += best && results[LOCKED].there && results[FAST].there;
+    printf("\n|---|---|---|");
+    for (int e = 0; bench_engines[e]; e++) {
+        shown[e] ? printf(e < FIRST_PEER ? "---|---|---|" : "---|") : 0;
+    }
     printf("\n");
+    for (int i = 0; i < n; i++) {
+        const entry *at = &entries[i];
+        int best = -1;
+        double least = INFINITY, low, high, logarithm;
+        printf("| %s | %s |", at->c->name, unit_of(at->c));
+        for (int e = 0; bench_engines[e]; e++) {
+            shown[e] ? cell(at->c, &at->of[e], rounds) : (void)0;
+            double t = e >= FIRST_PEER && at->of[e].there ? median(at->of[e].seconds, rounds, &low, &high) : INFINITY;
+            best = t < least ? e : best;
+            least = t < least ? t : least;
+        }
+        printf(" %s |", best < 0 ? "" : bench_engines[best]->name);
+        for (int e = 0; e < FIRST_PEER; e++) {
+            if (!shown[e]) {
+                continue;
+            }
+            at->of[e].there ? ratio(&at->of[e], at->roof, rounds, true, &logarithm) : (void)printf(" |");
+            if (at->of[e].there && best >= 0) {
+                ratio(&at->of[e], at->of[best].seconds, rounds, false, &logarithm);
+                g->log_ours[e] += logarithm;
+                g->rows[e]++;
+            } else {
+                printf(" |");
+            }
+        }
+        printf("\n");
+    }
     fflush(stdout);
 }
 
-static group *group_of(group *groups, const char *name) {
-    int i = 0;
-    while (groups[i].name && strcmp(groups[i].name, name) != 0) {
-        i++;
+static void print_means(const group *groups, int threads) {
+    printf("\n| geometric mean of the best peer's time by ours, %d thread%s |", threads, threads > 1 ? "s" : "");
+    for (int e = 0; e < FIRST_PEER; e++) {
+        printf(" %s |", bench_engines[e]->name + strlen("Lockstep "));
     }
-    groups[i].name = name;
-    return &groups[i];
-}
-
-static void head(void) {
-    printf("| work | threads | unit |");
-    for (int i = 0; bench_engines[i]; i++) {
-        printf(" %s |", bench_engines[i]->name);
+    printf(" rows |\n|---|---|---|---|---|\n");
+    for (const group *g = groups; g->name; g++) {
+        printf("| %s |", g->name);
+        for (int e = 0; e < FIRST_PEER; e++) {
+            g->rows[e] ? printf(" %.2f |", exp(g->log_ours[e] / g->rows[e])) : printf(" |");
+        }
+        printf(" %d |\n", g->rows[FAST]);
     }
-    printf(" fast: of the roof | best peer | locked ratio | fast ratio |\n|---|---|---|");
-    for (int i = 0; bench_engines[i]; i++) {
-        printf("---|");
-    }
-    printf("---|---|---|---|\n");
-}
-
-/* What the machine can do at most with so many threads. */
-static roof roof_of(int threads) {
-    ls_error err = {.code = LS_OK};
-    ls_context *context = NULL;
-    ls_device *device = NULL;
-    roof r = {NAN, NAN};
-    if (ls_context_create(&(ls_context_options){.threads = threads}, &context, &err) != LS_OK ||
-        ls_device_open(context, "cpu", &device, &err) != LS_OK || ls_device_peak(device, LS_FAST, &r.gflops, &r.gbs, &err) != LS_OK) {
-        fprintf(stderr, "peers: no peak: %s\n", err.message);
-    }
-    ls_context_destroy(context);
-    return r;
 }
 
 static void run_all(const options *o, const bool *found) {
-    static result results[BENCH_MOST_ENGINES];
+    static entry entries[MOST_ROWS];
     for (int t = 0; t < o->n_threads; t++) {
         group groups[MOST_GROUPS] = {{.name = NULL}};
-        roof top = roof_of(o->threads[t]);
-        printf("\n%d thread%s: %.0f GFLOP/s, copy %.1f GB/s.\n\n", o->threads[t], o->threads[t] > 1 ? "s" : "", top.gflops, top.gbs);
-        head();
-        for (const bench_case *c = bench_cases; c->name; c++) {
-            if (o->only && !strstr(c->name, o->only) && !strstr(c->group, o->only)) {
-                continue;
-            }
-            memset(results, 0, sizeof results);
-            measure(c, o->threads[t], o->rounds, found, results);
-            compare(c, results);
-            row(c, o->threads[t], o->rounds, &top, results, group_of(groups, c->group));
+        int threads = o->threads[t], n_groups = 0, n = 0;
+        ls_error err = {.code = LS_OK};
+        ls_context *context = NULL;
+        ls_device *device = NULL;
+        if (ls_context_create(&(ls_context_options){.threads = threads}, &context, &err) != LS_OK ||
+            ls_device_open(context, "cpu", &device, &err) != LS_OK) {
+            fprintf(stderr, "peers: %s\n", err.message);
+            exit(2);
         }
-        printf("\nGeometric means of the ratios to the best peer of each row, %d thread%s:\n\n| group | rows | locked | fast |\n|---|---|---|---|\n",
-               o->threads[t], o->threads[t] > 1 ? "s" : "");
-        for (int i = 0; groups[i].name; i++) {
-            if (groups[i].rows) {
-                printf("| %s | %d | %.2f | %.2f |\n", groups[i].name, groups[i].rows, exp(groups[i].log_locked / groups[i].rows),
-                       exp(groups[i].log_fast / groups[i].rows));
+        for (const bench_case *pass = bench_cases; pass->name; pass++) { /* groups in the order of their first case */
+            bool seen = pass > bench_cases && strcmp(pass->group, pass[-1].group) == 0;
+            for (int g = 0; g < n_groups; g++) {
+                seen = seen || strcmp(groups[g].name, pass->group) == 0;
+            }
+            n = 0;
+            for (const bench_case *c = pass; !seen && c->name; c++) {
+                if (strcmp(c->group, pass->group) == 0 && (!o->only || strstr(c->name, o->only) || strstr(c->group, o->only))) {
+                    entry *at = &entries[n++];
+                    memset(at, 0, sizeof *at);
+                    at->c = c;
+                    measure(at, device, threads, o->rounds, found);
+                    compare(c, at->of);
+                    fprintf(stderr, "%s, %d thread%s: done\n", c->name, threads, threads > 1 ? "s" : "");
+                }
+            }
+            if (n) {
+                groups[n_groups].name = pass->group;
+                print_group(entries, n, threads, o->rounds, &groups[n_groups++]);
             }
         }
+        print_means(groups, threads);
+        ls_context_destroy(context);
     }
 }
 
@@ -278,7 +312,7 @@ static bool parse(int argc, char **argv, options *o) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const about[] = {NULL, NULL, bench_onednn_about, bench_onednn_about, bench_openblas_about,
+    static const char *const about[] = {NULL, NULL, NULL, bench_onednn_about, bench_onednn_about, bench_openblas_about,
                                         bench_onnxruntime_about, bench_pytorch_about};
     options o = {.rounds = 5, .threads = {1, 2}, .n_threads = 2};
     bool found[BENCH_MOST_ENGINES];

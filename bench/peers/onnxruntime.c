@@ -147,7 +147,7 @@ static bool prepare(bench_state *s, int threads, char *reason, size_t room) {
                           env, s->file, size, options, &s->session),
                       reason, room);
     CALL(RELEASE_OPTIONS, fn_release)(options);
-    s->n_inputs = bench_elements(c, 1) && !c->constant && c->kind != BENCH_BLOCKS ? 2 : 1;
+    s->n_inputs = bench_elements(c, 1) && !c->constant ? 2 : 1;
     for (int i = 0; i < s->n_inputs && ready; i++) {
         s->names[i] = names[i];
         s->operands[i] = bench_operand(i, bench_elements(c, i));
@@ -193,13 +193,6 @@ static double run(bench_state *s, int n) {
 
 static double digest(bench_state *s) {
     return bench_digest(s->y, bench_elements(s->c, 2));
-}
-
-/* The hook for weights in blocks: an .onnx file of one MatMulNBits (block 32, symmetric), x and y as above. */
-void *bench_encode_blocks(const bench_case *c, size_t *out_size, char *reason, size_t room) {
-    (void)c, (void)out_size;
-    snprintf(reason, room, "no file of MatMulNBits here yet");
-    return NULL;
 }
 
 const bench_engine bench_onnxruntime = {"ONNX Runtime", false, find, open_case, run, digest, close_state, 0};

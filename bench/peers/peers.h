@@ -70,11 +70,10 @@ typedef struct bench_engine {
     int variant;
 } bench_engine;
 
-/* "locked" and "fast" of Lockstep; `version` goes to the report. */
-extern const bench_engine bench_locked, bench_fast, bench_onednn, bench_onednn_plain, bench_openblas, bench_onnxruntime,
+extern const bench_engine bench_locked, bench_fast, bench_reduced, bench_onednn, bench_onednn_plain, bench_openblas, bench_onnxruntime,
     bench_pytorch;
 extern const bench_engine *const bench_engines[]; /* ends in NULL */
-enum { BENCH_MOST_ENGINES = 8 };
+enum { BENCH_MOST_ENGINES = 9 };
 /* What was found, for the report. */
 extern char bench_openblas_about[80], bench_onednn_about[80], bench_onnxruntime_about[80], bench_pytorch_about[80];
 
@@ -84,11 +83,8 @@ extern char **bench_arguments; /* argv: OpenBLAS may have to be told its core, w
 
 /* lockstep.c: the case's graph as an .onnx file, in memory that `free` takes; NULL with a reason. */
 void *bench_encode(const bench_case *c, size_t *out_size, char *reason, size_t room);
-/* onnxruntime.c: the same engine for a file that was made elsewhere (MatMulNBits): BENCH_BLOCKS. */
+/* blocks.c: BENCH_BLOCKS as a tensor, and as a file for ONNX Runtime. */
+ls_tensor *bench_blocks(ls_session *s, const bench_case *c, ls_tensor *x);
 void *bench_encode_blocks(const bench_case *c, size_t *out_size, char *reason, size_t room);
-
-/* start.c */
-int bench_start(int argc, char **argv, int rounds);
-int bench_start_child(const char *what, const char *file);
 
 #endif

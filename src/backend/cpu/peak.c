@@ -65,7 +65,7 @@ typedef struct measurement {
     ls_peak_read_fn read;
     ls_peak_copy_fn copy;
     char *memory;
-    size_t slice; /* of a thread */
+    size_t slice, offset, part; /* a thread's; the part of it that a round works on */
     int64_t passes;
     ls_peak_result result;
     _Atomic uint32_t sink; /* keeps reads from being left out */
@@ -86,18 +86,19 @@ static void memory_task(void *ctx, long task, int worker) {
     (void)worker;
     for (int64_t i = 0; i < m->passes; i++) {
         if (m->copy) {
-            m->copy(at + m->slice / 2, at, m->slice / 2);
+            m->copy(at + m->slice / 2 + m->offset / 2, at + m->offset / 2, m->part / 2);
         } else {
-            atomic_fetch_add(&m->sink, m->read(at, m->slice) > 1);
+            atomic_fetch_add(&m->sink, m->read(at + m->offset, m->part) > 1);
         }
     }
 }
 
-/* Nanoseconds of the fastest round. */
-static uint64_t fastest(ls_cpu_device *d, int threads, ls_pool_fn task, measurement *m) {
+/* Nanoseconds of the fastest round; each works on the next part of the memory, so that all of it is worked on in turn. */
+static uint64_t fastest(ls_cpu_device *d, int threads, int rounds, ls_pool_fn task, measurement *m) {
     uint64_t best = UINT64_MAX;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         uint64_t start = ls_os_nanoseconds();
+        m->offset = m->offset + 2 * m->part <= m->slice ? m->offset + m->part : 0;
         ls_pool_run(d->pool, threads, task, m);
         uint64_t took = ls_os_nanoseconds() - start + 1;
         best = took < best ? took : best;
@@ -131,7 +132,7 @@ ls_status ls_cpu_rate(ls_device *device, ls_rate rate, size_t bytes, int threads
     measurement m = {.passes = STEPS};
     if (rate < LS_RATE_READ) {
         m.arithmetic = rate == LS_RATE_FMA ? p->fma : rate == LS_RATE_MUL_ADD ? p->mul_add : rate == LS_RATE_BF16 ? p->bf16 : p->int8;
-        uint64_t took = fastest(d, threads, compute_task, &m);
+        uint64_t took = fastest(d, threads, ROUNDS, compute_task, &m);
         *out_rate = (double)m.result.flops * threads / (double)took;
         return LS_OK;
     }
@@ -145,12 +146,17 @@ ls_status ls_cpu_rate(ls_device *device, ls_rate rate, size_t bytes, int threads
     }
     memset(m.memory, 1, m.slice * (size_t)threads); /* else all pages are one page of zeros */
     m.passes = 1;
-    uint64_t took = fastest(d, threads, memory_task, &m);
-    if (took < ROUND_NS) {
+    m.part = m.slice;
+    uint64_t took = fastest(d, threads, 2, memory_task, &m), parts = took / ROUND_NS;
+    if (parts == 0) {
         m.passes = (int64_t)(ROUND_NS / took) + 1;
-        took = fastest(d, threads, memory_task, &m);
+        took = fastest(d, threads, ROUNDS, memory_task, &m);
+    } else {
+        m.part = m.slice / parts / (2 * LS_PEAK_UNIT) * (2 * LS_PEAK_UNIT);
+        m.part = m.part ? m.part : m.slice;
+        took = fastest(d, threads, (int)(m.slice / m.part) * 3, memory_task, &m);
     }
-    *out_rate = (double)m.slice * threads * (double)m.passes / (double)took;
+    *out_rate = (double)m.part * threads * (double)m.passes / (double)took;
     ls_free(d->heap, m.memory);
     return LS_OK;
 }
