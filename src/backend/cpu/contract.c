@@ -6,6 +6,7 @@
  * operands changes no bits. An operand is a strided view where its axes collapse; else it is packed by
  * callback (pack.c). */
 #include "backend/cpu/contract.h"
+#include "backend/cpu/gemm_plan.h"
 #include "backend/cpu/kept.h"
 #include "backend/cpu/quant.h"
 #include <string.h>
@@ -250,8 +251,31 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
     return LS_OK;
 }
 
+/* Whether a store is of the bare sums, rounded at most, into memory that the product can write itself. */
+static bool plain_store(const ls_spec *spec, const ls_store *s, ls_phase *phase) {
+    const ls_value *v = &spec->values[phase->value];
+    ls_gemm_phase *gemm = phase->gemm;
+    ls_dtype dtype = (ls_dtype)v->dtype, acc = (ls_dtype)v->acc;
+    ls_ix_sum at;
+    if (s->value != phase->value || s->n_axes != phase->n_axes || s->combine != LS_STORE_SET || s->n_preds || s->check != LS_SPEC_NONE) {
+        return false;
+    }
+    if (acc == LS_F32 && (dtype == LS_F16 || dtype == LS_BF16)) {
+        gemm->out_dtype = dtype == LS_F16 ? LS_GEMM_F16 : LS_GEMM_BF16;
+    } else if (dtype == acc && dtype != LS_U32) {
+        gemm->out_dtype = dtype == LS_F32 ? LS_GEMM_F32 : dtype == LS_F64 ? LS_GEMM_F64 : LS_GEMM_I32;
+    } else {
+        return false;
+    }
+    ls_ix_sum_of(spec, s->ix, &at);
+    gemm->out_offset = at.constant;
+    strides_of(&at, &gemm->batch, gemm->out_batch);
+    return !at.failed && !at.n_rest && collapse(spec, &at, &gemm->m, &gemm->out_i) &&
+           collapse(spec, &at, &gemm->n, &gemm->out_j);
+}
+
 /* Where the loads and stores of the epilogue break off, all at the same lanes: images in batches, mostly. */
-void ls_gemm_phase_cut(const ls_spec *spec, ls_phase *phase) {
+static void find_cut(const ls_spec *spec, ls_phase *phase) {
     const ls_program *p = &phase->finish;
     int64_t cut = 0;
     for (int i = 0; i < p->n_accesses; i++) {
@@ -271,6 +295,12 @@ void ls_gemm_phase_cut(const ls_spec *spec, ls_phase *phase) {
         cut = lanes;
     }
     phase->gemm->cut = cut;
+}
+
+void ls_gemm_phase_finish(const ls_spec *spec, ls_phase *phase, int first, int end) {
+    bool plain = end - first == 1 && plain_store(spec, &spec->stores[first], phase);
+    phase->gemm->out = plain ? spec->stores[first].arg : -1;
+    find_cut(spec, phase);
 }
 
 /* ---- running ---- */
@@ -376,7 +406,16 @@ static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, 
             }
         }
     }
-    g->epilogue = ls_gemm_finish_tile;
+    if (gemm->out < 0) {
+        g->epilogue = ls_gemm_finish_tile;
+    } else {
+        g->out = (ls_gemm_out){.dtype = gemm->out_dtype,
+                               .data = (void *)binary, /* until the buffers are known */
+                               .stride_i = gemm->out_i,
+                               .stride_j = gemm->out_j,
+                               .canonical_nan = true};
+        memcpy(g->out.stride_batch, gemm->out_batch, sizeof g->out.stride_batch);
+    }
     g->parallel.workers = binary->device->threads;
     g->parallel.run = binary->device->threads > 1 ? run_tasks : NULL;
 }
@@ -434,7 +473,8 @@ static void use_kept(ls_gemm_launch *launch, ls_gemm *g) {
         ls_gemm_operand *o = s ? &g->b : &g->a;
         int64_t extent = s ? g->n : g->m;
         ls_gemm_side which = s ? LS_GEMM_B : LS_GEMM_A;
-        if (!side->affine || !side->fixed || o->absent || kernel->binary->spec.args[side->buffer].written) {
+        if (!side->affine || !side->fixed || o->absent || kernel->binary->spec.args[side->buffer].written ||
+            (side->view && ls_gemm_reads_directly(g, which))) {
             continue;
         }
         ls_kept *kept = ls_kept_find(kernel->binary->device, kernel->launch, side->buffer, launch->phase, s,
@@ -486,6 +526,9 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
     }
     launch.quant_offset = launch.finish_offset;
     launch.finish_offset += gemm->quant ? ls_quant_scratch(gemm->quant) : 0;
+    if (gemm->out >= 0) {
+        g.out.data = kernel->buffers[gemm->out] + gemm->out_offset * ls_gemm_dtype_size(gemm->out_dtype);
+    }
     for (int i = 0; i < d->threads; i++) {
         ls_gemm_worker *w = &d->gemm_workers[i];
         w->finish_begun = w->side_begun[0] = w->side_begun[1] = w->image_clear = false;

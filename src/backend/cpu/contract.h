@@ -43,6 +43,10 @@ struct ls_gemm_phase {
     struct ls_quant *quant;     /* quant.c: the columns are quantised weights; NULL: they are not */
     struct ls_windows *windows; /* windows.c: the way to compute it without packing windows; NULL: none */
     struct ls_chain *chain;     /* chain.c: what follows, in registers; NULL: the finish program does it */
+    /* Where the finished sums go, if that is all that `finish` does: argument -1 where it is not. */
+    int out;
+    ls_gemm_dtype out_dtype;
+    int64_t out_offset, out_i, out_j, out_batch[LS_LANE_AXES];
     int64_t
         cut; /* the epilogue's lanes do not cross multiples of this, where memory breaks off; 0: nowhere */
 };

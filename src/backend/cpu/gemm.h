@@ -158,6 +158,9 @@ void ls_gemm_run(const ls_gemm *g, void *workspace);
 
 typedef enum ls_gemm_side { LS_GEMM_A, LS_GEMM_B } ls_gemm_side;
 
+/* Whether an operand, a view, is read where it lies as fast as from panels, so that packing it before brings nothing. */
+bool ls_gemm_reads_directly(const ls_gemm *g, ls_gemm_side side);
+
 /* Bytes that a packed operand takes: extent of the free axis times k, in panels. */
 size_t ls_gemm_packed_size(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent,
                            int64_t k);

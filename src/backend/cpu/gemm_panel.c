@@ -183,7 +183,9 @@ void ls_gemm_pack_part(const ls_gemm_isa *isa, ls_gemm_part part, int64_t width,
 int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent) {
     const ls_gemm_kernels *kernels = dtype == LS_GEMM_F64 ? isa->f64 : isa->f32;
     int64_t panels = (extent + kernels->rows - 1) / kernels->rows;
-    return side == LS_GEMM_B ? 2 * kernels->lanes : panels > 1 ? (extent + panels - 1) / panels : kernels->rows;
+    return side == LS_GEMM_B ? 2 * kernels->lanes
+           : panels > 1      ? (extent + panels - 1) / panels
+                             : kernels->rows;
 }
 
 size_t ls_gemm_packed_size(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent,

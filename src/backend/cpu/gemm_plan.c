@@ -87,14 +87,18 @@ static const ls_gemm_kernels *pick_kernels(const ls_gemm *g, ls_gemm_type type) 
     return g->fast || f16 || bytes ? g->isa->f32_fast : g->isa->f32;
 }
 
+static bool rows_are_close(const ls_gemm_operand *o) {
+    int64_t step = o->stride_k < 0 ? -o->stride_k : o->stride_k;
+    return step * ls_gemm_dtype_size(o->dtype) <= CLOSE_ROWS;
+}
+
 /*
  * Rows of B that lie close are read where they are, at the speed of panels. Rows further apart are so if few of them
  * are under way at once: the first cache and its address translation hold no more. Then C comes by that often, which
  * many rows of A would repay by packing.
  */
-static bool reads_b_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
-    int64_t row = g->b.stride_k < 0 ? -g->b.stride_k : g->b.stride_k;
-    return row * plan->elem <= CLOSE_ROWS || g->m <= (g->fast ? FEW_ROWS : FEW_ROWS / 2);
+static bool reads_b_directly(const ls_gemm *g) {
+    return rows_are_close(&g->b) || g->m <= (g->fast ? FEW_ROWS : FEW_ROWS / 2);
 }
 
 static bool reads_a_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
@@ -113,7 +117,7 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
     if (!plan->masks && is_wide_view(&g->a) && reads_a_directly(g, plan)) {
         plan->a_source = LS_GEMM_DIRECT;
     }
-    if (!plan->masks && is_wide_view(&g->b) && g->b.stride_i == 1 && reads_b_directly(g, plan)) {
+    if (!plan->masks && is_wide_view(&g->b) && g->b.stride_i == 1 && reads_b_directly(g)) {
         plan->b_source = LS_GEMM_DIRECT;
     } else if (g->m > mc_max && g->k > 0 && g->k * plan->elem * 256 <= shared_budget) {
         plan->b_source = LS_GEMM_SHARED;
@@ -129,8 +133,7 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
         plan->batches = 1;
     }
     plan->depth = plan->panel != plan->sum ? EXACT_BYTES : LS_GEMM_CHUNK;
-    int64_t row = g->b.stride_k < 0 ? -g->b.stride_k : g->b.stride_k;
-    if (plan->b_source == LS_GEMM_DIRECT && row * plan->elem > CLOSE_ROWS && g->m > plan->rows / 2) {
+    if (plan->b_source == LS_GEMM_DIRECT && !rows_are_close(&g->b) && g->m > plan->rows / 2) {
         plan->depth = SLICE;
         plan->resumes = !g->fast && g->k > SLICE;
     }
@@ -264,6 +267,11 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     }
     plan_blocks(g, plan, mc_max, nc_max);
     plan_workspace(g, plan);
+}
+
+bool ls_gemm_reads_directly(const ls_gemm *g, ls_gemm_side side) {
+    return side == LS_GEMM_B && is_wide_view(&g->b) && g->b.stride_i == 1 && rows_are_close(&g->b) &&
+           !g->a.absent;
 }
 
 bool ls_gemm_empty(const ls_gemm *g) {

@@ -31,9 +31,9 @@ typedef struct ls_gemm_plan {
     ls_gemm_source a_source, b_source;
     int64_t mc, nc; /* block of C in one task */
     int64_t depth;  /* of k that passes over the whole block at once; divides LS_GEMM_CHUNK */
-    bool resumes;   /* sums of a chunk are complete only after several such passes: then the bits are locked */
-    int64_t slab;   /* columns of B packed at once, when shared */
-    int64_t ldc;    /* of the scratch block */
+    bool resumes; /* sums of a chunk are complete only after several such passes: then the bits are locked */
+    int64_t slab; /* columns of B packed at once, when shared */
+    int64_t ldc;  /* of the scratch block */
     /* workspace: shared panels, then for each worker its own part with these offsets */
     int64_t shared_bytes, worker_bytes;
     int64_t b_at, c_at, tile_at, mask_at, sums_at;

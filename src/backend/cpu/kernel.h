@@ -110,8 +110,8 @@ void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t
 ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps,
                              ls_error *err) LS_MUST_USE;
 ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_error *err) LS_MUST_USE;
-/* Looks at the finish program, once it is there. */
-void ls_gemm_phase_cut(const ls_spec *spec, ls_phase *phase);
+/* Looks at the finish program, once it is there, and at the stores [first, end) that it makes. */
+void ls_gemm_phase_finish(const ls_spec *spec, ls_phase *phase, int first, int end);
 /* Makes room for the product at its largest; false when out of memory. */
 bool ls_gemm_phase_reserve(const ls_kernel_binary *binary, const ls_phase *phase);
 void ls_gemm_phase_print(ls_text *out, const ls_spec *spec, const ls_phase *phase);

@@ -280,8 +280,9 @@ static ls_status plan_value(planner *p, int32_t value, int n_axes, const uint8_t
             phase->kind = LS_PHASE_GEMM;
             const ls_axis_group *columns = &phase->gemm->n;
             LS_TRY(p->err, plan_finish(p, phase, columns->n, columns->axes, first, end));
-            ls_gemm_phase_cut(p->spec, phase);
-            return end - first == 1 ? ls_chain_plan(p->binary, phase, p->temps, &p->spec->stores[first], p->err) : LS_OK;
+            ls_gemm_phase_finish(p->spec, phase, first, end);
+            return end - first == 1 ? ls_chain_plan(p->binary, phase, p->temps, &p->spec->stores[first], p->err)
+                                    : LS_OK;
         }
         if (p->strategy && !naive) {
             return LS_FAIL(p->err, LS_ERR_UNSUPPORTED,
