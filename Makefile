@@ -125,7 +125,8 @@ bench:                  ## speed, side by side with OpenBLAS
 bench-peers:            ## Lockstep beside oneDNN, OpenBLAS, ONNX Runtime and PyTorch, in one run; ROUNDS=5 THREADS=1,2 ONLY=TEXT ARGS="..."
 	@tools/deps.sh build peers
 	@tools/models.sh --runtime
-	@$(call build,release) --target bench_peers
+	@$(call build,release) --target bench_peers --target bench_start --target lockstep_command
+	@{ $(BUILD)/peers/start --rounds $(or $(ROUNDS),5); } >$(BUILD)/start.md; cat $(BUILD)/start.md
 	@$(BUILD)/peers/peers --rounds $(or $(ROUNDS),5) --threads $(or $(THREADS),1$(COMMA)2) $(if $(ONLY),--only '$(ONLY)') $(ARGS) >$(BUILD)/peers.md; \
 	    code=$$?; cat $(BUILD)/peers.md; exit $$code
 
