@@ -155,6 +155,36 @@ static void random_graphs(void **state) {
     }
 }
 
+/* Kernels of several phases in blocks of rows, and values that are the same along a row. */
+static int build_rows(ls_session *s, ls_rng *rng, const void *param, ls_tensor **roots) {
+    const int64_t *extents = param, outer = extents[0], channels = extents[1], inner = extents[2];
+    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(outer, channels, inner)),
+              *gain = tame_tensor(s, rng, LS_F32, LS_SHAPE(inner)),
+              *gate = tame_tensor(s, rng, LS_F32, LS_SHAPE(outer, channels, 1)),
+              *half = ls_cast(s, x, LS_F16);
+    const int last[] = {2}, two[] = {1, 2}, middle[] = {1};
+    roots[0] = ls_layer_norm(s, x, 2, gain, gain, 1e-5);
+    roots[1] = ls_softmax(s, ls_mul(s, x, ls_sigmoid(s, gate)), 2);
+    roots[2] = ls_mul(s, x, ls_sqrt(s, ls_abs(s, ls_add(s, ls_amax(s, x, 2, two, 1), gate))));
+    roots[3] = ls_softmax(s, x, 1);
+    roots[4] = ls_softmax(s, half, 2);
+    roots[5] = ls_sub(s, ls_tanh(s, x), ls_amin(s, ls_tanh(s, x), 1, middle, 1));
+    roots[6] = ls_argmax(s, x, 1, last, 0);
+    roots[7] = ls_argmin(s, ls_neg(s, x), 1, last, 1);
+    return 8;
+}
+
+static void rows(void **state) {
+    static const int64_t extents[][3] = {{3, 5, 2},   {7, 3, 4},    {2, 9, 17},  {5, 2, 130}, {40, 3, 49},
+                                         {6, 2, 511}, {17, 1, 513}, {2, 3, 700}, {33, 1, 1},  {1, 2, 5000}};
+    for (size_t i = 0; i < sizeof extents / sizeof *extents; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "rows of %lldx%lldx%lld", (long long)extents[i][0], (long long)extents[i][1],
+                 (long long)extents[i][2]);
+        check_case(*state, build_rows, 77 + i, extents[i], what, true);
+    }
+}
+
 static int setup(void **state) {
     static worlds all;
     worlds_open(&all);
@@ -167,6 +197,6 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_graphs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_graphs), cmocka_unit_test(rows)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

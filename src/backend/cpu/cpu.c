@@ -9,13 +9,6 @@
 #include "base/os.h"
 #include <string.h>
 
-enum {
-    SMALL_WORK = 1 << 15,
-    TASKS_A_WORKER = 4,
-    PATCH_ROWS = 16,
-    PATCH_LANES = 128
-}; /* work: lanes times instructions, about 0.5 ns each at most */
-
 static void cpu_close(ls_device *device) {
     ls_cpu_device *d = device->state;
     if (d) {
@@ -234,119 +227,10 @@ static ls_status cpu_compile(ls_device *device, const ls_spec *spec, const char 
 }
 
 /* ---- launch ---- */
-typedef struct phase_run {
-    ls_kernel_run *kernel;
-    const ls_phase *phase;
-    int64_t points, part; /* of a task */
-} phase_run;
-
-/* Points of the lane axes inside of the patch's axis: one of its rows. */
-static int64_t patch_row(const ls_kernel_run *kernel, const ls_phase *phase) {
-    int64_t n = 1;
-    for (int i = phase->patch + 1; i < phase->finish.n_lane_axes; i++) {
-        n *= kernel->extents[phase->finish.lane_axes[i]];
-    }
-    return n;
-}
-
-/* Rows [first, first + n) of the patch's axis, a few at a time, in strips. */
-static void run_patches(ls_run *run, const ls_phase_task *task, int64_t row) {
-    int64_t rows = task->n / row;
-    for (int64_t r0 = 0; r0 < rows; r0 += PATCH_ROWS) {
-        int64_t end = r0 + PATCH_ROWS < rows ? r0 + PATCH_ROWS : rows;
-        for (int64_t at = 0; at < row; at += PATCH_LANES) {
-            for (int64_t r = r0; r < end; r++) {
-                ls_run_lanes(run, task->first + r * row + at,
-                             row - at < PATCH_LANES ? row - at : PATCH_LANES);
-            }
-        }
-    }
-}
-
-static void run_store_points(const ls_phase_task *task) {
-    ls_run run;
-    size_t offset = 0;
-    ls_phase_begin(task, &task->phase->finish, &offset, &run);
-    ls_run_point(&run);
-    if (task->phase->patch >= 0) {
-        run_patches(&run, task, patch_row(task->kernel, task->phase));
-        return;
-    }
-    for (int64_t at = 0; at < task->n; at += LS_TILE) {
-        ls_run_lanes(&run, task->first + at, task->n - at < LS_TILE ? task->n - at : LS_TILE);
-    }
-}
-
-static void run_points(phase_run *r, int64_t first, int64_t n, int worker) {
-    ls_cpu_device *d = r->kernel->binary->device;
-    ls_phase_task task = {r->kernel, r->phase, d->scratch + (size_t)worker * d->scratch_size, first, n};
-    switch (r->phase->kind) {
-    case LS_PHASE_STORE:
-        run_store_points(&task);
-        break;
-    case LS_PHASE_ROWS:
-        ls_phase_rows(&task);
-        break;
-    case LS_PHASE_COLUMNS:
-        ls_phase_columns(&task);
-        break;
-    case LS_PHASE_ARG_ROWS:
-    case LS_PHASE_ARG_COLUMNS:
-        ls_phase_arg(&task);
-        break;
-    case LS_PHASE_SUMS:
-        ls_phase_sums(&task);
-        break;
-    case LS_PHASE_SCAN:
-    case LS_PHASE_SCAN_LINES:
-        ls_phase_scan(&task);
-        break;
-    case LS_PHASE_SORT:
-        ls_phase_sort(&task);
-        break;
-    case LS_PHASE_GEMM:
-        break;
-    }
-}
-
-static void run_task(void *ctx, long task, int worker) {
-    phase_run *r = ctx;
-    int64_t first = task * r->part, left = r->points - first;
-    run_points(r, first, left < r->part ? left : r->part, worker);
-}
-
-static ls_status run_phase(ls_kernel_run *kernel, const ls_phase *phase, ls_error *err) {
-    if (phase->kind == LS_PHASE_GEMM) {
-        return ls_gemm_phase_run(kernel, phase, err);
-    }
-    ls_cpu_device *d = kernel->binary->device;
-    phase_run r = {kernel, phase, ls_point_count(kernel->extents, phase->n_axes, phase->axes), 0};
-    if (r.points == 0) {
-        return LS_OK;
-    }
-    bool rows = phase->kind == LS_PHASE_ROWS || phase->kind == LS_PHASE_ARG_ROWS ||
-                phase->kind == LS_PHASE_SORT || phase->kind == LS_PHASE_SCAN_LINES;
-    double work = (double)r.points * (double)phase->cost;
-    int64_t grain = rows                                                 ? 1
-                    : phase->kind == LS_PHASE_STORE && phase->patch >= 0 ? patch_row(kernel, phase)
-                                                                         : LS_TILE;
-    if (phase->serial || d->threads == 1 || work < SMALL_WORK || r.points <= grain) {
-        run_points(&r, 0, r.points, 0);
-        return LS_OK;
-    }
-    int64_t tasks = (int64_t)d->threads * TASKS_A_WORKER, worth = (int64_t)(work / (SMALL_WORK / 4)) + 1;
-    tasks = tasks > worth ? worth : tasks;
-    r.part = (r.points + tasks - 1) / tasks;
-    r.part = (r.part + grain - 1) / grain * grain;
-    ls_pool_run(d->pool, (long)((r.points + r.part - 1) / r.part), run_task, &r);
-    return LS_OK;
-}
-
 static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_launch *launch, ls_error *err) {
     ls_cpu_device *d = device->state;
     const ls_spec *spec = &binary->spec;
     char *few[64];
-    ls_status status = LS_OK;
     ls_numerics numerics = ls_numerics_enter();
     ls_mutex_lock(d->mutex);
     ls_kernel_run run = {.binary = binary, .launch = launch, .buffers = few};
@@ -360,14 +244,12 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
         }
     }
     for (int i = 0; i < binary->n_temps; i++) {
-        run.buffers[spec->n_args + i] = d->temps + binary->temp_offsets[i];
+        run.buffers[spec->n_args + i] = d->temps + binary->temps[i].offset;
     }
     for (int i = 0; i < spec->n_axes; i++) {
         run.extents[i] = ls_dim_eval(spec->extents_of_axes[i], launch->symbols);
     }
-    for (int i = 0; i < binary->n_phases && status == LS_OK; i++) {
-        status = run_phase(&run, &binary->phases[i], err);
-    }
+    ls_status status = ls_phases_run(&run, err);
     launch->out_of_range = atomic_load_explicit(&run.out_of_range, memory_order_relaxed);
     ls_mutex_unlock(d->mutex);
     ls_numerics_leave(numerics);
@@ -379,6 +261,7 @@ static void cpu_describe(const ls_kernel_binary *binary, ls_text *out) {
                                         "sums (naive)", "gemm", "scan",    "scan lines", "sort"};
     ls_text_printf(out, "%s: %d phases, %zu bytes of temporaries, %zu of scratch a worker\n",
                    binary->spec.name, binary->n_phases, binary->temps_size, binary->scratch_size);
+    ls_band_print(out, binary);
     for (int i = 0; i < binary->n_phases; i++) {
         const ls_phase *phase = &binary->phases[i];
         ls_text_printf(out, "  phase %d: %s", i, kinds[phase->kind]);

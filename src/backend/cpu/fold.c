@@ -75,6 +75,12 @@ void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t
     ls_kernel_run *kernel = task->kernel;
     const ls_phase *phase = task->phase;
     bool reduces = phase->value != LS_SPEC_NONE && program != &phase->finish;
+    size_t bytes = (ls_run_bytes(program) + LS_ALIGN - 1) & ~(size_t)(LS_ALIGN - 1);
+    if (kernel->begun) {
+        *run = kernel->begun[2 * (phase - kernel->binary->phases) + !(program == &phase->program)];
+        *offset += bytes;
+        return;
+    }
     const ls_value *v = reduces ? &kernel->binary->spec.values[phase->value] : NULL;
     *run = (ls_run){.empty = v && ls_point_count(kernel->extents, v->n_bound, v->bound) == 0,
                     .spec = &kernel->binary->spec,
@@ -84,7 +90,7 @@ void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t
                     .symbols = kernel->launch->symbols,
                     .out_of_range = &kernel->out_of_range};
     ls_run_begin(run, program, task->scratch + *offset);
-    *offset += (ls_run_bytes(program) + LS_ALIGN - 1) & ~(size_t)(LS_ALIGN - 1);
+    *offset += bytes;
 }
 
 /* ---- rows ---- */
@@ -115,14 +121,36 @@ static void reduce_blocks(const ls_tile_isa *isa, ls_tile_fn fn, uint64_t identi
     }
 }
 
+/* Which of the folds of f32 a reduction is, or -1. */
+static int f32_fold(const ls_tile_isa *isa, const ls_value *v) {
+    int which = v->map == LS_OP_SUM ? 0 : v->map == LS_OP_AMIN ? 1 : v->map == LS_OP_AMAX ? 2 : -1;
+    bool f32 = ls_dtype_is_float((ls_dtype)v->acc) && v->acc != LS_F64;
+    return f32 && which >= 0 && isa->fold_f32[which] ? which : -1;
+}
+
+/* One block of a row of f32, the same order as below. */
+static void fold_block(ls_run *run, int which, int64_t first, int64_t end, float *partials) {
+    for (int64_t at = first; at < end; at += LS_TILE) {
+        int64_t lanes = end - at < LS_TILE ? end - at : LS_TILE;
+        ls_run_lanes(run, at, lanes);
+        run->isa->fold_f32[which](partials, ls_run_reg(run, run->program->results[0]), lanes, at == first);
+    }
+    run->isa->halve_f32[which](partials);
+}
+
 /* One point's reduction, lanes along the bound axes; leaves it in cells[0]. */
 static void reduce_row(ls_run *run, const ls_value *v, ls_tile_fn fn, uint64_t identity, char *cells,
                        char *partials) {
     size_t size = lane_size(v);
-    int log2 = ls_tile_log2(size);
+    int log2 = ls_tile_log2(size), which = f32_fold(run->isa, v);
     int64_t n = ls_point_count(run->extents, v->n_bound, v->bound), blocks = 0;
     for (int64_t first = 0; first < n; first += LS_TILE_BLOCK, blocks++) {
         int64_t end = first + LS_TILE_BLOCK < n ? first + LS_TILE_BLOCK : n;
+        if (which >= 0) {
+            fold_block(run, which, first, end, (float *)(void *)partials);
+            memcpy(cells + (size_t)blocks * size, partials, size);
+            continue;
+        }
         run->isa->fill[log2](partials, &identity, LS_TILE_PARTIALS);
         for (int64_t at = first; at < end; at += LS_TILE) {
             int64_t lanes = end - at < LS_TILE ? end - at : LS_TILE;
@@ -424,7 +452,38 @@ static void arg_columns_f32(const ls_phase_task *task, ls_run *run, ls_run *fini
     }
 }
 
-/* The same with lanes along the bound axes: index[i] is the number of the tile that value[i] came from. */
+/* The first lane that is the best of x, `found`. */
+static int64_t place_of(const float *x, int64_t n, float found) {
+    for (int64_t i = 0; i < n; i++) {
+        if (x[i] == found || (x[i] != x[i] && found != found)) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+/* The same with lanes along the bound axes, where there are folds: the best tile by its extreme, then the place in it. */
+static int64_t arg_row_by_folds(ls_run *run, const best *b, int64_t n) {
+    float found = 0, *partials = (float *)(void *)b->value;
+    int64_t best_tile = -1;
+    int which = b->largest ? 2 : 1;
+    for (int64_t k = 0; k < n; k += LS_TILE) {
+        int64_t lanes = n - k < LS_TILE ? n - k : LS_TILE;
+        fold_block(run, which, k, k + lanes, partials);
+        float x = partials[0];
+        if (best_tile < 0 || (found == found && (x != x || (b->largest ? x > found : x < found)))) {
+            best_tile = k;
+            found = x;
+        }
+    }
+    int64_t lanes = n - best_tile < LS_TILE ? n - best_tile : LS_TILE;
+    if (n > LS_TILE) {
+        ls_run_lanes(run, best_tile, lanes);
+    }
+    return best_tile + place_of(ls_run_reg(run, run->program->results[0]), lanes, found);
+}
+
+/* The same without them: index[i] is the number of the tile that value[i] came from. */
 static int64_t arg_row_f32(ls_run *run, const best *b, int64_t n) {
     float *value = (float *)(void *)b->value;
     uint32_t *tile = (uint32_t *)(void *)b->index;
@@ -463,7 +522,7 @@ static void arg_rows_f32(const ls_phase_task *task, ls_run *run, ls_run *finish,
         for (int64_t i = 0; i < lanes; i++) {
             ls_point_coords(run->extents, phase->n_axes, phase->axes, task->first + at + i, run->coords);
             ls_run_point(run);
-            input[i] = n ? arg_row_f32(run, b, n) : 0;
+            input[i] = n == 0 ? 0 : run->isa->fold_f32[1] ? arg_row_by_folds(run, b, n) : arg_row_f32(run, b, n);
         }
         ls_run_lanes(finish, task->first + at, lanes);
     }

@@ -59,8 +59,27 @@ typedef struct ls_phase {
     ls_gemm_phase *gemm;
     size_t extra; /* bytes of scratch a worker needs beyond its programs' */
     int patch;    /* STORE: the lane axis along which a transposed load is contiguous, or -1 */
+    int row;      /* STORE: tiles end where the lane axes from this one on do, so that loads stay in place; 0: none */
     int64_t cost; /* of one point, in lanes' worth of instructions */
 } ls_phase;
+
+typedef struct ls_temp {
+    int32_t value;
+    size_t bytes;  /* by bounds */
+    size_t offset; /* into the device's temporaries; with `point`, into a worker's part for its band */
+    size_t point;  /* bytes of a point of the band's axes, of which a worker keeps one block; 0: kept whole */
+} ls_temp;
+
+/* Phases whose spaces begin with the same axes are done together, a block of their points after another, so that
+ * what one phase reads or writes is still in the cache when the next one wants it (band.c). */
+typedef struct ls_band {
+    int n_axes; /* 0: phases are done one after another, each for all points */
+    uint8_t axes[LS_LANE_AXES];
+    int64_t block;  /* points at a time */
+    size_t scratch; /* of a worker: buffers, temporaries, then the phases' */
+    size_t temps;   /* where its temporaries are in that */
+    size_t *phases; /* where each phase's scratch is */
+} ls_band;
 
 struct ls_kernel_binary {
     ls_arena arena;
@@ -68,8 +87,9 @@ struct ls_kernel_binary {
     ls_cpu_device *device;
     int n_phases;
     ls_phase *phases;
+    ls_band band;
     int n_temps;
-    size_t *temp_offsets;
+    ls_temp *temps;
     size_t temps_size, scratch_size;
     char **many_buffers; /* for launches with more than a few */
 };
@@ -79,12 +99,29 @@ typedef struct ls_kernel_run {
     const ls_kernel_binary *binary;
     const ls_launch *launch;
     char **buffers;
+    ls_run *begun; /* in a band: each phase's two programs, begun; else NULL */
     int64_t extents[LS_SPEC_MAX_AXES];
     _Atomic int64_t out_of_range;
 } ls_kernel_run;
 
 /* phase.c: plans the phases of a spec; the binary's arena and spec are set. */
 ls_status ls_phases_plan(ls_kernel_binary *binary, const char *strategy, ls_error *err) LS_MUST_USE;
+/* band.c: the axes that all values with bound axes and all stores of a spec begin with; none where phases cannot be
+ * taken in blocks of those, or there are too few points for the threads. */
+void ls_band_choose(const ls_kernel_binary *binary, ls_band *out_band);
+/* Whether a temporary for `value` needs only the points of a block. */
+bool ls_band_holds(const ls_spec *spec, const ls_band *band, int32_t value);
+/* Decides whether the phases, all planned, are done in blocks; places the temporaries. False: out of memory. */
+bool ls_band_plan(ls_kernel_binary *binary);
+void ls_band_run(ls_kernel_run *kernel);
+void ls_band_print(ls_text *out, const ls_kernel_binary *binary);
+
+/* launch.c: does all phases. */
+enum { LS_SMALL_WORK = 1 << 15 }; /* not worth a second thread; in lanes times instructions, 0.5 ns each at most */
+ls_status ls_phases_run(ls_kernel_run *kernel, ls_error *err) LS_MUST_USE;
+/* How many points a task gets, a multiple of `grain`. */
+int64_t ls_task_points(const ls_cpu_device *device, int64_t points, int64_t grain, double work);
+
 /* fold.c, line.c: points [first, first + n) of a phase's space on one worker. */
 typedef struct ls_phase_task {
     ls_kernel_run *kernel;
@@ -92,6 +129,7 @@ typedef struct ls_phase_task {
     char *scratch; /* the worker's */
     int64_t first, n;
 } ls_phase_task;
+void ls_phase_points(const ls_phase_task *task); /* whatever the kind; launch.c */
 void ls_phase_rows(const ls_phase_task *task);
 void ls_phase_columns(const ls_phase_task *task);
 void ls_phase_sums(const ls_phase_task *task);

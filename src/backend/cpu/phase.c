@@ -8,6 +8,7 @@ typedef struct planner {
     ls_error *err;
     int *temps;    /* by value: its temporary, or -1 */
     bool *reached; /* by value: scratch of `reach` */
+    ls_band band;  /* the axes of which blocks might be taken */
     const char *strategy;
 } planner;
 
@@ -203,6 +204,9 @@ static ls_status plan_finish(planner *p, ls_phase *phase, int n_lanes, const uin
     if (!b) {
         return failed(p);
     }
+    if (phase->kind != LS_PHASE_GEMM) {
+        ls_pb_rows(b);
+    }
     if (phase->value != LS_SPEC_NONE) {
         ls_pb_input(b, phase->value);
     }
@@ -220,6 +224,72 @@ static ls_status plan_finish(planner *p, ls_phase *phase, int n_lanes, const uin
         ok = ls_pb_store_access(b, reg, (ls_dtype)p->spec->values[phase->value].dtype, &access);
     }
     return ok && ls_pb_finish(b, 0, NULL, &phase->finish) ? LS_OK : failed(p);
+}
+
+static bool is_elementary(ls_op op) {
+    switch (op) {
+    case LS_OP_EXP: case LS_OP_EXP2: case LS_OP_EXPM1: case LS_OP_LOG: case LS_OP_LOG2: case LS_OP_LOG1P:
+    case LS_OP_SIN: case LS_OP_COS: case LS_OP_TAN: case LS_OP_TANH: case LS_OP_SINH: case LS_OP_COSH:
+    case LS_OP_ERF: case LS_OP_ERFC: case LS_OP_POW: case LS_OP_CBRT: case LS_OP_REM:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void add_temp(planner *p, int32_t value) {
+    const ls_value *v = &p->spec->values[value];
+    size_t bytes = ls_dtype_size((ls_dtype)v->dtype);
+    for (uint64_t left = v->axes; left; left &= left - 1) {
+        bytes *= (size_t)ls_dim_bound(p->spec->extents_of_axes[__builtin_ctzll(left)]);
+    }
+    p->temps[value] = p->binary->n_temps;
+    p->binary->temps[p->binary->n_temps++] = (ls_temp){.value = value, .bytes = bytes};
+}
+
+/* Costly values below a reduction's operand that later phases need too, as the exponentials of a softmax: the
+ * reduction's program stores them in the block's memory. */
+static bool keep_shared(planner *p, ls_program_builder *b, int32_t value, int n_lanes, const uint8_t *lanes) {
+    const ls_spec *spec = p->spec;
+    const ls_value *v = &spec->values[value];
+    uint64_t trivial = trivial_axes(spec), space = v->axes;
+    for (int i = 0; i < v->n_bound; i++) {
+        space |= UINT64_C(1) << v->bound[i];
+    }
+    bool *here = LS_ARENA_ARRAY(&p->binary->arena, bool, spec->n_values + 1);
+    if (!here) {
+        return false;
+    }
+    if (v->op != LS_V_REDUCE || !p->band.n_axes || p->temps[value] < 0) {
+        return true; /* a value that is stored at once is the last */
+    }
+    memset(p->reached, 0, sizeof *p->reached * (size_t)spec->n_values);
+    reach_inside(p, value);
+    memcpy(here, p->reached, sizeof *here * (size_t)spec->n_values);
+    memset(p->reached, 0, sizeof *p->reached * (size_t)spec->n_values);
+    for (int32_t other = value + 1; other < spec->n_values; other++) {
+        if (is_bound_op(&spec->values[other])) {
+            reach_inside(p, other);
+        }
+    }
+    for (int i = 0; i < spec->n_stores; i++) {
+        reach_store(p, &spec->stores[i]);
+    }
+    for (int32_t x = 0; x < value; x++) {
+        const ls_value *shared = &spec->values[x];
+        if (here[x] && p->reached[x] && shared->op == LS_V_MAP && is_elementary((ls_op)shared->map) &&
+            p->temps[x] < 0 && (shared->axes & ~trivial) == (space & ~trivial) &&
+            ls_band_holds(spec, &p->band, x)) {
+            ls_access access;
+            int16_t reg = ls_pb_value(b, x, 0, NULL);
+            add_temp(p, x);
+            ls_temp_access(spec, x, p->temps[x], n_lanes, lanes, &access);
+            if (!ls_pb_store_access(b, reg, (ls_dtype)shared->dtype, &access)) {
+                return false;
+            }
+        }
+    }
+    return true;
 }
 
 static ls_status plan_operand(planner *p, ls_phase *phase, int n_lanes, const uint8_t *lanes) {
@@ -253,6 +323,9 @@ static ls_status plan_operand(planner *p, ls_phase *phase, int n_lanes, const ui
         if (v->op == LS_V_SCAN) {
             results[0] = ls_pb_cast(b, LS_SECTION_LANES, results[0], from, acc);
         }
+    }
+    if (!keep_shared(p, b, phase->value, n_lanes, lanes)) {
+        return failed(p);
     }
     return ls_pb_finish(b, 3, results, &phase->program) ? LS_OK : failed(p);
 }
@@ -349,6 +422,24 @@ static int transposed_axis(const ls_spec *spec, const ls_program *p) {
     return -1;
 }
 
+/* The lane axis from which on all that is loaded lies in runs, where those are long enough for tiles of their own. */
+static int row_axis(const ls_spec *spec, const ls_program *p) {
+    int row = p->row_axes;
+    for (int i = 0; i < p->n_instrs[LS_SECTION_LANES]; i++) {
+        const ls_instr *in = &p->instrs[LS_SECTION_LANES][i];
+        const ls_access *a = &p->accesses[in->op == LS_TILE_OP_LOAD ? in->access : 0];
+        if (in->op == LS_TILE_OP_LOAD && !a->n_tables && a->n_dims > 1 && a->dims[a->n_dims - 1].stride == 1 &&
+            a->dims[a->n_dims - 1].first > row) {
+            row = a->dims[a->n_dims - 1].first;
+        }
+    }
+    int64_t lanes = 1;
+    for (int i = row; i < p->n_lane_axes; i++) {
+        lanes *= ls_dim_bound(spec->extents_of_axes[p->lane_axes[i]]);
+    }
+    return lanes >= LS_TILE / 4 ? row : 0;
+}
+
 static ls_status plan_stores(planner *p, int first, int end, int32_t fused) {
     const ls_store *s = &p->spec->stores[first];
     if (fused != LS_SPEC_NONE) {
@@ -362,6 +453,7 @@ static ls_status plan_stores(planner *p, int first, int end, int32_t fused) {
     memcpy(phase->axes, s->axes, (size_t)s->n_axes);
     LS_TRY(p->err, plan_finish(p, phase, s->n_axes, s->axes, first, end));
     phase->patch = phase->serial ? -1 : transposed_axis(p->spec, &phase->finish);
+    phase->row = row_axis(p->spec, &phase->finish);
     return LS_OK;
 }
 
@@ -395,13 +487,14 @@ ls_status ls_phases_plan(ls_kernel_binary *binary, const char *strategy, ls_erro
     p.temps = LS_ARENA_ARRAY(&binary->arena, int, spec->n_values + 1);
     p.reached = LS_ARENA_ARRAY(&binary->arena, bool, spec->n_values + 1);
     binary->phases = LS_ARENA_ARRAY(&binary->arena, ls_phase, spec->n_values + spec->n_stores + 1);
-    binary->temp_offsets = LS_ARENA_ARRAY(&binary->arena, size_t, spec->n_values + 1);
+    binary->temps = LS_ARENA_ARRAY(&binary->arena, ls_temp, spec->n_values + 1);
     int32_t *fused = LS_ARENA_ARRAY(&binary->arena, int32_t, spec->n_stores + 1);
     int *end = LS_ARENA_ARRAY(&binary->arena, int, spec->n_stores + 1);
-    if (!p.temps || !p.reached || !binary->phases || !binary->temp_offsets || !fused || !end) {
+    if (!p.temps || !p.reached || !binary->phases || !binary->temps || !fused || !end) {
         return failed(&p);
     }
     memset(p.temps, 0xff, sizeof *p.temps * (size_t)(spec->n_values + 1));
+    ls_band_choose(binary, &p.band);
     for (int i = 0; i < spec->n_stores; i = end[i]) {
         end[i] = i + 1;
         while (end[i] < spec->n_stores && stores_together(&p, &spec->stores[i], &spec->stores[end[i]])) {
@@ -423,13 +516,7 @@ ls_status ls_phases_plan(ls_kernel_binary *binary, const char *strategy, ls_erro
         }
         if (is_bound_op(&spec->values[v]) && !taken) {
             uint8_t axes[LS_LANE_AXES];
-            size_t bytes = ls_dtype_size((ls_dtype)spec->values[v].dtype);
-            for (uint64_t left = spec->values[v].axes; left; left &= left - 1) {
-                bytes *= (size_t)ls_dim_bound(spec->extents_of_axes[__builtin_ctzll(left)]);
-            }
-            p.temps[v] = binary->n_temps;
-            binary->temp_offsets[binary->n_temps++] = binary->temps_size;
-            binary->temps_size += (bytes + 2 * LS_ALIGN - 1) & ~(size_t)(LS_ALIGN - 1);
+            add_temp(&p, v);
             int n = free_axes(spec, &spec->values[v], axes);
             LS_TRY(err, plan_value(&p, v, n, axes, 0, 0));
         }
@@ -438,5 +525,6 @@ ls_status ls_phases_plan(ls_kernel_binary *binary, const char *strategy, ls_erro
         LS_TRY(err, plan_stores(&p, i, end[i], fused[i]));
     }
     binary->many_buffers = LS_ARENA_ARRAY(&binary->arena, char *, spec->n_args + binary->n_temps + 1);
-    return binary->many_buffers ? measure(&p) : failed(&p);
+    LS_TRY(err, measure(&p));
+    return binary->many_buffers && ls_band_plan(binary) ? LS_OK : failed(&p);
 }

@@ -1,39 +1,10 @@
 /* Building tile programs from values. Failure is sticky: out of memory sets `failed`, and every function
  * still returns a valid register number. */
-#include "backend/cpu/program.h"
+#include "backend/cpu/program_builder.h"
 #include "base/half.h"
 #include <string.h>
 
-typedef struct virtual_reg {
-    uint8_t log2, section;
-    bool lanes;        /* all lanes, not one */
-    int16_t broadcast; /* the register with its lane 0 in all lanes, or -1 */
-} virtual_reg;
-
-typedef struct memo {
-    bool known;
-    int16_t reg, mask;
-} memo;
-
-struct ls_program_builder {
-    ls_arena *arena;
-    const ls_spec *spec;
-    const ls_tile_isa *isa;
-    const int *temps;
-    int n_lane_axes;
-    uint8_t lane_axes[LS_LANE_AXES];
-    uint64_t lane_mask;
-    bool failed;
-    int16_t input;
-    int n_instrs[LS_SECTION_COUNT], cap_instrs[LS_SECTION_COUNT];
-    ls_instr *instrs[LS_SECTION_COUNT];
-    int n_accesses, cap_accesses;
-    ls_access *accesses;
-    int n_regs, cap_regs;
-    virtual_reg *regs;
-    memo *values;
-    int16_t *ixs; /* register + 1; 0 none */
-};
+enum { LEAST_ROW = 4 }; /* lanes that are worth a register of rows */
 
 static bool grow(ls_program_builder *b, void **data, int *cap, int len, size_t size) {
     if (len < *cap) {
@@ -76,6 +47,29 @@ ls_program_builder *ls_pb_create(ls_arena *arena, const ls_spec *spec, const ls_
     return b->values && b->ixs ? b : NULL;
 }
 
+void ls_pb_rows(ls_program_builder *b) {
+    int k = 0;
+    for (int32_t i = 0; i < b->spec->n_values; i++) {
+        const ls_value *v = &b->spec->values[i];
+        uint64_t lanes = v->axes & b->lane_mask;
+        int last = b->n_lane_axes - 1;
+        while (last >= 0 && !(lanes >> b->lane_axes[last] & 1)) {
+            last--;
+        }
+        k = v->op == LS_V_MAP && last + 1 < b->n_lane_axes && last + 1 > k ? last + 1 : k;
+    }
+    int64_t inner = 1;
+    for (int i = k; i < b->n_lane_axes && inner < LEAST_ROW; i++) {
+        inner *= ls_dim_bound(b->spec->extents_of_axes[b->lane_axes[i]]);
+    }
+    if (inner >= LEAST_ROW) {
+        b->row_axes = k;
+        for (int i = 0; i < k; i++) {
+            b->row_mask |= UINT64_C(1) << b->lane_axes[i];
+        }
+    }
+}
+
 static ls_section section_of(const ls_program_builder *b, uint64_t axes) {
     return axes & b->lane_mask ? LS_SECTION_LANES : axes ? LS_SECTION_POINT : LS_SECTION_LAUNCH;
 }
@@ -107,36 +101,41 @@ static ls_section reg_section(const ls_program_builder *b, int16_t reg) {
     return reg < 0 || b->failed ? LS_SECTION_LAUNCH : (ls_section)b->regs[reg].section;
 }
 
-/* The register as an operand of an instruction in `section`: one lane becomes all lanes where it must. */
-static int16_t operand(ls_program_builder *b, ls_section section, int16_t reg) {
-    if (reg < 0 || b->failed || section != LS_SECTION_LANES || b->regs[reg].lanes) {
+/* The register as an operand of an instruction in `section`: one lane becomes all lanes where it must, and a
+ * lane a row as many as the row has. */
+int16_t ls_pb_operand(ls_program_builder *b, ls_section section, int16_t reg) {
+    if (reg < 0 || b->failed || section < LS_SECTION_ROWS) {
+        return reg;
+    }
+    ls_section own = (ls_section)b->regs[reg].section;
+    bool row = own == LS_SECTION_ROWS;
+    if (b->regs[reg].lanes && !(row && section == LS_SECTION_LANES)) {
         return reg;
     }
     if (b->regs[reg].broadcast < 0) {
-        ls_section own = (ls_section)b->regs[reg].section;
         int log2 = b->regs[reg].log2;
         int16_t wide = new_reg(b, own, log2, true);
         if (b->failed) {
             return reg;
         }
         add(b, own,
-            &(ls_instr){.op = LS_TILE_OP_BROADCAST,
+            &(ls_instr){.op = row ? LS_TILE_OP_EXPAND : LS_TILE_OP_BROADCAST,
                         .log2 = (uint8_t)log2,
                         .dst = wide,
                         .a = reg,
                         .b = -1,
                         .c = -1,
-                        .name = "broadcast"});
+                        .name = row ? "expand" : "broadcast"});
         b->regs[reg].broadcast = wide;
     }
     return b->regs[reg].broadcast;
 }
 
 static int16_t emit(ls_program_builder *b, ls_section section, ls_instr instr) {
-    instr.a = operand(b, section, instr.a);
-    instr.b = operand(b, section, instr.b);
-    instr.c = operand(b, section, instr.c);
-    instr.dst = new_reg(b, section, instr.log2, section == LS_SECTION_LANES);
+    instr.a = ls_pb_operand(b, section, instr.a);
+    instr.b = ls_pb_operand(b, section, instr.b);
+    instr.c = ls_pb_operand(b, section, instr.c);
+    instr.dst = new_reg(b, section, instr.log2, section >= LS_SECTION_ROWS);
     add(b, section, &instr);
     return instr.dst;
 }
@@ -348,6 +347,20 @@ static uint64_t access_axes(const ls_program_builder *b, const ls_access *a) {
     return axes;
 }
 
+/* A load that is the same along rows becomes one of a lane a row. */
+static ls_section section_of_load(const ls_program_builder *b, ls_access *a) {
+    uint64_t lanes = access_axes(b, a) & b->lane_mask;
+    if (a->n_tables || !lanes || lanes & ~b->row_mask) {
+        return section_of(b, access_axes(b, a));
+    }
+    while (a->dims[a->n_dims - 1].first >= b->row_axes) {
+        a->n_dims--;
+    }
+    ls_access_dim *last = &a->dims[a->n_dims - 1];
+    last->last = last->last < b->row_axes ? last->last : (uint8_t)(b->row_axes - 1);
+    return LS_SECTION_ROWS;
+}
+
 static int16_t to_held(ls_program_builder *b, int16_t reg, ls_dtype dtype) {
     return b->isa->load[dtype]
                ? emit_cast(b, b->isa->load[dtype], ls_dtype_name(dtype), held_log2(dtype), reg)
@@ -357,10 +370,11 @@ static int16_t to_held(ls_program_builder *b, int16_t reg, ls_dtype dtype) {
 static int16_t load_access(ls_program_builder *b, ls_access *access, ls_dtype dtype, uint64_t fill) {
     access->log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype));
     access->fill = fill;
+    ls_section section = section_of_load(b, access);
     if (!access->n_tables) {
         ls_access_find_pattern(b->spec, b->lane_axes, access);
     }
-    int16_t raw = emit(b, section_of(b, access_axes(b, access)),
+    int16_t raw = emit(b, section,
                        (ls_instr){.op = LS_TILE_OP_LOAD,
                                   .log2 = access->log2,
                                   .dtype = (uint8_t)dtype,
@@ -387,8 +401,8 @@ static int16_t load_lane_by_lane(ls_program_builder *b, const ls_value *v) {
         add(b, section,
             &(ls_instr){.op = LS_TILE_OP_CHECK,
                         .dst = -1,
-                        .a = operand(b, section, mask),
-                        .b = operand(b, section, in_range),
+                        .a = ls_pb_operand(b, section, mask),
+                        .b = ls_pb_operand(b, section, in_range),
                         .c = -1,
                         .bits = v->origin,
                         .name = "check"});
@@ -642,7 +656,7 @@ bool ls_pb_store_access(ls_program_builder *b, int16_t reg, ls_dtype dtype, cons
                     .log2 = copy.log2,
                     .dtype = (uint8_t)dtype,
                     .dst = b->isa->store[dtype] ? new_reg(b, LS_SECTION_LANES, copy.log2, true) : -1,
-                    .a = operand(b, LS_SECTION_LANES, reg),
+                    .a = ls_pb_operand(b, LS_SECTION_LANES, reg),
                     .b = -1,
                     .c = -1,
                     .access = add_access(b, &copy),
@@ -672,7 +686,7 @@ bool ls_pb_store(ls_program_builder *b, const ls_store *s) {
         add(b, LS_SECTION_LANES,
             &(ls_instr){.op = LS_TILE_OP_CHECK,
                         .dst = -1,
-                        .a = operand(b, LS_SECTION_LANES, mask),
+                        .a = ls_pb_operand(b, LS_SECTION_LANES, mask),
                         .b = in_range,
                         .c = -1,
                         .bits = s->origin,
@@ -687,133 +701,12 @@ bool ls_pb_store(ls_program_builder *b, const ls_store *s) {
                     .dtype = (uint8_t)dtype,
                     .combine = (uint8_t)s->combine,
                     .dst = -1,
-                    .a = operand(b, LS_SECTION_LANES, reg),
-                    .b = operand(b, LS_SECTION_LANES, at),
-                    .c = operand(b, LS_SECTION_LANES, mask),
+                    .a = ls_pb_operand(b, LS_SECTION_LANES, reg),
+                    .b = ls_pb_operand(b, LS_SECTION_LANES, at),
+                    .c = ls_pb_operand(b, LS_SECTION_LANES, mask),
                     .access = s->arg,
                     .cast = b->isa->store[dtype],
                     .name = "scatter"});
     return !b->failed;
 }
 
-/* ---- registers ---- */
-typedef struct slot {
-    uint8_t log2;
-    bool free;
-    size_t offset;
-} slot;
-
-static size_t reg_size(const virtual_reg *r) {
-    return r->lanes ? ((size_t)LS_TILE << r->log2) : LS_ALIGN;
-}
-
-/* Drops instructions whose result nobody uses. */
-static bool drop_unused(ls_program_builder *b, int n_results, const int16_t *results) {
-    bool *used = LS_ARENA_ARRAY(b->arena, bool, b->n_regs + 1);
-    if (!used) {
-        return false;
-    }
-    for (int i = 0; i < n_results; i++) {
-        used[results[i] + 1] = true; /* -1 is none */
-    }
-    for (int s = LS_SECTION_COUNT - 1; s >= 0; s--) {
-        int kept = b->n_instrs[s];
-        for (int i = b->n_instrs[s] - 1; i >= 0; i--) {
-            const ls_instr *in = &b->instrs[s][i];
-            bool effect =
-                in->op == LS_TILE_OP_STORE || in->op == LS_TILE_OP_SCATTER || in->op == LS_TILE_OP_CHECK;
-            if (effect || used[in->dst + 1]) {
-                used[in->a + 1] = used[in->b + 1] = used[in->c + 1] = true;
-                b->instrs[s][--kept] = *in;
-            }
-        }
-        b->n_instrs[s] -= kept;
-        if (b->n_instrs[s]) {
-            memmove(b->instrs[s], b->instrs[s] + kept, (size_t)b->n_instrs[s] * sizeof(ls_instr));
-        }
-    }
-    return true;
-}
-
-bool ls_pb_finish(ls_program_builder *b, int n_results, const int16_t *results, ls_program *out) {
-    for (int i = 0; i < n_results && !b->failed; i++) {
-        out->results[i] = operand(b, LS_SECTION_LANES, results[i]);
-    }
-    if (b->failed || !drop_unused(b, n_results, out->results)) {
-        return false;
-    }
-    int n_lanes = b->n_instrs[LS_SECTION_LANES], n_slots = 0;
-    int *last = LS_ARENA_ARRAY(b->arena, int, b->n_regs + 1);
-    int *place = LS_ARENA_ARRAY(b->arena, int, b->n_regs + 1);
-    slot *slots = LS_ARENA_ARRAY(b->arena, slot, b->n_regs + 1);
-    out->reg_offsets = LS_ARENA_ARRAY(b->arena, size_t, b->n_regs + 1);
-    if (b->failed || !last || !place || !slots || !out->reg_offsets) {
-        return false;
-    }
-    size_t bytes = 0;
-    for (int r = 0; r < b->n_regs; r++) { /* what outlives a tile has a place of its own */
-        place[r] = -1;
-        last[r] = -1;
-        if (b->regs[r].section != LS_SECTION_LANES || r == b->input) {
-            out->reg_offsets[r] = bytes;
-            bytes += reg_size(&b->regs[r]);
-        }
-    }
-    const ls_instr *code = b->instrs[LS_SECTION_LANES];
-    for (int i = 0; i < n_lanes; i++) {
-        const int16_t used[4] = {code[i].a, code[i].b, code[i].c, code[i].dst};
-        for (int j = 0; j < 4; j++) {
-            if (used[j] >= 0) {
-                last[used[j]] = i;
-            }
-        }
-    }
-    for (int i = 0; i < n_results; i++) {
-        if (out->results[i] >= 0) {
-            last[out->results[i]] = n_lanes;
-        }
-    }
-    for (int i = 0; i < n_lanes; i++) {
-        /* dst may take the place of an operand that ends here only where it has the same size. */
-        const int16_t used[3] = {code[i].a, code[i].b, code[i].c};
-        for (int j = 0; j < 3 && code[i].op != LS_TILE_OP_STORE; j++) {
-            if (used[j] >= 0 && place[used[j]] >= 0 && last[used[j]] == i) {
-                slots[place[used[j]]].free = true;
-            }
-        }
-        int16_t r = code[i].dst;
-        if (r >= 0 && b->regs[r].section == LS_SECTION_LANES) {
-            int s = 0;
-            while (s < n_slots && !(slots[s].free && slots[s].log2 == b->regs[r].log2)) {
-                s++;
-            }
-            if (s == n_slots) {
-                slots[n_slots++] = (slot){b->regs[r].log2, true, bytes};
-                bytes += reg_size(&b->regs[r]);
-            }
-            slots[s].free = false;
-            place[r] = s;
-            out->reg_offsets[r] = slots[s].offset;
-        }
-        const int16_t done[4] = {code[i].a, code[i].b, code[i].c, code[i].dst};
-        for (int j = 0; j < 4; j++) {
-            if (done[j] >= 0 && place[done[j]] >= 0 && last[done[j]] == i &&
-                (done[j] == r || code[i].op == LS_TILE_OP_STORE)) {
-                slots[place[done[j]]].free = true;
-            }
-        }
-    }
-    out->n_lane_axes = b->n_lane_axes;
-    memcpy(out->lane_axes, b->lane_axes, sizeof out->lane_axes);
-    for (int s = 0; s < LS_SECTION_COUNT; s++) {
-        out->n_instrs[s] = b->n_instrs[s];
-        out->instrs[s] = b->instrs[s];
-    }
-    out->n_accesses = b->n_accesses;
-    out->accesses = b->accesses;
-    out->n_regs = b->n_regs;
-    out->reg_bytes = bytes;
-    out->n_results = n_results;
-    out->input = b->input;
-    return true;
-}

@@ -2,9 +2,11 @@
  * every tile.
  *
  * The lanes of a program are the points of its lane axes, linearised row-major in their order; a run covers
- * consecutive lanes, at one point of all other (scalar) axes. Three sections: LAUNCH instructions depend on
+ * consecutive lanes, at one point of all other (scalar) axes. Four sections: LAUNCH instructions depend on
  * no axis and run once a task, POINT instructions depend on scalar axes alone and run when those change (both
- * on one lane, then broadcast), LANES instructions run for every tile. Values with bound axes (REDUCE and the
+ * on one lane, then broadcast), LANES instructions run for every tile. Where values depend on the outer ones of
+ * the lane axes alone (the root of a variance, the gate of a channel), lanes are taken as rows of the inner ones:
+ * ROWS instructions have a lane for every row that the tile touches, whose results are then expanded. Values with bound axes (REDUCE and the
  * like) are never inside a program: their phase has stored them in a temporary before, and they are loaded
  * here as arguments are.
  *
@@ -92,6 +94,7 @@ typedef struct ls_access {
 typedef enum ls_tile_op {
     LS_TILE_OP_CONST,     /* dst = bits, one lane */
     LS_TILE_OP_BROADCAST, /* dst = lane 0 of a, all lanes */
+    LS_TILE_OP_EXPAND,    /* dst = a's lane of each lane's row */
     LS_TILE_OP_LOAD,      /* dst = access */
     LS_TILE_OP_OVERLAY,   /* dst = access where it is not absent, else a */
     LS_TILE_OP_PRESENT,   /* dst (u8) = whether the access is not absent */
@@ -111,6 +114,7 @@ typedef enum ls_tile_op {
 typedef enum ls_section {
     LS_SECTION_LAUNCH,
     LS_SECTION_POINT,
+    LS_SECTION_ROWS,
     LS_SECTION_LANES,
     LS_SECTION_COUNT
 } ls_section;
@@ -131,6 +135,7 @@ typedef struct ls_instr {
 typedef struct ls_program {
     int n_lane_axes;
     uint8_t lane_axes[LS_LANE_AXES]; /* outermost first; none of fixed extent 1 */
+    int row_axes; /* how many of them are outside of a row, where there are ROWS instructions; else 0 */
     int n_instrs[LS_SECTION_COUNT];
     ls_instr *instrs[LS_SECTION_COUNT];
     int n_accesses;
@@ -170,6 +175,9 @@ bool ls_pb_store(ls_program_builder *builder, const ls_store *store);
 bool ls_pb_store_access(ls_program_builder *builder, int16_t reg, ls_dtype dtype, const ls_access *access);
 /* The bits of a dtype's stored form in its held form. */
 uint64_t ls_held_bits(ls_dtype dtype, uint64_t stored);
+/* Lets values that are the same along the inner lane axes be computed a lane a row, where there are such: call it
+ * before any value is asked for. */
+void ls_pb_rows(ls_program_builder *builder);
 /* Allocates registers; the program is the arena's. False when out of memory. */
 bool ls_pb_finish(ls_program_builder *builder, int n_results, const int16_t *results,
                   ls_program *out_program);
@@ -197,6 +205,8 @@ typedef struct ls_run {
     void **regs;  /* [n_regs], current places */
     char *memory; /* registers */
     _Atomic int64_t *out_of_range;
+    int64_t row_lane, row_inner; /* the place of the first lane in its row, and lanes of a row */
+    int64_t expanded;            /* the row that ROWS registers hold in all lanes, or -1 */
     bool empty; /* what it would reduce has no elements: nobody reads what it computes */
 } ls_run;
 /* Bytes that a run of this program needs (its registers and their pointers). */

@@ -406,6 +406,32 @@ static void run_coord(ls_run *run, const ls_instr *in, int64_t n) {
     }
 }
 
+/* Each row's lane as many times as the tile has lanes of that row. */
+static void run_expand(ls_run *run, const ls_instr *in, int64_t rows) {
+    char *dst = run->regs[in->dst];
+    const char *src = run->regs[in->a];
+    int64_t inner = run->row_inner, at = 0;
+    if (rows == 1) { /* for the tiles that follow too */
+        run->isa->fill[in->log2](dst, src, LS_TILE);
+        return;
+    }
+    for (int64_t r = 0, lane = run->row_lane; r < rows;) {
+        int64_t whole = lane ? 0 : (LS_TILE - at) / inner;
+        whole = whole < rows - r ? whole : rows - r;
+        if (whole > 1 && inner <= 32) {
+            run->isa->read_rows[in->log2](dst + (at << in->log2), src + (r << in->log2), 1, whole, 0, inner);
+            at += whole * inner;
+            r += whole;
+            continue;
+        }
+        int64_t n = inner - lane < LS_TILE - at ? inner - lane : LS_TILE - at;
+        run->isa->fill[in->log2](dst + (at << in->log2), src + (r << in->log2), n);
+        at += n;
+        lane = 0;
+        r++;
+    }
+}
+
 static void run_check(ls_run *run, const ls_instr *in, int64_t n) {
     const uint8_t *ok = run->regs[in->b], *where = in->a >= 0 ? run->regs[in->a] : NULL;
     for (int64_t i = 0; i < n; i++) {
@@ -486,6 +512,9 @@ static void run_section(ls_run *run, ls_section section, int64_t n) {
         case LS_TILE_OP_BROADCAST:
             isa->fill[in->log2](r[in->dst], r[in->a], LS_TILE);
             break;
+        case LS_TILE_OP_EXPAND:
+            run_expand(run, in, n);
+            break;
         case LS_TILE_OP_LOAD:
             run_load(run, in, n);
             break;
@@ -557,6 +586,7 @@ void ls_run_begin(ls_run *run, const ls_program *program, void *memory) {
         run->regs[i] = run->memory + program->reg_offsets[i];
     }
     memset(run->coords, 0, sizeof run->coords);
+    run->expanded = -1;
     run_once(run, LS_SECTION_LAUNCH);
 }
 
@@ -564,11 +594,29 @@ void ls_run_point(ls_run *run) {
     for (int i = 0; i < run->program->n_lane_axes; i++) {
         run->coords[run->program->lane_axes[i]] = 0;
     }
+    run->expanded = -1;
     run_once(run, LS_SECTION_POINT);
+}
+
+/* The values that lanes share with their row; those of one row serve all its tiles. */
+static void run_rows(ls_run *run, int64_t first, int64_t n) {
+    const ls_program *p = run->program;
+    int64_t inner = 1;
+    for (int i = p->row_axes; i < p->n_lane_axes; i++) {
+        inner *= run->extents[p->lane_axes[i]];
+    }
+    int64_t row = first / inner, lane = first - row * inner, rows = (lane + n + inner - 1) / inner;
+    if (rows > 1 || row != run->expanded) {
+        run->row_lane = lane;
+        run->row_inner = inner;
+        run_section(run, LS_SECTION_ROWS, rows);
+        run->expanded = rows == 1 ? row : -1;
+    }
 }
 
 void ls_run_lanes(ls_run *run, int64_t first, int64_t n) {
     const ls_program *p = run->program;
+    int64_t at = first;
     for (int i = p->n_lane_axes - 1; i >= 0; i--) {
         int64_t extent = run->extents[p->lane_axes[i]];
         if (i == 0) {
@@ -583,6 +631,9 @@ void ls_run_lanes(ls_run *run, int64_t first, int64_t n) {
             run->coords[p->lane_axes[i]] = first - q * extent;
             first = q;
         }
+    }
+    if (p->row_axes) {
+        run_rows(run, at, n);
     }
     run_section(run, LS_SECTION_LANES, n);
 }
@@ -618,7 +669,7 @@ static void print_access(ls_text *out, const ls_spec *spec, const ls_program *p,
 }
 
 void ls_program_print(ls_text *out, const ls_spec *spec, const ls_program *p) {
-    static const char *const titles[] = {"launch", "point", "lanes"};
+    static const char *const titles[] = {"launch", "point", "rows", "lanes"};
     for (int s = 0; s < LS_SECTION_COUNT; s++) {
         if (!p->n_instrs[s]) {
             continue;

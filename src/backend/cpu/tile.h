@@ -66,6 +66,10 @@ typedef struct ls_tile_isa {
     void (*in_range)(uint8_t *mask, const int64_t *a, const int64_t *limit,
                      int64_t n);                                              /* mask &= 0 <= a < limit */
     void (*multiple)(uint8_t *mask, const int64_t *a, int64_t of, int64_t n); /* mask &= a % of == 0 */
+    /* Sum, minimum, maximum of f32, or NULL: into the partials of a block (`first`: which hold nothing yet) those of
+     * n <= LS_TILE lanes, and the halving of the partials, whose result is partials[0]. */
+    void (*fold_f32[3])(float *partials, const float *x, int64_t n, bool first);
+    void (*halve_f32[3])(float *partials);
     /* One step of an argmin [0] or argmax [1]: where x[i] is better than value[i] (NaN best of all, the first
      * one stays), both it and `k` take the place of value[i] and index[i]. */
     void (*arg_f32[2])(float *value, uint32_t *index, const float *x, uint32_t k, int64_t n);

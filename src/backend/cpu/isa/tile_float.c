@@ -3,6 +3,9 @@
 #include "backend/cpu/isa/tile_isa.h"
 #include "backend/cpu/isa/tile_math.h"
 #include <string.h>
+#if defined(LS_ISA_AVX512)
+#include <immintrin.h>
+#endif
 
 /* On the bits, as lanes of unsigned integers. Equal operands differ at most in the sign of zero: OR keeps a
  * minus, AND a plus. */
@@ -49,11 +52,69 @@
     BINARY(eq_##tag, T, uint8_t, x == y)                                                                     \
     BINARY(ne_##tag, T, uint8_t, x != y)                                                                     \
     BINARY(lt_##tag, T, uint8_t, x < y)                                                                      \
-    BINARY(le_##tag, T, uint8_t, x <= y)                                                                     \
-    EXTREME(min_##tag, T, U, <, |)                                                                           \
-    EXTREME(max_##tag, T, U, >, &)
+    BINARY(le_##tag, T, uint8_t, x <= y)
 FLOATS(f32, float, uint32_t, 32)
 FLOATS(f64, double, uint64_t, 64)
+EXTREME(min_f64, double, uint64_t, <, |)
+EXTREME(max_f64, double, uint64_t, >, &)
+#if defined(LS_ISA_AVX512)
+/* The instruction gives its second operand where both are zeros or one is NaN, so both orders together have the
+ * bits of both zeros; a NaN makes their sum one. */
+#define EXTREME_OF(name, extreme, zeros)                                                                     \
+    static inline __m512 name##16(__m512 x, __m512 y) {                                                      \
+        __m512 r = zeros(extreme(x, y), extreme(y, x));                                                      \
+        return _mm512_mask_add_ps(r, _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q), x, y);                          \
+    }                                                                                                        \
+    static void name##_f32(void *dst, const void *a, const void *b, const void *c, int64_t n) {              \
+        float *d = dst;                                                                                      \
+        const float *x = a, *y = b;                                                                          \
+        int64_t i = 0;                                                                                       \
+        (void)c;                                                                                             \
+        for (; i + 16 <= n; i += 16) {                                                                       \
+            _mm512_storeu_ps(d + i, name##16(_mm512_loadu_ps(x + i), _mm512_loadu_ps(y + i)));               \
+        }                                                                                                    \
+        if (i < n) {                                                                                         \
+            __mmask16 m = (__mmask16)((1u << (n - i)) - 1);                                                  \
+            _mm512_mask_storeu_ps(                                                                           \
+                d + i, m, name##16(_mm512_maskz_loadu_ps(m, x + i), _mm512_maskz_loadu_ps(m, y + i)));       \
+        }                                                                                                    \
+    }
+EXTREME_OF(min, _mm512_min_ps, _mm512_or_ps)
+EXTREME_OF(max, _mm512_max_ps, _mm512_and_ps)
+
+#define FOLD_OF(name, op, identity)                                                                          \
+    void LS_TILE_NAME(ls_tile_fold_##name)(float *p, const float *x, int64_t n, bool first) {                \
+        const int64_t whole = LS_TILE_PARTIALS, i1 = n < whole ? n : whole, i2 = n - i1;                     \
+        const __m512 none = _mm512_set1_ps(identity);                                                        \
+        int64_t i = 0;                                                                                       \
+        for (; i + 16 <= i2; i += 16) {                                                                      \
+            __m512 y = op(first ? none : _mm512_loadu_ps(p + i), _mm512_loadu_ps(x + i));                    \
+            _mm512_storeu_ps(p + i, op(y, _mm512_loadu_ps(x + whole + i)));                                  \
+        }                                                                                                    \
+        for (; i < (first ? whole : i1); i += 16) {                                                          \
+            __m512 y = op(first ? none : _mm512_loadu_ps(p + i),                                             \
+                          _mm512_mask_loadu_ps(none, LANES_LEFT(i1 - i), x + i));                            \
+            _mm512_storeu_ps(p + i, op(y, _mm512_mask_loadu_ps(none, LANES_LEFT(i2 - i), x + whole + i)));   \
+        }                                                                                                    \
+    }                                                                                                        \
+    void LS_TILE_NAME(ls_tile_halve_##name)(float *p) {                                                      \
+        __m512 a = HALF(op, 0), b = HALF(op, 1), c = HALF(op, 2), d = HALF(op, 3);                           \
+        a = op(a, HALF(op, 4)), b = op(b, HALF(op, 5)), c = op(c, HALF(op, 6)), d = op(d, HALF(op, 7));      \
+        a = op(op(a, c), op(b, d));                                                                          \
+        a = op(a, _mm512_shuffle_f32x4(a, a, 0x4e));                                                         \
+        a = op(a, _mm512_shuffle_f32x4(a, a, 0xb1));                                                         \
+        a = op(a, _mm512_permute_ps(a, 0x4e));                                                               \
+        *p = _mm512_cvtss_f32(op(a, _mm512_permute_ps(a, 0xb1)));                                            \
+    }
+#define LANES_LEFT(n) ((__mmask16)((n) >= 16 ? 0xffff : (n) > 0 ? (1u << (n)) - 1 : 0))
+#define HALF(op, i) op(_mm512_loadu_ps(p + 16 * (i)), _mm512_loadu_ps(p + 16 * (i) + 128))
+FOLD_OF(sum, _mm512_add_ps, 0.0f)
+FOLD_OF(min, min16, __builtin_inff())
+FOLD_OF(max, max16, -__builtin_inff())
+#else
+EXTREME(min_f32, float, uint32_t, <, |)
+EXTREME(max_f32, float, uint32_t, >, &)
+#endif
 UNARY(isinf_f32, float, uint8_t, x == __builtin_inff() || x == -__builtin_inff())
 UNARY(isinf_f64, double, uint8_t, x == __builtin_inf() || x == -__builtin_inf())
 UNARY(sqrt_f32, float, float, __builtin_sqrtf(x))

@@ -41,6 +41,17 @@ void LS_TILE_NAME(ls_tile_store_bf16)(void *dst, const void *a, int64_t n);
 void LS_TILE_NAME(ls_tile_store_f32)(void *dst, const void *a, int64_t n);
 void LS_TILE_NAME(ls_tile_store_f64)(void *dst, const void *a, int64_t n);
 
+#if defined(LS_ISA_AVX512)
+#define LS_TILE_FOLDS(name) {LS_TILE_NAME(name##_sum), LS_TILE_NAME(name##_min), LS_TILE_NAME(name##_max)}
+#define LS_TILE_FOLD(name)                                                                                   \
+    void LS_TILE_NAME(ls_tile_fold_##name)(float *partials, const float *x, int64_t n, bool first);          \
+    void LS_TILE_NAME(ls_tile_halve_##name)(float *partials);
+LS_TILE_FOLD(sum) LS_TILE_FOLD(min) LS_TILE_FOLD(max)
+#undef LS_TILE_FOLD
+#else
+#define LS_TILE_FOLDS(name) {NULL, NULL, NULL}
+#endif
+
 void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc,
                                 const int64_t *i_at, int64_t ni, int n_preds, const int32_t *k_pred,
                                 const int32_t *i_pred, int64_t stride, const int64_t *limit);

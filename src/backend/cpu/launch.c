@@ -1,0 +1,141 @@
+/* Running the phases of a launch: how their points are cut into tasks, and in which order a task takes them. */
+#include "backend/cpu/kernel.h"
+
+enum { TASKS_A_WORKER = 4, PATCH_ROWS = 16, PATCH_LANES = 128 };
+
+typedef struct phase_run {
+    ls_kernel_run *kernel;
+    const ls_phase *phase;
+    int64_t points, part; /* of a task */
+} phase_run;
+
+/* Points of the lane axes inside of the patch's axis: one of its rows. */
+static int64_t patch_row(const ls_kernel_run *kernel, const ls_phase *phase) {
+    int64_t n = 1;
+    for (int i = phase->patch + 1; i < phase->finish.n_lane_axes; i++) {
+        n *= kernel->extents[phase->finish.lane_axes[i]];
+    }
+    return n;
+}
+
+/* Rows [first, first + n) of the patch's axis, a few at a time, in strips. */
+static void run_patches(ls_run *run, const ls_phase_task *task, int64_t row) {
+    int64_t rows = task->n / row;
+    for (int64_t r0 = 0; r0 < rows; r0 += PATCH_ROWS) {
+        int64_t end = r0 + PATCH_ROWS < rows ? r0 + PATCH_ROWS : rows;
+        for (int64_t at = 0; at < row; at += PATCH_LANES) {
+            for (int64_t r = r0; r < end; r++) {
+                ls_run_lanes(run, task->first + r * row + at,
+                             row - at < PATCH_LANES ? row - at : PATCH_LANES);
+            }
+        }
+    }
+}
+
+static void run_store_points(const ls_phase_task *task) {
+    ls_run run;
+    size_t offset = 0;
+    ls_phase_begin(task, &task->phase->finish, &offset, &run);
+    ls_run_point(&run);
+    if (task->phase->patch >= 0) {
+        run_patches(&run, task, patch_row(task->kernel, task->phase));
+        return;
+    }
+    const ls_program *finish = &task->phase->finish;
+    int64_t row = task->phase->row ? 1 : INT64_MAX;
+    for (int i = task->phase->row; i > 0 && i < finish->n_lane_axes; i++) {
+        row *= run.extents[finish->lane_axes[i]];
+    }
+    int64_t left = row - task->first % row;
+    for (int64_t at = 0, n; at < task->n; at += n) {
+        n = task->n - at < LS_TILE ? task->n - at : LS_TILE;
+        n = n < left ? n : left;
+        ls_run_lanes(&run, task->first + at, n);
+        left = left == n ? row : left - n;
+    }
+}
+
+void ls_phase_points(const ls_phase_task *task) {
+    switch (task->phase->kind) {
+    case LS_PHASE_STORE:
+        run_store_points(task);
+        break;
+    case LS_PHASE_ROWS:
+        ls_phase_rows(task);
+        break;
+    case LS_PHASE_COLUMNS:
+        ls_phase_columns(task);
+        break;
+    case LS_PHASE_ARG_ROWS:
+    case LS_PHASE_ARG_COLUMNS:
+        ls_phase_arg(task);
+        break;
+    case LS_PHASE_SUMS:
+        ls_phase_sums(task);
+        break;
+    case LS_PHASE_SCAN:
+    case LS_PHASE_SCAN_LINES:
+        ls_phase_scan(task);
+        break;
+    case LS_PHASE_SORT:
+        ls_phase_sort(task);
+        break;
+    case LS_PHASE_GEMM:
+        break;
+    }
+}
+
+static void run_points(phase_run *r, int64_t first, int64_t n, int worker) {
+    ls_cpu_device *d = r->kernel->binary->device;
+    ls_phase_points(
+        &(ls_phase_task){r->kernel, r->phase, d->scratch + (size_t)worker * d->scratch_size, first, n});
+}
+
+static void run_task(void *ctx, long task, int worker) {
+    phase_run *r = ctx;
+    int64_t first = task * r->part, left = r->points - first;
+    run_points(r, first, left < r->part ? left : r->part, worker);
+}
+
+int64_t ls_task_points(const ls_cpu_device *d, int64_t points, int64_t grain, double work) {
+    int64_t tasks = (int64_t)d->threads * TASKS_A_WORKER, worth = (int64_t)(work / (LS_SMALL_WORK / 4)) + 1;
+    tasks = tasks > worth ? worth : tasks;
+    int64_t part = (points + tasks - 1) / tasks;
+    return (part + grain - 1) / grain * grain;
+}
+
+static ls_status run_phase(ls_kernel_run *kernel, const ls_phase *phase, ls_error *err) {
+    if (phase->kind == LS_PHASE_GEMM) {
+        return ls_gemm_phase_run(kernel, phase, err);
+    }
+    ls_cpu_device *d = kernel->binary->device;
+    phase_run r = {kernel, phase, ls_point_count(kernel->extents, phase->n_axes, phase->axes), 0};
+    if (r.points == 0) {
+        return LS_OK;
+    }
+    bool rows = phase->kind == LS_PHASE_ROWS || phase->kind == LS_PHASE_ARG_ROWS ||
+                phase->kind == LS_PHASE_SORT || phase->kind == LS_PHASE_SCAN_LINES;
+    double work = (double)r.points * (double)phase->cost;
+    int64_t grain = rows                                                 ? 1
+                    : phase->kind == LS_PHASE_STORE && phase->patch >= 0 ? patch_row(kernel, phase)
+                                                                         : LS_TILE;
+    if (phase->serial || d->threads == 1 || work < LS_SMALL_WORK || r.points <= grain) {
+        run_points(&r, 0, r.points, 0);
+        return LS_OK;
+    }
+    r.part = ls_task_points(d, r.points, grain, work);
+    ls_pool_run(d->pool, (long)((r.points + r.part - 1) / r.part), run_task, &r);
+    return LS_OK;
+}
+
+ls_status ls_phases_run(ls_kernel_run *kernel, ls_error *err) {
+    const ls_kernel_binary *binary = kernel->binary;
+    if (binary->band.n_axes) {
+        ls_band_run(kernel);
+        return LS_OK;
+    }
+    for (int i = 0; i < binary->n_phases; i++) {
+        LS_TRY(err, run_phase(kernel, &binary->phases[i], err));
+    }
+    return LS_OK;
+}
