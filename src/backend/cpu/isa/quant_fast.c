@@ -62,14 +62,23 @@ static bool quantise_rows(const ls_quant_rows *out, const float *x, int64_t stri
 #define ROWS8(X) ROWS4(X) X(4) X(5) X(6) X(7)
 #define ROWS16(X) ROWS8(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 #define ZERO(i) __m512 s##i = _mm512_setzero_ps();
-#define DOT(i, v) t = _mm512_dpbusd_epi32(t, w##v, _mm512_set1_epi32(codes[(i)*8 + (v)]));
-/* A row's block: exact sums of 32 products of bytes, then its two scales. */
-#define STEP(i)                                                                                              \
-    {                                                                                                        \
-        __m512i t = _mm512_set1_epi32(begins[i]);                                                            \
-        DOT(i, 0) DOT(i, 1) DOT(i, 2) DOT(i, 3) DOT(i, 4) DOT(i, 5) DOT(i, 6) DOT(i, 7)                      \
-        s##i = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(t), d), _mm512_set1_ps(scales[i]), s##i);    \
-    }
+#define BEGIN(i, q) __m512i t##q = _mm512_set1_epi32(begins[(i) + (q)]);
+#define DOT(i, q, v) t##q = _mm512_dpbusd_epi32(t##q, w##v, _mm512_set1_epi32(codes[((i) + (q)) * 8 + (v)]));
+#define ADD(i, q, s)                                                                                         \
+    s = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(t##q), d), _mm512_set1_ps(scales[(i) + (q)]), s);
+#define EACH1(X, i, ...) X(i, 0, ##__VA_ARGS__)
+#define EACH2(X, i, ...) EACH1(X, i, ##__VA_ARGS__) X(i, 1, ##__VA_ARGS__)
+#define EACH4(X, i, ...) EACH2(X, i, ##__VA_ARGS__) X(i, 2, ##__VA_ARGS__) X(i, 3, ##__VA_ARGS__)
+/* Rows' blocks beside each other, because each is a chain: exact sums of 32 products of bytes, then their two scales. */
+#define DOTS(n, i)                                                                                           \
+    EACH##n(BEGIN, i) EACH##n(DOT, i, 0) EACH##n(DOT, i, 1) EACH##n(DOT, i, 2) EACH##n(DOT, i, 3)            \
+    EACH##n(DOT, i, 4) EACH##n(DOT, i, 5) EACH##n(DOT, i, 6) EACH##n(DOT, i, 7)
+#define STEP1 {DOTS(1, 0) ADD(0, 0, s0)}
+#define STEP2 {DOTS(2, 0) ADD(0, 0, s0) ADD(0, 1, s1)}
+#define FOUR(i, a, b, c, e) {DOTS(4, i) ADD(i, 0, a) ADD(i, 1, b) ADD(i, 2, c) ADD(i, 3, e)}
+#define STEP4 FOUR(0, s0, s1, s2, s3)
+#define STEP8 STEP4 FOUR(4, s4, s5, s6, s7)
+#define STEP16 STEP8 FOUR(8, s8, s9, s10, s11) FOUR(12, s12, s13, s14, s15)
 #define STORE(i) _mm512_storeu_ps(c + (i)*ld, s##i);
 
 /* A tile of rows x 16 columns. Eight vectors hold a block of the columns as bytes: k = 4v .. 4v + 3 of each column in word v. */
@@ -97,7 +106,7 @@ static bool quantise_rows(const ls_quant_rows *out, const float *x, int64_t stri
                 w6 = _mm512_load_si512(at + 6), w7 = _mm512_load_si512(at + 7);                              \
                 at += 8;                                                                                     \
             }                                                                                                \
-            ROWS##rows(STEP)                                                                                 \
+            STEP##rows                                                                                       \
             codes += LS_QUANT_TILE * 8, scales += LS_QUANT_TILE, begins += LS_QUANT_TILE;                    \
         }                                                                                                    \
         ROWS##rows(STORE)                                                                                    \
