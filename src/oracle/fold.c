@@ -296,6 +296,59 @@ static side side_of(const ls_balls *x, int n_batch, const int *batch, int n_cont
     return s;
 }
 
+/* Integers as f32, moved by zero points. */
+static bool is_codes(const ls_tensor *x) {
+    while (ls_ops[x->op].op_class == LS_CLASS_MOVE && x->n_src == 1) {
+        x = x->src[0];
+    }
+    if (x->op == LS_OP_CAST) {
+        return x->dtype == LS_F32 && ls_dtype_is_int(x->src[0]->dtype);
+    }
+    return (x->op == LS_OP_SUB || x->op == LS_OP_ADD) && (is_codes(x->src[0]) || is_codes(x->src[1]));
+}
+
+/* Integer codes times a scale. */
+static bool is_dequantised(const ls_tensor *x) {
+    while (ls_ops[x->op].op_class == LS_CLASS_MOVE && x->n_src == 1) {
+        x = x->src[0];
+    }
+    return x->op == LS_OP_MUL && x->dtype == LS_F32 && (is_codes(x->src[0]) || is_codes(x->src[1]));
+}
+
+enum { REDUCED_BLOCK = 32 };
+
+/* What reduced arithmetic may do to the operands of a term (C28): round both to bf16; or, where the other operand is dequantised, quantise
+ * one to 8 bits, which moves an element by at most 1/254 of the largest magnitude of its 32 neighbours along the contracted axes. */
+typedef struct reduction_of_terms {
+    bool rounds, quantises[2]; /* of side 0, side 1 */
+    double most[2];            /* that magnitude */
+} reduction_of_terms;
+
+static double most_of_block(const side *s, int64_t base, int n_axes, const int64_t *k_dim, const int64_t *from, int64_t n) {
+    int64_t k[LS_MAX_RANK];
+    double most = 0;
+    for (int i = 0; i < n_axes; i++) {
+        k[i] = from[i];
+    }
+    for (int64_t t = 0; t < n; t++, ls_next_index(n_axes, k_dim, k)) {
+        int64_t at = base;
+        for (int i = 0; i < n_axes; i++) {
+            at += k[i] * s->k_stride[i];
+        }
+        double size = absolute(s->x->mid[at]) + s->x->rad[at];
+        most = size > most || size != size ? size : most;
+    }
+    return most;
+}
+
+static double reduced_error(const reduction_of_terms *r, double x, double y) {
+    double u = ls_unit_roundoff(LS_BF16), rounded = r->rounds ? (2 * u + u * u) * absolute(x * y) : 0;
+    double first = r->quantises[0] ? r->most[0] / 253.99 * absolute(y) : 0;
+    double second = r->quantises[1] ? r->most[1] / 253.99 * absolute(x) : 0;
+    double quantised = first > second ? first : second;
+    return rounded > quantised ? rounded : quantised;
+}
+
 ls_status ls_oracle_contract(ls_oracle_eval_state *st, const ls_tensor *node, ls_balls *out) {
     const ls_contract_spec *c = &node->attr.contract;
     const ls_balls *a = ls_oracle_get(st, node->src[0]), *b = ls_oracle_get(st, node->src[1]);
@@ -308,6 +361,9 @@ ls_status ls_oracle_contract(ls_oracle_eval_state *st, const ls_tensor *node, ls
         n *= k_dim[i];
     }
     double depth = contract_depth(node->math, n);
+    bool reduced = node->math == LS_REDUCED && a->mid && acc == LS_F32 && node->src[0]->dtype == LS_F32;
+    reduction_of_terms less = {.rounds = reduced,
+                               .quantises = {reduced && is_dequantised(node->src[1]), reduced && is_dequantised(node->src[0])}};
     for (int64_t o = 0; o < out->n; o++, ls_next_index(out->rank, out->dim, index)) {
         int64_t base_a = 0, base_b = 0, k[LS_MAX_RANK] = {0};
         for (int i = 0; i < out->rank; i++) {
@@ -318,7 +374,10 @@ ls_status ls_oracle_contract(ls_oracle_eval_state *st, const ls_tensor *node, ls
         uint64_t integer = 0;
         bool open = false;
         for (int64_t t = 0; t < n; t++, ls_next_index(c->n_contract, k_dim, k)) {
-            int64_t at_a = base_a, at_b = base_b;
+            int64_t at_a = base_a, at_b = base_b, block = n - t < REDUCED_BLOCK ? n - t : REDUCED_BLOCK;
+            for (int i = 0; i < 2 && t % REDUCED_BLOCK == 0; i++) {
+                less.most[i] = less.quantises[i] ? most_of_block(i ? &sb : &sa, i ? base_b : base_a, c->n_contract, k_dim, k, block) : 0;
+            }
             for (int i = 0; i < c->n_contract; i++) {
                 at_a += k[i] * sa.k_stride[i];
                 at_b += k[i] * sb.k_stride[i];
@@ -329,6 +388,7 @@ ls_status ls_oracle_contract(ls_oracle_eval_state *st, const ls_tensor *node, ls
             if (a->mid) {
                 double x = a->mid[at_a], y = b->mid[at_b], rx = a->rad[at_a], ry = b->rad[at_b], p = x * y;
                 double radius = rx + ry == 0 ? 0 : absolute(x) * ry + absolute(y) * rx + rx * ry;
+                radius += less.rounds ? reduced_error(&less, absolute(x) + rx, absolute(y) + ry) : 0;
                 fold_add(&f, p, radius != radius ? INF : radius, 0x1p-53 * absolute(p));
             } else {
                 integer += (uint64_t)a->exact[at_a] * (uint64_t)b->exact[at_b];

@@ -1,6 +1,7 @@
 /* One test for each rule of docs/contract.md, on every device. Expected bits are literals, or come from the rule's text evaluated here
  * in plain loops. */
 #include "support/world.h"
+#include <lockstep/quant.h>
 #include <fenv.h>
 #include <math.h>
 #include <stdlib.h>
@@ -538,6 +539,36 @@ static void c26_blind_bounds(void **state) {
     world_close(&w);
 }
 
+/* A quantised product stays inside the radius, which is narrow enough to see a block of 32 of k left out. */
+static void c28_reduced_products(void **state) {
+    (void)state;
+    enum { M = 19, N = 21, K = 256 };
+    for (int kind = LS_Q4_0; kind <= LS_Q8_0; kind++) {
+        float *x = awkward(M * K, 12), *numbers = awkward(N * K, 13);
+        uint8_t bytes[N * K / 32 * 34];
+        ls_error err = {.code = LS_OK};
+        for (int i = 0; i < M * K; i++) {
+            x[i] = (float)((i * 37 + i / 7) % 101 - 50) / 50;
+        }
+        for (int i = 0; i < N * K; i++) {
+            numbers[i] = (float)((i * 53 + i / 11) % 89 - 44) / 44;
+        }
+        assert_int_equal(ls_quantize((ls_quant)kind, N, K, numbers, bytes, &err), LS_OK);
+        world w = world_open("cpu");
+        ls_session_set_math(w.session, LS_REDUCED);
+        ls_tensor *a = tensor(&w, x, M * K), *b = ls_tensor_from(w.session, LS_U8, LS_SHAPE(N, ls_quant_bytes((ls_quant)kind, K)), bytes);
+        ls_tensor *y = ls_linear_q(w.session, ls_reshape(w.session, a, LS_SHAPE(M, K)), b, (ls_quant)kind, NULL);
+        ls_verification *v;
+        world_ok(&w, ls_verify(w.session, &y, 1, &v));
+        assert_int_not_equal(v->verdict, LS_DIFFERS);
+        assert_true(v->n_kernels > 0 && v->worst_of_bound <= 1);
+        ls_verification_free(w.session, v);
+        world_close(&w);
+        free(x);
+        free(numbers);
+    }
+}
+
 static void c27_certification(void **state) {
     (void)state;
     EACH_DEVICE(w) {
@@ -558,7 +589,7 @@ int main(void) {
         cmocka_unit_test(c17_scan_order),         cmocka_unit_test(c18_scatter_order),         cmocka_unit_test(c19_sort),
         cmocka_unit_test(c20_out_of_range),       cmocka_unit_test(c21_composites),            cmocka_unit_test(c22_gradient_bits),
         cmocka_unit_test(c23_rewrites),           cmocka_unit_test(c24_random_bits),           cmocka_unit_test(c25_fast_bound),
-        cmocka_unit_test(c26_blind_bounds),       cmocka_unit_test(c27_certification),
+        cmocka_unit_test(c26_blind_bounds),       cmocka_unit_test(c27_certification),     cmocka_unit_test(c28_reduced_products),
     };
     return cmocka_run_group_tests_name("contract", tests, NULL, NULL);
 }
