@@ -1,6 +1,7 @@
 /* Contractions of the CPU backend against ref, bit for bit: products, convolutions and their gradients, fused
  * or not. */
 #include "conformance/cpu_cases.h"
+#include <lockstep/inspect.h>
 
 typedef struct param {
     ls_dtype dtype;
@@ -137,6 +138,67 @@ static void windows(void **state) {
     }
 }
 
+/* Gradients of convolutions where most of the output's gradient is zero, and infinities and NaNs there and in what it meets. */
+typedef struct sparse_param {
+    int64_t n, in, out, side[2], kernel[2], stride, pad, zeros; /* of 100 */
+    int wild;                                                   /* 1: the image, 2: the gradient */
+} sparse_param;
+
+static ls_tensor *sparse_tensor(ls_session *s, ls_rng *rng, ls_shape shape, int64_t zeros, bool wild) {
+    int64_t n = numel_of(shape);
+    float *data = calloc((size_t)n + 1, sizeof *data);
+    for (int64_t i = 0; i < n; i++) {
+        bool zero = (int64_t)ls_rng_below(rng, 100) < zeros;
+        data[i] = zero ? (i % 3 ? 0.0f : -0.0f) : (float)ls_rng_normal(rng);
+    }
+    if (wild) {
+        data[n / 2] = __builtin_inff();
+        data[0] = -__builtin_inff(); /* at a corner, where padding is near */
+        data[n - 1] = __builtin_nanf("");
+    }
+    ls_tensor *t = ls_tensor_from(s, LS_F32, shape, data);
+    free(data);
+    return t;
+}
+
+static int build_sparse(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const sparse_param *p = p_;
+    ls_conv_spec spec = {.spatial = 2, .stride = {p->stride, p->stride}, .pad_low = {p->pad, p->pad}, .pad_high = {p->pad, p->pad}};
+    ls_tensor *x = (p->wild == 1 ? random_tensor : tame_tensor)(s, rng, LS_F32, LS_SHAPE(p->n, p->in, p->side[0], p->side[1]));
+    ls_tensor *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->out, p->in, p->kernel[0], p->kernel[1]));
+    int64_t out[2];
+    for (int i = 0; i < 2; i++) {
+        out[i] = (p->side[i] + 2 * p->pad - p->kernel[i]) / p->stride + 1;
+    }
+    ls_tensor *seed = sparse_tensor(s, rng, LS_SHAPE(p->n, p->out, out[0], out[1]), p->zeros, p->wild == 2), *xs[2] = {x, w};
+    return ls_grad(s, ls_conv(s, x, w, NULL, &spec), seed, 2, xs, roots) == LS_OK ? 2 : 0;
+}
+
+static void append(void *user, const char *text, size_t n) {
+    strncat(user, text, n);
+}
+
+static void sparse(void **state) {
+    static const sparse_param cases[] = {
+        {3, 16, 32, {26, 26}, {3, 3}, 1, 0, 80, 0}, {2, 24, 16, {34, 33}, {3, 3}, 1, 1, 85, 0}, {2, 20, 64, {18, 18}, {5, 3}, 1, 1, 90, 0},
+        {2, 16, 16, {41, 41}, {3, 3}, 2, 1, 80, 0}, {1, 16, 32, {26, 26}, {3, 3}, 1, 1, 80, 1}, {1, 16, 32, {26, 26}, {3, 3}, 1, 1, 80, 2},
+        {1, 16, 32, {26, 26}, {3, 3}, 1, 0, 80, 2}, {2, 17, 32, {26, 25}, {3, 3}, 1, 0, 99, 0}, {1, 8, 32, {26, 26}, {3, 3}, 1, 0, 40, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char what[40];
+        snprintf(what, sizeof what, "sparse, case %zu", i);
+        check_case(*state, build_sparse, 100 + i, &cases[i], what, i == 0);
+    }
+    static char text[1 << 20]; /* and they are computed that way */
+    world w = world_open("cpu");
+    ls_rng rng = {1, 0};
+    ls_tensor *roots[2];
+    assert_int_equal(build_sparse(w.session, &rng, &cases[0], roots), 2);
+    world_ok(&w, ls_inspect(w.session, roots, 2, LS_INSPECT_KERNELS, append, text));
+    assert_non_null(strstr(text, "sparse rows"));
+    assert_non_null(strstr(text, "sparse columns"));
+    world_close(&w);
+}
+
 static int build_layers(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
     int64_t two[] = {2, 2}, three[] = {3, 3};
@@ -197,6 +259,7 @@ static int teardown(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(products),     cmocka_unit_test(large_product),
                                        cmocka_unit_test(convolutions), cmocka_unit_test(windows),
+                                       cmocka_unit_test(sparse),
                                        cmocka_unit_test(layers),       cmocka_unit_test(attention)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -237,6 +237,7 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
     LS_TRY(err, ls_quant_plan(binary, gemm, temps, err));
     if (!gemm->quant) {
         LS_TRY(err, ls_windows_plan(binary, gemm, temps, err));
+        LS_TRY(err, ls_sparse_plan(binary, gemm, err));
     }
     if (gemm->windows && !gemm->side[1].affine &&
         gemm->side[1].lanes_k) { /* an image's lines lie along free axes */
@@ -360,7 +361,7 @@ void ls_gemm_finish_tile(void *ctx, int worker, int64_t batch, int64_t i0, int64
     }
 }
 
-static bool grow_workspace(ls_cpu_device *d, size_t need) {
+bool ls_gemm_grow_workspace(ls_cpu_device *d, size_t need) {
     if (need > d->workspace_size) {
         char *more = ls_alloc(d->heap, need);
         if (!more) {
@@ -501,7 +502,7 @@ bool ls_gemm_phase_reserve(const ls_kernel_binary *binary, const ls_phase *phase
         size_t own = ls_quant_workspace(phase->gemm->quant, g.m, g.k, binary->device->threads);
         need = own > need ? own : need;
     }
-    return grow_workspace(binary->device, need);
+    return ls_gemm_grow_workspace(binary->device, need);
 }
 
 ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_error *err) {
@@ -537,12 +538,15 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
     if (gemm->chain) {
         ls_chain_begin(&launch);
     }
-    if (gemm->windows && grow_workspace(d, ls_windows_workspace(binary, gemm, kernel->extents)) &&
+    if (gemm->sparse && ls_sparse_run(&launch)) {
+        return LS_OK;
+    }
+    if (gemm->windows && ls_gemm_grow_workspace(d, ls_windows_workspace(binary, gemm, kernel->extents)) &&
         ls_windows_run(&launch)) {
         return LS_OK;
     }
     if (gemm->quant) {
-        bool room = grow_workspace(d, ls_quant_workspace(gemm->quant, g.m, g.k, d->threads));
+        bool room = ls_gemm_grow_workspace(d, ls_quant_workspace(gemm->quant, g.m, g.k, d->threads));
         if (ls_quant_run(&launch, &g, room ? d->workspace : NULL)) {
             return LS_OK;
         }
@@ -550,10 +554,10 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
     use_kept(&launch, &g);
     g.epilogue_ctx = &launch;
     g.parallel.pool = &launch;
-    if (!grow_workspace(d, workspace(&g, gemm, packed))) {
+    if (!ls_gemm_grow_workspace(d, workspace(&g, gemm, packed))) {
         g.a.packed = g.b.packed = NULL; /* another plan, whose memory the compilation reserved */
     }
-    if (!grow_workspace(d, workspace(&g, gemm, packed))) {
+    if (!ls_gemm_grow_workspace(d, workspace(&g, gemm, packed))) {
         return LS_FAIL_MEMORY(err, "the workspace of a contraction");
     }
     ls_gemm_packed before[2];
@@ -591,6 +595,9 @@ void ls_gemm_phase_print(ls_text *out, const ls_spec *spec, const ls_phase *phas
     }
     if (gemm->quant) {
         ls_quant_print(out, gemm->quant);
+    }
+    if (gemm->sparse) {
+        ls_sparse_print(out, gemm->sparse);
     }
     for (int s = 0; s < 2; s++) {
         const ls_contract_side *side = &gemm->side[s];

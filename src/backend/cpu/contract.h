@@ -47,6 +47,7 @@ struct ls_gemm_phase {
     int out;
     ls_gemm_dtype out_dtype;
     int64_t out_offset, out_i, out_j, out_batch[LS_LANE_AXES];
+    struct ls_sparse *sparse; /* sparse.c: the way where most of an operand is zero; NULL: none */
     int64_t
         cut; /* the epilogue's lanes do not cross multiples of this, where memory breaks off; 0: nowhere */
 };
@@ -102,6 +103,15 @@ size_t ls_windows_workspace(const ls_kernel_binary *binary, const ls_gemm_phase 
 /* False: not with these operands, and nothing is written. */
 bool ls_windows_run(ls_gemm_launch *launch);
 void ls_windows_print(ls_text *out, const struct ls_windows *windows);
+
+/* sparse.c, after the windows. Plans nothing where the contraction is no convolution or its gradient with enough channels. */
+ls_status ls_sparse_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error *err) LS_MUST_USE;
+/* False: not with these operands, and nothing is written. */
+bool ls_sparse_run(ls_gemm_launch *launch);
+void ls_sparse_print(ls_text *out, const struct ls_sparse *sparse);
+
+/* contract.c: room in the device's workspace; false when out of memory. */
+bool ls_gemm_grow_workspace(ls_cpu_device *d, size_t need);
 
 static inline char *ls_worker_scratch(const ls_kernel_run *kernel, int worker) {
     const ls_cpu_device *d = kernel->binary->device;

@@ -4,7 +4,7 @@
 
 #include "backend/cpu/gemm.h"
 
-enum { LS_GEMM_MAX_ROWS = 12 };
+enum { LS_GEMM_MAX_ROWS = 12, LS_SPARSE_VECTORS = 8 };
 
 /* What becomes of a tile's sums s and of what is in c: c = s, c = c + s, or c goes on as s, from c instead of +0. */
 typedef enum ls_gemm_into { LS_GEMM_STORE, LS_GEMM_ADD, LS_GEMM_RESUME } ls_gemm_into;
@@ -28,12 +28,22 @@ typedef void (*ls_gemm_vector_kernel)(int64_t kc, int64_t n, const void *x, int6
 typedef void (*ls_gemm_taps_kernel)(int64_t kc, int64_t n, const void *a, const int64_t *at, const void *b,
                                     void *c, int64_t ldc, bool add);
 
+/* An element that is not zero, and where what it is multiplied with begins. */
+typedef struct ls_sparse_entry {
+    int32_t at;
+    float value;
+} ls_sparse_entry;
+
+/* c[j] += the sum over the list, in its order, of value * base[at + j], for j of a fixed number of vectors. */
+typedef void (*ls_gemm_sparse_kernel)(int64_t n, const ls_sparse_entry *list, const void *base, void *c);
+
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {
     int rows;  /* of the largest tile: the width of A's panels */
     int lanes; /* of a vector; tiles are one or two vectors wide, B's panels two */
     ls_gemm_kernel tile[LS_GEMM_MAX_ROWS + 1][3];   /* [rows][vectors], from 1 */
     ls_gemm_taps_kernel taps[LS_GEMM_MAX_ROWS + 1]; /* [rows]; NULL where there is none of that height */
+    ls_gemm_sparse_kernel sparse[LS_SPARSE_VECTORS + 1]; /* [vectors], from 1; NULL: none for this element type */
     ls_gemm_vector_kernel vector;
     ls_gemm_vector_kernel
         vector_rows; /* b[j*b_k + p] instead of b[p*b_k + j]; NULL: none for this element type */
@@ -50,6 +60,7 @@ typedef struct ls_gemm_moves {
     void (*split4)(int64_t n, const void *src, void *dst0, void *dst1);
     /* `lines` runs of n elements; dst may lie before src in the same memory, with a step not above its own */
     void (*lines4)(int64_t n, int64_t lines, const void *src, int64_t src_step, void *dst, int64_t dst_step);
+    uint64_t (*nonzero64)(const float *src); /* bit i: src[i] is not +-0, for 64 elements; NaN is not */
     void (*from_f16)(int64_t n, const void *src, float *dst);
     void (*from_bf16)(int64_t n, const void *src, float *dst);
     void (*from_i8)(int64_t n, const void *src, float *dst);

@@ -42,6 +42,7 @@
 #define VECTOR_ROWS LS_ISA_SUFFIX(ls_gemm_f32_fast_vector_rows)
 #define TABLE LS_ISA_SUFFIX(ls_gemm_f32_fast)
 #define TAPS(rows) LS_ISA_SUFFIX(ls_gemm_f32_fast_taps_##rows)
+#define SPARSE(vectors) LS_ISA_SUFFIX(ls_gemm_f32_fast_sparse_##vectors)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
 #define T double

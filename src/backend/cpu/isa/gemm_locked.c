@@ -20,6 +20,7 @@
 #define VECTOR_ROWS LS_ISA_SUFFIX(ls_gemm_f32_vector_rows)
 #define TABLE LS_ISA_SUFFIX(ls_gemm_f32)
 #define TAPS(rows) LS_ISA_SUFFIX(ls_gemm_f32_taps_##rows)
+#define SPARSE(vectors) LS_ISA_SUFFIX(ls_gemm_f32_sparse_##vectors)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
 #define T double

@@ -181,6 +181,25 @@ static void cols8(int64_t kc, int64_t ni, int64_t width, const void *src_, int64
     }
 }
 
+static uint64_t nonzero64(const float *src) {
+    uint64_t bits = 0;
+#if defined(LS_ISA_AVX512)
+    for (int i = 0; i < 64; i += 16) {
+        bits |= (uint64_t)_mm512_cmp_ps_mask(_mm512_loadu_ps(src + i), _mm512_setzero_ps(), _CMP_NEQ_UQ) << i;
+    }
+#elif defined(LS_ISA_AVX2)
+    for (int i = 0; i < 64; i += 8) {
+        __m256 unequal = _mm256_cmp_ps(_mm256_loadu_ps(src + i), _mm256_setzero_ps(), _CMP_NEQ_UQ);
+        bits |= (uint64_t)(unsigned)_mm256_movemask_ps(unequal) << i;
+    }
+#else
+    for (int i = 0; i < 64; i++) {
+        bits |= (uint64_t)(src[i] != 0) << i;
+    }
+#endif
+    return bits;
+}
+
 static void from_f16(int64_t n, const void *src_, float *dst) {
     const uint16_t *src = src_;
     int64_t i = 0;
@@ -316,6 +335,7 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .cols8 = cols8,
     .split4 = split4,
     .lines4 = lines4,
+    .nonzero64 = nonzero64,
     .from_f16 = from_f16,
     .from_bf16 = from_bf16,
     .from_i8 = from_i8,

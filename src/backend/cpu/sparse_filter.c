@@ -1,0 +1,274 @@
+/* Gradients of filters where most of the output's gradient is zero (see sparse.c).
+ *
+ * k is (image, line, column) of the output's gradient; a row is one of its channels, the columns are (channel of the image, tap, tap). The image is
+ * copied with its channels side by side, so that for each element that is not zero and each line of taps all products lie in one run.
+ * A task has some of the rows and all of k, and chunk sums are added in ascending order. */
+#include "backend/cpu/sparse.h"
+#include <string.h>
+
+enum {
+    MOST_CHANNELS = 512,
+    LEAST_POSITIONS = 64,
+    NEAR = 36 << 10, /* bytes of the image that a band of positions reads: in the first-level cache */
+    MOST_BYTES = 8 << 20, /* of a worker's memory */
+    SLACK = 64 /* elements behind the image that the last vectors may read */
+};
+
+static int64_t round_up(int64_t x, int64_t unit) {
+    return (x + unit - 1) / unit * unit;
+}
+
+static int64_t fixed(const ls_spec *spec, int axis) {
+    ls_dim extent = spec->extents_of_axes[axis];
+    return ls_dim_is_fixed(extent) ? extent.offset : 0;
+}
+
+/* The image's dimensions, from strides and from what its predicates say of each. */
+static bool find_dims(const ls_spec *spec, const ls_gemm_phase *gemm, ls_sparse *sp) {
+    const ls_contract_side *image = &gemm->side[1];
+    for (int i = 0; i < 2; i++) {
+        ls_sparse_dim *d = &sp->dims[i];
+        int64_t free = image->free_stride[1 + i], bound = image->k_stride[1 + i];
+        *d = (ls_sparse_dim){.positions = fixed(spec, gemm->k.axes[1 + i]), .taps = fixed(spec, gemm->n.axes[1 + i])};
+        if (free < 1 || bound < free || bound % free || d->positions < 1 || d->taps < 1) {
+            return false;
+        }
+        d->step = bound / free;
+        d->size = d->step * (d->positions - 1) + d->taps;
+        d->high = d->size;
+    }
+    for (int t = 0; t < image->n_preds; t++) {
+        int own = image->pred_k[t][1] ? 0 : 1;
+        ls_sparse_dim *d = &sp->dims[own];
+        const int64_t *k = image->pred_k[t], *free = image->pred_free[t];
+        if (k[0] || k[2 - own] || free[0] || free[2 - own] || k[1 + own] != d->step || free[1 + own] != 1) {
+            return false;
+        }
+        int64_t low = -image->pred[t].constant, high = image->limit[t] + low;
+        d->low = low > d->low ? low : d->low;
+        d->high = high < d->high ? high : d->high;
+    }
+    for (int i = 0; i < 2; i++) {
+        sp->padded = sp->padded || sp->dims[i].low > 0 || sp->dims[i].high < sp->dims[i].size;
+    }
+    return sp->dims[0].low < sp->dims[0].high && sp->dims[1].low < sp->dims[1].high;
+}
+
+static int64_t run_length(const ls_sparse *sp) { /* of a line of taps, in whole vectors */
+    return round_up(sp->dims[1].taps * sp->channels, sp->kernels->lanes);
+}
+
+static int64_t image_elements(const ls_sparse *sp) {
+    return sp->dims[0].size * sp->dims[1].size * sp->channels + SLACK;
+}
+
+static size_t worker_bytes(const ls_sparse *sp, int64_t rows) {
+    int64_t sums = rows * sp->dims[0].taps * run_length(sp);
+    int64_t list = sp->band * sp->dims[1].positions * (int64_t)sizeof(ls_sparse_entry);
+    return (size_t)round_up(list + (image_elements(sp) + 2 * sums) * 4, LS_GEMM_ALIGN);
+}
+
+ls_status ls_sparse_filter_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error *err) {
+    const ls_spec *spec = &binary->spec;
+    const ls_contract_side *rows = &gemm->side[0], *image = &gemm->side[1];
+    const ls_gemm_isa *isa = binary->device->gemm;
+    ls_sparse sp = {.filter = true,
+                    .kernels = spec->math == LS_LOCKED ? isa->f32 : isa->f32_fast,
+                    .chunk = spec->math == LS_LOCKED ? LS_GEMM_CHUNK : 0};
+    if (!rows->affine || rows->n_preds || !image->affine || gemm->m.n != 1 || gemm->k.n != 3 || gemm->n.n != 3 || !find_dims(spec, gemm, &sp)) {
+        return LS_OK;
+    }
+    sp.rows = fixed(spec, gemm->m.axes[0]);
+    sp.channels = fixed(spec, gemm->n.axes[0]);
+    int64_t positions = sp.dims[0].positions * sp.dims[1].positions;
+    sp.reach = (sp.rows - 1) * rows->free_stride[0] + positions;
+    if (rows->k_stride[2] != 1 || rows->k_stride[1] != sp.dims[1].positions || rows->free_stride[0] < positions || image->free_stride[2] != 1 ||
+        image->free_stride[0] < 1 || sp.rows < 8 || sp.channels < 1 || sp.channels > MOST_CHANNELS ||
+        sp.channels * sp.dims[1].taps < sp.kernels->lanes || positions < LEAST_POSITIONS || sp.reach > INT32_MAX ||
+        sp.rows * positions > INT32_MAX / 8 || image_elements(&sp) > MOST_BYTES) {
+        return LS_OK;
+    }
+    int64_t line = sp.dims[1].size * sp.channels * 4, lines = NEAR / line - sp.dims[0].taps;
+    int64_t most = lines > 0 ? lines / sp.dims[0].step + 1 : 1;
+    int64_t bands = (sp.dims[0].positions + most - 1) / most;
+    sp.band = (sp.dims[0].positions + bands - 1) / bands;
+    if (worker_bytes(&sp, sp.rows) > MOST_BYTES) {
+        return LS_OK;
+    }
+    sp.at = LS_ARENA_ARRAY(&binary->arena, int32_t, positions);
+    gemm->sparse = LS_ARENA_NEW(&binary->arena, ls_sparse);
+    if (!sp.at || !gemm->sparse) {
+        gemm->sparse = NULL;
+        return LS_FAIL_MEMORY(err, "a kernel of the CPU");
+    }
+    for (int64_t p = 0; p < positions; p++) {
+        int64_t y = p / sp.dims[1].positions * sp.dims[0].step, x = p % sp.dims[1].positions * sp.dims[1].step;
+        sp.at[p] = (int32_t)((y * sp.dims[1].size + x) * sp.channels);
+    }
+    *gemm->sparse = sp;
+    return LS_OK;
+}
+
+/* ---- running ---- */
+typedef struct filter_run {
+    ls_gemm_launch *launch;
+    const ls_sparse *sparse;
+    char *memory; /* of the tasks */
+    size_t task_bytes;
+    int64_t rows, images; /* rows of a task */
+    atomic_bool refused;  /* an element is not finite */
+} filter_run;
+
+typedef struct filter_task {
+    const filter_run *run;
+    const ls_gemm_moves *moves;
+    int64_t first, n; /* rows */
+    float *image, *total, *sums;
+    ls_sparse_entry *list;
+} filter_task;
+
+/* Channels side by side; what is padded stays +0. */
+static void copy_image(const filter_task *t, const float *src) {
+    const ls_sparse *sp = t->run->sparse;
+    const ls_contract_side *side = &t->run->launch->phase->gemm->side[1];
+    const ls_sparse_dim *d0 = &sp->dims[0], *d1 = &sp->dims[1];
+    const void *channels[MOST_CHANNELS];
+    bool whole = !sp->padded && side->free_stride[1] == d1->size; /* lines follow each other */
+    int64_t lines = whole ? 1 : d0->high - d0->low, n = whole ? d0->size * d1->size : d1->high - d1->low;
+    for (int64_t line = 0; line < lines; line++) {
+        int64_t u = d0->low + line;
+        for (int64_t c = 0; c < sp->channels; c++) {
+            channels[c] = src + c * side->free_stride[0] + u * side->free_stride[1] + d1->low;
+        }
+        t->moves->rows4(n, sp->channels, sp->channels, channels, t->image + (u * d1->size + d1->low) * sp->channels);
+    }
+}
+
+/* Positions [p, end) of one row that are not zero; -1: one is not finite and meets padding, which would have to be left out. */
+static int64_t make_list(const filter_task *t, const float *x, int64_t p, int64_t end) {
+    const ls_sparse *sp = t->run->sparse;
+    int64_t n = 0;
+    for (; p < end; p += 64) {
+        for (uint64_t bits = ls_sparse_bits(t->moves, x, p, end); bits; bits &= bits - 1) {
+            int64_t i = p + __builtin_ctzll(bits);
+            if (sp->padded && !(x[i] - x[i] == 0)) {
+                return -1;
+            }
+            t->list[n++] = (ls_sparse_entry){sp->at[i], x[i]};
+        }
+    }
+    return n;
+}
+
+/* Adds positions [p, end) of an image to the sums of all rows. */
+static bool add_positions(const filter_task *t, const float *rows, int64_t p, int64_t end) {
+    const ls_sparse *sp = t->run->sparse;
+    const ls_contract_side *side = &t->run->launch->phase->gemm->side[0];
+    int64_t length = run_length(sp), taps = sp->dims[0].taps, line = sp->dims[1].size * sp->channels;
+    for (int64_t i = 0; i < t->n; i++) {
+        int64_t n = make_list(t, rows + (t->first + i) * side->free_stride[0], p, end);
+        if (n < 0) {
+            return false;
+        }
+        for (int64_t tap = 0; tap < taps && n; tap++) {
+            ls_sparse_add(sp->kernels, n, t->list, t->image + tap * line, t->sums + (i * taps + tap) * length, length);
+        }
+    }
+    return true;
+}
+
+static void end_chunk(const filter_task *t) {
+    int64_t n = t->n * t->run->sparse->dims[0].taps * run_length(t->run->sparse);
+    for (int64_t i = 0; i < n; i++) {
+        t->total[i] += t->sums[i];
+        t->sums[i] = 0;
+    }
+}
+
+static bool add_image(const filter_task *t, int64_t image, const float *rows) {
+    const ls_sparse *sp = t->run->sparse;
+    int64_t columns = sp->dims[1].positions, positions = sp->dims[0].positions * columns, chunk = sp->chunk;
+    for (int64_t p = 0, band = 0; p < positions;) {
+        band = p == band ? band + sp->band * columns : band;
+        int64_t end = band < positions ? band : positions, before = image * positions;
+        if (chunk && (before + p) / chunk != (before + end - 1) / chunk) {
+            end = (before + p) / chunk * chunk + chunk - before;
+        }
+        if (!add_positions(t, rows, p, end)) {
+            return false;
+        }
+        if (chunk && (before + end) % chunk == 0) {
+            end_chunk(t);
+        }
+        p = end;
+    }
+    return true;
+}
+
+static filter_task task_of(const filter_run *r, int64_t task) {
+    const ls_sparse *sp = r->sparse;
+    filter_task t = {.run = r, .moves = r->launch->kernel->binary->device->gemm->moves, .first = task * r->rows};
+    t.n = sp->rows - t.first < r->rows ? sp->rows - t.first : r->rows;
+    t.total = (float *)(void *)(r->memory + (size_t)task * r->task_bytes);
+    t.sums = t.total + r->rows * sp->dims[0].taps * run_length(sp);
+    t.image = t.sums + r->rows * sp->dims[0].taps * run_length(sp);
+    t.list = (ls_sparse_entry *)(void *)(t.image + image_elements(sp));
+    return t;
+}
+
+static void run_task(void *ctx, long task, int worker) {
+    filter_run *r = ctx;
+    const ls_sparse *sp = r->sparse;
+    const ls_kernel_run *kernel = r->launch->kernel;
+    const ls_contract_side *rows = &r->launch->phase->gemm->side[0], *image = &r->launch->phase->gemm->side[1];
+    const float *x = (const float *)(const void *)kernel->buffers[rows->buffer] + rows->sum.constant;
+    const float *y = (const float *)(const void *)kernel->buffers[image->buffer] + image->sum.constant;
+    filter_task t = task_of(r, task);
+    (void)worker;
+    memset(t.total, 0, (size_t)((char *)t.list - (char *)t.total));
+    for (int64_t i = 0; i < r->images && !atomic_load_explicit(&r->refused, memory_order_relaxed); i++) {
+        copy_image(&t, y + i * image->k_stride[0]);
+        if (!t.moves->finite_f32(image_elements(sp), t.image) || !add_image(&t, i, x + i * rows->k_stride[0])) {
+            atomic_store_explicit(&r->refused, true, memory_order_relaxed);
+        }
+    }
+    end_chunk(&t); /* the last one, or all of k */
+}
+
+static void finish_row(const filter_run *r, int64_t row) {
+    const ls_sparse *sp = r->sparse;
+    filter_task t = task_of(r, row / r->rows);
+    int64_t taps0 = sp->dims[0].taps, taps1 = sp->dims[1].taps, n = sp->channels * taps0 * taps1, length = run_length(sp);
+    const float *from = t.total + row % r->rows * taps0 * length;
+    float *to = t.sums; /* nobody's any more; as long as a row at least */
+    for (int64_t i = 0; i < n; i++) {
+        int64_t x = i % taps1, y = i / taps1 % taps0, c = i / taps1 / taps0;
+        to[i] = from[y * length + x * sp->channels + c];
+    }
+    ls_gemm_finish_tile(r->launch, 0, 0, row, 1, 0, n, to, n);
+}
+
+bool ls_sparse_filter_run(ls_gemm_launch *launch) {
+    const ls_kernel_run *kernel = launch->kernel;
+    ls_cpu_device *d = kernel->binary->device;
+    const ls_gemm_phase *gemm = launch->phase->gemm;
+    const ls_sparse *sp = gemm->sparse;
+    filter_run r = {.launch = launch, .sparse = sp, .images = ls_point_count(kernel->extents, 1, gemm->k.axes)};
+    int64_t tasks = d->threads < sp->rows ? d->threads : sp->rows;
+    r.rows = (sp->rows + tasks - 1) / tasks;
+    tasks = (sp->rows + r.rows - 1) / r.rows;
+    r.task_bytes = worker_bytes(sp, r.rows);
+    if (!ls_gemm_grow_workspace(d, (size_t)tasks * r.task_bytes)) {
+        return false;
+    }
+    r.memory = d->workspace;
+    atomic_init(&r.refused, false);
+    ls_sparse_tasks(d, tasks, run_task, &r);
+    if (atomic_load_explicit(&r.refused, memory_order_relaxed)) {
+        return false;
+    }
+    for (int64_t row = 0; row < sp->rows; row++) {
+        finish_row(&r, row);
+    }
+    return true;
+}
