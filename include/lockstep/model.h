@@ -8,6 +8,7 @@
 #define LOCKSTEP_MODEL_H
 
 #include <lockstep/io.h>
+#include <lockstep/nn.h>
 #include <lockstep/tensor.h>
 
 #ifdef __cplusplus
@@ -48,6 +49,18 @@ LS_API ls_model_port ls_model_output(const ls_model *model, int index);
  * are LS_ERR_UNSUPPORTED. The session's thread. */
 LS_API ls_status ls_model_build(ls_session *session, ls_model *model, int n_inputs, ls_tensor *const *inputs, int n_outputs,
                                 ls_tensor **out_outputs) LS_MUST_USE;
+
+/* Whether an initialiser becomes a parameter. */
+typedef int (*ls_param_choice)(void *user, const char *name);
+/* The same with the model's weights as parameters (nn.h) of the initialisers' names, to train on: an optimiser's steps change them, ls_params_save
+ * keeps them, ls_onnx_save writes a file that has them. A parameter that `params` does not have yet is made with the model's numbers (with the
+ * file's of ls_params_open); one that it has is taken as it is, so a second build shares the first one's weights.
+ *
+ * Weights are the f32 initialisers, without those that a node takes as a setting (limits, scales, the mean and variance of a
+ * BatchNormalization, which stays as in inference) and without single elements in no weight's place. Of these `choose` may take some and leave the
+ * rest as they are; NULL: all. */
+LS_API ls_status ls_model_build_params(ls_session *session, ls_model *model, ls_params *params, ls_param_choice choose, void *user, int n_inputs,
+                                       ls_tensor *const *inputs, int n_outputs, ls_tensor **out_outputs) LS_MUST_USE;
 
 /* A model made ready for one session: weights on its device, which all runners of the model there share, whatever session or thread they are
  * of; and compiled programs.

@@ -38,6 +38,8 @@ LS_API ls_var *ls_params_find(const ls_params *params, const char *name);
 /* The value of a parameter, made if it is new; its dtype and shape must agree if it is not. */
 LS_API ls_tensor *ls_param(ls_session *session, ls_params *params, const char *name, ls_dtype dtype, ls_shape shape, ls_init init,
                            int64_t fan_in);
+/* The same with the array's dtype (f32) and shape, and its elements as first values. */
+LS_API ls_tensor *ls_param_of(ls_session *session, ls_params *params, const char *name, const ls_data *first);
 /* Loads every parameter from a file of named arrays (io.h); names, dtypes and shapes must agree. Names that
  * are not in the file, and arrays that are no parameter, are errors that name them. Nothing changes unless
  * all of it can. */

@@ -130,8 +130,15 @@ static ls_status get_array(ls_archive *archive, const char *path, const char *na
     return LS_OK;
 }
 
+/* How a parameter starts. */
+typedef struct start {
+    ls_init init;
+    double fan_in;
+    const ls_data *first; /* else NULL: by `init` */
+} start;
+
 /* A new parameter's variable; NULL: the session has the error. */
-static ls_var *make_var(ls_session *s, ls_params *params, const char *name, const ls_shape *shape, int64_t n, ls_init init, double fan_in) {
+static ls_var *make_var(ls_session *s, ls_params *params, const char *name, const ls_shape *shape, int64_t n, const start *how) {
     if (params->archive) {
         ls_data *data = NULL;
         ls_error err = {.code = LS_OK};
@@ -142,18 +149,20 @@ static ls_var *make_var(ls_session *s, ls_params *params, const char *name, cons
         ls_data_release(data);
         return var;
     }
+    if (how->first) {
+        return ls_var_create(s, name, LS_F32, *shape, ls_data_bytes(how->first));
+    }
     float *values = ls_alloc(params->heap, sizeof *values * (size_t)(n + 1));
     if (!values) {
         return ls_session_set_error(s, LS_ERR_MEMORY, "parameter \"%s\": out of memory", name), NULL;
     }
-    initial(params, name, init, fan_in, values, n);
+    initial(params, name, how->init, how->fan_in, values, n);
     ls_var *var = ls_var_create(s, name, LS_F32, *shape, values);
     ls_free(params->heap, values);
     return var;
 }
 
-ls_tensor *ls_param(ls_session *s, ls_params *params, const char *name, ls_dtype dtype, ls_shape shape,
-                    ls_init init, int64_t fan_in) {
+static ls_tensor *param(ls_session *s, ls_params *params, const char *name, ls_dtype dtype, ls_shape shape, const start *how) {
     ls_var *var = ls_params_find(params, name);
     int64_t n;
     if (var) {
@@ -170,7 +179,7 @@ ls_tensor *ls_param(ls_session *s, ls_params *params, const char *name, ls_dtype
                                     name),
                NULL;
     }
-    var = make_var(s, params, name, &shape, n, init, fan_in > 0 ? (double)fan_in : 1);
+    var = make_var(s, params, name, &shape, n, how);
     if (!var) {
         return NULL;
     }
@@ -179,6 +188,16 @@ ls_tensor *ls_param(ls_session *s, ls_params *params, const char *name, ls_dtype
         return ls_session_set_error(s, LS_ERR_MEMORY, "parameter \"%s\": out of memory", name), NULL;
     }
     return ls_var_value(s, var);
+}
+
+ls_tensor *ls_param(ls_session *s, ls_params *params, const char *name, ls_dtype dtype, ls_shape shape,
+                    ls_init init, int64_t fan_in) {
+    return param(s, params, name, dtype, shape, &(start){init, fan_in > 0 ? (double)fan_in : 1, NULL});
+}
+
+ls_tensor *ls_param_of(ls_session *s, ls_params *params, const char *name, const ls_data *first) {
+    ls_shape shape = ls_shape_make(ls_data_rank(first), ls_data_dims(first));
+    return param(s, params, name, ls_data_dtype(first), shape, &(start){LS_INIT_ZEROS, 1, first});
 }
 
 /* ---- files ---- */

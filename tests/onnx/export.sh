@@ -1,8 +1,9 @@
 #!/bin/sh
-# export.sh LOCKSTEP TREE [TEST_EXPORT]: a network is trained, saved and exported; the file gives the bits that the network gives, on cpu and on ref, and what ONNX
-# Runtime computes of it and of the networks that TEST_EXPORT writes (where that is here) lies inside the bound. Wrong words are refused.
+# export.sh LOCKSTEP TREE FINETUNE [TEST_EXPORT]: a network is trained, saved and exported; the file gives the bits that the network gives, on cpu and on ref, and what ONNX
+# Runtime computes of it and of the networks that TEST_EXPORT writes (where that is here) lies inside the bound. Wrong words are refused. FINETUNE (the example) trains the
+# file further.
 set -u
-lockstep=$(realpath "$1") tree=$(cd "$2" && pwd) networks=${3:+$(realpath "$3")}
+lockstep=$(realpath "$1") tree=$(cd "$2" && pwd) finetune=$(realpath "$3") networks=${4:+$(realpath "$4")}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 export LC_ALL=C LOCKSTEP_THREADS=1
@@ -55,6 +56,15 @@ grep -q 'images float \[batch,1,28,28\]' out && grep -q 'logits float \[batch,10
 "$lockstep" export mnist:cnn --output cnn.onnx --dim batch=2 >out 2>err || complain "export mnist:cnn: $(cat out err)"
 "$lockstep" inspect cnn.onnx >out 2>err
 grep -q 'images float \[2,1,28,28\]' out || complain "ports of a fixed batch: $(cat out err)"
+
+if [ -d "$tree/build/data/fashion" ]; then
+    "$finetune" small.onnx "$tree/build/data/fashion" further.onnx >out 2>err || complain "finetune_onnx: $(cat out err)"
+    grep -q '^8 parameters; loss .*, after 200 steps' out || complain "finetune_onnx: $(cat out err)"
+    "$lockstep" verify further.onnx --devices cpu >out 2>err || complain "verify further.onnx: $(cat out err)"
+    [ "$(sha further.onnx --input x=random:3)" != "$(sha small.onnx --input images=random:3)" ] || complain "further training changed nothing"
+else
+    echo "without finetune_onnx, whose images are not here (make data)"
+fi
 
 bad 'expected a network' --output x.onnx
 bad 'expected --output FILE.onnx' mnist:small

@@ -38,6 +38,7 @@ static ls_status initializer(ls_onnx_run *run, const char *name, ls_onnx_value *
     }
     if (*out) {
         (*out)->name = t ? t->name : sparse->values->name;
+        LS_TRY(err, ls_onnx_train_initializer(run->base, *out, err));
     }
     return !*out || ls_map_put(&run->base->constants, ls_onnx_hash_name(name), name, *out) ? LS_OK : LS_FAIL_MEMORY(err, name);
 }

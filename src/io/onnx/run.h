@@ -15,6 +15,13 @@ ls_device *ls_onnx_weights_device(const ls_onnx_weights *weights);
 ls_status ls_onnx_weights_get(ls_onnx_weights *weights, ls_session *session, const void *place, const ls_data *data, ls_tensor **out_tensor,
                               ls_error *err) LS_MUST_USE;
 
+/* That initialisers are parameters. */
+typedef struct ls_onnx_training {
+    ls_params *params;
+    ls_param_choice choose; /* NULL: all that can be */
+    void *user;
+} ls_onnx_training;
+
 /* What outlives a run: the values of initialisers and of all that follows from them alone. */
 typedef struct ls_onnx_base {
     ls_model *model;
@@ -25,6 +32,8 @@ typedef struct ls_onnx_base {
     ls_arena arena;
     bool checked;        /* the model's operators were looked up: all are there */
     ls_map constants;    /* names of the model's graph to ls_onnx_value */
+    const ls_onnx_training *training; /* the caller's; NULL: initialisers are constants */
+    ls_map roles;        /* initialisers' names, for it (trainable.c) */
     LS_ARRAY(ls_data *) data;
     LS_ARRAY(ls_tensor *) tensors;
 } ls_onnx_base;
@@ -45,6 +54,11 @@ struct ls_onnx_run {
 
 ls_status ls_onnx_base_create(ls_session *session, ls_model *model, ls_onnx_base **out_base, ls_error *err) LS_MUST_USE;
 void ls_onnx_base_destroy(ls_onnx_base *base);
+
+/* From now on initialisers that are weights are parameters. (trainable.c) */
+ls_status ls_onnx_train(ls_onnx_base *base, const ls_onnx_training *training, ls_error *err) LS_MUST_USE;
+/* The value of an initialiser becomes that of its parameter, if it is to be trained. */
+ls_status ls_onnx_train_initializer(ls_onnx_base *base, ls_onnx_value *v, ls_error *err) LS_MUST_USE;
 
 /* The session's error becomes *err, and the session is as before. */
 ls_status ls_onnx_take_error(ls_session *session, ls_error *err);

@@ -18,6 +18,7 @@ ls_status ls_onnx_base_create(ls_session *session, ls_model *model, ls_onnx_base
     b->session = session;
     ls_arena_init(&b->arena, heap);
     ls_map_init(&b->constants, heap, ls_onnx_same_name);
+    ls_map_init(&b->roles, heap, ls_onnx_same_name);
     ls_status status = ls_device_open(context, "cpu", &cpu, err);
     status = status == LS_OK ? ls_session_create(context, cpu, &b->host, err) : status;
     status = status == LS_OK ? ls_onnx_weights_acquire(model, ls_session_device(session), &b->weights, err) : status;
@@ -42,6 +43,7 @@ void ls_onnx_base_destroy(ls_onnx_base *b) {
     ls_array_free(b->heap, &b->tensors);
     ls_array_free(b->heap, &b->data);
     ls_map_free(&b->constants);
+    ls_map_free(&b->roles);
     ls_arena_free(&b->arena);
     ls_session_destroy(b->host);
     ls_onnx_weights_release(b->weights);
@@ -191,7 +193,8 @@ ls_status ls_onnx_session_fails(ls_session *s, const ls_error *err) {
     return err->code;
 }
 
-ls_status ls_model_build(ls_session *session, ls_model *model, int n_inputs, ls_tensor *const *inputs, int n_outputs, ls_tensor **out_outputs) {
+static ls_status build_model(ls_session *session, ls_model *model, const ls_onnx_training *training, int n_inputs, ls_tensor *const *inputs,
+                             int n_outputs, ls_tensor **out_outputs) {
     ls_error err = {.code = LS_OK};
     ls_onnx_base *base = NULL;
     ls_onnx_run run;
@@ -201,6 +204,7 @@ ls_status ls_model_build(ls_session *session, ls_model *model, int n_inputs, ls_
         return ls_onnx_session_fails(session, &err);
     }
     ls_status status = ls_onnx_base_create(session, model, &base, &err);
+    status = status == LS_OK && training ? ls_onnx_train(base, training, &err) : status;
     if (status == LS_OK && (status = ls_onnx_run_begin(&run, base, true, &err)) == LS_OK) {
         status = build(&run, n_inputs, inputs, n_outputs, out_outputs, &err);
         for (int i = 0; i < n_outputs && status == LS_OK; i++) {
@@ -210,6 +214,16 @@ ls_status ls_model_build(ls_session *session, ls_model *model, int n_inputs, ls_
     }
     ls_onnx_base_destroy(base);
     return status == LS_OK ? LS_OK : ls_onnx_session_fails(session, &err);
+}
+
+ls_status ls_model_build(ls_session *session, ls_model *model, int n_inputs, ls_tensor *const *inputs, int n_outputs, ls_tensor **out_outputs) {
+    return build_model(session, model, NULL, n_inputs, inputs, n_outputs, out_outputs);
+}
+
+ls_status ls_model_build_params(ls_session *session, ls_model *model, ls_params *params, ls_param_choice choose, void *user, int n_inputs,
+                                ls_tensor *const *inputs, int n_outputs, ls_tensor **out_outputs) {
+    const ls_onnx_training training = {params, choose, user};
+    return build_model(session, model, &training, n_inputs, inputs, n_outputs, out_outputs);
 }
 
 /* ---- runners ---- */
