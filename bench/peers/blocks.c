@@ -135,8 +135,7 @@ static void split(const bench_case *c, const uint8_t *from, uint8_t *codes, floa
     }
 }
 
-void *bench_encode_blocks(const bench_case *c, size_t *out_size, char *reason, size_t room) {
-    (void)reason, (void)room;
+void *bench_encode_blocks(const bench_case *c, int accuracy, size_t *out_size) {
     int64_t blocks = c->k / LS_QUANT_BLOCK;
     uint8_t *ours = quantised(c, kind_of(c)), *codes = bench_memory((size_t)(c->n * blocks * 4 * c->bits));
     float *scales = bench_memory((size_t)(c->n * blocks) * 4);
@@ -151,7 +150,7 @@ void *bench_encode_blocks(const bench_case *c, size_t *out_size, char *reason, s
     attribute(&node, "N", c->n);
     attribute(&node, "bits", c->bits);
     attribute(&node, "block_size", LS_QUANT_BLOCK);
-    attribute(&node, "accuracy_level", 4); /* x in 8 bits */
+    attribute(&node, "accuracy_level", accuracy);
     text(&node, 7, "com.microsoft");
     part(&graph, 1, &node);
     text(&graph, 2, "blocks");

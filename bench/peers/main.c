@@ -22,7 +22,8 @@ enum { MOST_ROUNDS = 51, MOST_GROUPS = 16, MOST_ROWS = 64, WARM = 6 };
 static const double ROUND_SECONDS = 0.02;
 
 const bench_engine *const bench_engines[] = {&bench_locked,       &bench_fast,     &bench_reduced,     &bench_onednn,
-                                             &bench_onednn_plain, &bench_openblas, &bench_onnxruntime, &bench_pytorch, NULL};
+                                             &bench_onednn_plain, &bench_openblas, &bench_onnxruntime, &bench_onnxruntime_f32,
+                                             &bench_pytorch,      NULL};
 enum { LOCKED, FAST, REDUCED, FIRST_PEER };
 char **bench_arguments;
 
@@ -312,8 +313,8 @@ static bool parse(int argc, char **argv, options *o) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const about[] = {NULL, NULL, NULL, bench_onednn_about, bench_onednn_about, bench_openblas_about,
-                                        bench_onnxruntime_about, bench_pytorch_about};
+    static const char *const about[] = {NULL, NULL, NULL, bench_onednn_about, NULL, bench_openblas_about,
+                                        bench_onnxruntime_about, NULL, bench_pytorch_about};
     options o = {.rounds = 5, .threads = {1, 2}, .n_threads = 2};
     bool found[BENCH_MOST_ENGINES];
     char reason[400], date[40];
@@ -336,7 +337,7 @@ int main(int argc, char **argv) {
     strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", gmtime(&now));
     printf("%s, %d interleaved rounds, each at least %.0f ms; ", date, o.rounds, ROUND_SECONDS * 1e3);
     for (int i = FIRST_PEER; bench_engines[i]; i++) {
-        if (found[i] && bench_engines[i] != &bench_onednn_plain) {
+        if (found[i] && about[i]) {
             printf("%s %s; ", bench_engines[i]->name, about[i]);
         }
     }

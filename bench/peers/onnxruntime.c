@@ -57,6 +57,9 @@ static bool fine(void *status, char *reason, size_t room) {
 }
 
 static bool find(char *reason, size_t room) {
+    if (api) {
+        return true;
+    }
     void *library = dlopen(bench_onnxruntime_path, RTLD_NOW | RTLD_LOCAL);
     const api_base *(*base)(void) = NULL;
     if (library) {
@@ -131,13 +134,13 @@ static int dims_of(const bench_case *c, int which, int64_t *d) {
     return rank;
 }
 
-static bool prepare(bench_state *s, int threads, char *reason, size_t room) {
+static bool prepare(bench_state *s, int threads, int accuracy, char *reason, size_t room) {
     const bench_case *c = s->c;
     static const char *const names[] = {"x", "w"};
     size_t size = 0;
     int64_t d[8];
     void *options = NULL;
-    s->file = c->kind == BENCH_BLOCKS ? bench_encode_blocks(c, &size, reason, room) : bench_encode(c, &size, reason, room);
+    s->file = c->kind == BENCH_BLOCKS ? bench_encode_blocks(c, accuracy, &size) : bench_encode(c, &size, reason, room);
     if (!s->file || !fine(CALL(CREATE_OPTIONS, fn_make)(&options), reason, room)) {
         return false;
     }
@@ -166,13 +169,12 @@ static void *compute(bench_state *s) {
 }
 
 static bench_state *open_case(const bench_engine *e, const bench_case *c, int threads, char *reason, size_t room) {
-    (void)e;
-    if (c->kind == BENCH_TRAIN) {
+    if (c->kind == BENCH_TRAIN || (e == &bench_onnxruntime_f32 && c->kind != BENCH_BLOCKS)) {
         return NULL;
     }
     bench_state *s = bench_memory(sizeof *s);
     s->c = c;
-    if (!prepare(s, threads, reason, room) || !fine(compute(s), reason, room)) {
+    if (!prepare(s, threads, e->variant, reason, room) || !fine(compute(s), reason, room)) {
         close_state(s);
         return NULL;
     }
@@ -195,4 +197,5 @@ static double digest(bench_state *s) {
     return bench_digest(s->y, bench_elements(s->c, 2));
 }
 
-const bench_engine bench_onnxruntime = {"ONNX Runtime", false, find, open_case, run, digest, close_state, 0};
+const bench_engine bench_onnxruntime = {"ONNX Runtime", false, find, open_case, run, digest, close_state, 4};
+const bench_engine bench_onnxruntime_f32 = {"ONNX Runtime, x in f32", false, find, open_case, run, digest, close_state, 0};

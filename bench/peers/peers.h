@@ -71,9 +71,9 @@ typedef struct bench_engine {
 } bench_engine;
 
 extern const bench_engine bench_locked, bench_fast, bench_reduced, bench_onednn, bench_onednn_plain, bench_openblas, bench_onnxruntime,
-    bench_pytorch;
+    bench_onnxruntime_f32, bench_pytorch;
 extern const bench_engine *const bench_engines[]; /* ends in NULL */
-enum { BENCH_MOST_ENGINES = 9 };
+enum { BENCH_MOST_ENGINES = 10 };
 /* What was found, for the report. */
 extern char bench_openblas_about[80], bench_onednn_about[80], bench_onnxruntime_about[80], bench_pytorch_about[80];
 
@@ -85,6 +85,6 @@ extern char **bench_arguments; /* argv: OpenBLAS may have to be told its core, w
 void *bench_encode(const bench_case *c, size_t *out_size, char *reason, size_t room);
 /* blocks.c: BENCH_BLOCKS as a tensor, and as a file for ONNX Runtime. */
 ls_tensor *bench_blocks(ls_session *s, const bench_case *c, ls_tensor *x);
-void *bench_encode_blocks(const bench_case *c, size_t *out_size, char *reason, size_t room);
+void *bench_encode_blocks(const bench_case *c, int accuracy, size_t *out_size); /* 0: f32; 4: x in 8 bits */
 
 #endif
