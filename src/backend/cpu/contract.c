@@ -462,20 +462,59 @@ static size_t workspace(const ls_gemm *g, const ls_gemm_phase *gemm, size_t pack
     return bytes + ls_gemm_workspace(&planned);
 }
 
+enum {
+    KEPT_TURNED = 2, /* added to the side: what is kept besides its panels */
+    TURNED_ROWS = 16
+};
+
+/* The matrix of a product with a vector whose rows lie along k, kept with its columns there: a sum a lane, none across lanes. Where it
+ * is larger than the cache, memory is the limit either way. */
+static void use_turned(ls_gemm_launch *launch, ls_gemm *g, int s) {
+    const ls_cpu_device *d = launch->kernel->binary->device;
+    ls_gemm_operand *o = s ? &g->b : &g->a;
+    int64_t extent = s ? g->n : g->m, bytes = extent * g->k * (int64_t)sizeof(float);
+    if (!launch->phase->gemm->side[s].view || o->dtype != LS_GEMM_F32 || o->stride_k != 1 || extent < TURNED_ROWS ||
+        bytes > d->cpu.l2_bytes / 2) {
+        return;
+    }
+    ls_kept *kept = ls_kept_find(launch->kernel->binary->device, launch->kernel->launch, launch->phase->gemm->side[s].buffer,
+                                 launch->phase, KEPT_TURNED + s, (size_t)bytes);
+    if (!kept) {
+        return;
+    }
+    if (!kept->ready) {
+        for (int64_t i = 0; i < extent; i++) {
+            for (int64_t p = 0; p < g->k; p++) {
+                ((float *)kept->data)[p * extent + i] = ((const float *)o->data)[i * o->stride_i + p];
+            }
+        }
+        kept->ready = true;
+    }
+    o->data = kept->data;
+    o->stride_i = 1;
+    o->stride_k = extent;
+}
+
 /* Sets operands that were packed by an earlier launch, or packs them now to be kept. */
 static void use_kept(ls_gemm_launch *launch, ls_gemm *g) {
     const ls_kernel_run *kernel = launch->kernel;
     const ls_gemm_phase *gemm = launch->phase->gemm;
-    if (gemm->batch.n || g->m < 2 || g->n < 2 || g->k < 1) {
+    if (gemm->batch.n || g->k < 1) {
         return;
     }
     for (int s = 0; s < 2; s++) {
         const ls_contract_side *side = &gemm->side[s];
         ls_gemm_operand *o = s ? &g->b : &g->a;
-        int64_t extent = s ? g->n : g->m;
+        int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n;
         ls_gemm_side which = s ? LS_GEMM_B : LS_GEMM_A;
-        if (!side->affine || !side->fixed || o->absent || kernel->binary->spec.args[side->buffer].written ||
-            (side->view && ls_gemm_reads_directly(g, which))) {
+        if (!side->affine || !side->fixed || o->absent || kernel->binary->spec.args[side->buffer].written || extent < 2) {
+            continue;
+        }
+        if (other < 2) {
+            use_turned(launch, g, s);
+            continue;
+        }
+        if (side->view && ls_gemm_reads_directly(g, which)) {
             continue;
         }
         ls_kept *kept = ls_kept_find(kernel->binary->device, kernel->launch, side->buffer, launch->phase, s,
