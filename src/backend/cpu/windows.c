@@ -597,7 +597,8 @@ static void window_task(void *ctx, long task, int worker) {
     float *image = (float *)(void *)(r->memory + (size_t)worker * r->worker_bytes);
     float *c = image + w->planes * w->plane + SLACK;
     ls_gemm_worker *launch_worker = &r->launch->workers[worker];
-    if (!launch_worker->image_clear) { /* a worker's tasks pad at the same places */
+    bool cut = w->n_dims - w->outer == 1 && w->bands > 1; /* bands of the lines themselves end at padding or do not */
+    if (!launch_worker->image_clear || cut) {             /* else a worker's tasks pad inside lines at the same places */
         memset(image, 0, (size_t)(w->planes * w->plane + SLACK) * 4);
         launch_worker->image_clear = true;
     }
