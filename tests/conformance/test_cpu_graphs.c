@@ -185,6 +185,33 @@ static void rows(void **state) {
     }
 }
 
+/* Transposed loads, alone and with operations on them, in every order of three axes. */
+static int build_turns(ls_session *s, ls_rng *rng, const void *param, ls_tensor **roots) {
+    const int64_t *p = param;
+    static const int orders[4][3] = {{0, 2, 1}, {1, 2, 0}, {2, 1, 0}, {2, 0, 1}};
+    static const ls_dtype dtypes[] = {LS_F32, LS_F32, LS_F16, LS_F64, LS_I32};
+    ls_shape shape = LS_SHAPE(p[0], p[1], p[2]);
+    ls_dtype dtype = dtypes[p[3]];
+    ls_tensor *x = random_tensor(s, rng, dtype, shape), *other = tame_tensor(s, rng, dtype, shape);
+    for (int i = 0; i < 4; i++) {
+        ls_tensor *y = ls_permute(s, x, orders[i]), *z = ls_permute(s, other, orders[i]);
+        roots[2 * i] = y;
+        roots[2 * i + 1] = ls_add(s, ls_neg(s, z), ls_full(s, dtype, LS_SHAPE(1), 1.0));
+    }
+    return 8;
+}
+
+static void turns(void **state) {
+    static const int64_t cases[][4] = {{1, 33, 70, 0},  {5, 64, 129, 1}, {3, 17, 16, 0}, {16, 200, 3, 0},
+                                       {130, 9, 20, 1}, {2, 160, 40, 2}, {2, 40, 150, 3}, {3, 150, 36, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "turns of %lldx%lldx%lld", (long long)cases[i][0], (long long)cases[i][1],
+                 (long long)cases[i][2]);
+        check_case(*state, build_turns, 7 + i, cases[i], what, true);
+    }
+}
+
 static int setup(void **state) {
     static worlds all;
     worlds_open(&all);
@@ -197,6 +224,7 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_graphs), cmocka_unit_test(rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_graphs), cmocka_unit_test(rows),
+                                       cmocka_unit_test(turns)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

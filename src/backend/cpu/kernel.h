@@ -106,6 +106,14 @@ typedef struct ls_kernel_run {
 
 /* phase.c: plans the phases of a spec; the binary's arena and spec are set. */
 ls_status ls_phases_plan(ls_kernel_binary *binary, const char *strategy, ls_error *err) LS_MUST_USE;
+/* Points [first, first + n) of a phase's space on one worker. */
+typedef struct ls_phase_task {
+    ls_kernel_run *kernel;
+    const ls_phase *phase;
+    char *scratch; /* the worker's */
+    int64_t first, n;
+} ls_phase_task;
+
 /* band.c: the axes that all values with bound axes and all stores of a spec begin with; none where phases cannot be
  * taken in blocks of those, or there are too few points for the threads. */
 void ls_band_choose(const ls_kernel_binary *binary, ls_band *out_band);
@@ -116,19 +124,20 @@ bool ls_band_plan(ls_kernel_binary *binary);
 void ls_band_run(ls_kernel_run *kernel);
 void ls_band_print(ls_text *out, const ls_kernel_binary *binary);
 
+/* patch.c: sets `patch` of a STORE phase, and what its transposed loads take. */
+void ls_patch_plan(const ls_spec *spec, ls_phase *phase);
+/* Points of one of the patch's rows. */
+int64_t ls_patch_row(const ls_kernel_run *kernel, const ls_phase *phase);
+/* The points of a task, a multiple of those; `extra` is the phase's. */
+void ls_patch_run(ls_run *run, const ls_phase_task *task, char *extra);
+
 /* launch.c: does all phases. */
 enum { LS_SMALL_WORK = 1 << 15 }; /* not worth a second thread; in lanes times instructions, 0.5 ns each at most */
 ls_status ls_phases_run(ls_kernel_run *kernel, ls_error *err) LS_MUST_USE;
 /* How many points a task gets, a multiple of `grain`. */
 int64_t ls_task_points(const ls_cpu_device *device, int64_t points, int64_t grain, double work);
 
-/* fold.c, line.c: points [first, first + n) of a phase's space on one worker. */
-typedef struct ls_phase_task {
-    ls_kernel_run *kernel;
-    const ls_phase *phase;
-    char *scratch; /* the worker's */
-    int64_t first, n;
-} ls_phase_task;
+/* fold.c, line.c. */
 void ls_phase_points(const ls_phase_task *task); /* whatever the kind; launch.c */
 void ls_phase_rows(const ls_phase_task *task);
 void ls_phase_columns(const ls_phase_task *task);

@@ -1,7 +1,7 @@
 /* Running the phases of a launch: how their points are cut into tasks, and in which order a task takes them. */
 #include "backend/cpu/kernel.h"
 
-enum { TASKS_A_WORKER = 4, PATCH_ROWS = 16, PATCH_LANES = 128 };
+enum { TASKS_A_WORKER = 4 };
 
 typedef struct phase_run {
     ls_kernel_run *kernel;
@@ -9,36 +9,13 @@ typedef struct phase_run {
     int64_t points, part; /* of a task */
 } phase_run;
 
-/* Points of the lane axes inside of the patch's axis: one of its rows. */
-static int64_t patch_row(const ls_kernel_run *kernel, const ls_phase *phase) {
-    int64_t n = 1;
-    for (int i = phase->patch + 1; i < phase->finish.n_lane_axes; i++) {
-        n *= kernel->extents[phase->finish.lane_axes[i]];
-    }
-    return n;
-}
-
-/* Rows [first, first + n) of the patch's axis, a few at a time, in strips. */
-static void run_patches(ls_run *run, const ls_phase_task *task, int64_t row) {
-    int64_t rows = task->n / row;
-    for (int64_t r0 = 0; r0 < rows; r0 += PATCH_ROWS) {
-        int64_t end = r0 + PATCH_ROWS < rows ? r0 + PATCH_ROWS : rows;
-        for (int64_t at = 0; at < row; at += PATCH_LANES) {
-            for (int64_t r = r0; r < end; r++) {
-                ls_run_lanes(run, task->first + r * row + at,
-                             row - at < PATCH_LANES ? row - at : PATCH_LANES);
-            }
-        }
-    }
-}
-
 static void run_store_points(const ls_phase_task *task) {
     ls_run run;
     size_t offset = 0;
     ls_phase_begin(task, &task->phase->finish, &offset, &run);
     ls_run_point(&run);
     if (task->phase->patch >= 0) {
-        run_patches(&run, task, patch_row(task->kernel, task->phase));
+        ls_patch_run(&run, task, task->scratch + offset);
         return;
     }
     const ls_program *finish = &task->phase->finish;
@@ -117,7 +94,7 @@ static ls_status run_phase(ls_kernel_run *kernel, const ls_phase *phase, ls_erro
                 phase->kind == LS_PHASE_SORT || phase->kind == LS_PHASE_SCAN_LINES;
     double work = (double)r.points * (double)phase->cost;
     int64_t grain = rows                                                 ? 1
-                    : phase->kind == LS_PHASE_STORE && phase->patch >= 0 ? patch_row(kernel, phase)
+                    : phase->kind == LS_PHASE_STORE && phase->patch >= 0 ? ls_patch_row(kernel, phase)
                                                                          : LS_TILE;
     if (phase->serial || d->threads == 1 || work < LS_SMALL_WORK || r.points <= grain) {
         run_points(&r, 0, r.points, 0);

@@ -396,32 +396,6 @@ static int free_axes(const ls_spec *spec, const ls_value *v, uint8_t *axes) {
     return n;
 }
 
-/* A load that strides far from lane to lane, but is contiguous along a lane axis further out, is best read in
- * patches: the cache lines it touches serve the next points of that axis. */
-static int transposed_axis(const ls_spec *spec, const ls_program *p) {
-    for (int i = 0; i < p->n_instrs[LS_SECTION_LANES]; i++) {
-        const ls_instr *in = &p->instrs[LS_SECTION_LANES][i];
-        if (in->op != LS_TILE_OP_LOAD || p->accesses[in->access].n_tables ||
-            p->accesses[in->access].n_dims < 2) {
-            continue;
-        }
-        const ls_access *a = &p->accesses[in->access];
-        const ls_access_dim *last = &a->dims[a->n_dims - 1];
-        int64_t stride = last->stride < 0 ? -last->stride : last->stride;
-        int64_t row = 1;
-        for (int d = a->n_dims - 1; d >= 0 && stride >= 16; d--) {
-            if (row >= LS_TILE && a->dims[d].stride == 1 &&
-                ls_dim_bound(spec->extents_of_axes[p->lane_axes[a->dims[d].last]]) >= 8) {
-                return a->dims[d].last;
-            }
-            for (int j = a->dims[d].first; j <= a->dims[d].last; j++) {
-                row *= ls_dim_bound(spec->extents_of_axes[p->lane_axes[j]]);
-            }
-        }
-    }
-    return -1;
-}
-
 /* The lane axis from which on all that is loaded lies in runs, where those are long enough for tiles of their own. */
 static int row_axis(const ls_spec *spec, const ls_program *p) {
     int row = p->row_axes;
@@ -452,7 +426,7 @@ static ls_status plan_stores(planner *p, int first, int end, int32_t fused) {
     phase->n_axes = s->n_axes;
     memcpy(phase->axes, s->axes, (size_t)s->n_axes);
     LS_TRY(p->err, plan_finish(p, phase, s->n_axes, s->axes, first, end));
-    phase->patch = phase->serial ? -1 : transposed_axis(p->spec, &phase->finish);
+    ls_patch_plan(p->spec, phase);
     phase->row = row_axis(p->spec, &phase->finish);
     return LS_OK;
 }

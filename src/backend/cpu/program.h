@@ -27,7 +27,10 @@ enum {
     LS_ACCESS_TABLES = 4,
     LS_TABLE_LIMIT = 1 << 15, /* entries of one table */
     LS_TABLE_AXES = 8,
-    LS_PATTERN_LANES = 64
+    LS_PATTERN_LANES = 64,
+    LS_PATCH_ROWS = 16,
+    LS_PATCH_LANES = 128,
+    LS_PATCH_BYTES = LS_PATCH_ROWS * LS_PATCH_LANES * 4
 };
 #define LS_TABLE_ABSENT INT32_MIN
 
@@ -89,6 +92,7 @@ typedef struct ls_access {
     int pattern_dims; /* how many groups those are */
     int32_t pattern[LS_PATTERN_LANES]; /* their offsets */
     uint64_t fill; /* bits of an absent element, stored form */
+    uint8_t patch; /* 1 + which of a run's patches has it transposed, or 0 */
 } ls_access;
 
 typedef enum ls_tile_op {
@@ -205,6 +209,7 @@ typedef struct ls_run {
     void **regs;  /* [n_regs], current places */
     char *memory; /* registers */
     _Atomic int64_t *out_of_range;
+    char *patches; /* of transposed loads: the row at work, one LS_PATCH_BYTES after another; or NULL */
     int64_t row_lane, row_inner; /* the place of the first lane in its row, and lanes of a row */
     int64_t expanded;            /* the row that ROWS registers hold in all lanes, or -1 */
     bool empty; /* what it would reduce has no elements: nobody reads what it computes */
@@ -217,6 +222,9 @@ void ls_run_begin(ls_run *run, const ls_program *program, void *memory);
 void ls_run_point(ls_run *run);
 /* Does lanes [first, first + n), n <= LS_TILE. */
 void ls_run_lanes(ls_run *run, int64_t first, int64_t n);
+/* Moves to a lane without doing anything; the element there of an access without tables. */
+void ls_run_seek(ls_run *run, int64_t first);
+int64_t ls_run_place(const ls_run *run, const ls_access *access);
 int64_t ls_run_lane_count(const ls_run *run);
 static inline void *ls_run_reg(const ls_run *run, int16_t reg) {
     return run->regs[reg];

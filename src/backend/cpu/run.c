@@ -297,6 +297,10 @@ static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
         run->regs[in->dst] = range_start(run, a, lane);
         return;
     }
+    if (a->patch && run->patches) {
+        run->regs[in->dst] = run->patches + (a->patch - 1) * LS_PATCH_BYTES;
+        return;
+    }
     walk_begin(&w, run, a, n);
     const char *src = run->buffers[a->buffer];
     char *own = run->memory + run->program->reg_offsets[in->dst];
@@ -587,6 +591,7 @@ void ls_run_begin(ls_run *run, const ls_program *program, void *memory) {
     }
     memset(run->coords, 0, sizeof run->coords);
     run->expanded = -1;
+    run->patches = NULL;
     run_once(run, LS_SECTION_LAUNCH);
 }
 
@@ -614,9 +619,8 @@ static void run_rows(ls_run *run, int64_t first, int64_t n) {
     }
 }
 
-void ls_run_lanes(ls_run *run, int64_t first, int64_t n) {
+void ls_run_seek(ls_run *run, int64_t first) {
     const ls_program *p = run->program;
-    int64_t at = first;
     for (int i = p->n_lane_axes - 1; i >= 0; i--) {
         int64_t extent = run->extents[p->lane_axes[i]];
         if (i == 0) {
@@ -632,8 +636,18 @@ void ls_run_lanes(ls_run *run, int64_t first, int64_t n) {
             first = q;
         }
     }
-    if (p->row_axes) {
-        run_rows(run, at, n);
+}
+
+int64_t ls_run_place(const ls_run *run, const ls_access *access) {
+    walk w;
+    walk_begin(&w, run, access, 1);
+    return w.base;
+}
+
+void ls_run_lanes(ls_run *run, int64_t first, int64_t n) {
+    ls_run_seek(run, first);
+    if (run->program->row_axes) {
+        run_rows(run, first, n);
     }
     run_section(run, LS_SECTION_LANES, n);
 }

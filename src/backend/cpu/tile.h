@@ -66,6 +66,9 @@ typedef struct ls_tile_isa {
     void (*in_range)(uint8_t *mask, const int64_t *a, const int64_t *limit,
                      int64_t n);                                              /* mask &= 0 <= a < limit */
     void (*multiple)(uint8_t *mask, const int64_t *a, int64_t of, int64_t n); /* mask &= a % of == 0 */
+    /* dst[r * dst_stride + i] = src[i * src_stride + r] (4 bytes each); `canonical`: NaN of f32 are made so. */
+    void (*transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
+                      int64_t lanes, bool canonical);
     /* Sum, minimum, maximum of f32, or NULL: into the partials of a block (`first`: which hold nothing yet) those of
      * n <= LS_TILE lanes, and the halving of the partials, whose result is partials[0]. */
     void (*fold_f32[3])(float *partials, const float *x, int64_t n, bool first);

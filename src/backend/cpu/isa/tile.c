@@ -336,6 +336,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .iota = iota,
     .in_range = in_range,
     .multiple = multiple,
+    .transpose = LS_TILE_NAME(ls_tile_transpose),
     .fold_f32 = LS_TILE_FOLDS(ls_tile_fold),
     .halve_f32 = LS_TILE_FOLDS(ls_tile_halve),
     .arg_f32 = {argmin_f32, argmax_f32},

@@ -1,0 +1,106 @@
+/* Transposing blocks of 4-byte elements in registers: sixteen rows of sixteen where registers have that many lanes, four
+ * of four elsewhere. */
+#include "backend/cpu/isa/tile_isa.h"
+#include "base/half.h"
+#include <string.h>
+#if defined(LS_ISA_AVX512)
+#include <immintrin.h>
+#endif
+
+#if defined(LS_ISA_AVX512)
+#define LOW(a, b) _mm512_unpacklo_epi32(a, b)
+#define HIGH(a, b) _mm512_unpackhi_epi32(a, b)
+#define LOW2(a, b) _mm512_unpacklo_epi64(a, b)
+#define HIGH2(a, b) _mm512_unpackhi_epi64(a, b)
+/* Four lines become, in each quarter of u0..u3, the four lines' elements of one column. */
+#define FOUR(g, u0, u1, u2, u3)                                                                              \
+    {                                                                                                        \
+        __m512i a = LINE(g), b = LINE(g + 1), c = LINE(g + 2), d = LINE(g + 3);                              \
+        __m512i ab = LOW(a, b), ab2 = HIGH(a, b), cd = LOW(c, d), cd2 = HIGH(c, d);                          \
+        u0 = LOW2(ab, cd), u1 = HIGH2(ab, cd), u2 = LOW2(ab2, cd2), u3 = HIGH2(ab2, cd2);                    \
+    }
+#define LINE(i) _mm512_maskz_loadu_epi32((i) < lanes ? columns : 0, src + ((i) < lanes ? (i) * src_stride : 0))
+#define PUT(r, x)                                                                                            \
+    if ((r) < rows) {                                                                                        \
+        __m512i y = x;                                                                                       \
+        __m512 f = _mm512_castsi512_ps(y);                                                                   \
+        y = _mm512_mask_mov_epi32(y, _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q) & change, nan);                  \
+        _mm512_mask_storeu_epi32(dst + (r) * dst_stride, put, y);                                            \
+    }
+/* Columns c, c + 4, c + 8 and c + 12 from the c-th of each four lines. */
+#define COLUMNS(c, a, b, d, e)                                                                               \
+    {                                                                                                        \
+        __m512i even = _mm512_shuffle_i32x4(a, b, 0x88), even2 = _mm512_shuffle_i32x4(d, e, 0x88);           \
+        __m512i odd = _mm512_shuffle_i32x4(a, b, 0xdd), odd2 = _mm512_shuffle_i32x4(d, e, 0xdd);             \
+        PUT(c, _mm512_shuffle_i32x4(even, even2, 0x88))                                                      \
+        PUT(c + 4, _mm512_shuffle_i32x4(odd, odd2, 0x88))                                                    \
+        PUT(c + 8, _mm512_shuffle_i32x4(even, even2, 0xdd))                                                  \
+        PUT(c + 12, _mm512_shuffle_i32x4(odd, odd2, 0xdd))                                                   \
+    }
+static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
+                  int64_t lanes, bool canonical) {
+    __mmask16 columns = (__mmask16)((1u << rows) - 1), put = (__mmask16)((1u << lanes) - 1),
+              change = canonical ? 0xffff : 0;
+    const __m512i nan = _mm512_set1_epi32((int)LS_NAN_F32);
+    __m512i a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3;
+    FOUR(0, a0, a1, a2, a3)
+    FOUR(4, b0, b1, b2, b3)
+    FOUR(8, c0, c1, c2, c3)
+    FOUR(12, d0, d1, d2, d3)
+    COLUMNS(0, a0, b0, c0, d0)
+    COLUMNS(1, a1, b1, c1, d1)
+    COLUMNS(2, a2, b2, c2, d2)
+    COLUMNS(3, a3, b3, c3, d3)
+}
+enum { SIDE = 16 };
+#else
+static uint32_t one(uint32_t x, bool canonical) {
+    return canonical && (x & 0x7fffffffu) > 0x7f800000u ? LS_NAN_F32 : x;
+}
+
+typedef uint32_t four __attribute__((vector_size(16)));
+
+static four canonical4(four x, bool canonical) {
+    four nan = (four){LS_NAN_F32, LS_NAN_F32, LS_NAN_F32, LS_NAN_F32};
+    four is = (four)((x & 0x7fffffffu) > 0x7f800000u);
+    return canonical ? (nan & is) | (x & ~is) : x;
+}
+
+static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
+                  int64_t lanes, bool canonical) {
+    if (rows < 4 || lanes < 4) {
+        for (int64_t r = 0; r < rows; r++) {
+            for (int64_t i = 0; i < lanes; i++) {
+                dst[r * dst_stride + i] = one(src[i * src_stride + r], canonical);
+            }
+        }
+        return;
+    }
+    four a, b, c, d;
+    memcpy(&a, src, sizeof a);
+    memcpy(&b, src + src_stride, sizeof b);
+    memcpy(&c, src + 2 * src_stride, sizeof c);
+    memcpy(&d, src + 3 * src_stride, sizeof d);
+    four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    four cd = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd2 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    a = canonical4(__builtin_shufflevector(ab, cd, 0, 1, 4, 5), canonical);
+    b = canonical4(__builtin_shufflevector(ab, cd, 2, 3, 6, 7), canonical);
+    c = canonical4(__builtin_shufflevector(ab2, cd2, 0, 1, 4, 5), canonical);
+    d = canonical4(__builtin_shufflevector(ab2, cd2, 2, 3, 6, 7), canonical);
+    memcpy(dst, &a, sizeof a);
+    memcpy(dst + dst_stride, &b, sizeof b);
+    memcpy(dst + 2 * dst_stride, &c, sizeof c);
+    memcpy(dst + 3 * dst_stride, &d, sizeof d);
+}
+enum { SIDE = 4 };
+#endif
+
+void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
+                                     int64_t rows, int64_t lanes, bool canonical) {
+    for (int64_t i = 0; i < lanes; i += SIDE) {
+        for (int64_t r = 0; r < rows; r += SIDE) {
+            block(dst + r * dst_stride + i, dst_stride, src + i * src_stride + r, src_stride,
+                  rows - r < SIDE ? rows - r : SIDE, lanes - i < SIDE ? lanes - i : SIDE, canonical);
+        }
+    }
+}
