@@ -85,12 +85,12 @@ static void normal(ls_rng *rng, float *x, int n) {
 
 static void blocks_of_four_bits(void **state) {
     (void)state;
-    enum { M = 3, K = 40, N = 5, BLOCK = 16, BLOCKS = 3 };
-    static float a[M * K], scales[N * BLOCKS], bias[N];
-    static uint8_t codes[N * BLOCKS * BLOCK / 2], zeros[N * 2];
+    enum { M = 3, K = 40, N = 5 };
+    static float a[M * K], scales[N * 3], bias[N];
+    static uint8_t codes[N * 64 / 2], zeros[N * 2];
     ls_rng rng = {1, 0};
     normal(&rng, a, M * K);
-    normal(&rng, scales, N * BLOCKS);
+    normal(&rng, scales, N * 3);
     normal(&rng, bias, N);
     for (size_t i = 0; i < sizeof codes; i++) {
         codes[i] = (uint8_t)ls_rng_below(&rng, 256);
@@ -98,30 +98,31 @@ static void blocks_of_four_bits(void **state) {
     for (size_t i = 0; i < sizeof zeros; i++) {
         zeros[i] = (uint8_t)ls_rng_below(&rng, 256);
     }
-    for (int with_zeros = 0; with_zeros < 2; with_zeros++) {
+    for (int form = 0; form < 4; form++) { /* 32 is what `cpu` keeps in 4 bits */
+        int with_zeros = form % 2, block = form / 2 ? 32 : 16, blocks = (K + block - 1) / block, line = (blocks + 1) / 2;
         const operand in[] = {{ONNX_FLOAT, 2, {M, K}, a},
-                              {ONNX_UINT8, 3, {N, BLOCKS, BLOCK / 2}, codes},
-                              {ONNX_FLOAT, 1, {N * BLOCKS}, scales},
-                              {with_zeros ? ONNX_UINT8 : 0, 1, {N * 2}, zeros},
+                              {ONNX_UINT8, 3, {N, blocks, block / 2}, codes},
+                              {ONNX_FLOAT, 1, {N * blocks}, scales},
+                              {with_zeros ? ONNX_UINT8 : 0, 1, {N * line}, zeros},
                               {0, 0, {0}, NULL},
                               {ONNX_FLOAT, 1, {N}, bias}};
         Onnx__ModelProto *m = one_node("MatMulNBits", 6, in, 1, (int[]){ONNX_FLOAT});
         set_int(m, "K", K);
         set_int(m, "N", N);
         set_int(m, "bits", 4);
-        set_int(m, "block_size", BLOCK);
+        set_int(m, "block_size", block);
         ls_data *y;
         run(m, 6, in, &y);
         assert_int_equal(ls_data_numel(y), M * N);
         for (int i = 0; i < M * N; i++) {
             float sum = 0; /* K is below a chunk: one ascending sum */
             for (int k = 0; k < K; k++) {
-                int row = i % N, at = row * BLOCKS * BLOCK + k, zero = 8;
+                int row = i % N, at = row * blocks * block + k, zero = 8;
                 int code = codes[at / 2] >> (at % 2 * 4) & 15;
                 if (with_zeros) {
-                    zero = zeros[row * 2 + k / BLOCK / 2] >> (k / BLOCK % 2 * 4) & 15;
+                    zero = zeros[row * line + k / block / 2] >> (k / block % 2 * 4) & 15;
                 }
-                float w = (float)(code - zero) * scales[row * BLOCKS + k / BLOCK];
+                float w = (float)(code - zero) * scales[row * blocks + k / block];
                 sum = sum + a[i / N * K + k] * w;
             }
             assert_true(((const float *)ls_data_bytes(y))[i] == sum + bias[i % N]);

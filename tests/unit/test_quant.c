@@ -241,7 +241,7 @@ static void other_forms(void **state) {
     }
 }
 
-static const quant_case cases[] = {{1, 16, 32}, {1, 50, 544}, {3, 7, 64}, {1, 33, 1056}, {13, 40, 576}, {30, 65, 96}, {129, 48, 128}};
+static const quant_case cases[] = {{1, 16, 32}, {1, 50, 544}, {3, 7, 64}, {1, 33, 1056}, {2, 300, 64}, {13, 40, 576}, {30, 65, 96}, {129, 48, 128}};
 enum { CASES = sizeof cases / sizeof *cases };
 
 static void products(void **state) {

@@ -6,15 +6,19 @@
 #include "base/half.h"
 #include <string.h>
 
-enum { ROWS_PER_TASK = 128, MOST_ARGS = 6, LARGEST_CODE = 127 };
+enum {
+    ROWS_PER_TASK = 128,
+    MOST_ARGS = 6,
+    STRIP = 256 /* columns packed at a time */
+};
+enum { WIDE = 1, SINGLE = 2, REFUSED = 4 }; /* what a packing meets: codes beyond 4 bits, scales beyond f16, what is neither */
 
 struct ls_quant {
-    ls_program program; /* lanes along k; results: code and scale, as f32 */
+    ls_program program; /* lanes as those of the side's own; results: code and scale, as f32 */
     int n_args;
     uint8_t args[MOST_ARGS];
     int32_t value;
-    bool refused;   /* its values have not been what its form promises */
-    bool wide, f32; /* they have needed 8 bits, f32 scales */
+    unsigned met; /* WIDE, SINGLE, REFUSED: in packings so far */
 };
 
 /* ---- recognising ---- */
@@ -73,7 +77,8 @@ ls_status ls_quant_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int
     if (!is_codes(spec, codes) || !collect(spec, temps, &q, side->value) || !q.n_args) {
         return LS_OK;
     }
-    ls_program_builder *b = ls_pb_create(&binary->arena, spec, binary->device->tiles, temps, gemm->k.n, gemm->k.axes);
+    const ls_axis_group *lanes = side->lanes_k ? &gemm->k : &gemm->n;
+    ls_program_builder *b = ls_pb_create(&binary->arena, spec, binary->device->tiles, temps, lanes->n, lanes->axes);
     gemm->quant = LS_ARENA_NEW(&binary->arena, struct ls_quant);
     if (!b || !gemm->quant) {
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
@@ -102,14 +107,24 @@ typedef struct packing {
     const struct ls_quant *quant;
     ls_quant_pack *pack;
     int64_t n, k;
-    atomic_bool wide, f32, refused; /* what stands in the way */
+    atomic_uint trouble;
 } packing;
 
 size_t ls_quant_scratch(const struct ls_quant *q) {
     return (ls_run_bytes(&q->program) + 2 * LS_ALIGN) & ~(size_t)(LS_ALIGN - 1);
 }
 
-static void put_code(const ls_quant_pack *w, uint8_t *block, int c, int k, int code) {
+/* The code of column c of a group at k of block `at`. */
+static void put(const packing *p, int64_t at, int c, int k, float x, unsigned *trouble) {
+    const ls_quant_pack *w = p->pack;
+    int code = x >= -128 && x <= 127 ? (int)x : 0;
+    float back = (float)code;
+    *trouble |= memcmp(&back, &x, 4) != 0 ? REFUSED : 0;
+    if (w->bits == 4 && (code < -8 || code > 7)) {
+        *trouble |= WIDE;
+        code = 0;
+    }
+    uint8_t *block = w->codes + at * w->bits * 64;
     if (w->bits == 8) {
         block[k / 4 * 64 + c * 4 + k % 4] = (uint8_t)(code + 128);
     } else {
@@ -117,58 +132,75 @@ static void put_code(const ls_quant_pack *w, uint8_t *block, int c, int k, int c
     }
 }
 
-/* One block of one column from its codes and scales; n of its k are there. */
-static void pack_block(packing *p, int64_t at, int c, const float *codes, const float *scales, int64_t n) {
+static void put_scale(const packing *p, int64_t at, int c, float d, unsigned *trouble) {
     const ls_quant_pack *w = p->pack;
-    uint32_t first, other;
-    memcpy(&first, scales, 4);
-    for (int k = 0; k < LS_QUANT_K; k++) {
-        float x = k < n ? codes[k] : 0;
-        int code = x >= -128 && x <= 127 ? (int)x : 0;
-        float back = (float)code;
-        memcpy(&other, k < n ? &scales[k] : scales, 4);
-        if (memcmp(&back, &x, 4) != 0 || first != other) {
-            atomic_store_explicit(&p->refused, true, memory_order_relaxed);
-        }
-        if (w->bits == 4 && (code < -8 || code > 7)) {
-            atomic_store_explicit(&p->wide, true, memory_order_relaxed);
-            code = 0;
-        }
-        put_code(w, w->codes + at * w->bits * 64, c, k, code);
-    }
+    uint16_t half = ls_f32_to_f16(d);
+    float back = ls_f16_to_f32(half);
     if (w->half) {
-        uint16_t half = ls_f32_to_f16(scales[0]);
-        float back = ls_f16_to_f32(half);
-        if (memcmp(&back, scales, 4) != 0) {
-            atomic_store_explicit(&p->f32, true, memory_order_relaxed);
-        }
+        *trouble |= memcmp(&back, &d, 4) != 0 ? SINGLE : 0;
         ((uint16_t *)w->scales)[at * LS_QUANT_GROUP + c] = half;
     } else {
-        ((float *)w->scales)[at * LS_QUANT_GROUP + c] = scales[0];
+        ((float *)w->scales)[at * LS_QUANT_GROUP + c] = d;
     }
 }
 
-static void pack_group(void *ctx, int64_t group, int worker) {
-    packing *p = ctx;
+/* Column after column, lanes along k. */
+static void pack_along_k(const packing *p, ls_run *run, int64_t j0, int64_t nj, unsigned *trouble) {
     const ls_gemm_phase *gemm = p->launch->phase->gemm;
-    ls_phase_task task = {p->launch->kernel, p->launch->phase, ls_worker_scratch(p->launch->kernel, worker), 0, 0};
-    size_t offset = p->launch->quant_offset;
-    ls_run run;
-    ls_phase_begin(&task, &p->quant->program, &offset, &run);
-    for (int c = 0; c < LS_QUANT_GROUP && group * LS_QUANT_GROUP + c < p->n; c++) {
-        ls_point_coords(run.extents, gemm->n.n, gemm->n.axes, group * LS_QUANT_GROUP + c, run.coords);
-        ls_run_point(&run);
-        for (int64_t k = 0, n; k < p->k; k += n) {
-            n = p->k - k < LS_TILE ? p->k - k : LS_TILE;
-            ls_run_lanes(&run, k, n);
-            const float *codes = ls_run_reg(&run, p->quant->program.results[0]);
-            const float *scales = ls_run_reg(&run, p->quant->program.results[1]);
-            for (int64_t i = 0; i < n; i += LS_QUANT_K) {
-                int64_t left = n - i < LS_QUANT_K ? n - i : LS_QUANT_K;
-                pack_block(p, group * p->pack->blocks + (k + i) / LS_QUANT_K, c, codes + i, scales + i, left);
+    for (int64_t j = j0; j < j0 + nj; j++) {
+        int64_t group = j / LS_QUANT_GROUP;
+        int c = (int)(j % LS_QUANT_GROUP);
+        ls_point_coords(run->extents, gemm->n.n, gemm->n.axes, j, run->coords);
+        ls_run_point(run);
+        for (int64_t k = 0; k < p->k; k += LS_TILE) {
+            int64_t n = p->k - k < LS_TILE ? p->k - k : LS_TILE;
+            ls_run_lanes(run, k, n);
+            const float *codes = ls_run_reg(run, p->quant->program.results[0]);
+            const float *scales = ls_run_reg(run, p->quant->program.results[1]);
+            for (int64_t i = 0; i < n; i++) {
+                int64_t at = group * p->pack->blocks + (k + i) / LS_QUANT_K, first = i - i % LS_QUANT_K;
+                put(p, at, c, (int)(i % LS_QUANT_K), codes[i], trouble);
+                if (i == first) {
+                    put_scale(p, at, c, scales[i], trouble);
+                }
+                *trouble |= memcmp(&scales[i], &scales[first], 4) != 0 ? REFUSED : 0;
             }
         }
     }
+}
+
+/* One k after another, lanes along columns. */
+static void pack_along_columns(const packing *p, ls_run *run, int64_t j0, int64_t nj, unsigned *trouble) {
+    const ls_gemm_phase *gemm = p->launch->phase->gemm;
+    float first[STRIP];
+    for (int64_t k = 0; k < p->k; k++) {
+        ls_point_coords(run->extents, gemm->k.n, gemm->k.axes, k, run->coords);
+        ls_run_point(run);
+        ls_run_lanes(run, j0, nj);
+        const float *codes = ls_run_reg(run, p->quant->program.results[0]);
+        const float *scales = ls_run_reg(run, p->quant->program.results[1]);
+        for (int64_t i = 0; i < nj; i++) {
+            int64_t at = (j0 + i) / LS_QUANT_GROUP * p->pack->blocks + k / LS_QUANT_K;
+            put(p, at, (int)(i % LS_QUANT_GROUP), (int)(k % LS_QUANT_K), codes[i], trouble);
+            if (k % LS_QUANT_K == 0) {
+                put_scale(p, at, (int)(i % LS_QUANT_GROUP), scales[i], trouble);
+                first[i] = scales[i];
+            }
+            *trouble |= memcmp(&scales[i], &first[i], 4) != 0 ? REFUSED : 0;
+        }
+    }
+}
+
+static void pack_strip(void *ctx, int64_t strip, int worker) {
+    packing *p = ctx;
+    ls_phase_task task = {p->launch->kernel, p->launch->phase, ls_worker_scratch(p->launch->kernel, worker), 0, 0};
+    size_t offset = p->launch->quant_offset;
+    int64_t j0 = strip * STRIP, nj = p->n - j0 < STRIP ? p->n - j0 : STRIP;
+    unsigned trouble = 0;
+    ls_run run;
+    ls_phase_begin(&task, &p->quant->program, &offset, &run);
+    (p->launch->phase->gemm->side[1].lanes_k ? pack_along_k : pack_along_columns)(p, &run, j0, nj, &trouble);
+    atomic_fetch_or_explicit(&p->trouble, trouble, memory_order_relaxed);
 }
 
 static void for_each(ls_gemm_launch *launch, int64_t n, void (*fn)(void *ctx, int64_t task, int worker), void *ctx) {
@@ -192,25 +224,24 @@ static const ls_quant_pack *find_pack(ls_gemm_launch *launch, int64_t n, int64_t
     struct ls_quant *q = launch->phase->gemm->quant;
     ls_cpu_device *d = launch->kernel->binary->device;
     int64_t columns = (n + LS_QUANT_STRIP - 1) / LS_QUANT_STRIP * LS_QUANT_STRIP, blocks = (k + LS_QUANT_K - 1) / LS_QUANT_K;
-    while (!q->refused) {
-        size_t head = lines_up(sizeof(ls_quant_pack)), codes = (size_t)(columns * blocks) * (q->wide ? 32 : 16);
-        size_t bytes = head + codes + (size_t)(columns * blocks) * (q->f32 ? 4 : 2);
+    while (!(q->met & REFUSED)) {
+        size_t head = lines_up(sizeof(ls_quant_pack)), codes = (size_t)(columns * blocks) * (q->met & WIDE ? 32 : 16);
+        size_t bytes = head + codes + (size_t)(columns * blocks) * (q->met & SINGLE ? 4 : 2);
         ls_kept *kept = ls_kept_find_all(d, launch->kernel->launch, q->args, q->n_args, launch->phase, 1, bytes);
         if (!kept || kept->ready) {
             return kept ? kept->data : NULL;
         }
         memset(kept->data, 0, bytes);
         ls_quant_pack *w = kept->data;
-        *w = (ls_quant_pack){q->wide ? 8 : 4, !q->f32, blocks, (uint8_t *)kept->data + head, (char *)kept->data + head + codes};
+        *w = (ls_quant_pack){q->met & WIDE ? 8 : 4, !(q->met & SINGLE), blocks, (uint8_t *)kept->data + head,
+                             (char *)kept->data + head + codes};
         packing p = {.launch = launch, .quant = q, .pack = w, .n = n, .k = k};
-        for_each(launch, (n + LS_QUANT_GROUP - 1) / LS_QUANT_GROUP, pack_group, &p);
-        kept->ready = !p.wide && !p.f32 && !p.refused;
+        for_each(launch, (n + STRIP - 1) / STRIP, pack_strip, &p);
+        q->met |= p.trouble;
+        kept->ready = !p.trouble;
         if (kept->ready) {
             return w;
         }
-        q->wide = q->wide || p.wide;
-        q->f32 = q->f32 || p.f32;
-        q->refused = p.refused;
         ls_kept_drop(d, kept);
     }
     return NULL;
@@ -255,7 +286,7 @@ typedef struct product {
     const ls_quant_isa *isa;
     const ls_quant_dots *dots;
     ls_quant_rows rows;
-    const float *x; /* one row, with zeros behind */
+    const float *x; /* one row */
     float *tiles;   /* of each worker */
     int64_t tile_size;
     atomic_bool failed;
@@ -319,7 +350,7 @@ static size_t rows_bytes(int64_t m, int64_t k) {
 
 size_t ls_quant_workspace(const struct ls_quant *q, int64_t m, int64_t k, int workers) {
     (void)q;
-    return lines_up((size_t)(k + LS_QUANT_K) * 4) + lines_up(rows_bytes(m, k)) + (size_t)(tile_floats(m) * workers) * 4;
+    return lines_up((size_t)k * 4) + lines_up(rows_bytes(m, k)) + (size_t)(tile_floats(m) * workers) * 4;
 }
 
 static bool run_integers(product *p, char *workspace) {
@@ -354,16 +385,16 @@ bool ls_quant_run(ls_gemm_launch *launch, ls_gemm *g, char *workspace) {
     }
     product p = {.launch = launch, .g = g, .w = w, .isa = isa_of(d, launch->kernel->binary->spec.math), .tile_size = tile_floats(g->m)};
     float *x = (float *)workspace;
-    workspace += lines_up((size_t)(g->k + LS_QUANT_K) * 4);
+    workspace += lines_up((size_t)g->k * 4);
     p.tiles = (float *)(workspace + lines_up(rows_bytes(g->m, g->k)));
     if (run_integers(&p, workspace)) {
         return true;
     }
-    if (g->m > 1) {
+    if (g->m > 1 || g->k % LS_QUANT_K) {
         return false;
     }
-    for (int64_t k = 0; k < w->blocks * LS_QUANT_K; k++) {
-        x[k] = k < g->k ? ((const float *)g->a.data)[k * g->a.stride_k] : 0;
+    for (int64_t k = 0; k < g->k; k++) {
+        x[k] = ((const float *)g->a.data)[k * g->a.stride_k];
     }
     p.x = x;
     for_each(launch, (g->n + LS_QUANT_STRIP - 1) / LS_QUANT_STRIP, one_row, &p);

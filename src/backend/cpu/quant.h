@@ -8,7 +8,7 @@
  *   8 bits: byte v*64 + c*4 + t is the code of column c, k = v*4 + t, plus 128
  *   4 bits: byte v*64 + c*4 + t has that of k = v*8 + t, plus 8, in its low half, that of k = v*8 + 4 + t in its high half
  *
- * Padding up to whole groups and blocks is zero bytes: its scale is 0. Locked and fast kernels see the f32 products code * scale, as
+ * Columns beyond the last have scales of 0; codes beyond the last k are met by no kernel, or by zeros. Locked and fast kernels see the f32 products code * scale, as
  * the graph has them; reduced ones may quantise the rows too. */
 #ifndef LOCKSTEP_BACKEND_CPU_QUANT_H
 #define LOCKSTEP_BACKEND_CPU_QUANT_H
@@ -45,7 +45,7 @@ typedef struct ls_quant_isa {
     /* panel[p * width + q] = code * scale of column `column` + q at k0 + p; column, k0 and width are multiples of a vector, of 32, of a
      * vector; columns are written in whole vectors. */
     void (*unpack)(const ls_quant_pack *w, int64_t column, int64_t ni, int64_t k0, int64_t kc, int64_t width, float *panel);
-    /* y[q] = the sum over all blocks of x[p] times that, by the contraction rule; x ends with zeros up to a whole block. */
+    /* y[q] = the sum over all p of x[p] times that, by the contraction rule; all blocks are whole. */
     void (*matvec)(const ls_quant_pack *w, int64_t column, const float *x, float *y);
 } ls_quant_isa;
 

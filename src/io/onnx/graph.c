@@ -143,7 +143,8 @@ static ls_status run_operator(ls_onnx_node *n) {
             return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "operand %d has an extent with a symbol: expected fixed extents", i);
         }
     }
-    bool host = op->flags & ONNX_HOST || (known && !(op->flags & ONNX_DEVICE));
+    bool keeps = op->flags & ONNX_DEVICE || (op->flags & ONNX_BLOCKS && ls_onnx_attr_int(n, "block_size", 0) > 0);
+    bool host = op->flags & ONNX_HOST || (known && !keeps);
     n->s = host ? n->run->base->host : n->run->base->session;
     n->run->lasting = lasting && host;
     bool done = false;

@@ -87,6 +87,7 @@ enum {
     ONNX_ANYWHERE = 0,
     ONNX_DEVICE = 1, /* never built in the host session: random, or control flow */
     ONNX_HOST = 2,   /* reads its operands' numbers or deals in strings and sequences: `s` is the host session, known or not */
+    ONNX_BLOCKS = 8, /* as ONNX_DEVICE where there is a block_size: weights stay as small as they come, and products see what they are */
     ONNX_SYMBOLS = 4 /* its operands' extents may have a symbol: `fn` looks at shapes, never at ls_onnx_dims of such an axis */
 };
 /* Tables end with a row without a name. table.c lists them. */

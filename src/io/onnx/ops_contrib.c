@@ -509,7 +509,7 @@ const ls_onnx_op ls_onnx_contrib_ops[] = {
     {MS, "MatMulIntegerToFloat", 1, 4, 7, matmul_integer_to_float, 0},
     {MS, "DynamicQuantizeMatMul", 1, 3, 5, dynamic_quantize_matmul, 0},
     {MS, "QuantizeLinear", 1, 2, 3, quantize_linear, 0},
-    {MS, "DequantizeLinear", 1, 2, 3, dequantize_linear, 0},
+    {MS, "DequantizeLinear", 1, 2, 3, dequantize_linear, ONNX_BLOCKS},
     {MS, "Trilu", 1, 1, 2, trilu, ONNX_SYMBOLS},
     {MS, "MatMulNBits", 1, 3, 6, matmul_nbits, ONNX_SYMBOLS},
     {MS, "QLinearAdd", 1, 2, 8, qlinear_add, 0},

@@ -440,7 +440,7 @@ static ls_status qlinear_conv(ls_onnx_node *n) {
 }
 
 const ls_onnx_op ls_onnx_quant_ops[] = {{"", "QuantizeLinear", 1, 2, 3, quantize_linear, 0},
-                                        {"", "DequantizeLinear", 1, 2, 3, dequantize_linear, 0},
+                                        {"", "DequantizeLinear", 1, 2, 3, dequantize_linear, ONNX_BLOCKS},
                                         {"", "DynamicQuantizeLinear", 1, 1, 1, dynamic_quantize_linear, 0},
                                         {"", "MatMulInteger", 1, 2, 4, matmul_integer, 0},
                                         {"", "QLinearMatMul", 1, 8, 8, qlinear_matmul, 0},
