@@ -108,7 +108,7 @@ static int print_rate(bench *b, ls_rate rate, int level, const int *counts, int 
         cJSON_AddItemToArray(b->rows, o);
         if (status == LS_ERR_UNSUPPORTED) {
             cJSON_AddStringToObject(o, "missing", err.message);
-            printf("%-5s%-9s %-8s none: %s\n", "", ls_rate_name(rate), unit, err.message);
+            printf("%-5s%-9s %-8s none: %s\n", bytes ? level_names[level] : "", ls_rate_name(rate), unit, err.message);
             return EXIT_FINE;
         }
         cJSON_AddNumberToObject(o, memory ? "gbytes_per_second" : "gflops", value);
