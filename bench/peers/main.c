@@ -79,25 +79,7 @@ static int repetitions(const bench_engine *e, bench_state *s) {
     return took < 0 ? 0 : took >= ROUND_SECONDS ? 1 : (int)(ROUND_SECONDS / (took + 1e-9)) + 1;
 }
 
-/* Seconds that the case takes at the rates that the device has now: its arithmetic, or its bytes where memory bounds it. */
-static double roof_of(ls_device *device, const bench_case *c) {
-    double rate = 0, streamed = 0;
-    size_t bytes = (size_t)bench_bytes(c);
-    if (!bench_is_memory(c)) {
-        ls_rate kind = c->kind == BENCH_BLOCKS ? LS_RATE_INT8 : LS_RATE_FMA;
-        return ls_device_rate(device, kind, 0, 0, &rate, NULL) == LS_OK ? bench_flops(c) / rate * 1e-9 : NAN;
-    }
-    bool reads = bench_elements(c, 2) * 4 < bench_elements(c, 0) + bench_elements(c, 1);
-    if (ls_device_rate(device, reads ? LS_RATE_READ : LS_RATE_COPY, bytes, 0, &rate, NULL) != LS_OK) {
-        return NAN;
-    }
-    if (!reads && ls_device_rate(device, LS_RATE_STREAM, bytes, 0, &streamed, NULL) == LS_OK && streamed > rate) {
-        rate = streamed;
-    }
-    return bench_bytes(c) / rate * 1e-9;
-}
-
-static void measure(entry *at, ls_device *device, int threads, int rounds, const bool *found) {
+static void measure(entry *at, bench_roof *roof, int threads, int rounds, const bool *found) {
     bench_state *states[BENCH_MOST_ENGINES] = {NULL};
     int times[BENCH_MOST_ENGINES] = {0};
     char reason[400];
@@ -115,8 +97,10 @@ static void measure(entry *at, ls_device *device, int threads, int rounds, const
             rest(threads);
         }
     }
+    bench_roof_begin(roof, c);
     for (int r = 0; r < rounds; r++) {
-        at->roof[r] = roof_of(device, c);
+        at->roof[r] = bench_roof_seconds(roof, c, ROUND_SECONDS);
+        rest(threads);
         for (int i = 0; bench_engines[i]; i++) {
             if (states[i]) {
                 double took = times[i] ? bench_engines[i]->run(states[i], times[i]) : -1;
@@ -252,14 +236,7 @@ static void run_all(const options *o, const bool *found) {
     for (int t = 0; t < o->n_threads; t++) {
         group groups[MOST_GROUPS] = {{.name = NULL}};
         int threads = o->threads[t], n_groups = 0, n = 0;
-        ls_error err = {.code = LS_OK};
-        ls_context *context = NULL;
-        ls_device *device = NULL;
-        if (ls_context_create(&(ls_context_options){.threads = threads}, &context, &err) != LS_OK ||
-            ls_device_open(context, "cpu", &device, &err) != LS_OK) {
-            fprintf(stderr, "peers: %s\n", err.message);
-            exit(2);
-        }
+        bench_roof *roof = bench_roof_open(threads);
         for (const bench_case *pass = bench_cases; pass->name; pass++) { /* groups in the order of their first case */
             bool seen = pass > bench_cases && strcmp(pass->group, pass[-1].group) == 0;
             for (int g = 0; g < n_groups; g++) {
@@ -271,7 +248,7 @@ static void run_all(const options *o, const bool *found) {
                     entry *at = &entries[n++];
                     memset(at, 0, sizeof *at);
                     at->c = c;
-                    measure(at, device, threads, o->rounds, found);
+                    measure(at, roof, threads, o->rounds, found);
                     compare(c, at->of);
                     fprintf(stderr, "%s, %d thread%s: done\n", c->name, threads, threads > 1 ? "s" : "");
                 }
@@ -282,7 +259,7 @@ static void run_all(const options *o, const bool *found) {
             }
         }
         print_means(groups, threads);
-        ls_context_destroy(context);
+        bench_roof_close(roof);
     }
 }
 

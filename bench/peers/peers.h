@@ -81,6 +81,13 @@ extern char bench_openblas_about[80], bench_onednn_about[80], bench_onnxruntime_
 extern const char *bench_onnxruntime_path, *bench_pytorch_command;
 extern char **bench_arguments; /* argv: OpenBLAS may have to be told its core, which takes a new start */
 
+/* roof.c: what the machine could do, measured between the engines. */
+typedef struct bench_roof bench_roof;
+bench_roof *bench_roof_open(int threads);
+void bench_roof_close(bench_roof *r);
+void bench_roof_begin(bench_roof *r, const bench_case *c);
+double bench_roof_seconds(bench_roof *r, const bench_case *c, double seconds); /* measures for about so long */
+
 /* lockstep.c: the case's graph as an .onnx file, in memory that `free` takes; NULL with a reason. */
 void *bench_encode(const bench_case *c, size_t *out_size, char *reason, size_t room);
 /* blocks.c: BENCH_BLOCKS as a tensor, and as a file for ONNX Runtime. */

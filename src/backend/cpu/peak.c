@@ -31,13 +31,7 @@ extern void ls_peak_stream__avx512(char *, const char *, size_t);
 extern ls_peak_result ls_peak_bf16__avx512(int64_t, float, float), ls_peak_int8__avx512(int64_t, float, float);
 #endif
 
-typedef struct peaks {
-    ls_peak_fn mul_add, fma, bf16, int8; /* NULL: not in this build's code */
-    ls_peak_read_fn read;
-    ls_peak_copy_fn copy, stream;
-} peaks;
-
-static const peaks of_isa[LS_CPU_ISA_COUNT] = {
+const ls_peaks ls_peaks_of_isa[LS_CPU_ISA_COUNT] = {
 #if LS_HAVE_ISA_SCALAR
     [LS_CPU_SCALAR] = {ROW(scalar, ls_peak_fast)},
 #endif
@@ -108,7 +102,7 @@ static uint64_t fastest(ls_cpu_device *d, int threads, int rounds, ls_pool_fn ta
 
 /* What is missing for a rate, or NULL. */
 static const char *lacking(const ls_cpu_device *d, ls_rate rate) {
-    const peaks *p = &of_isa[d->isa];
+    const ls_peaks *p = &ls_peaks_of_isa[d->isa];
     switch (rate) {
     case LS_RATE_BF16:
         return !d->cpu.avx512_bf16 ? "AVX512-BF16" : !p->bf16 ? "bf16 in this instruction set's code" : NULL;
@@ -123,7 +117,7 @@ static const char *lacking(const ls_cpu_device *d, ls_rate rate) {
 
 ls_status ls_cpu_rate(ls_device *device, ls_rate rate, size_t bytes, int threads, double *out_rate, ls_error *err) {
     ls_cpu_device *d = device->state;
-    const peaks *p = &of_isa[d->isa];
+    const ls_peaks *p = &ls_peaks_of_isa[d->isa];
     const char *missing = lacking(d, rate);
     if (missing) {
         return LS_FAIL(err, LS_ERR_UNSUPPORTED, "%s (%s): no %s", device->id, ls_cpu_isa_name(d->isa), missing);

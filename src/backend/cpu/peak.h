@@ -16,4 +16,12 @@ enum { LS_PEAK_UNIT = 1024 };
 typedef float (*ls_peak_read_fn)(const char *from, size_t bytes); /* gives a number of no meaning */
 typedef void (*ls_peak_copy_fn)(char *to, const char *from, size_t bytes);
 
+/* What the code of an instruction set has of them. */
+typedef struct ls_peaks {
+    ls_peak_fn mul_add, fma, bf16, int8; /* NULL: not in this build's code */
+    ls_peak_read_fn read;
+    ls_peak_copy_fn copy, stream;
+} ls_peaks;
+extern const ls_peaks ls_peaks_of_isa[]; /* by ls_cpu_isa */
+
 #endif
