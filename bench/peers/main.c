@@ -21,6 +21,12 @@
 enum { MOST_ROUNDS = 51, MOST_GROUPS = 16, MOST_ROWS = 64, WARM = 6 };
 static const double ROUND_SECONDS = 0.02;
 
+#ifdef __aarch64__
+#define ONNXRUNTIME "build/data/models/peer/node_modules/onnxruntime-node/bin/napi-v6/linux/arm64/libonnxruntime.so.1"
+#else
+#define ONNXRUNTIME "build/data/models/peer/node_modules/onnxruntime-node/bin/napi-v6/linux/x64/libonnxruntime.so.1"
+#endif
+
 const bench_engine *const bench_engines[] = {&bench_locked,       &bench_fast,     &bench_reduced,     &bench_onednn,
                                              &bench_onednn_plain, &bench_openblas, &bench_onnxruntime, &bench_onnxruntime_f32,
                                              &bench_pytorch,      NULL};
@@ -296,7 +302,7 @@ int main(int argc, char **argv) {
     bool found[BENCH_MOST_ENGINES];
     char reason[400], date[40];
     bench_arguments = argv;
-    bench_onnxruntime_path = "build/data/models/peer/node_modules/onnxruntime-node/bin/napi-v6/linux/x64/libonnxruntime.so.1";
+    bench_onnxruntime_path = ONNXRUNTIME;
     bench_pytorch_command = "/usr/bin/python3 tools/peers/cases.py";
     if (!parse(argc, argv, &o)) {
         fprintf(stderr, "usage: peers [--rounds N] [--threads N[,N]] [--only TEXT] [--without ENGINES] [--clock wall|cpu]\n"

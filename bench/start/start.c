@@ -22,6 +22,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef __aarch64__
+#define ONNXRUNTIME "build/data/models/peer/node_modules/onnxruntime-node/bin/napi-v6/linux/arm64/libonnxruntime.so.1"
+#else
+#define ONNXRUNTIME "build/data/models/peer/node_modules/onnxruntime-node/bin/napi-v6/linux/x64/libonnxruntime.so.1"
+#endif
+
 enum { MOST_ROUNDS = 101, PIXELS = 784, ARGUMENTS = 8 };
 static const double GOAL_MS = 5, GOAL_MB = 15;
 
@@ -197,8 +203,7 @@ int main(int argc, char **argv) {
                : strcmp(argv[2], "onnxruntime") == 0 ? onnxruntime(argv[3], argv[4], "images", "logits")
                                                      : network(argv[3], strcmp(argv[2], "save") == 0);
     }
-    char *command = "build/release/lockstep", *script = "tools/peers/first.mjs",
-         *runtime = "build/data/models/peer/node_modules/onnxruntime-node/bin/napi-v6/linux/x64/libonnxruntime.so.1";
+    char *command = "build/release/lockstep", *script = "tools/peers/first.mjs", *runtime = ONNXRUNTIME;
     int rounds = 11;
     for (int i = 1; i + 1 < argc; i += 2) {
         rounds = strcmp(argv[i], "--rounds") == 0 ? atoi(argv[i + 1]) : rounds;
