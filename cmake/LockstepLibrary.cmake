@@ -38,6 +38,9 @@ endif()
 set(small ${LOCKSTEP_SOURCES})
 list(FILTER small INCLUDE REGEX "/(src/(graph|io|emit|render|verify|spec|kir|nn|gpu|plan|backend/(cuda|vulkan|webgpu))|generated)/.*\\.c$")
 list(FILTER small EXCLUDE REGEX "/src/kir/(interp|eval)\\.c$")
+foreach(name program phase address cpuid) # of the processor's backend: what is done when a kernel is compiled
+    list(APPEND small ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c)
+endforeach()
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is
     set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-Os>)
 endif()

@@ -249,25 +249,30 @@ static const ls_quant_pack *find_pack(ls_gemm_launch *launch, int64_t n, int64_t
 
 /* ---- computing ---- */
 
-static const ls_quant_isa *isa_of(const ls_cpu_device *d, ls_math math) {
-    static const ls_quant_isa *const all[LS_CPU_ISA_COUNT][2] = {
+typedef struct isa_entry {
+    const ls_quant_isa *isa;
+    LS_QUANT_MATVEC((*fast)); /* NULL: as locked */
+} isa_entry;
+
+static const isa_entry *isa_of(const ls_gemm_launch *launch) {
+    static const isa_entry all[LS_CPU_ISA_COUNT] = {
 #ifdef LS_HAVE_ISA_SCALAR
-        [LS_CPU_SCALAR] = {&ls_quant__scalar, &ls_quant_fast__scalar},
+        [LS_CPU_SCALAR] = {&ls_quant__scalar, NULL},
 #endif
 #ifdef LS_HAVE_ISA_NEON
-        [LS_CPU_NEON] = {&ls_quant__neon, &ls_quant_fast__neon},
+        [LS_CPU_NEON] = {&ls_quant__neon, ls_quant_fast_matvec__neon},
 #endif
 #ifdef LS_HAVE_ISA_SIMD128
-        [LS_CPU_SIMD128] = {&ls_quant__simd128, &ls_quant__simd128},
+        [LS_CPU_SIMD128] = {&ls_quant__simd128, NULL},
 #endif
 #ifdef LS_HAVE_ISA_AVX2
-        [LS_CPU_AVX2] = {&ls_quant__avx2, &ls_quant_fast__avx2},
+        [LS_CPU_AVX2] = {&ls_quant__avx2, ls_quant_fast_matvec__avx2},
 #endif
 #ifdef LS_HAVE_ISA_AVX512
-        [LS_CPU_AVX512] = {&ls_quant__avx512, &ls_quant_fast__avx512},
+        [LS_CPU_AVX512] = {&ls_quant__avx512, ls_quant_fast_matvec__avx512},
 #endif
     };
-    return all[d->isa][math != LS_LOCKED];
+    return &all[launch->kernel->binary->device->isa];
 }
 
 static const ls_quant_dots *dots_of(const ls_cpu_device *d) {
@@ -283,7 +288,6 @@ typedef struct product {
     ls_gemm_launch *launch;
     const ls_gemm *g;
     const ls_quant_pack *w;
-    const ls_quant_isa *isa;
     const ls_quant_dots *dots;
     ls_quant_rows rows;
     const float *x; /* one row */
@@ -296,8 +300,7 @@ static void panel(void *ctx, int worker, int64_t batch, int64_t k0, int64_t kc, 
                   uint8_t *mask) {
     const ls_gemm_launch *launch = ctx;
     (void)worker, (void)batch, (void)mask;
-    isa_of(launch->kernel->binary->device, launch->kernel->binary->spec.math)
-        ->unpack(launch->quant_pack, i0, ni, k0, kc, width, out);
+    isa_of(launch)->isa->unpack(launch->quant_pack, i0, ni, k0, kc, width, out);
 }
 
 static void finish(const product *p, int worker, int64_t i0, int64_t ni, int64_t j0, float *tile) {
@@ -307,9 +310,11 @@ static void finish(const product *p, int worker, int64_t i0, int64_t ni, int64_t
 
 static void one_row(void *ctx, int64_t strip, int worker) {
     const product *p = ctx;
+    const isa_entry *e = isa_of(p->launch);
     float *tile = p->tiles + worker * p->tile_size;
-    for (int64_t j = 0; j < LS_QUANT_STRIP; j += p->isa->columns) {
-        p->isa->matvec(p->w, strip * LS_QUANT_STRIP + j, p->x, tile + j);
+    bool locked = p->launch->kernel->binary->spec.math == LS_LOCKED;
+    for (int64_t j = 0; j < LS_QUANT_STRIP; j += e->isa->columns) {
+        (locked || !e->fast ? e->isa->matvec : e->fast)(p->w, strip * LS_QUANT_STRIP + j, p->x, tile + j);
     }
     finish(p, worker, 0, 1, strip * LS_QUANT_STRIP, tile);
 }
@@ -377,13 +382,12 @@ bool ls_quant_run(ls_gemm_launch *launch, ls_gemm *g, char *workspace) {
     if (!w) {
         return false;
     }
-    const ls_cpu_device *d = launch->kernel->binary->device;
     launch->quant_pack = w;
     g->b = (ls_gemm_operand){.dtype = LS_GEMM_F32, .pack = panel, .pack_ctx = launch, .batch_shared = true};
     if (!workspace || !gemm->side[0].view || !g->m || !g->n) {
         return false;
     }
-    product p = {.launch = launch, .g = g, .w = w, .isa = isa_of(d, launch->kernel->binary->spec.math), .tile_size = tile_floats(g->m)};
+    product p = {.launch = launch, .g = g, .w = w, .tile_size = tile_floats(g->m)};
     float *x = (float *)workspace;
     workspace += lines_up((size_t)g->k * 4);
     p.tiles = (float *)(workspace + lines_up(rows_bytes(g->m, g->k)));

@@ -58,7 +58,11 @@ typedef struct ls_quant_dots {
 } ls_quant_dots;
 
 extern const ls_quant_isa ls_quant__scalar, ls_quant__neon, ls_quant__simd128, ls_quant__avx2, ls_quant__avx512;
-extern const ls_quant_isa ls_quant_fast__scalar, ls_quant_fast__neon, ls_quant_fast__avx2, ls_quant_fast__avx512;
+/* matvec with fused multiply-add, where there is one. */
+#define LS_QUANT_MATVEC(name) void name(const ls_quant_pack *w, int64_t column, const float *x, float *y)
+LS_QUANT_MATVEC(ls_quant_fast_matvec__neon);
+LS_QUANT_MATVEC(ls_quant_fast_matvec__avx2);
+LS_QUANT_MATVEC(ls_quant_fast_matvec__avx512);
 extern const ls_quant_dots ls_quant_dots__avx512;
 
 /* Sets gemm->quant where the columns have the form. */

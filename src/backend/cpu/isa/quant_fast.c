@@ -7,11 +7,11 @@
 #define MADD(a, b, c) ((ls_vf32)_mm256_fmadd_ps(a, b, c))
 #elif defined(LS_ISA_NEON)
 #define MADD(a, b, c) ((ls_vf32)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
-#else
-#define MADD(a, b, c) ((c) + (a) * (b))
 #endif
-#define TABLE LS_ISA_SUFFIX(ls_quant_fast)
+#ifdef MADD
+#define MATVEC LS_ISA_SUFFIX(ls_quant_fast_matvec)
 #include "backend/cpu/isa/quant.inc"
+#endif
 
 #if defined(LS_ISA_AVX512)
 #define VNNI __attribute__((target("avx512vnni")))
@@ -57,28 +57,23 @@ static bool quantise_rows(const ls_quant_rows *out, const float *x, int64_t stri
 }
 
 #define ROWS1(X) X(0)
-#define ROWS2(X) ROWS1(X) X(1)
-#define ROWS4(X) ROWS2(X) X(2) X(3)
-#define ROWS8(X) ROWS4(X) X(4) X(5) X(6) X(7)
-#define ROWS16(X) ROWS8(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#define ROWS4(X) X(0) X(1) X(2) X(3)
+#define ROWS16(X) ROWS4(X) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 #define ZERO(i) __m512 s##i = _mm512_setzero_ps();
 #define BEGIN(i, q) __m512i t##q = _mm512_set1_epi32(begins[(i) + (q)]);
 #define DOT(i, q, v) t##q = _mm512_dpbusd_epi32(t##q, w##v, _mm512_set1_epi32(codes[((i) + (q)) * 8 + (v)]));
 #define ADD(i, q, s)                                                                                         \
     s = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(t##q), d), _mm512_set1_ps(scales[(i) + (q)]), s);
 #define EACH1(X, i, ...) X(i, 0, ##__VA_ARGS__)
-#define EACH2(X, i, ...) EACH1(X, i, ##__VA_ARGS__) X(i, 1, ##__VA_ARGS__)
-#define EACH4(X, i, ...) EACH2(X, i, ##__VA_ARGS__) X(i, 2, ##__VA_ARGS__) X(i, 3, ##__VA_ARGS__)
+#define EACH4(X, i, ...) X(i, 0, ##__VA_ARGS__) X(i, 1, ##__VA_ARGS__) X(i, 2, ##__VA_ARGS__) X(i, 3, ##__VA_ARGS__)
 /* Rows' blocks beside each other, because each is a chain: exact sums of 32 products of bytes, then their two scales. */
 #define DOTS(n, i)                                                                                           \
     EACH##n(BEGIN, i) EACH##n(DOT, i, 0) EACH##n(DOT, i, 1) EACH##n(DOT, i, 2) EACH##n(DOT, i, 3)            \
     EACH##n(DOT, i, 4) EACH##n(DOT, i, 5) EACH##n(DOT, i, 6) EACH##n(DOT, i, 7)
 #define STEP1 {DOTS(1, 0) ADD(0, 0, s0)}
-#define STEP2 {DOTS(2, 0) ADD(0, 0, s0) ADD(0, 1, s1)}
 #define FOUR(i, a, b, c, e) {DOTS(4, i) ADD(i, 0, a) ADD(i, 1, b) ADD(i, 2, c) ADD(i, 3, e)}
 #define STEP4 FOUR(0, s0, s1, s2, s3)
-#define STEP8 STEP4 FOUR(4, s4, s5, s6, s7)
-#define STEP16 STEP8 FOUR(8, s8, s9, s10, s11) FOUR(12, s12, s13, s14, s15)
+#define STEP16 STEP4 FOUR(4, s4, s5, s6, s7) FOUR(8, s8, s9, s10, s11) FOUR(12, s12, s13, s14, s15)
 #define STORE(i) _mm512_storeu_ps(c + (i)*ld, s##i);
 
 /* A tile of rows x 16 columns. Eight vectors hold a block of the columns as bytes: k = 4v .. 4v + 3 of each column in word v. */
@@ -112,17 +107,13 @@ static bool quantise_rows(const ls_quant_rows *out, const float *x, int64_t stri
         ROWS##rows(STORE)                                                                                    \
     }
 TILE(1)
-TILE(2)
 TILE(4)
-TILE(8)
 TILE(16)
 
 static void tile(const ls_quant_pack *w, int64_t group, const ls_quant_rows *a, int64_t tile, int64_t rows, float *c, int64_t ld) {
     int64_t at = tile * a->blocks * LS_QUANT_TILE;
     (rows <= 1   ? tile_1
-     : rows <= 2 ? tile_2
      : rows <= 4 ? tile_4
-     : rows <= 8 ? tile_8
                  : tile_16)(w, group, (const int32_t *)(a->codes + at * LS_QUANT_K), a->scales + at, a->begins + at, c, ld);
 }
 
