@@ -1,11 +1,13 @@
 #!/bin/sh
 # models.sh LOCKSTEP TREE [DEVICE...]: the real models of tools/models.sh on random inputs: every output on each device (default: cpu on two
 # instruction sets, and the software GPUs of tools/drivers.sh) must have the SHA-256 that `cpu` gives. A line a model and device.
+# LOCKSTEP_STORY_SECONDS is the limit of a run (900). Exit status: 0, the same bits everywhere; 1, something differs or failed; 3, nothing is
+# wrong, but something was not finished within the limit; 77, the models are not here.
 set -u
 lockstep=$1 tree=$2
 shift 2
 [ $# -gt 0 ] || set -- cpu-scalar vulkan-lavapipe25 webgpu-lavapipe25
-models=$tree/build/data/models bad=0
+models=$tree/build/data/models bad=0 unfinished=0
 [ -d "$models/ocr" ] || { echo "skipped: the models are not here; run tools/models.sh"; exit 77; }
 limit=${LOCKSTEP_STORY_SECONDS:-900}
 run() { # device's words, then arguments; 124: it took longer than the limit
@@ -39,7 +41,7 @@ check() {
         got=$(run "$words" "$file" "$@" --device "${device%%-*}")
         case $?/$got in
         "0/$expected") result="the same bits" ;;
-        124/*) result="STOPPED after $limit s" bad=1 ;;
+        124/*) result="not finished" unfinished=$((unfinished + 1)) ;;
         0/*) result=DIFFERS bad=1 ;;
         *) result=FAILED bad=1 ;;
         esac
@@ -60,4 +62,6 @@ d=p2o.DynamicDimension
 check "PP-OCRv4 detection" ocr/assets/ch_PP-OCRv4_det_infer.onnx --dim $d.1=160 --dim $d.2=160
 check "PP-OCRv4 recognition" ocr/assets/ch_PP-OCRv4_rec_infer.onnx --dim $d.1=160
 check "PP-OCRv4 direction" ocr/assets/ch_ppocr_mobile_v2.0_cls_infer.onnx --dim $d.1=48 --dim $d.2=192
-exit $bad
+[ $unfinished -eq 0 ] || echo "not finished within $limit s: $unfinished runs, which say nothing either way (LOCKSTEP_STORY_SECONDS)"
+[ $bad -eq 0 ] || exit 1
+[ $unfinished -eq 0 ] || exit 3

@@ -2,12 +2,14 @@
 # stories.sh BUILD TREE [DEVICE...]: real models on the pictures and sounds of tools/media.sh, by the programs of examples/: what a page says, when
 # somebody speaks, where the face is, what a wake word listens for. Each on cpu, and with the same result on the devices named (default: the
 # software GPUs of tools/drivers.sh; "none": cpu alone). A line a story and device.
+# LOCKSTEP_STORY_SECONDS is the limit of a run (900). Exit status: 0, all is well; 1, something is wrong; 3, nothing is wrong, but something was
+# not finished within the limit; 77, the models are not here.
 set -u
 build=$1 tree=$2
 shift 2
 [ $# -gt 0 ] || set -- vulkan-lavapipe25 webgpu-lavapipe25
 [ "$1" != none ] || shift
-models=$tree/build/data/models media=$tree/build/data/media bad=0 limit=${LOCKSTEP_STORY_SECONDS:-900}
+models=$tree/build/data/models media=$tree/build/data/media bad=0 unfinished=0 limit=${LOCKSTEP_STORY_SECONDS:-900}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 [ -d "$models/ocr" ] || { echo "skipped: the models are not here; run tools/models.sh"; exit 77; }
@@ -15,6 +17,7 @@ devices="cpu $*"
 
 say() { printf '%-26s %-20s %s\n' "$1" "$2" "$3"; }
 wrong() { say "$@"; bad=1; }
+late() { say "$1" "$2" "not finished within $limit s"; unfinished=1; }
 environment() { [ "$1" = cpu ] || "$tree/tools/drivers.sh" --list | grep "^$1 " | tr ' ' '\n' | grep = | tr '\n' ' '; }
 
 # story NAME MEDIA CHECK PROGRAM ARGUMENTS...: runs PROGRAM DEVICE ARGUMENTS on each device; CHECK looks at what it prints on cpu.
@@ -31,7 +34,7 @@ story() {
         code=$?
         took="$(($(date +%s) - begin)) s"
         if [ $code = 124 ]; then
-            wrong "$name" "$device" "STOPPED after $limit s"
+            late "$name" "$device"
         elif [ $code != 0 ]; then
             wrong "$name" "$device" "FAILED: $(tail -n 1 "$tmp/err")"
         elif [ "$device" = cpu ]; then
@@ -86,7 +89,7 @@ wake() { # wake NAME MODEL INPUT.npy
         code=$?
         hash=$(grep -o 'sha256 [0-9a-f]*' "$tmp/report")
         [ "$device" != cpu ] || expected=$hash
-        if [ $code = 124 ]; then wrong "$name" "$device" "STOPPED after $limit s"
+        if [ $code = 124 ]; then late "$name" "$device"
         elif [ "$hash" ] && [ "$hash" = "$expected" ]; then say "$name" "$device" "the same bits"
         else wrong "$name" "$device" "DIFFERS: $(tail -n 1 "$tmp/report")"; fi
     done
@@ -99,4 +102,5 @@ else
     node "$tree/tests/onnx/clip.mjs" window "$tmp/cpu/output.npy" "$tmp/window.npy" || bad=1
     wake "wake word features" embedding_model.onnx "input_1=$tmp/window.npy"
 fi
-exit $bad
+[ $bad -eq 0 ] || exit 1
+[ $unfinished -eq 0 ] || exit 3
