@@ -113,25 +113,16 @@ static void pause_core(void) {
 }
 
 static bool init_locks(ls_pool *pool) {
-    if (pthread_mutex_init(&pool->serial, NULL)) {
-        return false;
+    int made = !pthread_mutex_init(&pool->serial, NULL);
+    made += made == 1 && !pthread_mutex_init(&pool->lock, NULL);
+    made += made == 2 && !pthread_cond_init(&pool->begin, NULL);
+    made += made == 3 && !pthread_cond_init(&pool->end, NULL);
+    if (made < 4) {
+        (void)(made > 2 && pthread_cond_destroy(&pool->begin));
+        (void)(made > 1 && pthread_mutex_destroy(&pool->lock));
+        (void)(made > 0 && pthread_mutex_destroy(&pool->serial));
     }
-    if (pthread_mutex_init(&pool->lock, NULL)) {
-        pthread_mutex_destroy(&pool->serial);
-        return false;
-    }
-    if (pthread_cond_init(&pool->begin, NULL)) {
-        pthread_mutex_destroy(&pool->lock);
-        pthread_mutex_destroy(&pool->serial);
-        return false;
-    }
-    if (pthread_cond_init(&pool->end, NULL)) {
-        pthread_cond_destroy(&pool->begin);
-        pthread_mutex_destroy(&pool->lock);
-        pthread_mutex_destroy(&pool->serial);
-        return false;
-    }
-    return true;
+    return made == 4;
 }
 
 ls_pool *ls_pool_create(ls_heap *heap, int threads) {

@@ -107,26 +107,13 @@ static bool match_product(ls_onnx_export *e, ls_onnx_step *step) {
     return is(a, LS_OP_SUB) && unary(e, step, DOWN(a->src[0], LS_OP_LOG1P), ls_atanh, "Atanh");
 }
 
-static bool match_elu(ls_onnx_export *e, ls_onnx_step *step, ls_tensor *y) {
-    ls_tensor *x = outside(step->node, y->src[1]);
-    double alpha;
-    if (!x || !is(y->src[2], LS_OP_MUL) || !constant(y->src[2]->src[1], &alpha)) {
-        return false;
-    }
-    if (!found(e, step, ls_elu(e->s, x, (float)alpha), "Elu", 1, &x)) {
-        return false;
-    }
-    ls_export_float(e, step->proto, "alpha", alpha);
-    return true;
-}
-
-static bool match_leaky_relu(ls_onnx_export *e, ls_onnx_step *step, ls_tensor *y) {
-    ls_tensor *x = outside(step->node, y->src[2]);
+/* where(test, ..): the operand in one arm, something of it times a slope in the other. */
+static bool match_sloped(ls_onnx_export *e, ls_onnx_step *step, ls_tensor *y, int plain, int sloped,
+                         ls_tensor *(*build)(ls_session *s, ls_tensor *x, double slope), const char *op) {
+    ls_tensor *x = outside(step->node, y->src[plain]);
     double slope;
-    if (!x || !is(y->src[1], LS_OP_MUL) || !constant(y->src[1]->src[1], &slope)) {
-        return false;
-    }
-    if (!found(e, step, ls_leaky_relu(e->s, x, (float)slope), "LeakyRelu", 1, &x)) {
+    if (!x || !is(y->src[sloped], LS_OP_MUL) || !constant(y->src[sloped]->src[1], &slope) ||
+        !found(e, step, build(e->s, x, (float)slope), op, 1, &x)) {
         return false;
     }
     ls_export_float(e, step->proto, "alpha", slope);
@@ -138,8 +125,8 @@ static bool match_choice(ls_onnx_export *e, ls_onnx_step *step) {
     if (!is(test, LS_OP_LT)) {
         return false;
     }
-    return unary(e, step, test->src[1], ls_softplus, "Softplus") || match_elu(e, step, y) ||
-           match_leaky_relu(e, step, y) || unary(e, step, test->src[0], ls_asinh, "Asinh") ||
+    return unary(e, step, test->src[1], ls_softplus, "Softplus") || match_sloped(e, step, y, 1, 2, ls_elu, "Elu") ||
+           match_sloped(e, step, y, 2, 1, ls_leaky_relu, "LeakyRelu") || unary(e, step, test->src[0], ls_asinh, "Asinh") ||
            unary(e, step, test->src[1], ls_acosh, "Acosh");
 }
 
