@@ -114,6 +114,8 @@ struct ls_device {
                        * changed then, and the same call, after the same calls, is answered later */
     bool planar;       /* set by open: convolutions are stored channels first where that is how they are read (LS_PLAN_PERMUTED) */
     bool keeps_codes;  /* set by open: quantised operands of contractions stay in their kernels (LS_PLAN_CODES) */
+    bool fused_updates; /* set by open: a kernel of several results, or a contraction, stores them in order, each point's after
+                         * what it reads, so that a result may replace what only its own point reads (ls_memory_may_alias) */
     const char *clock; /* set by open: the device's own, which fills launch->profile; NULL: time is the host's */
     atomic_int guard; /* check mode: new buffers get guard zones and are filled with LS_POISON */
     struct ls_kernel_cache *kernels; /* the engine's: compiled specs */

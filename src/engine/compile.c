@@ -464,13 +464,17 @@ static void mark_lifetimes(block_build *b) {
     }
 }
 
-/* Whether step `s`, which writes a value, may write it over `old`, which later steps do not read. */
-static bool may_overwrite(const ls_step *step, const ls_val *old) {
-    if (step->kind != LS_STEP_KERNEL) {
+/* Whether a step, which writes a value, may write it over `old`, which later steps do not read. */
+static bool may_overwrite(const ls_step *step, const ls_val *old, const ls_val *val) {
+    int result = step->n_reads;
+    while (result < step->n_args && step->vals[result] != val) {
+        result++;
+    }
+    if (step->kind != LS_STEP_KERNEL || result == step->n_args) {
         return false;
     }
     for (int i = 0; i < step->n_reads; i++) {
-        if (step->vals[i] == old && !ls_memory_may_alias(step->spec, i)) {
+        if (step->vals[i] == old && !ls_memory_may_alias(step->spec, i, result, step->device->fused_updates)) {
             return false;
         }
     }
@@ -499,7 +503,7 @@ static bool store_directly(block_build *b, const ls_exec_assign *assign) {
     }
     ls_val *old = assign->bind < exec->n_leaves ? ls_copy_of(exec->leaves[assign->bind])->val : NULL;
     if (old && (old->last > val->first ||
-                (old->last == val->first && !may_overwrite(&b->steps.data[val->first], old)))) {
+                (old->last == val->first && !may_overwrite(&b->steps.data[val->first], old, val)))) {
         return false;
     }
     val_fix(val, assign->bind);
@@ -558,7 +562,7 @@ static void share_storage(block_build *b) {
         for (int i = 0; i < step->n_reads && !to->share; i++) {
             ls_val *from = step->vals[i];
             if (!from->fixed && !from->leaf && from->last == s && from->first < s &&
-                from->bytes == to->bytes && from->device == to->device && may_overwrite(step, from)) {
+                from->bytes == to->bytes && from->device == to->device && may_overwrite(step, from, to)) {
                 to->share = from;
             }
         }

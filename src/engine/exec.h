@@ -205,9 +205,9 @@ typedef struct ls_memory_item {
 /* Offsets such that items whose intervals meet never overlap, and the bytes that all need. */
 ls_status ls_memory_plan(ls_arena *arena, ls_memory_item *items, int n, size_t *out_bytes,
                          ls_error *err) LS_MUST_USE;
-/* Whether a kernel may write its (one) store where it reads argument `arg`: each point reads only its own
- * element. */
-bool ls_memory_may_alias(const ls_spec *spec, int arg);
+/* Whether a kernel may write argument `result` where it reads argument `arg`: each point reads only its own element, before
+ * it is replaced. `fused`: the device says so of several results, and of a contraction's (ls_device.fused_updates). */
+bool ls_memory_may_alias(const ls_spec *spec, int arg, int result, bool fused);
 
 /* ---- hazard.c: an independent check of the finished steps ---- */
 ls_status ls_hazard_check(ls_exec *exec, ls_error *err) LS_MUST_USE;

@@ -107,22 +107,42 @@ static ls_status expect(const checker *c, range r, const void *value, const char
     return covered == r.end - r.begin ? LS_OK : fail(c, problem, r);
 }
 
-/* Whether every point of a kernel reads no element of an argument but the one that it stores. */
-static bool reads_own_element_only(const ls_spec *spec, int read, int written) {
-    int stores = 0;
-    int32_t element = LS_SPEC_NONE;
-    for (int i = 0; i < spec->n_stores; i++) {
-        stores += spec->stores[i].combine == LS_STORE_SET && spec->stores[i].arg == written ? 1 : 2;
-        element = spec->stores[i].ix;
+/* Whether a value is computed from a load of an argument. */
+static bool computed_from(const ls_spec *spec, int32_t value, int read) {
+    const ls_value *v = &spec->values[value];
+    const int32_t from[] = {v->a, v->b, v->c};
+    bool any = v->op == LS_V_LOAD && v->arg == read;
+    for (int i = 0; i < 3 && !any; i++) {
+        any = from[i] != LS_SPEC_NONE && computed_from(spec, from[i], read);
     }
-    bool same = ls_dtype_size(spec->args[read].dtype) == ls_dtype_size(spec->args[written].dtype);
+    return any;
+}
+
+/* Whether every point of a kernel reads no element of an argument but the one that it stores, and not after it did: as an operand of what is
+ * summed it may be read for another point, and for a result that is stored later. */
+static bool reads_own_element_only(const ls_step *step, int read, int written) {
+    const ls_spec *spec = step->spec;
+    int32_t element = LS_SPEC_NONE;
+    bool same = ls_dtype_size(spec->args[read].dtype) == ls_dtype_size(spec->args[written].dtype), after = false;
+    bool simple = spec->n_stores == 1 && spec->kind == LS_GROUP_POINTWISE;
+    for (int i = 0; i < spec->n_stores; i++) {
+        same = same && spec->stores[i].combine == LS_STORE_SET && !(after && computed_from(spec, spec->stores[i].value, read));
+        if (spec->stores[i].arg == written) {
+            element = spec->stores[i].ix;
+            after = true;
+        }
+    }
     for (int i = 0; i < spec->n_values; i++) {
         const ls_value *v = &spec->values[i];
-        bool bound = v->n_bound > 0;
         bool elsewhere = v->op == LS_V_LOAD && v->arg == read && v->ix != element;
-        same = same && !bound && !elsewhere;
+        simple = simple && v->n_bound == 0;
+        same = same && !elsewhere && (v->n_bound == 0 || (v->op == LS_V_CONTRACT && !computed_from(spec, i, read)));
     }
-    return same && stores == 1 && spec->kind == LS_GROUP_POINTWISE;
+    for (int i = 0; i < spec->n_ix && !simple; i++) {
+        same = same && spec->ix[i].op != LS_IX_VALUE;
+    }
+    return same && after && (simple || (step->device->fused_updates &&
+                                        (spec->kind == LS_GROUP_POINTWISE || spec->kind == LS_GROUP_CONTRACT)));
 }
 
 static ls_status check_kernel(checker *c, const ls_step *step) {
@@ -140,7 +160,7 @@ static ls_status check_kernel(checker *c, const ls_step *step) {
         for (int j = 0; j < group->n_reads; j++) {
             LS_TRY(c->err, range_of(c, step->args[j], node_bytes(group->reads[j]), &other));
             bool in_place = w.begin == other.begin && w.end == other.end &&
-                            reads_own_element_only(step->spec, j, group->n_reads + i);
+                            reads_own_element_only(step, j, group->n_reads + i);
             if (overlap(w, other) && !in_place) {
                 return fail(c, "it writes what it reads elsewhere", w);
             }

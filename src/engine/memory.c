@@ -73,22 +73,83 @@ ls_status ls_memory_plan(ls_arena *arena, ls_memory_item *items, int n, size_t *
     return LS_OK;
 }
 
-bool ls_memory_may_alias(const ls_spec *spec, int arg) {
-    if (spec->kind != LS_GROUP_POINTWISE || spec->n_stores != 1) {
+/* Marks what a value is made of; operands come before what uses them. */
+static void mark_below(const ls_spec *spec, int32_t value, bool *marks) {
+    marks[value] = true;
+    for (int32_t i = value; i >= 0; i--) {
+        const ls_value *v = &spec->values[i];
+        const int32_t operands[] = {v->a, v->b, v->c};
+        for (int j = 0; marks[i] && j < 3; j++) {
+            if (operands[j] != LS_SPEC_NONE) {
+                marks[operands[j]] = true;
+            }
+        }
+    }
+}
+
+static bool loads_marked(const ls_spec *spec, int arg, const bool *marks) {
+    bool any = false;
+    for (int i = 0; i < spec->n_values; i++) {
+        any = any || (marks[i] && spec->values[i].op == LS_V_LOAD && spec->values[i].arg == arg);
+    }
+    return any;
+}
+
+/* A kernel with several results, or a contraction with what follows it: `arg` must be read neither by what is summed nor by a result
+ * that is stored after the one that replaces it. */
+static bool read_before_stored(const ls_spec *spec, int arg, int store) {
+    enum { MOST_VALUES = 256 };
+    bool summed[MOST_VALUES] = {false}, later[MOST_VALUES] = {false};
+    int contractions = 0;
+    if (spec->n_values > MOST_VALUES || (spec->kind != LS_GROUP_POINTWISE && spec->kind != LS_GROUP_CONTRACT)) {
         return false;
     }
-    const ls_store *store = &spec->stores[0];
+    for (int i = 0; i < spec->n_ix; i++) {
+        if (spec->ix[i].op == LS_IX_VALUE) {
+            return false;
+        }
+    }
+    for (int i = 0; i < spec->n_values; i++) {
+        const ls_value *v = &spec->values[i];
+        if (v->op == LS_V_CONTRACT && ++contractions == 1) {
+            mark_below(spec, i, summed);
+        } else if (v->n_bound) {
+            return false;
+        }
+    }
+    for (int i = 0; i < spec->n_stores; i++) {
+        const ls_store *s = &spec->stores[i];
+        if (s->combine != LS_STORE_SET || s->n_preds || s->check != LS_SPEC_NONE) {
+            return false;
+        }
+        if (i > store) {
+            mark_below(spec, s->value, later);
+        }
+    }
+    return !loads_marked(spec, arg, summed) && !loads_marked(spec, arg, later);
+}
+
+bool ls_memory_may_alias(const ls_spec *spec, int arg, int result, bool fused) {
+    int n = 0;
+    while (n < spec->n_stores && spec->stores[n].arg != result) {
+        n++;
+    }
+    if (n == spec->n_stores || (!fused && (spec->kind != LS_GROUP_POINTWISE || spec->n_stores != 1))) {
+        return false;
+    }
+    const ls_store *store = &spec->stores[n];
     if (store->combine != LS_STORE_SET || store->check != LS_SPEC_NONE || store->n_preds ||
         spec->args[arg].numel != spec->args[store->arg].numel ||
         ls_dtype_size(spec->args[arg].dtype) != ls_dtype_size(spec->args[store->arg].dtype)) {
         return false;
     }
+    bool bound = false;
     for (int i = 0; i < spec->n_values; i++) {
         const ls_value *v = &spec->values[i];
-        if (v->op == LS_V_REDUCE || v->op == LS_V_CONTRACT || v->op == LS_V_SCAN || v->op == LS_V_SORT ||
-            (v->op == LS_V_LOAD && v->arg == arg && v->ix != store->ix)) {
+        bound = bound || v->op == LS_V_REDUCE || v->op == LS_V_CONTRACT || v->op == LS_V_SCAN || v->op == LS_V_SORT;
+        if (v->op == LS_V_LOAD && v->arg == arg && v->ix != store->ix) {
             return false;
         }
     }
-    return true;
+    return (!bound && spec->n_stores == 1 && spec->kind == LS_GROUP_POINTWISE) || (fused && read_before_stored(spec, arg, n));
 }

@@ -271,11 +271,76 @@ static void in_place_by_other_elements_is_caught(void **state) {
     expect_none(exec);
     assert_int_equal(exec->block.n_steps, 2); /* into a temporary, and copied */
     ls_step *kernel = &exec->block.steps[0];
-    assert_false(ls_memory_may_alias(kernel->spec, 0));
+    assert_false(ls_memory_may_alias(kernel->spec, 0, 1, true));
     kernel->args[1] = exec->block.steps[1].args[1];
     exec->block.n_steps = 1;
     expect_hazard(exec, "reads elsewhere");
     ls_exec_free(exec);
+}
+
+static ls_exec *assigned(ls_var *v, ls_tensor *value) {
+    world_ok(&w, ls_var_assign(s, v, value));
+    ls_exec *exec = compile(NULL, 0);
+    expect_none(exec);
+    return exec;
+}
+
+/* A contraction's result replaces what its epilogue alone reads, and nothing that is summed. */
+static void contractions_update_in_place(void **state) {
+    (void)state;
+    static float data[16];
+    ls_var *v = ls_var_create(s, "v", LS_F32, LS_SHAPE(4, 4), data);
+    ls_tensor *x = ls_tensor_from(s, LS_F32, LS_SHAPE(4, 4), data), *old = ls_var_value(s, v);
+    w.device->fused_updates = true;
+    ls_exec *exec = assigned(v, ls_sub(s, old, ls_matmul(s, x, ls_add(s, x, x))));
+    ls_step *last = &exec->block.steps[exec->block.n_steps - 1];
+    assert_true(last->kind == LS_STEP_KERNEL && last->args[last->n_args - 1].bind == exec->assigns[0].bind);
+    last->device->fused_updates = false; /* what other devices may not */
+    expect_hazard(exec, "reads elsewhere");
+    last->device->fused_updates = true;
+    ls_exec_free(exec);
+    ls_session_clear_pending(s);
+    exec = assigned(v, ls_sub(s, old, ls_matmul(s, x, old)));
+    last = &exec->block.steps[exec->block.n_steps - 1];
+    assert_true(last->kind == LS_STEP_COPY); /* computed elsewhere */
+    exec->block.steps[exec->block.n_steps - 2].args[last[-1].n_args - 1] = last->args[1];
+    exec->block.n_steps--;
+    expect_hazard(exec, "reads elsewhere");
+    ls_exec_free(exec);
+    ls_session_clear_pending(s);
+}
+
+/* Of two results that one kernel stores, the later must not be computed from what the earlier replaces. */
+static void two_updates_in_one_kernel(void **state) {
+    (void)state;
+    enum { N = 1000 };
+    static float a0[N], b0[N], a[N], b[N];
+    world cpu = world_open("cpu");
+    ls_session *on = cpu.session;
+    for (int swap = 0; swap < 2; swap++) {
+        for (int i = 0; i < N; i++) {
+            a0[i] = (float)(i % 17), b0[i] = (float)(i % 29);
+        }
+        ls_var *va = ls_var_create(on, "a", LS_F32, LS_SHAPE(N), a0), *vb = ls_var_create(on, "b", LS_F32, LS_SHAPE(N), b0);
+        for (int round = 0; round < 3; round++) {
+            ls_tensor *x = ls_var_value(on, va), *y = ls_var_value(on, vb), *sum = ls_add(on, x, y), *mean = ls_mul(on, sum, sum);
+            world_ok(&cpu, ls_var_assign(on, swap ? vb : va, ls_sub(on, sum, ls_full(on, LS_F32, LS_SCALAR, 1))));
+            world_ok(&cpu, ls_var_assign(on, swap ? va : vb, ls_sub(on, mean, x)));
+            world_ok(&cpu, ls_realize(on, NULL, 0));
+            for (int i = 0; i < N; i++) {
+                float total = a0[i] + b0[i], first = total - 1, second = total * total - a0[i];
+                a0[i] = swap ? second : first;
+                b0[i] = swap ? first : second;
+            }
+            world_ok(&cpu, ls_var_read(on, va, a, sizeof a));
+            world_ok(&cpu, ls_var_read(on, vb, b, sizeof b));
+            assert_memory_equal(a, a0, sizeof a);
+            assert_memory_equal(b, b0, sizeof b);
+        }
+        ls_var_destroy(va);
+        ls_var_destroy(vb);
+    }
+    world_close(&cpu);
 }
 
 static ls_status step_body(ls_session *session, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
@@ -347,6 +412,8 @@ int main(void) {
         TEST(every_swap_of_steps_is_caught),
         TEST(writes_before_reads_are_caught),
         TEST(in_place_by_other_elements_is_caught),
+        TEST(contractions_update_in_place),
+        TEST(two_updates_in_one_kernel),
         TEST(faults_in_loops_are_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

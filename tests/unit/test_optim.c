@@ -2,8 +2,11 @@
 #define _GNU_SOURCE
 #include "support/world.h"
 #include <fenv.h>
+#include <lockstep/inspect.h>
 #include <lockstep/io.h>
+#include <lockstep/nn.h>
 #include <lockstep/optim.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,12 +278,64 @@ static void test_resume(void **state) {
     unlink(path);
 }
 
+static void append(void *user, const char *text, size_t n) {
+    strncat(user, text, n);
+}
+
+/* The weights of a layer and their moments are replaced by the kernel that computes their gradient, without copies, the same bits. */
+static void test_updates_in_place(void **state) {
+    (void)state;
+    enum { IN = 40, OUT = 30, ROWS = 16 };
+    static float x[ROWS * IN];
+    static char text[1 << 18];
+    char sha[2][65];
+    for (int i = 0; i < ROWS * IN; i++) {
+        x[i] = (float)((i * 37) % 101 - 50) / 32;
+    }
+    for (int device = 0; device < 2; device++) {
+        world w = world_open(device ? "ref" : "cpu");
+        ls_session *s = w.session;
+        ls_params *params;
+        ls_optimizer *optimizer;
+        ls_program *program;
+        ls_optimizer_options options = {.kind = LS_OPTIM_ADAM};
+        ls_error err = {.code = LS_OK};
+        world_ok(&w, ls_params_create(s, 3, &params));
+        ls_tensor *in = ls_input(s, "x", LS_F32, LS_SHAPE(ROWS, IN)), *y = ls_nn_linear(s, params, "layer", in, OUT);
+        ls_tensor *loss = ls_sum(s, ls_mul(s, y, y), 0, NULL, 0);
+        world_ok(&w, ls_optimizer_create(s, params, &options, &optimizer));
+        world_ok(&w, ls_optimizer_step(s, optimizer, loss, ls_full(s, LS_F32, LS_SCALAR, 0.01)));
+        world_ok(&w, ls_program_compile(s, &in, 1, &loss, 1, &program));
+        for (int i = 0; i < 4; i++) {
+            float value;
+            world_ok(&w, ls_program_run(program, (const void *[]){x}, (void *[]){&value}));
+        }
+        assert_int_equal(ls_params_sha256(s, params, sha[device], &err), LS_OK);
+        text[0] = 0;
+        world_ok(&w, ls_program_inspect(program, LS_INSPECT_MEMORY, append, text));
+        char copied[32];
+        snprintf(copied, sizeof copied, ":%d -> leaf", IN * OUT * 4);
+        bool copies = false;
+        for (const char *at = text; (at = strstr(at, " copy ")); at++) {
+            const char *end = strchr(at, '\n'), *found = strstr(at, copied);
+            copies = copies || (found && found < end);
+        }
+        assert_int_equal(copies, device); /* `ref` copies, which shows that the text is understood */
+        ls_program_destroy(program);
+        ls_optimizer_destroy(optimizer);
+        ls_params_destroy(params);
+        world_close(&w);
+    }
+    assert_string_equal(sha[0], sha[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_loops),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_updates_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

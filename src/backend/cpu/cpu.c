@@ -55,7 +55,7 @@ static ls_status cpu_open(ls_device *device, int index, ls_error *err) {
         return LS_FAIL_MEMORY(err, "the CPU device");
     }
     device->state = d;
-    device->planar = device->keeps_codes = true;
+    device->planar = device->keeps_codes = device->fused_updates = true;
     d->heap = device->heap;
     ls_cpu_detect(&d->cpu);
     const char *isa = device->isa && device->isa[0] ? device->isa : ls_os_env("LOCKSTEP_ISA");
