@@ -66,6 +66,9 @@ static void run_points(phase_run *r, int64_t first, int64_t n, int worker) {
     ls_cpu_device *d = r->kernel->binary->device;
     ls_phase_points(
         &(ls_phase_task){r->kernel, r->phase, d->scratch + (size_t)worker * d->scratch_size, first, n});
+    if (d->tiles->fence) {
+        d->tiles->fence();
+    }
 }
 
 static void run_task(void *ctx, long task, int worker) {

@@ -121,11 +121,12 @@ static void run_patch(const patches *p, int64_t r, int64_t rows, int64_t at, int
         if (p->store) {
             const ls_access *to = &program->accesses[p->store->access];
             uint32_t *dst = (uint32_t *)(void *)run->buffers[to->buffer] + ls_run_place(run, to);
-            run->isa->transpose(dst, p->row, src, stride, rows, lanes, p->store->cast != NULL);
+            run->isa->transpose(dst, p->row, src, stride, rows, lanes, p->store->cast != NULL,
+                                p->store->cast && p->store->cast == run->isa->stream_f32);
             return;
         }
         run->isa->transpose((uint32_t *)(void *)(p->memory + (a->patch - 1) * LS_PATCH_BYTES), LS_PATCH_LANES, src,
-                            stride, rows, lanes, false);
+                            stride, rows, lanes, false, false);
     }
     for (int64_t i = 0; i < rows; i++) {
         run->patches = p->memory + i * LS_PATCH_LANES * 4;

@@ -206,6 +206,7 @@ static ls_status plan_finish(planner *p, ls_phase *phase, int n_lanes, const uin
     }
     if (phase->kind != LS_PHASE_GEMM) {
         ls_pb_rows(b);
+        ls_pb_stream(b);
     }
     if (phase->value != LS_SPEC_NONE) {
         ls_pb_input(b, phase->value);

@@ -648,6 +648,19 @@ void ls_pb_input(ls_program_builder *b, int32_t value) {
 }
 
 /* ---- stores ---- */
+enum { STREAM_BYTES = 16 << 20 }; /* many times a core's second-level cache: nobody will find the result there */
+
+void ls_pb_stream(ls_program_builder *b) {
+    b->streams = true;
+}
+
+static ls_tile_cast_fn store_fn(const ls_program_builder *b, ls_dtype dtype, const ls_access *a) {
+    bool large = b->streams && a->buffer < b->spec->n_args && dtype == LS_F32 &&
+                 b->spec->args[a->buffer].numel >= STREAM_BYTES / 4 && a->n_dims > 0 &&
+                 a->dims[a->n_dims - 1].stride == 1;
+    return large && b->isa->stream_f32 ? b->isa->stream_f32 : b->isa->store[dtype];
+}
+
 bool ls_pb_store_access(ls_program_builder *b, int16_t reg, ls_dtype dtype, const ls_access *access) {
     ls_access copy = *access;
     copy.log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype));
@@ -660,7 +673,7 @@ bool ls_pb_store_access(ls_program_builder *b, int16_t reg, ls_dtype dtype, cons
                     .b = -1,
                     .c = -1,
                     .access = add_access(b, &copy),
-                    .cast = b->isa->store[dtype],
+                    .cast = store_fn(b, dtype, &copy),
                     .name = "store"});
     return !b->failed;
 }

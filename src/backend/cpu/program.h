@@ -182,6 +182,8 @@ uint64_t ls_held_bits(ls_dtype dtype, uint64_t stored);
 /* Lets values that are the same along the inner lane axes be computed a lane a row, where there are such: call it
  * before any value is asked for. */
 void ls_pb_rows(ls_program_builder *builder);
+/* Lets large results be stored past the caches: who runs the program calls isa->fence at the end of a task. */
+void ls_pb_stream(ls_program_builder *builder);
 /* Allocates registers; the program is the arena's. False when out of memory. */
 bool ls_pb_finish(ls_program_builder *builder, int n_results, const int16_t *results,
                   ls_program *out_program);

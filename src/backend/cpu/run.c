@@ -138,6 +138,19 @@ static inline void table_places(const walk *w, int64_t *place) {
     }
 }
 
+typedef struct read_ctx {
+    char *dst;
+    const char *src;
+    ls_tile_read_fn read;
+    ls_tile_fill_fn fill;
+    uint64_t bits;
+    int log2;
+} read_ctx;
+
+static void read_segment(void *ctx, const segment *s);
+static void read_entries(const read_ctx *ctx, const int32_t *entries, int64_t at, int64_t offset, int64_t stride,
+                         int64_t n);
+
 /* Cuts lanes into segments, in order; absent lanes are segments too. */
 static inline __attribute__((always_inline)) void walk_tables(walk *w, segment_fn fn, void *ctx) {
     const ls_access *a = w->access;
@@ -187,6 +200,8 @@ static inline __attribute__((always_inline)) void walk_tables(walk *w, segment_f
                     fn(ctx, &(segment){w->at + hi, n - hi, 0, 0, false});
                 }
             }
+        } else if (fn == read_segment && ((const read_ctx *)ctx)->log2 == 2) {
+            read_entries(ctx, entries + x0, w->at, offset, stride, n);
         } else {
             for (int64_t i = 0; i < n; i++) {
                 int32_t e = entries[x0 + i];
@@ -202,15 +217,6 @@ static inline __attribute__((always_inline)) void walk_tables(walk *w, segment_f
     }
 }
 
-typedef struct read_ctx {
-    char *dst;
-    const char *src;
-    ls_tile_read_fn read;
-    ls_tile_fill_fn fill;
-    uint64_t bits;
-    int log2;
-} read_ctx;
-
 static void read_segment(void *ctx_, const segment *s) {
     read_ctx *ctx = ctx_;
     char *dst = ctx->dst + (s->at << ctx->log2);
@@ -223,6 +229,16 @@ static void read_segment(void *ctx_, const segment *s) {
         memcpy(dst, &ctx->bits, 4);
     } else {
         ctx->fill(dst, &ctx->bits, s->n);
+    }
+}
+
+/* Lanes whose places are entries of a table, without a call for each: an image made larger. */
+static void read_entries(const read_ctx *ctx, const int32_t *entries, int64_t at, int64_t offset, int64_t stride,
+                         int64_t n) {
+    uint32_t *dst = (uint32_t *)(void *)ctx->dst + at, absent = (uint32_t)ctx->bits;
+    const uint32_t *src = (const uint32_t *)(const void *)ctx->src;
+    for (int64_t i = 0; i < n; i++) {
+        dst[i] = entries[i] == LS_TABLE_ABSENT ? absent : src[offset + entries[i] + i * stride];
     }
 }
 

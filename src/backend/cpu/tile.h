@@ -54,6 +54,8 @@ typedef struct ls_tile_isa {
     ls_tile_cast_fn round_f32[2], round_f64[2]; /* to f16, bf16, held as f32 */
     ls_tile_cast_fn load[LS_DTYPE_COUNT];       /* stored to held; NULL: the same */
     ls_tile_cast_fn store[LS_DTYPE_COUNT];      /* held to stored, NaN canonical; NULL: the same bits */
+    ls_tile_cast_fn stream_f32;                 /* store[LS_F32] past the caches, or NULL: in order after `fence` */
+    void (*fence)(void);                        /* or NULL */
     ls_tile_read_fn read[4];                    /* by log2 size, as the rest */
     ls_tile_read_rows_fn read_rows[4];
     ls_tile_read_pattern_fn read_pattern[4];
@@ -66,9 +68,10 @@ typedef struct ls_tile_isa {
     void (*in_range)(uint8_t *mask, const int64_t *a, const int64_t *limit,
                      int64_t n);                                              /* mask &= 0 <= a < limit */
     void (*multiple)(uint8_t *mask, const int64_t *a, int64_t of, int64_t n); /* mask &= a % of == 0 */
-    /* dst[r * dst_stride + i] = src[i * src_stride + r] (4 bytes each); `canonical`: NaN of f32 are made so. */
+    /* dst[r * dst_stride + i] = src[i * src_stride + r] (4 bytes each); `canonical`: NaN of f32 are made so; `stream`:
+     * past the caches, where lines are whole. */
     void (*transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
-                      int64_t lanes, bool canonical);
+                      int64_t lanes, bool canonical, bool stream);
     /* Sum, minimum, maximum of f32, or NULL: into the partials of a block (`first`: which hold nothing yet) those of
      * n <= LS_TILE lanes, and the halving of the partials, whose result is partials[0]. */
     void (*fold_f32[3])(float *partials, const float *x, int64_t n, bool first);

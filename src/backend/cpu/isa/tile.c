@@ -336,6 +336,10 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .iota = iota,
     .in_range = in_range,
     .multiple = multiple,
+#if defined(LS_ISA_AVX512)
+    .stream_f32 = LS_TILE_NAME(ls_tile_stream_f32),
+    .fence = LS_TILE_NAME(ls_tile_fence),
+#endif
     .transpose = LS_TILE_NAME(ls_tile_transpose),
     .fold_f32 = LS_TILE_FOLDS(ls_tile_fold),
     .halve_f32 = LS_TILE_FOLDS(ls_tile_halve),

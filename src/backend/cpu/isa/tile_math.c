@@ -7,23 +7,33 @@
 #include <string.h>
 
 #define LANES(V, T) ((int64_t)(sizeof(V) / sizeof(T)))
+/* One place where the function is, whether lanes fill a vector or not: it is inlined there. */
+#define TAKE(v, x)                                                                                           \
+    if (bytes == sizeof v) {                                                                                 \
+        memcpy(&v, x, sizeof v);                                                                             \
+    } else {                                                                                                 \
+        memset(&part, 0, sizeof part);                                                                       \
+        memcpy(&part, x, bytes);                                                                             \
+        v = part;                                                                                            \
+    }
+#define GIVE(d, v)                                                                                           \
+    if (bytes == sizeof v) {                                                                                 \
+        memcpy(d, &v, sizeof v);                                                                             \
+    } else {                                                                                                 \
+        part = v;                                                                                            \
+        memcpy(d, &part, bytes);                                                                             \
+    }
 #define ELEMENTARY_OF(name, tag, T, V)                                                                       \
     void LS_TILE_MATH(name, tag)(void *dst, const void *a, const void *b, const void *c, int64_t n) {        \
         T *d = dst;                                                                                          \
         const T *x = a;                                                                                      \
-        V v;                                                                                                 \
-        int64_t i = 0;                                                                                       \
         (void)b, (void)c;                                                                                    \
-        for (; i + LANES(V, T) <= n; i += LANES(V, T)) {                                                     \
-            memcpy(&v, x + i, sizeof v);                                                                     \
+        for (int64_t i = 0; i < n; i += LANES(V, T)) {                                                       \
+            size_t bytes = (size_t)(n - i < LANES(V, T) ? n - i : LANES(V, T)) * sizeof *x;                  \
+            V v, part;                                                                                       \
+            TAKE(v, x + i)                                                                                   \
             v = ls_v##name##_##tag(v);                                                                       \
-            memcpy(d + i, &v, sizeof v);                                                                     \
-        }                                                                                                    \
-        if (i < n) {                                                                                         \
-            memset(&v, 0, sizeof v);                                                                         \
-            memcpy(&v, x + i, (size_t)(n - i) * sizeof *x);                                                  \
-            v = ls_v##name##_##tag(v);                                                                       \
-            memcpy(d + i, &v, (size_t)(n - i) * sizeof *d);                                                  \
+            GIVE(d + i, v)                                                                                   \
         }                                                                                                    \
     }
 #define EACH_OF(name, tag, T)                                                                                \
@@ -52,22 +62,14 @@ LS_MATH_UNARY(ELEMENTARY)
     void LS_TILE_MATH(pow, tag)(void *dst, const void *a, const void *b, const void *c, int64_t n) {         \
         T *d = dst;                                                                                          \
         const T *x = a, *y = b;                                                                              \
-        V v, w;                                                                                              \
-        int64_t i = 0;                                                                                       \
         (void)c;                                                                                             \
-        for (; i + LANES(V, T) <= n; i += LANES(V, T)) {                                                     \
-            memcpy(&v, x + i, sizeof v);                                                                     \
-            memcpy(&w, y + i, sizeof w);                                                                     \
+        for (int64_t i = 0; i < n; i += LANES(V, T)) {                                                       \
+            size_t bytes = (size_t)(n - i < LANES(V, T) ? n - i : LANES(V, T)) * sizeof *x;                  \
+            V v, w, part;                                                                                    \
+            TAKE(v, x + i)                                                                                   \
+            TAKE(w, y + i)                                                                                   \
             v = ls_vpow_##tag(v, w);                                                                         \
-            memcpy(d + i, &v, sizeof v);                                                                     \
-        }                                                                                                    \
-        if (i < n) {                                                                                         \
-            memset(&v, 0, sizeof v);                                                                         \
-            memset(&w, 0, sizeof w);                                                                         \
-            memcpy(&v, x + i, (size_t)(n - i) * sizeof *x);                                                  \
-            memcpy(&w, y + i, (size_t)(n - i) * sizeof *y);                                                  \
-            v = ls_vpow_##tag(v, w);                                                                         \
-            memcpy(d + i, &v, (size_t)(n - i) * sizeof *d);                                                  \
+            GIVE(d + i, v)                                                                                   \
         }                                                                                                    \
     }
 #define POW_EACH(tag, T)                                                                                     \

@@ -25,7 +25,11 @@
         __m512i y = x;                                                                                       \
         __m512 f = _mm512_castsi512_ps(y);                                                                   \
         y = _mm512_mask_mov_epi32(y, _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q) & change, nan);                  \
-        _mm512_mask_storeu_epi32(dst + (r) * dst_stride, put, y);                                            \
+        if (whole) {                                                                                         \
+            _mm512_stream_si512((__m512i *)(void *)(dst + (r) * dst_stride), y);                             \
+        } else {                                                                                             \
+            _mm512_mask_storeu_epi32(dst + (r) * dst_stride, put, y);                                        \
+        }                                                                                                    \
     }
 /* Columns c, c + 4, c + 8 and c + 12 from the c-th of each four lines. */
 #define COLUMNS(c, a, b, d, e)                                                                               \
@@ -38,7 +42,8 @@
         PUT(c + 12, _mm512_shuffle_i32x4(odd, odd2, 0xdd))                                                   \
     }
 static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
-                  int64_t lanes, bool canonical) {
+                  int64_t lanes, bool canonical, bool stream) {
+    bool whole = stream && lanes == 16 && ((uintptr_t)dst | (uintptr_t)dst_stride * 4) % 64 == 0;
     __mmask16 columns = (__mmask16)((1u << rows) - 1), put = (__mmask16)((1u << lanes) - 1),
               change = canonical ? 0xffff : 0;
     const __m512i nan = _mm512_set1_epi32((int)LS_NAN_F32);
@@ -53,6 +58,23 @@ static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_
     COLUMNS(3, a3, b3, c3, d3)
 }
 enum { SIDE = 16 };
+
+void LS_TILE_NAME(ls_tile_stream_f32)(void *dst, const void *a, int64_t n) {
+    float *d = dst;
+    const float *x = a;
+    const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32((int)LS_NAN_F32));
+    int64_t i = (int64_t)(-((uintptr_t)d / 4) & 15);
+    i = i < n ? i : n;
+    LS_TILE_NAME(ls_tile_store_f32)(d, x, i);
+    for (; i + 16 <= n; i += 16) {
+        __m512 y = _mm512_loadu_ps(x + i);
+        _mm512_stream_ps(d + i, _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(y, y, _CMP_UNORD_Q), nan));
+    }
+    LS_TILE_NAME(ls_tile_store_f32)(d + i, x + i, n - i);
+}
+void LS_TILE_NAME(ls_tile_fence)(void) {
+    _mm_sfence();
+}
 #else
 static uint32_t one(uint32_t x, bool canonical) {
     return canonical && (x & 0x7fffffffu) > 0x7f800000u ? LS_NAN_F32 : x;
@@ -67,7 +89,8 @@ static four canonical4(four x, bool canonical) {
 }
 
 static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
-                  int64_t lanes, bool canonical) {
+                  int64_t lanes, bool canonical, bool stream) {
+    (void)stream;
     if (rows < 4 || lanes < 4) {
         for (int64_t r = 0; r < rows; r++) {
             for (int64_t i = 0; i < lanes; i++) {
@@ -96,11 +119,11 @@ enum { SIDE = 4 };
 #endif
 
 void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
-                                     int64_t rows, int64_t lanes, bool canonical) {
+                                     int64_t rows, int64_t lanes, bool canonical, bool stream) {
     for (int64_t i = 0; i < lanes; i += SIDE) {
         for (int64_t r = 0; r < rows; r += SIDE) {
             block(dst + r * dst_stride + i, dst_stride, src + i * src_stride + r, src_stride,
-                  rows - r < SIDE ? rows - r : SIDE, lanes - i < SIDE ? lanes - i : SIDE, canonical);
+                  rows - r < SIDE ? rows - r : SIDE, lanes - i < SIDE ? lanes - i : SIDE, canonical, stream);
         }
     }
 }
