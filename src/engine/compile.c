@@ -1,37 +1,29 @@
 /* From a graph to steps: copies of leaves that are asked for, then the plan's groups, stage by stage where
- * values move between devices, then copies into roots and variables, then memory.
+ * values move between devices, then copies into roots and variables, then memory (place.c).
  *
  * Invariants: the old value of a variable is read only by steps before the one that writes its storage, or
  * by that step itself where each point reads just its own element; a value has one place for all its life.
  * hazard.c checks both on the result. */
-#include "engine/exec.h"
+#include "engine/block.h"
 #include "plan/plan.h"
 #include <string.h>
-
-typedef struct block_build {
-    ls_exec *exec;
-    ls_heap *heap;
-    ls_error *err;
-    LS_ARRAY(ls_step) steps;
-    LS_ARRAY(ls_val *) vals;
-} block_build;
 
 /* Its address stands as the value of a copied node that is in memory, so that the plan takes it for a
  * leaf. */
 static const char in_memory_mark;
 #define STORED ((ls_buffer *)(uintptr_t)&in_memory_mark)
 
-static ls_status out_of_memory(block_build *b) {
+ls_status ls_block_out_of_memory(ls_block_build *b) {
     return LS_FAIL_MEMORY(b->err, "a compiled graph");
 }
 
-static ls_device *device_of(const block_build *b, const ls_tensor *node) {
+ls_device *ls_block_device(const ls_block_build *b, const ls_tensor *node) {
     return node->device ? node->device : b->exec->session->graph.device;
 }
 
 /* ---- values ---- */
 
-static ls_val *val_new(block_build *b, ls_tensor *node, size_t bytes, ls_device *device) {
+ls_val *ls_val_new(ls_block_build *b, ls_tensor *node, size_t bytes, ls_device *device) {
     ls_val *val = LS_ARENA_NEW(&b->exec->arena, ls_val);
     if (!val || !ls_array_push(b->heap, &b->vals, val)) {
         return NULL;
@@ -40,22 +32,22 @@ static ls_val *val_new(block_build *b, ls_tensor *node, size_t bytes, ls_device 
     return val;
 }
 
-static void val_fix(ls_val *val, int bind) {
+void ls_val_fix(ls_val *val, int bind) {
     val->fixed = true;
     val->place = (ls_place){bind, 0};
 }
 
 /* The value of a node; made when first asked for. NULL when out of memory. */
-static ls_val *val_of(block_build *b, ls_tensor *node) {
+ls_val *ls_val_of(ls_block_build *b, ls_tensor *node) {
     ls_copy *copy = ls_copy_of(node);
     if (!copy->val) {
-        ls_val *val = val_new(b, node, ls_shape_bytes(node->dtype, &node->shape, NULL), device_of(b, node));
+        ls_val *val = ls_val_new(b, node, ls_shape_bytes(node->dtype, &node->shape, NULL), ls_block_device(b, node));
         if (!val) {
             return NULL;
         }
         int bind = copy->leaf_bind >= 0 ? copy->leaf_bind : copy->root_bind;
         if (bind >= 0) {
-            val_fix(val, bind);
+            ls_val_fix(val, bind);
         }
         val->leaf = copy->leaf_bind >= 0;
         copy->val = val;
@@ -65,7 +57,7 @@ static ls_val *val_of(block_build *b, ls_tensor *node) {
 
 /* ---- steps ---- */
 
-static ls_step *step_new(block_build *b, ls_step_kind kind, ls_device *device, int n_reads, int n_args) {
+static ls_step *step_new(ls_block_build *b, ls_step_kind kind, ls_device *device, int n_reads, int n_args) {
     ls_arena *arena = &b->exec->arena;
     ls_step step = {.kind = kind, .device = device, .n_reads = n_reads, .n_args = n_args};
     step.vals = LS_ARENA_ARRAY(arena, ls_val *, n_args);
@@ -77,10 +69,10 @@ static ls_step *step_new(block_build *b, ls_step_kind kind, ls_device *device, i
     return &b->steps.data[b->steps.len - 1];
 }
 
-static ls_status step_copy(block_build *b, ls_val *from, ls_val *to) {
+ls_status ls_step_copy(ls_block_build *b, ls_val *from, ls_val *to) {
     ls_step *step = from && to ? step_new(b, LS_STEP_COPY, to->device, 1, 2) : NULL;
     if (!step) {
-        return out_of_memory(b);
+        return ls_block_out_of_memory(b);
     }
     step->vals[0] = from;
     step->vals[1] = to;
@@ -96,7 +88,7 @@ static bool is_refused(ls_device *device) {
 }
 
 /* What the builder of specs needs on the way is given back. */
-static ls_status build_spec(block_build *b, const ls_group *group, ls_spec *out_spec) {
+static ls_status build_spec(ls_block_build *b, const ls_group *group, ls_spec *out_spec) {
     ls_arena scratch;
     ls_spec spec = {0};
     ls_arena_init(&scratch, b->heap);
@@ -109,7 +101,7 @@ static ls_status build_spec(block_build *b, const ls_group *group, ls_spec *out_
 }
 
 /* What is asked of a kernel; a convolution's own goes first. */
-static ls_status strategy_of(block_build *b, const ls_group *group, const ls_spec *spec, const char **out_strategy) {
+static ls_status strategy_of(ls_block_build *b, const ls_group *group, const ls_spec *spec, const char **out_strategy) {
     const ls_session *session = b->exec->session;
     const char *conv = group->convolves ? session->strategies[LS_STRATEGY_CONV] : "";
     *out_strategy = strcmp(conv, "direct") == 0 ? "naive" : conv[0] ? conv : session->strategies[spec->kind];
@@ -117,12 +109,12 @@ static ls_status strategy_of(block_build *b, const ls_group *group, const ls_spe
                                        : LS_OK;
 }
 
-static ls_status step_kernel(block_build *b, const ls_group *group) {
+static ls_status step_kernel(ls_block_build *b, const ls_group *group) {
     ls_spec *spec = LS_ARENA_NEW(&b->exec->arena, ls_spec);
-    ls_device *device = device_of(b, group->roots[0]);
+    ls_device *device = ls_block_device(b, group->roots[0]);
     ls_step *step = step_new(b, LS_STEP_KERNEL, device, group->n_reads, group->n_reads + group->n_roots);
     if (!spec || !step) {
-        return out_of_memory(b);
+        return ls_block_out_of_memory(b);
     }
     LS_TRY(b->err, build_spec(b, group, spec));
     if (spec->n_args != step->n_args) {
@@ -137,9 +129,9 @@ static ls_status step_kernel(block_build *b, const ls_group *group) {
             return LS_FAIL(b->err, LS_ERR_INTERNAL, "kernel %s reads %s %llu before it is computed",
                            spec->name, ls_ops[node->op].name, (unsigned long long)node->serial);
         }
-        step->vals[i] = val_of(b, node);
+        step->vals[i] = ls_val_of(b, node);
         if (!step->vals[i]) {
-            return out_of_memory(b);
+            return ls_block_out_of_memory(b);
         }
     }
     if (spec->math == LS_LOCKED && is_refused(device)) {
@@ -163,7 +155,7 @@ static size_t slice_bytes(const ls_tensor *stacked) {
 }
 
 /* Binds of what the body writes, and its own steps. */
-static ls_status loop_body(block_build *b, const ls_group *group, const ls_body *body, ls_loop_plan *loop) {
+static ls_status loop_body(ls_block_build *b, const ls_group *group, const ls_body *body, ls_loop_plan *loop) {
     ls_arena *arena = &b->exec->arena;
     int n_params = body->n_carry + body->n_xs + body->n_captures, n_results = body->n_carry + body->n_ys;
     loop->param_binds = LS_ARENA_ARRAY(arena, int, n_params);
@@ -174,7 +166,7 @@ static ls_status loop_body(block_build *b, const ls_group *group, const ls_body 
     int *binds = LS_ARENA_ARRAY(arena, int, n_results), n_wanted = 0;
     if (!loop->param_binds || !loop->result_binds || !loop->strides || !loop->carry_bytes || !wanted ||
         !binds) {
-        return out_of_memory(b);
+        return ls_block_out_of_memory(b);
     }
     loop->iteration_bind = ls_copy_of(body->iteration)->leaf_bind;
     for (int i = 0; i < n_params; i++) {
@@ -197,25 +189,25 @@ static ls_status loop_body(block_build *b, const ls_group *group, const ls_body 
 }
 
 /* What the step itself needs besides operands and results. */
-static ls_status loop_scratch(block_build *b, ls_step *step, const ls_loop_plan *loop, int at,
+static ls_status loop_scratch(ls_block_build *b, ls_step *step, const ls_loop_plan *loop, int at,
                               ls_device *device) {
     for (int i = 0; i < loop->n_carry; i++) {
-        step->vals[at++] = val_new(b, NULL, loop->carry_bytes[i], device);
+        step->vals[at++] = ls_val_new(b, NULL, loop->carry_bytes[i], device);
     }
-    step->vals[at++] = val_new(b, NULL, sizeof(int64_t), device);
+    step->vals[at++] = ls_val_new(b, NULL, sizeof(int64_t), device);
     for (int i = 0; i < loop->body.n_arenas; i++) {
-        step->vals[at++] = val_new(b, NULL, loop->body.arenas[i].bytes, loop->body.arenas[i].device);
+        step->vals[at++] = ls_val_new(b, NULL, loop->body.arenas[i].bytes, loop->body.arenas[i].device);
     }
     for (int i = step->n_reads; i < step->n_args; i++) {
         bool unused = i >= step->n_reads + loop->n_carry && i < step->n_reads + loop->n_carry + loop->n_ys;
         if (!step->vals[i] && !unused) {
-            return out_of_memory(b);
+            return ls_block_out_of_memory(b);
         }
     }
     return LS_OK;
 }
 
-static ls_status step_loop(block_build *b, const ls_group *group) {
+static ls_status step_loop(ls_block_build *b, const ls_group *group) {
     const ls_tensor *node = NULL;
     for (int i = 0; i < group->n_roots; i++) {
         node = group->roots[i] ? group->roots[i]->src[0] : node;
@@ -224,10 +216,10 @@ static ls_status step_loop(block_build *b, const ls_group *group) {
         return LS_FAIL(b->err, LS_ERR_INTERNAL, "a loop without results was planned");
     }
     const ls_body *body = node->attr.loop.body;
-    ls_device *device = device_of(b, node);
+    ls_device *device = ls_block_device(b, node);
     ls_loop_plan *loop = LS_ARENA_NEW(&b->exec->arena, ls_loop_plan);
     if (!loop) {
-        return out_of_memory(b);
+        return ls_block_out_of_memory(b);
     }
     *loop = (ls_loop_plan){.trip = node->attr.loop.trip,
                            .n_carry = body->n_carry,
@@ -236,16 +228,16 @@ static ls_status step_loop(block_build *b, const ls_group *group) {
                            .n_ys = body->n_ys};
     LS_TRY(b->err, loop_body(b, group, body, loop));
     for (int i = 0; i < body->n_carry + body->n_ys; i++) {
-        if (device_of(b, body->results[i]) != device) {
+        if (ls_block_device(b, body->results[i]) != device) {
             return LS_FAIL(b->err, LS_ERR_DEVICE, "loop %llu of %s: its body's result %d is on %s: expected a copy back",
-                           (unsigned long long)node->serial, device->id, i, device_of(b, body->results[i])->id);
+                           (unsigned long long)node->serial, device->id, i, ls_block_device(b, body->results[i])->id);
         }
     }
     int n_results = body->n_carry + body->n_ys;
     ls_step *step =
         step_new(b, LS_STEP_LOOP, device, node->n_src, node->n_src + n_results + body->n_carry + 1 + loop->body.n_arenas);
     if (!step) {
-        return out_of_memory(b);
+        return ls_block_out_of_memory(b);
     }
     step->group = group;
     step->loop = loop;
@@ -255,9 +247,9 @@ static ls_status step_loop(block_build *b, const ls_group *group) {
             return LS_FAIL(b->err, LS_ERR_INTERNAL, "loop %llu reads operand %d before it is computed",
                            (unsigned long long)node->serial, i);
         }
-        step->vals[i] = val_of(b, node->src[i]);
+        step->vals[i] = ls_val_of(b, node->src[i]);
         if (!step->vals[i]) {
-            return out_of_memory(b);
+            return ls_block_out_of_memory(b);
         }
         if (i >= body->n_carry && i < body->n_carry + body->n_xs) {
             loop->strides[i - body->n_carry] = slice_bytes(node->src[i]);
@@ -265,9 +257,9 @@ static ls_status step_loop(block_build *b, const ls_group *group) {
     }
     for (int i = 0; i < n_results; i++) {
         if (group->roots[i]) {
-            step->vals[node->n_src + i] = val_of(b, group->roots[i]);
+            step->vals[node->n_src + i] = ls_val_of(b, group->roots[i]);
         } else if (i < body->n_carry) {
-            step->vals[node->n_src + i] = val_new(b, NULL, loop->carry_bytes[i], device);
+            step->vals[node->n_src + i] = ls_val_new(b, NULL, loop->carry_bytes[i], device);
         }
     }
     return loop_scratch(b, step, loop, node->n_src + n_results, device);
@@ -296,7 +288,7 @@ static int mark_stages(ls_tensor *const *order, int n) {
     return most;
 }
 
-static bool list_add(block_build *b, node_list *list, ls_tensor *node) {
+static bool list_add(ls_block_build *b, node_list *list, ls_tensor *node) {
     for (size_t i = 0; i < list->len; i++) {
         if (list->data[i] == node) {
             return true;
@@ -317,7 +309,7 @@ static int how_to_plan(const ls_session *session, const ls_device *device) {
 }
 
 /* The groups of a plan, in memory of the exec's own. */
-static ls_status keep_groups(block_build *b, const ls_plan *plan, ls_group **out_groups) {
+static ls_status keep_groups(ls_block_build *b, const ls_plan *plan, ls_group **out_groups) {
     ls_arena *arena = &b->exec->arena;
     ls_group *groups = ls_arena_copy(arena, plan->groups, sizeof *groups * (size_t)plan->n_groups);
     for (int i = 0; groups && i < plan->n_groups; i++) {
@@ -325,14 +317,14 @@ static ls_status keep_groups(block_build *b, const ls_plan *plan, ls_group **out
         g->roots = ls_arena_copy(arena, g->roots, sizeof *g->roots * (size_t)g->n_roots);
         g->reads = ls_arena_copy(arena, g->reads, sizeof *g->reads * (size_t)g->n_reads);
         if (!g->roots || !g->reads) {
-            return out_of_memory(b);
+            return ls_block_out_of_memory(b);
         }
     }
     *out_groups = groups;
-    return groups ? LS_OK : out_of_memory(b);
+    return groups ? LS_OK : ls_block_out_of_memory(b);
 }
 
-static ls_status plan_groups(block_build *b, ls_tensor *const *roots, int n_roots, const ls_device *device, ls_group **out_groups,
+static ls_status plan_groups(ls_block_build *b, ls_tensor *const *roots, int n_roots, const ls_device *device, ls_group **out_groups,
                              int *out_n) {
     ls_arena scratch;
     ls_plan plan = {0};
@@ -352,15 +344,15 @@ static ls_status plan_groups(block_build *b, ls_tensor *const *roots, int n_root
 }
 
 /* Plans and compiles what of `wanted` is on one device. */
-static ls_status compile_groups(block_build *b, ls_tensor *const *wanted, int n, ls_device *device) {
+static ls_status compile_groups(ls_block_build *b, ls_tensor *const *wanted, int n, ls_device *device) {
     ls_tensor **roots = LS_ARENA_ARRAY(&b->exec->arena, ls_tensor *, n);
     ls_group *groups;
     int n_roots = 0, n_groups;
     if (!roots) {
-        return out_of_memory(b);
+        return ls_block_out_of_memory(b);
     }
     for (int i = 0; i < n; i++) {
-        if (device_of(b, wanted[i]) == device) {
+        if (ls_block_device(b, wanted[i]) == device) {
             roots[n_roots++] = wanted[i];
         }
     }
@@ -379,7 +371,7 @@ static ls_status compile_groups(block_build *b, ls_tensor *const *wanted, int n,
     return LS_OK;
 }
 
-static ls_status compile_stage(block_build *b, ls_tensor *const *wanted, int n_wanted,
+static ls_status compile_stage(ls_block_build *b, ls_tensor *const *wanted, int n_wanted,
                                ls_tensor *const *order, int n, int stage) {
     node_list roots = {0};
     bool ok = true;
@@ -391,285 +383,64 @@ static ls_status compile_stage(block_build *b, ls_tensor *const *wanted, int n_w
             order[i]->op == LS_OP_COPY && ls_copy_of(order[i])->stage == stage + 1 ? order[i]->src[0] : NULL;
         ok = !from || in_memory(from) || list_add(b, &roots, from);
     }
-    ls_status status = ok ? LS_OK : out_of_memory(b);
+    ls_status status = ok ? LS_OK : ls_block_out_of_memory(b);
     for (size_t i = 0; status == LS_OK && i < roots.len; i++) {
-        ls_device *device = device_of(b, roots.data[i]);
+        ls_device *device = ls_block_device(b, roots.data[i]);
         bool first = true;
         for (size_t j = 0; j < i; j++) {
-            first = first && device_of(b, roots.data[j]) != device;
+            first = first && ls_block_device(b, roots.data[j]) != device;
         }
         status = first ? compile_groups(b, roots.data, (int)roots.len, device) : LS_OK;
     }
     ls_array_free(b->heap, &roots);
     for (int i = 0; status == LS_OK && i < n; i++) {
         if (order[i]->op == LS_OP_COPY && ls_copy_of(order[i])->stage == stage + 1) {
-            status = step_copy(b, val_of(b, order[i]->src[0]), val_of(b, order[i]));
+            status = ls_step_copy(b, ls_val_of(b, order[i]->src[0]), ls_val_of(b, order[i]));
             order[i]->value = STORED;
         }
     }
     return status;
 }
 
-/* ---- what must stand in a given place ---- */
-
-/* Each root has its bind: computed in place by its step where it can, else copied. */
-static ls_status claim_roots(block_build *b, ls_tensor *const *roots, const int *binds, int n) {
-    for (int i = 0; i < n; i++) {
-        ls_copy *copy = ls_copy_of(roots[i]);
-        if (copy->leaf_bind >= 0) { /* now, while a variable still has its old value */
-            ls_val *to = val_new(b, roots[i], ls_shape_bytes(roots[i]->dtype, &roots[i]->shape, NULL),
-                                 device_of(b, roots[i]));
-            if (!to) {
-                return out_of_memory(b);
-            }
-            val_fix(to, binds[i]);
-            LS_TRY(b->err, step_copy(b, val_of(b, roots[i]), to));
-        } else if (copy->root_bind < 0) {
-            copy->root_bind = binds[i];
-        }
-    }
-    return LS_OK;
-}
-
-static ls_status copy_second_roots(block_build *b, ls_tensor *const *roots, const int *binds, int n) {
-    for (int i = 0; i < n; i++) {
-        ls_copy *copy = ls_copy_of(roots[i]);
-        if (copy->leaf_bind < 0 && copy->root_bind != binds[i]) {
-            ls_val *to = val_new(b, roots[i], copy->val->bytes, copy->val->device);
-            if (!to) {
-                return out_of_memory(b);
-            }
-            val_fix(to, binds[i]);
-            LS_TRY(b->err, step_copy(b, copy->val, to));
-        }
-    }
-    return LS_OK;
-}
-
-/* ---- lifetimes ---- */
-
-static void mark_lifetimes(block_build *b) {
-    for (size_t i = 0; i < b->vals.len; i++) {
-        b->vals.data[i]->first = b->vals.data[i]->last = -1;
-    }
-    for (int s = 0; s < (int)b->steps.len; s++) {
-        const ls_step *step = &b->steps.data[s];
-        for (int i = 0; i < step->n_args; i++) {
-            ls_val *val = step->vals[i];
-            if (val) {
-                val->first = val->first < 0 ? s : val->first;
-                val->last = s;
-            }
-        }
-    }
-}
-
-/* Whether a step, which writes a value, may write it over `old`, which later steps do not read. */
-static bool may_overwrite(const ls_step *step, const ls_val *old, const ls_val *val) {
-    int result = step->n_reads;
-    while (result < step->n_args && step->vals[result] != val) {
-        result++;
-    }
-    if (step->kind != LS_STEP_KERNEL || result == step->n_args) {
-        return false;
-    }
-    for (int i = 0; i < step->n_reads; i++) {
-        if (step->vals[i] == old && !ls_memory_may_alias(step->spec, i, result, step->device->fused_updates)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* ---- assignments ---- */
-
-static bool is_overwritten(const ls_exec *exec, const ls_copy *leaf) {
-    for (int i = 0; i < exec->n_assigns; i++) {
-        if (leaf->leaf_bind >= 0 && exec->assigns[i].bind == leaf->leaf_bind) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Where the value of an assignment is to be computed: in the variable itself, when all reads of the old
- * value allow it. */
-static bool store_directly(block_build *b, const ls_exec_assign *assign) {
-    ls_exec *exec = b->exec;
-    ls_copy *copy = ls_copy_of(assign->value);
-    ls_val *val = copy->val;
-    if (copy->leaf_bind >= 0 || !val || val->fixed) {
-        return false;
-    }
-    ls_val *old = assign->bind < exec->n_leaves ? ls_copy_of(exec->leaves[assign->bind])->val : NULL;
-    if (old && (old->last > val->first ||
-                (old->last == val->first && !may_overwrite(&b->steps.data[val->first], old, val)))) {
-        return false;
-    }
-    val_fix(val, assign->bind);
-    return true;
-}
-
-static ls_status compile_assigns(block_build *b) {
-    ls_exec *exec = b->exec;
-    bool *done = LS_ARENA_ARRAY(&exec->arena, bool, exec->n_assigns);
-    ls_val **from = LS_ARENA_ARRAY(&exec->arena, ls_val *, exec->n_assigns);
-    if (!done || !from) {
-        return out_of_memory(b);
-    }
-    /* Old values that go to other variables are set aside before any variable is written by a copy; these
-     * reads count. */
-    for (int i = 0; i < exec->n_assigns; i++) {
-        ls_copy *copy = ls_copy_of(exec->assigns[i].value);
-        done[i] = copy->leaf_bind >= 0 && copy->leaf_bind == exec->assigns[i].bind;
-        from[i] = val_of(b, exec->assigns[i].value);
-        if (!from[i]) {
-            return out_of_memory(b);
-        }
-        if (!done[i] && is_overwritten(exec, copy)) {
-            ls_val *aside = val_new(b, exec->assigns[i].value, from[i]->bytes, from[i]->device);
-            LS_TRY(b->err, step_copy(b, from[i], aside));
-            from[i] = aside;
-        }
-    }
-    mark_lifetimes(b);
-    for (int i = 0; i < exec->n_assigns; i++) {
-        done[i] = done[i] || store_directly(b, &exec->assigns[i]);
-    }
-    for (int i = 0; i < exec->n_assigns; i++) {
-        if (!done[i]) {
-            ls_val *to = val_new(b, exec->assigns[i].value, from[i]->bytes, from[i]->device);
-            if (!to) {
-                return out_of_memory(b);
-            }
-            val_fix(to, exec->assigns[i].bind);
-            LS_TRY(b->err, step_copy(b, from[i], to));
-        }
-    }
-    return LS_OK;
-}
-
-/* ---- memory ---- */
-
-/* Temporaries that a kernel may compute in place of one that it reads for the last time. */
-static void share_storage(block_build *b) {
-    for (int s = 0; s < (int)b->steps.len; s++) {
-        const ls_step *step = &b->steps.data[s];
-        ls_val *to = step->n_args ? step->vals[step->n_args - 1] : NULL;
-        if (step->kind != LS_STEP_KERNEL || step->n_args != step->n_reads + 1 || to->fixed) {
-            continue;
-        }
-        for (int i = 0; i < step->n_reads && !to->share; i++) {
-            ls_val *from = step->vals[i];
-            if (!from->fixed && !from->leaf && from->last == s && from->first < s &&
-                from->bytes == to->bytes && from->device == to->device && may_overwrite(step, from, to)) {
-                to->share = from;
-            }
-        }
-    }
-}
-
-static ls_status plan_device(block_build *b, ls_arena_plan *plan) {
-    ls_memory_item *items = LS_ARENA_ARRAY(&b->exec->arena, ls_memory_item, b->vals.len);
-    int n = 0;
-    if (!items) {
-        return out_of_memory(b);
-    }
-    /* A value shares only with one of an earlier step, so owners of storage come first when steps are
-     * taken in order. */
-    for (size_t s = 0; s < b->steps.len; s++) {
-        const ls_step *step = &b->steps.data[s];
-        for (int i = step->n_reads; i < step->n_args; i++) {
-            ls_val *val = step->vals[i];
-            if (!val || val->fixed || val->device != plan->device || val->item >= 0) {
-                continue;
-            }
-            if (val->share) {
-                val->item = val->share->item;
-                items[val->item].last = val->last > items[val->item].last ? val->last : items[val->item].last;
-            } else {
-                val->item = n;
-                items[n++] = (ls_memory_item){.bytes = val->bytes, .first = val->first, .last = val->last};
-            }
-        }
-    }
-    LS_TRY(b->err, ls_memory_plan(&b->exec->arena, items, n, &plan->bytes, b->err));
-    for (size_t i = 0; i < b->vals.len; i++) {
-        ls_val *val = b->vals.data[i];
-        if (val->item >= 0 && val->device == plan->device) {
-            val->place = (ls_place){plan->bind, items[val->item].offset};
-        }
-    }
-    return LS_OK;
-}
-
-static ls_status plan_memory(block_build *b, ls_block *block) {
-    mark_lifetimes(b);
-    share_storage(b);
-    block->arenas = LS_ARENA_ARRAY(&b->exec->arena, ls_arena_plan, b->steps.len);
-    if (!block->arenas) {
-        return out_of_memory(b);
-    }
-    for (size_t s = 0; s < b->steps.len; s++) {
-        ls_device *device = b->steps.data[s].device;
-        bool known = false;
-        for (int i = 0; i < block->n_arenas; i++) {
-            known = known || block->arenas[i].device == device;
-        }
-        if (!known) {
-            ls_arena_plan *plan = &block->arenas[block->n_arenas++];
-            *plan = (ls_arena_plan){.device = device, .bind = b->exec->n_binds++};
-            LS_TRY(b->err, plan_device(b, plan));
-        }
-    }
-    for (size_t s = 0; s < b->steps.len; s++) {
-        const ls_step *step = &b->steps.data[s];
-        for (int i = 0; i < step->n_args; i++) {
-            step->args[i] = step->vals[i] ? step->vals[i]->place : (ls_place){-1, 0};
-        }
-    }
-    return LS_OK;
-}
-
 /* ---- blocks ---- */
 
-static ls_status build_block(block_build *b, ls_tensor *const *roots, const int *root_binds, int n_roots,
+static ls_status build_block(ls_block_build *b, ls_tensor *const *roots, const int *root_binds, int n_roots,
                              bool top) {
     ls_exec *exec = b->exec;
     int n_assigns = top ? exec->n_assigns : 0, n = 0;
     ls_tensor **wanted = LS_ARENA_ARRAY(&exec->arena, ls_tensor *, n_roots + n_assigns);
     if (!wanted) {
-        return out_of_memory(b);
+        return ls_block_out_of_memory(b);
     }
     for (int i = 0; i < n_roots + n_assigns; i++) {
         wanted[i] = i < n_roots ? roots[i] : exec->assigns[i - n_roots].value;
     }
-    LS_TRY(b->err, claim_roots(b, roots, root_binds, n_roots));
+    LS_TRY(b->err, ls_block_claim_roots(b, roots, root_binds, n_roots));
     ls_tensor **order = ls_graph_order(&exec->arena, wanted, n_roots + n_assigns, &n);
     if (!order) {
-        return out_of_memory(b);
+        return ls_block_out_of_memory(b);
     }
     int stages = mark_stages(order, n);
     for (int stage = 0; stage <= stages; stage++) {
         LS_TRY(b->err, compile_stage(b, wanted, n_roots + n_assigns, order, n, stage));
     }
-    LS_TRY(b->err, copy_second_roots(b, roots, root_binds, n_roots));
-    return top ? compile_assigns(b) : LS_OK;
+    LS_TRY(b->err, ls_block_copy_second_roots(b, roots, root_binds, n_roots));
+    return top ? ls_block_assign(b) : LS_OK;
 }
 
 static ls_status compile_block(ls_exec *exec, ls_tensor *const *roots, const int *root_binds, int n_roots,
                                bool top, ls_block *out_block, ls_error *err) {
-    block_build b = {.exec = exec, .heap = exec->arena.heap, .err = err};
+    ls_block_build b = {.exec = exec, .heap = exec->arena.heap, .err = err};
     ls_status status = build_block(&b, roots, root_binds, n_roots, top);
     if (status == LS_OK) {
-        status = plan_memory(&b, out_block);
+        status = ls_block_plan_memory(&b, out_block);
     }
     if (status == LS_OK) {
         out_block->n_steps = (int)b.steps.len;
         out_block->n_vals = (int)b.vals.len;
         out_block->steps = ls_arena_copy(&exec->arena, b.steps.data, sizeof *b.steps.data * b.steps.len);
         out_block->vals = ls_arena_copy(&exec->arena, b.vals.data, sizeof *b.vals.data * b.vals.len);
-        status = out_block->steps && out_block->vals ? LS_OK : out_of_memory(&b);
+        status = out_block->steps && out_block->vals ? LS_OK : ls_block_out_of_memory(&b);
     }
     ls_array_free(b.heap, &b.steps);
     ls_array_free(b.heap, &b.vals);
