@@ -29,6 +29,8 @@ typedef struct cli_command {
  * *out_code. Returns the number of positional words, or -1 with *out_code set when the command is done. */
 int cli_parse(const cli_command *command, cli_option *options, int argc, char **argv, const char **words,
               int most, int *out_code);
+/* Whether a file, or a folder that is there or not yet, could be written; false with a message that names the option. */
+bool cli_can_write(const char *option, const char *path, bool folder);
 cli_option *cli_find(cli_option *options, const char *name);
 bool cli_given(cli_option *options, const char *name);
 const char *cli_text(cli_option *options, const char *name, const char *otherwise);

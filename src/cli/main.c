@@ -50,8 +50,12 @@ int main(int argc, char **argv) {
         return EXIT_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
-        help(stdout);
-        return EXIT_FINE;
+        if (argc == 2) {
+            help(stdout);
+            return EXIT_FINE;
+        }
+        const cli_command *c = cli_command_of(argv[2]);
+        return c->name ? c->run(2, (char *[]){argv[2], (char *)"--help", NULL}) : cli_error(EXIT_USAGE, "no command \"%s\"; see lockstep --help", argv[2]);
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("lockstep %s (contract version %d)\n", ls_version(), LS_CONTRACT_VERSION);

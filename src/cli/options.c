@@ -99,6 +99,34 @@ static void make_way_for_report(cli_option *options) {
     }
 }
 
+bool cli_can_write(const char *option, const char *path, bool folder) {
+    struct stat info;
+    char parent[4096];
+    const char *slash = strrchr(path, '/');
+    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    bool there = stat(path, &info) == 0;
+    errno = there && !S_ISDIR(info.st_mode) == folder ? (folder ? ENOTDIR : EISDIR) : 0;
+    if (errno || access(there && folder ? path : parent, W_OK | X_OK) != 0) {
+        cli_error(0, "--%s %s: cannot be written: %s", option, path, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+/* Before work is done whose report could not be kept. */
+static bool reports_can_be_written(cli_option *options) {
+    static const char *const names[] = {"json", "html"};
+    for (int i = 0; i < 2; i++) {
+        const char *path = cli_find(options, names[i]) ? cli_text(options, names[i], NULL) : NULL;
+        struct stat info;
+        bool plain = path && strcmp(path, "-") != 0 && (stat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode));
+        if (plain && !cli_can_write(names[i], path, false)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 int cli_parse(const cli_command *command, cli_option *options, int argc, char **argv, const char **words,
               int most, int *out_code) {
     int n = 0;
@@ -123,6 +151,10 @@ int cli_parse(const cli_command *command, cli_option *options, int argc, char **
         } else {
             words[n++] = argv[i];
         }
+    }
+    if (!reports_can_be_written(options)) {
+        *out_code = EXIT_USAGE;
+        return -1;
     }
     make_way_for_report(options);
     return n;

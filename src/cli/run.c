@@ -129,6 +129,13 @@ int cmd_run(int argc, char **argv) {
     if (n != 1) {
         return cli_error(EXIT_USAGE, "run: expected a network: " CLI_MODEL_USAGE);
     }
+    const char *folder = cli_text(options, "output", NULL);
+    if (cli_given(options, "labels") && !cli_given(options, "top")) {
+        return cli_error(EXIT_USAGE, "run: --labels: expected --top with it, whose lines it names");
+    }
+    if (folder && !cli_can_write("output", folder, true)) {
+        return EXIT_USAGE;
+    }
     code = cli_open(&w, options, NULL);
     if (code == EXIT_FINE && cli_is_model(words[0])) {
         code = cli_run_model(&w, options, words[0]);

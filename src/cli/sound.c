@@ -22,6 +22,7 @@ static double sine(double x) {
     return (int64_t)whole % 2 ? -sum : sum;
 }
 
+enum { MOST_RATIO = 256 }; /* of rates: what a sample costs follows it */
 enum { CROSSINGS = 32 }; /* of zero, on each side of the sinc */
 
 /* The value at frame `at` + `part` (0 to 1) of a band up to `cut` (1: all) of the clip: a sinc under Hann's window, whose weights sum to 1. */
@@ -95,6 +96,10 @@ static int change_rate(cli_option *options, clip *c) {
     }
     if (rate == c->rate) {
         return EXIT_FINE;
+    }
+    if (rate / c->rate >= MOST_RATIO || c->rate / rate >= MOST_RATIO) {
+        return cli_error(EXIT_USAGE, "--rate %lld: %s has %d samples a second: expected less than %d times as many, and as few", (long long)rate, c->path,
+                         c->rate, MOST_RATIO);
     }
     double *y = resample(c->x, c->n, c->rate, rate, &n);
     if (!y) {

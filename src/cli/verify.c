@@ -260,8 +260,8 @@ static int verify_devices(cli_option *options, const char *model, cJSON *root, b
     const char *at = cli_text(options, "devices", "cpu,ref");
     int64_t most = 10;
     int code = EXIT_FINE;
-    if (!*at) {
-        return cli_error(EXIT_USAGE, "verify: --devices: expected at least one, such as cpu,ref");
+    if (!*at || *at == ',' || strstr(at, ",,") || at[strlen(at) - 1] == ',') {
+        return cli_error(EXIT_USAGE, "verify: --devices \"%s\": expected at least one name, and commas between several, such as cpu,ref", at);
     }
     if (cli_given(options, "peer") && !cli_is_model(model)) {
         return cli_error(EXIT_USAGE, "verify: --peer: expected an .onnx file, got %s", model);

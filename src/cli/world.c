@@ -138,6 +138,9 @@ int cli_network(cli_world *w, const char *name, const char *weights, uint64_t se
                 ls_params **out_params, ls_tensor **out_logits) {
     ls_error err = {.code = LS_OK};
     *out_params = NULL;
+    if (strpbrk(name, "./")) {
+        return cli_error(EXIT_USAGE, "%s: expected a file whose name ends in .onnx, or a built-in network, mnist:cnn or mnist:small", name);
+    }
     ls_status status = weights ? ls_params_open(w->session, weights, out_params, &err) : ls_params_create(w->session, seed, out_params);
     if (status != LS_OK) {
         return cli_fail(status, weights ? err.message : "out of memory");

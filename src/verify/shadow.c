@@ -171,6 +171,15 @@ static ls_status source_values(void *ctx, const ls_tensor *node, const void **ou
     return LS_OK;
 }
 
+static void whole_text(ls_dtype dtype, uint64_t bits, char *out, size_t room) {
+    int unused = 64 - 8 * (int)ls_dtype_size(dtype);
+    if (ls_dtype_is_signed(dtype)) {
+        snprintf(out, room, "%lld", (long long)((int64_t)(bits << unused) >> unused));
+    } else {
+        snprintf(out, room, "%llu", (unsigned long long)bits);
+    }
+}
+
 ls_verdict ls_compare_balls(const ls_data *actual, const ls_balls *balls, ls_report *r) {
     if (balls->mid) {
         return ls_compare_bound(actual, balls->mid, balls->rad, r);
@@ -191,9 +200,8 @@ ls_verdict ls_compare_balls(const ls_data *actual, const ls_balls *balls, ls_rep
                 r->first_index[d] = rest % actual->dims[d];
                 rest /= actual->dims[d];
             }
-            snprintf(r->first_expected, sizeof r->first_expected, "%lld", (long long)balls->exact[i]);
-            snprintf(r->first_actual, sizeof r->first_actual, "%lld",
-                     (long long)ls_value_to_f64(actual->dtype, a));
+            whole_text(actual->dtype, e, r->first_expected, sizeof r->first_expected);
+            whole_text(actual->dtype, a, r->first_actual, sizeof r->first_actual);
         }
     }
     r->different = r->outside;

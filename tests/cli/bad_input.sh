@@ -80,6 +80,16 @@ bad 2 'after random:' run mnist:small --input images=random:7x
 bad 2 'after random:' run mnist:small --input images=random:
 bad 2 'none.npy' run mnist:small --input images=none.npy
 bad 2 'at least one' verify mnist:small --devices ''
+bad 2 'devices "cpu,,ref": expected at least one name' verify mnist:small --devices cpu,,ref
+bad 2 'devices "cpu,": expected' verify mnist:small --devices cpu,
+bad 2 'html no/such/page.html: cannot be written: No such file' verify mnist:small --html no/such/page.html
+bad 2 'json no/such/report.json: cannot be written: No such file' run mnist:small --json no/such/report.json
+bad 2 'output no/such/folder: cannot be written: No such file' run mnist:small --output no/such/folder
+bad 2 'labels: expected --top with it' run mnist:small --labels names.txt
+bad 2 'network.pb: expected a file whose name ends in .onnx, or a built-in network' run network.pb
+bad 2 'no command "nothing"' help nothing
+"$lockstep" help verify >out 2>err || complain "help verify: $(cat err)"
+grep -q '^usage: lockstep verify MODEL' out || complain "help verify prints $(head -1 out)"
 bad 2 '--peer: expected an .onnx file' verify mnist:small --peer true
 bad 2 '--max: expected an .onnx file' run mnist:small --max batch=3
 bad 2 '--rate: expected an .onnx file' verify mnist:small --rate 16000
