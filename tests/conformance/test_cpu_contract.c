@@ -200,6 +200,30 @@ static void sparse(void **state) {
     world_close(&w);
 }
 
+/* Images of joined tensors, and images spread with gaps. */
+static int build_joined(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    ls_tensor *parts[3];
+    for (int i = 0; i < 3; i++) {
+        parts[i] = operand(s, rng, p, LS_SHAPE(p->n, 2 + i, 13, p->m));
+    }
+    ls_tensor *x = ls_concat(s, parts, 3, 1), *w = operand(s, rng, p, LS_SHAPE(5, 9, 3, 3)),
+              *back = operand(s, rng, p, LS_SHAPE(9, 3, 3, 2));
+    ls_conv_spec spec = {.spatial = 2, .stride = {1, 1 + p->n % 2}, .pad_low = {1, 1}, .pad_high = {1, 1}},
+                 spread = {.spatial = 2, .stride = {3, 2}, .pad_low = {1, 0}, .pad_high = {0, 1}};
+    roots[0] = ls_relu(s, ls_conv(s, x, w, NULL, &spec));
+    roots[1] = ls_conv_transpose(s, x, back, NULL, &spread);
+    roots[2] = ls_conv_transpose(s, parts[1], operand(s, rng, p, LS_SHAPE(3, 4, 1, 2)), NULL, &spread);
+    return 3;
+}
+
+static void joined(void **state) {
+    for (uint64_t i = 0; i < 6; i++) {
+        param p = {.dtype = LS_F32, .tame = i % 3 != 2, .n = 1 + (int64_t)i % 2, .m = i < 3 ? 40 : 7};
+        check_case(*state, build_joined, i, &p, "joined", i < 2);
+    }
+}
+
 static int build_layers(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
     int64_t two[] = {2, 2}, three[] = {3, 3};
@@ -260,7 +284,7 @@ static int teardown(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(products),     cmocka_unit_test(large_product),
                                        cmocka_unit_test(convolutions), cmocka_unit_test(windows),
-                                       cmocka_unit_test(sparse),
+                                       cmocka_unit_test(joined),       cmocka_unit_test(sparse),
                                        cmocka_unit_test(layers),       cmocka_unit_test(attention)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

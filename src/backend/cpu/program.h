@@ -46,6 +46,15 @@ typedef struct ls_ix_sum {
     bool failed; /* too many terms */
 } ls_ix_sum;
 void ls_ix_sum_of(const ls_spec *spec, int32_t ix, ls_ix_sum *out_linear);
+/* Of an axis; 0 where it is none of its terms. */
+static inline int64_t ls_ix_sum_stride(const ls_ix_sum *sum, int axis) {
+    for (int i = 0; i < sum->n_terms; i++) {
+        if (sum->axis[i] == axis) {
+            return sum->stride[i];
+        }
+    }
+    return 0;
+}
 /* Whether an expression is a function of axes alone: no DIM and no VALUE in it. */
 bool ls_ix_of_axes(const ls_spec *spec, int32_t ix);
 

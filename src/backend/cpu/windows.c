@@ -67,8 +67,8 @@ const ls_window_dim *ls_windows_walked_by(const ls_windows *w, int bound) {
 }
 
 /* A predicate says which axes walk a dimension together, how, and where the image ends. */
-static bool take_pred(const ls_spec *spec, const ls_gemm_phase *gemm, int t, ls_windows *w) {
-    const ls_contract_side *image = &gemm->side[1];
+static bool take_pred(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_contract_side *image, int t,
+                      ls_windows *w) {
     const ls_ix_sum *sum = &image->pred[t];
     ls_window_dim *d = NULL;
     int64_t stride = 0, step = 0;
@@ -110,8 +110,8 @@ static bool take_pred(const ls_spec *spec, const ls_gemm_phase *gemm, int t, ls_
 
 /* Without padding nothing says so, but strides tell: of all pairs of a bound and a free axis left, the one whose
  * strides are nearest. */
-static void pair_by_strides(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w) {
-    const ls_contract_side *image = &gemm->side[1];
+static void pair_by_strides(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_contract_side *image,
+                            ls_windows *w) {
     for (;;) {
         int64_t best = 9;
         ls_window_dim *d = NULL;
@@ -156,8 +156,8 @@ static int64_t k_stride_of(const ls_gemm_phase *gemm, const ls_contract_side *si
 }
 
 /* What follows once the axes of a dimension are known; false where they cannot walk one. */
-static bool finish_dim(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window_dim *d, int64_t free) {
-    const ls_contract_side *image = &gemm->side[1];
+static bool finish_dim(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_contract_side *image,
+                       ls_window_dim *d, int64_t free) {
     d->stride = d->stride ? d->stride : 1;
     d->extent = fixed(spec, d->axis);
     d->taps = has_bound(d) ? fixed(spec, d->bound) : 1;
@@ -187,32 +187,74 @@ static bool finish_dim(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window
     return true;
 }
 
+/* The dimension that a sum which is divided walks. */
+static bool take_spread(const ls_gemm_phase *gemm, ls_windows *w, const ls_window_spread *s) {
+    ls_window_dim *d = NULL;
+    int64_t stride = 0, step = 0;
+    uint8_t bound = LS_SPEC_MAX_AXES;
+    for (int i = 0; i < s->n_axes; i++) {
+        ls_window_dim *own = dim_of(w, s->axes[i]);
+        bool in_k = false;
+        for (int j = 0; j < gemm->k.n; j++) {
+            in_k = in_k || gemm->k.axes[j] == s->axes[i];
+        }
+        if (own && !d) {
+            d = own;
+            stride = s->strides[i];
+        } else if (in_k && bound == LS_SPEC_MAX_AXES) {
+            bound = s->axes[i];
+            step = s->strides[i];
+        } else {
+            return false;
+        }
+    }
+    const ls_window_dim *other = bound < LS_SPEC_MAX_AXES ? ls_windows_walked_by(w, bound) : NULL;
+    if (!d || stride != 1 || d->spread != 1 || (other && other != d) ||
+        (d->stride && (d->stride != stride || d->bound != bound || d->step != step))) {
+        return false;
+    }
+    d->stride = stride;
+    d->bound = bound;
+    d->step = step;
+    d->spread = s->by;
+    d->shift = s->shift;
+    return true;
+}
+
 /* Dimensions from the axes of the columns; false where the operand does not fit. */
-static bool find_dims(const ls_spec *spec, const ls_gemm_phase *gemm, const int *temps, ls_windows *w) {
-    const ls_contract_side *image = &gemm->side[1];
+static bool find_dims(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_contract_side *image,
+                      const int *temps, ls_windows *w) {
     if (gemm->n.n < 1 || gemm->n.n > LS_WINDOW_DIMS) {
         return false;
     }
     for (int i = 0; i < gemm->n.n; i++) {
         w->dims[w->n_dims++] = (ls_window_dim){
-            .axis = gemm->n.axes[i], .bound = LS_SPEC_MAX_AXES, .low = INT32_MIN, .high = INT32_MAX};
+            .axis = gemm->n.axes[i], .bound = LS_SPEC_MAX_AXES, .low = INT32_MIN, .high = INT32_MAX, .spread = 1};
     }
     for (int t = 0; image->affine && t < image->n_preds; t++) {
-        if (!take_pred(spec, gemm, t, w)) {
+        if (!take_pred(spec, gemm, image, t, w)) {
+            return false;
+        }
+    }
+    for (int i = 0; i < w->n_spreads; i++) {
+        if (!take_spread(gemm, w, &w->spreads[i])) {
             return false;
         }
     }
     if (image->affine) {
-        pair_by_strides(spec, gemm, w);
+        pair_by_strides(spec, gemm, image, w);
     } else if (!ls_windows_of_program(spec, gemm, temps, w)) {
         return false;
     }
     bool window = false;
     for (int i = 0; i < w->n_dims; i++) {
-        if (!finish_dim(spec, gemm, &w->dims[i], image->free_stride[i])) {
+        if (!finish_dim(spec, gemm, image, &w->dims[i], image->free_stride[i])) {
             return false;
         }
         window = window || w->dims[i].taps > 1;
+        if (w->dims[i].spread > 1 && !w->dims[i].extent) {
+            return false;
+        }
     }
     return window;
 }
@@ -281,9 +323,9 @@ static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gem
 
 /* Of each k: where the filter's element lies, and the shift into the task's copy. */
 static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w) {
-    const ls_contract_side *filter = &gemm->side[0], *image = &gemm->side[1];
+    const ls_contract_side *filter = &gemm->side[0];
     for (int64_t p = 0; p < w->k; p++) {
-        int64_t left = p, plane = 0, planes = 1, plane_at = 0, coord[LS_WINDOW_DIMS] = {0};
+        int64_t left = p, plane = 0, planes = 1, coord[LS_WINDOW_DIMS] = {0};
         w->filter_at[p] = 0;
         for (int i = gemm->k.n - 1; i >= 0; i--) {
             int64_t extent = fixed(spec, gemm->k.axes[i]), x = left % extent;
@@ -295,7 +337,6 @@ static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window
             } else {
                 plane += x * planes;
                 planes *= extent;
-                plane_at += image->affine ? x * image->k_stride[i] : 0;
             }
         }
         int64_t phase = 0, at = 0;
@@ -310,7 +351,6 @@ static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window
             elements *= w->dims[i].length;
         }
         w->at[p] = plane * w->plane + phase * elements + at;
-        w->plane_at[plane] = plane_at;
     }
 }
 
@@ -334,12 +374,23 @@ static bool walked_alone(const ls_window_dim *d) {
 
 ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps, ls_error *err) {
     const ls_spec *spec = &binary->spec;
-    const ls_contract_side *filter = &gemm->side[0], *image = &gemm->side[1];
+    const ls_contract_side *filter = &gemm->side[0];
     const ls_gemm_isa *isa = binary->device->gemm;
-    ls_windows w = {.k = 1, .planes = 1, .m = 1, .absent = image->absent, .program = !image->affine};
+    ls_windows w = {.k = 1, .planes = 1, .m = 1, .absent = gemm->side[1].absent};
+    ls_window_leaf leaves[LS_WINDOW_LEAVES];
+    ls_contract_side loads;
+    w.leaves = leaves;
+    w.program = !ls_windows_of_loads(spec, gemm, temps, &w, &loads);
+    const ls_contract_side *image = w.program ? &gemm->side[1] : &loads;
+    if (w.program) {
+        w.n_leaves = w.n_spreads = 0;
+        if (image->affine) {
+            return LS_OK;
+        }
+    }
     w.kernels = spec->math == LS_LOCKED ? isa->f32 : isa->f32_fast;
     if (!filter->affine || filter->n_preds || filter->dtype != LS_GEMM_F32 || image->dtype != LS_GEMM_F32 ||
-        !find_dims(spec, gemm, temps, &w)) {
+        !find_dims(spec, gemm, image, temps, &w)) {
         return LS_OK;
     }
     for (int i = 0; i < gemm->k.n; i++) {
@@ -350,7 +401,7 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
     for (int i = 0; i < gemm->m.n; i++) {
         w.m *= fixed(spec, gemm->m.axes[i]);
     }
-    while (w.n_dims - w.outer > 1 && walked_alone(&w.dims[w.outer]) &&
+    while (w.n_dims - w.outer > 1 && walked_alone(&w.dims[w.outer]) && w.dims[w.outer].spread == 1 &&
            (w.n_dims - w.outer > 2 || !w.dims[w.outer].extent)) {
         w.outer++;
     }
@@ -358,6 +409,9 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
         if (!w.dims[i].extent) {
             return LS_OK;
         }
+    }
+    if (!ls_windows_leaves_fit(spec, gemm, &w)) {
+        return LS_OK;
     }
     if (w.k < 1 || w.k > MOST_TAPS || w.m < 1) {
         return LS_OK;
@@ -372,11 +426,17 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
     w.filter_at = LS_ARENA_ARRAY(arena, int64_t, w.k);
     w.plane_at = LS_ARENA_ARRAY(arena, int64_t, w.planes);
     w.row_at = LS_ARENA_ARRAY(arena, int64_t, w.m);
+    w.plane_leaf = LS_ARENA_ARRAY(arena, int8_t, w.planes);
+    w.leaves = LS_ARENA_ARRAY(arena, ls_window_leaf, w.n_leaves + 1);
     gemm->windows = LS_ARENA_NEW(arena, ls_windows);
-    if (!w.at || !w.filter_at || !w.plane_at || !w.row_at || !gemm->windows) {
+    if (!w.at || !w.filter_at || !w.plane_at || !w.row_at || !w.plane_leaf || !w.leaves || !gemm->windows) {
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
+    memcpy(w.leaves, leaves, sizeof *leaves * (size_t)w.n_leaves);
     write_taps(spec, gemm, &w);
+    if (!w.program) {
+        ls_windows_find_planes(spec, gemm, &w);
+    }
     for (int64_t r = 0; r < w.m; r++) {
         int64_t left = r;
         w.row_at[r] = 0;
@@ -454,6 +514,13 @@ static void copy_line(const ls_gemm_moves *moves, const ls_window_dim *d, int64_
     int64_t low = d->low > first ? d->low - first : 0, high = d->high - first;
     high = high < d->size ? high : d->size;
     int64_t step = d->image_stride;
+    if (d->spread > 1) {
+        int64_t u = low + (d->spread - (first + low + d->shift) % d->spread) % d->spread;
+        for (line += (first + u + d->shift) / d->spread * step; u < high; u += d->spread, line += step) {
+            dst[u] = *line;
+        }
+        return;
+    }
     line += first * step;
     if (d->stride == 1 && step == 1 && low < high) {
         moves->lines4(high - low, 1, line + low, 0, dst + low, 0);
@@ -485,7 +552,7 @@ static void copy_plane(const ls_gemm_moves *moves, const ls_windows *w, const in
     const ls_window_dim *last = &w->dims[w->n_dims - 1], *d = &w->dims[w->outer];
     int64_t lines = 1, elements = 1;
     bool two = w->n_dims - w->outer == 2;
-    if (two && d->stride == 1 && last->stride == 1 && last->image_stride == 1) { /* a picture: all of its lines at once */
+    if (two && d->stride == 1 && last->stride == 1 && last->image_stride == 1 && d->spread * last->spread == 1) { /* a picture: all of its lines at once */
         int64_t x = firsts[w->outer], from = d->low > x ? d->low - x : 0, end = d->high - x < d->size ? d->high - x : d->size;
         int64_t u = firsts[w->n_dims - 1], low = last->low > u ? last->low - u : 0,
                 high = last->high - u < last->size ? last->high - u : last->size;
@@ -499,6 +566,9 @@ static void copy_plane(const ls_gemm_moves *moves, const ls_windows *w, const in
         }
         return;
     }
+    if (last == d && w->bands > 1) { /* of a line, too, bands pad at places of their own */
+        memset(dst, 0, (size_t)w->plane * 4);
+    }
     for (int i = w->outer; i < w->n_dims; i++) {
         lines *= i < w->n_dims - 1 ? w->dims[i].length * w->dims[i].stride : 1;
         elements *= w->dims[i].length;
@@ -511,8 +581,8 @@ static void copy_plane(const ls_gemm_moves *moves, const ls_windows *w, const in
         bool inside = true;
         if (two) {
             int64_t x = firsts[w->outer] + line;
-            inside = line < d->size && x >= d->low && x < d->high;
-            from += x * d->image_stride;
+            inside = line < d->size && x >= d->low && x < d->high && (x + d->shift) % d->spread == 0;
+            from += (x + d->shift) / d->spread * d->image_stride;
             phase = turn++;
             at = turn_at;
             turn_at += turn == d->stride;
@@ -524,8 +594,8 @@ static void copy_plane(const ls_gemm_moves *moves, const ls_windows *w, const in
             u[i] = left % size;
             left /= size;
             int64_t x = firsts[i] + u[i];
-            inside = inside && u[i] < e->size && x >= e->low && x < e->high;
-            from += x * e->image_stride;
+            inside = inside && u[i] < e->size && x >= e->low && x < e->high && (x + e->shift) % e->spread == 0;
+            from += (x + e->shift) / e->spread * e->image_stride;
         }
         for (int i = w->outer; i < w->n_dims - 1 && !two; i++) {
             phase = phase * w->dims[i].stride + u[i] % w->dims[i].stride;
@@ -571,28 +641,38 @@ static void close_up(const ls_gemm_moves *moves, const ls_windows *w, int64_t ba
     }
 }
 
+static const float *leaf_start(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, const ls_windows *w,
+                               const ls_window_leaf *leaf, const int64_t *coords) {
+    const float *at = (const float *)(const void *)kernel->buffers[leaf->buffer];
+    for (int i = 0; i < gemm->batch.n; i++) {
+        at += coords[gemm->batch.axes[i]] * ls_ix_sum_stride(&leaf->sum, gemm->batch.axes[i]);
+    }
+    for (int i = 0; i < w->outer; i++) {
+        at += coords[w->dims[i].axis] * ls_ix_sum_stride(&leaf->sum, w->dims[i].axis);
+    }
+    return at;
+}
+
 static void window_task(void *ctx, long task, int worker) {
     const window_run *r = ctx;
     const ls_windows *w = r->w;
     const ls_kernel_run *kernel = r->launch->kernel;
     const ls_gemm_phase *gemm = r->launch->phase->gemm;
-    const ls_contract_side *side = &gemm->side[1];
     const ls_gemm_moves *moves = kernel->binary->device->gemm->moves;
     int64_t band = task % w->bands * w->band, point = task / w->bands % r->outer,
             batch = task / w->bands / r->outer;
     const ls_window_dim *first = &w->dims[w->outer];
     int64_t lines = first->extent - band < w->band ? first->extent - band : w->band;
     int64_t firsts[LS_WINDOW_DIMS], coords[LS_SPEC_MAX_AXES], inner = 1;
-    const float *src =
-        (const float *)(const void *)kernel->buffers[side->buffer] + batch_base(kernel, gemm, side, batch);
+    const float *src[LS_WINDOW_LEAVES];
+    ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, batch, coords);
     ls_point_coords(kernel->extents, w->outer, gemm->n.axes, point, coords);
-    for (int i = 0; i < w->n_dims; i++) {
-        if (i < w->outer) {
-            src += coords[w->dims[i].axis] * w->dims[i].image_stride;
-        } else {
-            firsts[i] = w->dims[i].first + (i == w->outer ? band * w->dims[i].stride : 0);
-            inner *= i > w->outer ? w->dims[i].extent : 1;
-        }
+    for (int l = 0; l < w->n_leaves; l++) {
+        src[l] = leaf_start(kernel, gemm, w, &w->leaves[l], coords);
+    }
+    for (int i = w->outer; i < w->n_dims; i++) {
+        firsts[i] = w->dims[i].first + (i == w->outer ? band * w->dims[i].stride : 0);
+        inner *= i > w->outer ? w->dims[i].extent : 1;
     }
     float *image = (float *)(void *)(r->memory + (size_t)worker * r->worker_bytes);
     float *c = image + w->planes * w->plane + SLACK;
@@ -606,7 +686,9 @@ static void window_task(void *ctx, long task, int worker) {
         ls_windows_compute(&r->launch->sides[1], w, worker, batch, point, band, image);
     }
     for (int64_t i = 0; i < w->planes && !w->program; i++) {
-        copy_plane(moves, w, firsts, src + w->plane_at[i], image + i * w->plane);
+        if (w->plane_leaf[i] >= 0) {
+            copy_plane(moves, w, firsts, src[w->plane_leaf[i]] + w->plane_at[i], image + i * w->plane);
+        }
     }
     for (int64_t i = 0; i < w->m; i += w->rows) {
         int64_t rows = w->m - i < w->rows ? w->m - i : w->rows;
@@ -668,5 +750,9 @@ void ls_windows_print(ls_text *out, const ls_windows *w) {
         ls_text_printf(out, i > w->outer ? " x %lld" : " %lld",
                        (long long)(w->dims[i].length * w->dims[i].stride));
     }
-    ls_text_printf(out, ", %lld bands\n", (long long)w->bands);
+    ls_text_printf(out, ", %lld bands", (long long)w->bands);
+    if (w->n_leaves > 1) {
+        ls_text_printf(out, ", %d tensors joined", w->n_leaves);
+    }
+    ls_text_add(out, w->n_spreads ? ", spread\n" : "\n");
 }

@@ -5,7 +5,7 @@
 #include "backend/cpu/contract.h"
 #include "backend/cpu/gemm_isa.h"
 
-enum { LS_WINDOW_DIMS = 4 };
+enum { LS_WINDOW_DIMS = 4, LS_WINDOW_LEAVES = 8 };
 
 typedef struct ls_window_dim { /* walked by a free axis f and a bound axis t: u = stride * f + step * t */
     uint8_t axis, bound;       /* free; bound: LS_SPEC_MAX_AXES for none */
@@ -13,16 +13,34 @@ typedef struct ls_window_dim { /* walked by a free axis f and a bound axis t: u 
     int64_t taps, extent;      /* of the axes; extent 0: known at launch, of outer dimensions alone */
     int64_t first;             /* the least u at f = 0, negative with a negative step */
     int64_t low, high;         /* the image has elements for low <= u < high */
-    int64_t image_stride;      /* elements of one u */
+    int64_t image_stride;      /* elements of one u, or of `spread` */
+    int64_t spread, shift;     /* only where spread divides u + shift are there elements, (u + shift) / spread in memory */
     int64_t size, length;      /* u in a task; elements of a phase, size / stride rounded up */
 } ls_window_dim;
+
+typedef struct ls_window_leaf { /* a load that some planes of the image are */
+    int buffer;
+    const ls_value *load, *chooser; /* a plane is the first leaf's whose chooser (NULL: always) has its predicates hold */
+    ls_ix_sum sum;                  /* with spread dimensions as if they were not */
+} ls_window_leaf;
+
+typedef struct ls_window_spread {
+    int32_t ix; /* what is divided: stride * (axes[0] or axes[1]) + ... + shift */
+    int n_axes;
+    uint8_t axes[2];
+    int64_t strides[2], by, shift;
+} ls_window_spread;
 
 struct ls_windows {
     int n_dims, outer; /* the outer ones are points of a task, the rest is inside it */
     ls_window_dim dims[LS_WINDOW_DIMS];
     bool absent, program;     /* the image is computed by its side's program */
+    int n_leaves, n_spreads;
+    ls_window_leaf *leaves;   /* else it is these */
+    int8_t *plane_leaf;       /* -1: +0 */
+    ls_window_spread spreads[LS_WINDOW_DIMS];
     int64_t k, planes, plane; /* planes: of bound axes that walk no dimension (channels); elements of one */
-    int64_t *plane_at;        /* of the image */
+    int64_t *plane_at;        /* of the image, in the leaf's buffer */
     int64_t *at, *filter_at;  /* of each k: in the task's copy of the image; in the filter */
     int64_t m, rows, panels;  /* rows of a panel */
     int64_t *row_at;          /* of the filter */
@@ -34,6 +52,13 @@ typedef struct ls_windows ls_windows;
 
 /* windows.c: the dimension that a bound axis walks, or NULL. */
 const ls_window_dim *ls_windows_walked_by(const ls_windows *w, int bound);
+
+/* windows_loads.c, for images that are loads and no more: the image's operand as if it were one affine load, of leaf 0. */
+bool ls_windows_of_loads(const ls_spec *spec, const ls_gemm_phase *gemm, const int *temps, ls_windows *w,
+                         ls_contract_side *out_side);
+/* Once dimensions are known. */
+bool ls_windows_leaves_fit(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w);
+void ls_windows_find_planes(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w);
 
 /* windows_program.c, for images that are more than a load: which axes walk a dimension together; false where some
  * index depends on them otherwise. */
