@@ -56,7 +56,7 @@ ls_status ls_sparse_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error
         return ls_sparse_filter_plan(binary, gemm, err);
     }
     bool locked = binary->spec.math == LS_LOCKED;
-    if (w->program || w->n_dims - w->outer != 2 || gemm->k.n != 3 || w->m < w->kernels->lanes / 2 || w->planes < 8 ||
+    if (w->program || w->n_leaves != 1 || w->n_spreads || w->n_dims - w->outer != 2 || gemm->k.n != 3 || w->m < w->kernels->lanes / 2 || w->planes < 8 ||
         (locked && LS_GEMM_CHUNK % w->planes)) {
         return LS_OK;
     }

@@ -643,7 +643,7 @@ static void close_up(const ls_gemm_moves *moves, const ls_windows *w, int64_t ba
 
 static const float *leaf_start(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, const ls_windows *w,
                                const ls_window_leaf *leaf, const int64_t *coords) {
-    const float *at = (const float *)(const void *)kernel->buffers[leaf->buffer];
+    const float *at = (const float *)(const void *)kernel->buffers[leaf->buffer] + leaf->sum.constant;
     for (int i = 0; i < gemm->batch.n; i++) {
         at += coords[gemm->batch.axes[i]] * ls_ix_sum_stride(&leaf->sum, gemm->batch.axes[i]);
     }

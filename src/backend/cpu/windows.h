@@ -1,4 +1,4 @@
-/* Contractions of a filter with windows of an image: internal to windows.c and windows_program.c. */
+/* Contractions of a filter with windows of an image: internal to windows*.c and sparse.c. */
 #ifndef LOCKSTEP_BACKEND_CPU_WINDOWS_H
 #define LOCKSTEP_BACKEND_CPU_WINDOWS_H
 
@@ -40,7 +40,7 @@ struct ls_windows {
     int8_t *plane_leaf;       /* -1: +0 */
     ls_window_spread spreads[LS_WINDOW_DIMS];
     int64_t k, planes, plane; /* planes: of bound axes that walk no dimension (channels); elements of one */
-    int64_t *plane_at;        /* of the image, in the leaf's buffer */
+    int64_t *plane_at;        /* of the image, from where its leaf begins */
     int64_t *at, *filter_at;  /* of each k: in the task's copy of the image; in the filter */
     int64_t m, rows, panels;  /* rows of a panel */
     int64_t *row_at;          /* of the filter */

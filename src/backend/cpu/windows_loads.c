@@ -224,7 +224,7 @@ void ls_windows_find_planes(const ls_spec *spec, const ls_gemm_phase *gemm, ls_w
         }
         const ls_window_leaf *leaf = &w->leaves[l];
         w->plane_leaf[plane] = (int8_t)(holds(&p, leaf->load, coords) ? l : -1);
-        w->plane_at[plane] = leaf->sum.constant;
+        w->plane_at[plane] = 0;
         for (int i = 0; i < gemm->k.n; i++) {
             int axis = gemm->k.axes[i];
             w->plane_at[plane] +=
