@@ -523,7 +523,7 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
     free(memory_b);
 }
 
-static const ls_gemm_isa *isas[LS_CPU_ISA_COUNT];
+static const ls_gemm_isa *isas[LS_CPU_ISA_COUNT + 1];
 static int isa_count;
 
 static void run_row(const row *r) {
@@ -560,6 +560,10 @@ static int find_isas(void **state) {
         if (isa && cpu.has[i]) {
             isas[isa_count++] = isa;
         }
+    }
+    const ls_gemm_isa *more = ls_gemm_isa_for(&cpu, LS_CPU_AVX512);
+    if (cpu.has[LS_CPU_AVX512] && more && more->dots) {
+        isas[isa_count++] = more;
     }
     return isa_count > 0 ? 0 : -1;
 }
@@ -728,6 +732,7 @@ static row random_row(void) {
         {LS_GEMM_F32, LS_GEMM_F16, LS_GEMM_F32},  {LS_GEMM_F16, LS_GEMM_F32, LS_GEMM_F32},
         {LS_GEMM_F32, LS_GEMM_F32, LS_GEMM_BF16}, {LS_GEMM_I8, LS_GEMM_I8, LS_GEMM_I32},
         {LS_GEMM_U8, LS_GEMM_U8, LS_GEMM_I32},    {LS_GEMM_U8, LS_GEMM_I8, LS_GEMM_I32},
+        {LS_GEMM_I8, LS_GEMM_U8, LS_GEMM_I32},
         {LS_GEMM_I32, LS_GEMM_I32, LS_GEMM_I32},
     };
     const ls_gemm_dtype *d =
@@ -777,6 +782,28 @@ static void test_absent_beside_infinity(void **state) {
         r.a = r.b = r.out = q % 5 ? LS_GEMM_F32 : LS_GEMM_F64;
         r.l2 = q % 3 ? 1 : 0;
         r.crew.workers = 1 + q % 3;
+        run_row(&r);
+    }
+}
+
+/* Bytes of both kinds, in every layout and way of being given, at depths that fill no element of four. */
+static void test_bytes(void **state) {
+    (void)state;
+    static const ls_gemm_dtype kinds[] = {LS_GEMM_I8, LS_GEMM_U8};
+    static const int64_t depths[] = {1, 2, 3, 4, 5, 63, 127, 600, 2047, 2051, 4099};
+    for (int q = 0; q < 264; q++) {
+        row r = plain(1 + q % 29, 1 + q * 7 % 71, depths[q % 11]);
+        r.a = kinds[q % 2];
+        r.b = kinds[q / 2 % 2];
+        r.out = LS_GEMM_I32;
+        r.a_layout = (enum layout)(q / 4 % LAYOUTS);
+        r.b_layout = (enum layout)(q / 12 % LAYOUTS);
+        r.a_given = (given)(q / 3 % GIVEN);
+        r.b_given = (given)(q / 5 % GIVEN);
+        r.epilogue = q % 3;
+        r.out_layout = q / 3 % 3;
+        r.how = q % 7 ? WIDE : EXTREME;
+        r.batches = 1 + q % 2;
         run_row(&r);
     }
 }
@@ -916,7 +943,7 @@ static void test_isa_choice(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_isa_choice),  cmocka_unit_test(test_half_moves),
-        cmocka_unit_test(test_every_tile),  cmocka_unit_test(test_slices), cmocka_unit_test(test_extreme_bytes),
+        cmocka_unit_test(test_every_tile),  cmocka_unit_test(test_slices), cmocka_unit_test(test_bytes), cmocka_unit_test(test_extreme_bytes),
         cmocka_unit_test(test_every_edge),  cmocka_unit_test(test_depths),
         cmocka_unit_test(test_random_rows), cmocka_unit_test(test_absent_beside_infinity),
         cmocka_unit_test(test_large),       cmocka_unit_test(test_fast),

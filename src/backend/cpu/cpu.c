@@ -38,7 +38,7 @@ static ls_status choose_isa(ls_cpu_device *d, const char *request, ls_error *err
         break;
     }
     d->tiles = ls_tile_isa_get(d->isa);
-    d->gemm = ls_gemm_isa_get(d->isa);
+    d->gemm = ls_gemm_isa_for(&d->cpu, d->isa);
     if (!d->tiles || !d->gemm) {
         return LS_FAIL(err, LS_ERR_DEVICE, "instruction set %s is not in this build",
                        ls_cpu_isa_name(d->isa));

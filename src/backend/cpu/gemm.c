@@ -85,11 +85,13 @@ static operand_at find_b(const block *b, int64_t j, int64_t k0, int64_t kc) {
 }
 
 static ls_gemm_part part_a(const block *b, int64_t k0, int64_t kc, int64_t i, int64_t mi) {
-    return (ls_gemm_part){&b->plan->g->a, b->worker, b->batch, b->a_offset, k0, kc, b->i0 + i, mi};
+    return (ls_gemm_part){&b->plan->g->a, b->worker, b->batch,         b->a_offset,    k0, kc,
+                          b->i0 + i,      mi,        b->plan->bytes_k, b->plan->flip_a};
 }
 
 static ls_gemm_part part_b(const block *b, int64_t k0, int64_t kc, int64_t j, int64_t nj) {
-    return (ls_gemm_part){&b->plan->g->b, b->worker, b->batch, b->b_offset, k0, kc, b->j0 + j, nj};
+    return (ls_gemm_part){&b->plan->g->b, b->worker, b->batch,         b->b_offset,    k0, kc,
+                          b->j0 + j,      nj,        b->plan->bytes_k, b->plan->flip_b};
 }
 
 static void pack_local(const block *b, int64_t k0, int64_t kc) {
@@ -204,6 +206,41 @@ static operand_at fetch_ahead(const block *b, operand_at at_b, const char *here,
                   : (operand_at){here + plan->g->k * row + tile * piece * n, 0, piece, 0};
 }
 
+/*
+ * Products of flipped bytes: with a + 128 for a, b - 128 for b,
+ *   sum ab = sum (a + 128) b - 128 sum b = sum a (b - 128) + 128 sum a,
+ * and with both = sum (a + 128)(b - 128) + 128 sum (a + 128) - 128 sum (b - 128) - 128 * 128 * count.
+ * Sums of what panels hold are products with a panel of one number.
+ */
+static void column_sums(const ls_gemm_plan *plan, int64_t n, operand_at at_b, const char *b, int vectors,
+                        uint32_t *sums) {
+    static const uint32_t all128 = 0x80808080;
+    memset(sums, 0, LS_GEMM_MAX_WIDTH * sizeof *sums);
+    if (plan->flip_a) {
+        plan->kernels->tile[1][vectors](n, &all128, 0, 0, b, at_b.step_k, sums, 0, LS_GEMM_STORE, b, 0);
+    }
+}
+
+/* What a tile of them begins from, if not from 0. */
+static void begin_tile(const ls_gemm_plan *plan, int64_t n, const char *a, operand_at at_a, int64_t count,
+                       const uint32_t *columns, uint32_t *c, int64_t ldc, int64_t mi, int64_t nj, bool add) {
+    uint32_t ones[LS_GEMM_MAX_WIDTH], rows[LS_GEMM_MAX_ROWS * LS_GEMM_MAX_WIDTH] = {0}, constant = 0;
+    int64_t lanes = plan->kernels->lanes;
+    if (plan->flip_b) {
+        for (int64_t q = 0; q < lanes; q++) {
+            ones[q] = 0x01010101;
+        }
+        plan->kernels->tile[mi][1](n, a, at_a.step_i, at_a.step_k, ones, 0, rows, lanes, LS_GEMM_STORE, a, 0);
+        constant = plan->flip_a ? (uint32_t)count << 14 : 0;
+    }
+    for (int64_t r = 0; r < mi; r++, c += ldc) {
+        uint32_t row = 128 * rows[r * lanes] - constant;
+        for (int64_t q = 0; q < nj; q++) {
+            c[q] = (add ? c[q] : 0) + row - columns[q];
+        }
+    }
+}
+
 /* The tiles of [k0 + p, k0 + p + n), part of the chunk of kc from k0. The inner loop keeps a panel of B near while A's
  * block passes. */
 static void compute_slice(const block *b, int64_t k0, int64_t kc, int64_t p, int64_t n, ls_gemm_into into) {
@@ -211,6 +248,9 @@ static void compute_slice(const block *b, int64_t k0, int64_t kc, int64_t p, int
     const ls_gemm *g = plan->g;
     int64_t lanes = plan->kernels->lanes;
     bool in_tile = plan->panel != plan->sum, fetch = n >= 128; /* C comes while the sums are made */
+    bool flips = plan->flip_a | plan->flip_b;
+    uint32_t columns[LS_GEMM_MAX_WIDTH];
+    int64_t count = smaller(4 * n, plan->bytes_k - 4 * (k0 + p)); /* of bytes */
     operand_at at_a = find_a(b, k0, kc);
     at_a.at += p * at_a.step_k * plan->elem;
     for (int64_t j = 0; j < b->nj; j += plan->cols) {
@@ -228,6 +268,9 @@ static void compute_slice(const block *b, int64_t k0, int64_t kc, int64_t p, int
             }
         }
         const char *at = at_b.at + p * at_b.step_k * plan->elem;
+        if (flips) {
+            column_sums(plan, n, at_b, at, vectors, columns);
+        }
         for (int64_t i = 0; i < b->mi; i += plan->rows) {
             int64_t mi = smaller(plan->rows, b->mi - i);
             const char *a = at_a.at + i * at_a.next * plan->elem;
@@ -238,6 +281,11 @@ static void compute_slice(const block *b, int64_t k0, int64_t kc, int64_t p, int
                 continue;
             }
             ls_gemm_kernel kernel = plan->kernels->tile[mi][vectors];
+            if (flips) {
+                char *c = whole ? b->c + (i * b->ldc + j) * plan->elem : tile_of(b);
+                begin_tile(plan, n, a, at_a, count, columns, (uint32_t *)(void *)c,
+                           whole ? b->ldc : plan->cols, mi, vectors * lanes, whole && into != LS_GEMM_STORE);
+            }
             operand_at ahead = fetch_ahead(b, at_b, at, j + 2 * plan->cols > b->nj, i, n, a);
             if (whole) {
                 char *c = b->c + (i * b->ldc + j) * plan->elem;
@@ -245,11 +293,11 @@ static void compute_slice(const block *b, int64_t k0, int64_t kc, int64_t p, int
                     __builtin_prefetch(c + r * b->ldc * plan->elem);
                     __builtin_prefetch(c + r * b->ldc * plan->elem + 64);
                 }
-                kernel(n, a, at_a.step_i, at_a.step_k, at, at_b.step_k, c, b->ldc, into, ahead.at,
-                       ahead.step_k);
+                kernel(n, a, at_a.step_i, at_a.step_k, at, at_b.step_k, c, b->ldc,
+                       flips ? LS_GEMM_RESUME : into, ahead.at, ahead.step_k);
             } else {
                 kernel(depth, a, at_a.step_i, at_a.step_k, at, at_b.step_k, tile_of(b), plan->cols,
-                       LS_GEMM_STORE, at, 0);
+                       flips ? LS_GEMM_RESUME : LS_GEMM_STORE, at, 0);
                 merge_tile(b, i, mi, j, nj, into != LS_GEMM_STORE);
             }
         }
@@ -415,10 +463,16 @@ static void pack_task(void *ctx, int64_t task, int worker) {
     const ls_gemm *g = plan->g;
     int64_t width = PACK_PANELS * plan->cols, strips = (r->slab_end - r->slab0 + width - 1) / width;
     int64_t j0 = r->slab0 + task % strips * width, k0 = task / strips * LS_GEMM_CHUNK;
-    ls_gemm_part part = {&g->b,     worker,
-                         r->batch0, batch_offset(g, r->batch0, g->b.stride_batch),
-                         k0,        smaller(LS_GEMM_CHUNK, g->k - k0),
-                         j0,        smaller(width, r->slab_end - j0)};
+    ls_gemm_part part = {&g->b,
+                         worker,
+                         r->batch0,
+                         batch_offset(g, r->batch0, g->b.stride_batch),
+                         k0,
+                         smaller(LS_GEMM_CHUNK, g->k - k0),
+                         j0,
+                         smaller(width, r->slab_end - j0),
+                         plan->bytes_k,
+                         plan->flip_b};
     char *panels = r->shared + ((j0 - r->slab0) * g->k + k0 * plan->cols) * plan->elem;
     ls_gemm_pack_part(g->isa, part, plan->cols, panels, g->k * plan->cols, NULL);
 }
@@ -489,4 +543,22 @@ const ls_gemm_isa *ls_gemm_isa_get(ls_cpu_isa isa) {
     };
 #undef ISA
     return (unsigned)isa < LS_CPU_ISA_COUNT && all[isa].moves ? &all[isa] : NULL;
+}
+
+const ls_gemm_isa *ls_gemm_isa_for(const ls_cpu *cpu, ls_cpu_isa isa) {
+#ifdef LS_HAVE_ISA_AVX512
+    static const ls_gemm_isa vnni = {.isa = LS_CPU_AVX512,
+                                     .f32 = &ls_gemm_f32__avx512,
+                                     .f64 = &ls_gemm_f64__avx512,
+                                     .i32 = &ls_gemm_i32__avx512,
+                                     .f32_fast = &ls_gemm_f32_fast__avx512,
+                                     .f64_fast = &ls_gemm_f64_fast__avx512,
+                                     .moves = &ls_gemm_moves__avx512,
+                                     .dots = &ls_gemm_dot_moves__avx512};
+    if (isa == LS_CPU_AVX512 && cpu->avx512_vnni) {
+        return &vnni;
+    }
+#endif
+    (void)cpu;
+    return ls_gemm_isa_get(isa);
 }

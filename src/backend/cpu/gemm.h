@@ -65,6 +65,8 @@ typedef struct ls_gemm_isa ls_gemm_isa;
 
 /* NULL when this build has no objects for `isa`. The caller knows whether the CPU can run it (cpuid.h). */
 const ls_gemm_isa *ls_gemm_isa_get(ls_cpu_isa isa);
+/* The same, with what this CPU has beyond `isa` (VNNI). Operands packed for one are not for the other. */
+const ls_gemm_isa *ls_gemm_isa_for(const ls_cpu *cpu, ls_cpu_isa isa);
 
 /*
  * Fills one micro-panel: for p in [0,kc) and q in [0,ni), panel[p * width + q] = element (i0 + q, k0 + p),

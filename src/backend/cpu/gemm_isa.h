@@ -74,16 +74,34 @@ typedef struct ls_gemm_moves {
     void (*canonical_f64)(int64_t n, double *x);
 } ls_gemm_moves;
 
+/*
+ * Products of bytes where the processor has them: an element of a panel is four consecutive k of one row or column, those
+ * of A unsigned, of B signed. Bytes of the other kind are flipped by 128, which the driver makes good.
+ */
+typedef struct ls_gemm_dots {
+    const ls_gemm_kernels *kernels; /* tiles only; sums are int32 */
+    /* kc elements of ni rows, consecutive in k; of ni columns that are consecutive; of a panel of floats 4 * kc deep.
+     * Each is XORed with `flip`. */
+    void (*rows)(int64_t kc, int64_t ni, int64_t width, const void *const *rows, uint32_t flip,
+                 uint32_t *panel);
+    void (*cols)(int64_t kc, int64_t ni, int64_t width, const void *src, int64_t stride_k, uint32_t flip,
+                 uint32_t *panel);
+    void (*floats)(int64_t kc, int64_t ni, int64_t width, const float *src, uint32_t flip, uint32_t *panel);
+} ls_gemm_dots;
+
 struct ls_gemm_isa {
     ls_cpu_isa isa;
     const ls_gemm_kernels *f32, *f64, *i32, *f32_fast, *f64_fast;
     const ls_gemm_moves *moves;
+    const ls_gemm_dots *dots; /* NULL: bytes are multiplied as floats */
 };
 
 #define LS_GEMM_DECLARE(isa)                                                                                 \
     extern const ls_gemm_kernels ls_gemm_f32__##isa, ls_gemm_f64__##isa, ls_gemm_i32__##isa;                 \
     extern const ls_gemm_kernels ls_gemm_f32_fast__##isa, ls_gemm_f64_fast__##isa;                           \
     extern const ls_gemm_moves ls_gemm_moves__##isa;
+extern const ls_gemm_kernels ls_gemm_dots__avx512;
+extern const ls_gemm_dots ls_gemm_dot_moves__avx512;
 LS_GEMM_DECLARE(scalar)
 LS_GEMM_DECLARE(neon)
 LS_GEMM_DECLARE(simd128)

@@ -129,11 +129,85 @@ static void pack_strided(const ls_gemm_operand *o, const char *src, int64_t kc, 
     }
 }
 
+uint32_t ls_gemm_flip(ls_gemm_side side, ls_gemm_dtype dtype) {
+    return (side == LS_GEMM_A) == (dtype == LS_GEMM_I8) ? 0x80808080 : 0;
+}
+
+bool ls_gemm_in_fours(const ls_gemm_isa *isa, ls_gemm_dtype dtype) {
+    return isa->dots && (dtype == LS_GEMM_I8 || dtype == LS_GEMM_U8);
+}
+
+/* Elements of four bytes that end beyond k, or whose bytes are nowhere consecutive; what lies beyond k is a byte of 0. */
+static void fours_by_bytes(const ls_gemm_part *part, const char *src, int64_t width, uint32_t *panel) {
+    const ls_gemm_operand *o = part->operand;
+    for (int64_t p = 0; p < part->kc; p++) {
+        for (int64_t q = 0; q < part->ni; q++) {
+            uint32_t four = 0;
+            for (int64_t t = 0; t < 4 && 4 * (part->k0 + p) + t < part->bytes_k; t++) {
+                uint8_t byte = *(const uint8_t *)(src + (4 * p + t) * o->stride_k + q * o->stride_i);
+                four |= ((uint32_t)byte ^ (part->flip & 255)) << 8 * t;
+            }
+            panel[p * width + q] = four;
+        }
+    }
+}
+
+/* The same from a callback, which delivers floats, some at a time. */
+static void fours_by_callback(const ls_gemm_isa *isa, const ls_gemm_part *part, int64_t width,
+                              uint32_t *panel) {
+    enum { AT_ONCE = 16 };
+    float floats[4 * AT_ONCE * LS_GEMM_MAX_WIDTH];
+    const ls_gemm_operand *o = part->operand;
+    for (int64_t p = 0; p < part->kc; p += AT_ONCE) {
+        int64_t n = smaller(AT_ONCE, part->kc - p), k0 = 4 * (part->k0 + p),
+                kc = smaller(4 * n, part->bytes_k - k0);
+        memset(floats, 0, (size_t)(4 * n * width) * sizeof *floats);
+        o->pack(o->pack_ctx, part->worker, part->batch, k0, kc, part->i0, part->ni, width, floats, NULL);
+        isa->dots->floats(n, part->ni, width, floats, part->flip, panel + p * width);
+        for (int64_t q = 0; kc < 4 * n && q < part->ni; q++) { /* only the very last is not whole */
+            panel[(p + n - 1) * width + q] &= UINT32_MAX >> 8 * (4 * n - kc);
+        }
+    }
+}
+
+static void pack_fours(const ls_gemm_isa *isa, const ls_gemm_part *part, int64_t width, uint32_t *panel) {
+    const ls_gemm_operand *o = part->operand;
+    int64_t ni = part->ni, whole = smaller(part->kc, part->bytes_k / 4 - part->k0);
+    if (ni < width) {
+        memset(panel, 0, (size_t)(part->kc * width) * sizeof *panel);
+    }
+    if (o->pack) {
+        fours_by_callback(isa, part, width, panel);
+        return;
+    }
+    const char *src =
+        (const char *)o->data + part->offset + 4 * part->k0 * o->stride_k + part->i0 * o->stride_i;
+    if (o->stride_k == 1) {
+        const void *rows[LS_GEMM_MAX_WIDTH];
+        for (int64_t q = 0; q < ni; q++) {
+            rows[q] = src + q * o->stride_i;
+        }
+        isa->dots->rows(whole, ni, width, rows, part->flip, panel);
+    } else if (o->stride_i == 1 || ni == 1) {
+        isa->dots->cols(whole, ni, width, src, o->stride_k, part->flip, panel);
+    } else {
+        whole = 0;
+    }
+    ls_gemm_part rest = *part;
+    rest.k0 += whole;
+    rest.kc -= whole;
+    fours_by_bytes(&rest, src + 4 * whole * o->stride_k, width, panel + whole * width);
+}
+
 /* One panel, ni <= width. */
 static void pack_panel(const ls_gemm_isa *isa, const ls_gemm_part *part, int64_t width, void *panel,
                        uint8_t *mask) {
     const ls_gemm_operand *o = part->operand;
     int64_t kc = part->kc, ni = part->ni;
+    if (part->bytes_k) {
+        pack_fours(isa, part, width, panel);
+        return;
+    }
     if (ni < width) {
         memset(panel, 0, (size_t)(kc * width) * (o->dtype == LS_GEMM_F64 ? 8 : 4));
     }
@@ -192,6 +266,7 @@ size_t ls_gemm_packed_size(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dt
                            int64_t k) {
     int64_t width = ls_gemm_packed_width(isa, side, dtype, extent);
     int64_t panels = (extent + width - 1) / width;
+    k = ls_gemm_in_fours(isa, dtype) ? (k + 3) / 4 : k;
     return (size_t)(panels * width * k) * (dtype == LS_GEMM_F64 ? 8 : 4);
 }
 
@@ -199,20 +274,23 @@ void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_opera
                   int64_t k, void *memory, ls_gemm_packed *out_packed) {
     int64_t width = ls_gemm_packed_width(isa, side, operand->dtype, extent);
     int64_t elem = operand->dtype == LS_GEMM_F64 ? 8 : 4;
-    bool finite = true;
+    bool finite = true, fours = ls_gemm_in_fours(isa, operand->dtype);
+    int64_t bytes_k = fours ? k : 0;
+    uint32_t flip = ls_gemm_flip(side, operand->dtype);
+    k = fours ? (k + 3) / 4 : k;
     for (int64_t i = 0; i < extent; i += width) {
         int64_t ni = extent - i < width ? extent - i : width;
         for (int64_t p = 0; p < k; p += LS_GEMM_CHUNK) {
             int64_t kc = k - p < LS_GEMM_CHUNK ? k - p : LS_GEMM_CHUNK;
             char *panel = (char *)memory + (i * k + p * width) * elem;
-            ls_gemm_part part = {operand, 0, 0, 0, p, kc, i, ni};
+            ls_gemm_part part = {operand, 0, 0, 0, p, kc, i, ni, bytes_k, flip};
             ls_gemm_pack_part(isa, part, width, panel, 0, NULL);
             if (operand->dtype == LS_GEMM_F64) {
                 finite = finite && isa->moves->finite_f64(kc * width, (const double *)panel);
-            } else if (operand->dtype != LS_GEMM_I32) {
+            } else if (operand->dtype != LS_GEMM_I32 && !fours) {
                 finite = finite && isa->moves->finite_f32(kc * width, (const float *)panel);
             }
         }
     }
-    *out_packed = (ls_gemm_packed){isa, extent, k, width, finite, memory};
+    *out_packed = (ls_gemm_packed){isa, extent, fours ? bytes_k : k, width, finite, memory};
 }

@@ -212,9 +212,16 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
         exchange(given, g);
     }
     plan->panel = ls_gemm_panel_type(g->a.dtype);
+    if (ls_gemm_in_fours(g->isa, g->a.dtype)) {
+        plan->panel = LS_GEMM_TYPE_I32;
+        plan->bytes_k = g->k;
+        plan->flip_a = ls_gemm_flip(LS_GEMM_A, g->a.dtype);
+        plan->flip_b = ls_gemm_flip(LS_GEMM_B, g->b.dtype);
+        g->k = ceil_div(g->k, 4);
+    }
     plan->sum = g->a.dtype == LS_GEMM_I8 || g->a.dtype == LS_GEMM_U8 ? LS_GEMM_TYPE_I32 : plan->panel;
     plan->elem = plan->panel == LS_GEMM_TYPE_F64 ? 8 : 4;
-    plan->kernels = pick_kernels(g, plan->panel);
+    plan->kernels = plan->bytes_k ? g->isa->dots->kernels : pick_kernels(g, plan->panel);
     plan->workers = g->parallel.run && g->parallel.workers > 1 ? g->parallel.workers : 1;
     plan->batches = plan->outer_batches = 1;
     for (int d = 0; d < g->batch_rank; d++) {

@@ -29,11 +29,13 @@ typedef struct ls_gemm_plan {
     int64_t batches;    /* tasks see this many; outer_batches > 1: the whole is done that often */
     int64_t outer_batches;
     ls_gemm_source a_source, b_source;
-    int64_t mc, nc; /* block of C in one task */
-    int64_t depth;  /* of k that passes over the whole block at once; divides LS_GEMM_CHUNK */
-    bool resumes; /* sums of a chunk are complete only after several such passes: then the bits are locked */
-    int64_t slab; /* columns of B packed at once, when shared */
-    int64_t ldc;  /* of the scratch block */
+    int64_t mc, nc;  /* block of C in one task */
+    int64_t bytes_k; /* not 0: g->k counts elements of four bytes, of so many in all */
+    uint32_t flip_a, flip_b;
+    int64_t depth; /* of k that passes over the whole block at once; divides LS_GEMM_CHUNK */
+    bool resumes;  /* sums of a chunk are complete only after several such passes: then the bits are locked */
+    int64_t slab;  /* columns of B packed at once, when shared */
+    int64_t ldc;   /* of the scratch block */
     /* workspace: shared panels, then for each worker its own part with these offsets */
     int64_t shared_bytes, worker_bytes;
     int64_t b_at, c_at, tile_at, mask_at, sums_at;
@@ -55,7 +57,14 @@ typedef struct ls_gemm_part {
     int worker;
     int64_t batch, offset; /* of the batch entry: its index, and its place in a view */
     int64_t k0, kc, i0, ni;
+    int64_t bytes_k; /* not 0: k0 and kc count elements of four bytes each, of so many in all */
+    uint32_t flip;   /* of those elements */
 } ls_gemm_part;
+
+/* What the bytes of an operand are XORed with in elements of four. */
+uint32_t ls_gemm_flip(ls_gemm_side side, ls_gemm_dtype dtype);
+/* Whether panels of a dtype hold four bytes an element. */
+bool ls_gemm_in_fours(const ls_gemm_isa *isa, ls_gemm_dtype dtype);
 
 /* Packs a part into panels of `width`, `panel_stride` elements apart. `mask` (one panel only) may be NULL. */
 void ls_gemm_pack_part(const ls_gemm_isa *isa, ls_gemm_part part, int64_t width, void *panels,
