@@ -255,7 +255,10 @@ void ls_gemm_pack_part(const ls_gemm_isa *isa, ls_gemm_part part, int64_t width,
 
 /* Panels of A are as high as each other. */
 int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent) {
-    const ls_gemm_kernels *kernels = dtype == LS_GEMM_F64 ? isa->f64 : isa->f32;
+    const ls_gemm_kernels *kernels = ls_gemm_in_fours(isa, dtype) ? isa->dots->kernels
+                                     : dtype == LS_GEMM_F64       ? isa->f64
+                                     : dtype == LS_GEMM_I32       ? isa->i32
+                                                                  : isa->f32;
     int64_t panels = (extent + kernels->rows - 1) / kernels->rows;
     return side == LS_GEMM_B ? 2 * kernels->lanes
            : panels > 1      ? (extent + panels - 1) / panels

@@ -29,6 +29,7 @@
 #define VECTOR_ROWS NULL
 #define TABLE LS_ISA_SUFFIX(ls_gemm_dots)
 #define TILES_ALONE
+#define HEIGHT 8
 #include "backend/cpu/isa/gemm_kernels.inc"
 
 #if defined(__clang__)

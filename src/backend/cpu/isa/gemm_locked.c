@@ -35,7 +35,8 @@
 #define TABLE LS_ISA_SUFFIX(ls_gemm_f64)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
-/* i32 wraps, so it is computed unsigned. */
+/* i32 wraps, so it is computed unsigned. Its products are slow: few rows keep a core busy. */
+#define HEIGHT 4
 #define T uint32_t
 #define V ls_vu32
 #define VU ls_vu32_any
