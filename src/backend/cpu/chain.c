@@ -147,7 +147,7 @@ static void find_kept(planner *p) {
 
 static bool step(planner *p, ls_chain_op op, int32_t operand, ls_tile_fn fn) {
     ls_chain *c = &p->chain;
-    ls_chain_step s = {.op = (uint8_t)op, .kind = LS_CHAIN_SCALAR, .fn = fn};
+    ls_chain_step s = {.op = (uint8_t)op, .kind = LS_CHAIN_NONE, .fn = fn};
     int scalar = index_of(p->scalar, c->n_scalars, operand),
         pointer = index_of(p->pointer, c->n_pointers, operand);
     if (c->n_steps == LS_CHAIN_STEPS) {
@@ -155,6 +155,7 @@ static bool step(planner *p, ls_chain_op op, int32_t operand, ls_tile_fn fn) {
     }
     if (operand != LS_SPEC_NONE && scalar < c->n_scalars) {
         s.at = (uint8_t)scalar;
+        s.kind = LS_CHAIN_SCALAR;
     } else if (operand != LS_SPEC_NONE) {
         s.at = (uint8_t)pointer;
         s.kind = c->places[pointer].buffer < 0 ? LS_CHAIN_SLOT : LS_CHAIN_MEMORY;

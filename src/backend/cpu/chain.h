@@ -28,7 +28,7 @@ typedef enum ls_chain_op {
     LS_CHAIN_CALL /* fn(running value) */
 } ls_chain_op;
 
-typedef enum ls_chain_kind { LS_CHAIN_SCALAR, LS_CHAIN_MEMORY, LS_CHAIN_SLOT } ls_chain_kind;
+typedef enum ls_chain_kind { LS_CHAIN_SCALAR, LS_CHAIN_MEMORY, LS_CHAIN_SLOT, LS_CHAIN_NONE } ls_chain_kind;
 
 typedef struct ls_chain_step {
     uint8_t op, kind; /* ls_chain_op, ls_chain_kind of the operand */

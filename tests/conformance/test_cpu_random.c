@@ -1,0 +1,145 @@
+/* Random convolutions and products, with what goes before and after them and their gradients, on `cpu` and on `ref`: for LOCKSTEP_SECONDS (6), from
+ * the seed LOCKSTEP_SEED (1) on. A case is its seed. */
+#include "base/os.h"
+#include "conformance/cpu_cases.h"
+#include <lockstep/grad.h>
+
+/* Of low to high, the lower ones more often. */
+static int64_t draw(ls_rng *rng, int64_t low, int64_t high) {
+    int64_t a = (int64_t)ls_rng_below(rng, (uint64_t)(high - low + 1)), b = (int64_t)ls_rng_below(rng, (uint64_t)(high - low + 1));
+    return low + (a < b ? a : b);
+}
+
+static bool chance(ls_rng *rng, uint64_t in) {
+    return ls_rng_below(rng, in) == 0;
+}
+
+/* Up to three elementwise operations with a number, a number a channel (axis 1), or an element each. */
+static ls_tensor *chain(ls_session *s, ls_rng *rng, ls_tensor *y) {
+    for (int64_t n = draw(rng, 0, 3); n > 0 && y; n--) {
+        ls_shape shape = ls_tensor_shape(y);
+        uint64_t kind = ls_rng_below(rng, 3);
+        for (int i = 0; i < shape.rank; i++) {
+            shape.dim[i] = kind == 2 || (kind == 1 && i == 1) ? shape.dim[i] : ls_dim_of(1);
+        }
+        ls_tensor *k = tame_tensor(s, rng, LS_F32, shape);
+        switch (ls_rng_below(rng, 8)) {
+        case 0:
+            y = ls_relu(s, y);
+            break;
+        case 1:
+            y = ls_add(s, y, k);
+            break;
+        case 2:
+            y = ls_mul(s, y, k);
+            break;
+        case 3:
+            y = ls_div(s, y, k);
+            break;
+        case 4:
+            y = ls_max(s, k, y);
+            break;
+        case 5:
+            y = ls_sigmoid(s, y);
+            break;
+        case 6:
+            y = ls_mul(s, y, y);
+            break;
+        default:
+            y = ls_sub(s, k, y);
+            break;
+        }
+    }
+    return y;
+}
+
+/* The result, or the gradients of its sum in both operands. */
+static int results_of(ls_session *s, ls_rng *rng, ls_tensor *y, ls_tensor *const *operands, ls_tensor **out_roots) {
+    if (!y || !chance(rng, 4)) {
+        out_roots[0] = y;
+        return 1;
+    }
+    world_ok(&(world){.id = "gradients", .session = s}, ls_grad(s, y, NULL, 2, operands, out_roots));
+    return 2;
+}
+
+static int build_conv(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    (void)param;
+    ls_conv_spec spec = {.spatial = (int)draw(rng, 1, 3), .groups = 1};
+    bool transposed = chance(rng, 4), depthwise = chance(rng, 3);
+    int64_t side = spec.spatial == 1 ? 90 : spec.spatial == 2 ? 24 : 8, in = draw(rng, 1, 20), out = draw(rng, 1, 40);
+    if (depthwise) {
+        spec.groups = in;
+        out = in * draw(rng, 1, 2);
+    } else if (chance(rng, 4)) {
+        spec.groups = draw(rng, 1, 4);
+        in = spec.groups * draw(rng, 1, 6);
+        out = spec.groups * draw(rng, 1, 12);
+    }
+    ls_shape x = {.rank = 2 + spec.spatial}, w = x;
+    x.dim[0] = ls_dim_of(draw(rng, 1, 4));
+    x.dim[1] = ls_dim_of(in);
+    w.dim[0] = ls_dim_of(transposed ? in : out);
+    w.dim[1] = ls_dim_of((transposed ? out : in) / spec.groups);
+    for (int i = 0; i < spec.spatial; i++) {
+        int64_t kernel = draw(rng, 1, 5);
+        spec.stride[i] = draw(rng, 1, 3);
+        spec.dilation[i] = draw(rng, 1, 3);
+        int64_t reach = spec.dilation[i] * (kernel - 1) + 1;
+        spec.pad_low[i] = draw(rng, 0, transposed && reach < 4 ? (reach - 1) / 2 : 3);
+        spec.pad_high[i] = draw(rng, 0, transposed && reach < 4 ? (reach - 1) / 2 : 3);
+        w.dim[2 + i] = ls_dim_of(kernel);
+        x.dim[2 + i] = ls_dim_of((transposed ? 3 : reach) + draw(rng, 0, side));
+    }
+    ls_tensor *operands[] = {tame_tensor(s, rng, LS_F32, x), tame_tensor(s, rng, LS_F32, w)};
+    ls_tensor *image = chance(rng, 4) ? chain(s, rng, operands[0]) : operands[0];
+    ls_tensor *y = transposed ? ls_conv_transpose(s, image, operands[1], NULL, &spec) : ls_conv(s, image, operands[1], NULL, &spec);
+    return results_of(s, rng, chance(rng, 2) ? chain(s, rng, y) : y, operands, out_roots);
+}
+
+static int build_product(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    (void)param;
+    static const char *const forms[] = {"bik,kj->bij", "bik,jk->bij",  "bki,kj->bij",  "bki,jk->bij",
+                                        "bik,kj->bji", "bik,bkj->bij", "bik,bjk->bij", "bki,bkj->bji"};
+    const char *form = forms[ls_rng_below(rng, 8)];
+    int64_t b = draw(rng, 1, 3), i = draw(rng, 1, 70), j = draw(rng, 1, 130), k = draw(rng, 1, 600);
+    ls_shape shapes[2] = {{0}, {0}};
+    for (const char *at = form, *comma = strchr(form, ','); *at != '-'; at++) {
+        ls_shape *shape = &shapes[at > comma];
+        if (at != comma) {
+            shape->dim[shape->rank++] = ls_dim_of(*at == 'b' ? b : *at == 'i' ? i : *at == 'j' ? j : k);
+        }
+    }
+    ls_tensor *operands[] = {tame_tensor(s, rng, LS_F32, shapes[0]), tame_tensor(s, rng, LS_F32, shapes[1])};
+    ls_tensor *both[] = {chance(rng, 6) ? chain(s, rng, operands[0]) : operands[0], operands[1]};
+    return results_of(s, rng, chain(s, rng, ls_einsum(s, form, both, 2)), operands, out_roots);
+}
+
+static void random_cases(void **state) {
+    const char *seconds = getenv("LOCKSTEP_SECONDS"), *first = getenv("LOCKSTEP_SEED");
+    uint64_t end = ls_os_nanoseconds() + (uint64_t)(seconds ? atoi(seconds) : 6) * UINT64_C(1000000000);
+    uint64_t seed = first ? strtoull(first, NULL, 10) : 1;
+    do {
+        check_case(*state, build_conv, seed, NULL, "convolution", 0);
+        check_case(*state, build_product, seed, NULL, "product", 0);
+        seed++;
+    } while (ls_os_nanoseconds() < end);
+    print_message("seeds up to %llu\n", (unsigned long long)seed - 1);
+}
+
+static int setup(void **state) {
+    static worlds all;
+    worlds_open(&all);
+    *state = &all;
+    return 0;
+}
+
+static int teardown(void **state) {
+    worlds_close(*state);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_cases)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
