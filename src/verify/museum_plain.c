@@ -1,6 +1,7 @@
 /* The museum, last hall: no failure of anybody's, but one kernel of each kind, so that a device that cannot
  * pool or sort is found out by the same command. */
 #include "verify/museum.h"
+#include <lockstep/quant.h>
 
 static void check(ls_museum *m, ls_tensor *t) {
     ls_museum_verify(m, m->session, &t, 1);
@@ -98,6 +99,38 @@ static void random_bits(ls_museum *m) {
     check(m, key ? ls_random_bits(s, key, LS_SHAPE(33)) : NULL);
 }
 
+/* Weights in blocks of 32, codes of 4 and 8 bits: numbers such that every product is whole, and so any order of them right. */
+static void quantised(ls_museum *m) {
+    enum { ROWS = 3, COLUMNS = 19, K = 96 };
+    ls_session *s = m->session;
+    float x[ROWS * K], w[COLUMNS * K], want[ROWS * COLUMNS] = {0};
+    uint8_t bytes[COLUMNS * K / 32 * 34];
+    for (int i = 0; i < ROWS * K; i++) {
+        x[i] = i % 32 == 9 ? 127 : (float)(i * 29 % 253 - 126);
+    }
+    for (int kind = LS_Q4_0; kind <= LS_Q8_0; kind++) {
+        for (int i = 0; i < COLUMNS * K; i++) {
+            w[i] = i % 32 == 5 ? (kind == LS_Q4_0 ? -8 : 127) : (float)(i * 11 % 15 - 7);
+        }
+        for (int i = 0; i < ROWS * COLUMNS; i++) {
+            want[i] = 0;
+            for (int k = 0; k < K; k++) {
+                want[i] += x[i / COLUMNS * K + k] * w[i % COLUMNS * K + k];
+            }
+        }
+        int64_t row = ls_quant_bytes((ls_quant)kind, K);
+        ls_error err = {.code = LS_OK};
+        if (ls_quantize((ls_quant)kind, COLUMNS, K, w, bytes, &err) != LS_OK) {
+            ls_museum_fail(m, "%s", err.message);
+            return;
+        }
+        ls_tensor *weights = ls_tensor_from(s, LS_U8, LS_SHAPE(COLUMNS, row), bytes);
+        ls_tensor *y = ls_linear_q(s, ls_tensor_from(s, LS_F32, LS_SHAPE(ROWS, K), x), weights, (ls_quant)kind, NULL);
+        check(m, y);
+        ls_museum_literal(m, s, y, want, ROWS * COLUMNS, 0);
+    }
+}
+
 const ls_museum_case_row ls_museum_plain_cases[] = {
     {"row-pointwise", "gelu(x sin x) in f32, f16, bf16 and f64", pointwise},
     {"row-integers", "products that wrap, and remainders", integers},
@@ -112,5 +145,6 @@ const ls_museum_case_row ls_museum_plain_cases[] = {
     {"row-indexed", "gather, and scatter that adds into one place twice", indexed},
     {"row-movement", "transposed, flipped, sliced, joined, padded", movement},
     {"row-random", "random bits", random_bits},
+    {"row-quantised", "products with weights of 4 and 8 bits", quantised},
     {NULL, NULL, NULL},
 };
