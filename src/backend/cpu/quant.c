@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    ROWS_PER_TASK = 128,
+    ROWS_PER_TASK = 22 * LS_QUANT_TILE,
     MOST_ARGS = 6,
     STRIP = 256 /* columns packed at a time */
 };
@@ -333,11 +333,8 @@ static void integers(void *ctx, int64_t task, int worker) {
     int64_t parts = (p->g->m + ROWS_PER_TASK - 1) / ROWS_PER_TASK, strip = task / parts, i0 = task % parts * ROWS_PER_TASK;
     int64_t ni = p->g->m - i0 < ROWS_PER_TASK ? p->g->m - i0 : ROWS_PER_TASK;
     float *tile = p->tiles + worker * p->tile_size;
-    for (int64_t q = 0; q < LS_QUANT_STRIP; q += LS_QUANT_GROUP) {
-        for (int64_t i = 0; i < ni; i += LS_QUANT_TILE) {
-            p->dots->tile(p->w, (strip * LS_QUANT_STRIP + q) / LS_QUANT_GROUP, &p->rows, (i0 + i) / LS_QUANT_TILE, ni - i,
-                          tile + i * LS_QUANT_STRIP + q, LS_QUANT_STRIP);
-        }
+    for (int64_t q = 0; q < LS_QUANT_STRIP; q += 2 * LS_QUANT_GROUP) {
+        p->dots->product(p->w, (strip * LS_QUANT_STRIP + q) / LS_QUANT_GROUP, &p->rows, i0 / LS_QUANT_TILE, ni, tile + q, LS_QUANT_STRIP);
     }
     finish(p, worker, i0, ni, strip * LS_QUANT_STRIP, tile);
 }

@@ -19,7 +19,7 @@ enum {
     LS_QUANT_K = 32,     /* of a block */
     LS_QUANT_GROUP = 16, /* columns */
     LS_QUANT_STRIP = 64, /* columns of a task; packed columns are a multiple */
-    LS_QUANT_TILE = 16   /* rows */
+    LS_QUANT_TILE = 6    /* rows */
 };
 
 typedef struct ls_quant_pack {
@@ -30,12 +30,12 @@ typedef struct ls_quant_pack {
     void *scales;
 } ls_quant_pack;
 
-/* Rows in 8 bits: tiles of 16 rows, in each [block][16 rows][32]; and of each block the rows' scales and the sums of their codes, as the sums
+/* Rows in 8 bits: tiles of 6 rows, in each [block][6 rows][32]; and of each block the rows' scales and the sums of their codes, as the sums
  * of products begin: times -8 or -128, what the columns' codes have been raised by. */
 typedef struct ls_quant_rows {
     int64_t blocks;
-    int8_t *codes;   /* [tile][block][16][32] */
-    float *scales;   /* [tile][block][16] */
+    int8_t *codes;   /* [tile][block][6][32] */
+    float *scales;   /* [tile][block][6] */
     int32_t *begins; /* the same */
 } ls_quant_rows;
 
@@ -51,10 +51,10 @@ typedef struct ls_quant_isa {
 
 /* Integer products, where the processor has them (AVX512-VNNI); else NULL. */
 typedef struct ls_quant_dots {
-    /* Quantises rows [i0, i0 + 16) of m, each of k numbers, into tile i0 / 16. False where one is not finite, or a block's are too small. */
+    /* Quantises rows [i0, i0 + 6) of m, each of k numbers, into tile i0 / 6. False where one is not finite, or a block's are too small. */
     bool (*rows)(const ls_quant_rows *out, const float *x, int64_t stride, int64_t m, int64_t i0, int64_t k, int raised);
-    /* c[i * ld + q]: a tile's rows times a group's columns. */
-    void (*tile)(const ls_quant_pack *w, int64_t group, const ls_quant_rows *a, int64_t tile, int64_t rows, float *c, int64_t ld);
+    /* c[i * ld + q]: `rows` from a tile's first on, up to whole tiles, times two groups' columns. */
+    void (*product)(const ls_quant_pack *w, int64_t group, const ls_quant_rows *a, int64_t tile, int64_t rows, float *c, int64_t ld);
 } ls_quant_dots;
 
 extern const ls_quant_isa ls_quant__scalar, ls_quant__neon, ls_quant__simd128, ls_quant__avx2, ls_quant__avx512;

@@ -58,7 +58,6 @@ static bool quantise_rows(const ls_quant_rows *out, const float *x, int64_t stri
 
 #define ROWS1(X) X(0)
 #define ROWS4(X) X(0) X(1) X(2) X(3)
-#define ROWS16(X) ROWS4(X) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 #define ZERO(i) __m512 s##i = _mm512_setzero_ps();
 #define BEGIN(i, q) __m512i t##q = _mm512_set1_epi32(begins[(i) + (q)]);
 #define DOT(i, q, v) t##q = _mm512_dpbusd_epi32(t##q, w##v, _mm512_set1_epi32(codes[((i) + (q)) * 8 + (v)]));
@@ -73,10 +72,9 @@ static bool quantise_rows(const ls_quant_rows *out, const float *x, int64_t stri
 #define STEP1 {DOTS(1, 0) ADD(0, 0, s0)}
 #define FOUR(i, a, b, c, e) {DOTS(4, i) ADD(i, 0, a) ADD(i, 1, b) ADD(i, 2, c) ADD(i, 3, e)}
 #define STEP4 FOUR(0, s0, s1, s2, s3)
-#define STEP16 STEP4 FOUR(4, s4, s5, s6, s7) FOUR(8, s8, s9, s10, s11) FOUR(12, s12, s13, s14, s15)
 #define STORE(i) _mm512_storeu_ps(c + (i)*ld, s##i);
 
-/* A tile of rows x 16 columns. Eight vectors hold a block of the columns as bytes: k = 4v .. 4v + 3 of each column in word v. */
+/* Few rows x 16 columns. Eight vectors hold a block of the columns as bytes: k = 4v .. 4v + 3 of each column in word v. */
 #define TILE(rows)                                                                                           \
     VNNI static void tile_##rows(const ls_quant_pack *w, int64_t group, const int32_t *codes,                \
                                  const float *scales, const int32_t *begins, float *c, int64_t ld) {         \
@@ -108,14 +106,101 @@ static bool quantise_rows(const ls_quant_rows *out, const float *x, int64_t stri
     }
 TILE(1)
 TILE(4)
-TILE(16)
 
-static void tile(const ls_quant_pack *w, int64_t group, const ls_quant_rows *a, int64_t tile, int64_t rows, float *c, int64_t ld) {
-    int64_t at = tile * a->blocks * LS_QUANT_TILE;
-    (rows <= 1   ? tile_1
-     : rows <= 4 ? tile_4
-                 : tile_16)(w, group, (const int32_t *)(a->codes + at * LS_QUANT_K), a->scales + at, a->begins + at, c, ld);
+#define SIX(X, ...) X(0, ##__VA_ARGS__) X(1, ##__VA_ARGS__) X(2, ##__VA_ARGS__) X(3, ##__VA_ARGS__) X(4, ##__VA_ARGS__) X(5, ##__VA_ARGS__)
+#define SIX_ZERO(i) __m512 s##i = _mm512_setzero_ps(), r##i = s##i;
+#define SIX_BEGIN(i) __m512i t##i = _mm512_set1_epi32(begins[i]), u##i = t##i;
+#define SIX_DOT(i, v)                                                                                        \
+    {                                                                                                        \
+        __m512i x = _mm512_set1_epi32(codes[(i)*8 + (v)]);                                                   \
+        t##i = _mm512_dpbusd_epi32(t##i, first, x);                                                          \
+        u##i = _mm512_dpbusd_epi32(u##i, second, x);                                                         \
+    }
+#define SIX_STEP(v)                                                                                          \
+    first = at[v], second = at[8 + (v)];                                                                     \
+    SIX(SIX_DOT, v)
+#define SIX_ADD(i)                                                                                           \
+    {                                                                                                        \
+        __m512 x = _mm512_set1_ps(scales[i]);                                                                \
+        s##i = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(t##i), _mm512_load_ps(d)), x, s##i);         \
+        r##i = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(u##i), _mm512_load_ps(d + 16)), x, r##i);    \
+    }
+#define SIX_MORE(i)                                                                                          \
+    s##i = _mm512_add_ps(s##i, _mm512_loadu_ps(c + (i)*ld));                                                 \
+    r##i = _mm512_add_ps(r##i, _mm512_loadu_ps(c + (i)*ld + 16));
+#define SIX_STORE(i)                                                                                         \
+    _mm512_storeu_ps(c + (i)*ld, s##i);                                                                      \
+    _mm512_storeu_ps(c + (i)*ld + 16, r##i);
+
+/* Six rows x 32 columns: twelve chains of byte products, which is as many as hide what each waits. Columns' bytes and scales are laid out
+ * by `lay_out`. */
+VNNI static void six_rows(const __m512i *at, const float *d, int64_t blocks, const int32_t *codes, const float *scales,
+                          const int32_t *begins, bool more, float *c, int64_t ld) {
+    SIX(SIX_ZERO)
+    for (int64_t b = 0; b < blocks; b++) {
+        __m512i first, second;
+        SIX(SIX_BEGIN)
+        SIX_STEP(0)
+        SIX_STEP(1)
+        SIX_STEP(2)
+        SIX_STEP(3)
+        SIX_STEP(4)
+        SIX_STEP(5)
+        SIX_STEP(6)
+        SIX_STEP(7)
+        SIX(SIX_ADD)
+        at += 16, d += 32, codes += LS_QUANT_TILE * 8, scales += LS_QUANT_TILE, begins += LS_QUANT_TILE;
+    }
+    if (more) {
+        SIX(SIX_MORE)
+    }
+    SIX(SIX_STORE)
 }
 
-const ls_quant_dots ls_quant_dots__avx512 = {quantise_rows, tile};
+enum { LAID_OUT = 16 }; /* blocks at a time */
+
+static void lay_out(const ls_quant_pack *w, int64_t group, int64_t block, int64_t n, __m512i *at, float *d) {
+    const __m512i low = _mm512_set1_epi8(15);
+    for (int64_t i = 0; i < 2 * n; i++, at += 8, d += 16) {
+        int64_t from = (group + i % 2) * w->blocks + block + i / 2;
+        const __m512i *bytes = (const __m512i *)(w->codes + from * w->bits * 64);
+        _mm512_store_ps(d, (__m512)scales_of(w, from * LS_QUANT_GROUP));
+        for (int v = 0; v < w->bits; v++) {
+            if (w->bits == 8) {
+                at[v] = bytes[v];
+            } else {
+                at[2 * v] = _mm512_and_si512(bytes[v], low);
+                at[2 * v + 1] = _mm512_and_si512(_mm512_srli_epi32(bytes[v], 4), low);
+            }
+        }
+    }
+}
+
+static void many_rows(const ls_quant_pack *w, int64_t group, const ls_quant_rows *a, int64_t tile, int64_t rows, float *c, int64_t ld) {
+    __m512i bytes[LAID_OUT * 16];
+    float d[LAID_OUT * 32] __attribute__((aligned(64)));
+    for (int64_t b = 0; b < w->blocks; b += LAID_OUT) {
+        int64_t n = w->blocks - b < LAID_OUT ? w->blocks - b : LAID_OUT;
+        lay_out(w, group, b, n, bytes, d);
+        for (int64_t i = 0; i < rows; i += LS_QUANT_TILE) {
+            int64_t at = ((tile + i / LS_QUANT_TILE) * a->blocks + b) * LS_QUANT_TILE;
+            six_rows(bytes, d, n, (const int32_t *)(a->codes + at * LS_QUANT_K), a->scales + at, a->begins + at, b > 0, c + i * ld, ld);
+        }
+    }
+}
+
+static void rows_by_columns(const ls_quant_pack *w, int64_t group, const ls_quant_rows *a, int64_t tile, int64_t rows, float *c,
+                            int64_t ld) {
+    int64_t at = tile * a->blocks * LS_QUANT_TILE;
+    if (rows > 4) {
+        many_rows(w, group, a, tile, rows, c, ld);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        (rows <= 1 ? tile_1 : tile_4)(w, group + i, (const int32_t *)(a->codes + at * LS_QUANT_K), a->scales + at, a->begins + at,
+                                      c + i * LS_QUANT_GROUP, ld);
+    }
+}
+
+const ls_quant_dots ls_quant_dots__avx512 = {quantise_rows, rows_by_columns};
 #endif
