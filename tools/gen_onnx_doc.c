@@ -262,7 +262,7 @@ int main(int argc, char **argv) {
     printf("\n"
            "A model's graph is simplified as any other is (`docs/architecture.md`). A batch norm behind a convolution becomes part of its kernel: in `fast` and\n"
            "`reduced` arithmetic one subtraction, multiplication and addition an element, while the sums are in registers, in `locked` as the model says it. It is\n"
-           "not multiplied into the weights: on `cpu` that gained 0 to 2 % (six convolutions of 1x1, 3x3 and depthwise filters, one thread, 2026-11-22), less than\n"
+           "not multiplied into the weights: on `cpu` that gained 0 to 2 %% (six convolutions of 1x1, 3x3 and depthwise filters, one thread, 2026-11-22), less than\n"
            "between two runs, and would round each weight once more than the bound of fast arithmetic allows for.\n");
     printf("\n## Cases that are not supported\n\n| case | on | why |\n|---|---|---|\n");
     print_cases(2);
