@@ -212,6 +212,35 @@ static void turns(void **state) {
     }
 }
 
+/* Gathers along each axis: places of lanes, of rows and of one point, some of them out of range. */
+static int build_takes(ls_session *s, ls_rng *rng, const void *param, ls_tensor **roots) {
+    const int64_t *p = param;
+    static const ls_dtype dtypes[] = {LS_F32, LS_F16, LS_F64, LS_I8};
+    ls_dtype dtype = dtypes[p[3]];
+    ls_tensor *x = random_tensor(s, rng, dtype, LS_SHAPE(p[0], p[1], p[2]));
+    for (int axis = 0; axis < 3; axis++) {
+        int64_t places[40];
+        for (int i = 0; i < 40; i++) {
+            places[i] = below(rng, p[axis] + (p[4] ? 1 : 0));
+        }
+        ls_tensor *at = ls_tensor_from(s, LS_I64, LS_SHAPE(40), places);
+        roots[2 * axis] = ls_gather(s, x, at, axis);
+        roots[2 * axis + 1] = ls_gather(s, ls_gather(s, x, at, axis), at, (axis + 1) % 3);
+    }
+    return 6;
+}
+
+static void takes(void **state) {
+    static const int64_t cases[][5] = {{3, 5, 7, 0, 0}, {6, 4, 200, 0, 1}, {2, 30, 600, 0, 0}, {40, 1, 1, 0, 1},
+                                       {4, 6, 90, 1, 1}, {2, 3, 140, 2, 1}, {9, 2, 33, 3, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "takes of %lldx%lldx%lld", (long long)cases[i][0], (long long)cases[i][1],
+                 (long long)cases[i][2]);
+        check_case(*state, build_takes, 99 + i, cases[i], what, true);
+    }
+}
+
 static int setup(void **state) {
     static worlds all;
     worlds_open(&all);
@@ -225,6 +254,6 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_graphs), cmocka_unit_test(rows),
-                                       cmocka_unit_test(turns)};
+                                       cmocka_unit_test(turns), cmocka_unit_test(takes)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

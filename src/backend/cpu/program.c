@@ -56,7 +56,8 @@ void ls_pb_rows(ls_program_builder *b) {
         while (last >= 0 && !(lanes >> b->lane_axes[last] & 1)) {
             last--;
         }
-        k = v->op == LS_V_MAP && last + 1 < b->n_lane_axes && last + 1 > k ? last + 1 : k;
+        bool costs = v->op == LS_V_MAP || (v->op == LS_V_LOAD && !ls_dtype_is_float((ls_dtype)v->dtype)); /* a place */
+        k = costs && last + 1 < b->n_lane_axes && last + 1 > k ? last + 1 : k;
     }
     int64_t inner = 1;
     for (int i = k; i < b->n_lane_axes && inner < LEAST_ROW; i++) {
@@ -426,6 +427,47 @@ static int16_t load_lane_by_lane(ls_program_builder *b, const ls_value *v) {
     return reg;
 }
 
+/* Elements at places along one axis that a value gives, all else affine: an embedding, an image made larger. False: the
+ * index is something else. */
+static bool load_take(ls_program_builder *b, const ls_value *v, int16_t *out_reg) {
+    const ls_spec *spec = b->spec;
+    ls_dtype dtype = (ls_dtype)v->dtype;
+    ls_ix_sum linear;
+    ls_ix_sum_of(spec, v->ix, &linear);
+    if (v->check == LS_SPEC_NONE || v->n_preds || linear.failed || linear.n_rest != 1) {
+        return false;
+    }
+    const ls_ix *place = &spec->ix[linear.rest[0]], *check = &spec->ix[v->check], *limit = &spec->ix[v->limit];
+    if (place->op != LS_IX_VALUE || check->op != LS_IX_VALUE || check->a != place->a || limit->op != LS_IX_CONST) {
+        return false;
+    }
+    ls_access access = {.buffer = v->arg, .offset = linear.constant, .factor = linear.factor[0], .limit = limit->k};
+    ls_access_from_strides(spec, linear.n_terms, linear.axis, linear.stride, b->n_lane_axes, b->lane_axes, &access);
+    access.log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype));
+    access.fill = dtype == LS_F64    ? LS_NAN_F64
+                  : dtype == LS_F32  ? LS_NAN_F32
+                  : dtype == LS_F16  ? LS_NAN_F16
+                  : dtype == LS_BF16 ? LS_NAN_BF16
+                                     : 0;
+    int16_t at = ix_reg(b, linear.rest[0]);
+    bool rows = reg_section(b, at) == LS_SECTION_ROWS;
+    at = rows ? at : ls_pb_operand(b, LS_SECTION_LANES, at);
+    ls_instr take = {.op = LS_TILE_OP_TAKE,
+                     .log2 = access.log2,
+                     .dtype = (uint8_t)dtype,
+                     .combine = rows,
+                     .dst = new_reg(b, LS_SECTION_LANES, access.log2, true),
+                     .a = at,
+                     .b = -1,
+                     .c = -1,
+                     .access = add_access(b, &access),
+                     .bits = v->origin,
+                     .name = "take"};
+    add(b, LS_SECTION_LANES, &take);
+    *out_reg = to_held(b, take.dst, dtype);
+    return true;
+}
+
 static int16_t load_value(ls_program_builder *b, const ls_value *v) {
     ls_access access = {.buffer = v->arg};
     bool failed = false;
@@ -434,7 +476,8 @@ static int16_t load_value(ls_program_builder *b, const ls_value *v) {
         return load_access(b, &access, (ls_dtype)v->dtype, 0);
     }
     b->failed |= failed;
-    return load_lane_by_lane(b, v);
+    int16_t reg;
+    return load_take(b, v, &reg) ? reg : load_lane_by_lane(b, v);
 }
 
 void ls_temp_access(const ls_spec *spec, int32_t value, int temp, int n_lane_axes, const uint8_t *lane_axes,

@@ -101,6 +101,7 @@ typedef struct ls_access {
     int pattern_dims; /* how many groups those are */
     int32_t pattern[LS_PATTERN_LANES]; /* their offsets */
     uint64_t fill; /* bits of an absent element, stored form */
+    int64_t factor, limit; /* TAKE */
     uint8_t patch; /* 1 + which of a run's patches has it transposed, or 0 */
 } ls_access;
 
@@ -118,6 +119,7 @@ typedef enum ls_tile_op {
     LS_TILE_OP_RANGE,     /* dst (u8) = a and 0 <= b < c (i64) */
     LS_TILE_OP_MULTIPLE,  /* dst (u8) = a and b mod bits == 0 */
     LS_TILE_OP_GATHER,    /* dst = buffer[a (i64)] where b (u8, or -1); absent bits zero */
+    LS_TILE_OP_TAKE,      /* dst = access + factor * a (i64; a lane a row with `combine`), 0 <= a < limit; else `fill` and a report */
     LS_TILE_OP_CHECK,     /* reports origin `bits` where a (u8, or -1) holds and b (u8) does not */
     LS_TILE_OP_RANDOM,    /* dst (u32) = threefry(a, b; c (i64)) */
     LS_TILE_OP_STORE,     /* access = a */
@@ -136,7 +138,7 @@ typedef struct ls_instr {
     uint8_t op;           /* ls_tile_op */
     uint8_t log2;         /* of the size of dst's lanes (STORE, SCATTER: a's, as stored) */
     uint8_t dtype;        /* LOAD, STORE, SCATTER */
-    uint8_t combine;      /* SCATTER */
+    uint8_t combine;      /* SCATTER; TAKE: by rows */
     int16_t dst, a, b, c; /* registers; -1 none */
     int32_t access;       /* LOAD, PRESENT, STORE: index; GATHER, SCATTER: buffer; COORD: axis; DIM: which */
     uint64_t bits;
@@ -221,6 +223,7 @@ typedef struct ls_run {
     char *memory; /* registers */
     _Atomic int64_t *out_of_range;
     char *patches; /* of transposed loads: the row at work, one LS_PATCH_BYTES after another; or NULL */
+    int64_t lanes; /* that a tile has at most */
     int64_t row_lane, row_inner; /* the place of the first lane in its row, and lanes of a row */
     int64_t expanded;            /* the row that ROWS registers hold in all lanes, or -1 */
     bool empty; /* what it would reduce has no elements: nobody reads what it computes */

@@ -432,7 +432,7 @@ static void run_expand(ls_run *run, const ls_instr *in, int64_t rows) {
     const char *src = run->regs[in->a];
     int64_t inner = run->row_inner, at = 0;
     if (rows == 1) { /* for the tiles that follow too */
-        run->isa->fill[in->log2](dst, src, LS_TILE);
+        run->isa->fill[in->log2](dst, src, inner < LS_TILE ? inner : LS_TILE);
         return;
     }
     for (int64_t r = 0, lane = run->row_lane; r < rows;) {
@@ -449,6 +449,65 @@ static void run_expand(ls_run *run, const ls_instr *in, int64_t rows) {
         at += n;
         lane = 0;
         r++;
+    }
+}
+
+/* Lanes of a segment from places of their own; whether all of those are there. */
+#define TAKE_LANES(bits)                                                                                     \
+    case bits: {                                                                                             \
+        uint##bits##_t *d = dst, fill = (uint##bits##_t)a->fill;                                             \
+        const uint##bits##_t *s = src;                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            bool here = (uint64_t)places[i] < (uint64_t)a->limit;                                            \
+            d[i] = here ? s[i * stride + places[i] * a->factor] : fill;                                      \
+            all &= here;                                                                                     \
+        }                                                                                                    \
+        break;                                                                                               \
+    }
+static bool take_lanes(const ls_access *a, void *dst, const void *src, int64_t stride, const int64_t *places, int64_t n) {
+    bool all = true;
+    switch (8 << a->log2) {
+        TAKE_LANES(8)
+        TAKE_LANES(16)
+        TAKE_LANES(32)
+        TAKE_LANES(64)
+    }
+    return all;
+}
+
+static void run_take(ls_run *run, const ls_instr *in, int64_t n) {
+    const ls_access *a = &run->program->accesses[in->access];
+    const int64_t *places = run->regs[in->a];
+    char *own = run->memory + run->program->reg_offsets[in->dst];
+    bool all = true;
+    walk w;
+    walk_begin(&w, run, a, n);
+    int64_t stride = a->n_dims ? a->dims[a->n_dims - 1].stride : 0, lane = run->row_lane;
+    run->regs[in->dst] = own;
+    while (w.at < n) {
+        int64_t part = walk_room(&w), size = INT64_C(1) << a->log2;
+        char *dst = own + w.at * size, *src = run->buffers[a->buffer] + w.base * size;
+        if (!in->combine) {
+            all &= take_lanes(a, dst, src, stride, places + w.at, part);
+            walk_step(&w, part);
+            continue;
+        }
+        int64_t left = run->row_inner - lane;
+        part = part < left ? part : left;
+        if ((uint64_t)*places >= (uint64_t)a->limit) {
+            run->isa->fill[a->log2](dst, &a->fill, part);
+            all = false;
+        } else if (part == n && stride == 1) {
+            run->regs[in->dst] = src + *places * a->factor * size;
+        } else {
+            run->isa->read[a->log2](dst, src + *places * a->factor * size, stride, part);
+        }
+        lane = part == left ? 0 : lane + part;
+        places += part == left;
+        walk_step(&w, part);
+    }
+    if (!all) {
+        atomic_store_explicit(run->out_of_range, 1 + (int64_t)in->bits, memory_order_relaxed);
     }
 }
 
@@ -530,7 +589,7 @@ static void run_section(ls_run *run, ls_section section, int64_t n) {
             memcpy(r[in->dst], &in->bits, (size_t)1 << in->log2);
             break;
         case LS_TILE_OP_BROADCAST:
-            isa->fill[in->log2](r[in->dst], r[in->a], LS_TILE);
+            isa->fill[in->log2](r[in->dst], r[in->a], run->lanes);
             break;
         case LS_TILE_OP_EXPAND:
             run_expand(run, in, n);
@@ -571,6 +630,9 @@ static void run_section(ls_run *run, ls_section section, int64_t n) {
             isa->gather[in->log2](r[in->dst], run->buffers[in->access], r[in->a],
                                   in->b >= 0 ? r[in->b] : NULL, n);
             break;
+        case LS_TILE_OP_TAKE:
+            run_take(run, in, n);
+            break;
         case LS_TILE_OP_CHECK:
             run_check(run, in, n);
             break;
@@ -608,6 +670,11 @@ void ls_run_begin(ls_run *run, const ls_program *program, void *memory) {
     memset(run->coords, 0, sizeof run->coords);
     run->expanded = -1;
     run->patches = NULL;
+    run->lanes = 1;
+    for (int i = 0; i < program->n_lane_axes && run->lanes < LS_TILE; i++) {
+        run->lanes *= run->extents[program->lane_axes[i]];
+    }
+    run->lanes = run->lanes < LS_TILE ? run->lanes : LS_TILE;
     run_once(run, LS_SECTION_LAUNCH);
 }
 
@@ -627,9 +694,9 @@ static void run_rows(ls_run *run, int64_t first, int64_t n) {
         inner *= run->extents[p->lane_axes[i]];
     }
     int64_t row = first / inner, lane = first - row * inner, rows = (lane + n + inner - 1) / inner;
+    run->row_lane = lane;
+    run->row_inner = inner;
     if (rows > 1 || row != run->expanded) {
-        run->row_lane = lane;
-        run->row_inner = inner;
         run_section(run, LS_SECTION_ROWS, rows);
         run->expanded = rows == 1 ? row : -1;
     }
@@ -674,64 +741,4 @@ int64_t ls_run_lane_count(const ls_run *run) {
         n *= run->extents[run->program->lane_axes[i]];
     }
     return n;
-}
-
-/* ---- printing ---- */
-static void print_access(ls_text *out, const ls_spec *spec, const ls_program *p, const ls_access *a) {
-    ls_text_printf(out, a->buffer < spec->n_args ? " arg%d[%lld" : " temp%d[%lld",
-                   a->buffer < spec->n_args ? a->buffer : a->buffer - spec->n_args, (long long)a->offset);
-    for (int i = 0; i < a->n_scalar; i++) {
-        ls_text_printf(out, " + %lld*x%d", (long long)a->scalar_stride[i], a->scalar_axis[i]);
-    }
-    for (int i = 0; i < a->n_dims; i++) {
-        ls_text_printf(out, " + %lld*(x%d", (long long)a->dims[i].stride, p->lane_axes[a->dims[i].first]);
-        ls_text_printf(out, a->dims[i].last > a->dims[i].first ? "..x%d)" : ")",
-                       p->lane_axes[a->dims[i].last]);
-    }
-    for (int i = 0; i < a->n_tables; i++) {
-        ls_text_add(out, " + table(");
-        for (int j = 0; j < a->tables[i].n_axes; j++) {
-            ls_text_printf(out, j ? ",x%d" : "x%d", a->tables[i].axes[j]);
-        }
-        ls_text_add(out, ")");
-    }
-    ls_text_add(out, "]");
-}
-
-void ls_program_print(ls_text *out, const ls_spec *spec, const ls_program *p) {
-    static const char *const titles[] = {"launch", "point", "rows", "lanes"};
-    for (int s = 0; s < LS_SECTION_COUNT; s++) {
-        if (!p->n_instrs[s]) {
-            continue;
-        }
-        ls_text_printf(out, "    %s", titles[s]);
-        for (int i = 0; s == LS_SECTION_LANES && i < p->n_lane_axes; i++) {
-            ls_text_printf(out, " x%d", p->lane_axes[i]);
-        }
-        ls_text_add(out, "\n");
-        for (int i = 0; i < p->n_instrs[s]; i++) {
-            const ls_instr *in = &p->instrs[s][i];
-            ls_text_add(out, "      ");
-            if (in->dst >= 0) {
-                ls_text_printf(out, "r%d = ", in->dst);
-            }
-            ls_text_add(out, in->name);
-            if (in->op == LS_TILE_OP_LOAD || in->op == LS_TILE_OP_OVERLAY || in->op == LS_TILE_OP_STORE || in->op == LS_TILE_OP_PRESENT) {
-                print_access(out, spec, p, &p->accesses[in->access]);
-            } else if (in->op == LS_TILE_OP_CONST) {
-                ls_text_printf(out, " 0x%llx", (unsigned long long)in->bits);
-            } else if (in->op == LS_TILE_OP_COORD) {
-                ls_text_printf(out, " x%d", in->access);
-            } else if (in->op == LS_TILE_OP_GATHER || in->op == LS_TILE_OP_SCATTER) {
-                ls_text_printf(out, " arg%d", in->access);
-            }
-            const int16_t used[3] = {in->a, in->b, in->c};
-            for (int j = 0; j < 3; j++) {
-                if (used[j] >= 0) {
-                    ls_text_printf(out, " r%d", used[j]);
-                }
-            }
-            ls_text_add(out, "\n");
-        }
-    }
 }

@@ -1,0 +1,62 @@
+/* Tile programs as text, for lockstep inspect. */
+#include "backend/cpu/program.h"
+
+static void print_access(ls_text *out, const ls_spec *spec, const ls_program *p, const ls_access *a) {
+    ls_text_printf(out, a->buffer < spec->n_args ? " arg%d[%lld" : " temp%d[%lld",
+                   a->buffer < spec->n_args ? a->buffer : a->buffer - spec->n_args, (long long)a->offset);
+    for (int i = 0; i < a->n_scalar; i++) {
+        ls_text_printf(out, " + %lld*x%d", (long long)a->scalar_stride[i], a->scalar_axis[i]);
+    }
+    for (int i = 0; i < a->n_dims; i++) {
+        ls_text_printf(out, " + %lld*(x%d", (long long)a->dims[i].stride, p->lane_axes[a->dims[i].first]);
+        ls_text_printf(out, a->dims[i].last > a->dims[i].first ? "..x%d)" : ")",
+                       p->lane_axes[a->dims[i].last]);
+    }
+    for (int i = 0; i < a->n_tables; i++) {
+        ls_text_add(out, " + table(");
+        for (int j = 0; j < a->tables[i].n_axes; j++) {
+            ls_text_printf(out, j ? ",x%d" : "x%d", a->tables[i].axes[j]);
+        }
+        ls_text_add(out, ")");
+    }
+    ls_text_add(out, "]");
+}
+
+void ls_program_print(ls_text *out, const ls_spec *spec, const ls_program *p) {
+    static const char *const titles[] = {"launch", "point", "rows", "lanes"};
+    for (int s = 0; s < LS_SECTION_COUNT; s++) {
+        if (!p->n_instrs[s]) {
+            continue;
+        }
+        ls_text_printf(out, "    %s", titles[s]);
+        for (int i = 0; s == LS_SECTION_LANES && i < p->n_lane_axes; i++) {
+            ls_text_printf(out, " x%d", p->lane_axes[i]);
+        }
+        ls_text_add(out, "\n");
+        for (int i = 0; i < p->n_instrs[s]; i++) {
+            const ls_instr *in = &p->instrs[s][i];
+            ls_text_add(out, "      ");
+            if (in->dst >= 0) {
+                ls_text_printf(out, "r%d = ", in->dst);
+            }
+            ls_text_add(out, in->name);
+            if (in->op == LS_TILE_OP_LOAD || in->op == LS_TILE_OP_OVERLAY || in->op == LS_TILE_OP_STORE || in->op == LS_TILE_OP_PRESENT ||
+                in->op == LS_TILE_OP_TAKE) {
+                print_access(out, spec, p, &p->accesses[in->access]);
+            } else if (in->op == LS_TILE_OP_CONST) {
+                ls_text_printf(out, " 0x%llx", (unsigned long long)in->bits);
+            } else if (in->op == LS_TILE_OP_COORD) {
+                ls_text_printf(out, " x%d", in->access);
+            } else if (in->op == LS_TILE_OP_GATHER || in->op == LS_TILE_OP_SCATTER) {
+                ls_text_printf(out, " arg%d", in->access);
+            }
+            const int16_t used[3] = {in->a, in->b, in->c};
+            for (int j = 0; j < 3; j++) {
+                if (used[j] >= 0) {
+                    ls_text_printf(out, " r%d", used[j]);
+                }
+            }
+            ls_text_add(out, "\n");
+        }
+    }
+}
