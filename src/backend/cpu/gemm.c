@@ -191,19 +191,25 @@ static void masked_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_
     }
 }
 
-/* What the tile at row i fetches of the next panel of B, n deep, while it is at `here`: the tiles of a column share it,
- * lines of rows far apart, or pieces of a panel. Where there is none, it is `near` again and again. */
-static operand_at fetch_ahead(const block *b, operand_at at_b, const char *here, bool last, int64_t i,
-                              int64_t n, const char *near) {
+/* Bytes of each row of a panel of B that a tile fetches of the next panel: all tiles of a column share it, lines of rows
+ * far apart, or pieces of a panel. 0: nothing. */
+static int64_t ahead_piece(const block *b) {
     const ls_gemm_plan *plan = b->plan;
-    int64_t row = plan->cols * plan->elem, tile = i / plan->rows;
-    bool direct = plan->b_source == LS_GEMM_DIRECT;
-    int64_t tiles = (b->mi + plan->rows - 1) / plan->rows, piece = direct ? 64 : (row + tiles - 1) / tiles;
-    if (last || plan->b_source == LS_GEMM_LOCAL || tile * piece >= row) {
+    int64_t tiles = (b->mi + plan->rows - 1) / plan->rows;
+    return plan->b_source == LS_GEMM_LOCAL    ? 0
+           : plan->b_source == LS_GEMM_DIRECT ? 64
+                                              : (plan->cols * plan->elem + tiles - 1) / tiles;
+}
+
+/* What a tile fetches from `done` bytes of each row on while B is at `here`, n deep; or `near` again and again. */
+static operand_at fetch_ahead(const ls_gemm_plan *plan, operand_at at_b, const char *here, int64_t piece,
+                              int64_t done, int64_t n, const char *near) {
+    int64_t row = plan->cols * plan->elem;
+    if (!piece || done >= row) {
         return (operand_at){near, 0, 0, 0};
     }
-    return direct ? (operand_at){here + row + tile * piece, 0, at_b.step_k * plan->elem, 0}
-                  : (operand_at){here + plan->g->k * row + tile * piece * n, 0, piece, 0};
+    return plan->b_source == LS_GEMM_DIRECT ? (operand_at){here + row + done, 0, at_b.step_k * plan->elem, 0}
+                                            : (operand_at){here + plan->g->k * row + done * n, 0, piece, 0};
 }
 
 /*
@@ -241,16 +247,18 @@ static void begin_tile(const ls_gemm_plan *plan, int64_t n, const char *a, opera
     }
 }
 
+enum { FAR_SUMS = 1 << 17 }; /* so many leave the nearest caches: C is fetched while its sums are made */
+
 /* The tiles of [k0 + p, k0 + p + n), part of the chunk of kc from k0. The inner loop keeps a panel of B near while A's
  * block passes. */
 static void compute_slice(const block *b, int64_t k0, int64_t kc, int64_t p, int64_t n, ls_gemm_into into) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm *g = plan->g;
     int64_t lanes = plan->kernels->lanes;
-    bool in_tile = plan->panel != plan->sum, fetch = n >= 128; /* C comes while the sums are made */
+    bool in_tile = plan->panel != plan->sum, fetch = n >= 128 && b->mi * b->nj > FAR_SUMS;
     bool flips = plan->flip_a | plan->flip_b;
     uint32_t columns[LS_GEMM_MAX_WIDTH];
-    int64_t count = smaller(4 * n, plan->bytes_k - 4 * (k0 + p)); /* of bytes */
+    int64_t ahead = ahead_piece(b), count = smaller(4 * n, plan->bytes_k - 4 * (k0 + p)); /* of bytes */
     operand_at at_a = find_a(b, k0, kc);
     at_a.at += p * at_a.step_k * plan->elem;
     for (int64_t j = 0; j < b->nj; j += plan->cols) {
@@ -271,7 +279,8 @@ static void compute_slice(const block *b, int64_t k0, int64_t kc, int64_t p, int
         if (flips) {
             column_sums(plan, n, at_b, at, vectors, columns);
         }
-        for (int64_t i = 0; i < b->mi; i += plan->rows) {
+        int64_t piece = j + 2 * plan->cols > b->nj ? 0 : ahead, done = 0;
+        for (int64_t i = 0; i < b->mi; i += plan->rows, done += piece) {
             int64_t mi = smaller(plan->rows, b->mi - i);
             const char *a = at_a.at + i * at_a.next * plan->elem;
             if (plan->masks && (!finite || (g->b.absent && !(g->a.packed && g->a.packed->finite) &&
@@ -286,7 +295,7 @@ static void compute_slice(const block *b, int64_t k0, int64_t kc, int64_t p, int
                 begin_tile(plan, n, a, at_a, count, columns, (uint32_t *)(void *)c,
                            whole ? b->ldc : plan->cols, mi, vectors * lanes, whole && into != LS_GEMM_STORE);
             }
-            operand_at ahead = fetch_ahead(b, at_b, at, j + 2 * plan->cols > b->nj, i, n, a);
+            operand_at next = fetch_ahead(plan, at_b, at, piece, done, n, a);
             if (whole) {
                 char *c = b->c + (i * b->ldc + j) * plan->elem;
                 for (int64_t r = 0; fetch && r < mi; r++) {
@@ -294,7 +303,7 @@ static void compute_slice(const block *b, int64_t k0, int64_t kc, int64_t p, int
                     __builtin_prefetch(c + r * b->ldc * plan->elem + 64);
                 }
                 kernel(n, a, at_a.step_i, at_a.step_k, at, at_b.step_k, c, b->ldc,
-                       flips ? LS_GEMM_RESUME : into, ahead.at, ahead.step_k);
+                       flips ? LS_GEMM_RESUME : into, next.at, next.step_k);
             } else {
                 kernel(depth, a, at_a.step_i, at_a.step_k, at, at_b.step_k, tile_of(b), plan->cols,
                        flips ? LS_GEMM_RESUME : LS_GEMM_STORE, at, 0);
