@@ -14,6 +14,7 @@ enum {
     CLOSE_ROWS = 2048, /* bytes */
     FEW_ROWS = 192,
     SLICE = 64,
+    WIDE_SLICE = 256,
     EXACT_BYTES = 256, /* 255 * 255 * 256 < 2^24: float sums of so many products of bytes are exact */
 };
 
@@ -136,6 +137,8 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
     if (plan->b_source == LS_GEMM_DIRECT && !rows_are_close(&g->b) && g->m > plan->rows / 2) {
         plan->depth = SLICE;
         plan->resumes = !g->fast && g->k > SLICE;
+    } else if (plan->b_source == LS_GEMM_DIRECT && g->fast && g->b.stride_k * plan->elem == CLOSE_ROWS) {
+        plan->depth = WIDE_SLICE; /* more lines of rows at this distance share too few places of the first cache */
     }
 }
 
