@@ -1,6 +1,6 @@
 #!/bin/sh
 # disassembly.sh BUILD OBJDUMP: no fused multiply-add in any of the library's objects, except those whose name
-# contains _fast.
+# contains _fast; and in the products' tiles of AVX2 and AVX-512 no vector goes to the stack: their sums stay in registers.
 set -eu
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -10,11 +10,24 @@ count_fused() {
     "$objdump" -d --no-show-raw-insn "$1" | grep -cE "$fused" || true
 }
 
+# Vectors of 32 or 64 bytes written to the stack in functions like ls_gemm_f32_12x32__avx512.
+count_spilled() {
+    "$objdump" -d --no-show-raw-insn "$1" | awk '
+        /^[0-9a-f]+ </ { tile = $2 ~ /_[0-9]+x[0-9]+__avx/ && $2 !~ /_taps_/ }
+        tile && /[[:space:]]vmov[a-z0-9]*[[:space:]]+%[yz]mm[0-9]+,.*\(%r[sb]p/ { n++ }
+        END { print n + 0 }'
+}
+
 # Self-check: a planted fused multiply-add must be seen.
 if echo 'int main(void){return 0;}' | gcc -mfma -x c -c - -o "$tmp/probe.o" 2>/dev/null && [ "$objdump" = objdump ]; then
     echo 'float f(float a, float b, float c); float f(float a, float b, float c) { return a * b + c; }' |
         gcc -O2 -mfma -ffp-contract=fast -x c -c - -o "$tmp/planted.o"
     [ "$(count_fused "$tmp/planted.o")" -gt 0 ] || { echo "self-check: a planted FMA was not seen"; exit 1; }
+    echo '#include <immintrin.h>
+          __m256 ls_gemm_f32_1x8__avx2(void (*f)(void), __m256 x);
+          __m256 ls_gemm_f32_1x8__avx2(void (*f)(void), __m256 x) { f(); return x; }' |
+        gcc -O2 -mavx2 -x c -c - -o "$tmp/planted.o"
+    [ "$(count_spilled "$tmp/planted.o")" -gt 0 ] || { echo "self-check: a planted spill was not seen"; exit 1; }
 fi
 
 find "$1"/CMakeFiles/lockstep_objects.dir "$1"/CMakeFiles/lockstep_isa_*.dir -name '*.o' 2>/dev/null |
@@ -22,6 +35,15 @@ find "$1"/CMakeFiles/lockstep_objects.dir "$1"/CMakeFiles/lockstep_isa_*.dir -na
 checked=0
 bad=0
 while IFS= read -r object; do
+    case ${object##*/} in
+    gemm_*)
+        found=$(count_spilled "$object")
+        if [ "$found" != 0 ]; then
+            echo "$found vectors on the stack in tiles of ${object#"$1"/CMakeFiles/}"
+            bad=$((bad + 1))
+        fi
+        ;;
+    esac
     case ${object##*/} in
     *_fast*) continue ;;
     esac
@@ -33,5 +55,5 @@ while IFS= read -r object; do
     fi
 done <"$tmp/objects"
 [ $checked -gt 0 ] || { echo "no objects in $1/CMakeFiles"; exit 1; }
-echo "$checked objects, $bad with fused multiply-adds"
+echo "$checked objects, $bad with fused multiply-adds or spilled sums"
 [ $bad = 0 ]
