@@ -214,7 +214,13 @@ static int build_joined(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **
     roots[0] = ls_relu(s, ls_conv(s, x, w, NULL, &spec));
     roots[1] = ls_conv_transpose(s, x, back, NULL, &spread);
     roots[2] = ls_conv_transpose(s, parts[1], operand(s, rng, p, LS_SHAPE(3, 4, 1, 2)), NULL, &spread);
-    return 3;
+    /* What is added to a convolution, joined and with rows that are not there. */
+    ls_pad_spec pads[LS_MAX_RANK] = {{0, 0, 0}, {2, 3, 0}};
+    ls_conv_spec plain = {.spatial = 2};
+    ls_tensor *y = ls_conv(s, x, operand(s, rng, p, LS_SHAPE(9, 9, 1, 1)), operand(s, rng, p, LS_SHAPE(9)), &plain);
+    roots[3] = ls_relu(s, ls_add(s, y, x));
+    roots[4] = ls_relu(s, ls_add(s, y, ls_pad_absent(s, parts[2], pads)));
+    return 5;
 }
 
 static void joined(void **state) {

@@ -4,17 +4,22 @@
 #include "backend/cpu/contract.h"
 #include <string.h>
 
-enum { LEAST_RUN = 32, MOST_SCALARS = 1 << 18 };
+enum { LEAST_RUN = 32, MOST_SCALARS = 1 << 18, ZEROS = 512 };
 
 typedef struct place { /* of an operand, or the result: element constant + strides */
     int buffer;        /* -1: a slot */
     int64_t constant, batch[LS_LANE_AXES], row[LS_LANE_AXES], column[LS_LANE_AXES];
+    bool ranged; /* only rows where 0 <= range < limit lie there; others lie at place `other` - 1, or are +0 */
+    int other;
+    ls_ix_sum range;
+    int64_t limit;
 } place;
 
 struct ls_chain {
     int n_steps, n_pointers, n_scalars, n_slots;
     ls_chain_step steps[LS_CHAIN_STEPS];
     place places[LS_CHAIN_POINTERS], result;
+    bool ranged;        /* some place is */
     int inner;          /* innermost axes of the columns along which all places are consecutive together */
     ls_program scalars; /* lanes: batch and row axes */
     float *table;       /* [point of those axes][n_scalars]; the binary's, for one launch at a time */
@@ -84,6 +89,51 @@ static int index_of(const int32_t *list, int n, int32_t value) {
     return at;
 }
 
+/* The one predicate of a value, over batch and row axes; none is fine too. */
+static bool take_range(const planner *p, const ls_value *v, place *at) {
+    const ls_pred *pred = &p->spec->preds[v->first_pred];
+    if (v->n_preds == 0) {
+        return true;
+    }
+    if (v->n_preds > 1 || at->ranged || pred->limit == LS_SPEC_NONE || p->spec->ix[pred->limit].op != LS_IX_CONST ||
+        p->spec->ix[pred->ix].axes & p->columns) {
+        return false;
+    }
+    ls_ix_sum_of(p->spec, pred->ix, &at->range);
+    at->ranged = true;
+    at->limit = p->spec->ix[pred->limit].k;
+    return !at->range.failed && !at->range.n_rest;
+}
+
+/* A tensor, or tensors joined along rows: of a joined one each part is a place that knows the next. */
+static bool find_places(planner *p, int32_t value) {
+    ls_chain *c = &p->chain;
+    const ls_value *v = &p->spec->values[value], *chooser = NULL;
+    for (;; value = chooser->b) {
+        v = &p->spec->values[value];
+        chooser = v->op == LS_V_GUARD && v->b != LS_SPEC_NONE ? v : NULL;
+        int32_t load = chooser ? v->a : value;
+        const ls_value *x = &p->spec->values[load];
+        int at = c->n_pointers;
+        if (at >= LS_CHAIN_POINTERS - LS_CHAIN_SLOTS || p->temps[load] >= 0 || x->op != LS_V_LOAD || x->dtype != LS_F32 ||
+            x->check != LS_SPEC_NONE || !find_place(p, x->ix, x->arg, &c->places[at])) {
+            return false;
+        }
+        p->pointer[c->n_pointers++] = LS_SPEC_NONE;
+        if (chooser) { /* what the part's own predicate says besides is what chose it */
+            const ls_pred *own = &p->spec->preds[x->first_pred], *chosen = &p->spec->preds[chooser->first_pred];
+            bool same = x->n_preds == 0 || (x->n_preds == 1 && own->ix == chosen->ix && own->limit == chosen->limit &&
+                                            own->multiple == chosen->multiple);
+            if (!same || chooser->n_preds != 1 || !take_range(p, chooser, &c->places[at])) {
+                return false;
+            }
+            c->places[at].other = c->n_pointers + 1;
+        } else {
+            return take_range(p, x, &c->places[at]);
+        }
+    }
+}
+
 /* Gathers scalars, pointers and vectors below a value. */
 static bool gather(planner *p, int32_t value) {
     const ls_value *v = &p->spec->values[value];
@@ -104,16 +154,16 @@ static bool gather(planner *p, int32_t value) {
     if (p->temps[value] >= 0) {
         return false;
     }
-    if (v->op == LS_V_LOAD) {
-        int at = index_of(p->pointer, c->n_pointers, value);
-        if (at < c->n_pointers) {
+    if (v->op == LS_V_LOAD || v->op == LS_V_GUARD) {
+        int first = c->n_pointers;
+        if (index_of(p->pointer, c->n_pointers, value) < c->n_pointers) {
             return true;
         }
-        if (at == LS_CHAIN_POINTERS - LS_CHAIN_SLOTS || v->n_preds || v->check != LS_SPEC_NONE) {
+        if (!find_places(p, value)) {
             return false;
         }
-        p->pointer[c->n_pointers++] = value;
-        return find_place(p, v->ix, v->arg, &c->places[at]);
+        p->pointer[first] = value;
+        return true;
     }
     bool unary = v->b == LS_SPEC_NONE, known = v->map == LS_OP_ADD || v->map == LS_OP_SUB ||
                                                v->map == LS_OP_MUL || v->map == LS_OP_DIV ||
@@ -264,6 +314,9 @@ ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *te
         return run < LEAST_RUN ? LS_OK : LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
     *chain = p.chain;
+    for (int k = 0; k < chain->n_pointers; k++) {
+        chain->ranged = chain->ranged || chain->places[k].ranged;
+    }
     if (chain->n_scalars) {
         LS_TRY(err, plan_scalars(&p, binary, chain, err));
         phase->extra += ls_run_bytes(&chain->scalars);
@@ -305,6 +358,24 @@ static int64_t offset_of(const ls_axis_group *group, const int64_t *coords, cons
     return at;
 }
 
+/* Of a row: where it lies, or zeros. */
+static const float *row_of(const ls_gemm_phase *gemm, const ls_chain *c, int k, const float *const *base, const int64_t *coords) {
+    static const float zeros[ZEROS];
+    for (;; k = c->places[k].other - 1) {
+        const place *p = &c->places[k];
+        int64_t x = p->range.constant;
+        for (int i = 0; p->ranged && i < p->range.n_terms; i++) {
+            x += p->range.stride[i] * coords[p->range.axis[i]];
+        }
+        if (!p->ranged || (x >= 0 && x < p->limit)) {
+            return base[k] + offset_of(&gemm->m, coords, p->row);
+        }
+        if (!p->other) {
+            return zeros;
+        }
+    }
+}
+
 /* Of row 0. */
 static float *start_of(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, const place *p,
                        const int64_t *coords) {
@@ -334,6 +405,7 @@ void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int6
     ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, batch, coords);
     for (int64_t j = 0, n; j < nj; j += n) {
         n = run && run - (j0 + j) % run < nj - j ? run - (j0 + j) % run : nj - j;
+        n = c->ranged && n > ZEROS ? ZEROS : n;
         ls_point_coords(kernel->extents, gemm->n.n, gemm->n.axes, j0 + j, coords);
         for (int k = 0; k < c->n_pointers; k++) {
             base[k] = c->places[k].buffer < 0 ? NULL : start_of(kernel, gemm, &c->places[k], coords);
@@ -342,8 +414,7 @@ void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int6
         for (int64_t i = 0; i < ni; i++) {
             ls_point_coords(kernel->extents, gemm->m.n, gemm->m.axes, i0 + i, coords);
             for (int k = 0; k < c->n_pointers; k++) {
-                row.at[k] =
-                    c->places[k].buffer < 0 ? NULL : base[k] + offset_of(&gemm->m, coords, c->places[k].row);
+                row.at[k] = c->places[k].buffer < 0 ? NULL : row_of(gemm, c, k, base, coords);
             }
             row.scalars = c->table + (batch * rows + i0 + i) * c->n_scalars;
             fn(&row, out + offset_of(&gemm->m, coords, c->result.row), tile + i * ld + j, n);
