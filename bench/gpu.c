@@ -1,7 +1,8 @@
 /* Speed of a device with threads through the public interface, to be set beside bench/peers/torch_gpu.py, which prints the
  * same rows: programs replay in bursts of at least 20 ms, a wait at the end of each; medians of rounds; operands lie in
  * several copies that take turns, so that no cache keeps them.
- * Usage: gpu [--device ID] [--rounds N] [--only TEXT] [--math locked|fast] [--strategy OP=NAME] */
+ * Usage: gpu [--device ID] [--rounds N] [--only TEXT] [--math locked|fast] [--strategy OP=NAME] [--profile on]
+ * --profile: below each row its kernels, as the device's clock has them when each is waited for. */
 #include <lockstep/lockstep.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@ typedef struct bench {
     ls_session *session;
     const char *only, *math;
     int rounds;
+    bool profile;
 } bench;
 
 /* One row: builds the result from its operands. */
@@ -76,6 +78,22 @@ static double burst(ls_session *s, ls_program **programs, int sets, int64_t time
     return (now() - start) / (double)times;
 }
 
+static void print_kernel(void *user, const ls_kernel_profile *p) {
+    (void)user;
+    if (p->launches) {
+        double us = (double)p->nanoseconds * 1e-3 / (double)p->launches;
+        printf("           %-60.60s %10.1f us %9.1f GB/s, %s\n", p->kernel, us, p->bytes / us * 1e-3, p->clock);
+    }
+}
+
+static void profile(const bench *b, ls_program **programs, int sets) {
+    for (int i = 0; i < sets; i++) {
+        ls_program_set_profile(programs[i], 1);
+    }
+    (void)burst(b->session, programs, sets, 4 * (int64_t)sets);
+    ls_program_kernels(programs[sets - 1], print_kernel, NULL);
+}
+
 static int sets_of(const row *r) {
     double bytes = 0;
     for (int i = 0; i < r->n_operands; i++) {
@@ -124,6 +142,9 @@ static void run_row(bench *b, const row *r, ls_math math) {
            ls_dtype_name(r->dtype), (long long)r->m, (long long)r->n, (long long)r->k, kinds[math], median * 1e6,
            seconds[0] * 1e6, seconds[b->rounds - 1] * 1e6, amount / median, r->flops > 0 ? "GFLOP/s" : "GB/s", (long long)times,
            compile * 1e3);
+    if (b->profile) {
+        profile(b, programs, sets);
+    }
     fflush(stdout);
     for (int i = 0; i < sets; i++) {
         ls_program_destroy(programs[i]);
@@ -227,11 +248,13 @@ int main(int argc, char **argv) {
         id = strcmp(argv[i], "--device") == 0 ? argv[i + 1] : id;
         b.only = strcmp(argv[i], "--only") == 0 ? argv[i + 1] : b.only;
         b.math = strcmp(argv[i], "--math") == 0 ? argv[i + 1] : b.math;
+        b.profile = b.profile || strcmp(argv[i], "--profile") == 0;
         strategy = strcmp(argv[i], "--strategy") == 0 ? argv[i + 1] : strategy;
         b.rounds = strcmp(argv[i], "--rounds") == 0 ? atoi(argv[i + 1]) : b.rounds;
     }
     if (argc % 2 == 0 || b.rounds < 1 || b.rounds > MAX_ROUNDS) {
-        fprintf(stderr, "usage: gpu [--device ID] [--rounds 1 to %d] [--only TEXT] [--math locked|fast] [--strategy OP=NAME]\n", MAX_ROUNDS);
+        fprintf(stderr, "usage: gpu [--device ID] [--rounds 1 to %d] [--only TEXT] [--math locked|fast] [--strategy OP=NAME] [--profile on]\n",
+                MAX_ROUNDS);
         return 2;
     }
     if (ls_context_create(NULL, &context, &err) != LS_OK || ls_device_open(context, id, &device, &err) != LS_OK ||

@@ -80,7 +80,9 @@ typedef struct ls_backend {
                          ls_kernel_binary **out_binary, ls_error *err);
     void (*destroy)(ls_device *device, ls_kernel_binary *binary);
     ls_status (*launch)(ls_device *device, ls_kernel_binary *binary, ls_launch *launch, ls_error *err);
-    ls_status (*submit)(ls_device *device, uint64_t *out_ticket, ls_error *err); /* NULL: always synchronous */
+    /* NULL: always synchronous. `out_ticket` may be NULL where the device defers: what was launched should begin, but nobody
+     * waits for it yet, and a device that has enough to do may begin it later. */
+    ls_status (*submit)(ls_device *device, uint64_t *out_ticket, ls_error *err);
     ls_status (*wait)(ls_device *device, uint64_t ticket, int blocking, int *out_done, ls_error *err);
     /* Prints what a binary is (tile program, KIR, rendered text), for inspect. May be NULL. */
     void (*describe)(const ls_kernel_binary *binary, ls_text *out);

@@ -380,6 +380,9 @@ static void space_kernel(ls_lower *l, int32_t first, int32_t count) {
         row_kernel(l, first, count, &w);
         return;
     }
+    if (w.n == 1 && ls_lower_column_stores(l, first, count, w.ids[0])) {
+        return;
+    }
     for (int i = 0; i < w.n && l->status == LS_OK; i++) {
         ls_lower_materialise(l, w.ids[i]);
     }

@@ -71,6 +71,7 @@ typedef struct ls_lower {
     int cap_log, n_log;
     ls_val active;
     int opened; /* blocks of the kernel's frame */
+    bool in_row; /* threads do many elements of one row: what is the row's is computed once */
     int shared_value[LS_DTYPE_COUNT]; /* arrays of 256, one a dtype; -1 */
     int row_array[2][LS_DTYPE_COUNT]; /* the same */
 } ls_lower;
@@ -172,6 +173,8 @@ ls_val ls_lower_halve(ls_lower *l, ls_op op, ls_dtype acc, ls_val partial, int t
 bool ls_lower_is_column(const ls_lower *l, int32_t id);
 /* The kernel that puts the results of blocks into scratch: at row * blocks + block. */
 void ls_lower_columns(ls_lower *l, int32_t id, const uint8_t *rows, int n_rows, int64_t blocks, int32_t scratch);
+/* The one kernel of a run of stores at the results of one such reduction; false: not by this template. */
+bool ls_lower_column_stores(ls_lower *l, int32_t first, int32_t count, int32_t id);
 
 /* ---- turn.c ---- */
 /* The kernel of a store whose operands lie across it; false: not by this template. */

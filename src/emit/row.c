@@ -383,12 +383,14 @@ bool ls_lower_rows(ls_lower *l, int32_t first, int32_t count, const ls_wide *w, 
         }
     }
     ls_lower_point(l, group, rows, n_rows);
+    l->in_row = true;
     for (int i = 0; i < w->n && l->status == LS_OK; i++) {
         int32_t id = w->ids[i];
         ls_val x = r.lanes == 4 ? reduce_fours(&r, id) : reduce(&r, id);
         ls_lower_remember(l, id, (ls_lowered){x, LS_VAL_NONE, LS_VAL_NONE});
     }
     store_elements(&r);
+    l->in_row = false;
     ls_lower_end(l);
     return true;
 }

@@ -303,6 +303,28 @@ static ls_lowered guard(ls_lower *l, const ls_value *v) {
     return out;
 }
 
+/* Whether a value of f32 is divided by a sum over its row, and need not be to the last half ULP: the bound of a sum of more than
+ * 32 terms is at least 16 ULPs wide. */
+static bool by_sum_of_row(const ls_lower *l, const ls_value *v) {
+    if (!l->in_row || l->spec->math == LS_LOCKED || v->map != LS_OP_DIV || v->dtype != LS_F32) {
+        return false;
+    }
+    const ls_value *by = &l->spec->values[v->b];
+    return by->op == LS_V_REDUCE && by->map == LS_OP_SUM && by->dtype == LS_F32 && by->axes != v->axes &&
+           ls_lower_bound_points(l, by) > LS_EMIT_SERIAL;
+}
+
+/* x times the reciprocal of y, which is computed once a row; both scaled where y or its reciprocal would be subnormal. */
+static ls_val times_reciprocal(ls_kb *kb, ls_val x, ls_val y) {
+    ls_val size = ls_kb_and(kb, ls_kb_bitcast(kb, y, LS_U32), ls_kb_u32(kb, 0x7fffffff));
+    ls_val scale = ls_kb_select(kb, ls_kb_lt(kb, size, ls_kb_u32(kb, 0x01000000)), ls_kb_u32(kb, 0x5f800000), /* 2^-125; 2^64 */
+                                ls_kb_u32(kb, 0x3f800000));
+    scale = ls_kb_select(kb, ls_kb_lt(kb, ls_kb_u32(kb, 0x7e000000), size), ls_kb_u32(kb, 0x1f800000), scale); /* 2^125; 2^-64 */
+    scale = ls_kb_bitcast(kb, scale, LS_F32);
+    ls_val reciprocal = ls_kb_div(kb, ls_kb_f32(kb, 1), ls_kb_mul(kb, y, scale));
+    return ls_kb_mul(kb, ls_kb_mul(kb, x, scale), reciprocal);
+}
+
 static ls_val map(ls_lower *l, const ls_value *v) {
     ls_val x[3] = {LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE};
     const int32_t src[3] = {v->a, v->b, v->c};
@@ -312,6 +334,9 @@ static ls_val map(ls_lower *l, const ls_value *v) {
     }
     if (l->spec->math != LS_LOCKED && (v->map == LS_OP_EXP || v->map == LS_OP_ERF)) {
         return v->map == LS_OP_EXP ? ls_kb_fast_exp(&l->kb, x[0]) : ls_kb_fast_erf(&l->kb, x[0]);
+    }
+    if (by_sum_of_row(l, v)) {
+        return times_reciprocal(&l->kb, x[0], x[1]);
     }
     return ls_lower_map(&l->kb, v->map, l->spec->values[src[count == 3]].dtype, v->dtype, x);
 }

@@ -450,9 +450,8 @@ static ls_status run_all(ls_run *run) {
     } else { /* a checked run is made again, whole, until it has all its answers */
         LS_TRY(run->err, read_status(run));
     }
-    if (device->defers && device->backend->submit) { /* a device may hold back what nobody waits for */
-        uint64_t ticket;
-        LS_TRY(run->err, device->backend->submit(device, &ticket, run->err));
+    if (device->defers && device->backend->submit) { /* else it might never begin */
+        LS_TRY(run->err, device->backend->submit(device, NULL, run->err));
     }
     return LS_OK;
 }

@@ -85,7 +85,8 @@ typedef struct ls_gpu_api {
     ls_status (*build)(void *driver, const ls_gpu_code *code, void **out_pipeline, ls_error *err);
     void (*drop)(void *driver, void *pipeline); /* waits for what uses it */
     ls_status (*dispatch)(void *driver, const ls_gpu_dispatch *dispatch, ls_error *err);
-    /* Submits what was recorded; the ticket is done when all of it is. */
+    /* Submits what was recorded; the ticket is done when all of it is. `out_ticket` NULL: nobody waits for it yet, and a driver
+     * that has enough to do may submit it together with what follows. */
     ls_status (*flush)(void *driver, uint64_t *out_ticket, ls_error *err);
     ls_status (*wait)(void *driver, uint64_t ticket, int blocking, int *out_done, ls_error *err);
     /* How long the dispatches of timers 0 to n - 1 ran by the device's clock, in nanoseconds: the last that each measured.

@@ -31,7 +31,8 @@ typedef struct list {
 #define LIST(...) LIST_(__VA_ARGS__)
 static const list exp_terms = LIST(LS_K32_EXP), erf_terms = LIST(LS_K32_ERF), far_terms = LIST(LS_K32_LOGERFC);
 
-/* exp(x) = y 2^k, y in [0.7, 1.42], for x whose k fits a word's exponent twice. */
+/* exp(x) = y 2^k, y in [0.7, 1.42], for x whose k fits a word's exponent twice. *out_k is k plus a number that power_of_two shifts
+ * out, and of which it does so with half. */
 static ls_val exp_parts(ls_kb *kb, ls_val x, ls_val *out_k) {
     /* Not fused: a device that simplifies (t + magic) - magic must not see through it, and fast instructions are left to it. */
     ls_val magic = real(kb, LS_K32_MAGIC), scaled = ls_kb_mul(kb, x, real(kb, LS_K32_INVLN2));
@@ -44,12 +45,13 @@ static ls_val exp_parts(ls_kb *kb, ls_val x, ls_val *out_k) {
     y = fused(kb, y, r, real(kb, 0.5F));
     y = fused(kb, y, r, real(kb, 1));
     y = fused(kb, y, r, real(kb, 1));
-    *out_k = ls_kb_sub(kb, ls_kb_bitcast(kb, t, LS_I32), ls_kb_i32(kb, (int32_t)LS_K32_MAGICBITS));
+    _Static_assert((LS_K32_MAGICBITS & 0x3ff) == 0, "half of it ends with nine zeros");
+    *out_k = ls_kb_bitcast(kb, t, LS_I32);
     return y;
 }
 
 static ls_val power_of_two(ls_kb *kb, ls_val k) {
-    return ls_kb_bitcast(kb, ls_kb_shl(kb, ls_kb_add(kb, k, ls_kb_i32(kb, 127)), ls_kb_i32(kb, 23)), LS_F32);
+    return ls_kb_bitcast(kb, ls_kb_add(kb, ls_kb_shl(kb, k, ls_kb_i32(kb, 23)), ls_kb_i32(kb, 0x3f800000)), LS_F32);
 }
 
 static ls_val exp_f32(ls_kb *kb, ls_val x) {

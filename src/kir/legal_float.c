@@ -158,38 +158,106 @@ FLOAT(canon) {
     return SELECT(LT(U(0x7f800000), AND(bits, U(0x7fffffff))), U(0x7fc00000), bits);
 }
 
-/* An i32 in the order of the floats; -0 below +0, or with `one_zero` at it. */
-static ls_val ordered(ls_legal *l, ls_val bits, bool one_zero) {
+/* An i32 in the order of the floats, -0 at +0. */
+static ls_val ordered(ls_legal *l, ls_val bits) {
     ls_kb *k = &l->kb;
     ls_val negative = SHR(AS_I(bits), I(31));
-    if (!one_zero) {
-        return XOR(AS_I(bits), AND(negative, I(0x7fffffff)));
-    }
     return SUB(XOR(AND(AS_I(bits), I(0x7fffffff)), negative), negative);
+}
+
+/* The order of MIN and MAX: -0 below +0. As an i32 it is the bits, all but the sign turned over in negative ones; less an
+ * offset, a u32 that begins with -inf, so that each NaN is the largest (MAX), or with the first NaN above inf, so that each is
+ * the least (MIN): NaN propagates. */
+static uint32_t key_offset(ls_kop op) {
+    return op == LS_K_MAX ? 0x807fffffu : 0x7f800001u;
+}
+
+static ls_val turned(ls_legal *l, ls_val bits) {
+    ls_kb *k = &l->kb;
+    return XOR(bits, AS_U(AND(SHR(AS_I(bits), I(31)), I(0x7fffffff))));
+}
+
+/* The key of a result of the same instruction is known. */
+static ls_val key_of(ls_legal *l, ls_kop op, ls_val bits) {
+    ls_kb *k = &l->kb;
+    for (int i = 0; i < LS_LEGAL_KEYS; i++) {
+        if (l->keys[i].op == op && l->keys[i].value == bits) {
+            return l->keys[i].key;
+        }
+    }
+    return SUB(turned(l, bits), U(key_offset(op)));
+}
+
+/* Whether x, by its bits, lies above (or below) the constant c in that order, and is no NaN. c may be the one next to inf. */
+static ls_val beyond(ls_legal *l, ls_val x, uint32_t c, bool above) {
+    ls_kb *k = &l->kb;
+    bool negative = c >> 31;
+    if (above != negative) { /* up to inf, or down to -inf: one stretch of bits */
+        return LT(SUB(x, U(c + 1)), U((above ? 0x7f800000u : 0xff800000u) - c));
+    }
+    return above ? AND(LT(x, U(c)), LE(AS_I(x), I(0x7f800000)))
+                 : AND(LT(AS_I(x), I((int32_t)c)), LE(x, U(0xff800000u)));
+}
+
+/* The bits of a constant that is no NaN. */
+static bool known_number(const ls_legal *l, ls_val v, uint32_t *out_bits) {
+    int64_t c;
+    bool known = ls_legal_const(l, v, &c);
+    *out_bits = known ? (uint32_t)c : 0;
+    return known && (*out_bits & 0x7fffffff) <= 0x7f800000;
 }
 
 FLOAT(least) {
     ls_kb *k = &l->kb;
+    uint32_t c;
     if (by_device(l, flags)) {
         return float_own(l, op, s, flags);
     }
     ls_val a = ls_legal_bits(l, s[0]), b = ls_legal_bits(l, s[1]);
-    ls_val less = LT(ordered(l, a, false), ordered(l, b, false));
-    ls_val r = op == LS_K_MIN ? SELECT(less, a, b) : SELECT(less, b, a);
-    ls_val inf = U(0x7f800000), mag = U(0x7fffffff);
-    r = SELECT(LT(inf, AND(b, mag)), b, r);
-    return SELECT(LT(inf, AND(a, mag)), a, r);
+    if (known_number(l, b, &c) || known_number(l, a, &c)) {
+        ls_val x = known_number(l, b, &c) ? a : b;
+        (void)known_number(l, x == a ? b : a, &c);
+        return SELECT(beyond(l, x, c, op == LS_K_MIN), U(c), x);
+    }
+    ls_val x = key_of(l, op, a), y = key_of(l, op, b), key = op == LS_K_MIN ? MIN(x, y) : MAX(x, y);
+    ls_val value = turned(l, ADD(key, U(key_offset(op))));
+    l->keys[l->next_key++ % LS_LEGAL_KEYS] = (ls_legal_key){op, value, key};
+    return value;
+}
+
+/* x op c, or c op x where `turn`. */
+static ls_val compare_number(ls_legal *l, ls_kop op, ls_val x, uint32_t c, bool turn) {
+    ls_kb *k = &l->kb;
+    bool zero = (c & 0x7fffffff) == 0, with = op == LS_K_LE;
+    if (op == LS_K_EQ || op == LS_K_NE) {
+        ls_val same = zero ? EQ(AND(x, U(0x7fffffff)), U(0)) : EQ(x, U(c));
+        return op == LS_K_EQ ? same : NOT(same);
+    }
+    if (zero) { /* from both zeros on, or past both */
+        c = turn == with ? 0x80000000u : 0;
+    }
+    if (with) { /* from the number before, or up to the one after */
+        c = (c >> 31) != turn ? c - 1 : c + 1;
+    }
+    return beyond(l, x, c, turn);
 }
 
 FLOAT(compare) {
     ls_kb *k = &l->kb;
+    uint32_t c;
     if (by_device(l, flags)) {
         return native(l, op, s, flags);
     }
     ls_val a = ls_legal_bits(l, s[0]), b = ls_legal_bits(l, s[1]), mag = U(0x7fffffff);
+    if (known_number(l, b, &c)) {
+        return compare_number(l, op, a, c, false);
+    }
+    if (known_number(l, a, &c)) {
+        return compare_number(l, op, b, c, true);
+    }
     ls_val numbers = LE(MAX(AND(a, mag), AND(b, mag)), U(0x7f800000));
-    a = ordered(l, a, true);
-    b = ordered(l, b, true);
+    a = ordered(l, a);
+    b = ordered(l, b);
     if (op == LS_K_NE) {
         return OR(NE(a, b), NOT(numbers));
     }

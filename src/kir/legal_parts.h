@@ -34,6 +34,13 @@ typedef struct ls_legal_mem {
     bool small;  /* an i32 counts what it holds afterwards */
 } ls_legal_mem;
 
+/* A result of MIN or MAX on bits, and the integer whose order it has (legal_float.c). */
+enum { LS_LEGAL_KEYS = 64 };
+typedef struct ls_legal_key {
+    ls_kop op;
+    ls_val value, key;
+} ls_legal_key;
+
 typedef struct ls_legal {
     ls_kb kb;
     ls_heap *heap;
@@ -47,6 +54,8 @@ typedef struct ls_legal {
     int32_t *param;          /* by old parameter: its number, or that of its low word */
     ls_legal_param *params;  /* by new parameter */
     int zero_param;
+    ls_legal_key keys[LS_LEGAL_KEYS]; /* the last ones */
+    unsigned next_key;
     bool exact_small;        /* this operation can neither meet nor make subnormal f32 values, nor be fused */
 } ls_legal;
 

@@ -86,26 +86,22 @@ ls_val ls_legal_soft_div(ls_legal *l, ls_val a, ls_val b) {
     return SELECT(nan, U(CANONICAL), OR(r, AND(XOR(a, b), U(SIGN))));
 }
 
-/* The root of 25 bits, digit by digit: the integer root of a significand times an even power of two. It is never half
- * way between two results: a root of 25 bits that is odd has an odd square. */
+/* The integer root q of 25 bits of a significand times an even power of two, M: the device's root less 16, which up to 31 make
+ * right where that is off by less than 8 units in the last place. What is left of M fits a word. q is never half way between
+ * two results: a root of 25 bits that is odd has an odd square. */
 ls_val ls_legal_soft_sqrt(ls_legal *l, ls_val a) {
     ls_kb *k = &l->kb;
     parts x = unpack(l, AND(a, U(0x7fffffff)));
     ls_val odd = EQ(AND(x.e, I(1)), I(1));
-    ls_val left = ls_kb_var(k, SELECT(odd, SHL(x.m, U(7)), SHL(x.m, U(8))));
-    ls_val rest = ls_kb_var(k, U(0)), root = ls_kb_var(k, U(0));
-    ls_kb_loop(k, I(0), I(25), I(1), 0);
-    ls_val stream = ls_kb_get(k, left), so_far = ls_kb_get(k, root);
-    ls_val now = OR(SHL(ls_kb_get(k, rest), U(2)), SHR(stream, U(30)));
-    ls_val trial = OR(SHL(so_far, U(2)), U(1));
-    ls_val fits = LE(trial, now);
-    ls_val digit = SELECT(fits, U(1), U(0));
-    ls_val next = SELECT(fits, SUB(now, trial), now);
-    ls_kb_set(k, left, SHL(stream, U(2)));
-    ls_kb_set(k, rest, next);
-    ls_kb_set(k, root, OR(SHL(so_far, U(1)), digit));
-    ls_kb_end_loop(k);
-    ls_val q = ls_kb_get(k, root);
+    ls_val unit = OR(AND(x.m, U(0x7fffff)), SELECT(odd, U(0x3f800000), U(0x40000000))); /* in [1, 4) */
+    ls_val near = ls_kb_pure(k, LS_K_SQRT, AS_F(unit), LS_VAL_NONE, LS_VAL_NONE, LS_KF_FAST);
+    ls_val q = SUB(SHL(SUB(AS_U(near), U(0x3f000000)), U(1)), U(16));
+    ls_val left = SUB(SELECT(odd, SHL(x.m, U(25)), SHL(x.m, U(26))), MUL(q, q)); /* of low words */
+    for (uint32_t more = 16; more > 0; more /= 2) {
+        ls_val needed = MUL(ADD(SHL(q, U(1)), U(more)), U(more)), fits = LE(needed, left);
+        q = SELECT(fits, ADD(q, U(more)), q);
+        left = SELECT(fits, SUB(left, needed), left);
+    }
     ls_val rounded = ADD(SHR(q, U(1)), AND(q, U(1)));
     ls_val e = SUB(SHR(ADD(x.e, I(127)), I(1)), I(1)); /* above 0: shifts of it are defined */
     ls_val r = ADD(SHL(AS_U(e), U(23)), rounded);

@@ -91,7 +91,8 @@ ls_tensor *covers_build(ls_session *s, ls_cover cover, ls_dtype half) {
     case LS_COVER_ROW_WORKGROUP: return ls_argmax(s, X(5, 300), 1, one, 0);
     case LS_COVER_ROW_REGISTERS: return ls_sub(s, X(5, 301), ls_sum(s, X(5, 301), 1, one, 1));
     case LS_COVER_ROW_FOURS: return ls_sub(s, X(5, 300), ls_sum(s, X(5, 300), 1, one, 1));
-    case LS_COVER_COLUMNS: return ls_sum(s, X(600, 40), 1, (const int[]){0}, 0);
+    case LS_COVER_COLUMNS: /* with the stores, and a block a workgroup */
+        return ls_concat(s, (ls_tensor *[]){ls_sum(s, X(600, 40), 1, (const int[]){0}, 0), ls_sum(s, X(4100, 40), 1, (const int[]){0}, 0)}, 2, 0);
     case LS_COVER_BLOCKS: return ls_sum(s, X(5, 1900), 2, (const int[]){0, 1}, 0);
     case LS_COVER_BLOCKS_OF_BLOCKS: return ls_sum(s, X(20, 1900), 2, (const int[]){0, 1}, 0);
     case LS_COVER_REDUCE_SERIAL: return ls_sum(s, X(9, 11), 1, one, 0);

@@ -51,6 +51,29 @@ static void rows_of_blocks(void **state) {
     world_close(&w);
 }
 
+/* Columns of several blocks that one workgroup does, with what is computed from the sums. */
+static void columns_of_blocks(void **state) {
+    (void)state;
+    static const int64_t sizes[][2] = {{4100, 33}, {8193, 40}};
+    static float data[8193 * 40];
+    for (int i = 0; i < 8193 * 40; i++) {
+        data[i] = (float)(i % 1009 * 7919 % 1009 - 500) / 300;
+    }
+    for (int i = 0; i < 2; i++) {
+        world w = open_checked();
+        total.caps.max_threads = 1024;
+        total.strategy = "column";
+        ls_tensor *x = ls_tensor_from(w.session, LS_F32, LS_SHAPE(sizes[i][0], sizes[i][1]), data);
+        long kernels = total.kernels;
+        realize(&w, ls_neg(w.session, ls_sum(w.session, x, 1, (const int[]){0}, 0)));
+        assert_int_equal(total.kernels, kernels + 1);
+        realize(&w, ls_exp(w.session, ls_amax(w.session, x, 1, (const int[]){0}, 0)));
+        world_close(&w);
+        total.caps.max_threads = 0;
+        total.strategy = NULL;
+    }
+}
+
 /* No more than 2 workgroups on an axis: grids fold into three axes, and what lies beyond the last element does nothing. */
 static void folded_grids(void **state) {
     (void)state;
@@ -335,8 +358,10 @@ static void out_of_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_blocks), cmocka_unit_test(folded_grids), cmocka_unit_test(lines), cmocka_unit_test(symbols),
+        cmocka_unit_test(columns_of_blocks),
         cmocka_unit_test(out_of_range),   cmocka_unit_test(scatters),      cmocka_unit_test(halves),        cmocka_unit_test(turned),
         cmocka_unit_test(faults),       cmocka_unit_test(out_of_memory),
     };
+    cmocka_set_test_filter(getenv("LOCKSTEP_TEST"));
     return cmocka_run_group_tests_name("emit_cases", tests, NULL, NULL);
 }

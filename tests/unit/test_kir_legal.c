@@ -110,6 +110,7 @@ typedef struct one_case {
     ls_kop op;
     ls_dtype to, from[3]; /* result, sources */
     int n, lanes;
+    int known;      /* 0, or source `known` - 1 is the constant that in[] has everywhere */
 } one_case;
 
 static void build(const one_case *c, ls_kernel *out) {
@@ -128,7 +129,8 @@ static void build(const one_case *c, ls_kernel *out) {
     ls_val inside = ls_kb_lt(k, at, ls_kb_i32(k, c->n));
     for (int i = 0; i < sources; i++) {
         ls_val other = ls_kb_splat(k, ls_kb_const_bits(k, c->from[i], 1), c->lanes);
-        s[i] = ls_kb_load(k, mem[i], at, inside, other, c->lanes);
+        s[i] = i + 1 == c->known ? ls_kb_splat(k, ls_kb_const_bits(k, c->from[i], in[i][0]), c->lanes)
+                                 : ls_kb_load(k, mem[i], at, inside, other, c->lanes);
     }
     ls_val r = c->op == LS_K_CAST      ? ls_kb_cast(k, s[0], c->to)
                : c->op == LS_K_BITCAST ? ls_kb_bitcast(k, s[0], c->to)
@@ -349,6 +351,29 @@ static void many_floats(void **state) {
         wrong += run_case(&c, 0);
         fill(&c, 1 << 16, 24);
         wrong += run_case(&c, LS_KT_FLOAT_BITS);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+/* Comparisons of f32 with what the compiler knows. */
+static void known_numbers(void **state) {
+    static const ls_kop ops[] = {LS_K_EQ, LS_K_NE, LS_K_LT, LS_K_LE, LS_K_MIN, LS_K_MAX};
+    static const uint32_t magnitudes[] = {0, 1, 0x7fffff, 0x800000, 0x3f800000, 0x42b20000, 0x7f7fffff, 0x7f800000, 0x7f800001, 0x7fc00000};
+    (void)state;
+    int wrong = 0;
+    for (int i = 0; i < 6 * 10 * 2 * 2; i++) {
+        ls_kop op = ops[i % 6];
+        one_case c = {.op = op, .to = op == LS_K_MIN || op == LS_K_MAX ? LS_F32 : LS_BOOL, .from = {LS_F32, LS_F32}, .lanes = 1, .known = 1 + i / 120};
+        uint32_t number = magnitudes[i / 6 % 10] | (uint32_t)(i / 60 % 2) << 31;
+        fill(&c, 512, 25);
+        for (int j = 0; j < c.n; j++) {
+            in[c.known - 1][j] = number;
+            if (j < 32) { /* its neighbours, those of zero, and their negatives */
+                in[2 - c.known][j] = ((j & 1 ? number : 0) + (uint32_t)(j / 4 % 4) - 2) ^ (uint32_t)(j / 2 % 2) << 31;
+            }
+        }
+        wrong += run_case(&c, LS_KT_ALL & ~(uint32_t)LS_KT_FLOAT_BITS);
+        wrong += run_case(&c, 0);
     }
     assert_int_equal(wrong, 0);
 }
@@ -638,6 +663,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(all_small_values, setup, teardown),
         cmocka_unit_test_setup_teardown(all_midpoints, setup, teardown),
         cmocka_unit_test_setup_teardown(many_floats, setup, teardown),
+        cmocka_unit_test_setup_teardown(known_numbers, setup, teardown),
         cmocka_unit_test_setup_teardown(a_kernel_of_everything, setup, teardown),
         cmocka_unit_test_setup_teardown(groups, setup, teardown),
         cmocka_unit_test_setup_teardown(functions, setup, teardown),

@@ -604,6 +604,29 @@ static void tickets(void **state) {
     api->block_free(driver, b);
 }
 
+/* What nobody waits for yet may be held back while the device is busy, and is done in its order all the same. */
+static void held_back(void **state) {
+    NEED_DRIVER();
+    enum { CELLS = 400 };
+    void *b = block(4 * CELLS);
+    uint8_t bytes[4 * CELLS] = {17};
+    uint64_t ticket;
+    int done = 0;
+    assert_ok(api->write(driver, b, 0, bytes, sizeof bytes, &err));
+    for (uint32_t i = 0; i + 1 < CELLS; i++) {
+        assert_ok(api->copy(driver, b, 4 * (i + 1), b, 4 * i, 4, &err));
+        assert_ok(api->flush(driver, NULL, &err));
+    }
+    assert_ok(api->flush(driver, &ticket, &err));
+    assert_ok(api->wait(driver, ticket, 1, &done, &err));
+    assert_true(done);
+    assert_ok(api->read(driver, b, 0, bytes, sizeof bytes, &err));
+    for (int i = 0; i < CELLS; i++) {
+        assert_int_equal(bytes[4 * i], 17);
+    }
+    api->block_free(driver, b);
+}
+
 /* One device by number and by UUID, in a context. */
 static void by_uuid(void **state) {
     NEED_DRIVER();
@@ -681,6 +704,7 @@ static int run_all(const char *name) {
         cmocka_unit_test_setup_teardown(errors_leave_the_device_usable, open_driver, close_driver),
         cmocka_unit_test_setup_teardown(lost_device, open_driver, close_driver),
         cmocka_unit_test_setup_teardown(tickets, open_driver, close_driver),
+        cmocka_unit_test_setup_teardown(held_back, open_driver, close_driver),
         cmocka_unit_test_setup_teardown(by_uuid, open_driver, close_driver),
         cmocka_unit_test_setup_teardown(no_such_device, open_driver, close_driver),
         cmocka_unit_test_setup_teardown(opening_fails_cleanly, open_driver, close_driver),

@@ -136,7 +136,9 @@ ls_status ls_cuda_flush(void *driver, uint64_t *out_ticket, ls_error *err) {
     LS_TRY(err, ls_cuda_enter(c, err));
     ls_status status = flush(c, err);
     ls_cuda_leave(c);
-    *out_ticket = c->ticket;
+    if (out_ticket) {
+        *out_ticket = c->ticket;
+    }
     return status;
 }
 

@@ -82,6 +82,8 @@ enum {
     VK_S_SUBGROUP_SIZE_PROPERTIES = 1000225000,
     VK_S_REQUIRED_SUBGROUP_SIZE_INFO = 1000225001,
     VK_S_SUBGROUP_SIZE_FEATURES = 1000225002,
+    VK_S_PIPELINE_ROBUSTNESS_CREATE_INFO = 1000068000,
+    VK_S_PIPELINE_ROBUSTNESS_FEATURES = 1000068001,
     VK_S_COOP_MATRIX_FEATURES = 1000506000,
     VK_S_COOP_MATRIX_PROPERTIES = 1000506001
 };
@@ -99,6 +101,7 @@ enum {
     VK_PIPE_COMPUTE = 0x800, /* of pipelines */
     VK_PIPE_TRANSFER = 0x1000,
     VK_PIPE_END = 0x2000,
+    VK_ROBUSTNESS_DISABLED = 1,
     VK_CREATION_FEEDBACK_HIT = 3, /* valid, and of the application's cache */
     VK_PIPE_HOST = 0x4000,
     VK_ACCESS_SHADER_READ = 0x20,
@@ -479,6 +482,12 @@ typedef struct VkPipelineCreationFeedbackCreateInfo {
     VkPipelineCreationFeedback *pPipelineStageCreationFeedbacks;
 } VkPipelineCreationFeedbackCreateInfo;
 _Static_assert(sizeof(VkPipelineCreationFeedback) == 16 && sizeof(VkPipelineCreationFeedbackCreateInfo) == 40, "Vulkan's ABI");
+typedef struct VkPipelineRobustnessCreateInfo {
+    uint32_t sType;
+    const void *pNext;
+    uint32_t storageBuffers, uniformBuffers, vertexInputs, images;
+} VkPipelineRobustnessCreateInfo;
+_Static_assert(sizeof(VkPipelineRobustnessCreateInfo) == 32, "Vulkan's ABI");
 typedef struct VkQueryPoolCreateInfo {
     uint32_t sType;
     const void *pNext;

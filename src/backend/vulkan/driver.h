@@ -68,6 +68,7 @@ typedef struct vk_driver {
     ls_spirv_options spirv;
     uint32_t subgroup; /* pinned size; 0: not pinned */
     bool full_subgroups;
+    bool pipeline_robustness; /* pipelines may say that their accesses need no checks: kernels touch nothing out of bounds */
 
     vk_batch batches[LS_VK_BATCHES];
     vk_batch *recording; /* NULL: none */

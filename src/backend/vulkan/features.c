@@ -15,6 +15,7 @@ enum {
     MEMORY_MODEL,
     BFLOAT16,
     COOP_MATRIX,
+    ROBUSTNESS,
     FEATURES
 };
 static const struct {
@@ -30,6 +31,7 @@ static const struct {
                         "VK_KHR_shader_subgroup_extended_types"},
     [MEMORY_MODEL] = {VK_S_MEMORY_MODEL_FEATURES, VK_VERSION(1, 2), "VK_KHR_vulkan_memory_model"},
     [BFLOAT16] = {VK_S_BFLOAT16_FEATURES, 0, "VK_KHR_shader_bfloat16"},
+    [ROBUSTNESS] = {VK_S_PIPELINE_ROBUSTNESS_FEATURES, 0, "VK_EXT_pipeline_robustness"},
     [COOP_MATRIX] = {VK_S_COOP_MATRIX_FEATURES, 0, "VK_KHR_cooperative_matrix"},
 };
 
@@ -282,6 +284,7 @@ static ls_status create(vk_driver *d, found *f, ls_gpu_limits *out_limits, ls_er
     choose_subgroup(d, f);
     choose_limits(d, f, out_limits);
     LS_TRY(err, choose_frags(d, f, out_limits, err));
+    d->pipeline_robustness = f->features[ROBUSTNESS].on[0];
     d->unified = is_unified(d);
     fill_caps(d, f, &d->device->caps);
     const float priority = 1;

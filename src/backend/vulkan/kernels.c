@@ -107,8 +107,12 @@ static ls_status pipeline_make(vk_driver *d, const ls_gpu_code *code, vk_pipelin
                                                            .pPipelineCreationFeedback = &whole,
                                                            .pipelineStageCreationFeedbackCount = 1,
                                                            .pPipelineStageCreationFeedbacks = &stage};
+    const VkPipelineRobustnessCreateInfo unchecked = {.sType = VK_S_PIPELINE_ROBUSTNESS_CREATE_INFO,
+                                                      .pNext = d->api_version >= VK_VERSION(1, 3) ? &feedback : NULL,
+                                                      .storageBuffers = VK_ROBUSTNESS_DISABLED};
+    const void *next = d->pipeline_robustness ? &unchecked : unchecked.pNext;
     const VkComputePipelineCreateInfo info = {.sType = VK_S_COMPUTE_PIPELINE_CREATE_INFO,
-                                              .pNext = d->api_version >= VK_VERSION(1, 3) ? &feedback : NULL,
+                                              .pNext = next,
                                               .stage = {.sType = VK_S_PIPELINE_SHADER_STAGE_CREATE_INFO,
                                                         .pNext = pinned ? &size : NULL,
                                                         .flags = full ? VK_STAGE_FULL_SUBGROUPS : 0,
