@@ -9,7 +9,8 @@ enum { LEAST_RUN = 32, MOST_SCALARS = 1 << 18, ZEROS = 512 };
 typedef struct place { /* of an operand, or the result: element constant + strides */
     int buffer;        /* -1: a slot */
     int64_t constant, batch[LS_LANE_AXES], row[LS_LANE_AXES], column[LS_LANE_AXES];
-    bool ranged; /* only rows where 0 <= range < limit lie there; others lie at place `other` - 1, or are +0 */
+    bool
+        ranged; /* only rows where 0 <= range < limit lie there; others lie at place `other` - 1, or are +0 */
     int other;
     ls_ix_sum range;
     int64_t limit;
@@ -95,8 +96,8 @@ static bool take_range(const planner *p, const ls_value *v, place *at) {
     if (v->n_preds == 0) {
         return true;
     }
-    if (v->n_preds > 1 || at->ranged || pred->limit == LS_SPEC_NONE || p->spec->ix[pred->limit].op != LS_IX_CONST ||
-        p->spec->ix[pred->ix].axes & p->columns) {
+    if (v->n_preds > 1 || at->ranged || pred->limit == LS_SPEC_NONE ||
+        p->spec->ix[pred->limit].op != LS_IX_CONST || p->spec->ix[pred->ix].axes & p->columns) {
         return false;
     }
     ls_ix_sum_of(p->spec, pred->ix, &at->range);
@@ -115,15 +116,16 @@ static bool find_places(planner *p, int32_t value) {
         int32_t load = chooser ? v->a : value;
         const ls_value *x = &p->spec->values[load];
         int at = c->n_pointers;
-        if (at >= LS_CHAIN_POINTERS - LS_CHAIN_SLOTS || p->temps[load] >= 0 || x->op != LS_V_LOAD || x->dtype != LS_F32 ||
-            x->check != LS_SPEC_NONE || !find_place(p, x->ix, x->arg, &c->places[at])) {
+        if (at >= LS_CHAIN_POINTERS - LS_CHAIN_SLOTS || p->temps[load] >= 0 || x->op != LS_V_LOAD ||
+            x->dtype != LS_F32 || x->check != LS_SPEC_NONE || !find_place(p, x->ix, x->arg, &c->places[at])) {
             return false;
         }
         p->pointer[c->n_pointers++] = LS_SPEC_NONE;
         if (chooser) { /* what the part's own predicate says besides is what chose it */
-            const ls_pred *own = &p->spec->preds[x->first_pred], *chosen = &p->spec->preds[chooser->first_pred];
-            bool same = x->n_preds == 0 || (x->n_preds == 1 && own->ix == chosen->ix && own->limit == chosen->limit &&
-                                            own->multiple == chosen->multiple);
+            const ls_pred *own = &p->spec->preds[x->first_pred],
+                          *chosen = &p->spec->preds[chooser->first_pred];
+            bool same = x->n_preds == 0 || (x->n_preds == 1 && own->ix == chosen->ix &&
+                                            own->limit == chosen->limit && own->multiple == chosen->multiple);
             if (!same || chooser->n_preds != 1 || !take_range(p, chooser, &c->places[at])) {
                 return false;
             }
@@ -359,7 +361,8 @@ static int64_t offset_of(const ls_axis_group *group, const int64_t *coords, cons
 }
 
 /* Of a row: where it lies, or zeros. */
-static const float *row_of(const ls_gemm_phase *gemm, const ls_chain *c, int k, const float *const *base, const int64_t *coords) {
+static const float *row_of(const ls_gemm_phase *gemm, const ls_chain *c, int k, const float *const *base,
+                           const int64_t *coords) {
     static const float zeros[ZEROS];
     for (;; k = c->places[k].other - 1) {
         const place *p = &c->places[k];

@@ -52,7 +52,8 @@ static bool flatten(parse *p, int32_t ix, ls_ix_sum *out) {
             at == LS_WINDOW_DIMS) {
             return false;
         }
-        p->w->spreads[at] = (ls_window_spread){.ix = x->a, .n_axes = of.n_terms, .by = p->spec->ix[x->b].k, .shift = of.constant};
+        p->w->spreads[at] = (ls_window_spread){
+            .ix = x->a, .n_axes = of.n_terms, .by = p->spec->ix[x->b].k, .shift = of.constant};
         memcpy(p->w->spreads[at].axes, of.axis, sizeof p->w->spreads[at].axes);
         memcpy(p->w->spreads[at].strides, of.stride, sizeof p->w->spreads[at].strides);
         p->w->n_spreads += at == p->w->n_spreads;
@@ -74,7 +75,8 @@ static bool take_leaf(parse *p, int32_t value, const ls_value *chooser) {
     }
     for (int32_t i = v->first_pred; i < v->first_pred + v->n_preds; i++) {
         const ls_pred *pred = &p->spec->preds[i];
-        if (!of_planes(p, pred) && !(p->guard && among(p, p->guard, pred)) && (p->guard || chooser || w->n_leaves)) {
+        if (!of_planes(p, pred) && !(p->guard && among(p, p->guard, pred)) &&
+            (p->guard || chooser || w->n_leaves)) {
             return false;
         }
     }
@@ -110,8 +112,8 @@ static bool take_preds(parse *p, const ls_value *of) {
             by = p->spec->ix[x->b].k;
             ls_ix_sum_of(p->spec, x->a, &sum);
         }
-        if (sum.failed || sum.n_rest || side->n_preds == LS_SIDE_PREDS || p->spec->ix[pred->limit].op != LS_IX_CONST ||
-            p->spec->ix[pred->limit].k > INT32_MAX / 4 / by) {
+        if (sum.failed || sum.n_rest || side->n_preds == LS_SIDE_PREDS ||
+            p->spec->ix[pred->limit].op != LS_IX_CONST || p->spec->ix[pred->limit].k > INT32_MAX / 4 / by) {
             return false;
         }
         side->pred[side->n_preds] = sum;
@@ -175,7 +177,8 @@ bool ls_windows_leaves_fit(const ls_spec *spec, const ls_gemm_phase *gemm, const
                 return false;
             }
             for (int t = 0; t < 2 && with_preds[t]; t++) {
-                for (int32_t q = with_preds[t]->first_pred; q < with_preds[t]->first_pred + with_preds[t]->n_preds; q++) {
+                for (int32_t q = with_preds[t]->first_pred;
+                     q < with_preds[t]->first_pred + with_preds[t]->n_preds; q++) {
                     parse p = {.spec = spec, .gemm = gemm};
                     if (of_planes(&p, &spec->preds[q]) && spec->ix[spec->preds[q].ix].axes >> axis & 1) {
                         return false;
@@ -184,7 +187,8 @@ bool ls_windows_leaves_fit(const ls_spec *spec, const ls_gemm_phase *gemm, const
             }
         }
         for (int i = w->outer; i < w->n_dims; i++) {
-            if (ls_ix_sum_stride(&leaf->sum, w->dims[i].axis) != ls_ix_sum_stride(&w->leaves[0].sum, w->dims[i].axis)) {
+            if (ls_ix_sum_stride(&leaf->sum, w->dims[i].axis) !=
+                ls_ix_sum_stride(&w->leaves[0].sum, w->dims[i].axis)) {
                 return false;
             }
         }
