@@ -1,0 +1,159 @@
+/* The kernels of quantised columns against straight loops: every instruction set that this machine has, 4 and 8 bits, f16 and f32 scales, in
+ * memory that is exactly as large as it must be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "backend/cpu/quant.h"
+#include "base/half.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { COLUMNS = LS_QUANT_STRIP };
+
+static uint32_t seed;
+static uint32_t bits32(void) {
+    return seed = seed * 1664525u + 1013904223u;
+}
+
+static ls_quant_pack pack_of(int bits, bool half, int64_t blocks, bool ones) {
+    ls_quant_pack w = {bits, half, blocks, aligned_alloc(64, (size_t)(COLUMNS / 16 * blocks * bits * 64)),
+                       malloc((size_t)(COLUMNS * blocks) * (half ? 2 : 4))};
+    for (int64_t i = 0; i < COLUMNS / 16 * blocks * bits * 64; i++) {
+        w.codes[i] = (uint8_t)(bits32() >> 24);
+    }
+    for (int64_t i = 0; i < COLUMNS * blocks; i++) {
+        if (half) {
+            ((uint16_t *)w.scales)[i] = ones ? 0x3c00 : (uint16_t)(0x3000 | (bits32() >> 22));
+        } else {
+            ((float *)w.scales)[i] = ones ? 1 : (float)(bits32() >> 8) / (1 << 24);
+        }
+    }
+    return w;
+}
+
+static void drop(ls_quant_pack *w) {
+    free(w->codes);
+    free(w->scales);
+}
+
+static int code_at(const ls_quant_pack *w, int64_t j, int64_t k) {
+    const uint8_t *block = w->codes + (j / 16 * w->blocks + k / 32) * w->bits * 64;
+    int64_t c = j % 16, q = k % 32;
+    return w->bits == 8 ? block[q / 4 * 64 + c * 4 + q % 4] - 128 : (block[q / 8 * 64 + c * 4 + q % 4] >> (q & 4) & 15) - 8;
+}
+
+static float number_at(const ls_quant_pack *w, int64_t j, int64_t k) {
+    int64_t at = (j / 16 * w->blocks + k / 32) * 16 + j % 16;
+    float d = w->half ? ls_f16_to_f32(((uint16_t *)w->scales)[at]) : ((float *)w->scales)[at];
+    return (float)code_at(w, j, k) * d;
+}
+
+static void check_isa(const ls_quant_isa *isa) {
+    for (int form = 0; form < 4; form++) {
+        enum { BLOCKS = 35, K = BLOCKS * 32, PART = 50 };
+        seed = 7;
+        ls_quant_pack w = pack_of(form / 2 ? 8 : 4, form % 2, BLOCKS, false);
+        float x[K], y[COLUMNS], *panel = malloc(sizeof(float) * PART * 32);
+        for (int k = 0; k < K; k++) {
+            x[k] = (float)(bits32() >> 8) / (1 << 23) - 1;
+        }
+        for (int64_t j = 0; j < COLUMNS; j += isa->columns) {
+            isa->matvec(&w, j, x, y + j);
+        }
+        for (int j = 0; j < COLUMNS; j++) {
+            float sum = 0, chunk = 0;
+            for (int k = 0; k < K; k++) {
+                chunk = chunk + x[k] * number_at(&w, j, k);
+                if (k % 512 == 511 || k == K - 1) {
+                    sum = k < 512 ? chunk : sum + chunk;
+                    chunk = 0;
+                }
+            }
+            assert_true(y[j] == sum);
+        }
+        isa->unpack(&w, 32, 32, 64, PART, 32, panel);
+        for (int i = 0; i < PART * 32; i++) {
+            assert_true(panel[i] == number_at(&w, 32 + i % 32, 64 + i / 32));
+        }
+        free(panel);
+        drop(&w);
+    }
+}
+
+static void numbers(void **state) {
+    (void)state;
+    ls_cpu cpu;
+    ls_cpu_detect(&cpu);
+#if defined(__wasm__)
+    check_isa(&ls_quant__simd128);
+#else
+    check_isa(&ls_quant__scalar);
+#endif
+#if defined(__aarch64__)
+    check_isa(&ls_quant__neon);
+#elif defined(__x86_64__)
+    if (cpu.has[LS_CPU_AVX2]) {
+        check_isa(&ls_quant__avx2);
+    }
+    if (cpu.has[LS_CPU_AVX512]) {
+        check_isa(&ls_quant__avx512);
+    }
+#endif
+}
+
+#if defined(__x86_64__)
+/* Whole numbers, which lose nothing in 8 bits. */
+static void check_dots(int bits, int64_t m, int64_t k) {
+    int64_t blocks = (k + 31) / 32, tiles = (m + LS_QUANT_TILE - 1) / LS_QUANT_TILE, cells = tiles * blocks * LS_QUANT_TILE;
+    seed = (uint32_t)(m * 31 + k);
+    ls_quant_pack w = pack_of(bits, bits == 4, blocks, true);
+    ls_quant_rows a = {blocks, malloc((size_t)cells * 32), malloc((size_t)cells * 4), malloc((size_t)cells * 4)};
+    float *x = malloc((size_t)(m * k) * 4), *c = malloc((size_t)(tiles * LS_QUANT_TILE * COLUMNS) * 4);
+    for (int64_t i = 0; i < m * k; i++) {
+        x[i] = i % k % 32 == 0 ? 127 : (float)((int)(bits32() >> 8) % 255 - 127);
+    }
+    for (int64_t i = 0; i < m; i += LS_QUANT_TILE) {
+        assert_true(ls_quant_dots__avx512.rows(&a, x, k, m, i, k, bits == 4 ? 8 : 128));
+    }
+    for (int64_t group = 0; group < COLUMNS / 16; group += 2) {
+        ls_quant_dots__avx512.product(&w, group, &a, 0, m, c + group * 16, COLUMNS);
+    }
+    for (int64_t i = 0; i < m * COLUMNS; i++) {
+        double sum = 0;
+        for (int64_t p = 0; p < k; p++) {
+            sum += (double)x[i / COLUMNS * k + p] * code_at(&w, i % COLUMNS, p);
+        }
+        assert_true(c[i] == (float)sum);
+    }
+    x[m * k / 2] = __builtin_inff();
+    assert_false(ls_quant_dots__avx512.rows(&a, x, k, m, m / 2 / LS_QUANT_TILE * LS_QUANT_TILE, k, 8));
+    free(a.codes), free(a.scales), free(a.begins), free(x), free(c);
+    drop(&w);
+}
+#endif
+
+static void dots(void **state) {
+    (void)state;
+#if defined(__x86_64__)
+    ls_cpu cpu;
+    ls_cpu_detect(&cpu);
+    if (cpu.has[LS_CPU_AVX512] && cpu.avx512_vnni) {
+        for (int64_t m = 1; m < 30; m += m < 8 ? 1 : 7) {
+            for (int64_t k = 20; k < 700; k += 97) {
+                check_dots(4, m, k);
+                check_dots(8, m, k);
+            }
+        }
+        return;
+    }
+#endif
+    print_message("no products of bytes here (AVX512-VNNI)\n");
+    skip();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers), cmocka_unit_test(dots)};
+    return cmocka_run_group_tests_name("quant", tests, NULL, NULL);
+}
