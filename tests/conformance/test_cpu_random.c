@@ -1,5 +1,5 @@
 /* Random convolutions and products, with what goes before and after them and their gradients, on `cpu` and on `ref`: for LOCKSTEP_SECONDS (6), from
- * the seed LOCKSTEP_SEED (1) on. A case is its seed. */
+ * seed 1 on, each on one configuration of `cpu` by turns. A case is its seed: LOCKSTEP_SEED=n begins there, and tries all configurations. */
 #include "base/os.h"
 #include "conformance/cpu_cases.h"
 #include <lockstep/grad.h>
@@ -120,8 +120,8 @@ static void random_cases(void **state) {
     uint64_t end = ls_os_nanoseconds() + (uint64_t)(seconds ? atoi(seconds) : 6) * UINT64_C(1000000000);
     uint64_t seed = first ? strtoull(first, NULL, 10) : 1;
     do {
-        check_case(*state, build_conv, seed, NULL, "convolution", 0);
-        check_case(*state, build_product, seed, NULL, "product", 0);
+        check_case(*state, build_conv, seed, NULL, "convolution", first != NULL);
+        check_case(*state, build_product, seed, NULL, "product", first != NULL);
         seed++;
     } while (ls_os_nanoseconds() < end);
     print_message("seeds up to %llu\n", (unsigned long long)seed - 1);

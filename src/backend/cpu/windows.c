@@ -259,10 +259,12 @@ static bool find_dims(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_c
     return window;
 }
 
-/* What follows a line is +0 as what the next one begins with is: the same elements serve both. */
+/* What follows a line is +0 as what the next one begins with is: the same elements serve both. Lines stay as long as their outputs, which
+ * close_up draws together. */
 static int64_t shared_padding(const ls_window_dim *d) {
     int64_t low = d->low - d->first, high = d->first + d->size - d->high, least = low < high ? low : high;
-    return least < 0 ? 0 : least < MOST_SHARED ? least : MOST_SHARED;
+    int64_t most = d->size - d->extent < MOST_SHARED ? d->size - d->extent : MOST_SHARED;
+    return least < 0 ? 0 : least < most ? least : most;
 }
 
 /* What a task has of its first inner dimension, and how large its memory is then. */
