@@ -84,6 +84,7 @@ static inline ls_tensor *tame_tensor(ls_session *s, ls_rng *rng, ls_dtype dtype,
 }
 
 typedef struct result {
+    ls_status status; /* LS_OK or LS_ERR_RANGE */
     int n;
     size_t bytes[MAX_ROOTS];
     void *data[MAX_ROOTS];
@@ -100,6 +101,7 @@ static inline result run_case(world *w, case_fn build, uint64_t seed, const void
         fail_msg("%s: %s: %s", w->id, what, ls_session_error(w->session)->message);
     }
     ls_session_clear_error(w->session);
+    r.status = status;
     for (int i = 0; i < r.n; i++) {
         r.bytes[i] = ls_tensor_bytes(w->session, roots[i]);
         r.data[i] = malloc(r.bytes[i] + 1);
@@ -165,6 +167,9 @@ static inline void check_case(worlds *all, case_fn build, uint64_t seed, const v
             continue;
         }
         result got = run_case(&all->cpu[c], build, seed, param, what);
+        if (got.status != want.status) {
+            fail_msg("%s (seed %llu): %s gives status %d, ref %d", what, (unsigned long long)seed, all->names[c], got.status, want.status);
+        }
         for (int i = 0; i < want.n; i++) {
             assert_int_equal(got.bytes[i], want.bytes[i]);
             for (size_t b = 0; b < want.bytes[i]; b++) {

@@ -330,13 +330,17 @@ ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *te
 /* ---- running ---- */
 void ls_chain_begin(const ls_gemm_launch *launch) {
     const ls_chain *chain = launch->phase->gemm->chain;
-    ls_phase_task task = {launch->kernel, launch->phase, ls_worker_scratch(launch->kernel, 0), 0, 0};
-    size_t offset = launch->finish_offset;
-    ls_run run;
+    ls_kernel_run *kernel = launch->kernel;
     if (!chain->n_scalars) {
         return;
     }
-    ls_phase_begin(&task, &chain->scalars, &offset, &run);
+    ls_run run = {.spec = &kernel->binary->spec, /* wanted without terms to sum, too: not a run of ls_phase_begin */
+                  .isa = kernel->binary->device->tiles,
+                  .buffers = kernel->buffers,
+                  .extents = kernel->extents,
+                  .symbols = kernel->launch->symbols,
+                  .out_of_range = &kernel->out_of_range};
+    ls_run_begin(&run, &chain->scalars, ls_worker_scratch(kernel, 0) + launch->finish_offset);
     ls_run_point(&run);
     int64_t points = ls_run_lane_count(&run);
     for (int64_t at = 0; at < points; at += LS_TILE) {

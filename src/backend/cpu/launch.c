@@ -33,6 +33,9 @@ static void run_store_points(const ls_phase_task *task) {
 }
 
 void ls_phase_points(const ls_phase_task *task) {
+    if (task->n == 0) { /* of a block whose rows have no elements, too */
+        return;
+    }
     switch (task->phase->kind) {
     case LS_PHASE_STORE:
         run_store_points(task);
