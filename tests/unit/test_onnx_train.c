@@ -90,6 +90,35 @@ static void weights_are_parameters_and_settings_are_not(void **state) {
     bed_close(&b);
 }
 
+/* Quantised weights stay as they are, and so do their scales; the bias beside them is trained. */
+static void scales_of_codes_are_settings(void **state) {
+    (void)state;
+    static const float x[64] = {1, -2, 3};
+    static const uint8_t codes[2 * 2 * 16] = {0x19, 0x28};
+    bed b = bed_open(21);
+    ls_params *params;
+    ls_tensor *y;
+    feed(&b, "x", ONNX_FLOAT, LS_SHAPE(1, 64), x);
+    PUSH(b.m->opset_import, b.m->n_opset_import, opset("com.microsoft", 1));
+    init(&b, raw(tensor("codes", ONNX_UINT8, 3, (const int64_t[]){2, 2, 16}), codes, sizeof codes));
+    init(&b, floats("scales", 4));
+    init(&b, floats("bias", 2));
+    Onnx__NodeProto *n = add_node(b.g, "MatMulNBits", "x codes scales - - bias", "y");
+    n->domain = (char *)"com.microsoft";
+    const char *const names[] = {"K", "N", "block_size"};
+    for (int i = 0; i < 3; i++) {
+        attribute(n, names[i], ATTR(INT))->i = (int64_t[]){64, 2, 32}[i];
+    }
+    OUTPUT(b.g, value("y", NULL));
+    ls_model *model = bed_load(&b);
+    world_ok(&b.w, ls_params_create(b.w.session, 1, &params));
+    world_ok(&b.w, ls_model_build_params(b.w.session, model, params, NULL, NULL, 1, b.in, 1, &y));
+    assert_names(params, 1, (const char *[]){"bias"});
+    ls_params_destroy(params);
+    ls_model_release(model);
+    bed_close(&b);
+}
+
 static void another_networks_parameters_are_refused(void **state) {
     (void)state;
     bed b = bed_open(21);
@@ -216,6 +245,7 @@ static void a_loaded_network_learns_and_is_written(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_are_parameters_and_settings_are_not),
+        cmocka_unit_test(scales_of_codes_are_settings),
         cmocka_unit_test(another_networks_parameters_are_refused),
         cmocka_unit_test(a_loaded_network_learns_and_is_written),
     };

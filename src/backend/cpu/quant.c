@@ -35,11 +35,28 @@ static bool is_codes(const ls_spec *spec, int32_t id) {
     return (v->map == LS_OP_SUB || v->map == LS_OP_ADD) && (is_codes(spec, v->a) || is_codes(spec, v->b));
 }
 
-/* Collects what a value loads; false where it is more than maps of loads. */
+/* Whether an index is the same in every launch: of axes alone. */
+static bool is_lasting(const ls_spec *spec, int32_t id) {
+    const ls_ix *ix = id == LS_SPEC_NONE ? NULL : &spec->ix[id];
+    return !ix || ix->op <= LS_IX_AXIS || (ix->op >= LS_IX_ADD && is_lasting(spec, ix->a) && is_lasting(spec, ix->b));
+}
+
+static bool are_lasting(const ls_spec *spec, const ls_value *v) {
+    bool lasting = is_lasting(spec, v->ix);
+    for (int32_t i = v->first_pred; i < v->first_pred + v->n_preds; i++) {
+        lasting = lasting && is_lasting(spec, spec->preds[i].ix) && is_lasting(spec, spec->preds[i].limit);
+    }
+    return lasting;
+}
+
+/* Collects what a value loads; false where it is more than maps of loads at places that stay. */
 static bool collect(const ls_spec *spec, const int *temps, struct ls_quant *q, int32_t id) {
     const ls_value *v = &spec->values[id];
     if (temps[id] >= 0 || v->check != LS_SPEC_NONE) {
         return v->op == LS_V_CONST;
+    }
+    if (!are_lasting(spec, v)) {
+        return false;
     }
     if (v->op == LS_V_LOAD) {
         for (int i = 0; i < q->n_args; i++) {

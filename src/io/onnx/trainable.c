@@ -15,12 +15,13 @@ static const struct {
 } roles[] = {
     {"BatchNormalization", 0x6, 0x18}, {"Clip", 0, ALL_BUT_FIRST},       {"Conv", 0x6, 0},
     {"ConvTranspose", 0x6, 0},         {"DequantizeLinear", 0, ~0u},     {"Dropout", 0, ALL_BUT_FIRST},
-    {"GRU", 0xe, 0x30},                {"Gemm", 0x7, 0},                 {"GroupNormalization", 0x6, 0},
-    {"InstanceNormalization", 0x6, 0}, {"LSTM", 0x8e, 0x70},             {"LayerNormalization", 0x6, 0},
-    {"MatMul", 0x3, 0},                {"OneHot", 0, ~0u},               {"PRelu", 0x2, 0},
-    {"Pad", 0, ALL_BUT_FIRST},         {"Pow", 0, ALL_BUT_FIRST},        {"QuantizeLinear", 0, ALL_BUT_FIRST},
-    {"RNN", 0xe, 0x30},                {"Range", 0, ~0u},                {"Resize", 0, ALL_BUT_FIRST},
-    {"Upsample", 0, ALL_BUT_FIRST},
+    {"DynamicQuantizeMatMul", 0, 0xc}, {"GRU", 0xe, 0x30},               {"Gemm", 0x7, 0},
+    {"GroupNormalization", 0x6, 0},    {"InstanceNormalization", 0x6, 0}, {"LSTM", 0x8e, 0x70},
+    {"LayerNormalization", 0x6, 0},    {"MatMul", 0x3, 0},               {"MatMulIntegerToFloat", 0, 0x3c},
+    {"MatMulNBits", 0x20, 0xc},        {"OneHot", 0, ~0u},               {"PRelu", 0x2, 0},
+    {"Pad", 0, ALL_BUT_FIRST},         {"Pow", 0, ALL_BUT_FIRST},        {"QLinearConv", 0, ~0u},
+    {"QLinearMatMul", 0, ~0u},         {"QuantizeLinear", 0, ALL_BUT_FIRST}, {"RNN", 0xe, 0x30},
+    {"Range", 0, ~0u},                 {"Resize", 0, ALL_BUT_FIRST},     {"Upsample", 0, ALL_BUT_FIRST},
 };
 
 static bool note(ls_onnx_base *base, const char *name, const char *role) {
