@@ -102,8 +102,14 @@ static void make_way_for_report(cli_option *options) {
 bool cli_can_write(const char *option, const char *path, bool folder) {
     struct stat info;
     char parent[4096];
-    const char *slash = strrchr(path, '/');
-    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    size_t n = strlen(path);
+    while (folder && n > 1 && path[n - 1] == '/') { /* a folder may be named with slashes at its end */
+        n--;
+    }
+    while (n > 0 && path[n - 1] != '/') {
+        n--;
+    }
+    snprintf(parent, sizeof parent, "%.*s", n ? (int)n : 1, n ? path : ".");
     bool there = stat(path, &info) == 0;
     errno = there && !S_ISDIR(info.st_mode) == folder ? (folder ? ENOTDIR : EISDIR) : 0;
     if (errno || access(there && folder ? path : parent, W_OK | X_OK) != 0) {

@@ -85,6 +85,7 @@ bad 2 'devices "cpu,": expected' verify mnist:small --devices cpu,
 bad 2 'html no/such/page.html: cannot be written: No such file' verify mnist:small --html no/such/page.html
 bad 2 'json no/such/report.json: cannot be written: No such file' run mnist:small --json no/such/report.json
 bad 2 'output no/such/folder: cannot be written: No such file' run mnist:small --output no/such/folder
+"$lockstep" run mnist:small --output new/ >out 2>err || complain "run --output new/: $(cat err)"
 bad 2 'labels: expected --top with it' run mnist:small --labels names.txt
 bad 2 'network.pb: expected a file whose name ends in .onnx, or a built-in network' run network.pb
 bad 2 'no command "nothing"' help nothing
