@@ -179,6 +179,48 @@ static void append(void *user, const char *text, size_t n) {
     strncat(user, text, n);
 }
 
+/* A sparse image some of whose channels are no elements of its tensor, or that is read through other movements. */
+static int build_sparse_moved(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const int *kind = p_;
+    ls_pad_spec before[LS_MAX_RANK] = {{0, 0, 0}, {3, 3, 0}};
+    ls_conv_spec spec = {.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 1}};
+    int64_t in = *kind < 2 ? 10 : 16;
+    ls_tensor *x = sparse_tensor(s, rng, LS_SHAPE(1, in, 41, 40), 85, false);
+    ls_tensor *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(12, 16, 3, 3));
+    switch (*kind) {
+    case 0:
+        x = ls_pad(s, x, before, 0);
+        break;
+    case 1:
+        x = ls_pad_absent(s, x, before);
+        break;
+    case 2:
+        x = ls_flip(s, x, 1);
+        break;
+    case 3:
+        x = ls_flip(s, x, 2);
+        break;
+    case 4:
+        x = ls_flip(s, x, 3);
+        break;
+    default:
+        x = ls_permute(s, x, (int[]){0, 1, 3, 2});
+        break;
+    }
+    roots[0] = ls_conv(s, x, w, NULL, &spec);
+    spec = (ls_conv_spec){.spatial = 2};
+    roots[1] = ls_conv(s, x, w, NULL, &spec);
+    return 2;
+}
+
+static void sparse_moved(void **state) {
+    for (int kind = 0; kind < 6; kind++) {
+        char what[40];
+        snprintf(what, sizeof what, "sparse and moved, %d", kind);
+        check_case(*state, build_sparse_moved, (uint64_t)kind, &kind, what, 0);
+    }
+}
+
 static void sparse(void **state) {
     static const sparse_param cases[] = {
         {3, 16, 32, {26, 26}, {3, 3}, 1, 0, 80, 0}, {2, 24, 16, {34, 33}, {3, 3}, 1, 1, 85, 0}, {2, 20, 64, {18, 18}, {5, 3}, 1, 1, 90, 0},
@@ -290,7 +332,7 @@ static int teardown(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(products),     cmocka_unit_test(large_product),
                                        cmocka_unit_test(convolutions), cmocka_unit_test(windows),
-                                       cmocka_unit_test(joined),       cmocka_unit_test(sparse),
+                                       cmocka_unit_test(joined),       cmocka_unit_test(sparse), cmocka_unit_test(sparse_moved),
                                        cmocka_unit_test(layers),       cmocka_unit_test(attention)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

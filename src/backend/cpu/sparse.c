@@ -47,6 +47,15 @@ static size_t filter_bytes(const ls_sparse *sp) {
     return (size_t)(sp->windows->k * sp->channels * 4);
 }
 
+/* Whether every plane is the tensor's own, in ascending order: none is padding, which has no memory. */
+static bool all_planes(const ls_windows *w) {
+    bool all = w->plane_leaf[0] == 0;
+    for (int64_t i = 1; i < w->planes; i++) {
+        all = all && w->plane_leaf[i] == 0 && w->plane_at[i] > w->plane_at[i - 1];
+    }
+    return all;
+}
+
 ls_status ls_sparse_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error *err) {
     const ls_windows *w = gemm->windows;
     if (gemm->batch.n || gemm->side[0].dtype != LS_GEMM_F32 || gemm->side[1].dtype != LS_GEMM_F32) {
@@ -56,8 +65,8 @@ ls_status ls_sparse_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error
         return ls_sparse_filter_plan(binary, gemm, err);
     }
     bool locked = binary->spec.math == LS_LOCKED;
-    if (w->program || w->n_leaves != 1 || w->n_spreads || w->n_dims - w->outer != 2 || gemm->k.n != 3 || w->m < w->kernels->lanes / 2 || w->planes < 8 ||
-        (locked && LS_GEMM_CHUNK % w->planes)) {
+    if (!gemm->side[1].affine || w->program || w->n_leaves != 1 || w->n_spreads || w->n_dims - w->outer != 2 || gemm->k.n != 3 || w->m < w->kernels->lanes / 2 || w->planes < 8 ||
+        (locked && LS_GEMM_CHUNK % w->planes) || !all_planes(w)) {
         return LS_OK;
     }
     const ls_window_dim *d0 = &w->dims[w->outer], *d1 = d0 + 1;
@@ -73,8 +82,8 @@ ls_status ls_sparse_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error
                     .columns = d1->high - d1->low,
                     .cells = d1->high - d1->low + d1->taps - 1};
     sp.reach = w->plane_at[w->planes - 1] + (sp.lines - 1) * d0->image_stride + sp.columns;
-    if (sp.lines < 1 || sp.columns < 1 || sp.lines * sp.columns * w->planes < LEAST || input_bytes(&sp) > MOST_BYTES ||
-        filter_bytes(&sp) > MOST_BYTES || sp.reach > INT32_MAX || w->plane_at[1] < 0) {
+    if (sp.lines < 1 || sp.columns < 1 || sp.reach < 64 || sp.lines * sp.columns * w->planes < LEAST || input_bytes(&sp) > MOST_BYTES ||
+        filter_bytes(&sp) > MOST_BYTES || sp.reach > INT32_MAX) {
         return LS_OK;
     }
     gemm->sparse = LS_ARENA_NEW(&binary->arena, ls_sparse);
