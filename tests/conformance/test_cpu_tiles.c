@@ -158,6 +158,29 @@ static ls_tensor *taken(ls_session *s, ls_rng *rng, ls_tensor *x) {
                : x;
 }
 
+/* With tensors joined along an axis, or one that is not everywhere. */
+static ls_tensor *with_joined(ls_session *s, ls_rng *rng, ls_tensor *x) {
+    ls_shape shape = ls_tensor_shape(x), own = shape;
+    int axis = (int)below(rng, shape.rank), count = 0;
+    int64_t n = shape.dim[axis].offset;
+    ls_tensor *parts[3], *y;
+    if (below(rng, 2)) {
+        for (int64_t left = n; left > 0; count++) {
+            own.dim[axis] = ls_dim_of(count == 2 ? left : 1 + below(rng, left));
+            left -= own.dim[axis].offset;
+            parts[count] = random_tensor(s, rng, LS_F32, own);
+        }
+        y = ls_concat(s, parts, count, axis);
+    } else {
+        ls_pad_spec pads[LS_MAX_RANK] = {{0, 0, 0}};
+        own.dim[axis] = ls_dim_of(1 + below(rng, n));
+        pads[axis].low = below(rng, n - own.dim[axis].offset + 1);
+        pads[axis].high = n - own.dim[axis].offset - pads[axis].low;
+        y = ls_pad(s, random_tensor(s, rng, LS_F32, own), pads, 0);
+    }
+    return below(rng, 2) ? ls_add(s, x, y) : ls_sub(s, y, x);
+}
+
 static ls_tensor *multiplied(ls_session *s, ls_rng *rng, ls_tensor *x) {
     ls_shape shape = ls_tensor_shape(x);
     int64_t k = shape.dim[shape.rank - 1].offset, n = draw(rng, 1, 150);
@@ -167,7 +190,17 @@ static ls_tensor *multiplied(ls_session *s, ls_rng *rng, ls_tensor *x) {
     }
     ls_tensor *y = ls_matmul(s, x, tame_tensor(s, rng, LS_F32, LS_SHAPE(k, n)));
     for (int64_t i = below(rng, 5); i > 0; i--) {
-        y = below(rng, 3) ? binary(s, rng, y) : unary(s, rng, y);
+        switch (below(rng, 4)) {
+        case 0:
+            y = unary(s, rng, y);
+            break;
+        case 1:
+            y = with_joined(s, rng, y);
+            break;
+        default:
+            y = binary(s, rng, y);
+            break;
+        }
     }
     return y;
 }
