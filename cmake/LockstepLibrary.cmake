@@ -36,10 +36,13 @@ if(LOCKSTEP_SOURCES MATCHES "/src/io/onnx/")
 endif()
 # What runs once for a model or a kernel and not for each element is compiled for size. Interpreters of kernels stay fast: tests wait for them.
 set(small ${LOCKSTEP_SOURCES})
-list(FILTER small INCLUDE REGEX "/(src/(graph|io|emit|render|verify|spec|kir|nn|gpu|plan|backend/(cuda|vulkan|webgpu))|generated)/.*\\.c$")
+list(FILTER small INCLUDE REGEX "/(src/(graph|io|emit|render|verify|spec|kir|nn|gpu|plan|optim|device|data|backend/(cuda|vulkan|webgpu))|generated)/.*\\.c$")
 list(FILTER small EXCLUDE REGEX "/src/kir/(interp|eval)\\.c$")
-foreach(name program phase address cpuid) # of the processor's backend: what is done when a kernel is compiled
+foreach(name program program_print registers phase address cpuid) # of the processor's backend: what is done when a kernel is compiled
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c)
+endforeach()
+foreach(name certify clone compile constant context hazard inspect key place realize session strategy tune var vet) # and a program
+    list(APPEND small ${PROJECT_SOURCE_DIR}/src/engine/${name}.c)
 endforeach()
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is
     set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-Os>)

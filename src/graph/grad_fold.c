@@ -43,7 +43,13 @@ static ls_tensor *as_lines(ls_session *s, ls_tensor *x, const ls_attr_axes *axes
         return NULL;
     }
     *permuted = p->shape;
-    lines.dim[lines.rank++] = ls_dim_fixed(-1);
+    int64_t length = 1;
+    bool fixed = true;
+    for (int i = n - axes->count; i < n; i++) {
+        fixed = fixed && ls_dim_is_fixed(p->shape.dim[i]);
+        length *= p->shape.dim[i].offset;
+    }
+    lines.dim[lines.rank++] = ls_dim_fixed(fixed ? length : -1); /* -1 cannot be told where there are no lines */
     return ls_reshape(s, p, lines);
 }
 

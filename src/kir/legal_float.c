@@ -54,6 +54,20 @@ static bool keeps_subnormals(const ls_legal *l, uint32_t flags) {
     return (flags & LS_KF_FAST) || l->exact_small || ls_legal_has(l, LS_KT_SUBNORMAL32);
 }
 
+static bool is_constant(const ls_legal *l, ls_val v) {
+    const ls_ins *ins = v >= 0 && v < l->kb.kernel.n_body ? &l->kb.kernel.body[v] : NULL;
+    ins = ins && ins->op == LS_K_BITCAST ? &l->kb.kernel.body[ins->src[0]] : ins;
+    return ins && ins->op == LS_K_CONST;
+}
+
+/* By through_zero already: twice would show it again. */
+static bool is_hidden(const ls_legal *l, ls_val v) {
+    const ls_ins *ins = v >= 0 && v < l->kb.kernel.n_body ? &l->kb.kernel.body[v] : NULL;
+    ins = ins && ins->op == LS_K_BITCAST ? &l->kb.kernel.body[ins->src[0]] : ins;
+    const ls_ins *with = ins && ins->op == LS_K_XOR ? &l->kb.kernel.body[ins->src[1]] : NULL;
+    return with && with->op == LS_K_PARAM && (int)with->arg == l->zero_param;
+}
+
 /* A constant so large that the other operand of a sum may be flushed. */
 static bool large_constant(const ls_legal *l, ls_val v) {
     const ls_ins *ins = v >= 0 && v < l->kb.kernel.n_body ? &l->kb.kernel.body[v] : NULL;
@@ -274,6 +288,27 @@ static const float_fn floats[LS_K_COUNT] = {
     [LS_K_LE] = float_compare,
 };
 
+/* A sum with a constant zero, or a product by one, on bits: a device that knows enough of a hidden zero (Dawn on NVIDIA's driver, beside an
+ * exponential) leaves it out all the same. LS_VAL_NONE: there is none. */
+static ls_val by_zero(ls_legal *l, ls_kop op, const ls_val s[3]) {
+    ls_kb *k = &l->kb;
+    for (int i = 0; i < 2 && (op == LS_K_ADD || op == LS_K_SUB || op == LS_K_MUL); i++) {
+        uint32_t c;
+        if (!known_number(l, ls_legal_bits(l, s[i]), &c) || (c & 0x7fffffff) != 0) {
+            continue;
+        }
+        ls_val x = ls_legal_bits(l, s[1 - i]), sign = U(0x80000000);
+        if (op == LS_K_MUL) {
+            ls_val zero = XOR(AND(x, sign), U(c));
+            return ls_legal_held(l, SELECT(LT(AND(x, U(0x7fffffff)), U(0x7f800000)), zero, U(0x7fc00000)));
+        }
+        bool negative = (c >> 31) != (op == LS_K_SUB && i == 1); /* the zero that is added */
+        x = op == LS_K_SUB && i == 0 ? XOR(x, sign) : x;
+        return ls_legal_held(l, negative ? x : SELECT(EQ(x, sign), U(0), x));
+    }
+    return LS_VAL_NONE;
+}
+
 ls_val ls_legal_arith32(ls_legal *l, ls_kop op, const ls_val s[3], uint32_t flags) {
     if (!floats[op]) {
         ls_legal_refuse(l, "no such instruction on floats");
@@ -282,9 +317,13 @@ ls_val ls_legal_arith32(ls_legal *l, ls_kop op, const ls_val s[3], uint32_t flag
     if ((flags & LS_KF_FAST) || ls_legal_has(l, LS_KT_ORDER32) || !ls_legal_is_arithmetic(op)) {
         return floats[op](l, op, s, flags);
     }
-    ls_val in[3] = {s[0], s[1], s[2]};
+    ls_val in[3] = {s[0], s[1], s[2]}, known = by_zero(l, op, s);
+    if (known != LS_VAL_NONE) {
+        return known;
+    }
+    bool cancels = op == LS_K_SUB || op == LS_K_DIV; /* x - x and x / x of numbers loaded twice, too */
     for (int i = 0; i < ls_kops[op].sources; i++) {
-        bool again = i > 0 && s[i] == s[0];
+        bool again = i > 0 && (s[i] == s[0] || (cancels && !is_constant(l, s[i]) && !is_hidden(l, s[i])));
         in[i] = again || leads_astray(l, op, s[i]) ? through_zero(l, s[i]) : s[i];
     }
     return through_zero(l, floats[op](l, op, in, flags));

@@ -122,31 +122,30 @@ static void weights_with_symbols_follow_them(void **state) {
 
 /* x W^T and W x for a batch of 1, of 5, and of 1 again, W written in between. */
 static void run_batches(const char *device, float *y) {
-    enum { ROWS = 48 };
     world at = world_open(device);
     ls_session *s = at.session;
     ls_error err = {0};
-    ls_symbol *n = ls_symbol_create(at.context, "N", 6, &err);
-    fill(b, ROWS * K, 4);
+    ls_symbol *rows = ls_symbol_create(at.context, "N", 6, &err);
+    fill(b, N * K, 4);
     fill(a, 6 * K, 3);
-    world_ok(&at, ls_symbol_bind(s, n, 6));
-    ls_var *v = ls_var_create(s, "w", LS_F32, LS_SHAPE(ROWS, K), b);
-    ls_tensor *in = ls_input(s, "x", LS_F32, (ls_shape){2, {ls_dim_symbol(n, 1, 0), ls_dim_of(K)}});
+    world_ok(&at, ls_symbol_bind(s, rows, 6));
+    ls_var *v = ls_var_create(s, "w", LS_F32, LS_SHAPE(N, K), b);
+    ls_tensor *in = ls_input(s, "x", LS_F32, (ls_shape){2, {ls_dim_symbol(rows, 1, 0), ls_dim_of(K)}});
     ls_tensor *operands[] = {in, ls_var_value(s, v)};
     ls_tensor *out[] = {ls_einsum(s, "bk,nk->bn", operands, 2), ls_einsum(s, "bk,nk->nb", operands, 2)};
     ls_program *program = NULL;
     world_ok(&at, ls_program_compile(s, &in, 1, out, 2, &program));
     for (int i = 0; i < 4; i++) {
         int64_t batch = i == 1 ? 5 : 1;
-        world_ok(&at, ls_symbol_bind(s, n, batch));
+        world_ok(&at, ls_symbol_bind(s, rows, batch));
         if (i == 3) {
-            fill(b, ROWS * K, 7);
-            world_ok(&at, ls_var_write(s, v, b, sizeof *b * ROWS * K));
+            fill(b, N * K, 7);
+            world_ok(&at, ls_var_write(s, v, b, sizeof *b * N * K));
         }
         for (int k = 0; k < RUNS; k++) {
-            world_ok(&at, ls_program_run(program, (const void *[]){a}, (void *[]){y, y + batch * ROWS}));
+            world_ok(&at, ls_program_run(program, (const void *[]){a}, (void *[]){y, y + batch * N}));
         }
-        y += 2 * batch * ROWS;
+        y += 2 * batch * N;
     }
     ls_program_destroy(program);
     ls_var_destroy(v);
@@ -155,11 +154,11 @@ static void run_batches(const char *device, float *y) {
 
 static void a_matrix_for_vectors_lies_turned(void **state) {
     (void)state;
-    static float y[2][2 * 8 * 48];
+    static float y[2][2 * 8 * N];
     run_batches("ref", y[0]);
     run_batches("cpu", y[1]);
     assert_memory_equal(y[0], y[1], sizeof y[0]);
-    assert_memory_not_equal(y[0], y[0] + 2 * 7 * 48, sizeof *y[0] * 48);
+    assert_memory_not_equal(y[0], y[0] + 2 * 7 * N, sizeof *y[0] * N);
 }
 
 /* A buffer that fits beside the weights alone still fits when they are packed. */
