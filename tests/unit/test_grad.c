@@ -348,11 +348,23 @@ static void input_gradient_is_transposed_convolution(void **state) {
     world_close(&w);
 }
 
+/* Products along an axis of a tensor of no elements. */
+static void product_of_nothing(void **state) {
+    (void)state;
+    world w = world_open("ref");
+    ls_tensor *x = ls_input(w.session, "x", LS_F32, LS_SHAPE(0, 3)), *g = NULL;
+    world_ok(&w, ls_grad(w.session, ls_prod(w.session, x, 1, (const int[]){1}, 0), NULL, 1, &x, &g));
+    assert_int_equal(ls_tensor_shape(g).dim[0].offset, 0);
+    assert_int_equal(ls_tensor_shape(g).dim[1].offset, 3);
+    world_close(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_derivatives),          cmocka_unit_test(second_derivatives),
         cmocka_unit_test(every_operation_is_covered), cmocka_unit_test(errors),
         cmocka_unit_test(input_gradient_is_transposed_convolution),
+        cmocka_unit_test(product_of_nothing),
     };
     return cmocka_run_group_tests_name("grad", tests, NULL, NULL);
 }
