@@ -31,12 +31,17 @@ static ls_val through_zero(ls_legal *l, ls_val v) {
     return ls_legal_held(l, ls_kb_xor(&l->kb, ls_legal_bits(l, v), ls_kb_get_param(&l->kb, l->zero_param)));
 }
 
+/* The instruction that made a value, whatever its bits were called since; NULL: none of this kernel's. */
+static const ls_ins *maker_of(const ls_legal *l, ls_val v) {
+    const ls_ins *ins = v >= 0 && v < l->kb.kernel.n_body ? &l->kb.kernel.body[v] : NULL;
+    return ins && ins->op == LS_K_BITCAST ? &l->kb.kernel.body[ins->src[0]] : ins;
+}
+
 /* A constant by which a formula leaves an operation out: zero, or a subnormal, which may count as zero (Dawn on NVIDIA's driver
  * gives 2^-132 for 0 * 2^-132: "zero", bit for bit); in divisions any. Results are hidden, so formulas over several
  * operations find none. */
 static bool leads_astray(const ls_legal *l, ls_kop op, ls_val v) {
-    const ls_ins *ins = v >= 0 && v < l->kb.kernel.n_body ? &l->kb.kernel.body[v] : NULL;
-    ins = ins && ins->op == LS_K_BITCAST ? &l->kb.kernel.body[ins->src[0]] : ins;
+    const ls_ins *ins = maker_of(l, v);
     return ins && ins->op == LS_K_CONST && (op == LS_K_DIV || (ins->arg & 0x7f800000) == 0);
 }
 
@@ -55,23 +60,20 @@ static bool keeps_subnormals(const ls_legal *l, uint32_t flags) {
 }
 
 static bool is_constant(const ls_legal *l, ls_val v) {
-    const ls_ins *ins = v >= 0 && v < l->kb.kernel.n_body ? &l->kb.kernel.body[v] : NULL;
-    ins = ins && ins->op == LS_K_BITCAST ? &l->kb.kernel.body[ins->src[0]] : ins;
+    const ls_ins *ins = maker_of(l, v);
     return ins && ins->op == LS_K_CONST;
 }
 
 /* By through_zero already: twice would show it again. */
 static bool is_hidden(const ls_legal *l, ls_val v) {
-    const ls_ins *ins = v >= 0 && v < l->kb.kernel.n_body ? &l->kb.kernel.body[v] : NULL;
-    ins = ins && ins->op == LS_K_BITCAST ? &l->kb.kernel.body[ins->src[0]] : ins;
+    const ls_ins *ins = maker_of(l, v);
     const ls_ins *with = ins && ins->op == LS_K_XOR ? &l->kb.kernel.body[ins->src[1]] : NULL;
     return with && with->op == LS_K_PARAM && (int)with->arg == l->zero_param;
 }
 
 /* A constant so large that the other operand of a sum may be flushed. */
 static bool large_constant(const ls_legal *l, ls_val v) {
-    const ls_ins *ins = v >= 0 && v < l->kb.kernel.n_body ? &l->kb.kernel.body[v] : NULL;
-    ins = ins && ins->op == LS_K_BITCAST ? &l->kb.kernel.body[ins->src[0]] : ins;
+    const ls_ins *ins = maker_of(l, v);
     return ins && ins->op == LS_K_CONST && (ins->arg & 0x70000000) != 0;
 }
 

@@ -6,6 +6,7 @@
 #include "support/world.h"
 #include "backend/cpu/cpuid.h"
 #include "base/half.h"
+#include "base/os.h"
 #include "base/rng.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,6 +186,50 @@ static inline void check_case(worlds *all, case_fn build, uint64_t seed, const v
     }
     all->cases++;
     free_result(&want);
+}
+
+/* Of low to high, the lower ones more often. */
+static inline int64_t draw(ls_rng *rng, int64_t low, int64_t high) {
+    int64_t a = (int64_t)ls_rng_below(rng, (uint64_t)(high - low + 1)), b = (int64_t)ls_rng_below(rng, (uint64_t)(high - low + 1));
+    return low + (a < b ? a : b);
+}
+
+static inline bool chance(ls_rng *rng, uint64_t in) {
+    return ls_rng_below(rng, in) == 0;
+}
+
+/* Seeds of random cases, from LOCKSTEP_SEED (1) on, for LOCKSTEP_SECONDS, else so many seconds: one at least. */
+typedef struct seeds {
+    uint64_t seed, end;
+    bool chosen; /* LOCKSTEP_SEED is set */
+} seeds;
+
+static inline seeds seeds_from(int seconds) {
+    const char *limit = getenv("LOCKSTEP_SECONDS"), *first = getenv("LOCKSTEP_SEED");
+    uint64_t end = ls_os_nanoseconds() + (uint64_t)(limit ? atoi(limit) : seconds) * UINT64_C(1000000000);
+    return (seeds){first ? strtoull(first, NULL, 10) : 1, end, first != NULL};
+}
+
+static inline bool seeds_next(seeds *s) {
+    s->seed++;
+    bool more = ls_os_nanoseconds() < s->end;
+    if (!more) {
+        print_message("seeds up to %llu\n", (unsigned long long)s->seed - 1);
+    }
+    return more;
+}
+
+/* Of a group of tests, whose state is its worlds. */
+static inline int worlds_setup(void **state) {
+    static worlds all;
+    worlds_open(&all);
+    *state = &all;
+    return 0;
+}
+
+static inline int worlds_teardown(void **state) {
+    worlds_close(*state);
+    return 0;
 }
 
 #endif

@@ -318,21 +318,10 @@ static void attention(void **state) {
     check_case(*state, build_attention, 2, &(param){.dtype = LS_F16, .m = 5, .n = 9}, "attention f16", 0);
 }
 
-static int setup(void **state) {
-    static worlds all;
-    worlds_open(&all);
-    *state = &all;
-    return 0;
-}
-static int teardown(void **state) {
-    worlds_close(*state);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(products),     cmocka_unit_test(large_product),
                                        cmocka_unit_test(convolutions), cmocka_unit_test(windows),
                                        cmocka_unit_test(joined),       cmocka_unit_test(sparse), cmocka_unit_test(sparse_moved),
                                        cmocka_unit_test(layers),       cmocka_unit_test(attention)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

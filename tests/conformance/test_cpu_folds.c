@@ -171,20 +171,9 @@ static void scans_and_sorts(void **state) {
     }
 }
 
-static int setup(void **state) {
-    static worlds all;
-    worlds_open(&all);
-    *state = &all;
-    return 0;
-}
-static int teardown(void **state) {
-    worlds_close(*state);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(reductions), cmocka_unit_test(long_reductions),
                                        cmocka_unit_test(absent), cmocka_unit_test(row_groups), cmocka_unit_test(long_scan),
                                        cmocka_unit_test(scans_and_sorts)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

@@ -241,19 +241,8 @@ static void takes(void **state) {
     }
 }
 
-static int setup(void **state) {
-    static worlds all;
-    worlds_open(&all);
-    *state = &all;
-    return 0;
-}
-static int teardown(void **state) {
-    worlds_close(*state);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_graphs), cmocka_unit_test(rows),
                                        cmocka_unit_test(turns), cmocka_unit_test(takes)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

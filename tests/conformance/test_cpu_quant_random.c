@@ -1,7 +1,6 @@
 /* Random products with quantised operands, on `cpu` and on `ref`: programs launched several times, what they read written anew between some
  * launches; and in fast and reduced arithmetic within the oracle's bound. For LOCKSTEP_SECONDS (2) each, from the seed LOCKSTEP_SEED (1) on. A
  * case is its seed. */
-#include "base/os.h"
 #include "conformance/cpu_cases.h"
 #include <lockstep/quant.h>
 
@@ -13,15 +12,6 @@ typedef struct quant_graph {
     ls_symbol *rows;
     ls_rng *values; /* NULL: inputs; else tensors of these */
 } quant_graph;
-
-static int64_t draw(ls_rng *rng, int64_t low, int64_t high) {
-    int64_t a = (int64_t)ls_rng_below(rng, (uint64_t)(high - low + 1)), b = (int64_t)ls_rng_below(rng, (uint64_t)(high - low + 1));
-    return low + (a < b ? a : b);
-}
-
-static bool chance(ls_rng *rng, uint64_t in) {
-    return ls_rng_below(rng, in) == 0;
-}
 
 static void fill(ls_rng *rng, ls_dtype dtype, void *data, size_t bytes, bool wild) {
     fill_data(rng, dtype, data, (int64_t)(bytes / ls_dtype_size(dtype)));
@@ -154,69 +144,49 @@ static quant_run run(world *w, uint64_t seed, ls_math math) {
 
 static void random_cases(void **state) {
     worlds *all = *state;
-    const char *seconds = getenv("LOCKSTEP_SECONDS"), *first = getenv("LOCKSTEP_SEED");
-    uint64_t end = ls_os_nanoseconds() + (uint64_t)(seconds ? atoi(seconds) : 2) * UINT64_C(1000000000);
-    uint64_t seed = first ? strtoull(first, NULL, 10) : 1;
+    seeds s = seeds_from(2);
     do {
-        quant_run want = run(&all->ref, seed, LS_LOCKED);
-        int c = (int)(seed % (uint64_t)all->n);
-        quant_run got = run(&all->cpu[c], seed, LS_LOCKED);
+        quant_run want = run(&all->ref, s.seed, LS_LOCKED);
+        int c = (int)(s.seed % (uint64_t)all->n);
+        quant_run got = run(&all->cpu[c], s.seed, LS_LOCKED);
         for (int i = 0; i < LAUNCHES; i++) {
             assert_int_equal(want.bytes[i], got.bytes[i]);
             for (size_t b = 0; b < want.bytes[i]; b++) {
                 if (((uint8_t *)want.out[i])[b] != ((uint8_t *)got.out[i])[b]) {
-                    fail_msg("seed %llu, launch %d: %s differs from ref at byte %zu of %zu: %08x, expected %08x", (unsigned long long)seed, i,
+                    fail_msg("seed %llu, launch %d: %s differs from ref at byte %zu of %zu: %08x, expected %08x", (unsigned long long)s.seed, i,
                              all->names[c], b, want.bytes[i], ((unsigned *)got.out[i])[b / 4], ((unsigned *)want.out[i])[b / 4]);
                 }
             }
             free(want.out[i]), free(got.out[i]);
         }
         all->cases++;
-        seed++;
-    } while (ls_os_nanoseconds() < end);
-    print_message("seeds up to %llu\n", (unsigned long long)seed - 1);
+    } while (seeds_next(&s));
 }
 
 /* Fast and reduced products lie within the oracle's bound. */
 static void bounded(void **state) {
     worlds *all = *state;
-    const char *seconds = getenv("LOCKSTEP_SECONDS"), *first = getenv("LOCKSTEP_SEED");
-    uint64_t end = ls_os_nanoseconds() + (uint64_t)(seconds ? atoi(seconds) : 2) * UINT64_C(1000000000);
-    uint64_t seed = first ? strtoull(first, NULL, 10) : 1;
+    seeds s = seeds_from(2);
     do {
-        world *w = &all->cpu[seed % (uint64_t)all->n];
-        ls_rng rng = {seed, 0}, values = {seed, 1};
+        world *w = &all->cpu[s.seed % (uint64_t)all->n];
+        ls_rng rng = {s.seed, 0}, values = {s.seed, 1};
         world_ok(w, ls_scope_begin(w->session));
-        ls_session_set_math(w->session, seed % 3 ? LS_REDUCED : LS_FAST);
+        ls_session_set_math(w->session, s.seed % 3 ? LS_REDUCED : LS_FAST);
         quant_graph g = build(w->session, w->context, &rng, &values);
         ls_verification *v;
         if (!g.root) {
-            fail_msg("seed %llu: %s", (unsigned long long)seed, ls_session_error(w->session)->message);
+            fail_msg("seed %llu: %s", (unsigned long long)s.seed, ls_session_error(w->session)->message);
         }
         world_ok(w, ls_verify(w->session, &g.root, 1, &v));
         if (v->verdict == LS_DIFFERS || v->worst_of_bound > 1) {
-            fail_msg("seed %llu: %s: %g of the bound", (unsigned long long)seed, all->names[seed % (uint64_t)all->n], v->worst_of_bound);
+            fail_msg("seed %llu: %s: %g of the bound", (unsigned long long)s.seed, all->names[s.seed % (uint64_t)all->n], v->worst_of_bound);
         }
         ls_verification_free(w->session, v);
         ls_scope_end(w->session);
-        seed++;
-    } while (ls_os_nanoseconds() < end);
-    print_message("seeds up to %llu\n", (unsigned long long)seed - 1);
-}
-
-static int setup(void **state) {
-    static worlds all;
-    worlds_open(&all);
-    *state = &all;
-    return 0;
-}
-
-static int teardown(void **state) {
-    worlds_close(*state);
-    return 0;
+    } while (seeds_next(&s));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_cases), cmocka_unit_test(bounded)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

@@ -1,18 +1,7 @@
 /* Random convolutions and products, with what goes before and after them and their gradients, on `cpu` and on `ref`: for LOCKSTEP_SECONDS (6), from
  * seed 1 on, each on one configuration of `cpu` by turns. A case is its seed: LOCKSTEP_SEED=n begins there, and tries all configurations. */
-#include "base/os.h"
 #include "conformance/cpu_cases.h"
 #include <lockstep/grad.h>
-
-/* Of low to high, the lower ones more often. */
-static int64_t draw(ls_rng *rng, int64_t low, int64_t high) {
-    int64_t a = (int64_t)ls_rng_below(rng, (uint64_t)(high - low + 1)), b = (int64_t)ls_rng_below(rng, (uint64_t)(high - low + 1));
-    return low + (a < b ? a : b);
-}
-
-static bool chance(ls_rng *rng, uint64_t in) {
-    return ls_rng_below(rng, in) == 0;
-}
 
 /* Up to three elementwise operations with a number, a number a channel (axis 1), or an element each. */
 static ls_tensor *chain(ls_session *s, ls_rng *rng, ls_tensor *y) {
@@ -116,30 +105,14 @@ static int build_product(ls_session *s, ls_rng *rng, const void *param, ls_tenso
 }
 
 static void random_cases(void **state) {
-    const char *seconds = getenv("LOCKSTEP_SECONDS"), *first = getenv("LOCKSTEP_SEED");
-    uint64_t end = ls_os_nanoseconds() + (uint64_t)(seconds ? atoi(seconds) : 6) * UINT64_C(1000000000);
-    uint64_t seed = first ? strtoull(first, NULL, 10) : 1;
+    seeds s = seeds_from(6);
     do {
-        check_case(*state, build_conv, seed, NULL, "convolution", first != NULL);
-        check_case(*state, build_product, seed, NULL, "product", first != NULL);
-        seed++;
-    } while (ls_os_nanoseconds() < end);
-    print_message("seeds up to %llu\n", (unsigned long long)seed - 1);
-}
-
-static int setup(void **state) {
-    static worlds all;
-    worlds_open(&all);
-    *state = &all;
-    return 0;
-}
-
-static int teardown(void **state) {
-    worlds_close(*state);
-    return 0;
+        check_case(*state, build_conv, s.seed, NULL, "convolution", s.chosen);
+        check_case(*state, build_product, s.seed, NULL, "product", s.chosen);
+    } while (seeds_next(&s));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_cases)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

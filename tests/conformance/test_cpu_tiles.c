@@ -1,16 +1,9 @@
 /* Random chains of what kernels without contractions do, and of contractions with what follows them, on `cpu` and on `ref`: for
  * LOCKSTEP_SECONDS (2), from the seed LOCKSTEP_SEED (1) on. A case is its seed. */
-#include "base/os.h"
 #include "conformance/cpu_cases.h"
 
 enum { MOST = 40000 };
 
-/* Of low to high, the lower ones more often. */
-static int64_t draw(ls_rng *rng, int64_t low, int64_t high) {
-    int64_t a = (int64_t)ls_rng_below(rng, (uint64_t)(high - low + 1)),
-            b = (int64_t)ls_rng_below(rng, (uint64_t)(high - low + 1));
-    return low + (a < b ? a : b);
-}
 static int64_t below(ls_rng *rng, int64_t n) {
     return (int64_t)ls_rng_below(rng, (uint64_t)n);
 }
@@ -262,14 +255,10 @@ static int build(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_
 }
 
 static void random_cases(void **state) {
-    const char *seconds = getenv("LOCKSTEP_SECONDS"), *first = getenv("LOCKSTEP_SEED");
-    uint64_t end = ls_os_nanoseconds() + (uint64_t)(seconds ? atoi(seconds) : 2) * UINT64_C(1000000000);
-    uint64_t seed = first ? strtoull(first, NULL, 10) : 1;
+    seeds s = seeds_from(2);
     do {
-        check_case(*state, build, seed, NULL, "tiles", 0);
-        seed++;
-    } while (ls_os_nanoseconds() < end);
-    print_message("seeds up to %llu\n", (unsigned long long)seed - 1);
+        check_case(*state, build, s.seed, NULL, "tiles", 0);
+    } while (seeds_next(&s));
 }
 
 /* ---- extents that change between runs ---- */
@@ -419,13 +408,10 @@ static void symbols_case(worlds *all, uint64_t seed) {
 }
 
 static void random_symbols(void **state) {
-    const char *seconds = getenv("LOCKSTEP_SECONDS"), *first = getenv("LOCKSTEP_SEED");
-    uint64_t end = ls_os_nanoseconds() + (uint64_t)(seconds ? atoi(seconds) : 2) * UINT64_C(1000000000);
-    uint64_t seed = first ? strtoull(first, NULL, 10) : 1;
+    seeds s = seeds_from(2);
     do {
-        symbols_case(*state, seed++);
-    } while (ls_os_nanoseconds() < end);
-    print_message("seeds up to %llu\n", (unsigned long long)seed - 1);
+        symbols_case(*state, s.seed);
+    } while (seeds_next(&s));
 }
 
 /* ---- what once went wrong ---- */
@@ -476,20 +462,8 @@ static void nothing(void **state) {
     }
 }
 
-static int setup(void **state) {
-    static worlds all;
-    worlds_open(&all);
-    *state = &all;
-    return 0;
-}
-
-static int teardown(void **state) {
-    worlds_close(*state);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(kept_over_one), cmocka_unit_test(nothing),
                                        cmocka_unit_test(random_cases), cmocka_unit_test(random_symbols)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

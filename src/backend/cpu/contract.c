@@ -470,15 +470,15 @@ enum {
 /* The matrix of a product with a vector whose rows lie along k, kept with its columns there: a sum a lane, none across lanes. Where it
  * is larger than the cache, memory is the limit either way. */
 static void use_turned(ls_gemm_launch *launch, ls_gemm *g, int s) {
-    const ls_cpu_device *d = launch->kernel->binary->device;
+    ls_cpu_device *d = launch->kernel->binary->device;
+    const ls_contract_side *side = &launch->phase->gemm->side[s];
     ls_gemm_operand *o = s ? &g->b : &g->a;
     int64_t extent = s ? g->n : g->m, bytes = extent * g->k * (int64_t)sizeof(float);
-    if (!launch->phase->gemm->side[s].view || o->dtype != LS_GEMM_F32 || o->stride_k != 1 || extent < TURNED_ROWS ||
+    if (!side->view || o->dtype != LS_GEMM_F32 || o->stride_k != 1 || extent < TURNED_ROWS ||
         bytes > d->cpu.l2_bytes / 2) {
         return;
     }
-    ls_kept *kept = ls_kept_find(launch->kernel->binary->device, launch->kernel->launch, launch->phase->gemm->side[s].buffer,
-                                 launch->phase, KEPT_TURNED + s, (size_t)bytes);
+    ls_kept *kept = ls_kept_find(d, launch->kernel->launch, side->buffer, launch->phase, KEPT_TURNED + s, (size_t)bytes);
     if (!kept) {
         return;
     }
