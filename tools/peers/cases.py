@@ -2,6 +2,8 @@
 """cases.py: the work of bench/peers by PyTorch, for bench/peers/pytorch.c, which says what lines it reads and prints.
 
 Where PyTorch has several ways (channels last, oneDNN's own layout), the fastest of a short trial is taken."""
+import ctypes
+import re
 import sys
 import time
 
@@ -20,6 +22,16 @@ def values(which, shape):
         bits *= np.uint32(0x2C1B3C6D)
         bits ^= bits >> np.uint32(12)
     return torch.from_numpy(((bits >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)).reshape(shape))
+
+
+def set_threads(n):
+    """PyTorch's own, and those of an OpenBLAS that it calls, which has its own count."""
+    torch.set_num_threads(n)
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        for path in set(re.findall(r"/\S*openblas\S*\.so\S*", maps.read())):
+            library = ctypes.CDLL(path)
+            if hasattr(library, "openblas_set_num_threads"):
+                library.openblas_set_num_threads(n)
 
 
 def digest(y):
@@ -119,7 +131,7 @@ def main():
         words = line.split()
         if words[0] == "open":
             try:
-                torch.set_num_threads(int(words[1]))
+                set_threads(int(words[1]))
                 kind = words[2]
                 numbers = [int(w) for w in words[3:]]
                 with torch.set_grad_enabled(kind == "train"):

@@ -51,7 +51,7 @@ void LS_ISA_SUFFIX(ls_peak_stream)(char *to, const char *from, size_t bytes) {
 #ifdef LS_ISA_AVX512
 #undef STEP
 #undef PEAK_NAME
-#define CHAIN(c) c = start;
+#define CHAIN(c) c = start, start += 1;
 #define FOLD(c) total = _mm512_add_epi32(total, (__m512i)(c));
 #define BODY(type, each)                                                                                     \
     type EACH_NAME;                                                                                          \
