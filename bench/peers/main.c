@@ -78,9 +78,10 @@ static void rest(int threads) { /* until another library's threads have stopped 
     }
 }
 
-/* One engine's rounds are interleaved with the others'; how often it computes in one is found here. */
+/* One engine's rounds are interleaved with the others'; how often it computes in one is found here. The first time does not count:
+ * what is prepared once (weights packed) is prepared then. */
 static int repetitions(const bench_engine *e, bench_state *s) {
-    double took = e->run(s, 1);
+    double took = e->run(s, 1) < 0 ? -1 : e->run(s, 1);
     took = took < ROUND_SECONDS ? e->run(s, WARM) / WARM : took;
     return took < 0 ? 0 : took >= ROUND_SECONDS ? 1 : (int)(ROUND_SECONDS / (took + 1e-9)) + 1;
 }
