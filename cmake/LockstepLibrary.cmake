@@ -147,4 +147,19 @@ if(LOCKSTEP_OBJECT_TARGETS)
     if(TARGET lockstep_shared AND NOT LOCKSTEP_SANITIZE)
         target_link_options(lockstep_shared PRIVATE -Wl,-z,defs)
     endif()
+    # A bit and not 24 bytes for each pointer in a table, a twentieth of the library; a C library older than glibc 2.36 cannot load it.
+    # liblockstep-portable.so is for those.
+    include(CheckCSourceCompiles)
+    check_c_source_compiles("#include <features.h>
+        #if !defined __x86_64__ || !__GLIBC_PREREQ(2, 36)
+        #error no
+        #endif
+        int main(void) { return 0; }" LOCKSTEP_RELATIVE_RELOCATIONS)
+    if(TARGET lockstep_shared AND LOCKSTEP_RELATIVE_RELOCATIONS)
+        target_link_options(lockstep_shared PRIVATE -Wl,-z,pack-relative-relocs)
+        add_library(lockstep_portable SHARED EXCLUDE_FROM_ALL ${objects})
+        set_target_properties(lockstep_portable PROPERTIES OUTPUT_NAME lockstep-portable LINKER_LANGUAGE C NO_SONAME ON)
+        target_link_options(lockstep_portable PRIVATE -Wl,-soname,liblockstep.so.${PROJECT_VERSION_MAJOR})
+        target_link_libraries(lockstep_portable PRIVATE lockstep_flags ${LOCKSTEP_LINK})
+    endif()
 endif()

@@ -32,6 +32,9 @@ mkdir $out/lib/fallback
 for loader in /usr/lib/*/libvulkan.so.1; do
     [ ! -e "$loader" ] || cp -L "$loader" $out/lib/fallback/
 done
+if cmake --build "$build" --target lockstep_portable >/dev/null 2>&1; then # for a C library older than this machine's
+    cp "$build/liblockstep-portable.so" $out/lib/liblockstep.so.0
+fi
 strip --strip-unneeded $out/lib/liblockstep.so.0 2>/dev/null || true
 
 cat >$out/run.sh <<'END'
