@@ -55,7 +55,7 @@ static int results_of(ls_session *s, ls_rng *rng, ls_tensor *y, ls_tensor *const
 static int build_conv(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
     (void)param;
     ls_conv_spec spec = {.spatial = (int)draw(rng, 1, 3), .groups = 1};
-    bool transposed = chance(rng, 4), depthwise = chance(rng, 3);
+    bool transposed = chance(rng, 4), depthwise = chance(rng, 3), plain = !transposed && chance(rng, 6); /* a product of each image */
     int64_t side = spec.spatial == 1 ? 90 : spec.spatial == 2 ? 24 : 8, in = draw(rng, 1, 20), out = draw(rng, 1, 40);
     if (depthwise) {
         spec.groups = in;
@@ -71,14 +71,17 @@ static int build_conv(ls_session *s, ls_rng *rng, const void *param, ls_tensor *
     w.dim[0] = ls_dim_of(transposed ? in : out);
     w.dim[1] = ls_dim_of((transposed ? out : in) / spec.groups);
     for (int i = 0; i < spec.spatial; i++) {
-        int64_t kernel = draw(rng, 1, 5);
-        spec.stride[i] = draw(rng, 1, 3);
+        int64_t kernel = plain ? 1 : draw(rng, 1, 5);
+        spec.stride[i] = plain ? 1 : draw(rng, 1, 3);
         spec.dilation[i] = draw(rng, 1, 3);
         int64_t reach = spec.dilation[i] * (kernel - 1) + 1;
         spec.pad_low[i] = draw(rng, 0, transposed && reach < 4 ? (reach - 1) / 2 : 3);
         spec.pad_high[i] = draw(rng, 0, transposed && reach < 4 ? (reach - 1) / 2 : 3);
+        if (plain) {
+            spec.pad_low[i] = spec.pad_high[i] = 0;
+        }
         w.dim[2 + i] = ls_dim_of(kernel);
-        x.dim[2 + i] = ls_dim_of((transposed ? 3 : reach) + draw(rng, 0, side));
+        x.dim[2 + i] = ls_dim_of((transposed ? 3 : reach) + draw(rng, plain ? side - 2 : 0, side));
     }
     ls_tensor *operands[] = {tame_tensor(s, rng, LS_F32, x), tame_tensor(s, rng, LS_F32, w)};
     ls_tensor *image = chance(rng, 4) ? chain(s, rng, operands[0]) : operands[0];

@@ -11,6 +11,8 @@
 #include "backend/cpu/quant.h"
 #include <string.h>
 
+enum { IMAGE_COLUMNS = 512 };
+
 static bool gemm_dtype(ls_dtype operand, ls_dtype acc, ls_gemm_dtype *out) {
     if (acc == LS_F64 && operand == LS_F64) {
         *out = LS_GEMM_F64;
@@ -197,6 +199,26 @@ static ls_status plan_side(ls_kernel_binary *binary, ls_gemm_phase *gemm, const 
     return LS_OK;
 }
 
+/* Columns of several images are no strided view, those of one are where its channels are the only k: images become entries of the
+ * batch, which are read where they lie, if one has columns enough. */
+static void find_images(const ls_spec *spec, ls_gemm_phase *gemm, const int *temps) {
+    ls_contract_side side = gemm->side[1];
+    ls_axis_group inner = {.n = gemm->n.n - 1};
+    int64_t columns = 1, stride;
+    if (gemm->n.n < 2 || gemm->batch.n == LS_GEMM_BATCH_RANK || !affine_side(spec, temps, &side) || side.n_preds) {
+        return;
+    }
+    for (int i = 0; i < inner.n; i++) {
+        ls_dim extent = spec->extents_of_axes[inner.axes[i] = gemm->n.axes[i + 1]];
+        columns *= ls_dim_is_fixed(extent) ? extent.offset : 0;
+    }
+    if (columns >= IMAGE_COLUMNS && !collapse(spec, &side.sum, &gemm->n, &stride) &&
+        collapse(spec, &side.sum, &gemm->k, &stride) && collapse(spec, &side.sum, &inner, &stride) && stride == 1) {
+        gemm->batch.axes[gemm->batch.n++] = gemm->n.axes[0];
+        gemm->n = inner;
+    }
+}
+
 ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, ls_error *err) {
     const ls_spec *spec = &binary->spec;
     const ls_value *v = &spec->values[phase->value];
@@ -231,6 +253,7 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
         .value = a_last ? v->b : v->a, .free = &gemm->m, .dtype = a_last ? dtype_b : dtype_a};
     gemm->side[1] = (ls_contract_side){
         .value = a_last ? v->a : v->b, .free = &gemm->n, .dtype = a_last ? dtype_a : dtype_b};
+    find_images(spec, gemm, temps);
     for (int s = 0; s < 2; s++) {
         LS_TRY(err, plan_side(binary, gemm, temps, &gemm->side[s], err));
     }
@@ -499,7 +522,7 @@ static void use_turned(ls_gemm_launch *launch, ls_gemm *g, int s) {
 static void use_kept(ls_gemm_launch *launch, ls_gemm *g) {
     const ls_kernel_run *kernel = launch->kernel;
     const ls_gemm_phase *gemm = launch->phase->gemm;
-    if (gemm->batch.n || g->k < 1) {
+    if (g->k < 1) {
         return;
     }
     for (int s = 0; s < 2; s++) {
@@ -507,7 +530,11 @@ static void use_kept(ls_gemm_launch *launch, ls_gemm *g) {
         ls_gemm_operand *o = s ? &g->b : &g->a;
         int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n;
         ls_gemm_side which = s ? LS_GEMM_B : LS_GEMM_A;
-        if (!side->affine || !side->fixed || o->absent || kernel->binary->spec.args[side->buffer].written || extent < 2) {
+        bool of_batch = false;
+        for (int i = 0; i < gemm->batch.n; i++) {
+            of_batch = of_batch || kernel->binary->spec.values[side->value].axes >> gemm->batch.axes[i] & 1;
+        }
+        if (of_batch || !side->affine || !side->fixed || o->absent || kernel->binary->spec.args[side->buffer].written || extent < 2) {
             continue;
         }
         if (other < 2) {
