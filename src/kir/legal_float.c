@@ -311,6 +311,45 @@ static ls_val by_zero(ls_legal *l, ls_kop op, const ls_val s[3]) {
     return LS_VAL_NONE;
 }
 
+static bool flips(const ls_ins *ins) {
+    return ins && ins->op == LS_K_CONST && ins->arg >> 31 & 1;
+}
+
+/* Whether the device sees that a value is a negation. */
+static bool shows_negation(const ls_legal *l, ls_val v, int depth) {
+    const ls_ins *body = l->kb.kernel.body, *ins = maker_of(l, v);
+    if (!ins || depth == 0) {
+        return false;
+    }
+    switch (ins->op) {
+    case LS_K_NEG:
+        return true;
+    case LS_K_XOR:
+    case LS_K_OR:
+        return flips(&body[ins->src[0]]) || flips(&body[ins->src[1]]);
+    case LS_K_SELECT:
+        return shows_negation(l, ins->src[1], depth - 1) || shows_negation(l, ins->src[2], depth - 1);
+    case LS_K_GET:
+        for (ls_val at = l->kb.kernel.n_body - 1; at > ins->src[0]; at--) {
+            if (body[at].op == LS_K_SET && body[at].src[0] == ins->src[0] && shows_negation(l, body[at].src[1], depth - 1)) {
+                return true;
+            }
+        }
+        return shows_negation(l, body[ins->src[0]].src[0], depth - 1);
+    default:
+        return false;
+    }
+}
+
+/* A sum's zero is negative where both terms are, and only there: a device for which zeros have no sign calculates (-a) + b as -(a - b) (Dawn on
+ * NVIDIA's driver where a is an exponential). */
+static ls_val with_sign_of_zero(ls_legal *l, ls_kop op, const ls_val s[3], ls_val sum) {
+    ls_kb *k = &l->kb;
+    ls_val r = ls_legal_bits(l, sum), a = ls_legal_bits(l, s[0]), b = ls_legal_bits(l, s[1]), sign = U(0x80000000);
+    b = op == LS_K_SUB ? XOR(b, sign) : b;
+    return ls_legal_held(l, SELECT(EQ(AND(r, U(0x7fffffff)), U(0)), AND(AND(a, b), sign), r));
+}
+
 ls_val ls_legal_arith32(ls_legal *l, ls_kop op, const ls_val s[3], uint32_t flags) {
     if (!floats[op]) {
         ls_legal_refuse(l, "no such instruction on floats");
@@ -328,5 +367,7 @@ ls_val ls_legal_arith32(ls_legal *l, ls_kop op, const ls_val s[3], uint32_t flag
         bool again = i > 0 && (s[i] == s[0] || (cancels && !is_constant(l, s[i]) && !is_hidden(l, s[i])));
         in[i] = again || leads_astray(l, op, s[i]) ? through_zero(l, s[i]) : s[i];
     }
-    return through_zero(l, floats[op](l, op, in, flags));
+    ls_val r = through_zero(l, floats[op](l, op, in, flags));
+    bool negated = (op == LS_K_ADD || op == LS_K_SUB) && (shows_negation(l, in[0], 4) || shows_negation(l, in[1], 4));
+    return negated ? with_sign_of_zero(l, op, s, r) : r;
 }

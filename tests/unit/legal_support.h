@@ -53,8 +53,28 @@ static bool hostile_recognises(const hostile *h, ls_kop op, ls_val v) {
            (arithmetic && ins->dtype == LS_F32);
 }
 
+/* A negation that shows, which such a device pulls out of a sum: (-a) + b as -(a - b), whose zero has the other sign. */
+static bool hostile_negation(const hostile *h, ls_val v, int depth) {
+    const ls_ins *ins = &h->body[v];
+    ins = ins->op == LS_K_BITCAST ? &h->body[ins->src[0]] : ins;
+    for (int32_t i = ins->op == LS_K_GET && depth ? h->n - 1 : 0; i > 0; i--) {
+        if (h->body[i].op == LS_K_SET && h->body[i].src[0] == ins->src[0] && hostile_negation(h, h->body[i].src[1], depth - 1)) {
+            return true;
+        }
+    }
+    const ls_ins *mask = ins->op == LS_K_XOR || ins->op == LS_K_OR ? &h->body[ins->src[1]] : NULL;
+    return ins->op == LS_K_NEG || (mask && mask->op == LS_K_CONST && (uint32_t)mask->arg == 0x80000000) ||
+           (ins->op == LS_K_SELECT && depth && (hostile_negation(h, ins->src[1], depth - 1) || hostile_negation(h, ins->src[2], depth - 1)));
+}
+
+static ls_val hostile_zero(hostile *h, ls_val f) {
+    ls_val u = H1(BITCAST, LS_U32, f), m = H2(AND, LS_U32, u, H_CONST(LS_U32, 0x7fffffff));
+    ls_val turned = H2(XOR, LS_U32, u, H_CONST(LS_U32, 0x80000000));
+    return H1(BITCAST, LS_F32, H3(SELECT, LS_U32, H2(EQ, LS_BOOL, m, H_CONST(LS_U32, 0)), turned, u));
+}
+
 /* The instruction `ins`, its sources mapped already. */
-static ls_val hostile_ins(hostile *h, ls_ins ins) {
+static ls_val hostile_plain(hostile *h, ls_ins ins) {
     ls_dtype t = (ls_dtype)ins.dtype, from = ins.src[0] >= 0 ? (ls_dtype)h->body[ins.src[0]].dtype : LS_BOOL;
     ls_kop op = (ls_kop)ins.op;
     bool is_int = ls_dtype_is_int(t), fast = ins.flags & LS_KF_FAST,
@@ -111,6 +131,14 @@ static ls_val hostile_ins(hostile *h, ls_ins ins) {
                (op == LS_K_FMA && !(h->traits & LS_KT_FMA32)) ||
                (op == LS_K_CAST && ls_dtype_is_int(from) && !(h->traits & LS_KT_CAST32));
     return f32 && off ? hostile_bits_off(h, r) : r;
+}
+
+static ls_val hostile_ins(hostile *h, ls_ins ins) {
+    bool sum = (ins.op == LS_K_ADD || ins.op == LS_K_SUB) && ins.dtype == LS_F32 && ins.lanes == 1 && !(ins.flags & LS_KF_FAST);
+    bool pulled = sum && !(h->traits & LS_KT_ORDER32) &&
+                  (hostile_negation(h, ins.src[0], 3) || hostile_negation(h, ins.src[1], 3));
+    ls_val r = hostile_plain(h, ins);
+    return pulled ? hostile_zero(h, r) : r;
 }
 
 /* Types that the target does not have, and instructions that it cannot be asked for. */
