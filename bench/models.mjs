@@ -17,22 +17,42 @@ const folders = [join(root, 'build/data/models'), process.env.LOCKSTEP_ONNX_MODE
 const options = { lockstep: 'build/release/lockstep', rounds: '5', threads: '1', device: 'cpu', only: '', runs: '20' };
 for (let i = 2; i + 1 < process.argv.length; i += 2) options[process.argv[i].slice(2)] = process.argv[i + 1];
 
-// name: file, the extents of inputs where the model leaves them open
+// name: file, and of inputs whose extents the model leaves open, or whose numbers matter: extents, or an array
+const rate = { type: 'int64', dims: [], data: BigInt64Array.of(16000n) };
+const tokens = (value, n) => ({ type: 'int32', dims: [1, n], data: new Int32Array(n).fill(value) });
+const past = Object.fromEntries([0, 1, 2, 3, 4].map((i) => [`past_${i}`, [2, 1, 4, 16, 8]]));
 const zoo = {
     'digits (wonnx)': ['wonnx-opt-mnist.onnx', {}],
     'digits (Burn)': ['burn-onnx-mnist.onnx', {}],
     'ResNet block': ['polygraphy-residual-block.onnx', {}],
     'expression (DenseNet)': ['faceplugin/model/fr_expression.onnx', { input: [1, 3, 224, 224] }],
+    'age': ['faceplugin/model/fr_age.onnx', {}],
+    'eyes': ['faceplugin/model/fr_eye.onnx', {}],
+    'face detection': ['faceplugin/model/fr_detect.onnx', {}],
     'face features': ['faceplugin/model/fr_feature.onnx', {}],
+    'gender': ['faceplugin/model/fr_gender.onnx', {}],
+    'landmarks': ['faceplugin/model/fr_landmark.onnx', {}],
+    'pose': ['faceplugin/model/fr_pose.onnx', {}],
     'face liveness': ['faceplugin/model/fr_liveness.onnx', {}],
     'BlazeFace 128': ['blazeface/ONNX/face_detection_front_128x128_barracuda.onnx', {}],
     'BlazeFace 256': ['blazeface/ONNX/face_detection_back_256x256_barracuda.onnx', {}],
     'wake word features': ['openwakeword/models/embedding_model.onnx', { input_1: [1, 76, 32, 1] }],
+    'alexa': ['openwakeword/models/alexa_v0.1.onnx', {}],
+    'hey jarvis': ['openwakeword/models/hey_jarvis_v0.1.onnx', {}],
+    'hey mycroft': ['openwakeword/models/hey_mycroft_v0.1.onnx', {}],
+    'hey rhasspy': ['openwakeword/models/hey_rhasspy_v0.1.onnx', {}],
+    'timer': ['openwakeword/models/timer_v0.1.onnx', {}],
+    'weather': ['openwakeword/models/weather_v0.1.onnx', {}],
     'mel spectrogram': ['openwakeword/models/melspectrogram.onnx', { input: [1, 16000] }],
     'PP-OCRv4 detection': ['ocr/assets/ch_PP-OCRv4_det_infer.onnx', { x: [1, 3, 320, 320] }],
     'PP-OCRv4 recognition': ['ocr/assets/ch_PP-OCRv4_rec_infer.onnx', { x: [1, 3, 48, 320] }],
     'PP-OCRv4 direction': ['ocr/assets/ch_ppocr_mobile_v2.0_cls_infer.onnx', { x: [1, 3, 48, 192] }],
     'Silero VAD': ['silero/weights/silero_vad_half.onnx', { input: [1, 576], state: [2, 1, 128] }],
+    'Silero VAD 16k': ['silero/weights/silero_vad_16k_op15.onnx', { input: [1, 576], state: [2, 1, 128], sr: rate }],
+    'Silero VAD, no If': ['silero/weights/silero_vad_op18_ifless.onnx', { input: [1, 576], state: [2, 1, 128], sr: rate }],
+    'Silero VAD 5': ['silero/weights/silero_vad.onnx', { input: [1, 576], state: [2, 1, 128], sr: rate }],
+    'Silero VAD 4': ['openwakeword/models/silero_vad.onnx', { input: [1, 512], h: [2, 1, 64], c: [2, 1, 64], sr: rate }],
+    'GPT-2, tiny': ['genai-tiny-random-gpt2-past.onnx', { input_ids: tokens(7, 1), position_ids: tokens(16, 1), attention_mask: tokens(1, 17), ...past }],
 };
 
 function random(dims, seed) {
@@ -94,7 +114,8 @@ for (const [name, [path, given]] of Object.entries(zoo)) {
     try {
         const arrays = {};
         for (const port of ports(file, folder).filter((p) => !p.has_default)) {
-            arrays[port.name] = random(given[port.name] ?? port.shape.map((d) => (d > 0 ? d : 1)), 7);
+            const is = given[port.name];
+            arrays[port.name] = is?.data ? is : random(is ?? port.shape.map((d) => (d > 0 ? d : 1)), 7);
         }
         Object.values(arrays).forEach((a, i) => writeFileSync(join(folder, `${i}.npy`), writeArray(a)));
         writeNpz(join(folder, 'inputs.npz'), arrays);
