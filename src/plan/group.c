@@ -363,6 +363,22 @@ static bool move_is_cut(const ls_plan_node *n) {
     return cut && !n->absent && !n->light;
 }
 
+/* Whether joined tensors are below, through movement alone. */
+static bool moves_joined(const ls_tensor *x) {
+    while (ls_class_of(x) == LS_CLASS_MOVE && !ls_plan_node_of(x)->leaf && x->op != LS_OP_CONCAT) {
+        x = x->src[0];
+    }
+    return x->op == LS_OP_CONCAT && !ls_plan_node_of(x)->leaf;
+}
+
+/* Joined tensors whose channels are shuffled: what reads them reads from the first, third, ... of each tensor, and of those that they
+ * are joined of in turn, which costs every reader more than one copy. */
+static bool shuffles_joined(const ls_planner *p, const ls_plan_node *n) {
+    bool stored = n->sites && !n->sites->next && n->sites->bijective; /* as it is */
+    return p->permuted && n->node->op == LS_OP_PERMUTE && !n->absent && !n->light && n->sites && !stored &&
+           moves_joined(n->node->src[0]);
+}
+
 /* A convolution that only this permutation reads, and that no map follows in one kernel: it is stored as it is read. Its own order,
  * channels last, would be a stride for every reader. */
 static bool stores_permuted(const ls_planner *p, const ls_plan_node *n) {
@@ -425,7 +441,7 @@ static bool place(ls_planner *p, ls_plan_node *n) {
     if (with) {
         return store_in(p, n, with);
     }
-    if (n->wanted || n->buffer || (class == LS_CLASS_MOVE && (move_is_cut(n) || stores_permuted(p, n)))) {
+    if (n->wanted || n->buffer || (class == LS_CLASS_MOVE && (move_is_cut(n) || stores_permuted(p, n) || shuffles_joined(p, n)))) {
         bool computed_too = n->light || (n->absent && !n->patches);
         return start_group(p, n) && (!computed_too || !free || pass_on(p, n));
     }

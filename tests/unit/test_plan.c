@@ -385,6 +385,32 @@ static void convolutions_are_stored_as_they_are_read(void **state) {
     bench_close(&b);
 }
 
+/* Convolutions that read each other's halves, shuffled, would read tensors joined of joined ones. */
+static void shuffled_channels_are_stored(void **state) {
+    (void)state;
+    bench b;
+    bench_open(&b);
+    ls_plan plan;
+    ls_tensor *x = input(&b, "x", LS_SHAPE(1, 8, 6, 6)), *w = input(&b, "w", LS_SHAPE(4, 4, 1, 1));
+    for (int i = 0; i < 3; i++) {
+        ls_tensor *half = ls_narrow(b.s, x, 1, 4, 4),
+                  *both[] = {ls_narrow(b.s, x, 1, 0, 4), ls_relu(b.s, ls_conv(b.s, half, w, NULL, &(ls_conv_spec){.spatial = 2}))};
+        ls_tensor *joined = ls_reshape(b.s, ls_concat(b.s, both, 2, 1), LS_SHAPE(1, 2, 4, 6, 6));
+        x = ls_reshape(b.s, ls_transpose(b.s, joined, 1, 2), LS_SHAPE(1, 8, 6, 6));
+    }
+    for (int permuted = 0; permuted < 2; permuted++) {
+        bench_plan(&b, &x, 1, LS_PLAN_FUSION | (permuted ? LS_PLAN_PERMUTED : 0), &plan);
+        assert_int_equal(plan.n_groups, permuted ? 6 : 4); /* the last is wanted */
+        int stored = 0;
+        for (int i = 0; i < plan.n_groups; i++) {
+            stored += plan.groups[i].kind == LS_GROUP_POINTWISE;
+        }
+        assert_int_equal(stored, permuted ? 3 : 1);
+        check_plan(&b, &plan, &x, 1);
+    }
+    bench_close(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_and_movement_share_a_kernel),
@@ -400,6 +426,7 @@ int main(void) {
         cmocka_unit_test(long_chains_are_cut),
         cmocka_unit_test(long_movement_is_cut),
         cmocka_unit_test(convolutions_are_stored_as_they_are_read),
+        cmocka_unit_test(shuffled_channels_are_stored),
         cmocka_unit_test(plans_are_deterministic_and_survive_failures),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
