@@ -38,7 +38,7 @@ endif()
 set(small ${LOCKSTEP_SOURCES})
 list(FILTER small INCLUDE REGEX "/(src/(graph|io|emit|render|verify|spec|kir|nn|gpu|plan|optim|device|data|backend/(cuda|vulkan|webgpu))|generated)/.*\\.c$")
 list(FILTER small EXCLUDE REGEX "/src/kir/(interp|eval)\\.c$")
-foreach(name program program_print registers phase address cpuid) # of the processor's backend: what is done when a kernel is compiled
+foreach(name program program_print registers phase address cpuid depthwise) # of the processor's backend: what is done when a kernel is compiled
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c)
 endforeach()
 foreach(name certify clone compile constant context hazard inspect key place realize session strategy tune var vet) # and a program
@@ -48,6 +48,8 @@ if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is
     set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-Os>)
 endif()
 file(GLOB LOCKSTEP_ISA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/*.c)
+set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise_fast.c
+    APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>) # unrolled by hand where it pays
 file(GLOB LOCKSTEP_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/lockstep/*.h)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")

@@ -89,6 +89,31 @@ static int build_conv(ls_session *s, ls_rng *rng, const void *param, ls_tensor *
     return results_of(s, rng, chance(rng, 2) ? chain(s, rng, y) : y, operands, out_roots);
 }
 
+/* Planes that are read in place: mostly the filters that have kernels of their own, at times infinities and NaN. */
+static int build_depthwise(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    (void)param;
+    static const int64_t kernels[] = {3, 3, 5, 5, 1, 7, 9};
+    ls_conv_spec spec = {.spatial = (int)draw(rng, 1, 2), .groups = draw(rng, 1, 40)};
+    int64_t kernel = kernels[ls_rng_below(rng, 7)], stride = draw(rng, 1, 2), dilation = chance(rng, 6) ? 2 : 1;
+    int64_t reach = dilation * (kernel - 1) + 1, pad = chance(rng, 4) ? draw(rng, 0, reach) : reach / 2;
+    ls_shape x = {.rank = 2 + spec.spatial}, w = x;
+    x.dim[0] = ls_dim_of(draw(rng, 1, 3));
+    x.dim[1] = w.dim[0] = ls_dim_of(spec.groups);
+    w.dim[1] = ls_dim_of(1);
+    for (int i = 0; i < spec.spatial; i++) {
+        spec.stride[i] = stride;
+        spec.dilation[i] = dilation;
+        spec.pad_low[i] = pad;
+        spec.pad_high[i] = chance(rng, 3) ? draw(rng, 0, reach) : pad;
+        w.dim[2 + i] = ls_dim_of(chance(rng, 8) ? draw(rng, 1, reach < 9 ? reach : 9) : kernel);
+        x.dim[2 + i] = ls_dim_of(18 + draw(rng, 0, 70));
+    }
+    ls_tensor *operands[] = {(chance(rng, 4) ? random_tensor : tame_tensor)(s, rng, LS_F32, x),
+                             (chance(rng, 8) ? random_tensor : tame_tensor)(s, rng, LS_F32, w)};
+    ls_tensor *y = ls_conv(s, operands[0], operands[1], NULL, &spec);
+    return results_of(s, rng, chance(rng, 2) ? chain(s, rng, y) : y, operands, out_roots);
+}
+
 static int build_product(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
     (void)param;
     static const char *const forms[] = {"bik,kj->bij", "bik,jk->bij",  "bki,kj->bij",  "bki,jk->bij",
@@ -111,6 +136,7 @@ static void random_cases(void **state) {
     seeds s = seeds_from(6);
     do {
         check_case(*state, build_conv, s.seed, NULL, "convolution", s.chosen);
+        check_case(*state, build_depthwise, s.seed, NULL, "depthwise convolution", s.chosen);
         check_case(*state, build_product, s.seed, NULL, "product", s.chosen);
     } while (seeds_next(&s));
 }

@@ -390,6 +390,24 @@ static float *start_of(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, c
            offset_of(&gemm->batch, coords, p->batch) + offset_of(&gemm->n, coords, p->column);
 }
 
+float *ls_chain_result(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t j0, int64_t nj) {
+    const ls_kernel_run *kernel = launch->kernel;
+    const ls_gemm_phase *gemm = launch->phase->gemm;
+    const ls_chain *c = gemm->chain;
+    int64_t coords[LS_SPEC_MAX_AXES];
+    if (!c || c->n_steps) {
+        return NULL;
+    }
+    int64_t run = ls_point_count(kernel->extents, c->inner, gemm->n.axes + gemm->n.n - c->inner);
+    if (run < nj || j0 % run > run - nj) {
+        return NULL;
+    }
+    ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, batch, coords);
+    ls_point_coords(kernel->extents, gemm->n.n, gemm->n.axes, j0, coords);
+    ls_point_coords(kernel->extents, gemm->m.n, gemm->m.axes, i0, coords);
+    return start_of(kernel, gemm, &c->result, coords) + offset_of(&gemm->m, coords, c->result.row);
+}
+
 void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t ni, int64_t j0,
                    int64_t nj, const float *tile, int64_t ld) {
     const ls_kernel_run *kernel = launch->kernel;

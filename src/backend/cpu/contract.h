@@ -94,6 +94,8 @@ ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *te
 void ls_chain_begin(const ls_gemm_launch *launch);
 void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj,
                    const float *tile, int64_t ld);
+/* Where a tile's row i0 lies, if all that follows is a store of consecutive elements; else NULL. */
+float *ls_chain_result(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t j0, int64_t nj);
 
 /* windows.c. Plans nothing where the contraction is no window over an image, or where packing is better. */
 ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps,

@@ -4,7 +4,7 @@
 
 #include "backend/cpu/gemm.h"
 
-enum { LS_GEMM_MAX_ROWS = 12, LS_SPARSE_VECTORS = 8 };
+enum { LS_GEMM_MAX_ROWS = 12, LS_SPARSE_VECTORS = 8, LS_DEPTHWISE_TAPS = 16 };
 
 /* What becomes of a tile's sums s and of what is in c: c = s, c = c + s, or c goes on as s, from c instead of +0. */
 typedef enum ls_gemm_into { LS_GEMM_STORE, LS_GEMM_ADD, LS_GEMM_RESUME } ls_gemm_into;
@@ -37,6 +37,19 @@ typedef struct ls_sparse_entry {
 /* c[j] += the sum over the list, in its order, of value * base[at + j], for j of a fixed number of vectors. */
 typedef void (*ls_gemm_sparse_kernel)(int64_t n, const ls_sparse_entry *list, const void *base, void *c);
 
+/*
+ * Windows of one plane: out[r*out_line + j] is the sum over taps (i, t), row-major, of filter[i][t] * image[v*line + u] where v =
+ * stride[0]*r + step[0]*i and u = stride[1]*j + step[1]*t are inside the plane; others are left out, or times +0: filters are
+ * finite. NaN are canonical. The last stride is 1 or 2, taps are LS_DEPTHWISE_TAPS at most in each dimension.
+ */
+typedef struct ls_depthwise {
+    int64_t rows, columns; /* of outputs */
+    int64_t taps[2], stride[2], step[2], low[2], high[2];
+    int64_t line, out_line;
+    int64_t ahead, out_ahead; /* where what comes next lies: fetched */
+} ls_depthwise;
+typedef void (*ls_depthwise_kernel)(const ls_depthwise *d, const float *image, const float *filter, float *out);
+
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {
     int rows;  /* of the largest tile: the width of A's panels */
@@ -44,6 +57,7 @@ typedef struct ls_gemm_kernels {
     ls_gemm_kernel tile[LS_GEMM_MAX_ROWS + 1][3];   /* [rows][vectors], from 1 */
     ls_gemm_taps_kernel taps[LS_GEMM_MAX_ROWS + 1]; /* [rows]; NULL where there is none of that height */
     ls_gemm_sparse_kernel sparse[LS_SPARSE_VECTORS + 1]; /* [vectors], from 1; NULL: none for this element type */
+    ls_depthwise_kernel depthwise; /* NULL: none for this element type */
     ls_gemm_vector_kernel vector;
     ls_gemm_vector_kernel
         vector_rows; /* b[j*b_k + p] instead of b[p*b_k + j]; NULL: none for this element type */
@@ -99,6 +113,9 @@ struct ls_gemm_isa {
 #define LS_GEMM_DECLARE(isa)                                                                                 \
     extern const ls_gemm_kernels ls_gemm_f32__##isa, ls_gemm_f64__##isa, ls_gemm_i32__##isa;                 \
     extern const ls_gemm_kernels ls_gemm_f32_fast__##isa, ls_gemm_f64_fast__##isa;                           \
+    void ls_depthwise__##isa(const ls_depthwise *d, const float *image, const float *filter, float *out);    \
+    void ls_depthwise_fast__##isa(const ls_depthwise *d, const float *image, const float *filter,            \
+                                  float *out);                                                              \
     extern const ls_gemm_moves ls_gemm_moves__##isa;
 extern const ls_gemm_kernels ls_gemm_dots__avx512;
 extern const ls_gemm_dots ls_gemm_dot_moves__avx512;

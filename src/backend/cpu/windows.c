@@ -448,6 +448,7 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
             left /= extent;
         }
     }
+    w.in_place = ls_depthwise_fits(gemm, &w);
     *gemm->windows = w;
     return LS_OK;
 }
@@ -726,14 +727,18 @@ bool ls_windows_run(ls_gemm_launch *launch) {
     if (!kept || !kept->ready) {
         pack_filter(&r, batches);
         finite =
-            !w->absent || device->gemm->moves->finite_f32(batches * w->panels * w->rows * w->k, r.filter);
+            (!w->absent && !w->in_place) || device->gemm->moves->finite_f32(batches * w->panels * w->rows * w->k, r.filter);
     }
     if (kept) {
         kept->ready = true;
         kept->finite = finite;
     }
-    if (!finite) {
+    if (!finite && w->absent) {
         return false;
+    }
+    if (w->in_place && finite) {
+        ls_depthwise_run(launch, r.filter, r.memory, r.worker_bytes);
+        return true;
     }
     if (device->threads == 1 || n == 1 || n * w->columns * w->m <= INLINE_WORK / w->k) {
         for (int64_t task = 0; task < n; task++) {
@@ -756,5 +761,5 @@ void ls_windows_print(ls_text *out, const ls_windows *w) {
     if (w->n_leaves > 1) {
         ls_text_printf(out, ", %d tensors joined", w->n_leaves);
     }
-    ls_text_add(out, w->n_spreads ? ", spread\n" : "\n");
+    ls_text_add(out, w->n_spreads ? ", spread\n" : w->in_place ? ", in place\n" : "\n");
 }

@@ -47,11 +47,17 @@ struct ls_windows {
     int64_t band, bands;      /* of the first inner dimension */
     int64_t columns, ld;      /* outputs of a task, junk with them; and rounded up to vectors */
     const ls_gemm_kernels *kernels;
+    bool in_place; /* depthwise.c */
 };
 typedef struct ls_windows ls_windows;
 
 /* windows.c: the dimension that a bound axis walks, or NULL. */
 const ls_window_dim *ls_windows_walked_by(const ls_windows *w, int bound);
+
+/* depthwise.c: whether planes can be read where they lie; and all of them, with the filter packed, [batch][k], finite. `memory` is the
+ * workers', of `bytes` each. */
+bool ls_depthwise_fits(const ls_gemm_phase *gemm, const ls_windows *w);
+void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory, size_t bytes);
 
 /* windows_loads.c, for images that are loads and no more: the image's operand as if it were one affine load, of leaf 0. */
 bool ls_windows_of_loads(const ls_spec *spec, const ls_gemm_phase *gemm, const int *temps, ls_windows *w,

@@ -21,6 +21,7 @@
 #define TABLE LS_ISA_SUFFIX(ls_gemm_f32)
 #define TAPS(rows) LS_ISA_SUFFIX(ls_gemm_f32_taps_##rows)
 #define SPARSE(vectors) LS_ISA_SUFFIX(ls_gemm_f32_sparse_##vectors)
+#define DEPTHWISE LS_ISA_SUFFIX(ls_depthwise)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
 #define T double

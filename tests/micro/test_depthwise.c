@@ -1,0 +1,109 @@
+/* The kernels of depthwise convolutions, alone: on whole numbers every order and rounding gives the same sums, so locked and fast
+ * kernels are held to the same plain loops, with NaN where nothing may be read and a mark where nothing may be written. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "backend/cpu/gemm_isa.h"
+#include "base/rng.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { SIDE = 80, ROOM = 8 * SIDE, MARK = 12345 };
+
+typedef struct plane {
+    float image[3 * SIDE * SIDE + 2 * ROOM], filter[LS_DEPTHWISE_TAPS * LS_DEPTHWISE_TAPS];
+    float out[SIDE * SIDE + 2 * ROOM];
+} plane;
+
+static float expected(const ls_depthwise *d, const float *image, const float *filter, int64_t r, int64_t j) {
+    float sum = 0;
+    for (int64_t i = 0; i < d->taps[0]; i++) {
+        for (int64_t t = 0; t < d->taps[1]; t++) {
+            int64_t v = d->stride[0] * r + d->step[0] * i, u = d->stride[1] * j + d->step[1] * t;
+            if (v >= d->low[0] && v < d->high[0] && u >= d->low[1] && u < d->high[1]) {
+                sum += filter[i * d->taps[1] + t] * image[v * d->line + u];
+            }
+        }
+    }
+    return sum;
+}
+
+static int64_t below(ls_rng *rng, int64_t n) {
+    return (int64_t)ls_rng_below(rng, (uint64_t)n);
+}
+
+static ls_depthwise geometry(ls_rng *rng) {
+    ls_depthwise d = {.rows = 1 + below(rng, 20), .columns = 1 + below(rng, 40), .line = SIDE};
+    bool known = below(rng, 2);
+    int64_t taps = below(rng, 2) ? 3 : 5;
+    for (int i = 0; i < 2; i++) {
+        d.taps[i] = known ? taps : 1 + below(rng, i ? 16 : 6);
+        d.stride[i] = known ? 1 : 1 + below(rng, i ? 2 : 3);
+        d.step[i] = known ? 1 : below(rng, 4) ? 1 + below(rng, 2) : -1;
+        int64_t extent = i ? d.columns : d.rows, span = d.stride[i] * (extent - 1) + d.step[i] * (d.taps[i] - 1);
+        d.low[i] = (d.step[i] < 0 ? -d.taps[i] : 0) + below(rng, 4);
+        d.high[i] = d.low[i] + 1 + below(rng, span < 4 ? 4 : span);
+        d.high[i] = d.high[i] > SIDE ? SIDE : d.high[i];
+    }
+    d.out_line = d.columns + below(rng, 3);
+    return d;
+}
+
+static void check_kernel(ls_depthwise_kernel kernel, const char *what, plane *p) {
+    for (uint64_t seed = 1; seed < 400; seed++) {
+        ls_rng rng = {ls_rng_key(seed, 0), 0};
+        ls_depthwise d = geometry(&rng);
+        float *image = p->image + ROOM + SIDE, *out = p->out + ROOM;
+        for (size_t i = 0; i < sizeof p->image / 4; i++) {
+            p->image[i] = __builtin_nanf("");
+        }
+        for (int64_t v = d.low[0]; v < d.high[0]; v++) {
+            for (int64_t u = d.low[1]; u < d.high[1]; u++) {
+                image[v * d.line + u] = (float)(below(&rng, 17) - 8);
+            }
+        }
+        for (size_t i = 0; i < sizeof p->filter / 4; i++) {
+            p->filter[i] = (float)(below(&rng, 17) - 8);
+        }
+        for (size_t i = 0; i < sizeof p->out / 4; i++) {
+            p->out[i] = MARK;
+        }
+        kernel(&d, image, p->filter, out);
+        for (int64_t i = -ROOM; i < SIDE * SIDE + ROOM; i++) {
+            int64_t r = i / d.out_line, j = i % d.out_line;
+            bool own = i >= 0 && r < d.rows && j < d.columns;
+            float want = own ? expected(&d, image, p->filter, r, j) : MARK;
+            if (out[i] != want) {
+                fail_msg("%s, seed %llu: element %lld is %g, not %g", what, (unsigned long long)seed, (long long)i, (double)out[i],
+                         (double)want);
+            }
+        }
+    }
+}
+
+static void kernels(void **state) {
+    (void)state;
+    plane *p = malloc(sizeof *p);
+    int n = 0;
+    assert_non_null(p);
+    ls_cpu cpu;
+    ls_cpu_detect(&cpu);
+    for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+        const ls_gemm_isa *isa = ls_gemm_isa_get((ls_cpu_isa)i);
+        if (isa && cpu.has[i] && isa->f32->depthwise) {
+            check_kernel(isa->f32->depthwise, ls_cpu_isa_name(isa->isa), p);
+            check_kernel(isa->f32_fast->depthwise, "fast", p);
+            n++;
+        }
+    }
+    free(p);
+    print_message("%d instruction sets\n", n);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(kernels)};
+    return cmocka_run_group_tests_name("depthwise", tests, NULL, NULL);
+}
