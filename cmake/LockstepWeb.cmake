@@ -1,5 +1,5 @@
 # What the WebAssembly build leaves out, and what it takes instead: lists here, no #if in shared code.
-set(LOCKSTEP_LEFT_OUT "backend/(cuda|vulkan|sim|null)/|backend/webgpu/dawn|render/(ptx|spirv)|device/registry\\.c|(base/os|device/cache|kir/build_math64|device/registry_cpu|engine/vet_cpu)_web\\.c|io/onnx/|io/npz_web\\.c|emit/matrix_web\\.c|backend/cpu/(depthwise|sparse|sparse_filter|quant)\\.c")
+set(LOCKSTEP_LEFT_OUT "backend/(cuda|vulkan|sim|null)/|backend/webgpu/dawn|render/(ptx|spirv)|device/registry\\.c|(base/os|device/cache|kir/build_math64|device/registry_cpu|engine/vet_cpu)_web\\.c|io/onnx/|io/npz_web\\.c|emit/matrix_web\\.c|backend/cpu/(depthwise|sparse|sparse_filter|quant|pooling)\\.c")
 
 # cJSON and zlib, as sources.
 set(LOCKSTEP_WEB_DEPS ${PROJECT_SOURCE_DIR}/build/web-deps)

@@ -93,6 +93,34 @@ static void absent(void **state) {
     }
 }
 
+/* Extremes over windows of planes: strides, dilations, and padding in which whole windows may be. */
+static int build_pooling(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    (void)p_;
+    ls_tensor *x = random_tensor(s, rng, LS_F32, LS_SHAPE(draw(rng, 1, 3), draw(rng, 1, 30), draw(rng, 1, 40), draw(rng, 1, 80)));
+    ls_pad_spec pads[4] = {{0, 0, 0}, {0, 0, 0}};
+    ls_window_spec windows[2];
+    for (int d = 0; d < 2; d++) {
+        int64_t size = draw(rng, 1, 6), dilation = draw(rng, 1, 3), reach = (size - 1) * dilation;
+        bool padded = !chance(rng, 3);
+        pads[2 + d].low = padded ? draw(rng, 0, 5) : 0;
+        pads[2 + d].high = reach + (padded ? draw(rng, 0, 4) : 0);
+        windows[d] = (ls_window_spec){size, draw(rng, 1, 4), dilation};
+    }
+    int axes[] = {2, 3}, back[] = {3, 2}, taps[] = {4, 5}, turned[] = {0, 1, 3, 2};
+    ls_tensor *w = ls_window(s, ls_pad_absent(s, x, pads), 2, axes, windows);
+    ls_tensor *most = ls_amax(s, w, 2, taps, 0);
+    roots[0] = most;
+    roots[1] = ls_amin(s, w, 2, taps, 0);
+    roots[2] = ls_amax(s, ls_window(s, ls_permute(s, ls_pad_absent(s, x, pads), turned), 2, back, windows), 2, taps, 0);
+    roots[3] = ls_add(s, ls_amin(s, ls_window(s, ls_pad(s, x, pads, 0.5), 2, axes, windows), 2, taps, 0), most);
+    return 4;
+}
+static void pooling(void **state) {
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        check_case(*state, build_pooling, seed, NULL, "pooling", seed < 6);
+    }
+}
+
 static int build_rows(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
     ls_tensor *x = tame_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c));
@@ -173,7 +201,7 @@ static void scans_and_sorts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(reductions), cmocka_unit_test(long_reductions),
-                                       cmocka_unit_test(absent), cmocka_unit_test(row_groups), cmocka_unit_test(long_scan),
+                                       cmocka_unit_test(absent), cmocka_unit_test(pooling), cmocka_unit_test(row_groups), cmocka_unit_test(long_scan),
                                        cmocka_unit_test(scans_and_sorts)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

@@ -297,6 +297,9 @@ void ls_phase_columns(const ls_phase_task *task) {
                  .size = lane_size(v)};
     c.tile = LS_TILE * c.size;
     c.stack = task->scratch + offset;
+    if (phase->pooling && ls_phase_pooled(task, c.fn, c.identity, &finish, c.stack)) {
+        return;
+    }
     char *cells = c.stack + (LEVELS + 1) * c.tile;
     int64_t n = ls_point_count(run.extents, v->n_bound, v->bound);
     for (int64_t at = 0; at < task->n; at += LS_TILE) {

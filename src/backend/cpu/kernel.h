@@ -48,6 +48,7 @@ typedef enum ls_phase_kind {
 } ls_phase_kind;
 
 typedef struct ls_gemm_phase ls_gemm_phase; /* contract.c */
+typedef struct ls_pooling ls_pooling;       /* pooling.c */
 
 typedef struct ls_phase {
     ls_phase_kind kind;
@@ -57,6 +58,7 @@ typedef struct ls_phase {
     uint8_t axes[LS_LANE_AXES];
     ls_program program, finish;
     ls_gemm_phase *gemm;
+    ls_pooling *pooling; /* COLUMNS: extremes over windows of a plane; else NULL */
     size_t extra; /* bytes of scratch a worker needs beyond its programs' */
     int patch;    /* STORE: the lane axis along which a transposed load is contiguous, or -1 */
     int row;      /* STORE: tiles end where the lane axes from this one on do, so that loads stay in place; 0: none */
@@ -147,6 +149,12 @@ void ls_phase_scan(const ls_phase_task *task);
 void ls_phase_sort(const ls_phase_task *task);
 /* The identity of a reduction (its ls_op of class REDUCE), in the held form of a dtype. */
 uint64_t ls_fold_identity(ls_op op, ls_dtype dtype);
+/* pooling.c: plans nothing where a phase, whose program is there, is no extreme over windows; false when out of memory. */
+bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps) LS_MUST_USE;
+/* Points of one of its blocks. */
+int64_t ls_pooling_grain(const ls_phase *phase);
+/* The points of a task, with the function and identity of its extreme; false, with nothing done, where they are not whole lines. */
+bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity, ls_run *finish, char *scratch);
 /* Scratch that they need beyond their programs'. */
 size_t ls_phase_extra(const ls_spec *spec, const ls_phase *phase);
 

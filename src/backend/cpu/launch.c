@@ -100,6 +100,7 @@ static ls_status run_phase(ls_kernel_run *kernel, const ls_phase *phase, ls_erro
                 phase->kind == LS_PHASE_SORT || phase->kind == LS_PHASE_SCAN_LINES;
     double work = (double)r.points * (double)phase->cost;
     int64_t grain = rows                                                 ? 1
+                    : phase->pooling                                     ? ls_pooling_grain(phase)
                     : phase->kind == LS_PHASE_STORE && phase->patch >= 0 ? ls_patch_row(kernel, phase)
                                                                          : LS_TILE;
     if (phase->serial || d->threads == 1 || work < LS_SMALL_WORK || r.points <= grain) {

@@ -382,6 +382,9 @@ static ls_status plan_value(planner *p, int32_t value, int n_axes, const uint8_t
     }
     phase->extra = ls_phase_extra(p->spec, phase);
     LS_TRY(p->err, plan_operand(p, phase, n_lanes, lanes));
+    if (!ls_pooling_plan(p->binary, phase, p->temps)) {
+        return failed(p);
+    }
     bool along = phase->kind == LS_PHASE_SORT || phase->kind == LS_PHASE_SCAN_LINES;
     return plan_finish(p, phase, along ? 1 : phase->n_axes, along ? v->bound : phase->axes, first, end);
 }

@@ -1,0 +1,263 @@
+/* Extremes over windows of a plane (max pooling): one load reduced by AMAX or AMIN along two bound axes, each of which walks a
+ * free axis. Extremes have no order, so rows are combined first, then columns, a whole block of the plane at a time: the block is
+ * copied once with identities where the plane ends, which change no bits. */
+#include "backend/cpu/kernel.h"
+#include <string.h>
+
+enum { POOLED_ELEMENTS = 8192 }; /* of a block with its margins */
+
+typedef struct
+    pooled_dim { /* walked as u = stride * f + step * t + first, with elements for 0 <= u < limit */
+    int64_t stride, step, first, limit, memory;
+    int64_t extent, taps;
+} pooled_dim;
+
+struct ls_pooling {
+    int buffer, n_outer;
+    ls_ix_sum sum;
+    pooled_dim dim[2]; /* lines, and along them */
+    int64_t lines, planes, pitch,
+        rows; /* of a block: lines of outputs, planes; elements of a line, lines of a plane's part */
+};
+
+static bool fixed(const ls_spec *spec, int axis, int64_t *out) {
+    ls_dim extent = spec->extents_of_axes[axis];
+    *out = extent.offset;
+    return ls_dim_is_fixed(extent);
+}
+
+/* Predicates are about one dimension each. */
+static bool take_pred(const ls_spec *spec, const ls_pred *pred, const int *free, const int *bound,
+                      pooled_dim *dims) {
+    ls_ix_sum sum;
+    ls_ix_sum_of(spec, pred->ix, &sum);
+    if (sum.failed || sum.n_rest || pred->limit == LS_SPEC_NONE || spec->ix[pred->limit].op != LS_IX_CONST) {
+        return false;
+    }
+    for (int d = 0; d < 2; d++) {
+        int64_t stride = ls_ix_sum_stride(&sum, free[d]), step = ls_ix_sum_stride(&sum, bound[d]);
+        if (stride > 0 && step > 0 && sum.n_terms == 2 && !dims[d].stride) {
+            dims[d] = (pooled_dim){
+                .stride = stride, .step = step, .first = sum.constant, .limit = spec->ix[pred->limit].k};
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool take_dim(const ls_spec *spec, const ls_ix_sum *sum, int free, int bound, pooled_dim *d) {
+    int64_t stride = ls_ix_sum_stride(sum, free), step = ls_ix_sum_stride(sum, bound);
+    bool ok = fixed(spec, free, &d->extent) && fixed(spec, bound, &d->taps) && stride > 0 && step > 0;
+    if (ok && !d->stride) { /* windows that end inside */
+        d->memory = step;
+        while (stride % d->memory) {
+            d->memory = stride % d->memory;
+        }
+        d->stride = stride / d->memory;
+        d->step = step / d->memory;
+        d->limit = INT64_MAX;
+    } else if (ok) {
+        d->memory = stride / d->stride;
+    }
+    return ok && d->memory * d->stride == stride && d->memory * d->step == step;
+}
+
+/* Blocks of some lines of one plane, or of some small planes. */
+static bool take_block(ls_pooling *p) {
+    const pooled_dim *y = &p->dim[0], *x = &p->dim[1];
+    if (x->extent < 1 || y->extent < 1 || x->extent > LS_TILE || x->stride > 8 ||
+        x->extent * x->stride > LS_TILE * 8) {
+        return false;
+    }
+    int64_t span = x->stride * (x->extent - 1) + x->step * (x->taps - 1) + 1;
+    p->pitch = (span + x->stride - 1) / x->stride * x->stride;
+    p->lines = LS_TILE / x->extent < y->extent ? LS_TILE / x->extent : y->extent;
+    p->planes = p->lines == y->extent ? LS_TILE / (x->extent * y->extent) : 1;
+    do {
+        p->rows = y->stride * (p->lines - 1) + y->step * (y->taps - 1) + 1;
+        if (p->planes * p->rows * p->pitch <= POOLED_ELEMENTS) {
+            return true;
+        }
+        p->lines -= p->planes == 1;
+        p->planes = p->planes > 1 ? p->planes / 2 : 1;
+    } while (p->lines > 0);
+    return false;
+}
+
+static bool only_a_load(const ls_program *p) {
+    return !p->n_instrs[LS_SECTION_LAUNCH] && !p->n_instrs[LS_SECTION_POINT] &&
+           p->n_instrs[LS_SECTION_LANES] == 1 && p->instrs[LS_SECTION_LANES][0].op == LS_TILE_OP_LOAD;
+}
+
+bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps) {
+    const ls_spec *spec = &binary->spec;
+    const ls_value *v = &spec->values[phase->value], *load = &spec->values[v->a], *guard = load;
+    int bound[2], n = 0, free[2] = {0};
+    int64_t extent;
+    for (int i = 0; i < v->n_bound; i++) {
+        if (!fixed(spec, v->bound[i], &extent) || extent != 1) {
+            bound[n & 1] = v->bound[i];
+            n++;
+        }
+    }
+    bool may = phase->kind == LS_PHASE_COLUMNS && (v->map == LS_OP_AMAX || v->map == LS_OP_AMIN) &&
+               v->acc == LS_F32 && n == 2 && phase->n_axes >= 2 && temps[v->a] < 0 &&
+               only_a_load(&phase->program);
+    if (may && guard->op == LS_V_GUARD && guard->b == LS_SPEC_NONE && temps[guard->a] < 0) {
+        load = &spec->values[guard->a];
+    }
+    if (!may || load->op != LS_V_LOAD || load->check != LS_SPEC_NONE || load->dtype != LS_F32 ||
+        (load == guard && load->n_preds)) {
+        return true;
+    }
+    ls_pooling p = {.buffer = load->arg, .n_outer = phase->n_axes - 2};
+    ls_ix_sum_of(spec, load->ix, &p.sum);
+    may = !p.sum.failed && !p.sum.n_rest;
+    for (int d = 0; d < 2; d++) {
+        free[d] = phase->axes[p.n_outer + d];
+    }
+    for (int32_t i = guard->first_pred; may && load != guard && i < guard->first_pred + guard->n_preds; i++) {
+        may = take_pred(spec, &spec->preds[i], free, bound, p.dim);
+    }
+    for (int32_t i = load->first_pred; may && i < load->first_pred + load->n_preds; i++) {
+        bool among = false;
+        for (int32_t j = guard->first_pred; j < guard->first_pred + guard->n_preds; j++) {
+            const ls_pred *a = &spec->preds[i], *b = &spec->preds[j];
+            among = among || (a->ix == b->ix && a->limit == b->limit && a->multiple == b->multiple);
+        }
+        may = among;
+    }
+    for (int d = 0; d < 2; d++) {
+        may = may && take_dim(spec, &p.sum, free[d], bound[d], &p.dim[d]);
+    }
+    if (!may || p.dim[1].memory != 1 || !take_block(&p)) {
+        return true;
+    }
+    phase->pooling = LS_ARENA_NEW(&binary->arena, ls_pooling);
+    if (phase->pooling) {
+        *phase->pooling = p;
+        phase->extra += 3 * sizeof(float) * (size_t)(p.planes * p.rows * p.pitch + LS_ALIGN);
+    }
+    return phase->pooling != NULL;
+}
+
+int64_t ls_pooling_grain(const ls_phase *phase) {
+    const ls_pooling *p = phase->pooling;
+    return p->dim[1].extent * p->lines * p->planes;
+}
+
+typedef struct pooled {
+    const ls_pooling *p;
+    const ls_tile_isa *isa;
+    ls_tile_fn fn;
+    uint32_t identity;
+    float *image, *joined, *other;
+} pooled;
+
+/* The lines that `lines` lines of outputs from y0 on need of a plane, with identities around. */
+static void copy_plane(const pooled *r, const float *plane, int64_t y0, int64_t rows, float *to) {
+    const pooled_dim *y = &r->p->dim[0], *x = &r->p->dim[1];
+    int64_t pitch = r->p->pitch, low = x->first < 0 ? -x->first : 0,
+            high = x->limit == INT64_MAX ? pitch : x->limit - x->first;
+    int64_t span = x->stride * (x->extent - 1) + x->step * (x->taps - 1) + 1;
+    high = high < span ? high : span;
+    low = low < high ? low : high;
+    for (int64_t i = 0; i < rows; i++, to += pitch) {
+        int64_t u = y->stride * y0 + y->first + i;
+        bool inside = u >= 0 && u < y->limit && low < high;
+        if (!inside) {
+            r->isa->fill[2](to, &r->identity, pitch);
+            continue;
+        }
+        const float *line = plane + u * y->memory + x->first;
+        for (int64_t j = 0; j < low; j++) {
+            memcpy(to + j, &r->identity, 4);
+        }
+        memcpy(to + low, line + low, (size_t)(high - low) * 4);
+        for (int64_t j = high; j < pitch; j++) {
+            memcpy(to + j, &r->identity, 4);
+        }
+    }
+}
+
+/* The extremes of each line's windows, one line of `joined` for each line of outputs; returns their pitch. */
+static int64_t join(const pooled *r, int64_t rows, int64_t lines, int64_t planes) {
+    const pooled_dim *y = &r->p->dim[0], *x = &r->p->dim[1];
+    int64_t pitch = r->p->pitch, each = y->stride == 1 ? rows : lines,
+            n = (planes * each - (each - lines)) * pitch;
+    float *joined = r->joined, *other = r->other;
+    if (y->stride == 1) { /* all lines at once, those between planes for nothing */
+        memcpy(joined, r->image, (size_t)n * 4);
+        for (int64_t t = 1; t < y->taps; t++) {
+            r->fn(joined, joined, r->image + t * y->step * pitch, NULL, n);
+        }
+    } else {
+        for (int64_t i = 0; i < planes * lines; i++) {
+            const float *from = r->image + (i / lines * rows + i % lines * y->stride) * pitch;
+            memcpy(joined + i * pitch, from, (size_t)pitch * 4);
+            for (int64_t t = 1; t < y->taps; t++) {
+                r->fn(joined + i * pitch, joined + i * pitch, from + t * y->step * pitch, NULL, pitch);
+            }
+        }
+    }
+    int64_t outputs = (n - x->step * (x->taps - 1) + x->stride - 1) / x->stride;
+    r->isa->read[2](other, joined, x->stride, outputs);
+    for (int64_t t = 1; t < x->taps; t++) {
+        const float *from = joined + t * x->step;
+        if (x->stride > 1) {
+            r->isa->read[2](r->image, from, x->stride, outputs);
+            from = r->image;
+        }
+        r->fn(other, other, from, NULL, outputs);
+    }
+    return pitch / x->stride;
+}
+
+bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity, ls_run *finish,
+                     char *scratch) {
+    const ls_phase *phase = task->phase;
+    const ls_pooling *p = phase->pooling;
+    const int64_t *extents = task->kernel->extents;
+    int64_t width = p->dim[1].extent, height = p->dim[0].extent, room = p->planes * p->rows * p->pitch;
+    if (task->first % width || task->n % width) {
+        return false;
+    }
+    float *image = (float *)(void *)scratch;
+    pooled r = {p,
+                finish->isa,
+                fn,
+                (uint32_t)identity,
+                image,
+                image + room + LS_ALIGN,
+                image + 2 * (room + LS_ALIGN)};
+    for (int64_t at = task->first / width, end = at + task->n / width, n; at < end; at += n) {
+        int64_t plane = at / height, y0 = at % height, planes = 1;
+        n = height - y0 < p->lines ? height - y0 : p->lines;
+        n = n < end - at ? n : end - at;
+        if (n == height) {
+            planes = (end - at) / height < p->planes ? (end - at) / height : p->planes;
+        }
+        int64_t rows = p->dim[0].stride * (n - 1) + p->dim[0].step * (p->dim[0].taps - 1) + 1;
+        for (int64_t i = 0; i < planes; i++) {
+            int64_t coords[LS_SPEC_MAX_AXES] = {0}, base = p->sum.constant;
+            ls_point_coords(extents, p->n_outer, phase->axes, plane + i, coords);
+            for (int t = 0; t < p->sum.n_terms; t++) {
+                base += p->sum.stride[t] * coords[p->sum.axis[t]];
+            }
+            for (int d = 0; d < 2; d++) { /* `first` counts from where u is 0 */
+                base -= p->dim[d].first * p->dim[d].memory;
+            }
+            copy_plane(&r, (const float *)(const void *)task->kernel->buffers[p->buffer] + base, y0, rows,
+                       image + i * rows * p->pitch);
+        }
+        int64_t pitch = join(&r, rows, n, planes), each = p->dim[0].stride == 1 ? rows : n;
+        char *input = ls_run_reg(finish, phase->finish.input);
+        for (int64_t i = 0; i < planes * n; i++) {
+            memcpy(input + (size_t)(i * width) * 4, r.other + (i / n * each + i % n) * pitch,
+                   (size_t)width * 4);
+        }
+        n *= planes;
+        ls_run_lanes(finish, at * width, n * width);
+    }
+    return true;
+}
