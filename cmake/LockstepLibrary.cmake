@@ -91,6 +91,7 @@ endfunction()
 if(LOCKSTEP_SOURCES)
     lockstep_object_library(lockstep_objects ${LOCKSTEP_SOURCES})
 endif()
+set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/tile_math_fast.c APPEND PROPERTY COMPILE_OPTIONS -ffp-contract=fast)
 set(kernel_level $<$<CONFIG:Release>:-O3>)
 if(LOCKSTEP_SANITIZE OR CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # instrumented kernels take minutes to compile at -O3
     set(kernel_level)

@@ -3,6 +3,8 @@
 // inline, to be included by each object that is compiled for one instruction set; the includer may set
 //   LS_LANES      f32 lanes, a power of two: 16, 8, 4, 1, ... (default: the width of the instruction set)
 //   LS_LANES_F64  f64 lanes (default: half of LS_LANES, at least 1)
+//   LS_MANY       2 or 4: also ls_m<name>_f32(ls_mf32), on so many vectors a, b, ... at a time
+//   LS_MANY_FAST  also ls_mfast_<name>_f32, for those that fast.inc has
 // With one lane the types are float and double. More lanes than the instruction set has work too, but gcc and
 // clang warn (-Wpsabi) where such vectors are passed. Same demands on rounding and subnormals as math.h.
 #ifndef LOCKSTEP_MATH_VECTOR_H
@@ -70,6 +72,13 @@
 typedef V ls_vf32;
 typedef VI ls_vu32;
 #include "math/math.inc"
+#ifdef LS_MANY
+#include "math/ops_many.inc"
+#include "math/math.inc"
+#ifdef LS_MANY_FAST
+#include "math/fast.inc"
+#endif
+#endif
 #include "math/ops_end.inc"
 
 #define LS_MATH_BITS 64

@@ -207,6 +207,7 @@ static ls_status plan_finish(planner *p, ls_phase *phase, int n_lanes, const uin
     if (phase->kind != LS_PHASE_GEMM) {
         ls_pb_rows(b);
         ls_pb_stream(b);
+        ls_pb_ahead(b);
     }
     if (phase->value != LS_SPEC_NONE) {
         ls_pb_input(b, phase->value);
@@ -300,6 +301,9 @@ static ls_status plan_operand(planner *p, ls_phase *phase, int n_lanes, const ui
     if (!b) {
         return failed(p);
     }
+    if (phase->kind == LS_PHASE_ROWS || phase->kind == LS_PHASE_ARG_ROWS) {
+        ls_pb_ahead(b);
+    }
     ls_dtype from = (ls_dtype)p->spec->values[v->a].dtype, acc = (ls_dtype)v->acc;
     if (v->op == LS_V_CONTRACT) {
         int16_t mask_a, mask_b;
@@ -336,6 +340,7 @@ static ls_status plan_value(planner *p, int32_t value, int n_axes, const uint8_t
     const ls_value *v = &p->spec->values[value];
     ls_phase *phase = &p->binary->phases[p->binary->n_phases++];
     phase->value = value;
+    phase->patch = -1;
     for (int i = 0; i < n_axes; i++) {
         bool own = (v->op == LS_V_SCAN || v->op == LS_V_SORT) && axes[i] == v->bound[0];
         if (!own) {

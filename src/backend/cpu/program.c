@@ -4,7 +4,10 @@
 #include "base/half.h"
 #include <string.h>
 
-enum { LEAST_ROW = 4 }; /* lanes that are worth a register of rows */
+enum {
+    LEAST_ROW = 4, /* lanes that are worth a register of rows */
+    AHEAD_BYTES = 1 << 20
+};
 
 static bool grow(ls_program_builder *b, void **data, int *cap, int len, size_t size) {
     if (len < *cap) {
@@ -376,6 +379,8 @@ static int16_t to_held(ls_program_builder *b, int16_t reg, ls_dtype dtype) {
 static int16_t load_access(ls_program_builder *b, ls_access *access, ls_dtype dtype, uint64_t fill) {
     access->log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype));
     access->fill = fill;
+    access->ahead = b->ahead && access->buffer < b->spec->n_args &&
+                    b->spec->args[access->buffer].numel << access->log2 >= AHEAD_BYTES;
     ls_section section = section_of_load(b, access);
     if (!access->n_tables) {
         ls_access_find_pattern(b->spec, b->lane_axes, access);
@@ -543,6 +548,9 @@ static int16_t map_value(ls_program_builder *b, const ls_value *v) {
         b->failed = true;
         return 0;
     }
+    if (from == LS_F32 && b->spec->math != LS_LOCKED && b->isa->map_fast && b->isa->map_fast[v->map]) {
+        fn = b->isa->map_fast[v->map];
+    }
     int16_t reg = emit_fn(b, fn, name, held_log2(to), x[0], x[1], x[2]);
     if ((to == LS_F16 || to == LS_BF16) && !keeps_halves((ls_op)v->map)) {
         reg = emit_cast(b, b->isa->round_f32[to - LS_F16], "round", 2, reg);
@@ -705,6 +713,10 @@ enum { STREAM_BYTES = 16 << 20 }; /* many times a core's second-level cache: nob
 
 void ls_pb_stream(ls_program_builder *b) {
     b->streams = true;
+}
+
+void ls_pb_ahead(ls_program_builder *b) {
+    b->ahead = true;
 }
 
 static ls_tile_cast_fn store_fn(const ls_program_builder *b, ls_dtype dtype, const ls_access *a) {

@@ -87,6 +87,7 @@ typedef struct ls_access {
     int buffer;   /* argument, or n_args + temporary */
     uint8_t log2; /* of the element's size */
     bool may_be_absent;
+    bool ahead;     /* of an argument larger than the caches near by: what follows a run of it is asked for early */
     int64_t offset; /* elements */
     int n_scalar, n_dims, n_tables;
     uint8_t scalar_axis[LS_ACCESS_TERMS];
@@ -195,6 +196,8 @@ uint64_t ls_held_bits(ls_dtype dtype, uint64_t stored);
 void ls_pb_rows(ls_program_builder *builder);
 /* Lets large results be stored past the caches: who runs the program calls isa->fence at the end of a task. */
 void ls_pb_stream(ls_program_builder *builder);
+/* Asks for what follows loads of large arguments early: for programs that take the lanes of memory in order. */
+void ls_pb_ahead(ls_program_builder *builder);
 /* Allocates registers; the program is the arena's. False when out of memory. */
 bool ls_pb_finish(ls_program_builder *builder, int n_results, const int16_t *results,
                   ls_program *out_program);

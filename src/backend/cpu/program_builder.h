@@ -26,6 +26,7 @@ struct ls_program_builder {
     int row_axes;                 /* how many those are; 0: no rows */
     bool failed;
     bool streams; /* who runs it fences what is stored past the caches */
+    bool ahead;   /* runs follow each other in memory */
     int16_t input;
     int n_instrs[LS_SECTION_COUNT], cap_instrs[LS_SECTION_COUNT];
     ls_instr *instrs[LS_SECTION_COUNT];

@@ -330,7 +330,11 @@ static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
     int last = a->n_dims - 1;
     int64_t stride = last >= 0 ? a->dims[last].stride : 0, room = walk_room(&w);
     if (room == n && stride == 1) {
-        run->regs[in->dst] = (char *)(uintptr_t)(src + w.base * size);
+        const char *at = src + w.base * size;
+        run->regs[in->dst] = (char *)(uintptr_t)at;
+        for (int64_t i = 0; a->ahead && i < n * size; i += 64) { /* the next tile's, while this one is computed */
+            __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)(n * size + i)));
+        }
         return;
     }
     while (w.at < n) {

@@ -309,6 +309,9 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .map_int = LS_TILE_NAME(ls_tile_map_int),
     .map_f32 = LS_TILE_NAME(ls_tile_map_f32),
     .map_f64 = LS_TILE_NAME(ls_tile_map_f64),
+#if !defined(LS_ISA_SCALAR) && !defined(LS_ISA_SIMD128)
+    .map_fast = LS_TILE_NAME(ls_tile_map_fast),
+#endif
     .cast_int = LS_TILE_NAME(ls_tile_cast_int),
     .int_to_f32 = LS_TILE_NAME(ls_tile_int_to_f32),
     .int_to_f64 = LS_TILE_NAME(ls_tile_int_to_f64),

@@ -21,6 +21,7 @@
 extern const ls_tile_fn LS_TILE_NAME(ls_tile_map_int)[LS_OP_COUNT][LS_F16];
 extern const ls_tile_fn LS_TILE_NAME(ls_tile_map_f32)[LS_OP_COUNT];
 extern const ls_tile_fn LS_TILE_NAME(ls_tile_map_f64)[LS_OP_COUNT];
+extern const ls_tile_fn LS_TILE_NAME(ls_tile_map_fast)[LS_OP_COUNT];
 extern const ls_tile_cast_fn LS_TILE_NAME(ls_tile_cast_int)[LS_F16][4];
 extern const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_f32)[LS_F16];
 extern const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_f64)[LS_F16];

@@ -2,6 +2,8 @@
 #include "backend/cpu/isa/tile_math.h"
 #if defined(LS_ISA_SCALAR)
 #define LS_LANES 1
+#elif !defined(LS_ISA_SIMD128)
+#define LS_MANY LS_TILE_MANY
 #endif
 #include "math/vector.h"
 #include <string.h>
@@ -53,9 +55,14 @@ VECTORS(exp) VECTORS(log) VECTORS(tanh) VECTORS(erf) VECTORS(sin) VECTORS(cos) V
 EACH(exp2) EACH(expm1) EACH(log2) EACH(log1p) EACH(tan) EACH(asin) EACH(acos) EACH(atan) EACH(sinh) EACH(cosh) EACH(erfc) EACH(cbrt)
 EACH(floor) EACH(ceil) EACH(trunc) EACH(rint)
 LS_MATH_UNARY(EACH_F64)
+#elif defined(LS_ISA_SCALAR)
+#define EACH(name) EACH_OF(name, f32, float) EACH_OF(name, f64, double)
+LS_MATH_UNARY(EACH)
 #else
 #define ELEMENTARY(name) ELEMENTARY_OF(name, f32, float, ls_vf32) ELEMENTARY_OF(name, f64, double, ls_vf64)
-LS_MATH_UNARY(ELEMENTARY)
+#define ELEMENTARY_F64(name) ELEMENTARY_OF(name, f64, double, ls_vf64)
+LS_TILE_OFTEN(LS_TILE_SEVERAL) LS_TILE_OFTEN(ELEMENTARY_F64)
+LS_TILE_SELDOM(ELEMENTARY)
 #endif
 
 #define POW(tag, T, V)                                                                                       \
@@ -81,7 +88,7 @@ LS_MATH_UNARY(ELEMENTARY)
             d[i] = ls_pow_##tag(x[i], y[i]);                                                                 \
         }                                                                                                    \
     }
-#if defined(LS_ISA_SIMD128)
+#if defined(LS_ISA_SIMD128) || defined(LS_ISA_SCALAR)
 POW_EACH(f32, float)
 POW_EACH(f64, double)
 #else

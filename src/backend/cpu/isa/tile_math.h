@@ -13,4 +13,39 @@ LS_MATH_UNARY(LS_TILE_MATH_DECLARE)
 LS_TILE_MATH_DECLARE(pow)
 #undef LS_TILE_MATH_DECLARE
 
+/* The functions that networks of f32 spend their time in take LS_TILE_MANY vectors at once (math/ops_many.inc). */
+#if defined(LS_ISA_AVX2)
+#define LS_TILE_MANY 2 /* of sixteen registers */
+#else
+#define LS_TILE_MANY 4
+#endif
+#define LS_TILE_OFTEN(X) X(exp) X(log) X(tanh) X(erf)
+#define LS_TILE_SELDOM(X)                                                                                    \
+    X(exp2)                                                                                                  \
+    X(expm1) X(log2) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(erfc) X(sqrt)   \
+        X(rsqrt) X(cbrt) X(floor) X(ceil) X(trunc) X(rint)
+/* The last lanes go by way of a block of their own. */
+#define LS_TILE_SEVERAL(name)                                                                                \
+    void LS_TILE_MATH(name, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n) {        \
+        enum { WIDTH = (int)(sizeof(ls_mf32) / sizeof(float)) };                                             \
+        float *d = dst, part[WIDTH];                                                                         \
+        const float *x = a;                                                                                  \
+        (void)b, (void)c;                                                                                    \
+        for (int64_t i = 0; i < n; i += WIDTH) {                                                             \
+            bool whole = n - i >= WIDTH;                                                                     \
+            const float *from = whole ? x + i : part;                                                        \
+            ls_mf32 v;                                                                                       \
+            if (!whole) {                                                                                    \
+                memset(part, 0, sizeof part);                                                                \
+                memcpy(part, x + i, (size_t)(n - i) * sizeof *x);                                            \
+            }                                                                                                \
+            memcpy(&v, from, sizeof v);                                                                      \
+            v = ls_m##name##_f32(v);                                                                         \
+            memcpy(whole ? d + i : part, &v, sizeof v);                                                      \
+            if (!whole) {                                                                                    \
+                memcpy(d + i, part, (size_t)(n - i) * sizeof *x);                                            \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+
 #endif

@@ -1,0 +1,22 @@
+/* Elementary functions of arithmetic that may fuse, several vectors at a time; compiled with -ffp-contract=fast. An instruction
+ * set without fused multiply-adds has none: the locked ones serve. */
+#include "backend/cpu/isa/tile_math.h"
+#include <string.h>
+
+#if !defined(LS_ISA_SCALAR) && !defined(LS_ISA_SIMD128)
+#define LS_MANY LS_TILE_MANY
+#define LS_MANY_FAST
+#include "math/vector.h"
+
+void LS_TILE_MATH(fast_exp, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
+void LS_TILE_MATH(fast_erf, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
+void LS_TILE_MATH(fast_tanh, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
+
+LS_TILE_SEVERAL(fast_exp)
+LS_TILE_SEVERAL(fast_erf)
+LS_TILE_SEVERAL(fast_tanh)
+
+const ls_tile_fn LS_TILE_NAME(ls_tile_map_fast)[LS_OP_COUNT] = {[LS_OP_EXP] = LS_TILE_MATH(fast_exp, f32),
+                                                                [LS_OP_ERF] = LS_TILE_MATH(fast_erf, f32),
+                                                                [LS_OP_TANH] = LS_TILE_MATH(fast_tanh, f32)};
+#endif
