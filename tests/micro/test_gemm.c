@@ -839,6 +839,39 @@ static void test_large(void **state) {
     run_row(&r);
 }
 
+/* A NaN with a sign and a payload in one row of A, or in one column of B: every sum of it is the canonical NaN, no other changes. */
+static void test_canonical_nan(void **state) {
+    (void)state;
+    enum { M = 26, N = 50, K = 600 };
+    static const uint32_t odd = 0xffc12345;
+    static float a[M * K], b[K * N], c[M * N];
+    for (int q = 0; q < isa_count * 2 * (M + N) * 2; q++) {
+        int s = q % isa_count, fast = q / isa_count % 2, at = q / isa_count / 2 % (M + N), p = q % 3 ? 599 : 7;
+        ls_gemm g = {.isa = isas[s], .m = M, .n = q / isa_count / 2 / (M + N) ? N : 32, .k = K, .fast = fast};
+        for (int i = 0; i < M * K; i++) {
+            a[i] = 1;
+        }
+        for (int i = 0; i < K * N; i++) {
+            b[i] = 1;
+        }
+        if (at >= M && at - M >= g.n) {
+            continue;
+        }
+        memcpy(at < M ? &a[at * K + p] : &b[p * g.n + at - M], &odd, 4);
+        g.a = (ls_gemm_operand){.dtype = LS_GEMM_F32, .data = a, .stride_i = K, .stride_k = 1};
+        g.b = (ls_gemm_operand){.dtype = LS_GEMM_F32, .data = b, .stride_i = 1, .stride_k = g.n};
+        g.out = (ls_gemm_out){.dtype = LS_GEMM_F32, .data = c, .stride_i = g.n, .stride_j = 1, .canonical_nan = true};
+        void *workspace = guarded(ls_gemm_workspace(&g));
+        ls_gemm_run(&g, (char *)workspace + GUARD);
+        for (int64_t i = 0; i < g.m * g.n; i++) {
+            uint32_t bits, right = 0x44160000; /* 600 */
+            memcpy(&bits, &c[i], 4);
+            assert_int_equal(bits, i / g.n == at || M + i % g.n == at ? LS_NAN_F32 : right);
+        }
+        free(workspace);
+    }
+}
+
 /* Fast mode: within the bound of k + 1 roundings of the exact sum. */
 static void test_fast(void **state) {
     (void)state;
@@ -945,6 +978,7 @@ int main(void) {
         cmocka_unit_test(test_isa_choice),  cmocka_unit_test(test_half_moves),
         cmocka_unit_test(test_every_tile),  cmocka_unit_test(test_slices), cmocka_unit_test(test_bytes), cmocka_unit_test(test_extreme_bytes),
         cmocka_unit_test(test_every_edge),  cmocka_unit_test(test_depths),
+        cmocka_unit_test(test_canonical_nan),
         cmocka_unit_test(test_random_rows), cmocka_unit_test(test_absent_beside_infinity),
         cmocka_unit_test(test_large),       cmocka_unit_test(test_fast),
     };

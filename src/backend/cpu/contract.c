@@ -620,6 +620,10 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
     use_kept(&launch, &g);
     g.epilogue_ctx = &launch;
     g.parallel.pool = &launch;
+    if (!pack_before(&g, gemm, 0, &packed[0]) && !pack_before(&g, gemm, 1, &packed[0]) &&
+        !ls_gemm_run_within(&g, d->workspace, d->workspace_size)) {
+        return LS_OK;
+    }
     if (!ls_gemm_grow_workspace(d, workspace(&g, gemm, packed))) {
         g.a.packed = g.b.packed = NULL; /* another plan, whose memory the compilation reserved */
     }

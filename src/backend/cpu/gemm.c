@@ -16,8 +16,9 @@ typedef struct block {
     int worker;
     int64_t batch, i0, mi, j0, nj, slab0;
     int64_t a_offset, b_offset, out_offset;
-    char *c;     /* of type plan->sum */
-    int64_t ldc; /* elements */
+    char *c;      /* of type plan->sum */
+    int64_t ldc;  /* elements */
+    unsigned nan; /* 0: there is none in c */
 } block;
 
 typedef struct operand_at {
@@ -251,7 +252,7 @@ enum { FAR_SUMS = 1 << 17 }; /* so many leave the nearest caches: C is fetched w
 
 /* The tiles of [k0 + p, k0 + p + n), part of the chunk of kc from k0. The inner loop keeps a panel of B near while A's
  * block passes. */
-static void compute_slice(const block *b, int64_t k0, int64_t kc, int64_t p, int64_t n, ls_gemm_into into) {
+static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n, ls_gemm_into into) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm *g = plan->g;
     int64_t lanes = plan->kernels->lanes;
@@ -285,6 +286,7 @@ static void compute_slice(const block *b, int64_t k0, int64_t kc, int64_t p, int
             const char *a = at_a.at + i * at_a.next * plan->elem;
             if (plan->masks && (!finite || (g->b.absent && !(g->a.packed && g->a.packed->finite) &&
                                             !panel_finite(plan, a, kc * plan->rows)))) {
+                b->nan = 1;
                 masked_tile(b, i, mi, j, nj, k0, kc);
                 merge_tile(b, i, mi, j, nj, into != LS_GEMM_STORE);
                 continue;
@@ -302,9 +304,10 @@ static void compute_slice(const block *b, int64_t k0, int64_t kc, int64_t p, int
                     __builtin_prefetch(c + r * b->ldc * plan->elem);
                     __builtin_prefetch(c + r * b->ldc * plan->elem + 64);
                 }
-                kernel(n, a, at_a.step_i, at_a.step_k, at, at_b.step_k, c, b->ldc,
-                       flips ? LS_GEMM_RESUME : into, next.at, next.step_k);
+                b->nan |= kernel(n, a, at_a.step_i, at_a.step_k, at, at_b.step_k, c, b->ldc,
+                                 flips ? LS_GEMM_RESUME : into, next.at, next.step_k);
             } else {
+                b->nan = 1;
                 kernel(depth, a, at_a.step_i, at_a.step_k, at, at_b.step_k, tile_of(b), plan->cols,
                        flips ? LS_GEMM_RESUME : LS_GEMM_STORE, at, 0);
                 merge_tile(b, i, mi, j, nj, into != LS_GEMM_STORE);
@@ -315,7 +318,7 @@ static void compute_slice(const block *b, int64_t k0, int64_t kc, int64_t p, int
 
 /* The tiles of one chunk, in slices where B is read best so. A locked chunk has its own sums from +0, which resume from
  * slice to slice; other sums are exact, or `fast`. */
-static void compute_chunk(const block *b, int64_t k0, int64_t kc) {
+static void compute_chunk(block *b, int64_t k0, int64_t kc) {
     const ls_gemm_plan *plan = b->plan;
     block sums = *b;
     bool apart = plan->resumes && k0 > 0;
@@ -325,23 +328,25 @@ static void compute_chunk(const block *b, int64_t k0, int64_t kc) {
     }
     for (int64_t p = 0; p < kc; p += plan->depth) {
         ls_gemm_into next = plan->resumes ? LS_GEMM_RESUME : LS_GEMM_ADD;
-        compute_slice(&sums, k0, kc, p, smaller(plan->depth, kc - p),
+        compute_slice(apart ? &sums : b, k0, kc, p, smaller(plan->depth, kc - p),
                       p > 0              ? next
                       : k0 > 0 && !apart ? LS_GEMM_ADD
                                          : LS_GEMM_STORE);
     }
+    b->nan |= apart;
     for (int64_t i = 0; apart && i < b->mi; i++) {
         add_row(plan, b->nj, sums.c + i * sums.ldc * plan->elem, true, b->c + i * b->ldc * plan->elem);
     }
 }
 
-static void compute_vector(const block *b, int64_t k0, int64_t kc) {
+static void compute_vector(block *b, int64_t k0, int64_t kc) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *o = &plan->g->b;
     const char *at = o->data;
     at += (b->b_offset + b->j0 * o->stride_i + k0 * o->stride_k) * plan->elem;
     operand_at x = find_a(b, k0, kc);
     void *y = k0 ? tile_of(b) : b->c;
+    b->nan = 1;
     plan->vector(kc, b->nj, x.at, x.step_k, at, o->stride_i == 1 ? o->stride_k : o->stride_i, y);
     if (k0) {
         block one = *b;
@@ -390,14 +395,13 @@ static void finish(const block *b) {
             g->epilogue(g->epilogue_ctx, b->worker, b->batch, b->i0, b->mi, b->j0, b->nj, b->c, b->ldc);
         }
     }
-    if (!g->out.data) {
-        return;
-    }
-    for (int64_t i = 0; i < b->mi; i++) {
+    bool canonical = g->out.canonical_nan && (b->nan || g->epilogue);
+    bool done = !g->out.data || !(plan->through_tile || canonical);
+    for (int64_t i = 0; !done && i < b->mi; i++) {
         void *row = b->c + i * b->ldc * plan->elem;
-        if (g->out.canonical_nan && plan->sum == LS_GEMM_TYPE_F32) {
+        if (canonical && plan->sum == LS_GEMM_TYPE_F32) {
             g->isa->moves->canonical_f32(b->nj, row);
-        } else if (g->out.canonical_nan && plan->sum == LS_GEMM_TYPE_F64) {
+        } else if (canonical && plan->sum == LS_GEMM_TYPE_F64) {
             g->isa->moves->canonical_f64(b->nj, row);
         }
         if (plan->through_tile) {
@@ -497,12 +501,20 @@ static void for_each(const ls_gemm_plan *plan, int64_t n, void (*fn)(void *, int
 }
 
 void ls_gemm_run(const ls_gemm *given, void *workspace) {
+    (void)ls_gemm_run_within(given, workspace, SIZE_MAX);
+}
+
+size_t ls_gemm_run_within(const ls_gemm *given, void *workspace, size_t room) {
     ls_gemm g;
     ls_gemm_plan plan;
     if (ls_gemm_empty(given)) {
-        return;
+        return 0;
     }
     ls_gemm_plan_make(given, &g, &plan);
+    size_t need = ls_gemm_plan_bytes(&plan);
+    if (need > room) {
+        return need;
+    }
     run r = {.plan = &plan, .shared = workspace, .workers = (char *)workspace + plan.shared_bytes};
     r.m_blocks = (g.m + plan.mc - 1) / plan.mc;
     for (r.batch0 = 0; r.batch0 < plan.outer_batches; r.batch0++) {
@@ -517,6 +529,7 @@ void ls_gemm_run(const ls_gemm *given, void *workspace) {
             for_each(&plan, plan.batches * r.m_blocks * r.n_blocks, block_task, &r);
         }
     }
+    return 0;
 }
 
 const ls_gemm_isa *ls_gemm_isa_get(ls_cpu_isa isa) {

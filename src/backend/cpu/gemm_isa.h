@@ -12,10 +12,11 @@ typedef enum ls_gemm_into { LS_GEMM_STORE, LS_GEMM_ADD, LS_GEMM_RESUME } ls_gemm
 /*
  * s is the serial sum over p of a[i*a_row + p*a_k] * b[p*b_k + j] from +0, for a tile of fixed height and width; it
  * goes into c[i*ldc + j]. Strides in elements. Tiles two vectors wide fetch ahead[p*ahead_k], in bytes, for what comes next.
+ * 0: nothing in c is NaN.
  */
-typedef void (*ls_gemm_kernel)(int64_t kc, const void *a, int64_t a_row, int64_t a_k, const void *b,
-                               int64_t b_k, void *c, int64_t ldc, ls_gemm_into into, const char *ahead,
-                               int64_t ahead_k);
+typedef unsigned (*ls_gemm_kernel)(int64_t kc, const void *a, int64_t a_row, int64_t a_k, const void *b,
+                                   int64_t b_k, void *c, int64_t ldc, ls_gemm_into into, const char *ahead,
+                                   int64_t ahead_k);
 
 /* y[j] = the same sum for one row and any number n of columns, for a b that is best read row by row. */
 typedef void (*ls_gemm_vector_kernel)(int64_t kc, int64_t n, const void *x, int64_t x_k, const void *b,

@@ -264,7 +264,7 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     if (plan->vector) {
         plan->a_source = g->a.packed ? LS_GEMM_BEFORE : LS_GEMM_LOCAL;
         plan->b_source = LS_GEMM_DIRECT;
-        nc_max = up(2048, plan->cols);
+        nc_max = up(4096, plan->cols);
     } else if (plan->b_source == LS_GEMM_SHARED) {
         int64_t fits = shared_budget / (g->k * plan->elem) / plan->cols * plan->cols;
         int64_t slabs = ceil_div(plan->slab, larger(fits, plan->cols));
@@ -299,5 +299,5 @@ size_t ls_gemm_workspace(const ls_gemm *g) {
     ls_gemm problem;
     ls_gemm_plan plan;
     ls_gemm_plan_make(g, &problem, &plan);
-    return (size_t)(plan.shared_bytes + plan.workers * plan.worker_bytes);
+    return ls_gemm_plan_bytes(&plan);
 }

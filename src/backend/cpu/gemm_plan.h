@@ -45,6 +45,11 @@ typedef struct ls_gemm_plan {
 /* `out_problem` receives the problem that the plan points to. */
 void ls_gemm_plan_make(const ls_gemm *g, ls_gemm *out_problem, ls_gemm_plan *out_plan);
 
+/* Of the workspace. */
+static inline size_t ls_gemm_plan_bytes(const ls_gemm_plan *plan) {
+    return (size_t)(plan->shared_bytes + plan->workers * plan->worker_bytes);
+}
+
 /* C has no elements. */
 bool ls_gemm_empty(const ls_gemm *g);
 

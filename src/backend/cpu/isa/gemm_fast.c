@@ -36,6 +36,7 @@
 #define VU ls_vf32_any
 #define LANES LS_LANES_F32
 #define SPLAT LS_SPLAT_F32
+#define UNORDERED LS_UNORDERED_F32
 #define MADD FMA_F32
 #define NAME(rows, cols) LS_GEMM_NAME(f32_fast, rows, LS_TILE_COLS_F32_##cols)
 #define VECTOR LS_ISA_SUFFIX(ls_gemm_f32_fast_vector)

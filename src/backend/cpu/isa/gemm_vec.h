@@ -70,6 +70,12 @@ typedef ls_vf32 ls_vf32_any __attribute__((aligned(4), may_alias));
 typedef ls_vf64 ls_vf64_any __attribute__((aligned(8), may_alias));
 typedef ls_vu32 ls_vu32_any __attribute__((aligned(4), may_alias));
 
+#if defined(LS_ISA_AVX512)
+#define LS_UNORDERED_F32(a, b) _mm512_cmp_ps_mask((__m512)(a), (__m512)(b), _CMP_UNORD_Q)
+#else
+#define LS_UNORDERED_F32(a, b) 1
+#endif
+
 /* An initialiser list, because compilers know it as a broadcast. */
 #define LS_TIMES2(x) x, x
 #define LS_TIMES4(x) LS_TIMES2(x), LS_TIMES2(x)
