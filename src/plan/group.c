@@ -379,6 +379,18 @@ static bool shuffles_joined(const ls_planner *p, const ls_plan_node *n) {
            moves_joined(n->node->src[0]);
 }
 
+/* A part of joined tensors that is stored in another order than it is read in: the anchors of a detector, channels last. Parts are looked
+ * for lane by lane, and every reader would look for all of them. */
+static bool turns_before_joining(const ls_planner *p, const ls_plan_node *n) {
+    const ls_tensor *x = n->node;
+    int rank = x->shape.rank;
+    bool joined = false;
+    for (const ls_site *s = n->sites; s; s = s->next) {
+        joined = joined || s->joined;
+    }
+    return p->permuted && joined && x->op == LS_OP_PERMUTE && !n->absent && !n->light && x->attr.axes.axes[rank - 1] != rank - 1;
+}
+
 /* A convolution that only this permutation reads, and that no map follows in one kernel: it is stored as it is read. Its own order,
  * channels last, would be a stride for every reader. */
 static bool stores_permuted(const ls_planner *p, const ls_plan_node *n) {
@@ -441,7 +453,7 @@ static bool place(ls_planner *p, ls_plan_node *n) {
     if (with) {
         return store_in(p, n, with);
     }
-    if (n->wanted || n->buffer || (class == LS_CLASS_MOVE && (move_is_cut(n) || stores_permuted(p, n) || shuffles_joined(p, n)))) {
+    if (n->wanted || n->buffer || (class == LS_CLASS_MOVE && (move_is_cut(n) || stores_permuted(p, n) || shuffles_joined(p, n) || turns_before_joining(p, n)))) {
         bool computed_too = n->light || (n->absent && !n->patches);
         return start_group(p, n) && (!computed_too || !free || pass_on(p, n));
     }

@@ -411,6 +411,27 @@ static void shuffled_channels_are_stored(void **state) {
     bench_close(&b);
 }
 
+/* The heads of a detector: each is turned once, not by every reader of them all. */
+static void joined_parts_are_turned_before(void **state) {
+    (void)state;
+    bench b;
+    bench_open(&b);
+    ls_plan plan;
+    ls_tensor *heads[2];
+    for (int i = 0; i < 2; i++) {
+        ls_tensor *x = input(&b, i ? "small" : "large", LS_SHAPE(1, 6, i ? 2 : 4, 4));
+        heads[i] = ls_reshape(b.s, ls_permute(b.s, x, (int[]){0, 2, 3, 1}), LS_SHAPE(i ? 24 : 48, 2));
+    }
+    ls_tensor *scores = ls_softmax(b.s, ls_concat(b.s, heads, 2, 0), 1);
+    for (int permuted = 0; permuted < 2; permuted++) {
+        bench_plan(&b, &scores, 1, LS_PLAN_FUSION | (permuted ? LS_PLAN_PERMUTED : 0), &plan);
+        assert_int_equal(plan.n_groups, permuted ? 3 : 1);
+        assert_int_equal(plan.groups[plan.n_groups - 1].kind, LS_GROUP_REDUCE);
+        check_plan(&b, &plan, &scores, 1);
+    }
+    bench_close(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_and_movement_share_a_kernel),
@@ -427,6 +448,7 @@ int main(void) {
         cmocka_unit_test(long_movement_is_cut),
         cmocka_unit_test(convolutions_are_stored_as_they_are_read),
         cmocka_unit_test(shuffled_channels_are_stored),
+        cmocka_unit_test(joined_parts_are_turned_before),
         cmocka_unit_test(plans_are_deterministic_and_survive_failures),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
