@@ -14,8 +14,8 @@
 enum { SIDE = 80, ROOM = 8 * SIDE, MARK = 12345 };
 
 typedef struct plane {
-    float image[3 * SIDE * SIDE + 2 * ROOM], filter[LS_DEPTHWISE_TAPS * LS_DEPTHWISE_TAPS];
-    float out[SIDE * SIDE + 2 * ROOM];
+    float image[5 * SIDE * SIDE + 2 * ROOM], filter[4 * LS_DEPTHWISE_TAPS * LS_DEPTHWISE_TAPS];
+    float out[4 * SIDE * SIDE + 2 * ROOM];
 } plane;
 
 static float expected(const ls_depthwise *d, const float *image, const float *filter, int64_t r, int64_t j) {
@@ -37,11 +37,12 @@ static int64_t below(ls_rng *rng, int64_t n) {
 
 static ls_depthwise geometry(ls_rng *rng) {
     ls_depthwise d = {.rows = 1 + below(rng, 20), .columns = 1 + below(rng, 40), .line = SIDE};
-    bool known = below(rng, 2);
-    int64_t taps = below(rng, 2) ? 3 : 5;
+    bool known = below(rng, 4), by_two = below(rng, 2);
+    int64_t taps = 3 + 2 * below(rng, 3);
+    d.columns = below(rng, 2) ? d.columns : 1 + below(rng, 8); /* planes in halves of vectors */
     for (int i = 0; i < 2; i++) {
         d.taps[i] = known ? taps : 1 + below(rng, i ? 16 : 6);
-        d.stride[i] = known ? 1 : 1 + below(rng, i ? 2 : 3);
+        d.stride[i] = known ? 1 + by_two : 1 + below(rng, i ? 2 : 3);
         d.step[i] = known ? 1 : below(rng, 4) ? 1 + below(rng, 2) : -1;
         int64_t extent = i ? d.columns : d.rows, span = d.stride[i] * (extent - 1) + d.step[i] * (d.taps[i] - 1);
         d.low[i] = (d.step[i] < 0 ? -d.taps[i] : 0) + below(rng, 4);
@@ -49,11 +50,15 @@ static ls_depthwise geometry(ls_rng *rng) {
         d.high[i] = d.high[i] > SIDE ? SIDE : d.high[i];
     }
     d.out_line = d.columns + below(rng, 3);
+    d.planes = 1 + below(rng, 4);
+    d.image_plane = SIDE * SIDE;
+    d.filter_plane = d.taps[0] * d.taps[1];
+    d.out_plane = d.rows * d.out_line + below(rng, 20);
     return d;
 }
 
 static void check_kernel(ls_depthwise_kernel kernel, const char *what, plane *p) {
-    for (uint64_t seed = 1; seed < 400; seed++) {
+    for (uint64_t seed = 1; seed < 1500; seed++) {
         ls_rng rng = {ls_rng_key(seed, 0), 0};
         ls_depthwise d = geometry(&rng);
         float *image = p->image + ROOM + SIDE, *out = p->out + ROOM;
@@ -62,7 +67,9 @@ static void check_kernel(ls_depthwise_kernel kernel, const char *what, plane *p)
         }
         for (int64_t v = d.low[0]; v < d.high[0]; v++) {
             for (int64_t u = d.low[1]; u < d.high[1]; u++) {
-                image[v * d.line + u] = (float)(below(&rng, 17) - 8);
+                for (int64_t q = 0; q < d.planes; q++) {
+                    image[q * d.image_plane + v * d.line + u] = (float)(below(&rng, 17) - 8);
+                }
             }
         }
         for (size_t i = 0; i < sizeof p->filter / 4; i++) {
@@ -72,10 +79,10 @@ static void check_kernel(ls_depthwise_kernel kernel, const char *what, plane *p)
             p->out[i] = MARK;
         }
         kernel(&d, image, p->filter, out);
-        for (int64_t i = -ROOM; i < SIDE * SIDE + ROOM; i++) {
-            int64_t r = i / d.out_line, j = i % d.out_line;
-            bool own = i >= 0 && r < d.rows && j < d.columns;
-            float want = own ? expected(&d, image, p->filter, r, j) : MARK;
+        for (int64_t i = -ROOM; i < 4 * SIDE * SIDE + ROOM; i++) {
+            int64_t q = i / d.out_plane, r = i % d.out_plane / d.out_line, j = i % d.out_plane % d.out_line;
+            bool own = i >= 0 && q < d.planes && r < d.rows && j < d.columns;
+            float want = own ? expected(&d, image + q * d.image_plane, p->filter + q * d.filter_plane, r, j) : MARK;
             if (out[i] != want) {
                 fail_msg("%s, seed %llu: element %lld is %g, not %g", what, (unsigned long long)seed, (long long)i, (double)out[i],
                          (double)want);

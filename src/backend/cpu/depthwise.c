@@ -35,53 +35,63 @@ typedef struct depthwise_run {
     const float *filter;
     char *memory;
     size_t bytes;
-    int64_t batches, planes, group; /* planes, with those of the outer dimensions; a task's */
+    int64_t batches, lines, tasks_each; /* planes of a point of the outer dimensions; of outputs; tasks of such a point */
+    int64_t group, band, task;          /* planes at a time, or lines of one, that stay in the cache; and planes of a task */
     ls_depthwise geometry;
 } depthwise_run;
 
-static void one_plane(const depthwise_run *r, int64_t point, int64_t batch, int worker) {
+static const float *plane_at(const depthwise_run *r, int64_t point, int64_t batch) {
     const ls_windows *w = r->w;
     const ls_kernel_run *kernel = r->launch->kernel;
-    const ls_gemm_phase *gemm = r->launch->phase->gemm;
+    const ls_axis_group *group = &r->launch->phase->gemm->batch;
     const ls_window_leaf *leaf = w->leaves;
-    const ls_window_dim *first = &w->dims[w->outer];
-    bool lines = w->n_dims - w->outer == 2; /* else one line */
-    int64_t extent = lines ? first->extent : 1, coords[LS_SPEC_MAX_AXES];
-    const float *image = (const float *)(const void *)kernel->buffers[leaf->buffer] + leaf->sum.constant;
-    ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, batch, coords);
-    ls_point_coords(kernel->extents, w->outer, gemm->n.axes, point, coords);
-    for (int i = 0; i < gemm->batch.n; i++) {
-        image += coords[gemm->batch.axes[i]] * ls_ix_sum_stride(&leaf->sum, gemm->batch.axes[i]);
+    const float *image = (const float *)(const void *)kernel->buffers[leaf->buffer] + leaf->sum.constant + w->plane_at[0];
+    int64_t coords[LS_SPEC_MAX_AXES];
+    ls_point_coords(kernel->extents, group->n, group->axes, batch, coords);
+    ls_point_coords(kernel->extents, w->outer, r->launch->phase->gemm->n.axes, point, coords);
+    for (int i = 0; i < group->n; i++) {
+        image += coords[group->axes[i]] * ls_ix_sum_stride(&leaf->sum, group->axes[i]);
     }
     for (int i = 0; i < w->outer; i++) {
         image += coords[w->dims[i].axis] * ls_ix_sum_stride(&leaf->sum, w->dims[i].axis);
     }
-    image += w->plane_at[0];
+    return image;
+}
+
+/* Some planes that lie evenly apart, a band of their lines after another. */
+static void some_planes(const depthwise_run *r, int64_t point, int64_t batch, int64_t n, int worker) {
+    const ls_windows *w = r->w;
+    const ls_window_dim *first = &w->dims[w->outer];
     ls_depthwise d = r->geometry;
-    int64_t area = extent * d.columns, band = lines ? w->band : 1;
+    int64_t area = r->lines * d.columns, band = r->band;
+    const float *image = plane_at(r, point, batch), *filter = r->filter + batch * w->k;
     float *out = ls_chain_result(r->launch, batch, 0, point * area, area);
-    for (int64_t y = 0; y < extent; y += band) {
-        d.rows = extent - y < band ? extent - y : band;
-        d.ahead = d.rows * d.stride[0] * d.line;
-        d.out_ahead = out ? d.rows * d.out_line : 0;
-        if (lines) {
+    d.planes = n;
+    d.image_plane = n > 1 ? plane_at(r, point, batch + 1) - image : 0;
+    d.out_plane = !out ? area : n > 1 ? ls_chain_result(r->launch, batch + 1, 0, point * area, area) - out : 0;
+    for (int64_t y = 0; y < r->lines; y += band) {
+        float *to = out ? out + y * d.columns : (float *)(void *)(r->memory + (size_t)worker * r->bytes);
+        d.rows = r->lines - y < band ? r->lines - y : band;
+        d.ahead = n * d.rows * d.stride[0] * d.line;
+        d.out_ahead = out ? n * d.rows * d.out_line : 0;
+        if (w->n_dims - w->outer == 2) {
             d.low[0] = first->low - y * first->stride;
             d.high[0] = first->high - y * first->stride;
         }
-        float *to = out ? out + y * d.columns : (float *)(void *)(r->memory + (size_t)worker * r->bytes);
-        w->kernels->depthwise(&d, image + y * d.stride[0] * d.line, r->filter + batch * w->k, to);
-        if (!out) {
-            ls_gemm_finish_tile(r->launch, worker, batch, 0, 1, point * area + y * d.columns, d.rows * d.columns, to,
-                                w->ld);
+        w->kernels->depthwise(&d, image + y * d.stride[0] * d.line, filter, to);
+        for (int64_t i = 0; i < n && !out; i++) {
+            ls_gemm_finish_tile(r->launch, worker, batch + i, 0, 1, point * area + y * d.columns, d.rows * d.columns,
+                                to + i * area, area);
         }
     }
 }
 
 static void depthwise_task(void *ctx, long task, int worker) {
     const depthwise_run *r = ctx;
-    int64_t end = (task + 1) * r->group < r->planes ? (task + 1) * r->group : r->planes;
-    for (int64_t i = task * r->group; i < end; i++) {
-        one_plane(r, i / r->batches, i % r->batches, worker);
+    int64_t point = task / r->tasks_each, from = task % r->tasks_each * r->task, end = from + r->task;
+    end = end < r->batches ? end : r->batches;
+    for (int64_t i = from; i < end; i += r->group) {
+        some_planes(r, point, i, end - i < r->group ? end - i : r->group, worker);
     }
 }
 
@@ -93,6 +103,7 @@ void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory,
     const ls_window_dim *last = &w->dims[w->n_dims - 1], *first = &w->dims[w->outer];
     bool lines = last != first;
     depthwise_run r = {.launch = launch, .w = w, .filter = filter, .memory = memory, .bytes = bytes};
+    r.lines = lines ? first->extent : 1;
     r.geometry = (ls_depthwise){
         .columns = last->extent,
         .taps = {lines ? first->taps : 1, last->taps},
@@ -102,16 +113,24 @@ void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory,
         .high = {1, last->high},
         .line = lines ? first->image_stride : 0,
         .out_line = last->extent,
+        .filter_plane = w->k,
     };
     r.batches = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes);
-    r.planes = r.batches * ls_point_count(kernel->extents, w->outer, gemm->n.axes);
-    int64_t work = w->k * last->extent * (lines ? first->extent : 1);
-    r.group = work < LEAST_WORK ? LEAST_WORK / work : 1;
-    int64_t tasks = (r.planes + r.group - 1) / r.group;
-    if (device->threads == 1 || tasks == 1) {
-        r.group = r.planes;
-        depthwise_task(&r, 0, 0);
+    int64_t points = ls_point_count(kernel->extents, w->outer, gemm->n.axes), area = r.lines * last->extent;
+    r.band = LS_DEPTHWISE_ROOM / (r.geometry.stride[0] * r.geometry.line * 4 + 1);
+    r.band = r.band < 8 ? 8 : r.band;
+    r.band = (r.lines + r.band - 1) / r.band;
+    r.band = (r.lines + r.band - 1) / r.band;
+    r.group = gemm->batch.n == 1 && r.band == r.lines ? LS_DEPTHWISE_ROOM / (area * 4) : 1;
+    r.group = r.group < 1 ? 1 : r.group;
+    r.task = LEAST_WORK / (w->k * area) / r.group * r.group;
+    r.task = device->threads == 1 ? r.batches : r.task < r.group ? r.group : r.task;
+    r.tasks_each = (r.batches + r.task - 1) / r.task;
+    if (device->threads == 1 || points * r.tasks_each == 1) {
+        for (int64_t i = 0; i < points * r.tasks_each; i++) {
+            depthwise_task(&r, (long)i, 0);
+        }
     } else {
-        ls_pool_run(device->pool, (long)tasks, depthwise_task, &r);
+        ls_pool_run(device->pool, (long)(points * r.tasks_each), depthwise_task, &r);
     }
 }

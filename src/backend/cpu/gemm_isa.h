@@ -39,14 +39,15 @@ typedef struct ls_sparse_entry {
 typedef void (*ls_gemm_sparse_kernel)(int64_t n, const ls_sparse_entry *list, const void *base, void *c);
 
 /*
- * Windows of one plane: out[r*out_line + j] is the sum over taps (i, t), row-major, of filter[i][t] * image[v*line + u] where v =
- * stride[0]*r + step[0]*i and u = stride[1]*j + step[1]*t are inside the plane; others are left out, or times +0: filters are
- * finite. NaN are canonical. The last stride is 1 or 2, taps are LS_DEPTHWISE_TAPS at most in each dimension.
+ * Windows of planes, each with its filter: out[r*out_line + j] is the sum over taps (i, t), row-major, of filter[i][t] * image[v*line +
+ * u] where v = stride[0]*r + step[0]*i and u = stride[1]*j + step[1]*t are inside the plane; others are left out, or times +0: filters
+ * are finite. NaN are canonical. The last stride is 1 or 2, taps are LS_DEPTHWISE_TAPS at most in each dimension.
  */
 typedef struct ls_depthwise {
     int64_t rows, columns; /* of outputs */
     int64_t taps[2], stride[2], step[2], low[2], high[2];
     int64_t line, out_line;
+    int64_t planes, image_plane, filter_plane, out_plane; /* how many, and elements between them */
     int64_t ahead, out_ahead; /* where what comes next lies: fetched */
 } ls_depthwise;
 typedef void (*ls_depthwise_kernel)(const ls_depthwise *d, const float *image, const float *filter, float *out);

@@ -5,7 +5,7 @@
 #include "backend/cpu/contract.h"
 #include "backend/cpu/gemm_isa.h"
 
-enum { LS_WINDOW_DIMS = 4, LS_WINDOW_LEAVES = 8 };
+enum { LS_WINDOW_DIMS = 4, LS_WINDOW_LEAVES = 8, LS_DEPTHWISE_ROOM = 16 << 10 };
 
 typedef struct ls_window_dim { /* walked by a free axis f and a bound axis t: u = stride * f + step * t */
     uint8_t axis, bound;       /* free; bound: LS_SPEC_MAX_AXES for none */
@@ -55,7 +55,7 @@ typedef struct ls_windows ls_windows;
 const ls_window_dim *ls_windows_walked_by(const ls_windows *w, int bound);
 
 /* depthwise.c: whether planes can be read where they lie; and all of them, with the filter packed, [batch][k], finite. `memory` is the
- * workers', of `bytes` each. */
+ * workers', of `bytes` each, LS_DEPTHWISE_ROOM at least. */
 bool ls_depthwise_fits(const ls_gemm_phase *gemm, const ls_windows *w);
 void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory, size_t bytes);
 
