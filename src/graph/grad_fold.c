@@ -75,11 +75,17 @@ static void extreme_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
     ls_tensor *best = y->op == LS_OP_AMAX ? ls_argmax(s, x, axes->count, axes->axes, 0)
                                           : ls_argmin(s, x, axes->count, axes->axes, 0);
     ls_tensor *position = NULL;
+    double most = 1;
+    for (int i = 0; i < axes->count; i++) {
+        most *= (double)ls_dim_bound(x->shape.dim[axes->axes[i]]);
+    }
+    ls_dtype dtype = most < INT32_MAX ? LS_I32 : LS_I64;
     for (int i = 0; i < axes->count; i++) { /* row-major over the axes in their order */
-        ls_tensor *along = ls_iota(s, LS_I64, x->shape, axes->axes[i]);
-        ls_tensor *extent = ls_dim_value(s, x->shape.dim[axes->axes[i]]);
+        ls_tensor *along = ls_iota(s, dtype, x->shape, axes->axes[i]);
+        ls_tensor *extent = ls_cast(s, ls_dim_value(s, x->shape.dim[axes->axes[i]]), dtype);
         position = position ? ls_add(s, ls_mul(s, position, extent), along) : along;
     }
+    best = ls_cast(s, best, dtype);
     ls_tensor *chosen = ls_eq(s, position, spread(s, best, x, axes));
     ls_grad_give(st, x, ls_where(s, chosen, spread(s, g, x, axes), ls_const_like(s, x, 0)));
 }

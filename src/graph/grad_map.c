@@ -81,11 +81,12 @@ static void take(ls_grad_state *st, ls_tensor *y, ls_tensor *g, ls_tensor *first
     GIVE(A, ls_where(S, first, g, zero));
     GIVE(B, ls_where(S, first, zero, g));
 }
+/* a < b where min(a, b) < b. By the result, so that an activation's operand need not be kept beside it. */
 RULE(min_rule) {
-    take(st, y, g, ls_lt(S, A, B));
+    take(st, y, g, ls_lt(S, y, B));
 }
 RULE(max_rule) {
-    take(st, y, g, ls_lt(S, B, A));
+    take(st, y, g, ls_lt(S, B, y));
 }
 RULE(where_rule) {
     ls_tensor *zero = LIKE(0);

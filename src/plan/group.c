@@ -171,6 +171,10 @@ static bool map_joins(const ls_plan_node *n, const ls_draft *d) {
     if (evals <= 1.25 * numel) {
         return true;
     }
+    const ls_tensor *from = x->op == LS_OP_CAST ? x->src[0] : NULL;
+    if (from && ls_class_of(from) == LS_CLASS_REDUCE && ls_dtype_size(x->dtype) < ls_dtype_size(from->dtype)) {
+        return false; /* less to store, and to read again and again */
+    }
     return !expensive[x->op] && (evals <= 2 * numel || (!overlap && count == 1 && depth < 4));
 }
 

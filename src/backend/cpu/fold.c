@@ -301,10 +301,10 @@ void ls_phase_columns(const ls_phase_task *task) {
         return;
     }
     char *cells = c.stack + (LEVELS + 1) * c.tile;
-    int64_t n = ls_point_count(run.extents, v->n_bound, v->bound);
-    for (int64_t at = 0; at < task->n; at += LS_TILE) {
+    int64_t n = ls_point_count(run.extents, v->n_bound, v->bound), tile = ls_program_tile(run.program);
+    for (int64_t at = 0; at < task->n; at += tile) {
         c.first = task->first + at;
-        c.lanes = task->n - at < LS_TILE ? task->n - at : LS_TILE;
+        c.lanes = task->n - at < tile ? task->n - at : tile;
         int64_t blocks = 0;
         for (int64_t first = 0; first < n; first += LS_TILE_BLOCK, blocks++) {
             int64_t end = first + LS_TILE_BLOCK < n ? first + LS_TILE_BLOCK : n;
@@ -436,8 +436,9 @@ static void arg_columns_f32(const ls_phase_task *task, ls_run *run, ls_run *fini
     const ls_phase *phase = task->phase;
     const ls_value *v = &task->kernel->binary->spec.values[phase->value];
     uint32_t *index = (uint32_t *)(void *)b->index;
-    for (int64_t at = 0; at < task->n; at += LS_TILE) {
-        int64_t lanes = task->n - at < LS_TILE ? task->n - at : LS_TILE;
+    int64_t tile = ls_program_tile(run->program);
+    for (int64_t at = 0; at < task->n; at += tile) {
+        int64_t lanes = task->n - at < tile ? task->n - at : tile;
         memset(index, 0, LS_TILE * sizeof *index);
         for (int64_t k = 0; k < n; k++) {
             ls_point_coords(run->extents, v->n_bound, v->bound, k, run->coords);

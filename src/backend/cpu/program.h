@@ -154,6 +154,8 @@ typedef struct ls_program {
     int row_axes; /* how many of them are outside of a row, where there are ROWS instructions; else 0 */
     int n_instrs[LS_SECTION_COUNT];
     ls_instr *instrs[LS_SECTION_COUNT];
+    int64_t period; /* lanes that tiles are best whole multiples of; 0: any */
+    int n_periodic; /* the first LANES instructions, the same for all tiles that begin at the same place of a period */
     int n_accesses;
     ls_access *accesses;
     int n_regs;
@@ -227,6 +229,7 @@ typedef struct ls_run {
     _Atomic int64_t *out_of_range;
     char *patches; /* of transposed loads: the row at work, one LS_PATCH_BYTES after another; or NULL */
     int64_t lanes; /* that a tile has at most */
+    int64_t periodic_at, periodic_lanes; /* the place in the period whose lanes the first LANES instructions hold, and how many */
     int64_t row_lane, row_inner; /* the place of the first lane in its row, and lanes of a row */
     int64_t expanded;            /* the row that ROWS registers hold in all lanes, or -1 */
     bool empty; /* what it would reduce has no elements: nobody reads what it computes */
@@ -243,6 +246,10 @@ void ls_run_lanes(ls_run *run, int64_t first, int64_t n);
 void ls_run_seek(ls_run *run, int64_t first);
 int64_t ls_run_place(const ls_run *run, const ls_access *access);
 int64_t ls_run_lane_count(const ls_run *run);
+/* Lanes of a tile: LS_TILE, or as many whole periods as fit. */
+static inline int64_t ls_program_tile(const ls_program *program) {
+    return program->period ? LS_TILE / program->period * program->period : LS_TILE;
+}
 static inline void *ls_run_reg(const ls_run *run, int16_t reg) {
     return run->regs[reg];
 }

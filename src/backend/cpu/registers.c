@@ -3,6 +3,8 @@
 #include "backend/cpu/program_builder.h"
 #include <string.h>
 
+enum { SHORT_ROW = 64 }; /* lanes */
+
 typedef struct slot {
     uint8_t log2;
     bool free;
@@ -41,11 +43,61 @@ static bool drop_unused(ls_program_builder *b, int n_results, const int16_t *res
     return true;
 }
 
+/* Lanes after which the coordinate of a lane axis comes again; 0: too many to be worth it, or not known. */
+static int64_t period_of(const ls_program_builder *b, int axis) {
+    int64_t n = 1;
+    for (int i = b->n_lane_axes; i-- > 0 && n <= LS_TILE;) {
+        ls_dim extent = b->spec->extents_of_axes[b->lane_axes[i]];
+        n = ls_dim_is_fixed(extent) ? n * extent.offset : LS_TILE + 1;
+        if (b->lane_axes[i] == axis) {
+            break;
+        }
+    }
+    return n <= LS_TILE ? n : 0;
+}
+
+/* Puts what follows from the coordinates of inner lane axes alone in front: tiles that begin at the same place of the period
+ * share it (run.c), so its registers outlive a tile. */
+static bool find_periodic(ls_program_builder *b, ls_program *out) {
+    int n = b->n_instrs[LS_SECTION_LANES], front = 0;
+    ls_instr *code = b->instrs[LS_SECTION_LANES];
+    bool *periodic = LS_ARENA_ARRAY(b->arena, bool, b->n_regs + 1);
+    if (!periodic) {
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        ls_instr in = code[i];
+        int64_t period = in.op == LS_TILE_OP_COORD ? period_of(b, in.access) : 0;
+        bool any = period > 0, all = in.op == LS_TILE_OP_COORD || in.op == LS_TILE_OP_FN || in.op == LS_TILE_OP_CAST;
+        const int16_t used[3] = {in.a, in.b, in.c};
+        for (int j = 0; j < 3; j++) {
+            any |= used[j] >= 0 && periodic[used[j]];
+            all &= used[j] < 0 || periodic[used[j]] || b->regs[used[j]].section == LS_SECTION_LAUNCH;
+        }
+        if (any && all) {
+            periodic[in.dst] = true;
+            out->period = period > out->period ? period : out->period; /* one divides the other */
+            memmove(code + front + 1, code + front, (size_t)(i - front) * sizeof in);
+            code[front++] = in;
+        }
+    }
+    out->n_periodic = front;
+    for (int i = 0; i < n && !out->period; i++) { /* short rows of loads: tiles end where rows end */
+        const ls_access *a = code[i].op == LS_TILE_OP_LOAD ? &b->accesses[code[i].access] : NULL;
+        int64_t row = a && !a->n_tables && a->n_dims > 1 ? period_of(b, b->lane_axes[a->dims[a->n_dims - 1].first]) : 0;
+        out->period = row <= SHORT_ROW ? row : 0;
+    }
+    for (int i = 0; i < front; i++) {
+        b->regs[code[i].dst].section = LS_SECTION_LAUNCH;
+    }
+    return true;
+}
+
 bool ls_pb_finish(ls_program_builder *b, int n_results, const int16_t *results, ls_program *out) {
     for (int i = 0; i < n_results && !b->failed; i++) {
         out->results[i] = ls_pb_operand(b, LS_SECTION_LANES, results[i]);
     }
-    if (b->failed || !drop_unused(b, n_results, out->results)) {
+    if (b->failed || !drop_unused(b, n_results, out->results) || !find_periodic(b, out)) {
         return false;
     }
     int n_lanes = b->n_instrs[LS_SECTION_LANES], n_slots = 0;

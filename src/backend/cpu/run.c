@@ -583,11 +583,11 @@ static void run_scatter(ls_run *run, const ls_instr *in, int64_t n) {
     }
 }
 
-static void run_section(ls_run *run, ls_section section, int64_t n) {
+static void run_section(ls_run *run, ls_section section, int skip, int64_t n) {
     const ls_program *p = run->program;
     const ls_tile_isa *isa = run->isa;
     void **r = run->regs;
-    for (const ls_instr *in = p->instrs[section], *end = in + p->n_instrs[section]; in < end; in++) {
+    for (const ls_instr *in = p->instrs[section] + skip, *end = p->instrs[section] + p->n_instrs[section]; in < end; in++) {
         switch ((ls_tile_op)in->op) {
         case LS_TILE_OP_CONST:
             memcpy(r[in->dst], &in->bits, (size_t)1 << in->log2);
@@ -660,7 +660,7 @@ static void run_once(ls_run *run, ls_section section) {
         any = any && run->extents[run->program->lane_axes[i]] > 0;
     }
     if (any) {
-        run_section(run, section, 1);
+        run_section(run, section, 0, 1);
     }
 }
 
@@ -673,6 +673,7 @@ void ls_run_begin(ls_run *run, const ls_program *program, void *memory) {
     }
     memset(run->coords, 0, sizeof run->coords);
     run->expanded = -1;
+    run->periodic_at = -1;
     run->patches = NULL;
     run->lanes = 1;
     for (int i = 0; i < program->n_lane_axes && run->lanes < LS_TILE; i++) {
@@ -701,7 +702,7 @@ static void run_rows(ls_run *run, int64_t first, int64_t n) {
     run->row_lane = lane;
     run->row_inner = inner;
     if (rows > 1 || row != run->expanded) {
-        run_section(run, LS_SECTION_ROWS, rows);
+        run_section(run, LS_SECTION_ROWS, 0, rows);
         run->expanded = rows == 1 ? row : -1;
     }
 }
@@ -736,7 +737,14 @@ void ls_run_lanes(ls_run *run, int64_t first, int64_t n) {
     if (run->program->row_axes) {
         run_rows(run, first, n);
     }
-    run_section(run, LS_SECTION_LANES, n);
+    int skip = 0;
+    if (run->program->n_periodic) {
+        int64_t at = first % run->program->period;
+        skip = at == run->periodic_at && n <= run->periodic_lanes ? run->program->n_periodic : 0;
+        run->periodic_lanes = skip ? run->periodic_lanes : n;
+        run->periodic_at = at;
+    }
+    run_section(run, LS_SECTION_LANES, skip, n);
 }
 
 int64_t ls_run_lane_count(const ls_run *run) {
