@@ -4,7 +4,7 @@
 
 #include "backend/cpu/gemm.h"
 
-enum { LS_GEMM_MAX_ROWS = 12, LS_SPARSE_VECTORS = 8, LS_DEPTHWISE_TAPS = 16 };
+enum { LS_GEMM_MAX_ROWS = 12, LS_SPARSE_VECTORS = 8, LS_SPARSE_LINES = 3, LS_SPARSE_LINE_VECTORS = 6, LS_DEPTHWISE_TAPS = 16 };
 
 /* What becomes of a tile's sums s and of what is in c: c = s, c = c + s, or c goes on as s, from c instead of +0. */
 typedef enum ls_gemm_into { LS_GEMM_STORE, LS_GEMM_ADD, LS_GEMM_RESUME } ls_gemm_into;
@@ -37,6 +37,9 @@ typedef struct ls_sparse_entry {
 
 /* c[j] += the sum over the list, in its order, of value * base[at + j], for j of a fixed number of vectors. */
 typedef void (*ls_gemm_sparse_kernel)(int64_t n, const ls_sparse_entry *list, const void *base, void *c);
+/* The same for LS_SPARSE_LINES lines of LS_SPARSE_LINE_VECTORS at once: c[l][j] += the sum of value * base[at + l * step + j]. */
+typedef void (*ls_gemm_sparse_lines_kernel)(int64_t n, const ls_sparse_entry *list, const void *base, int64_t step,
+                                            void *const *c);
 
 /*
  * Windows of planes, each with its filter: out[r*out_line + j] is the sum over taps (i, t), row-major, of filter[i][t] * image[v*line +
@@ -59,6 +62,7 @@ typedef struct ls_gemm_kernels {
     ls_gemm_kernel tile[LS_GEMM_MAX_ROWS + 1][3];   /* [rows][vectors], from 1 */
     ls_gemm_taps_kernel taps[LS_GEMM_MAX_ROWS + 1]; /* [rows]; NULL where there is none of that height */
     ls_gemm_sparse_kernel sparse[LS_SPARSE_VECTORS + 1]; /* [vectors], from 1; NULL: none for this element type */
+    ls_gemm_sparse_lines_kernel sparse_lines; /* NULL: none */
     ls_depthwise_kernel depthwise; /* NULL: none for this element type */
     ls_gemm_vector_kernel vector;
     ls_gemm_vector_kernel

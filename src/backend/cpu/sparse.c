@@ -14,7 +14,8 @@ enum {
     SAMPLES = 128, /* of 64 elements */
     LEAST = 1 << 14, /* elements of one image that are worth a look */
     MOST_BYTES = 4 << 20, /* of a worker's memory */
-    MOST_WAITING = 512
+    MOST_WAITING = 512,
+    MOST_TAPS = 16 /* lines of them, where lines of the image are added to several lines of outputs */
 };
 
 static int64_t round_up(int64_t x, int64_t unit) {
@@ -35,12 +36,17 @@ static bool unit_step(const ls_window_dim *d) {
     return d->bound < LS_SPEC_MAX_AXES && d->stride == 1 && (d->step == 1 || d->step == -1);
 }
 
+/* Lines of outputs at work: all that a line of the image reaches, or one, and its sums of a chunk. */
+static int64_t lines_of_sums(const ls_sparse *sp) {
+    return sp->chunk ? 2 : sp->windows->dims[sp->windows->outer].taps;
+}
+
 static size_t input_bytes(const ls_sparse *sp) {
     const ls_windows *w = sp->windows;
     int64_t places = sp->lines * sp->columns;
     int64_t outputs = round_up(w->dims[w->outer].extent * w->dims[w->outer + 1].extent + 4, 16);
     return (size_t)round_up((int64_t)sizeof(ls_sparse_entry) * places * w->planes, LS_GEMM_ALIGN) +
-           (size_t)round_up(4 * places, LS_GEMM_ALIGN) + (size_t)(2 * sp->cells * sp->channels * 4 + sp->rows * outputs * 4 + LS_GEMM_ALIGN);
+           (size_t)round_up(4 * places, LS_GEMM_ALIGN) + (size_t)(lines_of_sums(sp) * sp->cells * sp->channels * 4 + sp->rows * outputs * 4 + LS_GEMM_ALIGN);
 }
 
 static size_t filter_bytes(const ls_sparse *sp) {
@@ -70,7 +76,7 @@ ls_status ls_sparse_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error
         return LS_OK;
     }
     const ls_window_dim *d0 = &w->dims[w->outer], *d1 = d0 + 1;
-    if (!unit_step(d0) || !unit_step(d1) || d1->image_stride != 1 || gemm->k.axes[0] != d0->bound || gemm->k.axes[1] != d1->bound) {
+    if (!unit_step(d0) || !unit_step(d1) || d1->image_stride != 1 || gemm->k.axes[0] != d0->bound || gemm->k.axes[1] != d1->bound || d0->taps > MOST_TAPS) {
         return LS_OK;
     }
     ls_sparse sp = {.windows = w,
@@ -155,6 +161,25 @@ static void add_line(const input_run *r, int64_t t0, int64_t first, int64_t last
     }
 }
 
+/* Adds a line of the image to all lines of outputs that it reaches, each by one line of taps: `cells`, by line of taps. In any order. */
+static void add_to_lines(const input_run *r, const ls_sparse_entry *lists, const int32_t *counts, float *const *cells) {
+    const ls_sparse *sp = r->sparse;
+    const ls_windows *w = sp->windows;
+    const ls_window_dim *d0 = &w->dims[w->outer], *d1 = d0 + 1;
+    int64_t length = d1->taps * sp->channels;
+    for (int64_t u = 0; u < sp->columns; u++) {
+        for (int64_t t0 = 0, some; t0 < d0->taps && counts[u]; t0 += some) {
+            float *to[LS_SPARSE_LINES];
+            some = d0->taps - t0 < LS_SPARSE_LINES ? d0->taps - t0 : LS_SPARSE_LINES;
+            for (int64_t l = 0; l < some; l++) {
+                to[l] = cells[t0 + l] + u * sp->channels;
+            }
+            ls_sparse_add_lines(sp->kernels, some, counts[u], lists + u * w->planes, r->filter + t0 * w->planes * length,
+                                w->planes * length, to, length);
+        }
+    }
+}
+
 /* One line of outputs, chunk by chunk. */
 static void compute_line(const input_run *r, int64_t line, const ls_sparse_entry *lists, const int32_t *counts, float *sums) {
     const ls_sparse *sp = r->sparse;
@@ -178,6 +203,22 @@ static void compute_line(const input_run *r, int64_t line, const ls_sparse_entry
     }
 }
 
+/* A line of outputs into a tile with a row for each of the result's. */
+static void put_line(const input_run *r, const float *sums, float *tile, int64_t ld) {
+    const ls_sparse *sp = r->sparse;
+    const ls_window_dim *d1 = &sp->windows->dims[sp->windows->outer + 1];
+    int64_t least = d1->step > 0 ? d1->low - (d1->taps - 1) : d1->low;
+    const void *columns[MOST_WAITING]; /* of one output each; NULL: zeros */
+    for (int64_t i = 0, n; i < d1->extent; i += n) {
+        n = d1->extent - i < MOST_WAITING ? d1->extent - i : MOST_WAITING;
+        for (int64_t j = 0; j < n; j++) {
+            int64_t cell = i + j - least;
+            columns[j] = cell >= 0 && cell < sp->cells ? sums + cell * sp->channels : NULL;
+        }
+        r->launch->kernel->binary->device->gemm->moves->rows4(sp->rows, n, ld, columns, tile + i);
+    }
+}
+
 static void input_task(void *ctx, long task, int worker) {
     const input_run *r = ctx;
     const ls_sparse *sp = r->sparse;
@@ -196,19 +237,29 @@ static void input_task(void *ctx, long task, int worker) {
     ls_sparse_entry *lists = (ls_sparse_entry *)(void *)(r->memory + (size_t)worker * r->worker_bytes);
     int32_t *counts = (int32_t *)(void *)((char *)lists + round_up((int64_t)sizeof *lists * places * w->planes, LS_GEMM_ALIGN));
     float *sums = (float *)(void *)((char *)counts + round_up(4 * places, LS_GEMM_ALIGN));
-    float *tile = sums + 2 * sp->cells * sp->channels;
-    int64_t ld = round_up(outputs + 4, 16), least = d1->step > 0 ? d1->low - (d1->taps - 1) : d1->low;
+    float *tile = sums + lines_of_sums(sp) * sp->cells * sp->channels;
+    int64_t ld = round_up(outputs + 4, 16);
     make_lists(moves, sp, image, lists, counts);
-    for (int64_t line = 0; line < d0->extent; line++) {
-        const void *columns[MOST_WAITING]; /* of one output each; NULL: zeros */
-        compute_line(r, line, lists, counts, sums);
-        for (int64_t i = 0, n; i < d1->extent; i += n) {
-            n = d1->extent - i < MOST_WAITING ? d1->extent - i : MOST_WAITING;
-            for (int64_t j = 0; j < n; j++) {
-                int64_t cell = i + j - least;
-                columns[j] = cell >= 0 && cell < sp->cells ? sums + cell * sp->channels : NULL;
+    if (sp->chunk) {
+        for (int64_t line = 0; line < d0->extent; line++) {
+            compute_line(r, line, lists, counts, sums);
+            put_line(r, sums, tile + line * d1->extent, ld);
+        }
+    }
+    /* Step i begins output line i and ends line i - taps + 1; they take turns in the memory of sums. */
+    int64_t size = sp->cells * sp->channels, first = -d0->low - (d0->step < 0 ? d0->taps - 1 : 0);
+    for (int64_t i = 0; !sp->chunk && i < d0->extent + d0->taps - 1; i++) {
+        int64_t u = first + i, done = i - d0->taps + 1;
+        memset(sums + i % d0->taps * size, 0, (size_t)size * 4);
+        if (u >= 0 && u < sp->lines) {
+            float *cells[MOST_TAPS];
+            for (int64_t t0 = 0; t0 < d0->taps; t0++) {
+                cells[t0] = sums + (d0->step < 0 ? done + t0 + d0->taps : i - t0 + d0->taps) % d0->taps * size;
             }
-            moves->rows4(sp->rows, n, ld, columns, tile + line * d1->extent + i);
+            add_to_lines(r, lists + u * sp->columns * w->planes, counts + u * sp->columns, cells);
+        }
+        if (done >= 0) {
+            put_line(r, sums + done % d0->taps * size, tile + done * d1->extent, ld);
         }
     }
     ls_gemm_finish_tile(r->launch, worker, 0, 0, sp->rows, task * outputs, outputs, tile, ld);

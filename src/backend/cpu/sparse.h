@@ -38,6 +38,19 @@ static inline void ls_sparse_add(const ls_gemm_kernels *kernels, int64_t n, cons
     }
 }
 
+/* The same for several lines: c[l][0..length) += the list's values times base + l * step. */
+static inline void ls_sparse_add_lines(const ls_gemm_kernels *kernels, int64_t lines, int64_t n, const ls_sparse_entry *list,
+                                       const float *base, int64_t step, float *const *c, int64_t length) {
+    int64_t at = 0, wide = LS_SPARSE_LINE_VECTORS * kernels->lanes;
+    for (; kernels->sparse_lines && lines == LS_SPARSE_LINES && at + wide <= length; at += wide) {
+        void *const to[LS_SPARSE_LINES] = {c[0] + at, c[1] + at, c[2] + at};
+        kernels->sparse_lines(n, list, base + at, step, to);
+    }
+    for (int64_t l = 0; l < lines && at < length; l++) {
+        ls_sparse_add(kernels, n, list, base + l * step + at, c[l] + at, length - at);
+    }
+}
+
 /* The elements of [i, i + 64) that are not zero, as bits; fewer at the end of n elements. */
 static inline uint64_t ls_sparse_bits(const ls_gemm_moves *moves, const float *x, int64_t i, int64_t n) {
     if (n - i >= 64) {

@@ -170,8 +170,13 @@ static bool add_positions(const filter_task *t, const float *rows, int64_t p, in
         if (n < 0) {
             return false;
         }
-        for (int64_t tap = 0; tap < taps && n; tap++) {
-            ls_sparse_add(sp->kernels, n, t->list, t->image + tap * line, t->sums + (i * taps + tap) * length, length);
+        for (int64_t tap = 0, some; tap < taps && n; tap += some) {
+            float *sums[LS_SPARSE_LINES];
+            some = taps - tap < LS_SPARSE_LINES ? taps - tap : LS_SPARSE_LINES;
+            for (int64_t l = 0; l < some; l++) {
+                sums[l] = t->sums + (i * taps + tap + l) * length;
+            }
+            ls_sparse_add_lines(sp->kernels, some, n, t->list, t->image + tap * line, line, sums, length);
         }
     }
     return true;
