@@ -167,6 +167,39 @@ static void views(void **state) {
     }
 }
 
+/* Channels that are scaled, shifted and joined: rows with values of their own, zeros, and results that are one operand's memory. */
+static int build_channels(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    (void)p_;
+    int64_t n = draw(rng, 1, 3), h = draw(rng, 1, 30), w = draw(rng, 1, 40), channels = 0;
+    ls_tensor *parts[6];
+    int count = (int)draw(rng, 1, 6);
+    for (int i = 0; i < count; i++) {
+        int64_t own = draw(rng, 1, 9);
+        parts[i] = random_tensor(s, rng, LS_F32, LS_SHAPE(n, own, h, w));
+        channels += own;
+    }
+    ls_tensor *x = ls_concat(s, parts, count, 1), *row[4];
+    for (int i = 0; i < 4; i++) {
+        row[i] = random_tensor(s, rng, LS_F32, LS_SHAPE(channels, 1, 1));
+    }
+    ls_tensor *y = ls_div(s, ls_sub(s, x, row[0]), ls_sqrt(s, ls_add(s, ls_abs(s, row[1]), row[3])));
+    roots[0] = ls_relu(s, ls_add(s, ls_mul(s, y, row[2]), row[3]));
+    ls_tensor *other = random_tensor(s, rng, LS_F32, LS_SHAPE(n, channels, h, w)), *gate = random_tensor(s, rng, LS_F32, LS_SHAPE(n, channels, 1, 1));
+    roots[1] = ls_add(s, ls_mul(s, other, gate), x);
+    roots[2] = ls_min(s, ls_sub(s, row[0], other), ls_mul(s, other, other));
+    ls_pad_spec pads[4] = {{0, 0, 0}, {draw(rng, 0, 3), draw(rng, 0, 3), 0}, {0, 0, 0}, {0, 0, 0}};
+    ls_tensor *padded = ls_pad(s, ls_mul(s, other, row[1]), pads, 0.0);
+    roots[3] = ls_add(s, padded, random_tensor(s, rng, LS_F32, LS_SHAPE(1, channels + pads[1].low + pads[1].high, 1, 1)));
+    roots[4] = ls_max(s, ls_div(s, other, x), random_tensor(s, rng, LS_F32, LS_SHAPE(w)));
+    return 5;
+}
+
+static void channels(void **state) {
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        check_case(*state, build_channels, seed, NULL, "channels", seed < 6);
+    }
+}
+
 /* Rows long enough to be done in patches. */
 static int build_transposed(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     ls_dtype d = *(const ls_dtype *)p_;
@@ -294,6 +327,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(maps),
                                        cmocka_unit_test(casts),
                                        cmocka_unit_test(views),
+                                       cmocka_unit_test(channels),
                                        cmocka_unit_test(transposed),
                                        cmocka_unit_test(joined),
                                        cmocka_unit_test(made),

@@ -1,10 +1,20 @@
 /* Chains (chain.h) made from what follows a contraction: elementwise f32 operations on its sums, on values that a row shares
- * and on elements that lie in memory as the result does. What rows share (biases, a batch norm's scale) is computed for all rows at
+ * and on elements that lie in memory as the result does. Kernels of nothing else are chains too, whose sums are their first operand. What rows share (biases, a batch norm's scale) is computed for all rows at
  * once, before the launch, by a tile program whose lanes are rows. Whatever does not fit keeps the finish program. */
 #include "backend/cpu/contract.h"
 #include <string.h>
 
-enum { LEAST_RUN = 32, MOST_SCALARS = 1 << 18, ZEROS = 512 };
+enum {
+    LEAST_RUN = 32,
+    MOST_SCALARS = 1 << 18,
+    ZEROS = 512,
+    MOST_POINTS = 1 << 22 /* of a kernel of its own: past the caches its program stores better */
+};
+
+typedef struct row_place { /* element `at`; buffer -1: zeros */
+    int32_t buffer;
+    int64_t at;
+} row_place;
 
 typedef struct place { /* of an operand, or the result: element constant + strides */
     int buffer;        /* -1: a slot */
@@ -14,13 +24,14 @@ typedef struct place { /* of an operand, or the result: element constant + strid
     int other;
     ls_ix_sum range;
     int64_t limit;
+    row_place *rows; /* of joined tensors in a kernel of its own: each row's */
 } place;
 
 struct ls_chain {
     int n_steps, n_pointers, n_scalars, n_slots;
     ls_chain_step steps[LS_CHAIN_STEPS];
     place places[LS_CHAIN_POINTERS], result;
-    bool ranged;        /* some place is */
+    bool ranged;        /* some place is, or has rows of zeros */
     int inner;          /* innermost axes of the columns along which all places are consecutive together */
     ls_program scalars; /* lanes: batch and row axes */
     float *table;       /* [point of those axes][n_scalars]; the binary's, for one launch at a time */
@@ -28,10 +39,11 @@ struct ls_chain {
 
 /* ---- planning ---- */
 typedef struct planner {
-    const ls_kernel_binary *binary;
+    ls_kernel_binary *binary;
     const ls_spec *spec;
     const ls_gemm_phase *gemm;
     const int *temps;
+    bool own; /* a kernel of its own: the input is the first pointer */
     int32_t input;
     uint64_t columns;
     ls_chain chain;
@@ -80,6 +92,14 @@ static bool find_place(planner *p, int32_t ix, int buffer, place *out) {
     }
     p->chain.inner = inner < p->chain.inner ? inner : p->chain.inner;
     return ok;
+}
+
+static int64_t offset_of(const ls_axis_group *group, const int64_t *coords, const int64_t *strides) {
+    int64_t at = 0;
+    for (int i = 0; i < group->n; i++) {
+        at += coords[group->axes[i]] * strides[i];
+    }
+    return at;
 }
 
 static int index_of(const int32_t *list, int n, int32_t value) {
@@ -136,6 +156,87 @@ static bool find_places(planner *p, int32_t value) {
     }
 }
 
+/* Whether 0 <= sum < limit holds at a row for each of a value's predicates, which are about rows. */
+static bool row_holds(const ls_ix_sum *sums, const int64_t *limits, int n, const int64_t *coords) {
+    for (int i = 0; i < n; i++) {
+        int64_t x = sums[i].constant;
+        for (int t = 0; t < sums[i].n_terms; t++) {
+            x += sums[i].stride[t] * coords[sums[i].axis[t]];
+        }
+        if (x < 0 || x >= limits[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+enum { ROW_PREDS = 2 };
+static bool row_preds(const planner *p, const ls_value *v, ls_ix_sum *sums, int64_t *limits) {
+    bool ok = v->n_preds <= ROW_PREDS;
+    for (int i = 0; i < v->n_preds && ok; i++) {
+        const ls_pred *pred = &p->spec->preds[v->first_pred + i];
+        ok = pred->limit != LS_SPEC_NONE && p->spec->ix[pred->limit].op == LS_IX_CONST && !(p->spec->ix[pred->ix].axes & p->columns);
+        if (ok) {
+            ls_ix_sum_of(p->spec, pred->ix, &sums[i]);
+            limits[i] = p->spec->ix[pred->limit].k;
+            ok = !sums[i].failed && !sums[i].n_rest;
+        }
+    }
+    return ok;
+}
+
+/* A tensor, or where each row of joined ones lies. */
+static bool find_rows(planner *p, int32_t value) {
+    enum { UNKNOWN = -2 };
+    ls_chain *c = &p->chain;
+    const ls_axis_group *rows = &p->gemm->m;
+    const ls_value *v = &p->spec->values[value];
+    if (c->n_pointers >= LS_CHAIN_POINTERS - LS_CHAIN_SLOTS) {
+        return false;
+    }
+    place *at = &c->places[c->n_pointers];
+    p->pointer[c->n_pointers++] = LS_SPEC_NONE;
+    if (v->op == LS_V_LOAD && v->n_preds == 0) {
+        return v->dtype == LS_F32 && v->check == LS_SPEC_NONE && find_place(p, v->ix, v->arg, at);
+    }
+    int64_t extents[LS_SPEC_MAX_AXES], coords[LS_SPEC_MAX_AXES] = {0};
+    for (int i = 0; i < rows->n; i++) {
+        extents[rows->axes[i]] = p->spec->extents_of_axes[rows->axes[i]].offset;
+    }
+    int64_t n = ls_point_count(extents, rows->n, rows->axes);
+    row_place *list = LS_ARENA_ARRAY(&p->binary->arena, row_place, n + 1);
+    for (int64_t r = 0; list && r < n; r++) {
+        list[r].buffer = UNKNOWN;
+    }
+    for (const ls_value *chooser = v; list && chooser; v = chooser ? &p->spec->values[chooser->b] : v) {
+        place part;
+        ls_ix_sum chosen[ROW_PREDS], own[ROW_PREDS];
+        int64_t chosen_limits[ROW_PREDS], own_limits[ROW_PREDS];
+        chooser = v->op == LS_V_GUARD && v->b != LS_SPEC_NONE ? v : NULL;
+        int32_t from = chooser ? v->a : (int32_t)(v - p->spec->values);
+        const ls_value *load = &p->spec->values[from];
+        if (p->temps[from] >= 0 || load->op != LS_V_LOAD || load->dtype != LS_F32 || load->check != LS_SPEC_NONE ||
+            !find_place(p, load->ix, load->arg, &part) || !row_preds(p, load, own, own_limits) ||
+            (chooser && !row_preds(p, chooser, chosen, chosen_limits))) {
+            return false;
+        }
+        for (int64_t r = 0; r < n; r++) {
+            ls_point_coords(extents, rows->n, rows->axes, r, coords);
+            if (list[r].buffer != UNKNOWN || (chooser && !row_holds(chosen, chosen_limits, chooser->n_preds, coords))) {
+                continue;
+            }
+            list[r] = (row_place){-1, 0};
+            if (row_holds(own, own_limits, load->n_preds, coords)) {
+                list[r] = (row_place){part.buffer, part.constant + offset_of(rows, coords, part.row)};
+            }
+            c->ranged = c->ranged || list[r].buffer < 0;
+        }
+        *at = part;
+    }
+    at->rows = list;
+    return list != NULL;
+}
+
 /* Gathers scalars, pointers and vectors below a value. */
 static bool gather(planner *p, int32_t value) {
     const ls_value *v = &p->spec->values[value];
@@ -161,7 +262,7 @@ static bool gather(planner *p, int32_t value) {
         if (index_of(p->pointer, c->n_pointers, value) < c->n_pointers) {
             return true;
         }
-        if (!find_places(p, value)) {
+        if (!(p->own ? find_rows : find_places)(p, value)) {
             return false;
         }
         p->pointer[first] = value;
@@ -191,7 +292,7 @@ static void find_kept(planner *p) {
             int at = index_of(p->order, p->n_order, operands[j]);
             bool running = at == i - 1 && !(j == 1 && v->a == v->b);
             if (at < p->n_order && !running) {
-                p->keep[at] = true;
+                p->keep[at] = at > 0 || !p->own; /* the input of a kernel of its own is in memory */
             }
         }
     }
@@ -262,7 +363,8 @@ static bool plan_steps(planner *p, int32_t value) {
 }
 
 /* The program of what rows share, and room for its results. */
-static ls_status plan_scalars(planner *p, ls_kernel_binary *binary, ls_chain *out, ls_error *err) {
+static ls_status plan_scalars(planner *p, ls_chain *out, ls_error *err) {
+    ls_kernel_binary *binary = p->binary;
     const ls_gemm_phase *gemm = p->gemm;
     uint8_t axes[2 * LS_LANE_AXES];
     int16_t results[LS_CHAIN_SCALARS];
@@ -320,17 +422,85 @@ ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *te
         chain->ranged = chain->ranged || chain->places[k].ranged;
     }
     if (chain->n_scalars) {
-        LS_TRY(err, plan_scalars(&p, binary, chain, err));
+        LS_TRY(err, plan_scalars(&p, chain, err));
         phase->extra += ls_run_bytes(&chain->scalars);
     }
     gemm->chain = chain;
     return LS_OK;
 }
 
+/* ---- kernels of their own ---- */
+/* The first element in memory that a value is made of. */
+static int32_t first_load(const planner *p, int32_t value) {
+    const ls_value *v = &p->spec->values[value];
+    if (!(v->axes & p->columns) || p->temps[value] >= 0) {
+        return LS_SPEC_NONE;
+    }
+    if (v->op != LS_V_MAP) {
+        return value;
+    }
+    int32_t a = v->a == LS_SPEC_NONE ? LS_SPEC_NONE : first_load(p, v->a);
+    return a != LS_SPEC_NONE || v->b == LS_SPEC_NONE ? a : first_load(p, v->b);
+}
+
+/* With the first `rows` axes of the store's as rows. */
+static ls_status plan_points(ls_kernel_binary *binary, ls_phase *phase, const int *temps, const ls_store *store, int rows, ls_error *err) {
+    const ls_spec *spec = &binary->spec;
+    int64_t points = 1, run = 1;
+    ls_gemm_phase *space = LS_ARENA_NEW(&binary->arena, ls_gemm_phase);
+    planner p = {.binary = binary, .spec = spec, .gemm = space, .temps = temps, .own = true};
+    if (!space) {
+        return LS_FAIL_MEMORY(err, "a kernel of the CPU");
+    }
+    for (int i = 0; i < store->n_axes; i++) {
+        ls_dim extent = spec->extents_of_axes[store->axes[i]];
+        ls_axis_group *group = i < rows ? &space->m : &space->n;
+        group->axes[group->n++] = store->axes[i];
+        p.columns |= i < rows ? 0 : UINT64_C(1) << store->axes[i];
+        *(i < rows ? &points : &run) *= ls_dim_is_fixed(extent) ? extent.offset : 0;
+    }
+    if (run < LEAST_RUN || points == 0 || points * run >= MOST_POINTS || points * LS_CHAIN_SCALARS > MOST_SCALARS) {
+        return LS_OK;
+    }
+    p.chain.inner = space->n.n;
+    p.order[p.n_order++] = p.input = first_load(&p, store->value);
+    p.pointer[0] = p.input;
+    if (p.input == LS_SPEC_NONE || !find_place(&p, store->ix, store->arg, &p.chain.result) || !find_rows(&p, p.input)) {
+        return LS_OK;
+    }
+    p.pointer[0] = p.input;
+    bool ok = plan_steps(&p, store->value) && p.chain.inner == space->n.n && p.chain.n_steps > 0;
+    for (int i = 0; i < p.chain.n_steps; i++) {
+        ok = ok && p.chain.steps[i].op != LS_CHAIN_CALL; /* those take long anyway */
+    }
+    if (!ok) {
+        return LS_OK;
+    }
+    space->chain = LS_ARENA_NEW(&binary->arena, ls_chain);
+    if (!space->chain) {
+        return LS_FAIL_MEMORY(err, "a kernel of the CPU");
+    }
+    *space->chain = p.chain;
+    if (p.chain.n_scalars) {
+        LS_TRY(err, plan_scalars(&p, space->chain, err));
+        phase->extra += ls_run_bytes(&space->chain->scalars);
+    }
+    phase->points = space;
+    return LS_OK;
+}
+
+ls_status ls_chain_plan_points(ls_kernel_binary *binary, ls_phase *phase, const int *temps, const ls_store *store, ls_error *err) {
+    int rows = phase->finish.row_axes;
+    if (binary->n_phases > 1 || store->combine != LS_STORE_SET || store->n_preds || store->check != LS_SPEC_NONE ||
+        store->n_axes > LS_LANE_AXES || phase->patch >= 0) {
+        return LS_OK;
+    }
+    LS_TRY(err, plan_points(binary, phase, temps, store, rows, err));
+    return phase->points || rows || store->n_axes < 2 ? LS_OK : plan_points(binary, phase, temps, store, 1, err); /* joined ones */
+}
+
 /* ---- running ---- */
-void ls_chain_begin(const ls_gemm_launch *launch) {
-    const ls_chain *chain = launch->phase->gemm->chain;
-    ls_kernel_run *kernel = launch->kernel;
+static void begin(const ls_chain *chain, ls_kernel_run *kernel, char *scratch) {
     if (!chain->n_scalars) {
         return;
     }
@@ -340,7 +510,7 @@ void ls_chain_begin(const ls_gemm_launch *launch) {
                   .extents = kernel->extents,
                   .symbols = kernel->launch->symbols,
                   .out_of_range = &kernel->out_of_range};
-    ls_run_begin(&run, &chain->scalars, ls_worker_scratch(kernel, 0) + launch->finish_offset);
+    ls_run_begin(&run, &chain->scalars, scratch);
     ls_run_point(&run);
     int64_t points = ls_run_lane_count(&run);
     for (int64_t at = 0; at < points; at += LS_TILE) {
@@ -356,18 +526,19 @@ void ls_chain_begin(const ls_gemm_launch *launch) {
     }
 }
 
-static int64_t offset_of(const ls_axis_group *group, const int64_t *coords, const int64_t *strides) {
-    int64_t at = 0;
-    for (int i = 0; i < group->n; i++) {
-        at += coords[group->axes[i]] * strides[i];
-    }
-    return at;
+void ls_chain_begin(const ls_gemm_launch *launch) {
+    begin(launch->phase->gemm->chain, launch->kernel, ls_worker_scratch(launch->kernel, 0) + launch->finish_offset);
 }
+
+void ls_chain_begin_points(ls_kernel_run *kernel, const ls_phase *phase) {
+    begin(phase->points->chain, kernel, ls_worker_scratch(kernel, 0));
+}
+
+static const float zeros[ZEROS];
 
 /* Of a row: where it lies, or zeros. */
 static const float *row_of(const ls_gemm_phase *gemm, const ls_chain *c, int k, const float *const *base,
                            const int64_t *coords) {
-    static const float zeros[ZEROS];
     for (;; k = c->places[k].other - 1) {
         const place *p = &c->places[k];
         int64_t x = p->range.constant;
@@ -444,5 +615,41 @@ void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int6
             row.scalars = c->table + (batch * rows + i0 + i) * c->n_scalars;
             fn(&row, out + offset_of(&gemm->m, coords, c->result.row), tile + i * ld + j, n);
         }
+    }
+}
+
+void ls_chain_points(const ls_phase_task *task) {
+    const ls_kernel_run *kernel = task->kernel;
+    const ls_gemm_phase *space = task->phase->points;
+    const ls_chain *c = space->chain;
+    ls_chain_fn fn = kernel->binary->device->tiles->chain;
+    _Alignas(LS_GEMM_ALIGN) float slots[LS_CHAIN_SLOTS][LS_CHAIN_LANES];
+    int64_t coords[LS_SPEC_MAX_AXES] = {0}, run = ls_point_count(kernel->extents, space->n.n, space->n.axes);
+    ls_chain_row row = {.n_steps = c->n_steps, .n_pointers = c->n_pointers, .steps = c->steps};
+    for (int k = 0, n = 0; k < c->n_pointers; k++) {
+        if (c->places[k].buffer < 0) {
+            row.slots[k] = slots[n++];
+        }
+    }
+    for (int64_t at = task->first, end = at + task->n, n; at < end; at += n) {
+        int64_t i = at / run, j = at % run;
+        n = run - j < end - at ? run - j : end - at;
+        n = c->ranged && n > ZEROS ? ZEROS : n;
+        ls_point_coords(kernel->extents, space->m.n, space->m.axes, i, coords);
+        for (int k = 0; k < c->n_pointers; k++) {
+            const place *p = &c->places[k];
+            row_place own = {p->buffer, p->constant};
+            if (p->rows) {
+                own = p->rows[i];
+            } else if (p->buffer >= 0) {
+                own.at += offset_of(&space->m, coords, p->row);
+            }
+            row.at[k] = row.slots[k]      ? NULL
+                        : own.buffer >= 0 ? (const float *)(const void *)kernel->buffers[own.buffer] + own.at + j
+                                          : zeros;
+        }
+        row.scalars = c->table + i * c->n_scalars;
+        float *out = (float *)(void *)kernel->buffers[c->result.buffer] + c->result.constant + offset_of(&space->m, coords, c->result.row);
+        fn(&row, out + j, row.at[0], n);
     }
 }

@@ -90,6 +90,11 @@ void ls_gemm_finish_tile(void *ctx, int worker, int64_t batch, int64_t i0, int64
 typedef struct ls_chain ls_chain;
 ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, const ls_store *store,
                         ls_error *err) LS_MUST_USE;
+/* The same for the one phase of a kernel, a STORE whose program is there; then its tasks. */
+ls_status ls_chain_plan_points(ls_kernel_binary *binary, ls_phase *phase, const int *temps, const ls_store *store,
+                               ls_error *err) LS_MUST_USE;
+void ls_chain_begin_points(ls_kernel_run *kernel, const ls_phase *phase);
+void ls_chain_points(const ls_phase_task *task);
 /* Before the first tile of a launch, on one thread; then tiles as ls_gemm_finish_tile takes them. */
 void ls_chain_begin(const ls_gemm_launch *launch);
 void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj,

@@ -268,7 +268,7 @@ static void cpu_describe(const ls_kernel_binary *binary, ls_text *out) {
         if (phase->value != LS_SPEC_NONE) {
             ls_text_printf(out, " v%d", phase->value);
         }
-        ls_text_add(out, phase->serial ? ", in order\n" : phase->pooling ? ", windows of a plane\n" : "\n");
+        ls_text_add(out, phase->serial ? ", in order\n" : phase->pooling ? ", windows of a plane\n" : phase->points ? ", in registers\n" : "\n");
         if (phase->kind == LS_PHASE_GEMM) {
             ls_gemm_phase_print(out, &binary->spec, phase);
         } else if (phase->kind != LS_PHASE_STORE) {

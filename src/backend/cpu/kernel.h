@@ -58,6 +58,7 @@ typedef struct ls_phase {
     uint8_t axes[LS_LANE_AXES];
     ls_program program, finish;
     ls_gemm_phase *gemm;
+    ls_gemm_phase *points; /* STORE: its axes as rows and columns, and the chain that computes them; else NULL */
     ls_pooling *pooling; /* COLUMNS: extremes over windows of a plane; else NULL */
     size_t extra; /* bytes of scratch a worker needs beyond its programs' */
     int patch;    /* STORE: the lane axis along which a transposed load is contiguous, or -1 */

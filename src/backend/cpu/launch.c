@@ -1,5 +1,5 @@
 /* Running the phases of a launch: how their points are cut into tasks, and in which order a task takes them. */
-#include "backend/cpu/kernel.h"
+#include "backend/cpu/contract.h"
 
 enum { TASKS_A_WORKER = 4 };
 
@@ -10,6 +10,10 @@ typedef struct phase_run {
 } phase_run;
 
 static void run_store_points(const ls_phase_task *task) {
+    if (task->phase->points) {
+        ls_chain_points(task);
+        return;
+    }
     ls_run run;
     size_t offset = 0;
     ls_phase_begin(task, &task->phase->finish, &offset, &run);
@@ -99,6 +103,9 @@ static ls_status run_phase(ls_kernel_run *kernel, const ls_phase *phase, ls_erro
     bool rows = phase->kind == LS_PHASE_ROWS || phase->kind == LS_PHASE_ARG_ROWS ||
                 phase->kind == LS_PHASE_SORT || phase->kind == LS_PHASE_SCAN_LINES;
     double work = (double)r.points * (double)phase->cost;
+    if (phase->points) {
+        ls_chain_begin_points(kernel, phase);
+    }
     int64_t grain = rows                                                 ? 1
                     : phase->pooling                                     ? ls_pooling_grain(phase)
                     : phase->kind == LS_PHASE_STORE && phase->patch >= 0 ? ls_patch_row(kernel, phase)
