@@ -308,6 +308,7 @@ typedef struct product {
     const ls_quant_dots *dots;
     ls_quant_rows rows;
     const float *x; /* one row */
+    bool fused;     /* by multiply-add */
     float *tiles;   /* of each worker */
     int64_t tile_size;
     atomic_bool failed;
@@ -329,9 +330,8 @@ static void one_row(void *ctx, int64_t strip, int worker) {
     const product *p = ctx;
     const isa_entry *e = isa_of(p->launch);
     float *tile = p->tiles + worker * p->tile_size;
-    bool locked = p->launch->kernel->binary->spec.math == LS_LOCKED;
     for (int64_t j = 0; j < LS_QUANT_STRIP; j += e->isa->columns) {
-        (locked || !e->fast ? e->isa->matvec : e->fast)(p->w, strip * LS_QUANT_STRIP + j, p->x, tile + j);
+        (p->fused ? e->fast : e->isa->matvec)(p->w, strip * LS_QUANT_STRIP + j, p->x, tile + j);
     }
     finish(p, worker, 0, 1, strip * LS_QUANT_STRIP, tile);
 }
@@ -411,10 +411,15 @@ bool ls_quant_run(ls_gemm_launch *launch, ls_gemm *g, char *workspace) {
     if (g->m > 1 || g->k % LS_QUANT_K) {
         return false;
     }
+    uint32_t most = 0; /* as bits: it is larger for infinities and NaN */
     for (int64_t k = 0; k < g->k; k++) {
-        x[k] = ((const float *)g->a.data)[k * g->a.stride_k];
+        uint32_t bits;
+        memcpy(&bits, (const float *)g->a.data + k * g->a.stride_k, 4);
+        memcpy(x + k, &bits, 4);
+        most = (bits & INT32_MAX) > most ? bits & INT32_MAX : most;
     }
     p.x = x;
+    p.fused = launch->kernel->binary->spec.math != LS_LOCKED && isa_of(launch)->fast && most < LS_QUANT_MOST;
     for_each(launch, (g->n + LS_QUANT_STRIP - 1) / LS_QUANT_STRIP, one_row, &p);
     return true;
 }

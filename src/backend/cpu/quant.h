@@ -58,7 +58,9 @@ typedef struct ls_quant_dots {
 } ls_quant_dots;
 
 extern const ls_quant_isa ls_quant__scalar, ls_quant__neon, ls_quant__simd128, ls_quant__avx2, ls_quant__avx512;
-/* matvec with fused multiply-add, where there is one. */
+/* matvec with fused multiply-add, where there is one. It may sum a block before it multiplies by the scale, so numbers of x are finite
+ * and less than the one that has these bits, 2^60. */
+enum { LS_QUANT_MOST = 0x5d800000 };
 #define LS_QUANT_MATVEC(name) void name(const ls_quant_pack *w, int64_t column, const float *x, float *y)
 LS_QUANT_MATVEC(ls_quant_fast_matvec__neon);
 LS_QUANT_MATVEC(ls_quant_fast_matvec__avx2);
