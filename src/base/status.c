@@ -53,6 +53,10 @@ ls_status ls_error_set(ls_error *err, ls_status code, const char *file, int line
     return code;
 }
 
+ls_status ls_error_memory(ls_error *err, const char *what, const char *file, int line) {
+    return ls_error_set(err, LS_ERR_MEMORY, file, line, "out of memory for %s", what);
+}
+
 ls_status ls_error_forward(ls_error *err, ls_status code, const char *file, int line) {
     if (err) {
         if (err->code == LS_OK) {

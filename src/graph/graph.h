@@ -214,7 +214,7 @@ void ls_body_release(ls_session *s, ls_body *body);
 bool ls_check_operands(ls_session *s, const char *operation, int n_src, ls_tensor *const *src);
 /* Records an error in the session and returns NULL. */
 ls_tensor *ls_node_fail(ls_session *s, ls_status code, const char *file, int line, const char *fmt, ...) LS_PRINTF(5, 6);
-#define LS_NODE_FAIL(s, code, ...) ls_node_fail((s), (code), __FILE__, __LINE__, __VA_ARGS__)
+#define LS_NODE_FAIL(s, code, ...) ls_node_fail((s), (code), LS_FILE, LS_LINE, __VA_ARGS__)
 
 /* Nodes reachable from roots, operands before users, each once; deterministic: depth first, operands left to
  * right. Does not enter loop bodies. The array is the arena's. NULL when out of memory. Uses node->mark and

@@ -29,7 +29,7 @@ typedef struct verifier {
     int32_t n_blocks;
 } verifier;
 
-#define FAIL_AT(v, code, at, ...) fail_at((v), (code), (at), __LINE__, __VA_ARGS__)
+#define FAIL_AT(v, code, at, ...) fail_at((v), (code), (at), LS_LINE, __VA_ARGS__)
 
 static ls_status fail_at(verifier *v, ls_status code, ls_val at, int line, const char *fmt, ...)
     LS_PRINTF(5, 6);
@@ -40,7 +40,7 @@ static ls_status fail_at(verifier *v, ls_status code, ls_val at, int line, const
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    return ls_error_set(v->err, code, __FILE__, line, "kernel %s: instruction %%%d (%s): %s", v->k->name, at,
+    return ls_error_set(v->err, code, LS_FILE, line, "kernel %s: instruction %%%d (%s): %s", v->k->name, at,
                         ls_kops[v->k->body[at].op].name, text);
 }
 
@@ -360,5 +360,5 @@ ls_status ls_kernel_verify(ls_heap *heap, const ls_kernel *kernel, ls_error *err
     ls_free(heap, v.block_open);
     ls_free(heap, v.uniform);
     ls_free(heap, v.written);
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, __FILE__, __LINE__);
+    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
 }

@@ -595,7 +595,7 @@ ls_status ls_webgpu_open_host(ls_heap *heap, int index, ls_webgpu_host **out_hos
     }
     if (status != LS_OK) {
         close_host(&d->base);
-        return ls_error_forward(err, status, __FILE__, __LINE__);
+        return ls_error_forward(err, status, LS_FILE, LS_LINE);
     }
     *out_host = &d->base;
     return LS_OK;

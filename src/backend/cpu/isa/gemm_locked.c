@@ -25,6 +25,9 @@
 #define DEPTHWISE LS_ISA_SUFFIX(ls_depthwise)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
+#ifdef LS_ISA_SIMD128 /* whose pages have f32 */
+#define HEIGHT 4
+#endif
 #define T double
 #define V ls_vf64
 #define VU ls_vf64_any
