@@ -6,7 +6,7 @@
 #include "backend/cpu/kernel.h"
 #include <string.h>
 
-enum { LEVELS = 9 };
+enum { LEVELS = 9, FAR_BYTES = 1 << 20 };
 
 static ls_tile_fn acc_fn(const ls_tile_isa *isa, ls_op op, ls_dtype acc) {
     return acc == LS_F64            ? isa->map_f64[op]
@@ -205,8 +205,22 @@ typedef struct columns {
     bool keeps;        /* combining with the identity returns the other operand: not so for +0 + -0 */
     size_t size, tile; /* bytes of a lane, and of a tile in the stack */
     int64_t first, lanes;
-    char *stack; /* LEVELS tiles */
+    char *stack;      /* LEVELS tiles */
+    bool far;         /* elements are rows of a large argument, in an order that no processor foresees */
+    const char *last; /* where element last_k was */
+    int64_t last_k;
 } columns;
+
+/* Asks for the element that comes after k's, at x. */
+static void ask_ahead(columns *c, const char *x, int64_t k, int64_t next) {
+    int64_t steps = k - c->last_k, step = steps ? (x - c->last) / steps : 0;
+    uintptr_t at = (uintptr_t)x + (uintptr_t)((next - k) * step);
+    c->last = x;
+    c->last_k = k;
+    for (size_t i = 0; i < (size_t)c->lanes * c->size; i += 512) {
+        __builtin_prefetch((const void *)(at + i), 0, 2);
+    }
+}
 
 /* Computes element k of the operand in all lanes. */
 static const char *element(columns *c, int64_t k) {
@@ -256,7 +270,13 @@ static void reduce_column_block(columns *c, column_element get, const void *sour
                 isa->fill[log2](top, &c->identity, c->lanes);
             }
             for (; k < end; k += LS_TILE_PARTIALS) {
-                c->fn(top, top, get(c, source, k), NULL, c->lanes);
+                const char *x = get(c, source, k);
+                if (c->far) {
+                    bool same = k + LS_TILE_PARTIALS < end;
+                    ask_ahead(c, x, k,
+                              same ? k + LS_TILE_PARTIALS : first + reversed((q + step) % LS_TILE_PARTIALS));
+                }
+                c->fn(top, top, x, NULL, c->lanes);
             }
             level[depth++] = (int)q;
         }
@@ -297,6 +317,11 @@ void ls_phase_columns(const ls_phase_task *task) {
                  .size = lane_size(v)};
     c.tile = LS_TILE * c.size;
     c.stack = task->scratch + offset;
+    const ls_program *p = &phase->program;
+    int load = p->n_instrs[LS_SECTION_LANES] == 1 && p->instrs[LS_SECTION_LANES][0].op == LS_TILE_OP_LOAD
+                   ? p->accesses[p->instrs[LS_SECTION_LANES][0].access].buffer
+                   : run.spec->n_args;
+    bool large = load < run.spec->n_args && run.spec->args[load].numel * (int64_t)c.size >= FAR_BYTES;
     if (phase->pooling && ls_phase_pooled(task, c.fn, c.identity, &finish, c.stack)) {
         return;
     }
@@ -308,7 +333,9 @@ void ls_phase_columns(const ls_phase_task *task) {
         int64_t blocks = 0;
         for (int64_t first = 0; first < n; first += LS_TILE_BLOCK, blocks++) {
             int64_t end = first + LS_TILE_BLOCK < n ? first + LS_TILE_BLOCK : n;
+            c.far = large;
             reduce_column_block(&c, operand_element, NULL, first, end, cells + (size_t)blocks * c.tile);
+            c.far = false;
         }
         if (blocks == 0) {
             run.isa->fill[ls_tile_log2(c.size)](cells, &c.identity, c.lanes);
@@ -534,7 +561,9 @@ static void arg_rows_f32(const ls_phase_task *task, ls_run *run, ls_run *finish,
         for (int64_t i = 0; i < lanes; i++) {
             ls_point_coords(run->extents, phase->n_axes, phase->axes, task->first + at + i, run->coords);
             ls_run_point(run);
-            input[i] = n == 0 ? 0 : run->isa->fold_f32[1] ? arg_row_by_folds(run, b, n) : arg_row_f32(run, b, n);
+            input[i] = n == 0                  ? 0
+                       : run->isa->fold_f32[1] ? arg_row_by_folds(run, b, n)
+                                               : arg_row_f32(run, b, n);
         }
         ls_run_lanes(finish, task->first + at, lanes);
     }

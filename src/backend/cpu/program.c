@@ -59,7 +59,8 @@ void ls_pb_rows(ls_program_builder *b) {
     int k = 0;
     for (int32_t i = 0; i < b->spec->n_values; i++) {
         const ls_value *v = &b->spec->values[i];
-        uint64_t lanes = v->axes & b->lane_mask;
+        bool divides = v->op == LS_V_MAP && v->map == LS_OP_DIV && v->dtype == LS_F32; /* by a row's number: cheaper */
+        uint64_t lanes = (divides ? b->spec->values[v->b].axes : v->axes) & b->lane_mask;
         int last = b->n_lane_axes - 1;
         while (last >= 0 && !(lanes >> b->lane_axes[last] & 1)) {
             last--;
@@ -162,6 +163,17 @@ static int16_t emit_fn(ls_program_builder *b, ls_tile_fn fn, const char *name, i
         b, section_of_regs(b, x, y, z),
         (ls_instr){
             .op = LS_TILE_OP_FN, .log2 = (uint8_t)log2, .a = x, .b = y, .c = z, .fn = fn, .name = name});
+}
+static int16_t emit_divide(ls_program_builder *b, ls_tile_fn fn, int16_t x, int16_t y) {
+    ls_section own = reg_section(b, y);
+    bool shared = b->isa->divide_f32 && own < LS_SECTION_LANES && reg_section(b, x) == LS_SECTION_LANES;
+    int16_t reg = emit_fn(b, fn, "div", 2, x, y, -1);
+    if (shared && !b->failed) {
+        ls_instr *in = &b->instrs[LS_SECTION_LANES][b->n_instrs[LS_SECTION_LANES] - 1];
+        in->op = LS_TILE_OP_DIVIDE;
+        in->combine = own == LS_SECTION_ROWS;
+    }
+    return reg;
 }
 static int16_t emit_cast(ls_program_builder *b, ls_tile_cast_fn cast, const char *name, int log2, int16_t x) {
     return emit(b, reg_section(b, x),
@@ -551,7 +563,9 @@ static int16_t map_value(ls_program_builder *b, const ls_value *v) {
     if (from == LS_F32 && b->spec->math != LS_LOCKED && b->isa->map_fast && b->isa->map_fast[v->map]) {
         fn = b->isa->map_fast[v->map];
     }
-    int16_t reg = emit_fn(b, fn, name, held_log2(to), x[0], x[1], x[2]);
+    int16_t reg = v->map == LS_OP_DIV && from != LS_F64 && ls_dtype_is_float(from)
+                      ? emit_divide(b, fn, x[0], x[1])
+                      : emit_fn(b, fn, name, held_log2(to), x[0], x[1], x[2]);
     if ((to == LS_F16 || to == LS_BF16) && !keeps_halves((ls_op)v->map)) {
         reg = emit_cast(b, b->isa->round_f32[to - LS_F16], "round", 2, reg);
     }

@@ -114,6 +114,7 @@ typedef enum ls_tile_op {
     LS_TILE_OP_OVERLAY,   /* dst = access where it is not absent, else a */
     LS_TILE_OP_PRESENT,   /* dst (u8) = whether the access is not absent */
     LS_TILE_OP_FN,        /* dst = fn(a, b, c) */
+    LS_TILE_OP_DIVIDE,    /* dst = a / b, fn(a, b); b is the same in all lanes of a row (with `combine`), or of all */
     LS_TILE_OP_CAST,      /* dst = cast(a) */
     LS_TILE_OP_COORD,     /* dst (i64) = coordinate of axis `axis` */
     LS_TILE_OP_DIM,       /* dst (i64) = dims[axis], one lane */

@@ -148,8 +148,8 @@ typedef struct read_ctx {
 } read_ctx;
 
 static void read_segment(void *ctx, const segment *s);
-static void read_entries(const read_ctx *ctx, const int32_t *entries, int64_t at, int64_t offset, int64_t stride,
-                         int64_t n);
+static void read_entries(const read_ctx *ctx, const int32_t *entries, int64_t at, int64_t offset,
+                         int64_t stride, int64_t n);
 
 /* Cuts lanes into segments, in order; absent lanes are segments too. */
 static inline __attribute__((always_inline)) void walk_tables(walk *w, segment_fn fn, void *ctx) {
@@ -233,8 +233,8 @@ static void read_segment(void *ctx_, const segment *s) {
 }
 
 /* Lanes whose places are entries of a table, without a call for each: an image made larger. */
-static void read_entries(const read_ctx *ctx, const int32_t *entries, int64_t at, int64_t offset, int64_t stride,
-                         int64_t n) {
+static void read_entries(const read_ctx *ctx, const int32_t *entries, int64_t at, int64_t offset,
+                         int64_t stride, int64_t n) {
     uint32_t *dst = (uint32_t *)(void *)ctx->dst + at, absent = (uint32_t)ctx->bits;
     const uint32_t *src = (const uint32_t *)(const void *)ctx->src;
     for (int64_t i = 0; i < n; i++) {
@@ -282,7 +282,8 @@ static bool is_register(const ls_run *run, const void *x) {
 static void run_overlay(ls_run *run, const ls_instr *in, int64_t n) {
     const ls_access *a = &run->program->accesses[in->access];
     char *own = run->memory + run->program->reg_offsets[in->dst];
-    read_ctx ctx = {own, run->buffers[a->buffer], run->isa->read[a->log2], run->isa->fill[a->log2], a->fill, a->log2};
+    read_ctx ctx = {
+        own, run->buffers[a->buffer], run->isa->read[a->log2], run->isa->fill[a->log2], a->fill, a->log2};
     walk w;
     int64_t lane;
     int range = a->ranged ? range_of(run, a, n, &lane) : 0;
@@ -332,8 +333,11 @@ static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
     if (room == n && stride == 1) {
         const char *at = src + w.base * size;
         run->regs[in->dst] = (char *)(uintptr_t)at;
-        for (int64_t i = 0; a->ahead && i < n * size; i += 64) { /* the next tile's, while this one is computed */
-            __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)(n * size + i)));
+        for (
+            int64_t i = 0; a->ahead && i < n * size;
+            i +=
+            512) { /* the next tile's, into the second-level cache: the processor sees a run and fetches more */
+            __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)(n * size + i)), 0, 2);
         }
         return;
     }
@@ -468,7 +472,8 @@ static void run_expand(ls_run *run, const ls_instr *in, int64_t rows) {
         }                                                                                                    \
         break;                                                                                               \
     }
-static bool take_lanes(const ls_access *a, void *dst, const void *src, int64_t stride, const int64_t *places, int64_t n) {
+static bool take_lanes(const ls_access *a, void *dst, const void *src, int64_t stride, const int64_t *places,
+                       int64_t n) {
     bool all = true;
     switch (8 << a->log2) {
         TAKE_LANES(8)
@@ -612,6 +617,13 @@ static void run_section(ls_run *run, ls_section section, int skip, int64_t n) {
         }
         case LS_TILE_OP_FN:
             in->fn(r[in->dst], r[in->a], in->b >= 0 ? r[in->b] : NULL, in->c >= 0 ? r[in->c] : NULL, n);
+            break;
+        case LS_TILE_OP_DIVIDE:
+            if (!in->combine || run->expanded >= 0) {
+                isa->divide_f32(r[in->dst], r[in->a], *(const float *)r[in->b], n);
+            } else {
+                in->fn(r[in->dst], r[in->a], r[in->b], NULL, n);
+            }
             break;
         case LS_TILE_OP_CAST:
             in->cast(r[in->dst], r[in->a], n);

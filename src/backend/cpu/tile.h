@@ -14,7 +14,7 @@
 #include "spec/spec.h"
 
 enum {
-    LS_TILE = 512,          /* lanes of a register; a multiple of LS_TILE_PARTIALS */
+    LS_TILE = 1024,         /* lanes of a register; a multiple of LS_TILE_PARTIALS */
     LS_TILE_PARTIALS = 256, /* of a reduction's block */
     LS_TILE_BLOCK = 4096,
     LS_TILE_CHUNK = 512 /* of a contraction's k, and of a scan */
@@ -77,6 +77,7 @@ typedef struct ls_tile_isa {
      * n <= LS_TILE lanes, and the halving of the partials, whose result is partials[0]. */
     void (*fold_f32[3])(float *partials, const float *x, int64_t n, bool first);
     void (*halve_f32[3])(float *partials);
+    void (*divide_f32)(float *dst, const float *x, float divisor, int64_t n); /* the bits of a division; or NULL */
     /* One step of an argmin [0] or argmax [1]: where x[i] is better than value[i] (NaN best of all, the first
      * one stays), both it and `k` take the place of value[i] and index[i]. */
     void (*arg_f32[2])(float *value, uint32_t *index, const float *x, uint32_t k, int64_t n);

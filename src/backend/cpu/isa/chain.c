@@ -48,13 +48,10 @@ static bool negative_zero(float x) {
     return bits == UINT32_C(1) << 31;
 }
 
-/* The quotients of n lanes, a multiple of a vector, by one divisor. */
-#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
-void LS_TILE_NAME(ls_divide_f32)(float *x, float divisor, int64_t n);
-#else
-static void LS_TILE_NAME(ls_divide_f32)(float *x, float divisor, int64_t n) {
+#if !defined(LS_ISA_AVX512) && !defined(LS_ISA_AVX2)
+void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float divisor, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        x[i] = x[i] / divisor;
+        dst[i] = x[i] / divisor;
     }
 }
 #endif

@@ -25,12 +25,12 @@ static bool within(float x) {
     return magnitude >= LOW && magnitude < HIGH;
 }
 
-void LS_TILE_NAME(ls_divide_f32)(float *x, float divisor, int64_t n);
-void LS_TILE_NAME(ls_divide_f32)(float *x, float divisor, int64_t n) {
+void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float divisor, int64_t n) {
     const ls_vf32 d = LS_SPLAT_F32(divisor), y = LS_SPLAT_F32(1.0f / divisor);
     bool usable = within(divisor);
-    for (int64_t i = 0; i < n; i += LS_LANES_F32) {
-        ls_vf32 *at = (ls_vf32 *)(void *)(x + i), v = *at, q0 = v * y;
+    int64_t i = 0;
+    for (; i + LS_LANES_F32 <= n; i += LS_LANES_F32) {
+        ls_vf32 v = *(const ls_vf32_any *)(x + i), q0 = v * y;
         ls_vf32 q1 = FMA(FNMA(q0, d, v), y, q0), q2 = FMA(FNMA(q1, d, v), y, q1);
 #if defined(LS_ISA_AVX512)
         __m512i magnitude = _mm512_and_si512((__m512i)v, _mm512_set1_epi32(0x7fffffff));
@@ -47,7 +47,10 @@ void LS_TILE_NAME(ls_divide_f32)(float *x, float divisor, int64_t n) {
         int far = _mm256_movemask_ps(_mm256_andnot_ps(zero, (__m256)outside));
         ls_vf32 r = (ls_vf32)_mm256_blendv_ps((__m256)q2, (__m256)q0, zero);
 #endif
-        *at = far || !usable ? v / d : r;
+        *(ls_vf32_any *)(dst + i) = far || !usable ? v / d : r;
+    }
+    for (; i < n; i++) {
+        dst[i] = x[i] / divisor;
     }
 }
 #endif

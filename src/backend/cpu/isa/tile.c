@@ -343,6 +343,9 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .stream_f32 = LS_TILE_NAME(ls_tile_stream_f32),
     .fence = LS_TILE_NAME(ls_tile_fence),
 #endif
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+    .divide_f32 = LS_TILE_NAME(ls_divide_f32),
+#endif
     .transpose = LS_TILE_NAME(ls_tile_transpose),
     .fold_f32 = LS_TILE_FOLDS(ls_tile_fold),
     .halve_f32 = LS_TILE_FOLDS(ls_tile_halve),

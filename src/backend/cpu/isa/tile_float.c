@@ -58,11 +58,10 @@ FLOATS(f64, double, uint64_t, 64)
 EXTREME(min_f64, double, uint64_t, <, |)
 EXTREME(max_f64, double, uint64_t, >, &)
 #if defined(LS_ISA_AVX512)
-/* The instruction gives its second operand where both are zeros or one is NaN, so both orders together have the
- * bits of both zeros; a NaN makes their sum one. */
-#define EXTREME_OF(name, extreme, zeros)                                                                     \
+/* VRANGEPS orders zeros; of a NaN and a number it gives the number, so their sum takes its place. */
+#define EXTREME_OF(name, which)                                                                              \
     static inline __m512 name##16(__m512 x, __m512 y) {                                                      \
-        __m512 r = zeros(extreme(x, y), extreme(y, x));                                                      \
+        __m512 r = _mm512_range_ps(x, y, which);                                                             \
         return _mm512_mask_add_ps(r, _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q), x, y);                          \
     }                                                                                                        \
     static void name##_f32(void *dst, const void *a, const void *b, const void *c, int64_t n) {              \
@@ -79,22 +78,30 @@ EXTREME(max_f64, double, uint64_t, >, &)
                 d + i, m, name##16(_mm512_maskz_loadu_ps(m, x + i), _mm512_maskz_loadu_ps(m, y + i)));       \
         }                                                                                                    \
     }
-EXTREME_OF(min, _mm512_min_ps, _mm512_or_ps)
-EXTREME_OF(max, _mm512_max_ps, _mm512_and_ps)
+EXTREME_OF(min, 4)
+EXTREME_OF(max, 5)
 
+/* Four vectors of partials at a time, over all lanes that go to them. */
 #define FOLD_OF(name, op, identity)                                                                          \
     void LS_TILE_NAME(ls_tile_fold_##name)(float *p, const float *x, int64_t n, bool first) {                \
-        const int64_t whole = LS_TILE_PARTIALS, i1 = n < whole ? n : whole, i2 = n - i1;                     \
         const __m512 none = _mm512_set1_ps(identity);                                                        \
-        int64_t i = 0;                                                                                       \
-        for (; i + 16 <= i2; i += 16) {                                                                      \
-            __m512 y = op(first ? none : _mm512_loadu_ps(p + i), _mm512_loadu_ps(x + i));                    \
-            _mm512_storeu_ps(p + i, op(y, _mm512_loadu_ps(x + whole + i)));                                  \
-        }                                                                                                    \
-        for (; i < (first ? whole : i1); i += 16) {                                                          \
-            __m512 y = op(first ? none : _mm512_loadu_ps(p + i),                                             \
-                          _mm512_mask_loadu_ps(none, LANES_LEFT(i1 - i), x + i));                            \
-            _mm512_storeu_ps(p + i, op(y, _mm512_mask_loadu_ps(none, LANES_LEFT(i2 - i), x + whole + i)));   \
+        for (int64_t i = 0; i < LS_TILE_PARTIALS; i += 64) {                                                 \
+            __m512 a = none, b = none, c = none, d = none;                                                   \
+            if (!first) {                                                                                    \
+                a = _mm512_loadu_ps(p + i), b = _mm512_loadu_ps(p + i + 16);                                 \
+                c = _mm512_loadu_ps(p + i + 32), d = _mm512_loadu_ps(p + i + 48);                            \
+            }                                                                                                \
+            int64_t k = i;                                                                                   \
+            for (; k + 64 <= n; k += LS_TILE_PARTIALS) {                                                     \
+                a = op(a, _mm512_loadu_ps(x + k)), b = op(b, _mm512_loadu_ps(x + k + 16));                   \
+                c = op(c, _mm512_loadu_ps(x + k + 32)), d = op(d, _mm512_loadu_ps(x + k + 48));              \
+            }                                                                                                \
+            if (k < n) {                                                                                     \
+                a = op(a, PART(n - k, x + k)), b = op(b, PART(n - k - 16, x + k + 16));                      \
+                c = op(c, PART(n - k - 32, x + k + 32)), d = op(d, PART(n - k - 48, x + k + 48));            \
+            }                                                                                                \
+            _mm512_storeu_ps(p + i, a), _mm512_storeu_ps(p + i + 16, b);                                     \
+            _mm512_storeu_ps(p + i + 32, c), _mm512_storeu_ps(p + i + 48, d);                                \
         }                                                                                                    \
     }                                                                                                        \
     void LS_TILE_NAME(ls_tile_halve_##name)(float *p) {                                                      \
@@ -107,6 +114,7 @@ EXTREME_OF(max, _mm512_max_ps, _mm512_and_ps)
         *p = _mm512_cvtss_f32(op(a, _mm512_permute_ps(a, 0xb1)));                                            \
     }
 #define LANES_LEFT(n) ((__mmask16)((n) >= 16 ? 0xffff : (n) > 0 ? (1u << (n)) - 1 : 0))
+#define PART(n, x) _mm512_mask_loadu_ps(none, LANES_LEFT(n), x)
 #define HALF(op, i) op(_mm512_loadu_ps(p + 16 * (i)), _mm512_loadu_ps(p + 16 * (i) + 128))
 FOLD_OF(sum, _mm512_add_ps, 0.0f)
 FOLD_OF(min, min16, __builtin_inff())

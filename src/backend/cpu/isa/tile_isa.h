@@ -61,6 +61,8 @@ void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, con
                                 const int64_t *i_at, int64_t ni, int n_preds, const int32_t *k_pred,
                                 const int32_t *i_pred, int64_t stride, const int64_t *limit);
 
+/* Quotients of n lanes by one divisor. */
+void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float divisor, int64_t n);
 void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float *src, int64_t n);
 
 extern const ls_tile_isa LS_TILE_NAME(ls_tile_isa);
