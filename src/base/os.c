@@ -63,6 +63,10 @@ void ls_os_library_close(ls_os_library *library) {
     (void)library;
 }
 
+void ls_os_library_keep(const char *name) {
+    (void)name;
+}
+
 static ls_status map_whole(int fd, const char *path, size_t size, ls_mapping *out_map, ls_error *err) {
     uint8_t *data = malloc(size);
     if (!data) {
@@ -142,6 +146,10 @@ void ls_os_library_close(ls_os_library *library) {
     if (library) {
         dlclose(library);
     }
+}
+
+void ls_os_library_keep(const char *name) {
+    (void)dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
 static ls_status map_whole(int fd, const char *path, size_t size, ls_mapping *out_map, ls_error *err) {

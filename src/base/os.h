@@ -18,6 +18,7 @@ ls_os_library *ls_os_library_open(const char *const *names, const char **out_rea
 /* The address of a symbol, NULL when there is none. Copy it into a function pointer with memcpy. */
 void *ls_os_library_symbol(ls_os_library *library, const char *name);
 void ls_os_library_close(ls_os_library *library); /* NULL is allowed */
+void ls_os_library_keep(const char *name);        /* a library that is loaded, by whomever, stays so until the process ends */
 
 /* A whole file mapped for reading. A size of 0 has data NULL. */
 typedef struct ls_mapping {

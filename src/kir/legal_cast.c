@@ -54,7 +54,7 @@ ls_val ls_legal_half_value(ls_legal *l, ls_dtype t, ls_val bits) {
         return ls_legal_held(l, ls_kb_cast(k, h, LS_F32));
     }
     ls_val mag = AND(bits, U(0x7fff)), sign = SHL(AND(bits, U(0x8000)), U(16));
-    ls_val tiny = AS_U(SUB(AS_F(OR(mag, U(0x3f000000))), ls_kb_f32(k, 0.5f)));
+    ls_val tiny = ls_legal_positive(l, SUB(AS_F(OR(mag, U(0x3f000000))), ls_kb_f32(k, 0.5f)));
     ls_val moved = SHL(mag, U(13));
     ls_val whole = ADD(moved, SELECT(LT(mag, U(0x7c00)), U(112u << 23), U(224u << 23)));
     return ls_legal_held(l, OR(SELECT(LT(mag, U(0x400)), tiny, whole), sign));
@@ -83,7 +83,7 @@ static ls_val u32_to_f32(ls_legal *l, ls_val v) {
     }
     ls_val high = SUB(AS_F(OR(SHR(v, U(16)), U(0x53000000))), ls_kb_f32(k, 0x1p39f));
     ls_val low = SUB(AS_F(OR(AND(v, U(0xffff)), U(0x4b000000))), ls_kb_f32(k, 0x1p23f));
-    return ADD(high, low);
+    return ls_legal_float(l, ls_legal_positive(l, ADD(high, low)));
 }
 
 /* What lies below bit 8 gathered there, so that the f32 is exact and a rounding to bf16 is the first. */

@@ -50,6 +50,15 @@ bool ls_legal_is_arithmetic(ls_kop op) {
            op == LS_K_SQRT;
 }
 
+ls_val ls_legal_positive(ls_legal *l, ls_val f) {
+    ls_kb *k = &l->kb;
+    return ls_legal_has(l, LS_KT_ORDER32) ? ls_legal_bits(l, f) : AND(ls_legal_bits(l, f), U(0x7fffffff));
+}
+
+ls_val ls_legal_hidden(ls_legal *l, ls_val v) {
+    return ls_legal_has(l, LS_KT_ORDER32) ? v : through_zero(l, v);
+}
+
 ls_val ls_legal_opaque(ls_legal *l, ls_dtype t, ls_val v) {
     bool shown = ls_legal_has(l, LS_KT_ORDER32) || l->zero_param < 0 || t == LS_F64 || !ls_dtype_is_float(t);
     return shown || !leads_astray(l, LS_K_ADD, v) ? v : through_zero(l, v);
@@ -311,43 +320,47 @@ static ls_val by_zero(ls_legal *l, ls_kop op, const ls_val s[3]) {
     return LS_VAL_NONE;
 }
 
-static bool flips(const ls_ins *ins) {
-    return ins && ins->op == LS_K_CONST && ins->arg >> 31 & 1;
-}
-
-/* Whether the device sees that a value is a negation. */
-static bool shows_negation(const ls_legal *l, ls_val v, int depth) {
+/* Whether the device can know nothing of a value: it was loaded, or hidden, each time where it is a variable. `self`: the variable whose
+ * values are looked at. */
+static bool is_opaque(const ls_legal *l, ls_val v, ls_val self, int depth) {
     const ls_ins *body = l->kb.kernel.body, *ins = maker_of(l, v);
-    if (!ins || depth == 0) {
-        return false;
+    if (!ins || depth == 0 || is_hidden(l, v)) {
+        return ins && depth > 0;
     }
     switch (ins->op) {
-    case LS_K_NEG:
+    case LS_K_LOAD:
         return true;
-    case LS_K_XOR:
-    case LS_K_OR:
-        return flips(&body[ins->src[0]]) || flips(&body[ins->src[1]]);
+    case LS_K_CONST:
+        return (ins->arg & 0x7fffffff) != 0;
+    case LS_K_EXTRACT:
+        return is_opaque(l, ins->src[0], self, depth - 1);
     case LS_K_SELECT:
-        return shows_negation(l, ins->src[1], depth - 1) || shows_negation(l, ins->src[2], depth - 1);
+        return is_opaque(l, ins->src[1], self, depth - 1) && is_opaque(l, ins->src[2], self, depth - 1);
     case LS_K_GET:
-        for (ls_val at = l->kb.kernel.n_body - 1; at > ins->src[0]; at--) {
-            if (body[at].op == LS_K_SET && body[at].src[0] == ins->src[0] && shows_negation(l, body[at].src[1], depth - 1)) {
-                return true;
+        for (ls_val at = l->kb.kernel.n_body - 1; at > ins->src[0] && ins->src[0] != self; at--) {
+            if (body[at].op == LS_K_SET && body[at].src[0] == ins->src[0] && !is_opaque(l, body[at].src[1], ins->src[0], depth - 1)) {
+                return false;
             }
         }
-        return shows_negation(l, body[ins->src[0]].src[0], depth - 1);
+        return ins->src[0] == self || is_opaque(l, body[ins->src[0]].src[0], self, depth - 1);
     default:
         return false;
     }
 }
 
-/* A sum's zero is negative where both terms are, and only there: a device for which zeros have no sign calculates (-a) + b as -(a - b) (Dawn on
- * NVIDIA's driver where a is an exponential). */
-static ls_val with_sign_of_zero(ls_legal *l, ls_kop op, const ls_val s[3], ls_val sum) {
+/* The result with the contract's sign if it is a zero. For a device without ORDER32 a zero has any sign, as an operand too: (-a) + b becomes
+ * -(a - b), and bits that turn a -0 into 0 are left out (Dawn on NVIDIA's driver). So the sign comes from the operands' bits: a sum's zero is
+ * negative where both terms are, others are by the product of signs, and no other number's sign changes by that. */
+static ls_val with_sign(ls_legal *l, ls_kop op, const ls_val s[3], ls_val result) {
     ls_kb *k = &l->kb;
-    ls_val r = ls_legal_bits(l, sum), a = ls_legal_bits(l, s[0]), b = ls_legal_bits(l, s[1]), sign = U(0x80000000);
-    b = op == LS_K_SUB ? XOR(b, sign) : b;
-    return ls_legal_held(l, SELECT(EQ(AND(r, U(0x7fffffff)), U(0)), AND(AND(a, b), sign), r));
+    ls_val r = ls_legal_bits(l, result), a = ls_legal_bits(l, s[0]), sign = U(0x80000000), mag = AND(r, U(0x7fffffff));
+    if (op == LS_K_ADD || op == LS_K_SUB) {
+        ls_val b = ls_legal_bits(l, s[1]);
+        b = op == LS_K_SUB ? XOR(b, sign) : b;
+        return ls_legal_held(l, SELECT(EQ(mag, U(0)), AND(AND(a, b), sign), r));
+    }
+    a = ls_kops[op].sources > 1 ? XOR(a, ls_legal_bits(l, s[1])) : a;
+    return ls_legal_held(l, OR(mag, AND(a, sign)));
 }
 
 ls_val ls_legal_arith32(ls_legal *l, ls_kop op, const ls_val s[3], uint32_t flags) {
@@ -355,19 +368,27 @@ ls_val ls_legal_arith32(ls_legal *l, ls_kop op, const ls_val s[3], uint32_t flag
         ls_legal_refuse(l, "no such instruction on floats");
         return LS_VAL_NONE;
     }
-    if ((flags & LS_KF_FAST) || ls_legal_has(l, LS_KT_ORDER32) || !ls_legal_is_arithmetic(op)) {
+    if ((flags & LS_KF_FAST) || ls_legal_has(l, LS_KT_ORDER32)) {
         return floats[op](l, op, s, flags);
+    }
+    if (!ls_legal_is_arithmetic(op)) {
+        bool rounds = op == LS_K_FLOOR || op == LS_K_CEIL || op == LS_K_TRUNC || op == LS_K_RINT;
+        ls_val r = floats[op](l, op, s, flags);
+        return rounds ? with_sign(l, op, s, r) : r;
     }
     ls_val in[3] = {s[0], s[1], s[2]}, known = by_zero(l, op, s);
     if (known != LS_VAL_NONE) {
         return known;
     }
     bool cancels = op == LS_K_SUB || op == LS_K_DIV; /* x - x and x / x of numbers loaded twice, too */
+    bool opaque = op == LS_K_FMA;
     for (int i = 0; i < ls_kops[op].sources; i++) {
         bool again = i > 0 && (s[i] == s[0] || (cancels && !is_constant(l, s[i]) && !is_hidden(l, s[i])));
         in[i] = again || leads_astray(l, op, s[i]) ? through_zero(l, s[i]) : s[i];
     }
+    for (int i = 0; i < ls_kops[op].sources && (i == 0 || opaque); i++) {
+        opaque = op == LS_K_FMA || is_opaque(l, in[i], LS_VAL_NONE, 6);
+    }
     ls_val r = through_zero(l, floats[op](l, op, in, flags));
-    bool negated = (op == LS_K_ADD || op == LS_K_SUB) && (shows_negation(l, in[0], 4) || shows_negation(l, in[1], 4));
-    return negated ? with_sign_of_zero(l, op, s, r) : r;
+    return opaque ? r : with_sign(l, op, s, r);
 }

@@ -180,7 +180,7 @@ static void again(ls_legal *l, bool sum, const item *items, const ls_val *out, i
     ls_val doubtful = sum ? LT(both_of(l, a, b), U(0x0fffffff)) : NE(MIN(mag_of(l, a), mag_of(l, b)), U(0));
     ls_kb_if(k, doubtful);
     ls_val r = sum ? ls_legal_soft_add(l, a, b) : ls_legal_soft_mul(l, a, b);
-    r = ls_legal_held(l, r);
+    r = ls_legal_hidden(l, ls_legal_held(l, r));
     for (int i = 0; i < n; i++) {
         ls_val old = ls_kb_get(k, out[i]);
         ls_kb_set(k, out[i], SELECT(EQ(j, I(i)), r, old));

@@ -104,6 +104,9 @@ ls_val ls_legal_float(ls_legal *l, ls_val f); /* as f32 */
 ls_val ls_legal_held(ls_legal *l, ls_val f);  /* f32 or u32 as float registers are held */
 /* Add, sub, mul, fma, div, sqrt. */
 bool ls_legal_is_arithmetic(ls_kop op);
+/* The bits of an f32 that is not negative; without ORDER32 a zero may have any sign. */
+ls_val ls_legal_positive(ls_legal *l, ls_val f);
+ls_val ls_legal_hidden(ls_legal *l, ls_val v); /* the same bits, which a device that calculates with formulas does not know to be those */
 /* `v`, of type t, so that a device which calculates with formulas does not know it to be a float zero. */
 ls_val ls_legal_opaque(ls_legal *l, ls_dtype t, ls_val v);
 ls_val ls_legal_arith32(ls_legal *l, ls_kop op, const ls_val s[3], uint32_t flags);

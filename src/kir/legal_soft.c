@@ -36,7 +36,7 @@ static ls_val scale_up(ls_legal *l, ls_val u) {
     ls_kb *k = &l->kb;
     ls_val mag = AND(u, U(0x7fffffff));
     ls_val low = SUB(AS_F(OR(mag, U(0x20800000))), ls_kb_f32(k, 0x1p-62f));
-    ls_val scaled = SELECT(LT(mag, U(0x800000)), AS_U(low), ADD(mag, U(64u << 23)));
+    ls_val scaled = SELECT(LT(mag, U(0x800000)), ls_legal_positive(l, low), ADD(mag, U(64u << 23)));
     return AS_F(OR(scaled, AND(u, U(SIGN))));
 }
 
@@ -47,7 +47,8 @@ ls_val ls_legal_soft_add(ls_legal *l, ls_val a, ls_val b) {
     ls_val mag = AND(sum, U(0x7fffffff));
     ls_val low = SUB(AS_U(ADD(AS_F(mag), ls_kb_f32(k, 0x1p-62f))), U(0x20800000));
     ls_val back = SELECT(LT(mag, U(0x20800000)), low, SUB(mag, U(64u << 23)));
-    return OR(back, AND(sum, U(SIGN)));
+    ls_val signs = ls_legal_has(l, LS_KT_ORDER32) ? sum : SELECT(EQ(mag, U(0)), AND(a, b), sum);
+    return OR(back, AND(signs, U(SIGN)));
 }
 
 /* Of two subnormal factors, whose product is nothing, the larger may as well be taken for a normal one. */

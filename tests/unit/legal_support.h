@@ -53,18 +53,24 @@ static bool hostile_recognises(const hostile *h, ls_kop op, ls_val v) {
            (arithmetic && ins->dtype == LS_F32);
 }
 
-/* A negation that shows, which such a device pulls out of a sum: (-a) + b as -(a - b), whose zero has the other sign. */
-static bool hostile_negation(const hostile *h, ls_val v, int depth) {
+/* Whether such a device can know anything of a value: neither what was loaded, nor what the run-time zero hides. `self`: a variable that
+ * is looked at already. */
+static bool hostile_knows(const hostile *h, ls_val v, ls_val self, int depth) {
     const ls_ins *ins = &h->body[v];
     ins = ins->op == LS_K_BITCAST ? &h->body[ins->src[0]] : ins;
-    for (int32_t i = ins->op == LS_K_GET && depth ? h->n - 1 : 0; i > 0; i--) {
-        if (h->body[i].op == LS_K_SET && h->body[i].src[0] == ins->src[0] && hostile_negation(h, h->body[i].src[1], depth - 1)) {
-            return true;
+    if (ins->op == LS_K_GET && ins->src[0] != self && depth > 0) {
+        self = ins->src[0];
+        for (int32_t i = self + 1; i < h->n; i++) {
+            if (h->body[i].op == LS_K_SET && h->body[i].src[0] == self && hostile_knows(h, h->body[i].src[1], self, depth - 1)) {
+                return true;
+            }
         }
     }
-    const ls_ins *mask = ins->op == LS_K_XOR || ins->op == LS_K_OR ? &h->body[ins->src[1]] : NULL;
-    return ins->op == LS_K_NEG || (mask && mask->op == LS_K_CONST && (uint32_t)mask->arg == 0x80000000) ||
-           (ins->op == LS_K_SELECT && depth && (hostile_negation(h, ins->src[1], depth - 1) || hostile_negation(h, ins->src[2], depth - 1)));
+    const ls_ins *zero = ins->op == LS_K_XOR ? &h->body[ins->src[1]] : NULL;
+    return !(ins->op == LS_K_LOAD || ins->op == LS_K_EXTRACT || ins->op == LS_K_GET || (zero && zero->op == LS_K_PARAM) ||
+             (ins->op == LS_K_CONST && (ins->arg & 0x7fffffff)) ||
+             (ins->op == LS_K_SELECT && depth && !hostile_knows(h, ins->src[1], self, depth - 1) &&
+              !hostile_knows(h, ins->src[2], self, depth - 1)));
 }
 
 static ls_val hostile_zero(hostile *h, ls_val f) {
@@ -133,12 +139,14 @@ static ls_val hostile_plain(hostile *h, ls_ins ins) {
     return f32 && off ? hostile_bits_off(h, r) : r;
 }
 
+/* A zero has any sign on a device that calculates with formulas, where it knows of an operand: (-a) + b is -(a - b) to it. */
 static ls_val hostile_ins(hostile *h, ls_ins ins) {
-    bool sum = (ins.op == LS_K_ADD || ins.op == LS_K_SUB) && ins.dtype == LS_F32 && ins.lanes == 1 && !(ins.flags & LS_KF_FAST);
-    bool pulled = sum && !(h->traits & LS_KT_ORDER32) &&
-                  (hostile_negation(h, ins.src[0], 3) || hostile_negation(h, ins.src[1], 3));
+    bool signs = ins.op == LS_K_ADD || ins.op == LS_K_SUB || ins.op == LS_K_MUL || ins.op == LS_K_FLOOR || ins.op == LS_K_CEIL ||
+                 ins.op == LS_K_TRUNC || ins.op == LS_K_RINT;
+    signs = signs && ins.dtype == LS_F32 && ins.lanes == 1 && !(ins.flags & LS_KF_FAST) && !(h->traits & LS_KT_ORDER32);
+    bool knows = signs && (hostile_knows(h, ins.src[0], LS_VAL_NONE, 4) || (ls_kops[ins.op].sources > 1 && hostile_knows(h, ins.src[1], LS_VAL_NONE, 4)));
     ls_val r = hostile_plain(h, ins);
-    return pulled ? hostile_zero(h, r) : r;
+    return knows ? hostile_zero(h, r) : r;
 }
 
 /* Types that the target does not have, and instructions that it cannot be asked for. */

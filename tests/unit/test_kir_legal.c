@@ -555,7 +555,8 @@ static ls_val sums_of(ls_kb *k, ls_val x) {
     return s;
 }
 
-/* The signs of sums of zeros, a term negated where the device sees it: an exponential, by a selection, in a variable. */
+/* The signs of zeros that the device knows something of: sums with a term negated (an exponential, by a selection, in a variable), and what
+ * comes after -0 + 0. */
 static ls_val negations_of(ls_kb *k, ls_val x) {
     ls_val bits = ls_kb_bitcast(k, x, LS_U32), e = ls_kb_math_exp(k, ls_kb_neg(k, ls_kb_mul(k, x, x)));
     ls_val zero = ls_kb_bitcast(k, ls_kb_and(k, bits, ls_kb_u32(k, 0x80000000)), LS_F32);
@@ -564,15 +565,18 @@ static ls_val negations_of(ls_kb *k, ls_val x) {
     ls_kb_if(k, odd);
     ls_kb_set(k, held, minus);
     ls_kb_end_if(k);
-    ls_val sums[6], y = ls_kb_u32(k, 0);
+    ls_val sums[9], y = ls_kb_u32(k, 0), plus = ls_kb_add(k, zero, ls_kb_f32(k, 0)); /* -0 + 0 on bits */
     sums[0] = ls_kb_add(k, minus, zero);
     sums[1] = ls_kb_add(k, other, minus);
     sums[2] = ls_kb_sub(k, ls_kb_neg(k, other), zero);
     sums[3] = ls_kb_sub(k, zero, minus);
     sums[4] = ls_kb_add(k, ls_kb_select(k, odd, minus, other), zero);
     sums[5] = ls_kb_add(k, ls_kb_get(k, held), zero);
-    for (int i = 0; i < 6; i++) {
-        ls_val negative = ls_kb_shr(k, ls_kb_bitcast(k, sums[i], LS_U32), ls_kb_u32(k, 31));
+    sums[6] = ls_kb_add(k, plus, zero);
+    sums[7] = ls_kb_mul(k, plus, x);
+    sums[8] = ls_kb_trunc(k, ls_kb_mul(k, plus, other));
+    for (int i = 0; i < 9; i++) {
+        ls_val negative = ls_kb_shr(k, ls_kb_bitcast(k, ls_kb_canon(k, sums[i]), LS_U32), ls_kb_u32(k, 31));
         y = ls_kb_or(k, ls_kb_shl(k, y, ls_kb_u32(k, 1)), negative);
     }
     return ls_kb_cast(k, y, LS_F32);

@@ -97,6 +97,7 @@ static ls_status create_instance(vk_driver *d, ls_error *err) {
             "LOCKSTEP_VULKAN_VALIDATION is set, but %s is missing: install vulkan-validationlayers", layer);
     }
     LS_TRY(err, ls_vk_check(d, code, "vkCreateInstance", err));
+    ls_os_library_keep("libGLX_nvidia.so.0"); /* each time that it is loaded again it takes static TLS, of which there is little */
 #define F(result, name, parameters)                                                                          \
     if (!take(&d->name, d->get_proc(d->instance, #name))) {                                                  \
         return LS_FAIL(err, LS_ERR_DEVICE, "Vulkan's loader has no " #name ": update libvulkan1");           \

@@ -515,6 +515,7 @@ static ls_status open_adapter(dawn *d, ls_error *err) {
     *r = (request){NULL, "no answer"};
     is_done(d, d->f.InstanceRequestAdapter(d->instance, &options, callback((void (*)(void))on_adapter, r)), 20 * SECOND);
     d->adapter = r->object;
+    ls_os_library_keep("libGLX_nvidia.so.0"); /* see vulkan/open.c */
     return d->adapter ? LS_OK : LS_FAIL(err, LS_ERR_DEVICE, "Dawn finds no adapter: %s; %s", r->message, DRIVER);
 }
 
