@@ -67,7 +67,7 @@ static bool hostile_knows(const hostile *h, ls_val v, ls_val self, int depth) {
         }
     }
     const ls_ins *zero = ins->op == LS_K_XOR ? &h->body[ins->src[1]] : NULL;
-    return !(ins->op == LS_K_LOAD || ins->op == LS_K_EXTRACT || ins->op == LS_K_GET || (zero && zero->op == LS_K_PARAM) ||
+    return !(ins->op == LS_K_LOAD || ins->op == LS_K_PARAM || ins->op == LS_K_EXTRACT || ins->op == LS_K_GET || (zero && zero->op == LS_K_PARAM) ||
              (ins->op == LS_K_CONST && (ins->arg & 0x7fffffff)) ||
              (ins->op == LS_K_SELECT && depth && !hostile_knows(h, ins->src[1], self, depth - 1) &&
               !hostile_knows(h, ins->src[2], self, depth - 1)));
