@@ -155,6 +155,42 @@ test('training: 30 locked steps are the native ones, and a broken run goes on ex
     await Promise.all([training.close(), resumed.close(), net.close()]);
 });
 
+test('lockstep-cpu.wasm: the same bits, verified and trained; what it lacks is refused by name', async () => {
+    const cpu = await Lockstep.open({ wasm: readFileSync(join(folder, 'lockstep-cpu.wasm')) });
+    assert.deepEqual((await cpu.devices()).map((device) => device.id), ['cpu', 'ref']);
+    for (const [network, math] of [['mnist:small', 'locked'], ['mnist:small', 'fast'], ['mnist:cnn', 'locked'], ['mnist:cnn', 'fast']]) {
+        const nets = await Promise.all([ls, cpu].map((one) => one.load(network, null, { math })));
+        for (const batch of [1, 3, 17]) {
+            const [all, alone] = await Promise.all(nets.map((net) => net.run(randomImages(batch, batch))));
+            assert.equal(alone.sha256, all.sha256, `${network} ${math} ${batch}`);
+        }
+        if (network === 'mnist:small') {
+            const verified = await nets[1].verify(randomImages(2, 1));
+            assert.notEqual(verified.verdict, 'differs');
+            assert.ok(verified.worst_of_bound <= 1);
+        }
+        await Promise.all(nets.map((net) => net.close()));
+    }
+    const onRef = await cpu.load('mnist:small', null, { device: 'ref' }), onCpu = await cpu.load('mnist:small', null);
+    assert.equal((await onRef.run(randomImages(1, 5))).sha256, (await onCpu.run(randomImages(1, 5))).sha256);
+    for (const optimizer of ['sgd', 'adam', 'adamw']) {
+        const hashes = await Promise.all([ls, cpu].map(async (one) => {
+            const training = await one.train({ ...plan, optimizer });
+            await drain(training.steps(5));
+            await training.accuracy(data.test.images.subarray(0, 784 * 20), data.test.labels.subarray(0, 20));
+            const hash = await training.sha256();
+            await training.close();
+            return hash;
+        }));
+        assert.equal(hashes[0], hashes[1], optimizer);
+    }
+    const training = await cpu.train(plan);
+    await drain(training.steps());
+    assert.equal(await training.sha256(), TRAINED);
+    await fails(cpu.check({}), 'unsupported', /load lockstep.wasm/);
+    await cpu.close();
+});
+
 test('bad input is refused by name, and the instance goes on', async () => {
     const net = await ls.load('mnist:small', null), good = (await net.run(randomImages(1, 0))).sha256;
     await fails(ls.load('mnist:large'), 'invalid', /"mnist:large": expected mnist:cnn or mnist:small/);
