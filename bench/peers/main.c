@@ -293,7 +293,11 @@ static bool parse(int argc, char **argv, options *o) {
             return false;
         }
     }
-    return o->rounds >= 1 && o->rounds <= MOST_ROUNDS && o->n_threads >= 1;
+    bool threads = o->n_threads >= 1;
+    for (int i = 0; i < o->n_threads; i++) {
+        threads = threads && o->threads[i] >= 1;
+    }
+    return threads && o->rounds >= 1 && o->rounds <= MOST_ROUNDS;
 }
 
 int main(int argc, char **argv) {
