@@ -5,7 +5,8 @@
 #include <string.h>
 
 enum {
-    LEAST_RUN = 32,
+    LEAST_RUN = 32, /* of lanes, where a row has more of them */
+    LEAST_COPY = 4,
     MOST_SCALARS = 1 << 18,
     ZEROS = 512,
     MOST_POINTS = 1 << 22 /* of a kernel of its own: past the caches its program stores better */
@@ -44,6 +45,7 @@ typedef struct planner {
     const ls_gemm_phase *gemm;
     const int *temps;
     bool own; /* a kernel of its own: the input is the first pointer */
+    bool no_memory;
     int32_t input;
     uint64_t columns;
     ls_chain chain;
@@ -156,85 +158,107 @@ static bool find_places(planner *p, int32_t value) {
     }
 }
 
-/* Whether 0 <= sum < limit holds at a row for each of a value's predicates, which are about rows. */
-static bool row_holds(const ls_ix_sum *sums, const int64_t *limits, int n, const int64_t *coords) {
-    for (int i = 0; i < n; i++) {
-        int64_t x = sums[i].constant;
-        for (int t = 0; t < sums[i].n_terms; t++) {
-            x += sums[i].stride[t] * coords[sums[i].axis[t]];
-        }
-        if (x < 0 || x >= limits[i]) {
-            return false;
-        }
-    }
-    return true;
-}
+/* ---- joined tensors in a kernel of its own ---- */
+enum { ROW_PREDS = 2, ROW_TERMS = 4, ROW_NODES = 96 };
+typedef struct row_pred { /* 0 <= constant + strides < limit */
+    int64_t constant, limit, stride[ROW_TERMS];
+    int n;
+    uint8_t axis[ROW_TERMS];
+} row_pred;
+typedef struct row_node {
+    int n_preds, yes, no; /* where they hold and where not; a load: yes -1, elsewhere +0 */
+    row_pred preds[ROW_PREDS];
+    place load;
+} row_node;
 
-enum { ROW_PREDS = 2 };
-static bool row_preds(const planner *p, const ls_value *v, ls_ix_sum *sums, int64_t *limits) {
+static bool row_preds(const planner *p, const ls_value *v, row_node *node) {
     bool ok = v->n_preds <= ROW_PREDS;
+    node->n_preds = v->n_preds;
     for (int i = 0; i < v->n_preds && ok; i++) {
         const ls_pred *pred = &p->spec->preds[v->first_pred + i];
-        ok = pred->limit != LS_SPEC_NONE && p->spec->ix[pred->limit].op == LS_IX_CONST && !(p->spec->ix[pred->ix].axes & p->columns);
-        if (ok) {
-            ls_ix_sum_of(p->spec, pred->ix, &sums[i]);
-            limits[i] = p->spec->ix[pred->limit].k;
-            ok = !sums[i].failed && !sums[i].n_rest;
-        }
+        ls_ix_sum sum;
+        ls_ix_sum_of(p->spec, pred->ix, &sum);
+        ok = pred->limit != LS_SPEC_NONE && p->spec->ix[pred->limit].op == LS_IX_CONST && !sum.failed && !sum.n_rest &&
+             sum.n_terms <= ROW_TERMS && !(p->spec->ix[pred->ix].axes & p->columns);
+        row_pred *own = &node->preds[i];
+        *own = (row_pred){.constant = sum.constant, .limit = ok ? p->spec->ix[pred->limit].k : 0, .n = ok ? sum.n_terms : 0};
+        memcpy(own->axis, sum.axis, sizeof own->axis);
+        memcpy(own->stride, sum.stride, sizeof own->stride);
     }
     return ok;
 }
 
+static bool row_holds(const row_node *node, const int64_t *coords) {
+    bool holds = true;
+    for (int i = 0; i < node->n_preds && holds; i++) {
+        int64_t x = node->preds[i].constant;
+        for (int t = 0; t < node->preds[i].n; t++) {
+            x += node->preds[i].stride[t] * coords[node->preds[i].axis[t]];
+        }
+        holds = x >= 0 && x < node->preds[i].limit;
+    }
+    return holds;
+}
+
+/* Lays out a value's loads and what chooses among them; the index of its node, or -1. */
+static int row_nodes(planner *p, int32_t value, row_node *nodes, int *n) {
+    const ls_value *v = value == LS_SPEC_NONE ? NULL : &p->spec->values[value];
+    int at = *n;
+    if (!v || p->temps[value] >= 0 || at == ROW_NODES || v->dtype != LS_F32 || v->check != LS_SPEC_NONE ||
+        (v->op != LS_V_LOAD && v->op != LS_V_GUARD) || !row_preds(p, v, &nodes[at])) {
+        return -1;
+    }
+    ++*n;
+    nodes[at].yes = nodes[at].no = -1;
+    if (v->op == LS_V_LOAD) {
+        return find_place(p, v->ix, v->arg, &nodes[at].load) ? at : -1;
+    }
+    int yes = row_nodes(p, v->a, nodes, n), no = yes < 0 ? -1 : row_nodes(p, v->b, nodes, n);
+    nodes[at].yes = yes;
+    nodes[at].no = no;
+    return no < 0 ? -1 : at;
+}
+
 /* A tensor, or where each row of joined ones lies. */
 static bool find_rows(planner *p, int32_t value) {
-    enum { UNKNOWN = -2 };
     ls_chain *c = &p->chain;
     const ls_axis_group *rows = &p->gemm->m;
-    const ls_value *v = &p->spec->values[value];
+    int64_t extents[LS_SPEC_MAX_AXES], coords[LS_SPEC_MAX_AXES] = {0};
+    ls_heap *heap = p->binary->arena.heap;
+    int n = 0;
     if (c->n_pointers >= LS_CHAIN_POINTERS - LS_CHAIN_SLOTS) {
+        return false;
+    }
+    row_node *nodes = ls_alloc(heap, ROW_NODES * sizeof *nodes);
+    p->no_memory = !nodes;
+    if (!nodes || row_nodes(p, value, nodes, &n) < 0 || p->chain.inner < p->gemm->n.n) {
+        ls_free(heap, nodes);
         return false;
     }
     place *at = &c->places[c->n_pointers];
     p->pointer[c->n_pointers++] = LS_SPEC_NONE;
-    if (v->op == LS_V_LOAD && v->n_preds == 0) {
-        return v->dtype == LS_F32 && v->check == LS_SPEC_NONE && find_place(p, v->ix, v->arg, at);
-    }
-    int64_t extents[LS_SPEC_MAX_AXES], coords[LS_SPEC_MAX_AXES] = {0};
-    for (int i = 0; i < rows->n; i++) {
-        extents[rows->axes[i]] = p->spec->extents_of_axes[rows->axes[i]].offset;
-    }
-    int64_t n = ls_point_count(extents, rows->n, rows->axes);
-    row_place *list = LS_ARENA_ARRAY(&p->binary->arena, row_place, n + 1);
-    for (int64_t r = 0; list && r < n; r++) {
-        list[r].buffer = UNKNOWN;
-    }
-    for (const ls_value *chooser = v; list && chooser; v = chooser ? &p->spec->values[chooser->b] : v) {
-        place part;
-        ls_ix_sum chosen[ROW_PREDS], own[ROW_PREDS];
-        int64_t chosen_limits[ROW_PREDS], own_limits[ROW_PREDS];
-        chooser = v->op == LS_V_GUARD && v->b != LS_SPEC_NONE ? v : NULL;
-        int32_t from = chooser ? v->a : (int32_t)(v - p->spec->values);
-        const ls_value *load = &p->spec->values[from];
-        if (p->temps[from] >= 0 || load->op != LS_V_LOAD || load->dtype != LS_F32 || load->check != LS_SPEC_NONE ||
-            !find_place(p, load->ix, load->arg, &part) || !row_preds(p, load, own, own_limits) ||
-            (chooser && !row_preds(p, chooser, chosen, chosen_limits))) {
-            return false;
+    *at = nodes[0].load;
+    if (n > 1 || nodes[0].n_preds) {
+        for (int i = 0; i < rows->n; i++) {
+            extents[rows->axes[i]] = p->spec->extents_of_axes[rows->axes[i]].offset;
         }
-        for (int64_t r = 0; r < n; r++) {
+        int64_t points = ls_point_count(extents, rows->n, rows->axes);
+        at->buffer = nodes[n - 1].load.buffer; /* of some load */
+        at->rows = LS_ARENA_ARRAY(&p->binary->arena, row_place, points + 1);
+        for (int64_t r = 0; at->rows && r < points; r++) {
+            const row_node *node = nodes;
             ls_point_coords(extents, rows->n, rows->axes, r, coords);
-            if (list[r].buffer != UNKNOWN || (chooser && !row_holds(chosen, chosen_limits, chooser->n_preds, coords))) {
-                continue;
+            while (node->yes >= 0) {
+                node = nodes + (row_holds(node, coords) ? node->yes : node->no);
             }
-            list[r] = (row_place){-1, 0};
-            if (row_holds(own, own_limits, load->n_preds, coords)) {
-                list[r] = (row_place){part.buffer, part.constant + offset_of(rows, coords, part.row)};
-            }
-            c->ranged = c->ranged || list[r].buffer < 0;
+            bool here = row_holds(node, coords);
+            at->rows[r] = here ? (row_place){node->load.buffer, node->load.constant + offset_of(rows, coords, node->load.row)} : (row_place){-1, 0};
+            c->ranged = c->ranged || !here;
         }
-        *at = part;
     }
-    at->rows = list;
-    return list != NULL;
+    p->no_memory = !at->rows && (n > 1 || nodes[0].n_preds);
+    ls_free(heap, nodes);
+    return !p->no_memory;
 }
 
 /* Gathers scalars, pointers and vectors below a value. */
@@ -413,9 +437,12 @@ ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *te
     for (int i = gemm->n.n - p.chain.inner; i < gemm->n.n; i++) {
         run *= ls_dim_bound(spec->extents_of_axes[gemm->n.axes[i]]);
     }
-    ls_chain *chain = run < LEAST_RUN ? NULL : LS_ARENA_NEW(&binary->arena, ls_chain);
+    if (run < LEAST_RUN && p.chain.inner < gemm->n.n) {
+        return LS_OK;
+    }
+    ls_chain *chain = LS_ARENA_NEW(&binary->arena, ls_chain);
     if (!chain) {
-        return run < LEAST_RUN ? LS_OK : LS_FAIL_MEMORY(err, "a kernel of the CPU");
+        return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
     *chain = p.chain;
     for (int k = 0; k < chain->n_pointers; k++) {
@@ -443,7 +470,7 @@ static int32_t first_load(const planner *p, int32_t value) {
     return a != LS_SPEC_NONE || v->b == LS_SPEC_NONE ? a : first_load(p, v->b);
 }
 
-/* With the first `rows` axes of the store's as rows. */
+/* With the first `rows` axes of the store's as rows. Where nothing is computed it is a copy, of joined tensors or with zeros around. */
 static ls_status plan_points(ls_kernel_binary *binary, ls_phase *phase, const int *temps, const ls_store *store, int rows, ls_error *err) {
     const ls_spec *spec = &binary->spec;
     int64_t points = 1, run = 1;
@@ -459,22 +486,24 @@ static ls_status plan_points(ls_kernel_binary *binary, ls_phase *phase, const in
         p.columns |= i < rows ? 0 : UINT64_C(1) << store->axes[i];
         *(i < rows ? &points : &run) *= ls_dim_is_fixed(extent) ? extent.offset : 0;
     }
-    if (run < LEAST_RUN || points == 0 || points * run >= MOST_POINTS || points * LS_CHAIN_SCALARS > MOST_SCALARS) {
+    const ls_value *v = &spec->values[store->value];
+    bool copy = v->op == LS_V_GUARD || (v->op == LS_V_LOAD && v->n_preds);
+    if (run < (copy ? LEAST_COPY : LEAST_RUN) || points == 0 || points * run >= MOST_POINTS || points * LS_CHAIN_SCALARS > MOST_SCALARS) {
         return LS_OK;
     }
     p.chain.inner = space->n.n;
     p.order[p.n_order++] = p.input = first_load(&p, store->value);
     p.pointer[0] = p.input;
     if (p.input == LS_SPEC_NONE || !find_place(&p, store->ix, store->arg, &p.chain.result) || !find_rows(&p, p.input)) {
-        return LS_OK;
+        return p.no_memory ? LS_FAIL_MEMORY(err, "a kernel of the CPU") : LS_OK;
     }
     p.pointer[0] = p.input;
-    bool ok = plan_steps(&p, store->value) && p.chain.inner == space->n.n && p.chain.n_steps > 0;
+    bool ok = copy || (plan_steps(&p, store->value) && p.chain.inner == space->n.n && p.chain.n_steps > 0);
     for (int i = 0; i < p.chain.n_steps; i++) {
         ok = ok && p.chain.steps[i].op != LS_CHAIN_CALL; /* those take long anyway */
     }
     if (!ok) {
-        return LS_OK;
+        return p.no_memory ? LS_FAIL_MEMORY(err, "a kernel of the CPU") : LS_OK;
     }
     space->chain = LS_ARENA_NEW(&binary->arena, ls_chain);
     if (!space->chain) {
@@ -495,8 +524,10 @@ ls_status ls_chain_plan_points(ls_kernel_binary *binary, ls_phase *phase, const 
         store->n_axes > LS_LANE_AXES || phase->patch >= 0) {
         return LS_OK;
     }
-    LS_TRY(err, plan_points(binary, phase, temps, store, rows, err));
-    return phase->points || rows || store->n_axes < 2 ? LS_OK : plan_points(binary, phase, temps, store, 1, err); /* joined ones */
+    for (int i = rows; i < store->n_axes && !phase->points && (i == rows || !rows); i++) { /* joined along an axis: it is of rows */
+        LS_TRY(err, plan_points(binary, phase, temps, store, i, err));
+    }
+    return LS_OK;
 }
 
 /* ---- running ---- */
@@ -650,6 +681,10 @@ void ls_chain_points(const ls_phase_task *task) {
         }
         row.scalars = c->table + i * c->n_scalars;
         float *out = (float *)(void *)kernel->buffers[c->result.buffer] + c->result.constant + offset_of(&space->m, coords, c->result.row);
-        fn(&row, out + j, row.at[0], n);
+        if (c->n_steps) {
+            fn(&row, out + j, row.at[0], n);
+        } else {
+            memmove(out + j, row.at[0], (size_t)n * sizeof *out);
+        }
     }
 }
