@@ -247,9 +247,6 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
         }
         group->axes[group->n++] = phase->axes[i];
     }
-    if (gemm->batch.n && !gemm->m.n && !gemm->n.n) { /* sums of their own, each of one element: lanes */
-        return LS_OK;
-    }
     gemm->k.n = v->n_bound;
     memcpy(gemm->k.axes, v->bound, v->n_bound);
     gemm->side[0] = (ls_contract_side){

@@ -335,6 +335,16 @@ static ls_status plan_operand(planner *p, ls_phase *phase, int n_lanes, const ui
     return ls_pb_finish(b, 3, results, &phase->program) ? LS_OK : failed(p);
 }
 
+/* Whether a contraction is many short products of a row and a column each: sums of lanes, then. */
+static bool is_lanes(const planner *p, const ls_phase *phase, const ls_value *v) {
+    uint64_t both = p->spec->values[v->a].axes & p->spec->values[v->b].axes;
+    bool alone = true;
+    for (int i = 0; i < phase->n_axes; i++) {
+        alone = alone && (both >> phase->axes[i] & 1);
+    }
+    return alone && points(p->spec, phase->n_axes, phase->axes) >= 8 * points(p->spec, v->n_bound, v->bound);
+}
+
 /* The phase of a value with bound axes; `axes` is its space. */
 static ls_status plan_value(planner *p, int32_t value, int n_axes, const uint8_t *axes, int first, int end) {
     const ls_value *v = &p->spec->values[value];
@@ -352,7 +362,7 @@ static ls_status plan_value(planner *p, int32_t value, int n_axes, const uint8_t
     if (v->op == LS_V_CONTRACT) {
         bool naive = p->strategy && strcmp(p->strategy, "naive") == 0;
         phase->kind = LS_PHASE_SUMS;
-        if (!naive) {
+        if (!naive && (p->strategy || !is_lanes(p, phase, v))) {
             LS_TRY(p->err, ls_gemm_phase_plan(p->binary, phase, p->temps, p->err));
         }
         if (phase->gemm) {
