@@ -717,6 +717,22 @@ static void test_depths(void **state) {
     }
 }
 
+/* One row times a matrix of halves, or a matrix times one column, either way round in memory. */
+static void test_rows_of_halves(void **state) {
+    (void)state;
+    static const int64_t sizes[][2] = {{1, 9}, {37, 603}, {67, 512}, {16, 1030}, {130, 40}};
+    for (int q = 0; q < 5 * 2 * 2 * 3 * 2; q++) {
+        row r = plain(1, sizes[q % 5][0], sizes[q % 5][1]);
+        r.b_layout = q / 5 % 2 ? K_FAST : I_FAST;
+        r.b = q / 10 % 2 ? LS_GEMM_F16 : LS_GEMM_BF16;
+        r.a = q / 20 % 3 == 0 ? LS_GEMM_F32 : q / 20 % 3 == 1 ? LS_GEMM_F16 : LS_GEMM_BF16;
+        if (q / 60) {
+            r = (row){.m = r.n, .n = 1, .k = r.k, .batches = 1, .a = r.b, .b = r.a, .a_layout = r.b_layout, .crew = r.crew, .how = r.how};
+        }
+        run_row(&r);
+    }
+}
+
 static int64_t random_side(int64_t most) {
     static const int64_t awkward[] = {0,  1,  2,  3,  5,  7,  11, 12,  13,  16, 17,
                                       31, 32, 33, 47, 64, 65, 97, 127, 131, 257};
@@ -978,7 +994,7 @@ int main(void) {
         cmocka_unit_test(test_isa_choice),  cmocka_unit_test(test_half_moves),
         cmocka_unit_test(test_every_tile),  cmocka_unit_test(test_slices), cmocka_unit_test(test_bytes), cmocka_unit_test(test_extreme_bytes),
         cmocka_unit_test(test_every_edge),  cmocka_unit_test(test_depths),
-        cmocka_unit_test(test_canonical_nan),
+        cmocka_unit_test(test_canonical_nan), cmocka_unit_test(test_rows_of_halves),
         cmocka_unit_test(test_random_rows), cmocka_unit_test(test_absent_beside_infinity),
         cmocka_unit_test(test_large),       cmocka_unit_test(test_fast),
     };

@@ -343,7 +343,7 @@ static void compute_vector(block *b, int64_t k0, int64_t kc) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *o = &plan->g->b;
     const char *at = o->data;
-    at += (b->b_offset + b->j0 * o->stride_i + k0 * o->stride_k) * plan->elem;
+    at += (b->b_offset + b->j0 * o->stride_i + k0 * o->stride_k) * ls_gemm_dtype_size(o->dtype);
     operand_at x = find_a(b, k0, kc);
     void *y = k0 ? tile_of(b) : b->c;
     b->nan = 1;

@@ -64,9 +64,8 @@ typedef struct ls_gemm_kernels {
     ls_gemm_sparse_kernel sparse[LS_SPARSE_VECTORS + 1]; /* [vectors], from 1; NULL: none for this element type */
     ls_gemm_sparse_lines_kernel sparse_lines; /* NULL: none */
     ls_depthwise_kernel depthwise; /* NULL: none for this element type */
-    ls_gemm_vector_kernel vector;
-    ls_gemm_vector_kernel
-        vector_rows; /* b[j*b_k + p] instead of b[p*b_k + j]; NULL: none for this element type */
+    ls_gemm_vector_kernel vector[3]; /* of b's elements as they are in panels, f16, bf16; NULL: none */
+    ls_gemm_vector_kernel vector_rows[3]; /* b[j*b_k + p] instead of b[p*b_k + j] */
 } ls_gemm_kernels;
 
 /* Data movement; exact, so the same for locked and fast. Size-4 functions move f32 and i32 alike, as bits. */

@@ -4,10 +4,26 @@
 
 #include "backend/cpu/gemm_isa.h"
 #include "backend/cpu/isa/gemm_vec.h"
+#include "base/half.h"
 
 #define NAME LS_ISA_SUFFIX(ls_gemm_f32_vector_rows)
 #define MADD4(a, b, c) ((c) + (a) * (b))
 #include "backend/cpu/isa/gemm_rows.inc"
+#ifdef LS_HALVES
+#define HALVES(what) LS_ISA_SUFFIX(ls_gemm_f32_##what)
+#define NAME HALVES(f16_rows)
+#define MADD4(a, b, c) ((c) + (a) * (b))
+#define E uint16_t
+#define LOAD4 ls_quad_f16
+#define LOAD1(p) ls_f16_to_f32(*(p))
+#include "backend/cpu/isa/gemm_rows.inc"
+#define NAME HALVES(bf16_rows)
+#define MADD4(a, b, c) ((c) + (a) * (b))
+#define E uint16_t
+#define LOAD4 ls_quad_bf16
+#define LOAD1(p) ls_bf16_to_f32(*(p))
+#include "backend/cpu/isa/gemm_rows.inc"
+#endif
 
 #define T float
 #define V ls_vf32

@@ -70,6 +70,41 @@ typedef ls_vf32 ls_vf32_any __attribute__((aligned(4), may_alias));
 typedef ls_vf64 ls_vf64_any __attribute__((aligned(8), may_alias));
 typedef ls_vu32 ls_vu32_any __attribute__((aligned(4), may_alias));
 
+/* Halves as floats, a vector or four at a time. */
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2) || defined(LS_ISA_NEON)
+#define LS_HALVES
+typedef float ls_quad __attribute__((vector_size(16)));
+typedef uint16_t ls_vu16 __attribute__((vector_size(LS_VECTOR_BYTES / 2), aligned(2), may_alias));
+typedef uint16_t ls_quad_u16 __attribute__((vector_size(8), aligned(2), may_alias));
+typedef uint32_t ls_quad_u32 __attribute__((vector_size(16)));
+
+static inline ls_vf32 ls_load_bf16(const uint16_t *p) {
+    return (ls_vf32)(__builtin_convertvector(*(const ls_vu16 *)p, ls_vu32) << 16);
+}
+static inline ls_quad ls_quad_bf16(const uint16_t *p) {
+    return (ls_quad)(__builtin_convertvector(*(const ls_quad_u16 *)p, ls_quad_u32) << 16);
+}
+#if defined(LS_ISA_AVX512)
+static inline ls_vf32 ls_load_f16(const uint16_t *p) {
+    return (ls_vf32)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+}
+#elif defined(LS_ISA_AVX2)
+static inline ls_vf32 ls_load_f16(const uint16_t *p) {
+    return (ls_vf32)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+}
+#endif
+#if defined(LS_ISA_NEON)
+static inline ls_quad ls_quad_f16(const uint16_t *p) {
+    return (ls_quad)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+}
+#define ls_load_f16 ls_quad_f16
+#else
+static inline ls_quad ls_quad_f16(const uint16_t *p) {
+    return (ls_quad)_mm_cvtph_ps(_mm_loadl_epi64((const void *)p));
+}
+#endif
+#endif
+
 #if defined(LS_ISA_AVX512)
 #define LS_UNORDERED_F32(a, b) _mm512_cmp_ps_mask((__m512)(a), (__m512)(b), _CMP_UNORD_Q)
 #else
