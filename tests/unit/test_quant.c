@@ -117,7 +117,8 @@ typedef struct quant_case {
     int64_t m, n, k;
 } quant_case;
 
-static void check_products(const char *isa, int threads, quant_case c, ls_quant kind, ls_math math, bool exact) {
+/* exact: not 0 where all sums are to be whole multiples of it. */
+static void check_products(const char *isa, int threads, quant_case c, ls_quant kind, ls_math math, float exact) {
     world w = isa ? world_open_with("cpu", threads, isa) : world_open("ref");
     size_t row = (size_t)ls_quant_bytes(kind, c.k), count = (size_t)(c.m * c.n);
     float *x = malloc((size_t)(c.m * c.k) * 4), *numbers = malloc((size_t)(c.n * c.k) * 4), *bias = malloc((size_t)c.n * 4);
@@ -129,13 +130,13 @@ static void check_products(const char *isa, int threads, quant_case c, ls_quant 
     normal(&rng, numbers, c.n * c.k);
     normal(&rng, bias, c.n);
     for (int64_t i = 0; exact && i < c.m * c.k; i++) { /* what 8 bits hold: whole numbers, in every block one of 127 */
-        x[i] = i % 32 == 7 ? 127 : (float)((int)ls_rng_below(&rng, 255) - 127);
+        x[i] = exact * (i % 32 == 7 ? 127 : (float)((int)ls_rng_below(&rng, 255) - 127));
     }
     for (int64_t i = 0; exact && i < c.n * c.k; i++) { /* and scales of 1: all sums are whole numbers below 2^24 */
         numbers[i] = i % 32 == 3 ? (kind == LS_Q4_0 ? -8 : 127) : (float)((int)ls_rng_below(&rng, 15) - 7);
     }
     for (int64_t i = 0; exact && i < c.n; i++) {
-        bias[i] = (float)i;
+        bias[i] = exact * (float)i;
     }
     assert_int_equal(ls_quantize(kind, c.n, c.k, numbers, bytes, &err), LS_OK);
     product_by_loops(kind, c.m, c.n, c.k, x, bytes, bias, want);
@@ -257,9 +258,10 @@ static void products(void **state) {
         for (int c = 0; here && c < CASES * 2; c++) {
             ls_quant kind = c % 2 ? LS_Q8_0 : LS_Q4_0;
             if (isas[i] || cases[c / 2].m < 4) { /* ref computes one point at a time */
-                check_products(isas[i], 1 + c / 2 % 2, cases[c / 2], kind, LS_LOCKED, false);
-                check_products(isas[i], 1 + c / 2 % 2, cases[c / 2], kind, LS_FAST, true);
-                check_products(isas[i], 1 + c / 2 % 2, cases[c / 2], kind, LS_REDUCED, true);
+                check_products(isas[i], 1 + c / 2 % 2, cases[c / 2], kind, LS_LOCKED, 0);
+                check_products(isas[i], 1 + c / 2 % 2, cases[c / 2], kind, LS_FAST, 1);
+                check_products(isas[i], 1, cases[c / 2], kind, LS_FAST, 0x1p100f); /* codes times x alone must not overflow */
+                check_products(isas[i], 1 + c / 2 % 2, cases[c / 2], kind, LS_REDUCED, 1);
             }
         }
     }
