@@ -8,7 +8,7 @@
 enum {
     DEFAULT_L2 = 1 << 20,
     SHARED_L2S = 8,        /* B's panels when packed together, in L2 sizes: memory asked of the caller */
-    INLINE_WORK = 1 << 18, /* multiply-adds below which waking a thread costs more than it brings */
+    INLINE_WORK = 1 << 19, /* multiply-adds below which waking a thread costs more than it brings */
     TASKS_PER_WORKER = 3,
     MOST_RESIDENT = 4096,
     CLOSE_ROWS = 2048, /* bytes */

@@ -20,7 +20,7 @@ enum {
     MOST_SHARED = 64,       /* of them padding */
     MOST_TAPS = 1 << 16,    /* entries of the table of taps */
     SMALL_IMAGE = 40 << 10, /* bytes of one image with its outputs: in the first-level cache */
-    INLINE_WORK = 1 << 18,  /* multiply-adds below which waking a thread costs more than it brings */
+    INLINE_WORK = 1 << 19,  /* multiply-adds below which waking a thread costs more than it brings */
     TASKS_PER_WORKER = 3
 };
 
