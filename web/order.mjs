@@ -1,0 +1,151 @@
+// node order.mjs MODULE: puts the functions of a WebAssembly module into an order of which deflate, which sees 32 KB back, makes more:
+// next comes the one that shares most with what was put last. Nothing else changes but their numbers.
+import { readFileSync, writeFileSync } from 'node:fs';
+
+const SECTION = { import: 2, function: 3, export: 7, start: 8, element: 9, code: 10 };
+const RUN = 6; // bytes that make a match worth while
+const COMMON = 60; // what so many functions have is in reach anyway
+const REACH = 30000;
+
+class Reader {
+    constructor(bytes, at) { this.bytes = bytes; this.at = at; }
+    number() {
+        for (let value = 0, scale = 1; ; scale *= 128) {
+            const byte = this.bytes[this.at++];
+            value += (byte & 127) * scale;
+            if (byte < 128) return value;
+        }
+    }
+    numbers(count) { while (count--) this.number(); }
+    signed() { while (this.bytes[this.at++] & 128); }
+}
+
+function number(n) {
+    const out = [];
+    for (; n > 127; n = Math.floor(n / 128)) out.push(n % 128 + 128);
+    return Uint8Array.from([...out, n]);
+}
+
+// Goes past what follows an opcode of one byte; `found` gets [from, to, function] of a call.
+function operands(r, op, found) {
+    if (op === 0x10 || op === 0xd2) { const from = r.at, index = r.number(); found.push([from, r.at, index]); }
+    else if (op >= 0x02 && op <= 0x04 || op === 0x41 || op === 0x42 || op === 0xd0) r.signed();
+    else if (op === 0x0c || op === 0x0d || op >= 0x20 && op <= 0x26) r.number();
+    else if (op === 0x0e) r.numbers(r.number() + 1);
+    else if (op === 0x11 || op >= 0x28 && op <= 0x3e) r.numbers(2);
+    else if (op === 0x1c) r.numbers(r.number());
+    else if (op === 0x3f || op === 0x40) r.at++;
+    else if (op === 0x43 || op === 0x44) r.at += op === 0x43 ? 4 : 8;
+    else if (op === 0xfc) { // saturating conversions, bulk memory
+        const sub = r.number();
+        r.numbers(sub < 8 ? 0 : sub === 8 || sub === 10 || sub === 12 || sub === 14 ? 2 : 1);
+    } else if (op === 0xfd) { // SIMD
+        const sub = r.number(), lane = sub >= 84 && sub <= 91;
+        if (sub <= 11 || lane || sub === 92 || sub === 93) r.numbers(2);
+        r.at += sub === 12 || sub === 13 ? 16 : lane || sub >= 21 && sub <= 34 ? 1 : 0;
+    } else if (op > 0xc4) throw Error(`an instruction that is not known: ${op}`);
+}
+
+function parse(bytes) {
+    const r = new Reader(bytes, 8), sections = [], m = { bytes, sections, imports: 0 };
+    while (r.at < bytes.length) {
+        const id = bytes[r.at++], size = r.number();
+        sections.push({ id, from: r.at, to: r.at += size });
+    }
+    for (const { id, from, to } of sections) {
+        r.at = from;
+        if (id === SECTION.import) {
+            for (let n = r.number(); n; n--, m.imports++) {
+                for (let k = 0; k < 2; k++) { const length = r.number(); r.at += length; }
+                if (bytes[r.at++] !== 0) throw Error('an import that is no function');
+                r.number();
+            }
+        } else if (id === SECTION.function) m.types = Array.from({ length: r.number() }, () => r.number());
+        else if (id === SECTION.code) {
+            m.bodies = Array.from({ length: r.number() }, () => {
+                const size = r.number(), body = { from: r.at, to: r.at + size, calls: [] };
+                for (let n = r.number(); n; n--) { r.number(); r.at++; }
+                while (r.at < body.to) operands(r, bytes[r.at++], body.calls);
+                if (r.at !== body.to) throw Error('a function that does not end where it should');
+                return body;
+            });
+        }
+        if (id === SECTION.code && r.at !== to) throw Error('code that does not end where it should');
+    }
+    return m;
+}
+
+function choose({ bytes, bodies }) {
+    const all = new Map(); // runs of bytes, by hash: the functions that have them
+    bodies.forEach((body, i) => {
+        for (let at = body.from; at + RUN <= body.to; at++) {
+            let hash = 2166136261;
+            for (let k = 0; k < RUN; k++) hash = Math.imul(hash ^ bytes[at + k], 16777619);
+            const users = all.get(hash) ?? all.set(hash, []).get(hash);
+            if (users.at(-1) !== i) users.push(i);
+        }
+    });
+    const runs = bodies.map(() => []);
+    for (const users of all.values()) {
+        if (users.length < 2 || users.length > COMMON) continue;
+        const run = { users, near: 0 };
+        for (const i of users) runs[i].push(run);
+    }
+    const shared = new Float64Array(bodies.length), length = bodies.map((body) => body.to - body.from), order = [];
+    const weight = length.map((n) => n ** 0.7), left = new Set(bodies.keys());
+    for (let reach = 0, first = 0; left.size;) {
+        let best = -1, most = -1;
+        for (const i of left) if (shared[i] / weight[i] > most) { most = shared[i] / weight[i]; best = i; }
+        left.delete(best);
+        order.push(best);
+        reach += length[best];
+        for (const run of runs[best]) if (run.near++ === 0) for (const i of run.users) shared[i]++;
+        for (; reach > REACH && first < order.length - 1; first++) {
+            reach -= length[order[first]];
+            for (const run of runs[order[first]]) if (--run.near === 0) for (const i of run.users) shared[i]--;
+        }
+    }
+    return order;
+}
+
+function write({ bytes, sections, imports, types, bodies }, order) {
+    const place = [], out = [bytes.subarray(0, 8)];
+    order.forEach((old, now) => { place[old] = now; });
+    const renumbered = (index) => number(index < imports ? index : imports + place[index - imports]);
+    for (const { id, from, to } of sections) {
+        const r = new Reader(bytes, from), parts = [];
+        const keep = (end) => { parts.push(bytes.subarray(r.at, end)); r.at = end; };
+        const count = () => { const n = r.number(); parts.push(number(n)); return n; };
+        if (id === SECTION.function) parts.push(number(order.length), ...order.map((i) => number(types[i])));
+        else if (id === SECTION.code) {
+            parts.push(number(order.length));
+            for (const i of order) {
+                r.at = bodies[i].from;
+                const body = [];
+                for (const [start, end, index] of bodies[i].calls) { body.push(bytes.subarray(r.at, start), renumbered(index)); r.at = end; }
+                body.push(bytes.subarray(r.at, bodies[i].to));
+                parts.push(number(body.reduce((n, part) => n + part.length, 0)), ...body);
+            }
+        } else if (id === SECTION.export) {
+            for (let n = count(); n; n--) {
+                const name = new Reader(bytes, r.at), length = name.number();
+                keep(name.at + length + 1);
+                parts.push(bytes[r.at - 1] === 0 ? renumbered(r.number()) : number(r.number()));
+            }
+        } else if (id === SECTION.start) parts.push(renumbered(r.number()));
+        else if (id === SECTION.element) {
+            for (let n = count(); n; n--) {
+                if (bytes[r.at] !== 0 || bytes[r.at + 1] !== 0x41) throw Error('a table that is filled in another way');
+                const offset = new Reader(bytes, r.at + 2);
+                offset.signed();
+                keep(offset.at + 1);
+                for (let k = count(); k; k--) parts.push(renumbered(r.number()));
+            }
+        } else keep(to);
+        out.push(Uint8Array.of(id), number(parts.reduce((n, part) => n + part.length, 0)), ...parts);
+    }
+    return Buffer.concat(out);
+}
+
+const file = process.argv[2], module = parse(readFileSync(file));
+writeFileSync(file, write(module, choose(module)));
