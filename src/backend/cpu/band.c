@@ -81,7 +81,8 @@ static void common_axes(const ls_spec *spec, ls_band *band) {
     for (int i = 0; i < spec->n_stores; i++) {
         keep_common(spec, band, &first, spec->stores[i].n_axes, spec->stores[i].axes);
     }
-    for (int i = 1; i < band->n_axes; i++) { /* points of a block are consecutive in temporaries laid out by bounds */
+    for (int i = 1; i < band->n_axes;
+         i++) { /* points of a block are consecutive in temporaries laid out by bounds */
         if (!ls_dim_is_fixed(spec->extents_of_axes[band->axes[i]])) {
             band->n_axes = i;
         }
@@ -115,6 +116,23 @@ bool ls_band_holds(const ls_spec *spec, const ls_band *band, int32_t value) {
     return band->n_axes > 0 && i == band->n_axes;
 }
 
+/* While a block is computed, the next one comes: asked for by the first phase that reads it. */
+static void ask_ahead(ls_kernel_binary *b, int64_t points) {
+    uint64_t asked = 0;
+    for (int i = 0; i < 2 * b->n_phases; i++) {
+        const ls_program *p = i % 2 ? &b->phases[i / 2].finish : &b->phases[i / 2].program;
+        for (int j = 0; j < p->n_accesses; j++) {
+            ls_access *a = &p->accesses[j];
+            uint64_t bit = UINT64_C(1) << (a->buffer & 63);
+            if (a->ahead) {
+                a->ahead =
+                    asked & bit ? 0 : (b->spec.args[a->buffer].numel << a->log2) / points * b->band.block;
+                asked |= bit;
+            }
+        }
+    }
+}
+
 /* Places what a worker needs; false when out of memory. */
 static bool place(ls_kernel_binary *b, size_t temps) {
     ls_band *band = &b->band;
@@ -122,13 +140,15 @@ static bool place(ls_kernel_binary *b, size_t temps) {
     if (!band->phases) {
         return false;
     }
-    size_t at = align_up(sizeof(char *) * (size_t)(b->spec.n_args + b->n_temps) + sizeof(ls_run) * 2 * (size_t)b->n_phases);
+    size_t at = align_up(sizeof(char *) * (size_t)(b->spec.n_args + b->n_temps) +
+                         sizeof(ls_run) * 2 * (size_t)b->n_phases);
     band->temps = at;
     at += temps;
     for (int i = 0; i < b->n_phases; i++) {
         const ls_phase *phase = &b->phases[i];
         band->phases[i] = at;
-        at += align_up(ls_run_bytes(&phase->program) + ls_run_bytes(&phase->finish) + phase->extra + 4 * LS_ALIGN);
+        at += align_up(ls_run_bytes(&phase->program) + ls_run_bytes(&phase->finish) + phase->extra +
+                       4 * LS_ALIGN);
     }
     band->scratch = at + LS_ALIGN;
     b->scratch_size = band->scratch > b->scratch_size ? band->scratch : b->scratch_size;
@@ -177,6 +197,7 @@ bool ls_band_plan(ls_kernel_binary *b) {
             own += align_up(b->temps[i].point * (size_t)band->block) + LS_ALIGN;
         }
     }
+    ask_ahead(b, points);
     return place(b, own);
 }
 
@@ -210,7 +231,8 @@ static void run_block(ls_kernel_run *kernel, char *scratch, int64_t first, int64
     }
     for (int i = 0; i < b->n_phases; i++) {
         int64_t within = points_within(kernel, i);
-        ls_phase_points(&(ls_phase_task){kernel, &b->phases[i], scratch + b->band.phases[i], first * within, n * within});
+        ls_phase_points(
+            &(ls_phase_task){kernel, &b->phases[i], scratch + b->band.phases[i], first * within, n * within});
     }
 }
 

@@ -87,7 +87,7 @@ typedef struct ls_access {
     int buffer;   /* argument, or n_args + temporary */
     uint8_t log2; /* of the element's size */
     bool may_be_absent;
-    bool ahead;     /* of an argument larger than the caches near by: what follows a run of it is asked for early */
+    int64_t ahead;  /* of an argument larger than the caches near by: so many bytes behind a run are asked for early; or 0 */
     int64_t offset; /* elements */
     int n_scalar, n_dims, n_tables;
     uint8_t scalar_axis[LS_ACCESS_TERMS];

@@ -333,11 +333,9 @@ static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
     if (room == n && stride == 1) {
         const char *at = src + w.base * size;
         run->regs[in->dst] = (char *)(uintptr_t)at;
-        for (
-            int64_t i = 0; a->ahead && i < n * size;
-            i +=
-            512) { /* the next tile's, into the second-level cache: the processor sees a run and fetches more */
-            __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)(n * size + i)), 0, 2);
+        for (int64_t i = 0; a->ahead && i < n * size;
+             i += 512) { /* the processor sees a run, and fetches the rest */
+            __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)(a->ahead + i)), 0, 2);
         }
         return;
     }
@@ -592,7 +590,8 @@ static void run_section(ls_run *run, ls_section section, int skip, int64_t n) {
     const ls_program *p = run->program;
     const ls_tile_isa *isa = run->isa;
     void **r = run->regs;
-    for (const ls_instr *in = p->instrs[section] + skip, *end = p->instrs[section] + p->n_instrs[section]; in < end; in++) {
+    for (const ls_instr *in = p->instrs[section] + skip, *end = p->instrs[section] + p->n_instrs[section];
+         in < end; in++) {
         switch ((ls_tile_op)in->op) {
         case LS_TILE_OP_CONST:
             memcpy(r[in->dst], &in->bits, (size_t)1 << in->log2);
