@@ -40,6 +40,18 @@ static ls_status fail_errno(ls_error *err, const char *what, const char *path, i
     return status;
 }
 
+void ls_os_large_pages(void *memory, size_t size) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    const uintptr_t page = 2 << 20;
+    uintptr_t first = ((uintptr_t)memory + page - 1) & ~(page - 1), end = ((uintptr_t)memory + size) & ~(page - 1);
+    if (first < end) {
+        (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
+    }
+#else
+    (void)memory, (void)size;
+#endif
+}
+
 #if defined(__wasi__) /* one thread, no libraries, no mapped files, no links, modes or processes */
 
 int ls_os_cores(void) {

@@ -10,6 +10,9 @@ uint64_t ls_os_nanoseconds(void); /* monotonic */
 int ls_os_cores(void);            /* cores this process may run on; at least 1 */
 const char *ls_os_env(const char *name); /* NULL when unset or empty */
 
+/* Asks for large pages under all of [memory, memory + size), which is about to be written whole: fewer faults. A hint. */
+void ls_os_large_pages(void *memory, size_t size);
+
 /* Libraries of drivers, opened at run time. `names` are tried in order until one opens; the list ends in NULL. NULL when none
  * does; then *out_reason, if asked for, is the system's text about the last (valid until the next call on this thread).
  * Many drivers leave threads and handlers behind: close only a library whose entry points were never called. */

@@ -14,6 +14,10 @@ int ls_os_cores(void) {
     return 1;
 }
 
+void ls_os_large_pages(void *memory, size_t size) {
+    (void)memory, (void)size;
+}
+
 const char *ls_os_env(const char *name) {
     (void)name;
     return NULL;

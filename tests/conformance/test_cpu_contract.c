@@ -243,6 +243,48 @@ static void sparse(void **state) {
     world_close(&w);
 }
 
+/* Whole numbers, whose sums are exact in any order: fast gives the bits of ref. */
+static ls_tensor *whole_numbers(ls_session *s, ls_rng *rng, ls_shape shape, int64_t zeros) {
+    int64_t n = numel_of(shape);
+    float *data = calloc((size_t)n + 1, sizeof *data);
+    for (int64_t i = 0; i < n; i++) {
+        data[i] = (int64_t)ls_rng_below(rng, 100) < zeros ? 0 : (float)((int64_t)ls_rng_below(rng, 15) - 7);
+    }
+    ls_tensor *t = ls_tensor_from(s, LS_F32, shape, data);
+    free(data);
+    return t;
+}
+
+static int build_sparse_fast(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const sparse_param *p = p_;
+    ls_conv_spec spec = {.spatial = 2, .pad_low = {p->pad, p->pad}, .pad_high = {p->pad, p->pad}};
+    int64_t out[2];
+    for (int i = 0; i < 2; i++) {
+        out[i] = p->side[i] + 2 * p->pad - p->kernel[i] + 1;
+    }
+    ls_session_set_math(s, LS_FAST);
+    ls_tensor *x = whole_numbers(s, rng, LS_SHAPE(p->n, p->in, p->side[0], p->side[1]), 5);
+    ls_tensor *w = whole_numbers(s, rng, LS_SHAPE(p->out, p->in, p->kernel[0], p->kernel[1]), 5);
+    ls_tensor *seed = whole_numbers(s, rng, LS_SHAPE(p->n, p->out, out[0], out[1]), p->zeros), *xs[2] = {x, w};
+    ls_tensor *image = whole_numbers(s, rng, LS_SHAPE(p->n, p->in, p->side[0], p->side[1]), p->zeros);
+    bool ok = ls_grad(s, ls_conv(s, x, w, NULL, &spec), seed, 2, xs, roots) == LS_OK;
+    roots[2] = ls_conv(s, image, w, NULL, &spec);
+    ls_session_set_math(s, LS_LOCKED);
+    return ok ? 3 : 0;
+}
+
+static void sparse_fast(void **state) {
+    static const sparse_param cases[] = {
+        {3, 32, 64, {26, 26}, {3, 3}, 1, 0, 78, 0}, {2, 32, 32, {20, 27}, {3, 3}, 1, 1, 80, 0}, {2, 16, 16, {30, 31}, {2, 3}, 1, 1, 85, 0},
+        {1, 32, 48, {24, 26}, {5, 3}, 1, 2, 80, 0}, {2, 64, 32, {23, 25}, {3, 3}, 1, 2, 90, 0}, {1, 33, 40, {33, 21}, {1, 3}, 1, 0, 80, 0},
+        {1, 24, 32, {32, 17}, {4, 4}, 1, 3, 97, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char what[40];
+        snprintf(what, sizeof what, "sparse and fast, case %zu", i);
+        check_case(*state, build_sparse_fast, 200 + i, &cases[i], what, i < 2);
+    }
+}
+
 /* Images of joined tensors, and images spread with gaps. */
 static int build_joined(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
@@ -323,6 +365,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(products),     cmocka_unit_test(large_product),
                                        cmocka_unit_test(convolutions), cmocka_unit_test(windows),
                                        cmocka_unit_test(joined),       cmocka_unit_test(sparse), cmocka_unit_test(sparse_moved),
+                                       cmocka_unit_test(sparse_fast),
                                        cmocka_unit_test(layers),       cmocka_unit_test(attention)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

@@ -115,6 +115,27 @@ static int build_pooling(ls_session *s, ls_rng *rng, const void *p_, ls_tensor *
     roots[3] = ls_add(s, ls_amin(s, ls_window(s, ls_pad(s, x, pads, 0.5), 2, axes, windows), 2, taps, 0), most);
     return 4;
 }
+/* Gradients of maxima of windows that share nothing, with ties and NaN: places in a window come from coordinates, which recur. */
+static int build_pooled_gradient(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const int64_t *p = p_; /* images, planes, windows of two axes, their sizes */
+    ls_conv_spec spec = {.spatial = 2, .stride = {p[4], p[5]}};
+    ls_shape shape = LS_SHAPE(p[0], p[1], p[2] * p[4], p[3] * p[5]);
+    ls_tensor *x = ls_rint(s, random_tensor(s, rng, LS_F32, shape)), *seed = tame_tensor(s, rng, LS_F32, LS_SHAPE(p[0], p[1], p[2], p[3]));
+    ls_tensor *y = ls_max_pool(s, ls_relu(s, x), p + 4, &spec), *low = ls_neg(s, ls_max_pool(s, ls_neg(s, x), p + 4, &spec));
+    roots[0] = y;
+    return ls_grad(s, y, seed, 1, &x, &roots[1]) == LS_OK && ls_grad(s, low, seed, 1, &x, &roots[2]) == LS_OK ? 3 : 1;
+}
+
+static void pooled_gradients(void **state) {
+    static const int64_t cases[][6] = {{2, 5, 12, 12, 2, 2}, {3, 2, 7, 5, 3, 2}, {1, 3, 2, 40, 2, 3}, {2, 1, 3, 1, 2, 2},
+                                       {1, 2, 4, 130, 1, 4}, {4, 3, 6, 8, 2, 1}, {1, 1, 5, 300, 2, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char what[40];
+        snprintf(what, sizeof what, "pooled gradients, case %zu", i);
+        check_case(*state, build_pooled_gradient, 300 + i, cases[i], what, i < 2);
+    }
+}
+
 static void pooling(void **state) {
     for (uint64_t seed = 0; seed < 50; seed++) {
         check_case(*state, build_pooling, seed, NULL, "pooling", seed < 6);
@@ -201,7 +222,7 @@ static void scans_and_sorts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(reductions), cmocka_unit_test(long_reductions),
-                                       cmocka_unit_test(absent), cmocka_unit_test(pooling), cmocka_unit_test(row_groups), cmocka_unit_test(long_scan),
+                                       cmocka_unit_test(absent), cmocka_unit_test(pooling), cmocka_unit_test(pooled_gradients), cmocka_unit_test(row_groups), cmocka_unit_test(long_scan),
                                        cmocka_unit_test(scans_and_sorts)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

@@ -121,6 +121,7 @@ static void note_write(ls_cpu_device *d, ls_buffer *buffer) {
 static ls_status cpu_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size,
                             ls_error *err) {
     (void)err;
+    ls_os_large_pages((char *)dst->handle + offset, size);
     memcpy((char *)dst->handle + offset, src, size);
     note_write(device->state, dst);
     return LS_OK;

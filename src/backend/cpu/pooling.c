@@ -130,7 +130,11 @@ bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps
     for (int d = 0; d < 2; d++) {
         may = may && take_dim(spec, &p.sum, free[d], bound[d], &p.dim[d]);
     }
-    if (!may || p.dim[1].memory != 1 || !take_block(&p)) {
+    bool apart = load == guard; /* windows that share nothing: each element is read once anyway */
+    for (int d = 0; d < 2; d++) {
+        apart = apart && p.dim[d].step * (p.dim[d].taps - 1) < p.dim[d].stride;
+    }
+    if (!may || apart || p.dim[1].memory != 1 || !take_block(&p)) {
         return true;
     }
     phase->pooling = LS_ARENA_NEW(&binary->arena, ls_pooling);
