@@ -33,6 +33,7 @@ typedef struct ls_site {
     bool bijective; /* from the group's result to here by maps and one-to-one movement alone */
     bool guarded;   /* under PAD, CONCAT or overlapping windows */
     bool overlap;   /* under overlapping windows */
+    bool windowed;  /* under windows */
     bool joined;    /* under CONCAT */
     bool contract;  /* an operand of a CONTRACT */
     bool once;      /* must be computed before: a random key, what is sorted, what a scatter rereads */

@@ -150,19 +150,23 @@ static bool reduce_joins(ls_draft *d, const ls_tensor *x, const ls_site *site) {
 }
 
 /* ---- joining ---- */
-static bool map_joins(const ls_plan_node *n, const ls_draft *d) {
+static bool map_joins(const ls_planner *p, const ls_plan_node *n, const ls_draft *d) {
     const ls_tensor *x = n->node;
     double evals = 0, numel = ls_plan_numel(&x->shape);
-    bool contract = false, overlap = false, once = false;
+    bool contract = false, overlap = false, windowed = false, once = false;
     int depth = 0, count = 0;
     for (const ls_site *s = n->sites; s; s = s->next, count++) {
         evals += s->evals;
         contract |= s->contract;
         overlap |= s->overlap;
+        windowed |= s->windowed;
         once |= s->once;
         depth = s->depth > depth ? s->depth : depth;
     }
     if (once || d->kind == LS_GROUP_SORT) {
+        return false;
+    }
+    if (p->permuted && windowed && n->contracted && d->kind == LS_GROUP_REDUCE) { /* costs a convolution less than a pooling */
         return false;
     }
     if (contract) { /* else an epilogue of what makes it */
@@ -225,7 +229,7 @@ static ls_draft *group_to_join(const ls_planner *p, const ls_plan_node *n) {
         return NULL;
     }
     if (class == LS_CLASS_MAP || class == LS_CLASS_RANDOM || class == LS_CLASS_GATHER) {
-        return map_joins(n, d) ? d : NULL;
+        return map_joins(p, n, d) ? d : NULL;
     }
     bool plain = one && !n->sites->guarded && !n->sites->contract && !n->sites->once;
     if (class == LS_CLASS_REDUCE && plain && reduce_joins(d, x, n->sites)) {

@@ -56,6 +56,7 @@ bool ls_site_add(ls_planner *p, ls_plan_node *n, const ls_site *site) {
             old->bijective &= site->bijective;
             old->guarded |= site->guarded;
             old->overlap |= site->overlap;
+            old->windowed |= site->windowed;
             old->joined |= site->joined;
             old->once |= site->once;
             return true;
@@ -133,6 +134,7 @@ static bool expand_move(ls_planner *p, ls_plan_node *n, const ls_site *site) {
         s.bijective &= x->op == LS_OP_RESHAPE || x->op == LS_OP_PERMUTE || x->op == LS_OP_DETACH;
         s.guarded |= x->op == LS_OP_PAD || x->op == LS_OP_CONCAT || (x->op == LS_OP_WINDOW && grows > 1);
         s.overlap |= x->op == LS_OP_WINDOW && grows > 1;
+        s.windowed |= x->op == LS_OP_WINDOW;
         s.joined |= x->op == LS_OP_CONCAT;
         if (x->op == LS_OP_RESHAPE) {
             reshape_axes(n, site, &s);

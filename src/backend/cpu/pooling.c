@@ -1,6 +1,7 @@
 /* Extremes over windows of a plane (max pooling): one load reduced by AMAX or AMIN along two bound axes, each of which walks a
  * free axis. Extremes have no order, so rows are combined first, then columns, a whole block of the plane at a time: the block is
  * copied once with identities where the plane ends, which change no bits. */
+#include "backend/cpu/gemm_isa.h"
 #include "backend/cpu/kernel.h"
 #include <string.h>
 
@@ -153,6 +154,7 @@ int64_t ls_pooling_grain(const ls_phase *phase) {
 typedef struct pooled {
     const ls_pooling *p;
     const ls_tile_isa *isa;
+    const ls_gemm_moves *moves;
     ls_tile_fn fn;
     uint32_t identity;
     float *image, *joined, *other;
@@ -166,22 +168,16 @@ static void copy_plane(const pooled *r, const float *plane, int64_t y0, int64_t 
     int64_t span = x->stride * (x->extent - 1) + x->step * (x->taps - 1) + 1;
     high = high < span ? high : span;
     low = low < high ? low : high;
-    for (int64_t i = 0; i < rows; i++, to += pitch) {
-        int64_t u = y->stride * y0 + y->first + i;
-        bool inside = u >= 0 && u < y->limit && low < high;
-        if (!inside) {
-            r->isa->fill[2](to, &r->identity, pitch);
-            continue;
-        }
-        const float *line = plane + u * y->memory + x->first;
-        for (int64_t j = 0; j < low; j++) {
-            memcpy(to + j, &r->identity, 4);
-        }
-        memcpy(to + low, line + low, (size_t)(high - low) * 4);
-        for (int64_t j = high; j < pitch; j++) {
-            memcpy(to + j, &r->identity, 4);
+    int64_t u = y->stride * y0 + y->first, from = u < 0 ? -u : 0, end = y->limit - u < rows ? y->limit - u : rows;
+    from = from < rows ? from : rows;
+    end = end > from ? end : from;
+    if (end - from < rows || high - low < pitch) {
+        for (int64_t i = 0; i < rows * pitch; i += LS_TILE) {
+            r->isa->fill[2](to + i, &r->identity, rows * pitch - i < LS_TILE ? rows * pitch - i : LS_TILE);
         }
     }
+    r->moves->lines4(high - low, end - from, plane + (u + from) * y->memory + x->first + low, y->memory,
+                     to + from * pitch + low, pitch);
 }
 
 /* The extremes of each line's windows, one line of `joined` for each line of outputs; returns their pitch. */
@@ -198,9 +194,8 @@ static int64_t join(const pooled *r, int64_t rows, int64_t lines, int64_t planes
     } else {
         for (int64_t i = 0; i < planes * lines; i++) {
             const float *from = r->image + (i / lines * rows + i % lines * y->stride) * pitch;
-            memcpy(joined + i * pitch, from, (size_t)pitch * 4);
             for (int64_t t = 1; t < y->taps; t++) {
-                r->fn(joined + i * pitch, joined + i * pitch, from + t * y->step * pitch, NULL, pitch);
+                r->fn(joined + i * pitch, t == 1 ? from : joined + i * pitch, from + t * y->step * pitch, NULL, pitch);
             }
         }
     }
@@ -229,6 +224,7 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
     float *image = (float *)(void *)scratch;
     pooled r = {p,
                 finish->isa,
+                task->kernel->binary->device->gemm->moves,
                 fn,
                 (uint32_t)identity,
                 image,
@@ -256,9 +252,8 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
         }
         int64_t pitch = join(&r, rows, n, planes), each = p->dim[0].stride == 1 ? rows : n;
         char *input = ls_run_reg(finish, phase->finish.input);
-        for (int64_t i = 0; i < planes * n; i++) {
-            memcpy(input + (size_t)(i * width) * 4, r.other + (i / n * each + i % n) * pitch,
-                   (size_t)width * 4);
+        for (int64_t i = 0; i < planes; i++) {
+            r.moves->lines4(width, n, r.other + i * each * pitch, pitch, input + (size_t)(i * n * width) * 4, width);
         }
         n *= planes;
         ls_run_lanes(finish, at * width, n * width);
