@@ -385,6 +385,26 @@ static void convolutions_are_stored_as_they_are_read(void **state) {
     bench_close(&b);
 }
 
+/* Where convolutions are stored as they are read, bias and activation are theirs, not a pooling's that follows. */
+static void poolings_read_what_convolutions_finish(void **state) {
+    (void)state;
+    bench b;
+    bench_open(&b);
+    ls_plan plan;
+    ls_tensor *x = input(&b, "x", LS_SHAPE(2, 3, 8, 8)), *w = input(&b, "w", LS_SHAPE(4, 3, 3, 3)), *bias = input(&b, "b", LS_SHAPE(4));
+    ls_conv_spec spec = {.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 1}}, by_two = {.spatial = 2, .stride = {2, 2}};
+    ls_tensor *y = ls_max_pool(b.s, ls_relu(b.s, ls_conv(b.s, x, w, bias, &spec)), (int64_t[]){2, 2}, &by_two);
+    for (int permuted = 0; permuted < 2; permuted++) {
+        bench_plan(&b, &y, 1, LS_PLAN_FUSION | (permuted ? LS_PLAN_PERMUTED : 0), &plan);
+        assert_int_equal(plan.n_groups, 2);
+        assert_int_equal(plan.groups[0].kind, LS_GROUP_CONTRACT);
+        assert_int_equal(plan.groups[0].roots[0]->op, permuted ? LS_OP_MAX : LS_OP_CONTRACT);
+        assert_int_equal(plan.groups[1].kind, LS_GROUP_REDUCE);
+        check_plan(&b, &plan, &y, 1);
+    }
+    bench_close(&b);
+}
+
 /* Convolutions that read each other's halves, shuffled, would read tensors joined of joined ones. */
 static void shuffled_channels_are_stored(void **state) {
     (void)state;
@@ -447,6 +467,7 @@ int main(void) {
         cmocka_unit_test(long_chains_are_cut),
         cmocka_unit_test(long_movement_is_cut),
         cmocka_unit_test(convolutions_are_stored_as_they_are_read),
+        cmocka_unit_test(poolings_read_what_convolutions_finish),
         cmocka_unit_test(shuffled_channels_are_stored),
         cmocka_unit_test(joined_parts_are_turned_before),
         cmocka_unit_test(plans_are_deterministic_and_survive_failures),
