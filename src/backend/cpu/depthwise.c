@@ -117,8 +117,9 @@ void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory,
     };
     r.batches = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes);
     int64_t points = ls_point_count(kernel->extents, w->outer, gemm->n.axes), area = r.lines * last->extent;
-    r.band = LS_DEPTHWISE_ROOM / (r.geometry.stride[0] * r.geometry.line * 4 + 1);
-    r.band = r.band < 8 ? 8 : r.band;
+    int64_t line = r.geometry.stride[0] * r.geometry.line; /* of the image, or of results where padding makes those longer */
+    r.band = LS_DEPTHWISE_ROOM / ((line > last->extent ? line : last->extent) * 4 + 1);
+    r.band = r.band < LS_DEPTHWISE_LINES ? LS_DEPTHWISE_LINES : r.band;
     r.band = (r.lines + r.band - 1) / r.band;
     r.band = (r.lines + r.band - 1) / r.band;
     r.group = gemm->batch.n == 1 && r.band == r.lines ? LS_DEPTHWISE_ROOM / (area * 4) : 1;

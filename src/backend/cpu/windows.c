@@ -470,7 +470,7 @@ static size_t filter_bytes(const ls_windows *w, const ls_gemm_phase *gemm, const
 }
 
 static size_t worker_bytes(const ls_windows *w) {
-    int64_t bytes = (w->planes * w->plane + SLACK + w->rows * w->ld) * 4 + (w->in_place ? LS_DEPTHWISE_ROOM : 0);
+    int64_t bytes = (w->planes * w->plane + SLACK + w->rows * w->ld) * 4 + (w->in_place ? ls_depthwise_room(w) : 0);
     return (size_t)(bytes + LS_GEMM_ALIGN) & ~(size_t)(LS_GEMM_ALIGN - 1);
 }
 

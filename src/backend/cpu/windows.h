@@ -5,7 +5,7 @@
 #include "backend/cpu/contract.h"
 #include "backend/cpu/gemm_isa.h"
 
-enum { LS_WINDOW_DIMS = 4, LS_WINDOW_LEAVES = 8, LS_DEPTHWISE_ROOM = 16 << 10 };
+enum { LS_WINDOW_DIMS = 4, LS_WINDOW_LEAVES = 8, LS_DEPTHWISE_ROOM = 16 << 10, LS_DEPTHWISE_LINES = 8 };
 
 typedef struct ls_window_dim { /* walked by a free axis f and a bound axis t: u = stride * f + step * t */
     uint8_t axis, bound;       /* free; bound: LS_SPEC_MAX_AXES for none */
@@ -54,8 +54,14 @@ typedef struct ls_windows ls_windows;
 /* windows.c: the dimension that a bound axis walks, or NULL. */
 const ls_window_dim *ls_windows_walked_by(const ls_windows *w, int bound);
 
+/* Bytes that results of planes read in place take until what follows them is computed: some lines at least. */
+static inline int64_t ls_depthwise_room(const ls_windows *w) {
+    int64_t lines = LS_DEPTHWISE_LINES * w->dims[w->n_dims - 1].extent * 4;
+    return lines > LS_DEPTHWISE_ROOM ? lines : LS_DEPTHWISE_ROOM;
+}
+
 /* depthwise.c: whether planes can be read where they lie; and all of them, with the filter packed, [batch][k], finite. `memory` is the
- * workers', of `bytes` each, LS_DEPTHWISE_ROOM at least. */
+ * workers', of `bytes` each, ls_depthwise_room at least. */
 bool ls_depthwise_fits(const ls_gemm_phase *gemm, const ls_windows *w);
 void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory, size_t bytes);
 
