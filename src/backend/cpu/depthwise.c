@@ -2,7 +2,10 @@
  * follows are stored at their place. Planes are taken in the order of memory, so that each fetches what the next one reads. */
 #include "backend/cpu/windows.h"
 
-enum { LEAST_WORK = 1 << 16 }; /* multiply-adds of a task */
+enum {
+    LEAST_WORK = 1 << 16, /* multiply-adds of a task */
+    INLINE_WORK = 1 << 18 /* below which waking a thread costs more than it brings */
+};
 
 /* The place of a bound axis among k. */
 static int place_of(const ls_gemm_phase *gemm, const ls_window_dim *d) {
@@ -127,7 +130,7 @@ void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory,
     r.task = LEAST_WORK / (w->k * area) / r.group * r.group;
     r.task = device->threads == 1 ? r.batches : r.task < r.group ? r.group : r.task;
     r.tasks_each = (r.batches + r.task - 1) / r.task;
-    if (device->threads == 1 || points * r.tasks_each == 1) {
+    if (device->threads == 1 || points * r.batches * area * w->k <= INLINE_WORK) {
         for (int64_t i = 0; i < points * r.tasks_each; i++) {
             depthwise_task(&r, (long)i, 0);
         }
