@@ -57,7 +57,10 @@ static int build_conv(ls_session *s, ls_rng *rng, const void *param, ls_tensor *
     ls_conv_spec spec = {.spatial = (int)draw(rng, 1, 3), .groups = 1};
     bool transposed = chance(rng, 4), depthwise = chance(rng, 3), plain = !transposed && chance(rng, 6); /* a product of each image */
     int64_t side = spec.spatial == 1 ? 90 : spec.spatial == 2 ? 24 : 8, in = draw(rng, 1, 20), out = draw(rng, 1, 40);
-    if (depthwise) {
+    bool wide = !depthwise && !transposed && chance(rng, 3); /* whole panels of outputs, lines of vectors */
+    if (wide) {
+        out = 8 * draw(rng, 1, 5) - draw(rng, 0, 1);
+    } else if (depthwise) {
         spec.groups = in;
         out = in * draw(rng, 1, 2);
     } else if (chance(rng, 4)) {
@@ -81,7 +84,7 @@ static int build_conv(ls_session *s, ls_rng *rng, const void *param, ls_tensor *
             spec.pad_low[i] = spec.pad_high[i] = 0;
         }
         w.dim[2 + i] = ls_dim_of(kernel);
-        x.dim[2 + i] = ls_dim_of((transposed ? 3 : reach) + draw(rng, plain ? side - 2 : 0, side));
+        x.dim[2 + i] = ls_dim_of((transposed ? 3 : reach) + draw(rng, plain ? side - 2 : wide && i ? side / 2 : 0, wide ? 2 * side : side));
     }
     ls_tensor *operands[] = {tame_tensor(s, rng, LS_F32, x), tame_tensor(s, rng, LS_F32, w)};
     ls_tensor *image = chance(rng, 4) ? chain(s, rng, operands[0]) : operands[0];

@@ -55,6 +55,24 @@ typedef struct ls_depthwise {
 } ls_depthwise;
 typedef void (*ls_depthwise_kernel)(const ls_depthwise *d, const float *image, const float *filter, float *out);
 
+/*
+ * A tile of eight rows and two or three vectors, of windows that are runs of an image. Over `n` segments of k, sums[i][j] = (add ? sums[i][j]
+ * : nothing) + the sum of a[p*8 + i] * image[shift + (k of the segment)*plane + j]. The `last` of them go to c instead, NaN canonical: of
+ * a vector the elements of the first mask at c + i*ldc + at, those of the second, which are the next line's, `gap` before.
+ */
+typedef struct ls_gemm_segment {
+    int64_t shift, count;
+} ls_gemm_segment;
+typedef struct ls_gemm_runs {
+    const ls_gemm_segment *segments;
+    int64_t n, plane, ldc, gap;
+    float *sums; /* [8][3 vectors] */
+    int64_t at[3];
+    uint16_t masks[3][2];
+    bool add, last;
+} ls_gemm_runs;
+typedef void (*ls_gemm_runs_kernel)(const ls_gemm_runs *t, const float *a, const float *image, float *c);
+
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {
     int rows;  /* of the largest tile: the width of A's panels */
@@ -63,6 +81,7 @@ typedef struct ls_gemm_kernels {
     ls_gemm_taps_kernel taps[LS_GEMM_MAX_ROWS + 1]; /* [rows]; NULL where there is none of that height */
     ls_gemm_sparse_kernel sparse[LS_SPARSE_VECTORS + 1]; /* [vectors], from 1; NULL: none for this element type */
     ls_gemm_sparse_lines_kernel sparse_lines; /* NULL: none */
+    ls_gemm_runs_kernel runs[4]; /* [vectors], 2 and 3; NULL where an instruction set has no masks */
     ls_depthwise_kernel depthwise; /* NULL: none for this element type */
     ls_gemm_vector_kernel vector[3]; /* of b's elements as they are in panels, f16, bf16; NULL: none */
     ls_gemm_vector_kernel vector_rows[3]; /* b[j*b_k + p] instead of b[p*b_k + j] */
@@ -77,6 +96,9 @@ typedef struct ls_gemm_moves {
     void (*cols8)(int64_t kc, int64_t ni, int64_t width, const void *src, int64_t stride_k, void *panel);
     /* dst0[i] = src[2*i], dst1[i] = src[2*i + 1], 4 bytes each, for n pairs */
     void (*split4)(int64_t n, const void *src, void *dst0, void *dst1);
+    /* `lines` of n elements: dst[i] = src[i * step], +0 outside [low, high); step 1 or 2. NULL where there are no kernels over runs */
+    void (*every4)(int64_t n, int64_t lines, const float *src, int64_t src_step, int64_t step, int64_t low, int64_t high,
+                    float *dst, int64_t dst_step);
     /* `lines` runs of n elements; dst may lie before src in the same memory, with a step not above its own */
     void (*lines4)(int64_t n, int64_t lines, const void *src, int64_t src_step, void *dst, int64_t dst_step);
     uint64_t (*nonzero64)(const float *src); /* bit i: src[i] is not +-0, for 64 elements; NaN is not */

@@ -293,7 +293,7 @@ static int64_t set_band(ls_windows *w, int64_t band) {
 /* Bands as high as memory near the core allows, and as many as keep the workers busy. */
 static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w) {
     int64_t l2 = binary->device->cpu.l2_bytes > 0 ? binary->device->cpu.l2_bytes : 1 << 20;
-    int64_t budget = w->planes == 1 ? SMALL_IMAGE : l2 / 2, extent = w->dims[w->outer].extent, others = 1;
+    int64_t budget = w->planes == 1 ? SMALL_IMAGE : l2 / 4, extent = w->dims[w->outer].extent, others = 1;
     for (int i = 0; i < gemm->batch.n; i++) {
         int64_t n = fixed(&binary->spec, gemm->batch.axes[i]);
         others *= n ? n : 1;
@@ -418,7 +418,8 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
     if (w.k < 1 || w.k > MOST_TAPS || w.m < 1) {
         return LS_OK;
     }
-    w.rows = panel_rows(w.kernels, w.m);
+    bool runs = ls_runs_fits(gemm, &w);
+    w.rows = runs ? 8 : panel_rows(w.kernels, w.m);
     w.panels = ceil_div(w.m, w.rows);
     if (!choose_band(binary, gemm, &w)) {
         return LS_OK;
@@ -449,6 +450,9 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
         }
     }
     w.in_place = ls_depthwise_fits(gemm, &w);
+    if (runs) {
+        LS_TRY(err, ls_runs_plan(binary, gemm, &w, err));
+    }
     *gemm->windows = w;
     return LS_OK;
 }
@@ -470,8 +474,9 @@ static size_t filter_bytes(const ls_windows *w, const ls_gemm_phase *gemm, const
 }
 
 static size_t worker_bytes(const ls_windows *w) {
-    int64_t bytes = (w->planes * w->plane + SLACK + w->rows * w->ld) * 4 + (w->in_place ? ls_depthwise_room(w) : 0);
-    return (size_t)(bytes + LS_GEMM_ALIGN) & ~(size_t)(LS_GEMM_ALIGN - 1);
+    size_t bytes = w->runs ? ls_runs_bytes(w) : (size_t)(w->planes * w->plane + SLACK + w->rows * w->ld) * 4;
+    bytes += w->in_place ? (size_t)ls_depthwise_room(w) : 0;
+    return (bytes + LS_GEMM_ALIGN) & ~(size_t)(LS_GEMM_ALIGN - 1);
 }
 
 size_t ls_windows_workspace(const ls_kernel_binary *binary, const ls_gemm_phase *gemm,
@@ -644,8 +649,8 @@ static void close_up(const ls_gemm_moves *moves, const ls_windows *w, int64_t ba
     }
 }
 
-static const float *leaf_start(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, const ls_windows *w,
-                               const ls_window_leaf *leaf, const int64_t *coords) {
+const float *ls_windows_leaf_start(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, const ls_windows *w,
+                                   const ls_window_leaf *leaf, const int64_t *coords) {
     const float *at = (const float *)(const void *)kernel->buffers[leaf->buffer] + leaf->sum.constant;
     for (int i = 0; i < gemm->batch.n; i++) {
         at += coords[gemm->batch.axes[i]] * ls_ix_sum_stride(&leaf->sum, gemm->batch.axes[i]);
@@ -671,7 +676,7 @@ static void window_task(void *ctx, long task, int worker) {
     ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, batch, coords);
     ls_point_coords(kernel->extents, w->outer, gemm->n.axes, point, coords);
     for (int l = 0; l < w->n_leaves; l++) {
-        src[l] = leaf_start(kernel, gemm, w, &w->leaves[l], coords);
+        src[l] = ls_windows_leaf_start(kernel, gemm, w, &w->leaves[l], coords);
     }
     for (int i = w->outer; i < w->n_dims; i++) {
         firsts[i] = w->dims[i].first + (i == w->outer ? band * w->dims[i].stride : 0);
@@ -740,6 +745,10 @@ bool ls_windows_run(ls_gemm_launch *launch) {
         ls_depthwise_run(launch, r.filter, r.memory, r.worker_bytes);
         return true;
     }
+    if (w->runs) {
+        ls_runs_run(launch, r.filter, r.memory, r.worker_bytes);
+        return true;
+    }
     if (device->threads == 1 || n == 1 || n * w->columns * w->m <= INLINE_WORK / w->k) {
         for (int64_t task = 0; task < n; task++) {
             window_task(&r, (long)task, 0);
@@ -761,5 +770,5 @@ void ls_windows_print(ls_text *out, const ls_windows *w) {
     if (w->n_leaves > 1) {
         ls_text_printf(out, ", %d tensors joined", w->n_leaves);
     }
-    ls_text_add(out, w->n_spreads ? ", spread\n" : w->in_place ? ", in place\n" : "\n");
+    ls_text_add(out, w->n_spreads ? ", spread\n" : w->in_place ? ", in place\n" : w->runs ? ", in runs\n" : "\n");
 }

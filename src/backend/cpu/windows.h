@@ -48,8 +48,10 @@ struct ls_windows {
     int64_t columns, ld;      /* outputs of a task, junk with them; and rounded up to vectors */
     const ls_gemm_kernels *kernels;
     bool in_place; /* depthwise.c */
+    struct ls_runs *runs; /* runs.c; NULL: not so */
 };
 typedef struct ls_windows ls_windows;
+typedef struct ls_runs ls_runs;
 
 /* windows.c: the dimension that a bound axis walks, or NULL. */
 const ls_window_dim *ls_windows_walked_by(const ls_windows *w, int bound);
@@ -64,6 +66,16 @@ static inline int64_t ls_depthwise_room(const ls_windows *w) {
  * workers', of `bytes` each, ls_depthwise_room at least. */
 bool ls_depthwise_fits(const ls_gemm_phase *gemm, const ls_windows *w);
 void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory, size_t bytes);
+
+/* windows.c: where a leaf's image begins, for coordinates of the batch and of outer dimensions. */
+const float *ls_windows_leaf_start(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, const ls_windows *w,
+                                   const ls_window_leaf *leaf, const int64_t *coords);
+
+/* runs.c: whether its dimensions are such; then, its planes known, w->runs, if those are, too. The filter's panels have eight rows. */
+bool ls_runs_fits(const ls_gemm_phase *gemm, const ls_windows *w);
+ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, ls_error *err) LS_MUST_USE;
+size_t ls_runs_bytes(const ls_windows *w); /* of a worker */
+void ls_runs_run(ls_gemm_launch *launch, const float *filter, char *memory, size_t bytes);
 
 /* windows_loads.c, for images that are loads and no more: the image's operand as if it were one affine load, of leaf 0. */
 bool ls_windows_of_loads(const ls_spec *spec, const ls_gemm_phase *gemm, const int *temps, ls_windows *w,

@@ -61,6 +61,7 @@
 #define TAPS(rows) LS_ISA_SUFFIX(ls_gemm_f32_fast_taps_##rows)
 #define SPARSE(vectors) LS_ISA_SUFFIX(ls_gemm_f32_fast_sparse_##vectors)
 #define DEPTHWISE LS_ISA_SUFFIX(ls_depthwise_fast)
+#define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_fast_runs_##vectors)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
 #define T double

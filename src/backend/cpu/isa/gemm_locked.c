@@ -39,6 +39,7 @@
 #define TAPS(rows) LS_ISA_SUFFIX(ls_gemm_f32_taps_##rows)
 #define SPARSE(vectors) LS_ISA_SUFFIX(ls_gemm_f32_sparse_##vectors)
 #define DEPTHWISE LS_ISA_SUFFIX(ls_depthwise)
+#define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_runs_##vectors)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
 #ifdef LS_ISA_SIMD128 /* whose pages have f32 */

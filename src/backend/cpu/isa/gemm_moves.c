@@ -114,6 +114,36 @@ static void lines4(int64_t n, int64_t lines, const void *src_, int64_t src_step,
     }
 }
 
+#if defined(LS_ISA_AVX512)
+static __mmask16 bits_between(int64_t low, int64_t high) { /* of 16 */
+    low = low < 0 ? 0 : low > 16 ? 16 : low;
+    high = high < low ? low : high > 16 ? 16 : high;
+    return (__mmask16)((1u << high) - (1u << low));
+}
+
+static void every4(int64_t n, int64_t lines, const float *src, int64_t src_step, int64_t step, int64_t low, int64_t high,
+                    float *dst, int64_t dst_step) {
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    for (int64_t i = 0; i < n; i += 16) {
+        const float *from = src + i * step;
+        float *to = dst + i;
+        __mmask16 all = bits_between(0, n - i), m0 = bits_between(low - i, high - i), m1 = 0;
+        if (step == 2) {
+            int64_t first = 2 * (low - i), end = 2 * (high - i) - 1;
+            m0 = bits_between(first, end);
+            m1 = bits_between(first - 16, end - 16);
+        }
+        for (int64_t line = 0; line < lines; line++, from += src_step, to += dst_step) {
+            __m512 x = _mm512_maskz_loadu_ps(m0, from);
+            if (step == 2) {
+                x = _mm512_permutex2var_ps(x, even, _mm512_maskz_loadu_ps(m1, from + 16));
+            }
+            _mm512_mask_storeu_ps(to, all, x);
+        }
+    }
+}
+#endif
+
 static void rows8(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel_) {
     static const uint64_t zeros[2];
     u64_any *panel = panel_;
@@ -335,6 +365,9 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .cols8 = cols8,
     .split4 = split4,
     .lines4 = lines4,
+#if defined(LS_ISA_AVX512)
+    .every4 = every4,
+#endif
     .nonzero64 = nonzero64,
     .from_f16 = from_f16,
     .from_bf16 = from_bf16,
