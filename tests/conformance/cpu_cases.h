@@ -17,6 +17,10 @@ enum { MAX_ROOTS = 8 };
 /* Builds the roots of a case; everything random comes from rng. The number of roots. */
 typedef int (*case_fn)(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots);
 
+static inline bool chance(ls_rng *rng, uint64_t in) {
+    return ls_rng_below(rng, in) == 0;
+}
+
 /* Elements of a dtype: small numbers mostly, and now and then what is awkward in it. */
 static inline void fill_data(ls_rng *rng, ls_dtype dtype, void *data, int64_t n) {
     static const double special[] = {
@@ -44,6 +48,9 @@ static inline void fill_data(ls_rng *rng, ls_dtype dtype, void *data, int64_t n)
                 memcpy(&bits, &f, 4);
             } else {
                 bits = dtype == LS_F16 ? ls_f64_to_f16(d) : ls_f64_to_bf16(d);
+            }
+            if (d != d && chance(rng, 2)) { /* negative, as x86 makes them, or with a payload */
+                bits |= chance(rng, 2) ? UINT64_C(1) << (8 * size - 1) : 1 + ls_rng_below(rng, 63);
             }
         } else {
             bits = kind < 32    ? ls_rng_below(rng, 16) - (dtype >= LS_I8 ? 8 : 0)
@@ -192,10 +199,6 @@ static inline void check_case(worlds *all, case_fn build, uint64_t seed, const v
 static inline int64_t draw(ls_rng *rng, int64_t low, int64_t high) {
     int64_t a = (int64_t)ls_rng_below(rng, (uint64_t)(high - low + 1)), b = (int64_t)ls_rng_below(rng, (uint64_t)(high - low + 1));
     return low + (a < b ? a : b);
-}
-
-static inline bool chance(ls_rng *rng, uint64_t in) {
-    return ls_rng_below(rng, in) == 0;
 }
 
 /* Seeds of random cases, from LOCKSTEP_SEED (1) on, for LOCKSTEP_SECONDS, else so many seconds: one at least. */

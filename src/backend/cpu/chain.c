@@ -684,7 +684,7 @@ void ls_chain_points(const ls_phase_task *task) {
         if (c->n_steps) {
             fn(&row, out + j, row.at[0], n);
         } else {
-            memmove(out + j, row.at[0], (size_t)n * sizeof *out);
+            kernel->binary->device->tiles->store[LS_F32](out + j, row.at[0], n); /* NaN canonical */
         }
     }
 }
