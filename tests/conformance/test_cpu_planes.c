@@ -77,7 +77,8 @@ static ls_tensor *operand(plane_case *c, ls_shape shape, int mode) {
     bool constant = !symbolic && chance(c->rng, 2);
     if (constant || c->values) {
         float *data = malloc((size_t)n * 4 + 4);
-        fill(c->values ? c->values : c->rng, data, n, mode);
+        /* past an overflow the oracle has no bound, but for a sign, which it takes for a number's */
+        fill(c->values ? c->values : c->rng, data, n, c->values ? mode & ~WILD : mode);
         x = ls_tensor_from(c->s, LS_F32, stored, data);
         free(data);
     } else {
