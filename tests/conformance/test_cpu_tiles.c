@@ -282,17 +282,35 @@ static ls_tensor *with_fixed(ls_session *s, ls_rng *rng, ls_tensor *x) {
     return below(rng, 2) ? ops[op](s, x, k) : ops[op](s, k, x);
 }
 
+/* With the first of y along an axis, where all extents are fixed and fit. */
+static ls_tensor *with_shared(ls_session *s, ls_rng *rng, ls_tensor *x, ls_tensor *y, int axis) {
+    ls_shape shape = ls_tensor_shape(x), of = ls_tensor_shape(y);
+    ls_slice_spec slices[AXES];
+    for (int i = 0; i < AXES; i++) {
+        bool same = shape.dim[i].symbol == of.dim[i].symbol && shape.dim[i].offset == of.dim[i].offset;
+        if (of.dim[i].symbol || (i != axis && !same)) {
+            return x;
+        }
+        slices[i] = (ls_slice_spec){0, i == axis ? 1 : of.dim[i].offset, 1};
+    }
+    y = ls_slice(s, y, slices);
+    return below(rng, 2) ? ls_div(s, x, y) : ls_max(s, ls_sub(s, y, x), y);
+}
+
 static ls_tensor *symbolic(ls_session *s, ls_rng *rng, ls_tensor *x, ls_tensor *y) {
     ls_tensor *z = x;
     for (int64_t i = draw(rng, 1, 6); i > 0 && z; i--) {
         ls_shape shape = ls_tensor_shape(z);
         int axis = (int)below(rng, shape.rank), order[AXES] = {axis, (axis + 1) % AXES, (axis + 2) % AXES};
-        switch (below(rng, 11)) {
+        switch (below(rng, 12)) {
         case 0:
             z = unary(s, rng, z);
             break;
-        case 1:
+        case 1: /* numbers of an input that an axis shares */
+            z = with_shared(s, rng, z, y, axis);
+            break;
         case 2:
+        case 11:
             z = with_fixed(s, rng, z);
             break;
         case 3:
@@ -332,6 +350,11 @@ static ls_tensor *symbolic(ls_session *s, ls_rng *rng, ls_tensor *x, ls_tensor *
     return z;
 }
 
+/* Every third one has only extents that are fixed: its inputs change alone. */
+static bool is_fixed(uint64_t seed) {
+    return seed % 3 == 0;
+}
+
 static void make_plan(world *w, uint64_t seed, const int64_t *bounds, plan *out) {
     ls_rng rng = {seed, 1};
     ls_error err = {0};
@@ -345,7 +368,9 @@ static void make_plan(world *w, uint64_t seed, const int64_t *bounds, plan *out)
     }
     int fixed = (int)below(&rng, AXES);
     for (int i = 0, n = 0; i < AXES; i++) {
-        shape.dim[i] = i == fixed ? ls_dim_of(bounds[2]) : ls_dim_symbol(out->symbols[n++], 1, 0);
+        shape.dim[i] = i == fixed        ? ls_dim_of(bounds[2])
+                       : is_fixed(seed) ? ls_dim_of(bounds[n++])
+                                        : ls_dim_symbol(out->symbols[n++], 1, 0);
     }
     world_ok(w, ls_scope_begin(s));
     ls_tensor *inputs[] = {ls_input(s, "x", LS_F32, shape), ls_input(s, "y", LS_F32, shape)};
@@ -384,7 +409,7 @@ static void symbols_case(worlds *all, uint64_t seed) {
         int64_t values[2];
         void *a, *b;
         for (int i = 0; i < 2; i++) {
-            values[i] = run == 0              ? bounds[i]
+            values[i] = run == 0 || is_fixed(seed) ? bounds[i]
                         : below(&rng, 4) == 0 ? below(&rng, 2)
                                               : below(&rng, bounds[i] + 1);
             fill_data(&rng, LS_F32, x[i], (int64_t)n);
