@@ -84,7 +84,11 @@ static ls_ball even(real_fn f, ls_ball a) { /* cosh: smallest at 0, grows with |
 
 static ls_ball step(real_fn f, ls_ball a) { /* floor and its kin: exact on one piece, the hull across */
     double m = f(a.m);
-    return a.r == 0 || !finite(a.m) ? (ls_ball){m, a.r == 0 ? 0 : INF} : hull(m, f(a.m - a.r), f(a.m + a.r));
+    return a.r == 0 || !finite(a.m) || !finite(a.r) ? (ls_ball){m, a.r == 0 ? 0 : INF} : hull(m, f(a.m - a.r), f(a.m + a.r));
+}
+
+static ls_ball wave(real_fn f, ls_ball a) { /* steepness 1, values in [-1, 1]; what overflowed may be NaN */
+    return (ls_ball){f(a.m), a.r < 2 || !finite(a.r) ? a.r : 2};
 }
 
 static ls_ball tangent(ls_ball a) {
@@ -166,9 +170,9 @@ static ls_ball function(ls_op op, ls_ball a, bool *out_known) {
     case LS_OP_LOG1P:
         return monotone(ls_log1p_f64, a, -1, INF);
     case LS_OP_SIN:
-        return (ls_ball){ls_sin_f64(a.m), a.r < 2 ? a.r : 2};
+        return wave(ls_sin_f64, a);
     case LS_OP_COS:
-        return (ls_ball){ls_cos_f64(a.m), a.r < 2 ? a.r : 2};
+        return wave(ls_cos_f64, a);
     case LS_OP_TAN:
         return tangent(a);
     case LS_OP_ASIN:

@@ -324,12 +324,29 @@ static void test_decisions(void **state) {
     world_close(&w);
 }
 
+/* What may have overflowed may be NaN after it: no function brings it back into a bound. */
+static void test_overflow(void **state) {
+    (void)state;
+    static const float most[] = {0x1.fffffep127f}, three[] = {3};
+    world w = world_open("cpu");
+    ls_session *s = w.session;
+    ls_tensor *x = ls_tensor_from(s, LS_F32, LS_SHAPE(1), most), *y = ls_tensor_from(s, LS_F32, LS_SHAPE(1), three);
+    ls_tensor *edge = ls_mul(s, ls_div(s, x, y), y);
+    ls_tensor *after[] = {edge, ls_sign(s, edge), ls_floor(s, edge), ls_sin(s, edge), ls_cos(s, edge), ls_tanh(s, edge), ls_max(s, edge, y)};
+    for (size_t i = 0; i < sizeof after / sizeof *after; i++) {
+        values v = oracle(&w, after[i]);
+        assert_true(isinf(v.radius[0]));
+        values_free(&w, &v);
+    }
+    world_close(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contract),  cmocka_unit_test(test_reductions),
         cmocka_unit_test(test_functions), cmocka_unit_test(test_chain),
         cmocka_unit_test(test_integers),  cmocka_unit_test(test_dropped_term),
-        cmocka_unit_test(test_decisions),
+        cmocka_unit_test(test_decisions), cmocka_unit_test(test_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
