@@ -123,8 +123,8 @@ void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory,
     int64_t line = r.geometry.stride[0] * r.geometry.line; /* of the image, or of results where padding makes those longer */
     r.band = LS_DEPTHWISE_ROOM / ((line > last->extent ? line : last->extent) * 4 + 1);
     r.band = r.band < LS_DEPTHWISE_LINES ? LS_DEPTHWISE_LINES : r.band;
-    r.band = (r.lines + r.band - 1) / r.band;
-    r.band = (r.lines + r.band - 1) / r.band;
+    int64_t bands = (r.lines + r.band - 1) / r.band;
+    r.band = (r.lines + bands - 1) / bands;
     r.group = gemm->batch.n == 1 && r.band == r.lines ? LS_DEPTHWISE_ROOM / (area * 4) : 1;
     r.group = r.group < 1 ? 1 : r.group;
     r.task = LEAST_WORK / (w->k * area) / r.group * r.group;

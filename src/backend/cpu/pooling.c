@@ -7,8 +7,7 @@
 
 enum { POOLED_ELEMENTS = 8192 }; /* of a block with its margins */
 
-typedef struct
-    pooled_dim { /* walked as u = stride * f + step * t + first, with elements for 0 <= u < limit */
+typedef struct pooled_dim { /* walked as u = stride * f + step * t + first, with elements for 0 <= u < limit */
     int64_t stride, step, first, limit, memory;
     int64_t extent, taps;
 } pooled_dim;
@@ -17,8 +16,7 @@ struct ls_pooling {
     int buffer, n_outer;
     ls_ix_sum sum;
     pooled_dim dim[2]; /* lines, and along them */
-    int64_t lines, planes, pitch,
-        rows; /* of a block: lines of outputs, planes; elements of a line, lines of a plane's part */
+    int64_t lines, planes, pitch, rows; /* of a block: lines of outputs, planes; elements of a line, lines of a plane's part */
 };
 
 static bool fixed(const ls_spec *spec, int axis, int64_t *out) {
