@@ -11,11 +11,12 @@ count_fused() {
     "$objdump" -d --no-show-raw-insn "$1" | grep -cE "$fused" || true
 }
 
-# Vectors of 32 or 64 bytes written to the stack in functions like ls_gemm_f32_12x32__avx512.
+# Vectors of 32 or 64 bytes written to the stack in functions like ls_gemm_f32_12x32__avx512. %rbp is of the stack where a frame begins with it.
 count_spilled() {
     "$objdump" -d --no-show-raw-insn "$1" | awk '
-        /^[0-9a-f]+ </ { tile = $2 ~ /_[0-9]+x[0-9]+__avx/ && $2 !~ /_taps_/ }
-        tile && /[[:space:]]vmov[a-z0-9]*[[:space:]]+%[yz]mm[0-9]+,.*\(%r[sb]p/ { n++ }
+        /^[0-9a-f]+ </ { tile = $2 ~ /_[0-9]+x[0-9]+__avx/ && $2 !~ /_taps_/; framed = 0 }
+        /[[:space:]]mov[[:space:]]+%rsp,%rbp/ { framed = 1 }
+        tile && /[[:space:]]vmov[a-z0-9]*[[:space:]]+%[yz]mm[0-9]+,.*\(%r[sb]p/ { n += /\(%rsp/ || framed }
         END { print n + 0 }'
 }
 
