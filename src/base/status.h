@@ -24,13 +24,14 @@ ls_status ls_error_forward(ls_error *err, ls_status code, const char *file, int 
 
 #define LS_FAIL(err, code, ...) ls_error_set((err), (code), LS_FILE, LS_LINE, __VA_ARGS__)
 #define LS_FAIL_MEMORY(err, what) ls_error_memory((err), (what), LS_FILE, LS_LINE)
+#define LS_FORWARD(err, code) ls_error_forward((err), (code), LS_FILE, LS_LINE)
 
 /* Evaluates an ls_status expression; on failure leaves the function with it. */
 #define LS_TRY(err, expr)                                                          \
     do {                                                                           \
         ls_status ls_try_ = (expr);                                                \
         if (ls_try_ != LS_OK) {                                                    \
-            return ls_error_forward((err), ls_try_, LS_FILE, LS_LINE);             \
+            return LS_FORWARD((err), ls_try_);                                     \
         }                                                                          \
     } while (0)
 

@@ -41,13 +41,13 @@ ls_status ls_buffer_create(ls_device *device, size_t size, ls_buffer **out_buffe
     ls_status status = device->backend->alloc(device, total, &buffer->handle, err);
     if (status != LS_OK) {
         ls_free(device->heap, buffer);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     if (guard) {
         status = fill_raw(buffer, 0, LS_POISON, total, err);
         if (status != LS_OK) {
             ls_buffer_release(buffer);
-            return ls_error_forward(err, status, LS_FILE, LS_LINE);
+            return LS_FORWARD(err, status);
         }
     }
     *out_buffer = buffer;

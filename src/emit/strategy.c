@@ -69,7 +69,7 @@ ls_status ls_emit_strategies(ls_arena *arena, const ls_spec *spec, const ls_emit
     for (int i = 0; i < LS_EMIT_STRATEGIES; i++) {
         out_strategies[i] = (ls_emit_strategy){rows[i].name, l.status == LS_OK ? why_not(&l, (ls_choice)i) : NULL};
     }
-    return l.status == LS_OK ? LS_OK : ls_error_forward(err, l.status, LS_FILE, LS_LINE);
+    return l.status == LS_OK ? LS_OK : LS_FORWARD(err, l.status);
 }
 
 /* By tiles or fragments, whose operands are read through index maps. */

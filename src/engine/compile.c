@@ -572,7 +572,7 @@ ls_status ls_exec_compile(ls_session *session, const ls_graph_key *key, ls_tenso
     ls_status status = rewrite_and_compile(exec, key, roots, n_roots, assigns, n_assigns, err);
     if (status != LS_OK) {
         ls_exec_free(exec);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     session->compiles++;
     *out_exec = exec;

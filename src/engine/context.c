@@ -184,7 +184,7 @@ static ls_status device_open(ls_device *device, int index, ls_error *err) {
         }
         device_free(device);
     }
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(err, status);
 }
 
 /* `id` of a device by index; for index -1 digits of a UUID. */
@@ -207,7 +207,7 @@ static ls_status device_new(ls_context *context, const ls_backend *backend, int 
     ls_status status = ls_kernel_cache_create(device, err);
     if (status != LS_OK) {
         ls_free(heap, device);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     *out_device = device;
     return device_open(device, index, err);

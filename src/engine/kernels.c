@@ -84,7 +84,7 @@ static ls_status kernel_new(ls_device *device, const ls_kernel *key, ls_kernel *
     }
     if (status != LS_OK) {
         kernel_free(device, kernel);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     *out_kernel = kernel;
     return LS_OK;

@@ -154,7 +154,7 @@ static ls_status compile(ls_session *session, ls_tensor *const *inputs, int n_in
     ls_graph_key_free(session, &key);
     if (status != LS_OK) {
         ls_program_destroy(p);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     *out_program = p;
     return LS_OK;

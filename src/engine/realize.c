@@ -202,7 +202,7 @@ static ls_status realize(request *r, ls_tensor *const *tensors, int count, ls_er
         status = bind(r, leaves, err);
     }
     ls_free(heap, leaves);
-    return status == LS_OK ? run(r, err) : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? run(r, err) : LS_FORWARD(err, status);
 }
 
 static ls_status compute(ls_session *session, ls_tensor *const *tensors, int count, bool assign, ls_error *err) {
@@ -221,7 +221,7 @@ static ls_status compute(ls_session *session, ls_tensor *const *tensors, int cou
     ls_array_free(heap, &r.roots);
     ls_graph_key_free(session, &r.key);
     ls_numerics_leave(numerics);
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(err, status);
 }
 
 ls_status ls_compute(ls_session *session, ls_tensor *const *tensors, int count, ls_error *err) {

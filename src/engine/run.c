@@ -233,7 +233,7 @@ static ls_status run_block(ls_run *run, const ls_block *block) {
             status = run_loop(run, step);
         }
         if (__builtin_expect(status != LS_OK, 0)) {
-            return ls_error_forward(run->err, status, LS_FILE, LS_LINE);
+            return LS_FORWARD(run->err, status);
         }
     }
     return LS_OK;

@@ -20,7 +20,7 @@ static ls_status buffer_from(ls_session *session, ls_device *device, ls_dtype dt
     if (status != LS_OK) {
         ls_buffer_release(*out_buffer);
         *out_buffer = NULL;
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     return LS_OK;
 }

@@ -445,7 +445,7 @@ ls_status ls_vet_kernel(ls_device *device, const ls_spec *spec, ls_kernel_binary
     ls_arena_init(&v.arena, device->heap);
     ls_status status = examine(&v, err);
     ls_arena_free(&v.arena);
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(err, status);
 }
 
 /* Seconds of one launch, by the device's clock where it has one: the best of rounds, each long enough for the clock. */
@@ -490,7 +490,7 @@ ls_status ls_vet_time(ls_device *device, const ls_spec *spec, ls_kernel_binary *
     status = status == LS_OK ? time_launches(&v, word, out_seconds, err) : status;
     release(&v, word);
     ls_arena_free(&v.arena);
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(err, status);
 }
 
 static bool is_wanted(const ls_device *device, const ls_spec *spec) {
@@ -537,5 +537,5 @@ ls_status ls_vet(ls_device *device, const ls_spec *spec, ls_kernel_binary *binar
     if (status == LS_OK && device->backend->describe) {
         (void)ls_cache_put(device->heap, &key, "right", 5);
     }
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(err, status);
 }

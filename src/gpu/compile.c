@@ -99,7 +99,7 @@ ls_status ls_gpu_variant_get(ls_kernel_binary *b, int part, const int64_t *base,
     }
     ls_status status = variant_build(b, part, base, alias, v, err);
     if (status == LS_ERR_AGAIN) {
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     if (status != LS_OK) {
         return LS_FAIL(err, status, "%s: kernel %s did not compile", b->gpu->device->id, p->emitted->kernel.name);
@@ -214,7 +214,7 @@ ls_status ls_gpu_compile(ls_device *device, const ls_spec *spec, const char *str
     }
     if (status != LS_OK) {
         ls_gpu_destroy(device, b);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     *out_binary = b;
     return LS_OK;

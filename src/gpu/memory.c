@@ -51,7 +51,7 @@ static ls_status block_new(ls_gpu *gpu, size_t size, bool shared, ls_gpu_block *
     if (status != LS_OK) {
         ls_array_free(gpu->heap, &block->gaps);
         ls_free(gpu->heap, block);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     block->next = gpu->blocks;
     gpu->blocks = block;

@@ -278,7 +278,7 @@ static ls_status try_probe(bench *b, ls_arena *arena, const probe *p, uint32_t t
             *out_at = at;
         }
     }
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(err, status);
 }
 
 static void note_way(ls_caps *caps, const char *name) {

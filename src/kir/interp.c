@@ -744,5 +744,5 @@ ls_status ls_kernel_interp(ls_heap *heap, const ls_kernel *kernel, const ls_inte
     }
     ls_machine_free(&m);
     ls_numerics_leave(numerics);
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(err, status);
 }

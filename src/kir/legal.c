@@ -591,7 +591,7 @@ ls_status ls_kernel_legalize(ls_arena *arena, const ls_kernel *kernel, uint32_t 
     ls_free(l.heap, l.mems);
     ls_free(l.heap, l.param);
     if (status != LS_OK) {
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     *out_params = l.params;
     return LS_OK;

@@ -324,8 +324,11 @@ static ls_val by_zero(ls_legal *l, ls_kop op, const ls_val s[3]) {
  * values are looked at. */
 static bool is_opaque(const ls_legal *l, ls_val v, ls_val self, int depth) {
     const ls_ins *body = l->kb.kernel.body, *ins = maker_of(l, v);
-    if (!ins || depth == 0 || is_hidden(l, v)) {
-        return ins && depth > 0;
+    if (!ins || depth == 0) {
+        return false;
+    }
+    if (is_hidden(l, v)) {
+        return true;
     }
     switch (ins->op) {
     case LS_K_LOAD:
@@ -381,14 +384,12 @@ ls_val ls_legal_arith32(ls_legal *l, ls_kop op, const ls_val s[3], uint32_t flag
         return known;
     }
     bool cancels = op == LS_K_SUB || op == LS_K_DIV; /* x - x and x / x of numbers loaded twice, too */
-    bool opaque = op == LS_K_FMA;
+    bool opaque = true;
     for (int i = 0; i < ls_kops[op].sources; i++) {
         bool again = i > 0 && (s[i] == s[0] || (cancels && !is_constant(l, s[i]) && !is_hidden(l, s[i])));
         in[i] = again || leads_astray(l, op, s[i]) ? through_zero(l, s[i]) : s[i];
-    }
-    for (int i = 0; i < ls_kops[op].sources && (i == 0 || opaque); i++) {
-        opaque = op == LS_K_FMA || is_opaque(l, in[i], LS_VAL_NONE, 6);
+        opaque = opaque && is_opaque(l, in[i], LS_VAL_NONE, 6);
     }
     ls_val r = through_zero(l, floats[op](l, op, in, flags));
-    return opaque ? r : with_sign(l, op, s, r);
+    return opaque || op == LS_K_FMA ? r : with_sign(l, op, s, r);
 }

@@ -456,7 +456,7 @@ ls_status ls_kernel_simplify(ls_arena *arena, const ls_kernel *kernel, const ls_
     }
     ls_free(heap, held);
     if (status != LS_OK) {
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     *out_kernel = now;
     return LS_OK;

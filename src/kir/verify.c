@@ -360,5 +360,5 @@ ls_status ls_kernel_verify(ls_heap *heap, const ls_kernel *kernel, ls_error *err
     ls_free(heap, v.block_open);
     ls_free(heap, v.uniform);
     ls_free(heap, v.written);
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(err, status);
 }

@@ -3,6 +3,8 @@
 #include "backend/cpu/program.h"
 #include <string.h>
 
+enum { LARGE_BYTES = 1 << 20 };
+
 static void linear_add(ls_ix_sum *out, const ls_spec *spec, int32_t id, int64_t k) {
     const ls_ix *ix = &spec->ix[id];
     if (ix->op == LS_IX_CONST) {
@@ -110,6 +112,10 @@ void ls_access_from_strides(const ls_spec *spec, int n, const uint8_t *axes, con
         access->dims[i] = access->dims[j];
         access->dims[j] = swap;
     }
+}
+
+bool ls_access_is_large(const ls_spec *spec, const ls_access *access) {
+    return access->buffer < spec->n_args && spec->args[access->buffer].numel << access->log2 >= LARGE_BYTES;
 }
 
 void ls_access_find_pattern(const ls_spec *spec, const uint8_t *lane_axes, ls_access *access) {

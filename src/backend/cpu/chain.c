@@ -493,7 +493,6 @@ static ls_status plan_points(ls_kernel_binary *binary, ls_phase *phase, const in
     }
     p.chain.inner = space->n.n;
     p.order[p.n_order++] = p.input = first_load(&p, store->value);
-    p.pointer[0] = p.input;
     if (p.input == LS_SPEC_NONE || !find_place(&p, store->ix, store->arg, &p.chain.result) || !find_rows(&p, p.input)) {
         return p.no_memory ? LS_FAIL_MEMORY(err, "a kernel of the CPU") : LS_OK;
     }

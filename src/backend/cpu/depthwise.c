@@ -46,19 +46,11 @@ typedef struct depthwise_run {
 static const float *plane_at(const depthwise_run *r, int64_t point, int64_t batch) {
     const ls_windows *w = r->w;
     const ls_kernel_run *kernel = r->launch->kernel;
-    const ls_axis_group *group = &r->launch->phase->gemm->batch;
-    const ls_window_leaf *leaf = w->leaves;
-    const float *image = (const float *)(const void *)kernel->buffers[leaf->buffer] + leaf->sum.constant + w->plane_at[0];
+    const ls_gemm_phase *gemm = r->launch->phase->gemm;
     int64_t coords[LS_SPEC_MAX_AXES];
-    ls_point_coords(kernel->extents, group->n, group->axes, batch, coords);
-    ls_point_coords(kernel->extents, w->outer, r->launch->phase->gemm->n.axes, point, coords);
-    for (int i = 0; i < group->n; i++) {
-        image += coords[group->axes[i]] * ls_ix_sum_stride(&leaf->sum, group->axes[i]);
-    }
-    for (int i = 0; i < w->outer; i++) {
-        image += coords[w->dims[i].axis] * ls_ix_sum_stride(&leaf->sum, w->dims[i].axis);
-    }
-    return image;
+    ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, batch, coords);
+    ls_point_coords(kernel->extents, w->outer, gemm->n.axes, point, coords);
+    return ls_windows_leaf_start(kernel, gemm, w, w->leaves, coords) + w->plane_at[0];
 }
 
 /* Some planes that lie evenly apart, a band of their lines after another. */

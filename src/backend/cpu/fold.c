@@ -6,7 +6,7 @@
 #include "backend/cpu/kernel.h"
 #include <string.h>
 
-enum { LEVELS = 9, FAR_BYTES = 1 << 20 };
+enum { LEVELS = 9 };
 
 static ls_tile_fn acc_fn(const ls_tile_isa *isa, ls_op op, ls_dtype acc) {
     return acc == LS_F64            ? isa->map_f64[op]
@@ -318,10 +318,8 @@ void ls_phase_columns(const ls_phase_task *task) {
     c.tile = LS_TILE * c.size;
     c.stack = task->scratch + offset;
     const ls_program *p = &phase->program;
-    int load = p->n_instrs[LS_SECTION_LANES] == 1 && p->instrs[LS_SECTION_LANES][0].op == LS_TILE_OP_LOAD
-                   ? p->accesses[p->instrs[LS_SECTION_LANES][0].access].buffer
-                   : run.spec->n_args;
-    bool large = load < run.spec->n_args && run.spec->args[load].numel * (int64_t)c.size >= FAR_BYTES;
+    const ls_instr *only = p->n_instrs[LS_SECTION_LANES] == 1 ? p->instrs[LS_SECTION_LANES] : NULL;
+    bool large = only && only->op == LS_TILE_OP_LOAD && ls_access_is_large(run.spec, &p->accesses[only->access]);
     if (phase->pooling && ls_phase_pooled(task, c.fn, c.identity, &finish, c.stack)) {
         return;
     }

@@ -4,6 +4,10 @@
 
 #include "backend/cpu/gemm.h"
 
+enum {
+    LS_INLINE_WORK = 1 << 19, /* multiply-adds below which waking a thread costs more than it brings */
+    LS_TASKS_PER_WORKER = 3
+};
 enum { LS_GEMM_MAX_ROWS = 12, LS_SPARSE_VECTORS = 8, LS_SPARSE_LINES = 3, LS_SPARSE_LINE_VECTORS = 6, LS_DEPTHWISE_TAPS = 16 };
 
 /* What becomes of a tile's sums s and of what is in c: c = s, c = c + s, or c goes on as s, from c instead of +0. */

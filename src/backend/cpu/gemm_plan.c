@@ -7,9 +7,7 @@
 
 enum {
     DEFAULT_L2 = 1 << 20,
-    SHARED_L2S = 8,        /* B's panels when packed together, in L2 sizes: memory asked of the caller */
-    INLINE_WORK = 1 << 19, /* multiply-adds below which waking a thread costs more than it brings */
-    TASKS_PER_WORKER = 3,
+    SHARED_L2S = 8, /* B's panels when packed together, in L2 sizes: memory asked of the caller */
     MOST_RESIDENT = 4096,
     CLOSE_ROWS = 2048, /* bytes */
     FEW_ROWS = 192,
@@ -147,7 +145,7 @@ static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, in
     int64_t m_units = ceil_div(g->m, plan->rows), n_units = ceil_div(plan->slab, plan->cols);
     int64_t m_blocks = ceil_div(g->m, mc_max), n_blocks = ceil_div(plan->slab, nc_max);
     if (plan->workers > 1 && !plan->inline_run) {
-        int64_t target = TASKS_PER_WORKER * plan->workers;
+        int64_t target = LS_TASKS_PER_WORKER * plan->workers;
         /* Tasks beside each other pack the same part of the other operand: best nothing, else the smaller. */
         bool a_free = plan->a_source != LS_GEMM_LOCAL, b_free = plan->b_source != LS_GEMM_LOCAL;
         bool m_first = b_free || (!a_free && g->n < g->m);
@@ -236,7 +234,7 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
                    : g->out.dtype == LS_GEMM_I32 ? LS_GEMM_TYPE_I32
                                                  : -1;
     plan->through_tile = !g->out.data || g->out.stride_j != 1 || out_type != (int)plan->sum;
-    plan->inline_run = plan->workers == 1 || g->m * g->n * plan->batches <= INLINE_WORK / larger(g->k, 1);
+    plan->inline_run = plan->workers == 1 || g->m * g->n * plan->batches <= LS_INLINE_WORK / larger(g->k, 1);
 
     int64_t lanes = plan->kernels->lanes;
     if (g->m == 1 && !plan->masks && plan->panel == plan->sum && is_view(&g->b)) {

@@ -447,9 +447,7 @@ static ls_status plan_stores(planner *p, int first, int end, int32_t fused) {
     LS_TRY(p->err, plan_finish(p, phase, s->n_axes, s->axes, first, end));
     ls_patch_plan(p->spec, phase);
     phase->row = row_axis(p->spec, &phase->finish);
-    return end - first == 1 && first == 0 && p->spec->n_stores == 1
-               ? ls_chain_plan_points(p->binary, phase, p->temps, s, p->err)
-               : LS_OK;
+    return p->spec->n_stores == 1 ? ls_chain_plan_points(p->binary, phase, p->temps, s, p->err) : LS_OK;
 }
 
 static int64_t program_cost(const ls_program *a) {

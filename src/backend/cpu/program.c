@@ -4,11 +4,7 @@
 #include "base/half.h"
 #include <string.h>
 
-enum {
-    LEAST_ROW = 4, /* lanes that are worth a register of rows */
-    LARGE_BYTES = 1 << 20,
-    AHEAD_BYTES = 8 << 10
-};
+enum { LEAST_ROW = 4 /* lanes that are worth a register of rows */, AHEAD_BYTES = 8 << 10 };
 
 static bool grow(ls_program_builder *b, void **data, int *cap, int len, size_t size) {
     if (len < *cap) {
@@ -392,8 +388,7 @@ static int16_t to_held(ls_program_builder *b, int16_t reg, ls_dtype dtype) {
 static int16_t load_access(ls_program_builder *b, ls_access *access, ls_dtype dtype, uint64_t fill) {
     access->log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype));
     access->fill = fill;
-    bool large = access->buffer < b->spec->n_args && b->spec->args[access->buffer].numel << access->log2 >= LARGE_BYTES;
-    access->ahead = b->ahead && large ? AHEAD_BYTES : 0;
+    access->ahead = b->ahead && ls_access_is_large(b->spec, access) ? AHEAD_BYTES : 0;
     ls_section section = section_of_load(b, access);
     if (!access->n_tables) {
         ls_access_find_pattern(b->spec, b->lane_axes, access);

@@ -12,9 +12,7 @@ enum {
     SLACK = WIDE,     /* elements behind an image that the last tile reads */
     LEAST_OUTPUTS = 32,
     MOST_SHARED = SLACK / 2,
-    FAST_CHUNK = 2048,     /* of k */
-    INLINE_WORK = 1 << 18, /* as in windows.c */
-    TASKS_PER_WORKER = 3
+    FAST_CHUNK = 2048 /* of k */
 };
 
 struct ls_runs {
@@ -107,7 +105,7 @@ static tile tile_of(const ls_runs *t, int64_t i) {
 static void choose_bands(const ls_kernel_binary *binary, const ls_windows *w, ls_runs *t) {
     const ls_window_dim *y = line_dim(w);
     int64_t l2 = binary->device->cpu.l2_bytes > 0 ? binary->device->cpu.l2_bytes : 1 << 20;
-    int64_t wanted = binary->device->threads > 1 ? TASKS_PER_WORKER * binary->device->threads : 1;
+    int64_t wanted = binary->device->threads > 1 ? LS_TASKS_PER_WORKER * binary->device->threads : 1;
     for (t->bands = 1;; t->bands++) {
         t->band = ceil_div(t->tiles, t->bands);
         t->lines = t->by_line ? ceil_div(t->band, t->row_tiles) : ceil_div(t->band * WIDE, t->length);
@@ -306,7 +304,7 @@ void ls_runs_run(ls_gemm_launch *launch, const float *filter, char *memory, size
     runs_run r = {.launch = launch, .w = w, .filter = filter, .memory = memory, .bytes = bytes};
     r.outer = ls_point_count(kernel->extents, w->outer, gemm->n.axes);
     int64_t n = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes) * r.outer * w->runs->bands;
-    if (device->threads == 1 || n == 1 || n * w->runs->band * WIDE * w->m <= INLINE_WORK / w->k) {
+    if (device->threads == 1 || n == 1 || n * w->runs->band * WIDE * w->m <= LS_INLINE_WORK / w->k) {
         for (int64_t task = 0; task < n; task++) {
             runs_task(&r, (long)task, 0);
         }

@@ -19,9 +19,7 @@ enum {
     SLACK = 160,            /* elements behind an image that the last vectors may read */
     MOST_SHARED = 64,       /* of them padding */
     MOST_TAPS = 1 << 16,    /* entries of the table of taps */
-    SMALL_IMAGE = 40 << 10, /* bytes of one image with its outputs: in the first-level cache */
-    INLINE_WORK = 1 << 19,  /* multiply-adds below which waking a thread costs more than it brings */
-    TASKS_PER_WORKER = 3
+    SMALL_IMAGE = 40 << 10 /* bytes of one image with its outputs: in the first-level cache */
 };
 
 /* ---- planning ---- */
@@ -302,7 +300,7 @@ static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gem
         others *= w->dims[i].extent ? w->dims[i].extent : 1;
     }
     int64_t wanted =
-        binary->device->threads > 1 ? ceil_div(TASKS_PER_WORKER * binary->device->threads, others) : 1;
+        binary->device->threads > 1 ? ceil_div(LS_TASKS_PER_WORKER * binary->device->threads, others) : 1;
     int64_t band = extent;
     while (band > 1 && set_band(w, band) > budget) {
         band = ceil_div(band, 2);
@@ -749,7 +747,7 @@ bool ls_windows_run(ls_gemm_launch *launch) {
         ls_runs_run(launch, r.filter, r.memory, r.worker_bytes);
         return true;
     }
-    if (device->threads == 1 || n == 1 || n * w->columns * w->m <= INLINE_WORK / w->k) {
+    if (device->threads == 1 || n == 1 || n * w->columns * w->m <= LS_INLINE_WORK / w->k) {
         for (int64_t task = 0; task < n; task++) {
             window_task(&r, (long)task, 0);
         }

@@ -197,7 +197,7 @@ ls_status ls_cuda_open(ls_device *device, int index, ls_error *err) {
     }
     if (status != LS_OK) {
         close_driver(c);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     device->state = gpu;
     return LS_OK;

@@ -165,7 +165,7 @@ static ls_status sim_open(ls_device *device, int index, ls_error *err) {
     ls_status status = ls_gpu_create(device, &api, s, &limits, &gpu, err);
     if (status != LS_OK) {
         ls_free(device->heap, s);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     device->state = gpu;
     status = ls_gpu_probe(gpu, err);

@@ -45,7 +45,7 @@ static ls_status open_device(ls_device *device, int index, ls_error *err) {
     if (status != LS_OK) {
         ls_vk_close(d);
         ls_free(device->heap, d);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     device->state = gpu;
     status = ls_gpu_probe(gpu, err);

@@ -47,7 +47,7 @@ static ls_status open_device(ls_device *device, int index, ls_error *err) {
     if (status != LS_OK && status != LS_ERR_AGAIN) {
         close_device(device);
     }
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(err, status);
 }
 
 const ls_backend ls_backend_webgpu = LS_GPU_BACKEND("webgpu", open_device, close_device);

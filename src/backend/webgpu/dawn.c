@@ -596,7 +596,7 @@ ls_status ls_webgpu_open_host(ls_heap *heap, int index, ls_webgpu_host **out_hos
     }
     if (status != LS_OK) {
         close_host(&d->base);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     *out_host = &d->base;
     return LS_OK;

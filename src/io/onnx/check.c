@@ -385,5 +385,5 @@ ls_status ls_onnx_check(ls_model *m, ls_error *err) {
         ls_array_free(m->heap, &c.bodies[i].calls);
     }
     ls_map_free(&c.body_of);
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(err, status);
 }

@@ -105,7 +105,7 @@ static ls_status call_function(ls_onnx_node *n, const Onnx__FunctionProto *funct
     }
     run->lasting = lasting;
     ls_map_free(&f.names);
-    return status == LS_OK ? LS_OK : ls_error_forward(n->err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(n->err, status);
 }
 
 static int written(size_t n, char *const *names) { /* without those left out at the end */
@@ -328,7 +328,7 @@ static ls_status run_nodes(ls_onnx_run *run, ls_onnx_frame *f, size_t n, Onnx__N
         status = marked[i] && !is_lasting(run, f, nodes[i]) ? run_node(run, f, nodes[i], err) : LS_OK;
     }
     run->depth--;
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(err, status);
 }
 
 static ls_status run_graph(ls_onnx_run *run, ls_onnx_frame *f, const Onnx__GraphProto *g, ls_onnx_value **out, ls_error *err) {
@@ -359,7 +359,7 @@ ls_status ls_onnx_run_graph(ls_onnx_run *run, ls_onnx_value *const *in, ls_onnx_
     }
     status = status == LS_OK ? run_graph(run, &f, m->graph, out, err) : status;
     ls_map_free(&f.names);
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(err, status);
 }
 
 /* ---- subgraphs ---- */
@@ -394,5 +394,5 @@ ls_status ls_onnx_call(ls_onnx_node *n, const ls_onnx_graph *graph, int n_in, ls
     status = status == LS_OK ? run_graph(n->run, &f, g, out, n->err) : status;
     n->run->lasting = lasting;
     ls_map_free(&f.names);
-    return status == LS_OK ? LS_OK : ls_error_forward(n->err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(n->err, status);
 }

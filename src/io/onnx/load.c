@@ -187,7 +187,7 @@ ls_status ls_onnx_open(ls_context *context, const char *path, ls_data *file,
     ls_status status = open_file(m, path, file, type, err);
     if (status != LS_OK) {
         ls_model_release(m);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     *out_model = m;
     return LS_OK;
@@ -202,7 +202,7 @@ static ls_status load(ls_context *context, const char *path, ls_data *file, ls_m
     status = status == LS_OK ? ls_onnx_check(m, err) : status;
     if (status != LS_OK) {
         ls_model_release(m);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     *out_model = m;
     return LS_OK;
@@ -244,7 +244,7 @@ ls_status ls_onnx_data_load(ls_context *context, const char *path, ls_data **out
     ls_status status = ls_onnx_tensor_check(m, t, NULL, err);
     status = status == LS_OK ? ls_onnx_tensor_data(m, t, NULL, out_data, &type, err) : status;
     ls_model_release(m); /* the array keeps what it needs of it */
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(err, status);
 }
 
 /* ---- inputs and outputs ---- */

@@ -202,7 +202,7 @@ static ls_status compile_plan(ls_runner *r, const ls_data *const *inputs, bool s
     ls_status status = compile(r, &run, inputs, stated, p, inout_bound, err);
     *out_needs_values = status != LS_OK && run.needs_values;
     ls_onnx_run_end(&run);
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(err, status);
 }
 
 /* ---- programs for a pattern of shapes ---- */
@@ -403,7 +403,7 @@ static ls_status make_fixed(ls_runner *r, const ls_data *const *inputs, int vari
         }
         status = LS_OK;
     }
-    return status == LS_OK ? LS_OK : ls_error_forward(err, status, LS_FILE, LS_LINE);
+    return status == LS_OK ? LS_OK : LS_FORWARD(err, status);
 }
 
 static ls_status make_plan(ls_runner *r, const ls_data *const *inputs, const int64_t *shapes, int variants,
@@ -417,7 +417,7 @@ static ls_status make_plan(ls_runner *r, const ls_data *const *inputs, const int
     status = status == LS_OK && !made ? make_fixed(r, inputs, variants, p, err) : status;
     if (status != LS_OK) {
         ls_onnx_free_plan(r, p);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     drop_covered(r, p);
     p->next = r->plans;
@@ -436,7 +436,7 @@ ls_status ls_onnx_fix_plan(ls_runner *r, const ls_data *const *inputs, const cha
     ls_status status = make_fixed(r, inputs, 0, p, err);
     if (status != LS_OK) {
         ls_onnx_free_plan(r, p);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     while (*at != old) {
         at = &(*at)->next;

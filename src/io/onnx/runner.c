@@ -24,7 +24,7 @@ ls_status ls_onnx_base_create(ls_session *session, ls_model *model, ls_onnx_base
     status = status == LS_OK ? ls_onnx_weights_acquire(model, ls_session_device(session), &b->weights, err) : status;
     if (status != LS_OK) {
         ls_onnx_base_destroy(b);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     *out_base = b;
     return LS_OK;

@@ -38,7 +38,7 @@ static ls_status create(ls_model *model, ls_device *device, ls_onnx_weights **ou
     ls_status status = ls_session_create(model->context, device, &w->owner, err);
     if (status != LS_OK) {
         ls_free(model->heap, w);
-        return ls_error_forward(err, status, LS_FILE, LS_LINE);
+        return LS_FORWARD(err, status);
     }
     w->model = model;
     w->device = device;
