@@ -166,6 +166,28 @@ static inline void worlds_close(worlds *all) {
     assert_true(all->cases > 0);
 }
 
+/* Fails at the first byte of a result that differs from ref's; `part`: the launch or the root. */
+static inline void check_bytes(const char *name, const char *what, uint64_t seed, int part, const void *got, size_t got_bytes, const void *want,
+                               size_t want_bytes) {
+    assert_int_equal(got_bytes, want_bytes);
+    for (size_t b = 0; b < want_bytes; b++) {
+        if (((const uint8_t *)got)[b] != ((const uint8_t *)want)[b]) {
+            fail_msg("%s (seed %llu, result %d): %s differs from ref at byte %zu of %zu: %08x, expected %08x", what, (unsigned long long)seed, part,
+                     name, b, want_bytes, ((const unsigned *)got)[b / 4], ((const unsigned *)want)[b / 4]);
+        }
+    }
+}
+
+/* In fast and reduced: results lie within the oracle's bound. */
+static inline void check_bound(world *w, const char *name, const char *what, uint64_t seed, ls_tensor **roots, int n) {
+    ls_verification *v;
+    world_ok(w, ls_verify(w->session, roots, n, &v));
+    if (v->verdict == LS_DIFFERS || v->worst_of_bound > 1) {
+        fail_msg("%s (seed %llu): %s: %g of the bound, kernel %d", what, (unsigned long long)seed, name, v->worst_of_bound, v->first_divergence);
+    }
+    ls_verification_free(w->session, v);
+}
+
 /* `every`: on all configurations; else on one that goes round, and on one thread. */
 static inline void check_case(worlds *all, case_fn build, uint64_t seed, const void *param, const char *what,
                               int every) {
@@ -179,15 +201,7 @@ static inline void check_case(worlds *all, case_fn build, uint64_t seed, const v
             fail_msg("%s (seed %llu): %s gives status %d, ref %d", what, (unsigned long long)seed, all->names[c], got.status, want.status);
         }
         for (int i = 0; i < want.n; i++) {
-            assert_int_equal(got.bytes[i], want.bytes[i]);
-            for (size_t b = 0; b < want.bytes[i]; b++) {
-                if (((uint8_t *)got.data[i])[b] != ((uint8_t *)want.data[i])[b]) {
-                    fail_msg("%s (seed %llu): %s differs from ref: root %d of %d, byte %zu of %zu (word "
-                             "%08x, ref %08x)",
-                             what, (unsigned long long)seed, all->names[c], i, want.n, b, want.bytes[i],
-                             ((unsigned *)got.data[i])[b / 4], ((unsigned *)want.data[i])[b / 4]);
-                }
-            }
+            check_bytes(all->names[c], what, seed, i, got.data[i], got.bytes[i], want.data[i], want.bytes[i]);
         }
         free_result(&got);
     }

@@ -421,14 +421,7 @@ static void random_cases(void **state) {
             plane_run got = run(&all->cpu[c], s.seed);
             for (int l = 0; l < LAUNCHES; l++) {
                 for (int i = 0; i < want.n; i++) {
-                    assert_int_equal(want.bytes[l][i], got.bytes[l][i]);
-                    for (size_t b = 0; b < want.bytes[l][i] / 4; b++) {
-                        uint32_t x = ((uint32_t *)got.out[l][i])[b], y = ((uint32_t *)want.out[l][i])[b];
-                        if (x != y) {
-                            fail_msg("seed %llu, launch %d, output %d: %s differs from ref at %zu of %zu: %08x, expected %08x",
-                                     (unsigned long long)s.seed, l, i, all->names[c], b, want.bytes[l][i] / 4, x, y);
-                        }
-                    }
+                    check_bytes(all->names[c], "planes", s.seed, l * MOST_OUTPUTS + i, got.out[l][i], got.bytes[l][i], want.out[l][i], want.bytes[l][i]);
                     free(got.out[l][i]);
                 }
             }
@@ -452,13 +445,7 @@ static void bounded(void **state) {
         world_ok(w, ls_scope_begin(w->session));
         ls_session_set_math(w->session, LS_FAST);
         plane_case c = begin(w, &rng, &values, s.seed);
-        ls_verification *v;
-        world_ok(w, ls_verify(w->session, c.outputs, c.n_outputs, &v));
-        if (v->verdict == LS_DIFFERS || v->worst_of_bound > 1) {
-            fail_msg("fast, seed %llu: %s: %g of the bound, kernel %d", (unsigned long long)s.seed,
-                     all->names[s.seed % (uint64_t)all->n], v->worst_of_bound, v->first_divergence);
-        }
-        ls_verification_free(w->session, v);
+        check_bound(w, all->names[s.seed % (uint64_t)all->n], "planes", s.seed, c.outputs, c.n_outputs);
         ls_session_set_math(w->session, LS_LOCKED);
         ls_scope_end(w->session);
     } while (seeds_next(&s));

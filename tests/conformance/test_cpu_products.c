@@ -348,15 +348,7 @@ static void random_products(void **state) {
             }
             launches got = run(&all->cpu[c], s.seed);
             for (int i = 0; i < LAUNCHES; i++) {
-                assert_int_equal(want.bytes[i], got.bytes[i]);
-                for (size_t b = 0; b < want.bytes[i]; b++) {
-                    if (((uint8_t *)want.out[i])[b] != ((uint8_t *)got.out[i])[b]) {
-                        fail_msg("seed %llu, launch %d: %s: %s differs from ref at byte %zu of %zu: %08x, "
-                                 "expected %08x",
-                                 (unsigned long long)s.seed, i, want.what, all->names[c], b, want.bytes[i],
-                                 ((unsigned *)got.out[i])[b / 4], ((unsigned *)want.out[i])[b / 4]);
-                    }
-                }
+                check_bytes(all->names[c], want.what, s.seed, i, got.out[i], got.bytes[i], want.out[i], want.bytes[i]);
                 free(got.out[i]);
             }
         }
@@ -377,17 +369,11 @@ static void bounded(void **state) {
         world_ok(w, ls_scope_begin(w->session));
         ls_session_set_math(w->session, s.seed % 3 ? LS_FAST : LS_REDUCED);
         product p = build(w->session, w->context, &rng, &values);
-        ls_verification *v;
         if (!p.root) {
             fail_msg("seed %llu: %s: %s", (unsigned long long)s.seed, p.what,
                      ls_session_error(w->session)->message);
         }
-        world_ok(w, ls_verify(w->session, &p.root, 1, &v));
-        if (v->verdict == LS_DIFFERS || v->worst_of_bound > 1) {
-            fail_msg("seed %llu: %s: %s: %g of the bound", (unsigned long long)s.seed, p.what,
-                     all->names[s.seed % (uint64_t)all->n], v->worst_of_bound);
-        }
-        ls_verification_free(w->session, v);
+        check_bound(w, all->names[s.seed % (uint64_t)all->n], p.what, s.seed, &p.root, 1);
         ls_session_set_math(w->session, LS_LOCKED);
         ls_scope_end(w->session);
     } while (seeds_next(&s));
