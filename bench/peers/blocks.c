@@ -6,11 +6,15 @@
 
 #include "bench/peers/peers.h"
 
+static ls_quant kind_of(const bench_case *c) {
+    return c->bits == 4 ? LS_Q4_0 : LS_Q8_0;
+}
 
-/* Operand 1, n rows of k, quantised; freed by `free`. */
-static uint8_t *quantised(const bench_case *c, ls_quant kind) {
+uint8_t *bench_quantised(const bench_case *c, size_t *out_size) {
+    ls_quant kind = kind_of(c);
     float *numbers = bench_operand(1, c->n * c->k);
-    uint8_t *codes = bench_memory((size_t)(c->n * ls_quant_bytes(kind, c->k)));
+    *out_size = (size_t)(c->n * ls_quant_bytes(kind, c->k));
+    uint8_t *codes = bench_memory(*out_size);
     ls_error err = {.code = LS_OK};
     if (ls_quantize(kind, c->n, c->k, numbers, codes, &err) != LS_OK) {
         fprintf(stderr, "peers: %s\n", err.message);
@@ -20,13 +24,10 @@ static uint8_t *quantised(const bench_case *c, ls_quant kind) {
     return codes;
 }
 
-static ls_quant kind_of(const bench_case *c) {
-    return c->bits == 4 ? LS_Q4_0 : LS_Q8_0;
-}
-
 ls_tensor *bench_blocks(ls_session *s, const bench_case *c, ls_tensor *x) {
     ls_quant kind = kind_of(c);
-    uint8_t *codes = quantised(c, kind);
+    size_t size;
+    uint8_t *codes = bench_quantised(c, &size);
     ls_tensor *w = ls_tensor_from(s, LS_U8, LS_SHAPE(c->n, ls_quant_bytes(kind, c->k)), codes);
     free(codes);
     return ls_linear_q(s, x, w, kind, NULL);
@@ -137,7 +138,8 @@ static void split(const bench_case *c, const uint8_t *from, uint8_t *codes, floa
 
 void *bench_encode_blocks(const bench_case *c, int accuracy, size_t *out_size) {
     int64_t blocks = c->k / LS_QUANT_BLOCK;
-    uint8_t *ours = quantised(c, kind_of(c)), *codes = bench_memory((size_t)(c->n * blocks * 4 * c->bits));
+    size_t size;
+    uint8_t *ours = bench_quantised(c, &size), *codes = bench_memory((size_t)(c->n * blocks * 4 * c->bits));
     float *scales = bench_memory((size_t)(c->n * blocks) * 4);
     split(c, ours, codes, scales);
     message node = {0}, graph = {0}, model = {0};

@@ -1,5 +1,5 @@
 /*
- * Lockstep beside oneDNN, OpenBLAS, ONNX Runtime and PyTorch, interleaved round by round; `make bench-peers` runs it. Prints
+ * Lockstep beside oneDNN, OpenBLAS, ONNX Runtime, ggml and PyTorch, interleaved round by round; `make bench-peers` runs it. Prints
  * Markdown: for each case medians and ranges, the share of the roof that applies, and ratios to the best peer (its time
  * by ours, round by round); then geometric means by group. Ends with 1 when results differ.
  *
@@ -23,13 +23,15 @@ static const double ROUND_SECONDS = 0.02;
 
 #ifdef __aarch64__
 #define ONNXRUNTIME "build/data/models/peer/node_modules/onnxruntime-node/bin/napi-v6/linux/arm64/libonnxruntime.so.1"
+#define GGML "build/data/models/ggml/bins/linux-arm64"
 #else
 #define ONNXRUNTIME "build/data/models/peer/node_modules/onnxruntime-node/bin/napi-v6/linux/x64/libonnxruntime.so.1"
+#define GGML "build/data/models/ggml/bins/linux-x64"
 #endif
 
 const bench_engine *const bench_engines[] = {&bench_locked,       &bench_fast,     &bench_reduced,     &bench_onednn,
                                              &bench_onednn_plain, &bench_openblas, &bench_onnxruntime, &bench_onnxruntime_f32,
-                                             &bench_pytorch,      NULL};
+                                             &bench_ggml,         &bench_pytorch,  NULL};
 enum { LOCKED, FAST, REDUCED, FIRST_PEER };
 char **bench_arguments;
 
@@ -283,6 +285,8 @@ static bool parse(int argc, char **argv, options *o) {
             o->without = value;
         } else if (strcmp(argv[i], "--onnxruntime") == 0) {
             bench_onnxruntime_path = value;
+        } else if (strcmp(argv[i], "--ggml") == 0) {
+            bench_ggml_folder = value;
         } else if (strcmp(argv[i], "--pytorch") == 0) {
             bench_pytorch_command = value;
         } else if (strcmp(argv[i], "--clock") == 0) {
@@ -302,16 +306,17 @@ static bool parse(int argc, char **argv, options *o) {
 
 int main(int argc, char **argv) {
     static const char *const about[] = {NULL, NULL, NULL, bench_onednn_about, NULL, bench_openblas_about,
-                                        bench_onnxruntime_about, NULL, bench_pytorch_about};
+                                        bench_onnxruntime_about, NULL, bench_ggml_about, bench_pytorch_about};
     options o = {.rounds = 5, .threads = {1, 2}, .n_threads = 2};
     bool found[BENCH_MOST_ENGINES];
     char reason[400], date[40];
     bench_arguments = argv;
     bench_onnxruntime_path = ONNXRUNTIME;
+    bench_ggml_folder = GGML;
     bench_pytorch_command = "/usr/bin/python3 tools/peers/cases.py";
     if (!parse(argc, argv, &o)) {
         fprintf(stderr, "usage: peers [--rounds N] [--threads N[,N]] [--only TEXT] [--without ENGINES] [--clock wall|cpu]\n"
-                        "             [--onnxruntime FILE] [--pytorch COMMAND]\n");
+                        "             [--onnxruntime FILE] [--ggml FOLDER] [--pytorch COMMAND]\n");
         return 2;
     }
     for (int i = 0; bench_engines[i]; i++) { /* OpenBLAS may start the program again: nothing is printed before */

@@ -71,14 +71,14 @@ typedef struct bench_engine {
 } bench_engine;
 
 extern const bench_engine bench_locked, bench_fast, bench_reduced, bench_onednn, bench_onednn_plain, bench_openblas, bench_onnxruntime,
-    bench_onnxruntime_f32, bench_pytorch;
+    bench_onnxruntime_f32, bench_ggml, bench_pytorch;
 extern const bench_engine *const bench_engines[]; /* ends in NULL */
-enum { BENCH_MOST_ENGINES = 10 };
+enum { BENCH_MOST_ENGINES = 12 };
 /* What was found, for the report. */
-extern char bench_openblas_about[80], bench_onednn_about[80], bench_onnxruntime_about[80], bench_pytorch_about[80];
+extern char bench_openblas_about[80], bench_onednn_about[80], bench_onnxruntime_about[80], bench_ggml_about[80], bench_pytorch_about[80];
 
 /* Where things lie; main.c sets them before `find`. */
-extern const char *bench_onnxruntime_path, *bench_pytorch_command;
+extern const char *bench_onnxruntime_path, *bench_ggml_folder, *bench_pytorch_command;
 extern char **bench_arguments; /* argv: OpenBLAS may have to be told its core, which takes a new start */
 
 /* roof.c: what the machine could do, measured between the engines. */
@@ -90,7 +90,8 @@ double bench_roof_seconds(bench_roof *r, const bench_case *c, double seconds); /
 
 /* lockstep.c: the case's graph as an .onnx file, in memory that `free` takes; NULL with a reason. */
 void *bench_encode(const bench_case *c, size_t *out_size, char *reason, size_t room);
-/* blocks.c: BENCH_BLOCKS as a tensor, and as a file for ONNX Runtime. */
+/* blocks.c: w of BENCH_BLOCKS, n rows of blocks, freed by `free`; the case as a tensor, and as a file for ONNX Runtime. */
+uint8_t *bench_quantised(const bench_case *c, size_t *out_size);
 ls_tensor *bench_blocks(ls_session *s, const bench_case *c, ls_tensor *x);
 void *bench_encode_blocks(const bench_case *c, int accuracy, size_t *out_size); /* 0: f32; 4: x in 8 bits */
 
