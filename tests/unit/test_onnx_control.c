@@ -179,6 +179,78 @@ static void a_loop_on_an_input_needs_its_value(void **state) {
     bed_close(&b);
 }
 
+/* ---- branches that the inputs choose ---- */
+
+typedef struct choice {
+    const char *op, *reads; /* of the branch for x[0] > 0 */
+    int programs;
+    float positive, negative; /* y[0] for x of 2, 1, 5, 7 and -9, 1, 5, 7 */
+} choice;
+
+/* y = x[0] > 0 ? op(..) : -x */
+static void choose(const choice *c) {
+    bed b = bed_open(16);
+    static const int64_t extents[2] = {300, 300};
+    INPUT(b.g, value("x", tensor_type(ONNX_FLOAT, NULL)));
+    PUSH(b.g->initializer, b.g->n_initializer, raw(tensor("zero", ONNX_INT64, 1, (const int64_t[]){1}), &(int64_t){0}, 8));
+    PUSH(b.g->initializer, b.g->n_initializer, raw(tensor("extents", ONNX_INT64, 1, (const int64_t[]){2}), extents, 16));
+    add_node(b.g, "Gather", "x zero", "first");
+    add_node(b.g, "Sub", "x x", "zeros");
+    add_node(b.g, "Add", "zeros first", "firsts");
+    attribute(add_node(b.g, "Cast", "firsts", "index"), "to", ATTR(INT))->i = ONNX_INT64;
+    attribute(add_node(b.g, "Cast", "zero", "nothing"), "to", ATTR(INT))->i = ONNX_FLOAT;
+    add_node(b.g, "Greater", "first nothing", "positive");
+    Onnx__GraphProto *g = NEW(GraphProto, graph_proto);
+    g->name = (char *)"then";
+    if (!strcmp(c->op, "MatMul")) { /* 300 cubed */
+        add_node(g, "Expand", "first extents", "square");
+        add_node(g, "MatMul", "square square", "product");
+        attribute(add_node(g, "ReduceMax", "product", "most"), "keepdims", ATTR(INT))->i = 0;
+    }
+    Onnx__NodeProto *n = add_node(g, strcmp(c->op, "MatMul") ? c->op : "Add", c->reads, "t");
+    if (!strcmp(c->op, "Concat")) {
+        attribute(n, "axis", ATTR(INT))->i = 0;
+    }
+    OUTPUT(g, value("t", NULL));
+    n = add_node(b.g, "If", "positive", "y");
+    attribute(n, "then_branch", ATTR(GRAPH))->g = g;
+    attribute(n, "else_branch", ATTR(GRAPH))->g = branch("x", "e");
+    gives(b.g, "y");
+    ls_model *model = bed_load(&b);
+    ls_runner *r;
+    world_ok(&b.w, ls_runner_create(b.w.session, model, &r));
+    for (int i = 0; i < 4; i++) {
+        const float x[4] = {i % 2 ? -9 : 2, 1, 5, 7};
+        ls_data *in, *out;
+        world_ok(&b.w, ls_data_create(b.w.context, LS_F32, 1, (const int64_t[]){4}, x, &in, NULL));
+        world_ok(&b.w, ls_runner_run(r, 1, &(ls_named_data){"x", in}, &out));
+        float got = *(const float *)ls_data_bytes(out), want = i % 2 ? c->negative : c->positive;
+        if (got != want) {
+            fail_msg("%s, run %d: %g, expected %g", c->op, i, (double)got, (double)want);
+        }
+        ls_data_release(in);
+        ls_data_release(out);
+    }
+    assert_int_equal(ls_runner_get_facts(r).programs, c->programs);
+    ls_runner_destroy(r);
+    ls_model_release(model);
+    bed_close(&b);
+}
+
+static void small_branches_are_one_program(void **state) {
+    (void)state;
+    choose(&(choice){"Mul", "x x", 1, 4, 9});
+    choose(&(choice){"Sqrt", "x", 1, 1.41421354f, 9}); /* NaN where it is not chosen */
+}
+
+/* Not where results differ in shape, an index may be out of range in the branch that is not chosen, or it is much work. */
+static void other_branches_are_chosen_by_value(void **state) {
+    (void)state;
+    choose(&(choice){"Concat", "x x", 0, 2, 9});
+    choose(&(choice){"Gather", "x index", 0, 5, 9});
+    choose(&(choice){"MatMul", "x most", 0, 1202, 9});
+}
+
 /* ---- random numbers ---- */
 
 static void read_reals(bed *b, ls_tensor *t, float *out, int n) {
@@ -513,6 +585,8 @@ int main(void) {
         cmocka_unit_test(a_scan_of_nothing_gives_nothing),
         cmocka_unit_test(loops_end_by_count_or_condition),
         cmocka_unit_test(a_loop_on_an_input_needs_its_value),
+        cmocka_unit_test(small_branches_are_one_program),
+        cmocka_unit_test(other_branches_are_chosen_by_value),
         cmocka_unit_test(trees_regress),
         cmocka_unit_test(trees_classify),
         cmocka_unit_test(a_tree_in_a_circle_is_refused),

@@ -121,6 +121,9 @@ ls_status ls_onnx_floats(ls_onnx_node *n, int i, double **out_list, int *out_cou
 ls_status ls_onnx_int(ls_onnx_node *n, int i, int64_t otherwise, int64_t *out) LS_MUST_USE;
 ls_status ls_onnx_float(ls_onnx_node *n, int i, double otherwise, double *out) LS_MUST_USE;
 
+/* Are the numbers of a value still to come when the program that is being built runs, and may it choose by them? */
+bool ls_onnx_selects(const ls_onnx_node *n, const ls_onnx_value *v);
+
 /* ---- attributes; a wrong type fails the node at its next result ---- */
 bool ls_onnx_attr(const ls_onnx_node *n, const char *name); /* is it there? */
 int64_t ls_onnx_attr_int(ls_onnx_node *n, const char *name, int64_t otherwise);

@@ -1,8 +1,9 @@
 /* Control flow: If, Loop, Scan.
  *
  * Branches are chosen and loops are unrolled while the graph is built: conditions and trip counts are read
- * as numbers (an eager run computes them). Iteration numbers and conditions that are known stay so in the
+ * as numbers (an eager run computes them). A program whose inputs decide has both branches, if they are small. Iteration numbers and conditions that are known stay so in the
  * body, and with them the shapes that follow. */
+#include "graph/graph.h"
 #include "io/onnx/onnx.h"
 #include <string.h>
 
@@ -47,9 +48,88 @@ static ls_onnx_value **room(ls_onnx_node *n, int count) {
     return LS_ARENA_ARRAY(ls_onnx_arena(n), ls_onnx_value *, count + 1);
 }
 
+/* ---- If ---- */
+
+enum { MOST_WORK = 1 << 22 }; /* operations of both branches together, where both are computed */
+
+static double work_of(const ls_tensor *t) {
+    int64_t dims[LS_MAX_RANK];
+    double work = (double)ls_shape_numel(&t->shape, NULL);
+    if (ls_ops[t->op].op_class == LS_CLASS_CONTRACT) {
+        ls_shape_bounds(&t->src[0]->shape, dims);
+        for (int i = 0; i < t->attr.contract.n_contract; i++) {
+            work *= (double)dims[t->attr.contract.contract_a[i]];
+        }
+    }
+    return work;
+}
+
+/* Nobody notices that it was computed: nothing reports an index, nothing draws numbers, and it does not take long. `before`: what was
+ * there already. */
+static bool is_harmless(const ls_tensor *const *order, int count, uint64_t before) {
+    double work = 0;
+    for (int i = 0; i < count; i++) {
+        ls_op_class class = ls_ops[order[i]->op].op_class;
+        if (order[i]->serial <= before || class == LS_CLASS_LEAF || class == LS_CLASS_MOVE) {
+            continue;
+        }
+        if (class == LS_CLASS_GATHER || class == LS_CLASS_SCATTER || class == LS_CLASS_RANDOM || class == LS_CLASS_LOOP) {
+            return false;
+        }
+        work += work_of(order[i]);
+    }
+    return work <= MOST_WORK;
+}
+
+/* Both branches, and each result from the one that is chosen. *out_done false: their results differ in kind, type or shape, or to
+ * compute both would be noticed. */
+static ls_status select_branch(ls_onnx_node *n, bool *out_done) {
+    static const char *const names[2] = {"then_branch", "else_branch"};
+    ls_onnx_value **out[2];
+    ls_tensor **parts = LS_ARENA_ARRAY(ls_onnx_arena(n), ls_tensor *, 2 * n->n_out + 1);
+    uint64_t before = ls_graph_of(n->s)->serial;
+    int count = 0;
+    for (int k = 0; k < 2; k++) {
+        const ls_onnx_graph *g;
+        LS_TRY(n->err, graph_of(n, names[k], 0, n->n_out, &g));
+        out[k] = room(n, ls_onnx_graph_outputs(g));
+        if (!parts || !out[k]) {
+            return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for the results of a branch");
+        }
+        LS_TRY(n->err, ls_onnx_call(n, g, 0, NULL, out[k]));
+        for (int i = 0; i < n->n_out; i++) {
+            ls_tensor *t = parts[k * n->n_out + i] = ls_onnx_tensor(n, out[k][i]);
+            if (!t || out[k][i]->type != out[0][i]->type || !ls_shape_equal(&t->shape, &parts[i]->shape)) {
+                return LS_OK;
+            }
+        }
+    }
+    ls_tensor **order = ls_graph_order(ls_onnx_arena(n), parts, 2 * n->n_out, &count), *condition = ls_onnx_in(n, 0);
+    if (!order) {
+        return ls_onnx_fail(n, LS_ERR_MEMORY, "out of memory for the nodes of two branches");
+    }
+    if (!is_harmless((const ls_tensor *const *)order, count, before)) {
+        return LS_OK;
+    }
+    condition = ls_onnx_shaped(n, condition, 0, NULL);
+    for (int i = 0; i < n->n_out; i++) {
+        LS_TRY(n->err, ls_onnx_out_as(n, i, ls_where(n->s, condition, parts[i], parts[n->n_out + i]), out[0][i]->type));
+    }
+    *out_done = true;
+    return LS_OK;
+}
+
 static ls_status if_(ls_onnx_node *n) {
-    bool yes;
+    bool yes, done = false;
     const ls_onnx_graph *g;
+    if (ls_onnx_selects(n, n->in[0])) {
+        ls_status status = select_branch(n, &done);
+        if (done || status == LS_ERR_MEMORY || status == LS_ERR_AGAIN) {
+            return status;
+        }
+        ls_error_clear(n->err);
+        ls_error_clear(&n->failed);
+    }
     LS_TRY(n->err, condition_of(n, n->in[0], &yes));
     LS_TRY(n->err, graph_of(n, yes ? "then_branch" : "else_branch", 0, n->n_out, &g));
     ls_onnx_value **out = room(n, ls_onnx_graph_outputs(g));

@@ -188,7 +188,8 @@ static bool is_symbolic(const ls_onnx_plan *p, int i) {
     return any;
 }
 
-/* Compiles for the inputs' shapes and, the second time, for the settings among them. LS_ERR_UNSUPPORTED with *out_needs_values: neither does. */
+/* Compiles for the inputs' shapes and, the second time, for the settings among them, with both branches where other inputs decide.
+ * LS_ERR_UNSUPPORTED with *out_needs_values: neither does. */
 static ls_status compile_plan(ls_runner *r, const ls_data *const *inputs, bool settings, bool stated,
                               ls_onnx_plan *p, int64_t *inout_bound, bool *out_needs_values, ls_error *err) {
     ls_onnx_run run;
@@ -198,6 +199,7 @@ static ls_status compile_plan(ls_runner *r, const ls_data *const *inputs, bool s
         }
     }
     LS_TRY(err, ls_onnx_run_begin(&run, r->base, false, err));
+    run.selects = p->settled = settings;
     run.range = (ls_onnx_range){.symbol = p->symbol, .value = p->pattern.value, .most = INT64_MAX};
     ls_status status = compile(r, &run, inputs, stated, p, inout_bound, err);
     *out_needs_values = status != LS_OK && run.needs_values;
@@ -291,10 +293,7 @@ static ls_status make_pattern(ls_runner *r, const ls_data *const *inputs, const 
     if (!tried) {
         return LS_FAIL_MEMORY(err, "patterns");
     }
-    bool settings = false;
-    for (int i = 0; base && i < r->n_in; i++) {
-        settings |= base->fixed[i] != NULL;
-    }
+    bool settings = base && base->settled;
     ls_status status = LS_OK;
     for (int g = 0; g < ONNX_GUESSES && !*out_made && status == LS_OK && r->refusals < MOST_REFUSALS; g++) {
         int64_t *scale = p->pattern.scale;

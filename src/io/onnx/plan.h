@@ -32,6 +32,7 @@ typedef struct ls_onnx_plan {
     ls_symbol *symbol;          /* NULL: these shapes alone */
     int64_t bound, least, most; /* the symbol's, and for which of its values what was built holds */
     ls_data **fixed; /* those whose numbers it is for, since shapes or branches depend on them; NULL: any */
+    bool settled;    /* `fixed` was looked for: shapes alone do not do */
     ls_program *program; /* NULL: node by node; or all outputs are known */
     bool eager;
     ls_onnx_output *outputs;

@@ -44,6 +44,7 @@ struct ls_onnx_run {
     ls_onnx_base *base;
     bool eager;        /* the inputs have values */
     bool needs_values; /* why a program could not be built */
+    bool selects;      /* an If whose condition its inputs decide may compute both branches */
     bool lasting;      /* the present node follows from constants alone: what it makes belongs to the base */
     ls_onnx_range range; /* of the symbol that extents of its inputs have */
     int depth;

@@ -258,6 +258,10 @@ ls_status ls_onnx_read(ls_onnx_node *n, int i, const ls_data **out_data) {
                              : ls_onnx_fail(n, LS_ERR_FORMAT, "operand %d is missing", i);
 }
 
+bool ls_onnx_selects(const ls_onnx_node *n, const ls_onnx_value *v) {
+    return n->run->selects && v->kind == ONNX_TENSOR && !v->data && !v->host && !v->extents;
+}
+
 static bool whole_at(const ls_data *data, int64_t i, int64_t *out) {
     const void *b = ls_data_bytes(data);
     switch (ls_data_dtype(data)) {
