@@ -153,7 +153,7 @@ static ls_arena_chunk *chunk_add(ls_arena *arena, size_t size) {
     return chunk;
 }
 
-void *ls_arena_alloc(ls_arena *arena, size_t size) {
+void *ls_arena_alloc_unset(ls_arena *arena, size_t size) {
     size_t rounded;
     if (!ls_size_add(size, 15, &rounded)) {
         return NULL;
@@ -168,7 +168,12 @@ void *ls_arena_alloc(ls_arena *arena, size_t size) {
     }
     char *ptr = (char *)(chunk + 1) + chunk->used;
     chunk->used += rounded;
-    return memset(ptr, 0, rounded);
+    return ptr;
+}
+
+void *ls_arena_alloc(ls_arena *arena, size_t size) {
+    void *ptr = ls_arena_alloc_unset(arena, size);
+    return ptr ? memset(ptr, 0, size) : NULL;
 }
 
 void *ls_arena_array(ls_arena *arena, size_t n, size_t size) {
@@ -177,7 +182,7 @@ void *ls_arena_array(ls_arena *arena, size_t n, size_t size) {
 }
 
 void *ls_arena_copy(ls_arena *arena, const void *src, size_t size) {
-    void *ptr = ls_arena_alloc(arena, size);
+    void *ptr = ls_arena_alloc_unset(arena, size);
     if (ptr && size) {
         memcpy(ptr, src, size);
     }
@@ -190,7 +195,7 @@ char *ls_arena_printf(ls_arena *arena, const char *fmt, ...) {
     va_copy(again, args);
     int len = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
-    char *text = len < 0 ? NULL : ls_arena_alloc(arena, (size_t)len + 1);
+    char *text = len < 0 ? NULL : ls_arena_alloc_unset(arena, (size_t)len + 1);
     if (text) {
         vsnprintf(text, (size_t)len + 1, fmt, again);
     }

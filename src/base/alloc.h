@@ -45,6 +45,7 @@ typedef struct ls_arena {
 
 void ls_arena_init(ls_arena *arena, ls_heap *heap);
 void *ls_arena_alloc(ls_arena *arena, size_t size);        /* aligned to 16, zeroed; NULL when out of memory */
+void *ls_arena_alloc_unset(ls_arena *arena, size_t size);  /* the same, but for the zeros */
 void *ls_arena_array(ls_arena *arena, size_t n, size_t size); /* n blocks of `size` together; NULL when that overflows */
 void *ls_arena_copy(ls_arena *arena, const void *src, size_t size);
 char *ls_arena_printf(ls_arena *arena, const char *fmt, ...) LS_PRINTF(2, 3);
