@@ -888,16 +888,17 @@ static void test_canonical_nan(void **state) {
     }
 }
 
-/* Fast mode: within the bound of k + 1 roundings of the exact sum. */
+/* Fast mode: within the bound of k + 1 roundings of the exact sum. The first are one row times a matrix whose columns lie along k. */
 static void test_fast(void **state) {
     (void)state;
+    static const ls_gemm_dtype of_rows[] = {LS_GEMM_F32, LS_GEMM_F16, LS_GEMM_BF16};
     for (int s = 0; s < isa_count; s++) {
-        for (int q = 0; q < 12; q++) {
-            bool f64 = q % 4 == 3;
-            int64_t m = 1 + q * 11, n = 90 - q * 7, k = q % 3 ? 100 + q : 1500 + q, size = f64 ? 8 : 4;
+        for (int q = -9; q < 12; q++) {
+            bool row = q < 0, f64 = !row && q % 4 == 3;
+            int64_t m = row ? 1 : 1 + q * 11, n = 90 - q * 7, k = q % 3 ? 100 + q : 1500 + q, size = f64 ? 8 : 4;
             matrix a, b;
             matrix_make(&a, f64 ? LS_GEMM_F64 : LS_GEMM_F32, m, k, 1, q % 2 ? K_FAST : I_FAST, ORDINARY);
-            matrix_make(&b, a.dtype, n, k, 1, I_FAST, ORDINARY);
+            matrix_make(&b, row ? of_rows[(9 + q) / 3] : a.dtype, n, k, 1, row ? K_FAST : I_FAST, ORDINARY);
             char *out = guarded((size_t)(m * n * size));
             ls_gemm g = {.isa = isas[s], .m = m, .n = n, .k = k, .fast = true};
             g.a = (ls_gemm_operand){

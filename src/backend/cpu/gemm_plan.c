@@ -239,9 +239,8 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     int64_t lanes = plan->kernels->lanes;
     if (g->m == 1 && !plan->masks && plan->panel == plan->sum && is_view(&g->b)) {
         int half = g->b.dtype == LS_GEMM_F16 ? 1 : g->b.dtype == LS_GEMM_BF16 ? 2 : 0;
-        plan->vector = g->b.stride_i == 1   ? plan->kernels->vector[half]
-                       : g->b.stride_k == 1 ? plan->kernels->vector_rows[half]
-                                            : NULL;
+        const ls_gemm_vector_kernel *rows = g->fast && plan->kernels->row_parts[half] ? plan->kernels->row_parts : plan->kernels->vector_rows;
+        plan->vector = g->b.stride_i == 1 ? plan->kernels->vector[half] : g->b.stride_k == 1 ? rows[half] : NULL;
     }
     /* Panels of A as high as each other: 16 rows are two of 8, not 12 and 4. */
     int64_t row_panels = larger(ceil_div(g->m, plan->kernels->rows), 1);

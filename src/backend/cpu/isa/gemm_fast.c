@@ -54,6 +54,24 @@
 #define SPLAT LS_SPLAT_F32
 #define UNORDERED LS_UNORDERED_F32
 #define MADD FMA_F32
+#ifdef LS_HALVES
+#define PARTS(what) LS_ISA_SUFFIX(ls_gemm_f32_fast_##what##_parts)
+#define NAME PARTS(rows)
+#define SERIAL LS_ISA_SUFFIX(ls_gemm_f32_fast_vector_rows)
+#define E float
+#define LOADV(p) (*(const VU *)(p))
+#include "backend/cpu/isa/gemm_rows_fast.inc"
+#define NAME PARTS(f16_rows)
+#define SERIAL HALVES(f16_rows)
+#define E uint16_t
+#define LOADV ls_load_f16
+#include "backend/cpu/isa/gemm_rows_fast.inc"
+#define NAME PARTS(bf16_rows)
+#define SERIAL HALVES(bf16_rows)
+#define E uint16_t
+#define LOADV ls_load_bf16
+#include "backend/cpu/isa/gemm_rows_fast.inc"
+#endif
 #define NAME(rows, cols) LS_GEMM_NAME(f32_fast, rows, LS_TILE_COLS_F32_##cols)
 #define VECTOR LS_ISA_SUFFIX(ls_gemm_f32_fast_vector)
 #define VECTOR_ROWS LS_ISA_SUFFIX(ls_gemm_f32_fast_vector_rows)
