@@ -8,7 +8,7 @@ enum {
     LS_INLINE_WORK = 1 << 19, /* multiply-adds below which waking a thread costs more than it brings */
     LS_TASKS_PER_WORKER = 3
 };
-enum { LS_GEMM_MAX_ROWS = 12, LS_SPARSE_VECTORS = 8, LS_SPARSE_LINES = 3, LS_SPARSE_LINE_VECTORS = 6, LS_DEPTHWISE_TAPS = 16 };
+enum { LS_GEMM_MAX_ROWS = 12, LS_SPARSE_VECTORS = 8, LS_SPARSE_LINES = 3, LS_SPARSE_LINE_VECTORS = 6, LS_SPARSE_SLACK = 16, LS_DEPTHWISE_TAPS = 16 };
 
 /* What becomes of a tile's sums s and of what is in c: c = s, c = c + s, or c goes on as s, from c instead of +0. */
 typedef enum ls_gemm_into { LS_GEMM_STORE, LS_GEMM_ADD, LS_GEMM_RESUME } ls_gemm_into;
@@ -106,7 +106,8 @@ typedef struct ls_gemm_moves {
                     float *dst, int64_t dst_step);
     /* `lines` runs of n elements; dst may lie before src in the same memory, with a step not above its own */
     void (*lines4)(int64_t n, int64_t lines, const void *src, int64_t src_step, void *dst, int64_t dst_step);
-    uint64_t (*nonzero64)(const float *src); /* bit i: src[i] is not +-0, for 64 elements; NaN is not */
+    /* {at[i], src[i]} of each element that is not +-0 (NaN is not), in order; how many. May write LS_SPARSE_SLACK entries more */
+    int64_t (*nonzeros)(int64_t n, const float *src, const int32_t *at, ls_sparse_entry *list);
     void (*from_f16)(int64_t n, const void *src, float *dst);
     void (*from_bf16)(int64_t n, const void *src, float *dst);
     void (*from_i8)(int64_t n, const void *src, float *dst);

@@ -10,6 +10,7 @@ enum {
     SHARED_L2S = 8, /* B's panels when packed together, in L2 sizes: memory asked of the caller */
     MOST_RESIDENT = 4096,
     CLOSE_ROWS = 2048, /* bytes */
+    PAGE = 4096,
     FEW_ROWS = 192,
     SLICE = 64,
     WIDE_SLICE = 256,
@@ -97,7 +98,8 @@ static bool rows_are_close(const ls_gemm_operand *o) {
  * many rows of A would repay by packing.
  */
 static bool reads_b_directly(const ls_gemm *g) {
-    return rows_are_close(&g->b) || g->m <= (g->fast ? FEW_ROWS : FEW_ROWS / 2);
+    bool few = g->fast && g->b.stride_k * ls_gemm_dtype_size(g->b.dtype) % PAGE; /* else all rows are in the same few places of the cache */
+    return rows_are_close(&g->b) || g->m <= (few ? FEW_ROWS : FEW_ROWS / 2);
 }
 
 static bool reads_a_directly(const ls_gemm *g, const ls_gemm_plan *plan) {

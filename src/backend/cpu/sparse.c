@@ -4,9 +4,9 @@
  * left out without changing a bit. Each element that is not zero is multiplied with a run of the other operand, whose channels lie side by
  * side. Whether it pays is asked at each launch, of a sample; with an infinity or NaN in the other operand the dense ways are used.
  *
- * Here: windows over a sparse image. The elements of a place of the image, over its planes, are a list. For each line of outputs
- * and each line of taps the places are passed in the order that gives every output its taps in ascending k, and a place's
- * list is added to all outputs that it reaches at once. */
+ * Here: windows over a sparse image. The elements of a place of the image, over its planes, are a list. A band of lines of outputs is
+ * passed once for each line of taps, whose part of the filter stays in the nearest cache meanwhile: the places in the order that gives
+ * every output its taps in ascending k, each list added to all outputs of a line that it reaches at once. */
 #include "backend/cpu/sparse.h"
 #include <string.h>
 
@@ -15,7 +15,8 @@ enum {
     LEAST = 1 << 14, /* elements of one image that are worth a look */
     MOST_BYTES = 4 << 20, /* of a worker's memory */
     MOST_WAITING = 512,
-    MOST_TAPS = 16 /* lines of them, where lines of the image are added to several lines of outputs */
+    BAND = 128 << 10, /* bytes of sums that stay in the second-level cache */
+    STRIP = 32 /* places whose planes are brought side by side at once */
 };
 
 static int64_t round_up(int64_t x, int64_t unit) {
@@ -24,10 +25,12 @@ static int64_t round_up(int64_t x, int64_t unit) {
 
 /* Whether at most a third of the elements (of a sample) are not zero; half of them where each product costs two instructions. */
 static bool mostly_zeros(const ls_gemm_moves *moves, const float *x, int64_t images, int64_t stride, int64_t reach, bool locked) {
+    static const int32_t at[64];
+    ls_sparse_entry list[64 + LS_SPARSE_SLACK];
     int64_t count = 0;
     for (int64_t i = 0; i < SAMPLES; i++) {
         const float *image = x + images * i / SAMPLES * stride;
-        count += __builtin_popcountll(moves->nonzero64(image + (reach - 64) * (i * 37 % SAMPLES) / SAMPLES));
+        count += moves->nonzeros(64, image + (reach - 64) * (i * 37 % SAMPLES) / SAMPLES, at, list);
     }
     return count * (locked ? 5 : 3) < SAMPLES * 64 * (locked ? 2 : 1);
 }
@@ -36,17 +39,28 @@ static bool unit_step(const ls_window_dim *d) {
     return d->bound < LS_SPEC_MAX_AXES && d->stride == 1 && (d->step == 1 || d->step == -1);
 }
 
-/* Lines of outputs at work: all that a line of the image reaches, or one, and its sums of a chunk. */
-static int64_t lines_of_sums(const ls_sparse *sp) {
-    return sp->chunk ? 2 : sp->windows->dims[sp->windows->outer].taps;
-}
+/* A worker's memory, in the order in which it lies there: lists of an image and where each begins, planes side by side and where they
+ * are read, sums of a band and of one chunk of them, the tile of results. */
+typedef struct input_memory {
+    ls_sparse_entry *lists;
+    int32_t *starts; /* of each place, and the end */
+    float *strip, *sums, *chunk, *tile;
+    const void **rows;
+    size_t bytes;
+} input_memory;
 
-static size_t input_bytes(const ls_sparse *sp) {
+static input_memory input_layout(const ls_sparse *sp, char *memory) {
     const ls_windows *w = sp->windows;
-    int64_t places = sp->lines * sp->columns;
+    int64_t places = sp->lines * sp->columns, sums = sp->band * sp->cells * sp->channels;
     int64_t outputs = round_up(w->dims[w->outer].extent * w->dims[w->outer + 1].extent + 4, 16);
-    return (size_t)round_up((int64_t)sizeof(ls_sparse_entry) * places * w->planes, LS_GEMM_ALIGN) +
-           (size_t)round_up(4 * places, LS_GEMM_ALIGN) + (size_t)(lines_of_sums(sp) * sp->cells * sp->channels * 4 + sp->rows * outputs * 4 + LS_GEMM_ALIGN);
+    int64_t size[] = {(int64_t)sizeof(ls_sparse_entry) * (places * w->planes + LS_SPARSE_SLACK), 4 * (places + 1), 4 * STRIP * w->planes, 4 * sums,
+                      sp->chunk ? 4 * sums : 0, 4 * sp->rows * outputs + LS_GEMM_ALIGN, (int64_t)sizeof(void *) * w->planes};
+    enum { N = sizeof size / sizeof *size };
+    uintptr_t at[N + 1] = {(uintptr_t)memory};
+    for (int i = 0; i < N; i++) {
+        at[i + 1] = at[i] + (uintptr_t)round_up(size[i], LS_GEMM_ALIGN);
+    }
+    return (input_memory){(void *)at[0], (void *)at[1], (void *)at[2], (void *)at[3], (void *)at[4], (void *)at[5], (void *)at[6], at[N] - at[0]};
 }
 
 static size_t filter_bytes(const ls_sparse *sp) {
@@ -76,7 +90,7 @@ ls_status ls_sparse_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error
         return LS_OK;
     }
     const ls_window_dim *d0 = &w->dims[w->outer], *d1 = d0 + 1;
-    if (!unit_step(d0) || !unit_step(d1) || d1->image_stride != 1 || gemm->k.axes[0] != d0->bound || gemm->k.axes[1] != d1->bound || d0->taps > MOST_TAPS) {
+    if (!unit_step(d0) || !unit_step(d1) || d1->image_stride != 1 || gemm->k.axes[0] != d0->bound || gemm->k.axes[1] != d1->bound) {
         return LS_OK;
     }
     ls_sparse sp = {.windows = w,
@@ -88,13 +102,20 @@ ls_status ls_sparse_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error
                     .columns = d1->high - d1->low,
                     .cells = d1->high - d1->low + d1->taps - 1};
     sp.reach = w->plane_at[w->planes - 1] + (sp.lines - 1) * d0->image_stride + sp.columns;
-    if (sp.lines < 1 || sp.columns < 1 || sp.reach < 64 || sp.lines * sp.columns * w->planes < LEAST || input_bytes(&sp) > MOST_BYTES ||
+    int64_t most = 1 + BAND / (sp.cells * sp.channels * (sp.chunk ? 8 : 4)), bands = 1 + d0->extent / most;
+    sp.band = (d0->extent + bands - 1) / bands;
+    if (sp.lines < 1 || sp.columns < 1 || sp.reach < 64 || sp.lines * sp.columns * w->planes < LEAST || input_layout(&sp, NULL).bytes > MOST_BYTES ||
         filter_bytes(&sp) > MOST_BYTES || sp.reach > INT32_MAX) {
         return LS_OK;
     }
+    sp.at = LS_ARENA_ARRAY(&binary->arena, int32_t, w->planes);
     gemm->sparse = LS_ARENA_NEW(&binary->arena, ls_sparse);
-    if (!gemm->sparse) {
+    if (!sp.at || !gemm->sparse) {
+        gemm->sparse = NULL;
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
+    }
+    for (int64_t plane = 0; plane < w->planes; plane++) {
+        sp.at[plane] = (int32_t)(plane * d1->taps * sp.channels);
     }
     *gemm->sparse = sp;
     return LS_OK;
@@ -124,81 +145,69 @@ static void pack_filter(const input_run *r, const float *src) {
     }
 }
 
-/* The list of each place of an image. */
-static void make_lists(const ls_gemm_moves *moves, const ls_sparse *sp, const float *image, ls_sparse_entry *lists, int32_t *counts) {
+/* The list of each place of an image, one behind the other. */
+static void make_lists(const ls_gemm_moves *moves, const ls_sparse *sp, const float *image, const input_memory *m) {
     const ls_windows *w = sp->windows;
     const ls_window_dim *d0 = &w->dims[w->outer], *d1 = d0 + 1;
     bool whole = d0->image_stride == sp->columns; /* lines follow each other */
-    int64_t lines = whole ? 1 : sp->lines, n = whole ? sp->lines * sp->columns : sp->columns;
-    memset(counts, 0, (size_t)(sp->lines * sp->columns) * 4);
-    for (int64_t plane = 0; plane < w->planes; plane++) {
-        int32_t at = (int32_t)(plane * d1->taps * sp->channels);
-        for (int64_t line = 0; line < lines; line++) {
-            const float *x = image + w->plane_at[plane] + (d0->low + line) * d0->image_stride + d1->low;
-            for (int64_t i = 0; i < n; i += 64) {
-                for (uint64_t bits = ls_sparse_bits(moves, x, i, n); bits; bits &= bits - 1) {
-                    int64_t j = i + __builtin_ctzll(bits), place = line * n + j;
-                    lists[place * w->planes + counts[place]++] = (ls_sparse_entry){at, x[j]};
-                }
+    int64_t lines = whole ? 1 : sp->lines, n = whole ? sp->lines * sp->columns : sp->columns, count = 0;
+    for (int64_t line = 0; line < lines; line++) {
+        for (int64_t i = 0; i < n; i += STRIP) {
+            int64_t places = n - i < STRIP ? n - i : STRIP;
+            for (int64_t plane = 0; plane < w->planes; plane++) {
+                const float *row = image + w->plane_at[plane] + (d0->low + line) * d0->image_stride + d1->low + i;
+                m->rows[plane] = row;
+                __builtin_prefetch(row + STRIP); /* too short a run for a processor to see ahead */
+                __builtin_prefetch(row + STRIP + 16);
+            }
+            moves->rows4(places, w->planes, w->planes, m->rows, m->strip);
+            for (int64_t j = 0; j < places; j++) {
+                m->starts[line * n + i + j] = (int32_t)count;
+                count += moves->nonzeros(w->planes, m->strip + j * w->planes, sp->at, m->lists + count);
             }
         }
     }
+    m->starts[lines * n] = (int32_t)count;
 }
 
 /* One line of outputs, taps [first, last) of one line of taps, from one line of the image. */
-static void add_line(const input_run *r, int64_t t0, int64_t first, int64_t last, const ls_sparse_entry *lists, const int32_t *counts,
+static void add_line(const input_run *r, int64_t t0, int64_t first, int64_t last, const ls_sparse_entry *lists, const int32_t *starts,
                      float *cells) {
     const ls_sparse *sp = r->sparse;
     const ls_windows *w = sp->windows;
     const ls_window_dim *d1 = &w->dims[w->outer + 1];
-    int64_t slot = d1->step > 0 ? d1->taps - last : first, length = (last - first) * sp->channels;
+    int64_t slot = d1->step > 0 ? d1->taps - last : first, vectors = (last - first) * sp->channels / sp->kernels->lanes;
     const float *filter = r->filter + (t0 * w->planes * d1->taps + slot) * sp->channels;
     for (int64_t i = 0; i < sp->columns; i++) {
-        int64_t u = d1->step > 0 ? i : sp->columns - 1 - i;
-        if (counts[u]) {
-            ls_sparse_add(sp->kernels, counts[u], lists + u * w->planes, filter, cells + (u + slot) * sp->channels, length);
+        int64_t u = d1->step > 0 ? i : sp->columns - 1 - i, n = starts[u + 1] - starts[u];
+        if (n) {
+            ls_sparse_add(sp->kernels, n, lists + starts[u], filter, cells + (u + slot) * sp->channels, vectors);
         }
     }
 }
 
-/* Adds a line of the image to all lines of outputs that it reaches, each by one line of taps: `cells`, by line of taps. In any order. */
-static void add_to_lines(const input_run *r, const ls_sparse_entry *lists, const int32_t *counts, float *const *cells) {
+/* Sums of lines [line, end) of outputs, chunk by chunk. */
+static void compute_band(const input_run *r, int64_t line, int64_t end, const input_memory *m) {
     const ls_sparse *sp = r->sparse;
     const ls_windows *w = sp->windows;
     const ls_window_dim *d0 = &w->dims[w->outer], *d1 = d0 + 1;
-    int64_t length = d1->taps * sp->channels;
-    for (int64_t u = 0; u < sp->columns; u++) {
-        for (int64_t t0 = 0, some; t0 < d0->taps && counts[u]; t0 += some) {
-            float *to[LS_SPARSE_LINES];
-            some = d0->taps - t0 < LS_SPARSE_LINES ? d0->taps - t0 : LS_SPARSE_LINES;
-            for (int64_t l = 0; l < some; l++) {
-                to[l] = cells[t0 + l] + u * sp->channels;
-            }
-            ls_sparse_add_lines(sp->kernels, some, counts[u], lists + u * w->planes, r->filter + t0 * w->planes * length,
-                                w->planes * length, to, length);
-        }
-    }
-}
-
-/* One line of outputs, chunk by chunk. */
-static void compute_line(const input_run *r, int64_t line, const ls_sparse_entry *lists, const int32_t *counts, float *sums) {
-    const ls_sparse *sp = r->sparse;
-    const ls_windows *w = sp->windows;
-    const ls_window_dim *d0 = &w->dims[w->outer], *d1 = d0 + 1;
-    int64_t taps = d0->taps * d1->taps, chunk = sp->chunk ? sp->chunk / w->planes : taps, n = sp->cells * sp->channels;
+    int64_t taps = d0->taps * d1->taps, chunk = sp->chunk ? sp->chunk / w->planes : taps, size = sp->cells * sp->channels, n = (end - line) * size;
     for (int64_t tap = 0; tap < taps; tap += chunk) {
-        float *cells = tap ? sums + n : sums;
-        int64_t end = tap + chunk < taps ? tap + chunk : taps;
+        float *cells = tap ? m->chunk : m->sums;
+        int64_t stop = tap + chunk < taps ? tap + chunk : taps;
         memset(cells, 0, (size_t)n * 4);
-        for (int64_t t0 = tap / d1->taps; t0 * d1->taps < end; t0++) {
-            int64_t u = line + d0->step * t0 - d0->low, first = tap - t0 * d1->taps, last = end - t0 * d1->taps;
-            if (u >= 0 && u < sp->lines) {
-                add_line(r, t0, first > 0 ? first : 0, last < d1->taps ? last : d1->taps, lists + u * sp->columns * w->planes,
-                         counts + u * sp->columns, cells);
+        for (int64_t t0 = tap / d1->taps; t0 * d1->taps < stop; t0++) {
+            int64_t first = tap - t0 * d1->taps, last = stop - t0 * d1->taps;
+            for (int64_t y = line; y < end; y++) {
+                int64_t u = y + d0->step * t0 - d0->low;
+                if (u >= 0 && u < sp->lines) {
+                    add_line(r, t0, first > 0 ? first : 0, last < d1->taps ? last : d1->taps, m->lists, m->starts + u * sp->columns,
+                             cells + (y - line) * size);
+                }
             }
         }
         for (int64_t i = 0; tap && i < n; i++) {
-            sums[i] += cells[i];
+            m->sums[i] += cells[i];
         }
     }
 }
@@ -228,41 +237,23 @@ static void input_task(void *ctx, long task, int worker) {
     const ls_contract_side *side = &gemm->side[1];
     const ls_gemm_moves *moves = kernel->binary->device->gemm->moves;
     const ls_window_dim *d0 = &w->dims[w->outer], *d1 = d0 + 1;
-    int64_t coords[LS_SPEC_MAX_AXES], places = sp->lines * sp->columns, outputs = d0->extent * d1->extent;
+    int64_t coords[LS_SPEC_MAX_AXES], outputs = d0->extent * d1->extent;
     const float *image = (const float *)(const void *)kernel->buffers[side->buffer] + side->sum.constant;
     ls_point_coords(kernel->extents, w->outer, gemm->n.axes, task, coords);
     for (int i = 0; i < w->outer; i++) {
         image += coords[w->dims[i].axis] * w->dims[i].image_stride;
     }
-    ls_sparse_entry *lists = (ls_sparse_entry *)(void *)(r->memory + (size_t)worker * r->worker_bytes);
-    int32_t *counts = (int32_t *)(void *)((char *)lists + round_up((int64_t)sizeof *lists * places * w->planes, LS_GEMM_ALIGN));
-    float *sums = (float *)(void *)((char *)counts + round_up(4 * places, LS_GEMM_ALIGN));
-    float *tile = sums + lines_of_sums(sp) * sp->cells * sp->channels;
+    input_memory m = input_layout(sp, r->memory + (size_t)worker * r->worker_bytes);
     int64_t ld = round_up(outputs + 4, 16);
-    make_lists(moves, sp, image, lists, counts);
-    if (sp->chunk) {
-        for (int64_t line = 0; line < d0->extent; line++) {
-            compute_line(r, line, lists, counts, sums);
-            put_line(r, sums, tile + line * d1->extent, ld);
+    make_lists(moves, sp, image, &m);
+    for (int64_t line = 0, end; line < d0->extent; line = end) {
+        end = line + sp->band < d0->extent ? line + sp->band : d0->extent;
+        compute_band(r, line, end, &m);
+        for (int64_t i = line; i < end; i++) {
+            put_line(r, m.sums + (i - line) * sp->cells * sp->channels, m.tile + i * d1->extent, ld);
         }
     }
-    /* Step i begins output line i and ends line i - taps + 1; they take turns in the memory of sums. */
-    int64_t size = sp->cells * sp->channels, first = -d0->low - (d0->step < 0 ? d0->taps - 1 : 0);
-    for (int64_t i = 0; !sp->chunk && i < d0->extent + d0->taps - 1; i++) {
-        int64_t u = first + i, done = i - d0->taps + 1;
-        memset(sums + i % d0->taps * size, 0, (size_t)size * 4);
-        if (u >= 0 && u < sp->lines) {
-            float *cells[MOST_TAPS];
-            for (int64_t t0 = 0; t0 < d0->taps; t0++) {
-                cells[t0] = sums + (d0->step < 0 ? done + t0 + d0->taps : i - t0 + d0->taps) % d0->taps * size;
-            }
-            add_to_lines(r, lists + u * sp->columns * w->planes, counts + u * sp->columns, cells);
-        }
-        if (done >= 0) {
-            put_line(r, sums + done % d0->taps * size, tile + done * d1->extent, ld);
-        }
-    }
-    ls_gemm_finish_tile(r->launch, worker, 0, 0, sp->rows, task * outputs, outputs, tile, ld);
+    ls_gemm_finish_tile(r->launch, worker, 0, 0, sp->rows, task * outputs, outputs, m.tile, ld);
 }
 
 void ls_sparse_tasks(ls_cpu_device *d, int64_t n, void (*fn)(void *ctx, long task, int worker), void *ctx) {
@@ -296,7 +287,7 @@ bool ls_sparse_run(ls_gemm_launch *launch) {
     if (sp->filter) {
         return ls_sparse_filter_run(launch);
     }
-    input_run r = {.launch = launch, .sparse = sp, .worker_bytes = (size_t)round_up((int64_t)input_bytes(sp), LS_GEMM_ALIGN)};
+    input_run r = {.launch = launch, .sparse = sp, .worker_bytes = input_layout(sp, NULL).bytes};
     size_t filter = (size_t)round_up((int64_t)filter_bytes(sp), LS_GEMM_ALIGN);
     if (!ls_gemm_grow_workspace(d, filter + (size_t)d->threads * r.worker_bytes)) {
         return false;

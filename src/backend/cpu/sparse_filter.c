@@ -9,7 +9,7 @@
 enum {
     MOST_CHANNELS = 512,
     LEAST_POSITIONS = 64,
-    NEAR = 36 << 10, /* bytes of the image that a band of positions reads: in the first-level cache */
+    NEAR = 28 << 10, /* bytes of the image that a band of positions reads: in the first-level cache */
     MOST_BYTES = 8 << 20, /* of a worker's memory */
     SLACK = 64 /* elements behind the image that the last vectors may read */
 };
@@ -64,7 +64,7 @@ static int64_t image_elements(const ls_sparse *sp) {
 
 static size_t worker_bytes(const ls_sparse *sp, int64_t rows) {
     int64_t sums = rows * sp->dims[0].taps * run_length(sp);
-    int64_t list = sp->band * sp->dims[1].positions * (int64_t)sizeof(ls_sparse_entry);
+    int64_t list = (sp->band * sp->dims[1].positions + LS_SPARSE_SLACK) * (int64_t)sizeof(ls_sparse_entry);
     return (size_t)round_up(list + (image_elements(sp) + 2 * sums) * 4, LS_GEMM_ALIGN);
 }
 
@@ -144,17 +144,19 @@ static void copy_image(const filter_task *t, const float *src) {
     }
 }
 
-/* Positions [p, end) of one row that are not zero; -1: one is not finite and meets padding, which would have to be left out. */
+/* Positions [p, end) of one row that are not zero; -1: one is not finite and meets padding, which would have to be left out.
+ * Fetches what the row's next list is made of: its elements lie apart from those of other rows. */
 static int64_t make_list(const filter_task *t, const float *x, int64_t p, int64_t end) {
     const ls_sparse *sp = t->run->sparse;
-    int64_t n = 0;
-    for (; p < end; p += 64) {
-        for (uint64_t bits = ls_sparse_bits(t->moves, x, p, end); bits; bits &= bits - 1) {
-            int64_t i = p + __builtin_ctzll(bits);
-            if (sp->padded && !(x[i] - x[i] == 0)) {
-                return -1;
-            }
-            t->list[n++] = (ls_sparse_entry){sp->at[i], x[i]};
+    const ls_contract_side *side = &t->run->launch->phase->gemm->side[0];
+    const float *next = end < sp->dims[0].positions * sp->dims[1].positions ? x + end : x + side->k_stride[0];
+    int64_t n = t->moves->nonzeros(end - p, x + p, sp->at + p, t->list);
+    for (int64_t i = 0; i < end - p; i += 16) {
+        __builtin_prefetch(next + i);
+    }
+    for (int64_t i = 0; sp->padded && i < n; i++) {
+        if (!(t->list[i].value - t->list[i].value == 0)) {
+            return -1;
         }
     }
     return n;
@@ -164,7 +166,7 @@ static int64_t make_list(const filter_task *t, const float *x, int64_t p, int64_
 static bool add_positions(const filter_task *t, const float *rows, int64_t p, int64_t end) {
     const ls_sparse *sp = t->run->sparse;
     const ls_contract_side *side = &t->run->launch->phase->gemm->side[0];
-    int64_t length = run_length(sp), taps = sp->dims[0].taps, line = sp->dims[1].size * sp->channels;
+    int64_t length = run_length(sp), vectors = length / sp->kernels->lanes, taps = sp->dims[0].taps, line = sp->dims[1].size * sp->channels;
     for (int64_t i = 0; i < t->n; i++) {
         int64_t n = make_list(t, rows + (t->first + i) * side->free_stride[0], p, end);
         if (n < 0) {
@@ -176,7 +178,7 @@ static bool add_positions(const filter_task *t, const float *rows, int64_t p, in
             for (int64_t l = 0; l < some; l++) {
                 sums[l] = t->sums + (i * taps + tap + l) * length;
             }
-            ls_sparse_add_lines(sp->kernels, some, n, t->list, t->image + tap * line, line, sums, length);
+            ls_sparse_add_lines(sp->kernels, some, n, t->list, t->image + tap * line, line, sums, vectors);
         }
     }
     return true;

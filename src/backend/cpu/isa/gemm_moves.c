@@ -9,6 +9,9 @@
 
 #include "backend/cpu/gemm_isa.h"
 #include "backend/cpu/isa/gemm_vec.h"
+#if defined(LS_ISA_AVX512)
+#include "backend/cpu/isa/turn16.h"
+#endif
 #include "base/half.h"
 
 #define name LS_ISA_SUFFIX(ls_gemm_##name)
@@ -53,6 +56,24 @@ static void rows4_group(int64_t kc, int64_t width, const u32_any *const *r, cons
     }
 }
 
+#if defined(LS_ISA_AVX512)
+/* Sixteen rows to sixteen columns of a panel, `out` at the first. */
+static void rows4_sixteen(int64_t kc, int64_t width, const void *const *rows, int64_t at, u32_any *out) {
+    for (int64_t p = 0; p < kc; p += 16, out += 16 * width) {
+        int64_t n = kc - p < 16 ? kc - p : 16;
+        __mmask16 in = (__mmask16)((1u << n) - 1);
+#define ROW(i) _mm512_maskz_loadu_epi32(rows[i] ? in : 0, (const u32_any *)rows[i] + (rows[i] ? at + p : 0))
+#define PUT(r, x)                                                                                            \
+    if ((r) < n) {                                                                                           \
+        _mm512_storeu_si512(out + (r) * width, x);                                                           \
+    }
+        LS_TURN16(ROW, PUT)
+#undef ROW
+#undef PUT
+    }
+}
+#endif
+
 static void rows4(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel) {
     static const uint32_t zeros[4];
     enum { STRIP = 64 }; /* so much of a panel stays in the first-level cache until its lines are full */
@@ -61,8 +82,18 @@ static void rows4(int64_t kc, int64_t ni, int64_t width, const void *const *rows
         return;
     }
     for (int64_t p = 0; p < kc; p += STRIP) {
-        int64_t n = kc - p < STRIP ? kc - p : STRIP;
-        for (int64_t q = 0; q < ni; q += 4) {
+        int64_t n = kc - p < STRIP ? kc - p : STRIP, q = 0;
+        for (int64_t i = 0; i < ni && p + STRIP < kc; i++) {
+            for (int64_t ahead = STRIP; rows[i] && ahead < 2 * STRIP; ahead += 16) { /* rows are too many for a processor to follow */
+                __builtin_prefetch((const u32_any *)rows[i] + p + ahead);
+            }
+        }
+#if defined(LS_ISA_AVX512)
+        for (; q + 16 <= ni; q += 16) {
+            rows4_sixteen(n, width, rows + q, p, (u32_any *)panel + p * width + q);
+        }
+#endif
+        for (; q < ni; q += 4) {
             /* The last group overlaps the one before it when the width is no multiple of 4. */
             int64_t first = q + 4 <= width ? q : width - 4;
             const u32_any *r[4];
@@ -211,23 +242,26 @@ static void cols8(int64_t kc, int64_t ni, int64_t width, const void *src_, int64
     }
 }
 
-static uint64_t nonzero64(const float *src) {
-    uint64_t bits = 0;
+static int64_t nonzeros(int64_t n, const float *src, const int32_t *at, ls_sparse_entry *list) {
+    int64_t count = 0;
 #if defined(LS_ISA_AVX512)
-    for (int i = 0; i < 64; i += 16) {
-        bits |= (uint64_t)_mm512_cmp_ps_mask(_mm512_loadu_ps(src + i), _mm512_setzero_ps(), _CMP_NEQ_UQ) << i;
-    }
-#elif defined(LS_ISA_AVX2)
-    for (int i = 0; i < 64; i += 8) {
-        __m256 unequal = _mm256_cmp_ps(_mm256_loadu_ps(src + i), _mm256_setzero_ps(), _CMP_NEQ_UQ);
-        bits |= (uint64_t)(unsigned)_mm256_movemask_ps(unequal) << i;
+    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0), high = _mm512_or_epi32(low, _mm512_set1_epi32(8));
+    for (int64_t i = 0; i < n; i += 16) {
+        __mmask16 in = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : 0xffff;
+        __m512i x = _mm512_maskz_loadu_epi32(in, src + i);
+        __mmask16 some = _mm512_cmp_ps_mask(_mm512_castsi512_ps(x), _mm512_setzero_ps(), _CMP_NEQ_UQ);
+        __m512i y = _mm512_maskz_compress_epi32(some, x), a = _mm512_maskz_compress_epi32(some, _mm512_maskz_loadu_epi32(in, at + i));
+        _mm512_storeu_si512(list + count, _mm512_permutex2var_epi32(a, low, y));
+        _mm512_storeu_si512(list + count + 8, _mm512_permutex2var_epi32(a, high, y));
+        count += __builtin_popcount(some);
     }
 #else
-    for (int i = 0; i < 64; i++) {
-        bits |= (uint64_t)(src[i] != 0) << i;
+    for (int64_t i = 0; i < n; i++) {
+        list[count] = (ls_sparse_entry){at[i], src[i]};
+        count += src[i] != 0;
     }
 #endif
-    return bits;
+    return count;
 }
 
 static void from_f16(int64_t n, const void *src_, float *dst) {
@@ -368,7 +402,7 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
 #if defined(LS_ISA_AVX512)
     .every4 = every4,
 #endif
-    .nonzero64 = nonzero64,
+    .nonzeros = nonzeros,
     .from_f16 = from_f16,
     .from_bf16 = from_bf16,
     .from_i8 = from_i8,

@@ -4,21 +4,10 @@
 #include "base/half.h"
 #include <string.h>
 #if defined(LS_ISA_AVX512)
-#include <immintrin.h>
+#include "backend/cpu/isa/turn16.h"
 #endif
 
 #if defined(LS_ISA_AVX512)
-#define LOW(a, b) _mm512_unpacklo_epi32(a, b)
-#define HIGH(a, b) _mm512_unpackhi_epi32(a, b)
-#define LOW2(a, b) _mm512_unpacklo_epi64(a, b)
-#define HIGH2(a, b) _mm512_unpackhi_epi64(a, b)
-/* Four lines become, in each quarter of u0..u3, the four lines' elements of one column. */
-#define FOUR(g, u0, u1, u2, u3)                                                                              \
-    {                                                                                                        \
-        __m512i a = LINE(g), b = LINE(g + 1), c = LINE(g + 2), d = LINE(g + 3);                              \
-        __m512i ab = LOW(a, b), ab2 = HIGH(a, b), cd = LOW(c, d), cd2 = HIGH(c, d);                          \
-        u0 = LOW2(ab, cd), u1 = HIGH2(ab, cd), u2 = LOW2(ab2, cd2), u3 = HIGH2(ab2, cd2);                    \
-    }
 #define LINE(i) _mm512_maskz_loadu_epi32((i) < lanes ? columns : 0, src + ((i) < lanes ? (i) * src_stride : 0))
 #define PUT(r, x)                                                                                            \
     if ((r) < rows) {                                                                                        \
@@ -31,31 +20,13 @@
             _mm512_mask_storeu_epi32(dst + (r) * dst_stride, put, y);                                        \
         }                                                                                                    \
     }
-/* Columns c, c + 4, c + 8 and c + 12 from the c-th of each four lines. */
-#define COLUMNS(c, a, b, d, e)                                                                               \
-    {                                                                                                        \
-        __m512i even = _mm512_shuffle_i32x4(a, b, 0x88), even2 = _mm512_shuffle_i32x4(d, e, 0x88);           \
-        __m512i odd = _mm512_shuffle_i32x4(a, b, 0xdd), odd2 = _mm512_shuffle_i32x4(d, e, 0xdd);             \
-        PUT(c, _mm512_shuffle_i32x4(even, even2, 0x88))                                                      \
-        PUT(c + 4, _mm512_shuffle_i32x4(odd, odd2, 0x88))                                                    \
-        PUT(c + 8, _mm512_shuffle_i32x4(even, even2, 0xdd))                                                  \
-        PUT(c + 12, _mm512_shuffle_i32x4(odd, odd2, 0xdd))                                                   \
-    }
 static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
                   int64_t lanes, bool canonical, bool stream) {
     bool whole = stream && lanes == 16 && ((uintptr_t)dst | (uintptr_t)dst_stride * 4) % 64 == 0;
     __mmask16 columns = (__mmask16)((1u << rows) - 1), put = (__mmask16)((1u << lanes) - 1),
               change = canonical ? 0xffff : 0;
     const __m512i nan = _mm512_set1_epi32((int)LS_NAN_F32);
-    __m512i a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3;
-    FOUR(0, a0, a1, a2, a3)
-    FOUR(4, b0, b1, b2, b3)
-    FOUR(8, c0, c1, c2, c3)
-    FOUR(12, d0, d1, d2, d3)
-    COLUMNS(0, a0, b0, c0, d0)
-    COLUMNS(1, a1, b1, c1, d1)
-    COLUMNS(2, a2, b2, c2, d2)
-    COLUMNS(3, a3, b3, c3, d3)
+    LS_TURN16(LINE, PUT)
 }
 enum { SIDE = 16 };
 
