@@ -371,12 +371,12 @@ static bool move_is_cut(const ls_plan_node *n) {
     return cut && !n->absent && !n->light;
 }
 
-/* Whether joined tensors are below, through movement alone. */
-static bool moves_joined(const ls_tensor *x) {
+/* The joined tensors below, through movement alone, or NULL. */
+static ls_plan_node *joined_below(const ls_tensor *x) {
     while (ls_class_of(x) == LS_CLASS_MOVE && !ls_plan_node_of(x)->leaf && x->op != LS_OP_CONCAT) {
         x = x->src[0];
     }
-    return x->op == LS_OP_CONCAT && !ls_plan_node_of(x)->leaf;
+    return x->op == LS_OP_CONCAT && !ls_plan_node_of(x)->leaf ? ls_plan_node_of(x) : NULL;
 }
 
 /* Joined tensors whose channels are shuffled: what reads them reads from the first, third, ... of each tensor, and of those that they
@@ -384,7 +384,17 @@ static bool moves_joined(const ls_tensor *x) {
 static bool shuffles_joined(const ls_planner *p, const ls_plan_node *n) {
     bool stored = n->sites && !n->sites->next && n->sites->bijective; /* as it is */
     return p->permuted && n->node->op == LS_OP_PERMUTE && !n->absent && !n->light && n->sites && !stored &&
-           moves_joined(n->node->src[0]);
+           joined_below(n->node->src[0]);
+}
+
+/* Joined channels that a grouped convolution reads are stored: each of its small products would look for the part that it reads. */
+static void store_joined_groups(const ls_plan_node *n) {
+    for (int i = 0; i < 2 && n->node->attr.contract.n_batch > 0; i++) {
+        ls_plan_node *joined = ls_reads_windows(n->node->src[i]) ? joined_below(n->node->src[i]) : NULL;
+        if (joined && !joined->absent && !joined->light) {
+            joined->buffer = true;
+        }
+    }
 }
 
 /* A part of joined tensors that is stored in another order than it is read in: the anchors of a detector, channels last. Parts are looked
@@ -452,6 +462,9 @@ static bool place(ls_planner *p, ls_plan_node *n) {
     bool ok = true;
     if (p->im2col && class == LS_CLASS_CONTRACT && (n->sites || n->wanted || n->buffer)) {
         lay_out_patches(n);
+    }
+    if (p->permuted && class == LS_CLASS_CONTRACT) {
+        store_joined_groups(n);
     }
     n->attends = class == LS_CLASS_CONTRACT && (n->sites || n->wanted || n->buffer) && ls_attention_find(p, n, &n->not_fused);
     if (n->attends && !n->not_fused && p->attention) {

@@ -431,6 +431,25 @@ static void shuffled_channels_are_stored(void **state) {
     bench_close(&b);
 }
 
+/* Each product of a depthwise convolution reads one of the joined tensors; one of all channels reads both. */
+static void joined_channels_of_groups_are_stored(void **state) {
+    (void)state;
+    bench b;
+    bench_open(&b);
+    ls_plan plan;
+    ls_tensor *both[] = {input(&b, "x", LS_SHAPE(1, 4, 8)), input(&b, "y", LS_SHAPE(1, 4, 8))}, *joined = ls_concat(b.s, both, 2, 1);
+    for (int grouped = 0; grouped < 2; grouped++) {
+        ls_tensor *w = input(&b, "w", LS_SHAPE(8, grouped ? 1 : 8, 5));
+        ls_tensor *y = ls_conv(b.s, joined, w, NULL, &(ls_conv_spec){.spatial = 1, .pad_low = {2}, .pad_high = {2}, .groups = grouped ? 8 : 1});
+        for (int permuted = 0; permuted < 2; permuted++) {
+            bench_plan(&b, &y, 1, LS_PLAN_FUSION | (permuted ? LS_PLAN_PERMUTED : 0), &plan);
+            assert_int_equal(plan.n_groups, grouped && permuted ? 2 : 1);
+            check_plan(&b, &plan, &y, 1);
+        }
+    }
+    bench_close(&b);
+}
+
 /* The heads of a detector: each is turned once, not by every reader of them all. */
 static void joined_parts_are_turned_before(void **state) {
     (void)state;
@@ -469,6 +488,7 @@ int main(void) {
         cmocka_unit_test(convolutions_are_stored_as_they_are_read),
         cmocka_unit_test(poolings_read_what_convolutions_finish),
         cmocka_unit_test(shuffled_channels_are_stored),
+        cmocka_unit_test(joined_channels_of_groups_are_stored),
         cmocka_unit_test(joined_parts_are_turned_before),
         cmocka_unit_test(plans_are_deterministic_and_survive_failures),
     };
