@@ -248,6 +248,39 @@ static void joined(void **state) {
     }
 }
 
+/* Rows of a few lanes, joined one below the other and side by side, cut from wider ones: the boxes of a detector. */
+static int build_boxes(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    ls_dtype d = *(const ls_dtype *)p_;
+    int64_t few = draw(rng, 1, 6), wide = few + draw(rng, 0, 3), at = draw(rng, 0, wide - few), n = 0;
+    ls_tensor *parts[4], *sides[3];
+    for (int i = 0; i < 4; i++) {
+        int64_t rows = draw(rng, 1, i ? 90 : 900);
+        parts[i] = random_tensor(s, rng, d, LS_SHAPE(rows, wide));
+        n += rows;
+    }
+    ls_tensor *x = ls_narrow(s, ls_concat(s, parts, 4, 0), 1, at, few), *y = random_tensor(s, rng, d, LS_SHAPE(n, few));
+    roots[0] = ls_max(s, x, y);
+    for (int i = 0; i < 3; i++) {
+        sides[i] = random_tensor(s, rng, d, LS_SHAPE(n, draw(rng, 1, 5)));
+    }
+    roots[1] = ls_concat(s, sides, 3, 1);
+    sides[0] = ls_min(s, x, y);
+    sides[2] = ls_max(s, ls_flip(s, x, 1), y);
+    ls_tensor *all = ls_concat(s, sides, 3, 1);
+    roots[2] = ls_max(s, all, ls_concat(s, (ls_tensor *[]){sides[1], y, y}, 3, 1));
+    ls_pad_spec pads[2] = {{draw(rng, 0, 40), draw(rng, 0, 40), 0}, {draw(rng, 0, 2), draw(rng, 0, 2), draw(rng, 0, 1)}};
+    roots[3] = ls_max(s, ls_pad(s, x, pads, 1.0), ls_pad(s, ls_min(s, x, y), pads, 0.0));
+    roots[4] = ls_reshape(s, ls_min(s, all, all), LS_SHAPE(-1));
+    return 5;
+}
+
+static void boxes(void **state) {
+    static const ls_dtype dtypes[] = {LS_F32, LS_I32, LS_F64, LS_F16, LS_F32, LS_U8};
+    for (uint64_t seed = 0; seed < 48; seed++) {
+        check_case(*state, build_boxes, seed, &dtypes[seed % 6], "boxes", seed < 6);
+    }
+}
+
 static int build_made(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     int64_t n = *(const int64_t *)p_;
     uint32_t words[2] = {ls_rng_u32(rng), ls_rng_u32(rng)};
@@ -330,6 +363,7 @@ int main(void) {
                                        cmocka_unit_test(channels),
                                        cmocka_unit_test(transposed),
                                        cmocka_unit_test(joined),
+                                       cmocka_unit_test(boxes),
                                        cmocka_unit_test(made),
                                        cmocka_unit_test(indexed),
                                        cmocka_unit_test(out_of_range_is_reported)};

@@ -330,6 +330,7 @@ static void find_range(const ls_spec *spec, int n_lane_axes, const uint8_t *lane
     access->ranged = inner > 0 && row.regular && row.step == 1 && row.count > 0;
     access->first = row.start;
     access->end = row.start + row.count;
+    access->step = row.stride;
     access->whole = access->ranged && access->n_dims == 2 && access->dims[1].stride == 1 && (row.stride == inner || row.count == 1);
 }
 

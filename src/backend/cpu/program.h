@@ -97,7 +97,7 @@ typedef struct ls_access {
     ls_table tables[LS_ACCESS_TABLES];
     bool ranged;      /* one table, over the first lane axis alone, is present from `first` to `end` of it, in even steps: joined tensors */
     bool whole;       /* and its lanes there are one run of memory */
-    int32_t first, end;
+    int32_t first, end, step;
     int n_pattern;    /* lanes of the innermost groups together, when they are few and short; else 0 */
     int pattern_dims; /* how many groups those are */
     int32_t pattern[LS_PATTERN_LANES]; /* their offsets */

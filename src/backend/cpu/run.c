@@ -1,7 +1,7 @@
 /* Running tile programs. Invariants: an instruction reads and writes only the first n lanes of registers; a
  * LOAD that is one run of consecutive elements makes its register point at the memory itself, so nothing is
  * copied. */
-#include "backend/cpu/program.h"
+#include "backend/cpu/walk.h"
 #include "base/half.h"
 #include <string.h>
 
@@ -14,142 +14,69 @@ size_t ls_run_bytes(const ls_program *p) {
 }
 
 /* ---- walking lanes ---- */
-/* A segment of lanes [at, at + n): elements at offset + i * stride, or absent (present false). */
-typedef struct segment {
-    int64_t at, n, offset, stride;
-    bool present;
-} segment;
-
-typedef struct walk {
-    const ls_access *access;
-    const ls_run *run;
-    int64_t n, at, base;
-    int64_t pos[LS_LANE_AXES], extent[LS_LANE_AXES];
-} walk;
-
-static void walk_begin(walk *w, const ls_run *run, const ls_access *a, int64_t n) {
-    w->access = a;
-    w->run = run;
-    w->n = n;
-    w->at = 0;
-    w->base = a->offset;
-    for (int i = 0; i < a->n_scalar; i++) {
-        w->base += a->scalar_stride[i] * run->coords[a->scalar_axis[i]];
-    }
-    const uint8_t *axes = run->program->lane_axes;
-    for (int d = 0; d < a->n_dims; d++) {
-        int64_t pos = 0, extent = 1;
-        for (int i = a->dims[d].first; i <= a->dims[d].last; i++) {
-            pos = pos * run->extents[axes[i]] + run->coords[axes[i]];
-            extent *= run->extents[axes[i]];
-        }
-        w->pos[d] = pos;
-        w->extent[d] = extent;
-        w->base += pos * a->dims[d].stride;
-    }
-}
-
-/* Goes `n` lanes on; n does not pass the end of the innermost group. */
-static inline void walk_step(walk *w, int64_t n) {
-    const ls_access *a = w->access;
-    w->at += n;
-    int d = a->n_dims - 1;
-    if (d < 0) {
-        return;
-    }
-    w->pos[d] += n;
-    w->base += n * a->dims[d].stride;
-    while (d > 0 && w->pos[d] == w->extent[d]) {
-        w->base -= w->extent[d] * a->dims[d].stride;
-        w->pos[d] = 0;
-        d--;
-        w->pos[d]++;
-        w->base += a->dims[d].stride;
-    }
-}
-
-/* The lanes up to the end of the innermost group. */
-static inline int64_t walk_room(const walk *w) {
-    int d = w->access->n_dims - 1;
-    int64_t left = w->n - w->at;
-    if (d < 0) {
-        return left;
-    }
-    int64_t room = w->extent[d] - w->pos[d];
-    return room < left ? room : left;
-}
-
-/* At the start of a block of the access' pattern: how many whole blocks follow before the group outside of it
- * ends. */
-static inline int64_t walk_blocks(const walk *w) {
-    const ls_access *a = w->access;
-    int outer = a->n_dims - 1 - a->pattern_dims;
-    if (!a->n_pattern || w->n - w->at < a->n_pattern) {
-        return 0;
-    }
-    for (int d = outer + 1; d < a->n_dims; d++) {
-        if (w->pos[d] != 0) {
-            return 0;
-        }
-    }
-    int64_t blocks = (w->n - w->at) / a->n_pattern, left = w->extent[outer] - w->pos[outer];
-    return blocks < left ? blocks : left;
-}
-
-/* Goes `n` steps of group d on, `lanes` lanes each. */
-static inline void walk_skip(walk *w, int d, int64_t n, int64_t lanes) {
-    const ls_access *a = w->access;
-    w->at += n * lanes;
-    w->pos[d] += n;
-    w->base += n * a->dims[d].stride;
-    for (; d > 0 && w->pos[d] == w->extent[d]; d--) {
-        w->base += a->dims[d - 1].stride - w->extent[d] * a->dims[d].stride;
-        w->pos[d] = 0;
-        w->pos[d - 1]++;
-    }
-}
-
-/* At the start of a row of a short innermost group: how many whole rows follow before the group outside of it
- * ends. */
-static inline int64_t walk_rows(const walk *w) {
-    int d = w->access->n_dims - 1;
-    if (d < 1 || w->pos[d] != 0 || w->extent[d] > 32) {
-        return 0;
-    }
-    int64_t rows = (w->n - w->at) / w->extent[d], left = w->extent[d - 1] - w->pos[d - 1];
-    return rows < left ? rows : left;
-}
-
 typedef void (*segment_fn)(void *ctx, const segment *s);
-
-/* The entries of each table at the walk's place, the last lane axis apart where the table has it. */
-static inline void table_places(const walk *w, int64_t *place) {
-    const ls_access *a = w->access;
-    for (int t = 0; t < a->n_tables; t++) {
-        const ls_table *table = &a->tables[t];
-        place[t] = 0;
-        for (uint64_t left = table->scalars; left; left &= left - 1) {
-            int i = __builtin_ctzll(left);
-            place[t] += w->run->coords[table->axes[i]] * table->strides[i];
-        }
-        for (int d = 0; d < a->n_dims - 1; d++) { /* an axis of a table is a group */
-            place[t] += w->pos[d] * table->lane_strides[d];
-        }
-    }
-}
 
 typedef struct read_ctx {
     char *dst;
     const char *src;
     ls_tile_read_fn read;
     ls_tile_fill_fn fill;
+    ls_tile_read_rows_fn read_rows;
     uint64_t bits;
     int log2;
 } read_ctx;
 
 static void read_segment(void *ctx, const segment *s);
+static void overlay_segment(void *ctx, const segment *s);
 static void read_entries(const read_ctx *ctx, const int32_t *entries, int64_t at, int64_t offset,
                          int64_t stride, int64_t n);
+
+/* Rows of a few lanes, which the same entries of a table say: lane by lane of all rows. */
+static void read_joined(uint32_t *dst, const read_ctx *ctx, const int32_t *entries, int64_t base, int64_t stride, int64_t lanes, int64_t step,
+                        int64_t rows, bool overlay) {
+    uint32_t absent = (uint32_t)ctx->bits;
+    for (int64_t j = 0; j < lanes; j++) {
+        if (entries[j] != LS_TABLE_ABSENT) {
+            const uint32_t *src = (const uint32_t *)(const void *)ctx->src + base + entries[j] + j * stride;
+            for (int64_t r = 0; r < rows; r++) {
+                dst[r * lanes + j] = src[r * step];
+            }
+        } else {
+            for (int64_t r = 0; r < rows && !overlay; r++) {
+                dst[r * lanes + j] = absent;
+            }
+        }
+    }
+}
+
+/* Whole rows of a short innermost group, of tensors joined along it or along the first lane axis: all rows alike, or none present. False: there
+ * are none here. */
+static bool walk_short_rows(walk *w, bool overlay, const read_ctx *ctx) {
+    const ls_access *a = w->access;
+    const ls_table *table = &a->tables[0];
+    int last = a->n_dims - 1;
+    bool along = table->inner && table->n_axes == 1 && ctx->log2 == 2;
+    int64_t rows = a->n_tables == 1 && (along || a->ranged) ? walk_rows(w) : 0, extent = rows > 1 ? w->extent[last] : 0;
+    if (rows < 2 || (!along && last != 1)) {
+        return false;
+    }
+    char *dst = ctx->dst + (w->at << ctx->log2);
+    if (along) {
+        read_joined((uint32_t *)(void *)dst, ctx, table->entries, w->base, a->dims[last].stride, extent, a->dims[last - 1].stride, rows, overlay);
+    } else {
+        int64_t x = w->pos[0], until = x < a->first ? a->first : a->end;
+        bool present = x >= a->first && x < a->end;
+        rows = x < a->end && until - x < rows ? until - x : rows;
+        const char *src = ctx->src + (w->base + (present ? table->entries[x] : 0)) * (INT64_C(1) << ctx->log2);
+        if (present) {
+            ctx->read_rows(dst, src, a->step, rows, a->dims[1].stride, extent);
+        } else if (!overlay) {
+            ctx->fill(dst, &ctx->bits, rows * extent);
+        }
+    }
+    walk_skip(w, last - 1, rows, extent);
+    return true;
+}
 
 /* Cuts lanes into segments, in order; absent lanes are segments too. */
 static inline __attribute__((always_inline)) void walk_tables(walk *w, segment_fn fn, void *ctx) {
@@ -158,6 +85,12 @@ static inline __attribute__((always_inline)) void walk_tables(walk *w, segment_f
     int64_t place[LS_ACCESS_TABLES], stride = last >= 0 ? a->dims[last].stride : 0;
     table_places(w, place);
     while (w->at < w->n) {
+        if ((fn == read_segment || fn == overlay_segment) && walk_short_rows(w, fn == overlay_segment, ctx)) {
+            if (w->at < w->n) {
+                table_places(w, place);
+            }
+            continue;
+        }
         int64_t n = walk_room(w), offset = w->base, x0 = last >= 0 ? w->pos[last] : 0;
         const ls_table_row *row = NULL;
         const int32_t *entries = NULL;
@@ -252,6 +185,11 @@ static void overlay_segment(void *ctx, const segment *s) {
     }
 }
 
+static read_ctx read_into(const ls_run *run, const ls_access *a, char *dst) {
+    const ls_tile_isa *isa = run->isa;
+    return (read_ctx){dst, run->buffers[a->buffer], isa->read[a->log2], isa->fill[a->log2], isa->read_rows[a->log2], a->fill, a->log2};
+}
+
 /* How the lanes of a ranged access lie to its range: -1 all outside, 1 all inside, 0 neither. `out_lane`: the first one's place in its row. */
 static int range_of(const ls_run *run, const ls_access *a, int64_t n, int64_t *out_lane) {
     const ls_program *p = run->program;
@@ -282,8 +220,7 @@ static bool is_register(const ls_run *run, const void *x) {
 static void run_overlay(ls_run *run, const ls_instr *in, int64_t n) {
     const ls_access *a = &run->program->accesses[in->access];
     char *own = run->memory + run->program->reg_offsets[in->dst];
-    read_ctx ctx = {
-        own, run->buffers[a->buffer], run->isa->read[a->log2], run->isa->fill[a->log2], a->fill, a->log2};
+    read_ctx ctx = read_into(run, a, own);
     walk w;
     int64_t lane;
     int range = a->ranged ? range_of(run, a, n, &lane) : 0;
@@ -331,7 +268,7 @@ static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
     int64_t size = INT64_C(1) << a->log2;
     run->regs[in->dst] = own;
     if (a->n_tables) {
-        read_ctx ctx = {own, src, run->isa->read[a->log2], run->isa->fill[a->log2], a->fill, a->log2};
+        read_ctx ctx = read_into(run, a, own);
         walk_tables(&w, read_segment, &ctx);
         return;
     }
@@ -365,6 +302,19 @@ static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
             run->isa->read[a->log2](to, from, stride, room);
             walk_step(&w, room);
         }
+    }
+}
+
+/* One row lane by lane, and the others like it where they are. */
+static void run_present(ls_run *run, const ls_access *a, uint8_t *dst, int64_t n) {
+    const ls_program *p = run->program;
+    bool alike = a->n_tables == 1 && a->tables[0].inner && a->tables[0].n_axes == 1;
+    int64_t row = alike ? run->extents[p->lane_axes[p->n_lane_axes - 1]] : n;
+    walk w;
+    walk_begin(&w, run, a, row < n ? row : n);
+    walk_tables(&w, present_segment, dst);
+    for (int64_t at = row; at < n; at *= 2) {
+        memcpy(dst + at, dst, (size_t)(at < n - at ? at : n - at));
     }
 }
 
@@ -618,12 +568,9 @@ static void run_section(ls_run *run, ls_section section, int skip, int64_t n) {
         case LS_TILE_OP_OVERLAY:
             run_overlay(run, in, n);
             break;
-        case LS_TILE_OP_PRESENT: {
-            walk w;
-            walk_begin(&w, run, &p->accesses[in->access], n);
-            walk_tables(&w, present_segment, r[in->dst]);
+        case LS_TILE_OP_PRESENT:
+            run_present(run, &p->accesses[in->access], r[in->dst], n);
             break;
-        }
         case LS_TILE_OP_FN:
             in->fn(r[in->dst], r[in->a], in->b >= 0 ? r[in->b] : NULL, in->c >= 0 ? r[in->c] : NULL, n);
             break;
