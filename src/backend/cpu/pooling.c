@@ -61,6 +61,11 @@ static bool take_dim(const ls_spec *spec, const ls_ix_sum *sum, int free, int bo
     return ok && d->memory * d->stride == stride && d->memory * d->step == step;
 }
 
+/* Lines of the image that some lines of outputs need, taken apart into `stride` phases: what a tap reads for all outputs is a run then. */
+static int64_t lines_of_phase(const pooled_dim *y, int64_t outputs) {
+    return outputs + y->step * (y->taps - 1) / y->stride;
+}
+
 /* Blocks of some lines of one plane, or of some small planes. */
 static bool take_block(ls_pooling *p) {
     const pooled_dim *y = &p->dim[0], *x = &p->dim[1];
@@ -73,7 +78,7 @@ static bool take_block(ls_pooling *p) {
     p->lines = LS_TILE / x->extent < y->extent ? LS_TILE / x->extent : y->extent;
     p->planes = p->lines == y->extent ? LS_TILE / (x->extent * y->extent) : 1;
     do {
-        p->rows = y->stride * (p->lines - 1) + y->step * (y->taps - 1) + 1;
+        p->rows = y->stride * lines_of_phase(y, p->lines);
         if (p->planes * p->rows * p->pitch <= POOLED_ELEMENTS) {
             return true;
         }
@@ -158,44 +163,45 @@ typedef struct pooled {
     float *image, *joined, *other;
 } pooled;
 
-/* The lines that `lines` lines of outputs from y0 on need of a plane, with identities around. */
-static void copy_plane(const pooled *r, const float *plane, int64_t y0, int64_t rows, float *to) {
-    const pooled_dim *y = &r->p->dim[0], *x = &r->p->dim[1];
-    int64_t pitch = r->p->pitch, low = x->first < 0 ? -x->first : 0,
-            high = x->limit == INT64_MAX ? pitch : x->limit - x->first;
+/* What `lines` lines of outputs from y0 on need of some planes, with identities around. `at`: the first plane of the block, among all. */
+static void copy_planes(const pooled *r, const ls_phase_task *task, int64_t at, int64_t planes, int64_t y0, int64_t lines) {
+    const ls_pooling *p = r->p;
+    const pooled_dim *y = &p->dim[0], *x = &p->dim[1];
+    int64_t pitch = p->pitch, low = x->first < 0 ? -x->first : 0, high = x->limit == INT64_MAX ? pitch : x->limit - x->first;
     int64_t span = x->stride * (x->extent - 1) + x->step * (x->taps - 1) + 1;
     high = high < span ? high : span;
     low = low < high ? low : high;
+    int64_t each = lines_of_phase(y, lines), all = planes * each * y->stride * pitch, rows = y->stride * (lines - 1) + y->step * (y->taps - 1) + 1;
     int64_t u = y->stride * y0 + y->first, from = u < 0 ? -u : 0, end = y->limit - u < rows ? y->limit - u : rows;
-    from = from < rows ? from : rows;
-    end = end > from ? end : from;
-    if (end - from < rows || high - low < pitch) {
-        for (int64_t i = 0; i < rows * pitch; i += LS_TILE) {
-            r->isa->fill[2](to + i, &r->identity, rows * pitch - i < LS_TILE ? rows * pitch - i : LS_TILE);
+    for (int64_t i = 0; (from > 0 || end < rows || high - low < pitch) && i < all; i += LS_TILE) {
+        r->isa->fill[2](r->image + i, &r->identity, all - i < LS_TILE ? all - i : LS_TILE);
+    }
+    for (int64_t i = 0; i < planes; i++) {
+        int64_t coords[LS_SPEC_MAX_AXES] = {0}, base = p->sum.constant;
+        ls_point_coords(task->kernel->extents, p->n_outer, task->phase->axes, at + i, coords);
+        for (int t = 0; t < p->sum.n_terms; t++) {
+            base += p->sum.stride[t] * coords[p->sum.axis[t]];
+        }
+        for (int d = 0; d < 2; d++) { /* `first` counts from where u is 0 */
+            base -= p->dim[d].first * p->dim[d].memory;
+        }
+        const float *plane = (const float *)(const void *)task->kernel->buffers[p->buffer] + base + x->first + low;
+        for (int64_t row = from; row < end && row < from + y->stride; row++) {
+            float *to = r->image + ((row % y->stride * planes + i) * each + row / y->stride) * pitch + low;
+            r->moves->lines4(high - low, (end - row + y->stride - 1) / y->stride, plane + (u + row) * y->memory, y->stride * y->memory, to, pitch);
         }
     }
-    r->moves->lines4(high - low, end - from, plane + (u + from) * y->memory + x->first + low, y->memory,
-                     to + from * pitch + low, pitch);
 }
 
-/* The extremes of each line's windows, one line of `joined` for each line of outputs; returns their pitch. */
-static int64_t join(const pooled *r, int64_t rows, int64_t lines, int64_t planes) {
+/* The extremes of each line's windows, one line of `joined` for each line of outputs and some between planes for nothing; returns their
+ * pitch. */
+static int64_t join(const pooled *r, int64_t lines, int64_t planes) {
     const pooled_dim *y = &r->p->dim[0], *x = &r->p->dim[1];
-    int64_t pitch = r->p->pitch, each = y->stride == 1 ? rows : lines,
-            n = (planes * each - (each - lines)) * pitch;
+    int64_t pitch = r->p->pitch, each = lines_of_phase(y, lines), phase = planes * each * pitch, n = phase - (each - lines) * pitch;
     float *joined = r->joined, *other = r->other;
-    if (y->stride == 1) { /* all lines at once, those between planes for nothing */
-        memcpy(joined, r->image, (size_t)n * 4);
-        for (int64_t t = 1; t < y->taps; t++) {
-            r->fn(joined, joined, r->image + t * y->step * pitch, NULL, n);
-        }
-    } else {
-        for (int64_t i = 0; i < planes * lines; i++) {
-            const float *from = r->image + (i / lines * rows + i % lines * y->stride) * pitch;
-            for (int64_t t = 1; t < y->taps; t++) {
-                r->fn(joined + i * pitch, t == 1 ? from : joined + i * pitch, from + t * y->step * pitch, NULL, pitch);
-            }
-        }
+    for (int64_t t = 1; t < y->taps; t++) {
+        int64_t u = t * y->step;
+        r->fn(joined, t == 1 ? r->image : joined, r->image + u % y->stride * phase + u / y->stride * pitch, NULL, n);
     }
     int64_t outputs = (n - x->step * (x->taps - 1) + x->stride - 1) / x->stride;
     r->isa->read[2](other, joined, x->stride, outputs);
@@ -214,7 +220,6 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
                      char *scratch) {
     const ls_phase *phase = task->phase;
     const ls_pooling *p = phase->pooling;
-    const int64_t *extents = task->kernel->extents;
     int64_t width = p->dim[1].extent, height = p->dim[0].extent, room = p->planes * p->rows * p->pitch;
     if (task->first % width || task->n % width) {
         return false;
@@ -235,20 +240,8 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
         if (n == height) {
             planes = (end - at) / height < p->planes ? (end - at) / height : p->planes;
         }
-        int64_t rows = p->dim[0].stride * (n - 1) + p->dim[0].step * (p->dim[0].taps - 1) + 1;
-        for (int64_t i = 0; i < planes; i++) {
-            int64_t coords[LS_SPEC_MAX_AXES] = {0}, base = p->sum.constant;
-            ls_point_coords(extents, p->n_outer, phase->axes, plane + i, coords);
-            for (int t = 0; t < p->sum.n_terms; t++) {
-                base += p->sum.stride[t] * coords[p->sum.axis[t]];
-            }
-            for (int d = 0; d < 2; d++) { /* `first` counts from where u is 0 */
-                base -= p->dim[d].first * p->dim[d].memory;
-            }
-            copy_plane(&r, (const float *)(const void *)task->kernel->buffers[p->buffer] + base, y0, rows,
-                       image + i * rows * p->pitch);
-        }
-        int64_t pitch = join(&r, rows, n, planes), each = p->dim[0].stride == 1 ? rows : n;
+        copy_planes(&r, task, plane, planes, y0, n);
+        int64_t pitch = join(&r, n, planes), each = lines_of_phase(&p->dim[0], n);
         char *input = ls_run_reg(finish, phase->finish.input);
         for (int64_t i = 0; i < planes; i++) {
             r.moves->lines4(width, n, r.other + i * each * pitch, pitch, input + (size_t)(i * n * width) * 4, width);
