@@ -93,6 +93,14 @@ typedef struct ls_gemm_kernels {
 } ls_gemm_kernels;
 
 /* Data movement; exact, so the same for locked and fast. Size-4 functions move f32 and i32 alike, as bits. */
+/* Lines of planes, with +0 where u is outside [low, high), taken apart into `step` phases, 1 or 2:
+ * dst[plane*dst_plane + u%step*dst_phase + line*dst_line + u/step] = src[plane*src_plane + line*src_line + u], for u < n*step. */
+typedef struct ls_gemm_lines {
+    int64_t n, lines, planes;
+    int64_t src_line, src_plane, step, low, high;
+    int64_t dst_line, dst_plane, dst_phase;
+} ls_gemm_lines;
+
 typedef struct ls_gemm_moves {
     /* rows[q] (NULL: zeros) consecutive in k; may set columns in [ni,width) to 0 */
     void (*rows4)(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel);
@@ -101,9 +109,8 @@ typedef struct ls_gemm_moves {
     void (*cols8)(int64_t kc, int64_t ni, int64_t width, const void *src, int64_t stride_k, void *panel);
     /* dst0[i] = src[2*i], dst1[i] = src[2*i + 1], 4 bytes each, for n pairs */
     void (*split4)(int64_t n, const void *src, void *dst0, void *dst1);
-    /* `lines` of n elements: dst[i] = src[i * step], +0 outside [low, high); step 1 or 2. NULL where there are no kernels over runs */
-    void (*every4)(int64_t n, int64_t lines, const float *src, int64_t src_step, int64_t step, int64_t low, int64_t high,
-                    float *dst, int64_t dst_step);
+    /* NULL where there are no kernels over runs */
+    void (*phases4)(const ls_gemm_lines *lines, const float *src, float *dst);
     /* `lines` runs of n elements; dst may lie before src in the same memory, with a step not above its own */
     void (*lines4)(int64_t n, int64_t lines, const void *src, int64_t src_step, void *dst, int64_t dst_step);
     /* {at[i], src[i]} of each element that is not +-0 (NaN is not), in order; how many. May write LS_SPARSE_SLACK entries more */

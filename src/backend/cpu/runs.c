@@ -9,11 +9,18 @@ enum {
     LANES = 16,
     WIDE = 3 * LANES,
     BLOCK = 4 * WIDE, /* outputs that what follows takes together */
+    MOST_PANELS = 16, /* that a tile meets while it is near */
+    PLANES = 16,      /* of a piece in fast: what a tile reads of them stays in the first-level cache */
+    LEAST_PIECE = 128,
     SLACK = WIDE,     /* elements behind an image that the last tile reads */
     LEAST_OUTPUTS = 32,
     MOST_SHARED = SLACK / 2,
     FAST_CHUNK = 2048 /* of k */
 };
+
+typedef struct piece { /* of k */
+    int64_t n, k;      /* segments; length */
+} piece;
 
 struct ls_runs {
     bool by_line;                         /* tiles end with lines */
@@ -21,7 +28,8 @@ struct ls_runs {
     int64_t row, row_tiles, twos, tiles;  /* a row is a line, or all: its elements; tiles, the first of which are two vectors wide; of all */
     int64_t length, shared, reach;        /* of a line; padding that it shares with the next one; how far taps reach, in lines of a phase */
     int64_t bands, band, lines, plane;    /* tiles of a band; lines of a phase there, elements of a plane */
-    int64_t chunk, n_pieces, *pieces;     /* of k; segments of each */
+    int64_t panels, n_pieces;             /* that a tile meets together; of k */
+    piece *pieces;
     ls_gemm_segment *segments;
 };
 
@@ -49,8 +57,8 @@ static const ls_window_dim *last_dim(const ls_windows *w) {
 }
 
 /* ---- planning ---- */
-static bool whole_vectors(const ls_window_dim *x) {
-    return ceil_div(x->extent, LANES) * LANES * 49 <= x->extent * 50;
+static bool whole_tiles(const ls_window_dim *x) {
+    return ceil_div(x->extent, WIDE) * WIDE * 49 <= x->extent * 50;
 }
 
 static int64_t reach_of(const ls_window_dim *d) {
@@ -60,7 +68,7 @@ static int64_t reach_of(const ls_window_dim *d) {
 /* Padding that ends one line and begins the next. */
 static int64_t shared_of(const ls_window_dim *x) {
     int64_t low = x->low - x->first, high = x->extent + reach_of(x) + x->first - x->high, least = low < high ? low : high;
-    return x->stride > 1 || whole_vectors(x) ? 0 : clamp(least, 0, reach_of(x) < MOST_SHARED ? reach_of(x) : MOST_SHARED);
+    return x->stride > 1 || whole_tiles(x) ? 0 : clamp(least, 0, reach_of(x) < MOST_SHARED ? reach_of(x) : MOST_SHARED);
 }
 
 bool ls_runs_fits(const ls_gemm_phase *gemm, const ls_windows *w) {
@@ -69,7 +77,7 @@ bool ls_runs_fits(const ls_gemm_phase *gemm, const ls_windows *w) {
            x->image_stride == 1 && x->stride <= 2 && ceil_div(w->m, ROWS) * ROWS * 10 <= w->m * 11 &&
            x->extent * y->extent >= LEAST_OUTPUTS &&
            reach_of(x) - shared_of(x) <= LANES &&
-           (whole_vectors(x) || x->extent + reach_of(x) - shared_of(x) >= LANES - 1); /* two lines a vector at most */
+           (whole_tiles(x) || x->extent + reach_of(x) - shared_of(x) >= LANES - 1); /* two lines a vector at most */
 }
 
 static tile tile_of(const ls_runs *t, int64_t i) {
@@ -101,17 +109,20 @@ static tile tile_of(const ls_runs *t, int64_t i) {
     return at;
 }
 
+static int64_t l2_bytes(const ls_kernel_binary *binary) {
+    return binary->device->cpu.l2_bytes > 0 ? binary->device->cpu.l2_bytes : 1 << 20;
+}
+
 /* Bands whose part of the image stays near the core, and as many as keep the workers busy. */
 static void choose_bands(const ls_kernel_binary *binary, const ls_windows *w, ls_runs *t) {
     const ls_window_dim *y = line_dim(w);
-    int64_t l2 = binary->device->cpu.l2_bytes > 0 ? binary->device->cpu.l2_bytes : 1 << 20;
     int64_t wanted = binary->device->threads > 1 ? LS_TASKS_PER_WORKER * binary->device->threads : 1;
     for (t->bands = 1;; t->bands++) {
         t->band = ceil_div(t->tiles, t->bands);
         t->lines = t->by_line ? ceil_div(t->band, t->row_tiles) : ceil_div(t->band * WIDE, t->length);
         t->lines = (t->lines + 1 < y->extent ? t->lines + 1 : y->extent) + t->reach;
         t->plane = last_dim(w)->stride * y->stride * t->lines * t->length;
-        if (t->band == 1 || (t->bands >= wanted && w->planes * t->plane * 4 <= l2 / 4)) {
+        if (t->band == 1 || (t->bands >= wanted && w->planes * t->plane * 4 <= l2_bytes(binary) / 4)) {
             break;
         }
     }
@@ -125,40 +136,67 @@ static int64_t tap_at(const ls_windows *w, const ls_runs *t, const int64_t *tap)
     return ((u % x->stride * y->stride + v % y->stride) * t->lines + v / y->stride) * t->length + u / x->stride;
 }
 
-/* Runs of k along planes at one tap. */
-static void find_segments(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w, ls_runs *t) {
-    int64_t end = 0, n = 0; /* where the segment before ends; segments */
+/* Where an element of k begins, and its plane. */
+static int64_t shift_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w, const ls_runs *t, int64_t p,
+                        int64_t *out_plane) {
+    int64_t planes = 1, tap[2] = {0};
+    *out_plane = 0;
+    for (int i = gemm->k.n - 1; i >= 0; i--) {
+        int64_t extent = spec->extents_of_axes[gemm->k.axes[i]].offset, own = p % extent;
+        p /= extent;
+        const ls_window_dim *d = ls_windows_walked_by(w, gemm->k.axes[i]);
+        if (d) {
+            tap[d == last_dim(w)] = own;
+        } else {
+            *out_plane += own * planes;
+            planes *= extent;
+        }
+    }
+    return *out_plane * t->plane + tap_at(w, t, tap);
+}
+
+/* Planes of a piece in fast. */
+static int64_t planes_of_piece(const ls_windows *w) {
+    int64_t taps = w->k / w->planes, planes = ceil_div(LEAST_PIECE, taps);
+    return clamp(FAST_CHUNK / taps, 1, planes > PLANES ? planes : PLANES);
+}
+
+/* The order of k: pieces are its chunks, or in fast all taps of some planes; of those, runs along planes at one tap. */
+static void find_segments(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w, ls_runs *t) {
+    int64_t planes = spec->math == LS_LOCKED ? 0 : planes_of_piece(w), plane, begin = 0, n = 0;
     for (int64_t p = 0; p < w->k; p++) {
-        int64_t left = p, plane = 0, planes = 1, tap[2] = {0};
-        for (int i = gemm->k.n - 1; i >= 0; i--) {
-            int64_t extent = spec->extents_of_axes[gemm->k.axes[i]].offset, own = left % extent;
-            left /= extent;
-            const ls_window_dim *d = ls_windows_walked_by(w, gemm->k.axes[i]);
-            if (d) {
-                tap[d == last_dim(w)] = own;
+        w->at[p] = shift_of(spec, gemm, w, t, p, &plane);
+        t->pieces[planes ? plane / planes : p / LS_GEMM_CHUNK].k++;
+    }
+    for (t->n_pieces = 0; begin < w->k; t->n_pieces++) {
+        t->pieces[t->n_pieces].n = begin;
+        begin += t->pieces[t->n_pieces].k;
+    }
+    for (int64_t p = 0; p < w->k; p++) {
+        piece *own = &t->pieces[planes ? w->at[p] / t->plane / planes : p / LS_GEMM_CHUNK];
+        t->segments[own->n].shift = w->at[p];
+        w->packed_at[own->n++] = w->filter_at[p];
+    }
+    begin = 0;
+    for (int64_t i = 0; i < t->n_pieces; i++) {
+        const ls_gemm_segment *from = t->segments + begin, *end = from + t->pieces[i].k;
+        begin += t->pieces[i].k;
+        t->pieces[i].n = 0;
+        for (; from < end; from++) {
+            int64_t shift = from->shift;
+            if (t->pieces[i].n > 0 && shift == t->segments[n - 1].shift + t->segments[n - 1].count * t->plane) {
+                t->segments[n - 1].count++;
             } else {
-                plane += own * planes;
-                planes *= extent;
+                t->segments[n++] = (ls_gemm_segment){shift, 1};
+                t->pieces[i].n++;
             }
         }
-        int64_t shift = plane * t->plane + tap_at(w, t, tap);
-        bool begins = p % t->chunk == 0;
-        if (begins) {
-            t->pieces[t->n_pieces++] = 0;
-        }
-        if (!begins && shift == end) {
-            t->segments[n - 1].count++;
-        } else {
-            t->segments[n++] = (ls_gemm_segment){shift, 1};
-            t->pieces[t->n_pieces - 1]++;
-        }
-        end = shift + t->plane;
     }
 }
 
 ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, ls_error *err) {
     const ls_window_dim *y = line_dim(w), *x = last_dim(w);
-    ls_runs t = {.by_line = whole_vectors(x), .width = x->extent, .outputs = x->extent * y->extent};
+    ls_runs t = {.by_line = whole_tiles(x), .width = x->extent, .outputs = x->extent * y->extent};
     t.length = t.width + reach_of(x) - shared_of(x);
     t.shared = shared_of(x);
     t.row = t.by_line ? t.length : t.length * y->extent;
@@ -167,22 +205,24 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.row_tiles = t.twos + (vectors > 2 * t.twos ? (vectors - 2 * t.twos) / 3 : 0);
     t.tiles = t.by_line ? t.row_tiles * y->extent : t.row_tiles;
     t.reach = reach_of(y);
-    t.chunk = binary->spec.math == LS_LOCKED ? LS_GEMM_CHUNK : FAST_CHUNK;
     choose_bands(binary, w, &t);
+    w->packed_at = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k);
     t.segments = LS_ARENA_ARRAY(&binary->arena, ls_gemm_segment, w->k);
-    t.pieces = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k / LS_GEMM_CHUNK + 1);
+    t.pieces = LS_ARENA_ARRAY(&binary->arena, piece, w->k / LS_GEMM_CHUNK + w->planes + 1);
     w->runs = LS_ARENA_NEW(&binary->arena, ls_runs);
-    if (!t.segments || !t.pieces || !w->runs) {
+    if (!w->packed_at || !t.segments || !t.pieces || !w->runs) {
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
     find_segments(&binary->spec, gemm, w, &t);
+    int64_t most = t.n_pieces == 1 || binary->spec.math == LS_LOCKED ? 1 : clamp(l2_bytes(binary) / 4 / (ROWS * w->k * 4), 2, MOST_PANELS);
+    t.panels = ceil_div(w->panels, ceil_div(w->panels, most));
     *w->runs = t;
     return LS_OK;
 }
 
 size_t ls_runs_bytes(const ls_windows *w) {
     const ls_runs *t = w->runs;
-    return (size_t)(ROWS * (BLOCK + WIDE) + w->planes * t->plane + SLACK + 2) * 4 + (size_t)t->band * sizeof(tile);
+    return (size_t)(t->panels * ROWS * (BLOCK + WIDE) + w->planes * t->plane + SLACK + 2) * 4 + (size_t)t->band * sizeof(tile);
 }
 
 /* ---- running ---- */
@@ -196,103 +236,146 @@ typedef struct runs_run {
 } runs_run;
 
 typedef struct runs_part { /* a band of an image */
-    int64_t batch, first; /* of its outputs */
-    const tile *tiles, *end;
-    int64_t line, lines; /* of a phase */
-    const float *image;  /* its copy, where line 0 would be */
-    float *block, *sums; /* outputs that something follows; sums of a tile */
+    int64_t batch, first;    /* of its outputs */
+    int64_t tile, n;         /* the first; how many */
+    int64_t line, lines;     /* of a phase */
+    const tile *tiles;
+    const float *leaves[LS_WINDOW_LEAVES];
+    const float *image;      /* its copy, where line 0 would be */
+    float *block, *sums;     /* of each panel that is under way: outputs that something follows; sums of a tile */
 } runs_part;
 
-/* A plane's lines of the band, once for each variant and phase. */
-static void copy_plane(const runs_run *r, const runs_part *p, const float *plane, float *dst) {
-    const ls_windows *w = r->w;
-    const ls_runs *t = w->runs;
-    const ls_window_dim *y = line_dim(w), *x = last_dim(w);
-    const ls_gemm_moves *moves = r->launch->kernel->binary->device->gemm->moves;
-    for (int64_t i = 0; i < x->stride * y->stride; i++, dst += t->lines * t->length) {
-        int64_t phase = y->first + i % y->stride, u = x->first + i / y->stride, end = p->line + p->lines;
-        int64_t low = clamp(ceil_div(y->low - phase, y->stride), p->line, end),
-                high = clamp(ceil_div(y->high - phase, y->stride), low, end);
-        memset(dst, 0, (size_t)((low - p->line) * t->length) * 4);
-        memset(dst + (high - p->line) * t->length, 0, (size_t)((end - high) * t->length + t->shared) * 4);
-        moves->every4(t->length, high - low, plane + (low * y->stride + phase) * y->image_stride + u,
-                      y->stride * y->image_stride, x->stride, ceil_div(x->low - u, x->stride),
-                      ceil_div(x->high - u, x->stride), dst + (low - p->line) * t->length, t->length);
+/* The planes from i on that lie evenly apart; how many. */
+static int64_t even_planes(const ls_windows *w, int64_t i) {
+    int64_t n = 1;
+    while (i + n < w->planes && w->plane_leaf[i + n] == w->plane_leaf[i] &&
+           w->plane_at[i + n] - w->plane_at[i + n - 1] == w->plane_at[i + 1] - w->plane_at[i]) {
+        n++;
+    }
+    return n;
+}
+
+/* A band's lines of some planes that lie evenly apart, the first of which are these: each phase of lines at a time. */
+static void copy_planes(const runs_run *r, const runs_part *p, int64_t n, const float *plane, int64_t apart, float *dst) {
+    const ls_runs *t = r->w->runs;
+    const ls_window_dim *y = line_dim(r->w), *x = last_dim(r->w);
+    int64_t phase = t->lines * t->length, end = p->line + p->lines;
+    ls_gemm_lines lines = {.n = t->length, .planes = n, .src_line = y->stride * y->image_stride, .src_plane = apart, .step = x->stride,
+                           .low = x->low - x->first, .high = x->high - x->first, .dst_line = t->length, .dst_plane = t->plane,
+                           .dst_phase = y->stride * phase};
+    for (int64_t i = 0; i < y->stride; i++, dst += phase) {
+        int64_t v = y->first + i;
+        int64_t low = clamp(ceil_div(y->low - v, y->stride), p->line, end), high = clamp(ceil_div(y->high - v, y->stride), low, end);
+        for (int64_t j = 0; j < n * x->stride; j++) {
+            float *own = dst + j / x->stride * t->plane + j % x->stride * lines.dst_phase;
+            memset(own, 0, (size_t)((low - p->line) * t->length) * 4);
+            memset(own + (high - p->line) * t->length, 0, (size_t)((end - high) * t->length + t->shared) * 4);
+        }
+        lines.lines = high - low;
+        r->launch->kernel->binary->device->gemm->moves->phases4(&lines, plane + (low * y->stride + v) * y->image_stride + x->first,
+                                                                dst + (low - p->line) * t->length);
     }
 }
 
-static runs_part part_of(const runs_run *r, int64_t task, int worker) {
+static runs_part part_of(const runs_run *r, int64_t task) {
     const ls_windows *w = r->w;
     const ls_runs *t = w->runs;
     const ls_gemm_phase *gemm = r->launch->phase->gemm;
     const ls_kernel_run *kernel = r->launch->kernel;
     int64_t coords[LS_SPEC_MAX_AXES], band = task % t->bands, point = task / t->bands % r->outer;
-    runs_part p = {.batch = task / t->bands / r->outer, .first = point * t->outputs};
-    p.block = (float *)(void *)(r->memory + (size_t)worker * r->bytes);
-    p.sums = p.block + ROWS * BLOCK;
-    float *image = p.sums + ROWS * WIDE;
-    tile *tiles = (tile *)(void *)(image + (w->planes * t->plane + SLACK + 1) / 2 * 2);
-    int64_t n = t->tiles - band * t->band < t->band ? t->tiles - band * t->band : t->band;
-    for (int64_t i = 0; i < n; i++) {
-        tiles[i] = tile_of(t, band * t->band + i);
-    }
-    p.tiles = tiles;
-    p.end = tiles + n;
-    p.line = tiles[0].image / t->length;
-    p.lines = (tiles[n - 1].first + tiles[n - 1].n - 1) / t->width + t->reach + 1 - p.line;
+    runs_part p = {.batch = task / t->bands / r->outer, .first = point * t->outputs, .tile = band * t->band};
+    p.n = t->tiles - p.tile < t->band ? t->tiles - p.tile : t->band;
+    tile first = tile_of(t, p.tile), last = tile_of(t, p.tile + p.n - 1);
+    p.line = first.image / t->length;
+    p.lines = (last.first + last.n - 1) / t->width + t->reach + 1 - p.line;
     ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, p.batch, coords);
     ls_point_coords(kernel->extents, w->outer, gemm->n.axes, point, coords);
-    for (int64_t i = 0; i < w->planes; i++) {
-        float *plane = image + i * t->plane;
-        if (w->plane_leaf[i] < 0) {
-            memset(plane, 0, (size_t)t->plane * 4);
-        } else {
-            copy_plane(r, &p, ls_windows_leaf_start(kernel, gemm, w, &w->leaves[w->plane_leaf[i]], coords) + w->plane_at[i], plane);
-        }
+    for (int i = 0; i < w->n_leaves; i++) {
+        p.leaves[i] = ls_windows_leaf_start(kernel, gemm, w, &w->leaves[i], coords);
     }
-    p.image = image - p.line * t->length;
     return p;
 }
 
-/* A tile, over all k, to c; its first element is there. */
-static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, const float *a, float *c, int64_t ldc) {
+/* Its tiles, and a copy of its image. */
+static void prepare(const runs_run *r, runs_part *p, int worker) {
+    const ls_windows *w = r->w;
+    const ls_runs *t = w->runs;
+    p->block = (float *)(void *)(r->memory + (size_t)worker * r->bytes);
+    p->sums = p->block + t->panels * ROWS * BLOCK;
+    float *image = p->sums + t->panels * ROWS * WIDE;
+    tile *tiles = (tile *)(void *)(image + (w->planes * t->plane + SLACK + 1) / 2 * 2);
+    for (int64_t i = 0; i < p->n; i++) {
+        tiles[i] = tile_of(t, p->tile + i);
+    }
+    p->tiles = tiles;
+    for (int64_t i = 0, n; i < w->planes; i += n) {
+        float *to = image + i * t->plane;
+        n = even_planes(w, i);
+        if (w->plane_leaf[i] < 0) {
+            memset(to, 0, (size_t)(n * t->plane) * 4);
+        } else {
+            copy_planes(r, p, n, p->leaves[w->plane_leaf[i]] + w->plane_at[i], n > 1 ? w->plane_at[i + 1] - w->plane_at[i] : 0, to);
+        }
+    }
+    p->image = image - p->line * t->length;
+}
+
+/* A tile of some panels, over all k, to c of each; its first element is there. */
+static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, const float *a, int64_t panels,
+                      float *const *c, const int64_t *ldc) {
     const ls_runs *t = r->w->runs;
-    ls_gemm_runs sums = {.segments = t->segments, .plane = t->plane, .ldc = ldc, .sums = p->sums};
+    ls_gemm_runs sums = {.segments = t->segments, .plane = t->plane};
     sums.gap = t->by_line ? 0 : t->length - t->width;
     memcpy(sums.at, at->at, sizeof sums.at);
     memcpy(sums.masks, at->masks, sizeof sums.masks);
-    for (int64_t i = 0; i < t->n_pieces; i++, sums.segments += sums.n, a += t->chunk * ROWS) {
-        sums.n = t->pieces[i];
+    for (int64_t i = 0; i < t->n_pieces; i++, sums.segments += sums.n, a += t->pieces[i - 1].k * ROWS) {
+        sums.n = t->pieces[i].n;
         sums.add = i > 0;
         sums.last = i + 1 == t->n_pieces;
-        r->w->kernels->runs[at->vectors](&sums, a, p->image + at->image, c);
+        for (int64_t j = 0; j < panels; j++) {
+            sums.sums = p->sums + j * ROWS * WIDE;
+            sums.ldc = ldc[j];
+            r->w->kernels->runs[at->vectors](&sums, a + j * ROWS * r->w->k, p->image + at->image, c[j]);
+        }
     }
 }
 
-static void panel_of_outputs(const runs_run *r, int worker, const runs_part *p, int64_t row) {
+static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p, int64_t row, int64_t panels) {
     const ls_windows *w = r->w;
     const ls_runs *t = w->runs;
-    int64_t rows = w->m - row < ROWS ? w->m - row : ROWS;
     const float *a = r->filter + (p->batch * w->panels * ROWS + row) * w->k;
-    float *out = rows < ROWS ? NULL : ls_chain_result(r->launch, p->batch, row, p->first, t->outputs);
-    int64_t ldc = out ? ls_chain_result(r->launch, p->batch, row + 1, p->first, t->outputs) - out : BLOCK;
-    for (const tile *at = p->tiles; at < p->end;) {
+    float *out[MOST_PANELS], *c[MOST_PANELS];
+    int64_t ldc[MOST_PANELS];
+    for (int64_t i = 0; i < panels; i++) {
+        int64_t own = row + i * ROWS;
+        out[i] = w->m - own < ROWS ? NULL : ls_chain_result(r->launch, p->batch, own, p->first, t->outputs);
+        ldc[i] = out[i] ? ls_chain_result(r->launch, p->batch, own + 1, p->first, t->outputs) - out[i] : BLOCK;
+    }
+    for (const tile *at = p->tiles, *end = at + p->n; at < end;) {
         int64_t first = at->first, n = 0;
-        for (; at < p->end && at->first + at->n - first <= BLOCK; at++) {
-            tile_sums(r, p, at, a, out ? out + at->first : p->block + at->first - first, ldc);
+        for (; at < end && at->first + at->n - first <= BLOCK; at++) {
+            for (int64_t i = 0; i < panels; i++) {
+                c[i] = out[i] ? out[i] + at->first : p->block + i * ROWS * BLOCK + at->first - first;
+            }
+            tile_sums(r, p, at, a, panels, c, ldc);
             n = at->first + at->n - first;
         }
-        if (!out) {
-            ls_gemm_finish_tile(r->launch, worker, p->batch, row, rows, p->first + first, n, p->block, BLOCK);
+        for (int64_t i = 0; i < panels; i++) {
+            int64_t own = row + i * ROWS, rows = w->m - own < ROWS ? w->m - own : ROWS;
+            if (!out[i]) {
+                ls_gemm_finish_tile(r->launch, worker, p->batch, own, rows, p->first + first, n, p->block + i * ROWS * BLOCK, BLOCK);
+            }
         }
     }
 }
 
 static void runs_task(void *ctx, long task, int worker) {
     const runs_run *r = ctx;
-    runs_part p = part_of(r, task, worker);
-    for (int64_t row = 0; row < r->w->m; row += ROWS) { /* which every tile of the band meets while they are near */
-        panel_of_outputs(r, worker, &p, row);
+    runs_part p = part_of(r, task);
+    int64_t panels = r->w->runs->panels;
+    prepare(r, &p, worker);
+    for (int64_t i = 0; i < r->w->panels; i += panels) { /* which every tile of the band meets while they are near */
+        panels_of_outputs(r, worker, &p, i * ROWS, r->w->panels - i < panels ? r->w->panels - i : panels);
     }
 }
 

@@ -107,10 +107,14 @@ static bool take_pred(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_c
 }
 
 /* Without padding nothing says so, but strides tell: of all pairs of a bound and a free axis left, the one whose
- * strides are nearest. */
+ * strides are nearest. Beside two dimensions, windows that share nothing are no dimension: images and their few channels look so. */
 static void pair_by_strides(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_contract_side *image,
                             ls_windows *w) {
-    for (;;) {
+    int found = 0;
+    for (int i = 0; i < w->n_dims; i++) {
+        found += has_bound(&w->dims[i]);
+    }
+    for (;; found++) {
         int64_t best = 9;
         ls_window_dim *d = NULL;
         int bound = 0;
@@ -121,7 +125,8 @@ static void pair_by_strides(const ls_spec *spec, const ls_gemm_phase *gemm, cons
             }
             for (int j = 0; j < w->n_dims; j++) {
                 int64_t b = image->free_stride[j];
-                if (w->dims[j].stride || b <= 0 || (b % a && a % b) || !fixed(spec, w->dims[j].axis)) {
+                bool apart = b >= a * fixed(spec, gemm->k.axes[i]);
+                if (w->dims[j].stride || b <= 0 || (b % a && a % b) || !fixed(spec, w->dims[j].axis) || (apart && found > 1)) {
                     continue;
                 }
                 int64_t ratio = b > a ? b / a : a / b;
@@ -424,7 +429,7 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
     }
     ls_arena *arena = &binary->arena;
     w.at = LS_ARENA_ARRAY(arena, int64_t, w.k);
-    w.filter_at = LS_ARENA_ARRAY(arena, int64_t, w.k);
+    w.filter_at = w.packed_at = LS_ARENA_ARRAY(arena, int64_t, w.k);
     w.plane_at = LS_ARENA_ARRAY(arena, int64_t, w.planes);
     w.row_at = LS_ARENA_ARRAY(arena, int64_t, w.m);
     w.plane_leaf = LS_ARENA_ARRAY(arena, int8_t, w.planes);
@@ -506,7 +511,7 @@ static void pack_filter(const window_run *r, int64_t batches) {
             int64_t rows = w->m - i < w->rows ? w->m - i : w->rows;
             for (int64_t p = 0; p < w->k; p++, dst += w->rows) {
                 for (int64_t q = 0; q < w->rows; q++) {
-                    dst[q] = q < rows ? src[w->filter_at[p] + w->row_at[i + q]] : 0;
+                    dst[q] = q < rows ? src[w->packed_at[p] + w->row_at[i + q]] : 0;
                 }
             }
         }

@@ -42,6 +42,7 @@ struct ls_windows {
     int64_t k, planes, plane; /* planes: of bound axes that walk no dimension (channels); elements of one */
     int64_t *plane_at;        /* of the image, from where its leaf begins */
     int64_t *at, *filter_at;  /* of each k: in the task's copy of the image; in the filter */
+    int64_t *packed_at;       /* filter_at in the order in which panels have k */
     int64_t m, rows, panels;  /* rows of a panel */
     int64_t *row_at;          /* of the filter */
     int64_t band, bands;      /* of the first inner dimension */

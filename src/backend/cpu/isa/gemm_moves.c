@@ -152,24 +152,31 @@ static __mmask16 bits_between(int64_t low, int64_t high) { /* of 16 */
     return (__mmask16)((1u << high) - (1u << low));
 }
 
-static void every4(int64_t n, int64_t lines, const float *src, int64_t src_step, int64_t step, int64_t low, int64_t high,
-                    float *dst, int64_t dst_step) {
+/* Four vectors of all lines at a time, whose masks are made once. */
+static void phases4(const ls_gemm_lines *l, const float *src, float *dst) {
     const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    for (int64_t i = 0; i < n; i += 16) {
-        const float *from = src + i * step;
-        float *to = dst + i;
-        __mmask16 all = bits_between(0, n - i), m0 = bits_between(low - i, high - i), m1 = 0;
-        if (step == 2) {
-            int64_t first = 2 * (low - i), end = 2 * (high - i) - 1;
-            m0 = bits_between(first, end);
-            m1 = bits_between(first - 16, end - 16);
+    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+    for (int64_t i = 0; i < l->n && l->lines > 0; i += 64) {
+        __mmask16 all[4], m0[4], m1[4];
+        int vectors = 0;
+        for (; vectors < 4 && i + 16 * vectors < l->n; vectors++) {
+            int64_t u = (i + 16 * vectors) * l->step;
+            all[vectors] = bits_between(0, l->n - i - 16 * vectors);
+            m0[vectors] = bits_between(l->low - u, l->high - u);
+            m1[vectors] = bits_between(l->low - u - 16, l->high - u - 16);
         }
-        for (int64_t line = 0; line < lines; line++, from += src_step, to += dst_step) {
-            __m512 x = _mm512_maskz_loadu_ps(m0, from);
-            if (step == 2) {
-                x = _mm512_permutex2var_ps(x, even, _mm512_maskz_loadu_ps(m1, from + 16));
+        for (int64_t plane = 0, line = 0; plane < l->planes; line = line + 1 < l->lines ? line + 1 : 0, plane += !line) {
+            const float *from = src + plane * l->src_plane + line * l->src_line + i * l->step;
+            float *to = dst + plane * l->dst_plane + line * l->dst_line + i;
+            for (int v = 0; v < vectors; v++, from += 16 * l->step, to += 16) {
+                __m512 x = _mm512_maskz_loadu_ps(m0[v], from);
+                if (l->step == 2) {
+                    __m512 y = _mm512_maskz_loadu_ps(m1[v], from + 16);
+                    _mm512_mask_storeu_ps(to + l->dst_phase, all[v], _mm512_permutex2var_ps(x, odd, y));
+                    x = _mm512_permutex2var_ps(x, even, y);
+                }
+                _mm512_mask_storeu_ps(to, all[v], x);
             }
-            _mm512_mask_storeu_ps(to, all, x);
         }
     }
 }
@@ -400,7 +407,7 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .split4 = split4,
     .lines4 = lines4,
 #if defined(LS_ISA_AVX512)
-    .every4 = every4,
+    .phases4 = phases4,
 #endif
     .nonzeros = nonzeros,
     .from_f16 = from_f16,
