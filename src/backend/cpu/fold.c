@@ -90,6 +90,10 @@ void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t
                     .symbols = kernel->launch->symbols,
                     .out_of_range = &kernel->out_of_range};
     ls_run_begin(run, program, task->scratch + *offset);
+    int64_t lines = 0, instrs = 0;
+    ls_fetch_count(program, &lines, &instrs);
+    run->own = (ls_fetches){.lines = ls_fetch_share(lines, instrs)};
+    run->fetches = &run->own;
     *offset += bytes;
 }
 

@@ -6,6 +6,8 @@
  * along, so both step evenly there. */
 #include "backend/cpu/kernel.h"
 
+enum { STREAM_BYTES = 16 << 20 }; /* many times a core's second-level cache: nobody will find the result there */
+
 /* The group of a load that runs along the rows of patches: consecutive elements, some way outside of lanes that are
  * far apart; -1 when it has none. */
 static int transposed_group(const ls_spec *spec, const ls_program *p, const ls_instr *in) {
@@ -122,7 +124,7 @@ static void run_patch(const patches *p, int64_t r, int64_t rows, int64_t at, int
             const ls_access *to = &program->accesses[p->store->access];
             uint32_t *dst = (uint32_t *)(void *)run->buffers[to->buffer] + ls_run_place(run, to);
             run->isa->transpose(dst, p->row, src, stride, rows, lanes, p->store->cast != NULL,
-                                p->store->cast && p->store->cast == run->isa->stream_f32);
+                                p->store->cast != NULL && run->spec->args[to->buffer].numel >= STREAM_BYTES / 4);
             return;
         }
         run->isa->transpose((uint32_t *)(void *)(p->memory + (a->patch - 1) * LS_PATCH_BYTES), LS_PATCH_LANES, src,

@@ -206,7 +206,6 @@ static ls_status plan_finish(planner *p, ls_phase *phase, int n_lanes, const uin
     }
     if (phase->kind != LS_PHASE_GEMM) {
         ls_pb_rows(b);
-        ls_pb_stream(b);
         ls_pb_ahead(b);
     }
     if (phase->value != LS_SPEC_NONE) {

@@ -4,7 +4,7 @@
 #include "base/half.h"
 #include <string.h>
 
-enum { LEAST_ROW = 4 /* lanes that are worth a register of rows */, AHEAD_BYTES = 8 << 10 };
+enum { LEAST_ROW = 4 /* lanes that are worth a register of rows */ };
 
 static bool grow(ls_program_builder *b, void **data, int *cap, int len, size_t size) {
     if (len < *cap) {
@@ -388,7 +388,7 @@ static int16_t to_held(ls_program_builder *b, int16_t reg, ls_dtype dtype) {
 static int16_t load_access(ls_program_builder *b, ls_access *access, ls_dtype dtype, uint64_t fill) {
     access->log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype));
     access->fill = fill;
-    access->ahead = b->ahead && ls_access_is_large(b->spec, access) ? AHEAD_BYTES : 0;
+    access->ahead = b->ahead ? ls_fetch_ahead(b->spec, access) : 0;
     ls_section section = section_of_load(b, access);
     if (!access->n_tables) {
         ls_access_find_pattern(b->spec, b->lane_axes, access);
@@ -719,26 +719,14 @@ void ls_pb_input(ls_program_builder *b, int32_t value) {
 }
 
 /* ---- stores ---- */
-enum { STREAM_BYTES = 16 << 20 }; /* many times a core's second-level cache: nobody will find the result there */
-
-void ls_pb_stream(ls_program_builder *b) {
-    b->streams = true;
-}
-
 void ls_pb_ahead(ls_program_builder *b) {
     b->ahead = true;
-}
-
-static ls_tile_cast_fn store_fn(const ls_program_builder *b, ls_dtype dtype, const ls_access *a) {
-    bool large = b->streams && a->buffer < b->spec->n_args && dtype == LS_F32 &&
-                 b->spec->args[a->buffer].numel >= STREAM_BYTES / 4 && a->n_dims > 0 &&
-                 a->dims[a->n_dims - 1].stride == 1;
-    return large && b->isa->stream_f32 ? b->isa->stream_f32 : b->isa->store[dtype];
 }
 
 bool ls_pb_store_access(ls_program_builder *b, int16_t reg, ls_dtype dtype, const ls_access *access) {
     ls_access copy = *access;
     copy.log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype));
+    copy.ahead = b->ahead ? ls_fetch_ahead(b->spec, &copy) : 0;
     add(b, LS_SECTION_LANES,
         &(ls_instr){.op = LS_TILE_OP_STORE,
                     .log2 = copy.log2,
@@ -748,7 +736,7 @@ bool ls_pb_store_access(ls_program_builder *b, int16_t reg, ls_dtype dtype, cons
                     .b = -1,
                     .c = -1,
                     .access = add_access(b, &copy),
-                    .cast = store_fn(b, dtype, &copy),
+                    .cast = b->isa->store[dtype],
                     .name = "store"});
     return !b->failed;
 }

@@ -87,7 +87,7 @@ typedef struct ls_access {
     int buffer;   /* argument, or n_args + temporary */
     uint8_t log2; /* of the element's size */
     bool may_be_absent;
-    int64_t ahead;  /* of an argument larger than the caches near by: so many bytes behind a run are asked for early; or 0 */
+    int64_t ahead;  /* of an argument larger than the caches near by: so many bytes behind a run are fetched early; or 0 */
     int64_t offset; /* elements */
     int n_scalar, n_dims, n_tables;
     uint8_t scalar_axis[LS_ACCESS_TERMS];
@@ -197,9 +197,7 @@ uint64_t ls_held_bits(ls_dtype dtype, uint64_t stored);
 /* Lets values that are the same along the inner lane axes be computed a lane a row, where there are such: call it
  * before any value is asked for. */
 void ls_pb_rows(ls_program_builder *builder);
-/* Lets large results be stored past the caches: who runs the program calls isa->fence at the end of a task. */
-void ls_pb_stream(ls_program_builder *builder);
-/* Asks for what follows loads of large arguments early: for programs that take the lanes of memory in order. */
+/* Fetches what follows runs of large arguments early: for programs that take the lanes of memory in order. */
 void ls_pb_ahead(ls_program_builder *builder);
 /* Allocates registers; the program is the arena's. False when out of memory. */
 bool ls_pb_finish(ls_program_builder *builder, int n_results, const int16_t *results,
@@ -218,6 +216,29 @@ void ls_access_find_pattern(const ls_spec *spec, const uint8_t *lane_axes, ls_ac
 void ls_access_from_strides(const ls_spec *spec, int n, const uint8_t *axes, const int64_t *strides,
                             int n_lane_axes, const uint8_t *lane_axes, ls_access *access);
 
+/* ---- fetching (fetch.c) ---- */
+/* What will be read, or written, soon: a ring, of which more than it holds is forgotten. */
+enum { LS_FETCHES = 16 };
+typedef struct ls_fetches {
+    int64_t lines; /* fetched before each instruction */
+    unsigned first, end;
+    struct {
+        uintptr_t at, end;
+    } runs[LS_FETCHES];
+} ls_fetches;
+/* How far behind the runs of an access lines are fetched; 0 where caches near by hold all of it. */
+int64_t ls_fetch_ahead(const ls_spec *spec, const ls_access *access);
+/* Adds a run of memory to what will be fetched. */
+void ls_fetch_later(ls_fetches *fetches, uintptr_t at, int64_t bytes);
+/* Fetches the next lines. */
+void ls_fetch(ls_fetches *fetches);
+/* Adds the lines of memory that a tile takes, and its instructions. */
+void ls_fetch_count(const ls_program *program, int64_t *lines, int64_t *instrs);
+/* How many before each, so that all come in time. */
+static inline int64_t ls_fetch_share(int64_t lines, int64_t instrs) {
+    return lines ? (lines + instrs - 1) / instrs : 0;
+}
+
 /* ---- running (run.c) ---- */
 typedef struct ls_run {
     const ls_spec *spec;
@@ -235,6 +256,8 @@ typedef struct ls_run {
     int64_t periodic_at, periodic_lanes; /* the place in the period whose lanes the first LANES instructions hold, and how many */
     int64_t row_lane, row_inner; /* the place of the first lane in its row, and lanes of a row */
     int64_t expanded;            /* the row that ROWS registers hold in all lanes, or -1 */
+    ls_fetches *fetches; /* its own, or its band's; NULL: nothing is fetched */
+    ls_fetches own;
     bool empty; /* what it would reduce has no elements: nobody reads what it computes */
 } ls_run;
 /* Bytes that a run of this program needs (its registers and their pointers). */

@@ -25,7 +25,6 @@ struct ls_program_builder {
     uint64_t lane_mask, row_mask; /* all lane axes, and those outside of rows */
     int row_axes;                 /* how many those are; 0: no rows */
     bool failed;
-    bool streams; /* who runs it fences what is stored past the caches */
     bool ahead;   /* runs follow each other in memory */
     int16_t input;
     int n_instrs[LS_SECTION_COUNT], cap_instrs[LS_SECTION_COUNT];

@@ -55,8 +55,7 @@ typedef struct ls_tile_isa {
     ls_tile_cast_fn round_f32[2], round_f64[2]; /* to f16, bf16, held as f32 */
     ls_tile_cast_fn load[LS_DTYPE_COUNT];       /* stored to held; NULL: the same */
     ls_tile_cast_fn store[LS_DTYPE_COUNT];      /* held to stored, NaN canonical; NULL: the same bits */
-    ls_tile_cast_fn stream_f32;                 /* store[LS_F32] past the caches, or NULL: in order after `fence` */
-    void (*fence)(void);                        /* or NULL */
+    void (*fence)(void);                        /* after stores past the caches; or NULL */
     ls_tile_read_fn read[4];                    /* by log2 size, as the rest */
     ls_tile_read_rows_fn read_rows[4];
     ls_tile_read_pattern_fn read_pattern[4];

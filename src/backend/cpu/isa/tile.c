@@ -340,7 +340,6 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .in_range = in_range,
     .multiple = multiple,
 #if defined(LS_ISA_AVX512)
-    .stream_f32 = LS_TILE_NAME(ls_tile_stream_f32),
     .fence = LS_TILE_NAME(ls_tile_fence),
 #endif
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)

@@ -30,19 +30,6 @@ static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_
 }
 enum { SIDE = 16 };
 
-void LS_TILE_NAME(ls_tile_stream_f32)(void *dst, const void *a, int64_t n) {
-    float *d = dst;
-    const float *x = a;
-    const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32((int)LS_NAN_F32));
-    int64_t i = (int64_t)(-((uintptr_t)d / 4) & 15);
-    i = i < n ? i : n;
-    LS_TILE_NAME(ls_tile_store_f32)(d, x, i);
-    for (; i + 16 <= n; i += 16) {
-        __m512 y = _mm512_loadu_ps(x + i);
-        _mm512_stream_ps(d + i, _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(y, y, _CMP_UNORD_Q), nan));
-    }
-    LS_TILE_NAME(ls_tile_store_f32)(d + i, x + i, n - i);
-}
 void LS_TILE_NAME(ls_tile_fence)(void) {
     _mm_sfence();
 }

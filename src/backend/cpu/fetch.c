@@ -1,0 +1,43 @@
+/* Lines of memory that later tiles need, fetched a few at a time between instructions: memory is at work while the processor computes. Results are
+ * fetched too, since a line is read before a part of it is written; their stores then find them, where stores past the caches wait for
+ * memory, as they come all at once. */
+#include "backend/cpu/program.h"
+
+enum { AHEAD_BYTES = 8 << 10, LINE = 64, AT_ONCE = 4 /* lines */ };
+
+int64_t ls_fetch_ahead(const ls_spec *spec, const ls_access *access) {
+    return ls_access_is_large(spec, access) ? AHEAD_BYTES : 0;
+}
+
+void ls_fetch_count(const ls_program *p, int64_t *lines, int64_t *instrs) {
+    *instrs += p->n_instrs[LS_SECTION_LANES];
+    for (int i = 0; i < p->n_instrs[LS_SECTION_LANES]; i++) {
+        const ls_instr *in = &p->instrs[LS_SECTION_LANES][i];
+        bool moves = in->op == LS_TILE_OP_LOAD || in->op == LS_TILE_OP_STORE;
+        *lines += moves && p->accesses[in->access].ahead ? (LS_TILE << in->log2) / LINE : 0;
+    }
+}
+
+void ls_fetch_later(ls_fetches *f, uintptr_t at, int64_t bytes) {
+    uintptr_t end = at + (uintptr_t)bytes;
+    unsigned last = (f->end - 1) % LS_FETCHES;
+    if (f->end != f->first && f->runs[last].end == at) {
+        f->runs[last].end = end;
+        return;
+    }
+    f->first += f->end - f->first == LS_FETCHES;
+    f->runs[f->end % LS_FETCHES].at = at;
+    f->runs[f->end++ % LS_FETCHES].end = end;
+}
+
+void ls_fetch(ls_fetches *f) {
+    for (int64_t left = f->lines; f->first != f->end && left > 0; left -= AT_ONCE) {
+        unsigned i = f->first % LS_FETCHES;
+        uintptr_t at = f->runs[i].at;
+        for (int line = 0; line < AT_ONCE; line++) {
+            __builtin_prefetch((const void *)(at + (uintptr_t)line * LINE), 0, 2);
+        }
+        f->runs[i].at = at + AT_ONCE * LINE;
+        f->first += f->runs[i].at >= f->runs[i].end;
+    }
+}
