@@ -65,6 +65,9 @@ static void long_reductions(void **state) {
     check_case(*state, build_long, 2, &(param){LS_F32, 2, 20011, 0}, "long rows", 1);
     check_case(*state, build_long, 3, &(param){LS_BF16, 9001, 9, 0}, "long bf16", 0);
     check_case(*state, build_long, 4, &(param){LS_F64, 9001, 20, 0}, "long f64", 0);
+    check_case(*state, build_long, 5, &(param){LS_F32, 2, 150001, 0}, "rows that threads share", 0);
+    check_case(*state, build_long, 6, &(param){LS_BF16, 1, 90001, 0}, "a row of bf16 that threads share", 0);
+    check_case(*state, build_long, 7, &(param){LS_F32, 311, 650, 0}, "columns of less than a tile for each thread", 0);
 }
 
 static int build_absent(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {

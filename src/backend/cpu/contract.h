@@ -120,11 +120,6 @@ void ls_sparse_print(ls_text *out, const struct ls_sparse *sparse);
 /* contract.c: room in the device's workspace; false when out of memory. */
 bool ls_gemm_grow_workspace(ls_cpu_device *d, size_t need);
 
-static inline char *ls_worker_scratch(const ls_kernel_run *kernel, int worker) {
-    const ls_cpu_device *d = kernel->binary->device;
-    return d->scratch + (size_t)worker * d->scratch_size;
-}
-
 /* pack.c: an ls_gemm_pack_fn whose context is an ls_contract_side_launch, and the scratch it needs of each
  * worker. */
 void ls_gemm_pack_side(void *ctx, int worker, int64_t batch, int64_t k0, int64_t kc, int64_t i0, int64_t ni,

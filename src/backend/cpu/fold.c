@@ -142,61 +142,122 @@ static void fold_block(ls_run *run, int which, int64_t first, int64_t end, float
     run->isa->halve_f32[which](partials);
 }
 
-/* One point's reduction, lanes along the bound axes; leaves it in cells[0]. */
-static void reduce_row(ls_run *run, const ls_value *v, ls_tile_fn fn, uint64_t identity, char *cells,
-                       char *partials) {
-    size_t size = lane_size(v);
-    int log2 = ls_tile_log2(size), which = f32_fold(run->isa, v);
-    int64_t n = ls_point_count(run->extents, v->n_bound, v->bound), blocks = 0;
-    for (int64_t first = 0; first < n; first += LS_TILE_BLOCK, blocks++) {
-        int64_t end = first + LS_TILE_BLOCK < n ? first + LS_TILE_BLOCK : n;
+typedef struct rows {
+    ls_run run, finish;
+    const ls_phase *phase;
+    const ls_value *v;
+    ls_tile_fn fn;
+    uint64_t identity;
+    size_t size;
+    char *partials, *cells; /* the results of a point's blocks */
+} rows;
+
+static void begin_rows(rows *r, const ls_phase_task *task) {
+    size_t offset = 0;
+    r->phase = task->phase;
+    r->v = &task->kernel->binary->spec.values[r->phase->value];
+    ls_phase_begin(task, &r->phase->program, &offset, &r->run);
+    ls_phase_begin(task, &r->phase->finish, &offset, &r->finish);
+    r->fn = acc_fn(r->run.isa, combine_op(r->v), (ls_dtype)r->v->acc);
+    r->identity = ls_fold_identity((ls_op)r->v->map, (ls_dtype)r->v->acc);
+    r->size = lane_size(r->v);
+    r->partials = task->scratch + offset;
+    r->cells = r->partials + LS_TILE * 8;
+}
+
+/* Blocks [block, end) of a point, lanes along the bound axes, into their cells. */
+static void fold_blocks(rows *r, int64_t point, int64_t block, int64_t end, char *cells) {
+    ls_run *run = &r->run;
+    int log2 = ls_tile_log2(r->size), which = f32_fold(run->isa, r->v);
+    int64_t n = ls_point_count(run->extents, r->v->n_bound, r->v->bound);
+    ls_point_coords(run->extents, r->phase->n_axes, r->phase->axes, point, run->coords);
+    ls_run_point(run);
+    for (; block < end; block++) {
+        int64_t first = block * LS_TILE_BLOCK, last = first + LS_TILE_BLOCK < n ? first + LS_TILE_BLOCK : n;
+        char *cell = cells + (size_t)block * r->size;
         if (which >= 0) {
-            fold_block(run, which, first, end, (float *)(void *)partials);
-            memcpy(cells + (size_t)blocks * size, partials, size);
+            fold_block(run, which, first, last, (float *)(void *)r->partials);
+            memcpy(cell, r->partials, r->size);
             continue;
         }
-        run->isa->fill[log2](partials, &identity, LS_TILE_PARTIALS);
-        for (int64_t at = first; at < end; at += LS_TILE) {
-            int64_t lanes = end - at < LS_TILE ? end - at : LS_TILE;
+        run->isa->fill[log2](r->partials, &r->identity, LS_TILE_PARTIALS);
+        for (int64_t at = first; at < last; at += LS_TILE) {
+            int64_t lanes = last - at < LS_TILE ? last - at : LS_TILE;
             ls_run_lanes(run, at, lanes);
             const char *x = ls_run_reg(run, run->program->results[0]);
             for (int64_t i = 0; i < lanes; i += LS_TILE_PARTIALS) {
-                fn(partials, partials, x + (size_t)i * size, NULL,
-                   lanes - i < LS_TILE_PARTIALS ? lanes - i : LS_TILE_PARTIALS);
+                r->fn(r->partials, r->partials, x + (size_t)i * r->size, NULL,
+                      lanes - i < LS_TILE_PARTIALS ? lanes - i : LS_TILE_PARTIALS);
             }
         }
-        halve(fn, partials, size);
-        memcpy(cells + (size_t)blocks * size, partials, size);
-    }
-    if (blocks == 0) {
-        memcpy(cells, &identity, size);
-    } else {
-        reduce_blocks(run->isa, fn, identity, cells, blocks, partials, size);
+        halve(r->fn, r->partials, r->size);
+        memcpy(cell, r->partials, r->size);
     }
 }
 
+/* A point's result, from those of its blocks. */
+static void finish_row(rows *r, int64_t blocks, char *out) {
+    if (blocks) {
+        reduce_blocks(r->run.isa, r->fn, r->identity, r->cells, blocks, r->partials, r->size);
+    }
+    memcpy(out, blocks ? r->cells : (char *)&r->identity, r->size);
+}
+
+static int64_t blocks_of(const ls_kernel_run *kernel, const ls_phase *phase) {
+    const ls_value *v = &kernel->binary->spec.values[phase->value];
+    return (ls_point_count(kernel->extents, v->n_bound, v->bound) + LS_TILE_BLOCK - 1) / LS_TILE_BLOCK;
+}
+
 void ls_phase_rows(const ls_phase_task *task) {
-    const ls_phase *phase = task->phase;
-    const ls_value *v = &task->kernel->binary->spec.values[phase->value];
-    ls_run run, finish;
-    size_t offset = 0, size = lane_size(v);
-    ls_phase_begin(task, &phase->program, &offset, &run);
-    ls_phase_begin(task, &phase->finish, &offset, &finish);
-    ls_run_point(&finish);
-    ls_tile_fn fn = acc_fn(run.isa, combine_op(v), (ls_dtype)v->acc);
-    uint64_t identity = ls_fold_identity((ls_op)v->map, (ls_dtype)v->acc);
-    char *partials = task->scratch + offset, *cells = partials + LS_TILE * 8;
+    rows r;
+    begin_rows(&r, task);
+    ls_run_point(&r.finish);
+    int64_t blocks = blocks_of(task->kernel, task->phase);
     for (int64_t at = 0; at < task->n; at += LS_TILE) {
         int64_t lanes = task->n - at < LS_TILE ? task->n - at : LS_TILE;
-        char *input = ls_run_reg(&finish, phase->finish.input);
+        char *input = ls_run_reg(&r.finish, r.phase->finish.input);
         for (int64_t i = 0; i < lanes; i++) {
-            ls_point_coords(run.extents, phase->n_axes, phase->axes, task->first + at + i, run.coords);
-            ls_run_point(&run);
-            reduce_row(&run, v, fn, identity, cells, partials);
-            memcpy(input + (size_t)i * size, cells, size);
+            fold_blocks(&r, task->first + at + i, 0, blocks, r.cells);
+            finish_row(&r, blocks, input + (size_t)i * r.size);
         }
-        ls_run_lanes(&finish, task->first + at, lanes);
+        ls_run_lanes(&r.finish, task->first + at, lanes);
     }
+}
+
+/* ---- rows of many blocks, fewer than there are threads: those share the blocks ---- */
+typedef struct shared_row {
+    ls_kernel_run *kernel;
+    const ls_phase *phase;
+    int64_t point, blocks, part; /* of a task */
+    char *cells;                 /* the first worker's */
+} shared_row;
+
+static void run_blocks(void *ctx, long task, int worker) {
+    const shared_row *s = ctx;
+    rows r;
+    begin_rows(&r, &(ls_phase_task){s->kernel, s->phase, ls_worker_scratch(s->kernel, worker), s->point, 1});
+    int64_t first = task * s->part, left = s->blocks - first;
+    fold_blocks(&r, s->point, first, first + (left < s->part ? left : s->part), s->cells);
+}
+
+bool ls_phase_rows_shared(ls_kernel_run *kernel, const ls_phase *phase, int64_t points, double work) {
+    const ls_cpu_device *d = kernel->binary->device;
+    shared_row s = {.kernel = kernel, .phase = phase, .blocks = blocks_of(kernel, phase)};
+    if (points >= d->threads || s.blocks < d->threads) {
+        return false;
+    }
+    s.part = ls_task_points(d, s.blocks, 1, work);
+    for (rows r; s.point < points; s.point++) {
+        ls_phase_task task = {kernel, phase, ls_worker_scratch(kernel, 0), s.point, 1};
+        begin_rows(&r, &task);
+        s.cells = r.cells;
+        ls_pool_run(d->pool, (long)((s.blocks + s.part - 1) / s.part), run_blocks, &s);
+        begin_rows(&r, &task); /* the first worker used their registers */
+        ls_run_point(&r.finish);
+        finish_row(&r, s.blocks, ls_run_reg(&r.finish, phase->finish.input));
+        ls_run_lanes(&r.finish, s.point, 1);
+    }
+    return true;
 }
 
 /* ---- columns ---- */

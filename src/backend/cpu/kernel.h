@@ -108,6 +108,11 @@ typedef struct ls_kernel_run {
     _Atomic int64_t out_of_range;
 } ls_kernel_run;
 
+static inline char *ls_worker_scratch(const ls_kernel_run *kernel, int worker) {
+    const ls_cpu_device *d = kernel->binary->device;
+    return d->scratch + (size_t)worker * d->scratch_size;
+}
+
 /* phase.c: plans the phases of a spec; the binary's arena and spec are set. */
 ls_status ls_phases_plan(ls_kernel_binary *binary, const char *strategy, ls_error *err) LS_MUST_USE;
 /* Points [first, first + n) of a phase's space on one worker. */
@@ -144,6 +149,8 @@ int64_t ls_task_points(const ls_cpu_device *device, int64_t points, int64_t grai
 /* fold.c, line.c. */
 void ls_phase_points(const ls_phase_task *task); /* whatever the kind; launch.c */
 void ls_phase_rows(const ls_phase_task *task);
+/* The same for few points of many elements, on all threads; false, with nothing done, for others. */
+bool ls_phase_rows_shared(ls_kernel_run *kernel, const ls_phase *phase, int64_t points, double work);
 void ls_phase_columns(const ls_phase_task *task);
 void ls_phase_sums(const ls_phase_task *task);
 void ls_phase_arg(const ls_phase_task *task);

@@ -1,7 +1,7 @@
 /* Running the phases of a launch: how their points are cut into tasks, and in which order a task takes them. */
 #include "backend/cpu/contract.h"
 
-enum { TASKS_A_WORKER = 4 };
+enum { TASKS_A_WORKER = 4, LEAST_GRAIN = LS_TILE / 4 };
 
 typedef struct phase_run {
     ls_kernel_run *kernel;
@@ -91,6 +91,13 @@ int64_t ls_task_points(const ls_cpu_device *d, int64_t points, int64_t grain, do
     return (part + grain - 1) / grain * grain;
 }
 
+/* Whole tiles, but for reductions of so few lanes that some threads would get none. */
+static int64_t lanes_grain(const ls_cpu_device *d, const ls_phase *phase, int64_t points) {
+    int64_t share = (points / d->threads + LEAST_GRAIN - 1) / LEAST_GRAIN * LEAST_GRAIN;
+    bool columns = phase->kind == LS_PHASE_COLUMNS || phase->kind == LS_PHASE_ARG_COLUMNS;
+    return !columns || share > LS_TILE ? LS_TILE : share < LEAST_GRAIN ? LEAST_GRAIN : share;
+}
+
 static ls_status run_phase(ls_kernel_run *kernel, const ls_phase *phase, ls_error *err) {
     if (phase->kind == LS_PHASE_GEMM) {
         return ls_gemm_phase_run(kernel, phase, err);
@@ -106,11 +113,15 @@ static ls_status run_phase(ls_kernel_run *kernel, const ls_phase *phase, ls_erro
     if (phase->points) {
         ls_chain_begin_points(kernel, phase);
     }
+    bool threaded = !phase->serial && d->threads > 1 && work >= LS_SMALL_WORK;
+    if (threaded && phase->kind == LS_PHASE_ROWS && ls_phase_rows_shared(kernel, phase, r.points, work)) {
+        return LS_OK;
+    }
     int64_t grain = rows                                                 ? 1
                     : phase->pooling                                     ? ls_pooling_grain(phase)
                     : phase->kind == LS_PHASE_STORE && phase->patch >= 0 ? ls_patch_row(kernel, phase)
-                                                                         : LS_TILE;
-    if (phase->serial || d->threads == 1 || work < LS_SMALL_WORK || r.points <= grain) {
+                                                                         : lanes_grain(d, phase, r.points);
+    if (!threaded || r.points <= grain) {
         run_points(&r, 0, r.points, 0);
         return LS_OK;
     }
