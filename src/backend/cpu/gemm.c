@@ -35,7 +35,7 @@ static void *a_panels(const block *b) {
     return b->memory;
 }
 
-static void *b_panels(const block *b) {
+static void *b_panel(const block *b) {
     return b->memory + b->plan->b_at;
 }
 
@@ -59,30 +59,28 @@ static operand_at find_a(const block *b, int64_t k0, int64_t kc) {
     return (operand_at){a_panels(b), 1, plan->rows, kc};
 }
 
-static operand_at find_b(const block *b, int64_t j, int64_t k0, int64_t kc) {
+/* Whether a panel of B is packed just before its tiles: always, or where a whole tile would read beyond the row. */
+static bool packs_panel(const block *b, int64_t nj) {
+    const ls_gemm_plan *plan = b->plan;
+    return plan->b_source == LS_GEMM_LOCAL ||
+           (plan->b_source == LS_GEMM_DIRECT && nj < plan->cols && nj % plan->kernels->lanes);
+}
+
+/* B's nj columns from column j of the block on, in the rows from k on. */
+static operand_at find_b(const block *b, int64_t j, int64_t nj, int64_t k) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *o = &plan->g->b;
     int64_t column = b->j0 + j;
-    const char *at = NULL;
-    switch (plan->b_source) {
-    case LS_GEMM_DIRECT:
-        if (b->nj - j < plan->cols && (b->nj - j) % plan->kernels->lanes) {
-            at = b_panels(b); /* a whole tile would read beyond the row */
-            break;
-        }
-        at = (const char *)o->data + (b->b_offset + column * o->stride_i + k0 * o->stride_k) * plan->elem;
-        return (operand_at){at, 1, o->stride_k, 0};
-    case LS_GEMM_LOCAL:
-        at = (const char *)b_panels(b) + j * kc * plan->elem;
-        break;
-    case LS_GEMM_SHARED:
-        at = b->shared + ((column - b->slab0) * plan->g->k + k0 * plan->cols) * plan->elem;
-        break;
-    case LS_GEMM_BEFORE:
-        at = (const char *)o->packed->data + (column * plan->g->k + k0 * plan->cols) * plan->elem;
-        break;
+    if (packs_panel(b, nj)) {
+        return (operand_at){b_panel(b), 1, plan->cols, 0};
     }
-    return (operand_at){at, 1, plan->cols, 0};
+    if (plan->b_source == LS_GEMM_DIRECT) {
+        const char *at = (const char *)o->data + (b->b_offset + column * o->stride_i + k * o->stride_k) * plan->elem;
+        return (operand_at){at, 1, o->stride_k, 0};
+    }
+    const char *panels = o->packed ? o->packed->data : b->shared;
+    column -= o->packed ? 0 : b->slab0;
+    return (operand_at){panels + (column * plan->g->k + k * plan->cols) * plan->elem, 1, plan->cols, 0};
 }
 
 static ls_gemm_part part_a(const block *b, int64_t k0, int64_t kc, int64_t i, int64_t mi) {
@@ -97,15 +95,8 @@ static ls_gemm_part part_b(const block *b, int64_t k0, int64_t kc, int64_t j, in
 
 static void pack_local(const block *b, int64_t k0, int64_t kc) {
     const ls_gemm_plan *plan = b->plan;
-    const ls_gemm_isa *isa = plan->g->isa;
     if (plan->a_source == LS_GEMM_LOCAL) {
-        ls_gemm_pack_part(isa, part_a(b, k0, kc, 0, b->mi), plan->rows, a_panels(b), kc * plan->rows, NULL);
-    }
-    if (plan->b_source == LS_GEMM_LOCAL) {
-        ls_gemm_pack_part(isa, part_b(b, k0, kc, 0, b->nj), plan->cols, b_panels(b), kc * plan->cols, NULL);
-    } else if (plan->b_source == LS_GEMM_DIRECT && !plan->vector && b->nj % plan->kernels->lanes) {
-        int64_t rest = b->nj % plan->cols;
-        ls_gemm_pack_part(isa, part_b(b, k0, kc, b->nj - rest, rest), plan->cols, b_panels(b), 0, NULL);
+        ls_gemm_pack_part(plan->g->isa, part_a(b, k0, kc, 0, b->mi), plan->rows, a_panels(b), kc * plan->rows, NULL);
     }
 }
 
@@ -163,7 +154,7 @@ static void masked_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_
         ls_gemm_pack_part(g->isa, part_a(b, k0, kc, i, mi), plan->rows, a, 0, a_mask);
     }
     if (g->b.packed) {
-        memcpy(bp, find_b(b, j, k0, kc).at, (size_t)(plan->cols * kc * plan->elem));
+        memcpy(bp, find_b(b, j, nj, k0).at, (size_t)(plan->cols * kc * plan->elem));
         memset(b_mask, 1, (size_t)(plan->cols * kc));
     } else {
         ls_gemm_pack_part(g->isa, part_b(b, k0, kc, j, nj), plan->cols, bp, 0, b_mask);
@@ -192,25 +183,30 @@ static void masked_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_
     }
 }
 
-/* Bytes of each row of a panel of B that a tile fetches of the next panel: all tiles of a column share it, lines of rows
- * far apart, or pieces of a panel. 0: nothing. */
-static int64_t ahead_piece(const block *b) {
-    const ls_gemm_plan *plan = b->plan;
-    int64_t tiles = (b->mi + plan->rows - 1) / plan->rows;
-    return plan->b_source == LS_GEMM_LOCAL    ? 0
-           : plan->b_source == LS_GEMM_DIRECT ? 64
-                                              : (plan->cols * plan->elem + tiles - 1) / tiles;
-}
+/* What the tiles of a panel fetch of the next one: some of them, what lies step_k bytes apart, one place for each k. */
+typedef struct lookahead {
+    const char *at;
+    int64_t tiles, next, step_k; /* how many tiles; from what one fetches to what the next one does */
+} lookahead;
 
-/* What a tile fetches from `done` bytes of each row on while B is at `here`, n deep; or `near` again and again. */
-static operand_at fetch_ahead(const ls_gemm_plan *plan, operand_at at_b, const char *here, int64_t piece,
-                              int64_t done, int64_t n, const char *near) {
-    int64_t row = plan->cols * plan->elem;
-    if (!piece || done >= row) {
-        return (operand_at){near, 0, 0, 0};
+/* For the panel from column j on, in the rows k to k + n: pieces of a packed panel, which all tiles share, or lines of rows where they
+ * lie. */
+static lookahead fetch_ahead(const block *b, int64_t j, int64_t k, int64_t n) {
+    const ls_gemm_plan *plan = b->plan;
+    const ls_gemm_operand *o = &plan->g->b;
+    if (j + plan->cols > b->nj) {
+        return (lookahead){0};
     }
-    return plan->b_source == LS_GEMM_DIRECT ? (operand_at){here + row + done, 0, at_b.step_k * plan->elem, 0}
-                                            : (operand_at){here + plan->g->k * row + done * n, 0, piece, 0};
+    if (plan->b_source >= LS_GEMM_SHARED) {
+        int64_t tiles = ls_gemm_ceil_div(b->mi, plan->rows), piece = ls_gemm_ceil_div(plan->cols * plan->elem, tiles);
+        return (lookahead){find_b(b, j, plan->cols, k).at, tiles, piece * n, piece};
+    }
+    if (o->pack || o->stride_i != 1 || plan->bytes_k) {
+        return (lookahead){0};
+    }
+    int64_t size = ls_gemm_dtype_size(o->dtype);
+    const char *at = (const char *)o->data + (b->b_offset + b->j0 + j + k * o->stride_k) * size;
+    return (lookahead){at, ls_gemm_ceil_div(plan->cols * size, 64), 64, o->stride_k * size};
 }
 
 /*
@@ -259,15 +255,12 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
     bool in_tile = plan->panel != plan->sum, fetch = n >= 128 && b->mi * b->nj > FAR_SUMS;
     bool flips = plan->flip_a | plan->flip_b;
     uint32_t columns[LS_GEMM_MAX_WIDTH];
-    int64_t ahead = ahead_piece(b), count = smaller(4 * n, plan->bytes_k - 4 * (k0 + p)); /* of bytes */
+    int64_t count = smaller(4 * n, plan->bytes_k - 4 * (k0 + p)); /* of bytes */
     operand_at at_a = find_a(b, k0, kc);
     at_a.at += p * at_a.step_k * plan->elem;
     for (int64_t j = 0; j < b->nj; j += plan->cols) {
         int64_t nj = smaller(plan->cols, b->nj - j), depth = n;
-        int vectors = nj > lanes ? 2 : 1;
-        operand_at at_b = find_b(b, j, k0, kc);
-        bool finite = !plan->masks || ((!g->a.absent || (g->b.packed && g->b.packed->finite) ||
-                                        panel_finite(plan, at_b.at, kc * plan->cols)));
+        int vectors = nj > 2 * lanes ? 3 : nj > lanes ? 2 : 1;
         /* Scratch blocks have room for whole tiles; the output has not. */
         bool whole = !in_tile && (nj == vectors * lanes || plan->through_tile);
         if (plan->resumes && !whole) { /* all of the chunk in the first slice */
@@ -276,12 +269,18 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
                 continue;
             }
         }
-        const char *at = at_b.at + p * at_b.step_k * plan->elem;
+        if (packs_panel(b, nj)) {
+            ls_gemm_pack_part(g->isa, part_b(b, k0 + p, depth, j, nj), plan->cols, b_panel(b), 0, NULL);
+        }
+        operand_at at_b = find_b(b, j, nj, k0 + p);
+        const char *at = at_b.at;
+        bool finite = !plan->masks || ((!g->a.absent || (g->b.packed && g->b.packed->finite) ||
+                                        panel_finite(plan, at, kc * plan->cols)));
         if (flips) {
             column_sums(plan, n, at_b, at, vectors, columns);
         }
-        int64_t piece = j + 2 * plan->cols > b->nj ? 0 : ahead, done = 0;
-        for (int64_t i = 0; i < b->mi; i += plan->rows, done += piece) {
+        lookahead ahead = fetch_ahead(b, j + plan->cols, k0 + p, n);
+        for (int64_t i = 0; i < b->mi; i += plan->rows, ahead.at += ahead.next, ahead.tiles--) {
             int64_t mi = smaller(plan->rows, b->mi - i);
             const char *a = at_a.at + i * at_a.next * plan->elem;
             if (plan->masks && (!finite || (g->b.absent && !(g->a.packed && g->a.packed->finite) &&
@@ -297,15 +296,14 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
                 begin_tile(plan, n, a, at_a, count, columns, (uint32_t *)(void *)c,
                            whole ? b->ldc : plan->cols, mi, vectors * lanes, whole && into != LS_GEMM_STORE);
             }
-            operand_at next = fetch_ahead(plan, at_b, at, piece, done, n, a);
             if (whole) {
                 char *c = b->c + (i * b->ldc + j) * plan->elem;
                 for (int64_t r = 0; fetch && r < mi; r++) {
                     __builtin_prefetch(c + r * b->ldc * plan->elem);
-                    __builtin_prefetch(c + r * b->ldc * plan->elem + 64);
                 }
                 b->nan |= kernel(n, a, at_a.step_i, at_a.step_k, at, at_b.step_k, c, b->ldc,
-                                 flips ? LS_GEMM_RESUME : into, next.at, next.step_k);
+                                 flips ? LS_GEMM_RESUME : into, ahead.tiles > 0 ? ahead.at : a,
+                                 ahead.tiles > 0 ? ahead.step_k : 0);
             } else {
                 b->nan = 1;
                 kernel(depth, a, at_a.step_i, at_a.step_k, at, at_b.step_k, tile_of(b), plan->cols,
@@ -516,11 +514,11 @@ size_t ls_gemm_run_within(const ls_gemm *given, void *workspace, size_t room) {
         return need;
     }
     run r = {.plan = &plan, .shared = workspace, .workers = (char *)workspace + plan.shared_bytes};
-    r.m_blocks = (g.m + plan.mc - 1) / plan.mc;
+    r.m_blocks = ls_gemm_ceil_div(g.m, plan.mc);
     for (r.batch0 = 0; r.batch0 < plan.outer_batches; r.batch0++) {
         for (r.slab0 = 0; r.slab0 < g.n; r.slab0 += plan.slab) {
             r.slab_end = smaller(r.slab0 + plan.slab, g.n);
-            r.n_blocks = (r.slab_end - r.slab0 + plan.nc - 1) / plan.nc;
+            r.n_blocks = ls_gemm_ceil_div(r.slab_end - r.slab0, plan.nc);
             if (plan.b_source == LS_GEMM_SHARED) {
                 int64_t width = PACK_PANELS * plan.cols, strips = (r.slab_end - r.slab0 + width - 1) / width;
                 int64_t chunks = (g.k + LS_GEMM_CHUNK - 1) / LS_GEMM_CHUNK;

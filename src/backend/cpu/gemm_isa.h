@@ -8,14 +8,15 @@ enum {
     LS_INLINE_WORK = 1 << 19, /* multiply-adds below which waking a thread costs more than it brings */
     LS_TASKS_PER_WORKER = 3
 };
-enum { LS_GEMM_MAX_ROWS = 12, LS_SPARSE_VECTORS = 8, LS_SPARSE_LINES = 3, LS_SPARSE_LINE_VECTORS = 6, LS_SPARSE_SLACK = 16, LS_DEPTHWISE_TAPS = 16 };
+enum { LS_GEMM_MAX_ROWS = 12, LS_GEMM_TILE_ROWS = 8, LS_GEMM_TILE_VECTORS = 3 };
+enum { LS_SPARSE_VECTORS = 8, LS_SPARSE_LINES = 3, LS_SPARSE_LINE_VECTORS = 6, LS_SPARSE_SLACK = 16, LS_DEPTHWISE_TAPS = 16 };
 
 /* What becomes of a tile's sums s and of what is in c: c = s, c = c + s, or c goes on as s, from c instead of +0. */
 typedef enum ls_gemm_into { LS_GEMM_STORE, LS_GEMM_ADD, LS_GEMM_RESUME } ls_gemm_into;
 
 /*
  * s is the serial sum over p of a[i*a_row + p*a_k] * b[p*b_k + j] from +0, for a tile of fixed height and width; it
- * goes into c[i*ldc + j]. Strides in elements. Tiles two vectors wide fetch ahead[p*ahead_k], in bytes, for what comes next.
+ * goes into c[i*ldc + j]. Strides in elements. Tiles of two vectors and more fetch ahead[p*ahead_k], in bytes, for what comes next.
  * 0: nothing in c is NaN.
  */
 typedef unsigned (*ls_gemm_kernel)(int64_t kc, const void *a, int64_t a_row, int64_t a_k, const void *b,
@@ -80,8 +81,9 @@ typedef void (*ls_gemm_runs_kernel)(const ls_gemm_runs *t, const float *a, const
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {
     int rows;  /* of the largest tile: the width of A's panels */
-    int lanes; /* of a vector; tiles are one or two vectors wide, B's panels two */
-    ls_gemm_kernel tile[LS_GEMM_MAX_ROWS + 1][3];   /* [rows][vectors], from 1 */
+    int lanes;   /* of a vector */
+    int vectors; /* of the widest tile, and of B's panels at most: 2 or 3 */
+    ls_gemm_kernel tile[LS_GEMM_TILE_ROWS + 1][LS_GEMM_TILE_VECTORS + 1]; /* [rows][vectors], from 1 */
     ls_gemm_taps_kernel taps[LS_GEMM_MAX_ROWS + 1]; /* [rows]; NULL where there is none of that height */
     ls_gemm_sparse_kernel sparse[LS_SPARSE_VECTORS + 1]; /* [vectors], from 1; NULL: none for this element type */
     ls_gemm_sparse_lines_kernel sparse_lines; /* NULL: none */

@@ -253,6 +253,11 @@ void ls_gemm_pack_part(const ls_gemm_isa *isa, ls_gemm_part part, int64_t width,
     }
 }
 
+int64_t ls_gemm_panel_columns(const ls_gemm_kernels *kernels, int64_t n) {
+    int64_t vectors = ls_gemm_ceil_div(n, kernels->lanes), panels = ls_gemm_ceil_div(vectors, kernels->vectors);
+    return panels > 0 ? ls_gemm_ceil_div(vectors, panels) * kernels->lanes : kernels->lanes;
+}
+
 /* Panels of A are as high as each other. */
 int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent) {
     const ls_gemm_kernels *kernels = ls_gemm_in_fours(isa, dtype) ? isa->dots->kernels
@@ -260,7 +265,7 @@ int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_
                                      : dtype == LS_GEMM_I32       ? isa->i32
                                                                   : isa->f32;
     int64_t panels = (extent + kernels->rows - 1) / kernels->rows;
-    return side == LS_GEMM_B ? 2 * kernels->lanes
+    return side == LS_GEMM_B ? ls_gemm_panel_columns(kernels, extent)
            : panels > 1      ? (extent + panels - 1) / panels
                              : kernels->rows;
 }

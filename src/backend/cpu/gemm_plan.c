@@ -9,20 +9,14 @@ enum {
     DEFAULT_L2 = 1 << 20,
     SHARED_L2S = 8, /* B's panels when packed together, in L2 sizes: memory asked of the caller */
     MOST_RESIDENT = 4096,
-    CLOSE_ROWS = 2048, /* bytes */
-    PAGE = 4096,
-    FEW_ROWS = 192,
+    CLOSE_ROWS = 1024, /* bytes */
+    FEW_ROWS = 48,
     SLICE = 64,
-    WIDE_SLICE = 256,
     EXACT_BYTES = 256, /* 255 * 255 * 256 < 2^24: float sums of so many products of bytes are exact */
 };
 
 static int64_t up(int64_t x, int64_t unit) {
-    return (x + unit - 1) / unit * unit;
-}
-
-static int64_t ceil_div(int64_t x, int64_t y) {
-    return (x + y - 1) / y;
+    return ls_gemm_ceil_div(x, unit) * unit;
 }
 
 static int64_t smaller(int64_t x, int64_t y) {
@@ -93,13 +87,11 @@ static bool rows_are_close(const ls_gemm_operand *o) {
 }
 
 /*
- * Rows of B that lie close are read where they are, at the speed of panels. Rows further apart are so if few of them
- * are under way at once: the first cache and its address translation hold no more. Then C comes by that often, which
- * many rows of A would repay by packing.
+ * Rows of B that lie close are read where they are, at the speed of panels. Rows further apart share few places of the first
+ * cache: they are read there, few at once, only for so few rows of A that packing a panel would cost as much as its tiles.
  */
 static bool reads_b_directly(const ls_gemm *g) {
-    bool few = g->fast && g->b.stride_k * ls_gemm_dtype_size(g->b.dtype) % PAGE; /* else all rows are in the same few places of the cache */
-    return rows_are_close(&g->b) || g->m <= (few ? FEW_ROWS : FEW_ROWS / 2);
+    return rows_are_close(&g->b) || g->m <= (g->fast ? FEW_ROWS : FEW_ROWS / 2);
 }
 
 static bool reads_a_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
@@ -109,7 +101,7 @@ static bool reads_a_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
         1) { /* as many streams as rows; at such strides they share lines of the cache with C's */
         return g->n <= 16 * plan->cols || step % 2048;
     }
-    return g->n <= 2 * plan->cols || (g->n <= 8 * plan->cols && step <= CLOSE_ROWS / 2);
+    return g->n <= 2 * plan->cols || (g->n <= 8 * plan->cols && step <= CLOSE_ROWS);
 }
 
 static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, int64_t shared_budget) {
@@ -137,21 +129,20 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
     if (plan->b_source == LS_GEMM_DIRECT && !rows_are_close(&g->b) && g->m > plan->rows / 2) {
         plan->depth = SLICE;
         plan->resumes = !g->fast && g->k > SLICE;
-    } else if (plan->b_source == LS_GEMM_DIRECT && g->fast && g->b.stride_k * plan->elem == CLOSE_ROWS) {
-        plan->depth = WIDE_SLICE; /* more lines of rows at this distance share too few places of the first cache */
     }
 }
 
 /* Cuts C into blocks no larger than mc_max x nc_max, enough of them to keep the workers busy. */
 static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, int64_t nc_max) {
-    int64_t m_units = ceil_div(g->m, plan->rows), n_units = ceil_div(plan->slab, plan->cols);
-    int64_t m_blocks = ceil_div(g->m, mc_max), n_blocks = ceil_div(plan->slab, nc_max);
+    int64_t m_units = ls_gemm_ceil_div(g->m, plan->rows), n_units = ls_gemm_ceil_div(plan->slab, plan->cols);
+    int64_t m_blocks = ls_gemm_ceil_div(g->m, mc_max), n_blocks = ls_gemm_ceil_div(plan->slab, nc_max);
     if (plan->workers > 1 && !plan->inline_run) {
         int64_t target = LS_TASKS_PER_WORKER * plan->workers;
-        /* Tasks beside each other pack the same part of the other operand: best nothing, else the smaller. */
+        /* Tasks beside each other read, and may pack, the same part of the other operand: best the much smaller, else what is not
+         * packed, else the smaller. */
         bool a_free = plan->a_source != LS_GEMM_LOCAL, b_free = plan->b_source != LS_GEMM_LOCAL;
-        bool m_first = b_free || (!a_free && g->n < g->m);
-        if (!a_free && !b_free) {
+        bool m_first = b_free ? g->n < 4 * g->m : !a_free && g->n < g->m;
+        if (m_first ? !b_free : !a_free) {
             target = plan->workers;
         }
         for (int turn = 0; turn < 2; turn++) {
@@ -161,12 +152,12 @@ static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, in
             int64_t others = plan->batches * (split_m ? n_blocks : m_blocks);
             int64_t wanted = turn == 0 ? target : plan->workers;
             if (*blocks * others < wanted) {
-                *blocks = larger(*blocks, smaller(ceil_div(wanted, others), units));
+                *blocks = larger(*blocks, smaller(ls_gemm_ceil_div(wanted, others), units));
             }
         }
     }
-    plan->mc = ceil_div(m_units, m_blocks) * plan->rows;
-    plan->nc = ceil_div(n_units, n_blocks) * plan->cols;
+    plan->mc = ls_gemm_ceil_div(m_units, m_blocks) * plan->rows;
+    plan->nc = ls_gemm_ceil_div(n_units, n_blocks) * plan->cols;
 }
 
 static void plan_workspace(const ls_gemm *g, ls_gemm_plan *plan) {
@@ -175,11 +166,8 @@ static void plan_workspace(const ls_gemm *g, ls_gemm_plan *plan) {
         at = up(plan->mc * kc * plan->elem, LS_GEMM_ALIGN);
     }
     plan->b_at = at;
-    if (plan->b_source == LS_GEMM_LOCAL) {
-        at += up(plan->nc * kc * plan->elem, LS_GEMM_ALIGN);
-    } else if (plan->b_source == LS_GEMM_DIRECT && !plan->vector) {
-        at += up(plan->cols * kc * plan->elem,
-                 LS_GEMM_ALIGN); /* the last columns, where a whole tile would not fit */
+    if (plan->b_source == LS_GEMM_LOCAL || (plan->b_source == LS_GEMM_DIRECT && !plan->vector)) {
+        at += up(plan->cols * kc * plan->elem, LS_GEMM_ALIGN); /* a panel: where read directly, the last columns */
     }
     plan->c_at = at;
     plan->ldc = plan->nc;
@@ -220,7 +208,7 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
         plan->bytes_k = g->k;
         plan->flip_a = ls_gemm_flip(LS_GEMM_A, g->a.dtype);
         plan->flip_b = ls_gemm_flip(LS_GEMM_B, g->b.dtype);
-        g->k = ceil_div(g->k, 4);
+        g->k = ls_gemm_ceil_div(g->k, 4);
     }
     plan->sum = g->a.dtype == LS_GEMM_I8 || g->a.dtype == LS_GEMM_U8 ? LS_GEMM_TYPE_I32 : plan->panel;
     plan->elem = plan->panel == LS_GEMM_TYPE_F64 ? 8 : 4;
@@ -238,25 +226,24 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     plan->through_tile = !g->out.data || g->out.stride_j != 1 || out_type != (int)plan->sum;
     plan->inline_run = plan->workers == 1 || g->m * g->n * plan->batches <= LS_INLINE_WORK / larger(g->k, 1);
 
-    int64_t lanes = plan->kernels->lanes;
     if (g->m == 1 && !plan->masks && plan->panel == plan->sum && is_view(&g->b)) {
         int half = g->b.dtype == LS_GEMM_F16 ? 1 : g->b.dtype == LS_GEMM_BF16 ? 2 : 0;
         const ls_gemm_vector_kernel *rows = g->fast && plan->kernels->row_parts[half] ? plan->kernels->row_parts : plan->kernels->vector_rows;
         plan->vector = g->b.stride_i == 1 ? plan->kernels->vector[half] : g->b.stride_k == 1 ? rows[half] : NULL;
     }
     /* Panels of A as high as each other: 16 rows are two of 8, not 12 and 4. */
-    int64_t row_panels = larger(ceil_div(g->m, plan->kernels->rows), 1);
-    plan->rows = g->a.packed ? g->a.packed->width : larger(ceil_div(g->m, row_panels), 1);
-    plan->cols = g->b.packed ? g->b.packed->width : g->n <= lanes ? lanes : 2 * lanes;
+    int64_t row_panels = larger(ls_gemm_ceil_div(g->m, plan->kernels->rows), 1);
+    plan->rows = g->a.packed ? g->a.packed->width : larger(ls_gemm_ceil_div(g->m, row_panels), 1);
+    plan->cols = g->b.packed ? g->b.packed->width : ls_gemm_panel_columns(plan->kernels, g->n);
 
     /* A's block is read once for every panel of B and stays in the L2 cache; so does B's, if local. */
     int64_t l2 = g->l2_bytes > 0 ? g->l2_bytes : DEFAULT_L2;
     int64_t depth = larger(smaller(g->k, LS_GEMM_CHUNK), 1);
-    int64_t resident = larger(smaller(l2 * 3 / 8 / (depth * plan->elem), MOST_RESIDENT), 2 * lanes);
+    int64_t resident = larger(smaller(l2 * 3 / 8 / (depth * plan->elem), MOST_RESIDENT), plan->cols);
     int64_t mc_max = up(resident, plan->rows);
     int64_t shared_budget = larger(SHARED_L2S * l2, 256 << 10);
     plan_sources(g, plan, mc_max, shared_budget);
-    int64_t nc_max = up(plan->b_source == LS_GEMM_LOCAL ? resident : 1024, plan->cols);
+    int64_t nc_max = up(plan->b_source == LS_GEMM_LOCAL && g->epilogue ? resident : 1024, plan->cols);
     if (plan->through_tile) {
         nc_max = smaller(nc_max, up(512, plan->cols));
     }
@@ -267,8 +254,8 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
         nc_max = up(4096, plan->cols);
     } else if (plan->b_source == LS_GEMM_SHARED) {
         int64_t fits = shared_budget / (g->k * plan->elem) / plan->cols * plan->cols;
-        int64_t slabs = ceil_div(plan->slab, larger(fits, plan->cols));
-        plan->slab = up(ceil_div(plan->slab, slabs), plan->cols);
+        int64_t slabs = ls_gemm_ceil_div(plan->slab, larger(fits, plan->cols));
+        plan->slab = up(ls_gemm_ceil_div(plan->slab, slabs), plan->cols);
         nc_max = larger(nc_max, plan->through_tile ? 0 : smaller(plan->slab, up(4096, plan->cols)));
     }
     if (plan->through_tile) { /* the block of sums stays in the cache as well, for the epilogue */

@@ -42,6 +42,13 @@ typedef struct ls_gemm_plan {
     int workers;
 } ls_gemm_plan;
 
+/* Rounded up, of numbers that are not negative. Most fit 32 bits, whose division takes a fraction of the time: a small product has
+ * two dozen of them before its first tile. */
+static inline int64_t ls_gemm_ceil_div(int64_t x, int64_t y) {
+    uint64_t over = (uint64_t)(x + y - 1);
+    return (over | (uint64_t)y) >> 32 ? (int64_t)(over / (uint64_t)y) : (uint32_t)over / (uint32_t)y;
+}
+
 /* `out_problem` receives the problem that the plan points to. */
 void ls_gemm_plan_make(const ls_gemm *g, ls_gemm *out_problem, ls_gemm_plan *out_plan);
 
@@ -65,6 +72,9 @@ typedef struct ls_gemm_part {
     int64_t bytes_k; /* not 0: k0 and kc count elements of four bytes each, of so many in all */
     uint32_t flip;   /* of those elements */
 } ls_gemm_part;
+
+/* Columns of a panel of B, whole vectors: panels are as wide as each other, as far as that goes. */
+int64_t ls_gemm_panel_columns(const ls_gemm_kernels *kernels, int64_t n);
 
 /* What the bytes of an operand are XORed with in elements of four. */
 uint32_t ls_gemm_flip(ls_gemm_side side, ls_gemm_dtype dtype);

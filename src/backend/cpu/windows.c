@@ -361,9 +361,13 @@ static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window
 
 /* The highest panels, unless lower ones leave clearly fewer rows unused. */
 static int64_t panel_rows(const ls_gemm_kernels *kernels, int64_t m) {
-    int64_t best = kernels->rows;
-    for (int64_t rows = kernels->rows - 1; rows >= 1; rows--) {
-        bool worth = rows >= 8 || rows >= m || (kernels->rows < 8 && rows >= 4);
+    int64_t most = LS_GEMM_MAX_ROWS;
+    while (!kernels->taps[most]) {
+        most--;
+    }
+    int64_t best = most;
+    for (int64_t rows = most - 1; rows >= 1; rows--) {
+        bool worth = rows >= 8 || rows >= m || (most < 8 && rows >= 4);
         if (kernels->taps[rows] && worth && ceil_div(m, rows) * rows * 49 < ceil_div(m, best) * best * 48) {
             best = rows;
         }

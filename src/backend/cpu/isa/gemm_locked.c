@@ -59,6 +59,7 @@
 
 /* i32 wraps, so it is computed unsigned. Its products are slow: few rows keep a core busy. */
 #define HEIGHT 4
+#define WIDTH 2
 #define T uint32_t
 #define V ls_vu32
 #define VU ls_vu32_any

@@ -211,14 +211,22 @@ static void rows8(int64_t kc, int64_t ni, int64_t width, const void *const *rows
     }
 }
 
+/* For a constant number of vectors. */
+static inline void copy_vectors(int64_t kc, int vectors, int64_t width, const u32_any *src, int64_t stride_k, u32_any *panel) {
+    for (int64_t p = 0; p < kc; p++, src += stride_k, panel += width) {
+        for (int v = 0; v < vectors; v++) {
+            *(ls_vu32_any *)(panel + v * LS_LANES_F32) = *(const ls_vu32_any *)(src + v * LS_LANES_F32);
+        }
+    }
+}
+
 static void cols4(int64_t kc, int64_t ni, int64_t width, const void *src_, int64_t stride_k, void *panel_) {
     const u32_any *src = src_;
     u32_any *panel = panel_;
-    if (ni == 2 * LS_LANES_F32) {
-        for (int64_t p = 0; p < kc; p++, src += stride_k, panel += width) {
-            *(ls_vu32_any *)panel = *(const ls_vu32_any *)src;
-            *(ls_vu32_any *)(panel + LS_LANES_F32) = *(const ls_vu32_any *)(src + LS_LANES_F32);
-        }
+    if (ni == LS_GEMM_VECTORS * LS_LANES_F32) {
+        copy_vectors(kc, LS_GEMM_VECTORS, width, src, stride_k, panel);
+    } else if (ni == 2 * LS_LANES_F32) {
+        copy_vectors(kc, 2, width, src, stride_k, panel);
     } else if (ni >= 4) {
         for (int64_t p = 0; p < kc; p++, src += stride_k, panel += width) {
             for (int64_t q = 0; q < ni - 4; q += 4) {
