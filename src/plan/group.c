@@ -410,7 +410,8 @@ static bool turns_before_joining(const ls_planner *p, const ls_plan_node *n) {
 }
 
 /* A convolution that only this permutation reads, and that no map follows in one kernel: it is stored as it is read. Its own order,
- * channels last, would be a stride for every reader. */
+ * channels last, would be a stride for every reader. So is a product that another one reads with its rows in turn, as those of an
+ * attention's heads. */
 static bool stores_permuted(const ls_planner *p, const ls_plan_node *n) {
     const ls_site *s = n->sites;
     const ls_tensor *x = n->node;
@@ -424,7 +425,9 @@ static bool stores_permuted(const ls_planner *p, const ls_plan_node *n) {
         }
     }
     bool joins = !s->next && s->bijective && !s->contract && !s->guarded && s->draft->kind == LS_GROUP_POINTWISE;
-    return x->op == LS_OP_CONTRACT && !joins && (ls_reads_windows(x->src[0]) || ls_reads_windows(x->src[1]));
+    int last = n->node->shape.rank - 1;
+    bool rows_in_turn = s->contract && n->node->attr.axes.axes[last] == last;
+    return x->op == LS_OP_CONTRACT && !joins && (rows_in_turn || ls_reads_windows(x->src[0]) || ls_reads_windows(x->src[1]));
 }
 
 static bool pass_on(ls_planner *p, ls_plan_node *n) {
