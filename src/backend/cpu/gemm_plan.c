@@ -127,6 +127,8 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
     }
     plan->depth = plan->panel != plan->sum ? EXACT_BYTES : LS_GEMM_CHUNK;
     if (plan->b_source == LS_GEMM_DIRECT && !rows_are_close(&g->b) && g->m > plan->rows / 2) {
+        int64_t tiles = ls_gemm_ceil_div(g->m, plan->rows); /* each fetches a line of each row of the next panel */
+        plan->cols = smaller(plan->cols, larger(tiles, 2) * plan->kernels->lanes);
         plan->depth = SLICE;
         plan->resumes = !g->fast && g->k > SLICE;
     }
