@@ -233,8 +233,9 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
         const ls_gemm_vector_kernel *rows = g->fast && plan->kernels->row_parts[half] ? plan->kernels->row_parts : plan->kernels->vector_rows;
         plan->vector = g->b.stride_i == 1 ? plan->kernels->vector[half] : g->b.stride_k == 1 ? rows[half] : NULL;
     }
-    /* Panels of A as high as each other: 16 rows are two of 8, not 12 and 4. */
+    /* Panels of A as high as each other. Not two: tiles share the fetching of the next panel of B, a line for each k, and it is three wide. */
     int64_t row_panels = larger(ls_gemm_ceil_div(g->m, plan->kernels->rows), 1);
+    row_panels = row_panels == 2 ? 3 : row_panels;
     plan->rows = g->a.packed ? g->a.packed->width : larger(ls_gemm_ceil_div(g->m, row_panels), 1);
     plan->cols = g->b.packed ? g->b.packed->width : ls_gemm_panel_columns(plan->kernels, g->n);
 
