@@ -68,7 +68,11 @@ train --steps 5 --save cosine >/dev/null
 steps=400
 "$lockstep" train mnist --data idx --model small --batch 8 --steps $steps --save cut >out 2>err &
 job=$!
-sleep 0.8 # a job of a shell ignores SIGINT until the run itself listens
+waited=0 # a job of a shell ignores SIGINT until the run itself listens
+until grep -q 'step' err || [ $waited -eq 600 ]; do
+    sleep 0.05
+    waited=$((waited + 1))
+done
 kill -INT $job
 wait $job
 code=$?
