@@ -426,7 +426,7 @@ static bool stores_permuted(const ls_planner *p, const ls_plan_node *n) {
     }
     bool joins = !s->next && s->bijective && !s->contract && !s->guarded && s->draft->kind == LS_GROUP_POINTWISE;
     int last = n->node->shape.rank - 1;
-    bool rows_in_turn = s->contract && n->node->attr.axes.axes[last] == last;
+    bool rows_in_turn = s->contract && last >= 0 && n->node->attr.axes.axes[last] == last;
     return x->op == LS_OP_CONTRACT && !joins && (rows_in_turn || ls_reads_windows(x->src[0]) || ls_reads_windows(x->src[1]));
 }
 

@@ -1,8 +1,8 @@
 /* Control flow: If, Loop, Scan.
  *
  * Branches are chosen and loops are unrolled while the graph is built: conditions and trip counts are read
- * as numbers (an eager run computes them). A program whose inputs decide has both branches, if they are small. Iteration numbers and conditions that are known stay so in the
- * body, and with them the shapes that follow. */
+ * as numbers (an eager run computes them). A program whose inputs decide has both branches, if they are small.
+ * Iteration numbers and conditions that are known stay so in the body, and with them the shapes that follow. */
 #include "graph/graph.h"
 #include "io/onnx/onnx.h"
 #include <string.h>
