@@ -161,19 +161,35 @@ const char *ls_archive_metadata(const ls_archive *archive, const char *key) {
     return NULL;
 }
 
+void ls_archive_sum(bool lanes, const void *bytes, size_t size, char out_hex[65]) {
+    if (lanes) {
+        ls_sha256_lanes(LS_SHA256_BEST, bytes, size, out_hex);
+        return;
+    }
+    ls_sha256 sha;
+    ls_sha256_init(&sha);
+    ls_sha256_add(&sha, bytes, size);
+    ls_sha256_hex(&sha, out_hex);
+}
+
+/* The checksum that the file gives for an array, of either kind; NULL: none. */
+static const char *sum_of(const ls_archive *a, const char *prefix, const char *name) {
+    char key[LS_ARCHIVE_KEY];
+    return strlen(name) > LS_ARCHIVE_NAME ? NULL : ls_archive_metadata(a, strcat(strcpy(key, prefix), name)); /* no longer name is ever saved */
+}
+
 /* Compares a safetensors array with the checksum that the file gives for it, and looks at bools, once. */
 static ls_status check_sum(ls_archive *a, ls_archive_entry *e, ls_error *err) {
-    char key[300] = "sha256.", hex[65];
+    char hex[65];
     if (e->checked) {
         return LS_OK;
     }
-    bool has_key = strlen(e->name) <= sizeof key - 8; /* no longer name is ever saved */
-    const char *want = has_key ? ls_archive_metadata(a, strcat(key, e->name)) : NULL;
+    const uint8_t *bytes = a->file->map.data + e->first;
+    const char *want = ls_sha256_lanes_pay() ? sum_of(a, LS_ARCHIVE_LANES, e->name) : NULL;
+    bool lanes = want != NULL;
+    want = lanes ? want : sum_of(a, LS_ARCHIVE_PLAIN, e->name);
     if (want) {
-        ls_sha256 sha;
-        ls_sha256_init(&sha);
-        ls_sha256_add(&sha, a->file->map.data + e->first, e->size);
-        ls_sha256_hex(&sha, hex);
+        ls_archive_sum(lanes, bytes, e->size, hex);
         if (strcmp(hex, want) != 0) {
             return LS_FAIL(
                 err, LS_ERR_FORMAT,
@@ -181,7 +197,7 @@ static ls_status check_sum(ls_archive *a, ls_archive_entry *e, ls_error *err) {
                 a->path, e->name, hex, want);
         }
     }
-    LS_TRY(err, ls_bools_check(a->path, e->name, e->dtype, a->file->map.data + e->first, e->size, err));
+    LS_TRY(err, ls_bools_check(a->path, e->name, e->dtype, bytes, e->size, err));
     e->checked = true;
     return LS_OK;
 }

@@ -41,6 +41,13 @@ struct ls_archive {
     LS_ARRAY(char *) metadata; /* key, value, key, value, ... */
 };
 
+/* Keys of checksums in a safetensors file's metadata: of the SHA-256, and of large arrays also of sixteen lanes of it (sha256.h), which takes a tenth
+ * of the time where a processor has no instructions for SHA-256. A reader compares one. */
+#define LS_ARCHIVE_PLAIN "sha256."
+#define LS_ARCHIVE_LANES "sha256x16."
+enum { LS_ARCHIVE_NAME = 280, LS_ARCHIVE_KEY = 300, LS_ARCHIVE_LARGE = 1 << 16 };
+void ls_archive_sum(bool lanes, const void *bytes, size_t size, char out_hex[65]);
+
 /* Fill `entries` from the mapped file. */
 ls_status ls_safetensors_read(ls_archive *archive, ls_error *err) LS_MUST_USE;
 ls_status ls_npz_read(ls_archive *archive, ls_error *err) LS_MUST_USE;

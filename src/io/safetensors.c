@@ -241,13 +241,14 @@ static int by_name(const void *x, const void *y) {
     return strcmp(((const ls_named_data *)x)->name, ((const ls_named_data *)y)->name);
 }
 
+static bool add_sum(cJSON *meta, bool lanes, const ls_named_data *n) {
+    char key[LS_ARCHIVE_KEY], hex[65];
+    ls_archive_sum(lanes, ls_data_bytes(n->data), ls_data_size(n->data), hex);
+    return cJSON_AddStringToObject(meta, strcat(strcpy(key, lanes ? LS_ARCHIVE_LANES : LS_ARCHIVE_PLAIN), n->name), hex);
+}
+
 static bool add_entry(cJSON *root, cJSON *meta, const ls_named_data *n, size_t begin) {
     const ls_data *d = n->data;
-    char key[300] = "sha256.", hex[65];
-    ls_sha256 sha;
-    ls_sha256_init(&sha);
-    ls_sha256_add(&sha, ls_data_bytes(d), ls_data_size(d));
-    ls_sha256_hex(&sha, hex);
     cJSON *entry = cJSON_AddObjectToObject(root, n->name);
     bool ok = entry && cJSON_AddStringToObject(entry, "dtype", name_of(ls_data_dtype(d)));
     cJSON *shape = ok ? cJSON_AddArrayToObject(entry, "shape") : NULL;
@@ -258,7 +259,7 @@ static bool add_entry(cJSON *root, cJSON *meta, const ls_named_data *n, size_t b
     cJSON *offsets = ok ? cJSON_AddArrayToObject(entry, "data_offsets") : NULL;
     ok = offsets && cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)begin)) &&
          cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)(begin + ls_data_size(d))));
-    return ok && cJSON_AddStringToObject(meta, strcat(key, n->name), hex);
+    return ok && add_sum(meta, false, n) && (ls_data_size(d) < LS_ARCHIVE_LARGE || add_sum(meta, true, n));
 }
 
 static char *header_of(const ls_named_data *sorted, int count, int n_metadata, const ls_metadata *metadata) {
@@ -311,10 +312,10 @@ static ls_status write_all(sink *s, const char *header, const ls_named_data *sor
 static ls_status check_names(const char *path, const ls_named_data *sorted, int count, ls_error *err) {
     for (int i = 0; i < count; i++) {
         size_t n = strlen(sorted[i].name);
-        if (n == 0 || n > 280 || strcmp(sorted[i].name, "__metadata__") == 0) {
+        if (n == 0 || n > LS_ARCHIVE_NAME || strcmp(sorted[i].name, "__metadata__") == 0) {
             return LS_FAIL(err, LS_ERR_INVALID,
-                           "%s: array name \"%.64s\": expected 1 to 280 bytes, and not __metadata__", path,
-                           sorted[i].name);
+                           "%s: array name \"%.64s\": expected 1 to %d bytes, and not __metadata__", path,
+                           sorted[i].name, LS_ARCHIVE_NAME);
         }
         if (i > 0 && strcmp(sorted[i - 1].name, sorted[i].name) == 0) {
             return LS_FAIL(err, LS_ERR_INVALID, "%s: two arrays are named \"%s\"", path, sorted[i].name);
@@ -325,13 +326,13 @@ static ls_status check_names(const char *path, const ls_named_data *sorted, int 
 
 static ls_status check_keys(const char *path, int n, const ls_metadata *metadata, ls_error *err) {
     for (int i = 0; i < n; i++) {
-        bool taken = strncmp(metadata[i].key, "sha256.", 7) == 0;
+        bool taken = strncmp(metadata[i].key, "sha256", 6) == 0;
         for (int k = 0; k < i; k++) {
             taken |= strcmp(metadata[k].key, metadata[i].key) == 0;
         }
         if (taken) {
             return LS_FAIL(err, LS_ERR_INVALID,
-                           "%s: metadata \"%s\": expected keys that differ and do not begin with sha256.",
+                           "%s: metadata \"%s\": expected keys that differ and do not begin with sha256",
                            path, metadata[i].key);
         }
     }

@@ -528,6 +528,36 @@ static void sha256_vectors(void **state) {
     }
 }
 
+/* Beside what sha256.h says of the sum, done plainly. */
+static void sha256_of_lanes(void **state) {
+    (void)state;
+    static uint8_t bytes[5 * 1024 + 300];
+    static const size_t sizes[] = {0, 1, 1023, 1024, 1025, 3 * 1024 + 64, sizeof bytes};
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        bytes[i] = (uint8_t)ls_hash_u64(i, 7);
+    }
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        const size_t whole = sizes[k] / 1024 * 1024;
+        char hex[65], want[65];
+        ls_sha256 all, lane;
+        ls_sha256_init(&all);
+        for (size_t l = 0; l < 16; l++) {
+            ls_sha256_init(&lane);
+            for (size_t at = 4 * l; at < whole; at += 64) {
+                ls_sha256_add(&lane, bytes + at, 4);
+            }
+            ls_sha256_hex(&lane, hex);
+            ls_sha256_add(&all, hex, 64);
+        }
+        ls_sha256_add(&all, bytes + whole, sizes[k] - whole);
+        ls_sha256_hex(&all, want);
+        for (ls_sha256_way way = LS_SHA256_BEST; way <= LS_SHA256_PORTABLE; way++) {
+            ls_sha256_lanes(way, bytes, sizes[k], hex);
+            assert_string_equal(hex, want);
+        }
+    }
+}
+
 static void dtype_names(void **state) {
     (void)state;
     static const size_t sizes[LS_DTYPE_COUNT] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
@@ -553,6 +583,7 @@ int main(void) {
         cmocka_unit_test(threefry_known_answers),
         cmocka_unit_test(random_streams),
         cmocka_unit_test(sha256_vectors),
+        cmocka_unit_test(sha256_of_lanes),
         cmocka_unit_test(dtype_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
