@@ -11,6 +11,7 @@
 typedef struct offsets {
     int64_t at[LS_GEMM_CHUNK];
     int32_t pred[LS_SIDE_PREDS][LS_GEMM_CHUNK];
+    int32_t run[LS_GEMM_CHUNK]; /* of k: how many from there on are neighbours in memory with the same predicates */
 } offsets;
 
 size_t ls_contract_side_scratch(const ls_contract_side *side) {
@@ -72,6 +73,16 @@ static void write_out(const int64_t *extents, const ls_axis_group *group, const 
             coord[i] = 0;
             coord[--i]++;
         }
+    }
+}
+
+static void find_runs(offsets *k, int64_t kc, int n_preds) {
+    for (int64_t p = kc - 1; p >= 0; p--) {
+        bool goes_on = p + 1 < kc && k->at[p + 1] == k->at[p] + 1;
+        for (int t = 0; t < n_preds && goes_on; t++) {
+            goes_on = k->pred[t][p + 1] == k->pred[t][p];
+        }
+        k->run[p] = goes_on ? k->run[p + 1] + 1 : 1;
     }
 }
 
@@ -146,26 +157,12 @@ static void pack_elements(const panel_job *j) {
     }
 }
 
-/* How many k from p on are neighbours in memory with the same predicates. */
-static int64_t run_of_k(const panel_job *j, int64_t p) {
-    int64_t n = 1;
-    while (p + n < j->kc && j->k->at[p + n] == j->k->at[p] + n) {
-        for (int t = 0; t < j->side->n_preds; t++) {
-            if (j->k->pred[t][p + n] != j->k->pred[t][p]) {
-                return n;
-            }
-        }
-        n++;
-    }
-    return n;
-}
-
 /* Runs of k that are consecutive in memory: rows to be turned. */
 static void pack_runs_of_k(const panel_job *j) {
     size_t size = panel_size(j->side), element = ls_dtype_size(j->side->element);
     const void *rows[LS_GEMM_MAX_WIDTH];
     for (int64_t p = 0; p < j->kc;) {
-        int64_t n = run_of_k(j, p);
+        int64_t n = j->k->run[p];
         for (int64_t q = 0; q < j->ni; q++) {
             rows[q] = present(j, p, q) ? j->src + (j->k->at[p] + j->i->at[q]) * (int64_t)element : NULL;
         }
@@ -197,6 +194,7 @@ static void pack_affine(const ls_contract_side_launch *s, int worker, int64_t ba
     if (w->kc[s->which] != kc || w->k0[s->which] != k0) { /* the panels of a chunk come one after another */
         write_out(kernel->extents, &gemm->k, side->k_stride, side->n_preds, side->pred_k, k0, kc, 0, none,
                   of_k);
+        find_runs(of_k, kc, side->n_preds);
         w->k0[s->which] = k0;
         w->kc[s->which] = kc;
     }
@@ -216,7 +214,7 @@ static void pack_affine(const ls_contract_side_launch *s, int worker, int64_t ba
     bool wide =
         ls_dtype_size(side->element) == 4 && (side->dtype == LS_GEMM_F32 || side->dtype == LS_GEMM_I32);
     bool turn = side->dtype != LS_GEMM_I32 || wide;
-    if (turn && run_of_k(&job, 0) >= 8) {
+    if (turn && of_k->run[0] >= 8) {
         pack_runs_of_k(&job);
     } else if (wide) {
         job.isa->pack(panel, width, job.src, of_k->at, kc, of_i->at, ni, side->n_preds, &of_k->pred[0][0],
