@@ -128,6 +128,7 @@ typedef struct input_run {
     float *filter; /* [first tap][plane][second tap, in the order of the cells that it reaches][channel] */
     char *memory;
     size_t worker_bytes;
+    int64_t images;
 } input_run;
 
 static void pack_filter(const input_run *r, const float *src) {
@@ -155,10 +156,7 @@ static void make_lists(const ls_gemm_moves *moves, const ls_sparse *sp, const fl
         for (int64_t i = 0; i < n; i += STRIP) {
             int64_t places = n - i < STRIP ? n - i : STRIP;
             for (int64_t plane = 0; plane < w->planes; plane++) {
-                const float *row = image + w->plane_at[plane] + (d0->low + line) * d0->image_stride + d1->low + i;
-                m->rows[plane] = row;
-                __builtin_prefetch(row + STRIP); /* too short a run for a processor to see ahead */
-                __builtin_prefetch(row + STRIP + 16);
+                m->rows[plane] = image + w->plane_at[plane] + (d0->low + line) * d0->image_stride + d1->low + i;
             }
             moves->rows4(places, w->planes, w->planes, m->rows, m->strip);
             for (int64_t j = 0; j < places; j++) {
@@ -172,7 +170,7 @@ static void make_lists(const ls_gemm_moves *moves, const ls_sparse *sp, const fl
 
 /* One line of outputs, taps [first, last) of one line of taps, from one line of the image. */
 static void add_line(const input_run *r, int64_t t0, int64_t first, int64_t last, const ls_sparse_entry *lists, const int32_t *starts,
-                     float *cells) {
+                     float *cells, ls_fetches *fetches) {
     const ls_sparse *sp = r->sparse;
     const ls_windows *w = sp->windows;
     const ls_window_dim *d1 = &w->dims[w->outer + 1];
@@ -180,6 +178,7 @@ static void add_line(const input_run *r, int64_t t0, int64_t first, int64_t last
     const float *filter = r->filter + (t0 * w->planes * d1->taps + slot) * sp->channels;
     for (int64_t i = 0; i < sp->columns; i++) {
         int64_t u = d1->step > 0 ? i : sp->columns - 1 - i, n = starts[u + 1] - starts[u];
+        ls_fetch(fetches);
         if (n) {
             ls_sparse_add(sp->kernels, n, lists + starts[u], filter, cells + (u + slot) * sp->channels, vectors);
         }
@@ -187,7 +186,7 @@ static void add_line(const input_run *r, int64_t t0, int64_t first, int64_t last
 }
 
 /* Sums of lines [line, end) of outputs, chunk by chunk. */
-static void compute_band(const input_run *r, int64_t line, int64_t end, const input_memory *m) {
+static void compute_band(const input_run *r, int64_t line, int64_t end, const input_memory *m, ls_fetches *fetches) {
     const ls_sparse *sp = r->sparse;
     const ls_windows *w = sp->windows;
     const ls_window_dim *d0 = &w->dims[w->outer], *d1 = d0 + 1;
@@ -202,7 +201,7 @@ static void compute_band(const input_run *r, int64_t line, int64_t end, const in
                 int64_t u = y + d0->step * t0 - d0->low;
                 if (u >= 0 && u < sp->lines) {
                     add_line(r, t0, first > 0 ? first : 0, last < d1->taps ? last : d1->taps, m->lists, m->starts + u * sp->columns,
-                             cells + (y - line) * size);
+                             cells + (y - line) * size, fetches);
                 }
             }
         }
@@ -228,6 +227,24 @@ static void put_line(const input_run *r, const float *sums, float *tile, int64_t
     }
 }
 
+/* While an image is computed, memory brings its parts of the kernel's arguments, which its results are made of or go to, and of what lists are made
+ * of those of the image that the worker is likely to compute next. */
+static ls_fetches ask_ahead(const input_run *r, long task) {
+    const ls_sparse *sp = r->sparse;
+    const ls_kernel_binary *binary = r->launch->kernel->binary;
+    ls_fetches f = {0};
+    int64_t bytes = 0;
+    for (int i = 0; i < binary->spec.n_args && i < LS_FETCHES; i++) {
+        const ls_spec_arg *arg = &binary->spec.args[i];
+        int64_t part = arg->numel * (int64_t)ls_dtype_size(arg->dtype) / r->images;
+        int64_t image = task + (i == r->launch->phase->gemm->side[1].buffer ? binary->device->threads : 0);
+        ls_fetch_later(&f, (uintptr_t)r->launch->kernel->buffers[i] + (uintptr_t)(image * part), part);
+        bytes += part;
+    }
+    f.lines = ls_fetch_share(bytes / 64, sp->lines * sp->columns * sp->windows->dims[sp->windows->outer].taps);
+    return f;
+}
+
 static void input_task(void *ctx, long task, int worker) {
     const input_run *r = ctx;
     const ls_sparse *sp = r->sparse;
@@ -246,9 +263,10 @@ static void input_task(void *ctx, long task, int worker) {
     input_memory m = input_layout(sp, r->memory + (size_t)worker * r->worker_bytes);
     int64_t ld = round_up(outputs + 4, 16);
     make_lists(moves, sp, image, &m);
+    ls_fetches fetches = ask_ahead(r, task);
     for (int64_t line = 0, end; line < d0->extent; line = end) {
         end = line + sp->band < d0->extent ? line + sp->band : d0->extent;
-        compute_band(r, line, end, &m);
+        compute_band(r, line, end, &m, &fetches);
         for (int64_t i = line; i < end; i++) {
             put_line(r, m.sums + (i - line) * sp->cells * sp->channels, m.tile + i * d1->extent, ld);
         }
@@ -287,7 +305,7 @@ bool ls_sparse_run(ls_gemm_launch *launch) {
     if (sp->filter) {
         return ls_sparse_filter_run(launch);
     }
-    input_run r = {.launch = launch, .sparse = sp, .worker_bytes = input_layout(sp, NULL).bytes};
+    input_run r = {.launch = launch, .sparse = sp, .images = n, .worker_bytes = input_layout(sp, NULL).bytes};
     size_t filter = (size_t)round_up((int64_t)filter_bytes(sp), LS_GEMM_ALIGN);
     if (!ls_gemm_grow_workspace(d, filter + (size_t)d->threads * r.worker_bytes)) {
         return false;
