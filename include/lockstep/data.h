@@ -27,8 +27,10 @@ LS_API ls_status ls_data_wrap(ls_context *context, ls_dtype dtype, int rank, con
 /* The value of a tensor, computed if needed; of a variable. */
 LS_API ls_status ls_data_from_tensor(ls_session *session, ls_tensor *tensor, ls_data **out_data) LS_MUST_USE;
 LS_API ls_status ls_data_from_var(ls_session *session, ls_var *var, ls_data **out_data) LS_MUST_USE;
-/* The same array as a tensor of a session. */
+/* The same array as a tensor of a session; as the first value of a variable. `cpu` reads it where it lies, and keeps it as long: one of a file must
+ * not be changed in place meanwhile (what this library writes replaces files whole). A variable has memory of its own from its first write on. */
 LS_API ls_tensor *ls_data_to_tensor(ls_session *session, const ls_data *data);
+LS_API ls_var *ls_data_to_var(ls_session *session, const char *name, const ls_data *data);
 LS_API ls_data *ls_data_retain(ls_data *data);
 LS_API void ls_data_release(ls_data *data); /* NULL is allowed */
 LS_API ls_dtype ls_data_dtype(const ls_data *data);

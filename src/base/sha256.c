@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #endif
 
-static const uint32_t round_constants[64] = {
+const uint32_t ls_sha256_constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -27,7 +27,7 @@ static uint32_t rotr(uint32_t x, int n) {
 /* One round; the letters move on by the order in which they are given. */
 #define ROUND_(a, b, c, d, e, f, g, h, i)                                                                              \
     {                                                                                                                  \
-        uint32_t t = h + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) + (g ^ (e & (f ^ g))) + round_constants[i] + w[i]; \
+        uint32_t t = h + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) + (g ^ (e & (f ^ g))) + ls_sha256_constants[i] + w[i]; \
         d += t;                                                                                                        \
         h = t + (rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22)) + ((a & b) | (c & (a | b)));                                  \
     }
@@ -78,7 +78,7 @@ static __attribute__((target("sha,sse4.1"))) void compress_sha(uint32_t state[8]
                 sum = _mm_add_epi32(sum, _mm_alignr_epi8(last, w[(i + 2) % 4], 4));
                 w[i % 4] = _mm_sha256msg2_epu32(sum, last);
             }
-            __m128i m = _mm_add_epi32(w[i % 4], _mm_loadu_si128((const __m128i *)(round_constants + 4 * i)));
+            __m128i m = _mm_add_epi32(w[i % 4], _mm_loadu_si128((const __m128i *)(ls_sha256_constants + 4 * i)));
             cdgh = _mm_sha256rnds2_epu32(cdgh, abef, m);
             abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(m, 0x0e));
         }
@@ -91,7 +91,7 @@ static __attribute__((target("sha,sse4.1"))) void compress_sha(uint32_t state[8]
     _mm_storeu_si128((__m128i *)(state + 4), _mm_alignr_epi8(high, low, 8));
 }
 
-static bool has_sha(void) { /* each caller finds the same */
+bool ls_sha256_instructions(void) { /* each caller finds the same */
     static atomic_int known;
     int state = atomic_load_explicit(&known, memory_order_relaxed);
     if (!state) {
@@ -102,11 +102,15 @@ static bool has_sha(void) { /* each caller finds the same */
     }
     return state == 2;
 }
+#else
+bool ls_sha256_instructions(void) {
+    return false;
+}
 #endif
 
 static void compress(ls_sha256 *sha, const uint8_t *block, size_t blocks) {
 #if defined(__x86_64__)
-    if (!sha->portable && has_sha()) {
+    if (!sha->portable && ls_sha256_instructions()) {
         compress_sha(sha->state, block, blocks);
         return;
     }
@@ -157,113 +161,4 @@ void ls_sha256_hex(ls_sha256 *sha, char out_hex[65]) {
         out_hex[i] = "0123456789abcdef"[sha->state[i / 8] >> (28 - 4 * (i % 8)) & 15];
     }
     out_hex[64] = 0;
-}
-
-/* ---- lanes ---- */
-
-static void lanes_any(uint32_t state[8][LS_SHA256_LANES], const uint8_t *data, size_t blocks) {
-    for (int lane = 0; lane < LS_SHA256_LANES; lane++) {
-        uint32_t own[8];
-        uint8_t block[64];
-        for (int i = 0; i < 8; i++) {
-            own[i] = state[i][lane];
-        }
-        for (size_t b = 0; b < blocks; b++) {
-            for (size_t i = 0; i < 16; i++) {
-                memcpy(block + 4 * i, data + 1024 * b + 64 * i + 4 * lane, 4);
-            }
-            compress_any(own, block, 1);
-        }
-        for (int i = 0; i < 8; i++) {
-            state[i][lane] = own[i];
-        }
-    }
-}
-
-#if defined(__x86_64__)
-typedef uint32_t wide __attribute__((vector_size(4 * LS_SHA256_LANES)));
-
-#define ROTR(x, n) ((x) >> (n) | (x) << (32 - (n)))
-
-/* Lanes lie side by side, so nothing is transposed. A compiler makes of a wide vector as many as it takes. */
-static inline __attribute__((always_inline)) void lanes_wide(uint32_t state[8][LS_SHA256_LANES], const uint8_t *data, size_t blocks) {
-    wide sum[8], w[16];
-    memcpy(sum, state, sizeof sum);
-    for (; blocks > 0; blocks--, data += sizeof w) {
-        wide a = sum[0], b = sum[1], c = sum[2], d = sum[3], e = sum[4], f = sum[5], g = sum[6], h = sum[7];
-        memcpy(w, data, sizeof w);
-#pragma GCC unroll 16
-        for (int i = 0; i < 16; i++) { /* big-endian */
-            w[i] = (ROTR(w[i], 8) & 0xff00ff00) | (ROTR(w[i], 24) & 0x00ff00ff);
-        }
-        for (int first = 0; first < 64; first += 16) {
-#pragma GCC unroll 16
-            for (int i = 0; i < 16; i++) {
-                wide t = h + (ROTR(e, 6) ^ ROTR(e, 11) ^ ROTR(e, 25)) + (g ^ (e & (f ^ g))) + round_constants[first + i] + w[i];
-                wide x = w[(i + 1) % 16], y = w[(i + 14) % 16]; /* of the word sixteen rounds on */
-                w[i] += (ROTR(x, 7) ^ ROTR(x, 18) ^ x >> 3) + w[(i + 9) % 16] + (ROTR(y, 17) ^ ROTR(y, 19) ^ y >> 10);
-                h = g, g = f, f = e, e = d + t;
-                t += (ROTR(a, 2) ^ ROTR(a, 13) ^ ROTR(a, 22)) + ((a & b) | (c & (a | b)));
-                d = c, c = b, b = a, a = t;
-            }
-        }
-        sum[0] += a, sum[1] += b, sum[2] += c, sum[3] += d, sum[4] += e, sum[5] += f, sum[6] += g, sum[7] += h;
-    }
-    memcpy(state, sum, sizeof sum);
-}
-
-static __attribute__((target("avx2"))) void lanes_avx2(uint32_t state[8][LS_SHA256_LANES], const uint8_t *data, size_t blocks) {
-    lanes_wide(state, data, blocks);
-}
-static __attribute__((target("avx512f,avx512bw"))) void lanes_avx512(uint32_t state[8][LS_SHA256_LANES], const uint8_t *data, size_t blocks) {
-    lanes_wide(state, data, blocks);
-}
-#endif
-
-bool ls_sha256_lanes_pay(void) {
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx512bw") || (__builtin_cpu_supports("avx2") && !has_sha());
-#else
-    return false;
-#endif
-}
-
-static void lanes(ls_sha256_way way, uint32_t state[8][LS_SHA256_LANES], const uint8_t *data, size_t blocks) {
-#if defined(__x86_64__)
-    if (way == LS_SHA256_BEST && __builtin_cpu_supports("avx512bw")) {
-        lanes_avx512(state, data, blocks);
-        return;
-    }
-    if (way != LS_SHA256_PORTABLE && __builtin_cpu_supports("avx2")) {
-        lanes_avx2(state, data, blocks);
-        return;
-    }
-#endif
-    (void)way;
-    lanes_any(state, data, blocks);
-}
-
-void ls_sha256_lanes(ls_sha256_way way, const void *data, size_t size, char out_hex[65]) {
-    uint32_t state[8][LS_SHA256_LANES];
-    size_t blocks = size / sizeof(uint32_t[16][LS_SHA256_LANES]), rest = size % sizeof(uint32_t[16][LS_SHA256_LANES]);
-    ls_sha256 all, one;
-    ls_sha256_init(&all);
-    ls_sha256_init(&one);
-    for (int i = 0; i < 8; i++) {
-        for (int lane = 0; lane < LS_SHA256_LANES; lane++) {
-            state[i][lane] = one.state[i];
-        }
-    }
-    lanes(way, state, data, blocks);
-    for (int lane = 0; lane < LS_SHA256_LANES; lane++) {
-        char hex[65];
-        for (int i = 0; i < 8; i++) {
-            one.state[i] = state[i][lane];
-        }
-        one.length = 64 * blocks;
-        ls_sha256_hex(&one, hex);
-        ls_sha256_add(&all, hex, 64);
-    }
-    ls_sha256_add(&all, (const uint8_t *)data + size - rest, rest);
-    ls_sha256_hex(&all, out_hex);
 }

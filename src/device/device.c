@@ -57,7 +57,11 @@ ls_status ls_buffer_create(ls_device *device, size_t size, ls_buffer **out_buffe
 void ls_buffer_release(ls_buffer *buffer) {
     if (buffer && atomic_fetch_sub_explicit(&buffer->refs, 1, memory_order_acq_rel) == 1) {
         ls_device *device = buffer->device;
-        device->backend->free(device, buffer->handle, buffer->size + 2 * guard_of(buffer));
+        if (buffer->drop) {
+            ls_buffer_give_back(buffer);
+        } else {
+            device->backend->free(device, buffer->handle, buffer->size + 2 * guard_of(buffer));
+        }
         ls_free(device->heap, buffer);
     }
 }
@@ -72,6 +76,7 @@ static ls_status check_range(const ls_buffer *buffer, size_t offset, size_t size
 
 ls_status ls_buffer_upload(ls_buffer *buffer, size_t offset, const void *src, size_t size, ls_error *err) {
     LS_TRY(err, check_range(buffer, offset, size, err));
+    LS_TRY(err, ls_buffer_own(buffer, err));
     return size ? buffer->device->backend->upload(buffer->device, buffer, buffer->base + offset, src, size,
                                                   err)
                 : LS_OK;

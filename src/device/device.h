@@ -25,6 +25,8 @@ typedef struct ls_buffer {
     atomic_long refs;
     size_t size, base;
     void *handle; /* the backend's; on cpu and ref the host address */
+    void (*drop)(void *owner); /* NULL: the handle is the buffer's own; else an array of the host, only read, until drop(owner) */
+    void *owner;
     uint64_t serial; /* no other buffer of the device has it, ever */
     atomic_ullong writes; /* the cpu backend's: another number after each write, no other buffer's; 0: none yet */
     /* Of a computed value: the symbols that it depends on (bit index, 63 for all from there on) and a hash
@@ -118,6 +120,9 @@ struct ls_device {
     bool keeps_codes;  /* set by open: quantised operands of contractions stay in their kernels (LS_PLAN_CODES) */
     bool fused_updates; /* set by open: a kernel of several results, or a contraction, stores them in order, each point's after
                          * what it reads, so that a result may replace what only its own point reads (ls_memory_may_alias) */
+    /* Set by open: the device reads arrays of the host where they lie. Told when a buffer begins to be over one, and when it is no
+     * longer. NULL: it does not. */
+    void (*borrow)(ls_device *device, ls_buffer *buffer, bool begins);
     const char *clock; /* set by open: the device's own, which fills launch->profile; NULL: time is the host's */
     atomic_int guard; /* check mode: new buffers get guard zones and are filled with LS_POISON */
     struct ls_kernel_cache *kernels; /* the engine's: compiled specs */
@@ -149,6 +154,14 @@ static inline ls_buffer *ls_buffer_retain(ls_buffer *b) {
     return b;
 }
 void ls_buffer_release(ls_buffer *buffer); /* NULL is allowed */
+/* ---- over arrays of the host (borrow.c) ---- */
+/* *out_buffer NULL: they are to be copied. */
+ls_status ls_buffer_over(ls_device *device, const void *bytes, size_t size, void (*drop)(void *owner), void *owner, ls_buffer **out_buffer,
+                         ls_error *err) LS_MUST_USE;
+/* Memory of its own, before the buffer is written: uploads see to it, who launches or copies does. */
+ls_status ls_buffer_own(ls_buffer *buffer, ls_error *err) LS_MUST_USE;
+void ls_buffer_give_back(ls_buffer *buffer);
+
 /* Offsets count from the buffer's base; ranges out of bounds are LS_ERR_INTERNAL. */
 ls_status ls_buffer_upload(ls_buffer *buffer, size_t offset, const void *src, size_t size,
                            ls_error *err) LS_MUST_USE;

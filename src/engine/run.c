@@ -499,6 +499,9 @@ ls_status ls_exec_run(ls_exec *exec, ls_error *err) {
         run.check = session->check;
         run.hooks = ls_default_check_hooks;
     }
+    for (int i = 0; i < exec->n_assigns; i++) {
+        LS_TRY(err, ls_buffer_own(exec->binds[exec->assigns[i].bind].buffer, err));
+    }
     ls_status status = run_all(&run);
     if (exec->profile) { /* whatever came of the run: launches must not go on counting into its steps */
         ls_status timed = wait_for_times(&exec->block, status == LS_OK ? err : NULL);

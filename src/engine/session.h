@@ -63,6 +63,16 @@ struct ls_var {
     uint64_t version;   /* counts changes of the storage: a node of another version is stale */
 };
 
+/* Data of the host: copied, or, with an owner and where the device reads it in place, kept until its last reader has gone. */
+typedef struct ls_source {
+    const void *bytes;
+    void *owner; /* NULL: copied */
+    void (*keep)(void *owner), (*drop)(void *owner);
+} ls_source;
+/* ls_tensor_from and ls_var_create. A variable's storage is its own from its first write on. (var.c) */
+ls_tensor *ls_tensor_over(ls_session *session, ls_dtype dtype, ls_shape shape, const ls_source *source);
+ls_var *ls_var_over(ls_session *session, const char *name, ls_dtype dtype, ls_shape shape, const ls_source *source);
+
 struct ls_context {
     ls_heap heap;
     ls_log_fn log;

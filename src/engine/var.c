@@ -9,14 +9,21 @@ static ls_tensor *fail(ls_session *session, ls_status status, const ls_error *er
     return NULL;
 }
 
-/* A buffer laid out by bounds, filled from dense host data, or with zeros when `data` is NULL. */
-static ls_status buffer_from(ls_session *session, ls_device *device, ls_dtype dtype, const ls_shape *shape,
-                             const void *data, ls_buffer **out_buffer, ls_error *err) {
+/* A buffer laid out by bounds: over the host's data where the device reads it there, else filled from it, or with zeros when there is none. */
+static ls_status buffer_from(ls_session *session, ls_device *device, ls_dtype dtype, const ls_shape *shape, const ls_source *source,
+                             ls_buffer **out_buffer, ls_error *err) {
     size_t bytes = ls_shape_bytes(dtype, shape, NULL);
     LS_TRY(err, ls_session_sync(session, err));
+    if (source->owner && dtype != LS_BOOL && !ls_symbols_of_shape(shape)) { /* bools may have to be made 0 or 1 */
+        LS_TRY(err, ls_buffer_over(device, source->bytes, bytes, source->drop, source->owner, out_buffer, err));
+        if (*out_buffer) {
+            source->keep(source->owner);
+            return LS_OK;
+        }
+    }
     LS_TRY(err, ls_buffer_create(device, bytes, out_buffer, err));
-    ls_status status = data ? ls_transfer_upload(*out_buffer, dtype, shape, session->symbols, data, err)
-                            : ls_buffer_fill(*out_buffer, 0, 0, bytes, err);
+    ls_status status = source->bytes ? ls_transfer_upload(*out_buffer, dtype, shape, session->symbols, source->bytes, err)
+                                     : ls_buffer_fill(*out_buffer, 0, 0, bytes, err);
     if (status != LS_OK) {
         ls_buffer_release(*out_buffer);
         *out_buffer = NULL;
@@ -26,13 +33,17 @@ static ls_status buffer_from(ls_session *session, ls_device *device, ls_dtype dt
 }
 
 ls_tensor *ls_tensor_from(ls_session *session, ls_dtype dtype, ls_shape shape, const void *data) {
+    return ls_tensor_over(session, dtype, shape, &(ls_source){.bytes = data});
+}
+
+ls_tensor *ls_tensor_over(ls_session *session, ls_dtype dtype, ls_shape shape, const ls_source *source) {
     if (ls_dtype_size(dtype) == 0) {
         return LS_NODE_FAIL(session, LS_ERR_DTYPE, "tensor_from: %d is not a dtype", (int)dtype);
     }
     if (!ls_shape_check(session, "tensor_from", &shape)) {
         return NULL;
     }
-    if (!data && ls_shape_numel(&shape, NULL) > 0) {
+    if (!source->bytes && ls_shape_numel(&shape, NULL) > 0) {
         return LS_NODE_FAIL(session, LS_ERR_INVALID, "tensor_from: data is NULL for shape %s",
                             LS_SHAPE_TEXT_OF(&shape));
     }
@@ -44,7 +55,7 @@ ls_tensor *ls_tensor_from(ls_session *session, ls_dtype dtype, ls_shape shape, c
     ls_error err = {0};
     ls_buffer *buffer = NULL;
     ls_numerics numerics = ls_numerics_enter();
-    ls_status status = buffer_from(session, session->graph.device, dtype, &shape, data, &buffer, &err);
+    ls_status status = buffer_from(session, session->graph.device, dtype, &shape, source, &buffer, &err);
     ls_numerics_leave(numerics);
     if (status != LS_OK) {
         return fail(session, status, &err);
@@ -74,6 +85,10 @@ ls_tensor *ls_tensor_share(ls_session *session, ls_tensor *tensor) {
 
 ls_var *ls_var_create(ls_session *session, const char *name, ls_dtype dtype, ls_shape shape,
                       const void *data) {
+    return ls_var_over(session, name, dtype, shape, &(ls_source){.bytes = data});
+}
+
+ls_var *ls_var_over(ls_session *session, const char *name, ls_dtype dtype, ls_shape shape, const ls_source *source) {
     ls_context *context = session->context;
     ls_heap *heap = &context->heap;
     if (!name || ls_dtype_size(dtype) == 0) {
@@ -87,7 +102,7 @@ ls_var *ls_var_create(ls_session *session, const char *name, ls_dtype dtype, ls_
     ls_error err = {0};
     ls_buffer *storage = NULL;
     ls_numerics numerics = ls_numerics_enter();
-    ls_status status = buffer_from(session, session->graph.device, dtype, &shape, data, &storage, &err);
+    ls_status status = buffer_from(session, session->graph.device, dtype, &shape, source, &storage, &err);
     ls_numerics_leave(numerics);
     ls_var *var = status == LS_OK ? ls_alloc_zeroed(heap, sizeof *var) : NULL;
     char *copy = var ? ls_strdup(heap, name) : NULL;

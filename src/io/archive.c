@@ -161,15 +161,15 @@ const char *ls_archive_metadata(const ls_archive *archive, const char *key) {
     return NULL;
 }
 
-void ls_archive_sum(bool lanes, const void *bytes, size_t size, char out_hex[65]) {
+bool ls_archive_sum(bool lanes, const void *bytes, size_t size, char out_hex[65]) {
     if (lanes) {
-        ls_sha256_lanes(LS_SHA256_BEST, bytes, size, out_hex);
-        return;
+        return ls_sha256_lanes(LS_SHA256_BEST, bytes, size, out_hex);
     }
     ls_sha256 sha;
     ls_sha256_init(&sha);
     ls_sha256_add(&sha, bytes, size);
     ls_sha256_hex(&sha, out_hex);
+    return true;
 }
 
 /* The checksum that the file gives for an array, of either kind; NULL: none. */
@@ -188,14 +188,11 @@ static ls_status check_sum(ls_archive *a, ls_archive_entry *e, ls_error *err) {
     const char *want = ls_sha256_lanes_pay() ? sum_of(a, LS_ARCHIVE_LANES, e->name) : NULL;
     bool lanes = want != NULL;
     want = lanes ? want : sum_of(a, LS_ARCHIVE_PLAIN, e->name);
-    if (want) {
-        ls_archive_sum(lanes, bytes, e->size, hex);
-        if (strcmp(hex, want) != 0) {
-            return LS_FAIL(
-                err, LS_ERR_FORMAT,
-                "%s: array \"%s\": its SHA-256 is %.16s..., the file says %.16s...: the file is damaged",
-                a->path, e->name, hex, want);
-        }
+    if (want && ls_archive_sum(lanes, bytes, e->size, hex) && strcmp(hex, want) != 0) {
+        return LS_FAIL(
+            err, LS_ERR_FORMAT,
+            "%s: array \"%s\": its SHA-256 is %.16s..., the file says %.16s...: the file is damaged",
+            a->path, e->name, hex, want);
     }
     LS_TRY(err, ls_bools_check(a->path, e->name, e->dtype, bytes, e->size, err));
     e->checked = true;

@@ -46,7 +46,7 @@ struct ls_archive {
 #define LS_ARCHIVE_PLAIN "sha256."
 #define LS_ARCHIVE_LANES "sha256x16."
 enum { LS_ARCHIVE_NAME = 280, LS_ARCHIVE_KEY = 300, LS_ARCHIVE_LARGE = 1 << 16 };
-void ls_archive_sum(bool lanes, const void *bytes, size_t size, char out_hex[65]);
+bool ls_archive_sum(bool lanes, const void *bytes, size_t size, char out_hex[65]); /* false: this build has no lanes */
 
 /* Fill `entries` from the mapped file. */
 ls_status ls_safetensors_read(ls_archive *archive, ls_error *err) LS_MUST_USE;

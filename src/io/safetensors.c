@@ -243,8 +243,8 @@ static int by_name(const void *x, const void *y) {
 
 static bool add_sum(cJSON *meta, bool lanes, const ls_named_data *n) {
     char key[LS_ARCHIVE_KEY], hex[65];
-    ls_archive_sum(lanes, ls_data_bytes(n->data), ls_data_size(n->data), hex);
-    return cJSON_AddStringToObject(meta, strcat(strcpy(key, lanes ? LS_ARCHIVE_LANES : LS_ARCHIVE_PLAIN), n->name), hex);
+    return !ls_archive_sum(lanes, ls_data_bytes(n->data), ls_data_size(n->data), hex) ||
+           cJSON_AddStringToObject(meta, strcat(strcpy(key, lanes ? LS_ARCHIVE_LANES : LS_ARCHIVE_PLAIN), n->name), hex);
 }
 
 static bool add_entry(cJSON *root, cJSON *meta, const ls_named_data *n, size_t begin) {

@@ -145,12 +145,12 @@ static ls_var *make_var(ls_session *s, ls_params *params, const char *name, cons
         if (get_array(params->archive, params->path, name, LS_F32, shape, &data, &err) != LS_OK) {
             return ls_session_set_error(s, err.code, "%s", err.message), NULL;
         }
-        ls_var *var = ls_var_create(s, name, LS_F32, *shape, ls_data_bytes(data));
+        ls_var *var = ls_data_to_var(s, name, data);
         ls_data_release(data);
         return var;
     }
     if (how->first) {
-        return ls_var_create(s, name, LS_F32, *shape, ls_data_bytes(how->first));
+        return ls_data_to_var(s, name, how->first);
     }
     float *values = ls_alloc(params->heap, sizeof *values * (size_t)(n + 1));
     if (!values) {

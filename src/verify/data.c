@@ -125,8 +125,24 @@ ls_status ls_data_from_var(ls_session *session, ls_var *var, ls_data **out_data)
     return read_into(session, var->dtype, &var->shape, NULL, var, out_data);
 }
 
+static void keep(void *data) {
+    ls_data_retain(data);
+}
+static void drop(void *data) {
+    ls_data_release(data);
+}
+static ls_source source_of(const ls_data *data) {
+    return (ls_source){data->bytes, (void *)(uintptr_t)data, keep, drop};
+}
+
 ls_tensor *ls_data_to_tensor(ls_session *session, const ls_data *data) {
-    return ls_tensor_from(session, data->dtype, ls_shape_make(data->rank, data->dims), data->bytes);
+    ls_source source = source_of(data);
+    return ls_tensor_over(session, data->dtype, ls_shape_make(data->rank, data->dims), &source);
+}
+
+ls_var *ls_data_to_var(ls_session *session, const char *name, const ls_data *data) {
+    ls_source source = source_of(data);
+    return ls_var_over(session, name, data->dtype, ls_shape_make(data->rank, data->dims), &source);
 }
 
 void ls_data_sha256(const ls_data *data, char out_hex[65]) {

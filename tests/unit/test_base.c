@@ -552,8 +552,9 @@ static void sha256_of_lanes(void **state) {
         ls_sha256_add(&all, bytes + whole, sizes[k] - whole);
         ls_sha256_hex(&all, want);
         for (ls_sha256_way way = LS_SHA256_BEST; way <= LS_SHA256_PORTABLE; way++) {
-            ls_sha256_lanes(way, bytes, sizes[k], hex);
-            assert_string_equal(hex, want);
+            if (ls_sha256_lanes(way, bytes, sizes[k], hex)) { /* a page's module has no lanes */
+                assert_string_equal(hex, want);
+            }
         }
     }
 }

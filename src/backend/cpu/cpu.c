@@ -46,6 +46,8 @@ static ls_status choose_isa(ls_cpu_device *d, const char *request, ls_error *err
     return LS_OK;
 }
 
+static void cpu_borrow(ls_device *device, ls_buffer *buffer, bool begins);
+
 static ls_status cpu_open(ls_device *device, int index, ls_error *err) {
     if (index != 0) {
         return LS_FAIL(err, LS_ERR_DEVICE, "cpu:%d: there is one processor device, cpu", index);
@@ -56,6 +58,7 @@ static ls_status cpu_open(ls_device *device, int index, ls_error *err) {
     }
     device->state = d;
     device->planar = device->keeps_codes = device->fused_updates = true;
+    device->borrow = cpu_borrow;
     d->heap = device->heap;
     ls_cpu_detect(&d->cpu);
     const char *isa = device->isa && device->isa[0] ? device->isa : ls_os_env("LOCKSTEP_ISA");
@@ -104,12 +107,14 @@ static ls_status cpu_alloc(ls_device *device, size_t size, void **out_handle, ls
     }
     return *out_handle ? LS_OK : LS_FAIL_MEMORY(err, "a buffer of the CPU");
 }
-static void cpu_free(ls_device *device, void *handle, size_t size) {
-    ls_cpu_device *d = device->state;
-    (void)size;
+static void forget_buffer(ls_cpu_device *d, const void *handle) {
     ls_mutex_lock(d->mutex);
     ls_kept_forget_buffer(d, handle);
     ls_mutex_unlock(d->mutex);
+}
+static void cpu_free(ls_device *device, void *handle, size_t size) {
+    (void)size;
+    forget_buffer(device->state, handle);
     ls_free(device->heap, handle);
 }
 /* Under the mutex of launches, or after the write: what a launch packs meanwhile is not kept as the new
@@ -117,6 +122,13 @@ static void cpu_free(ls_device *device, void *handle, size_t size) {
 static void note_write(ls_cpu_device *d, ls_buffer *buffer) {
     uint64_t writes = 1 + atomic_fetch_add_explicit(&d->writes, 1, memory_order_relaxed);
     atomic_store_explicit(&buffer->writes, writes, memory_order_relaxed);
+}
+static void cpu_borrow(ls_device *device, ls_buffer *buffer, bool begins) {
+    if (begins) {
+        note_write(device->state, buffer);
+    } else {
+        forget_buffer(device->state, buffer->handle);
+    }
 }
 static ls_status cpu_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size,
                             ls_error *err) {
