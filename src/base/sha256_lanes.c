@@ -33,15 +33,21 @@ static inline __attribute__((always_inline)) void lanes_wide(uint32_t state[8][L
         for (int i = 0; i < 16; i++) { /* big-endian */
             w[i] = (ROTR(w[i], 8) & 0xff00ff00) | (ROTR(w[i], 24) & 0x00ff00ff);
         }
-        for (int first = 0; first < 64; first += 16) {
+        for (int first = 0;; first += 16) {
 #pragma GCC unroll 16
             for (int i = 0; i < 16; i++) {
                 wide t = h + (ROTR(e, 6) ^ ROTR(e, 11) ^ ROTR(e, 25)) + (g ^ (e & (f ^ g))) + ls_sha256_constants[first + i] + w[i];
-                wide x = w[(i + 1) % 16], y = w[(i + 14) % 16]; /* of the word sixteen rounds on */
-                w[i] += (ROTR(x, 7) ^ ROTR(x, 18) ^ x >> 3) + w[(i + 9) % 16] + (ROTR(y, 17) ^ ROTR(y, 19) ^ y >> 10);
                 h = g, g = f, f = e, e = d + t;
                 t += (ROTR(a, 2) ^ ROTR(a, 13) ^ ROTR(a, 22)) + ((a & b) | (c & (a | b)));
                 d = c, c = b, b = a, a = t;
+            }
+            if (first == 48) {
+                break;
+            }
+#pragma GCC unroll 16
+            for (int i = 0; i < 16; i++) { /* the words of the next sixteen rounds */
+                wide x = w[(i + 1) % 16], y = w[(i + 14) % 16];
+                w[i] += (ROTR(x, 7) ^ ROTR(x, 18) ^ x >> 3) + w[(i + 9) % 16] + (ROTR(y, 17) ^ ROTR(y, 19) ^ y >> 10);
             }
         }
         sum[0] += a, sum[1] += b, sum[2] += c, sum[3] += d, sum[4] += e, sum[5] += f, sum[6] += g, sum[7] += h;

@@ -121,6 +121,9 @@ static void *unpack_alloc(void *user, size_t size) {
     unpacking *u = user;
     void *block = ls_arena_alloc_unset(u->arena, size); /* of all weights: one pass over them less */
     u->failed |= !block;
+    if (block) {
+        ls_os_large_pages(block, size); /* weights: fewer faults */
+    }
     return block;
 }
 static void unpack_free(void *user, void *block) { /* all at once, by the arena */
