@@ -90,6 +90,24 @@ static void check_step(const ls_tile_isa *isa, ls_chain_step step, const float *
     assert_true(out[n] == 77);
 }
 
+/* A bias, then the larger of that and a zero of either sign: what instruction sets have a way of their own for. */
+static void check_bias_and_zero(const ls_tile_isa *isa, const float *x, float c, float zero, int64_t n) {
+    const ls_chain_step steps[] = {{.op = LS_CHAIN_ADD, .kind = LS_CHAIN_SCALAR, .at = 1}, {.op = LS_CHAIN_MAX, .kind = LS_CHAIN_SCALAR, .at = 0}};
+    const float scalars[] = {zero, c};
+    float out[MOST + 1];
+    ls_chain_row row = {.n_steps = 2, .steps = steps, .scalars = scalars};
+    out[n] = 77;
+    isa->chain(&row, out, x, n);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t expected = bits_of(extreme(x[i] + c, zero, true)), got;
+        memcpy(&got, &out[i], sizeof got);
+        if (got != expected) {
+            fail_msg("the larger of %a + %a and %a is %a", (double)x[i], (double)c, (double)zero, (double)out[i]);
+        }
+    }
+    assert_true(out[n] == 77);
+}
+
 static void steps_are_the_contract(void **state) {
     uint64_t seed = 1;
     (void)state;
@@ -105,6 +123,7 @@ static void steps_are_the_contract(void **state) {
                 check_step(isa, (ls_chain_step){.op = (uint8_t)op, .kind = LS_CHAIN_MEMORY}, x, y, 0, n);
                 float c = from_bits(n % 2 ? special[n / 2 % SPECIALS] : random_bits(&seed));
                 check_step(isa, (ls_chain_step){.op = (uint8_t)op, .kind = LS_CHAIN_SCALAR}, x, y, c, n);
+                check_bias_and_zero(isa, x, c, n % 4 < 2 ? 0.0f : -0.0f, n);
             }
         }
     }

@@ -119,8 +119,36 @@ static void part(const ls_chain_row *row, float *dst, const float *src, int64_t 
     memcpy(dst + at, room, (size_t)n * sizeof *dst);
 }
 
+#if defined(LS_ISA_AVX512)
+static bool is_zero_maximum(const ls_chain_row *row, const ls_chain_step *step) {
+    return step->op == LS_CHAIN_MAX && step->kind == LS_CHAIN_SCALAR && row->scalars[step->at] == 0 && !negative_zero(row->scalars[step->at]);
+}
+
+/* What follows most convolutions, a bias and a relu, without walking the chain: lines of small planes are a few vectors. */
+static bool bias(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
+    const ls_chain_step *step = row->steps;
+    const bool relu = row->n_steps == 2 && is_zero_maximum(row, step + 1);
+    if (step->op != LS_CHAIN_ADD || step->kind != LS_CHAIN_SCALAR || (row->n_steps != 1 && !relu)) {
+        return false;
+    }
+    const V y = SPLAT(row->scalars[step->at]), zero = {0};
+    for (int64_t i = 0; i < n; i += L) {
+        const __mmask16 lanes = n - i < L ? (__mmask16)((1u << (n - i)) - 1) : 0xffff;
+        V x = (V)_mm512_maskz_loadu_ps(lanes, src + i) + y;
+        x = relu ? ABOVE(zero, x) + zero : x;
+        _mm512_mask_storeu_ps(dst + i, lanes, (__m512)canonical(x));
+    }
+    return true;
+}
+#endif
+
 void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
     int64_t i = 0;
+#if defined(LS_ISA_AVX512)
+    if (bias(row, dst, src, n)) {
+        return;
+    }
+#endif
     for (; i + WIDE * L <= n; i += WIDE * L) {
         wide_block(row, dst, src, i);
     }
