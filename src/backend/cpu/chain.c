@@ -33,6 +33,7 @@ struct ls_chain {
     ls_chain_step steps[LS_CHAIN_STEPS];
     place places[LS_CHAIN_POINTERS], result;
     bool ranged;        /* some place is, or has rows of zeros */
+    bool of_rows;       /* all steps are those of ls_chain_rows */
     int inner;          /* innermost axes of the columns along which all places are consecutive together */
     ls_program scalars; /* lanes: batch and row axes */
     float *table;       /* [point of those axes][n_scalars]; the binary's, for one launch at a time */
@@ -448,6 +449,12 @@ ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *te
     for (int k = 0; k < chain->n_pointers; k++) {
         chain->ranged = chain->ranged || chain->places[k].ranged;
     }
+    chain->of_rows = true;
+    for (int i = 0; i < chain->n_steps; i++) {
+        const ls_chain_step *s = &chain->steps[i];
+        bool known = s->op == LS_CHAIN_ADD || s->op == LS_CHAIN_SUB || s->op == LS_CHAIN_MUL || s->op == LS_CHAIN_MIN || s->op == LS_CHAIN_MAX;
+        chain->of_rows = chain->of_rows && known && s->kind == LS_CHAIN_SCALAR;
+    }
     if (chain->n_scalars) {
         LS_TRY(err, plan_scalars(&p, chain, err));
         phase->extra += ls_run_bytes(&chain->scalars);
@@ -591,17 +598,21 @@ static float *start_of(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, c
            offset_of(&gemm->batch, coords, p->batch) + offset_of(&gemm->n, coords, p->column);
 }
 
-float *ls_chain_result(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t j0, int64_t nj) {
+float *ls_chain_result(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t j0, int64_t nj, ls_chain_rows *rows) {
     const ls_kernel_run *kernel = launch->kernel;
     const ls_gemm_phase *gemm = launch->phase->gemm;
     const ls_chain *c = gemm->chain;
     int64_t coords[LS_SPEC_MAX_AXES];
-    if (!c || c->n_steps) {
+    if (!c || (c->n_steps && !(rows && c->of_rows))) {
         return NULL;
     }
     int64_t run = ls_point_count(kernel->extents, c->inner, gemm->n.axes + gemm->n.n - c->inner);
     if (run < nj || j0 % run > run - nj) {
         return NULL;
+    }
+    if (rows) {
+        int64_t first = batch * ls_point_count(kernel->extents, gemm->m.n, gemm->m.axes) + i0;
+        *rows = (ls_chain_rows){c->steps, c->table + first * c->n_scalars, c->n_steps, c->n_scalars};
     }
     ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, batch, coords);
     ls_point_coords(kernel->extents, gemm->n.n, gemm->n.axes, j0, coords);

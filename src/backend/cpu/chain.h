@@ -46,4 +46,12 @@ typedef struct ls_chain_row {
 } ls_chain_row;
 typedef void (*ls_chain_fn)(const ls_chain_row *row, float *dst, const float *src, int64_t n);
 
+/* What a tile of some rows undergoes where it is computed: additions, subtractions, products, minima and maxima with scalars; row i's
+ * are at scalars + i*n_scalars. */
+typedef struct ls_chain_rows {
+    const ls_chain_step *steps;
+    const float *scalars;
+    int n_steps, n_scalars;
+} ls_chain_rows;
+
 #endif

@@ -2,6 +2,7 @@
 #ifndef LOCKSTEP_BACKEND_CPU_CONTRACT_H
 #define LOCKSTEP_BACKEND_CPU_CONTRACT_H
 
+#include "backend/cpu/chain.h"
 #include "backend/cpu/kernel.h"
 
 enum {
@@ -99,8 +100,9 @@ void ls_chain_points(const ls_phase_task *task);
 void ls_chain_begin(const ls_gemm_launch *launch);
 void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj,
                    const float *tile, int64_t ld);
-/* Where a tile's row i0 lies, if all that follows is a store of consecutive elements; else NULL. */
-float *ls_chain_result(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t j0, int64_t nj);
+/* Where a tile's row i0 lies, if all that follows is a store of consecutive elements, or where `rows` is there, after steps with
+ * scalars; else NULL. */
+float *ls_chain_result(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t j0, int64_t nj, ls_chain_rows *rows);
 
 /* windows.c. Plans nothing where the contraction is no window over an image, or where packing is better. */
 ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps,

@@ -60,10 +60,10 @@ static void some_planes(const depthwise_run *r, int64_t point, int64_t batch, in
     ls_depthwise d = r->geometry;
     int64_t area = r->lines * d.columns, band = r->band;
     const float *image = plane_at(r, point, batch), *filter = r->filter + batch * w->k;
-    float *out = ls_chain_result(r->launch, batch, 0, point * area, area);
+    float *out = ls_chain_result(r->launch, batch, 0, point * area, area, NULL);
     d.planes = n;
     d.image_plane = n > 1 ? plane_at(r, point, batch + 1) - image : 0;
-    d.out_plane = !out ? area : n > 1 ? ls_chain_result(r->launch, batch + 1, 0, point * area, area) - out : 0;
+    d.out_plane = !out ? area : n > 1 ? ls_chain_result(r->launch, batch + 1, 0, point * area, area, NULL) - out : 0;
     for (int64_t y = 0; y < r->lines; y += band) {
         float *to = out ? out + y * d.columns : (float *)(void *)(r->memory + (size_t)worker * r->bytes);
         d.rows = r->lines - y < band ? r->lines - y : band;

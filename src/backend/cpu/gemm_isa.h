@@ -2,6 +2,7 @@
 #ifndef LOCKSTEP_BACKEND_CPU_GEMM_ISA_H
 #define LOCKSTEP_BACKEND_CPU_GEMM_ISA_H
 
+#include "backend/cpu/chain.h"
 #include "backend/cpu/gemm.h"
 
 enum {
@@ -62,19 +63,20 @@ typedef void (*ls_depthwise_kernel)(const ls_depthwise *d, const float *image, c
 
 /*
  * A tile of eight rows and two or three vectors, of windows that are runs of an image. Over `n` segments of k, sums[i][j] = (add ? sums[i][j]
- * : nothing) + the sum of a[p*8 + i] * image[shift + (k of the segment)*plane + j]. The `last` of them go to c instead, NaN canonical: of
- * a vector the elements of the first mask at c + i*ldc + at, those of the second, which are the next line's, `gap` before.
+ * : nothing) + the sum of a[p*8 + i] * image[shift + (k of the segment)*plane + j]. The `last` of them go to c instead, after the chain of
+ * `rows`, NaN canonical: of vector v the `lanes` that are wanted, one after another, at c + i*ldc + at[v].
  */
 typedef struct ls_gemm_segment {
     int64_t shift, count;
 } ls_gemm_segment;
 typedef struct ls_gemm_runs {
     const ls_gemm_segment *segments;
-    int64_t n, plane, ldc, gap;
+    int64_t n, plane, ldc;
     float *sums; /* [8][3 vectors] */
     int64_t at[3];
-    uint16_t masks[3][2];
+    uint16_t lanes[3];
     bool add, last;
+    ls_chain_rows rows;
 } ls_gemm_runs;
 typedef void (*ls_gemm_runs_kernel)(const ls_gemm_runs *t, const float *a, const float *image, float *c);
 

@@ -35,8 +35,8 @@ struct ls_runs {
 
 typedef struct tile {
     int64_t image, first, n; /* where it begins in an image of line 0 on; its outputs */
-    int64_t at[3];           /* of a vector's first element, from `first` on */
-    uint16_t masks[3][2];
+    int64_t at[3];           /* of a vector's first output, from `first` on */
+    uint16_t lanes[3];       /* of a vector that are outputs */
     int vectors;
 } tile;
 
@@ -93,13 +93,12 @@ static tile tile_of(const ls_runs *t, int64_t i) {
             own_end = clamp(t->width - column, 0, lanes);
             next_end = t->by_line ? 0 : clamp(next + t->width, 0, lanes);
         }
-        at.at[v] = line * t->width + column;
-        at.masks[v][0] = (uint16_t)((1u << own_end) - 1);
-        at.masks[v][1] = (uint16_t)(next < next_end ? (1u << next_end) - (1u << next) : 0);
-        if (own_end > 0 || next < next_end) {
-            int64_t first = own_end > 0 ? at.at[v] : (line + 1) * t->width;
-            at.first = at.first < 0 ? first : at.first;
-            end = next < next_end ? (line + 1) * t->width + next_end - next : at.at[v] + own_end;
+        at.lanes[v] = (uint16_t)((1u << own_end) - 1);
+        at.lanes[v] |= next < next_end ? (uint16_t)((1u << next_end) - (1u << next)) : 0;
+        at.at[v] = own_end > 0 ? line * t->width + column : (line + 1) * t->width;
+        if (at.lanes[v]) {
+            at.first = at.first < 0 ? at.at[v] : at.first;
+            end = at.at[v] + __builtin_popcount(at.lanes[v]);
         }
     }
     at.n = end - at.first;
@@ -322,12 +321,11 @@ static void prepare(const runs_run *r, runs_part *p, int worker) {
 
 /* A tile of some panels, over all k, to c of each; its first element is there. */
 static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, const float *a, int64_t panels,
-                      float *const *c, const int64_t *ldc) {
+                      float *const *c, const int64_t *ldc, const ls_chain_rows *rows) {
     const ls_runs *t = r->w->runs;
     ls_gemm_runs sums = {.segments = t->segments, .plane = t->plane};
-    sums.gap = t->by_line ? 0 : t->length - t->width;
     memcpy(sums.at, at->at, sizeof sums.at);
-    memcpy(sums.masks, at->masks, sizeof sums.masks);
+    memcpy(sums.lanes, at->lanes, sizeof sums.lanes);
     for (int64_t i = 0; i < t->n_pieces; i++, sums.segments += sums.n, a += t->pieces[i - 1].k * ROWS) {
         sums.n = t->pieces[i].n;
         sums.add = i > 0;
@@ -335,6 +333,7 @@ static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, con
         for (int64_t j = 0; j < panels; j++) {
             sums.sums = p->sums + j * ROWS * WIDE;
             sums.ldc = ldc[j];
+            sums.rows = rows[j];
             r->w->kernels->runs[at->vectors](&sums, a + j * ROWS * r->w->k, p->image + at->image, c[j]);
         }
     }
@@ -346,10 +345,11 @@ static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p,
     const float *a = r->filter + (p->batch * w->panels * ROWS + row) * w->k;
     float *out[MOST_PANELS], *c[MOST_PANELS];
     int64_t ldc[MOST_PANELS];
+    ls_chain_rows next, rows[MOST_PANELS] = {0}; /* of panels that are stored where results lie */
     for (int64_t i = 0; i < panels; i++) {
         int64_t own = row + i * ROWS;
-        out[i] = w->m - own < ROWS ? NULL : ls_chain_result(r->launch, p->batch, own, p->first, t->outputs);
-        ldc[i] = out[i] ? ls_chain_result(r->launch, p->batch, own + 1, p->first, t->outputs) - out[i] : BLOCK;
+        out[i] = w->m - own < ROWS ? NULL : ls_chain_result(r->launch, p->batch, own, p->first, t->outputs, &rows[i]);
+        ldc[i] = out[i] ? ls_chain_result(r->launch, p->batch, own + 1, p->first, t->outputs, &next) - out[i] : BLOCK;
     }
     for (const tile *at = p->tiles, *end = at + p->n; at < end;) {
         int64_t first = at->first, n = 0;
@@ -357,13 +357,13 @@ static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p,
             for (int64_t i = 0; i < panels; i++) {
                 c[i] = out[i] ? out[i] + at->first : p->block + i * ROWS * BLOCK + at->first - first;
             }
-            tile_sums(r, p, at, a, panels, c, ldc);
+            tile_sums(r, p, at, a, panels, c, ldc, rows);
             n = at->first + at->n - first;
         }
         for (int64_t i = 0; i < panels; i++) {
-            int64_t own = row + i * ROWS, rows = w->m - own < ROWS ? w->m - own : ROWS;
+            int64_t own = row + i * ROWS, n_rows = w->m - own < ROWS ? w->m - own : ROWS;
             if (!out[i]) {
-                ls_gemm_finish_tile(r->launch, worker, p->batch, own, rows, p->first + first, n, p->block + i * ROWS * BLOCK, BLOCK);
+                ls_gemm_finish_tile(r->launch, worker, p->batch, own, n_rows, p->first + first, n, p->block + i * ROWS * BLOCK, BLOCK);
             }
         }
     }

@@ -1,46 +1,13 @@
 /* Chains of elementwise operations in registers (backend/cpu/chain.h): the same bits as the tile functions, one by one. */
-#include "backend/cpu/isa/gemm_vec.h"
+#include "backend/cpu/isa/chain_ops.h"
 #include "backend/cpu/isa/tile_isa.h"
 #include "base/half.h"
 #include <string.h>
 
 typedef ls_vf32 V;
-typedef ls_vu32 U;
-typedef int32_t I __attribute__((vector_size(LS_VECTOR_BYTES)));
 enum { L = LS_LANES_F32, WIDE = 8, THIN = 2 };
 
 #define SPLAT LS_SPLAT_F32
-#define CHOOSE(mask, x, y) ((V)(((U)(x) & (U)(mask)) | ((U)(y) & ~(U)(mask))))
-/* x where it is greater (less) than y, else y: that, too, where one is NaN or both are zero. */
-#if defined(LS_ISA_AVX512)
-#define ABOVE(x, y) ((V)_mm512_max_ps((__m512)(x), (__m512)(y)))
-#define BELOW(x, y) ((V)_mm512_min_ps((__m512)(x), (__m512)(y)))
-#elif defined(LS_ISA_AVX2)
-#define ABOVE(x, y) ((V)_mm256_max_ps((__m256)(x), (__m256)(y)))
-#define BELOW(x, y) ((V)_mm256_min_ps((__m256)(x), (__m256)(y)))
-#else
-#define ABOVE(x, y) CHOOSE((I)((x) > (y)), x, y)
-#define BELOW(x, y) CHOOSE((I)((x) < (y)), x, y)
-#endif
-
-static inline V highest(V x, V y) {
-    V r = ABOVE(x, y);
-    r = CHOOSE((I)(x == y), (V)((U)x & (U)y), r);
-    return CHOOSE((I)(x != x), x, r);
-}
-static inline V lowest(V x, V y) {
-    V r = BELOW(x, y);
-    r = CHOOSE((I)(x == y), (V)((U)x | (U)y), r);
-    return CHOOSE((I)(x != x), x, r);
-}
-static inline V canonical(V x) {
-#if defined(LS_ISA_AVX512)
-    return (V)_mm512_mask_mov_ps((__m512)x, _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q),
-                                 _mm512_castsi512_ps(_mm512_set1_epi32(LS_NAN_F32)));
-#else
-    return CHOOSE((I)(x != x), (V)LS_SPLAT_U32(LS_NAN_F32), x);
-#endif
-}
 
 static bool negative_zero(float x) {
     uint32_t bits;
@@ -74,7 +41,7 @@ void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float divisor, int6
 #define BEGIN(q, e) V s##q = *(const ls_vf32_any *)(src + i + q * L);
 #define KEEP(q, to) *(ls_vf32_any *)((to) + q * L) = s##q;
 #define FETCH(q, from) s##q = *(const ls_vf32_any *)((from) + q * L);
-#define END(q, e) *(ls_vf32_any *)(dst + i + q * L) = canonical(s##q);
+#define END(q, e) *(ls_vf32_any *)(dst + i + q * L) = ls_canonical(s##q);
 #define OPERATE(e)                                                                                           \
     if (step->kind == LS_CHAIN_SCALAR) {                                                                     \
         const V y = SPLAT(c);                                                                                \
@@ -104,10 +71,12 @@ void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float divisor, int6
 /* Fewer lanes than a block has: operands and results by way of slots of their own. */
 static void part(const ls_chain_row *row, float *dst, const float *src, int64_t at, int64_t n) {
     V rooms[LS_CHAIN_POINTERS + 1][THIN];
-    ls_chain_row own = *row;
+    /* by fields: a copy by vectors would wait for the stores that have just made the row */
+    ls_chain_row own = {.n_steps = row->n_steps, .n_pointers = row->n_pointers, .steps = row->steps, .scalars = row->scalars};
     memset(rooms[LS_CHAIN_POINTERS], 0, sizeof rooms[0]);
     memcpy(rooms[LS_CHAIN_POINTERS], src + at, (size_t)n * sizeof *src);
     for (int k = 0; k < row->n_pointers; k++) {
+        own.slots[k] = row->slots[k];
         if (row->at[k]) {
             memset(rooms[k], 0, sizeof rooms[k]);
             memcpy(rooms[k], row->at[k] + at, (size_t)n * sizeof *src);
@@ -135,8 +104,8 @@ static bool bias(const ls_chain_row *row, float *dst, const float *src, int64_t 
     for (int64_t i = 0; i < n; i += L) {
         const __mmask16 lanes = n - i < L ? (__mmask16)((1u << (n - i)) - 1) : 0xffff;
         V x = (V)_mm512_maskz_loadu_ps(lanes, src + i) + y;
-        x = relu ? ABOVE(zero, x) + zero : x;
-        _mm512_mask_storeu_ps(dst + i, lanes, (__m512)canonical(x));
+        x = relu ? LS_ABOVE(zero, x) + zero : x;
+        _mm512_mask_storeu_ps(dst + i, lanes, (__m512)ls_canonical(x));
     }
     return true;
 }

@@ -1,0 +1,42 @@
+/* Minimum, maximum and the canonical NaN of the contract on a vector: what chains (chain.c) and tiles that a chain follows share. */
+#ifndef LOCKSTEP_BACKEND_CPU_ISA_CHAIN_OPS_H
+#define LOCKSTEP_BACKEND_CPU_ISA_CHAIN_OPS_H
+
+#include "backend/cpu/isa/gemm_vec.h"
+#include "base/half.h"
+
+typedef int32_t ls_vi32 __attribute__((vector_size(LS_VECTOR_BYTES)));
+
+#define LS_CHOOSE(mask, x, y) ((ls_vf32)(((ls_vu32)(x) & (ls_vu32)(mask)) | ((ls_vu32)(y) & ~(ls_vu32)(mask))))
+/* x where it is greater (less) than y, else y: that, too, where one is NaN or both are zero. */
+#if defined(LS_ISA_AVX512)
+#define LS_ABOVE(x, y) ((ls_vf32)_mm512_max_ps((__m512)(x), (__m512)(y)))
+#define LS_BELOW(x, y) ((ls_vf32)_mm512_min_ps((__m512)(x), (__m512)(y)))
+#elif defined(LS_ISA_AVX2)
+#define LS_ABOVE(x, y) ((ls_vf32)_mm256_max_ps((__m256)(x), (__m256)(y)))
+#define LS_BELOW(x, y) ((ls_vf32)_mm256_min_ps((__m256)(x), (__m256)(y)))
+#else
+#define LS_ABOVE(x, y) LS_CHOOSE((ls_vi32)((x) > (y)), x, y)
+#define LS_BELOW(x, y) LS_CHOOSE((ls_vi32)((x) < (y)), x, y)
+#endif
+
+static inline ls_vf32 ls_highest(ls_vf32 x, ls_vf32 y) {
+    ls_vf32 r = LS_ABOVE(x, y);
+    r = LS_CHOOSE((ls_vi32)(x == y), (ls_vf32)((ls_vu32)x & (ls_vu32)y), r);
+    return LS_CHOOSE((ls_vi32)(x != x), x, r);
+}
+static inline ls_vf32 ls_lowest(ls_vf32 x, ls_vf32 y) {
+    ls_vf32 r = LS_BELOW(x, y);
+    r = LS_CHOOSE((ls_vi32)(x == y), (ls_vf32)((ls_vu32)x | (ls_vu32)y), r);
+    return LS_CHOOSE((ls_vi32)(x != x), x, r);
+}
+static inline ls_vf32 ls_canonical(ls_vf32 x) {
+#if defined(LS_ISA_AVX512)
+    return (ls_vf32)_mm512_mask_mov_ps((__m512)x, _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q),
+                                       _mm512_castsi512_ps(_mm512_set1_epi32(LS_NAN_F32)));
+#else
+    return LS_CHOOSE((ls_vi32)(x != x), (ls_vf32)LS_SPLAT_U32(LS_NAN_F32), x);
+#endif
+}
+
+#endif
