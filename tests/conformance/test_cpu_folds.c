@@ -118,6 +118,26 @@ static int build_pooling(ls_session *s, ls_rng *rng, const void *p_, ls_tensor *
     roots[3] = ls_add(s, ls_amin(s, ls_window(s, ls_pad(s, x, pads, 0.5), 2, axes, windows), 2, taps, 0), most);
     return 4;
 }
+/* Extremes of two by two elements that share nothing: of lines and columns some are left over, and some operands do not lie as their axes. */
+static int build_squares(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    (void)p_;
+    ls_tensor *x = random_tensor(s, rng, LS_F32, LS_SHAPE(draw(rng, 1, 3), draw(rng, 1, 20), draw(rng, 2, 40), draw(rng, 2, 90)));
+    ls_window_spec windows[] = {{2, 2, 1}, {2, 2, 1}};
+    int axes[] = {2, 3}, taps[] = {4, 5}, turned[] = {1, 0, 2, 3}, back[] = {0, 1, 3, 2};
+    ls_tensor *w = ls_window(s, x, 2, axes, windows);
+    roots[0] = ls_amax(s, w, 2, taps, 0);
+    roots[1] = ls_neg(s, ls_amin(s, w, 2, taps, 0));
+    roots[2] = ls_amin(s, ls_window(s, ls_permute(s, x, turned), 2, axes, windows), 2, taps, 0);
+    roots[3] = ls_amax(s, ls_window(s, ls_permute(s, x, back), 2, axes, windows), 2, taps, 0);
+    return 4;
+}
+
+static void squares(void **state) {
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        check_case(*state, build_squares, 400 + seed, NULL, "squares", seed < 4);
+    }
+}
+
 /* Gradients of maxima of windows that share nothing, with ties and NaN: places in a window come from coordinates, which recur. */
 static int build_pooled_gradient(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const int64_t *p = p_; /* images, planes, windows of two axes, their sizes */
@@ -225,7 +245,7 @@ static void scans_and_sorts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(reductions), cmocka_unit_test(long_reductions),
-                                       cmocka_unit_test(absent), cmocka_unit_test(pooling), cmocka_unit_test(pooled_gradients), cmocka_unit_test(row_groups), cmocka_unit_test(long_scan),
+                                       cmocka_unit_test(absent), cmocka_unit_test(pooling), cmocka_unit_test(squares), cmocka_unit_test(pooled_gradients), cmocka_unit_test(row_groups), cmocka_unit_test(long_scan),
                                        cmocka_unit_test(scans_and_sorts)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

@@ -1,6 +1,6 @@
 /* Extremes over windows of a plane (max pooling): one load reduced by AMAX or AMIN along two bound axes, each of which walks a
  * free axis. Extremes have no order, so rows are combined first, then columns, a whole block of the plane at a time: the block is
- * copied once with identities where the plane ends, which change no bits. */
+ * copied once with identities where the plane ends, which change no bits. Windows of two by two that share nothing are read where they lie. */
 #include "backend/cpu/gemm_isa.h"
 #include "backend/cpu/kernel.h"
 #include <string.h>
@@ -13,6 +13,7 @@ typedef struct pooled_dim { /* walked as u = stride * f + step * t + first, with
 } pooled_dim;
 
 struct ls_pooling {
+    bool squares; /* windows of two by two, apart, inside the plane */
     int buffer, n_outer;
     ls_ix_sum sum;
     pooled_dim dim[2]; /* lines, and along them */
@@ -135,10 +136,12 @@ bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps
         may = may && take_dim(spec, &p.sum, free[d], bound[d], &p.dim[d]);
     }
     bool apart = load == guard; /* windows that share nothing: each element is read once anyway */
+    p.squares = apart && binary->device->gemm->moves->squares;
     for (int d = 0; d < 2; d++) {
         apart = apart && p.dim[d].step * (p.dim[d].taps - 1) < p.dim[d].stride;
+        p.squares = p.squares && p.dim[d].stride == 2 && p.dim[d].step == 1 && p.dim[d].taps == 2;
     }
-    if (!may || apart || p.dim[1].memory != 1 || !take_block(&p)) {
+    if (!may || (apart && !p.squares) || p.dim[1].memory != 1 || !take_block(&p)) {
         return true;
     }
     phase->pooling = LS_ARENA_NEW(&binary->arena, ls_pooling);
@@ -163,6 +166,19 @@ typedef struct pooled {
     float *image, *joined, *other;
 } pooled;
 
+/* Where a plane begins, u = 0 of both dimensions; the plane's number among all. */
+static const float *plane_at(const ls_pooling *p, const ls_phase_task *task, int64_t at) {
+    int64_t coords[LS_SPEC_MAX_AXES] = {0}, base = p->sum.constant;
+    ls_point_coords(task->kernel->extents, p->n_outer, task->phase->axes, at, coords);
+    for (int t = 0; t < p->sum.n_terms; t++) {
+        base += p->sum.stride[t] * coords[p->sum.axis[t]];
+    }
+    for (int d = 0; d < 2; d++) { /* `first` counts from where u is 0 */
+        base -= p->dim[d].first * p->dim[d].memory;
+    }
+    return (const float *)(const void *)task->kernel->buffers[p->buffer] + base;
+}
+
 /* What `lines` lines of outputs from y0 on need of some planes, with identities around. `at`: the first plane of the block, among all. */
 static void copy_planes(const pooled *r, const ls_phase_task *task, int64_t at, int64_t planes, int64_t y0, int64_t lines) {
     const ls_pooling *p = r->p;
@@ -177,15 +193,7 @@ static void copy_planes(const pooled *r, const ls_phase_task *task, int64_t at, 
         r->isa->fill[2](r->image + i, &r->identity, all - i < LS_TILE ? all - i : LS_TILE);
     }
     for (int64_t i = 0; i < planes; i++) {
-        int64_t coords[LS_SPEC_MAX_AXES] = {0}, base = p->sum.constant;
-        ls_point_coords(task->kernel->extents, p->n_outer, task->phase->axes, at + i, coords);
-        for (int t = 0; t < p->sum.n_terms; t++) {
-            base += p->sum.stride[t] * coords[p->sum.axis[t]];
-        }
-        for (int d = 0; d < 2; d++) { /* `first` counts from where u is 0 */
-            base -= p->dim[d].first * p->dim[d].memory;
-        }
-        const float *plane = (const float *)(const void *)task->kernel->buffers[p->buffer] + base + x->first + low;
+        const float *plane = plane_at(p, task, at + i) + x->first + low;
         for (int64_t row = from; row < end && row < from + y->stride; row++) {
             float *to = r->image + ((row % y->stride * planes + i) * each + row / y->stride) * pitch + low;
             r->moves->lines4(high - low, (end - row + y->stride - 1) / y->stride, plane + (u + row) * y->memory, y->stride * y->memory, to, pitch);
@@ -224,6 +232,7 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
     if (task->first % width || task->n % width) {
         return false;
     }
+    bool least = task->kernel->binary->spec.values[phase->value].map == LS_OP_AMIN;
     float *image = (float *)(void *)scratch;
     pooled r = {p,
                 finish->isa,
@@ -240,11 +249,17 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
         if (n == height) {
             planes = (end - at) / height < p->planes ? (end - at) / height : p->planes;
         }
-        copy_planes(&r, task, plane, planes, y0, n);
-        int64_t pitch = join(&r, n, planes), each = lines_of_phase(&p->dim[0], n);
-        char *input = ls_run_reg(finish, phase->finish.input);
-        for (int64_t i = 0; i < planes; i++) {
-            r.moves->lines4(width, n, r.other + i * each * pitch, pitch, input + (size_t)(i * n * width) * 4, width);
+        float *input = ls_run_reg(finish, phase->finish.input);
+        if (p->squares) {
+            for (int64_t i = 0, line = p->dim[0].memory; i < planes; i++) {
+                r.moves->squares(least, width, n, plane_at(p, task, plane + i) + 2 * y0 * line, line, input + i * n * width, width);
+            }
+        } else {
+            copy_planes(&r, task, plane, planes, y0, n);
+            int64_t pitch = join(&r, n, planes), each = lines_of_phase(&p->dim[0], n);
+            for (int64_t i = 0; i < planes; i++) {
+                r.moves->lines4(width, n, r.other + i * each * pitch, pitch, input + i * n * width, width);
+            }
         }
         n *= planes;
         ls_run_lanes(finish, at * width, n * width);

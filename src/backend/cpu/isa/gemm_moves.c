@@ -10,6 +10,7 @@
 #include "backend/cpu/gemm_isa.h"
 #include "backend/cpu/isa/gemm_vec.h"
 #if defined(LS_ISA_AVX512)
+#include "backend/cpu/isa/chain_ops.h"
 #include "backend/cpu/isa/turn16.h"
 #endif
 #include "base/half.h"
@@ -407,6 +408,44 @@ static void canonical_f64(int64_t n, double *x) {
     }
 }
 
+#if defined(LS_ISA_AVX512)
+enum { SQUARES_AHEAD = 8 << 10 }; /* bytes */
+
+static inline ls_vf32 extreme(bool least, ls_vf32 x, ls_vf32 y) {
+    return least ? ls_lowest(x, y) : ls_highest(x, y);
+}
+
+static inline __attribute__((always_inline)) void squares_of(bool least, int64_t n, int64_t lines, const float *src, int64_t src_step,
+                                                             float *dst, int64_t dst_step) {
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i odd = _mm512_or_si512(even, _mm512_set1_epi32(1));
+    for (int64_t line = 0; line < lines; line++, src += 2 * src_step, dst += dst_step) {
+        for (int64_t i = 0; i < n; i += 16) {
+            int64_t left = n - i < 16 ? n - i : 16;
+            uint32_t both = (uint32_t)((UINT64_C(1) << 2 * left) - 1);
+            __mmask16 low = (__mmask16)both, high = (__mmask16)(both >> 16);
+            const float *x = src + 2 * i, *y = x + src_step;
+            for (uintptr_t ahead = SQUARES_AHEAD; ahead < SQUARES_AHEAD + 128; ahead += 64) {
+                __builtin_prefetch((const void *)((uintptr_t)x + ahead));
+                __builtin_prefetch((const void *)((uintptr_t)y + ahead));
+            }
+            __m512 first = (__m512)extreme(least, (ls_vf32)_mm512_maskz_loadu_ps(low, x), (ls_vf32)_mm512_maskz_loadu_ps(low, y));
+            __m512 second = (__m512)extreme(least, (ls_vf32)_mm512_maskz_loadu_ps(high, x + 16), (ls_vf32)_mm512_maskz_loadu_ps(high, y + 16));
+            ls_vf32 out = extreme(least, (ls_vf32)_mm512_permutex2var_ps(first, even, second), (ls_vf32)_mm512_permutex2var_ps(first, odd, second));
+            _mm512_mask_storeu_ps(dst + i, (__mmask16)((1u << left) - 1), (__m512)out);
+        }
+    }
+}
+
+static void squares(bool least, int64_t n, int64_t lines, const float *src, int64_t src_step, float *dst, int64_t dst_step) {
+    if (least) {
+        squares_of(true, n, lines, src, src_step, dst, dst_step);
+    } else {
+        squares_of(false, n, lines, src, src_step, dst, dst_step);
+    }
+}
+#endif
+
 const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .rows4 = rows4,
     .rows8 = rows8,
@@ -416,6 +455,7 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .lines4 = lines4,
 #if defined(LS_ISA_AVX512)
     .phases4 = phases4,
+    .squares = squares,
 #endif
     .nonzeros = nonzeros,
     .from_f16 = from_f16,
