@@ -6,8 +6,8 @@ import { gzipSync } from 'node:zlib';
 
 const SECTION = { import: 2, function: 3, export: 7, start: 8, element: 9, code: 10 };
 const RUN = 6; // bytes that make a match worth while
-const COMMON = [20, 30, 40]; // what so many functions have is in reach anyway
-const EXPONENTS = [0.75, 0.8]; // of a function's length: what it shares counts by that
+const COMMON = [15, 20, 25, 30, 40]; // what so many functions have is in reach anyway
+const EXPONENTS = [0.7, 0.75, 0.8, 0.85]; // of a function's length: what it shares counts by that
 const REACH = 30000;
 
 class Reader {

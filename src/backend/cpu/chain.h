@@ -11,7 +11,7 @@ enum {
     LS_CHAIN_POINTERS = 12, /* operands in memory and slots */
     LS_CHAIN_SLOTS = 4,
     LS_CHAIN_SCALARS = 8, /* values that all lanes of a row share */
-    LS_CHAIN_LANES = 128  /* room of a slot: no instruction set takes more at a time */
+    LS_CHAIN_LANES = 256  /* room of a slot: no instruction set takes more at a time */
 };
 
 typedef enum ls_chain_op {
@@ -25,6 +25,7 @@ typedef enum ls_chain_op {
     LS_CHAIN_INTO, /* operand / running value */
     LS_CHAIN_MIN,
     LS_CHAIN_MAX,
+    LS_CHAIN_SQUARE, /* of the running value; no operand */
     LS_CHAIN_CALL /* fn(running value) */
 } ls_chain_op;
 
@@ -36,9 +37,10 @@ typedef struct ls_chain_step {
     void (*fn)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 } ls_chain_step;
 
-/* One row: dst[i] = the chain of src[i] and at[k][i], NaN canonical. dst may be at[k], else nothing overlaps. */
+/* One row: dst[i] = the chain of src[i] and at[k][i], NaN canonical unless `raw`. dst may be at[k], else nothing overlaps. */
 typedef struct ls_chain_row {
     int n_steps, n_pointers;
+    bool raw;
     const ls_chain_step *steps;
     const float *scalars;
     const float *at[LS_CHAIN_POINTERS]; /* NULL for slots */

@@ -9,12 +9,21 @@ int64_t ls_fetch_ahead(const ls_spec *spec, const ls_access *access) {
     return ls_access_is_large(spec, access) ? AHEAD_BYTES : 0;
 }
 
+static int64_t lines_of(const ls_program *p, int access) {
+    const ls_access *a = &p->accesses[access];
+    return a->ahead ? (LS_TILE << a->log2) / LINE : 0;
+}
+
 void ls_fetch_count(const ls_program *p, int64_t *lines, int64_t *instrs) {
-    *instrs += p->n_instrs[LS_SECTION_LANES];
     for (int i = 0; i < p->n_instrs[LS_SECTION_LANES]; i++) {
         const ls_instr *in = &p->instrs[LS_SECTION_LANES][i];
-        bool moves = in->op == LS_TILE_OP_LOAD || in->op == LS_TILE_OP_STORE;
-        *lines += moves && p->accesses[in->access].ahead ? (LS_TILE << in->log2) / LINE : 0;
+        const ls_fused *f = in->op == LS_TILE_OP_FUSED ? p->fused[in->access] : NULL;
+        *instrs += f ? LS_TILE / LS_FUSED_PIECE : 1;
+        *lines += in->op == LS_TILE_OP_LOAD || in->op == LS_TILE_OP_STORE ? lines_of(p, in->access) : 0;
+        *lines += f && f->store >= 0 ? lines_of(p, f->store) : 0;
+        for (int k = 0; f && k < f->n_operands; k++) {
+            *lines += f->loads[k] ? lines_of(p, f->loads[k] - 1) : 0;
+        }
     }
 }
 

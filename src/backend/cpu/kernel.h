@@ -54,6 +54,7 @@ typedef struct ls_phase {
     ls_phase_kind kind;
     int32_t value; /* with bound axes; LS_SPEC_NONE for STORE */
     bool serial;   /* a scatter: one worker, in order */
+    bool streams;  /* ROWS: lanes of its program are those of all points (ls_program_streams) */
     int n_axes;    /* the space: free axes, outermost first, as `finish` has its lanes */
     uint8_t axes[LS_LANE_AXES];
     ls_program program, finish;
@@ -132,6 +133,9 @@ bool ls_band_holds(const ls_spec *spec, const ls_band *band, int32_t value);
 bool ls_band_plan(ls_kernel_binary *binary);
 void ls_band_run(ls_kernel_run *kernel);
 void ls_band_print(ls_text *out, const ls_kernel_binary *binary);
+
+/* fuse.c: the lane axes of a reduction whose program may have rows for lanes; how many, 0 where it may not. */
+int ls_stream_axes(const ls_kernel_binary *binary, const ls_phase *phase, uint8_t *out_axes);
 
 /* patch.c: sets `patch` of a STORE phase, and what its transposed loads take. */
 void ls_patch_plan(const ls_spec *spec, ls_phase *phase);

@@ -27,7 +27,7 @@ static void run_store_points(const ls_phase_task *task) {
     for (int i = task->phase->row; i > 0 && i < finish->n_lane_axes; i++) {
         row *= run.extents[finish->lane_axes[i]];
     }
-    int64_t left = row - task->first % row, tile = ls_program_tile(finish);
+    int64_t left = row - task->first % row, tile = ls_run_tile(&run);
     for (int64_t at = 0, n; at < task->n; at += n) {
         n = task->n - at < tile ? task->n - at : tile;
         n = n < left ? n : left;

@@ -293,13 +293,16 @@ static bool keep_shared(planner *p, ls_program_builder *b, int32_t value, int n_
     return true;
 }
 
-static ls_status plan_operand(planner *p, ls_phase *phase, int n_lanes, const uint8_t *lanes) {
+/* Lanes of which the first axes are the phase's own: rows. */
+static ls_status plan_operand(planner *p, ls_phase *phase, int n_lanes, const uint8_t *lanes, bool rows) {
     const ls_value *v = &p->spec->values[phase->value];
     ls_program_builder *b = builder(p, n_lanes, lanes);
     int16_t results[3] = {-1, -1, -1};
+    int n_temps = p->binary->n_temps;
     if (!b) {
         return failed(p);
     }
+    int n_rows = rows ? ls_pb_rows_of(b, phase->n_axes, phase->axes) : 0;
     if (phase->kind == LS_PHASE_ROWS || phase->kind == LS_PHASE_ARG_ROWS) {
         ls_pb_ahead(b);
     }
@@ -331,7 +334,15 @@ static ls_status plan_operand(planner *p, ls_phase *phase, int n_lanes, const ui
     if (!keep_shared(p, b, phase->value, n_lanes, lanes)) {
         return failed(p);
     }
-    return ls_pb_finish(b, 3, results, &phase->program) ? LS_OK : failed(p);
+    phase->program = (ls_program){0};
+    if (!ls_pb_finish(b, 3, results, &phase->program)) {
+        return failed(p);
+    }
+    phase->streams = rows && ls_program_streams(&phase->program, p->spec->n_args, n_rows);
+    while (rows && !phase->streams && p->binary->n_temps > n_temps) { /* once more, without rows */
+        p->temps[p->binary->temps[--p->binary->n_temps].value] = -1;
+    }
+    return LS_OK;
 }
 
 /* Whether a contraction is many short products of a row and a column each: sums of lanes, then. */
@@ -395,7 +406,14 @@ static ls_status plan_value(planner *p, int32_t value, int n_axes, const uint8_t
         }
     }
     phase->extra = ls_phase_extra(p->spec, phase);
-    LS_TRY(p->err, plan_operand(p, phase, n_lanes, lanes));
+    uint8_t all[LS_LANE_AXES];
+    int n_all = ls_stream_axes(p->binary, phase, all);
+    if (n_all) {
+        LS_TRY(p->err, plan_operand(p, phase, n_all, all, true));
+    }
+    if (!phase->streams) {
+        LS_TRY(p->err, plan_operand(p, phase, n_lanes, lanes, false));
+    }
     if (!ls_pooling_plan(p->binary, phase, p->temps)) {
         return failed(p);
     }
@@ -452,7 +470,8 @@ static ls_status plan_stores(planner *p, int first, int end, int32_t fused) {
 static int64_t program_cost(const ls_program *a) {
     int64_t cost = 0;
     for (int i = 0; i < a->n_instrs[LS_SECTION_LANES]; i++) {
-        cost += a->instrs[LS_SECTION_LANES][i].op == LS_TILE_OP_GATHER ? 8 : 1;
+        const ls_instr *in = &a->instrs[LS_SECTION_LANES][i];
+        cost += in->op == LS_TILE_OP_GATHER ? 8 : in->op == LS_TILE_OP_FUSED ? a->fused[in->access]->n_steps : 1;
     }
     return cost;
 }

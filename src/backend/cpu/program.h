@@ -124,6 +124,7 @@ typedef enum ls_tile_op {
     LS_TILE_OP_TAKE,      /* dst = access + factor * a (i64; a lane a row with `combine`), 0 <= a < limit; else `fill` and a report */
     LS_TILE_OP_CHECK,     /* reports origin `bits` where a (u8, or -1) holds and b (u8) does not */
     LS_TILE_OP_RANDOM,    /* dst (u32) = threefry(a, b; c (i64)) */
+    LS_TILE_OP_FUSED,     /* dst, or memory = chain number `access` (fuse.c) */
     LS_TILE_OP_STORE,     /* access = a */
     LS_TILE_OP_SCATTER    /* buffer[b (i64)] combined with a where c (u8, or -1) */
 } ls_tile_op;
@@ -149,6 +150,18 @@ typedef struct ls_instr {
     const char *name;     /* for printing */
 } ls_instr;
 
+/* Instructions that are done as one (fuse.c). */
+typedef struct ls_fused {
+    int n_steps, n_operands, n_scalars;
+    ls_chain_step steps[LS_CHAIN_STEPS];
+    int16_t operands[LS_CHAIN_POINTERS]; /* registers of lanes; the first is what the steps begin with */
+    int loads[LS_CHAIN_POINTERS];        /* 1 + the access that is read in the operand's place, or 0 */
+    int16_t scalars[LS_CHAIN_SCALARS];   /* registers of one lane, or of one a row */
+    uint32_t slots, by_row;              /* which operands are results kept for later, which scalars have a lane a row */
+    int store;                           /* the access that takes the result, or -1 */
+} ls_fused;
+enum { LS_FUSED_PIECE = 256 /* lanes between two fetches */ };
+
 typedef struct ls_program {
     int n_lane_axes;
     uint8_t lane_axes[LS_LANE_AXES]; /* outermost first; none of fixed extent 1 */
@@ -157,8 +170,10 @@ typedef struct ls_program {
     ls_instr *instrs[LS_SECTION_COUNT];
     int64_t period; /* lanes that tiles are best whole multiples of; 0: any */
     int n_periodic; /* the first LANES instructions, the same for all tiles that begin at the same place of a period */
+    bool endless;   /* no lane goes through a register: a run takes as many as the rows of ROWS allow */
     int n_accesses;
     ls_access *accesses;
+    ls_fused **fused;
     int n_regs;
     size_t *reg_offsets; /* into the worker's registers */
     size_t reg_bytes;
@@ -197,6 +212,8 @@ uint64_t ls_held_bits(ls_dtype dtype, uint64_t stored);
 /* Lets values that are the same along the inner lane axes be computed a lane a row, where there are such: call it
  * before any value is asked for. */
 void ls_pb_rows(ls_program_builder *builder);
+/* The same for rows of all lane axes but these, which come first; how many those are. */
+int ls_pb_rows_of(ls_program_builder *builder, int n_axes, const uint8_t *axes);
 /* Fetches what follows runs of large arguments early: for programs that take the lanes of memory in order. */
 void ls_pb_ahead(ls_program_builder *builder);
 /* Allocates registers; the program is the arena's. False when out of memory. */
@@ -266,20 +283,34 @@ size_t ls_run_bytes(const ls_program *program);
 void ls_run_begin(ls_run *run, const ls_program *program, void *memory);
 /* Does the POINT section: call after the scalar coordinates have changed. */
 void ls_run_point(ls_run *run);
-/* Does lanes [first, first + n), n <= LS_TILE. */
+/* Does lanes [first, first + n), n <= ls_run_tile. */
 void ls_run_lanes(ls_run *run, int64_t first, int64_t n);
+/* Does the ROWS section for these lanes, where there is one; the run is at the first. */
+void ls_run_rows(ls_run *run, int64_t first, int64_t n);
 /* Moves to a lane without doing anything; the element there of an access without tables. */
 void ls_run_seek(ls_run *run, int64_t first);
 int64_t ls_run_place(const ls_run *run, const ls_access *access);
 int64_t ls_run_lane_count(const ls_run *run);
+/* Does one FUSED instruction (fuse.c). */
+void ls_run_fused(ls_run *run, const ls_instr *instr, int64_t n);
+/* Whether a program whose lanes are rows, of all axes but the first `rows`, makes its one result of f32 straight from runs of memory, and stores
+ * it between phases at most: NaN as they are, then. */
+bool ls_program_streams(const ls_program *program, int n_args, int rows);
+/* Folds (tile.h, number `which`) the result of such a program along its rows, from `first` on, at most LS_TILE of them, with as many lanes each:
+ * calls `finish` when the results of a row's blocks are in `cells`. */
+typedef void (*ls_row_fn)(void *ctx, int64_t row);
+void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_t lanes, float *partials, float *cells, ls_row_fn finish, void *ctx);
 /* Lanes of a tile: LS_TILE, or as many whole periods as fit. */
 static inline int64_t ls_program_tile(const ls_program *program) {
     return program->period ? LS_TILE / program->period * program->period : LS_TILE;
 }
+/* The same for a run, which may take more of an endless program (fuse.c). */
+int64_t ls_run_tile(const ls_run *run);
 static inline void *ls_run_reg(const ls_run *run, int16_t reg) {
     return run->regs[reg];
 }
 
+void ls_fused_print(ls_text *out, const ls_fused *fused);
 void ls_program_print(ls_text *out, const ls_spec *spec, const ls_program *program);
 
 #endif

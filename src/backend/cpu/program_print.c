@@ -50,6 +50,9 @@ void ls_program_print(ls_text *out, const ls_spec *spec, const ls_program *p) {
             } else if (in->op == LS_TILE_OP_GATHER || in->op == LS_TILE_OP_SCATTER) {
                 ls_text_printf(out, " arg%d", in->access);
             }
+            if (in->op == LS_TILE_OP_FUSED) {
+                ls_fused_print(out, p->fused[in->access]);
+            }
             const int16_t used[3] = {in->a, in->b, in->c};
             for (int j = 0; j < 3; j++) {
                 if (used[j] >= 0) {

@@ -15,6 +15,17 @@ static size_t reg_size(const virtual_reg *r) {
     return r->lanes ? ((size_t)LS_TILE << r->log2) : LS_ALIGN;
 }
 
+int ls_pb_uses(const ls_program_builder *b, const ls_instr *in, int16_t *out) {
+    const int16_t operands[3] = {in->a, in->b, in->c};
+    int n = 0;
+    for (int i = 0; i < 3; i++) {
+        if (operands[i] >= 0) {
+            out[n++] = operands[i];
+        }
+    }
+    return in->op == LS_TILE_OP_FUSED ? ls_fused_uses(b->fused[in->access], out) : n;
+}
+
 /* Drops instructions whose result nobody uses. */
 static bool drop_unused(ls_program_builder *b, int n_results, const int16_t *results) {
     bool *used = LS_ARENA_ARRAY(b->arena, bool, b->n_regs + 1);
@@ -28,10 +39,11 @@ static bool drop_unused(ls_program_builder *b, int n_results, const int16_t *res
         int kept = b->n_instrs[s];
         for (int i = b->n_instrs[s] - 1; i >= 0; i--) {
             const ls_instr *in = &b->instrs[s][i];
-            bool effect =
-                in->op == LS_TILE_OP_STORE || in->op == LS_TILE_OP_SCATTER || in->op == LS_TILE_OP_CHECK;
-            if (effect || used[in->dst + 1]) {
-                used[in->a + 1] = used[in->b + 1] = used[in->c + 1] = true;
+            if (ls_instr_writes(in) || used[in->dst + 1]) {
+                int16_t reads[LS_INSTR_USES];
+                for (int j = ls_pb_uses(b, in, reads); j-- > 0;) {
+                    used[reads[j] + 1] = true;
+                }
                 b->instrs[s][--kept] = *in;
             }
         }
@@ -97,7 +109,8 @@ bool ls_pb_finish(ls_program_builder *b, int n_results, const int16_t *results, 
     for (int i = 0; i < n_results && !b->failed; i++) {
         out->results[i] = ls_pb_operand(b, LS_SECTION_LANES, results[i]);
     }
-    if (b->failed || !drop_unused(b, n_results, out->results) || !find_periodic(b, out)) {
+    if (b->failed || !drop_unused(b, n_results, out->results) || !find_periodic(b, out) ||
+        !ls_pb_fuse(b, out->n_periodic, n_results, out->results) || (b->n_fused && !drop_unused(b, n_results, out->results))) {
         return false;
     }
     int n_lanes = b->n_instrs[LS_SECTION_LANES], n_slots = 0;
@@ -119,8 +132,10 @@ bool ls_pb_finish(ls_program_builder *b, int n_results, const int16_t *results, 
     }
     const ls_instr *code = b->instrs[LS_SECTION_LANES];
     for (int i = 0; i < n_lanes; i++) {
-        const int16_t used[4] = {code[i].a, code[i].b, code[i].c, code[i].dst};
-        for (int j = 0; j < 4; j++) {
+        int16_t used[LS_INSTR_USES + 1];
+        int n_used = ls_pb_uses(b, &code[i], used);
+        used[n_used] = code[i].dst;
+        for (int j = 0; j <= n_used; j++) {
             if (used[j] >= 0) {
                 last[used[j]] = i;
             }
@@ -133,9 +148,10 @@ bool ls_pb_finish(ls_program_builder *b, int n_results, const int16_t *results, 
     }
     for (int i = 0; i < n_lanes; i++) {
         /* dst may take the place of an operand that ends here only where it has the same size. */
-        const int16_t used[3] = {code[i].a, code[i].b, code[i].c};
-        for (int j = 0; j < 3 && code[i].op != LS_TILE_OP_STORE; j++) {
-            if (used[j] >= 0 && place[used[j]] >= 0 && last[used[j]] == i) {
+        int16_t used[LS_INSTR_USES + 1];
+        int n_used = ls_pb_uses(b, &code[i], used);
+        for (int j = 0; j < n_used && code[i].op != LS_TILE_OP_STORE; j++) {
+            if (place[used[j]] >= 0 && last[used[j]] == i) {
                 slots[place[used[j]]].free = true;
             }
         }
@@ -153,11 +169,10 @@ bool ls_pb_finish(ls_program_builder *b, int n_results, const int16_t *results, 
             place[r] = s;
             out->reg_offsets[r] = slots[s].offset;
         }
-        const int16_t done[4] = {code[i].a, code[i].b, code[i].c, code[i].dst};
-        for (int j = 0; j < 4; j++) {
-            if (done[j] >= 0 && place[done[j]] >= 0 && last[done[j]] == i &&
-                (done[j] == r || code[i].op == LS_TILE_OP_STORE)) {
-                slots[place[done[j]]].free = true;
+        used[n_used] = r;
+        for (int j = 0; j <= n_used; j++) {
+            if (used[j] >= 0 && place[used[j]] >= 0 && last[used[j]] == i && (used[j] == r || code[i].op == LS_TILE_OP_STORE)) {
+                slots[place[used[j]]].free = true;
             }
         }
     }
@@ -169,10 +184,17 @@ bool ls_pb_finish(ls_program_builder *b, int n_results, const int16_t *results, 
     }
     out->n_accesses = b->n_accesses;
     out->accesses = b->accesses;
+    out->fused = b->fused;
     out->n_regs = b->n_regs;
     out->reg_bytes = bytes;
     out->n_results = n_results;
     out->input = b->input;
     out->row_axes = b->n_instrs[LS_SECTION_ROWS] ? b->row_axes : 0;
+    out->endless = b->n_fused > 0 && !out->n_periodic;
+    for (int i = 0; i < n_lanes; i++) {
+        int16_t used[LS_INSTR_USES];
+        out->endless = out->endless && code[i].op == LS_TILE_OP_FUSED && code[i].dst < 0 &&
+                       ls_pb_uses(b, &code[i], used) == b->fused[code[i].access]->n_scalars;
+    }
     return true;
 }

@@ -274,7 +274,7 @@ static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
     }
     int last = a->n_dims - 1;
     int64_t stride = last >= 0 ? a->dims[last].stride : 0, room = walk_room(&w);
-    if (room == n && stride == 1) {
+    if (n == 1 || (room == n && stride == 1)) {
         const char *at = src + w.base * size;
         run->regs[in->dst] = (char *)(uintptr_t)at;
         if (a->ahead && run->fetches) {
@@ -617,6 +617,9 @@ static void run_section(ls_run *run, ls_section section, int skip, int64_t n) {
         case LS_TILE_OP_RANDOM:
             isa->threefry(r[in->dst], r[in->a], r[in->b], r[in->c], n);
             break;
+        case LS_TILE_OP_FUSED:
+            ls_run_fused(run, in, n);
+            break;
         case LS_TILE_OP_STORE:
             run_store(run, in, n);
             break;
@@ -666,9 +669,12 @@ void ls_run_point(ls_run *run) {
 }
 
 /* The values that lanes share with their row; those of one row serve all its tiles. */
-static void run_rows(ls_run *run, int64_t first, int64_t n) {
+void ls_run_rows(ls_run *run, int64_t first, int64_t n) {
     const ls_program *p = run->program;
     int64_t inner = 1;
+    if (!p->row_axes) {
+        return;
+    }
     for (int i = p->row_axes; i < p->n_lane_axes; i++) {
         inner *= run->extents[p->lane_axes[i]];
     }
@@ -708,9 +714,7 @@ int64_t ls_run_place(const ls_run *run, const ls_access *access) {
 
 void ls_run_lanes(ls_run *run, int64_t first, int64_t n) {
     ls_run_seek(run, first);
-    if (run->program->row_axes) {
-        run_rows(run, first, n);
-    }
+    ls_run_rows(run, first, n);
     int skip = 0;
     if (run->program->n_periodic) {
         int64_t at = first % run->program->period;

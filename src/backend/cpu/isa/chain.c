@@ -5,7 +5,7 @@
 #include <string.h>
 
 typedef ls_vf32 V;
-enum { L = LS_LANES_F32, WIDE = 8, THIN = 2 };
+enum { L = LS_LANES_F32, WIDEST = 16, WIDE = 8, THIN = 2 };
 
 #define SPLAT LS_SPLAT_F32
 
@@ -26,6 +26,7 @@ void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float divisor, int6
 /* Vectors are named variables: gcc 12 spills an indexed array of them. */
 #define THIN_EACH(X, e) X(0, e) X(1, e)
 #define WIDE_EACH(X, e) THIN_EACH(X, e) X(2, e) X(3, e) X(4, e) X(5, e) X(6, e) X(7, e)
+#define WIDEST_EACH(X, e) WIDE_EACH(X, e) X(8, e) X(9, e) X(10, e) X(11, e) X(12, e) X(13, e) X(14, e) X(15, e)
 #define BY_SCALAR(q, e)                                                                                      \
     {                                                                                                        \
         V x = s##q;                                                                                          \
@@ -38,10 +39,23 @@ void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float divisor, int6
         s##q = (e);                                                                                          \
         (void)x;                                                                                             \
     }
+#define THIN_PAIRS UNORDERED(s0, s1)
+#define WIDE_PAIRS THIN_PAIRS | UNORDERED(s2, s3) | UNORDERED(s4, s5) | UNORDERED(s6, s7)
+#define WIDEST_PAIRS WIDE_PAIRS | UNORDERED(s8, s9) | UNORDERED(s10, s11) | UNORDERED(s12, s13) | UNORDERED(s14, s15)
+#if defined(LS_ISA_AVX512)
+#define UNORDERED(x, y) _mm512_cmp_ps_mask((__m512)(x), (__m512)(y), _CMP_UNORD_Q)
+#define ANY_NAN(pairs) ((pairs) != 0)
+#elif defined(LS_ISA_AVX2)
+#define UNORDERED(x, y) (ls_vu32)_mm256_cmp_ps((__m256)(x), (__m256)(y), _CMP_UNORD_Q)
+#define ANY_NAN(pairs) (_mm256_movemask_ps((__m256)(pairs)) != 0)
+#else
+#define ANY_NAN(pairs) true
+#endif
 #define BEGIN(q, e) V s##q = *(const ls_vf32_any *)(src + i + q * L);
 #define KEEP(q, to) *(ls_vf32_any *)((to) + q * L) = s##q;
 #define FETCH(q, from) s##q = *(const ls_vf32_any *)((from) + q * L);
-#define END(q, e) *(ls_vf32_any *)(dst + i + q * L) = ls_canonical(s##q);
+#define CANONICAL(q, e) s##q = ls_canonical(s##q);
+#define END(q, e) *(ls_vf32_any *)(dst + i + q * L) = s##q;
 #define OPERATE(e)                                                                                           \
     if (step->kind == LS_CHAIN_SCALAR) {                                                                     \
         const V y = SPLAT(c);                                                                                \
@@ -56,15 +70,29 @@ void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float divisor, int6
         EACH(FETCH, room)                                                                                    \
     }
 
+#if defined(LS_ISA_AVX512)
+#define VECTORS WIDEST
+#define EACH WIDEST_EACH
+#define PAIRS WIDEST_PAIRS
+#define BLOCK widest_block
+#include "backend/cpu/isa/chain.inc"
+#undef VECTORS
+#undef EACH
+#undef PAIRS
+#undef BLOCK
+#endif
 #define VECTORS WIDE
 #define EACH WIDE_EACH
+#define PAIRS WIDE_PAIRS
 #define BLOCK wide_block
 #include "backend/cpu/isa/chain.inc"
 #undef VECTORS
 #undef EACH
+#undef PAIRS
 #undef BLOCK
 #define VECTORS THIN
 #define EACH THIN_EACH
+#define PAIRS THIN_PAIRS
 #define BLOCK thin_block
 #include "backend/cpu/isa/chain.inc"
 
@@ -116,6 +144,9 @@ void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float
 #if defined(LS_ISA_AVX512)
     if (bias(row, dst, src, n)) {
         return;
+    }
+    for (; i + WIDEST * L <= n; i += WIDEST * L) {
+        widest_block(row, dst, src, i);
     }
 #endif
     for (; i + WIDE * L <= n; i += WIDE * L) {

@@ -25,10 +25,40 @@ static bool within(float x) {
     return magnitude >= LOW && magnitude < HIGH;
 }
 
+#if defined(LS_ISA_AVX512)
+enum { GROUP = 8 * LS_LANES_F32 };
+
+/* Whether no magnitude is outside, but for zeros; those wrap around to more than any. */
+static bool all_within(const float *x) {
+    __m512i high = _mm512_setzero_si512(), low = _mm512_set1_epi32(-1);
+    for (int i = 0; i < GROUP; i += LS_LANES_F32) {
+        __m512i magnitude = _mm512_and_si512(_mm512_loadu_si512(x + i), _mm512_set1_epi32(0x7fffffff));
+        high = _mm512_max_epu32(high, magnitude);
+        low = _mm512_min_epu32(low, _mm512_sub_epi32(magnitude, _mm512_set1_epi32(1)));
+    }
+    return !(_mm512_cmpge_epu32_mask(high, _mm512_set1_epi32(HIGH)) | _mm512_cmplt_epu32_mask(low, _mm512_set1_epi32(LOW - 1)));
+}
+
+/* By a positive number: the sign is that of x, which a correction takes from -0. */
+static void divide_group(float *dst, const float *x, ls_vf32 d, ls_vf32 y) {
+    for (int i = 0; i < GROUP; i += LS_LANES_F32) {
+        ls_vf32 v = *(const ls_vf32_any *)(x + i), q0 = v * y;
+        ls_vf32 q1 = FMA(FNMA(q0, d, v), y, q0), q2 = FMA(FNMA(q1, d, v), y, q1);
+        __m512i r = _mm512_ternarylogic_epi32((__m512i)q2, (__m512i)v, _mm512_set1_epi32(INT32_MIN), 0xf8); /* q2 | v & sign */
+        *(ls_vf32_any *)(dst + i) = (ls_vf32)r;
+    }
+}
+#endif
+
 void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float divisor, int64_t n) {
     const ls_vf32 d = LS_SPLAT_F32(divisor), y = LS_SPLAT_F32(1.0f / divisor);
     bool usable = within(divisor);
     int64_t i = 0;
+#if defined(LS_ISA_AVX512)
+    for (; usable && divisor > 0 && i + GROUP <= n && all_within(x + i); i += GROUP) {
+        divide_group(dst + i, x + i, d, y);
+    }
+#endif
     for (; i + LS_LANES_F32 <= n; i += LS_LANES_F32) {
         ls_vf32 v = *(const ls_vf32_any *)(x + i), q0 = v * y;
         ls_vf32 q1 = FMA(FNMA(q0, d, v), y, q0), q2 = FMA(FNMA(q1, d, v), y, q1);

@@ -1,0 +1,485 @@
+/* Elementwise f32 instructions of a tile program done as one: a chain (chain.h) takes a few vectors through all of them in registers,
+ * where each alone goes through memory. What a row shares is splat from its one lane; operands that lie in runs are read where they
+ * are, and a result that is stored in runs is made there. An instruction moves down to the one that wants its result, past nothing that
+ * writes. */
+#include "backend/cpu/kernel.h"
+#include "backend/cpu/program_builder.h"
+#include "backend/cpu/walk.h"
+#include <string.h>
+
+enum { LEAST_ROW = 32 /* lanes of a run, or for which a row's number is splat */ };
+
+/* ---- planning ---- */
+int ls_pb_rows_of(ls_program_builder *b, int n_axes, const uint8_t *axes) {
+    for (int i = 0; i < n_axes; i++) {
+        if (b->row_axes < b->n_lane_axes && b->lane_axes[b->row_axes] == axes[i]) {
+            b->row_axes++;
+            b->row_mask |= UINT64_C(1) << axes[i];
+        }
+    }
+    return b->row_axes;
+}
+
+int ls_fused_uses(const ls_fused *f, int16_t *out) {
+    int n = 0;
+    for (int i = 0; i < f->n_operands; i++) {
+        if (!(f->slots >> i & 1) && !f->loads[i]) {
+            out[n++] = f->operands[i];
+        }
+    }
+    memcpy(out + n, f->scalars, sizeof *out * (size_t)f->n_scalars);
+    return n + f->n_scalars;
+}
+
+typedef struct planner {
+    const ls_program_builder *b;
+    ls_instr *code;
+    int16_t *source;    /* by register: the one whose lane, or lane of a row, it repeats; or -1 */
+    bool *by_row;       /* by register: that one has a lane a row */
+    int *loads;         /* by register: 1 + the access of the LOAD in runs that makes it; else 0 */
+    int *uses, *inside; /* by register: by all, and by what is marked */
+    bool *marked;       /* by instruction: of the chain at hand */
+    bool *gone;         /* by instruction: part of a chain */
+    ls_fused out;
+    bool changing; /* some number in it is not the same for all lanes of a task */
+} planner;
+
+/* The chain's operation whose running value is the instruction's left operand, or its right one; -1: there is none. */
+static int chain_op(const planner *p, const ls_instr *in, bool right) {
+    static const uint8_t ops[][3] = {{LS_OP_ADD, LS_CHAIN_ADD, LS_CHAIN_ADD}, {LS_OP_SUB, LS_CHAIN_SUB, LS_CHAIN_FROM},
+                                     {LS_OP_MUL, LS_CHAIN_MUL, LS_CHAIN_MUL}, {LS_OP_DIV, LS_CHAIN_DIV, LS_CHAIN_INTO},
+                                     {LS_OP_MIN, LS_CHAIN_MIN, LS_CHAIN_MIN}, {LS_OP_MAX, LS_CHAIN_MAX, LS_CHAIN_MAX}};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops && (in->op == LS_TILE_OP_FN || in->op == LS_TILE_OP_DIVIDE); i++) {
+        if (in->fn == p->b->isa->map_f32[ops[i][0]]) {
+            bool lanes = p->source[in->a] < 0 || p->source[in->b] < 0, shared = in->op == LS_TILE_OP_FN || p->source[in->b] >= 0;
+            return lanes && shared ? ops[i][right ? 2 : 1] : -1;
+        }
+    }
+    return -1;
+}
+
+static void count_uses(const planner *p, const ls_instr *in, int *uses) {
+    int16_t used[LS_INSTR_USES];
+    for (int i = ls_pb_uses(p->b, in, used); i-- > 0;) {
+        uses[used[i]]++;
+    }
+}
+
+/* Marks instruction `root`, and above it what only marked ones want; how many. */
+static int mark(planner *p, int front, int root) {
+    int n = 1;
+    memset(p->marked, 0, sizeof *p->marked * (size_t)(root + 1));
+    memset(p->inside, 0, sizeof *p->inside * (size_t)p->b->n_regs);
+    p->marked[root] = true;
+    count_uses(p, &p->code[root], p->inside);
+    for (int i = root - 1; i >= front && !ls_instr_writes(&p->code[i]); i--) {
+        const ls_instr *in = &p->code[i];
+        if (!p->gone[i] && chain_op(p, in, false) >= 0 && p->inside[in->dst] && p->inside[in->dst] == p->uses[in->dst]) {
+            p->marked[i] = true;
+            count_uses(p, in, p->inside);
+            n++;
+        }
+    }
+    return n;
+}
+
+/* The place of a register in a list, which it joins; -1: the list is full. */
+static int place_in(int16_t *list, int *n, int most, int16_t reg) {
+    int i = 0;
+    while (i < *n && list[i] != reg) {
+        i++;
+    }
+    if (i == most) {
+        return -1;
+    }
+    list[i] = reg;
+    *n += i == *n;
+    return i;
+}
+
+static bool step(planner *p, int op, int16_t operand) {
+    ls_fused *f = &p->out;
+    bool scalar = p->source[operand] >= 0, room = f->n_steps < LS_CHAIN_STEPS;
+    if (room && op == LS_CHAIN_SQUARE) {
+        f->steps[f->n_steps++] = (ls_chain_step){.op = LS_CHAIN_SQUARE, .kind = LS_CHAIN_NONE};
+        return true;
+    }
+    int at = scalar ? place_in(f->scalars, &f->n_scalars, LS_CHAIN_SCALARS, p->source[operand])
+                    : place_in(f->operands, &f->n_operands, LS_CHAIN_POINTERS, operand);
+    if (at < 0 || !room) {
+        return false;
+    }
+    f->by_row |= scalar && p->by_row[operand] ? 1u << at : 0;
+    p->changing |= scalar && p->b->regs[p->source[operand]].section != LS_SECTION_LAUNCH;
+    f->steps[f->n_steps++] = (ls_chain_step){
+        .op = (uint8_t)op, .kind = scalar ? LS_CHAIN_SCALAR : f->slots >> at & 1 ? LS_CHAIN_SLOT : LS_CHAIN_MEMORY, .at = (uint8_t)at};
+    return true;
+}
+
+/* Keeps the running value for a later step. */
+static bool keep(planner *p, int16_t running) {
+    ls_fused *f = &p->out;
+    int at = place_in(f->operands, &f->n_operands, LS_CHAIN_POINTERS, running);
+    if (at < 0 || __builtin_popcount(f->slots) == LS_CHAIN_SLOTS) {
+        return false;
+    }
+    f->slots |= 1u << at;
+    return step(p, LS_CHAIN_KEEP, running);
+}
+
+static bool squares(const planner *p, const ls_instr *in) {
+    return in->a == in->b && chain_op(p, in, false) == LS_CHAIN_MUL;
+}
+
+/* The steps of what is marked; false: a chain has no room for them. */
+static bool make_steps(planner *p, int front, int root) {
+    int16_t running = -1;
+    p->out = (ls_fused){.store = -1};
+    p->changing = false;
+    for (int i = front; i <= root; i++) {
+        const ls_instr *in = &p->code[i];
+        if (!p->marked[i]) {
+            continue;
+        }
+        bool right = running < 0 || (running != in->a && running != in->b) ? p->source[in->a] >= 0 : running != in->a;
+        int16_t left = right ? in->b : in->a;
+        if (running < 0) {
+            p->out.operands[p->out.n_operands++] = left;
+        } else if (running != left && !step(p, LS_CHAIN_TAKE, left)) {
+            return false;
+        }
+        if (!step(p, squares(p, in) ? LS_CHAIN_SQUARE : chain_op(p, in, right), right ? in->a : in->b)) {
+            return false;
+        }
+        running = in->dst;
+        int next = i + 1;
+        while (next < root && !p->marked[next]) {
+            next++;
+        }
+        const ls_instr *then = &p->code[next];
+        bool at_once = then->a == running || then->b == running;
+        if (i < root && !(at_once && p->uses[running] == (squares(p, then) ? 2 : 1)) && !keep(p, running)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether lanes are runs of memory that are worth their own step. */
+static bool in_runs(const ls_program_builder *b, const ls_access *a) {
+    int64_t run = 1;
+    if (a->n_tables || a->may_be_absent || a->n_dims == 0 || a->dims[a->n_dims - 1].stride != 1) {
+        return false;
+    }
+    for (int i = a->dims[a->n_dims - 1].first; i < b->n_lane_axes && run < LEAST_ROW; i++) {
+        run *= ls_dim_bound(b->spec->extents_of_axes[b->lane_axes[i]]);
+    }
+    return a->n_dims == 1 || run >= LEAST_ROW;
+}
+
+/* What registers repeat, are loaded from, and how often they are used. */
+static bool begin(planner *p, int n_results, const int16_t *results) {
+    const ls_program_builder *b = p->b;
+    int n = b->n_instrs[LS_SECTION_LANES];
+    int64_t row = 1;
+    p->code = b->instrs[LS_SECTION_LANES];
+    p->source = LS_ARENA_ARRAY(b->arena, int16_t, b->n_regs + 1);
+    p->by_row = LS_ARENA_ARRAY(b->arena, bool, b->n_regs + 1);
+    p->loads = LS_ARENA_ARRAY(b->arena, int, b->n_regs + 1);
+    p->uses = LS_ARENA_ARRAY(b->arena, int, b->n_regs + 1);
+    p->inside = LS_ARENA_ARRAY(b->arena, int, b->n_regs + 1);
+    p->marked = LS_ARENA_ARRAY(b->arena, bool, n + 1);
+    p->gone = LS_ARENA_ARRAY(b->arena, bool, n + 1);
+    if (!p->source || !p->by_row || !p->loads || !p->uses || !p->inside || !p->marked || !p->gone) {
+        return false;
+    }
+    for (int i = b->row_axes; i < b->n_lane_axes && row < LEAST_ROW; i++) {
+        row *= ls_dim_bound(b->spec->extents_of_axes[b->lane_axes[i]]);
+    }
+    memset(p->source, 0xff, sizeof *p->source * (size_t)(b->n_regs + 1));
+    for (int s = 0; s < LS_SECTION_LANES; s++) {
+        for (int i = 0; i < b->n_instrs[s]; i++) {
+            const ls_instr *in = &b->instrs[s][i];
+            bool expands = in->op == LS_TILE_OP_EXPAND && row >= LEAST_ROW;
+            p->by_row[in->dst] = expands;
+            p->source[in->dst] = expands || in->op == LS_TILE_OP_BROADCAST ? in->a : -1;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        const ls_instr *in = &p->code[i];
+        count_uses(p, in, p->uses);
+        if (in->op == LS_TILE_OP_LOAD && in->dtype == LS_F32 && in_runs(b, &b->accesses[in->access])) {
+            p->loads[in->dst] = 1 + in->access;
+        }
+    }
+    for (int i = 0; i < n_results; i++) {
+        p->uses[results[i] < 0 ? b->n_regs : results[i]]++;
+    }
+    return true;
+}
+
+bool ls_pb_fuse(ls_program_builder *b, int n_periodic, int n_results, const int16_t *results) {
+    planner p = {.b = b};
+    int n = b->n_instrs[LS_SECTION_LANES], kept = 0;
+    b->fused = LS_ARENA_ARRAY(b->arena, ls_fused *, n + 1);
+    if (!b->fused || !begin(&p, n_results, results)) {
+        return false;
+    }
+    for (int i = n - 1; i >= n_periodic; i--) {
+        ls_instr *in = &p.code[i];
+        if (p.gone[i] || chain_op(&p, in, false) < 0) {
+            continue;
+        }
+        int marked = mark(&p, n_periodic, i);
+        bool stores = i + 1 < n && in[1].op == LS_TILE_OP_STORE && in[1].dtype == LS_F32 && in[1].a == in->dst && p.uses[in->dst] == 1 &&
+                      in_runs(b, &b->accesses[in[1].access]);
+        if (!make_steps(&p, n_periodic, i) || (marked == 1 && !p.changing && !stores)) { /* alone, it takes one pass, too */
+            continue;
+        }
+        for (int j = n_periodic; j <= i; j++) {
+            p.gone[j] |= p.marked[j];
+        }
+        p.gone[i] = false;
+        if (stores) {
+            p.gone[i + 1] = true;
+            p.out.store = in[1].access;
+        }
+        for (int k = 0; k < p.out.n_operands; k++) {
+            int16_t reg = p.out.operands[k];
+            p.out.loads[k] = p.inside[reg] == p.uses[reg] ? p.loads[reg] : 0;
+        }
+        b->fused[b->n_fused] = LS_ARENA_NEW(b->arena, ls_fused);
+        if (!b->fused[b->n_fused]) {
+            return false;
+        }
+        *b->fused[b->n_fused] = p.out;
+        *in = (ls_instr){.op = LS_TILE_OP_FUSED, .log2 = 2, .dst = stores ? -1 : in->dst, .a = -1, .b = -1, .c = -1, .access = b->n_fused++, .name = "chain"};
+    }
+    for (int i = 0; i < n; i++) {
+        if (!p.gone[i]) {
+            p.code[kept++] = p.code[i];
+        }
+    }
+    b->n_instrs[LS_SECTION_LANES] = kept;
+    return true;
+}
+
+/* ---- running ---- */
+int64_t ls_run_tile(const ls_run *run) {
+    int64_t row = LS_TILE;
+    for (int i = run->program->row_axes; run->program->endless && i < run->program->n_lane_axes; i++) {
+        row *= run->extents[run->program->lane_axes[i]];
+    }
+    return row > LS_TILE ? row - row / LS_TILE : ls_program_tile(run->program);
+}
+
+typedef struct fused_run {
+    ls_run *run;
+    const ls_fused *fused;
+    ls_chain_row row;
+    const float *out;            /* where the result is stored */
+    int64_t inner, left, at_row; /* lanes of a row, and of this one that are left; which it is */
+    float scalars[LS_CHAIN_SCALARS];
+    float slots[LS_CHAIN_SLOTS * LS_CHAIN_LANES + LS_ALIGN / sizeof(float)]; /* from the first aligned one on */
+    int n_walks;
+    walk walks[LS_CHAIN_POINTERS + 1];       /* of what lies in memory */
+    const float **at[LS_CHAIN_POINTERS + 1]; /* whose place that is */
+} fused_run;
+
+static void add_walk(fused_run *r, const ls_access *a, int64_t n, const float **at) {
+    walk *w = &r->walks[r->n_walks];
+    walk_begin(w, r->run, a, n);
+    r->at[r->n_walks++] = at;
+    if (a->ahead && r->run->fetches && walk_room(w) == n) {
+        uintptr_t place = (uintptr_t)r->run->buffers[a->buffer] + (uintptr_t)w->base * sizeof(float);
+        ls_fetch_later(r->run->fetches, place + (uintptr_t)a->ahead, n * (int64_t)sizeof(float));
+    }
+}
+
+/* Sets the places of what lies in memory; as many lanes as all of them have in a run, `most` at most. */
+static int64_t find_places(fused_run *r, int64_t most) {
+    for (int i = 0; i < r->n_walks; i++) {
+        const walk *w = &r->walks[i];
+        int64_t room = walk_room(w);
+        *r->at[i] = (const float *)(const void *)r->run->buffers[w->access->buffer] + w->base;
+        most = room < most ? room : most;
+    }
+    return most;
+}
+
+/* Begins a chain on n lanes from where the run is. `own`: takes the result where it is not stored. */
+static void begin_fused(fused_run *r, ls_run *run, const ls_fused *f, float *own, int64_t n) {
+    const ls_program *p = run->program;
+    r->run = run;
+    r->fused = f;
+    r->out = own;
+    r->n_walks = 0;
+    r->row = (ls_chain_row){.n_steps = f->n_steps, .n_pointers = f->n_operands, .raw = own != NULL, .steps = f->steps, .scalars = r->scalars};
+    r->inner = f->by_row ? run->row_inner : n;
+    r->left = f->by_row ? r->inner - run->row_lane : n;
+    r->at_row = 0;
+    float *slot = (float *)(void *)(((uintptr_t)r->slots + LS_ALIGN - 1) & ~(uintptr_t)(LS_ALIGN - 1));
+    for (int k = 0; k < f->n_operands; k++) {
+        if (f->slots >> k & 1) {
+            r->row.slots[k] = slot;
+            slot += LS_CHAIN_LANES;
+        } else if (f->loads[k]) {
+            add_walk(r, &p->accesses[f->loads[k] - 1], n, &r->row.at[k]);
+        } else {
+            r->row.at[k] = run->regs[f->operands[k]];
+        }
+    }
+    if (!own) {
+        add_walk(r, &p->accesses[f->store], n, &r->out);
+    }
+}
+
+/* Does the next lanes, `most` at most, into `own` where they are not stored; how many. */
+static int64_t next_fused(fused_run *r, float *own, int64_t most) {
+    ls_run *run = r->run;
+    const ls_fused *f = r->fused;
+    bool fetches = run->fetches && run->fetches->lines;
+    for (int k = 0; k < f->n_scalars; k++) {
+        r->scalars[k] = ((const float *)run->regs[f->scalars[k]])[f->by_row >> k & 1 ? r->at_row : 0];
+    }
+    int64_t part = find_places(r, r->left < most ? r->left : most);
+    part = fetches && part > LS_FUSED_PIECE ? LS_FUSED_PIECE : part;
+    run->isa->chain(&r->row, own ? own : (float *)(uintptr_t)r->out, r->row.at[0], part);
+    if (fetches) {
+        ls_fetch(run->fetches);
+    }
+    for (int i = 0; i < r->n_walks; i++) {
+        walk_step(&r->walks[i], part);
+    }
+    r->at_row += r->left == part;
+    r->left = r->left == part ? r->inner : r->left - part;
+    return part;
+}
+
+void ls_run_fused(ls_run *run, const ls_instr *in, int64_t n) {
+    const ls_fused *f = run->program->fused[in->access];
+    float *own = in->dst < 0 ? NULL : (float *)(void *)(run->memory + run->program->reg_offsets[in->dst]);
+    fused_run r; /* not cleared: walks are large */
+    begin_fused(&r, run, f, own, n);
+    for (int64_t at = 0, part; at < n; at += part) {
+        part = next_fused(&r, own ? own + at : NULL, n - at);
+        for (int k = 0; k < f->n_operands; k++) { /* registers */
+            r.row.at[k] += f->loads[k] || !r.row.at[k] ? 0 : part;
+        }
+    }
+    if (own) {
+        run->regs[in->dst] = own;
+    }
+}
+
+/* ---- rows ---- */
+int ls_stream_axes(const ls_kernel_binary *b, const ls_phase *phase, uint8_t *axes) {
+    const ls_value *v = &b->spec.values[phase->value];
+    bool f32 = v->acc == LS_F32 && b->spec.values[v->a].dtype == LS_F32;
+    if (phase->kind != LS_PHASE_ROWS || !f32 || v->map == LS_OP_PROD || !b->device->tiles->fold_f32[0] || phase->n_axes + v->n_bound > LS_LANE_AXES) {
+        return 0;
+    }
+    memcpy(axes, phase->axes, (size_t)phase->n_axes);
+    memcpy(axes + phase->n_axes, v->bound, (size_t)v->n_bound);
+    return phase->n_axes + v->n_bound;
+}
+
+/* A program of f32 that is one load or chain, a function of that, and its store between phases; the last two where there are any. */
+typedef struct stream {
+    const ls_instr *source, *fn, *store;
+} stream;
+
+static stream stream_of(const ls_program *p) {
+    const ls_instr *in = p->instrs[LS_SECTION_LANES], *end = in + p->n_instrs[LS_SECTION_LANES];
+    stream s = {in < end ? in++ : NULL, NULL, NULL};
+    if (s.source && in < end && in->op == LS_TILE_OP_FN && in->a == s.source->dst && in->b < 0 && in->log2 == 2) {
+        s.fn = in++;
+        s.store = in < end && in->op == LS_TILE_OP_STORE && in->a == s.fn->dst && in->dtype == LS_F32 ? in++ : NULL;
+    }
+    return in == end ? s : (stream){NULL, NULL, NULL};
+}
+
+/* Whether whole rows are runs. */
+static bool has_rows(const ls_program *p, int access, int rows) {
+    const ls_access *a = &p->accesses[access];
+    return a->n_dims > 0 && !a->n_tables && !a->may_be_absent && a->dims[a->n_dims - 1].stride == 1 && a->dims[a->n_dims - 1].first <= rows;
+}
+
+bool ls_program_streams(const ls_program *p, int n_args, int rows) {
+    stream s = stream_of(p);
+    if (!s.source || p->n_instrs[LS_SECTION_POINT] || p->n_periodic || p->results[0] != (s.fn ? s.fn : s.source)->dst || p->results[1] >= 0) {
+        return false;
+    }
+    if (s.store && (p->accesses[s.store->access].buffer < n_args || !has_rows(p, s.store->access, rows))) {
+        return false;
+    }
+    if (s.source->op != LS_TILE_OP_FUSED) {
+        return s.source->op == LS_TILE_OP_LOAD && s.source->dtype == LS_F32 && has_rows(p, s.source->access, rows);
+    }
+    const ls_fused *f = p->fused[s.source->access];
+    bool all = s.source->dst >= 0;
+    for (int k = 0; k < f->n_operands; k++) {
+        all = all && ((f->slots >> k & 1) || (f->loads[k] && has_rows(p, f->loads[k] - 1, rows)));
+    }
+    return all;
+}
+
+void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_t inner, float *partials, float *cells, ls_row_fn finish, void *ctx) {
+    const ls_program *p = run->program;
+    stream s = stream_of(p);
+    const ls_fused load = {.n_operands = 1, .loads = {1 + s.source->access}, .store = -1};
+    bool computes = s.source->op == LS_TILE_OP_FUSED, fetches = run->fetches && run->fetches->lines;
+    float *own = (float *)(void *)(run->memory + p->reg_offsets[s.source->dst]);
+    float *result = s.fn ? (float *)(void *)(run->memory + p->reg_offsets[s.fn->dst]) : NULL;
+    fused_run r;
+    walk store = {.access = NULL};
+    run->expanded = -1;
+    ls_run_seek(run, first * inner);
+    ls_run_rows(run, first * inner, rows * inner);
+    begin_fused(&r, run, computes ? p->fused[s.source->access] : &load, own, rows * inner);
+    if (s.store) {
+        walk_begin(&store, run, &p->accesses[s.store->access], rows * inner);
+    }
+    for (int64_t row = 0; row < rows; row++) {
+        for (int64_t at = 0, part; at < inner; at += part) {
+            const float *x = own;
+            part = inner - at < LS_TILE ? inner - at : LS_TILE;
+            for (int64_t done = 0; computes && done < part;) {
+                done += next_fused(&r, own + done, part - done);
+            }
+            if (!computes) {
+                find_places(&r, part);
+                x = r.row.at[0];
+                walk_step(&r.walks[0], part);
+            }
+            if (s.store) {
+                result = (float *)(void *)run->buffers[store.access->buffer] + store.base;
+                walk_step(&store, part);
+            }
+            if (s.fn) {
+                s.fn->fn(result, x, NULL, NULL, part);
+                x = result;
+            }
+            run->isa->fold_f32[which](partials, x, part, at % LS_TILE_BLOCK == 0);
+            if (at + part == inner || (at + part) % LS_TILE_BLOCK == 0) {
+                run->isa->halve_f32[which](partials);
+                cells[at / LS_TILE_BLOCK] = *partials;
+            }
+            if (fetches) {
+                ls_fetch(run->fetches);
+            }
+        }
+        finish(ctx, row);
+    }
+}
+
+void ls_fused_print(ls_text *out, const ls_fused *f) {
+    static const char *const names[] = {[LS_CHAIN_TAKE] = "take", [LS_CHAIN_KEEP] = "keep", [LS_CHAIN_ADD] = "add", [LS_CHAIN_SUB] = "sub",
+                                        [LS_CHAIN_FROM] = "from", [LS_CHAIN_MUL] = "mul",   [LS_CHAIN_DIV] = "div", [LS_CHAIN_INTO] = "into",
+                                        [LS_CHAIN_MIN] = "min",   [LS_CHAIN_MAX] = "max", [LS_CHAIN_SQUARE] = "square"};
+    ls_text_printf(out, " r%d", f->operands[0]);
+    for (int i = 0; i < f->n_steps; i++) {
+        const ls_chain_step *s = &f->steps[i];
+        ls_text_printf(out, s->kind == LS_CHAIN_NONE ? ", %s" : ", %s r%d", names[s->op], s->kind == LS_CHAIN_SCALAR ? f->scalars[s->at] : f->operands[s->at]);
+    }
+}

@@ -1,0 +1,102 @@
+/* Random elementwise expressions, some of whose values are used more than once, on tensors of which some are the same along rows or columns or lie
+ * transposed, and reductions and results of them, on `cpu` and on `ref`: for LOCKSTEP_SECONDS (4), from seed 1 on, each on one configuration of
+ * `cpu` by turns. A case is its seed: LOCKSTEP_SEED=n begins there, and tries all configurations. */
+#include "conformance/cpu_cases.h"
+
+enum { VALUES = 40, LONGEST = 5000 };
+
+static ls_tensor *operand(ls_session *s, ls_rng *rng, int64_t rows, int64_t columns) {
+    switch (ls_rng_below(rng, 6)) {
+    case 0:
+        return tame_tensor(s, rng, LS_F32, LS_SHAPE(rows, 1));
+    case 1:
+        return tame_tensor(s, rng, LS_F32, LS_SHAPE(1, columns));
+    case 2:
+        return ls_transpose(s, tame_tensor(s, rng, LS_F32, LS_SHAPE(columns, rows)), 0, 1);
+    case 3: /* rows that lie apart */
+        return ls_slice(s, tame_tensor(s, rng, LS_F32, LS_SHAPE(rows, columns + 3)), (const ls_slice_spec[]){{0, rows, 1}, {1, columns + 1, 1}});
+    default:
+        return chance(rng, 2) ? random_tensor(s, rng, LS_F32, LS_SHAPE(rows, columns)) : tame_tensor(s, rng, LS_F32, LS_SHAPE(rows, columns));
+    }
+}
+
+static ls_tensor *operation(ls_session *s, ls_rng *rng, ls_tensor *x, ls_tensor *y) {
+    switch (ls_rng_below(rng, 12)) {
+    case 0:
+        return ls_add(s, x, y);
+    case 1:
+        return ls_sub(s, x, y);
+    case 2:
+    case 3:
+        return ls_mul(s, x, y);
+    case 4:
+        return ls_div(s, x, y);
+    case 5:
+        return ls_min(s, x, y);
+    case 6:
+        return ls_max(s, x, y);
+    case 7:
+        return ls_mul(s, x, x);
+    case 8:
+        return chance(rng, 3) ? ls_exp(s, x) : ls_neg(s, x);
+    case 9: /* of rows, which what follows needs in all of their lanes */
+        return ls_sum(s, x, 1, (const int[]){1}, 1);
+    case 10:
+        return ls_amax(s, x, 1, (const int[]){1}, 1);
+    default:
+        return ls_amin(s, x, 1, (const int[]){1}, 1);
+    }
+}
+
+static int build(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    (void)param;
+    int64_t rows = draw(rng, 1, chance(rng, 4) ? 3000 : 40), columns = draw(rng, 1, LONGEST / (rows / 8 + 1) + 1);
+    int n = (int)draw(rng, 1, 6), end = n + (int)draw(rng, 1, VALUES - 6), n_roots = (int)draw(rng, 1, 3);
+    ls_tensor *values[VALUES];
+    for (int i = 0; i < n; i++) {
+        values[i] = operand(s, rng, rows, columns);
+    }
+    for (int i = n; i < end; i++) { /* of the last ones more often */
+        values[i] = operation(s, rng, values[i - 1 - draw(rng, 0, i - 1)], values[i - 1 - draw(rng, 0, i - 1)]);
+    }
+    for (int i = 0; i < n_roots; i++) {
+        out_roots[i] = values[end - 1 - draw(rng, 0, end - n - 1)];
+    }
+    return n_roots;
+}
+
+static void fused(void **state) {
+    seeds at = seeds_from(4);
+    do {
+        check_case(*state, build, at.seed, NULL, "elementwise", at.chosen);
+    } while (seeds_next(&at));
+}
+
+/* More steps, kept values, numbers of a row, and operands than one chain takes. */
+static int build_large(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    int64_t rows = 5, columns = 300;
+    int kind = *(const int *)param;
+    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(rows, columns)), *kept[8];
+    for (int i = 0; i < 30; i++) {
+        ls_shape shape = kind == 0 ? LS_SHAPE(1) : kind == 1 ? LS_SHAPE(rows, 1) : LS_SHAPE(rows, columns);
+        x = (i % 2 ? ls_mul : ls_add)(s, x, tame_tensor(s, rng, LS_F32, shape));
+        kept[i % 8] = x;
+    }
+    for (int i = 0; i < 8 && kind == 3; i++) {
+        x = ls_sub(s, x, kept[i]);
+    }
+    out_roots[0] = x;
+    out_roots[1] = ls_sum(s, ls_mul(s, x, x), 1, (const int[]){1}, 0);
+    return 2;
+}
+
+static void large(void **state) {
+    for (int kind = 0; kind < 4; kind++) {
+        check_case(*state, build_large, 1, &kind, "large expressions", 1);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(large), cmocka_unit_test(fused)};
+    return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
+}
