@@ -472,14 +472,3 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_
         finish(ctx, row);
     }
 }
-
-void ls_fused_print(ls_text *out, const ls_fused *f) {
-    static const char *const names[] = {[LS_CHAIN_TAKE] = "take", [LS_CHAIN_KEEP] = "keep", [LS_CHAIN_ADD] = "add", [LS_CHAIN_SUB] = "sub",
-                                        [LS_CHAIN_FROM] = "from", [LS_CHAIN_MUL] = "mul",   [LS_CHAIN_DIV] = "div", [LS_CHAIN_INTO] = "into",
-                                        [LS_CHAIN_MIN] = "min",   [LS_CHAIN_MAX] = "max", [LS_CHAIN_SQUARE] = "square"};
-    ls_text_printf(out, " r%d", f->operands[0]);
-    for (int i = 0; i < f->n_steps; i++) {
-        const ls_chain_step *s = &f->steps[i];
-        ls_text_printf(out, s->kind == LS_CHAIN_NONE ? ", %s" : ", %s r%d", names[s->op], s->kind == LS_CHAIN_SCALAR ? f->scalars[s->at] : f->operands[s->at]);
-    }
-}

@@ -22,6 +22,17 @@ static void print_access(ls_text *out, const ls_spec *spec, const ls_program *p,
     ls_text_add(out, "]");
 }
 
+static void print_fused(ls_text *out, const ls_fused *f) {
+    static const char *const names[] = {[LS_CHAIN_TAKE] = "take", [LS_CHAIN_KEEP] = "keep", [LS_CHAIN_ADD] = "add", [LS_CHAIN_SUB] = "sub",
+                                        [LS_CHAIN_FROM] = "from", [LS_CHAIN_MUL] = "mul",   [LS_CHAIN_DIV] = "div", [LS_CHAIN_INTO] = "into",
+                                        [LS_CHAIN_MIN] = "min",   [LS_CHAIN_MAX] = "max", [LS_CHAIN_SQUARE] = "square"};
+    ls_text_printf(out, " r%d", f->operands[0]);
+    for (int i = 0; i < f->n_steps; i++) {
+        const ls_chain_step *s = &f->steps[i];
+        ls_text_printf(out, s->kind == LS_CHAIN_NONE ? ", %s" : ", %s r%d", names[s->op], s->kind == LS_CHAIN_SCALAR ? f->scalars[s->at] : f->operands[s->at]);
+    }
+}
+
 void ls_program_print(ls_text *out, const ls_spec *spec, const ls_program *p) {
     static const char *const titles[] = {"launch", "point", "rows", "lanes"};
     for (int s = 0; s < LS_SECTION_COUNT; s++) {
@@ -51,7 +62,7 @@ void ls_program_print(ls_text *out, const ls_spec *spec, const ls_program *p) {
                 ls_text_printf(out, " arg%d", in->access);
             }
             if (in->op == LS_TILE_OP_FUSED) {
-                ls_fused_print(out, p->fused[in->access]);
+                print_fused(out, p->fused[in->access]);
             }
             const int16_t used[3] = {in->a, in->b, in->c};
             for (int j = 0; j < 3; j++) {
