@@ -6,7 +6,7 @@ import { gzipSync } from 'node:zlib';
 
 const SECTION = { import: 2, function: 3, export: 7, start: 8, element: 9, code: 10 };
 const RUN = 6; // bytes that make a match worth while
-const COMMON = [15, 20, 25, 30, 40]; // what so many functions have is in reach anyway
+const COMMON = [12, 15, 20, 25, 30]; // what so many functions have is in reach anyway
 const EXPONENTS = [0.7, 0.75, 0.8, 0.85]; // of a function's length: what it shares counts by that
 const REACH = 30000;
 
@@ -78,8 +78,9 @@ function parse(bytes) {
     return m;
 }
 
-function choose({ bytes, bodies }, common, exponent) {
-    const all = new Map(); // runs of bytes, by hash: the functions that have them
+// Of each run of bytes that some functions have: which.
+function runsOf({ bytes, bodies }) {
+    const all = new Map(); // by hash
     bodies.forEach((body, i) => {
         for (let at = body.from; at + RUN <= body.to; at++) {
             let hash = 2166136261;
@@ -88,9 +89,13 @@ function choose({ bytes, bodies }, common, exponent) {
             if (users.at(-1) !== i) users.push(i);
         }
     });
+    return [...all.values()].filter((users) => users.length > 1 && users.length <= Math.max(...COMMON));
+}
+
+function choose({ bodies }, all, common, exponent) {
     const runs = bodies.map(() => []);
-    for (const users of all.values()) {
-        if (users.length < 2 || users.length > common) continue;
+    for (const users of all) {
+        if (users.length > common) continue;
         const run = { users, near: 0 };
         for (const i of users) runs[i].push(run);
     }
@@ -150,7 +155,7 @@ function write({ bytes, sections, imports, types, bodies }, order) {
     return Buffer.concat(out);
 }
 
-const file = process.argv[2], module = parse(readFileSync(file));
-const tried = COMMON.flatMap((common) => EXPONENTS.map((exponent) => write(module, choose(module, common, exponent))));
+const file = process.argv[2], module = parse(readFileSync(file)), all = runsOf(module);
+const tried = COMMON.flatMap((common) => EXPONENTS.map((exponent) => write(module, choose(module, all, common, exponent))));
 const sizes = tried.map((bytes) => gzipSync(bytes, { level: 9 }).length);
 writeFileSync(file, tried[sizes.indexOf(Math.min(...sizes))]);
