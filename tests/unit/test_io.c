@@ -421,7 +421,7 @@ static void test_flipped_bytes_of_a_large_array(void **state) {
         assert_non_null(data);
         if (keys[k]) {
             uint8_t *key = memmem(bytes, size, keys[k], strlen(keys[k]));
-            if (!key && k == 2) { /* a page's module writes no sum of lanes */
+            if (!memmem(bytes, size, keys[2], strlen(keys[2]))) { /* a page's module writes no sum of lanes: the plain one is all there is */
                 free(bytes);
                 continue;
             }
