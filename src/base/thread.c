@@ -73,10 +73,14 @@ struct ls_mutex {
     pthread_mutex_t handle;
 };
 
+/* Worker w begins with the w-th of equal parts of a batch, so that what it touched in the last one is still in its caches, and takes from the next
+ * parts when its own is empty. */
 typedef struct pool_worker {
     ls_pool *pool;
     int number;
     pthread_t thread;
+    _Alignas(64) _Atomic long next; /* of its part, which others take from too */
+    long end;
 } pool_worker;
 
 struct ls_pool {
@@ -87,8 +91,7 @@ struct ls_pool {
     pthread_cond_t begin, end;
     ls_pool_fn fn;
     void *ctx;
-    long n;
-    _Atomic long next;
+    int parts;
     int wanted, joined, sleeping; /* workers beside the caller */
     bool open, stop, waits;       /* to be joined; all threads end; the caller sleeps until active is 0 */
     _Atomic int active;
@@ -169,12 +172,11 @@ static void run_tasks(ls_pool *pool, int number) {
     ls_numerics numerics = ls_numerics_enter();
     pool_frame frame = {current, pool, number};
     current = &frame;
-    for (;;) {
-        long task = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);
-        if (task >= pool->n) {
-            break;
+    for (int i = 0; i < pool->parts; i++) {
+        pool_worker *part = &pool->workers[(number + i) % pool->parts];
+        for (long task; (task = atomic_fetch_add_explicit(&part->next, 1, memory_order_relaxed)) < part->end;) {
+            pool->fn(pool->ctx, task, number);
         }
-        pool->fn(pool->ctx, task, number);
     }
     current = frame.outer;
     ls_numerics_leave(numerics);
@@ -277,11 +279,14 @@ void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx) {
     pthread_mutex_lock(&pool->lock);
     pool->fn = fn;
     pool->ctx = ctx;
-    pool->n = n;
+    pool->parts = helpers + 1;
+    for (int i = 0; i < pool->parts; i++) {
+        pool->workers[i].end = n / pool->parts * (i + 1) + (n % pool->parts < i + 1 ? n % pool->parts : i + 1);
+        atomic_store_explicit(&pool->workers[i].next, i > 0 ? pool->workers[i - 1].end : 0, memory_order_relaxed);
+    }
     pool->wanted = helpers;
     pool->joined = 0;
     pool->open = helpers > 0;
-    atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
     if (pool->open) {
         atomic_fetch_add_explicit(&pool->batch, 1, memory_order_release);
         if (pool->sleeping) {

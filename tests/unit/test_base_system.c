@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -76,6 +77,38 @@ static void pool_runs_each_task_once(void **state) {
     atomic_store(&heap.fail_after, 0);
     assert_null(ls_pool_create(&heap, 2));
     assert_int_equal(atomic_load(&heap.used), 0);
+}
+
+typedef struct shares {
+    _Atomic int done;
+    long first[2], hits[8]; /* of a worker, plus one; of a task */
+} shares;
+
+/* Task 0 waits for all others, so whoever has it leaves the rest of its part to the other. */
+static void take(void *ctx, long task, int worker) {
+    shares *s = ctx;
+    s->first[worker] = s->first[worker] ? s->first[worker] : task + 1;
+    s->hits[task]++;
+    while (task == 0 && atomic_load(&s->done) < 7) {
+        sched_yield();
+    }
+    atomic_fetch_add(&s->done, 1);
+}
+
+static void pool_workers_keep_their_part_and_help_with_others(void **state) {
+    (void)state;
+    ls_heap heap;
+    ls_heap_init(&heap, NULL, 0);
+    ls_pool *pool = ls_pool_create(&heap, 2);
+    for (int round = 0; round < 50; round++) {
+        shares s = {0};
+        ls_pool_run(pool, 8, take, &s);
+        assert_int_equal(s.first[1], 4 + 1);
+        for (int i = 0; i < 8; i++) {
+            assert_int_equal(s.hits[i], 1);
+        }
+    }
+    ls_pool_destroy(pool);
 }
 
 typedef struct nest {
@@ -454,6 +487,7 @@ static void libraries_open_or_say_why(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pool_runs_each_task_once),
+        cmocka_unit_test(pool_workers_keep_their_part_and_help_with_others),
         cmocka_unit_test(pool_nests_in_place),
         cmocka_unit_test(pool_takes_calls_from_several_threads),
         cmocka_unit_test(heap_counts_across_threads),
