@@ -53,7 +53,7 @@ typedef struct ls_named_data {
 typedef struct ls_metadata {
     const char *key, *value;
 } ls_metadata;
-/* Writes arrays sorted by name, with a checksum for each in __metadata__ ("sha256.NAME"; of 64 KiB and more also "sha256x16.NAME"), beside the caller's
+/* Writes arrays sorted by name, with a checksum for each in __metadata__ ("sha256.NAME"; of 1 KiB and more also "crc32cx4.NAME"), beside the caller's
  * entries. */
 LS_API ls_status ls_safetensors_save(ls_context *context, const char *path, int count, const ls_named_data *arrays,
                                      int n_metadata, const ls_metadata *metadata, ls_error *err) LS_MUST_USE;

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #endif
 
-const uint32_t ls_sha256_constants[64] = {
+static const uint32_t constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -27,7 +27,7 @@ static uint32_t rotr(uint32_t x, int n) {
 /* One round; the letters move on by the order in which they are given. */
 #define ROUND_(a, b, c, d, e, f, g, h, i)                                                                              \
     {                                                                                                                  \
-        uint32_t t = h + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) + (g ^ (e & (f ^ g))) + ls_sha256_constants[i] + w[i]; \
+        uint32_t t = h + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) + (g ^ (e & (f ^ g))) + constants[i] + w[i];         \
         d += t;                                                                                                        \
         h = t + (rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22)) + ((a & b) | (c & (a | b)));                                  \
     }
@@ -78,7 +78,7 @@ static __attribute__((target("sha,sse4.1"))) void compress_sha(uint32_t state[8]
                 sum = _mm_add_epi32(sum, _mm_alignr_epi8(last, w[(i + 2) % 4], 4));
                 w[i % 4] = _mm_sha256msg2_epu32(sum, last);
             }
-            __m128i m = _mm_add_epi32(w[i % 4], _mm_loadu_si128((const __m128i *)(ls_sha256_constants + 4 * i)));
+            __m128i m = _mm_add_epi32(w[i % 4], _mm_loadu_si128((const __m128i *)(constants + 4 * i)));
             cdgh = _mm_sha256rnds2_epu32(cdgh, abef, m);
             abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(m, 0x0e));
         }
@@ -91,7 +91,7 @@ static __attribute__((target("sha,sse4.1"))) void compress_sha(uint32_t state[8]
     _mm_storeu_si128((__m128i *)(state + 4), _mm_alignr_epi8(high, low, 8));
 }
 
-bool ls_sha256_instructions(void) { /* each caller finds the same */
+static bool instructions(void) { /* each caller finds the same */
     static atomic_int known;
     int state = atomic_load_explicit(&known, memory_order_relaxed);
     if (!state) {
@@ -102,15 +102,11 @@ bool ls_sha256_instructions(void) { /* each caller finds the same */
     }
     return state == 2;
 }
-#else
-bool ls_sha256_instructions(void) {
-    return false;
-}
 #endif
 
 static void compress(ls_sha256 *sha, const uint8_t *block, size_t blocks) {
 #if defined(__x86_64__)
-    if (!sha->portable && ls_sha256_instructions()) {
+    if (!sha->portable && instructions()) {
         compress_sha(sha->state, block, blocks);
         return;
     }

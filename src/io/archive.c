@@ -1,5 +1,7 @@
 /* Opening archives, in files and in memory, and finding arrays in them. */
 #include "io/archive.h"
+#include "base/crc.h"
+#include "base/sha256.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,9 +163,9 @@ const char *ls_archive_metadata(const ls_archive *archive, const char *key) {
     return NULL;
 }
 
-bool ls_archive_sum(bool lanes, const void *bytes, size_t size, char out_hex[65]) {
-    if (lanes) {
-        return ls_sha256_lanes(LS_SHA256_BEST, bytes, size, out_hex);
+bool ls_archive_sum(bool crc, const void *bytes, size_t size, char out_hex[65]) {
+    if (crc) {
+        return ls_crc_lanes(false, bytes, size, out_hex);
     }
     ls_sha256 sha;
     ls_sha256_init(&sha);
@@ -185,14 +187,14 @@ static ls_status check_sum(ls_archive *a, ls_archive_entry *e, ls_error *err) {
         return LS_OK;
     }
     const uint8_t *bytes = a->file->map.data + e->first;
-    const char *want = ls_sha256_lanes_pay() ? sum_of(a, LS_ARCHIVE_LANES, e->name) : NULL;
-    bool lanes = want != NULL;
-    want = lanes ? want : sum_of(a, LS_ARCHIVE_PLAIN, e->name);
-    if (want && ls_archive_sum(lanes, bytes, e->size, hex) && strcmp(hex, want) != 0) {
+    const char *sha = sum_of(a, LS_ARCHIVE_SHA, e->name), *want = !sha || ls_crc_instructions() ? sum_of(a, LS_ARCHIVE_CRC, e->name) : NULL;
+    bool crc = want != NULL;
+    want = crc ? want : sha;
+    if (want && ls_archive_sum(crc, bytes, e->size, hex) && strcmp(hex, want) != 0) {
         return LS_FAIL(
             err, LS_ERR_FORMAT,
-            "%s: array \"%s\": its SHA-256 is %.16s..., the file says %.16s...: the file is damaged",
-            a->path, e->name, hex, want);
+            "%s: array \"%s\": its %s is %.16s..., the file says %.16s...: the file is damaged",
+            a->path, e->name, crc ? "CRC-32C" : "SHA-256", hex, want);
     }
     LS_TRY(err, ls_bools_check(a->path, e->name, e->dtype, bytes, e->size, err));
     e->checked = true;

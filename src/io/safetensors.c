@@ -241,10 +241,10 @@ static int by_name(const void *x, const void *y) {
     return strcmp(((const ls_named_data *)x)->name, ((const ls_named_data *)y)->name);
 }
 
-static bool add_sum(cJSON *meta, bool lanes, const ls_named_data *n) {
+static bool add_sum(cJSON *meta, bool crc, const ls_named_data *n) {
     char key[LS_ARCHIVE_KEY], hex[65];
-    return !ls_archive_sum(lanes, ls_data_bytes(n->data), ls_data_size(n->data), hex) ||
-           cJSON_AddStringToObject(meta, strcat(strcpy(key, lanes ? LS_ARCHIVE_LANES : LS_ARCHIVE_PLAIN), n->name), hex);
+    return !ls_archive_sum(crc, ls_data_bytes(n->data), ls_data_size(n->data), hex) ||
+           cJSON_AddStringToObject(meta, strcat(strcpy(key, crc ? LS_ARCHIVE_CRC : LS_ARCHIVE_SHA), n->name), hex);
 }
 
 static bool add_entry(cJSON *root, cJSON *meta, const ls_named_data *n, size_t begin) {
@@ -259,7 +259,7 @@ static bool add_entry(cJSON *root, cJSON *meta, const ls_named_data *n, size_t b
     cJSON *offsets = ok ? cJSON_AddArrayToObject(entry, "data_offsets") : NULL;
     ok = offsets && cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)begin)) &&
          cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)(begin + ls_data_size(d))));
-    return ok && add_sum(meta, false, n) && (ls_data_size(d) < LS_ARCHIVE_LARGE || add_sum(meta, true, n));
+    return ok && add_sum(meta, false, n) && (ls_data_size(d) < LS_ARCHIVE_SMALL || add_sum(meta, true, n));
 }
 
 static char *header_of(const ls_named_data *sorted, int count, int n_metadata, const ls_metadata *metadata) {
@@ -326,13 +326,13 @@ static ls_status check_names(const char *path, const ls_named_data *sorted, int 
 
 static ls_status check_keys(const char *path, int n, const ls_metadata *metadata, ls_error *err) {
     for (int i = 0; i < n; i++) {
-        bool taken = strncmp(metadata[i].key, "sha256", 6) == 0;
+        bool taken = strncmp(metadata[i].key, "sha256", 6) == 0 || strncmp(metadata[i].key, "crc32c", 6) == 0;
         for (int k = 0; k < i; k++) {
             taken |= strcmp(metadata[k].key, metadata[i].key) == 0;
         }
         if (taken) {
             return LS_FAIL(err, LS_ERR_INVALID,
-                           "%s: metadata \"%s\": expected keys that differ and do not begin with sha256",
+                           "%s: metadata \"%s\": expected keys that differ and do not begin with sha256 or crc32c",
                            path, metadata[i].key);
         }
     }
