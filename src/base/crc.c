@@ -23,15 +23,22 @@ static void add_portable(uint32_t sums[LANES], const uint8_t *data, size_t block
     }
 }
 
+#if defined(__x86_64__) || defined(__aarch64__)
+static uint64_t word(const uint8_t *data) {
+    uint64_t w;
+    memcpy(&w, data, WORD);
+    return w;
+}
+#endif
+
 #if defined(__x86_64__)
 static __attribute__((target("sse4.2"))) void add_words(uint32_t sums[LANES], const uint8_t *data, size_t blocks) {
-    uint64_t a = sums[0], b = sums[1], c = sums[2], d = sums[3], w[LANES];
-    for (; blocks > 0; blocks--, data += sizeof w) {
-        memcpy(w, data, sizeof w);
-        a = __builtin_ia32_crc32di(a, w[0]);
-        b = __builtin_ia32_crc32di(b, w[1]);
-        c = __builtin_ia32_crc32di(c, w[2]);
-        d = __builtin_ia32_crc32di(d, w[3]);
+    uint64_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+    for (; blocks > 0; blocks--, data += LANES * WORD) {
+        a = __builtin_ia32_crc32di(a, word(data));
+        b = __builtin_ia32_crc32di(b, word(data + WORD));
+        c = __builtin_ia32_crc32di(c, word(data + 2 * WORD));
+        d = __builtin_ia32_crc32di(d, word(data + 3 * WORD));
     }
     sums[0] = (uint32_t)a, sums[1] = (uint32_t)b, sums[2] = (uint32_t)c, sums[3] = (uint32_t)d;
 }
@@ -43,12 +50,10 @@ bool ls_crc_instructions(void) {
 
 static void add_words(uint32_t sums[LANES], const uint8_t *data, size_t blocks) {
     uint32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
-    uint64_t w[LANES];
-    for (; blocks > 0; blocks--, data += sizeof w) {
-        memcpy(w, data, sizeof w);
+    for (; blocks > 0; blocks--, data += LANES * WORD) {
         __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %4\n\tcrc32cx %w1, %w1, %5\n\tcrc32cx %w2, %w2, %6\n\tcrc32cx %w3, %w3, %7"
                 : "+&r"(a), "+&r"(b), "+&r"(c), "+&r"(d)
-                : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]));
+                : "r"(word(data)), "r"(word(data + WORD)), "r"(word(data + 2 * WORD)), "r"(word(data + 3 * WORD)));
     }
     sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
 }
