@@ -4,10 +4,16 @@
 
 #include "backend/cpu/gemm_isa.h"
 #include "backend/cpu/isa/gemm_vec.h"
+#ifdef LS_ISA_AVX512
+#include "backend/cpu/isa/turn16.h"
+#endif
 #include "base/half.h"
 
 #define NAME LS_ISA_SUFFIX(ls_gemm_f32_vector_rows)
 #define MADD4(a, b, c) ((c) + (a) * (b))
+#ifdef LS_ISA_AVX512
+#define LOAD16(p) (*(const ls_vf32_any *)(p))
+#endif
 #include "backend/cpu/isa/gemm_rows.inc"
 #ifdef LS_HALVES
 #define HALVES(what) LS_ISA_SUFFIX(ls_gemm_f32_##what)
