@@ -42,8 +42,7 @@ static ls_status fail_errno(ls_error *err, const char *what, const char *path, i
 
 void ls_os_large_pages(void *memory, size_t size) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-    const uintptr_t page = 2 << 20;
-    uintptr_t first = ((uintptr_t)memory + page - 1) & ~(page - 1), end = ((uintptr_t)memory + size) & ~(page - 1);
+    const uintptr_t mask = LS_LARGE_PAGE - 1, first = ((uintptr_t)memory + mask) & ~mask, end = ((uintptr_t)memory + size) & ~mask;
     if (first < end) {
         (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
     }

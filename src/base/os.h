@@ -11,6 +11,7 @@ int ls_os_cores(void);            /* cores this process may run on; at least 1 *
 const char *ls_os_env(const char *name); /* NULL when unset or empty */
 
 /* Asks for large pages under all of [memory, memory + size), which is about to be written whole: fewer faults. A hint. */
+enum { LS_LARGE_PAGE = 2 << 20 };
 void ls_os_large_pages(void *memory, size_t size);
 
 /* Libraries of drivers, opened at run time. `names` are tried in order until one opens; the list ends in NULL. NULL when none
