@@ -22,6 +22,7 @@ typedef enum ls_chain_op {
     LS_CHAIN_FROM, /* operand - running value */
     LS_CHAIN_MUL,
     LS_CHAIN_DIV,
+    LS_CHAIN_DIV_NEAR, /* within 0.5000002 ULP, or one where it is below 2^-100; by a scalar whose own error is wider */
     LS_CHAIN_INTO, /* operand / running value */
     LS_CHAIN_MIN,
     LS_CHAIN_MAX,

@@ -36,6 +36,7 @@ typedef struct planner {
     ls_instr *code;
     int16_t *source;    /* by register: the one whose lane, or lane of a row, it repeats; or -1 */
     bool *by_row;       /* by register: that one has a lane a row */
+    bool *summed;       /* by register: a sum is part of its value, so that its radius is wider than a division's */
     int *loads;         /* by register: 1 + the access of the LOAD in runs that makes it; else 0 */
     int *uses, *inside; /* by register: by all, and by what is marked */
     bool *marked;       /* by instruction: of the chain at hand */
@@ -111,6 +112,7 @@ static bool step(planner *p, int op, int16_t operand) {
     }
     f->by_row |= scalar && p->by_row[operand] ? 1u << at : 0;
     p->changing |= scalar && p->b->regs[p->source[operand]].section != LS_SECTION_LAUNCH;
+    op = op == LS_CHAIN_DIV && scalar && p->summed[p->source[operand]] ? LS_CHAIN_DIV_NEAR : op;
     f->steps[f->n_steps++] = (ls_chain_step){
         .op = (uint8_t)op, .kind = scalar ? LS_CHAIN_SCALAR : f->slots >> at & 1 ? LS_CHAIN_SLOT : LS_CHAIN_MEMORY, .at = (uint8_t)at};
     return true;
@@ -177,6 +179,22 @@ static bool in_runs(const ls_program_builder *b, const ls_access *a) {
     return a->n_dims == 1 || run >= LEAST_ROW;
 }
 
+/* Whether an instruction's value comes of a sum of another phase. */
+static bool has_sum(const planner *p, const ls_instr *in) {
+    const ls_program_builder *b = p->b;
+    int16_t used[LS_INSTR_USES];
+    bool any = false;
+    for (int i = ls_pb_uses(b, in, used); i-- > 0;) {
+        any = any || p->summed[used[i]];
+    }
+    for (int32_t v = 0; in->op == LS_TILE_OP_LOAD && v < b->spec->n_values && !any; v++) {
+        const ls_value *x = &b->spec->values[v];
+        bool loaded = b->temps[v] >= 0 && b->temps[v] == b->accesses[in->access].buffer - b->spec->n_args;
+        any = loaded && x->op == LS_V_REDUCE && x->map == LS_OP_SUM && x->acc == LS_F32;
+    }
+    return any;
+}
+
 /* What registers repeat, are loaded from, and how often they are used. */
 static bool begin(planner *p, int n_results, const int16_t *results) {
     const ls_program_builder *b = p->b;
@@ -185,12 +203,13 @@ static bool begin(planner *p, int n_results, const int16_t *results) {
     p->code = b->instrs[LS_SECTION_LANES];
     p->source = LS_ARENA_ARRAY(b->arena, int16_t, b->n_regs + 1);
     p->by_row = LS_ARENA_ARRAY(b->arena, bool, b->n_regs + 1);
+    p->summed = LS_ARENA_ARRAY(b->arena, bool, b->n_regs + 1);
     p->loads = LS_ARENA_ARRAY(b->arena, int, b->n_regs + 1);
     p->uses = LS_ARENA_ARRAY(b->arena, int, b->n_regs + 1);
     p->inside = LS_ARENA_ARRAY(b->arena, int, b->n_regs + 1);
     p->marked = LS_ARENA_ARRAY(b->arena, bool, n + 1);
     p->gone = LS_ARENA_ARRAY(b->arena, bool, n + 1);
-    if (!p->source || !p->by_row || !p->loads || !p->uses || !p->inside || !p->marked || !p->gone) {
+    if (!p->source || !p->by_row || !p->summed || !p->loads || !p->uses || !p->inside || !p->marked || !p->gone) {
         return false;
     }
     for (int i = b->row_axes; i < b->n_lane_axes && row < LEAST_ROW; i++) {
@@ -203,6 +222,7 @@ static bool begin(planner *p, int n_results, const int16_t *results) {
             bool expands = in->op == LS_TILE_OP_EXPAND && row >= LEAST_ROW;
             p->by_row[in->dst] = expands;
             p->source[in->dst] = expands || in->op == LS_TILE_OP_BROADCAST ? in->a : -1;
+            p->summed[in->dst] = b->spec->math != LS_LOCKED && has_sum(p, in);
         }
     }
     for (int i = 0; i < n; i++) {
@@ -424,11 +444,20 @@ bool ls_program_streams(const ls_program *p, int n_args, int rows) {
     return all;
 }
 
+/* Whether a chain only squares what it loads, or the distance of that from a number of its row, as variances do. */
+static bool squares_apart(const ls_fused *f) {
+    const ls_chain_step *first = f->steps, *last = first + f->n_steps - 1;
+    return f->loads[0] && f->n_steps <= 2 && last->op == LS_CHAIN_SQUARE &&
+           (first == last || (first->op == LS_CHAIN_SUB && first->kind == LS_CHAIN_SCALAR));
+}
+
 void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_t inner, float *partials, float *cells, ls_row_fn finish, void *ctx) {
     const ls_program *p = run->program;
     stream s = stream_of(p);
     const ls_fused load = {.n_operands = 1, .loads = {1 + s.source->access}, .store = -1};
-    bool computes = s.source->op == LS_TILE_OP_FUSED, fetches = run->fetches && run->fetches->lines;
+    const ls_fused *f = s.source->op == LS_TILE_OP_FUSED ? p->fused[s.source->access] : &load;
+    bool squares = which == 0 && !s.fn && run->isa->fold_squares_f32 && f != &load && squares_apart(f);
+    bool computes = f != &load && !squares, fetches = run->fetches && run->fetches->lines;
     float *own = (float *)(void *)(run->memory + p->reg_offsets[s.source->dst]);
     float *result = s.fn ? (float *)(void *)(run->memory + p->reg_offsets[s.fn->dst]) : NULL;
     fused_run r;
@@ -436,7 +465,7 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_
     run->expanded = -1;
     ls_run_seek(run, first * inner);
     ls_run_rows(run, first * inner, rows * inner);
-    begin_fused(&r, run, computes ? p->fused[s.source->access] : &load, own, rows * inner);
+    begin_fused(&r, run, f, own, rows * inner);
     if (s.store) {
         walk_begin(&store, run, &p->accesses[s.store->access], rows * inner);
     }
@@ -460,7 +489,12 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_
                 s.fn->fn(result, x, NULL, NULL, part);
                 x = result;
             }
-            run->isa->fold_f32[which](partials, x, part, at % LS_TILE_BLOCK == 0);
+            if (squares) {
+                const float *minus = f->n_scalars ? run->regs[f->scalars[0]] : &(const float){0};
+                run->isa->fold_squares_f32(partials, x, minus[f->by_row ? row : 0], part, at % LS_TILE_BLOCK == 0);
+            } else {
+                run->isa->fold_f32[which](partials, x, part, at % LS_TILE_BLOCK == 0);
+            }
             if (at + part == inner || (at + part) % LS_TILE_BLOCK == 0) {
                 run->isa->halve_f32[which](partials);
                 cells[at / LS_TILE_BLOCK] = *partials;

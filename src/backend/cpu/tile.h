@@ -76,7 +76,8 @@ typedef struct ls_tile_isa {
      * n <= LS_TILE lanes, and the halving of the partials, whose result is partials[0]. */
     void (*fold_f32[3])(float *partials, const float *x, int64_t n, bool first);
     void (*halve_f32[3])(float *partials);
-    void (*divide_f32)(float *dst, const float *x, float divisor, int64_t n); /* the bits of a division; or NULL */
+    void (*fold_squares_f32)(float *partials, const float *x, float minus, int64_t n, bool first); /* the sum of (x - minus)^2; or NULL */
+    void (*divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near); /* (x - minus) / divisor; or NULL */
     /* One step of an argmin [0] or argmax [1]: where x[i] is better than value[i] (NaN best of all, the first
      * one stays), both it and `k` take the place of value[i] and index[i]. */
     void (*arg_f32[2])(float *value, uint32_t *index, const float *x, uint32_t k, int64_t n);

@@ -16,9 +16,10 @@ static bool negative_zero(float x) {
 }
 
 #if !defined(LS_ISA_AVX512) && !defined(LS_ISA_AVX2)
-void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float divisor, int64_t n) {
+void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near) {
+    (void)near;
     for (int64_t i = 0; i < n; i++) {
-        dst[i] = x[i] / divisor;
+        dst[i] = (x[i] - minus) / divisor;
     }
 }
 #endif
@@ -139,8 +140,45 @@ static bool bias(const ls_chain_row *row, float *dst, const float *src, int64_t 
 }
 #endif
 
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+/* How a norm and a softmax end, (x - a) / b with one a and one b: the steps of that, done to all lanes at once; 0: the chain begins otherwise. */
+static int normalise(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
+    const ls_chain_step *first = row->steps, *step = first, *end = first + row->n_steps;
+    float minus = 0;
+    if (step < end && step->op == LS_CHAIN_SUB && step->kind == LS_CHAIN_SCALAR) {
+        minus = row->scalars[step->at];
+        step++;
+    }
+    if (step == end || (step->op != LS_CHAIN_DIV && step->op != LS_CHAIN_DIV_NEAR) || step->kind != LS_CHAIN_SCALAR) {
+        return 0;
+    }
+    int n_steps = (int)(step - first) + 1;
+    for (int k = 0; k < row->n_pointers && first + n_steps < end; k++) {
+        if (row->at[k] == dst) { /* what follows reads it */
+            return 0;
+        }
+    }
+    LS_TILE_NAME(ls_divide_f32)(dst, src, minus, row->scalars[step->at], n, step->op == LS_CHAIN_DIV_NEAR);
+    return n_steps;
+}
+#endif
+
 void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
     int64_t i = 0;
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+    ls_chain_row rest;
+    int done = normalise(row, dst, src, n);
+    if (done) {
+        if (done == row->n_steps) {
+            return;
+        }
+        rest = *row;
+        rest.steps += done;
+        rest.n_steps -= done;
+        row = &rest;
+        src = dst;
+    }
+#endif
 #if defined(LS_ISA_AVX512)
     if (bias(row, dst, src, n)) {
         return;

@@ -81,9 +81,9 @@ EXTREME(max_f64, double, uint64_t, >, &)
 EXTREME_OF(min, 4)
 EXTREME_OF(max, 5)
 
-/* Four vectors of partials at a time, over all lanes that go to them. */
-#define FOLD_OF(name, op, identity)                                                                          \
-    void LS_TILE_NAME(ls_tile_fold_##name)(float *p, const float *x, int64_t n, bool first) {                \
+/* Four vectors of partials at a time, over all lanes that go to them; `at` makes a vector of one of x. */
+#define FOLD_AS(name, parameters, op, at, identity)                                                          \
+    void LS_TILE_NAME(ls_tile_fold_##name) parameters {                                                      \
         const __m512 none = _mm512_set1_ps(identity);                                                        \
         for (int64_t i = 0; i < LS_TILE_PARTIALS; i += 64) {                                                 \
             __m512 a = none, b = none, c = none, d = none;                                                   \
@@ -93,17 +93,20 @@ EXTREME_OF(max, 5)
             }                                                                                                \
             int64_t k = i;                                                                                   \
             for (; k + 64 <= n; k += LS_TILE_PARTIALS) {                                                     \
-                a = op(a, _mm512_loadu_ps(x + k)), b = op(b, _mm512_loadu_ps(x + k + 16));                   \
-                c = op(c, _mm512_loadu_ps(x + k + 32)), d = op(d, _mm512_loadu_ps(x + k + 48));              \
+                a = op(a, at(_mm512_loadu_ps(x + k), 16)), b = op(b, at(_mm512_loadu_ps(x + k + 16), 16));   \
+                c = op(c, at(_mm512_loadu_ps(x + k + 32), 16)), d = op(d, at(_mm512_loadu_ps(x + k + 48), 16)); \
             }                                                                                                \
             if (k < n) {                                                                                     \
-                a = op(a, PART(n - k, x + k)), b = op(b, PART(n - k - 16, x + k + 16));                      \
-                c = op(c, PART(n - k - 32, x + k + 32)), d = op(d, PART(n - k - 48, x + k + 48));            \
+                a = op(a, at(PART(n - k, x + k), n - k)), b = op(b, at(PART(n - k - 16, x + k + 16), n - k - 16)); \
+                c = op(c, at(PART(n - k - 32, x + k + 32), n - k - 32));                                     \
+                d = op(d, at(PART(n - k - 48, x + k + 48), n - k - 48));                                     \
             }                                                                                                \
             _mm512_storeu_ps(p + i, a), _mm512_storeu_ps(p + i + 16, b);                                     \
             _mm512_storeu_ps(p + i + 32, c), _mm512_storeu_ps(p + i + 48, d);                                \
         }                                                                                                    \
-    }                                                                                                        \
+    }
+#define FOLD_OF(name, op, identity)                                                                          \
+    FOLD_AS(name, (float *p, const float *x, int64_t n, bool first), op, AS_IT_IS, identity)                 \
     void LS_TILE_NAME(ls_tile_halve_##name)(float *p) {                                                      \
         __m512 a = HALF(op, 0), b = HALF(op, 1), c = HALF(op, 2), d = HALF(op, 3);                           \
         a = op(a, HALF(op, 4)), b = op(b, HALF(op, 5)), c = op(c, HALF(op, 6)), d = op(d, HALF(op, 7));      \
@@ -113,10 +116,17 @@ EXTREME_OF(max, 5)
         a = op(a, _mm512_permute_ps(a, 0x4e));                                                               \
         *p = _mm512_cvtss_f32(op(a, _mm512_permute_ps(a, 0xb1)));                                            \
     }
+#define AS_IT_IS(x, n) (x)
+/* Lanes that are not there add +0, which no sum from +0 on notices. */
+#define SQUARE_APART(x, n) square(_mm512_maskz_sub_ps(LANES_LEFT(n), x, _mm512_set1_ps(minus)))
 #define LANES_LEFT(n) ((__mmask16)((n) >= 16 ? 0xffff : (n) > 0 ? (1u << (n)) - 1 : 0))
 #define PART(n, x) _mm512_mask_loadu_ps(none, LANES_LEFT(n), x)
 #define HALF(op, i) op(_mm512_loadu_ps(p + 16 * (i)), _mm512_loadu_ps(p + 16 * (i) + 128))
+static inline __m512 square(__m512 x) {
+    return _mm512_mul_ps(x, x);
+}
 FOLD_OF(sum, _mm512_add_ps, 0.0f)
+FOLD_AS(squares, (float *p, const float *x, float minus, int64_t n, bool first), _mm512_add_ps, SQUARE_APART, 0.0f)
 FOLD_OF(min, min16, __builtin_inff())
 FOLD_OF(max, max16, -__builtin_inff())
 #else

@@ -52,6 +52,7 @@ void LS_TILE_NAME(ls_tile_fence)(void);
     void LS_TILE_NAME(ls_tile_halve_##name)(float *partials);
 LS_TILE_FOLD(sum) LS_TILE_FOLD(min) LS_TILE_FOLD(max)
 #undef LS_TILE_FOLD
+void LS_TILE_NAME(ls_tile_fold_squares)(float *partials, const float *x, float minus, int64_t n, bool first);
 #else
 #define LS_TILE_FOLDS(name) {NULL, NULL, NULL}
 #endif
@@ -60,8 +61,8 @@ void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, con
                                 const int64_t *i_at, int64_t ni, int n_preds, const int32_t *k_pred,
                                 const int32_t *i_pred, int64_t stride, const int64_t *limit);
 
-/* Quotients of n lanes by one divisor. */
-void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float divisor, int64_t n);
+/* (x - minus) / divisor, NaN canonical; `near`: not rounded correctly (LS_CHAIN_DIV_NEAR). dst may be x. */
+void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near);
 void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float *src, int64_t n);
 
 extern const ls_tile_isa LS_TILE_NAME(ls_tile_isa);
