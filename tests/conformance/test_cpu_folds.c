@@ -129,7 +129,9 @@ static int build_squares(ls_session *s, ls_rng *rng, const void *p_, ls_tensor *
     roots[1] = ls_neg(s, ls_amin(s, w, 2, taps, 0));
     roots[2] = ls_amin(s, ls_window(s, ls_permute(s, x, turned), 2, axes, windows), 2, taps, 0);
     roots[3] = ls_amax(s, ls_window(s, ls_permute(s, x, back), 2, axes, windows), 2, taps, 0);
-    return 4;
+    roots[4] = ls_cast(s, ls_argmax(s, w, 2, taps, 0), LS_I32);
+    roots[5] = ls_argmin(s, w, 2, taps, 0);
+    return 6;
 }
 
 static void squares(void **state) {

@@ -655,6 +655,9 @@ void ls_phase_arg(const ls_phase_task *task) {
     ls_phase_begin(task, &phase->program, &offset, &run);
     ls_phase_begin(task, &phase->finish, &offset, &finish);
     ls_run_point(&finish);
+    if (phase->pooling && ls_phase_pooled(task, NULL, 0, &finish, task->scratch + offset)) {
+        return;
+    }
     best b = {.isa = run.isa, .dtype = (ls_dtype)spec->values[v->a].dtype, .largest = v->map == LS_OP_ARGMAX};
     b.size = ls_tile_held_size(b.dtype);
     char *tiles = task->scratch + offset;

@@ -117,9 +117,9 @@ typedef struct ls_gemm_moves {
     void (*phases4)(const ls_gemm_lines *lines, const float *src, float *dst);
     /* `lines` runs of n elements; dst may lie before src in the same memory, with a step not above its own */
     void (*lines4)(int64_t n, int64_t lines, const void *src, int64_t src_step, void *dst, int64_t dst_step);
-    /* The largest (false) or the least of two by two elements: dst[line*dst_step + i] of src[2*line*src_step + 2*i], for i < n.
-     * NULL where there are no masks. */
-    void (*squares)(bool least, int64_t n, int64_t lines, const float *src, int64_t src_step, float *dst, int64_t dst_step);
+    /* The largest (false) or the least of two by two elements: dst[line*dst_step + i] of src[2*line*src_step + 2*i], for i < n; or which of the
+     * four it is, a uint32_t, as ARGMAX and ARGMIN choose it. NULL where there are no masks. */
+    void (*squares)(bool least, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, int64_t dst_step);
     /* {at[i], src[i]} of each element that is not +-0 (NaN is not), in order; how many. May write LS_SPARSE_SLACK entries more */
     int64_t (*nonzeros)(int64_t n, const float *src, const int32_t *at, ls_sparse_entry *list);
     void (*from_f16)(int64_t n, const void *src, float *dst);

@@ -60,7 +60,7 @@ typedef struct ls_phase {
     ls_program program, finish;
     ls_gemm_phase *gemm;
     ls_gemm_phase *points; /* STORE: its axes as rows and columns, and the chain that computes them; else NULL */
-    ls_pooling *pooling; /* COLUMNS: extremes over windows of a plane; else NULL */
+    ls_pooling *pooling; /* COLUMNS, ARG_COLUMNS: extremes over windows of a plane; else NULL */
     size_t extra; /* bytes of scratch a worker needs beyond its programs' */
     int patch;    /* STORE: the lane axis along which a transposed load is contiguous, or -1 */
     int row;      /* STORE: tiles end where the lane axes from this one on do, so that loads stay in place; 0: none */

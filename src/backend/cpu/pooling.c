@@ -1,6 +1,7 @@
 /* Extremes over windows of a plane (max pooling): one load reduced by AMAX or AMIN along two bound axes, each of which walks a
  * free axis. Extremes have no order, so rows are combined first, then columns, a whole block of the plane at a time: the block is
- * copied once with identities where the plane ends, which change no bits. Windows of two by two that share nothing are read where they lie. */
+ * copied once with identities where the plane ends, which change no bits. Windows of two by two that share nothing are read where they lie,
+ * for ARGMAX and ARGMIN too. */
 #include "backend/cpu/gemm_isa.h"
 #include "backend/cpu/kernel.h"
 #include <string.h>
@@ -14,6 +15,7 @@ typedef struct pooled_dim { /* walked as u = stride * f + step * t + first, with
 
 struct ls_pooling {
     bool squares; /* windows of two by two, apart, inside the plane */
+    bool places;  /* of the extremes instead of them; squares only */
     int buffer, n_outer;
     ls_ix_sum sum;
     pooled_dim dim[2]; /* lines, and along them */
@@ -105,9 +107,9 @@ bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps
             n++;
         }
     }
-    bool may = phase->kind == LS_PHASE_COLUMNS && (v->map == LS_OP_AMAX || v->map == LS_OP_AMIN) &&
-               v->acc == LS_F32 && n == 2 && phase->n_axes >= 2 && temps[v->a] < 0 &&
-               only_a_load(&phase->program);
+    bool places = phase->kind == LS_PHASE_ARG_COLUMNS;
+    bool extreme = phase->kind == LS_PHASE_COLUMNS && (v->map == LS_OP_AMAX || v->map == LS_OP_AMIN) && v->acc == LS_F32;
+    bool may = (extreme || places) && n == 2 && phase->n_axes >= 2 && temps[v->a] < 0 && only_a_load(&phase->program);
     if (may && guard->op == LS_V_GUARD && guard->b == LS_SPEC_NONE && temps[guard->a] < 0) {
         load = &spec->values[guard->a];
     }
@@ -115,7 +117,7 @@ bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps
         (load == guard && load->n_preds)) {
         return true;
     }
-    ls_pooling p = {.buffer = load->arg, .n_outer = phase->n_axes - 2};
+    ls_pooling p = {.places = places, .buffer = load->arg, .n_outer = phase->n_axes - 2};
     ls_ix_sum_of(spec, load->ix, &p.sum);
     may = !p.sum.failed && !p.sum.n_rest;
     for (int d = 0; d < 2; d++) {
@@ -141,7 +143,7 @@ bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps
         apart = apart && p.dim[d].step * (p.dim[d].taps - 1) < p.dim[d].stride;
         p.squares = p.squares && p.dim[d].stride == 2 && p.dim[d].step == 1 && p.dim[d].taps == 2;
     }
-    if (!may || (apart && !p.squares) || p.dim[1].memory != 1 || !take_block(&p)) {
+    if (!may || ((apart || places) && !p.squares) || p.dim[1].memory != 1 || !take_block(&p)) {
         return true;
     }
     phase->pooling = LS_ARENA_NEW(&binary->arena, ls_pooling);
@@ -232,7 +234,7 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
     if (task->first % width || task->n % width) {
         return false;
     }
-    bool least = task->kernel->binary->spec.values[phase->value].map == LS_OP_AMIN;
+    uint8_t map = task->kernel->binary->spec.values[phase->value].map;
     float *image = (float *)(void *)scratch;
     pooled r = {p,
                 finish->isa,
@@ -251,8 +253,13 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
         }
         float *input = ls_run_reg(finish, phase->finish.input);
         if (p->squares) {
+            float *to = p->places ? image : input;
             for (int64_t i = 0, line = p->dim[0].memory; i < planes; i++) {
-                r.moves->squares(least, width, n, plane_at(p, task, plane + i) + 2 * y0 * line, line, input + i * n * width, width);
+                r.moves->squares(map == LS_OP_AMIN || map == LS_OP_ARGMIN, p->places, width, n, plane_at(p, task, plane + i) + 2 * y0 * line, line,
+                                 to + i * n * width, width);
+            }
+            if (p->places) {
+                r.isa->cast_int[LS_U32][3](input, image, planes * n * width);
             }
         } else {
             copy_planes(&r, task, plane, planes, y0, n);

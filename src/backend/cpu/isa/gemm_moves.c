@@ -415,10 +415,26 @@ static inline ls_vf32 extreme(bool least, ls_vf32 x, ls_vf32 y) {
     return least ? ls_lowest(x, y) : ls_highest(x, y);
 }
 
-static inline __attribute__((always_inline)) void squares_of(bool least, int64_t n, int64_t lines, const float *src, int64_t src_step,
+/* The first NaN, else the first of the largest. */
+static inline __m512i place_of_largest(const __m512 *x) {
+    __m512i place = _mm512_setzero_si512();
+    __m512 best = x[0];
+    for (int i = 1; i < 4; i++) {
+        __mmask16 better = _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(best, best, _CMP_ORD_Q), best, x[i], _CMP_NGE_UQ);
+        place = _mm512_mask_set1_epi32(place, better, i);
+        best = _mm512_mask_mov_ps(best, better, x[i]);
+    }
+    return place;
+}
+
+static inline __m512 turned(__m512i sign, __m512 x, __m512i which, __m512 y) {
+    return _mm512_castsi512_ps(_mm512_xor_si512(sign, _mm512_castps_si512(_mm512_permutex2var_ps(x, which, y))));
+}
+
+static inline __attribute__((always_inline)) void squares_of(bool least, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step,
                                                              float *dst, int64_t dst_step) {
     const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    const __m512i odd = _mm512_or_si512(even, _mm512_set1_epi32(1));
+    const __m512i odd = _mm512_or_si512(even, _mm512_set1_epi32(1)), sign = _mm512_set1_epi32(least ? INT32_MIN : 0);
     for (int64_t line = 0; line < lines; line++, src += 2 * src_step, dst += dst_step) {
         for (int64_t i = 0; i < n; i += 16) {
             int64_t left = n - i < 16 ? n - i : 16;
@@ -429,19 +445,27 @@ static inline __attribute__((always_inline)) void squares_of(bool least, int64_t
                 __builtin_prefetch((const void *)((uintptr_t)x + ahead));
                 __builtin_prefetch((const void *)((uintptr_t)y + ahead));
             }
-            __m512 first = (__m512)extreme(least, (ls_vf32)_mm512_maskz_loadu_ps(low, x), (ls_vf32)_mm512_maskz_loadu_ps(low, y));
-            __m512 second = (__m512)extreme(least, (ls_vf32)_mm512_maskz_loadu_ps(high, x + 16), (ls_vf32)_mm512_maskz_loadu_ps(high, y + 16));
-            ls_vf32 out = extreme(least, (ls_vf32)_mm512_permutex2var_ps(first, even, second), (ls_vf32)_mm512_permutex2var_ps(first, odd, second));
-            _mm512_mask_storeu_ps(dst + i, (__mmask16)((1u << left) - 1), (__m512)out);
+            __m512 x0 = _mm512_maskz_loadu_ps(low, x), x1 = _mm512_maskz_loadu_ps(high, x + 16);
+            __m512 y0 = _mm512_maskz_loadu_ps(low, y), y1 = _mm512_maskz_loadu_ps(high, y + 16), out;
+            if (places) { /* of the least: of the largest with signs turned */
+                const __m512 all[] = {turned(sign, x0, even, x1), turned(sign, x0, odd, x1), turned(sign, y0, even, y1), turned(sign, y0, odd, y1)};
+                out = _mm512_castsi512_ps(place_of_largest(all));
+            } else {
+                __m512 first = (__m512)extreme(least, (ls_vf32)x0, (ls_vf32)y0), second = (__m512)extreme(least, (ls_vf32)x1, (ls_vf32)y1);
+                out = (__m512)extreme(least, (ls_vf32)_mm512_permutex2var_ps(first, even, second), (ls_vf32)_mm512_permutex2var_ps(first, odd, second));
+            }
+            _mm512_mask_storeu_ps(dst + i, (__mmask16)((1u << left) - 1), out);
         }
     }
 }
 
-static void squares(bool least, int64_t n, int64_t lines, const float *src, int64_t src_step, float *dst, int64_t dst_step) {
-    if (least) {
-        squares_of(true, n, lines, src, src_step, dst, dst_step);
+static void squares(bool least, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, int64_t dst_step) {
+    if (places) {
+        squares_of(least, true, n, lines, src, src_step, dst, dst_step);
+    } else if (least) {
+        squares_of(true, false, n, lines, src, src_step, dst, dst_step);
     } else {
-        squares_of(false, n, lines, src, src_step, dst, dst_step);
+        squares_of(false, false, n, lines, src, src_step, dst, dst_step);
     }
 }
 #endif
