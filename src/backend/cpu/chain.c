@@ -598,6 +598,17 @@ static float *start_of(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, c
            offset_of(&gemm->batch, coords, p->batch) + offset_of(&gemm->n, coords, p->column);
 }
 
+/* All that no row changes. Not cleared first: a tile may be a few vectors. */
+static void start_row(const ls_chain *c, float (*slots)[LS_CHAIN_LANES], ls_chain_row *row) {
+    row->n_steps = c->n_steps;
+    row->n_pointers = c->n_pointers;
+    row->raw = false;
+    row->steps = c->steps;
+    for (int k = 0; k < c->n_pointers; k++) {
+        row->slots[k] = c->places[k].buffer < 0 ? *slots++ : NULL;
+    }
+}
+
 float *ls_chain_result(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t j0, int64_t nj, ls_chain_rows *rows) {
     const ls_kernel_run *kernel = launch->kernel;
     const ls_gemm_phase *gemm = launch->phase->gemm;
@@ -630,12 +641,8 @@ void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int6
     int64_t coords[LS_SPEC_MAX_AXES], run = 0,
                                       rows = ls_point_count(kernel->extents, gemm->m.n, gemm->m.axes);
     const float *base[LS_CHAIN_POINTERS];
-    ls_chain_row row = {.n_steps = c->n_steps, .n_pointers = c->n_pointers, .steps = c->steps};
-    for (int k = 0, n = 0; k < c->n_pointers; k++) {
-        if (c->places[k].buffer < 0) {
-            row.slots[k] = slots[n++];
-        }
-    }
+    ls_chain_row row;
+    start_row(c, slots, &row);
     if (c->inner < gemm->n.n) {
         run = ls_point_count(kernel->extents, c->inner, gemm->n.axes + gemm->n.n - c->inner);
     }
@@ -666,12 +673,8 @@ void ls_chain_points(const ls_phase_task *task) {
     ls_chain_fn fn = kernel->binary->device->tiles->chain;
     _Alignas(LS_GEMM_ALIGN) float slots[LS_CHAIN_SLOTS][LS_CHAIN_LANES];
     int64_t coords[LS_SPEC_MAX_AXES] = {0}, run = ls_point_count(kernel->extents, space->n.n, space->n.axes);
-    ls_chain_row row = {.n_steps = c->n_steps, .n_pointers = c->n_pointers, .steps = c->steps};
-    for (int k = 0, n = 0; k < c->n_pointers; k++) {
-        if (c->places[k].buffer < 0) {
-            row.slots[k] = slots[n++];
-        }
-    }
+    ls_chain_row row;
+    start_row(c, slots, &row);
     for (int64_t at = task->first, end = at + task->n, n; at < end; at += n) {
         int64_t i = at / run, j = at % run;
         n = run - j < end - at ? run - j : end - at;
