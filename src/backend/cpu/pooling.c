@@ -170,7 +170,10 @@ typedef struct pooled {
 
 /* Where a plane begins, u = 0 of both dimensions; the plane's number among all. */
 static const float *plane_at(const ls_pooling *p, const ls_phase_task *task, int64_t at) {
-    int64_t coords[LS_SPEC_MAX_AXES] = {0}, base = p->sum.constant;
+    int64_t coords[LS_SPEC_MAX_AXES], base = p->sum.constant;
+    for (int t = 0; t < p->sum.n_terms; t++) {
+        coords[p->sum.axis[t]] = 0;
+    }
     ls_point_coords(task->kernel->extents, p->n_outer, task->phase->axes, at, coords);
     for (int t = 0; t < p->sum.n_terms; t++) {
         base += p->sum.stride[t] * coords[p->sum.axis[t]];
@@ -194,11 +197,15 @@ static void copy_planes(const pooled *r, const ls_phase_task *task, int64_t at, 
     for (int64_t i = 0; (from > 0 || end < rows || high - low < pitch) && i < all; i += LS_TILE) {
         r->isa->fill[2](r->image + i, &r->identity, all - i < LS_TILE ? all - i : LS_TILE);
     }
-    for (int64_t i = 0; i < planes; i++) {
+    int64_t most = (end - from + y->stride - 1) / y->stride, full = end - (most - 1) * y->stride, phase0 = from % y->stride, line0 = from / y->stride;
+    for (int64_t i = 0; i < planes; i++) { /* of a few elements each, perhaps: nothing is divided here */
         const float *plane = plane_at(p, task, at + i) + x->first + low;
-        for (int64_t row = from; row < end && row < from + y->stride; row++) {
-            float *to = r->image + ((row % y->stride * planes + i) * each + row / y->stride) * pitch + low;
-            r->moves->lines4(high - low, (end - row + y->stride - 1) / y->stride, plane + (u + row) * y->memory, y->stride * y->memory, to, pitch);
+        for (int64_t row = from, phase = phase0, line = line0; row < end && row < from + y->stride; row++) {
+            float *to = r->image + ((phase * planes + i) * each + line) * pitch + low;
+            r->moves->lines4(high - low, most - (row >= full), plane + (u + row) * y->memory, y->stride * y->memory, to, pitch);
+            if (++phase == y->stride) {
+                phase = 0, line++;
+            }
         }
     }
 }
