@@ -1,6 +1,6 @@
 // minimax: fits the polynomials of src/math. Weighted discrete Remez exchange in MPFR, then each coefficient
 // is rounded to f32 or f64 in ascending order and the rest refitted, so rounding costs almost nothing. Usage:
-// minimax TARGET LO HI TERMS f32|f64        prints hex-float coefficients, constant term first.
+// minimax TARGET LO HI TERMS f32|f64 [PIECE]        prints hex-float coefficients, constant term first.
 #include <math.h>
 #include <mpfr.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 typedef void target_fn(mpfr_t g, mpfr_t w, const mpfr_t x);
 
 static mpfr_t ta, tb, tc; // scratch
+static int piece;         // of targets that have several
 
 // exp: exp(r) = 1 + r + r^2/2 + r^3 g(r), error relative to exp(r)
 static void t_exp(mpfr_t g, mpfr_t w, const mpfr_t x) {
@@ -113,6 +114,15 @@ static void t_erf(mpfr_t g, mpfr_t w, const mpfr_t z) {
     mpfr_div(w, ta, tb, MPFR_RNDN);
 }
 
+// erfat: erf(a + r) / (a + r) = 1/2 + g(r) at the centre a, 33/128 times the piece that the call's sixth argument gives; error relative to it
+static void t_erfat(mpfr_t g, mpfr_t w, const mpfr_t r) {
+    mpfr_add_d(ta, r, piece * 0x21p-7, MPFR_RNDN);
+    mpfr_erf(tb, ta, MPFR_RNDN);
+    mpfr_div(g, tb, ta, MPFR_RNDN);
+    mpfr_sub_d(g, g, 0.5, MPFR_RNDN);
+    mpfr_div(w, ta, tb, MPFR_RNDN);
+}
+
 // logerfc: log(erfc(1 + t)) = -0x1.d97fc0p+0 + g(t), weight erfc/erf: the relative error of 1 - exp(g)
 static void t_logerfc(mpfr_t g, mpfr_t w, const mpfr_t t) {
     mpfr_add_ui(tc, t, 1, MPFR_RNDN);
@@ -152,6 +162,7 @@ static const struct {
 } targets[] = {{"exp", t_exp},         {"expm1", t_expm1}, {"log", t_log},   {"atanh5", t_atanh5},
                {"sin", t_sin},         {"tan", t_tan},     {"atan", t_atan}, {"asin", t_asin},
                {"sinh", t_sinh},       {"tanh", t_tanh},   {"cos", t_cos},   {"erf", t_erf},
+               {"erfat", t_erfat},
                {"logerfc", t_logerfc}, {"erfcx", t_erfcx}, {"cbrt", t_cbrt}};
 
 static mpfr_t X[GRID], G[GRID], W[GRID], E[GRID], A[MAXN + 1][MAXN + 2], coef[MAXN], kept[MAXN];
@@ -275,15 +286,16 @@ static void remez(int first, int terms) {
 
 int main(int argc, char **argv) {
     target_fn *fn = NULL;
-    for (size_t i = 0; argc == 6 && i < sizeof targets / sizeof *targets; i++)
+    for (size_t i = 0; argc >= 6 && argc <= 7 && i < sizeof targets / sizeof *targets; i++)
         if (!strcmp(argv[1], targets[i].name))
             fn = targets[i].fn;
     int terms = fn ? atoi(argv[4]) : 0;
     if (!fn || terms < 1 || terms > MAXN - 1) {
-        fprintf(stderr, "usage: minimax TARGET LO HI TERMS f32|f64\n");
+        fprintf(stderr, "usage: minimax TARGET LO HI TERMS f32|f64 [PIECE]\n");
         return 2;
     }
     int f32 = !strcmp(argv[5], "f32");
+    piece = argc > 6 ? atoi(argv[6]) : 0;
     mpfr_set_default_prec(PREC);
     mpfr_inits(ta, tb, tc, (mpfr_ptr)0);
     mpfr_t lo, hi, c;

@@ -90,6 +90,30 @@
 #define LS_K32_EXP_FAST 4, \
     0x1.555466p-3, 0x1.5552fep-5, 0x1.1257d4p-7, 0x1.6ff112p-10
 
+// minimax erfat LO HI 6 f32 PIECE, LO and HI -0.12891 and 0.12891 but for LO 0 of piece 0: errors up to 2.5e-08. A list
+// has the coefficients of one power, of all sixteen pieces (fast.inc)
+#define LS_K32_ERF_PIECES 0x1.f07c2p+1 /* 128/33 */
+#define LS_K32_ERF_PIECE 0x21p-7
+#define LS_K32_ERF_END 0x1.fe8p+1 /* where the last piece is 1 */
+#define LS_K32_ERF_AT_0 \
+    0x1.41baeap-1, 0x1.352e6cp-1, 0x1.125e34p-1, 0x1.c1243ap-2, 0x1.51424ep-2, 0x1.c83c9ap-3, 0x1.05f6f8p-3, 0x1.8ab37ap-5, \
+    -0x1.145562p-6, -0x1.1c8b3ap-4, -0x1.cbabfp-4, -0x1.2de24ap-3, -0x1.6a073ap-3, -0x1.9cf16ap-3, -0x1.c896c4p-3, -0x1.ee6a8cp-3
+#define LS_K32_ERF_AT_1 \
+    0x1.7eb76cp-22, -0x1.7db812p-3, -0x1.5373cep-2, -0x1.a55484p-2, -0x1.b4af9ap-2, -0x1.9401a8p-2, -0x1.5b6a08p-2, -0x1.1e63b6p-2, \
+    -0x1.cfd13ep-3, -0x1.776eb8p-3, -0x1.32e03p-3, -0x1.fcbcaap-4, -0x1.abd654p-4, -0x1.6c9f2ep-4, -0x1.3a6822p-4, -0x1.11e2a8p-4
+#define LS_K32_ERF_AT_2 \
+    -0x1.812cbap-2, -0x1.54d9acp-2, -0x1.c6bf94p-3, -0x1.6a15d2p-4, 0x1.88616ep-6, 0x1.7852d8p-4, 0x1.dc0f3ap-4, 0x1.c8cb44p-4, \
+    0x1.801846p-4, 0x1.2e644ep-4, 0x1.d01f7p-5, 0x1.63ceap-5, 0x1.13efecp-5, 0x1.b2ebep-6, 0x1.5c647ep-6, 0x1.1b4914p-6
+#define LS_K32_ERF_AT_3 \
+    0x1.af76b4p-12, 0x1.b83c84p-4, 0x1.59b254p-3, 0x1.559ceap-3, 0x1.e62108p-4, 0x1.d64a34p-5, 0x1.25fc8p-7, -0x1.1f6cd4p-6, \
+    -0x1.aa2c42p-6, -0x1.92380ap-6, -0x1.41e61cp-6, -0x1.e0c7b4p-7, -0x1.5fbb04p-7, -0x1.027d4ep-7, -0x1.81b8aap-8, -0x1.24f49ep-8
+#define LS_K32_ERF_AT_4 \
+    0x1.c1e50ep-4, 0x1.650d78p-4, 0x1.d29298p-6, -0x1.d7e25ap-6, -0x1.db0beep-5, -0x1.c99d76p-5, -0x1.2ad3c2p-5, -0x1.033cdp-6, \
+    -0x1.20ee6cp-9, 0x1.f42afp-9, 0x1.4d3576p-8, 0x1.1ef34p-8, 0x1.ab5d42p-9, 0x1.2e9b6ap-9, 0x1.a9ae1ep-10, 0x1.2f13c6p-10
+#define LS_K32_ERF_AT_5 \
+    0x1.cea9aap-9, -0x1.2b1096p-5, -0x1.96e3bcp-5, -0x1.22f04ap-5, -0x1.3210dep-7, 0x1.5f1d84p-7, 0x1.1a307ap-6, 0x1.c2d9b2p-7, \
+    0x1.e09706p-8, 0x1.3a0a4ap-9, -0x1.27c154p-14, -0x1.b49fdp-11, -0x1.b5c7d2p-11, -0x1.4b887cp-11, -0x1.caca6ap-12, -0x1.3710eep-12
+
 // minimax log -0.33334 0.33334 9 f32: error 1.04e-09
 #define LS_K32_LOG 9, \
     0x1.555556p-2, -0x1.ffff02p-3, 0x1.99985ep-3, -0x1.559bbp-3, 0x1.24d7b2p-3, -0x1.f336f6p-4, \
