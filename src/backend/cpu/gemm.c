@@ -246,6 +246,15 @@ static void begin_tile(const ls_gemm_plan *plan, int64_t n, const char *a, opera
 
 enum { FAR_SUMS = 1 << 17 }; /* so many leave the nearest caches: C is fetched while its sums are made */
 
+/* For tiles of n k that have nothing of B to fetch: n rows, from row i on, of C's panel from column j on. A tile fetches a line of each. */
+static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
+    const ls_gemm_plan *plan = b->plan;
+    if (i + n > b->mi || j + plan->cols > b->nj || plan->through_tile || plan->g->m * plan->g->n <= FAR_SUMS) {
+        return (lookahead){0};
+    }
+    return (lookahead){b->c + (i * b->ldc + j) * plan->elem, ls_gemm_ceil_div(plan->cols * plan->elem, 64), 64, b->ldc * plan->elem};
+}
+
 /* The tiles of [k0 + p, k0 + p + n), part of the chunk of kc from k0. The inner loop keeps a panel of B near while A's
  * block passes. */
 static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n, ls_gemm_into into) {
@@ -280,7 +289,12 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
             column_sums(plan, n, at_b, at, vectors, columns);
         }
         lookahead ahead = fetch_ahead(b, j + plan->cols, k0 + p, n);
+        int64_t fetched = 0;
         for (int64_t i = 0; i < b->mi; i += plan->rows, ahead.at += ahead.next, ahead.tiles--) {
+            if (ahead.tiles == 0) {
+                ahead = fetch_sums(b, fetched, j + plan->cols, n);
+                fetched += n;
+            }
             int64_t mi = smaller(plan->rows, b->mi - i);
             const char *a = at_a.at + i * at_a.next * plan->elem;
             if (plan->masks && (!finite || (g->b.absent && !(g->a.packed && g->a.packed->finite) &&
