@@ -8,7 +8,7 @@
 #include "backend/cpu/kernel.h"
 #include <string.h>
 
-enum { BLOCK_BYTES = 80 << 10 }; /* half of it is read again and again, from the first-level cache: what is written need not stay */
+enum { BLOCK_BYTES = 256 << 10 }; /* half of it is read again and again, from the second-level cache: what is written need not stay */
 
 static size_t align_up(size_t n) {
     return (n + LS_ALIGN - 1) & ~(size_t)(LS_ALIGN - 1);
@@ -116,26 +116,14 @@ bool ls_band_holds(const ls_spec *spec, const ls_band *band, int32_t value) {
     return band->n_axes > 0 && i == band->n_axes;
 }
 
-/* While a block is computed, the next one comes: its lines are fetched from the first phase that reads it on. */
-static void ask_ahead(ls_kernel_binary *b, int64_t points) {
-    uint64_t asked = 0;
-    int64_t lines = 0, instrs = 0;
+/* Rows come and go in order, which the processor foresees: lines that are asked for besides only get in their way. */
+static void ask_nothing_ahead(ls_kernel_binary *b) {
     for (int i = 0; i < 2 * b->n_phases; i++) {
         const ls_program *p = i % 2 ? &b->phases[i / 2].finish : &b->phases[i / 2].program;
         for (int j = 0; j < p->n_accesses; j++) {
-            ls_access *a = &p->accesses[j];
-            uint64_t bit = UINT64_C(1) << (a->buffer & 63);
-            if (a->ahead) {
-                a->ahead =
-                    asked & bit ? 0 : (b->spec.args[a->buffer].numel << a->log2) / points * b->band.block;
-                asked |= bit;
-            }
-        }
-        if (i % 2 == (b->phases[i / 2].kind == LS_PHASE_STORE)) { /* what follows a reduction has few lanes */
-            ls_fetch_count(p, &lines, &instrs);
+            p->accesses[j].ahead = 0;
         }
     }
-    b->band.fetches = ls_fetch_share(lines, instrs);
 }
 
 /* Places what a worker needs; false when out of memory. */
@@ -202,7 +190,7 @@ bool ls_band_plan(ls_kernel_binary *b) {
             own += align_up(b->temps[i].point * (size_t)band->block) + LS_ALIGN;
         }
     }
-    ask_ahead(b, points);
+    ask_nothing_ahead(b);
     return place(b, own);
 }
 
@@ -249,7 +237,6 @@ static void run_points(band_run *r, int64_t first, int64_t n, int worker) {
     memcpy(buffers, r->kernel->buffers, sizeof *buffers * (size_t)(b->spec.n_args + b->n_temps));
     ls_kernel_run own = {.binary = b, .launch = r->kernel->launch, .buffers = buffers};
     memcpy(own.extents, r->kernel->extents, sizeof own.extents);
-    ls_fetches fetches = {.lines = b->band.fetches};
     for (int i = 0; i < b->n_phases; i++) {
         ls_phase_task task = {&own, &b->phases[i], scratch + b->band.phases[i], 0, 0};
         size_t offset = 0;
@@ -257,7 +244,6 @@ static void run_points(band_run *r, int64_t first, int64_t n, int worker) {
             ls_phase_begin(&task, &b->phases[i].program, &offset, &runs[2 * i]);
         }
         ls_phase_begin(&task, &b->phases[i].finish, &offset, &runs[2 * i + 1]);
-        runs[2 * i].fetches = runs[2 * i + 1].fetches = &fetches;
     }
     own.begun = runs;
     for (int64_t at = 0; at < n; at += b->band.block) {

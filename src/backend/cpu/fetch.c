@@ -15,7 +15,7 @@ static int64_t lines_of(const ls_program *p, int access) {
 }
 
 void ls_fetch_count(const ls_program *p, int64_t *lines, int64_t *instrs) {
-    for (int i = 0; i < p->n_instrs[LS_SECTION_LANES]; i++) {
+    for (int i = 0; i < p->n_instrs[LS_SECTION_LANES] && !p->endless; i++) { /* chains alone keep memory busy themselves */
         const ls_instr *in = &p->instrs[LS_SECTION_LANES][i];
         const ls_fused *f = in->op == LS_TILE_OP_FUSED ? p->fused[in->access] : NULL;
         *instrs += f ? LS_TILE / LS_FUSED_PIECE : 1;

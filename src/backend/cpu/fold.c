@@ -92,8 +92,7 @@ void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t
     ls_run_begin(run, program, task->scratch + *offset);
     int64_t lines = 0, instrs = 0;
     ls_fetch_count(program, &lines, &instrs);
-    run->own = (ls_fetches){.lines = ls_fetch_share(lines, instrs)};
-    run->fetches = &run->own;
+    run->fetches.lines = ls_fetch_share(lines, instrs);
     *offset += bytes;
 }
 

@@ -310,9 +310,9 @@ static void add_walk(fused_run *r, const ls_access *a, int64_t n, const float **
     walk *w = &r->walks[r->n_walks];
     walk_begin(w, r->run, a, n);
     r->at[r->n_walks++] = at;
-    if (a->ahead && r->run->fetches && walk_room(w) == n) {
+    if (a->ahead && walk_room(w) == n) {
         uintptr_t place = (uintptr_t)r->run->buffers[a->buffer] + (uintptr_t)w->base * sizeof(float);
-        ls_fetch_later(r->run->fetches, place + (uintptr_t)a->ahead, n * (int64_t)sizeof(float));
+        ls_fetch_later(&r->run->fetches, place + (uintptr_t)a->ahead, n * (int64_t)sizeof(float));
     }
 }
 
@@ -358,7 +358,7 @@ static void begin_fused(fused_run *r, ls_run *run, const ls_fused *f, float *own
 static int64_t next_fused(fused_run *r, float *own, int64_t most) {
     ls_run *run = r->run;
     const ls_fused *f = r->fused;
-    bool fetches = run->fetches && run->fetches->lines;
+    bool fetches = run->fetches.lines;
     for (int k = 0; k < f->n_scalars; k++) {
         r->scalars[k] = ((const float *)run->regs[f->scalars[k]])[f->by_row >> k & 1 ? r->at_row : 0];
     }
@@ -366,7 +366,7 @@ static int64_t next_fused(fused_run *r, float *own, int64_t most) {
     part = fetches && part > LS_FUSED_PIECE ? LS_FUSED_PIECE : part;
     run->isa->chain(&r->row, own ? own : (float *)(uintptr_t)r->out, r->row.at[0], part);
     if (fetches) {
-        ls_fetch(run->fetches);
+        ls_fetch(&run->fetches);
     }
     for (int i = 0; i < r->n_walks; i++) {
         walk_step(&r->walks[i], part);
@@ -457,7 +457,7 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_
     const ls_fused load = {.n_operands = 1, .loads = {1 + s.source->access}, .store = -1};
     const ls_fused *f = s.source->op == LS_TILE_OP_FUSED ? p->fused[s.source->access] : &load;
     bool squares = which == 0 && !s.fn && run->isa->fold_squares_f32 && f != &load && squares_apart(f);
-    bool computes = f != &load && !squares, fetches = run->fetches && run->fetches->lines;
+    bool computes = f != &load && !squares, fetches = run->fetches.lines;
     float *own = (float *)(void *)(run->memory + p->reg_offsets[s.source->dst]);
     float *result = s.fn ? (float *)(void *)(run->memory + p->reg_offsets[s.fn->dst]) : NULL;
     fused_run r;
@@ -500,7 +500,7 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_
                 cells[at / LS_TILE_BLOCK] = *partials;
             }
             if (fetches) {
-                ls_fetch(run->fetches);
+                ls_fetch(&run->fetches);
             }
         }
         finish(ctx, row);

@@ -80,7 +80,6 @@ typedef struct ls_band {
     int n_axes; /* 0: phases are done one after another, each for all points */
     uint8_t axes[LS_LANE_AXES];
     int64_t block;  /* points at a time */
-    int64_t fetches; /* lines before each instruction (fetch.c) */
     size_t scratch; /* of a worker: buffers, temporaries, then the phases' */
     size_t temps;   /* where its temporaries are in that */
     size_t *phases; /* where each phase's scratch is */

@@ -273,8 +273,7 @@ typedef struct ls_run {
     int64_t periodic_at, periodic_lanes; /* the place in the period whose lanes the first LANES instructions hold, and how many */
     int64_t row_lane, row_inner; /* the place of the first lane in its row, and lanes of a row */
     int64_t expanded;            /* the row that ROWS registers hold in all lanes, or -1 */
-    ls_fetches *fetches; /* its own, or its band's; NULL: nothing is fetched */
-    ls_fetches own;
+    ls_fetches fetches;
     bool empty; /* what it would reduce has no elements: nobody reads what it computes */
 } ls_run;
 /* Bytes that a run of this program needs (its registers and their pointers). */

@@ -277,8 +277,8 @@ static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
     if (n == 1 || (room == n && stride == 1)) {
         const char *at = src + w.base * size;
         run->regs[in->dst] = (char *)(uintptr_t)at;
-        if (a->ahead && run->fetches) {
-            ls_fetch_later(run->fetches, (uintptr_t)at + (uintptr_t)a->ahead, n * size);
+        if (a->ahead) {
+            ls_fetch_later(&run->fetches, (uintptr_t)at + (uintptr_t)a->ahead, n * size);
         }
         return;
     }
@@ -333,8 +333,8 @@ static void run_store(ls_run *run, const ls_instr *in, int64_t n) {
         src = run->regs[in->dst];
         held = (size_t)size;
     }
-    if (a->ahead && run->fetches && stride == 1 && walk_room(&w) == n) {
-        ls_fetch_later(run->fetches, (uintptr_t)dst + (uintptr_t)(w.base * size + a->ahead), n * size);
+    if (a->ahead && stride == 1 && walk_room(&w) == n) {
+        ls_fetch_later(&run->fetches, (uintptr_t)dst + (uintptr_t)(w.base * size + a->ahead), n * size);
     }
     while (w.at < n) {
         int64_t room = walk_room(&w);
@@ -552,11 +552,11 @@ static void run_section(ls_run *run, ls_section section, int skip, int64_t n) {
     const ls_program *p = run->program;
     const ls_tile_isa *isa = run->isa;
     void **r = run->regs;
-    bool fetches = section == LS_SECTION_LANES && run->fetches && run->fetches->lines;
+    bool fetches = section == LS_SECTION_LANES && run->fetches.lines;
     for (const ls_instr *in = p->instrs[section] + skip, *end = p->instrs[section] + p->n_instrs[section];
          in < end; in++) {
         if (fetches) {
-            ls_fetch(run->fetches);
+            ls_fetch(&run->fetches);
         }
         switch ((ls_tile_op)in->op) {
         case LS_TILE_OP_CONST:
