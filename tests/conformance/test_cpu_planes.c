@@ -267,7 +267,7 @@ static void build_sparse(plane_case *c) {
     static const int64_t channels[] = {8, 16, 32, 64, 12, 9, 20};
     conv_case v;
     do {
-        int64_t in = channels[ls_rng_below(c->rng, 7)], out = channels[ls_rng_below(c->rng, 7)], square = draw(c->rng, 1, 5);
+        int64_t in = chance(c->rng, 4) ? draw(c->rng, 1, 4) : channels[ls_rng_below(c->rng, 7)], out = channels[ls_rng_below(c->rng, 7)], square = draw(c->rng, 1, 5);
         v = (conv_case){.spec = {.spatial = 2}, .x = {4, {batch_dim(c), ls_dim_of(in)}}, .w = {4, {ls_dim_of(out), ls_dim_of(in)}}};
         for (int i = 0; i < 2; i++) {
             int64_t kernel = chance(c->rng, 3) ? draw(c->rng, 1, 6) : square;
@@ -287,7 +287,7 @@ static void build_sparse(plane_case *c) {
         c->outputs[0] = after(c, y);
         return;
     }
-    int mode = chance(c->rng, 6) ? WILD_ZEROS : ZEROS;
+    int mode = chance(c->rng, 6) ? some_mode(c) : chance(c->rng, 6) ? WILD_ZEROS : ZEROS;
     ls_tensor *of[] = {x, w}, *seed = operand(c, ls_tensor_shape(y), mode);
     world_ok(&(world){.id = "gradients", .session = c->s}, ls_grad(c->s, y, seed, 2, of, c->outputs));
     c->n_outputs = 2;

@@ -48,6 +48,17 @@ typedef void (*ls_gemm_sparse_lines_kernel)(int64_t n, const ls_sparse_entry *li
                                             void *const *c);
 
 /*
+ * For LS_THIN_ROWS rows and LS_THIN_TAPS taps, sums[row][tap] += the sum over lines and j of x[row*x_row + line*x_line + j] *
+ * image[line*image_line + j + tap], a vector of sums each. Of the v-th vector of a line, taps take the lanes wanted[v][tap] alone. Fetches what lies `ahead` of x.
+ */
+enum { LS_THIN_ROWS = 4, LS_THIN_TAPS = 3 };
+typedef struct ls_gemm_thin {
+    int64_t lines, vectors, x_row, x_line, image_line, ahead;
+    const uint16_t (*wanted)[LS_THIN_TAPS];
+} ls_gemm_thin;
+typedef void (*ls_gemm_thin_kernel)(const ls_gemm_thin *t, const float *x, const float *image, float *sums);
+
+/*
  * Windows of planes, each with its filter: out[r*out_line + j] is the sum over taps (i, t), row-major, of filter[i][t] * image[v*line +
  * u] where v = stride[0]*r + step[0]*i and u = stride[1]*j + step[1]*t are inside the plane; others are left out, or times +0: filters
  * are finite. NaN are canonical. The last stride is 1 or 2, taps are LS_DEPTHWISE_TAPS at most in each dimension.
@@ -89,6 +100,7 @@ typedef struct ls_gemm_kernels {
     ls_gemm_taps_kernel taps[LS_GEMM_MAX_ROWS + 1]; /* [rows]; NULL where there is none of that height */
     ls_gemm_sparse_kernel sparse[LS_SPARSE_VECTORS + 1]; /* [vectors], from 1; NULL: none for this element type */
     ls_gemm_sparse_lines_kernel sparse_lines; /* NULL: none */
+    ls_gemm_thin_kernel thin; /* fast alone; NULL where an instruction set has no masks */
     ls_gemm_runs_kernel runs[4]; /* [vectors], 2 and 3; NULL where an instruction set has no masks */
     ls_depthwise_kernel depthwise; /* NULL: none for this element type */
     ls_gemm_vector_kernel vector[3]; /* of b's elements as they are in panels, f16, bf16; NULL: none */

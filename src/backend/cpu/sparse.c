@@ -289,6 +289,9 @@ bool ls_sparse_run(ls_gemm_launch *launch) {
     const ls_gemm_phase *gemm = launch->phase->gemm;
     const ls_sparse *sp = gemm->sparse;
     ls_cpu_device *d = kernel->binary->device;
+    if (sp->thin) {
+        return ls_thin_filter_run(launch);
+    }
     const ls_contract_side *sparse = &gemm->side[sp->filter ? 0 : 1], *other = &gemm->side[sp->filter ? 1 : 0];
     const float *x = (const float *)(const void *)kernel->buffers[sparse->buffer] + sparse->sum.constant;
     int64_t n = ls_point_count(kernel->extents, 1, gemm->k.axes), stride = sparse->k_stride[0];
@@ -321,5 +324,9 @@ bool ls_sparse_run(ls_gemm_launch *launch) {
 }
 
 void ls_sparse_print(ls_text *out, const ls_sparse *sp) {
-    ls_text_printf(out, "    sparse %s: lists of what is not zero, where that is little\n", sp->filter ? "rows" : "columns");
+    if (sp->thin) {
+        ls_text_add(out, "    few channels: sums along lines\n");
+    } else {
+        ls_text_printf(out, "    sparse %s: lists of what is not zero, where that is little\n", sp->filter ? "rows" : "columns");
+    }
 }

@@ -13,6 +13,7 @@ typedef struct ls_sparse_dim {
 
 typedef struct ls_sparse {
     bool filter; /* the gradient of a filter: its rows' operand is sparse; else the image of windows is */
+    bool thin;   /* of a filter of few channels: thin_filter.c, whatever is zero */
     const ls_gemm_kernels *kernels;
     int64_t chunk;   /* of k; 0: sums may be in any order */
     int64_t reach;   /* elements from the sparse operand's first to its last, of one image */
@@ -55,5 +56,9 @@ void ls_sparse_tasks(ls_cpu_device *d, int64_t n, void (*fn)(void *ctx, long tas
 /* sparse_filter.c */
 ls_status ls_sparse_filter_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error *err) LS_MUST_USE;
 bool ls_sparse_filter_run(ls_gemm_launch *launch);
+
+/* thin_filter.c */
+bool ls_thin_filter_may(const ls_sparse *sp, const ls_contract_side *image);
+bool ls_thin_filter_run(ls_gemm_launch *launch);
 
 #endif

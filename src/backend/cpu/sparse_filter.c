@@ -26,10 +26,11 @@ static int64_t fixed(const ls_spec *spec, int axis) {
 /* The image's dimensions, from strides and from what its predicates say of each. */
 static bool find_dims(const ls_spec *spec, const ls_gemm_phase *gemm, ls_sparse *sp) {
     const ls_contract_side *image = &gemm->side[1];
+    int first = gemm->n.n - 2; /* after the channels, if there are some */
     for (int i = 0; i < 2; i++) {
         ls_sparse_dim *d = &sp->dims[i];
-        int64_t free = image->free_stride[1 + i], bound = image->k_stride[1 + i];
-        *d = (ls_sparse_dim){.positions = fixed(spec, gemm->k.axes[1 + i]), .taps = fixed(spec, gemm->n.axes[1 + i])};
+        int64_t free = image->free_stride[first + i], bound = image->k_stride[1 + i];
+        *d = (ls_sparse_dim){.positions = fixed(spec, gemm->k.axes[1 + i]), .taps = fixed(spec, gemm->n.axes[first + i])};
         if (free < 1 || bound < free || bound % free || d->positions < 1 || d->taps < 1) {
             return false;
         }
@@ -41,7 +42,7 @@ static bool find_dims(const ls_spec *spec, const ls_gemm_phase *gemm, ls_sparse 
         int own = image->pred_k[t][1] ? 0 : 1;
         ls_sparse_dim *d = &sp->dims[own];
         const int64_t *k = image->pred_k[t], *free = image->pred_free[t];
-        if (k[0] || k[2 - own] || free[0] || free[2 - own] || k[1 + own] != d->step || free[1 + own] != 1) {
+        if (k[0] || k[2 - own] || (first && free[0]) || free[first + 1 - own] || k[1 + own] != d->step || free[first + own] != 1) {
             return false;
         }
         int64_t low = -image->pred[t].constant, high = image->limit[t] + low;
@@ -75,24 +76,25 @@ ls_status ls_sparse_filter_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, l
     ls_sparse sp = {.filter = true,
                     .kernels = spec->math == LS_LOCKED ? isa->f32 : isa->f32_fast,
                     .chunk = spec->math == LS_LOCKED ? LS_GEMM_CHUNK : 0};
-    if (!rows->affine || rows->n_preds || !image->affine || gemm->m.n != 1 || gemm->k.n != 3 || gemm->n.n != 3 || !find_dims(spec, gemm, &sp)) {
+    if (!rows->affine || rows->n_preds || !image->affine || gemm->m.n != 1 || gemm->k.n != 3 || gemm->n.n < 2 || gemm->n.n > 3 ||
+        !find_dims(spec, gemm, &sp)) {
         return LS_OK;
     }
     sp.rows = fixed(spec, gemm->m.axes[0]);
-    sp.channels = fixed(spec, gemm->n.axes[0]);
+    sp.channels = gemm->n.n > 2 ? fixed(spec, gemm->n.axes[0]) : 1;
     int64_t positions = sp.dims[0].positions * sp.dims[1].positions;
     sp.reach = (sp.rows - 1) * rows->free_stride[0] + positions;
-    if (rows->k_stride[2] != 1 || rows->k_stride[1] != sp.dims[1].positions || rows->free_stride[0] < positions || image->free_stride[2] != 1 ||
-        image->free_stride[0] < 1 || sp.rows < 8 || sp.channels < 1 || sp.channels > MOST_CHANNELS ||
-        sp.channels * sp.dims[1].taps < sp.kernels->lanes || positions < LEAST_POSITIONS || sp.reach > INT32_MAX ||
-        sp.rows * positions > INT32_MAX / 8 || image_elements(&sp) > MOST_BYTES) {
+    if (rows->k_stride[2] != 1 || rows->k_stride[1] != sp.dims[1].positions || rows->free_stride[0] < positions ||
+        image->free_stride[gemm->n.n - 1] != 1 || image->free_stride[0] < 1 || sp.rows < 8 || sp.channels < 1 || sp.channels > MOST_CHANNELS ||
+        positions < LEAST_POSITIONS || sp.reach > INT32_MAX || sp.rows * positions > INT32_MAX / 8 || image_elements(&sp) > MOST_BYTES) {
         return LS_OK;
     }
+    sp.thin = sp.channels * sp.dims[1].taps < sp.kernels->lanes;
     int64_t line = sp.dims[1].size * sp.channels * 4, lines = NEAR / line - sp.dims[0].taps;
     int64_t most = lines > 0 ? lines / sp.dims[0].step + 1 : 1;
     int64_t bands = (sp.dims[0].positions + most - 1) / most;
     sp.band = (sp.dims[0].positions + bands - 1) / bands;
-    if (worker_bytes(&sp, sp.rows) > MOST_BYTES) {
+    if (sp.thin ? !ls_thin_filter_may(&sp, image) : gemm->n.n < 3 || worker_bytes(&sp, sp.rows) > MOST_BYTES) {
         return LS_OK;
     }
     sp.at = LS_ARENA_ARRAY(&binary->arena, int32_t, positions);

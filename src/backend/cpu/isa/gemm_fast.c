@@ -47,6 +47,39 @@
 #include "backend/cpu/isa/gemm_rows.inc"
 #endif
 
+#if defined(LS_ISA_AVX512)
+#define THIN LS_ISA_SUFFIX(ls_gemm_f32_fast_thin)
+#define THIN_ROWS_(X) X(0) X(1) X(2) X(3)
+#define THIN_LOAD_(r)                                                                                        \
+    __m512 s##r##_0 = _mm512_loadu_ps(sums + 48 * (r)), s##r##_1 = _mm512_loadu_ps(sums + 48 * (r) + 16),    \
+           s##r##_2 = _mm512_loadu_ps(sums + 48 * (r) + 32);
+#define THIN_STEP_(r)                                                                                        \
+    {                                                                                                        \
+        const __m512 value = _mm512_maskz_loadu_ps(some, from + (r) * t->x_row);                             \
+        __builtin_prefetch((const void *)((uintptr_t)(from + (r) * t->x_row) + ahead));                      \
+        s##r##_0 = _mm512_mask3_fmadd_ps(value, y0, s##r##_0, w0);                                           \
+        s##r##_1 = _mm512_mask3_fmadd_ps(value, y1, s##r##_1, w1);                                           \
+        s##r##_2 = _mm512_mask3_fmadd_ps(value, y2, s##r##_2, w2);                                           \
+    }
+#define THIN_STORE_(r)                                                                                       \
+    _mm512_storeu_ps(sums + 48 * (r), s##r##_0);                                                             \
+    _mm512_storeu_ps(sums + 48 * (r) + 16, s##r##_1);                                                        \
+    _mm512_storeu_ps(sums + 48 * (r) + 32, s##r##_2);
+static void THIN(const ls_gemm_thin *t, const float *x, const float *image, float *sums) {
+    const uintptr_t ahead = (uintptr_t)t->ahead * sizeof *x;
+    THIN_ROWS_(THIN_LOAD_)
+    for (int64_t v = 0; v < t->vectors; v++, x += LS_LANES_F32, image += LS_LANES_F32) {
+        const __mmask16 w0 = t->wanted[v][0], w1 = t->wanted[v][1], w2 = t->wanted[v][2], some = w0 | w1 | w2;
+        const float *from = x, *to = image;
+        for (int64_t line = 0; line < t->lines; line++, from += t->x_line, to += t->image_line) {
+            const __m512 y0 = _mm512_maskz_loadu_ps(w0, to), y1 = _mm512_maskz_loadu_ps(w1, to + 1), y2 = _mm512_maskz_loadu_ps(w2, to + 2);
+            THIN_ROWS_(THIN_STEP_)
+        }
+    }
+    THIN_ROWS_(THIN_STORE_)
+}
+#endif
+
 #define T float
 #define V ls_vf32
 #define VU ls_vf32_any
