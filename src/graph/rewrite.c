@@ -154,6 +154,15 @@ static ls_tensor *where_const(ls_session *s, ls_tensor *x) {
     return x->src[0]->op == LS_OP_CONST ? present(x->src[x->src[0]->attr.value ? 1 : 2]) : NULL;
 }
 
+/* x < 0 ? c * x : x with 0 < c <= 1 is the larger of x and c * x: rounding keeps order, and both zeros and NaN come out as they go in. */
+static ls_tensor *where_sloped(ls_session *s, ls_tensor *x) {
+    const ls_tensor *below = x->src[0], *low = x->src[1], *c = low->n_src == 2 ? low->src[low->src[0] == x->src[2]] : NULL;
+    bool fits = ls_dtype_is_float(x->dtype) && below->op == LS_OP_LT && below->src[0] == x->src[2] && const_is(below->src[1], 0) &&
+                low->op == LS_OP_MUL && (low->src[0] == x->src[2] || low->src[1] == x->src[2]) && c->op == LS_OP_CONST;
+    double slope = fits ? ls_value_to_f64(c->dtype, c->attr.value) : 0;
+    return slope > 0 && slope <= 1 ? ls_max(s, x->src[2], x->src[1]) : NULL;
+}
+
 /* d / r * g with r and g the same for many elements (a batch norm): d * (g / r), which divides once for them all. As many roundings, and of
  * as much, so as near; but other bits. */
 static ls_tensor *divide_once(ls_session *s, ls_tensor *x) {
@@ -197,6 +206,7 @@ static const struct {
     {LS_OP_DIV, div_power_of_two},
     {LS_OP_CAST, cast_cast},
     {LS_OP_WHERE, where_const},
+    {LS_OP_WHERE, where_sloped},
 };
 
 /* Every rule leaves fewer or cheaper nodes below x, so this ends. */

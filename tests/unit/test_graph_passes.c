@@ -240,6 +240,24 @@ static void identities_vanish(void **state) {
     fixture_close(f);
 }
 
+static ls_tensor *sloped(fixture *f, ls_tensor *x, double slope) {
+    ls_session *s = session_of(f);
+    return ls_where(s, ls_lt(s, x, ls_const_like(s, x, 0)), ls_mul(s, ls_const_like(s, x, slope), x), x);
+}
+
+static void slopes_become_maxima(void **state) {
+    (void)state;
+    OPEN;
+    const ls_dtype dtypes[] = {LS_F16, LS_BF16, LS_F32, LS_F64};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        ls_tensor *x = input(f, dtypes[i], LS_SHAPE(2, 3));
+        assert_ptr_equal(rewritten(f, sloped(f, x, 0.25)), ls_max(s, x, ls_mul(s, ls_const_like(s, x, 0.25), x)));
+    }
+    ls_tensor *x = IN(2, 3);
+    assert_ptr_equal(rewritten(f, ls_leaky_relu(s, x, 0.01)), ls_max(s, x, ls_mul(s, x, C(0.01))));
+    fixture_close(f);
+}
+
 static void constants_fold(void **state) {
     (void)state;
     OPEN;
@@ -299,6 +317,9 @@ static void what_changes_bits_stays(void **state) {
         ls_cast(s, ls_cast(s, u, LS_F16), LS_U16),  /* 11 bits of 16 */
         ls_cast(s, ls_cast(s, u, LS_I16), LS_U16),  /* wraps: equal, but not on the list */
         ls_neg(s, ls_abs(s, x)),
+        sloped(f, x, 0),                            /* 0 * -infinity */
+        sloped(f, x, 1.5),                          /* above x where that is positive */
+        sloped(f, x, -0.5),
     };
     for (size_t k = 0; k < sizeof stay / sizeof *stay; k++) {
         assert_ptr_equal(rewritten(f, stay[k]), stay[k]);
@@ -365,7 +386,7 @@ int main(void) {
         cmocka_unit_test(movement_composes),
         cmocka_unit_test(constants_move),
         cmocka_unit_test(identities_vanish),
-        cmocka_unit_test(constants_fold),
+        cmocka_unit_test(slopes_become_maxima), cmocka_unit_test(constants_fold),
         cmocka_unit_test(what_changes_bits_stays),
         cmocka_unit_test(a_scale_is_divided_once),
         cmocka_unit_test(rewriting_reaches_inside_and_keeps_kinds),
