@@ -69,6 +69,9 @@ typedef struct ls_depthwise {
     int64_t line, out_line;
     int64_t planes, image_plane, filter_plane, out_plane; /* how many, and elements between them */
     int64_t ahead, out_ahead; /* where what comes next lies: fetched */
+    const float *scalars;     /* of the first plane, n_scalars apart from those of the next one */
+    int64_t n_scalars;
+    int after[3]; /* which of them is added to a plane's sums, and is their least and their most then; -1: none */
 } ls_depthwise;
 typedef void (*ls_depthwise_kernel)(const ls_depthwise *d, const float *image, const float *filter, float *out);
 

@@ -30,6 +30,10 @@ static inline ls_vf32 ls_lowest(ls_vf32 x, ls_vf32 y) {
     r = LS_CHOOSE((ls_vi32)(x == y), (ls_vf32)((ls_vu32)x | (ls_vu32)y), r);
     return LS_CHOOSE((ls_vi32)(x != x), x, r);
 }
+/* Added to the larger of x and a scalar, which of two zeros may be -0: makes +0 where the scalar is that, and NaN; else changes nothing. */
+static inline float ls_zero_above(float scalar) {
+    return scalar != scalar || (scalar == 0 && !__builtin_signbit(scalar)) ? scalar : -0.0f;
+}
 static inline ls_vf32 ls_canonical(ls_vf32 x) {
 #if defined(LS_ISA_AVX512)
     return (ls_vf32)_mm512_mask_mov_ps((__m512)x, _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q),
