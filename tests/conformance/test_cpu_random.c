@@ -42,6 +42,22 @@ static ls_tensor *chain(ls_session *s, ls_rng *rng, ls_tensor *y) {
     return y;
 }
 
+/* A sum, a maximum and a minimum, or some of them, with a number a channel or one for all; at times infinities, NaN and zeros of both signs. */
+static ls_tensor *bounded(ls_session *s, ls_rng *rng, ls_tensor *y) {
+    static ls_tensor *(*const steps[])(ls_session *, ls_tensor *, ls_tensor *) = {ls_add, ls_max, ls_min};
+    for (int i = 0; i < 3 && y; i++) {
+        ls_shape shape = ls_tensor_shape(y);
+        bool channels = chance(rng, 2);
+        for (int j = 0; j < shape.rank; j++) {
+            shape.dim[j] = channels && j == 1 ? shape.dim[j] : ls_dim_of(1);
+        }
+        ls_tensor *k = chance(rng, 4) ? ls_full(s, LS_F32, shape, chance(rng, 2) ? 0.0 : -0.0)
+                                      : (chance(rng, 4) ? random_tensor : tame_tensor)(s, rng, LS_F32, shape);
+        y = chance(rng, 3) ? y : steps[i](s, y, k);
+    }
+    return y;
+}
+
 /* The result, or the gradients of its sum in both operands. */
 static int results_of(ls_session *s, ls_rng *rng, ls_tensor *y, ls_tensor *const *operands, ls_tensor **out_roots) {
     if (!y || !chance(rng, 4)) {
@@ -114,7 +130,7 @@ static int build_depthwise(ls_session *s, ls_rng *rng, const void *param, ls_ten
     ls_tensor *operands[] = {(chance(rng, 4) ? random_tensor : tame_tensor)(s, rng, LS_F32, x),
                              (chance(rng, 8) ? random_tensor : tame_tensor)(s, rng, LS_F32, w)};
     ls_tensor *y = ls_conv(s, operands[0], operands[1], NULL, &spec);
-    return results_of(s, rng, chance(rng, 2) ? chain(s, rng, y) : y, operands, out_roots);
+    return results_of(s, rng, chance(rng, 2) ? bounded(s, rng, y) : chance(rng, 2) ? chain(s, rng, y) : y, operands, out_roots);
 }
 
 static int build_product(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
