@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIDE = 80, ROOM = 8 * SIDE, MARK = 12345 };
+enum { SIDE = 80, ROOM = 8 * SIDE, MARK = 12345, SCALARS = 3 };
 
 typedef struct plane {
     float image[5 * SIDE * SIDE + 2 * ROOM], filter[4 * LS_DEPTHWISE_TAPS * LS_DEPTHWISE_TAPS];
-    float out[4 * SIDE * SIDE + 2 * ROOM];
+    float out[4 * SIDE * SIDE + 2 * ROOM], scalars[4 * SCALARS];
 } plane;
 
 static float expected(const ls_depthwise *d, const float *image, const float *filter, int64_t r, int64_t j) {
@@ -29,6 +29,12 @@ static float expected(const ls_depthwise *d, const float *image, const float *fi
         }
     }
     return sum;
+}
+
+static float bounded(const ls_depthwise *d, const float *scalars, float sum) {
+    sum += d->after[0] < 0 ? 0 : scalars[d->after[0]];
+    sum = d->after[1] >= 0 && sum < scalars[d->after[1]] ? scalars[d->after[1]] : sum;
+    return d->after[2] >= 0 && sum > scalars[d->after[2]] ? scalars[d->after[2]] : sum;
 }
 
 static int64_t below(ls_rng *rng, int64_t n) {
@@ -54,6 +60,10 @@ static ls_depthwise geometry(ls_rng *rng) {
     d.image_plane = SIDE * SIDE;
     d.filter_plane = d.taps[0] * d.taps[1];
     d.out_plane = d.rows * d.out_line + below(rng, 20);
+    d.n_scalars = SCALARS;
+    for (int i = 0; i < 3; i++) {
+        d.after[i] = below(rng, 2) ? (int)below(rng, SCALARS) : -1;
+    }
     return d;
 }
 
@@ -62,6 +72,10 @@ static void check_kernel(ls_depthwise_kernel kernel, const char *what, plane *p)
         ls_rng rng = {ls_rng_key(seed, 0), 0};
         ls_depthwise d = geometry(&rng);
         float *image = p->image + ROOM + SIDE, *out = p->out + ROOM;
+        for (int i = 0; i < 4 * SCALARS; i++) {
+            p->scalars[i] = (float)(below(&rng, 401) - 200);
+        }
+        d.scalars = p->scalars;
         for (size_t i = 0; i < sizeof p->image / 4; i++) {
             p->image[i] = __builtin_nanf("");
         }
@@ -82,7 +96,10 @@ static void check_kernel(ls_depthwise_kernel kernel, const char *what, plane *p)
         for (int64_t i = -ROOM; i < 4 * SIDE * SIDE + ROOM; i++) {
             int64_t q = i / d.out_plane, r = i % d.out_plane / d.out_line, j = i % d.out_plane % d.out_line;
             bool own = i >= 0 && q < d.planes && r < d.rows && j < d.columns;
-            float want = own ? expected(&d, image + q * d.image_plane, p->filter + q * d.filter_plane, r, j) : MARK;
+            float want = MARK;
+            if (own) {
+                want = bounded(&d, p->scalars + q * SCALARS, expected(&d, image + q * d.image_plane, p->filter + q * d.filter_plane, r, j));
+            }
             if (out[i] != want) {
                 fail_msg("%s, seed %llu: element %lld is %g, not %g", what, (unsigned long long)seed, (long long)i, (double)out[i],
                          (double)want);
