@@ -195,6 +195,33 @@ static void row_groups(void **state) {
     }
 }
 
+/* Exponentials that are kept for the last phase, in the result's place where that reads them as it stores: once and twice, beside other
+ * operands, turned, and of another size. */
+static int build_kept(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    ls_shape shape = LS_SHAPE(p->a, p->b, p->c);
+    ls_tensor *x = p->dtype == LS_F64 ? tame_tensor(s, rng, LS_F32, shape) : random_tensor(s, rng, LS_F32, shape), *g = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->c));
+    ls_tensor *e[6], *y[6];
+    for (int i = 0; i < 6; i++) { /* one kernel each */
+        e[i] = ls_exp(s, ls_sub(s, ls_mul(s, x, ls_full(s, LS_F32, LS_SCALAR, 1 + i)), ls_amax(s, x, 1, (int[]){2}, 1)));
+        y[i] = ls_div(s, e[i], ls_sum(s, e[i], 1, (int[]){2}, 1));
+    }
+    roots[0] = ls_mul(s, y[0], g);
+    roots[1] = ls_sub(s, y[1], e[1]);
+    roots[2] = ls_add(s, ls_mul(s, g, y[2]), ls_mul(s, x, e[2]));
+    roots[3] = ls_permute(s, y[3], (int[]){1, 0, 2});
+    roots[4] = ls_cast(s, y[4], LS_F16);
+    roots[5] = ls_sub(s, x, ls_log(s, ls_sum(s, e[5], 1, (int[]){2}, 1)));
+    return 6;
+}
+
+static void kept_in_results(void **state) {
+    static const param shapes[] = {{LS_F32, 2, 3, 10}, {LS_F64, 5, 4, 257}, {LS_F32, 3, 7, 1000}, {LS_F64, 2, 37, 65}, {LS_F64, 3, 4, 4097}, {LS_F64, 40, 3, 64}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        check_case(*state, build_kept, 600 + i, &shapes[i], "kept in results", i < 3);
+    }
+}
+
 static int build_scan(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
     ls_tensor *x = tame_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c));
@@ -247,7 +274,7 @@ static void scans_and_sorts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(reductions), cmocka_unit_test(long_reductions),
-                                       cmocka_unit_test(absent), cmocka_unit_test(pooling), cmocka_unit_test(squares), cmocka_unit_test(pooled_gradients), cmocka_unit_test(row_groups), cmocka_unit_test(long_scan),
+                                       cmocka_unit_test(absent), cmocka_unit_test(pooling), cmocka_unit_test(squares), cmocka_unit_test(pooled_gradients), cmocka_unit_test(row_groups), cmocka_unit_test(kept_in_results), cmocka_unit_test(long_scan),
                                        cmocka_unit_test(scans_and_sorts)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

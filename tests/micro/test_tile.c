@@ -2,6 +2,7 @@
  * of lanes and the alignment, in place too, and nothing beyond the last lane is written. */
 #include "conformance/cpu_cases.h"
 #include "backend/cpu/tile.h"
+#include <math.h>
 
 enum { LANES = LS_TILE + 88, SIZE = LANES * 8 };
 
@@ -241,9 +242,78 @@ static void packing(void **state) {
     }
 }
 
+/* What a fold's partials become, by the scalar functions. */
+static void combine(int op, float *partials, const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i += LS_TILE_PARTIALS) {
+        isas[LS_CPU_SCALAR]->map_f32[op](partials, partials, x + i, NULL, n - i < LS_TILE_PARTIALS ? n - i : LS_TILE_PARTIALS);
+    }
+}
+
+static void assert_same(const float *want, const float *got, int64_t n, const char *what, int64_t lanes) {
+    if (!same_float(LS_F32, (const char *)want, (const char *)got, n)) {
+        fail_msg("%s differs at %lld lanes", what, (long long)lanes);
+    }
+}
+
+/* Two tiles of a block, into partials that hold nothing yet and then something: sums and extremes, of x, of squares and of exponentials. */
+static void folds_agree(void **state) {
+    buffers *b = *state;
+    static const int ops[] = {LS_OP_ADD, LS_OP_MIN, LS_OP_MAX};
+    static const float identities[] = {0, INFINITY, -INFINITY};
+    ls_rng rng = {15, 0};
+    long checked = 0;
+    for (int seed = 0; seed < 400; seed++) {
+        float want[LS_TILE_PARTIALS], got[LS_TILE_PARTIALS], *x = (float *)(void *)b->a, *y = (float *)(void *)b->c, *z = (float *)(void *)b->d;
+        int64_t n = draw(&rng, 1, LS_TILE), shift = draw(&rng, 0, 3);
+        float minus = seed % 3 ? (float)draw(&rng, -40, 40) / 8 : 0;
+        fill_data(&rng, LS_F32, x, LANES);
+        for (int i = 0; seed % 2 && i < LANES; i++) { /* numbers only, among them both zeros */
+            x[i] = (float)draw(&rng, -9, 9) * (seed % 4 == 1 ? 1.0f : -0.0f);
+        }
+        for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+            const ls_tile_isa *isa = isas[i];
+            for (int f = 0; isa && isa->fold_f32[0] && f < 6; f++) {
+                int op = f < 3 ? f : 0;
+                for (int k = 0; k < LS_TILE_PARTIALS; k++) {
+                    want[k] = identities[op];
+                }
+                for (int second = 0; second < 2; second++) {
+                    const float *from = x + shift + second;
+                    memcpy(y, from, sizeof *x * (size_t)n);
+                    for (int64_t k = 0; f >= 3 && k < n; k++) {
+                        y[k] = f == 3 ? (from[k] - minus) * (from[k] - minus) : from[k] - minus;
+                    }
+                    if (f >= 4) {
+                        (f == 4 ? isa->map_f32 : isa->map_fast)[LS_OP_EXP](y, y, NULL, NULL, n);
+                    }
+                    combine(ops[op], want, y, n);
+                    if (f < 3) {
+                        isa->fold_f32[f](got, from, n, !second);
+                    } else if (f == 3) {
+                        isa->fold_squares_f32(got, from, minus, n, !second);
+                    } else {
+                        memset(z, 0xa5, SIZE);
+                        isa->fold_exp_f32[f - 4](got, z, from, minus, n, !second);
+                        assert_same(y, z, n, "an exponential", n);
+                        assert_untouched((char *)z, sizeof *z * (size_t)n);
+                    }
+                    assert_same(want, got, LS_TILE_PARTIALS, f < 3 ? ls_ops[ops[f]].name : f == 3 ? "a sum of squares" : "a sum of exponentials", n);
+                    checked++;
+                }
+                for (int half = LS_TILE_PARTIALS / 2; half > 0; half /= 2) {
+                    isas[LS_CPU_SCALAR]->map_f32[ops[op]](want, want, want + half, NULL, half);
+                }
+                isa->halve_f32[op](got);
+                assert_same(want, got, 1, "a halving", n);
+            }
+        }
+    }
+    print_message("%ld folds\n", checked);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_agree), cmocka_unit_test(stores_agree_and_make_nan_canonical),
-        cmocka_unit_test(casts_agree), cmocka_unit_test(casts_saturate), cmocka_unit_test(packing)};
+        cmocka_unit_test(casts_agree), cmocka_unit_test(casts_saturate), cmocka_unit_test(packing), cmocka_unit_test(folds_agree)};
     return cmocka_run_group_tests(tests, setup, NULL);
 }

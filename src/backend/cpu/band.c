@@ -126,6 +126,41 @@ static void ask_nothing_ahead(ls_kernel_binary *b) {
     }
 }
 
+/* The access of a program to a buffer, if it has one and that is every lane of a row-major buffer; -1: several, or others. */
+static int only_access(const ls_program *p, int buffer) {
+    int found = -1;
+    for (int i = 0; i < p->n_accesses; i++) {
+        const ls_access *a = &p->accesses[i];
+        if (a->buffer == buffer) {
+            if (found >= 0 || a->offset || a->n_scalar || a->n_tables || a->may_be_absent) {
+                return -1;
+            }
+            found = i;
+        }
+    }
+    return found;
+}
+
+/* The result that may hold a temporary until it takes its place: the last phase reads that where it stores. A kernel that reduces stores
+ * over nothing that it reads (ls_memory_may_alias). */
+static int result_for(const ls_kernel_binary *b, int temp) {
+    const ls_spec *spec = &b->spec;
+    const ls_program *last = &b->phases[b->n_phases - 1].finish;
+    if (spec->n_stores != 1 || b->phases[b->n_phases - 1].kind != LS_PHASE_STORE) {
+        return 0;
+    }
+    int to = only_access(last, spec->stores[0].arg), from = only_access(last, spec->n_args + temp);
+    if (to < 0 || from < 0) {
+        return 0;
+    }
+    const ls_access *x = &last->accesses[from], *y = &last->accesses[to];
+    bool same = x->log2 == y->log2 && x->n_dims == y->n_dims;
+    for (int d = 0; d < y->n_dims && same; d++) {
+        same = x->dims[d].first == y->dims[d].first && x->dims[d].last == y->dims[d].last && x->dims[d].stride == y->dims[d].stride;
+    }
+    return same ? 1 + spec->stores[0].arg : 0;
+}
+
 /* Places what a worker needs; false when out of memory. */
 static bool place(ls_kernel_binary *b, size_t temps) {
     ls_band *band = &b->band;
@@ -174,7 +209,8 @@ bool ls_band_plan(ls_kernel_binary *b) {
         ls_temp *temp = &b->temps[i];
         if (ls_band_holds(spec, band, temp->value)) {
             temp->point = temp->bytes / (size_t)points;
-            bytes += (double)temp->point;
+            temp->result = band->n_axes ? result_for(b, i) : 0;
+            bytes += temp->result ? 0 : (double)temp->point;
         } else {
             temp->offset = b->temps_size;
             b->temps_size += align_up(temp->bytes) + LS_ALIGN;
@@ -185,7 +221,7 @@ bool ls_band_plan(ls_kernel_binary *b) {
     }
     band->block = bytes < 1 ? points : (int64_t)(BLOCK_BYTES / bytes) + 1;
     for (int i = 0; i < b->n_temps; i++) {
-        if (b->temps[i].point) {
+        if (b->temps[i].point && !b->temps[i].result) {
             b->temps[i].offset = own;
             own += align_up(b->temps[i].point * (size_t)band->block) + LS_ALIGN;
         }
@@ -217,7 +253,9 @@ static int64_t points_within(const ls_kernel_run *kernel, int i) {
 static void run_block(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n) {
     const ls_kernel_binary *b = kernel->binary;
     for (int t = 0; t < b->n_temps; t++) {
-        if (b->temps[t].point) { /* where point 0 would be */
+        if (b->temps[t].result) {
+            kernel->buffers[b->spec.n_args + t] = kernel->buffers[b->temps[t].result - 1];
+        } else if (b->temps[t].point) { /* where point 0 would be */
             uintptr_t own = (uintptr_t)(scratch + b->band.temps + b->temps[t].offset);
             kernel->buffers[b->spec.n_args + t] = (char *)(own - (uintptr_t)first * b->temps[t].point);
         }
@@ -287,6 +325,11 @@ void ls_band_print(ls_text *out, const ls_kernel_binary *binary) {
         ls_text_printf(out, "  in blocks of %lld points of", (long long)binary->band.block);
         for (int i = 0; i < binary->band.n_axes; i++) {
             ls_text_printf(out, " x%d", binary->band.axes[i]);
+        }
+        for (int i = 0; i < binary->n_temps; i++) {
+            if (binary->temps[i].result) {
+                ls_text_printf(out, ", temp%d in arg%d", i, binary->temps[i].result - 1);
+            }
         }
         ls_text_add(out, "\n");
     }

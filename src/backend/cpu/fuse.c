@@ -444,20 +444,30 @@ bool ls_program_streams(const ls_program *p, int n_args, int rows) {
     return all;
 }
 
-/* Whether a chain only squares what it loads, or the distance of that from a number of its row, as variances do. */
-static bool squares_apart(const ls_fused *f) {
-    const ls_chain_step *first = f->steps, *last = first + f->n_steps - 1;
-    return f->loads[0] && f->n_steps <= 2 && last->op == LS_CHAIN_SQUARE &&
-           (first == last || (first->op == LS_CHAIN_SUB && first->kind == LS_CHAIN_SCALAR));
+/* Whether a chain but for its last steps takes at most a number of its row from what it loads. */
+static bool is_apart(const ls_fused *f, int last) {
+    int n = f->n_steps - last;
+    return f->loads[0] && (n == 0 || (n == 1 && f->steps->op == LS_CHAIN_SUB && f->steps->kind == LS_CHAIN_SCALAR));
+}
+
+/* What is computed and summed at once: squares, as variances have them, and exponentials, as a softmax has. */
+static bool sums_squares(const ls_tile_isa *isa, const stream *s, const ls_fused *f) {
+    return isa->fold_squares_f32 && !s->fn && f->n_steps > 0 && f->steps[f->n_steps - 1].op == LS_CHAIN_SQUARE && is_apart(f, 1);
+}
+static ls_fold_exp_fn exp_sum(const ls_tile_isa *isa, const stream *s, const ls_fused *f) {
+    bool fast = s->fn && isa->map_fast && s->fn->fn == isa->map_fast[LS_OP_EXP];
+    return (fast || (s->fn && s->fn->fn == isa->map_f32[LS_OP_EXP])) && is_apart(f, 0) ? isa->fold_exp_f32[fast] : NULL;
 }
 
 void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_t inner, float *partials, float *cells, ls_row_fn finish, void *ctx) {
     const ls_program *p = run->program;
+    const ls_tile_isa *isa = run->isa;
     stream s = stream_of(p);
     const ls_fused load = {.n_operands = 1, .loads = {1 + s.source->access}, .store = -1};
     const ls_fused *f = s.source->op == LS_TILE_OP_FUSED ? p->fused[s.source->access] : &load;
-    bool squares = which == 0 && !s.fn && run->isa->fold_squares_f32 && f != &load && squares_apart(f);
-    bool computes = f != &load && !squares, fetches = run->fetches.lines;
+    bool squares = which == 0 && sums_squares(isa, &s, f), fetches = run->fetches.lines;
+    ls_fold_exp_fn exps = which == 0 ? exp_sum(isa, &s, f) : NULL;
+    bool computes = f != &load && !squares && !exps;
     float *own = (float *)(void *)(run->memory + p->reg_offsets[s.source->dst]);
     float *result = s.fn ? (float *)(void *)(run->memory + p->reg_offsets[s.fn->dst]) : NULL;
     fused_run r;
@@ -465,13 +475,16 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_
     run->expanded = -1;
     ls_run_seek(run, first * inner);
     ls_run_rows(run, first * inner, rows * inner);
+    const float zero = 0, *minus = f->n_scalars ? run->regs[f->scalars[0]] : &zero;
     begin_fused(&r, run, f, own, rows * inner);
     if (s.store) {
         walk_begin(&store, run, &p->accesses[s.store->access], rows * inner);
     }
     for (int64_t row = 0; row < rows; row++) {
+        float apart = minus[f->by_row ? row : 0];
         for (int64_t at = 0, part; at < inner; at += part) {
             const float *x = own;
+            bool begins = at % LS_TILE_BLOCK == 0;
             part = inner - at < LS_TILE ? inner - at : LS_TILE;
             for (int64_t done = 0; computes && done < part;) {
                 done += next_fused(&r, own + done, part - done);
@@ -485,18 +498,19 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_
                 result = (float *)(void *)run->buffers[store.access->buffer] + store.base;
                 walk_step(&store, part);
             }
-            if (s.fn) {
+            if (s.fn && !exps) {
                 s.fn->fn(result, x, NULL, NULL, part);
                 x = result;
             }
-            if (squares) {
-                const float *minus = f->n_scalars ? run->regs[f->scalars[0]] : &(const float){0};
-                run->isa->fold_squares_f32(partials, x, minus[f->by_row ? row : 0], part, at % LS_TILE_BLOCK == 0);
+            if (exps) {
+                exps(partials, result, x, apart, part, begins);
+            } else if (squares) {
+                isa->fold_squares_f32(partials, x, apart, part, begins);
             } else {
-                run->isa->fold_f32[which](partials, x, part, at % LS_TILE_BLOCK == 0);
+                isa->fold_f32[which](partials, x, part, begins);
             }
             if (at + part == inner || (at + part) % LS_TILE_BLOCK == 0) {
-                run->isa->halve_f32[which](partials);
+                isa->halve_f32[which](partials);
                 cells[at / LS_TILE_BLOCK] = *partials;
             }
             if (fetches) {

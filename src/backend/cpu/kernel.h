@@ -72,6 +72,7 @@ typedef struct ls_temp {
     size_t bytes;  /* by bounds */
     size_t offset; /* into the device's temporaries; with `point`, into a worker's part for its band */
     size_t point;  /* bytes of a point of the band's axes, of which a worker keeps one block; 0: kept whole */
+    int result;    /* 1 + the argument in whose place it lies until that is stored; or 0 */
 } ls_temp;
 
 /* Phases whose spaces begin with the same axes are done together, a block of their points after another, so that

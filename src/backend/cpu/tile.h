@@ -36,6 +36,8 @@ typedef void (*ls_tile_write_fn)(void *dst, int64_t stride, const void *src, int
 typedef void (*ls_tile_gather_fn)(void *dst, const void *src, const int64_t *index, const uint8_t *mask,
                                   int64_t n);
 typedef void (*ls_tile_fill_fn)(void *dst, const void *value, int64_t n);
+/* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too. */
+typedef void (*ls_fold_exp_fn)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first);
 
 enum { LS_TILE_IX_ADD, LS_TILE_IX_MUL, LS_TILE_IX_DIV, LS_TILE_IX_MOD, LS_TILE_IX_COUNT };
 
@@ -77,6 +79,7 @@ typedef struct ls_tile_isa {
     void (*fold_f32[3])(float *partials, const float *x, int64_t n, bool first);
     void (*halve_f32[3])(float *partials);
     void (*fold_squares_f32)(float *partials, const float *x, float minus, int64_t n, bool first); /* the sum of (x - minus)^2; or NULL */
+    ls_fold_exp_fn fold_exp_f32[2];                                                                /* locked and fast; or NULL */
     void (*divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near); /* (x - minus) / divisor; or NULL */
     /* One step of an argmin [0] or argmax [1]: where x[i] is better than value[i] (NaN best of all, the first
      * one stays), both it and `k` take the place of value[i] and index[i]. */

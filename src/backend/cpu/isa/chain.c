@@ -153,8 +153,8 @@ static int normalise(const ls_chain_row *row, float *dst, const float *src, int6
         return 0;
     }
     int n_steps = (int)(step - first) + 1;
-    for (int k = 0; k < row->n_pointers && first + n_steps < end; k++) {
-        if (row->at[k] == dst) { /* what follows reads it */
+    for (const ls_chain_step *later = step + 1; later < end; later++) {
+        if (later->kind == LS_CHAIN_MEMORY && row->at[later->at] == dst) {
             return 0;
         }
     }

@@ -82,8 +82,23 @@ static inline ls_vf32 quotient(const by *b, ls_vf32 v, bool usable) {
     return far || !usable ? v / b->d : r;
 }
 
+/* Two vectors of x times 1/divisor, or of their distance from `minus`; NaN canonical. */
+static inline void two_near(const by *b, float *dst, const float *x, bool distance) {
+    ls_vf32 u = *(const ls_vf32_any *)x, v = *(const ls_vf32_any *)(x + LS_LANES_F32);
+    u = distance ? u - b->minus : u;
+    v = distance ? v - b->minus : v;
+    u = FMA(u, b->y, u * b->z);
+    v = FMA(v, b->y, v * b->z);
+    if (ANY_NAN(u, v)) {
+        u = ls_canonical(u);
+        v = ls_canonical(v);
+    }
+    *(ls_vf32_any *)dst = u;
+    *(ls_vf32_any *)(dst + LS_LANES_F32) = v;
+}
+
 /* x times 1/divisor, which y and z are together to some 2^-46 of it: within 0.5000002 ULP unless x * z underflows. */
-static int64_t divide_near(by b, float divisor, float *dst, const float *x, int64_t n) {
+static int64_t divide_near(by b, float minus, float divisor, float *dst, const float *x, int64_t n) {
     number y = {1.0f / divisor};
     if (__builtin_fmaf(-y.f, divisor, 1.0f) < 0) { /* beyond 1/divisor */
         y.u--;
@@ -92,16 +107,12 @@ static int64_t divide_near(by b, float divisor, float *dst, const float *x, int6
     b.y = LS_SPLAT_F32(y.f);
     b.z = LS_SPLAT_F32(left > 0 ? left / divisor : y.f * 0x1p-50f); /* no zero: infinity times that is no number */
     int64_t i = 0;
+    for (; minus == 0 && i + 4 * LS_LANES_F32 <= n; i += 4 * LS_LANES_F32) {
+        two_near(&b, dst + i, x + i, false);
+        two_near(&b, dst + i + 2 * LS_LANES_F32, x + i + 2 * LS_LANES_F32, false);
+    }
     for (; i + 2 * LS_LANES_F32 <= n; i += 2 * LS_LANES_F32) {
-        ls_vf32 u = apart(&b, x + i), v = apart(&b, x + i + LS_LANES_F32);
-        u = FMA(u, b.y, u * b.z);
-        v = FMA(v, b.y, v * b.z);
-        if (ANY_NAN(u, v)) {
-            u = ls_canonical(u);
-            v = ls_canonical(v);
-        }
-        *(ls_vf32_any *)(dst + i) = u;
-        *(ls_vf32_any *)(dst + i + LS_LANES_F32) = v;
+        two_near(&b, dst + i, x + i, true);
     }
     return i;
 }
@@ -109,7 +120,7 @@ static int64_t divide_near(by b, float divisor, float *dst, const float *x, int6
 void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near) {
     const by b = {LS_SPLAT_F32(minus), LS_SPLAT_F32(divisor), LS_SPLAT_F32(1.0f / divisor), LS_SPLAT_F32(0)};
     bool usable = within(divisor);
-    int64_t i = near && usable ? divide_near(b, divisor, dst, x, n) : 0;
+    int64_t i = near && usable ? divide_near(b, minus, divisor, dst, x, n) : 0;
 #if defined(LS_ISA_AVX512)
     for (; usable && divisor > 0 && i + GROUP <= n && all_within(&b, x + i); i += GROUP) {
         divide_group(&b, dst + i, x + i);

@@ -81,33 +81,43 @@ EXTREME(max_f64, double, uint64_t, >, &)
 EXTREME_OF(min, 4)
 EXTREME_OF(max, 5)
 
-/* Four vectors of partials at a time, over all lanes that go to them; `at` makes a vector of one of x. */
-#define FOLD_AS(name, parameters, op, at, identity)                                                          \
+/* Four vectors of partials at a time, over all lanes that go to them; `at` makes a vector of one of x. `nan(x, y)` tells vectors that
+ * `op` would not do for, and `slow` does. */
+#define FOLD_AS(name, parameters, op, at, identity, nan, slow)                                               \
     void LS_TILE_NAME(ls_tile_fold_##name) parameters {                                                      \
         const __m512 none = _mm512_set1_ps(identity);                                                        \
         for (int64_t i = 0; i < LS_TILE_PARTIALS; i += 64) {                                                 \
-            __m512 a = none, b = none, c = none, d = none;                                                   \
+            __m512 a = none, b = none, c = none, d = none, x0, x1, x2, x3;                                   \
             if (!first) {                                                                                    \
                 a = _mm512_loadu_ps(p + i), b = _mm512_loadu_ps(p + i + 16);                                 \
                 c = _mm512_loadu_ps(p + i + 32), d = _mm512_loadu_ps(p + i + 48);                            \
             }                                                                                                \
+            __mmask16 nans = first ? 0 : _kor_mask16(nan(a, b), nan(c, d));                                  \
             int64_t k = i;                                                                                   \
             for (; k + 64 <= n; k += LS_TILE_PARTIALS) {                                                     \
-                a = op(a, at(_mm512_loadu_ps(x + k), 16)), b = op(b, at(_mm512_loadu_ps(x + k + 16), 16));   \
-                c = op(c, at(_mm512_loadu_ps(x + k + 32), 16)), d = op(d, at(_mm512_loadu_ps(x + k + 48), 16)); \
+                x0 = at(_mm512_loadu_ps(x + k), 16), x1 = at(_mm512_loadu_ps(x + k + 16), 16);               \
+                x2 = at(_mm512_loadu_ps(x + k + 32), 16), x3 = at(_mm512_loadu_ps(x + k + 48), 16);          \
+                STEP(op, nan)                                                                                \
             }                                                                                                \
             if (k < n) {                                                                                     \
-                a = op(a, at(PART(n - k, x + k), n - k)), b = op(b, at(PART(n - k - 16, x + k + 16), n - k - 16)); \
-                c = op(c, at(PART(n - k - 32, x + k + 32), n - k - 32));                                     \
-                d = op(d, at(PART(n - k - 48, x + k + 48), n - k - 48));                                     \
+                x0 = at(PART(n - k, x + k), n - k), x1 = at(PART(n - k - 16, x + k + 16), n - k - 16);       \
+                x2 = at(PART(n - k - 32, x + k + 32), n - k - 32);                                           \
+                x3 = at(PART(n - k - 48, x + k + 48), n - k - 48);                                           \
+                STEP(op, nan)                                                                                \
+            }                                                                                                \
+            if (nans) {                                                                                      \
+                slow(p, x, n, first, i);                                                                     \
+                continue;                                                                                    \
             }                                                                                                \
             _mm512_storeu_ps(p + i, a), _mm512_storeu_ps(p + i + 16, b);                                     \
             _mm512_storeu_ps(p + i + 32, c), _mm512_storeu_ps(p + i + 48, d);                                \
         }                                                                                                    \
     }
-#define FOLD_OF(name, op, identity)                                                                          \
-    FOLD_AS(name, (float *p, const float *x, int64_t n, bool first), op, AS_IT_IS, identity)                 \
-    void LS_TILE_NAME(ls_tile_halve_##name)(float *p) {                                                      \
+#define STEP(op, nan)                                                                                        \
+    a = op(a, x0), b = op(b, x1), c = op(c, x2), d = op(d, x3);                                              \
+    nans = _kor_mask16(nans, _kor_mask16(nan(x0, x1), nan(x2, x3)));
+#define HALVE(op)                                                                                            \
+    {                                                                                                        \
         __m512 a = HALF(op, 0), b = HALF(op, 1), c = HALF(op, 2), d = HALF(op, 3);                           \
         a = op(a, HALF(op, 4)), b = op(b, HALF(op, 5)), c = op(c, HALF(op, 6)), d = op(d, HALF(op, 7));      \
         a = op(op(a, c), op(b, d));                                                                          \
@@ -116,19 +126,52 @@ EXTREME_OF(max, 5)
         a = op(a, _mm512_permute_ps(a, 0x4e));                                                               \
         *p = _mm512_cvtss_f32(op(a, _mm512_permute_ps(a, 0xb1)));                                            \
     }
-#define AS_IT_IS(x, n) (x)
-/* Lanes that are not there add +0, which no sum from +0 on notices. */
-#define SQUARE_APART(x, n) square(_mm512_maskz_sub_ps(LANES_LEFT(n), x, _mm512_set1_ps(minus)))
+#define HALF(op, i) op(_mm512_loadu_ps(p + 16 * (i)), _mm512_loadu_ps(p + 16 * (i) + 128))
 #define LANES_LEFT(n) ((__mmask16)((n) >= 16 ? 0xffff : (n) > 0 ? (1u << (n)) - 1 : 0))
 #define PART(n, x) _mm512_mask_loadu_ps(none, LANES_LEFT(n), x)
-#define HALF(op, i) op(_mm512_loadu_ps(p + 16 * (i)), _mm512_loadu_ps(p + 16 * (i) + 128))
+#define AS_IT_IS(x, n) (x)
+#define UNORDERED(x, y) _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q)
+#define NEVER(x, y) (__mmask16)0
+#define NOTHING(p, x, n, first, i) (void)0
+/* Lanes that are not there add +0, which no sum from +0 on notices. */
+#define SQUARE_APART(x, n) square(_mm512_maskz_sub_ps(LANES_LEFT(n), x, _mm512_set1_ps(minus)))
 static inline __m512 square(__m512 x) {
     return _mm512_mul_ps(x, x);
 }
-FOLD_OF(sum, _mm512_add_ps, 0.0f)
-FOLD_AS(squares, (float *p, const float *x, float minus, int64_t n, bool first), _mm512_add_ps, SQUARE_APART, 0.0f)
-FOLD_OF(min, min16, __builtin_inff())
-FOLD_OF(max, max16, -__builtin_inff())
+FOLD_AS(sum, (float *p, const float *x, int64_t n, bool first), _mm512_add_ps, AS_IT_IS, 0.0f, NEVER, NOTHING)
+FOLD_AS(squares, (float *p, const float *x, float minus, int64_t n, bool first), _mm512_add_ps, SQUARE_APART, 0.0f, NEVER, NOTHING)
+void LS_TILE_NAME(ls_tile_halve_sum)(float *p)
+HALVE(_mm512_add_ps)
+
+/* An extreme of numbers takes one instruction, and half of one to see that they are. */
+#define FOLD_EXTREME(name, which, identity)                                                                  \
+    static inline __m512 name##_number(__m512 x, __m512 y) {                                                 \
+        return _mm512_range_ps(x, y, which);                                                                 \
+    }                                                                                                        \
+    static __attribute__((noinline)) void name##_group(float *p, const float *x, int64_t n, bool first, int64_t from) { \
+        const __m512 none = _mm512_set1_ps(identity);                                                        \
+        for (int64_t i = from; i < from + 64; i += 16) {                                                     \
+            __m512 a = first ? none : _mm512_loadu_ps(p + i);                                                \
+            for (int64_t k = i; k < n; k += LS_TILE_PARTIALS) {                                              \
+                a = name##16(a, PART(n - k, x + k));                                                         \
+            }                                                                                                \
+            _mm512_storeu_ps(p + i, a);                                                                      \
+        }                                                                                                    \
+    }                                                                                                        \
+    FOLD_AS(name, (float *p, const float *x, int64_t n, bool first), name##_number, AS_IT_IS, identity, UNORDERED, name##_group) \
+    void LS_TILE_NAME(ls_tile_halve_##name)(float *p) {                                                      \
+        __mmask16 nans = 0;                                                                                  \
+        for (int i = 0; i < LS_TILE_PARTIALS; i += 32) {                                                     \
+            nans |= UNORDERED(_mm512_loadu_ps(p + i), _mm512_loadu_ps(p + i + 16));                          \
+        }                                                                                                    \
+        if (nans) {                                                                                          \
+            HALVE(name##16)                                                                                  \
+        } else {                                                                                             \
+            HALVE(name##_number)                                                                             \
+        }                                                                                                    \
+    }
+FOLD_EXTREME(min, 4, __builtin_inff())
+FOLD_EXTREME(max, 5, -__builtin_inff())
 #else
 EXTREME(min_f32, float, uint32_t, <, |)
 EXTREME(max_f32, float, uint32_t, >, &)

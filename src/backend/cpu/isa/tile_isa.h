@@ -53,6 +53,8 @@ void LS_TILE_NAME(ls_tile_fence)(void);
 LS_TILE_FOLD(sum) LS_TILE_FOLD(min) LS_TILE_FOLD(max)
 #undef LS_TILE_FOLD
 void LS_TILE_NAME(ls_tile_fold_squares)(float *partials, const float *x, float minus, int64_t n, bool first);
+void LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first);
+void LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first);
 #else
 #define LS_TILE_FOLDS(name) {NULL, NULL, NULL}
 #endif

@@ -28,22 +28,44 @@ LS_TILE_MATH_DECLARE(pow)
 #define LS_TILE_SEVERAL(name)                                                                                \
     void LS_TILE_MATH(name, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n) {        \
         enum { WIDTH = (int)(sizeof(ls_mf32) / sizeof(float)) };                                             \
-        float *d = dst, part[WIDTH];                                                                         \
+        float *d = dst;                                                                                      \
         const float *x = a;                                                                                  \
-        (void)b, (void)c;                                                                                    \
-        for (int64_t i = 0; i < n; i += WIDTH) {                                                             \
-            bool whole = n - i >= WIDTH;                                                                     \
-            const float *from = whole ? x + i : part;                                                        \
-            ls_mf32 v;                                                                                       \
-            if (!whole) {                                                                                    \
-                memset(part, 0, sizeof part);                                                                \
-                memcpy(part, x + i, (size_t)(n - i) * sizeof *x);                                            \
+        int64_t i = 0;                                                                                       \
+        for (; i + WIDTH <= n; i += WIDTH) {                                                                 \
+            ls_many_store(d + i, ls_m##name##_f32(ls_many_load(x + i)));                                     \
+        }                                                                                                    \
+        if (i < n) {                                                                                         \
+            float part[WIDTH] = {0};                                                                         \
+            memcpy(part, x + i, (size_t)(n - i) * sizeof *x);                                                \
+            LS_TILE_MATH(name, f32)(part, part, b, c, WIDTH);                                                \
+            memcpy(d + i, part, (size_t)(n - i) * sizeof *x);                                                \
+        }                                                                                                    \
+    }
+/* Of x - minus, and their sum: lanes that go to the same partials one after another, which stay in registers meanwhile. */
+#define LS_TILE_FOLD_OF(name)                                                                                \
+    void LS_TILE_NAME(ls_tile_fold_##name)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first) { \
+        enum { WIDTH = (int)(sizeof(ls_mf32) / sizeof(float)) };                                             \
+        const ls_mf32 apart = ls_many_c((ls_many_v){0} + minus);                                             \
+        for (int64_t at = 0; at < LS_TILE_PARTIALS; at += WIDTH) {                                           \
+            ls_mf32 sum = ls_many_c((ls_many_v){0});                                                         \
+            int64_t i = at;                                                                                  \
+            if (!first) {                                                                                    \
+                sum = ls_many_load(partials + at);                                                           \
             }                                                                                                \
-            memcpy(&v, from, sizeof v);                                                                      \
-            v = ls_m##name##_f32(v);                                                                         \
-            memcpy(whole ? d + i : part, &v, sizeof v);                                                      \
-            if (!whole) {                                                                                    \
-                memcpy(d + i, part, (size_t)(n - i) * sizeof *x);                                            \
+            for (; i + WIDTH <= n; i += LS_TILE_PARTIALS) {                                                  \
+                ls_mf32 v = ls_m##name##_f32(ls_many_sub(ls_many_load(x + i), apart));                       \
+                ls_many_store(dst + i, v);                                                                   \
+                sum = ls_many_add(sum, v);                                                                   \
+            }                                                                                                \
+            ls_many_store(partials + at, sum);                                                               \
+            if (i < n) {                                                                                     \
+                float part[WIDTH] = {0}, sums[LS_TILE_PARTIALS];                                             \
+                memcpy(part, x + i, (size_t)(n - i) * sizeof *x);                                            \
+                LS_TILE_NAME(ls_tile_fold_##name)(sums, part, part, minus, WIDTH, true);                     \
+                memcpy(dst + i, part, (size_t)(n - i) * sizeof *x);                                          \
+                for (int64_t k = i; k < n; k++) {                                                            \
+                    partials[k % LS_TILE_PARTIALS] += dst[k];                                                \
+                }                                                                                            \
             }                                                                                                \
         }                                                                                                    \
     }
