@@ -196,7 +196,7 @@ static void row_groups(void **state) {
 }
 
 /* Exponentials that are kept for the last phase, in the result's place where that reads them as it stores: once and twice, beside other
- * operands, turned, and of another size. */
+ * operands, turned, of another size, and two of them. */
 static int build_kept(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
     ls_shape shape = LS_SHAPE(p->a, p->b, p->c);
@@ -211,7 +211,8 @@ static int build_kept(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
     roots[2] = ls_add(s, ls_mul(s, g, y[2]), ls_mul(s, x, e[2]));
     roots[3] = ls_permute(s, y[3], (int[]){1, 0, 2});
     roots[4] = ls_cast(s, y[4], LS_F16);
-    roots[5] = ls_sub(s, x, ls_log(s, ls_sum(s, e[5], 1, (int[]){2}, 1)));
+    ls_tensor *t = ls_tanh(s, x);
+    roots[5] = ls_sub(s, y[5], ls_div(s, t, ls_sum(s, t, 1, (int[]){2}, 1)));
     return 6;
 }
 

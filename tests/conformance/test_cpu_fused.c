@@ -20,6 +20,8 @@ static ls_tensor *operand(ls_session *s, ls_rng *rng, int64_t rows, int64_t colu
     }
 }
 
+static ls_tensor *(*const functions[])(ls_session *, ls_tensor *) = {ls_exp, ls_neg, ls_neg, ls_abs, ls_tanh, ls_sqrt, ls_rint, ls_erf};
+
 static ls_tensor *operation(ls_session *s, ls_rng *rng, ls_tensor *x, ls_tensor *y) {
     switch (ls_rng_below(rng, 12)) {
     case 0:
@@ -38,7 +40,7 @@ static ls_tensor *operation(ls_session *s, ls_rng *rng, ls_tensor *x, ls_tensor 
     case 7:
         return ls_mul(s, x, x);
     case 8:
-        return chance(rng, 3) ? ls_exp(s, x) : ls_neg(s, x);
+        return functions[ls_rng_below(rng, sizeof functions / sizeof *functions)](s, x);
     case 9: /* of rows, which what follows needs in all of their lanes */
         return ls_sum(s, x, 1, (const int[]){1}, 1);
     case 10:

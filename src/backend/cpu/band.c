@@ -126,39 +126,33 @@ static void ask_nothing_ahead(ls_kernel_binary *b) {
     }
 }
 
-/* The access of a program to a buffer, if it has one and that is every lane of a row-major buffer; -1: several, or others. */
-static int only_access(const ls_program *p, int buffer) {
-    int found = -1;
+/* Whether a program has one access to a buffer, from its first element on without gaps. */
+static const ls_access *whole_access(const ls_program *p, int buffer) {
+    const ls_access *found = NULL;
     for (int i = 0; i < p->n_accesses; i++) {
         const ls_access *a = &p->accesses[i];
         if (a->buffer == buffer) {
-            if (found >= 0 || a->offset || a->n_scalar || a->n_tables || a->may_be_absent) {
-                return -1;
+            bool whole = !found && !a->offset && !a->n_scalar && !a->n_tables && !a->may_be_absent && a->n_dims == 1 && a->dims[0].stride == 1;
+            if (!whole) {
+                return NULL;
             }
-            found = i;
+            found = a;
         }
     }
     return found;
 }
 
-/* The result that may hold a temporary until it takes its place: the last phase reads that where it stores. A kernel that reduces stores
- * over nothing that it reads (ls_memory_may_alias). */
+/* 1 + the result that may hold a temporary until it takes its place, because the last phase reads that just where it stores; or 0. A kernel
+ * that reduces stores over nothing that it reads (ls_memory_may_alias). */
 static int result_for(const ls_kernel_binary *b, int temp) {
     const ls_spec *spec = &b->spec;
-    const ls_program *last = &b->phases[b->n_phases - 1].finish;
-    if (spec->n_stores != 1 || b->phases[b->n_phases - 1].kind != LS_PHASE_STORE) {
-        return 0;
+    const ls_phase *last = &b->phases[b->n_phases - 1];
+    bool alone = spec->n_stores == 1 && last->kind == LS_PHASE_STORE;
+    for (int i = 0; i < temp; i++) {
+        alone = alone && !b->temps[i].result;
     }
-    int to = only_access(last, spec->stores[0].arg), from = only_access(last, spec->n_args + temp);
-    if (to < 0 || from < 0) {
-        return 0;
-    }
-    const ls_access *x = &last->accesses[from], *y = &last->accesses[to];
-    bool same = x->log2 == y->log2 && x->n_dims == y->n_dims;
-    for (int d = 0; d < y->n_dims && same; d++) {
-        same = x->dims[d].first == y->dims[d].first && x->dims[d].last == y->dims[d].last && x->dims[d].stride == y->dims[d].stride;
-    }
-    return same ? 1 + spec->stores[0].arg : 0;
+    const ls_access *to = alone ? whole_access(&last->finish, spec->stores[0].arg) : NULL, *from = to ? whole_access(&last->finish, spec->n_args + temp) : NULL;
+    return from && from->log2 == to->log2 && from->dims[0].first == to->dims[0].first && from->dims[0].last == to->dims[0].last ? 1 + to->buffer : 0;
 }
 
 /* Places what a worker needs; false when out of memory. */
@@ -318,19 +312,4 @@ void ls_band_run(ls_kernel_run *kernel) {
     }
     r.part = ls_task_points(b->device, r.points, 1, work);
     ls_pool_run(b->device->pool, (long)((r.points + r.part - 1) / r.part), run_task, &r);
-}
-
-void ls_band_print(ls_text *out, const ls_kernel_binary *binary) {
-    if (binary->band.n_axes) {
-        ls_text_printf(out, "  in blocks of %lld points of", (long long)binary->band.block);
-        for (int i = 0; i < binary->band.n_axes; i++) {
-            ls_text_printf(out, " x%d", binary->band.axes[i]);
-        }
-        for (int i = 0; i < binary->n_temps; i++) {
-            if (binary->temps[i].result) {
-                ls_text_printf(out, ", temp%d in arg%d", i, binary->temps[i].result - 1);
-            }
-        }
-        ls_text_add(out, "\n");
-    }
 }

@@ -43,7 +43,18 @@ typedef struct planner {
     bool *gone;         /* by instruction: part of a chain */
     ls_fused out;
     bool changing; /* some number in it is not the same for all lanes of a task */
+    bool calls;    /* functions are steps, too: no reduction takes one together with its sum */
 } planner;
+
+/* Whether an instruction is a function of one f32. */
+static bool is_call(const planner *p, const ls_instr *in) {
+    const ls_tile_isa *isa = p->b->isa;
+    bool known = false;
+    for (int op = 0; op < LS_OP_COUNT && in->op == LS_TILE_OP_FN && in->log2 == 2 && in->b < 0 && !known; op++) {
+        known = in->fn == isa->map_f32[op] || (isa->map_fast && in->fn == isa->map_fast[op]);
+    }
+    return known;
+}
 
 /* The chain's operation whose running value is the instruction's left operand, or its right one; -1: there is none. */
 static int chain_op(const planner *p, const ls_instr *in, bool right) {
@@ -56,7 +67,7 @@ static int chain_op(const planner *p, const ls_instr *in, bool right) {
             return lanes && shared ? ops[i][right ? 2 : 1] : -1;
         }
     }
-    return -1;
+    return p->calls && is_call(p, in) && p->source[in->a] < 0 ? LS_CHAIN_CALL : -1;
 }
 
 static void count_uses(const planner *p, const ls_instr *in, int *uses) {
@@ -118,6 +129,15 @@ static bool step(planner *p, int op, int16_t operand) {
     return true;
 }
 
+static bool call(planner *p, ls_tile_fn fn) {
+    ls_fused *f = &p->out;
+    bool room = f->n_steps < LS_CHAIN_STEPS;
+    if (room) {
+        f->steps[f->n_steps++] = (ls_chain_step){.op = LS_CHAIN_CALL, .kind = LS_CHAIN_NONE, .fn = fn};
+    }
+    return room;
+}
+
 /* Keeps the running value for a later step. */
 static bool keep(planner *p, int16_t running) {
     ls_fused *f = &p->out;
@@ -143,14 +163,15 @@ static bool make_steps(planner *p, int front, int root) {
         if (!p->marked[i]) {
             continue;
         }
-        bool right = running < 0 || (running != in->a && running != in->b) ? p->source[in->a] >= 0 : running != in->a;
+        bool calls = chain_op(p, in, false) == LS_CHAIN_CALL;
+        bool right = !calls && (running < 0 || (running != in->a && running != in->b) ? p->source[in->a] >= 0 : running != in->a);
         int16_t left = right ? in->b : in->a;
         if (running < 0) {
             p->out.operands[p->out.n_operands++] = left;
         } else if (running != left && !step(p, LS_CHAIN_TAKE, left)) {
             return false;
         }
-        if (!step(p, squares(p, in) ? LS_CHAIN_SQUARE : chain_op(p, in, right), right ? in->a : in->b)) {
+        if (calls ? !call(p, in->fn) : !step(p, squares(p, in) ? LS_CHAIN_SQUARE : chain_op(p, in, right), right ? in->a : in->b)) {
             return false;
         }
         running = in->dst;
@@ -241,6 +262,10 @@ static bool begin(planner *p, int n_results, const int16_t *results) {
 bool ls_pb_fuse(ls_program_builder *b, int n_periodic, int n_results, const int16_t *results) {
     planner p = {.b = b};
     int n = b->n_instrs[LS_SECTION_LANES], kept = 0;
+    p.calls = true;
+    for (int i = 0; i < n_results; i++) {
+        p.calls = p.calls && results[i] < 0;
+    }
     b->fused = LS_ARENA_ARRAY(b->arena, ls_fused *, n + 1);
     if (!b->fused || !begin(&p, n_results, results)) {
         return false;

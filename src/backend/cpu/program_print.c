@@ -1,5 +1,5 @@
 /* Tile programs as text, for lockstep inspect. */
-#include "backend/cpu/program.h"
+#include "backend/cpu/kernel.h"
 
 static void print_access(ls_text *out, const ls_spec *spec, const ls_program *p, const ls_access *a) {
     ls_text_printf(out, a->buffer < spec->n_args ? " arg%d[%lld" : " temp%d[%lld",
@@ -25,7 +25,7 @@ static void print_access(ls_text *out, const ls_spec *spec, const ls_program *p,
 static void print_fused(ls_text *out, const ls_fused *f) {
     static const char *const names[] = {[LS_CHAIN_TAKE] = "take", [LS_CHAIN_KEEP] = "keep", [LS_CHAIN_ADD] = "add", [LS_CHAIN_SUB] = "sub",
                                         [LS_CHAIN_FROM] = "from", [LS_CHAIN_MUL] = "mul",   [LS_CHAIN_DIV] = "div", [LS_CHAIN_DIV_NEAR] = "div near", [LS_CHAIN_INTO] = "into",
-                                        [LS_CHAIN_MIN] = "min",   [LS_CHAIN_MAX] = "max", [LS_CHAIN_SQUARE] = "square"};
+                                        [LS_CHAIN_MIN] = "min",   [LS_CHAIN_MAX] = "max", [LS_CHAIN_SQUARE] = "square", [LS_CHAIN_CALL] = "call"};
     ls_text_printf(out, " r%d", f->operands[0]);
     for (int i = 0; i < f->n_steps; i++) {
         const ls_chain_step *s = &f->steps[i];
@@ -72,5 +72,20 @@ void ls_program_print(ls_text *out, const ls_spec *spec, const ls_program *p) {
             }
             ls_text_add(out, "\n");
         }
+    }
+}
+
+void ls_band_print(ls_text *out, const ls_kernel_binary *binary) {
+    if (binary->band.n_axes) {
+        ls_text_printf(out, "  in blocks of %lld points of", (long long)binary->band.block);
+        for (int i = 0; i < binary->band.n_axes; i++) {
+            ls_text_printf(out, " x%d", binary->band.axes[i]);
+        }
+        for (int i = 0; i < binary->n_temps; i++) {
+            if (binary->temps[i].result) {
+                ls_text_printf(out, ", temp%d in arg%d", i, binary->temps[i].result - 1);
+            }
+        }
+        ls_text_add(out, "\n");
     }
 }
