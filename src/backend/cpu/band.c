@@ -116,45 +116,6 @@ bool ls_band_holds(const ls_spec *spec, const ls_band *band, int32_t value) {
     return band->n_axes > 0 && i == band->n_axes;
 }
 
-/* Rows come and go in order, which the processor foresees: lines that are asked for besides only get in their way. */
-static void ask_nothing_ahead(ls_kernel_binary *b) {
-    for (int i = 0; i < 2 * b->n_phases; i++) {
-        const ls_program *p = i % 2 ? &b->phases[i / 2].finish : &b->phases[i / 2].program;
-        for (int j = 0; j < p->n_accesses; j++) {
-            p->accesses[j].ahead = 0;
-        }
-    }
-}
-
-/* Whether a program has one access to a buffer, from its first element on without gaps. */
-static const ls_access *whole_access(const ls_program *p, int buffer) {
-    const ls_access *found = NULL;
-    for (int i = 0; i < p->n_accesses; i++) {
-        const ls_access *a = &p->accesses[i];
-        if (a->buffer == buffer) {
-            bool whole = !found && !a->offset && !a->n_scalar && !a->n_tables && !a->may_be_absent && a->n_dims == 1 && a->dims[0].stride == 1;
-            if (!whole) {
-                return NULL;
-            }
-            found = a;
-        }
-    }
-    return found;
-}
-
-/* 1 + the result that may hold a temporary until it takes its place, because the last phase reads that just where it stores; or 0. A kernel
- * that reduces stores over nothing that it reads (ls_memory_may_alias). */
-static int result_for(const ls_kernel_binary *b, int temp) {
-    const ls_spec *spec = &b->spec;
-    const ls_phase *last = &b->phases[b->n_phases - 1];
-    bool alone = spec->n_stores == 1 && last->kind == LS_PHASE_STORE;
-    for (int i = 0; i < temp; i++) {
-        alone = alone && !b->temps[i].result;
-    }
-    const ls_access *to = alone ? whole_access(&last->finish, spec->stores[0].arg) : NULL, *from = to ? whole_access(&last->finish, spec->n_args + temp) : NULL;
-    return from && from->log2 == to->log2 && from->dims[0].first == to->dims[0].first && from->dims[0].last == to->dims[0].last ? 1 + to->buffer : 0;
-}
-
 /* Places what a worker needs; false when out of memory. */
 static bool place(ls_kernel_binary *b, size_t temps) {
     ls_band *band = &b->band;
@@ -203,7 +164,7 @@ bool ls_band_plan(ls_kernel_binary *b) {
         ls_temp *temp = &b->temps[i];
         if (ls_band_holds(spec, band, temp->value)) {
             temp->point = temp->bytes / (size_t)points;
-            temp->result = band->n_axes ? result_for(b, i) : 0;
+            temp->result = band->n_axes ? ls_kept_in_result(b, i) : 0;
             bytes += temp->result ? 0 : (double)temp->point;
         } else {
             temp->offset = b->temps_size;
@@ -220,7 +181,10 @@ bool ls_band_plan(ls_kernel_binary *b) {
             own += align_up(b->temps[i].point * (size_t)band->block) + LS_ALIGN;
         }
     }
-    ask_nothing_ahead(b);
+    for (int i = 0; i < b->n_phases; i++) { /* rows come and go in order, which the processor foresees: lines asked for besides get in its way */
+        ls_fetch_nothing(&b->phases[i].program);
+        ls_fetch_nothing(&b->phases[i].finish);
+    }
     return place(b, own);
 }
 

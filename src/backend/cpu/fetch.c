@@ -9,6 +9,12 @@ int64_t ls_fetch_ahead(const ls_spec *spec, const ls_access *access) {
     return ls_access_is_large(spec, access) ? AHEAD_BYTES : 0;
 }
 
+void ls_fetch_nothing(const ls_program *p) {
+    for (int i = 0; i < p->n_accesses; i++) {
+        p->accesses[i].ahead = 0;
+    }
+}
+
 static int64_t lines_of(const ls_program *p, int access) {
     const ls_access *a = &p->accesses[access];
     return a->ahead ? (LS_TILE << a->log2) / LINE : 0;

@@ -418,6 +418,33 @@ void ls_run_fused(ls_run *run, const ls_instr *in, int64_t n) {
 }
 
 /* ---- rows ---- */
+/* Whether a program has one access to a buffer, from its first element on without gaps. */
+static const ls_access *whole_access(const ls_program *p, int buffer) {
+    const ls_access *found = NULL;
+    for (int i = 0; i < p->n_accesses; i++) {
+        const ls_access *a = &p->accesses[i];
+        if (a->buffer == buffer) {
+            bool whole = !found && !a->offset && !a->n_scalar && !a->n_tables && !a->may_be_absent && a->n_dims == 1 && a->dims[0].stride == 1;
+            if (!whole) {
+                return NULL;
+            }
+            found = a;
+        }
+    }
+    return found;
+}
+
+int ls_kept_in_result(const ls_kernel_binary *b, int temp) {
+    const ls_spec *spec = &b->spec;
+    const ls_phase *last = &b->phases[b->n_phases - 1];
+    bool alone = spec->n_stores == 1 && last->kind == LS_PHASE_STORE;
+    for (int i = 0; i < temp; i++) {
+        alone = alone && !b->temps[i].result;
+    }
+    const ls_access *to = alone ? whole_access(&last->finish, spec->stores[0].arg) : NULL, *from = to ? whole_access(&last->finish, spec->n_args + temp) : NULL;
+    return from && from->log2 == to->log2 && from->dims[0].first == to->dims[0].first && from->dims[0].last == to->dims[0].last ? 1 + to->buffer : 0;
+}
+
 int ls_stream_axes(const ls_kernel_binary *b, const ls_phase *phase, uint8_t *axes) {
     const ls_value *v = &b->spec.values[phase->value];
     bool f32 = v->acc == LS_F32 && b->spec.values[v->a].dtype == LS_F32;

@@ -136,6 +136,9 @@ void ls_band_print(ls_text *out, const ls_kernel_binary *binary);
 
 /* fuse.c: the lane axes of a reduction whose program may have rows for lanes; how many, 0 where it may not. */
 int ls_stream_axes(const ls_kernel_binary *binary, const ls_phase *phase, uint8_t *out_axes);
+/* 1 + the result that may hold a temporary until it takes its place, because the last phase reads that just where it stores; or 0. A kernel that
+ * reduces stores over nothing that it reads (ls_memory_may_alias). */
+int ls_kept_in_result(const ls_kernel_binary *binary, int temp);
 
 /* patch.c: sets `patch` of a STORE phase, and what its transposed loads take. */
 void ls_patch_plan(const ls_spec *spec, ls_phase *phase);
