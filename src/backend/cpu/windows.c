@@ -296,7 +296,10 @@ static int64_t set_band(ls_windows *w, int64_t band) {
 /* Bands as high as memory near the core allows, and as many as keep the workers busy. */
 static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w) {
     int64_t l2 = binary->device->cpu.l2_bytes > 0 ? binary->device->cpu.l2_bytes : 1 << 20;
-    int64_t budget = w->planes == 1 ? SMALL_IMAGE : l2 / 4, extent = w->dims[w->outer].extent, others = 1;
+    int64_t budget = w->planes == 1 ? SMALL_IMAGE : l2 / 4, extent = w->dims[w->outer].extent, others = 1, inner = 1;
+    for (int i = w->outer + 1; i < w->n_dims; i++) {
+        inner *= w->dims[i].extent;
+    }
     for (int i = 0; i < gemm->batch.n; i++) {
         int64_t n = fixed(&binary->spec, gemm->batch.axes[i]);
         others *= n ? n : 1;
@@ -310,15 +313,14 @@ static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gem
     while (band > 1 && set_band(w, band) > budget) {
         band = ceil_div(band, 2);
     }
-    if (ceil_div(extent, band) < wanted) {
-        band = ceil_div(extent, wanted);
+    if (ceil_div(extent, band) < wanted) { /* but none narrower than a tile, which takes as long as a whole one */
+        int64_t even = ceil_div(extent, wanted), least = ceil_div(3 * w->kernels->lanes, inner);
+        even = even > least ? even : least;
+        band = even < band ? even : band;
     }
     band = ceil_div(extent, ceil_div(extent, band));
-    int64_t bytes = set_band(w, band), outputs = w->band;
-    for (int i = w->outer + 1; i < w->n_dims; i++) {
-        outputs *= w->dims[i].extent;
-    }
-    if (outputs * 3 < w->columns) { /* filters' gradients: windows larger than what they move over */
+    int64_t bytes = set_band(w, band);
+    if (w->band * inner * 3 < w->columns) { /* filters' gradients: windows larger than what they move over */
         return false;
     }
     /* Lines that bands share are copied by each of them. */
