@@ -245,6 +245,7 @@ typedef struct ls_fetches {
 } ls_fetches;
 /* How far behind the runs of an access lines are fetched; 0 where caches near by hold all of it. */
 int64_t ls_fetch_ahead(const ls_spec *spec, const ls_access *access);
+/* Of a program whose accesses the processor foresees: nothing is fetched. */
 void ls_fetch_nothing(const ls_program *program);
 /* Adds a run of memory to what will be fetched. */
 void ls_fetch_later(ls_fetches *fetches, uintptr_t at, int64_t bytes);

@@ -2,6 +2,7 @@
  *
  * As a product, the columns of a few taps leave most of a vector empty, and all of the output's gradient is transposed for them. Here vectors lie
  * along lines, and operands are read where they are: for four rows, each of three taps has a vector of sums, which are added when k ends. */
+#include "backend/cpu/gemm_plan.h"
 #include "backend/cpu/sparse.h"
 #include <string.h>
 
@@ -14,20 +15,16 @@ enum {
     TILE = LS_THIN_ROWS * LS_THIN_TAPS * LANES /* of sums */
 };
 
-static int64_t parts(int64_t n, int64_t size) {
-    return (n + size - 1) / size;
-}
-
 static int64_t tiles_of(const ls_sparse *sp) { /* of some rows */
-    return sp->channels * sp->dims[0].taps * parts(sp->dims[1].taps, LS_THIN_TAPS);
+    return sp->channels * sp->dims[0].taps * ls_gemm_ceil_div(sp->dims[1].taps, LS_THIN_TAPS);
 }
 
 bool ls_thin_filter_may(const ls_sparse *sp, const ls_contract_side *image) {
     const ls_sparse_dim *d = &sp->dims[1];
-    bool filled = d->positions * 4 >= parts(d->positions, LANES) * LANES * 3;
-    filled = filled && sp->dims[0].positions * parts(d->positions, LANES) >= LEAST_VECTORS;
+    bool filled = d->positions * 4 >= ls_gemm_ceil_div(d->positions, LANES) * LANES * 3;
+    filled = filled && sp->dims[0].positions * ls_gemm_ceil_div(d->positions, LANES) >= LEAST_VECTORS;
     return sp->kernels->thin && !sp->chunk && d->step == 1 && d->taps > 1 && filled && sp->channels * sp->dims[0].taps * d->taps <= MOST_COLUMNS &&
-           (image->absent || !sp->padded) && parts(sp->rows, LS_THIN_ROWS) * tiles_of(sp) * TILE * 4 <= MOST_BYTES;
+           (image->absent || !sp->padded) && ls_gemm_ceil_div(sp->rows, LS_THIN_ROWS) * tiles_of(sp) * TILE * 4 <= MOST_BYTES;
 }
 
 typedef struct thin_run {
@@ -41,7 +38,7 @@ typedef struct thin_run {
 /* Of each vector of a line the positions at which a tap has an element of the image. */
 static void find_lanes(const thin_run *r) {
     const ls_sparse_dim *d = &r->sparse->dims[1];
-    for (int64_t tap = 0; tap < parts(d->taps, LS_THIN_TAPS) * LS_THIN_TAPS; tap++) {
+    for (int64_t tap = 0; tap < ls_gemm_ceil_div(d->taps, LS_THIN_TAPS) * LS_THIN_TAPS; tap++) {
         for (int64_t v = 0; v < r->vectors; v++) {
             unsigned lanes = 0;
             for (int64_t i = 0; i < LANES; i++) {
@@ -69,7 +66,8 @@ static void add_lines(const thin_run *r, int64_t group, const float *x, const fl
         for (int64_t tap0 = 0; tap0 < d->taps; tap0++) {
             int64_t low = y, high = end;
             if (sp->padded) { /* lines whose tap is inside */
-                int64_t from = d->low > tap0 ? parts(d->low - tap0, d->step) : 0, to = d->high > tap0 ? parts(d->high - tap0, d->step) : 0;
+                int64_t from = d->low > tap0 ? ls_gemm_ceil_div(d->low - tap0, d->step) : 0;
+                int64_t to = d->high > tap0 ? ls_gemm_ceil_div(d->high - tap0, d->step) : 0;
                 low = from > y ? from : y;
                 high = to < end ? to : end;
             }
@@ -90,7 +88,7 @@ static void run_task(void *ctx, long task, int worker) {
     const ls_contract_side *rows = &r->launch->phase->gemm->side[0], *image = &r->launch->phase->gemm->side[1];
     const float *x = (const float *)(const void *)kernel->buffers[rows->buffer] + rows->sum.constant;
     const float *y = (const float *)(const void *)kernel->buffers[image->buffer] + image->sum.constant;
-    int64_t groups = parts(sp->rows, LS_THIN_ROWS), group = task * r->groups, end = group + r->groups < groups ? group + r->groups : groups;
+    int64_t groups = ls_gemm_ceil_div(sp->rows, LS_THIN_ROWS), group = task * r->groups, end = group + r->groups < groups ? group + r->groups : groups;
     int64_t lines = sp->dims[0].positions, band = NEAR / (4 * (LS_THIN_ROWS * sp->dims[1].positions + sp->dims[0].step * sp->dims[1].size)) + 1;
     (void)worker;
     for (int64_t i = 0; i < r->images; i++) {
@@ -134,10 +132,10 @@ bool ls_thin_filter_run(ls_gemm_launch *launch) {
     const ls_gemm_phase *gemm = launch->phase->gemm;
     const ls_sparse *sp = gemm->sparse;
     thin_run r = {.launch = launch, .sparse = sp, .images = ls_point_count(kernel->extents, 1, gemm->k.axes), .tiles = tiles_of(sp)};
-    int64_t groups = parts(sp->rows, LS_THIN_ROWS), sums = groups * r.tiles * TILE;
-    r.groups = parts(groups, d->threads);
-    r.vectors = parts(sp->dims[1].positions, LANES);
-    size_t wanted = (size_t)(parts(sp->dims[1].taps, LS_THIN_TAPS) * r.vectors) * sizeof *r.wanted;
+    int64_t groups = ls_gemm_ceil_div(sp->rows, LS_THIN_ROWS), sums = groups * r.tiles * TILE;
+    r.groups = ls_gemm_ceil_div(groups, d->threads);
+    r.vectors = ls_gemm_ceil_div(sp->dims[1].positions, LANES);
+    size_t wanted = (size_t)(ls_gemm_ceil_div(sp->dims[1].taps, LS_THIN_TAPS) * r.vectors) * sizeof *r.wanted;
     if (!ls_gemm_grow_workspace(d, (size_t)(sums + MOST_COLUMNS) * 4 + wanted)) {
         return false;
     }
@@ -145,7 +143,7 @@ bool ls_thin_filter_run(ls_gemm_launch *launch) {
     r.wanted = (uint16_t(*)[LS_THIN_TAPS])(void *)(r.sums + sums + MOST_COLUMNS);
     memset(r.sums, 0, (size_t)sums * 4);
     find_lanes(&r);
-    ls_sparse_tasks(d, parts(groups, r.groups), run_task, &r);
+    ls_sparse_tasks(d, ls_gemm_ceil_div(groups, r.groups), run_task, &r);
     for (int64_t row = 0; row < sp->rows; row++) {
         finish_row(&r, row, r.sums + sums);
     }

@@ -11,6 +11,7 @@
  * Taps are in the contraction's order of k, chunks of 512 are added as everywhere, so locked bits are those of the
  * packed product. Absent elements are +0 here: with a filter that holds an infinity or NaN the packed product is
  * used, which can leave them out. */
+#include "backend/cpu/gemm_plan.h"
 #include "backend/cpu/kept.h"
 #include "backend/cpu/windows.h"
 #include <string.h>
@@ -23,10 +24,6 @@ enum {
 };
 
 /* ---- planning ---- */
-static int64_t ceil_div(int64_t x, int64_t y) {
-    return (x + y - 1) / y;
-}
-
 static int64_t fixed(const ls_spec *spec, int axis) {
     ls_dim extent = spec->extents_of_axes[axis];
     return ls_dim_is_fixed(extent) ? extent.offset : 0;
@@ -277,7 +274,7 @@ static int64_t set_band(ls_windows *w, int64_t band) {
         ls_window_dim *d = &w->dims[i];
         int64_t extent = i == w->outer ? band : d->extent;
         d->size = d->stride * (extent - 1) + (d->step < 0 ? -d->step : d->step) * (d->taps - 1) + 1;
-        d->length = ceil_div(d->size, d->stride);
+        d->length = ls_gemm_ceil_div(d->size, d->stride);
         if (i == w->n_dims - 1 && i > w->outer && d->stride == 1) {
             d->length -= shared_padding(d);
         }
@@ -286,7 +283,7 @@ static int64_t set_band(ls_windows *w, int64_t band) {
     }
     int64_t step = 2 * w->kernels->lanes;
     w->band = band;
-    w->bands = ceil_div(w->dims[w->outer].extent, band);
+    w->bands = ls_gemm_ceil_div(w->dims[w->outer].extent, band);
     w->plane = elements;
     w->columns = outputs;
     w->ld = (outputs + step - 1) / step * step;
@@ -308,17 +305,17 @@ static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gem
         others *= w->dims[i].extent ? w->dims[i].extent : 1;
     }
     int64_t wanted =
-        binary->device->threads > 1 ? ceil_div(LS_TASKS_PER_WORKER * binary->device->threads, others) : 1;
+        binary->device->threads > 1 ? ls_gemm_ceil_div(LS_TASKS_PER_WORKER * binary->device->threads, others) : 1;
     int64_t band = extent;
     while (band > 1 && set_band(w, band) > budget) {
-        band = ceil_div(band, 2);
+        band = ls_gemm_ceil_div(band, 2);
     }
-    if (ceil_div(extent, band) < wanted) { /* but none narrower than a tile, which takes as long as a whole one */
-        int64_t even = ceil_div(extent, wanted), least = ceil_div(3 * w->kernels->lanes, inner);
+    if (ls_gemm_ceil_div(extent, band) < wanted) { /* but none narrower than a tile, which takes as long as a whole one */
+        int64_t even = ls_gemm_ceil_div(extent, wanted), least = ls_gemm_ceil_div(3 * w->kernels->lanes, inner);
         even = even > least ? even : least;
         band = even < band ? even : band;
     }
-    band = ceil_div(extent, ceil_div(extent, band));
+    band = ls_gemm_ceil_div(extent, ls_gemm_ceil_div(extent, band));
     int64_t bytes = set_band(w, band);
     if (w->band * inner * 3 < w->columns) { /* filters' gradients: windows larger than what they move over */
         return false;
@@ -370,7 +367,7 @@ static int64_t panel_rows(const ls_gemm_kernels *kernels, int64_t m) {
     int64_t best = most;
     for (int64_t rows = most - 1; rows >= 1; rows--) {
         bool worth = rows >= 8 || rows >= m || (most < 8 && rows >= 4);
-        if (kernels->taps[rows] && worth && ceil_div(m, rows) * rows * 49 < ceil_div(m, best) * best * 48) {
+        if (kernels->taps[rows] && worth && ls_gemm_ceil_div(m, rows) * rows * 49 < ls_gemm_ceil_div(m, best) * best * 48) {
             best = rows;
         }
     }
@@ -429,7 +426,7 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
     }
     bool runs = ls_runs_fits(gemm, &w);
     w.rows = runs ? 8 : panel_rows(w.kernels, w.m);
-    w.panels = ceil_div(w.m, w.rows);
+    w.panels = ls_gemm_ceil_div(w.m, w.rows);
     if (!choose_band(binary, gemm, &w)) {
         return LS_OK;
     }
