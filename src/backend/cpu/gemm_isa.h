@@ -76,16 +76,13 @@ typedef struct ls_depthwise {
 typedef void (*ls_depthwise_kernel)(const ls_depthwise *d, const float *image, const float *filter, float *out);
 
 /*
- * A tile of eight rows and two or three vectors, of windows that are runs of an image. Over `n` segments of k, sums[i][j] = (add ? sums[i][j]
- * : nothing) + the sum of a[p*8 + i] * image[shift + (k of the segment)*plane + j]. The `last` of them go to c instead, after the chain of
- * `rows`, NaN canonical: of vector v the `lanes` that are wanted, one after another, at c + i*ldc + at[v].
+ * A tile of eight rows and two or three vectors, of windows that are runs of an image: sums[i][j] = (add ? sums[i][j] : nothing) + the sum
+ * of a[p*8 + i] * image[shifts[p] + j] for p < k; what shifts[k] says is loaded, too. The `last` of them go to c instead, after the chain
+ * of `rows`, NaN canonical: of vector v the `lanes` that are wanted, one after another, at c + i*ldc + at[v].
  */
-typedef struct ls_gemm_segment {
-    int64_t shift, count;
-} ls_gemm_segment;
 typedef struct ls_gemm_runs {
-    const ls_gemm_segment *segments;
-    int64_t n, plane, ldc;
+    const int64_t *shifts;
+    int64_t k, ldc;
     float *sums; /* [8][3 vectors] */
     int64_t at[3];
     uint16_t lanes[3];

@@ -18,10 +18,6 @@ enum {
     FAST_CHUNK = 2048 /* of k */
 };
 
-typedef struct piece { /* of k */
-    int64_t n, k;      /* segments; length */
-} piece;
-
 struct ls_runs {
     bool by_line;                         /* tiles end with lines */
     int64_t width, outputs;               /* of a line, of all */
@@ -29,8 +25,7 @@ struct ls_runs {
     int64_t length, shared, reach;        /* of a line; padding that it shares with the next one; how far taps reach, in lines of a phase */
     int64_t bands, band, lines, plane;    /* tiles of a band; lines of a phase there, elements of a plane */
     int64_t panels, n_pieces;             /* that a tile meets together; of k */
-    piece *pieces;
-    ls_gemm_segment *segments;
+    int64_t *ends;                        /* of pieces, in the order of k */
 };
 
 typedef struct tile {
@@ -160,37 +155,24 @@ static int64_t planes_of_piece(const ls_windows *w) {
     return clamp(FAST_CHUNK / taps, 1, planes > PLANES ? planes : PLANES);
 }
 
-/* The order of k: pieces are its chunks, or in fast all taps of some planes; of those, runs along planes at one tap. */
-static void find_segments(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w, ls_runs *t) {
-    int64_t planes = spec->math == LS_LOCKED ? 0 : planes_of_piece(w), plane, begin = 0, n = 0;
+/* The order of k: pieces are its chunks, or in fast all taps of some planes. */
+static void find_pieces(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w, ls_runs *t) {
+    int64_t planes = spec->math == LS_LOCKED ? 0 : planes_of_piece(w), plane, begin = 0;
     for (int64_t p = 0; p < w->k; p++) {
-        w->at[p] = shift_of(spec, gemm, w, t, p, &plane);
-        t->pieces[planes ? plane / planes : p / LS_GEMM_CHUNK].k++;
+        shift_of(spec, gemm, w, t, p, &plane);
+        t->ends[planes ? plane / planes : p / LS_GEMM_CHUNK]++;
     }
     for (t->n_pieces = 0; begin < w->k; t->n_pieces++) {
-        t->pieces[t->n_pieces].n = begin;
-        begin += t->pieces[t->n_pieces].k;
+        int64_t k = t->ends[t->n_pieces];
+        t->ends[t->n_pieces] = begin;
+        begin += k;
     }
     for (int64_t p = 0; p < w->k; p++) {
-        piece *own = &t->pieces[planes ? w->at[p] / t->plane / planes : p / LS_GEMM_CHUNK];
-        t->segments[own->n].shift = w->at[p];
-        w->packed_at[own->n++] = w->filter_at[p];
+        int64_t shift = shift_of(spec, gemm, w, t, p, &plane), *end = &t->ends[planes ? plane / planes : p / LS_GEMM_CHUNK];
+        w->at[*end] = shift;
+        w->packed_at[(*end)++] = w->filter_at[p];
     }
-    begin = 0;
-    for (int64_t i = 0; i < t->n_pieces; i++) {
-        const ls_gemm_segment *from = t->segments + begin, *end = from + t->pieces[i].k;
-        begin += t->pieces[i].k;
-        t->pieces[i].n = 0;
-        for (; from < end; from++) {
-            int64_t shift = from->shift;
-            if (t->pieces[i].n > 0 && shift == t->segments[n - 1].shift + t->segments[n - 1].count * t->plane) {
-                t->segments[n - 1].count++;
-            } else {
-                t->segments[n++] = (ls_gemm_segment){shift, 1};
-                t->pieces[i].n++;
-            }
-        }
-    }
+    w->at[w->k] = 0;
 }
 
 ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, ls_error *err) {
@@ -206,13 +188,12 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.reach = reach_of(y);
     choose_bands(binary, w, &t);
     w->packed_at = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k);
-    t.segments = LS_ARENA_ARRAY(&binary->arena, ls_gemm_segment, w->k);
-    t.pieces = LS_ARENA_ARRAY(&binary->arena, piece, w->k / LS_GEMM_CHUNK + w->planes + 1);
+    t.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k / LS_GEMM_CHUNK + w->planes + 1);
     w->runs = LS_ARENA_NEW(&binary->arena, ls_runs);
-    if (!w->packed_at || !t.segments || !t.pieces || !w->runs) {
+    if (!w->packed_at || !t.ends || !w->runs) {
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
-    find_segments(&binary->spec, gemm, w, &t);
+    find_pieces(&binary->spec, gemm, w, &t);
     int64_t most = t.n_pieces == 1 || binary->spec.math == LS_LOCKED ? 1 : clamp(l2_bytes(binary) / 4 / (ROWS * w->k * 4), 2, MOST_PANELS);
     t.panels = ceil_div(w->panels, ceil_div(w->panels, most));
     *w->runs = t;
@@ -323,11 +304,11 @@ static void prepare(const runs_run *r, runs_part *p, int worker) {
 static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, const float *a, int64_t panels,
                       float *const *c, const int64_t *ldc, const ls_chain_rows *rows) {
     const ls_runs *t = r->w->runs;
-    ls_gemm_runs sums = {.segments = t->segments, .plane = t->plane};
+    ls_gemm_runs sums = {.shifts = r->w->at};
     memcpy(sums.at, at->at, sizeof sums.at);
     memcpy(sums.lanes, at->lanes, sizeof sums.lanes);
-    for (int64_t i = 0; i < t->n_pieces; i++, sums.segments += sums.n, a += t->pieces[i - 1].k * ROWS) {
-        sums.n = t->pieces[i].n;
+    for (int64_t i = 0; i < t->n_pieces; i++, sums.shifts += sums.k, a += sums.k * ROWS) {
+        sums.k = t->ends[i] - (i > 0 ? t->ends[i - 1] : 0);
         sums.add = i > 0;
         sums.last = i + 1 == t->n_pieces;
         for (int64_t j = 0; j < panels; j++) {

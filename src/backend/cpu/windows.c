@@ -431,7 +431,7 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
         return LS_OK;
     }
     ls_arena *arena = &binary->arena;
-    w.at = LS_ARENA_ARRAY(arena, int64_t, w.k);
+    w.at = LS_ARENA_ARRAY(arena, int64_t, w.k + 1);
     w.filter_at = w.packed_at = LS_ARENA_ARRAY(arena, int64_t, w.k);
     w.plane_at = LS_ARENA_ARRAY(arena, int64_t, w.planes);
     w.row_at = LS_ARENA_ARRAY(arena, int64_t, w.m);
