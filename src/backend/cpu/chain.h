@@ -11,7 +11,8 @@ enum {
     LS_CHAIN_POINTERS = 12, /* operands in memory and slots */
     LS_CHAIN_SLOTS = 4,
     LS_CHAIN_SCALARS = 8, /* values that all lanes of a row share */
-    LS_CHAIN_LANES = 256  /* room of a slot: no instruction set takes more at a time */
+    LS_CHAIN_LANES = 256, /* room of a slot: no instruction set takes more at a time */
+    LS_FETCH_AHEAD = 8 << 10 /* bytes that lines of large arguments are fetched before they are wanted */
 };
 
 typedef enum ls_chain_op {
@@ -42,6 +43,7 @@ typedef struct ls_chain_step {
 typedef struct ls_chain_row {
     int n_steps, n_pointers;
     bool raw;
+    uint32_t ahead; /* bits of the pointers whose lines are fetched LS_FETCH_AHEAD early, and bit LS_CHAIN_POINTERS for dst */
     const ls_chain_step *steps;
     const float *scalars;
     const float *at[LS_CHAIN_POINTERS]; /* NULL for slots */

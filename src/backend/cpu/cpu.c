@@ -105,6 +105,9 @@ static ls_status cpu_alloc(ls_device *device, size_t size, void **out_handle, ls
         ls_mutex_unlock(d->mutex);
         *out_handle = ls_alloc(device->heap, size);
     }
+    if (*out_handle && size >= 2 * (size_t)LS_LARGE_PAGE) { /* mostly written whole: half a thousand faults and translations less a page */
+        ls_os_large_pages(*out_handle, size);
+    }
     return *out_handle ? LS_OK : LS_FAIL_MEMORY(err, "a buffer of the CPU");
 }
 static void forget_buffer(ls_cpu_device *d, const void *handle) {

@@ -3,10 +3,10 @@
  * memory, as they come all at once. */
 #include "backend/cpu/program.h"
 
-enum { AHEAD_BYTES = 8 << 10, LINE = 64, AT_ONCE = 4 /* lines */ };
+enum { LINE = 64, AT_ONCE = 4 /* lines */ };
 
 int64_t ls_fetch_ahead(const ls_spec *spec, const ls_access *access) {
-    return ls_access_is_large(spec, access) ? AHEAD_BYTES : 0;
+    return ls_access_is_large(spec, access) ? LS_FETCH_AHEAD : 0;
 }
 
 void ls_fetch_nothing(const ls_program *p) {
@@ -21,7 +21,7 @@ static int64_t lines_of(const ls_program *p, int access) {
 }
 
 void ls_fetch_count(const ls_program *p, int64_t *lines, int64_t *instrs) {
-    for (int i = 0; i < p->n_instrs[LS_SECTION_LANES] && !p->endless; i++) { /* chains alone keep memory busy themselves */
+    for (int i = 0; i < p->n_instrs[LS_SECTION_LANES] && !p->endless; i++) { /* chains alone fetch for themselves */
         const ls_instr *in = &p->instrs[LS_SECTION_LANES][i];
         const ls_fused *f = in->op == LS_TILE_OP_FUSED ? p->fused[in->access] : NULL;
         *instrs += f ? LS_TILE / LS_FUSED_PIECE : 1;

@@ -71,15 +71,16 @@ size_t ls_phase_extra(const ls_spec *spec, const ls_phase *phase) {
     }
 }
 
-void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t *offset, ls_run *run) {
+ls_run *ls_phase_run(const ls_phase_task *task, const ls_program *program, size_t *offset, ls_run *run) {
     ls_kernel_run *kernel = task->kernel;
     const ls_phase *phase = task->phase;
     bool reduces = phase->value != LS_SPEC_NONE && program != &phase->finish;
     size_t bytes = (ls_run_bytes(program) + LS_ALIGN - 1) & ~(size_t)(LS_ALIGN - 1);
     if (kernel->begun) {
-        *run = kernel->begun[2 * (phase - kernel->binary->phases) + !(program == &phase->program)];
+        run = &kernel->begun[2 * (phase - kernel->binary->phases) + !(program == &phase->program)];
+        run->expanded = -1;
         *offset += bytes;
-        return;
+        return run;
     }
     const ls_value *v = reduces ? &kernel->binary->spec.values[phase->value] : NULL;
     *run = (ls_run){.empty = v && ls_point_count(kernel->extents, v->n_bound, v->bound) == 0,
@@ -94,6 +95,14 @@ void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t
     ls_fetch_count(program, &lines, &instrs);
     run->fetches.lines = ls_fetch_share(lines, instrs);
     *offset += bytes;
+    return run;
+}
+
+void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t *offset, ls_run *run) {
+    const ls_run *begun = ls_phase_run(task, program, offset, run);
+    if (begun != run) {
+        *run = *begun;
+    }
 }
 
 /* ---- rows ---- */
@@ -142,7 +151,7 @@ static void fold_block(ls_run *run, int which, int64_t lane, int64_t first, int6
 }
 
 typedef struct rows {
-    ls_run run, finish;
+    ls_run *run, *finish, own[2];
     const ls_phase *phase;
     const ls_value *v;
     ls_tile_fn fn;
@@ -156,9 +165,9 @@ static void begin_rows(rows *r, const ls_phase_task *task) {
     size_t offset = 0;
     r->phase = task->phase;
     r->v = &task->kernel->binary->spec.values[r->phase->value];
-    ls_phase_begin(task, &r->phase->program, &offset, &r->run);
-    ls_phase_begin(task, &r->phase->finish, &offset, &r->finish);
-    r->fn = acc_fn(r->run.isa, combine_op(r->v), (ls_dtype)r->v->acc);
+    r->run = ls_phase_run(task, &r->phase->program, &offset, &r->own[0]);
+    r->finish = ls_phase_run(task, &r->phase->finish, &offset, &r->own[1]);
+    r->fn = acc_fn(r->run->isa, combine_op(r->v), (ls_dtype)r->v->acc);
     r->identity = ls_fold_identity((ls_op)r->v->map, (ls_dtype)r->v->acc);
     r->size = lane_size(r->v);
     r->partials = task->scratch + offset;
@@ -167,7 +176,7 @@ static void begin_rows(rows *r, const ls_phase_task *task) {
 
 /* Blocks [block, end) of a point, lanes along the bound axes, into their cells. */
 static void fold_blocks(rows *r, int64_t point, int64_t block, int64_t end, char *cells) {
-    ls_run *run = &r->run;
+    ls_run *run = r->run;
     int log2 = ls_tile_log2(r->size), which = f32_fold(run->isa, r->v);
     int64_t n = ls_point_count(run->extents, r->v->n_bound, r->v->bound), lane = r->phase->streams ? point * n : 0;
     ls_point_coords(run->extents, r->phase->n_axes, r->phase->axes, point, run->coords);
@@ -198,7 +207,7 @@ static void fold_blocks(rows *r, int64_t point, int64_t block, int64_t end, char
 /* A point's result, from those of its blocks. */
 static void finish_row(rows *r, int64_t blocks, char *out) {
     if (blocks) {
-        reduce_blocks(r->run.isa, r->fn, r->identity, r->cells, blocks, r->partials, r->size);
+        reduce_blocks(r->run->isa, r->fn, r->identity, r->cells, blocks, r->partials, r->size);
     }
     memcpy(out, blocks ? r->cells : (char *)&r->identity, r->size);
 }
@@ -210,30 +219,30 @@ static int64_t blocks_of(const ls_kernel_run *kernel, const ls_phase *phase) {
 
 static void finish_streamed(void *ctx, int64_t row) {
     rows *r = ctx;
-    char *input = ls_run_reg(&r->finish, r->phase->finish.input);
+    char *input = ls_run_reg(r->finish, r->phase->finish.input);
     finish_row(r, r->blocks, input + (size_t)row * r->size);
 }
 
 void ls_phase_rows(const ls_phase_task *task) {
     rows r;
     begin_rows(&r, task);
-    ls_run_point(&r.finish);
+    ls_run_point(r.finish);
     int64_t blocks = r.blocks = blocks_of(task->kernel, task->phase);
     for (int64_t at = 0; at < task->n; at += LS_TILE) {
         int64_t lanes = task->n - at < LS_TILE ? task->n - at : LS_TILE;
-        char *input = ls_run_reg(&r.finish, r.phase->finish.input);
+        char *input = ls_run_reg(r.finish, r.phase->finish.input);
         if (r.phase->streams && blocks) {
-            int64_t inner = ls_point_count(r.run.extents, r.v->n_bound, r.v->bound);
-            ls_fold_by_rows(&r.run, f32_fold(r.run.isa, r.v), task->first + at, lanes, inner, (float *)(void *)r.partials, (float *)(void *)r.cells,
+            int64_t inner = ls_point_count(r.run->extents, r.v->n_bound, r.v->bound);
+            ls_fold_by_rows(r.run, f32_fold(r.run->isa, r.v), task->first + at, lanes, inner, (float *)(void *)r.partials, (float *)(void *)r.cells,
                             finish_streamed, &r);
-            ls_run_lanes(&r.finish, task->first + at, lanes);
+            ls_run_lanes(r.finish, task->first + at, lanes);
             continue;
         }
         for (int64_t i = 0; i < lanes; i++) {
             fold_blocks(&r, task->first + at + i, 0, blocks, r.cells);
             finish_row(&r, blocks, input + (size_t)i * r.size);
         }
-        ls_run_lanes(&r.finish, task->first + at, lanes);
+        ls_run_lanes(r.finish, task->first + at, lanes);
     }
 }
 
@@ -266,9 +275,9 @@ bool ls_phase_rows_shared(ls_kernel_run *kernel, const ls_phase *phase, int64_t 
         s.cells = r.cells;
         ls_pool_run(d->pool, (long)((s.blocks + s.part - 1) / s.part), run_blocks, &s);
         begin_rows(&r, &task); /* the first worker used their registers */
-        ls_run_point(&r.finish);
-        finish_row(&r, s.blocks, ls_run_reg(&r.finish, phase->finish.input));
-        ls_run_lanes(&r.finish, s.point, 1);
+        ls_run_point(r.finish);
+        finish_row(&r, s.blocks, ls_run_reg(r.finish, phase->finish.input));
+        ls_run_lanes(r.finish, s.point, 1);
     }
     return true;
 }

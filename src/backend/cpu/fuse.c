@@ -326,18 +326,26 @@ typedef struct fused_run {
     int64_t inner, left, at_row; /* lanes of a row, and of this one that are left; which it is */
     float scalars[LS_CHAIN_SCALARS];
     float slots[LS_CHAIN_SLOTS * LS_CHAIN_LANES + LS_ALIGN / sizeof(float)]; /* from the first aligned one on */
-    int n_walks;
-    walk walks[LS_CHAIN_POINTERS + 1];       /* of what lies in memory */
-    const float **at[LS_CHAIN_POINTERS + 1]; /* whose place that is */
+    int n_walks, n_runs;
+    walk walks[LS_CHAIN_POINTERS + 1];         /* of what lies in memory in pieces */
+    const float **at[LS_CHAIN_POINTERS + 1];   /* whose place that is */
+    const float **runs[LS_CHAIN_POINTERS + 1]; /* places in what goes on to the last lane: registers, and memory in one piece */
 } fused_run;
 
-static void add_walk(fused_run *r, const ls_access *a, int64_t n, const float **at) {
+/* `pointer`: of the chain's row. */
+static void add_place(fused_run *r, const ls_access *a, int64_t n, const float **at, int pointer) {
     walk *w = &r->walks[r->n_walks];
     walk_begin(w, r->run, a, n);
-    r->at[r->n_walks++] = at;
-    if (a->ahead && walk_room(w) == n) {
-        uintptr_t place = (uintptr_t)r->run->buffers[a->buffer] + (uintptr_t)w->base * sizeof(float);
-        ls_fetch_later(&r->run->fetches, place + (uintptr_t)a->ahead, n * (int64_t)sizeof(float));
+    if (walk_room(w) < n) {
+        r->at[r->n_walks++] = at;
+        return;
+    }
+    *at = (const float *)(const void *)r->run->buffers[a->buffer] + w->base;
+    r->runs[r->n_runs++] = at;
+    if (a->ahead && r->run->program->endless) {
+        r->row.ahead |= UINT32_C(1) << pointer;
+    } else if (a->ahead) {
+        ls_fetch_later(&r->run->fetches, (uintptr_t)*at + (uintptr_t)a->ahead, n * (int64_t)sizeof(float));
     }
 }
 
@@ -352,13 +360,23 @@ static int64_t find_places(fused_run *r, int64_t most) {
     return most;
 }
 
+/* Goes as many lanes on as find_places allowed. */
+static void go_on(fused_run *r, int64_t n) {
+    for (int i = 0; i < r->n_walks; i++) {
+        walk_step(&r->walks[i], n);
+    }
+    for (int i = 0; i < r->n_runs; i++) {
+        *r->runs[i] += n;
+    }
+}
+
 /* Begins a chain on n lanes from where the run is. `own`: takes the result where it is not stored. */
 static void begin_fused(fused_run *r, ls_run *run, const ls_fused *f, float *own, int64_t n) {
     const ls_program *p = run->program;
     r->run = run;
     r->fused = f;
     r->out = own;
-    r->n_walks = 0;
+    r->n_walks = r->n_runs = 0;
     r->row = (ls_chain_row){.n_steps = f->n_steps, .n_pointers = f->n_operands, .raw = own != NULL, .steps = f->steps, .scalars = r->scalars};
     r->inner = f->by_row ? run->row_inner : n;
     r->left = f->by_row ? r->inner - run->row_lane : n;
@@ -369,13 +387,14 @@ static void begin_fused(fused_run *r, ls_run *run, const ls_fused *f, float *own
             r->row.slots[k] = slot;
             slot += LS_CHAIN_LANES;
         } else if (f->loads[k]) {
-            add_walk(r, &p->accesses[f->loads[k] - 1], n, &r->row.at[k]);
+            add_place(r, &p->accesses[f->loads[k] - 1], n, &r->row.at[k], k);
         } else {
             r->row.at[k] = run->regs[f->operands[k]];
+            r->runs[r->n_runs++] = &r->row.at[k];
         }
     }
     if (!own) {
-        add_walk(r, &p->accesses[f->store], n, &r->out);
+        add_place(r, &p->accesses[f->store], n, &r->out, LS_CHAIN_POINTERS);
     }
 }
 
@@ -393,9 +412,7 @@ static int64_t next_fused(fused_run *r, float *own, int64_t most) {
     if (fetches) {
         ls_fetch(&run->fetches);
     }
-    for (int i = 0; i < r->n_walks; i++) {
-        walk_step(&r->walks[i], part);
-    }
+    go_on(r, part);
     r->at_row += r->left == part;
     r->left = r->left == part ? r->inner : r->left - part;
     return part;
@@ -408,9 +425,6 @@ void ls_run_fused(ls_run *run, const ls_instr *in, int64_t n) {
     begin_fused(&r, run, f, own, n);
     for (int64_t at = 0, part; at < n; at += part) {
         part = next_fused(&r, own ? own + at : NULL, n - at);
-        for (int k = 0; k < f->n_operands; k++) { /* registers */
-            r.row.at[k] += f->loads[k] || !r.row.at[k] ? 0 : part;
-        }
     }
     if (own) {
         run->regs[in->dst] = own;
@@ -522,33 +536,29 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_
     bool computes = f != &load && !squares && !exps;
     float *own = (float *)(void *)(run->memory + p->reg_offsets[s.source->dst]);
     float *result = s.fn ? (float *)(void *)(run->memory + p->reg_offsets[s.fn->dst]) : NULL;
+    const float *stored;
     fused_run r;
-    walk store = {.access = NULL};
     run->expanded = -1;
     ls_run_seek(run, first * inner);
     ls_run_rows(run, first * inner, rows * inner);
     const float zero = 0, *minus = f->n_scalars ? run->regs[f->scalars[0]] : &zero;
     begin_fused(&r, run, f, own, rows * inner);
     if (s.store) {
-        walk_begin(&store, run, &p->accesses[s.store->access], rows * inner);
+        add_place(&r, &p->accesses[s.store->access], rows * inner, &stored, LS_CHAIN_POINTERS);
     }
     for (int64_t row = 0; row < rows; row++) {
         float apart = minus[f->by_row ? row : 0];
         for (int64_t at = 0, part; at < inner; at += part) {
-            const float *x = own;
             bool begins = at % LS_TILE_BLOCK == 0;
             part = inner - at < LS_TILE ? inner - at : LS_TILE;
+            find_places(&r, part);
+            const float *x = computes ? own : r.row.at[0];
+            result = s.store ? (float *)(uintptr_t)stored : result;
             for (int64_t done = 0; computes && done < part;) {
                 done += next_fused(&r, own + done, part - done);
             }
             if (!computes) {
-                find_places(&r, part);
-                x = r.row.at[0];
-                walk_step(&r.walks[0], part);
-            }
-            if (s.store) {
-                result = (float *)(void *)run->buffers[store.access->buffer] + store.base;
-                walk_step(&store, part);
+                go_on(&r, part);
             }
             if (s.fn && !exps) {
                 s.fn->fn(result, x, NULL, NULL, part);

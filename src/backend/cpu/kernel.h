@@ -174,7 +174,9 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
 /* Scratch that they need beyond their programs'. */
 size_t ls_phase_extra(const ls_spec *spec, const ls_phase *phase);
 
-/* Starts a run of a program in the task's scratch at *offset, which moves behind it. */
+/* A run of a program whose registers are in the task's scratch at *offset, which moves behind it: the one of the block's worker, else `own`, started. */
+ls_run *ls_phase_run(const ls_phase_task *task, const ls_program *program, size_t *offset, ls_run *own);
+/* The same as a run of one's own. */
 void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t *offset, ls_run *out_run);
 
 /* contract.c. `phase->gemm` stays NULL when the contraction does not fit the packed product. */

@@ -14,24 +14,24 @@ static void run_store_points(const ls_phase_task *task) {
         ls_chain_points(task);
         return;
     }
-    ls_run run;
+    ls_run own;
     size_t offset = 0;
-    ls_phase_begin(task, &task->phase->finish, &offset, &run);
-    ls_run_point(&run);
+    ls_run *run = ls_phase_run(task, &task->phase->finish, &offset, &own);
+    ls_run_point(run);
     if (task->phase->patch >= 0) {
-        ls_patch_run(&run, task, task->scratch + offset);
+        ls_patch_run(run, task, task->scratch + offset);
         return;
     }
     const ls_program *finish = &task->phase->finish;
     int64_t row = task->phase->row ? 1 : INT64_MAX;
     for (int i = task->phase->row; i > 0 && i < finish->n_lane_axes; i++) {
-        row *= run.extents[finish->lane_axes[i]];
+        row *= run->extents[finish->lane_axes[i]];
     }
-    int64_t left = row - task->first % row, tile = ls_run_tile(&run);
+    int64_t left = row - task->first % row, tile = ls_run_tile(run);
     for (int64_t at = 0, n; at < task->n; at += n) {
         n = task->n - at < tile ? task->n - at : tile;
         n = n < left ? n : left;
-        ls_run_lanes(&run, task->first + at, n);
+        ls_run_lanes(run, task->first + at, n);
         left = left == n ? row : left - n;
     }
 }

@@ -75,6 +75,7 @@ typedef struct patches {
     int64_t row;               /* lanes */
     int64_t run_rows, run_lanes; /* patches end at multiples of these */
     const ls_instr *store;     /* of a program that is a load and a store; or NULL */
+    bool stream;               /* what it stores goes past the caches */
     char *memory;
 } patches;
 
@@ -105,6 +106,7 @@ static void find_limits(patches *p) {
                  code[1].op == LS_TILE_OP_STORE && code[1].a == code[0].dst && to->log2 == 2 && to->n_dims == 1 &&
                  to->dims[0].stride == 1 && (!code[1].cast || code[1].dtype == LS_F32);
     p->store = plain ? &code[1] : NULL;
+    p->stream = plain && code[1].cast && p->run->spec->args[to->buffer].numel >= STREAM_BYTES / 4;
 }
 
 /* Rows [r, r + rows) of lanes [at, at + lanes), numbered from the space's first point. */
@@ -123,8 +125,7 @@ static void run_patch(const patches *p, int64_t r, int64_t rows, int64_t at, int
         if (p->store) {
             const ls_access *to = &program->accesses[p->store->access];
             uint32_t *dst = (uint32_t *)(void *)run->buffers[to->buffer] + ls_run_place(run, to);
-            run->isa->transpose(dst, p->row, src, stride, rows, lanes, p->store->cast != NULL,
-                                p->store->cast != NULL && run->spec->args[to->buffer].numel >= STREAM_BYTES / 4);
+            run->isa->transpose(dst, p->row, src, stride, rows, lanes, p->store->cast != NULL, p->stream);
             return;
         }
         run->isa->transpose((uint32_t *)(void *)(p->memory + (a->patch - 1) * LS_PATCH_BYTES), LS_PATCH_LANES, src,
@@ -140,10 +141,11 @@ void ls_patch_run(ls_run *run, const ls_phase_task *task, char *extra) {
     patches p = {.run = run, .phase = task->phase, .row = ls_patch_row(task->kernel, task->phase)};
     p.memory = (char *)(((uintptr_t)extra + LS_ALIGN - 1) & ~(uintptr_t)(LS_ALIGN - 1));
     find_limits(&p);
+    int64_t most = p.stream ? 2 * LS_PATCH_ROWS : LS_PATCH_ROWS; /* past the caches, two lines side by side take less than twice the time of one */
     int64_t first = task->first / p.row, end = first + task->n / p.row, rows, lanes;
     for (int64_t r = first; r < end; r += rows) {
         int64_t left = p.run_rows - r % p.run_rows;
-        rows = end - r < LS_PATCH_ROWS ? end - r : LS_PATCH_ROWS;
+        rows = end - r < most ? end - r : most;
         rows = rows < left ? rows : left;
         for (int64_t at = 0; at < p.row; at += lanes) {
             int64_t room = p.run_lanes - at % p.run_lanes;

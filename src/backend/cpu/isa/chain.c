@@ -24,6 +24,17 @@ void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float 
 }
 #endif
 
+/* Memory is at work while the processor computes, which its own foresight does not reach: that ends with a page. */
+static inline void fetch_ahead(const ls_chain_row *row, const float *dst, int64_t i, int64_t n) {
+    for (uint32_t left = row->ahead; left; left &= left - 1) {
+        int k = __builtin_ctz(left);
+        uintptr_t at = (uintptr_t)((k < LS_CHAIN_POINTERS ? row->at[k] : dst) + i) + LS_FETCH_AHEAD;
+        for (uintptr_t end = at + (uintptr_t)n * sizeof(float); at < end; at += 64) {
+            __builtin_prefetch((const void *)at);
+        }
+    }
+}
+
 /* Vectors are named variables: gcc 12 spills an indexed array of them. */
 #define THIN_EACH(X, e) X(0, e) X(1, e)
 #define WIDE_EACH(X, e) THIN_EACH(X, e) X(2, e) X(3, e) X(4, e) X(5, e) X(6, e) X(7, e)
@@ -180,7 +191,7 @@ void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float
     }
 #endif
 #if defined(LS_ISA_AVX512)
-    if (bias(row, dst, src, n)) {
+    if (!row->ahead && bias(row, dst, src, n)) {
         return;
     }
     for (; i + WIDEST * L <= n; i += WIDEST * L) {

@@ -8,24 +8,43 @@
 #endif
 
 #if defined(LS_ISA_AVX512)
+enum { LINES_AHEAD = 16 };
+static inline __m512i canonical16(__m512i x, bool canonical) {
+    __m512 f = _mm512_castsi512_ps(x);
+    return canonical ? _mm512_mask_mov_epi32(x, _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q), _mm512_set1_epi32((int)LS_NAN_F32)) : x;
+}
+
+#define LINE(i) _mm512_loadu_si512(src + (i) * src_stride)
+#define PUT(r, x)                                                                                            \
+    {                                                                                                        \
+        __m512i y = canonical16(x, canonical);                                                               \
+        if (stream) {                                                                                        \
+            _mm512_stream_si512((__m512i *)(void *)(dst + (r) * dst_stride), y);                             \
+        } else {                                                                                             \
+            _mm512_storeu_si512(dst + (r) * dst_stride, y);                                                  \
+        }                                                                                                    \
+    }
+static __attribute__((noinline)) void whole_block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, bool canonical, bool stream) {
+    for (int64_t i = LINES_AHEAD; stream && i < LINES_AHEAD + 16; i++) { /* no processor foresees lines that lie far apart */
+        __builtin_prefetch((const void *)((uintptr_t)src + (uintptr_t)(i * src_stride) * sizeof *src));
+    }
+    LS_TURN16(LINE, PUT)
+}
+#undef LINE
+#undef PUT
+
 #define LINE(i) _mm512_maskz_loadu_epi32((i) < lanes ? columns : 0, src + ((i) < lanes ? (i) * src_stride : 0))
 #define PUT(r, x)                                                                                            \
     if ((r) < rows) {                                                                                        \
-        __m512i y = x;                                                                                       \
-        __m512 f = _mm512_castsi512_ps(y);                                                                   \
-        y = _mm512_mask_mov_epi32(y, _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q) & change, nan);                  \
-        if (whole) {                                                                                         \
-            _mm512_stream_si512((__m512i *)(void *)(dst + (r) * dst_stride), y);                             \
-        } else {                                                                                             \
-            _mm512_mask_storeu_epi32(dst + (r) * dst_stride, put, y);                                        \
-        }                                                                                                    \
+        _mm512_mask_storeu_epi32(dst + (r) * dst_stride, put, canonical16(x, canonical));                    \
     }
 static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
                   int64_t lanes, bool canonical, bool stream) {
-    bool whole = stream && lanes == 16 && ((uintptr_t)dst | (uintptr_t)dst_stride * 4) % 64 == 0;
-    __mmask16 columns = (__mmask16)((1u << rows) - 1), put = (__mmask16)((1u << lanes) - 1),
-              change = canonical ? 0xffff : 0;
-    const __m512i nan = _mm512_set1_epi32((int)LS_NAN_F32);
+    if (rows == 16 && lanes == 16) {
+        whole_block(dst, dst_stride, src, src_stride, canonical, stream && ((uintptr_t)dst | (uintptr_t)dst_stride * 4) % 64 == 0);
+        return;
+    }
+    __mmask16 columns = (__mmask16)((1u << rows) - 1), put = (__mmask16)((1u << lanes) - 1);
     LS_TURN16(LINE, PUT)
 }
 enum { SIDE = 16 };
