@@ -84,6 +84,7 @@ typedef struct ls_gemm_runs {
     const int64_t *shifts;
     int64_t k, ldc;
     float *sums; /* [8][3 vectors] */
+    const float *ahead; /* what is needed later: a line of 64 bytes each four k is fetched, but for the first eight of the last; or NULL */
     int64_t at[3];
     uint16_t lanes[3];
     bool add, last;

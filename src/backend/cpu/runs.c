@@ -79,11 +79,13 @@ static tile tile_of(const ls_runs *t, int64_t i) {
     int64_t row = i / t->row_tiles, own = i % t->row_tiles;
     int64_t from = own < t->twos ? own * 2 * LANES : t->twos * 2 * LANES + (own - t->twos) * WIDE;
     tile at = {.image = row * t->row + from, .vectors = own < t->twos ? 2 : 3};
-    int64_t limit = (row + 1) * t->row, end = 0;
+    int64_t left = (row + 1) * t->row - at.image, end = 0, line = at.image / t->length, column = at.image % t->length;
     at.first = -1;
-    for (int v = 0; v < at.vectors; v++) {
-        int64_t j = at.image + v * LANES, line = j / t->length, column = j % t->length;
-        int64_t lanes = clamp(limit - j, 0, LANES), own_end = lanes, next = t->length - column, next_end = 0;
+    for (int v = 0; v < at.vectors; v++, left -= LANES, column += LANES) {
+        for (; column >= t->length; column -= t->length) {
+            line++;
+        }
+        int64_t lanes = clamp(left, 0, LANES), own_end = lanes, next = t->length - column, next_end = 0;
         if (t->length > t->width) {
             own_end = clamp(t->width - column, 0, lanes);
             next_end = t->by_line ? 0 : clamp(next + t->width, 0, lanes);
@@ -212,8 +214,13 @@ typedef struct runs_run {
     const float *filter;
     char *memory;
     size_t bytes;
-    int64_t outer;
+    int64_t outer, tasks;
 } runs_run;
+
+typedef struct fetches { /* what the next task copies of its image */
+    const float *leaves[LS_WINDOW_LEAVES];
+    int64_t plane, at, first, end; /* the first plane that is left, and where there; where each plane begins and ends */
+} fetches;
 
 typedef struct runs_part { /* a band of an image */
     int64_t batch, first;    /* of its outputs */
@@ -223,6 +230,7 @@ typedef struct runs_part { /* a band of an image */
     const float *leaves[LS_WINDOW_LEAVES];
     const float *image;      /* its copy, where line 0 would be */
     float *block, *sums;     /* of each panel that is under way: outputs that something follows; sums of a tile */
+    fetches *ahead;
 } runs_part;
 
 /* The planes from i on that lie evenly apart; how many. */
@@ -300,6 +308,38 @@ static void prepare(const runs_run *r, runs_part *p, int worker) {
     p->image = image - p->line * t->length;
 }
 
+static fetches fetches_of(const runs_run *r, int64_t task) {
+    const ls_windows *w = r->w;
+    const ls_window_dim *y = line_dim(w), *x = last_dim(w);
+    fetches f = {.plane = w->planes};
+    if (task < r->tasks) {
+        runs_part p = part_of(r, task);
+        int64_t low = y->first + p.line * y->stride, high = low + p.lines * y->stride;
+        low = low > y->low ? low : y->low;
+        high = high < y->high ? high : y->high;
+        memcpy(f.leaves, p.leaves, sizeof f.leaves);
+        f.plane = low < high ? 0 : w->planes;
+        f.first = f.at = low * y->image_stride + x->low;
+        f.end = (high - 1) * y->image_stride + x->high;
+    }
+    return f;
+}
+
+/* Where a tile that fetches so many lines of memory begins; NULL: nothing is left. */
+static const float *fetch(const ls_windows *w, fetches *f, int64_t lines) {
+    const float *at = NULL;
+    if (f->plane < w->planes && lines > 0) {
+        int leaf = w->plane_leaf[f->plane];
+        at = leaf < 0 ? NULL : f->leaves[leaf] + w->plane_at[f->plane] + f->at;
+        f->at += lines * LANES;
+        if (f->at >= f->end) {
+            f->at = f->first;
+            f->plane++;
+        }
+    }
+    return at;
+}
+
 /* A tile of some panels, over all k, to c of each; its first element is there. */
 static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, const float *a, int64_t panels,
                       float *const *c, const int64_t *ldc, const ls_chain_rows *rows) {
@@ -315,6 +355,7 @@ static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, con
             sums.sums = p->sums + j * ROWS * WIDE;
             sums.ldc = ldc[j];
             sums.rows = rows[j];
+            sums.ahead = fetch(r->w, p->ahead, sums.k / 4 - (sums.last ? ROWS : 0));
             r->w->kernels->runs[at->vectors](&sums, a + j * ROWS * r->w->k, p->image + at->image, c[j]);
         }
     }
@@ -354,6 +395,8 @@ static void runs_task(void *ctx, long task, int worker) {
     const runs_run *r = ctx;
     runs_part p = part_of(r, task);
     int64_t panels = r->w->runs->panels;
+    fetches ahead = fetches_of(r, task + 1);
+    p.ahead = &ahead;
     prepare(r, &p, worker);
     for (int64_t i = 0; i < r->w->panels; i += panels) { /* which every tile of the band meets while they are near */
         panels_of_outputs(r, worker, &p, i * ROWS, r->w->panels - i < panels ? r->w->panels - i : panels);
@@ -367,7 +410,7 @@ void ls_runs_run(ls_gemm_launch *launch, const float *filter, char *memory, size
     ls_cpu_device *device = kernel->binary->device;
     runs_run r = {.launch = launch, .w = w, .filter = filter, .memory = memory, .bytes = bytes};
     r.outer = ls_point_count(kernel->extents, w->outer, gemm->n.axes);
-    int64_t n = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes) * r.outer * w->runs->bands;
+    int64_t n = r.tasks = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes) * r.outer * w->runs->bands;
     if (device->threads == 1 || n == 1 || n * w->runs->band * WIDE * w->m <= LS_INLINE_WORK / w->k) {
         for (int64_t task = 0; task < n; task++) {
             runs_task(&r, (long)task, 0);

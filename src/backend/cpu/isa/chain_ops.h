@@ -34,6 +34,13 @@ static inline ls_vf32 ls_lowest(ls_vf32 x, ls_vf32 y) {
 static inline float ls_zero_above(float scalar) {
     return scalar != scalar || (scalar == 0 && !__builtin_signbit(scalar)) ? scalar : -0.0f;
 }
+#if defined(LS_ISA_AVX512)
+static inline ls_vf32 ls_zeros_above(ls_vf32 scalars) {
+    enum { QUIET_NAN = 1, POSITIVE_ZERO = 2, SIGNALING_NAN = 128 };
+    __mmask16 own = _mm512_fpclass_ps_mask((__m512)scalars, QUIET_NAN | POSITIVE_ZERO | SIGNALING_NAN);
+    return (ls_vf32)_mm512_mask_mov_ps(_mm512_set1_ps(-0.0f), own, (__m512)scalars);
+}
+#endif
 static inline ls_vf32 ls_canonical(ls_vf32 x) {
 #if defined(LS_ISA_AVX512)
     return (ls_vf32)_mm512_mask_mov_ps((__m512)x, _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q),

@@ -117,6 +117,8 @@ static void THIN(const ls_gemm_thin *t, const float *x, const float *image, floa
 #define PUT_SPLAT(v, p) __asm__ volatile("vbroadcastss %1, %0" : "=v"(v) : "m"(*(p)))
 #define PUT_MADD(a, b, c) __asm__ volatile("vfmadd231ps %1, %2, %0" : "+v"(c) : "v"(a), "v"(b))
 #define PUT_MADD_AT(p, b, c) __asm__ volatile("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(b), "m"(*(p)))
+#define PUT_AHEAD(p) __asm__ volatile("prefetcht0 %0" : : "m"(*(p)))
+#define PUT_FETCH(p) __asm__ volatile("prefetcht1 %0" : : "m"(*(p)))
 #endif
 #define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_fast_runs_##vectors)
 #include "backend/cpu/isa/gemm_kernels.inc"
