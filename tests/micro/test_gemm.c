@@ -572,7 +572,7 @@ static int find_isas(void **state) {
 static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, bool exact, const char *isa) {
     int64_t size = dtype_sizes[dtype];
     for (int rows = 1; rows <= kernels->rows; rows++) {
-        for (int vectors = 1; vectors <= kernels->vectors; vectors++) {
+        for (int vectors = 1; vectors <= kernels->vectors - (rows > kernels->widest_rows); vectors++) {
             for (int variant = 0; variant < 8; variant++) {
                 static const int64_t depths[] = {0, 1, 2, 7, 8, 33, 511, 512};
                 int64_t kc = depths[variant], cols = (int64_t)vectors * kernels->lanes,

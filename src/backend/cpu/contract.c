@@ -13,6 +13,15 @@
 
 enum { IMAGE_COLUMNS = 512 };
 
+/* The last launch's problem and plan, which serve the next one of the same extents. Launches have the device's mutex. */
+struct ls_gemm_last {
+    bool made;
+    int packed; /* which operands were packed before in the plan: bit 0 for A, bit 1 for B; -1: there is no plan */
+    int64_t extents[LS_SPEC_MAX_AXES];
+    ls_gemm g, planned;
+    ls_gemm_plan plan;
+};
+
 static bool gemm_dtype(ls_dtype operand, ls_dtype acc, ls_gemm_dtype *out) {
     if (acc == LS_F64 && operand == LS_F64) {
         *out = LS_GEMM_F64;
@@ -228,7 +237,7 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
         return LS_OK;
     }
     ls_gemm_phase *gemm = LS_ARENA_NEW(&binary->arena, ls_gemm_phase);
-    if (!gemm) {
+    if (!gemm || !(gemm->last = LS_ARENA_NEW(&binary->arena, struct ls_gemm_last))) {
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
     uint64_t axes_a = spec->values[v->a].axes, axes_b = spec->values[v->b].axes;
@@ -444,6 +453,44 @@ static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, 
     g->parallel.run = binary->device->threads > 1 ? run_tasks : NULL;
 }
 
+/* The problem for a launch's extents, without addresses. */
+static ls_gemm *find_problem(const ls_kernel_run *kernel, const ls_phase *phase) {
+    struct ls_gemm_last *last = phase->gemm->last;
+    size_t size = (size_t)kernel->binary->spec.n_axes * sizeof *last->extents;
+    if (!last->made || memcmp(last->extents, kernel->extents, size) != 0) {
+        make_problem(kernel->binary, phase, kernel->extents, &last->g);
+        memcpy(last->extents, kernel->extents, size);
+        last->made = true;
+        last->packed = -1;
+    }
+    return &last->g;
+}
+
+/* For this launch alone. */
+static void change_problem(struct ls_gemm_last *last) {
+    last->made = false;
+    last->packed = -1;
+}
+
+/* False: the workspace is too small. */
+static bool run_planned(struct ls_gemm_last *last, const ls_cpu_device *d) {
+    const ls_gemm *g = &last->g;
+    int packed = (g->a.packed != NULL) | (g->b.packed != NULL) << 1;
+    if (ls_gemm_empty(g)) {
+        return true;
+    }
+    if (last->packed != packed) {
+        ls_gemm_plan_make(g, &last->planned, &last->plan);
+        last->packed = packed;
+    }
+    ls_gemm_plan_move(&last->plan, g, &last->planned);
+    if (ls_gemm_plan_bytes(&last->plan) > d->workspace_size) {
+        return false;
+    }
+    ls_gemm_plan_run(&last->plan, d->workspace);
+    return true;
+}
+
 /* Whether side s is worth packing once before the product: small, packed by callback, and met again by many
  * blocks. */
 static bool pack_before(const ls_gemm *g, const ls_gemm_phase *gemm, int s, size_t *out_bytes) {
@@ -513,6 +560,7 @@ static void use_turned(ls_gemm_launch *launch, ls_gemm *g, int s) {
         }
         kept->ready = true;
     }
+    change_problem(launch->phase->gemm->last);
     o->data = kept->data;
     o->stride_i = 1;
     o->stride_k = extent;
@@ -575,18 +623,18 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
     const ls_kernel_binary *binary = kernel->binary;
     ls_cpu_device *d = binary->device;
     const ls_gemm_phase *gemm = phase->gemm;
-    ls_gemm g;
+    ls_gemm *g = find_problem(kernel, phase);
     size_t packed[2];
     ls_gemm_call call;
     ls_gemm_launch launch = {.kernel = kernel, .phase = phase, .calls = &call, .workers = d->gemm_workers};
-    make_problem(binary, phase, kernel->extents, &g);
     launch.sum_size = ls_tile_held_size((ls_dtype)binary->spec.values[phase->value].acc);
     for (int s = 0; s < 2; s++) {
         const ls_contract_side *side = &gemm->side[s];
-        ls_gemm_operand *o = s ? &g.b : &g.a;
+        ls_gemm_operand *o = s ? &g->b : &g->a;
         launch.sides[s] = (ls_contract_side_launch){&launch, side, s, launch.finish_offset};
         launch.finish_offset += ls_contract_side_scratch(side);
         o->pack_ctx = &launch.sides[s];
+        o->packed = NULL;
         o->data = side->affine ? kernel->buffers[side->buffer] +
                                      side->sum.constant * (int64_t)ls_dtype_size(side->element)
                                : NULL;
@@ -594,7 +642,7 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
     launch.quant_offset = launch.finish_offset;
     launch.finish_offset += gemm->quant ? ls_quant_scratch(gemm->quant) : 0;
     if (gemm->out >= 0) {
-        g.out.data = kernel->buffers[gemm->out] + gemm->out_offset * ls_gemm_dtype_size(gemm->out_dtype);
+        g->out.data = kernel->buffers[gemm->out] + gemm->out_offset * ls_gemm_dtype_size(gemm->out_dtype);
     }
     for (int i = 0; i < d->threads; i++) {
         ls_gemm_worker *w = &d->gemm_workers[i];
@@ -612,35 +660,35 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
         return LS_OK;
     }
     if (gemm->quant) {
-        bool room = ls_gemm_grow_workspace(d, ls_quant_workspace(gemm->quant, g.m, g.k, d->threads));
-        if (ls_quant_run(&launch, &g, room ? d->workspace : NULL)) {
+        bool room = ls_gemm_grow_workspace(d, ls_quant_workspace(gemm->quant, g->m, g->k, d->threads));
+        change_problem(gemm->last);
+        if (ls_quant_run(&launch, g, room ? d->workspace : NULL)) {
             return LS_OK;
         }
     }
-    use_kept(&launch, &g);
-    g.epilogue_ctx = &launch;
-    g.parallel.pool = &launch;
-    if (!pack_before(&g, gemm, 0, &packed[0]) && !pack_before(&g, gemm, 1, &packed[0]) &&
-        !ls_gemm_run_within(&g, d->workspace, d->workspace_size)) {
+    use_kept(&launch, g);
+    g->epilogue_ctx = &launch;
+    g->parallel.pool = &launch;
+    if (!pack_before(g, gemm, 0, &packed[0]) && !pack_before(g, gemm, 1, &packed[0]) && run_planned(gemm->last, d)) {
         return LS_OK;
     }
-    if (!ls_gemm_grow_workspace(d, workspace(&g, gemm, packed))) {
-        g.a.packed = g.b.packed = NULL; /* another plan, whose memory the compilation reserved */
+    if (!ls_gemm_grow_workspace(d, workspace(g, gemm, packed))) {
+        g->a.packed = g->b.packed = NULL; /* another plan, whose memory the compilation reserved */
     }
-    if (!ls_gemm_grow_workspace(d, workspace(&g, gemm, packed))) {
+    if (!ls_gemm_grow_workspace(d, workspace(g, gemm, packed))) {
         return LS_FAIL_MEMORY(err, "the workspace of a contraction");
     }
     ls_gemm_packed before[2];
     char *memory = d->workspace;
     for (int s = 0; s < 2; s++) {
         if (packed[s]) {
-            ls_gemm_operand *o = s ? &g.b : &g.a;
-            ls_gemm_pack(g.isa, s ? LS_GEMM_B : LS_GEMM_A, o, s ? g.n : g.m, g.k, memory, &before[s]);
+            ls_gemm_operand *o = s ? &g->b : &g->a;
+            ls_gemm_pack(g->isa, s ? LS_GEMM_B : LS_GEMM_A, o, s ? g->n : g->m, g->k, memory, &before[s]);
             o->packed = &before[s];
             memory += packed[s];
         }
     }
-    ls_gemm_run(&g, memory);
+    ls_gemm_run(g, memory);
     return LS_OK;
 }
 

@@ -48,6 +48,7 @@ struct ls_gemm_phase {
     int out;
     ls_gemm_dtype out_dtype;
     int64_t out_offset, out_i, out_j, out_batch[LS_LANE_AXES];
+    struct ls_gemm_last *last; /* contract.c: what the last launch leaves for the next one */
     struct ls_sparse *sparse; /* sparse.c: the way where most of an operand is zero; NULL: none */
     int64_t
         cut; /* the epilogue's lanes do not cross multiples of this, where memory breaks off; 0: nowhere */

@@ -249,7 +249,12 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
     char *few[64];
     ls_numerics numerics = ls_numerics_enter();
     ls_mutex_lock(d->mutex);
-    ls_kernel_run run = {.binary = binary, .launch = launch, .buffers = few};
+    ls_kernel_run run; /* extents are many, of which a kernel has few */
+    run.binary = binary;
+    run.launch = launch;
+    run.buffers = few;
+    run.begun = NULL;
+    atomic_init(&run.out_of_range, 0);
     if (spec->n_args + binary->n_temps > (int)(sizeof few / sizeof *few)) {
         run.buffers = binary->many_buffers;
     }

@@ -215,7 +215,7 @@ static lookahead fetch_ahead(const block *b, int64_t j, int64_t k, int64_t n) {
  * and with both = sum (a + 128)(b - 128) + 128 sum (a + 128) - 128 sum (b - 128) - 128 * 128 * count.
  * Sums of what panels hold are products with a panel of one number.
  */
-static void column_sums(const ls_gemm_plan *plan, int64_t n, operand_at at_b, const char *b, int vectors,
+static void column_sums(const ls_gemm_plan *plan, int64_t n, operand_at at_b, const char *b, int64_t vectors,
                         uint32_t *sums) {
     static const uint32_t all128 = 0x80808080;
     memset(sums, 0, LS_GEMM_MAX_WIDTH * sizeof *sums);
@@ -255,6 +255,30 @@ static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
     return (lookahead){b->c + (i * b->ldc + j) * plan->elem, ls_gemm_ceil_div(plan->cols * plan->elem, 64), 64, b->ldc * plan->elem};
 }
 
+/* The tiles of B's panel from column j on, over n rows of it, which go to C as they are. A tile fetches what is ahead, and the lines of C that it will
+ * add to, if those are far. */
+static void plain_tiles(block *b, int64_t n, operand_at at_a, operand_at at_b, int64_t j, int64_t vectors, ls_gemm_into into, bool fetch,
+                        lookahead ahead) {
+    const ls_gemm_plan *plan = b->plan;
+    int64_t ldc = b->ldc, fetched = 0;
+    const char *a = at_a.at;
+    char *c = b->c + j * plan->elem;
+    for (int64_t left = b->mi; left > 0; left -= plan->rows, ahead.at += ahead.next, ahead.tiles--) {
+        if (ahead.tiles == 0) {
+            ahead = fetch_sums(b, fetched, j + plan->cols, n);
+            fetched += n;
+        }
+        int64_t rows = smaller(plan->rows, left);
+        for (int64_t r = 0; fetch && r < rows; r++) {
+            __builtin_prefetch(c + r * ldc * plan->elem);
+        }
+        b->nan |= plan->kernels->tile[rows][vectors](n, a, at_a.step_i, at_a.step_k, at_b.at, at_b.step_k, c, ldc, into,
+                                                     ahead.tiles > 0 ? ahead.at : a, ahead.tiles > 0 ? ahead.step_k : 0);
+        a += plan->rows * at_a.next * plan->elem;
+        c += plan->rows * ldc * plan->elem;
+    }
+}
+
 /* The tiles of [k0 + p, k0 + p + n), part of the chunk of kc from k0. The inner loop keeps a panel of B near while A's
  * block passes. */
 static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n, ls_gemm_into into) {
@@ -269,7 +293,7 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
     at_a.at += p * at_a.step_k * plan->elem;
     for (int64_t j = 0; j < b->nj; j += plan->cols) {
         int64_t nj = smaller(plan->cols, b->nj - j), depth = n;
-        int vectors = nj > 2 * lanes ? 3 : nj > lanes ? 2 : 1;
+        int64_t vectors = ls_gemm_ceil_div(nj, lanes);
         /* Scratch blocks have room for whole tiles; the output has not. */
         bool whole = !in_tile && (nj == vectors * lanes || plan->through_tile);
         if (plan->resumes && !whole) { /* all of the chunk in the first slice */
@@ -288,13 +312,11 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
         if (flips) {
             column_sums(plan, n, at_b, at, vectors, columns);
         }
-        lookahead ahead = fetch_ahead(b, j + plan->cols, k0 + p, n);
-        int64_t fetched = 0;
-        for (int64_t i = 0; i < b->mi; i += plan->rows, ahead.at += ahead.next, ahead.tiles--) {
-            if (ahead.tiles == 0) {
-                ahead = fetch_sums(b, fetched, j + plan->cols, n);
-                fetched += n;
-            }
+        if (whole && !flips && !plan->masks) {
+            plain_tiles(b, n, at_a, at_b, j, vectors, into, fetch, fetch_ahead(b, j + plan->cols, k0 + p, n));
+            continue;
+        }
+        for (int64_t i = 0; i < b->mi; i += plan->rows) {
             int64_t mi = smaller(plan->rows, b->mi - i);
             const char *a = at_a.at + i * at_a.next * plan->elem;
             if (plan->masks && (!finite || (g->b.absent && !(g->a.packed && g->a.packed->finite) &&
@@ -312,12 +334,7 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
             }
             if (whole) {
                 char *c = b->c + (i * b->ldc + j) * plan->elem;
-                for (int64_t r = 0; fetch && r < mi; r++) {
-                    __builtin_prefetch(c + r * b->ldc * plan->elem);
-                }
-                b->nan |= kernel(n, a, at_a.step_i, at_a.step_k, at, at_b.step_k, c, b->ldc,
-                                 flips ? LS_GEMM_RESUME : into, ahead.tiles > 0 ? ahead.at : a,
-                                 ahead.tiles > 0 ? ahead.step_k : 0);
+                b->nan |= kernel(n, a, at_a.step_i, at_a.step_k, at, at_b.step_k, c, b->ldc, flips ? LS_GEMM_RESUME : into, at, 0);
             } else {
                 b->nan = 1;
                 kernel(depth, a, at_a.step_i, at_a.step_k, at, at_b.step_k, tile_of(b), plan->cols,
@@ -445,11 +462,17 @@ static void block_task(void *ctx, int64_t task, int worker) {
     const run *r = ctx;
     const ls_gemm_plan *plan = r->plan;
     const ls_gemm *g = plan->g;
-    block b = {.plan = plan, .shared = r->shared, .worker = worker, .slab0 = r->slab0};
+    int64_t column = ls_gemm_quotient(task, r->m_blocks), batch = ls_gemm_quotient(column, r->n_blocks);
+    block b;
+    b.plan = plan;
+    b.shared = r->shared;
     b.memory = r->workers + worker * plan->worker_bytes;
-    b.i0 = task % r->m_blocks * plan->mc;
-    b.j0 = r->slab0 + task / r->m_blocks % r->n_blocks * plan->nc;
-    b.batch = r->batch0 + task / (r->m_blocks * r->n_blocks);
+    b.worker = worker;
+    b.nan = 0;
+    b.slab0 = r->slab0;
+    b.batch = r->batch0 + batch;
+    b.i0 = (task - column * r->m_blocks) * plan->mc;
+    b.j0 = r->slab0 + (column - batch * r->n_blocks) * plan->nc;
     b.mi = smaller(plan->mc, g->m - b.i0);
     b.nj = smaller(plan->nc, r->slab_end - b.j0);
     b.a_offset = batch_offset(g, b.batch, g->a.stride_batch);
@@ -512,36 +535,31 @@ static void for_each(const ls_gemm_plan *plan, int64_t n, void (*fn)(void *, int
     }
 }
 
-void ls_gemm_run(const ls_gemm *given, void *workspace) {
-    (void)ls_gemm_run_within(given, workspace, SIZE_MAX);
-}
-
-size_t ls_gemm_run_within(const ls_gemm *given, void *workspace, size_t room) {
-    ls_gemm g;
-    ls_gemm_plan plan;
-    if (ls_gemm_empty(given)) {
-        return 0;
-    }
-    ls_gemm_plan_make(given, &g, &plan);
-    size_t need = ls_gemm_plan_bytes(&plan);
-    if (need > room) {
-        return need;
-    }
-    run r = {.plan = &plan, .shared = workspace, .workers = (char *)workspace + plan.shared_bytes};
-    r.m_blocks = ls_gemm_ceil_div(g.m, plan.mc);
-    for (r.batch0 = 0; r.batch0 < plan.outer_batches; r.batch0++) {
-        for (r.slab0 = 0; r.slab0 < g.n; r.slab0 += plan.slab) {
-            r.slab_end = smaller(r.slab0 + plan.slab, g.n);
-            r.n_blocks = ls_gemm_ceil_div(r.slab_end - r.slab0, plan.nc);
-            if (plan.b_source == LS_GEMM_SHARED) {
-                int64_t width = PACK_PANELS * plan.cols, strips = (r.slab_end - r.slab0 + width - 1) / width;
-                int64_t chunks = (g.k + LS_GEMM_CHUNK - 1) / LS_GEMM_CHUNK;
-                for_each(&plan, strips * chunks, pack_task, &r);
+void ls_gemm_plan_run(const ls_gemm_plan *plan, void *workspace) {
+    const ls_gemm *g = plan->g;
+    run r = {.plan = plan, .shared = workspace, .workers = (char *)workspace + plan->shared_bytes};
+    r.m_blocks = ls_gemm_ceil_div(g->m, plan->mc);
+    for (r.batch0 = 0; r.batch0 < plan->outer_batches; r.batch0++) {
+        for (r.slab0 = 0; r.slab0 < g->n; r.slab0 += plan->slab) {
+            r.slab_end = smaller(r.slab0 + plan->slab, g->n);
+            r.n_blocks = ls_gemm_ceil_div(r.slab_end - r.slab0, plan->nc);
+            if (plan->b_source == LS_GEMM_SHARED) {
+                int64_t width = PACK_PANELS * plan->cols, strips = (r.slab_end - r.slab0 + width - 1) / width;
+                int64_t chunks = (g->k + LS_GEMM_CHUNK - 1) / LS_GEMM_CHUNK;
+                for_each(plan, strips * chunks, pack_task, &r);
             }
-            for_each(&plan, plan.batches * r.m_blocks * r.n_blocks, block_task, &r);
+            for_each(plan, plan->batches * r.m_blocks * r.n_blocks, block_task, &r);
         }
     }
-    return 0;
+}
+
+void ls_gemm_run(const ls_gemm *given, void *workspace) {
+    ls_gemm g;
+    ls_gemm_plan plan;
+    if (!ls_gemm_empty(given)) {
+        ls_gemm_plan_make(given, &g, &plan);
+        ls_gemm_plan_run(&plan, workspace);
+    }
 }
 
 const ls_gemm_isa *ls_gemm_isa_get(ls_cpu_isa isa) {

@@ -158,9 +158,6 @@ size_t ls_gemm_workspace(const ls_gemm *g);
 /* Computes the product; returns when all of C is stored. `workspace` may be NULL if its size is 0. */
 void ls_gemm_run(const ls_gemm *g, void *workspace);
 
-/* The same if the workspace's `room` bytes are enough, and 0; else does nothing and returns how many are. */
-size_t ls_gemm_run_within(const ls_gemm *g, void *workspace, size_t room);
-
 typedef enum ls_gemm_side { LS_GEMM_A, LS_GEMM_B } ls_gemm_side;
 
 /* Whether an operand, a view, is read where it lies as fast as from panels, so that packing it before brings nothing. */

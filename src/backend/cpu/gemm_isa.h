@@ -9,7 +9,7 @@ enum {
     LS_INLINE_WORK = 1 << 19, /* multiply-adds below which waking a thread costs more than it brings */
     LS_TASKS_PER_WORKER = 3
 };
-enum { LS_GEMM_MAX_ROWS = 12, LS_GEMM_TILE_ROWS = 8, LS_GEMM_TILE_VECTORS = 3 };
+enum { LS_GEMM_MAX_ROWS = 12, LS_GEMM_TILE_ROWS = 8, LS_GEMM_TILE_VECTORS = 4 };
 enum { LS_SPARSE_VECTORS = 8, LS_SPARSE_LINES = 3, LS_SPARSE_LINE_VECTORS = 6, LS_SPARSE_SLACK = 16, LS_DEPTHWISE_TAPS = 16 };
 
 /* What becomes of a tile's sums s and of what is in c: c = s, c = c + s, or c goes on as s, from c instead of +0. */
@@ -94,7 +94,8 @@ typedef void (*ls_gemm_runs_kernel)(const ls_gemm_runs *t, const float *a, const
 
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {
-    int rows;  /* of the largest tile: the width of A's panels */
+    int rows;        /* of the highest tile */
+    int widest_rows; /* of the highest of those of most vectors; panels of A that were packed before are no wider */
     int lanes;   /* of a vector */
     int vectors; /* of the widest tile, and of B's panels at most: 2 or 3 */
     ls_gemm_kernel tile[LS_GEMM_TILE_ROWS + 1][LS_GEMM_TILE_VECTORS + 1]; /* [rows][vectors], from 1 */

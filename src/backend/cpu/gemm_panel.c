@@ -264,16 +264,16 @@ int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_
                                      : dtype == LS_GEMM_F64       ? isa->f64
                                      : dtype == LS_GEMM_I32       ? isa->i32
                                                                   : isa->f32;
-    int64_t panels = (extent + kernels->rows - 1) / kernels->rows;
+    int64_t rows = kernels->widest_rows, panels = ls_gemm_ceil_div(extent, rows);
     return side == LS_GEMM_B ? ls_gemm_panel_columns(kernels, extent)
-           : panels > 1      ? (extent + panels - 1) / panels
-                             : kernels->rows;
+           : panels > 1      ? ls_gemm_ceil_div(extent, panels)
+                             : rows;
 }
 
 size_t ls_gemm_packed_size(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent,
                            int64_t k) {
     int64_t width = ls_gemm_packed_width(isa, side, dtype, extent);
-    int64_t panels = (extent + width - 1) / width;
+    int64_t panels = ls_gemm_ceil_div(extent, width);
     k = ls_gemm_in_fours(isa, dtype) ? (k + 3) / 4 : k;
     return (size_t)(panels * width * k) * (dtype == LS_GEMM_F64 ? 8 : 4);
 }

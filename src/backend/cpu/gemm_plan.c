@@ -134,6 +134,21 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
     }
 }
 
+/* Panels of each operand are as wide as each other. The widest tiles are less high: two of them take longer than one of all rows. Of A's panels there are
+ * not two: tiles share the fetching of the next panel of B where it lies, a line for each k, and it is three wide or more. */
+static void plan_panels(const ls_gemm *g, ls_gemm_plan *plan) {
+    const ls_gemm_kernels *kernels = plan->kernels;
+    int64_t widest = kernels->vectors * kernels->lanes, rows = kernels->rows;
+    plan->cols = g->b.packed ? g->b.packed->width : ls_gemm_panel_columns(kernels, g->n);
+    if (plan->cols == widest && !g->b.packed && g->m > kernels->widest_rows && g->m <= rows) {
+        plan->cols -= kernels->lanes;
+    }
+    rows = plan->cols == widest ? kernels->widest_rows : rows;
+    int64_t panels = larger(ls_gemm_ceil_div(g->m, rows), 1);
+    panels = panels == 2 && !g->b.packed ? 3 : panels;
+    plan->rows = g->a.packed ? g->a.packed->width : larger(ls_gemm_ceil_div(g->m, panels), 1);
+}
+
 /* Cuts C into blocks no larger than mc_max x nc_max, enough of them to keep the workers busy. */
 static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, int64_t nc_max) {
     int64_t m_units = ls_gemm_ceil_div(g->m, plan->rows), n_units = ls_gemm_ceil_div(plan->slab, plan->cols);
@@ -233,11 +248,7 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
         const ls_gemm_vector_kernel *rows = g->fast && plan->kernels->row_parts[half] ? plan->kernels->row_parts : plan->kernels->vector_rows;
         plan->vector = g->b.stride_i == 1 ? plan->kernels->vector[half] : g->b.stride_k == 1 ? rows[half] : NULL;
     }
-    /* Panels of A as high as each other. Not two: tiles share the fetching of the next panel of B, a line for each k, and it is three wide. */
-    int64_t row_panels = larger(ls_gemm_ceil_div(g->m, plan->kernels->rows), 1);
-    row_panels = row_panels == 2 ? 3 : row_panels;
-    plan->rows = g->a.packed ? g->a.packed->width : larger(ls_gemm_ceil_div(g->m, row_panels), 1);
-    plan->cols = g->b.packed ? g->b.packed->width : ls_gemm_panel_columns(plan->kernels, g->n);
+    plan_panels(g, plan);
 
     /* A's block is read once for every panel of B and stays in the L2 cache; so does B's, if local. */
     int64_t l2 = g->l2_bytes > 0 ? g->l2_bytes : DEFAULT_L2;
@@ -267,6 +278,19 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     }
     plan_blocks(g, plan, mc_max, nc_max);
     plan_workspace(g, plan);
+}
+
+void ls_gemm_plan_move(const ls_gemm_plan *plan, const ls_gemm *g, ls_gemm *problem) {
+    for (int s = 0; s < 2; s++) {
+        const ls_gemm_operand *from = s ? &g->b : &g->a;
+        ls_gemm_operand *to = (s != plan->swapped) ? &problem->b : &problem->a;
+        to->data = from->data;
+        to->pack_ctx = from->pack_ctx;
+        to->packed = from->packed;
+    }
+    problem->out.data = g->out.data;
+    problem->epilogue_ctx = g->epilogue_ctx;
+    problem->parallel.pool = g->parallel.pool;
 }
 
 bool ls_gemm_reads_directly(const ls_gemm *g, ls_gemm_side side) {

@@ -42,15 +42,22 @@ typedef struct ls_gemm_plan {
     int workers;
 } ls_gemm_plan;
 
-/* Rounded up, of numbers that are not negative. Most fit 32 bits, whose division takes a fraction of the time: a small product has
- * two dozen of them before its first tile. */
+/* Of numbers that are not negative, rounded down, and up. Most fit 32 bits, whose division takes a fraction of the time: a small product
+ * has two dozen of them before its first tile. */
+static inline int64_t ls_gemm_quotient(int64_t x, int64_t y) {
+    return (uint64_t)(x | y) >> 32 ? x / y : (uint32_t)x / (uint32_t)y;
+}
 static inline int64_t ls_gemm_ceil_div(int64_t x, int64_t y) {
-    uint64_t over = (uint64_t)(x + y - 1);
-    return (over | (uint64_t)y) >> 32 ? (int64_t)(over / (uint64_t)y) : (uint32_t)over / (uint32_t)y;
+    return ls_gemm_quotient(x + y - 1, y);
 }
 
-/* `out_problem` receives the problem that the plan points to. */
+/* `out_problem` receives the problem that the plan points to. C has elements. */
 void ls_gemm_plan_make(const ls_gemm *g, ls_gemm *out_problem, ls_gemm_plan *out_plan);
+/* A plan serves any problem that differs by addresses alone (of data, packed panels of the same width and contexts): `problem`, which the plan
+ * points to, takes them from g. */
+void ls_gemm_plan_move(const ls_gemm_plan *plan, const ls_gemm *g, ls_gemm *problem);
+/* In ls_gemm_plan_bytes of workspace. */
+void ls_gemm_plan_run(const ls_gemm_plan *plan, void *workspace);
 
 /* Of the workspace. */
 static inline size_t ls_gemm_plan_bytes(const ls_gemm_plan *plan) {

@@ -30,6 +30,7 @@
 #define TABLE LS_ISA_SUFFIX(ls_gemm_dots)
 #define TILES_ALONE
 #define HEIGHT 8
+#define WIDTH 3
 #include "backend/cpu/isa/gemm_kernels.inc"
 
 #if defined(__clang__)

@@ -85,7 +85,7 @@ static void THIN(const ls_gemm_thin *t, const float *x, const float *image, floa
 #define VU ls_vf32_any
 #define LANES LS_LANES_F32
 #define SPLAT LS_SPLAT_F32
-#define UNORDERED LS_UNORDERED_F32
+#define ORDERED LS_ORDERED_F32
 #define MADD FMA_F32
 #ifdef LS_HALVES
 #define PARTS(what) LS_ISA_SUFFIX(ls_gemm_f32_fast_##what##_parts)
@@ -123,6 +123,9 @@ static void THIN(const ls_gemm_thin *t, const float *x, const float *image, floa
 #define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_fast_runs_##vectors)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
+#ifdef LS_ISA_AVX512 /* smaller */
+#define WIDTH 3
+#endif
 #define T double
 #define V ls_vf64
 #define VU ls_vf64_any

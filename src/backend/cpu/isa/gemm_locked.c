@@ -36,7 +36,7 @@
 #define VU ls_vf32_any
 #define LANES LS_LANES_F32
 #define SPLAT LS_SPLAT_F32
-#define UNORDERED LS_UNORDERED_F32
+#define ORDERED LS_ORDERED_F32
 #define MADD(a, b, c) ((c) + (a) * (b))
 #define NAME(rows, cols) LS_GEMM_NAME(f32, rows, LS_TILE_COLS_F32_##cols)
 #define VECTOR LS_ISA_SUFFIX(ls_gemm_f32_vector)
@@ -48,8 +48,10 @@
 #define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_runs_##vectors)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
-#ifdef LS_ISA_SIMD128 /* whose pages have f32 */
+#if defined(LS_ISA_SIMD128) /* whose pages have f32 */
 #define HEIGHT 4
+#elif defined(LS_ISA_AVX512) /* smaller */
+#define WIDTH 3
 #endif
 #define T double
 #define V ls_vf64

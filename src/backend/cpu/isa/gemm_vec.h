@@ -1,6 +1,7 @@
 /*
  * Vector types of the instruction set that this object is compiled for (LS_ISA_<NAME>), as GCC vector extensions: one text serves all.
- * LS_GEMM_ROWS and LS_GEMM_VECTORS are the largest tile's. With 32 registers, 8 by 3 takes 11 loads for 24 multiply-adds, 12 by 2 takes 14.
+ * LS_GEMM_ROWS and LS_GEMM_VECTORS are the highest and the widest tile's. With 32 registers, 6 by 4 takes 10 loads for 24 multiply-adds, 8 by 3
+ * takes 11, 12 by 2 takes 14.
  */
 #ifndef LOCKSTEP_BACKEND_CPU_ISA_GEMM_VEC_H
 #define LOCKSTEP_BACKEND_CPU_ISA_GEMM_VEC_H
@@ -11,11 +12,12 @@
 #include <immintrin.h>
 #define LS_VECTOR_BYTES 64
 #define LS_GEMM_ROWS 8
-#define LS_GEMM_VECTORS 3
+#define LS_GEMM_VECTORS 4
 #define LS_ISA_SUFFIX(name) name##__avx512
 #define LS_TILE_COLS_F32_1 16
 #define LS_TILE_COLS_F32_2 32
 #define LS_TILE_COLS_F32_3 48
+#define LS_TILE_COLS_F32_4 64
 #define LS_TILE_COLS_F64_1 8
 #define LS_TILE_COLS_F64_2 16
 #define LS_TILE_COLS_F64_3 24
@@ -112,9 +114,9 @@ static inline ls_quad ls_quad_f16(const uint16_t *p) {
 #endif
 
 #if defined(LS_ISA_AVX512)
-#define LS_UNORDERED_F32(a, b) _mm512_cmp_ps_mask((__m512)(a), (__m512)(b), _CMP_UNORD_Q)
+#define LS_ORDERED_F32(mask, a, b) _mm512_mask_cmp_ps_mask(mask, (__m512)(a), (__m512)(b), _CMP_ORD_Q)
 #else
-#define LS_UNORDERED_F32(a, b) 1
+#define LS_ORDERED_F32(mask, a, b) 0
 #endif
 
 /* An initialiser list, because compilers know it as a broadcast. */
