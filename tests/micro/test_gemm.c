@@ -606,13 +606,16 @@ static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, boo
                 }
                 ls_gemm_kernel kernel = kernels->tile[rows][vectors];
                 const char *at_a = a.origin, *at_b = b.origin;
+                ls_gemm_tiles tiles = {.n = 1, .kc = first, .a = at_a, .a_row = a.stride_i, .a_k = a.stride_k, .b = at_b, .b_k = b.stride_k,
+                                       .c = out + GUARD, .ldc = ldc, .into = LS_GEMM_STORE, .ahead = at_b, .ahead_k = 64};
                 if (resume) {
-                    kernel(first, at_a, a.stride_i, a.stride_k, at_b, b.stride_k, out + GUARD, ldc, LS_GEMM_STORE,
-                           at_b, 64);
+                    kernel(&tiles);
                 }
-                kernel(kc - first, at_a + first * a.stride_k * size, a.stride_i, a.stride_k,
-                       at_b + first * b.stride_k * size, b.stride_k, out + GUARD, ldc,
-                       resume ? LS_GEMM_RESUME : add ? LS_GEMM_ADD : LS_GEMM_STORE, at_b, 0);
+                tiles.kc = kc - first;
+                tiles.a = at_a + first * a.stride_k * size;
+                tiles.b = at_b + first * b.stride_k * size;
+                tiles.into = resume ? LS_GEMM_RESUME : add ? LS_GEMM_ADD : LS_GEMM_STORE;
+                kernel(&tiles);
                 if (exact && memcmp(out, expected, bytes + 2 * GUARD) != 0) {
                     fail_msg("%s %s tile %dx%d depth %d after %d add %d differs", isa, dtype_names[dtype], rows,
                              (int)cols, (int)kc, (int)first, add);

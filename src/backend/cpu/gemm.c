@@ -183,6 +183,12 @@ static void masked_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_
     }
 }
 
+/* One tile, which fetches nothing. */
+static ls_gemm_tiles tiles_of(int64_t n, const void *a, operand_at at_a, operand_at at_b, void *c, int64_t ldc, ls_gemm_into into) {
+    return (ls_gemm_tiles){.n = 1, .kc = n, .a = a, .a_row = at_a.step_i, .a_k = at_a.step_k, .b = at_b.at, .b_k = at_b.step_k,
+                           .c = c, .ldc = ldc, .into = into, .ahead = at_b.at};
+}
+
 /* What the tiles of a panel fetch of the next one: some of them, what lies step_k bytes apart, one place for each k. */
 typedef struct lookahead {
     const char *at;
@@ -215,12 +221,12 @@ static lookahead fetch_ahead(const block *b, int64_t j, int64_t k, int64_t n) {
  * and with both = sum (a + 128)(b - 128) + 128 sum (a + 128) - 128 sum (b - 128) - 128 * 128 * count.
  * Sums of what panels hold are products with a panel of one number.
  */
-static void column_sums(const ls_gemm_plan *plan, int64_t n, operand_at at_b, const char *b, int64_t vectors,
-                        uint32_t *sums) {
+static void column_sums(const ls_gemm_plan *plan, int64_t n, operand_at at_b, int vectors, uint32_t *sums) {
     static const uint32_t all128 = 0x80808080;
     memset(sums, 0, LS_GEMM_MAX_WIDTH * sizeof *sums);
     if (plan->flip_a) {
-        plan->kernels->tile[1][vectors](n, &all128, 0, 0, b, at_b.step_k, sums, 0, LS_GEMM_STORE, b, 0);
+        ls_gemm_tiles t = tiles_of(n, &all128, (operand_at){0}, at_b, sums, 0, LS_GEMM_STORE);
+        plan->kernels->tile[1][vectors](&t);
     }
 }
 
@@ -233,7 +239,8 @@ static void begin_tile(const ls_gemm_plan *plan, int64_t n, const char *a, opera
         for (int64_t q = 0; q < lanes; q++) {
             ones[q] = 0x01010101;
         }
-        plan->kernels->tile[mi][1](n, a, at_a.step_i, at_a.step_k, ones, 0, rows, lanes, LS_GEMM_STORE, a, 0);
+        ls_gemm_tiles t = tiles_of(n, a, at_a, (operand_at){.at = (const char *)ones}, rows, lanes, LS_GEMM_STORE);
+        plan->kernels->tile[mi][1](&t);
         constant = plan->flip_a ? (uint32_t)count << 14 : 0;
     }
     for (int64_t r = 0; r < mi; r++, c += ldc) {
@@ -257,25 +264,31 @@ static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
 
 /* The tiles of B's panel from column j on, over n rows of it, which go to C as they are. A tile fetches what is ahead, and the lines of C that it will
  * add to, if those are far. */
-static void plain_tiles(block *b, int64_t n, operand_at at_a, operand_at at_b, int64_t j, int64_t vectors, ls_gemm_into into, bool fetch,
+static void plain_tiles(block *b, int64_t n, operand_at at_a, operand_at at_b, int64_t j, int vectors, ls_gemm_into into, bool fetch,
                         lookahead ahead) {
     const ls_gemm_plan *plan = b->plan;
-    int64_t ldc = b->ldc, fetched = 0;
-    const char *a = at_a.at;
-    char *c = b->c + j * plan->elem;
-    for (int64_t left = b->mi; left > 0; left -= plan->rows, ahead.at += ahead.next, ahead.tiles--) {
+    int64_t fetched = 0, rows;
+    ls_gemm_tiles t = tiles_of(n, at_a.at, at_a, at_b, b->c + j * plan->elem, b->ldc, into);
+    for (int64_t left = b->mi; left > 0; left -= t.n * rows) {
         if (ahead.tiles == 0) {
             ahead = fetch_sums(b, fetched, j + plan->cols, n);
             fetched += n;
+            ahead = ahead.tiles > 0 ? ahead : (lookahead){.at = at_b.at, .tiles = left};
         }
-        int64_t rows = smaller(plan->rows, left);
+        rows = smaller(plan->rows, left);
         for (int64_t r = 0; fetch && r < rows; r++) {
-            __builtin_prefetch(c + r * ldc * plan->elem);
+            __builtin_prefetch((char *)t.c + r * b->ldc * plan->elem);
         }
-        b->nan |= plan->kernels->tile[rows][vectors](n, a, at_a.step_i, at_a.step_k, at_b.at, at_b.step_k, c, ldc, into,
-                                                     ahead.tiles > 0 ? ahead.at : a, ahead.tiles > 0 ? ahead.step_k : 0);
-        a += plan->rows * at_a.next * plan->elem;
-        c += plan->rows * ldc * plan->elem;
+        t.n = fetch || left < 2 * rows ? 1 : smaller(smaller(ls_gemm_quotient(left, rows), ahead.tiles), plan->kernels->most_tiles);
+        t.a_next = rows * at_a.next;
+        t.ahead = ahead.at;
+        t.ahead_k = ahead.step_k;
+        t.ahead_next = ahead.next;
+        b->nan |= plan->kernels->tile[rows][vectors](&t);
+        t.a = (const char *)t.a + t.n * t.a_next * plan->elem;
+        t.c = (char *)t.c + t.n * rows * b->ldc * plan->elem;
+        ahead.at += t.n * ahead.next;
+        ahead.tiles -= t.n;
     }
 }
 
@@ -293,7 +306,7 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
     at_a.at += p * at_a.step_k * plan->elem;
     for (int64_t j = 0; j < b->nj; j += plan->cols) {
         int64_t nj = smaller(plan->cols, b->nj - j), depth = n;
-        int64_t vectors = ls_gemm_ceil_div(nj, lanes);
+        int vectors = 1 + (nj > lanes) + (nj > 2 * lanes) + (nj > 3 * lanes);
         /* Scratch blocks have room for whole tiles; the output has not. */
         bool whole = !in_tile && (nj == vectors * lanes || plan->through_tile);
         if (plan->resumes && !whole) { /* all of the chunk in the first slice */
@@ -306,11 +319,10 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
             ls_gemm_pack_part(g->isa, part_b(b, k0 + p, depth, j, nj), plan->cols, b_panel(b), 0, NULL);
         }
         operand_at at_b = find_b(b, j, nj, k0 + p);
-        const char *at = at_b.at;
         bool finite = !plan->masks || ((!g->a.absent || (g->b.packed && g->b.packed->finite) ||
-                                        panel_finite(plan, at, kc * plan->cols)));
+                                        panel_finite(plan, at_b.at, kc * plan->cols)));
         if (flips) {
-            column_sums(plan, n, at_b, at, vectors, columns);
+            column_sums(plan, n, at_b, vectors, columns);
         }
         if (whole && !flips && !plan->masks) {
             plain_tiles(b, n, at_a, at_b, j, vectors, into, fetch, fetch_ahead(b, j + plan->cols, k0 + p, n));
@@ -326,19 +338,14 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
                 merge_tile(b, i, mi, j, nj, into != LS_GEMM_STORE);
                 continue;
             }
-            ls_gemm_kernel kernel = plan->kernels->tile[mi][vectors];
+            char *c = whole ? b->c + (i * b->ldc + j) * plan->elem : tile_of(b);
+            int64_t ldc = whole ? b->ldc : plan->cols;
             if (flips) {
-                char *c = whole ? b->c + (i * b->ldc + j) * plan->elem : tile_of(b);
-                begin_tile(plan, n, a, at_a, count, columns, (uint32_t *)(void *)c,
-                           whole ? b->ldc : plan->cols, mi, vectors * lanes, whole && into != LS_GEMM_STORE);
+                begin_tile(plan, n, a, at_a, count, columns, (uint32_t *)(void *)c, ldc, mi, vectors * lanes, whole && into != LS_GEMM_STORE);
             }
-            if (whole) {
-                char *c = b->c + (i * b->ldc + j) * plan->elem;
-                b->nan |= kernel(n, a, at_a.step_i, at_a.step_k, at, at_b.step_k, c, b->ldc, flips ? LS_GEMM_RESUME : into, at, 0);
-            } else {
-                b->nan = 1;
-                kernel(depth, a, at_a.step_i, at_a.step_k, at, at_b.step_k, tile_of(b), plan->cols,
-                       flips ? LS_GEMM_RESUME : LS_GEMM_STORE, at, 0);
+            ls_gemm_tiles t = tiles_of(depth, a, at_a, at_b, c, ldc, flips ? LS_GEMM_RESUME : whole ? into : LS_GEMM_STORE);
+            b->nan |= plan->kernels->tile[mi][vectors](&t) | !whole;
+            if (!whole) {
                 merge_tile(b, i, mi, j, nj, into != LS_GEMM_STORE);
             }
         }

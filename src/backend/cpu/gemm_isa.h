@@ -16,13 +16,20 @@ enum { LS_SPARSE_VECTORS = 8, LS_SPARSE_LINES = 3, LS_SPARSE_LINE_VECTORS = 6, L
 typedef enum ls_gemm_into { LS_GEMM_STORE, LS_GEMM_ADD, LS_GEMM_RESUME } ls_gemm_into;
 
 /*
- * s is the serial sum over p of a[i*a_row + p*a_k] * b[p*b_k + j] from +0, for a tile of fixed height and width; it
+ * Tiles of fixed height and width, one below another. s is the serial sum over p of a[i*a_row + p*a_k] * b[p*b_k + j] from +0; it
  * goes into c[i*ldc + j]. Strides in elements. Tiles of two vectors and more fetch ahead[p*ahead_k], in bytes, for what comes next.
- * 0: nothing in c is NaN.
  */
-typedef unsigned (*ls_gemm_kernel)(int64_t kc, const void *a, int64_t a_row, int64_t a_k, const void *b,
-                                   int64_t b_k, void *c, int64_t ldc, ls_gemm_into into, const char *ahead,
-                                   int64_t ahead_k);
+typedef struct ls_gemm_tiles {
+    int64_t n, kc;
+    const void *a, *b;
+    void *c;
+    int64_t a_row, a_k, b_k, ldc;
+    ls_gemm_into into;
+    const char *ahead;
+    int64_t ahead_k, a_next, ahead_next; /* the last two: from a tile to the next one */
+} ls_gemm_tiles;
+/* 0: nothing in c is NaN. */
+typedef unsigned (*ls_gemm_kernel)(const ls_gemm_tiles *t);
 
 /* y[j] = the same sum for one row and any number n of columns, for a b that is best read row by row. */
 typedef void (*ls_gemm_vector_kernel)(int64_t kc, int64_t n, const void *x, int64_t x_k, const void *b,
@@ -94,10 +101,11 @@ typedef void (*ls_gemm_runs_kernel)(const ls_gemm_runs *t, const float *a, const
 
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {
-    int rows;        /* of the highest tile */
-    int widest_rows; /* of the highest of those of most vectors; panels of A that were packed before are no wider */
-    int lanes;   /* of a vector */
-    int vectors; /* of the widest tile, and of B's panels at most: 2 or 3 */
+    int rows;           /* of the highest tile */
+    int widest_rows;    /* of the highest of those of most vectors; panels of A that were packed before are no wider */
+    int64_t most_tiles; /* in a call */
+    int lanes;          /* of a vector */
+    int vectors;        /* of the widest tile, and of B's panels at most: 2 to 4 */
     ls_gemm_kernel tile[LS_GEMM_TILE_ROWS + 1][LS_GEMM_TILE_VECTORS + 1]; /* [rows][vectors], from 1 */
     ls_gemm_taps_kernel taps[LS_GEMM_MAX_ROWS + 1]; /* [rows]; NULL where there is none of that height */
     ls_gemm_sparse_kernel sparse[LS_SPARSE_VECTORS + 1]; /* [vectors], from 1; NULL: none for this element type */

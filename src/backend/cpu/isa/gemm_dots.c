@@ -28,6 +28,7 @@
 #define VECTOR NULL
 #define VECTOR_ROWS NULL
 #define TABLE LS_ISA_SUFFIX(ls_gemm_dots)
+#define ONE_TILE
 #define TILES_ALONE
 #define HEIGHT 8
 #define WIDTH 3

@@ -126,6 +126,7 @@ static void THIN(const ls_gemm_thin *t, const float *x, const float *image, floa
 #ifdef LS_ISA_AVX512 /* smaller */
 #define WIDTH 3
 #endif
+#define ONE_TILE
 #define T double
 #define V ls_vf64
 #define VU ls_vf64_any

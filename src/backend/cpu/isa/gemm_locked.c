@@ -53,6 +53,7 @@
 #elif defined(LS_ISA_AVX512) /* smaller */
 #define WIDTH 3
 #endif
+#define ONE_TILE
 #define T double
 #define V ls_vf64
 #define VU ls_vf64_any
@@ -68,6 +69,7 @@
 /* i32 wraps, so it is computed unsigned. Its products are slow: few rows keep a core busy. */
 #define HEIGHT 4
 #define WIDTH 2
+#define ONE_TILE
 #define T uint32_t
 #define V ls_vu32
 #define VU ls_vu32_any
