@@ -181,9 +181,9 @@ bool ls_band_plan(ls_kernel_binary *b) {
             own += align_up(b->temps[i].point * (size_t)band->block) + LS_ALIGN;
         }
     }
-    for (int i = 0; i < b->n_phases; i++) { /* rows come and go in order, which the processor foresees: lines asked for besides get in its way */
-        ls_fetch_nothing(&b->phases[i].program);
-        ls_fetch_nothing(&b->phases[i].finish);
+    for (int i = 0; i < b->n_phases; i++) { /* rows come in order, which the processor foresees: lines asked for besides get in its way */
+        ls_fetch_results(&b->phases[i].program);
+        ls_fetch_results(&b->phases[i].finish);
     }
     return place(b, own);
 }

@@ -9,9 +9,13 @@ int64_t ls_fetch_ahead(const ls_spec *spec, const ls_access *access) {
     return ls_access_is_large(spec, access) ? LS_FETCH_AHEAD : 0;
 }
 
-void ls_fetch_nothing(const ls_program *p) {
+void ls_fetch_results(const ls_program *p) {
     for (int i = 0; i < p->n_accesses; i++) {
-        p->accesses[i].ahead = 0;
+        bool stored = false;
+        for (int k = 0; k < p->n_instrs[LS_SECTION_LANES] && p->endless; k++) {
+            stored = stored || p->fused[p->instrs[LS_SECTION_LANES][k].access]->store == i;
+        }
+        p->accesses[i].ahead = stored ? p->accesses[i].ahead : 0;
     }
 }
 

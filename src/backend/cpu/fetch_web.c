@@ -6,7 +6,7 @@ int64_t ls_fetch_ahead(const ls_spec *spec, const ls_access *access) {
     return 0;
 }
 
-void ls_fetch_nothing(const ls_program *p) {
+void ls_fetch_results(const ls_program *p) {
     (void)p;
 }
 

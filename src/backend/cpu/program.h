@@ -245,8 +245,8 @@ typedef struct ls_fetches {
 } ls_fetches;
 /* How far behind the runs of an access lines are fetched; 0 where caches near by hold all of it. */
 int64_t ls_fetch_ahead(const ls_spec *spec, const ls_access *access);
-/* Of a program whose accesses the processor foresees: nothing is fetched. */
-void ls_fetch_nothing(const ls_program *program);
+/* Of a program whose loads the processor foresees: only what a chain alone stores to is fetched. */
+void ls_fetch_results(const ls_program *program);
 /* Adds a run of memory to what will be fetched. */
 void ls_fetch_later(ls_fetches *fetches, uintptr_t at, int64_t bytes);
 /* Fetches the next lines. */

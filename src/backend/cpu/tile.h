@@ -80,7 +80,8 @@ typedef struct ls_tile_isa {
     void (*halve_f32[3])(float *partials);
     void (*fold_squares_f32)(float *partials, const float *x, float minus, int64_t n, bool first); /* the sum of (x - minus)^2; or NULL */
     ls_fold_exp_fn fold_exp_f32[2];                                                                /* locked and fast; or NULL */
-    void (*divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near); /* (x - minus) / divisor; or NULL */
+    /* (x - minus) / divisor, lines of dst fetched `ahead` bytes early unless that is 0; or NULL */
+    void (*divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, int64_t ahead);
     /* One step of an argmin [0] or argmax [1]: where x[i] is better than value[i] (NaN best of all, the first
      * one stays), both it and `k` take the place of value[i] and index[i]. */
     void (*arg_f32[2])(float *value, uint32_t *index, const float *x, uint32_t k, int64_t n);

@@ -16,8 +16,8 @@ static bool negative_zero(float x) {
 }
 
 #if !defined(LS_ISA_AVX512) && !defined(LS_ISA_AVX2)
-void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near) {
-    (void)near;
+void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, int64_t ahead) {
+    (void)near, (void)ahead;
     for (int64_t i = 0; i < n; i++) {
         dst[i] = (x[i] - minus) / divisor;
     }
@@ -169,7 +169,8 @@ static int normalise(const ls_chain_row *row, float *dst, const float *src, int6
             return 0;
         }
     }
-    LS_TILE_NAME(ls_divide_f32)(dst, src, minus, row->scalars[step->at], n, step->op == LS_CHAIN_DIV_NEAR);
+    LS_TILE_NAME(ls_divide_f32)(dst, src, minus, row->scalars[step->at], n, step->op == LS_CHAIN_DIV_NEAR,
+                                row->ahead >> LS_CHAIN_POINTERS & 1 ? LS_FETCH_AHEAD : 0);
     return n_steps;
 }
 #endif
