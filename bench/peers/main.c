@@ -7,10 +7,11 @@
  *
  * Usage: peers [--rounds N] [--threads N[,N]] [--only TEXT] [--without ENGINES] [--clock cpu]
  */
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_setaffinity */
 #endif
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,11 +241,32 @@ static void print_means(const group *groups, int threads) {
     }
 }
 
+/* Every engine computes on the first n of `cores` (tools/peers/cases.py does the same): another core would have another clock and other neighbours. */
+static void keep_cores(const cpu_set_t *cores, int n) {
+    cpu_set_t kept;
+    CPU_ZERO(&kept);
+    for (int i = 0; i < CPU_SETSIZE && n > 0; i++) {
+        if (CPU_ISSET(i, cores)) {
+            CPU_SET(i, &kept);
+            n--;
+        }
+    }
+    if (sched_setaffinity(0, sizeof kept, &kept)) {
+        perror("sched_setaffinity");
+    }
+}
+
 static void run_all(const options *o, const bool *found) {
     static entry entries[MOST_ROWS];
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    if (sched_getaffinity(0, sizeof cores, &cores)) {
+        perror("sched_getaffinity");
+    }
     for (int t = 0; t < o->n_threads; t++) {
         group groups[MOST_GROUPS] = {{.name = NULL}};
         int threads = o->threads[t], n_groups = 0, n = 0;
+        keep_cores(&cores, threads);
         bench_roof *roof = bench_roof_open(threads);
         for (const bench_case *pass = bench_cases; pass->name; pass++) { /* groups in the order of their first case */
             bool seen = pass > bench_cases && strcmp(pass->group, pass[-1].group) == 0;

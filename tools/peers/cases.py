@@ -3,6 +3,7 @@
 
 Where PyTorch has several ways (channels last, oneDNN's own layout), the fastest of a short trial is taken."""
 import ctypes
+import os
 import re
 import sys
 import time
@@ -24,8 +25,12 @@ def values(which, shape):
     return torch.from_numpy(((bits >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24) - np.float32(0.5)).reshape(shape))
 
 
+CORES = sorted(os.sched_getaffinity(0))
+
+
 def set_threads(n):
-    """PyTorch's own, and those of an OpenBLAS that it calls, which has its own count."""
+    """PyTorch's own, and those of an OpenBLAS that it calls, which has its own count; on the cores that bench/peers/main.c keeps, too."""
+    os.sched_setaffinity(0, CORES[:n])
     torch.set_num_threads(n)
     with open("/proc/self/maps", encoding="utf-8") as maps:
         for path in set(re.findall(r"/\S*openblas\S*\.so\S*", maps.read())):
