@@ -80,10 +80,16 @@ if(NOT LOCKSTEP_LINK)
     set(LOCKSTEP_LINK lockstep::cjson lockstep::protobuf-c lockstep::pcre2 ZLIB::ZLIB Threads::Threads ${CMAKE_DL_LIBS})
 endif()
 set(LOCKSTEP_OBJECT_TARGETS)
+set(visibility hidden)
+set(LOCKSTEP_TESTED lockstep_static) # what tests link with, to reach what is inside
+if(LOCKSTEP_SANITIZE) # and there share, where a copy of the library in each would be 70 MB
+    set(visibility default)
+    set(LOCKSTEP_TESTED lockstep_shared)
+endif()
 
 function(lockstep_object_library name)
     add_library(${name} OBJECT ${ARGN})
-    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ${LOCKSTEP_PIC} C_VISIBILITY_PRESET hidden)
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ${LOCKSTEP_PIC} C_VISIBILITY_PRESET ${visibility})
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
     target_include_directories(${name} SYSTEM PRIVATE ${LOCKSTEP_GENERATED})
     # One macro for each instruction set whose objects are in this build, so that the dispatcher knows them.
