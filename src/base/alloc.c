@@ -1,6 +1,7 @@
 /* The heap and its arenas. Each block is preceded by one LS_ALIGN-sized header that holds its size, because the
  * caller's free wants it back. Invariant: heap->used is the sum of the sizes of live blocks, headers included. */
 #include "base/alloc.h"
+#include "base/os.h"
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,16 +13,58 @@ typedef struct block_header {
     size_t total; /* what the allocator gave */
 } block_header;
 
-static void *libc_alloc(void *user, size_t size, size_t align) {
-    (void)user;
-    return aligned_alloc(align, size);
+enum { KEPT_MOST = 32 << 20 };
+
+/* A block of that size (0: any) from the kept ones. */
+static void *take_kept(ls_heap *heap, size_t total) {
+    for (size_t i = 0; i < sizeof heap->kept / sizeof *heap->kept; i++) {
+        block_header *block = atomic_exchange(&heap->kept[i], NULL);
+        if (block && total && block->total != total) {
+            block_header *other = atomic_exchange(&heap->kept[i], (void *)block);
+            block = NULL;
+            if (other) {
+                ls_os_unmap(other, other->total);
+            }
+        }
+        if (block) {
+            return block;
+        }
+    }
+    return NULL;
 }
 
-static void libc_free(void *user, void *ptr, size_t size, size_t align) {
-    (void)user;
-    (void)size;
+void ls_heap_end(ls_heap *heap) {
+    for (block_header *block; (block = take_kept(heap, 0));) {
+        ls_os_unmap(block, block->total);
+    }
+}
+
+static void *default_alloc(void *user, size_t size, size_t align) {
+    if (size < ls_os_map_from) {
+        return aligned_alloc(align, size);
+    }
+    void *block = take_kept(user, size);
+    block = block ? block : ls_os_map(size);
+    if (!block) {
+        ls_heap_end(user);
+        block = ls_os_map(size);
+    }
+    return block;
+}
+
+static void default_free(void *user, void *ptr, size_t size, size_t align) {
     (void)align;
-    free(ptr);
+    if (size < ls_os_map_from) {
+        free(ptr);
+        return;
+    }
+    ls_heap *heap = user;
+    for (size_t i = 0; ptr && heap->keeps && size <= KEPT_MOST && i < sizeof heap->kept / sizeof *heap->kept; i++) {
+        ptr = atomic_exchange(&heap->kept[i], ptr); /* the oldest goes */
+    }
+    if (ptr) {
+        ls_os_unmap(ptr, ((block_header *)ptr)->total);
+    }
 }
 
 bool ls_size_mul(size_t a, uint64_t b, size_t *out) {
@@ -33,11 +76,15 @@ bool ls_size_add(size_t a, size_t b, size_t *out) {
 }
 
 void ls_heap_init(ls_heap *heap, const ls_allocator *allocator, size_t limit) {
-    heap->allocator = allocator ? *allocator : (ls_allocator){libc_alloc, libc_free, NULL};
+    heap->allocator = allocator ? *allocator : (ls_allocator){default_alloc, default_free, heap};
     heap->limit = limit;
     atomic_init(&heap->used, 0);
     atomic_init(&heap->peak, 0);
     atomic_init(&heap->fail_after, -1);
+    heap->keeps = false;
+    for (size_t i = 0; i < sizeof heap->kept / sizeof *heap->kept; i++) {
+        atomic_init(&heap->kept[i], NULL);
+    }
 }
 
 /* True once, when the count of allocations to let through is used up. */

@@ -17,10 +17,14 @@ typedef struct ls_heap {
     size_t limit;               /* bytes; 0 is none */
     _Atomic size_t used, peak;  /* bytes handed out now, and the most ever */
     _Atomic long fail_after;    /* tests: allocations until one fails; negative is never */
+    bool keeps;                 /* large blocks that were freed last, for the next ones of their sizes */
+    _Atomic(void *) kept[2];
 } ls_heap;
 
-/* `allocator` NULL takes the C library's. */
+/* `allocator` NULL takes the C library's, and for large blocks mappings of their own, in large pages: from a heap that was used they would
+ * lie on small ones, wherever those are. */
 void ls_heap_init(ls_heap *heap, const ls_allocator *allocator, size_t limit);
+void ls_heap_end(ls_heap *heap); /* frees what it keeps; for heaps that do */
 
 /* NULL when out of memory, over the limit, or told to fail. A size of 0 gives a valid block. */
 void *ls_alloc(ls_heap *heap, size_t size);

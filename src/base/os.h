@@ -10,9 +10,11 @@ uint64_t ls_os_nanoseconds(void); /* monotonic */
 int ls_os_cores(void);            /* cores this process may run on; at least 1 */
 const char *ls_os_env(const char *name); /* NULL when unset or empty */
 
-/* Asks for large pages under all of [memory, memory + size), which is about to be written whole: fewer faults. A hint. */
-enum { LS_LARGE_PAGE = 2 << 20 };
-void ls_os_large_pages(void *memory, size_t size);
+/* Memory of the system's own, in large pages where it has them. Blocks of `ls_os_map_from` bytes and more are better there than in the C
+ * library's heap; SIZE_MAX: none are. NULL: there is no more. */
+extern const size_t ls_os_map_from;
+void *ls_os_map(size_t size);
+void ls_os_unmap(void *memory, size_t size);
 
 /* Libraries of drivers, opened at run time. `names` are tried in order until one opens; the list ends in NULL. NULL when none
  * does; then *out_reason, if asked for, is the system's text about the last (valid until the next call on this thread).

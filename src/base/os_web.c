@@ -14,7 +14,14 @@ int ls_os_cores(void) {
     return 1;
 }
 
-void ls_os_large_pages(void *memory, size_t size) {
+const size_t ls_os_map_from = SIZE_MAX;
+
+void *ls_os_map(size_t size) {
+    (void)size;
+    return NULL;
+}
+
+void ls_os_unmap(void *memory, size_t size) {
     (void)memory, (void)size;
 }
 

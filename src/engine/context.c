@@ -52,6 +52,7 @@ ls_status ls_context_create(const ls_context_options *options, ls_context **out_
     ls_heap_init(&context->heap, options->allocator, options->memory_limit);
     atomic_store(&context->heap.used, atomic_load(&boot.used));
     atomic_store(&context->heap.peak, atomic_load(&boot.used));
+    context->heap.keeps = true;
     context->log = options->log;
     context->log_user = options->log_user;
     context->threads = options->threads ? options->threads : threads_from_env(context);
@@ -95,6 +96,7 @@ void ls_context_destroy(ls_context *context) {
         context->symbols = next;
     }
     ls_mutex_destroy(heap, context->mutex);
+    ls_heap_end(heap);
     ls_heap last = {.allocator = heap->allocator};
     atomic_init(&last.used, atomic_load(&heap->used));
     ls_free(&last, context);

@@ -13,6 +13,7 @@
 #include "base/crc.h"
 #include "base/half.h"
 #include "base/map.h"
+#include "base/os.h"
 #include "base/rng.h"
 #include "base/sha256.h"
 #include "base/status.h"
@@ -122,6 +123,42 @@ static void heap_accounts_and_limits(void **state) {
     assert_false(ls_size_mul(SIZE_MAX / 2, 3, &v));
     assert_false(ls_size_add(SIZE_MAX, 1, &v));
     assert_true(ls_size_mul(6, 7, &v) && v == 42);
+}
+
+static void large_blocks_are_kept_by_size(void **state) {
+    (void)state;
+    if (ls_os_map_from == SIZE_MAX) {
+        skip();
+    }
+    ls_heap heap;
+    ls_heap_init(&heap, NULL, 64 << 20);
+    heap.keeps = true;
+    size_t sizes[] = {ls_os_map_from, ls_os_map_from + 5000, 9 << 20};
+    char *blocks[3];
+    for (int i = 0; i < 3; i++) {
+        blocks[i] = ls_alloc(&heap, sizes[i]);
+        assert_int_equal((uintptr_t)blocks[i] % LS_ALIGN, 0);
+        blocks[i][0] = blocks[i][sizes[i] - 1] = (char)i;
+    }
+    for (int i = 0; i < 3; i++) {
+        ls_free(&heap, blocks[i]);
+    }
+    assert_int_equal(atomic_load(&heap.used), 0);
+    assert_null(ls_alloc(&heap, 65 << 20));
+    assert_null(ls_alloc(&heap, SIZE_MAX - 3));
+    /* The last two were kept, each for its size alone. */
+    char *other = ls_alloc(&heap, sizes[1] - 4096), *same = ls_alloc(&heap, sizes[1]), *largest = ls_alloc(&heap, sizes[2]);
+    assert_ptr_not_equal(other, blocks[1]);
+    assert_ptr_equal(same, blocks[1]);
+    assert_ptr_equal(largest, blocks[2]);
+    other[sizes[1] - 4097] = 1;
+    ls_free(&heap, other);
+    ls_free(&heap, same);
+    ls_free(&heap, largest);
+    ls_heap_end(&heap);
+    for (size_t i = 0; i < sizeof heap.kept / sizeof *heap.kept; i++) {
+        assert_null(atomic_load(&heap.kept[i]));
+    }
 }
 
 static bool key_equal(const void *a, const void *b) {
@@ -575,6 +612,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status_keeps_first_failure),
         cmocka_unit_test(heap_accounts_and_limits),
+        cmocka_unit_test(large_blocks_are_kept_by_size),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(arena_aligns_and_zeroes),
         cmocka_unit_test(map_against_a_plain_table),

@@ -105,9 +105,6 @@ static ls_status cpu_alloc(ls_device *device, size_t size, void **out_handle, ls
         ls_mutex_unlock(d->mutex);
         *out_handle = ls_alloc(device->heap, size);
     }
-    if (*out_handle && size >= 2 * (size_t)LS_LARGE_PAGE) { /* mostly written whole: half a thousand faults and translations less a page */
-        ls_os_large_pages(*out_handle, size);
-    }
     return *out_handle ? LS_OK : LS_FAIL_MEMORY(err, "a buffer of the CPU");
 }
 static void forget_buffer(ls_cpu_device *d, const void *handle) {
@@ -136,7 +133,6 @@ static void cpu_borrow(ls_device *device, ls_buffer *buffer, bool begins) {
 static ls_status cpu_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size,
                             ls_error *err) {
     (void)err;
-    ls_os_large_pages((char *)dst->handle + offset, size);
     memcpy((char *)dst->handle + offset, src, size);
     note_write(device->state, dst);
     return LS_OK;

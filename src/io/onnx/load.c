@@ -119,14 +119,6 @@ typedef struct unpacking {
 
 static void *unpack_alloc(void *user, size_t size) {
     unpacking *u = user;
-    if (size >= 2 * LS_LARGE_PAGE && size < PTRDIFF_MAX) { /* weights: as many large pages as it has, each half a thousand faults less */
-        char *room = ls_arena_alloc_unset(u->arena, size + LS_LARGE_PAGE);
-        if (room) {
-            room += -(uintptr_t)room % LS_LARGE_PAGE;
-            ls_os_large_pages(room, size);
-            return room;
-        }
-    }
     void *block = ls_arena_alloc_unset(u->arena, size); /* of all weights: one pass over them less */
     u->failed |= !block;
     return block;
