@@ -288,9 +288,9 @@ static void folds_agree(void **state) {
                     }
                     combine(ops[op], want, y, n);
                     if (f < 3) {
-                        isa->fold_f32[f](got, from, n, !second);
+                        isa->fold_f32[f](got, from, n, !second, n & 1);
                     } else if (f == 3) {
-                        isa->fold_squares_f32(got, from, minus, n, !second);
+                        isa->fold_squares_f32(got, from, minus, n, !second, n & 1);
                     } else {
                         memset(z, 0xa5, SIZE);
                         isa->fold_exp_f32[f - 4](got, z, from, minus, n, !second);

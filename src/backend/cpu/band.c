@@ -181,8 +181,10 @@ bool ls_band_plan(ls_kernel_binary *b) {
             own += align_up(b->temps[i].point * (size_t)band->block) + LS_ALIGN;
         }
     }
-    for (int i = 0; i < b->n_phases; i++) { /* rows come in order, which the processor foresees: lines asked for besides get in its way */
-        ls_fetch_results(&b->phases[i].program);
+    for (int i = 0; i < b->n_phases; i++) { /* folds of rows fetch for themselves; besides, lines come in order, which the processor foresees */
+        if (!b->phases[i].streams) {
+            ls_fetch_results(&b->phases[i].program);
+        }
         ls_fetch_results(&b->phases[i].finish);
     }
     return place(b, own);

@@ -93,7 +93,7 @@ ls_run *ls_phase_run(const ls_phase_task *task, const ls_program *program, size_
     ls_run_begin(run, program, task->scratch + *offset);
     int64_t lines = 0, instrs = 0;
     ls_fetch_count(program, &lines, &instrs);
-    run->fetches.lines = ls_fetch_share(lines, instrs);
+    run->fetches.lines = reduces && phase->streams ? 0 : ls_fetch_share(lines, instrs); /* folds and their chains fetch for themselves */
     *offset += bytes;
     return run;
 }
@@ -145,7 +145,7 @@ static void fold_block(ls_run *run, int which, int64_t lane, int64_t first, int6
     for (int64_t at = first; at < end; at += LS_TILE) {
         int64_t lanes = end - at < LS_TILE ? end - at : LS_TILE;
         ls_run_lanes(run, lane + at, lanes);
-        run->isa->fold_f32[which](partials, ls_run_reg(run, run->program->results[0]), lanes, at == first);
+        run->isa->fold_f32[which](partials, ls_run_reg(run, run->program->results[0]), lanes, at == first, false);
     }
     run->isa->halve_f32[which](partials);
 }

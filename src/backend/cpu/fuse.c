@@ -342,7 +342,7 @@ static void add_place(fused_run *r, const ls_access *a, int64_t n, const float *
     }
     *at = (const float *)(const void *)r->run->buffers[a->buffer] + w->base;
     r->runs[r->n_runs++] = at;
-    if (a->ahead && r->run->program->endless) {
+    if (a->ahead && !r->run->fetches.lines) {
         r->row.ahead |= UINT32_C(1) << pointer;
     } else if (a->ahead) {
         ls_fetch_later(&r->run->fetches, (uintptr_t)*at + (uintptr_t)a->ahead, n * (int64_t)sizeof(float));
@@ -531,7 +531,7 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_
     stream s = stream_of(p);
     const ls_fused load = {.n_operands = 1, .loads = {1 + s.source->access}, .store = -1};
     const ls_fused *f = s.source->op == LS_TILE_OP_FUSED ? p->fused[s.source->access] : &load;
-    bool squares = which == 0 && sums_squares(isa, &s, f), fetches = run->fetches.lines;
+    bool squares = which == 0 && sums_squares(isa, &s, f);
     ls_fold_exp_fn exps = which == 0 ? exp_sum(isa, &s, f) : NULL;
     bool computes = f != &load && !squares && !exps;
     float *own = (float *)(void *)(run->memory + p->reg_offsets[s.source->dst]);
@@ -546,6 +546,7 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_
     if (s.store) {
         add_place(&r, &p->accesses[s.store->access], rows * inner, &stored, LS_CHAIN_POINTERS);
     }
+    const bool fetches = !computes && r.row.ahead & 1;
     for (int64_t row = 0; row < rows; row++) {
         float apart = minus[f->by_row ? row : 0];
         for (int64_t at = 0, part; at < inner; at += part) {
@@ -567,16 +568,13 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_
             if (exps) {
                 exps(partials, result, x, apart, part, begins);
             } else if (squares) {
-                isa->fold_squares_f32(partials, x, apart, part, begins);
+                isa->fold_squares_f32(partials, x, apart, part, begins, fetches);
             } else {
-                isa->fold_f32[which](partials, x, part, begins);
+                isa->fold_f32[which](partials, x, part, begins, fetches);
             }
             if (at + part == inner || (at + part) % LS_TILE_BLOCK == 0) {
                 isa->halve_f32[which](partials);
                 cells[at / LS_TILE_BLOCK] = *partials;
-            }
-            if (fetches) {
-                ls_fetch(&run->fetches);
             }
         }
         finish(ctx, row);

@@ -75,13 +75,14 @@ typedef struct ls_tile_isa {
     void (*transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
                       int64_t lanes, bool canonical, bool stream);
     /* Sum, minimum, maximum of f32, or NULL: into the partials of a block (`first`: which hold nothing yet) those of
-     * n <= LS_TILE lanes, and the halving of the partials, whose result is partials[0]. */
-    void (*fold_f32[3])(float *partials, const float *x, int64_t n, bool first);
+     * n <= LS_TILE lanes, and the halving of the partials, whose result is partials[0]. `fetches`: lines of x that come next. */
+    void (*fold_f32[3])(float *partials, const float *x, int64_t n, bool first, bool fetches);
     void (*halve_f32[3])(float *partials);
-    void (*fold_squares_f32)(float *partials, const float *x, float minus, int64_t n, bool first); /* the sum of (x - minus)^2; or NULL */
-    ls_fold_exp_fn fold_exp_f32[2];                                                                /* locked and fast; or NULL */
-    /* (x - minus) / divisor, lines of dst fetched `ahead` bytes early unless that is 0; or NULL */
-    void (*divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, int64_t ahead);
+    /* The sum of (x - minus)^2; or NULL. */
+    void (*fold_squares_f32)(float *partials, const float *x, float minus, int64_t n, bool first, bool fetches);
+    ls_fold_exp_fn fold_exp_f32[2]; /* locked and fast; or NULL */
+    /* (x - minus) / divisor; `fetches`: lines of dst LS_FETCH_AHEAD early; or NULL */
+    void (*divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, bool fetches);
     /* One step of an argmin [0] or argmax [1]: where x[i] is better than value[i] (NaN best of all, the first
      * one stays), both it and `k` take the place of value[i] and index[i]. */
     void (*arg_f32[2])(float *value, uint32_t *index, const float *x, uint32_t k, int64_t n);

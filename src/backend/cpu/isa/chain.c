@@ -16,8 +16,8 @@ static bool negative_zero(float x) {
 }
 
 #if !defined(LS_ISA_AVX512) && !defined(LS_ISA_AVX2)
-void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, int64_t ahead) {
-    (void)near, (void)ahead;
+void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, bool fetches) {
+    (void)near, (void)fetches;
     for (int64_t i = 0; i < n; i++) {
         dst[i] = (x[i] - minus) / divisor;
     }
@@ -28,10 +28,7 @@ void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float 
 static inline void fetch_ahead(const ls_chain_row *row, const float *dst, int64_t i, int64_t n) {
     for (uint32_t left = row->ahead; left; left &= left - 1) {
         int k = __builtin_ctz(left);
-        uintptr_t at = (uintptr_t)((k < LS_CHAIN_POINTERS ? row->at[k] : dst) + i) + LS_FETCH_AHEAD;
-        for (uintptr_t end = at + (uintptr_t)n * sizeof(float); at < end; at += 64) {
-            __builtin_prefetch((const void *)at);
-        }
+        ls_fetch_behind((k < LS_CHAIN_POINTERS ? row->at[k] : dst) + i, n);
     }
 }
 
@@ -170,7 +167,7 @@ static int normalise(const ls_chain_row *row, float *dst, const float *src, int6
         }
     }
     LS_TILE_NAME(ls_divide_f32)(dst, src, minus, row->scalars[step->at], n, step->op == LS_CHAIN_DIV_NEAR,
-                                row->ahead >> LS_CHAIN_POINTERS & 1 ? LS_FETCH_AHEAD : 0);
+                                row->ahead >> LS_CHAIN_POINTERS & 1);
     return n_steps;
 }
 #endif

@@ -2,6 +2,7 @@
 #ifndef LOCKSTEP_BACKEND_CPU_ISA_CHAIN_OPS_H
 #define LOCKSTEP_BACKEND_CPU_ISA_CHAIN_OPS_H
 
+#include "backend/cpu/chain.h"
 #include "backend/cpu/isa/gemm_vec.h"
 #include "base/half.h"
 
@@ -33,6 +34,12 @@ static inline ls_vf32 ls_lowest(ls_vf32 x, ls_vf32 y) {
 /* Added to the larger of x and a scalar, which of two zeros may be -0: makes +0 where the scalar is that, and NaN; else changes nothing. */
 static inline float ls_zero_above(float scalar) {
     return scalar != scalar || (scalar == 0 && !__builtin_signbit(scalar)) ? scalar : -0.0f;
+}
+/* The lines that lie LS_FETCH_AHEAD behind n elements from x on. */
+static inline void ls_fetch_behind(const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof *x) {
+        __builtin_prefetch((const void *)((uintptr_t)(x + i) + LS_FETCH_AHEAD));
+    }
 }
 #if defined(LS_ISA_AVX512)
 static inline ls_vf32 ls_zeros_above(ls_vf32 scalars) {

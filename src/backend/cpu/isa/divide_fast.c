@@ -32,14 +32,8 @@ static bool within(float x) {
 /* A row's numbers: d the divisor, y about 1/d, and, for quotients that are near, what is left of that: z of y's sign, so that -0 stays. */
 typedef struct by {
     ls_vf32 minus, d, y, z;
-    int64_t ahead;
+    bool fetches;
 } by;
-
-static inline void fetch(const by *b, const float *dst, int64_t n) {
-    for (int64_t i = 0; b->ahead && i < n; i += 64 / (int64_t)sizeof *dst) {
-        __builtin_prefetch((const void *)((uintptr_t)(dst + i) + (uintptr_t)b->ahead));
-    }
-}
 
 static inline ls_vf32 apart(const by *b, const float *x) {
     return *(const ls_vf32_any *)x - b->minus;
@@ -61,7 +55,7 @@ static bool all_within(const by *b, const float *x) {
 
 /* By a positive number: the sign is that of x, which a correction takes from -0. */
 static void divide_group(const by *b, float *dst, const float *x) {
-    fetch(b, dst, GROUP);
+    ls_fetch_behind(dst, b->fetches ? GROUP : 0);
     for (int i = 0; i < GROUP; i += LS_LANES_F32) {
         ls_vf32 v = apart(b, x + i), q0 = v * b->y;
         ls_vf32 q1 = FMA(FNMA(q0, b->d, v), b->y, q0), q2 = FMA(FNMA(q1, b->d, v), b->y, q1);
@@ -92,7 +86,7 @@ static inline ls_vf32 quotient(const by *b, ls_vf32 v, bool usable) {
 
 /* Two vectors of x times 1/divisor, or of their distance from `minus`; NaN canonical. */
 static inline void two_near(const by *b, float *dst, const float *x, bool distance) {
-    fetch(b, dst, 2 * LS_LANES_F32);
+    ls_fetch_behind(dst, b->fetches ? 2 * LS_LANES_F32 : 0);
     ls_vf32 u = *(const ls_vf32_any *)x, v = *(const ls_vf32_any *)(x + LS_LANES_F32);
     u = distance ? u - b->minus : u;
     v = distance ? v - b->minus : v;
@@ -126,8 +120,8 @@ static int64_t divide_near(by b, float minus, float divisor, float *dst, const f
     return i;
 }
 
-void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, int64_t ahead) {
-    const by b = {LS_SPLAT_F32(minus), LS_SPLAT_F32(divisor), LS_SPLAT_F32(1.0f / divisor), LS_SPLAT_F32(0), ahead};
+void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, bool fetches) {
+    const by b = {LS_SPLAT_F32(minus), LS_SPLAT_F32(divisor), LS_SPLAT_F32(1.0f / divisor), LS_SPLAT_F32(0), fetches};
     bool usable = within(divisor);
     int64_t i = near && usable ? divide_near(b, minus, divisor, dst, x, n) : 0;
 #if defined(LS_ISA_AVX512)

@@ -82,7 +82,7 @@ EXTREME_OF(min, 4)
 EXTREME_OF(max, 5)
 
 /* Four vectors of partials at a time, over all lanes that go to them; `at` makes a vector of one of x. `nan(x, y)` tells vectors that
- * `op` would not do for, and `slow` does. */
+ * `op` would not do for, and `slow` does. What comes next is fetched: where rows lie past the caches, the processor itself stops at each page. */
 #define FOLD_AS(name, parameters, op, at, identity, nan, slow)                                               \
     void LS_TILE_NAME(ls_tile_fold_##name) parameters {                                                      \
         const __m512 none = _mm512_set1_ps(identity);                                                        \
@@ -97,6 +97,9 @@ EXTREME_OF(max, 5)
             for (; k + 64 <= n; k += LS_TILE_PARTIALS) {                                                     \
                 x0 = at(_mm512_loadu_ps(x + k), 16), x1 = at(_mm512_loadu_ps(x + k + 16), 16);               \
                 x2 = at(_mm512_loadu_ps(x + k + 32), 16), x3 = at(_mm512_loadu_ps(x + k + 48), 16);          \
+                for (uintptr_t line = 0; fetches && line < 256; line += 64) {                                \
+                    __builtin_prefetch((const void *)((uintptr_t)(x + k) + LS_TILE_PARTIALS * 4 + line));    \
+                }                                                                                            \
                 STEP(op, nan)                                                                                \
             }                                                                                                \
             if (k < n) {                                                                                     \
@@ -138,8 +141,8 @@ EXTREME_OF(max, 5)
 static inline __m512 square(__m512 x) {
     return _mm512_mul_ps(x, x);
 }
-FOLD_AS(sum, (float *p, const float *x, int64_t n, bool first), _mm512_add_ps, AS_IT_IS, 0.0f, NEVER, NOTHING)
-FOLD_AS(squares, (float *p, const float *x, float minus, int64_t n, bool first), _mm512_add_ps, SQUARE_APART, 0.0f, NEVER, NOTHING)
+FOLD_AS(sum, (float *p, const float *x, int64_t n, bool first, bool fetches), _mm512_add_ps, AS_IT_IS, 0.0f, NEVER, NOTHING)
+FOLD_AS(squares, (float *p, const float *x, float minus, int64_t n, bool first, bool fetches), _mm512_add_ps, SQUARE_APART, 0.0f, NEVER, NOTHING)
 void LS_TILE_NAME(ls_tile_halve_sum)(float *p)
 HALVE(_mm512_add_ps)
 
@@ -158,7 +161,7 @@ HALVE(_mm512_add_ps)
             _mm512_storeu_ps(p + i, a);                                                                      \
         }                                                                                                    \
     }                                                                                                        \
-    FOLD_AS(name, (float *p, const float *x, int64_t n, bool first), name##_number, AS_IT_IS, identity, UNORDERED, name##_group) \
+    FOLD_AS(name, (float *p, const float *x, int64_t n, bool first, bool fetches), name##_number, AS_IT_IS, identity, UNORDERED, name##_group) \
     void LS_TILE_NAME(ls_tile_halve_##name)(float *p) {                                                      \
         __mmask16 nans = 0;                                                                                  \
         for (int i = 0; i < LS_TILE_PARTIALS; i += 32) {                                                     \

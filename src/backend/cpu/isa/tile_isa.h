@@ -48,11 +48,11 @@ void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const ui
 void LS_TILE_NAME(ls_tile_fence)(void);
 #define LS_TILE_FOLDS(name) {LS_TILE_NAME(name##_sum), LS_TILE_NAME(name##_min), LS_TILE_NAME(name##_max)}
 #define LS_TILE_FOLD(name)                                                                                   \
-    void LS_TILE_NAME(ls_tile_fold_##name)(float *partials, const float *x, int64_t n, bool first);          \
+    void LS_TILE_NAME(ls_tile_fold_##name)(float *partials, const float *x, int64_t n, bool first, bool fetches); \
     void LS_TILE_NAME(ls_tile_halve_##name)(float *partials);
 LS_TILE_FOLD(sum) LS_TILE_FOLD(min) LS_TILE_FOLD(max)
 #undef LS_TILE_FOLD
-void LS_TILE_NAME(ls_tile_fold_squares)(float *partials, const float *x, float minus, int64_t n, bool first);
+void LS_TILE_NAME(ls_tile_fold_squares)(float *partials, const float *x, float minus, int64_t n, bool first, bool fetches);
 void LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first);
 void LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first);
 #else
@@ -64,7 +64,7 @@ void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, con
                                 const int32_t *i_pred, int64_t stride, const int64_t *limit);
 
 /* (x - minus) / divisor, NaN canonical; `near`: not rounded correctly (LS_CHAIN_DIV_NEAR). dst may be x. */
-void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, int64_t ahead);
+void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, bool fetches);
 void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float *src, int64_t n);
 
 extern const ls_tile_isa LS_TILE_NAME(ls_tile_isa);
