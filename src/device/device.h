@@ -118,6 +118,7 @@ struct ls_device {
                        * changed then, and the same call, after the same calls, is answered later */
     bool planar;       /* set by open: convolutions are stored channels first where that is how they are read (LS_PLAN_PERMUTED) */
     bool keeps_codes;  /* set by open: quantised operands of contractions stay in their kernels (LS_PLAN_CODES) */
+    bool keeps_sparse; /* set by open: products and sums find what is not zero of an operand that chooses an element of each window (LS_PLAN_SPARSE) */
     bool fused_updates; /* set by open: a kernel of several results, or a contraction, stores them in order, each point's after
                          * what it reads, so that a result may replace what only its own point reads (ls_memory_may_alias) */
     /* Set by open: the device reads arrays of the host where they lie. Told when a buffer begins to be over one, and when it is no

@@ -305,7 +305,8 @@ static bool wants_im2col(const ls_session *session) {
 static int how_to_plan(const ls_session *session, const ls_device *device) {
     bool fused = strcmp(session->strategies[LS_GROUP_ATTENTION], "fused") == 0;
     return (session->fusion ? LS_PLAN_FUSION : 0) | (wants_im2col(session) ? LS_PLAN_IM2COL : 0) | (fused ? LS_PLAN_ATTENTION : 0) |
-           (session->fusion && device->planar ? LS_PLAN_PERMUTED : 0) | (session->fusion && device->keeps_codes ? LS_PLAN_CODES : 0);
+           (session->fusion && device->planar ? LS_PLAN_PERMUTED : 0) | (session->fusion && device->keeps_codes ? LS_PLAN_CODES : 0) |
+           (session->fusion && device->keeps_sparse ? LS_PLAN_SPARSE : 0);
 }
 
 /* The groups of a plan, in memory of the exec's own. */

@@ -7,7 +7,7 @@
 
 struct ls_grad_entry {
     ls_tensor *node, *cotangent;
-    bool wanted, end; /* leads to something differentiated; is the walk's end there */
+    bool asked, wanted, end; /* is differentiated; leads to such; is the walk's end there */
 };
 
 static bool same(const void *a, const void *b) {
@@ -29,6 +29,11 @@ ls_grad_rule ls_grad_rule_of(ls_op op) {
 bool ls_grad_wanted(const ls_grad_state *st, const ls_tensor *x) {
     const struct ls_grad_entry *e = entry_of(st, x);
     return e && e->wanted;
+}
+
+bool ls_grad_asked(const ls_grad_state *st, const ls_tensor *x) {
+    const struct ls_grad_entry *e = entry_of(st, x);
+    return e && e->asked;
 }
 
 void ls_grad_give(ls_grad_state *st, const ls_tensor *x, ls_tensor *cotangent) {
@@ -66,10 +71,11 @@ static ls_status index_nodes(ls_grad_state *st, ls_tensor **order, int n, int co
         if (!ls_map_put(&st->index, hash_of(order[i]), order[i], e)) {
             return LS_ERR_MEMORY;
         }
-        for (int k = 0; k < count && !e->wanted; k++) {
-            e->wanted = xs[k] == order[i];
+        for (int k = 0; k < count && !e->asked; k++) {
+            e->asked = xs[k] == order[i];
         }
-        e->end = ends && e->wanted;
+        e->wanted = e->asked;
+        e->end = ends && e->asked;
         for (int k = 0; k < order[i]->n_src && !e->wanted; k++) {
             e->wanted = (order[i]->op == LS_OP_LOOP || differentiable(order[i])) &&
                         ls_grad_wanted(st, order[i]->src[k]);

@@ -17,6 +17,8 @@ typedef struct ls_grad_state {
 
 /* Whether x leads to something differentiated: rules skip work for operands that do not. */
 bool ls_grad_wanted(const ls_grad_state *st, const ls_tensor *x);
+/* Whether x itself is differentiated. */
+bool ls_grad_asked(const ls_grad_state *st, const ls_tensor *x);
 /* Adds a contribution to x's cotangent (NULL is an error already recorded). Of x's shape and dtype. */
 void ls_grad_give(ls_grad_state *st, const ls_tensor *x, ls_tensor *cotangent);
 /* The cotangent that result `i` of a LOOP has so far; NULL when none. */

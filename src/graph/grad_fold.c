@@ -66,11 +66,19 @@ static void prod_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
     ls_grad_give(st, y->src[0], ls_mul(s, spread(s, g, y->src[0], &y->attr.axes), others));
 }
 
+/* Whether windows x slide over a maximum with a constant, as those of a pooled relu: nothing passes where the extreme is that constant, which the
+ * extremes themselves tell, of which there are fewer. Not locked: cotangents may be added in another order. */
+static bool over_floor(const ls_grad_state *st, const ls_tensor *y, const ls_tensor *x, double *out_floor) {
+    const ls_tensor *z = x->op == LS_OP_WINDOW ? x->src[0] : NULL;
+    return z && y->op == LS_OP_AMAX && y->math != LS_LOCKED && z->op == LS_OP_MAX && !ls_grad_asked(st, z) && ls_is_const(z->src[1], out_floor);
+}
+
 /* Everything goes to the first element that is the extreme, as ARGMIN and ARGMAX choose it. Where the
  * elements come through windows that tile, positions are compared in the window, so no scatter is needed. */
 static void extreme_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
     ls_session *s = st->s;
     ls_tensor *x = y->src[0];
+    double least;
     const ls_attr_axes *axes = &y->attr.axes;
     ls_tensor *best = y->op == LS_OP_AMAX ? ls_argmax(s, x, axes->count, axes->axes, 0)
                                           : ls_argmin(s, x, axes->count, axes->axes, 0);
@@ -87,7 +95,10 @@ static void extreme_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
     }
     best = ls_cast(s, best, dtype);
     ls_tensor *chosen = ls_eq(s, position, spread(s, best, x, axes));
-    ls_grad_give(st, x, ls_where(s, chosen, spread(s, g, x, axes), ls_const_like(s, x, 0)));
+    bool floored = over_floor(st, y, x, &least);
+    g = floored ? ls_where(s, ls_lt(s, ls_const_like(s, y, least), y), g, ls_const_like(s, y, 0)) : g;
+    ls_tensor *dx = ls_where(s, chosen, spread(s, g, x, axes), ls_const_like(s, x, 0));
+    ls_grad_give(st, floored ? x->src[0]->src[0] : x, floored ? ls_grad_window(s, x, dx) : dx);
 }
 
 /* ---- scans ---- */

@@ -48,6 +48,7 @@ typedef struct ls_plan_node {
     bool attends;              /* the last product of an attention */
     const char *not_fused;     /* why that cannot be one kernel */
     bool codes;                /* part of a dequantised operand: see LS_PLAN_CODES */
+    bool each;                 /* computed by each of its users: see LS_PLAN_SPARSE */
     bool patches;              /* and yet read from memory: see LS_PLAN_IM2COL */
     int users, again; /* operands that it is of others; maps above it that several groups compute each */
     int moves;       /* the longest chain of movement from here down */
@@ -62,7 +63,7 @@ typedef struct ls_plan_node {
 
 typedef struct ls_planner {
     ls_arena *arena, *out; /* what is thrown away, and the plan */
-    bool fusion, im2col, attention, permuted, codes;
+    bool fusion, im2col, attention, permuted, codes, sparse;
     int n_nodes, n_searches;
     ls_plan_node *nodes; /* operands before users; node->mark points here */
 } ls_planner;

@@ -45,9 +45,10 @@ typedef struct ls_plan {
  * reader). The plan is the arena's. Same graph, same plan: deterministic. With IM2COL the operands
  * of convolutions are materialised, absent elements as +0; who skips them tells them by their index. With PERMUTED a convolution that nothing
  * follows in its kernel is stored in the order in which it is read (channels first), instead of its own. With CODES an operand of a
- * contraction that is dequantised (integer codes times a scale) is computed in its kernel, however long its formula: the device keeps codes. */
+ * contraction that is dequantised (integer codes times a scale) is computed in its kernel, however long its formula: the device keeps codes. With SPARSE what is not
+ * locked and has one element in each window that is not zero, as the gradient of a max-pooling, is computed by the products and sums that read it. */
 enum { LS_PLAN_FUSION = 1, LS_PLAN_IM2COL = 2, LS_PLAN_ATTENTION = 4 /* each in one kernel, where it can be */, LS_PLAN_PERMUTED = 8,
-       LS_PLAN_CODES = 16 };
+       LS_PLAN_CODES = 16, LS_PLAN_SPARSE = 32 };
 enum { LS_ATTENTION_TESTS = 2 }; /* that may stand between an attention's softmax and product, each making whole rows 0 */
 ls_status ls_plan_build(ls_arena *arena, ls_tensor *const *roots, int n_roots, int how, ls_plan *out_plan,
                         ls_error *err) LS_MUST_USE;

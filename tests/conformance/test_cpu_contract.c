@@ -291,6 +291,57 @@ static void sparse_fast(void **state) {
     }
 }
 
+/* Gradients through a max-pooling, whose windows the products and sums of a convolution's gradients read. */
+static int build_pooled(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const sparse_param *p = p_;
+    ls_conv_spec spec = {.spatial = 2, .stride = {p->stride, 1}, .pad_low = {p->pad, p->pad}, .pad_high = {p->pad, p->pad}};
+    ls_conv_spec twos = {.spatial = 2, .stride = {2, 2}};
+    int64_t kernel[2] = {2, 2};
+    ls_session_set_math(s, LS_FAST);
+    ls_tensor *x = whole_numbers(s, rng, LS_SHAPE(p->n, p->in, p->side[0], p->side[1]), 50, p->wild == 1);
+    ls_tensor *w = whole_numbers(s, rng, LS_SHAPE(p->out, p->in, p->kernel[0], p->kernel[1]), 60, p->wild == 3);
+    ls_tensor *bias = whole_numbers(s, rng, LS_SHAPE(p->out), 10, false), *xs[] = {x, w, bias};
+    ls_tensor *y = ls_conv(s, x, w, bias, &spec);
+    y = ls_max_pool(s, p->zeros % 4 ? ls_relu(s, y) : y, kernel, &twos);
+    ls_tensor *seed = whole_numbers(s, rng, ls_tensor_shape(y), p->zeros, p->wild == 2);
+    bool ok = ls_grad(s, y, seed, 3, xs, roots) == LS_OK;
+    ls_session_set_math(s, LS_LOCKED);
+    return ok ? 3 : 0;
+}
+
+static void pooled(void **state) {
+    static const sparse_param cases[] = {{2, 8, 32, {26, 26}, {3, 3}, 1, 0, 9, 0}, {1, 8, 16, {32, 40}, {5, 5}, 1, 2, 4, 0},
+                                         {2, 8, 32, {26, 26}, {3, 3}, 1, 0, 9, 1}, {1, 9, 32, {26, 26}, {3, 3}, 1, 0, 9, 2},
+                                         {1, 8, 32, {26, 26}, {3, 3}, 1, 0, 9, 3}, {2, 8, 16, {32, 40}, {3, 3}, 1, 1, 4, 2}};
+    worlds *all = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char what[40];
+        snprintf(what, sizeof what, "pooled, case %zu", i);
+        check_case(all, build_pooled, 400 + i, &cases[i], what, i < 2);
+    }
+    for (seeds next = seeds_from(3); seeds_next(&next);) {
+        ls_rng rng = {next.seed, 0};
+        sparse_param p = {.n = draw(&rng, 1, 3), .in = draw(&rng, 1, 20), .out = draw(&rng, 1, 40), .stride = 1 + (ls_rng_below(&rng, 8) == 0)};
+        for (int i = 0; i < 2; i++) {
+            p.kernel[i] = draw(&rng, 1, 5);
+            p.side[i] = p.kernel[i] + 2 * draw(&rng, 2, 18) - (ls_rng_below(&rng, 4) > 0);
+        }
+        p.pad = draw(&rng, 0, p.kernel[0] < p.kernel[1] ? p.kernel[0] : p.kernel[1]);
+        p.zeros = (int64_t)ls_rng_below(&rng, 60);
+        p.wild = ls_rng_below(&rng, 6) ? 0 : 1 + (int)ls_rng_below(&rng, 3);
+        check_case(all, build_pooled, next.seed, &p, "pooled, at random", false);
+    }
+    static char text[1 << 20]; /* and they are computed that way */
+    world w = world_open("cpu");
+    ls_rng rng = {1, 0};
+    ls_tensor *roots[3];
+    assert_int_equal(build_pooled(w.session, &rng, &cases[0], roots), 3);
+    world_ok(&w, ls_inspect(w.session, roots, 3, LS_INSPECT_KERNELS, append, text));
+    assert_non_null(strstr(text, "sparse rows: lists of what is not zero, of windows"));
+    assert_non_null(strstr(text, "sparse columns: lists of what is not zero, of windows"));
+    world_close(&w);
+}
+
 /* Gradients of filters of few channels: sums along lines, where instructions have masks. */
 static void thin_fast(void **state) {
     static const sparse_param cases[] = {
@@ -398,7 +449,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(products),     cmocka_unit_test(large_product),
                                        cmocka_unit_test(convolutions), cmocka_unit_test(windows),
                                        cmocka_unit_test(joined),       cmocka_unit_test(sparse), cmocka_unit_test(sparse_moved),
-                                       cmocka_unit_test(sparse_fast), cmocka_unit_test(thin_fast),
+                                       cmocka_unit_test(sparse_fast), cmocka_unit_test(pooled), cmocka_unit_test(thin_fast),
                                        cmocka_unit_test(layers),       cmocka_unit_test(attention)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

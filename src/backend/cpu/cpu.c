@@ -4,6 +4,7 @@
  * Invariants: no bit depends on the instruction set, on how many threads there are, or on how points are
  * divided among them. Scratch memory is the device's, grown when a spec is compiled; launches are done one at a
  * time and allocate only what they can do without: packed operands to be kept (kept.c). */
+#include "backend/cpu/chosen.h"
 #include "backend/cpu/kept.h"
 #include "base/numerics.h"
 #include "base/os.h"
@@ -58,6 +59,7 @@ static ls_status cpu_open(ls_device *device, int index, ls_error *err) {
     }
     device->state = d;
     device->planar = device->keeps_codes = device->fused_updates = true;
+    device->keeps_sparse = ls_chosen_may();
     device->borrow = cpu_borrow;
     d->heap = device->heap;
     ls_cpu_detect(&d->cpu);
@@ -218,7 +220,14 @@ static ls_status cpu_compile(ls_device *device, const ls_spec *spec, const char 
     b->device = d;
     ls_status status = ls_spec_copy(&b->arena, spec, &b->spec, err);
     if (status == LS_OK) {
+        status = ls_chosen_plan(b, err);
+    }
+    if (status == LS_OK) {
         status = ls_phases_plan(b, contracts ? strategy : NULL, err);
+    }
+    if (status == LS_OK && b->chosen) {
+        b->chosen->offset = b->temps_size;
+        b->temps_size += (size_t)b->spec.args[b->chosen->dense].numel * sizeof(float) + LS_ALIGN;
     }
     if (status == LS_OK) {
         ls_mutex_lock(d->mutex);
@@ -254,17 +263,24 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
     if (spec->n_args + binary->n_temps > (int)(sizeof few / sizeof *few)) {
         run.buffers = binary->many_buffers;
     }
-    for (int i = 0; i < spec->n_args; i++) {
+    int n_args = spec->n_args - (binary->chosen != NULL);
+    for (int i = 0; i < n_args; i++) {
         run.buffers[i] = (char *)launch->args[i]->handle + launch->offsets[i];
         if (spec->args[i].written) {
             note_write(d, launch->args[i]);
         }
+    }
+    if (binary->chosen) {
+        run.buffers[n_args] = d->temps + binary->chosen->offset;
     }
     for (int i = 0; i < binary->n_temps; i++) {
         run.buffers[spec->n_args + i] = d->temps + binary->temps[i].offset;
     }
     for (int i = 0; i < spec->n_axes; i++) {
         run.extents[i] = ls_dim_eval(spec->extents_of_axes[i], launch->symbols);
+    }
+    if (binary->chosen && !binary->chosen->listed) {
+        ls_chosen_write(&run);
     }
     ls_status status = ls_phases_run(&run, err);
     launch->out_of_range = atomic_load_explicit(&run.out_of_range, memory_order_relaxed);

@@ -144,6 +144,9 @@ typedef struct ls_gemm_moves {
     void (*squares)(bool least, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, int64_t dst_step);
     /* {at[i], src[i]} of each element that is not +-0 (NaN is not), in order; how many. May write LS_SPARSE_SLACK entries more */
     int64_t (*nonzeros)(int64_t n, const float *src, const int32_t *at, ls_sparse_entry *list);
+    /* The same of windows of four elements of which one is src[i]: {at[i] + of[places[i]], src[i]}, left out where of[] is negative and where
+     * there is no such place. */
+    int64_t (*chosen)(int64_t n, const float *src, const uint32_t *places, const int32_t *at, const int32_t of[4], ls_sparse_entry *list);
     void (*from_f16)(int64_t n, const void *src, float *dst);
     void (*from_bf16)(int64_t n, const void *src, float *dst);
     void (*from_i8)(int64_t n, const void *src, float *dst);

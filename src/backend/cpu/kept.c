@@ -135,8 +135,11 @@ static ls_kept *find(ls_cpu_device *d, const ls_launch *launch, int arg, uint64_
 
 ls_kept *ls_kept_find(ls_cpu_device *d, const ls_launch *launch, int arg, const void *owner, int side,
                       size_t bytes) {
+    if (bytes > MOST_BYTES || arg >= launch->n_args) { /* one of the kernel's own: chosen.c */
+        return NULL;
+    }
     uint64_t writes = atomic_load_explicit(&launch->args[arg]->writes, memory_order_relaxed);
-    return bytes > MOST_BYTES ? NULL : find(d, launch, arg, writes, owner, side, bytes, SIGHTINGS);
+    return find(d, launch, arg, writes, owner, side, bytes, SIGHTINGS);
 }
 
 ls_kept *ls_kept_find_all(ls_cpu_device *d, const ls_launch *launch, const uint8_t *args, int n_args, const void *owner, int side,

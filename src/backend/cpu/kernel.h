@@ -96,6 +96,7 @@ struct ls_kernel_binary {
     int n_temps;
     ls_temp *temps;
     size_t temps_size, scratch_size;
+    struct ls_chosen *chosen; /* chosen.c: an argument more than a launch has; NULL: none */
     char **many_buffers; /* for launches with more than a few */
 };
 

@@ -49,11 +49,15 @@ typedef struct input_memory {
     size_t bytes;
 } input_memory;
 
+static int64_t strip_places(const ls_sparse *sp) { /* of windows, what each has and where */
+    return sp->chosen ? 2 * sp->chosen->width : STRIP;
+}
+
 static input_memory input_layout(const ls_sparse *sp, char *memory) {
     const ls_windows *w = sp->windows;
     int64_t places = sp->lines * sp->columns, sums = sp->band * sp->cells * sp->channels;
     int64_t outputs = round_up(w->dims[w->outer].extent * w->dims[w->outer + 1].extent + 4, 16);
-    int64_t size[] = {(int64_t)sizeof(ls_sparse_entry) * (places * w->planes + LS_SPARSE_SLACK), 4 * (places + 1), 4 * STRIP * w->planes, 4 * sums,
+    int64_t size[] = {(int64_t)sizeof(ls_sparse_entry) * (places * w->planes + LS_SPARSE_SLACK), 4 * (places + 1), 4 * strip_places(sp) * w->planes, 4 * sums,
                       sp->chunk ? 4 * sums : 0, 4 * sp->rows * outputs + LS_GEMM_ALIGN, (int64_t)sizeof(void *) * w->planes};
     enum { N = sizeof size / sizeof *size };
     uintptr_t at[N + 1] = {(uintptr_t)memory};
@@ -74,6 +78,25 @@ static bool all_planes(const ls_windows *w) {
         all = all && w->plane_leaf[i] == 0 && w->plane_at[i] > w->plane_at[i - 1];
     }
     return all;
+}
+
+/* What the sparse operand is, if it is one of windows whose lines lie in pairs in each plane, so that lists are made of those; else NULL. */
+static const ls_chosen *pairs_of_lines(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, const ls_sparse *sp) {
+    const ls_chosen *c = binary->chosen;
+    const ls_windows *w = gemm->windows;
+    const ls_window_dim *d0 = &w->dims[w->outer], *d1 = d0 + 1;
+    if (!c || gemm->side[1].buffer != c->dense || sp->lines % 2 || sp->columns != 2 * c->width || d0->image_stride != sp->columns) {
+        return NULL;
+    }
+    int64_t pair = 2 * sp->columns;
+    bool whole = (gemm->side[1].sum.constant + d0->low * d0->image_stride + d1->low) % pair == 0;
+    for (int64_t i = 0; i < w->planes; i++) {
+        whole = whole && w->plane_at[i] % pair == 0;
+    }
+    for (int i = 0; i < w->outer; i++) {
+        whole = whole && w->dims[i].image_stride % pair == 0;
+    }
+    return whole ? c : NULL;
 }
 
 ls_status ls_sparse_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error *err) {
@@ -101,6 +124,7 @@ ls_status ls_sparse_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error
                     .lines = d0->high - d0->low,
                     .columns = d1->high - d1->low,
                     .cells = d1->high - d1->low + d1->taps - 1};
+    sp.chosen = pairs_of_lines(binary, gemm, &sp);
     sp.reach = w->plane_at[w->planes - 1] + (sp.lines - 1) * d0->image_stride + sp.columns;
     int64_t most = 1 + BAND / (sp.cells * sp.channels * (sp.chunk ? 8 : 4)), bands = 1 + d0->extent / most;
     sp.band = (d0->extent + bands - 1) / bands;
@@ -118,6 +142,9 @@ ls_status ls_sparse_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error
         sp.at[plane] = (int32_t)(plane * d1->taps * sp.channels);
     }
     *gemm->sparse = sp;
+    if (sp.chosen) {
+        binary->chosen->listed = true;
+    }
     return LS_OK;
 }
 
@@ -166,6 +193,34 @@ static void make_lists(const ls_gemm_moves *moves, const ls_sparse *sp, const fl
         }
     }
     m->starts[lines * n] = (int32_t)count;
+}
+
+/* The same of windows: two lines of places for each of theirs. */
+static void make_chosen_lists(const ls_kernel_run *kernel, const ls_sparse *sp, const float *image, const input_memory *m) {
+    const ls_windows *w = sp->windows;
+    const ls_window_dim *d0 = &w->dims[w->outer], *d1 = d0 + 1;
+    const ls_gemm_moves *moves = kernel->binary->device->gemm->moves;
+    int64_t width = sp->chosen->width, count = 0;
+    const float *cells = ls_sparse_cells(kernel, sp->chosen, image + d0->low * d0->image_stride + d1->low);
+    const uint32_t *places = ls_sparse_places(kernel, sp->chosen, cells);
+    float *cell = m->strip, *place = m->strip + width * w->planes;
+    for (int64_t y = 0; y < sp->lines / 2; y++) {
+        for (int half = 0; half < 2; half++) {
+            for (int64_t plane = 0; plane < w->planes; plane++) {
+                int64_t at = w->plane_at[plane] / 4 + y * width;
+                m->rows[plane] = half ? (const void *)(places + at) : cells + at;
+            }
+            moves->rows4(width, w->planes, w->planes, m->rows, half ? place : cell);
+        }
+        for (int64_t i = 0; i < 4 * width; i++) {
+            int32_t of[4] = {-1, -1, -1, -1};
+            int64_t from = i / 2 % width * w->planes;
+            of[i / (2 * width) * 2 + i % 2] = 0;
+            m->starts[4 * width * y + i] = (int32_t)count;
+            count += moves->chosen(w->planes, cell + from, (const uint32_t *)(const void *)(place + from), sp->at, of, m->lists + count);
+        }
+    }
+    m->starts[sp->lines * sp->columns] = (int32_t)count;
 }
 
 /* One line of outputs, taps [first, last) of one line of taps, from one line of the image. */
@@ -237,7 +292,11 @@ static ls_fetches ask_ahead(const input_run *r, long task) {
     for (int i = 0; i < binary->spec.n_args && i < LS_FETCHES; i++) {
         const ls_spec_arg *arg = &binary->spec.args[i];
         int64_t part = arg->numel * (int64_t)ls_dtype_size(arg->dtype) / r->images;
-        int64_t image = task + (i == r->launch->phase->gemm->side[1].buffer ? binary->device->threads : 0);
+        bool listed = sp->chosen ? i == sp->chosen->cells || i == sp->chosen->places : i == r->launch->phase->gemm->side[1].buffer;
+        int64_t image = task + (listed ? binary->device->threads : 0);
+        if (sp->chosen && i == sp->chosen->dense) {
+            continue;
+        }
         ls_fetch_later(&f, (uintptr_t)r->launch->kernel->buffers[i] + (uintptr_t)(image * part), part);
         bytes += part;
     }
@@ -252,7 +311,6 @@ static void input_task(void *ctx, long task, int worker) {
     const ls_kernel_run *kernel = r->launch->kernel;
     const ls_gemm_phase *gemm = r->launch->phase->gemm;
     const ls_contract_side *side = &gemm->side[1];
-    const ls_gemm_moves *moves = kernel->binary->device->gemm->moves;
     const ls_window_dim *d0 = &w->dims[w->outer], *d1 = d0 + 1;
     int64_t coords[LS_SPEC_MAX_AXES], outputs = d0->extent * d1->extent;
     const float *image = (const float *)(const void *)kernel->buffers[side->buffer] + side->sum.constant;
@@ -262,7 +320,11 @@ static void input_task(void *ctx, long task, int worker) {
     }
     input_memory m = input_layout(sp, r->memory + (size_t)worker * r->worker_bytes);
     int64_t ld = round_up(outputs + 4, 16);
-    make_lists(moves, sp, image, &m);
+    if (sp->chosen) {
+        make_chosen_lists(kernel, sp, image, &m);
+    } else {
+        make_lists(kernel->binary->device->gemm->moves, sp, image, &m);
+    }
     ls_fetches fetches = ask_ahead(r, task);
     for (int64_t line = 0, end; line < d0->extent; line = end) {
         end = line + sp->band < d0->extent ? line + sp->band : d0->extent;
@@ -284,7 +346,7 @@ void ls_sparse_tasks(ls_cpu_device *d, int64_t n, void (*fn)(void *ctx, long tas
     }
 }
 
-bool ls_sparse_run(ls_gemm_launch *launch) {
+static bool run(ls_gemm_launch *launch) {
     const ls_kernel_run *kernel = launch->kernel;
     const ls_gemm_phase *gemm = launch->phase->gemm;
     const ls_sparse *sp = gemm->sparse;
@@ -302,7 +364,7 @@ bool ls_sparse_run(ls_gemm_launch *launch) {
         stride = w->outer == 1 ? w->dims[0].image_stride : 0;
         x += d0->low * d0->image_stride + d1->low;
     }
-    if (n < 1 || !mostly_zeros(d->gemm->moves, x, n, stride, sp->reach, sp->chunk > 0)) {
+    if (n < 1 || (!sp->chosen && !mostly_zeros(d->gemm->moves, x, n, stride, sp->reach, sp->chunk > 0))) {
         return false;
     }
     if (sp->filter) {
@@ -323,10 +385,18 @@ bool ls_sparse_run(ls_gemm_launch *launch) {
     return true;
 }
 
+bool ls_sparse_run(ls_gemm_launch *launch) {
+    bool done = run(launch);
+    if (!done && launch->phase->gemm->sparse->chosen) {
+        ls_chosen_write(launch->kernel);
+    }
+    return done;
+}
+
 void ls_sparse_print(ls_text *out, const ls_sparse *sp) {
     if (sp->thin) {
         ls_text_add(out, "    few channels: sums along lines\n");
     } else {
-        ls_text_printf(out, "    sparse %s: lists of what is not zero, where that is little\n", sp->filter ? "rows" : "columns");
+        ls_text_printf(out, "    sparse %s: lists of what is not zero%s\n", sp->filter ? "rows" : "columns", sp->chosen ? ", of windows" : ", where that is little");
     }
 }

@@ -2,6 +2,7 @@
 #ifndef LOCKSTEP_BACKEND_CPU_SPARSE_H
 #define LOCKSTEP_BACKEND_CPU_SPARSE_H
 
+#include "backend/cpu/chosen.h"
 #include "backend/cpu/windows.h"
 
 /* A dimension of the image that a filter's gradient reads at u = step * position + tap. */
@@ -19,6 +20,7 @@ typedef struct ls_sparse {
     int64_t reach;   /* elements from the sparse operand's first to its last, of one image */
     int64_t rows, channels; /* of the result; of the other operand, side by side, whole vectors for windows */
     int64_t band; /* lines at a time: of positions; of outputs */
+    const ls_chosen *chosen; /* what the sparse operand is, of which windows are read then; or NULL */
     int32_t *at;  /* what an entry points to: of each position, in the copy of the image; of each plane, in the filter */
     /* of a filter's gradient */
     ls_sparse_dim dims[2];
@@ -27,6 +29,17 @@ typedef struct ls_sparse {
     const ls_windows *windows;
     int64_t lines, columns, cells; /* of the image; of a line of outputs, with those beside it that a tap reaches */
 } ls_sparse;
+
+/* Where the windows lie that a place of the dense operand, where one of its planes begins, stands for. */
+static inline const float *ls_sparse_cells(const ls_kernel_run *kernel, const ls_chosen *c, const float *dense) {
+    const float *all = (const float *)(const void *)kernel->buffers[c->dense];
+    return (const float *)(const void *)kernel->buffers[c->cells] + (dense - all) / 4;
+}
+
+static inline const uint32_t *ls_sparse_places(const ls_kernel_run *kernel, const ls_chosen *c, const float *cells) {
+    const float *all = (const float *)(const void *)kernel->buffers[c->cells];
+    return (const uint32_t *)(const void *)kernel->buffers[c->places] + (cells - all);
+}
 
 /* c += the list's values times base, both of so many vectors. */
 static inline void ls_sparse_add(const ls_gemm_kernels *kernels, int64_t n, const ls_sparse_entry *list, const float *base, float *c,

@@ -69,6 +69,15 @@ static size_t worker_bytes(const ls_sparse *sp, int64_t rows) {
     return (size_t)round_up(list + (image_elements(sp) + 2 * sums) * 4, LS_GEMM_ALIGN);
 }
 
+/* Whether the rows are an operand of windows whose lines lie in pairs in each plane of positions. */
+static bool pairs_of_lines(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, const ls_sparse *sp) {
+    const ls_chosen *c = binary->chosen;
+    const ls_contract_side *rows = &gemm->side[0];
+    int64_t pair = 2 * sp->dims[1].positions;
+    return c && rows->buffer == c->dense && sp->dims[0].positions % 2 == 0 && sp->dims[1].positions == 2 * c->width &&
+           rows->free_stride[0] % pair == 0 && rows->k_stride[0] % pair == 0 && rows->sum.constant % pair == 0;
+}
+
 ls_status ls_sparse_filter_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error *err) {
     const ls_spec *spec = &binary->spec;
     const ls_contract_side *rows = &gemm->side[0], *image = &gemm->side[1];
@@ -97,6 +106,10 @@ ls_status ls_sparse_filter_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, l
     if (sp.thin ? !ls_thin_filter_may(&sp, image) : gemm->n.n < 3 || worker_bytes(&sp, sp.rows) > MOST_BYTES) {
         return LS_OK;
     }
+    if (!sp.thin && pairs_of_lines(binary, gemm, &sp)) {
+        sp.chosen = binary->chosen;
+        sp.band += sp.band % 2;
+    }
     sp.at = LS_ARENA_ARRAY(&binary->arena, int32_t, positions);
     gemm->sparse = LS_ARENA_NEW(&binary->arena, ls_sparse);
     if (!sp.at || !gemm->sparse) {
@@ -104,10 +117,17 @@ ls_status ls_sparse_filter_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, l
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
     for (int64_t p = 0; p < positions; p++) {
-        int64_t y = p / sp.dims[1].positions * sp.dims[0].step, x = p % sp.dims[1].positions * sp.dims[1].step;
-        sp.at[p] = (int32_t)((y * sp.dims[1].size + x) * sp.channels);
+        int64_t line = p / sp.dims[1].positions, column = p % sp.dims[1].positions;
+        if (sp.chosen && p < positions / 4) { /* of windows: their first places */
+            line = 2 * (p / sp.chosen->width);
+            column = 2 * (p % sp.chosen->width);
+        }
+        sp.at[p] = (int32_t)((line * sp.dims[0].step * sp.dims[1].size + column * sp.dims[1].step) * sp.channels);
     }
     *gemm->sparse = sp;
+    if (sp.chosen) {
+        binary->chosen->listed = true;
+    }
     return LS_OK;
 }
 
@@ -146,14 +166,35 @@ static void copy_image(const filter_task *t, const float *src) {
     }
 }
 
+/* Windows [first, end) of one row, likewise. */
+static int64_t list_windows(const filter_task *t, const float *x, int64_t first, int64_t end) {
+    const ls_sparse *sp = t->run->sparse;
+    const ls_kernel_run *kernel = t->run->launch->kernel;
+    const float *cells = ls_sparse_cells(kernel, sp->chosen, x);
+    const uint32_t *places = ls_sparse_places(kernel, sp->chosen, cells);
+    int32_t column = (int32_t)(sp->dims[1].step * sp->channels), line = (int32_t)(sp->dims[0].step * sp->dims[1].size * sp->channels);
+    const int32_t of[4] = {0, column, line, line + column};
+    int64_t next = 4 * end < sp->dims[0].positions * sp->dims[1].positions ? end : t->run->launch->phase->gemm->side[0].k_stride[0] / 4;
+    for (int64_t i = 0; i < end - first; i += 16) {
+        __builtin_prefetch(cells + next + i);
+        __builtin_prefetch(places + next + i);
+    }
+    return t->moves->chosen(end - first, cells + first, places + first, sp->at + first, of, t->list);
+}
+
 /* Positions [p, end) of one row that are not zero; -1: one is not finite and meets padding, which would have to be left out.
  * Fetches what the row's next list is made of: its elements lie apart from those of other rows. */
 static int64_t make_list(const filter_task *t, const float *x, int64_t p, int64_t end) {
     const ls_sparse *sp = t->run->sparse;
     const ls_contract_side *side = &t->run->launch->phase->gemm->side[0];
     const float *next = end < sp->dims[0].positions * sp->dims[1].positions ? x + end : x + side->k_stride[0];
-    int64_t n = t->moves->nonzeros(end - p, x + p, sp->at + p, t->list);
-    for (int64_t i = 0; i < end - p; i += 16) {
+    int64_t n;
+    if (sp->chosen) {
+        n = list_windows(t, x, p / 4, end / 4);
+    } else {
+        n = t->moves->nonzeros(end - p, x + p, sp->at + p, t->list);
+    }
+    for (int64_t i = 0; i < end - p && !sp->chosen; i += 16) {
         __builtin_prefetch(next + i);
     }
     for (int64_t i = 0; sp->padded && i < n; i++) {

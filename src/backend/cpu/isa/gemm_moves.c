@@ -258,23 +258,58 @@ static void cols8(int64_t kc, int64_t ni, int64_t width, const void *src_, int64
     }
 }
 
+#if defined(LS_ISA_AVX512)
+/* Appends entries of the elements that are wanted; how many. */
+static inline int64_t put_entries(__mmask16 some, __m512i at, __m512i x, ls_sparse_entry *list) {
+    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0), high = _mm512_or_epi32(low, _mm512_set1_epi32(8));
+    __m512i y = _mm512_maskz_compress_epi32(some, x), a = _mm512_maskz_compress_epi32(some, at);
+    _mm512_storeu_si512(list, _mm512_permutex2var_epi32(a, low, y));
+    _mm512_storeu_si512(list + 8, _mm512_permutex2var_epi32(a, high, y));
+    return __builtin_popcount(some);
+}
+
+static inline __mmask16 not_zero(__m512i x) {
+    return _mm512_cmp_ps_mask(_mm512_castsi512_ps(x), _mm512_setzero_ps(), _CMP_NEQ_UQ);
+}
+
+static inline __mmask16 lanes_of(int64_t n) {
+    return n < 16 ? (__mmask16)((1u << n) - 1) : 0xffff;
+}
+#endif
+
 static int64_t nonzeros(int64_t n, const float *src, const int32_t *at, ls_sparse_entry *list) {
     int64_t count = 0;
 #if defined(LS_ISA_AVX512)
-    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0), high = _mm512_or_epi32(low, _mm512_set1_epi32(8));
     for (int64_t i = 0; i < n; i += 16) {
-        __mmask16 in = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : 0xffff;
+        __mmask16 in = lanes_of(n - i);
         __m512i x = _mm512_maskz_loadu_epi32(in, src + i);
-        __mmask16 some = _mm512_cmp_ps_mask(_mm512_castsi512_ps(x), _mm512_setzero_ps(), _CMP_NEQ_UQ);
-        __m512i y = _mm512_maskz_compress_epi32(some, x), a = _mm512_maskz_compress_epi32(some, _mm512_maskz_loadu_epi32(in, at + i));
-        _mm512_storeu_si512(list + count, _mm512_permutex2var_epi32(a, low, y));
-        _mm512_storeu_si512(list + count + 8, _mm512_permutex2var_epi32(a, high, y));
-        count += __builtin_popcount(some);
+        count += put_entries(not_zero(x), _mm512_maskz_loadu_epi32(in, at + i), x, list + count);
     }
 #else
     for (int64_t i = 0; i < n; i++) {
         list[count] = (ls_sparse_entry){at[i], src[i]};
         count += src[i] != 0;
+    }
+#endif
+    return count;
+}
+
+static int64_t chosen(int64_t n, const float *src, const uint32_t *places, const int32_t *at, const int32_t of[4], ls_sparse_entry *list) {
+    int64_t count = 0;
+#if defined(LS_ISA_AVX512)
+    const __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)of)), four = _mm512_set1_epi32(4);
+    for (int64_t i = 0; i < n; i += 16) {
+        __mmask16 in = lanes_of(n - i);
+        __m512i x = _mm512_maskz_loadu_epi32(in, src + i), place = _mm512_maskz_loadu_epi32(in, places + i);
+        __m512i add = _mm512_permutexvar_epi32(place, table);
+        __mmask16 some = _mm512_mask_cmplt_epu32_mask(not_zero(x), place, four) & _mm512_cmpge_epi32_mask(add, _mm512_setzero_si512());
+        count += put_entries(some, _mm512_add_epi32(add, _mm512_maskz_loadu_epi32(in, at + i)), x, list + count);
+    }
+#else
+    for (int64_t i = 0; i < n; i++) {
+        int32_t add = places[i] < 4 ? of[places[i]] : -1;
+        list[count] = (ls_sparse_entry){at[i] + add, src[i]};
+        count += src[i] != 0 && add >= 0;
     }
 #endif
     return count;
@@ -482,6 +517,7 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .squares = squares,
 #endif
     .nonzeros = nonzeros,
+    .chosen = chosen,
     .from_f16 = from_f16,
     .from_bf16 = from_bf16,
     .from_i8 = from_i8,
