@@ -45,7 +45,7 @@ static void say(void *user, const ls_case_result *r) {
 static const char *const first_cases[] = {"0-fc1-zeros", "1-swap-dims", "2-filter-layout", "3-one-device", "4a-im2col-plane"};
 
 /* Minutes on a software device: left out below MINUTES of time. */
-static const char *const long_cases[] = {"0b-tail-rows", "0c-shared-memory", "1a-permutations", "2a-filter-orders"};
+static const char *const long_cases[] = {"0b-tail-rows", "0c-shared-memory", "1a-permutations", "2a-filter-orders", "2b-weight-gradient"};
 enum { MINUTES = 200 };
 
 static double budget(void) {
