@@ -603,6 +603,7 @@ static void start_row(const ls_chain *c, float (*slots)[LS_CHAIN_LANES], ls_chai
     row->n_steps = c->n_steps;
     row->n_pointers = c->n_pointers;
     row->raw = false;
+    row->ahead = 0;
     row->steps = c->steps;
     for (int k = 0; k < c->n_pointers; k++) {
         row->slots[k] = c->places[k].buffer < 0 ? *slots++ : NULL;
