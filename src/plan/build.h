@@ -68,6 +68,8 @@ typedef struct ls_planner {
     ls_plan_node *nodes; /* operands before users; node->mark points here */
 } ls_planner;
 
+#define MAX_GROUP_NODES 128 /* values of a kernel, so that no kernel grows without limit */
+
 static inline ls_plan_node *ls_plan_node_of(const ls_tensor *x) {
     return x->mark;
 }
@@ -93,6 +95,9 @@ ls_plan_node *ls_plan_gather_base(const ls_tensor *x);
 bool ls_attention_find(const ls_planner *p, const ls_plan_node *n, const char **out_reason);
 /* Puts what is inside into the draft, and what it reads into memory. */
 void ls_attention_join(const ls_planner *p, const ls_plan_node *n, struct ls_draft *draft);
+
+/* Has the users of `n` compute it, if it is the gradient of an extreme over windows that share nothing (chosen.c). */
+void ls_plan_find_chosen(const ls_plan_node *n);
 
 /* Adds a site to a node, merging it with an equal one (site.c). */
 bool ls_site_add(ls_planner *p, ls_plan_node *n, const ls_site *site);

@@ -18,7 +18,15 @@ static int64_t floor_div(int64_t a, int64_t b) {
     return q - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-int64_t ls_ref_index_else(ls_ref_run *run, int32_t id) {
+int64_t ls_ref_index(ls_ref_run *run, int32_t id) {
+    const ls_ref_affine *f = &run->binary->affine[id];
+    if (f->n >= 0) {
+        int64_t sum = f->c;
+        for (int i = 0; i < f->n; i++) {
+            sum += f->k[i] * run->axis[f->axis[i]];
+        }
+        return sum;
+    }
     const ls_ix *ix = &run->spec->ix[id];
     switch ((ls_ix_op)ix->op) {
     case LS_IX_CONST:

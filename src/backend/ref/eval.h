@@ -45,18 +45,7 @@ static inline void ls_ref_set_axis(ls_ref_run *run, int axis, int64_t value) {
     run->axis[axis] = value;
     run->axis_tick[axis] = ++run->tick;
 }
-int64_t ls_ref_index_else(ls_ref_run *run, int32_t ix); /* what has no such form */
-static inline int64_t ls_ref_index(ls_ref_run *run, int32_t ix) {
-    const ls_ref_affine *f = &run->binary->affine[ix];
-    if (f->n < 0) {
-        return ls_ref_index_else(run, ix);
-    }
-    int64_t sum = f->c;
-    for (int i = 0; i < f->n; i++) {
-        sum += f->k[i] * run->axis[f->axis[i]];
-    }
-    return sum;
-}
+int64_t ls_ref_index(ls_ref_run *run, int32_t ix);
 bool ls_ref_holds(ls_ref_run *run, int32_t first_pred, int32_t n_preds);
 ls_cell ls_ref_value(ls_ref_run *run, int32_t value);
 /* Base address of an argument. */

@@ -88,21 +88,8 @@ uint64_t ls_cell_to_bits(ls_dtype dtype, ls_cell c) {
 
 ls_cell ls_cell_load(ls_dtype dtype, const void *base, int64_t element) {
     size_t size = ls_dtype_size(dtype);
-    const char *at = (const char *)base + (size_t)element * size;
     uint64_t bits = 0;
-    switch (size) { /* little-endian hosts; a copy of a known size is one load */
-    case 1:
-        memcpy(&bits, at, 1);
-        break;
-    case 2:
-        memcpy(&bits, at, 2);
-        break;
-    case 4:
-        memcpy(&bits, at, 4);
-        break;
-    default:
-        memcpy(&bits, at, 8);
-    }
+    memcpy(&bits, (const char *)base + (size_t)element * size, size); /* little-endian hosts */
     return ls_cell_from_bits(dtype, bits);
 }
 

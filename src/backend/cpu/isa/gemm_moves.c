@@ -277,6 +277,7 @@ static inline __mmask16 lanes_of(int64_t n) {
 }
 #endif
 
+#if !defined(LS_ISA_SIMD128) /* a page makes no lists */
 static int64_t nonzeros(int64_t n, const float *src, const int32_t *at, ls_sparse_entry *list) {
     int64_t count = 0;
 #if defined(LS_ISA_AVX512)
@@ -314,6 +315,7 @@ static int64_t chosen(int64_t n, const float *src, const uint32_t *places, const
 #endif
     return count;
 }
+#endif
 
 static void from_f16(int64_t n, const void *src_, float *dst) {
     const uint16_t *src = src_;
@@ -516,8 +518,10 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .phases4 = phases4,
     .squares = squares,
 #endif
+#if !defined(LS_ISA_SIMD128)
     .nonzeros = nonzeros,
     .chosen = chosen,
+#endif
     .from_f16 = from_f16,
     .from_bf16 = from_bf16,
     .from_i8 = from_i8,
