@@ -141,10 +141,10 @@ static int f32_fold(const ls_tile_isa *isa, const ls_value *v) {
 }
 
 /* One block of a row of f32, the same order as below. */
-static void fold_block(ls_run *run, int which, int64_t lane, int64_t first, int64_t end, float *partials) {
+static void fold_block(ls_run *run, int which, int64_t first, int64_t end, float *partials) {
     for (int64_t at = first; at < end; at += LS_TILE) {
         int64_t lanes = end - at < LS_TILE ? end - at : LS_TILE;
-        ls_run_lanes(run, lane + at, lanes);
+        ls_run_lanes(run, at, lanes);
         run->isa->fold_f32[which](partials, ls_run_reg(run, run->program->results[0]), lanes, at == first, false);
     }
     run->isa->halve_f32[which](partials);
@@ -178,14 +178,19 @@ static void begin_rows(rows *r, const ls_phase_task *task) {
 static void fold_blocks(rows *r, int64_t point, int64_t block, int64_t end, char *cells) {
     ls_run *run = r->run;
     int log2 = ls_tile_log2(r->size), which = f32_fold(run->isa, r->v);
-    int64_t n = ls_point_count(run->extents, r->v->n_bound, r->v->bound), lane = r->phase->streams ? point * n : 0;
+    int64_t n = ls_point_count(run->extents, r->v->n_bound, r->v->bound);
     ls_point_coords(run->extents, r->phase->n_axes, r->phase->axes, point, run->coords);
     ls_run_point(run);
+    if (r->phase->streams && block < end) {
+        int64_t first = block * LS_TILE_BLOCK, last = end * LS_TILE_BLOCK < n ? end * LS_TILE_BLOCK : n;
+        ls_fold_by_rows(run, which, point * n + first, 1, last - first, (float *)(void *)r->partials, (float *)(void *)cells + block, NULL, NULL);
+        return;
+    }
     for (; block < end; block++) {
         int64_t first = block * LS_TILE_BLOCK, last = first + LS_TILE_BLOCK < n ? first + LS_TILE_BLOCK : n;
         char *cell = cells + (size_t)block * r->size;
         if (which >= 0) {
-            fold_block(run, which, lane, first, last, (float *)(void *)r->partials);
+            fold_block(run, which, first, last, (float *)(void *)r->partials);
             memcpy(cell, r->partials, r->size);
             continue;
         }
@@ -233,7 +238,7 @@ void ls_phase_rows(const ls_phase_task *task) {
         char *input = ls_run_reg(r.finish, r.phase->finish.input);
         if (r.phase->streams && blocks) {
             int64_t inner = ls_point_count(r.run->extents, r.v->n_bound, r.v->bound);
-            ls_fold_by_rows(r.run, f32_fold(r.run->isa, r.v), task->first + at, lanes, inner, (float *)(void *)r.partials, (float *)(void *)r.cells,
+            ls_fold_by_rows(r.run, f32_fold(r.run->isa, r.v), (task->first + at) * inner, lanes, inner, (float *)(void *)r.partials, (float *)(void *)r.cells,
                             finish_streamed, &r);
             ls_run_lanes(r.finish, task->first + at, lanes);
             continue;
@@ -593,7 +598,7 @@ static int64_t arg_row_by_folds(ls_run *run, const best *b, int64_t n) {
     int which = b->largest ? 2 : 1;
     for (int64_t k = 0; k < n; k += LS_TILE) {
         int64_t lanes = n - k < LS_TILE ? n - k : LS_TILE;
-        fold_block(run, which, 0, k, k + lanes, partials);
+        fold_block(run, which, k, k + lanes, partials);
         float x = partials[0];
         if (best_tile < 0 || (found == found && (x != x || (b->largest ? x > found : x < found)))) {
             best_tile = k;

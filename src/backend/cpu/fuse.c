@@ -525,7 +525,7 @@ static ls_fold_exp_fn exp_sum(const ls_tile_isa *isa, const stream *s, const ls_
     return (fast || (s->fn && s->fn->fn == isa->map_f32[LS_OP_EXP])) && is_apart(f, 0) ? isa->fold_exp_f32[fast] : NULL;
 }
 
-void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_t inner, float *partials, float *cells, ls_row_fn finish, void *ctx) {
+void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t inner, float *partials, float *cells, ls_row_fn finish, void *ctx) {
     const ls_program *p = run->program;
     const ls_tile_isa *isa = run->isa;
     stream s = stream_of(p);
@@ -539,19 +539,20 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_
     const float *stored;
     fused_run r;
     run->expanded = -1;
-    ls_run_seek(run, first * inner);
-    ls_run_rows(run, first * inner, rows * inner);
+    ls_run_seek(run, lane);
+    ls_run_rows(run, lane, rows * inner);
     const float zero = 0, *minus = f->n_scalars ? run->regs[f->scalars[0]] : &zero;
     begin_fused(&r, run, f, own, rows * inner);
     if (s.store) {
         add_place(&r, &p->accesses[s.store->access], rows * inner, &stored, LS_CHAIN_POINTERS);
     }
     const bool fetches = !computes && r.row.ahead & 1;
+    const int64_t most = computes || s.fn ? LS_TILE : LS_TILE_BLOCK;
     for (int64_t row = 0; row < rows; row++) {
         float apart = minus[f->by_row ? row : 0];
         for (int64_t at = 0, part; at < inner; at += part) {
             bool begins = at % LS_TILE_BLOCK == 0;
-            part = inner - at < LS_TILE ? inner - at : LS_TILE;
+            part = inner - at < most ? inner - at : most;
             find_places(&r, part);
             const float *x = computes ? own : r.row.at[0];
             result = s.store ? (float *)(uintptr_t)stored : result;
@@ -577,6 +578,8 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_
                 cells[at / LS_TILE_BLOCK] = *partials;
             }
         }
-        finish(ctx, row);
+        if (finish) {
+            finish(ctx, row);
+        }
     }
 }

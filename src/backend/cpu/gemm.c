@@ -195,12 +195,18 @@ typedef struct lookahead {
     int64_t tiles, next, step_k; /* how many tiles; from what one fetches to what the next one does */
 } lookahead;
 
+/* Whether there is a whole panel from column j on: in this block, or behind it, where the next task computes. */
+static bool panel_follows(const block *b, int64_t j) {
+    const ls_gemm_plan *plan = b->plan;
+    return plan->b_source == LS_GEMM_SHARED ? j + plan->cols <= b->nj : b->j0 + j + plan->cols <= plan->g->n;
+}
+
 /* For the panel from column j on, in the rows k to k + n: pieces of a packed panel, which all tiles share, or lines of rows where they
  * lie. */
 static lookahead fetch_ahead(const block *b, int64_t j, int64_t k, int64_t n) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *o = &plan->g->b;
-    if (j + plan->cols > b->nj) {
+    if (!panel_follows(b, j)) {
         return (lookahead){0};
     }
     if (plan->b_source >= LS_GEMM_SHARED) {
@@ -256,7 +262,7 @@ enum { FAR_SUMS = 1 << 17 }; /* so many leave the nearest caches: C is fetched w
 /* For tiles of n k that have nothing of B to fetch: n rows, from row i on, of C's panel from column j on. A tile fetches a line of each. */
 static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
     const ls_gemm_plan *plan = b->plan;
-    if (i + n > b->mi || j + plan->cols > b->nj || plan->through_tile || plan->g->m * plan->g->n <= FAR_SUMS) {
+    if (i + n > b->mi || !panel_follows(b, j) || plan->through_tile || plan->g->m * plan->g->n <= FAR_SUMS) {
         return (lookahead){0};
     }
     return (lookahead){b->c + (i * b->ldc + j) * plan->elem, ls_gemm_ceil_div(plan->cols * plan->elem, 64), 64, b->ldc * plan->elem};

@@ -297,10 +297,10 @@ void ls_run_fused(ls_run *run, const ls_instr *instr, int64_t n);
 /* Whether a program whose lanes are rows, of all axes but the first `rows`, makes its one result of f32 straight from runs of memory, and stores
  * it between phases at most: NaN as they are, then. */
 bool ls_program_streams(const ls_program *program, int n_args, int rows);
-/* Folds (tile.h, number `which`) the result of such a program along its rows, from `first` on, at most LS_TILE of them, with as many lanes each:
- * calls `finish` when the results of a row's blocks are in `cells`. */
+/* Folds (tile.h, number `which`) the result of such a program from a lane on that begins a row, or a block of one: along `rows` of `inner` lanes, at most LS_TILE rows,
+ * or along as much of one row. Calls `finish`, if given, when the results of a row's blocks are in `cells`. */
 typedef void (*ls_row_fn)(void *ctx, int64_t row);
-void ls_fold_by_rows(ls_run *run, int which, int64_t first, int64_t rows, int64_t lanes, float *partials, float *cells, ls_row_fn finish, void *ctx);
+void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t inner, float *partials, float *cells, ls_row_fn finish, void *ctx);
 /* Lanes of a tile: LS_TILE, or as many whole periods as fit. */
 static inline int64_t ls_program_tile(const ls_program *program) {
     return program->period ? LS_TILE / program->period * program->period : LS_TILE;

@@ -81,44 +81,59 @@ EXTREME(max_f64, double, uint64_t, >, &)
 EXTREME_OF(min, 4)
 EXTREME_OF(max, 5)
 
-/* Four vectors of partials at a time, over all lanes that go to them; `at` makes a vector of one of x. `nan(x, y)` tells vectors that
- * `op` would not do for, and `slow` does. What comes next is fetched: where rows lie past the caches, the processor itself stops at each page. */
-#define FOLD_AS(name, parameters, op, at, identity, nan, slow)                                               \
+/* All partials in registers over the whole steps of x, as memory has them; then the vectors that are left, one by one. `at` makes a vector of one
+ * of x. `nan(x, y)` tells vectors that `op` would not do for: `careful` takes its place, then. Lines of x are fetched before the processor would,
+ * which stops at each page. */
+#define FOLD_AS(name, parameters, op, at, identity, nan, careful)                                            \
     void LS_TILE_NAME(ls_tile_fold_##name) parameters {                                                      \
         const __m512 none = _mm512_set1_ps(identity);                                                        \
-        for (int64_t i = 0; i < LS_TILE_PARTIALS; i += 64) {                                                 \
-            __m512 a = none, b = none, c = none, d = none, x0, x1, x2, x3;                                   \
-            if (!first) {                                                                                    \
-                a = _mm512_loadu_ps(p + i), b = _mm512_loadu_ps(p + i + 16);                                 \
-                c = _mm512_loadu_ps(p + i + 32), d = _mm512_loadu_ps(p + i + 48);                            \
+        __m512 PARTIALS;                                                                                     \
+        __mmask16 nans = 0;                                                                                  \
+        int64_t k = 0;                                                                                       \
+        if (first) {                                                                                         \
+            PAIRS(NO_PARTIALS, op, at, nan)                                                                  \
+        } else {                                                                                             \
+            PAIRS(LOAD_PARTIALS, op, at, nan)                                                                \
+        }                                                                                                    \
+        for (; k + LS_TILE_PARTIALS <= n; k += LS_TILE_PARTIALS) {                                           \
+            if (fetches) {                                                                                   \
+                PAIRS(FETCH, op, at, nan)                                                                    \
             }                                                                                                \
-            __mmask16 nans = first ? 0 : _kor_mask16(nan(a, b), nan(c, d));                                  \
-            int64_t k = i;                                                                                   \
-            for (; k + 64 <= n; k += LS_TILE_PARTIALS) {                                                     \
-                x0 = at(_mm512_loadu_ps(x + k), 16), x1 = at(_mm512_loadu_ps(x + k + 16), 16);               \
-                x2 = at(_mm512_loadu_ps(x + k + 32), 16), x3 = at(_mm512_loadu_ps(x + k + 48), 16);          \
-                for (uintptr_t line = 0; fetches && line < 256; line += 64) {                                \
-                    __builtin_prefetch((const void *)((uintptr_t)(x + k) + LS_TILE_PARTIALS * 4 + line));    \
-                }                                                                                            \
-                STEP(op, nan)                                                                                \
+            PAIRS(STEP, op, at, nan)                                                                         \
+        }                                                                                                    \
+        if (!nans) {                                                                                         \
+            PAIRS(STORE_PARTIALS, op, at, nan)                                                               \
+        } else {                                                                                             \
+            if (first) {                                                                                     \
+                PAIRS(NO_PARTIALS, op, at, nan)                                                              \
+                PAIRS(STORE_PARTIALS, op, at, nan)                                                           \
             }                                                                                                \
-            if (k < n) {                                                                                     \
-                x0 = at(PART(n - k, x + k), n - k), x1 = at(PART(n - k - 16, x + k + 16), n - k - 16);       \
-                x2 = at(PART(n - k - 32, x + k + 32), n - k - 32);                                           \
-                x3 = at(PART(n - k - 48, x + k + 48), n - k - 48);                                           \
-                STEP(op, nan)                                                                                \
-            }                                                                                                \
-            if (nans) {                                                                                      \
-                slow(p, x, n, first, i);                                                                     \
-                continue;                                                                                    \
-            }                                                                                                \
-            _mm512_storeu_ps(p + i, a), _mm512_storeu_ps(p + i + 16, b);                                     \
-            _mm512_storeu_ps(p + i + 32, c), _mm512_storeu_ps(p + i + 48, d);                                \
+            k = 0;                                                                                           \
+        }                                                                                                    \
+        for (; k < n; k += 16) {                                                                             \
+            float *to = p + k % LS_TILE_PARTIALS;                                                            \
+            _mm512_storeu_ps(to, careful(_mm512_loadu_ps(to), at(PART(n - k, x + k), n - k)));               \
         }                                                                                                    \
     }
-#define STEP(op, nan)                                                                                        \
-    a = op(a, x0), b = op(b, x1), c = op(c, x2), d = op(d, x3);                                              \
-    nans = _kor_mask16(nans, _kor_mask16(nan(x0, x1), nan(x2, x3)));
+#define PARTIALS s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15
+#define PAIRS(what, op, at, nan)                                                                             \
+    what(0, 1, op, at, nan) what(2, 3, op, at, nan) what(4, 5, op, at, nan) what(6, 7, op, at, nan)          \
+    what(8, 9, op, at, nan) what(10, 11, op, at, nan) what(12, 13, op, at, nan) what(14, 15, op, at, nan)
+#define NO_PARTIALS(i, j, op, at, nan) s##i = s##j = none;
+#define LOAD_PARTIALS(i, j, op, at, nan)                                                                     \
+    s##i = _mm512_loadu_ps(p + 16 * i), s##j = _mm512_loadu_ps(p + 16 * j);                                  \
+    nans = _kor_mask16(nans, nan(s##i, s##j));
+#define FETCH(i, j, op, at, nan)                                                                             \
+    __builtin_prefetch((const void *)((uintptr_t)(x + k + 16 * i) + FOLD_AHEAD));                            \
+    __builtin_prefetch((const void *)((uintptr_t)(x + k + 16 * j) + FOLD_AHEAD));
+#define STEP(i, j, op, at, nan)                                                                              \
+    {                                                                                                        \
+        __m512 v = at(_mm512_loadu_ps(x + k + 16 * i), 16), w = at(_mm512_loadu_ps(x + k + 16 * j), 16);     \
+        s##i = op(s##i, v), s##j = op(s##j, w);                                                              \
+        nans = _kor_mask16(nans, nan(v, w));                                                                 \
+    }
+#define STORE_PARTIALS(i, j, op, at, nan) _mm512_storeu_ps(p + 16 * i, s##i), _mm512_storeu_ps(p + 16 * j, s##j);
+enum { FOLD_AHEAD = 4096 };
 #define HALVE(op)                                                                                            \
     {                                                                                                        \
         __m512 a = HALF(op, 0), b = HALF(op, 1), c = HALF(op, 2), d = HALF(op, 3);                           \
@@ -135,14 +150,13 @@ EXTREME_OF(max, 5)
 #define AS_IT_IS(x, n) (x)
 #define UNORDERED(x, y) _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q)
 #define NEVER(x, y) (__mmask16)0
-#define NOTHING(p, x, n, first, i) (void)0
 /* Lanes that are not there add +0, which no sum from +0 on notices. */
 #define SQUARE_APART(x, n) square(_mm512_maskz_sub_ps(LANES_LEFT(n), x, _mm512_set1_ps(minus)))
 static inline __m512 square(__m512 x) {
     return _mm512_mul_ps(x, x);
 }
-FOLD_AS(sum, (float *p, const float *x, int64_t n, bool first, bool fetches), _mm512_add_ps, AS_IT_IS, 0.0f, NEVER, NOTHING)
-FOLD_AS(squares, (float *p, const float *x, float minus, int64_t n, bool first, bool fetches), _mm512_add_ps, SQUARE_APART, 0.0f, NEVER, NOTHING)
+FOLD_AS(sum, (float *p, const float *x, int64_t n, bool first, bool fetches), _mm512_add_ps, AS_IT_IS, 0.0f, NEVER, _mm512_add_ps)
+FOLD_AS(squares, (float *p, const float *x, float minus, int64_t n, bool first, bool fetches), _mm512_add_ps, SQUARE_APART, 0.0f, NEVER, _mm512_add_ps)
 void LS_TILE_NAME(ls_tile_halve_sum)(float *p)
 HALVE(_mm512_add_ps)
 
@@ -151,17 +165,7 @@ HALVE(_mm512_add_ps)
     static inline __m512 name##_number(__m512 x, __m512 y) {                                                 \
         return _mm512_range_ps(x, y, which);                                                                 \
     }                                                                                                        \
-    static __attribute__((noinline)) void name##_group(float *p, const float *x, int64_t n, bool first, int64_t from) { \
-        const __m512 none = _mm512_set1_ps(identity);                                                        \
-        for (int64_t i = from; i < from + 64; i += 16) {                                                     \
-            __m512 a = first ? none : _mm512_loadu_ps(p + i);                                                \
-            for (int64_t k = i; k < n; k += LS_TILE_PARTIALS) {                                              \
-                a = name##16(a, PART(n - k, x + k));                                                         \
-            }                                                                                                \
-            _mm512_storeu_ps(p + i, a);                                                                      \
-        }                                                                                                    \
-    }                                                                                                        \
-    FOLD_AS(name, (float *p, const float *x, int64_t n, bool first, bool fetches), name##_number, AS_IT_IS, identity, UNORDERED, name##_group) \
+    FOLD_AS(name, (float *p, const float *x, int64_t n, bool first, bool fetches), name##_number, AS_IT_IS, identity, UNORDERED, name##16) \
     void LS_TILE_NAME(ls_tile_halve_##name)(float *p) {                                                      \
         __mmask16 nans = 0;                                                                                  \
         for (int i = 0; i < LS_TILE_PARTIALS; i += 32) {                                                     \
