@@ -142,12 +142,11 @@ static void windows(void **state) {
     }
 }
 
-/* Gradients of convolutions where most of the output's gradient is zero, and infinities and NaNs there and in what it meets. */
-typedef struct sparse_param {
-    int64_t n, in, out, side[2], kernel[2], stride, pad, zeros; /* of 100 */
-    int wild;                                                   /* 1: the image, 2: the gradient */
-} sparse_param;
+static void append(void *user, const char *text, size_t n) {
+    strncat(user, text, n);
+}
 
+/* Numbers of which so many of a hundred are zero. */
 static ls_tensor *sparse_tensor(ls_session *s, ls_rng *rng, ls_shape shape, int64_t zeros, bool wild) {
     int64_t n = numel_of(shape);
     float *data = calloc((size_t)n + 1, sizeof *data);
@@ -165,6 +164,59 @@ static ls_tensor *sparse_tensor(ls_session *s, ls_rng *rng, ls_shape shape, int6
     return t;
 }
 
+/* Images that a program computes: lines taken apart into many phases, of which taps meet some, and a matrix whose columns are no windows. */
+static int build_framed(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const window_param *p = p_;
+    ls_conv_spec spec = {.spatial = 1, .stride = {p->stride}, .dilation = {p->dilation}, .pad_low = {p->pad}, .pad_high = {p->pad}};
+    ls_shape shape = LS_SHAPE(p->n, p->in, p->side[0]);
+    ls_tensor *x = ls_mul(s, sparse_tensor(s, rng, shape, 0, false), sparse_tensor(s, rng, shape, 0, false));
+    roots[0] = ls_conv(s, x, sparse_tensor(s, rng, LS_SHAPE(p->out, p->in, p->kernel[0]), 0, false), NULL, &spec);
+    return 1;
+}
+
+static int build_columns(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    ls_tensor *a = sparse_tensor(s, rng, LS_SHAPE(p->m, p->k), 0, false), *b = sparse_tensor(s, rng, LS_SHAPE(p->n, p->k), 0, false);
+    roots[0] = ls_matmul(s, a, ls_transpose(s, ls_relu(s, b), 0, 1));
+    return 1;
+}
+
+static bool has_windows(case_fn build, const void *p) {
+    static char text[1 << 20];
+    world w = world_open("cpu");
+    ls_rng rng = {1, 0};
+    ls_tensor *root;
+    *text = 0;
+    assert_int_equal(build(w.session, &rng, p, &root), 1);
+    world_ok(&w, ls_inspect(w.session, &root, 1, LS_INSPECT_KERNELS, append, text));
+    world_close(&w);
+    assert_non_null(strstr(text, "by a program"));
+    return strstr(text, "windows: ") != NULL;
+}
+
+static void programs(void **state) {
+    static const window_param framed[] = {
+        {2, 3, 5, 1, 1, {300}, {40}, 30, 1, 3, 0}, {1, 3, 9, 1, 1, {700}, {41}, 24, 2, 7, 0}, {2, 4, 3, 1, 1, {301}, {9}, 6, 4, 3, 0},
+        {1, 3, 4, 1, 1, {320}, {30}, 20, 1, 5, 0}, {1, 3, 4, 1, 1, {290}, {4}, 9, 4, 2, 0},   {1, 3, 2, 1, 1, {300}, {30}, 29, 1, 1, 0}};
+    for (size_t i = 0; i < sizeof framed / sizeof *framed; i++) {
+        char what[40];
+        snprintf(what, sizeof what, "frames of a product, case %zu", i);
+        check_case(*state, build_framed, 500 + i, &framed[i], what, true);
+        assert_true(has_windows(build_framed, &framed[i]));
+    }
+    static const param columns[] = {{LS_F32, 9, 70, 130, 1}, {LS_F32, 1, 3, 697, 1}, {LS_F32, 40, 33, 1, 1}};
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        check_case(*state, build_columns, 520 + i, &columns[i], "columns that a program computes", true);
+        assert_false(has_windows(build_columns, &columns[i]));
+    }
+}
+
+/* Gradients of convolutions where most of the output's gradient is zero, and infinities and NaNs there and in what it meets. */
+typedef struct sparse_param {
+    int64_t n, in, out, side[2], kernel[2], stride, pad, zeros; /* of 100 */
+    int wild;                                                   /* 1: the image, 2: the gradient */
+} sparse_param;
+
 static int build_sparse(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const sparse_param *p = p_;
     ls_conv_spec spec = {.spatial = 2, .stride = {p->stride, p->stride}, .pad_low = {p->pad, p->pad}, .pad_high = {p->pad, p->pad}};
@@ -176,10 +228,6 @@ static int build_sparse(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **
     }
     ls_tensor *seed = sparse_tensor(s, rng, LS_SHAPE(p->n, p->out, out[0], out[1]), p->zeros, p->wild == 2), *xs[2] = {x, w};
     return ls_grad(s, ls_conv(s, x, w, NULL, &spec), seed, 2, xs, roots) == LS_OK ? 2 : 0;
-}
-
-static void append(void *user, const char *text, size_t n) {
-    strncat(user, text, n);
 }
 
 /* A sparse image some of whose channels are no elements of its tensor, or that is read through other movements. */
@@ -447,7 +495,7 @@ static void attention(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(products),     cmocka_unit_test(large_product),
-                                       cmocka_unit_test(convolutions), cmocka_unit_test(windows),
+                                       cmocka_unit_test(convolutions), cmocka_unit_test(windows), cmocka_unit_test(programs),
                                        cmocka_unit_test(joined),       cmocka_unit_test(sparse), cmocka_unit_test(sparse_moved),
                                        cmocka_unit_test(sparse_fast), cmocka_unit_test(pooled), cmocka_unit_test(thin_fast),
                                        cmocka_unit_test(layers),       cmocka_unit_test(attention)};

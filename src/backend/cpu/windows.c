@@ -179,6 +179,8 @@ static bool finish_dim(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_
         return false;
     }
     d->first = d->step < 0 ? d->step * (d->taps - 1) : 0;
+    for (d->period = 1; d->period < d->taps && d->step * d->period % d->stride; d->period++) {
+    }
     if (d->extent) { /* bands round up, and nothing lies behind the last window */
         int64_t end = d->stride * (d->extent - 1) + (d->step > 0 ? d->step * (d->taps - 1) : 0) + 1;
         d->low = d->low > d->first ? d->low : d->first;
@@ -221,6 +223,11 @@ static bool take_spread(const ls_gemm_phase *gemm, ls_windows *w, const ls_windo
     return true;
 }
 
+/* Whether windows share elements. What a program computes for others, as for a matrix whose columns lie one behind another, is a panel as well. */
+static bool overlaps(const ls_window_dim *d) {
+    return (d->step < 0 ? -d->step : d->step) * (d->taps - 1) >= d->stride;
+}
+
 /* Dimensions from the axes of the columns; false where the operand does not fit. */
 static bool find_dims(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_contract_side *image,
                       const int *temps, ls_windows *w) {
@@ -248,10 +255,11 @@ static bool find_dims(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_c
     }
     bool window = false;
     for (int i = 0; i < w->n_dims; i++) {
+        const ls_window_dim *d = &w->dims[i];
         if (!finish_dim(spec, gemm, image, &w->dims[i], image->free_stride[i])) {
             return false;
         }
-        window = window || w->dims[i].taps > 1;
+        window = window || (image->affine ? d->taps > 1 : overlaps(d));
         if (w->dims[i].spread > 1 && !w->dims[i].extent) {
             return false;
         }

@@ -11,6 +11,7 @@ typedef struct ls_window_dim { /* walked by a free axis f and a bound axis t: u 
     uint8_t axis, bound;       /* free; bound: LS_SPEC_MAX_AXES for none */
     int64_t stride, step;      /* step may be negative */
     int64_t taps, extent;      /* of the axes; extent 0: known at launch, of outer dimensions alone */
+    int64_t period;            /* taps so far apart meet the same phase, others another */
     int64_t first;             /* the least u at f = 0, negative with a negative step */
     int64_t low, high;         /* the image has elements for low <= u < high */
     int64_t image_stride;      /* elements of one u, or of `spread` */

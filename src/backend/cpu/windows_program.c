@@ -155,24 +155,24 @@ static void compute_lanes(const line_job *j, int64_t f, int64_t n, int64_t t, fl
     }
 }
 
-/* One phase of a line: the middle tap reaches most of it, its neighbours what is left at both ends. */
-static void compute_phase(const line_job *j, int64_t phase) {
+/* The phase of a line that tap t0 meets, as every period-th from there does: the middle one of them reaches most of it, its neighbours what is left at
+ * both ends. */
+static void compute_phase(const line_job *j, int64_t t0) {
     const ls_window_dim *d = &j->w->dims[j->w->n_dims - 1];
-    float *dst = j->dst + phase * j->apart;
-    int64_t low = 0, high = 0; /* done */
-    memset(dst, 0, (size_t)d->length * 4);
-    for (int64_t i = 0; i < 2 * d->taps; i++) {
-        int64_t t = d->taps / 2 + (i & 1 ? (i + 1) / 2 : -(i / 2));
-        if (t < 0 || t >= d->taps) {
+    int64_t n = (d->taps - 1 - t0) / d->period + 1, low = 0, high = 0; /* done */
+    for (int64_t i = 0; i < 2 * n; i++) {
+        int64_t own = n / 2 + (i & 1 ? (i + 1) / 2 : -(i / 2)), t = t0 + own * d->period;
+        if (own < 0 || own >= n) {
             continue;
         }
         int64_t u = d->step * t - j->first; /* of f = 0; below 0 where a band begins later */
-        int64_t own = (u % d->stride + d->stride) % d->stride, start = (u - own) / d->stride;
+        int64_t phase = (u % d->stride + d->stride) % d->stride, start = (u - phase) / d->stride;
         int64_t from = start > 0 ? start : 0,
                 end = start + d->extent < d->length ? start + d->extent : d->length;
-        if (own != phase || from >= end) {
+        if (from >= end) {
             continue;
         }
+        float *dst = j->dst + phase * j->apart;
         if (high == low) {
             compute_lanes(j, from - start, end - from, t, dst + from);
             low = from;
@@ -226,11 +226,10 @@ static void compute_plane(ls_run *run, const ls_windows *w, int64_t point, int64
                       image + phase * last->stride * elements + at * last->length,
                       elements};
         for (int64_t i = 0; i < last->stride; i++) {
-            if (inside) {
-                compute_phase(&j, i);
-            } else {
-                memset(j.dst + i * elements, 0, (size_t)last->length * 4);
-            }
+            memset(j.dst + i * elements, 0, (size_t)last->length * 4);
+        }
+        for (int64_t t = 0; inside && t < last->period && t < last->taps; t++) {
+            compute_phase(&j, t);
         }
     }
 }
