@@ -1,7 +1,7 @@
 /* The heap and its arenas. Each block is preceded by one LS_ALIGN-sized header that holds its size, because the
  * caller's free wants it back. Invariant: heap->used is the sum of the sizes of live blocks, headers included. */
 #include "base/alloc.h"
-#include "base/os.h"
+#include "base/pages.h"
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static void *take_kept(ls_heap *heap, size_t total) {
             block_header *other = atomic_exchange(&heap->kept[i], (void *)block);
             block = NULL;
             if (other) {
-                ls_os_unmap(other, other->total);
+                ls_pages_unmap(other, other->total);
             }
         }
         if (block) {
@@ -35,26 +35,26 @@ static void *take_kept(ls_heap *heap, size_t total) {
 
 void ls_heap_end(ls_heap *heap) {
     for (block_header *block; (block = take_kept(heap, 0));) {
-        ls_os_unmap(block, block->total);
+        ls_pages_unmap(block, block->total);
     }
 }
 
 static void *default_alloc(void *user, size_t size, size_t align) {
-    if (size < ls_os_map_from) {
+    if (size < ls_pages_from) {
         return aligned_alloc(align, size);
     }
     void *block = take_kept(user, size);
-    block = block ? block : ls_os_map(size);
+    block = block ? block : ls_pages_map(size);
     if (!block) {
         ls_heap_end(user);
-        block = ls_os_map(size);
+        block = ls_pages_map(size);
     }
     return block;
 }
 
 static void default_free(void *user, void *ptr, size_t size, size_t align) {
     (void)align;
-    if (size < ls_os_map_from) {
+    if (size < ls_pages_from) {
         free(ptr);
         return;
     }
@@ -63,7 +63,7 @@ static void default_free(void *user, void *ptr, size_t size, size_t align) {
         ptr = atomic_exchange(&heap->kept[i], ptr); /* the oldest goes */
     }
     if (ptr) {
-        ls_os_unmap(ptr, ((block_header *)ptr)->total);
+        ls_pages_unmap(ptr, ((block_header *)ptr)->total);
     }
 }
 

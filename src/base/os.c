@@ -46,17 +46,6 @@ int ls_os_cores(void) {
     return 1;
 }
 
-const size_t ls_os_map_from = SIZE_MAX;
-
-void *ls_os_map(size_t size) {
-    (void)size;
-    return NULL;
-}
-
-void ls_os_unmap(void *memory, size_t size) {
-    (void)memory, (void)size;
-}
-
 ls_os_library *ls_os_library_open(const char *const *names, const char **out_reason) {
     (void)names;
     if (out_reason) {
@@ -132,39 +121,6 @@ int ls_os_cores(void) {
 #endif
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (int)n : 1;
-}
-
-enum { LARGE_PAGE = 2 << 20 };
-#if defined(__SANITIZE_ADDRESS__) /* which knows the bounds of the C library's blocks */
-const size_t ls_os_map_from = SIZE_MAX;
-#else
-const size_t ls_os_map_from = 2 * (size_t)LARGE_PAGE;
-#endif
-
-void *ls_os_map(size_t size) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    if (size > PTRDIFF_MAX - LARGE_PAGE - page) {
-        return NULL;
-    }
-    const size_t whole = (size + page - 1) / page * page;
-    char *room = mmap(NULL, whole + LARGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (room == MAP_FAILED) {
-        return NULL;
-    }
-    const size_t before = -(uintptr_t)room % LARGE_PAGE; /* it begins a large page; the rest goes back */
-    char *memory = room + before;
-    if (before) {
-        (void)munmap(room, before);
-    }
-    (void)munmap(memory + whole, LARGE_PAGE - before);
-#if defined(MADV_HUGEPAGE)
-    (void)madvise(memory, whole, MADV_HUGEPAGE);
-#endif
-    return memory;
-}
-
-void ls_os_unmap(void *memory, size_t size) {
-    (void)munmap(memory, size);
 }
 
 ls_os_library *ls_os_library_open(const char *const *names, const char **out_reason) {

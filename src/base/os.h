@@ -1,4 +1,4 @@
-/* The operating system: clocks, environment, processors, files. Every platform #if of the library is in os.c and numerics.c. */
+/* The operating system: clocks, environment, processors, files. Every platform #if of the library is in os.c, pages.c and numerics.c. */
 #ifndef LOCKSTEP_BASE_OS_H
 #define LOCKSTEP_BASE_OS_H
 
@@ -9,12 +9,6 @@
 uint64_t ls_os_nanoseconds(void); /* monotonic */
 int ls_os_cores(void);            /* cores this process may run on; at least 1 */
 const char *ls_os_env(const char *name); /* NULL when unset or empty */
-
-/* Memory of the system's own, in large pages where it has them. Blocks of `ls_os_map_from` bytes and more are better there than in the C
- * library's heap; SIZE_MAX: none are. NULL: there is no more. */
-extern const size_t ls_os_map_from;
-void *ls_os_map(size_t size);
-void ls_os_unmap(void *memory, size_t size);
 
 /* Libraries of drivers, opened at run time. `names` are tried in order until one opens; the list ends in NULL. NULL when none
  * does; then *out_reason, if asked for, is the system's text about the last (valid until the next call on this thread).

@@ -14,17 +14,6 @@ int ls_os_cores(void) {
     return 1;
 }
 
-const size_t ls_os_map_from = SIZE_MAX;
-
-void *ls_os_map(size_t size) {
-    (void)size;
-    return NULL;
-}
-
-void ls_os_unmap(void *memory, size_t size) {
-    (void)memory, (void)size;
-}
-
 const char *ls_os_env(const char *name) {
     (void)name;
     return NULL;

@@ -14,6 +14,7 @@
 #include "base/half.h"
 #include "base/map.h"
 #include "base/os.h"
+#include "base/pages.h"
 #include "base/rng.h"
 #include "base/sha256.h"
 #include "base/status.h"
@@ -127,13 +128,13 @@ static void heap_accounts_and_limits(void **state) {
 
 static void large_blocks_are_kept_by_size(void **state) {
     (void)state;
-    if (ls_os_map_from == SIZE_MAX) {
+    if (ls_pages_from == SIZE_MAX) {
         skip();
     }
     ls_heap heap;
     ls_heap_init(&heap, NULL, 64 << 20);
     heap.keeps = true;
-    size_t sizes[] = {ls_os_map_from, ls_os_map_from + 5000, 9 << 20};
+    size_t sizes[] = {ls_pages_from, ls_pages_from + 5000, 9 << 20};
     char *blocks[3];
     for (int i = 0; i < 3; i++) {
         blocks[i] = ls_alloc(&heap, sizes[i]);

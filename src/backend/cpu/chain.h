@@ -59,4 +59,11 @@ typedef struct ls_chain_rows {
     int n_steps, n_scalars;
 } ls_chain_rows;
 
+/* The lines that lie LS_FETCH_AHEAD behind n elements from x on. */
+static inline void ls_fetch_behind(const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof *x) {
+        __builtin_prefetch((const void *)((uintptr_t)(x + i) + LS_FETCH_AHEAD));
+    }
+}
+
 #endif

@@ -35,12 +35,6 @@ static inline ls_vf32 ls_lowest(ls_vf32 x, ls_vf32 y) {
 static inline float ls_zero_above(float scalar) {
     return scalar != scalar || (scalar == 0 && !__builtin_signbit(scalar)) ? scalar : -0.0f;
 }
-/* The lines that lie LS_FETCH_AHEAD behind n elements from x on. */
-static inline void ls_fetch_behind(const float *x, int64_t n) {
-    for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof *x) {
-        __builtin_prefetch((const void *)((uintptr_t)(x + i) + LS_FETCH_AHEAD));
-    }
-}
 #if defined(LS_ISA_AVX512)
 static inline ls_vf32 ls_zeros_above(ls_vf32 scalars) {
     enum { QUIET_NAN = 1, POSITIVE_ZERO = 2, SIGNALING_NAN = 128 };

@@ -55,9 +55,7 @@ LS_TILE_MATH_DECLARE(pow)
             for (; i + WIDTH <= n; i += LS_TILE_PARTIALS) {                                                  \
                 ls_mf32 v = ls_m##name##_f32(ls_many_sub(ls_many_load(x + i), apart));                       \
                 ls_many_store(dst + i, v);                                                                   \
-                for (int line = 0; line < WIDTH * 4; line += 64) { /* dst may be the result, past the caches */ \
-                    __builtin_prefetch((const void *)((uintptr_t)(dst + i) + LS_FETCH_AHEAD + (uintptr_t)line)); \
-                }                                                                                            \
+                ls_fetch_behind(dst + i, WIDTH); /* it may be the result, past the caches */                 \
                 sum = ls_many_add(sum, v);                                                                   \
             }                                                                                                \
             ls_many_store(partials + at, sum);                                                               \
