@@ -13,7 +13,7 @@ MAKEFLAGS += --no-print-directory
 configure = cmake --preset $(1) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
 build = mkdir -p build && { $(call configure,$(1)); } && cmake --build build/$(1) --parallel $(JOBS)
 
-.PHONY: all help deps data demo bundle test test-clang test-sanitize test-threads test-slow fuzz conform-full mutants bench bench-peers bench-web models test-models test-isnet bench-models docs-onnx install \
+.PHONY: all help deps data demo bundle test test-all test-clang test-sanitize test-threads test-slow fuzz conform-full mutants bench bench-peers bench-web models test-models test-isnet bench-models docs-onnx install \
         uninstall exports web web-serve test-web docs clean distclean
 
 all:                    ## build the library, the command, tests, examples, benchmarks (build/release)
@@ -48,6 +48,9 @@ test:                   ## set up, build, and run the tests (17 minutes on two h
 	@tools/web.sh $(BUILD) build/web/package
 	@$(CTEST) $(BUILD) -LE '^slow$$'
 	@$(CTEST) build/web -L '^web$$'
+
+test-all:               ## all that must be green before a change goes in: test, then parts of it by clang and with the sanitizers
+	@tools/test-all.sh
 
 test-clang:             ## the same tests, built by clang
 	@tools/deps.sh build test check data
