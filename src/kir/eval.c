@@ -437,3 +437,13 @@ static const eval_fn evals[LS_K_COUNT] = {
 uint64_t ls_kir_eval(ls_kop op, ls_dtype dtype, ls_dtype src_dtype, const uint64_t src[3]) {
     return evals[op](dtype, src_dtype, src);
 }
+
+void ls_kir_eval_threads(ls_kop op, ls_dtype dtype, ls_dtype src_dtype, const uint64_t *const src[3],
+                         const uint8_t *mask, int n, uint64_t *out) {
+    const eval_fn eval = evals[op];
+    for (int t = 0; t < n; t++) {
+        if (mask[t]) {
+            out[t] = eval(dtype, src_dtype, (const uint64_t[3]){src[0][t], src[1][t], src[2][t]});
+        }
+    }
+}

@@ -32,45 +32,45 @@ static ls_status fail(const ls_machine *m, ls_status code, ls_val at, int thread
 /* ---- memory ---- */
 
 static uint64_t element_get(ls_dtype t, const uint8_t *p) {
-    uint8_t b1;
     uint16_t b2;
     uint32_t b4;
     uint64_t b8;
-    size_t size = ls_dtype_size(t);
-    if (size == 1) {
-        memcpy(&b1, p, 1);
-        return t == LS_BOOL ? b1 != 0 : ls_kir_wrap(t, b1);
-    }
-    if (size == 2) {
+    switch (ls_dtype_sizes[t]) {
+    case 1:
+        return t == LS_BOOL ? *p != 0 : ls_kir_wrap(t, *p);
+    case 2:
         memcpy(&b2, p, 2);
         return ls_kir_wrap(t, b2);
-    }
-    if (size == 4) {
+    case 4:
         memcpy(&b4, p, 4);
-        return ls_kir_wrap(t, b4);
+        return t == LS_I32 ? (uint64_t)(int32_t)b4 : b4;
+    default:
+        memcpy(&b8, p, 8);
+        return b8;
     }
-    memcpy(&b8, p, 8);
-    return b8;
 }
 
 static void element_put(ls_dtype t, uint8_t *p, uint64_t v) {
-    uint8_t b1 = (uint8_t)v;
-    uint16_t b2 = (uint16_t)v;
-    uint32_t b4 = (uint32_t)v;
-    size_t size = ls_dtype_size(t);
-    memcpy(p, size == 1 ? (void *)&b1 : size == 2 ? (void *)&b2 : size == 4 ? (void *)&b4 : (void *)&v, size);
+    memcpy(p, &v, ls_dtype_sizes[t]); /* little-endian hosts */
+}
+
+static ls_status no_element(const ls_machine *m, ls_val at, int thread, int64_t index) {
+    const int64_t mem = m->k->body[at].arg;
+    return fail(m, LS_ERR_RANGE, at, thread, "index %lld is out of bounds: %s has %lld elements", (long long)index,
+                m->k->mems[mem].name, (long long)m->mems[mem].count);
 }
 
 /* Finds the element of an access, or says why there is none. */
-static ls_status element_at(ls_machine *m, ls_val at, int thread, int64_t index, uint8_t **out_data,
-                            ls_shadow_cell **out_cell) {
-    int mem = (int)m->k->body[at].arg;
-    if (index < 0 || index >= m->mems[mem].count) {
-        return fail(m, LS_ERR_RANGE, at, thread, "index %lld is out of bounds: %s has %lld elements",
-                    (long long)index, m->k->mems[mem].name, (long long)m->mems[mem].count);
+static inline ls_status element_at(const ls_machine *m, ls_val at, int thread, int64_t index, uint8_t **out_data,
+                                   ls_shadow_cell **out_cell) {
+    const ls_machine_memory *mem = &m->mems[m->k->body[at].arg];
+    if ((uint64_t)index >= (uint64_t)mem->count) {
+        *out_data = NULL;
+        *out_cell = NULL;
+        return no_element(m, at, thread, index);
     }
-    *out_data = m->mems[mem].data + (size_t)index * ls_dtype_size(m->k->mems[mem].dtype);
-    *out_cell = &m->mems[mem].cells[index];
+    *out_data = mem->data + (size_t)index * mem->size;
+    *out_cell = &mem->cells[index];
     return LS_OK;
 }
 
@@ -531,19 +531,18 @@ static ls_status exec_pure(ls_machine *m, ls_val at, const uint8_t *mask) {
         const uint64_t *a = reg(m, ins->src[0]) + (scalar_first ? 0 : lane * m->threads);
         const uint64_t *b = n > 1 ? reg(m, ins->src[1]) + lane * m->threads : a;
         const uint64_t *c = n > 2 ? reg(m, ins->src[2]) + lane * m->threads : a;
-        uint64_t *out = reg(m, at) + lane * m->threads;
-        EACH_THREAD(t) {
-            uint64_t s[3] = {a[t], b[t], c[t]};
-            out[t] = ls_kir_eval((ls_kop)ins->op, (ls_dtype)ins->dtype, from, s);
-        }
+        ls_kir_eval_threads((ls_kop)ins->op, (ls_dtype)ins->dtype, from, (const uint64_t *const[3]){a, b, c}, mask,
+                            m->threads, reg(m, at) + lane * m->threads);
     }
     return LS_OK;
 }
 
 /* Copies lane `from` of a value into lane `to` of the result, for active threads. */
 static void lane_copy(ls_machine *m, ls_val at, int to, ls_val v, int from, const uint8_t *mask) {
+    const uint64_t *in = reg(m, v) + from * m->threads;
+    uint64_t *out = reg(m, at) + to * m->threads;
     EACH_THREAD(t) {
-        reg(m, at)[to * m->threads + t] = reg(m, v)[from * m->threads + t];
+        out[t] = in[t];
     }
 }
 

@@ -139,10 +139,13 @@ static inline bool ls_kir_movable(const ls_ins *ins) {
     ls_kclass kind = ls_kops[ins->op].kind;
     return kind == LS_KC_LEAF || kind == LS_KC_PURE || kind == LS_KC_VECTOR;
 }
-int ls_dtype_bits(ls_dtype dtype);       /* width; 1 for bool */
 
 /* ---- eval.c: one lane of a PURE instruction, by the contract. Registers as described above. ---- */
 uint64_t ls_kir_eval(ls_kop op, ls_dtype dtype, ls_dtype src_dtype, const uint64_t src[3]);
+/* The same for each of n threads whose byte of the mask is set: out[t] from src[0][t] to src[2][t]. Operands that the instruction
+ * lacks may be any. */
+void ls_kir_eval_threads(ls_kop op, ls_dtype dtype, ls_dtype src_dtype, const uint64_t *const src[3], const uint8_t *mask, int n,
+                         uint64_t *out);
 /* v cut to the type's width and extended again. */
 uint64_t ls_kir_wrap(ls_dtype dtype, uint64_t v);
 

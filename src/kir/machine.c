@@ -58,7 +58,8 @@ static ls_status bind_memories(ls_machine *m) {
         const ls_kmem *mem = &m->k->mems[i];
         ls_machine_memory *out = &m->mems[i];
         out->count = ls_kmem_count(m->k, i, m->launch->params);
-        size_t size = (size_t)out->count * ls_dtype_size(mem->dtype);
+        out->size = ls_dtype_sizes[mem->dtype];
+        size_t size = (size_t)out->count * out->size;
         if (mem->space == LS_MEM_SHARED) {
             out->data = ls_alloc(m->heap, size);
             out->poisoned = true;

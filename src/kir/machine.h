@@ -22,6 +22,7 @@ typedef struct ls_machine_memory {
     uint8_t *data;
     ls_shadow_cell *cells;
     int64_t count;
+    uint8_t size;  /* of an element, in bytes */
     bool poisoned; /* unwritten elements may not be read */
 } ls_machine_memory;
 

@@ -8,10 +8,6 @@ const ls_kop_info ls_kops[LS_K_COUNT] = {
 #undef INS
 };
 
-int ls_dtype_bits(ls_dtype t) {
-    return t == LS_BOOL ? 1 : 8 * (int)ls_dtype_size(t);
-}
-
 void ls_frag_shape(uint32_t flags, int *out_rows, int *out_cols) {
     int role = flags >> 3 & 3, m = flags >> 8 & 255, n = flags >> 16 & 255, k = flags >> 24;
     *out_rows = role == LS_FRAG_B ? k : m;

@@ -18,15 +18,7 @@ static int64_t floor_div(int64_t a, int64_t b) {
     return q - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-int64_t ls_ref_index(ls_ref_run *run, int32_t id) {
-    const ls_ref_affine *f = &run->binary->affine[id];
-    if (f->n >= 0) {
-        int64_t sum = f->c;
-        for (int i = 0; i < f->n; i++) {
-            sum += f->k[i] * run->axis[f->axis[i]];
-        }
-        return sum;
-    }
+static __attribute__((noinline)) int64_t index_of_parts(ls_ref_run *run, int32_t id) {
     const ls_ix *ix = &run->spec->ix[id];
     switch ((ls_ix_op)ix->op) {
     case LS_IX_CONST:
@@ -51,6 +43,18 @@ int64_t ls_ref_index(ls_ref_run *run, int32_t id) {
     return 0;
 }
 
+int64_t ls_ref_index(ls_ref_run *run, int32_t id) {
+    const ls_ref_affine *f = &run->binary->affine[id];
+    if (f->n < 0) {
+        return index_of_parts(run, id);
+    }
+    int64_t sum = f->c;
+    for (int i = 0; i < f->n; i++) {
+        sum += f->k[i] * run->axis[f->axis[i]];
+    }
+    return sum;
+}
+
 bool ls_ref_holds(ls_ref_run *run, int32_t first_pred, int32_t n_preds) {
     for (int32_t i = first_pred; i < first_pred + n_preds; i++) {
         const ls_pred *p = &run->spec->preds[i];
@@ -65,7 +69,7 @@ bool ls_ref_holds(ls_ref_run *run, int32_t first_pred, int32_t n_preds) {
 }
 
 static ls_cell load(ls_ref_run *run, const ls_value *v) {
-    if (!ls_ref_holds(run, v->first_pred, v->n_preds)) {
+    if (v->n_preds && !ls_ref_holds(run, v->first_pred, v->n_preds)) {
         return (ls_cell){.u = 0};
     }
     if (v->check != LS_SPEC_NONE) {
@@ -128,7 +132,8 @@ static ls_cell compute(ls_ref_run *run, int32_t id) {
 
 ls_cell ls_ref_value(ls_ref_run *run, int32_t id) {
     if (!run->binary->memo[id]) {
-        return compute(run, id);
+        const ls_value *v = &run->spec->values[id];
+        return v->op == LS_V_LOAD ? load(run, v) : compute(run, id);
     }
     ls_ref_memo *memo = &run->memo[id];
     bool kept = memo->tick != 0;

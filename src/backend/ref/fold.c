@@ -80,8 +80,9 @@ static ls_cell halve(ls_op op, ls_dtype acc, ls_cell *partial) {
 }
 
 static void start_partials(ls_op op, ls_dtype acc, ls_cell *partial) {
+    ls_cell identity = ls_cell_identity(op, acc);
     for (int i = 0; i < PARTIALS; i++) {
-        partial[i] = ls_cell_identity(op, acc);
+        partial[i] = identity;
     }
 }
 

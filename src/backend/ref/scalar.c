@@ -17,7 +17,7 @@ static kind kind_of(ls_dtype dtype) {
 }
 
 static int width_of(ls_dtype dtype) {
-    return (int)ls_dtype_size(dtype) * 8;
+    return (int)ls_dtype_bytes(dtype) * 8;
 }
 
 static ls_cell cell_f(float f) {
@@ -86,15 +86,30 @@ uint64_t ls_cell_to_bits(ls_dtype dtype, ls_cell c) {
     }
 }
 
+/* A load of an element whose type is its cell's. */
+#define LOADED(type, field)                                                                                  \
+    {                                                                                                        \
+        type x;                                                                                              \
+        memcpy(&x, (const char *)base + (size_t)element * sizeof x, sizeof x);                               \
+        return (ls_cell){.field = x};                                                                        \
+    }
+
 ls_cell ls_cell_load(ls_dtype dtype, const void *base, int64_t element) {
-    size_t size = ls_dtype_size(dtype);
+    switch (dtype) { /* what most elements are, spelled out for speed */
+    case LS_F32: LOADED(float, f)
+    case LS_F64: LOADED(double, d)
+    case LS_I32: LOADED(int32_t, i)
+    case LS_I64: LOADED(int64_t, i)
+    default: break;
+    }
+    size_t size = ls_dtype_bytes(dtype);
     uint64_t bits = 0;
     memcpy(&bits, (const char *)base + (size_t)element * size, size); /* little-endian hosts */
     return ls_cell_from_bits(dtype, bits);
 }
 
 void ls_cell_store(ls_dtype dtype, void *base, int64_t element, ls_cell cell) {
-    size_t size = ls_dtype_size(dtype);
+    size_t size = ls_dtype_bytes(dtype);
     uint64_t bits = ls_cell_to_bits(dtype, cell);
     memcpy((char *)base + (size_t)element * size, &bits, size);
 }
@@ -302,8 +317,8 @@ static double max_d(double a, double b) {
 FLOAT_MAP(f32, float, f)
 FLOAT_MAP(f64, double, d)
 
-/* Predicates on floats; -1 when op is none. f32 widens exactly. */
-static int test_float(ls_op op, double a, double b) {
+/* Predicates on floats. f32 widens exactly. */
+static bool test_float(ls_op op, double a, double b) {
     switch (op) {
     case LS_OP_ISNAN:
         return a != a;
@@ -318,7 +333,7 @@ static int test_float(ls_op op, double a, double b) {
     case LS_OP_LE:
         return a <= b;
     default:
-        return -1;
+        return false; /* op.def has no other */
     }
 }
 
@@ -422,31 +437,21 @@ static ls_cell map_integer(ls_op op, ls_dtype dtype, ls_dtype out, ls_cell a, ls
 }
 
 ls_cell ls_cell_map(ls_op op, ls_dtype dtype, ls_dtype out, ls_cell a, ls_cell b, ls_cell c) {
-    if (op == LS_OP_WHERE) {
-        return a.u ? b : c;
-    }
-    if (op == LS_OP_CAST) {
-        return ls_cell_cast(dtype, out, a);
-    }
-    if (op == LS_OP_BITCAST) {
-        return ls_cell_from_bits(out, ls_cell_to_bits(dtype, a));
+    switch (op) {
+    case LS_OP_WHERE: return a.u ? b : c;
+    case LS_OP_CAST: return ls_cell_cast(dtype, out, a);
+    case LS_OP_BITCAST: return ls_cell_from_bits(out, ls_cell_to_bits(dtype, a));
+    default: break;
     }
     if (!ls_dtype_is_float(dtype)) {
         return map_integer(op, dtype, out, a, b);
     }
-    double x = dtype == LS_F64 ? a.d : (double)a.f, y = dtype == LS_F64 ? b.d : (double)b.f;
-    int test = test_float(op, x, y);
-    if (test >= 0) {
-        return cell_u((uint64_t)test);
-    }
     if (dtype == LS_F64) {
-        double d = 0;
-        map_f64(op, a.d, b.d, &d);
-        return cell_d(d);
+        double d;
+        return map_f64(op, a.d, b.d, &d) ? cell_d(d) : cell_u(test_float(op, a.d, b.d));
     }
-    float f = 0;
-    map_f32(op, a.f, b.f, &f);
-    return round_f(out, f);
+    float f;
+    return map_f32(op, a.f, b.f, &f) ? round_f(out, f) : cell_u(test_float(op, (double)a.f, (double)b.f));
 }
 
 ls_cell ls_cell_identity(ls_op reduce, ls_dtype dtype) {
