@@ -16,30 +16,54 @@ static char *text_of(ls_arena *a, const ls_kernel *k) {
     return copy;
 }
 
-/* Whether a value is the same whatever is in memory. */
-static bool of_places(const ls_kernel *k, ls_val v, int8_t *known) {
-    const ls_ins *ins = &k->body[v];
-    ls_kclass kind = ls_kops[ins->op].kind;
-    if (known[v]) {
-        return known[v] > 0;
+enum { DEPTH = 64 };
+
+/* The IFs around an instruction, innermost last, and how many of them decide by what is in memory. */
+typedef struct branches {
+    bool by_memory[DEPTH];
+    int n, hidden;
+} branches;
+
+static void enter_or_leave(branches *b, const ls_kernel *k, int32_t at, const bool *places) {
+    const ls_ins *ins = &k->body[at];
+    if (ins->op == LS_K_IF) {
+        assert_true(b->n < DEPTH);
+        b->by_memory[b->n] = !places[ins->src[0]];
+        b->hidden += b->by_memory[b->n++];
+    } else if (ins->op == LS_K_END_IF) {
+        b->hidden -= b->by_memory[--b->n];
     }
-    known[v] = 1; /* in a circle: what else it depends on decides */
-    bool yes = kind == LS_KC_LEAF ? ins->op != LS_K_PARAM
-                                  : kind == LS_KC_PURE || kind == LS_KC_VECTOR || ins->op == LS_K_LOOP ||
-                                        ins->op == LS_K_GET || ins->op == LS_K_VAR;
-    for (int s = 0; s < ls_kops[ins->op].sources && yes; s++) {
-        yes = ins->src[s] < 0 || of_places(k, ins->src[s], known);
+}
+
+/* Which values are the same whatever is in memory: all that can be, less those that depend on another. */
+static void find_places(const ls_kernel *k, bool *places) {
+    for (int32_t i = 0; i < k->n_body; i++) {
+        ls_kop op = (ls_kop)k->body[i].op;
+        ls_kclass kind = ls_kops[op].kind;
+        places[i] = (kind == LS_KC_LEAF && op != LS_K_PARAM) || kind == LS_KC_PURE || kind == LS_KC_VECTOR ||
+                    op == LS_K_LOOP || op == LS_K_GET || op == LS_K_VAR;
     }
-    for (int32_t i = 0; i < k->n_body && yes && ins->op == LS_K_VAR; i++) {
-        yes = k->body[i].op != LS_K_SET || k->body[i].src[0] != v || of_places(k, k->body[i].src[1], known);
+    for (bool changed = true; changed;) {
+        branches around = {.n = 0};
+        changed = false;
+        for (int32_t i = 0; i < k->n_body; i++) {
+            const ls_ins *ins = &k->body[i];
+            enter_or_leave(&around, k, i, places);
+            ls_val of = ins->op == LS_K_SET ? ins->src[0] : i;
+            bool yes = places[of] && !(ins->op == LS_K_SET && around.hidden);
+            for (int s = 0; s < ls_kops[ins->op].sources && yes; s++) {
+                yes = ins->src[s] < 0 || places[ins->src[s]];
+            }
+            changed = changed || yes != places[of];
+            places[of] = yes;
+        }
     }
-    known[v] = yes ? 1 : -1;
-    return yes;
 }
 
 /* The right kernel with a shadow: each value that the mutant may give otherwise carries a truth value, whether it did. A word more
  * tells, by not being 0, that such a value was stored, or decided where. What holds it back are conditions that depend on places
- * alone, so that what one run shows holds for all inputs. */
+ * alone, so that what one run shows holds for all inputs: both branches of an IF that decides by what is in memory are run, and what
+ * may have been otherwise before it stays so. */
 typedef struct shadow {
     ls_arena *a;
     const ls_kernel *k;
@@ -48,7 +72,8 @@ typedef struct shadow {
     ls_ins *body;
     int32_t n, cap;
     ls_val *map, *other, *taint; /* by instruction of the right kernel; VARs have their shadow in taint */
-    int8_t *known;
+    bool *places; /* by instruction: whether its value is the same whatever is in memory */
+    branches around;
     int32_t word;
     bool drops;    /* the instruction does nothing */
     int32_t *twin; /* by memory: of a shared array, the array of its elements' shadows */
@@ -56,7 +81,7 @@ typedef struct shadow {
 
 static ls_val push(shadow *s, ls_kop op, ls_dtype t, ls_val x, ls_val y, ls_val z, int64_t arg) {
     assert_true(s->n < s->cap);
-    s->body[s->n] = (ls_ins){(uint8_t)op, (uint8_t)t, (uint8_t)(op == LS_K_SET ? 0 : 1), 0, {x, y, z}, arg};
+    s->body[s->n] = (ls_ins){(uint8_t)op, (uint8_t)t, (uint8_t)(op == LS_K_SET || op == LS_K_END_IF ? 0 : 1), 0, {x, y, z}, arg};
     return s->n++;
 }
 static ls_val truth(shadow *s, bool v) {
@@ -116,7 +141,7 @@ static bool movable(const ls_ins *ins) {
 static void shadow_pure(shadow *s, int32_t i) {
     const ls_ins *ins = &s->k->body[i];
     ls_val t[3], any = LS_VAL_NONE;
-    bool cloned = ins->lanes == 1 && of_places(s->k, i, s->known);
+    bool cloned = ins->lanes == 1 && s->places[i];
     for (int n = 0; n < 3; n++) {
         bool used = n < ls_kops[ins->op].sources && ins->src[n] >= 0;
         t[n] = used ? s->taint[ins->src[n]] : LS_VAL_NONE;
@@ -137,11 +162,10 @@ static void shadow_pure(shadow *s, int32_t i) {
     }
     bool fixed[2];
     for (int n = 0; n < 2; n++) {
-        fixed[n] = ins->src[n] >= 0 && t[n] < 0 && of_places(s->k, ins->src[n], s->known);
+        fixed[n] = ins->src[n] >= 0 && t[n] < 0 && s->places[ins->src[n]];
     }
     bool logic = ins->dtype == LS_BOOL && ins->lanes == 1 && (ins->op == LS_K_AND || ins->op == LS_K_OR);
-    bool scalar = ins->op == LS_K_SELECT && s->k->body[ins->src[0]].lanes == 1 &&
-                  of_places(s->k, ins->src[0], s->known);
+    bool scalar = ins->op == LS_K_SELECT && s->k->body[ins->src[0]].lanes == 1 && s->places[ins->src[0]];
     if (scalar && (t[0] < 0 || s->other[ins->src[0]] >= 0)) { /* where the condition itself is right */
         ls_val yes = s->map[ins->src[0]], no = inverse(s, yes);
         any = either(s, t[0], either(s, both(s, yes, t[1]), both(s, no, t[2])));
@@ -164,6 +188,12 @@ static void store_twin(shadow *s, const ls_ins *ins, ls_val taint, ls_val pred) 
     int lanes = s->body[ins->src[1]].lanes;
     ls_val yes = push(s, LS_K_CONST, LS_U32, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, 1);
     ls_val no = push(s, LS_K_CONST, LS_U32, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, 0);
+    if (s->around.hidden) { /* an element may have kept what it had */
+        pred = pred < 0 ? taint : both(s, taint, pred);
+        if (pred < 0) {
+            return;
+        }
+    }
     ls_val x = taint >= 0 ? push(s, LS_K_SELECT, LS_U32, taint, yes, no, 0) : no;
     if (lanes > 1) {
         x = push(s, LS_K_SPLAT, LS_U32, x, LS_VAL_NONE, LS_VAL_NONE, 0);
@@ -262,13 +292,20 @@ static bool shadow_ins(shadow *s, int32_t i) {
                 store_twin(s, &ins, LS_VAL_NONE, p);
             }
         }
-    } else if (ins.op == LS_K_LOOP && of_places(s->k, i, s->known) && loop_is_known(s, i)) {
+    } else if (ins.op == LS_K_LOOP && s->places[i] && loop_is_known(s, i)) {
         tell(s, loop_differs(s, i));
     } else if (ins.op == LS_K_IF || ins.op == LS_K_LOOP || kind == LS_KC_GROUP) {
         tell(s, either(s, either(s, taint_of(s, src[0]), taint_of(s, src[1])),
                        either(s, taint_of(s, src[2]), either(s, loose, all))));
     } else if (kind == LS_KC_MATRIX) {
         return false;
+    }
+    enter_or_leave(&s->around, s->k, i, s->places);
+    if ((ins.op == LS_K_IF || ins.op == LS_K_ELSE) && s->around.by_memory[s->around.n - 1]) {
+        if (ins.op == LS_K_ELSE) {
+            (void)push(s, LS_K_END_IF, LS_BOOL, LS_VAL_NONE, LS_VAL_NONE, LS_VAL_NONE, 0);
+        }
+        ins = (ls_ins){LS_K_IF, LS_BOOL, 0, 0, {truth(s, true), LS_VAL_NONE, LS_VAL_NONE}, 0};
     }
     assert_true(s->n < s->cap);
     s->body[s->n] = ins;
@@ -286,12 +323,15 @@ static bool shadow_ins(shadow *s, int32_t i) {
         s->taint[i] = push(s, LS_K_VAR, LS_BOOL, t >= 0 ? t : truth(s, false), LS_VAL_NONE, LS_VAL_NONE, 0);
     } else if (ins.op == LS_K_SET) {
         ls_val t = either(s, taint_of(s, src[1]), all);
+        if (s->around.hidden) {
+            t = either(s, t, push(s, LS_K_GET, LS_BOOL, s->taint[src[0]], LS_VAL_NONE, LS_VAL_NONE, 0));
+        }
         (void)push(s, LS_K_SET, LS_BOOL, s->taint[src[0]], t >= 0 ? t : truth(s, false), LS_VAL_NONE, 0);
     } else if (ins.op == LS_K_GET) {
         s->taint[i] = push(s, LS_K_GET, LS_BOOL, s->taint[src[0]], LS_VAL_NONE, LS_VAL_NONE, 0);
     } else if (movable(&ins) && here && s->m->valued && !s->m->truth) {
         s->other[i] = mutated(s);
-        s->taint[i] = of_places(s->k, i, s->known) ? unequal(s, s->map[i], s->other[i]) : truth(s, true);
+        s->taint[i] = s->places[i] ? unequal(s, s->map[i], s->other[i]) : truth(s, true);
     } else if (movable(&ins)) {
         shadow_pure(s, i);
     }
@@ -305,21 +345,18 @@ static bool witness(ls_arena *a, const ls_kernel *k, int32_t at, const mutant *m
     s.map = LS_ARENA_ARRAY(a, ls_val, k->n_body);
     s.other = LS_ARENA_ARRAY(a, ls_val, k->n_body);
     s.taint = LS_ARENA_ARRAY(a, ls_val, k->n_body);
-    s.known = LS_ARENA_ARRAY(a, int8_t, k->n_body);
+    s.places = LS_ARENA_ARRAY(a, bool, k->n_body);
     s.twin = LS_ARENA_ARRAY(a, int32_t, k->n_mems + 1);
     out->mems = LS_ARENA_ARRAY(a, ls_kmem, 2 * k->n_mems + 1);
-    assert_true(s.body && s.map && s.other && s.taint && s.known && s.twin && out->mems);
+    assert_true(s.body && s.map && s.other && s.taint && s.places && s.twin && out->mems);
     for (int32_t i = 0, n = k->n_mems + 1; i < k->n_mems; i++) {
         s.twin[i] = k->mems[i].space == LS_MEM_SHARED ? n++ : -1;
     }
+    find_places(k, s.places);
     for (int32_t i = 0; i < k->n_body; i++) {
-        const ls_ins *ins = &k->body[i];
-        bool decides = ins->op == LS_K_IF || ins->op == LS_K_LOOP;
         s.other[i] = s.taint[i] = LS_VAL_NONE;
-        for (int n = 0; n < ls_kops[ins->op].sources && decides; n++) {
-            if (!of_places(k, ins->src[n], s.known)) {
-                return false; /* what is executed depends on what is in memory */
-            }
+        if (k->body[i].op == LS_K_LOOP && !s.places[i]) {
+            return false; /* how often depends on what is in memory */
         }
     }
     for (int32_t i = 0; i < k->n_body; i++) {

@@ -31,7 +31,7 @@ static ls_tensor *scatter(ls_session *s, int rows, int columns, int updates) {
 /* Rows of a convolution whose padding is absent. */
 static ls_tensor *padded_product(ls_session *s) {
     ls_conv_spec spec = {.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 1}};
-    return ls_conv(s, X(1, 8, 9, 9), Y(16, 8, 3, 3), NULL, &spec);
+    return ls_conv(s, X(1, 8, 9, 9), Y(60, 8, 3, 3), NULL, &spec);
 }
 
 /* Each query sees one key: its weight is 1, and the result its value. */
