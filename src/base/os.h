@@ -1,4 +1,5 @@
-/* The operating system: clocks, environment, processors, files. Every platform #if of the library is in os.c, pages.c and numerics.c. */
+/* The operating system: clocks, environment, processors, files. Every platform #if of the library is in os.c, pages.c, numerics.c
+ * and thread.c. */
 #ifndef LOCKSTEP_BASE_OS_H
 #define LOCKSTEP_BASE_OS_H
 

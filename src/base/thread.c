@@ -1,11 +1,12 @@
 /* A pool of workers that draw tasks from an atomic counter. The caller is worker 0 and begins at once: a batch waits for
  * tasks that other workers have begun, never for workers that have not come, so a core that is busy elsewhere costs
- * nothing but its help. Workers look for the next batch for some microseconds, since a wake-up takes longer than a
- * small kernel, and then sleep; where they outnumber the cores they sleep at once.
+ * nothing but its help. Workers look for the next batch for a while, since a wake-up takes longer than a small kernel, and
+ * then sleep; where they outnumber the cores they sleep at once. Workers that sleep are kept off their caller's core: a system
+ * that wakes one there, as those of virtual machines do, runs it after the batch.
  *
  * Invariants: `serial` is held for a whole batch; `fn`, `ctx` and `n` change only under `lock` while `active` is 0 and
  * the batch is closed; a worker joins and leaves a batch under `lock`. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include "base/thread.h"
 #include "base/numerics.h"
 #include "base/os.h"
@@ -66,27 +67,33 @@ void ls_mutex_unlock(ls_mutex *mutex) {
 #else
 
 #include <pthread.h>
+#include <sched.h>
 
-enum { SPINS = 600 }; /* looks for a batch, or for its end, before sleeping: 10 to 40 us */
+/* Nanoseconds of looking for a batch, or for its end, before sleeping: while batches follow within the longer time, and else. */
+enum { LOOK_LONG = 200000, LOOK_SHORT = 20000 };
 
 struct ls_mutex {
     pthread_mutex_t handle;
 };
 
-/* Worker w begins with the w-th of equal parts of a batch, so that what it touched in the last one is still in its caches, and takes from the next
- * parts when its own is empty. */
+/* Worker w begins with the w-th of equal parts of a batch, so that what it touched in the last one is still in its caches, and takes
+ * from the next parts when its own is empty. */
 typedef struct pool_worker {
     ls_pool *pool;
     int number;
     pthread_t thread;
+    int away;   /* the core that was taken from it, -1: none */
+    bool often; /* the last batch came soon */
     _Alignas(64) _Atomic long next; /* of its part, which others take from too */
     long end;
 } pool_worker;
 
 struct ls_pool {
     ls_heap *heap;
-    int count, started, spins; /* workers with the caller; threads that run */
-    pool_worker *workers;      /* [count], from 1 */
+    int count, started; /* workers with the caller; threads that run */
+    int core;           /* of the caller at the last wake-up, -1: not all workers know it */
+    bool crowded;         /* there are more workers than cores */
+    pool_worker *workers; /* [count], from 1 */
     pthread_mutex_t serial, lock;
     pthread_cond_t begin, end;
     ls_pool_fn fn;
@@ -140,7 +147,7 @@ ls_pool *ls_pool_create(ls_heap *heap, int threads) {
     pool->heap = heap;
     pool->count = count;
     pool->workers = workers;
-    pool->spins = count > cores ? 0 : SPINS;
+    pool->crowded = count > cores;
     return pool;
 }
 
@@ -183,10 +190,11 @@ static void run_tasks(ls_pool *pool, int number) {
 }
 
 /* Sleeps, after some looks, until there is a batch after number `seen`; `lock` is held before and after. */
-static void await_batch(ls_pool *pool, unsigned seen) {
+static void await_batch(pool_worker *worker, unsigned seen) {
+    ls_pool *pool = worker->pool;
+    uint64_t began = ls_os_nanoseconds(), until = began + (pool->crowded ? 0 : worker->often ? LOOK_LONG : LOOK_SHORT);
     pthread_mutex_unlock(&pool->lock);
-    for (int i = 0; i < pool->spins && atomic_load_explicit(&pool->batch, memory_order_acquire) == seen;
-         i++) {
+    while (atomic_load_explicit(&pool->batch, memory_order_acquire) == seen && ls_os_nanoseconds() < until) {
         pause_core();
     }
     pthread_mutex_lock(&pool->lock);
@@ -195,6 +203,7 @@ static void await_batch(ls_pool *pool, unsigned seen) {
         pthread_cond_wait(&pool->begin, &pool->lock);
     }
     pool->sleeping--;
+    worker->often = ls_os_nanoseconds() - began < LOOK_LONG;
 }
 
 static void *worker_main(void *arg) {
@@ -214,7 +223,7 @@ static void *worker_main(void *arg) {
             }
         }
         if (atomic_load_explicit(&pool->batch, memory_order_relaxed) == seen && !pool->stop) {
-            await_batch(pool, seen);
+            await_batch(worker, seen);
         }
     }
     pthread_mutex_unlock(&pool->lock);
@@ -225,12 +234,52 @@ static void *worker_main(void *arg) {
 static void start_threads(ls_pool *pool, int wanted) {
     while (pool->started < wanted) {
         pool_worker *worker = &pool->workers[pool->started + 1];
-        *worker = (pool_worker){.pool = pool, .number = pool->started + 1};
+        *worker = (pool_worker){.pool = pool, .number = pool->started + 1, .away = -1};
         if (pthread_create(&worker->thread, NULL, worker_main, worker)) {
             return;
         }
         pool->started++;
+        pool->core = -1;
     }
+}
+
+/* -1 where the system does not tell. */
+static int this_core(void) {
+#if defined(__linux__)
+    return sched_getcpu();
+#else
+    return -1;
+#endif
+}
+
+/* Takes a core out of those that a thread may run on, if it has others, and gives back the one that was taken before; what else was
+ * asked of the thread, from outside, stays. */
+static void keep_thread_off(pool_worker *worker, int core) {
+#if defined(__linux__)
+    cpu_set_t set;
+    if (pthread_getaffinity_np(worker->thread, sizeof set, &set)) {
+        return;
+    }
+    if (worker->away >= 0) {
+        CPU_SET((unsigned)worker->away, &set);
+    }
+    bool can = core >= 0 && core < CPU_SETSIZE && CPU_ISSET((unsigned)core, &set) && CPU_COUNT(&set) > 1;
+    if (can) {
+        CPU_CLR((unsigned)core, &set);
+    }
+    if (!pthread_setaffinity_np(worker->thread, sizeof set, &set)) {
+        worker->away = can ? core : -1;
+    }
+#else
+    (void)worker, (void)core;
+#endif
+}
+
+static void keep_off(ls_pool *pool, int core) {
+    for (int i = 1; i <= pool->started && core != pool->core; i++) {
+        keep_thread_off(&pool->workers[i], core);
+    }
+    pool->core = core;
 }
 
 /* The worker that this thread already is in `pool`, or -1. */
@@ -249,7 +298,8 @@ static void end_batch(ls_pool *pool) {
     pool->open = false;
     if (atomic_load_explicit(&pool->active, memory_order_relaxed)) {
         pthread_mutex_unlock(&pool->lock);
-        for (int i = 0; i < pool->spins && atomic_load_explicit(&pool->active, memory_order_acquire); i++) {
+        uint64_t until = pool->crowded ? 0 : ls_os_nanoseconds() + LOOK_LONG;
+        while (atomic_load_explicit(&pool->active, memory_order_acquire) && ls_os_nanoseconds() < until) {
             pause_core();
         }
         pthread_mutex_lock(&pool->lock);
@@ -290,6 +340,7 @@ void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx) {
     if (pool->open) {
         atomic_fetch_add_explicit(&pool->batch, 1, memory_order_release);
         if (pool->sleeping) {
+            keep_off(pool, this_core());
             pthread_cond_broadcast(&pool->begin);
         }
     }

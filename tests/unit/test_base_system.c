@@ -484,10 +484,77 @@ static void libraries_open_or_say_why(void **state) {
     assert_null(ls_os_library_open((const char *const[]){NULL}, NULL));
 }
 
+#if defined(__linux__)
+typedef struct places {
+    cpu_set_t worker; /* where worker 1 may run */
+    _Atomic bool met;
+} places;
+
+static void look_where(void *ctx, long task, int worker) {
+    (void)task;
+    places *p = ctx;
+    if (worker == 1 && !atomic_load(&p->met)) {
+        assert_int_equal(pthread_getaffinity_np(pthread_self(), sizeof p->worker, &p->worker), 0);
+        atomic_store(&p->met, true);
+    }
+    for (uint64_t until = ls_os_nanoseconds() + 1000000000; worker == 0 && !atomic_load(&p->met) && ls_os_nanoseconds() < until;) {
+        sched_yield();
+    }
+}
+
+/* Pins the caller to a core, lets the workers fall asleep, and sees where the next batch's worker may run. */
+static cpu_set_t worker_beside(ls_pool *pool, int core) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET((unsigned)core, &one);
+    assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);
+    places p = {.met = false};
+    for (int round = 0; round < 20 && !p.met; round++) {
+        usleep(20000);
+        ls_pool_run(pool, 2, look_where, &p);
+    }
+    assert_true(p.met);
+    return p.worker;
+}
+
+static void pool_workers_keep_off_their_callers_core(void **state) {
+    (void)state;
+    ls_heap heap;
+    ls_heap_init(&heap, NULL, 0);
+    cpu_set_t all, found;
+    assert_int_equal(pthread_getaffinity_np(pthread_self(), sizeof all, &all), 0);
+    if (CPU_COUNT(&all) < 2) {
+        print_message("one core: nothing to keep off\n");
+        skip();
+    }
+    int cores[2], n = 0;
+    for (int i = 0; i < CPU_SETSIZE && n < 2; i++) {
+        if (CPU_ISSET((unsigned)i, &all)) {
+            cores[n++] = i;
+        }
+    }
+    ls_pool *pool = ls_pool_create(&heap, 2);
+    places first = {.met = false};
+    ls_pool_run(pool, 2, look_where, &first);
+    for (int round = 0; round < 4; round++) {
+        found = worker_beside(pool, cores[round % 2]);
+        CPU_SET((unsigned)cores[round % 2], &found);
+        assert_true(CPU_EQUAL(&found, &all));
+        found = worker_beside(pool, cores[round % 2]);
+        assert_false(CPU_ISSET((unsigned)cores[round % 2], &found));
+    }
+    assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof all, &all), 0);
+    ls_pool_destroy(pool);
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pool_runs_each_task_once),
         cmocka_unit_test(pool_workers_keep_their_part_and_help_with_others),
+#if defined(__linux__)
+        cmocka_unit_test(pool_workers_keep_off_their_callers_core),
+#endif
         cmocka_unit_test(pool_nests_in_place),
         cmocka_unit_test(pool_takes_calls_from_several_threads),
         cmocka_unit_test(heap_counts_across_threads),
