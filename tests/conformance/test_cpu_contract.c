@@ -447,6 +447,38 @@ static void joined(void **state) {
     }
 }
 
+/* Sums that tiles store with an addend of each row, and a least value: rows and columns for tiles of every size, sums in one slice and
+ * two, infinities and NaNs among addends and operands, results that lie in others. */
+typedef struct followed {
+    int64_t batches, m, n, k;
+    double floor; /* NaN: none */
+} followed;
+
+static int build_followed(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const followed *p = p_;
+    ls_tensor *(*const numbers[])(ls_session *, ls_rng *, ls_dtype, ls_shape) = {tame_tensor, tame_tensor, random_tensor};
+    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->batches, p->m, p->k)),
+              *y = numbers[ls_rng_below(rng, 3)](s, rng, LS_F32, LS_SHAPE(p->batches, p->k, p->n)),
+              *add = numbers[ls_rng_below(rng, 3)](s, rng, LS_F32, LS_SHAPE(chance(rng, 2) ? 1 : p->batches, p->m, 1));
+    y = chance(rng, 2) ? y : ls_scan(s, y, LS_SCAN_MAX, 2, 0, 0); /* no constant, which would be packed before */
+    ls_tensor *z = ls_add(s, ls_matmul(s, x, y), add);
+    z = p->floor == p->floor ? ls_max(s, z, ls_full(s, LS_F32, LS_SCALAR, p->floor)) : z;
+    roots[0] = chance(rng, 3) ? ls_concat(s, (ls_tensor *[]){tame_tensor(s, rng, LS_F32, LS_SHAPE(p->batches, 3, p->n)), z}, 2, 1) : z;
+    return 1;
+}
+
+static void followed_by_addends(void **state) {
+    static const followed cases[] = {
+        {1, 40, 64, 16, 0},     {1, 13, 160, 33, 0.25},  {2, 70, 48, 128, 0},   {1, 64, 1040, 65, -1}, {3, 6, 16, 1, 0},
+        {1, 33, 992, 20, -0.0}, {1, 7, 128, 64, 0},      {1, 8, 80, 100, 0},    {2, 19, 32, 128, __builtin_nan("")},
+        {1, 32, 4800, 16, 0},   {1, 5, 112, 3, -1e30},   {1, 20, 100, 40, 0},   {1, 12, 64, 129, 0},   {1, 20, 1040, 100, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (uint64_t seed = 1; seed <= 4; seed++) {
+            check_case(*state, build_followed, seed, &cases[i], "followed", 1);
+        }
+    }
+}
+
 static int build_layers(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
     int64_t two[] = {2, 2}, three[] = {3, 3};
@@ -498,6 +530,6 @@ int main(void) {
                                        cmocka_unit_test(convolutions), cmocka_unit_test(windows), cmocka_unit_test(programs),
                                        cmocka_unit_test(joined),       cmocka_unit_test(sparse), cmocka_unit_test(sparse_moved),
                                        cmocka_unit_test(sparse_fast), cmocka_unit_test(pooled), cmocka_unit_test(thin_fast),
-                                       cmocka_unit_test(layers),       cmocka_unit_test(attention)};
+                                       cmocka_unit_test(followed_by_addends), cmocka_unit_test(layers),       cmocka_unit_test(attention)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

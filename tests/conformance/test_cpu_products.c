@@ -88,9 +88,10 @@ static ls_tensor *operand(ls_session *s, ls_rng *rng, product *p, ls_dtype dtype
 static ls_tensor *epilogue(ls_session *s, ls_rng *rng, product *p, ls_tensor *y) {
     for (int64_t n = chance(rng, 2) ? 0 : draw(rng, 1, 2); n > 0 && y; n--) {
         ls_shape shape = ls_tensor_shape(y);
-        uint64_t kind = ls_rng_below(rng, 3);
+        uint64_t kind = ls_rng_below(rng, 4); /* one for all, along columns or rows, one each */
         for (int i = 0; i < shape.rank; i++) {
-            shape.dim[i] = kind == 2 || (kind == 1 && i == shape.rank - 1) ? shape.dim[i] : ls_dim_of(1);
+            bool own = kind == 3 || (kind == 1 && i == shape.rank - 1) || (kind == 2 && i == shape.rank - 2);
+            shape.dim[i] = own ? shape.dim[i] : ls_dim_of(1);
         }
         switch (ls_rng_below(rng, 5)) {
         case 0:
@@ -98,7 +99,7 @@ static ls_tensor *epilogue(ls_session *s, ls_rng *rng, product *p, ls_tensor *y)
             y = ls_add(s, y, input(s, p, ls_tensor_dtype(y), shape));
             break;
         case 2:
-            y = ls_max(s, y, ls_full(s, ls_tensor_dtype(y), LS_SCALAR, 0));
+            y = ls_max(s, y, ls_full(s, ls_tensor_dtype(y), LS_SCALAR, chance(rng, 2) ? 0 : (double)draw(rng, 0, 4)));
             break;
         case 3:
             y = ls_mul(s, y, y);

@@ -2,6 +2,7 @@
  * and on elements that lie in memory as the result does. Kernels of nothing else are chains too, whose sums are their first operand. What rows share (biases, a batch norm's scale) is computed for all rows at
  * once, before the launch, by a tile program whose lanes are rows. Whatever does not fit keeps the finish program. */
 #include "backend/cpu/contract.h"
+#include "base/bits.h"
 #include <string.h>
 
 enum {
@@ -34,6 +35,8 @@ struct ls_chain {
     place places[LS_CHAIN_POINTERS], result;
     bool ranged;        /* some place is, or has rows of zeros */
     bool of_rows;       /* all steps are those of ls_chain_rows */
+    bool follows;       /* an addition and, maybe, a maximum with a constant (ls_gemm_follow) */
+    float floor;        /* then */
     int inner;          /* innermost axes of the columns along which all places are consecutive together */
     ls_program scalars; /* lanes: batch and row axes */
     float *table;       /* [point of those axes][n_scalars]; the binary's, for one launch at a time */
@@ -413,6 +416,24 @@ static ls_status plan_scalars(planner *p, ls_chain *out, ls_error *err) {
                : LS_FAIL_MEMORY(err, "a kernel of the CPU");
 }
 
+static void find_follow(const planner *p, ls_chain *chain) {
+    const ls_chain_step *first = chain->steps, *last = first + chain->n_steps - 1;
+    chain->follows = chain->n_steps > 0 && first->op == LS_CHAIN_ADD && first->kind == LS_CHAIN_SCALAR && last - first < 2;
+    chain->floor = -__builtin_inff();
+    if (chain->follows && last > first) {
+        const ls_value *v = &p->spec->values[p->scalar[last->at]];
+        chain->floor = v->op == LS_V_CONST ? ls_f32_of((uint32_t)v->bits) : __builtin_nanf("");
+        chain->follows = last->op == LS_CHAIN_MAX && last->kind == LS_CHAIN_SCALAR && chain->floor == chain->floor;
+    }
+}
+
+bool ls_chain_follow(const ls_chain *chain, ls_gemm_follow *out) {
+    if (chain->follows) {
+        *out = (ls_gemm_follow){chain->table + chain->steps[0].at, chain->n_scalars, chain->floor};
+    }
+    return chain->follows;
+}
+
 ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, const ls_store *store,
                         ls_error *err) {
     const ls_spec *spec = &binary->spec;
@@ -455,6 +476,7 @@ ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *te
         bool known = s->op == LS_CHAIN_ADD || s->op == LS_CHAIN_SUB || s->op == LS_CHAIN_MUL || s->op == LS_CHAIN_MIN || s->op == LS_CHAIN_MAX;
         chain->of_rows = chain->of_rows && known && s->kind == LS_CHAIN_SCALAR;
     }
+    find_follow(&p, chain);
     if (chain->n_scalars) {
         LS_TRY(err, plan_scalars(&p, chain, err));
         phase->extra += ls_run_bytes(&chain->scalars);

@@ -284,13 +284,14 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
     return LS_OK;
 }
 
-/* Whether a store is of the bare sums, rounded at most, into memory that the product can write itself. */
+/* Whether a store has an element for each sum, rounded at most, in memory that the product can write itself. */
 static bool plain_store(const ls_spec *spec, const ls_store *s, ls_phase *phase) {
     const ls_value *v = &spec->values[phase->value];
     ls_gemm_phase *gemm = phase->gemm;
     ls_dtype dtype = (ls_dtype)v->dtype, acc = (ls_dtype)v->acc;
     ls_ix_sum at;
-    if (s->value != phase->value || s->n_axes != phase->n_axes || s->combine != LS_STORE_SET || s->n_preds || s->check != LS_SPEC_NONE) {
+    if (spec->values[s->value].dtype != v->dtype || s->n_axes != phase->n_axes || s->combine != LS_STORE_SET || s->n_preds ||
+        s->check != LS_SPEC_NONE) {
         return false;
     }
     if (acc == LS_F32 && (dtype == LS_F16 || dtype == LS_BF16)) {
@@ -331,8 +332,10 @@ static void find_cut(const ls_spec *spec, ls_phase *phase) {
 }
 
 void ls_gemm_phase_finish(const ls_spec *spec, ls_phase *phase, int first, int end) {
-    bool plain = end - first == 1 && plain_store(spec, &spec->stores[first], phase);
-    phase->gemm->out = plain ? spec->stores[first].arg : -1;
+    const ls_store *s = &spec->stores[first];
+    bool plain = end - first == 1 && plain_store(spec, s, phase);
+    phase->gemm->result = plain ? s->arg : -1;
+    phase->gemm->out = plain && s->value == phase->value ? s->arg : -1;
     find_cut(spec, phase);
 }
 
@@ -441,7 +444,8 @@ static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, 
     }
     if (gemm->out < 0) {
         g->epilogue = ls_gemm_finish_tile;
-    } else {
+    }
+    if (gemm->out >= 0 || (gemm->result >= 0 && gemm->chain && ls_chain_follow(gemm->chain, &g->follow))) {
         g->out = (ls_gemm_out){.dtype = gemm->out_dtype,
                                .data = (void *)binary, /* until the buffers are known */
                                .stride_i = gemm->out_i,
@@ -641,8 +645,8 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
     }
     launch.quant_offset = launch.finish_offset;
     launch.finish_offset += gemm->quant ? ls_quant_scratch(gemm->quant) : 0;
-    if (gemm->out >= 0) {
-        g->out.data = kernel->buffers[gemm->out] + gemm->out_offset * ls_gemm_dtype_size(gemm->out_dtype);
+    if (gemm->out >= 0 || g->follow.add) {
+        g->out.data = kernel->buffers[gemm->result] + gemm->out_offset * ls_gemm_dtype_size(gemm->out_dtype);
     }
     for (int i = 0; i < d->threads; i++) {
         ls_gemm_worker *w = &d->gemm_workers[i];

@@ -44,8 +44,9 @@ struct ls_gemm_phase {
     struct ls_quant *quant;     /* quant.c: the columns are quantised weights; NULL: they are not */
     struct ls_windows *windows; /* windows.c: the way to compute it without packing windows; NULL: none */
     struct ls_chain *chain;     /* chain.c: what follows, in registers; NULL: the finish program does it */
-    /* Where the finished sums go, if that is all that `finish` does: argument -1 where it is not. */
-    int out;
+    /* Where the finished sums go, if that is all that `finish` does: argument -1 where it is not. `result`: the same of what comes of
+     * the sums, one by one. */
+    int out, result;
     ls_gemm_dtype out_dtype;
     int64_t out_offset, out_i, out_j, out_batch[LS_LANE_AXES];
     struct ls_gemm_last *last; /* contract.c: what the last launch leaves for the next one */
@@ -97,6 +98,8 @@ ls_status ls_chain_plan_points(ls_kernel_binary *binary, ls_phase *phase, const 
                                ls_error *err) LS_MUST_USE;
 void ls_chain_begin_points(ls_kernel_run *kernel, const ls_phase *phase);
 void ls_chain_points(const ls_phase_task *task);
+/* Whether it is what tiles do themselves; then what that is, its addends as ls_chain_begin leaves them. */
+bool ls_chain_follow(const ls_chain *chain, ls_gemm_follow *out);
 /* Before the first tile of a launch, on one thread; then tiles as ls_gemm_finish_tile takes them. */
 void ls_chain_begin(const ls_gemm_launch *launch);
 void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj,

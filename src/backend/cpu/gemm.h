@@ -127,6 +127,14 @@ typedef struct ls_gemm_out {
     bool canonical_nan; /* NaN is stored as 0x7fc00000 (f64 0x7ff8...0); f16 and bf16 always are canonical */
 } ls_gemm_out;
 
+/* What C's elements undergo last: row i of batch entry b gets add[(b*m + i)*step] added, and what is less than `floor` becomes that
+ * (no NaN; -infinity: nothing does). */
+typedef struct ls_gemm_follow {
+    const float *add; /* NULL: nothing follows */
+    int64_t step;
+    float floor;
+} ls_gemm_follow;
+
 /*
  * How to run tasks: `run` calls fn(ctx, task, worker) once for every task in [0,n), in any order, on any
  * threads, and returns after the last; worker is in [0, workers), and no two calls with the same worker
@@ -147,6 +155,7 @@ typedef struct ls_gemm {
     ls_gemm_out out;
     ls_gemm_epilogue_fn epilogue; /* NULL: none */
     void *epilogue_ctx;
+    ls_gemm_follow follow; /* with `out`, a way to do without the epilogue, which does the same and takes all: f32 alone */
     bool fast;
     ls_gemm_parallel parallel;
     int64_t l2_bytes; /* of one core, for blocking; 0: 1 MiB. Never changes locked bits */

@@ -27,6 +27,9 @@ typedef struct ls_gemm_tiles {
     ls_gemm_into into;
     const char *ahead;
     int64_t ahead_k, a_next, ahead_next; /* the last two: from a tile to the next one */
+    const float *add;                    /* NULL: nothing follows; else of the first tile's rows (ls_gemm_follow) */
+    int64_t add_step;
+    float floor;
 } ls_gemm_tiles;
 /* 0: nothing in c is NaN. */
 typedef unsigned (*ls_gemm_kernel)(const ls_gemm_tiles *t);
@@ -106,6 +109,7 @@ typedef struct ls_gemm_kernels {
     int64_t most_tiles; /* in a call */
     int lanes;          /* of a vector */
     int vectors;        /* of the widest tile, and of B's panels at most: 2 to 4 */
+    bool follows;       /* tiles do what follows */
     ls_gemm_kernel tile[LS_GEMM_TILE_ROWS + 1][LS_GEMM_TILE_VECTORS + 1]; /* [rows][vectors], from 1 */
     ls_gemm_taps_kernel taps[LS_GEMM_MAX_ROWS + 1]; /* [rows]; NULL where there is none of that height */
     ls_gemm_sparse_kernel sparse[LS_SPARSE_VECTORS + 1]; /* [vectors], from 1; NULL: none for this element type */

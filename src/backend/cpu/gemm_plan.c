@@ -12,6 +12,7 @@ enum {
     CLOSE_ROWS = 1024, /* bytes */
     FEW_ROWS = 48,
     SLICE = 64,
+    MOST_FOLLOWED = 128, /* of k: longer sums are better off in a scratch block, and what follows takes little of the time */
     EXACT_BYTES = 256, /* 255 * 255 * 256 < 2^24: float sums of so many products of bytes are exact */
 };
 
@@ -240,7 +241,6 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
                    : g->out.dtype == LS_GEMM_F64 ? LS_GEMM_TYPE_F64
                    : g->out.dtype == LS_GEMM_I32 ? LS_GEMM_TYPE_I32
                                                  : -1;
-    plan->through_tile = !g->out.data || g->out.stride_j != 1 || out_type != (int)plan->sum;
     plan->inline_run = plan->workers == 1 || g->m * g->n * plan->batches <= LS_INLINE_WORK / larger(g->k, 1);
 
     if (g->m == 1 && !plan->masks && plan->panel == plan->sum && is_view(&g->b)) {
@@ -248,6 +248,14 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
         const ls_gemm_vector_kernel *rows = g->fast && plan->kernels->row_parts[half] ? plan->kernels->row_parts : plan->kernels->vector_rows;
         plan->vector = g->b.stride_i == 1 ? plan->kernels->vector[half] : g->b.stride_k == 1 ? rows[half] : NULL;
     }
+    if (g->follow.add) {
+        plan->follows = plan->kernels->follows && plan->panel == LS_GEMM_TYPE_F32 && out_type == LS_GEMM_TYPE_F32 && g->out.stride_j == 1 &&
+                        g->n % plan->kernels->lanes == 0 && g->k > 0 && g->k <= MOST_FOLLOWED && !plan->vector && !plan->masks &&
+                        !plan->swapped;
+        g->epilogue = plan->follows ? NULL : g->epilogue;
+        g->out.data = plan->follows ? g->out.data : NULL;
+    }
+    plan->through_tile = !g->out.data || g->out.stride_j != 1 || out_type != (int)plan->sum;
     plan_panels(g, plan);
 
     /* A's block is read once for every panel of B and stays in the L2 cache; so does B's, if local. */
@@ -288,7 +296,8 @@ void ls_gemm_plan_move(const ls_gemm_plan *plan, const ls_gemm *g, ls_gemm *prob
         to->pack_ctx = from->pack_ctx;
         to->packed = from->packed;
     }
-    problem->out.data = g->out.data;
+    problem->out.data = plan->follows || !g->follow.add ? g->out.data : NULL;
+    problem->follow = g->follow;
     problem->epilogue_ctx = g->epilogue_ctx;
     problem->parallel.pool = g->parallel.pool;
 }

@@ -21,6 +21,7 @@ typedef struct ls_gemm_plan {
     ls_gemm_vector_kernel vector; /* one row, by this kernel; or NULL */
     bool masks;                   /* absent elements are possible */
     bool through_tile;            /* C is gathered in a scratch block (else in the output itself) */
+    bool follows;                 /* tiles do what follows, without the epilogue */
     bool inline_run;              /* too small to wake other threads */
     const ls_gemm_kernels *kernels;
     ls_gemm_type panel, sum;
