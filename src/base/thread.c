@@ -90,8 +90,8 @@ typedef struct pool_worker {
 
 struct ls_pool {
     ls_heap *heap;
-    int count, started; /* workers with the caller; threads that run */
-    int core;           /* of the caller at the last wake-up, -1: not all workers know it */
+    int count, started;   /* workers with the caller; threads that run */
+    int core;             /* of the caller at the last wake-up, -1: not all workers know it */
     bool crowded;         /* there are more workers than cores */
     pool_worker *workers; /* [count], from 1 */
     pthread_mutex_t serial, lock;

@@ -418,12 +418,13 @@ static ls_status plan_scalars(planner *p, ls_chain *out, ls_error *err) {
 
 static void find_follow(const planner *p, ls_chain *chain) {
     const ls_chain_step *first = chain->steps, *last = first + chain->n_steps - 1;
-    chain->follows = chain->n_steps > 0 && first->op == LS_CHAIN_ADD && first->kind == LS_CHAIN_SCALAR && last - first < 2;
+    chain->follows = chain->n_steps > 0 && last - first < 2 && first->op == LS_CHAIN_ADD && first->kind == LS_CHAIN_SCALAR;
     chain->floor = -__builtin_inff();
     if (chain->follows && last > first) {
-        const ls_value *v = &p->spec->values[p->scalar[last->at]];
-        chain->floor = v->op == LS_V_CONST ? ls_f32_of((uint32_t)v->bits) : __builtin_nanf("");
-        chain->follows = last->op == LS_CHAIN_MAX && last->kind == LS_CHAIN_SCALAR && chain->floor == chain->floor;
+        const ls_value *v = last->kind == LS_CHAIN_SCALAR ? &p->spec->values[p->scalar[last->at]] : NULL;
+        chain->follows = last->op == LS_CHAIN_MAX && v && v->op == LS_V_CONST;
+        chain->floor = chain->follows ? ls_f32_of((uint32_t)v->bits) : 0;
+        chain->follows = chain->follows && chain->floor == chain->floor;
     }
 }
 

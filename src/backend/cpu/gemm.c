@@ -16,9 +16,9 @@ typedef struct block {
     int worker;
     int64_t batch, i0, mi, j0, nj, slab0;
     int64_t a_offset, b_offset, out_offset;
-    char *c;      /* of type plan->sum */
-    int64_t ldc;  /* elements */
-    unsigned nan; /* 0: there is none in c */
+    char *c;          /* of type plan->sum */
+    int64_t ldc;      /* elements */
+    unsigned nan;     /* 0: there is none in c */
     const float *add; /* of row i0, where what follows is done now; else NULL */
 } block;
 
