@@ -418,7 +418,7 @@ static ls_status plan_scalars(planner *p, ls_chain *out, ls_error *err) {
 
 static void find_follow(const planner *p, ls_chain *chain) {
     const ls_chain_step *first = chain->steps, *last = first + chain->n_steps - 1;
-    chain->follows = chain->n_steps > 0 && last - first < 2 && first->op == LS_CHAIN_ADD && first->kind == LS_CHAIN_SCALAR;
+    chain->follows = LS_GEMM_FOLLOWS && chain->n_steps > 0 && last - first < 2 && first->op == LS_CHAIN_ADD && first->kind == LS_CHAIN_SCALAR;
     chain->floor = -__builtin_inff();
     if (chain->follows && last > first) {
         const ls_value *v = last->kind == LS_CHAIN_SCALAR ? &p->spec->values[p->scalar[last->at]] : NULL;
@@ -429,10 +429,10 @@ static void find_follow(const planner *p, ls_chain *chain) {
 }
 
 bool ls_chain_follow(const ls_chain *chain, ls_gemm_follow *out) {
-    if (chain->follows) {
+    if (LS_GEMM_FOLLOWS && chain->follows) {
         *out = (ls_gemm_follow){chain->table + chain->steps[0].at, chain->n_scalars, chain->floor};
     }
-    return chain->follows;
+    return LS_GEMM_FOLLOWS && chain->follows;
 }
 
 ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, const ls_store *store,

@@ -284,14 +284,14 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
     return LS_OK;
 }
 
-/* Whether a store has an element for each sum, rounded at most, in memory that the product can write itself. */
+/* Whether a store is of the bare sums, rounded at most, or of what comes of them one by one, into memory that the product can write itself. */
 static bool plain_store(const ls_spec *spec, const ls_store *s, ls_phase *phase) {
     const ls_value *v = &spec->values[phase->value];
     ls_gemm_phase *gemm = phase->gemm;
     ls_dtype dtype = (ls_dtype)v->dtype, acc = (ls_dtype)v->acc;
     ls_ix_sum at;
-    if (spec->values[s->value].dtype != v->dtype || s->n_axes != phase->n_axes || s->combine != LS_STORE_SET || s->n_preds ||
-        s->check != LS_SPEC_NONE) {
+    bool sums = s->value == phase->value || (LS_GEMM_FOLLOWS && spec->values[s->value].dtype == v->dtype);
+    if (!sums || s->n_axes != phase->n_axes || s->combine != LS_STORE_SET || s->n_preds || s->check != LS_SPEC_NONE) {
         return false;
     }
     if (acc == LS_F32 && (dtype == LS_F16 || dtype == LS_BF16)) {
@@ -445,7 +445,7 @@ static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, 
     if (gemm->out < 0) {
         g->epilogue = ls_gemm_finish_tile;
     }
-    if (gemm->out >= 0 || (gemm->result >= 0 && gemm->chain && ls_chain_follow(gemm->chain, &g->follow))) {
+    if (gemm->out >= 0 || (LS_GEMM_FOLLOWS && gemm->result >= 0 && gemm->chain && ls_chain_follow(gemm->chain, &g->follow))) {
         g->out = (ls_gemm_out){.dtype = gemm->out_dtype,
                                .data = (void *)binary, /* until the buffers are known */
                                .stride_i = gemm->out_i,
@@ -645,7 +645,7 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
     }
     launch.quant_offset = launch.finish_offset;
     launch.finish_offset += gemm->quant ? ls_quant_scratch(gemm->quant) : 0;
-    if (gemm->out >= 0 || g->follow.add) {
+    if (gemm->out >= 0 || (LS_GEMM_FOLLOWS && g->follow.add)) {
         g->out.data = kernel->buffers[gemm->result] + gemm->out_offset * ls_gemm_dtype_size(gemm->out_dtype);
     }
     for (int i = 0; i < d->threads; i++) {

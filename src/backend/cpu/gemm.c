@@ -276,9 +276,11 @@ static void plain_tiles(block *b, int64_t n, operand_at at_a, operand_at at_b, i
     const ls_gemm_plan *plan = b->plan;
     int64_t fetched = 0, rows;
     ls_gemm_tiles t = tiles_of(n, at_a.at, at_a, at_b, b->c + j * plan->elem, b->ldc, into);
-    t.add = b->add;
-    t.add_step = plan->g->follow.step;
-    t.floor = plan->g->follow.floor;
+    if (LS_GEMM_FOLLOWS) {
+        t.add = b->add;
+        t.add_step = plan->g->follow.step;
+        t.floor = plan->g->follow.floor;
+    }
     for (int64_t left = b->mi; left > 0; left -= t.n * rows) {
         if (ahead.tiles == 0) {
             ahead = fetch_sums(b, fetched, j + plan->cols, n);
@@ -297,7 +299,7 @@ static void plain_tiles(block *b, int64_t n, operand_at at_a, operand_at at_b, i
         b->nan |= plan->kernels->tile[rows][vectors](&t);
         t.a = (const char *)t.a + t.n * t.a_next * plan->elem;
         t.c = (char *)t.c + t.n * rows * b->ldc * plan->elem;
-        t.add += t.add ? t.n * rows * t.add_step : 0;
+        t.add += LS_GEMM_FOLLOWS && t.add ? t.n * rows * t.add_step : 0;
         ahead.at += t.n * ahead.next;
         ahead.tiles -= t.n;
     }
@@ -330,7 +332,8 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
             ls_gemm_pack_part(g->isa, part_b(b, k0 + p, depth, j, nj), plan->cols, b_panel(b), 0, NULL);
         }
         operand_at at_b = find_b(b, j, nj, k0 + p);
-        b->add = plan->follows && k0 + p + depth >= g->k ? g->follow.add + (b->batch * g->m + b->i0) * g->follow.step : NULL;
+        bool last = k0 + p + depth >= g->k;
+        b->add = LS_GEMM_FOLLOWS && plan->follows && last ? g->follow.add + (b->batch * g->m + b->i0) * g->follow.step : NULL;
         bool finite = !plan->masks || ((!g->a.absent || (g->b.packed && g->b.packed->finite) ||
                                         panel_finite(plan, at_b.at, kc * plan->cols)));
         if (flips) {

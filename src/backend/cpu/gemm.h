@@ -134,6 +134,12 @@ typedef struct ls_gemm_follow {
     int64_t step;
     float floor;
 } ls_gemm_follow;
+/* Whether any instruction set of this build does it: WebAssembly has to be small. */
+#ifdef LS_HAVE_ISA_AVX512
+enum { LS_GEMM_FOLLOWS = true };
+#else
+enum { LS_GEMM_FOLLOWS = false };
+#endif
 
 /*
  * How to run tasks: `run` calls fn(ctx, task, worker) once for every task in [0,n), in any order, on any

@@ -248,7 +248,7 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
         const ls_gemm_vector_kernel *rows = g->fast && plan->kernels->row_parts[half] ? plan->kernels->row_parts : plan->kernels->vector_rows;
         plan->vector = g->b.stride_i == 1 ? plan->kernels->vector[half] : g->b.stride_k == 1 ? rows[half] : NULL;
     }
-    if (g->follow.add) {
+    if (LS_GEMM_FOLLOWS && g->follow.add) {
         plan->follows = plan->kernels->follows && plan->panel == LS_GEMM_TYPE_F32 && out_type == LS_GEMM_TYPE_F32 && g->out.stride_j == 1 &&
                         g->n % plan->kernels->lanes == 0 && g->k > 0 && g->k <= MOST_FOLLOWED && !plan->vector && !plan->masks &&
                         !plan->swapped;
@@ -296,8 +296,7 @@ void ls_gemm_plan_move(const ls_gemm_plan *plan, const ls_gemm *g, ls_gemm *prob
         to->pack_ctx = from->pack_ctx;
         to->packed = from->packed;
     }
-    problem->out.data = plan->follows || !g->follow.add ? g->out.data : NULL;
-    problem->follow = g->follow;
+    problem->out.data = !LS_GEMM_FOLLOWS || plan->follows || !g->follow.add ? g->out.data : NULL;
     problem->epilogue_ctx = g->epilogue_ctx;
     problem->parallel.pool = g->parallel.pool;
 }

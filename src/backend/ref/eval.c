@@ -69,7 +69,7 @@ bool ls_ref_holds(ls_ref_run *run, int32_t first_pred, int32_t n_preds) {
 }
 
 static ls_cell load(ls_ref_run *run, const ls_value *v) {
-    if (v->n_preds && !ls_ref_holds(run, v->first_pred, v->n_preds)) {
+    if (!ls_ref_holds(run, v->first_pred, v->n_preds)) {
         return (ls_cell){.u = 0};
     }
     if (v->check != LS_SPEC_NONE) {

@@ -86,21 +86,11 @@ uint64_t ls_cell_to_bits(ls_dtype dtype, ls_cell c) {
     }
 }
 
-/* A load of an element whose type is its cell's. */
-#define LOADED(type, field)                                                                                  \
-    {                                                                                                        \
-        type x;                                                                                              \
-        memcpy(&x, (const char *)base + (size_t)element * sizeof x, sizeof x);                               \
-        return (ls_cell){.field = x};                                                                        \
-    }
-
 ls_cell ls_cell_load(ls_dtype dtype, const void *base, int64_t element) {
-    switch (dtype) { /* what most elements are, spelled out for speed */
-    case LS_F32: LOADED(float, f)
-    case LS_F64: LOADED(double, d)
-    case LS_I32: LOADED(int32_t, i)
-    case LS_I64: LOADED(int64_t, i)
-    default: break;
+    if (dtype == LS_F32) { /* what most elements are, spelled out for speed */
+        float f;
+        memcpy(&f, (const char *)base + (size_t)element * sizeof f, sizeof f);
+        return cell_f(f);
     }
     size_t size = ls_dtype_bytes(dtype);
     uint64_t bits = 0;
