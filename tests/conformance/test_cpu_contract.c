@@ -181,15 +181,20 @@ static int build_columns(ls_session *s, ls_rng *rng, const void *p_, ls_tensor *
     return 1;
 }
 
-static bool has_windows(case_fn build, const void *p) {
+static const char *kernels_of(case_fn build, const void *p, int n_roots) {
     static char text[1 << 20];
     world w = world_open("cpu");
     ls_rng rng = {1, 0};
-    ls_tensor *root;
+    ls_tensor *roots[MAX_ROOTS];
     *text = 0;
-    assert_int_equal(build(w.session, &rng, p, &root), 1);
-    world_ok(&w, ls_inspect(w.session, &root, 1, LS_INSPECT_KERNELS, append, text));
+    assert_int_equal(build(w.session, &rng, p, roots), n_roots);
+    world_ok(&w, ls_inspect(w.session, roots, n_roots, LS_INSPECT_KERNELS, append, text));
     world_close(&w);
+    return text;
+}
+
+static bool has_windows(case_fn build, const void *p) {
+    const char *text = kernels_of(build, p, 1);
     assert_non_null(strstr(text, "by a program"));
     return strstr(text, "windows: ") != NULL;
 }
@@ -447,6 +452,40 @@ static void joined(void **state) {
     }
 }
 
+/* Products whose operands are joined along k, some rows of it zeros, and results whose last axis is less than a vector: rows of one k after another,
+ * chunks and batches of them; pixels as columns. */
+typedef struct joining {
+    int64_t batches, m, n, parts[3], zeros;
+} joining;
+
+static int build_joined_k(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const joining *p = p_;
+    ls_tensor *parts[3];
+    ls_pad_spec pads[LS_MAX_RANK] = {{0, 0, 0}, {p->zeros, 1, 0}};
+    int64_t k = p->zeros ? p->zeros + 1 : 0;
+    for (int i = 0; i < 3; i++) {
+        parts[i] = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->batches, p->parts[i], p->n));
+        k += p->parts[i];
+    }
+    ls_tensor *x = p->zeros ? ls_pad(s, ls_concat(s, parts, 3, 1), pads, 0) : ls_concat(s, parts, 3, 1), *a = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->m, k)),
+              *c = random_tensor(s, rng, LS_F32, LS_SHAPE(p->m)), *column = ls_reshape(s, c, LS_SHAPE(p->m, 1));
+    roots[0] = ls_matmul(s, a, x);
+    roots[1] = ls_relu(s, ls_add(s, roots[0], column));
+    roots[2] = ls_matmul(s, random_tensor(s, rng, LS_F32, LS_SHAPE(p->batches, p->m, k)), x);
+    roots[3] = ls_add(s, ls_permute(s, ls_matmul(s, a, x), (int[]){0, 2, 1}), c);
+    roots[4] = ls_permute(s, ls_matmul(s, a, ls_concat(s, (ls_tensor *[]){x}, 1, 1)), (int[]){0, 2, 1});
+    return 5;
+}
+
+static void joined_along_k(void **state) {
+    static const joining cases[] = {{1, 12, 200, {16, 16, 16}, 0}, {2, 64, 90, {3, 40, 5}, 0},  {1, 6, 1200, {30, 1, 33}, 2}, {3, 15, 64, {200, 290, 150}, 0},
+                                    {1, 17, 130, {7, 600, 9}, 5},  {2, 2, 40, {1, 1, 1}, 0},  {1, 20, 100, {400, 300, 324}, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_case(*state, build_joined_k, i, &cases[i], "joined along k", 1);
+        assert_true(cases[i].zeros || strstr(kernels_of(build_joined_k, &cases[i], 5), "joined tensors"));
+    }
+}
+
 /* Sums that tiles store with an addend of each row, and a least value: rows and columns for tiles of every size, sums in one slice and
  * two, infinities and NaNs among addends and operands, results that lie in others. */
 typedef struct followed {
@@ -528,7 +567,7 @@ static void attention(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(products),     cmocka_unit_test(large_product),
                                        cmocka_unit_test(convolutions), cmocka_unit_test(windows), cmocka_unit_test(programs),
-                                       cmocka_unit_test(joined),       cmocka_unit_test(sparse), cmocka_unit_test(sparse_moved),
+                                       cmocka_unit_test(joined),       cmocka_unit_test(joined_along_k), cmocka_unit_test(sparse), cmocka_unit_test(sparse_moved),
                                        cmocka_unit_test(sparse_fast), cmocka_unit_test(pooled), cmocka_unit_test(thin_fast),
                                        cmocka_unit_test(followed_by_addends), cmocka_unit_test(layers),       cmocka_unit_test(attention)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);

@@ -12,6 +12,11 @@
 #include <string.h>
 
 enum { IMAGE_COLUMNS = 512 };
+#ifdef LS_HAVE_ISA_AVX512
+enum { FEW_COLUMNS = 16 }; /* less than a vector */
+#else
+enum { FEW_COLUMNS = 0 };
+#endif
 
 /* The last launch's problem and plan, which serve the next one of the same extents. Launches have the device's mutex. */
 struct ls_gemm_last {
@@ -192,7 +197,9 @@ static ls_status plan_side(ls_kernel_binary *binary, ls_gemm_phase *gemm, const 
         int64_t i = inner_stride(spec, side->value, side->free),
                 k = inner_stride(spec, side->value, &gemm->k);
         side->lanes_k = !(i == 1 && k != 1);
-        return side_program(binary, gemm, temps, side, err);
+        LS_TRY(err, side_program(binary, gemm, temps, side, err));
+        side->joined = ls_joined_find(side);
+        return LS_OK;
     }
     bool native = side->dtype != LS_GEMM_I32 || side->element == LS_I32 || side->element == LS_U32;
     side->view = native && side->n_preds == 0 && collapse(spec, &side->sum, side->free, &side->view_i) &&
@@ -228,6 +235,27 @@ static void find_images(const ls_spec *spec, ls_gemm_phase *gemm, const int *tem
     }
 }
 
+/* Whether the axes that would be columns are fewer than a vector, while the other operand has many in one run: a picture's pixels, where its few
+ * channels come last. */
+static bool too_few_columns(const ls_spec *spec, const ls_phase *phase, const ls_value *v, bool a_last) {
+    int32_t few = a_last ? v->a : v->b, many = a_last ? v->b : v->a;
+    int64_t n_few = 1, n_many = 1;
+    ls_axis_group free = {0};
+    for (int i = 0; i < phase->n_axes; i++) {
+        bool in_few = spec->values[few].axes >> phase->axes[i] & 1, in_many = spec->values[many].axes >> phase->axes[i] & 1;
+        ls_dim extent = spec->extents_of_axes[phase->axes[i]];
+        if (!ls_dim_is_fixed(extent)) {
+            return false;
+        }
+        n_few *= in_few && !in_many ? extent.offset : 1;
+        if (in_many && !in_few) {
+            n_many *= extent.offset;
+            free.axes[free.n++] = phase->axes[i];
+        }
+    }
+    return n_few > 1 && n_few < FEW_COLUMNS && n_many >= FEW_COLUMNS && inner_stride(spec, many, &free) == 1;
+}
+
 ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, ls_error *err) {
     const ls_spec *spec = &binary->spec;
     const ls_value *v = &spec->values[phase->value];
@@ -247,6 +275,7 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
         bool in_a = axes_a >> phase->axes[i] & 1, in_b = axes_b >> phase->axes[i] & 1;
         a_last = in_a != in_b ? in_a : a_last;
     }
+    a_last = a_last != (FEW_COLUMNS && too_few_columns(spec, phase, v, a_last));
     ls_axis_group *group_a = a_last ? &gemm->n : &gemm->m, *group_b = a_last ? &gemm->m : &gemm->n;
     for (int i = 0; i < phase->n_axes; i++) {
         bool in_a = axes_a >> phase->axes[i] & 1, in_b = axes_b >> phase->axes[i] & 1;
@@ -727,6 +756,7 @@ void ls_gemm_phase_print(ls_text *out, const ls_spec *spec, const ls_phase *phas
                        side->view      ? "view"
                        : side->affine  ? "packed from affine loads"
                        : side->lanes_k ? "packed by a program along k"
+                       : side->joined  ? "packed from joined tensors"
                                        : "packed by a program along the free axes",
                        side->absent ? ", may be absent" : "");
         if (!side->affine) {

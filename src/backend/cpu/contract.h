@@ -25,6 +25,7 @@ typedef struct ls_contract_side {
     bool view;    /* a plain strided matrix: view_i, view_k */
     bool absent;  /* elements whose predicates fail are absent, else +0 */
     bool lanes_k; /* of the program */
+    bool joined;  /* of the program: nothing but tensors joined along k (joined.c) */
     bool fixed;   /* no symbol changes which elements a packing holds, or their order */
     int buffer;
     ls_ix_sum sum;
@@ -57,7 +58,7 @@ struct ls_gemm_phase {
 
 struct ls_gemm_worker {
     bool finish_begun, side_begun[2], image_clear;
-    int64_t k0[2], kc[2]; /* of what the offsets of k are written out for; kc 0: nothing */
+    int64_t k0[2], kc[2], batch[2]; /* of what the offsets of k, or places of joined tensors, are written out for; kc 0: nothing */
     ls_run finish, side[2];
 };
 
@@ -131,6 +132,11 @@ bool ls_gemm_grow_workspace(ls_cpu_device *d, size_t need);
 void ls_gemm_pack_side(void *ctx, int worker, int64_t batch, int64_t k0, int64_t kc, int64_t i0, int64_t ni,
                        int64_t width, void *panel, uint8_t *mask);
 size_t ls_contract_side_scratch(const ls_contract_side *side);
+/* joined.c: whether a side's program does nothing but join; then its panels, as ls_gemm_pack_fn has them. `scratch`: LS_GEMM_CHUNK pointers, kept
+ * from one to the next. */
+bool ls_joined_find(const ls_contract_side *side);
+void ls_joined_pack(const ls_contract_side_launch *s, int worker, ls_run *run, char *scratch, int64_t batch, int64_t k0, int64_t kc, int64_t i0,
+                    int64_t ni, int64_t width, float *panel);
 /* The worker's run of a side's program, begun at its first use, and the scratch behind it. */
 ls_run *ls_contract_side_run(const ls_contract_side_launch *s, int worker, char **out_rows);
 

@@ -104,7 +104,8 @@ static bool take_pred(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_c
 }
 
 /* Without padding nothing says so, but strides tell: of all pairs of a bound and a free axis left, the one whose
- * strides are nearest. Beside two dimensions, windows that share nothing are no dimension: images and their few channels look so. */
+ * strides are nearest. Beside two dimensions, windows that share nothing are no dimension: images and their few channels look so. Nor are steps past
+ * all of an axis: channels of small images. */
 static void pair_by_strides(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_contract_side *image,
                             ls_windows *w) {
     int found = 0;
@@ -122,8 +123,9 @@ static void pair_by_strides(const ls_spec *spec, const ls_gemm_phase *gemm, cons
             }
             for (int j = 0; j < w->n_dims; j++) {
                 int64_t b = image->free_stride[j];
-                bool apart = b >= a * fixed(spec, gemm->k.axes[i]);
-                if (w->dims[j].stride || b <= 0 || (b % a && a % b) || !fixed(spec, w->dims[j].axis) || (apart && found > 1)) {
+                int64_t extent = fixed(spec, w->dims[j].axis);
+                bool apart = b >= a * fixed(spec, gemm->k.axes[i]), planes = extent > 1 && a >= b * extent;
+                if (w->dims[j].stride || b <= 0 || (b % a && a % b) || !extent || planes || (apart && found > 1)) {
                     continue;
                 }
                 int64_t ratio = b > a ? b / a : a / b;
