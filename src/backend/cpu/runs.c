@@ -296,6 +296,7 @@ static void prepare(const runs_run *r, runs_part *p, int worker) {
         tiles[i] = tile_of(t, p->tile + i);
     }
     p->tiles = tiles;
+    memset(image + w->planes * t->plane, 0, SLACK * sizeof *image); /* no output has these, but what lies there may be subnormal, which is slow */
     for (int64_t i = 0, n; i < w->planes; i += n) {
         float *to = image + i * t->plane;
         n = even_planes(w, i);
