@@ -193,6 +193,15 @@ static const char *kernels_of(case_fn build, const void *p, int n_roots) {
     return text;
 }
 
+/* In a way of its own, which WebAssembly leaves out to be small. */
+static void computed_by(case_fn build, const void *p, int n_roots, const char *way) {
+#ifdef __wasm__
+    assert_null(strstr(kernels_of(build, p, n_roots), way));
+#else
+    assert_non_null(strstr(kernels_of(build, p, n_roots), way));
+#endif
+}
+
 static bool has_windows(case_fn build, const void *p) {
     const char *text = kernels_of(build, p, 1);
     assert_non_null(strstr(text, "by a program"));
@@ -287,15 +296,8 @@ static void sparse(void **state) {
         snprintf(what, sizeof what, "sparse, case %zu", i);
         check_case(*state, build_sparse, 100 + i, &cases[i], what, i == 0);
     }
-    static char text[1 << 20]; /* and they are computed that way */
-    world w = world_open("cpu");
-    ls_rng rng = {1, 0};
-    ls_tensor *roots[2];
-    assert_int_equal(build_sparse(w.session, &rng, &cases[0], roots), 2);
-    world_ok(&w, ls_inspect(w.session, roots, 2, LS_INSPECT_KERNELS, append, text));
-    assert_non_null(strstr(text, "sparse rows"));
-    assert_non_null(strstr(text, "sparse columns"));
-    world_close(&w);
+    computed_by(build_sparse, &cases[0], 2, "sparse rows");
+    computed_by(build_sparse, &cases[0], 2, "sparse columns");
 }
 
 /* Whole numbers, whose sums are exact in any order: fast gives the bits of ref. */
@@ -384,15 +386,8 @@ static void pooled(void **state) {
         p.wild = ls_rng_below(&rng, 6) ? 0 : 1 + (int)ls_rng_below(&rng, 3);
         check_case(all, build_pooled, next.seed, &p, "pooled, at random", false);
     }
-    static char text[1 << 20]; /* and they are computed that way */
-    world w = world_open("cpu");
-    ls_rng rng = {1, 0};
-    ls_tensor *roots[3];
-    assert_int_equal(build_pooled(w.session, &rng, &cases[0], roots), 3);
-    world_ok(&w, ls_inspect(w.session, roots, 3, LS_INSPECT_KERNELS, append, text));
-    assert_non_null(strstr(text, "sparse rows: lists of what is not zero, of windows"));
-    assert_non_null(strstr(text, "sparse columns: lists of what is not zero, of windows"));
-    world_close(&w);
+    computed_by(build_pooled, &cases[0], 3, "sparse rows: lists of what is not zero, of windows");
+    computed_by(build_pooled, &cases[0], 3, "sparse columns: lists of what is not zero, of windows");
 }
 
 /* Gradients of filters of few channels: sums along lines, where instructions have masks. */
@@ -482,7 +477,9 @@ static void joined_along_k(void **state) {
                                     {1, 17, 130, {7, 600, 9}, 5},  {2, 2, 40, {1, 1, 1}, 0},  {1, 20, 100, {400, 300, 324}, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         check_case(*state, build_joined_k, i, &cases[i], "joined along k", 1);
-        assert_true(cases[i].zeros || strstr(kernels_of(build_joined_k, &cases[i], 5), "joined tensors"));
+        if (!cases[i].zeros) {
+            computed_by(build_joined_k, &cases[i], 5, "joined tensors");
+        }
     }
 }
 

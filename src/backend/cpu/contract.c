@@ -198,7 +198,7 @@ static ls_status plan_side(ls_kernel_binary *binary, ls_gemm_phase *gemm, const 
                 k = inner_stride(spec, side->value, &gemm->k);
         side->lanes_k = !(i == 1 && k != 1);
         LS_TRY(err, side_program(binary, gemm, temps, side, err));
-        side->joined = ls_joined_find(side);
+        side->joined = LS_JOINS && ls_joined_find(side);
         return LS_OK;
     }
     bool native = side->dtype != LS_GEMM_I32 || side->element == LS_I32 || side->element == LS_U32;
@@ -275,7 +275,7 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
         bool in_a = axes_a >> phase->axes[i] & 1, in_b = axes_b >> phase->axes[i] & 1;
         a_last = in_a != in_b ? in_a : a_last;
     }
-    a_last = a_last != (FEW_COLUMNS && too_few_columns(spec, phase, v, a_last));
+    a_last = a_last != (FEW_COLUMNS > 0 && too_few_columns(spec, phase, v, a_last));
     ls_axis_group *group_a = a_last ? &gemm->n : &gemm->m, *group_b = a_last ? &gemm->m : &gemm->n;
     for (int i = 0; i < phase->n_axes; i++) {
         bool in_a = axes_a >> phase->axes[i] & 1, in_b = axes_b >> phase->axes[i] & 1;
@@ -756,7 +756,7 @@ void ls_gemm_phase_print(ls_text *out, const ls_spec *spec, const ls_phase *phas
                        side->view      ? "view"
                        : side->affine  ? "packed from affine loads"
                        : side->lanes_k ? "packed by a program along k"
-                       : side->joined  ? "packed from joined tensors"
+                       : LS_JOINS && side->joined ? "packed from joined tensors"
                                        : "packed by a program along the free axes",
                        side->absent ? ", may be absent" : "");
         if (!side->affine) {

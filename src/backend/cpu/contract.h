@@ -134,6 +134,11 @@ void ls_gemm_pack_side(void *ctx, int worker, int64_t batch, int64_t k0, int64_t
 size_t ls_contract_side_scratch(const ls_contract_side *side);
 /* joined.c: whether a side's program does nothing but join; then its panels, as ls_gemm_pack_fn has them. `scratch`: LS_GEMM_CHUNK pointers, kept
  * from one to the next. */
+#ifdef LS_HAVE_ISA_SIMD128 /* WebAssembly has to be small: a program packs such operands */
+enum { LS_JOINS = false };
+#else
+enum { LS_JOINS = true };
+#endif
 bool ls_joined_find(const ls_contract_side *side);
 void ls_joined_pack(const ls_contract_side_launch *s, int worker, ls_run *run, char *scratch, int64_t batch, int64_t k0, int64_t kc, int64_t i0,
                     int64_t ni, int64_t width, float *panel);

@@ -298,7 +298,7 @@ void ls_gemm_pack_side(void *ctx, int worker, int64_t batch, int64_t k0, int64_t
     const ls_gemm_phase *gemm = s->launch->phase->gemm;
     ls_run *run = ls_contract_side_run(s, worker, &rows);
     ls_point_coords(run->extents, gemm->batch.n, gemm->batch.axes, batch, run->coords);
-    if (s->side->joined) {
+    if (LS_JOINS && s->side->joined) {
         ls_joined_pack(s, worker, run, rows, batch, k0, kc, i0, ni, width, panel);
     } else if (s->side->lanes_k) {
         pack_program_k(s, run, rows, k0, kc, i0, ni, width, panel, mask);
