@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 
 #include "backend/cpu/gemm_isa.h"
+#include "backend/cpu/gemm_plan.h"
 #include "base/half.h"
 
 enum { GUARD = 256, GUARD_BYTE = 0xa5 };
@@ -993,6 +994,42 @@ static void test_isa_choice(void **state) {
     assert_true(cpu.l1d_bytes > 0 && cpu.l2_bytes > 0);
 }
 
+/* Of the worker that has most, where each begins with as many blocks as the next. */
+static int64_t most_units(int64_t units, int64_t others, int64_t workers, int64_t blocks) {
+    int64_t size = (units + blocks - 1) / blocks, tasks = (units + size - 1) / size, part = (tasks * others + workers - 1) / workers, most = 0;
+    for (int64_t w = 0; w < workers; w++) {
+        int64_t own = 0;
+        for (int64_t t = w * part; t < (w + 1) * part && t < tasks * others; t++) {
+            int64_t left = units - t % tasks * size;
+            own += left < size ? left : size;
+        }
+        most = own > most ? own : most;
+    }
+    return most;
+}
+
+static void test_blocks(void **state) {
+    (void)state;
+    assert_int_equal(ls_gemm_blocks(22, 1, 2, 3, 1), 2);  /* 6 blocks: 12 and 10 */
+    assert_int_equal(ls_gemm_blocks(16, 1, 2, 3, 1), 4);  /* 6 blocks: 9 and 7 */
+    assert_int_equal(ls_gemm_blocks(24, 1, 2, 3, 1), 6);
+    assert_int_equal(ls_gemm_blocks(24, 1, 2, 3, 7), 7);  /* as the cache wants it */
+    assert_int_equal(ls_gemm_blocks(12, 128, 2, 3, 1), 1); /* images enough */
+    assert_int_equal(ls_gemm_blocks(12, 3, 2, 3, 1), 2);
+    assert_int_equal(ls_gemm_blocks(1, 1, 16, 3, 1), 1);
+    for (int i = 0; i < 20000; i++) {
+        int64_t units = 1 + random_below(200), others = 1 + random_below(i % 2 ? 1 : 9), workers = 1 + random_below(64), each = 1 + random_below(4),
+                least = 1 + random_below(i % 3 ? 1 : units), blocks = ls_gemm_blocks(units, others, workers, each, least);
+        assert_true(blocks >= least && (blocks == least || (blocks <= units && (blocks - 1) * others < each * workers)));
+        for (int64_t fewer = 1; fewer <= each && least == 1; fewer++) {
+            int64_t other = (fewer * workers + others - 1) / others;
+            other = other < units ? other : units;
+            int64_t size = (units + other - 1) / other, load = ((units + size - 1) / size * others + workers - 1) / workers * size;
+            assert_true(most_units(units, others, workers, blocks) * 32 <= load * 33);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_isa_choice),  cmocka_unit_test(test_half_moves),
@@ -1001,6 +1038,7 @@ int main(void) {
         cmocka_unit_test(test_canonical_nan), cmocka_unit_test(test_rows_of_halves),
         cmocka_unit_test(test_random_rows), cmocka_unit_test(test_absent_beside_infinity),
         cmocka_unit_test(test_large),       cmocka_unit_test(test_fast),
+        cmocka_unit_test(test_blocks),
     };
     return cmocka_run_group_tests_name("gemm", tests, find_isas, NULL);
 }

@@ -150,28 +150,36 @@ static void plan_panels(const ls_gemm *g, ls_gemm_plan *plan) {
     plan->rows = g->a.packed ? g->a.packed->width : larger(ls_gemm_ceil_div(g->m, panels), 1);
 }
 
+int64_t ls_gemm_blocks(int64_t units, int64_t others, int64_t workers, int64_t each, int64_t least) {
+    int64_t best = least, least_load = INT64_MAX / 33;
+    for (; each > 0; each--) {
+        int64_t blocks = larger(least, smaller(ls_gemm_ceil_div(each * workers, others), units));
+        int64_t size = ls_gemm_ceil_div(units, blocks);
+        int64_t load = size * ls_gemm_ceil_div(ls_gemm_ceil_div(units, size) * others, workers);
+        if (load * 33 < least_load * 32) {
+            least_load = load;
+            best = blocks;
+        }
+    }
+    return best;
+}
+
 /* Cuts C into blocks no larger than mc_max x nc_max, enough of them to keep the workers busy. */
 static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, int64_t nc_max) {
     int64_t m_units = ls_gemm_ceil_div(g->m, plan->rows), n_units = ls_gemm_ceil_div(plan->slab, plan->cols);
     int64_t m_blocks = ls_gemm_ceil_div(g->m, mc_max), n_blocks = ls_gemm_ceil_div(plan->slab, nc_max);
     if (plan->workers > 1 && !plan->inline_run) {
-        int64_t target = LS_TASKS_PER_WORKER * plan->workers;
         /* Tasks beside each other read, and may pack, the same part of the other operand: best the much smaller, else what is not
          * packed, else the smaller. */
         bool a_free = plan->a_source != LS_GEMM_LOCAL, b_free = plan->b_source != LS_GEMM_LOCAL;
         bool m_first = b_free ? g->n < 4 * g->m : !a_free && g->n < g->m;
-        if (m_first ? !b_free : !a_free) {
-            target = plan->workers;
-        }
+        int64_t each = (m_first ? b_free : a_free) ? LS_TASKS_PER_WORKER : 1;
         for (int turn = 0; turn < 2; turn++) {
             bool split_m = (turn == 0) == m_first;
             int64_t *blocks = split_m ? &m_blocks : &n_blocks;
             int64_t units = split_m ? m_units : n_units;
             int64_t others = plan->batches * (split_m ? n_blocks : m_blocks);
-            int64_t wanted = turn == 0 ? target : plan->workers;
-            if (*blocks * others < wanted) {
-                *blocks = larger(*blocks, smaller(ls_gemm_ceil_div(wanted, others), units));
-            }
+            *blocks = ls_gemm_blocks(units, others, plan->workers, turn == 0 ? each : 1, *blocks);
         }
     }
     plan->mc = ls_gemm_ceil_div(m_units, m_blocks) * plan->rows;

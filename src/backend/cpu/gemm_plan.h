@@ -52,6 +52,10 @@ static inline int64_t ls_gemm_ceil_div(int64_t x, int64_t y) {
     return ls_gemm_quotient(x + y - 1, y);
 }
 
+/* Into how many blocks, at least `least`, to cut `units` that are there `others` times: at most `each` for a worker, where that many leave none with much
+ * more than the rest. Each has an equal number at first; one that is held up leaves its last ones to others. */
+int64_t ls_gemm_blocks(int64_t units, int64_t others, int64_t workers, int64_t each, int64_t least);
+
 /* `out_problem` receives the problem that the plan points to. C has elements. */
 void ls_gemm_plan_make(const ls_gemm *g, ls_gemm *out_problem, ls_gemm_plan *out_plan);
 /* A plan serves any problem that differs by addresses alone (of data, packed panels of the same width and contexts): `problem`, which the plan

@@ -1,5 +1,6 @@
 /* Running the phases of a launch: how their points are cut into tasks, and in which order a task takes them. */
 #include "backend/cpu/contract.h"
+#include "backend/cpu/gemm_plan.h"
 
 enum { TASKS_A_WORKER = 4, LEAST_GRAIN = LS_TILE / 4 };
 
@@ -85,10 +86,9 @@ static void run_task(void *ctx, long task, int worker) {
 }
 
 int64_t ls_task_points(const ls_cpu_device *d, int64_t points, int64_t grain, double work) {
-    int64_t tasks = (int64_t)d->threads * TASKS_A_WORKER, worth = (int64_t)(work / (LS_SMALL_WORK / 4)) + 1;
-    tasks = tasks > worth ? worth : tasks;
-    int64_t part = (points + tasks - 1) / tasks;
-    return (part + grain - 1) / grain * grain;
+    int64_t units = ls_gemm_ceil_div(points, grain), worth = (int64_t)(work / (LS_SMALL_WORK / 4)) + 1;
+    int64_t workers = d->threads < worth ? d->threads : worth, each = worth / workers < TASKS_A_WORKER ? worth / workers : TASKS_A_WORKER;
+    return ls_gemm_ceil_div(units, ls_gemm_blocks(units, 1, workers, each, 1)) * grain;
 }
 
 /* Whole tiles, but for reductions of so few lanes that some threads would get none. */

@@ -1,6 +1,7 @@
 /* Convolutions in tiles that are stored where results lie, each over all of k. Of an image a band at a time is copied with its padding, each
  * dimension taken apart into `stride` phases, so that what a tap reads for all outputs is a run (windows.c). Tiles end with lines
  * where those are whole vectors; else they go on over what lies between lines, which is left out when they are stored. */
+#include "backend/cpu/gemm_plan.h"
 #include "backend/cpu/windows.h"
 #include <string.h>
 
@@ -109,20 +110,24 @@ static int64_t l2_bytes(const ls_kernel_binary *binary) {
     return binary->device->cpu.l2_bytes > 0 ? binary->device->cpu.l2_bytes : 1 << 20;
 }
 
-/* Bands whose part of the image stays near the core, and as many as keep the workers busy. */
-static void choose_bands(const ls_kernel_binary *binary, const ls_windows *w, ls_runs *t) {
+static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
     const ls_window_dim *y = line_dim(w);
-    int64_t wanted = binary->device->threads > 1 ? LS_TASKS_PER_WORKER * binary->device->threads : 1;
-    for (t->bands = 1;; t->bands++) {
-        t->band = ceil_div(t->tiles, t->bands);
-        t->lines = t->by_line ? ceil_div(t->band, t->row_tiles) : ceil_div(t->band * WIDE, t->length);
-        t->lines = (t->lines + 1 < y->extent ? t->lines + 1 : y->extent) + t->reach;
-        t->plane = last_dim(w)->stride * y->stride * t->lines * t->length;
-        if (t->band == 1 || (t->bands >= wanted && w->planes * t->plane * 4 <= l2_bytes(binary) / 4)) {
-            break;
-        }
-    }
+    t->band = ceil_div(t->tiles, bands);
     t->bands = ceil_div(t->tiles, t->band);
+    t->lines = t->by_line ? ceil_div(t->band, t->row_tiles) : ceil_div(t->band * WIDE, t->length);
+    t->lines = (t->lines + 1 < y->extent ? t->lines + 1 : y->extent) + t->reach;
+    t->plane = last_dim(w)->stride * y->stride * t->lines * t->length;
+}
+
+/* Bands whose part of the image stays near the core, and as many as keep the workers busy: lines that bands share are copied by each. */
+static void choose_bands(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, const ls_windows *w, ls_runs *t) {
+    int64_t bands = 1, threads = binary->device->threads;
+    for (cut(w, t, bands); t->band > 1 && w->planes * t->plane * 4 > l2_bytes(binary) / 4; cut(w, t, bands)) {
+        bands++;
+    }
+    if (threads > 1) {
+        cut(w, t, ls_gemm_blocks(t->tiles, ls_windows_images(&binary->spec, gemm, w), threads, LS_TASKS_PER_WORKER, t->bands));
+    }
 }
 
 /* Where a tap's run begins. */
@@ -188,7 +193,7 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.row_tiles = t.twos + (vectors > 2 * t.twos ? (vectors - 2 * t.twos) / 3 : 0);
     t.tiles = t.by_line ? t.row_tiles * y->extent : t.row_tiles;
     t.reach = reach_of(y);
-    choose_bands(binary, w, &t);
+    choose_bands(binary, gemm, w, &t);
     w->packed_at = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k);
     t.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k / LS_GEMM_CHUNK + w->planes + 1);
     w->runs = LS_ARENA_NEW(&binary->arena, ls_runs);

@@ -300,22 +300,27 @@ static int64_t set_band(ls_windows *w, int64_t band) {
     return (w->planes * w->plane + SLACK + w->rows * w->ld) * 4;
 }
 
+int64_t ls_windows_images(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w) {
+    int64_t images = 1;
+    for (int i = 0; i < gemm->batch.n; i++) {
+        int64_t n = fixed(spec, gemm->batch.axes[i]);
+        images *= n ? n : 1;
+    }
+    for (int i = 0; i < w->outer; i++) {
+        images *= w->dims[i].extent ? w->dims[i].extent : 1;
+    }
+    return images;
+}
+
 /* Bands as high as memory near the core allows, and as many as keep the workers busy. */
 static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w) {
     int64_t l2 = binary->device->cpu.l2_bytes > 0 ? binary->device->cpu.l2_bytes : 1 << 20;
-    int64_t budget = w->planes == 1 ? SMALL_IMAGE : l2 / 4, extent = w->dims[w->outer].extent, others = 1, inner = 1;
+    int64_t budget = w->planes == 1 ? SMALL_IMAGE : l2 / 4, extent = w->dims[w->outer].extent, inner = 1;
     for (int i = w->outer + 1; i < w->n_dims; i++) {
         inner *= w->dims[i].extent;
     }
-    for (int i = 0; i < gemm->batch.n; i++) {
-        int64_t n = fixed(&binary->spec, gemm->batch.axes[i]);
-        others *= n ? n : 1;
-    }
-    for (int i = 0; i < w->outer; i++) {
-        others *= w->dims[i].extent ? w->dims[i].extent : 1;
-    }
-    int64_t wanted =
-        binary->device->threads > 1 ? ls_gemm_ceil_div(LS_TASKS_PER_WORKER * binary->device->threads, others) : 1;
+    int64_t images = ls_windows_images(&binary->spec, gemm, w), threads = binary->device->threads;
+    int64_t wanted = threads > 1 ? ls_gemm_blocks(extent, images, threads, LS_TASKS_PER_WORKER, 1) : 1;
     int64_t band = extent;
     while (band > 1 && set_band(w, band) > budget) {
         band = ls_gemm_ceil_div(band, 2);

@@ -69,6 +69,8 @@ static inline int64_t ls_depthwise_room(const ls_windows *w) {
 bool ls_depthwise_fits(const ls_gemm_phase *gemm, const ls_windows *w);
 void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory, size_t bytes);
 
+/* windows.c: how many images, each with tasks of its own; as many as are known before launch. */
+int64_t ls_windows_images(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w);
 /* windows.c: where a leaf's image begins, for coordinates of the batch and of outer dimensions. */
 const float *ls_windows_leaf_start(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, const ls_windows *w,
                                    const ls_window_leaf *leaf, const int64_t *coords);
