@@ -44,3 +44,12 @@ void *ls_pages_map(size_t size) {
 void ls_pages_unmap(void *memory, size_t size) {
     (void)munmap(memory, size);
 }
+
+void ls_pages_place(void *memory, size_t size) {
+#if defined(MADV_POPULATE_WRITE)
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)memory / page * page;
+    (void)madvise((void *)from, (uintptr_t)memory + size - from, MADV_POPULATE_WRITE); /* older systems cannot */
+#else
+    (void)memory, (void)size;
+#endif
+}

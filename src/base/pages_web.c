@@ -12,3 +12,7 @@ void *ls_pages_map(size_t size) {
 void ls_pages_unmap(void *memory, size_t size) {
     (void)memory, (void)size;
 }
+
+void ls_pages_place(void *memory, size_t size) {
+    (void)memory, (void)size;
+}
