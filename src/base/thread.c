@@ -4,8 +4,10 @@
  * then sleep; where they outnumber the cores they sleep at once. Workers that sleep are kept off their caller's core: a system
  * that wakes one there, as those of virtual machines do, runs it after the batch.
  *
- * Invariants: `serial` is held for a whole batch; `fn`, `ctx` and `n` change only under `lock` while `active` is 0 and
- * the batch is closed; a worker joins and leaves a batch under `lock`. */
+ * Invariants: `serial` is held for a whole batch; what describes a batch changes only while `seats` is 0, and a worker reads it only
+ * between taking a seat and leaving it. Nobody who is awake needs a lock for that: between two cores that share no cache each
+ * costs as much as a small task. Who is about to sleep says so (`sleeping`, `waits`) before it looks a last time, and who has
+ * something to tell says it before it looks whether somebody sleeps, both in one order for all threads (seq_cst). */
 #define _GNU_SOURCE
 #include "base/thread.h"
 #include "base/numerics.h"
@@ -82,8 +84,8 @@ typedef struct pool_worker {
     ls_pool *pool;
     int number;
     pthread_t thread;
-    int away;   /* the core that was taken from it, -1: none */
-    bool often; /* the last batch came soon */
+    int away;                       /* the core that was taken from it, -1: none */
+    bool often;                     /* the last batch came soon */
     _Alignas(64) _Atomic long next; /* of its part, which others take from too */
     long end;
 } pool_worker;
@@ -99,11 +101,13 @@ struct ls_pool {
     ls_pool_fn fn;
     void *ctx;
     int parts;
-    int wanted, joined, sleeping; /* workers beside the caller */
-    bool open, stop, waits;       /* to be joined; all threads end; the caller sleeps until active is 0 */
-    _Atomic int active;
-    _Atomic unsigned batch; /* counts them */
+    _Atomic int sleeping;                /* workers; changes under `lock` */
+    _Atomic bool stop, waits;            /* all threads end; the caller sleeps until no seat is taken */
+    _Alignas(64) _Atomic uint64_t seats; /* of the batch: free ones times FREE_SEAT, and those taken */
+    _Atomic unsigned batch;              /* counts them */
 };
+
+static const uint64_t FREE_SEAT = UINT64_C(1) << 32;
 
 /* The batches that this thread is inside of, innermost first. */
 typedef struct pool_frame {
@@ -156,8 +160,8 @@ void ls_pool_destroy(ls_pool *pool) {
         return;
     }
     pthread_mutex_lock(&pool->lock);
-    pool->stop = true;
-    atomic_fetch_add_explicit(&pool->batch, 1, memory_order_release);
+    atomic_store(&pool->stop, true);
+    atomic_fetch_add(&pool->batch, 1);
     pthread_cond_broadcast(&pool->begin);
     pthread_mutex_unlock(&pool->lock);
     for (int i = 1; i <= pool->started; i++) {
@@ -181,7 +185,8 @@ static void run_tasks(ls_pool *pool, int number) {
     current = &frame;
     for (int i = 0; i < pool->parts; i++) {
         pool_worker *part = &pool->workers[(number + i) % pool->parts];
-        for (long task; (task = atomic_fetch_add_explicit(&part->next, 1, memory_order_relaxed)) < part->end;) {
+        for (long task;
+             (task = atomic_fetch_add_explicit(&part->next, 1, memory_order_relaxed)) < part->end;) {
             pool->fn(pool->ctx, task, number);
         }
     }
@@ -189,44 +194,57 @@ static void run_tasks(ls_pool *pool, int number) {
     ls_numerics_leave(numerics);
 }
 
-/* Sleeps, after some looks, until there is a batch after number `seen`; `lock` is held before and after. */
+/* Waits, asleep after some looks, until there is a batch after number `seen`. */
 static void await_batch(pool_worker *worker, unsigned seen) {
     ls_pool *pool = worker->pool;
-    uint64_t began = ls_os_nanoseconds(), until = began + (pool->crowded ? 0 : worker->often ? LOOK_LONG : LOOK_SHORT);
-    pthread_mutex_unlock(&pool->lock);
+    uint64_t began = ls_os_nanoseconds(), until = began + (pool->crowded   ? 0
+                                                           : worker->often ? LOOK_LONG
+                                                                           : LOOK_SHORT);
     while (atomic_load_explicit(&pool->batch, memory_order_acquire) == seen && ls_os_nanoseconds() < until) {
         pause_core();
     }
-    pthread_mutex_lock(&pool->lock);
-    pool->sleeping++;
-    while (atomic_load_explicit(&pool->batch, memory_order_relaxed) == seen) {
-        pthread_cond_wait(&pool->begin, &pool->lock);
+    if (atomic_load_explicit(&pool->batch, memory_order_acquire) == seen) {
+        pthread_mutex_lock(&pool->lock);
+        atomic_fetch_add(&pool->sleeping, 1);
+        while (atomic_load(&pool->batch) == seen) {
+            pthread_cond_wait(&pool->begin, &pool->lock);
+        }
+        atomic_fetch_sub(&pool->sleeping, 1);
+        pthread_mutex_unlock(&pool->lock);
     }
-    pool->sleeping--;
     worker->often = ls_os_nanoseconds() - began < LOOK_LONG;
+}
+
+static bool take_seat(ls_pool *pool) {
+    uint64_t seats = atomic_load_explicit(&pool->seats, memory_order_relaxed);
+    while (seats >= FREE_SEAT) {
+        if (atomic_compare_exchange_weak_explicit(&pool->seats, &seats, seats - FREE_SEAT + 1,
+                                                  memory_order_acquire, memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void leave_seat(ls_pool *pool) {
+    if (atomic_fetch_sub(&pool->seats, 1) == 1 && atomic_load(&pool->waits)) {
+        pthread_mutex_lock(&pool->lock);
+        pthread_cond_signal(&pool->end);
+        pthread_mutex_unlock(&pool->lock);
+    }
 }
 
 static void *worker_main(void *arg) {
     pool_worker *worker = arg;
     ls_pool *pool = worker->pool;
-    pthread_mutex_lock(&pool->lock);
-    while (!pool->stop) {
-        unsigned seen = atomic_load_explicit(&pool->batch, memory_order_relaxed);
-        if (pool->open && pool->joined < pool->wanted) {
-            pool->joined++;
-            atomic_fetch_add_explicit(&pool->active, 1, memory_order_relaxed);
-            pthread_mutex_unlock(&pool->lock);
+    while (!atomic_load_explicit(&pool->stop, memory_order_acquire)) {
+        unsigned seen = atomic_load_explicit(&pool->batch, memory_order_acquire);
+        if (take_seat(pool)) {
             run_tasks(pool, worker->number);
-            pthread_mutex_lock(&pool->lock);
-            if (atomic_fetch_sub_explicit(&pool->active, 1, memory_order_release) == 1 && pool->waits) {
-                pthread_cond_signal(&pool->end);
-            }
+            leave_seat(pool);
         }
-        if (atomic_load_explicit(&pool->batch, memory_order_relaxed) == seen && !pool->stop) {
-            await_batch(worker, seen);
-        }
+        await_batch(worker, seen);
     }
-    pthread_mutex_unlock(&pool->lock);
     return NULL;
 }
 
@@ -292,24 +310,39 @@ static int worker_inside(const ls_pool *pool) {
     return -1;
 }
 
+static void open_batch(ls_pool *pool, int helpers) {
+    atomic_store_explicit(&pool->seats, (uint64_t)helpers * FREE_SEAT, memory_order_release);
+    atomic_fetch_add(&pool->batch, 1);
+    if (atomic_load(&pool->sleeping)) {
+        pthread_mutex_lock(&pool->lock);
+        keep_off(pool, this_core());
+        pthread_cond_broadcast(&pool->begin);
+        pthread_mutex_unlock(&pool->lock);
+    }
+}
+
+static bool has_taken_seats(ls_pool *pool) {
+    return atomic_load(&pool->seats) != 0;
+}
+
 /* Nobody joins any more; waits for those who did. */
 static void end_batch(ls_pool *pool) {
-    pthread_mutex_lock(&pool->lock);
-    pool->open = false;
-    if (atomic_load_explicit(&pool->active, memory_order_relaxed)) {
-        pthread_mutex_unlock(&pool->lock);
-        uint64_t until = pool->crowded ? 0 : ls_os_nanoseconds() + LOOK_LONG;
-        while (atomic_load_explicit(&pool->active, memory_order_acquire) && ls_os_nanoseconds() < until) {
-            pause_core();
-        }
+    if (atomic_fetch_and(&pool->seats, FREE_SEAT - 1) % FREE_SEAT == 0) {
+        return;
+    }
+    uint64_t until = pool->crowded ? 0 : ls_os_nanoseconds() + LOOK_LONG;
+    while (has_taken_seats(pool) && ls_os_nanoseconds() < until) {
+        pause_core();
+    }
+    if (has_taken_seats(pool)) {
         pthread_mutex_lock(&pool->lock);
+        atomic_store(&pool->waits, true);
+        while (has_taken_seats(pool)) {
+            pthread_cond_wait(&pool->end, &pool->lock);
+        }
+        atomic_store(&pool->waits, false);
+        pthread_mutex_unlock(&pool->lock);
     }
-    pool->waits = true;
-    while (atomic_load_explicit(&pool->active, memory_order_acquire)) {
-        pthread_cond_wait(&pool->end, &pool->lock);
-    }
-    pool->waits = false;
-    pthread_mutex_unlock(&pool->lock);
 }
 
 void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx) {
@@ -326,25 +359,18 @@ void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx) {
     int helpers = (n < pool->count ? (int)n : pool->count) - 1;
     pthread_mutex_lock(&pool->serial);
     start_threads(pool, helpers);
-    pthread_mutex_lock(&pool->lock);
     pool->fn = fn;
     pool->ctx = ctx;
     pool->parts = helpers + 1;
     for (int i = 0; i < pool->parts; i++) {
-        pool->workers[i].end = n / pool->parts * (i + 1) + (n % pool->parts < i + 1 ? n % pool->parts : i + 1);
-        atomic_store_explicit(&pool->workers[i].next, i > 0 ? pool->workers[i - 1].end : 0, memory_order_relaxed);
+        pool->workers[i].end =
+            n / pool->parts * (i + 1) + (n % pool->parts < i + 1 ? n % pool->parts : i + 1);
+        atomic_store_explicit(&pool->workers[i].next, i > 0 ? pool->workers[i - 1].end : 0,
+                              memory_order_relaxed);
     }
-    pool->wanted = helpers;
-    pool->joined = 0;
-    pool->open = helpers > 0;
-    if (pool->open) {
-        atomic_fetch_add_explicit(&pool->batch, 1, memory_order_release);
-        if (pool->sleeping) {
-            keep_off(pool, this_core());
-            pthread_cond_broadcast(&pool->begin);
-        }
+    if (helpers > 0) {
+        open_batch(pool, helpers);
     }
-    pthread_mutex_unlock(&pool->lock);
     run_tasks(pool, 0);
     if (helpers > 0) {
         end_batch(pool);

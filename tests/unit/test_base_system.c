@@ -79,6 +79,36 @@ static void pool_runs_each_task_once(void **state) {
     assert_int_equal(atomic_load(&heap.used), 0);
 }
 
+/* Batches that come at once, while workers look for one, while they fall asleep and when they sleep. What a batch is made of is gone
+ * after it: whoever is late finds a task number that no batch has. */
+static void pool_batches_follow_at_any_distance(void **state) {
+    (void)state;
+    enum { BATCHES = 8000 };
+    ls_heap heap;
+    ls_heap_init(&heap, NULL, 0);
+    for (int threads = 2; threads <= 4; threads++) {
+        ls_pool *pool = ls_pool_create(&heap, threads);
+        uint32_t bits = (uint32_t)threads;
+        for (int i = 0; i < BATCHES; i++) {
+            bits = bits * 1664525u + 1013904223u;
+            int hits[9] = {0};
+            long sums[4] = {0}, n = 1 + (long)(bits >> 16) % 9;
+            job j = {pool, n, hits, sums, 0};
+            ls_pool_run(pool, n, hit, &j);
+            for (int k = 0; k < 9; k++) {
+                assert_int_equal(hits[k], k < n);
+            }
+            j = (job){0};
+            if (bits >> 8 & 1) { /* up to 0.5 ms */
+                uint64_t until = ls_os_nanoseconds() + ((bits >> 9) % 64 ? (bits >> 9) % 1000 : (bits >> 3) % 500000);
+                while (ls_os_nanoseconds() < until) {
+                }
+            }
+        }
+        ls_pool_destroy(pool);
+    }
+}
+
 typedef struct shares {
     _Atomic int done;
     long first[2], hits[8]; /* of a worker, plus one; of a task */
@@ -551,6 +581,7 @@ static void pool_workers_keep_off_their_callers_core(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pool_runs_each_task_once),
+        cmocka_unit_test(pool_batches_follow_at_any_distance),
         cmocka_unit_test(pool_workers_keep_their_part_and_help_with_others),
 #if defined(__linux__)
         cmocka_unit_test(pool_workers_keep_off_their_callers_core),
