@@ -658,13 +658,14 @@ static row plain(int64_t m, int64_t n, int64_t k) {
     return (row){.m = m, .n = n, .k = k, .batches = 1, .b_layout = I_FAST, .crew = {1, false}, .how = WIDE};
 }
 
-/* Rows of B far apart are read in slices of k, whose sums resume within a chunk; also where the last columns fill no
- * vector, and C is strided, rounded, or goes through an epilogue. */
+/* Rows of B far apart are read in slices of k, whose sums resume within a chunk, or all of them where they are few; also where the last
+ * columns fill no vector, and C is strided, rounded, or goes through an epilogue. */
 static void test_slices(void **state) {
     (void)state;
-    static const int64_t shapes[][3] = {{13, 531, 1100}, {16, 1024, 64}, {7, 530, 65}, {96, 513, 577}, {9, 544, 512}};
+    static const int64_t shapes[][3] = {{13, 531, 1100}, {16, 1024, 64}, {7, 530, 65}, {96, 513, 577}, {9, 544, 512},
+                                        {67, 784, 64},   {64, 1531, 40}, {50, 2048, 64}};
     static const ls_gemm_dtype dtypes[] = {LS_GEMM_F32, LS_GEMM_F64, LS_GEMM_I32};
-    for (size_t q = 0; q < 5; q++) {
+    for (size_t q = 0; q < sizeof shapes / sizeof *shapes; q++) {
         for (int v = 0; v < 4; v++) {
             row r = plain(shapes[q][0], shapes[q][1], shapes[q][2]);
             r.a = r.b = r.out = dtypes[v % 3];

@@ -12,6 +12,8 @@ enum {
     CLOSE_ROWS = 1024, /* bytes */
     FEW_ROWS = 48,
     SLICE = 64,
+    CACHE_WAY = 4096,
+    MOST_WAYS = 8,
     MOST_FOLLOWED = 128, /* of k: longer sums are better off in a scratch block, and what follows takes little of the time */
     EXACT_BYTES = 256, /* 255 * 255 * 256 < 2^24: float sums of so many products of bytes are exact */
 };
@@ -87,12 +89,19 @@ static bool rows_are_close(const ls_gemm_operand *o) {
     return step * ls_gemm_dtype_size(o->dtype) <= CLOSE_ROWS;
 }
 
+/* Whether all rows of a panel of B stay in the first cache together where they lie: one of CACHE_WAY bytes a way, of which rows a power of two
+ * apart share few places. */
+static bool rows_fit(const ls_gemm *g, const ls_gemm_plan *plan) {
+    int64_t step = g->b.stride_k * plan->elem, apart = larger(step & -step, plan->cols * plan->elem);
+    return g->k <= SLICE && g->k * smaller(apart, CACHE_WAY) <= MOST_WAYS * CACHE_WAY;
+}
+
 /*
  * Rows of B that lie close are read where they are, at the speed of panels. Rows further apart share few places of the first
- * cache: they are read there, few at once, only for so few rows of A that packing a panel would cost as much as its tiles.
+ * cache: they are read there, few at once, for so few rows of A that packing a panel would cost as much as its tiles, or where they are few themselves.
  */
-static bool reads_b_directly(const ls_gemm *g) {
-    return rows_are_close(&g->b) || g->m <= (g->fast ? FEW_ROWS : FEW_ROWS / 2);
+static bool reads_b_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
+    return rows_are_close(&g->b) || g->m <= (g->fast ? FEW_ROWS : FEW_ROWS / 2) || rows_fit(g, plan);
 }
 
 static bool reads_a_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
@@ -111,7 +120,7 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
     if (!plan->masks && is_wide_view(&g->a) && reads_a_directly(g, plan)) {
         plan->a_source = LS_GEMM_DIRECT;
     }
-    if (!plan->masks && is_wide_view(&g->b) && g->b.stride_i == 1 && reads_b_directly(g)) {
+    if (!plan->masks && is_wide_view(&g->b) && g->b.stride_i == 1 && reads_b_directly(g, plan)) {
         plan->b_source = LS_GEMM_DIRECT;
     } else if (g->m > mc_max && g->k > 0 && g->k * plan->elem * 256 <= shared_budget) {
         plan->b_source = LS_GEMM_SHARED;
