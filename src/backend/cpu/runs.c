@@ -122,7 +122,7 @@ static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
 /* Bands whose part of the image stays near the core, and as many as keep the workers busy: lines that bands share are copied by each. */
 static void choose_bands(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, const ls_windows *w, ls_runs *t) {
     int64_t bands = 1, threads = binary->device->threads;
-    for (cut(w, t, bands); t->band > 1 && w->planes * t->plane * 4 > l2_bytes(binary) / 4; cut(w, t, bands)) {
+    for (cut(w, t, bands); t->band > 1 && w->planes * t->plane * 4 > l2_bytes(binary) / 2; cut(w, t, bands)) {
         bands++;
     }
     if (threads > 1) {

@@ -153,31 +153,49 @@ static __mmask16 bits_between(int64_t low, int64_t high) { /* of 16 */
     return (__mmask16)((1u << high) - (1u << low));
 }
 
-/* Four vectors of all lines at a time, whose masks are made once. */
-static void phases4(const ls_gemm_lines *l, const float *src, float *dst) {
+typedef struct column_masks { /* of one vector of all lines: its elements, and of them those that are there, of two vectors with a step of 2 */
+    __mmask16 all, m0, m1;
+} column_masks;
+
+/* Some vectors of all lines. Their number and the step are constants, so that masks stay in registers. */
+static inline __attribute__((always_inline)) void columns4(const ls_gemm_lines *l, int64_t step, int vectors, const column_masks *m, const float *src,
+                                                           float *dst) {
     const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-    for (int64_t i = 0; i < l->n && l->lines > 0; i += 64) {
-        __mmask16 all[4], m0[4], m1[4];
-        int vectors = 0;
-        for (; vectors < 4 && i + 16 * vectors < l->n; vectors++) {
-            int64_t u = (i + 16 * vectors) * l->step;
-            all[vectors] = bits_between(0, l->n - i - 16 * vectors);
-            m0[vectors] = bits_between(l->low - u, l->high - u);
-            m1[vectors] = bits_between(l->low - u - 16, l->high - u - 16);
-        }
-        for (int64_t plane = 0, line = 0; plane < l->planes; line = line + 1 < l->lines ? line + 1 : 0, plane += !line) {
-            const float *from = src + plane * l->src_plane + line * l->src_line + i * l->step;
-            float *to = dst + plane * l->dst_plane + line * l->dst_line + i;
-            for (int v = 0; v < vectors; v++, from += 16 * l->step, to += 16) {
-                __m512 x = _mm512_maskz_loadu_ps(m0[v], from);
-                if (l->step == 2) {
-                    __m512 y = _mm512_maskz_loadu_ps(m1[v], from + 16);
-                    _mm512_mask_storeu_ps(to + l->dst_phase, all[v], _mm512_permutex2var_ps(x, odd, y));
+    for (int64_t plane = 0; plane < l->planes; plane++, src += l->src_plane, dst += l->dst_plane) {
+        const float *from = src;
+        float *to = dst;
+        for (int64_t line = 0; line < l->lines; line++, from += l->src_line, to += l->dst_line) {
+            for (int v = 0; v < vectors; v++) {
+                __m512 x = _mm512_maskz_loadu_ps(m[v].m0, from + 16 * v * step);
+                if (step == 2) {
+                    __m512 y = _mm512_maskz_loadu_ps(m[v].m1, from + 32 * v + 16);
+                    _mm512_mask_storeu_ps(to + 16 * v + l->dst_phase, m[v].all, _mm512_permutex2var_ps(x, odd, y));
                     x = _mm512_permutex2var_ps(x, even, y);
                 }
-                _mm512_mask_storeu_ps(to, all[v], x);
+                _mm512_mask_storeu_ps(to + 16 * v, m[v].all, x);
             }
+        }
+    }
+}
+
+/* Two vectors of all lines at a time, whose masks are made once. */
+static void phases4(const ls_gemm_lines *l, const float *src, float *dst) {
+    for (int64_t i = 0; i < l->n && l->lines > 0; i += 32) {
+        column_masks m[2];
+        for (int v = 0; v < 2; v++) {
+            int64_t at = i + 16 * v, u = at * l->step;
+            m[v] = (column_masks){bits_between(0, l->n - at), bits_between(l->low - u, l->high - u), bits_between(l->low - u - 16, l->high - u - 16)};
+        }
+        int vectors = m[1].all ? 2 : 1;
+        if (l->step == 2 && vectors == 2) {
+            columns4(l, 2, 2, m, src + 2 * i, dst + i);
+        } else if (l->step == 2) {
+            columns4(l, 2, 1, m, src + 2 * i, dst + i);
+        } else if (vectors == 2) {
+            columns4(l, 1, 2, m, src + i, dst + i);
+        } else {
+            columns4(l, 1, 1, m, src + i, dst + i);
         }
     }
 }
