@@ -265,6 +265,25 @@ static bool find_rows(planner *p, int32_t value) {
     return !p->no_memory;
 }
 
+/* What is passed on where an element is above 0, else +0, as a relu's gradient: that element, or LS_SPEC_NONE. */
+static int32_t passes(const planner *p, const ls_value *v) {
+    const ls_value *values = p->spec->values;
+    if (!LS_CHAIN_PASSES || v->op != LS_V_MAP || v->map != LS_OP_WHERE || values[v->a].op != LS_V_MAP || values[v->a].map != LS_OP_LT) {
+        return LS_SPEC_NONE;
+    }
+    const ls_value *above = &values[v->a], *floor = &values[above->a], *other = &values[v->c];
+    bool fits = floor->op == LS_V_CONST && floor->dtype == LS_F32 && floor->bits == 0 && other->op == LS_V_CONST && other->bits == 0 &&
+                values[above->b].axes & p->columns;
+    return fits ? above->b : LS_SPEC_NONE;
+}
+
+/* The values that an operation is made of. */
+static void find_operands(const planner *p, const ls_value *v, int32_t operands[2]) {
+    int32_t above = passes(p, v);
+    operands[0] = above != LS_SPEC_NONE ? v->b : v->a;
+    operands[1] = above != LS_SPEC_NONE ? above : v->b;
+}
+
 /* Gathers scalars, pointers and vectors below a value. */
 static bool gather(planner *p, int32_t value) {
     const ls_value *v = &p->spec->values[value];
@@ -299,12 +318,16 @@ static bool gather(planner *p, int32_t value) {
     bool unary = v->b == LS_SPEC_NONE, known = v->map == LS_OP_ADD || v->map == LS_OP_SUB ||
                                                v->map == LS_OP_MUL || v->map == LS_OP_DIV ||
                                                v->map == LS_OP_MIN || v->map == LS_OP_MAX;
-    if (v->op != LS_V_MAP || v->c != LS_SPEC_NONE ||
+    bool pass = passes(p, v) != LS_SPEC_NONE;
+    known = known || pass;
+    if (v->op != LS_V_MAP || (v->c != LS_SPEC_NONE && !pass) ||
         !(unary ? p->binary->device->tiles->map_f32[v->map] != NULL : known) ||
         index_of(p->order, p->n_order, value) < p->n_order) {
         return v->op == LS_V_MAP && index_of(p->order, p->n_order, value) < p->n_order;
     }
-    if (!gather(p, v->a) || !gather(p, v->b) || p->n_order == LS_CHAIN_STEPS) {
+    int32_t operands[2];
+    find_operands(p, v, operands);
+    if (!gather(p, operands[0]) || !gather(p, operands[1]) || p->n_order == LS_CHAIN_STEPS) {
         return false;
     }
     p->order[p->n_order++] = value;
@@ -315,10 +338,11 @@ static bool gather(planner *p, int32_t value) {
 static void find_kept(planner *p) {
     for (int i = 1; i < p->n_order; i++) {
         const ls_value *v = &p->spec->values[p->order[i]];
-        const int32_t operands[] = {v->a, v->b};
+        int32_t operands[2];
+        find_operands(p, v, operands);
         for (int j = 0; j < 2; j++) {
             int at = index_of(p->order, p->n_order, operands[j]);
-            bool running = at == i - 1 && !(j == 1 && v->a == v->b);
+            bool running = at == i - 1 && !(j == 1 && (operands[0] == operands[1] || v->c != LS_SPEC_NONE));
             if (at < p->n_order && !running) {
                 p->keep[at] = at > 0 || !p->own; /* the input of a kernel of its own is in memory */
             }
@@ -367,6 +391,10 @@ static bool operation(planner *p, int i) {
     const ls_value *v = &p->spec->values[p->order[i]];
     int32_t running = p->order[i - 1];
     bool ok = true;
+    if (v->c != LS_SPEC_NONE) {
+        ok = v->b == running || step(p, LS_CHAIN_TAKE, v->b, NULL);
+        return ok && step(p, LS_CHAIN_PASS, passes(p, v), NULL);
+    }
     if (v->b == LS_SPEC_NONE) {
         ok = v->a == running || step(p, LS_CHAIN_TAKE, v->a, NULL);
         return ok && step(p, LS_CHAIN_CALL, LS_SPEC_NONE, p->binary->device->tiles->map_f32[v->map]);
@@ -496,8 +524,10 @@ static int32_t first_load(const planner *p, int32_t value) {
     if (v->op != LS_V_MAP) {
         return value;
     }
-    int32_t a = v->a == LS_SPEC_NONE ? LS_SPEC_NONE : first_load(p, v->a);
-    return a != LS_SPEC_NONE || v->b == LS_SPEC_NONE ? a : first_load(p, v->b);
+    int32_t operands[2];
+    find_operands(p, v, operands);
+    int32_t a = operands[0] == LS_SPEC_NONE ? LS_SPEC_NONE : first_load(p, operands[0]);
+    return a != LS_SPEC_NONE || operands[1] == LS_SPEC_NONE ? a : first_load(p, operands[1]);
 }
 
 /* With the first `rows` axes of the store's as rows. Where nothing is computed it is a copy, of joined tensors or with zeros around. */

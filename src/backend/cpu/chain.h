@@ -28,8 +28,14 @@ typedef enum ls_chain_op {
     LS_CHAIN_MIN,
     LS_CHAIN_MAX,
     LS_CHAIN_SQUARE, /* of the running value; no operand */
-    LS_CHAIN_CALL /* fn(running value) */
+    LS_CHAIN_CALL, /* fn(running value) */
+    LS_CHAIN_PASS /* the running value where the operand, no scalar, is above 0, else +0 */
 } ls_chain_op;
+#ifdef LS_HAVE_ISA_SIMD128 /* WebAssembly has to be small */
+enum { LS_CHAIN_PASSES = false };
+#else
+enum { LS_CHAIN_PASSES = true };
+#endif
 
 typedef enum ls_chain_kind { LS_CHAIN_SCALAR, LS_CHAIN_MEMORY, LS_CHAIN_SLOT, LS_CHAIN_NONE } ls_chain_kind;
 

@@ -20,6 +20,12 @@ typedef int32_t ls_vi32 __attribute__((vector_size(LS_VECTOR_BYTES)));
 #define LS_ABOVE(x, y) LS_CHOOSE((ls_vi32)((x) > (y)), x, y)
 #define LS_BELOW(x, y) LS_CHOOSE((ls_vi32)((x) < (y)), x, y)
 #endif
+/* x where y is above 0, else +0. */
+#if defined(LS_ISA_AVX512)
+#define LS_PASS(y, x) ((ls_vf32)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask((__m512)(y), _mm512_setzero_ps(), _CMP_GT_OQ), (__m512)(x)))
+#else
+#define LS_PASS(y, x) ((ls_vf32)((ls_vu32)(x) & (ls_vu32)((y) > (ls_vf32){0})))
+#endif
 
 static inline ls_vf32 ls_highest(ls_vf32 x, ls_vf32 y) {
     ls_vf32 r = LS_ABOVE(x, y);
