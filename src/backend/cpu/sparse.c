@@ -223,6 +223,24 @@ static void make_chosen_lists(const ls_kernel_run *kernel, const ls_sparse *sp, 
     m->starts[sp->lines * sp->columns] = (int32_t)count;
 }
 
+/* The same for all taps, a few places between two fetches: `cells` of the first output that a place reaches. */
+static void slide_along(const input_run *r, const float *filter, const ls_sparse_entry *lists, const int32_t *starts, float *cells, ls_fetches *fetches) {
+    enum { PLACES = 4, WIDE = LS_SLIDE_VECTORS };
+    const ls_sparse *sp = r->sparse;
+    bool up = sp->windows->dims[sp->windows->outer + 1].step > 0;
+    int64_t step = up ? sp->channels : -sp->channels, lanes = sp->kernels->lanes, over = (LS_SLIDE_TAPS - 1) * sp->channels;
+    for (int64_t i = 0; i < sp->columns; i += PLACES) {
+        int64_t first = up ? i : sp->columns - 1 - i, left = sp->columns - i;
+        ls_gemm_slide t = {starts + first, left < PLACES ? left : PLACES, up ? 1 : -1, step, step};
+        for (int64_t j = up ? 0 : over, end = j + sp->channels; j < end; j += WIDE * lanes) {
+            sp->kernels->slide(&t, lists, filter + j, cells + first * sp->channels + j);
+        }
+        for (int64_t k = 0; k < t.places; k++) {
+            ls_fetch(fetches);
+        }
+    }
+}
+
 /* One line of outputs, taps [first, last) of one line of taps, from one line of the image. */
 static void add_line(const input_run *r, int64_t t0, int64_t first, int64_t last, const ls_sparse_entry *lists, const int32_t *starts,
                      float *cells, ls_fetches *fetches) {
@@ -231,6 +249,10 @@ static void add_line(const input_run *r, int64_t t0, int64_t first, int64_t last
     const ls_window_dim *d1 = &w->dims[w->outer + 1];
     int64_t slot = d1->step > 0 ? d1->taps - last : first, vectors = (last - first) * sp->channels / sp->kernels->lanes;
     const float *filter = r->filter + (t0 * w->planes * d1->taps + slot) * sp->channels;
+    if (sp->kernels->slide && last - first == LS_SLIDE_TAPS && d1->taps == LS_SLIDE_TAPS && vectors % (LS_SLIDE_TAPS * LS_SLIDE_VECTORS) == 0) {
+        slide_along(r, filter, lists, starts, cells, fetches);
+        return;
+    }
     for (int64_t i = 0; i < sp->columns; i++) {
         int64_t u = d1->step > 0 ? i : sp->columns - 1 - i, n = starts[u + 1] - starts[u];
         ls_fetch(fetches);
