@@ -2,7 +2,8 @@
  *
  * k is (image, line, column) of the output's gradient; a row is one of its channels, the columns are (channel of the image, tap, tap). The image is
  * copied with its channels side by side, so that for each element that is not zero and each line of taps all products lie in one run.
- * A task has some of the rows and all of k, and chunk sums are added in ascending order. */
+ * In locked a task has some of the rows and all of k, and chunk sums are added in ascending order. In `fast` it has some of the images, so that
+ * no two threads copy the same one, and the sums of these parts, as many whatever the number of threads, are added in ascending order. */
 #include "backend/cpu/sparse.h"
 #include <string.h>
 
@@ -11,6 +12,8 @@ enum {
     LEAST_POSITIONS = 64,
     NEAR = 28 << 10, /* bytes of the image that a band of positions reads: in the first-level cache */
     MOST_BYTES = 8 << 20, /* of a worker's memory */
+    PARTS = 4, /* of the images */
+    LEAST_IMAGES = 4, /* of such a part */
     SLACK = 64 /* elements behind the image that the last vectors may read */
 };
 
@@ -137,7 +140,7 @@ typedef struct filter_run {
     const ls_sparse *sparse;
     char *memory; /* of the tasks */
     size_t task_bytes;
-    int64_t rows, images; /* rows of a task */
+    int64_t rows, blocks, images, parts; /* rows of a task, and how often they are there; images, and their parts: a task is a part's block */
     atomic_bool refused;  /* an element is not finite */
 } filter_run;
 
@@ -257,7 +260,7 @@ static bool add_image(const filter_task *t, int64_t image, const float *rows) {
 
 static filter_task task_of(const filter_run *r, int64_t task) {
     const ls_sparse *sp = r->sparse;
-    filter_task t = {.run = r, .moves = r->launch->kernel->binary->device->gemm->moves, .first = task * r->rows};
+    filter_task t = {.run = r, .moves = r->launch->kernel->binary->device->gemm->moves, .first = task % r->blocks * r->rows};
     t.n = sp->rows - t.first < r->rows ? sp->rows - t.first : r->rows;
     t.total = (float *)(void *)(r->memory + (size_t)task * r->task_bytes);
     t.sums = t.total + r->rows * sp->dims[0].taps * run_length(sp);
@@ -276,7 +279,8 @@ static void run_task(void *ctx, long task, int worker) {
     filter_task t = task_of(r, task);
     (void)worker;
     memset(t.total, 0, (size_t)((char *)t.list - (char *)t.total));
-    for (int64_t i = 0; i < r->images && !atomic_load_explicit(&r->refused, memory_order_relaxed); i++) {
+    int64_t part = task / r->blocks, i = r->images * part / r->parts, end = r->images * (part + 1) / r->parts;
+    for (; i < end && !atomic_load_explicit(&r->refused, memory_order_relaxed); i++) {
         copy_image(&t, y + i * image->k_stride[0]);
         if (!t.moves->finite_f32(image_elements(sp), t.image) || !add_image(&t, i, x + i * rows->k_stride[0])) {
             atomic_store_explicit(&r->refused, true, memory_order_relaxed);
@@ -285,17 +289,25 @@ static void run_task(void *ctx, long task, int worker) {
     end_chunk(&t); /* the last one, or all of k */
 }
 
-static void finish_row(const filter_run *r, int64_t row) {
+/* Of a row, whose sums are nobody's any more, and long enough for the result's. */
+static void finish_row(void *ctx, long row, int worker) {
+    const filter_run *r = ctx;
     const ls_sparse *sp = r->sparse;
-    filter_task t = task_of(r, row / r->rows);
     int64_t taps0 = sp->dims[0].taps, taps1 = sp->dims[1].taps, n = sp->channels * taps0 * taps1, length = run_length(sp);
-    const float *from = t.total + row % r->rows * taps0 * length;
-    float *to = t.sums; /* nobody's any more; as long as a row at least */
+    int64_t block = row / r->rows, at = row % r->rows * taps0 * length;
+    filter_task t = task_of(r, block);
+    float *from = t.total + at, *to = t.sums + at;
+    for (int64_t part = 1; part < r->parts; part++) {
+        const float *more = task_of(r, part * r->blocks + block).total + at;
+        for (int64_t i = 0; i < taps0 * length; i++) {
+            from[i] += more[i];
+        }
+    }
     for (int64_t i = 0; i < n; i++) {
         int64_t x = i % taps1, y = i / taps1 % taps0, c = i / taps1 / taps0;
         to[i] = from[y * length + x * sp->channels + c];
     }
-    ls_gemm_finish_tile(r->launch, 0, 0, row, 1, 0, n, to, n);
+    ls_gemm_finish_tile(r->launch, worker, 0, row, 1, 0, n, to, n);
 }
 
 bool ls_sparse_filter_run(ls_gemm_launch *launch) {
@@ -304,9 +316,15 @@ bool ls_sparse_filter_run(ls_gemm_launch *launch) {
     const ls_gemm_phase *gemm = launch->phase->gemm;
     const ls_sparse *sp = gemm->sparse;
     filter_run r = {.launch = launch, .sparse = sp, .images = ls_point_count(kernel->extents, 1, gemm->k.axes)};
-    int64_t tasks = d->threads < sp->rows ? d->threads : sp->rows;
-    r.rows = (sp->rows + tasks - 1) / tasks;
-    tasks = (sp->rows + r.rows - 1) / r.rows;
+    r.parts = !sp->chunk && r.images >= PARTS * LEAST_IMAGES && worker_bytes(sp, sp->rows) <= MOST_BYTES / PARTS ? PARTS : 1;
+    int64_t each = d->threads; /* blocks of rows, so that tasks are equally many for each thread */
+    while (r.parts > 1 && each % 2 == 0 && each > d->threads / PARTS) {
+        each /= 2;
+    }
+    each = each < sp->rows ? each : sp->rows;
+    r.rows = (sp->rows + each - 1) / each;
+    r.blocks = (sp->rows + r.rows - 1) / r.rows;
+    int64_t tasks = r.parts * r.blocks;
     r.task_bytes = worker_bytes(sp, r.rows);
     if (!ls_gemm_grow_workspace(d, (size_t)tasks * r.task_bytes)) {
         return false;
@@ -317,8 +335,6 @@ bool ls_sparse_filter_run(ls_gemm_launch *launch) {
     if (atomic_load_explicit(&r.refused, memory_order_relaxed)) {
         return false;
     }
-    for (int64_t row = 0; row < sp->rows; row++) {
-        finish_row(&r, row);
-    }
+    ls_sparse_tasks(d, sp->rows, finish_row, &r);
     return true;
 }
