@@ -315,7 +315,7 @@ static ls_fetches ask_ahead(const input_run *r, long task) {
         const ls_spec_arg *arg = &binary->spec.args[i];
         int64_t part = arg->numel * (int64_t)ls_dtype_size(arg->dtype) / r->images;
         bool listed = sp->chosen ? i == sp->chosen->cells || i == sp->chosen->places : i == r->launch->phase->gemm->side[1].buffer;
-        int64_t image = task + (listed ? binary->device->threads : 0);
+        int64_t image = task + (listed ? 1 : 0);
         if (sp->chosen && i == sp->chosen->dense) {
             continue;
         }
