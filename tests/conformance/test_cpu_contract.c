@@ -338,7 +338,7 @@ static void sparse_fast(void **state) {
     static const sparse_param cases[] = {
         {3, 32, 64, {26, 26}, {3, 3}, 1, 0, 78, 0}, {2, 32, 32, {20, 27}, {3, 3}, 1, 1, 80, 0}, {2, 16, 16, {30, 31}, {2, 3}, 1, 1, 85, 0},
         {1, 32, 48, {24, 26}, {5, 3}, 1, 2, 80, 0}, {2, 64, 32, {23, 25}, {3, 3}, 1, 2, 90, 0}, {1, 33, 40, {33, 21}, {1, 3}, 1, 0, 80, 0},
-        {1, 24, 32, {32, 17}, {4, 4}, 1, 3, 97, 0}};
+        {1, 24, 32, {32, 17}, {4, 4}, 1, 3, 97, 0}, {19, 8, 18, {11, 13}, {3, 3}, 1, 1, 85, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char what[40];
         snprintf(what, sizeof what, "sparse and fast, case %zu", i);
@@ -367,7 +367,8 @@ static int build_pooled(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **
 static void pooled(void **state) {
     static const sparse_param cases[] = {{2, 8, 32, {26, 26}, {3, 3}, 1, 0, 9, 0}, {1, 8, 16, {32, 40}, {5, 5}, 1, 2, 4, 0},
                                          {2, 8, 32, {26, 26}, {3, 3}, 1, 0, 9, 1}, {1, 9, 32, {26, 26}, {3, 3}, 1, 0, 9, 2},
-                                         {1, 8, 32, {26, 26}, {3, 3}, 1, 0, 9, 3}, {2, 8, 16, {32, 40}, {3, 3}, 1, 1, 4, 2}};
+                                         {1, 8, 32, {26, 26}, {3, 3}, 1, 0, 9, 3}, {2, 8, 16, {32, 40}, {3, 3}, 1, 1, 4, 2},
+                                         {18, 8, 10, {12, 12}, {3, 3}, 1, 1, 9, 0}};
     worlds *all = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char what[40];
@@ -538,6 +539,31 @@ static int build_layers(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **
     return ls_grad(s, pooled, NULL, 1, &x, &roots[6]) == LS_OK ? 7 : 6;
 }
 
+/* What is passed on where something is above 0, after a product and alone. */
+static int build_passed(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    ls_tensor *a = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->m, p->k)), *b = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->k, p->n));
+    ls_tensor *y = random_tensor(s, rng, LS_F32, LS_SHAPE(p->m, p->n)), *row = random_tensor(s, rng, LS_F32, LS_SHAPE(p->m, 1));
+    ls_tensor *zero = ls_full(s, LS_F32, LS_SCALAR, 0), *minus = ls_full(s, LS_F32, LS_SCALAR, -0.0), *ab = ls_matmul(s, a, b);
+    roots[0] = ls_where(s, ls_lt(s, zero, y), ab, zero);
+    roots[1] = ls_mul(s, ls_where(s, ls_lt(s, zero, y), ls_add(s, ab, row), zero), y);
+    roots[2] = ls_where(s, ls_lt(s, zero, ab), y, zero);
+    roots[3] = ls_where(s, ls_lt(s, zero, ls_mul(s, ab, y)), ls_add(s, ab, row), zero);
+    roots[4] = ls_where(s, ls_lt(s, zero, row), ab, zero);
+    roots[5] = ls_where(s, ls_lt(s, zero, ls_add(s, ab, y)), row, zero);
+    roots[6] = ls_where(s, ls_lt(s, zero, y), ab, minus);
+    roots[7] = ls_add(s, ls_where(s, ls_lt(s, zero, ls_mul(s, y, row)), ls_sub(s, y, row), zero), y);
+    return 8;
+}
+
+static void passed(void **state) {
+    static const param cases[] = {{LS_F32, 9, 40, 17, 0}, {LS_F32, 70, 330, 30, 0}, {LS_F32, 3, 700, 600, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_case(*state, build_passed, 700 + i, &cases[i], "passed on above 0", true);
+    }
+    computed_by(build_passed, &cases[1], 8, "then, in registers");
+}
+
 static void layers(void **state) {
     for (int d = LS_F16; d <= LS_F64; d++) {
         check_case(*state, build_layers, (uint64_t)d, &(param){.dtype = (ls_dtype)d},
@@ -566,6 +592,6 @@ int main(void) {
                                        cmocka_unit_test(convolutions), cmocka_unit_test(windows), cmocka_unit_test(programs),
                                        cmocka_unit_test(joined),       cmocka_unit_test(joined_along_k), cmocka_unit_test(sparse), cmocka_unit_test(sparse_moved),
                                        cmocka_unit_test(sparse_fast), cmocka_unit_test(pooled), cmocka_unit_test(thin_fast),
-                                       cmocka_unit_test(followed_by_addends), cmocka_unit_test(layers),       cmocka_unit_test(attention)};
+                                       cmocka_unit_test(followed_by_addends), cmocka_unit_test(passed),     cmocka_unit_test(layers),       cmocka_unit_test(attention)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }
