@@ -542,17 +542,21 @@ static int build_layers(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **
 /* What is passed on where something is above 0, after a product and alone. */
 static int build_passed(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
-    ls_tensor *a = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->m, p->k)), *b = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->k, p->n));
-    ls_tensor *y = random_tensor(s, rng, LS_F32, LS_SHAPE(p->m, p->n)), *row = random_tensor(s, rng, LS_F32, LS_SHAPE(p->m, 1));
-    ls_tensor *zero = ls_full(s, LS_F32, LS_SCALAR, 0), *minus = ls_full(s, LS_F32, LS_SCALAR, -0.0), *ab = ls_matmul(s, a, b);
-    roots[0] = ls_where(s, ls_lt(s, zero, y), ab, zero);
-    roots[1] = ls_mul(s, ls_where(s, ls_lt(s, zero, y), ls_add(s, ab, row), zero), y);
-    roots[2] = ls_where(s, ls_lt(s, zero, ab), y, zero);
-    roots[3] = ls_where(s, ls_lt(s, zero, ls_mul(s, ab, y)), ls_add(s, ab, row), zero);
-    roots[4] = ls_where(s, ls_lt(s, zero, row), ab, zero);
-    roots[5] = ls_where(s, ls_lt(s, zero, ls_add(s, ab, y)), row, zero);
-    roots[6] = ls_where(s, ls_lt(s, zero, y), ab, minus);
-    roots[7] = ls_add(s, ls_where(s, ls_lt(s, zero, ls_mul(s, y, row)), ls_sub(s, y, row), zero), y);
+    ls_tensor *a = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->m, p->k)), *ab[8], *y[8]; /* each read by one kernel */
+    for (int i = 0; i < 8; i++) {
+        ab[i] = ls_matmul(s, a, tame_tensor(s, rng, LS_F32, LS_SHAPE(p->k, p->n)));
+        y[i] = random_tensor(s, rng, LS_F32, LS_SHAPE(p->m, p->n));
+    }
+    ls_tensor *row = random_tensor(s, rng, LS_F32, LS_SHAPE(p->m, 1));
+    ls_tensor *zero = ls_full(s, LS_F32, LS_SCALAR, 0), *minus = ls_full(s, LS_F32, LS_SCALAR, -0.0);
+    roots[0] = ls_where(s, ls_lt(s, zero, y[0]), ab[0], zero);
+    roots[1] = ls_mul(s, ls_where(s, ls_lt(s, zero, y[1]), ls_add(s, ab[1], row), zero), y[1]);
+    roots[2] = ls_where(s, ls_lt(s, zero, ab[2]), y[2], zero);
+    roots[3] = ls_where(s, ls_lt(s, zero, ls_mul(s, ab[3], y[3])), ls_add(s, ab[3], row), zero);
+    roots[4] = ls_where(s, ls_lt(s, zero, row), ab[4], zero);
+    roots[5] = ls_where(s, ls_lt(s, zero, ls_add(s, ab[5], y[5])), row, zero);
+    roots[6] = ls_where(s, ls_lt(s, zero, y[6]), ab[6], minus);
+    roots[7] = ls_add(s, ls_where(s, ls_lt(s, zero, ls_mul(s, y[7], row)), ls_sub(s, y[7], row), zero), y[7]);
     return 8;
 }
 
