@@ -268,7 +268,7 @@ static bool find_rows(planner *p, int32_t value) {
 /* What is passed on where an element is above 0, else +0, as a relu's gradient: that element, or LS_SPEC_NONE. */
 static int32_t passes(const planner *p, const ls_value *v) {
     const ls_value *values = p->spec->values;
-    if (!LS_CHAIN_PASSES || v->op != LS_V_MAP || v->map != LS_OP_WHERE || values[v->a].op != LS_V_MAP || values[v->a].map != LS_OP_LT) {
+    if (v->op != LS_V_MAP || v->map != LS_OP_WHERE || values[v->a].op != LS_V_MAP || values[v->a].map != LS_OP_LT) {
         return LS_SPEC_NONE;
     }
     const ls_value *above = &values[v->a], *floor = &values[above->a], *other = &values[v->c];
@@ -279,7 +279,7 @@ static int32_t passes(const planner *p, const ls_value *v) {
 
 /* The values that an operation is made of. */
 static void find_operands(const planner *p, const ls_value *v, int32_t operands[2]) {
-    int32_t above = passes(p, v);
+    int32_t above = LS_CHAIN_PASSES ? passes(p, v) : LS_SPEC_NONE;
     operands[0] = above != LS_SPEC_NONE ? v->b : v->a;
     operands[1] = above != LS_SPEC_NONE ? above : v->b;
 }
@@ -318,7 +318,7 @@ static bool gather(planner *p, int32_t value) {
     bool unary = v->b == LS_SPEC_NONE, known = v->map == LS_OP_ADD || v->map == LS_OP_SUB ||
                                                v->map == LS_OP_MUL || v->map == LS_OP_DIV ||
                                                v->map == LS_OP_MIN || v->map == LS_OP_MAX;
-    bool pass = passes(p, v) != LS_SPEC_NONE;
+    bool pass = LS_CHAIN_PASSES && passes(p, v) != LS_SPEC_NONE;
     known = known || pass;
     if (v->op != LS_V_MAP || (v->c != LS_SPEC_NONE && !pass) ||
         !(unary ? p->binary->device->tiles->map_f32[v->map] != NULL : known) ||
@@ -391,7 +391,7 @@ static bool operation(planner *p, int i) {
     const ls_value *v = &p->spec->values[p->order[i]];
     int32_t running = p->order[i - 1];
     bool ok = true;
-    if (v->c != LS_SPEC_NONE) {
+    if (LS_CHAIN_PASSES && v->c != LS_SPEC_NONE) {
         ok = v->b == running || step(p, LS_CHAIN_TAKE, v->b, NULL);
         return ok && step(p, LS_CHAIN_PASS, passes(p, v), NULL);
     }

@@ -360,26 +360,15 @@ static void find_cut(const ls_spec *spec, ls_phase *phase) {
     phase->gemm->cut = cut;
 }
 
-/* A tile's rows lie apart in what the epilogue reads and writes: while one is at work, the next one's parts of large arguments are fetched. */
-static void fetch_next_row(const ls_spec *spec, ls_phase *phase) {
-    const ls_axis_group *rows = &phase->gemm->m;
-    for (int i = 0; i < phase->finish.n_accesses && rows->n; i++) {
-        ls_access *a = &phase->finish.accesses[i];
-        for (int t = 0; t < a->n_scalar && !a->n_tables; t++) {
-            if (a->scalar_axis[t] == rows->axes[rows->n - 1] && ls_fetch_ahead(spec, a)) {
-                a->ahead = a->scalar_stride[t] * (INT64_C(1) << a->log2);
-            }
-        }
-    }
-}
-
 void ls_gemm_phase_finish(const ls_spec *spec, ls_phase *phase, int first, int end) {
     const ls_store *s = &spec->stores[first];
     bool plain = end - first == 1 && plain_store(spec, s, phase);
     phase->gemm->result = plain ? s->arg : -1;
     phase->gemm->out = plain && s->value == phase->value ? s->arg : -1;
     find_cut(spec, phase);
-    fetch_next_row(spec, phase);
+    if (phase->gemm->m.n) {
+        ls_fetch_next(spec, &phase->finish, phase->gemm->m.axes[phase->gemm->m.n - 1]);
+    }
 }
 
 /* ---- running ---- */

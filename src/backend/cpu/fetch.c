@@ -19,6 +19,17 @@ void ls_fetch_results(const ls_program *p) {
     }
 }
 
+void ls_fetch_next(const ls_spec *spec, ls_program *p, int axis) {
+    for (int i = 0; i < p->n_accesses; i++) {
+        ls_access *a = &p->accesses[i];
+        for (int t = 0; t < a->n_scalar && !a->n_tables; t++) {
+            if (a->scalar_axis[t] == axis && ls_fetch_ahead(spec, a)) {
+                a->ahead = a->scalar_stride[t] * (INT64_C(1) << a->log2);
+            }
+        }
+    }
+}
+
 static int64_t lines_of(const ls_program *p, int access) {
     const ls_access *a = &p->accesses[access];
     return a->ahead ? (LS_TILE << a->log2) / LINE : 0;

@@ -247,6 +247,8 @@ typedef struct ls_fetches {
 int64_t ls_fetch_ahead(const ls_spec *spec, const ls_access *access);
 /* Of a program whose loads the processor foresees: only what a chain alone stores to is fetched. */
 void ls_fetch_results(const ls_program *program);
+/* Of a program that is run row by row, which lie apart in large arguments: fetches the parts of the next one, a step of a scalar axis on. */
+void ls_fetch_next(const ls_spec *spec, ls_program *program, int axis);
 /* Adds a run of memory to what will be fetched. */
 void ls_fetch_later(ls_fetches *fetches, uintptr_t at, int64_t bytes);
 /* Fetches the next lines. */
