@@ -15,6 +15,7 @@ enum {
     LEAST = 1 << 14, /* elements of one image that are worth a look */
     MOST_BYTES = 4 << 20, /* of a worker's memory */
     MOST_WAITING = 512,
+    LEAST_LINES = 8, /* of outputs; a part makes lists of those beside its own that its taps reach, too */
     BAND = 128 << 10, /* bytes of sums that stay in the second-level cache */
     STRIP = 32 /* places whose planes are brought side by side at once */
 };
@@ -155,7 +156,7 @@ typedef struct input_run {
     float *filter; /* [first tap][plane][second tap, in the order of the cells that it reaches][channel] */
     char *memory;
     size_t worker_bytes;
-    int64_t images;
+    int64_t images, parts; /* tasks of an image, each with its lines of outputs */
 } input_run;
 
 static void pack_filter(const input_run *r, const float *src) {
@@ -173,26 +174,27 @@ static void pack_filter(const input_run *r, const float *src) {
     }
 }
 
-/* The list of each place of an image, one behind the other. */
-static void make_lists(const ls_gemm_moves *moves, const ls_sparse *sp, const float *image, const input_memory *m) {
+/* The list of each place of an image's lines [first, end), one behind the other. */
+static void make_lists(const ls_gemm_moves *moves, const ls_sparse *sp, const float *image, int64_t first, int64_t end, const input_memory *m) {
     const ls_windows *w = sp->windows;
     const ls_window_dim *d0 = &w->dims[w->outer], *d1 = d0 + 1;
     bool whole = d0->image_stride == sp->columns; /* lines follow each other */
-    int64_t lines = whole ? 1 : sp->lines, n = whole ? sp->lines * sp->columns : sp->columns, count = 0;
+    int64_t lines = whole ? 1 : end - first, n = (whole ? end - first : 1) * sp->columns, count = 0;
+    int32_t *starts = m->starts + first * sp->columns;
     for (int64_t line = 0; line < lines; line++) {
         for (int64_t i = 0; i < n; i += STRIP) {
             int64_t places = n - i < STRIP ? n - i : STRIP;
             for (int64_t plane = 0; plane < w->planes; plane++) {
-                m->rows[plane] = image + w->plane_at[plane] + (d0->low + line) * d0->image_stride + d1->low + i;
+                m->rows[plane] = image + w->plane_at[plane] + (d0->low + first + line) * d0->image_stride + d1->low + i;
             }
             moves->rows4(places, w->planes, w->planes, m->rows, m->strip);
             for (int64_t j = 0; j < places; j++) {
-                m->starts[line * n + i + j] = (int32_t)count;
+                starts[line * n + i + j] = (int32_t)count;
                 count += moves->nonzeros(w->planes, m->strip + j * w->planes, sp->at, m->lists + count);
             }
         }
     }
-    m->starts[lines * n] = (int32_t)count;
+    starts[lines * n] = (int32_t)count;
 }
 
 /* The same of windows: two lines of places for each of theirs. */
@@ -306,7 +308,7 @@ static void put_line(const input_run *r, const float *sums, float *tile, int64_t
 
 /* While an image is computed, memory brings its parts of the kernel's arguments, which its results are made of or go to, and of what lists are made
  * of those of the image that the worker is likely to compute next. */
-static ls_fetches ask_ahead(const input_run *r, long task) {
+static ls_fetches ask_ahead(const input_run *r, int64_t own) {
     const ls_sparse *sp = r->sparse;
     const ls_kernel_binary *binary = r->launch->kernel->binary;
     ls_fetches f = {0};
@@ -315,7 +317,7 @@ static ls_fetches ask_ahead(const input_run *r, long task) {
         const ls_spec_arg *arg = &binary->spec.args[i];
         int64_t part = arg->numel * (int64_t)ls_dtype_size(arg->dtype) / r->images;
         bool listed = sp->chosen ? i == sp->chosen->cells || i == sp->chosen->places : i == r->launch->phase->gemm->side[1].buffer;
-        int64_t image = task + (listed ? 1 : 0);
+        int64_t image = own + (listed ? 1 : 0);
         if (sp->chosen && i == sp->chosen->dense) {
             continue;
         }
@@ -326,6 +328,10 @@ static ls_fetches ask_ahead(const input_run *r, long task) {
     return f;
 }
 
+static int64_t within(int64_t x, int64_t least, int64_t most) {
+    return x < least ? least : x > most ? most : x;
+}
+
 static void input_task(void *ctx, long task, int worker) {
     const input_run *r = ctx;
     const ls_sparse *sp = r->sparse;
@@ -334,9 +340,10 @@ static void input_task(void *ctx, long task, int worker) {
     const ls_gemm_phase *gemm = r->launch->phase->gemm;
     const ls_contract_side *side = &gemm->side[1];
     const ls_window_dim *d0 = &w->dims[w->outer], *d1 = d0 + 1;
-    int64_t coords[LS_SPEC_MAX_AXES], outputs = d0->extent * d1->extent;
+    int64_t coords[LS_SPEC_MAX_AXES], outputs = d0->extent * d1->extent, of = task / r->parts, part = task % r->parts;
+    int64_t top = part * d0->extent / r->parts, bottom = (part + 1) * d0->extent / r->parts;
     const float *image = (const float *)(const void *)kernel->buffers[side->buffer] + side->sum.constant;
-    ls_point_coords(kernel->extents, w->outer, gemm->n.axes, task, coords);
+    ls_point_coords(kernel->extents, w->outer, gemm->n.axes, of, coords);
     for (int i = 0; i < w->outer; i++) {
         image += coords[w->dims[i].axis] * w->dims[i].image_stride;
     }
@@ -345,17 +352,19 @@ static void input_task(void *ctx, long task, int worker) {
     if (sp->chosen) {
         make_chosen_lists(kernel, sp, image, &m);
     } else {
-        make_lists(kernel->binary->device->gemm->moves, sp, image, &m);
+        int64_t up = d0->step > 0 ? d0->taps - 1 : 0; /* the line of the image that the last tap reads */
+        int64_t first = within(top - d0->low + up - (d0->taps - 1), 0, sp->lines), end = within(bottom - d0->low + up, first, sp->lines);
+        make_lists(kernel->binary->device->gemm->moves, sp, image, first, end, &m);
     }
-    ls_fetches fetches = ask_ahead(r, task);
-    for (int64_t line = 0, end; line < d0->extent; line = end) {
-        end = line + sp->band < d0->extent ? line + sp->band : d0->extent;
+    ls_fetches fetches = r->parts == 1 ? ask_ahead(r, of) : (ls_fetches){0};
+    for (int64_t line = top, end; line < bottom; line = end) {
+        end = line + sp->band < bottom ? line + sp->band : bottom;
         compute_band(r, line, end, &m, &fetches);
         for (int64_t i = line; i < end; i++) {
-            put_line(r, m.sums + (i - line) * sp->cells * sp->channels, m.tile + i * d1->extent, ld);
+            put_line(r, m.sums + (i - line) * sp->cells * sp->channels, m.tile + (i - top) * d1->extent, ld);
         }
     }
-    ls_gemm_finish_tile(r->launch, worker, 0, 0, sp->rows, task * outputs, outputs, m.tile, ld);
+    ls_gemm_finish_tile(r->launch, worker, 0, 0, sp->rows, of * outputs + top * d1->extent, (bottom - top) * d1->extent, m.tile, ld);
 }
 
 void ls_sparse_tasks(ls_cpu_device *d, int64_t n, void (*fn)(void *ctx, long task, int worker), void *ctx) {
@@ -403,7 +412,8 @@ static bool run(ls_gemm_launch *launch) {
     if (!d->gemm->moves->finite_f32((int64_t)(filter_bytes(sp) / 4), r.filter)) {
         return false;
     }
-    ls_sparse_tasks(d, n, input_task, &r);
+    r.parts = sp->chosen ? 1 : within((d->threads + n - 1) / n, 1, sp->windows->dims[sp->windows->outer].extent / LEAST_LINES + 1);
+    ls_sparse_tasks(d, n * r.parts, input_task, &r);
     return true;
 }
 
