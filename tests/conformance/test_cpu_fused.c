@@ -98,7 +98,68 @@ static void large(void **state) {
     }
 }
 
+/* What is done row after row: folds, their numbers, and one or more results of a row, of special values too. */
+typedef struct rows_case {
+    int64_t rows, columns;
+    int kind;
+    bool tame;
+} rows_case;
+
+enum { ROW_KINDS = 7 };
+
+static ls_tensor *row_fold(ls_session *s, ls_tensor *(*fold)(ls_session *, ls_tensor *, int, const int *, int), ls_tensor *x) {
+    return fold(s, x, 1, (const int[]){1}, 1);
+}
+
+static int build_rows(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    const rows_case *c = param;
+    ls_shape shape = LS_SHAPE(c->rows, c->columns);
+    ls_tensor *x = c->tame ? tame_tensor(s, rng, LS_F32, shape) : random_tensor(s, rng, LS_F32, shape);
+    ls_tensor *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(1, c->columns)), *row = tame_tensor(s, rng, LS_F32, LS_SHAPE(c->rows, 1));
+    ls_tensor *mean = ls_mean(s, x, 1, (const int[]){1}, 1), *apart = ls_sub(s, x, mean), *peak = row_fold(s, ls_amax, x);
+    ls_tensor *squares = row_fold(s, ls_sum, ls_mul(s, apart, apart));
+    switch (c->kind) {
+    case 0:
+        out_roots[0] = ls_softmax(s, x, 1);
+        return 1;
+    case 1:
+        out_roots[0] = ls_layer_norm(s, x, 1, ls_reshape(s, w, LS_SHAPE(c->columns)), ls_reshape(s, ls_neg(s, w), LS_SHAPE(c->columns)), 1e-5);
+        return 1;
+    case 2: /* a number of each row that is an operand, and a second one */
+        out_roots[0] = ls_div(s, ls_mul(s, apart, w), ls_add(s, ls_sqrt(s, squares), row));
+        return 1;
+    case 3:
+        out_roots[0] = ls_sub(s, ls_sub(s, x, peak), ls_log(s, row_fold(s, ls_sum, ls_exp(s, ls_sub(s, x, peak)))));
+        return 1;
+    case 4: /* a result of a number a row */
+        out_roots[0] = ls_div(s, apart, ls_sqrt(s, squares));
+        out_roots[1] = ls_add(s, mean, row);
+        return 2;
+    case 5: /* of a chain, and of a function */
+        out_roots[0] = ls_sub(s, row_fold(s, ls_amax, ls_add(s, ls_mul(s, x, w), row)), row_fold(s, ls_sum, ls_abs(s, ls_sub(s, x, row_fold(s, ls_amin, x)))));
+        out_roots[1] = ls_mul(s, x, out_roots[0]);
+        return 2;
+    default:
+        out_roots[0] = ls_div(s, ls_add(s, x, ls_transpose(s, ls_transpose(s, x, 0, 1), 0, 1)), peak);
+        return 1;
+    }
+}
+
+static void rows_in_turn(void **state) {
+    static const int64_t shapes[][2] = {{1, 64}, {70, 65}, {33, 1000}, {5, 4096}, {5, 4097}, {90, 257}, {200, 128}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (int kind = 0; kind < 2 * ROW_KINDS; kind++) {
+            rows_case c = {shapes[i][0], shapes[i][1], kind / 2, kind % 2};
+            check_case(*state, build_rows, i + 1, &c, "rows", 1);
+        }
+    }
+    /* results that go past the caches: of a softmax, of chains with more than a division, and of a division alone */
+    for (int kind = 0; kind < 3; kind++) {
+        check_case(*state, build_rows, 1, &(rows_case){4096 + kind, 1024, kind == 2 ? 4 : kind, true}, "rows past the caches", 1);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(large), cmocka_unit_test(fused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(large), cmocka_unit_test(rows_in_turn), cmocka_unit_test(fused)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

@@ -293,12 +293,29 @@ static void folds_agree(void **state) {
                         isa->fold_squares_f32(got, from, minus, n, !second, n & 1);
                     } else {
                         memset(z, 0xa5, SIZE);
-                        isa->fold_exp_f32[f - 4](got, z, from, minus, n, !second);
+                        isa->fold_exp_f32[f - 4](got, z, from, minus, n, !second, false);
                         assert_same(y, z, n, "an exponential", n);
                         assert_untouched((char *)z, sizeof *z * (size_t)n);
                     }
                     assert_same(want, got, LS_TILE_PARTIALS, f < 3 ? ls_ops[ops[f]].name : f == 3 ? "a sum of squares" : "a sum of exponentials", n);
                     checked++;
+                }
+                ls_fold_row_fn whole = f < 3 ? isa->row_f32[f] : f == 3 ? isa->row_squares_f32 : NULL;
+                if (whole) {
+                    const int64_t lanes = n + 80; /* more than a tile */
+                    memcpy(y, x + shift, sizeof *x * (size_t)lanes);
+                    for (int64_t k = 0; f == 3 && k < lanes; k++) {
+                        y[k] = (y[k] - minus) * (y[k] - minus);
+                    }
+                    float own[LS_TILE_PARTIALS], of_row = whole(x + shift, minus, lanes);
+                    for (int k = 0; k < LS_TILE_PARTIALS; k++) {
+                        own[k] = identities[op];
+                    }
+                    combine(ops[op], own, y, lanes);
+                    for (int half = LS_TILE_PARTIALS / 2; half > 0; half /= 2) {
+                        isas[LS_CPU_SCALAR]->map_f32[ops[op]](own, own, own + half, NULL, half);
+                    }
+                    assert_same(own, &of_row, 1, "a row", lanes);
                 }
                 for (int half = LS_TILE_PARTIALS / 2; half > 0; half /= 2) {
                     isas[LS_CPU_SCALAR]->map_f32[ops[op]](want, want, want + half, NULL, half);

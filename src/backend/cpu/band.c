@@ -133,7 +133,8 @@ static bool place(ls_kernel_binary *b, size_t temps) {
         at += align_up(ls_run_bytes(&phase->program) + ls_run_bytes(&phase->finish) + phase->extra +
                        4 * LS_ALIGN);
     }
-    band->scratch = at + LS_ALIGN;
+    band->list = at;
+    band->scratch = at + (band->lines ? ls_lines_bytes() : 0) + LS_ALIGN;
     b->scratch_size = band->scratch > b->scratch_size ? band->scratch : b->scratch_size;
     return true;
 }
@@ -154,6 +155,8 @@ bool ls_band_plan(ls_kernel_binary *b) {
     for (int i = 0; i < b->n_phases && band->n_axes; i++) {
         b->phases[i].patch = -1;
     }
+    const int64_t lines = ls_lines_plan(b);
+    band->lines = lines > 0;
     double bytes = 0;
     for (int i = 0; i < spec->n_args && band->n_axes; i++) {
         bytes += (double)spec->args[i].numel * (double)ls_dtype_size(spec->args[i].dtype) / (double)points;
@@ -164,7 +167,7 @@ bool ls_band_plan(ls_kernel_binary *b) {
         ls_temp *temp = &b->temps[i];
         if (ls_band_holds(spec, band, temp->value)) {
             temp->point = temp->bytes / (size_t)points;
-            temp->result = band->n_axes ? ls_kept_in_result(b, i) : 0;
+            temp->result = band->n_axes && !lines ? ls_kept_in_result(b, i) : 0;
             bytes += temp->result ? 0 : (double)temp->point;
         } else {
             temp->offset = b->temps_size;
@@ -174,7 +177,9 @@ bool ls_band_plan(ls_kernel_binary *b) {
     if (!band->n_axes) {
         return true;
     }
-    band->block = bytes < 1 ? points : (int64_t)(BLOCK_BYTES / bytes) + 1;
+    band->block = lines       ? lines
+                  : bytes < 1 ? points
+                              : (int64_t)(BLOCK_BYTES / bytes) + 1;
     for (int i = 0; i < b->n_temps; i++) {
         if (b->temps[i].point && !b->temps[i].result) {
             b->temps[i].offset = own;
@@ -210,7 +215,8 @@ static int64_t points_within(const ls_kernel_run *kernel, int i) {
     return all;
 }
 
-static void run_block(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n) {
+/* The places of temporaries for a block of points from `first` on. */
+static void place_block(ls_kernel_run *kernel, char *scratch, int64_t first) {
     const ls_kernel_binary *b = kernel->binary;
     for (int t = 0; t < b->n_temps; t++) {
         if (b->temps[t].result) {
@@ -220,6 +226,11 @@ static void run_block(ls_kernel_run *kernel, char *scratch, int64_t first, int64
             kernel->buffers[b->spec.n_args + t] = (char *)(own - (uintptr_t)first * b->temps[t].point);
         }
     }
+}
+
+static void run_block(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n) {
+    const ls_kernel_binary *b = kernel->binary;
+    place_block(kernel, scratch, first);
     for (int i = 0; i < b->n_phases; i++) {
         int64_t within = points_within(kernel, i);
         ls_phase_points(
@@ -244,7 +255,11 @@ static void run_points(band_run *r, int64_t first, int64_t n, int worker) {
         ls_phase_begin(&task, &b->phases[i].finish, &offset, &runs[2 * i + 1]);
     }
     own.begun = runs;
-    for (int64_t at = 0; at < n; at += b->band.block) {
+    if (b->band.lines) {
+        place_block(&own, scratch, first);
+        ls_lines_run(&own, scratch + b->band.list, first, n);
+    }
+    for (int64_t at = 0; at < n && !b->band.lines; at += b->band.block) {
         run_block(&own, scratch, first + at, n - at < b->band.block ? n - at : b->band.block);
     }
     if (b->device->tiles->fence) {

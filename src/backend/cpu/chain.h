@@ -37,6 +37,9 @@ enum { LS_CHAIN_PASSES = false };
 enum { LS_CHAIN_PASSES = true };
 #endif
 
+/* How a result is written: as it is, its lines LS_FETCH_AHEAD fetched early, or past the caches (it begins where a line does). */
+typedef enum ls_chain_dst { LS_DST_NEAR, LS_DST_FETCHED, LS_DST_FAR } ls_chain_dst;
+
 typedef enum ls_chain_kind { LS_CHAIN_SCALAR, LS_CHAIN_MEMORY, LS_CHAIN_SLOT, LS_CHAIN_NONE } ls_chain_kind;
 
 typedef struct ls_chain_step {
@@ -49,6 +52,7 @@ typedef struct ls_chain_step {
 typedef struct ls_chain_row {
     int n_steps, n_pointers;
     bool raw;
+    float *middle;  /* dst goes past the caches, is no at[k] and begins where a line does: room for n values before the last steps; or NULL */
     uint32_t ahead; /* bits of the pointers whose lines are fetched LS_FETCH_AHEAD early, and bit LS_CHAIN_POINTERS for dst */
     const ls_chain_step *steps;
     const float *scalars;

@@ -133,8 +133,7 @@ static void reduce_blocks(const ls_tile_isa *isa, ls_tile_fn fn, uint64_t identi
     }
 }
 
-/* Which of the folds of f32 a reduction is, or -1. */
-static int f32_fold(const ls_tile_isa *isa, const ls_value *v) {
+int ls_f32_fold(const ls_tile_isa *isa, const ls_value *v) {
     int which = v->map == LS_OP_SUM ? 0 : v->map == LS_OP_AMIN ? 1 : v->map == LS_OP_AMAX ? 2 : -1;
     bool f32 = ls_dtype_is_float((ls_dtype)v->acc) && v->acc != LS_F64;
     return f32 && which >= 0 && isa->fold_f32[which] ? which : -1;
@@ -177,7 +176,7 @@ static void begin_rows(rows *r, const ls_phase_task *task) {
 /* Blocks [block, end) of a point, lanes along the bound axes, into their cells. */
 static void fold_blocks(rows *r, int64_t point, int64_t block, int64_t end, char *cells) {
     ls_run *run = r->run;
-    int log2 = ls_tile_log2(r->size), which = f32_fold(run->isa, r->v);
+    int log2 = ls_tile_log2(r->size), which = ls_f32_fold(run->isa, r->v);
     int64_t n = ls_point_count(run->extents, r->v->n_bound, r->v->bound);
     ls_point_coords(run->extents, r->phase->n_axes, r->phase->axes, point, run->coords);
     ls_run_point(run);
@@ -238,7 +237,7 @@ void ls_phase_rows(const ls_phase_task *task) {
         char *input = ls_run_reg(r.finish, r.phase->finish.input);
         if (r.phase->streams && blocks) {
             int64_t inner = ls_point_count(r.run->extents, r.v->n_bound, r.v->bound);
-            ls_fold_by_rows(r.run, f32_fold(r.run->isa, r.v), (task->first + at) * inner, lanes, inner, (float *)(void *)r.partials, (float *)(void *)r.cells,
+            ls_fold_by_rows(r.run, ls_f32_fold(r.run->isa, r.v), (task->first + at) * inner, lanes, inner, (float *)(void *)r.partials, (float *)(void *)r.cells,
                             finish_streamed, &r);
             ls_run_lanes(r.finish, task->first + at, lanes);
             continue;

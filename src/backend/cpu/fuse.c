@@ -470,19 +470,14 @@ int ls_stream_axes(const ls_kernel_binary *b, const ls_phase *phase, uint8_t *ax
     return phase->n_axes + v->n_bound;
 }
 
-/* A program of f32 that is one load or chain, a function of that, and its store between phases; the last two where there are any. */
-typedef struct stream {
-    const ls_instr *source, *fn, *store;
-} stream;
-
-static stream stream_of(const ls_program *p) {
+static ls_stream stream_of(const ls_program *p) {
     const ls_instr *in = p->instrs[LS_SECTION_LANES], *end = in + p->n_instrs[LS_SECTION_LANES];
-    stream s = {in < end ? in++ : NULL, NULL, NULL};
+    ls_stream s = {.source = in < end ? in++ : NULL};
     if (s.source && in < end && in->op == LS_TILE_OP_FN && in->a == s.source->dst && in->b < 0 && in->log2 == 2) {
         s.fn = in++;
         s.store = in < end && in->op == LS_TILE_OP_STORE && in->a == s.fn->dst && in->dtype == LS_F32 ? in++ : NULL;
     }
-    return in == end ? s : (stream){NULL, NULL, NULL};
+    return in == end ? s : (ls_stream){0};
 }
 
 /* Whether whole rows are runs. */
@@ -492,7 +487,7 @@ static bool has_rows(const ls_program *p, int access, int rows) {
 }
 
 bool ls_program_streams(const ls_program *p, int n_args, int rows) {
-    stream s = stream_of(p);
+    ls_stream s = stream_of(p);
     if (!s.source || p->n_instrs[LS_SECTION_POINT] || p->n_periodic || p->results[0] != (s.fn ? s.fn : s.source)->dst || p->results[1] >= 0) {
         return false;
     }
@@ -517,23 +512,32 @@ static bool is_apart(const ls_fused *f, int last) {
 }
 
 /* What is computed and summed at once: squares, as variances have them, and exponentials, as a softmax has. */
-static bool sums_squares(const ls_tile_isa *isa, const stream *s, const ls_fused *f) {
+static bool sums_squares(const ls_tile_isa *isa, const ls_stream *s, const ls_fused *f) {
     return isa->fold_squares_f32 && !s->fn && f->n_steps > 0 && f->steps[f->n_steps - 1].op == LS_CHAIN_SQUARE && is_apart(f, 1);
 }
-static ls_fold_exp_fn exp_sum(const ls_tile_isa *isa, const stream *s, const ls_fused *f) {
+static ls_fold_exp_fn exp_sum(const ls_tile_isa *isa, const ls_stream *s, const ls_fused *f) {
     bool fast = s->fn && isa->map_fast && s->fn->fn == isa->map_fast[LS_OP_EXP];
     return (fast || (s->fn && s->fn->fn == isa->map_f32[LS_OP_EXP])) && is_apart(f, 0) ? isa->fold_exp_f32[fast] : NULL;
+}
+
+ls_stream ls_stream_of(const ls_program *p, const ls_tile_isa *isa, int which) {
+    ls_stream s = stream_of(p);
+    bool loads = s.source->op == LS_TILE_OP_LOAD;
+    s.load = (ls_fused){.n_operands = 1, .loads = {loads ? 1 + s.source->access : 0}, .store = -1};
+    const ls_fused *f = loads ? &s.load : p->fused[s.source->access];
+    s.squares = which == 0 && sums_squares(isa, &s, f);
+    s.exps = which == 0 ? exp_sum(isa, &s, f) : NULL;
+    s.computes = !loads && !s.squares && !s.exps;
+    return s;
 }
 
 void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t inner, float *partials, float *cells, ls_row_fn finish, void *ctx) {
     const ls_program *p = run->program;
     const ls_tile_isa *isa = run->isa;
-    stream s = stream_of(p);
-    const ls_fused load = {.n_operands = 1, .loads = {1 + s.source->access}, .store = -1};
-    const ls_fused *f = s.source->op == LS_TILE_OP_FUSED ? p->fused[s.source->access] : &load;
-    bool squares = which == 0 && sums_squares(isa, &s, f);
-    ls_fold_exp_fn exps = which == 0 ? exp_sum(isa, &s, f) : NULL;
-    bool computes = f != &load && !squares && !exps;
+    const ls_stream s = ls_stream_of(p, isa, which);
+    const ls_fused *f = ls_stream_chain(p, &s);
+    const bool squares = s.squares, computes = s.computes;
+    const ls_fold_exp_fn exps = s.exps;
     float *own = (float *)(void *)(run->memory + p->reg_offsets[s.source->dst]);
     float *result = s.fn ? (float *)(void *)(run->memory + p->reg_offsets[s.fn->dst]) : NULL;
     const float *stored;
@@ -567,7 +571,7 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t
                 x = result;
             }
             if (exps) {
-                exps(partials, result, x, apart, part, begins);
+                exps(partials, result, x, apart, part, begins, true);
             } else if (squares) {
                 isa->fold_squares_f32(partials, x, apart, part, begins, fetches);
             } else {

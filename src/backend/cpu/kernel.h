@@ -81,9 +81,11 @@ typedef struct ls_band {
     int n_axes; /* 0: phases are done one after another, each for all points */
     uint8_t axes[LS_LANE_AXES];
     int64_t block;  /* points at a time */
+    bool lines;     /* each of which is a row (lines.c) */
     size_t scratch; /* of a worker: buffers, temporaries, then the phases' */
     size_t temps;   /* where its temporaries are in that */
     size_t *phases; /* where each phase's scratch is */
+    size_t list;    /* and that of ls_lines_run */
 } ls_band;
 
 struct ls_kernel_binary {
@@ -166,6 +168,13 @@ void ls_phase_scan(const ls_phase_task *task);
 void ls_phase_sort(const ls_phase_task *task);
 /* The identity of a reduction (its ls_op of class REDUCE), in the held form of a dtype. */
 uint64_t ls_fold_identity(ls_op op, ls_dtype dtype);
+/* Which of the folds of f32 (tile.h) a reduction is, or -1. */
+int ls_f32_fold(const ls_tile_isa *isa, const ls_value *value);
+/* lines.c: how many rows of a band, all of whose phases but their temporaries are planned, are done together, step by step; 0: they do not fit that. */
+int64_t ls_lines_plan(const ls_kernel_binary *binary);
+/* Rows [first, first + n) of such a band, whose runs are begun and whose temporaries begin with row `first`. */
+void ls_lines_run(ls_kernel_run *kernel, void *memory, int64_t first, int64_t n);
+size_t ls_lines_bytes(void); /* of that memory */
 /* pooling.c: plans nothing where a phase, whose program is there, is no extreme over windows; false when out of memory. */
 bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps) LS_MUST_USE;
 /* Points of one of its blocks. */

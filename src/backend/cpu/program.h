@@ -299,6 +299,17 @@ void ls_run_fused(ls_run *run, const ls_instr *instr, int64_t n);
 /* Whether a program whose lanes are rows, of all axes but the first `rows`, makes its one result of f32 straight from runs of memory, and stores
  * it between phases at most: NaN as they are, then. */
 bool ls_program_streams(const ls_program *program, int n_args, int rows);
+/* Such a program: one load or chain, a function of that, and its store between phases; the last two where there are any. */
+typedef struct ls_stream {
+    const ls_instr *source, *fn, *store;
+    ls_fused load;          /* of a source that is a load */
+    bool computes, squares; /* the chain's values before they are folded; the sum of squares at once */
+    ls_fold_exp_fn exps;    /* of exponentials at once; or NULL */
+} ls_stream;
+ls_stream ls_stream_of(const ls_program *program, const ls_tile_isa *isa, int which);
+static inline const ls_fused *ls_stream_chain(const ls_program *program, const ls_stream *stream) {
+    return stream->source->op == LS_TILE_OP_LOAD ? &stream->load : program->fused[stream->source->access];
+}
 /* Folds (tile.h, number `which`) the result of such a program from a lane on that begins a row, or a block of one: along `rows` of `inner` lanes, at most LS_TILE rows,
  * or along as much of one row. Calls `finish`, if given, when the results of a row's blocks are in `cells`. */
 typedef void (*ls_row_fn)(void *ctx, int64_t row);

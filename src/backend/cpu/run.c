@@ -582,7 +582,7 @@ static void run_section(ls_run *run, ls_section section, int skip, int64_t n) {
             break;
         case LS_TILE_OP_DIVIDE:
             if (!in->combine || run->expanded >= 0) {
-                isa->divide_f32(r[in->dst], r[in->a], 0, *(const float *)r[in->b], n, false, false);
+                isa->divide_f32(r[in->dst], r[in->a], 0, *(const float *)r[in->b], n, false, LS_DST_NEAR);
             } else {
                 in->fn(r[in->dst], r[in->a], r[in->b], NULL, n);
             }

@@ -36,8 +36,9 @@ typedef void (*ls_tile_write_fn)(void *dst, int64_t stride, const void *src, int
 typedef void (*ls_tile_gather_fn)(void *dst, const void *src, const int64_t *index, const uint8_t *mask,
                                   int64_t n);
 typedef void (*ls_tile_fill_fn)(void *dst, const void *value, int64_t n);
-/* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too. */
-typedef void (*ls_fold_exp_fn)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first);
+typedef float (*ls_fold_row_fn)(const float *x, float minus, int64_t n); /* n <= LS_TILE_BLOCK */
+/* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too, whose lines are fetched LS_FETCH_AHEAD early where `fetches`. */
+typedef void (*ls_fold_exp_fn)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, bool fetches);
 
 enum { LS_TILE_IX_ADD, LS_TILE_IX_MUL, LS_TILE_IX_DIV, LS_TILE_IX_MOD, LS_TILE_IX_COUNT };
 
@@ -80,9 +81,10 @@ typedef struct ls_tile_isa {
     void (*halve_f32[3])(float *partials);
     /* The sum of (x - minus)^2; or NULL. */
     void (*fold_squares_f32)(float *partials, const float *x, float minus, int64_t n, bool first, bool fetches);
+    ls_fold_row_fn row_f32[3], row_squares_f32; /* the same folds of a row whole; or NULL */
     ls_fold_exp_fn fold_exp_f32[2]; /* locked and fast; or NULL */
-    /* (x - minus) / divisor; `fetches`: lines of dst LS_FETCH_AHEAD early; or NULL */
-    void (*divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, bool fetches);
+    /* (x - minus) / divisor; or NULL */
+    void (*divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, ls_chain_dst to);
     /* One step of an argmin [0] or argmax [1]: where x[i] is better than value[i] (NaN best of all, the first
      * one stays), both it and `k` take the place of value[i] and index[i]. */
     void (*arg_f32[2])(float *value, uint32_t *index, const float *x, uint32_t k, int64_t n);

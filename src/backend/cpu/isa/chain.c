@@ -16,8 +16,8 @@ static bool negative_zero(float x) {
 }
 
 #if !defined(LS_ISA_AVX512) && !defined(LS_ISA_AVX2)
-void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, bool fetches) {
-    (void)near, (void)fetches;
+void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, ls_chain_dst to) {
+    (void)near, (void)to;
     for (int64_t i = 0; i < n; i++) {
         dst[i] = (x[i] - minus) / divisor;
     }
@@ -65,6 +65,7 @@ static inline void fetch_ahead(const ls_chain_row *row, const float *dst, int64_
 #define FETCH(q, from) s##q = *(const ls_vf32_any *)((from) + q * L);
 #define CANONICAL(q, e) s##q = ls_canonical(s##q);
 #define END(q, e) *(ls_vf32_any *)(dst + i + q * L) = s##q;
+#define END_FAR(q, e) _mm512_stream_ps(dst + i + q * L, (__m512)s##q);
 #define OPERATE(e)                                                                                           \
     if (step->kind == LS_CHAIN_SCALAR) {                                                                     \
         const V y = SPLAT(c);                                                                                \
@@ -166,8 +167,9 @@ static int normalise(const ls_chain_row *row, float *dst, const float *src, int6
             return 0;
         }
     }
-    LS_TILE_NAME(ls_divide_f32)(dst, src, minus, row->scalars[step->at], n, step->op == LS_CHAIN_DIV_NEAR,
-                                row->ahead >> LS_CHAIN_POINTERS & 1);
+    const bool all = n_steps == row->n_steps;
+    ls_chain_dst to = row->middle && all ? LS_DST_FAR : row->ahead >> LS_CHAIN_POINTERS & 1 ? LS_DST_FETCHED : LS_DST_NEAR;
+    LS_TILE_NAME(ls_divide_f32)(row->middle && !all ? row->middle : dst, src, minus, row->scalars[step->at], n, step->op == LS_CHAIN_DIV_NEAR, to);
     return n_steps;
 }
 #endif
@@ -185,7 +187,7 @@ void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float
         rest.steps += done;
         rest.n_steps -= done;
         row = &rest;
-        src = dst;
+        src = rest.middle ? rest.middle : dst;
     }
 #endif
 #if defined(LS_ISA_AVX512)

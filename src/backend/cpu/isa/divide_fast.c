@@ -3,13 +3,15 @@
  * numbers' distance from another one, as it is in norms.
  *
  * With y the divisor's rounded reciprocal, q0 = x * y is within 2 ulp, a correction by the remainder makes it faithful, and another one
- * correctly rounded (Markstein 1990), as long as no remainder underflows: magnitudes within 2^-60 and 2^60, or zero. Others are divided. */
+ * correctly rounded (Markstein 1990), as long as no remainder underflows: magnitudes within 2^-60 and 2^60, or zero. Others are divided.
+ * With z what is left of the reciprocal, x * y + x * z is faithful at once. */
 #include "backend/cpu/isa/chain_ops.h"
 #include "backend/cpu/isa/tile_isa.h"
 
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
 #if defined(LS_ISA_AVX512)
-#define ANY_NAN(x, y) (_mm512_cmp_ps_mask((__m512)(x), (__m512)(y), _CMP_UNORD_Q) != 0)
+#define UNORDERED(x, y) _mm512_cmp_ps_mask((__m512)(x), (__m512)(y), _CMP_UNORD_Q)
+#define ANY_NAN(x, y) (UNORDERED(x, y) != 0)
 #define FMA(a, b, c) ((ls_vf32)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define FNMA(a, b, c) ((ls_vf32)_mm512_fnmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #else
@@ -30,10 +32,21 @@ static bool within(float x) {
 }
 
 /* A row's numbers: d the divisor, y about 1/d, and, for quotients that are near, what is left of that: z of y's sign, so that -0 stays. */
-typedef struct by {
+typedef struct by { /* else z is what is left of y = round(1/d), of either sign */
     ls_vf32 minus, d, y, z;
-    bool fetches;
+    ls_chain_dst to;
 } by;
+
+static inline void put(const by *b, float *dst, ls_vf32 x) {
+#if defined(LS_ISA_AVX512)
+    if (b->to == LS_DST_FAR) {
+        _mm512_stream_ps(dst, (__m512)x);
+        return;
+    }
+#endif
+    (void)b;
+    *(ls_vf32_any *)dst = x;
+}
 
 static inline ls_vf32 apart(const by *b, const float *x) {
     return *(const ls_vf32_any *)x - b->minus;
@@ -42,26 +55,55 @@ static inline ls_vf32 apart(const by *b, const float *x) {
 #if defined(LS_ISA_AVX512)
 enum { GROUP = 8 * LS_LANES_F32 };
 
-/* Whether no magnitude is outside, but for zeros; those wrap around to more than any. */
-static bool all_within(const by *b, const float *x) {
-    __m512i high = _mm512_setzero_si512(), low = _mm512_set1_epi32(-1);
-    for (int i = 0; i < GROUP; i += LS_LANES_F32) {
-        __m512i magnitude = _mm512_and_si512((__m512i)apart(b, x + i), _mm512_set1_epi32(0x7fffffff));
-        high = _mm512_max_epu32(high, magnitude);
-        low = _mm512_min_epu32(low, _mm512_sub_epi32(magnitude, _mm512_set1_epi32(1)));
+/* Vectors are named variables: gcc 12 spills an indexed array of them. */
+#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define APART(i) ls_vf32 v##i = apart(&b, x + (i) * LS_LANES_F32);
+#define ABOUT(i) ls_vf32 q##i = FMA(v##i, b.y, v##i * b.z);
+#define CORRECT(i) q##i = FMA(FNMA(q##i, b.d, v##i), b.y, q##i);
+#define BEYOND(i) high = _mm512_max_epu32(high, _mm512_sub_epi32(_mm512_slli_epi32((__m512i)v##i, 1), low));
+#define PUT(i) *(ls_vf32_any *)(dst + (i) * LS_LANES_F32) = q##i;
+#define PUT_FAR(i) _mm512_stream_ps(dst + (i) * LS_LANES_F32, (__m512)q##i);
+#define CANONICAL(i) q##i = ls_canonical(q##i);
+#define PUT_ALL                                                                                              \
+    if (b.to == LS_DST_FAR) {                                                                                \
+        EACH(PUT_FAR)                                                                                        \
+    } else {                                                                                                 \
+        ls_fetch_behind(dst, b.to == LS_DST_FETCHED ? GROUP : 0);                                            \
+        EACH(PUT)                                                                                            \
     }
-    return !(_mm512_cmpge_epu32_mask(high, _mm512_set1_epi32(HIGH)) | _mm512_cmplt_epu32_mask(low, _mm512_set1_epi32(LOW - 1)));
+
+/* Whole groups, until one has a magnitude outside, zero among them; how many lanes. z makes a first quotient faithful; one correction is enough, then. */
+static int64_t divide_groups(const by by, float *dst, const float *x, int64_t n) {
+    const struct by b = by; /* in registers */
+    const __m512i low = _mm512_set1_epi32((int)(2u * LOW));
+    int64_t i = 0;
+    for (; i + GROUP <= n; i += GROUP, x += GROUP, dst += GROUP) {
+        __m512i high = _mm512_setzero_si512();
+        EACH(APART)
+        EACH(BEYOND)
+        if (_mm512_cmpge_epu32_mask(high, _mm512_set1_epi32((int)(2u * (HIGH - LOW))))) {
+            break;
+        }
+        EACH(ABOUT)
+        EACH(CORRECT)
+        PUT_ALL
+    }
+    return i;
 }
 
-/* By a positive number: the sign is that of x, which a correction takes from -0. */
-static void divide_group(const by *b, float *dst, const float *x) {
-    ls_fetch_behind(dst, b->fetches ? GROUP : 0);
-    for (int i = 0; i < GROUP; i += LS_LANES_F32) {
-        ls_vf32 v = apart(b, x + i), q0 = v * b->y;
-        ls_vf32 q1 = FMA(FNMA(q0, b->d, v), b->y, q0), q2 = FMA(FNMA(q1, b->d, v), b->y, q1);
-        __m512i r = _mm512_ternarylogic_epi32((__m512i)q2, (__m512i)v, _mm512_set1_epi32(INT32_MIN), 0xf8); /* q2 | v & sign */
-        *(ls_vf32_any *)(dst + i) = (ls_vf32)r;
+/* Whole groups of quotients that are near; how many lanes. */
+static int64_t divide_near_groups(const by by, float *dst, const float *x, int64_t n) {
+    const struct by b = by;
+    int64_t i = 0;
+    for (; i + GROUP <= n; i += GROUP, x += GROUP, dst += GROUP) {
+        EACH(APART)
+        EACH(ABOUT)
+        if (UNORDERED(q0, q1) | UNORDERED(q2, q3) | UNORDERED(q4, q5) | UNORDERED(q6, q7)) {
+            EACH(CANONICAL)
+        }
+        PUT_ALL
     }
+    return i;
 }
 #endif
 
@@ -86,7 +128,7 @@ static inline ls_vf32 quotient(const by *b, ls_vf32 v, bool usable) {
 
 /* Two vectors of x times 1/divisor, or of their distance from `minus`; NaN canonical. */
 static inline void two_near(const by *b, float *dst, const float *x, bool distance) {
-    ls_fetch_behind(dst, b->fetches ? 2 * LS_LANES_F32 : 0);
+    ls_fetch_behind(dst, b->to == LS_DST_FETCHED ? 2 * LS_LANES_F32 : 0);
     ls_vf32 u = *(const ls_vf32_any *)x, v = *(const ls_vf32_any *)(x + LS_LANES_F32);
     u = distance ? u - b->minus : u;
     v = distance ? v - b->minus : v;
@@ -96,8 +138,8 @@ static inline void two_near(const by *b, float *dst, const float *x, bool distan
         u = ls_canonical(u);
         v = ls_canonical(v);
     }
-    *(ls_vf32_any *)dst = u;
-    *(ls_vf32_any *)(dst + LS_LANES_F32) = v;
+    put(b, dst, u);
+    put(b, dst + LS_LANES_F32, v);
 }
 
 /* x times 1/divisor, which y and z are together to some 2^-46 of it: within 0.5000002 ULP unless x * z underflows. */
@@ -110,6 +152,9 @@ static int64_t divide_near(by b, float minus, float divisor, float *dst, const f
     b.y = LS_SPLAT_F32(y.f);
     b.z = LS_SPLAT_F32(left > 0 ? left / divisor : y.f * 0x1p-50f); /* no zero: infinity times that is no number */
     int64_t i = 0;
+#if defined(LS_ISA_AVX512)
+    i = divide_near_groups(b, dst, x, n);
+#endif
     for (; minus == 0 && i + 4 * LS_LANES_F32 <= n; i += 4 * LS_LANES_F32) {
         two_near(&b, dst + i, x + i, false);
         two_near(&b, dst + i + 2 * LS_LANES_F32, x + i + 2 * LS_LANES_F32, false);
@@ -120,17 +165,22 @@ static int64_t divide_near(by b, float minus, float divisor, float *dst, const f
     return i;
 }
 
-void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, bool fetches) {
-    const by b = {LS_SPLAT_F32(minus), LS_SPLAT_F32(divisor), LS_SPLAT_F32(1.0f / divisor), LS_SPLAT_F32(0), fetches};
+void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, ls_chain_dst to) {
+    const float y = 1.0f / divisor;
+    const by b = {LS_SPLAT_F32(minus), LS_SPLAT_F32(divisor), LS_SPLAT_F32(y), LS_SPLAT_F32(__builtin_fmaf(-y, divisor, 1.0f) * y), to};
     bool usable = within(divisor);
     int64_t i = near && usable ? divide_near(b, minus, divisor, dst, x, n) : 0;
 #if defined(LS_ISA_AVX512)
-    for (; usable && divisor > 0 && i + GROUP <= n && all_within(&b, x + i); i += GROUP) {
-        divide_group(&b, dst + i, x + i);
+    while (usable && n - i >= GROUP) {
+        i += divide_groups(b, dst + i, x + i, n - i);
+        const int64_t end = n - i < GROUP ? n : i + GROUP; /* one with care */
+        for (; i + LS_LANES_F32 <= end; i += LS_LANES_F32) {
+            put(&b, dst + i, ls_canonical(quotient(&b, apart(&b, x + i), usable)));
+        }
     }
 #endif
     for (; i + LS_LANES_F32 <= n; i += LS_LANES_F32) {
-        *(ls_vf32_any *)(dst + i) = ls_canonical(quotient(&b, apart(&b, x + i), usable));
+        put(&b, dst + i, ls_canonical(quotient(&b, apart(&b, x + i), usable)));
     }
     for (; i < n; i++) {
         number q = {(x[i] - minus) / divisor};

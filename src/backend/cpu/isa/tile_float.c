@@ -179,6 +179,45 @@ HALVE(_mm512_add_ps)
     }
 FOLD_EXTREME(min, 4, __builtin_inff())
 FOLD_EXTREME(max, 5, -__builtin_inff())
+
+/* A row of one block whole: the same, halved where it is; again with care where there are NaN. */
+#define ROW_AS(name, op, at, identity, nan, fold)                                                            \
+    float LS_TILE_NAME(ls_tile_row_##name)(const float *x, float minus, int64_t n) {                         \
+        const __m512 none = _mm512_set1_ps(identity);                                                        \
+        __m512 PARTIALS;                                                                                     \
+        __mmask16 nans = 0;                                                                                  \
+        int64_t k = 0;                                                                                       \
+        (void)minus, (void)none;                                                                             \
+        PAIRS(NO_PARTIALS, op, at, nan)                                                                      \
+        for (; k + LS_TILE_PARTIALS <= n; k += LS_TILE_PARTIALS) {                                           \
+            PAIRS(STEP, op, at, nan)                                                                         \
+        }                                                                                                    \
+        if (k < n) {                                                                                         \
+            PAIRS(LAST, op, at, nan)                                                                         \
+        }                                                                                                    \
+        if (nans) {                                                                                          \
+            float p[LS_TILE_PARTIALS] = {0};                                                                       \
+            fold;                                                                                            \
+            return *p;                                                                                       \
+        }                                                                                                    \
+        s0 = op(op(op(s0, s8), op(s4, s12)), op(op(s2, s10), op(s6, s14)));                                  \
+        s1 = op(op(op(s1, s9), op(s5, s13)), op(op(s3, s11), op(s7, s15)));                                  \
+        s0 = op(s0, s1);                                                                                     \
+        s0 = op(s0, _mm512_shuffle_f32x4(s0, s0, 0x4e));                                                     \
+        s0 = op(s0, _mm512_shuffle_f32x4(s0, s0, 0xb1));                                                     \
+        s0 = op(s0, _mm512_permute_ps(s0, 0x4e));                                                            \
+        return _mm512_cvtss_f32(op(s0, _mm512_permute_ps(s0, 0xb1)));                                        \
+    }
+#define LAST(i, j, op, at, nan)                                                                              \
+    {                                                                                                        \
+        __m512 v = at(PART(n - k - 16 * i, x + k + 16 * i), n - k - 16 * i), w = at(PART(n - k - 16 * j, x + k + 16 * j), n - k - 16 * j); \
+        s##i = op(s##i, v), s##j = op(s##j, w);                                                              \
+        nans = _kor_mask16(nans, nan(v, w));                                                                 \
+    }
+ROW_AS(sum, _mm512_add_ps, AS_IT_IS, 0.0f, NEVER, (void)p)
+ROW_AS(squares, _mm512_add_ps, SQUARE_APART, 0.0f, NEVER, (void)p)
+ROW_AS(max, max_number, AS_IT_IS, -__builtin_inff(), UNORDERED,
+       LS_TILE_NAME(ls_tile_fold_max)(p, x, n, true, false); LS_TILE_NAME(ls_tile_halve_max)(p))
 #else
 EXTREME(min_f32, float, uint32_t, <, |)
 EXTREME(max_f32, float, uint32_t, >, &)

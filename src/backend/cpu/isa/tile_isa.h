@@ -53,8 +53,11 @@ void LS_TILE_NAME(ls_tile_fence)(void);
 LS_TILE_FOLD(sum) LS_TILE_FOLD(min) LS_TILE_FOLD(max)
 #undef LS_TILE_FOLD
 void LS_TILE_NAME(ls_tile_fold_squares)(float *partials, const float *x, float minus, int64_t n, bool first, bool fetches);
-void LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first);
-void LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first);
+float LS_TILE_NAME(ls_tile_row_sum)(const float *x, float minus, int64_t n);
+float LS_TILE_NAME(ls_tile_row_squares)(const float *x, float minus, int64_t n);
+float LS_TILE_NAME(ls_tile_row_max)(const float *x, float minus, int64_t n);
+void LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, bool fetches);
+void LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, bool fetches);
 #else
 #define LS_TILE_FOLDS(name) {NULL, NULL, NULL}
 #endif
@@ -64,7 +67,7 @@ void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, con
                                 const int32_t *i_pred, int64_t stride, const int64_t *limit);
 
 /* (x - minus) / divisor, NaN canonical; `near`: not rounded correctly (LS_CHAIN_DIV_NEAR). dst may be x. */
-void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, bool fetches);
+void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, ls_chain_dst to);
 void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float *src, int64_t n);
 
 extern const ls_tile_isa LS_TILE_NAME(ls_tile_isa);

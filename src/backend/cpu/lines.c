@@ -1,0 +1,524 @@
+/* A band's rows done a few at a time (band.c): where every phase folds a run of memory for each row, or makes one from such runs, what a row
+ * takes is a short list of steps with addresses that advance evenly. It is made once a task; then all phases of a few rows are done before the
+ * next ones, so that rows come from memory once and are found in the first-level cache after that. What a launch of a phase costs would be more
+ * than a row takes, hence the list. Meanwhile the lines of the next group are fetched, some at each pass over a row, and a large result goes past
+ * the caches, line by line as it is made: memory is not waited for in one phase and idle in the next. */
+#include "backend/cpu/kernel.h"
+#include "base/half.h"
+#include <string.h>
+
+enum {
+    GROUP_BYTES = 8 << 10, /* of arguments; as many are on their way: with what is kept between phases half of the first-level cache */
+    LEAST_INNER = 64,
+    MOST_GROUP = 32,
+    MOST_PLACES = 64,
+    MOST_STEPS = 48,
+    MOST_REGS = 64,
+    MOST_STREAMS = 4,
+    LINE = 64,
+    STREAM_BYTES = 16 << 20 /* as of transposes (patch.c) */
+};
+
+/* ---- planning ---- */
+/* Whether an access has a lane a row, one behind another. */
+static bool is_column(const ls_access *a) {
+    return !a->n_tables && !a->may_be_absent && !a->n_scalar && a->n_dims == 1 && a->dims[0].stride == 1;
+}
+
+/* Whether it has a run of memory for each row, evenly apart. */
+static bool has_runs(const ls_access *a, int rows) {
+    bool plain = !a->n_tables && !a->may_be_absent && !a->n_scalar && a->log2 == 2;
+    const ls_access_dim *last = &a->dims[a->n_dims ? a->n_dims - 1 : 0];
+    return plain && ((a->n_dims == 1 && last->first == 0 && last->stride == 1) || (a->n_dims == 2 && last->first == rows && last->stride == 1));
+}
+
+static bool fused_has_runs(const ls_program *p, const ls_fused *f, int rows) {
+    bool all = f->store < 0 || has_runs(&p->accesses[f->store], rows);
+    for (int k = 0; k < f->n_operands; k++) {
+        all = all && ((f->slots >> k & 1) || (f->loads[k] && has_runs(&p->accesses[f->loads[k] - 1], rows)));
+    }
+    return all;
+}
+
+/* Counts the steps of instructions of a lane a row. */
+static bool count_columns(const ls_program *p, ls_section section, int *steps, int *places) {
+    for (int i = 0; i < p->n_instrs[section]; i++) {
+        const ls_instr *in = &p->instrs[section][i];
+        const ls_fused *f = in->op == LS_TILE_OP_FUSED ? p->fused[in->access] : NULL;
+        bool moves = in->op == LS_TILE_OP_LOAD || in->op == LS_TILE_OP_STORE, fits = f || in->op == LS_TILE_OP_FN || in->op == LS_TILE_OP_DIVIDE || in->op == LS_TILE_OP_CAST;
+        fits = moves ? is_column(&p->accesses[in->access]) : fits && (!f || f->store < 0 || is_column(&p->accesses[f->store]));
+        for (int k = 0; f && k < f->n_operands; k++) {
+            fits = fits && (!f->loads[k] || is_column(&p->accesses[f->loads[k] - 1]));
+        }
+        if (!fits) {
+            return false;
+        }
+        *steps += in->op != LS_TILE_OP_LOAD;
+        *places += f ? f->n_operands + 1 : moves;
+    }
+    *places += p->n_regs;
+    return p->n_regs <= MOST_REGS;
+}
+
+static bool is_trivial(const ls_spec *spec, int axis) {
+    ls_dim e = spec->extents_of_axes[axis];
+    return ls_dim_is_fixed(e) && e.offset == 1;
+}
+
+static bool same_axes(const ls_spec *spec, const ls_band *band, int n, const uint8_t *axes) {
+    int matched = 0;
+    for (int i = 0; i < n; i++) {
+        if (!is_trivial(spec, axes[i]) && (matched == band->n_axes || band->axes[matched++] != axes[i])) {
+            return false;
+        }
+    }
+    return matched == band->n_axes;
+}
+
+static bool phase_fits(const ls_kernel_binary *b, const ls_phase *phase, int *steps, int *places) {
+    const ls_spec *spec = &b->spec;
+    const ls_band *band = &b->band;
+    const ls_program *p = phase->kind == LS_PHASE_STORE ? &phase->finish : &phase->program;
+    int n = p->n_instrs[LS_SECTION_LANES];
+    int64_t inner = 1;
+    if (p->n_instrs[LS_SECTION_POINT] || p->n_periodic || (p->row_axes && p->row_axes != band->n_axes)) {
+        return false;
+    }
+    for (int i = band->n_axes; i < p->n_lane_axes; i++) {
+        inner *= ls_dim_bound(spec->extents_of_axes[p->lane_axes[i]]);
+    }
+    if (inner < LEAST_INNER || inner > LS_TILE_BLOCK || !count_columns(p, LS_SECTION_ROWS, steps, places)) {
+        return false;
+    }
+    if (phase->kind == LS_PHASE_STORE) {
+        bool all = same_axes(spec, band, band->n_axes < p->n_lane_axes ? band->n_axes : p->n_lane_axes, p->lane_axes);
+        for (int i = 0; i < n; i++) {
+            const ls_instr *in = &p->instrs[LS_SECTION_LANES][i];
+            const ls_fused *f = in->op == LS_TILE_OP_FUSED ? p->fused[in->access] : NULL;
+            all = all && f && f->store >= 0 && fused_has_runs(p, f, band->n_axes);
+            *places += f ? f->n_operands + 1 : 0;
+        }
+        *steps += n;
+        return all;
+    }
+    bool all = phase->kind == LS_PHASE_ROWS && phase->streams && same_axes(spec, band, phase->n_axes, phase->axes);
+    for (int i = 0; i < n && all; i++) {
+        const ls_instr *in = &p->instrs[LS_SECTION_LANES][i];
+        const ls_fused *f = in->op == LS_TILE_OP_FUSED ? p->fused[in->access] : NULL;
+        bool moves = in->op == LS_TILE_OP_LOAD || in->op == LS_TILE_OP_STORE;
+        all = f ? fused_has_runs(p, f, band->n_axes) : !moves || has_runs(&p->accesses[in->access], band->n_axes);
+        *places += f ? f->n_operands : 1;
+    }
+    *steps += 1;
+    const ls_program *then = &phase->finish;
+    all = all && !then->n_instrs[LS_SECTION_POINT] && !then->n_instrs[LS_SECTION_ROWS] && !then->n_periodic;
+    return all && count_columns(then, LS_SECTION_LANES, steps, places);
+}
+
+int64_t ls_lines_plan(const ls_kernel_binary *b) {
+    int steps = 0, places = 0;
+    int64_t points = 1, bytes = 0;
+    bool fit = b->band.n_axes > 0;
+    for (int i = 0; i < b->n_phases && fit; i++) {
+        fit = phase_fits(b, &b->phases[i], &steps, &places);
+    }
+    if (!fit || steps > MOST_STEPS || places > MOST_PLACES) {
+        return 0;
+    }
+    for (int i = 0; i < b->band.n_axes; i++) {
+        points *= ls_dim_bound(b->spec.extents_of_axes[b->band.axes[i]]);
+    }
+    for (int i = 0; i < b->spec.n_args; i++) {
+        bytes += b->spec.args[i].written ? 0 : b->spec.args[i].numel * (int64_t)ls_dtype_size(b->spec.args[i].dtype) / (points ? points : 1);
+    }
+    int64_t group = bytes ? GROUP_BYTES / bytes : MOST_GROUP;
+    return group < 1 ? 1 : group < MOST_GROUP ? group : MOST_GROUP;
+}
+
+/* ---- a task's list ---- */
+typedef struct place {
+    char *at;
+    int64_t row; /* bytes from a row to the next */
+    bool moves;  /* from group to group: not where a group's values are kept */
+} place;
+
+typedef enum line_kind { LINE_COLUMN, LINE_FOLD, LINE_CHAIN } line_kind; /* the last two are passes over each row */
+
+/* What is done to a few numbers here: a vector of what has just been stored one by one would wait for memory, behind results that go past the caches. */
+typedef enum column_op { COLUMN_FN, COLUMN_ADD, COLUMN_SUB, COLUMN_MUL, COLUMN_DIV, COLUMN_SQRT, COLUMN_STORE } column_op;
+
+typedef struct line {
+    line_kind kind;
+    const ls_instr *in;     /* COLUMN */
+    column_op op;
+    int16_t dst, a, b, c;   /* places, or -1; of a FOLD where its function's values and its result go */
+    const ls_fused *f;      /* of a chain; or NULL */
+    int16_t operands[LS_CHAIN_POINTERS];
+    int16_t scalars[LS_CHAIN_SCALARS];
+    float numbers[LS_CHAIN_SCALARS]; /* of the row at hand */
+    ls_chain_row row;
+    ls_stream stream; /* FOLD */
+    int which;
+    ls_fold_row_fn whole; /* of a FOLD that is one function; or NULL */
+    float *values;        /* of its chain, a piece at a time */
+    bool divides;         /* CHAIN: numbers apart from one, or as they are, by another */
+    int64_t fetch, fetch_end; /* FOLD, CHAIN: bytes of each row that are fetched early meanwhile */
+} line;
+
+typedef struct lines {
+    const ls_kernel_run *kernel;
+    const ls_tile_isa *isa;
+    ls_run *run; /* that is listed */
+    int64_t first, inner;
+    int n_places, n_steps, n_streams, n_passes;
+    place places[MOST_PLACES];
+    line steps[MOST_STEPS];
+    int64_t ahead; /* rows */
+    float nan;     /* the canonical one */
+    int16_t streams[MOST_STREAMS]; /* places whose lines are fetched early */
+    int16_t of_reg[MOST_REGS];     /* places of a program's registers */
+    float middle[LS_TILE_BLOCK];
+    float slots[LS_CHAIN_SLOTS * LS_CHAIN_LANES + LS_ALIGN / sizeof(float)];
+} lines;
+
+static int16_t add_place(lines *l, char *at, int64_t row, bool moves) {
+    for (int16_t i = 0; i < l->n_places; i++) {
+        const place *p = &l->places[i];
+        if (p->at == at && p->row == row && p->moves == moves) {
+            return i;
+        }
+    }
+    l->places[l->n_places] = (place){at, row, moves};
+    return (int16_t)l->n_places++;
+}
+
+static int16_t reg_place(lines *l, int16_t reg) {
+    if (reg >= 0 && l->of_reg[reg] < 0) {
+        l->of_reg[reg] = add_place(l, l->run->regs[reg], 0, false);
+    }
+    return reg < 0 ? -1 : l->of_reg[reg];
+}
+
+/* Of an access, the run being at the first row. */
+static int16_t access_place(lines *l, int access, int64_t inner) {
+    const ls_access *a = &l->run->program->accesses[access];
+    int64_t row = a->n_dims == 1 && inner > 1 ? inner : a->dims[0].stride;
+    int temp = a->buffer - l->kernel->binary->spec.n_args;
+    char *at = l->kernel->buffers[a->buffer] + (ls_run_place(l->run, a) << a->log2);
+    int16_t found = add_place(l, at, row << a->log2, temp < 0 || !l->kernel->binary->temps[temp].point);
+    bool large = inner > 1 && row && ls_access_is_large(&l->kernel->binary->spec, a), known = false;
+    for (int i = 0; i < l->n_streams; i++) {
+        known = known || l->streams[i] == found;
+    }
+    if (large && !known && l->n_streams < MOST_STREAMS && !l->kernel->binary->spec.args[a->buffer].written) {
+        l->streams[l->n_streams++] = found;
+    }
+    return found;
+}
+
+static void begin_program(lines *l, ls_run *run, int64_t inner) {
+    l->run = run;
+    memset(l->of_reg, 0xff, sizeof l->of_reg);
+    ls_run_seek(run, l->first * inner);
+}
+
+/* What a chain reads: runs of rows, or of a lane a row, and numbers of one lane or of one a row. */
+static void add_operands(lines *l, line *s, const ls_fused *f, int64_t inner) {
+    float *slot = (float *)(void *)(((uintptr_t)l->slots + LS_ALIGN - 1) & ~(uintptr_t)(LS_ALIGN - 1));
+    s->f = f;
+    s->row = (ls_chain_row){.n_steps = f->n_steps, .n_pointers = f->n_operands, .steps = f->steps, .scalars = s->numbers};
+    for (int k = 0; k < f->n_operands; k++) {
+        if (f->slots >> k & 1) {
+            s->row.slots[k] = slot;
+            slot += LS_CHAIN_LANES;
+        } else {
+            s->operands[k] = f->loads[k] ? access_place(l, f->loads[k] - 1, inner) : reg_place(l, f->operands[k]);
+        }
+    }
+    for (int k = 0; k < f->n_scalars; k++) {
+        s->scalars[k] = reg_place(l, f->scalars[k]);
+    }
+}
+
+static column_op column_op_of(const ls_tile_isa *isa, const ls_instr *in) {
+    static const uint8_t ops[] = {[COLUMN_ADD] = LS_OP_ADD, [COLUMN_SUB] = LS_OP_SUB, [COLUMN_MUL] = LS_OP_MUL, [COLUMN_DIV] = LS_OP_DIV, [COLUMN_SQRT] = LS_OP_SQRT};
+    for (int op = COLUMN_ADD; op <= COLUMN_SQRT && in->op == LS_TILE_OP_FN; op++) {
+        if (in->fn == isa->map_f32[ops[op]]) {
+            return (column_op)op;
+        }
+    }
+    return in->op == LS_TILE_OP_STORE && in->dtype == LS_F32 ? COLUMN_STORE : COLUMN_FN;
+}
+
+/* Instructions of a lane a row. */
+static void add_columns(lines *l, ls_section section) {
+    const ls_program *p = l->run->program;
+    for (int i = 0; i < p->n_instrs[section]; i++) {
+        const ls_instr *in = &p->instrs[section][i];
+        const ls_fused *f = in->op == LS_TILE_OP_FUSED ? p->fused[in->access] : NULL;
+        if (in->op == LS_TILE_OP_LOAD) {
+            l->of_reg[in->dst] = access_place(l, in->access, 1);
+            continue;
+        }
+        line *s = &l->steps[l->n_steps++];
+        *s = (line){.kind = LINE_COLUMN, .in = in, .op = column_op_of(l->isa, in), .a = -1, .b = -1, .c = -1};
+        if (f) {
+            add_operands(l, s, f, 1);
+            s->row.raw = f->store < 0;
+            s->dst = f->store < 0 ? reg_place(l, in->dst) : access_place(l, f->store, 1);
+        } else if (in->op == LS_TILE_OP_STORE) {
+            s->a = reg_place(l, in->a);
+            s->dst = access_place(l, in->access, 1);
+        } else {
+            s->a = reg_place(l, in->a);
+            s->b = reg_place(l, in->b);
+            s->c = reg_place(l, in->c);
+            s->dst = reg_place(l, in->dst);
+        }
+    }
+}
+
+/* Whether a result is worth no place in the caches, which it would leave before anybody reads it, and has whole lines. */
+static bool is_far(const lines *l, const ls_fused *f, const place *to) {
+    const ls_program *p = l->run->program;
+    int buffer = p->accesses[f->store].buffer;
+    const ls_spec *spec = &l->kernel->binary->spec;
+    bool far = l->isa->fence && buffer < spec->n_args && spec->args[buffer].numel >= STREAM_BYTES / 4 && to->row == l->inner * 4 &&
+               ((uintptr_t)to->at | (uintptr_t)to->row) % LINE == 0;
+    for (int k = 0; k < f->n_operands && far; k++) {
+        far = (f->slots >> k & 1) || p->accesses[f->loads[k] - 1].buffer != buffer;
+    }
+    return far;
+}
+
+static void add_fold(lines *l, const ls_phase *phase, ls_run *finish) {
+    const ls_program *p = l->run->program;
+    const ls_value *v = &l->kernel->binary->spec.values[phase->value];
+    line *s = &l->steps[l->n_steps++];
+    *s = (line){.kind = LINE_FOLD, .which = ls_f32_fold(l->isa, v)};
+    s->stream = ls_stream_of(p, l->isa, s->which);
+    add_operands(l, s, ls_stream_chain(p, &s->stream), l->inner);
+    s->row.raw = true;
+    s->values = s->stream.computes ? (float *)(void *)(l->run->memory + p->reg_offsets[s->stream.source->dst]) : NULL;
+    s->a = !s->stream.fn ? -1 : s->stream.store ? access_place(l, s->stream.store->access, l->inner) : reg_place(l, s->stream.fn->dst);
+    s->whole = s->stream.squares ? l->isa->row_squares_f32 : s->stream.computes || s->stream.fn ? NULL : l->isa->row_f32[s->which];
+    s->dst = add_place(l, finish->regs[phase->finish.input], 0, false);
+    l->n_passes++;
+}
+
+static bool divides(const ls_tile_isa *isa, const ls_fused *f) {
+    const ls_chain_step *first = f->steps, *last = first + f->n_steps - 1;
+    bool by = f->n_steps > 0 && (last->op == LS_CHAIN_DIV || last->op == LS_CHAIN_DIV_NEAR) && last->kind == LS_CHAIN_SCALAR;
+    return isa->divide_f32 && by && (f->n_steps == 1 || (f->n_steps == 2 && first->op == LS_CHAIN_SUB && first->kind == LS_CHAIN_SCALAR));
+}
+
+static void add_chains(lines *l) {
+    const ls_program *p = l->run->program;
+    for (int i = 0; i < p->n_instrs[LS_SECTION_LANES]; i++) {
+        const ls_fused *f = p->fused[p->instrs[LS_SECTION_LANES][i].access];
+        line *s = &l->steps[l->n_steps++];
+        *s = (line){.kind = LINE_CHAIN};
+        add_operands(l, s, f, l->inner);
+        s->divides = divides(l->isa, f);
+        s->dst = access_place(l, f->store, l->inner);
+        s->row.middle = is_far(l, f, &l->places[s->dst]) ? l->middle : NULL;
+        l->n_passes++;
+    }
+}
+
+static void make_list(lines *l, ls_kernel_run *kernel, int64_t first) {
+    const ls_kernel_binary *b = kernel->binary;
+    l->kernel = kernel;
+    l->isa = b->device->tiles;
+    l->first = first;
+    l->ahead = b->band.block;
+    const uint32_t nan = LS_NAN_F32;
+    memcpy(&l->nan, &nan, sizeof nan);
+    l->n_places = l->n_steps = l->n_streams = l->n_passes = 0;
+    for (int i = 0; i < b->n_phases; i++) {
+        const ls_phase *phase = &b->phases[i];
+        ls_run *finish = &kernel->begun[2 * i + 1], *run = phase->kind == LS_PHASE_STORE ? finish : &kernel->begun[2 * i];
+        l->inner = 1;
+        for (int k = b->band.n_axes; k < run->program->n_lane_axes; k++) {
+            l->inner *= kernel->extents[run->program->lane_axes[k]];
+        }
+        begin_program(l, run, l->inner);
+        add_columns(l, LS_SECTION_ROWS);
+        if (phase->kind == LS_PHASE_STORE) {
+            add_chains(l);
+            continue;
+        }
+        add_fold(l, phase, finish);
+        begin_program(l, finish, 1);
+        add_columns(l, LS_SECTION_LANES);
+    }
+    const int64_t bytes = l->inner * (int64_t)sizeof(float);
+    int pass = 0;
+    for (line *s = l->steps; s < l->steps + l->n_steps; s++) {
+        if (s->kind != LINE_COLUMN) {
+            s->fetch = bytes * pass / l->n_passes & ~(int64_t)(LINE - 1);
+            s->fetch_end = pass + 1 == l->n_passes ? bytes : bytes * (pass + 1) / l->n_passes & ~(int64_t)(LINE - 1);
+            pass++;
+        }
+    }
+}
+
+/* ---- running ---- */
+static char *at_row(const lines *l, int16_t i, int64_t r) {
+    return i < 0 ? NULL : l->places[i].at + r * l->places[i].row;
+}
+
+/* A step's share of the lines of the row as far behind row r as a group. Inlined, since gcc finds a function that fetches to do nothing. */
+static inline __attribute__((always_inline)) void fetch(const lines *l, const line *s, int64_t r) {
+    for (int i = 0; i < l->n_streams; i++) {
+        const place *p = &l->places[l->streams[i]];
+        const uintptr_t at = (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row);
+        for (int64_t k = s->fetch; k < s->fetch_end; k += LINE) {
+            __builtin_prefetch((const void *)(at + (uintptr_t)k));
+        }
+    }
+}
+
+/* Where a chain's number of row 0 is; of the next row `step` further. */
+static const float *numbers_of(const lines *l, const line *s, int k, int *step) {
+    *step = s->f->by_row >> k & 1;
+    return (const float *)(const void *)l->places[s->scalars[k]].at;
+}
+
+/* The chain's numbers and places of row r, `skip` lanes behind its first. */
+static void take_row(const lines *l, line *s, int64_t r, int64_t skip) {
+    const ls_fused *f = s->f;
+    for (int k = 0; k < f->n_scalars; k++) {
+        int step;
+        const float *numbers = numbers_of(l, s, k, &step);
+        s->numbers[k] = numbers[step * r];
+    }
+    for (int k = 0; k < f->n_operands; k++) {
+        s->row.at[k] = f->slots >> k & 1 ? NULL : (const float *)(const void *)at_row(l, s->operands[k], r) + skip;
+    }
+}
+
+#define EACH_ROW(expression)                                                                                 \
+    for (int64_t r = 0; r < n; r++) {                                                                        \
+        y[r] = (expression);                                                                                 \
+    }                                                                                                        \
+    break;
+
+static void run_column(const lines *l, line *s, int64_t n) {
+    const ls_instr *in = s->in;
+    char *dst = at_row(l, s->dst, 0), *a = at_row(l, s->a, 0), *b = at_row(l, s->b, 0);
+    const float *u = (const float *)(const void *)a, *v = (const float *)(const void *)b;
+    float *y = (float *)(void *)dst;
+    switch (s->op) {
+    case COLUMN_ADD:
+        EACH_ROW(u[r] + v[r])
+    case COLUMN_SUB:
+        EACH_ROW(u[r] - v[r])
+    case COLUMN_MUL:
+        EACH_ROW(u[r] * v[r])
+    case COLUMN_DIV:
+        EACH_ROW(u[r] / v[r])
+    case COLUMN_SQRT:
+        EACH_ROW(__builtin_sqrtf(u[r]))
+    case COLUMN_STORE:
+        EACH_ROW(u[r] == u[r] ? u[r] : l->nan)
+    case COLUMN_FN:
+        if (in->op == LS_TILE_OP_FUSED) {
+            take_row(l, s, 0, 0);
+            l->isa->chain(&s->row, y, s->row.at[0], n);
+        } else if (in->op == LS_TILE_OP_FN || in->op == LS_TILE_OP_DIVIDE) {
+            in->fn(dst, a, b, at_row(l, s->c, 0), n);
+        } else if (in->cast) {
+            in->cast(dst, a, n);
+        } else {
+            memcpy(dst, a, (size_t)n << in->log2);
+        }
+    }
+}
+
+/* Folds row r in the contract's order: what ls_fold_by_rows does to it. */
+static float fold_row(const lines *l, line *s, int64_t r, float *partials) {
+    const ls_tile_isa *isa = l->isa;
+    const ls_stream *how = &s->stream;
+    const int64_t most = how->computes || (how->fn && !how->exps) ? LS_TILE : LS_TILE_BLOCK;
+    int64_t at = 0, n = 0;
+    take_row(l, s, r, 0);
+    do {
+        n = l->inner - at < most ? l->inner - at : most;
+        float *values = (float *)(void *)at_row(l, s->a, r);
+        values = how->store ? values + at : values;
+        const float *x = s->row.at[0] + at;
+        if (how->computes) {
+            take_row(l, s, r, at);
+            isa->chain(&s->row, s->values, s->row.at[0], n);
+            x = s->values;
+        }
+        if (how->exps) {
+            how->exps(partials, values, x, s->f->n_scalars ? s->numbers[0] : 0, n, at == 0, false);
+        } else {
+            if (how->fn) {
+                how->fn->fn(values, x, NULL, NULL, n);
+                x = values;
+            }
+            isa->fold_f32[s->which](partials, x, n, at == 0, false);
+        }
+        at += n;
+    } while (at < l->inner);
+    isa->halve_f32[s->which](partials);
+    return *partials;
+}
+
+static void run_fold(const lines *l, line *s, int64_t rows, float *partials) {
+    static const float zero = 0;
+    float *results = (float *)(void *)l->places[s->dst].at;
+    int step = 0;
+    const float *minus = s->f->n_scalars ? numbers_of(l, s, 0, &step) : &zero;
+    for (int64_t r = 0; r < rows; r++) {
+        fetch(l, s, r);
+        results[r] = s->whole ? s->whole((const float *)(const void *)at_row(l, s->operands[0], r), minus[step * r], l->inner) : fold_row(l, s, r, partials);
+    }
+}
+
+static void run_chain(const lines *l, line *s, int64_t rows) {
+    static const float zero = 0;
+    int step = 0, by = 0;
+    const ls_chain_step *last = s->divides ? &s->f->steps[s->f->n_steps - 1] : NULL;
+    const float *minus = s->divides && s->f->n_steps == 2 ? numbers_of(l, s, s->f->steps->at, &step) : &zero, *divisors = last ? numbers_of(l, s, last->at, &by) : NULL;
+    for (int64_t r = 0; r < rows; r++) {
+        float *dst = (float *)(void *)at_row(l, s->dst, r);
+        fetch(l, s, r);
+        if (last) {
+            l->isa->divide_f32(dst, (const float *)(const void *)at_row(l, s->operands[0], r), minus[step * r], divisors[by * r], l->inner,
+                               last->op == LS_CHAIN_DIV_NEAR, s->row.middle ? LS_DST_FAR : LS_DST_NEAR);
+        } else {
+            take_row(l, s, r, 0);
+            l->isa->chain(&s->row, dst, s->row.at[0], l->inner);
+        }
+    }
+}
+
+size_t ls_lines_bytes(void) {
+    return sizeof(lines) + LS_TILE_PARTIALS * sizeof(float) + 2 * LS_ALIGN;
+}
+
+void ls_lines_run(ls_kernel_run *kernel, void *memory, int64_t first, int64_t n) {
+    float *partials = (float *)(((uintptr_t)memory + LS_ALIGN - 1) & ~(uintptr_t)(LS_ALIGN - 1));
+    lines *l = (lines *)(void *)(partials + LS_TILE_PARTIALS);
+    const int64_t group = kernel->binary->band.block;
+    make_list(l, kernel, first);
+    for (int64_t done = 0, rows; done < n; done += rows) {
+        rows = n - done < group ? n - done : group;
+        for (line *s = l->steps, *end = s + l->n_steps; s < end; s++) {
+            if (s->kind == LINE_COLUMN) {
+                run_column(l, s, rows);
+            } else if (s->kind == LINE_FOLD) {
+                run_fold(l, s, rows, partials);
+            } else {
+                run_chain(l, s, rows);
+            }
+        }
+        for (place *p = l->places, *end = p + l->n_places; p < end; p++) {
+            p->at += p->moves ? rows * p->row : 0;
+        }
+    }
+}
