@@ -345,6 +345,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .multiple = multiple,
 #if defined(LS_ISA_AVX512)
     .fence = LS_TILE_NAME(ls_tile_fence),
+    .add_rows_f32 = LS_TILE_NAME(ls_tile_add_rows),
     .row_f32 = {LS_TILE_NAME(ls_tile_row_sum), NULL, LS_TILE_NAME(ls_tile_row_max)},
     .row_squares_f32 = LS_TILE_NAME(ls_tile_row_squares),
     .fold_squares_f32 = LS_TILE_NAME(ls_tile_fold_squares),

@@ -180,6 +180,32 @@ HALVE(_mm512_add_ps)
 FOLD_EXTREME(min, 4, __builtin_inff())
 FOLD_EXTREME(max, 5, -__builtin_inff())
 
+/* Four rows at a time: as many places that memory is read at, and a sum is loaded and stored once for them. */
+static inline void add_four(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next) {
+    for (int64_t i = 0; i < n; i += 16) {
+        const __mmask16 lanes = LANES_LEFT(n - i);
+        __m512 s = first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(lanes, sums + i);
+        for (int64_t r = 0; r < rows; r++) {
+            if (next) {
+                __builtin_prefetch((const void *)((uintptr_t)(next + i) + (uintptr_t)(r * apart) * sizeof *next));
+            }
+            s = _mm512_add_ps(s, _mm512_maskz_loadu_ps(lanes, x + r * apart + i));
+        }
+        _mm512_mask_storeu_ps(sums + i, lanes, s);
+    }
+}
+
+void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next) {
+    enum { FOUR = 4 };
+    for (; rows >= FOUR; rows -= FOUR, x += FOUR * apart) {
+        add_four(sums, x, apart, FOUR, n, first, rows >= 2 * FOUR ? x + FOUR * apart : next);
+        first = false;
+    }
+    if (rows || first) {
+        add_four(sums, x, apart, rows, n, first, next);
+    }
+}
+
 /* A row of one block whole: the same, halved where it is; again with care where there are NaN. */
 #define ROW_AS(name, op, at, identity, nan, fold)                                                            \
     float LS_TILE_NAME(ls_tile_row_##name)(const float *x, float minus, int64_t n) {                         \

@@ -53,6 +53,7 @@ void LS_TILE_NAME(ls_tile_fence)(void);
 LS_TILE_FOLD(sum) LS_TILE_FOLD(min) LS_TILE_FOLD(max)
 #undef LS_TILE_FOLD
 void LS_TILE_NAME(ls_tile_fold_squares)(float *partials, const float *x, float minus, int64_t n, bool first, bool fetches);
+void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next);
 float LS_TILE_NAME(ls_tile_row_sum)(const float *x, float minus, int64_t n);
 float LS_TILE_NAME(ls_tile_row_squares)(const float *x, float minus, int64_t n);
 float LS_TILE_NAME(ls_tile_row_max)(const float *x, float minus, int64_t n);
