@@ -656,6 +656,7 @@ static void start_row(const ls_chain *c, float (*slots)[LS_CHAIN_LANES], ls_chai
     row->n_steps = c->n_steps;
     row->n_pointers = c->n_pointers;
     row->raw = false;
+    row->middle = NULL;
     row->ahead = 0;
     row->steps = c->steps;
     for (int k = 0; k < c->n_pointers; k++) {
