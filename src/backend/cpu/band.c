@@ -255,11 +255,9 @@ static void run_points(band_run *r, int64_t first, int64_t n, int worker) {
         ls_phase_begin(&task, &b->phases[i].finish, &offset, &runs[2 * i + 1]);
     }
     own.begun = runs;
-    if (b->band.lines) {
-        place_block(&own, scratch, first);
-        ls_lines_run(&own, scratch + b->band.list, first, n);
-    }
-    for (int64_t at = 0; at < n && !b->band.lines; at += b->band.block) {
+    place_block(&own, scratch, first);
+    bool done = b->band.lines && ls_lines_run(&own, scratch + b->band.list, first, n);
+    for (int64_t at = 0; at < n && !done; at += b->band.block) {
         run_block(&own, scratch, first + at, n - at < b->band.block ? n - at : b->band.block);
     }
     if (b->device->tiles->fence) {

@@ -172,8 +172,9 @@ uint64_t ls_fold_identity(ls_op op, ls_dtype dtype);
 int ls_f32_fold(const ls_tile_isa *isa, const ls_value *value);
 /* lines.c: how many rows of a band, all of whose phases but their temporaries are planned, are done together, step by step; 0: they do not fit that. */
 int64_t ls_lines_plan(const ls_kernel_binary *binary);
-/* Rows [first, first + n) of such a band, whose runs are begun and whose temporaries begin with row `first`. */
-void ls_lines_run(ls_kernel_run *kernel, void *memory, int64_t first, int64_t n);
+/* Rows [first, first + n) of such a band, whose runs are begun and whose temporaries begin with row `first`; false, with nothing done, where those are
+ * empty. */
+bool ls_lines_run(ls_kernel_run *kernel, void *memory, int64_t first, int64_t n);
 size_t ls_lines_bytes(void); /* of that memory */
 /* pooling.c: plans nothing where a phase, whose program is there, is no extreme over windows; false when out of memory. */
 bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps) LS_MUST_USE;

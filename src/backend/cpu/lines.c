@@ -326,7 +326,15 @@ static void add_chains(lines *l) {
     }
 }
 
-static void make_list(lines *l, ls_kernel_run *kernel, int64_t first) {
+static int64_t inner_lanes(const ls_kernel_run *kernel, const ls_program *p) {
+    int64_t inner = 1;
+    for (int k = kernel->binary->band.n_axes; k < p->n_lane_axes; k++) {
+        inner *= kernel->extents[p->lane_axes[k]];
+    }
+    return inner;
+}
+
+static bool make_list(lines *l, ls_kernel_run *kernel, int64_t first) {
     const ls_kernel_binary *b = kernel->binary;
     l->kernel = kernel;
     l->isa = b->device->tiles;
@@ -338,9 +346,9 @@ static void make_list(lines *l, ls_kernel_run *kernel, int64_t first) {
     for (int i = 0; i < b->n_phases; i++) {
         const ls_phase *phase = &b->phases[i];
         ls_run *finish = &kernel->begun[2 * i + 1], *run = phase->kind == LS_PHASE_STORE ? finish : &kernel->begun[2 * i];
-        l->inner = 1;
-        for (int k = b->band.n_axes; k < run->program->n_lane_axes; k++) {
-            l->inner *= kernel->extents[run->program->lane_axes[k]];
+        l->inner = inner_lanes(kernel, run->program);
+        if (l->inner == 0) {
+            return false;
         }
         begin_program(l, run, l->inner);
         add_columns(l, LS_SECTION_ROWS);
@@ -361,6 +369,7 @@ static void make_list(lines *l, ls_kernel_run *kernel, int64_t first) {
             pass++;
         }
     }
+    return true;
 }
 
 /* ---- running ---- */
@@ -501,11 +510,13 @@ size_t ls_lines_bytes(void) {
     return sizeof(lines) + LS_TILE_PARTIALS * sizeof(float) + 2 * LS_ALIGN;
 }
 
-void ls_lines_run(ls_kernel_run *kernel, void *memory, int64_t first, int64_t n) {
+bool ls_lines_run(ls_kernel_run *kernel, void *memory, int64_t first, int64_t n) {
     float *partials = (float *)(((uintptr_t)memory + LS_ALIGN - 1) & ~(uintptr_t)(LS_ALIGN - 1));
     lines *l = (lines *)(void *)(partials + LS_TILE_PARTIALS);
     const int64_t group = kernel->binary->band.block;
-    make_list(l, kernel, first);
+    if (!make_list(l, kernel, first)) {
+        return false;
+    }
     for (int64_t done = 0, rows; done < n; done += rows) {
         rows = n - done < group ? n - done : group;
         for (line *s = l->steps, *end = s + l->n_steps; s < end; s++) {
@@ -521,4 +532,5 @@ void ls_lines_run(ls_kernel_run *kernel, void *memory, int64_t first, int64_t n)
             p->at += p->moves ? rows * p->row : 0;
         }
     }
+    return true;
 }

@@ -206,23 +206,19 @@ void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, 
     }
 }
 
-/* A row of one block whole: the same, halved where it is; again with care where there are NaN. */
+/* A row of one block whole, halved where it is; by way of partials in memory where it has steps in part, or NaN. */
 #define ROW_AS(name, op, at, identity, nan, fold)                                                            \
     float LS_TILE_NAME(ls_tile_row_##name)(const float *x, float minus, int64_t n) {                         \
         const __m512 none = _mm512_set1_ps(identity);                                                        \
         __m512 PARTIALS;                                                                                     \
-        __mmask16 nans = 0;                                                                                  \
-        int64_t k = 0;                                                                                       \
-        (void)minus, (void)none;                                                                             \
+        __mmask16 nans = (__mmask16)(n % LS_TILE_PARTIALS);                                                  \
+        (void)minus;                                                                                         \
         PAIRS(NO_PARTIALS, op, at, nan)                                                                      \
-        for (; k + LS_TILE_PARTIALS <= n; k += LS_TILE_PARTIALS) {                                           \
+        for (int64_t k = 0; k + LS_TILE_PARTIALS <= n; k += LS_TILE_PARTIALS) {                              \
             PAIRS(STEP, op, at, nan)                                                                         \
         }                                                                                                    \
-        if (k < n) {                                                                                         \
-            PAIRS(LAST, op, at, nan)                                                                         \
-        }                                                                                                    \
         if (nans) {                                                                                          \
-            float p[LS_TILE_PARTIALS] = {0};                                                                       \
+            float p[LS_TILE_PARTIALS];                                                                       \
             fold;                                                                                            \
             return *p;                                                                                       \
         }                                                                                                    \
@@ -234,16 +230,9 @@ void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, 
         s0 = op(s0, _mm512_permute_ps(s0, 0x4e));                                                            \
         return _mm512_cvtss_f32(op(s0, _mm512_permute_ps(s0, 0xb1)));                                        \
     }
-#define LAST(i, j, op, at, nan)                                                                              \
-    {                                                                                                        \
-        __m512 v = at(PART(n - k - 16 * i, x + k + 16 * i), n - k - 16 * i), w = at(PART(n - k - 16 * j, x + k + 16 * j), n - k - 16 * j); \
-        s##i = op(s##i, v), s##j = op(s##j, w);                                                              \
-        nans = _kor_mask16(nans, nan(v, w));                                                                 \
-    }
-ROW_AS(sum, _mm512_add_ps, AS_IT_IS, 0.0f, NEVER, (void)p)
-ROW_AS(squares, _mm512_add_ps, SQUARE_APART, 0.0f, NEVER, (void)p)
-ROW_AS(max, max_number, AS_IT_IS, -__builtin_inff(), UNORDERED,
-       LS_TILE_NAME(ls_tile_fold_max)(p, x, n, true, false); LS_TILE_NAME(ls_tile_halve_max)(p))
+ROW_AS(sum, _mm512_add_ps, AS_IT_IS, 0.0f, NEVER, LS_TILE_NAME(ls_tile_fold_sum)(p, x, n, true, false); LS_TILE_NAME(ls_tile_halve_sum)(p))
+ROW_AS(squares, _mm512_add_ps, SQUARE_APART, 0.0f, NEVER, LS_TILE_NAME(ls_tile_fold_squares)(p, x, minus, n, true, false); LS_TILE_NAME(ls_tile_halve_sum)(p))
+ROW_AS(max, max_number, AS_IT_IS, -__builtin_inff(), UNORDERED, LS_TILE_NAME(ls_tile_fold_max)(p, x, n, true, false); LS_TILE_NAME(ls_tile_halve_max)(p))
 #else
 EXTREME(min_f32, float, uint32_t, <, |)
 EXTREME(max_f32, float, uint32_t, >, &)

@@ -46,6 +46,7 @@ LS_TILE_MATH_DECLARE(pow)
     void LS_TILE_NAME(ls_tile_fold_##name)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, bool fetches) { \
         enum { WIDTH = (int)(sizeof(ls_mf32) / sizeof(float)) };                                             \
         const ls_mf32 apart = ls_many_c((ls_many_v){0} + minus);                                             \
+        const uintptr_t ahead = fetches ? LS_FETCH_AHEAD : 0;                                                \
         for (int64_t at = 0; at < LS_TILE_PARTIALS; at += WIDTH) {                                           \
             ls_mf32 sum = ls_many_c((ls_many_v){0});                                                         \
             int64_t i = at;                                                                                  \
@@ -55,7 +56,9 @@ LS_TILE_MATH_DECLARE(pow)
             for (; i + WIDTH <= n; i += LS_TILE_PARTIALS) {                                                  \
                 ls_mf32 v = ls_m##name##_f32(ls_many_sub(ls_many_load(x + i), apart));                       \
                 ls_many_store(dst + i, v);                                                                   \
-                ls_fetch_behind(dst + i, fetches ? WIDTH : 0); /* it may be the result, past the caches */   \
+                for (int k = 0; k < WIDTH; k += 16) { /* it may be the result, past the caches */            \
+                    __builtin_prefetch((const void *)((uintptr_t)(dst + i + k) + ahead));                    \
+                }                                                                                            \
                 sum = ls_many_add(sum, v);                                                                   \
             }                                                                                                \
             ls_many_store(partials + at, sum);                                                               \
