@@ -111,11 +111,23 @@ static ls_tensor *row_fold(ls_session *s, ls_tensor *(*fold)(ls_session *, ls_te
     return fold(s, x, 1, (const int[]){1}, 1);
 }
 
+/* A leaf, finite and of like size; now and then a zero of either sign, or a number whose quotients take care. */
+static ls_tensor *plain_tensor(ls_session *s, ls_rng *rng, int64_t rows, int64_t columns) {
+    float *data = calloc((size_t)(rows * columns), sizeof *data);
+    for (int64_t i = 0; i < rows * columns; i++) {
+        uint64_t r = ls_rng_u64(rng);
+        data[i] = (float)((int64_t)(r & 0xffffff) - 0x800000) * 0x1p-21f;
+        data[i] *= r >> 24 & 0xfff ? 1.0f : r >> 40 & 1 ? -0.0f : 0x1p-90f;
+    }
+    ls_tensor *t = ls_tensor_from(s, LS_F32, LS_SHAPE(rows, columns), data);
+    free(data);
+    return t;
+}
+
 static int build_rows(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
     const rows_case *c = param;
-    ls_shape shape = LS_SHAPE(c->rows, c->columns);
-    ls_tensor *x = c->tame ? tame_tensor(s, rng, LS_F32, shape) : random_tensor(s, rng, LS_F32, shape);
-    ls_tensor *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(1, c->columns)), *row = tame_tensor(s, rng, LS_F32, LS_SHAPE(c->rows, 1));
+    ls_tensor *x = c->tame ? plain_tensor(s, rng, c->rows, c->columns) : random_tensor(s, rng, LS_F32, LS_SHAPE(c->rows, c->columns));
+    ls_tensor *w = plain_tensor(s, rng, 1, c->columns), *bias = plain_tensor(s, rng, 1, c->columns), *row = plain_tensor(s, rng, c->rows, 1);
     ls_tensor *mean = ls_mean(s, x, 1, (const int[]){1}, 1), *apart = ls_sub(s, x, mean), *peak = row_fold(s, ls_amax, x);
     ls_tensor *squares = row_fold(s, ls_sum, ls_mul(s, apart, apart));
     switch (c->kind) {
@@ -123,7 +135,7 @@ static int build_rows(ls_session *s, ls_rng *rng, const void *param, ls_tensor *
         out_roots[0] = ls_softmax(s, x, 1);
         return 1;
     case 1:
-        out_roots[0] = ls_layer_norm(s, x, 1, ls_reshape(s, w, LS_SHAPE(c->columns)), ls_reshape(s, ls_neg(s, w), LS_SHAPE(c->columns)), 1e-5);
+        out_roots[0] = ls_layer_norm(s, x, 1, ls_reshape(s, w, LS_SHAPE(c->columns)), ls_reshape(s, bias, LS_SHAPE(c->columns)), 1e-5);
         return 1;
     case 2: /* a number of each row that is an operand, and a second one */
         out_roots[0] = ls_div(s, ls_mul(s, apart, w), ls_add(s, ls_sqrt(s, squares), row));

@@ -302,12 +302,16 @@ static void folds_agree(void **state) {
                 }
                 ls_fold_row_fn whole = f < 3 ? isa->row_f32[f] : f == 3 ? isa->row_squares_f32 : NULL;
                 if (whole) {
-                    const int64_t lanes = n + 80; /* more than a tile */
-                    memcpy(y, x + shift, sizeof *x * (size_t)lanes);
+                    const int64_t lanes = seed % 4 < 2 ? n + 80 : (n + LS_TILE_PARTIALS - 1) / LS_TILE_PARTIALS * LS_TILE_PARTIALS; /* whole steps, too */
+                    float row[LANES + 3];
+                    for (int i = 0; i < LANES; i++) { /* sums that depend on their order */
+                        row[i + shift] = seed % 3 ? (float)draw(&rng, -9999, 9999) / 7 : x[i];
+                    }
+                    memcpy(y, row + shift, sizeof *x * (size_t)lanes);
                     for (int64_t k = 0; f == 3 && k < lanes; k++) {
                         y[k] = (y[k] - minus) * (y[k] - minus);
                     }
-                    float own[LS_TILE_PARTIALS], of_row = whole(x + shift, minus, lanes);
+                    float own[LS_TILE_PARTIALS], of_row = whole(row + shift, minus, lanes);
                     for (int k = 0; k < LS_TILE_PARTIALS; k++) {
                         own[k] = identities[op];
                     }
