@@ -273,8 +273,41 @@ static void scans_and_sorts(void **state) {
     }
 }
 
+/* Sums of columns whose elements are runs of memory, evenly apart or not: of axes that lie side by side or apart, in either order, the same along one
+ * of them, backwards, and parts of longer rows. */
+static int build_columns(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    ls_tensor *t[3];
+    int64_t dims[3][3] = {{p->a, p->b, p->c}, {p->a, 1, p->c}, {1, p->b, p->c}};
+    for (int k = 0; k < 3; k++) {
+        int64_t n = dims[k][0] * dims[k][1] * dims[k][2];
+        float *data = calloc((size_t)n, sizeof *data);
+        for (int64_t i = 0; i < n; i++) {
+            data[i] = (float)((int64_t)ls_rng_below(rng, 20001) - 10000) / 7;
+        }
+        t[k] = ls_tensor_from(s, LS_F32, LS_SHAPE(dims[k][0], dims[k][1], dims[k][2]), data);
+        free(data);
+    }
+    ls_shape all = LS_SHAPE(p->a, p->b, p->c);
+    roots[0] = ls_sum(s, t[0], 1, (const int[]){0}, 0);
+    roots[1] = ls_sum(s, t[0], 2, (const int[]){0, 1}, 0);
+    roots[2] = ls_sum(s, t[0], 2, (const int[]){1, 0}, 0);
+    roots[3] = ls_sum(s, ls_expand(s, t[1], all), 2, (const int[]){0, 1}, 0);
+    roots[4] = ls_sum(s, ls_expand(s, t[2], all), 2, (const int[]){0, 1}, 0);
+    roots[5] = ls_sum(s, ls_flip(s, t[0], 0), 1, (const int[]){0}, 0);
+    roots[6] = ls_sum(s, ls_slice(s, t[0], (const ls_slice_spec[]){{0, p->a, 1}, {0, p->b, 1}, {1, p->c, 1}}), 2, (const int[]){0, 1}, 0);
+    return 7;
+}
+
+static void columns_of_memory(void **state) {
+    static const param shapes[] = {{0, 3, 2, 40}, {0, 700, 1, 300}, {0, 40, 110, 35}, {0, 4100, 2, 17}, {0, 260, 3, 1100}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        check_case(*state, build_columns, i + 1, &shapes[i], "columns", 1);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(reductions), cmocka_unit_test(long_reductions),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_of_memory), cmocka_unit_test(reductions), cmocka_unit_test(long_reductions),
                                        cmocka_unit_test(absent), cmocka_unit_test(pooling), cmocka_unit_test(squares), cmocka_unit_test(pooled_gradients), cmocka_unit_test(row_groups), cmocka_unit_test(kept_in_results), cmocka_unit_test(long_scan),
                                        cmocka_unit_test(scans_and_sorts)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);

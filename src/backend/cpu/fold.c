@@ -338,34 +338,6 @@ static unsigned reversed(unsigned q) { /* eight bits */
     return (q & 0xaa) >> 1 | (q & 0x55) << 1;
 }
 
-/* Finds out whether the elements of a sum are that, and where, for the lanes at hand. */
-static void find_rows(columns *c) {
-    const ls_run *run = c->run;
-    const ls_program *p = run->program;
-    const ls_instr *only = p->n_instrs[LS_SECTION_LANES] == 1 ? p->instrs[LS_SECTION_LANES] : NULL;
-    const ls_access *a = only && only->op == LS_TILE_OP_LOAD && only->dtype == LS_F32 ? &p->accesses[only->access] : NULL;
-    int64_t span = 0;
-    c->rows = NULL;
-    c->apart = 0;
-    if (!a || !run->isa->add_rows_f32 || c->v->map != LS_OP_SUM || a->n_tables || a->may_be_absent || a->n_dims != 1 || a->dims[0].stride != 1) {
-        return;
-    }
-    for (int i = c->v->n_bound - 1; i >= 0; i--) {
-        int64_t stride = 0, extent = run->extents[c->v->bound[i]];
-        for (int k = 0; k < a->n_scalar; k++) {
-            stride += a->scalar_axis[k] == c->v->bound[i] ? a->scalar_stride[k] : 0;
-        }
-        if (span && extent > 1 && stride != span) {
-            return;
-        }
-        c->apart = span || extent == 1 ? c->apart : stride;
-        span = extent == 1 ? span : stride * extent;
-    }
-    ls_point_coords(run->extents, c->v->n_bound, c->v->bound, 0, c->run->coords);
-    ls_run_seek(c->run, c->first);
-    c->rows = (const float *)(const void *)run->buffers[a->buffer] + ls_run_place(run, a);
-}
-
 /* Elements k, k + LS_TILE_PARTIALS, ... before `end`, serially; `next` is what comes after them. */
 static void sum_rows(const columns *c, float *sums, int64_t k, int64_t end, int64_t next) {
     int64_t rows = (end - k + LS_TILE_PARTIALS - 1) / LS_TILE_PARTIALS;
@@ -459,9 +431,7 @@ void ls_phase_columns(const ls_phase_task *task) {
         c.first = task->first + at;
         c.lanes = task->n - at < tile ? task->n - at : tile;
         int64_t blocks = 0;
-        if (n > 0) {
-            find_rows(&c);
-        }
+        c.rows = v->map == LS_OP_SUM && n > 0 ? ls_even_rows(&run, v, c.first, &c.apart) : NULL;
         for (int64_t first = 0; first < n; first += LS_TILE_BLOCK, blocks++) {
             int64_t end = first + LS_TILE_BLOCK < n ? first + LS_TILE_BLOCK : n;
             c.far = large;

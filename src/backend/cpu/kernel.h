@@ -176,6 +176,8 @@ int64_t ls_lines_plan(const ls_kernel_binary *binary);
  * empty. */
 bool ls_lines_run(ls_kernel_run *kernel, void *memory, int64_t first, int64_t n);
 size_t ls_lines_bytes(void); /* of that memory */
+/* Where the elements of a reduction of f32, some at least, are runs of memory evenly `apart`: element 0 in the lane given; else NULL. */
+const float *ls_even_rows(ls_run *run, const ls_value *value, int64_t lane, int64_t *out_apart);
 /* pooling.c: plans nothing where a phase, whose program is there, is no extreme over windows; false when out of memory. */
 bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps) LS_MUST_USE;
 /* Points of one of its blocks. */

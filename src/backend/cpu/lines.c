@@ -534,3 +534,34 @@ bool ls_lines_run(ls_kernel_run *kernel, void *memory, int64_t first, int64_t n)
     }
     return true;
 }
+
+/* ---- columns ---- */
+const float *ls_even_rows(ls_run *run, const ls_value *v, int64_t lane, int64_t *out_apart) {
+    const ls_program *p = run->program;
+    const ls_instr *only = p->n_instrs[LS_SECTION_LANES] == 1 ? p->instrs[LS_SECTION_LANES] : NULL;
+    const ls_access *a = only && only->op == LS_TILE_OP_LOAD && only->dtype == LS_F32 ? &p->accesses[only->access] : NULL;
+    int64_t span = 0, apart = 0;
+    bool any = false;
+    if (!a || !run->isa->add_rows_f32 || a->n_tables || a->may_be_absent || a->n_dims != 1 || a->dims[0].stride != 1) {
+        return NULL;
+    }
+    for (int i = v->n_bound - 1; i >= 0; i--) {
+        int64_t stride = 0, extent = run->extents[v->bound[i]];
+        for (int k = 0; k < a->n_scalar; k++) {
+            stride += a->scalar_axis[k] == v->bound[i] ? a->scalar_stride[k] : 0;
+        }
+        if (extent == 1) {
+            continue;
+        }
+        if (any && stride != span) {
+            return NULL;
+        }
+        apart = any ? apart : stride;
+        span = stride * extent;
+        any = true;
+    }
+    *out_apart = apart;
+    ls_point_coords(run->extents, v->n_bound, v->bound, 0, run->coords);
+    ls_run_seek(run, lane);
+    return (const float *)(const void *)run->buffers[a->buffer] + ls_run_place(run, a);
+}
