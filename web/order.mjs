@@ -1,6 +1,7 @@
 // node order.mjs MODULE: puts the functions of a WebAssembly module into an order of which deflate, which sees 32 KB back, makes more:
 // next comes the one that shares most with what was put last. Nothing else changes but their numbers. Which measure of sharing serves a module
-// best is a matter of chance (some 0.1 %), so several are tried; what the order was decides ties (1 %), so they are tried again from what came of that.
+// best is a matter of chance (some 0.1 %), so several are tried; what the order was decides ties (1 %), so they are tried again from what came
+// of that, and from the best as long as that gains.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 
@@ -157,12 +158,16 @@ function write({ bytes, sections, imports, types, bodies }, order) {
 }
 
 const file = process.argv[2], sizeOf = (bytes) => gzipSync(bytes, { level: 9 }).length;
-let best = readFileSync(file), last = best;
-for (let round = 0; round < ROUNDS; round++) {
-    const module = parse(last), all = runsOf(module);
-    const tried = COMMON.flatMap((common) => EXPONENTS.map((exponent) => write(module, choose(module, all, common, exponent))));
-    const sizes = tried.map(sizeOf);
-    last = tried[sizes.indexOf(Math.min(...sizes))];
-    best = sizeOf(last) < sizeOf(best) ? last : best;
+let best = readFileSync(file);
+for (let before = Infinity; sizeOf(best) < before;) {
+    let last = best;
+    before = sizeOf(best);
+    for (let round = 0; round < ROUNDS; round++) {
+        const module = parse(last), all = runsOf(module);
+        const tried = COMMON.flatMap((common) => EXPONENTS.map((exponent) => write(module, choose(module, all, common, exponent))));
+        const sizes = tried.map(sizeOf);
+        last = tried[sizes.indexOf(Math.min(...sizes))];
+        best = sizeOf(last) < sizeOf(best) ? last : best;
+    }
 }
 writeFileSync(file, best);

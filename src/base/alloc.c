@@ -13,11 +13,7 @@ typedef struct block_header {
     size_t total; /* what the allocator gave */
 } block_header;
 
-enum {
-    KEPT_MOST = 32 << 20,
-    PLACED_FROM = 64 << 10,
-    PLACED_MOST = 256 << 10 /* larger ones may be used in part */
-};
+enum { KEPT_MOST = 32 << 20 };
 
 /* A block of that size (0: any) from the kept ones. */
 static void *take_kept(ls_heap *heap, size_t total) {
@@ -45,11 +41,7 @@ void ls_heap_end(ls_heap *heap) {
 
 static void *default_alloc(void *user, size_t size, size_t align) {
     if (size < ls_pages_from) {
-        void *small = aligned_alloc(align, size);
-        if (small && size >= PLACED_FROM && size <= PLACED_MOST) {
-            ls_pages_place(small, size);
-        }
-        return small;
+        return ls_pages_placed(aligned_alloc(align, size), size);
     }
     void *block = take_kept(user, size);
     block = block ? block : ls_pages_map(size);

@@ -12,7 +12,11 @@
 #endif
 #endif
 
-enum { LARGE_PAGE = 2 << 20 };
+enum {
+    LARGE_PAGE = 2 << 20,
+    PLACED_FROM = 64 << 10,
+    PLACED_MOST = 256 << 10 /* larger ones may be used in part */
+};
 #if defined(SANITIZED) /* by what knows the bounds of the C library's blocks */
 const size_t ls_pages_from = SIZE_MAX;
 #else
@@ -45,11 +49,14 @@ void ls_pages_unmap(void *memory, size_t size) {
     (void)munmap(memory, size);
 }
 
-void ls_pages_place(void *memory, size_t size) {
+void *ls_pages_placed(void *block, size_t size) {
 #if defined(MADV_POPULATE_WRITE)
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)memory / page * page;
-    (void)madvise((void *)from, (uintptr_t)memory + size - from, MADV_POPULATE_WRITE); /* older systems cannot */
+    if (block && size >= PLACED_FROM && size <= PLACED_MOST) {
+        const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)block / page * page;
+        (void)madvise((void *)from, (uintptr_t)block + size - from, MADV_POPULATE_WRITE); /* older systems cannot */
+    }
 #else
-    (void)memory, (void)size;
+    (void)size;
 #endif
+    return block;
 }

@@ -8,7 +8,7 @@
 extern const size_t ls_pages_from;
 void *ls_pages_map(size_t size); /* cleared; NULL: there is no more */
 void ls_pages_unmap(void *memory, size_t size);
-/* Has the system place the pages of a block that is about to be written at once, which costs a fraction of a fault for each. */
-void ls_pages_place(void *memory, size_t size);
+/* A new block of the heap (or NULL), whose pages the system has placed at once where that pays: a fault for each costs several times as much. */
+void *ls_pages_placed(void *block, size_t size);
 
 #endif

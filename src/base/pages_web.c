@@ -13,6 +13,7 @@ void ls_pages_unmap(void *memory, size_t size) {
     (void)memory, (void)size;
 }
 
-void ls_pages_place(void *memory, size_t size) {
-    (void)memory, (void)size;
+void *ls_pages_placed(void *block, size_t size) {
+    (void)size;
+    return block;
 }

@@ -215,8 +215,7 @@ static int64_t points_within(const ls_kernel_run *kernel, int i) {
     return all;
 }
 
-/* The places of temporaries for a block of points from `first` on. */
-static void place_block(ls_kernel_run *kernel, char *scratch, int64_t first) {
+void ls_band_place(ls_kernel_run *kernel, char *scratch, int64_t first) {
     const ls_kernel_binary *b = kernel->binary;
     for (int t = 0; t < b->n_temps; t++) {
         if (b->temps[t].result) {
@@ -230,7 +229,7 @@ static void place_block(ls_kernel_run *kernel, char *scratch, int64_t first) {
 
 static void run_block(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n) {
     const ls_kernel_binary *b = kernel->binary;
-    place_block(kernel, scratch, first);
+    ls_band_place(kernel, scratch, first);
     for (int i = 0; i < b->n_phases; i++) {
         int64_t within = points_within(kernel, i);
         ls_phase_points(
@@ -255,8 +254,7 @@ static void run_points(band_run *r, int64_t first, int64_t n, int worker) {
         ls_phase_begin(&task, &b->phases[i].finish, &offset, &runs[2 * i + 1]);
     }
     own.begun = runs;
-    place_block(&own, scratch, first);
-    bool done = b->band.lines && ls_lines_run(&own, scratch + b->band.list, first, n);
+    bool done = b->band.lines && ls_lines_run(&own, scratch, first, n);
     for (int64_t at = 0; at < n && !done; at += b->band.block) {
         run_block(&own, scratch, first + at, n - at < b->band.block ? n - at : b->band.block);
     }

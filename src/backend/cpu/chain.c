@@ -277,11 +277,10 @@ static int32_t passes(const planner *p, const ls_value *v) {
     return fits ? above->b : LS_SPEC_NONE;
 }
 
-/* The values that an operation is made of. */
-static void find_operands(const planner *p, const ls_value *v, int32_t operands[2]) {
-    int32_t above = LS_CHAIN_PASSES ? passes(p, v) : LS_SPEC_NONE;
-    operands[0] = above != LS_SPEC_NONE ? v->b : v->a;
-    operands[1] = above != LS_SPEC_NONE ? above : v->b;
+/* The two values that an operation is made of. */
+static inline int32_t operand(const planner *p, const ls_value *v, int which) {
+    int32_t above = !LS_SMALL ? passes(p, v) : LS_SPEC_NONE;
+    return above == LS_SPEC_NONE ? (which ? v->b : v->a) : which ? above : v->b;
 }
 
 /* Gathers scalars, pointers and vectors below a value. */
@@ -318,16 +317,14 @@ static bool gather(planner *p, int32_t value) {
     bool unary = v->b == LS_SPEC_NONE, known = v->map == LS_OP_ADD || v->map == LS_OP_SUB ||
                                                v->map == LS_OP_MUL || v->map == LS_OP_DIV ||
                                                v->map == LS_OP_MIN || v->map == LS_OP_MAX;
-    bool pass = LS_CHAIN_PASSES && passes(p, v) != LS_SPEC_NONE;
+    bool pass = !LS_SMALL && passes(p, v) != LS_SPEC_NONE;
     known = known || pass;
     if (v->op != LS_V_MAP || (v->c != LS_SPEC_NONE && !pass) ||
         !(unary ? p->binary->device->tiles->map_f32[v->map] != NULL : known) ||
         index_of(p->order, p->n_order, value) < p->n_order) {
         return v->op == LS_V_MAP && index_of(p->order, p->n_order, value) < p->n_order;
     }
-    int32_t operands[2];
-    find_operands(p, v, operands);
-    if (!gather(p, operands[0]) || !gather(p, operands[1]) || p->n_order == LS_CHAIN_STEPS) {
+    if (!gather(p, operand(p, v, 0)) || !gather(p, operand(p, v, 1)) || p->n_order == LS_CHAIN_STEPS) {
         return false;
     }
     p->order[p->n_order++] = value;
@@ -338,11 +335,10 @@ static bool gather(planner *p, int32_t value) {
 static void find_kept(planner *p) {
     for (int i = 1; i < p->n_order; i++) {
         const ls_value *v = &p->spec->values[p->order[i]];
-        int32_t operands[2];
-        find_operands(p, v, operands);
+        const int32_t operands[] = {operand(p, v, 0), operand(p, v, 1)};
         for (int j = 0; j < 2; j++) {
             int at = index_of(p->order, p->n_order, operands[j]);
-            bool running = at == i - 1 && !(j == 1 && (operands[0] == operands[1] || v->c != LS_SPEC_NONE));
+            bool running = at == i - 1 && !(j == 1 && (operands[0] == operands[1] || (!LS_SMALL && v->c != LS_SPEC_NONE)));
             if (at < p->n_order && !running) {
                 p->keep[at] = at > 0 || !p->own; /* the input of a kernel of its own is in memory */
             }
@@ -391,7 +387,7 @@ static bool operation(planner *p, int i) {
     const ls_value *v = &p->spec->values[p->order[i]];
     int32_t running = p->order[i - 1];
     bool ok = true;
-    if (LS_CHAIN_PASSES && v->c != LS_SPEC_NONE) {
+    if (!LS_SMALL && v->c != LS_SPEC_NONE) {
         ok = v->b == running || step(p, LS_CHAIN_TAKE, v->b, NULL);
         return ok && step(p, LS_CHAIN_PASS, passes(p, v), NULL);
     }
@@ -524,10 +520,8 @@ static int32_t first_load(const planner *p, int32_t value) {
     if (v->op != LS_V_MAP) {
         return value;
     }
-    int32_t operands[2];
-    find_operands(p, v, operands);
-    int32_t a = operands[0] == LS_SPEC_NONE ? LS_SPEC_NONE : first_load(p, operands[0]);
-    return a != LS_SPEC_NONE || operands[1] == LS_SPEC_NONE ? a : first_load(p, operands[1]);
+    int32_t first = operand(p, v, 0), second = operand(p, v, 1), a = first == LS_SPEC_NONE ? LS_SPEC_NONE : first_load(p, first);
+    return a != LS_SPEC_NONE || second == LS_SPEC_NONE ? a : first_load(p, second);
 }
 
 /* With the first `rows` axes of the store's as rows. Where nothing is computed it is a copy, of joined tensors or with zeros around. */

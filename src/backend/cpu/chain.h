@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backend/cpu/cpuid.h"
+
 enum {
     LS_CHAIN_STEPS = 24,
     LS_CHAIN_POINTERS = 12, /* operands in memory and slots */
@@ -31,11 +33,6 @@ typedef enum ls_chain_op {
     LS_CHAIN_CALL, /* fn(running value) */
     LS_CHAIN_PASS /* the running value where the operand, no scalar, is above 0, else +0 */
 } ls_chain_op;
-#ifdef LS_HAVE_ISA_SIMD128 /* WebAssembly has to be small */
-enum { LS_CHAIN_PASSES = false };
-#else
-enum { LS_CHAIN_PASSES = true };
-#endif
 
 /* How a result is written: as it is, its lines LS_FETCH_AHEAD fetched early, or past the caches (it begins where a line does). */
 typedef enum ls_chain_dst { LS_DST_NEAR, LS_DST_FETCHED, LS_DST_FAR } ls_chain_dst;

@@ -8,6 +8,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* WebAssembly has to be small: what it gains little by is left out there, with its file where it has one, else by this. */
+#ifdef LS_HAVE_ISA_SIMD128
+enum { LS_SMALL = true };
+#else
+enum { LS_SMALL = false };
+#endif
+
 /* The instruction sets that the objects in isa/ are compiled for, worst first. */
 typedef enum ls_cpu_isa {
     LS_CPU_SCALAR, /* the architecture's baseline, no run-time check */

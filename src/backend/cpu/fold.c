@@ -297,8 +297,7 @@ typedef struct columns {
     size_t size, tile; /* bytes of a lane, and of a tile in the stack */
     int64_t first, lanes;
     char *stack;      /* LEVELS tiles */
-    const float *rows; /* elements are runs of memory, this one and others evenly `apart`; or NULL */
-    int64_t apart;
+    ls_even_rows even;
     bool far;         /* elements are rows of a large argument, in an order that no processor foresees */
     const char *last; /* where element last_k was */
     int64_t last_k;
@@ -338,12 +337,6 @@ static unsigned reversed(unsigned q) { /* eight bits */
     return (q & 0xaa) >> 1 | (q & 0x55) << 1;
 }
 
-/* Elements k, k + LS_TILE_PARTIALS, ... before `end`, serially; `next` is what comes after them. */
-static void sum_rows(const columns *c, float *sums, int64_t k, int64_t end, int64_t next) {
-    int64_t rows = (end - k + LS_TILE_PARTIALS - 1) / LS_TILE_PARTIALS;
-    c->run->isa->add_rows_f32(sums, c->rows + k * c->apart, c->apart * LS_TILE_PARTIALS, rows, c->lanes, true, c->far ? c->rows + next * c->apart : NULL);
-}
-
 /* Reduces elements [first, end) of one block into `out`. */
 static void reduce_column_block(columns *c, column_element get, const void *source, int64_t first,
                                 int64_t end, char *out) {
@@ -362,8 +355,9 @@ static void reduce_column_block(columns *c, column_element get, const void *sour
         if (have) {
             char *top = c->stack + (size_t)depth * c->tile;
             int64_t k = p;
-            if (c->rows && get == operand_element) {
-                sum_rows(c, (float *)(void *)top, p, end, first + reversed((q + step) % LS_TILE_PARTIALS));
+            if (!LS_SMALL && c->even.first && get == operand_element) {
+                int64_t next = first + reversed((q + step) % LS_TILE_PARTIALS);
+                ls_even_rows_sum(&c->even, isa, (float *)(void *)top, p, end, c->lanes, c->far ? next : -1);
                 k = end;
             } else if (c->keeps) {
                 memcpy(top, get(c, source, k), (size_t)c->lanes * c->size);
@@ -431,7 +425,9 @@ void ls_phase_columns(const ls_phase_task *task) {
         c.first = task->first + at;
         c.lanes = task->n - at < tile ? task->n - at : tile;
         int64_t blocks = 0;
-        c.rows = v->map == LS_OP_SUM && n > 0 ? ls_even_rows(&run, v, c.first, &c.apart) : NULL;
+        if (!LS_SMALL && v->map == LS_OP_SUM && n > 0) {
+            c.even = ls_even_rows_of(&run, v, c.first);
+        }
         for (int64_t first = 0; first < n; first += LS_TILE_BLOCK, blocks++) {
             int64_t end = first + LS_TILE_BLOCK < n ? first + LS_TILE_BLOCK : n;
             c.far = large;

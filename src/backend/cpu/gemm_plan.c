@@ -101,7 +101,7 @@ static bool rows_fit(const ls_gemm *g, const ls_gemm_plan *plan) {
  * cache: they are read there, few at once, for so few rows of A that packing a panel would cost as much as its tiles, or where they are few themselves.
  */
 static bool reads_b_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
-    return rows_are_close(&g->b) || g->m <= (g->fast ? FEW_ROWS : FEW_ROWS / 2) || rows_fit(g, plan);
+    return rows_are_close(&g->b) || g->m <= (g->fast ? FEW_ROWS : FEW_ROWS / 2) || (!LS_SMALL && rows_fit(g, plan));
 }
 
 static bool reads_a_directly(const ls_gemm *g, const ls_gemm_plan *plan) {

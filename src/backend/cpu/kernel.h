@@ -135,6 +135,8 @@ bool ls_band_holds(const ls_spec *spec, const ls_band *band, int32_t value);
 /* Decides whether the phases, all planned, are done in blocks; places the temporaries. False: out of memory. */
 bool ls_band_plan(ls_kernel_binary *binary);
 void ls_band_run(ls_kernel_run *kernel);
+/* Sets the places of temporaries for a block of points from `first` on, in a worker's memory. */
+void ls_band_place(ls_kernel_run *kernel, char *scratch, int64_t first);
 void ls_band_print(ls_text *out, const ls_kernel_binary *binary);
 
 /* fuse.c: the lane axes of a reduction whose program may have rows for lanes; how many, 0 where it may not. */
@@ -172,12 +174,17 @@ uint64_t ls_fold_identity(ls_op op, ls_dtype dtype);
 int ls_f32_fold(const ls_tile_isa *isa, const ls_value *value);
 /* lines.c: how many rows of a band, all of whose phases but their temporaries are planned, are done together, step by step; 0: they do not fit that. */
 int64_t ls_lines_plan(const ls_kernel_binary *binary);
-/* Rows [first, first + n) of such a band, whose runs are begun and whose temporaries begin with row `first`; false, with nothing done, where those are
- * empty. */
-bool ls_lines_run(ls_kernel_run *kernel, void *memory, int64_t first, int64_t n);
-size_t ls_lines_bytes(void); /* of that memory */
-/* Where the elements of a reduction of f32, some at least, are runs of memory evenly `apart`: element 0 in the lane given; else NULL. */
-const float *ls_even_rows(ls_run *run, const ls_value *value, int64_t lane, int64_t *out_apart);
+/* Rows [first, first + n) of such a band, whose runs are begun; false, with nothing done, where those are empty. */
+bool ls_lines_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n);
+size_t ls_lines_bytes(void); /* of scratch, from the band's `list` on */
+/* The elements of a reduction of f32, some at least, that are runs of memory evenly apart, from the lane given on; else `first` is NULL. */
+typedef struct ls_even_rows {
+    const float *first;
+    int64_t apart;
+} ls_even_rows;
+ls_even_rows ls_even_rows_of(ls_run *run, const ls_value *value, int64_t lane);
+/* Sums elements k, k + LS_TILE_PARTIALS, ... before `end` one by one; those of the partial of element `next` are fetched meanwhile (-1: none are). */
+void ls_even_rows_sum(const ls_even_rows *rows, const ls_tile_isa *isa, float *sums, int64_t k, int64_t end, int64_t lanes, int64_t next);
 /* pooling.c: plans nothing where a phase, whose program is there, is no extreme over windows; false when out of memory. */
 bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps) LS_MUST_USE;
 /* Points of one of its blocks. */

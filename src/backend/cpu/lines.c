@@ -510,10 +510,11 @@ size_t ls_lines_bytes(void) {
     return sizeof(lines) + LS_TILE_PARTIALS * sizeof(float) + 2 * LS_ALIGN;
 }
 
-bool ls_lines_run(ls_kernel_run *kernel, void *memory, int64_t first, int64_t n) {
-    float *partials = (float *)(((uintptr_t)memory + LS_ALIGN - 1) & ~(uintptr_t)(LS_ALIGN - 1));
+bool ls_lines_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n) {
+    float *partials = (float *)(((uintptr_t)(scratch + kernel->binary->band.list) + LS_ALIGN - 1) & ~(uintptr_t)(LS_ALIGN - 1));
     lines *l = (lines *)(void *)(partials + LS_TILE_PARTIALS);
     const int64_t group = kernel->binary->band.block;
+    ls_band_place(kernel, scratch, first);
     if (!make_list(l, kernel, first)) {
         return false;
     }
@@ -536,14 +537,14 @@ bool ls_lines_run(ls_kernel_run *kernel, void *memory, int64_t first, int64_t n)
 }
 
 /* ---- columns ---- */
-const float *ls_even_rows(ls_run *run, const ls_value *v, int64_t lane, int64_t *out_apart) {
+ls_even_rows ls_even_rows_of(ls_run *run, const ls_value *v, int64_t lane) {
     const ls_program *p = run->program;
     const ls_instr *only = p->n_instrs[LS_SECTION_LANES] == 1 ? p->instrs[LS_SECTION_LANES] : NULL;
     const ls_access *a = only && only->op == LS_TILE_OP_LOAD && only->dtype == LS_F32 ? &p->accesses[only->access] : NULL;
     int64_t span = 0, apart = 0;
     bool any = false;
     if (!a || !run->isa->add_rows_f32 || a->n_tables || a->may_be_absent || a->n_dims != 1 || a->dims[0].stride != 1) {
-        return NULL;
+        return (ls_even_rows){0};
     }
     for (int i = v->n_bound - 1; i >= 0; i--) {
         int64_t stride = 0, extent = run->extents[v->bound[i]];
@@ -554,14 +555,18 @@ const float *ls_even_rows(ls_run *run, const ls_value *v, int64_t lane, int64_t 
             continue;
         }
         if (any && stride != span) {
-            return NULL;
+            return (ls_even_rows){0};
         }
         apart = any ? apart : stride;
         span = stride * extent;
         any = true;
     }
-    *out_apart = apart;
     ls_point_coords(run->extents, v->n_bound, v->bound, 0, run->coords);
     ls_run_seek(run, lane);
-    return (const float *)(const void *)run->buffers[a->buffer] + ls_run_place(run, a);
+    return (ls_even_rows){(const float *)(const void *)run->buffers[a->buffer] + ls_run_place(run, a), apart};
+}
+
+void ls_even_rows_sum(const ls_even_rows *e, const ls_tile_isa *isa, float *sums, int64_t k, int64_t end, int64_t lanes, int64_t next) {
+    int64_t rows = (end - k + LS_TILE_PARTIALS - 1) / LS_TILE_PARTIALS;
+    isa->add_rows_f32(sums, e->first + k * e->apart, e->apart * LS_TILE_PARTIALS, rows, lanes, true, next >= 0 ? e->first + next * e->apart : NULL);
 }

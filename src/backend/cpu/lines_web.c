@@ -10,12 +10,16 @@ size_t ls_lines_bytes(void) {
     return 0;
 }
 
-bool ls_lines_run(ls_kernel_run *kernel, void *memory, int64_t first, int64_t n) {
-    (void)kernel, (void)memory, (void)first, (void)n;
+bool ls_lines_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n) {
+    (void)kernel, (void)scratch, (void)first, (void)n;
     return false;
 }
 
-const float *ls_even_rows(ls_run *run, const ls_value *v, int64_t lane, int64_t *out_apart) {
-    (void)run, (void)v, (void)lane, (void)out_apart;
-    return NULL;
+ls_even_rows ls_even_rows_of(ls_run *run, const ls_value *v, int64_t lane) {
+    (void)run, (void)v, (void)lane;
+    return (ls_even_rows){0};
+}
+
+void ls_even_rows_sum(const ls_even_rows *rows, const ls_tile_isa *isa, float *sums, int64_t k, int64_t end, int64_t lanes, int64_t next) {
+    (void)rows, (void)isa, (void)sums, (void)k, (void)end, (void)lanes, (void)next;
 }
