@@ -164,7 +164,10 @@ if(LOCKSTEP_OBJECT_TARGETS)
     endforeach()
     if(TARGET lockstep_shared)
         set(direct -Wl,-Bsymbolic-functions) # its own functions call each other without 250 stubs of 48 bytes between them
-        target_link_options(lockstep_shared PRIVATE ${direct} $<$<NOT:$<BOOL:${LOCKSTEP_SANITIZE}>>:-Wl,-z,defs>)
+        if(NOT LOCKSTEP_SANITIZE) # whose run-time library comes with the program
+            list(APPEND direct -Wl,-z,defs)
+        endif()
+        target_link_options(lockstep_shared PRIVATE ${direct})
     endif()
     # A bit and not 24 bytes for each pointer in a table, a twentieth of the library; a C library older than glibc 2.36 cannot load it.
     # liblockstep-portable.so is for those.
