@@ -94,22 +94,31 @@ typedef struct ls_depthwise {
 } ls_depthwise;
 typedef void (*ls_depthwise_kernel)(const ls_depthwise *d, const float *image, const float *filter, float *out);
 
+/* Two or three vectors of a tile over runs of an image: the first begins where the tile does, the others at `second` and `third`; of three
+ * the lanes `other` of the second, which are of another line, are those at `rest`. Lanes that are wanted go one after another to at[vector]. */
+typedef struct ls_gemm_run_places {
+    int64_t second, third, rest, at[3];
+    uint16_t lanes[3], other;
+} ls_gemm_run_places;
+
 /*
- * A tile of eight rows and two or three vectors, of windows that are runs of an image: sums[i][j] = (add ? sums[i][j] : nothing) + the sum
- * of a[p*8 + i] * image[shifts[p] + j] for p < k; what shifts[k] says is loaded, too. The `last` of them go to c instead, after the chain
- * of `rows`, NaN canonical: of vector v the `lanes` that are wanted, one after another, at c + i*ldc + at[v].
+ * Such a tile for each of some panels of eight rows: sums[i][lane] = (add ? sums[i][lane] : nothing) + the sum of a[p*8 + i] * the lane of
+ * image + shifts[p] for p < k; what shifts[k] says is loaded, too. The `last` of them go to c instead, after the chain of `rows`, NaN canonical, at c + i*ldc.
+ * Meanwhile what is needed later is fetched: a line of 64 bytes each four k, in fast but for the first eight of the last, up to ahead_end, where
+ * the next plane follows after a gap, and so on; ahead and ahead_end go on.
  */
 typedef struct ls_gemm_runs {
     const int64_t *shifts;
     int64_t k, ldc;
-    float *sums; /* [8][3 vectors] */
-    const float *ahead; /* what is needed later: a line of 64 bytes each four k is fetched, but for the first eight of the last; or NULL */
-    int64_t at[3];
-    uint16_t lanes[3];
+    int64_t panels, panel; /* elements from one to the next */
+    float *sums;           /* [panels][8][3 vectors] */
+    const float *ahead, *ahead_end;
+    int64_t ahead_gap, ahead_plane;
+    ls_gemm_run_places places;
     bool add, last;
     ls_chain_rows rows;
 } ls_gemm_runs;
-typedef void (*ls_gemm_runs_kernel)(const ls_gemm_runs *t, const float *a, const float *image, float *c);
+typedef void (*ls_gemm_runs_kernel)(ls_gemm_runs *t, const float *a, const float *image, float *c);
 
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {

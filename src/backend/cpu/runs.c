@@ -11,7 +11,7 @@ enum {
     WIDE = 3 * LANES,
     BLOCK = 4 * WIDE, /* outputs that what follows takes together */
     MOST_PANELS = 16, /* that a tile meets while it is near */
-    PLANES = 16,      /* of a piece in fast: what a tile reads of them stays in the first-level cache */
+    PLANES = 32,      /* of a piece in fast: what a tile reads of them stays in the first-level cache */
     LEAST_PIECE = 128,
     SLACK = WIDE,     /* elements behind an image that the last tile reads */
     LEAST_OUTPUTS = 32,
@@ -20,7 +20,7 @@ enum {
 };
 
 struct ls_runs {
-    bool by_line;                         /* tiles end with lines */
+    bool by_line, joined;                 /* tiles end with lines; tiles have outputs alone, of several lines */
     int64_t width, outputs;               /* of a line, of all */
     int64_t row, row_tiles, twos, tiles;  /* a row is a line, or all: its elements; tiles, the first of which are two vectors wide; of all */
     int64_t length, shared, reach;        /* of a line; padding that it shares with the next one; how far taps reach, in lines of a phase */
@@ -31,8 +31,7 @@ struct ls_runs {
 
 typedef struct tile {
     int64_t image, first, n; /* where it begins in an image of line 0 on; its outputs */
-    int64_t at[3];           /* of a vector's first output, from `first` on */
-    uint16_t lanes[3];       /* of a vector that are outputs */
+    ls_gemm_run_places places;  /* to the first output on; lanes that are outputs */
     int vectors;
 } tile;
 
@@ -76,10 +75,60 @@ bool ls_runs_fits(const ls_gemm_phase *gemm, const ls_windows *w) {
            (whole_tiles(x) || x->extent + reach_of(x) - shared_of(x) >= LANES - 1); /* two lines a vector at most */
 }
 
+/* A vector of outputs alone: where it begins in the image, and its lanes; how many of them belong to the next line. */
+static int64_t joined_vector(const ls_runs *t, int64_t output, int64_t *image, uint16_t *lanes) {
+    int64_t column = output % t->width, n = clamp(t->outputs - output, 0, LANES);
+    *image = output / t->width * t->length + column;
+    *lanes = (uint16_t)((1u << n) - 1);
+    return clamp(column + n - t->width, 0, LANES);
+}
+
+/* Of its vectors, the one with lanes of two lines is the second. */
+static tile joined_tile(const ls_runs *t, int64_t i) {
+    tile at = {.first = i * WIDE, .n = clamp(t->outputs - i * WIDE, 0, WIDE), .vectors = 3};
+    int64_t image[3], others[3];
+    uint16_t lanes[3];
+    int both = 1;
+    for (int v = 0; v < 3; v++) {
+        others[v] = joined_vector(t, at.first + v * LANES, &image[v], &lanes[v]);
+        image[v] = lanes[v] ? image[v] : image[0]; /* nothing behind the last output */
+        both = others[v] ? v : both;
+    }
+    int order[3] = {both == 0 ? 1 : 0, both, both == 2 ? 1 : 2};
+    at.image = image[order[0]];
+    at.places.second = image[both] - at.image;
+    at.places.rest = at.places.second + t->length - t->width;
+    at.places.third = image[order[2]] - at.image;
+    at.places.other = others[both] ? (uint16_t)(0xffff << (LANES - others[both])) : 0;
+    for (int v = 0; v < 3; v++) {
+        at.places.lanes[v] = lanes[order[v]];
+        at.places.at[v] = order[v] * LANES;
+    }
+    return at;
+}
+
+/* Whether no tile has two vectors of two lines each, and tiles are fewer than those that go over what is between lines. */
+static bool joins(const ls_runs *t) {
+    int64_t gap = t->length - t->width, tiles = ceil_div(t->outputs, WIDE), image;
+    uint16_t lanes;
+    bool one = !t->by_line && t->width >= LANES;
+    for (int64_t i = 0; i < tiles && one; i++) {
+        int both = 0;
+        for (int v = 0; v < 3; v++) {
+            both += joined_vector(t, i * WIDE + v * LANES, &image, &lanes) > 0;
+        }
+        one = both <= 1;
+    }
+    return one && tiles * 3 * 50 <= ceil_div(t->row - gap, LANES) * 49;
+}
+
 static tile tile_of(const ls_runs *t, int64_t i) {
+    if (t->joined) {
+        return joined_tile(t, i);
+    }
     int64_t row = i / t->row_tiles, own = i % t->row_tiles;
     int64_t from = own < t->twos ? own * 2 * LANES : t->twos * 2 * LANES + (own - t->twos) * WIDE;
-    tile at = {.image = row * t->row + from, .vectors = own < t->twos ? 2 : 3};
+    tile at = {.image = row * t->row + from, .places = {.second = LANES, .third = 2 * LANES}, .vectors = own < t->twos ? 2 : 3};
     int64_t left = (row + 1) * t->row - at.image, end = 0, line = at.image / t->length, column = at.image % t->length;
     at.first = -1;
     for (int v = 0; v < at.vectors; v++, left -= LANES, column += LANES) {
@@ -91,17 +140,17 @@ static tile tile_of(const ls_runs *t, int64_t i) {
             own_end = clamp(t->width - column, 0, lanes);
             next_end = t->by_line ? 0 : clamp(next + t->width, 0, lanes);
         }
-        at.lanes[v] = (uint16_t)((1u << own_end) - 1);
-        at.lanes[v] |= next < next_end ? (uint16_t)((1u << next_end) - (1u << next)) : 0;
-        at.at[v] = own_end > 0 ? line * t->width + column : (line + 1) * t->width;
-        if (at.lanes[v]) {
-            at.first = at.first < 0 ? at.at[v] : at.first;
-            end = at.at[v] + __builtin_popcount(at.lanes[v]);
+        at.places.lanes[v] = (uint16_t)((1u << own_end) - 1);
+        at.places.lanes[v] |= next < next_end ? (uint16_t)((1u << next_end) - (1u << next)) : 0;
+        at.places.at[v] = own_end > 0 ? line * t->width + column : (line + 1) * t->width;
+        if (at.places.lanes[v]) {
+            at.first = at.first < 0 ? at.places.at[v] : at.first;
+            end = at.places.at[v] + __builtin_popcount(at.places.lanes[v]);
         }
     }
     at.n = end - at.first;
     for (int v = 0; v < at.vectors; v++) {
-        at.at[v] -= at.first;
+        at.places.at[v] -= at.first;
     }
     return at;
 }
@@ -114,7 +163,7 @@ static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
     const ls_window_dim *y = line_dim(w);
     t->band = ceil_div(t->tiles, bands);
     t->bands = ceil_div(t->tiles, t->band);
-    t->lines = t->by_line ? ceil_div(t->band, t->row_tiles) : ceil_div(t->band * WIDE, t->length);
+    t->lines = t->by_line ? ceil_div(t->band, t->row_tiles) : ceil_div(t->band * WIDE, t->joined ? t->width : t->length);
     t->lines = (t->lines + 1 < y->extent ? t->lines + 1 : y->extent) + t->reach;
     t->plane = last_dim(w)->stride * y->stride * t->lines * t->length;
 }
@@ -191,7 +240,8 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     int64_t vectors = ceil_div(t.by_line ? t.width : t.row - (t.length - t.width), LANES);
     t.twos = vectors == 1 ? 1 : (3 - vectors % 3) % 3;
     t.row_tiles = t.twos + (vectors > 2 * t.twos ? (vectors - 2 * t.twos) / 3 : 0);
-    t.tiles = t.by_line ? t.row_tiles * y->extent : t.row_tiles;
+    t.joined = joins(&t);
+    t.tiles = t.joined ? ceil_div(t.outputs, WIDE) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;
     t.reach = reach_of(y);
     choose_bands(binary, gemm, w, &t);
     w->packed_at = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k);
@@ -201,7 +251,7 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
     find_pieces(&binary->spec, gemm, w, &t);
-    int64_t most = t.n_pieces == 1 || binary->spec.math == LS_LOCKED ? 1 : clamp(l2_bytes(binary) / 4 / (ROWS * w->k * 4), 2, MOST_PANELS);
+    int64_t most = binary->spec.math == LS_LOCKED ? 1 : clamp(l2_bytes(binary) / 4 / (ROWS * w->k * 4), 2, MOST_PANELS);
     t.panels = ceil_div(w->panels, ceil_div(w->panels, most));
     *w->runs = t;
     return LS_OK;
@@ -224,7 +274,8 @@ typedef struct runs_run {
 
 typedef struct fetches { /* what the next task copies of its image */
     const float *leaves[LS_WINDOW_LEAVES];
-    int64_t plane, at, first, end; /* the first plane that is left, and where there; where each plane begins and ends */
+    int64_t plane, first, n; /* the first plane that is left, where its elements begin, and how many */
+    const float *stop;       /* the end of the last one that is under way */
 } fetches;
 
 typedef struct runs_part { /* a band of an image */
@@ -279,7 +330,7 @@ static runs_part part_of(const runs_run *r, int64_t task) {
     runs_part p = {.batch = task / t->bands / r->outer, .first = point * t->outputs, .tile = band * t->band};
     p.n = t->tiles - p.tile < t->band ? t->tiles - p.tile : t->band;
     tile first = tile_of(t, p.tile), last = tile_of(t, p.tile + p.n - 1);
-    p.line = first.image / t->length;
+    p.line = t->joined ? first.first / t->width : first.image / t->length;
     p.lines = (last.first + last.n - 1) / t->width + t->reach + 1 - p.line;
     ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, p.batch, coords);
     ls_point_coords(kernel->extents, w->outer, gemm->n.axes, point, coords);
@@ -324,75 +375,79 @@ static fetches fetches_of(const runs_run *r, int64_t task) {
         low = low > y->low ? low : y->low;
         high = high < y->high ? high : y->high;
         memcpy(f.leaves, p.leaves, sizeof f.leaves);
+        f.first = low * y->image_stride + x->low;
+        f.n = (high - 1) * y->image_stride + x->high - f.first;
         f.plane = low < high ? 0 : w->planes;
-        f.first = f.at = low * y->image_stride + x->low;
-        f.end = (high - 1) * y->image_stride + x->high;
     }
     return f;
 }
 
-/* Where a tile that fetches so many lines of memory begins; NULL: nothing is left. */
-static const float *fetch(const ls_windows *w, fetches *f, int64_t lines) {
-    const float *at = NULL;
-    if (f->plane < w->planes && lines > 0) {
-        int leaf = w->plane_leaf[f->plane];
-        at = leaf < 0 ? NULL : f->leaves[leaf] + w->plane_at[f->plane] + f->at;
-        f->at += lines * LANES;
-        if (f->at >= f->end) {
-            f->at = f->first;
-            f->plane++;
-        }
+/* Has tiles fetch the next planes that lie evenly apart, or, where none are left, one line again and again. */
+static void fetch(const ls_windows *w, fetches *f, ls_gemm_runs *sums) {
+    while (f->plane < w->planes && w->plane_leaf[f->plane] < 0) {
+        f->plane++;
     }
-    return at;
+    sums->ahead = sums->ahead_end = f->stop = (const float *)(const void *)w;
+    sums->ahead_gap = sums->ahead_plane = 0;
+    if (f->plane < w->planes) {
+        int64_t n = even_planes(w, f->plane), plane = n > 1 ? w->plane_at[f->plane + 1] - w->plane_at[f->plane] : f->n;
+        n = plane > 0 ? n : 1;
+        sums->ahead = f->leaves[w->plane_leaf[f->plane]] + w->plane_at[f->plane] + f->first;
+        sums->ahead_end = sums->ahead + f->n;
+        sums->ahead_plane = plane > 0 ? plane : f->n;
+        sums->ahead_gap = sums->ahead_plane - f->n;
+        f->stop = sums->ahead_end + (n - 1) * sums->ahead_plane;
+        f->plane += n;
+    }
 }
 
-/* A tile of some panels, over all k, to c of each; its first element is there. */
-static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, const float *a, int64_t panels,
-                      float *const *c, const int64_t *ldc, const ls_chain_rows *rows) {
+/* A tile of some panels, over all k, to c. */
+static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, const float *a, float *c, ls_gemm_runs *sums) {
     const ls_runs *t = r->w->runs;
-    ls_gemm_runs sums = {.shifts = r->w->at};
-    memcpy(sums.at, at->at, sizeof sums.at);
-    memcpy(sums.lanes, at->lanes, sizeof sums.lanes);
-    for (int64_t i = 0; i < t->n_pieces; i++, sums.shifts += sums.k, a += sums.k * ROWS) {
-        sums.k = t->ends[i] - (i > 0 ? t->ends[i - 1] : 0);
-        sums.add = i > 0;
-        sums.last = i + 1 == t->n_pieces;
-        for (int64_t j = 0; j < panels; j++) {
-            sums.sums = p->sums + j * ROWS * WIDE;
-            sums.ldc = ldc[j];
-            sums.rows = rows[j];
-            sums.ahead = fetch(r->w, p->ahead, sums.k / 4 - (sums.last ? ROWS : 0));
-            r->w->kernels->runs[at->vectors](&sums, a + j * ROWS * r->w->k, p->image + at->image, c[j]);
+    sums->places = at->places;
+    sums->shifts = r->w->at;
+    for (int64_t i = 0, begin = 0; i < t->n_pieces; i++, begin = t->ends[i - 1], sums->shifts += sums->k, a += sums->k * ROWS) {
+        sums->k = t->ends[i] - begin;
+        sums->add = i > 0;
+        sums->last = i + 1 == t->n_pieces;
+        if (sums->ahead_end > p->ahead->stop) {
+            fetch(r->w, p->ahead, sums);
         }
+        r->w->kernels->runs[at->vectors](sums, a, p->image + at->image, c);
     }
 }
 
-static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p, int64_t row, int64_t panels) {
+/* Some panels of all tiles: those of whole height are stored where results lie, if they can be, others go by way of blocks. */
+static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p, int64_t row, int64_t panels, ls_gemm_runs *sums) {
     const ls_windows *w = r->w;
     const ls_runs *t = w->runs;
     const float *a = r->filter + (p->batch * w->panels * ROWS + row) * w->k;
-    float *out[MOST_PANELS], *c[MOST_PANELS];
-    int64_t ldc[MOST_PANELS];
-    ls_chain_rows next, rows[MOST_PANELS] = {0}; /* of panels that are stored where results lie */
-    for (int64_t i = 0; i < panels; i++) {
-        int64_t own = row + i * ROWS;
-        out[i] = w->m - own < ROWS ? NULL : ls_chain_result(r->launch, p->batch, own, p->first, t->outputs, &rows[i]);
-        ldc[i] = out[i] ? ls_chain_result(r->launch, p->batch, own + 1, p->first, t->outputs, &next) - out[i] : BLOCK;
-    }
+    ls_chain_rows next, rows, none = {0};
+    float *out = w->m - row < ROWS ? NULL : ls_chain_result(r->launch, p->batch, row, p->first, t->outputs, &rows);
+    int64_t ldc = out ? ls_chain_result(r->launch, p->batch, row + 1, p->first, t->outputs, &next) - out : 0;
+    int64_t direct = !out ? 0 : w->m - row < panels * ROWS ? (w->m - row) / ROWS : panels;
+    sums->sums = p->sums;
+    sums->panel = ROWS * w->k;
     for (const tile *at = p->tiles, *end = at + p->n; at < end;) {
         int64_t first = at->first, n = 0;
         for (; at < end && at->first + at->n - first <= BLOCK; at++) {
-            for (int64_t i = 0; i < panels; i++) {
-                c[i] = out[i] ? out[i] + at->first : p->block + i * ROWS * BLOCK + at->first - first;
+            if (direct > 0) {
+                sums->panels = direct;
+                sums->ldc = ldc;
+                sums->rows = rows;
+                tile_sums(r, p, at, a, out + at->first, sums);
             }
-            tile_sums(r, p, at, a, panels, c, ldc, rows);
+            if (direct < panels) {
+                sums->panels = panels - direct;
+                sums->ldc = BLOCK;
+                sums->rows = none;
+                tile_sums(r, p, at, a + direct * sums->panel, p->block + at->first - first, sums);
+            }
             n = at->first + at->n - first;
         }
-        for (int64_t i = 0; i < panels; i++) {
+        for (int64_t i = direct; i < panels; i++) {
             int64_t own = row + i * ROWS, n_rows = w->m - own < ROWS ? w->m - own : ROWS;
-            if (!out[i]) {
-                ls_gemm_finish_tile(r->launch, worker, p->batch, own, n_rows, p->first + first, n, p->block + i * ROWS * BLOCK, BLOCK);
-            }
+            ls_gemm_finish_tile(r->launch, worker, p->batch, own, n_rows, p->first + first, n, p->block + (i - direct) * ROWS * BLOCK, BLOCK);
         }
     }
 }
@@ -404,8 +459,10 @@ static void runs_task(void *ctx, long task, int worker) {
     fetches ahead = fetches_of(r, task + 1);
     p.ahead = &ahead;
     prepare(r, &p, worker);
+    ls_gemm_runs sums = {.k = 0};
+    fetch(r->w, &ahead, &sums);
     for (int64_t i = 0; i < r->w->panels; i += panels) { /* which every tile of the band meets while they are near */
-        panels_of_outputs(r, worker, &p, i * ROWS, r->w->panels - i < panels ? r->w->panels - i : panels);
+        panels_of_outputs(r, worker, &p, i * ROWS, r->w->panels - i < panels ? r->w->panels - i : panels, &sums);
     }
 }
 

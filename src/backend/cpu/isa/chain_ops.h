@@ -27,6 +27,19 @@ typedef int32_t ls_vi32 __attribute__((vector_size(LS_VECTOR_BYTES)));
 #define LS_PASS(y, x) ((ls_vf32)((ls_vu32)(x) & (ls_vu32)((y) > (ls_vf32){0})))
 #endif
 
+#if defined(LS_ISA_AVX512)
+/* r, but `equal` where x and y are, and x where it is NaN. */
+static inline ls_vf32 ls_extreme(ls_vf32 x, ls_vf32 y, ls_vf32 r, ls_vf32 equal) {
+    __m512 chosen = _mm512_mask_mov_ps((__m512)r, _mm512_cmp_ps_mask((__m512)x, (__m512)y, _CMP_EQ_OQ), (__m512)equal);
+    return (ls_vf32)_mm512_mask_mov_ps(chosen, _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q), (__m512)x);
+}
+static inline ls_vf32 ls_highest(ls_vf32 x, ls_vf32 y) {
+    return ls_extreme(x, y, LS_ABOVE(x, y), (ls_vf32)((ls_vu32)x & (ls_vu32)y));
+}
+static inline ls_vf32 ls_lowest(ls_vf32 x, ls_vf32 y) {
+    return ls_extreme(x, y, LS_BELOW(x, y), (ls_vf32)((ls_vu32)x | (ls_vu32)y));
+}
+#else
 static inline ls_vf32 ls_highest(ls_vf32 x, ls_vf32 y) {
     ls_vf32 r = LS_ABOVE(x, y);
     r = LS_CHOOSE((ls_vi32)(x == y), (ls_vf32)((ls_vu32)x & (ls_vu32)y), r);
@@ -37,6 +50,7 @@ static inline ls_vf32 ls_lowest(ls_vf32 x, ls_vf32 y) {
     r = LS_CHOOSE((ls_vi32)(x == y), (ls_vf32)((ls_vu32)x | (ls_vu32)y), r);
     return LS_CHOOSE((ls_vi32)(x != x), x, r);
 }
+#endif
 /* Added to the larger of x and a scalar, which of two zeros may be -0: makes +0 where the scalar is that, and NaN; else changes nothing. */
 static inline float ls_zero_above(float scalar) {
     return scalar != scalar || (scalar == 0 && !__builtin_signbit(scalar)) ? scalar : -0.0f;
@@ -50,8 +64,10 @@ static inline ls_vf32 ls_zeros_above(ls_vf32 scalars) {
 #endif
 static inline ls_vf32 ls_canonical(ls_vf32 x) {
 #if defined(LS_ISA_AVX512)
-    return (ls_vf32)_mm512_mask_mov_ps((__m512)x, _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q),
-                                       _mm512_castsi512_ps(_mm512_set1_epi32(LS_NAN_F32)));
+    __m512i nan = _mm512_set1_epi32(LS_NAN_F32);
+    /* In a register: a load from a page that is not there yet, with a mask of nothing, takes 1000 cycles, and leaves the page away. */
+    __asm__("" : "+v"(nan));
+    return (ls_vf32)_mm512_mask_mov_ps((__m512)x, _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q), _mm512_castsi512_ps(nan));
 #else
     return LS_CHOOSE((ls_vi32)(x != x), (ls_vf32)LS_SPLAT_U32(LS_NAN_F32), x);
 #endif

@@ -112,14 +112,8 @@ static void THIN(const ls_gemm_thin *t, const float *x, const float *image, floa
 #define TAPS(rows) LS_ISA_SUFFIX(ls_gemm_f32_fast_taps_##rows)
 #define SPARSE(vectors) LS_ISA_SUFFIX(ls_gemm_f32_fast_sparse_##vectors)
 #define DEPTHWISE LS_ISA_SUFFIX(ls_depthwise_fast)
-#ifdef LS_ISA_AVX512 /* a convolution's multiply-adds and loads in this order: compilers put the loads together, and copy sums */
-#define PUT_LOAD(v, p) __asm__ volatile("vmovups %1, %0" : "=v"(v) : "m"(*(const VU *)(p)))
-#define PUT_SPLAT(v, p) __asm__ volatile("vbroadcastss %1, %0" : "=v"(v) : "m"(*(p)))
 #define PUT_MADD(a, b, c) __asm__ volatile("vfmadd231ps %1, %2, %0" : "+v"(c) : "v"(a), "v"(b))
 #define PUT_MADD_AT(p, b, c) __asm__ volatile("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(b), "m"(*(p)))
-#define PUT_AHEAD(p) __asm__ volatile("prefetcht0 %0" : : "m"(*(p)))
-#define PUT_FETCH(p) __asm__ volatile("prefetcht1 %0" : : "m"(*(p)))
-#endif
 #define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_fast_runs_##vectors)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
