@@ -467,7 +467,38 @@ static void long_lines(void **state) {
     }
 }
 
+/* Lines of outputs that are no whole vectors and lie apart in the image: tiles of outputs alone, of which one vector is of two lines. */
+static int build_lines_apart(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    const int64_t *p = param; /* images, channels, those of the result, height and width of it, kernel, whether a function follows */
+    ls_conv_spec spec = {.spatial = 2};
+    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(p[0], p[1], p[3] + p[5] - 1, p[4] + p[5] - 1));
+    ls_tensor *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(p[2], p[1], p[5], p[5])), *bias = tame_tensor(s, rng, LS_F32, LS_SHAPE(p[2]));
+    ls_tensor *y = ls_conv(s, x, w, bias, &spec);
+    out_roots[0] = p[6] ? ls_silu(s, y) : ls_min(s, ls_relu(s, y), ls_full(s, LS_F32, LS_SHAPE(1), 6));
+    return 1;
+}
+
+static void lines_apart(void **state) {
+    static const int64_t shapes[][7] = {{3, 33, 24, 24, 24, 3, 0}, {1, 40, 15, 24, 24, 3, 1}, {2, 3, 24, 22, 40, 3, 0},  {1, 6, 16, 11, 54, 3, 0},
+                                        {1, 5, 23, 13, 62, 5, 0},  {2, 7, 8, 19, 24, 5, 1},   {1, 70, 80, 9, 48, 5, 0}, {1, 9, 40, 33, 24, 3, 0}, {1, 4, 16, 90, 24, 3, 0}};
+    worlds *all = *state;
+    for (int i = 0; i < 9; i++) {
+        check_case(all, build_lines_apart, 1 + (uint64_t)i, shapes[i], "lines apart", 1);
+        for (int c = 0; c < all->n; c++) {
+            world *w = &all->cpu[c];
+            ls_rng rng = {9, 0};
+            ls_tensor *root;
+            world_ok(w, ls_scope_begin(w->session));
+            ls_session_set_math(w->session, LS_FAST);
+            build_lines_apart(w->session, &rng, shapes[i], &root);
+            check_bound(w, all->names[c], "lines apart", 9, &root, 1);
+            ls_session_set_math(w->session, LS_LOCKED);
+            ls_scope_end(w->session);
+        }
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(long_lines), cmocka_unit_test(random_cases), cmocka_unit_test(bounded)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(long_lines), cmocka_unit_test(lines_apart), cmocka_unit_test(random_cases), cmocka_unit_test(bounded)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }
