@@ -115,6 +115,7 @@ typedef struct ls_gemm_runs {
     const float *ahead, *ahead_end;
     int64_t ahead_gap, ahead_plane;
     ls_gemm_run_places places;
+    int64_t lead; /* 0: the lines of c that are stored are fetched meanwhile; else, at once, those so many elements behind */
     bool add, last;
     ls_chain_rows rows;
 } ls_gemm_runs;

@@ -16,7 +16,8 @@ enum {
     SLACK = WIDE,     /* elements behind an image that the last tile reads */
     LEAST_OUTPUTS = 32,
     MOST_SHARED = SLACK / 2,
-    FAST_CHUNK = 2048 /* of k */
+    FAST_CHUNK = 2048, /* of k */
+    SHORT = 64         /* of k: so soon a tile is done, before the lines are there that it stores to */
 };
 
 struct ls_runs {
@@ -428,6 +429,7 @@ static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p,
     int64_t direct = !out ? 0 : w->m - row < panels * ROWS ? (w->m - row) / ROWS : panels;
     sums->sums = p->sums;
     sums->panel = ROWS * w->k;
+    sums->lead = w->k < SHORT ? WIDE : 0;
     for (const tile *at = p->tiles, *end = at + p->n; at < end;) {
         int64_t first = at->first, n = 0;
         for (; at < end && at->first + at->n - first <= BLOCK; at++) {
