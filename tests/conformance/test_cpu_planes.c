@@ -468,29 +468,45 @@ static void long_lines(void **state) {
 }
 
 /* Lines of outputs that are no whole vectors and lie apart in the image: tiles of outputs alone, of which one vector is of two lines. */
+typedef struct lines_apart_case {
+    int64_t images, channels, outputs, height, width, kernel, low[2], high[2];
+    bool function, shuffled; /* one follows; channels are, in two groups */
+} lines_apart_case;
+
 static int build_lines_apart(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
-    const int64_t *p = param; /* images, channels, those of the result, height and width of it, kernel, whether a function follows */
-    ls_conv_spec spec = {.spatial = 2};
-    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(p[0], p[1], p[3] + p[5] - 1, p[4] + p[5] - 1));
-    ls_tensor *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(p[2], p[1], p[5], p[5])), *bias = tame_tensor(s, rng, LS_F32, LS_SHAPE(p[2]));
+    const lines_apart_case *p = param;
+    ls_conv_spec spec = {.spatial = 2, .pad_low = {p->low[0], p->low[1]}, .pad_high = {p->high[0], p->high[1]}};
+    int64_t height = p->height + p->kernel - 1 - p->low[0] - p->high[0], width = p->width + p->kernel - 1 - p->low[1] - p->high[1], half = p->channels / 2;
+    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->images, p->channels, height, width));
+    if (p->shuffled) {
+        x = ls_permute(s, ls_reshape(s, x, LS_SHAPE(p->images, 2, half, height, width)), (const int[]){0, 2, 1, 3, 4});
+        x = ls_reshape(s, x, LS_SHAPE(p->images, p->channels, height, width));
+    }
+    ls_tensor *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->outputs, p->channels, p->kernel, p->kernel)), *bias = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->outputs));
     ls_tensor *y = ls_conv(s, x, w, bias, &spec);
-    out_roots[0] = p[6] ? ls_silu(s, y) : ls_min(s, ls_relu(s, y), ls_full(s, LS_F32, LS_SHAPE(1), 6));
+    out_roots[0] = p->function ? ls_silu(s, y) : ls_min(s, ls_relu(s, y), ls_full(s, LS_F32, LS_SHAPE(1), 6));
     return 1;
 }
 
 static void lines_apart(void **state) {
-    static const int64_t shapes[][7] = {{3, 33, 24, 24, 24, 3, 0}, {1, 40, 15, 24, 24, 3, 1}, {2, 3, 24, 22, 40, 3, 0},  {1, 6, 16, 11, 54, 3, 0},
-                                        {1, 5, 23, 13, 62, 5, 0},  {2, 7, 8, 19, 24, 5, 1},   {1, 70, 80, 9, 48, 5, 0}, {1, 9, 40, 33, 24, 3, 0}, {1, 4, 16, 90, 24, 3, 0}};
+    static const lines_apart_case shapes[] = {
+        {3, 33, 24, 24, 24, 3, {0, 0}, {0, 0}, false, false}, {1, 40, 15, 24, 24, 3, {0, 0}, {0, 0}, true, false}, {2, 3, 24, 36, 40, 3, {0, 0}, {0, 0}, false, false},
+        {1, 6, 16, 32, 54, 3, {0, 0}, {0, 0}, false, false},  {1, 5, 23, 13, 62, 5, {0, 0}, {0, 0}, false, false}, {2, 7, 8, 19, 24, 5, {0, 0}, {0, 0}, true, false},
+        {1, 70, 80, 9, 48, 5, {0, 0}, {0, 0}, false, false},  {1, 9, 40, 33, 24, 3, {0, 0}, {0, 0}, false, false}, {1, 4, 16, 90, 24, 3, {0, 0}, {0, 0}, false, false},
+        {2, 5, 16, 30, 56, 5, {2, 2}, {2, 2}, false, false},  {1, 3, 8, 31, 24, 5, {1, 1}, {1, 1}, true, false},   {1, 4, 8, 21, 24, 3, {1, 0}, {1, 0}, false, false},
+        {2, 4, 8, 21, 24, 3, {0, 1}, {0, 1}, false, false},   {2, 6, 8, 17, 24, 3, {0, 0}, {0, 0}, false, true},   {1, 2, 8, 24, 24, 9, {0, 0}, {0, 0}, false, false},
+        {1, 4, 8, 21, 24, 3, {0, 0}, {0, 1}, false, false},
+    };
     worlds *all = *state;
-    for (int i = 0; i < 9; i++) {
-        check_case(all, build_lines_apart, 1 + (uint64_t)i, shapes[i], "lines apart", 1);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        check_case(all, build_lines_apart, 1 + i, &shapes[i], "lines apart", 1);
         for (int c = 0; c < all->n; c++) {
             world *w = &all->cpu[c];
             ls_rng rng = {9, 0};
             ls_tensor *root;
             world_ok(w, ls_scope_begin(w->session));
             ls_session_set_math(w->session, LS_FAST);
-            build_lines_apart(w->session, &rng, shapes[i], &root);
+            build_lines_apart(w->session, &rng, &shapes[i], &root);
             check_bound(w, all->names[c], "lines apart", 9, &root, 1);
             ls_session_set_math(w->session, LS_LOCKED);
             ls_scope_end(w->session);

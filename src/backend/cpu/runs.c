@@ -21,7 +21,7 @@ enum {
 };
 
 struct ls_runs {
-    bool by_line, joined;                 /* tiles end with lines; tiles have outputs alone, of several lines */
+    bool by_line, joined, in_place;       /* tiles end with lines; have outputs alone, of several lines; then the image may be read where it lies */
     int64_t width, outputs;               /* of a line, of all */
     int64_t row, row_tiles, twos, tiles;  /* a row is a line, or all: its elements; tiles, the first of which are two vectors wide; of all */
     int64_t length, shared, reach;        /* of a line; padding that it shares with the next one; how far taps reach, in lines of a phase */
@@ -76,23 +76,20 @@ bool ls_runs_fits(const ls_gemm_phase *gemm, const ls_windows *w) {
            (whole_tiles(x) || x->extent + reach_of(x) - shared_of(x) >= LANES - 1); /* two lines a vector at most */
 }
 
-/* A vector of outputs alone: where it begins in the image, and its lanes; how many of them belong to the next line. */
-static int64_t joined_vector(const ls_runs *t, int64_t output, int64_t *image, uint16_t *lanes) {
-    int64_t column = output % t->width, n = clamp(t->outputs - output, 0, LANES);
+/* Where a vector of outputs begins in the image; how many of its lanes belong to the next line. */
+static int64_t joined_vector(const ls_runs *t, int64_t output, int64_t *image) {
+    int64_t column = output % t->width;
     *image = output / t->width * t->length + column;
-    *lanes = (uint16_t)((1u << n) - 1);
-    return clamp(column + n - t->width, 0, LANES);
+    return clamp(column + LANES - t->width, 0, LANES);
 }
 
-/* Of its vectors, the one with lanes of two lines is the second. */
+/* Of its vectors, the one with lanes of two lines is the second. The last tile computes some outputs of the one before it again, so as to read no further than the image. */
 static tile joined_tile(const ls_runs *t, int64_t i) {
     tile at = {.first = i * WIDE, .n = clamp(t->outputs - i * WIDE, 0, WIDE), .vectors = 3};
-    int64_t image[3], others[3];
-    uint16_t lanes[3];
+    int64_t image[3], others[3], begin = at.first + at.n - WIDE;
     int both = 1;
     for (int v = 0; v < 3; v++) {
-        others[v] = joined_vector(t, at.first + v * LANES, &image[v], &lanes[v]);
-        image[v] = lanes[v] ? image[v] : image[0]; /* nothing behind the last output */
+        others[v] = joined_vector(t, begin + v * LANES, &image[v]);
         both = others[v] ? v : both;
     }
     int order[3] = {both == 0 ? 1 : 0, both, both == 2 ? 1 : 2};
@@ -102,8 +99,9 @@ static tile joined_tile(const ls_runs *t, int64_t i) {
     at.places.third = image[order[2]] - at.image;
     at.places.other = others[both] ? (uint16_t)(0xffff << (LANES - others[both])) : 0;
     for (int v = 0; v < 3; v++) {
-        at.places.lanes[v] = lanes[order[v]];
-        at.places.at[v] = order[v] * LANES;
+        int64_t from = begin + order[v] * LANES - at.first;
+        at.places.lanes[v] = (uint16_t)(0xffff << clamp(-from, 0, LANES));
+        at.places.at[v] = from > 0 ? from : 0;
     }
     return at;
 }
@@ -111,12 +109,12 @@ static tile joined_tile(const ls_runs *t, int64_t i) {
 /* Whether no tile has two vectors of two lines each, and tiles are fewer than those that go over what is between lines. */
 static bool joins(const ls_runs *t) {
     int64_t gap = t->length - t->width, tiles = ceil_div(t->outputs, WIDE), image;
-    uint16_t lanes;
-    bool one = !t->by_line && t->width >= LANES;
+    bool one = !t->by_line && t->width >= LANES && t->outputs >= WIDE;
     for (int64_t i = 0; i < tiles && one; i++) {
-        int both = 0;
-        for (int v = 0; v < 3; v++) {
-            both += joined_vector(t, i * WIDE + v * LANES, &image, &lanes) > 0;
+        int64_t end = (i + 1) * WIDE, both = 0;
+        end = end < t->outputs ? end : t->outputs;
+        for (int v = 1; v <= 3; v++) {
+            both += joined_vector(t, end - v * LANES, &image) > 0;
         }
         one = both <= 1;
     }
@@ -156,6 +154,31 @@ static tile tile_of(const ls_runs *t, int64_t i) {
     return at;
 }
 
+/* The planes from i on that lie evenly apart; how many. */
+static int64_t even_planes(const ls_windows *w, int64_t i) {
+    int64_t n = 1;
+    while (i + n < w->planes && w->plane_leaf[i + n] == w->plane_leaf[i] &&
+           w->plane_at[i + n] - w->plane_at[i + n - 1] == w->plane_at[i + 1] - w->plane_at[i]) {
+        n++;
+    }
+    return n;
+}
+
+static int64_t plane_step(const ls_windows *w) {
+    return w->planes > 1 ? w->plane_at[1] - w->plane_at[0] : 1;
+}
+
+static bool is_whole(const ls_window_dim *d) {
+    return d->stride == 1 && d->first == 0 && d->low == 0 && d->high == d->extent + reach_of(d);
+}
+
+/* Whether nothing is to be copied: no padding, lines and planes evenly apart, of which not too many share places of the nearest cache. */
+static bool reads_in_place(const ls_windows *w) {
+    enum { PLACES = 512 };
+    return is_whole(line_dim(w)) && is_whole(last_dim(w)) && w->plane_leaf[0] >= 0 && even_planes(w, 0) == w->planes &&
+           line_dim(w)->image_stride >= last_dim(w)->high && plane_step(w) > 0 && plane_step(w) % PLACES;
+}
+
 static int64_t l2_bytes(const ls_kernel_binary *binary) {
     return binary->device->cpu.l2_bytes > 0 ? binary->device->cpu.l2_bytes : 1 << 20;
 }
@@ -166,13 +189,14 @@ static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
     t->bands = ceil_div(t->tiles, t->band);
     t->lines = t->by_line ? ceil_div(t->band, t->row_tiles) : ceil_div(t->band * WIDE, t->joined ? t->width : t->length);
     t->lines = (t->lines + 1 < y->extent ? t->lines + 1 : y->extent) + t->reach;
-    t->plane = last_dim(w)->stride * y->stride * t->lines * t->length;
+    t->plane = t->in_place ? plane_step(w) : last_dim(w)->stride * y->stride * t->lines * t->length;
 }
 
 /* Bands whose part of the image stays near the core, and as many as keep the workers busy: lines that bands share are copied by each. */
 static void choose_bands(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, const ls_windows *w, ls_runs *t) {
+    const ls_window_dim *y = line_dim(w);
     int64_t bands = 1, threads = binary->device->threads;
-    for (cut(w, t, bands); t->band > 1 && w->planes * t->plane * 4 > l2_bytes(binary) / 2; cut(w, t, bands)) {
+    for (cut(w, t, bands); t->band > 1 && w->planes * t->lines * last_dim(w)->stride * y->stride * t->length * 4 > l2_bytes(binary) / 2; cut(w, t, bands)) {
         bands++;
     }
     if (threads > 1) {
@@ -242,6 +266,10 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.twos = vectors == 1 ? 1 : (3 - vectors % 3) % 3;
     t.row_tiles = t.twos + (vectors > 2 * t.twos ? (vectors - 2 * t.twos) / 3 : 0);
     t.joined = joins(&t);
+    if (t.joined && reads_in_place(w)) {
+        t.in_place = true;
+        t.length = y->image_stride;
+    }
     t.tiles = t.joined ? ceil_div(t.outputs, WIDE) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;
     t.reach = reach_of(y);
     choose_bands(binary, gemm, w, &t);
@@ -260,7 +288,7 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
 
 size_t ls_runs_bytes(const ls_windows *w) {
     const ls_runs *t = w->runs;
-    return (size_t)(t->panels * ROWS * (BLOCK + WIDE) + w->planes * t->plane + SLACK + 2) * 4 + (size_t)t->band * sizeof(tile);
+    return (size_t)(t->panels * ROWS * (BLOCK + WIDE) + (t->in_place ? 0 : w->planes * t->plane) + SLACK + 2) * 4 + (size_t)t->band * sizeof(tile);
 }
 
 /* ---- running ---- */
@@ -289,16 +317,6 @@ typedef struct runs_part { /* a band of an image */
     float *block, *sums;     /* of each panel that is under way: outputs that something follows; sums of a tile */
     fetches *ahead;
 } runs_part;
-
-/* The planes from i on that lie evenly apart; how many. */
-static int64_t even_planes(const ls_windows *w, int64_t i) {
-    int64_t n = 1;
-    while (i + n < w->planes && w->plane_leaf[i + n] == w->plane_leaf[i] &&
-           w->plane_at[i + n] - w->plane_at[i + n - 1] == w->plane_at[i + 1] - w->plane_at[i]) {
-        n++;
-    }
-    return n;
-}
 
 /* A band's lines of some planes that lie evenly apart, the first of which are these: each phase of lines at a time. */
 static void copy_planes(const runs_run *r, const runs_part *p, int64_t n, const float *plane, int64_t apart, float *dst) {
@@ -348,11 +366,15 @@ static void prepare(const runs_run *r, runs_part *p, int worker) {
     p->block = (float *)(void *)(r->memory + (size_t)worker * r->bytes);
     p->sums = p->block + t->panels * ROWS * BLOCK;
     float *image = p->sums + t->panels * ROWS * WIDE;
-    tile *tiles = (tile *)(void *)(image + (w->planes * t->plane + SLACK + 1) / 2 * 2);
+    tile *tiles = (tile *)(void *)(image + ((t->in_place ? 0 : w->planes * t->plane) + SLACK + 1) / 2 * 2);
     for (int64_t i = 0; i < p->n; i++) {
         tiles[i] = tile_of(t, p->tile + i);
     }
     p->tiles = tiles;
+    if (t->in_place) {
+        p->image = p->leaves[w->plane_leaf[0]] + w->plane_at[0];
+        return;
+    }
     memset(image + w->planes * t->plane, 0, SLACK * sizeof *image); /* no output has these, but what lies there may be subnormal, which is slow */
     for (int64_t i = 0, n; i < w->planes; i += n) {
         float *to = image + i * t->plane;
