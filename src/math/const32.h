@@ -90,6 +90,14 @@
 #define LS_K32_EXP_FAST 4, \
     0x1.555466p-3, 0x1.5552fep-5, 0x1.1257d4p-7, 0x1.6ff112p-10
 
+// exp(r) = 1 + r (1 + r (A + B r)), |r| <= ln 2 / 32: error 1.6e-09; 2^(i/16) (fast.inc)
+#define LS_K32_EXP_NEAR 2, \
+    0x1.00021ep-1, 0x1.55559ap-3
+#define LS_K32_EXP_MAGIC 0x1.8p+19
+#define LS_K32_SIXTEENTHS \
+    0x1p+0, 0x1.0b5586p+0, 0x1.172b84p+0, 0x1.2387a6p+0, 0x1.306fep+0, 0x1.3dea64p+0, 0x1.4bfdaep+0, 0x1.5ab07ep+0, \
+    0x1.6a09e6p+0, 0x1.7a1148p+0, 0x1.8ace54p+0, 0x1.9c4918p+0, 0x1.ae89fap+0, 0x1.c199bep+0, 0x1.d5818ep+0, 0x1.ea4afap+0
+
 // minimax erfat LO HI 6 f32 PIECE, LO and HI -0.12891 and 0.12891 but for LO 0 of piece 0: errors up to 2.5e-08. A list
 // has the coefficients of one power, of all sixteen pieces (fast.inc)
 #define LS_K32_ERF_PIECES 0x1.f07c2p+1 /* 128/33 */
