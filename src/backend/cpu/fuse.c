@@ -571,7 +571,7 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t
                 x = result;
             }
             if (exps) {
-                exps(partials, result, x, apart, part, begins, true);
+                exps(partials, result, x, apart, part, begins, &(ls_tile_beside){.fetch = (uintptr_t)result + LS_FETCH_AHEAD});
             } else if (squares) {
                 isa->fold_squares_f32(partials, x, apart, part, begins, fetches);
             } else {

@@ -174,6 +174,9 @@ typedef struct lines {
     place places[MOST_PLACES];
     line steps[MOST_STEPS];
     int64_t ahead; /* rows */
+    line *exps;    /* the last fold, of exponentials: it fetches all lines of one stream; or NULL */
+    bool divides;  /* beside it the last step, a division, is done for the row before */
+    ls_tile_beside beside;
     float nan;     /* the canonical one */
     int16_t streams[MOST_STREAMS]; /* places whose lines are fetched early */
     int16_t of_reg[MOST_REGS];     /* places of a program's registers */
@@ -334,6 +337,20 @@ static int64_t inner_lanes(const ls_kernel_run *kernel, const ls_program *p) {
     return inner;
 }
 
+/* A division that follows the exponentials of a row, and nothing but numbers between them, is left to the exponentials of the next row. What it divides is
+ * kept until the row after that. */
+static void find_beside(lines *l) {
+    line *last = l->steps + l->n_steps - 1, *s = last;
+    bool between = last->kind == LINE_CHAIN && last->divides && last->f->n_steps == 1 && last->f->steps[0].op == LS_CHAIN_DIV_NEAR;
+    while (s > l->steps && s->kind != LINE_FOLD) {
+        s--;
+        between = between && (s->kind == LINE_FOLD || (s->kind == LINE_COLUMN && s->op != COLUMN_FN));
+    }
+    l->beside = (ls_tile_beside){0};
+    l->exps = s->kind == LINE_FOLD && s->stream.exps ? s : NULL;
+    l->divides = between && l->exps && s->stream.exps == l->isa->fold_exp_f32[1] && s->stream.store && s->a == last->operands[0] && l->ahead >= 2;
+}
+
 static bool make_list(lines *l, ls_kernel_run *kernel, int64_t first) {
     const ls_kernel_binary *b = kernel->binary;
     l->kernel = kernel;
@@ -342,7 +359,7 @@ static bool make_list(lines *l, ls_kernel_run *kernel, int64_t first) {
     l->ahead = b->band.block;
     const uint32_t nan = LS_NAN_F32;
     memcpy(&l->nan, &nan, sizeof nan);
-    l->n_places = l->n_steps = l->n_streams = l->n_passes = 0;
+    l->n_places = l->n_steps = l->n_streams = l->n_passes = l->streams[0] = 0;
     for (int i = 0; i < b->n_phases; i++) {
         const ls_phase *phase = &b->phases[i];
         ls_run *finish = &kernel->begun[2 * i + 1], *run = phase->kind == LS_PHASE_STORE ? finish : &kernel->begun[2 * i];
@@ -360,6 +377,7 @@ static bool make_list(lines *l, ls_kernel_run *kernel, int64_t first) {
         begin_program(l, finish, 1);
         add_columns(l, LS_SECTION_LANES);
     }
+    find_beside(l);
     const int64_t bytes = l->inner * (int64_t)sizeof(float);
     int pass = 0;
     for (line *s = l->steps; s < l->steps + l->n_steps; s++) {
@@ -367,6 +385,7 @@ static bool make_list(lines *l, ls_kernel_run *kernel, int64_t first) {
             s->fetch = bytes * pass / l->n_passes & ~(int64_t)(LINE - 1);
             s->fetch_end = pass + 1 == l->n_passes ? bytes : bytes * (pass + 1) / l->n_passes & ~(int64_t)(LINE - 1);
             pass++;
+            s->fetch_end = l->exps && l->n_streams == 1 ? s->fetch : s->fetch_end;
         }
     }
     return true;
@@ -413,11 +432,12 @@ static void take_row(const lines *l, line *s, int64_t r, int64_t skip) {
     }                                                                                                        \
     break;
 
-static void run_column(const lines *l, line *s, int64_t n) {
+/* Of n rows from `first` on, which is 0 where it is a function. */
+static void run_column(const lines *l, line *s, int64_t first, int64_t n) {
     const ls_instr *in = s->in;
     char *dst = at_row(l, s->dst, 0), *a = at_row(l, s->a, 0), *b = at_row(l, s->b, 0);
-    const float *u = (const float *)(const void *)a, *v = (const float *)(const void *)b;
-    float *y = (float *)(void *)dst;
+    const float *u = (const float *)(const void *)a + first, *v = b ? (const float *)(const void *)b + first : NULL;
+    float *y = (float *)(void *)dst + first;
     switch (s->op) {
     case COLUMN_ADD:
         EACH_ROW(u[r] + v[r])
@@ -446,7 +466,7 @@ static void run_column(const lines *l, line *s, int64_t n) {
 }
 
 /* Folds row r in the contract's order: what ls_fold_by_rows does to it. */
-static float fold_row(const lines *l, line *s, int64_t r, float *partials) {
+static float fold_row(lines *l, line *s, int64_t r, float *partials) {
     const ls_tile_isa *isa = l->isa;
     const ls_stream *how = &s->stream;
     const int64_t most = how->computes || (how->fn && !how->exps) ? LS_TILE : LS_TILE_BLOCK;
@@ -463,7 +483,9 @@ static float fold_row(const lines *l, line *s, int64_t r, float *partials) {
             x = s->values;
         }
         if (how->exps) {
-            how->exps(partials, values, x, s->f->n_scalars ? s->numbers[0] : 0, n, at == 0, false);
+            const place *p = &l->places[l->streams[0]];
+            l->beside.fetch = l->exps == s && l->n_streams == 1 ? (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row) : (uintptr_t)values;
+            how->exps(partials, values, x, s->f->n_scalars ? s->numbers[0] : 0, n, at == 0, &l->beside);
         } else {
             if (how->fn) {
                 how->fn->fn(values, x, NULL, NULL, n);
@@ -477,7 +499,7 @@ static float fold_row(const lines *l, line *s, int64_t r, float *partials) {
     return *partials;
 }
 
-static void run_fold(const lines *l, line *s, int64_t rows, float *partials) {
+static void run_fold(lines *l, line *s, int64_t rows, float *partials) {
     static const float zero = 0;
     float *results = (float *)(void *)l->places[s->dst].at;
     int step = 0;
@@ -506,6 +528,39 @@ static void run_chain(const lines *l, line *s, int64_t rows) {
     }
 }
 
+/* The division of the row before, where no exponentials come beside it. */
+static void finish_beside(lines *l) {
+    ls_tile_beside *b = &l->beside;
+    if (b->x) {
+        l->isa->divide_f32(b->dst, b->x, 0, b->divisor, l->inner, true, b->far ? LS_DST_FAR : LS_DST_NEAR);
+    }
+    b->x = NULL;
+}
+
+/* The steps from the exponentials on, row by row. */
+static void run_beside(lines *l, int64_t rows, float *partials) {
+    line *exps = l->exps, *last = l->steps + l->n_steps - 1;
+    ls_tile_beside *b = &l->beside;
+    int by;
+    const float *divisors = numbers_of(l, last, last->f->steps[0].at, &by);
+    for (int64_t r = 0; r < rows; r++) {
+        fetch(l, exps, r);
+        fetch(l, last, r);
+        const float sum = fold_row(l, exps, r, partials);
+        ((float *)(void *)l->places[exps->dst].at)[r] = sum;
+        for (line *s = exps + 1; s < last; s++) {
+            run_column(l, s, r, 1);
+        }
+        bool usable = l->isa->beside_f32(b, divisors[by * r]) && sum == sum; /* no exponential is NaN */
+        b->x = (const float *)(const void *)at_row(l, last->operands[0], r);
+        b->dst = (float *)(void *)at_row(l, last->dst, r);
+        b->far = last->row.middle != NULL;
+        if (!usable) {
+            finish_beside(l);
+        }
+    }
+}
+
 size_t ls_lines_bytes(void) {
     return sizeof(lines) + LS_TILE_PARTIALS * sizeof(float) + 2 * LS_ALIGN;
 }
@@ -520,19 +575,23 @@ bool ls_lines_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n
     }
     for (int64_t done = 0, rows; done < n; done += rows) {
         rows = n - done < group ? n - done : group;
-        for (line *s = l->steps, *end = s + l->n_steps; s < end; s++) {
+        for (line *s = l->steps, *end = l->divides ? l->exps : s + l->n_steps; s < end; s++) {
             if (s->kind == LINE_COLUMN) {
-                run_column(l, s, rows);
+                run_column(l, s, 0, rows);
             } else if (s->kind == LINE_FOLD) {
                 run_fold(l, s, rows, partials);
             } else {
                 run_chain(l, s, rows);
             }
         }
+        if (l->divides) {
+            run_beside(l, rows, partials);
+        }
         for (place *p = l->places, *end = p + l->n_places; p < end; p++) {
             p->at += p->moves ? rows * p->row : 0;
         }
     }
+    finish_beside(l);
     return true;
 }
 

@@ -37,8 +37,17 @@ typedef void (*ls_tile_gather_fn)(void *dst, const void *src, const int64_t *ind
                                   int64_t n);
 typedef void (*ls_tile_fill_fn)(void *dst, const void *value, int64_t n);
 typedef float (*ls_fold_row_fn)(const float *x, float minus, int64_t n); /* n <= LS_TILE_BLOCK */
-/* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too, whose lines are fetched LS_FETCH_AHEAD early where `fetches`. */
-typedef void (*ls_fold_exp_fn)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, bool fetches);
+/* What else is done while a row is folded: lines of memory are fetched from `fetch` on, as many as the row has, and where there is x, x[i] / divisor of
+ * another row, which has no NaN, goes to dst. */
+typedef struct ls_tile_beside {
+    uintptr_t fetch;
+    const float *x;
+    float *dst;
+    float divisor, y, z; /* y and z are about 1 / divisor together (ls_tile_isa.beside_f32) */
+    bool far;            /* past the caches: dst begins where a line does */
+} ls_tile_beside;
+/* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too. */
+typedef void (*ls_fold_exp_fn)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
 
 enum { LS_TILE_IX_ADD, LS_TILE_IX_MUL, LS_TILE_IX_DIV, LS_TILE_IX_MOD, LS_TILE_IX_COUNT };
 
@@ -85,7 +94,8 @@ typedef struct ls_tile_isa {
     /* Adds rows of n lanes, `apart` elements from one to the next, to the sums one after another (`first`: which hold nothing yet); lines of as many
      * rows from `next` on are fetched meanwhile, where it is given; or NULL. */
     void (*add_rows_f32)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next);
-    ls_fold_exp_fn fold_exp_f32[2]; /* locked and fast; or NULL */
+    ls_fold_exp_fn fold_exp_f32[2]; /* locked, which divides nothing beside, and fast, which does as divide_f32 where `near`; or NULL */
+    bool (*beside_f32)(ls_tile_beside *b, float divisor); /* sets what is the divisor's; false: divide_f32 has to do it; or NULL */
     /* (x - minus) / divisor; or NULL */
     void (*divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, ls_chain_dst to);
     /* One step of an argmin [0] or argmax [1]: where x[i] is better than value[i] (NaN best of all, the first

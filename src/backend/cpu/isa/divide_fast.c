@@ -142,15 +142,20 @@ static inline void two_near(const by *b, float *dst, const float *x, bool distan
     put(b, dst + LS_LANES_F32, v);
 }
 
-/* x times 1/divisor, which y and z are together to some 2^-46 of it: within 0.5000002 ULP unless x * z underflows. */
-static int64_t divide_near(by b, float minus, float divisor, float *dst, const float *x, int64_t n) {
-    number y = {1.0f / divisor};
-    if (__builtin_fmaf(-y.f, divisor, 1.0f) < 0) { /* beyond 1/divisor */
-        y.u--;
+/* 1/divisor as y + z: y is rounded, or, if `near`, not above it. */
+static bool in_parts(float divisor, bool near, float *y, float *z) {
+    number about = {1.0f / divisor};
+    if (near && __builtin_fmaf(-about.f, divisor, 1.0f) < 0) { /* beyond 1/divisor */
+        about.u--;
     }
-    float left = __builtin_fmaf(-y.f, divisor, 1.0f);
-    b.y = LS_SPLAT_F32(y.f);
-    b.z = LS_SPLAT_F32(left > 0 ? left / divisor : y.f * 0x1p-50f); /* no zero: infinity times that is no number */
+    float left = __builtin_fmaf(-about.f, divisor, 1.0f);
+    *y = about.f;
+    *z = !near ? left * about.f : left > 0 ? left / divisor : about.f * 0x1p-50f; /* no zero where near: infinity times that is no number */
+    return within(divisor);
+}
+
+/* x times 1/divisor, which y and z are together to some 2^-46 of it: within 0.5000002 ULP unless x * z underflows. */
+static int64_t divide_near(by b, float minus, float *dst, const float *x, int64_t n) {
     int64_t i = 0;
 #if defined(LS_ISA_AVX512)
     i = divide_near_groups(b, dst, x, n);
@@ -166,10 +171,10 @@ static int64_t divide_near(by b, float minus, float divisor, float *dst, const f
 }
 
 void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, ls_chain_dst to) {
-    const float y = 1.0f / divisor;
-    const by b = {LS_SPLAT_F32(minus), LS_SPLAT_F32(divisor), LS_SPLAT_F32(y), LS_SPLAT_F32(__builtin_fmaf(-y, divisor, 1.0f) * y), to};
-    bool usable = within(divisor);
-    int64_t i = near && usable ? divide_near(b, minus, divisor, dst, x, n) : 0;
+    float y, z;
+    bool usable = in_parts(divisor, near, &y, &z);
+    const by b = {LS_SPLAT_F32(minus), LS_SPLAT_F32(divisor), LS_SPLAT_F32(y), LS_SPLAT_F32(z), to};
+    int64_t i = near && usable ? divide_near(b, minus, dst, x, n) : 0;
 #if defined(LS_ISA_AVX512)
     while (usable && n - i >= GROUP) {
         i += divide_groups(b, dst + i, x + i, n - i);
@@ -188,4 +193,11 @@ void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float 
         dst[i] = q.f;
     }
 }
+
+#if defined(LS_ISA_AVX512)
+bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor) {
+    b->divisor = divisor;
+    return in_parts(divisor, true, &b->y, &b->z);
+}
+#endif
 #endif

@@ -57,8 +57,9 @@ void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, 
 float LS_TILE_NAME(ls_tile_row_sum)(const float *x, float minus, int64_t n);
 float LS_TILE_NAME(ls_tile_row_squares)(const float *x, float minus, int64_t n);
 float LS_TILE_NAME(ls_tile_row_max)(const float *x, float minus, int64_t n);
-void LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, bool fetches);
-void LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, bool fetches);
+bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor);
+void LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
+void LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
 #else
 #define LS_TILE_FOLDS(name) {NULL, NULL, NULL}
 #endif

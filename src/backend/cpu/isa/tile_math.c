@@ -64,7 +64,8 @@ LS_MATH_UNARY(EACH)
 LS_TILE_OFTEN(LS_TILE_SEVERAL) LS_TILE_OFTEN(ELEMENTARY_F64)
 LS_TILE_SELDOM(ELEMENTARY)
 #if defined(LS_ISA_AVX512)
-LS_TILE_FOLD_OF(exp)
+#include "backend/cpu/isa/fold_exp.h"
+LS_TILE_FOLD_OF(exp, false)
 #endif
 #endif
 

@@ -41,37 +41,4 @@ LS_TILE_MATH_DECLARE(pow)
             memcpy(d + i, part, (size_t)(n - i) * sizeof *x);                                                \
         }                                                                                                    \
     }
-/* Of x - minus, and their sum: lanes that go to the same partials one after another, which stay in registers meanwhile. */
-#define LS_TILE_FOLD_OF(name)                                                                                \
-    void LS_TILE_NAME(ls_tile_fold_##name)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, bool fetches) { \
-        enum { WIDTH = (int)(sizeof(ls_mf32) / sizeof(float)) };                                             \
-        const ls_mf32 apart = ls_many_c((ls_many_v){0} + minus);                                             \
-        const uintptr_t ahead = fetches ? LS_FETCH_AHEAD : 0;                                                \
-        for (int64_t at = 0; at < LS_TILE_PARTIALS; at += WIDTH) {                                           \
-            ls_mf32 sum = ls_many_c((ls_many_v){0});                                                         \
-            int64_t i = at;                                                                                  \
-            if (!first) {                                                                                    \
-                sum = ls_many_load(partials + at);                                                           \
-            }                                                                                                \
-            for (; i + WIDTH <= n; i += LS_TILE_PARTIALS) {                                                  \
-                ls_mf32 v = ls_m##name##_f32(ls_many_sub(ls_many_load(x + i), apart));                       \
-                ls_many_store(dst + i, v);                                                                   \
-                for (int k = 0; k < WIDTH; k += 16) { /* it may be the result, past the caches */            \
-                    __builtin_prefetch((const void *)((uintptr_t)(dst + i + k) + ahead));                    \
-                }                                                                                            \
-                sum = ls_many_add(sum, v);                                                                   \
-            }                                                                                                \
-            ls_many_store(partials + at, sum);                                                               \
-            if (i < n) {                                                                                     \
-                float part[WIDTH] = {0}, sums[LS_TILE_PARTIALS];                                             \
-                memcpy(part, x + i, (size_t)(n - i) * sizeof *x);                                            \
-                LS_TILE_NAME(ls_tile_fold_##name)(sums, part, part, minus, WIDTH, true, false);              \
-                memcpy(dst + i, part, (size_t)(n - i) * sizeof *x);                                          \
-                for (int64_t k = i; k < n; k++) {                                                            \
-                    partials[k % LS_TILE_PARTIALS] += dst[k];                                                \
-                }                                                                                            \
-            }                                                                                                \
-        }                                                                                                    \
-    }
-
 #endif
