@@ -276,9 +276,9 @@ static void divided_beside(const ls_tile_isa *isa, const ls_tile_beside *b, int6
         return;
     }
     isa->fence();
-    isa->divide_f32(want, b->x, 0, b->divisor, whole, true, LS_DST_NEAR);
+    isa->divide_f32(want, b->x, b->minus, b->divisor, whole, true, LS_DST_NEAR);
     assert_same(want, b->dst, whole, "a quotient beside", n);
-    isa->divide_f32(want, b->x + whole, 0, b->divisor, n - whole, true, LS_DST_NEAR);
+    isa->divide_f32(want, b->x + whole, b->minus, b->divisor, n - whole, true, LS_DST_NEAR);
     assert_same(want, b->dst + whole, n - whole, "a quotient beside, of the last ones", n);
     uint32_t after;
     memcpy(&after, b->dst + n, sizeof after);
@@ -321,6 +321,14 @@ static void folds_agree(void **state) {
                         isa->fold_f32[f](got, from, n, !second, n & 1);
                     } else if (f == 3) {
                         isa->fold_squares_f32(got, from, minus, n, !second, n & 1);
+                        const int64_t whole = n / LS_TILE_PARTIALS * LS_TILE_PARTIALS;
+                        ls_tile_beside beside = {.fetch = (uintptr_t)z, .minus = minus / 3};
+                        if (whole && seed % 5) {
+                            divides_beside(isa, &beside, x + 4 - shift, (float)draw(&rng, 1, 99) / 7, seed % 2);
+                        }
+                        const float other = isa->row_squares_f32(from, minus, whole), beside_it = isa->row_squares_beside_f32(from, minus, whole, &beside);
+                        assert_same(&other, &beside_it, 1, "squares beside", whole);
+                        divided_beside(isa, &beside, whole);
                     } else {
                         memset(z, 0xa5, SIZE);
                         ls_tile_beside beside = {.fetch = (uintptr_t)z};

@@ -174,7 +174,7 @@ typedef struct lines {
     place places[MOST_PLACES];
     line steps[MOST_STEPS];
     int64_t ahead; /* rows */
-    line *exps;    /* the last fold, of exponentials: it fetches all lines of one stream; or NULL */
+    line *with;    /* the last fold, which fetches all lines of one stream; or NULL */
     bool divides;  /* beside it the last step, a division, is done for the row before */
     ls_tile_beside beside;
     float nan;     /* the canonical one */
@@ -337,18 +337,21 @@ static int64_t inner_lanes(const ls_kernel_run *kernel, const ls_program *p) {
     return inner;
 }
 
-/* A division that follows the exponentials of a row, and nothing but numbers between them, is left to the exponentials of the next row. What it divides is
+/* A division that follows the exponentials or the squares of a row, and nothing but numbers between them, is left to those of the next row. What it divides is
  * kept until the row after that. */
 static void find_beside(lines *l) {
+    const ls_tile_isa *isa = l->isa;
     line *last = l->steps + l->n_steps - 1, *s = last;
-    bool between = last->kind == LINE_CHAIN && last->divides && last->f->n_steps == 1 && last->f->steps[0].op == LS_CHAIN_DIV_NEAR;
+    bool between = last->kind == LINE_CHAIN && last->divides && last->f->steps[last->f->n_steps - 1].op == LS_CHAIN_DIV_NEAR && l->places[last->operands[0]].row && l->ahead >= 2;
     while (s > l->steps && s->kind != LINE_FOLD) {
         s--;
         between = between && (s->kind == LINE_FOLD || (s->kind == LINE_COLUMN && s->op != COLUMN_FN));
     }
+    const bool exps = s->kind == LINE_FOLD && s->stream.exps;
     l->beside = (ls_tile_beside){0};
-    l->exps = s->kind == LINE_FOLD && s->stream.exps ? s : NULL;
-    l->divides = between && l->exps && s->stream.exps == l->isa->fold_exp_f32[1] && s->stream.store && s->a == last->operands[0] && l->ahead >= 2;
+    l->divides = between && (exps ? last->f->n_steps == 1 && s->stream.exps == isa->fold_exp_f32[1] && s->stream.store && s->a == last->operands[0]
+                                  : s->stream.squares && s->whole && isa->row_squares_beside_f32 && l->inner % LS_TILE_PARTIALS == 0);
+    l->with = exps || l->divides ? s : NULL;
 }
 
 static bool make_list(lines *l, ls_kernel_run *kernel, int64_t first) {
@@ -385,7 +388,7 @@ static bool make_list(lines *l, ls_kernel_run *kernel, int64_t first) {
             s->fetch = bytes * pass / l->n_passes & ~(int64_t)(LINE - 1);
             s->fetch_end = pass + 1 == l->n_passes ? bytes : bytes * (pass + 1) / l->n_passes & ~(int64_t)(LINE - 1);
             pass++;
-            s->fetch_end = l->exps && l->n_streams == 1 ? s->fetch : s->fetch_end;
+            s->fetch_end = l->with && l->n_streams == 1 ? s->fetch : s->fetch_end;
         }
     }
     return true;
@@ -484,7 +487,7 @@ static float fold_row(lines *l, line *s, int64_t r, float *partials) {
         }
         if (how->exps) {
             const place *p = &l->places[l->streams[0]];
-            l->beside.fetch = l->exps == s && l->n_streams == 1 ? (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row) : (uintptr_t)values;
+            l->beside.fetch = l->with == s && l->n_streams == 1 ? (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row) : (uintptr_t)values;
             how->exps(partials, values, x, s->f->n_scalars ? s->numbers[0] : 0, n, at == 0, &l->beside);
         } else {
             if (how->fn) {
@@ -532,26 +535,38 @@ static void run_chain(const lines *l, line *s, int64_t rows) {
 static void finish_beside(lines *l) {
     ls_tile_beside *b = &l->beside;
     if (b->x) {
-        l->isa->divide_f32(b->dst, b->x, 0, b->divisor, l->inner, true, b->far ? LS_DST_FAR : LS_DST_NEAR);
+        l->isa->divide_f32(b->dst, b->x, b->minus, b->divisor, l->inner, true, b->far ? LS_DST_FAR : LS_DST_NEAR);
     }
     b->x = NULL;
 }
 
-/* The steps from the exponentials on, row by row. */
+/* The steps from the last fold on, row by row. */
 static void run_beside(lines *l, int64_t rows, float *partials) {
-    line *exps = l->exps, *last = l->steps + l->n_steps - 1;
+    static const float zero = 0;
+    line *with = l->with, *last = l->steps + l->n_steps - 1;
+    const ls_fused *f = last->f;
     ls_tile_beside *b = &l->beside;
-    int by;
-    const float *divisors = numbers_of(l, last, last->f->steps[0].at, &by);
+    int by, step = 0, apart = 0;
+    const float *divisors = numbers_of(l, last, f->steps[f->n_steps - 1].at, &by), *minus = f->n_steps == 2 ? numbers_of(l, last, f->steps->at, &apart) : &zero;
+    const float *squared_from = with->f->n_scalars ? numbers_of(l, with, 0, &step) : &zero;
     for (int64_t r = 0; r < rows; r++) {
-        fetch(l, exps, r);
+        float sum;
+        fetch(l, with, r);
         fetch(l, last, r);
-        const float sum = fold_row(l, exps, r, partials);
-        ((float *)(void *)l->places[exps->dst].at)[r] = sum;
-        for (line *s = exps + 1; s < last; s++) {
+        if (with->stream.exps) {
+            sum = fold_row(l, with, r, partials);
+        } else {
+            const place *p = &l->places[l->streams[0]];
+            const float *x = (const float *)(const void *)at_row(l, with->operands[0], r);
+            b->fetch = l->n_streams == 1 ? (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row) : (uintptr_t)x;
+            sum = l->isa->row_squares_beside_f32(x, squared_from[step * r], l->inner, b);
+        }
+        ((float *)(void *)l->places[with->dst].at)[r] = sum;
+        for (line *s = with + 1; s < last; s++) {
             run_column(l, s, r, 1);
         }
-        bool usable = l->isa->beside_f32(b, divisors[by * r]) && sum == sum; /* no exponential is NaN */
+        b->minus = minus[apart * r];
+        bool usable = l->isa->beside_f32(b, divisors[by * r]) && sum - sum == 0 && b->minus == b->minus; /* no quotient is NaN */
         b->x = (const float *)(const void *)at_row(l, last->operands[0], r);
         b->dst = (float *)(void *)at_row(l, last->dst, r);
         b->far = last->row.middle != NULL;
@@ -575,7 +590,7 @@ bool ls_lines_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n
     }
     for (int64_t done = 0, rows; done < n; done += rows) {
         rows = n - done < group ? n - done : group;
-        for (line *s = l->steps, *end = l->divides ? l->exps : s + l->n_steps; s < end; s++) {
+        for (line *s = l->steps, *end = l->divides ? l->with : s + l->n_steps; s < end; s++) {
             if (s->kind == LINE_COLUMN) {
                 run_column(l, s, 0, rows);
             } else if (s->kind == LINE_FOLD) {

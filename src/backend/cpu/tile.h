@@ -37,16 +37,16 @@ typedef void (*ls_tile_gather_fn)(void *dst, const void *src, const int64_t *ind
                                   int64_t n);
 typedef void (*ls_tile_fill_fn)(void *dst, const void *value, int64_t n);
 typedef float (*ls_fold_row_fn)(const float *x, float minus, int64_t n); /* n <= LS_TILE_BLOCK */
-/* What else is done while a row is folded: lines of memory are fetched from `fetch` on, as many as the row has, and where there is x, x[i] / divisor of
- * another row, which has no NaN, goes to dst. */
+/* What else is done while a row is folded: lines of memory are fetched from `fetch` on, as many as the row has, and where there is x, (x[i] - minus) / divisor
+ * of another row, which are no NaN, goes to dst. */
 typedef struct ls_tile_beside {
     uintptr_t fetch;
     const float *x;
     float *dst;
-    float divisor, y, z; /* y and z are about 1 / divisor together (ls_tile_isa.beside_f32) */
+    float minus, divisor, y, z; /* y and z are about 1 / divisor together (ls_tile_isa.beside_f32) */
     bool far;            /* past the caches: dst begins where a line does */
 } ls_tile_beside;
-/* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too. */
+/* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too. What is beside is apart from 0. */
 typedef void (*ls_fold_exp_fn)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
 
 enum { LS_TILE_IX_ADD, LS_TILE_IX_MUL, LS_TILE_IX_DIV, LS_TILE_IX_MOD, LS_TILE_IX_COUNT };
@@ -96,6 +96,8 @@ typedef struct ls_tile_isa {
     void (*add_rows_f32)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next);
     ls_fold_exp_fn fold_exp_f32[2]; /* locked, which divides nothing beside, and fast, which does as divide_f32 where `near`; or NULL */
     bool (*beside_f32)(ls_tile_beside *b, float divisor); /* sets what is the divisor's; false: divide_f32 has to do it; or NULL */
+    /* row_squares_f32 of whole steps of LS_TILE_PARTIALS, and what is beside them as divide_f32 has it where `near`; or NULL */
+    float (*row_squares_beside_f32)(const float *x, float minus, int64_t n, const ls_tile_beside *b);
     /* (x - minus) / divisor; or NULL */
     void (*divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, ls_chain_dst to);
     /* One step of an argmin [0] or argmax [1]: where x[i] is better than value[i] (NaN best of all, the first

@@ -199,5 +199,42 @@ bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor) {
     b->divisor = divisor;
     return in_parts(divisor, true, &b->y, &b->z);
 }
+
+#define FOUR(X) X(0) X(1) X(2) X(3)
+#define SQUARE(i)                                                                                            \
+    {                                                                                                        \
+        const ls_vf32 u = *(const ls_vf32_any *)(x + k + (i) * LS_LANES_F32) - apart_from;                   \
+        s##i += u * u;                                                                                       \
+    }
+#define FETCH(i) __builtin_prefetch((const void *)(beside->fetch + (uintptr_t)(k + (i) * LS_LANES_F32) * sizeof *x));
+#define KEEP(i) *(ls_vf32_any *)(p + at + (i) * LS_LANES_F32) = s##i;
+float LS_TILE_NAME(ls_tile_row_squares_beside)(const float *x, float minus, int64_t n, const ls_tile_beside *beside) {
+    enum { LANES = 4 * LS_LANES_F32 };
+    float p[LS_TILE_PARTIALS];
+    const ls_vf32 apart_from = LS_SPLAT_F32(minus);
+    const by b = {LS_SPLAT_F32(beside->minus), LS_SPLAT_F32(beside->divisor), LS_SPLAT_F32(beside->y), LS_SPLAT_F32(beside->z), beside->far ? LS_DST_FAR : LS_DST_NEAR};
+    for (int64_t at = 0; at < LS_TILE_PARTIALS; at += LANES) {
+        ls_vf32 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+        for (int64_t k = at; k < n; k += LS_TILE_PARTIALS) {
+            FOUR(SQUARE)
+            FOUR(FETCH)
+            if (beside->x) {
+                const float *const other = beside->x + k;
+                float *const dst = beside->dst + k;
+#define APART_OF(i) ls_vf32 v##i = apart(&b, other + (i) * LS_LANES_F32);
+                FOUR(APART_OF)
+                FOUR(ABOUT)
+                if (beside->far) {
+                    FOUR(PUT_FAR)
+                } else {
+                    FOUR(PUT)
+                }
+            }
+        }
+        FOUR(KEEP)
+    }
+    LS_TILE_NAME(ls_tile_halve_sum)(p);
+    return *p;
+}
 #endif
 #endif

@@ -351,6 +351,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .fold_squares_f32 = LS_TILE_NAME(ls_tile_fold_squares),
     .fold_exp_f32 = {LS_TILE_NAME(ls_tile_fold_exp), LS_TILE_NAME(ls_tile_fold_fast_exp)},
     .beside_f32 = LS_TILE_NAME(ls_tile_beside),
+    .row_squares_beside_f32 = LS_TILE_NAME(ls_tile_row_squares_beside),
 #endif
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
     .divide_f32 = LS_TILE_NAME(ls_divide_f32),

@@ -58,6 +58,7 @@ float LS_TILE_NAME(ls_tile_row_sum)(const float *x, float minus, int64_t n);
 float LS_TILE_NAME(ls_tile_row_squares)(const float *x, float minus, int64_t n);
 float LS_TILE_NAME(ls_tile_row_max)(const float *x, float minus, int64_t n);
 bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor);
+float LS_TILE_NAME(ls_tile_row_squares_beside)(const float *x, float minus, int64_t n, const ls_tile_beside *b);
 void LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
 void LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
 #else
