@@ -65,6 +65,9 @@ typedef struct ls_gemm_slide {
     int64_t places, start_step, cell_step, tap_step;
 } ls_gemm_slide;
 typedef void (*ls_gemm_slide_kernel)(const ls_gemm_slide *t, const ls_sparse_entry *lists, const void *base, void *c);
+/* The same for LS_SLIDE_TAPS lines of taps, of one vector each: c[line][tap*cell_step + j] += the sum of value * base[at + (line*LS_SLIDE_TAPS + tap)*lanes + j].
+ * Where there is a c[LS_SLIDE_TAPS], the last line's first tap is added there instead. */
+typedef void (*ls_gemm_slide_lines_kernel)(const ls_gemm_slide *t, const ls_sparse_entry *lists, const void *base, void *const *c);
 
 /*
  * For LS_THIN_ROWS rows and LS_THIN_TAPS taps, sums[row][tap] += the sum over lines and j of x[row*x_row + line*x_line + j] *
@@ -134,6 +137,7 @@ typedef struct ls_gemm_kernels {
     ls_gemm_sparse_kernel sparse[LS_SPARSE_VECTORS + 1]; /* [vectors], from 1; NULL: none for this element type */
     ls_gemm_sparse_lines_kernel sparse_lines; /* NULL: none */
     ls_gemm_slide_kernel slide; /* NULL: none */
+    ls_gemm_slide_lines_kernel slide_lines; /* NULL: none */
     ls_gemm_thin_kernel thin; /* fast alone; NULL where an instruction set has no masks */
     ls_gemm_runs_kernel runs[4]; /* [vectors], 2 and 3; NULL where an instruction set has no masks */
     ls_depthwise_kernel depthwise; /* NULL: none for this element type */
@@ -168,9 +172,12 @@ typedef struct ls_gemm_moves {
     void (*squares)(bool least, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, int64_t dst_step);
     /* {at[i], src[i]} of each element that is not +-0 (NaN is not), in order; how many. May write LS_SPARSE_SLACK entries more */
     int64_t (*nonzeros)(int64_t n, const float *src, const int32_t *at, ls_sparse_entry *list);
-    /* The same of windows of four elements of which one is src[i]: {at[i] + of[places[i]], src[i]}, left out where of[] is negative and where
-     * there is no such place. */
+    /* The same of windows of four elements of which one is src[i]: {at[i] + of[places[i]], src[i]}, left out where there is no such place. */
     int64_t (*chosen)(int64_t n, const float *src, const uint32_t *places, const int32_t *at, const int32_t of[4], ls_sparse_entry *list);
+    /* Two lists for each of some windows of n planes, one behind the other from list[count] on: {at[i], src[window*n + i]} where places[] is `place`,
+     * and where it is the next one. starts[] is where each begins; how many entries there are then. */
+    int64_t (*chosen_planes)(int64_t windows, int64_t n, uint32_t place, const float *src, const uint32_t *places, const int32_t *at,
+                             ls_sparse_entry *list, int64_t count, int32_t *starts);
     void (*from_f16)(int64_t n, const void *src, float *dst);
     void (*from_bf16)(int64_t n, const void *src, float *dst);
     void (*from_i8)(int64_t n, const void *src, float *dst);

@@ -17,6 +17,7 @@ enum {
     MOST_WAITING = 512,
     LEAST_LINES = 8, /* of outputs; a part makes lists of those beside its own that its taps reach, too */
     BAND = 128 << 10, /* bytes of sums that stay in the second-level cache */
+    NEAR = 40 << 10,  /* of a vector of channels of the filter: in the first-level cache */
     STRIP = 32 /* places whose planes are brought side by side at once */
 };
 
@@ -56,7 +57,7 @@ static int64_t strip_places(const ls_sparse *sp) { /* of windows, what each has 
 
 static input_memory input_layout(const ls_sparse *sp, char *memory) {
     const ls_windows *w = sp->windows;
-    int64_t places = sp->lines * sp->columns, sums = sp->band * sp->cells * sp->channels;
+    int64_t places = sp->lines * sp->columns, sums = (sp->band + 2 * sp->margin) * sp->cells * sp->channels;
     int64_t outputs = round_up(w->dims[w->outer].extent * w->dims[w->outer + 1].extent + 4, 16);
     int64_t size[] = {(int64_t)sizeof(ls_sparse_entry) * (places * w->planes + LS_SPARSE_SLACK), 4 * (places + 1), 4 * strip_places(sp) * w->planes, 4 * sums,
                       sp->chunk ? 4 * sums : 0, 4 * sp->rows * outputs + LS_GEMM_ALIGN, (int64_t)sizeof(void *) * w->planes};
@@ -66,6 +67,15 @@ static input_memory input_layout(const ls_sparse *sp, char *memory) {
         at[i + 1] = at[i] + (uintptr_t)round_up(size[i], LS_GEMM_ALIGN);
     }
     return (input_memory){(void *)at[0], (void *)at[1], (void *)at[2], (void *)at[3], (void *)at[4], (void *)at[5], (void *)at[6], at[N] - at[0]};
+}
+
+/* Three lines of three taps, of which at most the last tap is in a chunk of its own, and a filter that stays near. */
+static bool may_slide(const ls_sparse *sp) {
+    const ls_windows *w = sp->windows;
+    const ls_window_dim *d = &w->dims[w->outer];
+    int64_t taps = LS_SLIDE_TAPS * LS_SLIDE_TAPS;
+    return sp->kernels->slide_lines && d[0].taps == LS_SLIDE_TAPS && d[1].taps == LS_SLIDE_TAPS && w->planes * taps * sp->kernels->lanes * 4 <= NEAR &&
+           (!sp->chunk || sp->chunk >= (taps - 1) * w->planes);
 }
 
 static size_t filter_bytes(const ls_sparse *sp) {
@@ -126,6 +136,8 @@ ls_status ls_sparse_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error
                     .columns = d1->high - d1->low,
                     .cells = d1->high - d1->low + d1->taps - 1};
     sp.chosen = pairs_of_lines(binary, gemm, &sp);
+    sp.slides = may_slide(&sp);
+    sp.margin = sp.slides ? LS_SLIDE_TAPS - 1 : 0;
     sp.reach = w->plane_at[w->planes - 1] + (sp.lines - 1) * d0->image_stride + sp.columns;
     int64_t most = 1 + BAND / (sp.cells * sp.channels * (sp.chunk ? 8 : 4)), bands = 1 + d0->extent / most;
     sp.band = (d0->extent + bands - 1) / bands;
@@ -140,7 +152,7 @@ ls_status ls_sparse_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
     for (int64_t plane = 0; plane < w->planes; plane++) {
-        sp.at[plane] = (int32_t)(plane * d1->taps * sp.channels);
+        sp.at[plane] = (int32_t)(plane * d1->taps * (sp.slides ? d0->taps * w->kernels->lanes : sp.channels));
     }
     *gemm->sparse = sp;
     if (sp.chosen) {
@@ -153,7 +165,8 @@ ls_status ls_sparse_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error
 typedef struct input_run {
     ls_gemm_launch *launch;
     const ls_sparse *sparse;
-    float *filter; /* [first tap][plane][second tap, in the order of the cells that it reaches][channel] */
+    float *filter; /* [first tap][plane][second tap, in the order of the cells that it reaches][channel]; where sums slide,
+                      [vector][plane][first tap][second tap, the last one first][channel] */
     char *memory;
     size_t worker_bytes;
     int64_t images, parts; /* tasks of an image, each with its lines of outputs */
@@ -166,10 +179,10 @@ static void pack_filter(const input_run *r, const float *src) {
     memset(r->filter, 0, filter_bytes(sp));
     for (int64_t p = 0; p < w->k; p++) {
         int64_t plane = p % w->planes, t1 = p / w->planes % d1->taps, t0 = p / w->planes / d1->taps;
-        int64_t slot = d1->step > 0 ? d1->taps - 1 - t1 : t1;
-        float *to = r->filter + ((t0 * w->planes + plane) * d1->taps + slot) * sp->channels;
+        int64_t slot = d1->step > 0 || sp->slides ? d1->taps - 1 - t1 : t1, vector = sp->slides ? sp->kernels->lanes : sp->channels;
+        float *to = r->filter + (sp->slides ? (plane * LS_SLIDE_TAPS + t0) * d1->taps + slot : (t0 * w->planes + plane) * d1->taps + slot) * vector;
         for (int64_t i = 0; i < w->m; i++) {
-            to[i] = src[w->filter_at[p] + w->row_at[i]];
+            to[i / vector * vector * w->k + i % vector] = src[w->filter_at[p] + w->row_at[i]];
         }
     }
 }
@@ -214,12 +227,9 @@ static void make_chosen_lists(const ls_kernel_run *kernel, const ls_sparse *sp, 
             }
             moves->rows4(width, w->planes, w->planes, m->rows, half ? place : cell);
         }
-        for (int64_t i = 0; i < 4 * width; i++) {
-            int32_t of[4] = {-1, -1, -1, -1};
-            int64_t from = i / 2 % width * w->planes;
-            of[i / (2 * width) * 2 + i % 2] = 0;
-            m->starts[4 * width * y + i] = (int32_t)count;
-            count += moves->chosen(w->planes, cell + from, (const uint32_t *)(const void *)(place + from), sp->at, of, m->lists + count);
+        for (uint32_t half = 0; half < 2; half++) {
+            int32_t *starts = m->starts + (4 * y + 2 * half) * width;
+            count = moves->chosen_planes(width, w->planes, 2 * half, cell, (const uint32_t *)(const void *)place, sp->at, m->lists, count, starts);
         }
     }
     m->starts[sp->lines * sp->columns] = (int32_t)count;
@@ -261,6 +271,41 @@ static void add_line(const input_run *r, int64_t t0, int64_t first, int64_t last
         if (n) {
             ls_sparse_add(sp->kernels, n, lists + starts[u], filter, cells + (u + slot) * sp->channels, vectors);
         }
+    }
+}
+
+/* Sums of lines [line, end) of outputs, line after line of the image in the order that gives every output its taps in ascending k. */
+static void slide_band(const input_run *r, int64_t line, int64_t end, const input_memory *m, ls_fetches *fetches) {
+    enum { PLACES = 4 };
+    const ls_sparse *sp = r->sparse;
+    const ls_windows *w = sp->windows;
+    const ls_window_dim *d0 = &w->dims[w->outer], *d1 = d0 + 1;
+    const bool up = d1->step > 0, apart = sp->chunk && sp->chunk < w->k;
+    int64_t lanes = sp->kernels->lanes, size = sp->cells * sp->channels, n = (end - line + 2 * sp->margin) * size, step = up ? sp->channels : -sp->channels;
+    memset(m->sums, 0, (size_t)n * 4);
+    memset(m->chunk, 0, apart ? (size_t)n * 4 : 0);
+    for (int64_t at = 0; at < sp->lines * sp->channels; at += lanes) {
+        int64_t v = at / lanes / sp->lines, i = at / lanes % sp->lines, u = d0->step > 0 ? i : sp->lines - 1 - i;
+        int64_t first = u + d0->low - line, last = first - d0->step * (LS_SLIDE_TAPS - 1); /* lines of sums, the band's own from 0 on */
+        if ((first < 0 && last < 0) || (first >= end - line && last >= end - line)) {
+            continue;
+        }
+        for (int64_t j = 0; j < sp->columns; j += PLACES) {
+            int64_t x = up ? j : sp->columns - 1 - j, cell = (up ? x : x + LS_SLIDE_TAPS - 1) * sp->channels + v * lanes, left = sp->columns - j;
+            ls_gemm_slide t = {m->starts + u * sp->columns + x, left < PLACES ? left : PLACES, up ? 1 : -1, step, 0};
+            void *to[LS_SLIDE_TAPS + 1];
+            for (int64_t l = 0; l < LS_SLIDE_TAPS; l++) {
+                to[l] = m->sums + (first - d0->step * l + sp->margin) * size + cell;
+            }
+            to[LS_SLIDE_TAPS] = apart ? m->chunk + (last + sp->margin) * size + cell : NULL;
+            sp->kernels->slide_lines(&t, m->lists, r->filter + v * lanes * w->k, to);
+            for (int64_t k = 0; k < t.places; k++) {
+                ls_fetch(fetches);
+            }
+        }
+    }
+    for (int64_t i = 0; apart && i < n; i++) {
+        m->sums[i] += m->chunk[i];
     }
 }
 
@@ -324,7 +369,7 @@ static ls_fetches ask_ahead(const input_run *r, int64_t own) {
         ls_fetch_later(&f, (uintptr_t)r->launch->kernel->buffers[i] + (uintptr_t)(image * part), part);
         bytes += part;
     }
-    f.lines = ls_fetch_share(bytes / 64, sp->lines * sp->columns * sp->windows->dims[sp->windows->outer].taps);
+    f.lines = ls_fetch_share(bytes / 64, sp->lines * sp->columns * (sp->slides ? sp->channels / sp->kernels->lanes : sp->windows->dims[sp->windows->outer].taps));
     return f;
 }
 
@@ -359,9 +404,9 @@ static void input_task(void *ctx, long task, int worker) {
     ls_fetches fetches = r->parts == 1 ? ask_ahead(r, of) : (ls_fetches){0};
     for (int64_t line = top, end; line < bottom; line = end) {
         end = line + sp->band < bottom ? line + sp->band : bottom;
-        compute_band(r, line, end, &m, &fetches);
+        (sp->slides ? slide_band : compute_band)(r, line, end, &m, &fetches);
         for (int64_t i = line; i < end; i++) {
-            put_line(r, m.sums + (i - line) * sp->cells * sp->channels, m.tile + (i - top) * d1->extent, ld);
+            put_line(r, m.sums + (i - line + sp->margin) * sp->cells * sp->channels, m.tile + (i - top) * d1->extent, ld);
         }
     }
     ls_gemm_finish_tile(r->launch, worker, 0, 0, sp->rows, of * outputs + top * d1->extent, (bottom - top) * d1->extent, m.tile, ld);

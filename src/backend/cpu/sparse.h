@@ -28,6 +28,8 @@ typedef struct ls_sparse {
     /* of windows */
     const ls_windows *windows;
     int64_t lines, columns, cells; /* of the image; of a line of outputs, with those beside it that a tap reaches */
+    bool slides;    /* all lines of taps are added at a time */
+    int64_t margin; /* lines of sums before and after a band, for what its places add elsewhere */
 } ls_sparse;
 
 /* Where the windows lie that a place of the dense operand, where one of its planes begins, stands for. */

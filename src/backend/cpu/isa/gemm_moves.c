@@ -298,6 +298,8 @@ static inline __mmask16 lanes_of(int64_t n) {
 #endif
 
 #if !defined(LS_ISA_SIMD128) /* a page makes no lists */
+enum { LIST_LANES = LS_LANES_F32 == 16 ? 16 : 1 };
+
 static int64_t nonzeros(int64_t n, const float *src, const int32_t *at, ls_sparse_entry *list) {
     int64_t count = 0;
 #if defined(LS_ISA_AVX512)
@@ -323,16 +325,35 @@ static int64_t chosen(int64_t n, const float *src, const uint32_t *places, const
         __mmask16 in = lanes_of(n - i);
         __m512i x = _mm512_maskz_loadu_epi32(in, src + i), place = _mm512_maskz_loadu_epi32(in, places + i);
         __m512i add = _mm512_permutexvar_epi32(place, table);
-        __mmask16 some = _mm512_mask_cmplt_epu32_mask(not_zero(x), place, four) & _mm512_cmpge_epi32_mask(add, _mm512_setzero_si512());
-        count += put_entries(some, _mm512_add_epi32(add, _mm512_maskz_loadu_epi32(in, at + i)), x, list + count);
+        count += put_entries(_mm512_mask_cmplt_epu32_mask(not_zero(x), place, four), _mm512_add_epi32(add, _mm512_maskz_loadu_epi32(in, at + i)), x, list + count);
     }
 #else
     for (int64_t i = 0; i < n; i++) {
-        int32_t add = places[i] < 4 ? of[places[i]] : -1;
-        list[count] = (ls_sparse_entry){at[i] + add, src[i]};
-        count += src[i] != 0 && add >= 0;
+        list[count] = (ls_sparse_entry){at[i] + of[places[i] % 4], src[i]};
+        count += src[i] != 0 && places[i] < 4;
     }
 #endif
+    return count;
+}
+
+static int64_t chosen_planes(int64_t windows, int64_t n, uint32_t place, const float *src, const uint32_t *places, const int32_t *at, ls_sparse_entry *list,
+                             int64_t count, int32_t *starts) {
+    for (int64_t window = 0; window < 2 * windows; window++) {
+        const uint32_t own = place + (uint32_t)(window % 2);
+        const int64_t from = window / 2 * n;
+        starts[window] = (int32_t)count;
+        for (int64_t i = 0; i < n; i += LIST_LANES) {
+#if defined(LS_ISA_AVX512)
+            __mmask16 in = lanes_of(n - i);
+            __m512i x = _mm512_maskz_loadu_epi32(in, src + from + i), where = _mm512_maskz_loadu_epi32(in, places + from + i);
+            __mmask16 some = _mm512_mask_cmpeq_epi32_mask(not_zero(x), where, _mm512_set1_epi32((int)own));
+            count += put_entries(some, _mm512_maskz_loadu_epi32(in, at + i), x, list + count);
+#else
+            list[count] = (ls_sparse_entry){at[i], src[from + i]};
+            count += src[from + i] != 0 && places[from + i] == own;
+#endif
+        }
+    }
     return count;
 }
 #endif
@@ -541,6 +562,7 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
 #if !defined(LS_ISA_SIMD128)
     .nonzeros = nonzeros,
     .chosen = chosen,
+    .chosen_planes = chosen_planes,
 #endif
     .from_f16 = from_f16,
     .from_bf16 = from_bf16,
