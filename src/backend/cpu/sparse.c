@@ -18,7 +18,8 @@ enum {
     LEAST_LINES = 8, /* of outputs; a part makes lists of those beside its own that its taps reach, too */
     BAND = 128 << 10, /* bytes of sums that stay in the second-level cache */
     NEAR = 40 << 10,  /* of a vector of channels of the filter: in the first-level cache */
-    STRIP = 32 /* places whose planes are brought side by side at once */
+    STRIP = 32, /* places whose planes are brought side by side at once */
+    CELLS = 47  /* windows, more than which are */
 };
 
 static int64_t round_up(int64_t x, int64_t unit) {
@@ -51,8 +52,13 @@ typedef struct input_memory {
     size_t bytes;
 } input_memory;
 
+/* Lines of windows whose planes are brought side by side at once: whole vectors of them, mostly. */
+static int64_t strip_lines(const ls_chosen *c) {
+    return 1 + CELLS / c->width;
+}
+
 static int64_t strip_places(const ls_sparse *sp) { /* of windows, what each has and where */
-    return sp->chosen ? 2 * sp->chosen->width : STRIP;
+    return sp->chosen ? 2 * strip_lines(sp->chosen) * sp->chosen->width : STRIP;
 }
 
 static input_memory input_layout(const ls_sparse *sp, char *memory) {
@@ -218,18 +224,21 @@ static void make_chosen_lists(const ls_kernel_run *kernel, const ls_sparse *sp, 
     int64_t width = sp->chosen->width, count = 0;
     const float *cells = ls_sparse_cells(kernel, sp->chosen, image + d0->low * d0->image_stride + d1->low);
     const uint32_t *places = ls_sparse_places(kernel, sp->chosen, cells);
-    float *cell = m->strip, *place = m->strip + width * w->planes;
-    for (int64_t y = 0; y < sp->lines / 2; y++) {
+    int64_t most = strip_lines(sp->chosen), lines = sp->lines / 2;
+    float *cell = m->strip, *place = m->strip + most * width * w->planes;
+    for (int64_t y = 0, n; y < lines; y += n) {
+        n = lines - y < most ? lines - y : most;
         for (int half = 0; half < 2; half++) {
             for (int64_t plane = 0; plane < w->planes; plane++) {
                 int64_t at = w->plane_at[plane] / 4 + y * width;
                 m->rows[plane] = half ? (const void *)(places + at) : cells + at;
             }
-            moves->rows4(width, w->planes, w->planes, m->rows, half ? place : cell);
+            moves->rows4(n * width, w->planes, w->planes, m->rows, half ? place : cell);
         }
-        for (uint32_t half = 0; half < 2; half++) {
-            int32_t *starts = m->starts + (4 * y + 2 * half) * width;
-            count = moves->chosen_planes(width, w->planes, 2 * half, cell, (const uint32_t *)(const void *)place, sp->at, m->lists, count, starts);
+        for (int64_t i = 0; i < 2 * n; i++) { /* lines of places */
+            int64_t from = i / 2 * width * w->planes;
+            int32_t *starts = m->starts + 2 * (2 * y + i) * width;
+            count = moves->chosen_planes(width, w->planes, (uint32_t)(i % 2 * 2), cell + from, (const uint32_t *)(const void *)(place + from), sp->at, m->lists, count, starts);
         }
     }
     m->starts[sp->lines * sp->columns] = (int32_t)count;
