@@ -10,7 +10,7 @@
 enum {
     MOST_CHANNELS = 512,
     LEAST_POSITIONS = 64,
-    NEAR = 28 << 10, /* bytes of the image that a band of positions reads: in the first-level cache */
+    NEAR = 36 << 10, /* bytes of the image that a band of positions reads: in the first-level cache */
     MOST_BYTES = 8 << 20, /* of a worker's memory */
     PARTS = 4, /* of the images */
     LEAST_IMAGES = 4, /* of such a part */
@@ -150,6 +150,7 @@ typedef struct filter_task {
     int64_t first, n; /* rows */
     float *image, *total, *sums;
     ls_sparse_entry *list;
+    ls_fetches *ahead; /* the next image's elements */
 } filter_task;
 
 /* Channels side by side; what is padded stays +0. */
@@ -215,6 +216,7 @@ static bool add_positions(const filter_task *t, const float *rows, int64_t p, in
     int64_t length = run_length(sp), vectors = length / sp->kernels->lanes, taps = sp->dims[0].taps, line = sp->dims[1].size * sp->channels;
     for (int64_t i = 0; i < t->n; i++) {
         int64_t n = make_list(t, rows + (t->first + i) * side->free_stride[0], p, end);
+        ls_fetch(t->ahead);
         if (n < 0) {
             return false;
         }
@@ -279,9 +281,13 @@ static void run_task(void *ctx, long task, int worker) {
     filter_task t = task_of(r, task);
     (void)worker;
     memset(t.total, 0, (size_t)((char *)t.list - (char *)t.total));
+    int64_t each = image->k_stride[0] * (int64_t)sizeof *y, lists = t.n * (sp->dims[0].positions + sp->band - 1) / sp->band;
+    ls_fetches ahead = {.lines = ls_fetch_share(each / 64, lists)};
+    t.ahead = &ahead;
     int64_t part = task / r->blocks, i = r->images * part / r->parts, end = r->images * (part + 1) / r->parts;
     for (; i < end && !atomic_load_explicit(&r->refused, memory_order_relaxed); i++) {
         copy_image(&t, y + i * image->k_stride[0]);
+        ls_fetch_later(&ahead, (uintptr_t)(y + (i + 1) * image->k_stride[0]), i + 1 < end ? each : 0);
         if (!t.moves->finite_f32(image_elements(sp), t.image) || !add_image(&t, i, x + i * rows->k_stride[0])) {
             atomic_store_explicit(&r->refused, true, memory_order_relaxed);
         }
