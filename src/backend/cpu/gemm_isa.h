@@ -118,7 +118,7 @@ typedef struct ls_gemm_runs {
     const float *ahead, *ahead_end, *ahead_stop;
     int64_t ahead_gap, ahead_plane;
     ls_gemm_run_places places;
-    const uint16_t *masks, *mask_at; /* NULL, or of each k the lanes of the vectors that are there, at masks + mask_at[p]: others are +0 */
+    const uint16_t *masks, *mask_at; /* NULL, or, in fast, of each k the lanes of the vectors that are there, at masks + mask_at[p]: others are +0 */
     int64_t lead; /* 0: the lines of c that are stored are fetched meanwhile; else, at once, those so many elements behind */
     bool add, last;
     ls_chain_rows rows;
