@@ -249,10 +249,12 @@ static int build_sparse_moved(ls_session *s, ls_rng *rng, const void *p_, ls_ten
     const int *kind = p_;
     ls_pad_spec before[LS_MAX_RANK] = {{0, 0, 0}, {3, 3, 0}};
     ls_conv_spec spec = {.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 1}};
-    int64_t in = *kind < 2 ? 10 : 16;
+    int64_t in = *kind < 2 ? 10 : *kind < 6 ? 16 : 64;
     ls_tensor *x = sparse_tensor(s, rng, LS_SHAPE(1, in, 41, 40), 85, false);
-    ls_tensor *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(12, 16, 3, 3));
+    ls_tensor *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(12, *kind < 2 ? 16 : in, 3, 3));
     switch (*kind) {
+    case 6:
+        break;
     case 0:
         x = ls_pad(s, x, before, 0);
         break;
@@ -279,7 +281,7 @@ static int build_sparse_moved(ls_session *s, ls_rng *rng, const void *p_, ls_ten
 }
 
 static void sparse_moved(void **state) {
-    for (int kind = 0; kind < 6; kind++) {
+    for (int kind = 0; kind < 7; kind++) {
         char what[40];
         snprintf(what, sizeof what, "sparse and moved, %d", kind);
         check_case(*state, build_sparse_moved, (uint64_t)kind, &kind, what, 0);
@@ -290,7 +292,8 @@ static void sparse(void **state) {
     static const sparse_param cases[] = {
         {3, 16, 32, {26, 26}, {3, 3}, 1, 0, 80, 0}, {2, 24, 16, {34, 33}, {3, 3}, 1, 1, 85, 0}, {2, 20, 64, {18, 18}, {5, 3}, 1, 1, 90, 0},
         {2, 16, 16, {41, 41}, {3, 3}, 2, 1, 80, 0}, {1, 16, 32, {26, 26}, {3, 3}, 1, 1, 80, 1}, {1, 16, 32, {26, 26}, {3, 3}, 1, 1, 80, 2},
-        {1, 16, 32, {26, 26}, {3, 3}, 1, 0, 80, 2}, {2, 17, 32, {26, 25}, {3, 3}, 1, 0, 99, 0}, {1, 8, 32, {26, 26}, {3, 3}, 1, 0, 40, 0}};
+        {1, 16, 32, {26, 26}, {3, 3}, 1, 0, 80, 2}, {2, 17, 32, {26, 25}, {3, 3}, 1, 0, 99, 0}, {1, 8, 32, {26, 26}, {3, 3}, 1, 0, 40, 0},
+        {2, 20, 64, {18, 19}, {3, 3}, 1, 1, 85, 0}}; /* the last: the ninth tap is in a chunk of its own */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char what[40];
         snprintf(what, sizeof what, "sparse, case %zu", i);

@@ -13,12 +13,12 @@ static uint64_t enabled_state(void) {
     return (uint64_t)high << 32 | low;
 }
 
-/* Leaf 4 of Intel, 0x8000001d of AMD: one subleaf for each cache. */
-static void find_caches(unsigned leaf, ls_cpu *cpu) {
+/* Leaf 4 of Intel, 0x8000001d of AMD: one subleaf for each cache. Whether there is one: some virtual machines tell of none. */
+static bool find_caches(unsigned leaf, ls_cpu *cpu) {
     for (unsigned sub = 0; sub < 16; sub++) {
         unsigned a, b, c, d;
         if (!__get_cpuid_count(leaf, sub, &a, &b, &c, &d) || (a & 31) == 0) {
-            return;
+            return sub > 0;
         }
         int64_t bytes =
             (int64_t)((b >> 22) + 1) * ((b >> 12 & 1023) + 1) * ((b & 4095) + 1) * ((int64_t)c + 1);
@@ -32,6 +32,7 @@ static void find_caches(unsigned leaf, ls_cpu *cpu) {
             cpu->l3_bytes = bytes;
         }
     }
+    return true;
 }
 
 static void find_name(ls_cpu *cpu) {
@@ -59,7 +60,7 @@ static void detect(ls_cpu *cpu) {
     unsigned a, b, c, d;
     cpu->mask_ports = __get_cpuid(0, &a, &b, &c, &d) && b == 0x68747541; /* "Auth", of AuthenticAMD */
     find_name(cpu);
-    find_caches(__get_cpuid(0x8000001du, &a, &b, &c, &d) && (a & 31) ? 0x8000001du : 4, cpu);
+    bool told = find_caches(__get_cpuid(0x8000001du, &a, &b, &c, &d) && (a & 31) ? 0x8000001du : 4, cpu);
     if (!__get_cpuid(1, &a, &b, &c, &d)) {
         return;
     }
@@ -72,6 +73,7 @@ static void detect(ls_cpu *cpu) {
     unsigned avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* F, DQ, BW, VL */
     cpu->has[LS_CPU_AVX2] = ymm && fma && f16c && (b >> 5 & 1);
     cpu->has[LS_CPU_AVX512] = cpu->has[LS_CPU_AVX2] && zmm && (b & avx512) == avx512;
+    cpu->l2_bytes = !told && cpu->has[LS_CPU_AVX512] ? 1 << 20 : cpu->l2_bytes; /* the least that a server with them has */
     cpu->avx512_vnni = cpu->has[LS_CPU_AVX512] && (c >> 11 & 1);
     cpu->avx512_fp16 = cpu->has[LS_CPU_AVX512] && (d >> 23 & 1);
     cpu->amx_bf16 = tile && (d >> 22 & 1);
