@@ -56,18 +56,16 @@ typedef void (*ls_gemm_sparse_kernel)(int64_t n, const ls_sparse_entry *list, co
 /* The same for LS_SPARSE_LINES lines of LS_SPARSE_LINE_VECTORS at once: c[l][j] += the sum of value * base[at + l * step + j]. */
 typedef void (*ls_gemm_sparse_lines_kernel)(int64_t n, const ls_sparse_entry *list, const void *base, int64_t step,
                                             void *const *c);
-/* For places one after another, each with a list from starts[0] to starts[1]: for each of LS_SLIDE_TAPS taps,
- *   c[tap*cell_step + j] += the sum over the place's list of value * base[at + tap*tap_step + j]
- * for j of LS_SLIDE_VECTORS vectors; starts go start_step, and c goes cell_step on to the next place. */
-enum { LS_SLIDE_TAPS = 3, LS_SLIDE_VECTORS = 2 };
+/* For places one after another, each with a list from starts[0] to starts[1]: for each of LS_SLIDE_TAPS lines of as many taps, of one vector each,
+ *   c[line][tap*cell_step + j] += the sum over the place's list of value * base[at + (line*LS_SLIDE_TAPS + tap)*lanes + j];
+ * starts go start_step, and each c goes cell_step on to the next place. Where there is a c[LS_SLIDE_TAPS], the last line's first tap is added there
+ * instead. */
+enum { LS_SLIDE_TAPS = 3 };
 typedef struct ls_gemm_slide {
     const int32_t *starts;
-    int64_t places, start_step, cell_step, tap_step;
+    int64_t places, start_step, cell_step;
 } ls_gemm_slide;
-typedef void (*ls_gemm_slide_kernel)(const ls_gemm_slide *t, const ls_sparse_entry *lists, const void *base, void *c);
-/* The same for LS_SLIDE_TAPS lines of taps, of one vector each: c[line][tap*cell_step + j] += the sum of value * base[at + (line*LS_SLIDE_TAPS + tap)*lanes + j].
- * Where there is a c[LS_SLIDE_TAPS], the last line's first tap is added there instead. */
-typedef void (*ls_gemm_slide_lines_kernel)(const ls_gemm_slide *t, const ls_sparse_entry *lists, const void *base, void *const *c);
+typedef void (*ls_gemm_slide_kernel)(const ls_gemm_slide *t, const ls_sparse_entry *lists, const void *base, void *const *c);
 
 /*
  * For LS_THIN_ROWS rows and LS_THIN_TAPS taps, sums[row][tap] += the sum over lines and j of x[row*x_row + line*x_line + j] *
@@ -138,7 +136,6 @@ typedef struct ls_gemm_kernels {
     ls_gemm_sparse_kernel sparse[LS_SPARSE_VECTORS + 1]; /* [vectors], from 1; NULL: none for this element type */
     ls_gemm_sparse_lines_kernel sparse_lines; /* NULL: none */
     ls_gemm_slide_kernel slide; /* NULL: none */
-    ls_gemm_slide_lines_kernel slide_lines; /* NULL: none */
     ls_gemm_thin_kernel thin; /* fast alone; NULL where an instruction set has no masks */
     ls_gemm_runs_kernel runs[4]; /* [vectors], 2 and 3; NULL where an instruction set has no masks */
     ls_depthwise_kernel depthwise; /* NULL: none for this element type */

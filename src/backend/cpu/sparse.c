@@ -17,7 +17,6 @@ enum {
     MOST_WAITING = 512,
     LEAST_LINES = 8, /* of outputs; a part makes lists of those beside its own that its taps reach, too */
     BAND = 128 << 10, /* bytes of sums that stay in the second-level cache */
-    NEAR = 40 << 10,  /* of a vector of channels of the filter: in the first-level cache */
     STRIP = 32, /* places whose planes are brought side by side at once */
     CELLS = 47  /* windows, more than which are */
 };
@@ -75,13 +74,10 @@ static input_memory input_layout(const ls_sparse *sp, char *memory) {
     return (input_memory){(void *)at[0], (void *)at[1], (void *)at[2], (void *)at[3], (void *)at[4], (void *)at[5], (void *)at[6], at[N] - at[0]};
 }
 
-/* Three lines of three taps, of which at most the last tap is in a chunk of its own, and a filter that stays near. */
+/* Three lines of three taps, of which at most the last tap is in a chunk of its own. */
 static bool may_slide(const ls_sparse *sp) {
-    const ls_windows *w = sp->windows;
-    const ls_window_dim *d = &w->dims[w->outer];
-    int64_t taps = LS_SLIDE_TAPS * LS_SLIDE_TAPS;
-    return sp->kernels->slide_lines && d[0].taps == LS_SLIDE_TAPS && d[1].taps == LS_SLIDE_TAPS && w->planes * taps * sp->kernels->lanes * 4 <= NEAR &&
-           (!sp->chunk || sp->chunk >= (taps - 1) * w->planes);
+    const ls_window_dim *d = &sp->windows->dims[sp->windows->outer];
+    return sp->kernels->slide && d[0].taps == LS_SLIDE_TAPS && d[1].taps == LS_SLIDE_TAPS && (!sp->chunk || sp->chunk >= sp->windows->k - sp->windows->planes);
 }
 
 static size_t filter_bytes(const ls_sparse *sp) {
@@ -244,24 +240,6 @@ static void make_chosen_lists(const ls_kernel_run *kernel, const ls_sparse *sp, 
     m->starts[sp->lines * sp->columns] = (int32_t)count;
 }
 
-/* The same for all taps, a few places between two fetches: `cells` of the first output that a place reaches. */
-static void slide_along(const input_run *r, const float *filter, const ls_sparse_entry *lists, const int32_t *starts, float *cells, ls_fetches *fetches) {
-    enum { PLACES = 4, WIDE = LS_SLIDE_VECTORS };
-    const ls_sparse *sp = r->sparse;
-    bool up = sp->windows->dims[sp->windows->outer + 1].step > 0;
-    int64_t step = up ? sp->channels : -sp->channels, lanes = sp->kernels->lanes, over = (LS_SLIDE_TAPS - 1) * sp->channels;
-    for (int64_t i = 0; i < sp->columns; i += PLACES) {
-        int64_t first = up ? i : sp->columns - 1 - i, left = sp->columns - i;
-        ls_gemm_slide t = {starts + first, left < PLACES ? left : PLACES, up ? 1 : -1, step, step};
-        for (int64_t j = up ? 0 : over, end = j + sp->channels; j < end; j += WIDE * lanes) {
-            sp->kernels->slide(&t, lists, filter + j, cells + first * sp->channels + j);
-        }
-        for (int64_t k = 0; k < t.places; k++) {
-            ls_fetch(fetches);
-        }
-    }
-}
-
 /* One line of outputs, taps [first, last) of one line of taps, from one line of the image. */
 static void add_line(const input_run *r, int64_t t0, int64_t first, int64_t last, const ls_sparse_entry *lists, const int32_t *starts,
                      float *cells, ls_fetches *fetches) {
@@ -270,10 +248,6 @@ static void add_line(const input_run *r, int64_t t0, int64_t first, int64_t last
     const ls_window_dim *d1 = &w->dims[w->outer + 1];
     int64_t slot = d1->step > 0 ? d1->taps - last : first, vectors = (last - first) * sp->channels / sp->kernels->lanes;
     const float *filter = r->filter + (t0 * w->planes * d1->taps + slot) * sp->channels;
-    if (sp->kernels->slide && last - first == LS_SLIDE_TAPS && d1->taps == LS_SLIDE_TAPS && vectors % (LS_SLIDE_TAPS * LS_SLIDE_VECTORS) == 0) {
-        slide_along(r, filter, lists, starts, cells, fetches);
-        return;
-    }
     for (int64_t i = 0; i < sp->columns; i++) {
         int64_t u = d1->step > 0 ? i : sp->columns - 1 - i, n = starts[u + 1] - starts[u];
         ls_fetch(fetches);
@@ -301,13 +275,13 @@ static void slide_band(const input_run *r, int64_t line, int64_t end, const inpu
         }
         for (int64_t j = 0; j < sp->columns; j += PLACES) {
             int64_t x = up ? j : sp->columns - 1 - j, cell = (up ? x : x + LS_SLIDE_TAPS - 1) * sp->channels + v * lanes, left = sp->columns - j;
-            ls_gemm_slide t = {m->starts + u * sp->columns + x, left < PLACES ? left : PLACES, up ? 1 : -1, step, 0};
+            ls_gemm_slide t = {m->starts + u * sp->columns + x, left < PLACES ? left : PLACES, up ? 1 : -1, step};
             void *to[LS_SLIDE_TAPS + 1];
             for (int64_t l = 0; l < LS_SLIDE_TAPS; l++) {
                 to[l] = m->sums + (first - d0->step * l + sp->margin) * size + cell;
             }
             to[LS_SLIDE_TAPS] = apart ? m->chunk + (last + sp->margin) * size + cell : NULL;
-            sp->kernels->slide_lines(&t, m->lists, r->filter + v * lanes * w->k, to);
+            sp->kernels->slide(&t, m->lists, r->filter + v * lanes * w->k, to);
             for (int64_t k = 0; k < t.places; k++) {
                 ls_fetch(fetches);
             }
