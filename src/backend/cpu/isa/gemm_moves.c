@@ -297,7 +297,7 @@ static inline __mmask16 lanes_of(int64_t n) {
 }
 #endif
 
-#if !defined(LS_ISA_SIMD128) /* a page makes no lists */
+#if !defined(LS_ISA_SIMD128) && !defined(__wasm__) /* a page makes no lists */
 enum { LIST_LANES = LS_LANES_F32 == 16 ? 16 : 1 };
 
 static int64_t nonzeros(int64_t n, const float *src, const int32_t *at, ls_sparse_entry *list) {
@@ -559,7 +559,7 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .phases4 = phases4,
     .squares = squares,
 #endif
-#if !defined(LS_ISA_SIMD128)
+#if !defined(LS_ISA_SIMD128) && !defined(__wasm__)
     .nonzeros = nonzeros,
     .chosen = chosen,
     .chosen_planes = chosen_planes,
