@@ -350,7 +350,7 @@ static void find_beside(lines *l) {
     const bool exps = s->kind == LINE_FOLD && s->stream.exps;
     l->beside = (ls_tile_beside){0};
     l->divides = between && (exps ? last->f->n_steps == 1 && s->stream.exps == isa->fold_exp_f32[1] && s->stream.store && s->a == last->operands[0]
-                                  : s->stream.squares && s->whole && isa->row_squares_beside_f32 && l->inner % LS_TILE_PARTIALS == 0);
+                                  : s->stream.squares && s->whole && s->operands[0] == last->operands[0] && isa->row_squares_beside_f32 && l->inner % LS_TILE_PARTIALS == 0);
     l->with = exps || l->divides ? s : NULL;
 }
 
@@ -566,7 +566,7 @@ static void run_beside(lines *l, int64_t rows, float *partials) {
             run_column(l, s, r, 1);
         }
         b->minus = minus[apart * r];
-        bool usable = l->isa->beside_f32(b, divisors[by * r]) && sum - sum == 0 && b->minus == b->minus; /* no quotient is NaN */
+        bool usable = l->isa->beside_f32(b, divisors[by * r]) && sum - sum == 0 && b->minus - b->minus == 0; /* no quotient is NaN */
         b->x = (const float *)(const void *)at_row(l, last->operands[0], r);
         b->dst = (float *)(void *)at_row(l, last->dst, r);
         b->far = last->row.middle != NULL;
