@@ -95,9 +95,6 @@ typedef struct ls_tile_isa {
      * rows from `next` on are fetched meanwhile, where it is given; or NULL. */
     void (*add_rows_f32)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next);
     ls_fold_exp_fn fold_exp_f32[2]; /* locked, which divides nothing beside, and fast, which does as divide_f32 where `near`; or NULL */
-    bool (*beside_f32)(ls_tile_beside *b, float divisor); /* sets what is the divisor's; false: divide_f32 has to do it; or NULL */
-    /* row_squares_f32 of whole steps of LS_TILE_PARTIALS, and what is beside them as divide_f32 has it where `near`; or NULL */
-    float (*row_squares_beside_f32)(const float *x, float minus, int64_t n, const ls_tile_beside *b);
     /* (x - minus) / divisor; or NULL */
     void (*divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, ls_chain_dst to);
     /* One step of an argmin [0] or argmax [1]: where x[i] is better than value[i] (NaN best of all, the first
@@ -111,6 +108,9 @@ typedef struct ls_tile_isa {
     void (*threefry)(uint32_t *dst, const uint32_t *key0, const uint32_t *key1, const int64_t *counter,
                      int64_t n);
     ls_chain_fn chain;
+    bool (*beside_f32)(ls_tile_beside *b, float divisor); /* sets what is the divisor's; false: divide_f32 has to do it; or NULL */
+    /* row_squares_f32 of whole steps of LS_TILE_PARTIALS, and what is beside them as divide_f32 has it where `near`; or NULL */
+    float (*row_squares_beside_f32)(const float *x, float minus, int64_t n, const ls_tile_beside *b);
 } ls_tile_isa;
 
 /* NULL when this build has no objects for `isa`. */
