@@ -106,17 +106,16 @@ typedef struct ls_gemm_run_places {
  * Such a tile for each of some panels of eight rows: sums[i][lane] = (add ? sums[i][lane] : nothing) + the sum of a[p*8 + i] * the lane of
  * image + shifts[p] for p < k; what shifts[k] says is loaded, too. The `last` of them go to c instead, after the chain of `rows`, NaN canonical, at c + i*ldc.
  * Meanwhile what is needed later is fetched: a line of 64 bytes each four k, in fast but for the first eight of the last, up to ahead_end, where
- * the next plane follows after a gap, and so on to ahead_stop; ahead and ahead_end go on.
+ * the next plane follows after a gap, and so on; ahead and ahead_end go on.
  */
 typedef struct ls_gemm_runs {
     const int64_t *shifts;
     int64_t k, ldc;
     int64_t panels, panel; /* elements from one to the next */
     float *sums;           /* [panels][8][3 vectors] */
-    const float *ahead, *ahead_end, *ahead_stop;
+    const float *ahead, *ahead_end;
     int64_t ahead_gap, ahead_plane;
     ls_gemm_run_places places;
-    const uint16_t *masks, *mask_at; /* NULL, or, in fast, of each k the lanes of the vectors that are there, at masks + mask_at[p]: others are +0 */
     int64_t lead; /* 0: the lines of c that are stored are fetched meanwhile; else, at once, those so many elements behind */
     bool add, last;
     ls_chain_rows rows;

@@ -17,7 +17,6 @@ enum {
     LEAST_OUTPUTS = 32,
     MOST_SHARED = SLACK / 2,
     FAST_CHUNK = 2048, /* of k */
-    MOST_MASKS = 1 << 15,
     SHORT = 64         /* of k: so soon a tile is done, before the lines are there that it stores to */
 };
 
@@ -29,8 +28,6 @@ struct ls_runs {
     int64_t bands, band, lines, plane;    /* tiles of a band; lines of a phase there, elements of a plane */
     int64_t panels, n_pieces;             /* that a tile meets together; of k */
     int64_t *ends;                        /* of pieces, in the order of k */
-    int64_t across, pitch;                /* outputs of a line; from a line to the next one in what tiles read */
-    uint16_t *masks, *mask_at;            /* NULL, or of each tile, tap and vector the lanes that the image has; where those of each k are */
 };
 
 typedef struct tile {
@@ -175,10 +172,11 @@ static bool is_whole(const ls_window_dim *d) {
     return d->stride == 1 && d->first == 0 && d->low == 0 && d->high == d->extent + reach_of(d);
 }
 
-/* Whether the image can be read where it lies: planes evenly apart, of which not too many share places of the nearest cache. */
-static bool lies_evenly(const ls_windows *w) {
+/* Whether nothing is to be copied: no padding, lines and planes evenly apart, of which not too many share places of the nearest cache. */
+static bool reads_in_place(const ls_windows *w) {
     enum { PLACES = 512 };
-    return w->plane_leaf[0] >= 0 && even_planes(w, 0) == w->planes && plane_step(w) > 0 && (w->planes == 1 || plane_step(w) % PLACES);
+    return is_whole(line_dim(w)) && is_whole(last_dim(w)) && w->plane_leaf[0] >= 0 && even_planes(w, 0) == w->planes &&
+           line_dim(w)->image_stride >= last_dim(w)->high && plane_step(w) > 0 && plane_step(w) % PLACES;
 }
 
 static int64_t l2_bytes(const ls_kernel_binary *binary) {
@@ -189,7 +187,7 @@ static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
     const ls_window_dim *y = line_dim(w);
     t->band = ceil_div(t->tiles, bands);
     t->bands = ceil_div(t->tiles, t->band);
-    t->lines = t->by_line ? ceil_div(t->band, t->row_tiles) : ceil_div(t->band * WIDE, t->masks || t->joined ? t->across : t->length);
+    t->lines = t->by_line ? ceil_div(t->band, t->row_tiles) : ceil_div(t->band * WIDE, t->joined ? t->width : t->length);
     t->lines = (t->lines + 1 < y->extent ? t->lines + 1 : y->extent) + t->reach;
     t->plane = t->in_place ? plane_step(w) : last_dim(w)->stride * y->stride * t->lines * t->length;
 }
@@ -210,14 +208,14 @@ static void choose_bands(const ls_kernel_binary *binary, const ls_gemm_phase *ge
 static int64_t tap_at(const ls_windows *w, const ls_runs *t, const int64_t *tap) {
     const ls_window_dim *y = line_dim(w), *x = last_dim(w);
     int64_t v = y->step * tap[0] - y->first, u = x->step * tap[1] - x->first;
-    return ((u % x->stride * y->stride + v % y->stride) * t->lines + v / y->stride) * t->pitch + u / x->stride;
+    return ((u % x->stride * y->stride + v % y->stride) * t->lines + v / y->stride) * t->length + u / x->stride;
 }
 
-/* Where an element of k begins, its plane, and its tap. */
+/* Where an element of k begins, and its plane. */
 static int64_t shift_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w, const ls_runs *t, int64_t p,
-                        int64_t *out_plane, int64_t *out_tap) {
+                        int64_t *out_plane) {
     int64_t planes = 1, tap[2] = {0};
-    *out_plane = *out_tap = 0;
+    *out_plane = 0;
     for (int i = gemm->k.n - 1; i >= 0; i--) {
         int64_t extent = spec->extents_of_axes[gemm->k.axes[i]].offset, own = p % extent;
         p /= extent;
@@ -229,7 +227,6 @@ static int64_t shift_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls
             planes *= extent;
         }
     }
-    *out_tap = tap[0] * last_dim(w)->taps + tap[1];
     return *out_plane * t->plane + tap_at(w, t, tap);
 }
 
@@ -241,9 +238,9 @@ static int64_t planes_of_piece(const ls_windows *w) {
 
 /* The order of k: pieces are its chunks, or in fast all taps of some planes. */
 static void find_pieces(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w, ls_runs *t) {
-    int64_t planes = spec->math == LS_LOCKED ? 0 : planes_of_piece(w), plane, tap, begin = 0;
+    int64_t planes = spec->math == LS_LOCKED ? 0 : planes_of_piece(w), plane, begin = 0;
     for (int64_t p = 0; p < w->k; p++) {
-        shift_of(spec, gemm, w, t, p, &plane, &tap);
+        shift_of(spec, gemm, w, t, p, &plane);
         t->ends[planes ? plane / planes : p / LS_GEMM_CHUNK]++;
     }
     for (t->n_pieces = 0; begin < w->k; t->n_pieces++) {
@@ -252,60 +249,11 @@ static void find_pieces(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windo
         begin += k;
     }
     for (int64_t p = 0; p < w->k; p++) {
-        int64_t shift = shift_of(spec, gemm, w, t, p, &plane, &tap), *end = &t->ends[planes ? plane / planes : p / LS_GEMM_CHUNK];
+        int64_t shift = shift_of(spec, gemm, w, t, p, &plane), *end = &t->ends[planes ? plane / planes : p / LS_GEMM_CHUNK];
         w->at[*end] = shift;
-        if (t->masks) {
-            t->mask_at[*end] = (uint16_t)(3 * tap);
-        }
         w->packed_at[(*end)++] = w->filter_at[p];
     }
     w->at[w->k] = 0;
-}
-
-/* Whether outputs are as far apart as the elements that they read, so that no vector has lanes between lines. */
-static bool is_masked(const ls_windows *w, const ls_runs *t) {
-    const ls_window_dim *y = line_dim(w), *x = last_dim(w);
-    return y->stride == 1 && x->stride == 1 && y->image_stride == x->extent && y->taps * x->taps > 1 && lies_evenly(w) &&
-           ceil_div(t->outputs, 2 * LANES) * 3 * y->taps * x->taps <= MOST_MASKS;
-}
-
-static void find_masks(const ls_windows *w, ls_runs *t) {
-    const ls_window_dim *y = line_dim(w), *x = last_dim(w);
-    uint16_t *mask = t->masks;
-    for (int64_t i = 0; i < t->tiles; i++) {
-        int64_t first = tile_of(t, i).image;
-        for (int64_t tap = 0; tap < y->taps * x->taps; tap++) {
-            int64_t down = tap / x->taps * y->step, right = tap % x->taps * x->step, line = first / t->across + down, column = first % t->across + right;
-            for (int64_t lane = 0; lane < WIDE; lane++, column++) {
-                if (column == t->across + right) {
-                    line++;
-                    column = right;
-                }
-                bool there = first + lane < t->outputs && line >= y->low && line < y->high && column >= x->low && column < x->high;
-                mask[3 * tap + lane / LANES] |= (uint16_t)(there << lane % LANES);
-            }
-        }
-        mask += 3 * y->taps * x->taps;
-    }
-}
-
-/* How tiles cover the outputs. */
-static void choose_tiles(const ls_kernel_binary *binary, const ls_windows *w, ls_runs *t) {
-    const ls_window_dim *y = line_dim(w), *x = last_dim(w);
-    bool masked = binary->device->cpu.mask_ports && binary->spec.math != LS_LOCKED && is_masked(w, t);
-    if (masked) { /* all outputs are one line */
-        t->by_line = false;
-        t->width = t->length = t->row = t->outputs;
-        t->shared = 0;
-    }
-    int64_t vectors = ceil_div(t->by_line ? t->width : t->row - (t->length - t->width), LANES);
-    t->twos = vectors == 1 ? 1 : (3 - vectors % 3) % 3;
-    t->row_tiles = t->twos + (vectors > 2 * t->twos ? (vectors - 2 * t->twos) / 3 : 0);
-    t->joined = !masked && joins(t);
-    t->tiles = t->joined ? ceil_div(t->outputs, WIDE) : t->by_line ? t->row_tiles * y->extent : t->row_tiles;
-    t->in_place = masked || (t->joined && is_whole(y) && is_whole(x) && lies_evenly(w) && y->image_stride >= x->high);
-    t->length = t->in_place && t->joined ? y->image_stride : t->length;
-    t->pitch = masked ? t->across : t->length;
 }
 
 ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, ls_error *err) {
@@ -314,16 +262,15 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.length = t.width + reach_of(x) - shared_of(x);
     t.shared = shared_of(x);
     t.row = t.by_line ? t.length : t.length * y->extent;
-    t.across = x->extent;
-    choose_tiles(binary, w, &t);
-    if (t.in_place && !t.joined) {
-        t.masks = LS_ARENA_ARRAY(&binary->arena, uint16_t, t.tiles * 3 * y->taps * x->taps);
-        t.mask_at = LS_ARENA_ARRAY(&binary->arena, uint16_t, w->k + 1);
-        if (!t.masks || !t.mask_at) {
-            return LS_FAIL_MEMORY(err, "a kernel of the CPU");
-        }
-        find_masks(w, &t);
+    int64_t vectors = ceil_div(t.by_line ? t.width : t.row - (t.length - t.width), LANES);
+    t.twos = vectors == 1 ? 1 : (3 - vectors % 3) % 3;
+    t.row_tiles = t.twos + (vectors > 2 * t.twos ? (vectors - 2 * t.twos) / 3 : 0);
+    t.joined = joins(&t);
+    if (t.joined && reads_in_place(w)) {
+        t.in_place = true;
+        t.length = y->image_stride;
     }
+    t.tiles = t.joined ? ceil_div(t.outputs, WIDE) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;
     t.reach = reach_of(y);
     choose_bands(binary, gemm, w, &t);
     w->packed_at = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k);
@@ -357,6 +304,7 @@ typedef struct runs_run {
 typedef struct fetches { /* what the next task copies of its image */
     const float *leaves[LS_WINDOW_LEAVES];
     int64_t plane, first, n; /* the first plane that is left, where its elements begin, and how many */
+    const float *stop;       /* the end of the last one that is under way */
 } fetches;
 
 typedef struct runs_part { /* a band of an image */
@@ -401,8 +349,8 @@ static runs_part part_of(const runs_run *r, int64_t task) {
     runs_part p = {.batch = task / t->bands / r->outer, .first = point * t->outputs, .tile = band * t->band};
     p.n = t->tiles - p.tile < t->band ? t->tiles - p.tile : t->band;
     tile first = tile_of(t, p.tile), last = tile_of(t, p.tile + p.n - 1);
-    p.line = t->masks || t->joined ? first.first / t->across : first.image / t->length;
-    p.lines = (last.first + last.n - 1) / t->across + t->reach + 1 - p.line;
+    p.line = t->joined ? first.first / t->width : first.image / t->length;
+    p.lines = (last.first + last.n - 1) / t->width + t->reach + 1 - p.line;
     ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, p.batch, coords);
     ls_point_coords(kernel->extents, w->outer, gemm->n.axes, point, coords);
     for (int i = 0; i < w->n_leaves; i++) {
@@ -424,7 +372,7 @@ static void prepare(const runs_run *r, runs_part *p, int worker) {
     }
     p->tiles = tiles;
     if (t->in_place) {
-        p->image = p->leaves[w->plane_leaf[0]] + w->plane_at[0] + line_dim(w)->first * t->pitch + last_dim(w)->first;
+        p->image = p->leaves[w->plane_leaf[0]] + w->plane_at[0];
         return;
     }
     memset(image + w->planes * t->plane, 0, SLACK * sizeof *image); /* no output has these, but what lies there may be subnormal, which is slow */
@@ -462,7 +410,7 @@ static void fetch(const ls_windows *w, fetches *f, ls_gemm_runs *sums) {
     while (f->plane < w->planes && w->plane_leaf[f->plane] < 0) {
         f->plane++;
     }
-    sums->ahead = sums->ahead_end = sums->ahead_stop = (const float *)(const void *)w;
+    sums->ahead = sums->ahead_end = f->stop = (const float *)(const void *)w;
     sums->ahead_gap = sums->ahead_plane = 0;
     if (f->plane < w->planes) {
         int64_t n = even_planes(w, f->plane), plane = n > 1 ? w->plane_at[f->plane + 1] - w->plane_at[f->plane] : f->n;
@@ -471,7 +419,7 @@ static void fetch(const ls_windows *w, fetches *f, ls_gemm_runs *sums) {
         sums->ahead_end = sums->ahead + f->n;
         sums->ahead_plane = plane > 0 ? plane : f->n;
         sums->ahead_gap = sums->ahead_plane - f->n;
-        sums->ahead_stop = sums->ahead_end + (n - 1) * sums->ahead_plane;
+        f->stop = sums->ahead_end + (n - 1) * sums->ahead_plane;
         f->plane += n;
     }
 }
@@ -480,14 +428,12 @@ static void fetch(const ls_windows *w, fetches *f, ls_gemm_runs *sums) {
 static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, const float *a, float *c, ls_gemm_runs *sums) {
     const ls_runs *t = r->w->runs;
     sums->places = at->places;
-    sums->masks = t->masks ? t->masks + (p->tile + (at - p->tiles)) * 3 * line_dim(r->w)->taps * last_dim(r->w)->taps : NULL;
-    for (int64_t i = 0, begin = 0; i < t->n_pieces; i++, begin = t->ends[i - 1], a += sums->k * ROWS) {
+    sums->shifts = r->w->at;
+    for (int64_t i = 0, begin = 0; i < t->n_pieces; i++, begin = t->ends[i - 1], sums->shifts += sums->k, a += sums->k * ROWS) {
         sums->k = t->ends[i] - begin;
-        sums->shifts = r->w->at + begin;
-        sums->mask_at = t->mask_at ? t->mask_at + begin : NULL;
         sums->add = i > 0;
         sums->last = i + 1 == t->n_pieces;
-        if (sums->ahead_end == sums->ahead_stop) {
+        if (sums->ahead_end > p->ahead->stop) {
             fetch(r->w, p->ahead, sums);
         }
         r->w->kernels->runs[at->vectors](sums, a, p->image + at->image, c);

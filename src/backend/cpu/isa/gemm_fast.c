@@ -112,7 +112,6 @@ static void THIN(const ls_gemm_thin *t, const float *x, const float *image, floa
 #define TAPS(rows) LS_ISA_SUFFIX(ls_gemm_f32_fast_taps_##rows)
 #define SPARSE(vectors) LS_ISA_SUFFIX(ls_gemm_f32_fast_sparse_##vectors)
 #define DEPTHWISE LS_ISA_SUFFIX(ls_depthwise_fast)
-#define RUN_MASKS true
 #define PUT_MADD(a, b, c) __asm__ volatile("vfmadd231ps %1, %2, %0" : "+v"(c) : "v"(a), "v"(b))
 #define PUT_MADD_AT(p, b, c) __asm__ volatile("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(b), "m"(*(p)))
 #define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_fast_runs_##vectors)

@@ -45,7 +45,6 @@
 #define TAPS(rows) LS_ISA_SUFFIX(ls_gemm_f32_taps_##rows)
 #define SPARSE(vectors) LS_ISA_SUFFIX(ls_gemm_f32_sparse_##vectors)
 #define DEPTHWISE LS_ISA_SUFFIX(ls_depthwise)
-#define RUN_MASKS false
 #define PUT_MADD(a, b, c) __asm__ volatile("vmulps %1, %2, %%zmm7\n\tvaddps %%zmm7, %0, %0" : "+v"(c) : "v"(a), "v"(b) : "zmm7")
 #define PUT_MADD_AT(p, b, c) __asm__ volatile("vmulps %2%{1to16%}, %1, %%zmm7\n\tvaddps %%zmm7, %0, %0" : "+v"(c) : "v"(b), "m"(*(p)) : "zmm7")
 #define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_runs_##vectors)
