@@ -95,7 +95,7 @@ static tile joined_tile(const ls_runs *t, int64_t i) {
     int order[3] = {both == 0 ? 1 : 0, both, both == 2 ? 1 : 2};
     at.image = image[order[0]];
     at.places.second = image[both] - at.image;
-    at.places.rest = at.places.second + t->length - t->width;
+    at.places.rest = others[both] ? at.places.second + t->length - t->width : 0; /* inside the image, also where no lane is wanted */
     at.places.third = image[order[2]] - at.image;
     at.places.other = others[both] ? (uint16_t)(0xffff << (LANES - others[both])) : 0;
     for (int v = 0; v < 3; v++) {
