@@ -183,8 +183,10 @@ static void pack_filter(const input_run *r, const float *src) {
         int64_t plane = p % w->planes, t1 = p / w->planes % d1->taps, t0 = p / w->planes / d1->taps;
         int64_t slot = d1->step > 0 || sp->slides ? d1->taps - 1 - t1 : t1, vector = sp->slides ? sp->kernels->lanes : sp->channels;
         float *to = r->filter + (sp->slides ? (plane * LS_SLIDE_TAPS + t0) * d1->taps + slot : (t0 * w->planes + plane) * d1->taps + slot) * vector;
-        for (int64_t i = 0; i < w->m; i++) {
-            to[i / vector * vector * w->k + i % vector] = src[w->filter_at[p] + w->row_at[i]];
+        for (int64_t i = 0; i < w->m; i += vector, to += vector * w->k) {
+            for (int64_t j = 0; j < vector && i + j < w->m; j++) {
+                to[j] = src[w->filter_at[p] + w->row_at[i + j]];
+            }
         }
     }
 }
