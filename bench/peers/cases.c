@@ -28,6 +28,8 @@
 #define MEMORY(title, what, rows, columns)                                                                  \
     {.group = "memory", .name = title, .kind = what, .m = rows, .n = columns}
 
+#define LSTM(title, steps, units, rows)                                                                     \
+    {.group = "recurrent", .name = "LSTM " title, .kind = BENCH_LSTM, .m = rows, .n = units, .k = steps, .constant = true}
 #define BLOCKS(title, rows, width)                                                                          \
     {.group = "blocks", .name = title, .kind = BENCH_BLOCKS, .m = rows, .n = 4096, .k = 4096,               \
      .constant = true, .bits = width}
@@ -64,6 +66,8 @@ const bench_case bench_cases[] = {
      .n = 384,
      .k = 6,
      .constant = true},
+    LSTM("256, 64 steps, batch 1", 64, 256, 1),
+    LSTM("256, 64 steps, batch 32", 64, 256, 32),
     {.group = "training", .name = "mnist:cnn, step of Adam, batch 128", .kind = BENCH_TRAIN, .m = 128},
     BLOCKS("q4_0 4096x4096, 1 row", 1, 4),
     BLOCKS("q4_0 4096x4096, 128 rows", 128, 4),
@@ -75,6 +79,10 @@ const bench_case bench_cases[] = {
 bool bench_is_memory(const bench_case *c) {
     bool matvec = c->m == 1 && (c->kind == BENCH_GEMM || c->kind == BENCH_BLOCKS);
     return matvec || (c->kind >= BENCH_LAYERNORM && c->kind <= BENCH_SUM_ALL);
+}
+
+bool bench_is_timed(const bench_case *c) {
+    return c->kind >= BENCH_CNN && c->kind <= BENCH_LSTM;
 }
 
 int64_t bench_out_side(const bench_case *c) {
@@ -94,6 +102,8 @@ int64_t bench_elements(const bench_case *c, int which) {
     case BENCH_CNN:
     case BENCH_TRAIN:
         return which == 0 ? c->m * 784 : which == 2 ? c->m * 10 : 0;
+    case BENCH_LSTM:
+        return which == 1 ? 0 : c->k * c->m * c->n;
     case BENCH_SUM_ROWS:
         return which == 0 ? c->m * c->n : which == 2 ? c->m : 0;
     case BENCH_SUM_COLUMNS:
@@ -119,6 +129,8 @@ double bench_flops(const bench_case *c) {
         return 72e6 * m;
     case BENCH_ENCODER: /* four projections and two of 4n; scores and their sums of values */
         return 2 * m * n * n * 12 + 4 * m * m * n;
+    case BENCH_LSTM: /* four gates of x and h */
+        return 2 * m * k * 4 * n * 2 * n;
     default:
         return 0;
     }

@@ -47,6 +47,15 @@ static ls_tensor *encoder(ls_session *s, ls_params *p, const bench_case *c, ls_t
     return ls_nn_layer_norm(s, p, "norm2", ls_add(s, x, linear(s, p, "down", wide, c->n)));
 }
 
+static ls_tensor *lstm(ls_session *s, ls_params *p, const bench_case *c, ls_tensor *x) {
+    int64_t gates = 4 * c->n;
+    ls_tensor *w_x = ls_param(s, p, "w_x", LS_F32, LS_SHAPE(gates, c->n), LS_INIT_UNIFORM, c->n),
+              *w_h = ls_param(s, p, "w_h", LS_F32, LS_SHAPE(gates, c->n), LS_INIT_UNIFORM, c->n),
+              *bias = ls_param(s, p, "bias", LS_F32, LS_SHAPE(gates), LS_INIT_UNIFORM, c->n);
+    ls_tensor *zero = ls_full(s, LS_F32, LS_SHAPE(c->m, c->n), 0), *h, *cell;
+    return ls_lstm(s, x, zero, zero, w_x, w_h, bias, &h, &cell);
+}
+
 static ls_shape shape_of(const bench_case *c, int which) {
     switch (c->kind) {
     case BENCH_GEMM:
@@ -60,6 +69,8 @@ static ls_shape shape_of(const bench_case *c, int which) {
         return LS_SHAPE(c->m, 1, 28, 28);
     case BENCH_ENCODER:
         return LS_SHAPE(1, c->m, c->n);
+    case BENCH_LSTM:
+        return LS_SHAPE(c->k, c->m, c->n);
     default:
         return LS_SHAPE(c->m, c->n);
     }
@@ -98,13 +109,11 @@ static ls_tensor *build(ls_session *s, const bench_case *c, ls_tensor *x, ls_ten
         return ls_nn_network(s, p, "mnist:cnn", x);
     case BENCH_ENCODER:
         return encoder(s, p, c, x);
+    case BENCH_LSTM:
+        return lstm(s, p, c, x);
     default:
         return NULL;
     }
-}
-
-static bool is_network(const bench_case *c) {
-    return c->kind == BENCH_CNN || c->kind == BENCH_TRAIN || c->kind == BENCH_ENCODER;
 }
 
 static void close_state(bench_state *s) {
@@ -171,7 +180,7 @@ static bench_state *open_case(const bench_engine *e, const bench_case *c, int th
     ls_session_set_math(s->session, (ls_math)e->variant);
     ls_tensor *inputs[3] = {NULL}, *x, *w = NULL;
     int n_inputs = 0;
-    if (is_network(c)) {
+    if (bench_is_timed(c)) {
         x = inputs[n_inputs++] = ls_input(s->session, "x", LS_F32, shape_of(c, 0));
         s->inputs[0] = s->host_x;
         s->outputs[0] = s->y;
@@ -232,7 +241,7 @@ static double digest(bench_state *s) {
     if (s->c->kind == BENCH_TRAIN) {
         return NAN;
     }
-    if (!is_network(s->c) && ls_program_read(s->program, 0, s->y, (size_t)bench_elements(s->c, 2) * 4) != LS_OK) {
+    if (!bench_is_timed(s->c) && ls_program_read(s->program, 0, s->y, (size_t)bench_elements(s->c, 2) * 4) != LS_OK) {
         return INFINITY;
     }
     return bench_digest(s->y, bench_elements(s->c, 2));

@@ -139,7 +139,7 @@ static void cell(const bench_case *c, const result *r, int rounds) {
         return;
     }
     double low, high, t = median(r->seconds, rounds, &low, &high);
-    bool time = strcmp(c->group, "networks") == 0 || strcmp(c->group, "training") == 0;
+    bool time = bench_is_timed(c);
     double amount = time ? 1 : bench_is_memory(c) ? bench_bytes(c) * 1e-9 : bench_flops(c) * 1e-9;
     char m[24], a[24], b[24];
     number(m, sizeof m, time ? t * 1e3 : amount / t);
@@ -159,9 +159,7 @@ static void ratio(const result *ours, const double *other, int rounds, bool perc
 }
 
 static const char *unit_of(const bench_case *c) {
-    return strcmp(c->group, "networks") == 0 || strcmp(c->group, "training") == 0 ? "ms"
-           : bench_is_memory(c)                                                  ? "GB/s"
-                                                                                 : "GFLOP/s";
+    return bench_is_timed(c) ? "ms" : bench_is_memory(c) ? "GB/s" : "GFLOP/s";
 }
 
 static void compare(const bench_case *c, const result *results) {

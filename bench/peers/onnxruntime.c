@@ -118,6 +118,10 @@ static int dims_of(const bench_case *c, int which, int64_t *d) {
         rank = 3;
         d[0] = 1, d[1] = c->m, d[2] = c->n;
         break;
+    case BENCH_LSTM:
+        rank = 3;
+        d[0] = c->k, d[1] = c->m, d[2] = c->n;
+        break;
     case BENCH_SUM_ROWS:
     case BENCH_SUM_COLUMNS:
     case BENCH_SUM_ALL:

@@ -25,6 +25,7 @@ typedef enum bench_kind {
     BENCH_CNN,     /* mnist:cnn, inference, batch m */
     BENCH_TRAIN,   /* mnist:cnn, a step of Adam, batch m */
     BENCH_ENCODER, /* x[1,m,n]: attention of k heads, then 4n GELU units, each with a residual and a layer norm */
+    BENCH_LSTM,    /* x[k,m,n]: k steps of n units, a batch of m; h of all steps */
     BENCH_BLOCKS,  /* x[m,k] times block-quantised weights of k x n, `bits` each */
 } bench_kind;
 
@@ -41,6 +42,7 @@ typedef struct bench_case {
 double bench_flops(const bench_case *c);
 double bench_bytes(const bench_case *c);
 bool bench_is_memory(const bench_case *c);
+bool bench_is_timed(const bench_case *c); /* reported in ms, not as a rate */
 int64_t bench_out_side(const bench_case *c);
 /* Elements of x (0), w (1) and the result (2). */
 int64_t bench_elements(const bench_case *c, int which);

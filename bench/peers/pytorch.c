@@ -68,7 +68,7 @@ static bench_state *open_case(const bench_engine *e, const bench_case *c, int th
         [BENCH_SOFTMAX] = "softmax",    [BENCH_GELU] = "gelu",           [BENCH_TRANSPOSE] = "transpose",
         [BENCH_SUM_ROWS] = "sum_rows",  [BENCH_SUM_COLUMNS] = "sum_columns", [BENCH_SUM_ALL] = "sum_all",
         [BENCH_CNN] = "cnn",            [BENCH_TRAIN] = "train",         [BENCH_ENCODER] = "encoder",
-        [BENCH_BLOCKS] = "blocks",
+        [BENCH_LSTM] = "lstm",          [BENCH_BLOCKS] = "blocks",
     };
     char line[400];
     if (c->kind == BENCH_BLOCKS) {

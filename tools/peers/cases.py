@@ -105,6 +105,10 @@ def ways_of(kind, m, n, k, batch, inputs, outputs, side, kernel, stride, groups)
         layer = torch.nn.TransformerEncoderLayer(n, k, 4 * n, 0.0, "gelu", batch_first=True).eval()
         sequence = values(0, (1, m, n))
         return [lambda: layer(sequence)]
+    if kind == "lstm":
+        cells = torch.nn.LSTM(n, n).eval()
+        steps = values(0, (k, m, n))
+        return [lambda: cells(steps)[0]]
     if kind in ("cnn", "train"):
         image = values(0, (m, 1, 28, 28))
         ways = []
@@ -141,7 +145,7 @@ def main():
                 numbers = [int(w) for w in words[3:]]
                 with torch.set_grad_enabled(kind == "train"):
                     way = fastest(ways_of(kind, *numbers[:3], *numbers[4:]))
-                    number = float("nan") if kind in ("train", "cnn", "encoder") else digest(way())  # weights of its own
+                    number = float("nan") if kind in ("train", "cnn", "encoder", "lstm") else digest(way())  # weights of its own
                 print("ok", number, flush=True)
             except Exception as error:  # its message is the reason
                 print("no", str(error).split("\n")[0], flush=True)

@@ -570,18 +570,20 @@ static size_t workspace(const ls_gemm *g, const ls_gemm_phase *gemm, size_t pack
 
 enum {
     KEPT_TURNED = 2, /* added to the side: what is kept besides its panels */
-    TURNED_ROWS = 16
+    TURNED_ROWS = 16,
+    TURNED_L2S = 8
 };
 
-/* The matrix of a product with a vector whose rows lie along k, kept with its columns there: a sum a lane, none across lanes. Where it
- * is larger than the cache, memory is the limit either way. */
+/* The matrix of a product with a vector whose rows lie along k, kept with its columns there: a sum a lane, none across lanes. Where
+ * memory is the limit either way it is read where it lies: from beyond the second cache in fast, whose lanes share a sum; in locked, which
+ * would transpose it on the way, from further out. */
 static void use_turned(ls_gemm_launch *launch, ls_gemm *g, int s) {
     ls_cpu_device *d = launch->kernel->binary->device;
     const ls_contract_side *side = &launch->phase->gemm->side[s];
     ls_gemm_operand *o = s ? &g->b : &g->a;
     int64_t extent = s ? g->n : g->m, bytes = extent * g->k * (int64_t)sizeof(float);
-    if (!side->view || o->dtype != LS_GEMM_F32 || o->stride_k != 1 || extent < TURNED_ROWS ||
-        bytes > d->cpu.l2_bytes / 2) {
+    int64_t most = g->fast ? d->cpu.l2_bytes / 2 : TURNED_L2S * d->cpu.l2_bytes;
+    if (!side->view || o->dtype != LS_GEMM_F32 || o->stride_k != 1 || extent < TURNED_ROWS || bytes > most) {
         return;
     }
     ls_kept *kept = ls_kept_find(d, launch->kernel->launch, side->buffer, launch->phase, KEPT_TURNED + s, (size_t)bytes);
