@@ -55,7 +55,7 @@ set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise.c ${PROJ
 foreach(kind int cast float) # clang would have each loop four times over, for what memory bounds
     set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/tile_${kind}.c APPEND PROPERTY COMPILE_OPTIONS $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>)
 endforeach()
-foreach(strided fast locked dots moves) # gcc would have each loop again for a stride of 1, clang several times over, which brings nothing there
+foreach(strided fast locked dots pairs moves) # gcc would have each loop again for a stride of 1, clang several times over, which brings nothing there
     set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/gemm_${strided}.c APPEND PROPERTY
         COMPILE_OPTIONS $<$<C_COMPILER_ID:GNU>:-fno-version-loops-for-strides> $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>)
 endforeach()

@@ -704,9 +704,14 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
             return LS_OK;
         }
     }
-    use_kept(&launch, g);
     g->epilogue_ctx = &launch;
     g->parallel.pool = &launch;
+#ifdef LS_HAVE_ISA_AVX512
+    if (ls_pairs_run(&launch, g)) {
+        return LS_OK;
+    }
+#endif
+    use_kept(&launch, g);
     if (!pack_before(g, gemm, 0, &packed[0]) && !pack_before(g, gemm, 1, &packed[0]) && run_planned(gemm->last, d)) {
         return LS_OK;
     }

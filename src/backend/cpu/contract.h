@@ -124,6 +124,9 @@ ls_status ls_sparse_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, ls_error
 bool ls_sparse_run(ls_gemm_launch *launch);
 void ls_sparse_print(ls_text *out, const struct ls_sparse *sparse);
 
+/* pairs.c. False: not with these operands, and nothing is written. */
+bool ls_pairs_run(ls_gemm_launch *launch, const ls_gemm *g);
+
 /* contract.c: room in the device's workspace; false when out of memory. */
 bool ls_gemm_grow_workspace(ls_cpu_device *d, size_t need);
 

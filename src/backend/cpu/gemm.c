@@ -269,9 +269,9 @@ static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
     return (lookahead){b->c + (i * b->ldc + j) * plan->elem, ls_gemm_ceil_div(plan->cols * plan->elem, 64), 64, b->ldc * plan->elem};
 }
 
-/* The tiles of B's panel from column j on, over n rows of it, which go to C as they are. A tile fetches what is ahead, and the lines of C that it will
- * add to, if those are far. */
-static void plain_tiles(block *b, int64_t n, operand_at at_a, operand_at at_b, int64_t j, int vectors, ls_gemm_into into, bool fetch,
+/* The tiles of B's panel from column j on, over n rows of it, which go to the first `left` rows of C as they are. A tile fetches what is ahead, and the
+ * lines of C that it will add to, if those are far. */
+static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, operand_at at_b, int64_t j, int vectors, ls_gemm_into into, bool fetch,
                         lookahead ahead) {
     const ls_gemm_plan *plan = b->plan;
     int64_t fetched = 0, rows;
@@ -281,7 +281,7 @@ static void plain_tiles(block *b, int64_t n, operand_at at_a, operand_at at_b, i
         t.add_step = plan->g->follow.step;
         t.floor = plan->g->follow.floor;
     }
-    for (int64_t left = b->mi; left > 0; left -= t.n * rows) {
+    for (; left > 0; left -= t.n * rows) {
         if (ahead.tiles == 0) {
             ahead = fetch_sums(b, fetched, j + plan->cols, n);
             fetched += n;
@@ -339,11 +339,13 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
         if (flips) {
             column_sums(plan, n, at_b, vectors, columns);
         }
+        int64_t i = 0;
         if (whole && !flips && !plan->masks) {
-            plain_tiles(b, n, at_a, at_b, j, vectors, into, fetch, fetch_ahead(b, j + plan->cols, k0 + p, n));
-            continue;
+            i = plan->kernels->whole_rows && !plan->through_tile ? b->mi / plan->rows * plan->rows : b->mi;
+            plain_tiles(b, i, n, at_a, at_b, j, vectors, into, fetch, fetch_ahead(b, j + plan->cols, k0 + p, n));
+            whole = false; /* nor are the rows that are left */
         }
-        for (int64_t i = 0; i < b->mi; i += plan->rows) {
+        for (; i < b->mi; i += plan->rows) {
             int64_t mi = smaller(plan->rows, b->mi - i);
             const char *a = at_a.at + i * at_a.next * plan->elem;
             if (plan->masks && (!finite || (g->b.absent && !(g->a.packed && g->a.packed->finite) &&
@@ -622,16 +624,17 @@ const ls_gemm_isa *ls_gemm_isa_get(ls_cpu_isa isa) {
 
 const ls_gemm_isa *ls_gemm_isa_for(const ls_cpu *cpu, ls_cpu_isa isa) {
 #ifdef LS_HAVE_ISA_AVX512
-    static const ls_gemm_isa vnni = {.isa = LS_CPU_AVX512,
-                                     .f32 = &ls_gemm_f32__avx512,
-                                     .f64 = &ls_gemm_f64__avx512,
-                                     .i32 = &ls_gemm_i32__avx512,
-                                     .f32_fast = &ls_gemm_f32_fast__avx512,
-                                     .f64_fast = &ls_gemm_f64_fast__avx512,
-                                     .moves = &ls_gemm_moves__avx512,
-                                     .dots = &ls_gemm_dot_moves__avx512};
+#define WITH(...)                                                                                            \
+    {                                                                                                        \
+        .isa = LS_CPU_AVX512, .f32 = &ls_gemm_f32__avx512, .f64 = &ls_gemm_f64__avx512,                      \
+        .i32 = &ls_gemm_i32__avx512, .f32_fast = &ls_gemm_f32_fast__avx512,                                  \
+        .f64_fast = &ls_gemm_f64_fast__avx512, .moves = &ls_gemm_moves__avx512, __VA_ARGS__                  \
+    }
+    static const ls_gemm_isa vnni = WITH(.dots = &ls_gemm_dot_moves__avx512),
+                             bf16 = WITH(.dots = &ls_gemm_dot_moves__avx512, .pairs = &ls_gemm_pairs__avx512);
+#undef WITH
     if (isa == LS_CPU_AVX512 && cpu->avx512_vnni) {
-        return &vnni;
+        return cpu->avx512_bf16 ? &bf16 : &vnni;
     }
 #endif
     (void)cpu;

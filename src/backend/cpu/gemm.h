@@ -13,6 +13,7 @@
  *   f64                 double          double  f64
  *   i8, u8              float           int32   i32 (wrapping; float sums are short enough to be exact)
  *   i32                 int32           int32   i32 (wrapping)
+ *   pairs of bf16       uint32          float   f32: `reduced` alone, where the processor multiplies them
  * A and B may differ inside one row of this table (f16 times f32, i8 times u8). Only A and B both f16 (or
  * i8/u8) use FMA in locked mode: their products are exact, so FMA gives the same bits.
  *
@@ -58,6 +59,7 @@ typedef enum ls_gemm_dtype {
     LS_GEMM_I8,
     LS_GEMM_U8,
     LS_GEMM_I32,
+    LS_GEMM_PAIRS, /* of consecutive k, packed before (ls_gemm_pack_pairs) on both sides; k counts them */
 } ls_gemm_dtype;
 
 /* The microkernels and packing functions of one instruction set; constant. */
@@ -191,6 +193,16 @@ int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_
  */
 void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *operand, int64_t extent,
                   int64_t k, void *memory, ls_gemm_packed *out_packed);
+
+/* Whether a product may be one of LS_GEMM_PAIRS. */
+bool ls_gemm_has_pairs(const ls_gemm_isa *isa);
+/*
+ * Rounds panel `index` of an operand, a view of f32 with k elements along the contracted axis, to pairs of bf16, and writes it into the operand's
+ * packed memory, of ls_gemm_packed_size for LS_GEMM_PAIRS and (k + 1) / 2. False: it holds a number that the processor's instruction could lose more of
+ * than the rounding does (which flushes what is subnormal): not 0, and less than 2^-58 or not less than 2^63.
+ */
+bool ls_gemm_pack_pairs(const ls_gemm_isa *isa, const ls_gemm_operand *operand, int64_t index, int64_t width, int64_t extent, int64_t k,
+                        void *memory);
 
 /*
  * For pack callbacks (im2col, prologues): rows[q] points at kc consecutive elements of `dtype` (consecutive

@@ -130,6 +130,7 @@ typedef struct ls_gemm_kernels {
     int lanes;          /* of a vector */
     int vectors;        /* of the widest tile, and of B's panels at most: 2 to 4 */
     bool follows;       /* tiles do what follows */
+    bool whole_rows;    /* a tile of any height computes and stores `rows` of them */
     ls_gemm_kernel tile[LS_GEMM_TILE_ROWS + 1][LS_GEMM_TILE_VECTORS + 1]; /* [rows][vectors], from 1 */
     ls_gemm_taps_kernel taps[LS_GEMM_MAX_ROWS + 1]; /* [rows]; NULL where there is none of that height */
     ls_gemm_sparse_kernel sparse[LS_SPARSE_VECTORS + 1]; /* [vectors], from 1; NULL: none for this element type */
@@ -203,11 +204,19 @@ typedef struct ls_gemm_dots {
     void (*floats)(int64_t kc, int64_t ni, int64_t width, const float *src, uint32_t flip, uint32_t *panel);
 } ls_gemm_dots;
 
+/* Products of bf16, two to an instruction, where the processor has them: an element of a panel is two consecutive k, the first in its low half. */
+typedef struct ls_gemm_pairs {
+    const ls_gemm_kernels *kernels; /* tiles only; sums are f32 */
+    /* pairs[i] = first[i] and second[i], or of NULL first[2*i] and first[2*i + 1], rounded; false: one of them is not in range (ls_gemm_pack_pairs). */
+    bool (*round)(int64_t n, const float *first, const float *second, uint32_t *pairs);
+} ls_gemm_pairs;
+
 struct ls_gemm_isa {
     ls_cpu_isa isa;
     const ls_gemm_kernels *f32, *f64, *i32, *f32_fast, *f64_fast;
     const ls_gemm_moves *moves;
     const ls_gemm_dots *dots; /* NULL: bytes are multiplied as floats */
+    const ls_gemm_pairs *pairs; /* NULL: there are none */
 };
 
 #define LS_GEMM_DECLARE(isa)                                                                                 \
@@ -219,6 +228,7 @@ struct ls_gemm_isa {
     extern const ls_gemm_moves ls_gemm_moves__##isa;
 extern const ls_gemm_kernels ls_gemm_dots__avx512;
 extern const ls_gemm_dots ls_gemm_dot_moves__avx512;
+extern const ls_gemm_pairs ls_gemm_pairs__avx512;
 LS_GEMM_DECLARE(scalar)
 LS_GEMM_DECLARE(neon)
 LS_GEMM_DECLARE(simd128)

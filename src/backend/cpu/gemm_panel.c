@@ -25,7 +25,7 @@ ls_gemm_type ls_gemm_panel_type(ls_gemm_dtype dtype) {
 int64_t ls_gemm_dtype_size(ls_gemm_dtype dtype) {
     static const int8_t size[] = {
         [LS_GEMM_F32] = 4, [LS_GEMM_F64] = 8, [LS_GEMM_F16] = 2, [LS_GEMM_BF16] = 2,
-        [LS_GEMM_I8] = 1,  [LS_GEMM_U8] = 1,  [LS_GEMM_I32] = 4,
+        [LS_GEMM_I8] = 1,  [LS_GEMM_U8] = 1,  [LS_GEMM_I32] = 4, [LS_GEMM_PAIRS] = 4,
     };
     return size[dtype];
 }
@@ -263,11 +263,12 @@ int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_
     const ls_gemm_kernels *kernels = ls_gemm_in_fours(isa, dtype) ? isa->dots->kernels
                                      : dtype == LS_GEMM_F64       ? isa->f64
                                      : dtype == LS_GEMM_I32       ? isa->i32
+                                     : dtype == LS_GEMM_PAIRS     ? isa->pairs->kernels
                                                                   : isa->f32;
     int64_t rows = kernels->widest_rows, panels = ls_gemm_ceil_div(extent, rows);
-    return side == LS_GEMM_B ? ls_gemm_panel_columns(kernels, extent)
-           : panels > 1      ? ls_gemm_ceil_div(extent, panels)
-                             : rows;
+    return side == LS_GEMM_B                    ? ls_gemm_panel_columns(kernels, extent)
+           : panels > 1 && !kernels->whole_rows ? ls_gemm_ceil_div(extent, panels)
+                                                : rows;
 }
 
 size_t ls_gemm_packed_size(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent,
@@ -302,3 +303,42 @@ void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_opera
     }
     *out_packed = (ls_gemm_packed){isa, extent, fours ? bytes_k : k, width, finite, memory};
 }
+
+#ifdef LS_HAVE_ISA_AVX512
+bool ls_gemm_has_pairs(const ls_gemm_isa *isa) {
+    return isa->pairs != NULL;
+}
+
+bool ls_gemm_pack_pairs(const ls_gemm_isa *isa, const ls_gemm_operand *o, int64_t index, int64_t width, int64_t extent, int64_t k,
+                        void *memory) {
+    enum { STRIP = 64 };
+    static const float zeros[LS_GEMM_MAX_WIDTH];
+    int64_t i0 = index * width, ni = smaller(width, extent - i0), pairs = (k + 1) / 2;
+    uint32_t *panel = (uint32_t *)memory + i0 * pairs, strip[LS_GEMM_MAX_WIDTH][STRIP];
+    const float *src = (const float *)o->data + i0 * o->stride_i;
+    const void *strips[LS_GEMM_MAX_WIDTH];
+    bool fine = true;
+    if (ni < width) {
+        memset(panel, 0, (size_t)(pairs * width) * sizeof *panel);
+    }
+    if (o->stride_k != 1) { /* columns are consecutive, or no more than one */
+        for (int64_t p = 0; p < pairs; p++, src += 2 * o->stride_k, panel += width) {
+            fine &= isa->pairs->round(ni, src, 2 * p + 1 < k ? src + o->stride_k : zeros, panel);
+        }
+        return fine;
+    }
+    for (int64_t p = 0; p < pairs; p += STRIP, src += 2 * STRIP, panel += STRIP * width) {
+        int64_t n = smaller(STRIP, pairs - p), whole = smaller(n, k / 2 - p);
+        for (int64_t q = 0; q < ni; q++) {
+            const float *row = src + q * o->stride_i;
+            fine &= isa->pairs->round(whole, row, NULL, strip[q]);
+            if (whole < n) {
+                fine &= isa->pairs->round(1, row + 2 * whole, zeros, strip[q] + whole);
+            }
+            strips[q] = strip[q];
+        }
+        isa->moves->rows4(n, ni, width, strips, panel);
+    }
+    return fine;
+}
+#endif

@@ -78,6 +78,9 @@ static const ls_gemm_kernels *pick_kernels(const ls_gemm *g, ls_gemm_type type) 
     if (type == LS_GEMM_TYPE_I32) {
         return g->isa->i32;
     }
+    if (g->a.dtype == LS_GEMM_PAIRS) {
+        return g->isa->pairs->kernels;
+    }
     /* Products of two f16 or two 8-bit integers are exact in f32: fused or not is the same. */
     bool f16 = g->a.dtype == LS_GEMM_F16 && g->b.dtype == LS_GEMM_F16;
     bool bytes = g->a.dtype == LS_GEMM_I8 || g->a.dtype == LS_GEMM_U8;

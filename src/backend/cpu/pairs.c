@@ -1,0 +1,115 @@
+/* Products of f32 in `reduced`, as products of bf16 (C28), where the processor has them: both operands are rounded to pairs of k before the product, or
+ * kept so from an earlier launch. Where one of them holds numbers with which the instruction would lose more than that, and for what is no
+ * plain matrix, the product is that of `fast`. */
+#include "backend/cpu/contract.h"
+#include "backend/cpu/gemm_plan.h"
+#include "backend/cpu/kept.h"
+
+#ifdef LS_HAVE_ISA_AVX512
+#include <stdatomic.h>
+
+enum {
+    KEPT_PAIRS = 4,   /* added to the side: what is kept besides panels of floats (contract.c) */
+    LEAST = 8,        /* rows, columns and k */
+    LEAST_REUSED = 48 /* columns or rows that meet an operand which is rounded for this launch alone */
+};
+
+/* One operand on its way to pairs. */
+typedef struct rounding {
+    const ls_gemm *g;
+    const ls_gemm_operand *operand;
+    int64_t width, extent;
+    void *memory;
+    atomic_bool out_of_range;
+} rounding;
+
+static void round_task(void *ctx, int64_t task, int worker) {
+    rounding *r = ctx;
+    (void)worker;
+    if (!ls_gemm_pack_pairs(r->g->isa, r->operand, task, r->width, r->extent, r->g->k, r->memory)) {
+        atomic_store_explicit(&r->out_of_range, true, memory_order_relaxed);
+    }
+}
+
+static bool round_operand(const ls_gemm *g, const ls_gemm_operand *o, const ls_gemm_packed *packed,
+                          void *memory) {
+    rounding r = {.g = g, .operand = o, .width = packed->width, .extent = packed->extent, .memory = memory};
+    int64_t panels = ls_gemm_ceil_div(r.extent, r.width);
+    if (g->parallel.run && panels > 1) {
+        g->parallel.run(g->parallel.pool, panels, round_task, &r);
+    } else {
+        for (int64_t i = 0; i < panels; i++) {
+            round_task(&r, i, 0);
+        }
+    }
+    return !atomic_load_explicit(&r.out_of_range, memory_order_relaxed);
+}
+
+static bool suits(const ls_gemm_launch *launch, const ls_gemm *g) {
+    const ls_gemm_phase *gemm = launch->phase->gemm;
+    bool views =
+        gemm->side[0].view && gemm->side[1].view && g->a.dtype == LS_GEMM_F32 && g->b.dtype == LS_GEMM_F32;
+    return launch->kernel->binary->spec.math == LS_REDUCED && ls_gemm_has_pairs(g->isa) && views &&
+           !gemm->batch.n && g->m >= LEAST && g->n >= LEAST && g->k >= LEAST;
+}
+
+bool ls_pairs_run(ls_gemm_launch *launch, const ls_gemm *g) {
+    const ls_kernel_binary *binary = launch->kernel->binary;
+    ls_cpu_device *d = binary->device;
+    ls_gemm pairs = *g, planned;
+    ls_gemm_packed packed[2];
+    ls_kept *kept[2];
+    size_t bytes[2];
+    ls_gemm_plan plan;
+    if (!suits(launch, g)) {
+        return false;
+    }
+    pairs.k = (g->k + 1) / 2;
+    pairs.a.dtype = pairs.b.dtype = LS_GEMM_PAIRS;
+    pairs.a.packed = &packed[0];
+    pairs.b.packed = &packed[1];
+    for (int s = 0; s < 2; s++) {
+        const ls_contract_side *side = &launch->phase->gemm->side[s];
+        ls_gemm_side which = s ? LS_GEMM_B : LS_GEMM_A;
+        int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n;
+        bool fixed = side->fixed && !binary->spec.args[side->buffer].written;
+        bytes[s] = ls_gemm_packed_size(g->isa, which, LS_GEMM_PAIRS, extent, pairs.k);
+        kept[s] = fixed ? ls_kept_find(d, launch->kernel->launch, side->buffer, launch->phase, KEPT_PAIRS + s,
+                                       bytes[s])
+                        : NULL;
+        if (kept[s] ? kept[s]->ready && !kept[s]->finite : other < LEAST_REUSED) {
+            return false;
+        }
+        packed[s] = (ls_gemm_packed){.isa = g->isa,
+                                     .extent = extent,
+                                     .k = pairs.k,
+                                     .finite = true,
+                                     .width = ls_gemm_packed_width(g->isa, which, LS_GEMM_PAIRS, extent)};
+    }
+    ls_gemm_plan_make(&pairs, &planned, &plan);
+    size_t need = ls_gemm_plan_bytes(&plan), at = need;
+    for (int s = 0; s < 2; s++) {
+        need += kept[s] ? 0 : (bytes[s] + LS_GEMM_ALIGN - 1) / LS_GEMM_ALIGN * LS_GEMM_ALIGN;
+    }
+    if (!ls_gemm_grow_workspace(d, need)) {
+        return false;
+    }
+    for (int s = 0; s < 2; s++) {
+        void *memory = kept[s] ? kept[s]->data : d->workspace + at;
+        bool ready = kept[s] && kept[s]->ready;
+        bool fine = ready || round_operand(g, s ? &g->b : &g->a, &packed[s], memory);
+        if (kept[s]) {
+            kept[s]->ready = true;
+            kept[s]->finite = fine;
+        } else {
+            at += (bytes[s] + LS_GEMM_ALIGN - 1) / LS_GEMM_ALIGN * LS_GEMM_ALIGN;
+        }
+        if (!fine) {
+            return false;
+        }
+        packed[s].data = memory;
+    }
+    ls_gemm_plan_run(&plan, d->workspace);
+    return true;
+}
+#endif

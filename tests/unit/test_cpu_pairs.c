@@ -1,0 +1,117 @@
+/* Products of f32 in reduced arithmetic on the CPU (C28): what bf16 holds is computed exactly; elsewhere operands are rounded where the processor
+ * multiplies bf16, in the first launches and when weights are kept packed; numbers that its instruction would lose give the bits of fast. */
+#include "backend/cpu/cpuid.h"
+#include "support/world.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { M = 67, N = 83, K = 131, RUNS = 8 };
+
+static float a[M * K], b[N * K], bias[N];
+
+/* relu(a b + bias) as a program that RUNS times gives the same bits, over weights that are a variable. */
+static void product(ls_math math, int threads, float *y) {
+    static float again[M * N];
+    world w = world_open_with("cpu", threads, NULL);
+    ls_session *s = w.session;
+    ls_session_set_math(s, math);
+    ls_var *weights = ls_var_create(s, "b", LS_F32, LS_SHAPE(N, K), b);
+    ls_tensor *in = ls_input(s, "a", LS_F32, LS_SHAPE(M, K));
+    ls_tensor *sums = ls_matmul(s, in, ls_transpose(s, ls_var_value(s, weights), 0, 1));
+    ls_tensor *out = ls_relu(s, ls_add(s, sums, ls_tensor_from(s, LS_F32, LS_SHAPE(N), bias)));
+    ls_program *program = NULL;
+    world_ok(&w, ls_program_compile(s, &in, 1, &out, 1, &program));
+    for (int i = 0; i < RUNS; i++) {
+        world_ok(&w, ls_program_run(program, (const void *[]){a}, (void *[]){i ? again : y}));
+        assert_true(!i || !memcmp(y, again, sizeof again));
+    }
+    ls_program_destroy(program);
+    ls_var_destroy(weights);
+    world_close(&w);
+}
+
+static bool rounds(void) {
+    ls_cpu cpu;
+    ls_cpu_isa isa;
+    ls_cpu_detect(&cpu);
+    return ls_cpu_isa_choose(&cpu, getenv("LOCKSTEP_ISA"), &isa) == LS_CPU_CHOSEN && isa == LS_CPU_AVX512 &&
+           cpu.avx512_bf16;
+}
+
+static void fill(float scale) {
+    for (int i = 0; i < M * K; i++) {
+        a[i] = scale * (float)(i * 37 % 17 - 8);
+    }
+    for (int i = 0; i < N * K; i++) {
+        b[i] = (float)(i * 53 % 15 - 7);
+    }
+    for (int i = 0; i < N; i++) {
+        bias[i] = scale * (float)(i % 5 - 2);
+    }
+}
+
+static void whole_numbers_are_exact(void **state) {
+    (void)state;
+    static float locked[M * N], reduced[M * N];
+    for (int threads = 1; threads <= 3; threads++) {
+        fill(0.25f);
+        product(LS_LOCKED, threads, locked);
+        product(LS_REDUCED, threads, reduced);
+        assert_memory_equal(locked, reduced, sizeof locked);
+    }
+}
+
+static void operands_are_rounded(void **state) {
+    (void)state;
+    static float rounded[M * N], reduced[M * N];
+    if (!rounds()) {
+        print_message("this processor, or the instruction set asked for, does not multiply bf16\n");
+        skip();
+    }
+    fill(1);
+    product(LS_LOCKED, 1, rounded);
+    for (int i = 0; i < M * K; i++) {
+        a[i] *= 1 + 0x1p-10f; /* what bf16 leaves out */
+    }
+    for (int i = 0; i < N * K; i++) {
+        b[i] *= 1 - 0x1p-11f;
+    }
+    product(LS_REDUCED, 2, reduced);
+    assert_memory_equal(rounded, reduced, sizeof rounded);
+}
+
+static void what_would_be_lost_is_computed_as_in_fast(void **state) {
+    (void)state;
+    static const float lost[] = {0x1p-149f, 0x1p-100f, 0x1p100f, INFINITY, NAN};
+    static float fast[M * N], reduced[M * N];
+    for (int i = 0; i < 10; i++) {
+        fill(1 + 0x1p-10f);
+        *(i % 2 ? &a[M * K - 1] : &b[N * K - 1]) = lost[i / 2];
+        product(LS_FAST, 1 + i % 2, fast);
+        product(LS_REDUCED, 1 + i % 2, reduced);
+        assert_memory_equal(fast, reduced, sizeof fast);
+    }
+}
+
+/* All of them far below what the instruction keeps: no sum is flushed. */
+static void small_numbers(void **state) {
+    (void)state;
+    static float locked[M * N], reduced[M * N];
+    fill(0x1p-140f);
+    product(LS_LOCKED, 1, locked);
+    product(LS_REDUCED, 1, reduced);
+    assert_memory_equal(locked, reduced, sizeof locked);
+    int there = 0;
+    for (int i = 0; i < M * N; i++) {
+        there += reduced[i] > 0;
+    }
+    assert_true(there > M * N / 4);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_numbers_are_exact), cmocka_unit_test(operands_are_rounded),
+        cmocka_unit_test(what_would_be_lost_is_computed_as_in_fast), cmocka_unit_test(small_numbers)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
