@@ -19,6 +19,8 @@
          .n = b,                                                                                           \
          .k = c,                                                                                           \
          .constant = true}
+#define BF16(title, a, b, c)                                                                                 \
+    {.group = "bf16", .name = "bf16 " title, .kind = BENCH_GEMM, .m = a, .n = b, .k = c, .constant = true, .bf16 = true}
 #define CUBE(s) GEMM(#s, s, s, s)
 #define CONV_OF(title, n_, i, o, s, f, step, g)                                                             \
     {.group = "conv", .name = title, .kind = BENCH_CONV, .constant = true, .batch = n_, .in = i, .out = o,  \
@@ -69,6 +71,10 @@ const bench_case bench_cases[] = {
     LSTM("256, 64 steps, batch 1", 64, 256, 1),
     LSTM("256, 64 steps, batch 32", 64, 256, 32),
     {.group = "training", .name = "mnist:cnn, step of Adam, batch 128", .kind = BENCH_TRAIN, .m = 128},
+    BF16("256", 256, 256, 256),
+    BF16("1024", 1024, 1024, 1024),
+    BF16("16x1024x1024", 16, 1024, 1024),
+    BF16("128x3072x768", 128, 3072, 768),
     BLOCKS("q4_0 4096x4096, 1 row", 1, 4),
     BLOCKS("q4_0 4096x4096, 128 rows", 128, 4),
     BLOCKS("q8_0 4096x4096, 1 row", 1, 8),

@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "bench/peers/peers.h"
 
-enum ggml_type { F32 = 0, Q4_0 = 2, Q8_0 = 8 };
+enum ggml_type { F32 = 0, Q4_0 = 2, Q8_0 = 8, BF16 = 30 };
 enum { TENSORS = 8, THREADPOOL_PARAMS = 4096 }; /* more bytes than any version's parameters have */
 typedef struct init_params {
     size_t mem_size;
@@ -160,7 +161,7 @@ static bool make_graph(bench_state *s, void *layout) {
     for (int i = 0; i < 2; i++) {
         s->contexts[i] = base.init((init_params){TENSORS * base.tensor_overhead() + base.graph_overhead(), NULL, true});
     }
-    s->w = base.new_tensor_2d(s->contexts[0], c->kind == BENCH_GEMM ? F32 : c->bits == 4 ? Q4_0 : Q8_0, c->k, c->n);
+    s->w = base.new_tensor_2d(s->contexts[0], c->bf16 ? BF16 : c->kind == BENCH_GEMM ? F32 : c->bits == 4 ? Q4_0 : Q8_0, c->k, c->n);
     s->x = base.new_tensor_2d(s->contexts[1], F32, c->k, c->m);
     s->y = base.mul_mat(s->contexts[1], s->w, s->x);
     s->graph = base.new_graph(s->contexts[1]);
@@ -205,7 +206,11 @@ static void fill(bench_state *s) {
             turned[j * c->k + i] = w[i * c->n + j];
         }
     }
-    base.backend_tensor_set(s->w, turned, 0, (size_t)(c->k * c->n) * 4);
+    for (int64_t i = 0; c->bf16 && i < c->k * c->n; i++) {
+        uint16_t half = ls_f32_to_bf16(turned[i]);
+        memcpy((char *)turned + 2 * i, &half, 2);
+    }
+    base.backend_tensor_set(s->w, turned, 0, (size_t)(c->k * c->n) * (c->bf16 ? 2 : 4));
     free(w);
     free(turned);
 }

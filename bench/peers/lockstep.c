@@ -169,7 +169,7 @@ static ls_tensor *training(bench_state *s, ls_tensor *logits, ls_tensor **inputs
 }
 
 static bench_state *open_case(const bench_engine *e, const bench_case *c, int threads, char *reason, size_t room) {
-    if (e->variant == LS_REDUCED && c->kind != BENCH_BLOCKS) {
+    if (e->variant == LS_REDUCED && c->kind != BENCH_BLOCKS && !c->bf16) {
         return NULL;
     }
     ls_error err = {.code = LS_OK};

@@ -163,7 +163,7 @@ static const char *unit_of(const bench_case *c) {
 }
 
 static void compare(const bench_case *c, const result *results) {
-    double tolerance = c->kind == BENCH_BLOCKS ? 1e-3 : 1e-5; /* 8-bit activations */
+    double tolerance = c->kind == BENCH_BLOCKS || c->bf16 ? 1e-3 : 1e-5; /* 8 bits of activations, or of all */
     for (int i = 1; bench_engines[i]; i++) {
         double a = results[LOCKED].digest, b = results[i].digest, apart = fabs(a - b);
         if (results[LOCKED].there && results[i].there && !isnan(a) && !isnan(b) && !(apart <= tolerance * fmax(1, 10 * fabs(a)))) {

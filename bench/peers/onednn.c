@@ -111,14 +111,23 @@ static dnnl_memory_desc_t any_of(int n, const dnnl_dims_t dims) {
     return d;
 }
 
+static dnnl_memory_desc_t halves_of(dnnl_memory_desc_t d) {
+    d.data_type = dnnl_bf16;
+    return d;
+}
+
 static bool product(bench_state *s, bool any) {
     const bench_case *c = s->c;
     const dnnl_dims_t dx = {c->m, c->k}, dw = {c->k, c->n}, dy = {c->m, c->n};
     dnnl_memory_desc_t x = plain_of(2, dx, NULL), w = plain_of(2, dw, NULL), y = plain_of(2, dy, NULL),
-                       chosen = any ? any_of(2, dw) : w;
+                       chosen = any ? any_of(2, dw) : w, given = x;
     dnnl_matmul_desc_t op;
+    if (c->bf16) { /* both converted outside the time taken */
+        chosen = halves_of(chosen);
+        given = halves_of(given);
+    }
     s->plain_y = y;
-    return dnnl_matmul_desc_init(&op, &x, &chosen, NULL, &y) == dnnl_success &&
+    return dnnl_matmul_desc_init(&op, &given, &chosen, NULL, &y) == dnnl_success &&
            dnnl_primitive_desc_create(&s->description, &op, NULL, engine, NULL) == dnnl_success &&
            argument(s, DNNL_ARG_SRC, dnnl_query_src_md, &x, 0) &&
            argument(s, DNNL_ARG_WEIGHTS, dnnl_query_weights_md, &w, 1) &&

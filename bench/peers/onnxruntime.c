@@ -173,7 +173,7 @@ static void *compute(bench_state *s) {
 }
 
 static bench_state *open_case(const bench_engine *e, const bench_case *c, int threads, char *reason, size_t room) {
-    if (c->kind == BENCH_TRAIN || (e == &bench_onnxruntime_f32 && c->kind != BENCH_BLOCKS)) {
+    if (c->kind == BENCH_TRAIN || c->bf16 || (e == &bench_onnxruntime_f32 && c->kind != BENCH_BLOCKS)) {
         return NULL;
     }
     bench_state *s = bench_memory(sizeof *s);

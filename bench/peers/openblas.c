@@ -56,7 +56,7 @@ static bool find(char *reason, size_t room) {
 
 static bench_state *open_case(const bench_engine *e, const bench_case *c, int threads, char *reason, size_t room) {
     (void)e, (void)reason, (void)room;
-    if (c->kind != BENCH_GEMM) {
+    if (c->kind != BENCH_GEMM || c->bf16) {
         return NULL;
     }
     bench_state *s = bench_memory(sizeof *s);

@@ -36,6 +36,7 @@ typedef struct bench_case {
     bool constant; /* weights stay the same: an engine may keep them packed */
     int64_t batch, in, out, side, kernel, stride, groups;
     int bits;
+    bool bf16; /* a product that may round its operands to bf16 */
 } bench_case;
 
 /* Floating-point operations of one computation; bytes that it must read and write (counted for what memory bounds). */

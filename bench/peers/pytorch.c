@@ -74,7 +74,8 @@ static bench_state *open_case(const bench_engine *e, const bench_case *c, int th
     if (c->kind == BENCH_BLOCKS) {
         return NULL;
     }
-    fprintf(to, "open %d %s %" PRId64 " %" PRId64 " %" PRId64 " %d", threads, names[c->kind], c->m, c->n, c->k, c->constant);
+    fprintf(to, "open %d %s%s %" PRId64 " %" PRId64 " %" PRId64 " %d", threads, names[c->kind], c->bf16 ? "_bf16" : "", c->m, c->n, c->k,
+            c->constant);
     fprintf(to, " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", c->batch, c->in, c->out,
             c->side, c->kernel, c->stride, c->groups);
     answer(line, sizeof line);

@@ -40,7 +40,7 @@ def set_threads(n):
 
 
 def digest(y):
-    y = (y.to_dense() if y.is_mkldnn else y).detach().contiguous().numpy().astype(np.float64).ravel()
+    y = (y.to_dense() if y.is_mkldnn else y).detach().contiguous().float().numpy().astype(np.float64).ravel()
     if y.size == 1:
         return y[0]
     p = values(7, (y.size,)).numpy().astype(np.float64)
@@ -85,6 +85,10 @@ def ways_of(kind, m, n, k, batch, inputs, outputs, side, kernel, stride, groups)
     if kind == "gemm":
         a, b = values(0, (m, k)), values(1, (k, n))
         return [lambda: torch.mm(a, b)]
+    if kind == "gemm_bf16":
+        a, b = values(0, (m, k)).bfloat16(), values(1, (k, n)).bfloat16()
+        turned = b.t().contiguous().t()
+        return [lambda: torch.mm(a, b), lambda: torch.mm(a, turned)]
     if kind == "conv":
         return convolution(batch, inputs, outputs, side, kernel, stride, groups)
     if kind == "layernorm":
