@@ -106,7 +106,7 @@ typedef struct rows_case {
     bool tame;
 } rows_case;
 
-enum { ROW_KINDS = 10 };
+enum { ROW_KINDS = 13 };
 
 static ls_tensor *row_fold(ls_session *s, ls_tensor *(*fold)(ls_session *, ls_tensor *, int, const int *, int), ls_tensor *x) {
     return fold(s, x, 1, (const int[]){1}, 1);
@@ -167,6 +167,18 @@ static int build_rows(ls_session *s, ls_rng *rng, const void *param, ls_tensor *
         out_roots[1] = c->kind == 7 ? squares : row_fold(s, ls_sum, ls_mul(s, other, x));
         return 2;
     }
+    case 9: /* exponentials that nobody stores */
+        out_roots[0] = ls_mean(s, ls_exp(s, ls_sub(s, x, peak)), 1, (const int[]){1}, 1);
+        out_roots[1] = ls_mul(s, ls_log(s, row_fold(s, ls_sum, ls_exp(s, ls_sub(s, x, row)))), ls_full(s, LS_F32, LS_SCALAR, 0.5));
+        return 2;
+    case 10: /* what is divided is computed, and overwritten by the next rows */
+        out_roots[0] = ls_layer_norm(s, ls_exp(s, x), 1, NULL, NULL, 1e-5);
+        return 1;
+    case 11: /* an infinite sum that makes no infinite divisor */
+        out_roots[0] = ls_sub(s, x, row);
+        squares = row_fold(s, ls_sum, ls_mul(s, out_roots[0], out_roots[0]));
+        out_roots[0] = ls_div(s, out_roots[0], ls_add(s, ls_recip(s, squares), ls_full(s, LS_F32, LS_SCALAR, 1)));
+        return 1;
     default:
         out_roots[0] = ls_div(s, ls_add(s, x, ls_transpose(s, ls_transpose(s, x, 0, 1), 0, 1)), peak);
         return 1;

@@ -1,4 +1,4 @@
-/* Random convolutions and products, with what goes before and after them and their gradients, on `cpu` and on `ref`: for LOCKSTEP_SECONDS (6), from
+/* Random convolutions and products, with what goes before and after them and their gradients, and chains of reductions of rows, on `cpu` and on `ref`: for LOCKSTEP_SECONDS (6), from
  * seed 1 on, each on one configuration of `cpu` by turns. A case is its seed: LOCKSTEP_SEED=n begins there, and tries all configurations. */
 #include "conformance/cpu_cases.h"
 #include <lockstep/grad.h>
@@ -151,16 +151,81 @@ static int build_product(ls_session *s, ls_rng *rng, const void *param, ls_tenso
     return results_of(s, rng, chain(s, rng, ls_einsum(s, form, both, 2)), operands, out_roots);
 }
 
+/* Of -2 to 2. */
+static ls_tensor *calm_tensor(ls_session *s, ls_rng *rng, int64_t rows, int64_t columns) {
+    float *data = calloc((size_t)(rows * columns), sizeof *data);
+    for (int64_t i = 0; i < rows * columns; i++) {
+        data[i] = (float)((int64_t)ls_rng_below(rng, 2049) - 1024) / 512;
+    }
+    ls_tensor *t = ls_tensor_from(s, LS_F32, LS_SHAPE(rows, columns), data);
+    free(data);
+    return t;
+}
+
+/* Some operations with numbers on a number a row, which stay near 1. */
+static ls_tensor *row_numbers(ls_session *s, ls_rng *rng, ls_tensor *x) {
+    for (int64_t n = draw(rng, 0, 3); n > 0; n--) {
+        ls_tensor *k = ls_full(s, LS_F32, LS_SHAPE(1, 1), (double)draw(rng, 1, 9) / 4), *above = ls_add(s, ls_abs(s, x), k);
+        ls_tensor *const all[] = {ls_mul(s, x, k), ls_sub(s, k, x), ls_div(s, k, above), ls_sqrt(s, above), ls_log(s, above), ls_max(s, x, k)};
+        x = all[ls_rng_below(rng, 6)];
+    }
+    return x;
+}
+
+static ls_tensor *row_function(ls_session *s, ls_rng *rng, ls_tensor *x) {
+    static ls_tensor *(*const functions[])(ls_session *, ls_tensor *) = {ls_exp, ls_tanh, ls_erf, ls_sigmoid, ls_abs};
+    uint64_t which = ls_rng_below(rng, 7);
+    return which < 5 ? functions[which](s, x) : which == 5 ? ls_mul(s, x, x) : x;
+}
+
+/* Reductions of rows, one after another, of what they and elementwise operations make of the rows. */
+static int build_rows(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    (void)param;
+    static ls_tensor *(*const folds[])(ls_session *, ls_tensor *, int, const int *, int) = {ls_sum, ls_mean, ls_amax, ls_amin};
+    static const int64_t lengths[] = {64, 100, 255, 256, 257, 512, 768, 1000, 1024, 1025, 1280, 2048, 2100, 2304, 3000, 4000, 4095, 4096, 4097};
+    static const int64_t rows[] = {1, 2, 8, 9, 16, 33, 64};
+    int64_t m = rows[ls_rng_below(rng, 7)], n = lengths[ls_rng_below(rng, 19)];
+    ls_tensor *x = calm_tensor(s, rng, chance(rng, 4) ? 1 : m, n), *last = row_numbers(s, rng, calm_tensor(s, rng, m, 1)), *y = ls_sub(s, x, last);
+    for (int64_t steps = draw(rng, 1, 3); steps > 0; steps--) {
+        y = chance(rng, 2) ? row_function(s, rng, y) : y;
+        last = row_numbers(s, rng, folds[ls_rng_below(rng, 4)](s, y, 1, (const int[]){1}, 1));
+        y = chance(rng, 3) ? ls_div(s, y, ls_add(s, ls_abs(s, last), ls_full(s, LS_F32, LS_SHAPE(1, 1), 1))) : ls_sub(s, y, last);
+    }
+    uint64_t results = ls_rng_below(rng, 4);
+    out_roots[0] = results == 0 ? row_numbers(s, rng, ls_sum(s, row_function(s, rng, y), 1, (const int[]){1}, 1)) : y;
+    out_roots[1] = results == 1 ? last : ls_mul(s, y, chance(rng, 2) ? calm_tensor(s, rng, 1, n) : calm_tensor(s, rng, m, 1));
+    return results == 3 ? 1 : 2;
+}
+
+/* Rows in fast lie within the oracle's bound. */
+static void random_rows_are_bounded(void **state) {
+    worlds *all = *state;
+    seeds s = seeds_from(3);
+    do {
+        const int which = (int)(s.seed % (uint64_t)all->n);
+        world *w = &all->cpu[which];
+        ls_rng rng = {s.seed, 2};
+        ls_tensor *roots[MAX_ROOTS];
+        world_ok(w, ls_scope_begin(w->session));
+        ls_session_set_math(w->session, LS_FAST);
+        int n = build_rows(w->session, &rng, NULL, roots);
+        check_bound(w, all->names[which], "rows in fast", s.seed, roots, n);
+        ls_session_set_math(w->session, LS_LOCKED);
+        ls_scope_end(w->session);
+    } while (seeds_next(&s));
+}
+
 static void random_cases(void **state) {
     seeds s = seeds_from(6);
     do {
         check_case(*state, build_conv, s.seed, NULL, "convolution", s.chosen);
         check_case(*state, build_depthwise, s.seed, NULL, "depthwise convolution", s.chosen);
         check_case(*state, build_product, s.seed, NULL, "product", s.chosen);
+        check_case(*state, build_rows, s.seed, NULL, "rows", s.chosen);
     } while (seeds_next(&s));
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_cases)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_cases), cmocka_unit_test(random_rows_are_bounded)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

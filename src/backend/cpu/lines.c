@@ -350,7 +350,7 @@ static void find_beside(lines *l) {
     const bool exps = s->kind == LINE_FOLD && s->stream.exps;
     l->beside = (ls_tile_beside){0};
     l->divides = between && (exps ? last->f->n_steps == 1 && s->stream.exps == isa->fold_exp_f32[1] && s->stream.store && s->a == last->operands[0]
-                                  : s->stream.squares && s->whole && s->operands[0] == last->operands[0] && isa->row_squares_beside_f32 && l->inner % LS_TILE_PARTIALS == 0);
+                                  : s->stream.squares && s->whole && s->operands[0] == last->operands[0] && l->places[s->operands[0]].moves && isa->row_squares_beside_f32 && l->inner % LS_TILE_PARTIALS == 0);
     l->with = exps || l->divides ? s : NULL;
 }
 
@@ -472,7 +472,7 @@ static void run_column(const lines *l, line *s, int64_t first, int64_t n) {
 static float fold_row(lines *l, line *s, int64_t r, float *partials) {
     const ls_tile_isa *isa = l->isa;
     const ls_stream *how = &s->stream;
-    const int64_t most = how->computes || (how->fn && !how->exps) ? LS_TILE : LS_TILE_BLOCK;
+    const int64_t most = how->computes || (how->fn && !(how->exps && how->store)) ? LS_TILE : LS_TILE_BLOCK; /* a register's lanes */
     int64_t at = 0, n = 0;
     take_row(l, s, r, 0);
     do {
@@ -487,7 +487,7 @@ static float fold_row(lines *l, line *s, int64_t r, float *partials) {
         }
         if (how->exps) {
             const place *p = &l->places[l->streams[0]];
-            l->beside.fetch = l->with == s && l->n_streams == 1 ? (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row) : (uintptr_t)values;
+            l->beside.fetch = l->with == s && l->n_streams == 1 ? (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row + at * (int64_t)sizeof *x) : (uintptr_t)values;
             how->exps(partials, values, x, s->f->n_scalars ? s->numbers[0] : 0, n, at == 0, &l->beside);
         } else {
             if (how->fn) {

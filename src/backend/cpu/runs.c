@@ -100,7 +100,7 @@ static tile joined_tile(const ls_runs *t, int64_t i) {
     at.places.other = others[both] ? (uint16_t)(0xffff << (LANES - others[both])) : 0;
     for (int v = 0; v < 3; v++) {
         int64_t from = begin + order[v] * LANES - at.first;
-        at.places.lanes[v] = (uint16_t)(0xffff << clamp(-from, 0, LANES));
+        at.places.lanes[v] = (uint16_t)(0xffffu << clamp(-from, 0, LANES));
         at.places.at[v] = from > 0 ? from : 0;
     }
     return at;
