@@ -32,6 +32,7 @@ static uint64_t word(const uint8_t *data) {
 #endif
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 static __attribute__((target("sse4.2"))) void add_words(uint32_t sums[LANES], const uint8_t *data, size_t blocks) {
     uint64_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
     for (; blocks > 0; blocks--, data += LANES * WORD) {
@@ -43,7 +44,8 @@ static __attribute__((target("sse4.2"))) void add_words(uint32_t sums[LANES], co
     sums[0] = (uint32_t)a, sums[1] = (uint32_t)b, sums[2] = (uint32_t)c, sums[3] = (uint32_t)d;
 }
 bool ls_crc_instructions(void) {
-    return __builtin_cpu_supports("sse4.2");
+    unsigned a, b, c = 0, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c >> 20 & 1);
 }
 #elif defined(__aarch64__)
 #include <sys/auxv.h>

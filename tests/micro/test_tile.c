@@ -41,7 +41,7 @@ static void fill_held(ls_rng *rng, ls_dtype dtype, char *to) {
 static ls_tile_fn map_of(const ls_tile_isa *isa, int op, ls_dtype dtype) {
     return dtype == LS_F64            ? isa->map_f64[op]
            : ls_dtype_is_float(dtype) ? isa->map_f32[op]
-                                      : isa->map_int[op][dtype];
+                                      : ls_tile_int_fn(isa, (ls_op)op, dtype);
 }
 
 static bool same_float(ls_dtype dtype, const char *x, const char *y, int64_t n) {
@@ -176,6 +176,36 @@ static void casts_agree(void **state) {
                 rows[r].other(x->got, rows[r].from, 509);
                 assert_memory_equal(x->got, x->want, 509 * rows[r].size);
                 assert_untouched(x->got, 509 * rows[r].size);
+            }
+        }
+    }
+}
+
+/* Integers of another size: the low bytes, with the sign or zeros before them. Of the same size there is none but of 32 bits, for packing. */
+static void integers_are_resized(void **state) {
+    buffers *x = *state;
+    ls_rng rng = {17, 0};
+    for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+        for (int d = 0; isas[i] && d < LS_F16; d++) {
+            const size_t from = ls_dtype_size((ls_dtype)d);
+            fill_data(&rng, (ls_dtype)d, x->a, LANES);
+            for (int log2 = 0; log2 < 4; log2++) {
+                const size_t to = (size_t)1 << log2;
+                ls_tile_cast_fn cast = isas[i]->cast_int[d][log2];
+                assert_int_equal(cast != NULL, to != from || to == 4);
+                for (size_t k = 0; cast && k < 509; k++) {
+                    const uint8_t *value = (const uint8_t *)x->a + k * from;
+                    bool minus = ls_dtype_is_signed((ls_dtype)d) && value[from - 1] >> 7;
+                    for (size_t b = 0; b < to; b++) {
+                        ((uint8_t *)x->want)[k * to + b] = b < from ? value[b] : minus ? 0xff : 0;
+                    }
+                }
+                if (cast) {
+                    memset(x->got, 0xa5, sizeof x->got);
+                    cast(x->got, x->a, 509);
+                    assert_memory_equal(x->got, x->want, 509 * to);
+                    assert_untouched(x->got, 509 * to);
+                }
             }
         }
     }
@@ -378,6 +408,6 @@ static void folds_agree(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_agree), cmocka_unit_test(stores_agree_and_make_nan_canonical),
-        cmocka_unit_test(casts_agree), cmocka_unit_test(casts_saturate), cmocka_unit_test(packing), cmocka_unit_test(folds_agree)};
+        cmocka_unit_test(casts_agree), cmocka_unit_test(integers_are_resized), cmocka_unit_test(casts_saturate), cmocka_unit_test(packing), cmocka_unit_test(folds_agree)};
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -618,7 +618,7 @@ void ls_chain_begin_points(ls_kernel_run *kernel, const ls_phase *phase) {
     begin(phase->points->chain, kernel, ls_worker_scratch(kernel, 0));
 }
 
-static const float zeros[ZEROS];
+static float zeros[ZEROS]; /* not const: such would be in the file */
 
 /* Of a row: where it lies, or zeros. */
 static const float *row_of(const ls_gemm_phase *gemm, const ls_chain *c, int k, const float *const *base,

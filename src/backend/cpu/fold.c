@@ -11,7 +11,7 @@ enum { LEVELS = 9 };
 static ls_tile_fn acc_fn(const ls_tile_isa *isa, ls_op op, ls_dtype acc) {
     return acc == LS_F64            ? isa->map_f64[op]
            : ls_dtype_is_float(acc) ? isa->map_f32[op]
-                                    : isa->map_int[op][acc];
+                                    : ls_tile_int_fn(isa, op, acc);
 }
 static ls_op combine_op(const ls_value *v) {
     return v->map == LS_OP_SUM    ? LS_OP_ADD
@@ -507,16 +507,16 @@ typedef struct best {
 /* better[i]: whether x[i] goes before value[i], indices apart. */
 static void compare(const best *b, uint8_t *better, uint8_t *other, const char *x, const char *value,
                     int64_t n) {
-    ls_tile_fn less = acc_fn(b->isa, LS_OP_LT, b->dtype), both = b->isa->map_int[LS_OP_AND][LS_BOOL];
+    ls_tile_fn less = acc_fn(b->isa, LS_OP_LT, b->dtype), both = b->isa->map_int[LS_TILE_INT_AND][LS_BOOL];
     less(better, b->largest ? value : x, b->largest ? x : value, NULL, n);
     if (ls_dtype_is_float(b->dtype)) {
         ls_tile_fn nan = acc_fn(b->isa, LS_OP_ISNAN, b->dtype);
         nan(other, value, NULL, NULL, n);
-        b->isa->map_int[LS_OP_NOT][LS_BOOL](other, other, NULL, NULL, n);
+        b->isa->map_int[LS_TILE_INT_NOT][LS_BOOL](other, other, NULL, NULL, n);
         uint8_t *x_nan = other + LS_TILE;
         nan(x_nan, x, NULL, NULL, n);
         both(other, other, x_nan, NULL, n);
-        b->isa->map_int[LS_OP_OR][LS_BOOL](better, better, other, NULL, n);
+        b->isa->map_int[LS_TILE_INT_OR][LS_BOOL](better, better, other, NULL, n);
     }
 }
 

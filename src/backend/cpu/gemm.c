@@ -596,7 +596,14 @@ const ls_gemm_isa *ls_gemm_isa_get(ls_cpu_isa isa) {
     }
     static const ls_gemm_isa all[LS_CPU_ISA_COUNT] = {
 #ifdef LS_HAVE_ISA_SCALAR
-        [LS_CPU_SCALAR] = ISA(scalar, LS_CPU_SCALAR),
+        /* No fused multiply-add: fast is locked. */
+        [LS_CPU_SCALAR] = {.isa = LS_CPU_SCALAR,
+                           .f32 = &ls_gemm_f32__scalar,
+                           .f64 = &ls_gemm_f64__scalar,
+                           .i32 = &ls_gemm_i32__scalar,
+                           .f32_fast = &ls_gemm_f32__scalar,
+                           .f64_fast = &ls_gemm_f64__scalar,
+                           .moves = &ls_gemm_moves__scalar},
 #endif
 #ifdef LS_HAVE_ISA_NEON
         [LS_CPU_NEON] = ISA(neon, LS_CPU_NEON),

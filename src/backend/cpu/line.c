@@ -121,7 +121,7 @@ void ls_phase_scan(const ls_phase_task *task) {
     const ls_tile_isa *isa = s.run.isa;
     s.fn = acc == LS_F64            ? isa->map_f64[ops[s.v->map]]
            : ls_dtype_is_float(acc) ? isa->map_f32[ops[s.v->map]]
-                                    : isa->map_int[ops[s.v->map]][acc];
+                                    : ls_tile_int_fn(isa, ops[s.v->map], acc);
     s.size = ls_tile_held_size(acc);
     s.tile = LS_TILE * s.size;
     s.n = s.run.extents[s.v->bound[0]];

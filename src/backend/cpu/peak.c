@@ -33,7 +33,7 @@ extern ls_peak_result ls_peak_bf16__avx512(int64_t, float, float), ls_peak_int8_
 
 const ls_peaks ls_peaks_of_isa[LS_CPU_ISA_COUNT] = {
 #if LS_HAVE_ISA_SCALAR
-    [LS_CPU_SCALAR] = {ROW(scalar, ls_peak_fast)},
+    [LS_CPU_SCALAR] = {ROW(scalar, ls_peak_locked)},
 #endif
 #if LS_HAVE_ISA_NEON
     [LS_CPU_NEON] = {ROW(neon, ls_peak_fast)},

@@ -255,7 +255,7 @@ int16_t ls_pb_select(ls_program_builder *b, int16_t mask, int16_t reg, uint64_t 
 int16_t ls_pb_both(ls_program_builder *b, int16_t x, int16_t y) {
     return x < 0             ? y
            : y < 0 || x == y ? x
-                             : emit_fn(b, b->isa->map_int[LS_OP_AND][LS_BOOL], "and", 0, x, y, -1);
+                             : emit_fn(b, b->isa->map_int[LS_TILE_INT_AND][LS_BOOL], "and", 0, x, y, -1);
 }
 
 /* ---- index expressions, lane by lane ---- */
@@ -546,12 +546,12 @@ static int16_t map_value(ls_program_builder *b, const ls_value *v) {
             x[0] = emit_cast(b, b->isa->store[from], "canonical", ls_tile_log2(ls_dtype_size(from)), x[0]);
         }
         return from != LS_BOOL && to == LS_BOOL
-                   ? emit_fn(b, b->isa->map_int[LS_OP_AND][LS_U8], "and", 0, x[0], emit_const(b, 0, 1), -1)
+                   ? emit_fn(b, b->isa->map_int[LS_TILE_INT_AND][LS_U8], "and", 0, x[0], emit_const(b, 0, 1), -1)
                    : to_held(b, x[0], to);
     }
     ls_tile_fn fn = from == LS_F64            ? b->isa->map_f64[v->map]
                     : ls_dtype_is_float(from) ? b->isa->map_f32[v->map]
-                                              : b->isa->map_int[v->map][from];
+                                              : ls_tile_int_fn(b->isa, (ls_op)v->map, from);
     if (!fn) {
         b->failed = true;
         return 0;

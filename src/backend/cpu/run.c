@@ -524,7 +524,7 @@ static void run_scatter(ls_run *run, const ls_instr *in, int64_t n) {
     ls_tile_fn fn = in->combine == LS_STORE_SET ? NULL
                     : dtype == LS_F64           ? isa->map_f64[ops[in->combine]]
                     : ls_dtype_is_float(dtype)  ? isa->map_f32[ops[in->combine]]
-                                                : isa->map_int[ops[in->combine]][dtype];
+                                                : ls_tile_int_fn(isa, ops[in->combine], dtype);
     for (int64_t i = 0; i < n; i++) {
         if (where && !where[i]) {
             continue;

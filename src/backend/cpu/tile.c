@@ -38,3 +38,9 @@ static const ls_tile_isa *const isas[LS_CPU_ISA_COUNT] = {
 const ls_tile_isa *ls_tile_isa_get(ls_cpu_isa isa) {
     return (unsigned)isa < LS_CPU_ISA_COUNT ? isas[isa] : NULL;
 }
+
+ls_tile_fn ls_tile_int_fn(const ls_tile_isa *isa, ls_op op, ls_dtype dtype) {
+#define ROW(op) [LS_OP_##op] = 1 + LS_TILE_INT_##op,
+    static const uint8_t rows[LS_OP_COUNT] = {LS_TILE_INT_OPS(ROW)};
+    return rows[op] ? isa->map_int[rows[op] - 1][dtype] : NULL;
+}

@@ -49,6 +49,13 @@ typedef struct ls_tile_beside {
 /* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too. What is beside is apart from 0. */
 typedef void (*ls_fold_exp_fn)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
 
+/* Operations that integers have; map_int has a row for each. */
+#define LS_TILE_INT_OPS(X)                                                                                   \
+    X(NEG) X(ABS) X(SIGN) X(NOT) X(POPCOUNT) X(ADD) X(SUB) X(MUL) X(DIV) X(REM) X(MIN) X(MAX) X(AND) X(OR) X(XOR) X(SHL) X(SHR) X(EQ) X(NE) X(LT) X(LE)
+#define LS_TILE_INT_ROW(op) LS_TILE_INT_##op,
+enum { LS_TILE_INT_OPS(LS_TILE_INT_ROW) LS_TILE_INT_COUNT };
+#undef LS_TILE_INT_ROW
+
 enum { LS_TILE_IX_ADD, LS_TILE_IX_MUL, LS_TILE_IX_DIV, LS_TILE_IX_MOD, LS_TILE_IX_COUNT };
 
 typedef struct ls_tile_isa {
@@ -112,6 +119,9 @@ typedef struct ls_tile_isa {
     /* row_squares_f32 of whole steps of LS_TILE_PARTIALS, and what is beside them as divide_f32 has it where `near`; or NULL */
     float (*row_squares_beside_f32)(const float *x, float minus, int64_t n, const ls_tile_beside *b);
 } ls_tile_isa;
+
+/* NULL for one that integers do not have. */
+ls_tile_fn ls_tile_int_fn(const ls_tile_isa *isa, ls_op op, ls_dtype dtype);
 
 /* NULL when this build has no objects for `isa`. */
 const ls_tile_isa *ls_tile_isa_get(ls_cpu_isa isa);

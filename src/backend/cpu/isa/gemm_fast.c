@@ -3,6 +3,7 @@
  * which are exact. Same order of k as the locked ones. Where the baseline has no FMA (scalar) they do not
  * fuse.
  */
+#ifndef LS_ISA_SCALAR
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -132,3 +133,4 @@ static void THIN(const ls_gemm_thin *t, const float *x, const float *image, floa
 #define VECTOR_ROWS NULL
 #define TABLE LS_ISA_SUFFIX(ls_gemm_f64_fast)
 #include "backend/cpu/isa/gemm_kernels.inc"
+#endif

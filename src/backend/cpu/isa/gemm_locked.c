@@ -17,12 +17,6 @@
 #include "backend/cpu/isa/gemm_rows.inc"
 #ifdef LS_HALVES
 #define HALVES(what) LS_ISA_SUFFIX(ls_gemm_f32_##what)
-#define NAME HALVES(f16_rows)
-#define MADD4(a, b, c) ((c) + (a) * (b))
-#define E uint16_t
-#define LOAD4 ls_quad_f16
-#define LOAD1(p) ls_f16_to_f32(*(p))
-#include "backend/cpu/isa/gemm_rows.inc"
 #define NAME HALVES(bf16_rows)
 #define MADD4(a, b, c) ((c) + (a) * (b))
 #define E uint16_t
@@ -47,6 +41,7 @@
 #define DEPTHWISE LS_ISA_SUFFIX(ls_depthwise)
 #define PUT_MADD(a, b, c) __asm__ volatile("vmulps %1, %2, %%zmm7\n\tvaddps %%zmm7, %0, %0" : "+v"(c) : "v"(a), "v"(b) : "zmm7")
 #define PUT_MADD_AT(p, b, c) __asm__ volatile("vmulps %2%{1to16%}, %1, %%zmm7\n\tvaddps %%zmm7, %0, %0" : "+v"(c) : "v"(b), "m"(*(p)) : "zmm7")
+#define NO_F16 /* products of two halves are exact: gemm_fast.c has them */
 #define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_runs_##vectors)
 #include "backend/cpu/isa/gemm_kernels.inc"
 

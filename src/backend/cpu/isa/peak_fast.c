@@ -1,4 +1,5 @@
 /* The fused multiply-add rate of one core: twelve chains of c = c*a + b in registers. */
+#ifndef LS_ISA_SCALAR
 #include "backend/cpu/isa/gemm_vec.h"
 
 #if defined(LS_ISA_AVX512)
@@ -12,3 +13,4 @@
 #endif
 #define PEAK_NAME LS_ISA_SUFFIX(ls_peak_fast)
 #include "backend/cpu/isa/peak.inc"
+#endif

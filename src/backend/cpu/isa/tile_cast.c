@@ -30,22 +30,32 @@ static double odd_i64(int64_t x) {
     return x < 0 ? -odd_u64(-(uint64_t)x) : odd_u64((uint64_t)x);
 }
 
-#define FROM_INT(tag, T)                                                                                     \
-    CAST(tag##_to_8, T, uint8_t, x)                                                                          \
-    CAST(tag##_to_16, T, uint16_t, x)                                                                        \
-    CAST(tag##_to_32, T, uint32_t, x)                                                                        \
-    CAST(tag##_to_64, T, uint64_t, x)                                                                        \
-    CAST(tag##_to_f32, T, float, x)                                                                          \
-    CAST(tag##_to_f64, T, double, x)                                                                         \
-    CAST(tag##_to_bool, T, uint8_t, x != 0)
-FROM_INT(u8, uint8_t)
-FROM_INT(u16, uint16_t)
-FROM_INT(u32, uint32_t)
-FROM_INT(u64, uint64_t)
-FROM_INT(i8, int8_t)
-FROM_INT(i16, int16_t)
-FROM_INT(i32, int32_t)
-FROM_INT(i64, int64_t)
+/* To as many bits or fewer, and to bool, a sign makes no difference: i8 is converted as u8, and so on. */
+#define FROM_INT(bits)                                                                                       \
+    CAST(u##bits##_to_f32, uint##bits##_t, float, x)                                                         \
+    CAST(u##bits##_to_f64, uint##bits##_t, double, x)                                                        \
+    CAST(i##bits##_to_f32, int##bits##_t, float, x)                                                          \
+    CAST(i##bits##_to_f64, int##bits##_t, double, x)                                                         \
+    CAST(u##bits##_to_bool, uint##bits##_t, uint8_t, x != 0)
+FROM_INT(8)
+FROM_INT(16)
+FROM_INT(32)
+FROM_INT(64)
+#define RESIZE(from, to) CAST(u##from##_to_##to, uint##from##_t, uint##to##_t, x)
+#define WIDEN(from, to) RESIZE(from, to) CAST(i##from##_to_##to, int##from##_t, uint##to##_t, x)
+WIDEN(8, 16)
+WIDEN(8, 32)
+WIDEN(8, 64)
+RESIZE(16, 8)
+WIDEN(16, 32)
+WIDEN(16, 64)
+RESIZE(32, 8)
+RESIZE(32, 16)
+RESIZE(32, 32) /* packed operands are copied by it; nobody asks for the other three */
+WIDEN(32, 64)
+RESIZE(64, 8)
+RESIZE(64, 16)
+RESIZE(64, 32)
 CAST(u64_to_odd, uint64_t, double, odd_u64(x))
 CAST(i64_to_odd, int64_t, double, odd_i64(x))
 
@@ -77,15 +87,18 @@ TO_INT(f64, double)
         [LS_U32] = u32_to_##suffix, [LS_U64] = u64_to_##suffix, [LS_I8] = i8_to_##suffix,                    \
         [LS_I16] = i16_to_##suffix, [LS_I32] = i32_to_##suffix, [LS_I64] = i64_to_##suffix                   \
     }
-#define TO_SIZES(tag)                                                                                        \
-    { tag##_to_8, tag##_to_16, tag##_to_32, tag##_to_64 }
+#define SIZES_OF_8(tag) {NULL, tag##_to_16, tag##_to_32, tag##_to_64}
+#define SIZES_OF_16(tag) {u16_to_8, NULL, tag##_to_32, tag##_to_64}
+#define SIZES_OF_32(tag) {u32_to_8, u32_to_16, u32_to_32, tag##_to_64}
+#define SIZES_OF_64 {u64_to_8, u64_to_16, u64_to_32, NULL}
 const ls_tile_cast_fn LS_TILE_NAME(ls_tile_cast_int)[LS_F16][4] = {
-    [LS_BOOL] = TO_SIZES(u8), [LS_U8] = TO_SIZES(u8),   [LS_U16] = TO_SIZES(u16),
-    [LS_U32] = TO_SIZES(u32), [LS_U64] = TO_SIZES(u64), [LS_I8] = TO_SIZES(i8),
-    [LS_I16] = TO_SIZES(i16), [LS_I32] = TO_SIZES(i32), [LS_I64] = TO_SIZES(i64)};
+    [LS_BOOL] = SIZES_OF_8(u8), [LS_U8] = SIZES_OF_8(u8),  [LS_I8] = SIZES_OF_8(i8),   [LS_U16] = SIZES_OF_16(u16), [LS_I16] = SIZES_OF_16(i16),
+    [LS_U32] = SIZES_OF_32(u32), [LS_I32] = SIZES_OF_32(i32), [LS_U64] = SIZES_OF_64, [LS_I64] = SIZES_OF_64};
 const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_f32)[LS_F16] = PER_INT(f32);
 const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_f64)[LS_F16] = PER_INT(f64);
-const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_bool)[LS_F16] = PER_INT(bool);
+const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_bool)[LS_F16] = {
+    [LS_BOOL] = u8_to_bool, [LS_U8] = u8_to_bool, [LS_U16] = u16_to_bool, [LS_U32] = u32_to_bool, [LS_U64] = u64_to_bool,
+    [LS_I8] = u8_to_bool, [LS_I16] = u16_to_bool, [LS_I32] = u32_to_bool, [LS_I64] = u64_to_bool};
 const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_odd)[LS_F16] = {
     [LS_BOOL] = u8_to_f64, [LS_U8] = u8_to_f64,   [LS_U16] = u16_to_f64,
     [LS_U32] = u32_to_f64, [LS_U64] = u64_to_odd, [LS_I8] = i8_to_f64,

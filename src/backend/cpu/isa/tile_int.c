@@ -59,27 +59,20 @@ SIGNED(64, uint64_t)
 UNARY(not_bool, uint8_t, uint8_t, x == 0)
 
 #define ROW(OP, name)                                                                                        \
-    [LS_OP_##OP] = {[LS_U8] = name##_8,   [LS_U16] = name##_16, [LS_U32] = name##_32,                        \
-                    [LS_U64] = name##_64, [LS_I8] = name##_8,   [LS_I16] = name##_16,                        \
-                    [LS_I32] = name##_32, [LS_I64] = name##_64, [LS_BOOL] = name##_8}
+    [LS_TILE_INT_##OP] = {[LS_U8] = name##_8,   [LS_U16] = name##_16, [LS_U32] = name##_32,                  \
+                          [LS_U64] = name##_64, [LS_I8] = name##_8,   [LS_I16] = name##_16,                  \
+                          [LS_I32] = name##_32, [LS_I64] = name##_64, [LS_BOOL] = name##_8}
 #define ROW_SIGNED(OP, name)                                                                                 \
-    [LS_OP_##OP] = {[LS_U8] = name##_u8,   [LS_U16] = name##_u16, [LS_U32] = name##_u32,                     \
-                    [LS_U64] = name##_u64, [LS_I8] = name##_i8,   [LS_I16] = name##_i16,                     \
-                    [LS_I32] = name##_i32, [LS_I64] = name##_i64, [LS_BOOL] = name##_u8}
+    [LS_TILE_INT_##OP] = {[LS_U8] = name##_u8,   [LS_U16] = name##_u16, [LS_U32] = name##_u32,               \
+                          [LS_U64] = name##_u64, [LS_I8] = name##_i8,   [LS_I16] = name##_i16,               \
+                          [LS_I32] = name##_i32, [LS_I64] = name##_i64, [LS_BOOL] = name##_u8}
 
-const ls_tile_fn LS_TILE_NAME(ls_tile_map_int)[LS_OP_COUNT][LS_F16] = {
+const ls_tile_fn LS_TILE_NAME(ls_tile_map_int)[LS_TILE_INT_COUNT][LS_F16] = {
     ROW(NEG, neg),
     ROW_SIGNED(ABS, abs),
     ROW_SIGNED(SIGN, sign),
-    [LS_OP_NOT] = {[LS_U8] = not_8,
-                   [LS_U16] = not_16,
-                   [LS_U32] = not_32,
-                   [LS_U64] = not_64,
-                   [LS_I8] = not_8,
-                   [LS_I16] = not_16,
-                   [LS_I32] = not_32,
-                   [LS_I64] = not_64,
-                   [LS_BOOL] = not_bool},
+    [LS_TILE_INT_NOT] = {[LS_U8] = not_8, [LS_U16] = not_16, [LS_U32] = not_32, [LS_U64] = not_64, [LS_I8] = not_8,
+                         [LS_I16] = not_16, [LS_I32] = not_32, [LS_I64] = not_64, [LS_BOOL] = not_bool},
     ROW(POPCOUNT, popcount),
     ROW(ADD, add),
     ROW(SUB, sub),

@@ -18,7 +18,7 @@
 #define LS_LANES_LOOP _Pragma("GCC ivdep")
 #endif
 
-extern const ls_tile_fn LS_TILE_NAME(ls_tile_map_int)[LS_OP_COUNT][LS_F16];
+extern const ls_tile_fn LS_TILE_NAME(ls_tile_map_int)[LS_TILE_INT_COUNT][LS_F16];
 extern const ls_tile_fn LS_TILE_NAME(ls_tile_map_f32)[LS_OP_COUNT];
 extern const ls_tile_fn LS_TILE_NAME(ls_tile_map_f64)[LS_OP_COUNT];
 extern const ls_tile_fn LS_TILE_NAME(ls_tile_map_fast)[LS_OP_COUNT];
