@@ -43,7 +43,7 @@ static double scan_depth(ls_math math, int64_t n) {
     return depth;
 }
 
-/* A running sum of real terms with its magnitude and radii; the oracle's own rounding is kept by compensation
+/* A running sum of real terms with the magnitude of those that are finite, and radii; the oracle's own rounding is kept by compensation
  * (Neumaier). */
 typedef struct folded {
     double sum, compensation, magnitude, radius;
@@ -55,7 +55,7 @@ static void fold_add(folded *f, double term, double radius, double error) {
     double big = absolute(f->sum) >= absolute(term) ? f->sum : term, small = big == f->sum ? term : f->sum;
     f->compensation += t - t == 0 ? (big - t) + small : 0;
     f->sum = t;
-    f->magnitude += absolute(term) + radius;
+    f->magnitude += absolute(term) < INF ? absolute(term) + radius : 0;
     f->radius += radius + error;
     f->terms++;
 }
@@ -65,13 +65,11 @@ static ls_ball fold_result(const folded *f, ls_dtype acc, ls_dtype out, double d
     double own = 0x1p-52 * absolute(m) + (double)f->terms * 0x1p-105 * f->magnitude;
     double r = f->radius * (1 + 0x1p-40) + own + gamma_of(depth, ls_unit_roundoff(acc)) * f->magnitude +
                depth * ls_smallest(acc);
-    if (m - m != 0) {
-        return (ls_ball){f->sum, f->radius == 0 ? 0 : INF};
+    bool overflows = f->magnitude > (acc == LS_F64 ? INF : 0x1.fp127); /* a partial sum may, though the whole does not */
+    if (m - m != 0) { /* beside an infinity, one of the other sign would be NaN */
+        return (ls_ball){f->sum, f->radius == 0 && !(overflows && f->sum == f->sum) ? 0 : INF};
     }
-    double limit = acc == LS_F64 ? INF : 0x1.fp127;
-    if (f->magnitude > limit) { /* a partial sum may overflow though the whole does not */
-        r = INF;
-    }
+    r = overflows ? INF : r;
     return out == acc ? (ls_ball){m, r} : ls_ball_round(out, (ls_ball){m, r}, 1);
 }
 

@@ -341,12 +341,27 @@ static void test_overflow(void **state) {
     world_close(&w);
 }
 
+/* Beside an infinity, partial sums that overflow to one of the other sign make NaN; those that cannot leave it as it is. */
+static void test_overflow_beside_infinity(void **state) {
+    (void)state;
+    static const float sums[][4] = {{3e38f, -INFINITY, 3e38f, 1}, {3e37f, -INFINITY, 3e37f, 1}, {INFINITY, -INFINITY, 3e38f, 3e38f}};
+    world w = world_open("cpu");
+    for (int i = 0; i < 3; i++) {
+        ls_tensor *x = ls_tensor_from(w.session, LS_F32, LS_SHAPE(4), sums[i]), *y = ls_sum(w.session, x, 1, (const int[]){0}, 0);
+        values v = oracle(&w, y);
+        assert_true(i == 0 ? isinf(v.radius[0]) : v.radius[0] == 0);
+        device_inside(&w, "a sum beside an infinity", y, &v);
+        values_free(&w, &v);
+    }
+    world_close(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contract),  cmocka_unit_test(test_reductions),
         cmocka_unit_test(test_functions), cmocka_unit_test(test_chain),
         cmocka_unit_test(test_integers),  cmocka_unit_test(test_dropped_term),
-        cmocka_unit_test(test_decisions), cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_decisions), cmocka_unit_test(test_overflow), cmocka_unit_test(test_overflow_beside_infinity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
