@@ -31,6 +31,28 @@ static void product(ls_math math, int threads, float *y) {
     world_close(&w);
 }
 
+/* A convolution of one element with a bias and a relu: a product whose rows have an addend each. */
+static void convolution(ls_math math, float *y) {
+    enum { IN = 24, OUT = 40, SIDE = 16 };
+    static float again[OUT * SIDE * SIDE];
+    world w = world_open_with("cpu", 2, NULL);
+    ls_session *s = w.session;
+    ls_session_set_math(s, math);
+    ls_var *weights = ls_var_create(s, "w", LS_F32, LS_SHAPE(OUT, IN, 1, 1), b);
+    ls_tensor *in = ls_input(s, "x", LS_F32, LS_SHAPE(1, IN, SIDE, SIDE));
+    ls_conv_spec spec = {.spatial = 2};
+    ls_tensor *out = ls_relu(s, ls_conv(s, in, ls_var_value(s, weights), ls_tensor_from(s, LS_F32, LS_SHAPE(OUT), bias), &spec));
+    ls_program *program = NULL;
+    world_ok(&w, ls_program_compile(s, &in, 1, &out, 1, &program));
+    for (int i = 0; i < RUNS; i++) {
+        world_ok(&w, ls_program_run(program, (const void *[]){a}, (void *[]){i ? again : y}));
+        assert_true(!i || !memcmp(y, again, sizeof again));
+    }
+    ls_program_destroy(program);
+    ls_var_destroy(weights);
+    world_close(&w);
+}
+
 static bool rounds(void) {
     ls_cpu cpu;
     ls_cpu_isa isa;
@@ -60,6 +82,10 @@ static void whole_numbers_are_exact(void **state) {
         product(LS_REDUCED, threads, reduced);
         assert_memory_equal(locked, reduced, sizeof locked);
     }
+    static float images[2][40 * 16 * 16];
+    convolution(LS_LOCKED, images[0]);
+    convolution(LS_REDUCED, images[1]);
+    assert_memory_equal(images[0], images[1], sizeof images[0]);
 }
 
 static void operands_are_rounded(void **state) {
