@@ -10,6 +10,7 @@ typedef struct bench {
     cJSON *rows;
     const char *math;
     double arithmetic; /* GFLOP/s of this kind of arithmetic; 0: not measured */
+    ls_rate rate;      /* which that is */
     int64_t rounds;
 } bench;
 

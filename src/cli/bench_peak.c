@@ -28,18 +28,22 @@ static size_t inside(const ls_caps *caps, int level, int threads) {
     return level < 2 ? caps->cache_bytes[level] / 2 : shared < 8 * l2 ? shared : 8 * l2;
 }
 
-static ls_rate rate_of_math(ls_math math) {
-    return math == LS_LOCKED ? LS_RATE_MUL_ADD : LS_RATE_FMA;
+/* What arithmetic of this kind may do at most. */
+static ls_status find_arithmetic(bench *b, ls_error *err) {
+    ls_math math = ls_session_math(b->w.session);
+    b->rate = LS_RATE_BF16;
+    if (math == LS_REDUCED && ls_device_rate(b->w.device, b->rate, 0, 0, &b->arithmetic, NULL) == LS_OK) {
+        return LS_OK;
+    }
+    b->rate = math == LS_LOCKED ? LS_RATE_MUL_ADD : LS_RATE_FMA;
+    return ls_device_rate(b->w.device, b->rate, 0, 0, &b->arithmetic, err);
 }
 
 ls_status bench_roof_of(bench *b, double flops, double read, double written, bench_roof *out_roof, ls_error *err) {
     const ls_caps *caps = ls_device_caps(b->w.device);
-    ls_rate rate = rate_of_math(ls_session_math(b->w.session)), best = written * 4 < read ? LS_RATE_READ : LS_RATE_COPY;
+    ls_rate best = written * 4 < read ? LS_RATE_READ : LS_RATE_COPY;
     double bandwidth = 0, streamed = 0, bytes = read + written;
-    ls_status status = LS_OK;
-    if (b->arithmetic == 0) {
-        status = ls_device_rate(b->w.device, rate, 0, 0, &b->arithmetic, err);
-    }
+    ls_status status = b->arithmetic == 0 ? find_arithmetic(b, err) : LS_OK;
     if (status == LS_OK && ls_device_rate(b->w.device, best, (size_t)bytes, 0, &bandwidth, NULL) != LS_OK) {
         best = LS_RATE_COPY; /* GPUs measure no other */
         status = ls_device_rate(b->w.device, best, (size_t)bytes, 0, &bandwidth, err);
@@ -54,7 +58,7 @@ ls_status bench_roof_of(bench *b, double flops, double read, double written, ben
     }
     double computing = flops / b->arithmetic * 1e-9, moving = bytes / bandwidth * 1e-9;
     *out_roof = (bench_roof){.seconds = computing > moving ? computing : moving};
-    const char *what = ls_rate_name(computing > moving ? rate : best);
+    const char *what = ls_rate_name(computing > moving ? b->rate : best);
     if (computing > moving || caps->cache_bytes[0] == 0) {
         snprintf(out_roof->name, sizeof out_roof->name, "of %s", what);
     } else {

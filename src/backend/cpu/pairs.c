@@ -10,7 +10,9 @@
 
 enum {
     KEPT_PAIRS = 4,   /* added to the side: what is kept besides panels of floats (contract.c) */
-    LEAST = 8,        /* rows, columns and k */
+    LEAST_COLUMNS = 8,
+    LEAST_K = 8,
+    LEAST_ROWS = 8,   /* a tile's, but where B is kept and larger than the caches: half the bytes are half the time */
     LEAST_REUSED = 48 /* columns or rows that meet an operand which is rounded for this launch alone */
 };
 
@@ -47,62 +49,64 @@ static bool round_operand(const ls_gemm *g, const ls_gemm_operand *o, const ls_g
 
 static bool suits(const ls_gemm_launch *launch, const ls_gemm *g) {
     const ls_gemm_phase *gemm = launch->phase->gemm;
-    bool views =
-        gemm->side[0].view && gemm->side[1].view && g->a.dtype == LS_GEMM_F32 && g->b.dtype == LS_GEMM_F32;
-    return launch->kernel->binary->spec.math == LS_REDUCED && ls_gemm_has_pairs(g->isa) && views &&
-           !gemm->batch.n && g->m >= LEAST && g->n >= LEAST && g->k >= LEAST;
+    bool views = gemm->side[0].view && gemm->side[1].view && g->a.dtype == LS_GEMM_F32 && g->b.dtype == LS_GEMM_F32;
+    return launch->kernel->binary->spec.math == LS_REDUCED && ls_gemm_has_pairs(g->isa) && views && !gemm->batch.n &&
+           g->n >= LEAST_COLUMNS && g->k >= LEAST_K;
+}
+
+/* A side as it is packed, in memory that is kept if *out_kept. False: rounding it does not pay, or would lose numbers. */
+static bool find_side(const ls_gemm_launch *launch, const ls_gemm *g, ls_gemm_side s, ls_gemm_packed *out, ls_kept **out_kept, size_t *out_bytes) {
+    const ls_kernel_binary *binary = launch->kernel->binary;
+    ls_cpu_device *d = binary->device;
+    const ls_contract_side *side = &launch->phase->gemm->side[s];
+    int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n, k = (g->k + 1) / 2;
+    *out = (ls_gemm_packed){g->isa, extent, k, ls_gemm_packed_width(g->isa, s, LS_GEMM_PAIRS, extent), true, NULL};
+    *out_bytes = ls_gemm_packed_size(g->isa, s, LS_GEMM_PAIRS, extent, k);
+    *out_kept = side->fixed && !binary->spec.args[side->buffer].written
+                    ? ls_kept_find(d, launch->kernel->launch, side->buffer, launch->phase, KEPT_PAIRS + (int)s, *out_bytes)
+                    : NULL;
+    bool large = *out_kept && (int64_t)*out_bytes > d->cpu.l2_bytes / 2;
+    if (s == LS_GEMM_B && g->m < LEAST_ROWS && !large) {
+        return false;
+    }
+    return *out_kept ? !(*out_kept)->ready || (*out_kept)->finite : other >= LEAST_REUSED;
+}
+
+static size_t aligned(size_t bytes) {
+    return (bytes + LS_GEMM_ALIGN - 1) / LS_GEMM_ALIGN * LS_GEMM_ALIGN;
 }
 
 bool ls_pairs_run(ls_gemm_launch *launch, const ls_gemm *g) {
-    const ls_kernel_binary *binary = launch->kernel->binary;
-    ls_cpu_device *d = binary->device;
+    ls_cpu_device *d = launch->kernel->binary->device;
     ls_gemm pairs = *g, planned;
     ls_gemm_packed packed[2];
     ls_kept *kept[2];
     size_t bytes[2];
     ls_gemm_plan plan;
-    if (!suits(launch, g)) {
+    if (!suits(launch, g) || !find_side(launch, g, LS_GEMM_B, &packed[1], &kept[1], &bytes[1]) ||
+        !find_side(launch, g, LS_GEMM_A, &packed[0], &kept[0], &bytes[0])) {
         return false;
     }
-    pairs.k = (g->k + 1) / 2;
+    pairs.k = packed[0].k;
     pairs.a.dtype = pairs.b.dtype = LS_GEMM_PAIRS;
     pairs.a.packed = &packed[0];
     pairs.b.packed = &packed[1];
-    for (int s = 0; s < 2; s++) {
-        const ls_contract_side *side = &launch->phase->gemm->side[s];
-        ls_gemm_side which = s ? LS_GEMM_B : LS_GEMM_A;
-        int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n;
-        bool fixed = side->fixed && !binary->spec.args[side->buffer].written;
-        bytes[s] = ls_gemm_packed_size(g->isa, which, LS_GEMM_PAIRS, extent, pairs.k);
-        kept[s] = fixed ? ls_kept_find(d, launch->kernel->launch, side->buffer, launch->phase, KEPT_PAIRS + s,
-                                       bytes[s])
-                        : NULL;
-        if (kept[s] ? kept[s]->ready && !kept[s]->finite : other < LEAST_REUSED) {
-            return false;
-        }
-        packed[s] = (ls_gemm_packed){.isa = g->isa,
-                                     .extent = extent,
-                                     .k = pairs.k,
-                                     .finite = true,
-                                     .width = ls_gemm_packed_width(g->isa, which, LS_GEMM_PAIRS, extent)};
-    }
     ls_gemm_plan_make(&pairs, &planned, &plan);
-    size_t need = ls_gemm_plan_bytes(&plan), at = need;
+    size_t at = aligned(ls_gemm_plan_bytes(&plan)), need = at;
     for (int s = 0; s < 2; s++) {
-        need += kept[s] ? 0 : (bytes[s] + LS_GEMM_ALIGN - 1) / LS_GEMM_ALIGN * LS_GEMM_ALIGN;
+        need += kept[s] ? 0 : aligned(bytes[s]);
     }
     if (!ls_gemm_grow_workspace(d, need)) {
         return false;
     }
     for (int s = 0; s < 2; s++) {
         void *memory = kept[s] ? kept[s]->data : d->workspace + at;
-        bool ready = kept[s] && kept[s]->ready;
-        bool fine = ready || round_operand(g, s ? &g->b : &g->a, &packed[s], memory);
+        bool fine = (kept[s] && kept[s]->ready) || round_operand(g, s ? &g->b : &g->a, &packed[s], memory);
         if (kept[s]) {
             kept[s]->ready = true;
             kept[s]->finite = fine;
         } else {
-            at += (bytes[s] + LS_GEMM_ALIGN - 1) / LS_GEMM_ALIGN * LS_GEMM_ALIGN;
+            at += aligned(bytes[s]);
         }
         if (!fine) {
             return false;
