@@ -44,8 +44,11 @@ static char *tile_of(const block *b) {
     return b->memory + b->plan->tile_at;
 }
 
+/* In line: what is returned in memory would be copied by vectors, which wait for the stores of its members. */
+#define IN_LINE static inline __attribute__((always_inline))
+
 /* A for the rows of the block in the chunk [k0, k0+kc). */
-static operand_at find_a(const block *b, int64_t k0, int64_t kc) {
+IN_LINE operand_at find_a(const block *b, int64_t k0, int64_t kc) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *a = &plan->g->a;
     if (plan->a_source == LS_GEMM_DIRECT) {
@@ -68,7 +71,7 @@ static bool packs_panel(const block *b, int64_t nj) {
 }
 
 /* B's nj columns from column j of the block on, in the rows from k on. */
-static operand_at find_b(const block *b, int64_t j, int64_t nj, int64_t k) {
+IN_LINE operand_at find_b(const block *b, int64_t j, int64_t nj, int64_t k) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *o = &plan->g->b;
     int64_t column = b->j0 + j;
@@ -561,11 +564,11 @@ static void for_each(const ls_gemm_plan *plan, int64_t n, void (*fn)(void *, int
 void ls_gemm_plan_run(const ls_gemm_plan *plan, void *workspace) {
     const ls_gemm *g = plan->g;
     run r = {.plan = plan, .shared = workspace, .workers = (char *)workspace + plan->shared_bytes};
-    r.m_blocks = ls_gemm_ceil_div(g->m, plan->mc);
+    r.m_blocks = plan->m_blocks;
     for (r.batch0 = 0; r.batch0 < plan->outer_batches; r.batch0++) {
         for (r.slab0 = 0; r.slab0 < g->n; r.slab0 += plan->slab) {
             r.slab_end = smaller(r.slab0 + plan->slab, g->n);
-            r.n_blocks = ls_gemm_ceil_div(r.slab_end - r.slab0, plan->nc);
+            r.n_blocks = r.slab_end - r.slab0 == plan->slab ? plan->n_blocks : ls_gemm_ceil_div(r.slab_end - r.slab0, plan->nc);
             if (plan->b_source == LS_GEMM_SHARED) {
                 int64_t width = PACK_PANELS * plan->cols, strips = (r.slab_end - r.slab0 + width - 1) / width;
                 int64_t chunks = (g->k + LS_GEMM_CHUNK - 1) / LS_GEMM_CHUNK;
