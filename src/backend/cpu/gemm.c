@@ -277,7 +277,10 @@ static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
 static void plain_tiles(block *b, int64_t n, operand_at at_a, operand_at at_b, int64_t j, int vectors, ls_gemm_into into, bool fetch,
                         lookahead ahead) {
     const ls_gemm_plan *plan = b->plan;
-    int64_t fetched = 0, rows;
+    int64_t fetched = 0, rows, whole = ls_gemm_quotient(b->mi, plan->rows), rest = b->mi - whole * plan->rows;
+    if (whole > 0 && rest > 0 && 2 * rest < plan->rows && plan->a_source == LS_GEMM_DIRECT) {
+        whole--; /* so few rows would wait for their own sums: they share with those before */
+    }
     ls_gemm_tiles t = tiles_of(n, at_a.at, at_a, at_b, b->c + j * plan->elem, b->ldc, into);
     if (LS_GEMM_FOLLOWS) {
         t.add = b->add;
@@ -290,11 +293,12 @@ static void plain_tiles(block *b, int64_t n, operand_at at_a, operand_at at_b, i
             fetched += n;
             ahead = ahead.tiles > 0 ? ahead : (lookahead){.at = at_b.at, .tiles = left};
         }
-        rows = smaller(plan->rows, left);
+        rows = whole > 0 ? plan->rows : left > plan->rows ? (left + 1) / 2 : left;
         for (int64_t r = 0; fetch && r < rows; r++) {
             __builtin_prefetch((char *)t.c + r * b->ldc * plan->elem);
         }
-        t.n = fetch || left < 2 * rows ? 1 : smaller(smaller(ls_gemm_quotient(left, rows), ahead.tiles), plan->kernels->most_tiles);
+        t.n = fetch || whole < 2 ? 1 : smaller(smaller(whole, ahead.tiles), plan->kernels->most_tiles);
+        whole -= t.n;
         t.a_next = rows * at_a.next;
         t.ahead = ahead.at;
         t.ahead_k = ahead.step_k;
