@@ -378,9 +378,10 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
  * slice to slice; other sums are exact, or `fast`. */
 static void compute_chunk(block *b, int64_t k0, int64_t kc) {
     const ls_gemm_plan *plan = b->plan;
-    block sums = *b;
+    block sums;
     bool apart = plan->resumes && k0 > 0;
     if (apart) {
+        sums = *b;
         sums.c = b->memory + plan->sums_at;
         sums.ldc = plan->ldc;
     }
