@@ -18,11 +18,19 @@ enum { FEW_COLUMNS = 16 }; /* less than a vector */
 enum { FEW_COLUMNS = 0 };
 #endif
 
+/* What later launches may find of an operand whose buffer stays the same. */
+enum keeping { KEEPS_NOTHING, KEEPS_PANELS, KEEPS_TURNED };
+
 /* The last launch's problem and plan, which serve the next one of the same extents. Launches have the device's mutex. */
 struct ls_gemm_last {
     bool made;
     int packed; /* which operands were packed before in the plan: bit 0 for A, bit 1 for B; -1: there is no plan */
     int64_t extents[LS_SPEC_MAX_AXES];
+    struct {
+        enum keeping keeps;
+        size_t bytes; /* of panels that are kept */
+        bool before;  /* it is packed before the product if it is not kept */
+    } sides[2];
     ls_gemm g, planned;
     ls_gemm_plan plan;
 };
@@ -489,19 +497,6 @@ static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, 
     g->parallel.run = binary->device->threads > 1 ? run_tasks : NULL;
 }
 
-/* The problem for a launch's extents, without addresses. */
-static ls_gemm *find_problem(const ls_kernel_run *kernel, const ls_phase *phase) {
-    struct ls_gemm_last *last = phase->gemm->last;
-    size_t size = (size_t)kernel->binary->spec.n_axes * sizeof *last->extents;
-    if (!last->made || memcmp(last->extents, kernel->extents, size) != 0) {
-        make_problem(kernel->binary, phase, kernel->extents, &last->g);
-        memcpy(last->extents, kernel->extents, size);
-        last->made = true;
-        last->packed = -1;
-    }
-    return &last->g;
-}
-
 /* For this launch alone. */
 static void change_problem(struct ls_gemm_last *last) {
     last->made = false;
@@ -568,6 +563,50 @@ static size_t workspace(const ls_gemm *g, const ls_gemm_phase *gemm, size_t pack
     return bytes + ls_gemm_workspace(&planned);
 }
 
+/* How side s is kept from launch to launch. */
+static void plan_keeping(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, struct ls_gemm_last *last, int s) {
+    const ls_gemm *g = &last->g;
+    const ls_contract_side *side = &gemm->side[s];
+    const ls_gemm_operand *o = s ? &g->b : &g->a;
+    int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n;
+    ls_gemm_side which = s ? LS_GEMM_B : LS_GEMM_A;
+    size_t bytes;
+    last->sides[s].before = pack_before(g, gemm, s, &bytes);
+    last->sides[s].keeps = KEEPS_NOTHING;
+    bool of_batch = false;
+    for (int i = 0; i < gemm->batch.n; i++) {
+        of_batch = of_batch || binary->spec.values[side->value].axes >> gemm->batch.axes[i] & 1;
+    }
+    if (g->k < 1 || of_batch || !side->affine || !side->fixed || o->absent || binary->spec.args[side->buffer].written || extent < 2) {
+        return;
+    }
+    if (other < 2) {
+        last->sides[s].keeps = KEEPS_TURNED;
+    } else if (!side->view || !ls_gemm_reads_directly(g, which)) {
+        last->sides[s].keeps = KEEPS_PANELS;
+        last->sides[s].bytes = ls_gemm_packed_size(g->isa, which, o->dtype, extent, g->k);
+    }
+}
+
+/* The problem for a launch's extents, without addresses. */
+static ls_gemm *find_problem(const ls_kernel_run *kernel, const ls_phase *phase) {
+    struct ls_gemm_last *last = phase->gemm->last;
+    int n_axes = kernel->binary->spec.n_axes;
+    bool same = last->made;
+    for (int i = 0; i < n_axes && same; i++) {
+        same = last->extents[i] == kernel->extents[i];
+    }
+    if (!same) {
+        make_problem(kernel->binary, phase, kernel->extents, &last->g);
+        memcpy(last->extents, kernel->extents, (size_t)n_axes * sizeof *last->extents);
+        plan_keeping(kernel->binary, phase->gemm, last, 0);
+        plan_keeping(kernel->binary, phase->gemm, last, 1);
+        last->made = true;
+        last->packed = -1;
+    }
+    return &last->g;
+}
+
 enum {
     KEPT_TURNED = 2, /* added to the side: what is kept besides its panels */
     TURNED_ROWS = 16,
@@ -608,35 +647,20 @@ static void use_turned(ls_gemm_launch *launch, ls_gemm *g, int s) {
 static void use_kept(ls_gemm_launch *launch, ls_gemm *g) {
     const ls_kernel_run *kernel = launch->kernel;
     const ls_gemm_phase *gemm = launch->phase->gemm;
-    if (g->k < 1) {
-        return;
-    }
+    const struct ls_gemm_last *last = gemm->last;
     for (int s = 0; s < 2; s++) {
-        const ls_contract_side *side = &gemm->side[s];
         ls_gemm_operand *o = s ? &g->b : &g->a;
-        int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n;
-        ls_gemm_side which = s ? LS_GEMM_B : LS_GEMM_A;
-        bool of_batch = false;
-        for (int i = 0; i < gemm->batch.n; i++) {
-            of_batch = of_batch || kernel->binary->spec.values[side->value].axes >> gemm->batch.axes[i] & 1;
-        }
-        if (of_batch || !side->affine || !side->fixed || o->absent || kernel->binary->spec.args[side->buffer].written || extent < 2) {
-            continue;
-        }
-        if (other < 2) {
+        if (last->sides[s].keeps == KEEPS_TURNED) {
             use_turned(launch, g, s);
-            continue;
+        } else if (last->sides[s].keeps == KEEPS_PANELS) {
+            ls_kept *kept =
+                ls_kept_find(kernel->binary->device, kernel->launch, gemm->side[s].buffer, launch->phase, s, last->sides[s].bytes);
+            if (kept && !kept->ready) {
+                ls_gemm_pack(g->isa, s ? LS_GEMM_B : LS_GEMM_A, o, s ? g->n : g->m, g->k, kept->data, &kept->packed);
+                kept->ready = true;
+            }
+            o->packed = kept ? &kept->packed : NULL;
         }
-        if (side->view && ls_gemm_reads_directly(g, which)) {
-            continue;
-        }
-        ls_kept *kept = ls_kept_find(kernel->binary->device, kernel->launch, side->buffer, launch->phase, s,
-                                     ls_gemm_packed_size(g->isa, which, o->dtype, extent, g->k));
-        if (kept && !kept->ready) {
-            ls_gemm_pack(g->isa, which, o, extent, g->k, kept->data, &kept->packed);
-            kept->ready = true;
-        }
-        o->packed = kept ? &kept->packed : NULL;
     }
 }
 
@@ -712,7 +736,8 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
     }
 #endif
     use_kept(&launch, g);
-    if (!pack_before(g, gemm, 0, &packed[0]) && !pack_before(g, gemm, 1, &packed[0]) && run_planned(gemm->last, d)) {
+    bool packs_now = (gemm->last->sides[0].before && !g->a.packed) || (gemm->last->sides[1].before && !g->b.packed);
+    if (!packs_now && run_planned(gemm->last, d)) {
         return LS_OK;
     }
     if (!ls_gemm_grow_workspace(d, workspace(g, gemm, packed))) {

@@ -6,7 +6,6 @@
  * time and allocate only what they can do without: packed operands to be kept (kept.c). */
 #include "backend/cpu/chosen.h"
 #include "backend/cpu/kept.h"
-#include "base/numerics.h"
 #include "base/os.h"
 #include <string.h>
 
@@ -252,7 +251,6 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
     ls_cpu_device *d = device->state;
     const ls_spec *spec = &binary->spec;
     char *few[64];
-    ls_numerics numerics = ls_numerics_enter();
     ls_mutex_lock(d->mutex);
     ls_kernel_run run; /* extents are many, of which a kernel has few */
     run.binary = binary;
@@ -285,7 +283,6 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
     ls_status status = ls_phases_run(&run, err);
     launch->out_of_range = atomic_load_explicit(&run.out_of_range, memory_order_relaxed);
     ls_mutex_unlock(d->mutex);
-    ls_numerics_leave(numerics);
     return status;
 }
 

@@ -44,8 +44,11 @@ static char *tile_of(const block *b) {
     return b->memory + b->plan->tile_at;
 }
 
+/* In line: what is returned in memory would be copied by vectors, which wait for the stores of its members. */
+#define IN_LINE static inline __attribute__((always_inline))
+
 /* A for the rows of the block in the chunk [k0, k0+kc). */
-static operand_at find_a(const block *b, int64_t k0, int64_t kc) {
+IN_LINE operand_at find_a(const block *b, int64_t k0, int64_t kc) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *a = &plan->g->a;
     if (plan->a_source == LS_GEMM_DIRECT) {
@@ -68,7 +71,7 @@ static bool packs_panel(const block *b, int64_t nj) {
 }
 
 /* B's nj columns from column j of the block on, in the rows from k on. */
-static operand_at find_b(const block *b, int64_t j, int64_t nj, int64_t k) {
+IN_LINE operand_at find_b(const block *b, int64_t j, int64_t nj, int64_t k) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *o = &plan->g->b;
     int64_t column = b->j0 + j;
@@ -274,7 +277,10 @@ static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
 static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, operand_at at_b, int64_t j, int vectors, ls_gemm_into into, bool fetch,
                         lookahead ahead) {
     const ls_gemm_plan *plan = b->plan;
-    int64_t fetched = 0, rows;
+    int64_t fetched = 0, rows, whole = ls_gemm_quotient(b->mi, plan->rows), rest = b->mi - whole * plan->rows;
+    if (whole > 0 && rest > 0 && 2 * rest < plan->rows && plan->a_source == LS_GEMM_DIRECT) {
+        whole--; /* so few rows would wait for their own sums: they share with those before */
+    }
     ls_gemm_tiles t = tiles_of(n, at_a.at, at_a, at_b, b->c + j * plan->elem, b->ldc, into);
     if (LS_GEMM_FOLLOWS) {
         t.add = b->add;
@@ -287,11 +293,12 @@ static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, oper
             fetched += n;
             ahead = ahead.tiles > 0 ? ahead : (lookahead){.at = at_b.at, .tiles = left};
         }
-        rows = smaller(plan->rows, left);
+        rows = whole > 0 ? plan->rows : left > plan->rows ? (left + 1) / 2 : left;
         for (int64_t r = 0; fetch && r < rows; r++) {
             __builtin_prefetch((char *)t.c + r * b->ldc * plan->elem);
         }
-        t.n = fetch || left < 2 * rows ? 1 : smaller(smaller(ls_gemm_quotient(left, rows), ahead.tiles), plan->kernels->most_tiles);
+        t.n = fetch || whole < 2 ? 1 : smaller(smaller(whole, ahead.tiles), plan->kernels->most_tiles);
+        whole -= t.n;
         t.a_next = rows * at_a.next;
         t.ahead = ahead.at;
         t.ahead_k = ahead.step_k;
@@ -373,9 +380,10 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
  * slice to slice; other sums are exact, or `fast`. */
 static void compute_chunk(block *b, int64_t k0, int64_t kc) {
     const ls_gemm_plan *plan = b->plan;
-    block sums = *b;
+    block sums;
     bool apart = plan->resumes && k0 > 0;
     if (apart) {
+        sums = *b;
         sums.c = b->memory + plan->sums_at;
         sums.ldc = plan->ldc;
     }
@@ -563,11 +571,11 @@ static void for_each(const ls_gemm_plan *plan, int64_t n, void (*fn)(void *, int
 void ls_gemm_plan_run(const ls_gemm_plan *plan, void *workspace) {
     const ls_gemm *g = plan->g;
     run r = {.plan = plan, .shared = workspace, .workers = (char *)workspace + plan->shared_bytes};
-    r.m_blocks = ls_gemm_ceil_div(g->m, plan->mc);
+    r.m_blocks = plan->m_blocks;
     for (r.batch0 = 0; r.batch0 < plan->outer_batches; r.batch0++) {
         for (r.slab0 = 0; r.slab0 < g->n; r.slab0 += plan->slab) {
             r.slab_end = smaller(r.slab0 + plan->slab, g->n);
-            r.n_blocks = ls_gemm_ceil_div(r.slab_end - r.slab0, plan->nc);
+            r.n_blocks = r.slab_end - r.slab0 == plan->slab ? plan->n_blocks : ls_gemm_ceil_div(r.slab_end - r.slab0, plan->nc);
             if (plan->b_source == LS_GEMM_SHARED) {
                 int64_t width = PACK_PANELS * plan->cols, strips = (r.slab_end - r.slab0 + width - 1) / width;
                 int64_t chunks = (g->k + LS_GEMM_CHUNK - 1) / LS_GEMM_CHUNK;

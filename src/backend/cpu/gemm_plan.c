@@ -196,6 +196,8 @@ static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, in
     }
     plan->mc = ls_gemm_ceil_div(m_units, m_blocks) * plan->rows;
     plan->nc = ls_gemm_ceil_div(n_units, n_blocks) * plan->cols;
+    plan->m_blocks = ls_gemm_ceil_div(g->m, plan->mc);
+    plan->n_blocks = ls_gemm_ceil_div(plan->slab, plan->nc);
 }
 
 static void plan_workspace(const ls_gemm *g, ls_gemm_plan *plan) {

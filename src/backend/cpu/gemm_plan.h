@@ -31,6 +31,7 @@ typedef struct ls_gemm_plan {
     int64_t outer_batches;
     ls_gemm_source a_source, b_source;
     int64_t mc, nc;  /* block of C in one task */
+    int64_t m_blocks, n_blocks; /* of C's rows, of a whole slab's columns */
     int64_t bytes_k; /* not 0: g->k counts elements of four bytes, of so many in all */
     uint32_t flip_a, flip_b;
     int64_t depth; /* of k that passes over the whole block at once; divides LS_GEMM_CHUNK */
@@ -46,7 +47,7 @@ typedef struct ls_gemm_plan {
 /* Of numbers that are not negative, rounded down, and up. Most fit 32 bits, whose division takes a fraction of the time: a small product
  * has two dozen of them before its first tile. */
 static inline int64_t ls_gemm_quotient(int64_t x, int64_t y) {
-    return (uint64_t)(x | y) >> 32 ? x / y : (uint32_t)x / (uint32_t)y;
+    return x < y ? 0 : (uint64_t)(x | y) >> 32 ? x / y : (uint32_t)x / (uint32_t)y;
 }
 static inline int64_t ls_gemm_ceil_div(int64_t x, int64_t y) {
     return ls_gemm_quotient(x + y - 1, y);
