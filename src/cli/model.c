@@ -271,8 +271,15 @@ static int make_value(cli_model *m, ls_context *context, int i, const char *what
         dims[k] = port.dims[k] >= 0 ? port.dims[k] : open_extent(&port, k, b);
     }
     ls_shape shape = ls_shape_make(port.rank, dims);
-    if (shape.rank < 0) {
-        return cli_error(EXIT_USAGE, "input \"%s\": too large", port.name);
+    double bytes = (double)ls_dtype_size(port.dtype);
+    for (int k = 0; k < port.rank; k++) {
+        bytes *= (double)dims[k];
+    }
+    if (bytes > 0x1p60) { /* so that no product overflows, of floats either, which random numbers are at first */
+        char text[300];
+        int n = snprintf(text, sizeof text, "%s [", ls_dtype_name(port.dtype));
+        add_dims(text, sizeof text, (size_t)n, port.rank, dims, NULL);
+        return cli_error(EXIT_USAGE, "input \"%s\": too large: %s takes %.3g bytes", port.name, text, bytes);
     }
     ls_status status;
     if (strcmp(what, "zeros") == 0) {

@@ -72,6 +72,10 @@ bad 2 'has its own' run add.onnx --weights some.safetensors
 bad 2 'input "x" is string' run strings.onnx
 bad 2 'Frobnicate' run unknown.onnx
 bad 3 'no-such' run add.onnx --device no-such
+for command in run inspect verify; do
+    bad 2 'input "x": too large: f32 [2147483648,2147483648] takes 1.84e+19 bytes' $command huge.onnx
+    bad 2 'input "x": too large: f32 [2147483648,2147483648]' $command huge.onnx --input x=zeros
+done
 printf 'this is no model' >text.onnx
 bad 2 'text.onnx' run text.onnx
 head -c 40 add.onnx >short.onnx
