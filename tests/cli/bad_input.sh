@@ -85,6 +85,14 @@ bad 2 'devices "cpu,": expected' verify mnist:small --devices cpu,
 bad 2 'html no/such/page.html: cannot be written: No such file' verify mnist:small --html no/such/page.html
 bad 2 'json no/such/report.json: cannot be written: No such file' run mnist:small --json no/such/report.json
 bad 2 'output no/such/folder: cannot be written: No such file' run mnist:small --output no/such/folder
+bad 2 'output "": expected the path of a folder' run mnist:small --output ''
+bad 2 'json "": expected the path of a file' run mnist:small --json ''
+bad 2 'save "": expected the path of a file' train mnist --save ''
+bad 2 'save no/such/w: cannot be written: No such file' train mnist --data none --save no/such/w
+bad 2 'save .: cannot be written: Is a directory' train mnist --data none --save .
+bad 2 'none/t' train mnist --data none --save /dev/null
+bad 2 'output no/such/x.onnx: cannot be written: No such file' export mnist:small --output no/such/x.onnx --weights none
+bad 2 'output x.txt: expected a name that ends in .onnx' export mnist:small --output x.txt
 "$lockstep" run mnist:small --output new/ >out 2>err || complain "run --output new/: $(cat err)"
 bad 2 'labels: expected --top with it' run mnist:small --labels names.txt
 bad 2 'network.pb: expected a file whose name ends in .onnx, or a built-in network' run network.pb
@@ -153,6 +161,11 @@ if [ -w /dev/full ]; then
     grep -q '/dev/full' err || complain "a report on a full disk: $(cat err)"
     "$lockstep" devices >/dev/full 2>err
     [ $? -eq 2 ] || complain "standard output on a full disk: exit code is not 2"
+    for words in --help --version 'train --help' 'inspect mnist:small' 'inspect mnist:cnn --specs'; do
+        "$lockstep" $words >/dev/full 2>err # several words
+        [ $? -eq 2 ] || complain "$words: standard output on a full disk: exit code is not 2"
+        grep -q 'standard output cannot be written' err || complain "$words: standard output on a full disk: $(cat err)"
+    done
 fi
 (ulimit -f 0; trap '' XFSZ; "$lockstep" run mnist:small --output outputs --json report.json >/dev/null 2>&1)
 [ $? -eq 2 ] || complain "outputs on a full disk: exit code is not 2"
@@ -161,6 +174,10 @@ cmp -s keep.npy outputs/logits.npy || complain "a full disk changed the old logi
 [ "$(ls outputs)" = logits.npy ] || complain "left behind: $(ls outputs)"
 bad_out=$("$lockstep" run mnist:small --json outputs 2>&1 >/dev/null)
 case $bad_out in *outputs*) ;; *) complain "a report onto a folder: $bad_out" ;; esac
+
+"$lockstep" devices --json - >&- 2>err
+[ $? -eq 2 ] && grep -q 'expected standard output and standard error to be open' err || complain "a report on a closed standard output: $(cat err)"
+[ ! -e - ] || complain "a report on a closed standard output went to a file named -"
 
 # ---- weights: only with the digits ----
 if [ -e "$tree/build/data/digits/9.json" ]; then
