@@ -78,6 +78,8 @@ bad 2 '--dim n=2: expected' run mnist:small --dim n=2
 bad 2 '--input x=zeros: expected' run mnist:small --input x=zeros
 bad 2 'after random:' run mnist:small --input images=random:7x
 bad 2 'after random:' run mnist:small --input images=random:
+bad 2 'input images=random:5: given twice' run mnist:small --input images=zeros --input images=random:5
+bad 2 'dim batch=3: given twice' run mnist:small --dim batch=2 --dim batch=3
 bad 2 'none.npy' run mnist:small --input images=none.npy
 bad 2 'at least one' verify mnist:small --devices ''
 bad 2 'devices "cpu,,ref": expected at least one name' verify mnist:small --devices cpu,,ref
@@ -144,7 +146,13 @@ grep -q -- '--resume' out || complain "train --help does not list --resume"
 
 # ---- files ----
 cp outputs/logits.npy keep.npy
+{ # an .npy header takes 128 bytes
+    printf '\223NUMPY\1\0v\0%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1, 28, 28), }"
+    head -c 6272 /dev/zero
+} >two.npy
 good run mnist:small --input images=random:3 --output other
+bad 2 'the file has f32 [2,1,28,28], but batch is 7 by --dim' run mnist:small --input images=two.npy --dim batch=7
+good run mnist:small --input images=two.npy --dim batch=2
 bad 2 'expected f32 [N,1,28,28]' run mnist:small --input images=outputs/logits.npy
 head -c 100 outputs/logits.npy >cut.npy
 bad 2 'cut.npy' run mnist:small --input images=cut.npy
