@@ -70,6 +70,10 @@ bad 2 'n is 2 by --dim' run add.onnx --dim n=2 --input b=o/out_sum.npy
 bad 2 'the file has f32 [5,3], the model wants bool [4]' run not.onnx --input x=o/out_sum.npy
 bad 2 'has its own' run add.onnx --weights some.safetensors
 bad 2 'input "x" is string' run strings.onnx
+bad 2 "the model's named dimensions are none" run not.onnx --dim n=4
+bad 2 'output twins: outputs "a/b" and "a:b" would both be a_b.npy' run twins.onnx --output twins
+[ ! -e twins ] || complain "a refused run left $(ls twins)"
+good 'a:b f32 [2,3]' run twins.onnx
 bad 2 'Frobnicate' run unknown.onnx
 bad 3 'no-such' run add.onnx --device no-such
 for command in run inspect verify; do
