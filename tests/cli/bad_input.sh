@@ -139,6 +139,11 @@ parses out
 good verify mnist:small --devices cpu --json -
 parses out
 grep -q '"verdict":[[:space:]]*"same"' out || complain "verify: $(cat out)"
+good inspect mnist:small --json inspect.json
+parses inspect.json
+for part in graph groups specs memory; do
+    grep -q "\"$part\":	\"[^\"]" inspect.json || complain "the report of inspect has no $part"
+done
 good --version
 good --help
 good train --help

@@ -174,7 +174,8 @@ grep -q '"symbolic":	true' inspect.json || complain "the report of inspect does 
 bad 2 'named dimensions are n' inspect add.onnx --max m=64
 bad 2 'expected NAME=N with N from 1' run add.onnx --max n=0
 good 'out/sum f32 [5,3]' run add.onnx --dim n=5 --max n=64
-good 'add' inspect add.onnx --graph
+good 'add' inspect add.onnx --graph --strategies --json parts.json
+grep -q '"graph":	"%0 = input f32' parts.json && grep -q '"strategy":	"naive"' parts.json || complain "the report of inspect --graph --strategies: $(cat parts.json)"
 
 # ---- conform ----
 bad 2 'expected --onnx DIR' conform
