@@ -81,6 +81,8 @@ bad 2 'after random:' run mnist:small --input images=random:
 bad 2 'input images=random:5: given twice' run mnist:small --input images=zeros --input images=random:5
 bad 2 'dim batch=3: given twice' run mnist:small --dim batch=2 --dim batch=3
 bad 2 'none.npy' run mnist:small --input images=none.npy
+bad 2 'row: expected without --filter' check --row 5 --filter X
+bad 2 'row: expected without --rows' check --row 5 --rows 3
 bad 2 'at least one' verify mnist:small --devices ''
 bad 2 'devices "cpu,,ref": expected at least one name' verify mnist:small --devices cpu,,ref
 bad 2 'devices "cpu,": expected' verify mnist:small --devices cpu,
