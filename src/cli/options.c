@@ -251,11 +251,40 @@ bool cli_write_file(const char *path, const char *text) {
     return false;
 }
 
+/* Bytes of the UTF-8 character that a text begins with; 0: there is none. */
+static size_t character(const unsigned char *s) {
+    size_t n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+    for (size_t i = 1; i < n; i++) {
+        unsigned low = i > 1 ? 0x80 : s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80,
+                 high = i > 1 ? 0xbf : s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+        if (s[i] < low || s[i] > high) {
+            return 0;
+        }
+    }
+    return n;
+}
+
+char *cli_report_text(const cJSON *root, bool indented) {
+    char *json = indented ? cJSON_Print(root) : cJSON_PrintUnformatted(root);
+    char *text = json ? malloc(3 * strlen(json) + 1) : NULL, *to = text;
+    for (const char *c = json; text && *c;) {
+        size_t n = character((const unsigned char *)c);
+        memcpy(to, n ? c : "\xef\xbf\xbd", n ? n : 3);
+        to += n ? n : 3;
+        c += n ? n : 1;
+    }
+    if (text) {
+        *to = '\0';
+    }
+    cJSON_free(json);
+    return text;
+}
+
 int cli_json(cli_option *options, cJSON *root) {
     const char *path = cli_text(options, "json", NULL);
     int code = EXIT_FINE;
     if (path) {
-        char *text = cJSON_Print(root);
+        char *text = cli_report_text(root, true);
         errno = ENOMEM;
         if (!text || !(report_fd >= 0 ? write_text(fdopen(report_fd, "w"), text) : cli_write_file(path, text))) {
             code = cli_error(EXIT_USAGE, "--json %s: cannot be written: %s", path, strerror(errno));

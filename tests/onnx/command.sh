@@ -156,7 +156,17 @@ good 'markup' verify markup.onnx --dim n=2 --html markup.html --json -
 [ "$(grep -o '<script' markup.html | wc -l)" -eq "$(grep -o '<script' page.html | wc -l)" ] || complain "a name of the model became markup in the page"
 "$lockstep" verify add.onnx --devices ref --html nowhere/page.html >out 2>err
 [ $? -eq 2 ] && grep -q -- '--html nowhere/page.html: cannot be written' err || complain "a page that cannot be written: $(cat err)"
-bad 2 'no fault is called' verify add.onnx --plant nothing
+bad 3 'no device "foo"' verify add.onnx --dim n=4 --devices cpu,foo
+"$lockstep" verify add.onnx --dim n=4 --devices cpu --peer 'exit 3;' >out 2>err
+[ $? -eq 2 ] && grep -q 'ended with status 3$' err || complain "a peer that fails: $(cat err)"
+bytes=$(printf 'a\377b\355\240\200c\303\251.onnx') # no UTF-8 but for its end
+cp add.onnx "$bytes"
+good 'cpu: same' verify "$bytes" --dim n=4 --json bytes.json --html bytes.html
+for file in bytes.json bytes.html; do
+    grep -q "$(printf 'a\357\277\275b\357\277\275\357\277\275\357\277\275c\303\251.onnx')" $file || complain "$file does not replace bytes that are no UTF-8"
+    ! grep -q "$(printf '\377')" $file || complain "$file holds bytes that are no UTF-8"
+done
+bad 2 'no fault is called "nothing"; lockstep check --plant list lists them' verify add.onnx --plant nothing
 bad 2 'expected a whole number' verify add.onnx --worst -1
 "$lockstep" verify add.onnx --dim n=4 --plant second-operand-dropped --html planted.html >out 2>err
 [ $? -eq 1 ] || complain "verify with a fault: exit code is not 1"
