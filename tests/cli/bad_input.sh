@@ -112,6 +112,11 @@ bad 2 '--strategy contract: expected OP=NAME' run mnist:small --strategy contrac
 bad 3 'nosuch' run mnist:small --device nosuch
 bad 3 'nosuch' train mnist --device nosuch --steps 1
 bad 3 'nosuch' verify mnist:small --devices nosuch
+bad 3 'nosuch' verify mnist:small --devices cpu,nosuch
+for threads in 0 1025 many; do
+    LOCKSTEP_THREADS=$threads bad 2 "LOCKSTEP_THREADS is \"$threads\": expected a whole number from 1 to 1024" run mnist:small
+done
+LOCKSTEP_THREADS=1
 
 # ---- data ----
 bad 2 'none/t' train mnist --data none
