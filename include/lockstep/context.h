@@ -51,7 +51,7 @@ typedef struct ls_context_options {
     size_t memory_limit;           /* bytes of host memory; 0: none */
     ls_log_fn log;
     void *log_user;
-    int threads;     /* of the CPU backend; 0: LOCKSTEP_THREADS, else one a core */
+    int threads;     /* of the CPU backend, at most 1024; 0: LOCKSTEP_THREADS, else one a core */
     const char *isa; /* of the CPU backend: "avx512", "avx2", "neon", "scalar"; NULL: LOCKSTEP_ISA, else the best */
 } ls_context_options;
 

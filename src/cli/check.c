@@ -37,6 +37,19 @@ static int list_faults(cli_option *options) {
     return cli_json(options, root);
 }
 
+static int list_cases(cli_option *options) {
+    const char *name, *about;
+    cJSON *root = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(root, "cases");
+    for (int i = 0; ls_museum_case(i, &name, &about); i++) {
+        cJSON *o = cJSON_CreateObject();
+        printf("%-24s %s\n", name, about);
+        cJSON_AddStringToObject(o, "name", name);
+        cJSON_AddStringToObject(o, "about", about);
+        cJSON_AddItemToArray(list, o);
+    }
+    return cli_json(options, root);
+}
+
 static ls_status certify(ls_device *device, cJSON *cases, ls_case_totals *totals, bool *out_certified, ls_error *err) {
     ls_error refused = {.code = LS_OK};
     ls_status status = ls_device_certify(device, &refused);
@@ -132,7 +145,7 @@ int cmd_check(int argc, char **argv) {
     cli_option options[] = {
         {.name = "device", .value = "ID", .help = "the device; default cpu"},
         {.name = "plant", .value = "FAULT", .help = "plant a fault that a case must catch; list: print them"},
-        {.name = "filter", .value = "GLOB", .help = "only the museum's cases whose names fit"},
+        {.name = "filter", .value = "GLOB", .help = "only the museum's cases whose names fit; list: print them all"},
         {.name = "rows", .value = "N", .help = "conformance rows; default 200, and a quarter of them fast as well; 0: none"},
         {.name = "row", .value = "NUMBER", .help = "only this conformance row"},
         CLI_JSON_OPTION,
@@ -145,6 +158,12 @@ int cmd_check(int argc, char **argv) {
     }
     if (strcmp(cli_text(options, "plant", ""), "list") == 0) {
         return list_faults(options);
+    }
+    if (strcmp(cli_text(options, "filter", ""), "list") == 0) {
+        return list_cases(options);
+    }
+    if (cli_given(options, "row") && (cli_given(options, "filter") || cli_given(options, "rows"))) {
+        return cli_error(EXIT_USAGE, "check: --row: expected without --%s: it is one row alone", cli_given(options, "filter") ? "filter" : "rows");
     }
     if (ls_context_create(NULL, &context, &err) != LS_OK) {
         return cli_fail(err.code, err.message);

@@ -74,6 +74,8 @@ ls_status cli_rows(ls_context *context, ls_device *device, const char *plant, in
                    ls_case_totals *totals, ls_error *err);
 ls_status cli_row(ls_context *context, ls_device *device, const char *plant, int number, cJSON *root, ls_case_totals *totals,
                   ls_error *err);
+/* A report as JSON, with U+FFFD for bytes that are no UTF-8 (a model's names may be any); the caller frees it. NULL: out of memory. */
+char *cli_report_text(const cJSON *root, bool indented);
 /* Writes a report where --json says, if it was given; takes `root` over. */
 int cli_json(cli_option *options, cJSON *root);
 /* Writes a text and a newline: a file whole or not at all. False with errno. */

@@ -1,6 +1,5 @@
 /* lockstep export: a network and its weights as an .onnx file, which is loaded back and must give the network's bits. */
-#include "cli/cli.h"
-#include <lockstep/model.h>
+#include "cli/model.h"
 #include <lockstep/nn.h>
 #include <errno.h>
 #include <stdio.h>
@@ -126,6 +125,12 @@ int cmd_export(int argc, char **argv) {
     }
     if (!path) {
         return cli_error(EXIT_USAGE, "export: expected --output FILE.onnx");
+    }
+    if (!cli_is_model(path)) {
+        return cli_error(EXIT_USAGE, "--output %s: expected a name that ends in .onnx", path);
+    }
+    if (!cli_can_write("output", path, false)) {
+        return EXIT_USAGE;
     }
     code = cli_open(&w, options, NULL);
     code = code == EXIT_FINE ? export_network(&w, options, words[0], path) : code;

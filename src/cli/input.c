@@ -7,19 +7,31 @@
 #include <string.h>
 
 static bool batch_of(cli_option *options, int64_t *out_batch) {
-    const cli_option *o = cli_find(options, "dim");
+    const char *text = cli_text(options, "dim", NULL);
     *out_batch = 1;
-    for (int i = 0; o && i < o->count; i++) {
+    if (text) {
         char *end;
         errno = 0;
-        long long n = strncmp(o->all[i], "batch=", 6) == 0 ? strtoll(o->all[i] + 6, &end, 10) : 0;
+        long long n = strncmp(text, "batch=", 6) == 0 ? strtoll(text + 6, &end, 10) : 0;
         if (n < 1 || n > 65536 || *end || errno) {
-            cli_error(0, "--dim %s: expected batch=N with N from 1 to 65536", o->all[i]);
+            cli_error(0, "--dim %s: expected batch=N with N from 1 to 65536", text);
             return false;
         }
         *out_batch = n;
     }
     return true;
+}
+
+/* The networks have one input and one extent. Prints a message. */
+static bool given_twice(cli_option *options) {
+    static const char *const names[] = {"input", "dim"};
+    for (int i = 0; i < 2; i++) {
+        if (cli_find(options, names[i])->count > 1) {
+            cli_error(0, "--%s %s: given twice", names[i], cli_text(options, names[i], ""));
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Uniform in [-1, 1), the same on every machine. */
@@ -55,7 +67,7 @@ ls_data *cli_images(ls_context *context, cli_option *options, int *out_code) {
     int64_t batch;
     ls_error err = {.code = LS_OK};
     *out_code = EXIT_USAGE;
-    if (for_models_only(options) || !batch_of(options, &batch)) {
+    if (for_models_only(options) || given_twice(options) || !batch_of(options, &batch)) {
         return NULL;
     }
     const char *given = cli_text(options, "input", "images=random:0");
@@ -92,6 +104,10 @@ ls_data *cli_images(ls_context *context, cli_option *options, int *out_code) {
         if (ls_data_dtype(data) != LS_F32 || ls_data_rank(data) != 4 || d[0] < 1 || d[1] != 1 || d[2] != 28 ||
             d[3] != 28) {
             cli_error(0, "--input %s: expected f32 [N,1,28,28]", given);
+            ls_data_release(data);
+            data = NULL;
+        } else if (cli_given(options, "dim") && d[0] != batch) {
+            cli_error(0, "--input %s: the file has f32 [%lld,1,28,28], but batch is %lld by --dim", given, (long long)d[0], (long long)batch);
             ls_data_release(data);
             data = NULL;
         }

@@ -9,69 +9,117 @@
 
 enum { KERNEL_NAME = 64 };
 
+/* What is asked for. */
+typedef struct request {
+    cli_world *w;
+    unsigned parts;
+    bool strategies;
+    cJSON *root; /* gets the same as strings, for --json */
+} request;
+static const struct part {
+    const char *name;
+    unsigned part;
+} parts[] = {{"graph", LS_INSPECT_GRAPH},
+             {"groups", LS_INSPECT_GROUPS},
+             {"specs", LS_INSPECT_SPECS},
+             {"kernels", LS_INSPECT_KERNELS},
+             {"memory", LS_INSPECT_MEMORY}};
+enum { PARTS = sizeof parts / sizeof *parts };
+
 static void write_text(void *user, const char *text, size_t size) {
     fwrite(text, 1, size, user);
 }
+
+static void keep_text(void *user, const char *text, size_t size) {
+    char *copy = malloc(size + 1);
+    if (copy) {
+        memcpy(copy, text, size);
+        copy[size] = '\0';
+    }
+    *(char **)user = copy;
+}
+
+typedef struct strategies {
+    char last[KERNEL_NAME]; /* the kernel of the line before */
+    cJSON *list;
+} strategies;
 
 /* One line a strategy, the kernel's name before the first. */
 static void write_strategy(void *user, const char *kernel, const char *device, const char *strategy,
                            ls_strategy_state state, const char *reason) {
     static const char *const states[] = {"available", "not available here", "WRONG"};
-    char *last = user;
-    if (strcmp(last, kernel) != 0) {
+    strategies *t = user;
+    if (strcmp(t->last, kernel) != 0) {
         printf("%s on %s\n", kernel, device);
-        snprintf(last, KERNEL_NAME, "%s", kernel);
+        snprintf(t->last, KERNEL_NAME, "%s", kernel);
     }
     printf("  %-10s %s%s%s\n", strategy, states[state], *reason ? ": " : "", reason);
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddStringToObject(o, "kernel", kernel);
+    cJSON_AddStringToObject(o, "device", device);
+    cJSON_AddStringToObject(o, "strategy", strategy);
+    cJSON_AddStringToObject(o, "state", states[state]);
+    cJSON_AddStringToObject(o, "reason", reason);
+    cJSON_AddItemToArray(t->list, o);
 }
 
-static int print_strategies(cli_world *w, ls_tensor *const *inputs, int n_inputs, ls_tensor *const *outputs, int n_outputs) {
-    char last[KERNEL_NAME] = "";
+static int fail(const cli_world *w) {
+    return cli_fail(ls_session_error(w->session)->code, ls_session_error(w->session)->message);
+}
+
+static int print_strategies(const request *r, ls_tensor *const *inputs, int n_inputs, ls_tensor *const *outputs, int n_outputs) {
+    strategies t = {.list = cJSON_AddArrayToObject(r->root, "strategies")};
     ls_program *program = NULL;
-    ls_status status = ls_program_compile(w->session, inputs, n_inputs, outputs, n_outputs, &program);
-    status = status == LS_OK ? ls_strategy_list(program, write_strategy, last) : status;
+    ls_status status = ls_program_compile(r->w->session, inputs, n_inputs, outputs, n_outputs, &program);
+    status = status == LS_OK ? ls_strategy_list(program, write_strategy, &t) : status;
     ls_program_destroy(program);
-    return status == LS_OK ? EXIT_FINE
-                           : cli_fail(ls_session_error(w->session)->code, ls_session_error(w->session)->message);
+    return status == LS_OK ? EXIT_FINE : fail(r->w);
 }
 
-static int print_parts(cli_world *w, unsigned wanted, bool strategies, ls_tensor *const *inputs, int n_inputs,
-                       ls_tensor *const *outputs, int n_outputs) {
-    if (wanted && ls_inspect(w->session, outputs, n_outputs, wanted, write_text, stdout) != LS_OK) {
-        return cli_fail(ls_session_error(w->session)->code, ls_session_error(w->session)->message);
+static int print_parts(const request *r, ls_tensor *const *inputs, int n_inputs, ls_tensor *const *outputs, int n_outputs) {
+    ls_session *s = r->w->session;
+    if (r->parts && ls_inspect(s, outputs, n_outputs, r->parts, write_text, stdout) != LS_OK) {
+        return fail(r->w);
     }
-    return strategies ? print_strategies(w, inputs, n_inputs, outputs, n_outputs) : EXIT_FINE;
+    for (int i = 0; i < PARTS; i++) {
+        char *text = NULL;
+        if (r->parts & parts[i].part) {
+            if (ls_inspect(s, outputs, n_outputs, parts[i].part, keep_text, &text) != LS_OK) {
+                return fail(r->w);
+            }
+            cJSON_AddStringToObject(r->root, parts[i].name, text ? text : "");
+            free(text);
+        }
+    }
+    return r->strategies ? print_strategies(r, inputs, n_inputs, outputs, n_outputs) : EXIT_FINE;
 }
 
-static int inspect_network(cli_world *w, cli_option *options, const char *name, unsigned wanted, bool strategies) {
+static int inspect_network(request *r, cli_option *options, const char *name) {
     ls_params *params = NULL;
     ls_tensor *x = NULL, *logits = NULL;
     int code;
-    ls_data *images = cli_images(w->context, options, &code);
+    ls_data *images = cli_images(r->w->context, options, &code);
     if (code == EXIT_FINE) {
-        x = ls_input(w->session, "images", LS_F32, cli_shape(images));
-        code = cli_network(w, name, cli_text(options, "weights", NULL), 1, x, &params, &logits);
+        x = ls_input(r->w->session, "images", LS_F32, cli_shape(images));
+        code = cli_network(r->w, name, cli_text(options, "weights", NULL), 1, x, &params, &logits);
     }
-    wanted = wanted || strategies ? wanted : LS_INSPECT_GRAPH | LS_INSPECT_GROUPS | LS_INSPECT_SPECS | LS_INSPECT_MEMORY;
-    code = code == EXIT_FINE ? print_parts(w, wanted, strategies, &x, 1, &logits, 1) : code;
+    r->parts = r->parts || r->strategies ? r->parts : LS_INSPECT_GRAPH | LS_INSPECT_GROUPS | LS_INSPECT_SPECS | LS_INSPECT_MEMORY;
+    code = code == EXIT_FINE ? print_parts(r, &x, 1, &logits, 1) : code;
     ls_params_destroy(params);
     ls_data_release(images);
     return code;
 }
 
-/* What the file says; and, when parts are asked for, what it becomes. */
-static int inspect_model(cli_world *w, cli_option *options, const char *path, unsigned wanted, bool strategies) {
+/* What a model becomes. */
+static int inspect_model(const request *r, cli_option *options, const char *path) {
     cli_model m;
-    if (!wanted && !strategies) {
-        return cli_describe_model(w, options, path);
-    }
-    int n = 0, code = cli_model_open(&m, w->context, options, path);
+    int n = 0, code = cli_model_open(&m, r->w->context, options, path);
     if (code != EXIT_FINE) {
         return code;
     }
     ls_tensor **inputs = calloc((size_t)m.n_inputs + 1, sizeof *inputs), **outputs = calloc((size_t)m.n_outputs + 1, sizeof *outputs);
-    code = inputs && outputs ? cli_model_build(&m, w->session, inputs, &n, outputs) : cli_error(EXIT_USAGE, "out of memory for a model");
-    code = code == EXIT_FINE ? print_parts(w, wanted, strategies, inputs, n, outputs, m.n_outputs) : code;
+    code = inputs && outputs ? cli_model_build(&m, r->w->session, inputs, &n, outputs) : cli_error(EXIT_USAGE, "out of memory for a model");
+    code = code == EXIT_FINE ? print_parts(r, inputs, n, outputs, m.n_outputs) : code;
     free(inputs);
     free(outputs);
     cli_model_close(&m);
@@ -94,14 +142,6 @@ int cmd_inspect(int argc, char **argv) {
         CLI_JSON_OPTION,
         {.name = NULL},
     };
-    static const struct {
-        const char *name;
-        unsigned part;
-    } parts[] = {{"graph", LS_INSPECT_GRAPH},
-                 {"groups", LS_INSPECT_GROUPS},
-                 {"specs", LS_INSPECT_SPECS},
-                 {"kernels", LS_INSPECT_KERNELS},
-                 {"memory", LS_INSPECT_MEMORY}};
     const char *words[1];
     cli_world w;
     int code, n = cli_parse(cli_command_of("inspect"), options, argc, argv, words, 1, &code);
@@ -111,17 +151,27 @@ int cmd_inspect(int argc, char **argv) {
     if (n != 1) {
         return cli_error(EXIT_USAGE, "inspect: expected a network: " CLI_MODEL_USAGE);
     }
-    unsigned wanted = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        wanted |= cli_given(options, parts[i].name) ? parts[i].part : 0;
+    request r = {.w = &w, .strategies = cli_given(options, "strategies")};
+    for (int i = 0; i < PARTS; i++) {
+        r.parts |= cli_given(options, parts[i].name) ? parts[i].part : 0;
     }
-    bool strategies = cli_given(options, "strategies");
     code = cli_open(&w, options, NULL);
     if (code != EXIT_FINE) {
         return code;
     }
-    code = cli_is_model(words[0]) ? inspect_model(&w, options, words[0], wanted, strategies)
-                                  : inspect_network(&w, options, words[0], wanted, strategies);
+    if (cli_is_model(words[0]) && !r.parts && !r.strategies) { /* what the file says */
+        code = cli_describe_model(&w, options, words[0]);
+        cli_close(&w);
+        return code;
+    }
+    r.root = cJSON_CreateObject();
+    cJSON_AddStringToObject(r.root, "model", words[0]);
+    cJSON_AddStringToObject(r.root, "device", ls_device_id(w.device));
+    code = cli_is_model(words[0]) ? inspect_model(&r, options, words[0]) : inspect_network(&r, options, words[0]);
     cli_close(&w);
-    return code;
+    if (code != EXIT_FINE) {
+        cJSON_Delete(r.root);
+        return code;
+    }
+    return cli_json(options, r.root);
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 const cli_command cli_commands[] = {
-    {"devices", "devices [--json FILE|-]",
+    {"devices", "devices [--ulps] [--json FILE|-]",
      "List the devices: certified for locked arithmetic or why not, and what to install.", cmd_devices},
     {"check", "check [--device ID] [--plant FAULT] [--rows N]",
      "Certify a device; run the museum of known failures and conformance rows on it.", cmd_check},
@@ -40,11 +40,11 @@ static void help(FILE *out) {
     }
     fputs("\nlockstep COMMAND --help lists a command's options. MODEL is an .onnx file or a built-in network, "
           "mnist:cnn or mnist:small.\n"
-          "Exit codes: 0 fine, 1 answers differ, 2 bad usage or input, 3 device not available.\n",
+          "Exit codes: 0 fine, 1 answers differ, 2 bad usage or input, 3 device not available, 130 interrupted.\n",
           out);
 }
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
     if (argc < 2) {
         help(stderr);
         return EXIT_USAGE;
@@ -63,12 +63,14 @@ int main(int argc, char **argv) {
     }
     for (const cli_command *c = cli_commands; c->name; c++) {
         if (strcmp(argv[1], c->name) == 0) {
-            int code = c->run(argc - 1, argv + 1);
-            if (fflush(stdout) != 0 && code == EXIT_FINE) {
-                return cli_error(EXIT_USAGE, "standard output cannot be written");
-            }
-            return code;
+            return c->run(argc - 1, argv + 1);
         }
     }
     return cli_error(EXIT_USAGE, "no command \"%s\"; see lockstep --help", argv[1]);
+}
+
+int main(int argc, char **argv) {
+    int code = run(argc, argv);
+    bool lost = fflush(stdout) != 0 || ferror(stdout); /* a write may have failed before the last */
+    return lost && code == EXIT_FINE ? cli_error(EXIT_USAGE, "standard output cannot be written") : code;
 }

@@ -84,7 +84,7 @@ static int unknown_name(const char *option, const char *given, const char *what,
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", s);
         }
     }
-    return cli_error(EXIT_USAGE, "--%s %s: %s %s%s", option, given, what, at ? "are " : "none", list);
+    return cli_error(EXIT_USAGE, "--%s %s: %s are %s", option, given, what, at ? list : "none");
 }
 
 static const char *input_name(void *user, int i) {
@@ -271,8 +271,15 @@ static int make_value(cli_model *m, ls_context *context, int i, const char *what
         dims[k] = port.dims[k] >= 0 ? port.dims[k] : open_extent(&port, k, b);
     }
     ls_shape shape = ls_shape_make(port.rank, dims);
-    if (shape.rank < 0) {
-        return cli_error(EXIT_USAGE, "input \"%s\": too large", port.name);
+    double bytes = (double)ls_dtype_size(port.dtype);
+    for (int k = 0; k < port.rank; k++) {
+        bytes *= (double)dims[k];
+    }
+    if (bytes > 0x1p60) { /* so that no product overflows, of floats either, which random numbers are at first */
+        char text[300];
+        int n = snprintf(text, sizeof text, "%s [", ls_dtype_name(port.dtype));
+        add_dims(text, sizeof text, (size_t)n, port.rank, dims, NULL);
+        return cli_error(EXIT_USAGE, "input \"%s\": too large: %s takes %.3g bytes", port.name, text, bytes);
     }
     ls_status status;
     if (strcmp(what, "zeros") == 0) {
@@ -466,16 +473,37 @@ static void print_elements(const ls_data *data) {
     printf(n > 10 ? " ...\n" : n ? "\n" : "");
 }
 
-static int save(cli_world *w, const char *folder, const char *name, const ls_data *data) {
-    char path[1400], file[256];
-    ls_error err = {.code = LS_OK};
+/* An output's name as a file's; names may hold slashes. */
+static void file_name(const char *name, char *file, size_t room) {
     size_t n = 0;
-    for (; name[n] && n < sizeof file - 1; n++) { /* names may hold slashes */
+    for (; name[n] && n < room - 1; n++) {
         file[n] = name[n] == '/' || name[n] == '\\' || name[n] == ':' || (unsigned char)name[n] < ' '
                       ? '_'
                       : name[n];
     }
     file[n] = '\0';
+}
+
+/* Refuses, before anything runs, outputs of which one would overwrite another. */
+static int check_files(const cli_model *m, const char *folder) {
+    for (int i = 0; i < m->n_outputs; i++) {
+        char a[256], b[256];
+        const char *name = ls_model_output(m->model, i).name;
+        file_name(name, a, sizeof a);
+        for (int j = 0; j < i; j++) {
+            file_name(ls_model_output(m->model, j).name, b, sizeof b);
+            if (strcmp(a, b) == 0) {
+                return cli_error(EXIT_USAGE, "--output %s: outputs \"%s\" and \"%s\" would both be %s.npy", folder, ls_model_output(m->model, j).name, name, a);
+            }
+        }
+    }
+    return EXIT_FINE;
+}
+
+static int save(cli_world *w, const char *folder, const char *name, const ls_data *data) {
+    char path[1400], file[256];
+    ls_error err = {.code = LS_OK};
+    file_name(name, file, sizeof file);
     mkdir(folder, 0777); /* an error shows when the file is written */
     if (snprintf(path, sizeof path, "%s/%s.npy", folder, file) >= (int)sizeof path) {
         return cli_error(EXIT_USAGE, "--output %s: too long a path", folder);
@@ -585,6 +613,7 @@ int cli_run_model(cli_world *w, cli_option *options, const char *path) {
     ls_runner *runner = NULL;
     timing t = {.begin = cli_now_ms()};
     bool profile = cli_given(options, "profile");
+    const char *folder = cli_text(options, "output", NULL);
     if (!cli_int(options, "repeat", 1, 1000000, &repeat)) {
         return EXIT_USAGE;
     }
@@ -594,6 +623,7 @@ int cli_run_model(cli_world *w, cli_option *options, const char *path) {
     }
     ls_data **outputs = calloc((size_t)m.n_outputs + 1, sizeof *outputs);
     code = outputs ? EXIT_FINE : cli_error(EXIT_USAGE, "out of memory for %d outputs", m.n_outputs);
+    code = code == EXIT_FINE && folder ? check_files(&m, folder) : code;
     if (code == EXIT_FINE) {
         ls_status status = ls_runner_create(w->session, m.model, &runner);
         code = status == LS_OK ? EXIT_FINE : cli_fail(status, ls_session_error(w->session)->message);

@@ -91,18 +91,30 @@ static int take(const cli_command *command, cli_option *options, int argc, char 
 }
 
 /* A report on standard output must parse, so what is meant for people goes to stderr then. */
-static void make_way_for_report(cli_option *options) {
+static bool make_way_for_report(cli_option *options) {
     const char *path = cli_find(options, "json") ? cli_text(options, "json", NULL) : NULL;
     if (path && strcmp(path, "-") == 0 && report_fd < 0) {
         report_fd = dup(STDOUT_FILENO);
-        dup2(STDERR_FILENO, STDOUT_FILENO);
+        if (report_fd < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+            cli_error(0, "--json -: expected standard output and standard error to be open");
+            return false;
+        }
     }
+    return true;
 }
 
 bool cli_can_write(const char *option, const char *path, bool folder) {
     struct stat info;
     char parent[4096];
     size_t n = strlen(path);
+    bool there = stat(path, &info) == 0;
+    if (!n) {
+        cli_error(0, "--%s \"\": expected the path of a %s", option, folder ? "folder" : "file");
+        return false;
+    }
+    if (!folder && there && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+        return true; /* a device or a pipe is written in place */
+    }
     while (folder && n > 1 && path[n - 1] == '/') { /* a folder may be named with slashes at its end */
         n--;
     }
@@ -110,7 +122,6 @@ bool cli_can_write(const char *option, const char *path, bool folder) {
         n--;
     }
     snprintf(parent, sizeof parent, "%.*s", n ? (int)n : 1, n ? path : ".");
-    bool there = stat(path, &info) == 0;
     errno = there && !S_ISDIR(info.st_mode) == folder ? (folder ? ENOTDIR : EISDIR) : 0;
     if (errno || access(there && folder ? path : parent, W_OK | X_OK) != 0) {
         cli_error(0, "--%s %s: cannot be written: %s", option, path, strerror(errno));
@@ -119,14 +130,12 @@ bool cli_can_write(const char *option, const char *path, bool folder) {
     return true;
 }
 
-/* Before work is done whose report could not be kept. */
-static bool reports_can_be_written(cli_option *options) {
-    static const char *const names[] = {"json", "html"};
-    for (int i = 0; i < 2; i++) {
+/* Before work is done that could not be kept. */
+static bool files_can_be_written(cli_option *options) {
+    static const char *const names[] = {"json", "html", "save"};
+    for (int i = 0; i < 3; i++) {
         const char *path = cli_find(options, names[i]) ? cli_text(options, names[i], NULL) : NULL;
-        struct stat info;
-        bool plain = path && strcmp(path, "-") != 0 && (stat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode));
-        if (plain && !cli_can_write(names[i], path, false)) {
+        if (path && strcmp(path, "-") != 0 && !cli_can_write(names[i], path, false)) {
             return false;
         }
     }
@@ -158,11 +167,10 @@ int cli_parse(const cli_command *command, cli_option *options, int argc, char **
             words[n++] = argv[i];
         }
     }
-    if (!reports_can_be_written(options)) {
+    if (!files_can_be_written(options) || !make_way_for_report(options)) {
         *out_code = EXIT_USAGE;
         return -1;
     }
-    make_way_for_report(options);
     return n;
 }
 
@@ -243,11 +251,40 @@ bool cli_write_file(const char *path, const char *text) {
     return false;
 }
 
+/* Bytes of the UTF-8 character that a text begins with; 0: there is none. */
+static size_t character(const unsigned char *s) {
+    size_t n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+    for (size_t i = 1; i < n; i++) {
+        unsigned low = i > 1 ? 0x80 : s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80,
+                 high = i > 1 ? 0xbf : s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+        if (s[i] < low || s[i] > high) {
+            return 0;
+        }
+    }
+    return n;
+}
+
+char *cli_report_text(const cJSON *root, bool indented) {
+    char *json = indented ? cJSON_Print(root) : cJSON_PrintUnformatted(root);
+    char *text = json ? malloc(3 * strlen(json) + 1) : NULL, *to = text;
+    for (const char *c = json; text && *c;) {
+        size_t n = character((const unsigned char *)c);
+        memcpy(to, n ? c : "\xef\xbf\xbd", n ? n : 3);
+        to += n ? n : 3;
+        c += n ? n : 1;
+    }
+    if (text) {
+        *to = '\0';
+    }
+    cJSON_free(json);
+    return text;
+}
+
 int cli_json(cli_option *options, cJSON *root) {
     const char *path = cli_text(options, "json", NULL);
     int code = EXIT_FINE;
     if (path) {
-        char *text = cJSON_Print(root);
+        char *text = cli_report_text(root, true);
         errno = ENOMEM;
         if (!text || !(report_fd >= 0 ? write_text(fdopen(report_fd, "w"), text) : cli_write_file(path, text))) {
             code = cli_error(EXIT_USAGE, "--json %s: cannot be written: %s", path, strerror(errno));

@@ -25,7 +25,7 @@ static size_t copy_escaped(char *to, const char *json) {
 
 int cli_write_page(const char *path, const cJSON *report) {
     const char *at = strstr(ls_verify_html, mark), *rest = at + strlen(mark);
-    char *json = cJSON_PrintUnformatted(report);
+    char *json = cli_report_text(report, false);
     size_t before = (size_t)(at - ls_verify_html), length = json ? strlen(json) : 0;
     char *page = json ? malloc(strlen(ls_verify_html) + 6 * length + 1) : NULL;
     int code = EXIT_FINE;
@@ -39,6 +39,6 @@ int cli_write_page(const char *path, const cJSON *report) {
         code = cli_error(EXIT_USAGE, "--html %s: cannot be written: %s", path, strerror(errno));
     }
     free(page);
-    cJSON_free(json);
+    free(json);
     return code;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 typedef struct exchange {
@@ -69,7 +70,10 @@ static int call_peer(cli_model *m, ls_context *context, const char *command, con
     }
     fflush(stdout);
     int code = system(line);
-    return code == 0 ? EXIT_FINE : cli_error(EXIT_USAGE, "--peer: %s ended with %d", line, code);
+    bool ended = code != -1 && WIFEXITED(code);
+    return code == 0 ? EXIT_FINE
+           : ended   ? cli_error(EXIT_USAGE, "--peer: %s ended with status %d", line, WEXITSTATUS(code))
+                     : cli_error(EXIT_USAGE, "--peer: %s was not started or ended by a signal", line);
 }
 
 /* The model's outputs in a session, from the inputs' values; the caller frees the list. */

@@ -1,5 +1,6 @@
 /* Pictures as inputs of models: decoded, resized, scaled and laid out as an input wants them; and the best of a model's scores. */
 #include "cli/picture.h"
+#include <errno.h>
 #include <lockstep/image.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,18 +167,23 @@ static void read_label(const char *path, int64_t index, char *label, size_t room
     }
 }
 
+bool cli_can_read_labels(const char *path) {
+    FILE *f = fopen(path, "r");
+    bool good = f && (fgetc(f) != EOF || !ferror(f)); /* a folder opens */
+    if (!good) {
+        cli_error(0, "--labels %s: cannot be read: %s", path, strerror(errno));
+    }
+    if (f) {
+        fclose(f);
+    }
+    return good;
+}
+
 int cli_print_top(const ls_data *scores, int64_t top, const char *labels) {
     int rank = ls_data_rank(scores);
     int64_t n = rank ? ls_data_dims(scores)[rank - 1] : 0;
     if (ls_data_dtype(scores) != LS_F32 || n < 2 || !ls_data_numel(scores)) {
         return EXIT_FINE; /* no scores */
-    }
-    FILE *f = labels ? fopen(labels, "r") : NULL;
-    if (labels && !f) {
-        return cli_error(EXIT_USAGE, "--labels %s: cannot be read", labels);
-    }
-    if (f) {
-        fclose(f);
     }
     score *list = malloc(sizeof *list * (size_t)n);
     if (!list) {

@@ -133,6 +133,9 @@ int cmd_run(int argc, char **argv) {
     if (cli_given(options, "labels") && !cli_given(options, "top")) {
         return cli_error(EXIT_USAGE, "run: --labels: expected --top with it, whose lines it names");
     }
+    if (cli_given(options, "labels") && !cli_can_read_labels(cli_text(options, "labels", ""))) {
+        return EXIT_USAGE;
+    }
     if (folder && !cli_can_write("output", folder, true)) {
         return EXIT_USAGE;
     }

@@ -1,5 +1,6 @@
 /* lockstep train mnist: one compiled program for a step, one for evaluation; both replay without rebuilding anything. */
 #include "cli/cli.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,6 +15,20 @@ static void on_interrupt(int number) {
     interrupted = 1;
 }
 
+/* Until the weights are saved: an interruption may take the reader of our messages too, so that pipes break. */
+static void catch_signals(void) {
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGINT, on_interrupt);
+    signal(SIGTERM, on_interrupt);
+    if (signal(SIGHUP, on_interrupt) == SIG_IGN) { /* nohup */
+        signal(SIGHUP, SIG_IGN);
+    }
+}
+static void release_signals(void) {
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+}
+
 static double now(void) {
     struct timespec t;
     timespec_get(&t, TIME_UTC);
@@ -25,11 +40,12 @@ typedef struct plan {
     char model[16], data[256];
     int64_t epochs, steps, batch, seed, shift;
     double lr;
-    int optimizer, schedule;
+    int optimizer, schedule, math;
 } plan;
 static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "cosine", "step", NULL};
 static const char *const models[] = {"small", "cnn", NULL};
+static const char *const kinds[] = {"locked", "fast", "reduced", NULL};
 
 typedef struct training {
     cli_world w;
@@ -48,8 +64,10 @@ typedef struct training {
     double step_seconds; /* inside steps, of this run */
 } training;
 
-enum { TEST_BATCH = 250, PIXELS = 28 * 28, EPOCHS_MOST = 1000000 };
+enum { TEST_BATCH = 250, SIDE = 28, PIXELS = SIDE * SIDE, EPOCHS_MOST = 1000000, BATCH_MOST = 65536, SHIFT_MOST = 8, CLASSES = 10 };
 #define STEPS_MOST (INT64_C(1) << 40)
+#define RATE_LEAST 1e-12
+#define RATE_MOST 1e6
 
 static int session_fail(const training *t) {
     return cli_fail(ls_session_error(t->w.session)->code, ls_session_error(t->w.session)->message);
@@ -152,7 +170,8 @@ static int save(training *t, const char *path) {
                                     {"model", p->model},
                                     {"data", p->data},
                                     {"optimizer", optimizers[p->optimizer]},
-                                    {"schedule", schedules[p->schedule]}};
+                                    {"schedule", schedules[p->schedule]},
+                                    {"math", kinds[p->math]}};
     ls_status status = n < 0 ? LS_ERR_MEMORY
                              : ls_vars_save(t->w.session, vars, n, (int)(sizeof metadata / sizeof *metadata),
                                             metadata, path, &err);
@@ -161,21 +180,49 @@ static int save(training *t, const char *path) {
                            : cli_fail(status, n < 0 ? "out of memory for the weights" : err.message);
 }
 
+/* A saved run's settings; each: whether it is there, in full and in its range. */
 static bool stored(ls_archive *a, const char *key, char *out, size_t room) {
     const char *text = ls_archive_metadata(a, key);
     return text && snprintf(out, room, "%s", text) < (int)room;
 }
-static int64_t stored_int(ls_archive *a, const char *key) {
+static bool stored_int(ls_archive *a, const char *key, int64_t low, int64_t high, int64_t *out) {
     const char *text = ls_archive_metadata(a, key);
-    return text ? strtoll(text, NULL, 10) : 0;
+    char *end = NULL;
+    errno = 0;
+    *out = text ? strtoll(text, &end, 10) : 0;
+    return text && end > text && !*end && !errno && *out >= low && *out <= high;
 }
-static int stored_choice(ls_archive *a, const char *key, const char *const *choices) {
+static bool stored_rate(ls_archive *a, double *out) {
+    const char *text = ls_archive_metadata(a, "lr");
+    char *end = NULL;
+    *out = text ? strtod(text, &end) : 0;
+    return text && end > text && !*end && *out >= RATE_LEAST && *out <= RATE_MOST;
+}
+static bool stored_choice(ls_archive *a, const char *key, const char *const *choices, int *out) {
     const char *text = ls_archive_metadata(a, key);
-    int found = -1;
-    for (int i = 0; text && choices[i]; i++) {
-        found = strcmp(choices[i], text) == 0 ? i : found;
+    for (*out = 0; text && choices[*out]; ++*out) {
+        if (strcmp(choices[*out], text) == 0) {
+            return true;
+        }
     }
-    return found;
+    return false;
+}
+
+/* The first setting that a plan cannot have; NULL: it is read whole. */
+static const char *read_stored(ls_archive *a, plan *p, int64_t *out_done) {
+    return !stored(a, "model", p->model, sizeof p->model) ? "model"
+           : !stored(a, "data", p->data, sizeof p->data) ? "data"
+           : !stored_int(a, "step", 0, STEPS_MOST, out_done) ? "step"
+           : !stored_int(a, "epochs", 1, EPOCHS_MOST, &p->epochs) ? "epochs"
+           : !stored_int(a, "steps", 0, STEPS_MOST, &p->steps) ? "steps"
+           : !stored_int(a, "batch", 1, BATCH_MOST, &p->batch) ? "batch"
+           : !stored_int(a, "seed", 0, INT64_MAX, &p->seed) ? "seed"
+           : !stored_int(a, "shift", 0, SHIFT_MOST, &p->shift) ? "shift"
+           : !stored_rate(a, &p->lr) ? "lr"
+           : !stored_choice(a, "optimizer", optimizers, &p->optimizer) ? "optimizer"
+           : !stored_choice(a, "schedule", schedules, &p->schedule) ? "schedule"
+           : ls_archive_metadata(a, "math") && !stored_choice(a, "math", kinds, &p->math) ? "math" /* older files have none */
+           : NULL;
 }
 
 /* The same text or the same number. */
@@ -207,7 +254,7 @@ static int lengthen(training *t, const plan *given, const char *path) {
 /* The plan of a saved run. Options that were given must say the same: a run taken up again is the same run. */
 static int read_plan(training *t, const char *path) {
     static const char *const fixed[] = {"model", "data",      "batch",    "seed", "lr",
-                                        "shift", "optimizer", "schedule", NULL};
+                                        "shift", "optimizer", "schedule", "math", NULL};
     plan given = t->plan;
     ls_archive *a = NULL;
     ls_error err = {.code = LS_OK};
@@ -224,26 +271,16 @@ static int read_plan(training *t, const char *path) {
                           fixed[i], text, path, kept);
         }
     }
-    if (code == EXIT_FINE) {
-        bool ok = stored(a, "model", p->model, sizeof p->model) && stored(a, "data", p->data, sizeof p->data);
-        p->epochs = stored_int(a, "epochs");
-        p->steps = stored_int(a, "steps");
-        p->batch = stored_int(a, "batch");
-        p->seed = stored_int(a, "seed");
-        p->shift = stored_int(a, "shift");
-        p->optimizer = stored_choice(a, "optimizer", optimizers);
-        p->schedule = stored_choice(a, "schedule", schedules);
-        const char *lr = ls_archive_metadata(a, "lr");
-        p->lr = lr ? strtod(lr, NULL) : 0;
-        t->done = stored_int(a, "step");
-        if (!ok || p->batch < 1 || p->batch > 65536 || p->optimizer < 0 || p->schedule < 0 || !(p->lr > 0) ||
-            t->done < 0 || p->epochs < 1 || p->epochs > EPOCHS_MOST || p->steps < 0 ||
-            p->steps > STEPS_MOST) {
-            code = cli_error(EXIT_USAGE, "--resume %s: expected a file that \"lockstep train --save\" wrote",
-                             path);
-        }
+    const char *wrong = code == EXIT_FINE ? read_stored(a, p, &t->done) : NULL;
+    if (wrong) {
+        const char *text = ls_archive_metadata(a, wrong);
+        code = cli_error(EXIT_USAGE, "--resume %s: its %s is \"%.80s\": expected a file that \"lockstep train --save\" wrote", path, wrong,
+                         text ? text : "");
     }
     code = code == EXIT_FINE ? lengthen(t, &given, path) : code;
+    if (code == EXIT_FINE) {
+        ls_session_set_math(t->w.session, (ls_math)p->math);
+    }
     ls_archive_close(a);
     return code;
 }
@@ -286,7 +323,7 @@ static int one_step(training *t, const ls_schedule *schedule, int64_t epoch, int
     t->done++;
     t->loss = t->loss == 0 ? loss : 0.95 * t->loss + 0.05 * (double)loss;
     if (loss - loss != 0) { /* not finite */
-        return cli_error(EXIT_DIFFERS, "the loss became %g at step %" PRId64 ": a smaller --lr may help",
+        return cli_error(EXIT_USAGE, "the loss became %g at step %" PRId64 ": a smaller --lr may help",
                          (double)loss, t->done);
     }
     return EXIT_FINE;
@@ -301,7 +338,6 @@ static int run(training *t) {
     double shown = now(), counted = shown;
     int64_t since = t->done;
     int code = EXIT_FINE;
-    signal(SIGINT, on_interrupt);
     while (t->done < t->total && !interrupted && code == EXIT_FINE) {
         int64_t epoch = t->done / batches, batch = t->done % batches;
         code = one_step(t, &schedule, epoch, batch);
@@ -317,14 +353,14 @@ static int run(training *t) {
             counted = now();
         }
     }
-    signal(SIGINT, SIG_DFL);
     return code;
 }
 
-static int report(training *t, double seconds) {
+/* Of an interrupted run without the accuracy, which takes time. */
+static int report(training *t, double seconds, bool whole) {
     char hex[65];
     ls_error err = {.code = LS_OK};
-    double share = accuracy(t);
+    double share = whole ? accuracy(t) : 0;
     if (share < 0) {
         return EXIT_USAGE;
     }
@@ -332,14 +368,16 @@ static int report(training *t, double seconds) {
         return cli_fail(err.code, err.message);
     }
     cJSON *root = cJSON_CreateObject();
-    printf("%s: %" PRId64 " steps in %.1f s, test accuracy %.2f %%\nweights %s\n", ls_device_id(t->w.device),
-           t->done, seconds, 100 * share, hex);
     cJSON_AddStringToObject(root, "device", ls_device_id(t->w.device));
-    cJSON_AddStringToObject(root, "math", cli_text(t->options, "math", "locked"));
+    cJSON_AddStringToObject(root, "math", kinds[t->plan.math]);
     cJSON_AddNumberToObject(root, "steps", (double)t->done);
+    cJSON_AddBoolToObject(root, "interrupted", !whole);
     cJSON_AddNumberToObject(root, "seconds", seconds);
-    cJSON_AddNumberToObject(root, "test_accuracy", share);
     cJSON_AddStringToObject(root, "weights_sha256", hex);
+    if (whole) {
+        printf("%s: %" PRId64 " steps in %.1f s, test accuracy %.2f %%\nweights %s\n", ls_device_id(t->w.device), t->done, seconds, 100 * share, hex);
+        cJSON_AddNumberToObject(root, "test_accuracy", share);
+    }
     if (cli_given(t->options, "profile")) {
         int code = cli_profile(t->step, t->step_seconds, root);
         if (code != EXIT_FINE) {
@@ -360,12 +398,13 @@ static int read_options(training *t) {
                 .shift = 1,
                 .lr = 0,
                 .optimizer = LS_OPTIM_ADAM,
-                .schedule = LS_SCHEDULE_COSINE};
+                .schedule = LS_SCHEDULE_COSINE,
+                .math = LS_LOCKED};
     if (!cli_choice(o, "model", models, &model) || !cli_choice(o, "optimizer", optimizers, &p->optimizer) ||
-        !cli_choice(o, "schedule", schedules, &p->schedule) ||
+        !cli_choice(o, "schedule", schedules, &p->schedule) || !cli_choice(o, "math", kinds, &p->math) ||
         !cli_int(o, "epochs", 1, EPOCHS_MOST, &p->epochs) || !cli_int(o, "steps", 1, STEPS_MOST, &p->steps) ||
-        !cli_int(o, "batch", 1, 65536, &p->batch) || !cli_int(o, "seed", 0, INT64_MAX, &p->seed) ||
-        !cli_int(o, "shift", 0, 8, &p->shift) || !cli_double(o, "lr", 1e-12, 1e6, &p->lr)) {
+        !cli_int(o, "batch", 1, BATCH_MOST, &p->batch) || !cli_int(o, "seed", 0, INT64_MAX, &p->seed) ||
+        !cli_int(o, "shift", 0, SHIFT_MOST, &p->shift) || !cli_double(o, "lr", RATE_LEAST, RATE_MOST, &p->lr)) {
         return EXIT_USAGE;
     }
     if (cli_given(o, "epochs") && cli_given(o, "steps")) {
@@ -379,6 +418,26 @@ static int read_options(training *t) {
     return EXIT_FINE;
 }
 
+/* Whether one of the two parts of the data is what the networks take. */
+static int check_part(const training *t, const ls_dataset *set, const char *part) {
+    const int64_t *dims = ls_data_dims(set->images), n = dims[0];
+    const uint8_t *labels = ls_data_bytes(set->labels);
+    if (n == 0) {
+        return cli_error(EXIT_USAGE, "--data %s: %s-images-idx3-ubyte has no images", t->plan.data, part);
+    }
+    if (ls_data_rank(set->images) != 3 || dims[1] != SIDE || dims[2] != SIDE) {
+        return cli_error(EXIT_USAGE, "--data %s: %s-images-idx3-ubyte has images of %lld by %lld: expected %d by %d pixels", t->plan.data, part,
+                         (long long)dims[1], (long long)dims[2], SIDE, SIDE);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (labels[i] >= CLASSES) {
+            return cli_error(EXIT_USAGE, "--data %s: %s-labels-idx1-ubyte: label %" PRId64 " is %d: expected 0 to %d", t->plan.data, part, i, labels[i],
+                             CLASSES - 1);
+        }
+    }
+    return EXIT_FINE;
+}
+
 static int prepare(training *t) {
     const char *path = cli_text(t->options, "resume", NULL);
     ls_error err = {.code = LS_OK};
@@ -388,6 +447,8 @@ static int prepare(training *t) {
     code = code == EXIT_FINE
                ? cli_dataset(t->w.context, t->plan.data, &t->train, &t->test, &t->mean, &t->deviation)
                : code;
+    code = code == EXIT_FINE ? check_part(t, &t->train, "train") : code;
+    code = code == EXIT_FINE ? check_part(t, &t->test, "t10k") : code;
     if (code != EXIT_FINE) {
         return code;
     }
@@ -396,10 +457,6 @@ static int prepare(training *t) {
     t->labels = malloc(sizeof *t->labels * (size_t)room);
     if (!t->images || !t->labels) {
         return cli_error(EXIT_USAGE, "out of memory for batches of %" PRId64, t->plan.batch);
-    }
-    if (ls_data_numel(t->train.images) != ls_data_numel(t->train.labels) * PIXELS ||
-        ls_data_numel(t->test.images) != ls_data_numel(t->test.labels) * PIXELS) {
-        return cli_error(EXIT_USAGE, "--data %s: expected images of 28 by 28 pixels", t->plan.data);
     }
     if (ls_loader_create(t->w.context, &t->train, t->plan.batch, (uint64_t)t->plan.seed, 1, &t->loader,
                          &err) != LS_OK) {
@@ -443,7 +500,7 @@ int cmd_train(int argc, char **argv) {
          .help = "move each image by up to N pixels (augmentation); default 1"},
         {.name = "save",
          .value = "FILE",
-         .help = "write weights and optimiser state (safetensors) at the end, or at Ctrl-C"},
+         .help = "write weights and optimiser state (safetensors) at the end, or at Ctrl-C, SIGTERM or SIGHUP"},
         {.name = "resume",
          .value = "FILE",
          .help = "go on with a saved run: the same bits as an unbroken one"},
@@ -465,18 +522,22 @@ int cmd_train(int argc, char **argv) {
     double start = now();
     if (code == EXIT_FINE) {
         ls_program_set_profile(t.step, cli_given(options, "profile"));
+        catch_signals();
         code = run(&t);
     }
     double seconds = now() - start;
+    bool whole = !interrupted;
     if (code == EXIT_FINE && path) {
         code = save(&t, path);
     }
-    if (code == EXIT_FINE && interrupted) {
+    if (code == EXIT_FINE && !whole) {
         fprintf(stderr, "interrupted after step %" PRId64 " of %" PRId64 "%s%s\n", t.done, t.total,
                 path ? "; saved to " : "", path ? path : "");
-        code = EXIT_INTERRUPTED;
-    } else if (code == EXIT_FINE) {
-        code = report(&t, seconds);
+    }
+    if (code == EXIT_FINE) {
+        release_signals();
+        code = report(&t, seconds, whole);
+        code = code == EXIT_FINE && !whole ? EXIT_INTERRUPTED : code;
     }
     finish(&t);
     return code;

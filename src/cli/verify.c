@@ -209,7 +209,6 @@ static void close_subject(subject *s) {
     ls_params_destroy(s->params);
     ls_data_release(s->images);
     free(s->outputs);
-    cli_close(&s->w);
 }
 
 /* In the first device, so that the others show what is right. */
@@ -220,14 +219,12 @@ static int plant(subject *s, cli_option *options, const cJSON *root) {
     return !fault || ls_device_plant(s->w.device, fault, &err) == LS_OK ? EXIT_FINE : cli_fail(err.code, err.message);
 }
 
-static int verify_device(cli_option *options, const char *model, const char *device, int64_t most, cJSON *root, bool *inout_differs) {
-    subject s = {.code = EXIT_FINE};
+/* On an open device, called `device`. */
+static int verify_device(cli_option *options, const char *model, const cli_world *w, const char *device, int64_t most, cJSON *root,
+                         bool *inout_differs) {
+    subject s = {.w = *w, .code = EXIT_FINE};
     double begin = cli_now_ms();
-    int code = cli_open(&s.w, options, device);
-    if (code != EXIT_FINE) {
-        return code;
-    }
-    code = plant(&s, options, root);
+    int code = plant(&s, options, root);
     if (code == EXIT_FINE) {
         code = cli_is_model(model) ? verify_model(&s, options, model) : verify_network(&s, options, model);
     }
@@ -258,8 +255,11 @@ static void compare_devices(cJSON *root, bool locked, bool *inout_differs) {
 
 static int verify_devices(cli_option *options, const char *model, cJSON *root, bool *inout_differs) {
     const char *at = cli_text(options, "devices", "cpu,ref");
+    enum { DEVICES_MOST = 32 };
+    char names[DEVICES_MOST][64];
+    cli_world worlds[DEVICES_MOST];
     int64_t most = 10;
-    int code = EXIT_FINE;
+    int code = EXIT_FINE, n = 0;
     if (!*at || *at == ',' || strstr(at, ",,") || at[strlen(at) - 1] == ',') {
         return cli_error(EXIT_USAGE, "verify: --devices \"%s\": expected at least one name, and commas between several, such as cpu,ref", at);
     }
@@ -269,12 +269,20 @@ static int verify_devices(cli_option *options, const char *model, cJSON *root, b
     if (!cli_int(options, "worst", 0, 1000000, &most)) {
         return EXIT_USAGE;
     }
-    while (*at && code == EXIT_FINE) {
-        char device[64];
+    while (*at && code == EXIT_FINE) { /* all, before work is done on one */
         size_t length = strcspn(at, ",");
-        snprintf(device, sizeof device, "%.*s", length < sizeof device ? (int)length : 63, at);
-        code = verify_device(options, model, device, most, root, inout_differs);
+        if (n == DEVICES_MOST) {
+            code = cli_error(EXIT_USAGE, "--devices: at most %d", DEVICES_MOST);
+            break;
+        }
+        snprintf(names[n], sizeof names[n], "%.*s", length < sizeof names[n] ? (int)length : 63, at);
+        code = cli_open(&worlds[n], options, names[n]);
+        n += code == EXIT_FINE;
         at += length + (at[length] == ',');
+    }
+    for (int i = 0; i < n; i++) {
+        code = code == EXIT_FINE ? verify_device(options, model, &worlds[i], names[i], most, root, inout_differs) : code;
+        cli_close(&worlds[i]);
     }
     if (code == EXIT_FINE) {
         compare_devices(root, strcmp(cli_text(options, "math", "locked"), "locked") == 0, inout_differs);
@@ -296,7 +304,7 @@ int cmd_verify(int argc, char **argv) {
         {.name = "strategy",
          .value = "OP=NAME",
          .help = "force a strategy, such as contract=naive; may repeat"},
-        {.name = "worst", .value = "N", .help = "kernels to print, the worst first; default 10"},
+        {.name = "worst", .value = "N", .help = "kernels to print, the worst first; default 10; blind: the share of elements whose bound is too wide to check them"},
         {.name = "html", .value = "FILE", .help = "also write a page: every kernel, errors, the graph with what is wrong in it"},
         {.name = "peer", .value = "COMMAND", .help = "also run COMMAND MODEL INPUTS.npz OUTPUTS.npz, another engine, and say which is wrong"},
         {.name = "plant", .value = "FAULT", .help = "plant a fault in the first device to see it caught; lockstep check --plant list lists them"},

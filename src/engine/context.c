@@ -7,15 +7,20 @@
 #include <stdio.h>
 #include <string.h>
 
-static int threads_from_env(ls_context *context) {
-    const char *text = ls_os_env("LOCKSTEP_THREADS");
-    int64_t n = 0;
-    if (text && (!ls_parse_i64(text, &n) || n < 1 || n > 4096)) {
-        ls_context_log(context, LS_LOG_WARN,
-                       "LOCKSTEP_THREADS=%s is not 1 to 4096: one thread a core instead", text);
-        n = 0;
+enum { THREADS_MOST = 1024 };
+
+/* What the caller says, else LOCKSTEP_THREADS; 0: one a core. */
+static ls_status read_threads(int given, int *out_threads, ls_error *err) {
+    const char *text = given ? NULL : ls_os_env("LOCKSTEP_THREADS");
+    int64_t n = given;
+    if (given < 0 || given > THREADS_MOST) {
+        return LS_FAIL(err, LS_ERR_INVALID, "threads is %d, expected 0 to %d", given, THREADS_MOST);
     }
-    return (int)n;
+    if (text && (!ls_parse_i64(text, &n) || n < 1 || n > THREADS_MOST)) {
+        return LS_FAIL(err, LS_ERR_INVALID, "LOCKSTEP_THREADS is \"%.40s\": expected a whole number from 1 to %d", text, THREADS_MOST);
+    }
+    *out_threads = (int)n;
+    return LS_OK;
 }
 
 static void set_check_from_env(ls_context *context) {
@@ -37,9 +42,8 @@ ls_status ls_context_create(const ls_context_options *options, ls_context **out_
     options = options ? options : &none;
     *out_context = NULL;
     const char *isa = options->isa ? options->isa : ls_os_env("LOCKSTEP_ISA");
-    if (options->threads < 0) {
-        return LS_FAIL(err, LS_ERR_INVALID, "threads is %d, expected at least 0", options->threads);
-    }
+    int threads = 0;
+    LS_TRY(err, read_threads(options->threads, &threads, err));
     if (isa && strlen(isa) >= sizeof((ls_context *)0)->isa) {
         return LS_FAIL(err, LS_ERR_INVALID, "isa is \"%.40s\", expected avx512, avx2, simd128, neon or scalar", isa);
     }
@@ -55,7 +59,7 @@ ls_status ls_context_create(const ls_context_options *options, ls_context **out_
     context->heap.keeps = true;
     context->log = options->log;
     context->log_user = options->log_user;
-    context->threads = options->threads ? options->threads : threads_from_env(context);
+    context->threads = threads;
     if (isa) {
         memcpy(context->isa, isa, strlen(isa) + 1);
     }

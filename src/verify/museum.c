@@ -420,5 +420,5 @@ ls_status ls_museum_run(ls_context *context, ls_device *device, const char *filt
     if (out_totals) {
         *out_totals = totals;
     }
-    return chosen ? status : LS_FAIL(err, LS_ERR_INVALID, "no case is called \"%.80s\"", filter);
+    return chosen ? status : LS_FAIL(err, LS_ERR_INVALID, "no case is called \"%.80s\"; lockstep check --filter list lists them", filter);
 }

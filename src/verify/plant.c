@@ -113,7 +113,7 @@ ls_status ls_fault_find(const char *name, const ls_fault **out_fault, ls_error *
         f++;
     }
     *out_fault = name && f->name ? f : NULL;
-    return name && !f->name ? LS_FAIL(err, LS_ERR_INVALID, "no fault is called \"%.80s\"", name) : LS_OK;
+    return name && !f->name ? LS_FAIL(err, LS_ERR_INVALID, "no fault is called \"%.80s\"; lockstep check --plant list lists them", name) : LS_OK;
 }
 
 ls_status ls_fault_plant(void *user, ls_arena *arena, const ls_spec *spec, ls_spec *out_spec, ls_error *err) {

@@ -78,13 +78,25 @@ bad 2 '--dim n=2: expected' run mnist:small --dim n=2
 bad 2 '--input x=zeros: expected' run mnist:small --input x=zeros
 bad 2 'after random:' run mnist:small --input images=random:7x
 bad 2 'after random:' run mnist:small --input images=random:
+bad 2 'input images=random:5: given twice' run mnist:small --input images=zeros --input images=random:5
+bad 2 'dim batch=3: given twice' run mnist:small --dim batch=2 --dim batch=3
 bad 2 'none.npy' run mnist:small --input images=none.npy
+bad 2 'row: expected without --filter' check --row 5 --filter X
+bad 2 'row: expected without --rows' check --row 5 --rows 3
 bad 2 'at least one' verify mnist:small --devices ''
 bad 2 'devices "cpu,,ref": expected at least one name' verify mnist:small --devices cpu,,ref
 bad 2 'devices "cpu,": expected' verify mnist:small --devices cpu,
 bad 2 'html no/such/page.html: cannot be written: No such file' verify mnist:small --html no/such/page.html
 bad 2 'json no/such/report.json: cannot be written: No such file' run mnist:small --json no/such/report.json
 bad 2 'output no/such/folder: cannot be written: No such file' run mnist:small --output no/such/folder
+bad 2 'output "": expected the path of a folder' run mnist:small --output ''
+bad 2 'json "": expected the path of a file' run mnist:small --json ''
+bad 2 'save "": expected the path of a file' train mnist --save ''
+bad 2 'save no/such/w: cannot be written: No such file' train mnist --data none --save no/such/w
+bad 2 'save .: cannot be written: Is a directory' train mnist --data none --save .
+bad 2 'none/t' train mnist --data none --save /dev/null
+bad 2 'output no/such/x.onnx: cannot be written: No such file' export mnist:small --output no/such/x.onnx --weights none
+bad 2 'output x.txt: expected a name that ends in .onnx' export mnist:small --output x.txt
 "$lockstep" run mnist:small --output new/ >out 2>err || complain "run --output new/: $(cat err)"
 bad 2 'labels: expected --top with it' run mnist:small --labels names.txt
 bad 2 'network.pb: expected a file whose name ends in .onnx, or a built-in network' run network.pb
@@ -100,6 +112,11 @@ bad 2 '--strategy contract: expected OP=NAME' run mnist:small --strategy contrac
 bad 3 'nosuch' run mnist:small --device nosuch
 bad 3 'nosuch' train mnist --device nosuch --steps 1
 bad 3 'nosuch' verify mnist:small --devices nosuch
+bad 3 'nosuch' verify mnist:small --devices cpu,nosuch
+for threads in 0 1025 many; do
+    LOCKSTEP_THREADS=$threads bad 2 "LOCKSTEP_THREADS is \"$threads\": expected a whole number from 1 to 1024" run mnist:small
+done
+LOCKSTEP_THREADS=1
 
 # ---- data ----
 bad 2 'none/t' train mnist --data none
@@ -129,6 +146,11 @@ parses out
 good verify mnist:small --devices cpu --json -
 parses out
 grep -q '"verdict":[[:space:]]*"same"' out || complain "verify: $(cat out)"
+good inspect mnist:small --json inspect.json
+parses inspect.json
+for part in graph groups specs memory; do
+    grep -q "\"$part\":	\"[^\"]" inspect.json || complain "the report of inspect has no $part"
+done
 good --version
 good --help
 good train --help
@@ -136,7 +158,13 @@ grep -q -- '--resume' out || complain "train --help does not list --resume"
 
 # ---- files ----
 cp outputs/logits.npy keep.npy
+{ # an .npy header takes 128 bytes
+    printf '\223NUMPY\1\0v\0%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1, 28, 28), }"
+    head -c 6272 /dev/zero
+} >two.npy
 good run mnist:small --input images=random:3 --output other
+bad 2 'the file has f32 [2,1,28,28], but batch is 7 by --dim' run mnist:small --input images=two.npy --dim batch=7
+good run mnist:small --input images=two.npy --dim batch=2
 bad 2 'expected f32 [N,1,28,28]' run mnist:small --input images=outputs/logits.npy
 head -c 100 outputs/logits.npy >cut.npy
 bad 2 'cut.npy' run mnist:small --input images=cut.npy
@@ -153,6 +181,11 @@ if [ -w /dev/full ]; then
     grep -q '/dev/full' err || complain "a report on a full disk: $(cat err)"
     "$lockstep" devices >/dev/full 2>err
     [ $? -eq 2 ] || complain "standard output on a full disk: exit code is not 2"
+    for words in --help --version 'train --help' 'inspect mnist:small' 'inspect mnist:cnn --specs'; do
+        "$lockstep" $words >/dev/full 2>err # several words
+        [ $? -eq 2 ] || complain "$words: standard output on a full disk: exit code is not 2"
+        grep -q 'standard output cannot be written' err || complain "$words: standard output on a full disk: $(cat err)"
+    done
 fi
 (ulimit -f 0; trap '' XFSZ; "$lockstep" run mnist:small --output outputs --json report.json >/dev/null 2>&1)
 [ $? -eq 2 ] || complain "outputs on a full disk: exit code is not 2"
@@ -161,6 +194,10 @@ cmp -s keep.npy outputs/logits.npy || complain "a full disk changed the old logi
 [ "$(ls outputs)" = logits.npy ] || complain "left behind: $(ls outputs)"
 bad_out=$("$lockstep" run mnist:small --json outputs 2>&1 >/dev/null)
 case $bad_out in *outputs*) ;; *) complain "a report onto a folder: $bad_out" ;; esac
+
+"$lockstep" devices --json - >&- 2>err
+[ $? -eq 2 ] && grep -q 'expected standard output and standard error to be open' err || complain "a report on a closed standard output: $(cat err)"
+[ ! -e - ] || complain "a report on a closed standard output went to a file named -"
 
 # ---- weights: only with the digits ----
 if [ -e "$tree/build/data/digits/9.json" ]; then

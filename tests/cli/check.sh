@@ -71,6 +71,11 @@ for part in "$(echo "$failed" | sed 's/  *[0-9.]* s .*//')" "$(echo "$failed" | 
 done
 grep -qF "lockstep check $again" report || complain "the report does not say how to repeat a row: $(cat report)"
 
+check 0 --filter list
+says '^3-one-device '
+check 2 --filter no-such-case
+says 'no case is called "no-such-case"; lockstep check --filter list lists them' err
+
 # Usage.
 for bad in "--rows -1" "--rows many" "--row -1" "--row 2000000" "--filter no-such-case" "--plant no-such-fault"; do
     check 2 $bad # two words

@@ -1,6 +1,6 @@
 #!/bin/sh
 # train.sh LOCKSTEP TREE [INFER]: a run that is saved and taken up again ends in the bits of an unbroken one, on any
-# device and for any number of threads; Ctrl-C saves; what was saved can be run, verified and used by an example.
+# device and for any number of threads; Ctrl-C and other signals save; what was saved can be run, verified and used by an example.
 set -u
 lockstep=$1
 infer=${3:-}
@@ -64,27 +64,75 @@ train --steps 5 --save cosine >/dev/null
 "$lockstep" train mnist --resume cosine --steps 10 >out 2>err
 [ $? -eq 2 ] && grep -q 'the cosine schedule of the run in cosine is for 5 steps' err || complain "more cosine steps: $(cat err)"
 
-# ---- Ctrl-C ----
-steps=400
-"$lockstep" train mnist --data idx --model small --batch 8 --steps $steps --save cut >out 2>err &
-job=$!
-waited=0 # a job of a shell ignores SIGINT until the run itself listens
-until grep -q 'step' err || [ $waited -eq 600 ]; do
-    sleep 0.05
-    waited=$((waited + 1))
+# ---- what a file may say of its run ----
+train --steps 3 --math fast --save quick >/dev/null
+same "fast taken up again without a word" "$(train --steps 6 --schedule constant --math fast)" "$(
+    train --steps 3 --schedule constant --math fast --save quick >/dev/null
+    train --resume quick --steps 6 --json report.json)"
+grep -q '"math":	"fast"' report.json || complain "a fast run was taken up again in $(grep math report.json)"
+# refused TEXT ARGUMENTS...: of train --resume
+refused() {
+    text=$1
+    shift
+    "$lockstep" train mnist "$@" >out 2>err
+    [ $? -eq 2 ] && grep -qF -- "$text" err && [ "$(wc -l <err)" -eq 1 ] || complain "train $*: '$(cat err)' does not say '$text'"
+}
+refused '--math locked: the run in quick has fast' --resume quick --math locked
+for change in 'shift":"1 shift":"9' 'shift":"1 shift":"x' 'batch":"8 batch":"0' 'seed":"1 seed":"-' 'step":"5 step":"a' 'steps":"5 steps":"-' \
+    'epochs":"5 epochs":"0' 'lr":"0.00 lr":"-.00' 'lr":"0.00 lr":"1e90' 'optimizer":"a optimizer":"b' 'schedule":"c schedule":"d' 'math":"l math":"f'; do
+    sed "s/${change% *}/${change#* }/" half >changed
+    cmp -s half changed && complain "half has no ${change% *}"
+    refused "--resume changed: its ${change%%\"*} is \"${change##*\"}" --resume changed
 done
-kill -INT $job
-wait $job
-code=$?
-if [ $code -eq 130 ]; then
-    grep -q "of $steps; saved to cut" err || complain "Ctrl-C says: $(cat err)"
-    resumed=$(train --resume cut)
-    same "after Ctrl-C ($(sed -n 's/interrupted //p' err))" "$(train --steps $steps)" "$resumed"
-elif [ $code -ne 0 ]; then
-    complain "Ctrl-C: exit code $code: $(cat err)"
-else
-    echo "not tried: all $steps steps were done before Ctrl-C"
-fi
+sed 's/"math":"locked"/"mess":"locked"/' half >older
+same "taken up again from a file that does not say its arithmetic" "$whole" "$(train --resume older --steps 10)"
+
+# ---- data that is no images of digits ----
+cp -r idx odd
+{ printf '\0\0\10\3\0\0\0\020\0\0\0\70\0\0\0\16'; head -c 12544 "$lockstep"; } >odd/t10k-images-idx3-ubyte
+refused '--data odd: t10k-images-idx3-ubyte has images of 56 by 14: expected 28 by 28 pixels' --data odd
+printf '\0\0\10\3\0\0\0\0\0\0\0\34\0\0\0\34' >odd/t10k-images-idx3-ubyte
+printf '\0\0\10\1\0\0\0\0' >odd/t10k-labels-idx1-ubyte
+refused '--data odd: t10k-images-idx3-ubyte has no images' --data odd
+rm -r odd
+cp -r idx odd
+printf '\012' | dd of=odd/train-labels-idx1-ubyte bs=1 seek=$((8 + 70)) conv=notrunc 2>/dev/null
+refused '--data odd: train-labels-idx1-ubyte: label 70 is 10: expected 0 to 9' --data odd
+refused 'a smaller --lr may help' --data idx --model small --batch 8 --optimizer sgd --lr 1e6
+
+# ---- a reader of the messages that has gone: the weights are saved ----
+{
+    "$lockstep" train mnist --data idx --model small --batch 8 --schedule constant --optimizer adamw --steps 40 --save piped 2>&1 >out
+    echo $? >code
+} | head -n 1 >/dev/null
+[ "$(cat code)" -eq 0 ] || complain "a broken pipe: exit code $(cat code)"
+same "saved though the pipe broke" "$(train --resume piped --steps 41)" "$(train --optimizer adamw --schedule constant --steps 41)"
+
+# ---- Ctrl-C, and what ends a program otherwise ----
+steps=400
+whole=$(train --steps $steps)
+for signal in INT TERM HUP; do
+    rm -f cut err report.json
+    "$lockstep" train mnist --data idx --model small --batch 8 --steps $steps --save cut --json report.json >out 2>err &
+    job=$!
+    waited=0 # a job of a shell ignores SIGINT until the run itself listens
+    until grep -qs step err || [ $waited -eq 600 ]; do
+        sleep 0.05
+        waited=$((waited + 1))
+    done
+    kill -$signal $job
+    wait $job
+    code=$?
+    if [ $code -eq 130 ]; then
+        grep -q "of $steps; saved to cut" err || complain "SIG$signal says: $(cat err)"
+        grep -q '"interrupted":	true' report.json || complain "SIG$signal: the report is $(cat report.json)"
+        same "after SIG$signal ($(sed -n 's/interrupted //p' err))" "$whole" "$(train --resume cut)"
+    elif [ $code -ne 0 ]; then
+        complain "SIG$signal: exit code $code: $(cat err)"
+    else
+        echo "not tried: all $steps steps were done before SIG$signal"
+    fi
+done
 
 # ---- what was saved ----
 "$lockstep" verify mnist:small --weights half --devices cpu,ref >out 2>err || complain "verify: $(cat out err)"

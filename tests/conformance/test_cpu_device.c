@@ -16,6 +16,11 @@ static void refuses_what_it_cannot(void **state) {
     assert_int_equal(ls_device_open(context, "cpu", &device, &err), LS_ERR_INVALID);
     assert_non_null(strstr(err.message, "avx1024"));
     ls_context_destroy(context);
+    err = (ls_error){.code = LS_OK};
+    options = (ls_context_options){.threads = 1025};
+    assert_int_equal(ls_context_create(&options, &context, &err), LS_ERR_INVALID);
+    assert_string_equal(err.message, "threads is 1025, expected 0 to 1024");
+    assert_null(context);
 }
 
 /* Convolution, pooling, softmax, sort, scatter and their gradients: every kind of phase. */

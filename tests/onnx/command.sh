@@ -70,8 +70,16 @@ bad 2 'n is 2 by --dim' run add.onnx --dim n=2 --input b=o/out_sum.npy
 bad 2 'the file has f32 [5,3], the model wants bool [4]' run not.onnx --input x=o/out_sum.npy
 bad 2 'has its own' run add.onnx --weights some.safetensors
 bad 2 'input "x" is string' run strings.onnx
+bad 2 "the model's named dimensions are none" run not.onnx --dim n=4
+bad 2 'output twins: outputs "a/b" and "a:b" would both be a_b.npy' run twins.onnx --output twins
+[ ! -e twins ] || complain "a refused run left $(ls twins)"
+good 'a:b f32 [2,3]' run twins.onnx
 bad 2 'Frobnicate' run unknown.onnx
 bad 3 'no-such' run add.onnx --device no-such
+for command in run inspect verify; do
+    bad 2 'input "x": too large: f32 [2147483648,2147483648] takes 1.84e+19 bytes' $command huge.onnx
+    bad 2 'input "x": too large: f32 [2147483648,2147483648]' $command huge.onnx --input x=zeros
+done
 printf 'this is no model' >text.onnx
 bad 2 'text.onnx' run text.onnx
 head -c 40 add.onnx >short.onnx
@@ -86,6 +94,8 @@ good '1 -1 1 -1 -0.5 -0.1 -0.5 -0.1 -0.4 0.2 ...' run planes.onnx --input x=two.
 good '255 0 51 0 102 204 255 0 51 0 ...' run pixels.onnx --input x=two.ppm
 good '      0  1            one' run planes.onnx --input x=two.ppm --top 1 --labels labels.txt
 good '      1  0            two' run planes.onnx --input x=two.ppm --top 2 --labels labels.txt
+bad 2 'labels .: cannot be read: Is a directory' run planes.onnx --input x=missing.ppm --top 1 --labels .
+bad 2 'labels none.txt: cannot be read: No such file' run planes.onnx --input x=missing.ppm --top 1 --labels none.txt
 bad 2 'expected 1 or 3 numbers' run planes.onnx --input x=two.ppm --mean 1,2
 bad 2 'expected 1 or 3 numbers' run planes.onnx --input x=two.ppm --std 1,2,3,4
 bad 2 'is no picture' run add.onnx --input b=two.ppm
@@ -146,7 +156,17 @@ good 'markup' verify markup.onnx --dim n=2 --html markup.html --json -
 [ "$(grep -o '<script' markup.html | wc -l)" -eq "$(grep -o '<script' page.html | wc -l)" ] || complain "a name of the model became markup in the page"
 "$lockstep" verify add.onnx --devices ref --html nowhere/page.html >out 2>err
 [ $? -eq 2 ] && grep -q -- '--html nowhere/page.html: cannot be written' err || complain "a page that cannot be written: $(cat err)"
-bad 2 'no fault is called' verify add.onnx --plant nothing
+bad 3 'no device "foo"' verify add.onnx --dim n=4 --devices cpu,foo
+"$lockstep" verify add.onnx --dim n=4 --devices cpu --peer 'exit 3;' >out 2>err
+[ $? -eq 2 ] && grep -q 'ended with status 3$' err || complain "a peer that fails: $(cat err)"
+bytes=$(printf 'a\377b\355\240\200c\303\251.onnx') # no UTF-8 but for its end
+cp add.onnx "$bytes"
+good 'cpu: same' verify "$bytes" --dim n=4 --json bytes.json --html bytes.html
+for file in bytes.json bytes.html; do
+    grep -q "$(printf 'a\357\277\275b\357\277\275\357\277\275\357\277\275c\303\251.onnx')" $file || complain "$file does not replace bytes that are no UTF-8"
+    ! grep -q "$(printf '\377')" $file || complain "$file holds bytes that are no UTF-8"
+done
+bad 2 'no fault is called "nothing"; lockstep check --plant list lists them' verify add.onnx --plant nothing
 bad 2 'expected a whole number' verify add.onnx --worst -1
 "$lockstep" verify add.onnx --dim n=4 --plant second-operand-dropped --html planted.html >out 2>err
 [ $? -eq 1 ] || complain "verify with a fault: exit code is not 1"
@@ -164,7 +184,8 @@ grep -q '"symbolic":	true' inspect.json || complain "the report of inspect does 
 bad 2 'named dimensions are n' inspect add.onnx --max m=64
 bad 2 'expected NAME=N with N from 1' run add.onnx --max n=0
 good 'out/sum f32 [5,3]' run add.onnx --dim n=5 --max n=64
-good 'add' inspect add.onnx --graph
+good 'add' inspect add.onnx --graph --strategies --json parts.json
+grep -q '"graph":	"%0 = input f32' parts.json && grep -q '"strategy":	"naive"' parts.json || complain "the report of inspect --graph --strategies: $(cat parts.json)"
 
 # ---- conform ----
 bad 2 'expected --onnx DIR' conform

@@ -54,6 +54,15 @@ int main(int argc, char **argv) {
          {.op = "Identity", .opset = 14, .n_in = 1, .n_out = 1, .in = {{"x", 1, 3, {1, 1, -1}}}, .out = {{"y", 1, 3, {1, 1, -1}}}}},
         {"frame.onnx", /* i16 */
          {.op = "Identity", .opset = 14, .n_in = 1, .n_out = 1, .in = {{"x", 5, 2, {-1, 3}}}, .out = {{"y", 5, 2, {-1, 3}}}}},
+        {"huge.onnx", /* 2^62 floats */
+         {.op = "Relu", .opset = 14, .n_in = 1, .n_out = 1, .in = {{"x", 1, 2, {2147483648, 2147483648}}}, .out = {{"y", 1, 2, {2147483648, 2147483648}}}}},
+        {"twins.onnx", /* outputs whose names are one file's */
+         {.op = "Split",
+          .opset = 13,
+          .n_in = 1,
+          .n_out = 2,
+          .in = {{"x", 1, 2, {4, 3}}},
+          .out = {{"a/b", 1, 2, {2, 3}}, {"a:b", 1, 2, {2, 3}}}}},
         {"strings.onnx",
          {.op = "Identity",
           .opset = 14,

@@ -65,20 +65,12 @@ static ls_status cpu_open(ls_device *device, int index, ls_error *err) {
     const char *isa = device->isa && device->isa[0] ? device->isa : ls_os_env("LOCKSTEP_ISA");
     ls_status status = choose_isa(d, isa, err);
     if (status == LS_OK) {
-        int64_t threads = device->threads;
-        const char *text = ls_os_env("LOCKSTEP_THREADS");
-        if (threads <= 0 && text && (!ls_parse_i64(text, &threads) || threads < 1 || threads > 1024)) {
-            status = LS_FAIL(err, LS_ERR_INVALID,
-                             "LOCKSTEP_THREADS is \"%s\": expected a whole number from 1 to 1024", text);
-        }
-        if (status == LS_OK) {
-            d->pool = ls_pool_create(device->heap, (int)threads);
-            d->mutex = ls_mutex_create(device->heap);
-            d->gemm_workers =
-                d->pool ? ls_alloc(device->heap, ls_gemm_worker_size() * (size_t)ls_pool_threads(d->pool))
-                        : NULL;
-            status = d->gemm_workers && d->mutex ? LS_OK : LS_FAIL_MEMORY(err, "the CPU's threads");
-        }
+        d->pool = ls_pool_create(device->heap, device->threads);
+        d->mutex = ls_mutex_create(device->heap);
+        d->gemm_workers =
+            d->pool ? ls_alloc(device->heap, ls_gemm_worker_size() * (size_t)ls_pool_threads(d->pool))
+                    : NULL;
+        status = d->gemm_workers && d->mutex ? LS_OK : LS_FAIL_MEMORY(err, "the CPU's threads");
     }
     if (status != LS_OK) {
         cpu_close(device);

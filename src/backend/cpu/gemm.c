@@ -277,7 +277,7 @@ static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
 static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, operand_at at_b, int64_t j, int vectors, ls_gemm_into into, bool fetch,
                         lookahead ahead) {
     const ls_gemm_plan *plan = b->plan;
-    int64_t fetched = 0, rows, whole = ls_gemm_quotient(b->mi, plan->rows), rest = b->mi - whole * plan->rows;
+    int64_t fetched = 0, rows, whole = ls_gemm_quotient(left, plan->rows), rest = left - whole * plan->rows;
     if (whole > 0 && rest > 0 && 2 * rest < plan->rows && plan->a_source == LS_GEMM_DIRECT) {
         whole--; /* so few rows would wait for their own sums: they share with those before */
     }
