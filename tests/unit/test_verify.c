@@ -142,6 +142,7 @@ static void test_bound_edges(void **state) {
             ls_data *outside = data_of(LS_F32, 1, dims, x);
             assert_int_equal(ls_compare_bound(outside, middle, radius, &r), LS_DIFFERS);
             assert_int_equal(r.outside, 1);
+            assert_true(r.worst_of_bound > 1 && r.worst_of_bound < 1.5);
             assert_int_equal(r.first_index[0], planted);
             assert_non_null(strstr(r.message, "1 of 4 elements lie outside their bound, first at ["));
             ls_data_release(outside);
@@ -177,7 +178,8 @@ static void test_bound_specials(void **state) {
         ls_data *x = data_of(LS_F32, 0, NULL, &cases[k].actual);
         ls_report r;
         ls_verdict got = ls_compare_bound(x, &cases[k].middle, &cases[k].radius, &r);
-        if (got != cases[k].verdict || r.blind != cases[k].blind) {
+        bool infinite = r.worst_of_bound == inf, last = r.bins[LS_BINS - 1] != 0;
+        if (got != cases[k].verdict || r.blind != cases[k].blind || infinite != last || (got == LS_DIFFERS) != (r.worst_of_bound > 1)) {
             fail_msg("case %zu: verdict %d, blind %lld: %s", k, got, (long long)r.blind, r.message);
         }
         ls_data_release(x);
@@ -206,6 +208,7 @@ static void test_blind_count(void **state) {
     data = data_of(LS_F32, 1, (const int64_t[]){N}, x);
     assert_int_equal(ls_compare_bound(data, middle, radius, &r), LS_DIFFERS);
     assert_int_equal(r.first_index[0], 60);
+    assert_true(r.worst_of_bound > 9 && r.worst_of_bound < 11);
     ls_data_release(data);
 }
 
