@@ -298,6 +298,7 @@ ls_symbol *ls_symbol_create(ls_context *context, const char *name, int64_t bound
     }
     symbol->name = copy;
     symbol->bound = bound;
+    symbol->heap = &context->heap;
     ls_mutex_lock(context->mutex);
     symbol->index = atomic_load(&context->n_symbols);
     symbol->next = context->symbols;

@@ -378,6 +378,22 @@ static void symbols_change_without_compiling(void **state) {
     assert_int_equal(ls_symbol_bind(s, b, 6), LS_ERR_INVALID);
 }
 
+static void symbols_of_another_context_are_refused(void **state) {
+    (void)state;
+    ls_error err = {0};
+    world other = world_open("cpu");
+    ls_symbol *foreign = ls_symbol_create(other.context, "F", 5, &err);
+    ls_shape shape = LS_SHAPE(1, 2);
+    shape.dim[0] = ls_dim_symbol(foreign, 1, 0);
+    assert_int_equal(ls_symbol_bind(s, foreign, 3), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_session_error(s)->message, "symbol F belongs to another context"));
+    ls_session_clear_error(s);
+    assert_null(ls_input(s, "x", LS_F32, shape));
+    assert_non_null(strstr(ls_session_error(s)->message, "a symbol of this context"));
+    ls_session_clear_error(s);
+    world_close(&other);
+}
+
 static void values_of_other_symbol_values_are_not_used(void **state) {
     (void)state;
     ls_error err = {0};
@@ -923,6 +939,7 @@ int main(void) {
         TEST(refuses_bad_assignments),
         TEST(a_training_step_compiles_once),
         TEST(symbols_change_without_compiling),
+        TEST(symbols_of_another_context_are_refused),
         TEST(values_of_other_symbol_values_are_not_used),
         TEST(programs_replay),
         TEST(programs_compute_constants_once),

@@ -11,7 +11,7 @@
 #define DTYPE_ERR LS_ERR_DTYPE
 #define INVALID LS_ERR_INVALID
 
-static ls_symbol batch = {NULL, (char *)"B", 64, 0}, length = {NULL, (char *)"L", 100, 1};
+static ls_symbol batch = {.name = (char *)"B", .bound = 64, .index = 0}, length = {.name = (char *)"L", .bound = 100, .index = 1};
 
 static void operands(void **state) {
     (void)state;
