@@ -146,7 +146,7 @@ int cmd_check(int argc, char **argv) {
     if (strcmp(cli_text(options, "plant", ""), "list") == 0) {
         return list_faults(options);
     }
-    if (ls_context_create(NULL, &context, &err) != LS_OK) {
+    if (cli_context(&context, &err) != LS_OK) {
         return cli_fail(err.code, err.message);
     }
     code = check(context, options);

@@ -353,6 +353,20 @@ static void test_check_changes_nothing(void **state) {
     }
 }
 
+static void test_check_is_one_of_three(void **state) {
+    (void)state;
+    ls_context *context;
+    ls_error err = {.code = LS_OK};
+    setenv("LOCKSTEP_CHECK", "BITS", 1);
+    assert_int_equal(ls_context_create(NULL, &context, &err), LS_ERR_INVALID);
+    assert_null(context);
+    assert_string_equal(err.message, "LOCKSTEP_CHECK is \"BITS\", expected bits, oracle or none");
+    setenv("LOCKSTEP_CHECK", "none", 1);
+    assert_int_equal(ls_context_create(NULL, &context, NULL), LS_OK);
+    ls_context_destroy(context);
+    unsetenv("LOCKSTEP_CHECK");
+}
+
 static void test_check_finds(void **state) {
     (void)state;
     static const ls_check levels[] = {LS_CHECK_NONE, LS_CHECK_BITS, LS_CHECK_ORACLE};
@@ -390,6 +404,7 @@ int main(void) {
         cmocka_unit_test(test_bound_specials),        cmocka_unit_test(test_blind_count),
         cmocka_unit_test(test_verify_right),          cmocka_unit_test(test_verify_wrong),
         cmocka_unit_test(test_check_changes_nothing), cmocka_unit_test(test_check_finds),
+        cmocka_unit_test(test_check_is_one_of_three),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
