@@ -345,15 +345,12 @@ static ls_status check_names(const char *path, const ls_named_data *sorted, int 
 static ls_status check_keys(const char *path, int n, const ls_metadata *metadata, ls_error *err) {
     for (int i = 0; i < n; i++) {
         bool taken = strncmp(metadata[i].key, "sha256", 6) == 0 || strncmp(metadata[i].key, "crc32c", 6) == 0;
-        if (!is_utf8(metadata[i].key) || !is_utf8(metadata[i].value)) {
-            return LS_FAIL(err, LS_ERR_INVALID, "%s: metadata \"%.64s\": expected a key and a value in UTF-8", path, metadata[i].key);
-        }
         for (int k = 0; k < i; k++) {
             taken |= strcmp(metadata[k].key, metadata[i].key) == 0;
         }
-        if (taken) {
+        if (taken || !is_utf8(metadata[i].key) || !is_utf8(metadata[i].value)) {
             return LS_FAIL(err, LS_ERR_INVALID,
-                           "%s: metadata \"%s\": expected keys that differ and do not begin with sha256 or crc32c",
+                           "%s: metadata \"%s\": expected UTF-8, and keys that differ and do not begin with sha256 or crc32c",
                            path, metadata[i].key);
         }
     }

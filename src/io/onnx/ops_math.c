@@ -61,10 +61,16 @@ static ls_tensor *second_in(ls_onnx_node *n, ls_tensor *a) {
     return ls_reshape(n->s, b, shape);
 }
 
+typedef ls_tensor *(*binary_fn)(ls_session *s, ls_tensor *a, ls_tensor *b);
+
+static ls_status binary(ls_onnx_node *n, binary_fn f) {
+    ls_tensor *a = ls_onnx_in(n, 0), *b = second_in(n, a);
+    return ls_onnx_out(n, 0, f(n->s, a, b));
+}
+
 #define BINARY(name, builder)                                                                                \
     static ls_status name(ls_onnx_node *n) {                                                                 \
-        ls_tensor *a = ls_onnx_in(n, 0), *b = second_in(n, a);                                               \
-        return ls_onnx_out(n, 0, builder(n->s, a, b));                                                       \
+        return binary(n, builder);                                                                           \
     }
 BINARY(op_add, ls_add)
 BINARY(op_sub, ls_sub)
@@ -176,8 +182,7 @@ static ls_status op_equal(ls_onnx_node *n) {
     if (is_strings(n, 0) || is_strings(n, 1)) {
         return equal_strings(n);
     }
-    ls_tensor *a = ls_onnx_in(n, 0), *b = second_in(n, a);
-    return ls_onnx_out(n, 0, ls_eq(n->s, a, b));
+    return binary(n, ls_eq);
 }
 
 static ls_status op_where(ls_onnx_node *n) {
@@ -269,8 +274,6 @@ static ls_status op_clip(ls_onnx_node *n) {
     x = ls_onnx_has(n, 2) ? ls_min(s, x, scalar_in(n, 2)) : x;
     return ls_onnx_out(n, 0, x);
 }
-
-typedef ls_tensor *(*binary_fn)(ls_session *s, ls_tensor *a, ls_tensor *b);
 
 static ls_tensor *fold(ls_onnx_node *n, binary_fn f, bool wide) {
     ls_tensor *y = NULL;
