@@ -55,14 +55,15 @@ typedef struct ls_context_options {
     const char *isa; /* of the CPU backend: "avx512", "avx2", "neon", "scalar"; NULL: LOCKSTEP_ISA, else the best */
 } ls_context_options;
 
-/* Makes a context; `options` may be NULL. The caller destroys it, after all of its sessions. */
+/* Makes a context; `options` may be NULL. The caller destroys it, after all that was made with it: sessions, models,
+ * arrays and archives, what holds them included. */
 LS_API ls_status ls_context_create(const ls_context_options *options, ls_context **out_context, ls_error *err)
     LS_MUST_USE;
 LS_API void ls_context_destroy(ls_context *context);
 /* Host bytes in use now, and the most ever. Any thread. */
 LS_API void ls_context_memory(const ls_context *context, size_t *out_used, size_t *out_peak);
 /* Shadows every kernel of every program run in this context from now on; LOCKSTEP_CHECK=bits|oracle sets it
- * at creation. The first kernel that is wrong makes its run fail with LS_ERR_DIFFERS, naming kernel, node and
+ * at creation (LS_ERR_INVALID: it is neither, nor none). The first kernel that is wrong makes its run fail with LS_ERR_DIFFERS, naming kernel, node and
  * element. */
 LS_API void ls_context_set_check(ls_context *context, ls_check check);
 

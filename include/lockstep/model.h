@@ -1,7 +1,7 @@
 /* ONNX models: loading, what they want and give, building them into a graph, and running them.
  *
- * A model is what a file says, and never changes: any number of sessions and threads use one. Operator sets 7 and up; what
- * is supported on which device: docs/onnx.md. What is not is an error that names the node; an operator that there is none of, before
+ * A model is what a file says, and never changes: any number of sessions and threads use one. Operator sets 1 and up, each
+ * operator from a version on; what is supported on which device: docs/onnx.md. What is not is an error that names the node; an operator that there is none of, before
  * anything runs.
  * */
 #ifndef LOCKSTEP_MODEL_H

@@ -23,6 +23,7 @@ typedef struct ls_optimizer_options {
 
 typedef struct ls_optimizer ls_optimizer;
 
+/* `options` may be NULL. The caller destroys it, before its parameters and its session. An optimiser is for the session's thread. */
 LS_API ls_status ls_optimizer_create(ls_session *session, ls_params *params, const ls_optimizer_options *options,
                                      ls_optimizer **out_optimizer) LS_MUST_USE;
 LS_API void ls_optimizer_destroy(ls_optimizer *optimizer);

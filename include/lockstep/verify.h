@@ -33,7 +33,7 @@ typedef struct ls_report {
     int64_t outside;             /* outside their bound */
     int64_t blind;               /* whose bound is infinite, or too wide to fail: above 1/1024 of the RMS less the dtype's own rounding */
     int64_t bins[LS_BINS];       /* elements by distance, without those that are blind and not outside */
-    double worst_of_bound;       /* largest |a - b| / bound over elements that are not blind; 0 when all are equal */
+    double worst_of_bound;       /* largest |a - b| / bound over the elements in `bins`: 0 when all are equal, infinite in the last bin */
     int64_t first_index[LS_MAX_RANK]; /* the first element that differs (outside its bound, if there are bounds) */
     int rank;
     char first_expected[32], first_actual[32]; /* as text that reads back the same */

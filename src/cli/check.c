@@ -165,7 +165,7 @@ int cmd_check(int argc, char **argv) {
     if (cli_given(options, "row") && (cli_given(options, "filter") || cli_given(options, "rows"))) {
         return cli_error(EXIT_USAGE, "check: --row: expected without --%s: it is one row alone", cli_given(options, "filter") ? "filter" : "rows");
     }
-    if (ls_context_create(NULL, &context, &err) != LS_OK) {
+    if (cli_context(&context, &err) != LS_OK) {
         return cli_fail(err.code, err.message);
     }
     code = check(context, options);

@@ -62,6 +62,8 @@ typedef struct cli_world {
     { .name = "json", .value = "FILE|-", .help = "also write a JSON report" }
 #define CLI_PROFILE_OPTION                                                                                   \
     { .name = "profile", .help = "also print where the time went, kernel by kernel" }
+/* A context whose log goes to stderr as LOCKSTEP_LOG says. */
+ls_status cli_context(ls_context **out_context, ls_error *err);
 /* Opens the device of --device (or `device`), with --math and --no-fusion. EXIT_FINE, or an exit code with
  * its message printed. */
 int cli_open(cli_world *w, cli_option *options, const char *device);

@@ -274,7 +274,7 @@ int cmd_conform(int argc, char **argv) {
         return cli_error(EXIT_USAGE,
                          "conform: expected --onnx DIR, a folder of the ONNX project's backend test data");
     }
-    if (ls_context_create(NULL, &c.context, &err) != LS_OK) {
+    if (cli_context(&c.context, &err) != LS_OK) {
         return cli_fail(err.code, err.message);
     }
     cJSON *root = cJSON_CreateObject();

@@ -23,7 +23,7 @@ int cmd_devices(int argc, char **argv) {
     if (cli_parse(cli_command_of("devices"), options, argc, argv, NULL, 0, &code) < 0) {
         return code;
     }
-    ls_status status = ls_context_create(NULL, &context, &err);
+    ls_status status = cli_context(&context, &err);
     status = status == LS_OK ? ls_device_list(context, infos, &count, &err) : status;
     if (status != LS_OK) {
         if (context) {

@@ -13,8 +13,8 @@ cJSON *report_device(const char *id, const ls_caps *caps, bool certified);
 const ls_report *report_wrong(const ls_kernel_report *kernel);
 /* "same", "within bound", "differs". */
 const char *report_verdict(ls_verdict verdict);
-/* {"verdict", "elements", "different", "outside", "blind", "worst_of_bound", "bins"}; where it differs also "index", "expected", "got",
- * "message". */
+/* {"verdict", "elements", "different", "outside", "blind", "worst_of_bound" (null: infinite), "bins"}; where it differs also "index",
+ * "expected", "got", "message". */
 cJSON *report_comparison(const ls_report *report);
 /* {"kernel", "node", "number", "launches", "operations", "type", "origins", "reads", "ref" (null: not compared), "oracle"} */
 cJSON *report_kernel(const ls_kernel_report *kernel);

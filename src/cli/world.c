@@ -19,6 +19,11 @@ static void log_line(void *user, ls_log_level level, const char *line) {
     }
 }
 
+ls_status cli_context(ls_context **out_context, ls_error *err) {
+    const ls_context_options options = {.log = log_line, .log_user = getenv("LOCKSTEP_LOG")};
+    return ls_context_create(&options, out_context, err);
+}
+
 double cli_now_ms(void) {
     struct timespec t;
     timespec_get(&t, TIME_UTC);
@@ -58,7 +63,6 @@ static int set_strategy(cli_world *w, const char *text) {
 
 int cli_open(cli_world *w, cli_option *options, const char *device) {
     static const char *const kinds[] = {"locked", "fast", "reduced", NULL};
-    ls_context_options context_options = {.log = log_line, .log_user = getenv("LOCKSTEP_LOG")};
     ls_error err = {.code = LS_OK};
     int math = LS_LOCKED;
     memset(w, 0, sizeof *w);
@@ -66,7 +70,7 @@ int cli_open(cli_world *w, cli_option *options, const char *device) {
         return EXIT_USAGE;
     }
     device = device ? device : cli_text(options, "device", "cpu");
-    ls_status status = ls_context_create(&context_options, &w->context, &err);
+    ls_status status = cli_context(&w->context, &err);
     status = status == LS_OK ? ls_device_open(w->context, device, &w->device, &err) : status;
     status = status == LS_OK && math == LS_LOCKED ? ls_device_certify(w->device, &err) : status;
     status = status == LS_OK ? ls_session_create(w->context, w->device, &w->session, &err) : status;

@@ -9,9 +9,11 @@
 #include <string.h>
 
 void ls_dataset_release(ls_dataset *set) {
-    ls_data_release(set->images);
-    ls_data_release(set->labels);
-    *set = (ls_dataset){NULL, NULL};
+    if (set) {
+        ls_data_release(set->images);
+        ls_data_release(set->labels);
+        *set = (ls_dataset){NULL, NULL};
+    }
 }
 
 /* FOLDER/NAME or FOLDER/NAME.gz, whichever is there. */

@@ -23,29 +23,28 @@ static ls_status read_threads(int given, int *out_threads, ls_error *err) {
     return LS_OK;
 }
 
-static void set_check_from_env(ls_context *context) {
-    const char *text = ls_os_env("LOCKSTEP_CHECK");
-    ls_check check = !text                         ? LS_CHECK_NONE
-                     : strcmp(text, "bits") == 0   ? LS_CHECK_BITS
-                     : strcmp(text, "oracle") == 0 ? LS_CHECK_ORACLE
-                                                   : LS_CHECK_NONE;
-    if (check != LS_CHECK_NONE) {
-        ls_engine_set_check(context, check, ls_default_check_hooks);
-    } else if (text && strcmp(text, "none") != 0) {
-        ls_context_log(context, LS_LOG_WARN,
-                       "LOCKSTEP_CHECK=%s is neither bits, oracle nor none: nothing is checked", text);
+/* LS_CHECK_*; -1: it is none of them. */
+static int check_of(const char *text) {
+    static const char *const names[] = {"none", "bits", "oracle"};
+    int check = text ? LS_CHECK_ORACLE : LS_CHECK_NONE;
+    while (check >= 0 && text && strcmp(text, names[check]) != 0) {
+        check--;
     }
+    return check;
 }
 
 ls_status ls_context_create(const ls_context_options *options, ls_context **out_context, ls_error *err) {
     static const ls_context_options none;
     options = options ? options : &none;
     *out_context = NULL;
-    const char *isa = options->isa ? options->isa : ls_os_env("LOCKSTEP_ISA");
+    const char *isa = options->isa ? options->isa : ls_os_env("LOCKSTEP_ISA"), *check = ls_os_env("LOCKSTEP_CHECK");
     int threads = 0;
     LS_TRY(err, read_threads(options->threads, &threads, err));
     if (isa && strlen(isa) >= sizeof((ls_context *)0)->isa) {
         return LS_FAIL(err, LS_ERR_INVALID, "isa is \"%.40s\", expected avx512, avx2, simd128, neon or scalar", isa);
+    }
+    if (check_of(check) < 0) {
+        return LS_FAIL(err, LS_ERR_INVALID, "LOCKSTEP_CHECK is \"%.40s\", expected bits, oracle or none", check);
     }
     ls_heap boot; /* the context's own block comes from the heap that it holds */
     ls_heap_init(&boot, options->allocator, options->memory_limit);
@@ -68,7 +67,9 @@ ls_status ls_context_create(const ls_context_options *options, ls_context **out_
         ls_context_destroy(context);
         return LS_FAIL_MEMORY(err, "a context");
     }
-    set_check_from_env(context);
+    if (check_of(check) != LS_CHECK_NONE) {
+        ls_engine_set_check(context, (ls_check)check_of(check), ls_default_check_hooks);
+    }
     *out_context = context;
     return LS_OK;
 }
@@ -302,6 +303,7 @@ ls_symbol *ls_symbol_create(ls_context *context, const char *name, int64_t bound
     }
     symbol->name = copy;
     symbol->bound = bound;
+    symbol->heap = &context->heap;
     ls_mutex_lock(context->mutex);
     symbol->index = atomic_load(&context->n_symbols);
     symbol->next = context->symbols;

@@ -130,6 +130,9 @@ static bool put_attr(walk *w, const ls_tensor *node) {
     case LS_CLASS_RANDOM:
     case LS_CLASS_COPY: /* its device is the node's */
         return true;
+    case LS_CLASS_GATHER:
+    case LS_CLASS_SCATTER: /* their origins too, which the report of an index out of range names */
+        return put(w, (uint64_t)(uintptr_t)node->origin) && put_bytes(w, &node->attr, sizeof node->attr);
     case LS_CLASS_LOOP:
         return node->op == LS_OP_LOOP ? put_dim(w, node->attr.loop.trip) && put_body(w, node->attr.loop.body)
                                       : put(w, (uint64_t)node->attr.loop.result);

@@ -28,6 +28,9 @@ static ls_status check_inputs(ls_session *session, ls_tensor *const *inputs, int
         *err = session->graph.error;
         return err->code;
     }
+    if (n_inputs < 0 || n_outputs < 0) {
+        return LS_FAIL(err, LS_ERR_INVALID, "a program of %d inputs and %d outputs: expected 0 or more", n_inputs, n_outputs);
+    }
     for (int i = 0; i < n_inputs; i++) {
         if (!inputs[i] || inputs[i]->session != session || inputs[i]->op != LS_OP_INPUT) {
             return LS_FAIL(err, LS_ERR_INVALID, "input %d of a program is not from ls_input in this session",

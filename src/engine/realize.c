@@ -107,6 +107,9 @@ static ls_status collect(request *r, ls_tensor *const *tensors, int count, ls_er
         *err = session->graph.error;
         return err->code;
     }
+    if (count < 0) {
+        return LS_FAIL(err, LS_ERR_INVALID, "%d tensors: expected 0 or more", count);
+    }
     for (int i = 0; i < count; i++) {
         ls_tensor *x = tensors[i];
         if (!x || x->session != session) {

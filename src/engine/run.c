@@ -367,12 +367,12 @@ static ls_status range_error(const ls_run *run) {
         const ls_tensor *node = exec->nodes[i];
         if (node->serial == serial && node->n_src >= 2) {
             char x[LS_SHAPE_TEXT], index[LS_SHAPE_TEXT];
-            return LS_FAIL(
-                run->err, LS_ERR_RANGE,
-                "%s %llu of %s along axis %d met an index of %s outside 0 to its extent (in kernel %s)",
-                ls_ops[node->op].name, (unsigned long long)serial, ls_shape_text(&node->src[0]->shape, x),
-                node->attr.axis.axis, ls_shape_text(&node->src[1]->shape, index),
-                run->range_step->spec->name);
+            int axis = node->attr.axis.axis;
+            return LS_FAIL(run->err, LS_ERR_RANGE,
+                           "%s%s%s of %s along axis %d: one of the indices %s is out of range, expected 0 to %lld (in kernel %s)",
+                           node->origin ? node->origin : "", node->origin ? ": " : "", ls_ops[node->op].name,
+                           ls_shape_text(&node->src[0]->shape, x), axis, ls_shape_text(&node->src[1]->shape, index),
+                           (long long)ls_dim_eval(node->src[0]->shape.dim[axis], run->symbols) - 1, run->range_step->spec->name);
         }
     }
     return LS_FAIL(run->err, LS_ERR_RANGE, "kernel %s met an index out of range",

@@ -138,6 +138,10 @@ ls_status ls_symbol_bind(ls_session *session, ls_symbol *symbol, int64_t value) 
                 symbol ? symbol->name : "(null)", (long long)value, symbol ? (long long)symbol->bound : 0);
         return ls_session_fail(session, LS_ERR_INVALID, &err);
     }
+    if (symbol->heap != &session->context->heap) {
+        LS_FAIL(&err, LS_ERR_INVALID, "symbol %s belongs to another context", symbol->name);
+        return ls_session_fail(session, LS_ERR_INVALID, &err);
+    }
     ls_status status = ls_session_sync(session, &err);
     if (status != LS_OK) {
         return ls_session_fail(session, status, &err);

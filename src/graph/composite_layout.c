@@ -67,7 +67,7 @@ static ls_tensor *pad_index(ls_session *s, int64_t n, const ls_pad_spec *p, ls_p
 }
 
 ls_tensor *ls_pad_with(ls_session *s, ls_tensor *x, const ls_pad_spec *pads, ls_pad_kind kind) {
-    if (!ls_check_operands(s, "pad_with", 1, &x)) {
+    if (!ls_check_operands(s, "pad_with", 1, &x) || !ls_check_given(s, "pad_with", pads)) {
         return NULL;
     }
     if ((unsigned)kind > LS_PAD_WRAP) {

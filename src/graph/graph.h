@@ -64,6 +64,7 @@ struct ls_symbol {
     char *name;
     int64_t bound;
     int index; /* dense within the context: where its value stands in a table of values */
+    const ls_heap *heap; /* the context's, which tells it from another's symbol; NULL: any fits */
 };
 static inline ls_dim ls_dim_fixed(int64_t n) { return (ls_dim){NULL, 0, n}; }
 static inline bool ls_dim_is_fixed(ls_dim d) { return d.symbol == NULL; }

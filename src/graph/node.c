@@ -20,6 +20,13 @@ ls_tensor *ls_node_fail(ls_session *s, ls_status code, const char *file, int lin
     return NULL;
 }
 
+bool ls_check_given(ls_session *s, const char *operation, const void *spec) {
+    if (!spec) {
+        LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: the spec is NULL", operation);
+    }
+    return spec != NULL;
+}
+
 bool ls_check_operands(ls_session *s, const char *operation, int n_src, ls_tensor *const *src) {
     if (!s) {
         return false;

@@ -165,11 +165,11 @@ bool ls_shape_check(ls_session *s, const char *operation, const ls_shape *shape)
     bool big = false, zero = false;
     for (int i = 0; i < shape->rank; i++) {
         ls_dim d = shape->dim[i], checked;
-        bool bad = d.symbol ? d.scale < 1 : d.scale != 0;
+        bool bad = d.symbol ? d.scale < 1 || (d.symbol->heap && d.symbol->heap != ls_graph_of(s)->heap) : d.scale != 0;
         if (bad || !ls_dim_affine(d, 1, 0, &checked)) {
             LS_NODE_FAIL(s, LS_ERR_SHAPE,
                          "%s: shape %s: the extent of axis %d is not an extent (0 or more, a positive scale "
-                         "of a symbol)",
+                         "of a symbol of this context)",
                          operation, LS_SHAPE_TEXT_OF(shape), i);
             return false;
         }

@@ -222,11 +222,11 @@ ls_status ls_archive_get_at(ls_archive *a, int index, ls_data **out_data, ls_err
 }
 
 ls_status ls_archive_get(ls_archive *a, const char *name, ls_data **out_data, ls_error *err) {
-    for (size_t i = 0; i < a->entries.len; i++) {
+    for (size_t i = 0; name && i < a->entries.len; i++) {
         if (strcmp(a->entries.data[i].name, name) == 0) {
             return ls_archive_get_at(a, (int)i, out_data, err);
         }
     }
     return LS_FAIL(err, LS_ERR_INVALID, "%s: no array \"%s\" among its %zu, whose first is \"%s\"", a->path,
-                   name, a->entries.len, a->entries.len ? a->entries.data[0].name : "(none)");
+                   name ? name : "(null)", a->entries.len, a->entries.len ? a->entries.data[0].name : "(none)");
 }

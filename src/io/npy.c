@@ -141,6 +141,9 @@ static ls_status parse(ls_context *context, const char *name, const uint8_t *byt
     }
     header h = {.dtype = LS_DTYPE_COUNT};
     if (!parse_header(text, &h)) {
+        for (size_t i = length; i-- > 0;) { /* one line, without the padding at its end */
+            text[i] = (unsigned char)text[i] > ' ' ? text[i] : text[i + 1] ? ' ' : '\0';
+        }
         return LS_FAIL(err, LS_ERR_FORMAT,
                        "%s: its header \"%.120s\": expected descr, fortran_order and shape, of a dtype b1, "
                        "u1 to u8, i1 to "

@@ -309,12 +309,30 @@ static ls_status write_all(sink *s, const char *header, const ls_named_data *sor
     return LS_OK;
 }
 
+/* As the format wants text to be. */
+static bool is_utf8(const char *text) {
+    for (const uint8_t *p = (const uint8_t *)text; *p;) {
+        int more = *p < 0x80 ? 0 : *p < 0xc0 ? -1 : *p < 0xe0 ? 1 : *p < 0xf0 ? 2 : *p < 0xf8 ? 3 : -1;
+        uint32_t code = more > 0 ? *p & (0x3fu >> more) : 0;
+        p++;
+        for (int i = 0; i < more; i++, p++) {
+            more = (*p & 0xc0) == 0x80 ? more : -1;
+            code = code << 6 | (*p & 0x3f);
+        }
+        static const uint32_t first[] = {0, 0x80, 0x800, 0x10000};
+        if (more < 0 || code < first[more] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static ls_status check_names(const char *path, const ls_named_data *sorted, int count, ls_error *err) {
     for (int i = 0; i < count; i++) {
         size_t n = strlen(sorted[i].name);
-        if (n == 0 || n > LS_ARCHIVE_NAME || strcmp(sorted[i].name, "__metadata__") == 0) {
+        if (n == 0 || n > LS_ARCHIVE_NAME || strcmp(sorted[i].name, "__metadata__") == 0 || !is_utf8(sorted[i].name)) {
             return LS_FAIL(err, LS_ERR_INVALID,
-                           "%s: array name \"%.64s\": expected 1 to %d bytes, and not __metadata__", path,
+                           "%s: array name \"%.64s\": expected 1 to %d bytes of UTF-8, and not __metadata__", path,
                            sorted[i].name, LS_ARCHIVE_NAME);
         }
         if (i > 0 && strcmp(sorted[i - 1].name, sorted[i].name) == 0) {
@@ -330,9 +348,9 @@ static ls_status check_keys(const char *path, int n, const ls_metadata *metadata
         for (int k = 0; k < i; k++) {
             taken |= strcmp(metadata[k].key, metadata[i].key) == 0;
         }
-        if (taken) {
+        if (taken || !is_utf8(metadata[i].key) || !is_utf8(metadata[i].value)) {
             return LS_FAIL(err, LS_ERR_INVALID,
-                           "%s: metadata \"%s\": expected keys that differ and do not begin with sha256 or crc32c",
+                           "%s: metadata \"%s\": expected UTF-8, and keys that differ and do not begin with sha256 or crc32c",
                            path, metadata[i].key);
         }
     }

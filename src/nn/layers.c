@@ -16,14 +16,18 @@ static ls_tensor *named(ls_session *s, ls_params *p, const char *layer, const ch
 
 /* The extent of x's axis, which must be fixed; 0 with an error when it is not. */
 static int64_t extent(ls_session *s, const char *layer, const ls_tensor *x, int rank, int axis) {
-    ls_shape shape = x ? ls_tensor_shape(x) : LS_SCALAR;
-    if (x && (rank ? shape.rank != rank : shape.rank < 1)) {
+    if (!layer || !x) {
+        ls_session_set_error(s, LS_ERR_INVALID, "layer \"%s\": its %s is NULL", layer ? layer : "", layer ? "input" : "name");
+        return 0;
+    }
+    ls_shape shape = ls_tensor_shape(x);
+    if (rank ? shape.rank != rank : shape.rank < 1) {
         ls_session_set_error(s, LS_ERR_SHAPE, "layer \"%s\": the input has rank %d: expected %s%d", layer,
                              shape.rank, rank ? "" : "at least ", rank ? rank : 1);
         return 0;
     }
-    ls_dim dim = x ? shape.dim[axis < 0 ? shape.rank + axis : axis] : ls_dim_of(0);
-    if (x && (dim.symbol || dim.offset < 1)) {
+    ls_dim dim = shape.dim[axis < 0 ? shape.rank + axis : axis];
+    if (dim.symbol || dim.offset < 1) {
         ls_session_set_error(s, LS_ERR_SHAPE,
                              "layer \"%s\": axis %d of the input: expected a fixed extent of at least 1",
                              layer, axis);
@@ -47,6 +51,10 @@ ls_tensor *ls_nn_conv2d(ls_session *s, ls_params *p, const char *name, ls_tensor
                         int64_t kernel, int64_t stride, int64_t padding) {
     int64_t in = extent(s, name, x, 4, 1), fan_in = in * kernel * kernel;
     if (!in) {
+        return NULL;
+    }
+    if (kernel < 1) {
+        ls_session_set_error(s, LS_ERR_SHAPE, "layer \"%s\": kernel %lld: expected at least 1", name, (long long)kernel);
         return NULL;
     }
     ls_conv_spec spec = {.spatial = 2,

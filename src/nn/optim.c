@@ -51,6 +51,7 @@ static bool in_unit(double x) {
 
 ls_status ls_optimizer_create(ls_session *session, ls_params *params, const ls_optimizer_options *options,
                               ls_optimizer **out_optimizer) {
+    static const ls_optimizer_options defaults;
     ls_heap *heap = ls_context_heap(ls_session_context(session));
     ls_optimizer *o = ls_alloc_zeroed(heap, sizeof *o);
     if (!o) {
@@ -58,7 +59,7 @@ ls_status ls_optimizer_create(ls_session *session, ls_params *params, const ls_o
         return LS_ERR_MEMORY;
     }
     *o = (ls_optimizer){
-        .heap = heap, .params = params, .options = *options, .n_params = ls_params_count(params)};
+        .heap = heap, .params = params, .options = options ? *options : defaults, .n_params = ls_params_count(params)};
     ls_optimizer_options *p = &o->options;
     p->beta1 = or_default(p->beta1, 0.9);
     p->beta2 = or_default(p->beta2, 0.999);

@@ -175,9 +175,7 @@ static ls_tensor *param(ls_session *s, ls_params *params, const char *name, ls_d
         return ls_var_value(s, var);
     }
     if (dtype != LS_F32 || !fixed_numel(&shape, &n)) {
-        return ls_session_set_error(s, LS_ERR_DTYPE, "parameter \"%s\": expected f32 and a fixed shape",
-                                    name),
-               NULL;
+        return ls_session_set_error(s, LS_ERR_DTYPE, "parameter \"%s\": expected f32 and fixed extents of 0 or more", name), NULL;
     }
     var = make_var(s, params, name, &shape, n, how);
     if (!var) {

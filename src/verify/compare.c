@@ -82,10 +82,15 @@ static int bin_of_bits(ls_dtype dtype, uint64_t a, uint64_t b) {
     return k < LS_BINS - 2 ? k : LS_BINS - 2;
 }
 
-static int bin_of_bound(double gap, double bound) {
-    double share = gap / bound;
-    if (gap == 0 || share - share != 0 || bound == 0) {
-        return gap == 0 ? 0 : LS_BINS - 1;
+/* Infinite: what has no distance, or a bound of 0. */
+static double share_of_bound(double gap, double bound) {
+    double share = gap == 0 ? 0 : gap / bound;
+    return share == share ? share : __builtin_inf();
+}
+
+static int bin_of_share(double share) {
+    if (share == 0 || share - share != 0) {
+        return share == 0 ? 0 : LS_BINS - 1;
     }
     int k = 1;
     for (double limit = 0x1p-15; share > limit && k < LS_BINS - 2; limit += limit) {
@@ -156,7 +161,9 @@ ls_verdict ls_compare_bound(const ls_data *actual, const double *middle, const d
         r->different += gap != 0;
         outside = outside && !(blind && bound - bound != 0);
         if (outside || !blind) {
-            r->bins[bin_of_bound(gap, bound)]++;
+            double share = share_of_bound(gap, bound);
+            r->bins[bin_of_share(share)]++;
+            r->worst_of_bound = share > r->worst_of_bound ? share : r->worst_of_bound;
         }
         if (outside) {
             if (r->outside++ == 0) {
@@ -165,8 +172,6 @@ ls_verdict ls_compare_bound(const ls_data *actual, const double *middle, const d
                 value_text(dtype, bits, r->first_actual);
                 first_gap = bound;
             }
-        } else if (!blind && bound > 0 && gap / bound > r->worst_of_bound) {
-            r->worst_of_bound = gap / bound;
         }
     }
     if (r->outside > 0) {

@@ -53,7 +53,9 @@ ls_status ls_data_wrap(ls_context *context, ls_dtype dtype, int rank, const int6
 }
 
 ls_data *ls_data_retain(ls_data *data) {
-    atomic_fetch_add_explicit(&data->refs, 1, memory_order_relaxed);
+    if (data) {
+        atomic_fetch_add_explicit(&data->refs, 1, memory_order_relaxed);
+    }
     return data;
 }
 
@@ -135,12 +137,25 @@ static ls_source source_of(const ls_data *data) {
     return (ls_source){data->bytes, (void *)(uintptr_t)data, keep, drop};
 }
 
+static bool is_given(ls_session *session, const ls_data *data) {
+    if (!data) {
+        ls_session_set_error(session, LS_ERR_INVALID, "the array to take over is NULL");
+    }
+    return data != NULL;
+}
+
 ls_tensor *ls_data_to_tensor(ls_session *session, const ls_data *data) {
+    if (!is_given(session, data)) {
+        return NULL;
+    }
     ls_source source = source_of(data);
     return ls_tensor_over(session, data->dtype, ls_shape_make(data->rank, data->dims), &source);
 }
 
 ls_var *ls_data_to_var(ls_session *session, const char *name, const ls_data *data) {
+    if (!is_given(session, data)) {
+        return NULL;
+    }
     ls_source source = source_of(data);
     return ls_var_over(session, name, data->dtype, ls_shape_make(data->rank, data->dims), &source);
 }

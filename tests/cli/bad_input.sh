@@ -73,6 +73,10 @@ bad 2 '--optimizer lion: expected sgd, adam, adamw' train mnist --optimizer lion
 bad 2 '--math exact: expected locked, fast, reduced' run mnist:small --math exact
 bad 2 '--epochs and --steps' train mnist --epochs 1 --steps 1
 bad 2 '--repeat 0: expected' run mnist:small --repeat 0
+export LOCKSTEP_CHECK=BITS
+bad 2 'LOCKSTEP_CHECK is "BITS", expected bits, oracle or none' devices
+unset LOCKSTEP_CHECK
+LOCKSTEP_LOG=debug "$lockstep" devices 2>&1 >out | grep -q '^lockstep: debug: ' || complain "devices: LOCKSTEP_LOG=debug prints nothing of the log"
 bad 2 '--dim batch=0: expected' run mnist:small --dim batch=0
 bad 2 '--dim n=2: expected' run mnist:small --dim n=2
 bad 2 '--input x=zeros: expected' run mnist:small --input x=zeros

@@ -240,7 +240,54 @@ static void rows_in_turn_are_bounded(void **state) {
     }
 }
 
+/* Every second row's exponentials or squares add up to infinity; what is divided beside the next row's is as it would be alone. */
+static ls_tensor *build_overflow(ls_session *s, int64_t rows, int64_t columns, int kind, int first) {
+    float *data = calloc((size_t)(rows * columns), sizeof *data);
+    for (int64_t i = 0; i < rows * columns; i++) {
+        const bool over = i / columns % 2 == first, infinite = over && kind & 1 && i % 5 == 0;
+        const float far = kind < 2 ? 88 + (float)(i % 7) / 16 : (float)(i % 11 - 5) * 0x1p80f, near = (float)(i % 13 - 6) / 8;
+        data[i] = infinite ? __builtin_inff() : over ? far : near;
+    }
+    ls_tensor *x = ls_tensor_from(s, LS_F32, LS_SHAPE(rows, columns), data), *one = ls_full(s, LS_F32, LS_SCALAR, 1);
+    free(data);
+    ls_tensor *y = kind < 2 ? ls_exp(s, x) : ls_sub(s, x, row_fold(s, ls_amin, x)), *sum = row_fold(s, ls_sum, kind < 2 ? y : ls_mul(s, y, y));
+    return ls_div(s, y, kind & 1 ? ls_add(s, one, ls_div(s, one, sum)) : kind == 2 ? ls_sqrt(s, sum) : sum); /* 1 or more where the sum is infinite */
+}
+
+static void rows_that_overflow(void **state) {
+    static const int64_t shapes[][2] = {{2, 256}, {3, 512}, {33, 1024}, {35, 70}, {70, 256}};
+    worlds *all = *state;
+    for (int i = 0; i < 8 * (int)(sizeof shapes / sizeof *shapes); i++) {
+        const int64_t rows = shapes[i / 8][0], columns = shapes[i / 8][1], n = rows * columns;
+        const size_t bytes = (size_t)n * sizeof(float);
+        const int kind = i / 2 % 4, first = i % 2;
+        float *want = malloc(bytes), *got = malloc(bytes);
+        ls_session *s = all->ref.session;
+        world_ok(&all->ref, ls_scope_begin(s));
+        world_ok(&all->ref, ls_read(s, build_overflow(s, rows, columns, kind, first), want, bytes));
+        ls_scope_end(s);
+        for (int c = 0; c < all->n; c++) {
+            s = all->cpu[c].session;
+            world_ok(&all->cpu[c], ls_scope_begin(s));
+            ls_session_set_math(s, LS_FAST);
+            world_ok(&all->cpu[c], ls_read(s, build_overflow(s, rows, columns, kind, first), got, bytes));
+            ls_session_set_math(s, LS_LOCKED);
+            ls_scope_end(s);
+            for (int64_t k = 0; k < n; k++) {
+                const float gap = got[k] > want[k] ? got[k] - want[k] : want[k] - got[k], size = want[k] < 0 ? -want[k] : want[k];
+                const bool both_nan = got[k] != got[k] && want[k] != want[k] && memcmp(&got[k], &want[k], sizeof *got) == 0;
+                if (!(got[k] == want[k] || both_nan || gap <= 1e-5f * size)) {
+                    fail_msg("%s: [%d,%d], kind %d, from row %d on: element %d is %g, expected %g", all->names[c], (int)rows, (int)columns, kind,
+                             first, (int)k, (double)got[k], (double)want[k]);
+                }
+            }
+        }
+        free(want);
+        free(got);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(large), cmocka_unit_test(rows_in_turn), cmocka_unit_test(rows_in_turn_are_bounded), cmocka_unit_test(fused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(large), cmocka_unit_test(rows_in_turn), cmocka_unit_test(rows_in_turn_are_bounded), cmocka_unit_test(rows_that_overflow), cmocka_unit_test(fused)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

@@ -12,7 +12,7 @@
 #define DTYPE_ERR LS_ERR_DTYPE
 #define INVALID LS_ERR_INVALID
 
-static ls_symbol batch = {NULL, (char *)"B", 64, 0}, length = {NULL, (char *)"T", 100, 1};
+static ls_symbol batch = {.name = (char *)"B", .bound = 64, .index = 0}, length = {.name = (char *)"T", .bound = 100, .index = 1};
 #define B ls_dim_symbol(&batch, 1, 0)
 #define T ls_dim_symbol(&length, 1, 0)
 #define D(n) ls_dim_of(n)

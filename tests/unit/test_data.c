@@ -21,6 +21,8 @@ static void test_data_basics(void **state) {
     ls_data_release(x);
     ls_data_release(x);
     ls_data_release(NULL);
+    assert_null(ls_data_retain(NULL));
+    ls_dataset_release(NULL);
     assert_int_equal(ls_data_create(context, LS_F32, 2, bad, NULL, &x, &err), LS_ERR_SHAPE);
     assert_int_equal(ls_data_create(context, LS_F32, 2, huge, NULL, &x, NULL), LS_ERR_SHAPE);
     assert_int_equal(ls_data_create(context, LS_F32, 9, dims, NULL, &x, NULL), LS_ERR_SHAPE);

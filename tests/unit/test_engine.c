@@ -106,6 +106,26 @@ static void reports_errors(void **state) {
     assert_non_null(strstr(ls_session_error(s)->message, "8 bytes, expected 12"));
     assert_int_equal(ls_realize(s, &x, 1), LS_ERR_INVALID); /* the first error stays */
     ls_session_clear_error(s);
+    assert_int_equal(ls_realize(s, &x, -1), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_session_error(s)->message, "-1 tensors: expected 0 or more"));
+    ls_session_clear_error(s);
+    ls_program *program;
+    assert_int_equal(ls_program_compile(s, NULL, -1, &x, 1, &program), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_session_error(s)->message, "-1 inputs and 1 outputs: expected 0 or more"));
+    ls_session_clear_error(s);
+    assert_null(ls_data_to_tensor(s, NULL));
+    assert_non_null(strstr(ls_session_error(s)->message, "is NULL"));
+    ls_session_clear_error(s);
+    assert_null(ls_data_to_var(s, "v", NULL));
+    assert_int_equal(ls_session_error(s)->code, LS_ERR_INVALID);
+    ls_session_clear_error(s);
+    ls_runner *runner;
+    assert_int_equal(ls_runner_create(s, NULL, &runner), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_session_error(s)->message, "the model is NULL"));
+    ls_session_clear_error(s);
+    assert_int_equal(ls_model_build(s, NULL, 0, NULL, 0, NULL), LS_ERR_INVALID);
+    assert_null(ls_model_retain(NULL));
+    ls_session_clear_error(s);
     ls_tensor *bad = ls_add(s, x, vector(2, a));
     assert_null(bad);
     assert_int_equal(ls_realize(s, &bad, 1), LS_ERR_SHAPE);
@@ -376,6 +396,22 @@ static void symbols_change_without_compiling(void **state) {
         assert_int_equal(compiles(), 1);
     }
     assert_int_equal(ls_symbol_bind(s, b, 6), LS_ERR_INVALID);
+}
+
+static void symbols_of_another_context_are_refused(void **state) {
+    (void)state;
+    ls_error err = {0};
+    world other = world_open("cpu");
+    ls_symbol *foreign = ls_symbol_create(other.context, "F", 5, &err);
+    ls_shape shape = LS_SHAPE(1, 2);
+    shape.dim[0] = ls_dim_symbol(foreign, 1, 0);
+    assert_int_equal(ls_symbol_bind(s, foreign, 3), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_session_error(s)->message, "symbol F belongs to another context"));
+    ls_session_clear_error(s);
+    assert_null(ls_input(s, "x", LS_F32, shape));
+    assert_non_null(strstr(ls_session_error(s)->message, "a symbol of this context"));
+    ls_session_clear_error(s);
+    world_close(&other);
 }
 
 static void values_of_other_symbol_values_are_not_used(void **state) {
@@ -923,6 +959,7 @@ int main(void) {
         TEST(refuses_bad_assignments),
         TEST(a_training_step_compiles_once),
         TEST(symbols_change_without_compiling),
+        TEST(symbols_of_another_context_are_refused),
         TEST(values_of_other_symbol_values_are_not_used),
         TEST(programs_replay),
         TEST(programs_compute_constants_once),

@@ -8,7 +8,7 @@
     fixture_open(f);                                                                                         \
     ls_session *s = session_of(f)
 
-static ls_symbol batch = {NULL, (char *)"B", 64, 0}, length = {NULL, (char *)"L", 100, 1};
+static ls_symbol batch = {.name = (char *)"B", .bound = 64, .index = 0}, length = {.name = (char *)"L", .bound = 100, .index = 1};
 #define B(scale, offset) ls_dim_symbol(&batch, scale, offset)
 #define L(scale, offset) ls_dim_symbol(&length, scale, offset)
 #define D(n) ls_dim_of(n)

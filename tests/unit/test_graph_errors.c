@@ -11,7 +11,7 @@
 #define DTYPE_ERR LS_ERR_DTYPE
 #define INVALID LS_ERR_INVALID
 
-static ls_symbol batch = {NULL, (char *)"B", 64, 0}, length = {NULL, (char *)"L", 100, 1};
+static ls_symbol batch = {.name = (char *)"B", .bound = 64, .index = 0}, length = {.name = (char *)"L", .bound = 100, .index = 1};
 
 static void operands(void **state) {
     (void)state;
@@ -97,6 +97,11 @@ static void movement(void **state) {
     FAILS(SHAPE_ERR, ls_pad_absent(s, x, (ls_pad_spec[]){{INT64_MAX, 1, 0}, {0, 0, 0}}), "pad_absent: low");
     FAILS(LS_ERR_UNSUPPORTED, ls_pad(s, sym, (ls_pad_spec[]){{0, 0, 1}}, 0),
           "pad: interior 1 of axis 0 of f32[B]", "fixed extent");
+    FAILS(INVALID, ls_slice(s, x, NULL), "slice: the spec is NULL");
+    FAILS(INVALID, ls_pad(s, x, NULL, 0), "pad: the spec is NULL");
+    FAILS(INVALID, ls_pad_with(s, x, NULL, LS_PAD_EDGE), "pad_with: the spec is NULL");
+    FAILS(INVALID, ls_resize(s, x, NULL), "resize: the spec is NULL");
+    FAILS(INVALID, ls_roi_align(s, x, x, x, NULL), "roi_align: the spec is NULL");
     FAILS(INVALID, ls_slice(s, x, (ls_slice_spec[]){{0, 2, 0}, {0, 3, 1}}),
           "slice: 0:2:0 of axis 0 of f32[2,3]: expected a step");
     FAILS(INVALID, ls_slice(s, x, (ls_slice_spec[]){{0, 3, 1}, {0, 3, 1}}), "slice: 0:3:1 of axis 0");

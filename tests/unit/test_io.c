@@ -178,7 +178,20 @@ static void test_names_that_are_refused(void **state) {
     assert_int_equal(ls_safetensors_save(context, path, 1, reserved, 0, NULL, NULL), LS_ERR_INVALID);
     assert_int_equal(ls_safetensors_save(context, path, 1, twice, 1, sums, NULL), LS_ERR_INVALID);
     assert_int_equal(ls_safetensors_save(context, path, 1, twice, 2, same, NULL), LS_ERR_INVALID);
+    static const char *const not_utf8[] = {"\xff", "a\xc3", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\x80", "\xe2\x82"};
+    for (size_t i = 0; i < sizeof not_utf8 / sizeof *not_utf8; i++) {
+        const ls_named_data named = {not_utf8[i], x}, good = {"a", x};
+        const ls_metadata key = {not_utf8[i], "1"}, text = {"k", not_utf8[i]};
+        ls_error_clear(&err);
+        assert_message(ls_safetensors_save(context, path, 1, &named, 0, NULL, &err), LS_ERR_INVALID, &err, path, "UTF-8", NULL);
+        ls_error_clear(&err);
+        assert_message(ls_safetensors_save(context, path, 1, &good, 1, &key, &err), LS_ERR_INVALID, &err, path, "UTF-8", NULL);
+        ls_error_clear(&err);
+        assert_message(ls_safetensors_save(context, path, 1, &good, 1, &text, &err), LS_ERR_INVALID, &err, path, "UTF-8", NULL);
+    }
     assert_int_equal(access(path, F_OK), -1); /* nothing was written */
+    const ls_named_data wide = {"\xc2\x80\xe0\xa0\x80\xed\x9f\xbf\xef\xbf\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf", x};
+    assert_int_equal(ls_safetensors_save(context, path, 1, &wide, 0, NULL, NULL), LS_OK);
     ls_data_release(x);
 }
 
@@ -193,6 +206,8 @@ static void test_metadata(void **state) {
     assert_string_equal(ls_archive_metadata(a, "step"), "12");
     assert_string_equal(ls_archive_metadata(a, "quote \""), "line\nend \\");
     assert_null(ls_archive_metadata(a, "none"));
+    ls_error err = {.code = LS_OK};
+    assert_message(ls_archive_get(a, NULL, &(ls_data *){NULL}, &err), LS_ERR_INVALID, &err, "no array \"(null)\"", NULL);
     char hex[65];
     ls_data_sha256(x, hex); /* no NaN among them */
     assert_string_equal(ls_archive_metadata(a, "sha256.w"), hex);

@@ -290,6 +290,8 @@ static void test_npy_headers(void **state) {
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", 9, "9 bytes of elements"},
         {"{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", 8, "of a dtype"},
         {"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", 8, "of a dtype"},
+        {"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}      \n", 8, "its header \"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}\": expected"},
+        {"{'descr': '|O',\n'fortran_order': False}", 8, "its header \"{'descr': '|O', 'fortran_order': False}\": expected"},
         {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", 4, "of a dtype"},
         {"{'descr': '<f4', 'fortran_order': Maybe, 'shape': (2,)}", 8, "expected descr"},
         {"{'descr': '<f4', 'shape': (2,)}", 8, "expected descr"},

@@ -136,8 +136,16 @@ static void test_refused(void **state) {
             "\"l\": the input has rank 0: expected at least 1");
     refused(&w, ls_nn_network(s, p, "mnist:large", x), LS_ERR_INVALID,
             "\"mnist:large\": expected mnist:cnn or mnist:small");
+    refused(&w, ls_nn_linear(s, p, "l", NULL, 4), LS_ERR_INVALID, "\"l\": its input is NULL");
+    refused(&w, ls_nn_conv2d(s, p, "c", NULL, 4, 3, 1, 0), LS_ERR_INVALID, "\"c\": its input is NULL");
+    refused(&w, ls_nn_layer_norm(s, p, "n", NULL), LS_ERR_INVALID, "\"n\": its input is NULL");
+    refused(&w, ls_nn_linear(s, p, NULL, x, 4), LS_ERR_INVALID, "its name is NULL");
+    refused(&w, ls_nn_linear(s, p, "l", x, -4), LS_ERR_DTYPE, "\"l.weight\": expected f32 and fixed extents of 0 or more");
+    refused(&w, ls_nn_conv2d(s, p, "c", ls_full(s, LS_F32, LS_SHAPE(1, 2, 8, 8), 1), 4, -3, 1, 0), LS_ERR_SHAPE,
+            "\"c\": kernel -3: expected at least 1");
+    assert_null(ls_add(s, NULL, x)); /* the first error stays */
     assert_null(ls_nn_linear(s, p, "l", NULL, 4));
-    ls_session_clear_error(s);
+    refused(&w, NULL, LS_ERR_INVALID, "add: operand 0 is NULL");
     ls_params_destroy(p);
     world_close(&w);
 }

@@ -306,6 +306,103 @@ static void powers_of_two_round_three_ways(void **state) {
     }
 }
 
+/* ---- old operator sets ---- */
+
+static void assert_refused(case_of_one *c, const char *part) {
+    Onnx__GraphProto *g = c->model->graph;
+    ls_data *given[8], *y = NULL;
+    ls_error err = {.code = LS_OK};
+    c->node->name = (char *)"old";
+    OUTPUT(g, value("y", tensor_type(ONNX_FLOAT, NULL)));
+    for (int i = 0; i < c->n; i++) {
+        INPUT(g, value(operand_names[i], tensor_type(c->in[i].type, NULL)));
+    }
+    ls_named_data in[8];
+    for (int i = 0; i < c->n; i++) {
+        const operand *o = &c->in[i];
+        assert_int_equal(ls_data_create(context, ls_onnx_carrier(o->type), o->rank, o->dims, o->bytes, &given[i], NULL), LS_OK);
+        in[i] = (ls_named_data){operand_names[i], given[i]};
+    }
+    assert_int_not_equal(run_model(c, c->n, in, &y, &err), LS_OK);
+    if (!strstr(err.message, part) || !strstr(err.message, "\"old\"")) {
+        fail_msg("\"%s\": expected \"%s\" of node \"old\"", err.message, part);
+    }
+    for (int i = 0; i < c->n; i++) {
+        ls_data_release(given[i]);
+    }
+}
+
+/* Before opset 7 the second operand's axes may stand beside those of the first from `axis` on; operators whose first versions
+ * say something else are refused. */
+static void old_versions(void **state) {
+    (void)state;
+    static const float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, b[2] = {2, 4}, m[4] = {1, 2, 3, 4};
+    static const uint8_t t[8] = {1, 1, 1, 1, 0, 0, 0, 0}, u[2] = {0, 1};
+    const operand xs = {ONNX_FLOAT, 4, {1, 2, 2, 2}, x}, ts = {ONNX_BOOL, 4, {1, 2, 2, 2}, t};
+    const operand line[] = {xs, LINE(ONNX_FLOAT, 2, b)}, square[] = {xs, {ONNX_FLOAT, 2, {2, 2}, m}},
+                  one[] = {xs, {ONNX_FLOAT, 0, {0}, b}}, bools[] = {ts, LINE(ONNX_BOOL, 2, u)};
+#define ALONG(op, in, axis, type, T, ...)                                                                    \
+    do {                                                                                                     \
+        case_of_one c_ = start(op, 6, 2, in);                                                                \
+        set_int(&c_, "broadcast", 1);                                                                        \
+        set_int(&c_, "axis", axis);                                                                          \
+        ASSERT_RESULT(&c_, type, T, __VA_ARGS__);                                                            \
+    } while (0)
+    ALONG("Add", line, 1, ONNX_FLOAT, float, 3, 4, 5, 6, 9, 10, 11, 12);
+    ALONG("Sub", line, 2, ONNX_FLOAT, float, -1, 0, -1, 0, 3, 4, 3, 4);
+    ALONG("Mul", line, 3, ONNX_FLOAT, float, 2, 8, 6, 16, 10, 24, 14, 32);
+    ALONG("Div", line, -3, ONNX_FLOAT, float, 0.5f, 1, 1.5f, 2, 1.25f, 1.5f, 1.75f, 2);
+    ALONG("Pow", line, 1, ONNX_FLOAT, float, 1, 4, 9, 16, 625, 1296, 2401, 4096);
+    ALONG("Pow", one, 1, ONNX_FLOAT, float, 1, 4, 9, 16, 25, 36, 49, 64);
+    ALONG("Add", square, 1, ONNX_FLOAT, float, 2, 3, 5, 6, 8, 9, 11, 12);
+    ALONG("Add", square, 2, ONNX_FLOAT, float, 2, 4, 6, 8, 6, 8, 10, 12);
+    ALONG("Greater", line, 1, ONNX_BOOL, uint8_t, 0, 0, 1, 1, 1, 1, 1, 1);
+    ALONG("Less", line, 1, ONNX_BOOL, uint8_t, 1, 0, 0, 0, 0, 0, 0, 0);
+    ALONG("Equal", line, 1, ONNX_BOOL, uint8_t, 0, 1, 0, 0, 0, 0, 0, 0);
+    ALONG("And", bools, 1, ONNX_BOOL, uint8_t, 0, 0, 0, 0, 0, 0, 0, 0);
+    ALONG("Or", bools, 1, ONNX_BOOL, uint8_t, 1, 1, 1, 1, 1, 1, 1, 1);
+    ALONG("Xor", bools, 1, ONNX_BOOL, uint8_t, 1, 1, 1, 1, 1, 1, 1, 1);
+    case_of_one c = start("Add", 6, 2, square);
+    set_int(&c, "axis", 3);
+    assert_refused(&c, "operand 1 of rank 2 from axis 3 on: expected it to fit in rank 4");
+    c = start("Add", 7, 2, line); /* no attribute of this version */
+    set_int(&c, "axis", 1);
+    ASSERT_RESULT(&c, ONNX_FLOAT, float, 3, 6, 5, 8, 7, 10, 9, 12);
+    const operand low[] = {LINE(ONNX_FLOAT, 2, ((const float[]){1, 0}))};
+    c = start("Selu", 5, 1, low);
+    ASSERT_RESULT(&c, ONNX_FLOAT, float, 1.0507f, 0);
+    c = start("Dropout", 6, 1, low);
+    assert_refused(&c, "is_test is 0");
+    c = start("Dropout", 6, 1, low);
+    set_int(&c, "is_test", 1);
+    ASSERT_RESULT(&c, ONNX_FLOAT, float, 1, 0);
+    c = start("Cast", 5, 1, low);
+    set_string(&c, "to", "INT64");
+    assert_refused(&c, "Cast, opset 5");
+    c = start("Upsample", 6, 1, line);
+    set_float(&c, "width_scale", 2);
+    assert_refused(&c, "Upsample, opset 6");
+    c = start("MeanVarianceNormalization", 8, 1, line);
+    assert_refused(&c, "MeanVarianceNormalization, opset 8");
+    c = start("GlobalLpPool", 1, 1, line);
+    set_float(&c, "p", 2);
+    assert_refused(&c, "expected a whole number");
+    static const float n[] = {1, 1, 0, 0, 0, 0, 1, 1}; /* scales, shifts, means, variances of two channels */
+    const operand norm[] = {xs, LINE(ONNX_FLOAT, 2, n), LINE(ONNX_FLOAT, 2, n + 2), LINE(ONNX_FLOAT, 2, n + 4), LINE(ONNX_FLOAT, 2, n + 6)};
+    for (int test = 0; test < 2; test++) { /* with two results in training alone */
+        c = start("BatchNormalization", 6, 5, norm);
+        PUSH(c.node->output, c.node->n_output, (char *)"mean");
+        set_int(&c, "is_test", test);
+        if (test) {
+            assert_refused(&c, "result 1 (\"mean\") is not supported");
+        } else {
+            ls_data *y = result(&c, ONNX_FLOAT);
+            assert_true(((const float *)ls_data_bytes(y))[0] < 0);
+            ls_data_release(y);
+        }
+    }
+}
+
 /* ---- strings ---- */
 
 static Onnx__TensorProto *strings(const char *name, int n, const char *const *list) {
@@ -645,6 +742,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(small_floats_read_and_write, setup, teardown),
         cmocka_unit_test_setup_teardown(powers_of_two_round_three_ways, setup, teardown),
+        cmocka_unit_test_setup_teardown(old_versions, setup, teardown),
         cmocka_unit_test_setup_teardown(strings_and_numbers, setup, teardown),
         cmocka_unit_test_setup_teardown(integers_and_mixed_powers, setup, teardown),
         cmocka_unit_test_setup_teardown(bits_are_kept, setup, teardown),

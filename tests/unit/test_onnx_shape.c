@@ -105,6 +105,37 @@ static void indices_count_from_the_end(void **state) {
     EXPECT(&b, LIST(1, 2, 3), 1, 3);
 }
 
+/* Each of two equal nodes under its own name. */
+static void indices_out_of_range_are_named(void **state) {
+    (void)state;
+    bed b = with_grid(18);
+    const int64_t list[] = {0, 24};
+    feed(&b, "i", ONNX_INT64, LS_SHAPE(2), list);
+    static const char *const names[] = {"look", "see"};
+    for (int k = 0; k < 2; k++) {
+        Onnx__NodeProto *n = add_node(b.g, "Gather", k ? "ran i" : "x i", k ? "z" : "y");
+        attribute(n, "axis", ATTR(INT))->i = 1;
+        n->name = (char *)names[k];
+        OUTPUT(b.g, value(k ? "z" : "y", tensor_type(ONNX_FLOAT, NULL)));
+    }
+    INPUT(b.g, value("ran", tensor_type(ONNX_FLOAT, NULL)));
+    b.in[b.n_in++] = ls_tensor_from(b.w.session, LS_F32, LS_SHAPE(2, 3), grid);
+    ls_model *model = bed_load(&b);
+    ls_tensor *out[2];
+    world_ok(&b.w, ls_model_build(b.w.session, model, b.n_in, b.in, 2, out));
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(ls_realize(b.w.session, &out[k], 1), LS_ERR_RANGE);
+        const char *message = ls_session_error(b.w.session)->message;
+        if (strncmp(message, names[k], strlen(names[k])) != 0 || !strstr(message, ": gather of [2,3] along axis 1") ||
+            !strstr(message, "expected 0 to 2")) {
+            fail_msg("\"%s\": expected node %s and 0 to 2", message, names[k]);
+        }
+        ls_session_clear_error(b.w.session);
+    }
+    ls_model_release(model);
+    bed_close(&b);
+}
+
 /* Strings are moved as numbers are: ["aa", "b"] joined with ["c"], taken apart, compared at the end. */
 static void strings_are_moved(void **state) {
     (void)state;
@@ -142,6 +173,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(old_operators_have_attributes),
         cmocka_unit_test(indices_count_from_the_end),
+        cmocka_unit_test(indices_out_of_range_are_named),
         cmocka_unit_test(strings_are_moved),
         cmocka_unit_test(regions_have_their_image_first),
     };

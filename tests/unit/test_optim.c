@@ -170,6 +170,9 @@ static void test_refused(void **state) {
         assert_non_null(strstr(ls_session_error(s)->message, "optimiser: momentum"));
         ls_session_clear_error(s);
     }
+    world_ok(&w, ls_optimizer_create(s, params, NULL, &o)); /* SGD */
+    assert_int_equal(ls_optimizer_state_count(o), 0);
+    ls_optimizer_destroy(o);
     world_ok(&w, ls_optimizer_create(s, params, &(ls_optimizer_options){.kind = LS_OPTIM_ADAM}, &o));
     assert_int_equal(ls_optimizer_state_count(o), 3);
     assert_string_equal(ls_var_name(ls_optimizer_state_at(o, 0)), "x.m");

@@ -142,6 +142,7 @@ static void test_bound_edges(void **state) {
             ls_data *outside = data_of(LS_F32, 1, dims, x);
             assert_int_equal(ls_compare_bound(outside, middle, radius, &r), LS_DIFFERS);
             assert_int_equal(r.outside, 1);
+            assert_true(r.worst_of_bound > 1 && r.worst_of_bound < 1.5);
             assert_int_equal(r.first_index[0], planted);
             assert_non_null(strstr(r.message, "1 of 4 elements lie outside their bound, first at ["));
             ls_data_release(outside);
@@ -177,7 +178,8 @@ static void test_bound_specials(void **state) {
         ls_data *x = data_of(LS_F32, 0, NULL, &cases[k].actual);
         ls_report r;
         ls_verdict got = ls_compare_bound(x, &cases[k].middle, &cases[k].radius, &r);
-        if (got != cases[k].verdict || r.blind != cases[k].blind) {
+        bool infinite = r.worst_of_bound == inf, last = r.bins[LS_BINS - 1] != 0;
+        if (got != cases[k].verdict || r.blind != cases[k].blind || infinite != last || (got == LS_DIFFERS) != (r.worst_of_bound > 1)) {
             fail_msg("case %zu: verdict %d, blind %lld: %s", k, got, (long long)r.blind, r.message);
         }
         ls_data_release(x);
@@ -206,6 +208,7 @@ static void test_blind_count(void **state) {
     data = data_of(LS_F32, 1, (const int64_t[]){N}, x);
     assert_int_equal(ls_compare_bound(data, middle, radius, &r), LS_DIFFERS);
     assert_int_equal(r.first_index[0], 60);
+    assert_true(r.worst_of_bound > 9 && r.worst_of_bound < 11);
     ls_data_release(data);
 }
 
@@ -350,6 +353,20 @@ static void test_check_changes_nothing(void **state) {
     }
 }
 
+static void test_check_is_one_of_three(void **state) {
+    (void)state;
+    ls_context *context;
+    ls_error err = {.code = LS_OK};
+    setenv("LOCKSTEP_CHECK", "BITS", 1);
+    assert_int_equal(ls_context_create(NULL, &context, &err), LS_ERR_INVALID);
+    assert_null(context);
+    assert_string_equal(err.message, "LOCKSTEP_CHECK is \"BITS\", expected bits, oracle or none");
+    setenv("LOCKSTEP_CHECK", "none", 1);
+    assert_int_equal(ls_context_create(NULL, &context, NULL), LS_OK);
+    ls_context_destroy(context);
+    unsetenv("LOCKSTEP_CHECK");
+}
+
 static void test_check_finds(void **state) {
     (void)state;
     static const ls_check levels[] = {LS_CHECK_NONE, LS_CHECK_BITS, LS_CHECK_ORACLE};
@@ -387,6 +404,7 @@ int main(void) {
         cmocka_unit_test(test_bound_specials),        cmocka_unit_test(test_blind_count),
         cmocka_unit_test(test_verify_right),          cmocka_unit_test(test_verify_wrong),
         cmocka_unit_test(test_check_changes_nothing), cmocka_unit_test(test_check_finds),
+        cmocka_unit_test(test_check_is_one_of_three),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

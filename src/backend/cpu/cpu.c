@@ -98,7 +98,7 @@ static ls_status cpu_alloc(ls_device *device, size_t size, void **out_handle, ls
         ls_mutex_unlock(d->mutex);
         *out_handle = ls_alloc(device->heap, size);
     }
-    return *out_handle ? LS_OK : LS_FAIL_MEMORY(err, "a buffer of the CPU");
+    return *out_handle ? LS_OK : LS_FAIL(err, LS_ERR_MEMORY, "out of memory for a buffer of %zu bytes on %s", size, device->id);
 }
 static void forget_buffer(ls_cpu_device *d, const void *handle) {
     ls_mutex_lock(d->mutex);

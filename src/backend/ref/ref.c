@@ -19,7 +19,7 @@ static void ref_close(ls_device *device) {
 
 static ls_status ref_alloc(ls_device *device, size_t size, void **out_handle, ls_error *err) {
     *out_handle = ls_alloc(device->heap, size);
-    return *out_handle ? LS_OK : LS_FAIL_MEMORY(err, "a buffer of the reference device");
+    return *out_handle ? LS_OK : LS_FAIL(err, LS_ERR_MEMORY, "out of memory for a buffer of %zu bytes on %s", size, device->id);
 }
 
 static void ref_free(ls_device *device, void *handle, size_t size) {

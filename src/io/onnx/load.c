@@ -217,7 +217,9 @@ ls_status ls_model_load_data(ls_context *context, const char *name, ls_data *fil
 }
 
 ls_model *ls_model_retain(ls_model *model) {
-    atomic_fetch_add_explicit(&model->refs, 1, memory_order_relaxed);
+    if (model) {
+        atomic_fetch_add_explicit(&model->refs, 1, memory_order_relaxed);
+    }
     return model;
 }
 

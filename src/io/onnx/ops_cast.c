@@ -420,4 +420,4 @@ static ls_status op_cast_like(ls_onnx_node *n) {
 }
 
 const ls_onnx_op ls_onnx_cast_ops[] = {
-    {"", "Cast", 1, 1, 1, op_cast, ONNX_SYMBOLS}, {"", "CastLike", 1, 2, 2, op_cast_like, ONNX_SYMBOLS}, {0}};
+    {"", "Cast", 6, 1, 1, op_cast, ONNX_SYMBOLS}, {"", "CastLike", 1, 2, 2, op_cast_like, ONNX_SYMBOLS}, {0}};

@@ -317,7 +317,7 @@ static ls_status image_decoder(ls_onnx_node *n) {
 const ls_onnx_op ls_onnx_image_ops[] = {
     {"", "Resize", 11, 1, 4, resize, 0},
     {"", "Resize", 10, 2, 2, upsample, 0},
-    {"", "Upsample", 1, 1, 2, upsample, 0},
+    {"", "Upsample", 7, 1, 2, upsample, 0},
     {"", "GridSample", 16, 2, 2, grid_sample, 0},
     {"", "AffineGrid", 20, 2, 2, affine_grid, 0},
     {"", "RoiAlign", 10, 3, 3, roi_align, 0},

@@ -40,10 +40,37 @@ UNARY(op_softplus, ls_softplus)
 UNARY(op_mish, ls_mish)
 UNARY(op_det, ls_det)
 
+/* Operand 1. Before opset 7 its first axis may be said to stand beside axis `axis` of a. */
+static ls_tensor *second_in(ls_onnx_node *n, ls_tensor *a) {
+    ls_tensor *b = ls_onnx_in(n, 1);
+    if (!a || !b || n->version >= 7 || !ls_onnx_attr(n, "axis")) {
+        return b;
+    }
+    ls_shape shape = ls_tensor_shape(b);
+    int rank = ls_tensor_shape(a).rank;
+    int64_t axis = ls_onnx_attr_int(n, "axis", 0);
+    axis += axis < 0 ? rank : 0;
+    if (axis < 0 || axis > rank - shape.rank) {
+        (void)LS_FAIL(&n->failed, LS_ERR_SHAPE, "operand 1 of rank %d from axis %lld on: expected it to fit in rank %d", shape.rank,
+                      (long long)axis, rank);
+        return NULL;
+    }
+    while (axis + shape.rank < rank) {
+        shape.dim[shape.rank++] = ls_dim_of(1);
+    }
+    return ls_reshape(n->s, b, shape);
+}
+
+typedef ls_tensor *(*binary_fn)(ls_session *s, ls_tensor *a, ls_tensor *b);
+
+static ls_status binary(ls_onnx_node *n, binary_fn f) {
+    ls_tensor *a = ls_onnx_in(n, 0), *b = second_in(n, a);
+    return ls_onnx_out(n, 0, f(n->s, a, b));
+}
+
 #define BINARY(name, builder)                                                                                \
     static ls_status name(ls_onnx_node *n) {                                                                 \
-        ls_tensor *a = ls_onnx_in(n, 0), *b = ls_onnx_in(n, 1);                                              \
-        return ls_onnx_out(n, 0, builder(n->s, a, b));                                                       \
+        return binary(n, builder);                                                                           \
     }
 BINARY(op_add, ls_add)
 BINARY(op_sub, ls_sub)
@@ -155,8 +182,7 @@ static ls_status op_equal(ls_onnx_node *n) {
     if (is_strings(n, 0) || is_strings(n, 1)) {
         return equal_strings(n);
     }
-    ls_tensor *a = ls_onnx_in(n, 0), *b = ls_onnx_in(n, 1);
-    return ls_onnx_out(n, 0, ls_eq(n->s, a, b));
+    return binary(n, ls_eq);
 }
 
 static ls_status op_where(ls_onnx_node *n) {
@@ -187,7 +213,7 @@ static ls_tensor *pow_mixed(ls_onnx_node *n, ls_tensor *a, ls_tensor *b) {
 
 static ls_status op_pow(ls_onnx_node *n) {
     ls_session *s = n->s;
-    ls_tensor *a = ls_onnx_in(n, 0), *b = ls_onnx_in(n, 1);
+    ls_tensor *a = ls_onnx_in(n, 0), *b = second_in(n, a);
     if (!a || !b) {
         return ls_onnx_out(n, 0, NULL);
     }
@@ -248,8 +274,6 @@ static ls_status op_clip(ls_onnx_node *n) {
     x = ls_onnx_has(n, 2) ? ls_min(s, x, scalar_in(n, 2)) : x;
     return ls_onnx_out(n, 0, x);
 }
-
-typedef ls_tensor *(*binary_fn)(ls_session *s, ls_tensor *a, ls_tensor *b);
 
 static ls_tensor *fold(ls_onnx_node *n, binary_fn f, bool wide) {
     ls_tensor *y = NULL;
@@ -372,8 +396,9 @@ ACTIVATION(elu) {
 }
 
 ACTIVATION(selu) {
-    double alpha = ls_onnx_attr_float(n, "alpha", 1.67326319217681884765625);
-    double gamma = ls_onnx_attr_float(n, "gamma", 1.05070102214813232421875);
+    bool old = n->version < 6;
+    double alpha = ls_onnx_attr_float(n, "alpha", old ? 1.6732f : 1.67326319217681884765625);
+    double gamma = ls_onnx_attr_float(n, "gamma", old ? 1.0507f : 1.05070102214813232421875);
     return ls_mul(n->s, ls_elu(n->s, x, alpha), like(n, x, gamma));
 }
 

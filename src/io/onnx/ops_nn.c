@@ -395,6 +395,9 @@ static ls_status dropout(ls_onnx_node *n) {
     if (!x) {
         return ls_onnx_out(n, 0, NULL);
     }
+    if (n->version < 7 && !ls_onnx_attr_int(n, "is_test", 0)) {
+        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "is_test is 0: training is supported from opset 12 on");
+    }
     if (n->version >= 12) {
         LS_TRY(n->err, ls_onnx_int(n, 2, 0, &training));
         if (training) {

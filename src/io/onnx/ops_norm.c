@@ -211,7 +211,8 @@ static ls_status batch_normalization(ls_onnx_node *n) {
     b.bias = parameters[1];
     b.mean = parameters[2];
     b.variance = parameters[3];
-    bool train = n->version >= 14 ? ls_onnx_attr_int(n, "training_mode", 0) != 0 : n->n_out > 1;
+    bool train = n->version >= 14 ? ls_onnx_attr_int(n, "training_mode", 0) != 0
+                                  : n->n_out > 1 && (n->version >= 7 || !ls_onnx_attr_int(n, "is_test", 0));
     if (train) {
         return batch_train(n, &b, spatial, dtype, x);
     }

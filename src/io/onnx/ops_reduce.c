@@ -347,5 +347,5 @@ const ls_onnx_op ls_onnx_reduce_ops[] = {
     {"", "LogSoftmax", 1, 1, 1, log_softmax, ONNX_SYMBOLS},
     {"", "Hardmax", 1, 1, 1, op_hardmax, ONNX_SYMBOLS},
     {"", "LpNormalization", 1, 1, 1, lp_normalization, ONNX_SYMBOLS},
-    {"", "MeanVarianceNormalization", 1, 1, 1, mean_variance_normalization, ONNX_SYMBOLS},
+    {"", "MeanVarianceNormalization", 9, 1, 1, mean_variance_normalization, ONNX_SYMBOLS},
     {0}};

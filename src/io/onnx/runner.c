@@ -9,6 +9,9 @@ ls_status ls_onnx_base_create(ls_session *session, ls_model *model, ls_onnx_base
     ls_context *context = ls_session_context(session);
     ls_heap *heap = ls_context_heap(context);
     ls_device *cpu = NULL;
+    if (!model) {
+        return LS_FAIL(err, LS_ERR_INVALID, "the model is NULL");
+    }
     ls_onnx_base *b = ls_alloc_zeroed(heap, sizeof *b);
     if (!b) {
         return LS_FAIL_MEMORY(err, model->name);
@@ -198,7 +201,7 @@ static ls_status build_model(ls_session *session, ls_model *model, const ls_onnx
     ls_error err = {.code = LS_OK};
     ls_onnx_base *base = NULL;
     ls_onnx_run run;
-    if (n_inputs != ls_model_input_count(model) || n_outputs != ls_model_output_count(model)) {
+    if (model && (n_inputs != ls_model_input_count(model) || n_outputs != ls_model_output_count(model))) {
         LS_FAIL(&err, LS_ERR_INVALID, "%s: expected %d inputs and %d outputs, got %d and %d", model->name, ls_model_input_count(model),
                 ls_model_output_count(model), n_inputs, n_outputs);
         return ls_onnx_session_fails(session, &err);
@@ -232,7 +235,7 @@ ls_status ls_runner_create(ls_session *session, ls_model *model, ls_runner **out
     ls_error err = {.code = LS_OK};
     ls_heap *heap = ls_context_heap(ls_session_context(session));
     ls_runner *r = ls_alloc_zeroed(heap, sizeof *r);
-    ls_status status = r ? ls_onnx_base_create(session, model, &r->base, &err) : LS_FAIL_MEMORY(&err, model->name);
+    ls_status status = r ? ls_onnx_base_create(session, model, &r->base, &err) : LS_FAIL_MEMORY(&err, "a runner");
     if (status != LS_OK) {
         ls_free(heap, r);
         return ls_onnx_session_fails(session, &err);
