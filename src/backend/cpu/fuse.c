@@ -528,6 +528,7 @@ ls_stream ls_stream_of(const ls_program *p, const ls_tile_isa *isa, int which) {
     s.squares = which == 0 && sums_squares(isa, &s, f);
     s.exps = which == 0 ? exp_sum(isa, &s, f) : NULL;
     s.computes = !loads && !s.squares && !s.exps;
+    s.whole = s.squares ? isa->rows_squares_f32 : s.computes || s.fn ? NULL : isa->rows_f32[which];
     return s;
 }
 
@@ -551,8 +552,12 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t
         add_place(&r, &p->accesses[s.store->access], rows * inner, &stored, LS_CHAIN_POINTERS);
     }
     const bool fetches = !computes && r.row.ahead & 1;
-    const int64_t most = computes || s.fn ? LS_TILE : LS_TILE_BLOCK;
-    for (int64_t row = 0; row < rows; row++) {
+    const int64_t most = computes || s.fn ? LS_TILE : LS_TILE_BLOCK, blocks = (inner + LS_TILE_BLOCK - 1) / LS_TILE_BLOCK;
+    if (s.whole && blocks == 1 && !finish && r.n_walks == 0 && !f->n_scalars && inner % LS_TILE_PARTIALS == 0) {
+        s.whole(cells, r.row.at[0], 0, inner, rows, fetches);
+        return;
+    }
+    for (int64_t row = 0; row < rows; row++, cells += finish ? 0 : blocks) {
         float apart = minus[f->by_row ? row : 0];
         for (int64_t at = 0, part; at < inner; at += part) {
             bool begins = at % LS_TILE_BLOCK == 0;
