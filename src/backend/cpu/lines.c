@@ -15,8 +15,7 @@ enum {
     MOST_STEPS = 48,
     MOST_REGS = 64,
     MOST_STREAMS = 4,
-    LINE = 64,
-    STREAM_BYTES = 16 << 20 /* as of transposes (patch.c) */
+    LINE = 64
 };
 
 /* ---- planning ---- */
@@ -285,7 +284,7 @@ static bool is_far(const lines *l, const ls_fused *f, const place *to) {
     const ls_program *p = l->run->program;
     int buffer = p->accesses[f->store].buffer;
     const ls_spec *spec = &l->kernel->binary->spec;
-    bool far = l->isa->fence && buffer < spec->n_args && spec->args[buffer].numel >= STREAM_BYTES / 4 && to->row == l->inner * 4 &&
+    bool far = l->isa->fence && buffer < spec->n_args && spec->args[buffer].numel >= LS_STREAM_BYTES / 4 && to->row == l->inner * 4 &&
                ((uintptr_t)to->at | (uintptr_t)to->row) % LINE == 0;
     for (int k = 0; k < f->n_operands && far; k++) {
         far = (f->slots >> k & 1) || p->accesses[f->loads[k] - 1].buffer != buffer;

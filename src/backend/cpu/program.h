@@ -160,7 +160,10 @@ typedef struct ls_fused {
     uint32_t slots, by_row;              /* which operands are results kept for later, which scalars have a lane a row */
     int store;                           /* the access that takes the result, or -1 */
 } ls_fused;
-enum { LS_FUSED_PIECE = 256 /* lanes between two fetches */ };
+enum {
+    LS_FUSED_PIECE = 256, /* lanes between two fetches */
+    LS_STREAM_BYTES = 16 << 20 /* many times a core's second-level cache: nobody will find a result of as many there */
+};
 
 typedef struct ls_program {
     int n_lane_axes;
