@@ -99,6 +99,20 @@ static void large(void **state) {
     }
 }
 
+/* A result that is stored past the caches, its last lanes apart, and beside it one that begins inside of a line. */
+static int build_far(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    const int64_t n = (4 << 20) + 21;
+    (void)param;
+    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(n));
+    out_roots[0] = ls_gelu(s, x);
+    out_roots[1] = ls_gelu(s, ls_narrow(s, x, 0, 3, n - 3));
+    return 2;
+}
+
+static void far(void **state) {
+    check_case(*state, build_far, 1, NULL, "results past the caches", 1);
+}
+
 /* What is done row after row: folds, their numbers, and one or more results of a row, of special values too. */
 typedef struct rows_case {
     int64_t rows, columns;
@@ -288,6 +302,6 @@ static void rows_that_overflow(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(large), cmocka_unit_test(rows_in_turn), cmocka_unit_test(rows_in_turn_are_bounded), cmocka_unit_test(rows_that_overflow), cmocka_unit_test(fused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(large), cmocka_unit_test(far), cmocka_unit_test(rows_in_turn), cmocka_unit_test(rows_in_turn_are_bounded), cmocka_unit_test(rows_that_overflow), cmocka_unit_test(fused)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

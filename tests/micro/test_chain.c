@@ -48,6 +48,7 @@ static float apply(int op, float x, float y) {
     case LS_CHAIN_FROM:
         return y - x;
     case LS_CHAIN_MUL:
+    case LS_CHAIN_PRODUCT:
         return x * y;
     case LS_CHAIN_SQUARE:
         return x * x;
@@ -93,11 +94,12 @@ static void check_step(const ls_tile_isa *isa, ls_chain_step step, const float *
     out[n] = 77;
     isa->chain(&row, out, x, n);
     for (int64_t i = 0; i < n; i++) {
-        uint32_t expected = bits_of(apply(step.op, x[i], step.kind == LS_CHAIN_SCALAR ? c : y[i])), got;
+        float other = step.kind == LS_CHAIN_SCALAR ? c : step.op == LS_CHAIN_PRODUCT ? y[i] * c : y[i];
+        uint32_t expected = bits_of(apply(step.op, x[i], other)), got;
         memcpy(&got, &out[i], sizeof got);
         if (got != expected && !(step.op == LS_CHAIN_DIV_NEAR && is_near(out[i], x[i], c))) {
             fail_msg("op %d of %a and %a is %a", step.op, (double)x[i],
-                     (double)(step.kind == LS_CHAIN_SCALAR ? c : y[i]), (double)out[i]);
+                     (double)other, (double)out[i]);
         }
     }
     assert_true(out[n] == 77);
@@ -138,6 +140,7 @@ static void steps_are_the_contract(void **state) {
                 check_step(isa, (ls_chain_step){.op = (uint8_t)op, .kind = LS_CHAIN_SCALAR}, x, y, c, n);
                 if (!LS_SMALL) {
                     check_step(isa, (ls_chain_step){.op = LS_CHAIN_PASS, .kind = LS_CHAIN_MEMORY}, x, y, 0, n);
+                    check_step(isa, (ls_chain_step){.op = LS_CHAIN_PRODUCT, .kind = LS_CHAIN_MEMORY}, x, y, c, n);
                 }
                 check_bias_and_zero(isa, x, c, n % 4 < 2 ? 0.0f : -0.0f, n);
             }

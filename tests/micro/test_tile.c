@@ -356,7 +356,9 @@ static void folds_agree(void **state) {
                         if (whole && seed % 5) {
                             divides_beside(isa, &beside, x + 4 - shift, (float)draw(&rng, 1, 99) / 7, seed % 2);
                         }
-                        const float other = isa->row_squares_f32(from, minus, whole), beside_it = isa->row_squares_beside_f32(from, minus, whole, &beside);
+                        const float beside_it = isa->row_squares_beside_f32(from, minus, whole, &beside);
+                        float other;
+                        isa->rows_squares_f32(&other, from, minus, whole, 1, false);
                         assert_same(&other, &beside_it, 1, "squares beside", whole);
                         divided_beside(isa, &beside, whole);
                     } else {
@@ -373,7 +375,7 @@ static void folds_agree(void **state) {
                     assert_same(want, got, LS_TILE_PARTIALS, f < 3 ? ls_ops[ops[f]].name : f == 3 ? "a sum of squares" : "a sum of exponentials", n);
                     checked++;
                 }
-                ls_fold_row_fn whole = f < 3 ? isa->row_f32[f] : f == 3 ? isa->row_squares_f32 : NULL;
+                ls_fold_rows_fn whole = f < 3 ? isa->rows_f32[f] : f == 3 ? isa->rows_squares_f32 : NULL;
                 if (whole) {
                     const int64_t lanes = seed % 4 < 2 ? n + 80 : (n + LS_TILE_PARTIALS - 1) / LS_TILE_PARTIALS * LS_TILE_PARTIALS; /* whole steps, too */
                     float row[LANES + 3];
@@ -384,15 +386,19 @@ static void folds_agree(void **state) {
                     for (int64_t k = 0; f == 3 && k < lanes; k++) {
                         y[k] = (y[k] - minus) * (y[k] - minus);
                     }
-                    float own[LS_TILE_PARTIALS], of_row = whole(row + shift, minus, lanes);
-                    for (int k = 0; k < LS_TILE_PARTIALS; k++) {
-                        own[k] = identities[op];
+                    const int64_t rows = 1 + (2 * lanes <= LANES), length = lanes / rows;
+                    float own[LS_TILE_PARTIALS], of_rows[2];
+                    whole(of_rows, row + shift, minus, length, rows, seed % 2);
+                    for (int64_t r = 0; r < rows; r++) {
+                        for (int k = 0; k < LS_TILE_PARTIALS; k++) {
+                            own[k] = identities[op];
+                        }
+                        combine(ops[op], own, y + r * length, length);
+                        for (int half = LS_TILE_PARTIALS / 2; half > 0; half /= 2) {
+                            isas[LS_CPU_SCALAR]->map_f32[ops[op]](own, own, own + half, NULL, half);
+                        }
+                        assert_same(own, &of_rows[r], 1, "a row", length);
                     }
-                    combine(ops[op], own, y, lanes);
-                    for (int half = LS_TILE_PARTIALS / 2; half > 0; half /= 2) {
-                        isas[LS_CPU_SCALAR]->map_f32[ops[op]](own, own, own + half, NULL, half);
-                    }
-                    assert_same(own, &of_row, 1, "a row", lanes);
                 }
                 for (int half = LS_TILE_PARTIALS / 2; half > 0; half /= 2) {
                     isas[LS_CPU_SCALAR]->map_f32[ops[op]](want, want, want + half, NULL, half);

@@ -31,7 +31,8 @@ typedef enum ls_chain_op {
     LS_CHAIN_MAX,
     LS_CHAIN_SQUARE, /* of the running value; no operand */
     LS_CHAIN_CALL, /* fn(running value) */
-    LS_CHAIN_PASS /* the running value where the operand, no scalar, is above 0, else +0 */
+    LS_CHAIN_PASS, /* the running value where the operand, no scalar, is above 0, else +0 */
+    LS_CHAIN_PRODUCT /* times the product, which is rounded, of the operand, no scalar, and scalar `by` */
 } ls_chain_op;
 
 /* How a result is written: as it is, its lines LS_FETCH_AHEAD fetched early, or past the caches (it begins where a line does). */
@@ -41,7 +42,7 @@ typedef enum ls_chain_kind { LS_CHAIN_SCALAR, LS_CHAIN_MEMORY, LS_CHAIN_SLOT, LS
 
 typedef struct ls_chain_step {
     uint8_t op, kind; /* ls_chain_op, ls_chain_kind of the operand */
-    uint8_t at;       /* which scalar or pointer */
+    uint8_t at, by;   /* which scalar or pointer; of a PRODUCT which scalar, too */
     void (*fn)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 } ls_chain_step;
 

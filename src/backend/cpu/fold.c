@@ -237,8 +237,8 @@ void ls_phase_rows(const ls_phase_task *task) {
         char *input = ls_run_reg(r.finish, r.phase->finish.input);
         if (r.phase->streams && blocks) {
             int64_t inner = ls_point_count(r.run->extents, r.v->n_bound, r.v->bound);
-            ls_fold_by_rows(r.run, ls_f32_fold(r.run->isa, r.v), (task->first + at) * inner, lanes, inner, (float *)(void *)r.partials, (float *)(void *)r.cells,
-                            finish_streamed, &r);
+            ls_fold_by_rows(r.run, ls_f32_fold(r.run->isa, r.v), (task->first + at) * inner, lanes, inner, (float *)(void *)r.partials,
+                            (float *)(void *)(blocks == 1 ? input : r.cells), blocks == 1 ? NULL : finish_streamed, &r);
             ls_run_lanes(r.finish, task->first + at, lanes);
             continue;
         }

@@ -153,8 +153,50 @@ static bool squares(const planner *p, const ls_instr *in) {
     return in->a == in->b && chain_op(p, in, false) == LS_CHAIN_MUL;
 }
 
+/* Whether a marked product of a loaded value and a scalar is wanted but once, later, to multiply what was made just before: it is made there, and kept nowhere. */
+static bool waits(const planner *p, int i, int root) {
+    const ls_instr *in = &p->code[i];
+    const bool scalar = p->source[in->a] >= 0;
+    int before = -1, user = i + 1;
+    if (i == root || chain_op(p, in, false) != LS_CHAIN_MUL || !p->loads[scalar ? in->b : in->a] || (!scalar && p->source[in->b] < 0) || p->uses[in->dst] != 1) {
+        return false;
+    }
+    for (; p->code[user].a != in->dst && p->code[user].b != in->dst; user++) {
+        before = p->marked[user] ? user : before;
+    }
+    const ls_instr *then = &p->code[user];
+    return before >= 0 && chain_op(p, then, false) == LS_CHAIN_MUL && (then->a == in->dst ? then->b : then->a) == p->code[before].dst;
+}
+
+/* The running value times what waits. */
+static bool product(planner *p, const ls_instr *waiting) {
+    ls_fused *f = &p->out;
+    const bool scalar = p->source[waiting->a] >= 0;
+    if (!step(p, LS_CHAIN_MUL, scalar ? waiting->a : waiting->b) || !step(p, LS_CHAIN_PRODUCT, scalar ? waiting->b : waiting->a)) {
+        return false;
+    }
+    ls_chain_step *last = &f->steps[--f->n_steps];
+    last->by = last[-1].at;
+    last[-1] = *last;
+    return true;
+}
+
+/* The steps of an instruction, from the running value or, at first, from an operand. */
+static bool operate(planner *p, const ls_instr *in, int16_t running) {
+    bool calls = chain_op(p, in, false) == LS_CHAIN_CALL;
+    bool right = !calls && (running < 0 || (running != in->a && running != in->b) ? p->source[in->a] >= 0 : running != in->a);
+    int16_t left = right ? in->b : in->a;
+    if (running < 0) {
+        p->out.operands[p->out.n_operands++] = left;
+    } else if (running != left && !step(p, LS_CHAIN_TAKE, left)) {
+        return false;
+    }
+    return calls ? call(p, in->fn) : step(p, squares(p, in) ? LS_CHAIN_SQUARE : chain_op(p, in, right), right ? in->a : in->b);
+}
+
 /* The steps of what is marked; false: a chain has no room for them. */
 static bool make_steps(planner *p, int front, int root) {
+    const ls_instr *waiting = NULL;
     int16_t running = -1;
     p->out = (ls_fused){.store = -1};
     p->changing = false;
@@ -163,20 +205,18 @@ static bool make_steps(planner *p, int front, int root) {
         if (!p->marked[i]) {
             continue;
         }
-        bool calls = chain_op(p, in, false) == LS_CHAIN_CALL;
-        bool right = !calls && (running < 0 || (running != in->a && running != in->b) ? p->source[in->a] >= 0 : running != in->a);
-        int16_t left = right ? in->b : in->a;
-        if (running < 0) {
-            p->out.operands[p->out.n_operands++] = left;
-        } else if (running != left && !step(p, LS_CHAIN_TAKE, left)) {
+        if (!waiting && waits(p, i, root)) {
+            waiting = in;
+            continue;
+        }
+        const bool last = waiting && (in->a == waiting->dst || in->b == waiting->dst);
+        if (last ? !product(p, waiting) : !operate(p, in, running)) {
             return false;
         }
-        if (calls ? !call(p, in->fn) : !step(p, squares(p, in) ? LS_CHAIN_SQUARE : chain_op(p, in, right), right ? in->a : in->b)) {
-            return false;
-        }
+        waiting = last ? NULL : waiting;
         running = in->dst;
         int next = i + 1;
-        while (next < root && !p->marked[next]) {
+        while (next < root && (!p->marked[next] || (!waiting && waits(p, next, root)))) {
             next++;
         }
         const ls_instr *then = &p->code[next];
@@ -370,6 +410,23 @@ static void go_on(fused_run *r, int64_t n) {
     }
 }
 
+/* Whether a large result is stored past the caches: where functions are computed between its stores, as memory has time then; in one piece, and not where a chain begins with
+ * what may be a pass of its own. */
+static bool is_far(const fused_run *r, int64_t n) {
+    const ls_fused *f = r->fused;
+    const ls_spec *spec = r->run->spec;
+    const int buffer = r->run->program->accesses[f->store].buffer;
+    bool calls = false, far = r->run->isa->fence && r->run->program->endless && buffer < spec->n_args && spec->args[buffer].numel >= LS_STREAM_BYTES / 4 && r->n_walks == 0 &&
+                             r->inner == n && (uintptr_t)r->out % LS_ALIGN == 0;
+    for (int k = 0; k < f->n_operands; k++) {
+        far = far && r->row.at[k] != r->out;
+    }
+    for (int i = 0; i < f->n_steps; i++) {
+        calls = calls || f->steps[i].op == LS_CHAIN_CALL;
+    }
+    return far && calls && f->steps->op != LS_CHAIN_SUB && f->steps->op != LS_CHAIN_DIV && f->steps->op != LS_CHAIN_DIV_NEAR;
+}
+
 /* Begins a chain on n lanes from where the run is. `own`: takes the result where it is not stored. */
 static void begin_fused(fused_run *r, ls_run *run, const ls_fused *f, float *own, int64_t n) {
     const ls_program *p = run->program;
@@ -395,6 +452,10 @@ static void begin_fused(fused_run *r, ls_run *run, const ls_fused *f, float *own
     }
     if (!own) {
         add_place(r, &p->accesses[f->store], n, &r->out, LS_CHAIN_POINTERS);
+        if (is_far(r, n)) {
+            r->row.middle = r->slots;
+            r->row.ahead &= (UINT32_C(1) << LS_CHAIN_POINTERS) - 1;
+        }
     }
 }
 
@@ -528,6 +589,7 @@ ls_stream ls_stream_of(const ls_program *p, const ls_tile_isa *isa, int which) {
     s.squares = which == 0 && sums_squares(isa, &s, f);
     s.exps = which == 0 ? exp_sum(isa, &s, f) : NULL;
     s.computes = !loads && !s.squares && !s.exps;
+    s.whole = s.squares ? isa->rows_squares_f32 : s.computes || s.fn ? NULL : isa->rows_f32[which];
     return s;
 }
 
@@ -551,8 +613,12 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t
         add_place(&r, &p->accesses[s.store->access], rows * inner, &stored, LS_CHAIN_POINTERS);
     }
     const bool fetches = !computes && r.row.ahead & 1;
-    const int64_t most = computes || s.fn ? LS_TILE : LS_TILE_BLOCK;
-    for (int64_t row = 0; row < rows; row++) {
+    const int64_t most = computes || s.fn ? LS_TILE : LS_TILE_BLOCK, blocks = (inner + LS_TILE_BLOCK - 1) / LS_TILE_BLOCK;
+    if (s.whole && blocks == 1 && !finish && r.n_walks == 0 && !f->n_scalars && inner % LS_TILE_PARTIALS == 0) {
+        s.whole(cells, r.row.at[0], 0, inner, rows, fetches);
+        return;
+    }
+    for (int64_t row = 0; row < rows; row++, cells += finish ? 0 : blocks) {
         float apart = minus[f->by_row ? row : 0];
         for (int64_t at = 0, part; at < inner; at += part) {
             bool begins = at % LS_TILE_BLOCK == 0;

@@ -15,8 +15,7 @@ enum {
     MOST_STEPS = 48,
     MOST_REGS = 64,
     MOST_STREAMS = 4,
-    LINE = 64,
-    STREAM_BYTES = 16 << 20 /* as of transposes (patch.c) */
+    LINE = 64
 };
 
 /* ---- planning ---- */
@@ -159,7 +158,6 @@ typedef struct line {
     ls_chain_row row;
     ls_stream stream; /* FOLD */
     int which;
-    ls_fold_row_fn whole; /* of a FOLD that is one function; or NULL */
     float *values;        /* of its chain, a piece at a time */
     bool divides;         /* CHAIN: numbers apart from one, or as they are, by another */
     int64_t fetch, fetch_end; /* FOLD, CHAIN: bytes of each row that are fetched early meanwhile */
@@ -286,7 +284,7 @@ static bool is_far(const lines *l, const ls_fused *f, const place *to) {
     const ls_program *p = l->run->program;
     int buffer = p->accesses[f->store].buffer;
     const ls_spec *spec = &l->kernel->binary->spec;
-    bool far = l->isa->fence && buffer < spec->n_args && spec->args[buffer].numel >= STREAM_BYTES / 4 && to->row == l->inner * 4 &&
+    bool far = l->isa->fence && buffer < spec->n_args && spec->args[buffer].numel >= LS_STREAM_BYTES / 4 && to->row == l->inner * 4 &&
                ((uintptr_t)to->at | (uintptr_t)to->row) % LINE == 0;
     for (int k = 0; k < f->n_operands && far; k++) {
         far = (f->slots >> k & 1) || p->accesses[f->loads[k] - 1].buffer != buffer;
@@ -304,7 +302,6 @@ static void add_fold(lines *l, const ls_phase *phase, ls_run *finish) {
     s->row.raw = true;
     s->values = s->stream.computes ? (float *)(void *)(l->run->memory + p->reg_offsets[s->stream.source->dst]) : NULL;
     s->a = !s->stream.fn ? -1 : s->stream.store ? access_place(l, s->stream.store->access, l->inner) : reg_place(l, s->stream.fn->dst);
-    s->whole = s->stream.squares ? l->isa->row_squares_f32 : s->stream.computes || s->stream.fn ? NULL : l->isa->row_f32[s->which];
     s->dst = add_place(l, finish->regs[phase->finish.input], 0, false);
     l->n_passes++;
 }
@@ -350,7 +347,7 @@ static void find_beside(lines *l) {
     const bool exps = s->kind == LINE_FOLD && s->stream.exps;
     l->beside = (ls_tile_beside){0};
     l->divides = between && (exps ? last->f->n_steps == 1 && s->stream.exps == isa->fold_exp_f32[1] && s->stream.store && s->a == last->operands[0]
-                                  : s->stream.squares && s->whole && s->operands[0] == last->operands[0] && l->places[s->operands[0]].moves && isa->row_squares_beside_f32 && l->inner % LS_TILE_PARTIALS == 0);
+                                  : s->stream.squares && s->stream.whole && s->operands[0] == last->operands[0] && l->places[s->operands[0]].moves && isa->row_squares_beside_f32 && l->inner % LS_TILE_PARTIALS == 0);
     l->with = exps || l->divides ? s : NULL;
 }
 
@@ -509,7 +506,11 @@ static void run_fold(lines *l, line *s, int64_t rows, float *partials) {
     const float *minus = s->f->n_scalars ? numbers_of(l, s, 0, &step) : &zero;
     for (int64_t r = 0; r < rows; r++) {
         fetch(l, s, r);
-        results[r] = s->whole ? s->whole((const float *)(const void *)at_row(l, s->operands[0], r), minus[step * r], l->inner) : fold_row(l, s, r, partials);
+        if (s->stream.whole) {
+            s->stream.whole(results + r, (const float *)(const void *)at_row(l, s->operands[0], r), minus[step * r], l->inner, 1, false);
+        } else {
+            results[r] = fold_row(l, s, r, partials);
+        }
     }
 }
 

@@ -6,8 +6,6 @@
  * along, so both step evenly there. */
 #include "backend/cpu/kernel.h"
 
-enum { STREAM_BYTES = 16 << 20 }; /* many times a core's second-level cache: nobody will find the result there */
-
 /* The group of a load that runs along the rows of patches: consecutive elements, some way outside of lanes that are
  * far apart; -1 when it has none. */
 static int transposed_group(const ls_spec *spec, const ls_program *p, const ls_instr *in) {
@@ -106,7 +104,7 @@ static void find_limits(patches *p) {
                  code[1].op == LS_TILE_OP_STORE && code[1].a == code[0].dst && to->log2 == 2 && to->n_dims == 1 &&
                  to->dims[0].stride == 1 && (!code[1].cast || code[1].dtype == LS_F32);
     p->store = plain ? &code[1] : NULL;
-    p->stream = plain && code[1].cast && p->run->spec->args[to->buffer].numel >= STREAM_BYTES / 4;
+    p->stream = plain && code[1].cast && p->run->spec->args[to->buffer].numel >= LS_STREAM_BYTES / 4;
 }
 
 /* Rows [r, r + rows) of lanes [at, at + lanes), numbered from the space's first point. */

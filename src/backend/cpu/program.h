@@ -160,7 +160,10 @@ typedef struct ls_fused {
     uint32_t slots, by_row;              /* which operands are results kept for later, which scalars have a lane a row */
     int store;                           /* the access that takes the result, or -1 */
 } ls_fused;
-enum { LS_FUSED_PIECE = 256 /* lanes between two fetches */ };
+enum {
+    LS_FUSED_PIECE = 256, /* lanes between two fetches */
+    LS_STREAM_BYTES = 16 << 20 /* many times a core's second-level cache: nobody will find a result of as many there */
+};
 
 typedef struct ls_program {
     int n_lane_axes;
@@ -305,13 +308,14 @@ typedef struct ls_stream {
     ls_fused load;          /* of a source that is a load */
     bool computes, squares; /* the chain's values before they are folded; the sum of squares at once */
     ls_fold_exp_fn exps;    /* of exponentials at once; or NULL */
+    ls_fold_rows_fn whole;  /* of rows at once; or NULL */
 } ls_stream;
 ls_stream ls_stream_of(const ls_program *program, const ls_tile_isa *isa, int which);
 static inline const ls_fused *ls_stream_chain(const ls_program *program, const ls_stream *stream) {
     return stream->source->op == LS_TILE_OP_LOAD ? &stream->load : program->fused[stream->source->access];
 }
 /* Folds (tile.h, number `which`) the result of such a program from a lane on that begins a row, or a block of one: along `rows` of `inner` lanes, at most LS_TILE rows,
- * or along as much of one row. Calls `finish`, if given, when the results of a row's blocks are in `cells`. */
+ * or along as much of one row. Calls `finish` when the results of a row's blocks are in `cells`; without it those of all rows are there, one behind another. */
 typedef void (*ls_row_fn)(void *ctx, int64_t row);
 void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t inner, float *partials, float *cells, ls_row_fn finish, void *ctx);
 /* Lanes of a tile: LS_TILE, or as many whole periods as fit. */

@@ -25,7 +25,7 @@ static void print_access(ls_text *out, const ls_spec *spec, const ls_program *p,
 static void print_fused(ls_text *out, const ls_fused *f) {
     static const char *const names[] = {[LS_CHAIN_TAKE] = "take", [LS_CHAIN_KEEP] = "keep", [LS_CHAIN_ADD] = "add", [LS_CHAIN_SUB] = "sub",
                                         [LS_CHAIN_FROM] = "from", [LS_CHAIN_MUL] = "mul",   [LS_CHAIN_DIV] = "div", [LS_CHAIN_DIV_NEAR] = "div near", [LS_CHAIN_INTO] = "into",
-                                        [LS_CHAIN_MIN] = "min",   [LS_CHAIN_MAX] = "max", [LS_CHAIN_SQUARE] = "square", [LS_CHAIN_CALL] = "call", [LS_CHAIN_PASS] = "pass"};
+                                        [LS_CHAIN_MIN] = "min",   [LS_CHAIN_MAX] = "max", [LS_CHAIN_SQUARE] = "square", [LS_CHAIN_CALL] = "call", [LS_CHAIN_PASS] = "pass", [LS_CHAIN_PRODUCT] = "product"};
     ls_text_printf(out, " r%d", f->operands[0]);
     for (int i = 0; i < f->n_steps; i++) {
         const ls_chain_step *s = &f->steps[i];

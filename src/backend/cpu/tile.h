@@ -36,7 +36,7 @@ typedef void (*ls_tile_write_fn)(void *dst, int64_t stride, const void *src, int
 typedef void (*ls_tile_gather_fn)(void *dst, const void *src, const int64_t *index, const uint8_t *mask,
                                   int64_t n);
 typedef void (*ls_tile_fill_fn)(void *dst, const void *value, int64_t n);
-typedef float (*ls_fold_row_fn)(const float *x, float minus, int64_t n); /* n <= LS_TILE_BLOCK */
+typedef void (*ls_fold_rows_fn)(float *results, const float *x, float minus, int64_t n, int64_t rows, bool fetches); /* one behind another; n <= LS_TILE_BLOCK */
 /* What else is done while a row is folded: lines of memory are fetched from `fetch` on, as many as the row has, and where there is x, (x[i] - minus) / divisor
  * of another row, which are no NaN, goes to dst. */
 typedef struct ls_tile_beside {
@@ -97,7 +97,7 @@ typedef struct ls_tile_isa {
     void (*halve_f32[3])(float *partials);
     /* The sum of (x - minus)^2; or NULL. */
     void (*fold_squares_f32)(float *partials, const float *x, float minus, int64_t n, bool first, bool fetches);
-    ls_fold_row_fn row_f32[3], row_squares_f32; /* the same folds of a row whole; or NULL */
+    ls_fold_rows_fn rows_f32[3], rows_squares_f32; /* the same folds of whole rows; or NULL */
     /* Adds rows of n lanes, `apart` elements from one to the next, to the sums one after another (`first`: which hold nothing yet); lines of as many
      * rows from `next` on are fetched meanwhile, where it is given; or NULL. */
     void (*add_rows_f32)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next);
@@ -116,7 +116,7 @@ typedef struct ls_tile_isa {
                      int64_t n);
     ls_chain_fn chain;
     bool (*beside_f32)(ls_tile_beside *b, float divisor); /* sets what is the divisor's; false: divide_f32 has to do it; or NULL */
-    /* row_squares_f32 of whole steps of LS_TILE_PARTIALS, and what is beside them as divide_f32 has it where `near`; or NULL */
+    /* rows_squares_f32 of one row of whole steps of LS_TILE_PARTIALS, and what is beside them as divide_f32 has it where `near`; or NULL */
     float (*row_squares_beside_f32)(const float *x, float minus, int64_t n, const ls_tile_beside *b);
 } ls_tile_isa;
 

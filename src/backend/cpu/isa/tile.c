@@ -346,8 +346,8 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
 #if defined(LS_ISA_AVX512)
     .fence = LS_TILE_NAME(ls_tile_fence),
     .add_rows_f32 = LS_TILE_NAME(ls_tile_add_rows),
-    .row_f32 = {LS_TILE_NAME(ls_tile_row_sum), NULL, LS_TILE_NAME(ls_tile_row_max)},
-    .row_squares_f32 = LS_TILE_NAME(ls_tile_row_squares),
+    .rows_f32 = {LS_TILE_NAME(ls_tile_rows_sum), NULL, LS_TILE_NAME(ls_tile_rows_max)},
+    .rows_squares_f32 = LS_TILE_NAME(ls_tile_rows_squares),
     .fold_squares_f32 = LS_TILE_NAME(ls_tile_fold_squares),
     .fold_exp_f32 = {LS_TILE_NAME(ls_tile_fold_exp), LS_TILE_NAME(ls_tile_fold_fast_exp)},
     .beside_f32 = LS_TILE_NAME(ls_tile_beside),

@@ -82,7 +82,7 @@ EXTREME_OF(min, 4)
 EXTREME_OF(max, 5)
 
 /* All partials in registers over the whole steps of x, as memory has them; then the vectors that are left, one by one. `at` makes a vector of one
- * of x. `nan(x, y)` tells vectors that `op` would not do for: `careful` takes its place, then. Lines of x are fetched before the processor would,
+ * of x. `nan(x, y)` sees vectors that `op` would not do for: `careful` takes its place, then. Lines of x are fetched before the processor would,
  * which stops at each page. */
 #define FOLD_AS(name, parameters, op, at, identity, nan, careful)                                            \
     void LS_TILE_NAME(ls_tile_fold_##name) parameters {                                                      \
@@ -122,7 +122,7 @@ EXTREME_OF(max, 5)
 #define NO_PARTIALS(i, j, op, at, nan) s##i = s##j = none;
 #define LOAD_PARTIALS(i, j, op, at, nan)                                                                     \
     s##i = _mm512_loadu_ps(p + 16 * i), s##j = _mm512_loadu_ps(p + 16 * j);                                  \
-    nans = _kor_mask16(nans, nan(s##i, s##j));
+    nan(s##i, s##j)
 #define FETCH(i, j, op, at, nan)                                                                             \
     __builtin_prefetch((const void *)((uintptr_t)(x + k + 16 * i) + FOLD_AHEAD));                            \
     __builtin_prefetch((const void *)((uintptr_t)(x + k + 16 * j) + FOLD_AHEAD));
@@ -130,7 +130,7 @@ EXTREME_OF(max, 5)
     {                                                                                                        \
         __m512 v = at(_mm512_loadu_ps(x + k + 16 * i), 16), w = at(_mm512_loadu_ps(x + k + 16 * j), 16);     \
         s##i = op(s##i, v), s##j = op(s##j, w);                                                              \
-        nans = _kor_mask16(nans, nan(v, w));                                                                 \
+        nan(v, w)                                                                                            \
     }
 #define STORE_PARTIALS(i, j, op, at, nan) _mm512_storeu_ps(p + 16 * i, s##i), _mm512_storeu_ps(p + 16 * j, s##j);
 enum { FOLD_AHEAD = 4096 };
@@ -149,7 +149,8 @@ enum { FOLD_AHEAD = 4096 };
 #define PART(n, x) _mm512_mask_loadu_ps(none, LANES_LEFT(n), x)
 #define AS_IT_IS(x, n) (x)
 #define UNORDERED(x, y) _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q)
-#define NEVER(x, y) (__mmask16)0
+#define SEEN(x, y) nans = _kor_mask16(nans, UNORDERED(x, y));
+#define NEVER(x, y)
 /* Lanes that are not there add +0, which no sum from +0 on notices. */
 #define SQUARE_APART(x, n) square(_mm512_maskz_sub_ps(LANES_LEFT(n), x, _mm512_set1_ps(minus)))
 static inline __m512 square(__m512 x) {
@@ -165,7 +166,7 @@ HALVE(_mm512_add_ps)
     static inline __m512 name##_number(__m512 x, __m512 y) {                                                 \
         return _mm512_range_ps(x, y, which);                                                                 \
     }                                                                                                        \
-    FOLD_AS(name, (float *p, const float *x, int64_t n, bool first, bool fetches), name##_number, AS_IT_IS, identity, UNORDERED, name##16) \
+    FOLD_AS(name, (float *p, const float *x, int64_t n, bool first, bool fetches), name##_number, AS_IT_IS, identity, SEEN, name##16) \
     void LS_TILE_NAME(ls_tile_halve_##name)(float *p) {                                                      \
         __mmask16 nans = 0;                                                                                  \
         for (int i = 0; i < LS_TILE_PARTIALS; i += 32) {                                                     \
@@ -206,33 +207,39 @@ void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, 
     }
 }
 
-/* A row of one block whole, halved where it is; by way of partials in memory where it has steps in part, or NaN. */
-#define ROW_AS(name, op, at, identity, nan, fold)                                                            \
-    float LS_TILE_NAME(ls_tile_row_##name)(const float *x, float minus, int64_t n) {                         \
+/* Rows of one block whole, halved where they are; by way of partials in memory where they have steps in part, or NaN. */
+#define ROWS_AS(name, op, at, identity, nan, fold)                                                           \
+    void LS_TILE_NAME(ls_tile_rows_##name)(float *results, const float *x, float minus, int64_t n, int64_t rows, bool fetches) { \
         const __m512 none = _mm512_set1_ps(identity);                                                        \
         __m512 PARTIALS;                                                                                     \
-        __mmask16 nans = (__mmask16)(n % LS_TILE_PARTIALS);                                                  \
         (void)minus;                                                                                         \
-        PAIRS(NO_PARTIALS, op, at, nan)                                                                      \
-        for (int64_t k = 0; k + LS_TILE_PARTIALS <= n; k += LS_TILE_PARTIALS) {                              \
-            PAIRS(STEP, op, at, nan)                                                                         \
+        for (; rows > 0; rows--, x += n, results++) {                                                        \
+            __mmask16 nans = (__mmask16)(n % LS_TILE_PARTIALS);                                              \
+            PAIRS(NO_PARTIALS, op, at, nan)                                                                  \
+            for (int64_t k = 0; k + LS_TILE_PARTIALS <= n; k += LS_TILE_PARTIALS) {                          \
+                if (fetches) {                                                                               \
+                    PAIRS(FETCH, op, at, nan)                                                                \
+                }                                                                                            \
+                PAIRS(STEP, op, at, nan)                                                                     \
+            }                                                                                                \
+            if (nans) {                                                                                      \
+                float p[LS_TILE_PARTIALS];                                                                   \
+                fold;                                                                                        \
+                *results = *p;                                                                               \
+                continue;                                                                                    \
+            }                                                                                                \
+            s0 = op(op(op(s0, s8), op(s4, s12)), op(op(s2, s10), op(s6, s14)));                              \
+            s1 = op(op(op(s1, s9), op(s5, s13)), op(op(s3, s11), op(s7, s15)));                              \
+            s0 = op(s0, s1);                                                                                 \
+            s0 = op(s0, _mm512_shuffle_f32x4(s0, s0, 0x4e));                                                 \
+            s0 = op(s0, _mm512_shuffle_f32x4(s0, s0, 0xb1));                                                 \
+            s0 = op(s0, _mm512_permute_ps(s0, 0x4e));                                                        \
+            *results = _mm512_cvtss_f32(op(s0, _mm512_permute_ps(s0, 0xb1)));                                \
         }                                                                                                    \
-        if (nans) {                                                                                          \
-            float p[LS_TILE_PARTIALS];                                                                       \
-            fold;                                                                                            \
-            return *p;                                                                                       \
-        }                                                                                                    \
-        s0 = op(op(op(s0, s8), op(s4, s12)), op(op(s2, s10), op(s6, s14)));                                  \
-        s1 = op(op(op(s1, s9), op(s5, s13)), op(op(s3, s11), op(s7, s15)));                                  \
-        s0 = op(s0, s1);                                                                                     \
-        s0 = op(s0, _mm512_shuffle_f32x4(s0, s0, 0x4e));                                                     \
-        s0 = op(s0, _mm512_shuffle_f32x4(s0, s0, 0xb1));                                                     \
-        s0 = op(s0, _mm512_permute_ps(s0, 0x4e));                                                            \
-        return _mm512_cvtss_f32(op(s0, _mm512_permute_ps(s0, 0xb1)));                                        \
     }
-ROW_AS(sum, _mm512_add_ps, AS_IT_IS, 0.0f, NEVER, LS_TILE_NAME(ls_tile_fold_sum)(p, x, n, true, false); LS_TILE_NAME(ls_tile_halve_sum)(p))
-ROW_AS(squares, _mm512_add_ps, SQUARE_APART, 0.0f, NEVER, LS_TILE_NAME(ls_tile_fold_squares)(p, x, minus, n, true, false); LS_TILE_NAME(ls_tile_halve_sum)(p))
-ROW_AS(max, max_number, AS_IT_IS, -__builtin_inff(), UNORDERED, LS_TILE_NAME(ls_tile_fold_max)(p, x, n, true, false); LS_TILE_NAME(ls_tile_halve_max)(p))
+ROWS_AS(sum, _mm512_add_ps, AS_IT_IS, 0.0f, NEVER, LS_TILE_NAME(ls_tile_fold_sum)(p, x, n, true, false); LS_TILE_NAME(ls_tile_halve_sum)(p))
+ROWS_AS(squares, _mm512_add_ps, SQUARE_APART, 0.0f, NEVER, LS_TILE_NAME(ls_tile_fold_squares)(p, x, minus, n, true, false); LS_TILE_NAME(ls_tile_halve_sum)(p))
+ROWS_AS(max, max_number, AS_IT_IS, -__builtin_inff(), SEEN, LS_TILE_NAME(ls_tile_fold_max)(p, x, n, true, false); LS_TILE_NAME(ls_tile_halve_max)(p))
 #else
 EXTREME(min_f32, float, uint32_t, <, |)
 EXTREME(max_f32, float, uint32_t, >, &)
