@@ -46,6 +46,7 @@ foreach(name certify clone compile constant context hazard inspect key place rea
 endforeach()
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is
     set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-Os>)
+    set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/windows.c APPEND PROPERTY COMPILE_OPTIONS $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:Clang>>:-Os>)
     list(FILTER small INCLUDE REGEX "/src/io/")
     set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:Clang>>:-Oz>) # its -Os makes them a tenth larger than gcc's
 endif()
