@@ -488,6 +488,28 @@ static int build_lines_apart(ls_session *s, ls_rng *rng, const void *param, ls_t
     return 1;
 }
 
+/* Lines and rows that are whole tiles whose vectors are rows, read where they lie or, with more padding, planes apart or two tensors, from a copy. */
+typedef struct across_case {
+    int64_t images, channels, outputs, size[2], kernel, stride, step, low[2], high[2];
+    bool joined, function;
+} across_case;
+
+static int build_across(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    const across_case *p = param;
+    ls_conv_spec spec = {.spatial = 2,
+                         .stride = {p->stride, p->stride},
+                         .dilation = {p->step, p->step},
+                         .pad_low = {p->low[0], p->low[1]},
+                         .pad_high = {p->high[0], p->high[1]}};
+    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->images, p->channels, p->size[0], p->size[1]));
+    x = p->joined ? ls_concat(s, (ls_tensor *[]){x, ls_neg(s, x)}, 2, 1) : x;
+    ls_tensor *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->outputs, p->channels * (p->joined ? 2 : 1), p->kernel, p->kernel));
+    ls_tensor *bias = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->outputs)), *scale = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->outputs, 1, 1));
+    ls_tensor *y = ls_sub(s, ls_mul(s, ls_conv(s, x, w, bias, &spec), scale), scale);
+    out_roots[0] = p->function ? ls_silu(s, y) : ls_min(s, ls_relu(s, y), ls_full(s, LS_F32, LS_SHAPE(1), 6));
+    return 1;
+}
+
 static void lines_apart(void **state) {
     static const lines_apart_case shapes[] = {
         {3, 33, 24, 24, 24, 3, {0, 0}, {0, 0}, false, false}, {1, 40, 15, 24, 24, 3, {0, 0}, {0, 0}, true, false}, {2, 3, 24, 36, 40, 3, {0, 0}, {0, 0}, false, false},
@@ -514,7 +536,32 @@ static void lines_apart(void **state) {
     }
 }
 
+static void across(void **state) {
+    static const across_case shapes[] = {
+        {2, 30, 32, {14, 14}, 3, 1, 1, {1, 1}, {1, 1}, false, false}, {1, 32, 64, {9, 28}, 3, 2, 1, {1, 1}, {1, 1}, false, false},
+        {1, 30, 32, {5, 29}, 3, 2, 1, {0, 0}, {0, 0}, false, true},   {1, 30, 32, {6, 28}, 3, 2, 1, {0, 0}, {1, 1}, false, false},
+        {1, 16, 32, {7, 14}, 5, 1, 1, {2, 2}, {2, 2}, false, false},  {2, 30, 32, {8, 14}, 3, 1, 2, {2, 2}, {2, 2}, false, false},
+        {1, 16, 32, {6, 14}, 3, 1, 1, {1, 1}, {1, 1}, true, false},   {1, 32, 32, {8, 16}, 3, 1, 1, {1, 0}, {1, 0}, false, false},
+        {1, 66, 160, {3, 14}, 3, 1, 1, {1, 1}, {1, 1}, false, true},  {1, 258, 32, {2, 42}, 1, 1, 1, {0, 0}, {0, 0}, false, false},
+    };
+    worlds *all = *state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        check_case(all, build_across, 1 + i, &shapes[i], "across", 1);
+        for (int c = 0; c < all->n; c++) {
+            world *w = &all->cpu[c];
+            ls_rng rng = {9, 0};
+            ls_tensor *root;
+            world_ok(w, ls_scope_begin(w->session));
+            ls_session_set_math(w->session, LS_FAST);
+            build_across(w->session, &rng, &shapes[i], &root);
+            check_bound(w, all->names[c], "across", 9, &root, 1);
+            ls_session_set_math(w->session, LS_LOCKED);
+            ls_scope_end(w->session);
+        }
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(long_lines), cmocka_unit_test(lines_apart), cmocka_unit_test(random_cases), cmocka_unit_test(bounded)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(long_lines), cmocka_unit_test(lines_apart), cmocka_unit_test(across), cmocka_unit_test(random_cases), cmocka_unit_test(bounded)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

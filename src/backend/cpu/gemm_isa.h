@@ -119,8 +119,18 @@ typedef struct ls_gemm_runs {
     int64_t lead; /* 0: the lines of c that are stored are fetched meanwhile; else, at once, those so many elements behind */
     bool add, last;
     ls_chain_rows rows;
+    int64_t step;
+    const uint32_t *edges; /* of each p, see below */
+    uint32_t outside;
+    const float *zeros; /* 14 outputs of them */
 } ls_gemm_runs;
 typedef void (*ls_gemm_runs_kernel)(ls_gemm_runs *t, const float *a, const float *image, float *c);
+/* Or a tile of 14 outputs for each of some panels of 32 rows, whose vectors are rows: sums[output][row] = (add ? sums[output][row] : nothing) + the sum of
+ * a[p*32 + row] * image[shifts[p] + output*step] for p < k, which is even; the outputs that edges[p] & outside says are 0 instead: all, or the first or the last one. Lines of
+ * c are fetched as above. */
+enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 14 };
+#define LS_ACROSS_FIRST (UINT32_C(1) << 30)
+#define LS_ACROSS_LAST (UINT32_C(1) << 31)
 
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {
@@ -138,6 +148,7 @@ typedef struct ls_gemm_kernels {
     ls_gemm_slide_kernel slide; /* NULL: none */
     ls_gemm_thin_kernel thin; /* fast alone; NULL where an instruction set has no masks */
     ls_gemm_runs_kernel runs[4]; /* [vectors], 2 and 3; NULL where an instruction set has no masks */
+    ls_gemm_runs_kernel across;  /* the same */
     ls_depthwise_kernel depthwise; /* NULL: none for this element type */
     ls_gemm_vector_kernel vector[3]; /* of b's elements as they are in panels, f16, bf16; NULL: none */
     ls_gemm_vector_kernel vector_rows[3]; /* b[j*b_k + p] instead of b[p*b_k + j] */
@@ -163,6 +174,7 @@ typedef struct ls_gemm_moves {
     void (*split4)(int64_t n, const void *src, void *dst0, void *dst1);
     /* NULL where there are no kernels over runs */
     void (*phases4)(const ls_gemm_lines *lines, const float *src, float *dst);
+    void (*across)(const ls_gemm_runs *t, float *c); /* sums of tiles whose vectors are rows, after the chain of `rows`, NaN canonical, to c + row*ldc */
     /* `lines` runs of n elements; dst may lie before src in the same memory, with a step not above its own */
     void (*lines4)(int64_t n, int64_t lines, const void *src, int64_t src_step, void *dst, int64_t dst_step);
     /* The largest (false) or the least of two by two elements: dst[line*dst_step + i] of src[2*line*src_step + 2*i], for i < n; or which of the

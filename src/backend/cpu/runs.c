@@ -1,4 +1,4 @@
-/* Convolutions in tiles that are stored where results lie, each over all of k. Of an image a band at a time is copied with its padding, each
+/* Convolutions in tiles that are stored where results lie, each over all of k; their vectors are outputs, or rows. Of an image a band at a time is copied with its padding, each
  * dimension taken apart into `stride` phases, so that what a tap reads for all outputs is a run (windows.c). Tiles end with lines
  * where those are whole vectors; else they go on over what lies between lines, which is left out when they are stored. */
 #include "backend/cpu/gemm_plan.h"
@@ -10,6 +10,8 @@ enum {
     LANES = 16,
     WIDE = 3 * LANES,
     BLOCK = 4 * WIDE, /* outputs that what follows takes together */
+    SUMS = LS_ACROSS_ROWS * LS_ACROSS_OUTPUTS, /* of a tile, of either kind */
+    LEAST_ACROSS = 256, /* of k: turning a tile takes as long as a few */
     MOST_PANELS = 16, /* that a tile meets while it is near */
     PLANES = 32,      /* of a piece in fast: what a tile reads of them stays in the first-level cache */
     LEAST_PIECE = 128,
@@ -21,7 +23,11 @@ enum {
 };
 
 struct ls_runs {
+    bool across;                          /* vectors are rows: tiles of outputs alone, and the image is not taken apart */
     bool by_line, joined, in_place;       /* tiles end with lines; have outputs alone, of several lines; then the image may be read where it lies */
+    int64_t down, along;                  /* phases of lines and in them */
+    int64_t tile_outputs, line_tiles;
+    uint32_t *edges;                      /* of each k, in the order of k: which edges of the image its taps may be beyond */
     int64_t width, outputs;               /* of a line, of all */
     int64_t row, row_tiles, twos, tiles;  /* a row is a line, or all: its elements; tiles, the first of which are two vectors wide; of all */
     int64_t length, shared, reach;        /* of a line; padding that it shares with the next one; how far taps reach, in lines of a phase */
@@ -34,6 +40,7 @@ typedef struct tile {
     int64_t image, first, n; /* where it begins in an image of line 0 on; its outputs */
     ls_gemm_run_places places;  /* to the first output on; lanes that are outputs */
     int vectors;
+    uint32_t outside; /* edges that it is at */
 } tile;
 
 static int64_t ceil_div(int64_t x, int64_t y) {
@@ -57,8 +64,12 @@ static bool whole_tiles(const ls_window_dim *x) {
     return ceil_div(x->extent, WIDE) * WIDE * 49 <= x->extent * 50;
 }
 
+static int64_t taps_reach(const ls_window_dim *d) {
+    return (d->step < 0 ? -d->step : d->step) * (d->taps - 1);
+}
+
 static int64_t reach_of(const ls_window_dim *d) {
-    return (d->step < 0 ? -d->step : d->step) * (d->taps - 1) / d->stride;
+    return taps_reach(d) / d->stride;
 }
 
 /* Padding that ends one line and begins the next. */
@@ -74,6 +85,27 @@ bool ls_runs_fits(const ls_gemm_phase *gemm, const ls_windows *w) {
            x->extent * y->extent >= LEAST_OUTPUTS &&
            reach_of(x) - shared_of(x) <= LANES &&
            (whole_tiles(x) || x->extent + reach_of(x) - shared_of(x) >= LANES - 1); /* two lines a vector at most */
+}
+
+/* Whether lines and rows are whole tiles whose vectors are rows: no lane is lost, and the image is read a scalar at a time, whatever the stride. */
+static bool goes_across(const ls_windows *w) {
+    return w->m % LS_ACROSS_ROWS == 0 && last_dim(w)->extent % LS_ACROSS_OUTPUTS == 0 && w->planes % 2 == 0 && w->k >= LEAST_ACROSS && w->k / w->planes <= FAST_CHUNK / 2;
+}
+
+static tile across_tile(const ls_windows *w, int64_t i) {
+    const ls_runs *t = w->runs;
+    const ls_window_dim *y = line_dim(w), *x = last_dim(w);
+    int64_t line = i / t->line_tiles, own = i % t->line_tiles;
+    tile at = {.first = i * LS_ACROSS_OUTPUTS, .n = LS_ACROSS_OUTPUTS};
+    at.image = line * y->stride * t->length + own * LS_ACROSS_OUTPUTS * x->stride;
+    if (t->in_place) {
+        at.outside = (own == 0 ? LS_ACROSS_FIRST : 0) | (own == t->line_tiles - 1 ? LS_ACROSS_LAST : 0);
+        for (int64_t tap = 0; tap < y->taps; tap++) {
+            int64_t v = line * y->stride + y->step * tap;
+            at.outside |= v < y->low || v >= y->high ? UINT32_C(1) << tap : 0;
+        }
+    }
+    return at;
 }
 
 /* Where a vector of outputs begins in the image; how many of its lanes belong to the next line. */
@@ -121,7 +153,11 @@ static bool joins(const ls_runs *t) {
     return one && tiles * 3 * 50 <= ceil_div(t->row - gap, LANES) * 49;
 }
 
-static tile tile_of(const ls_runs *t, int64_t i) {
+static tile tile_of(const ls_windows *w, int64_t i) {
+    const ls_runs *t = w->runs;
+    if (t->across) {
+        return across_tile(w, i);
+    }
     if (t->joined) {
         return joined_tile(t, i);
     }
@@ -179,6 +215,15 @@ static bool reads_in_place(const ls_windows *w) {
            line_dim(w)->image_stride >= last_dim(w)->high && plane_step(w) > 0 && plane_step(w) % PLACES;
 }
 
+/* The same for tiles across, which may have padding: of a line's outputs none but the first and the last are beyond it. */
+static bool across_in_place(const ls_windows *w) {
+    enum { PLACES = 128 };
+    const ls_window_dim *y = line_dim(w), *x = last_dim(w);
+    int64_t last = x->stride * (x->extent - 2) + taps_reach(x) + x->first;
+    return y->taps < 30 && x->low - x->first <= x->stride && last < x->high && w->plane_leaf[0] >= 0 && even_planes(w, 0) == w->planes &&
+           plane_step(w) > 0 && plane_step(w) % PLACES;
+}
+
 static int64_t l2_bytes(const ls_kernel_binary *binary) {
     return binary->device->cpu.l2_bytes > 0 ? binary->device->cpu.l2_bytes : 1 << 20;
 }
@@ -187,16 +232,19 @@ static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
     const ls_window_dim *y = line_dim(w);
     t->band = ceil_div(t->tiles, bands);
     t->bands = ceil_div(t->tiles, t->band);
-    t->lines = t->by_line ? ceil_div(t->band, t->row_tiles) : ceil_div(t->band * WIDE, t->joined ? t->width : t->length);
-    t->lines = (t->lines + 1 < y->extent ? t->lines + 1 : y->extent) + t->reach;
-    t->plane = t->in_place ? plane_step(w) : last_dim(w)->stride * y->stride * t->lines * t->length;
+    t->lines = t->by_line ? ceil_div(t->band, t->row_tiles) : ceil_div(t->band * t->tile_outputs, t->joined || t->across ? t->width : t->length);
+    t->lines = t->lines + 1 < y->extent ? t->lines + 1 : y->extent;
+    t->lines = (t->across ? (t->lines - 1) * y->stride + 1 : t->lines) + t->reach;
+    t->plane = t->in_place ? plane_step(w) : t->along * t->down * t->lines * t->length;
+    if (t->across && !t->in_place) { /* an odd number of lines of the cache: planes share none of its places */
+        t->plane = (ceil_div(t->plane, LANES) | 1) * LANES;
+    }
 }
 
 /* Bands whose part of the image stays near the core, and as many as keep the workers busy: lines that bands share are copied by each. */
 static void choose_bands(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, const ls_windows *w, ls_runs *t) {
-    const ls_window_dim *y = line_dim(w);
     int64_t bands = 1, threads = binary->device->threads;
-    for (cut(w, t, bands); t->band > 1 && w->planes * t->lines * last_dim(w)->stride * y->stride * t->length * 4 > l2_bytes(binary) / 2; cut(w, t, bands)) {
+    for (cut(w, t, bands); t->band > 1 && w->planes * t->lines * t->along * t->down * t->length * 4 > l2_bytes(binary) / (t->across && t->in_place ? 16 : 2); cut(w, t, bands)) {
         bands++;
     }
     if (threads > 1) {
@@ -208,12 +256,13 @@ static void choose_bands(const ls_kernel_binary *binary, const ls_gemm_phase *ge
 static int64_t tap_at(const ls_windows *w, const ls_runs *t, const int64_t *tap) {
     const ls_window_dim *y = line_dim(w), *x = last_dim(w);
     int64_t v = y->step * tap[0] - y->first, u = x->step * tap[1] - x->first;
-    return ((u % x->stride * y->stride + v % y->stride) * t->lines + v / y->stride) * t->length + u / x->stride;
+    return ((u % t->along * t->down + v % t->down) * t->lines + v / t->down) * t->length + u / t->along;
 }
 
 /* Where an element of k begins, and its plane. */
 static int64_t shift_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w, const ls_runs *t, int64_t p,
-                        int64_t *out_plane) {
+                        int64_t *out_plane, uint32_t *out_edges) {
+    const ls_window_dim *x = last_dim(w);
     int64_t planes = 1, tap[2] = {0};
     *out_plane = 0;
     for (int i = gemm->k.n - 1; i >= 0; i--) {
@@ -227,20 +276,24 @@ static int64_t shift_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls
             planes *= extent;
         }
     }
+    int64_t u = x->step * tap[1], end = u + x->stride * (x->extent - 1);
+    *out_edges = (UINT32_C(1) << tap[0] % 30) | (u < x->low ? LS_ACROSS_FIRST : 0) | (end >= x->high ? LS_ACROSS_LAST : 0);
     return *out_plane * t->plane + tap_at(w, t, tap);
 }
 
 /* Planes of a piece in fast. */
-static int64_t planes_of_piece(const ls_windows *w) {
-    int64_t taps = w->k / w->planes, planes = ceil_div(LEAST_PIECE, taps);
-    return clamp(FAST_CHUNK / taps, 1, planes > PLANES ? planes : PLANES);
+static int64_t planes_of_piece(const ls_windows *w, const ls_runs *t) {
+    int64_t taps = w->k / w->planes, planes = ceil_div(LEAST_PIECE, taps), least = t->across ? 2 * PLANES : PLANES;
+    planes = clamp(FAST_CHUNK / taps, 1, planes > least ? planes : least);
+    return t->across ? planes / 2 * 2 : planes;
 }
 
 /* The order of k: pieces are its chunks, or in fast all taps of some planes. */
 static void find_pieces(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w, ls_runs *t) {
-    int64_t planes = spec->math == LS_LOCKED ? 0 : planes_of_piece(w), plane, begin = 0;
+    int64_t planes = spec->math == LS_LOCKED ? 0 : planes_of_piece(w, t), plane, begin = 0;
+    uint32_t edges;
     for (int64_t p = 0; p < w->k; p++) {
-        shift_of(spec, gemm, w, t, p, &plane);
+        shift_of(spec, gemm, w, t, p, &plane, &edges);
         t->ends[planes ? plane / planes : p / LS_GEMM_CHUNK]++;
     }
     for (t->n_pieces = 0; begin < w->k; t->n_pieces++) {
@@ -249,8 +302,9 @@ static void find_pieces(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windo
         begin += k;
     }
     for (int64_t p = 0; p < w->k; p++) {
-        int64_t shift = shift_of(spec, gemm, w, t, p, &plane), *end = &t->ends[planes ? plane / planes : p / LS_GEMM_CHUNK];
+        int64_t shift = shift_of(spec, gemm, w, t, p, &plane, &edges), *end = &t->ends[planes ? plane / planes : p / LS_GEMM_CHUNK];
         w->at[*end] = shift;
+        t->edges[*end] = edges;
         w->packed_at[(*end)++] = w->filter_at[p];
     }
     w->at[w->k] = 0;
@@ -258,29 +312,39 @@ static void find_pieces(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windo
 
 ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, ls_error *err) {
     const ls_window_dim *y = line_dim(w), *x = last_dim(w);
-    ls_runs t = {.by_line = whole_tiles(x), .width = x->extent, .outputs = x->extent * y->extent};
-    t.length = t.width + reach_of(x) - shared_of(x);
-    t.shared = shared_of(x);
+    ls_runs t = {.across = goes_across(w), .width = x->extent, .outputs = x->extent * y->extent};
+    t.by_line = !t.across && whole_tiles(x);
+    t.down = t.across ? 1 : y->stride;
+    t.along = t.across ? 1 : x->stride;
+    t.tile_outputs = t.across ? LS_ACROSS_OUTPUTS : WIDE;
+    t.line_tiles = t.width / LS_ACROSS_OUTPUTS;
+    t.shared = t.across ? 0 : shared_of(x);
+    t.length = t.across ? (t.width - 1) * x->stride + 1 + taps_reach(x) : t.width + reach_of(x) - t.shared;
+    w->rows = t.across ? LS_ACROSS_ROWS : ROWS;
+    w->panels = ceil_div(w->m, w->rows);
     t.row = t.by_line ? t.length : t.length * y->extent;
     int64_t vectors = ceil_div(t.by_line ? t.width : t.row - (t.length - t.width), LANES);
     t.twos = vectors == 1 ? 1 : (3 - vectors % 3) % 3;
     t.row_tiles = t.twos + (vectors > 2 * t.twos ? (vectors - 2 * t.twos) / 3 : 0);
-    t.joined = joins(&t);
-    if (t.joined && reads_in_place(w)) {
+    t.joined = !t.across && joins(&t);
+    if ((t.joined && reads_in_place(w)) || (t.across && across_in_place(w))) {
         t.in_place = true;
         t.length = y->image_stride;
     }
-    t.tiles = t.joined ? ceil_div(t.outputs, WIDE) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;
-    t.reach = reach_of(y);
+    t.tiles = t.joined || t.across ? ceil_div(t.outputs, t.tile_outputs) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;
+    t.reach = t.across ? taps_reach(y) : reach_of(y);
     choose_bands(binary, gemm, w, &t);
     w->packed_at = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k);
     t.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k / LS_GEMM_CHUNK + w->planes + 1);
+    t.edges = LS_ARENA_ARRAY(&binary->arena, uint32_t, w->k);
     w->runs = LS_ARENA_NEW(&binary->arena, ls_runs);
-    if (!w->packed_at || !t.ends || !w->runs) {
+    if (!w->packed_at || !t.ends || !t.edges || !w->runs) {
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
     find_pieces(&binary->spec, gemm, w, &t);
-    int64_t most = binary->spec.math == LS_LOCKED ? 1 : clamp(l2_bytes(binary) / 4 / (ROWS * w->k * 4), 2, MOST_PANELS);
+    int64_t most = t.across                            ? clamp(l2_bytes(binary) / 2 / (w->rows * w->k * 4), 1, MOST_PANELS / 4)
+                   : binary->spec.math == LS_LOCKED ? 1
+                                                    : clamp(l2_bytes(binary) / 4 / (ROWS * w->k * 4), 2, MOST_PANELS);
     t.panels = ceil_div(w->panels, ceil_div(w->panels, most));
     *w->runs = t;
     return LS_OK;
@@ -288,7 +352,7 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
 
 size_t ls_runs_bytes(const ls_windows *w) {
     const ls_runs *t = w->runs;
-    return (size_t)(t->panels * ROWS * (BLOCK + WIDE) + (t->in_place ? 0 : w->planes * t->plane) + SLACK + 2) * 4 + (size_t)t->band * sizeof(tile);
+    return (size_t)(t->panels * (w->rows * BLOCK + SUMS) + (t->in_place ? 0 : w->planes * t->plane) + SLACK + 2) * 4 + (size_t)t->band * sizeof(tile);
 }
 
 /* ---- running ---- */
@@ -323,19 +387,19 @@ static void copy_planes(const runs_run *r, const runs_part *p, int64_t n, const 
     const ls_runs *t = r->w->runs;
     const ls_window_dim *y = line_dim(r->w), *x = last_dim(r->w);
     int64_t phase = t->lines * t->length, end = p->line + p->lines;
-    ls_gemm_lines lines = {.n = t->length, .planes = n, .src_line = y->stride * y->image_stride, .src_plane = apart, .step = x->stride,
+    ls_gemm_lines lines = {.n = t->length, .planes = n, .src_line = t->down * y->image_stride, .src_plane = apart, .step = t->along,
                            .low = x->low - x->first, .high = x->high - x->first, .dst_line = t->length, .dst_plane = t->plane,
-                           .dst_phase = y->stride * phase};
-    for (int64_t i = 0; i < y->stride; i++, dst += phase) {
+                           .dst_phase = t->down * phase};
+    for (int64_t i = 0; i < t->down; i++, dst += phase) {
         int64_t v = y->first + i;
-        int64_t low = clamp(ceil_div(y->low - v, y->stride), p->line, end), high = clamp(ceil_div(y->high - v, y->stride), low, end);
-        for (int64_t j = 0; j < n * x->stride; j++) {
-            float *own = dst + j / x->stride * t->plane + j % x->stride * lines.dst_phase;
+        int64_t low = clamp(ceil_div(y->low - v, t->down), p->line, end), high = clamp(ceil_div(y->high - v, t->down), low, end);
+        for (int64_t j = 0; j < n * t->along; j++) {
+            float *own = dst + j / t->along * t->plane + j % t->along * lines.dst_phase;
             memset(own, 0, (size_t)((low - p->line) * t->length) * 4);
             memset(own + (high - p->line) * t->length, 0, (size_t)((end - high) * t->length + t->shared) * 4);
         }
         lines.lines = high - low;
-        r->launch->kernel->binary->device->gemm->moves->phases4(&lines, plane + (low * y->stride + v) * y->image_stride + x->first,
+        r->launch->kernel->binary->device->gemm->moves->phases4(&lines, plane + (low * t->down + v) * y->image_stride + x->first,
                                                                 dst + (low - p->line) * t->length);
     }
 }
@@ -348,9 +412,10 @@ static runs_part part_of(const runs_run *r, int64_t task) {
     int64_t coords[LS_SPEC_MAX_AXES], band = task % t->bands, point = task / t->bands % r->outer;
     runs_part p = {.batch = task / t->bands / r->outer, .first = point * t->outputs, .tile = band * t->band};
     p.n = t->tiles - p.tile < t->band ? t->tiles - p.tile : t->band;
-    tile first = tile_of(t, p.tile), last = tile_of(t, p.tile + p.n - 1);
-    p.line = t->joined ? first.first / t->width : first.image / t->length;
-    p.lines = (last.first + last.n - 1) / t->width + t->reach + 1 - p.line;
+    tile first = tile_of(w, p.tile), last = tile_of(w, p.tile + p.n - 1);
+    int64_t stride = t->across ? line_dim(w)->stride : 1;
+    p.line = stride * (t->joined ? first.first / t->width : first.image / t->length / stride);
+    p.lines = stride * ((last.first + last.n - 1) / t->width) + t->reach + 1 - p.line;
     ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, p.batch, coords);
     ls_point_coords(kernel->extents, w->outer, gemm->n.axes, point, coords);
     for (int i = 0; i < w->n_leaves; i++) {
@@ -364,15 +429,15 @@ static void prepare(const runs_run *r, runs_part *p, int worker) {
     const ls_windows *w = r->w;
     const ls_runs *t = w->runs;
     p->block = (float *)(void *)(r->memory + (size_t)worker * r->bytes);
-    p->sums = p->block + t->panels * ROWS * BLOCK;
-    float *image = p->sums + t->panels * ROWS * WIDE;
+    p->sums = p->block + t->panels * w->rows * BLOCK;
+    float *image = p->sums + t->panels * SUMS;
     tile *tiles = (tile *)(void *)(image + ((t->in_place ? 0 : w->planes * t->plane) + SLACK + 1) / 2 * 2);
     for (int64_t i = 0; i < p->n; i++) {
-        tiles[i] = tile_of(t, p->tile + i);
+        tiles[i] = tile_of(w, p->tile + i);
     }
     p->tiles = tiles;
     if (t->in_place) {
-        p->image = p->leaves[w->plane_leaf[0]] + w->plane_at[0];
+        p->image = p->leaves[w->plane_leaf[0]] + w->plane_at[0] + line_dim(w)->first * line_dim(w)->image_stride + last_dim(w)->first;
         return;
     }
     memset(image + w->planes * t->plane, 0, SLACK * sizeof *image); /* no output has these, but what lies there may be subnormal, which is slow */
@@ -394,7 +459,7 @@ static fetches fetches_of(const runs_run *r, int64_t task) {
     fetches f = {.plane = w->planes};
     if (task < r->tasks) {
         runs_part p = part_of(r, task);
-        int64_t low = y->first + p.line * y->stride, high = low + p.lines * y->stride;
+        int64_t low = y->first + p.line * w->runs->down, high = low + p.lines * w->runs->down;
         low = low > y->low ? low : y->low;
         high = high < y->high ? high : y->high;
         memcpy(f.leaves, p.leaves, sizeof f.leaves);
@@ -428,15 +493,22 @@ static void fetch(const ls_windows *w, fetches *f, ls_gemm_runs *sums) {
 static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, const float *a, float *c, ls_gemm_runs *sums) {
     const ls_runs *t = r->w->runs;
     sums->places = at->places;
+    static const float zeros[LS_ACROSS_OUTPUTS * 2];
     sums->shifts = r->w->at;
-    for (int64_t i = 0, begin = 0; i < t->n_pieces; i++, begin = t->ends[i - 1], sums->shifts += sums->k, a += sums->k * ROWS) {
+    sums->edges = t->edges;
+    sums->outside = at->outside;
+    sums->zeros = zeros;
+    for (int64_t i = 0, begin = 0; i < t->n_pieces; i++, begin = t->ends[i - 1], sums->shifts += sums->k, sums->edges += sums->k, a += sums->k * r->w->rows) {
         sums->k = t->ends[i] - begin;
         sums->add = i > 0;
         sums->last = i + 1 == t->n_pieces;
         if (sums->ahead_end > p->ahead->stop) {
             fetch(r->w, p->ahead, sums);
         }
-        r->w->kernels->runs[at->vectors](sums, a, p->image + at->image, c);
+        (t->across ? r->w->kernels->across : r->w->kernels->runs[at->vectors])(sums, a, p->image + at->image, c);
+    }
+    if (t->across) {
+        r->launch->kernel->binary->device->gemm->moves->across(sums, c);
     }
 }
 
@@ -444,13 +516,15 @@ static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, con
 static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p, int64_t row, int64_t panels, ls_gemm_runs *sums) {
     const ls_windows *w = r->w;
     const ls_runs *t = w->runs;
-    const float *a = r->filter + (p->batch * w->panels * ROWS + row) * w->k;
+    const int64_t height = w->rows;
+    const float *a = r->filter + (p->batch * w->panels * height + row) * w->k;
     ls_chain_rows next, rows, none = {0};
-    float *out = w->m - row < ROWS ? NULL : ls_chain_result(r->launch, p->batch, row, p->first, t->outputs, &rows);
+    float *out = w->m - row < height ? NULL : ls_chain_result(r->launch, p->batch, row, p->first, t->outputs, &rows);
     int64_t ldc = out ? ls_chain_result(r->launch, p->batch, row + 1, p->first, t->outputs, &next) - out : 0;
-    int64_t direct = !out ? 0 : w->m - row < panels * ROWS ? (w->m - row) / ROWS : panels;
+    int64_t direct = !out ? 0 : w->m - row < panels * height ? (w->m - row) / height : panels;
     sums->sums = p->sums;
-    sums->panel = ROWS * w->k;
+    sums->panel = height * w->k;
+    sums->step = last_dim(w)->stride;
     sums->lead = w->k < SHORT ? WIDE : 0;
     for (const tile *at = p->tiles, *end = at + p->n; at < end;) {
         int64_t first = at->first, n = 0;
@@ -470,8 +544,8 @@ static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p,
             n = at->first + at->n - first;
         }
         for (int64_t i = direct; i < panels; i++) {
-            int64_t own = row + i * ROWS, n_rows = w->m - own < ROWS ? w->m - own : ROWS;
-            ls_gemm_finish_tile(r->launch, worker, p->batch, own, n_rows, p->first + first, n, p->block + (i - direct) * ROWS * BLOCK, BLOCK);
+            int64_t own = row + i * height, n_rows = w->m - own < height ? w->m - own : height;
+            ls_gemm_finish_tile(r->launch, worker, p->batch, own, n_rows, p->first + first, n, p->block + (i - direct) * height * BLOCK, BLOCK);
         }
     }
 }
@@ -486,7 +560,7 @@ static void runs_task(void *ctx, long task, int worker) {
     ls_gemm_runs sums = {.k = 0};
     fetch(r->w, &ahead, &sums);
     for (int64_t i = 0; i < r->w->panels; i += panels) { /* which every tile of the band meets while they are near */
-        panels_of_outputs(r, worker, &p, i * ROWS, r->w->panels - i < panels ? r->w->panels - i : panels, &sums);
+        panels_of_outputs(r, worker, &p, i * r->w->rows, r->w->panels - i < panels ? r->w->panels - i : panels, &sums);
     }
 }
 
@@ -498,7 +572,7 @@ void ls_runs_run(ls_gemm_launch *launch, const float *filter, char *memory, size
     runs_run r = {.launch = launch, .w = w, .filter = filter, .memory = memory, .bytes = bytes};
     r.outer = ls_point_count(kernel->extents, w->outer, gemm->n.axes);
     int64_t n = r.tasks = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes) * r.outer * w->runs->bands;
-    if (device->threads == 1 || n == 1 || n * w->runs->band * WIDE * w->m <= LS_INLINE_WORK / w->k) {
+    if (device->threads == 1 || n == 1 || n * w->runs->band * w->runs->tile_outputs * w->m <= LS_INLINE_WORK / w->k) {
         for (int64_t task = 0; task < n; task++) {
             runs_task(&r, (long)task, 0);
         }

@@ -199,6 +199,39 @@ static void phases4(const ls_gemm_lines *l, const float *src, float *dst) {
         }
     }
 }
+
+/* Sixteen rows of tiles whose vectors are rows: each step on all outputs, then they are turned. */
+static void across16(const ls_gemm_runs *t, const float *scalars, float *sums, float *c) {
+    for (const ls_chain_step *step = t->rows.steps, *end = step + t->rows.n_steps; step < end; step++) {
+        float own[16];
+        for (int r = 0; r < 16; r++) {
+            own[r] = scalars[r * t->rows.n_scalars + step->at];
+        }
+        const ls_vf32 y = *(const ls_vf32_any *)own, zero = ls_zeros_above(y);
+        for (int o = 0; o < LS_ACROSS_OUTPUTS; o++) {
+            ls_vf32_any *at = (ls_vf32_any *)(sums + LS_ACROSS_ROWS * o);
+            const ls_vf32 x = *at;
+            *at = step->op == LS_CHAIN_ADD   ? x + y
+                  : step->op == LS_CHAIN_SUB ? x - y
+                  : step->op == LS_CHAIN_MUL ? x * y
+                  : step->op == LS_CHAIN_MIN ? ls_lowest(x, y)
+                                             : LS_ABOVE(y, x) + zero;
+        }
+    }
+#define LINE(i) ((i) < LS_ACROSS_OUTPUTS ? (__m512i)ls_canonical(*(const ls_vf32_any *)(sums + LS_ACROSS_ROWS * (i))) : _mm512_setzero_si512())
+#define PUT(r, column) _mm512_mask_storeu_epi32(c + (r) * t->ldc, (1 << LS_ACROSS_OUTPUTS) - 1, column);
+    LS_TURN16(LINE, PUT)
+#undef LINE
+#undef PUT
+}
+
+static void across(const ls_gemm_runs *t, float *c) {
+    float *sums = t->sums;
+    for (int64_t i = 0; i < t->panels * LS_ACROSS_ROWS; i += 16, c += 16 * t->ldc) {
+        across16(t, t->rows.scalars + i * t->rows.n_scalars, sums, c);
+        sums += i % LS_ACROSS_ROWS ? LS_ACROSS_ROWS * LS_ACROSS_OUTPUTS - 16 : 16;
+    }
+}
 #endif
 
 static void rows8(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel_) {
@@ -557,6 +590,7 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .lines4 = lines4,
 #if defined(LS_ISA_AVX512)
     .phases4 = phases4,
+    .across = across,
     .squares = squares,
 #endif
 #if !defined(LS_ISA_SIMD128) && !defined(__wasm__)
