@@ -38,7 +38,7 @@ endif()
 set(small ${LOCKSTEP_SOURCES})
 list(FILTER small INCLUDE REGEX "/(src/(graph|io|emit|render|verify|spec|kir|nn|gpu|plan|optim|device|data|backend/(cuda|vulkan|webgpu))|generated)/.*\\.c$")
 list(FILTER small EXCLUDE REGEX "/src/kir/(interp|eval)\\.c$")
-foreach(name program program_print registers phase address cpuid depthwise pooling band kept quant thin_filter chosen runs windows_loads windows_program) # of the processor's backend: what is done when a kernel is compiled
+foreach(name program program_print registers phase address cpuid depthwise pooling band kept quant thin_filter chosen) # of the processor's backend: what is done when a kernel is compiled
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c)
 endforeach()
 foreach(name certify clone compile constant context hazard inspect key place realize session strategy tune var vet) # and a program
@@ -46,7 +46,6 @@ foreach(name certify clone compile constant context hazard inspect key place rea
 endforeach()
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is
     set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-Os>)
-    set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/windows.c APPEND PROPERTY COMPILE_OPTIONS $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:Clang>>:-Os>)
     list(FILTER small INCLUDE REGEX "/src/io/")
     set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:Clang>>:-Oz>) # its -Os makes them a tenth larger than gcc's
 endif()
