@@ -31,12 +31,15 @@ static size_t inside(const ls_caps *caps, int level, int threads) {
 /* What arithmetic of this kind may do at most. */
 static ls_status find_arithmetic(bench *b, ls_error *err) {
     ls_math math = ls_session_math(b->w.session);
-    b->rate = LS_RATE_BF16;
-    if (math == LS_REDUCED && ls_device_rate(b->w.device, b->rate, 0, 0, &b->arithmetic, NULL) == LS_OK) {
-        return LS_OK;
-    }
+    double halves = 0;
     b->rate = math == LS_LOCKED ? LS_RATE_MUL_ADD : LS_RATE_FMA;
-    return ls_device_rate(b->w.device, b->rate, 0, 0, &b->arithmetic, err);
+    ls_status status = ls_device_rate(b->w.device, b->rate, 0, 0, &b->arithmetic, err);
+    if (status == LS_OK && math == LS_REDUCED && ls_device_rate(b->w.device, LS_RATE_BF16, 0, 0, &halves, NULL) == LS_OK &&
+        halves > b->arithmetic) {
+        b->rate = LS_RATE_BF16;
+        b->arithmetic = halves;
+    }
+    return status;
 }
 
 ls_status bench_roof_of(bench *b, double flops, double read, double written, bench_roof *out_roof, ls_error *err) {

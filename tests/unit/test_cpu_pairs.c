@@ -58,7 +58,7 @@ static bool rounds(void) {
     ls_cpu_isa isa;
     ls_cpu_detect(&cpu);
     return ls_cpu_isa_choose(&cpu, getenv("LOCKSTEP_ISA"), &isa) == LS_CPU_CHOSEN && isa == LS_CPU_AVX512 &&
-           cpu.avx512_bf16;
+           cpu.bf16_is_fast;
 }
 
 static void fill(float scale) {

@@ -65,7 +65,7 @@ static void detect(ls_cpu *cpu) {
     }
     bool fma = c >> 12 & 1, f16c = c >> 29 & 1, osxsave = c >> 27 & 1;
     uint64_t state = osxsave ? enabled_state() : 0;
-    bool ymm = (state & 0x6) == 0x6, zmm = (state & 0xe6) == 0xe6, tile = (state & 0x60000) == 0x60000;
+    bool ymm = (state & 0x6) == 0x6, zmm = (state & 0xe6) == 0xe6;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
         return;
     }
@@ -74,11 +74,10 @@ static void detect(ls_cpu *cpu) {
     cpu->has[LS_CPU_AVX512] = cpu->has[LS_CPU_AVX2] && zmm && (b & avx512) == avx512;
     cpu->l2_bytes = !told && cpu->has[LS_CPU_AVX512] ? 1 << 20 : cpu->l2_bytes; /* the least that a server with them has */
     cpu->avx512_vnni = cpu->has[LS_CPU_AVX512] && (c >> 11 & 1);
-    cpu->avx512_fp16 = cpu->has[LS_CPU_AVX512] && (d >> 23 & 1);
-    cpu->amx_bf16 = tile && (d >> 22 & 1);
-    cpu->amx_int8 = tile && (d >> 25 & 1);
+    bool amx_bf16 = d >> 22 & 1; /* processors with it have theirs in the matrix unit, and half the rate of f32 here */
     if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) {
         cpu->avx512_bf16 = cpu->has[LS_CPU_AVX512] && (a >> 5 & 1);
+        cpu->bf16_is_fast = cpu->avx512_bf16 && !amx_bf16;
     }
 }
 #else

@@ -27,7 +27,8 @@ typedef enum ls_cpu_isa {
 
 typedef struct ls_cpu {
     bool has[LS_CPU_ISA_COUNT]; /* usable here: architecture, CPU and operating system */
-    bool avx512_vnni, avx512_bf16, avx512_fp16, amx_bf16, amx_int8;
+    bool avx512_vnni, avx512_bf16;
+    bool bf16_is_fast; /* its dot products do more than as many fused multiply-adds of f32 */
     int64_t l1d_bytes, l2_bytes, l3_bytes; /* of one instance; a plausible value where unknown */
     char name[64];                         /* brand string, trimmed; "" where unknown */
 } ls_cpu;

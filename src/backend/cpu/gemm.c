@@ -649,7 +649,7 @@ const ls_gemm_isa *ls_gemm_isa_for(const ls_cpu *cpu, ls_cpu_isa isa) {
                              bf16 = WITH(.dots = &ls_gemm_dot_moves__avx512, .pairs = &ls_gemm_pairs__avx512);
 #undef WITH
     if (isa == LS_CPU_AVX512 && cpu->avx512_vnni) {
-        return cpu->avx512_bf16 ? &bf16 : &vnni;
+        return cpu->bf16_is_fast ? &bf16 : &vnni;
     }
 #endif
     (void)cpu;
