@@ -1,7 +1,6 @@
 /*
  * Microkernels with fused multiply-add: for fast mode, and for locked products of f16 or 8-bit integers,
- * which are exact. Same order of k as the locked ones. Where the baseline has no FMA (scalar) they do not
- * fuse.
+ * which are exact. Same order of k as the locked ones, which serve where the baseline has no FMA (scalar).
  */
 #ifndef LS_ISA_SCALAR
 #include <stdbool.h>
