@@ -119,13 +119,6 @@ static void reports_errors(void **state) {
     assert_null(ls_data_to_var(s, "v", NULL));
     assert_int_equal(ls_session_error(s)->code, LS_ERR_INVALID);
     ls_session_clear_error(s);
-    ls_runner *runner;
-    assert_int_equal(ls_runner_create(s, NULL, &runner), LS_ERR_INVALID);
-    assert_non_null(strstr(ls_session_error(s)->message, "the model is NULL"));
-    ls_session_clear_error(s);
-    assert_int_equal(ls_model_build(s, NULL, 0, NULL, 0, NULL), LS_ERR_INVALID);
-    assert_null(ls_model_retain(NULL));
-    ls_session_clear_error(s);
     ls_tensor *bad = ls_add(s, x, vector(2, a));
     assert_null(bad);
     assert_int_equal(ls_realize(s, &bad, 1), LS_ERR_SHAPE);

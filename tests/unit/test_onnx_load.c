@@ -5,6 +5,23 @@
 
 /* ---- what a model says ---- */
 
+/* What takes a model is told when there is none. */
+static void test_no_model(void **state) {
+    (void)state;
+    ls_context *context;
+    ls_session *s;
+    ls_runner *runner;
+    assert_int_equal(ls_context_create(NULL, &context, NULL), LS_OK);
+    assert_int_equal(ls_session_create(context, NULL, &s, NULL), LS_OK);
+    assert_int_equal(ls_runner_create(s, NULL, &runner), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_session_error(s)->message, "the model is NULL"));
+    ls_session_clear_error(s);
+    assert_int_equal(ls_model_build(s, NULL, 0, NULL, 0, NULL), LS_ERR_INVALID);
+    assert_null(ls_model_retain(NULL));
+    ls_session_destroy(s);
+    ls_context_destroy(context);
+}
+
 static void test_ports(void **state) {
     (void)state;
     ls_model *m;
@@ -451,6 +468,7 @@ static void test_external_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_model),
         cmocka_unit_test_setup_teardown(test_ports, setup, teardown),
         cmocka_unit_test_setup_teardown(test_untyped_attributes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_numbers, setup, teardown),

@@ -304,7 +304,6 @@ void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_opera
     *out_packed = (ls_gemm_packed){isa, extent, fours ? bytes_k : k, width, finite, memory};
 }
 
-#ifdef LS_HAVE_ISA_AVX512
 bool ls_gemm_has_pairs(const ls_gemm_isa *isa) {
     return isa->pairs != NULL;
 }
@@ -341,4 +340,3 @@ bool ls_gemm_pack_pairs(const ls_gemm_isa *isa, const ls_gemm_operand *o, int64_
     }
     return fine;
 }
-#endif

@@ -292,7 +292,10 @@ static int16_t ix_reg(ls_program_builder *b, int32_t id) {
     default: {
         static const char *const names[] = {"index_add", "index_mul", "index_div", "index_mod"};
         int16_t x = ix_reg(b, ix->a), y = ix_reg(b, ix->b);
-        reg = emit_fn(b, b->isa->index[ix->op - LS_IX_ADD], names[ix->op - LS_IX_ADD], 3, x, y, -1);
+        ls_tile_fn fn = ix->op == LS_IX_ADD   ? ls_tile_int_fn(b->isa, LS_OP_ADD, LS_I64)
+                        : ix->op == LS_IX_MUL ? ls_tile_int_fn(b->isa, LS_OP_MUL, LS_I64)
+                                              : b->isa->index[ix->op == LS_IX_MOD];
+        reg = emit_fn(b, fn, names[ix->op - LS_IX_ADD], 3, x, y, -1);
         break;
     }
     }
@@ -548,6 +551,9 @@ static int16_t map_value(ls_program_builder *b, const ls_value *v) {
         return from != LS_BOOL && to == LS_BOOL
                    ? emit_fn(b, b->isa->map_int[LS_TILE_INT_AND][LS_U8], "and", 0, x[0], emit_const(b, 0, 1), -1)
                    : to_held(b, x[0], to);
+    }
+    if (v->map == LS_OP_ABS && from < LS_I8) {
+        return x[0];
     }
     ls_tile_fn fn = from == LS_F64            ? b->isa->map_f64[v->map]
                     : ls_dtype_is_float(from) ? b->isa->map_f32[v->map]

@@ -56,7 +56,6 @@ typedef void (*ls_fold_exp_fn)(float *partials, float *dst, const float *x, floa
 enum { LS_TILE_INT_OPS(LS_TILE_INT_ROW) LS_TILE_INT_COUNT };
 #undef LS_TILE_INT_ROW
 
-enum { LS_TILE_IX_ADD, LS_TILE_IX_MUL, LS_TILE_IX_DIV, LS_TILE_IX_MOD, LS_TILE_IX_COUNT };
 
 typedef struct ls_tile_isa {
     /* MAP operations by dtype of the operands: integers and bool, then f32 (f16 and bf16 held in f32 too),
@@ -82,7 +81,7 @@ typedef struct ls_tile_isa {
     ls_tile_gather_fn gather[4];
     ls_tile_fill_fn fill[4];
     ls_tile_fn select[4];               /* dst = a (u8) ? b : c */
-    ls_tile_fn index[LS_TILE_IX_COUNT]; /* on i64; DIV and MOD are floor */
+    ls_tile_fn index[2]; /* quotient and remainder of i64, rounded down */
     void (*iota)(int64_t *dst, int64_t first, int64_t step, int64_t n);
     void (*in_range)(uint8_t *mask, const int64_t *a, const int64_t *limit,
                      int64_t n);                                              /* mask &= 0 <= a < limit */

@@ -211,24 +211,6 @@ static void read_near_pattern_64(void *dst, const void *src, int64_t stride, int
 #define read_pattern_64 read_near_pattern_64
 #endif
 
-static void index_add(void *dst, const void *a, const void *b, const void *c, int64_t n) {
-    uint64_t *d = dst;
-    const uint64_t *x = a, *y = b;
-    (void)c;
-    LS_LANES_LOOP
-    for (int64_t i = 0; i < n; i++) {
-        d[i] = x[i] + y[i];
-    }
-}
-static void index_mul(void *dst, const void *a, const void *b, const void *c, int64_t n) {
-    uint64_t *d = dst;
-    const uint64_t *x = a, *y = b;
-    (void)c;
-    LS_LANES_LOOP
-    for (int64_t i = 0; i < n; i++) {
-        d[i] = x[i] * y[i];
-    }
-}
 static int64_t divisor(int64_t y) { /* of an empty space: nothing is read through it */
     return y < 1 ? 1 : y;
 }
@@ -339,7 +321,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .gather = SIZES(gather),
     .fill = SIZES(fill),
     .select = SIZES(select),
-    .index = {index_add, index_mul, index_div, index_mod},
+    .index = {index_div, index_mod},
     .iota = iota,
     .in_range = in_range,
     .multiple = multiple,

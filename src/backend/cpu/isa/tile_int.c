@@ -29,7 +29,6 @@ EITHER(64, uint64_t)
     BINARY(max_##tag, T, T, x < y ? y : x)
 #define UNSIGNED(bits)                                                                                       \
     COMPARED(u##bits, uint##bits##_t)                                                                        \
-    UNARY(abs_u##bits, uint##bits##_t, uint##bits##_t, x)                                                    \
     UNARY(sign_u##bits, uint##bits##_t, uint##bits##_t, x != 0)                                              \
     BINARY(div_u##bits, uint##bits##_t, uint##bits##_t, y == 0 ? 0 : x / (y + (y == 0)))                     \
     BINARY(rem_u##bits, uint##bits##_t, uint##bits##_t, y == 0 ? 0 : x % (y + (y == 0)))                     \
@@ -69,7 +68,7 @@ UNARY(not_bool, uint8_t, uint8_t, x == 0)
 
 const ls_tile_fn LS_TILE_NAME(ls_tile_map_int)[LS_TILE_INT_COUNT][LS_F16] = {
     ROW(NEG, neg),
-    ROW_SIGNED(ABS, abs),
+    [LS_TILE_INT_ABS] = {[LS_I8] = abs_i8, [LS_I16] = abs_i16, [LS_I32] = abs_i32, [LS_I64] = abs_i64},
     ROW_SIGNED(SIGN, sign),
     [LS_TILE_INT_NOT] = {[LS_U8] = not_8, [LS_U16] = not_16, [LS_U32] = not_32, [LS_U64] = not_64, [LS_I8] = not_8,
                          [LS_I16] = not_16, [LS_I32] = not_32, [LS_I64] = not_64, [LS_BOOL] = not_bool},
