@@ -254,6 +254,12 @@ static void print_cell(const char *text) {
     }
 }
 
+static const char *const docs[LS_OP_COUNT] = {
+#define OP(id, name, arity, class, dtypes, doc) doc,
+#include "graph/op.def"
+#undef OP
+};
+
 static void print_class(size_t i) {
     printf("### %s\n\n%s\n\n| operation | operands | dtypes | meaning |\n|---|---|---|---|\n",
            classes[i].title, classes[i].text);
@@ -267,7 +273,7 @@ static void print_class(size_t i) {
                 printf("%d", info->arity);
             }
             printf(" | %s | ", dtypes_name(info->dtypes));
-            print_cell(info->doc);
+            print_cell(docs[op]);
             printf(" |\n");
         }
     }

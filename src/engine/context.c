@@ -7,44 +7,16 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { THREADS_MOST = 1024 };
-
-/* What the caller says, else LOCKSTEP_THREADS; 0: one a core. */
-static ls_status read_threads(int given, int *out_threads, ls_error *err) {
-    const char *text = given ? NULL : ls_os_env("LOCKSTEP_THREADS");
-    int64_t n = given;
-    if (given < 0 || given > THREADS_MOST) {
-        return LS_FAIL(err, LS_ERR_INVALID, "threads is %d, expected 0 to %d", given, THREADS_MOST);
-    }
-    if (text && (!ls_parse_i64(text, &n) || n < 1 || n > THREADS_MOST)) {
-        return LS_FAIL(err, LS_ERR_INVALID, "LOCKSTEP_THREADS is \"%.40s\": expected a whole number from 1 to %d", text, THREADS_MOST);
-    }
-    *out_threads = (int)n;
-    return LS_OK;
-}
-
-/* LS_CHECK_*; -1: it is none of them. */
-static int check_of(const char *text) {
-    static const char *const names[] = {"none", "bits", "oracle"};
-    int check = text ? LS_CHECK_ORACLE : LS_CHECK_NONE;
-    while (check >= 0 && text && strcmp(text, names[check]) != 0) {
-        check--;
-    }
-    return check;
-}
-
 ls_status ls_context_create(const ls_context_options *options, ls_context **out_context, ls_error *err) {
     static const ls_context_options none;
     options = options ? options : &none;
     *out_context = NULL;
-    const char *isa = options->isa ? options->isa : ls_os_env("LOCKSTEP_ISA"), *check = ls_os_env("LOCKSTEP_CHECK");
-    int threads = 0;
-    LS_TRY(err, read_threads(options->threads, &threads, err));
+    const char *isa = options->isa ? options->isa : ls_os_env("LOCKSTEP_ISA");
+    int threads;
+    ls_check check;
+    LS_TRY(err, ls_environment_read(options, &threads, &check, err));
     if (isa && strlen(isa) >= sizeof((ls_context *)0)->isa) {
         return LS_FAIL(err, LS_ERR_INVALID, "isa is \"%.40s\", expected avx512, avx2, simd128, neon or scalar", isa);
-    }
-    if (check_of(check) < 0) {
-        return LS_FAIL(err, LS_ERR_INVALID, "LOCKSTEP_CHECK is \"%.40s\", expected bits, oracle or none", check);
     }
     ls_heap boot; /* the context's own block comes from the heap that it holds */
     ls_heap_init(&boot, options->allocator, options->memory_limit);
@@ -67,8 +39,8 @@ ls_status ls_context_create(const ls_context_options *options, ls_context **out_
         ls_context_destroy(context);
         return LS_FAIL_MEMORY(err, "a context");
     }
-    if (check_of(check) != LS_CHECK_NONE) {
-        ls_engine_set_check(context, (ls_check)check_of(check), ls_default_check_hooks);
+    if (check != LS_CHECK_NONE) {
+        ls_engine_set_check(context, check, ls_default_check_hooks);
     }
     *out_context = context;
     return LS_OK;

@@ -39,6 +39,8 @@ typedef struct ls_check_hooks {
 /* What LOCKSTEP_CHECK and ls_context_set_check use; NULL: guard zones and poison alone. */
 extern const ls_check_hooks *const ls_default_check_hooks;
 void ls_engine_set_check(ls_context *context, ls_check level, const ls_check_hooks *hooks);
+/* environment.c: threads (0: one a core) and checks of a context. */
+ls_status ls_environment_read(const ls_context_options *options, int *out_threads, ls_check *out_check, ls_error *err);
 
 /* A fault planted on purpose, for the checks that must catch it: kernels of `device` are compiled from what
  * `plant` makes of their specs; all else goes by the right ones. Set while nothing runs in the context; NULL:

@@ -39,7 +39,7 @@ typedef enum ls_op_class {
 } ls_op_class;
 
 typedef struct ls_op_info {
-    const char *id, *name, *doc; /* "ADD", "add", ... */
+    const char *id, *name; /* "ADD", "add" */
     int arity;
     ls_op_class op_class;
     int dtypes; /* ls_dtypes: what operands may be */

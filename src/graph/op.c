@@ -3,7 +3,7 @@
 
 const ls_op_info ls_ops[LS_OP_COUNT] = {
 #define OP(id, name, arity, class, dtypes, doc)                                                              \
-    {#id, #name, doc, arity, LS_CLASS_##class, LS_DTYPES_##dtypes},
+    {#id, #name, arity, LS_CLASS_##class, LS_DTYPES_##dtypes},
 #include "graph/op.def"
 #undef OP
 };

@@ -491,7 +491,7 @@ static int build_lines_apart(ls_session *s, ls_rng *rng, const void *param, ls_t
 /* Lines and rows that are whole tiles whose vectors are rows, read where they lie or, with more padding, planes apart or two tensors, from a copy. */
 typedef struct across_case {
     int64_t images, channels, outputs, size[2], kernel, stride, step, low[2], high[2];
-    bool joined, function;
+    bool joined, function, expanded; /* one line for all */
 } across_case;
 
 static int build_across(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
@@ -501,8 +501,9 @@ static int build_across(ls_session *s, ls_rng *rng, const void *param, ls_tensor
                          .dilation = {p->step, p->step},
                          .pad_low = {p->low[0], p->low[1]},
                          .pad_high = {p->high[0], p->high[1]}};
-    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->images, p->channels, p->size[0], p->size[1]));
+    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->images, p->channels, p->expanded ? 1 : p->size[0], p->size[1]));
     x = p->joined ? ls_concat(s, (ls_tensor *[]){x, ls_neg(s, x)}, 2, 1) : x;
+    x = p->expanded ? ls_expand(s, x, LS_SHAPE(p->images, p->channels, p->size[0], p->size[1])) : x;
     ls_tensor *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->outputs, p->channels * (p->joined ? 2 : 1), p->kernel, p->kernel));
     ls_tensor *bias = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->outputs)), *scale = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->outputs, 1, 1));
     ls_tensor *y = ls_sub(s, ls_mul(s, ls_conv(s, x, w, bias, &spec), scale), scale);
@@ -538,11 +539,12 @@ static void lines_apart(void **state) {
 
 static void across(void **state) {
     static const across_case shapes[] = {
-        {2, 30, 32, {14, 14}, 3, 1, 1, {1, 1}, {1, 1}, false, false}, {1, 32, 64, {9, 28}, 3, 2, 1, {1, 1}, {1, 1}, false, false},
-        {1, 30, 32, {5, 29}, 3, 2, 1, {0, 0}, {0, 0}, false, true},   {1, 30, 32, {6, 28}, 3, 2, 1, {0, 0}, {1, 1}, false, false},
-        {1, 16, 32, {7, 14}, 5, 1, 1, {2, 2}, {2, 2}, false, false},  {2, 30, 32, {8, 14}, 3, 1, 2, {2, 2}, {2, 2}, false, false},
-        {1, 16, 32, {6, 14}, 3, 1, 1, {1, 1}, {1, 1}, true, false},   {1, 32, 32, {8, 16}, 3, 1, 1, {1, 0}, {1, 0}, false, false},
-        {1, 66, 160, {3, 14}, 3, 1, 1, {1, 1}, {1, 1}, false, true},  {1, 258, 32, {2, 42}, 1, 1, 1, {0, 0}, {0, 0}, false, false},
+        {2, 30, 32, {14, 14}, 3, 1, 1, {1, 1}, {1, 1}, false, false, false}, {1, 32, 64, {9, 28}, 3, 2, 1, {1, 1}, {1, 1}, false, false, false},
+        {1, 30, 32, {5, 29}, 3, 2, 1, {0, 0}, {0, 0}, false, true, false},   {1, 30, 32, {6, 28}, 3, 2, 1, {0, 0}, {1, 1}, false, false, false},
+        {1, 16, 32, {7, 14}, 5, 1, 1, {2, 2}, {2, 2}, false, false, false},  {2, 30, 32, {8, 14}, 3, 1, 2, {2, 2}, {2, 2}, false, false, false},
+        {1, 16, 32, {6, 14}, 3, 1, 1, {1, 1}, {1, 1}, true, false, false},   {1, 32, 32, {8, 16}, 3, 1, 1, {1, 0}, {1, 0}, false, false, false},
+        {1, 66, 160, {3, 14}, 3, 1, 1, {1, 1}, {1, 1}, false, true, false},  {1, 258, 32, {2, 42}, 1, 1, 1, {0, 0}, {0, 0}, false, false, false},
+        {1, 32, 32, {14, 14}, 3, 1, 1, {1, 1}, {1, 1}, false, false, true},
     };
     worlds *all = *state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

@@ -120,6 +120,28 @@ static void what_would_be_lost_is_computed_as_in_fast(void **state) {
     }
 }
 
+/* Operands whose rows and columns both lie apart: turned round, every second element, one of two. */
+static void elements_lie_apart(void **state) {
+    (void)state;
+    enum { SIDE = 64 };
+    static float want[SIDE * SIDE], got[SIDE * SIDE];
+    fill(1);
+    for (int i = 0; i < 6; i++) {
+        for (int kind = LS_LOCKED; kind <= LS_REDUCED; kind += LS_REDUCED - LS_LOCKED) {
+            world w = world_open_with("cpu", 1, NULL);
+            ls_session *s = w.session;
+            ls_session_set_math(s, (ls_math)kind);
+            ls_tensor *plain = ls_tensor_from(s, LS_F32, LS_SHAPE(SIDE, SIDE), b), *x = ls_tensor_from(s, LS_F32, LS_SHAPE(SIDE, 2 * SIDE), a);
+            x = i / 2 == 0   ? ls_flip(s, ls_narrow(s, x, 1, 3, SIDE), 1)
+                : i / 2 == 1 ? ls_slice(s, x, (const ls_slice_spec[]){{0, SIDE, 1}, {0, 2 * SIDE, 2}})
+                             : ls_reshape(s, ls_narrow(s, ls_reshape(s, x, LS_SHAPE(SIDE, SIDE, 2)), 2, 1, 1), LS_SHAPE(SIDE, SIDE));
+            world_ok(&w, ls_read(s, i % 2 ? ls_matmul(s, plain, x) : ls_matmul(s, x, plain), kind == LS_LOCKED ? want : got, sizeof want));
+            world_close(&w);
+        }
+        assert_memory_equal(got, want, sizeof want);
+    }
+}
+
 /* All of them far below what the instruction keeps: no sum is flushed. */
 static void small_numbers(void **state) {
     (void)state;
@@ -138,6 +160,6 @@ static void small_numbers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_numbers_are_exact), cmocka_unit_test(operands_are_rounded),
-        cmocka_unit_test(what_would_be_lost_is_computed_as_in_fast), cmocka_unit_test(small_numbers)};
+        cmocka_unit_test(what_would_be_lost_is_computed_as_in_fast), cmocka_unit_test(small_numbers), cmocka_unit_test(elements_lie_apart)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -278,7 +278,7 @@ static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, oper
                         lookahead ahead) {
     const ls_gemm_plan *plan = b->plan;
     int64_t fetched = 0, rows, whole = ls_gemm_quotient(left, plan->rows), rest = left - whole * plan->rows;
-    if (whole > 0 && rest > 0 && 2 * rest < plan->rows && plan->a_source == LS_GEMM_DIRECT) {
+    if (!LS_SMALL && whole > 0 && rest > 0 && 2 * rest < plan->rows && plan->a_source == LS_GEMM_DIRECT) {
         whole--; /* so few rows would wait for their own sums: they share with those before */
     }
     ls_gemm_tiles t = tiles_of(n, at_a.at, at_a, at_b, b->c + j * plan->elem, b->ldc, into);
@@ -348,7 +348,7 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
         }
         int64_t i = 0;
         if (whole && !flips && !plan->masks) {
-            i = plan->kernels->whole_rows && !plan->through_tile ? b->mi / plan->rows * plan->rows : b->mi;
+            i = !LS_SMALL && plan->kernels->whole_rows && !plan->through_tile ? b->mi / plan->rows * plan->rows : b->mi;
             plain_tiles(b, i, n, at_a, at_b, j, vectors, into, fetch, fetch_ahead(b, j + plan->cols, k0 + p, n));
             whole = false; /* nor are the rows that are left */
         }

@@ -47,11 +47,16 @@ static bool round_operand(const ls_gemm *g, const ls_gemm_operand *o, const ls_g
     return !atomic_load_explicit(&r.out_of_range, memory_order_relaxed);
 }
 
+/* Whether an operand's rows or columns are consecutive, as packing wants them. */
+static bool in_runs(const ls_gemm_operand *o, int64_t extent) {
+    return o->stride_k == 1 || o->stride_i == 1 || extent < 2;
+}
+
 static bool suits(const ls_gemm_launch *launch, const ls_gemm *g) {
     const ls_gemm_phase *gemm = launch->phase->gemm;
     bool views = gemm->side[0].view && gemm->side[1].view && g->a.dtype == LS_GEMM_F32 && g->b.dtype == LS_GEMM_F32;
     return launch->kernel->binary->spec.math == LS_REDUCED && ls_gemm_has_pairs(g->isa) && views && !gemm->batch.n &&
-           g->n >= LEAST_COLUMNS && g->k >= LEAST_K;
+           g->n >= LEAST_COLUMNS && g->k >= LEAST_K && in_runs(&g->a, g->m) && in_runs(&g->b, g->n);
 }
 
 /* A side as it is packed, in memory that is kept if *out_kept. False: rounding it does not pay, or would lose numbers. */
@@ -62,13 +67,12 @@ static bool find_side(const ls_gemm_launch *launch, const ls_gemm *g, ls_gemm_si
     int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n, k = (g->k + 1) / 2;
     *out = (ls_gemm_packed){g->isa, extent, k, ls_gemm_packed_width(g->isa, s, LS_GEMM_PAIRS, extent), true, NULL};
     *out_bytes = ls_gemm_packed_size(g->isa, s, LS_GEMM_PAIRS, extent, k);
+    if (s == LS_GEMM_B && g->m < LEAST_ROWS && (int64_t)*out_bytes <= d->cpu.l2_bytes / 2) {
+        return false;
+    }
     *out_kept = side->fixed && !binary->spec.args[side->buffer].written
                     ? ls_kept_find(d, launch->kernel->launch, side->buffer, launch->phase, KEPT_PAIRS + (int)s, *out_bytes)
                     : NULL;
-    bool large = *out_kept && (int64_t)*out_bytes > d->cpu.l2_bytes / 2;
-    if (s == LS_GEMM_B && g->m < LEAST_ROWS && !large) {
-        return false;
-    }
     return *out_kept ? !(*out_kept)->ready || (*out_kept)->finite : other >= LEAST_REUSED;
 }
 

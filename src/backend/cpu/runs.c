@@ -221,7 +221,7 @@ static bool across_in_place(const ls_windows *w) {
     const ls_window_dim *y = line_dim(w), *x = last_dim(w);
     int64_t last = x->stride * (x->extent - 2) + taps_reach(x) + x->first;
     return y->taps < 30 && x->low - x->first <= x->stride && last < x->high && w->plane_leaf[0] >= 0 && even_planes(w, 0) == w->planes &&
-           plane_step(w) > 0 && plane_step(w) % PLACES;
+           y->image_stride >= x->high - x->low && plane_step(w) > 0 && plane_step(w) % PLACES;
 }
 
 static int64_t l2_bytes(const ls_kernel_binary *binary) {
