@@ -10,9 +10,22 @@ enum { M = 67, N = 83, K = 131, RUNS = 8 };
 
 static float a[M * K], b[N * K], bias[N];
 
+/* RUNS times, each with the same bits of y. */
+static void run(world *w, ls_tensor *in, ls_tensor *out, float *y) {
+    size_t bytes = ls_tensor_bytes(w->session, out);
+    float *again = malloc(bytes);
+    ls_program *program = NULL;
+    world_ok(w, ls_program_compile(w->session, &in, 1, &out, 1, &program));
+    for (int i = 0; i < RUNS; i++) {
+        world_ok(w, ls_program_run(program, (const void *[]){a}, (void *[]){i ? again : y}));
+        assert_true(!i || !memcmp(y, again, bytes));
+    }
+    ls_program_destroy(program);
+    free(again);
+}
+
 /* relu(a b + bias) as a program that RUNS times gives the same bits, over weights that are a variable. */
 static void product(ls_math math, int threads, float *y) {
-    static float again[M * N];
     world w = world_open_with("cpu", threads, NULL);
     ls_session *s = w.session;
     ls_session_set_math(s, math);
@@ -20,13 +33,7 @@ static void product(ls_math math, int threads, float *y) {
     ls_tensor *in = ls_input(s, "a", LS_F32, LS_SHAPE(M, K));
     ls_tensor *sums = ls_matmul(s, in, ls_transpose(s, ls_var_value(s, weights), 0, 1));
     ls_tensor *out = ls_relu(s, ls_add(s, sums, ls_tensor_from(s, LS_F32, LS_SHAPE(N), bias)));
-    ls_program *program = NULL;
-    world_ok(&w, ls_program_compile(s, &in, 1, &out, 1, &program));
-    for (int i = 0; i < RUNS; i++) {
-        world_ok(&w, ls_program_run(program, (const void *[]){a}, (void *[]){i ? again : y}));
-        assert_true(!i || !memcmp(y, again, sizeof again));
-    }
-    ls_program_destroy(program);
+    run(&w, in, out, y);
     ls_var_destroy(weights);
     world_close(&w);
 }
@@ -34,7 +41,6 @@ static void product(ls_math math, int threads, float *y) {
 /* A convolution of one element with a bias and a relu: a product whose rows have an addend each. */
 static void convolution(ls_math math, float *y) {
     enum { IN = 24, OUT = 40, SIDE = 16 };
-    static float again[OUT * SIDE * SIDE];
     world w = world_open_with("cpu", 2, NULL);
     ls_session *s = w.session;
     ls_session_set_math(s, math);
@@ -42,13 +48,7 @@ static void convolution(ls_math math, float *y) {
     ls_tensor *in = ls_input(s, "x", LS_F32, LS_SHAPE(1, IN, SIDE, SIDE));
     ls_conv_spec spec = {.spatial = 2};
     ls_tensor *out = ls_relu(s, ls_conv(s, in, ls_var_value(s, weights), ls_tensor_from(s, LS_F32, LS_SHAPE(OUT), bias), &spec));
-    ls_program *program = NULL;
-    world_ok(&w, ls_program_compile(s, &in, 1, &out, 1, &program));
-    for (int i = 0; i < RUNS; i++) {
-        world_ok(&w, ls_program_run(program, (const void *[]){a}, (void *[]){i ? again : y}));
-        assert_true(!i || !memcmp(y, again, sizeof again));
-    }
-    ls_program_destroy(program);
+    run(&w, in, out, y);
     ls_var_destroy(weights);
     world_close(&w);
 }

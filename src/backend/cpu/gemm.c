@@ -596,41 +596,28 @@ void ls_gemm_run(const ls_gemm *given, void *workspace) {
 }
 
 const ls_gemm_isa *ls_gemm_isa_get(ls_cpu_isa isa) {
-#define ISA(field, id)                                                                                       \
+/* `fused`: _fast, or nothing where there is no fused multiply-add, so that fast is locked. */
+#define ISA(field, id, fused)                                                                                \
     {                                                                                                        \
         .isa = id, .f32 = &ls_gemm_f32__##field, .f64 = &ls_gemm_f64__##field, .i32 = &ls_gemm_i32__##field, \
-        .f32_fast = &ls_gemm_f32_fast__##field, .f64_fast = &ls_gemm_f64_fast__##field,                      \
+        .f32_fast = &ls_gemm_f32##fused##__##field, .f64_fast = &ls_gemm_f64##fused##__##field,              \
         .moves = &ls_gemm_moves__##field                                                                     \
     }
     static const ls_gemm_isa all[LS_CPU_ISA_COUNT] = {
 #ifdef LS_HAVE_ISA_SCALAR
-        /* No fused multiply-add: fast is locked. */
-        [LS_CPU_SCALAR] = {.isa = LS_CPU_SCALAR,
-                           .f32 = &ls_gemm_f32__scalar,
-                           .f64 = &ls_gemm_f64__scalar,
-                           .i32 = &ls_gemm_i32__scalar,
-                           .f32_fast = &ls_gemm_f32__scalar,
-                           .f64_fast = &ls_gemm_f64__scalar,
-                           .moves = &ls_gemm_moves__scalar},
+        [LS_CPU_SCALAR] = ISA(scalar, LS_CPU_SCALAR, ),
 #endif
 #ifdef LS_HAVE_ISA_NEON
-        [LS_CPU_NEON] = ISA(neon, LS_CPU_NEON),
+        [LS_CPU_NEON] = ISA(neon, LS_CPU_NEON, _fast),
 #endif
 #ifdef LS_HAVE_ISA_SIMD128
-        /* WebAssembly has no fused multiply-add: fast is locked. */
-        [LS_CPU_SIMD128] = {.isa = LS_CPU_SIMD128,
-                            .f32 = &ls_gemm_f32__simd128,
-                            .f64 = &ls_gemm_f64__simd128,
-                            .i32 = &ls_gemm_i32__simd128,
-                            .f32_fast = &ls_gemm_f32__simd128,
-                            .f64_fast = &ls_gemm_f64__simd128,
-                            .moves = &ls_gemm_moves__simd128},
+        [LS_CPU_SIMD128] = ISA(simd128, LS_CPU_SIMD128, ),
 #endif
 #ifdef LS_HAVE_ISA_AVX2
-        [LS_CPU_AVX2] = ISA(avx2, LS_CPU_AVX2),
+        [LS_CPU_AVX2] = ISA(avx2, LS_CPU_AVX2, _fast),
 #endif
 #ifdef LS_HAVE_ISA_AVX512
-        [LS_CPU_AVX512] = ISA(avx512, LS_CPU_AVX512),
+        [LS_CPU_AVX512] = ISA(avx512, LS_CPU_AVX512, _fast),
 #endif
     };
 #undef ISA
