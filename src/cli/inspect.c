@@ -13,7 +13,7 @@ enum { KERNEL_NAME = 64 };
 typedef struct request {
     cli_world *w;
     unsigned parts;
-    bool strategies;
+    bool strategies, report;
     cJSON *root; /* gets the same as strings, for --json */
 } request;
 static const struct part {
@@ -83,7 +83,7 @@ static int print_parts(const request *r, ls_tensor *const *inputs, int n_inputs,
     }
     for (int i = 0; i < PARTS; i++) {
         char *text = NULL;
-        if (r->parts & parts[i].part) {
+        if (r->report && r->parts & parts[i].part) {
             if (ls_inspect(s, outputs, n_outputs, parts[i].part, keep_text, &text) != LS_OK) {
                 return fail(r->w);
             }
@@ -151,7 +151,7 @@ int cmd_inspect(int argc, char **argv) {
     if (n != 1) {
         return cli_error(EXIT_USAGE, "inspect: expected a network: " CLI_MODEL_USAGE);
     }
-    request r = {.w = &w, .strategies = cli_given(options, "strategies")};
+    request r = {.w = &w, .strategies = cli_given(options, "strategies"), .report = cli_given(options, "json")};
     for (int i = 0; i < PARTS; i++) {
         r.parts |= cli_given(options, parts[i].name) ? parts[i].part : 0;
     }

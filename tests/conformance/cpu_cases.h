@@ -188,6 +188,18 @@ static inline void check_bound(world *w, const char *name, const char *what, uin
     ls_verification_free(w->session, v);
 }
 
+/* What build makes in fast arithmetic, on one configuration, within the bound. */
+static inline void check_fast(worlds *all, int configuration, case_fn build, ls_rng rng, const void *param, const char *what, uint64_t seed) {
+    world *w = &all->cpu[configuration];
+    ls_tensor *roots[MAX_ROOTS] = {NULL};
+    world_ok(w, ls_scope_begin(w->session));
+    ls_session_set_math(w->session, LS_FAST);
+    int n = build(w->session, &rng, param, roots);
+    check_bound(w, all->names[configuration], what, seed, roots, n);
+    ls_session_set_math(w->session, LS_LOCKED);
+    ls_scope_end(w->session);
+}
+
 /* `every`: on all configurations; else on one that goes round, and on one thread. */
 static inline void check_case(worlds *all, case_fn build, uint64_t seed, const void *param, const char *what,
                               int every) {

@@ -524,15 +524,7 @@ static void lines_apart(void **state) {
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         check_case(all, build_lines_apart, 1 + i, &shapes[i], "lines apart", 1);
         for (int c = 0; c < all->n; c++) {
-            world *w = &all->cpu[c];
-            ls_rng rng = {9, 0};
-            ls_tensor *root;
-            world_ok(w, ls_scope_begin(w->session));
-            ls_session_set_math(w->session, LS_FAST);
-            build_lines_apart(w->session, &rng, &shapes[i], &root);
-            check_bound(w, all->names[c], "lines apart", 9, &root, 1);
-            ls_session_set_math(w->session, LS_LOCKED);
-            ls_scope_end(w->session);
+            check_fast(all, c, build_lines_apart, (ls_rng){9, 0}, &shapes[i], "lines apart", 9);
         }
     }
 }
@@ -551,15 +543,7 @@ static void across(void **state) {
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         check_case(all, build_across, 1 + i, &shapes[i], "across", 1);
         for (int c = 0; c < all->n; c++) {
-            world *w = &all->cpu[c];
-            ls_rng rng = {9, 0};
-            ls_tensor *root;
-            world_ok(w, ls_scope_begin(w->session));
-            ls_session_set_math(w->session, LS_FAST);
-            build_across(w->session, &rng, &shapes[i], &root);
-            check_bound(w, all->names[c], "across", 9, &root, 1);
-            ls_session_set_math(w->session, LS_LOCKED);
-            ls_scope_end(w->session);
+            check_fast(all, c, build_across, (ls_rng){9, 0}, &shapes[i], "across", 9);
         }
     }
 }

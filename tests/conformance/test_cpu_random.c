@@ -202,16 +202,7 @@ static void random_rows_are_bounded(void **state) {
     worlds *all = *state;
     seeds s = seeds_from(3);
     do {
-        const int which = (int)(s.seed % (uint64_t)all->n);
-        world *w = &all->cpu[which];
-        ls_rng rng = {s.seed, 2};
-        ls_tensor *roots[MAX_ROOTS];
-        world_ok(w, ls_scope_begin(w->session));
-        ls_session_set_math(w->session, LS_FAST);
-        int n = build_rows(w->session, &rng, NULL, roots);
-        check_bound(w, all->names[which], "rows in fast", s.seed, roots, n);
-        ls_session_set_math(w->session, LS_LOCKED);
-        ls_scope_end(w->session);
+        check_fast(all, (int)(s.seed % (uint64_t)all->n), build_rows, (ls_rng){s.seed, 2}, NULL, "rows in fast", s.seed);
     } while (seeds_next(&s));
 }
 

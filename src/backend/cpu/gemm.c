@@ -595,46 +595,39 @@ void ls_gemm_run(const ls_gemm *given, void *workspace) {
     }
 }
 
-const ls_gemm_isa *ls_gemm_isa_get(ls_cpu_isa isa) {
 /* `fused`: _fast, or nothing where there is no fused multiply-add, so that fast is locked. */
-#define ISA(field, id, fused)                                                                                \
+#define ISA(field, id, fused, with_dots, with_pairs)                                                         \
     {                                                                                                        \
         .isa = id, .f32 = &ls_gemm_f32__##field, .f64 = &ls_gemm_f64__##field, .i32 = &ls_gemm_i32__##field, \
         .f32_fast = &ls_gemm_f32##fused##__##field, .f64_fast = &ls_gemm_f64##fused##__##field,              \
-        .moves = &ls_gemm_moves__##field                                                                     \
+        .moves = &ls_gemm_moves__##field, .dots = with_dots, .pairs = with_pairs                             \
     }
+
+const ls_gemm_isa *ls_gemm_isa_get(ls_cpu_isa isa) {
     static const ls_gemm_isa all[LS_CPU_ISA_COUNT] = {
 #ifdef LS_HAVE_ISA_SCALAR
-        [LS_CPU_SCALAR] = ISA(scalar, LS_CPU_SCALAR, ),
+        [LS_CPU_SCALAR] = ISA(scalar, LS_CPU_SCALAR, , NULL, NULL),
 #endif
 #ifdef LS_HAVE_ISA_NEON
-        [LS_CPU_NEON] = ISA(neon, LS_CPU_NEON, _fast),
+        [LS_CPU_NEON] = ISA(neon, LS_CPU_NEON, _fast, NULL, NULL),
 #endif
 #ifdef LS_HAVE_ISA_SIMD128
-        [LS_CPU_SIMD128] = ISA(simd128, LS_CPU_SIMD128, ),
+        [LS_CPU_SIMD128] = ISA(simd128, LS_CPU_SIMD128, , NULL, NULL),
 #endif
 #ifdef LS_HAVE_ISA_AVX2
-        [LS_CPU_AVX2] = ISA(avx2, LS_CPU_AVX2, _fast),
+        [LS_CPU_AVX2] = ISA(avx2, LS_CPU_AVX2, _fast, NULL, NULL),
 #endif
 #ifdef LS_HAVE_ISA_AVX512
-        [LS_CPU_AVX512] = ISA(avx512, LS_CPU_AVX512, _fast),
+        [LS_CPU_AVX512] = ISA(avx512, LS_CPU_AVX512, _fast, NULL, NULL),
 #endif
     };
-#undef ISA
     return (unsigned)isa < LS_CPU_ISA_COUNT && all[isa].moves ? &all[isa] : NULL;
 }
 
 const ls_gemm_isa *ls_gemm_isa_for(const ls_cpu *cpu, ls_cpu_isa isa) {
 #ifdef LS_HAVE_ISA_AVX512
-#define WITH(...)                                                                                            \
-    {                                                                                                        \
-        .isa = LS_CPU_AVX512, .f32 = &ls_gemm_f32__avx512, .f64 = &ls_gemm_f64__avx512,                      \
-        .i32 = &ls_gemm_i32__avx512, .f32_fast = &ls_gemm_f32_fast__avx512,                                  \
-        .f64_fast = &ls_gemm_f64_fast__avx512, .moves = &ls_gemm_moves__avx512, __VA_ARGS__                  \
-    }
-    static const ls_gemm_isa vnni = WITH(.dots = &ls_gemm_dot_moves__avx512),
-                             bf16 = WITH(.dots = &ls_gemm_dot_moves__avx512, .pairs = &ls_gemm_pairs__avx512);
-#undef WITH
+    static const ls_gemm_isa vnni = ISA(avx512, LS_CPU_AVX512, _fast, &ls_gemm_dot_moves__avx512, NULL),
+                             bf16 = ISA(avx512, LS_CPU_AVX512, _fast, &ls_gemm_dot_moves__avx512, &ls_gemm_pairs__avx512);
     if (isa == LS_CPU_AVX512 && cpu->avx512_vnni) {
         return cpu->bf16_is_fast ? &bf16 : &vnni;
     }
