@@ -53,7 +53,7 @@ void bench_roof_begin(bench_roof *r, const bench_case *c) {
     bool reads = bench_elements(c, 2) * 4 < bench_elements(c, 0) + bench_elements(c, 1), memory = bench_is_memory(c);
     r->arithmetic = memory                                                         ? NULL
                     : c->kind == BENCH_BLOCKS && cpu.avx512_vnni && r->peaks->int8 ? r->peaks->int8
-                    : c->bf16 && cpu.bf16_is_fast && r->peaks->bf16                ? r->peaks->bf16
+                    : c->bf16 && (cpu.amx_bf16 || cpu.bf16_is_fast) && r->peaks->bf16 ? ls_peak_of_bf16(&cpu, r->peaks)
                                                                                    : r->peaks->fma;
     r->read = memory && reads ? r->peaks->read : NULL;
     r->copy = memory && !reads ? r->peaks->copy : NULL;

@@ -11,6 +11,9 @@ uint64_t ls_os_nanoseconds(void); /* monotonic */
 int ls_os_cores(void);            /* cores this process may run on; at least 1 */
 const char *ls_os_env(const char *name); /* NULL when unset or empty */
 
+/* Asks the system for the registers of x86's matrix unit (AMX), once in a process, for all of its threads; false: it has none to give. */
+bool ls_os_use_amx(void);
+
 /* Libraries of drivers, opened at run time. `names` are tried in order until one opens; the list ends in NULL. NULL when none
  * does; then *out_reason, if asked for, is the system's text about the last (valid until the next call on this thread).
  * Many drivers leave threads and handlers behind: close only a library whose entry points were never called. */

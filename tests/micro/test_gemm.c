@@ -20,6 +20,7 @@
 #include "backend/cpu/gemm_isa.h"
 #include "backend/cpu/gemm_plan.h"
 #include "base/half.h"
+#include "support/amx_by_hand.h"
 
 enum { GUARD = 256, GUARD_BYTE = 0xa5 };
 
@@ -1046,11 +1047,11 @@ typedef struct pairs_operand {
 static bool pack_pairs(const ls_gemm_isa *isa, ls_gemm_side side, pairs_operand *o, int64_t extent, int64_t k) {
     bool fine = true;
     o->view = (ls_gemm_operand){.dtype = LS_GEMM_F32, .data = o->x, .stride_i = o->along ? 1 : k, .stride_k = o->along ? extent : 1};
-    o->bytes = ls_gemm_packed_size(isa, side, LS_GEMM_PAIRS, extent, (k + 1) / 2);
+    o->bytes = ls_gemm_packed_size(isa, side, LS_GEMM_PAIRS, extent, ls_gemm_pairs_of(isa, k));
     o->memory = guarded(o->bytes);
-    o->packed = (ls_gemm_packed){isa, extent, (k + 1) / 2, ls_gemm_packed_width(isa, side, LS_GEMM_PAIRS, extent), true, o->memory + GUARD};
+    o->packed = (ls_gemm_packed){isa, extent, ls_gemm_pairs_of(isa, k), ls_gemm_packed_width(isa, side, LS_GEMM_PAIRS, extent), true, o->memory + GUARD};
     for (int64_t i = 0; i < extent; i += o->packed.width) {
-        fine &= ls_gemm_pack_pairs(isa, &o->view, i / o->packed.width, o->packed.width, extent, k, o->memory + GUARD);
+        fine &= ls_gemm_pack_pairs(isa, side, &o->view, i / o->packed.width, o->packed.width, extent, k, o->memory + GUARD);
     }
     check_guard(o->memory, o->bytes, "pairs");
     return fine;
@@ -1081,7 +1082,7 @@ static void check_pairs(const ls_gemm_isa *isa, int64_t m, int64_t n, int64_t k,
     assert_true(pack_pairs(isa, LS_GEMM_A, &a, m, k) && pack_pairs(isa, LS_GEMM_B, &b, n, k));
     size_t bytes = (size_t)(((m - 1) * ld + n - 1) * step + 1) * 4;
     char *out = guarded(bytes);
-    ls_gemm g = {.isa = isa, .m = m, .n = n, .k = (k + 1) / 2, .fast = true, .parallel = {crew_run, &c, c.workers},
+    ls_gemm g = {.isa = isa, .m = m, .n = n, .k = ls_gemm_pairs_of(isa, k), .fast = true, .parallel = {crew_run, &c, c.workers},
                  .a = {.dtype = LS_GEMM_PAIRS, .packed = &a.packed},
                  .b = {.dtype = LS_GEMM_PAIRS, .packed = &b.packed},
                  .out = {.dtype = LS_GEMM_F32, .data = out + GUARD, .stride_i = ld * step, .stride_j = step}};
@@ -1109,13 +1110,8 @@ static void check_pairs(const ls_gemm_isa *isa, int64_t m, int64_t n, int64_t k,
     pairs_operand_free(&b);
 }
 
-static void test_pairs(void **state) {
-    (void)state;
-    const ls_gemm_isa *isa = isas[isa_count - 1];
-    if (!ls_gemm_has_pairs(isa)) {
-        print_message("this processor does not multiply pairs of bf16\n");
-        skip();
-    }
+/* All of it, for one way to multiply them. */
+static void check_pairs_of(const ls_gemm_isa *isa) {
     for (int64_t m = 1; m <= 17; m++) {
         for (int64_t n = 1; n <= 97; n += n % 16 == 1 && n > 1 ? 14 : 1) {
             check_pairs(isa, m, n, 1 + random_below(40), (int)random_below(16));
@@ -1124,7 +1120,7 @@ static void test_pairs(void **state) {
     static const int64_t depths[] = {1, 2, 127, 128, 129, 1023, 1024, 1025, 2051};
     for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
         for (int how = 0; how < 16; how++) {
-            check_pairs(isa, 8 + random_below(30), 16 + random_below(90), depths[i], how);
+            check_pairs(isa, 8 + random_below(90), 16 + random_below(90), depths[i], how);
         }
     }
     check_pairs(isa, 300, 1100, 70, 4);
@@ -1141,6 +1137,24 @@ static void test_pairs(void **state) {
             pairs_operand_free(&o);
         }
     }
+}
+
+static void test_pairs(void **state) {
+    (void)state;
+    const ls_gemm_isa *isa = isas[isa_count - 1];
+    ls_cpu cpu;
+    ls_cpu_detect(&cpu);
+    if (!cpu.avx512_bf16) {
+        print_message("this processor does not multiply pairs of bf16\n");
+        skip();
+    }
+    if (ls_gemm_has_pairs(isa)) {
+        check_pairs_of(isa);
+    }
+    ls_gemm_isa by_hand = *isa;
+    by_hand.pairs = ls_amx_by_hand();
+    assert_non_null(by_hand.pairs);
+    check_pairs_of(&by_hand);
 }
 
 int main(void) {

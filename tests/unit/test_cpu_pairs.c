@@ -1,6 +1,7 @@
 /* Products of f32 in reduced arithmetic on the CPU (C28): what bf16 holds is computed exactly; elsewhere operands are rounded where the processor
  * multiplies bf16, in the first launches and when weights are kept packed; numbers that its instruction would lose give the bits of fast. */
 #include "backend/cpu/cpuid.h"
+#include "base/os.h"
 #include "support/world.h"
 #include <math.h>
 #include <stdlib.h>
@@ -58,7 +59,7 @@ static bool rounds(void) {
     ls_cpu_isa isa;
     ls_cpu_detect(&cpu);
     return ls_cpu_isa_choose(&cpu, getenv("LOCKSTEP_ISA"), &isa) == LS_CPU_CHOSEN && isa == LS_CPU_AVX512 &&
-           cpu.bf16_is_fast;
+           (cpu.bf16_is_fast || (cpu.amx_bf16 && ls_os_use_amx()));
 }
 
 static void fill(float scale) {

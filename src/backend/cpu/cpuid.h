@@ -28,6 +28,7 @@ typedef enum ls_cpu_isa {
 typedef struct ls_cpu {
     bool has[LS_CPU_ISA_COUNT]; /* usable here: architecture, CPU and operating system */
     bool avx512_vnni, avx512_bf16;
+    bool amx_bf16;     /* the matrix unit multiplies bf16, once the system was asked for it (ls_os_use_amx) */
     bool bf16_is_fast; /* its dot products do more than as many fused multiply-adds of f32 */
     int64_t l1d_bytes, l2_bytes, l3_bytes; /* of one instance; a plausible value where unknown */
     char name[64];                         /* brand string, trimmed; "" where unknown */

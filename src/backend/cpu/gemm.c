@@ -187,6 +187,10 @@ static void masked_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_
     }
 }
 
+static ls_gemm_kernel kernel_of(const ls_gemm_plan *plan, int64_t rows, int vectors) {
+    return plan->kernels->tile[plan->kernels->whole_rows ? plan->rows / 4 : rows][vectors];
+}
+
 /* One tile, which fetches nothing. */
 static ls_gemm_tiles tiles_of(int64_t n, const void *a, operand_at at_a, operand_at at_b, void *c, int64_t ldc, ls_gemm_into into) {
     return (ls_gemm_tiles){.n = 1, .kc = n, .a = a, .a_row = at_a.step_i, .a_k = at_a.step_k, .b = at_b.at, .b_k = at_b.step_k,
@@ -303,7 +307,7 @@ static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, oper
         t.ahead = ahead.at;
         t.ahead_k = ahead.step_k;
         t.ahead_next = ahead.next;
-        b->nan |= plan->kernels->tile[rows][vectors](&t);
+        b->nan |= kernel_of(plan, rows, vectors)(&t);
         t.a = (const char *)t.a + t.n * t.a_next * plan->elem;
         t.c = (char *)t.c + t.n * rows * b->ldc * plan->elem;
         t.add += LS_GEMM_FOLLOWS && t.add ? t.n * rows * t.add_step : 0;
@@ -368,7 +372,7 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
                 begin_tile(plan, n, a, at_a, count, columns, (uint32_t *)(void *)c, ldc, mi, vectors * lanes, whole && into != LS_GEMM_STORE);
             }
             ls_gemm_tiles t = tiles_of(depth, a, at_a, at_b, c, ldc, flips ? LS_GEMM_RESUME : whole ? into : LS_GEMM_STORE);
-            b->nan |= plan->kernels->tile[mi][vectors](&t) | !whole;
+            b->nan |= kernel_of(plan, mi, vectors)(&t) | !whole;
             if (!whole) {
                 merge_tile(b, i, mi, j, nj, into != LS_GEMM_STORE);
             }
@@ -518,6 +522,9 @@ static void block_task(void *ctx, int64_t task, int worker) {
         b.c = (char *)g->out.data + (b.out_offset + b.i0 * g->out.stride_i + b.j0) * plan->elem;
         b.ldc = g->out.stride_i;
     }
+    if (plan->kernels->begin) {
+        plan->kernels->begin();
+    }
     for (int64_t k0 = 0; k0 < g->k; k0 += LS_GEMM_CHUNK) {
         int64_t kc = smaller(LS_GEMM_CHUNK, g->k - k0);
         pack_local(&b, k0, kc);
@@ -526,6 +533,9 @@ static void block_task(void *ctx, int64_t task, int worker) {
         } else {
             compute_chunk(&b, k0, kc);
         }
+    }
+    if (plan->kernels->end) {
+        plan->kernels->end();
     }
     if (g->k <= 0) {
         for (int64_t i = 0; i < b.mi; i++) {
@@ -627,9 +637,10 @@ const ls_gemm_isa *ls_gemm_isa_get(ls_cpu_isa isa) {
 const ls_gemm_isa *ls_gemm_isa_for(const ls_cpu *cpu, ls_cpu_isa isa) {
 #ifdef LS_HAVE_ISA_AVX512
     static const ls_gemm_isa vnni = ISA(avx512, LS_CPU_AVX512, _fast, &ls_gemm_dot_moves__avx512, NULL),
-                             bf16 = ISA(avx512, LS_CPU_AVX512, _fast, &ls_gemm_dot_moves__avx512, &ls_gemm_pairs__avx512);
+                             bf16 = ISA(avx512, LS_CPU_AVX512, _fast, &ls_gemm_dot_moves__avx512, &ls_gemm_pairs__avx512),
+                             amx = ISA(avx512, LS_CPU_AVX512, _fast, &ls_gemm_dot_moves__avx512, &ls_gemm_amx__avx512);
     if (isa == LS_CPU_AVX512 && cpu->avx512_vnni) {
-        return cpu->bf16_is_fast ? &bf16 : &vnni;
+        return cpu->amx_bf16 ? &amx : cpu->bf16_is_fast ? &bf16 : &vnni;
     }
 #endif
     (void)cpu;

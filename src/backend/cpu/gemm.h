@@ -194,15 +194,17 @@ int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_
 void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *operand, int64_t extent,
                   int64_t k, void *memory, ls_gemm_packed *out_packed);
 
-/* Whether a product may be one of LS_GEMM_PAIRS. */
+/* Whether a product may be one of LS_GEMM_PAIRS. The first call may ask the system for the matrix unit. */
 bool ls_gemm_has_pairs(const ls_gemm_isa *isa);
+/* The pairs of a product of so many k: whole blocks of them. */
+int64_t ls_gemm_pairs_of(const ls_gemm_isa *isa, int64_t k);
 /*
  * Rounds panel `index` of an operand, a view of f32 with k elements along the contracted axis, to pairs of bf16, and writes it into the operand's
- * packed memory, of ls_gemm_packed_size for LS_GEMM_PAIRS and (k + 1) / 2. False: it holds a number that the processor's instruction could lose more of
+ * packed memory, of ls_gemm_packed_size for LS_GEMM_PAIRS and ls_gemm_pairs_of(isa, k). False: it holds a number that the processor's instruction could lose more of
  * than the rounding does (which flushes what is subnormal): not 0, and less than 2^-58 or not less than 2^63.
  */
-bool ls_gemm_pack_pairs(const ls_gemm_isa *isa, const ls_gemm_operand *operand, int64_t index, int64_t width, int64_t extent, int64_t k,
-                        void *memory);
+bool ls_gemm_pack_pairs(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *operand, int64_t index, int64_t width, int64_t extent,
+                        int64_t k, void *memory);
 
 /*
  * For pack callbacks (im2col, prologues): rows[q] points at kc consecutive elements of `dtype` (consecutive

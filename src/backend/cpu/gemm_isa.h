@@ -140,7 +140,8 @@ typedef struct ls_gemm_kernels {
     int lanes;          /* of a vector */
     int vectors;        /* of the widest tile, and of B's panels at most: 2 to 4 */
     bool follows;       /* tiles do what follows */
-    bool whole_rows;    /* a tile of any height computes and stores `rows` of them */
+    bool whole_rows;    /* tiles compute and store all rows of a panel of A, which is as high as one of them: they stand at their height / 4 */
+    void (*begin)(void), (*end)(void); /* before the first tile of a task and after the last, on its thread; NULL: nothing */
     ls_gemm_kernel tile[LS_GEMM_TILE_ROWS + 1][LS_GEMM_TILE_VECTORS + 1]; /* [rows][vectors], from 1 */
     ls_gemm_taps_kernel taps[LS_GEMM_MAX_ROWS + 1]; /* [rows]; NULL where there is none of that height */
     ls_gemm_sparse_kernel sparse[LS_SPARSE_VECTORS + 1]; /* [vectors], from 1; NULL: none for this element type */
@@ -216,11 +217,15 @@ typedef struct ls_gemm_dots {
     void (*floats)(int64_t kc, int64_t ni, int64_t width, const float *src, uint32_t flip, uint32_t *panel);
 } ls_gemm_dots;
 
-/* Products of bf16, two to an instruction, where the processor has them: an element of a panel is two consecutive k, the first in its low half. */
+/* Products of bf16, two to an instruction or by a matrix unit, where the processor has them: an element of a panel is two consecutive k, the first in its
+ * low half. */
+enum { LS_PAIRS_BLOCK = 16 };
 typedef struct ls_gemm_pairs {
     const ls_gemm_kernels *kernels; /* tiles only; sums are f32 */
-    /* pairs[i] = first[i] and second[i], or of NULL first[2*i] and first[2*i + 1], rounded; false: one of them is not in range (ls_gemm_pack_pairs). */
-    bool (*round)(int64_t n, const float *first, const float *second, uint32_t *pairs);
+    int64_t block;                  /* 1, or LS_PAIRS_BLOCK: k is whole blocks, and a panel of A is [k / block][rows][block] */
+    /* The i-th pair, at pairs[i / 16 * step + i % 16], is first[i] and second[i], or of NULL first[2*i] and first[2*i + 1], rounded; false: one of them is
+     * not in range (ls_gemm_pack_pairs). */
+    bool (*round)(int64_t n, const float *first, const float *second, uint32_t *pairs, int64_t step);
 } ls_gemm_pairs;
 
 struct ls_gemm_isa {
@@ -240,7 +245,8 @@ struct ls_gemm_isa {
     extern const ls_gemm_moves ls_gemm_moves__##isa;
 extern const ls_gemm_kernels ls_gemm_dots__avx512;
 extern const ls_gemm_dots ls_gemm_dot_moves__avx512;
-extern const ls_gemm_pairs ls_gemm_pairs__avx512;
+extern const ls_gemm_pairs ls_gemm_pairs__avx512, ls_gemm_amx__avx512;
+bool ls_gemm_round_pairs__avx512(int64_t n, const float *first, const float *second, uint32_t *pairs, int64_t step);
 LS_GEMM_DECLARE(scalar)
 LS_GEMM_DECLARE(neon)
 LS_GEMM_DECLARE(simd128)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/cpu/gemm_plan.h"
+#include "base/os.h"
 #include "base/half.h"
 
 static int64_t smaller(int64_t x, int64_t y) {
@@ -266,6 +267,9 @@ int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_
                                      : dtype == LS_GEMM_PAIRS     ? isa->pairs->kernels
                                                                   : isa->f32;
     int64_t rows = kernels->widest_rows, panels = ls_gemm_ceil_div(extent, rows);
+    while (kernels->whole_rows && rows >= 2 * extent && kernels->tile[rows / 8][1]) {
+        rows /= 2;
+    }
     return side == LS_GEMM_B                    ? ls_gemm_panel_columns(kernels, extent)
            : panels > 1 && !kernels->whole_rows ? ls_gemm_ceil_div(extent, panels)
                                                 : rows;
@@ -305,38 +309,69 @@ void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_opera
 }
 
 bool ls_gemm_has_pairs(const ls_gemm_isa *isa) {
-    return isa->pairs != NULL;
+    return isa->pairs && (isa->pairs->block == 1 || ls_os_use_amx());
 }
 
-bool ls_gemm_pack_pairs(const ls_gemm_isa *isa, const ls_gemm_operand *o, int64_t index, int64_t width, int64_t extent, int64_t k,
-                        void *memory) {
-    enum { STRIP = 64 };
+int64_t ls_gemm_pairs_of(const ls_gemm_isa *isa, int64_t k) {
+    return ls_gemm_ceil_div(k, 2 * isa->pairs->block) * isa->pairs->block;
+}
+
+/* Columns that are consecutive, of up to n pairs from src on; `zeros` for a k behind the last. */
+static bool round_columns(const ls_gemm_isa *isa, const ls_gemm_operand *o, int64_t n, int64_t k, int64_t ni, const float *src, uint32_t *to,
+                          int64_t to_step) {
     static const float zeros[LS_GEMM_MAX_WIDTH];
-    int64_t i0 = index * width, ni = smaller(width, extent - i0), pairs = (k + 1) / 2;
+    bool fine = true;
+    for (int64_t p = 0; p < n && 2 * p < k; p++, src += 2 * o->stride_k, to += to_step) {
+        fine &= isa->pairs->round(ni, src, 2 * p + 1 < k ? src + o->stride_k : zeros, to, 16);
+    }
+    return fine;
+}
+
+static bool round_row(const ls_gemm_isa *isa, int64_t k, const float *row, uint32_t *to, int64_t step) {
+    static const float zero;
+    bool fine = isa->pairs->round(k / 2, row, NULL, to, step);
+    if (k % 2) {
+        fine &= isa->pairs->round(1, row + k - 1, &zero, to + k / 2 / 16 * step + k / 2 % 16, 0);
+    }
+    return fine;
+}
+
+bool ls_gemm_pack_pairs(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *o, int64_t index, int64_t width, int64_t extent,
+                        int64_t k, void *memory) {
+    enum { STRIP = 64 };
+    int64_t i0 = index * width, ni = smaller(width, extent - i0), pairs = ls_gemm_pairs_of(isa, k), block = isa->pairs->block;
     uint32_t *panel = (uint32_t *)memory + i0 * pairs, strip[LS_GEMM_MAX_WIDTH][STRIP];
     const float *src = (const float *)o->data + i0 * o->stride_i;
     const void *strips[LS_GEMM_MAX_WIDTH];
-    bool fine = true;
-    if (ni < width) {
+    bool fine = true, in_blocks = side == LS_GEMM_A && block > 1, in_columns = o->stride_k != 1; /* or no more than one */
+    if (ni < width || 2 * pairs > k + 1) {
         memset(panel, 0, (size_t)(pairs * width) * sizeof *panel);
     }
-    if (o->stride_k != 1) { /* columns are consecutive, or no more than one */
-        for (int64_t p = 0; p < pairs; p++, src += 2 * o->stride_k, panel += width) {
-            fine &= isa->pairs->round(ni, src, 2 * p + 1 < k ? src + o->stride_k : zeros, panel);
+    for (int i = 0; i < LS_GEMM_MAX_WIDTH; i++) {
+        strips[i] = strip[i];
+    }
+    if (in_columns && !in_blocks) {
+        return round_columns(isa, o, pairs, k, ni, src, panel, width);
+    }
+    if (in_columns) {
+        for (int64_t p = 0; 2 * p < k; p += block, src += 2 * block * o->stride_k, panel += block * width) {
+            fine &= round_columns(isa, o, block, k - 2 * p, ni, src, strip[0], STRIP);
+            isa->moves->rows4(ni, smaller(block, (k + 1) / 2 - p), block, strips, panel);
         }
         return fine;
     }
-    for (int64_t p = 0; p < pairs; p += STRIP, src += 2 * STRIP, panel += STRIP * width) {
-        int64_t n = smaller(STRIP, pairs - p), whole = smaller(n, k / 2 - p);
-        for (int64_t q = 0; q < ni; q++) {
-            const float *row = src + q * o->stride_i;
-            fine &= isa->pairs->round(whole, row, NULL, strip[q]);
-            if (whole < n) {
-                fine &= isa->pairs->round(1, row + 2 * whole, zeros, strip[q] + whole);
-            }
-            strips[q] = strip[q];
+    if (in_blocks) {
+        for (int64_t q = 0; q < ni; q++, src += o->stride_i, panel += block) {
+            fine &= round_row(isa, k, src, panel, width * block);
         }
-        isa->moves->rows4(n, ni, width, strips, panel);
+        return fine;
+    }
+    for (int64_t p = 0; 2 * p < k; p += STRIP, src += 2 * STRIP, panel += STRIP * width) {
+        int64_t n = smaller(2 * STRIP, k - 2 * p);
+        for (int64_t q = 0; q < ni; q++) {
+            fine &= round_row(isa, n, src + q * o->stride_i, strip[q], 16);
+        }
+        isa->moves->rows4((n + 1) / 2, ni, width, strips, panel);
     }
     return fine;
 }

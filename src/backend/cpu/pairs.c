@@ -19,6 +19,7 @@ enum {
 /* One operand on its way to pairs. */
 typedef struct rounding {
     const ls_gemm *g;
+    ls_gemm_side side;
     const ls_gemm_operand *operand;
     int64_t width, extent;
     void *memory;
@@ -28,14 +29,13 @@ typedef struct rounding {
 static void round_task(void *ctx, int64_t task, int worker) {
     rounding *r = ctx;
     (void)worker;
-    if (!ls_gemm_pack_pairs(r->g->isa, r->operand, task, r->width, r->extent, r->g->k, r->memory)) {
+    if (!ls_gemm_pack_pairs(r->g->isa, r->side, r->operand, task, r->width, r->extent, r->g->k, r->memory)) {
         atomic_store_explicit(&r->out_of_range, true, memory_order_relaxed);
     }
 }
 
-static bool round_operand(const ls_gemm *g, const ls_gemm_operand *o, const ls_gemm_packed *packed,
-                          void *memory) {
-    rounding r = {.g = g, .operand = o, .width = packed->width, .extent = packed->extent, .memory = memory};
+static bool round_operand(const ls_gemm *g, ls_gemm_side s, const ls_gemm_packed *packed, void *memory) {
+    rounding r = {.g = g, .side = s, .operand = s ? &g->b : &g->a, .width = packed->width, .extent = packed->extent, .memory = memory};
     int64_t panels = ls_gemm_ceil_div(r.extent, r.width);
     if (g->parallel.run && panels > 1) {
         g->parallel.run(g->parallel.pool, panels, round_task, &r);
@@ -64,7 +64,7 @@ static bool find_side(const ls_gemm_launch *launch, const ls_gemm *g, ls_gemm_si
     const ls_kernel_binary *binary = launch->kernel->binary;
     ls_cpu_device *d = binary->device;
     const ls_contract_side *side = &launch->phase->gemm->side[s];
-    int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n, k = (g->k + 1) / 2;
+    int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n, k = ls_gemm_pairs_of(g->isa, g->k);
     *out = (ls_gemm_packed){g->isa, extent, k, ls_gemm_packed_width(g->isa, s, LS_GEMM_PAIRS, extent), true, NULL};
     *out_bytes = ls_gemm_packed_size(g->isa, s, LS_GEMM_PAIRS, extent, k);
     if (s == LS_GEMM_B && g->m < LEAST_ROWS && (int64_t)*out_bytes <= d->cpu.l2_bytes / 2) {
@@ -105,7 +105,7 @@ bool ls_pairs_run(ls_gemm_launch *launch, const ls_gemm *g) {
     }
     for (int s = 0; s < 2; s++) {
         void *memory = kept[s] ? kept[s]->data : d->workspace + at;
-        bool fine = (kept[s] && kept[s]->ready) || round_operand(g, s ? &g->b : &g->a, &packed[s], memory);
+        bool fine = (kept[s] && kept[s]->ready) || round_operand(g, (ls_gemm_side)s, &packed[s], memory);
         if (kept[s]) {
             kept[s]->ready = true;
             kept[s]->finite = fine;

@@ -28,7 +28,8 @@ extern void ls_peak_stream__avx2(char *, const char *, size_t);
 #if LS_HAVE_ISA_AVX512
 DECLARE(avx512)
 extern void ls_peak_stream__avx512(char *, const char *, size_t);
-extern ls_peak_result ls_peak_bf16__avx512(int64_t, float, float), ls_peak_int8__avx512(int64_t, float, float);
+extern ls_peak_result ls_peak_bf16__avx512(int64_t, float, float), ls_peak_int8__avx512(int64_t, float, float),
+    ls_peak_amx__avx512(int64_t, float, float);
 #endif
 
 const ls_peaks ls_peaks_of_isa[LS_CPU_ISA_COUNT] = {
@@ -46,7 +47,7 @@ const ls_peaks ls_peaks_of_isa[LS_CPU_ISA_COUNT] = {
 #endif
 #if LS_HAVE_ISA_AVX512
     [LS_CPU_AVX512] = {ROW(avx512, ls_peak_fast), .stream = ls_peak_stream__avx512, .bf16 = ls_peak_bf16__avx512,
-                       .int8 = ls_peak_int8__avx512},
+                       .int8 = ls_peak_int8__avx512, .amx = ls_peak_amx__avx512},
 #endif
 };
 
@@ -100,6 +101,10 @@ static uint64_t fastest(ls_cpu_device *d, int threads, int rounds, ls_pool_fn ta
     return best;
 }
 
+ls_peak_fn ls_peak_of_bf16(const ls_cpu *cpu, const ls_peaks *p) {
+    return cpu->amx_bf16 && p->amx && ls_os_use_amx() ? p->amx : p->bf16;
+}
+
 /* What is missing for a rate, or NULL. */
 static const char *lacking(const ls_cpu_device *d, ls_rate rate) {
     const ls_peaks *p = &ls_peaks_of_isa[d->isa];
@@ -125,7 +130,10 @@ ls_status ls_cpu_rate(ls_device *device, ls_rate rate, size_t bytes, int threads
     threads = threads <= 0 || threads > d->threads ? d->threads : threads;
     measurement m = {.passes = STEPS};
     if (rate < LS_RATE_READ) {
-        m.arithmetic = rate == LS_RATE_FMA ? p->fma : rate == LS_RATE_MUL_ADD ? p->mul_add : rate == LS_RATE_BF16 ? p->bf16 : p->int8;
+        m.arithmetic = rate == LS_RATE_FMA       ? p->fma
+                       : rate == LS_RATE_MUL_ADD ? p->mul_add
+                       : rate == LS_RATE_INT8    ? p->int8
+                                                 : ls_peak_of_bf16(&d->cpu, p);
         uint64_t took = fastest(d, threads, ROUNDS, compute_task, &m);
         *out_rate = (double)m.result.flops * threads / (double)took;
         return LS_OK;

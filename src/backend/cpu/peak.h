@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/cpu/cpuid.h"
+
 typedef struct ls_peak_result {
     float sum; /* of no meaning */
     int64_t flops;
@@ -18,10 +20,11 @@ typedef void (*ls_peak_copy_fn)(char *to, const char *from, size_t bytes);
 
 /* What the code of an instruction set has of them. */
 typedef struct ls_peaks {
-    ls_peak_fn mul_add, fma, bf16, int8; /* NULL: not in this build's code */
+    ls_peak_fn mul_add, fma, bf16, int8, amx; /* NULL: not in this build's code; the last is bf16 by the matrix unit */
     ls_peak_read_fn read;
     ls_peak_copy_fn copy, stream;
 } ls_peaks;
 extern const ls_peaks ls_peaks_of_isa[]; /* by ls_cpu_isa */
+ls_peak_fn ls_peak_of_bf16(const ls_cpu *cpu, const ls_peaks *peaks); /* of products in `reduced` */
 
 #endif

@@ -41,12 +41,12 @@ static inline unsigned out_of_range(__m512 x) {
                                         _mm512_set1_epi32(end - least));
 }
 
-static bool round_to_pairs(int64_t n, const float *first, const float *second, uint32_t *pairs) {
+bool ls_gemm_round_pairs__avx512(int64_t n, const float *first, const float *second, uint32_t *pairs, int64_t step) {
     const __m512i low = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     const __m512i places =
         _mm512_or_si512(low, _mm512_slli_epi32(_mm512_add_epi32(low, _mm512_set1_epi32(16)), 16));
     unsigned out = 0;
-    for (int64_t i = 0; i < n; i += 16) {
+    for (int64_t i = 0; i < n; i += 16, pairs += step) {
         const uint32_t left = n - i < 16 ? (UINT32_C(1) << 2 * (n - i)) - 1 : UINT32_MAX;
         const __mmask16 lanes = (__mmask16)(n - i < 16 ? (1 << (n - i)) - 1 : 0xffff);
         __m512 x, y;
@@ -61,7 +61,7 @@ static bool round_to_pairs(int64_t n, const float *first, const float *second, u
         out |= out_of_range(x) | out_of_range(y);
         __m512i both = (__m512i)_mm512_cvtne2ps_pbh(y, x);
         both = second ? _mm512_permutexvar_epi16(places, both) : both;
-        _mm512_mask_storeu_epi32(pairs + i, lanes, both);
+        _mm512_mask_storeu_epi32(pairs, lanes, both);
     }
     return out == 0;
 }
@@ -72,5 +72,5 @@ static bool round_to_pairs(int64_t n, const float *first, const float *second, u
 #pragma GCC pop_options
 #endif
 
-const ls_gemm_pairs ls_gemm_pairs__avx512 = {&ls_gemm_pair_tiles__avx512, round_to_pairs};
+const ls_gemm_pairs ls_gemm_pairs__avx512 = {&ls_gemm_pair_tiles__avx512, 1, ls_gemm_round_pairs__avx512};
 #endif
