@@ -302,15 +302,11 @@ static ls_tensor *sum_out(einsum *e, ls_tensor *x, term *t, const bool needed[LA
     return count ? ls_sum(e->s, x, count, axes, 0) : x;
 }
 
-static bool is_one(const ls_tensor *x, int axis) {
-    return ls_dim_is_fixed(x->shape.dim[axis]) && x->shape.dim[axis].offset == 1;
-}
-
 /* An axis of extent 1 beside a longer one of the same label broadcasts: it is not there. */
 static ls_tensor *drop_ones(einsum *e, ls_tensor *x, term *t, const ls_tensor *y, const term *u) {
     for (int i = t->n - 1; x && i >= 0; i--) {
         int j = find(u, t->label[i]);
-        if (j >= 0 && is_one(x, i) && !is_one(y, j)) {
+        if (j >= 0 && ls_dim_is_one(x->shape.dim[i]) && !ls_dim_is_one(y->shape.dim[j])) {
             x = ls_squeeze(e->s, x, i);
             drop(t, i);
         }

@@ -68,6 +68,7 @@ struct ls_symbol {
 };
 static inline ls_dim ls_dim_fixed(int64_t n) { return (ls_dim){NULL, 0, n}; }
 static inline bool ls_dim_is_fixed(ls_dim d) { return d.symbol == NULL; }
+static inline bool ls_dim_is_one(ls_dim d) { return ls_dim_is_fixed(d) && d.offset == 1; }
 static inline bool ls_dim_equal(ls_dim a, ls_dim b) {
     return a.symbol == b.symbol && a.scale == b.scale && a.offset == b.offset;
 }

@@ -17,8 +17,5 @@ typedef struct ls_reshape_map {
 } ls_reshape_map;
 
 void ls_reshape_match(const ls_shape *to, const ls_shape *from, ls_reshape_map *out);
-static inline bool ls_dim_is_one(ls_dim d) {
-    return d.symbol == NULL && d.offset == 1;
-}
 
 #endif

@@ -180,9 +180,7 @@ int32_t ls_ix_const(ls_spec_builder *b, int64_t k) {
 }
 
 int32_t ls_ix_axis(ls_spec_builder *b, int axis) {
-    ls_dim extent = b->spec->extents_of_axes[axis];
-    return ls_dim_is_fixed(extent) && extent.offset == 1 ? ls_ix_const(b, 0)
-                                                         : ix_node(b, LS_IX_AXIS, axis, 0, 0);
+    return ls_dim_is_one(b->spec->extents_of_axes[axis]) ? ls_ix_const(b, 0) : ix_node(b, LS_IX_AXIS, axis, 0, 0);
 }
 
 int32_t ls_ix_value(ls_spec_builder *b, int32_t value) {

@@ -65,10 +65,6 @@ bool ls_ix_of_axes(const ls_spec *spec, int32_t id) {
     }
 }
 
-static bool trivial_axis(const ls_spec *spec, int axis) {
-    return ls_dim_is_fixed(spec->extents_of_axes[axis]) && spec->extents_of_axes[axis].offset == 1;
-}
-
 void ls_access_from_strides(const ls_spec *spec, int n, const uint8_t *axes, const int64_t *strides,
                             int n_lane_axes, const uint8_t *lane_axes, ls_access *access) {
     int64_t by_lane[LS_LANE_AXES] = {0};
@@ -80,7 +76,7 @@ void ls_access_from_strides(const ls_spec *spec, int n, const uint8_t *axes, con
         }
         if (lane < n_lane_axes) {
             by_lane[lane] += strides[i];
-        } else if (strides[i] != 0 && !trivial_axis(spec, axes[i])) {
+        } else if (strides[i] != 0 && !ls_dim_is_one(spec->extents_of_axes[axes[i]])) {
             access->scalar_axis[access->n_scalar] = axes[i];
             access->scalar_stride[access->n_scalar++] = strides[i];
         }

@@ -14,16 +14,11 @@ static size_t align_up(size_t n) {
     return (n + LS_ALIGN - 1) & ~(size_t)(LS_ALIGN - 1);
 }
 
-static bool is_trivial(const ls_spec *spec, int axis) {
-    ls_dim e = spec->extents_of_axes[axis];
-    return ls_dim_is_fixed(e) && e.offset == 1;
-}
-
 /* Keeps what the band's axes and these have in common at their front. */
 static void keep_common(const ls_spec *spec, ls_band *band, bool *first, int n, const uint8_t *axes) {
     int kept = 0;
     for (int i = 0; i < n; i++) {
-        if (is_trivial(spec, axes[i])) {
+        if (ls_dim_is_one(spec->extents_of_axes[axes[i]])) {
             continue;
         }
         if (*first && kept < LS_LANE_AXES) {
@@ -109,7 +104,7 @@ bool ls_band_holds(const ls_spec *spec, const ls_band *band, int32_t value) {
     int i = 0;
     for (uint64_t left = spec->values[value].axes; left && i < band->n_axes; left &= left - 1) {
         int axis = __builtin_ctzll(left);
-        if (!is_trivial(spec, axis) && axis != band->axes[i++]) {
+        if (!ls_dim_is_one(spec->extents_of_axes[axis]) && axis != band->axes[i++]) {
             return false;
         }
     }

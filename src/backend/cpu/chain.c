@@ -59,11 +59,6 @@ typedef struct planner {
     bool keep[LS_CHAIN_STEPS];
 } planner;
 
-static bool fixed_one(const ls_spec *spec, int axis) {
-    ls_dim extent = spec->extents_of_axes[axis];
-    return ls_dim_is_fixed(extent) && extent.offset == 1;
-}
-
 static bool stride_in(const ls_axis_group *group, int axis, int64_t stride, int64_t *strides) {
     for (int i = 0; i < group->n; i++) {
         if (group->axes[i] == axis) {
@@ -84,13 +79,13 @@ static bool find_place(planner *p, int32_t ix, int buffer, place *out) {
     for (int i = 0; i < sum.n_terms && ok; i++) {
         ok = stride_in(&gemm->batch, sum.axis[i], sum.stride[i], out->batch) ||
              stride_in(&gemm->m, sum.axis[i], sum.stride[i], out->row) ||
-             stride_in(&gemm->n, sum.axis[i], sum.stride[i], out->column) || fixed_one(p->spec, sum.axis[i]);
+             stride_in(&gemm->n, sum.axis[i], sum.stride[i], out->column) || ls_dim_is_one(p->spec->extents_of_axes[sum.axis[i]]);
     }
     int64_t span = 1;
     int inner = 0;
     for (int i = gemm->n.n - 1; i >= 0 && ok && span > 0; i--, inner++) {
         ls_dim extent = p->spec->extents_of_axes[gemm->n.axes[i]];
-        bool one = fixed_one(p->spec, gemm->n.axes[i]);
+        bool one = ls_dim_is_one(p->spec->extents_of_axes[gemm->n.axes[i]]);
         if (!one && out->column[i] != span) {
             break;
         }
@@ -424,7 +419,7 @@ static ls_status plan_scalars(planner *p, ls_chain *out, ls_error *err) {
     int64_t points = 1;
     for (int i = 0; i < gemm->batch.n + gemm->m.n; i++) {
         uint8_t axis = i < gemm->batch.n ? gemm->batch.axes[i] : gemm->m.axes[i - gemm->batch.n];
-        if (!fixed_one(p->spec, axis)) {
+        if (!ls_dim_is_one(p->spec->extents_of_axes[axis])) {
             axes[n++] = axis;
             points *= ls_dim_bound(p->spec->extents_of_axes[axis]);
         }

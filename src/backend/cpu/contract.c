@@ -51,19 +51,6 @@ static bool gemm_dtype(ls_dtype operand, ls_dtype acc, ls_gemm_dtype *out) {
     return true;
 }
 
-static int64_t stride_of(const ls_ix_sum *sum, int axis) {
-    for (int i = 0; i < sum->n_terms; i++) {
-        if (sum->axis[i] == axis) {
-            return sum->stride[i];
-        }
-    }
-    return 0;
-}
-
-static bool same_pred(const ls_pred *x, const ls_pred *y) {
-    return x->ix == y->ix && x->limit == y->limit && x->multiple == y->multiple;
-}
-
 /* Predicates of the form 0 <= affine < constant, with coefficients that fit 32 bits. */
 static bool affine_preds(const ls_spec *spec, ls_contract_side *side, int32_t first, int32_t n) {
     if (n > LS_SIDE_PREDS) {
@@ -100,7 +87,7 @@ static bool affine_side(const ls_spec *spec, const int *temps, ls_contract_side 
     for (int i = 0; guard && i < v->n_preds; i++) {
         bool among = false;
         for (int j = 0; j < guard->n_preds; j++) {
-            among = among || same_pred(&spec->preds[v->first_pred + i], &spec->preds[guard->first_pred + j]);
+            among = among || ls_same_pred(&spec->preds[v->first_pred + i], &spec->preds[guard->first_pred + j]);
         }
         if (!among) {
             return false;
@@ -120,8 +107,8 @@ static bool collapse(const ls_spec *spec, const ls_ix_sum *sum, const ls_axis_gr
     int64_t stride = 0, span = 0;
     for (int i = group->n - 1; i >= 0; i--) {
         ls_dim extent = spec->extents_of_axes[group->axes[i]];
-        int64_t own = stride_of(sum, group->axes[i]);
-        if (ls_dim_is_fixed(extent) && extent.offset == 1) {
+        int64_t own = ls_ix_sum_stride(sum, group->axes[i]);
+        if (ls_dim_is_one(extent)) {
             continue;
         }
         if (span == 0) {
@@ -136,12 +123,6 @@ static bool collapse(const ls_spec *spec, const ls_ix_sum *sum, const ls_axis_gr
     }
     *out_stride = stride;
     return true;
-}
-
-static void strides_of(const ls_ix_sum *sum, const ls_axis_group *group, int64_t *out) {
-    for (int i = 0; i < group->n; i++) {
-        out[i] = stride_of(sum, group->axes[i]);
-    }
 }
 
 /* A program for an operand that is more than an affine load, with lanes along k or along its free axes. */
@@ -212,13 +193,13 @@ static ls_status plan_side(ls_kernel_binary *binary, ls_gemm_phase *gemm, const 
     bool native = side->dtype != LS_GEMM_I32 || side->element == LS_I32 || side->element == LS_U32;
     side->view = native && side->n_preds == 0 && collapse(spec, &side->sum, side->free, &side->view_i) &&
                  collapse(spec, &side->sum, &gemm->k, &side->view_k);
-    strides_of(&side->sum, &gemm->batch, side->batch_stride);
-    strides_of(&side->sum, side->free, side->free_stride);
-    strides_of(&side->sum, &gemm->k, side->k_stride);
+    ls_group_strides(&side->sum, &gemm->batch, side->batch_stride);
+    ls_group_strides(&side->sum, side->free, side->free_stride);
+    ls_group_strides(&side->sum, &gemm->k, side->k_stride);
     for (int t = 0; t < side->n_preds; t++) {
-        strides_of(&side->pred[t], &gemm->batch, side->pred_batch[t]);
-        strides_of(&side->pred[t], side->free, side->pred_free[t]);
-        strides_of(&side->pred[t], &gemm->k, side->pred_k[t]);
+        ls_group_strides(&side->pred[t], &gemm->batch, side->pred_batch[t]);
+        ls_group_strides(&side->pred[t], side->free, side->pred_free[t]);
+        ls_group_strides(&side->pred[t], &gemm->k, side->pred_k[t]);
     }
     return LS_OK;
 }
@@ -340,7 +321,7 @@ static bool plain_store(const ls_spec *spec, const ls_store *s, ls_phase *phase)
     }
     ls_ix_sum_of(spec, s->ix, &at);
     gemm->out_offset = at.constant;
-    strides_of(&at, &gemm->batch, gemm->out_batch);
+    ls_group_strides(&at, &gemm->batch, gemm->out_batch);
     return !at.failed && !at.n_rest && collapse(spec, &at, &gemm->m, &gemm->out_i) &&
            collapse(spec, &at, &gemm->n, &gemm->out_j);
 }

@@ -14,6 +14,16 @@ typedef struct ls_axis_group { /* linearised row-major */
     int n;
     uint8_t axes[LS_LANE_AXES];
 } ls_axis_group;
+/* Of what `sum` says, along each axis of the group. */
+static inline void ls_group_strides(const ls_ix_sum *sum, const ls_axis_group *group, int64_t *out) {
+    for (int i = 0; i < group->n; i++) {
+        out[i] = ls_ix_sum_stride(sum, group->axes[i]);
+    }
+}
+
+static inline bool ls_same_pred(const ls_pred *x, const ls_pred *y) {
+    return x->ix == y->ix && x->limit == y->limit && x->multiple == y->multiple;
+}
 
 /* One operand. */
 typedef struct ls_contract_side {

@@ -81,7 +81,7 @@ typedef struct ls_band {
     int n_axes; /* 0: phases are done one after another, each for all points */
     uint8_t axes[LS_LANE_AXES];
     int64_t block;  /* points at a time */
-    bool lines;     /* each of which is a row (lines.c) */
+    bool lines;     /* each of which is a row (rows.c) */
     size_t scratch; /* of a worker: buffers, temporaries, then the phases' */
     size_t temps;   /* where its temporaries are in that */
     size_t *phases; /* where each phase's scratch is */
@@ -158,7 +158,7 @@ ls_status ls_phases_run(ls_kernel_run *kernel, ls_error *err) LS_MUST_USE;
 /* How many points a task gets, a multiple of `grain`. */
 int64_t ls_task_points(const ls_cpu_device *device, int64_t points, int64_t grain, double work);
 
-/* fold.c, line.c. */
+/* fold.c, scan.c. */
 void ls_phase_points(const ls_phase_task *task); /* whatever the kind; launch.c */
 void ls_phase_rows(const ls_phase_task *task);
 /* The same for few points of many elements, on all threads; false, with nothing done, for others. */
@@ -172,7 +172,7 @@ void ls_phase_sort(const ls_phase_task *task);
 uint64_t ls_fold_identity(ls_op op, ls_dtype dtype);
 /* Which of the folds of f32 (tile.h) a reduction is, or -1. */
 int ls_f32_fold(const ls_tile_isa *isa, const ls_value *value);
-/* lines.c: how many rows of a band, all of whose phases but their temporaries are planned, are done together, step by step; 0: they do not fit that. */
+/* rows.c: how many rows of a band, all of whose phases but their temporaries are planned, are done together, step by step; 0: they do not fit that. */
 int64_t ls_lines_plan(const ls_kernel_binary *binary);
 /* Rows [first, first + n) of such a band, whose runs are begun; false, with nothing done, where those are empty. */
 bool ls_lines_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n);

@@ -19,8 +19,7 @@ static bool is_bound_op(const ls_value *v) {
 static uint64_t trivial_axes(const ls_spec *spec) {
     uint64_t axes = 0;
     for (int i = 0; i < spec->n_axes; i++) {
-        ls_dim e = spec->extents_of_axes[i];
-        axes |= ls_dim_is_fixed(e) && e.offset == 1 ? UINT64_C(1) << i : 0;
+        axes |= ls_dim_is_one(spec->extents_of_axes[i]) ? UINT64_C(1) << i : 0;
     }
     return axes;
 }

@@ -24,12 +24,6 @@ static bool grow(ls_program_builder *b, void **data, int *cap, int len, size_t s
     return true;
 }
 
-/* Axes of one element are no lane axes of programs. */
-static bool is_one(const ls_spec *spec, int axis) {
-    ls_dim extent = spec->extents_of_axes[axis];
-    return ls_dim_is_fixed(extent) && extent.offset == 1;
-}
-
 ls_program_builder *ls_pb_create(ls_arena *arena, const ls_spec *spec, const ls_tile_isa *isa,
                                  const int *temps, int n_lane_axes, const uint8_t *lane_axes) {
     ls_program_builder *b = LS_ARENA_NEW(arena, ls_program_builder);
@@ -42,7 +36,7 @@ ls_program_builder *ls_pb_create(ls_arena *arena, const ls_spec *spec, const ls_
     b->temps = temps;
     b->input = -1;
     for (int i = 0; i < n_lane_axes; i++) {
-        if (!is_one(spec, lane_axes[i])) {
+        if (!ls_dim_is_one(spec->extents_of_axes[lane_axes[i]])) { /* those are no lane axes of programs */
             b->lane_axes[b->n_lane_axes++] = lane_axes[i];
             b->lane_mask |= UINT64_C(1) << lane_axes[i];
         }
@@ -508,7 +502,7 @@ void ls_temp_access(const ls_spec *spec, int32_t value, int temp, int n_lane_axe
     int n = 0, n_lanes = 0;
     memset(out_access, 0, sizeof *out_access);
     for (int i = 0; i < n_lane_axes; i++) {
-        if (!is_one(spec, lane_axes[i])) {
+        if (!ls_dim_is_one(spec->extents_of_axes[lane_axes[i]])) {
             lanes[n_lanes++] = lane_axes[i];
         }
     }

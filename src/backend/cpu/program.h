@@ -263,7 +263,7 @@ static inline int64_t ls_fetch_share(int64_t lines, int64_t instrs) {
     return lines ? (lines + instrs - 1) / instrs : 0;
 }
 
-/* ---- running (run.c) ---- */
+/* ---- running (program_run.c) ---- */
 typedef struct ls_run {
     const ls_spec *spec;
     const ls_tile_isa *isa;

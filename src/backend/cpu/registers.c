@@ -69,7 +69,7 @@ static int64_t period_of(const ls_program_builder *b, int axis) {
 }
 
 /* Puts what follows from the coordinates of inner lane axes alone in front: tiles that begin at the same place of the period
- * share it (run.c), so its registers outlive a tile. */
+ * share it (program_run.c), so its registers outlive a tile. */
 static bool find_periodic(ls_program_builder *b, ls_program *out) {
     int n = b->n_instrs[LS_SECTION_LANES], front = 0;
     ls_instr *code = b->instrs[LS_SECTION_LANES];

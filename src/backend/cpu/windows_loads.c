@@ -12,14 +12,10 @@ typedef struct parse {
     const ls_value *guard; /* of the whole image, or NULL */
 } parse;
 
-static bool same_pred(const ls_pred *x, const ls_pred *y) {
-    return x->ix == y->ix && x->limit == y->limit && x->multiple == y->multiple;
-}
-
 static bool among(const parse *p, const ls_value *v, const ls_pred *pred) {
     bool found = false;
     for (int32_t i = v->first_pred; i < v->first_pred + v->n_preds; i++) {
-        found = found || same_pred(&p->spec->preds[i], pred);
+        found = found || ls_same_pred(&p->spec->preds[i], pred);
     }
     return found;
 }
@@ -122,12 +118,6 @@ static bool take_preds(parse *p, const ls_value *of) {
     return divided == p->w->n_spreads;
 }
 
-static void strides_of(const ls_ix_sum *sum, const ls_axis_group *group, int64_t *out) {
-    for (int i = 0; i < group->n; i++) {
-        out[i] = ls_ix_sum_stride(sum, group->axes[i]);
-    }
-}
-
 bool ls_windows_of_loads(const ls_spec *spec, const ls_gemm_phase *gemm, const int *temps, ls_windows *w,
                          ls_contract_side *out_side) {
     parse p = {spec, gemm, temps, w, out_side, NULL};
@@ -157,9 +147,9 @@ bool ls_windows_of_loads(const ls_spec *spec, const ls_gemm_phase *gemm, const i
     if (!take_leaf(&p, value, NULL) || !take_preds(&p, p.guard ? p.guard : v)) {
         return false;
     }
-    strides_of(&w->leaves[0].sum, &gemm->batch, out_side->batch_stride);
-    strides_of(&w->leaves[0].sum, &gemm->n, out_side->free_stride);
-    strides_of(&w->leaves[0].sum, &gemm->k, out_side->k_stride);
+    ls_group_strides(&w->leaves[0].sum, &gemm->batch, out_side->batch_stride);
+    ls_group_strides(&w->leaves[0].sum, &gemm->n, out_side->free_stride);
+    ls_group_strides(&w->leaves[0].sum, &gemm->k, out_side->k_stride);
     return true;
 }
 

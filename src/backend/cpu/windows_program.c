@@ -16,27 +16,18 @@ typedef struct visit {
 
 static void visit_ix(visit *v, int32_t ix);
 
-static int64_t stride_of(const ls_ix_sum *sum, int axis) {
-    for (int i = 0; i < sum->n_terms; i++) {
-        if (sum->axis[i] == axis) {
-            return sum->stride[i];
-        }
-    }
-    return 0;
-}
-
 /* A sum of one free axis and one bound axis says that they walk a dimension together. */
 static void find_pair(visit *v, const ls_ix_sum *sum) {
     ls_window_dim *d = NULL;
     int bound = -1, frees = 0, bounds = 0;
     for (int i = 0; i < v->w->n_dims; i++) {
-        if (stride_of(sum, v->w->dims[i].axis)) {
+        if (ls_ix_sum_stride(sum, v->w->dims[i].axis)) {
             d = &v->w->dims[i];
             frees++;
         }
     }
     for (int i = 0; i < v->gemm->k.n; i++) {
-        if (stride_of(sum, v->gemm->k.axes[i])) {
+        if (ls_ix_sum_stride(sum, v->gemm->k.axes[i])) {
             bound = v->gemm->k.axes[i];
             bounds++;
         }
@@ -44,7 +35,7 @@ static void find_pair(visit *v, const ls_ix_sum *sum) {
     if (frees != 1 || bounds != 1 || d->stride || ls_windows_walked_by(v->w, bound)) {
         return;
     }
-    int64_t stride = stride_of(sum, d->axis), step = stride_of(sum, bound);
+    int64_t stride = ls_ix_sum_stride(sum, d->axis), step = ls_ix_sum_stride(sum, bound);
     d->stride = stride < 0 ? -stride : stride;
     d->step = stride < 0 ? -step : step;
     d->bound = (uint8_t)bound;
@@ -54,7 +45,7 @@ static void check_pairs(visit *v, const ls_ix_sum *sum) {
     for (int i = 0; i < v->w->n_dims; i++) {
         const ls_window_dim *d = &v->w->dims[i];
         if (d->bound < LS_SPEC_MAX_AXES &&
-            stride_of(sum, d->axis) * d->step != stride_of(sum, d->bound) * d->stride) {
+            ls_ix_sum_stride(sum, d->axis) * d->step != ls_ix_sum_stride(sum, d->bound) * d->stride) {
             v->ok = false;
         }
     }

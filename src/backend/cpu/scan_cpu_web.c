@@ -1,4 +1,4 @@
-/* line.c in lockstep-cpu.wasm: nothing that the module exports makes a scan or a sort. */
+/* scan.c in lockstep-cpu.wasm: nothing that the module exports makes a scan or a sort. */
 #include "backend/cpu/kernel.h"
 
 void ls_phase_scan(const ls_phase_task *task) {

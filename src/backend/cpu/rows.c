@@ -59,15 +59,10 @@ static bool count_columns(const ls_program *p, ls_section section, int *steps, i
     return p->n_regs <= MOST_REGS;
 }
 
-static bool is_trivial(const ls_spec *spec, int axis) {
-    ls_dim e = spec->extents_of_axes[axis];
-    return ls_dim_is_fixed(e) && e.offset == 1;
-}
-
 static bool same_axes(const ls_spec *spec, const ls_band *band, int n, const uint8_t *axes) {
     int matched = 0;
     for (int i = 0; i < n; i++) {
-        if (!is_trivial(spec, axes[i]) && (matched == band->n_axes || band->axes[matched++] != axes[i])) {
+        if (!ls_dim_is_one(spec->extents_of_axes[axes[i]]) && (matched == band->n_axes || band->axes[matched++] != axes[i])) {
             return false;
         }
     }

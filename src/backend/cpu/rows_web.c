@@ -1,4 +1,4 @@
-/* In place of lines.c: bands are done in blocks, columns element by element. */
+/* In place of rows.c: bands are done in blocks, columns element by element. */
 #include "backend/cpu/kernel.h"
 
 int64_t ls_lines_plan(const ls_kernel_binary *b) {
