@@ -8,7 +8,7 @@ trap 'rm -rf "$tmp"' EXIT
 words='/hom[e]/[a-z]|/roo[t]/|/Use[r]s/[a-z]|/wor[k]/|registr[y]\.npmjs|de[b]\.debian\.org|pyp[i]\.org|crate[s]\.io'
 words="$words|FIXM[E]|TOD[O]|XX[X]:|<<<<<<[<]|>>>>>>[>]"
 scan() {
-    find . -type f ! -path './.git/*' ! -path './build/*' ! -name '*.npy' ! -name '*.gz' ! -name '*.onnx' \
+    find . -type f ! -path './.git' ! -path './.git/*' ! -path './build/*' ! -name '*.npy' ! -name '*.gz' ! -name '*.onnx' \
         ! -name '*.safetensors' -print0 | xargs -0 grep -InE "$words" /dev/null || true
 }
 mkdir "$tmp/tree"
