@@ -383,7 +383,8 @@ bool ls_draft_needs(ls_planner *p, ls_draft *draft, const ls_draft *other, bool 
         }
         for (int i = 0; i < n->node->n_src && *out_ok; i++) {
             ls_plan_node *src = ls_plan_node_of(n->node->src[i]);
-            *out_ok = src->draft || src->sites || src->stored ? search_push(p, &s, src) : true;
+            bool placed = src->draft || src->sites || src->stored || ls_class_of(src->node) == LS_CLASS_MOVE; /* gathers read from below it */
+            *out_ok = placed ? search_push(p, &s, src) : true;
         }
     }
     return false;

@@ -155,6 +155,11 @@ static void a_group_stores_what_others_read(void **state) {
     assert_int_equal(plan.n_groups, 2);
     assert_int_equal(plan.groups[0].n_roots, 2);
     assert_ptr_equal(plan.groups[0].roots[1], h);
+    /* the product needs the sum, which a gather reads from below movement: it cannot store the sum's operand */
+    ls_tensor *row = input(&b, "row", LS_SHAPE(47)), *e = ls_exp(b.s, row), *total = ls_sum(b.s, e, 1, (const int[]){0}, 1);
+    ls_tensor *index = ls_input(b.s, "index", LS_I32, LS_SHAPE(1)), *product = ls_mul(b.s, e, ls_exp(b.s, ls_gather(b.s, total, index, 0)));
+    bench_plan(&b, &product, 1, 1, &plan);
+    check_plan(&b, &plan, &product, 1);
     bench_close(&b);
 }
 
