@@ -121,25 +121,24 @@ static ls_ball power(ls_ball a, ls_ball b) {
     return hull(m, lo, hi);
 }
 
-/* Remainder: exact on one piece of the quotient. */
+/* Remainder: exact by long division, else on one piece of the quotient, as long as that can be told. */
 static ls_ball remainder_ball(ls_ball a, ls_ball b) {
-    double q = ls_trunc_f64(a.m / b.m), m = a.m - q * b.m;
-    if (a.r == 0 && b.r == 0 && abs_of(q) < 0x1p53) {
-        double rest = a.m, by = abs_of(b.m);
-        if (by > 0 && finite(by) && finite(rest)) { /* long division, exact */
-            double x = abs_of(rest);
-            while (x >= by) {
-                double d = by;
-                while (d <= x / 2) {
-                    d *= 2;
-                }
-                x -= d;
+    double by = abs_of(b.m), x = abs_of(a.m), q = ls_trunc_f64(a.m / b.m);
+    if (a.r == 0 && b.r == 0) {
+        if (by > 0 && finite(by) && finite(x)) {
+            double d = by;
+            while (d <= x / 2) {
+                d *= 2;
             }
-            return (ls_ball){rest < 0 ? -x : x, 0};
+            for (; d >= by; d /= 2) {
+                x -= x >= d ? d : 0;
+            }
+            return (ls_ball){a.m < 0 ? -x : x, 0};
         }
-        return (ls_ball){finite(rest) && !finite(by) && by == by ? rest : __builtin_nan(""), 0};
+        return (ls_ball){finite(x) && !finite(by) && by == by ? a.m : __builtin_nan(""), 0};
     }
-    return (ls_ball){m, abs_of(b.m) + b.r + a.r};
+    bool far = finite(x) && by > 0 && finite(by) && !(abs_of(q) < 0x1p50);
+    return (ls_ball){far ? 0 : a.m - q * b.m, up(by + b.r + a.r + EPS * (far ? 0 : x))};
 }
 
 double ls_oracle_ulps(ls_op op) {

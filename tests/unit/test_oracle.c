@@ -356,12 +356,33 @@ static void test_overflow_beside_infinity(void **state) {
     world_close(&w);
 }
 
+/* A remainder whose quotient is no whole number of float64: by long division where operands are exact, else below the divisor. */
+static void test_far_remainders(void **state) {
+    (void)state;
+    static const float a[] = {1, -1, 3.3e38f, 0x1p100f, 5, -7}, b[] = {1e-40f, 1e-20f, 0x1p-149f, 3, 0x1p-149f, 2};
+    world w = world_open("cpu");
+    ls_session *s = w.session;
+    ls_tensor *x = ls_tensor_from(s, LS_F32, LS_SHAPE(6), a), *y = ls_tensor_from(s, LS_F32, LS_SHAPE(6), b), *z = ls_rem(s, x, y);
+    values v = oracle(&w, z);
+    for (int i = 0; i < 6; i++) {
+        assert_true(v.radius[i] == 0 && v.middle[i] == fmod((double)a[i], (double)b[i]));
+    }
+    device_inside(&w, "a remainder", z, &v);
+    values_free(&w, &v);
+    z = ls_rem(s, ls_mul(s, ls_div(s, x, ls_full(s, LS_F32, LS_SCALAR, 3)), ls_full(s, LS_F32, LS_SCALAR, 3)), y);
+    v = oracle(&w, z);
+    device_inside(&w, "a remainder of what was rounded", z, &v);
+    values_free(&w, &v);
+    world_close(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contract),  cmocka_unit_test(test_reductions),
         cmocka_unit_test(test_functions), cmocka_unit_test(test_chain),
         cmocka_unit_test(test_integers),  cmocka_unit_test(test_dropped_term),
         cmocka_unit_test(test_decisions), cmocka_unit_test(test_overflow), cmocka_unit_test(test_overflow_beside_infinity),
+        cmocka_unit_test(test_far_remainders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
