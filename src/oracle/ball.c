@@ -29,7 +29,7 @@ static double overflow_at(ls_dtype dtype) { /* from here on a value rounds to in
 }
 
 static double abs_of(double x) {
-    return x < 0 ? -x : x;
+    return __builtin_fabs(x);
 }
 static double max_of(double a, double b) {
     return a > b || a != a ? a : b;
@@ -133,7 +133,7 @@ static ls_ball remainder_ball(ls_ball a, ls_ball b) {
             for (; d >= by; d /= 2) {
                 x -= x >= d ? d : 0;
             }
-            return (ls_ball){a.m < 0 ? -x : x, 0};
+            return (ls_ball){__builtin_copysign(x, a.m), 0};
         }
         return (ls_ball){finite(x) && !finite(by) && by == by ? a.m : __builtin_nan(""), 0};
     }
@@ -201,7 +201,7 @@ static ls_ball extreme(ls_ball a, ls_ball b, bool largest) {
         return (ls_ball){__builtin_nan(""), a.r == 0 && b.r == 0 ? 0 : INF};
     }
     double s = largest ? 1 : -1;
-    double mid = max_of(s * a.m, s * b.m);
+    double x = s * a.m, y = s * b.m, mid = x > y || (x == y && __builtin_signbit(y)) ? x : y; /* of zeros the positive one */
     double lo = max_of(s * a.m - a.r, s * b.m - b.r), hi = max_of(s * a.m + a.r, s * b.m + b.r);
     if (!finite(mid)) {
         return (ls_ball){s * mid, a.r == 0 && b.r == 0 ? 0 : INF};

@@ -176,7 +176,7 @@ static void extreme_of(const ls_tensor *node, const ls_balls *x, const reduction
             better = chosen < 0 || v > best || v != v;
             high = chosen < 0 || v + x->rad[at] > high ? v + x->rad[at] : high;
             low = chosen < 0 || v - x->rad[at] > low ? v - x->rad[at] : low;
-            best = better ? v : best;
+            best = better || (v == best && __builtin_signbit(best)) ? v : best; /* of zeros the positive one */
             nan = v != v;
         } else {
             ls_op less = LS_OP_LT;

@@ -376,13 +376,50 @@ static void test_far_remainders(void **state) {
     world_close(&w);
 }
 
+/* Zeros have the signs of the contract: what divides by one tells. */
+static void test_signs_of_zeros(void **state) {
+    (void)state;
+    static const double inf = INFINITY;
+    world w = world_open("cpu");
+    ls_session *s = w.session;
+    ls_tensor *one = ls_full(s, LS_F32, LS_SHAPE(2), 1), *both = ls_tensor_from(s, LS_F32, LS_SHAPE(2), (const float[]){-0.0f, 0.0f}),
+              *turned = ls_tensor_from(s, LS_F32, LS_SHAPE(2), (const float[]){0.0f, -0.0f});
+    const int axis = 0;
+    const struct {
+        ls_tensor *x;
+        double first, second;
+    } cases[] = {
+        {ls_abs(s, both), inf, inf},
+        {ls_neg(s, both), inf, -inf},
+        {ls_max(s, both, turned), inf, inf},
+        {ls_min(s, both, turned), -inf, -inf},
+        {ls_expand(s, ls_amax(s, both, 1, &axis, 1), LS_SHAPE(2)), inf, inf},
+        {ls_expand(s, ls_amax(s, turned, 1, &axis, 1), LS_SHAPE(2)), inf, inf},
+        {ls_expand(s, ls_amin(s, both, 1, &axis, 1), LS_SHAPE(2)), -inf, -inf},
+        {ls_expand(s, ls_amin(s, turned, 1, &axis, 1), LS_SHAPE(2)), -inf, -inf},
+        {ls_scan(s, turned, LS_SCAN_MIN, 0, 0, 0), inf, -inf},
+        {ls_rem(s, both, one), -inf, inf},
+        {ls_sign(s, both), -inf, inf},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ls_tensor *y = ls_div(s, one, cases[i].x);
+        values v = oracle(&w, y);
+        if (v.middle[0] != cases[i].first || v.middle[1] != cases[i].second || v.radius[0] != 0 || v.radius[1] != 0) {
+            fail_msg("case %zu: %g and %g", i, v.middle[0], v.middle[1]);
+        }
+        device_inside(&w, "1 over a zero", y, &v);
+        values_free(&w, &v);
+    }
+    world_close(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contract),  cmocka_unit_test(test_reductions),
         cmocka_unit_test(test_functions), cmocka_unit_test(test_chain),
         cmocka_unit_test(test_integers),  cmocka_unit_test(test_dropped_term),
         cmocka_unit_test(test_decisions), cmocka_unit_test(test_overflow), cmocka_unit_test(test_overflow_beside_infinity),
-        cmocka_unit_test(test_far_remainders),
+        cmocka_unit_test(test_far_remainders), cmocka_unit_test(test_signs_of_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
