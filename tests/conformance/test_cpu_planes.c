@@ -548,7 +548,25 @@ static void across(void **state) {
     }
 }
 
+/* Images that are computed on the way, whose taps reach less far than they are apart: channels of a line, taps far from each other. */
+static int build_taps_apart(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    const int64_t *p = param; /* channels, elements, stride, kernel, dilation */
+    ls_conv_spec spec = {.spatial = 1, .stride = {p[2]}, .dilation = {p[4]}};
+    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(2, p[0], p[1])), *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(8, p[0], p[3]));
+    out_roots[0] = ls_conv(s, ls_relu(s, x), w, NULL, &spec);
+    out_roots[1] = ls_conv(s, ls_neg(s, ls_flip(s, x, 2)), w, NULL, &spec);
+    return 2;
+}
+
+static void taps_apart(void **state) {
+    static const int64_t cases[][5] = {{48, 47, 2, 1, 1}, {5, 47, 2, 1, 1}, {16, 100, 3, 1, 1}, {3, 50, 1, 3, 20}, {3, 53, 2, 4, 15}, {40, 9, 4, 1, 1}};
+    for (uint64_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_case(*state, build_taps_apart, i, cases[i], "taps apart", true);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(long_lines), cmocka_unit_test(lines_apart), cmocka_unit_test(across), cmocka_unit_test(random_cases), cmocka_unit_test(bounded)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(long_lines), cmocka_unit_test(lines_apart),  cmocka_unit_test(across),
+                                       cmocka_unit_test(taps_apart), cmocka_unit_test(random_cases), cmocka_unit_test(bounded)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

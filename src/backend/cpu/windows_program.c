@@ -170,12 +170,13 @@ static void compute_phase(const line_job *j, int64_t t0) {
             high = end;
             continue;
         }
-        if (from < low) {
-            compute_lanes(j, from - start, low - from, t, dst + from);
+        if (from < low) { /* what lies between taps that reach less far than they are apart belongs to none */
+            compute_lanes(j, from - start, (end < low ? end : low) - from, t, dst + from);
             low = from;
         }
         if (end > high) {
-            compute_lanes(j, high - start, end - high, t, dst + high);
+            int64_t first = from > high ? from : high;
+            compute_lanes(j, first - start, end - first, t, dst + first);
             high = end;
         }
     }
