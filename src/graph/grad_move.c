@@ -166,18 +166,16 @@ static void concat_rule(ls_grad_state *st, ls_tensor *y, ls_tensor *g) {
     for (int i = 0; i < y->shape.rank; i++) {
         step[i] = 1;
     }
+    const ls_tensor *symbolic = NULL; /* the operand behind which no start is a number */
     for (int i = 0; i < y->n_src; i++) {
         ls_dim extent = y->src[i]->shape.dim[axis];
         if (ls_grad_wanted(st, y->src[i])) {
-            ls_grad_give(st, y->src[i], ls_slice_to(st->s, g, start, step, &y->src[i]->shape));
+            ls_tensor *part = symbolic ? LS_NODE_FAIL(st->s, LS_ERR_UNSUPPORTED, "grad: concat after %s, whose extent along axis %d is a symbol",
+                                                      LS_TEXT(symbolic), axis)
+                                       : ls_slice_to(st->s, g, start, step, &y->src[i]->shape);
+            ls_grad_give(st, y->src[i], part);
         }
-        if (!ls_dim_is_fixed(extent) && i + 1 < y->n_src) {
-            ls_grad_give(st, y->src[i + 1],
-                         LS_NODE_FAIL(st->s, LS_ERR_UNSUPPORTED,
-                                      "grad: concat after %s, whose extent along axis %d is a symbol",
-                                      LS_TEXT(y->src[i]), axis));
-            return;
-        }
+        symbolic = symbolic || ls_dim_is_fixed(extent) ? symbolic : y->src[i];
         start[axis] += extent.offset;
     }
 }

@@ -359,12 +359,32 @@ static void product_of_nothing(void **state) {
     world_close(&w);
 }
 
+/* Behind an operand whose extent is a symbol nobody knows where another begins: an error where its gradient is asked for, and nowhere else. */
+static void joined_after_a_symbol(void **state) {
+    (void)state;
+    world w = world_open("ref");
+    ls_session *s = w.session;
+    ls_error err;
+    ls_symbol *n = ls_symbol_create(w.context, "n", 9, &err);
+    ls_shape shape = LS_SHAPE(2, 9);
+    shape.dim[1] = ls_dim_symbol(n, 1, 0);
+    ls_tensor *first = ls_input(s, "first", LS_F32, LS_SHAPE(2, 3)), *x = ls_input(s, "x", LS_F32, shape), *last = ls_input(s, "last", LS_F32, LS_SHAPE(2, 4));
+    ls_tensor *all[] = {first, x, x, last}, *before[] = {first, x}, *g[2];
+    world_ok(&w, ls_grad(s, ls_concat(s, before, 2, 1), NULL, 2, before, g));
+    world_ok(&w, ls_grad(s, ls_concat(s, all, 4, 1), NULL, 1, &first, g));
+    assert_int_equal(ls_session_error(s)->code, LS_OK);
+    assert_int_equal(ls_grad(s, ls_concat(s, all, 4, 1), NULL, 1, &last, g), LS_ERR_UNSUPPORTED);
+    ls_session_clear_error(s);
+    assert_int_equal(ls_grad(s, ls_concat(s, all, 4, 1), NULL, 1, &x, g), LS_ERR_UNSUPPORTED);
+    world_close(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_derivatives),          cmocka_unit_test(second_derivatives),
         cmocka_unit_test(every_operation_is_covered), cmocka_unit_test(errors),
         cmocka_unit_test(input_gradient_is_transposed_convolution),
-        cmocka_unit_test(product_of_nothing),
+        cmocka_unit_test(product_of_nothing),         cmocka_unit_test(joined_after_a_symbol),
     };
     return cmocka_run_group_tests_name("grad", tests, NULL, NULL);
 }
