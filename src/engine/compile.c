@@ -450,10 +450,33 @@ static ls_status compile_block(ls_exec *exec, ls_tensor *const *roots, const int
 
 /* ---- the whole ---- */
 
+/* Adds the extents of nodes that can be negative. */
+static ls_status note_low_extents(ls_exec *exec, ls_tensor *const *nodes, int n, ls_error *err) {
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < nodes[i]->shape.rank; k++) {
+            ls_dim dim = nodes[i]->shape.dim[k];
+            bool low = !ls_dim_is_fixed(dim) && (dim.offset < 0 || ls_dim_bound(dim) < 0);
+            for (struct ls_low_extent *e = exec->low_extents; e && low; e = e->next) {
+                low = !ls_dim_equal(e->dim, dim);
+            }
+            if (low) {
+                struct ls_low_extent *e = LS_ARENA_NEW(&exec->arena, struct ls_low_extent);
+                if (!e) {
+                    return LS_FAIL_MEMORY(err, "a compiled graph");
+                }
+                *e = (struct ls_low_extent){exec->low_extents, dim, nodes[i]->op};
+                exec->low_extents = e;
+            }
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status compile_exec(ls_exec *exec, const ls_graph_key *key, ls_tensor *const *leaves,
                               ls_tensor *const *roots, int n_roots, const ls_pending *assigns, int n_assigns,
                               ls_error *err) {
     LS_TRY(err, ls_exec_clone(exec, key, leaves, roots, n_roots, assigns, n_assigns, err));
+    LS_TRY(err, note_low_extents(exec, exec->nodes, exec->n_nodes, err)); /* of bodies, too */
     int *binds = LS_ARENA_ARRAY(&exec->arena, int, n_roots);
     if (!binds) {
         return LS_FAIL_MEMORY(err, "a compiled graph");
@@ -540,6 +563,11 @@ static ls_status rewrite_and_compile(ls_exec *exec, const ls_graph_key *key, ls_
         all[i] = i < n_roots ? roots[i] : assigns[i - n_roots].value;
     }
     ls_status status = cut_below_leaves(exec, key, leaves, all, n_roots + n_assigns) ? LS_OK : LS_ERR_MEMORY;
+    if (status == LS_OK && key->symbols) { /* also what the passes leave nothing of */
+        int n = 0;
+        ls_tensor **order = ls_graph_order(&exec->arena, all, n_roots + n_assigns, &n);
+        status = order ? note_low_extents(exec, order, n, err) : LS_ERR_MEMORY;
+    }
     if (status == LS_OK) {
         status = ls_rewrite(session, all, n_roots + n_assigns);
     }

@@ -141,6 +141,11 @@ struct ls_exec {
     int n_assigns;
     ls_exec_assign *assigns;
     uint64_t symbols; /* that anything in it depends on */
+    struct ls_low_extent {
+        struct ls_low_extent *next;
+        ls_dim dim;
+        ls_op op; /* of a node that has it */
+    } *low_extents; /* those that some values of their symbols make negative */
     /* the program */
     int n_binds;
     ls_block block;
@@ -213,7 +218,8 @@ bool ls_memory_may_alias(const ls_spec *spec, int arg, int result, bool fused);
 ls_status ls_hazard_check(ls_exec *exec, ls_error *err) LS_MUST_USE;
 
 /* ---- run.c ---- */
-/* exec->binds must hold leaves, variables, roots and arenas. LS_ERR_AGAIN: no variable has changed. On a late device indices
+/* exec->binds must hold leaves, variables, roots and arenas. LS_ERR_AGAIN: no variable has changed. LS_ERR_SHAPE: nothing was run, since an extent is
+ * negative at the present values of symbols. On a late device indices
  * out of range are reported later, by ls_exec_report. */
 ls_status ls_exec_run(ls_exec *exec, ls_error *err) LS_MUST_USE;
 /* What the session's last run on a late device has to report: before its next run, and before its results are read. */

@@ -490,8 +490,20 @@ ls_status ls_exec_report(ls_session *session, ls_error *err) {
     return run.range_step ? range_error(&run) : LS_OK;
 }
 
+static ls_status check_extents(const ls_exec *exec, ls_error *err) {
+    for (const struct ls_low_extent *e = exec->low_extents; e; e = e->next) {
+        int64_t extent = ls_dim_eval(e->dim, exec->session->symbols);
+        if (extent < 0) {
+            return LS_FAIL(err, LS_ERR_SHAPE, "%s: an extent is %lld where symbol %s is %lld: expected at least 0", ls_ops[e->op].name,
+                           (long long)extent, e->dim.symbol->name, (long long)exec->session->symbols[e->dim.symbol->index]);
+        }
+    }
+    return LS_OK;
+}
+
 ls_status ls_exec_run(ls_exec *exec, ls_error *err) {
     ls_session *session = exec->session;
+    LS_TRY(err, check_extents(exec, err));
     ls_run run = {
         .exec = exec, .symbols = session->symbols, .err = err, .check = ls_context_check(session->context)};
     run.hooks = atomic_load(&session->context->hooks);

@@ -26,6 +26,15 @@ static layout layout_of(ls_dtype dtype, const ls_shape *shape, const int64_t *sy
     return l;
 }
 
+static ls_status check(const layout *l, ls_error *err) {
+    for (int i = 0; i < l->rank; i++) {
+        if (l->dims[i] < 0) {
+            return LS_FAIL(err, LS_ERR_SHAPE, "axis %d has extent %lld at the present values of symbols: expected at least 0", i, (long long)l->dims[i]);
+        }
+    }
+    return LS_OK;
+}
+
 static void strides_of(const layout *l, size_t strides[LS_MAX_RANK]) { /* bytes, by the bounds */
     size_t stride = l->elem;
     for (int i = l->rank - 1; i >= 0; i--) {
@@ -75,6 +84,7 @@ static bool bools_are_clean(const uint8_t *bytes, size_t n) {
 ls_status ls_transfer_upload(ls_buffer *dst, ls_dtype dtype, const ls_shape *shape, const int64_t *symbols,
                              const void *src, ls_error *err) {
     layout l = layout_of(dtype, shape, symbols);
+    LS_TRY(err, check(&l, err));
     bool clean = dtype != LS_BOOL || bools_are_clean(src, l.dense_bytes);
     if (l.same && clean) {
         return ls_buffer_upload(dst, 0, src, l.dense_bytes, err);
@@ -95,6 +105,7 @@ ls_status ls_transfer_upload(ls_buffer *dst, ls_dtype dtype, const ls_shape *sha
 ls_status ls_transfer_download(const ls_buffer *src, ls_dtype dtype, const ls_shape *shape,
                                const int64_t *symbols, void *dst, ls_error *err) {
     layout l = layout_of(dtype, shape, symbols);
+    LS_TRY(err, check(&l, err));
     if (l.same) {
         return ls_buffer_download(src, 0, dst, l.dense_bytes, err);
     }
@@ -115,6 +126,7 @@ ls_status ls_transfer_copy(ls_buffer *dst, const ls_shape *dst_shape, const ls_b
     layout to = layout_of(dtype, dst_shape, symbols), from = layout_of(dtype, src_shape, NULL);
     int inner = to.rank; /* axes inner.. are whole in both, and inner - 1 is cut but contiguous */
     size_t row = to.elem, to_strides[LS_MAX_RANK], from_strides[LS_MAX_RANK];
+    LS_TRY(err, check(&to, err));
     for (int i = 0; i < to.rank; i++) {
         if (to.dims[i] > from.bounds[i]) {
             return LS_FAIL(err, LS_ERR_SHAPE, "axis %d has extent %lld, which a bound of %lld does not hold", i, (long long)to.dims[i],

@@ -407,6 +407,43 @@ static void symbols_of_another_context_are_refused(void **state) {
     world_close(&other);
 }
 
+/* A crop, a window or an input of an extent below 0 is an error, and neither a kernel nor a copy. */
+static void extents_below_zero_are_refused(void **state) {
+    (void)state;
+    ls_error err;
+    ls_symbol *n = ls_symbol_create(w.context, "N", 64, &err);
+    ls_shape both = LS_SHAPE(4, 64, 64), less = LS_SHAPE(64);
+    both.dim[1] = both.dim[2] = ls_dim_symbol(n, 1, 0);
+    less.dim[0] = ls_dim_symbol(n, 1, -5);
+    const ls_pad_spec crop[] = {{0, 0, 0}, {0, -8, 0}, {0, -8, 0}}, widen[] = {{0, 0, 0}, {0, 8, 0}, {8, 0, 0}};
+    const ls_window_spec window = {9, 1, 1};
+    const int axis = 2;
+    ls_tensor *x = ls_input(s, "x", LS_F32, both), *cropped = ls_pad(s, x, crop, 0);
+    ls_tensor *const all[] = {ls_exp(s, cropped), ls_pad(s, cropped, widen, 0), ls_sum(s, ls_window(s, x, 1, &axis, &window), 0, NULL, 0)};
+    static float data[4 * 64 * 64], out[2 * 4 * 64 * 64];
+    const void *in = data;
+    for (int i = 0; i < 3; i++) {
+        ls_program *p;
+        void *to = out;
+        world_ok(&w, ls_program_compile(s, &x, 1, &all[i], 1, &p));
+        world_ok(&w, ls_symbol_bind(s, n, 3)); /* two extents of -5 are 25 elements a plane */
+        memset(out, 7, sizeof out);
+        assert_int_equal(ls_program_run(p, &in, &to), LS_ERR_SHAPE);
+        assert_non_null(strstr(ls_session_error(s)->message, "an extent is -5 where symbol N is 3"));
+        ls_session_clear_error(s);
+        for (size_t k = 0; k < sizeof out; k++) {
+            assert_int_equal(((const char *)out)[k], 7);
+        }
+        world_ok(&w, ls_symbol_bind(s, n, 8));
+        world_ok(&w, ls_program_run(p, &in, &to));
+        ls_program_destroy(p);
+    }
+    world_ok(&w, ls_symbol_bind(s, n, 3));
+    assert_null(ls_tensor_from(s, LS_F32, less, data));
+    assert_non_null(strstr(ls_session_error(s)->message, "extent -2"));
+    ls_session_clear_error(s);
+}
+
 static void values_of_other_symbol_values_are_not_used(void **state) {
     (void)state;
     ls_error err = {0};
@@ -952,6 +989,7 @@ int main(void) {
         TEST(refuses_bad_assignments),
         TEST(a_training_step_compiles_once),
         TEST(symbols_change_without_compiling),
+        TEST(extents_below_zero_are_refused),
         TEST(symbols_of_another_context_are_refused),
         TEST(values_of_other_symbol_values_are_not_used),
         TEST(programs_replay),
