@@ -31,7 +31,10 @@ static ls_balls *balls_of_shape(ls_oracle_eval_state *st, ls_dtype dtype, const 
     b->n = 1;
     for (int i = 0; i < shape->rank; i++) {
         b->dim[i] = ls_dim_eval(shape->dim[i], symbols(st));
-        b->n *= b->dim[i];
+        b->n = b->n < 0 || b->dim[i] < 0 ? -1 : b->n * b->dim[i]; /* no memory holds these values of symbols */
+    }
+    if (b->n < 0) {
+        return NULL;
     }
     b->rad = LS_ARENA_ARRAY(st->arena, double, b->n);
     if (ls_dtype_is_float(dtype)) {
