@@ -3,8 +3,10 @@
 #include "backend/cpu/windows.h"
 
 enum {
-    LEAST_WORK = 1 << 16, /* multiply-adds of a task */
-    INLINE_WORK = 1 << 18 /* below which waking a thread costs more than it brings */
+    LEAST_WORK = 1 << 16,  /* multiply-adds of a task */
+    INLINE_WORK = 1 << 18, /* below which waking a thread costs more than it brings */
+    NEAR_L2S =
+        8 /* times the second-level cache: results no larger are in some cache, where fetching their lines costs more than it brings */
 };
 
 /* The place of a bound axis among k. */
@@ -19,8 +21,8 @@ static int place_of(const ls_gemm_phase *gemm, const ls_window_dim *d) {
 bool ls_depthwise_fits(const ls_gemm_phase *gemm, const ls_windows *w) {
     const ls_window_dim *last = &w->dims[w->n_dims - 1], *first = &w->dims[w->outer];
     int inner = w->n_dims - w->outer;
-    if (!w->kernels->depthwise || w->program || w->n_leaves != 1 || w->planes != 1 || w->plane_leaf[0] != 0 || w->m != 1 ||
-        inner > 2 || last->image_stride != 1 || last->stride > 2 || w->k > LS_GEMM_CHUNK ||
+    if (!w->kernels->depthwise || w->program || w->n_leaves != 1 || w->planes != 1 || w->plane_leaf[0] != 0 ||
+        w->m != 1 || inner > 2 || last->image_stride != 1 || last->stride > 2 || w->k > LS_GEMM_CHUNK ||
         (inner == 1 && w->bands > 1)) {
         return false;
     }
@@ -38,8 +40,12 @@ typedef struct depthwise_run {
     const float *filter;
     char *memory;
     size_t bytes;
-    int64_t batches, lines, tasks_each; /* planes of a point of the outer dimensions; of outputs; tasks of such a point */
-    int64_t group, band, task;          /* planes at a time, or lines of one, that stay in the cache; and planes of a task */
+    int64_t batches, lines,
+        tasks_each; /* planes of a point of the outer dimensions; of outputs; tasks of such a point */
+    int64_t group, band,
+        task;          /* planes at a time, or lines of one, that stay in the cache; and planes of a task */
+    int64_t long_band; /* lines of a plane whose results are stored in place: fewer columns are begun */
+    bool far;          /* results are fetched before they are stored */
     ls_depthwise geometry;
 } depthwise_run;
 
@@ -71,13 +77,21 @@ static bool find_after(const ls_chain_rows *rows, ls_depthwise *d) {
     return true;
 }
 
+/* As equal bands as there can be, of lines that take `room` bytes at most. */
+static int64_t cut(int64_t lines, int64_t line, int64_t room) {
+    int64_t most = room / (line * 4 + 1);
+    most = most < LS_DEPTHWISE_LINES ? LS_DEPTHWISE_LINES : most;
+    int64_t bands = (lines + most - 1) / most;
+    return (lines + bands - 1) / bands;
+}
+
 /* Some planes that lie evenly apart, a band of their lines after another. */
 static void some_planes(const depthwise_run *r, int64_t point, int64_t batch, int64_t n, int worker) {
     const ls_windows *w = r->w;
     const ls_window_dim *first = &w->dims[w->outer];
     ls_depthwise d = r->geometry, none = d;
     ls_chain_rows rows, next;
-    int64_t area = r->lines * d.columns, band = r->band;
+    int64_t area = r->lines * d.columns;
     const float *image = plane_at(r, point, batch), *filter = r->filter + batch * w->k;
     float *out = ls_chain_result(r->launch, batch, 0, point * area, area, &rows);
     if (out && !find_after(&rows, &d)) {
@@ -86,20 +100,23 @@ static void some_planes(const depthwise_run *r, int64_t point, int64_t batch, in
     }
     d.planes = n;
     d.image_plane = n > 1 ? plane_at(r, point, batch + 1) - image : 0;
-    d.out_plane = !out ? area : n > 1 ? ls_chain_result(r->launch, batch + 1, 0, point * area, area, &next) - out : 0;
+    d.out_plane = !out    ? area
+                  : n > 1 ? ls_chain_result(r->launch, batch + 1, 0, point * area, area, &next) - out
+                          : 0;
+    const int64_t band = out ? r->long_band : r->band;
     for (int64_t y = 0; y < r->lines; y += band) {
         float *to = out ? out + y * d.columns : (float *)(void *)(r->memory + (size_t)worker * r->bytes);
         d.rows = r->lines - y < band ? r->lines - y : band;
         d.ahead = n * d.rows * d.stride[0] * d.line;
-        d.out_ahead = out ? n * d.rows * d.out_line : 0;
+        d.out_ahead = out && r->far ? n * d.rows * d.out_line : 0;
         if (w->n_dims - w->outer == 2) {
             d.low[0] = first->low - y * first->stride;
             d.high[0] = first->high - y * first->stride;
         }
         w->kernels->depthwise(&d, image + y * d.stride[0] * d.line, filter, to);
         for (int64_t i = 0; i < n && !out; i++) {
-            ls_gemm_finish_tile(r->launch, worker, batch + i, 0, 1, point * area + y * d.columns, d.rows * d.columns,
-                                to + i * area, area);
+            ls_gemm_finish_tile(r->launch, worker, batch + i, 0, 1, point * area + y * d.columns,
+                                d.rows * d.columns, to + i * area, area);
         }
     }
 }
@@ -136,11 +153,14 @@ void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory,
     };
     r.batches = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes);
     int64_t points = ls_point_count(kernel->extents, w->outer, gemm->n.axes), area = r.lines * last->extent;
-    int64_t line = r.geometry.stride[0] * r.geometry.line; /* of the image, or of results where padding makes those longer */
-    r.band = LS_DEPTHWISE_ROOM / ((line > last->extent ? line : last->extent) * 4 + 1);
-    r.band = r.band < LS_DEPTHWISE_LINES ? LS_DEPTHWISE_LINES : r.band;
-    int64_t bands = (r.lines + r.band - 1) / r.band;
-    r.band = (r.lines + bands - 1) / bands;
+    int64_t line = r.geometry.stride[0] *
+                   r.geometry.line; /* of the image, or of results where padding makes those longer */
+    line = line > last->extent ? line : last->extent;
+    r.band = cut(r.lines, line, LS_DEPTHWISE_ROOM);
+    r.long_band =
+        cut(r.lines, line,
+            device->cpu.l2_bytes / 8 > LS_DEPTHWISE_ROOM ? device->cpu.l2_bytes / 8 : LS_DEPTHWISE_ROOM);
+    r.far = points * r.batches * area * 4 > NEAR_L2S * device->cpu.l2_bytes;
     r.group = gemm->batch.n == 1 && r.band == r.lines ? LS_DEPTHWISE_ROOM / (area * 4) : 1;
     r.group = r.group < 1 ? 1 : r.group;
     r.task = LEAST_WORK / (w->k * area) / r.group * r.group;
