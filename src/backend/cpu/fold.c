@@ -451,6 +451,59 @@ void ls_phase_columns(const ls_phase_task *task) {
 }
 
 /* ---- naive contraction: serial in k within chunks, chunk sums added in order ---- */
+/* An operand of f32 of which each lane has a run of memory, `step` elements from the one of the lane before. NULL: it is no such operand. */
+static const float *lane_runs(ls_run *run, const ls_value *v, int16_t reg, int64_t first, int64_t *step) {
+    const ls_program *p = run->program;
+    const ls_access *a = NULL;
+    for (int i = 0; i < p->n_instrs[LS_SECTION_LANES]; i++) {
+        const ls_instr *in = &p->instrs[LS_SECTION_LANES][i];
+        a = in->dst == reg && in->op == LS_TILE_OP_LOAD && in->dtype == LS_F32 ? &p->accesses[in->access] : a;
+    }
+    if (!a || a->n_tables || a->n_dims != 1 || a->dims[0].first > 0 || a->dims[0].last < p->n_lane_axes - 1) {
+        return NULL;
+    }
+    int64_t span = 1;
+    for (int i = v->n_bound - 1; i >= 0; span *= run->extents[v->bound[i--]]) {
+        int64_t stride = 0;
+        for (int j = 0; j < a->n_scalar; j++) {
+            stride += a->scalar_axis[j] == v->bound[i] ? a->scalar_stride[j] : 0;
+        }
+        if (stride != span && run->extents[v->bound[i]] > 1) {
+            return NULL;
+        }
+    }
+    ls_point_coords(run->extents, v->n_bound, v->bound, 0, run->coords);
+    ls_run_seek(run, first);
+    *step = a->dims[0].stride;
+    return (const float *)(const void *)run->buffers[a->buffer] + ls_run_place(run, a);
+}
+
+/* Four lanes at a time, so that their sums do not wait for each other; of the last ones some are the same. */
+static void sum_runs(const float *x, int64_t x_step, const float *y, int64_t y_step, int64_t n, int64_t lanes, float *total) {
+    for (int64_t at = 0; at < lanes; at += 4) {
+        const float *xs[4], *ys[4];
+        for (int i = 0; i < 4; i++) {
+            int64_t lane = at + i < lanes ? at + i : at;
+            xs[i] = x + lane * x_step;
+            ys[i] = y + lane * y_step;
+        }
+        for (int64_t k = 0; k < n; k += LS_TILE_CHUNK) {
+            int64_t end = n - k < LS_TILE_CHUNK ? n : k + LS_TILE_CHUNK;
+            float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+            for (int64_t p = k; p < end; p++) {
+                s0 += xs[0][p] * ys[0][p];
+                s1 += xs[1][p] * ys[1][p];
+                s2 += xs[2][p] * ys[2][p];
+                s3 += xs[3][p] * ys[3][p];
+            }
+            const float sums[] = {s0, s1, s2, s3};
+            for (int i = 0; i < 4 && at + i < lanes; i++) {
+                total[at + i] = k ? total[at + i] + sums[i] : sums[i];
+            }
+        }
+    }
+}
+
 void ls_phase_sums(const ls_phase_task *task) {
     const ls_phase *phase = task->phase;
     const ls_value *v = &task->kernel->binary->spec.values[phase->value];
@@ -465,9 +518,18 @@ void ls_phase_sums(const ls_phase_task *task) {
     char *chunk = task->scratch + offset, *product = chunk + LS_TILE * size, *zero = product + LS_TILE * size;
     memset(zero, 0, LS_TILE * size);
     int64_t n = ls_point_count(run.extents, v->n_bound, v->bound);
+    bool by_runs = !LS_SMALL && v->acc == LS_F32 && run.program->results[2] < 0;
     for (int64_t at = 0; at < task->n; at += LS_TILE) {
         int64_t lanes = task->n - at < LS_TILE ? task->n - at : LS_TILE;
         char *total = ls_run_reg(&finish, phase->finish.input);
+        int64_t x_step, y_step;
+        const float *x = by_runs ? lane_runs(&run, v, run.program->results[0], task->first + at, &x_step) : NULL;
+        const float *y = x ? lane_runs(&run, v, run.program->results[1], task->first + at, &y_step) : NULL;
+        if (y && n > 0) {
+            sum_runs(x, x_step, y, y_step, n, lanes, (float *)(void *)total);
+            ls_run_lanes(&finish, task->first + at, lanes);
+            continue;
+        }
         memset(total, 0, (size_t)lanes * size);
         memset(chunk, 0, (size_t)lanes * size);
         for (int64_t k = 0; k < n; k++) {
