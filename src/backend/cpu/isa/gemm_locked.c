@@ -41,6 +41,9 @@
 #define DEPTHWISE LS_ISA_SUFFIX(ls_depthwise)
 #define PUT_MADD(a, b, c) __asm__ volatile("vmulps %1, %2, %%zmm7\n\tvaddps %%zmm7, %0, %0" : "+v"(c) : "v"(a), "v"(b) : "zmm7")
 #define PUT_MADD_AT(p, b, c) __asm__ volatile("vmulps %2%{1to16%}, %1, %%zmm7\n\tvaddps %%zmm7, %0, %0" : "+v"(c) : "v"(b), "m"(*(p)) : "zmm7")
+#ifndef LS_ISA_SIMD128
+#define AT_ONCE 4
+#endif
 #define NO_F16 /* products of two halves are exact: gemm_fast.c has them */
 #define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_runs_##vectors)
 #include "backend/cpu/isa/gemm_kernels.inc"
