@@ -20,6 +20,21 @@
 #include <sys/syscall.h>
 #endif
 
+bool ls_os_use_amx(void) {
+#if defined(__linux__) && defined(__x86_64__)
+    enum { ASK_FOR_STATE = 0x1023, TILE_DATA = 18 };
+    static _Atomic int answer; /* 1: yes, -1: no */
+    int known = atomic_load_explicit(&answer, memory_order_relaxed);
+    if (!known) {
+        known = syscall(SYS_arch_prctl, ASK_FOR_STATE, TILE_DATA) == 0 ? 1 : -1;
+        atomic_store_explicit(&answer, known, memory_order_relaxed);
+    }
+    return known > 0;
+#else
+    return false;
+#endif
+}
+
 uint64_t ls_os_nanoseconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -112,21 +127,6 @@ static long process(void) {
 }
 
 #else
-
-bool ls_os_use_amx(void) {
-#if defined(__linux__) && defined(__x86_64__)
-    enum { ASK_FOR_STATE = 0x1023, TILE_DATA = 18 };
-    static _Atomic int answer; /* 1: yes, -1: no */
-    int known = atomic_load_explicit(&answer, memory_order_relaxed);
-    if (!known) {
-        known = syscall(SYS_arch_prctl, ASK_FOR_STATE, TILE_DATA) == 0 ? 1 : -1;
-        atomic_store_explicit(&answer, known, memory_order_relaxed);
-    }
-    return known > 0;
-#else
-    return false;
-#endif
-}
 
 int ls_os_cores(void) {
 #if defined(__linux__)

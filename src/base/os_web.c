@@ -4,6 +4,10 @@
 #include <stddef.h>
 #include <time.h>
 
+bool ls_os_use_amx(void) {
+    return false;
+}
+
 uint64_t ls_os_nanoseconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
