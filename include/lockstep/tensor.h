@@ -70,7 +70,8 @@ LS_API ls_dim ls_dim_symbol(ls_symbol *symbol, int64_t scale, int64_t offset);
 /* A symbol that takes values 0 to `bound` (inclusive, at least 1). Lives as long as the context. `name` is
  * copied. */
 LS_API ls_symbol *ls_symbol_create(ls_context *context, const char *name, int64_t bound, ls_error *err);
-/* The value that this session's runs use from now on; each symbol starts at its bound. */
+/* The value that this session's runs use from now on; each symbol starts at its bound. Where it makes an extent negative (a window or a crop
+ * of too few elements), a run is LS_ERR_SHAPE. */
 LS_API ls_status ls_symbol_bind(ls_session *session, ls_symbol *symbol, int64_t value);
 
 /* ---- scopes ---- */

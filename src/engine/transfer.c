@@ -29,7 +29,8 @@ static layout layout_of(ls_dtype dtype, const ls_shape *shape, const int64_t *sy
 static ls_status check(const layout *l, ls_error *err) {
     for (int i = 0; i < l->rank; i++) {
         if (l->dims[i] < 0) {
-            return LS_FAIL(err, LS_ERR_SHAPE, "axis %d has extent %lld at the present values of symbols: expected at least 0", i, (long long)l->dims[i]);
+            return LS_FAIL(err, LS_ERR_SHAPE, "axis %d has extent %lld at the present values of symbols: expected at least 0", i,
+                           (long long)l->dims[i]);
         }
     }
     return LS_OK;

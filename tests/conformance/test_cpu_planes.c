@@ -559,7 +559,8 @@ static int build_taps_apart(ls_session *s, ls_rng *rng, const void *param, ls_te
 }
 
 static void taps_apart(void **state) {
-    static const int64_t cases[][5] = {{48, 47, 2, 1, 1}, {5, 47, 2, 1, 1}, {16, 100, 3, 1, 1}, {3, 50, 1, 3, 20}, {3, 53, 2, 4, 15}, {40, 9, 4, 1, 1}};
+    static const int64_t cases[][5] = {{48, 47, 2, 1, 1}, {5, 47, 2, 1, 1},  {16, 100, 3, 1, 1},
+                                       {3, 50, 1, 3, 20}, {3, 53, 2, 4, 15}, {40, 9, 4, 1, 1}};
     for (uint64_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         check_case(*state, build_taps_apart, i, cases[i], "taps apart", true);
     }

@@ -71,7 +71,8 @@ static int results_of(ls_session *s, ls_rng *rng, ls_tensor *y, ls_tensor *const
 static int build_conv(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
     (void)param;
     ls_conv_spec spec = {.spatial = (int)draw(rng, 1, 3), .groups = 1};
-    bool transposed = chance(rng, 4), depthwise = chance(rng, 3), plain = !transposed && chance(rng, 6); /* a product of each image */
+    bool transposed = chance(rng, 4), depthwise = chance(rng, 3), plain = !transposed && chance(rng, 6); /* a product of each image, */
+    bool strided = chance(rng, 3);                                                                             /* or of parts of it */
     int64_t side = spec.spatial == 1 ? 90 : spec.spatial == 2 ? 24 : 8, in = draw(rng, 1, 20), out = draw(rng, 1, 40);
     bool wide = !depthwise && !transposed && chance(rng, 3); /* whole panels of outputs, lines of vectors */
     if (wide) {
@@ -91,7 +92,7 @@ static int build_conv(ls_session *s, ls_rng *rng, const void *param, ls_tensor *
     w.dim[1] = ls_dim_of((transposed ? out : in) / spec.groups);
     for (int i = 0; i < spec.spatial; i++) {
         int64_t kernel = plain ? 1 : draw(rng, 1, 5);
-        spec.stride[i] = plain ? 1 : draw(rng, 1, 3);
+        spec.stride[i] = plain && !strided ? 1 : draw(rng, 1, 3);
         spec.dilation[i] = draw(rng, 1, 3);
         int64_t reach = spec.dilation[i] * (kernel - 1) + 1;
         spec.pad_low[i] = draw(rng, 0, transposed && reach < 4 ? (reach - 1) / 2 : 3);

@@ -368,7 +368,8 @@ static void joined_after_a_symbol(void **state) {
     ls_symbol *n = ls_symbol_create(w.context, "n", 9, &err);
     ls_shape shape = LS_SHAPE(2, 9);
     shape.dim[1] = ls_dim_symbol(n, 1, 0);
-    ls_tensor *first = ls_input(s, "first", LS_F32, LS_SHAPE(2, 3)), *x = ls_input(s, "x", LS_F32, shape), *last = ls_input(s, "last", LS_F32, LS_SHAPE(2, 4));
+    ls_tensor *first = ls_input(s, "first", LS_F32, LS_SHAPE(2, 3)), *x = ls_input(s, "x", LS_F32, shape);
+    ls_tensor *last = ls_input(s, "last", LS_F32, LS_SHAPE(2, 4));
     ls_tensor *all[] = {first, x, x, last}, *before[] = {first, x}, *g[2];
     world_ok(&w, ls_grad(s, ls_concat(s, before, 2, 1), NULL, 2, before, g));
     world_ok(&w, ls_grad(s, ls_concat(s, all, 4, 1), NULL, 1, &first, g));
