@@ -51,6 +51,32 @@ static void products(void **state) {
     }
 }
 
+/* A run of memory times another for each result: one behind the other, apart, backwards, cut short by absent elements. */
+static int build_runs(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    ls_conv_spec spec = {.spatial = 2, .groups = p->m}, cut = {.spatial = 2, .groups = p->m, .pad_low = {1}};
+    ls_tensor *x = operand(s, rng, p, LS_SHAPE(p->m, p->n, p->k)), *y = operand(s, rng, p, LS_SHAPE(p->m, p->n, p->k));
+    ls_tensor *apart = ls_narrow(s, operand(s, rng, p, LS_SHAPE(p->m + 1, p->n, p->k)), 0, 1, p->m);
+    ls_tensor *wide = ls_narrow(s, operand(s, rng, p, LS_SHAPE(p->m, p->n + 2, p->k)), 1, 1, p->n);
+    ls_tensor *images = operand(s, rng, p, LS_SHAPE(2, p->m, p->n, p->k)), *filter = operand(s, rng, p, LS_SHAPE(p->m, 1, p->n, p->k));
+    roots[0] = ls_einsum(s, "abc,abc->a", (ls_tensor *[]){x, y}, 2);
+    roots[1] = ls_relu(s, ls_einsum(s, "abc,abc->a", (ls_tensor *[]){apart, wide}, 2));
+    roots[2] = ls_einsum(s, "abc,abc->a", (ls_tensor *[]){ls_flip(s, x, 0), wide}, 2);
+    roots[3] = ls_einsum(s, "abc,abc->a", (ls_tensor *[]){ls_flip(s, x, 2), ls_flip(s, y, 2)}, 2);
+    roots[4] = ls_relu(s, ls_conv(s, images, filter, NULL, &spec));
+    roots[5] = ls_conv(s, ls_narrow(s, images, 2, 0, p->n - 1), filter, NULL, &cut);
+    return 6;
+}
+
+static void runs_of_memory(void **state) {
+    /* eight times as many results as k and more: fewer are products of a batch */
+    static const param cases[] = {{LS_F32, 9, 1, 1, 1}, {LS_F32, 83, 2, 5, 1}, {LS_F32, 393, 7, 7, 0}, {LS_F32, 1030, 2, 3, 1}, {LS_F16, 90, 1, 11, 1}, {LS_F64, 90, 11, 1, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_case(*state, build_runs, i, &cases[i], "runs of memory", 1);
+    }
+    check_case(*state, build_runs, 20, &(param){LS_F32, 4170, 5, 104, 1}, "runs of memory, of two chunks", 0);
+}
+
 /* A bigger one, so that several blocks, workers and chunks take part. */
 static void large_product(void **state) {
     check_case(*state, build_matmul, 5, &(param){LS_F32, 150, 130, 1100, 1}, "matmul f32 150x130x1100", 1);
@@ -595,7 +621,7 @@ static void attention(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products),     cmocka_unit_test(large_product),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products),     cmocka_unit_test(large_product), cmocka_unit_test(runs_of_memory),
                                        cmocka_unit_test(convolutions), cmocka_unit_test(windows), cmocka_unit_test(programs),
                                        cmocka_unit_test(joined),       cmocka_unit_test(joined_along_k), cmocka_unit_test(sparse), cmocka_unit_test(sparse_moved),
                                        cmocka_unit_test(sparse_fast), cmocka_unit_test(pooled), cmocka_unit_test(thin_fast),
