@@ -5,8 +5,7 @@
 enum {
     LEAST_WORK = 1 << 16,  /* multiply-adds of a task */
     INLINE_WORK = 1 << 18, /* below which waking a thread costs more than it brings */
-    NEAR_L2S =
-        8 /* times the second-level cache: results no larger are in some cache, where fetching their lines costs more than it brings */
+    NEAR_L2S = 8 /* second-level caches: smaller results are in some cache, where fetching them costs more than it brings */
 };
 
 /* The place of a bound axis among k. */
@@ -40,12 +39,12 @@ typedef struct depthwise_run {
     const float *filter;
     char *memory;
     size_t bytes;
-    int64_t batches, lines,
-        tasks_each; /* planes of a point of the outer dimensions; of outputs; tasks of such a point */
-    int64_t group, band,
-        task;          /* planes at a time, or lines of one, that stay in the cache; and planes of a task */
-    int64_t long_band; /* lines of a plane whose results are stored in place: fewer columns are begun */
-    bool far;          /* results are fetched before they are stored */
+    int64_t batches, tasks_each; /* planes, and tasks, of a point of the outer dimensions */
+    int64_t lines;               /* of outputs */
+    int64_t group, band;         /* planes at a time, or lines of one, that stay in the cache */
+    int64_t task;                /* planes of one */
+    int64_t long_band;           /* lines of a plane whose results are stored in place: fewer columns are begun */
+    bool far;                    /* results are fetched before they are stored */
     ls_depthwise geometry;
 } depthwise_run;
 
@@ -153,8 +152,8 @@ void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory,
     };
     r.batches = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes);
     int64_t points = ls_point_count(kernel->extents, w->outer, gemm->n.axes), area = r.lines * last->extent;
-    int64_t line = r.geometry.stride[0] *
-                   r.geometry.line; /* of the image, or of results where padding makes those longer */
+    /* Of the image, or of results where padding makes those longer. */
+    int64_t line = r.geometry.stride[0] * r.geometry.line;
     line = line > last->extent ? line : last->extent;
     r.band = cut(r.lines, line, LS_DEPTHWISE_ROOM);
     r.long_band =
