@@ -11,11 +11,11 @@
 #include "backend/cpu/quant.h"
 #include <string.h>
 
-enum { IMAGE_COLUMNS = 512 };
+enum { IMAGE_COLUMNS = 512, WIDEST = 4 };
 #ifdef LS_HAVE_ISA_AVX512
-enum { FEW_COLUMNS = 16 }; /* less than a vector */
+enum { FEW_COLUMNS = 16 /* less than a vector */, WIDE_TILES = true };
 #else
-enum { FEW_COLUMNS = 0 };
+enum { FEW_COLUMNS = 0, WIDE_TILES = false };
 #endif
 
 /* What later launches may find of an operand whose buffer stays the same. */
@@ -496,6 +496,7 @@ static bool run_planned(struct ls_gemm_last *last, const ls_cpu_device *d) {
         last->packed = packed;
     }
     ls_gemm_plan_move(&last->plan, g, &last->planned);
+    last->plan.backward = !LS_SMALL && g->m == 1 && g->b.packed && !last->plan.backward; /* what the last launch read last is still near */
     if (ls_gemm_plan_bytes(&last->plan) > d->workspace_size) {
         return false;
     }
@@ -544,6 +545,16 @@ static size_t workspace(const ls_gemm *g, const ls_gemm_phase *gemm, size_t pack
     return bytes + ls_gemm_workspace(&planned);
 }
 
+enum { TURNED_ROWS = 16, KEPT_L2S = 8, NEAR_L2S = 2 };
+
+/* Whether the matrix of a product with a row is worth a copy in panels, which come from the second cache at its full rate, as no other order does, and
+ * from the third a tenth faster. In locked a matrix whose rows lie along k would be transposed on the way. */
+static bool row_in_panels(const ls_gemm *g, int64_t l2) {
+    int64_t most = l2 * (!g->fast && g->b.stride_k == 1 ? KEPT_L2S : NEAR_L2S);
+    return WIDE_TILES && g->isa->f32->vectors == WIDEST && g->m == 1 && g->b.dtype == LS_GEMM_F32 && (g->b.stride_k == 1 || g->b.stride_i == 1) &&
+           g->n >= TURNED_ROWS && g->n * g->k * (int64_t)sizeof(float) <= most;
+}
+
 /* How side s is kept from launch to launch. */
 static void plan_keeping(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, struct ls_gemm_last *last, int s) {
     const ls_gemm *g = &last->g;
@@ -561,9 +572,9 @@ static void plan_keeping(const ls_kernel_binary *binary, const ls_gemm_phase *ge
     if (g->k < 1 || of_batch || !side->affine || !side->fixed || o->absent || binary->spec.args[side->buffer].written || extent < 2) {
         return;
     }
-    if (other < 2) {
+    if (other < 2 && !(s && side->view && row_in_panels(g, binary->device->cpu.l2_bytes))) {
         last->sides[s].keeps = KEEPS_TURNED;
-    } else if (!side->view || !ls_gemm_reads_directly(g, which)) {
+    } else if (other < 2 || !side->view || !ls_gemm_reads_directly(g, which)) {
         last->sides[s].keeps = KEEPS_PANELS;
         last->sides[s].bytes = ls_gemm_packed_size(g->isa, which, o->dtype, extent, g->k);
     }
@@ -588,11 +599,7 @@ static ls_gemm *find_problem(const ls_kernel_run *kernel, const ls_phase *phase)
     return &last->g;
 }
 
-enum {
-    KEPT_TURNED = 2, /* added to the side: what is kept besides its panels */
-    TURNED_ROWS = 16,
-    TURNED_L2S = 8
-};
+enum { KEPT_TURNED = 2 }; /* added to the side: what is kept besides its panels */
 
 /* The matrix of a product with a vector whose rows lie along k, kept with its columns there: a sum a lane, none across lanes. Where
  * memory is the limit either way it is read where it lies: from beyond the second cache in fast, whose lanes share a sum; in locked, which
@@ -602,7 +609,7 @@ static void use_turned(ls_gemm_launch *launch, ls_gemm *g, int s) {
     const ls_contract_side *side = &launch->phase->gemm->side[s];
     ls_gemm_operand *o = s ? &g->b : &g->a;
     int64_t extent = s ? g->n : g->m, bytes = extent * g->k * (int64_t)sizeof(float);
-    int64_t most = g->fast ? d->cpu.l2_bytes / 2 : TURNED_L2S * d->cpu.l2_bytes;
+    int64_t most = g->fast ? d->cpu.l2_bytes / 2 : KEPT_L2S * d->cpu.l2_bytes;
     if (!side->view || o->dtype != LS_GEMM_F32 || o->stride_k != 1 || extent < TURNED_ROWS || bytes > most) {
         return;
     }

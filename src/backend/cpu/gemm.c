@@ -210,11 +210,11 @@ static bool panel_follows(const block *b, int64_t j) {
 }
 
 /* For the panel from column j on, in the rows k to k + n: pieces of a packed panel, which all tiles share, or lines of rows where they
- * lie. */
+ * lie. Of one row the panel at hand is read as fast as memory gives it. */
 static lookahead fetch_ahead(const block *b, int64_t j, int64_t k, int64_t n) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *o = &plan->g->b;
-    if (!panel_follows(b, j)) {
+    if (!panel_follows(b, j) || (!LS_SMALL && plan->g->m == 1)) {
         return (lookahead){0};
     }
     if (plan->b_source >= LS_GEMM_SHARED) {
@@ -328,7 +328,8 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
     int64_t count = smaller(4 * n, plan->bytes_k - 4 * (k0 + p)); /* of bytes */
     operand_at at_a = find_a(b, k0, kc);
     at_a.at += p * at_a.step_k * plan->elem;
-    for (int64_t j = 0; j < b->nj; j += plan->cols) {
+    for (int64_t at = 0; at < b->nj; at += plan->cols) {
+        int64_t j = !LS_SMALL && plan->backward ? (b->nj - 1) / plan->cols * plan->cols - at : at;
         int64_t nj = smaller(plan->cols, b->nj - j), depth = n;
         int vectors = 1 + (nj > lanes) + (nj > 2 * lanes) + (nj > 3 * lanes);
         /* Scratch blocks have room for whole tiles; the output has not. */
@@ -571,7 +572,7 @@ static void pack_task(void *ctx, int64_t task, int worker) {
 static void for_each(const ls_gemm_plan *plan, int64_t n, void (*fn)(void *, int64_t, int), void *ctx) {
     if (plan->inline_run || n == 1) {
         for (int64_t task = 0; task < n; task++) {
-            fn(ctx, task, 0);
+            fn(ctx, !LS_SMALL && plan->backward ? n - 1 - task : task, 0);
         }
     } else {
         plan->g->parallel.run(plan->g->parallel.pool, n, fn, ctx);

@@ -22,6 +22,7 @@ typedef struct ls_gemm_plan {
     bool masks;                   /* absent elements are possible */
     bool through_tile;            /* C is gathered in a scratch block (else in the output itself) */
     bool follows;                 /* tiles do what follows, without the epilogue */
+    bool backward;                /* panels of B and tasks from the last one on */
     bool inline_run;              /* too small to wake other threads */
     const ls_gemm_kernels *kernels;
     ls_gemm_type panel, sum;
