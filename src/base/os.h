@@ -11,7 +11,8 @@ uint64_t ls_os_nanoseconds(void); /* monotonic */
 int ls_os_cores(void);            /* cores this process may run on; at least 1 */
 const char *ls_os_env(const char *name); /* NULL when unset or empty */
 
-/* Asks the system for the registers of x86's matrix unit (AMX), once in a process, for all of its threads; false: it has none to give. */
+/* Asks the system for the registers of x86's matrix unit (AMX), once in a process, for all of its threads; false: it has none to give. The frames of
+ * signals grow by 8 KB with them: a stack for signals that is too small for that is refused from then on. */
 bool ls_os_use_amx(void);
 
 /* Libraries of drivers, opened at run time. `names` are tried in order until one opens; the list ends in NULL. NULL when none

@@ -138,6 +138,7 @@ ls_peak_result ls_peak_amx__avx512(int64_t n, float scale, float shift) {
     (void)scale;
     (void)shift;
     _tile_loadconfig(&all_whole);
+    __asm__ volatile("" ::: "memory"); /* compilers do not know that a register is loaded from memory */
     _tile_loadd(6, zeros, 64);
     _tile_loadd(7, zeros, 64);
     _tile_zero(0);
