@@ -290,7 +290,8 @@ static float beside_x[LANES + 4], beside_got[LANES + 16] __attribute__((aligned(
 
 static void divides_beside(const ls_tile_isa *isa, ls_tile_beside *b, const float *x, float divisor, bool far) {
     for (int i = 0; i < LANES; i++) {
-        beside_x[i] = x[i % (LANES - 8)] == x[i % (LANES - 8)] ? x[i % (LANES - 8)] : 1;
+        const float v = x[i % (LANES - 8)], least = b->near ? -INFINITY : 0x1p-57f, most = b->near ? INFINITY : 1; /* as exponentials are */
+        beside_x[i] = v >= least && v <= most ? v : (float)(1 + i) / LANES;
     }
     memset(beside_got, 0xa5, sizeof beside_got);
     assert_true(isa->beside_f32(b, divisor));
@@ -306,9 +307,9 @@ static void divided_beside(const ls_tile_isa *isa, const ls_tile_beside *b, int6
         return;
     }
     isa->fence();
-    isa->divide_f32(want, b->x, b->minus, b->divisor, whole, true, LS_DST_NEAR);
+    isa->divide_f32(want, b->x, b->minus, b->divisor, whole, b->near, LS_DST_NEAR);
     assert_same(want, b->dst, whole, "a quotient beside", n);
-    isa->divide_f32(want, b->x + whole, b->minus, b->divisor, n - whole, true, LS_DST_NEAR);
+    isa->divide_f32(want, b->x + whole, b->minus, b->divisor, n - whole, b->near, LS_DST_NEAR);
     assert_same(want, b->dst + whole, n - whole, "a quotient beside, of the last ones", n);
     uint32_t after;
     memcpy(&after, b->dst + n, sizeof after);
@@ -352,7 +353,7 @@ static void folds_agree(void **state) {
                     } else if (f == 3) {
                         isa->fold_squares_f32(got, from, minus, n, !second, n & 1);
                         const int64_t whole = n / LS_TILE_PARTIALS * LS_TILE_PARTIALS;
-                        ls_tile_beside beside = {.fetch = (uintptr_t)z, .minus = minus / 3};
+                        ls_tile_beside beside = {.fetch = (uintptr_t)z, .minus = minus / 3, .near = true};
                         if (whole && seed % 5) {
                             divides_beside(isa, &beside, x + 4 - shift, (float)draw(&rng, 1, 99) / 7, seed % 2);
                         }
@@ -363,8 +364,8 @@ static void folds_agree(void **state) {
                         divided_beside(isa, &beside, whole);
                     } else {
                         memset(z, 0xa5, SIZE);
-                        ls_tile_beside beside = {.fetch = (uintptr_t)z};
-                        if (f == 5 && seed % 5) {
+                        ls_tile_beside beside = {.fetch = (uintptr_t)z, .near = f == 5};
+                        if (seed % 5) {
                             divides_beside(isa, &beside, x + 4 - shift, (float)draw(&rng, 1, 99) / 7, seed % 2 && n % 64 == 0);
                         }
                         isa->fold_exp_f32[f - 4](got, z, from, minus, n, !second, &beside);

@@ -334,15 +334,16 @@ static int64_t inner_lanes(const ls_kernel_run *kernel, const ls_program *p) {
 static void find_beside(lines *l) {
     const ls_tile_isa *isa = l->isa;
     line *last = l->steps + l->n_steps - 1, *s = last;
-    bool between = last->kind == LINE_CHAIN && last->divides && last->f->steps[last->f->n_steps - 1].op == LS_CHAIN_DIV_NEAR && l->places[last->operands[0]].row && l->ahead >= 2;
+    bool between = last->kind == LINE_CHAIN && last->divides && l->places[last->operands[0]].row && l->ahead >= 2;
+    const bool near = between && last->f->steps[last->f->n_steps - 1].op == LS_CHAIN_DIV_NEAR;
     while (s > l->steps && s->kind != LINE_FOLD) {
         s--;
         between = between && (s->kind == LINE_FOLD || (s->kind == LINE_COLUMN && s->op != COLUMN_FN));
     }
     const bool exps = s->kind == LINE_FOLD && s->stream.exps;
-    l->beside = (ls_tile_beside){0};
-    l->divides = between && (exps ? last->f->n_steps == 1 && s->stream.exps == isa->fold_exp_f32[1] && s->stream.store && s->a == last->operands[0]
-                                  : s->stream.squares && s->stream.whole && s->operands[0] == last->operands[0] && l->places[s->operands[0]].moves && isa->row_squares_beside_f32 && l->inner % LS_TILE_PARTIALS == 0);
+    l->beside = (ls_tile_beside){.near = near};
+    l->divides = between && (exps ? last->f->n_steps == 1 && s->stream.exps == isa->fold_exp_f32[near] && s->stream.store && s->a == last->operands[0]
+                                  : near && s->stream.squares && s->stream.whole && s->operands[0] == last->operands[0] && l->places[s->operands[0]].moves && isa->row_squares_beside_f32 && l->inner % LS_TILE_PARTIALS == 0);
     l->with = exps || l->divides ? s : NULL;
 }
 
@@ -460,8 +461,8 @@ static void run_column(const lines *l, line *s, int64_t first, int64_t n) {
     }
 }
 
-/* Folds row r in the contract's order: what ls_fold_by_rows does to it. */
-static float fold_row(lines *l, line *s, int64_t r, float *partials) {
+/* Folds row r in the contract's order: what ls_fold_by_rows does to it. `within`: whether its exponentials may be divided beside others. */
+static float fold_row(lines *l, line *s, int64_t r, float *partials, bool *within) {
     const ls_tile_isa *isa = l->isa;
     const ls_stream *how = &s->stream;
     const int64_t most = how->computes || (how->fn && !(how->exps && how->store)) ? LS_TILE : LS_TILE_BLOCK; /* a register's lanes */
@@ -480,7 +481,7 @@ static float fold_row(lines *l, line *s, int64_t r, float *partials) {
         if (how->exps) {
             const place *p = &l->places[l->streams[0]];
             l->beside.fetch = l->with == s && l->n_streams == 1 ? (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row + at * (int64_t)sizeof *x) : (uintptr_t)values;
-            how->exps(partials, values, x, s->f->n_scalars ? s->numbers[0] : 0, n, at == 0, &l->beside);
+            *within = how->exps(partials, values, x, s->f->n_scalars ? s->numbers[0] : 0, n, at == 0, &l->beside) && *within;
         } else {
             if (how->fn) {
                 how->fn->fn(values, x, NULL, NULL, n);
@@ -499,12 +500,13 @@ static void run_fold(lines *l, line *s, int64_t rows, float *partials) {
     float *results = (float *)(void *)l->places[s->dst].at;
     int step = 0;
     const float *minus = s->f->n_scalars ? numbers_of(l, s, 0, &step) : &zero;
+    bool within = true;
     for (int64_t r = 0; r < rows; r++) {
         fetch(l, s, r);
         if (s->stream.whole) {
             s->stream.whole(results + r, (const float *)(const void *)at_row(l, s->operands[0], r), minus[step * r], l->inner, 1, false);
         } else {
-            results[r] = fold_row(l, s, r, partials);
+            results[r] = fold_row(l, s, r, partials, &within);
         }
     }
 }
@@ -531,7 +533,7 @@ static void run_chain(const lines *l, line *s, int64_t rows) {
 static void finish_beside(lines *l) {
     ls_tile_beside *b = &l->beside;
     if (b->x) {
-        l->isa->divide_f32(b->dst, b->x, b->minus, b->divisor, l->inner, true, b->far ? LS_DST_FAR : LS_DST_NEAR);
+        l->isa->divide_f32(b->dst, b->x, b->minus, b->divisor, l->inner, b->near, b->far ? LS_DST_FAR : LS_DST_NEAR);
     }
     b->x = NULL;
 }
@@ -547,10 +549,11 @@ static void run_beside(lines *l, int64_t rows, float *partials) {
     const float *squared_from = with->f->n_scalars ? numbers_of(l, with, 0, &step) : &zero;
     for (int64_t r = 0; r < rows; r++) {
         float sum;
+        bool within = true;
         fetch(l, with, r);
         fetch(l, last, r);
         if (with->stream.exps) {
-            sum = fold_row(l, with, r, partials);
+            sum = fold_row(l, with, r, partials, &within);
         } else {
             const place *p = &l->places[l->streams[0]];
             const float *x = (const float *)(const void *)at_row(l, with->operands[0], r);
@@ -562,7 +565,7 @@ static void run_beside(lines *l, int64_t rows, float *partials) {
             run_column(l, s, r, 1);
         }
         b->minus = minus[apart * r];
-        bool usable = l->isa->beside_f32(b, divisors[by * r]) && sum - sum == 0 && b->minus - b->minus == 0; /* no quotient is NaN */
+        bool usable = l->isa->beside_f32(b, divisors[by * r]) && within && sum - sum == 0 && b->minus - b->minus == 0; /* no quotient is NaN */
         b->x = (const float *)(const void *)at_row(l, last->operands[0], r);
         b->dst = (float *)(void *)at_row(l, last->dst, r);
         b->far = last->row.middle != NULL;

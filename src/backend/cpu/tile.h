@@ -44,10 +44,11 @@ typedef struct ls_tile_beside {
     const float *x;
     float *dst;
     float minus, divisor, y, z; /* y and z are about 1 / divisor together (ls_tile_isa.beside_f32) */
+    bool near;           /* as divide_f32 has it */
     bool far;            /* past the caches: dst begins where a line does */
 } ls_tile_beside;
-/* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too. What is beside is apart from 0. */
-typedef void (*ls_fold_exp_fn)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
+/* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too. What is beside is apart from 0. Whether dst may be divided beside another row. */
+typedef bool (*ls_fold_exp_fn)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
 
 /* Operations that integers have; map_int has a row for each. */
 #define LS_TILE_INT_OPS(X)                                                                                   \
@@ -100,7 +101,7 @@ typedef struct ls_tile_isa {
     /* Adds rows of n lanes, `apart` elements from one to the next, to the sums one after another (`first`: which hold nothing yet); lines of as many
      * rows from `next` on are fetched meanwhile, where it is given; or NULL. */
     void (*add_rows_f32)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next);
-    ls_fold_exp_fn fold_exp_f32[2]; /* locked, which divides nothing beside, and fast, which does as divide_f32 where `near`; or NULL */
+    ls_fold_exp_fn fold_exp_f32[2]; /* locked, and fast, which divides beside where `near`; or NULL */
     /* (x - minus) / divisor; or NULL */
     void (*divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, ls_chain_dst to);
     /* One step of an argmin [0] or argmax [1]: where x[i] is better than value[i] (NaN best of all, the first

@@ -197,7 +197,7 @@ void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float 
 #if defined(LS_ISA_AVX512)
 bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor) {
     b->divisor = divisor;
-    return in_parts(divisor, true, &b->y, &b->z);
+    return in_parts(divisor, b->near, &b->y, &b->z);
 }
 
 #define FOUR(X) X(0) X(1) X(2) X(3)

@@ -1,4 +1,4 @@
-/* Sums of exponentials of x - minus, and meanwhile quotients of another row: a softmax's last pass over a row is done with the exponentials of the next one, so
+/* Sums of exponentials of x - minus in arithmetic that may fuse, and meanwhile quotients of another row: a softmax's last pass over a row is done with the exponentials of the next one, so
  * that what goes to memory does not go all at once. Included behind math/vector.h. */
 #ifndef LOCKSTEP_BACKEND_CPU_ISA_FOLD_EXP_H
 #define LOCKSTEP_BACKEND_CPU_ISA_FOLD_EXP_H
@@ -8,7 +8,6 @@
 
 enum { LS_MANY_LANES = (int)(sizeof(ls_mf32) / sizeof(float)) };
 
-#if defined(__FMA__)
 /* LS_MANY_LANES quotients of numbers that are no NaN, not rounded correctly: x times y + z. */
 static inline __attribute__((always_inline)) void ls_divide_beside(float *dst, const float *x, __m512 y, __m512 z, bool far) {
 #define ABOUT(p, k) const __m512 v##p = _mm512_loadu_ps(x + 16 * k), q##p = _mm512_fmadd_ps(v##p, y, _mm512_mul_ps(v##p, z));
@@ -26,18 +25,12 @@ static inline __attribute__((always_inline)) void ls_divide_beside(float *dst, c
 #undef PUT_FAR
 #undef FOUR
 }
-#else /* locked exponentials take all registers and as long as memory does: they divide nothing beside */
-static inline void ls_divide_beside(float *dst, const float *x, __m512 y, __m512 z, bool far) {
-    (void)dst, (void)x, (void)y, (void)z, (void)far;
-}
-#endif
-
 /* Lanes that go to the same partials one after another, which stay in registers meanwhile. */
-#define LS_TILE_FOLD_OF(name, divides)                                                                       \
-    void LS_TILE_NAME(ls_tile_fold_##name)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside) { \
+#define LS_TILE_FOLD_OF(name)                                                                                \
+    bool LS_TILE_NAME(ls_tile_fold_##name)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside) { \
         const ls_mf32 apart = ls_many_c((ls_many_v){0} + minus);                                             \
         const __m512 y = _mm512_set1_ps(beside->y), z = _mm512_set1_ps(beside->z);                           \
-        const float *const other = divides ? beside->x : NULL;                                               \
+        const float *const other = beside->x;                                                                \
         float *const quotients = beside->dst;                                                                \
         const uintptr_t fetch = beside->fetch;                                                               \
         const bool far = beside->far;                                                                        \
@@ -73,6 +66,7 @@ static inline void ls_divide_beside(float *dst, const float *x, __m512 y, __m512
                 }                                                                                            \
             }                                                                                                \
         }                                                                                                    \
+        return true;                                                                                         \
     }
 
 #endif

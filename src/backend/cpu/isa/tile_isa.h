@@ -59,8 +59,8 @@ void LS_TILE_NAME(ls_tile_rows_squares)(float *results, const float *x, float mi
 void LS_TILE_NAME(ls_tile_rows_max)(float *results, const float *x, float minus, int64_t n, int64_t rows, bool fetches);
 bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor);
 float LS_TILE_NAME(ls_tile_row_squares_beside)(const float *x, float minus, int64_t n, const ls_tile_beside *b);
-void LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
-void LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
+bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
+bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
 #else
 #define LS_TILE_FOLDS(name) {NULL, NULL, NULL}
 #endif

@@ -63,10 +63,6 @@ LS_MATH_UNARY(EACH)
 #define ELEMENTARY_F64(name) ELEMENTARY_OF(name, f64, double, ls_vf64)
 LS_TILE_OFTEN(LS_TILE_SEVERAL) LS_TILE_OFTEN(ELEMENTARY_F64)
 LS_TILE_SELDOM(ELEMENTARY)
-#if defined(LS_ISA_AVX512)
-#include "backend/cpu/isa/fold_exp.h"
-LS_TILE_FOLD_OF(exp, false)
-#endif
 #endif
 
 #define POW(tag, T, V)                                                                                       \

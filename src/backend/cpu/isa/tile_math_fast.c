@@ -17,7 +17,7 @@ LS_TILE_SEVERAL(fast_erf)
 LS_TILE_SEVERAL(fast_tanh)
 #if defined(LS_ISA_AVX512)
 #include "backend/cpu/isa/fold_exp.h"
-LS_TILE_FOLD_OF(fast_exp, true)
+LS_TILE_FOLD_OF(fast_exp)
 #endif
 
 const ls_tile_fn LS_TILE_NAME(ls_tile_map_fast)[LS_OP_COUNT] = {[LS_OP_EXP] = LS_TILE_MATH(fast_exp, f32),
