@@ -129,7 +129,7 @@ static bool place(ls_kernel_binary *b, size_t temps) {
                        4 * LS_ALIGN);
     }
     band->list = at;
-    band->scratch = at + (band->lines ? ls_lines_bytes() : 0) + LS_ALIGN;
+    band->scratch = at + (band->lines ? ls_rows_bytes() : 0) + LS_ALIGN;
     b->scratch_size = band->scratch > b->scratch_size ? band->scratch : b->scratch_size;
     return true;
 }
@@ -150,7 +150,7 @@ bool ls_band_plan(ls_kernel_binary *b) {
     for (int i = 0; i < b->n_phases && band->n_axes; i++) {
         b->phases[i].patch = -1;
     }
-    const int64_t lines = ls_lines_plan(b);
+    const int64_t lines = ls_rows_plan(b);
     band->lines = lines > 0;
     double bytes = 0;
     for (int i = 0; i < spec->n_args && band->n_axes; i++) {
@@ -249,7 +249,7 @@ static void run_points(band_run *r, int64_t first, int64_t n, int worker) {
         ls_phase_begin(&task, &b->phases[i].finish, &offset, &runs[2 * i + 1]);
     }
     own.begun = runs;
-    bool done = b->band.lines && ls_lines_run(&own, scratch, first, n);
+    bool done = b->band.lines && ls_rows_run(&own, scratch, first, n);
     for (int64_t at = 0; at < n && !done; at += b->band.block) {
         run_block(&own, scratch, first + at, n - at < b->band.block ? n - at : b->band.block);
     }

@@ -85,7 +85,7 @@ typedef struct ls_band {
     size_t scratch; /* of a worker: buffers, temporaries, then the phases' */
     size_t temps;   /* where its temporaries are in that */
     size_t *phases; /* where each phase's scratch is */
-    size_t list;    /* and that of ls_lines_run */
+    size_t list;    /* and that of ls_rows_run */
 } ls_band;
 
 struct ls_kernel_binary {
@@ -173,10 +173,10 @@ uint64_t ls_fold_identity(ls_op op, ls_dtype dtype);
 /* Which of the folds of f32 (tile.h) a reduction is, or -1. */
 int ls_f32_fold(const ls_tile_isa *isa, const ls_value *value);
 /* rows.c: how many rows of a band, all of whose phases but their temporaries are planned, are done together, step by step; 0: they do not fit that. */
-int64_t ls_lines_plan(const ls_kernel_binary *binary);
+int64_t ls_rows_plan(const ls_kernel_binary *binary);
 /* Rows [first, first + n) of such a band, whose runs are begun; false, with nothing done, where those are empty. */
-bool ls_lines_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n);
-size_t ls_lines_bytes(void); /* of scratch, from the band's `list` on */
+bool ls_rows_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n);
+size_t ls_rows_bytes(void); /* of scratch, from the band's `list` on */
 /* The elements of a reduction of f32, some at least, that are runs of memory evenly apart, from the lane given on; else `first` is NULL. */
 typedef struct ls_even_rows {
     const float *first;

@@ -109,7 +109,7 @@ static bool phase_fits(const ls_kernel_binary *b, const ls_phase *phase, int *st
     return all && count_columns(then, LS_SECTION_LANES, steps, places);
 }
 
-int64_t ls_lines_plan(const ls_kernel_binary *b) {
+int64_t ls_rows_plan(const ls_kernel_binary *b) {
     int steps = 0, places = 0;
     int64_t points = 1, bytes = 0;
     bool fit = b->band.n_axes > 0;
@@ -575,11 +575,11 @@ static void run_beside(lines *l, int64_t rows, float *partials) {
     }
 }
 
-size_t ls_lines_bytes(void) {
+size_t ls_rows_bytes(void) {
     return sizeof(lines) + LS_TILE_PARTIALS * sizeof(float) + 2 * LS_ALIGN;
 }
 
-bool ls_lines_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n) {
+bool ls_rows_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n) {
     float *partials = (float *)(((uintptr_t)(scratch + kernel->binary->band.list) + LS_ALIGN - 1) & ~(uintptr_t)(LS_ALIGN - 1));
     lines *l = (lines *)(void *)(partials + LS_TILE_PARTIALS);
     const int64_t group = kernel->binary->band.block;

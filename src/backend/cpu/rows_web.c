@@ -1,16 +1,16 @@
 /* In place of rows.c: bands are done in blocks, columns element by element. */
 #include "backend/cpu/kernel.h"
 
-int64_t ls_lines_plan(const ls_kernel_binary *b) {
+int64_t ls_rows_plan(const ls_kernel_binary *b) {
     (void)b;
     return 0;
 }
 
-size_t ls_lines_bytes(void) {
+size_t ls_rows_bytes(void) {
     return 0;
 }
 
-bool ls_lines_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n) {
+bool ls_rows_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n) {
     (void)kernel, (void)scratch, (void)first, (void)n;
     return false;
 }
