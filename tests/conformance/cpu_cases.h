@@ -200,12 +200,12 @@ static inline void check_fast(worlds *all, int configuration, case_fn build, ls_
     ls_scope_end(w->session);
 }
 
-/* `every`: on all configurations; else on one that goes round, and on one thread. */
+/* `every`: on all configurations; else on one that goes round, however many kinds of cases take turns. */
 static inline void check_case(worlds *all, case_fn build, uint64_t seed, const void *param, const char *what,
                               int every) {
     result want = run_case(&all->ref, build, seed, param, what);
     for (int c = 0; c < all->n; c++) {
-        if (!every && c != (int)(all->cases % all->n)) {
+        if (!every && c != (int)((all->cases + all->cases / all->n) % all->n)) {
             continue;
         }
         result got = run_case(&all->cpu[c], build, seed, param, what);
