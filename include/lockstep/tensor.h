@@ -90,7 +90,7 @@ LS_API ls_shape ls_tensor_shape(const ls_tensor *tensor);
 LS_API ls_dtype ls_tensor_dtype(const ls_tensor *tensor);
 /* NULL for a constant, which joins operands of any device. */
 LS_API ls_device *ls_tensor_device(const ls_tensor *tensor);
-/* Elements and bytes at the session's current symbol values. */
+/* Elements and bytes at the session's current symbol values: 0 where they make an extent negative. */
 LS_API int64_t ls_tensor_numel(const ls_session *session, const ls_tensor *tensor);
 LS_API size_t ls_tensor_bytes(const ls_session *session, const ls_tensor *tensor);
 

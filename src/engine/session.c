@@ -175,7 +175,8 @@ int64_t ls_tensor_numel(const ls_session *session, const ls_tensor *tensor) {
     for (int i = 0; tensor && i < tensor->shape.rank; i++) {
         ls_dim dim = tensor->shape.dim[i];
         bool known = dim.symbol && dim.symbol->index < session->n_symbols;
-        n *= ls_dim_eval(dim, known ? session->symbols : NULL);
+        int64_t extent = ls_dim_eval(dim, known ? session->symbols : NULL);
+        n *= extent > 0 ? extent : 0;
     }
     return tensor ? n : 0;
 }

@@ -31,10 +31,7 @@ static ls_balls *balls_of_shape(ls_oracle_eval_state *st, ls_dtype dtype, const 
     b->n = 1;
     for (int i = 0; i < shape->rank; i++) {
         b->dim[i] = ls_dim_eval(shape->dim[i], symbols(st));
-        b->n = b->n < 0 || b->dim[i] < 0 ? -1 : b->n * b->dim[i]; /* no memory holds these values of symbols */
-    }
-    if (b->n < 0) {
-        return NULL;
+        b->n *= b->dim[i];
     }
     b->rad = LS_ARENA_ARRAY(st->arena, double, b->n);
     if (ls_dtype_is_float(dtype)) {
@@ -329,11 +326,26 @@ static void copy_elements(ls_balls *to, int64_t at, const ls_balls *from, int64_
     }
 }
 
+static ls_status check_extents(const ls_oracle_eval_state *st, ls_op op, const ls_dim *dims, int n) {
+    for (int i = 0; i < n; i++) {
+        int64_t extent = ls_dim_eval(dims[i], symbols(st));
+        if (extent < 0) {
+            return LS_FAIL(st->err, LS_ERR_SHAPE, "oracle: %s: an extent is %lld at the present values of symbols: expected at least 0",
+                           ls_ops[op].name, (long long)extent);
+        }
+    }
+    return LS_OK;
+}
+
 /* The values of a LOOP are an array of its results, carries first. */
 static ls_status loop(ls_oracle_eval_state *st, const ls_tensor *node, ls_balls ***out_results) {
     const ls_body *body = node->attr.loop.body;
     int64_t trip = ls_dim_eval(node->attr.loop.trip, symbols(st));
     int n_results = body->n_carry + body->n_ys;
+    LS_TRY(st->err, check_extents(st, node->op, &node->attr.loop.trip, 1));
+    for (int i = 0; i < n_results; i++) {
+        LS_TRY(st->err, check_extents(st, node->op, body->results[i]->shape.dim, body->results[i]->shape.rank));
+    }
     ls_balls **results = LS_ARENA_ARRAY(st->arena, ls_balls *, n_results + 1);
     bool ok = results != NULL;
     for (int i = 0; ok && i < body->n_carry; i++) {
@@ -434,6 +446,7 @@ static ls_status visit(ls_oracle_eval_state *st, ls_tensor *node) {
                    ? LS_OK
                    : LS_FAIL_MEMORY(st->err, "the oracle's values");
     }
+    LS_TRY(st->err, check_extents(st, node->op, node->shape.dim, node->shape.rank));
     ls_balls *out = ls_balls_new(st, node);
     if (!out || !put(st, node, out)) {
         return LS_FAIL_MEMORY(st->err, "the oracle's values");

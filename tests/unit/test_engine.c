@@ -442,6 +442,8 @@ static void extents_below_zero_are_refused(void **state) {
     assert_null(ls_tensor_from(s, LS_F32, less, data));
     assert_non_null(strstr(ls_session_error(s)->message, "extent -2"));
     ls_session_clear_error(s);
+    assert_int_equal(ls_tensor_numel(s, cropped), 0);
+    assert_int_equal(ls_tensor_bytes(s, cropped), 0);
 }
 
 static void values_of_other_symbol_values_are_not_used(void **state) {

@@ -413,6 +413,36 @@ static void test_signs_of_zeros(void **state) {
     world_close(&w);
 }
 
+/* Of a shape that values of symbols make negative there are no values: said of a node and of a loop alike. */
+static ls_status same_again(ls_session *s, void *ctx, ls_tensor *iteration, ls_tensor *const *carry, ls_tensor *const *xs, ls_tensor **out_carry,
+                            ls_tensor **out_ys) {
+    (void)s, (void)ctx, (void)iteration, (void)xs;
+    out_carry[0] = out_ys[0] = carry[0];
+    return LS_OK;
+}
+
+static void test_negative_extents(void **state) {
+    (void)state;
+    world w = world_open("cpu");
+    ls_session *s = w.session;
+    ls_error err;
+    ls_symbol *n = ls_symbol_create(w.context, "n", 64, &err);
+    ls_shape both = LS_SHAPE(64, 64);
+    both.dim[0] = both.dim[1] = ls_dim_symbol(n, 1, 0);
+    const ls_pad_spec crop[] = {{-8, 0, 0}, {0, -8, 0}};
+    ls_tensor *all[4] = {ls_pad(s, ls_iota(s, LS_F32, both, 0), crop, 0)}, *one = ls_full(s, LS_F32, LS_SHAPE(3), 1);
+    world_ok(&w, ls_loop(s, ls_dim_symbol(n, 1, -8), 1, &one, 0, NULL, 1, same_again, NULL, &all[1], &all[2]));
+    world_ok(&w, ls_loop(s, ls_dim_of(2), 1, &all[0], 0, NULL, 1, same_again, NULL, &one, &all[3]));
+    world_ok(&w, ls_symbol_bind(s, n, 3));
+    for (int i = 0; i < 4; i++) {
+        values v;
+        assert_int_equal(ls_oracle_value(s, all[i], &v.middle, &v.radius, &v.n), LS_ERR_SHAPE);
+        assert_non_null(strstr(ls_session_error(s)->message, "an extent is -5"));
+        ls_session_clear_error(s);
+    }
+    world_close(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contract),  cmocka_unit_test(test_reductions),
@@ -420,6 +450,7 @@ int main(void) {
         cmocka_unit_test(test_integers),  cmocka_unit_test(test_dropped_term),
         cmocka_unit_test(test_decisions), cmocka_unit_test(test_overflow), cmocka_unit_test(test_overflow_beside_infinity),
         cmocka_unit_test(test_far_remainders), cmocka_unit_test(test_signs_of_zeros),
+        cmocka_unit_test(test_negative_extents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
