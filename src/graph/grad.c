@@ -84,10 +84,19 @@ static ls_status index_nodes(ls_grad_state *st, ls_tensor **order, int n, int co
     return LS_OK;
 }
 
+static bool operand_wanted(const ls_grad_state *st, const ls_tensor *node) {
+    for (int k = 0; k < node->n_src; k++) {
+        if (ls_grad_wanted(st, node->src[k])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static ls_status walk(ls_grad_state *st, int n) {
     for (int i = n - 1; i >= 0 && st->status == LS_OK; i--) {
         struct ls_grad_entry *e = &st->entries[i];
-        if (!e->wanted || e->end || e->node->n_src == 0) {
+        if (!e->wanted || e->end || !operand_wanted(st, e->node)) {
             continue;
         }
         if (e->node->op == LS_OP_LOOP) {

@@ -380,12 +380,36 @@ static void joined_after_a_symbol(void **state) {
     world_close(&w);
 }
 
+/* Nobody asks for what lies below a slice or a window: that it has no gradient there is no error. */
+static void below_what_is_asked(void **state) {
+    (void)state;
+    world w = world_open("ref");
+    ls_session *s = w.session;
+    ls_error err;
+    ls_symbol *n = ls_symbol_create(w.context, "n", 9, &err);
+    ls_shape shape = LS_SHAPE(2, 9);
+    shape.dim[1] = ls_dim_symbol(n, 1, 0);
+    ls_tensor *first = ls_input(s, "first", LS_F32, LS_SHAPE(2, 3)), *x = ls_input(s, "x", LS_F32, shape), *g;
+    ls_tensor *joined = ls_exp(s, ls_concat(s, (ls_tensor *[]){first, x}, 2, 1));
+    world_ok(&w, ls_grad(s, ls_mul(s, joined, joined), NULL, 1, &first, &g));
+    ls_tensor *all[] = {g, ls_window(s, x, 1, (const int[]){1}, &(ls_window_spec){3, 1, 1})};
+    for (int i = 0; i < 2; i++) {
+        ls_tensor *square = ls_mul(s, all[i], all[i]);
+        world_ok(&w, ls_grad(s, square, NULL, 1, &all[i], &g));
+        assert_int_equal(ls_session_error(s)->code, LS_OK);
+        assert_int_equal(ls_grad(s, square, NULL, 1, &x, &g), LS_ERR_UNSUPPORTED);
+        ls_session_clear_error(s);
+    }
+    world_close(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_derivatives),          cmocka_unit_test(second_derivatives),
         cmocka_unit_test(every_operation_is_covered), cmocka_unit_test(errors),
         cmocka_unit_test(input_gradient_is_transposed_convolution),
         cmocka_unit_test(product_of_nothing),         cmocka_unit_test(joined_after_a_symbol),
+        cmocka_unit_test(below_what_is_asked),
     };
     return cmocka_run_group_tests_name("grad", tests, NULL, NULL);
 }
