@@ -177,7 +177,8 @@ static bool finish_dim(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_
         }
     }
     int64_t apart = d->step < 0 ? -d->step : d->step;
-    if (d->taps < 1 || (!image->affine && apart > d->stride * d->extent)) { /* the program leaves no gaps */
+    /* To compute an image first gains nothing where windows share nothing. */
+    if (d->taps < 1 || (!image->affine && apart > d->stride * d->extent)) {
         return false;
     }
     d->first = d->step < 0 ? d->step * (d->taps - 1) : 0;
