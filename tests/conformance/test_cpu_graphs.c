@@ -241,8 +241,24 @@ static void takes(void **state) {
     }
 }
 
+/* An index that is the same everywhere, of no elements of no elements: none is out of range. */
+static int build_none(ls_session *s, ls_rng *rng, const void *param, ls_tensor **roots) {
+    (void)rng;
+    const ls_shape *shape = param;
+    ls_tensor *x = ls_gather(s, ls_tensor_from(s, LS_F32, LS_SHAPE(0), NULL), ls_full_i64(s, LS_I64, *shape, 0), 0);
+    roots[0] = ls_exp(s, ls_sub(s, x, ls_amax(s, x, 1, (const int[]){1}, 1)));
+    return 1;
+}
+
+static void none(void **state) {
+    const ls_shape shapes[] = {LS_SHAPE(0, 1), LS_SHAPE(0, 7), LS_SHAPE(0, 40)};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        check_case(*state, build_none, i, &shapes[i], "takes of nothing", true);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_graphs), cmocka_unit_test(rows),
-                                       cmocka_unit_test(turns), cmocka_unit_test(takes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_graphs), cmocka_unit_test(rows), cmocka_unit_test(turns), cmocka_unit_test(takes),
+                                       cmocka_unit_test(none)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

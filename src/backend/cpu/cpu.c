@@ -239,6 +239,21 @@ static ls_status cpu_compile(ls_device *device, const ls_spec *spec, const char 
 }
 
 /* ---- launch ---- */
+/* Whether some store has a point; values that nobody stores are not computed, and report nothing. */
+static bool stores_any(const ls_spec *spec, const int64_t *extents) {
+    for (int i = 0; i < spec->n_stores; i++) {
+        const ls_store *store = &spec->stores[i];
+        bool any = true;
+        for (int k = 0; k < store->n_axes; k++) {
+            any = any && extents[store->axes[k]] > 0;
+        }
+        if (any) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_launch *launch, ls_error *err) {
     ls_cpu_device *d = device->state;
     const ls_spec *spec = &binary->spec;
@@ -269,10 +284,13 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
     for (int i = 0; i < spec->n_axes; i++) {
         run.extents[i] = ls_dim_eval(spec->extents_of_axes[i], launch->symbols);
     }
-    if (binary->chosen && !binary->chosen->listed) {
-        ls_chosen_write(&run);
+    ls_status status = LS_OK;
+    if (stores_any(spec, run.extents)) {
+        if (binary->chosen && !binary->chosen->listed) {
+            ls_chosen_write(&run);
+        }
+        status = ls_phases_run(&run, err);
     }
-    ls_status status = ls_phases_run(&run, err);
     launch->out_of_range = atomic_load_explicit(&run.out_of_range, memory_order_relaxed);
     ls_mutex_unlock(d->mutex);
     return status;
