@@ -75,10 +75,11 @@ static void detect(ls_cpu *cpu) {
     cpu->l2_bytes = !told && cpu->has[LS_CPU_AVX512] ? 1 << 20 : cpu->l2_bytes; /* the least that a server with them has */
     cpu->avx512_vnni = cpu->has[LS_CPU_AVX512] && (c >> 11 & 1);
     bool matrix = d >> 22 & 1; /* processors with it have half the rate of f32 in their vectors of bf16 */
-    cpu->amx_bf16 = cpu->avx512_vnni && matrix && (d >> 24 & 1) && (state & 0x60000) == 0x60000;
+    bool tiles = matrix && (d >> 24 & 1) && (state & 0x60000) == 0x60000;
     if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) {
         cpu->avx512_bf16 = cpu->has[LS_CPU_AVX512] && (a >> 5 & 1);
         cpu->bf16_is_fast = cpu->avx512_bf16 && !matrix;
+        cpu->amx_bf16 = cpu->avx512_bf16 && cpu->avx512_vnni && tiles;
     }
 }
 #else
