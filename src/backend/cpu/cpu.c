@@ -242,12 +242,7 @@ static ls_status cpu_compile(ls_device *device, const ls_spec *spec, const char 
 /* Whether some store has a point; values that nobody stores are not computed, and report nothing. */
 static bool stores_any(const ls_spec *spec, const int64_t *extents) {
     for (int i = 0; i < spec->n_stores; i++) {
-        const ls_store *store = &spec->stores[i];
-        bool any = true;
-        for (int k = 0; k < store->n_axes; k++) {
-            any = any && extents[store->axes[k]] > 0;
-        }
-        if (any) {
+        if (ls_point_count(extents, spec->stores[i].n_axes, spec->stores[i].axes) > 0) {
             return true;
         }
     }

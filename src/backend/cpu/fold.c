@@ -464,11 +464,7 @@ static const float *lane_runs(ls_run *run, const ls_value *v, int16_t reg, int64
     }
     int64_t span = 1;
     for (int i = v->n_bound - 1; i >= 0; span *= run->extents[v->bound[i--]]) {
-        int64_t stride = 0;
-        for (int j = 0; j < a->n_scalar; j++) {
-            stride += a->scalar_axis[j] == v->bound[i] ? a->scalar_stride[j] : 0;
-        }
-        if (stride != span && run->extents[v->bound[i]] > 1) {
+        if (ls_access_stride(a, v->bound[i]) != span && run->extents[v->bound[i]] > 1) {
             return NULL;
         }
     }

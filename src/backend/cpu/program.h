@@ -105,6 +105,14 @@ typedef struct ls_access {
     int64_t factor, limit; /* TAKE */
     uint8_t patch; /* 1 + which of a run's patches has it transposed, or 0 */
 } ls_access;
+/* From one point of an axis that is none of the lanes' to the next, in elements. */
+static inline int64_t ls_access_stride(const ls_access *a, int axis) {
+    int64_t stride = 0;
+    for (int i = 0; i < a->n_scalar; i++) {
+        stride += a->scalar_axis[i] == axis ? a->scalar_stride[i] : 0;
+    }
+    return stride;
+}
 
 typedef enum ls_tile_op {
     LS_TILE_OP_CONST,     /* dst = bits, one lane */

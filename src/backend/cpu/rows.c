@@ -620,10 +620,7 @@ ls_even_rows ls_even_rows_of(ls_run *run, const ls_value *v, int64_t lane) {
         return (ls_even_rows){0};
     }
     for (int i = v->n_bound - 1; i >= 0; i--) {
-        int64_t stride = 0, extent = run->extents[v->bound[i]];
-        for (int k = 0; k < a->n_scalar; k++) {
-            stride += a->scalar_axis[k] == v->bound[i] ? a->scalar_stride[k] : 0;
-        }
+        int64_t stride = ls_access_stride(a, v->bound[i]), extent = run->extents[v->bound[i]];
         if (extent == 1) {
             continue;
         }

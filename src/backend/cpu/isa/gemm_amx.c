@@ -78,24 +78,23 @@ static inline __attribute__((always_inline)) unsigned tiles(const ls_gemm_tiles 
             }
             a += BYTES;
             b += LS_PAIRS_BLOCK * b_step;
-            if (both) {
-                _tile_loadd(5, a, 64);
-                _tile_dpbf16ps(2, 5, 6);
-                if (vectors == 2) {
-                    _tile_dpbf16ps(3, 5, 7);
+            if (!both) {
+                p += LS_PAIRS_BLOCK;
+                if (p >= t->kc) {
+                    break;
                 }
-                a += BYTES;
-            } else if ((p += LS_PAIRS_BLOCK) < t->kc) {
-                _tile_loadd(5, a, 64);
                 _tile_loadd(6, b, b_step);
-                _tile_dpbf16ps(2, 5, 6);
                 if (vectors == 2) {
                     _tile_loadd(7, b + 64, b_step);
-                    _tile_dpbf16ps(3, 5, 7);
                 }
-                a += BYTES;
                 b += LS_PAIRS_BLOCK * b_step;
             }
+            _tile_loadd(5, a, 64);
+            _tile_dpbf16ps(2, 5, 6);
+            if (vectors == 2) {
+                _tile_dpbf16ps(3, 5, 7);
+            }
+            a += BYTES;
         }
         _tile_stored(0, c, c_step);
         if (vectors == 2) {
