@@ -87,6 +87,11 @@ bool bench_is_memory(const bench_case *c) {
     return matvec || (c->kind >= BENCH_LAYERNORM && c->kind <= BENCH_SUM_ALL);
 }
 
+int bench_written(const bench_case *c) {
+    bool product = c->kind == BENCH_GEMM || c->kind == BENCH_CONV;
+    return product ? 1 + (!c->constant && c->m > 1) : 0;
+}
+
 bool bench_is_timed(const bench_case *c) {
     return c->kind >= BENCH_CNN && c->kind <= BENCH_LSTM;
 }
@@ -183,6 +188,12 @@ double bench_now(void) {
     struct timespec t;
     clock_gettime(bench_cpu_clock ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void bench_write_anew(void *at, size_t bytes) {
+    for (volatile char *line = at; line < (volatile char *)at + bytes; line += 64) {
+        *line = *line;
+    }
 }
 
 double bench_digest(const float *y, int64_t n) {

@@ -54,7 +54,7 @@ static void *dev, **extra_bufts;
 struct bench_state {
     const bench_case *c;
     void *backend, *pool, *contexts[2], *buffers[2], *w, *x, *y, *graph;
-    float *out;
+    float *out, *host_x;
 };
 
 typedef struct symbol {
@@ -152,6 +152,7 @@ static void close_state(bench_state *s) {
     base.backend_free(s->backend);
     cpu.threadpool_free(s->pool);
     free(s->out);
+    free(s->host_x);
     free(s);
 }
 
@@ -190,9 +191,8 @@ static bool make_best_graph(bench_state *s) {
 
 static void fill(bench_state *s) {
     const bench_case *c = s->c;
-    float *x = bench_operand(0, c->m * c->k);
-    base.backend_tensor_set(s->x, x, 0, (size_t)(c->m * c->k) * 4);
-    free(x);
+    s->host_x = bench_operand(0, c->m * c->k);
+    base.backend_tensor_set(s->x, s->host_x, 0, (size_t)(c->m * c->k) * 4);
     if (c->kind == BENCH_BLOCKS) {
         size_t size;
         uint8_t *codes = bench_quantised(c, &size);
@@ -238,6 +238,13 @@ static bench_state *open_case(const bench_engine *e, const bench_case *c, int th
     return s;
 }
 
+static bool renew(bench_state *s) {
+    if (bench_written(s->c)) {
+        base.backend_tensor_set(s->x, s->host_x, 0, (size_t)(s->c->m * s->c->k) * 4);
+    }
+    return true;
+}
+
 static double run(bench_state *s, int n) {
     double begin = bench_now();
     for (int i = 0; i < n; i++) {
@@ -254,4 +261,4 @@ static double digest(bench_state *s) {
     return bench_digest(s->out, n);
 }
 
-const bench_engine bench_ggml = {"ggml", false, find, open_case, run, digest, close_state, 0};
+const bench_engine bench_ggml = {"ggml", false, find, open_case, renew, run, digest, close_state, 0};

@@ -1,7 +1,5 @@
 /* Lockstep itself, through the public interface: locked and fast. Operands of single operations are variables, so that
- * nothing is copied; networks get their input from the host and give their result to it, as a user's would. What is not
- * constant is written now and then, outside the time taken: the backend never keeps it packed. Only the matrix of a product
- * of one row is not: it is read in place, and writing would send it out of the cache from which others read theirs. */
+ * nothing is copied; networks get their input from the host and give their result to it, as a user's would. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,38 +201,26 @@ static bench_state *open_case(const bench_engine *e, const bench_case *c, int th
     return s;
 }
 
-/* What asking for the time takes: others are asked once a round, we around a few computations. */
-static double clock_seconds(void) {
-    static double least = 1;
-    for (int i = 0; least == 1 || i < 20; i++) {
-        double begin = bench_now(), took = bench_now() - begin;
-        least = took < least ? took : least;
+static bool renew(bench_state *s) {
+    const bench_case *c = s->c;
+    ls_var *const vars[] = {s->x, s->w};
+    const float *const values[] = {s->host_x, s->host_w};
+    for (int i = 0; i < bench_written(c); i++) {
+        if (ls_var_write(s->session, vars[i], values[i], (size_t)bench_elements(c, i) * 4) != LS_OK) {
+            return false;
+        }
     }
-    return least;
+    return true;
 }
 
-enum { UNSEEN = 4 }; /* computations after a write before the backend keeps an operand packed (backend/cpu/kept.c) */
-
 static double run(bench_state *s, int n) {
-    const bench_case *c = s->c;
-    bool products = c->kind == BENCH_GEMM || c->kind == BENCH_CONV;
-    int at_once = products ? UNSEEN : 1;
-    double seconds = -((n + at_once - 1) / at_once) * clock_seconds();
-    for (int i = 0; i < n; i += at_once) {
-        if (products && (ls_var_write(s->session, s->x, s->host_x, (size_t)bench_elements(c, 0) * 4) != LS_OK ||
-                         (!c->constant && c->m > 1 &&
-                          ls_var_write(s->session, s->w, s->host_w, (size_t)bench_elements(c, 1) * 4) != LS_OK))) {
+    double begin = bench_now();
+    for (int i = 0; i < n; i++) {
+        if (ls_program_run(s->program, s->inputs, s->outputs) != LS_OK) {
             return -1;
         }
-        double begin = bench_now();
-        for (int k = i; k < n && k < i + at_once; k++) {
-            if (ls_program_run(s->program, s->inputs, s->outputs) != LS_OK) {
-                return -1;
-            }
-        }
-        seconds += bench_now() - begin;
     }
-    return seconds;
+    return bench_now() - begin;
 }
 
 static double digest(bench_state *s) {
@@ -281,6 +267,6 @@ void *bench_encode(const bench_case *c, size_t *out_size, char *reason, size_t r
     return bytes;
 }
 
-const bench_engine bench_locked = {"Lockstep locked", true, find, open_case, run, digest, close_state, LS_LOCKED};
-const bench_engine bench_fast = {"Lockstep fast", true, find, open_case, run, digest, close_state, LS_FAST};
-const bench_engine bench_reduced = {"Lockstep reduced", true, find, open_case, run, digest, close_state, LS_REDUCED};
+const bench_engine bench_locked = {"Lockstep locked", true, find, open_case, renew, run, digest, close_state, LS_LOCKED};
+const bench_engine bench_fast = {"Lockstep fast", true, find, open_case, renew, run, digest, close_state, LS_FAST};
+const bench_engine bench_reduced = {"Lockstep reduced", true, find, open_case, renew, run, digest, close_state, LS_REDUCED};

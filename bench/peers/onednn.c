@@ -224,6 +224,19 @@ static bench_state *open_case(const bench_engine *e, const bench_case *c, int th
     return s;
 }
 
+static bool renew(bench_state *s) {
+    for (int i = 0; i < bench_written(s->c); i++) {
+        const dnnl_memory_desc_t *d;
+        void *at;
+        if (dnnl_memory_get_memory_desc(s->args[i].memory, &d) != dnnl_success ||
+            dnnl_memory_get_data_handle(s->args[i].memory, &at) != dnnl_success) {
+            return false;
+        }
+        bench_write_anew(at, dnnl_memory_desc_get_size(d));
+    }
+    return true;
+}
+
 static double run(bench_state *s, int n) {
     omp_set(s->threads);
     double begin = bench_now();
@@ -259,6 +272,11 @@ static bench_state *open_case(const bench_engine *e, const bench_case *c, int th
     return NULL;
 }
 
+static bool renew(bench_state *s) {
+    (void)s;
+    return false;
+}
+
 static double run(bench_state *s, int n) {
     (void)s, (void)n;
     return -1;
@@ -274,5 +292,5 @@ static void close_state(bench_state *s) {
 }
 #endif
 
-const bench_engine bench_onednn = {"oneDNN", false, find, open_case, run, digest, close_state, 0};
-const bench_engine bench_onednn_plain = {"oneDNN plain", false, find, open_case, run, digest, close_state, 1};
+const bench_engine bench_onednn = {"oneDNN", false, find, open_case, renew, run, digest, close_state, 0};
+const bench_engine bench_onednn_plain = {"oneDNN plain", false, find, open_case, renew, run, digest, close_state, 1};

@@ -68,6 +68,14 @@ static bench_state *open_case(const bench_engine *e, const bench_case *c, int th
     return s;
 }
 
+static bool renew(bench_state *s) {
+    float *const operands[] = {s->x, s->w};
+    for (int i = 0; i < bench_written(s->c); i++) {
+        bench_write_anew(operands[i], (size_t)bench_elements(s->c, i) * 4);
+    }
+    return true;
+}
+
 static double run(bench_state *s, int n) {
     int m = (int)s->c->m, columns = (int)s->c->n, k = (int)s->c->k;
     set_threads(s->threads);
@@ -89,4 +97,4 @@ static void close_state(bench_state *s) {
     free(s);
 }
 
-const bench_engine bench_openblas = {"OpenBLAS", false, find, open_case, run, digest, close_state, 0};
+const bench_engine bench_openblas = {"OpenBLAS", false, find, open_case, renew, run, digest, close_state, 0};

@@ -43,6 +43,11 @@ typedef struct bench_case {
 double bench_flops(const bench_case *c);
 double bench_bytes(const bench_case *c);
 bool bench_is_memory(const bench_case *c);
+/* How many operands, x first, are written anew after every BENCH_UNSEEN computations, for every engine: Lockstep does not keep them
+ * packed then (backend/cpu/kept.c), and no thread finds its share of them in a cache of its own from one computation to the next. The
+ * matrix of a row's product is not written: it is read in place, and writing would send it out of the caches. */
+enum { BENCH_UNSEEN = 4 };
+int bench_written(const bench_case *c);
 bool bench_is_timed(const bench_case *c); /* reported in ms, not as a rate */
 int64_t bench_out_side(const bench_case *c);
 /* Elements of x (0), w (1) and the result (2). */
@@ -53,6 +58,7 @@ float bench_value(int which, int64_t index);
 float *bench_operand(int which, int64_t n);   /* filled; ends the program when out of memory */
 void *bench_memory(size_t bytes);             /* aligned to 64, zeros; freed by free */
 double bench_now(void);                       /* seconds */
+void bench_write_anew(void *at, size_t bytes); /* each line of the cache, with what it holds */
 extern bool bench_cpu_clock;                  /* of the process's time on cores, not of the wall: for one thread on a busy machine */
 /* A number that tells results apart: the cosine of y and a pattern. */
 double bench_digest(const float *y, int64_t n);
@@ -65,6 +71,8 @@ typedef struct bench_engine {
     bool (*find)(char *reason, size_t room);
     /* NULL: this engine does not do that; `reason` says why when it is more than that. */
     bench_state *(*open)(const struct bench_engine *e, const bench_case *c, int threads, char *reason, size_t room);
+    /* The calling thread writes anew the first bench_written operands, outside the time taken. NULL: `run` sees to it. */
+    bool (*renew)(bench_state *s);
     /* Computes n times; seconds of all of them, or a negative number. */
     double (*run)(bench_state *s, int n);
     /* The digest of the last result; NAN when it cannot be compared. */

@@ -1,7 +1,7 @@
 /* PyTorch, in a process of its own (tools/peers/cases.py) that answers a line with a line:
  *   open THREADS KIND M N K CONSTANT BATCH IN OUT SIDE KERNEL STRIDE GROUPS  ->  ok DIGEST | no REASON
  *   run N wall|cpu  ->  SECONDS
- * It waits for its input meanwhile and does not disturb the others. */
+ * It writes operands anew itself, and waits for its input meanwhile and does not disturb the others. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE
 #endif
@@ -105,4 +105,4 @@ static void close_state(bench_state *s) {
     answer(line, sizeof line);
 }
 
-const bench_engine bench_pytorch = {"PyTorch", false, find, open_case, run, digest, close_state, 0};
+const bench_engine bench_pytorch = {"PyTorch", false, find, open_case, NULL, run, digest, close_state, 0};
