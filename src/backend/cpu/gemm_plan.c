@@ -162,12 +162,16 @@ static void plan_panels(const ls_gemm *g, ls_gemm_plan *plan) {
     plan->rows = g->a.packed ? g->a.packed->width : larger(ls_gemm_ceil_div(g->m, panels), 1);
 }
 
+int64_t ls_gemm_load(int64_t units, int64_t blocks, int64_t others, int64_t workers) {
+    int64_t size = ls_gemm_ceil_div(units, blocks);
+    return size * ls_gemm_ceil_div(ls_gemm_ceil_div(units, size) * others, workers);
+}
+
 int64_t ls_gemm_blocks(int64_t units, int64_t others, int64_t workers, int64_t each, int64_t least) {
     int64_t best = least, least_load = INT64_MAX / 33;
     for (; each > 0; each--) {
         int64_t blocks = larger(least, smaller(ls_gemm_ceil_div(each * workers, others), units));
-        int64_t size = ls_gemm_ceil_div(units, blocks);
-        int64_t load = size * ls_gemm_ceil_div(ls_gemm_ceil_div(units, size) * others, workers);
+        int64_t load = ls_gemm_load(units, blocks, others, workers);
         if (load * 33 < least_load * 32) {
             least_load = load;
             best = blocks;

@@ -57,6 +57,8 @@ static inline int64_t ls_gemm_ceil_div(int64_t x, int64_t y) {
 /* Into how many blocks, at least `least`, to cut `units` that are there `others` times: at most `each` for a worker, where that many leave none with much
  * more than the rest. Each has an equal number at first; one that is held up leaves its last ones to others. */
 int64_t ls_gemm_blocks(int64_t units, int64_t others, int64_t workers, int64_t each, int64_t least);
+/* The most units that a worker has then. */
+int64_t ls_gemm_load(int64_t units, int64_t blocks, int64_t others, int64_t workers);
 
 /* `out_problem` receives the problem that the plan points to. C has elements. */
 void ls_gemm_plan_make(const ls_gemm *g, ls_gemm *out_problem, ls_gemm_plan *out_plan);

@@ -12,6 +12,7 @@ enum {
     BLOCK = 4 * WIDE, /* outputs that what follows takes together */
     SUMS = LS_ACROSS_ROWS * LS_ACROSS_OUTPUTS, /* of a tile, of either kind */
     LEAST_ACROSS = 256, /* of k: turning a tile takes as long as a few */
+    LEAST_PANELS = 4, /* of a task: copying its image takes as long as a part of one */
     MOST_PANELS = 16, /* that a tile meets while it is near */
     PLANES = 32,      /* of a piece in fast: what a tile reads of them stays in the first-level cache */
     LEAST_PIECE = 128,
@@ -32,6 +33,7 @@ struct ls_runs {
     int64_t row, row_tiles, twos, tiles;  /* a row is a line, or all: its elements; tiles, the first of which are two vectors wide; of all */
     int64_t length, shared, reach;        /* of a line; padding that it shares with the next one; how far taps reach, in lines of a phase */
     int64_t bands, band, lines, plane;    /* tiles of a band; lines of a phase there, elements of a plane */
+    int64_t group;                        /* panels of a task */
     int64_t panels, n_pieces;             /* that a tile meets together; of k */
     int64_t *ends;                        /* of pieces, in the order of k */
 };
@@ -229,6 +231,11 @@ static int64_t l2_bytes(const ls_kernel_binary *binary) {
     return binary->device->cpu.l2_bytes > 0 ? binary->device->cpu.l2_bytes : 1 << 20;
 }
 
+/* Elements of a plane's copy, without what keeps planes apart. */
+static int64_t own_plane(const ls_runs *t) {
+    return t->along * t->down * t->lines * t->length;
+}
+
 static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
     const ls_window_dim *y = line_dim(w);
     t->band = ceil_div(t->tiles, bands);
@@ -236,20 +243,28 @@ static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
     t->lines = t->by_line ? ceil_div(t->band, t->row_tiles) : ceil_div(t->band * t->tile_outputs, t->joined || t->across ? t->width : t->length);
     t->lines = t->lines + 1 < y->extent ? t->lines + 1 : y->extent;
     t->lines = (t->across ? (t->lines - 1) * y->stride + 1 : t->lines) + t->reach;
-    t->plane = t->in_place ? plane_step(w) : t->along * t->down * t->lines * t->length;
-    if (t->across && !t->in_place) { /* an odd number of lines of the cache: planes share none of its places */
-        t->plane = (ceil_div(t->plane, LANES) | 1) * LANES;
-    }
+    /* An odd number of lines of the cache: planes share none of its places. */
+    t->plane = t->in_place ? plane_step(w) : (ceil_div(own_plane(t), LANES) | 1) * LANES;
 }
 
-/* Bands whose part of the image stays near the core, and as many as keep the workers busy: lines that bands share are copied by each. */
+/* Bands whose part of the image stays near the core, and as many as keep the workers busy: lines that bands share are copied by each. Where
+ * an image has too few tiles for that, tasks have some of the rows, too, each with a copy of its own. */
 static void choose_bands(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, const ls_windows *w, ls_runs *t) {
-    int64_t bands = 1, threads = binary->device->threads;
-    for (cut(w, t, bands); t->band > 1 && w->planes * t->lines * t->along * t->down * t->length * 4 > l2_bytes(binary) / (t->across && t->in_place ? 16 : 2); cut(w, t, bands)) {
-        bands++;
+    int64_t least = 1, threads = binary->device->threads, images = ls_windows_images(&binary->spec, gemm, w);
+    t->group = w->panels;
+    for (cut(w, t, least); t->band > 1 && w->planes * own_plane(t) * 4 > l2_bytes(binary) / (t->across && t->in_place ? 16 : 2); cut(w, t, least)) {
+        least++;
     }
-    if (threads > 1) {
-        cut(w, t, ls_gemm_blocks(t->tiles, ls_windows_images(&binary->spec, gemm, w), threads, LS_TASKS_PER_WORKER, t->bands));
+    int64_t best = INT64_MAX / 33, bands[2] = {ls_gemm_blocks(t->tiles, images, threads, LS_TASKS_PER_WORKER, t->bands), t->bands};
+    for (int i = 0; i < 2 && threads > 1; i++) {
+        int64_t band = ceil_div(t->tiles, bands[i]), parts = ceil_div(t->tiles, band) * images;
+        int64_t groups = clamp(ls_gemm_blocks(w->panels, parts, threads, 1, 1), 1, ceil_div(w->panels, LEAST_PANELS));
+        int64_t load = band * ls_gemm_load(w->panels, groups, parts, threads);
+        if (load * 33 < best * 32) {
+            best = load;
+            t->group = ceil_div(w->panels, groups);
+            cut(w, t, bands[i]);
+        }
     }
 }
 
@@ -346,7 +361,7 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     int64_t most = t.across                            ? clamp(l2_bytes(binary) / 2 / (w->rows * w->k * 4), 1, MOST_PANELS / 4)
                    : binary->spec.math == LS_LOCKED ? 1
                                                     : clamp(l2_bytes(binary) / 4 / (ROWS * w->k * 4), 2, MOST_PANELS);
-    t.panels = ceil_div(w->panels, ceil_div(w->panels, most));
+    t.panels = ceil_div(t.group, ceil_div(t.group, most));
     *w->runs = t;
     return LS_OK;
 }
@@ -363,7 +378,7 @@ typedef struct runs_run {
     const float *filter;
     char *memory;
     size_t bytes;
-    int64_t outer, tasks;
+    int64_t batches, outer, tasks;
 } runs_run;
 
 typedef struct fetches { /* what the next task copies of its image */
@@ -374,6 +389,7 @@ typedef struct fetches { /* what the next task copies of its image */
 
 typedef struct runs_part { /* a band of an image */
     int64_t batch, first;    /* of its outputs */
+    int64_t panel, panels;   /* the first; how many */
     int64_t tile, n;         /* the first; how many */
     int64_t line, lines;     /* of a phase */
     const tile *tiles;
@@ -411,7 +427,9 @@ static runs_part part_of(const runs_run *r, int64_t task) {
     const ls_gemm_phase *gemm = r->launch->phase->gemm;
     const ls_kernel_run *kernel = r->launch->kernel;
     int64_t coords[LS_SPEC_MAX_AXES], band = task % t->bands, point = task / t->bands % r->outer;
-    runs_part p = {.batch = task / t->bands / r->outer, .first = point * t->outputs, .tile = band * t->band};
+    int64_t image = task / t->bands / r->outer;
+    runs_part p = {.batch = image % r->batches, .first = point * t->outputs, .panel = image / r->batches * t->group, .tile = band * t->band};
+    p.panels = w->panels - p.panel < t->group ? w->panels - p.panel : t->group;
     p.n = t->tiles - p.tile < t->band ? t->tiles - p.tile : t->band;
     tile first = tile_of(w, p.tile), last = tile_of(w, p.tile + p.n - 1);
     int64_t stride = t->across ? line_dim(w)->stride : 1;
@@ -441,7 +459,10 @@ static void prepare(const runs_run *r, runs_part *p, int worker) {
         p->image = p->leaves[w->plane_leaf[0]] + w->plane_at[0] + line_dim(w)->first * line_dim(w)->image_stride + last_dim(w)->first;
         return;
     }
-    memset(image + w->planes * t->plane, 0, SLACK * sizeof *image); /* no output has these, but what lies there may be subnormal, which is slow */
+    for (int64_t i = 0; i < w->planes; i++) { /* no output has what is behind planes, but what lies there may be subnormal, which is slow */
+        memset(image + i * t->plane + own_plane(t), 0, (size_t)(t->plane - own_plane(t)) * 4);
+    }
+    memset(image + w->planes * t->plane, 0, SLACK * sizeof *image);
     for (int64_t i = 0, n; i < w->planes; i += n) {
         float *to = image + i * t->plane;
         n = even_planes(w, i);
@@ -560,8 +581,8 @@ static void runs_task(void *ctx, long task, int worker) {
     prepare(r, &p, worker);
     ls_gemm_runs sums = {.k = 0};
     fetch(r->w, &ahead, &sums);
-    for (int64_t i = 0; i < r->w->panels; i += panels) { /* which every tile of the band meets while they are near */
-        panels_of_outputs(r, worker, &p, i * r->w->rows, r->w->panels - i < panels ? r->w->panels - i : panels, &sums);
+    for (int64_t i = 0; i < p.panels; i += panels) { /* which every tile of the band meets while they are near */
+        panels_of_outputs(r, worker, &p, (p.panel + i) * r->w->rows, p.panels - i < panels ? p.panels - i : panels, &sums);
     }
 }
 
@@ -572,8 +593,9 @@ void ls_runs_run(ls_gemm_launch *launch, const float *filter, char *memory, size
     ls_cpu_device *device = kernel->binary->device;
     runs_run r = {.launch = launch, .w = w, .filter = filter, .memory = memory, .bytes = bytes};
     r.outer = ls_point_count(kernel->extents, w->outer, gemm->n.axes);
-    int64_t n = r.tasks = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes) * r.outer * w->runs->bands;
-    if (device->threads == 1 || n == 1 || n * w->runs->band * w->runs->tile_outputs * w->m <= LS_INLINE_WORK / w->k) {
+    r.batches = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes);
+    int64_t images = r.batches * r.outer, n = r.tasks = images * w->runs->bands * ceil_div(w->panels, w->runs->group);
+    if (device->threads == 1 || n == 1 || images * w->runs->tiles * w->runs->tile_outputs * w->m <= LS_INLINE_WORK / w->k) {
         for (int64_t task = 0; task < n; task++) {
             runs_task(&r, (long)task, 0);
         }
