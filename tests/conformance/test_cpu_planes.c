@@ -162,7 +162,7 @@ static conv_case draw_conv(plane_case *c, uint64_t kind, int64_t channels, const
     conv_case v = {.spec = {.spatial = image ? image->rank - 2 : chance(rng, 2) ? 2 : (int)draw(rng, 1, 3), .groups = 1}};
     static const int64_t kernels[] = {3, 3, 3, 5, 5, 7, 1, 2, 4, 6, 9, 15, 16, 17};
     int n = v.spec.spatial;
-    int64_t out = draw(rng, 1, 36), square = kernels[ls_rng_below(rng, n == 3 ? 4 : 14)], stride = draw(rng, 1, 3);
+    int64_t out = draw(rng, 1, chance(rng, 6) ? 120 : 36), square = kernels[ls_rng_below(rng, n == 3 ? 4 : 14)], stride = draw(rng, 1, 3);
     bool is_square = !chance(rng, 3);
     v.x = (ls_shape){.rank = n + 2};
     v.x.dim[0] = batch_dim(c);

@@ -153,7 +153,7 @@ static int build_windows(ls_session *s, ls_rng *rng, const void *param, ls_tenso
     if (chance(rng, 3)) {
         shuffle(rng, contracted, n);
     }
-    int64_t outputs = draw(rng, 1, 40);
+    int64_t outputs = draw(rng, 1, chance(rng, 6) ? 120 : 40);
     while (outputs > 1 && (results * outputs > ELEMENTS || results * terms * outputs > TERMS)) {
         outputs /= 2;
     }

@@ -12,7 +12,6 @@ enum {
     BLOCK = 4 * WIDE, /* outputs that what follows takes together */
     SUMS = LS_ACROSS_ROWS * LS_ACROSS_OUTPUTS, /* of a tile, of either kind */
     LEAST_ACROSS = 256, /* of k: turning a tile takes as long as a few */
-    LEAST_PANELS = 4, /* of a task: copying its image takes as long as a part of one */
     MOST_PANELS = 16, /* that a tile meets while it is near */
     PLANES = 32,      /* of a piece in fast: what a tile reads of them stays in the first-level cache */
     LEAST_PIECE = 128,
@@ -33,7 +32,6 @@ struct ls_runs {
     int64_t row, row_tiles, twos, tiles;  /* a row is a line, or all: its elements; tiles, the first of which are two vectors wide; of all */
     int64_t length, shared, reach;        /* of a line; padding that it shares with the next one; how far taps reach, in lines of a phase */
     int64_t bands, band, lines, plane;    /* tiles of a band; lines of a phase there, elements of a plane */
-    int64_t group;                        /* panels of a task */
     int64_t panels, n_pieces;             /* that a tile meets together; of k */
     int64_t *ends;                        /* of pieces, in the order of k */
 };
@@ -247,25 +245,19 @@ static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
     t->plane = t->in_place ? plane_step(w) : (ceil_div(own_plane(t), LANES) | 1) * LANES;
 }
 
-/* Bands whose part of the image stays near the core, and as many as keep the workers busy: lines that bands share are copied by each. Where
- * an image has too few tiles for that, tasks have some of the rows, too, each with a copy of its own. */
-static void choose_bands(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, const ls_windows *w, ls_runs *t) {
+/* Bands whose part of the image stays near the core, and as many as keep the workers busy: lines that bands share are copied by each. */
+static void choose_bands(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, ls_runs *t) {
     int64_t least = 1, threads = binary->device->threads, images = ls_windows_images(&binary->spec, gemm, w);
-    t->group = w->panels;
     for (cut(w, t, least); t->band > 1 && w->planes * own_plane(t) * 4 > l2_bytes(binary) / (t->across && t->in_place ? 16 : 2); cut(w, t, least)) {
         least++;
     }
-    int64_t best = INT64_MAX / 33, bands[2] = {ls_gemm_blocks(t->tiles, images, threads, LS_TASKS_PER_WORKER, t->bands), t->bands};
-    for (int i = 0; i < 2 && threads > 1; i++) {
-        int64_t band = ceil_div(t->tiles, bands[i]), parts = ceil_div(t->tiles, band) * images;
-        int64_t groups = clamp(ls_gemm_blocks(w->panels, parts, threads, 1, 1), 1, ceil_div(w->panels, LEAST_PANELS));
-        int64_t load = band * ls_gemm_load(w->panels, groups, parts, threads);
-        if (load * 33 < best * 32) {
-            best = load;
-            t->group = ceil_div(w->panels, groups);
-            cut(w, t, bands[i]);
-        }
+    int64_t bands[2], tiles[2];
+    for (int i = 0; i < 2; i++) {
+        cut(w, t, i ? least : ls_gemm_blocks(t->tiles, images, threads, LS_TASKS_PER_WORKER, t->bands));
+        bands[i] = t->bands;
+        tiles[i] = t->band;
     }
+    cut(w, t, ls_windows_share(binary, gemm, w, bands, tiles));
 }
 
 /* Where a tap's run begins. */
@@ -361,7 +353,7 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     int64_t most = t.across                            ? clamp(l2_bytes(binary) / 2 / (w->rows * w->k * 4), 1, MOST_PANELS / 4)
                    : binary->spec.math == LS_LOCKED ? 1
                                                     : clamp(l2_bytes(binary) / 4 / (ROWS * w->k * 4), 2, MOST_PANELS);
-    t.panels = ceil_div(t.group, ceil_div(t.group, most));
+    t.panels = ceil_div(w->group, ceil_div(w->group, most));
     *w->runs = t;
     return LS_OK;
 }
@@ -428,8 +420,8 @@ static runs_part part_of(const runs_run *r, int64_t task) {
     const ls_kernel_run *kernel = r->launch->kernel;
     int64_t coords[LS_SPEC_MAX_AXES], band = task % t->bands, point = task / t->bands % r->outer;
     int64_t image = task / t->bands / r->outer;
-    runs_part p = {.batch = image % r->batches, .first = point * t->outputs, .panel = image / r->batches * t->group, .tile = band * t->band};
-    p.panels = w->panels - p.panel < t->group ? w->panels - p.panel : t->group;
+    runs_part p = {.batch = image % r->batches, .first = point * t->outputs, .panel = image / r->batches * w->group, .tile = band * t->band};
+    p.panels = w->panels - p.panel < w->group ? w->panels - p.panel : w->group;
     p.n = t->tiles - p.tile < t->band ? t->tiles - p.tile : t->band;
     tile first = tile_of(w, p.tile), last = tile_of(w, p.tile + p.n - 1);
     int64_t stride = t->across ? line_dim(w)->stride : 1;
@@ -594,7 +586,7 @@ void ls_runs_run(ls_gemm_launch *launch, const float *filter, char *memory, size
     runs_run r = {.launch = launch, .w = w, .filter = filter, .memory = memory, .bytes = bytes};
     r.outer = ls_point_count(kernel->extents, w->outer, gemm->n.axes);
     r.batches = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes);
-    int64_t images = r.batches * r.outer, n = r.tasks = images * w->runs->bands * ceil_div(w->panels, w->runs->group);
+    int64_t images = r.batches * r.outer, n = r.tasks = images * w->runs->bands * ceil_div(w->panels, w->group);
     if (device->threads == 1 || n == 1 || images * w->runs->tiles * w->runs->tile_outputs * w->m <= LS_INLINE_WORK / w->k) {
         for (int64_t task = 0; task < n; task++) {
             runs_task(&r, (long)task, 0);

@@ -18,6 +18,7 @@
 
 enum {
     SLACK = 160,            /* elements behind an image that the last vectors may read */
+    LEAST_PANELS = 4,       /* of a task: copying its image takes as long as a part of one */
     MOST_SHARED = 64,       /* of them padding */
     MOST_TAPS = 1 << 16,    /* entries of the table of taps */
     SMALL_IMAGE = 40 << 10 /* bytes of one image with its outputs: in the first-level cache */
@@ -313,6 +314,23 @@ int64_t ls_windows_images(const ls_spec *spec, const ls_gemm_phase *gemm, const 
     return images;
 }
 
+int64_t ls_windows_share(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, const int64_t bands[2], const int64_t columns[2]) {
+    int64_t threads = binary->device->threads, images = ls_windows_images(&binary->spec, gemm, w), chosen = bands[0], best = INT64_MAX / 33;
+    int64_t widest = w->program ? 1 : ls_gemm_ceil_div(w->panels, LEAST_PANELS);
+    w->group = w->panels;
+    for (int i = 0; i < 2 && threads > 1; i++) {
+        int64_t groups = ls_gemm_blocks(w->panels, bands[i] * images, threads, 1, 1);
+        groups = groups < widest ? groups : widest;
+        int64_t load = columns[i] * ls_gemm_load(w->panels, groups, bands[i] * images, threads);
+        if (load * 33 < best * 32) {
+            best = load;
+            chosen = bands[i];
+            w->group = ls_gemm_ceil_div(w->panels, groups);
+        }
+    }
+    return chosen;
+}
+
 /* Bands as high as memory near the core allows, and as many as keep the workers busy. */
 static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w) {
     int64_t l2 = binary->device->cpu.l2_bytes > 0 ? binary->device->cpu.l2_bytes : 1 << 20;
@@ -322,23 +340,28 @@ static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gem
     }
     int64_t images = ls_windows_images(&binary->spec, gemm, w), threads = binary->device->threads;
     int64_t wanted = threads > 1 ? ls_gemm_blocks(extent, images, threads, LS_TASKS_PER_WORKER, 1) : 1;
-    int64_t band = extent;
-    while (band > 1 && set_band(w, band) > budget) {
-        band = ls_gemm_ceil_div(band, 2);
+    int64_t highest = extent, bands[2], columns[2];
+    while (highest > 1 && set_band(w, highest) > budget) {
+        highest = ls_gemm_ceil_div(highest, 2);
     }
+    int64_t band = highest;
     if (ls_gemm_ceil_div(extent, band) < wanted) { /* but none narrower than a tile, which takes as long as a whole one */
         int64_t even = ls_gemm_ceil_div(extent, wanted), least = ls_gemm_ceil_div(3 * w->kernels->lanes, inner);
         even = even > least ? even : least;
         band = even < band ? even : band;
     }
-    band = ls_gemm_ceil_div(extent, ls_gemm_ceil_div(extent, band));
-    int64_t bytes = set_band(w, band);
+    for (int i = 0; i < 2; i++) {
+        set_band(w, ls_gemm_ceil_div(extent, ls_gemm_ceil_div(extent, i ? highest : band)));
+        bands[i] = w->bands;
+        columns[i] = w->ld;
+    }
+    int64_t bytes = set_band(w, ls_gemm_ceil_div(extent, ls_windows_share(binary, gemm, w, bands, columns)));
     if (w->band * inner * 3 < w->columns) { /* filters' gradients: windows larger than what they move over */
         return false;
     }
     /* Lines that bands share are copied by each of them. */
     return bytes <= 2 * l2 &&
-           (band == extent || w->dims[w->outer].size <= 3 * band * w->dims[w->outer].stride);
+           (w->band == extent || w->dims[w->outer].size <= 3 * w->band * w->dims[w->outer].stride);
 }
 
 /* Of each k: where the filter's element lies, and the shift into the task's copy. */
@@ -486,7 +509,7 @@ typedef struct window_run {
     float *filter; /* packed: [batch][panel][k][rows] */
     char *memory;  /* of the workers */
     size_t worker_bytes;
-    int64_t outer; /* points of the outer dimensions */
+    int64_t batches, outer; /* points of the outer dimensions */
 } window_run;
 
 static size_t filter_bytes(const ls_windows *w, const ls_gemm_phase *gemm, const int64_t *extents) {
@@ -689,8 +712,9 @@ static void window_task(void *ctx, long task, int worker) {
     const ls_kernel_run *kernel = r->launch->kernel;
     const ls_gemm_phase *gemm = r->launch->phase->gemm;
     const ls_gemm_moves *moves = kernel->binary->device->gemm->moves;
-    int64_t band = task % w->bands * w->band, point = task / w->bands % r->outer,
-            batch = task / w->bands / r->outer;
+    int64_t band = task % w->bands * w->band, point = task / w->bands % r->outer, image_of = task / w->bands / r->outer;
+    int64_t batch = image_of % r->batches, row = image_of / r->batches * w->group * w->rows, end = row + w->group * w->rows;
+    end = end < w->m ? end : w->m;
     const ls_window_dim *first = &w->dims[w->outer];
     int64_t lines = first->extent - band < w->band ? first->extent - band : w->band;
     int64_t firsts[LS_WINDOW_DIMS], coords[LS_SPEC_MAX_AXES], inner = 1;
@@ -720,7 +744,7 @@ static void window_task(void *ctx, long task, int worker) {
             copy_plane(moves, w, firsts, src[w->plane_leaf[i]] + w->plane_at[i], image + i * w->plane);
         }
     }
-    for (int64_t i = 0; i < w->m; i += w->rows) {
+    for (int64_t i = row; i < end; i += w->rows) {
         int64_t rows = w->m - i < w->rows ? w->m - i : w->rows;
         const float *a = r->filter + (batch * w->panels * w->rows + i) * w->k;
         for (int64_t k0 = 0; k0 < w->k; k0 += LS_GEMM_CHUNK) {
@@ -741,11 +765,11 @@ bool ls_windows_run(ls_gemm_launch *launch) {
     const ls_windows *w = gemm->windows;
     ls_cpu_device *device = kernel->binary->device;
     int64_t batches = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes);
-    window_run r = {.launch = launch, .w = w, .worker_bytes = worker_bytes(w)};
+    window_run r = {.launch = launch, .w = w, .worker_bytes = worker_bytes(w), .batches = batches};
     r.filter = (float *)(void *)device->workspace;
     r.memory = device->workspace + filter_bytes(w, gemm, kernel->extents);
     r.outer = ls_point_count(kernel->extents, w->outer, gemm->n.axes);
-    int64_t n = batches * r.outer * w->bands;
+    int64_t images = batches * r.outer * w->bands, n = images * ls_gemm_ceil_div(w->panels, w->group);
     ls_kept *kept = gemm->side[0].fixed ? ls_kept_find(device, kernel->launch, gemm->side[0].buffer, gemm, 0,
                                                        filter_bytes(w, gemm, kernel->extents))
                                         : NULL;
@@ -771,7 +795,7 @@ bool ls_windows_run(ls_gemm_launch *launch) {
         ls_runs_run(launch, r.filter, r.memory, r.worker_bytes);
         return true;
     }
-    if (device->threads == 1 || n == 1 || n * w->columns * w->m <= LS_INLINE_WORK / w->k) {
+    if (device->threads == 1 || n == 1 || images * w->columns * w->m <= LS_INLINE_WORK / w->k) {
         for (int64_t task = 0; task < n; task++) {
             window_task(&r, (long)task, 0);
         }
@@ -789,6 +813,9 @@ void ls_windows_print(ls_text *out, const ls_windows *w) {
                        (long long)(w->dims[i].length * w->dims[i].stride));
     }
     ls_text_printf(out, ", %lld bands", (long long)w->bands);
+    if (w->group < w->panels) {
+        ls_text_printf(out, ", rows in %lld parts", (long long)ls_gemm_ceil_div(w->panels, w->group));
+    }
     if (w->n_leaves > 1) {
         ls_text_printf(out, ", %d tensors joined", w->n_leaves);
     }

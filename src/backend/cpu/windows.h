@@ -45,6 +45,7 @@ struct ls_windows {
     int64_t *at, *filter_at;  /* of each k: in the task's copy of the image; in the filter */
     int64_t *packed_at;       /* filter_at in the order in which panels have k */
     int64_t m, rows, panels;  /* rows of a panel */
+    int64_t group;            /* panels of a task */
     int64_t *row_at;          /* of the filter */
     int64_t band, bands;      /* of the first inner dimension */
     int64_t columns, ld;      /* outputs of a task, junk with them; and rounded up to vectors */
@@ -71,6 +72,10 @@ void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory,
 
 /* windows.c: how many images, each with tasks of its own; as many as are known before launch. */
 int64_t ls_windows_images(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w);
+/* windows.c: into how many bands to cut each image, of two numbers with the columns that a band is computed in: the first, or the second
+ * where that leaves the workers less to wait for. Sets w->group: where bands are few, rows are cut, too, and each task copies its band for itself (a
+ * program would compute it again). */
+int64_t ls_windows_share(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, const int64_t bands[2], const int64_t columns[2]);
 /* windows.c: where a leaf's image begins, for coordinates of the batch and of outer dimensions. */
 const float *ls_windows_leaf_start(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, const ls_windows *w,
                                    const ls_window_leaf *leaf, const int64_t *coords);
