@@ -168,11 +168,11 @@ int64_t ls_gemm_load(int64_t units, int64_t blocks, int64_t others, int64_t work
 }
 
 int64_t ls_gemm_blocks(int64_t units, int64_t others, int64_t workers, int64_t each, int64_t least) {
-    int64_t best = least, least_load = INT64_MAX / 33;
+    int64_t best = least, least_load = INT64_MAX / 65;
     for (; each > 0; each--) {
         int64_t blocks = larger(least, smaller(ls_gemm_ceil_div(each * workers, others), units));
         int64_t load = ls_gemm_load(units, blocks, others, workers);
-        if (load * 33 < least_load * 32) {
+        if (load * 65 < least_load * 64) {
             least_load = load;
             best = blocks;
         }
