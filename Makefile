@@ -13,7 +13,7 @@ MAKEFLAGS += --no-print-directory
 configure = cmake --preset $(1) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
 build = mkdir -p build && { $(call configure,$(1)); } && cmake --build build/$(1) --parallel $(JOBS)
 
-.PHONY: all help deps data demo bundle test test-all test-clang test-sanitize test-threads test-slow fuzz conform-full mutants bench bench-peers bench-web models test-models test-isnet bench-models docs-onnx install \
+.PHONY: all help deps data demo bundle test test-all test-clang test-sanitize test-threads test-limits test-slow fuzz conform-full mutants bench bench-peers bench-web models test-models test-isnet bench-models docs-onnx install \
         uninstall exports web web-serve test-web docs clean distclean
 
 all:                    ## build the library, the command, tests, examples, benchmarks (build/release)
@@ -71,6 +71,11 @@ test-threads:           ## the tests that use threads, under ThreadSanitizer
 	@$(call build,tsan)
 	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(FIXED_ADDRESSES) $(CTEST) build/tsan -L '^(unit|engine|threads)$$' \
 	    -E 'unit.test_(emit|graph|io|kir|math|oracle|plan|render|spec|vulkan|webgpu$$)' # one thread, or drivers that are not instrumented
+
+test-limits:            ## the tests of the processor's kernels, in a build where small cases go the ways of large ones
+	@tools/deps.sh build test data
+	@$(call build,limits)
+	@$(CTEST) build/limits -R '^(conformance|golden|micro|museum.test_(museum|plants)|unit.test_(cpu|engine))' -LE '^slow$$'
 
 web:                    ## the library in WebAssembly as an npm package (build/web/package), and the page (build/web/site)
 	@tools/deps.sh build web data

@@ -26,6 +26,7 @@ step test make test
 step clang make test-clang SKIP='^(slow|conformance|museum|device)$'
 step sanitize make test-sanitize SKIP='^(slow|house|conformance|museum|device)$'
 step threads make test-threads
+step limits make test-limits
 
 if [ ${#failed[@]} -gt 0 ]; then
     echo "failed: ${failed[*]}"

@@ -3,7 +3,7 @@
 #include "backend/cpu/program.h"
 #include <string.h>
 
-enum { LARGE_BYTES = 1 << 20 };
+enum { LARGE_BYTES = LS_LIMIT(1 << 20, 1 << 9) };
 
 static void linear_add(ls_ix_sum *out, const ls_spec *spec, int32_t id, int64_t k) {
     const ls_ix *ix = &spec->ix[id];

@@ -8,7 +8,7 @@
 #include "backend/cpu/kernel.h"
 #include <string.h>
 
-enum { BLOCK_BYTES = 256 << 10 }; /* half of it is read again and again, from the second-level cache: what is written need not stay */
+enum { BLOCK_BYTES = LS_LIMIT(256 << 10, 1 << 10) }; /* half of it is read again and again, from the second-level cache: what is written need not stay */
 
 static size_t align_up(size_t n) {
     return (n + LS_ALIGN - 1) & ~(size_t)(LS_ALIGN - 1);

@@ -10,7 +10,7 @@ enum {
     LEAST_COPY = 4,
     MOST_SCALARS = 1 << 18,
     ZEROS = 512,
-    MOST_POINTS = 1 << 22 /* of a kernel of its own: past the caches its program stores better */
+    MOST_POINTS = LS_LIMIT(1 << 22, 1 << 11) /* of a kernel of its own: past the caches its program stores better */
 };
 
 typedef struct row_place { /* element `at`; buffer -1: zeros */

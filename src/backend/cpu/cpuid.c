@@ -98,6 +98,9 @@ void ls_cpu_detect(ls_cpu *out_cpu) {
     *out_cpu = (ls_cpu){.l1d_bytes = 32 << 10, .l2_bytes = 512 << 10, .l3_bytes = 8 << 20};
     out_cpu->has[LS_CPU_SCALAR] = true;
     detect(out_cpu);
+#if LS_SMALL_LIMITS
+    out_cpu->l2_bytes = 16 << 10;
+#endif
 }
 
 const char *ls_cpu_isa_name(ls_cpu_isa isa) {

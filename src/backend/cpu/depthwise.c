@@ -3,8 +3,8 @@
 #include "backend/cpu/windows.h"
 
 enum {
-    LEAST_WORK = 1 << 16,  /* multiply-adds of a task */
-    INLINE_WORK = 1 << 18, /* below which waking a thread costs more than it brings */
+    LEAST_WORK = LS_LIMIT(1 << 16, 1 << 6),  /* multiply-adds of a task */
+    INLINE_WORK = LS_LIMIT(1 << 18, 1 << 7), /* below which waking a thread costs more than it brings */
     NEAR_L2S = 8 /* second-level caches: smaller results are in some cache, where fetching them costs more than it brings */
 };
 

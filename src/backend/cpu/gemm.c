@@ -265,7 +265,7 @@ static void begin_tile(const ls_gemm_plan *plan, int64_t n, const char *a, opera
     }
 }
 
-enum { FAR_SUMS = 1 << 17 }; /* so many leave the nearest caches: C is fetched while its sums are made */
+enum { FAR_SUMS = LS_LIMIT(1 << 17, 1 << 6) }; /* so many leave the nearest caches: C is fetched while its sums are made */
 
 /* For tiles of n k that have nothing of B to fetch: n rows, from row i on, of C's panel from column j on. A tile fetches a line of each. */
 static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {

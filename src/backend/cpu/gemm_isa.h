@@ -4,9 +4,10 @@
 
 #include "backend/cpu/chain.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/limit.h"
 
 enum {
-    LS_INLINE_WORK = 1 << 19, /* multiply-adds below which waking a thread costs more than it brings */
+    LS_INLINE_WORK = LS_LIMIT(1 << 19, 1 << 7), /* multiply-adds below which waking a thread costs more than it brings */
     LS_TASKS_PER_WORKER = 3
 };
 enum { LS_GEMM_MAX_ROWS = 12, LS_GEMM_TILE_ROWS = 8, LS_GEMM_TILE_VECTORS = 4 };

@@ -11,7 +11,7 @@
 enum {
     BUCKETS = 256,
     MOST_ENTRIES = 4096,  /* with data, and without: loops read slices at many places */
-    SIGHTINGS = 4,        /* launches before it is kept: activations are met as often by a layer's products */
+    SIGHTINGS = LS_LIMIT(4, 2), /* launches before it is kept: activations are met as often by a layer's products */
     MOST_BYTES = 64 << 20 /* of one operand */
 };
 

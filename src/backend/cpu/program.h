@@ -16,6 +16,7 @@
 #ifndef LOCKSTEP_BACKEND_CPU_PROGRAM_H
 #define LOCKSTEP_BACKEND_CPU_PROGRAM_H
 
+#include "backend/cpu/limit.h"
 #include "backend/cpu/tile.h"
 #include "base/text.h"
 #include "device/device.h"
@@ -170,7 +171,7 @@ typedef struct ls_fused {
 } ls_fused;
 enum {
     LS_FUSED_PIECE = 256, /* lanes between two fetches */
-    LS_STREAM_BYTES = 16 << 20 /* many times a core's second-level cache: nobody will find a result of as many there */
+    LS_STREAM_BYTES = LS_LIMIT(16 << 20, 2 << 10) /* many times a core's second-level cache: nobody will find a result of as many there */
 };
 
 typedef struct ls_program {

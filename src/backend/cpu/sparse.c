@@ -12,7 +12,7 @@
 
 enum {
     SAMPLES = 128, /* of 64 elements */
-    LEAST = 1 << 14, /* elements of one image that are worth a look */
+    LEAST = LS_LIMIT(1 << 14, 1 << 8), /* elements of one image that are worth a look */
     MOST_BYTES = 4 << 20, /* of a worker's memory */
     MOST_WAITING = 512,
     LEAST_LINES = 8, /* of outputs; a part makes lists of those beside its own that its taps reach, too */

@@ -18,7 +18,7 @@
 
 enum {
     SLACK = 160,            /* elements behind an image that the last vectors may read */
-    LEAST_PANELS = 4,       /* of a task: copying its image takes as long as a part of one */
+    LEAST_PANELS = LS_LIMIT(4, 1), /* of a task: copying its image takes as long as a part of one */
     MOST_SHARED = 64,       /* of them padding */
     MOST_TAPS = 1 << 16,    /* entries of the table of taps */
     SMALL_IMAGE = 40 << 10 /* bytes of one image with its outputs: in the first-level cache */
