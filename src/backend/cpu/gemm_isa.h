@@ -41,7 +41,7 @@ typedef void (*ls_gemm_vector_kernel)(int64_t kc, int64_t n, const void *x, int6
 
 /*
  * c[i*ldc + j] = (add ? c[i*ldc + j] : nothing) + the sum over p of a[p*rows + i] * b[at[p] + j], for a fixed number of
- * rows and n columns, a multiple of two vectors.
+ * rows and n columns, a multiple of two vectors; of eight rows, two vectors or more.
  */
 typedef void (*ls_gemm_taps_kernel)(int64_t kc, int64_t n, const void *a, const int64_t *at, const void *b,
                                     void *c, int64_t ldc, bool add);

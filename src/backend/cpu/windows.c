@@ -293,12 +293,12 @@ static int64_t set_band(ls_windows *w, int64_t band) {
         elements *= d->length * d->stride;
         outputs *= i == w->outer ? band : d->length;
     }
-    int64_t step = 2 * w->kernels->lanes;
+    int64_t lanes = w->kernels->lanes, step = w->rows == 8 ? lanes : 2 * lanes; /* ls_gemm_taps_kernel */
     w->band = band;
     w->bands = ls_gemm_ceil_div(w->dims[w->outer].extent, band);
     w->plane = elements;
     w->columns = outputs;
-    w->ld = (outputs + step - 1) / step * step;
+    w->ld = outputs > lanes ? ls_gemm_ceil_div(outputs, step) * step : 2 * lanes;
     return (w->planes * w->plane + SLACK + w->rows * w->ld) * 4;
 }
 
@@ -314,7 +314,8 @@ int64_t ls_windows_images(const ls_spec *spec, const ls_gemm_phase *gemm, const 
     return images;
 }
 
-int64_t ls_windows_share(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, const int64_t bands[2], const int64_t columns[2]) {
+int64_t ls_windows_share(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, const int64_t bands[2],
+                         const int64_t columns[2]) {
     int64_t threads = binary->device->threads, images = ls_windows_images(&binary->spec, gemm, w), chosen = bands[0], best = INT64_MAX / 33;
     int64_t widest = w->program ? 1 : ls_gemm_ceil_div(w->panels, LEAST_PANELS);
     w->group = w->panels;
@@ -398,15 +399,26 @@ static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window
 }
 
 /* The highest panels, unless lower ones leave clearly fewer rows unused. */
-static int64_t panel_rows(const ls_gemm_kernels *kernels, int64_t m) {
+/* What panels of so many rows take for so many vectors of columns. Eight rows take them by threes, and what is left by twos, with fewer sums
+ * under way. */
+static int64_t panels_cost(int64_t m, int64_t rows, int64_t vectors) {
+    int64_t panels = ls_gemm_ceil_div(m, rows), twos = (3 - vectors % 3) % 3;
+    if (rows == 8 && vectors > 1) {
+        return panels * (17 * twos + 24 * (vectors - 2 * twos) / 3);
+    }
+    return panels * 2 * rows * ls_gemm_ceil_div(vectors, 2);
+}
+
+static int64_t panel_rows(ls_windows *w) {
     int64_t most = LS_GEMM_MAX_ROWS;
-    while (!kernels->taps[most]) {
+    while (!w->kernels->taps[most]) {
         most--;
     }
-    int64_t best = most;
+    set_band(w, w->dims[w->outer].extent);
+    int64_t best = most, vectors = ls_gemm_ceil_div(w->columns, w->kernels->lanes);
     for (int64_t rows = most - 1; rows >= 1; rows--) {
-        bool worth = rows >= 8 || rows >= m || (most < 8 && rows >= 4);
-        if (kernels->taps[rows] && worth && ls_gemm_ceil_div(m, rows) * rows * 49 < ls_gemm_ceil_div(m, best) * best * 48) {
+        bool worth = rows >= 8 || rows >= w->m || (most < 8 && rows >= 4);
+        if (w->kernels->taps[rows] && worth && panels_cost(w->m, rows, vectors) * 98 < panels_cost(w->m, best, vectors) * 97) {
             best = rows;
         }
     }
@@ -464,7 +476,7 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
         return LS_OK;
     }
     bool runs = ls_runs_fits(gemm, &w);
-    w.rows = runs ? 8 : panel_rows(w.kernels, w.m);
+    w.rows = runs ? 8 : panel_rows(&w);
     w.panels = ls_gemm_ceil_div(w.m, w.rows);
     if (!choose_band(binary, gemm, &w)) {
         return LS_OK;
