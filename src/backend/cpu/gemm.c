@@ -579,8 +579,40 @@ static void for_each(const ls_gemm_plan *plan, int64_t n, void (*fn)(void *, int
     }
 }
 
+/* A product that is nothing but the tiles of one panel of B. All that larger ones need besides is most of what such a one takes before its
+ * first tile. */
+static void run_alone(const ls_gemm_plan *plan) {
+    const ls_gemm *g = plan->g;
+    const ls_gemm_operand *a = &g->a, *b = &g->b;
+    operand_at at_a = a->packed ? (operand_at){a->packed->data, 1, plan->rows, g->k} : (operand_at){a->data, a->stride_i, a->stride_k, a->stride_i};
+    operand_at at_b = b->packed ? (operand_at){b->packed->data, 1, plan->cols, 0} : (operand_at){b->data, 1, b->stride_k, 0};
+    ls_gemm_tiles t = tiles_of(g->k, at_a.at, at_a, at_b, g->out.data, g->out.stride_i, LS_GEMM_STORE);
+    if (LS_GEMM_FOLLOWS && plan->follows) {
+        t.add = g->follow.add;
+        t.add_step = g->follow.step;
+        t.floor = g->follow.floor;
+    }
+    unsigned nan = 0;
+    t.n = plan->whole; /* of none, such a kernel computes none */
+    for (int64_t left = g->m, rows = plan->whole > 0 ? plan->rows : plan->rest; left > 0; rows = smaller(plan->rest, left), t.n = 1) {
+        t.a_next = rows * at_a.next;
+        nan |= kernel_of(plan, rows, plan->vectors)(&t);
+        left -= t.n * rows;
+        t.a = (const char *)t.a + t.n * t.a_next * plan->elem;
+        t.c = (char *)t.c + t.n * rows * t.ldc * plan->elem;
+        t.add += LS_GEMM_FOLLOWS && t.add ? t.n * rows * t.add_step : 0;
+    }
+    for (int64_t i = 0; nan && g->out.canonical_nan && i < g->m; i++) {
+        g->isa->moves->canonical_f32(g->n, (float *)g->out.data + i * g->out.stride_i);
+    }
+}
+
 void ls_gemm_plan_run(const ls_gemm_plan *plan, void *workspace) {
     const ls_gemm *g = plan->g;
+    if (!LS_SMALL && plan->vectors > 0) {
+        run_alone(plan);
+        return;
+    }
     run r = {.plan = plan, .shared = workspace, .workers = (char *)workspace + plan->shared_bytes};
     r.m_blocks = plan->m_blocks;
     for (r.batch0 = 0; r.batch0 < plan->outer_batches; r.batch0++) {

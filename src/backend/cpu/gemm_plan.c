@@ -239,6 +239,24 @@ static void plan_workspace(const ls_gemm *g, ls_gemm_plan *plan) {
     }
 }
 
+/* Whether the product is no more than the tiles of one panel of B in one task and one slice, and what those are: as plain_tiles() cuts them. */
+static void plan_alone(const ls_gemm *g, ls_gemm_plan *plan) {
+    bool floats = plan->panel == LS_GEMM_TYPE_F32 && plan->sum == LS_GEMM_TYPE_F32 && plan->kernels->most_tiles > 1;
+    bool in_place = plan->a_source != LS_GEMM_LOCAL && (plan->b_source == LS_GEMM_DIRECT || plan->b_source == LS_GEMM_BEFORE);
+    if (LS_SMALL || !floats || !in_place || !plan->inline_run || plan->masks || plan->vector || plan->through_tile || g->epilogue ||
+        plan->kernels->whole_rows || g->batch_rank > 0 || g->n != plan->cols || plan->m_blocks > 1 || g->k <= 0 || g->k > plan->depth) {
+        return;
+    }
+    plan->vectors = (int)(plan->cols / plan->kernels->lanes);
+    plan->whole = g->m / plan->rows;
+    int64_t left = g->m - plan->whole * plan->rows;
+    if (plan->whole > 0 && left > 0 && 2 * left < plan->rows && plan->a_source == LS_GEMM_DIRECT) {
+        plan->whole--;
+        left += plan->rows;
+    }
+    plan->rest = left > plan->rows ? (left + 1) / 2 : left;
+}
+
 void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan) {
     *g = *given;
     ls_gemm_plan *plan = out_plan;
@@ -313,6 +331,7 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     }
     plan_blocks(g, plan, mc_max, nc_max);
     plan_workspace(g, plan);
+    plan_alone(g, plan);
 }
 
 void ls_gemm_plan_move(const ls_gemm_plan *plan, const ls_gemm *g, ls_gemm *problem) {

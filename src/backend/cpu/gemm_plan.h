@@ -43,6 +43,8 @@ typedef struct ls_gemm_plan {
     int64_t shared_bytes, worker_bytes;
     int64_t b_at, c_at, tile_at, mask_at, sums_at;
     int workers;
+    int vectors;         /* of B's only panel, where there is nothing but its tiles; else 0 */
+    int64_t whole, rest; /* then: tiles of `rows`, and the rows of those that follow */
 } ls_gemm_plan;
 
 /* Of numbers that are not negative, rounded down, and up. Most fit 32 bits, whose division takes a fraction of the time: a small product

@@ -55,8 +55,8 @@ static bool in_runs(const ls_gemm_operand *o, int64_t extent) {
 static bool suits(const ls_gemm_launch *launch, const ls_gemm *g) {
     const ls_gemm_phase *gemm = launch->phase->gemm;
     bool views = gemm->side[0].view && gemm->side[1].view && g->a.dtype == LS_GEMM_F32 && g->b.dtype == LS_GEMM_F32;
-    return launch->kernel->binary->spec.math == LS_REDUCED && ls_gemm_has_pairs(g->isa) && views && !gemm->batch.n &&
-           g->n >= LEAST_COLUMNS && g->k >= LEAST_K && in_runs(&g->a, g->m) && in_runs(&g->b, g->n);
+    return ls_gemm_has_pairs(g->isa) && views && !gemm->batch.n && g->n >= LEAST_COLUMNS && g->k >= LEAST_K && in_runs(&g->a, g->m) &&
+           in_runs(&g->b, g->n);
 }
 
 /* A side as it is packed, in memory that is kept if *out_kept. False: rounding it does not pay, or would lose numbers. */
