@@ -316,6 +316,92 @@ static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, oper
     }
 }
 
+enum { FETCHES_NOTHING, FETCHES_B, FETCHES_C, PART_B = 0, PART_C, PART_OTHERS = 5, PART_LAST, N_PARTS = 8 };
+
+/* Some of a panel's tiles, one below another, which fetch the same. */
+typedef struct tiles_part {
+    ls_gemm_kernel kernel;
+    int64_t n, a_next;
+    const char *a;
+    const float *add;
+    int64_t c, ahead; /* bytes from where C's panel begins, and from where what they fetch does */
+    int fetches;
+} tiles_part;
+
+/* The parts of each panel: tiles that fetch the next panel of B, some of C's rows each, nothing; and the rows that are left, in one tile or two. */
+static void cut_parts(const block *b, int vectors, int64_t n, operand_at at_a, const float *add, const lookahead *from, tiles_part *parts) {
+    const ls_gemm_plan *plan = b->plan;
+    int64_t whole = ls_gemm_quotient(b->mi, plan->rows), left = b->mi - whole * plan->rows, row = 0, tiles = 0;
+    if (whole > 0 && left > 0 && 2 * left < plan->rows && plan->a_source == LS_GEMM_DIRECT) {
+        whole--; /* as plain_tiles() does */
+        left += plan->rows;
+    }
+    for (int i = 0; i < N_PARTS; i++) {
+        int64_t rows = i < PART_LAST ? plan->rows : left > plan->rows ? (left + 1) / 2 : left;
+        bool of_b = i == PART_B || i >= PART_LAST, of_c = i >= PART_C && i < PART_OTHERS;
+        int64_t most = of_c ? (i * n <= b->mi ? from[FETCHES_C].tiles : 0) : i == PART_B ? from[FETCHES_B].tiles : INT64_MAX;
+        tiles_part *part = &parts[i];
+        part->n = i < PART_LAST ? smaller(whole, most) : rows > 0;
+        part->kernel = part->n > 0 ? kernel_of(plan, rows, vectors) : NULL;
+        part->a_next = rows * at_a.next;
+        part->a = at_a.at + row * at_a.next * plan->elem;
+        part->add = add ? add + row * plan->g->follow.step : NULL;
+        part->c = row * b->ldc * plan->elem;
+        part->fetches = of_c ? FETCHES_C : of_b && tiles < from[FETCHES_B].tiles ? FETCHES_B : FETCHES_NOTHING;
+        part->ahead = of_c ? (i - PART_C) * n * from[FETCHES_C].step_k : part->fetches == FETCHES_B ? tiles * from[FETCHES_B].next : 0;
+        whole -= i < PART_LAST ? part->n : 0;
+        left -= i < PART_LAST ? 0 : rows;
+        tiles += of_b ? part->n : 0;
+        row += part->n * rows;
+    }
+}
+
+/*
+ * The whole panels of a slice that need no packing; the columns that they have. Each part has a call of its own, and what comes before it is copies: after
+ * the long loop of a tile all that a processor knows of its way is where it returns to, and it has some 40 cycles of multiply-adds left while it errs or waits.
+ */
+static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_gemm_into into) {
+    const ls_gemm_plan *plan = b->plan;
+    const ls_gemm_follow *follow = &plan->g->follow;
+    const int64_t cols = plan->cols, step_c = cols * plan->elem, step_b = plan->b_source == LS_GEMM_DIRECT ? step_c : step_c * plan->g->k;
+    const bool adds = LS_GEMM_FOLLOWS && plan->follows && k + n >= plan->g->k;
+    const operand_at at_b = find_b(b, 0, cols, k);
+    lookahead from[] = {{.at = at_b.at}, fetch_ahead(b, cols, k, n), fetch_sums(b, 0, cols, n)};
+    tiles_part parts[N_PARTS];
+    ls_gemm_tiles t = tiles_of(n, at_a.at, at_a, at_b, b->c, b->ldc, into);
+    unsigned nan = 0;
+    int64_t j = 0;
+    t.add_step = follow->step;
+    t.floor = follow->floor;
+    cut_parts(b, (int)ls_gemm_quotient(cols, plan->kernels->lanes), n, at_a, adds ? follow->add + (b->batch * plan->g->m + b->i0) * follow->step : NULL,
+              from, parts);
+    for (char *c = b->c; j + cols <= b->nj; j += cols, c += step_c) {
+        const bool follows = panel_follows(b, j + cols);
+#pragma GCC unroll 8
+        for (int i = 0; i < N_PARTS; i++) {
+            const tiles_part *part = &parts[i];
+            if (part->n > 0) {
+                const lookahead *fetched = &from[follows ? part->fetches : FETCHES_NOTHING];
+                t.n = part->n;
+                t.a = part->a;
+                t.a_next = part->a_next;
+                t.c = c + part->c;
+                t.add = part->add;
+                t.ahead = fetched->at + part->ahead;
+                t.ahead_k = fetched->step_k;
+                t.ahead_next = fetched->next;
+                nan |= part->kernel(&t);
+            }
+        }
+        t.b = (const char *)t.b + step_b;
+        from[FETCHES_NOTHING].at += step_b;
+        from[FETCHES_B].at += step_b;
+        from[FETCHES_C].at += step_c;
+    }
+    b->nan |= nan;
+    return j;
+}
+
 /* The tiles of [k0 + p, k0 + p + n), part of the chunk of kc from k0. The inner loop keeps a panel of B near while A's
  * block passes. */
 static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n, ls_gemm_into into) {
@@ -328,7 +414,9 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
     int64_t count = smaller(4 * n, plan->bytes_k - 4 * (k0 + p)); /* of bytes */
     operand_at at_a = find_a(b, k0, kc);
     at_a.at += p * at_a.step_k * plan->elem;
-    for (int64_t at = 0; at < b->nj; at += plan->cols) {
+    bool in_place = !LS_SMALL && plan->b_source != LS_GEMM_LOCAL && plan->kernels->most_tiles > 1 && !plan->kernels->whole_rows && !plan->backward;
+    in_place = in_place && !in_tile && !fetch && !flips && !plan->masks;
+    for (int64_t at = in_place ? whole_panels(b, k0 + p, n, at_a, into) : 0; at < b->nj; at += plan->cols) {
         int64_t j = !LS_SMALL && plan->backward ? (b->nj - 1) / plan->cols * plan->cols - at : at;
         int64_t nj = smaller(plan->cols, b->nj - j), depth = n;
         int vectors = 1 + (nj > lanes) + (nj > 2 * lanes) + (nj > 3 * lanes);
