@@ -1,6 +1,7 @@
 /* Chains of elementwise operations (backend/cpu/chain.h) against the contract's arithmetic, lane by lane, on every instruction set here. */
 #include "backend/cpu/tile.h"
 #include "base/half.h"
+#include "math/math.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -231,6 +232,38 @@ static void norms(void **state) {
     }
 }
 
+/* GELUs as the graph and as other programs write them, whose error function an instruction set may do together with what is around it; the result takes the place of x, or none. */
+static void gelus(void **state) {
+    const ls_chain_step add = {.op = LS_CHAIN_ADD, .at = 1};
+    const float scalars[] = {0.7f, 1, 0.5f};
+    (void)state;
+    for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+        const ls_tile_isa *isa = usable(i);
+        const ls_chain_step erf = {.op = LS_CHAIN_CALL, .kind = LS_CHAIN_NONE, .fn = isa ? isa->map_f32[LS_OP_ERF] : NULL};
+        const ls_chain_step forms[3][5] = {
+            {{.op = LS_CHAIN_MUL, .at = 0}, erf, add, {.op = LS_CHAIN_PRODUCT, .kind = LS_CHAIN_MEMORY, .by = 2}},
+            {{.op = LS_CHAIN_DIV, .at = 0}, erf, add, {.op = LS_CHAIN_MUL, .kind = LS_CHAIN_MEMORY}, {.op = LS_CHAIN_MUL, .at = 2}},
+            {erf, add, {.op = LS_CHAIN_MUL, .kind = LS_CHAIN_MEMORY, .at = 1}},
+        };
+        for (int64_t n = 1; isa && n < MOST; n += 7) {
+            for (int form = 0; form < 6 && !(LS_SMALL && form % 3 == 0); form++) {
+                float x[MOST], y[MOST], out[MOST + 1], *to = form < 3 ? out : x;
+                uint32_t expected[MOST];
+                for (int64_t j = 0; j < n; j++) {
+                    x[j] = j % 5 ? (float)(j - n / 2) * 0.03f : from_bits(special[j / 5 % SPECIALS]);
+                    y[j] = (float)j * 0.7f;
+                    float e = 1 + ls_erf_f32(form % 3 == 0 ? x[j] * 0.7f : form % 3 == 1 ? x[j] / 0.7f : x[j]);
+                    expected[j] = bits_of(form % 3 == 0 ? x[j] * 0.5f * e : form % 3 == 1 ? x[j] * e * 0.5f : e * y[j]);
+                }
+                out[n] = 77;
+                isa->chain(&(ls_chain_row){.n_steps = form % 3 == 0 ? 4 : form % 3 == 1 ? 5 : 3, .n_pointers = 2, .steps = forms[form % 3], .scalars = scalars, .at = {x, y}}, to, x, n);
+                assert_memory_equal(to, expected, (size_t)n * sizeof *to);
+                assert_true(out[n] == 77);
+            }
+        }
+    }
+}
+
 /* The sum of squares in registers of its own, beside squares that are stored and summed. */
 static void sums_of_squares(void **state) {
     uint64_t seed = 3;
@@ -259,6 +292,7 @@ int main(void) {
         cmocka_unit_test(quotients_are_rounded_correctly),
         cmocka_unit_test(slots_and_places),
         cmocka_unit_test(norms),
+        cmocka_unit_test(gelus),
         cmocka_unit_test(sums_of_squares),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* Chains of elementwise operations in registers (backend/cpu/chain.h): the same bits as the tile functions, one by one. */
 #include "backend/cpu/isa/chain_ops.h"
 #include "backend/cpu/isa/tile_isa.h"
+#include "backend/cpu/isa/tile_math.h"
 #include "base/half.h"
 #include <string.h>
 
@@ -149,6 +150,29 @@ static bool bias(const ls_chain_row *row, float *dst, const float *src, int64_t 
 }
 #endif
 
+#if defined(LS_ISA_AVX512)
+/* A GELU, whose steps before and after the error function are done in its blocks; how many lanes. */
+static int64_t gelu(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
+    const ls_chain_step *step = row->steps, *end = step + row->n_steps;
+    ls_erf_around around = {.times = 1, .factor = 1, .then = 1, .fetch = row->ahead & 1 ? LS_FETCH_AHEAD : 0, .far = row->middle != NULL};
+    if (row->n_steps > 0 && step->op == LS_CHAIN_MUL && step->kind == LS_CHAIN_SCALAR) {
+        around.times = row->scalars[step++->at];
+    }
+    if (end - step < 3 || step->op != LS_CHAIN_CALL || step->fn != LS_TILE_MATH(erf, f32) || step[1].op != LS_CHAIN_ADD || step[1].kind != LS_CHAIN_SCALAR ||
+        (step[2].op != LS_CHAIN_MUL && step[2].op != LS_CHAIN_PRODUCT) || step[2].kind != LS_CHAIN_MEMORY) {
+        return 0;
+    }
+    around.plus = row->scalars[step[1].at];
+    around.by = row->at[step[2].at];
+    around.factor = step[2].op == LS_CHAIN_PRODUCT ? row->scalars[step[2].by] : 1;
+    step += 3;
+    if (step < end && step->op == LS_CHAIN_MUL && step->kind == LS_CHAIN_SCALAR) {
+        around.then = row->scalars[step++->at];
+    }
+    return step == end ? LS_TILE_NAME(ls_erf_blocks)(dst, src, n, &around) : 0;
+}
+#endif
+
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
 /* How a norm and a softmax end, (x - a) / b with one a and one b: the steps of that, done to all lanes at once; 0: the chain begins otherwise. */
 static int normalise(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
@@ -194,6 +218,7 @@ void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float
     if (!row->ahead && bias(row, dst, src, n)) {
         return;
     }
+    i = gelu(row, dst, src, n);
     for (; i + WIDEST * L <= n; i += WIDEST * L) {
         widest_block(row, dst, src, i);
     }

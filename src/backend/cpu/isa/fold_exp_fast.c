@@ -9,23 +9,9 @@
 #include "backend/cpu/isa/tile_math.h"
 
 #if defined(LS_ISA_AVX512)
-#include "math/const32.h"
-#include <immintrin.h>
+#include "backend/cpu/isa/eight.h"
 #include <string.h>
 
-typedef __m512 V;
-enum { LANES = 128 };
-
-#define LOW(X) X(0) X(1) X(2) X(3)
-#define HIGH(X) X(4) X(5) X(6) X(7)
-#define ALL(X) LOW(X) HIGH(X)
-/* A compiler would take one vector after another through all operations. */
-#define KEEP_LOW(v) __asm__ volatile("" : "+v"(v##0), "+v"(v##1), "+v"(v##2), "+v"(v##3));
-#define KEEP_HIGH(v) __asm__ volatile("" : "+v"(v##4), "+v"(v##5), "+v"(v##6), "+v"(v##7));
-#define KEEP(v) KEEP_LOW(v) KEEP_HIGH(v)
-/* Constants come from memory where they are needed: registers are scarce. */
-#define CONSTANTS __asm__ volatile("" : "+r"(c));
-#define SPLAT(i) _mm512_set1_ps(c[i])
 /* The list of coefficients begins with their number, which is the place of the last one. */
 static const float constants[] = {LS_K32_EXP, -LS_K32_INVLN2, LS_K32_LN2_1, LS_K32_LN2_2, 0.5f, 40.0f};
 enum { BY_LN2 = 6, LN2_1, LN2_2, HALF, MOST };
@@ -36,22 +22,7 @@ enum { BY_LN2 = 6, LN2_1, LN2_2, HALF, MOST };
 #define REDUCE(i) t##i = _mm512_fnmsub_ps(n##i, ln2_1, t##i); /* exact */
 #define REST(i) V l##i = _mm512_mul_ps(n##i, ln2_2);
 #define REDUCED(i) V r##i = _mm512_sub_ps(t##i, l##i);
-#define PUT_N(i)                                                                                             \
-    _mm512_storeu_ps(dst + 16 * i, n##i);                                                                    \
-    __asm__ volatile("" : "+m"(*(__m512_u *)(void *)(dst + 16 * i)));
-#define BEGIN(i) V p##i = _mm512_mul_ps(r##i, a);
-#define PLUS(i) p##i = _mm512_add_ps(a, p##i);
-#define BY_R(i) p##i = _mm512_mul_ps(r##i, p##i);
-#define SQUARE(i) V z##i = _mm512_mul_ps(r##i, r##i);
-#define CUBE(i) V q##i = _mm512_mul_ps(z##i, r##i);
-#define BY_CUBE(i) p##i = _mm512_mul_ps(q##i, p##i);
-#define HALF_SQUARE(i)                                                                                       \
-    p##i = _mm512_fmadd_ps(z##i, half, p##i); /* half of it is exact, unless beneath all notice */
-#define ONE_MORE(i) V h##i = _mm512_add_ps(one, r##i);
-#define LOST(i) l##i = _mm512_sub_ps(one, h##i);
-#define LEFT(i) l##i = _mm512_add_ps(l##i, r##i);
-#define TAIL(i) l##i = _mm512_add_ps(l##i, p##i);
-#define SUM(i) l##i = _mm512_add_ps(h##i, l##i);
+#define PUT_N(i) STORE(dst, i, n##i)
 #define SCALE(i) l##i = _mm512_scalef_ps(l##i, _mm512_loadu_ps(dst + 16 * i));
 #define PUT(i) _mm512_storeu_ps(dst + 16 * i, l##i);
 #define ADD(i)                                                                                               \

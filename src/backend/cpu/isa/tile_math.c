@@ -62,6 +62,9 @@ LS_MATH_UNARY(EACH)
 #define ELEMENTARY(name) ELEMENTARY_OF(name, f32, float, ls_vf32) ELEMENTARY_OF(name, f64, double, ls_vf64)
 #define ELEMENTARY_F64(name) ELEMENTARY_OF(name, f64, double, ls_vf64)
 LS_TILE_OFTEN(LS_TILE_SEVERAL) LS_TILE_OFTEN(ELEMENTARY_F64)
+#if defined(LS_ISA_AVX512)
+ELEMENTARY_F64(erf)
+#endif
 LS_TILE_SELDOM(ELEMENTARY)
 #endif
 

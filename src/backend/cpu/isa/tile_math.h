@@ -13,13 +13,29 @@ LS_MATH_UNARY(LS_TILE_MATH_DECLARE)
 LS_TILE_MATH_DECLARE(pow)
 #undef LS_TILE_MATH_DECLARE
 
+#if defined(LS_ISA_AVX512)
+/* What is done at once with an error function: with `by` (erf(x * times) + plus) * (by[i] * factor) * then, as in a GELU, else erf(x) alone. */
+typedef struct ls_erf_around {
+    const float *by;
+    float times, plus, factor, then;
+    uintptr_t fetch; /* bytes behind x that are fetched meanwhile */
+    bool far;        /* dst goes past the caches */
+} ls_erf_around;
+/* As many of n lanes as are whole blocks; how many. NaN canonical. dst may be x or `by`. */
+int64_t LS_TILE_NAME(ls_erf_blocks)(float *dst, const float *x, int64_t n, const ls_erf_around *around);
+#endif
+
 /* The functions that networks of f32 spend their time in take LS_TILE_MANY vectors at once (math/ops_many.inc). */
 #if defined(LS_ISA_AVX2)
 #define LS_TILE_MANY 2 /* of sixteen registers */
 #else
 #define LS_TILE_MANY 4
 #endif
+#if defined(LS_ISA_AVX512)
+#define LS_TILE_OFTEN(X) X(exp) X(log) X(tanh) /* erf_fast.c has erf */
+#else
 #define LS_TILE_OFTEN(X) X(exp) X(log) X(tanh) X(erf)
+#endif
 #define LS_TILE_SELDOM(X)                                                                                    \
     X(exp2)                                                                                                  \
     X(expm1) X(log2) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(erfc) X(sqrt)   \
