@@ -15,6 +15,9 @@ enum {
     MOST_STEPS = 48,
     MOST_REGS = 64,
     MOST_STREAMS = 4,
+    MOST_KEPT = 2048, /* lanes of a row that waits for the end of its sum */
+    KEPT_STRIDE = MOST_KEPT + 13 * 16, /* not a page apart */
+    KEPT = 3,
     LINE = 64
 };
 
@@ -170,10 +173,15 @@ typedef struct lines {
     line *with;    /* the last fold, which fetches all lines of one stream; or NULL */
     bool divides;  /* beside it the last step, a division, is done for the row before */
     ls_tile_beside beside;
+    bool defers;   /* by the sum itself, which is made beside the next row's: the division is done for the row before that */
+    bool waits, within; /* there is a row whose sum is not made; whether it may be divided beside another */
+    int64_t turn;       /* of the next row */
+    char *dst;          /* of the quotients of the row that waits */
     float nan;     /* the canonical one */
     int16_t streams[MOST_STREAMS]; /* places whose lines are fetched early */
     int16_t of_reg[MOST_REGS];     /* places of a program's registers */
     float middle[LS_TILE_BLOCK];
+    _Alignas(LS_ALIGN) float kept[KEPT][KEPT_STRIDE]; /* exponentials of rows by turn */
     float slots[LS_CHAIN_SLOTS * LS_CHAIN_LANES + LS_ALIGN / sizeof(float)];
 } lines;
 
@@ -345,6 +353,10 @@ static void find_beside(lines *l) {
     l->divides = between && (exps ? last->f->n_steps == 1 && s->stream.exps == isa->fold_exp_f32[near] && s->stream.store && s->a == last->operands[0]
                                   : near && s->stream.squares && s->stream.whole && s->operands[0] == last->operands[0] && l->places[s->operands[0]].moves && isa->row_squares_beside_f32 && l->inner % LS_TILE_PARTIALS == 0);
     l->with = exps || l->divides ? s : NULL;
+    const bool stored = s + 2 == last && s[1].op == COLUMN_STORE && s[1].a == s->dst && s[1].dst == last->scalars[last->f->steps->at] && !l->places[s[1].dst].moves;
+    l->defers = l->divides && exps && stored && l->inner <= MOST_KEPT;
+    l->waits = false;
+    l->turn = 0;
 }
 
 static bool make_list(lines *l, ls_kernel_run *kernel, int64_t first) {
@@ -575,13 +587,61 @@ static void run_beside(lines *l, int64_t rows, float *partials) {
     }
 }
 
+/* The row before, whose sum is made, is next to be divided. */
+static void divide_next(lines *l, float sum) {
+    ls_tile_beside *b = &l->beside;
+    b->x = l->kept[(l->turn - 1) % KEPT];
+    b->dst = (float *)(void *)l->dst;
+    b->far = l->steps[l->n_steps - 1].row.middle != NULL;
+    if (!l->isa->beside_f32(b, sum) || !l->within || sum - sum != 0) { /* a quotient may be NaN */
+        finish_beside(l);
+    }
+}
+
+static float *sums_of(float *partials, int64_t turn) {
+    return partials + turn % 2 * LS_TILE_PARTIALS;
+}
+
+static float halve(const lines *l, float *partials) {
+    l->isa->halve_f32[l->with->which](partials);
+    return *partials;
+}
+
+/* What a softmax ends with, row by row. The sum of a row is made when the next one's exponentials are under way, its quotients beside those of the row after: else computing would wait for the chain of
+ * operations from the last exponential to the first quotient. */
+static void run_softmax(lines *l, int64_t rows, float *partials) {
+    line *with = l->with;
+    for (int64_t r = 0; r < rows; r++, l->turn++) {
+        float *values = l->kept[l->turn % KEPT], sum = l->waits ? halve(l, sums_of(partials, l->turn - 1)) : 0;
+        const place *p = &l->places[l->streams[0]];
+        fetch(l, with, r);
+        take_row(l, with, r, 0);
+        l->beside.fetch = l->n_streams == 1 ? (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row) : (uintptr_t)values;
+        const bool within = with->stream.exps(sums_of(partials, l->turn), values, with->row.at[0], with->f->n_scalars ? with->numbers[0] : 0, l->inner, true, &l->beside);
+        if (l->waits) {
+            divide_next(l, sum);
+        }
+        l->waits = true;
+        l->within = within;
+        l->dst = at_row(l, l->steps[l->n_steps - 1].dst, r);
+    }
+}
+
+static void finish_softmax(lines *l, float *partials) {
+    finish_beside(l);
+    if (l->waits) {
+        divide_next(l, halve(l, sums_of(partials, l->turn - 1)));
+        finish_beside(l);
+    }
+}
+
 size_t ls_rows_bytes(void) {
-    return sizeof(lines) + LS_TILE_PARTIALS * sizeof(float) + 2 * LS_ALIGN;
+    return sizeof(lines) + 2 * LS_TILE_PARTIALS * sizeof(float) + 2 * LS_ALIGN;
 }
 
 bool ls_rows_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n) {
     float *partials = (float *)(((uintptr_t)(scratch + kernel->binary->band.list) + LS_ALIGN - 1) & ~(uintptr_t)(LS_ALIGN - 1));
-    lines *l = (lines *)(void *)(partials + LS_TILE_PARTIALS);
+    lines *l = (lines *)(void *)(partials + 2 * LS_TILE_PARTIALS);
     const int64_t group = kernel->binary->band.block;
     ls_band_place(kernel, scratch, first);
     if (!make_list(l, kernel, first)) {
@@ -599,13 +659,13 @@ bool ls_rows_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n)
             }
         }
         if (l->divides) {
-            run_beside(l, rows, partials);
+            (l->defers ? run_softmax : run_beside)(l, rows, partials);
         }
         for (place *p = l->places, *end = p + l->n_places; p < end; p++) {
             p->at += p->moves ? rows * p->row : 0;
         }
     }
-    finish_beside(l);
+    finish_softmax(l, partials);
     return true;
 }
 
