@@ -177,6 +177,8 @@ typedef struct lines {
     bool waits, within; /* there is a row whose sum is not made; whether it may be divided beside another */
     int64_t turn;       /* of the next row */
     char *dst;          /* of the quotients of the row that waits */
+    bool peaks;         /* and the largest of a row is found beside the one before */
+    float peak;         /* of the next row */
     float nan;     /* the canonical one */
     int16_t streams[MOST_STREAMS]; /* places whose lines are fetched early */
     int16_t of_reg[MOST_REGS];     /* places of a program's registers */
@@ -337,12 +339,17 @@ static int64_t inner_lanes(const ls_kernel_run *kernel, const ls_program *p) {
     return inner;
 }
 
+/* Whether all that the step behind a fold does is to keep its result for the numbers in a place. */
+static bool is_stored(const lines *l, const line *fold, int16_t at) {
+    return fold[1].op == COLUMN_STORE && fold[1].a == fold->dst && fold[1].dst == at && !l->places[at].moves;
+}
+
 /* A division that follows the exponentials or the squares of a row, and nothing but numbers between them, is left to those of the next row. What it divides is
  * kept until the row after that. */
 static void find_beside(lines *l) {
     const ls_tile_isa *isa = l->isa;
     line *last = l->steps + l->n_steps - 1, *s = last;
-    bool between = last->kind == LINE_CHAIN && last->divides && l->places[last->operands[0]].row && l->ahead >= 2;
+    bool between = last->kind == LINE_CHAIN && last->divides && l->places[last->operands[0]].row;
     const bool near = between && last->f->steps[last->f->n_steps - 1].op == LS_CHAIN_DIV_NEAR;
     while (s > l->steps && s->kind != LINE_FOLD) {
         s--;
@@ -352,9 +359,12 @@ static void find_beside(lines *l) {
     l->beside = (ls_tile_beside){.near = near};
     l->divides = between && (exps ? last->f->n_steps == 1 && s->stream.exps == isa->fold_exp_f32[near] && s->stream.store && s->a == last->operands[0]
                                   : near && s->stream.squares && s->stream.whole && s->operands[0] == last->operands[0] && l->places[s->operands[0]].moves && isa->row_squares_beside_f32 && l->inner % LS_TILE_PARTIALS == 0);
+    l->defers = l->divides && exps && l->inner <= MOST_KEPT && s + 2 == last && is_stored(l, s, last->scalars[last->f->steps->at]);
+    l->divides = l->defers || (l->divides && l->ahead >= 2);
     l->with = exps || l->divides ? s : NULL;
-    const bool stored = s + 2 == last && s[1].op == COLUMN_STORE && s[1].a == s->dst && s[1].dst == last->scalars[last->f->steps->at] && !l->places[s[1].dst].moves;
-    l->defers = l->divides && exps && stored && l->inner <= MOST_KEPT;
+    const line *peak = l->steps;
+    l->peaks = l->defers && s == peak + 2 && peak->kind == LINE_FOLD && peak->stream.whole && peak->which == 2 && peak->operands[0] == s->operands[0] && s->f->n_scalars == 1 &&
+               is_stored(l, peak, s->scalars[0]);
     l->waits = false;
     l->turn = 0;
 }
@@ -607,9 +617,9 @@ static float halve(const lines *l, float *partials) {
     return *partials;
 }
 
-/* What a softmax ends with, row by row. The sum of a row is made when the next one's exponentials are under way, its quotients beside those of the row after: else computing would wait for the chain of
- * operations from the last exponential to the first quotient. */
-static void run_softmax(lines *l, int64_t rows, float *partials) {
+/* What a softmax ends with, or all of it, row by row. The sum of a row is made when the next one's exponentials are under way, its quotients beside those of the row after: else computing would wait for the
+ * chain of operations from the last exponential to the first quotient. The largest number of a row is found beside the exponentials of the one before. */
+static void run_softmax(lines *l, int64_t rows, float *partials, bool last) {
     line *with = l->with;
     for (int64_t r = 0; r < rows; r++, l->turn++) {
         float *values = l->kept[l->turn % KEPT], sum = l->waits ? halve(l, sums_of(partials, l->turn - 1)) : 0;
@@ -617,7 +627,17 @@ static void run_softmax(lines *l, int64_t rows, float *partials) {
         fetch(l, with, r);
         take_row(l, with, r, 0);
         l->beside.fetch = l->n_streams == 1 ? (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row) : (uintptr_t)values;
-        const bool within = with->stream.exps(sums_of(partials, l->turn), values, with->row.at[0], with->f->n_scalars ? with->numbers[0] : 0, l->inner, true, &l->beside);
+        float minus = with->f->n_scalars ? with->numbers[0] : 0;
+        const float *x = with->row.at[0];
+        if (l->peaks) {
+            if (l->turn == 0) {
+                l->steps->stream.whole(&l->peak, x, 0, l->inner, 1, false);
+            }
+            minus = l->peak;
+            l->beside.next = last && r + 1 == rows ? NULL : (const float *)(const void *)at_row(l, with->operands[0], r + 1);
+            l->beside.highest = &l->peak;
+        }
+        const bool within = with->stream.exps(sums_of(partials, l->turn), values, x, minus, l->inner, true, &l->beside);
         if (l->waits) {
             divide_next(l, sum);
         }
@@ -649,7 +669,7 @@ bool ls_rows_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n)
     }
     for (int64_t done = 0, rows; done < n; done += rows) {
         rows = n - done < group ? n - done : group;
-        for (line *s = l->steps, *end = l->divides ? l->with : s + l->n_steps; s < end; s++) {
+        for (line *s = l->peaks ? l->with : l->steps, *end = l->divides ? l->with : s + l->n_steps; s < end; s++) {
             if (s->kind == LINE_COLUMN) {
                 run_column(l, s, 0, rows);
             } else if (s->kind == LINE_FOLD) {
@@ -658,8 +678,10 @@ bool ls_rows_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n)
                 run_chain(l, s, rows);
             }
         }
-        if (l->divides) {
-            (l->defers ? run_softmax : run_beside)(l, rows, partials);
+        if (l->defers) {
+            run_softmax(l, rows, partials, done + rows == n);
+        } else if (l->divides) {
+            run_beside(l, rows, partials);
         }
         for (place *p = l->places, *end = p + l->n_places; p < end; p++) {
             p->at += p->moves ? rows * p->row : 0;

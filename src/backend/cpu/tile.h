@@ -37,8 +37,8 @@ typedef void (*ls_tile_gather_fn)(void *dst, const void *src, const int64_t *ind
                                   int64_t n);
 typedef void (*ls_tile_fill_fn)(void *dst, const void *value, int64_t n);
 typedef void (*ls_fold_rows_fn)(float *results, const float *x, float minus, int64_t n, int64_t rows, bool fetches); /* one behind another; n <= LS_TILE_BLOCK */
-/* What else is done while a row is folded: lines of memory are fetched from `fetch` on, as many as the row has, and where there is x, (x[i] - minus) / divisor
- * of another row, which are no NaN, goes to dst. */
+/* What else is done while a row is folded: lines of memory are fetched from `fetch` on, as many as the row has, where there is x, (x[i] - minus) / divisor
+ * of another row, which are no NaN, goes to dst, and beside exponentials the largest of the numbers that are `next` to `highest`: any number where one of them is NaN, and of two zeros either. */
 typedef struct ls_tile_beside {
     uintptr_t fetch;
     const float *x;
@@ -46,6 +46,8 @@ typedef struct ls_tile_beside {
     float minus, divisor, y, z; /* y and z are about 1 / divisor together (ls_tile_isa.beside_f32) */
     bool near;           /* as divide_f32 has it */
     bool far;            /* past the caches: dst begins where a line does */
+    const float *next;
+    float *highest;
 } ls_tile_beside;
 /* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too. What is beside is apart from 0. Whether dst may be divided beside another row. */
 typedef bool (*ls_fold_exp_fn)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);

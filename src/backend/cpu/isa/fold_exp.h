@@ -25,6 +25,18 @@ static inline __attribute__((always_inline)) void ls_divide_beside(float *dst, c
 #undef PUT_FAR
 #undef FOUR
 }
+/* The larger ones of `most` and of LS_MANY_LANES numbers. */
+static inline __attribute__((always_inline)) __m512 ls_highest_beside(__m512 most, const float *x) {
+    const __m512 a = _mm512_max_ps(_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16)), b = _mm512_max_ps(_mm512_loadu_ps(x + 32), _mm512_loadu_ps(x + 48));
+    return _mm512_max_ps(most, _mm512_max_ps(a, b));
+}
+/* The same of fewer. */
+static inline __m512 ls_highest_of_part(__m512 most, const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i += 16) {
+        most = _mm512_max_ps(most, _mm512_mask_loadu_ps(most, n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : 0xffff, x + i));
+    }
+    return most;
+}
 /* Lanes that go to the same partials one after another, which stay in registers meanwhile. */
 #define LS_TILE_FOLD_OF(name)                                                                                \
     bool LS_TILE_NAME(ls_tile_fold_##name)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside) { \
@@ -34,6 +46,8 @@ static inline __attribute__((always_inline)) void ls_divide_beside(float *dst, c
         float *const quotients = beside->dst;                                                                \
         const uintptr_t fetch = beside->fetch;                                                               \
         const bool far = beside->far;                                                                        \
+        const float *const next = beside->next;                                                              \
+        __m512 most = _mm512_set1_ps(-__builtin_inff());                                                     \
         for (int64_t at = 0; at < LS_TILE_PARTIALS; at += LS_MANY_LANES) {                                   \
             ls_mf32 sum = ls_many_c((ls_many_v){0});                                                         \
             int64_t i = at;                                                                                  \
@@ -50,6 +64,9 @@ static inline __attribute__((always_inline)) void ls_divide_beside(float *dst, c
                 if (other) {                                                                                 \
                     ls_divide_beside(quotients + i, other + i, y, z, far);                                   \
                 }                                                                                            \
+                if (next) {                                                                                  \
+                    most = ls_highest_beside(most, next + i);                                                \
+                }                                                                                            \
             }                                                                                                \
             ls_many_store(partials + at, sum);                                                               \
             if (i < n) {                                                                                     \
@@ -64,7 +81,13 @@ static inline __attribute__((always_inline)) void ls_divide_beside(float *dst, c
                 if (other) {                                                                                 \
                     LS_TILE_NAME(ls_divide_f32)(quotients + i, other + i, 0, beside->divisor, n - i, true, LS_DST_NEAR); \
                 }                                                                                            \
+                if (next) {                                                                                  \
+                    most = ls_highest_of_part(most, next + i, n - i);                                        \
+                }                                                                                            \
             }                                                                                                \
+        }                                                                                                    \
+        if (next) {                                                                                          \
+            *beside->highest = _mm512_reduce_max_ps(most);                                                   \
         }                                                                                                    \
         return true;                                                                                         \
     }

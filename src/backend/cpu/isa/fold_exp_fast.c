@@ -41,6 +41,14 @@ enum { BY_LN2 = 6, LN2_1, LN2_2, HALF, MOST };
         __asm__ volatile("");                                                                                \
     }
 
+/* Meanwhile the largest of four vectors. */
+#define NEXT(i) _mm512_loadu_ps(next + 16 * (i))
+#define HIGHEST(i)                                                                                           \
+    if (__builtin_expect(next != NULL, 1)) {                                                                 \
+        most = _mm512_max_ps(most, _mm512_max_ps(_mm512_max_ps(NEXT(i), NEXT(i + 1)), _mm512_max_ps(NEXT(i + 2), NEXT(i + 3)))); \
+        __asm__ volatile("");                                                                                \
+    }
+
 /* Lanes of x whose distance from `minus` is more than 40, or no number: any way. */
 static __attribute__((noinline)) void with_care(float *sums, float *dst, const float *x, float minus,
                                                 __mmask16 kept) {
@@ -61,10 +69,11 @@ bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *to, const float *fro
     const float *const others = beside->x;
     const bool far = beside->far;
     bool within = true;
+    V most = _mm512_set1_ps(-__builtin_inff());
     float part[LANES], own[LANES];
     for (int64_t at = 0; at < n; at += LANES) {
         const bool whole = n - at >= LANES;
-        const float *x = from + at, *c = constants, *other = whole && others ? others + at : NULL;
+        const float *x = from + at, *c = constants, *other = whole && others ? others + at : NULL, *next = whole && beside->next ? beside->next + at : NULL;
         float *dst = to + at, *sums = partials + at % LS_TILE_PARTIALS, *quotients = others ? beside->dst + at : NULL;
         const uintptr_t fetch = beside->fetch + (uintptr_t)at * sizeof *x;
         const __mmask16 kept = whole && !(first && at < LS_TILE_PARTIALS) ? 0xffff : 0;
@@ -86,6 +95,8 @@ bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *to, const float *fro
             for (int i = 0; i < LANES / 16; i++) {
                 DIVIDE(i)
             }
+            HIGHEST(0)
+            HIGHEST(4)
             with_care(sums, dst, x, minus, kept);
         } else {
             const V by_ln2 = SPLAT(BY_LN2), ln2_1 = SPLAT(LN2_1), ln2_2 = SPLAT(LN2_2), one = _mm512_set1_ps(1.0f);
@@ -102,6 +113,7 @@ bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *to, const float *fro
             LOW(PLUS) HIGH(BY_R) KEEP(p) LOW(BY_R) HIGH(PLUS) KEEP(p)
             DIVIDE(2)
             DIVIDE(3)
+            HIGHEST(0)
             a = SPLAT(2);
             LOW(PLUS) HIGH(BY_R) KEEP(p) LOW(BY_R) HIGH(PLUS) KEEP(p)
             CONSTANTS
@@ -113,6 +125,7 @@ bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *to, const float *fro
             LOW(BY_CUBE) LOW(LOST) KEEP_LOW(p) KEEP_LOW(l) LOW(HALF_SQUARE) LOW(LEFT) KEEP_LOW(p) KEEP_LOW(l)
             HIGH(SQUARE) LOW(TAIL) KEEP_LOW(l) KEEP_HIGH(z) HIGH(ONE_MORE) HIGH(CUBE) KEEP_HIGH(h) KEEP_HIGH(q)
             DIVIDE(5)
+            HIGHEST(4)
             LOW(SUM) KEEP_LOW(l) HIGH(BY_CUBE) HIGH(LOST) KEEP_HIGH(p) KEEP_HIGH(l)
             LOW(SCALE) HIGH(HALF_SQUARE) KEEP_HIGH(p) HIGH(LEFT) KEEP_HIGH(l)
             DIVIDE(6)
@@ -129,6 +142,12 @@ bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *to, const float *fro
     }
     const int64_t whole = n - n % LANES;
     const bool fresh = first && whole < LS_TILE_PARTIALS;
+    if (beside->next) {
+        for (int64_t k = whole; k < n; k += 16) {
+            most = _mm512_max_ps(most, _mm512_mask_loadu_ps(most, n - k < 16 ? (__mmask16)((1u << (n - k)) - 1) : 0xffff, beside->next + k));
+        }
+        *beside->highest = _mm512_reduce_max_ps(most);
+    }
     for (int64_t k = whole; k < (fresh ? LS_TILE_PARTIALS : n); k += 16) {
         float *sums = partials + k % LS_TILE_PARTIALS;
         const V v = k < n ? _mm512_maskz_loadu_ps(n - k < 16 ? (__mmask16)((1u << (n - k)) - 1) : 0xffff,
