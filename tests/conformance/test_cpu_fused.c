@@ -269,7 +269,7 @@ static ls_tensor *build_overflow(ls_session *s, int64_t rows, int64_t columns, i
 }
 
 static void rows_that_overflow(void **state) {
-    static const int64_t shapes[][2] = {{2, 256}, {3, 512}, {33, 1024}, {35, 70}, {70, 256}};
+    static const int64_t shapes[][2] = {{2, 256}, {3, 512}, {33, 1024}, {35, 70}, {70, 256}, {2, 1024}, {3, 1280}};
     worlds *all = *state;
     for (int i = 0; i < 8 * (int)(sizeof shapes / sizeof *shapes); i++) {
         const int64_t rows = shapes[i / 8][0], columns = shapes[i / 8][1], n = rows * columns;

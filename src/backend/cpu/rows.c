@@ -15,6 +15,7 @@ enum {
     MOST_STEPS = 48,
     MOST_REGS = 64,
     MOST_STREAMS = 4,
+    LEAST_BESIDE = 1024, /* lanes of a row that is divided beside the squares of the next one: fewer would wait for what makes the divisor of their sum */
     MOST_KEPT = 2048, /* lanes of a row that waits for the end of its sum */
     KEPT_STRIDE = MOST_KEPT + 13 * 16, /* not a page apart */
     KEPT = 3,
@@ -358,7 +359,7 @@ static void find_beside(lines *l) {
     const bool exps = s->kind == LINE_FOLD && s->stream.exps;
     l->beside = (ls_tile_beside){.near = near};
     l->divides = between && (exps ? last->f->n_steps == 1 && s->stream.exps == isa->fold_exp_f32[near] && s->stream.store && s->a == last->operands[0]
-                                  : near && s->stream.squares && s->stream.whole && s->operands[0] == last->operands[0] && l->places[s->operands[0]].moves && isa->row_squares_beside_f32 && l->inner % LS_TILE_PARTIALS == 0);
+                                  : near && s->stream.squares && s->stream.whole && s->operands[0] == last->operands[0] && l->places[s->operands[0]].moves && isa->row_squares_beside_f32 && l->inner >= LEAST_BESIDE && l->inner % LS_TILE_PARTIALS == 0);
     l->defers = l->divides && exps && l->inner <= MOST_KEPT && s + 2 == last && is_stored(l, s, last->scalars[last->f->steps->at]);
     l->divides = l->defers || (l->divides && l->ahead >= 2);
     l->with = exps || l->divides ? s : NULL;
