@@ -364,7 +364,15 @@ typedef struct visits {
     uint8_t *count;
     ls_gemm_dtype dtype; /* of the sum */
     char *copy;          /* where it stores instead of the driver, [batch][m][n]; or NULL */
+    const ls_gemm *follows; /* or it does what tiles do that this follows, of one another's elements no matter who; or NULL */
 } visits;
+
+/* Of a sum of f32 what follows it. */
+static float followed(const ls_gemm_follow *f, int64_t row, float x, float plus) {
+    x = x + f->add[row * f->step];
+    x = f->adds ? x + plus : x;
+    return x < f->floor ? f->floor : x;
+}
 
 static void visit(void *ctx, int worker, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj,
                   void *tile, int64_t ld) {
@@ -375,7 +383,12 @@ static void visit(void *ctx, int worker, int64_t batch, int64_t i0, int64_t ni, 
         for (int64_t j = 0; j < nj; j++) {
             int64_t at = (batch * v->m + i0 + i) * v->n + j0 + j;
             v->count[at]++;
-            if (v->dtype == LS_GEMM_F64) {
+            if (v->follows) {
+                const ls_gemm_out *out = &v->follows->out;
+                float *x = (float *)out->data + batch * out->stride_batch[0] + (i0 + i) * out->stride_i + (j0 + j) * out->stride_j;
+                value own = {.f = followed(&v->follows->follow, batch * v->m + i0 + i, ((float *)tile)[i * ld + j], *x)};
+                store_result(LS_GEMM_F32, (char *)x, own);
+            } else if (v->dtype == LS_GEMM_F64) {
                 ((double *)tile)[i * ld + j] *= 2;
             } else if (v->dtype == LS_GEMM_F32) {
                 ((float *)tile)[i * ld + j] *= 2;
@@ -403,7 +416,7 @@ typedef struct row {
     enum layout a_layout, b_layout;
     given a_given, b_given;
     int out_layout; /* 0: rows, 1: columns, 2: strided */
-    int epilogue;   /* 0: none, 1: in place, 2: instead of the output */
+    int epilogue;   /* 0: none, 1: in place, 2: instead of the output, 3 and 4: tiles may do it, of f32 alone; 4: with elements in C's place */
     filling how;
     crew crew;
     int64_t l2;
@@ -421,7 +434,7 @@ static void describe(char *text, size_t size, const ls_gemm_isa *isa, const row 
              r->crew.threads ? " threads" : "", (long long)r->l2, r->shared_b);
 }
 
-static void give(const ls_gemm_isa *isa, ls_gemm_side side, given how, matrix *m, ls_gemm_operand *o,
+static void give(const ls_gemm_isa *isa, ls_gemm_side side, given how, matrix *m, int64_t columns, ls_gemm_operand *o,
                  ls_gemm_packed *packed, char **out_memory) {
     *o = (ls_gemm_operand){
         .dtype = m->dtype, .data = m->origin, .stride_i = m->stride_i, .stride_k = m->stride_k};
@@ -434,9 +447,10 @@ static void give(const ls_gemm_isa *isa, ls_gemm_side side, given how, matrix *m
         o->absent = how == HOLES;
         o->batch_shared = m->stride_batch == 0;
     } else if (how == PACKED) {
-        size_t bytes = ls_gemm_packed_size(isa, side, m->dtype, m->extent, m->k);
+        ls_gemm_side sort = side == LS_GEMM_A ? ls_gemm_side_a(isa, m->dtype, columns) : side;
+        size_t bytes = ls_gemm_packed_size(isa, sort, m->dtype, m->extent, m->k);
         *out_memory = guarded(bytes);
-        ls_gemm_pack(isa, side, o, m->extent, m->k, *out_memory + GUARD, packed);
+        ls_gemm_pack(isa, sort, o, m->extent, m->k, *out_memory + GUARD, packed);
         check_guard(*out_memory, bytes, "packed operand");
         o->packed = packed;
     }
@@ -452,8 +466,8 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
     g.l2_bytes = r->l2;
     ls_gemm_packed packed_a, packed_b;
     char *memory_a, *memory_b;
-    give(isa, LS_GEMM_A, r->a_given, pa, &g.a, &packed_a, &memory_a);
-    give(isa, LS_GEMM_B, r->b_given, pb, &g.b, &packed_b, &memory_b);
+    give(isa, LS_GEMM_A, r->a_given, pa, r->n, &g.a, &packed_a, &memory_a);
+    give(isa, LS_GEMM_B, r->b_given, pb, r->n, &g.b, &packed_b, &memory_b);
 
     int64_t size = dtype_sizes[r->out], step = r->out_layout == 2 ? 2 : 1;
     int64_t stride_i = r->out_layout == 1 ? 1 : r->n * step + 1,
@@ -476,6 +490,17 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
             g.out.data = NULL;
         }
     }
+    float *adds = calloc((size_t)(2 * r->batches * r->m + 1), sizeof *adds);
+    if (r->epilogue > 2) {
+        for (int64_t i = 0; i < r->batches * r->m; i++) {
+            adds[2 * i] = (float)(i % 7) - 3;
+        }
+        g.follow = (ls_gemm_follow){adds, 2, r->epilogue == 4, r->epilogue == 4 ? g.out.data : NULL, r->n % 2 ? 0.5F : -__builtin_inff()};
+        for (int64_t i = 0; i < stride_batch * r->batches && r->epilogue == 4; i++) {
+            ((float *)(void *)(out + GUARD))[i] = ((float *)(void *)(expected + GUARD))[i] = (float)(i % 11) - 5;
+        }
+        seen.follows = &g;
+    }
     size_t need = ls_gemm_workspace(&g);
     char *workspace = guarded(need);
     ls_gemm_run(&g, workspace + GUARD);
@@ -486,7 +511,10 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
             for (int64_t j = 0; j < r->n; j++) {
                 int64_t at = (e * r->m + i) * r->n + j;
                 value v = answers[at];
-                if (r->epilogue) {
+                if (r->epilogue > 2) {
+                    const float *plus = (const float *)(const void *)(expected + GUARD) + e * stride_batch + i * stride_i + j * stride_j;
+                    v.f = followed(&g.follow, e * r->m + i, v.f, *plus);
+                } else if (r->epilogue) {
                     v = after_visit(v);
                     if (seen.count[at] != 1) {
                         fail_msg("%s: the epilogue saw (%d,%d) %d times", text, (int)i, (int)j,
@@ -521,6 +549,7 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
     free(workspace);
     free(seen.count);
     free(seen.copy);
+    free(adds);
     free(out);
     free(expected);
     free(memory_a);
@@ -680,6 +709,24 @@ static void test_slices(void **state) {
     }
 }
 
+/* What follows the sums, in tiles and in what is left of them, which are C's own elements' last addends. */
+static void test_follow(void **state) {
+    (void)state;
+    static const int64_t extents[] = {1, 2, 5, 6, 8, 13, 32, 64};
+    static const int64_t columns[] = {16, 20, 49, 64, 80, 196, 300, 1024}, depths[] = {1, 16, 32, 100, 513};
+    for (int q = 0; q < 8 * 8 * 5; q++) {
+        row r = plain(extents[q % 8], columns[q / 8 % 8], depths[q / 64]);
+        r.epilogue = 3 + (q / 3 + q / 8) % 2;
+        r.out_layout = q % 5 == 4 ? q % 3 : 0;
+        r.a_given = q % 3 ? PACKED : VIEW;
+        r.b_given = q % 7 == 3 ? PACKED : VIEW;
+        r.how = q % 4 == 1 ? WILD : ORDINARY;
+        r.crew = (crew){1 + q % 3, false};
+        r.batches = 1 + (q % 6 == 5);
+        run_row(&r);
+    }
+}
+
 /* Float sums of bytes stay exact even where every product is as large as it can be. */
 static void test_extreme_bytes(void **state) {
     (void)state;
@@ -776,7 +823,7 @@ static row random_row(void) {
     r.a_given = (given)(random_below(2) ? 0 : random_below(GIVEN));
     r.b_given = (given)(random_below(2) ? 0 : random_below(GIVEN));
     r.out_layout = (int)random_below(3);
-    r.epilogue = (int)random_below(3);
+    r.epilogue = (int)random_below(r.a == LS_GEMM_F32 && r.out == LS_GEMM_F32 ? 5 : 3);
     r.how = (filling)random_below(4);
     static const int workers[] = {1, 2, 3, 8};
     r.crew = (crew){workers[random_below(4)], random_below(4) == 0};
@@ -1160,7 +1207,7 @@ static void test_pairs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_isa_choice),  cmocka_unit_test(test_half_moves),
-        cmocka_unit_test(test_every_tile),  cmocka_unit_test(test_slices), cmocka_unit_test(test_bytes), cmocka_unit_test(test_extreme_bytes),
+        cmocka_unit_test(test_every_tile),  cmocka_unit_test(test_slices), cmocka_unit_test(test_follow), cmocka_unit_test(test_bytes), cmocka_unit_test(test_extreme_bytes),
         cmocka_unit_test(test_every_edge),  cmocka_unit_test(test_depths),
         cmocka_unit_test(test_canonical_nan), cmocka_unit_test(test_rows_of_halves),
         cmocka_unit_test(test_random_rows), cmocka_unit_test(test_absent_beside_infinity),

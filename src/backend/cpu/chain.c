@@ -35,7 +35,7 @@ struct ls_chain {
     place places[LS_CHAIN_POINTERS], result;
     bool ranged;        /* some place is, or has rows of zeros */
     bool of_rows;       /* all steps are those of ls_chain_rows */
-    bool follows;       /* an addition and, maybe, a maximum with a constant (ls_gemm_follow) */
+    bool follows, adds; /* an addition and, maybe, one of elements laid out as the result, and a maximum with a constant (ls_gemm_follow) */
     float floor;        /* then */
     int inner;          /* innermost axes of the columns along which all places are consecutive together */
     ls_program scalars; /* lanes: batch and row axes */
@@ -437,9 +437,14 @@ static ls_status plan_scalars(planner *p, ls_chain *out, ls_error *err) {
 
 static void find_follow(const planner *p, ls_chain *chain) {
     const ls_chain_step *first = chain->steps, *last = first + chain->n_steps - 1;
-    chain->follows = LS_GEMM_FOLLOWS && chain->n_steps > 0 && last - first < 2 && first->op == LS_CHAIN_ADD && first->kind == LS_CHAIN_SCALAR;
+    const place *plus = chain->places;
+    chain->adds = chain->n_steps > 1 && first[1].op == LS_CHAIN_ADD && first[1].kind == LS_CHAIN_MEMORY && chain->n_pointers == 1 &&
+                  !plus->ranged && !memcmp(plus->batch, chain->result.batch, sizeof plus->batch) && !memcmp(plus->row, chain->result.row, sizeof plus->row) &&
+                  !memcmp(plus->column, chain->result.column, sizeof plus->column);
+    chain->follows = LS_GEMM_FOLLOWS && chain->n_steps > 0 && last - first < 2 + chain->adds && first->op == LS_CHAIN_ADD &&
+                     first->kind == LS_CHAIN_SCALAR;
     chain->floor = -__builtin_inff();
-    if (chain->follows && last > first) {
+    if (chain->follows && last > first + chain->adds) {
         const ls_value *v = last->kind == LS_CHAIN_SCALAR ? &p->spec->values[p->scalar[last->at]] : NULL;
         chain->follows = last->op == LS_CHAIN_MAX && v && v->op == LS_V_CONST;
         chain->floor = chain->follows ? ls_f32_of((uint32_t)v->bits) : 0;
@@ -449,9 +454,13 @@ static void find_follow(const planner *p, ls_chain *chain) {
 
 bool ls_chain_follow(const ls_chain *chain, ls_gemm_follow *out) {
     if (LS_GEMM_FOLLOWS && chain->follows) {
-        *out = (ls_gemm_follow){chain->table + chain->steps[0].at, chain->n_scalars, chain->floor};
+        *out = (ls_gemm_follow){chain->table + chain->steps[0].at, chain->n_scalars, chain->adds, NULL, chain->floor};
     }
     return LS_GEMM_FOLLOWS && chain->follows;
+}
+
+const float *ls_chain_plus(const ls_chain *chain, char *const *buffers) {
+    return (const float *)(const void *)buffers[chain->places[0].buffer] + chain->places[0].constant;
 }
 
 ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, const ls_store *store,

@@ -28,7 +28,8 @@ struct ls_gemm_last {
     int64_t extents[LS_SPEC_MAX_AXES];
     struct {
         enum keeping keeps;
-        size_t bytes; /* of panels that are kept */
+        ls_gemm_side side; /* of panels that are kept, and their bytes */
+        size_t bytes;
         bool before;  /* it is packed before the product if it is not kept */
     } sides[2];
     ls_gemm g, planned;
@@ -575,7 +576,13 @@ static void plan_keeping(const ls_kernel_binary *binary, const ls_gemm_phase *ge
     if (other < 2 && !(s && side->view && row_in_panels(g, binary->device->cpu.l2_bytes))) {
         last->sides[s].keeps = KEEPS_TURNED;
     } else if (other < 2 || !side->view || !ls_gemm_reads_directly(g, which)) {
+        int64_t columns = 1;
+        for (int i = 0; i < gemm->n.n; i++) {
+            columns *= ls_dim_bound(binary->spec.extents_of_axes[gemm->n.axes[i]]);
+        }
+        which = s ? LS_GEMM_B : ls_gemm_side_a(g->isa, o->dtype, columns);
         last->sides[s].keeps = KEEPS_PANELS;
+        last->sides[s].side = which;
         last->sides[s].bytes = ls_gemm_packed_size(g->isa, which, o->dtype, extent, g->k);
     }
 }
@@ -644,7 +651,7 @@ static void use_kept(ls_gemm_launch *launch, ls_gemm *g) {
             ls_kept *kept =
                 ls_kept_find(kernel->binary->device, kernel->launch, gemm->side[s].buffer, launch->phase, s, last->sides[s].bytes);
             if (kept && !kept->ready) {
-                ls_gemm_pack(g->isa, s ? LS_GEMM_B : LS_GEMM_A, o, s ? g->n : g->m, g->k, kept->data, &kept->packed);
+                ls_gemm_pack(g->isa, last->sides[s].side, o, s ? g->n : g->m, g->k, kept->data, &kept->packed);
                 kept->ready = true;
             }
             o->packed = kept ? &kept->packed : NULL;
@@ -700,6 +707,7 @@ __attribute__((aligned(64))) ls_status ls_gemm_phase_run(ls_kernel_run *kernel, 
     launch.finish_offset += gemm->quant ? ls_quant_scratch(gemm->quant) : 0;
     if (gemm->out >= 0 || (LS_GEMM_FOLLOWS && g->follow.add)) {
         g->out.data = kernel->buffers[gemm->result] + gemm->out_offset * ls_gemm_dtype_size(gemm->out_dtype);
+        g->follow.plus = LS_GEMM_FOLLOWS && g->follow.adds ? ls_chain_plus(gemm->chain, kernel->buffers) : NULL;
     }
     for (int i = 0; i < d->threads; i++) {
         ls_gemm_worker *w = &d->gemm_workers[i];

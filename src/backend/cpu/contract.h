@@ -111,6 +111,8 @@ void ls_chain_begin_points(ls_kernel_run *kernel, const ls_phase *phase);
 void ls_chain_points(const ls_phase_task *task);
 /* Whether it is what tiles do themselves; then what that is, its addends as ls_chain_begin leaves them. */
 bool ls_chain_follow(const ls_chain *chain, ls_gemm_follow *out);
+/* Where the elements begin that it adds, if it does. */
+const float *ls_chain_plus(const ls_chain *chain, char *const *buffers);
 /* Before the first tile of a launch, on one thread; then tiles as ls_gemm_finish_tile takes them. */
 void ls_chain_begin(const ls_gemm_launch *launch);
 void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj,

@@ -19,7 +19,8 @@ typedef struct block {
     char *c;          /* of type plan->sum */
     int64_t ldc;      /* elements */
     unsigned nan;     /* 0: there is none in c */
-    const float *add; /* of row i0, where what follows is done now; else NULL */
+    const float *add;  /* of row i0, where what follows is done now; else NULL */
+    const float *plus; /* then, to c's first element; or NULL */
 } block;
 
 typedef struct operand_at {
@@ -288,6 +289,7 @@ static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, oper
     ls_gemm_tiles t = tiles_of(n, at_a.at, at_a, at_b, b->c + j * plan->elem, b->ldc, into);
     if (LS_GEMM_FOLLOWS) {
         t.add = b->add;
+        t.plus = b->plus ? b->plus + j : NULL;
         t.add_step = plan->g->follow.step;
         t.floor = plan->g->follow.floor;
     }
@@ -311,6 +313,7 @@ static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, oper
         t.a = (const char *)t.a + t.n * t.a_next * plan->elem;
         t.c = (char *)t.c + t.n * rows * b->ldc * plan->elem;
         t.add += LS_GEMM_FOLLOWS && t.add ? t.n * rows * t.add_step : 0;
+        t.plus += LS_GEMM_FOLLOWS && t.plus ? t.n * rows * b->ldc : 0;
         ahead.at += t.n * ahead.next;
         ahead.tiles -= t.n;
     }
@@ -422,7 +425,7 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
         int vectors = 1 + (nj > lanes) + (nj > 2 * lanes) + (nj > 3 * lanes);
         /* Scratch blocks have room for whole tiles; the output has not. */
         bool whole = !in_tile && (nj == vectors * lanes || plan->through_tile);
-        if (plan->resumes && !whole) { /* all of the chunk in the first slice */
+        if ((plan->resumes || (LS_GEMM_FOLLOWS && plan->follows)) && !whole) { /* all of the chunk in the first slice */
             depth = kc;
             if (p > 0) {
                 continue;
@@ -462,7 +465,9 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
             }
             ls_gemm_tiles t = tiles_of(depth, a, at_a, at_b, c, ldc, flips ? LS_GEMM_RESUME : whole ? into : LS_GEMM_STORE);
             b->nan |= kernel_of(plan, mi, vectors)(&t) | !whole;
-            if (!whole) {
+            if (LS_GEMM_FOLLOWS && plan->follows && !whole) {
+                plan->part(g->epilogue_ctx, b->worker, b->batch, b->i0 + i, mi, b->j0 + j, nj, tile_of(b), plan->cols);
+            } else if (!whole) {
                 merge_tile(b, i, mi, j, nj, into != LS_GEMM_STORE);
             }
         }
@@ -594,7 +599,7 @@ static void block_task(void *ctx, int64_t task, int worker) {
     b.memory = r->workers + worker * plan->worker_bytes;
     b.worker = worker;
     b.nan = 0;
-    b.add = NULL;
+    b.add = b.plus = NULL;
     b.slab0 = r->slab0;
     b.batch = r->batch0 + batch;
     b.i0 = (task - column * r->m_blocks) * plan->mc;
@@ -610,6 +615,9 @@ static void block_task(void *ctx, int64_t task, int worker) {
     } else {
         b.c = (char *)g->out.data + (b.out_offset + b.i0 * g->out.stride_i + b.j0) * plan->elem;
         b.ldc = g->out.stride_i;
+    }
+    if (LS_GEMM_FOLLOWS && plan->follows && g->follow.plus) {
+        b.plus = g->follow.plus + (b.c - (const char *)g->out.data) / plan->elem;
     }
     if (plan->kernels->begin) {
         plan->kernels->begin();

@@ -129,11 +129,13 @@ typedef struct ls_gemm_out {
     bool canonical_nan; /* NaN is stored as 0x7fc00000 (f64 0x7ff8...0); f16 and bf16 always are canonical */
 } ls_gemm_out;
 
-/* What C's elements undergo last: row i of batch entry b gets add[(b*m + i)*step] added, and what is less than `floor` becomes that
- * (no NaN; -infinity: nothing does). */
+/* What C's elements undergo last: row i of batch entry b gets add[(b*m + i)*step] added, then each its own of `plus`, and what is less than `floor`
+ * becomes that (no NaN; -infinity: nothing does). */
 typedef struct ls_gemm_follow {
     const float *add; /* NULL: nothing follows */
     int64_t step;
+    bool adds;         /* there is a `plus`, which may be known later */
+    const float *plus; /* laid out as C, and may be C's own memory; NULL: there is none */
     float floor;
 } ls_gemm_follow;
 /* Whether any instruction set of this build does it: WebAssembly has to be small. */
@@ -175,7 +177,9 @@ size_t ls_gemm_workspace(const ls_gemm *g);
 /* Computes the product; returns when all of C is stored. `workspace` may be NULL if its size is 0. */
 void ls_gemm_run(const ls_gemm *g, void *workspace);
 
-typedef enum ls_gemm_side { LS_GEMM_A, LS_GEMM_B } ls_gemm_side;
+typedef enum ls_gemm_side { LS_GEMM_A, LS_GEMM_B, LS_GEMM_TALL_A } ls_gemm_side;
+/* Of which sort A is to be packed before for columns that are so many at most: those whose tiles are not the widest have higher ones. */
+ls_gemm_side ls_gemm_side_a(const ls_gemm_isa *isa, ls_gemm_dtype dtype, int64_t most_columns);
 
 /* Whether an operand, a view, is read where it lies as fast as from panels, so that packing it before brings nothing. */
 bool ls_gemm_reads_directly(const ls_gemm *g, ls_gemm_side side);

@@ -259,14 +259,23 @@ int64_t ls_gemm_panel_columns(const ls_gemm_kernels *kernels, int64_t n) {
     return panels > 0 ? ls_gemm_ceil_div(vectors, panels) * kernels->lanes : kernels->lanes;
 }
 
+static const ls_gemm_kernels *kernels_of(const ls_gemm_isa *isa, ls_gemm_dtype dtype) {
+    return ls_gemm_in_fours(isa, dtype) ? isa->dots->kernels
+           : dtype == LS_GEMM_F64       ? isa->f64
+           : dtype == LS_GEMM_I32       ? isa->i32
+           : dtype == LS_GEMM_PAIRS     ? isa->pairs->kernels
+                                        : isa->f32;
+}
+
+ls_gemm_side ls_gemm_side_a(const ls_gemm_isa *isa, ls_gemm_dtype dtype, int64_t most_columns) {
+    const ls_gemm_kernels *kernels = kernels_of(isa, dtype);
+    return most_columns <= (kernels->vectors - 1) * kernels->lanes ? LS_GEMM_TALL_A : LS_GEMM_A;
+}
+
 /* Panels of A are as high as each other. */
 int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent) {
-    const ls_gemm_kernels *kernels = ls_gemm_in_fours(isa, dtype) ? isa->dots->kernels
-                                     : dtype == LS_GEMM_F64       ? isa->f64
-                                     : dtype == LS_GEMM_I32       ? isa->i32
-                                     : dtype == LS_GEMM_PAIRS     ? isa->pairs->kernels
-                                                                  : isa->f32;
-    int64_t rows = kernels->widest_rows, panels = ls_gemm_ceil_div(extent, rows);
+    const ls_gemm_kernels *kernels = kernels_of(isa, dtype);
+    int64_t rows = side == LS_GEMM_TALL_A ? kernels->rows : kernels->widest_rows, panels = ls_gemm_ceil_div(extent, rows);
     while (kernels->whole_rows && rows >= 2 * extent && kernels->tile[rows / 8][1]) {
         rows /= 2;
     }
@@ -289,7 +298,7 @@ void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_opera
     int64_t elem = operand->dtype == LS_GEMM_F64 ? 8 : 4;
     bool finite = true, fours = ls_gemm_in_fours(isa, operand->dtype);
     int64_t bytes_k = fours ? k : 0;
-    uint32_t flip = ls_gemm_flip(side, operand->dtype);
+    uint32_t flip = ls_gemm_flip(side == LS_GEMM_B ? LS_GEMM_B : LS_GEMM_A, operand->dtype);
     k = fours ? (k + 3) / 4 : k;
     for (int64_t i = 0; i < extent; i += width) {
         int64_t ni = extent - i < width ? extent - i : width;

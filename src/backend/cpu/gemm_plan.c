@@ -14,7 +14,6 @@ enum {
     SLICE = 64,
     CACHE_WAY = 4096,
     MOST_WAYS = 8,
-    MOST_FOLLOWED = 128, /* of k: longer sums are better off in a scratch block, and what follows takes little of the time */
     EXACT_BYTES = 256, /* 255 * 255 * 256 < 2^24: float sums of so many products of bytes are exact */
 };
 
@@ -123,7 +122,8 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
     if (!plan->masks && is_wide_view(&g->a) && reads_a_directly(g, plan)) {
         plan->a_source = LS_GEMM_DIRECT;
     }
-    if (!plan->masks && is_wide_view(&g->b) && g->b.stride_i == 1 && reads_b_directly(g, plan)) {
+    bool once = LS_GEMM_FOLLOWS && plan->follows && g->follow.adds && g->k > SLICE; /* sums are stored once: `plus` may be what they replace */
+    if (!plan->masks && is_wide_view(&g->b) && g->b.stride_i == 1 && (once ? rows_are_close(&g->b) : reads_b_directly(g, plan))) {
         plan->b_source = LS_GEMM_DIRECT;
     } else if (g->m > mc_max && g->k > 0 && g->k * plan->elem * 256 <= shared_budget) {
         plan->b_source = LS_GEMM_SHARED;
@@ -295,8 +295,8 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     }
     if (LS_GEMM_FOLLOWS && g->follow.add) {
         plan->follows = plan->kernels->follows && plan->panel == LS_GEMM_TYPE_F32 && out_type == LS_GEMM_TYPE_F32 && g->out.stride_j == 1 &&
-                        g->n % plan->kernels->lanes == 0 && g->k > 0 && g->k <= MOST_FOLLOWED && !plan->vector && !plan->masks &&
-                        !plan->swapped;
+                        g->k > 0 && g->k <= LS_GEMM_CHUNK && !plan->vector && !plan->masks && !plan->swapped;
+        plan->part = g->epilogue;
         g->epilogue = plan->follows ? NULL : g->epilogue;
         g->out.data = plan->follows ? g->out.data : NULL;
     }
@@ -343,6 +343,7 @@ void ls_gemm_plan_move(const ls_gemm_plan *plan, const ls_gemm *g, ls_gemm *prob
         to->packed = from->packed;
     }
     problem->out.data = !LS_GEMM_FOLLOWS || plan->follows || !g->follow.add ? g->out.data : NULL;
+    problem->follow.plus = g->follow.plus;
     problem->epilogue_ctx = g->epilogue_ctx;
     problem->parallel.pool = g->parallel.pool;
 }

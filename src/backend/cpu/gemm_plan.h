@@ -21,7 +21,8 @@ typedef struct ls_gemm_plan {
     ls_gemm_vector_kernel vector; /* one row, by this kernel; or NULL */
     bool masks;                   /* absent elements are possible */
     bool through_tile;            /* C is gathered in a scratch block (else in the output itself) */
-    bool follows;                 /* tiles do what follows, without the epilogue */
+    bool follows;                 /* tiles do what follows, without the epilogue: */
+    ls_gemm_epilogue_fn part;     /* for those that are no whole vectors */
     bool backward;                /* panels of B and tasks from the last one on */
     bool inline_run;              /* too small to wake other threads */
     const ls_gemm_kernels *kernels;
