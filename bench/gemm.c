@@ -124,7 +124,7 @@ static void measure(int64_t m, int64_t n, int64_t k, bool transposed, int thread
         p.gemm.b.stride_k = 1;
     }
     p.gemm.out = (ls_gemm_out){.dtype = LS_GEMM_F32, .data = p.c, .stride_i = n, .stride_j = 1};
-    p.gemm.parallel = (ls_gemm_parallel){pool_run, pool, threads};
+    p.gemm.parallel = (ls_gemm_parallel){pool_run, pool, threads, false};
     void *packed = memory(ls_gemm_packed_size(isa, LS_GEMM_B, LS_GEMM_F32, n, k));
     ls_gemm_pack(isa, LS_GEMM_B, &p.gemm.b, n, k, packed, &p.packed);
     size_t need = ls_gemm_workspace(&p.gemm);

@@ -43,6 +43,11 @@ int ls_pool_threads(const ls_pool *pool) {
     return 1;
 }
 
+bool ls_pool_is_near(const ls_pool *pool) {
+    (void)pool;
+    return false;
+}
+
 void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx) {
     (void)pool;
     for (long task = 0; task < n; task++) {
@@ -73,6 +78,8 @@ void ls_mutex_unlock(ls_mutex *mutex) {
 
 /* Nanoseconds of looking for a batch, or for its end, before sleeping: while batches follow within the longer time, and else. */
 enum { LOOK_LONG = 200000, LOOK_SHORT = 20000 };
+/* Nanoseconds that a batch of nothing takes: fewer where cores share a cache, more where they do not; how often and after how many batches it is tried. */
+enum { NEAR = 400, FAR = 600, LONGEST_TRY = 5000, TRIES = 3, TRY_EVERY = 256 };
 
 struct ls_mutex {
     pthread_mutex_t handle;
@@ -95,6 +102,8 @@ struct ls_pool {
     int count, started;   /* workers with the caller; threads that run */
     int core;             /* of the caller at the last wake-up, -1: not all workers know it */
     bool crowded;         /* there are more workers than cores */
+    int untried;          /* batches that are left until the next tries */
+    _Atomic bool near;
     pool_worker *workers; /* [count], from 1 */
     pthread_mutex_t serial, lock;
     pthread_cond_t begin, end;
@@ -152,6 +161,7 @@ ls_pool *ls_pool_create(ls_heap *heap, int threads) {
     pool->count = count;
     pool->workers = workers;
     pool->crowded = count > cores;
+    pool->untried = TRIES;
     return pool;
 }
 
@@ -345,20 +355,7 @@ static void end_batch(ls_pool *pool) {
     }
 }
 
-void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx) {
-    if (n <= 0) {
-        return;
-    }
-    int inside = worker_inside(pool);
-    if (inside >= 0) {
-        for (long task = 0; task < n; task++) {
-            fn(ctx, task, inside);
-        }
-        return;
-    }
-    int helpers = (n < pool->count ? (int)n : pool->count) - 1;
-    pthread_mutex_lock(&pool->serial);
-    start_threads(pool, helpers);
+static void run_batch(ls_pool *pool, long n, int helpers, ls_pool_fn fn, void *ctx) {
     pool->fn = fn;
     pool->ctx = ctx;
     pool->parts = helpers + 1;
@@ -374,6 +371,62 @@ void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx) {
     run_tasks(pool, 0);
     if (helpers > 0) {
         end_batch(pool);
+    }
+}
+
+/* A batch of nothing, which ends when all workers are there. */
+typedef struct pool_try {
+    int workers;
+    _Atomic int came;
+    uint64_t until;
+} pool_try;
+
+static void come(void *ctx, long task, int worker) {
+    pool_try *t = ctx;
+    (void)task, (void)worker;
+    atomic_fetch_add(&t->came, 1);
+    while (atomic_load_explicit(&t->came, memory_order_relaxed) < t->workers && ls_os_nanoseconds() < t->until) {
+        pause_core();
+    }
+}
+
+/* After a batch, whose workers are still awake. What takes too long, as when a core is busy elsewhere, is far. */
+static void try_workers(ls_pool *pool, int helpers) {
+    uint64_t best = LONGEST_TRY;
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t began = ls_os_nanoseconds();
+        pool_try t = {.workers = helpers + 1, .until = began + LONGEST_TRY};
+        run_batch(pool, helpers + 1, helpers, come, &t);
+        uint64_t took = ls_os_nanoseconds() - began;
+        best = took < best ? took : best;
+    }
+    if (best < NEAR || best > FAR) {
+        atomic_store_explicit(&pool->near, best < NEAR, memory_order_relaxed);
+    }
+    pool->untried = TRY_EVERY;
+}
+
+bool ls_pool_is_near(const ls_pool *pool) {
+    return atomic_load_explicit(&pool->near, memory_order_relaxed);
+}
+
+void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx) {
+    if (n <= 0) {
+        return;
+    }
+    int inside = worker_inside(pool);
+    if (inside >= 0) {
+        for (long task = 0; task < n; task++) {
+            fn(ctx, task, inside);
+        }
+        return;
+    }
+    int helpers = (n < pool->count ? (int)n : pool->count) - 1;
+    pthread_mutex_lock(&pool->serial);
+    start_threads(pool, helpers);
+    run_batch(pool, n, helpers, fn, ctx);
+    if (helpers > 0 && !pool->crowded && --pool->untried <= 0) {
+        try_workers(pool, helpers);
     }
     pthread_mutex_unlock(&pool->serial);
 }

@@ -14,6 +14,8 @@ int ls_pool_threads(const ls_pool *pool);
 /* Calls fn(ctx, task, worker) for task 0..n-1, workers 0..threads-1, and returns when all are done. Calls from several
  * threads are serialised; a call from inside a task runs its tasks in place. */
 void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx);
+/* Whether workers that are awake join a batch soon, as those do whose cores share a cache: it is measured once in many batches. */
+bool ls_pool_is_near(const ls_pool *pool);
 
 typedef struct ls_mutex ls_mutex;
 ls_mutex *ls_mutex_create(ls_heap *heap);

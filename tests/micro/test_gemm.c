@@ -462,7 +462,7 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
     describe(text, sizeof text, isa, r);
     crew c = r->crew;
     ls_gemm g = {.isa = isa, .m = r->m, .n = r->n, .k = r->k, .batch_rank = 1, .batch = {r->batches}};
-    g.parallel = (ls_gemm_parallel){crew_run, &c, c.workers};
+    g.parallel = (ls_gemm_parallel){crew_run, &c, c.workers, r->m % 2 > 0};
     g.l2_bytes = r->l2;
     ls_gemm_packed packed_a, packed_b;
     char *memory_a, *memory_b;
@@ -1129,7 +1129,7 @@ static void check_pairs(const ls_gemm_isa *isa, int64_t m, int64_t n, int64_t k,
     assert_true(pack_pairs(isa, LS_GEMM_A, &a, m, k) && pack_pairs(isa, LS_GEMM_B, &b, n, k));
     size_t bytes = (size_t)(((m - 1) * ld + n - 1) * step + 1) * 4;
     char *out = guarded(bytes);
-    ls_gemm g = {.isa = isa, .m = m, .n = n, .k = ls_gemm_pairs_of(isa, k), .fast = true, .parallel = {crew_run, &c, c.workers},
+    ls_gemm g = {.isa = isa, .m = m, .n = n, .k = ls_gemm_pairs_of(isa, k), .fast = true, .parallel = {crew_run, &c, c.workers, false},
                  .a = {.dtype = LS_GEMM_PAIRS, .packed = &a.packed},
                  .b = {.dtype = LS_GEMM_PAIRS, .packed = &b.packed},
                  .out = {.dtype = LS_GEMM_F32, .data = out + GUARD, .stride_i = ld * step, .stride_j = step}};

@@ -477,6 +477,7 @@ static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, 
     }
     g->parallel.workers = binary->device->threads;
     g->parallel.run = binary->device->threads > 1 ? run_tasks : NULL;
+    g->parallel.near = ls_pool_is_near(binary->device->pool);
 }
 
 /* For this launch alone. */
@@ -591,7 +592,7 @@ static void plan_keeping(const ls_kernel_binary *binary, const ls_gemm_phase *ge
 static ls_gemm *find_problem(const ls_kernel_run *kernel, const ls_phase *phase) {
     struct ls_gemm_last *last = phase->gemm->last;
     int n_axes = kernel->binary->spec.n_axes;
-    bool same = last->made;
+    bool same = last->made && last->g.parallel.near == ls_pool_is_near(kernel->binary->device->pool);
     for (int i = 0; i < n_axes && same; i++) {
         same = last->extents[i] == kernel->extents[i];
     }
@@ -667,8 +668,12 @@ bool ls_gemm_phase_reserve(const ls_kernel_binary *binary, const ls_phase *phase
         extents[i] = ls_dim_bound(binary->spec.extents_of_axes[i]);
     }
     make_problem(binary, phase, extents, &g);
-    size_t need = phase->gemm->windows ? ls_windows_workspace(binary, phase->gemm, extents)
-                                       : workspace(&g, phase->gemm, packed);
+    size_t need = phase->gemm->windows ? ls_windows_workspace(binary, phase->gemm, extents) : 0;
+    for (int near = 0; near < 2 && !phase->gemm->windows; near++) {
+        g.parallel.near = near > 0;
+        size_t own = workspace(&g, phase->gemm, packed);
+        need = own > need ? own : need;
+    }
     if (phase->gemm->quant) {
         size_t own = ls_quant_workspace(phase->gemm->quant, g.m, g.k, binary->device->threads);
         need = own > need ? own : need;

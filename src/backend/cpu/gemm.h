@@ -154,7 +154,12 @@ typedef struct ls_gemm_parallel {
     void (*run)(void *pool, int64_t n, void (*fn)(void *ctx, int64_t task, int worker), void *ctx);
     void *pool;
     int workers;
+    bool near; /* they join soon: smaller problems are worth it */
 } ls_gemm_parallel;
+/* How much work is worth threads, which is so much where they join late. */
+static inline int64_t ls_least_work(int64_t far, bool near) {
+    return near ? far / 4 : far;
+}
 
 typedef struct ls_gemm {
     const ls_gemm_isa *isa;
