@@ -374,6 +374,11 @@ static bool keep(planner *p, int i) {
     return step(p, LS_CHAIN_KEEP, p->order[i], NULL);
 }
 
+static ls_tile_fn function(const planner *p, int map) {
+    const ls_tile_isa *isa = p->binary->device->tiles;
+    return p->spec->math != LS_LOCKED && isa->map_fast && isa->map_fast[map] ? isa->map_fast[map] : isa->map_f32[map];
+}
+
 static bool operation(planner *p, int i) {
     static const ls_chain_op ops[][2] = {
         [LS_OP_ADD] = {LS_CHAIN_ADD, LS_CHAIN_ADD}, [LS_OP_SUB] = {LS_CHAIN_SUB, LS_CHAIN_FROM},
@@ -388,7 +393,7 @@ static bool operation(planner *p, int i) {
     }
     if (v->b == LS_SPEC_NONE) {
         ok = v->a == running || step(p, LS_CHAIN_TAKE, v->a, NULL);
-        return ok && step(p, LS_CHAIN_CALL, LS_SPEC_NONE, p->binary->device->tiles->map_f32[v->map]);
+        return ok && step(p, LS_CHAIN_CALL, LS_SPEC_NONE, function(p, v->map));
     }
     if (v->a != running && v->b == running) {
         return step(p, ops[v->map][1], v->a, NULL);
