@@ -118,7 +118,7 @@ static int build_pooling(ls_session *s, ls_rng *rng, const void *p_, ls_tensor *
     roots[3] = ls_add(s, ls_amin(s, ls_window(s, ls_pad(s, x, pads, 0.5), 2, axes, windows), 2, taps, 0), most);
     return 4;
 }
-/* Extremes of two by two elements that share nothing: of lines and columns some are left over, and some operands do not lie as their axes. */
+/* Extremes and sums of two by two elements that share nothing: of lines and columns some are left over, and some operands do not lie as their axes. */
 static int build_squares(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     (void)p_;
     ls_tensor *x = random_tensor(s, rng, LS_F32, LS_SHAPE(draw(rng, 1, 3), draw(rng, 1, 20), draw(rng, 2, 40), draw(rng, 2, 90)));
@@ -131,7 +131,9 @@ static int build_squares(ls_session *s, ls_rng *rng, const void *p_, ls_tensor *
     roots[3] = ls_amax(s, ls_window(s, ls_permute(s, x, back), 2, axes, windows), 2, taps, 0);
     roots[4] = ls_cast(s, ls_argmax(s, w, 2, taps, 0), LS_I32);
     roots[5] = ls_argmin(s, w, 2, taps, 0);
-    return 6;
+    roots[6] = ls_sum(s, w, 2, taps, 0);
+    roots[7] = ls_mul(s, ls_sum(s, ls_window(s, ls_permute(s, x, back), 2, axes, windows), 2, taps, 0), ls_full(s, LS_F32, LS_SCALAR, 0.25));
+    return 8;
 }
 
 static void squares(void **state) {

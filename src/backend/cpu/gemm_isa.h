@@ -167,6 +167,8 @@ typedef struct ls_gemm_lines {
     int64_t dst_line, dst_plane, dst_phase;
 } ls_gemm_lines;
 
+typedef enum ls_square { LS_SQUARE_MOST, LS_SQUARE_LEAST, LS_SQUARE_SUM } ls_square;
+
 typedef struct ls_gemm_moves {
     /* rows[q] (NULL: zeros) consecutive in k; may set columns in [ni,width) to 0 */
     void (*rows4)(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel);
@@ -180,9 +182,9 @@ typedef struct ls_gemm_moves {
     void (*across)(const ls_gemm_runs *t, float *c); /* sums of tiles whose vectors are rows, after the chain of `rows`, NaN canonical, to c + row*ldc */
     /* `lines` runs of n elements; dst may lie before src in the same memory, with a step not above its own */
     void (*lines4)(int64_t n, int64_t lines, const void *src, int64_t src_step, void *dst, int64_t dst_step);
-    /* The largest (false) or the least of two by two elements: dst[line*dst_step + i] of src[2*line*src_step + 2*i], for i < n; or which of the
-     * four it is, a uint32_t, as ARGMAX and ARGMIN choose it. NULL where there are no masks. */
-    void (*squares)(bool least, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, int64_t dst_step);
+    /* The largest, the least or the sum of two by two elements: dst[line*dst_step + i] of src[2*line*src_step + 2*i], for i < n; or which of the
+     * four the extreme is, a uint32_t, as ARGMAX and ARGMIN choose it. The sum is that of each column's, and never -0. NULL where there are no masks. */
+    void (*squares)(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, int64_t dst_step);
     /* {at[i], src[i]} of each element that is not +-0 (NaN is not), in order; how many. May write LS_SPARSE_SLACK entries more */
     int64_t (*nonzeros)(int64_t n, const float *src, const int32_t *at, ls_sparse_entry *list);
     /* The same of windows of four elements of which one is src[i]: {at[i] + of[places[i]], src[i]}, left out where there is no such place. */

@@ -1,7 +1,7 @@
 /* Extremes over windows of a plane (max pooling): one load reduced by AMAX or AMIN along two bound axes, each of which walks a
  * free axis. Extremes have no order, so rows are combined first, then columns, a whole block of the plane at a time: the block is
  * copied once with identities where the plane ends, which change no bits. Windows of two by two that share nothing are read where they lie,
- * for ARGMAX and ARGMIN too. */
+ * for ARGMAX and ARGMIN, and for sums (average pooling), too: those have the order of the contract, whose partials are four. */
 #include "backend/cpu/gemm_isa.h"
 #include "backend/cpu/kernel.h"
 #include <string.h>
@@ -108,8 +108,9 @@ bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps
         }
     }
     bool places = phase->kind == LS_PHASE_ARG_COLUMNS;
-    bool extreme = phase->kind == LS_PHASE_COLUMNS && (v->map == LS_OP_AMAX || v->map == LS_OP_AMIN) && v->acc == LS_F32;
-    bool may = (extreme || places) && n == 2 && phase->n_axes >= 2 && temps[v->a] < 0 && only_a_load(&phase->program);
+    bool columns = phase->kind == LS_PHASE_COLUMNS && v->acc == LS_F32, sums = columns && v->map == LS_OP_SUM;
+    bool extreme = columns && (v->map == LS_OP_AMAX || v->map == LS_OP_AMIN);
+    bool may = (extreme || places || sums) && n == 2 && phase->n_axes >= 2 && temps[v->a] < 0 && only_a_load(&phase->program);
     if (may && guard->op == LS_V_GUARD && guard->b == LS_SPEC_NONE && temps[guard->a] < 0) {
         load = &spec->values[guard->a];
     }
@@ -143,7 +144,7 @@ bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps
         apart = apart && p.dim[d].step * (p.dim[d].taps - 1) < p.dim[d].stride;
         p.squares = p.squares && p.dim[d].stride == 2 && p.dim[d].step == 1 && p.dim[d].taps == 2;
     }
-    if (!may || ((apart || places) && !p.squares) || p.dim[1].memory != 1 || !take_block(&p)) {
+    if (!may || ((apart || places || sums) && !p.squares) || p.dim[1].memory != 1 || !take_block(&p)) {
         return true;
     }
     phase->pooling = LS_ARENA_NEW(&binary->arena, ls_pooling);
@@ -261,8 +262,9 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
         float *input = ls_run_reg(finish, phase->finish.input);
         if (p->squares) {
             float *to = p->places ? image : input;
+            ls_square what = map == LS_OP_SUM ? LS_SQUARE_SUM : map == LS_OP_AMIN || map == LS_OP_ARGMIN ? LS_SQUARE_LEAST : LS_SQUARE_MOST;
             for (int64_t i = 0, line = p->dim[0].memory; i < planes; i++) {
-                r.moves->squares(map == LS_OP_AMIN || map == LS_OP_ARGMIN, p->places, width, n, plane_at(p, task, plane + i) + 2 * y0 * line, line,
+                r.moves->squares(what, p->places, width, n, plane_at(p, task, plane + i) + 2 * y0 * line, line,
                                  to + i * n * width, width);
             }
             if (p->places) {

@@ -542,8 +542,9 @@ static inline __m512 turned(__m512i sign, __m512 x, __m512i which, __m512 y) {
     return _mm512_castsi512_ps(_mm512_xor_si512(sign, _mm512_castps_si512(_mm512_permutex2var_ps(x, which, y))));
 }
 
-static inline __attribute__((always_inline)) void squares_of(bool least, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step,
+static inline __attribute__((always_inline)) void squares_of(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step,
                                                              float *dst, int64_t dst_step) {
+    const bool least = what == LS_SQUARE_LEAST;
     const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     const __m512i odd = _mm512_or_si512(even, _mm512_set1_epi32(1)), sign = _mm512_set1_epi32(least ? INT32_MIN : 0);
     for (int64_t line = 0; line < lines; line++, src += 2 * src_step, dst += dst_step) {
@@ -561,6 +562,10 @@ static inline __attribute__((always_inline)) void squares_of(bool least, bool pl
             if (places) { /* of the least: of the largest with signs turned */
                 const __m512 all[] = {turned(sign, x0, even, x1), turned(sign, x0, odd, x1), turned(sign, y0, even, y1), turned(sign, y0, odd, y1)};
                 out = _mm512_castsi512_ps(place_of_largest(all));
+            } else if (what == LS_SQUARE_SUM) {
+                const __m512 first = _mm512_add_ps(x0, y0), second = _mm512_add_ps(x1, y1);
+                out = _mm512_add_ps(_mm512_permutex2var_ps(first, even, second), _mm512_permutex2var_ps(first, odd, second));
+                out = _mm512_add_ps(out, _mm512_setzero_ps());
             } else {
                 __m512 first = (__m512)extreme(least, (ls_vf32)x0, (ls_vf32)y0), second = (__m512)extreme(least, (ls_vf32)x1, (ls_vf32)y1);
                 out = (__m512)extreme(least, (ls_vf32)_mm512_permutex2var_ps(first, even, second), (ls_vf32)_mm512_permutex2var_ps(first, odd, second));
@@ -570,13 +575,15 @@ static inline __attribute__((always_inline)) void squares_of(bool least, bool pl
     }
 }
 
-static void squares(bool least, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, int64_t dst_step) {
+static void squares(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, int64_t dst_step) {
     if (places) {
-        squares_of(least, true, n, lines, src, src_step, dst, dst_step);
-    } else if (least) {
-        squares_of(true, false, n, lines, src, src_step, dst, dst_step);
+        squares_of(what, true, n, lines, src, src_step, dst, dst_step);
+    } else if (what == LS_SQUARE_SUM) {
+        squares_of(LS_SQUARE_SUM, false, n, lines, src, src_step, dst, dst_step);
+    } else if (what == LS_SQUARE_LEAST) {
+        squares_of(LS_SQUARE_LEAST, false, n, lines, src, src_step, dst, dst_step);
     } else {
-        squares_of(false, false, n, lines, src, src_step, dst, dst_step);
+        squares_of(LS_SQUARE_MOST, false, n, lines, src, src_step, dst, dst_step);
     }
 }
 #endif
