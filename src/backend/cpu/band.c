@@ -278,7 +278,7 @@ void ls_band_run(ls_kernel_run *kernel) {
     if (r.points == 0) {
         return;
     }
-    if (b->device->threads == 1 || work < (double)ls_least_work(LS_SMALL_WORK, ls_pool_is_near(b->device->pool)) || r.points == 1) {
+    if (b->device->threads == 1 || work < (double)ls_thread_work(b->device, LS_SMALL_WORK) || r.points == 1) {
         run_points(&r, 0, r.points, 0);
         return;
     }
