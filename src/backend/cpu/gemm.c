@@ -390,6 +390,7 @@ static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_
                 t.a_next = part->a_next;
                 t.c = c + part->c;
                 t.add = part->add;
+                t.plus = adds && b->plus ? b->plus + (c + part->c - b->c) / plan->elem : NULL;
                 t.ahead = fetched->at + part->ahead;
                 t.ahead_k = fetched->step_k;
                 t.ahead_next = fetched->next;
@@ -685,6 +686,7 @@ static void run_alone(const ls_gemm_plan *plan) {
     ls_gemm_tiles t = tiles_of(g->k, at_a.at, at_a, at_b, g->out.data, g->out.stride_i, LS_GEMM_STORE);
     if (LS_GEMM_FOLLOWS && plan->follows) {
         t.add = g->follow.add;
+        t.plus = g->follow.plus;
         t.add_step = g->follow.step;
         t.floor = g->follow.floor;
     }
@@ -697,6 +699,7 @@ static void run_alone(const ls_gemm_plan *plan) {
         t.a = (const char *)t.a + t.n * t.a_next * plan->elem;
         t.c = (char *)t.c + t.n * rows * t.ldc * plan->elem;
         t.add += LS_GEMM_FOLLOWS && t.add ? t.n * rows * t.add_step : 0;
+        t.plus += LS_GEMM_FOLLOWS && t.plus ? t.n * rows * t.ldc : 0;
     }
     for (int64_t i = 0; nan && g->out.canonical_nan && i < g->m; i++) {
         g->isa->moves->canonical_f32(g->n, (float *)g->out.data + i * g->out.stride_i);
