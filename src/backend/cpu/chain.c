@@ -441,12 +441,15 @@ static ls_status plan_scalars(planner *p, ls_chain *out, ls_error *err) {
 }
 
 static void find_follow(const planner *p, ls_chain *chain) {
+    if (!LS_GEMM_FOLLOWS) {
+        return;
+    }
     const ls_chain_step *first = chain->steps, *last = first + chain->n_steps - 1;
     const place *plus = chain->places;
     chain->adds = chain->n_steps > 1 && first[1].op == LS_CHAIN_ADD && first[1].kind == LS_CHAIN_MEMORY && chain->n_pointers == 1 &&
                   !plus->ranged && !memcmp(plus->batch, chain->result.batch, sizeof plus->batch) && !memcmp(plus->row, chain->result.row, sizeof plus->row) &&
                   !memcmp(plus->column, chain->result.column, sizeof plus->column);
-    chain->follows = LS_GEMM_FOLLOWS && chain->n_steps > 0 && last - first < 2 + chain->adds && first->op == LS_CHAIN_ADD &&
+    chain->follows = chain->n_steps > 0 && last - first < 2 + chain->adds && first->op == LS_CHAIN_ADD &&
                      first->kind == LS_CHAIN_SCALAR;
     chain->floor = -__builtin_inff();
     if (chain->follows && last > first + chain->adds) {

@@ -578,10 +578,10 @@ static void plan_keeping(const ls_kernel_binary *binary, const ls_gemm_phase *ge
         last->sides[s].keeps = KEEPS_TURNED;
     } else if (other < 2 || !side->view || !ls_gemm_reads_directly(g, which)) {
         int64_t columns = 1;
-        for (int i = 0; i < gemm->n.n; i++) {
+        for (int i = 0; !LS_SMALL && i < gemm->n.n; i++) {
             columns *= ls_dim_bound(binary->spec.extents_of_axes[gemm->n.axes[i]]);
         }
-        which = s ? LS_GEMM_B : ls_gemm_side_a(g->isa, o->dtype, columns);
+        which = s ? LS_GEMM_B : LS_SMALL ? LS_GEMM_A : ls_gemm_side_a(g->isa, o->dtype, columns);
         last->sides[s].keeps = KEEPS_PANELS;
         last->sides[s].side = which;
         last->sides[s].bytes = ls_gemm_packed_size(g->isa, which, o->dtype, extent, g->k);

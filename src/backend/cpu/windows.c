@@ -319,7 +319,7 @@ int64_t ls_windows_share(const ls_kernel_binary *binary, const ls_gemm_phase *ge
     int64_t threads = binary->device->threads, images = ls_windows_images(&binary->spec, gemm, w), chosen = bands[0], best = INT64_MAX / 33;
     int64_t widest = w->program ? 1 : ls_gemm_ceil_div(w->panels, LEAST_PANELS);
     w->group = w->panels;
-    for (int i = 0; i < 2 && threads > 1; i++) {
+    for (int i = 0; i < 2 && !LS_SMALL && threads > 1; i++) {
         int64_t groups = ls_gemm_blocks(w->panels, bands[i] * images, threads, 1, 1);
         groups = groups < widest ? groups : widest;
         int64_t load = columns[i] * ls_gemm_load(w->panels, groups, bands[i] * images, threads);
@@ -403,7 +403,7 @@ static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window
  * under way. */
 static int64_t panels_cost(int64_t m, int64_t rows, int64_t vectors) {
     int64_t panels = ls_gemm_ceil_div(m, rows), twos = (3 - vectors % 3) % 3;
-    if (rows == 8 && vectors > 1) {
+    if (!LS_SMALL && rows == 8 && vectors > 1) {
         return panels * (17 * twos + 24 * (vectors - 2 * twos) / 3);
     }
     return panels * 2 * rows * ls_gemm_ceil_div(vectors, 2);
