@@ -132,7 +132,7 @@ function(lockstep_isa_library isa)
             # "vectorize this loop" is a wish there; a compiler that declines it is not wrong.
             set(level ${kernel_level})
             if(isa STREQUAL scalar AND NOT LOCKSTEP_ISAS STREQUAL scalar) # for processors without vectors, and for tests
-                set(level)
+                set(level $<$<C_COMPILER_ID:Clang>:-fno-vectorize> $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>) # gcc does neither at -O2
             endif()
             target_compile_options(${name} PRIVATE
                 ${level} $<$<C_COMPILER_ID:Clang>:-Wno-pass-failed> ${flags})

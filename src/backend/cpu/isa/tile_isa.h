@@ -9,7 +9,8 @@
 #define LS_TILE_CAT(a, b) LS_TILE_CAT_(a, b)
 #define LS_TILE_NAME(name) LS_TILE_CAT(name, LS_ISA)
 
-#if defined(__OPTIMIZE_SIZE__) /* a page's module: loops stay loops, but for what LockstepWeb.cmake names */
+/* Loops stay loops in a page's module, but for what LockstepWeb.cmake names, and where other objects are for processors with vectors. */
+#if defined(__OPTIMIZE_SIZE__) || (defined(LS_ISA_SCALAR) && (defined(LS_HAVE_ISA_AVX2) || defined(LS_HAVE_ISA_NEON)))
 #define LS_LANES_LOOP
 #elif defined(__clang__)
 #define LS_LANES_LOOP _Pragma("clang loop vectorize(assume_safety)")
