@@ -366,20 +366,21 @@ static void cut_parts(const block *b, int vectors, int64_t n, operand_at at_a, c
 static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_gemm_into into) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_follow *follow = &plan->g->follow;
-    const int64_t cols = plan->cols, step_c = cols * plan->elem, step_b = plan->b_source == LS_GEMM_DIRECT ? step_c : step_c * plan->g->k;
+    const int64_t cols = plan->cols, panels = ls_gemm_quotient(b->nj, cols), first = plan->backward ? panels - 1 : 0;
+    const int64_t step_c = cols * plan->elem * (plan->backward ? -1 : 1), step_b = plan->b_source == LS_GEMM_DIRECT ? step_c : step_c * plan->g->k;
     const bool adds = LS_GEMM_FOLLOWS && plan->follows && k + n >= plan->g->k;
-    const operand_at at_b = find_b(b, 0, cols, k);
+    const operand_at at_b = find_b(b, first * cols, cols, k);
     lookahead from[] = {{.at = at_b.at}, fetch_ahead(b, cols, k, n), fetch_sums(b, 0, cols, n)};
     tiles_part parts[N_PARTS];
     ls_gemm_tiles t = tiles_of(n, at_a.at, at_a, at_b, b->c, b->ldc, into);
+    char *c = b->c + first * cols * plan->elem;
     unsigned nan = 0;
-    int64_t j = 0;
     t.add_step = follow->step;
     t.floor = follow->floor;
     cut_parts(b, (int)ls_gemm_quotient(cols, plan->kernels->lanes), n, at_a, adds ? follow->add + (b->batch * plan->g->m + b->i0) * follow->step : NULL,
               from, parts);
-    for (char *c = b->c; j + cols <= b->nj; j += cols, c += step_c) {
-        const bool follows = panel_follows(b, j + cols);
+    for (int64_t panel = 0; panel < panels; panel++, c += step_c) {
+        const bool follows = panel_follows(b, (panel + 1) * cols); /* of those that go backward none fetches */
 #pragma GCC unroll 8
         for (int i = 0; i < N_PARTS; i++) {
             const tiles_part *part = &parts[i];
@@ -403,7 +404,7 @@ static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_
         from[FETCHES_C].at += step_c;
     }
     b->nan |= nan;
-    return j;
+    return panels * cols;
 }
 
 /* The tiles of [k0 + p, k0 + p + n), part of the chunk of kc from k0. The inner loop keeps a panel of B near while A's
@@ -418,8 +419,8 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
     int64_t count = smaller(4 * n, plan->bytes_k - 4 * (k0 + p)); /* of bytes */
     operand_at at_a = find_a(b, k0, kc);
     at_a.at += p * at_a.step_k * plan->elem;
-    bool in_place = !LS_SMALL && plan->b_source != LS_GEMM_LOCAL && plan->kernels->most_tiles > 1 && !plan->kernels->whole_rows && !plan->backward;
-    in_place = in_place && !in_tile && !fetch && !flips && !plan->masks;
+    bool in_place = !LS_SMALL && plan->b_source != LS_GEMM_LOCAL && plan->kernels->most_tiles > 1 && !plan->kernels->whole_rows;
+    in_place = in_place && !in_tile && !fetch && !flips && !plan->masks && !(plan->backward && b->nj % plan->cols);
     for (int64_t at = in_place ? whole_panels(b, k0 + p, n, at_a, into) : 0; at < b->nj; at += plan->cols) {
         int64_t j = !LS_SMALL && plan->backward ? (b->nj - 1) / plan->cols * plan->cols - at : at;
         int64_t nj = smaller(plan->cols, b->nj - j), depth = n;
