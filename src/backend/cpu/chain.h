@@ -14,6 +14,7 @@ enum {
     LS_CHAIN_SLOTS = 4,
     LS_CHAIN_SCALARS = 8, /* values that all lanes of a row share */
     LS_CHAIN_LANES = 256, /* room of a slot: no instruction set takes more at a time */
+    LS_CHAIN_MIDDLE = LS_CHAIN_SLOTS * LS_CHAIN_LANES, /* lanes that ls_chain_row.middle has room for */
     LS_FETCH_AHEAD = 8 << 10 /* bytes that lines of large arguments are fetched before they are wanted */
 };
 
@@ -50,7 +51,7 @@ typedef struct ls_chain_step {
 typedef struct ls_chain_row {
     int n_steps, n_pointers;
     bool raw;
-    float *middle;  /* dst goes past the caches, is no at[k] and begins where a line does: room for n values before the last steps; or NULL */
+    float *middle;  /* dst goes past the caches, is no at[k] and begins where a line does: room for the values before the last steps; or NULL */
     uint32_t ahead; /* bits of the pointers whose lines are fetched LS_FETCH_AHEAD early, and bit LS_CHAIN_POINTERS for dst */
     const ls_chain_step *steps;
     const float *scalars;

@@ -410,8 +410,8 @@ static void go_on(fused_run *r, int64_t n) {
     }
 }
 
-/* Whether a large result is stored past the caches: where functions are computed between its stores, as memory has time then; in one piece, and not where a chain begins with
- * what may be a pass of its own. */
+/* Whether a large result is stored past the caches: where functions are computed between its stores, as memory has time then; in one piece, and not where values are kept in the room that a
+ * beginning of its own takes. */
 static bool is_far(const fused_run *r, int64_t n) {
     const ls_fused *f = r->fused;
     const ls_spec *spec = r->run->spec;
@@ -424,7 +424,7 @@ static bool is_far(const fused_run *r, int64_t n) {
     for (int i = 0; i < f->n_steps; i++) {
         calls = calls || f->steps[i].op == LS_CHAIN_CALL;
     }
-    return far && calls && f->steps->op != LS_CHAIN_SUB && f->steps->op != LS_CHAIN_DIV && f->steps->op != LS_CHAIN_DIV_NEAR;
+    return far && calls && (f->slots == 0 || (f->steps->op != LS_CHAIN_SUB && f->steps->op != LS_CHAIN_DIV && f->steps->op != LS_CHAIN_DIV_NEAR));
 }
 
 /* Begins a chain on n lanes from where the run is. `own`: takes the result where it is not stored. */

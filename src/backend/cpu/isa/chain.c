@@ -174,27 +174,40 @@ static int64_t gelu(const ls_chain_row *row, float *dst, const float *src, int64
 #endif
 
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
-/* How a norm and a softmax end, (x - a) / b with one a and one b: the steps of that, done to all lanes at once; 0: the chain begins otherwise. */
-static int normalise(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
+/* How a norm and a softmax end, (x - a) / b with one a and one b: the steps of that, done to all lanes at once; 0: the chain begins otherwise, or overwrites what it reads later. */
+static int beginning(const ls_chain_row *row, const float *dst) {
     const ls_chain_step *first = row->steps, *step = first, *end = first + row->n_steps;
-    float minus = 0;
     if (step < end && step->op == LS_CHAIN_SUB && step->kind == LS_CHAIN_SCALAR) {
-        minus = row->scalars[step->at];
         step++;
     }
     if (step == end || (step->op != LS_CHAIN_DIV && step->op != LS_CHAIN_DIV_NEAR) || step->kind != LS_CHAIN_SCALAR) {
         return 0;
     }
-    int n_steps = (int)(step - first) + 1;
     for (const ls_chain_step *later = step + 1; later < end; later++) {
         if (later->kind == LS_CHAIN_MEMORY && row->at[later->at] == dst) {
             return 0;
         }
     }
+    return (int)(step - first) + 1;
+}
+
+static void normalise(const ls_chain_row *row, int n_steps, float *dst, const float *src, int64_t n) {
+    const ls_chain_step *step = row->steps + n_steps - 1;
+    const float minus = n_steps == 2 ? row->scalars[row->steps->at] : 0;
     const bool all = n_steps == row->n_steps;
     ls_chain_dst to = row->middle && all ? LS_DST_FAR : row->ahead >> LS_CHAIN_POINTERS & 1 ? LS_DST_FETCHED : LS_DST_NEAR;
     LS_TILE_NAME(ls_divide_f32)(row->middle && !all ? row->middle : dst, src, minus, row->scalars[step->at], n, step->op == LS_CHAIN_DIV_NEAR, to);
-    return n_steps;
+}
+
+/* Some lanes at a time, so that what a beginning of its own makes is found in the nearest cache. */
+static void in_pieces(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
+    ls_chain_row own = *row;
+    for (int64_t i = 0; i < n; i += LS_CHAIN_MIDDLE) {
+        for (int k = 0; k < row->n_pointers; k++) {
+            own.at[k] = row->at[k] ? row->at[k] + i : NULL;
+        }
+        LS_TILE_NAME(ls_chain_run)(&own, dst + i, src + i, n - i < LS_CHAIN_MIDDLE ? n - i : LS_CHAIN_MIDDLE);
+    }
 }
 #endif
 
@@ -202,8 +215,13 @@ void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float
     int64_t i = 0;
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
     ls_chain_row rest;
-    int done = normalise(row, dst, src, n);
+    const int done = beginning(row, dst);
+    if (done && done < row->n_steps && n > LS_CHAIN_MIDDLE) {
+        in_pieces(row, dst, src, n);
+        return;
+    }
     if (done) {
+        normalise(row, done, dst, src, n);
         if (done == row->n_steps) {
             return;
         }
