@@ -7,6 +7,8 @@
 #include "base/half.h"
 #include <string.h>
 
+#define ONCE __attribute__((noinline)) /* clang would have it in several places */
+
 enum {
     GROUP_BYTES = 8 << 10, /* of arguments; as many are on their way: with what is kept between phases half of the first-level cache */
     LEAST_INNER = 64,
@@ -433,7 +435,7 @@ static const float *numbers_of(const lines *l, const line *s, int k, int *step) 
 }
 
 /* The chain's numbers and places of row r, `skip` lanes behind its first. */
-static void take_row(const lines *l, line *s, int64_t r, int64_t skip) {
+static ONCE void take_row(const lines *l, line *s, int64_t r, int64_t skip) {
     const ls_fused *f = s->f;
     for (int k = 0; k < f->n_scalars; k++) {
         int step;
@@ -553,7 +555,7 @@ static void run_chain(const lines *l, line *s, int64_t rows) {
 }
 
 /* The division of the row before, where no exponentials come beside it. */
-static void finish_beside(lines *l) {
+static ONCE void finish_beside(lines *l) {
     ls_tile_beside *b = &l->beside;
     if (b->x) {
         l->isa->divide_f32(b->dst, b->x, b->minus, b->divisor, l->inner, b->near, b->far ? LS_DST_FAR : LS_DST_NEAR);
@@ -599,7 +601,7 @@ static void run_beside(lines *l, int64_t rows, float *partials) {
 }
 
 /* The row before, whose sum is made, is next to be divided. */
-static void divide_next(lines *l, float sum) {
+static ONCE void divide_next(lines *l, float sum) {
     ls_tile_beside *b = &l->beside;
     b->x = l->kept[(l->turn - 1) % KEPT];
     b->dst = (float *)(void *)l->dst;
@@ -613,7 +615,7 @@ static float *sums_of(float *partials, int64_t turn) {
     return partials + turn % 2 * LS_TILE_PARTIALS;
 }
 
-static float halve(const lines *l, float *partials) {
+static ONCE float halve(const lines *l, float *partials) {
     l->isa->halve_f32[l->with->which](partials);
     return *partials;
 }
