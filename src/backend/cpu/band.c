@@ -8,7 +8,7 @@
 #include "backend/cpu/kernel.h"
 #include <string.h>
 
-enum { BLOCK_BYTES = LS_LIMIT(256 << 10, 1 << 10) }; /* half of it is read again and again, from the second-level cache: what is written need not stay */
+enum { BLOCK_BYTES = 256 << 10 }; /* half of it is read again and again, from the second-level cache: what is written need not stay */
 
 static size_t align_up(size_t n) {
     return (n + LS_ALIGN - 1) & ~(size_t)(LS_ALIGN - 1);
@@ -278,7 +278,7 @@ void ls_band_run(ls_kernel_run *kernel) {
     if (r.points == 0) {
         return;
     }
-    if (b->device->threads == 1 || work < (double)ls_thread_work(b->device, LS_SMALL_WORK) || r.points == 1) {
+    if (b->device->threads == 1 || work < LS_SMALL_WORK || r.points == 1) {
         run_points(&r, 0, r.points, 0);
         return;
     }

@@ -153,7 +153,7 @@ int64_t ls_patch_row(const ls_kernel_run *kernel, const ls_phase *phase);
 void ls_patch_run(ls_run *run, const ls_phase_task *task, char *extra);
 
 /* launch.c: does all phases. */
-/* Work that is worth a second thread, which is `far` where workers join late. */
+/* Multiply-adds that are worth a second thread, which are `far` where workers join late. */
 static inline int64_t ls_thread_work(const ls_cpu_device *device, int64_t far) {
     return ls_least_work(far, ls_pool_is_near(device->pool));
 }
