@@ -1,4 +1,4 @@
-/* Contractions on the packed matrix product: internal to contract.c and pack.c. */
+/* Contractions on the packed matrix product: internal to contract.c, contract_run.c and pack.c. */
 #ifndef LOCKSTEP_BACKEND_CPU_CONTRACT_H
 #define LOCKSTEP_BACKEND_CPU_CONTRACT_H
 
@@ -60,7 +60,7 @@ struct ls_gemm_phase {
     int out, result;
     ls_gemm_dtype out_dtype;
     int64_t out_offset, out_i, out_j, out_batch[LS_LANE_AXES];
-    struct ls_gemm_last *last; /* contract.c: what the last launch leaves for the next one */
+    struct ls_gemm_last *last; /* contract_run.c: what the last launch leaves for the next one */
     struct ls_sparse *sparse; /* sparse.c: the way where most of an operand is zero; NULL: none */
     int64_t
         cut; /* the epilogue's lanes do not cross multiples of this, where memory breaks off; 0: nowhere */
@@ -96,7 +96,8 @@ typedef struct ls_gemm_launch {
     const struct ls_quant_pack *quant_pack;
 } ls_gemm_launch;
 
-/* contract.c: an ls_gemm_epilogue_fn that runs the phase's finish program, with an ls_gemm_launch. */
+struct ls_gemm_last *ls_gemm_last_new(ls_arena *arena); /* contract_run.c; NULL: out of memory */
+/* contract_run.c: an ls_gemm_epilogue_fn that runs the phase's finish program, with an ls_gemm_launch. */
 void ls_gemm_finish_tile(void *ctx, int worker, int64_t batch, int64_t i0, int64_t ni, int64_t j0, int64_t nj,
                          void *tile, int64_t ld);
 
@@ -139,7 +140,7 @@ void ls_sparse_print(ls_text *out, const struct ls_sparse *sparse);
 /* pairs.c. False: not with these operands, and nothing is written. */
 bool ls_pairs_run(ls_gemm_launch *launch, const ls_gemm *g);
 
-/* contract.c: room in the device's workspace; false when out of memory. */
+/* contract_run.c: room in the device's workspace; false when out of memory. */
 bool ls_gemm_grow_workspace(ls_cpu_device *d, size_t need);
 
 /* pack.c: an ls_gemm_pack_fn whose context is an ls_contract_side_launch, and the scratch it needs of each

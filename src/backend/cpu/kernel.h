@@ -203,7 +203,7 @@ ls_run *ls_phase_run(const ls_phase_task *task, const ls_program *program, size_
 /* The same as a run of one's own. */
 void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t *offset, ls_run *out_run);
 
-/* contract.c. `phase->gemm` stays NULL when the contraction does not fit the packed product. */
+/* contract.c, contract_run.c. `phase->gemm` stays NULL when the contraction does not fit the packed product. */
 ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps,
                              ls_error *err) LS_MUST_USE;
 ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_error *err) LS_MUST_USE;
