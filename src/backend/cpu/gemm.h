@@ -170,7 +170,7 @@ typedef struct ls_gemm {
     ls_gemm_out out;
     ls_gemm_epilogue_fn epilogue; /* NULL: none */
     void *epilogue_ctx;
-    ls_gemm_follow follow; /* with `out`, a way to do without the epilogue, which does the same and takes all: f32 alone */
+    ls_gemm_follow follow; /* with `out`, a way to do without the epilogue, which does the same and takes all: f32 alone, and where LS_GEMM_FOLLOWS */
     bool fast;
     ls_gemm_parallel parallel;
     int64_t l2_bytes; /* of one core, for blocking; 0: 1 MiB. Never changes locked bits */
