@@ -282,10 +282,7 @@ static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
 static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, operand_at at_b, int64_t j, int vectors, ls_gemm_into into, bool fetch,
                         lookahead ahead) {
     const ls_gemm_plan *plan = b->plan;
-    int64_t fetched = 0, rows, whole = ls_gemm_quotient(left, plan->rows), rest = left - whole * plan->rows;
-    if (!LS_SMALL && whole > 0 && rest > 0 && 2 * rest < plan->rows && plan->a_source == LS_GEMM_DIRECT) {
-        whole--; /* so few rows would wait for their own sums: they share with those before */
-    }
+    int64_t fetched = 0, rows, whole = ls_gemm_whole_tiles(plan, left);
     ls_gemm_tiles t = tiles_of(n, at_a.at, at_a, at_b, b->c + j * plan->elem, b->ldc, into);
     if (LS_GEMM_FOLLOWS) {
         t.add = b->add;
@@ -299,7 +296,7 @@ static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, oper
             fetched += n;
             ahead = ahead.tiles > 0 ? ahead : (lookahead){.at = at_b.at, .tiles = left};
         }
-        rows = whole > 0 ? plan->rows : left > plan->rows ? (left + 1) / 2 : left;
+        rows = whole > 0 ? plan->rows : ls_gemm_last_rows(plan, left);
         for (int64_t r = 0; fetch && r < rows; r++) {
             __builtin_prefetch((char *)t.c + r * b->ldc * plan->elem);
         }
@@ -334,13 +331,9 @@ typedef struct tiles_part {
 /* The parts of each panel: tiles that fetch the next panel of B, some of C's rows each, nothing; and the rows that are left, in one tile or two. */
 static void cut_parts(const block *b, int vectors, int64_t n, operand_at at_a, const float *add, const lookahead *from, tiles_part *parts) {
     const ls_gemm_plan *plan = b->plan;
-    int64_t whole = ls_gemm_quotient(b->mi, plan->rows), left = b->mi - whole * plan->rows, row = 0, tiles = 0;
-    if (whole > 0 && left > 0 && 2 * left < plan->rows && plan->a_source == LS_GEMM_DIRECT) {
-        whole--; /* as plain_tiles() does */
-        left += plan->rows;
-    }
+    int64_t whole = ls_gemm_whole_tiles(plan, b->mi), left = b->mi - whole * plan->rows, row = 0, tiles = 0;
     for (int i = 0; i < N_PARTS; i++) {
-        int64_t rows = i < PART_LAST ? plan->rows : left > plan->rows ? (left + 1) / 2 : left;
+        int64_t rows = i < PART_LAST ? plan->rows : ls_gemm_last_rows(plan, left);
         bool of_b = i == PART_B || i >= PART_LAST, of_c = i >= PART_C && i < PART_OTHERS;
         int64_t most = of_c ? (i * n <= b->mi ? from[FETCHES_C].tiles : 0) : i == PART_B ? from[FETCHES_B].tiles : INT64_MAX;
         tiles_part *part = &parts[i];

@@ -239,7 +239,7 @@ static void plan_workspace(const ls_gemm *g, ls_gemm_plan *plan) {
     }
 }
 
-/* Whether the product is no more than the tiles of one panel of B in one task and one slice, and what those are: as plain_tiles() cuts them. */
+/* Whether the product is no more than the tiles of one panel of B in one task and one slice, and what those are. */
 static void plan_alone(const ls_gemm *g, ls_gemm_plan *plan) {
     bool floats = plan->panel == LS_GEMM_TYPE_F32 && plan->sum == LS_GEMM_TYPE_F32 && plan->kernels->most_tiles > 1;
     bool in_place = plan->a_source != LS_GEMM_LOCAL && (plan->b_source == LS_GEMM_DIRECT || plan->b_source == LS_GEMM_BEFORE);
@@ -248,13 +248,8 @@ static void plan_alone(const ls_gemm *g, ls_gemm_plan *plan) {
         return;
     }
     plan->vectors = (int)(plan->cols / plan->kernels->lanes);
-    plan->whole = g->m / plan->rows;
-    int64_t left = g->m - plan->whole * plan->rows;
-    if (plan->whole > 0 && left > 0 && 2 * left < plan->rows && plan->a_source == LS_GEMM_DIRECT) {
-        plan->whole--;
-        left += plan->rows;
-    }
-    plan->rest = left > plan->rows ? (left + 1) / 2 : left;
+    plan->whole = ls_gemm_whole_tiles(plan, g->m);
+    plan->rest = ls_gemm_last_rows(plan, g->m - plan->whole * plan->rows);
 }
 
 void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan) {

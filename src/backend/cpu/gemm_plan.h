@@ -57,6 +57,17 @@ static inline int64_t ls_gemm_ceil_div(int64_t x, int64_t y) {
     return ls_gemm_quotient(x + y - 1, y);
 }
 
+/* Of so many rows of A: the tiles of plan->rows. What is left goes to one tile or two; too few rows would wait for their own sums, and share with those
+ * before. */
+static inline int64_t ls_gemm_whole_tiles(const ls_gemm_plan *plan, int64_t rows) {
+    int64_t whole = ls_gemm_quotient(rows, plan->rows), left = rows - whole * plan->rows;
+    return whole - (!LS_SMALL && whole > 0 && left > 0 && 2 * left < plan->rows && plan->a_source == LS_GEMM_DIRECT);
+}
+/* Rows of the next one of those, of the rows that are left. */
+static inline int64_t ls_gemm_last_rows(const ls_gemm_plan *plan, int64_t left) {
+    return left > plan->rows ? (left + 1) / 2 : left;
+}
+
 /* Into how many blocks, at least `least`, to cut `units` that are there `others` times: at most `each` for a worker, where that many leave none with much
  * more than the rest. Each has an equal number at first; one that is held up leaves its last ones to others. */
 int64_t ls_gemm_blocks(int64_t units, int64_t others, int64_t workers, int64_t each, int64_t least);
