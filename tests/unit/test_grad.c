@@ -359,15 +359,20 @@ static void product_of_nothing(void **state) {
     world_close(&w);
 }
 
+/* The second extent is at most 9. */
+static ls_shape two_by_a_symbol(world *w) {
+    ls_error err;
+    ls_shape shape = LS_SHAPE(2, 9);
+    shape.dim[1] = ls_dim_symbol(ls_symbol_create(w->context, "n", 9, &err), 1, 0);
+    return shape;
+}
+
 /* Behind an operand whose extent is a symbol nobody knows where another begins: an error where its gradient is asked for, and nowhere else. */
 static void joined_after_a_symbol(void **state) {
     (void)state;
     world w = world_open("ref");
     ls_session *s = w.session;
-    ls_error err;
-    ls_symbol *n = ls_symbol_create(w.context, "n", 9, &err);
-    ls_shape shape = LS_SHAPE(2, 9);
-    shape.dim[1] = ls_dim_symbol(n, 1, 0);
+    const ls_shape shape = two_by_a_symbol(&w);
     ls_tensor *first = ls_input(s, "first", LS_F32, LS_SHAPE(2, 3)), *x = ls_input(s, "x", LS_F32, shape);
     ls_tensor *last = ls_input(s, "last", LS_F32, LS_SHAPE(2, 4));
     ls_tensor *all[] = {first, x, x, last}, *before[] = {first, x}, *g[2];
@@ -385,10 +390,7 @@ static void below_what_is_asked(void **state) {
     (void)state;
     world w = world_open("ref");
     ls_session *s = w.session;
-    ls_error err;
-    ls_symbol *n = ls_symbol_create(w.context, "n", 9, &err);
-    ls_shape shape = LS_SHAPE(2, 9);
-    shape.dim[1] = ls_dim_symbol(n, 1, 0);
+    const ls_shape shape = two_by_a_symbol(&w);
     ls_tensor *first = ls_input(s, "first", LS_F32, LS_SHAPE(2, 3)), *x = ls_input(s, "x", LS_F32, shape), *g;
     ls_tensor *joined = ls_exp(s, ls_concat(s, (ls_tensor *[]){first, x}, 2, 1));
     world_ok(&w, ls_grad(s, ls_mul(s, joined, joined), NULL, 1, &first, &g));

@@ -277,6 +277,12 @@ static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
     return (lookahead){b->c + (i * b->ldc + j) * plan->elem, ls_gemm_ceil_div(plan->cols * plan->elem, 64), 64, b->ldc * plan->elem};
 }
 
+/* What is added to the block's rows by the tiles of the last slice of k, which ends with `end`; of others NULL. */
+static const float *addends(const block *b, int64_t end) {
+    const ls_gemm *g = b->plan->g;
+    return LS_GEMM_FOLLOWS && b->plan->follows && end >= g->k ? g->follow.add + (b->batch * g->m + b->i0) * g->follow.step : NULL;
+}
+
 /* The tiles of B's panel from column j on, over n rows of it, which go to the first `left` rows of C as they are. A tile fetches what is ahead, and the
  * lines of C that it will add to, if those are far. */
 static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, operand_at at_b, int64_t j, int vectors, ls_gemm_into into, bool fetch,
@@ -361,7 +367,6 @@ static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_
     const ls_gemm_follow *follow = &plan->g->follow;
     const int64_t cols = plan->cols, panels = ls_gemm_quotient(b->nj, cols), first = plan->backward ? panels - 1 : 0;
     const int64_t step_c = cols * plan->elem * (plan->backward ? -1 : 1), step_b = plan->b_source == LS_GEMM_DIRECT ? step_c : step_c * plan->g->k;
-    const bool adds = LS_GEMM_FOLLOWS && plan->follows && k + n >= plan->g->k;
     const operand_at at_b = find_b(b, first * cols, cols, k);
     lookahead from[] = {{.at = at_b.at}, fetch_ahead(b, cols, k, n), fetch_sums(b, 0, cols, n)};
     tiles_part parts[N_PARTS];
@@ -370,8 +375,7 @@ static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_
     unsigned nan = 0;
     t.add_step = follow->step;
     t.floor = follow->floor;
-    cut_parts(b, (int)ls_gemm_quotient(cols, plan->kernels->lanes), n, at_a, adds ? follow->add + (b->batch * plan->g->m + b->i0) * follow->step : NULL,
-              from, parts);
+    cut_parts(b, (int)ls_gemm_quotient(cols, plan->kernels->lanes), n, at_a, addends(b, k + n), from, parts);
     for (int64_t panel = 0; panel < panels; panel++, c += step_c) {
         const bool follows = panel_follows(b, (panel + 1) * cols); /* of those that go backward none fetches */
 #pragma GCC unroll 8
@@ -384,7 +388,7 @@ static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_
                 t.a_next = part->a_next;
                 t.c = c + part->c;
                 t.add = part->add;
-                t.plus = adds && b->plus ? b->plus + (c + part->c - b->c) / plan->elem : NULL;
+                t.plus = b->plus ? b->plus + (c + part->c - b->c) / plan->elem : NULL;
                 t.ahead = fetched->at + part->ahead;
                 t.ahead_k = fetched->step_k;
                 t.ahead_next = fetched->next;
@@ -430,8 +434,7 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
             ls_gemm_pack_part(g->isa, part_b(b, k0 + p, depth, j, nj), plan->cols, b_panel(b), 0, NULL);
         }
         operand_at at_b = find_b(b, j, nj, k0 + p);
-        bool last = k0 + p + depth >= g->k;
-        b->add = LS_GEMM_FOLLOWS && plan->follows && last ? g->follow.add + (b->batch * g->m + b->i0) * g->follow.step : NULL;
+        b->add = addends(b, k0 + p + depth);
         bool finite = !plan->masks || ((!g->a.absent || (g->b.packed && g->b.packed->finite) ||
                                         panel_finite(plan, at_b.at, kc * plan->cols)));
         if (flips) {

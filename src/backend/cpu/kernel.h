@@ -152,11 +152,12 @@ int64_t ls_patch_row(const ls_kernel_run *kernel, const ls_phase *phase);
 /* The points of a task, a multiple of those; `extra` is the phase's. */
 void ls_patch_run(ls_run *run, const ls_phase_task *task, char *extra);
 
-/* launch.c: does all phases. */
 /* Multiply-adds that are worth a second thread, which are `far` where workers join late. */
 static inline int64_t ls_thread_work(const ls_cpu_device *device, int64_t far) {
     return ls_least_work(far, ls_pool_is_near(device->pool));
 }
+
+/* launch.c: does all phases. */
 enum { LS_SMALL_WORK = LS_LIMIT(1 << 17, 1 << 7) }; /* not worth a second thread; in lanes times instructions, 0.5 ns each at most */
 ls_status ls_phases_run(ls_kernel_run *kernel, ls_error *err) LS_MUST_USE;
 /* How many points a task gets, a multiple of `grain`. */
