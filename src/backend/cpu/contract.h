@@ -122,7 +122,7 @@ void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int6
  * scalars; else NULL. */
 float *ls_chain_result(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t j0, int64_t nj, ls_chain_rows *rows);
 
-/* windows.c. Plans nothing where the contraction is no window over an image, or where packing is better. */
+/* windows.c, windows_run.c. Plans nothing where the contraction is no window over an image, or where packing is better. */
 ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps,
                           ls_error *err) LS_MUST_USE;
 /* Bytes of the device's workspace that a launch needs. */

@@ -1,5 +1,5 @@
 /* Contractions of a filter with windows of an image (convolutions, depthwise ones above all), without a copy of
- * each window.
+ * each window, planned.
  *
  * A dimension of the image is walked by a free axis f and a bound axis t together: u = stride * f + step * t. A
  * task copies its part of the image to scratch memory once, with +0 where the padding is, and with each dimension
@@ -12,19 +12,16 @@
  * packed product. Absent elements are +0 here: with a filter that holds an infinity or NaN the packed product is
  * used, which can leave them out. */
 #include "backend/cpu/gemm_plan.h"
-#include "backend/cpu/kept.h"
 #include "backend/cpu/windows.h"
 #include <string.h>
 
 enum {
-    SLACK = 160,            /* elements behind an image that the last vectors may read */
     LEAST_PANELS = LS_LIMIT(4, 1), /* of a task: copying its image takes as long as a part of one */
     MOST_SHARED = 64,       /* of them padding */
     MOST_TAPS = 1 << 16,    /* entries of the table of taps */
     SMALL_IMAGE = 40 << 10 /* bytes of one image with its outputs: in the first-level cache */
 };
 
-/* ---- planning ---- */
 static int64_t fixed(const ls_spec *spec, int axis) {
     ls_dim extent = spec->extents_of_axes[axis];
     return ls_dim_is_fixed(extent) ? extent.offset : 0;
@@ -299,7 +296,7 @@ static int64_t set_band(ls_windows *w, int64_t band) {
     w->plane = elements;
     w->columns = outputs;
     w->ld = outputs > lanes ? ls_gemm_ceil_div(outputs, step) * step : 2 * lanes;
-    return (w->planes * w->plane + SLACK + w->rows * w->ld) * 4;
+    return (w->planes * w->plane + LS_WINDOW_SLACK + w->rows * w->ld) * 4;
 }
 
 int64_t ls_windows_images(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w) {
@@ -512,309 +509,6 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
     }
     *gemm->windows = w;
     return LS_OK;
-}
-
-/* ---- running ---- */
-typedef struct window_run {
-    ls_gemm_launch *launch;
-    const ls_windows *w;
-    float *filter; /* packed: [batch][panel][k][rows] */
-    char *memory;  /* of the workers */
-    size_t worker_bytes;
-    int64_t batches, outer; /* points of the outer dimensions */
-} window_run;
-
-static size_t filter_bytes(const ls_windows *w, const ls_gemm_phase *gemm, const int64_t *extents) {
-    int64_t batch = ls_point_count(extents, gemm->batch.n, gemm->batch.axes);
-    return (size_t)((batch * w->panels * w->rows * w->k * 4 + LS_GEMM_ALIGN - 1) / LS_GEMM_ALIGN *
-                    LS_GEMM_ALIGN);
-}
-
-static size_t worker_bytes(const ls_windows *w) {
-    size_t bytes = w->runs ? ls_runs_bytes(w) : (size_t)(w->planes * w->plane + SLACK + w->rows * w->ld) * 4;
-    bytes += w->in_place ? (size_t)ls_depthwise_room(w) : 0;
-    return (bytes + LS_GEMM_ALIGN) & ~(size_t)(LS_GEMM_ALIGN - 1);
-}
-
-size_t ls_windows_workspace(const ls_kernel_binary *binary, const ls_gemm_phase *gemm,
-                            const int64_t *extents) {
-    return filter_bytes(gemm->windows, gemm, extents) +
-           worker_bytes(gemm->windows) * (size_t)binary->device->threads + LS_GEMM_ALIGN;
-}
-
-static int64_t batch_base(const ls_kernel_run *kernel, const ls_gemm_phase *gemm,
-                          const ls_contract_side *side, int64_t batch) {
-    int64_t base = side->sum.constant, coords[LS_SPEC_MAX_AXES];
-    ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, batch, coords);
-    for (int i = 0; i < gemm->batch.n; i++) {
-        base += coords[gemm->batch.axes[i]] * side->batch_stride[i];
-    }
-    return base;
-}
-
-static void pack_filter(const window_run *r, int64_t batches) {
-    const ls_kernel_run *kernel = r->launch->kernel;
-    const ls_gemm_phase *gemm = r->launch->phase->gemm;
-    const ls_contract_side *side = &gemm->side[0];
-    const ls_windows *w = r->w;
-    float *dst = r->filter;
-    for (int64_t b = 0; b < batches; b++) {
-        const float *src = (const float *)(const void *)kernel->buffers[side->buffer];
-        src += batch_base(kernel, gemm, side, b);
-        for (int64_t i = 0; i < w->panels * w->rows; i += w->rows) {
-            int64_t rows = w->m - i < w->rows ? w->m - i : w->rows;
-            for (int64_t p = 0; p < w->k; p++, dst += w->rows) {
-                for (int64_t q = 0; q < w->rows; q++) {
-                    dst[q] = q < rows ? src[w->packed_at[p] + w->row_at[i + q]] : 0;
-                }
-            }
-        }
-    }
-}
-
-/* One line of the innermost dimension, u from `first`, into its phases, `apart` elements apart. What is padding is
- * +0 already. */
-static void copy_line(const ls_gemm_moves *moves, const ls_window_dim *d, int64_t first, const float *line,
-                      float *dst, int64_t apart) {
-    int64_t low = d->low > first ? d->low - first : 0, high = d->high - first;
-    high = high < d->size ? high : d->size;
-    int64_t step = d->image_stride;
-    if (d->spread > 1) {
-        int64_t u = low + (d->spread - (first + low + d->shift) % d->spread) % d->spread;
-        for (line += (first + u + d->shift) / d->spread * step; u < high; u += d->spread, line += step) {
-            dst[u] = *line;
-        }
-        return;
-    }
-    line += first * step;
-    if (d->stride == 1 && step == 1 && low < high) {
-        moves->lines4(high - low, 1, line + low, 0, dst + low, 0);
-        return;
-    }
-    int64_t u = low;
-    if (d->stride == 2 && step == 1) {
-        if (u & 1 && u < high) {
-            dst[apart + u / 2] = line[u];
-            u++;
-        }
-        int64_t pairs = u < high ? (high - u) / 2 : 0;
-        moves->split4(pairs, line + u, dst + u / 2, dst + apart + u / 2);
-        u += 2 * pairs;
-    }
-    for (int64_t i = 0; i < d->stride && u < high; i++, u++) { /* u and what follows in its phase */
-        float *to = dst + u % d->stride * apart + u / d->stride;
-        const float *from = line + u * step;
-        for (int64_t left = high - u; left > 0; left -= d->stride, from += d->stride * step) {
-            *to++ = *from;
-        }
-    }
-}
-
-/* One plane, from the first inner dimension's u of `first` on. Padding inside lines is +0 since the launch's first task;
- * lines that are padding may hold another task's elements. */
-static void copy_plane(const ls_gemm_moves *moves, const ls_windows *w, const int64_t *firsts,
-                       const float *image, float *dst) {
-    const ls_window_dim *last = &w->dims[w->n_dims - 1], *d = &w->dims[w->outer];
-    int64_t lines = 1, elements = 1;
-    bool two = w->n_dims - w->outer == 2;
-    if (two && d->stride == 1 && last->stride == 1 && last->image_stride == 1 && d->spread * last->spread == 1) { /* a picture: all of its lines at once */
-        int64_t x = firsts[w->outer], from = d->low > x ? d->low - x : 0, end = d->high - x < d->size ? d->high - x : d->size;
-        int64_t u = firsts[w->n_dims - 1], low = last->low > u ? last->low - u : 0,
-                high = last->high - u < last->size ? last->high - u : last->size;
-        from = from < d->size ? from : d->size;
-        end = end > from ? end : from;
-        memset(dst, 0, (size_t)(from * last->length) * 4);
-        memset(dst + end * last->length, 0, (size_t)((d->size - end) * last->length) * 4);
-        if (high > low) {
-            moves->lines4(high - low, end - from, image + (x + from) * d->image_stride + u + low, d->image_stride,
-                          dst + from * last->length + low, last->length);
-        }
-        return;
-    }
-    if (last == d && w->bands > 1) { /* of a line, too, bands pad at places of their own */
-        memset(dst, 0, (size_t)w->plane * 4);
-    }
-    for (int i = w->outer; i < w->n_dims; i++) {
-        lines *= i < w->n_dims - 1 ? w->dims[i].length * w->dims[i].stride : 1;
-        elements *= w->dims[i].length;
-    }
-    int64_t turn = 0, turn_at = 0; /* of two dimensions: the line's phase and place, without divisions */
-    for (int64_t line = 0; line < lines;
-         line++) { /* row-major over u, each dimension rounded up to its phases */
-        int64_t left = line, u[LS_WINDOW_DIMS] = {0}, phase = 0, at = 0;
-        const float *from = image;
-        bool inside = true;
-        if (two) {
-            int64_t x = firsts[w->outer] + line;
-            inside = line < d->size && x >= d->low && x < d->high && (x + d->shift) % d->spread == 0;
-            from += (x + d->shift) / d->spread * d->image_stride;
-            phase = turn++;
-            at = turn_at;
-            turn_at += turn == d->stride;
-            turn = turn == d->stride ? 0 : turn;
-        }
-        for (int i = w->n_dims - 2; i >= w->outer && !two; i--) {
-            const ls_window_dim *e = &w->dims[i];
-            int64_t size = e->length * e->stride;
-            u[i] = left % size;
-            left /= size;
-            int64_t x = firsts[i] + u[i];
-            inside = inside && u[i] < e->size && x >= e->low && x < e->high && (x + e->shift) % e->spread == 0;
-            from += (x + e->shift) / e->spread * e->image_stride;
-        }
-        for (int i = w->outer; i < w->n_dims - 1 && !two; i++) {
-            phase = phase * w->dims[i].stride + u[i] % w->dims[i].stride;
-            at = at * w->dims[i].length + u[i] / w->dims[i].stride;
-        }
-        float *to = dst + phase * last->stride * elements + at * last->length;
-        if (inside) {
-            copy_line(moves, last, firsts[w->n_dims - 1], from, to, elements);
-        } else {
-            for (int64_t i = 0; i < last->stride; i++) {
-                memset(to + i * elements, 0, (size_t)last->length * 4);
-            }
-        }
-    }
-}
-
-/* Drops what lies between the lines of a row of outputs. */
-static void close_up(const ls_gemm_moves *moves, const ls_windows *w, int64_t band, float *c) {
-    float *to = c;
-    int64_t lines = band;
-    const ls_window_dim *last = &w->dims[w->n_dims - 1];
-    if (w->n_dims - w->outer == 1 || w->columns == band * last->extent) {
-        return;
-    }
-    if (w->n_dims - w->outer == 2) {
-        moves->lines4(last->extent, band - 1, c + last->length, last->length, c + last->extent, last->extent);
-        return;
-    }
-    for (int i = w->outer + 1; i < w->n_dims - 1; i++) {
-        lines *= w->dims[i].extent;
-    }
-    for (int64_t line = 0; line < lines; line++, to += last->extent) {
-        int64_t left = line, at = 0, size = last->length;
-        for (int i = w->n_dims - 2; i > w->outer; i--) {
-            at += left % w->dims[i].extent * size;
-            left /= w->dims[i].extent;
-            size *= w->dims[i].length;
-        }
-        at += left * size;
-        if (to != c + at) {
-            memmove(to, c + at, (size_t)last->extent * 4);
-        }
-    }
-}
-
-const float *ls_windows_leaf_start(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, const ls_windows *w,
-                                   const ls_window_leaf *leaf, const int64_t *coords) {
-    const float *at = (const float *)(const void *)kernel->buffers[leaf->buffer] + leaf->sum.constant;
-    for (int i = 0; i < gemm->batch.n; i++) {
-        at += coords[gemm->batch.axes[i]] * ls_ix_sum_stride(&leaf->sum, gemm->batch.axes[i]);
-    }
-    for (int i = 0; i < w->outer; i++) {
-        at += coords[w->dims[i].axis] * ls_ix_sum_stride(&leaf->sum, w->dims[i].axis);
-    }
-    return at;
-}
-
-static void window_task(void *ctx, long task, int worker) {
-    const window_run *r = ctx;
-    const ls_windows *w = r->w;
-    const ls_kernel_run *kernel = r->launch->kernel;
-    const ls_gemm_phase *gemm = r->launch->phase->gemm;
-    const ls_gemm_moves *moves = kernel->binary->device->gemm->moves;
-    int64_t band = task % w->bands * w->band, point = task / w->bands % r->outer, image_of = task / w->bands / r->outer;
-    int64_t batch = image_of % r->batches, row = image_of / r->batches * w->group * w->rows, end = row + w->group * w->rows;
-    end = end < w->m ? end : w->m;
-    const ls_window_dim *first = &w->dims[w->outer];
-    int64_t lines = first->extent - band < w->band ? first->extent - band : w->band;
-    int64_t firsts[LS_WINDOW_DIMS], coords[LS_SPEC_MAX_AXES], inner = 1;
-    const float *src[LS_WINDOW_LEAVES];
-    ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, batch, coords);
-    ls_point_coords(kernel->extents, w->outer, gemm->n.axes, point, coords);
-    for (int l = 0; l < w->n_leaves; l++) {
-        src[l] = ls_windows_leaf_start(kernel, gemm, w, &w->leaves[l], coords);
-    }
-    for (int i = w->outer; i < w->n_dims; i++) {
-        firsts[i] = w->dims[i].first + (i == w->outer ? band * w->dims[i].stride : 0);
-        inner *= i > w->outer ? w->dims[i].extent : 1;
-    }
-    float *image = (float *)(void *)(r->memory + (size_t)worker * r->worker_bytes);
-    float *c = image + w->planes * w->plane + SLACK;
-    ls_gemm_worker *launch_worker = &r->launch->workers[worker];
-    bool cut = w->n_dims - w->outer == 1 && w->bands > 1; /* bands of the lines themselves end at padding or do not */
-    if (!launch_worker->image_clear || cut) {             /* else a worker's tasks pad inside lines at the same places */
-        memset(image, 0, (size_t)(w->planes * w->plane + SLACK) * 4);
-        launch_worker->image_clear = true;
-    }
-    if (w->program) {
-        ls_windows_compute(&r->launch->sides[1], w, worker, batch, point, band, image);
-    }
-    for (int64_t i = 0; i < w->planes && !w->program; i++) {
-        if (w->plane_leaf[i] >= 0) {
-            copy_plane(moves, w, firsts, src[w->plane_leaf[i]] + w->plane_at[i], image + i * w->plane);
-        }
-    }
-    for (int64_t i = row; i < end; i += w->rows) {
-        int64_t rows = w->m - i < w->rows ? w->m - i : w->rows;
-        const float *a = r->filter + (batch * w->panels * w->rows + i) * w->k;
-        for (int64_t k0 = 0; k0 < w->k; k0 += LS_GEMM_CHUNK) {
-            int64_t kc = w->k - k0 < LS_GEMM_CHUNK ? w->k - k0 : LS_GEMM_CHUNK;
-            w->kernels->taps[w->rows](kc, w->ld, a + k0 * w->rows, w->at + k0, image, c, w->ld, k0 > 0);
-        }
-        for (int64_t q = 0; q < rows; q++) {
-            close_up(moves, w, lines, c + q * w->ld);
-        }
-        ls_gemm_finish_tile(r->launch, worker, batch, i, rows, (point * first->extent + band) * inner,
-                            lines * inner, c, w->ld);
-    }
-}
-
-bool ls_windows_run(ls_gemm_launch *launch) {
-    const ls_kernel_run *kernel = launch->kernel;
-    const ls_gemm_phase *gemm = launch->phase->gemm;
-    const ls_windows *w = gemm->windows;
-    ls_cpu_device *device = kernel->binary->device;
-    int64_t batches = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes);
-    window_run r = {.launch = launch, .w = w, .worker_bytes = worker_bytes(w), .batches = batches};
-    r.filter = (float *)(void *)device->workspace;
-    r.memory = device->workspace + filter_bytes(w, gemm, kernel->extents);
-    r.outer = ls_point_count(kernel->extents, w->outer, gemm->n.axes);
-    int64_t images = batches * r.outer * w->bands, n = images * ls_gemm_ceil_div(w->panels, w->group);
-    ls_kept *kept = gemm->side[0].fixed ? ls_kept_find(device, kernel->launch, gemm->side[0].buffer, gemm, 0,
-                                                       filter_bytes(w, gemm, kernel->extents))
-                                        : NULL;
-    r.filter = kept ? kept->data : r.filter;
-    bool finite = kept && kept->ready && kept->finite;
-    if (!kept || !kept->ready) {
-        pack_filter(&r, batches);
-        finite =
-            (!w->absent && !w->in_place) || device->gemm->moves->finite_f32(batches * w->panels * w->rows * w->k, r.filter);
-    }
-    if (kept) {
-        kept->ready = true;
-        kept->finite = finite;
-    }
-    if (!finite && w->absent) {
-        return false;
-    }
-    if (w->in_place && finite) {
-        ls_depthwise_run(launch, r.filter, r.memory, r.worker_bytes);
-        return true;
-    }
-    if (w->runs) {
-        ls_runs_run(launch, r.filter, r.memory, r.worker_bytes);
-        return true;
-    }
-    if (device->threads == 1 || n == 1 || images * w->columns * w->m <= ls_thread_work(device, LS_INLINE_WORK) / w->k) {
-        for (int64_t task = 0; task < n; task++) {
-            window_task(&r, (long)task, 0);
-        }
-    } else {
-        ls_pool_run(device->pool, (long)n, window_task, &r);
-    }
-    return true;
 }
 
 void ls_windows_print(ls_text *out, const ls_windows *w) {

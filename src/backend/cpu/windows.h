@@ -6,6 +6,7 @@
 #include "backend/cpu/gemm_isa.h"
 
 enum { LS_WINDOW_DIMS = 4, LS_WINDOW_LEAVES = 8, LS_DEPTHWISE_ROOM = 16 << 10, LS_DEPTHWISE_LINES = 8 };
+enum { LS_WINDOW_SLACK = 160 }; /* elements behind a task's copy of an image that the last vectors may read */
 
 typedef struct ls_window_dim { /* walked by a free axis f and a bound axis t: u = stride * f + step * t */
     uint8_t axis, bound;       /* free; bound: LS_SPEC_MAX_AXES for none */
@@ -77,7 +78,7 @@ int64_t ls_windows_images(const ls_spec *spec, const ls_gemm_phase *gemm, const 
  * program would compute it again). */
 int64_t ls_windows_share(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, const int64_t bands[2],
                          const int64_t columns[2]);
-/* windows.c: where a leaf's image begins, for coordinates of the batch and of outer dimensions. */
+/* windows_run.c: where a leaf's image begins, for coordinates of the batch and of outer dimensions. */
 const float *ls_windows_leaf_start(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, const ls_windows *w,
                                    const ls_window_leaf *leaf, const int64_t *coords);
 
