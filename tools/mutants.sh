@@ -30,7 +30,7 @@ grep -q avx2 /proc/cpuinfo 2>/dev/null || isa=scalar
     src/backend/cpu/isa/tile_pack.c $(cd "$root" && echo src/emit/*.c src/kir/legal*.c src/render/*.c) src/gpu/launch.c src/gpu/variant.c"
 spec_tests="golden_test_spec_print unit_test_spec_forms unit_test_spec unit_test_spec_index museum_test_mutants museum_test_plants
     conformance_test_contract museum_test_museum"
-isa_tests="micro_test_gemm museum_test_mutants conformance_test_contract conformance_test_cpu_contract
+isa_tests="micro_test_gemm micro_test_gemm_kernels museum_test_mutants conformance_test_contract conformance_test_cpu_contract
     conformance_test_cpu_folds conformance_test_cpu_maps museum_test_museum conformance_test_cpu_planes"
 # PROGRAM:VARIABLE=VALUE,...: the simulated devices run kernels in the interpreter, the drivers run what was rendered.
 rows=device_test_rows:LOCKSTEP_SECONDS=5,LOCKSTEP_DEVICE
