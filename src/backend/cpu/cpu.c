@@ -291,29 +291,6 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
     return status;
 }
 
-static void cpu_describe(const ls_kernel_binary *binary, ls_text *out) {
-    static const char *const kinds[] = {"store",        "rows", "columns", "arg rows",   "arg columns",
-                                        "sums (naive)", "gemm", "scan",    "scan lines", "sort"};
-    ls_text_printf(out, "%s: %d phases, %zu bytes of temporaries, %zu of scratch a worker\n",
-                   binary->spec.name, binary->n_phases, binary->temps_size, binary->scratch_size);
-    ls_band_print(out, binary);
-    for (int i = 0; i < binary->n_phases; i++) {
-        const ls_phase *phase = &binary->phases[i];
-        ls_text_printf(out, "  phase %d: %s", i, kinds[phase->kind]);
-        if (phase->value != LS_SPEC_NONE) {
-            ls_text_printf(out, " v%d", phase->value);
-        }
-        ls_text_add(out, phase->serial ? ", in order\n" : phase->pooling ? ", windows of a plane\n" : phase->points ? ", in registers\n" : "\n");
-        if (phase->kind == LS_PHASE_GEMM) {
-            ls_gemm_phase_print(out, &binary->spec, phase);
-        } else if (phase->kind != LS_PHASE_STORE) {
-            ls_program_print(out, &binary->spec, &phase->program);
-            ls_text_add(out, "    then\n");
-        }
-        ls_program_print(out, &binary->spec, &phase->finish);
-    }
-}
-
 const ls_backend ls_backend_cpu = {
     .name = "cpu",
     .open = cpu_open,
@@ -326,6 +303,6 @@ const ls_backend ls_backend_cpu = {
     .compile = cpu_compile,
     .destroy = cpu_destroy,
     .launch = cpu_launch,
-    .describe = cpu_describe,
+    .describe = ls_cpu_describe,
     .rate = ls_cpu_rate,
 };

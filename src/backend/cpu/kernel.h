@@ -137,7 +137,6 @@ bool ls_band_plan(ls_kernel_binary *binary);
 void ls_band_run(ls_kernel_run *kernel);
 /* Sets the places of temporaries for a block of points from `first` on, in a worker's memory. */
 void ls_band_place(ls_kernel_run *kernel, char *scratch, int64_t first);
-void ls_band_print(ls_text *out, const ls_kernel_binary *binary);
 
 /* fuse.c: the lane axes of a reduction whose program may have rows for lanes; how many, 0 where it may not. */
 int ls_stream_axes(const ls_kernel_binary *binary, const ls_phase *phase, uint8_t *out_axes);
@@ -212,7 +211,6 @@ ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_err
 void ls_gemm_phase_finish(const ls_spec *spec, ls_phase *phase, int first, int end);
 /* Makes room for the product at its largest; false when out of memory. */
 bool ls_gemm_phase_reserve(const ls_kernel_binary *binary, const ls_phase *phase);
-void ls_gemm_phase_print(ls_text *out, const ls_spec *spec, const ls_phase *phase);
 size_t ls_gemm_worker_size(void);
 
 /* Coordinates of a point of axes linearised row-major. */
@@ -236,6 +234,9 @@ static inline int64_t ls_point_count(const int64_t *extents, int n_axes, const u
     }
     return n;
 }
+
+/* describe.c */
+void ls_cpu_describe(const ls_kernel_binary *binary, ls_text *out);
 
 /* peak.c */
 ls_status ls_cpu_rate(ls_device *device, ls_rate rate, size_t bytes, int threads, double *out_rate, ls_error *err);

@@ -337,6 +337,4 @@ static inline void *ls_run_reg(const ls_run *run, int16_t reg) {
     return run->regs[reg];
 }
 
-void ls_program_print(ls_text *out, const ls_spec *spec, const ls_program *program);
-
 #endif
