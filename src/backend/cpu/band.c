@@ -95,7 +95,7 @@ static int64_t band_points(const ls_spec *spec, const ls_band *band) { /* by bou
 
 void ls_band_choose(const ls_kernel_binary *b, ls_band *band) {
     common_axes(&b->spec, band);
-    if (b->device->threads > 1 && band_points(&b->spec, band) < 4 * (int64_t)b->device->threads) {
+    if (ls_has_threads(b->device) && band_points(&b->spec, band) < 4 * (int64_t)b->device->threads) {
         band->n_axes = 0;
     }
 }
@@ -253,7 +253,7 @@ static void run_points(band_run *r, int64_t first, int64_t n, int worker) {
     for (int64_t at = 0; at < n && !done; at += b->band.block) {
         run_block(&own, scratch, first + at, n - at < b->band.block ? n - at : b->band.block);
     }
-    if (b->device->tiles->fence) {
+    if (!LS_SMALL && b->device->tiles->fence) {
         b->device->tiles->fence();
     }
     int64_t out_of_range = atomic_load_explicit(&own.out_of_range, memory_order_relaxed);
@@ -278,7 +278,7 @@ void ls_band_run(ls_kernel_run *kernel) {
     if (r.points == 0) {
         return;
     }
-    if (b->device->threads == 1 || work < LS_SMALL_WORK || r.points == 1) {
+    if (!ls_has_threads(b->device) || work < LS_SMALL_WORK || r.points == 1) {
         run_points(&r, 0, r.points, 0);
         return;
     }

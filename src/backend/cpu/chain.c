@@ -376,7 +376,7 @@ static bool keep(planner *p, int i) {
 
 static ls_tile_fn function(const planner *p, int map) {
     const ls_tile_isa *isa = p->binary->device->tiles;
-    return p->spec->math != LS_LOCKED && isa->map_fast && isa->map_fast[map] ? isa->map_fast[map] : isa->map_f32[map];
+    return !LS_SMALL && p->spec->math != LS_LOCKED && isa->map_fast && isa->map_fast[map] ? isa->map_fast[map] : isa->map_f32[map];
 }
 
 static bool operation(planner *p, int i) {

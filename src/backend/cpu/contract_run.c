@@ -149,7 +149,7 @@ static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, 
         memcpy(g->out.stride_batch, gemm->out_batch, sizeof g->out.stride_batch);
     }
     g->parallel.workers = binary->device->threads;
-    g->parallel.run = binary->device->threads > 1 ? run_tasks : NULL;
+    g->parallel.run = ls_has_threads(binary->device) ? run_tasks : NULL;
     g->parallel.near = ls_pool_is_near(binary->device->pool);
 }
 

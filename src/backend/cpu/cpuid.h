@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* WebAssembly has to be small: what it gains little by is left out there, with its file where it has one, else by this. */
+/* WebAssembly has to be small: what it gains little by, or never has (threads, prefetches, sums of four bytes, kernels that only larger
+ * vectors have), is left out there, with its file where it has one, else by this. */
 #ifdef LS_HAVE_ISA_SIMD128
 enum { LS_SMALL = true };
 #else

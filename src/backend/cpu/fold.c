@@ -180,7 +180,7 @@ static void fold_blocks(rows *r, int64_t point, int64_t block, int64_t end, char
     int64_t n = ls_point_count(run->extents, r->v->n_bound, r->v->bound);
     ls_point_coords(run->extents, r->phase->n_axes, r->phase->axes, point, run->coords);
     ls_run_point(run);
-    if (r->phase->streams && block < end) {
+    if (!LS_SMALL && r->phase->streams && block < end) {
         int64_t first = block * LS_TILE_BLOCK, last = end * LS_TILE_BLOCK < n ? end * LS_TILE_BLOCK : n;
         ls_fold_by_rows(run, which, point * n + first, 1, last - first, (float *)(void *)r->partials, (float *)(void *)cells + block, NULL, NULL);
         return;
@@ -188,7 +188,7 @@ static void fold_blocks(rows *r, int64_t point, int64_t block, int64_t end, char
     for (; block < end; block++) {
         int64_t first = block * LS_TILE_BLOCK, last = first + LS_TILE_BLOCK < n ? first + LS_TILE_BLOCK : n;
         char *cell = cells + (size_t)block * r->size;
-        if (which >= 0) {
+        if (!LS_SMALL && which >= 0) {
             fold_block(run, which, first, last, (float *)(void *)r->partials);
             memcpy(cell, r->partials, r->size);
             continue;
@@ -235,7 +235,7 @@ void ls_phase_rows(const ls_phase_task *task) {
     for (int64_t at = 0; at < task->n; at += LS_TILE) {
         int64_t lanes = task->n - at < LS_TILE ? task->n - at : LS_TILE;
         char *input = ls_run_reg(r.finish, r.phase->finish.input);
-        if (r.phase->streams && blocks) {
+        if (!LS_SMALL && r.phase->streams && blocks) {
             int64_t inner = ls_point_count(r.run->extents, r.v->n_bound, r.v->bound);
             ls_fold_by_rows(r.run, ls_f32_fold(r.run->isa, r.v), (task->first + at) * inner, lanes, inner, (float *)(void *)r.partials,
                             (float *)(void *)(blocks == 1 ? input : r.cells), blocks == 1 ? NULL : finish_streamed, &r);
@@ -367,7 +367,7 @@ static void reduce_column_block(columns *c, column_element get, const void *sour
             }
             for (; k < end; k += LS_TILE_PARTIALS) {
                 const char *x = get(c, source, k);
-                if (c->far) {
+                if (!LS_SMALL && c->far) {
                     bool same = k + LS_TILE_PARTIALS < end;
                     ask_ahead(c, x, k,
                               same ? k + LS_TILE_PARTIALS : first + reversed((q + step) % LS_TILE_PARTIALS));
@@ -415,7 +415,7 @@ void ls_phase_columns(const ls_phase_task *task) {
     c.stack = task->scratch + offset;
     const ls_program *p = &phase->program;
     const ls_instr *only = p->n_instrs[LS_SECTION_LANES] == 1 ? p->instrs[LS_SECTION_LANES] : NULL;
-    bool large = only && only->op == LS_TILE_OP_LOAD && ls_access_is_large(run.spec, &p->accesses[only->access]);
+    bool large = !LS_SMALL && only && only->op == LS_TILE_OP_LOAD && ls_access_is_large(run.spec, &p->accesses[only->access]);
     if (phase->pooling && ls_phase_pooled(task, c.fn, c.identity, &finish, c.stack)) {
         return;
     }
@@ -727,9 +727,9 @@ static void arg_rows_f32(const ls_phase_task *task, ls_run *run, ls_run *finish,
         for (int64_t i = 0; i < lanes; i++) {
             ls_point_coords(run->extents, phase->n_axes, phase->axes, task->first + at + i, run->coords);
             ls_run_point(run);
-            input[i] = n == 0                  ? 0
-                       : run->isa->fold_f32[1] ? arg_row_by_folds(run, b, n)
-                                               : arg_row_f32(run, b, n);
+            input[i] = n == 0                               ? 0
+                       : !LS_SMALL && run->isa->fold_f32[1] ? arg_row_by_folds(run, b, n)
+                                                            : arg_row_f32(run, b, n);
         }
         ls_run_lanes(finish, task->first + at, lanes);
     }

@@ -189,7 +189,7 @@ static void masked_tile(const block *b, int64_t i, int64_t mi, int64_t j, int64_
 }
 
 static ls_gemm_kernel kernel_of(const ls_gemm_plan *plan, int64_t rows, int vectors) {
-    return plan->kernels->tile[plan->kernels->whole_rows ? plan->rows / 4 : rows][vectors];
+    return plan->kernels->tile[!LS_SMALL && plan->kernels->whole_rows ? plan->rows / 4 : rows][vectors];
 }
 
 /* One tile, which fetches nothing. */
@@ -215,7 +215,7 @@ static bool panel_follows(const block *b, int64_t j) {
 static lookahead fetch_ahead(const block *b, int64_t j, int64_t k, int64_t n) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *o = &plan->g->b;
-    if (!panel_follows(b, j) || (!LS_SMALL && plan->g->m == 1)) {
+    if (LS_SMALL || !panel_follows(b, j) || plan->g->m == 1) {
         return (lookahead){0};
     }
     if (plan->b_source >= LS_GEMM_SHARED) {
@@ -271,7 +271,7 @@ enum { FAR_SUMS = LS_LIMIT(1 << 17, 1 << 6) }; /* so many leave the nearest cach
 /* For tiles of n k that have nothing of B to fetch: n rows, from row i on, of C's panel from column j on. A tile fetches a line of each. */
 static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
     const ls_gemm_plan *plan = b->plan;
-    if (i + n > b->mi || !panel_follows(b, j) || plan->through_tile || plan->g->m * plan->g->n <= FAR_SUMS) {
+    if (LS_SMALL || i + n > b->mi || !panel_follows(b, j) || plan->through_tile || plan->g->m * plan->g->n <= FAR_SUMS) {
         return (lookahead){0};
     }
     return (lookahead){b->c + (i * b->ldc + j) * plan->elem, ls_gemm_ceil_div(plan->cols * plan->elem, 64), 64, b->ldc * plan->elem};
@@ -410,8 +410,8 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm *g = plan->g;
     int64_t lanes = plan->kernels->lanes;
-    bool in_tile = plan->panel != plan->sum, fetch = n >= 128 && b->mi * b->nj > FAR_SUMS;
-    bool flips = plan->flip_a | plan->flip_b;
+    bool in_tile = plan->panel != plan->sum, fetch = !LS_SMALL && n >= 128 && b->mi * b->nj > FAR_SUMS;
+    bool flips = !LS_SMALL && (plan->flip_a | plan->flip_b);
     uint32_t columns[LS_GEMM_MAX_WIDTH];
     int64_t count = smaller(4 * n, plan->bytes_k - 4 * (k0 + p)); /* of bytes */
     operand_at at_a = find_a(b, k0, kc);
@@ -617,7 +617,7 @@ static void block_task(void *ctx, int64_t task, int worker) {
     if (LS_GEMM_FOLLOWS && plan->follows && g->follow.plus) {
         b.plus = g->follow.plus + (b.c - (const char *)g->out.data) / plan->elem;
     }
-    if (plan->kernels->begin) {
+    if (!LS_SMALL && plan->kernels->begin) {
         plan->kernels->begin();
     }
     for (int64_t k0 = 0; k0 < g->k; k0 += LS_GEMM_CHUNK) {
@@ -629,7 +629,7 @@ static void block_task(void *ctx, int64_t task, int worker) {
             compute_chunk(&b, k0, kc);
         }
     }
-    if (plan->kernels->end) {
+    if (!LS_SMALL && plan->kernels->end) {
         plan->kernels->end();
     }
     if (g->k <= 0) {

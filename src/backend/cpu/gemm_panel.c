@@ -134,10 +134,6 @@ uint32_t ls_gemm_flip(ls_gemm_side side, ls_gemm_dtype dtype) {
     return (side == LS_GEMM_A) == (dtype == LS_GEMM_I8) ? 0x80808080 : 0;
 }
 
-bool ls_gemm_in_fours(const ls_gemm_isa *isa, ls_gemm_dtype dtype) {
-    return isa->dots && (dtype == LS_GEMM_I8 || dtype == LS_GEMM_U8);
-}
-
 /* Elements of four bytes that end beyond k, or whose bytes are nowhere consecutive; what lies beyond k is a byte of 0. */
 static void fours_by_bytes(const ls_gemm_part *part, const char *src, int64_t width, uint32_t *panel) {
     const ls_gemm_operand *o = part->operand;
@@ -205,7 +201,7 @@ static void pack_panel(const ls_gemm_isa *isa, const ls_gemm_part *part, int64_t
                        uint8_t *mask) {
     const ls_gemm_operand *o = part->operand;
     int64_t kc = part->kc, ni = part->ni;
-    if (part->bytes_k) {
+    if (!LS_SMALL && part->bytes_k) {
         pack_fours(isa, part, width, panel);
         return;
     }
@@ -276,7 +272,7 @@ ls_gemm_side ls_gemm_side_a(const ls_gemm_isa *isa, ls_gemm_dtype dtype, int64_t
 int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent) {
     const ls_gemm_kernels *kernels = kernels_of(isa, dtype);
     int64_t rows = side == LS_GEMM_TALL_A ? kernels->rows : kernels->widest_rows, panels = ls_gemm_ceil_div(extent, rows);
-    while (kernels->whole_rows && rows >= 2 * extent && kernels->tile[rows / 8][1]) {
+    while (!LS_SMALL && kernels->whole_rows && rows >= 2 * extent && kernels->tile[rows / 8][1]) {
         rows /= 2;
     }
     return side == LS_GEMM_B                    ? ls_gemm_panel_columns(kernels, extent)

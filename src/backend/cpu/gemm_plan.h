@@ -109,7 +109,9 @@ int64_t ls_gemm_panel_columns(const ls_gemm_kernels *kernels, int64_t n);
 /* What the bytes of an operand are XORed with in elements of four. */
 uint32_t ls_gemm_flip(ls_gemm_side side, ls_gemm_dtype dtype);
 /* Whether panels of a dtype hold four bytes an element. */
-bool ls_gemm_in_fours(const ls_gemm_isa *isa, ls_gemm_dtype dtype);
+static inline bool ls_gemm_in_fours(const ls_gemm_isa *isa, ls_gemm_dtype dtype) {
+    return !LS_SMALL && isa->dots && (dtype == LS_GEMM_I8 || dtype == LS_GEMM_U8);
+}
 
 /* Packs a part into panels of `width`, `panel_stride` elements apart. `mask` (one panel only) may be NULL. */
 void ls_gemm_pack_part(const ls_gemm_isa *isa, ls_gemm_part part, int64_t width, void *panels,

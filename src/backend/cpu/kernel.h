@@ -151,6 +151,9 @@ int64_t ls_patch_row(const ls_kernel_run *kernel, const ls_phase *phase);
 /* The points of a task, a multiple of those; `extra` is the phase's. */
 void ls_patch_run(ls_run *run, const ls_phase_task *task, char *extra);
 
+static inline bool ls_has_threads(const ls_cpu_device *device) {
+    return !LS_SMALL && device->threads > 1;
+}
 /* Multiply-adds that are worth a second thread, which are `far` where workers join late. */
 static inline int64_t ls_thread_work(const ls_cpu_device *device, int64_t far) {
     return ls_least_work(far, ls_pool_is_near(device->pool));

@@ -74,7 +74,7 @@ static void run_points(phase_run *r, int64_t first, int64_t n, int worker) {
     ls_cpu_device *d = r->kernel->binary->device;
     ls_phase_points(
         &(ls_phase_task){r->kernel, r->phase, d->scratch + (size_t)worker * d->scratch_size, first, n});
-    if (d->tiles->fence) {
+    if (!LS_SMALL && d->tiles->fence) {
         d->tiles->fence();
     }
 }
@@ -113,7 +113,7 @@ static ls_status run_phase(ls_kernel_run *kernel, const ls_phase *phase, ls_erro
     if (phase->points) {
         ls_chain_begin_points(kernel, phase);
     }
-    bool threaded = !phase->serial && d->threads > 1 && work >= LS_SMALL_WORK;
+    bool threaded = !phase->serial && ls_has_threads(d) && work >= LS_SMALL_WORK;
     if (threaded && phase->kind == LS_PHASE_ROWS && ls_phase_rows_shared(kernel, phase, r.points, work)) {
         return LS_OK;
     }

@@ -157,7 +157,7 @@ static int16_t emit_fn(ls_program_builder *b, ls_tile_fn fn, const char *name, i
 }
 static int16_t emit_divide(ls_program_builder *b, ls_tile_fn fn, int16_t x, int16_t y) {
     ls_section own = reg_section(b, y);
-    bool shared = b->isa->divide_f32 && own < LS_SECTION_LANES && reg_section(b, x) == LS_SECTION_LANES;
+    bool shared = !LS_SMALL && b->isa->divide_f32 && own < LS_SECTION_LANES && reg_section(b, x) == LS_SECTION_LANES;
     int16_t reg = emit_fn(b, fn, "div", 2, x, y, -1);
     if (shared && !b->failed) {
         ls_instr *in = &b->instrs[LS_SECTION_LANES][b->n_instrs[LS_SECTION_LANES] - 1];
@@ -556,7 +556,7 @@ static int16_t map_value(ls_program_builder *b, const ls_value *v) {
         b->failed = true;
         return 0;
     }
-    if (from == LS_F32 && b->spec->math != LS_LOCKED && b->isa->map_fast && b->isa->map_fast[v->map]) {
+    if (!LS_SMALL && from == LS_F32 && b->spec->math != LS_LOCKED && b->isa->map_fast && b->isa->map_fast[v->map]) {
         fn = b->isa->map_fast[v->map];
     }
     int16_t reg = v->map == LS_OP_DIV && from != LS_F64 && ls_dtype_is_float(from)

@@ -277,7 +277,7 @@ static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
     if (n == 1 || (room == n && stride == 1)) {
         const char *at = src + w.base * size;
         run->regs[in->dst] = (char *)(uintptr_t)at;
-        if (a->ahead) {
+        if (!LS_SMALL && a->ahead) {
             ls_fetch_later(&run->fetches, (uintptr_t)at + (uintptr_t)a->ahead, n * size);
         }
         return;
@@ -333,7 +333,7 @@ static void run_store(ls_run *run, const ls_instr *in, int64_t n) {
         src = run->regs[in->dst];
         held = (size_t)size;
     }
-    if (a->ahead && stride == 1 && walk_room(&w) == n) {
+    if (!LS_SMALL && a->ahead && stride == 1 && walk_room(&w) == n) {
         ls_fetch_later(&run->fetches, (uintptr_t)dst + (uintptr_t)(w.base * size + a->ahead), n * size);
     }
     while (w.at < n) {
@@ -552,7 +552,7 @@ static void run_section(ls_run *run, ls_section section, int skip, int64_t n) {
     const ls_program *p = run->program;
     const ls_tile_isa *isa = run->isa;
     void **r = run->regs;
-    bool fetches = section == LS_SECTION_LANES && run->fetches.lines;
+    bool fetches = !LS_SMALL && section == LS_SECTION_LANES && run->fetches.lines;
     for (const ls_instr *in = p->instrs[section] + skip, *end = p->instrs[section] + p->n_instrs[section];
          in < end; in++) {
         if (fetches) {
@@ -581,7 +581,7 @@ static void run_section(ls_run *run, ls_section section, int skip, int64_t n) {
             in->fn(r[in->dst], r[in->a], in->b >= 0 ? r[in->b] : NULL, in->c >= 0 ? r[in->c] : NULL, n);
             break;
         case LS_TILE_OP_DIVIDE:
-            if (!in->combine || run->expanded >= 0) {
+            if (!LS_SMALL && (!in->combine || run->expanded >= 0)) {
                 isa->divide_f32(r[in->dst], r[in->a], 0, *(const float *)r[in->b], n, false, LS_DST_NEAR);
             } else {
                 in->fn(r[in->dst], r[in->a], r[in->b], NULL, n);

@@ -297,7 +297,7 @@ bool ls_windows_run(ls_gemm_launch *launch) {
         ls_runs_run(launch, r.filter, r.memory, r.worker_bytes);
         return true;
     }
-    if (device->threads == 1 || n == 1 || images * w->columns * w->m <= ls_thread_work(device, LS_INLINE_WORK) / w->k) {
+    if (!ls_has_threads(device) || n == 1 || images * w->columns * w->m <= ls_thread_work(device, LS_INLINE_WORK) / w->k) {
         for (int64_t task = 0; task < n; task++) {
             window_task(&r, (long)task, 0);
         }
