@@ -143,10 +143,8 @@ static bool find_places(planner *p, int32_t value) {
         }
         p->pointer[c->n_pointers++] = LS_SPEC_NONE;
         if (chooser) { /* what the part's own predicate says besides is what chose it */
-            const ls_pred *own = &p->spec->preds[x->first_pred],
-                          *chosen = &p->spec->preds[chooser->first_pred];
-            bool same = x->n_preds == 0 || (x->n_preds == 1 && own->ix == chosen->ix &&
-                                            own->limit == chosen->limit && own->multiple == chosen->multiple);
+            const ls_pred *preds = p->spec->preds;
+            bool same = x->n_preds == 0 || (x->n_preds == 1 && ls_same_pred(&preds[x->first_pred], &preds[chooser->first_pred]));
             if (!same || chooser->n_preds != 1 || !take_range(p, chooser, &c->places[at])) {
                 return false;
             }

@@ -121,9 +121,9 @@ static ls_status side_program(ls_kernel_binary *binary, const ls_gemm_phase *gem
     results[0] = ls_pb_value(b, side->value, 0, &results[1]);
     side->absent = results[1] >= 0;
     if (side->dtype == LS_GEMM_I8 || side->dtype == LS_GEMM_U8) {
-        results[0] = ls_pb_cast(b, LS_SECTION_LANES, results[0], dtype, LS_F32);
+        results[0] = ls_pb_cast(b, results[0], dtype, LS_F32);
     } else if (side->dtype == LS_GEMM_I32) {
-        results[0] = ls_pb_cast(b, LS_SECTION_LANES, results[0], dtype, LS_I32);
+        results[0] = ls_pb_cast(b, results[0], dtype, LS_I32);
     }
     return ls_pb_finish(b, 2, results, &side->program) ? LS_OK : LS_FAIL_MEMORY(err, "a kernel of the CPU");
 }

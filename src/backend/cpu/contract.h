@@ -21,10 +21,6 @@ static inline void ls_group_strides(const ls_ix_sum *sum, const ls_axis_group *g
     }
 }
 
-static inline bool ls_same_pred(const ls_pred *x, const ls_pred *y) {
-    return x->ix == y->ix && x->limit == y->limit && x->multiple == y->multiple;
-}
-
 /* One operand. */
 typedef struct ls_contract_side {
     int32_t value;

@@ -309,8 +309,8 @@ static ls_status plan_operand(planner *p, ls_phase *phase, int n_lanes, const ui
     if (v->op == LS_V_CONTRACT) {
         int16_t mask_a, mask_b;
         int16_t x = ls_pb_value(b, v->a, 0, &mask_a), y = ls_pb_value(b, v->b, 0, &mask_b);
-        results[0] = ls_pb_cast(b, LS_SECTION_LANES, x, from, acc);
-        results[1] = ls_pb_cast(b, LS_SECTION_LANES, y, (ls_dtype)p->spec->values[v->b].dtype, acc);
+        results[0] = ls_pb_cast(b, x, from, acc);
+        results[1] = ls_pb_cast(b, y, (ls_dtype)p->spec->values[v->b].dtype, acc);
         results[2] = ls_pb_both(b, mask_a, mask_b);
     } else if (phase->kind == LS_PHASE_ARG_ROWS || phase->kind == LS_PHASE_ARG_COLUMNS) {
         results[0] = ls_pb_value(b, v->a, 0, &results[1]);
@@ -319,15 +319,15 @@ static ls_status plan_operand(planner *p, ls_phase *phase, int n_lanes, const ui
         uint64_t identity = ls_fold_identity((ls_op)v->map, acc);
         bool same = from == acc && from != LS_F16 && from != LS_BF16;
         if (same || identity == 0) {
-            results[0] = ls_pb_cast(b, LS_SECTION_LANES, ls_pb_value(b, v->a, identity, NULL), from, acc);
+            results[0] = ls_pb_cast(b, ls_pb_value(b, v->a, identity, NULL), from, acc);
         } else {
             int16_t mask, x = ls_pb_value(b, v->a, 0, &mask);
-            results[0] = ls_pb_select(b, mask, ls_pb_cast(b, LS_SECTION_LANES, x, from, acc), identity, acc);
+            results[0] = ls_pb_select(b, mask, ls_pb_cast(b, x, from, acc), identity, acc);
         }
     } else {
         results[0] = ls_pb_value(b, v->a, 0, NULL);
         if (v->op == LS_V_SCAN) {
-            results[0] = ls_pb_cast(b, LS_SECTION_LANES, results[0], from, acc);
+            results[0] = ls_pb_cast(b, results[0], from, acc);
         }
     }
     if (!keep_shared(p, b, phase->value, n_lanes, lanes)) {

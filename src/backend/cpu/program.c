@@ -205,9 +205,8 @@ static int held_log2(ls_dtype dtype) {
     return ls_tile_log2(ls_tile_held_size(dtype));
 }
 
-int16_t ls_pb_cast(ls_program_builder *b, ls_section section, int16_t reg, ls_dtype from, ls_dtype to) {
+int16_t ls_pb_cast(ls_program_builder *b, int16_t reg, ls_dtype from, ls_dtype to) {
     const ls_tile_isa *isa = b->isa;
-    (void)section;
     if (from == to) {
         return reg;
     }
@@ -280,8 +279,7 @@ static int16_t ix_reg(ls_program_builder *b, int32_t id) {
                 .op = LS_TILE_OP_DIM, .log2 = 3, .a = -1, .b = -1, .c = -1, .access = ix->a, .name = "dim"});
         break;
     case LS_IX_VALUE:
-        reg = ls_pb_cast(b, LS_SECTION_LANES, ls_pb_value(b, ix->a, 0, NULL),
-                         (ls_dtype)b->spec->values[ix->a].dtype, LS_I64);
+        reg = ls_pb_cast(b, ls_pb_value(b, ix->a, 0, NULL), (ls_dtype)b->spec->values[ix->a].dtype, LS_I64);
         break;
     default: {
         static const char *const names[] = {"index_add", "index_mul", "index_div", "index_mod"};
@@ -297,6 +295,23 @@ static int16_t ix_reg(ls_program_builder *b, int32_t id) {
     return reg;
 }
 
+/* ---- predicates ---- */
+static uint64_t access_axes(const ls_program_builder *b, const ls_access *a) {
+    uint64_t axes = 0;
+    for (int i = 0; i < a->n_scalar; i++) {
+        axes |= UINT64_C(1) << a->scalar_axis[i];
+    }
+    for (int i = 0; i < a->n_dims; i++) {
+        axes |= a->dims[i].stride ? UINT64_C(1) << b->lane_axes[a->dims[i].last] : 0;
+    }
+    for (int i = 0; i < a->n_tables; i++) {
+        for (int j = 0; j < a->tables[i].n_axes; j++) {
+            axes |= UINT64_C(1) << a->tables[i].axes[j];
+        }
+    }
+    return axes;
+}
+
 /* Whether all predicates hold, ANDed onto `mask` (-1: true). */
 static int16_t preds_mask(ls_program_builder *b, int32_t first, int32_t n, int16_t mask) {
     if (n == 0) {
@@ -306,13 +321,7 @@ static int16_t preds_mask(ls_program_builder *b, int32_t first, int32_t n, int16
     bool failed = false;
     if (ls_access_build(b->arena, b->spec, LS_SPEC_NONE, 1, &first, &n, b->n_lane_axes, b->lane_axes, &access,
                         &failed)) {
-        uint64_t axes = 0;
-        for (int i = 0; i < access.n_tables; i++) {
-            for (int j = 0; j < access.tables[i].n_axes; j++) {
-                axes |= UINT64_C(1) << access.tables[i].axes[j];
-            }
-        }
-        int16_t present = emit(b, section_of(b, axes),
+        int16_t present = emit(b, section_of(b, access_axes(b, &access)),
                                (ls_instr){.op = LS_TILE_OP_PRESENT,
                                           .a = -1,
                                           .b = -1,
@@ -345,23 +354,24 @@ static int16_t preds_mask(ls_program_builder *b, int32_t first, int32_t n, int16
     return mask;
 }
 
-/* ---- loads ---- */
-static uint64_t access_axes(const ls_program_builder *b, const ls_access *a) {
-    uint64_t axes = 0;
-    for (int i = 0; i < a->n_scalar; i++) {
-        axes |= UINT64_C(1) << a->scalar_axis[i];
-    }
-    for (int i = 0; i < a->n_dims; i++) {
-        axes |= a->dims[i].stride ? UINT64_C(1) << b->lane_axes[a->dims[i].last] : 0;
-    }
-    for (int i = 0; i < a->n_tables; i++) {
-        for (int j = 0; j < a->tables[i].n_axes; j++) {
-            axes |= UINT64_C(1) << a->tables[i].axes[j];
-        }
-    }
-    return axes;
+/* Whether 0 <= check < limit, reported where it is not and `where` (-1: everywhere) holds; done in section `least` or a later one. */
+static int16_t in_range(ls_program_builder *b, ls_section least, int32_t check, int32_t limit, int16_t where, uint64_t origin) {
+    int16_t x = ix_reg(b, check), most = ix_reg(b, limit), yes = emit_const(b, 0, 1);
+    int16_t inside = emit(b, later(least, section_of_regs(b, x, most, -1)),
+                          (ls_instr){.op = LS_TILE_OP_RANGE, .a = yes, .b = x, .c = most, .name = "range"});
+    ls_section section = later(least, section_of_regs(b, inside, where, -1));
+    add(b, section,
+        &(ls_instr){.op = LS_TILE_OP_CHECK,
+                    .dst = -1,
+                    .a = ls_pb_operand(b, section, where),
+                    .b = ls_pb_operand(b, section, inside),
+                    .c = -1,
+                    .bits = origin,
+                    .name = "check"});
+    return inside;
 }
 
+/* ---- loads ---- */
 /* A load that is the same along rows becomes one of a lane a row. */
 static ls_section section_of_load(const ls_program_builder *b, ls_access *a) {
     uint64_t lanes = access_axes(b, a) & b->lane_mask;
@@ -407,22 +417,11 @@ static uint64_t nan_bits(ls_dtype dtype) {
 }
 
 static int16_t load_lane_by_lane(ls_program_builder *b, const ls_value *v) {
-    int16_t mask = preds_mask(b, v->first_pred, v->n_preds, -1), present = mask, in_range = -1;
+    int16_t mask = preds_mask(b, v->first_pred, v->n_preds, -1), present = mask, inside = -1;
     ls_dtype dtype = (ls_dtype)v->dtype;
     if (v->check != LS_SPEC_NONE) {
-        int16_t x = ix_reg(b, v->check), limit = ix_reg(b, v->limit), yes = emit_const(b, 0, 1);
-        in_range = emit(b, section_of_regs(b, x, limit, -1),
-                        (ls_instr){.op = LS_TILE_OP_RANGE, .a = yes, .b = x, .c = limit, .name = "range"});
-        ls_section section = section_of_regs(b, in_range, mask, -1);
-        add(b, section,
-            &(ls_instr){.op = LS_TILE_OP_CHECK,
-                        .dst = -1,
-                        .a = ls_pb_operand(b, section, mask),
-                        .b = ls_pb_operand(b, section, in_range),
-                        .c = -1,
-                        .bits = v->origin,
-                        .name = "check"});
-        mask = ls_pb_both(b, mask, in_range);
+        inside = in_range(b, LS_SECTION_LAUNCH, v->check, v->limit, mask, v->origin);
+        mask = ls_pb_both(b, mask, inside);
     }
     int16_t at = ix_reg(b, v->ix);
     int16_t reg = emit(b, section_of_regs(b, at, mask, -1),
@@ -435,8 +434,8 @@ static int16_t load_lane_by_lane(ls_program_builder *b, const ls_value *v) {
                                   .access = v->arg,
                                   .name = "gather"});
     reg = to_held(b, reg, dtype);
-    if (in_range >= 0 && nan_bits(dtype)) {
-        reg = ls_pb_select(b, in_range, reg, nan_bits(dtype), dtype);
+    if (inside >= 0 && nan_bits(dtype)) {
+        reg = ls_pb_select(b, inside, reg, nan_bits(dtype), dtype);
         reg = ls_pb_select(b, present, reg, 0, dtype);
     }
     return reg;
@@ -536,7 +535,7 @@ static int16_t map_value(ls_program_builder *b, const ls_value *v) {
         return emit_fn(b, b->isa->select[held_log2(to)], name, held_log2(to), x[0], x[1], x[2]);
     }
     if (v->map == LS_OP_CAST) {
-        return ls_pb_cast(b, LS_SECTION_LANES, x[0], from, to);
+        return ls_pb_cast(b, x[0], from, to);
     }
     if (v->map == LS_OP_BITCAST) {
         if (b->isa->store[from]) {
@@ -574,13 +573,11 @@ static bool guard_access(ls_program_builder *b, const ls_value *v, uint64_t fill
     if (load->op != LS_V_LOAD || load->check != LS_SPEC_NONE || b->temps[v->a] >= 0) {
         return false;
     }
-    /* The load reads +0 where its own predicates fail: that is the same only where the guard fails
-     * with them. */
+    /* The load reads +0 where its own predicates fail: that is the same only where the guard fails with them. */
     for (int i = 0; i < load->n_preds && fill != 0; i++) {
         bool among = false;
         for (int j = 0; j < v->n_preds && !among; j++) {
-            const ls_pred *x = &b->spec->preds[load->first_pred + i], *y = &b->spec->preds[v->first_pred + j];
-            among = x->ix == y->ix && x->limit == y->limit && x->multiple == y->multiple;
+            among = ls_same_pred(&b->spec->preds[load->first_pred + i], &b->spec->preds[v->first_pred + j]);
         }
         if (!among) {
             return false;
@@ -679,7 +676,7 @@ int16_t ls_pb_value(ls_program_builder *b, int32_t id, uint64_t fill, int16_t *o
             reg = g.reg;
             mask = g.mask;
         } else if (v->op == LS_V_INDEX) {
-            reg = ls_pb_cast(b, LS_SECTION_LANES, ix_reg(b, v->ix), LS_I64, dtype);
+            reg = ls_pb_cast(b, ix_reg(b, v->ix), LS_I64, dtype);
         } else if (v->op == LS_V_MAP) {
             reg = map_value(b, v);
         } else if (v->op == LS_V_RANDOM) {
@@ -713,7 +710,7 @@ void ls_pb_input(ls_program_builder *b, int32_t value) {
     ls_dtype dtype = ls_input_dtype(v);
     b->input = new_reg(b, LS_SECTION_LANES, held_log2(dtype), true);
     if (!b->failed) {
-        int16_t reg = ls_pb_cast(b, LS_SECTION_LANES, b->input, dtype, (ls_dtype)v->dtype);
+        int16_t reg = ls_pb_cast(b, b->input, dtype, (ls_dtype)v->dtype);
         b->values[value] = (memo){true, reg, -1};
     }
 }
@@ -755,19 +752,7 @@ bool ls_pb_store(ls_program_builder *b, const ls_store *s) {
     }
     int16_t mask = preds_mask(b, s->first_pred, s->n_preds, -1);
     if (s->check != LS_SPEC_NONE) {
-        int16_t x = ix_reg(b, s->check), limit = ix_reg(b, s->limit), yes = emit_const(b, 0, 1);
-        int16_t in_range =
-            emit(b, LS_SECTION_LANES,
-                 (ls_instr){.op = LS_TILE_OP_RANGE, .a = yes, .b = x, .c = limit, .name = "range"});
-        add(b, LS_SECTION_LANES,
-            &(ls_instr){.op = LS_TILE_OP_CHECK,
-                        .dst = -1,
-                        .a = ls_pb_operand(b, LS_SECTION_LANES, mask),
-                        .b = in_range,
-                        .c = -1,
-                        .bits = s->origin,
-                        .name = "check"});
-        mask = ls_pb_both(b, mask, in_range);
+        mask = ls_pb_both(b, mask, in_range(b, LS_SECTION_LANES, s->check, s->limit, mask, s->origin));
     }
     int log2 = ls_tile_log2(ls_dtype_size(dtype));
     int16_t at = ix_reg(b, s->ix);

@@ -47,6 +47,9 @@ typedef struct ls_ix_sum {
     bool failed; /* too many terms */
 } ls_ix_sum;
 void ls_ix_sum_of(const ls_spec *spec, int32_t ix, ls_ix_sum *out_linear);
+static inline bool ls_same_pred(const ls_pred *x, const ls_pred *y) {
+    return x->ix == y->ix && x->limit == y->limit && x->multiple == y->multiple;
+}
 /* Of an axis; 0 where it is none of its terms. */
 static inline int64_t ls_ix_sum_stride(const ls_ix_sum *sum, int axis) {
     for (int i = 0; i < sum->n_terms; i++) {
@@ -208,7 +211,7 @@ void ls_temp_access(const ls_spec *spec, int32_t value, int temp, int n_lane_axe
  * -1 when out of memory. */
 int16_t ls_pb_value(ls_program_builder *builder, int32_t value, uint64_t fill, int16_t *out_mask);
 /* Converts a register from a dtype's held form to another's. */
-int16_t ls_pb_cast(ls_program_builder *builder, ls_section section, int16_t reg, ls_dtype from, ls_dtype to);
+int16_t ls_pb_cast(ls_program_builder *builder, int16_t reg, ls_dtype from, ls_dtype to);
 /* `reg` where the mask (-1: everywhere) holds, else the constant `other` (held form). */
 int16_t ls_pb_select(ls_program_builder *builder, int16_t mask, int16_t reg, uint64_t other, ls_dtype dtype);
 int16_t ls_pb_both(ls_program_builder *builder, int16_t mask_a, int16_t mask_b);
