@@ -25,6 +25,12 @@ static const math_case *case_of(const char *name) {
     return NULL;
 }
 
+static float sigmoid(float x) {
+    float minus = -x, e = ls_exp_f32(minus > LS_SIGMOID_MAX ? LS_SIGMOID_MAX : minus), y = 1 / (1 + e);
+    return isnan(y) ? float_of(LS_NAN_F32) : y;
+}
+static const math_case sigmoid_case = {.name = "sigmoid", .f32 = sigmoid};
+
 /* Every f32 in steps, from a place of its own, in runs of 1 to LANES lanes. */
 static double most; /* seen */
 static uint64_t sweep(ls_tile_fn fn, const math_case *c, double bound) {
@@ -65,6 +71,9 @@ static void sweep_all(bool fast) {
         ls_cpu_isa chosen;
         if (!isa || ls_cpu_isa_choose(&cpu, ls_cpu_isa_name((ls_cpu_isa)i), &chosen) != LS_CPU_CHOSEN) {
             continue;
+        }
+        if (isa->sigmoid_f32 && !fast) {
+            done += sweep(isa->sigmoid_f32, &sigmoid_case, 0);
         }
         for (size_t f = 0; f < sizeof functions / sizeof *functions; f++) {
             const math_case *c = case_of(functions[f].name);

@@ -400,6 +400,26 @@ static bool operation(planner *p, int i) {
     return ok && step(p, ops[v->map][0], v->b, NULL);
 }
 
+static bool is_sigmoid(const ls_tile_isa *isa, const ls_chain_step *s, const float *scalars) {
+    bool exp = s[2].fn && (s[2].fn == isa->map_f32[LS_OP_EXP] || (isa->map_fast && s[2].fn == isa->map_fast[LS_OP_EXP]));
+    return s->fn && s->fn == isa->map_f32[LS_OP_NEG] && s[1].op == LS_CHAIN_MIN && s[1].kind == LS_CHAIN_SCALAR && scalars[s[1].at] == LS_SIGMOID_MAX && exp &&
+           s[3].op == LS_CHAIN_ADD && s[3].kind == LS_CHAIN_SCALAR && scalars[s[3].at] == 1 && s[4].fn && s[4].fn == isa->map_f32[LS_OP_RECIP];
+}
+
+int ls_chain_join_sigmoids(const ls_tile_isa *isa, ls_chain_step *steps, int n, const float *scalars) {
+    enum { STEPS = 5 };
+    int kept = 0;
+    for (int i = 0; i < n; kept++) {
+        const bool joins = isa->sigmoid_f32 && i + STEPS <= n && is_sigmoid(isa, steps + i, scalars);
+        steps[kept] = steps[i];
+        if (joins) {
+            steps[kept].fn = isa->sigmoid_f32;
+        }
+        i += joins ? STEPS : 1;
+    }
+    return kept;
+}
+
 static bool plan_steps(planner *p, int32_t value) {
     if (!gather(p, value) || p->order[p->n_order - 1] != value) {
         return false;
@@ -408,6 +428,14 @@ static bool plan_steps(planner *p, int32_t value) {
     bool ok = keep(p, 0);
     for (int i = 1; i < p->n_order && ok; i++) {
         ok = operation(p, i) && keep(p, i);
+    }
+    if (ok && !LS_SMALL) {
+        float scalars[LS_CHAIN_SCALARS];
+        for (int i = 0; i < p->chain.n_scalars; i++) {
+            const ls_value *v = &p->spec->values[p->scalar[i]];
+            scalars[i] = v->op == LS_V_CONST ? ls_f32_of((uint32_t)v->bits) : __builtin_nanf("");
+        }
+        p->chain.n_steps = ls_chain_join_sigmoids(p->binary->device->tiles, p->chain.steps, p->chain.n_steps, scalars);
     }
     return ok;
 }

@@ -5,6 +5,7 @@
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/program_builder.h"
 #include "backend/cpu/walk.h"
+#include "base/bits.h"
 #include <string.h>
 
 enum { LEAST_ROW = 32 /* lanes of a run, or for which a row's number is splat */ };
@@ -194,6 +195,20 @@ static bool operate(planner *p, const ls_instr *in, int16_t running) {
     return calls ? call(p, in->fn) : step(p, squares(p, in) ? LS_CHAIN_SQUARE : chain_op(p, in, right), right ? in->a : in->b);
 }
 
+static void join_sigmoids(planner *p) {
+    const ls_program_builder *b = p->b;
+    ls_fused *f = &p->out;
+    float scalars[LS_CHAIN_SCALARS];
+    for (int i = 0; i < f->n_scalars; i++) {
+        scalars[i] = __builtin_nanf("");
+        for (int j = 0; j < b->n_instrs[LS_SECTION_LAUNCH]; j++) {
+            const ls_instr *in = &b->instrs[LS_SECTION_LAUNCH][j];
+            scalars[i] = in->dst == f->scalars[i] && in->op == LS_TILE_OP_CONST ? ls_f32_of((uint32_t)in->bits) : scalars[i];
+        }
+    }
+    f->n_steps = ls_chain_join_sigmoids(b->isa, f->steps, f->n_steps, scalars);
+}
+
 /* The steps of what is marked; false: a chain has no room for them. */
 static bool make_steps(planner *p, int front, int root) {
     const ls_instr *waiting = NULL;
@@ -225,6 +240,7 @@ static bool make_steps(planner *p, int front, int root) {
             return false;
         }
     }
+    join_sigmoids(p);
     return true;
 }
 

@@ -238,6 +238,10 @@ static inline int64_t ls_point_count(const int64_t *extents, int n_axes, const u
     return n;
 }
 
+/* chain.c: makes one function of the steps of each 1 / (1 + exp(min(-x, LS_SIGMOID_MAX))), where the instruction set has it; how many steps are left. `scalars`: NaN
+ * where they are no constants. */
+int ls_chain_join_sigmoids(const ls_tile_isa *isa, ls_chain_step *steps, int n, const float *scalars);
+
 /* describe.c */
 void ls_cpu_describe(const ls_kernel_binary *binary, ls_text *out);
 

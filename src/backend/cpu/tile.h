@@ -21,6 +21,7 @@ enum {
 };
 
 typedef void (*ls_tile_fn)(void *dst, const void *a, const void *b, const void *c, int64_t n);
+#define LS_SIGMOID_MAX 88.0f /* so that the exponential is a number (ls_sigmoid) */
 typedef void (*ls_tile_cast_fn)(void *dst, const void *a, int64_t n);
 /* dst[i] = src[i * stride], strides in elements. */
 typedef void (*ls_tile_read_fn)(void *dst, const void *src, int64_t stride, int64_t n);
@@ -66,6 +67,7 @@ typedef struct ls_tile_isa {
     const ls_tile_fn (*map_int)[LS_F16];
     const ls_tile_fn *map_f32, *map_f64;
     const ls_tile_fn *map_fast; /* those of f32 that arithmetic that may fuse has of its own, NULL where none; or NULL */
+    ls_tile_fn sigmoid_f32; /* 1 / (1 + exp(min(-x, LS_SIGMOID_MAX))), the bits of locked arithmetic; or NULL */
     const ls_tile_cast_fn (*cast_int)[4];           /* [dtype from, integers and bool][log2 size to]: wraps */
     const ls_tile_cast_fn *int_to_f32, *int_to_f64; /* [dtype from] */
     const ls_tile_cast_fn

@@ -332,6 +332,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .rows_squares_f32 = LS_TILE_NAME(ls_tile_rows_squares),
     .fold_squares_f32 = LS_TILE_NAME(ls_tile_fold_squares),
     .fold_exp_f32 = {LS_TILE_NAME(ls_tile_fold_exp), LS_TILE_NAME(ls_tile_fold_fast_exp)},
+    .sigmoid_f32 = LS_TILE_NAME(ls_tile_sigmoid_f32),
     .beside_f32 = LS_TILE_NAME(ls_tile_beside),
     .row_squares_beside_f32 = LS_TILE_NAME(ls_tile_row_squares_beside),
 #endif

@@ -32,7 +32,7 @@ int64_t LS_TILE_NAME(ls_erf_blocks)(float *dst, const float *x, int64_t n, const
 #define LS_TILE_MANY 4
 #endif
 #if defined(LS_ISA_AVX512)
-#define LS_TILE_OFTEN(X) X(exp) X(log) X(tanh) /* erf_fast.c has erf */
+#define LS_TILE_OFTEN(X) X(exp) X(log) /* erf_fast.c has erf, gates_fast.c tanh */
 #else
 #define LS_TILE_OFTEN(X) X(exp) X(log) X(tanh) X(erf)
 #endif

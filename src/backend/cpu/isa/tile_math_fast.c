@@ -10,17 +10,22 @@
 
 void LS_TILE_MATH(fast_exp, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 void LS_TILE_MATH(fast_erf, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
+#if !defined(LS_ISA_AVX512)
 void LS_TILE_MATH(fast_tanh, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
+#endif
 
 LS_TILE_SEVERAL(fast_exp)
 LS_TILE_SEVERAL(fast_erf)
-LS_TILE_SEVERAL(fast_tanh)
-#if defined(LS_ISA_AVX512)
+#if defined(LS_ISA_AVX512) /* gates_fast.c has tanh */
 #include "backend/cpu/isa/fold_exp.h"
 LS_TILE_FOLD_OF(fast_exp)
+#else
+LS_TILE_SEVERAL(fast_tanh)
 #endif
 
 const ls_tile_fn LS_TILE_NAME(ls_tile_map_fast)[LS_OP_COUNT] = {[LS_OP_EXP] = LS_TILE_MATH(fast_exp, f32),
-                                                                [LS_OP_ERF] = LS_TILE_MATH(fast_erf, f32),
-                                                                [LS_OP_TANH] = LS_TILE_MATH(fast_tanh, f32)};
+#if !defined(LS_ISA_AVX512)
+                                                                [LS_OP_TANH] = LS_TILE_MATH(fast_tanh, f32),
+#endif
+                                                                [LS_OP_ERF] = LS_TILE_MATH(fast_erf, f32)};
 #endif

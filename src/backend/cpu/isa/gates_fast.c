@@ -1,0 +1,191 @@
+/* What gates of recurrent cells are made of, tanh and 1 / (1 + exp(min(-x, 88))), over tiles in locked arithmetic: the bits of math.inc's, for eight vectors in a fixed order. Products that are exact, or
+ * by powers of two, and half of a square are fused with the addition behind them; the test that forbids fused multiply-adds leaves out files of this name. */
+#include "backend/cpu/isa/chain_ops.h"
+#include "backend/cpu/isa/tile_math.h"
+
+#if defined(LS_ISA_AVX512)
+#include "backend/cpu/isa/eight.h"
+#include <string.h>
+
+/* A list of coefficients begins with their number: coefficient i of the first is constants[EXP + i]. */
+static const float constants[] = {LS_K32_EXP, LS_K32_TANH, LS_K32_TANH_SPLIT *LS_K32_TANH_SPLIT, LS_K32_TANH_MAX, 2 * LS_K32_INVLN2, LS_K32_LN2_1, LS_K32_LN2_2, 0.5f, -LS_K32_INVLN2, LS_SIGMOID_MAX};
+enum { EXP = 1, NEAR = EXP + 6, SPLIT = NEAR + 5, MAX, BY_LN2, LN2_1, LN2_2, HALF, BY_MINUS_LN2, SIGMOID_MAX };
+
+#define X(i) _mm512_loadu_ps(x + 16 * i)
+#define LOAD(from, i) _mm512_load_ps((from) + 16 * i)
+
+/* n ln 2 + r of t */
+#define TIMES(i) V n##i = _mm512_mul_ps(t##i, a);
+#define NEAREST(i) n##i = _mm512_roundscale_ps(n##i, _MM_FROUND_TO_NEAREST_INT);
+#define PUT_N(i) STORE(exponents, i, n##i)
+#define LESS(i) V l##i = _mm512_mul_ps(n##i, b);
+#define REDUCED(i) V r##i = _mm512_sub_ps(t##i, l##i);
+
+/* exp(r) less the last sum */
+#define EXPONENTIAL                                                                                          \
+    a = SPLAT(EXP + 4);                                                                                      \
+    ALL(BEGIN) KEEP(p)                                                                                       \
+    a = SPLAT(EXP + 3);                                                                                      \
+    LOW(PLUS) KEEP_LOW(p) LOW(BY_R) HIGH(PLUS) KEEP(p)                                                       \
+    a = SPLAT(EXP + 2);                                                                                      \
+    LOW(PLUS) HIGH(BY_R) KEEP(p) LOW(BY_R) HIGH(PLUS) KEEP(p)                                                \
+    a = SPLAT(EXP + 1);                                                                                      \
+    LOW(PLUS) HIGH(BY_R) KEEP(p) LOW(BY_R) HIGH(PLUS) KEEP(p)                                                \
+    CONSTANTS                                                                                                \
+    a = SPLAT(EXP);                                                                                          \
+    const V half = SPLAT(HALF);                                                                              \
+    LOW(PLUS) HIGH(BY_R) KEEP(p) LOW(SQUARE) HIGH(PLUS) KEEP_LOW(z) KEEP_HIGH(p)                             \
+    LOW(ONE_MORE) LOW(CUBE) KEEP_LOW(h) KEEP_LOW(q)                                                          \
+    LOW(BY_CUBE) LOW(LOST) KEEP_LOW(p) KEEP_LOW(l) LOW(HALF_SQUARE) LOW(LEFT) KEEP_LOW(p) KEEP_LOW(l)        \
+    HIGH(SQUARE) LOW(TAIL) KEEP_LOW(l) KEEP_HIGH(z) HIGH(ONE_MORE) HIGH(CUBE) KEEP_HIGH(h) KEEP_HIGH(q)
+
+/* ---- sigmoid ---- */
+#define WITHIN(i) V t##i = _mm512_range_ps(X(i), b, 2); /* -88 to 88, of a NaN, too */
+#define REDUCE_MINUS(i) t##i = _mm512_fnmsub_ps(n##i, a, t##i); /* exact, of -x */
+#define SCALE(i) l##i = _mm512_scalef_ps(l##i, LOAD(exponents, i));
+#define AND_ONE(i) l##i = _mm512_add_ps(l##i, one);
+#define RECIPROCAL(i) l##i = _mm512_div_ps(one, l##i);
+#define PUT(i) _mm512_storeu_ps(dst + 16 * i, l##i);
+#define UNORDERED(i, j) _mm512_cmp_ps_mask(X(i), X(j), _CMP_UNORD_Q)
+#define NO_NUMBER(i)                                                                                         \
+    l##i = _mm512_mask_mov_ps(l##i, _mm512_cmp_ps_mask(X(i), X(i), _CMP_UNORD_Q), nan);
+
+static void sigmoid_block(float *dst, const float *x) {
+    _Alignas(64) float exponents[LANES];
+    const float *c = constants;
+    CONSTANTS
+    const V one = _mm512_set1_ps(1.0f);
+    V a = SPLAT(BY_MINUS_LN2), b = SPLAT(SIGMOID_MAX);
+    ALL(WITHIN) KEEP(t)
+    LOW(TIMES) KEEP_LOW(n) LOW(NEAREST) HIGH(TIMES) KEEP(n) HIGH(NEAREST) KEEP_HIGH(n)
+    a = SPLAT(LN2_1), b = SPLAT(LN2_2);
+    LOW(REDUCE_MINUS) LOW(LESS) LOW(PUT_N) KEEP_LOW(t) KEEP_LOW(l) HIGH(REDUCE_MINUS) HIGH(LESS) HIGH(PUT_N) KEEP_HIGH(t) KEEP_HIGH(l)
+    ALL(REDUCED) KEEP(r)
+    CONSTANTS
+    EXPONENTIAL
+    LOW(SUM) KEEP_LOW(l) HIGH(BY_CUBE) HIGH(LOST) KEEP_HIGH(p) KEEP_HIGH(l)
+    LOW(SCALE) HIGH(HALF_SQUARE) HIGH(LEFT) KEEP(l) KEEP_HIGH(p)
+    LOW(AND_ONE) HIGH(TAIL) KEEP(l) LOW(RECIPROCAL) HIGH(SUM) KEEP(l) HIGH(SCALE) KEEP_HIGH(l) HIGH(AND_ONE) KEEP_HIGH(l) HIGH(RECIPROCAL)
+    if (__builtin_expect((UNORDERED(0, 1) | UNORDERED(2, 3) | UNORDERED(4, 5) | UNORDERED(6, 7)) != 0, 0)) {
+        const V nan = (V)_mm512_set1_epi32(LS_K32_QNAN);
+        ALL(NO_NUMBER)
+    }
+    ALL(PUT)
+}
+
+/* ---- tanh ---- */
+#define NEAR_BEGIN(i)                                                                                        \
+    V u##i = _mm512_mul_ps(X(i), X(i));                                                                      \
+    STORE(squares, i, u##i)                                                                                  \
+    u##i = _mm512_mul_ps(u##i, a);
+#define NEAR_PLUS(i) u##i = _mm512_add_ps(u##i, a);
+#define NEAR_TIMES(i) u##i = _mm512_mul_ps(u##i, LOAD(squares, i));
+#define NEAR_BY_X(i) u##i = _mm512_mul_ps(u##i, X(i));
+#define NEAR_END(i) STORE(near, i, _mm512_add_ps(u##i, X(i)))
+#define SMALLER(i) V t##i = _mm512_range_ps(X(i), b, 10); /* of two magnitudes */
+#define TWICE(i) t##i = _mm512_add_ps(t##i, t##i);
+#define REDUCE(i) t##i = _mm512_fnmadd_ps(n##i, a, t##i); /* exact */
+/* exp(2 |x|) = (e + l) g; d + l of it and 1 */
+#define WHOLE(i) V e##i = _mm512_add_ps(h##i, l##i);
+#define ROUNDED(i) h##i = _mm512_sub_ps(h##i, e##i);
+#define REST(i) l##i = _mm512_add_ps(h##i, l##i);
+#define POWER(i) V g##i = _mm512_scalef_ps(one, LOAD(exponents, i));
+#define MORE(i) V d##i = _mm512_fmadd_ps(e##i, g##i, one);
+#define MORE_LOST(i) e##i = _mm512_fmsub_ps(e##i, g##i, d##i);
+#define MORE_LEFT(i) e##i = _mm512_add_ps(e##i, one);
+#define MORE_REST(i) l##i = _mm512_fmadd_ps(l##i, g##i, e##i);
+/* 2 / (d + l) = f - what is left; 1 - that */
+#define QUOTIENT(i) d##i = _mm512_div_ps(two, d##i);
+#define HALVED(i) l##i = _mm512_mul_ps(l##i, half);
+#define SQUARED(i) e##i = _mm512_mul_ps(d##i, d##i);
+#define LEFT_OVER(i) l##i = _mm512_mul_ps(e##i, l##i);
+#define FROM_ONE(i) e##i = _mm512_sub_ps(one, d##i);
+#define FROM_LOST(i) g##i = _mm512_sub_ps(one, e##i);
+#define FROM_LEFT(i) g##i = _mm512_sub_ps(g##i, d##i);
+#define FROM_REST(i) l##i = _mm512_add_ps(g##i, l##i);
+#define FAR(i) l##i = _mm512_add_ps(e##i, l##i);
+#define CHOOSE(i) l##i = _mm512_mask_mov_ps(l##i, _mm512_cmp_ps_mask(LOAD(squares, i), split, _CMP_LT_OQ), LOAD(near, i));
+#define SIGN(i) l##i = (V)_mm512_ternarylogic_epi32((__m512i)l##i, (__m512i)X(i), sign, 0xf8); /* l | x & sign */
+#define PLUS_B(i) p##i = _mm512_add_ps(b, p##i);
+#define END(FOUR, any)                                                                                       \
+    if (__builtin_expect((any) != 0, 0)) {                                                                   \
+        const V nan = (V)_mm512_set1_epi32(LS_K32_QNAN);                                                     \
+        FOUR(NO_NUMBER)                                                                                      \
+    }                                                                                                        \
+    FOUR(PUT)
+#define BOTH(next_a, one_op, next_b, other)                                                                  \
+    a = SPLAT(next_a), b = SPLAT(next_b);                                                                    \
+    LOW(one_op) LOW(other) HIGH(one_op) HIGH(other) KEEP(u)
+
+static void tanh_block(float *dst, const float *x) {
+    _Alignas(64) float exponents[LANES], squares[LANES], near[LANES];
+    const __m512i sign = _mm512_set1_epi32(INT32_MIN);
+    const float *c = constants;
+    CONSTANTS
+    const V one = _mm512_set1_ps(1.0f);
+    V a = SPLAT(NEAR + 4), b = SPLAT(MAX);
+    ALL(NEAR_BEGIN) KEEP(u)
+    a = SPLAT(NEAR + 3);
+    LOW(NEAR_PLUS) LOW(SMALLER) HIGH(NEAR_PLUS) HIGH(SMALLER) KEEP(u) KEEP(t)
+    a = SPLAT(BY_LN2);
+    LOW(NEAR_TIMES) LOW(TIMES) HIGH(NEAR_TIMES) HIGH(TIMES) KEEP(u) KEEP(n)
+    a = SPLAT(NEAR + 2);
+    LOW(NEAR_PLUS) LOW(TWICE) HIGH(NEAR_PLUS) HIGH(TWICE) KEEP(u) KEEP(t)
+    LOW(NEAR_TIMES) LOW(NEAREST) HIGH(NEAR_TIMES) HIGH(NEAREST) KEEP(u) KEEP(n)
+    CONSTANTS
+    a = SPLAT(LN2_1), b = SPLAT(LN2_2);
+    LOW(REDUCE) LOW(LESS) LOW(PUT_N) KEEP_LOW(t) KEEP_LOW(l) HIGH(REDUCE) HIGH(LESS) HIGH(PUT_N) KEEP_HIGH(t) KEEP_HIGH(l)
+    a = SPLAT(NEAR + 1);
+    LOW(NEAR_PLUS) LOW(REDUCED) HIGH(NEAR_PLUS) HIGH(REDUCED) KEEP(u) KEEP(r)
+    ALL(NEAR_TIMES) KEEP(u)
+    a = SPLAT(NEAR);
+    ALL(NEAR_PLUS) KEEP(u)
+    ALL(NEAR_TIMES) KEEP(u) ALL(NEAR_BY_X) KEEP(u) ALL(NEAR_END)
+    CONSTANTS
+    const V two = _mm512_set1_ps(2.0f), half = SPLAT(HALF);
+    a = SPLAT(EXP + 4);
+    ALL(BEGIN) KEEP(p)
+    a = SPLAT(EXP + 3);
+    LOW(PLUS) KEEP_LOW(p) LOW(BY_R) KEEP_LOW(p)
+    b = SPLAT(EXP + 2);
+    LOW(PLUS_B) HIGH(PLUS) KEEP(p) LOW(BY_R) HIGH(BY_R) KEEP(p)
+    a = SPLAT(EXP + 1);
+    LOW(PLUS) HIGH(PLUS_B) KEEP(p) LOW(BY_R) HIGH(BY_R) KEEP(p)
+    CONSTANTS
+    b = SPLAT(EXP);
+    LOW(PLUS_B) KEEP_LOW(p) LOW(SQUARE) KEEP_LOW(z) HIGH(PLUS) KEEP_HIGH(p)
+    LOW(CUBE) KEEP_LOW(q) LOW(ONE_MORE) KEEP_LOW(h) HIGH(BY_R) KEEP_HIGH(p)
+    LOW(BY_CUBE) LOW(LOST) KEEP_LOW(p) KEEP_LOW(l) HIGH(PLUS_B) KEEP_HIGH(p)
+    LOW(HALF_SQUARE) LOW(LEFT) KEEP_LOW(p) KEEP_LOW(l) LOW(TAIL) KEEP_LOW(l) LOW(POWER) KEEP_LOW(g) LOW(WHOLE) KEEP_LOW(e)
+    HIGH(SQUARE) KEEP_HIGH(z) LOW(MORE) LOW(ROUNDED) KEEP_LOW(d) KEEP_LOW(h)
+    HIGH(CUBE) LOW(MORE_LOST) LOW(REST) KEEP_LOW(e) KEEP_LOW(l) KEEP_HIGH(q) LOW(QUOTIENT) KEEP_LOW(d) HIGH(ONE_MORE) KEEP_HIGH(h)
+    LOW(MORE_LEFT) HIGH(BY_CUBE) HIGH(LOST) KEEP_LOW(e) KEEP_HIGH(p) KEEP_HIGH(l) LOW(MORE_REST) KEEP_LOW(l)
+    HIGH(HALF_SQUARE) HIGH(LEFT) KEEP_HIGH(p) KEEP_HIGH(l) LOW(HALVED) KEEP_LOW(l) HIGH(TAIL) KEEP_HIGH(l) HIGH(POWER) KEEP_HIGH(g) HIGH(WHOLE) KEEP_HIGH(e)
+    LOW(SQUARED) KEEP_LOW(e) HIGH(MORE) HIGH(ROUNDED) KEEP_HIGH(d) KEEP_HIGH(h)
+    LOW(LEFT_OVER) KEEP_LOW(l) LOW(FROM_ONE) KEEP_LOW(e) HIGH(MORE_LOST) HIGH(REST) KEEP_HIGH(e) KEEP_HIGH(l) HIGH(QUOTIENT) KEEP_HIGH(d)
+    LOW(FROM_LOST) KEEP_LOW(g) HIGH(MORE_LEFT) KEEP_HIGH(e) LOW(FROM_LEFT) KEEP_LOW(g) HIGH(MORE_REST) KEEP_HIGH(l) LOW(FROM_REST) KEEP_LOW(l) HIGH(HALVED) KEEP_HIGH(l)
+    const V split = SPLAT(SPLIT);
+    LOW(FAR) LOW(CHOOSE) LOW(SIGN)
+    END(LOW, UNORDERED(0, 1) | UNORDERED(2, 3))
+    HIGH(SQUARED) KEEP_HIGH(e) HIGH(LEFT_OVER) KEEP_HIGH(l) HIGH(FROM_ONE) KEEP_HIGH(e) HIGH(FROM_LOST) KEEP_HIGH(g) HIGH(FROM_LEFT) HIGH(FROM_REST) HIGH(FAR) HIGH(CHOOSE) HIGH(SIGN)
+    END(HIGH, UNORDERED(4, 5) | UNORDERED(6, 7))
+}
+
+#define BLOCKS(name, block)                                                                                         \
+    void name(void *to, const void *from, const void *b, const void *c, int64_t n) {      \
+        float *dst = to;                                                                                     \
+        const float *x = from;                                                                               \
+        (void)b, (void)c;                                                                                    \
+        for (; n >= LANES; n -= LANES, x += LANES, dst += LANES) {                                           \
+            block(dst, x);                                                                            \
+        }                                                                                                    \
+        if (n) {                                                                                             \
+            float part[LANES] = {0};                                                                         \
+            memcpy(part, x, (size_t)n * sizeof *x);                                                          \
+            block(part, part);                                                                        \
+            memcpy(dst, part, (size_t)n * sizeof *x);                                                        \
+        }                                                                                                    \
+    }
+BLOCKS(LS_TILE_NAME(ls_tile_sigmoid_f32), sigmoid_block)
+BLOCKS(LS_TILE_MATH(tanh, f32), tanh_block)
+#endif
