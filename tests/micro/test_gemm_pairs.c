@@ -17,12 +17,12 @@ typedef struct pairs_operand {
 static bool pack_pairs(const ls_gemm_isa *isa, ls_gemm_side side, pairs_operand *o, int64_t extent, int64_t k) {
     bool fine = true;
     o->view = (ls_gemm_operand){.dtype = LS_GEMM_F32, .data = o->x, .stride_i = o->along ? 1 : k, .stride_k = o->along ? extent : 1};
-    o->bytes = ls_gemm_packed_size(isa, side, LS_GEMM_PAIRS, extent, ls_gemm_pairs_of(isa, k));
+    o->packed = ls_gemm_packed_pairs(isa, side, &o->view, extent, k);
+    o->bytes = ls_gemm_packed_size(isa, side, LS_GEMM_PAIRS, extent, o->packed.k);
     o->memory = guarded(o->bytes);
-    int64_t width = ls_gemm_packed_width(isa, side, LS_GEMM_PAIRS, extent);
-    o->packed = (ls_gemm_packed){isa, extent, ls_gemm_pairs_of(isa, k), width, true, o->memory + GUARD};
+    o->packed.data = o->memory + GUARD;
     for (int64_t i = 0; i < extent; i += o->packed.width) {
-        fine &= ls_gemm_pack_pairs(isa, side, &o->view, i / o->packed.width, o->packed.width, extent, k, o->memory + GUARD);
+        fine &= ls_gemm_pack_pairs(side, &o->view, &o->packed, i / o->packed.width, k, o->memory + GUARD);
     }
     check_guard(o->memory, o->bytes, "pairs");
     return fine;

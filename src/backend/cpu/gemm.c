@@ -58,8 +58,9 @@ IN_LINE operand_at find_a(const block *b, int64_t k0, int64_t kc) {
         return (operand_at){at, a->stride_i, a->stride_k, a->stride_i};
     }
     if (a->packed) {
-        const char *at = (const char *)a->packed->data + (b->i0 * plan->g->k + k0 * plan->rows) * plan->elem;
-        return (operand_at){at, 1, plan->rows, plan->g->k};
+        const bool by_rows = !LS_SMALL && a->packed->by_rows;
+        const char *at = (const char *)a->packed->data + (b->i0 * plan->g->k + k0 * (by_rows ? 1 : plan->rows)) * plan->elem;
+        return by_rows ? (operand_at){at, plan->g->k, 1, plan->g->k} : (operand_at){at, 1, plan->rows, plan->g->k};
     }
     return (operand_at){a_panels(b), 1, plan->rows, kc};
 }

@@ -100,6 +100,7 @@ typedef struct ls_gemm_packed {
     int64_t width;     /* of a panel: panels of [k][width] follow each other */
     bool finite;       /* no infinity or NaN inside */
     const void *data;
+    bool by_rows; /* of A in pairs: panels are [width][k] */
 } ls_gemm_packed;
 
 /*
@@ -207,13 +208,15 @@ void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_opera
 bool ls_gemm_has_pairs(const ls_gemm_isa *isa);
 /* The pairs of a product of so many k: whole blocks of them. */
 int64_t ls_gemm_pairs_of(const ls_gemm_isa *isa, int64_t k);
+/* How an operand, a view of f32 with k elements along the contracted axis, is packed in pairs, but for its memory. A that lies in rows stays so
+ * where no blocks of it are asked for. */
+ls_gemm_packed ls_gemm_packed_pairs(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *operand, int64_t extent, int64_t k);
 /*
- * Rounds panel `index` of an operand, a view of f32 with k elements along the contracted axis, to pairs of bf16, and writes it into the operand's
- * packed memory, of ls_gemm_packed_size for LS_GEMM_PAIRS and ls_gemm_pairs_of(isa, k). False: it holds a number that the processor's instruction could lose more of
+ * Rounds its panel `index` to pairs of bf16, and writes it into the operand's packed memory, of ls_gemm_packed_size for LS_GEMM_PAIRS and
+ * ls_gemm_pairs_of(isa, k). False: it holds a number that the processor's instruction could lose more of
  * than the rounding does (which flushes what is subnormal): not 0, and less than 2^-58 or not less than 2^63.
  */
-bool ls_gemm_pack_pairs(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *operand, int64_t index, int64_t width, int64_t extent,
-                        int64_t k, void *memory);
+bool ls_gemm_pack_pairs(ls_gemm_side side, const ls_gemm_operand *operand, const ls_gemm_packed *packed, int64_t index, int64_t k, void *memory);
 
 /*
  * For pack callbacks (im2col, prologues): rows[q] points at kc consecutive elements of `dtype` (consecutive

@@ -310,7 +310,7 @@ void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_opera
             }
         }
     }
-    *out_packed = (ls_gemm_packed){isa, extent, fours ? bytes_k : k, width, finite, memory};
+    *out_packed = (ls_gemm_packed){.isa = isa, .extent = extent, .k = fours ? bytes_k : k, .width = width, .finite = finite, .data = memory};
 }
 
 bool ls_gemm_has_pairs(const ls_gemm_isa *isa) {
@@ -341,10 +341,15 @@ static bool round_row(const ls_gemm_isa *isa, int64_t k, const float *row, uint3
     return fine;
 }
 
-bool ls_gemm_pack_pairs(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *o, int64_t index, int64_t width, int64_t extent,
-                        int64_t k, void *memory) {
+ls_gemm_packed ls_gemm_packed_pairs(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *o, int64_t extent, int64_t k) {
+    return (ls_gemm_packed){.isa = isa, .extent = extent, .k = ls_gemm_pairs_of(isa, k), .width = ls_gemm_packed_width(isa, side, LS_GEMM_PAIRS, extent), .finite = true,
+                            .by_rows = side == LS_GEMM_A && isa->pairs->block == 1 && o->stride_k == 1};
+}
+
+bool ls_gemm_pack_pairs(ls_gemm_side side, const ls_gemm_operand *o, const ls_gemm_packed *packed, int64_t index, int64_t k, void *memory) {
     enum { STRIP = 64 };
-    int64_t i0 = index * width, ni = smaller(width, extent - i0), pairs = ls_gemm_pairs_of(isa, k), block = isa->pairs->block;
+    const ls_gemm_isa *isa = packed->isa;
+    int64_t width = packed->width, i0 = index * width, ni = smaller(width, packed->extent - i0), pairs = packed->k, block = isa->pairs->block;
     uint32_t *panel = (uint32_t *)memory + i0 * pairs, strip[LS_GEMM_MAX_WIDTH][STRIP];
     const float *src = (const float *)o->data + i0 * o->stride_i;
     const void *strips[LS_GEMM_MAX_WIDTH];
@@ -365,9 +370,9 @@ bool ls_gemm_pack_pairs(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm
         }
         return fine;
     }
-    if (in_blocks) {
-        for (int64_t q = 0; q < ni; q++, src += o->stride_i, panel += block) {
-            fine &= round_row(isa, k, src, panel, width * block);
+    if (in_blocks || packed->by_rows) {
+        for (int64_t q = 0; q < ni; q++, src += o->stride_i, panel += in_blocks ? block : pairs) {
+            fine &= round_row(isa, k, src, panel, in_blocks ? width * block : 16);
         }
         return fine;
     }

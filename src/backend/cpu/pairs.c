@@ -18,10 +18,10 @@ enum {
 
 /* One operand on its way to pairs. */
 typedef struct rounding {
-    const ls_gemm *g;
     ls_gemm_side side;
     const ls_gemm_operand *operand;
-    int64_t width, extent;
+    const ls_gemm_packed *packed;
+    int64_t k;
     void *memory;
     atomic_bool out_of_range;
 } rounding;
@@ -29,14 +29,14 @@ typedef struct rounding {
 static void round_task(void *ctx, int64_t task, int worker) {
     rounding *r = ctx;
     (void)worker;
-    if (!ls_gemm_pack_pairs(r->g->isa, r->side, r->operand, task, r->width, r->extent, r->g->k, r->memory)) {
+    if (!ls_gemm_pack_pairs(r->side, r->operand, r->packed, task, r->k, r->memory)) {
         atomic_store_explicit(&r->out_of_range, true, memory_order_relaxed);
     }
 }
 
 static bool round_operand(const ls_gemm *g, ls_gemm_side s, const ls_gemm_packed *packed, void *memory) {
-    rounding r = {.g = g, .side = s, .operand = s ? &g->b : &g->a, .width = packed->width, .extent = packed->extent, .memory = memory};
-    int64_t panels = ls_gemm_ceil_div(r.extent, r.width);
+    rounding r = {.side = s, .operand = s ? &g->b : &g->a, .packed = packed, .k = g->k, .memory = memory};
+    int64_t panels = ls_gemm_ceil_div(packed->extent, packed->width);
     if (g->parallel.run && panels > 1) {
         g->parallel.run(g->parallel.pool, panels, round_task, &r);
     } else {
@@ -64,9 +64,9 @@ static bool find_side(const ls_gemm_launch *launch, const ls_gemm *g, ls_gemm_si
     const ls_kernel_binary *binary = launch->kernel->binary;
     ls_cpu_device *d = binary->device;
     const ls_contract_side *side = &launch->phase->gemm->side[s];
-    int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n, k = ls_gemm_pairs_of(g->isa, g->k);
-    *out = (ls_gemm_packed){g->isa, extent, k, ls_gemm_packed_width(g->isa, s, LS_GEMM_PAIRS, extent), true, NULL};
-    *out_bytes = ls_gemm_packed_size(g->isa, s, LS_GEMM_PAIRS, extent, k);
+    int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n;
+    *out = ls_gemm_packed_pairs(g->isa, s, s ? &g->b : &g->a, extent, g->k);
+    *out_bytes = ls_gemm_packed_size(g->isa, s, LS_GEMM_PAIRS, extent, out->k);
     if (s == LS_GEMM_B && g->m < LEAST_ROWS && (int64_t)*out_bytes <= d->cpu.l2_bytes / 2) {
         return false;
     }
