@@ -68,11 +68,15 @@ typedef struct ls_chain_rows {
     int n_steps, n_scalars;
 } ls_chain_rows;
 
-/* The lines that lie LS_FETCH_AHEAD behind n elements from x on. */
-static inline void ls_fetch_behind(const float *x, int64_t n) {
-    for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof *x) {
-        __builtin_prefetch((const void *)((uintptr_t)(x + i) + LS_FETCH_AHEAD));
+/* The lines of n elements. */
+static inline void ls_fetch_lines(uintptr_t at, int64_t n) {
+    for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof(float), at += 64) {
+        __builtin_prefetch((const void *)at);
     }
+}
+/* Those that lie LS_FETCH_AHEAD behind them. */
+static inline void ls_fetch_behind(const float *x, int64_t n) {
+    ls_fetch_lines((uintptr_t)x + LS_FETCH_AHEAD, n);
 }
 
 #endif

@@ -8,7 +8,10 @@
 #include "base/bits.h"
 #include <string.h>
 
-enum { LEAST_ROW = 32 /* lanes of a run, or for which a row's number is splat */ };
+enum {
+    LEAST_ROW = 32,         /* lanes of a run, or for which a row's number is splat */
+    LEAST_FETCHED = 1 << 13 /* elements of an argument: of fewer the nearest cache has some already */
+};
 
 /* ---- planning ---- */
 int ls_pb_rows_of(ls_program_builder *b, int n_axes, const uint8_t *axes) {
@@ -133,6 +136,7 @@ static bool step(planner *p, int op, int16_t operand) {
 static bool call(planner *p, ls_tile_fn fn) {
     ls_fused *f = &p->out;
     bool room = f->n_steps < LS_CHAIN_STEPS;
+    f->calls = true;
     if (room) {
         f->steps[f->n_steps++] = (ls_chain_step){.op = LS_CHAIN_CALL, .kind = LS_CHAIN_NONE, .fn = fn};
     }
@@ -416,11 +420,18 @@ static int64_t find_places(fused_run *r, int64_t most) {
     return most;
 }
 
-/* Goes as many lanes on as find_places allowed. */
-static void go_on(fused_run *r, int64_t n) {
+/* Goes as many lanes on as find_places allowed; where functions leave memory time, the lines of the pieces that come next are fetched. */
+static void step_walks(fused_run *r, int64_t n) {
     for (int i = 0; i < r->n_walks; i++) {
-        walk_step(&r->walks[i], n);
+        walk *w = &r->walks[i];
+        const int buffer = w->access->buffer;
+        walk_step(w, n);
+        if (r->fused->calls && buffer < r->run->spec->n_args && r->run->spec->args[buffer].numel >= LEAST_FETCHED) {
+            ls_fetch_lines((uintptr_t)r->run->buffers[buffer] + (uintptr_t)w->base * sizeof(float), n);
+        }
     }
+}
+static void go_on(fused_run *r, int64_t n) {
     for (int i = 0; i < r->n_runs; i++) {
         *r->runs[i] += n;
     }
@@ -432,15 +443,12 @@ static bool is_far(const fused_run *r, int64_t n) {
     const ls_fused *f = r->fused;
     const ls_spec *spec = r->run->spec;
     const int buffer = r->run->program->accesses[f->store].buffer;
-    bool calls = false, far = r->run->isa->fence && r->run->program->endless && buffer < spec->n_args && spec->args[buffer].numel >= LS_STREAM_BYTES / 4 && r->n_walks == 0 &&
+    bool far = r->run->isa->fence && r->run->program->endless && buffer < spec->n_args && spec->args[buffer].numel >= LS_STREAM_BYTES / 4 && r->n_walks == 0 &&
                              r->inner == n && (uintptr_t)r->out % LS_ALIGN == 0;
     for (int k = 0; k < f->n_operands; k++) {
         far = far && r->row.at[k] != r->out;
     }
-    for (int i = 0; i < f->n_steps; i++) {
-        calls = calls || f->steps[i].op == LS_CHAIN_CALL;
-    }
-    return far && calls && (f->slots == 0 || (f->steps->op != LS_CHAIN_SUB && f->steps->op != LS_CHAIN_DIV && f->steps->op != LS_CHAIN_DIV_NEAR));
+    return far && f->calls && (f->slots == 0 || (f->steps->op != LS_CHAIN_SUB && f->steps->op != LS_CHAIN_DIV && f->steps->op != LS_CHAIN_DIV_NEAR));
 }
 
 /* Begins a chain on n lanes from where the run is. `own`: takes the result where it is not stored. */
@@ -485,6 +493,7 @@ static int64_t next_fused(fused_run *r, float *own, int64_t most) {
     }
     int64_t part = find_places(r, r->left < most ? r->left : most);
     part = fetches && part > LS_FUSED_PIECE ? LS_FUSED_PIECE : part;
+    step_walks(r, part);
     run->isa->chain(&r->row, own ? own : (float *)(uintptr_t)r->out, r->row.at[0], part);
     if (fetches) {
         ls_fetch(&run->fetches);
@@ -646,6 +655,7 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t
                 done += next_fused(&r, own + done, part - done);
             }
             if (!computes) {
+                step_walks(&r, part);
                 go_on(&r, part);
             }
             if (s.fn && !exps) {

@@ -171,6 +171,7 @@ typedef struct ls_fused {
     int16_t scalars[LS_CHAIN_SCALARS];   /* registers of one lane, or of one a row */
     uint32_t slots, by_row;              /* which operands are results kept for later, which scalars have a lane a row */
     int store;                           /* the access that takes the result, or -1 */
+    bool calls;                          /* functions, which leave memory time */
 } ls_fused;
 enum {
     LS_FUSED_PIECE = 256, /* lanes between two fetches */
