@@ -38,7 +38,8 @@ static void visit(void *ctx, int worker, int64_t batch, int64_t i0, int64_t ni, 
             if (v->follows) {
                 const ls_gemm_out *out = &v->follows->out;
                 float *x = (float *)out->data + batch * out->stride_batch[0] + (i0 + i) * out->stride_i + (j0 + j) * out->stride_j;
-                value own = {.f = followed(&v->follows->follow, batch * v->m + i0 + i, ((float *)tile)[i * ld + j], *x)};
+                float plus = v->follows->follow.columns ? v->follows->follow.plus[j0 + j] : *x;
+                value own = {.f = followed(&v->follows->follow, batch * v->m + i0 + i, ((float *)tile)[i * ld + j], plus)};
                 store_result(LS_GEMM_F32, (char *)x, own);
             } else if (v->dtype == LS_GEMM_F64) {
                 ((double *)tile)[i * ld + j] *= 2;
@@ -68,8 +69,8 @@ typedef struct row {
     enum layout a_layout, b_layout;
     given a_given, b_given;
     int out_layout; /* 0: rows, 1: columns, 2: strided */
-    int epilogue;   /* 0: none, 1: in place, 2: instead of the output, 3 and 4: tiles may do it, of f32 alone; 4: with elements in C's
-                       place */
+    int epilogue;   /* 0: none, 1: in place, 2: instead of the output, 3 to 5: tiles may do it, of f32 alone; 4: with elements in C's
+                       place, 5: with a row of them */
     filling how;
     crew crew;
     int64_t l2;
@@ -166,12 +167,16 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
             g.out.data = NULL;
         }
     }
-    float *adds = calloc((size_t)(2 * r->batches * r->m + 1), sizeof *adds);
+    float *row = calloc((size_t)r->n + 1, sizeof *row), *adds = calloc((size_t)(2 * r->batches * r->m + 1), sizeof *adds);
     if (r->epilogue > 2) {
         for (int64_t i = 0; i < r->batches * r->m; i++) {
             adds[2 * i] = (float)(i % 7) - 3;
         }
-        g.follow = (ls_gemm_follow){adds, 2, r->epilogue == 4, r->epilogue == 4 ? g.out.data : NULL, r->n % 2 ? 0.5F : -__builtin_inff()};
+        for (int64_t j = 0; j < r->n; j++) {
+            row[j] = (float)(j % 11) - 5;
+        }
+        g.follow = (ls_gemm_follow){adds, 2, r->epilogue > 3, r->epilogue == 5, r->epilogue == 5 ? row : g.out.data, r->n % 2 ? 0.5F : -__builtin_inff()};
+        g.follow.plus = r->epilogue > 3 ? g.follow.plus : NULL;
         for (int64_t i = 0; i < stride_batch * r->batches && r->epilogue == 4; i++) {
             ((float *)(void *)(out + GUARD))[i] = ((float *)(void *)(expected + GUARD))[i] = (float)(i % 11) - 5;
         }
@@ -189,7 +194,7 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
                 value v = answers[at];
                 if (r->epilogue > 2) {
                     const float *plus = (const float *)(const void *)(expected + GUARD) + e * stride_batch + i * stride_i + j * stride_j;
-                    v.f = followed(&g.follow, e * r->m + i, v.f, *plus);
+                    v.f = followed(&g.follow, e * r->m + i, v.f, r->epilogue == 5 ? row[j] : *plus);
                 } else if (r->epilogue) {
                     v = after_visit(v);
                     if (seen.count[at] != 1) {
@@ -226,6 +231,7 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
     free(seen.count);
     free(seen.copy);
     free(adds);
+    free(row);
     free(out);
     free(expected);
     free(memory_a);
@@ -290,7 +296,7 @@ static void test_follow(void **state) {
     static const int64_t columns[] = {16, 20, 49, 64, 80, 196, 300, 1024}, depths[] = {1, 16, 32, 100, 513};
     for (int q = 0; q < 8 * 8 * 5; q++) {
         row r = plain(extents[q % 8], columns[q / 8 % 8], depths[q / 64]);
-        r.epilogue = 3 + (q / 3 + q / 8) % 2;
+        r.epilogue = 3 + (q / 3 + q / 8) % 3;
         r.out_layout = q % 5 == 4 ? q % 3 : 0;
         r.a_given = q % 3 ? PACKED : VIEW;
         r.b_given = q % 7 == 3 ? PACKED : VIEW;
@@ -397,7 +403,7 @@ static row random_row(void) {
     r.a_given = (given)(random_below(2) ? 0 : random_below(GIVEN));
     r.b_given = (given)(random_below(2) ? 0 : random_below(GIVEN));
     r.out_layout = (int)random_below(3);
-    r.epilogue = (int)random_below(may_follow() && r.a == LS_GEMM_F32 && r.out == LS_GEMM_F32 ? 5 : 3);
+    r.epilogue = (int)random_below(may_follow() && r.a == LS_GEMM_F32 && r.out == LS_GEMM_F32 ? 6 : 3);
     r.how = (filling)random_below(4);
     static const int workers[] = {1, 2, 3, 8};
     r.crew = (crew){workers[random_below(4)], random_below(4) == 0};

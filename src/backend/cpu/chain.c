@@ -36,11 +36,14 @@ struct ls_chain {
     bool ranged;        /* some place is, or has rows of zeros */
     bool of_rows;       /* all steps are those of ls_chain_rows */
     bool follows, adds; /* an addition and, maybe, one of elements laid out as the result, and a maximum with a constant (ls_gemm_follow) */
+    bool columns;       /* or one of a row of elements alone, the same for all rows */
     float floor;        /* then */
     int inner;          /* innermost axes of the columns along which all places are consecutive together */
     ls_program scalars; /* lanes: batch and row axes */
     float *table;       /* [point of those axes][n_scalars]; the binary's, for one launch at a time */
 };
+
+static float zeros[ZEROS]; /* not const: such would be in the file */
 
 /* ---- planning ---- */
 typedef struct planner {
@@ -466,17 +469,27 @@ static ls_status plan_scalars(planner *p, ls_chain *out, ls_error *err) {
                : LS_FAIL_MEMORY(err, "a kernel of the CPU");
 }
 
+/* Whether a place is one run of elements along the columns. */
+static bool is_row(const planner *p, const ls_chain *chain, const place *at) {
+    int64_t apart = 0;
+    for (int i = 0; i < LS_LANE_AXES; i++) {
+        apart |= at->batch[i] | at->row[i];
+    }
+    return chain->inner == p->gemm->n.n && !at->ranged && !apart;
+}
+
 static void find_follow(const planner *p, ls_chain *chain) {
     if (!LS_GEMM_FOLLOWS) {
         return;
     }
     const ls_chain_step *first = chain->steps, *last = first + chain->n_steps - 1;
     const place *plus = chain->places;
-    chain->adds = chain->n_steps > 1 && first[1].op == LS_CHAIN_ADD && first[1].kind == LS_CHAIN_MEMORY && chain->n_pointers == 1 &&
+    chain->columns = chain->n_steps > 0 && first->kind == LS_CHAIN_MEMORY && chain->n_pointers == 1 && is_row(p, chain, plus);
+    chain->adds = chain->n_steps > 1 && !chain->columns && first[1].op == LS_CHAIN_ADD && first[1].kind == LS_CHAIN_MEMORY && chain->n_pointers == 1 &&
                   !plus->ranged && !memcmp(plus->batch, chain->result.batch, sizeof plus->batch) && !memcmp(plus->row, chain->result.row, sizeof plus->row) &&
                   !memcmp(plus->column, chain->result.column, sizeof plus->column);
     chain->follows = chain->n_steps > 0 && last - first < 2 + chain->adds && first->op == LS_CHAIN_ADD &&
-                     first->kind == LS_CHAIN_SCALAR;
+                     (first->kind == LS_CHAIN_SCALAR || chain->columns);
     chain->floor = -__builtin_inff();
     if (chain->follows && last > first + chain->adds) {
         const ls_value *v = last->kind == LS_CHAIN_SCALAR ? &p->spec->values[p->scalar[last->at]] : NULL;
@@ -488,7 +501,10 @@ static void find_follow(const planner *p, ls_chain *chain) {
 
 bool ls_chain_follow(const ls_chain *chain, ls_gemm_follow *out) {
     if (LS_GEMM_FOLLOWS && chain->follows) {
-        *out = (ls_gemm_follow){chain->table + chain->steps[0].at, chain->n_scalars, chain->adds, NULL, chain->floor};
+        *out = (ls_gemm_follow){chain->table + chain->steps[0].at, chain->n_scalars, chain->adds, false, NULL, chain->floor};
+        if (chain->columns) {
+            *out = (ls_gemm_follow){&zeros[0], 0, true, true, NULL, chain->floor};
+        }
     }
     return LS_GEMM_FOLLOWS && chain->follows;
 }
@@ -655,8 +671,6 @@ void ls_chain_begin(const ls_gemm_launch *launch) {
 void ls_chain_begin_points(ls_kernel_run *kernel, const ls_phase *phase) {
     begin(phase->points->chain, kernel, ls_worker_scratch(kernel, 0));
 }
-
-static float zeros[ZEROS]; /* not const: such would be in the file */
 
 /* Of a row: where it lies, or zeros. */
 static const float *row_of(const ls_gemm_phase *gemm, const ls_chain *c, int k, const float *const *base,

@@ -294,6 +294,7 @@ static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, oper
     if (LS_GEMM_FOLLOWS) {
         t.add = b->add;
         t.plus = b->plus ? b->plus + j : NULL;
+        t.plus_row = plan->g->follow.columns ? 0 : b->ldc;
         t.add_step = plan->g->follow.step;
         t.floor = plan->g->follow.floor;
     }
@@ -317,7 +318,7 @@ static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, oper
         t.a = (const char *)t.a + t.n * t.a_next * plan->elem;
         t.c = (char *)t.c + t.n * rows * b->ldc * plan->elem;
         t.add += LS_GEMM_FOLLOWS && t.add ? t.n * rows * t.add_step : 0;
-        t.plus += LS_GEMM_FOLLOWS && t.plus ? t.n * rows * b->ldc : 0;
+        t.plus += LS_GEMM_FOLLOWS && t.plus ? t.n * rows * t.plus_row : 0;
         ahead.at += t.n * ahead.next;
         ahead.tiles -= t.n;
     }
@@ -375,6 +376,7 @@ static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_
     char *c = b->c + first * cols * plan->elem;
     unsigned nan = 0;
     t.add_step = follow->step;
+    t.plus_row = follow->columns ? 0 : b->ldc;
     t.floor = follow->floor;
     cut_parts(b, (int)ls_gemm_quotient(cols, plan->kernels->lanes), n, at_a, addends(b, k + n), from, parts);
     for (int64_t panel = 0; panel < panels; panel++, c += step_c) {
@@ -389,7 +391,7 @@ static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_
                 t.a_next = part->a_next;
                 t.c = c + part->c;
                 t.add = part->add;
-                t.plus = b->plus ? b->plus + (c + part->c - b->c) / plan->elem : NULL;
+                t.plus = b->plus ? b->plus + (c - b->c + (follow->columns ? 0 : part->c)) / plan->elem : NULL;
                 t.ahead = fetched->at + part->ahead;
                 t.ahead_k = fetched->step_k;
                 t.ahead_next = fetched->next;
@@ -616,7 +618,7 @@ static void block_task(void *ctx, int64_t task, int worker) {
         b.ldc = g->out.stride_i;
     }
     if (LS_GEMM_FOLLOWS && plan->follows && g->follow.plus) {
-        b.plus = g->follow.plus + (b.c - (const char *)g->out.data) / plan->elem;
+        b.plus = g->follow.plus + (g->follow.columns ? b.j0 : (b.c - (const char *)g->out.data) / plan->elem);
     }
     if (!LS_SMALL && plan->kernels->begin) {
         plan->kernels->begin();
@@ -685,6 +687,7 @@ static void run_alone(const ls_gemm_plan *plan) {
     if (LS_GEMM_FOLLOWS && plan->follows) {
         t.add = g->follow.add;
         t.plus = g->follow.plus;
+        t.plus_row = g->follow.columns ? 0 : t.ldc;
         t.add_step = g->follow.step;
         t.floor = g->follow.floor;
     }
@@ -697,7 +700,7 @@ static void run_alone(const ls_gemm_plan *plan) {
         t.a = (const char *)t.a + t.n * t.a_next * plan->elem;
         t.c = (char *)t.c + t.n * rows * t.ldc * plan->elem;
         t.add += LS_GEMM_FOLLOWS && t.add ? t.n * rows * t.add_step : 0;
-        t.plus += LS_GEMM_FOLLOWS && t.plus ? t.n * rows * t.ldc : 0;
+        t.plus += LS_GEMM_FOLLOWS && t.plus ? t.n * rows * t.plus_row : 0;
     }
     for (int64_t i = 0; nan && g->out.canonical_nan && i < g->m; i++) {
         g->isa->moves->canonical_f32(g->n, (float *)g->out.data + i * g->out.stride_i);

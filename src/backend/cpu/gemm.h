@@ -136,6 +136,7 @@ typedef struct ls_gemm_follow {
     const float *add; /* NULL: nothing follows */
     int64_t step;
     bool adds;         /* there is a `plus`, which may be known later */
+    bool columns;      /* and it is one row, the same for all of C's */
     const float *plus; /* laid out as C, and may be C's own memory; NULL: there is none */
     float floor;
 } ls_gemm_follow;

@@ -29,8 +29,8 @@ typedef struct ls_gemm_tiles {
     const char *ahead;
     int64_t ahead_k, a_next, ahead_next; /* the last two: from a tile to the next one */
     const float *add;                    /* NULL: nothing follows; else of the first tile's rows (ls_gemm_follow) */
-    const float *plus;                   /* NULL, or with `add` what is added to c's elements, at the same places */
-    int64_t add_step;
+    const float *plus;                   /* NULL, or with `add` what is added to the first tile's elements */
+    int64_t add_step, plus_row;          /* from a row's to the next one's */
     float floor;
 } ls_gemm_tiles;
 /* 0: nothing in c is NaN. */
