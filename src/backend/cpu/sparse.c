@@ -7,10 +7,12 @@
  * Here: windows over a sparse image. The elements of a place of the image, over its planes, are a list. A band of lines of outputs is
  * passed once for each line of taps, whose part of the filter stays in the nearest cache meanwhile: the places in the order that gives
  * every output its taps in ascending k, each list added to all outputs of a line that it reaches at once. */
+#include "backend/cpu/kept.h"
 #include "backend/cpu/sparse.h"
 #include <string.h>
 
 enum {
+    KEPT_SPARSE = 1, /* windows.c keeps its own packing of the filter under 0 */
     SAMPLES = 128, /* of 64 elements */
     LEAST = LS_LIMIT(1 << 14, 1 << 8), /* elements of one image that are worth a look */
     MOST_BYTES = 4 << 20, /* of a worker's memory */
@@ -436,10 +438,19 @@ static bool run(ls_gemm_launch *launch) {
     if (!ls_gemm_grow_workspace(d, filter + (size_t)d->threads * r.worker_bytes)) {
         return false;
     }
-    r.filter = (float *)(void *)d->workspace;
+    ls_kept *kept = other->fixed ? ls_kept_find(d, kernel->launch, other->buffer, gemm, KEPT_SPARSE, filter) : NULL;
+    r.filter = kept ? kept->data : (float *)(void *)d->workspace;
     r.memory = d->workspace + filter;
-    pack_filter(&r, (const float *)(const void *)kernel->buffers[other->buffer] + other->sum.constant);
-    if (!d->gemm->moves->finite_f32((int64_t)(filter_bytes(sp) / 4), r.filter)) {
+    bool finite = kept && kept->ready && kept->finite;
+    if (!kept || !kept->ready) {
+        pack_filter(&r, (const float *)(const void *)kernel->buffers[other->buffer] + other->sum.constant);
+        finite = d->gemm->moves->finite_f32((int64_t)(filter_bytes(sp) / 4), r.filter);
+    }
+    if (kept) {
+        kept->ready = true;
+        kept->finite = finite;
+    }
+    if (!finite) {
         return false;
     }
     r.parts = sp->chosen ? 1 : within((d->threads + n - 1) / n, 1, sp->windows->dims[sp->windows->outer].extent / LEAST_LINES + 1);
