@@ -33,6 +33,10 @@ static int64_t smaller(int64_t x, int64_t y) {
     return x < y ? x : y;
 }
 
+static int64_t larger(int64_t x, int64_t y) {
+    return x > y ? x : y;
+}
+
 static void *a_panels(const block *b) {
     return b->memory;
 }
@@ -278,6 +282,12 @@ static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
     return (lookahead){b->c + (i * b->ldc + j) * plan->elem, ls_gemm_ceil_div(plan->cols * plan->elem, 64), 64, b->ldc * plan->elem};
 }
 
+/* For tiles of n k in a block's first panel of B that have nothing else to fetch: what the next one reads of A, `bytes` behind where this one's rows begin. Weights that
+ * a pass over a network brings from memory each time are runs too short for a processor's own foresight. */
+static lookahead fetch_rows(const char *a, int64_t bytes, int64_t n) {
+    return (lookahead){a + bytes, INT64_MAX, bytes, smaller(bytes / larger(n, 1), 64)};
+}
+
 /* What is added to the block's rows by the tiles of the last slice of k, which ends with `end`; of others NULL. */
 static const float *addends(const block *b, int64_t end) {
     const ls_gemm *g = b->plan->g;
@@ -302,7 +312,9 @@ static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, oper
         if (ahead.tiles == 0) {
             ahead = fetch_sums(b, fetched, j + plan->cols, n);
             fetched += n;
-            ahead = ahead.tiles > 0 ? ahead : (lookahead){.at = at_b.at, .tiles = left};
+            ahead = ahead.tiles > 0                       ? ahead
+                    : !LS_SMALL && j == 0 && whole > 0 ? fetch_rows(t.a, plan->rows * at_a.next * plan->elem, n)
+                                                       : (lookahead){.at = at_b.at, .tiles = left};
         }
         rows = whole > 0 ? plan->rows : ls_gemm_last_rows(plan, left);
         for (int64_t r = 0; fetch && r < rows; r++) {
@@ -334,6 +346,7 @@ typedef struct tiles_part {
     const float *add;
     int64_t c, ahead; /* bytes from where C's panel begins, and from where what they fetch does */
     int fetches;
+    lookahead rows; /* where that is nothing, and for the first panel */
 } tiles_part;
 
 /* The parts of each panel: tiles that fetch the next panel of B, some of C's rows each, nothing; and the rows that are left, in one tile or two. */
@@ -349,6 +362,7 @@ static void cut_parts(const block *b, int vectors, int64_t n, operand_at at_a, c
         part->kernel = part->n > 0 ? kernel_of(plan, rows, vectors) : NULL;
         part->a_next = rows * at_a.next;
         part->a = at_a.at + row * at_a.next * plan->elem;
+        part->rows = fetch_rows(part->a, part->a_next * plan->elem, n);
         part->add = add ? add + row * plan->g->follow.step : NULL;
         part->c = row * b->ldc * plan->elem;
         part->fetches = of_c ? FETCHES_C : of_b && tiles < from[FETCHES_B].tiles ? FETCHES_B : FETCHES_NOTHING;
@@ -385,7 +399,7 @@ static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_
         for (int i = 0; i < N_PARTS; i++) {
             const tiles_part *part = &parts[i];
             if (part->n > 0) {
-                const lookahead *fetched = &from[follows ? part->fetches : FETCHES_NOTHING];
+                const lookahead *fetched = follows && part->fetches ? &from[part->fetches] : panel == 0 ? &part->rows : from;
                 t.n = part->n;
                 t.a = part->a;
                 t.a_next = part->a_next;
@@ -465,6 +479,11 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
                 begin_tile(plan, n, a, at_a, count, columns, (uint32_t *)(void *)c, ldc, mi, vectors * lanes, whole && into != LS_GEMM_STORE);
             }
             ls_gemm_tiles t = tiles_of(depth, a, at_a, at_b, c, ldc, flips ? LS_GEMM_RESUME : whole ? into : LS_GEMM_STORE);
+            if (!LS_SMALL && j == 0) {
+                const lookahead rows = fetch_rows(a, plan->rows * at_a.next * plan->elem, depth);
+                t.ahead = rows.at;
+                t.ahead_k = rows.step_k;
+            }
             b->nan |= kernel_of(plan, mi, vectors)(&t) | !whole;
             if (LS_GEMM_FOLLOWS && plan->follows && !whole) {
                 plan->part(g->epilogue_ctx, b->worker, b->batch, b->i0 + i, mi, b->j0 + j, nj, tile_of(b), plan->cols);
