@@ -210,6 +210,57 @@ static void slots_and_places(void **state) {
     }
 }
 
+/* A batch norm of each kind, also where its result takes the place of x. */
+static void check_batch_norm(const ls_tile_isa *isa, const float *x, const float *scalars, bool divides, bool relu, bool in_place, int64_t n) {
+    const ls_chain_step all[] = {{.op = LS_CHAIN_SUB, .at = 0}, {.op = LS_CHAIN_DIV, .at = 1}, {.op = LS_CHAIN_MUL, .at = 2}, {.op = LS_CHAIN_ADD, .at = 3}, {.op = LS_CHAIN_MAX, .at = 4}};
+    ls_chain_step steps[5];
+    int n_steps = 0;
+    for (int i = 0; i < 5; i++) {
+        bool wanted = i == 1 ? divides : i < 4 || relu;
+        steps[n_steps] = all[i];
+        n_steps += wanted;
+    }
+    float out[MOST + 1];
+    memcpy(out, x, (size_t)n * sizeof *x);
+    out[n] = 77;
+    isa->chain(&(ls_chain_row){.n_steps = n_steps, .steps = steps, .scalars = scalars}, out, in_place ? out : x, n);
+    for (int64_t i = 0; i < n; i++) {
+        float y = x[i];
+        for (int k = 0; k < n_steps; k++) {
+            y = apply(steps[k].op, y, scalars[steps[k].at]);
+        }
+        uint32_t expected = bits_of(y), got;
+        memcpy(&got, &out[i], sizeof got);
+        if (got != expected) {
+            fail_msg("a batch norm of %a, less %a, by %a, times %a, plus %a, is %a", (double)x[i], (double)scalars[0], (double)scalars[1], (double)scalars[2],
+                     (double)scalars[3], (double)out[i]);
+        }
+    }
+    assert_true(out[n] == 77);
+}
+
+static void batch_norms(void **state) {
+    uint64_t seed = 4;
+    (void)state;
+    for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+        const ls_tile_isa *isa = usable(i);
+        for (int round = 0; isa && round < 4000; round++) {
+            float x[MOST], scalars[5];
+            int64_t n = 1 + random_bits(&seed) % 100;
+            for (int64_t j = 0; j < n; j++) {
+                uint32_t ordinary = (127 + random_bits(&seed) % 40 - 20) << 23 | (random_bits(&seed) & 0x807fffff);
+                x[j] = from_bits(round % 2 || random_bits(&seed) % 8 ? ordinary : special[random_bits(&seed) % SPECIALS]);
+            }
+            for (int j = 0; j < 4; j++) {
+                uint32_t ordinary = (127 + random_bits(&seed) % 20 - 10) << 23 | (random_bits(&seed) & 0x807fffff);
+                scalars[j] = from_bits(round % 4 < 3 ? ordinary : round % 8 < 4 ? random_bits(&seed) : special[random_bits(&seed) % SPECIALS]);
+            }
+            scalars[4] = round % 3 ? 0.0f : -0.0f;
+            check_batch_norm(isa, x, scalars, round % 5 > 0, round % 7 > 0, round % 11 < 5, n);
+        }
+    }
+}
+
 /* (x - a) / b * y, whose beginning has a way of its own, where the result takes the place of x, of y, or none. */
 static void norms(void **state) {
     const ls_chain_step steps[] = {{.op = LS_CHAIN_SUB, .at = 1}, {.op = LS_CHAIN_DIV, .at = 0}, {.op = LS_CHAIN_MUL, .kind = LS_CHAIN_MEMORY, .at = 1}};
@@ -291,6 +342,7 @@ int main(void) {
         cmocka_unit_test(steps_are_the_contract),
         cmocka_unit_test(quotients_are_rounded_correctly),
         cmocka_unit_test(slots_and_places),
+        cmocka_unit_test(batch_norms),
         cmocka_unit_test(norms),
         cmocka_unit_test(gelus),
         cmocka_unit_test(sums_of_squares),

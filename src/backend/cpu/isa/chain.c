@@ -199,6 +199,37 @@ static void normalise(const ls_chain_row *row, int n_steps, float *dst, const fl
     LS_TILE_NAME(ls_divide_f32)(row->middle && !all ? row->middle : dst, src, minus, row->scalars[step->at], n, step->op == LS_CHAIN_DIV_NEAR, to);
 }
 
+#if defined(LS_ISA_AVX512)
+static bool takes_scalar(const ls_chain_step *step, const ls_chain_step *end, ls_chain_op op) {
+    return step < end && step->op == op && step->kind == LS_CHAIN_SCALAR;
+}
+
+/* All of a batch norm, with the relu after it, in one pass. */
+static bool batch_norm(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
+    const ls_chain_step *step = row->steps, *end = step + row->n_steps;
+    ls_norm norm = {.divisor = 1, .fetches = row->ahead & 1, .fetches_dst = row->ahead >> LS_CHAIN_POINTERS & 1};
+    if (!takes_scalar(step, end, LS_CHAIN_SUB) || row->middle) {
+        return false;
+    }
+    norm.minus = row->scalars[step++->at];
+    if (takes_scalar(step, end, LS_CHAIN_DIV)) {
+        norm.divides = true;
+        norm.divisor = row->scalars[step++->at];
+    }
+    if (!takes_scalar(step, end, LS_CHAIN_MUL) || !takes_scalar(step + 1, end, LS_CHAIN_ADD)) {
+        return false;
+    }
+    norm.times = row->scalars[step->at];
+    norm.plus = row->scalars[step[1].at];
+    norm.relu = end - step == 3 && is_zero_maximum(row, step + 2);
+    if (end - step > 2 && !norm.relu) {
+        return false;
+    }
+    LS_TILE_NAME(ls_norm_f32)(dst, src, n, &norm);
+    return true;
+}
+#endif
+
 /* Some lanes at a time, so that what a beginning of its own makes is found in the nearest cache. */
 static void in_pieces(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
     ls_chain_row own = *row;
@@ -213,6 +244,11 @@ static void in_pieces(const ls_chain_row *row, float *dst, const float *src, int
 
 void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
     int64_t i = 0;
+#if defined(LS_ISA_AVX512)
+    if (batch_norm(row, dst, src, n)) {
+        return;
+    }
+#endif
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
     ls_chain_row rest;
     const int done = beginning(row, dst);

@@ -195,6 +195,49 @@ void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float 
 }
 
 #if defined(LS_ISA_AVX512)
+typedef struct norm_row { /* a batch norm's numbers */
+    by by;
+    ls_vf32 times, plus;
+    __m512i high;
+    bool divides, usable, relu;
+} norm_row;
+
+static inline ls_vf32 norm_vector(const norm_row *r, ls_vf32 v) {
+    ls_vf32 q = v;
+    if (r->divides) {
+        const __m512i low = _mm512_set1_epi32((int)(2u * LOW));
+        q = FMA(v, r->by.y, v * r->by.z);
+        q = FMA(FNMA(q, r->by.d, v), r->by.y, q);
+        if (_mm512_cmpge_epu32_mask(_mm512_sub_epi32(_mm512_slli_epi32((__m512i)v, 1), low), r->high)) {
+            q = quotient(&r->by, v, r->usable);
+        }
+    }
+    q = q * r->times + r->plus;
+    return ls_canonical(r->relu ? LS_ABOVE((ls_vf32){0}, q) + (ls_vf32){0} : q);
+}
+
+void LS_TILE_NAME(ls_norm_f32)(float *dst, const float *x, int64_t n, const ls_norm *norm) {
+    float y, z;
+    const bool usable = in_parts(norm->divisor, false, &y, &z);
+    const norm_row r = {{LS_SPLAT_F32(norm->minus), LS_SPLAT_F32(norm->divisor), LS_SPLAT_F32(y), LS_SPLAT_F32(z), LS_DST_NEAR},
+                        LS_SPLAT_F32(norm->times), LS_SPLAT_F32(norm->plus), _mm512_set1_epi32((int)(usable ? 2u * (HIGH - LOW) : 0)), norm->divides, usable, norm->relu};
+    const int64_t last = n - LS_LANES_F32;
+    if (last < 0) {
+        const __mmask16 lanes = (__mmask16)((1u << n) - 1);
+        _mm512_mask_storeu_ps(dst, lanes, (__m512)norm_vector(&r, (ls_vf32)_mm512_maskz_loadu_ps(lanes, x) - r.by.minus));
+        return;
+    }
+    const ls_vf32 end = apart(&r.by, x + last); /* of lanes that the loop does, too, and stores where x is: masks in each vector take half as long again */
+    for (int64_t i = 0; i <= last; i += LS_LANES_F32) {
+        ls_fetch_behind(x + i, norm->fetches ? LS_LANES_F32 : 0);
+        ls_fetch_behind(dst + i, norm->fetches_dst ? LS_LANES_F32 : 0);
+        *(ls_vf32_any *)(dst + i) = norm_vector(&r, apart(&r.by, x + i));
+    }
+    if (n % LS_LANES_F32) {
+        *(ls_vf32_any *)(dst + last) = norm_vector(&r, end);
+    }
+}
+
 bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor) {
     b->divisor = divisor;
     return in_parts(divisor, b->near, &b->y, &b->z);
