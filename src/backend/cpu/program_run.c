@@ -217,11 +217,28 @@ static bool is_register(const ls_run *run, const void *x) {
     return at >= first && at < first + run->program->reg_bytes;
 }
 
+/* Of an access whose one table is over a scalar axis, and whose lanes are one run of memory, the entry that serves them all: tensors joined along rows. Else NULL. */
+static const int32_t *entry_of_row(const ls_run *run, const ls_access *a) {
+    const ls_table *t = &a->tables[0];
+    bool one = !LS_SMALL && a->n_tables == 1 && t->n_axes == 1 && !t->inner && t->scalars && a->n_dims == 1 && a->dims[0].stride == 1;
+    return one ? &t->entries[run->coords[t->axes[0]]] : NULL;
+}
+
 static void run_overlay(ls_run *run, const ls_instr *in, int64_t n) {
     const ls_access *a = &run->program->accesses[in->access];
     char *own = run->memory + run->program->reg_offsets[in->dst];
     read_ctx ctx = read_into(run, a, own);
     walk w;
+    const int32_t *entry = entry_of_row(run, a);
+    if (entry && *entry != LS_TABLE_ABSENT) {
+        walk_begin(&w, run, a, n);
+        run->regs[in->dst] = run->buffers[a->buffer] + (w.base + *entry) * (INT64_C(1) << a->log2);
+        return;
+    }
+    if (entry && (run->regs[in->a] == own || !is_register(run, run->regs[in->a]))) {
+        run->regs[in->dst] = run->regs[in->a];
+        return;
+    }
     int64_t lane;
     int range = a->ranged ? range_of(run, a, n, &lane) : 0;
     if (range > 0 && a->whole) {
