@@ -557,8 +557,12 @@ static inline __attribute__((always_inline)) void squares_of(ls_square what, boo
                 __builtin_prefetch((const void *)((uintptr_t)x + ahead));
                 __builtin_prefetch((const void *)((uintptr_t)y + ahead));
             }
-            __m512 x0 = _mm512_maskz_loadu_ps(low, x), x1 = _mm512_maskz_loadu_ps(high, x + 16);
-            __m512 y0 = _mm512_maskz_loadu_ps(low, y), y1 = _mm512_maskz_loadu_ps(high, y + 16), out;
+            __m512 x0 = _mm512_maskz_loadu_ps(low, x), x1 = _mm512_setzero_ps();
+            __m512 y0 = _mm512_maskz_loadu_ps(low, y), y1 = x1, out;
+            if (left > 8) { /* else they would be of what lies behind the image */
+                x1 = _mm512_maskz_loadu_ps(high, x + 16);
+                y1 = _mm512_maskz_loadu_ps(high, y + 16);
+            }
             if (places) { /* of the least: of the largest with signs turned */
                 const __m512 all[] = {turned(sign, x0, even, x1), turned(sign, x0, odd, x1), turned(sign, y0, even, y1), turned(sign, y0, odd, y1)};
                 out = _mm512_castsi512_ps(place_of_largest(all));
