@@ -181,7 +181,8 @@ bool ls_band_plan(ls_kernel_binary *b) {
             own += align_up(b->temps[i].point * (size_t)band->block) + LS_ALIGN;
         }
     }
-    for (int i = 0; i < b->n_phases; i++) { /* folds of rows fetch for themselves; besides, lines come in order, which the processor foresees */
+    /* Folds of rows fetch for themselves; besides, lines come in order, which the processor foresees. */
+    for (int i = 0; i < b->n_phases; i++) {
         if (!b->phases[i].streams) {
             ls_fetch_results(&b->phases[i].program);
         }

@@ -105,6 +105,15 @@ void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t
     }
 }
 
+/* Begins both programs; where scratch memory goes on. */
+static size_t begin_both(const ls_phase_task *task, ls_run *run, ls_run *finish) {
+    size_t offset = 0;
+    ls_phase_begin(task, &task->phase->program, &offset, run);
+    ls_phase_begin(task, &task->phase->finish, &offset, finish);
+    ls_run_point(finish);
+    return offset;
+}
+
 /* ---- rows ---- */
 /* Reduces partials[0..256) to partials[0]. */
 static void halve(ls_tile_fn fn, char *partials, size_t size) {
@@ -134,7 +143,10 @@ static void reduce_blocks(const ls_tile_isa *isa, ls_tile_fn fn, uint64_t identi
 }
 
 int ls_f32_fold(const ls_tile_isa *isa, const ls_value *v) {
-    int which = v->map == LS_OP_SUM ? 0 : v->map == LS_OP_AMIN ? 1 : v->map == LS_OP_AMAX ? 2 : -1;
+    int which = v->map == LS_OP_SUM    ? LS_FOLD_SUM
+                : v->map == LS_OP_AMIN ? LS_FOLD_MIN
+                : v->map == LS_OP_AMAX ? LS_FOLD_MAX
+                                       : -1;
     bool f32 = ls_dtype_is_float((ls_dtype)v->acc) && v->acc != LS_F64;
     return f32 && which >= 0 && isa->fold_f32[which] ? which : -1;
 }
@@ -182,7 +194,8 @@ static void fold_blocks(rows *r, int64_t point, int64_t block, int64_t end, char
     ls_run_point(run);
     if (!LS_SMALL && r->phase->streams && block < end) {
         int64_t first = block * LS_TILE_BLOCK, last = end * LS_TILE_BLOCK < n ? end * LS_TILE_BLOCK : n;
-        ls_fold_by_rows(run, which, point * n + first, 1, last - first, (float *)(void *)r->partials, (float *)(void *)cells + block, NULL, NULL);
+        ls_fold_by_rows(run, which, point * n + first, 1, last - first, (float *)(void *)r->partials, (float *)(void *)cells + block, NULL,
+                        NULL);
         return;
     }
     for (; block < end; block++) {
@@ -400,10 +413,7 @@ void ls_phase_columns(const ls_phase_task *task) {
     const ls_phase *phase = task->phase;
     const ls_value *v = &task->kernel->binary->spec.values[phase->value];
     ls_run run, finish;
-    size_t offset = 0;
-    ls_phase_begin(task, &phase->program, &offset, &run);
-    ls_phase_begin(task, &phase->finish, &offset, &finish);
-    ls_run_point(&finish);
+    size_t offset = begin_both(task, &run, &finish);
     columns c = {.run = &run,
                  .v = v,
                  .phase = phase,
@@ -451,7 +461,7 @@ void ls_phase_columns(const ls_phase_task *task) {
 }
 
 /* ---- naive contraction: serial in k within chunks, chunk sums added in order ---- */
-/* An operand of f32 of which each lane has a run of memory, `step` elements from the one of the lane before. NULL: it is no such operand. */
+/* An operand of f32 of which each lane has a run of memory, `step` elements from the one of the lane before; NULL: it is no such one. */
 static const float *lane_runs(ls_run *run, const ls_value *v, int16_t reg, int64_t first, int64_t *step) {
     const ls_program *p = run->program;
     const ls_access *a = NULL;
@@ -492,8 +502,8 @@ static void sum_runs(const float *x, int64_t x_step, const float *y, int64_t y_s
             int64_t end = n - k < LS_TILE_CHUNK ? n : k + LS_TILE_CHUNK, p = k;
             quad s = {0};
             for (; p + 4 <= end; p += 4) {
-                quad a = four_products(xs[0] + p, ys[0] + p), b = four_products(xs[1] + p, ys[1] + p), c = four_products(xs[2] + p, ys[2] + p),
-                     d = four_products(xs[3] + p, ys[3] + p);
+                quad a = four_products(xs[0] + p, ys[0] + p), b = four_products(xs[1] + p, ys[1] + p);
+                quad c = four_products(xs[2] + p, ys[2] + p), d = four_products(xs[3] + p, ys[3] + p);
                 quad ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
                 quad cd = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd2 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
                 s += __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
@@ -515,10 +525,7 @@ void ls_phase_sums(const ls_phase_task *task) {
     const ls_phase *phase = task->phase;
     const ls_value *v = &task->kernel->binary->spec.values[phase->value];
     ls_run run, finish;
-    size_t offset = 0, size = lane_size(v);
-    ls_phase_begin(task, &phase->program, &offset, &run);
-    ls_phase_begin(task, &phase->finish, &offset, &finish);
-    ls_run_point(&finish);
+    size_t offset = begin_both(task, &run, &finish), size = lane_size(v);
     const ls_tile_isa *isa = run.isa;
     ls_tile_fn mul = acc_fn(isa, LS_OP_MUL, (ls_dtype)v->acc), sum = acc_fn(isa, LS_OP_ADD, (ls_dtype)v->acc);
     int log2 = ls_tile_log2(size);
@@ -671,7 +678,7 @@ static int64_t place_of(const float *x, int64_t n, float found) {
 static int64_t arg_row_by_folds(ls_run *run, const best *b, int64_t n) {
     float found = 0, *partials = (float *)(void *)b->value;
     int64_t best_tile = -1;
-    int which = b->largest ? 2 : 1;
+    int which = b->largest ? LS_FOLD_MAX : LS_FOLD_MIN;
     for (int64_t k = 0; k < n; k += LS_TILE) {
         int64_t lanes = n - k < LS_TILE ? n - k : LS_TILE;
         fold_block(run, which, k, k + lanes, partials);
@@ -727,9 +734,9 @@ static void arg_rows_f32(const ls_phase_task *task, ls_run *run, ls_run *finish,
         for (int64_t i = 0; i < lanes; i++) {
             ls_point_coords(run->extents, phase->n_axes, phase->axes, task->first + at + i, run->coords);
             ls_run_point(run);
-            input[i] = n == 0                               ? 0
-                       : !LS_SMALL && run->isa->fold_f32[1] ? arg_row_by_folds(run, b, n)
-                                                            : arg_row_f32(run, b, n);
+            input[i] = n == 0                                         ? 0
+                       : !LS_SMALL && run->isa->fold_f32[LS_FOLD_MIN] ? arg_row_by_folds(run, b, n)
+                                                                      : arg_row_f32(run, b, n);
         }
         ls_run_lanes(finish, task->first + at, lanes);
     }
@@ -740,10 +747,7 @@ void ls_phase_arg(const ls_phase_task *task) {
     const ls_spec *spec = &task->kernel->binary->spec;
     const ls_value *v = &spec->values[phase->value];
     ls_run run, finish;
-    size_t offset = 0;
-    ls_phase_begin(task, &phase->program, &offset, &run);
-    ls_phase_begin(task, &phase->finish, &offset, &finish);
-    ls_run_point(&finish);
+    size_t offset = begin_both(task, &run, &finish);
     if (phase->pooling && ls_phase_pooled(task, NULL, 0, &finish, task->scratch + offset)) {
         return;
     }

@@ -548,7 +548,8 @@ int ls_kept_in_result(const ls_kernel_binary *b, int temp) {
 int ls_stream_axes(const ls_kernel_binary *b, const ls_phase *phase, uint8_t *axes) {
     const ls_value *v = &b->spec.values[phase->value];
     bool f32 = v->acc == LS_F32 && b->spec.values[v->a].dtype == LS_F32;
-    if (phase->kind != LS_PHASE_ROWS || !f32 || v->map == LS_OP_PROD || !b->device->tiles->fold_f32[0] || phase->n_axes + v->n_bound > LS_LANE_AXES) {
+    if (phase->kind != LS_PHASE_ROWS || !f32 || v->map == LS_OP_PROD || !b->device->tiles->fold_f32[LS_FOLD_SUM] ||
+        phase->n_axes + v->n_bound > LS_LANE_AXES) {
         return 0;
     }
     memcpy(axes, phase->axes, (size_t)phase->n_axes);
@@ -611,8 +612,8 @@ ls_stream ls_stream_of(const ls_program *p, const ls_tile_isa *isa, int which) {
     bool loads = s.source->op == LS_TILE_OP_LOAD;
     s.load = (ls_fused){.n_operands = 1, .loads = {loads ? 1 + s.source->access : 0}, .store = -1};
     const ls_fused *f = loads ? &s.load : p->fused[s.source->access];
-    s.squares = which == 0 && sums_squares(isa, &s, f);
-    s.exps = which == 0 ? exp_sum(isa, &s, f) : NULL;
+    s.squares = which == LS_FOLD_SUM && sums_squares(isa, &s, f);
+    s.exps = which == LS_FOLD_SUM ? exp_sum(isa, &s, f) : NULL;
     s.computes = !loads && !s.squares && !s.exps;
     s.whole = s.squares ? isa->rows_squares_f32 : s.computes || s.fn ? NULL : isa->rows_f32[which];
     return s;

@@ -32,8 +32,8 @@ static void read_entries(const read_ctx *ctx, const int32_t *entries, int64_t at
                          int64_t stride, int64_t n);
 
 /* Rows of a few lanes, which the same entries of a table say: lane by lane of all rows. */
-static void read_joined(uint32_t *dst, const read_ctx *ctx, const int32_t *entries, int64_t base, int64_t stride, int64_t lanes, int64_t step,
-                        int64_t rows, bool overlay) {
+static void read_joined(uint32_t *dst, const read_ctx *ctx, const int32_t *entries, int64_t base, int64_t stride, int64_t lanes,
+                        int64_t step, int64_t rows, bool overlay) {
     uint32_t absent = (uint32_t)ctx->bits;
     for (int64_t j = 0; j < lanes; j++) {
         if (entries[j] != LS_TABLE_ABSENT) {
@@ -49,8 +49,8 @@ static void read_joined(uint32_t *dst, const read_ctx *ctx, const int32_t *entri
     }
 }
 
-/* Whole rows of a short innermost group, of tensors joined along it or along the first lane axis: all rows alike, or none present. False: there
- * are none here. */
+/* Whole rows of a short innermost group, of tensors joined along it or along the first lane axis: all rows alike, or none present. False:
+ * there are none here. */
 static bool walk_short_rows(walk *w, bool overlay, const read_ctx *ctx) {
     const ls_access *a = w->access;
     const ls_table *table = &a->tables[0];
@@ -62,7 +62,8 @@ static bool walk_short_rows(walk *w, bool overlay, const read_ctx *ctx) {
     }
     char *dst = ctx->dst + (w->at << ctx->log2);
     if (along) {
-        read_joined((uint32_t *)(void *)dst, ctx, table->entries, w->base, a->dims[last].stride, extent, a->dims[last - 1].stride, rows, overlay);
+        read_joined((uint32_t *)(void *)dst, ctx, table->entries, w->base, a->dims[last].stride, extent, a->dims[last - 1].stride, rows,
+                    overlay);
     } else {
         int64_t x = w->pos[0], until = x < a->first ? a->first : a->end;
         bool present = x >= a->first && x < a->end;
@@ -190,7 +191,8 @@ static read_ctx read_into(const ls_run *run, const ls_access *a, char *dst) {
     return (read_ctx){dst, run->buffers[a->buffer], isa->read[a->log2], isa->fill[a->log2], isa->read_rows[a->log2], a->fill, a->log2};
 }
 
-/* How the lanes of a ranged access lie to its range: -1 all outside, 1 all inside, 0 neither. `out_lane`: the first one's place in its row. */
+/* How the lanes of a ranged access lie to its range: -1 all outside, 1 all inside, 0 neither. `out_lane`: the first one's place in its
+ * row. */
 static int range_of(const ls_run *run, const ls_access *a, int64_t n, int64_t *out_lane) {
     const ls_program *p = run->program;
     int64_t inner = 1, lane = 0, x = run->coords[p->lane_axes[0]];

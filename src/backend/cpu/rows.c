@@ -1,8 +1,8 @@
-/* A band's rows done a few at a time (band.c): where every phase folds a run of memory for each row, or makes one from such runs, what a row
- * takes is a short list of steps with addresses that advance evenly. It is made once a task; then all phases of a few rows are done before the
- * next ones, so that rows come from memory once and are found in the first-level cache after that. What a launch of a phase costs would be more
- * than a row takes, hence the list. Meanwhile the lines of the next group are fetched, some at each pass over a row, and a large result goes past
- * the caches, line by line as it is made: memory is not waited for in one phase and idle in the next. */
+/* A band's rows done a few at a time (band.c): where every phase folds a run of memory for each row, or makes one from such runs, what
+ * a row takes is a short list of steps with addresses that advance evenly. It is made once a task; then all phases of a few rows are done
+ * before the next ones, so that rows come from memory once and are found in the first-level cache after that. What a launch of a phase
+ * costs would be more than a row takes, hence the list. Meanwhile the lines of the next group are fetched, some at each pass over a row,
+ * and a large result goes past the caches, line by line as it is made: memory is not waited for in one phase and idle in the next. */
 #include "backend/cpu/kernel.h"
 #include "base/half.h"
 #include <string.h>
@@ -17,8 +17,9 @@ enum {
     MOST_STEPS = 48,
     MOST_REGS = 64,
     MOST_STREAMS = 4,
-    LEAST_BESIDE = 1024, /* lanes of a row that is divided beside the squares of the next one: fewer would wait for what makes the divisor of their sum */
-    MOST_KEPT = 2048, /* lanes of a row that waits for the end of its sum */
+    LEAST_BESIDE = 1024, /* lanes of a row that is divided beside the squares of the next one: fewer would wait for what makes the
+                            divisor of their sum */
+    MOST_KEPT = 2048,    /* lanes of a row that waits for the end of its sum */
     KEPT_STRIDE = MOST_KEPT + 13 * 16, /* not a page apart */
     KEPT = 3,
     LINE = 64
@@ -34,7 +35,11 @@ static bool is_column(const ls_access *a) {
 static bool has_runs(const ls_access *a, int rows) {
     bool plain = !a->n_tables && !a->may_be_absent && !a->n_scalar && a->log2 == 2;
     const ls_access_dim *last = &a->dims[a->n_dims ? a->n_dims - 1 : 0];
-    return plain && ((a->n_dims == 1 && last->first == 0 && last->stride == 1) || (a->n_dims == 2 && last->first == rows && last->stride == 1));
+    return plain && last->stride == 1 && ((a->n_dims == 1 && last->first == 0) || (a->n_dims == 2 && last->first == rows));
+}
+
+static const ls_fused *fused_of(const ls_program *p, const ls_instr *in) {
+    return in->op == LS_TILE_OP_FUSED ? p->fused[in->access] : NULL;
 }
 
 static bool fused_has_runs(const ls_program *p, const ls_fused *f, int rows) {
@@ -49,8 +54,9 @@ static bool fused_has_runs(const ls_program *p, const ls_fused *f, int rows) {
 static bool count_columns(const ls_program *p, ls_section section, int *steps, int *places) {
     for (int i = 0; i < p->n_instrs[section]; i++) {
         const ls_instr *in = &p->instrs[section][i];
-        const ls_fused *f = in->op == LS_TILE_OP_FUSED ? p->fused[in->access] : NULL;
-        bool moves = in->op == LS_TILE_OP_LOAD || in->op == LS_TILE_OP_STORE, fits = f || in->op == LS_TILE_OP_FN || in->op == LS_TILE_OP_DIVIDE || in->op == LS_TILE_OP_CAST;
+        const ls_fused *f = fused_of(p, in);
+        bool moves = in->op == LS_TILE_OP_LOAD || in->op == LS_TILE_OP_STORE;
+        bool fits = f || in->op == LS_TILE_OP_FN || in->op == LS_TILE_OP_DIVIDE || in->op == LS_TILE_OP_CAST;
         fits = moves ? is_column(&p->accesses[in->access]) : fits && (!f || f->store < 0 || is_column(&p->accesses[f->store]));
         for (int k = 0; f && k < f->n_operands; k++) {
             fits = fits && (!f->loads[k] || is_column(&p->accesses[f->loads[k] - 1]));
@@ -94,7 +100,7 @@ static bool phase_fits(const ls_kernel_binary *b, const ls_phase *phase, int *st
         bool all = same_axes(spec, band, band->n_axes < p->n_lane_axes ? band->n_axes : p->n_lane_axes, p->lane_axes);
         for (int i = 0; i < n; i++) {
             const ls_instr *in = &p->instrs[LS_SECTION_LANES][i];
-            const ls_fused *f = in->op == LS_TILE_OP_FUSED ? p->fused[in->access] : NULL;
+            const ls_fused *f = fused_of(p, in);
             all = all && f && f->store >= 0 && fused_has_runs(p, f, band->n_axes);
             *places += f ? f->n_operands + 1 : 0;
         }
@@ -104,7 +110,7 @@ static bool phase_fits(const ls_kernel_binary *b, const ls_phase *phase, int *st
     bool all = phase->kind == LS_PHASE_ROWS && phase->streams && same_axes(spec, band, phase->n_axes, phase->axes);
     for (int i = 0; i < n && all; i++) {
         const ls_instr *in = &p->instrs[LS_SECTION_LANES][i];
-        const ls_fused *f = in->op == LS_TILE_OP_FUSED ? p->fused[in->access] : NULL;
+        const ls_fused *f = fused_of(p, in);
         bool moves = in->op == LS_TILE_OP_LOAD || in->op == LS_TILE_OP_STORE;
         all = f ? fused_has_runs(p, f, band->n_axes) : !moves || has_runs(&p->accesses[in->access], band->n_axes);
         *places += f ? f->n_operands : 1;
@@ -129,7 +135,8 @@ int64_t ls_rows_plan(const ls_kernel_binary *b) {
         points *= ls_dim_bound(b->spec.extents_of_axes[b->band.axes[i]]);
     }
     for (int i = 0; i < b->spec.n_args; i++) {
-        bytes += b->spec.args[i].written ? 0 : b->spec.args[i].numel * (int64_t)ls_dtype_size(b->spec.args[i].dtype) / (points ? points : 1);
+        const ls_spec_arg *arg = &b->spec.args[i];
+        bytes += arg->written ? 0 : arg->numel * (int64_t)ls_dtype_size(arg->dtype) / (points ? points : 1);
     }
     int64_t group = bytes ? GROUP_BYTES / bytes : MOST_GROUP;
     return group < 1 ? 1 : group < MOST_GROUP ? group : MOST_GROUP;
@@ -144,7 +151,8 @@ typedef struct place {
 
 typedef enum line_kind { LINE_COLUMN, LINE_FOLD, LINE_CHAIN } line_kind; /* the last two are passes over each row */
 
-/* What is done to a few numbers here: a vector of what has just been stored one by one would wait for memory, behind results that go past the caches. */
+/* What is done to a few numbers here: a vector of what has just been stored one by one would wait for memory, behind results that go past
+ * the caches. */
 typedef enum column_op { COLUMN_FN, COLUMN_ADD, COLUMN_SUB, COLUMN_MUL, COLUMN_DIV, COLUMN_SQRT, COLUMN_STORE } column_op;
 
 typedef struct line {
@@ -250,7 +258,8 @@ static void add_operands(lines *l, line *s, const ls_fused *f, int64_t inner) {
 }
 
 static column_op column_op_of(const ls_tile_isa *isa, const ls_instr *in) {
-    static const uint8_t ops[] = {[COLUMN_ADD] = LS_OP_ADD, [COLUMN_SUB] = LS_OP_SUB, [COLUMN_MUL] = LS_OP_MUL, [COLUMN_DIV] = LS_OP_DIV, [COLUMN_SQRT] = LS_OP_SQRT};
+    static const uint8_t ops[] = {[COLUMN_ADD] = LS_OP_ADD, [COLUMN_SUB] = LS_OP_SUB, [COLUMN_MUL] = LS_OP_MUL, [COLUMN_DIV] = LS_OP_DIV,
+                                  [COLUMN_SQRT] = LS_OP_SQRT};
     for (int op = COLUMN_ADD; op <= COLUMN_SQRT && in->op == LS_TILE_OP_FN; op++) {
         if (in->fn == isa->map_f32[ops[op]]) {
             return (column_op)op;
@@ -264,7 +273,7 @@ static void add_columns(lines *l, ls_section section) {
     const ls_program *p = l->run->program;
     for (int i = 0; i < p->n_instrs[section]; i++) {
         const ls_instr *in = &p->instrs[section][i];
-        const ls_fused *f = in->op == LS_TILE_OP_FUSED ? p->fused[in->access] : NULL;
+        const ls_fused *f = fused_of(p, in);
         if (in->op == LS_TILE_OP_LOAD) {
             l->of_reg[in->dst] = access_place(l, in->access, 1);
             continue;
@@ -347,8 +356,8 @@ static bool is_stored(const lines *l, const line *fold, int16_t at) {
     return fold[1].op == COLUMN_STORE && fold[1].a == fold->dst && fold[1].dst == at && !l->places[at].moves;
 }
 
-/* A division that follows the exponentials or the squares of a row, and nothing but numbers between them, is left to those of the next row. What it divides is
- * kept until the row after that. */
+/* A division that follows the exponentials or the squares of a row, and nothing but numbers between them, is left to those of the next row.
+ * What it divides is kept until the row after that. */
 static void find_beside(lines *l) {
     const ls_tile_isa *isa = l->isa;
     line *last = l->steps + l->n_steps - 1, *s = last;
@@ -360,14 +369,18 @@ static void find_beside(lines *l) {
     }
     const bool exps = s->kind == LINE_FOLD && s->stream.exps;
     l->beside = (ls_tile_beside){.near = near};
-    l->divides = between && (exps ? last->f->n_steps == 1 && s->stream.exps == isa->fold_exp_f32[near] && s->stream.store && s->a == last->operands[0]
-                                  : near && s->stream.squares && s->stream.whole && s->operands[0] == last->operands[0] && l->places[s->operands[0]].moves && isa->row_squares_beside_f32 && l->inner >= LEAST_BESIDE && l->inner % LS_TILE_PARTIALS == 0);
+    const bool after_exps = between && exps && last->f->n_steps == 1 && s->stream.exps == isa->fold_exp_f32[near] && s->stream.store &&
+                            s->a == last->operands[0];
+    const bool after_squares = between && !exps && near && s->stream.squares && s->stream.whole && s->operands[0] == last->operands[0] &&
+                               l->places[s->operands[0]].moves && isa->row_squares_beside_f32 && l->inner >= LEAST_BESIDE &&
+                               l->inner % LS_TILE_PARTIALS == 0;
+    l->divides = after_exps || after_squares;
     l->defers = l->divides && exps && l->inner <= MOST_KEPT && s + 2 == last && is_stored(l, s, last->scalars[last->f->steps->at]);
     l->divides = l->defers || (l->divides && l->ahead >= 2);
     l->with = exps || l->divides ? s : NULL;
     const line *peak = l->steps;
-    l->peaks = l->defers && s == peak + 2 && peak->kind == LINE_FOLD && peak->stream.whole && peak->which == 2 && peak->operands[0] == s->operands[0] && s->f->n_scalars == 1 &&
-               is_stored(l, peak, s->scalars[0]);
+    l->peaks = l->defers && s == peak + 2 && peak->kind == LINE_FOLD && peak->stream.whole && peak->which == LS_FOLD_MAX &&
+               peak->operands[0] == s->operands[0] && s->f->n_scalars == 1 && is_stored(l, peak, s->scalars[0]);
     l->waits = false;
     l->turn = 0;
 }
@@ -417,21 +430,27 @@ static char *at_row(const lines *l, int16_t i, int64_t r) {
     return i < 0 ? NULL : l->places[i].at + r * l->places[i].row;
 }
 
-/* A step's share of the lines of the row as far behind row r as a group. Inlined, since gcc finds a function that fetches to do nothing. */
+/* In a stream, the row as far behind row r as a group. */
+static inline uintptr_t row_ahead(const lines *l, int stream, int64_t r) {
+    const place *p = &l->places[l->streams[stream]];
+    return (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row);
+}
+
+/* A step's share of its lines. Inlined, since gcc finds a function that fetches to do nothing. */
 static inline __attribute__((always_inline)) void fetch(const lines *l, const line *s, int64_t r) {
     for (int i = 0; i < l->n_streams; i++) {
-        const place *p = &l->places[l->streams[i]];
-        const uintptr_t at = (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row);
+        const uintptr_t at = row_ahead(l, i, r);
         for (int64_t k = s->fetch; k < s->fetch_end; k += LINE) {
             __builtin_prefetch((const void *)(at + (uintptr_t)k));
         }
     }
 }
 
-/* Where a chain's number of row 0 is; of the next row `step` further. */
+/* Where a chain's number k of row 0 is (-1: it is 0); of the next row `step` further. */
 static const float *numbers_of(const lines *l, const line *s, int k, int *step) {
-    *step = s->f->by_row >> k & 1;
-    return (const float *)(const void *)l->places[s->scalars[k]].at;
+    static const float zero = 0;
+    *step = k >= 0 && (s->f->by_row >> k & 1);
+    return k >= 0 ? (const float *)(const void *)l->places[s->scalars[k]].at : &zero;
 }
 
 /* The chain's numbers and places of row r, `skip` lanes behind its first. */
@@ -504,8 +523,7 @@ static float fold_row(lines *l, line *s, int64_t r, float *partials, bool *withi
             x = s->values;
         }
         if (how->exps) {
-            const place *p = &l->places[l->streams[0]];
-            l->beside.fetch = l->with == s && l->n_streams == 1 ? (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row + at * (int64_t)sizeof *x) : (uintptr_t)values;
+            l->beside.fetch = l->with == s && l->n_streams == 1 ? row_ahead(l, 0, r) + (uintptr_t)at * sizeof *x : (uintptr_t)values;
             *within = how->exps(partials, values, x, s->f->n_scalars ? s->numbers[0] : 0, n, at == 0, &l->beside) && *within;
         } else {
             if (how->fn) {
@@ -521,10 +539,9 @@ static float fold_row(lines *l, line *s, int64_t r, float *partials, bool *withi
 }
 
 static void run_fold(lines *l, line *s, int64_t rows, float *partials) {
-    static const float zero = 0;
     float *results = (float *)(void *)l->places[s->dst].at;
-    int step = 0;
-    const float *minus = s->f->n_scalars ? numbers_of(l, s, 0, &step) : &zero;
+    int step;
+    const float *minus = numbers_of(l, s, s->f->n_scalars ? 0 : -1, &step);
     bool within = true;
     for (int64_t r = 0; r < rows; r++) {
         fetch(l, s, r);
@@ -537,10 +554,10 @@ static void run_fold(lines *l, line *s, int64_t rows, float *partials) {
 }
 
 static void run_chain(const lines *l, line *s, int64_t rows) {
-    static const float zero = 0;
-    int step = 0, by = 0;
+    int step, by;
     const ls_chain_step *last = s->divides ? &s->f->steps[s->f->n_steps - 1] : NULL;
-    const float *minus = s->divides && s->f->n_steps == 2 ? numbers_of(l, s, s->f->steps->at, &step) : &zero, *divisors = last ? numbers_of(l, s, last->at, &by) : NULL;
+    const float *minus = numbers_of(l, s, last && s->f->n_steps == 2 ? s->f->steps->at : -1, &step);
+    const float *divisors = numbers_of(l, s, last ? last->at : -1, &by);
     for (int64_t r = 0; r < rows; r++) {
         float *dst = (float *)(void *)at_row(l, s->dst, r);
         fetch(l, s, r);
@@ -565,13 +582,13 @@ static ONCE void finish_beside(lines *l) {
 
 /* The steps from the last fold on, row by row. */
 static void run_beside(lines *l, int64_t rows, float *partials) {
-    static const float zero = 0;
     line *with = l->with, *last = l->steps + l->n_steps - 1;
     const ls_fused *f = last->f;
     ls_tile_beside *b = &l->beside;
-    int by, step = 0, apart = 0;
-    const float *divisors = numbers_of(l, last, f->steps[f->n_steps - 1].at, &by), *minus = f->n_steps == 2 ? numbers_of(l, last, f->steps->at, &apart) : &zero;
-    const float *squared_from = with->f->n_scalars ? numbers_of(l, with, 0, &step) : &zero;
+    int by, step, apart;
+    const float *divisors = numbers_of(l, last, f->steps[f->n_steps - 1].at, &by);
+    const float *minus = numbers_of(l, last, f->n_steps == 2 ? f->steps->at : -1, &apart);
+    const float *squared_from = numbers_of(l, with, with->f->n_scalars ? 0 : -1, &step);
     for (int64_t r = 0; r < rows; r++) {
         float sum;
         bool within = true;
@@ -580,9 +597,8 @@ static void run_beside(lines *l, int64_t rows, float *partials) {
         if (with->stream.exps) {
             sum = fold_row(l, with, r, partials, &within);
         } else {
-            const place *p = &l->places[l->streams[0]];
             const float *x = (const float *)(const void *)at_row(l, with->operands[0], r);
-            b->fetch = l->n_streams == 1 ? (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row) : (uintptr_t)x;
+            b->fetch = l->n_streams == 1 ? row_ahead(l, 0, r) : (uintptr_t)x;
             sum = l->isa->row_squares_beside_f32(x, squared_from[step * r], l->inner, b);
         }
         ((float *)(void *)l->places[with->dst].at)[r] = sum;
@@ -590,7 +606,8 @@ static void run_beside(lines *l, int64_t rows, float *partials) {
             run_column(l, s, r, 1);
         }
         b->minus = minus[apart * r];
-        bool usable = l->isa->beside_f32(b, divisors[by * r]) && within && sum - sum == 0 && b->minus - b->minus == 0; /* no quotient is NaN */
+        bool no_nan = within && sum - sum == 0 && b->minus - b->minus == 0; /* among the quotients */
+        bool usable = l->isa->beside_f32(b, divisors[by * r]) && no_nan;
         b->x = (const float *)(const void *)at_row(l, last->operands[0], r);
         b->dst = (float *)(void *)at_row(l, last->dst, r);
         b->far = last->row.middle != NULL;
@@ -620,16 +637,16 @@ static ONCE float halve(const lines *l, float *partials) {
     return *partials;
 }
 
-/* What a softmax ends with, or all of it, row by row. The sum of a row is made when the next one's exponentials are under way, its quotients beside those of the row after: else computing would wait for the
- * chain of operations from the last exponential to the first quotient. The largest number of a row is found beside the exponentials of the one before. */
+/* What a softmax ends with, or all of it, row by row. The sum of a row is made when the next one's exponentials are under way, its
+ * quotients beside those of the row after: else computing would wait for the chain of operations from the last exponential to the first
+ * quotient. The largest number of a row is found beside the exponentials of the one before. */
 static void run_softmax(lines *l, int64_t rows, float *partials, bool last) {
     line *with = l->with;
     for (int64_t r = 0; r < rows; r++, l->turn++) {
         float *values = l->kept[l->turn % KEPT], sum = l->waits ? halve(l, sums_of(partials, l->turn - 1)) : 0;
-        const place *p = &l->places[l->streams[0]];
         fetch(l, with, r);
         take_row(l, with, r, 0);
-        l->beside.fetch = l->n_streams == 1 ? (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row) : (uintptr_t)values;
+        l->beside.fetch = l->n_streams == 1 ? row_ahead(l, 0, r) : (uintptr_t)values;
         float minus = with->f->n_scalars ? with->numbers[0] : 0;
         const float *x = with->row.at[0];
         if (l->peaks) {
@@ -723,5 +740,6 @@ ls_even_rows ls_even_rows_of(ls_run *run, const ls_value *v, int64_t lane) {
 
 void ls_even_rows_sum(const ls_even_rows *e, const ls_tile_isa *isa, float *sums, int64_t k, int64_t end, int64_t lanes, int64_t next) {
     int64_t rows = (end - k + LS_TILE_PARTIALS - 1) / LS_TILE_PARTIALS;
-    isa->add_rows_f32(sums, e->first + k * e->apart, e->apart * LS_TILE_PARTIALS, rows, lanes, true, next >= 0 ? e->first + next * e->apart : NULL);
+    const float *ahead = next >= 0 ? e->first + next * e->apart : NULL;
+    isa->add_rows_f32(sums, e->first + k * e->apart, e->apart * LS_TILE_PARTIALS, rows, lanes, true, ahead);
 }

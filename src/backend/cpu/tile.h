@@ -37,9 +37,12 @@ typedef void (*ls_tile_write_fn)(void *dst, int64_t stride, const void *src, int
 typedef void (*ls_tile_gather_fn)(void *dst, const void *src, const int64_t *index, const uint8_t *mask,
                                   int64_t n);
 typedef void (*ls_tile_fill_fn)(void *dst, const void *value, int64_t n);
-typedef void (*ls_fold_rows_fn)(float *results, const float *x, float minus, int64_t n, int64_t rows, bool fetches); /* one behind another; n <= LS_TILE_BLOCK */
-/* What else is done while a row is folded: lines of memory are fetched from `fetch` on, as many as the row has, where there is x, (x[i] - minus) / divisor
- * of another row, which are no NaN, goes to dst, and beside exponentials the largest of the numbers that are `next` to `highest`: any number where one of them is NaN, and of two zeros either. */
+/* Rows lie one behind another; n <= LS_TILE_BLOCK. */
+typedef void (*ls_fold_rows_fn)(float *results, const float *x, float minus, int64_t n, int64_t rows, bool fetches);
+enum { LS_FOLD_SUM, LS_FOLD_MIN, LS_FOLD_MAX, LS_FOLDS }; /* of f32 */
+/* What else is done while a row is folded: lines of memory are fetched from `fetch` on, as many as the row has, where there is x,
+ * (x[i] - minus) / divisor of another row, which are no NaN, goes to dst, and beside exponentials the largest of the numbers that are
+ * `next` to `highest`: any number where one of them is NaN, and of two zeros either. */
 typedef struct ls_tile_beside {
     uintptr_t fetch;
     const float *x;
@@ -50,12 +53,15 @@ typedef struct ls_tile_beside {
     const float *next;
     float *highest;
 } ls_tile_beside;
-/* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too. What is beside is apart from 0. Whether dst may be divided beside another row. */
-typedef bool (*ls_fold_exp_fn)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
+/* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too. What is beside is apart from 0. Whether dst may be divided beside
+ * another row. */
+typedef bool (*ls_fold_exp_fn)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,
+                               const ls_tile_beside *beside);
 
 /* Operations that integers have; map_int has a row for each. */
 #define LS_TILE_INT_OPS(X)                                                                                   \
-    X(NEG) X(ABS) X(SIGN) X(NOT) X(POPCOUNT) X(ADD) X(SUB) X(MUL) X(DIV) X(REM) X(MIN) X(MAX) X(AND) X(OR) X(XOR) X(SHL) X(SHR) X(EQ) X(NE) X(LT) X(LE)
+    X(NEG) X(ABS) X(SIGN) X(NOT) X(POPCOUNT) X(ADD) X(SUB) X(MUL) X(DIV) X(REM) X(MIN) X(MAX)     \
+    X(AND) X(OR) X(XOR) X(SHL) X(SHR) X(EQ) X(NE) X(LT) X(LE)
 #define LS_TILE_INT_ROW(op) LS_TILE_INT_##op,
 enum { LS_TILE_INT_OPS(LS_TILE_INT_ROW) LS_TILE_INT_COUNT };
 #undef LS_TILE_INT_ROW
@@ -95,15 +101,15 @@ typedef struct ls_tile_isa {
      * past the caches, where lines are whole. */
     void (*transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
                       int64_t lanes, bool canonical, bool stream);
-    /* Sum, minimum, maximum of f32, or NULL: into the partials of a block (`first`: which hold nothing yet) those of
+    /* Each fold, or NULL: into the partials of a block (`first`: which hold nothing yet) those of
      * n <= LS_TILE lanes, and the halving of the partials, whose result is partials[0]. `fetches`: lines of x that come next. */
-    void (*fold_f32[3])(float *partials, const float *x, int64_t n, bool first, bool fetches);
-    void (*halve_f32[3])(float *partials);
+    void (*fold_f32[LS_FOLDS])(float *partials, const float *x, int64_t n, bool first, bool fetches);
+    void (*halve_f32[LS_FOLDS])(float *partials);
     /* The sum of (x - minus)^2; or NULL. */
     void (*fold_squares_f32)(float *partials, const float *x, float minus, int64_t n, bool first, bool fetches);
-    ls_fold_rows_fn rows_f32[3], rows_squares_f32; /* the same folds of whole rows; or NULL */
-    /* Adds rows of n lanes, `apart` elements from one to the next, to the sums one after another (`first`: which hold nothing yet); lines of as many
-     * rows from `next` on are fetched meanwhile, where it is given; or NULL. */
+    ls_fold_rows_fn rows_f32[LS_FOLDS], rows_squares_f32; /* the same folds of whole rows; or NULL */
+    /* Adds rows of n lanes, `apart` elements from one to the next, to the sums one after another (`first`: which hold nothing yet); lines
+     * of as many rows from `next` on are fetched meanwhile, where it is given; or NULL. */
     void (*add_rows_f32)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next);
     ls_fold_exp_fn fold_exp_f32[2]; /* locked, and fast, which divides beside where `near`; or NULL */
     /* (x - minus) / divisor; or NULL */
