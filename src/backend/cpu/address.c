@@ -290,7 +290,8 @@ static bool table_build(ls_arena *arena, const ls_spec *spec, const ls_ix_sum *l
     return true;
 }
 
-/* Groups of lane axes of an access with tables: an axis of a table alone, neighbours that step evenly together. Segments run along the last group. */
+/* Groups of lane axes of an access with tables: an axis of a table alone, neighbours that step evenly together. Segments run along the last
+ * group. */
 static void group_lanes(const ls_spec *spec, int n_lane_axes, const uint8_t *lane_axes, const int64_t *by_lane, uint64_t tabled,
                         ls_access *access, int *out_group) {
     bool open = false; /* the next axis may join the group at work */

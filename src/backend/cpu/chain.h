@@ -51,7 +51,8 @@ typedef struct ls_chain_step {
 typedef struct ls_chain_row {
     int n_steps, n_pointers;
     bool raw;
-    float *middle;  /* dst goes past the caches, is no at[k] and begins where a line does: room for the values before the last steps; or NULL */
+    /* Where dst goes past the caches, is no at[k] and begins where a line does: room for the values before the last steps; or NULL. */
+    float *middle;
     uint32_t ahead; /* bits of the pointers whose lines are fetched LS_FETCH_AHEAD early, and bit LS_CHAIN_POINTERS for dst */
     const ls_chain_step *steps;
     const float *scalars;

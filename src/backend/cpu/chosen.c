@@ -2,14 +2,19 @@
  * convolution before it. A plan leaves them to the kernels that read them (LS_PLAN_SPARSE), whose specs say
  *   where(position in the window == places[window], cells[window], 0).
  *
- * Here such a value of a contraction becomes one load from a dense argument, so that all that is planned for contractions is planned as if it were
- * in memory. Where lists of what is not zero are made (sparse.c), they are made from the windows, a fourth of the elements; else it is written.
- * In a sum over whole windows each has its element just once: places are left out of the sum. */
+ * Here such a value of a contraction becomes one load from a dense argument, so that all that is planned for contractions is planned as if
+ * it were in memory. Where lists of what is not zero are made (sparse.c), they are made from the windows, a fourth of the elements; else it
+ * is written. In a sum over whole windows each has its element just once: places are left out of the sum. */
 #include "backend/cpu/chosen.h"
 #include "backend/cpu/sparse.h"
 #include <string.h>
 
-enum { SIDE = 2 /* of a window */, MOST_IX = 6 * (4 * LS_ACCESS_TERMS + 1) + 16 /* index expressions that are added */, LINES = 1024 /* that a task writes */, MOST_PREDS = 4 };
+enum {
+    SIDE = 2, /* of a window */
+    MOST_IX = 6 * (4 * LS_ACCESS_TERMS + 1) + 16, /* index expressions that are added */
+    LINES = 1024, /* that a task writes */
+    MOST_PREDS = 4
+};
 
 /* One dimension: windows and places in them are axes of their own, or quotient and remainder of an index. */
 typedef struct chosen_dim {
@@ -183,7 +188,8 @@ static int32_t times_ix(ls_spec *spec, int32_t a, int64_t k) {
 }
 
 static int32_t axis_ix(ls_spec *spec, int axis) {
-    return add_ix(spec, (ls_ix){.op = LS_IX_AXIS, .a = axis, .hi = ls_dim_bound(spec->extents_of_axes[axis]) - 1, .axes = UINT64_C(1) << axis});
+    return add_ix(spec,
+                  (ls_ix){.op = LS_IX_AXIS, .a = axis, .hi = ls_dim_bound(spec->extents_of_axes[axis]) - 1, .axes = UINT64_C(1) << axis});
 }
 
 static int32_t affine_ix(ls_spec *spec, const ls_ix_sum *sum) {
@@ -315,8 +321,8 @@ static bool is_sum(const finder *f) {
     const ls_value *chosen = &f->spec->values[f->value], *eq = &f->spec->values[chosen->a], *add = &f->spec->values[eq->a];
     bool own = user_of(f->spec, chosen->a) == f->value && user_of(f->spec, eq->b) == chosen->a && user_of(f->spec, eq->a) == chosen->a &&
                user_of(f->spec, add->a) == eq->a && user_of(f->spec, f->spec->values[add->a].b) == add->a;
-    return own && v && v->op == LS_V_REDUCE && v->map == LS_OP_SUM && is_split(&f->dim[0]) && is_split(&f->dim[1]) && binds(v, f->dim[0].place) &&
-           binds(v, f->dim[1].place);
+    return own && v && v->op == LS_V_REDUCE && v->map == LS_OP_SUM && is_split(&f->dim[0]) && is_split(&f->dim[1]) &&
+           binds(v, f->dim[0].place) && binds(v, f->dim[1].place);
 }
 
 ls_status ls_chosen_plan(ls_kernel_binary *binary, ls_error *err) {

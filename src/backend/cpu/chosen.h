@@ -1,10 +1,12 @@
-/* Operands that have one element of each window of two by two, as the gradient of a max-pooling: chosen.c, internal to it, sparse*.c and cpu.c. */
+/* Operands that have one element of each window of two by two, as the gradient of a max-pooling: chosen.c, internal to it, sparse*.c and
+ * cpu.c. */
 #ifndef LOCKSTEP_BACKEND_CPU_CHOSEN_H
 #define LOCKSTEP_BACKEND_CPU_CHOSEN_H
 
 #include "backend/cpu/kernel.h"
 
-/* Such an operand is an argument of its kernel's own, dense, in memory of the device's that is written only where no lists are made instead. */
+/* Such an operand is an argument of its kernel's own, dense, in memory of the device's that is written only where no lists are made
+ * instead. */
 typedef struct ls_chosen {
     int dense;
     int cells, places; /* arguments: what each window has, and which of its elements has it */

@@ -204,8 +204,8 @@ static void find_images(const ls_spec *spec, ls_gemm_phase *gemm, const int *tem
     }
 }
 
-/* Whether the axes that would be columns are fewer than a vector, while the other operand has many in one run: a picture's pixels, where its few
- * channels come last. */
+/* Whether the axes that would be columns are fewer than a vector, while the other operand has many in one run: a picture's pixels, where
+ * its few channels come last. */
 static bool too_few_columns(const ls_spec *spec, const ls_phase *phase, const ls_value *v, bool a_last) {
     int32_t few = a_last ? v->a : v->b, many = a_last ? v->b : v->a;
     int64_t n_few = 1, n_many = 1;
@@ -282,7 +282,8 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
     return LS_OK;
 }
 
-/* Whether a store is of the bare sums, rounded at most, or of what comes of them one by one, into memory that the product can write itself. */
+/* Whether a store is of the bare sums, rounded at most, or of what comes of them one by one, into memory that the product can write
+ * itself. */
 static bool plain_store(const ls_spec *spec, const ls_store *s, ls_phase *phase) {
     const ls_value *v = &spec->values[phase->value];
     ls_gemm_phase *gemm = phase->gemm;

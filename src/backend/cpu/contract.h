@@ -144,16 +144,16 @@ bool ls_gemm_grow_workspace(ls_cpu_device *d, size_t need);
 void ls_gemm_pack_side(void *ctx, int worker, int64_t batch, int64_t k0, int64_t kc, int64_t i0, int64_t ni,
                        int64_t width, void *panel, uint8_t *mask);
 size_t ls_contract_side_scratch(const ls_contract_side *side);
-/* joined.c: whether a side's program does nothing but join; then its panels, as ls_gemm_pack_fn has them. `scratch`: LS_GEMM_CHUNK pointers, kept
- * from one to the next. */
+/* joined.c: whether a side's program does nothing but join; then its panels, as ls_gemm_pack_fn has them. `scratch`: LS_GEMM_CHUNK
+ * pointers, kept from one to the next. */
 #ifdef LS_HAVE_ISA_SIMD128 /* WebAssembly has to be small: a program packs such operands */
 enum { LS_JOINS = false };
 #else
 enum { LS_JOINS = true };
 #endif
 bool ls_joined_find(const ls_contract_side *side);
-void ls_joined_pack(const ls_contract_side_launch *s, int worker, ls_run *run, char *scratch, int64_t batch, int64_t k0, int64_t kc, int64_t i0,
-                    int64_t ni, int64_t width, float *panel);
+void ls_joined_pack(const ls_contract_side_launch *s, int worker, ls_run *run, char *scratch, int64_t batch, int64_t k0, int64_t kc,
+                    int64_t i0, int64_t ni, int64_t width, float *panel);
 /* The worker's run of a side's program, begun at its first use, and the scratch behind it. */
 ls_run *ls_contract_side_run(const ls_contract_side_launch *s, int worker, char **out_rows);
 

@@ -1,6 +1,6 @@
-/* Lines of memory that later tiles need, fetched a few at a time between instructions: memory is at work while the processor computes. Results are
- * fetched too, since a line is read before a part of it is written; their stores then find them, where stores past the caches wait for
- * memory, as they come all at once. */
+/* Lines of memory that later tiles need, fetched a few at a time between instructions: memory is at work while the processor computes.
+ * Results are fetched too, since a line is read before a part of it is written; their stores then find them, where stores past the caches
+ * wait for memory, as they come all at once. */
 #include "backend/cpu/program.h"
 
 enum { LINE = 64, AT_ONCE = 4 /* lines */ };

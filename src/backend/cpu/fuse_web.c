@@ -26,7 +26,8 @@ bool ls_program_streams(const ls_program *p, int n_args, int rows) {
     return false;
 }
 
-void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t inner, float *partials, float *cells, ls_row_fn finish, void *ctx) {
+void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t inner, float *partials, float *cells, ls_row_fn finish,
+                     void *ctx) {
     (void)run, (void)which, (void)lane, (void)rows, (void)inner, (void)partials, (void)cells, (void)finish, (void)ctx;
 }
 

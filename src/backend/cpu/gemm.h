@@ -130,8 +130,8 @@ typedef struct ls_gemm_out {
     bool canonical_nan; /* NaN is stored as 0x7fc00000 (f64 0x7ff8...0); f16 and bf16 always are canonical */
 } ls_gemm_out;
 
-/* What C's elements undergo last: row i of batch entry b gets add[(b*m + i)*step] added, then each its own of `plus`, and what is less than `floor`
- * becomes that (no NaN; -infinity: nothing does). */
+/* What C's elements undergo last: row i of batch entry b gets add[(b*m + i)*step] added, then each its own of `plus`, and what is less than
+ * `floor` becomes that (no NaN; -infinity: nothing does). */
 typedef struct ls_gemm_follow {
     const float *add; /* NULL: nothing follows */
     int64_t step;
@@ -172,7 +172,8 @@ typedef struct ls_gemm {
     ls_gemm_out out;
     ls_gemm_epilogue_fn epilogue; /* NULL: none */
     void *epilogue_ctx;
-    ls_gemm_follow follow; /* with `out`, a way to do without the epilogue, which does the same and takes all: f32 alone, and where LS_GEMM_FOLLOWS */
+    /* With `out`, a way to do without the epilogue, which does the same and takes all: f32 alone, and where LS_GEMM_FOLLOWS. */
+    ls_gemm_follow follow;
     bool fast;
     ls_gemm_parallel parallel;
     int64_t l2_bytes; /* of one core, for blocking; 0: 1 MiB. Never changes locked bits */
@@ -214,10 +215,11 @@ int64_t ls_gemm_pairs_of(const ls_gemm_isa *isa, int64_t k);
 ls_gemm_packed ls_gemm_packed_pairs(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *operand, int64_t extent, int64_t k);
 /*
  * Rounds its panel `index` to pairs of bf16, and writes it into the operand's packed memory, of ls_gemm_packed_size for LS_GEMM_PAIRS and
- * ls_gemm_pairs_of(isa, k). False: it holds a number that the processor's instruction could lose more of
- * than the rounding does (which flushes what is subnormal): not 0, and less than 2^-58 or not less than 2^63.
+ * ls_gemm_pairs_of(isa, k). False: it holds a number that the processor's instruction could lose more of than the rounding does (which
+ * flushes what is subnormal): not 0, and less than 2^-58 or not less than 2^63.
  */
-bool ls_gemm_pack_pairs(ls_gemm_side side, const ls_gemm_operand *operand, const ls_gemm_packed *packed, int64_t index, int64_t k, void *memory);
+bool ls_gemm_pack_pairs(ls_gemm_side side, const ls_gemm_operand *operand, const ls_gemm_packed *packed, int64_t index, int64_t k,
+                        void *memory);
 
 /*
  * For pack callbacks (im2col, prologues): rows[q] points at kc consecutive elements of `dtype` (consecutive

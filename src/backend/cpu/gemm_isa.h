@@ -58,10 +58,11 @@ typedef void (*ls_gemm_sparse_kernel)(int64_t n, const ls_sparse_entry *list, co
 /* The same for LS_SPARSE_LINES lines of LS_SPARSE_LINE_VECTORS at once: c[l][j] += the sum of value * base[at + l * step + j]. */
 typedef void (*ls_gemm_sparse_lines_kernel)(int64_t n, const ls_sparse_entry *list, const void *base, int64_t step,
                                             void *const *c);
-/* For places one after another, each with a list from starts[0] to starts[1]: for each of LS_SLIDE_TAPS lines of as many taps, of one vector each,
+/* For places one after another, each with a list from starts[0] to starts[1]: for each of LS_SLIDE_TAPS lines of as many taps, of one
+ * vector each,
  *   c[line][tap*cell_step + j] += the sum over the place's list of value * base[at + (line*LS_SLIDE_TAPS + tap)*lanes + j];
- * starts go start_step, and each c goes cell_step on to the next place. Where there is a c[LS_SLIDE_TAPS], the last line's first tap is added there
- * instead. */
+ * starts go start_step, and each c goes cell_step on to the next place. Where there is a c[LS_SLIDE_TAPS], the last line's first tap is
+ * added there instead. */
 enum { LS_SLIDE_TAPS = 3 };
 typedef struct ls_gemm_slide {
     const int32_t *starts;
@@ -71,7 +72,8 @@ typedef void (*ls_gemm_slide_kernel)(const ls_gemm_slide *t, const ls_sparse_ent
 
 /*
  * For LS_THIN_ROWS rows and LS_THIN_TAPS taps, sums[row][tap] += the sum over lines and j of x[row*x_row + line*x_line + j] *
- * image[line*image_line + j + tap], a vector of sums each. Of the v-th vector of a line, taps take the lanes wanted[v][tap] alone. Fetches what lies `ahead` of x.
+ * image[line*image_line + j + tap], a vector of sums each. Of the v-th vector of a line, taps take the lanes wanted[v][tap] alone. Fetches
+ * what lies `ahead` of x.
  */
 enum { LS_THIN_ROWS = 4, LS_THIN_TAPS = 3 };
 typedef struct ls_gemm_thin {
@@ -98,7 +100,8 @@ typedef struct ls_depthwise {
 typedef void (*ls_depthwise_kernel)(const ls_depthwise *d, const float *image, const float *filter, float *out);
 
 /* Two or three vectors of a tile over runs of an image: the first begins where the tile does, the others at `second` and `third`; of three
- * the lanes `other` of the second, which are of another line, are those at `rest`. Lanes that are wanted go one after another to at[vector]. */
+ * the lanes `other` of the second, which are of another line, are those at `rest`. Lanes that are wanted go one after another to
+ * at[vector]. */
 typedef struct ls_gemm_run_places {
     int64_t second, third, rest, at[3];
     uint16_t lanes[3], other;
@@ -106,9 +109,9 @@ typedef struct ls_gemm_run_places {
 
 /*
  * Such a tile for each of some panels of eight rows: sums[i][lane] = (add ? sums[i][lane] : nothing) + the sum of a[p*8 + i] * the lane of
- * image + shifts[p] for p < k; what shifts[k] says is loaded, too. The `last` of them go to c instead, after the chain of `rows`, NaN canonical, at c + i*ldc.
- * Meanwhile what is needed later is fetched: a line of 64 bytes each four k, in fast but for the first eight of the last, up to ahead_end, where
- * the next plane follows after a gap, and so on; ahead and ahead_end go on.
+ * image + shifts[p] for p < k; what shifts[k] says is loaded, too. The `last` of them go to c instead, after the chain of `rows`, NaN
+ * canonical, at c + i*ldc. Meanwhile what is needed later is fetched: a line of 64 bytes each four k, in fast but for the first eight of
+ * the last, up to ahead_end, where the next plane follows after a gap, and so on; ahead and ahead_end go on.
  */
 typedef struct ls_gemm_runs {
     const int64_t *shifts;
@@ -127,9 +130,9 @@ typedef struct ls_gemm_runs {
     const float *zeros; /* 14 outputs of them */
 } ls_gemm_runs;
 typedef void (*ls_gemm_runs_kernel)(ls_gemm_runs *t, const float *a, const float *image, float *c);
-/* Or a tile of 14 outputs for each of some panels of 32 rows, whose vectors are rows: sums[output][row] = (add ? sums[output][row] : nothing) + the sum of
- * a[p*32 + row] * image[shifts[p] + output*step] for p < k, which is even; the outputs that edges[p] & outside says are 0 instead: all, or the first or the last one. Lines of
- * c are fetched as above. */
+/* Or a tile of 14 outputs for each of some panels of 32 rows, whose vectors are rows: sums[output][row] = (add ? sums[output][row] :
+ * nothing) + the sum of a[p*32 + row] * image[shifts[p] + output*step] for p < k, which is even; the outputs that edges[p] & outside says
+ * are 0 instead: all, or the first or the last one. Lines of c are fetched as above. */
 enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 14 };
 #define LS_ACROSS_FIRST (UINT32_C(1) << 30)
 #define LS_ACROSS_LAST (UINT32_C(1) << 31)
@@ -142,7 +145,8 @@ typedef struct ls_gemm_kernels {
     int lanes;          /* of a vector */
     int vectors;        /* of the widest tile, and of B's panels at most: 2 to 4 */
     bool follows;       /* tiles do what follows */
-    bool whole_rows;    /* tiles compute and store all rows of a panel of A, which is as high as one of them: they stand at their height / 4 */
+    /* Tiles compute and store all rows of a panel of A, which is as high as one of them: they stand at their height / 4. */
+    bool whole_rows;
     void (*begin)(void), (*end)(void); /* before the first tile of a task and after the last, on its thread; NULL: nothing */
     ls_gemm_kernel tile[LS_GEMM_TILE_ROWS + 1][LS_GEMM_TILE_VECTORS + 1]; /* [rows][vectors], from 1 */
     ls_gemm_taps_kernel taps[LS_GEMM_MAX_ROWS + 1]; /* [rows]; NULL where there is none of that height */
@@ -179,18 +183,21 @@ typedef struct ls_gemm_moves {
     void (*split4)(int64_t n, const void *src, void *dst0, void *dst1);
     /* NULL where there are no kernels over runs */
     void (*phases4)(const ls_gemm_lines *lines, const float *src, float *dst);
-    void (*across)(const ls_gemm_runs *t, float *c); /* sums of tiles whose vectors are rows, after the chain of `rows`, NaN canonical, to c + row*ldc */
+    /* Sums of tiles whose vectors are rows, after the chain of `rows`, NaN canonical, to c + row*ldc. */
+    void (*across)(const ls_gemm_runs *t, float *c);
     /* `lines` runs of n elements; dst may lie before src in the same memory, with a step not above its own */
     void (*lines4)(int64_t n, int64_t lines, const void *src, int64_t src_step, void *dst, int64_t dst_step);
-    /* The largest, the least or the sum of two by two elements: dst[line*dst_step + i] of src[2*line*src_step + 2*i], for i < n; or which of the
-     * four the extreme is, a uint32_t, as ARGMAX and ARGMIN choose it. The sum is that of each column's, and never -0. NULL where there are no masks. */
+    /* The largest, the least or the sum of two by two elements: dst[line*dst_step + i] of src[2*line*src_step + 2*i], for i < n; or which
+     * of the four the extreme is, a uint32_t, as ARGMAX and ARGMIN choose it. The sum is that of each column's, and never -0. NULL where
+     * there are no masks. */
     void (*squares)(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, int64_t dst_step);
     /* {at[i], src[i]} of each element that is not +-0 (NaN is not), in order; how many. May write LS_SPARSE_SLACK entries more */
     int64_t (*nonzeros)(int64_t n, const float *src, const int32_t *at, ls_sparse_entry *list);
-    /* The same of windows of four elements of which one is src[i]: {at[i] + of[places[i]], src[i]}, left out where there is no such place. */
+    /* The same of windows of four elements of which one is src[i]: {at[i] + of[places[i]], src[i]}, left out where there is no such
+     * place. */
     int64_t (*chosen)(int64_t n, const float *src, const uint32_t *places, const int32_t *at, const int32_t of[4], ls_sparse_entry *list);
-    /* Two lists for each of some windows of n planes, one behind the other from list[count] on: {at[i], src[window*n + i]} where places[] is `place`,
-     * and where it is the next one. starts[] is where each begins; how many entries there are then. */
+    /* Two lists for each of some windows of n planes, one behind the other from list[count] on: {at[i], src[window*n + i]} where places[]
+     * is `place`, and where it is the next one. starts[] is where each begins; how many entries there are then. */
     int64_t (*chosen_planes)(int64_t windows, int64_t n, uint32_t place, const float *src, const uint32_t *places, const int32_t *at,
                              ls_sparse_entry *list, int64_t count, int32_t *starts);
     void (*from_f16)(int64_t n, const void *src, float *dst);
@@ -221,14 +228,14 @@ typedef struct ls_gemm_dots {
     void (*floats)(int64_t kc, int64_t ni, int64_t width, const float *src, uint32_t flip, uint32_t *panel);
 } ls_gemm_dots;
 
-/* Products of bf16, two to an instruction or by a matrix unit, where the processor has them: an element of a panel is two consecutive k, the first in its
- * low half. */
+/* Products of bf16, two to an instruction or by a matrix unit, where the processor has them: an element of a panel is two consecutive k,
+ * the first in its low half. */
 enum { LS_PAIRS_BLOCK = 16 };
 typedef struct ls_gemm_pairs {
     const ls_gemm_kernels *kernels; /* tiles only; sums are f32 */
     int64_t block;                  /* 1, or LS_PAIRS_BLOCK: k is whole blocks, and a panel of A is [k / block][rows][block] */
-    /* The i-th pair, at pairs[i / 16 * step + i % 16], is first[i] and second[i], or of NULL first[2*i] and first[2*i + 1], rounded; false: one of them is
-     * not in range (ls_gemm_pack_pairs). */
+    /* The i-th pair, at pairs[i / 16 * step + i % 16], is first[i] and second[i], or of NULL first[2*i] and first[2*i + 1], rounded; false:
+     * one of them is not in range (ls_gemm_pack_pairs). */
     bool (*round)(int64_t n, const float *first, const float *second, uint32_t *pairs, int64_t step);
 } ls_gemm_pairs;
 

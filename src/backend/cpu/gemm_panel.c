@@ -322,8 +322,8 @@ int64_t ls_gemm_pairs_of(const ls_gemm_isa *isa, int64_t k) {
 }
 
 /* Columns that are consecutive, of up to n pairs from src on; `zeros` for a k behind the last. */
-static bool round_columns(const ls_gemm_isa *isa, const ls_gemm_operand *o, int64_t n, int64_t k, int64_t ni, const float *src, uint32_t *to,
-                          int64_t to_step) {
+static bool round_columns(const ls_gemm_isa *isa, const ls_gemm_operand *o, int64_t n, int64_t k, int64_t ni, const float *src,
+                          uint32_t *to, int64_t to_step) {
     static const float zeros[LS_GEMM_MAX_WIDTH];
     bool fine = true;
     for (int64_t p = 0; p < n && 2 * p < k; p++, src += 2 * o->stride_k, to += to_step) {

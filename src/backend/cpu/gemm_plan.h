@@ -57,8 +57,8 @@ static inline int64_t ls_gemm_ceil_div(int64_t x, int64_t y) {
     return ls_gemm_quotient(x + y - 1, y);
 }
 
-/* Of so many rows of A: the tiles of plan->rows. What is left goes to one tile or two; too few rows would wait for their own sums, and share with those
- * before. */
+/* Of so many rows of A: the tiles of plan->rows. What is left goes to one tile or two; too few rows would wait for their own sums, and
+ * share with those before. */
 static inline int64_t ls_gemm_whole_tiles(const ls_gemm_plan *plan, int64_t rows) {
     int64_t whole = ls_gemm_quotient(rows, plan->rows), left = rows - whole * plan->rows;
     return whole - (!LS_SMALL && whole > 0 && left > 0 && 2 * left < plan->rows && plan->a_source == LS_GEMM_DIRECT);
@@ -68,16 +68,16 @@ static inline int64_t ls_gemm_last_rows(const ls_gemm_plan *plan, int64_t left) 
     return left > plan->rows ? (left + 1) / 2 : left;
 }
 
-/* Into how many blocks, at least `least`, to cut `units` that are there `others` times: at most `each` for a worker, where that many leave none with much
- * more than the rest. Each has an equal number at first; one that is held up leaves its last ones to others. */
+/* Into how many blocks, at least `least`, to cut `units` that are there `others` times: at most `each` for a worker, where that many leave
+ * none with much more than the rest. Each has an equal number at first; one that is held up leaves its last ones to others. */
 int64_t ls_gemm_blocks(int64_t units, int64_t others, int64_t workers, int64_t each, int64_t least);
 /* The most units that a worker has then. */
 int64_t ls_gemm_load(int64_t units, int64_t blocks, int64_t others, int64_t workers);
 
 /* `out_problem` receives the problem that the plan points to. C has elements. */
 void ls_gemm_plan_make(const ls_gemm *g, ls_gemm *out_problem, ls_gemm_plan *out_plan);
-/* A plan serves any problem that differs by addresses alone (of data, packed panels of the same width and contexts): `problem`, which the plan
- * points to, takes them from g. */
+/* A plan serves any problem that differs by addresses alone (of data, packed panels of the same width and contexts): `problem`, which the
+ * plan points to, takes them from g. */
 void ls_gemm_plan_move(const ls_gemm_plan *plan, const ls_gemm *g, ls_gemm *problem);
 /* In ls_gemm_plan_bytes of workspace. */
 void ls_gemm_plan_run(const ls_gemm_plan *plan, void *workspace);

@@ -1,5 +1,5 @@
-/* Operands that are tensors joined along k, as the channels of a DenseNet or a feature pyramid: all elements of one k lie in one of the tensors,
- * side by side. Panels are then copied from there, and the program that says where is not run for each. */
+/* Operands that are tensors joined along k, as the channels of a DenseNet or a feature pyramid: all elements of one k lie in one of the
+ * tensors, side by side. Panels are then copied from there, and the program that says where is not run for each. */
 #include "backend/cpu/contract.h"
 #include <string.h>
 
@@ -16,10 +16,12 @@ bool ls_joined_find(const ls_contract_side *side) {
     const ls_program *p = &side->program;
     int n = p->n_instrs[LS_SECTION_LANES];
     bool joined = !side->lanes_k && !side->absent && side->dtype == LS_GEMM_F32 && side->element == LS_F32 && n > 0 && !p->row_axes &&
-                  !p->n_instrs[LS_SECTION_LAUNCH] && !p->n_instrs[LS_SECTION_POINT] && p->results[0] == p->instrs[LS_SECTION_LANES][n - 1].dst;
+                  !p->n_instrs[LS_SECTION_LAUNCH] && !p->n_instrs[LS_SECTION_POINT] &&
+                  p->results[0] == p->instrs[LS_SECTION_LANES][n - 1].dst;
     for (int i = 0; i < n && joined; i++) {
         const ls_instr *in = &p->instrs[LS_SECTION_LANES][i];
-        joined = in->op == (i ? LS_TILE_OP_OVERLAY : LS_TILE_OP_LOAD) && (i == 0 || in->a == in[-1].dst) && is_run(p, &p->accesses[in->access]);
+        joined =
+            in->op == (i ? LS_TILE_OP_OVERLAY : LS_TILE_OP_LOAD) && (i == 0 || in->a == in[-1].dst) && is_run(p, &p->accesses[in->access]);
     }
     return joined;
 }
@@ -47,8 +49,8 @@ static const float *find_tensor(const ls_run *run) {
     return NULL;
 }
 
-void ls_joined_pack(const ls_contract_side_launch *s, int worker, ls_run *run, char *scratch, int64_t batch, int64_t k0, int64_t kc, int64_t i0,
-                    int64_t ni, int64_t width, float *panel) {
+void ls_joined_pack(const ls_contract_side_launch *s, int worker, ls_run *run, char *scratch, int64_t batch, int64_t k0, int64_t kc,
+                    int64_t i0, int64_t ni, int64_t width, float *panel) {
     ls_gemm_worker *w = &s->launch->workers[worker];
     const ls_gemm_phase *gemm = s->launch->phase->gemm;
     const float **tensors = (const float **)(void *)scratch;

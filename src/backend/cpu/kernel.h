@@ -140,8 +140,8 @@ void ls_band_place(ls_kernel_run *kernel, char *scratch, int64_t first);
 
 /* fuse.c: the lane axes of a reduction whose program may have rows for lanes; how many, 0 where it may not. */
 int ls_stream_axes(const ls_kernel_binary *binary, const ls_phase *phase, uint8_t *out_axes);
-/* 1 + the result that may hold a temporary until it takes its place, because the last phase reads that just where it stores; or 0. A kernel that
- * reduces stores over nothing that it reads (ls_memory_may_alias). */
+/* 1 + the result that may hold a temporary until it takes its place, because the last phase reads that just where it stores; or 0. A kernel
+ * that reduces stores over nothing that it reads (ls_memory_may_alias). */
 int ls_kept_in_result(const ls_kernel_binary *binary, int temp);
 
 /* patch.c: sets `patch` of a STORE phase, and what its transposed loads take. */
@@ -179,7 +179,8 @@ void ls_phase_sort(const ls_phase_task *task);
 uint64_t ls_fold_identity(ls_op op, ls_dtype dtype);
 /* Which of the folds of f32 (tile.h) a reduction is, or -1. */
 int ls_f32_fold(const ls_tile_isa *isa, const ls_value *value);
-/* rows.c: how many rows of a band, all of whose phases but their temporaries are planned, are done together, step by step; 0: they do not fit that. */
+/* rows.c: how many rows of a band, all of whose phases but their temporaries are planned, are done together, step by step; 0: they do not
+ * fit that. */
 int64_t ls_rows_plan(const ls_kernel_binary *binary);
 /* Rows [first, first + n) of such a band, whose runs are begun; false, with nothing done, where those are empty. */
 bool ls_rows_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n);
@@ -190,7 +191,8 @@ typedef struct ls_even_rows {
     int64_t apart;
 } ls_even_rows;
 ls_even_rows ls_even_rows_of(ls_run *run, const ls_value *value, int64_t lane);
-/* Sums elements k, k + LS_TILE_PARTIALS, ... before `end` one by one; those of the partial of element `next` are fetched meanwhile (-1: none are). */
+/* Sums elements k, k + LS_TILE_PARTIALS, ... before `end` one by one; those of the partial of element `next` are fetched meanwhile (-1:
+ * none are). */
 void ls_even_rows_sum(const ls_even_rows *rows, const ls_tile_isa *isa, float *sums, int64_t k, int64_t end, int64_t lanes, int64_t next);
 /* pooling.c: plans nothing where a phase, whose program is there, is no extreme over windows; false when out of memory. */
 bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps) LS_MUST_USE;
@@ -201,7 +203,8 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
 /* Scratch that they need beyond their programs'. */
 size_t ls_phase_extra(const ls_spec *spec, const ls_phase *phase);
 
-/* A run of a program whose registers are in the task's scratch at *offset, which moves behind it: the one of the block's worker, else `own`, started. */
+/* A run of a program whose registers are in the task's scratch at *offset, which moves behind it: the one of the block's worker, else
+ * `own`, started. */
 ls_run *ls_phase_run(const ls_phase_task *task, const ls_program *program, size_t *offset, ls_run *own);
 /* The same as a run of one's own. */
 void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t *offset, ls_run *out_run);
@@ -238,8 +241,8 @@ static inline int64_t ls_point_count(const int64_t *extents, int n_axes, const u
     return n;
 }
 
-/* chain.c: makes one function of the steps of each 1 / (1 + exp(min(-x, LS_SIGMOID_MAX))), where the instruction set has it; how many steps are left. `scalars`: NaN
- * where they are no constants. */
+/* chain.c: makes one function of the steps of each 1 / (1 + exp(min(-x, LS_SIGMOID_MAX))), where the instruction set has it; how many steps
+ * are left. `scalars`: NaN where they are no constants. */
 int ls_chain_join_sigmoids(const ls_tile_isa *isa, ls_chain_step *steps, int n, const float *scalars);
 
 /* describe.c */

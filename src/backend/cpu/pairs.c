@@ -1,6 +1,6 @@
-/* Products of f32 in `reduced`, as products of bf16 (C28), where the processor has them: both operands are rounded to pairs of k before the product, or
- * kept so from an earlier launch. Where one of them holds numbers with which the instruction would lose more than that, and for what is no
- * plain matrix, the product is that of `fast`. */
+/* Products of f32 in `reduced`, as products of bf16 (C28), where the processor has them: both operands are rounded to pairs of k before the
+ * product, or kept so from an earlier launch. Where one of them holds numbers with which the instruction would lose more than that, and for
+ * what is no plain matrix, the product is that of `fast`. */
 #include "backend/cpu/contract.h"
 #include "backend/cpu/gemm_plan.h"
 #include "backend/cpu/kept.h"
@@ -60,7 +60,8 @@ static bool suits(const ls_gemm_launch *launch, const ls_gemm *g) {
 }
 
 /* A side as it is packed, in memory that is kept if *out_kept. False: rounding it does not pay, or would lose numbers. */
-static bool find_side(const ls_gemm_launch *launch, const ls_gemm *g, ls_gemm_side s, ls_gemm_packed *out, ls_kept **out_kept, size_t *out_bytes) {
+static bool find_side(const ls_gemm_launch *launch, const ls_gemm *g, ls_gemm_side s, ls_gemm_packed *out, ls_kept **out_kept,
+                      size_t *out_bytes) {
     const ls_kernel_binary *binary = launch->kernel->binary;
     ls_cpu_device *d = binary->device;
     const ls_contract_side *side = &launch->phase->gemm->side[s];

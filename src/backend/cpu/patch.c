@@ -139,7 +139,8 @@ void ls_patch_run(ls_run *run, const ls_phase_task *task, char *extra) {
     patches p = {.run = run, .phase = task->phase, .row = ls_patch_row(task->kernel, task->phase)};
     p.memory = (char *)(((uintptr_t)extra + LS_ALIGN - 1) & ~(uintptr_t)(LS_ALIGN - 1));
     find_limits(&p);
-    int64_t most = p.stream ? 2 * LS_PATCH_ROWS : LS_PATCH_ROWS; /* past the caches, two lines side by side take less than twice the time of one */
+    /* Past the caches, two lines side by side take less than twice the time of one. */
+    int64_t most = p.stream ? 2 * LS_PATCH_ROWS : LS_PATCH_ROWS;
     int64_t first = task->first / p.row, end = first + task->n / p.row, rows, lanes;
     for (int64_t r = first; r < end; r += rows) {
         int64_t left = p.run_rows - r % p.run_rows;

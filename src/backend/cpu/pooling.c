@@ -193,12 +193,14 @@ static void copy_planes(const pooled *r, const ls_phase_task *task, int64_t at, 
     int64_t span = x->stride * (x->extent - 1) + x->step * (x->taps - 1) + 1;
     high = high < span ? high : span;
     low = low < high ? low : high;
-    int64_t each = lines_of_phase(y, lines), all = planes * each * y->stride * pitch, rows = y->stride * (lines - 1) + y->step * (y->taps - 1) + 1;
+    int64_t each = lines_of_phase(y, lines), all = planes * each * y->stride * pitch,
+            rows = y->stride * (lines - 1) + y->step * (y->taps - 1) + 1;
     int64_t u = y->stride * y0 + y->first, from = u < 0 ? -u : 0, end = y->limit - u < rows ? y->limit - u : rows;
     for (int64_t i = 0; (from > 0 || end < rows || high - low < pitch) && i < all; i += LS_TILE) {
         r->isa->fill[2](r->image + i, &r->identity, all - i < LS_TILE ? all - i : LS_TILE);
     }
-    int64_t most = (end - from + y->stride - 1) / y->stride, full = end - (most - 1) * y->stride, phase0 = from % y->stride, line0 = from / y->stride;
+    int64_t most = (end - from + y->stride - 1) / y->stride, full = end - (most - 1) * y->stride, phase0 = from % y->stride,
+            line0 = from / y->stride;
     for (int64_t i = 0; i < planes; i++) { /* of a few elements each, perhaps: nothing is divided here */
         const float *plane = plane_at(p, task, at + i) + x->first + low;
         for (int64_t row = from, phase = phase0, line = line0; row < end && row < from + y->stride; row++) {

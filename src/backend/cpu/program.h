@@ -1,18 +1,15 @@
-/* Tile programs: straight-line code over registers of LS_TILE lanes, made from a spec's values once, run for
- * every tile.
+/* Tile programs: straight-line code over registers of LS_TILE lanes, made from a spec's values once, run for every tile.
  *
- * The lanes of a program are the points of its lane axes, linearised row-major in their order; a run covers
- * consecutive lanes, at one point of all other (scalar) axes. Four sections: LAUNCH instructions depend on
- * no axis and run once a task, POINT instructions depend on scalar axes alone and run when those change (both
- * on one lane, then broadcast), LANES instructions run for every tile. Where values depend on the outer ones of
- * the lane axes alone (the root of a variance, the gate of a channel), lanes are taken as rows of the inner ones:
- * ROWS instructions have a lane for every row that the tile touches, whose results are then expanded. Values with bound axes (REDUCE and the
- * like) are never inside a program: their phase has stored them in a temporary before, and they are loaded
- * here as arguments are.
+ * The lanes of a program are the points of its lane axes, linearised row-major in their order; a run covers consecutive lanes, at one point
+ * of all other (scalar) axes. Four sections: LAUNCH instructions depend on no axis and run once a task, POINT instructions depend on scalar
+ * axes alone and run when those change (both on one lane, then broadcast), LANES instructions run for every tile. Where values depend on
+ * the outer ones of the lane axes alone (the root of a variance, the gate of a channel), lanes are taken as rows of the inner ones: ROWS
+ * instructions have a lane for every row that the tile touches, whose results are then expanded. Values with bound axes (REDUCE and the
+ * like) are never inside a program: their phase has stored them in a temporary before, and they are loaded here as arguments are.
  *
- * Memory accesses walk lanes in segments: index expressions that are affine become merged strides; those with
- * DIV, MOD or predicates over few axes become tables, one row of which is an arithmetic progression wherever
- * possible; the rest is computed lane by lane in i64 registers and gathered. */
+ * Memory accesses walk lanes in segments: index expressions that are affine become merged strides; those with DIV, MOD or predicates over
+ * few axes become tables, one row of which is an arithmetic progression wherever possible; the rest is computed lane by lane in i64
+ * registers and gathered. */
 #ifndef LOCKSTEP_BACKEND_CPU_PROGRAM_H
 #define LOCKSTEP_BACKEND_CPU_PROGRAM_H
 
@@ -194,8 +191,8 @@ typedef struct ls_program {
     size_t *reg_offsets; /* into the worker's registers */
     size_t reg_bytes;
     int n_results;
-    int16_t
-        results[LS_CHAIN_SCALARS]; /* registers that callers read: REDUCE's operand; CONTRACT's a and b and their masks; a chain's scalars */
+    /* Registers that callers read: REDUCE's operand; CONTRACT's a and b and their masks; a chain's scalars. */
+    int16_t results[LS_CHAIN_SCALARS];
     int16_t input;  /* register that the caller fills (a CONTRACT's finished tile); -1 */
 } ls_program;
 
@@ -263,7 +260,8 @@ typedef struct ls_fetches {
 int64_t ls_fetch_ahead(const ls_spec *spec, const ls_access *access);
 /* Of a program whose loads the processor foresees: only what a chain alone stores to is fetched. */
 void ls_fetch_results(const ls_program *program);
-/* Of a program that is run row by row, which lie apart in large arguments: fetches the parts of the next one, a step of a scalar axis on. */
+/* Of a program that is run row by row, which lie apart in large arguments: fetches the parts of the next one, a step of a scalar axis
+ * on. */
 void ls_fetch_next(const ls_spec *spec, ls_program *program, int axis);
 /* Adds a run of memory to what will be fetched. */
 void ls_fetch_later(ls_fetches *fetches, uintptr_t at, int64_t bytes);
@@ -312,8 +310,8 @@ int64_t ls_run_place(const ls_run *run, const ls_access *access);
 int64_t ls_run_lane_count(const ls_run *run);
 /* Does one FUSED instruction (fuse.c). */
 void ls_run_fused(ls_run *run, const ls_instr *instr, int64_t n);
-/* Whether a program whose lanes are rows, of all axes but the first `rows`, makes its one result of f32 straight from runs of memory, and stores
- * it between phases at most: NaN as they are, then. */
+/* Whether a program whose lanes are rows, of all axes but the first `rows`, makes its one result of f32 straight from runs of memory, and
+ * stores it between phases at most: NaN as they are, then. */
 bool ls_program_streams(const ls_program *program, int n_args, int rows);
 /* Such a program: one load or chain, a function of that, and its store between phases; the last two where there are any. */
 typedef struct ls_stream {
@@ -327,10 +325,12 @@ ls_stream ls_stream_of(const ls_program *program, const ls_tile_isa *isa, int wh
 static inline const ls_fused *ls_stream_chain(const ls_program *program, const ls_stream *stream) {
     return stream->source->op == LS_TILE_OP_LOAD ? &stream->load : program->fused[stream->source->access];
 }
-/* Folds (tile.h, number `which`) the result of such a program from a lane on that begins a row, or a block of one: along `rows` of `inner` lanes, at most LS_TILE rows,
- * or along as much of one row. Calls `finish` when the results of a row's blocks are in `cells`; without it those of all rows are there, one behind another. */
+/* Folds (tile.h, number `which`) the result of such a program from a lane on that begins a row, or a block of one: along `rows` of `inner`
+ * lanes, at most LS_TILE rows, or along as much of one row. Calls `finish` when the results of a row's blocks are in `cells`; without it
+ * those of all rows are there, one behind another. */
 typedef void (*ls_row_fn)(void *ctx, int64_t row);
-void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t inner, float *partials, float *cells, ls_row_fn finish, void *ctx);
+void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t inner, float *partials, float *cells, ls_row_fn finish,
+                     void *ctx);
 /* Lanes of a tile: LS_TILE, or as many whole periods as fit. */
 static inline int64_t ls_program_tile(const ls_program *program) {
     return program->period ? LS_TILE / program->period * program->period : LS_TILE;

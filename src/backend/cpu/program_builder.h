@@ -47,7 +47,8 @@ enum { LS_INSTR_USES = 3 + LS_CHAIN_POINTERS + LS_CHAIN_SCALARS };
 int ls_fused_uses(const ls_fused *fused, int16_t *out_regs);
 int ls_pb_uses(const ls_program_builder *builder, const ls_instr *instr, int16_t *out_regs);
 static inline bool ls_instr_writes(const ls_instr *in) {
-    return in->op == LS_TILE_OP_STORE || in->op == LS_TILE_OP_SCATTER || in->op == LS_TILE_OP_CHECK || (in->op == LS_TILE_OP_FUSED && in->dst < 0);
+    return in->op == LS_TILE_OP_STORE || in->op == LS_TILE_OP_SCATTER || in->op == LS_TILE_OP_CHECK ||
+           (in->op == LS_TILE_OP_FUSED && in->dst < 0);
 }
 /* Makes one instruction of several behind the periodic ones; false when out of memory (fuse.c). */
 bool ls_pb_fuse(ls_program_builder *builder, int n_periodic, int n_results, const int16_t *results);

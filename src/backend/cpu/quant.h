@@ -8,8 +8,8 @@
  *   8 bits: byte v*64 + c*4 + t is the code of column c, k = v*4 + t, plus 128
  *   4 bits: byte v*64 + c*4 + t has that of k = v*8 + t, plus 8, in its low half, that of k = v*8 + 4 + t in its high half
  *
- * Columns beyond the last have scales of 0; codes beyond the last k are met by no kernel, or by zeros. Locked and fast kernels see the f32 products code * scale, as
- * the graph has them; reduced ones may quantise the rows too. */
+ * Columns beyond the last have scales of 0; codes beyond the last k are met by no kernel, or by zeros. Locked and fast kernels see the
+ * f32 products code * scale, as the graph has them; reduced ones may quantise the rows too. */
 #ifndef LOCKSTEP_BACKEND_CPU_QUANT_H
 #define LOCKSTEP_BACKEND_CPU_QUANT_H
 
@@ -72,8 +72,8 @@ ls_status ls_quant_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int
 /* Scratch that packing needs of each worker, and the product's workspace. */
 size_t ls_quant_scratch(const struct ls_quant *quant);
 size_t ls_quant_workspace(const struct ls_quant *quant, int64_t m, int64_t k, int workers);
-/* Packs the columns if they are not yet. Then computes the product in `workspace` (NULL: there is none) and returns true; or makes g->b unpack
- * its panels and returns false. */
+/* Packs the columns if they are not yet. Then computes the product in `workspace` (NULL: there is none) and returns true; or makes g->b
+ * unpack its panels and returns false. */
 bool ls_quant_run(ls_gemm_launch *launch, ls_gemm *g, char *workspace);
 void ls_quant_print(ls_text *out, const struct ls_quant *quant);
 

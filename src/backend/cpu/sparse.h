@@ -56,7 +56,8 @@ static inline void ls_sparse_add(const ls_gemm_kernels *kernels, int64_t n, cons
 static inline void ls_sparse_add_lines(const ls_gemm_kernels *kernels, int64_t lines, int64_t n, const ls_sparse_entry *list,
                                        const float *base, int64_t step, float *const *c, int64_t vectors) {
     int64_t at = 0, wide = LS_SPARSE_LINE_VECTORS * kernels->lanes;
-    for (; kernels->sparse_lines && lines == LS_SPARSE_LINES && vectors >= LS_SPARSE_LINE_VECTORS; vectors -= LS_SPARSE_LINE_VECTORS, at += wide) {
+    for (; kernels->sparse_lines && lines == LS_SPARSE_LINES && vectors >= LS_SPARSE_LINE_VECTORS;
+         vectors -= LS_SPARSE_LINE_VECTORS, at += wide) {
         void *const to[LS_SPARSE_LINES] = {c[0] + at, c[1] + at, c[2] + at};
         kernels->sparse_lines(n, list, base + at, step, to);
     }

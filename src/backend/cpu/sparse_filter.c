@@ -1,9 +1,10 @@
 /* Gradients of filters where most of the output's gradient is zero (see sparse.c).
  *
- * k is (image, line, column) of the output's gradient; a row is one of its channels, the columns are (channel of the image, tap, tap). The image is
- * copied with its channels side by side, so that for each element that is not zero and each line of taps all products lie in one run.
- * In locked a task has some of the rows and all of k, and chunk sums are added in ascending order. In `fast` it has some of the images, so that
- * no two threads copy the same one, and the sums of these parts, as many whatever the number of threads, are added in ascending order. */
+ * k is (image, line, column) of the output's gradient; a row is one of its channels, the columns are (channel of the image, tap, tap). The
+ * image is copied with its channels side by side, so that for each element that is not zero and each line of taps all products lie in one
+ * run. In locked a task has some of the rows and all of k, and chunk sums are added in ascending order. In `fast` it has some of the
+ * images, so that no two threads copy the same one, and the sums of these parts, as many whatever the number of threads, are added in
+ * ascending order. */
 #include "backend/cpu/sparse.h"
 #include <string.h>
 
@@ -97,8 +98,9 @@ ls_status ls_sparse_filter_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, l
     int64_t positions = sp.dims[0].positions * sp.dims[1].positions;
     sp.reach = (sp.rows - 1) * rows->free_stride[0] + positions;
     if (rows->k_stride[2] != 1 || rows->k_stride[1] != sp.dims[1].positions || rows->free_stride[0] < positions ||
-        image->free_stride[gemm->n.n - 1] != 1 || image->free_stride[0] < 1 || sp.rows < 8 || sp.channels < 1 || sp.channels > MOST_CHANNELS ||
-        positions < LEAST_POSITIONS || sp.reach > INT32_MAX || sp.rows * positions > INT32_MAX / 8 || image_elements(&sp) > MOST_BYTES) {
+        image->free_stride[gemm->n.n - 1] != 1 || image->free_stride[0] < 1 || sp.rows < 8 || sp.channels < 1 ||
+        sp.channels > MOST_CHANNELS || positions < LEAST_POSITIONS || sp.reach > INT32_MAX || sp.rows * positions > INT32_MAX / 8 ||
+        image_elements(&sp) > MOST_BYTES) {
         return LS_OK;
     }
     sp.thin = sp.channels * sp.dims[1].taps < sp.kernels->lanes;
@@ -140,7 +142,8 @@ typedef struct filter_run {
     const ls_sparse *sparse;
     char *memory; /* of the tasks */
     size_t task_bytes;
-    int64_t rows, blocks, images, parts; /* rows of a task, and how often they are there; images, and their parts: a task is a part's block */
+    /* Rows of a task, and how often they are there; images, and their parts: a task is a part's block. */
+    int64_t rows, blocks, images, parts;
     atomic_bool refused;  /* an element is not finite */
 } filter_run;
 

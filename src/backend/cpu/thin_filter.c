@@ -1,7 +1,9 @@
-/* Gradients of filters of few channels, as those that read a picture, in fast arithmetic (sparse_filter.c says what k, rows and columns are).
+/* Gradients of filters of few channels, as those that read a picture, in fast arithmetic (sparse_filter.c says what k, rows and columns
+ * are).
  *
- * As a product, the columns of a few taps leave most of a vector empty, and all of the output's gradient is transposed for them. Here vectors lie
- * along lines, and operands are read where they are: for four rows, each of three taps has a vector of sums, which are added when k ends. */
+ * As a product, the columns of a few taps leave most of a vector empty, and all of the output's gradient is transposed for them. Here
+ * vectors lie along lines, and operands are read where they are: for four rows, each of three taps has a vector of sums, which are added
+ * when k ends. */
 #include "backend/cpu/gemm_plan.h"
 #include "backend/cpu/sparse.h"
 #include <string.h>
@@ -23,8 +25,9 @@ bool ls_thin_filter_may(const ls_sparse *sp, const ls_contract_side *image) {
     const ls_sparse_dim *d = &sp->dims[1];
     bool filled = d->positions * 4 >= ls_gemm_ceil_div(d->positions, LANES) * LANES * 3;
     filled = filled && sp->dims[0].positions * ls_gemm_ceil_div(d->positions, LANES) >= LEAST_VECTORS;
-    return sp->kernels->thin && !sp->chunk && d->step == 1 && d->taps > 1 && filled && sp->channels * sp->dims[0].taps * d->taps <= MOST_COLUMNS &&
-           (image->absent || !sp->padded) && ls_gemm_ceil_div(sp->rows, LS_THIN_ROWS) * tiles_of(sp) * TILE * 4 <= MOST_BYTES;
+    return sp->kernels->thin && !sp->chunk && d->step == 1 && d->taps > 1 && filled &&
+           sp->channels * sp->dims[0].taps * d->taps <= MOST_COLUMNS && (image->absent || !sp->padded) &&
+           ls_gemm_ceil_div(sp->rows, LS_THIN_ROWS) * tiles_of(sp) * TILE * 4 <= MOST_BYTES;
 }
 
 typedef struct thin_run {
@@ -59,7 +62,8 @@ static void add_lines(const thin_run *r, int64_t group, const float *x, const fl
     const ls_sparse *sp = r->sparse;
     const ls_gemm_phase *gemm = r->launch->phase->gemm;
     const ls_sparse_dim *d = &sp->dims[0];
-    const int64_t *stride = gemm->side[1].free_stride + gemm->n.n - 2, x_row = gemm->side[0].free_stride[0], x_line = gemm->side[0].k_stride[1];
+    const int64_t *stride = gemm->side[1].free_stride + gemm->n.n - 2, x_row = gemm->side[0].free_stride[0],
+                  x_line = gemm->side[0].k_stride[1];
     float *first = r->sums + group * r->tiles * TILE, *sums = first;
     for (int64_t c = 0; c < sp->channels; c++) {
         const float *plane = image + (gemm->n.n > 2 ? c * gemm->side[1].free_stride[0] : 0);
@@ -72,7 +76,8 @@ static void add_lines(const thin_run *r, int64_t group, const float *x, const fl
                 high = to < end ? to : end;
             }
             for (int64_t tap1 = 0; tap1 < sp->dims[1].taps; tap1 += LS_THIN_TAPS, sums += TILE) {
-                ls_gemm_thin t = {.lines = high - low, .vectors = r->vectors, .x_row = x_row, .x_line = x_line, .image_line = d->step * stride[0]};
+                ls_gemm_thin t = {
+                    .lines = high - low, .vectors = r->vectors, .x_row = x_row, .x_line = x_line, .image_line = d->step * stride[0]};
                 t.ahead = sums == first ? ahead : 0;
                 t.wanted = (const uint16_t(*)[LS_THIN_TAPS])r->wanted + tap1 / LS_THIN_TAPS * r->vectors;
                 sp->kernels->thin(&t, x + low * x_line, plane + (d->step * low + tap0) * stride[0] + tap1, sums);
@@ -88,14 +93,18 @@ static void run_task(void *ctx, long task, int worker) {
     const ls_contract_side *rows = &r->launch->phase->gemm->side[0], *image = &r->launch->phase->gemm->side[1];
     const float *x = (const float *)(const void *)kernel->buffers[rows->buffer] + rows->sum.constant;
     const float *y = (const float *)(const void *)kernel->buffers[image->buffer] + image->sum.constant;
-    int64_t groups = ls_gemm_ceil_div(sp->rows, LS_THIN_ROWS), group = task * r->groups, end = group + r->groups < groups ? group + r->groups : groups;
-    int64_t lines = sp->dims[0].positions, band = NEAR / (4 * (LS_THIN_ROWS * sp->dims[1].positions + sp->dims[0].step * sp->dims[1].size)) + 1;
+    int64_t groups = ls_gemm_ceil_div(sp->rows, LS_THIN_ROWS), group = task * r->groups,
+            end = group + r->groups < groups ? group + r->groups : groups;
+    int64_t lines = sp->dims[0].positions,
+            band = NEAR / (4 * (LS_THIN_ROWS * sp->dims[1].positions + sp->dims[0].step * sp->dims[1].size)) + 1;
     (void)worker;
     for (int64_t i = 0; i < r->images; i++) {
         for (int64_t line = 0; line < lines; line += band) {
             for (int64_t g = group; g < end; g++) {
-                int64_t row = first_row(sp, g) * rows->free_stride[0], next = g + 1 < end ? first_row(sp, g + 1) * rows->free_stride[0] : rows->k_stride[0];
-                add_lines(r, g, x + i * rows->k_stride[0] + row, y + i * image->k_stride[0], line, line + band < lines ? line + band : lines, next - row);
+                int64_t row = first_row(sp, g) * rows->free_stride[0],
+                        next = g + 1 < end ? first_row(sp, g + 1) * rows->free_stride[0] : rows->k_stride[0];
+                add_lines(r, g, x + i * rows->k_stride[0] + row, y + i * image->k_stride[0], line,
+                          line + band < lines ? line + band : lines, next - row);
             }
         }
     }

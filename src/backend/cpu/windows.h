@@ -74,8 +74,8 @@ void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory,
 /* windows.c: how many images, each with tasks of its own; as many as are known before launch. */
 int64_t ls_windows_images(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w);
 /* windows.c: into how many bands to cut each image, of two numbers with the columns that a band is computed in: the first, or the second
- * where that leaves the workers less to wait for. Sets w->group: where bands are few, rows are cut, too, and each task copies its band for itself (a
- * program would compute it again). */
+ * where that leaves the workers less to wait for. Sets w->group: where bands are few, rows are cut, too, and each task copies its band for
+ * itself (a program would compute it again). */
 int64_t ls_windows_share(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, const int64_t bands[2],
                          const int64_t columns[2]);
 /* windows_run.c: where a leaf's image begins, for coordinates of the batch and of outer dimensions. */

@@ -1,6 +1,7 @@
-/* Eight vectors at a time, each operation on all or on four of them before the next, in the order that stands there: a function of f32 is one chain of operations that
- * wait for each other, and its ports are kept at work by the others' chains alone. What the exponentials of locked arithmetic share: exp(r) = h + l as in math.inc, where
- * half of a square, which is exact unless it is beneath all notice, is fused with the addition behind it. */
+/* Eight vectors at a time, each operation on all or on four of them before the next, in the order that stands there: a function of f32 is
+ * one chain of operations that wait for each other, and its ports are kept at work by the others' chains alone. What the exponentials of
+ * locked arithmetic share: exp(r) = h + l as in math.inc, where half of a square, which is exact unless it is beneath all notice, is fused
+ * with the addition behind it. */
 #ifndef LOCKSTEP_BACKEND_CPU_ISA_EIGHT_H
 #define LOCKSTEP_BACKEND_CPU_ISA_EIGHT_H
 

@@ -1,5 +1,6 @@
-/* The error function over tiles in locked arithmetic: the bits of math.inc's, whose two branches, a polynomial and 1 less an exponential, are made for eight vectors in a fixed order. The
- * one product that is exact, and half of a square, are fused with the addition behind them; the test that forbids fused multiply-adds leaves out files of this name. */
+/* The error function over tiles in locked arithmetic: the bits of math.inc's, whose two branches, a polynomial and 1 less an exponential,
+ * are made for eight vectors in a fixed order. The one product that is exact, and half of a square, are fused with the addition behind
+ * them; the test that forbids fused multiply-adds leaves out files of this name. */
 #include "backend/cpu/isa/chain_ops.h"
 #include "backend/cpu/isa/tile_math.h"
 
@@ -15,7 +16,8 @@ enum { NEAR = 1, FAR = NEAR + 7, EXP = FAR + 8, MAX = EXP + 5, LOG, BY_LN2, LN2_
 #define X(i) _mm512_loadu_ps(x + 16 * i)
 #define LOAD(from, i) _mm512_load_ps((from) + 16 * i)
 
-/* near: u, x times a polynomial of s = x squared; far: v, a polynomial of t = |x| - 1, |x| at most 3.9375. a and b are vectors of a constant each. */
+/* near: u, x times a polynomial of s = x squared; far: v, a polynomial of t = |x| - 1, |x| at most 3.9375. a and b are vectors of a
+ * constant each. */
 #define SMALLER(i) V t##i = _mm512_range_ps(X(i), b, 10); /* of two magnitudes */
 #define APART(i) t##i = _mm512_sub_ps(t##i, one);
 #define NEAR_BEGIN(i)                                                                                        \

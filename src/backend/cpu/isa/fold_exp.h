@@ -1,5 +1,5 @@
-/* Sums of exponentials of x - minus in arithmetic that may fuse, and meanwhile quotients of another row: a softmax's last pass over a row is done with the exponentials of the next one, so
- * that what goes to memory does not go all at once. Included behind math/vector.h. */
+/* Sums of exponentials of x - minus in arithmetic that may fuse, and meanwhile quotients of another row: a softmax's last pass over a row
+ * is done with the exponentials of the next one, so that what goes to memory does not go all at once. Included behind math/vector.h. */
 #ifndef LOCKSTEP_BACKEND_CPU_ISA_FOLD_EXP_H
 #define LOCKSTEP_BACKEND_CPU_ISA_FOLD_EXP_H
 

@@ -1,10 +1,10 @@
-/* Sums of exponentials of x - minus in locked arithmetic, and meanwhile quotients of another row: the bits of math.inc's exp, of additions and of divisions.
- * Products that are exact, or whose rounding cannot be seen, are fused with the addition behind them; the test that forbids fused multiply-adds leaves out
- * files of this name.
+/* Sums of exponentials of x - minus in locked arithmetic, and meanwhile quotients of another row: the bits of math.inc's exp, of additions
+ * and of divisions. Products that are exact, or whose rounding cannot be seen, are fused with the addition behind them; the test that
+ * forbids fused multiply-adds leaves out files of this name.
  *
- * Of an exponential's operations two thirds are additions, or go to the same two ports as they do on Zen 5; a division by a row's number is four products
- * (divide_fast.c). So both take little longer together than the exponentials alone. Eight vectors are computed at a time, each operation on all or on half of
- * them before the next, in the order that stands here: four would wait for each other. */
+ * Of an exponential's operations two thirds are additions, or go to the same two ports as they do on Zen 5; a division by a row's number is
+ * four products (divide_fast.c). So both take little longer together than the exponentials alone. Eight vectors are computed at a time,
+ * each operation on all or on half of them before the next, in the order that stands here: four would wait for each other. */
 #include "backend/cpu/isa/tile_isa.h"
 #include "backend/cpu/isa/tile_math.h"
 
@@ -73,7 +73,8 @@ bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *to, const float *fro
     float part[LANES], own[LANES];
     for (int64_t at = 0; at < n; at += LANES) {
         const bool whole = n - at >= LANES;
-        const float *x = from + at, *c = constants, *other = whole && others ? others + at : NULL, *next = whole && beside->next ? beside->next + at : NULL;
+        const float *x = from + at, *c = constants, *other = whole && others ? others + at : NULL,
+                    *next = whole && beside->next ? beside->next + at : NULL;
         float *dst = to + at, *sums = partials + at % LS_TILE_PARTIALS, *quotients = others ? beside->dst + at : NULL;
         const uintptr_t fetch = beside->fetch + (uintptr_t)at * sizeof *x;
         const __mmask16 kept = whole && !(first && at < LS_TILE_PARTIALS) ? 0xffff : 0;
@@ -144,7 +145,8 @@ bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *to, const float *fro
     const bool fresh = first && whole < LS_TILE_PARTIALS;
     if (beside->next) {
         for (int64_t k = whole; k < n; k += 16) {
-            most = _mm512_max_ps(most, _mm512_mask_loadu_ps(most, n - k < 16 ? (__mmask16)((1u << (n - k)) - 1) : 0xffff, beside->next + k));
+            most =
+                _mm512_max_ps(most, _mm512_mask_loadu_ps(most, n - k < 16 ? (__mmask16)((1u << (n - k)) - 1) : 0xffff, beside->next + k));
         }
         *beside->highest = _mm512_reduce_max_ps(most);
     }

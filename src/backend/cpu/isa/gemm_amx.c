@@ -41,8 +41,8 @@ static __attribute__((noinline)) unsigned finish(float *c, int64_t ldc, int rows
     return nan;
 }
 
-/* Sums of a register's rows, and of the next ones or, where there are none, of every second block of k: two chains would wait for themselves. Registers 0 to 3
- * are sums, left and right, 4 and 5 rows of A, 6 and 7 columns of B. */
+/* Sums of a register's rows, and of the next ones or, where there are none, of every second block of k: two chains would wait for
+ * themselves. Registers 0 to 3 are sums, left and right, 4 and 5 rows of A, 6 and 7 columns of B. */
 static inline __attribute__((always_inline)) unsigned tiles(const ls_gemm_tiles *t, const bool both, const int vectors) {
     enum { BYTES = REGISTER * sizeof(uint32_t) };
     const size_t b_step = (size_t)t->b_k * sizeof(uint32_t), c_step = (size_t)t->ldc * sizeof(float);

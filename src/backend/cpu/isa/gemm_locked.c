@@ -40,7 +40,8 @@
 #define SPARSE(vectors) LS_ISA_SUFFIX(ls_gemm_f32_sparse_##vectors)
 #define DEPTHWISE LS_ISA_SUFFIX(ls_depthwise)
 #define PUT_MADD(a, b, c) __asm__ volatile("vmulps %1, %2, %%zmm7\n\tvaddps %%zmm7, %0, %0" : "+v"(c) : "v"(a), "v"(b) : "zmm7")
-#define PUT_MADD_AT(p, b, c) __asm__ volatile("vmulps %2%{1to16%}, %1, %%zmm7\n\tvaddps %%zmm7, %0, %0" : "+v"(c) : "v"(b), "m"(*(p)) : "zmm7")
+#define PUT_MADD_AT(p, b, c)                                                                                                               \
+    __asm__ volatile("vmulps %2%{1to16%}, %1, %%zmm7\n\tvaddps %%zmm7, %0, %0" : "+v"(c) : "v"(b), "m"(*(p)) : "zmm7")
 #ifndef LS_ISA_SIMD128
 #define AT_ONCE 4
 #endif

@@ -1,7 +1,7 @@
 /*
  * Vector types of the instruction set that this object is compiled for (LS_ISA_<NAME>), as GCC vector extensions: one text serves all.
- * LS_GEMM_ROWS and LS_GEMM_VECTORS are the highest and the widest tile's. With 32 registers, 6 by 4 takes 10 loads for 24 multiply-adds, 8 by 3
- * takes 11, 12 by 2 takes 14.
+ * LS_GEMM_ROWS and LS_GEMM_VECTORS are the highest and the widest tile's. With 32 registers, 6 by 4 takes 10 loads for 24 multiply-adds, 8
+ * by 3 takes 11, 12 by 2 takes 14.
  */
 #ifndef LOCKSTEP_BACKEND_CPU_ISA_GEMM_VEC_H
 #define LOCKSTEP_BACKEND_CPU_ISA_GEMM_VEC_H

@@ -92,8 +92,9 @@ TO_INT(f64, double)
 #define SIZES_OF_32(tag) {u32_to_8, u32_to_16, u32_to_32, tag##_to_64}
 #define SIZES_OF_64 {u64_to_8, u64_to_16, u64_to_32, NULL}
 const ls_tile_cast_fn LS_TILE_NAME(ls_tile_cast_int)[LS_F16][4] = {
-    [LS_BOOL] = SIZES_OF_8(u8), [LS_U8] = SIZES_OF_8(u8),  [LS_I8] = SIZES_OF_8(i8),   [LS_U16] = SIZES_OF_16(u16), [LS_I16] = SIZES_OF_16(i16),
-    [LS_U32] = SIZES_OF_32(u32), [LS_I32] = SIZES_OF_32(i32), [LS_U64] = SIZES_OF_64, [LS_I64] = SIZES_OF_64};
+    [LS_BOOL] = SIZES_OF_8(u8),  [LS_U8] = SIZES_OF_8(u8),    [LS_I8] = SIZES_OF_8(i8),
+    [LS_U16] = SIZES_OF_16(u16), [LS_I16] = SIZES_OF_16(i16), [LS_U32] = SIZES_OF_32(u32),
+    [LS_I32] = SIZES_OF_32(i32), [LS_U64] = SIZES_OF_64,      [LS_I64] = SIZES_OF_64};
 const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_f32)[LS_F16] = PER_INT(f32);
 const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_f64)[LS_F16] = PER_INT(f64);
 const ls_tile_cast_fn LS_TILE_NAME(ls_tile_int_to_bool)[LS_F16] = {

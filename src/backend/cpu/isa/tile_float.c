@@ -81,9 +81,9 @@ EXTREME(max_f64, double, uint64_t, >, &)
 EXTREME_OF(min, 4)
 EXTREME_OF(max, 5)
 
-/* All partials in registers over the whole steps of x, as memory has them; then the vectors that are left, one by one. `at` makes a vector of one
- * of x. `nan(x, y)` sees vectors that `op` would not do for: `careful` takes its place, then. Lines of x are fetched before the processor would,
- * which stops at each page. */
+/* All partials in registers over the whole steps of x, as memory has them; then the vectors that are left, one by one. `at` makes a vector
+ * of one of x. `nan(x, y)` sees vectors that `op` would not do for: `careful` takes its place, then. Lines of x are fetched before the
+ * processor would, which stops at each page. */
 #define FOLD_AS(name, parameters, op, at, identity, nan, careful)                                            \
     void LS_TILE_NAME(ls_tile_fold_##name) parameters {                                                      \
         const __m512 none = _mm512_set1_ps(identity);                                                        \
@@ -157,7 +157,8 @@ static inline __m512 square(__m512 x) {
     return _mm512_mul_ps(x, x);
 }
 FOLD_AS(sum, (float *p, const float *x, int64_t n, bool first, bool fetches), _mm512_add_ps, AS_IT_IS, 0.0f, NEVER, _mm512_add_ps)
-FOLD_AS(squares, (float *p, const float *x, float minus, int64_t n, bool first, bool fetches), _mm512_add_ps, SQUARE_APART, 0.0f, NEVER, _mm512_add_ps)
+FOLD_AS(squares, (float *p, const float *x, float minus, int64_t n, bool first, bool fetches), _mm512_add_ps, SQUARE_APART, 0.0f, NEVER,
+        _mm512_add_ps)
 void LS_TILE_NAME(ls_tile_halve_sum)(float *p)
 HALVE(_mm512_add_ps)
 
@@ -238,8 +239,10 @@ void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, 
         }                                                                                                    \
     }
 ROWS_AS(sum, _mm512_add_ps, AS_IT_IS, 0.0f, NEVER, LS_TILE_NAME(ls_tile_fold_sum)(p, x, n, true, false); LS_TILE_NAME(ls_tile_halve_sum)(p))
-ROWS_AS(squares, _mm512_add_ps, SQUARE_APART, 0.0f, NEVER, LS_TILE_NAME(ls_tile_fold_squares)(p, x, minus, n, true, false); LS_TILE_NAME(ls_tile_halve_sum)(p))
-ROWS_AS(max, max_number, AS_IT_IS, -__builtin_inff(), SEEN, LS_TILE_NAME(ls_tile_fold_max)(p, x, n, true, false); LS_TILE_NAME(ls_tile_halve_max)(p))
+ROWS_AS(squares, _mm512_add_ps, SQUARE_APART, 0.0f, NEVER, LS_TILE_NAME(ls_tile_fold_squares)(p, x, minus, n, true, false);
+        LS_TILE_NAME(ls_tile_halve_sum)(p))
+ROWS_AS(max, max_number, AS_IT_IS, -__builtin_inff(), SEEN, LS_TILE_NAME(ls_tile_fold_max)(p, x, n, true, false);
+        LS_TILE_NAME(ls_tile_halve_max)(p))
 #else
 EXTREME(min_f32, float, uint32_t, <, |)
 EXTREME(max_f32, float, uint32_t, >, &)

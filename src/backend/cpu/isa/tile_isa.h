@@ -61,8 +61,10 @@ void LS_TILE_NAME(ls_tile_rows_max)(float *results, const float *x, float minus,
 void LS_TILE_NAME(ls_tile_sigmoid_f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor);
 float LS_TILE_NAME(ls_tile_row_squares_beside)(const float *x, float minus, int64_t n, const ls_tile_beside *b);
-bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
-bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside);
+bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,
+                                    const ls_tile_beside *beside);
+bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,
+                                         const ls_tile_beside *beside);
 #else
 #define LS_TILE_FOLDS(name) {NULL, NULL, NULL}
 #endif

@@ -14,7 +14,8 @@ LS_TILE_MATH_DECLARE(pow)
 #undef LS_TILE_MATH_DECLARE
 
 #if defined(LS_ISA_AVX512)
-/* What is done at once with an error function: with `by` (erf(x * times) + plus) * (by[i] * factor) * then, as in a GELU, else erf(x) alone. */
+/* What is done at once with an error function: with `by` (erf(x * times) + plus) * (by[i] * factor) * then, as in a GELU, else erf(x)
+ * alone. */
 typedef struct ls_erf_around {
     const float *by;
     float times, plus, factor, then;

@@ -24,7 +24,8 @@ static inline __m512i canonical16(__m512i x, bool canonical) {
             _mm512_storeu_si512(dst + (r) * dst_stride, y);                                                  \
         }                                                                                                    \
     }
-static __attribute__((noinline)) void whole_block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, bool canonical, bool stream) {
+static __attribute__((noinline)) void whole_block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
+                                                  bool canonical, bool stream) {
     for (int64_t i = LINES_AHEAD; stream && i < LINES_AHEAD + 16; i++) { /* no processor foresees lines that lie far apart */
         __builtin_prefetch((const void *)((uintptr_t)src + (uintptr_t)(i * src_stride) * sizeof *src));
     }
