@@ -3,6 +3,8 @@
 #define LOCKSTEP_TESTS_UNIT_ENGINE_SUPPORT_H
 
 #include "support/world.h"
+#include <stdbool.h>
+#include <string.h>
 
 static world w;
 static ls_session *s;
@@ -38,6 +40,15 @@ static inline ls_tensor *scaled(ls_tensor *x, double by) {
 static inline uint64_t compiles(void) {
     return ls_session_get_stats(s).compiles;
 }
+
+/* A call fails with a code, or returns NULL, and the session says why; then it goes on. */
+#define REFUSED(call, error, why)                                        \
+    do {                                                                 \
+        assert_int_equal(call, error);                                   \
+        assert_non_null(strstr(ls_session_error(s)->message, why));      \
+        ls_session_clear_error(s);                                       \
+    } while (0)
+#define REFUSED_NULL(call, why) REFUSED((call) == NULL, true, why)
 
 /* Each test with a session of its own. */
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
