@@ -315,6 +315,53 @@ static void gelus(void **state) {
     }
 }
 
+static float sigmoid(float x) {
+    const float minus = -x;
+    return 1 / (1 + ls_exp_f32(minus > LS_SIGMOID_MAX ? LS_SIGMOID_MAX : minus));
+}
+
+/* Gates of a recurrent cell, which an instruction set may do without the chain: c = sigmoid(x + y) * c + sigmoid(y + x + y) * tanh(x), in its place or another; what is the same in another
+ * order; one function with an addend. */
+static void gates(void **state) {
+    enum { X, Y, C, FIRST, SECOND, POINTERS };
+    (void)state;
+    for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+        const ls_tile_isa *isa = usable(i);
+        if (!isa || !isa->sigmoid_f32) {
+            continue;
+        }
+        const ls_chain_step sigmoids = {.op = LS_CHAIN_CALL, .kind = LS_CHAIN_NONE, .fn = isa->sigmoid_f32},
+                            tanhs = {.op = LS_CHAIN_CALL, .kind = LS_CHAIN_NONE, .fn = isa->map_f32[LS_OP_TANH]};
+#define STEP(name, where, which) {.op = LS_CHAIN_##name, .kind = LS_CHAIN_##where, .at = which}
+        const ls_chain_step forms[3][14] = {
+            {STEP(ADD, MEMORY, Y), sigmoids, STEP(MUL, MEMORY, C), STEP(KEEP, SLOT, FIRST), STEP(TAKE, MEMORY, Y), STEP(ADD, MEMORY, X), STEP(ADD, MEMORY, Y), sigmoids,
+             STEP(KEEP, SLOT, SECOND), STEP(TAKE, MEMORY, X), tanhs, STEP(MUL, SLOT, SECOND), STEP(ADD, SLOT, FIRST)},
+            {STEP(ADD, MEMORY, Y), sigmoids, STEP(MUL, MEMORY, C), STEP(KEEP, SLOT, FIRST), STEP(TAKE, MEMORY, X), tanhs, STEP(KEEP, SLOT, SECOND), STEP(TAKE, MEMORY, Y),
+             STEP(ADD, MEMORY, X), STEP(ADD, MEMORY, Y), sigmoids, STEP(MUL, SLOT, SECOND), STEP(ADD, SLOT, FIRST)},
+            {STEP(ADD, MEMORY, C), tanhs},
+        };
+#undef STEP
+        static const int steps[] = {13, 13, 2};
+        for (int64_t n = 1; n < MOST; n += n % 64 == 0 ? 1 : 7) {
+            for (int form = 0; form < 6; form++) {
+                _Alignas(64) float slots[2][LS_CHAIN_LANES];
+                float x[MOST], y[MOST], c[MOST], out[MOST + 1], *to = form < 3 ? out : c;
+                uint32_t expected[MOST];
+                for (int64_t j = 0; j < n; j++) {
+                    x[j] = j % 5 ? (float)(j - n / 2) * 0.03f : from_bits(special[j / 5 % SPECIALS]);
+                    y[j] = j % 7 ? (float)j * 0.01f - 1 : from_bits(special[j / 7 % SPECIALS]);
+                    c[j] = j % 9 ? (float)(j % 13) - 6 : from_bits(special[j / 9 % SPECIALS]);
+                    expected[j] = bits_of(form % 3 == 2 ? ls_tanh_f32(x[j] + c[j]) : ls_tanh_f32(x[j]) * sigmoid(y[j] + x[j] + y[j]) + sigmoid(x[j] + y[j]) * c[j]);
+                }
+                out[n] = 77;
+                isa->chain(&(ls_chain_row){.n_steps = steps[form % 3], .n_pointers = POINTERS, .steps = forms[form % 3], .at = {x, y, c}, .slots = {[FIRST] = slots[0], [SECOND] = slots[1]}}, to, x, n);
+                assert_memory_equal(to, expected, (size_t)n * sizeof *to);
+                assert_true(out[n] == 77);
+            }
+        }
+    }
+}
+
 /* The sum of squares in registers of its own, beside squares that are stored and summed. */
 static void sums_of_squares(void **state) {
     uint64_t seed = 3;
@@ -345,6 +392,7 @@ int main(void) {
         cmocka_unit_test(batch_norms),
         cmocka_unit_test(norms),
         cmocka_unit_test(gelus),
+        cmocka_unit_test(gates),
         cmocka_unit_test(sums_of_squares),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

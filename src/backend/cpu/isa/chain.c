@@ -173,6 +173,63 @@ static int64_t gelu(const ls_chain_row *row, float *dst, const float *src, int64
 }
 #endif
 
+#if defined(LS_ISA_AVX512)
+static const float *operand(const ls_chain_row *row, const ls_chain_step *step, int64_t i) {
+    return step->kind == LS_CHAIN_SLOT ? row->slots[step->at] : row->at[step->at] + i;
+}
+
+/* Whether a step is this one, of elements. */
+static bool is_step(const ls_chain_step *step, const ls_chain_step *end, ls_chain_op op) {
+    return step < end && step->op == op && (step->kind == LS_CHAIN_MEMORY || step->kind == LS_CHAIN_SLOT);
+}
+
+/* The gates that a chain is made of, from lane i on, each kept but the last; how many, 0: it is not. */
+static int find_gates(const ls_chain_row *row, float *dst, const float *src, int64_t i, ls_gate *gates) {
+    const ls_chain_step *step = row->steps, *end = step + row->n_steps;
+    const float *x = src + i;
+    for (int n = 0; n <= LS_CHAIN_SLOTS; n++, step += 2) {
+        ls_gate *g = &gates[n];
+        *g = (ls_gate){.x = x, .to = dst + i};
+        for (int k = 0; k < 2 && is_step(step, end, LS_CHAIN_ADD); k++) {
+            g->plus[k] = operand(row, step++, i);
+        }
+        if (step == end || step->op != LS_CHAIN_CALL || (step->fn != LS_TILE_MATH(tanh, f32) && step->fn != LS_TILE_NAME(ls_tile_sigmoid_f32))) {
+            return 0;
+        }
+        g->tanh = step++->fn == LS_TILE_MATH(tanh, f32);
+        g->times = is_step(step, end, LS_CHAIN_MUL) ? operand(row, step++, i) : NULL;
+        g->more = is_step(step, end, LS_CHAIN_ADD) ? operand(row, step++, i) : NULL;
+        if (step == end) {
+            return n + 1;
+        }
+        if (step->op != LS_CHAIN_KEEP || !is_step(step + 1, end, LS_CHAIN_TAKE)) {
+            return 0;
+        }
+        g->to = row->slots[step->at];
+        x = operand(row, step + 1, i);
+    }
+    return 0;
+}
+
+/* As many lanes as are whole blocks of gates, where the chain is nothing else; how many. */
+static int64_t gates(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
+    ls_gate all[LS_CHAIN_SLOTS + 1];
+    int64_t i = 0;
+    for (int64_t part; n - i >= LS_GATE_LANES; i += part) {
+        const int count = row->middle ? 0 : find_gates(row, dst, src, i, all);
+        if (!count) {
+            break;
+        }
+        part = n - i < LS_CHAIN_LANES ? LS_GATE_LANES : LS_CHAIN_LANES;
+        fetch_ahead(row, dst, i, part);
+        for (int k = 0; k < count; k++) {
+            LS_TILE_NAME(ls_gate_run)(&all[k], part);
+        }
+    }
+    return i;
+}
+#endif
+
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
 /* How a norm and a softmax end, (x - a) / b with one a and one b: the steps of that, done to all lanes at once; 0: the chain begins otherwise, or overwrites what it reads later. */
 static int beginning(const ls_chain_row *row, const float *dst) {
@@ -273,6 +330,7 @@ void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float
         return;
     }
     i = gelu(row, dst, src, n);
+    i = i ? i : gates(row, dst, src, n);
     for (; i + WIDEST * L <= n; i += WIDEST * L) {
         widest_block(row, dst, src, i);
     }

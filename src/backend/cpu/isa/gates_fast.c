@@ -39,20 +39,51 @@ enum { EXP = 1, NEAR = EXP + 6, SPLIT = NEAR + 5, MAX, BY_LN2, LN2_1, LN2_2, HAL
     LOW(BY_CUBE) LOW(LOST) KEEP_LOW(p) KEEP_LOW(l) LOW(HALF_SQUARE) LOW(LEFT) KEEP_LOW(p) KEEP_LOW(l)        \
     HIGH(SQUARE) LOW(TAIL) KEEP_LOW(l) KEEP_HIGH(z) HIGH(ONE_MORE) HIGH(CUBE) KEEP_HIGH(h) KEEP_HIGH(q)
 
+/* What comes before and after. */
+#define BEFORE(i) STORE(own, i, _mm512_add_ps(X(i), _mm512_loadu_ps(plus + 16 * i)))
+#define TIMES_ITS(i) l##i = _mm512_mul_ps(l##i, _mm512_loadu_ps(g->times + at + 16 * i));
+#define AND_ITS(i) l##i = _mm512_add_ps(l##i, _mm512_loadu_ps(g->more + at + 16 * i));
+#define CANONICAL(i) l##i = (V)ls_canonical((ls_vf32)l##i);
+#define PUT(i) _mm512_storeu_ps(dst + 16 * i, l##i);
+#define NO_NUMBERS(i, j) _mm512_cmp_ps_mask(X(i), X(j), _CMP_UNORD_Q)
+#define NO_NUMBER(i)                                                                                         \
+    l##i = _mm512_mask_mov_ps(l##i, _mm512_cmp_ps_mask(X(i), X(i), _CMP_UNORD_Q), nan);
+#define NEITHER(i, j) _mm512_cmp_ps_mask(l##i, l##j, _CMP_UNORD_Q)
+#define BEGIN_GATE                                                                                           \
+    const float *x = g->x + at;                                                                              \
+    for (int k = 0; k < 2 && g->plus[k]; k++) {                                                              \
+        const float *plus = g->plus[k] + at;                                                                 \
+        ALL(BEFORE)                                                                                          \
+        x = own;                                                                                             \
+    }
+#define END_GATE(FOUR, i, j, p, q)                                                                           \
+    if (__builtin_expect((NO_NUMBERS(i, j) | NO_NUMBERS(p, q)) != 0, 0)) {                                   \
+        const V nan = (V)_mm512_set1_epi32(LS_K32_QNAN);                                                     \
+        FOUR(NO_NUMBER)                                                                                      \
+    }                                                                                                        \
+    if (g->times) {                                                                                          \
+        FOUR(TIMES_ITS)                                                                                      \
+    }                                                                                                        \
+    if (g->more) {                                                                                           \
+        FOUR(AND_ITS)                                                                                        \
+    }                                                                                                        \
+    if (__builtin_expect((NEITHER(i, j) | NEITHER(p, q)) != 0, 0)) {                                         \
+        FOUR(CANONICAL)                                                                                      \
+    }                                                                                                        \
+    FOUR(PUT)
+
 /* ---- sigmoid ---- */
 #define WITHIN(i) V t##i = _mm512_range_ps(X(i), b, 2); /* -88 to 88, of a NaN, too */
 #define REDUCE_MINUS(i) t##i = _mm512_fnmsub_ps(n##i, a, t##i); /* exact, of -x */
 #define SCALE(i) l##i = _mm512_scalef_ps(l##i, LOAD(exponents, i));
 #define AND_ONE(i) l##i = _mm512_add_ps(l##i, one);
 #define RECIPROCAL(i) l##i = _mm512_div_ps(one, l##i);
-#define PUT(i) _mm512_storeu_ps(dst + 16 * i, l##i);
-#define UNORDERED(i, j) _mm512_cmp_ps_mask(X(i), X(j), _CMP_UNORD_Q)
-#define NO_NUMBER(i)                                                                                         \
-    l##i = _mm512_mask_mov_ps(l##i, _mm512_cmp_ps_mask(X(i), X(i), _CMP_UNORD_Q), nan);
 
-static void sigmoid_block(float *dst, const float *x) {
-    _Alignas(64) float exponents[LANES];
+static void sigmoid_block(const ls_gate *g, int64_t at) {
+    _Alignas(64) float own[LANES], exponents[LANES];
+    float *dst = g->to + at;
     const float *c = constants;
+    BEGIN_GATE
     CONSTANTS
     const V one = _mm512_set1_ps(1.0f);
     V a = SPLAT(BY_MINUS_LN2), b = SPLAT(SIGMOID_MAX);
@@ -66,11 +97,8 @@ static void sigmoid_block(float *dst, const float *x) {
     LOW(SUM) KEEP_LOW(l) HIGH(BY_CUBE) HIGH(LOST) KEEP_HIGH(p) KEEP_HIGH(l)
     LOW(SCALE) HIGH(HALF_SQUARE) HIGH(LEFT) KEEP(l) KEEP_HIGH(p)
     LOW(AND_ONE) HIGH(TAIL) KEEP(l) LOW(RECIPROCAL) HIGH(SUM) KEEP(l) HIGH(SCALE) KEEP_HIGH(l) HIGH(AND_ONE) KEEP_HIGH(l) HIGH(RECIPROCAL)
-    if (__builtin_expect((UNORDERED(0, 1) | UNORDERED(2, 3) | UNORDERED(4, 5) | UNORDERED(6, 7)) != 0, 0)) {
-        const V nan = (V)_mm512_set1_epi32(LS_K32_QNAN);
-        ALL(NO_NUMBER)
-    }
-    ALL(PUT)
+    END_GATE(LOW, 0, 1, 2, 3)
+    END_GATE(HIGH, 4, 5, 6, 7)
 }
 
 /* ---- tanh ---- */
@@ -107,20 +135,16 @@ static void sigmoid_block(float *dst, const float *x) {
 #define CHOOSE(i) l##i = _mm512_mask_mov_ps(l##i, _mm512_cmp_ps_mask(LOAD(squares, i), split, _CMP_LT_OQ), LOAD(near, i));
 #define SIGN(i) l##i = (V)_mm512_ternarylogic_epi32((__m512i)l##i, (__m512i)X(i), sign, 0xf8); /* l | x & sign */
 #define PLUS_B(i) p##i = _mm512_add_ps(b, p##i);
-#define END(FOUR, any)                                                                                       \
-    if (__builtin_expect((any) != 0, 0)) {                                                                   \
-        const V nan = (V)_mm512_set1_epi32(LS_K32_QNAN);                                                     \
-        FOUR(NO_NUMBER)                                                                                      \
-    }                                                                                                        \
-    FOUR(PUT)
 #define BOTH(next_a, one_op, next_b, other)                                                                  \
     a = SPLAT(next_a), b = SPLAT(next_b);                                                                    \
     LOW(one_op) LOW(other) HIGH(one_op) HIGH(other) KEEP(u)
 
-static void tanh_block(float *dst, const float *x) {
-    _Alignas(64) float exponents[LANES], squares[LANES], near[LANES];
+static void tanh_block(const ls_gate *g, int64_t at) {
+    _Alignas(64) float own[LANES], exponents[LANES], squares[LANES], near[LANES];
     const __m512i sign = _mm512_set1_epi32(INT32_MIN);
+    float *dst = g->to + at;
     const float *c = constants;
+    BEGIN_GATE
     CONSTANTS
     const V one = _mm512_set1_ps(1.0f);
     V a = SPLAT(NEAR + 4), b = SPLAT(MAX);
@@ -166,26 +190,37 @@ static void tanh_block(float *dst, const float *x) {
     LOW(FROM_LOST) KEEP_LOW(g) HIGH(MORE_LEFT) KEEP_HIGH(e) LOW(FROM_LEFT) KEEP_LOW(g) HIGH(MORE_REST) KEEP_HIGH(l) LOW(FROM_REST) KEEP_LOW(l) HIGH(HALVED) KEEP_HIGH(l)
     const V split = SPLAT(SPLIT);
     LOW(FAR) LOW(CHOOSE) LOW(SIGN)
-    END(LOW, UNORDERED(0, 1) | UNORDERED(2, 3))
+    END_GATE(LOW, 0, 1, 2, 3)
     HIGH(SQUARED) KEEP_HIGH(e) HIGH(LEFT_OVER) KEEP_HIGH(l) HIGH(FROM_ONE) KEEP_HIGH(e) HIGH(FROM_LOST) KEEP_HIGH(g) HIGH(FROM_LEFT) HIGH(FROM_REST) HIGH(FAR) HIGH(CHOOSE) HIGH(SIGN)
-    END(HIGH, UNORDERED(4, 5) | UNORDERED(6, 7))
+    END_GATE(HIGH, 4, 5, 6, 7)
 }
 
-#define BLOCKS(name, block)                                                                                         \
-    void name(void *to, const void *from, const void *b, const void *c, int64_t n) {      \
-        float *dst = to;                                                                                     \
-        const float *x = from;                                                                               \
-        (void)b, (void)c;                                                                                    \
-        for (; n >= LANES; n -= LANES, x += LANES, dst += LANES) {                                           \
-            block(dst, x);                                                                            \
-        }                                                                                                    \
-        if (n) {                                                                                             \
-            float part[LANES] = {0};                                                                         \
-            memcpy(part, x, (size_t)n * sizeof *x);                                                          \
-            block(part, part);                                                                        \
-            memcpy(dst, part, (size_t)n * sizeof *x);                                                        \
-        }                                                                                                    \
+void LS_TILE_NAME(ls_gate_run)(const ls_gate *g, int64_t n) {
+    for (int64_t at = 0; at < n; at += LANES) {
+        if (g->tanh) {
+            tanh_block(g, at);
+        } else {
+            sigmoid_block(g, at);
+        }
     }
-BLOCKS(LS_TILE_NAME(ls_tile_sigmoid_f32), sigmoid_block)
-BLOCKS(LS_TILE_MATH(tanh, f32), tanh_block)
+}
+
+static void of_any(void *dst, const void *x, bool tanh, int64_t n) {
+    const int64_t whole = n - n % LANES;
+    LS_TILE_NAME(ls_gate_run)(&(ls_gate){.tanh = tanh, .x = x, .to = dst}, whole);
+    if (whole < n) {
+        float part[LANES] = {0};
+        memcpy(part, (const float *)x + whole, (size_t)(n - whole) * sizeof *part);
+        LS_TILE_NAME(ls_gate_run)(&(ls_gate){.tanh = tanh, .x = part, .to = part}, LANES);
+        memcpy((float *)dst + whole, part, (size_t)(n - whole) * sizeof *part);
+    }
+}
+void LS_TILE_NAME(ls_tile_sigmoid_f32)(void *dst, const void *a, const void *b, const void *c, int64_t n) {
+    (void)b, (void)c;
+    of_any(dst, a, false, n);
+}
+void LS_TILE_MATH(tanh, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n) {
+    (void)b, (void)c;
+    of_any(dst, a, true, n);
+}
 #endif
