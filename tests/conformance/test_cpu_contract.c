@@ -329,6 +329,47 @@ static void sparse(void **state) {
     computed_by(build_sparse, &cases[0], 2, "sparse columns");
 }
 
+/* Launch after launch with one filter, which is kept packed then, and images that are sparse or are not; `out` has room for a result of each. */
+enum { SPARSE_LAUNCHES = 9, SPARSE_CHANNELS = 32, SPARSE_SIDE = 24, SPARSE_NUMEL = SPARSE_CHANNELS * SPARSE_SIDE * SPARSE_SIDE };
+static void run_sparse(world *w, bool wild, float (*out)[SPARSE_NUMEL]) {
+    ls_session *s = w->session;
+    ls_rng rng = {7, wild};
+    world_ok(w, ls_scope_begin(s));
+    ls_program *program;
+    ls_tensor *x = ls_input(s, "x", LS_F32, LS_SHAPE(1, SPARSE_CHANNELS, SPARSE_SIDE, SPARSE_SIDE));
+    ls_tensor *filter = sparse_tensor(s, &rng, LS_SHAPE(SPARSE_CHANNELS, SPARSE_CHANNELS, 3, 3), 0, wild);
+    ls_tensor *y = ls_conv(s, x, filter, NULL, &(ls_conv_spec){.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 1}});
+    world_ok(w, ls_program_compile(s, &x, 1, &y, 1, &program));
+    float *image = calloc(SPARSE_NUMEL, sizeof *image);
+    for (int launch = 0; launch < SPARSE_LAUNCHES; launch++) {
+        for (int64_t i = 0; i < SPARSE_NUMEL; i++) {
+            image[i] = launch % 4 == 2 || ls_rng_below(&rng, 100) < 20 ? (float)ls_rng_normal(&rng) : 0.0f;
+        }
+        world_ok(w, ls_program_run(program, &(const void *){image}, &(void *){out[launch]}));
+    }
+    free(image);
+    ls_program_destroy(program);
+    ls_scope_end(s);
+}
+
+static void sparse_again(void **state) {
+    worlds *all = *state;
+    size_t bytes = sizeof(float[SPARSE_NUMEL]);
+    float(*want)[SPARSE_NUMEL] = calloc(SPARSE_LAUNCHES, bytes), (*got)[SPARSE_NUMEL] = calloc(SPARSE_LAUNCHES, bytes);
+    for (int wild = 0; wild < 2; wild++) {
+        run_sparse(&all->ref, wild, want);
+        for (int c = 0; c < all->n; c++) {
+            run_sparse(&all->cpu[c], wild, got);
+            for (int i = 0; i < SPARSE_LAUNCHES; i++) {
+                check_bytes(all->names[c], "sparse again", (uint64_t)wild, i, got[i], bytes, want[i], bytes);
+            }
+        }
+        all->cases++;
+    }
+    free(want);
+    free(got);
+}
+
 /* Whole numbers, whose sums are exact in any order: fast gives the bits of ref. */
 static ls_tensor *whole_numbers(ls_session *s, ls_rng *rng, ls_shape shape, int64_t zeros, bool wild) {
     int64_t n = numel_of(shape);
@@ -623,7 +664,7 @@ static void attention(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(products),     cmocka_unit_test(large_product), cmocka_unit_test(runs_of_memory),
                                        cmocka_unit_test(convolutions), cmocka_unit_test(windows), cmocka_unit_test(programs),
-                                       cmocka_unit_test(joined),       cmocka_unit_test(joined_along_k), cmocka_unit_test(sparse), cmocka_unit_test(sparse_moved),
+                                       cmocka_unit_test(joined),       cmocka_unit_test(joined_along_k), cmocka_unit_test(sparse), cmocka_unit_test(sparse_moved), cmocka_unit_test(sparse_again),
                                        cmocka_unit_test(sparse_fast), cmocka_unit_test(pooled), cmocka_unit_test(thin_fast),
                                        cmocka_unit_test(followed_by_addends), cmocka_unit_test(passed),     cmocka_unit_test(layers),       cmocka_unit_test(attention)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
