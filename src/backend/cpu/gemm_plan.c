@@ -232,7 +232,7 @@ static void plan_workspace(const ls_gemm *g, ls_gemm_plan *plan) {
     if (plan->masks) {
         at += up((plan->rows + plan->cols) * kc * (plan->elem + 1), LS_GEMM_ALIGN);
     }
-    plan->worker_bytes = at;
+    plan->worker_bytes = ls_gemm_worker_step(at, plan->workers);
     plan->shared_bytes = 0;
     if (plan->b_source == LS_GEMM_SHARED) {
         plan->shared_bytes = up(up(plan->slab, plan->cols) * g->k * plan->elem, LS_GEMM_ALIGN);

@@ -57,6 +57,13 @@ static inline int64_t ls_gemm_ceil_div(int64_t x, int64_t y) {
     return ls_gemm_quotient(x + y - 1, y);
 }
 
+/* Bytes from where one worker's memory begins to the next one's. Between cores that share no cache, what lies near what another one writes
+ * is slow to read and write, far beyond a line of the cache; memory that nobody touches costs nothing. */
+static inline int64_t ls_gemm_worker_step(int64_t bytes, int64_t workers) {
+    enum { NEAREST_CACHE = 32 << 10, APART = 256 << 10 };
+    return workers > 1 && bytes > NEAREST_CACHE ? bytes + APART : bytes;
+}
+
 /* Of so many rows of A: the tiles of plan->rows. What is left goes to one tile or two; too few rows would wait for their own sums, and
  * share with those before. */
 static inline int64_t ls_gemm_whole_tiles(const ls_gemm_plan *plan, int64_t rows) {

@@ -7,6 +7,7 @@
  * Here: windows over a sparse image. The elements of a place of the image, over its planes, are a list. A band of lines of outputs is
  * passed once for each line of taps, whose part of the filter stays in the nearest cache meanwhile: the places in the order that gives
  * every output its taps in ascending k, each list added to all outputs of a line that it reaches at once. */
+#include "backend/cpu/gemm_plan.h"
 #include "backend/cpu/kept.h"
 #include "backend/cpu/sparse.h"
 #include <string.h>
@@ -433,7 +434,8 @@ static bool run(ls_gemm_launch *launch) {
     if (sp->filter) {
         return ls_sparse_filter_run(launch);
     }
-    input_run r = {.launch = launch, .sparse = sp, .images = n, .worker_bytes = input_layout(sp, NULL).bytes};
+    int64_t bytes = ls_gemm_worker_step((int64_t)input_layout(sp, NULL).bytes, d->threads);
+    input_run r = {.launch = launch, .sparse = sp, .images = n, .worker_bytes = (size_t)bytes};
     size_t filter = (size_t)round_up((int64_t)filter_bytes(sp), LS_GEMM_ALIGN);
     if (!ls_gemm_grow_workspace(d, filter + (size_t)d->threads * r.worker_bytes)) {
         return false;

@@ -20,16 +20,17 @@ static size_t filter_bytes(const ls_windows *w, const ls_gemm_phase *gemm, const
                     LS_GEMM_ALIGN);
 }
 
-static size_t worker_bytes(const ls_windows *w) {
+static size_t worker_bytes(const ls_windows *w, int threads) {
     size_t bytes = w->runs ? ls_runs_bytes(w) : (size_t)(w->planes * w->plane + LS_WINDOW_SLACK + w->rows * w->ld) * 4;
     bytes += w->in_place ? (size_t)ls_depthwise_room(w) : 0;
-    return (bytes + LS_GEMM_ALIGN) & ~(size_t)(LS_GEMM_ALIGN - 1);
+    bytes = (bytes + LS_GEMM_ALIGN) & ~(size_t)(LS_GEMM_ALIGN - 1);
+    return (size_t)ls_gemm_worker_step((int64_t)bytes, threads);
 }
 
 size_t ls_windows_workspace(const ls_kernel_binary *binary, const ls_gemm_phase *gemm,
                             const int64_t *extents) {
     return filter_bytes(gemm->windows, gemm, extents) +
-           worker_bytes(gemm->windows) * (size_t)binary->device->threads + LS_GEMM_ALIGN;
+           worker_bytes(gemm->windows, binary->device->threads) * (size_t)binary->device->threads + LS_GEMM_ALIGN;
 }
 
 static int64_t batch_base(const ls_kernel_run *kernel, const ls_gemm_phase *gemm,
@@ -267,7 +268,7 @@ bool ls_windows_run(ls_gemm_launch *launch) {
     const ls_windows *w = gemm->windows;
     ls_cpu_device *device = kernel->binary->device;
     int64_t batches = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes);
-    window_run r = {.launch = launch, .w = w, .worker_bytes = worker_bytes(w), .batches = batches};
+    window_run r = {.launch = launch, .w = w, .worker_bytes = worker_bytes(w, device->threads), .batches = batches};
     r.filter = (float *)(void *)device->workspace;
     r.memory = device->workspace + filter_bytes(w, gemm, kernel->extents);
     r.outer = ls_point_count(kernel->extents, w->outer, gemm->n.axes);
