@@ -205,10 +205,21 @@ void LS_TILE_NAME(ls_gate_run)(const ls_gate *g, int64_t n) {
     }
 }
 
+/* A block takes as long as its chain of operations, however few lanes are wanted: of a few, narrower vectors have the same bits sooner. */
+#ifdef LS_HAVE_ISA_AVX2
+void ls_tile_tanh_f32__avx2(void *dst, const void *a, const void *b, const void *c, int64_t n);
+enum { FEW = 32 };
+#else
+enum { FEW = 0 };
+#define ls_tile_tanh_f32__avx2 LS_TILE_MATH(tanh, f32)
+#endif
+
 static void of_any(void *dst, const void *x, bool tanh, int64_t n) {
     const int64_t whole = n - n % LANES;
     LS_TILE_NAME(ls_gate_run)(&(ls_gate){.tanh = tanh, .x = x, .to = dst}, whole);
-    if (whole < n) {
+    if (tanh && whole < n && n - whole <= FEW) {
+        ls_tile_tanh_f32__avx2((float *)dst + whole, (const float *)x + whole, NULL, NULL, n - whole);
+    } else if (whole < n) {
         float part[LANES] = {0};
         memcpy(part, (const float *)x + whole, (size_t)(n - whole) * sizeof *part);
         LS_TILE_NAME(ls_gate_run)(&(ls_gate){.tanh = tanh, .x = part, .to = part}, LANES);
