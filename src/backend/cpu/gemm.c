@@ -414,8 +414,11 @@ static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_
         }
         t.b = (const char *)t.b + step_b;
         from[FETCHES_NOTHING].at += step_b;
-        from[FETCHES_B].at += step_b;
-        from[FETCHES_C].at += step_c;
+        for (int i = FETCHES_B; i <= FETCHES_C; i++) {
+            if (from[i].tiles > 0) { /* else it is nowhere */
+                from[i].at += i == FETCHES_B ? step_b : step_c;
+            }
+        }
     }
     b->nan |= nan;
     return panels * cols;
