@@ -429,22 +429,24 @@ static bool stores_permuted(const ls_planner *p, const ls_plan_node *n) {
     return x->op == LS_OP_CONTRACT && !joins && (rows_in_turn || ls_reads_windows(x->src[0]) || ls_reads_windows(x->src[1]));
 }
 
-/* Whether maps end a convolution, or another contraction, that nobody else reads. */
-static bool ends_contraction(const ls_tensor *x) {
-    bool any = ls_class_of(x) == LS_CLASS_CONTRACT, on = ls_class_of(x) == LS_CLASS_MAP || x->op == LS_OP_PERMUTE || x->op == LS_OP_RESHAPE;
-    for (int i = 0; on && i < x->n_src && !any; i++) {
+enum { MOST_MAPS = 24 }; /* behind a contraction, and permutations: its kernels take few, and a stack has no room for any number */
+
+/* Whether at most so many maps end a convolution, or another contraction, that nobody else reads. */
+static bool ends_contraction(const ls_tensor *x, int most) {
+    bool any = ls_class_of(x) == LS_CLASS_CONTRACT, moves = x->op == LS_OP_PERMUTE || x->op == LS_OP_RESHAPE;
+    for (int i = 0; most > 0 && (moves || ls_class_of(x) == LS_CLASS_MAP) && i < x->n_src && !any; i++) {
         const ls_plan_node *src = ls_plan_node_of(x->src[i]);
-        any = !src->leaf && !src->light && !src->draft && src->users == 1 && ends_contraction(x->src[i]);
+        any = !src->leaf && !src->light && !src->draft && src->users == 1 && ends_contraction(x->src[i], most - 1);
     }
     return any;
 }
 
-/* What follows a contraction whose result is joined with others and copied: a kernel of the contraction can do it as it stores, and the copy is nothing else. The
- * contraction is stored either way. */
+/* What follows a contraction whose result is joined with others and copied: a kernel of the contraction can do it as it stores, and the
+ * copy is nothing else. The contraction is stored either way. */
 static bool ends_before_joining(const ls_planner *p, const ls_plan_node *n) {
     const ls_site *s = n->sites;
     return p->permuted && p->fusion && ls_class_of(n->node) == LS_CLASS_MAP && !n->absent && s && !s->next && s->joined && !s->contract &&
-           s->draft->kind == LS_GROUP_POINTWISE && ends_contraction(n->node);
+           s->draft->kind == LS_GROUP_POINTWISE && ends_contraction(n->node, MOST_MAPS);
 }
 
 static bool pass_on(ls_planner *p, ls_plan_node *n) {

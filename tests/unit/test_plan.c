@@ -439,6 +439,24 @@ static void shuffled_channels_are_stored(void **state) {
     bench_close(&b);
 }
 
+/* However many maps follow a convolution whose result is joined, none of the planner's calls stands for each of them. */
+static void long_ends_do_not_recurse(void **state) {
+    enum { LONG = 400000 };
+    (void)state;
+    bench b;
+    bench_open(&b);
+    ls_plan plan;
+    ls_tensor *x = input(&b, "x", LS_SHAPE(1, 4, 6, 6)), *w = input(&b, "w", LS_SHAPE(4, 4, 1, 1));
+    ls_tensor *both[] = {x, ls_conv(b.s, x, w, NULL, &(ls_conv_spec){.spatial = 2})};
+    for (int i = 0; i < LONG; i++) {
+        both[1] = (i % 2 ? ls_neg : ls_exp)(b.s, both[1]);
+    }
+    ls_tensor *joined = ls_reshape(b.s, ls_concat(b.s, both, 2, 1), LS_SHAPE(1, 2, 4, 6, 6)), *y = ls_transpose(b.s, joined, 1, 2);
+    bench_plan(&b, &y, 1, LS_PLAN_FUSION | LS_PLAN_PERMUTED, &plan);
+    assert_true(plan.n_groups > 1);
+    bench_close(&b);
+}
+
 /* Each product of a depthwise convolution reads one of the joined tensors; one of all channels reads both. */
 static void joined_channels_of_groups_are_stored(void **state) {
     (void)state;
@@ -496,6 +514,7 @@ int main(void) {
         cmocka_unit_test(convolutions_are_stored_as_they_are_read),
         cmocka_unit_test(poolings_read_what_convolutions_finish),
         cmocka_unit_test(shuffled_channels_are_stored),
+        cmocka_unit_test(long_ends_do_not_recurse),
         cmocka_unit_test(joined_channels_of_groups_are_stored),
         cmocka_unit_test(joined_parts_are_turned_before),
         cmocka_unit_test(plans_are_deterministic_and_survive_failures),
