@@ -138,7 +138,7 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
     char text[300];
     describe(text, sizeof text, isa, r);
     crew c = r->crew;
-    ls_gemm g = {.isa = isa, .m = r->m, .n = r->n, .k = r->k, .batch_rank = 1, .batch = {r->batches}};
+    ls_gemm g = {.isa = isa, .m = r->m, .n = r->n, .k = r->k, .batch_rank = r->batches != 1 || r->k % 2, .batch = {r->batches}};
     g.parallel = (ls_gemm_parallel){crew_run, &c, c.workers, r->m % 2 > 0};
     g.l2_bytes = r->l2;
     ls_gemm_packed packed_a, packed_b;
