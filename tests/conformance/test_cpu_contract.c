@@ -586,6 +586,59 @@ static void followed_by_addends(void **state) {
     }
 }
 
+/* Sums that tiles store with a row of addends, the same for all rows; and what is not that: a row of each batch entry, an addend of each
+ * element, rows that some have alone, joined ones, elements that are not side by side. */
+static ls_tensor *row_addends(ls_session *s, ls_rng *rng, const followed *p, int kind) {
+    ls_tensor *row = random_tensor(s, rng, LS_F32, LS_SHAPE(1, p->n));
+    switch (kind) {
+    case 0:
+        return row;
+    case 1:
+        return ls_narrow(s, random_tensor(s, rng, LS_F32, LS_SHAPE(3 * p->n)), 0, p->n + 1, p->n);
+    case 2:
+        return random_tensor(s, rng, LS_F32, LS_SHAPE(p->batches, 1, p->n));
+    case 3:
+        return random_tensor(s, rng, LS_F32, LS_SHAPE(p->m, p->n));
+    case 4:
+        return ls_pad_absent(s, ls_expand(s, row, LS_SHAPE(p->m - 1, p->n)), (ls_pad_spec[]){{.low = 1}, {0}});
+    case 5:
+        return ls_concat(s, (ls_tensor *[]){row, ls_expand(s, ls_neg(s, row), LS_SHAPE(p->m - 1, p->n))}, 2, 0);
+    default:
+        return ls_flip(s, row, 1);
+    }
+}
+
+typedef struct followed_row {
+    followed sizes;
+    int kind;
+} followed_row;
+
+static int build_followed_row(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const followed_row *of = p_;
+    const followed *p = &of->sizes;
+    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->batches, p->m, p->k));
+    ls_tensor *y = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->batches, p->k, p->n));
+    ls_tensor *add = row_addends(s, rng, p, of->kind), *z = ls_matmul(s, x, ls_scan(s, y, LS_SCAN_MAX, 2, 0, 0));
+    z = chance(rng, 2) ? ls_add(s, z, add) : ls_add(s, add, z);
+    roots[0] = p->floor == p->floor ? ls_max(s, z, ls_full(s, LS_F32, LS_SCALAR, p->floor)) : z;
+    /* two axes of columns, along which the result is one run and the addends are not */
+    ls_tensor *wide = ls_scan(s, tame_tensor(s, rng, LS_F32, LS_SHAPE(p->k, 3, 48)), LS_SCAN_MAX, 2, 0, 0);
+    ls_tensor *apart = ls_narrow(s, random_tensor(s, rng, LS_F32, LS_SHAPE(3, 50)), 1, 1, 48);
+    roots[1] = ls_add(s, ls_einsum(s, "bik,knj->binj", (ls_tensor *[]){x, wide}, 2), apart);
+    return 2;
+}
+
+static void followed_by_rows(void **state) {
+    static const followed sizes[] = {{1, 40, 64, 16, 0},      {1, 13, 160, 33, 0.25}, {2, 70, 48, 128, -0.0}, {1, 64, 1040, 65, -1},
+                                     {3, 6, 16, 1, 0},        {1, 20, 100, 40, 0},    {1, 12, 64, 513, 0},    {1, 2, 112, 3, -1e30},
+                                     {2, 19, 32, 512, __builtin_nan("")}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int kind = 0; kind < 7; kind++) {
+            check_case(*state, build_followed_row, i, &(followed_row){sizes[i], kind}, "followed by a row", 1);
+        }
+    }
+}
+
 static int build_layers(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
     int64_t two[] = {2, 2}, three[] = {3, 3};
@@ -666,6 +719,7 @@ int main(void) {
                                        cmocka_unit_test(convolutions), cmocka_unit_test(windows), cmocka_unit_test(programs),
                                        cmocka_unit_test(joined),       cmocka_unit_test(joined_along_k), cmocka_unit_test(sparse), cmocka_unit_test(sparse_moved), cmocka_unit_test(sparse_again),
                                        cmocka_unit_test(sparse_fast), cmocka_unit_test(pooled), cmocka_unit_test(thin_fast),
-                                       cmocka_unit_test(followed_by_addends), cmocka_unit_test(passed),     cmocka_unit_test(layers),       cmocka_unit_test(attention)};
+                                       cmocka_unit_test(followed_by_addends), cmocka_unit_test(followed_by_rows), cmocka_unit_test(passed),
+                                       cmocka_unit_test(layers),       cmocka_unit_test(attention)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }
