@@ -117,6 +117,37 @@ static void far(void **state) {
     check_case(*state, build_far, 1, NULL, "results past the caches", 1);
 }
 
+/* A sigmoid of the graph, and what is one but for a step, a number or a value that is read besides: of elements in memory and of sums of
+ * products. */
+enum { SIGMOID_STEPS = 5, SIGMOID_KINDS = 14 };
+static ls_tensor *nearly_sigmoid(ls_session *s, ls_rng *rng, ls_tensor *x, int kind) {
+    ls_tensor *most = ls_full(s, LS_F32, LS_SCALAR, kind == 1 ? 87 : 88), *one = ls_full(s, LS_F32, LS_SCALAR, kind == 2 ? 2 : 1);
+    most = kind == 3 ? ls_abs(s, random_tensor(s, rng, LS_F32, LS_SHAPE(1))) : most;
+    one = kind == 4 ? ls_abs(s, random_tensor(s, rng, LS_F32, LS_SHAPE(1))) : one;
+    ls_tensor *steps[SIGMOID_STEPS];
+    steps[0] = (kind == 5 ? ls_abs : ls_neg)(s, x);
+    steps[1] = (kind == 6 ? ls_max : ls_min)(s, steps[0], most);
+    steps[2] = (kind == 7 ? ls_exp2 : ls_exp)(s, steps[1]);
+    steps[3] = (kind == 8 ? ls_max : ls_add)(s, steps[2], one);
+    steps[4] = (kind == 9 ? ls_sqrt : ls_recip)(s, steps[3]);
+    return kind < 10 ? steps[4] : ls_sub(s, steps[4], steps[kind - 10]);
+}
+
+static int build_sigmoids(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    const int kind = *(const int *)param;
+    ls_tensor *forty = ls_full(s, LS_F32, LS_SCALAR, 40), *x = ls_mul(s, random_tensor(s, rng, LS_F32, LS_SHAPE(7, 300)), forty);
+    ls_tensor *y = ls_mul(s, random_tensor(s, rng, LS_F32, LS_SHAPE(20, 64)), forty);
+    out_roots[0] = nearly_sigmoid(s, rng, x, kind);
+    out_roots[1] = nearly_sigmoid(s, rng, ls_matmul(s, tame_tensor(s, rng, LS_F32, LS_SHAPE(7, 20)), y), kind);
+    return 2;
+}
+
+static void sigmoids(void **state) {
+    for (int kind = 0; kind < SIGMOID_KINDS; kind++) {
+        check_case(*state, build_sigmoids, 1 + (uint64_t)kind, &kind, "sigmoids", 1);
+    }
+}
+
 /* What is done row after row: folds, their numbers, and one or more results of a row, of special values too. */
 typedef struct rows_case {
     int64_t rows, columns;
@@ -306,6 +337,8 @@ static void rows_that_overflow(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(large), cmocka_unit_test(far), cmocka_unit_test(rows_in_turn), cmocka_unit_test(rows_in_turn_are_bounded), cmocka_unit_test(rows_that_overflow), cmocka_unit_test(fused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(large), cmocka_unit_test(far), cmocka_unit_test(sigmoids),
+                                       cmocka_unit_test(rows_in_turn), cmocka_unit_test(rows_in_turn_are_bounded),
+                                       cmocka_unit_test(rows_that_overflow), cmocka_unit_test(fused)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }
