@@ -405,8 +405,9 @@ static bool operation(planner *p, int i) {
 
 static bool is_sigmoid(const ls_tile_isa *isa, const ls_chain_step *s, const float *scalars) {
     bool exp = s[2].fn && (s[2].fn == isa->map_f32[LS_OP_EXP] || (isa->map_fast && s[2].fn == isa->map_fast[LS_OP_EXP]));
-    return s->fn && s->fn == isa->map_f32[LS_OP_NEG] && s[1].op == LS_CHAIN_MIN && s[1].kind == LS_CHAIN_SCALAR && scalars[s[1].at] == LS_SIGMOID_MAX && exp &&
-           s[3].op == LS_CHAIN_ADD && s[3].kind == LS_CHAIN_SCALAR && scalars[s[3].at] == 1 && s[4].fn && s[4].fn == isa->map_f32[LS_OP_RECIP];
+    return s->fn && s->fn == isa->map_f32[LS_OP_NEG] && s[1].op == LS_CHAIN_MIN && s[1].kind == LS_CHAIN_SCALAR &&
+           scalars[s[1].at] == LS_SIGMOID_MAX && exp && s[3].op == LS_CHAIN_ADD && s[3].kind == LS_CHAIN_SCALAR &&
+           scalars[s[3].at] == 1 && s[4].fn && s[4].fn == isa->map_f32[LS_OP_RECIP];
 }
 
 int ls_chain_join_sigmoids(const ls_tile_isa *isa, ls_chain_step *steps, int n, const float *scalars) {
@@ -469,7 +470,7 @@ static ls_status plan_scalars(planner *p, ls_chain *out, ls_error *err) {
                : LS_FAIL_MEMORY(err, "a kernel of the CPU");
 }
 
-/* Whether a place is one run of elements along the columns. */
+/* Whether a place is one run of elements along the columns, the same for all rows. */
 static bool is_row(const planner *p, const ls_chain *chain, const place *at) {
     int64_t apart = 0;
     for (int i = 0; i < LS_LANE_AXES; i++) {
@@ -485,8 +486,9 @@ static void find_follow(const planner *p, ls_chain *chain) {
     const ls_chain_step *first = chain->steps, *last = first + chain->n_steps - 1;
     const place *plus = chain->places;
     chain->columns = chain->n_steps > 0 && first->kind == LS_CHAIN_MEMORY && chain->n_pointers == 1 && is_row(p, chain, plus);
-    chain->adds = chain->n_steps > 1 && !chain->columns && first[1].op == LS_CHAIN_ADD && first[1].kind == LS_CHAIN_MEMORY && chain->n_pointers == 1 &&
-                  !plus->ranged && !memcmp(plus->batch, chain->result.batch, sizeof plus->batch) && !memcmp(plus->row, chain->result.row, sizeof plus->row) &&
+    chain->adds = chain->n_steps > 1 && !chain->columns && first[1].op == LS_CHAIN_ADD && first[1].kind == LS_CHAIN_MEMORY &&
+                  chain->n_pointers == 1 && !plus->ranged && !memcmp(plus->batch, chain->result.batch, sizeof plus->batch) &&
+                  !memcmp(plus->row, chain->result.row, sizeof plus->row) &&
                   !memcmp(plus->column, chain->result.column, sizeof plus->column);
     chain->follows = chain->n_steps > 0 && last - first < 2 + chain->adds && first->op == LS_CHAIN_ADD &&
                      (first->kind == LS_CHAIN_SCALAR || chain->columns);

@@ -282,8 +282,8 @@ static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
     return (lookahead){b->c + (i * b->ldc + j) * plan->elem, ls_gemm_ceil_div(plan->cols * plan->elem, 64), 64, b->ldc * plan->elem};
 }
 
-/* For tiles of n k in a block's first panel of B that have nothing else to fetch: what the next one reads of A, `bytes` behind where this one's rows begin. Weights that
- * a pass over a network brings from memory each time are runs too short for a processor's own foresight. */
+/* For tiles of n k in a block's first panel of B that have nothing else to fetch: what the next one reads of A, `bytes` behind where this
+ * one's rows begin. Weights that a pass over a network brings from memory each time are runs too short for a processor's own foresight. */
 static lookahead fetch_rows(const char *a, int64_t bytes, int64_t n) {
     return (lookahead){a + bytes, INT64_MAX, bytes, smaller(bytes / larger(n, 1), 64)};
 }
@@ -312,7 +312,7 @@ static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, oper
         if (ahead.tiles == 0) {
             ahead = fetch_sums(b, fetched, j + plan->cols, n);
             fetched += n;
-            ahead = ahead.tiles > 0                       ? ahead
+            ahead = ahead.tiles > 0                    ? ahead
                     : !LS_SMALL && j == 0 && whole > 0 ? fetch_rows(t.a, plan->rows * at_a.next * plan->elem, n)
                                                        : (lookahead){.at = at_b.at, .tiles = left};
         }

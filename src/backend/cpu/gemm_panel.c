@@ -342,7 +342,8 @@ static bool round_row(const ls_gemm_isa *isa, int64_t k, const float *row, uint3
 }
 
 ls_gemm_packed ls_gemm_packed_pairs(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_operand *o, int64_t extent, int64_t k) {
-    return (ls_gemm_packed){.isa = isa, .extent = extent, .k = ls_gemm_pairs_of(isa, k), .width = ls_gemm_packed_width(isa, side, LS_GEMM_PAIRS, extent), .finite = true,
+    return (ls_gemm_packed){.isa = isa, .extent = extent, .k = ls_gemm_pairs_of(isa, k),
+                            .width = ls_gemm_packed_width(isa, side, LS_GEMM_PAIRS, extent), .finite = true,
                             .by_rows = side == LS_GEMM_A && isa->pairs->block == 1 && o->stride_k == 1};
 }
 

@@ -122,7 +122,8 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
     if (!plan->masks && is_wide_view(&g->a) && reads_a_directly(g, plan)) {
         plan->a_source = LS_GEMM_DIRECT;
     }
-    bool once = LS_GEMM_FOLLOWS && plan->follows && g->follow.adds && !g->follow.columns && g->k > SLICE; /* sums are stored once: `plus` may be what they replace */
+    /* Sums are stored once where `plus` may be what they replace. */
+    bool once = LS_GEMM_FOLLOWS && plan->follows && g->follow.adds && !g->follow.columns && g->k > SLICE;
     if (!plan->masks && is_wide_view(&g->b) && g->b.stride_i == 1 && (once ? rows_are_close(&g->b) : reads_b_directly(g, plan))) {
         plan->b_source = LS_GEMM_DIRECT;
     } else if (g->m > mc_max && g->k > 0 && g->k * plan->elem * 256 <= shared_budget) {

@@ -219,7 +219,8 @@ static bool is_register(const ls_run *run, const void *x) {
     return at >= first && at < first + run->program->reg_bytes;
 }
 
-/* Of an access whose one table is over a scalar axis, and whose lanes are one run of memory, the entry that serves them all: tensors joined along rows. Else NULL. */
+/* Of an access whose one table is over a scalar axis, and whose lanes are one run of memory, the entry that serves them all: tensors joined
+ * along rows. Else NULL. */
 static const int32_t *entry_of_row(const ls_run *run, const ls_access *a) {
     const ls_table *t = &a->tables[0];
     bool one = !LS_SMALL && a->n_tables == 1 && t->n_axes == 1 && !t->inner && t->scalars && a->n_dims == 1 && a->dims[0].stride == 1;

@@ -219,15 +219,17 @@ static inline ls_vf32 norm_vector(const norm_row *r, ls_vf32 v) {
 void LS_TILE_NAME(ls_norm_f32)(float *dst, const float *x, int64_t n, const ls_norm *norm) {
     float y, z;
     const bool usable = in_parts(norm->divisor, false, &y, &z);
-    const norm_row r = {{LS_SPLAT_F32(norm->minus), LS_SPLAT_F32(norm->divisor), LS_SPLAT_F32(y), LS_SPLAT_F32(z), LS_DST_NEAR},
-                        LS_SPLAT_F32(norm->times), LS_SPLAT_F32(norm->plus), _mm512_set1_epi32((int)(usable ? 2u * (HIGH - LOW) : 0)), norm->divides, usable, norm->relu};
+    const by by = {LS_SPLAT_F32(norm->minus), LS_SPLAT_F32(norm->divisor), LS_SPLAT_F32(y), LS_SPLAT_F32(z), LS_DST_NEAR};
+    const __m512i high = _mm512_set1_epi32((int)(usable ? 2u * (HIGH - LOW) : 0));
+    const norm_row r = {by, LS_SPLAT_F32(norm->times), LS_SPLAT_F32(norm->plus), high, norm->divides, usable, norm->relu};
     const int64_t last = n - LS_LANES_F32;
     if (last < 0) {
         const __mmask16 lanes = (__mmask16)((1u << n) - 1);
         _mm512_mask_storeu_ps(dst, lanes, (__m512)norm_vector(&r, (ls_vf32)_mm512_maskz_loadu_ps(lanes, x) - r.by.minus));
         return;
     }
-    const ls_vf32 end = apart(&r.by, x + last); /* of lanes that the loop does, too, and stores where x is: masks in each vector take half as long again */
+    /* Of lanes that the loop does, too, and stores where x is: masks in each vector take half as long again. */
+    const ls_vf32 end = apart(&r.by, x + last);
     for (int64_t i = 0; i <= last; i += LS_LANES_F32) {
         ls_fetch_behind(x + i, norm->fetches ? LS_LANES_F32 : 0);
         ls_fetch_behind(dst + i, norm->fetches_dst ? LS_LANES_F32 : 0);

@@ -1,5 +1,6 @@
-/* What gates of recurrent cells are made of, tanh and 1 / (1 + exp(min(-x, 88))), over tiles in locked arithmetic: the bits of math.inc's, for eight vectors in a fixed order. Products that are exact, or
- * by powers of two, and half of a square are fused with the addition behind them; the test that forbids fused multiply-adds leaves out files of this name. */
+/* What gates of recurrent cells are made of, tanh and 1 / (1 + exp(min(-x, 88))), over tiles in locked arithmetic: the bits of math.inc's,
+ * for eight vectors in a fixed order. Products that are exact, or by powers of two, and half of a square are fused with the addition behind
+ * them; the test that forbids fused multiply-adds leaves out files of this name. */
 #include "backend/cpu/isa/chain_ops.h"
 #include "backend/cpu/isa/tile_math.h"
 
@@ -8,7 +9,9 @@
 #include <string.h>
 
 /* A list of coefficients begins with their number: coefficient i of the first is constants[EXP + i]. */
-static const float constants[] = {LS_K32_EXP, LS_K32_TANH, LS_K32_TANH_SPLIT *LS_K32_TANH_SPLIT, LS_K32_TANH_MAX, 2 * LS_K32_INVLN2, LS_K32_LN2_1, LS_K32_LN2_2, 0.5f, -LS_K32_INVLN2, LS_SIGMOID_MAX};
+static const float constants[] = {LS_K32_EXP,         LS_K32_TANH,  LS_K32_TANH_SPLIT *LS_K32_TANH_SPLIT, LS_K32_TANH_MAX,
+                                  2 * LS_K32_INVLN2,  LS_K32_LN2_1, LS_K32_LN2_2,                         0.5f,
+                                  -LS_K32_INVLN2,     LS_SIGMOID_MAX};
 enum { EXP = 1, NEAR = EXP + 6, SPLIT = NEAR + 5, MAX, BY_LN2, LN2_1, LN2_2, HALF, BY_MINUS_LN2, SIGMOID_MAX };
 
 #define X(i) _mm512_loadu_ps(x + 16 * i)

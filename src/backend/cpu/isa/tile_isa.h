@@ -75,8 +75,8 @@ void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, con
 
 /* (x - minus) / divisor, NaN canonical; `near`: not rounded correctly (LS_CHAIN_DIV_NEAR). dst may be x. */
 void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, ls_chain_dst to);
-/* A batch norm: dst[i] = (x[i] - minus) / divisor * times + plus, each rounded, the division where it divides, not below 0 where a relu follows; NaN canonical. Where x is
- * or apart from it. Of AVX-512. */
+/* A batch norm: dst[i] = (x[i] - minus) / divisor * times + plus, each rounded, the division where it divides, not below 0 where a relu
+ * follows; NaN canonical. dst may be x. Of AVX-512. */
 typedef struct ls_norm {
     float minus, divisor, times, plus;
     bool divides, relu, fetches, fetches_dst; /* the last two: lines of x and of dst, early */

@@ -25,7 +25,8 @@ typedef struct ls_erf_around {
 /* As many of n lanes as are whole blocks; how many. NaN canonical. dst may be x or `by`. */
 int64_t LS_TILE_NAME(ls_erf_blocks)(float *dst, const float *x, int64_t n, const ls_erf_around *around);
 
-/* f(x + plus[0] + plus[1]) * times + more, of elements each, what is NULL left out: a gate of a recurrent cell, whose function is tanh or the sigmoid of ls_tile_isa. */
+/* f(x + plus[0] + plus[1]) * times + more, of elements each, what is NULL left out: a gate of a recurrent cell, whose function is tanh or
+ * the sigmoid of ls_tile_isa. */
 typedef struct ls_gate {
     bool tanh;
     const float *x, *plus[2], *times, *more;
