@@ -321,9 +321,9 @@ static float sigmoid(float x) {
 }
 
 /* Gates of a recurrent cell, which an instruction set may do without the chain: c = sigmoid(x + y) * c + sigmoid(y + x + y) * tanh(x), in its place or another; what is the same in another
- * order; one function with an addend. */
+ * order; one function with an addend; one of a kept value times another, which is no gate. */
 static void gates(void **state) {
-    enum { X, Y, C, FIRST, SECOND, POINTERS };
+    enum { X, Y, C, FIRST, SECOND, POINTERS, FORMS = 4 };
     (void)state;
     for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
         const ls_tile_isa *isa = usable(i);
@@ -333,28 +333,30 @@ static void gates(void **state) {
         const ls_chain_step sigmoids = {.op = LS_CHAIN_CALL, .kind = LS_CHAIN_NONE, .fn = isa->sigmoid_f32},
                             tanhs = {.op = LS_CHAIN_CALL, .kind = LS_CHAIN_NONE, .fn = isa->map_f32[LS_OP_TANH]};
 #define STEP(name, where, which) {.op = LS_CHAIN_##name, .kind = LS_CHAIN_##where, .at = which}
-        const ls_chain_step forms[3][14] = {
+        const ls_chain_step forms[FORMS][14] = {
             {STEP(ADD, MEMORY, Y), sigmoids, STEP(MUL, MEMORY, C), STEP(KEEP, SLOT, FIRST), STEP(TAKE, MEMORY, Y), STEP(ADD, MEMORY, X), STEP(ADD, MEMORY, Y), sigmoids,
              STEP(KEEP, SLOT, SECOND), STEP(TAKE, MEMORY, X), tanhs, STEP(MUL, SLOT, SECOND), STEP(ADD, SLOT, FIRST)},
             {STEP(ADD, MEMORY, Y), sigmoids, STEP(MUL, MEMORY, C), STEP(KEEP, SLOT, FIRST), STEP(TAKE, MEMORY, X), tanhs, STEP(KEEP, SLOT, SECOND), STEP(TAKE, MEMORY, Y),
              STEP(ADD, MEMORY, X), STEP(ADD, MEMORY, Y), sigmoids, STEP(MUL, SLOT, SECOND), STEP(ADD, SLOT, FIRST)},
             {STEP(ADD, MEMORY, C), tanhs},
+            {STEP(ADD, MEMORY, Y), sigmoids, STEP(KEEP, SLOT, FIRST), STEP(MUL, MEMORY, C), tanhs, STEP(MUL, SLOT, FIRST)},
         };
 #undef STEP
-        static const int steps[] = {13, 13, 2};
+        static const int steps[FORMS] = {13, 13, 2, 6};
         for (int64_t n = 1; n < MOST; n += n % 64 == 0 ? 1 : 7) {
-            for (int form = 0; form < 6; form++) {
+            for (int form = 0; form < 2 * FORMS; form++) {
                 _Alignas(64) float slots[2][LS_CHAIN_LANES];
-                float x[MOST], y[MOST], c[MOST], out[MOST + 1], *to = form < 3 ? out : c;
+                float x[MOST], y[MOST], c[MOST], out[MOST + 1], *to = form < FORMS ? out : c;
                 uint32_t expected[MOST];
                 for (int64_t j = 0; j < n; j++) {
                     x[j] = j % 5 ? (float)(j - n / 2) * 0.03f : from_bits(special[j / 5 % SPECIALS]);
                     y[j] = j % 7 ? (float)j * 0.01f - 1 : from_bits(special[j / 7 % SPECIALS]);
                     c[j] = j % 9 ? (float)(j % 13) - 6 : from_bits(special[j / 9 % SPECIALS]);
-                    expected[j] = bits_of(form % 3 == 2 ? ls_tanh_f32(x[j] + c[j]) : ls_tanh_f32(x[j]) * sigmoid(y[j] + x[j] + y[j]) + sigmoid(x[j] + y[j]) * c[j]);
+                    const float s = sigmoid(x[j] + y[j]), all = ls_tanh_f32(x[j]) * sigmoid(y[j] + x[j] + y[j]) + s * c[j];
+                    expected[j] = bits_of(form % FORMS == 2 ? ls_tanh_f32(x[j] + c[j]) : form % FORMS == 3 ? ls_tanh_f32(s * c[j]) * s : all);
                 }
                 out[n] = 77;
-                isa->chain(&(ls_chain_row){.n_steps = steps[form % 3], .n_pointers = POINTERS, .steps = forms[form % 3], .at = {x, y, c}, .slots = {[FIRST] = slots[0], [SECOND] = slots[1]}}, to, x, n);
+                isa->chain(&(ls_chain_row){.n_steps = steps[form % FORMS], .n_pointers = POINTERS, .steps = forms[form % FORMS], .at = {x, y, c}, .slots = {[FIRST] = slots[0], [SECOND] = slots[1]}}, to, x, n);
                 assert_memory_equal(to, expected, (size_t)n * sizeof *to);
                 assert_true(out[n] == 77);
             }
