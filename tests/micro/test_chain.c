@@ -323,7 +323,7 @@ static float sigmoid(float x) {
 /* Gates of a recurrent cell, which an instruction set may do without the chain: c = sigmoid(x + y) * c + sigmoid(y + x + y) * tanh(x), in its place or another; what is the same in another
  * order; one function with an addend; one of a kept value times another, which is no gate. */
 static void gates(void **state) {
-    enum { X, Y, C, FIRST, SECOND, POINTERS, FORMS = 4 };
+    enum { X, Y, C, FIRST, SECOND, POINTERS, FORMS = 4, LONGEST = 5 * LS_CHAIN_LANES };
     (void)state;
     for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
         const ls_tile_isa *isa = usable(i);
@@ -343,11 +343,11 @@ static void gates(void **state) {
         };
 #undef STEP
         static const int steps[FORMS] = {13, 13, 2, 6};
-        for (int64_t n = 1; n < MOST; n += n % 64 == 0 ? 1 : 7) {
+        for (int64_t n = 1; n < LONGEST; n += n > MOST ? 171 : n % 64 == 0 ? 1 : 7) {
             for (int form = 0; form < 2 * FORMS; form++) {
                 _Alignas(64) float slots[2][LS_CHAIN_LANES];
-                float x[MOST], y[MOST], c[MOST], out[MOST + 1], *to = form < FORMS ? out : c;
-                uint32_t expected[MOST];
+                float x[LONGEST], y[LONGEST], c[LONGEST], out[LONGEST + 1], *to = form < FORMS ? out : c;
+                uint32_t expected[LONGEST];
                 for (int64_t j = 0; j < n; j++) {
                     x[j] = j % 5 ? (float)(j - n / 2) * 0.03f : from_bits(special[j / 5 % SPECIALS]);
                     y[j] = j % 7 ? (float)j * 0.01f - 1 : from_bits(special[j / 7 % SPECIALS]);
