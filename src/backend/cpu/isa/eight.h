@@ -40,4 +40,19 @@ enum { LANES = 128 };
 #define TAIL(i) l##i = _mm512_add_ps(l##i, p##i);
 #define SUM(i) l##i = _mm512_add_ps(h##i, l##i);
 
+/* Of tiles from x to dst; of functions of two branches, of which the near one is x times a polynomial of its square. */
+#define X(i) _mm512_loadu_ps(x + 16 * i)
+#define LOAD(from, i) _mm512_load_ps((from) + 16 * i)
+#define PUT(i) _mm512_storeu_ps(dst + 16 * i, l##i);
+#define CANONICAL(i) l##i = (V)ls_canonical((ls_vf32)l##i);
+#define NEAREST(i) n##i = _mm512_roundscale_ps(n##i, _MM_FROUND_TO_NEAREST_INT);
+#define SMALLER(i) V t##i = _mm512_range_ps(X(i), b, 10); /* of two magnitudes */
+#define NEAR_BEGIN(i)                                                                                        \
+    V u##i = _mm512_mul_ps(X(i), X(i));                                                                      \
+    STORE(squares, i, u##i)                                                                                  \
+    u##i = _mm512_mul_ps(u##i, a);
+#define NEAR_PLUS(i) u##i = _mm512_add_ps(u##i, a);
+#define NEAR_TIMES(i) u##i = _mm512_mul_ps(u##i, LOAD(squares, i));
+#define SIGN(i) l##i = (V)_mm512_ternarylogic_epi32((__m512i)l##i, (__m512i)X(i), sign, 0xf8); /* l | x & sign */
+
 #endif

@@ -13,19 +13,9 @@ static const float constants[] = {LS_K32_ERF,    LS_K32_LOGERFC, LS_K32_EXP, LS_
                                   LS_K32_LN2_2, 0.5f,           1.0f,       LS_K32_ERF_SPLIT *LS_K32_ERF_SPLIT};
 enum { NEAR = 1, FAR = NEAR + 7, EXP = FAR + 8, MAX = EXP + 5, LOG, BY_LN2, LN2_1, LN2_2, HALF, ONE, SPLIT };
 
-#define X(i) _mm512_loadu_ps(x + 16 * i)
-#define LOAD(from, i) _mm512_load_ps((from) + 16 * i)
-
 /* near: u, x times a polynomial of s = x squared; far: v, a polynomial of t = |x| - 1, |x| at most 3.9375. a and b are vectors of a
  * constant each. */
-#define SMALLER(i) V t##i = _mm512_range_ps(X(i), b, 10); /* of two magnitudes */
 #define APART(i) t##i = _mm512_sub_ps(t##i, one);
-#define NEAR_BEGIN(i)                                                                                        \
-    V u##i = _mm512_mul_ps(X(i), X(i));                                                                      \
-    STORE(squares, i, u##i)                                                                                  \
-    u##i = _mm512_mul_ps(u##i, a);
-#define NEAR_PLUS(i) u##i = _mm512_add_ps(u##i, a);
-#define NEAR_TIMES(i) u##i = _mm512_mul_ps(u##i, LOAD(squares, i));
 #define NEAR_END(i) STORE(near, i, _mm512_mul_ps(u##i, X(i)))
 #define FAR_BEGIN(i) V v##i = _mm512_mul_ps(t##i, b);
 #define FAR_PLUS(i) v##i = _mm512_add_ps(v##i, b);
@@ -35,7 +25,6 @@ enum { NEAR = 1, FAR = NEAR + 7, EXP = FAR + 8, MAX = EXP + 5, LOG, BY_LN2, LN2_
 #define ROUNDED(i) V l##i = _mm512_sub_ps(a, g##i);
 #define REST(i) l##i = _mm512_add_ps(l##i, v##i);
 #define TIMES(i) V n##i = _mm512_mul_ps(g##i, b);
-#define NEAREST(i) n##i = _mm512_roundscale_ps(n##i, _MM_FROUND_TO_NEAREST_INT);
 #define REDUCE(i) g##i = _mm512_fnmadd_ps(n##i, a, g##i); /* exact */
 #define LESS(i) V m##i = _mm512_mul_ps(n##i, b);
 #define PUT_N(i) STORE(exponents, i, n##i)
@@ -43,15 +32,12 @@ enum { NEAR = 1, FAR = NEAR + 7, EXP = FAR + 8, MAX = EXP + 5, LOG, BY_LN2, LN2_
 #define R(i) V r##i = _mm512_add_ps(g##i, l##i);
 #define SCALE(i) l##i = _mm512_scalef_ps(l##i, LOAD(exponents, i));
 #define FROM_ONE(i) l##i = _mm512_sub_ps(one, l##i);
-#define SIGN(i) l##i = (V)_mm512_ternarylogic_epi32((__m512i)l##i, (__m512i)X(i), sign, 0xf8); /* l | x & sign */
 /* near, too, where x is no number, which the other branch forgot */
 #define CHOOSE(i) l##i = _mm512_mask_add_ps(l##i, _mm512_cmp_ps_mask(LOAD(squares, i), split, _CMP_NGE_UQ), X(i), LOAD(near, i));
 #define UNORDERED(i, j) _mm512_cmp_ps_mask(l##i, l##j, _CMP_UNORD_Q)
-#define CANONICAL(i) l##i = (V)ls_canonical((ls_vf32)l##i);
 #define BEFORE(i) STORE(own, i, _mm512_mul_ps(X(i), times))
 #define AFTER(i) l##i = _mm512_mul_ps(_mm512_add_ps(l##i, plus), _mm512_mul_ps(_mm512_loadu_ps(by + 16 * i), factor));
 #define THEN(i) l##i = _mm512_mul_ps(l##i, then);
-#define PUT(i) _mm512_storeu_ps(dst + 16 * i, l##i);
 #define PUT_FAR(i) _mm512_stream_ps(dst + 16 * i, l##i);
 #define FETCH(i) __builtin_prefetch((const void *)(fetch + 64 * i));
 /* What four vectors end with. */

@@ -18,13 +18,11 @@ enum { BY_LN2 = 6, LN2_1, LN2_2, HALF, MOST };
 
 #define APART(i) V t##i = _mm512_sub_ps(apart, _mm512_loadu_ps(x + 16 * i)); /* -x: all signs are turned */
 #define TIMES(i) V n##i = _mm512_mul_ps(t##i, by_ln2);
-#define NEAREST(i) n##i = _mm512_roundscale_ps(n##i, _MM_FROUND_TO_NEAREST_INT);
 #define REDUCE(i) t##i = _mm512_fnmsub_ps(n##i, ln2_1, t##i); /* exact */
 #define REST(i) V l##i = _mm512_mul_ps(n##i, ln2_2);
 #define REDUCED(i) V r##i = _mm512_sub_ps(t##i, l##i);
 #define PUT_N(i) STORE(dst, i, n##i)
 #define SCALE(i) l##i = _mm512_scalef_ps(l##i, _mm512_loadu_ps(dst + 16 * i));
-#define PUT(i) _mm512_storeu_ps(dst + 16 * i, l##i);
 #define ADD(i)                                                                                               \
     _mm512_storeu_ps(sums + 16 * i, _mm512_add_ps(_mm512_maskz_loadu_ps(kept, sums + 16 * i), l##i));
 #define FETCH(i) __builtin_prefetch((const void *)(fetch + 64 * i));

@@ -14,12 +14,8 @@ static const float constants[] = {LS_K32_EXP,         LS_K32_TANH,  LS_K32_TANH_
                                   -LS_K32_INVLN2,     LS_SIGMOID_MAX};
 enum { EXP = 1, NEAR = EXP + 6, SPLIT = NEAR + 5, MAX, BY_LN2, LN2_1, LN2_2, HALF, BY_MINUS_LN2, SIGMOID_MAX };
 
-#define X(i) _mm512_loadu_ps(x + 16 * i)
-#define LOAD(from, i) _mm512_load_ps((from) + 16 * i)
-
 /* n ln 2 + r of t */
 #define TIMES(i) V n##i = _mm512_mul_ps(t##i, a);
-#define NEAREST(i) n##i = _mm512_roundscale_ps(n##i, _MM_FROUND_TO_NEAREST_INT);
 #define PUT_N(i) STORE(exponents, i, n##i)
 #define LESS(i) V l##i = _mm512_mul_ps(n##i, b);
 #define REDUCED(i) V r##i = _mm512_sub_ps(t##i, l##i);
@@ -46,8 +42,6 @@ enum { EXP = 1, NEAR = EXP + 6, SPLIT = NEAR + 5, MAX, BY_LN2, LN2_1, LN2_2, HAL
 #define BEFORE(i) STORE(own, i, _mm512_add_ps(X(i), _mm512_loadu_ps(plus + 16 * i)))
 #define TIMES_ITS(i) l##i = _mm512_mul_ps(l##i, _mm512_loadu_ps(g->times + at + 16 * i));
 #define AND_ITS(i) l##i = _mm512_add_ps(l##i, _mm512_loadu_ps(g->more + at + 16 * i));
-#define CANONICAL(i) l##i = (V)ls_canonical((ls_vf32)l##i);
-#define PUT(i) _mm512_storeu_ps(dst + 16 * i, l##i);
 #define NO_NUMBERS(i, j) _mm512_cmp_ps_mask(X(i), X(j), _CMP_UNORD_Q)
 #define NO_NUMBER(i)                                                                                         \
     l##i = _mm512_mask_mov_ps(l##i, _mm512_cmp_ps_mask(X(i), X(i), _CMP_UNORD_Q), nan);
@@ -105,15 +99,8 @@ static void sigmoid_block(const ls_gate *g, int64_t at) {
 }
 
 /* ---- tanh ---- */
-#define NEAR_BEGIN(i)                                                                                        \
-    V u##i = _mm512_mul_ps(X(i), X(i));                                                                      \
-    STORE(squares, i, u##i)                                                                                  \
-    u##i = _mm512_mul_ps(u##i, a);
-#define NEAR_PLUS(i) u##i = _mm512_add_ps(u##i, a);
-#define NEAR_TIMES(i) u##i = _mm512_mul_ps(u##i, LOAD(squares, i));
 #define NEAR_BY_X(i) u##i = _mm512_mul_ps(u##i, X(i));
 #define NEAR_END(i) STORE(near, i, _mm512_add_ps(u##i, X(i)))
-#define SMALLER(i) V t##i = _mm512_range_ps(X(i), b, 10); /* of two magnitudes */
 #define TWICE(i) t##i = _mm512_add_ps(t##i, t##i);
 #define REDUCE(i) t##i = _mm512_fnmadd_ps(n##i, a, t##i); /* exact */
 /* exp(2 |x|) = (e + l) g; d + l of it and 1 */
@@ -136,7 +123,6 @@ static void sigmoid_block(const ls_gate *g, int64_t at) {
 #define FROM_REST(i) l##i = _mm512_add_ps(g##i, l##i);
 #define FAR(i) l##i = _mm512_add_ps(e##i, l##i);
 #define CHOOSE(i) l##i = _mm512_mask_mov_ps(l##i, _mm512_cmp_ps_mask(LOAD(squares, i), split, _CMP_LT_OQ), LOAD(near, i));
-#define SIGN(i) l##i = (V)_mm512_ternarylogic_epi32((__m512i)l##i, (__m512i)X(i), sign, 0xf8); /* l | x & sign */
 #define PLUS_B(i) p##i = _mm512_add_ps(b, p##i);
 #define BOTH(next_a, one_op, next_b, other)                                                                  \
     a = SPLAT(next_a), b = SPLAT(next_b);                                                                    \
