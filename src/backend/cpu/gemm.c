@@ -285,7 +285,7 @@ static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
 /* For tiles of n k in a block's first panel of B that have nothing else to fetch: what the next one reads of A, `bytes` behind where this
  * one's rows begin. Weights that a pass over a network brings from memory each time are runs too short for a processor's own foresight. */
 static lookahead fetch_rows(const char *a, int64_t bytes, int64_t n) {
-    return (lookahead){a + bytes, INT64_MAX, bytes, smaller(bytes / larger(n, 1), 64)};
+    return (lookahead){(const char *)((uintptr_t)a + (uintptr_t)bytes), INT64_MAX, bytes, smaller(bytes / larger(n, 1), 64)};
 }
 
 /* What is added to the block's rows by the tiles of the last slice of k, which ends with `end`; of others NULL. */
