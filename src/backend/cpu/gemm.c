@@ -52,6 +52,14 @@ static char *tile_of(const block *b) {
 /* In line: what is returned in memory would be copied by vectors, which wait for the stores of its members. */
 #define IN_LINE static inline __attribute__((always_inline))
 
+/* A that was packed before, from row i and element k on. */
+IN_LINE operand_at find_packed_a(const ls_gemm_plan *plan, int64_t i, int64_t k) {
+    const ls_gemm_packed *packed = plan->g->a.packed;
+    const bool by_rows = !LS_SMALL && packed->by_rows;
+    const char *at = (const char *)packed->data + (i * plan->g->k + k * (by_rows ? 1 : plan->rows)) * plan->elem;
+    return by_rows ? (operand_at){at, plan->g->k, 1, plan->g->k} : (operand_at){at, 1, plan->rows, plan->g->k};
+}
+
 /* A for the rows of the block in the chunk [k0, k0+kc). */
 IN_LINE operand_at find_a(const block *b, int64_t k0, int64_t kc) {
     const ls_gemm_plan *plan = b->plan;
@@ -62,9 +70,7 @@ IN_LINE operand_at find_a(const block *b, int64_t k0, int64_t kc) {
         return (operand_at){at, a->stride_i, a->stride_k, a->stride_i};
     }
     if (a->packed) {
-        const bool by_rows = !LS_SMALL && a->packed->by_rows;
-        const char *at = (const char *)a->packed->data + (b->i0 * plan->g->k + k0 * (by_rows ? 1 : plan->rows)) * plan->elem;
-        return by_rows ? (operand_at){at, plan->g->k, 1, plan->g->k} : (operand_at){at, 1, plan->rows, plan->g->k};
+        return find_packed_a(plan, b->i0, k0);
     }
     return (operand_at){a_panels(b), 1, plan->rows, kc};
 }
@@ -703,7 +709,7 @@ static void for_each(const ls_gemm_plan *plan, int64_t n, void (*fn)(void *, int
 static void run_alone(const ls_gemm_plan *plan) {
     const ls_gemm *g = plan->g;
     const ls_gemm_operand *a = &g->a, *b = &g->b;
-    operand_at at_a = a->packed ? (operand_at){a->packed->data, 1, plan->rows, g->k} : (operand_at){a->data, a->stride_i, a->stride_k, a->stride_i};
+    operand_at at_a = a->packed ? find_packed_a(plan, 0, 0) : (operand_at){a->data, a->stride_i, a->stride_k, a->stride_i};
     operand_at at_b = b->packed ? (operand_at){b->packed->data, 1, plan->cols, 0} : (operand_at){b->data, 1, b->stride_k, 0};
     ls_gemm_tiles t = tiles_of(g->k, at_a.at, at_a, at_b, g->out.data, g->out.stride_i, LS_GEMM_STORE);
     if (LS_GEMM_FOLLOWS && plan->follows) {

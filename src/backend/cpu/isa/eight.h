@@ -40,6 +40,24 @@ enum { LANES = 128 };
 #define TAIL(i) l##i = _mm512_add_ps(l##i, p##i);
 #define SUM(i) l##i = _mm512_add_ps(h##i, l##i);
 
+/* exp(r) less the last sum; EXP and HALF are the places of its coefficients and of 0.5 in c. */
+#define EXPONENTIAL                                                                                          \
+    a = SPLAT(EXP + 4);                                                                                      \
+    ALL(BEGIN) KEEP(p)                                                                                       \
+    a = SPLAT(EXP + 3);                                                                                      \
+    LOW(PLUS) KEEP_LOW(p) LOW(BY_R) HIGH(PLUS) KEEP(p)                                                       \
+    a = SPLAT(EXP + 2);                                                                                      \
+    LOW(PLUS) HIGH(BY_R) KEEP(p) LOW(BY_R) HIGH(PLUS) KEEP(p)                                                \
+    a = SPLAT(EXP + 1);                                                                                      \
+    LOW(PLUS) HIGH(BY_R) KEEP(p) LOW(BY_R) HIGH(PLUS) KEEP(p)                                                \
+    CONSTANTS                                                                                                \
+    a = SPLAT(EXP);                                                                                          \
+    const V half = SPLAT(HALF);                                                                              \
+    LOW(PLUS) HIGH(BY_R) KEEP(p) LOW(SQUARE) HIGH(PLUS) KEEP_LOW(z) KEEP_HIGH(p)                             \
+    LOW(ONE_MORE) LOW(CUBE) KEEP_LOW(h) KEEP_LOW(q)                                                          \
+    LOW(BY_CUBE) LOW(LOST) KEEP_LOW(p) KEEP_LOW(l) LOW(HALF_SQUARE) LOW(LEFT) KEEP_LOW(p) KEEP_LOW(l)        \
+    HIGH(SQUARE) LOW(TAIL) KEEP_LOW(l) KEEP_HIGH(z) HIGH(ONE_MORE) HIGH(CUBE) KEEP_HIGH(h) KEEP_HIGH(q)
+
 /* Of tiles from x to dst; of functions of two branches, of which the near one is x times a polynomial of its square. */
 #define X(i) _mm512_loadu_ps(x + 16 * i)
 #define LOAD(from, i) _mm512_load_ps((from) + 16 * i)

@@ -20,24 +20,6 @@ enum { EXP = 1, NEAR = EXP + 6, SPLIT = NEAR + 5, MAX, BY_LN2, LN2_1, LN2_2, HAL
 #define LESS(i) V l##i = _mm512_mul_ps(n##i, b);
 #define REDUCED(i) V r##i = _mm512_sub_ps(t##i, l##i);
 
-/* exp(r) less the last sum */
-#define EXPONENTIAL                                                                                          \
-    a = SPLAT(EXP + 4);                                                                                      \
-    ALL(BEGIN) KEEP(p)                                                                                       \
-    a = SPLAT(EXP + 3);                                                                                      \
-    LOW(PLUS) KEEP_LOW(p) LOW(BY_R) HIGH(PLUS) KEEP(p)                                                       \
-    a = SPLAT(EXP + 2);                                                                                      \
-    LOW(PLUS) HIGH(BY_R) KEEP(p) LOW(BY_R) HIGH(PLUS) KEEP(p)                                                \
-    a = SPLAT(EXP + 1);                                                                                      \
-    LOW(PLUS) HIGH(BY_R) KEEP(p) LOW(BY_R) HIGH(PLUS) KEEP(p)                                                \
-    CONSTANTS                                                                                                \
-    a = SPLAT(EXP);                                                                                          \
-    const V half = SPLAT(HALF);                                                                              \
-    LOW(PLUS) HIGH(BY_R) KEEP(p) LOW(SQUARE) HIGH(PLUS) KEEP_LOW(z) KEEP_HIGH(p)                             \
-    LOW(ONE_MORE) LOW(CUBE) KEEP_LOW(h) KEEP_LOW(q)                                                          \
-    LOW(BY_CUBE) LOW(LOST) KEEP_LOW(p) KEEP_LOW(l) LOW(HALF_SQUARE) LOW(LEFT) KEEP_LOW(p) KEEP_LOW(l)        \
-    HIGH(SQUARE) LOW(TAIL) KEEP_LOW(l) KEEP_HIGH(z) HIGH(ONE_MORE) HIGH(CUBE) KEEP_HIGH(h) KEEP_HIGH(q)
-
 /* What comes before and after. */
 #define BEFORE(i) STORE(own, i, _mm512_add_ps(X(i), _mm512_loadu_ps(plus + 16 * i)))
 #define TIMES_ITS(i) l##i = _mm512_mul_ps(l##i, _mm512_loadu_ps(g->times + at + 16 * i));
@@ -124,9 +106,6 @@ static void sigmoid_block(const ls_gate *g, int64_t at) {
 #define FAR(i) l##i = _mm512_add_ps(e##i, l##i);
 #define CHOOSE(i) l##i = _mm512_mask_mov_ps(l##i, _mm512_cmp_ps_mask(LOAD(squares, i), split, _CMP_LT_OQ), LOAD(near, i));
 #define PLUS_B(i) p##i = _mm512_add_ps(b, p##i);
-#define BOTH(next_a, one_op, next_b, other)                                                                  \
-    a = SPLAT(next_a), b = SPLAT(next_b);                                                                    \
-    LOW(one_op) LOW(other) HIGH(one_op) HIGH(other) KEEP(u)
 
 static void tanh_block(const ls_gate *g, int64_t at) {
     _Alignas(64) float own[LANES], exponents[LANES], squares[LANES], near[LANES];
