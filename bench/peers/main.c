@@ -75,9 +75,20 @@ static double median(const double *list, int n, double *out_low, double *out_hig
     return sorted[n / 2];
 }
 
-static void rest(int threads) { /* until another library's threads have stopped spinning */
-    if (threads > 1) {
-        nanosleep(&(struct timespec){0, 60000000}, NULL);
+static double core_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Until an engine's threads have stopped looking for work, which some do for a tenth of a second and more: the next one would have to share
+ * the cores with them. */
+static void rest(int threads) {
+    enum { QUIET = 3, MOST_NAPS = 100 };
+    for (int nap = 0, quiet = 0; threads > 1 && quiet < QUIET && nap < MOST_NAPS; nap++) {
+        double before = core_seconds();
+        nanosleep(&(struct timespec){0, 20000000}, NULL);
+        quiet = core_seconds() - before < 0.001 ? quiet + 1 : 0;
     }
 }
 
