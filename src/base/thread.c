@@ -48,6 +48,11 @@ bool ls_pool_is_near(const ls_pool *pool) {
     return false;
 }
 
+bool ls_pool_would_be_near(ls_pool *pool) {
+    (void)pool;
+    return false;
+}
+
 void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx) {
     (void)pool;
     for (long task = 0; task < n; task++) {
@@ -80,6 +85,9 @@ void ls_mutex_unlock(ls_mutex *mutex) {
 enum { LOOK_LONG = 200000, LOOK_SHORT = 20000 };
 /* Nanoseconds that a batch of nothing takes: fewer where cores share a cache, more where they do not; how often and after how many batches it is tried. */
 enum { NEAR = 400, FAR = 600, LONGEST_TRY = 5000, TRIES = 3, TRY_EVERY = 256 };
+/* Nanoseconds that workers get to wake up first where no batch came before, and after how many questions: four times as many each time that
+ * they are not near, since all of that is lost then. */
+enum { LONGEST_WAKE = 200000, ASK_EVERY = 1024, ASK_SELDOM = 1 << 16 };
 
 struct ls_mutex {
     pthread_mutex_t handle;
@@ -103,6 +111,8 @@ struct ls_pool {
     int core;             /* of the caller at the last wake-up, -1: not all workers know it */
     bool crowded;         /* there are more workers than cores */
     int untried;          /* batches that are left until the next tries */
+    int asks;             /* questions until the next tries without a batch */
+    _Atomic int unasked;  /* of which so many are left */
     _Atomic bool near;
     pool_worker *workers; /* [count], from 1 */
     pthread_mutex_t serial, lock;
@@ -162,6 +172,7 @@ ls_pool *ls_pool_create(ls_heap *heap, int threads) {
     pool->workers = workers;
     pool->crowded = count > cores;
     pool->untried = TRIES;
+    pool->unasked = pool->asks = ASK_EVERY;
     return pool;
 }
 
@@ -390,14 +401,19 @@ static void come(void *ctx, long task, int worker) {
     }
 }
 
+/* How long all workers take to come, for which they have so long. */
+static uint64_t time_try(ls_pool *pool, int helpers, uint64_t longest) {
+    uint64_t began = ls_os_nanoseconds();
+    pool_try t = {.workers = helpers + 1, .until = began + longest};
+    run_batch(pool, helpers + 1, helpers, come, &t);
+    return ls_os_nanoseconds() - began;
+}
+
 /* After a batch, whose workers are still awake. What takes too long, as when a core is busy elsewhere, is far. */
 static void try_workers(ls_pool *pool, int helpers) {
     uint64_t best = LONGEST_TRY;
     for (int i = 0; i < TRIES; i++) {
-        uint64_t began = ls_os_nanoseconds();
-        pool_try t = {.workers = helpers + 1, .until = began + LONGEST_TRY};
-        run_batch(pool, helpers + 1, helpers, come, &t);
-        uint64_t took = ls_os_nanoseconds() - began;
+        uint64_t took = time_try(pool, helpers, LONGEST_TRY);
         best = took < best ? took : best;
     }
     if (best < NEAR || best > FAR) {
@@ -408,6 +424,26 @@ static void try_workers(ls_pool *pool, int helpers) {
 
 bool ls_pool_is_near(const ls_pool *pool) {
     return atomic_load_explicit(&pool->near, memory_order_relaxed);
+}
+
+bool ls_pool_would_be_near(ls_pool *pool) {
+    if (ls_pool_is_near(pool) || pool->count == 1 || pool->crowded) {
+        return ls_pool_is_near(pool);
+    }
+    int left = atomic_load_explicit(&pool->unasked, memory_order_relaxed) - 1; /* one that comes meanwhile may not count */
+    atomic_store_explicit(&pool->unasked, left > 0 ? left : 0, memory_order_relaxed);
+    if (left <= 0 && worker_inside(pool) < 0) {
+        pthread_mutex_lock(&pool->serial);
+        start_threads(pool, pool->count - 1);
+        if (pool->started > 0) {
+            (void)time_try(pool, pool->started, LONGEST_WAKE);
+            try_workers(pool, pool->started);
+        }
+        pool->asks = ls_pool_is_near(pool) ? ASK_EVERY : pool->asks < ASK_SELDOM ? 4 * pool->asks : ASK_SELDOM;
+        atomic_store_explicit(&pool->unasked, pool->asks, memory_order_relaxed);
+        pthread_mutex_unlock(&pool->serial);
+    }
+    return ls_pool_is_near(pool);
 }
 
 void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx) {

@@ -16,6 +16,9 @@ int ls_pool_threads(const ls_pool *pool);
 void ls_pool_run(ls_pool *pool, long n, ls_pool_fn fn, void *ctx);
 /* Whether workers that are awake join a batch soon, as those do whose cores share a cache: it is measured once in many batches. */
 bool ls_pool_is_near(const ls_pool *pool);
+/* The same where only near workers would be worth a batch: without batches nothing would tell that they have become that, so it is
+ * measured once in many questions. */
+bool ls_pool_would_be_near(ls_pool *pool);
 
 typedef struct ls_mutex ls_mutex;
 ls_mutex *ls_mutex_create(ls_heap *heap);

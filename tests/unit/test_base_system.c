@@ -199,6 +199,9 @@ static void *caller(void *ctx) {
     shared_total *s = ctx;
     for (int i = 0; i < 50; i++) {
         run_job(s->pool, 40);
+        for (int k = 0; k < 100; k++) {
+            (void)ls_pool_would_be_near(s->pool);
+        }
         ls_pool_run(s->pool, 20, add_locked, s);
     }
     return NULL;
@@ -219,6 +222,48 @@ static void pool_takes_calls_from_several_threads(void **state) {
     assert_int_equal(s.total, 4 * 50 * 190);
     ls_mutex_destroy(&heap, s.mutex);
     ls_pool_destroy(s.pool);
+    assert_int_equal(atomic_load(&heap.used), 0);
+}
+
+static int threads_of_process(void) {
+    int n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *e; tasks && (e = readdir(tasks));) {
+        n += e->d_name[0] != '.';
+    }
+    if (tasks) {
+        closedir(tasks);
+    }
+    return n;
+}
+
+/* Without a batch, workers are only there once it has been tried how soon they come. */
+static void pool_tries_workers_after_many_questions(void **state) {
+    (void)state;
+    ls_heap heap;
+    ls_heap_init(&heap, NULL, 0);
+    const int before = threads_of_process();
+    for (int threads = 1; threads <= ls_os_cores() + 1; threads += ls_os_cores()) { /* alone, and more than cores */
+        ls_pool *pool = ls_pool_create(&heap, threads);
+        for (int i = 0; i < 20000; i++) {
+            assert_false(ls_pool_would_be_near(pool));
+        }
+        assert_int_equal(threads_of_process(), before);
+        ls_pool_destroy(pool);
+    }
+    if (ls_os_cores() < 2 || before == 0) {
+        skip();
+    }
+    ls_pool *pool = ls_pool_create(&heap, 2);
+    assert_false(ls_pool_would_be_near(pool));
+    assert_int_equal(threads_of_process(), before);
+    for (int i = 0; i < 1024; i++) {
+        (void)ls_pool_would_be_near(pool);
+    }
+    assert_int_equal(threads_of_process(), before + 1);
+    assert_int_equal(ls_pool_would_be_near(pool), ls_pool_is_near(pool));
+    run_job(pool, 40);
+    ls_pool_destroy(pool);
     assert_int_equal(atomic_load(&heap.used), 0);
 }
 
@@ -588,6 +633,7 @@ int main(void) {
 #endif
         cmocka_unit_test(pool_nests_in_place),
         cmocka_unit_test(pool_takes_calls_from_several_threads),
+        cmocka_unit_test(pool_tries_workers_after_many_questions),
         cmocka_unit_test(heap_counts_across_threads),
         cmocka_unit_test(numerics_guard),
         cmocka_unit_test(files_write_and_map),

@@ -279,7 +279,7 @@ void ls_band_run(ls_kernel_run *kernel) {
     if (r.points == 0) {
         return;
     }
-    if (!ls_has_threads(b->device) || work < LS_SMALL_WORK || r.points == 1) {
+    if (r.points == 1 || !ls_is_worth_threads(b->device, work, LS_SMALL_WORK)) {
         run_points(&r, 0, r.points, 0);
         return;
     }

@@ -176,6 +176,9 @@ static bool run_planned(struct ls_gemm_last *last, const ls_cpu_device *d) {
         return false;
     }
     ls_gemm_plan_run(&last->plan, d->workspace);
+    if (last->plan.asks) { /* for the next launch */
+        (void)ls_pool_would_be_near(d->pool);
+    }
     return true;
 }
 

@@ -165,7 +165,7 @@ void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory,
     r.task = LEAST_WORK / (w->k * area) / r.group * r.group;
     r.task = device->threads == 1 ? r.batches : r.task < r.group ? r.group : r.task;
     r.tasks_each = (r.batches + r.task - 1) / r.task;
-    if (device->threads == 1 || points * r.batches * area * w->k <= ls_thread_work(device, INLINE_WORK)) {
+    if (!ls_is_worth_threads(device, (double)(points * r.batches * area) * (double)w->k, INLINE_WORK)) {
         for (int64_t i = 0; i < points * r.tasks_each; i++) {
             depthwise_task(&r, (long)i, 0);
         }

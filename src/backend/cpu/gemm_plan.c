@@ -281,8 +281,10 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
                    : g->out.dtype == LS_GEMM_F64 ? LS_GEMM_TYPE_F64
                    : g->out.dtype == LS_GEMM_I32 ? LS_GEMM_TYPE_I32
                                                  : -1;
-    int64_t least = ls_least_work(LS_INLINE_WORK, g->parallel.near) / (g->m == 1 ? 4 : 1); /* of one row memory is the limit, and parts of the matrix stay in the workers' caches */
-    plan->inline_run = plan->workers == 1 || g->m * g->n * plan->batches <= least / larger(g->k, 1);
+    /* Of one row memory is the limit, and parts of the matrix stay in the workers' caches. */
+    int64_t far = LS_INLINE_WORK / (g->m == 1 ? 4 : 1), each = larger(g->k, 1), results = g->m * g->n * plan->batches;
+    plan->inline_run = plan->workers == 1 || results <= ls_least_work(far, g->parallel.near) / each;
+    plan->asks = plan->workers > 1 && plan->inline_run && results > ls_least_work(far, true) / each;
 
     if (g->m == 1 && !plan->masks && plan->panel == plan->sum && is_view(&g->b)) {
         int half = g->b.dtype == LS_GEMM_F16 ? 1 : g->b.dtype == LS_GEMM_BF16 ? 2 : 0;

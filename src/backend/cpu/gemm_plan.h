@@ -24,7 +24,8 @@ typedef struct ls_gemm_plan {
     bool follows;                 /* tiles do what follows, without the epilogue: */
     ls_gemm_epilogue_fn part;     /* for those that are no whole vectors */
     bool backward;                /* panels of B and tasks from the last one on */
-    bool inline_run;              /* too small to wake other threads */
+    bool inline_run;              /* too small to wake other threads, */
+    bool asks;                    /* but not if they were near */
     const ls_gemm_kernels *kernels;
     ls_gemm_type panel, sum;
     int64_t elem;       /* bytes of a panel's element; a sum's are as many */

@@ -154,9 +154,10 @@ void ls_patch_run(ls_run *run, const ls_phase_task *task, char *extra);
 static inline bool ls_has_threads(const ls_cpu_device *device) {
     return !LS_SMALL && device->threads > 1;
 }
-/* Multiply-adds that are worth a second thread, which are `far` where workers join late. */
-static inline int64_t ls_thread_work(const ls_cpu_device *device, int64_t far) {
-    return ls_least_work(far, ls_pool_is_near(device->pool));
+/* Whether it is worth a second thread, as work of `far` is where workers join late. */
+static inline bool ls_is_worth_threads(const ls_cpu_device *device, double work, int64_t far) {
+    return ls_has_threads(device) &&
+           (work > (double)far || (work > (double)ls_least_work(far, true) && ls_pool_would_be_near(device->pool)));
 }
 
 /* launch.c: does all phases. */

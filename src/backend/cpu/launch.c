@@ -113,7 +113,7 @@ static ls_status run_phase(ls_kernel_run *kernel, const ls_phase *phase, ls_erro
     if (phase->points) {
         ls_chain_begin_points(kernel, phase);
     }
-    bool threaded = !phase->serial && ls_has_threads(d) && work >= LS_SMALL_WORK;
+    bool threaded = !phase->serial && ls_is_worth_threads(d, work, LS_SMALL_WORK);
     if (threaded && phase->kind == LS_PHASE_ROWS && ls_phase_rows_shared(kernel, phase, r.points, work)) {
         return LS_OK;
     }

@@ -587,7 +587,7 @@ void ls_runs_run(ls_gemm_launch *launch, const float *filter, char *memory, size
     r.outer = ls_point_count(kernel->extents, w->outer, gemm->n.axes);
     r.batches = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes);
     int64_t images = r.batches * r.outer, n = r.tasks = images * w->runs->bands * ceil_div(w->panels, w->group);
-    if (device->threads == 1 || n == 1 || images * w->runs->tiles * w->runs->tile_outputs * w->m <= ls_thread_work(device, LS_INLINE_WORK) / w->k) {
+    if (n == 1 || !ls_is_worth_threads(device, (double)(images * w->runs->tiles * w->runs->tile_outputs * w->m) * (double)w->k, LS_INLINE_WORK)) {
         for (int64_t task = 0; task < n; task++) {
             runs_task(&r, (long)task, 0);
         }

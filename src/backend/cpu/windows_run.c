@@ -298,7 +298,7 @@ bool ls_windows_run(ls_gemm_launch *launch) {
         ls_runs_run(launch, r.filter, r.memory, r.worker_bytes);
         return true;
     }
-    if (!ls_has_threads(device) || n == 1 || images * w->columns * w->m <= ls_thread_work(device, LS_INLINE_WORK) / w->k) {
+    if (n == 1 || !ls_is_worth_threads(device, (double)(images * w->columns * w->m) * (double)w->k, LS_INLINE_WORK)) {
         for (int64_t task = 0; task < n; task++) {
             window_task(&r, (long)task, 0);
         }
