@@ -4,6 +4,7 @@
 
 #include "backend/cpu/gemm_plan.h"
 #include "micro/gemm_support.h"
+#include <stdio.h>
 
 /* Every tile of one table, called directly, with panels and with strides, storing, adding and resuming. */
 static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, bool exact, const char *isa) {
@@ -145,6 +146,41 @@ static void test_isa_choice(void **state) {
     assert_true(cpu.l1d_bytes > 0 && cpu.l2_bytes > 0);
 }
 
+static bool read_word(const char *folder, const char *name, char word[16]) {
+    char path[120];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    bool found = file && fscanf(file, "%15s", word) == 1;
+    if (file) {
+        fclose(file);
+    }
+    return found;
+}
+
+/* The caches are those that the system tells of. */
+static void test_caches(void **state) {
+    (void)state;
+    ls_cpu cpu;
+    int told = 0;
+    ls_cpu_detect(&cpu);
+#if defined(__x86_64__)
+    const int64_t bytes[] = {0, cpu.l1d_bytes, cpu.l2_bytes, cpu.l3_bytes};
+    for (int i = 0; i < 8; i++) {
+        char folder[80], type[16], level[16], size[16];
+        snprintf(folder, sizeof folder, "/sys/devices/system/cpu/cpu0/cache/index%d", i);
+        if (!read_word(folder, "type", type) || !strcmp(type, "Instruction") || !read_word(folder, "level", level) || !read_word(folder, "size", size) ||
+            atoi(level) > 3 || bytes[atoi(level)] == 16 << 10) { /* as small limits have it */
+            continue;
+        }
+        assert_int_equal(bytes[atoi(level)], (int64_t)atoi(size) << 10);
+        told++;
+    }
+#endif
+    if (!told) {
+        skip();
+    }
+}
+
 /* Of the worker that has most, where each begins with as many blocks as the next. */
 static int64_t most_units(int64_t units, int64_t others, int64_t workers, int64_t blocks) {
     int64_t size = (units + blocks - 1) / blocks, tasks = (units + size - 1) / size, part = (tasks * others + workers - 1) / workers;
@@ -186,6 +222,7 @@ static void test_blocks(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_isa_choice),
+        cmocka_unit_test(test_caches),
         cmocka_unit_test(test_half_moves),
         cmocka_unit_test(test_every_tile),
         cmocka_unit_test(test_blocks),

@@ -307,9 +307,9 @@ static void divided_beside(const ls_tile_isa *isa, const ls_tile_beside *b, int6
         return;
     }
     isa->fence();
-    isa->divide_f32(want, b->x, b->minus, b->divisor, whole, b->near, LS_DST_NEAR);
+    isa->divide_f32(want, b->x, 0, b->divisor, whole, b->near, LS_DST_NEAR);
     assert_same(want, b->dst, whole, "a quotient beside", n);
-    isa->divide_f32(want, b->x + whole, b->minus, b->divisor, n - whole, b->near, LS_DST_NEAR);
+    isa->divide_f32(want, b->x + whole, 0, b->divisor, n - whole, b->near, LS_DST_NEAR);
     assert_same(want, b->dst + whole, n - whole, "a quotient beside, of the last ones", n);
     uint32_t after;
     memcpy(&after, b->dst + n, sizeof after);
@@ -352,16 +352,6 @@ static void folds_agree(void **state) {
                         isa->fold_f32[f](got, from, n, !second, n & 1);
                     } else if (f == 3) {
                         isa->fold_squares_f32(got, from, minus, n, !second, n & 1);
-                        const int64_t whole = n / LS_TILE_PARTIALS * LS_TILE_PARTIALS;
-                        ls_tile_beside beside = {.fetch = (uintptr_t)z, .minus = minus / 3, .near = true};
-                        if (whole && seed % 5) {
-                            divides_beside(isa, &beside, x + 4 - shift, (float)draw(&rng, 1, 99) / 7, seed % 2);
-                        }
-                        const float beside_it = isa->row_squares_beside_f32(from, minus, whole, &beside);
-                        float other;
-                        isa->rows_squares_f32(&other, from, minus, whole, 1, false);
-                        assert_same(&other, &beside_it, 1, "squares beside", whole);
-                        divided_beside(isa, &beside, whole);
                     } else {
                         memset(z, 0xa5, SIZE);
                         ls_tile_beside beside = {.fetch = (uintptr_t)z, .near = f == 5};
@@ -389,7 +379,7 @@ static void folds_agree(void **state) {
                     }
                     const int64_t rows = 1 + (2 * lanes <= LANES), length = lanes / rows;
                     float own[LS_TILE_PARTIALS], of_rows[2];
-                    whole(of_rows, row + shift, minus, length, rows, seed % 2);
+                    whole(of_rows, row + shift, minus, length, rows, seed % 2 * LS_FOLD_AHEAD);
                     for (int64_t r = 0; r < rows; r++) {
                         for (int k = 0; k < LS_TILE_PARTIALS; k++) {
                             own[k] = identities[op];
@@ -412,9 +402,92 @@ static void folds_agree(void **state) {
     print_message("%ld folds\n", checked);
 }
 
+/* The sum of n numbers in the contract's order. */
+static float sum_of(const float *x, int64_t n) {
+    float p[LS_TILE_PARTIALS] = {0};
+    combine(LS_OP_ADD, p, x, n);
+    for (int half = LS_TILE_PARTIALS / 2; half > 0; half /= 2) {
+        isas[LS_CPU_SCALAR]->map_f32[LS_OP_ADD](p, p, p + half, NULL, half);
+    }
+    return *p;
+}
+
+/* One row, a step after another; `near` quotients are taken from `got` where they are near enough. */
+static void norm_plainly(const ls_tile_row_norm *norm, const float *x, float *want, const float *got) {
+    float apart[LANES];
+    const float mean = sum_of(x, norm->n) / norm->count;
+    for (int64_t i = 0; i < norm->n; i++) {
+        apart[i] = (x[i] - mean) * (x[i] - mean);
+    }
+    const float divisor = sqrtf(sum_of(apart, norm->n) / norm->count + norm->more);
+    for (int64_t i = 0; i < norm->n; i++) {
+        const float v = x[i] - mean;
+        float q = v / divisor;
+        if (norm->near && q == q) { /* the one that explains what was got, of those within half a ULP and a little */
+            const float beside[] = {q, nextafterf(q, INFINITY), nextafterf(q, -INFINITY)};
+            const double exact = (double)v / (double)divisor, ulp = fabs((double)beside[1] - (double)q);
+            for (int k = 0; k < 3; k++) {
+                const float scaled = norm->times ? beside[k] * norm->times[i] + norm->plus[i] : beside[k];
+                q = fabs((double)beside[k] - exact) <= 0.5000002 * ulp && scaled == got[i] ? beside[k] : q;
+            }
+        }
+        q = norm->times ? q * norm->times[i] + norm->plus[i] : q;
+        want[i] = q == q ? q : NAN;
+    }
+}
+
+static void norms_of_rows_agree(void **state) {
+    buffers *b = *state;
+    static const uint32_t canonical = 0x7fc00000;
+    ls_rng rng = {16, 0};
+    long checked = 0;
+    for (int seed = 0; seed < 600; seed++) {
+        enum { MOST_ROWS = 5 };
+        static float x[MOST_ROWS * LANES], dst[MOST_ROWS * (LANES + 16)] __attribute__((aligned(64)));
+        float *times = (float *)(void *)b->a, *plus = (float *)(void *)b->b, want[LANES];
+        const int64_t n = draw(&rng, 1, LANES), rows = draw(&rng, 1, MOST_ROWS), step = (n + 15) / 16 * 16;
+        for (int64_t i = 0; i < MOST_ROWS * LANES; i++) {
+            x[i] = (float)draw(&rng, -9999, 9999) / (seed % 7 ? 7 : 1e20f);
+        }
+        for (int i = 0; i < LANES; i++) {
+            times[i] = (float)draw(&rng, -99, 99) / 7;
+            plus[i] = (float)draw(&rng, -99, 99) / 9;
+        }
+        if (seed % 5 == 0) { /* a row with NaN, one that is constant, one with an infinity */
+            x[draw(&rng, 0, n - 1)] = (float[]){-NAN, INFINITY, 1e30f}[seed / 5 % 3];
+            for (int64_t i = 0; i < n; i++) {
+                x[n + i] = 3;
+            }
+        }
+        ls_tile_row_norm norm = {.x = x, .n = n, .x_row = n, .dst = dst, .dst_row = step, .count = (float)n, .more = seed % 3 ? 1e-5f : 0, .near = seed % 2,
+                                 .fetches = seed % 4 < 2, .far = seed % 8 < 4, .times = seed % 3 == 1 ? times : NULL, .plus = seed % 3 == 1 ? plus : NULL};
+        for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+            if (!isas[i] || !isas[i]->row_norms_f32) {
+                continue;
+            }
+            memset(dst, 0xa5, sizeof dst);
+            isas[i]->row_norms_f32(&norm, rows);
+            isas[i]->fence();
+            for (int64_t r = 0; r < rows; r++) {
+                const float *got = dst + r * step;
+                norm_plainly(&norm, x + r * n, want, got);
+                assert_same(want, got, n, "a norm", n);
+                for (int64_t k = 0; k < n; k++) {
+                    assert_true(got[k] == got[k] || !memcmp(&got[k], &canonical, sizeof canonical));
+                }
+                uint32_t after = 0xa5a5a5a5;
+                assert_true(step == n || !memcmp(&after, &got[n], sizeof after));
+                checked++;
+            }
+        }
+    }
+    print_message("%ld rows\n", checked);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_agree), cmocka_unit_test(stores_agree_and_make_nan_canonical),
-        cmocka_unit_test(casts_agree), cmocka_unit_test(integers_are_resized), cmocka_unit_test(casts_saturate), cmocka_unit_test(packing), cmocka_unit_test(folds_agree)};
+        cmocka_unit_test(casts_agree), cmocka_unit_test(integers_are_resized), cmocka_unit_test(casts_saturate), cmocka_unit_test(packing), cmocka_unit_test(folds_agree),
+        cmocka_unit_test(norms_of_rows_agree)};
     return cmocka_run_group_tests(tests, setup, NULL);
 }

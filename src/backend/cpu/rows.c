@@ -17,8 +17,6 @@ enum {
     MOST_STEPS = 48,
     MOST_REGS = 64,
     MOST_STREAMS = 4,
-    LEAST_BESIDE = 1024, /* lanes of a row that is divided beside the squares of the next one: fewer would wait for what makes the
-                            divisor of their sum */
     MOST_KEPT = 2048,    /* lanes of a row that waits for the end of its sum */
     KEPT_STRIDE = MOST_KEPT + 13 * 16, /* not a page apart */
     KEPT = 3,
@@ -188,6 +186,7 @@ typedef struct lines {
     bool waits, within; /* there is a row whose sum is not made; whether it may be divided beside another */
     int64_t turn;       /* of the next row */
     char *dst;          /* of the quotients of the row that waits */
+    ls_tile_row_norm norm; /* x NULL: it is none */
     bool peaks;         /* and the largest of a row is found beside the one before */
     float peak;         /* of the next row */
     float nan;     /* the canonical one */
@@ -356,8 +355,95 @@ static bool is_stored(const lines *l, const line *fold, int16_t at) {
     return fold[1].op == COLUMN_STORE && fold[1].a == fold->dst && fold[1].dst == at && !l->places[at].moves;
 }
 
-/* A division that follows the exponentials or the squares of a row, and nothing but numbers between them, is left to those of the next row.
- * What it divides is kept until the row after that. */
+/* What makes the number in a place before step `s`; NULL: nothing, as with constants. */
+static const line *maker_of(const lines *l, const line *s, int16_t at) {
+    while (--s >= l->steps && s->dst != at) {
+    }
+    return s >= l->steps ? s : NULL;
+}
+
+/* The step that makes the number in a place before step `s`, by `op` of another number and a constant; or NULL. */
+static const line *maker_by(const lines *l, const line *s, int16_t at, column_op op, int16_t *out_other, float *out_constant) {
+    const line *made = maker_of(l, s, at);
+    if (!made || made->kind != LINE_COLUMN || made->op != op || maker_of(l, made, made->b) || l->places[made->b].row) {
+        return NULL;
+    }
+    *out_other = made->a;
+    *out_constant = *(const float *)(const void *)l->places[made->b].at;
+    return made;
+}
+
+/* Of how many numbers the one in a place before step `s` is the mean, which a fold has summed; 0: it is no mean. */
+static float count_of_mean(const lines *l, const line *s, int16_t at, const line *fold) {
+    float count, part = 0;
+    int16_t sum;
+    const line *mean = maker_by(l, s, at, COLUMN_DIV, &sum, &count);
+    if (!mean && (mean = maker_by(l, s, at, COLUMN_MUL, &sum, &part))) {
+        uint32_t bits;
+        memcpy(&bits, &part, sizeof bits);
+        count = part > 0 && bits << 9 == 0 ? 1 / part : 0; /* the same bits where that is a power of two */
+    }
+    const line *kept = mean ? maker_of(l, mean, sum) : NULL;
+    return kept && kept->kind == LINE_COLUMN && kept->op == COLUMN_STORE && maker_of(l, kept, kept->a) == fold ? count : 0;
+}
+
+/* Whether a norm's rows and results fit into the last cache together. Then what more than one core stores is faster there: past the caches
+ * it would come to more than memory takes. */
+static bool stays_near(const lines *l, const line *chain) {
+    const ls_cpu_device *d = l->kernel->binary->device;
+    const ls_program *p = l->run->program;
+    int64_t results = l->kernel->binary->spec.args[p->accesses[chain->f->store].buffer].numel;
+    return d->threads > 1 && 2 * results * (int64_t)sizeof(float) <= d->cpu.l3_bytes;
+}
+
+/* Whether all there is to do is a norm of rows, which is a function of its own then. */
+static void find_norm(lines *l) {
+    const line *sum = l->steps, *last = l->steps + l->n_steps - 1, *squares = NULL;
+    ls_tile_row_norm *norm = &l->norm;
+    *norm = (ls_tile_row_norm){.n = l->inner};
+    bool only = l->isa->row_norms_f32 && sum->kind == LINE_FOLD && last->kind == LINE_CHAIN;
+    for (const line *s = sum + 1; s < last && only; s++) {
+        only = s->kind == LINE_COLUMN ? s->op != COLUMN_STORE || !l->places[s->dst].moves : s->kind == LINE_FOLD && !squares;
+        squares = s->kind == LINE_FOLD ? s : squares;
+    }
+    if (!only || !squares || !sum->stream.whole || sum->which != LS_FOLD_SUM || sum->f->n_scalars || !squares->stream.whole || !squares->stream.squares ||
+        squares->f->n_scalars != 1) {
+        return;
+    }
+    const ls_fused *f = last->f;
+    const ls_chain_step *c = f->steps;
+    const bool scales = f->n_steps == 4 && f->n_operands == 3 && c[2].op == LS_CHAIN_MUL && c[2].kind == LS_CHAIN_MEMORY &&
+                        c[3].op == LS_CHAIN_ADD && c[3].kind == LS_CHAIN_MEMORY;
+    if (!(scales || (f->n_steps == 2 && f->n_operands == 1)) || f->slots || c[0].op != LS_CHAIN_SUB || c[0].kind != LS_CHAIN_SCALAR ||
+        (c[1].op != LS_CHAIN_DIV && c[1].op != LS_CHAIN_DIV_NEAR) || c[1].kind != LS_CHAIN_SCALAR) {
+        return;
+    }
+    const place *x = &l->places[last->operands[0]], *dst = &l->places[last->dst];
+    const place *times = scales ? &l->places[last->operands[c[2].at]] : NULL, *plus = scales ? &l->places[last->operands[c[3].at]] : NULL;
+    const line *root = maker_of(l, last, last->scalars[c[1].at]);
+    int16_t mean_square;
+    const line *more = root && root->kind == LINE_COLUMN && root->op == COLUMN_SQRT ? maker_by(l, root, root->a, COLUMN_ADD, &mean_square, &norm->more) : NULL;
+    norm->count = more ? count_of_mean(l, more, mean_square, squares) : 0;
+    if (sum->operands[0] != last->operands[0] || squares->operands[0] != last->operands[0] || (scales && (times->row || plus->row)) || norm->count == 0 ||
+        count_of_mean(l, squares, squares->scalars[0], sum) != norm->count || count_of_mean(l, last, last->scalars[c[0].at], sum) != norm->count) {
+        return;
+    }
+    const bool large = last->row.middle != NULL;
+    norm->near = c[1].op == LS_CHAIN_DIV_NEAR && !large; /* of more instructions than a division, which memory has time for */
+    norm->far = large && !stays_near(l, last);
+    for (int i = 0; i < l->n_streams; i++) {
+        norm->fetches = norm->fetches || l->streams[i] == last->operands[0];
+    }
+    norm->times = scales ? (const float *)(const void *)times->at : NULL;
+    norm->plus = scales ? (const float *)(const void *)plus->at : NULL;
+    norm->dst = (float *)(void *)dst->at;
+    norm->x = (const float *)(const void *)x->at;
+    norm->x_row = x->row / (int64_t)sizeof(float);
+    norm->dst_row = dst->row / (int64_t)sizeof(float);
+}
+
+/* A division that follows the exponentials of a row, and nothing but numbers between them, is left to those of the next row. What it
+ * divides is kept until the row after that. */
 static void find_beside(lines *l) {
     const ls_tile_isa *isa = l->isa;
     line *last = l->steps + l->n_steps - 1, *s = last;
@@ -371,11 +457,8 @@ static void find_beside(lines *l) {
     l->beside = (ls_tile_beside){.near = near};
     const bool after_exps = between && exps && last->f->n_steps == 1 && s->stream.exps == isa->fold_exp_f32[near] && s->stream.store &&
                             s->a == last->operands[0];
-    const bool after_squares = between && !exps && near && s->stream.squares && s->stream.whole && s->operands[0] == last->operands[0] &&
-                               l->places[s->operands[0]].moves && isa->row_squares_beside_f32 && l->inner >= LEAST_BESIDE &&
-                               l->inner % LS_TILE_PARTIALS == 0;
-    l->divides = after_exps || after_squares;
-    l->defers = l->divides && exps && l->inner <= MOST_KEPT && s + 2 == last && is_stored(l, s, last->scalars[last->f->steps->at]);
+    l->divides = after_exps;
+    l->defers = l->divides && l->inner <= MOST_KEPT && s + 2 == last && is_stored(l, s, last->scalars[last->f->steps->at]);
     l->divides = l->defers || (l->divides && l->ahead >= 2);
     l->with = exps || l->divides ? s : NULL;
     const line *peak = l->steps;
@@ -411,6 +494,7 @@ static bool make_list(lines *l, ls_kernel_run *kernel, int64_t first) {
         begin_program(l, finish, 1);
         add_columns(l, LS_SECTION_LANES);
     }
+    find_norm(l);
     find_beside(l);
     const int64_t bytes = l->inner * (int64_t)sizeof(float);
     int pass = 0;
@@ -546,7 +630,7 @@ static void run_fold(lines *l, line *s, int64_t rows, float *partials) {
     for (int64_t r = 0; r < rows; r++) {
         fetch(l, s, r);
         if (s->stream.whole) {
-            s->stream.whole(results + r, (const float *)(const void *)at_row(l, s->operands[0], r), minus[step * r], l->inner, 1, false);
+            s->stream.whole(results + r, (const float *)(const void *)at_row(l, s->operands[0], r), minus[step * r], l->inner, 1, 0);
         } else {
             results[r] = fold_row(l, s, r, partials, &within);
         }
@@ -575,7 +659,7 @@ static void run_chain(const lines *l, line *s, int64_t rows) {
 static ONCE void finish_beside(lines *l) {
     ls_tile_beside *b = &l->beside;
     if (b->x) {
-        l->isa->divide_f32(b->dst, b->x, b->minus, b->divisor, l->inner, b->near, b->far ? LS_DST_FAR : LS_DST_NEAR);
+        l->isa->divide_f32(b->dst, b->x, 0, b->divisor, l->inner, b->near, b->far ? LS_DST_FAR : LS_DST_NEAR);
     }
     b->x = NULL;
 }
@@ -585,28 +669,18 @@ static void run_beside(lines *l, int64_t rows, float *partials) {
     line *with = l->with, *last = l->steps + l->n_steps - 1;
     const ls_fused *f = last->f;
     ls_tile_beside *b = &l->beside;
-    int by, step, apart;
+    int by;
     const float *divisors = numbers_of(l, last, f->steps[f->n_steps - 1].at, &by);
-    const float *minus = numbers_of(l, last, f->n_steps == 2 ? f->steps->at : -1, &apart);
-    const float *squared_from = numbers_of(l, with, with->f->n_scalars ? 0 : -1, &step);
     for (int64_t r = 0; r < rows; r++) {
-        float sum;
         bool within = true;
         fetch(l, with, r);
         fetch(l, last, r);
-        if (with->stream.exps) {
-            sum = fold_row(l, with, r, partials, &within);
-        } else {
-            const float *x = (const float *)(const void *)at_row(l, with->operands[0], r);
-            b->fetch = l->n_streams == 1 ? row_ahead(l, 0, r) : (uintptr_t)x;
-            sum = l->isa->row_squares_beside_f32(x, squared_from[step * r], l->inner, b);
-        }
+        const float sum = fold_row(l, with, r, partials, &within);
         ((float *)(void *)l->places[with->dst].at)[r] = sum;
         for (line *s = with + 1; s < last; s++) {
             run_column(l, s, r, 1);
         }
-        b->minus = minus[apart * r];
-        bool no_nan = within && sum - sum == 0 && b->minus - b->minus == 0; /* among the quotients */
+        bool no_nan = within && sum - sum == 0; /* among the quotients */
         bool usable = l->isa->beside_f32(b, divisors[by * r]) && no_nan;
         b->x = (const float *)(const void *)at_row(l, last->operands[0], r);
         b->dst = (float *)(void *)at_row(l, last->dst, r);
@@ -651,7 +725,7 @@ static void run_softmax(lines *l, int64_t rows, float *partials, bool last) {
         const float *x = with->row.at[0];
         if (l->peaks) {
             if (l->turn == 0) {
-                l->steps->stream.whole(&l->peak, x, 0, l->inner, 1, false);
+                l->steps->stream.whole(&l->peak, x, 0, l->inner, 1, 0);
             }
             minus = l->peak;
             l->beside.next = last && r + 1 == rows ? NULL : (const float *)(const void *)at_row(l, with->operands[0], r + 1);
@@ -686,6 +760,10 @@ bool ls_rows_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n)
     ls_band_place(kernel, scratch, first);
     if (!make_list(l, kernel, first)) {
         return false;
+    }
+    if (l->norm.x) {
+        l->isa->row_norms_f32(&l->norm, n);
+        return true;
     }
     for (int64_t done = 0, rows; done < n; done += rows) {
         rows = n - done < group ? n - done : group;

@@ -16,6 +16,7 @@
 enum {
     LS_TILE = 1024,         /* lanes of a register; a multiple of LS_TILE_PARTIALS */
     LS_TILE_PARTIALS = 256, /* of a reduction's block */
+    LS_FOLD_AHEAD = 4096,   /* bytes from what is folded to the lines that are fetched meanwhile */
     LS_TILE_BLOCK = 4096,
     LS_TILE_CHUNK = 512 /* of a contraction's k, and of a scan */
 };
@@ -37,23 +38,34 @@ typedef void (*ls_tile_write_fn)(void *dst, int64_t stride, const void *src, int
 typedef void (*ls_tile_gather_fn)(void *dst, const void *src, const int64_t *index, const uint8_t *mask,
                                   int64_t n);
 typedef void (*ls_tile_fill_fn)(void *dst, const void *value, int64_t n);
-/* Rows lie one behind another; n <= LS_TILE_BLOCK. */
-typedef void (*ls_fold_rows_fn)(float *results, const float *x, float minus, int64_t n, int64_t rows, bool fetches);
+/* Rows lie one behind another; n <= LS_TILE_BLOCK. Lines so many bytes further on are fetched (0: none). */
+typedef void (*ls_fold_rows_fn)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
 enum { LS_FOLD_SUM, LS_FOLD_MIN, LS_FOLD_MAX, LS_FOLDS }; /* of f32 */
+/* Rows of n numbers, which lie so many elements apart, from their mean and by their deviation, each step rounded: dst = (x - m) / d * times + plus, with
+ * m = sum(x) / count and d = sqrt(sum((x - m)^2) / count + more), sums as the folds of f32 have them, times and plus a number for each lane
+ * (or NULL, both). NaN canonical. */
+typedef struct ls_tile_row_norm {
+    const float *x, *times, *plus;
+    float *dst;
+    int64_t n, x_row, dst_row;
+    float count, more;
+    bool near;    /* the division, as divide_f32 has it */
+    bool fetches; /* the lines of rows to come */
+    bool far;     /* past the caches: each row of dst begins where a line does */
+} ls_tile_row_norm;
 /* What else is done while a row is folded: lines of memory are fetched from `fetch` on, as many as the row has, where there is x,
- * (x[i] - minus) / divisor of another row, which are no NaN, goes to dst, and beside exponentials the largest of the numbers that are
- * `next` to `highest`: any number where one of them is NaN, and of two zeros either. */
+ * x[i] / divisor of another row, which are no NaN, goes to dst, and the largest of the numbers that are `next` to `highest`: any number where one of them is NaN, and of two zeros either. */
 typedef struct ls_tile_beside {
     uintptr_t fetch;
     const float *x;
     float *dst;
-    float minus, divisor, y, z; /* y and z are about 1 / divisor together (ls_tile_isa.beside_f32) */
+    float divisor, y, z; /* y and z are about 1 / divisor together (ls_tile_isa.beside_f32) */
     bool near;           /* as divide_f32 has it */
     bool far;            /* past the caches: dst begins where a line does */
     const float *next;
     float *highest;
 } ls_tile_beside;
-/* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too. What is beside is apart from 0. Whether dst may be divided beside
+/* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too. Whether dst may be divided beside
  * another row. */
 typedef bool (*ls_fold_exp_fn)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,
                                const ls_tile_beside *beside);
@@ -126,8 +138,7 @@ typedef struct ls_tile_isa {
                      int64_t n);
     ls_chain_fn chain;
     bool (*beside_f32)(ls_tile_beside *b, float divisor); /* sets what is the divisor's; false: divide_f32 has to do it; or NULL */
-    /* rows_squares_f32 of one row of whole steps of LS_TILE_PARTIALS, and what is beside them as divide_f32 has it where `near`; or NULL */
-    float (*row_squares_beside_f32)(const float *x, float minus, int64_t n, const ls_tile_beside *b);
+    void (*row_norms_f32)(const ls_tile_row_norm *norm, int64_t rows); /* or NULL */
 } ls_tile_isa;
 
 /* NULL for one that integers do not have. */

@@ -56,7 +56,8 @@ static inline ls_vf32 apart(const by *b, const float *x) {
 enum { GROUP = 8 * LS_LANES_F32 };
 
 /* Vectors are named variables: gcc 12 spills an indexed array of them. */
-#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define FOUR(X) X(0) X(1) X(2) X(3)
+#define EACH(X) FOUR(X) X(4) X(5) X(6) X(7)
 #define APART(i) ls_vf32 v##i = apart(&b, x + (i) * LS_LANES_F32);
 #define ABOUT(i) ls_vf32 q##i = FMA(v##i, b.y, v##i * b.z);
 #define CORRECT(i) q##i = FMA(FNMA(q##i, b.d, v##i), b.y, q##i);
@@ -195,14 +196,14 @@ void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float 
 }
 
 #if defined(LS_ISA_AVX512)
-typedef struct norm_row { /* a batch norm's numbers */
+typedef struct batch_norm { /* its numbers */
     by by;
     ls_vf32 times, plus;
     __m512i high;
     bool divides, usable, relu;
-} norm_row;
+} batch_norm;
 
-static inline ls_vf32 norm_vector(const norm_row *r, ls_vf32 v) {
+static inline ls_vf32 norm_vector(const batch_norm *r, ls_vf32 v) {
     ls_vf32 q = v;
     if (r->divides) {
         const __m512i low = _mm512_set1_epi32((int)(2u * LOW));
@@ -221,7 +222,7 @@ void LS_TILE_NAME(ls_norm_f32)(float *dst, const float *x, int64_t n, const ls_n
     const bool usable = in_parts(norm->divisor, false, &y, &z);
     const by by = {LS_SPLAT_F32(norm->minus), LS_SPLAT_F32(norm->divisor), LS_SPLAT_F32(y), LS_SPLAT_F32(z), LS_DST_NEAR};
     const __m512i high = _mm512_set1_epi32((int)(usable ? 2u * (HIGH - LOW) : 0));
-    const norm_row r = {by, LS_SPLAT_F32(norm->times), LS_SPLAT_F32(norm->plus), high, norm->divides, usable, norm->relu};
+    const batch_norm r = {by, LS_SPLAT_F32(norm->times), LS_SPLAT_F32(norm->plus), high, norm->divides, usable, norm->relu};
     const int64_t last = n - LS_LANES_F32;
     if (last < 0) {
         const __mmask16 lanes = (__mmask16)((1u << n) - 1);
@@ -245,41 +246,66 @@ bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor) {
     return in_parts(divisor, b->near, &b->y, &b->z);
 }
 
-#define FOUR(X) X(0) X(1) X(2) X(3)
-#define SQUARE(i)                                                                                            \
-    {                                                                                                        \
-        const ls_vf32 u = *(const ls_vf32_any *)(x + k + (i) * LS_LANES_F32) - apart_from;                   \
-        s##i += u * u;                                                                                       \
-    }
-#define FETCH(i) __builtin_prefetch((const void *)(beside->fetch + (uintptr_t)(k + (i) * LS_LANES_F32) * sizeof *x));
-#define KEEP(i) *(ls_vf32_any *)(p + at + (i) * LS_LANES_F32) = s##i;
-float LS_TILE_NAME(ls_tile_row_squares_beside)(const float *x, float minus, int64_t n, const ls_tile_beside *beside) {
-    enum { LANES = 4 * LS_LANES_F32 };
-    float p[LS_TILE_PARTIALS];
-    const ls_vf32 apart_from = LS_SPLAT_F32(minus);
-    const by b = {LS_SPLAT_F32(beside->minus), LS_SPLAT_F32(beside->divisor), LS_SPLAT_F32(beside->y), LS_SPLAT_F32(beside->z), beside->far ? LS_DST_FAR : LS_DST_NEAR};
-    for (int64_t at = 0; at < LS_TILE_PARTIALS; at += LANES) {
-        ls_vf32 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
-        for (int64_t k = at; k < n; k += LS_TILE_PARTIALS) {
-            FOUR(SQUARE)
-            FOUR(FETCH)
-            if (beside->x) {
-                const float *const other = beside->x + k;
-                float *const dst = beside->dst + k;
-#define APART_OF(i) ls_vf32 v##i = apart(&b, other + (i) * LS_LANES_F32);
-                FOUR(APART_OF)
-                FOUR(ABOUT)
-                if (beside->far) {
-                    FOUR(PUT_FAR)
-                } else {
-                    FOUR(PUT)
-                }
-            }
+#define NORM(i) q##i = quotient_of(&b, near, v##i);
+#define SCALE(i) q##i = q##i * *(const ls_vf32_any *)(norm->times + k + (i) * LS_LANES_F32) + *(const ls_vf32_any *)(norm->plus + k + (i) * LS_LANES_F32);
+static inline ls_vf32 quotient_of(const by *b, bool near, ls_vf32 v) {
+    return near ? FMA(v, b->y, v * b->z) : v / b->d;
+}
+
+/* A row of a norm. Few instructions, so that the next rows come from memory meanwhile. */
+static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bool near, const float *x, float *dst) {
+    const struct by b = by;
+    int64_t k = 0;
+    for (; k + GROUP / 2 <= norm->n; k += GROUP / 2, x += GROUP / 2, dst += GROUP / 2) {
+        ls_vf32 q0, q1, q2, q3;
+        FOUR(APART)
+        FOUR(NORM)
+        if (norm->times) {
+            FOUR(SCALE)
         }
-        FOUR(KEEP)
+        if (UNORDERED(q0, q1) | UNORDERED(q2, q3)) {
+            FOUR(CANONICAL)
+        }
+        if (b.to == LS_DST_FAR) {
+            FOUR(PUT_FAR)
+        } else {
+            FOUR(PUT)
+        }
     }
-    LS_TILE_NAME(ls_tile_halve_sum)(p);
-    return *p;
+    for (int64_t left = norm->n - k; left > 0; k += LS_LANES_F32, left -= LS_LANES_F32, x += LS_LANES_F32, dst += LS_LANES_F32) {
+        const __mmask16 lanes = (__mmask16)(left < LS_LANES_F32 ? (1u << left) - 1 : 0xffff);
+        ls_vf32 q = quotient_of(&b, near, (ls_vf32)_mm512_maskz_loadu_ps(lanes, x) - b.minus);
+        if (norm->times) {
+            q = q * (ls_vf32)_mm512_maskz_loadu_ps(lanes, norm->times + k) + (ls_vf32)_mm512_maskz_loadu_ps(lanes, norm->plus + k);
+        }
+        _mm512_mask_storeu_ps(dst, lanes, (__m512)ls_canonical(q));
+    }
+}
+
+/* Two rows at a time: more would leave the nearest cache, whose lines go in it and out of it as evenly as that. */
+void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows) {
+    enum { PAIR = 2 };
+    for (int64_t r = 0; r < rows; r += PAIR) {
+        const int64_t some = rows - r < PAIR ? rows - r : PAIR;
+        const float *x = norm->x + r * norm->x_row;
+        float means[PAIR], squares[PAIR];
+        for (int64_t i = 0; i < some; i++) {
+            LS_TILE_NAME(ls_tile_rows_sum)(means + i, x + i * norm->x_row, 0, norm->n, 1, 0);
+            means[i] /= norm->count;
+        }
+        for (int64_t i = 0; i < some; i++) {
+            LS_TILE_NAME(ls_tile_rows_squares)(squares + i, x + i * norm->x_row, means[i], norm->n, 1,
+                                               norm->fetches ? PAIR * norm->x_row * (int64_t)sizeof *x : 0);
+        }
+        for (int64_t i = 0; i < some; i++) {
+            const float divisor = __builtin_sqrtf(squares[i] / norm->count + norm->more);
+            float y, z;
+            const bool near = in_parts(divisor, true, &y, &z) && norm->near;
+            const by b = {LS_SPLAT_F32(means[i]), LS_SPLAT_F32(divisor), LS_SPLAT_F32(y), LS_SPLAT_F32(z), norm->far ? LS_DST_FAR : LS_DST_NEAR};
+            float *dst = norm->dst + (r + i) * norm->dst_row;
+            near ? norm_row(norm, b, true, x + i * norm->x_row, dst) : norm_row(norm, b, false, x + i * norm->x_row, dst);
+        }
+    }
 }
 #endif
 #endif

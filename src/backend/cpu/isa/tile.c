@@ -334,7 +334,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .fold_exp_f32 = {LS_TILE_NAME(ls_tile_fold_exp), LS_TILE_NAME(ls_tile_fold_fast_exp)},
     .sigmoid_f32 = LS_TILE_NAME(ls_tile_sigmoid_f32),
     .beside_f32 = LS_TILE_NAME(ls_tile_beside),
-    .row_squares_beside_f32 = LS_TILE_NAME(ls_tile_row_squares_beside),
+    .row_norms_f32 = LS_TILE_NAME(ls_tile_row_norms),
 #endif
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
     .divide_f32 = LS_TILE_NAME(ls_divide_f32),

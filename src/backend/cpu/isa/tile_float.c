@@ -86,6 +86,7 @@ EXTREME_OF(max, 5)
  * processor would, which stops at each page. */
 #define FOLD_AS(name, parameters, op, at, identity, nan, careful)                                            \
     void LS_TILE_NAME(ls_tile_fold_##name) parameters {                                                      \
+        enum { fetch = LS_FOLD_AHEAD };                                                                      \
         const __m512 none = _mm512_set1_ps(identity);                                                        \
         __m512 PARTIALS;                                                                                     \
         __mmask16 nans = 0;                                                                                  \
@@ -124,8 +125,8 @@ EXTREME_OF(max, 5)
     s##i = _mm512_loadu_ps(p + 16 * i), s##j = _mm512_loadu_ps(p + 16 * j);                                  \
     nan(s##i, s##j)
 #define FETCH(i, j, op, at, nan)                                                                             \
-    __builtin_prefetch((const void *)((uintptr_t)(x + k + 16 * i) + FOLD_AHEAD));                            \
-    __builtin_prefetch((const void *)((uintptr_t)(x + k + 16 * j) + FOLD_AHEAD));
+    __builtin_prefetch((const void *)((uintptr_t)(x + k + 16 * i) + (uintptr_t)fetch));                      \
+    __builtin_prefetch((const void *)((uintptr_t)(x + k + 16 * j) + (uintptr_t)fetch));
 #define STEP(i, j, op, at, nan)                                                                              \
     {                                                                                                        \
         __m512 v = at(_mm512_loadu_ps(x + k + 16 * i), 16), w = at(_mm512_loadu_ps(x + k + 16 * j), 16);     \
@@ -133,7 +134,6 @@ EXTREME_OF(max, 5)
         nan(v, w)                                                                                            \
     }
 #define STORE_PARTIALS(i, j, op, at, nan) _mm512_storeu_ps(p + 16 * i, s##i), _mm512_storeu_ps(p + 16 * j, s##j);
-enum { FOLD_AHEAD = 4096 };
 #define HALVE(op)                                                                                            \
     {                                                                                                        \
         __m512 a = HALF(op, 0), b = HALF(op, 1), c = HALF(op, 2), d = HALF(op, 3);                           \
@@ -208,20 +208,34 @@ void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, 
     }
 }
 
-/* Rows of one block whole, halved where they are; by way of partials in memory where they have steps in part, or NaN. */
+/* Rows of one block whole, halved where they are; by way of partials in memory where they have NaN. Lanes behind a row's end are the identity. */
+#define LAST(i, j, op, at, nan)                                                                              \
+    {                                                                                                        \
+        const int64_t left = n - k - 16 * (i);                                                               \
+        const __m512 v = at(PART(left, x + k + 16 * (i)), left), w = at(PART(left - 16, x + k + 16 * (j)), left - 16); \
+        s##i = op(s##i, v), s##j = op(s##j, w);                                                              \
+        nan(v, w)                                                                                            \
+    }
 #define ROWS_AS(name, op, at, identity, nan, fold)                                                           \
-    void LS_TILE_NAME(ls_tile_rows_##name)(float *results, const float *x, float minus, int64_t n, int64_t rows, bool fetches) { \
+    void LS_TILE_NAME(ls_tile_rows_##name)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch) { \
         const __m512 none = _mm512_set1_ps(identity);                                                        \
         __m512 PARTIALS;                                                                                     \
         (void)minus;                                                                                         \
         for (; rows > 0; rows--, x += n, results++) {                                                        \
-            __mmask16 nans = (__mmask16)(n % LS_TILE_PARTIALS);                                              \
+            __mmask16 nans = 0;                                                                              \
+            int64_t k = 0;                                                                                   \
             PAIRS(NO_PARTIALS, op, at, nan)                                                                  \
-            for (int64_t k = 0; k + LS_TILE_PARTIALS <= n; k += LS_TILE_PARTIALS) {                          \
-                if (fetches) {                                                                               \
+            for (; k + LS_TILE_PARTIALS <= n; k += LS_TILE_PARTIALS) {                                       \
+                if (fetch) {                                                                                 \
                     PAIRS(FETCH, op, at, nan)                                                                \
                 }                                                                                            \
                 PAIRS(STEP, op, at, nan)                                                                     \
+            }                                                                                                \
+            if (k < n) {                                                                                     \
+                if (fetch) {                                                                                 \
+                    PAIRS(FETCH, op, at, nan)                                                                \
+                }                                                                                            \
+                PAIRS(LAST, op, at, nan)                                                                     \
             }                                                                                                \
             if (nans) {                                                                                      \
                 float p[LS_TILE_PARTIALS];                                                                   \

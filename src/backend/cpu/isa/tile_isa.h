@@ -55,12 +55,12 @@ LS_TILE_FOLD(sum) LS_TILE_FOLD(min) LS_TILE_FOLD(max)
 #undef LS_TILE_FOLD
 void LS_TILE_NAME(ls_tile_fold_squares)(float *partials, const float *x, float minus, int64_t n, bool first, bool fetches);
 void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next);
-void LS_TILE_NAME(ls_tile_rows_sum)(float *results, const float *x, float minus, int64_t n, int64_t rows, bool fetches);
-void LS_TILE_NAME(ls_tile_rows_squares)(float *results, const float *x, float minus, int64_t n, int64_t rows, bool fetches);
-void LS_TILE_NAME(ls_tile_rows_max)(float *results, const float *x, float minus, int64_t n, int64_t rows, bool fetches);
+void LS_TILE_NAME(ls_tile_rows_sum)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
+void LS_TILE_NAME(ls_tile_rows_squares)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
+void LS_TILE_NAME(ls_tile_rows_max)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
 void LS_TILE_NAME(ls_tile_sigmoid_f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor);
-float LS_TILE_NAME(ls_tile_row_squares_beside)(const float *x, float minus, int64_t n, const ls_tile_beside *b);
+void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows);
 bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,
                                     const ls_tile_beside *beside);
 bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,
