@@ -59,7 +59,8 @@ static void find_name(ls_cpu *cpu) {
 static void detect(ls_cpu *cpu) {
     unsigned a, b, c, d;
     find_name(cpu);
-    bool told = find_caches(__get_cpuid_count(0x8000001du, 0, &a, &b, &c, &d) && (a & 31) ? 0x8000001du : 4, cpu);
+    cpu->l3_takes_stores = __get_cpuid_count(0x8000001du, 0, &a, &b, &c, &d) && (a & 31);
+    bool told = find_caches(cpu->l3_takes_stores ? 0x8000001du : 4, cpu);
     if (!__get_cpuid(1, &a, &b, &c, &d)) {
         return;
     }

@@ -387,13 +387,13 @@ static float count_of_mean(const lines *l, const line *s, int16_t at, const line
     return kept && kept->kind == LINE_COLUMN && kept->op == COLUMN_STORE && maker_of(l, kept, kept->a) == fold ? count : 0;
 }
 
-/* Whether a norm's rows and results fit into the last cache together. Then what more than one core stores is faster there: past the caches
- * it would come to more than memory takes. */
+/* Whether a norm's rows and results fit into the last cache together, and are better there: what more than one core stores past the caches
+ * is more than memory takes. */
 static bool stays_near(const lines *l, const line *chain) {
     const ls_cpu_device *d = l->kernel->binary->device;
     const ls_program *p = l->run->program;
     int64_t results = l->kernel->binary->spec.args[p->accesses[chain->f->store].buffer].numel;
-    return d->threads > 1 && 2 * results * (int64_t)sizeof(float) <= d->cpu.l3_bytes;
+    return d->cpu.l3_takes_stores && d->threads > 1 && 2 * results * (int64_t)sizeof(float) <= d->cpu.l3_bytes;
 }
 
 /* Whether all there is to do is a norm of rows, which is a function of its own then. */
@@ -406,8 +406,8 @@ static void find_norm(lines *l) {
         only = s->kind == LINE_COLUMN ? s->op != COLUMN_STORE || !l->places[s->dst].moves : s->kind == LINE_FOLD && !squares;
         squares = s->kind == LINE_FOLD ? s : squares;
     }
-    if (!only || !squares || !sum->stream.whole || sum->which != LS_FOLD_SUM || sum->f->n_scalars || !squares->stream.whole || !squares->stream.squares ||
-        squares->f->n_scalars != 1) {
+    only = only && squares && sum->stream.whole && sum->which == LS_FOLD_SUM && !sum->f->n_scalars;
+    if (!only || !squares->stream.whole || !squares->stream.squares || squares->f->n_scalars != 1) {
         return;
     }
     const ls_fused *f = last->f;
@@ -422,15 +422,17 @@ static void find_norm(lines *l) {
     const place *times = scales ? &l->places[last->operands[c[2].at]] : NULL, *plus = scales ? &l->places[last->operands[c[3].at]] : NULL;
     const line *root = maker_of(l, last, last->scalars[c[1].at]);
     int16_t mean_square;
-    const line *more = root && root->kind == LINE_COLUMN && root->op == COLUMN_SQRT ? maker_by(l, root, root->a, COLUMN_ADD, &mean_square, &norm->more) : NULL;
+    const bool deviates = root && root->kind == LINE_COLUMN && root->op == COLUMN_SQRT;
+    const line *more = deviates ? maker_by(l, root, root->a, COLUMN_ADD, &mean_square, &norm->more) : NULL;
     norm->count = more ? count_of_mean(l, more, mean_square, squares) : 0;
-    if (sum->operands[0] != last->operands[0] || squares->operands[0] != last->operands[0] || (scales && (times->row || plus->row)) || norm->count == 0 ||
-        count_of_mean(l, squares, squares->scalars[0], sum) != norm->count || count_of_mean(l, last, last->scalars[c[0].at], sum) != norm->count) {
+    const bool same_mean = count_of_mean(l, squares, squares->scalars[0], sum) == norm->count &&
+                           count_of_mean(l, last, last->scalars[c[0].at], sum) == norm->count;
+    const bool same_rows = sum->operands[0] == last->operands[0] && squares->operands[0] == last->operands[0];
+    if (norm->count == 0 || !same_mean || !same_rows || (scales && (times->row || plus->row))) {
         return;
     }
-    const bool large = last->row.middle != NULL;
-    norm->near = c[1].op == LS_CHAIN_DIV_NEAR && !large; /* of more instructions than a division, which memory has time for */
-    norm->far = large && !stays_near(l, last);
+    norm->near = c[1].op == LS_CHAIN_DIV_NEAR;
+    norm->far = last->row.middle && !stays_near(l, last);
     for (int i = 0; i < l->n_streams; i++) {
         norm->fetches = norm->fetches || l->streams[i] == last->operands[0];
     }

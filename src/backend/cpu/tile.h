@@ -41,9 +41,9 @@ typedef void (*ls_tile_fill_fn)(void *dst, const void *value, int64_t n);
 /* Rows lie one behind another; n <= LS_TILE_BLOCK. Lines so many bytes further on are fetched (0: none). */
 typedef void (*ls_fold_rows_fn)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
 enum { LS_FOLD_SUM, LS_FOLD_MIN, LS_FOLD_MAX, LS_FOLDS }; /* of f32 */
-/* Rows of n numbers, which lie so many elements apart, from their mean and by their deviation, each step rounded: dst = (x - m) / d * times + plus, with
- * m = sum(x) / count and d = sqrt(sum((x - m)^2) / count + more), sums as the folds of f32 have them, times and plus a number for each lane
- * (or NULL, both). NaN canonical. */
+/* Rows of n numbers, which lie so many elements apart, from their mean and by their deviation, each step rounded:
+ * dst = (x - m) / d * times + plus, with m = sum(x) / count and d = sqrt(sum((x - m)^2) / count + more). Sums are as the folds of f32 have
+ * them; times and plus have a number for each lane, or are both NULL. NaN canonical. */
 typedef struct ls_tile_row_norm {
     const float *x, *times, *plus;
     float *dst;
@@ -54,7 +54,8 @@ typedef struct ls_tile_row_norm {
     bool far;     /* past the caches: each row of dst begins where a line does */
 } ls_tile_row_norm;
 /* What else is done while a row is folded: lines of memory are fetched from `fetch` on, as many as the row has, where there is x,
- * x[i] / divisor of another row, which are no NaN, goes to dst, and the largest of the numbers that are `next` to `highest`: any number where one of them is NaN, and of two zeros either. */
+ * x[i] / divisor of another row, which are no NaN, goes to dst, and the largest of the numbers that are `next` to `highest`: any number
+ * where one of them is NaN, and of two zeros either. */
 typedef struct ls_tile_beside {
     uintptr_t fetch;
     const float *x;

@@ -246,20 +246,26 @@ bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor) {
     return in_parts(divisor, b->near, &b->y, &b->z);
 }
 
-#define NORM(i) q##i = quotient_of(&b, near, v##i);
-#define SCALE(i) q##i = q##i * *(const ls_vf32_any *)(norm->times + k + (i) * LS_LANES_F32) + *(const ls_vf32_any *)(norm->plus + k + (i) * LS_LANES_F32);
-static inline ls_vf32 quotient_of(const by *b, bool near, ls_vf32 v) {
-    return near ? FMA(v, b->y, v * b->z) : v / b->d;
-}
-
-/* A row of a norm. Few instructions, so that the next rows come from memory meanwhile. */
-static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bool near, const float *x, float *dst) {
+#define DIVIDE(i) q##i = v##i / b.d;
+#define LANES_OF(p, i) (*(const ls_vf32_any *)((p) + k + (i) * LS_LANES_F32))
+#define SCALE(i) q##i = q##i * LANES_OF(norm->times, i) + LANES_OF(norm->plus, i);
+/* A row of a norm; `usable`: by products. */
+static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bool usable, const float *x, float *dst) {
     const struct by b = by;
+    const __m512i low = _mm512_set1_epi32((int)(2u * LOW)), beyond = _mm512_set1_epi32((int)(2u * (HIGH - LOW)));
     int64_t k = 0;
     for (; k + GROUP / 2 <= norm->n; k += GROUP / 2, x += GROUP / 2, dst += GROUP / 2) {
-        ls_vf32 q0, q1, q2, q3;
         FOUR(APART)
-        FOUR(NORM)
+        FOUR(ABOUT)
+        if (!norm->near || !usable) {
+            __m512i high = _mm512_setzero_si512();
+            FOUR(BEYOND)
+            if (usable && !_mm512_cmpge_epu32_mask(high, beyond)) {
+                FOUR(CORRECT)
+            } else {
+                FOUR(DIVIDE)
+            }
+        }
         if (norm->times) {
             FOUR(SCALE)
         }
@@ -274,7 +280,7 @@ static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bo
     }
     for (int64_t left = norm->n - k; left > 0; k += LS_LANES_F32, left -= LS_LANES_F32, x += LS_LANES_F32, dst += LS_LANES_F32) {
         const __mmask16 lanes = (__mmask16)(left < LS_LANES_F32 ? (1u << left) - 1 : 0xffff);
-        ls_vf32 q = quotient_of(&b, near, (ls_vf32)_mm512_maskz_loadu_ps(lanes, x) - b.minus);
+        ls_vf32 q = ((ls_vf32)_mm512_maskz_loadu_ps(lanes, x) - b.minus) / b.d;
         if (norm->times) {
             q = q * (ls_vf32)_mm512_maskz_loadu_ps(lanes, norm->times + k) + (ls_vf32)_mm512_maskz_loadu_ps(lanes, norm->plus + k);
         }
@@ -300,10 +306,10 @@ void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows)
         for (int64_t i = 0; i < some; i++) {
             const float divisor = __builtin_sqrtf(squares[i] / norm->count + norm->more);
             float y, z;
-            const bool near = in_parts(divisor, true, &y, &z) && norm->near;
-            const by b = {LS_SPLAT_F32(means[i]), LS_SPLAT_F32(divisor), LS_SPLAT_F32(y), LS_SPLAT_F32(z), norm->far ? LS_DST_FAR : LS_DST_NEAR};
-            float *dst = norm->dst + (r + i) * norm->dst_row;
-            near ? norm_row(norm, b, true, x + i * norm->x_row, dst) : norm_row(norm, b, false, x + i * norm->x_row, dst);
+            const bool usable = in_parts(divisor, norm->near, &y, &z);
+            const ls_chain_dst to = norm->far ? LS_DST_FAR : LS_DST_NEAR;
+            const by b = {LS_SPLAT_F32(means[i]), LS_SPLAT_F32(divisor), LS_SPLAT_F32(y), LS_SPLAT_F32(z), to};
+            norm_row(norm, b, usable, x + i * norm->x_row, norm->dst + (r + i) * norm->dst_row);
         }
     }
 }
