@@ -75,6 +75,19 @@ static double median(const double *list, int n, double *out_low, double *out_hig
     return sorted[n / 2];
 }
 
+static void print_unfused(const bench_roof *roof) {
+    const double *ratios;
+    int n = bench_roof_unfused(roof, &ratios);
+    double *sorted = bench_memory((size_t)n * sizeof *sorted + 1);
+    memcpy(sorted, ratios, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+    if (n > 0) {
+        printf("\nMultiplications and additions by fused ones, beside the roofs: %.2f (quarters %.2f and %.2f, %d times).\n", sorted[n / 2], sorted[n / 4],
+               sorted[n * 3 / 4], n);
+    }
+    free(sorted);
+}
+
 static double core_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -325,6 +338,7 @@ static void run_all(const options *o, const bool *found) {
             }
         }
         print_means(groups, threads);
+        print_unfused(roof);
         bench_roof_close(roof);
     }
 }

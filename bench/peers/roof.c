@@ -9,7 +9,7 @@
 #include "base/thread.h"
 #include "bench/peers/peers.h"
 
-enum { STEPS = 200000 };
+enum { STEPS = 200000, MOST_RATIOS = 4096 };
 
 struct bench_roof {
     ls_heap heap;
@@ -22,6 +22,8 @@ struct bench_roof {
     ls_peak_read_fn read;
     ls_peak_copy_fn copy;
     double work[64]; /* operations of a task, and a sum that keeps reads from being left out */
+    double unfused[MOST_RATIOS]; /* rates of multiplications and additions by fused ones' */
+    int n_unfused;
 };
 
 bench_roof *bench_roof_open(int threads) {
@@ -91,6 +93,11 @@ static double rate(bench_roof *r, double seconds) {
 
 double bench_roof_seconds(bench_roof *r, const bench_case *c, double seconds) {
     double best = rate(r, seconds);
+    if (r->arithmetic == r->peaks->fma && r->peaks->mul_add && r->n_unfused < MOST_RATIOS) {
+        r->arithmetic = r->peaks->mul_add;
+        r->unfused[r->n_unfused++] = rate(r, seconds) / best;
+        r->arithmetic = r->peaks->fma;
+    }
     if (r->copy && r->peaks->stream) {
         r->copy = r->peaks->stream;
         double streamed = rate(r, seconds);
@@ -98,4 +105,9 @@ double bench_roof_seconds(bench_roof *r, const bench_case *c, double seconds) {
         r->copy = r->peaks->copy;
     }
     return (r->arithmetic ? bench_flops(c) : bench_bytes(c)) / best;
+}
+
+int bench_roof_unfused(const bench_roof *r, const double **out_ratios) {
+    *out_ratios = r->unfused;
+    return r->n_unfused;
 }
