@@ -208,14 +208,16 @@ void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, 
     }
 }
 
-/* Rows of one block whole, halved where they are; by way of partials in memory where they have NaN. Lanes behind a row's end are the identity. */
+/* Rows of one block whole, halved where they are; by way of partials in memory where they have NaN. Lanes behind a row's end are the identity;
+ * vectors that begin there are of its last lane, under an empty mask. */
 #define LAST(i, j, op, at, nan)                                                                              \
     {                                                                                                        \
-        const int64_t left = n - k - 16 * (i);                                                               \
-        const __m512 v = at(PART(left, x + k + 16 * (i)), left), w = at(PART(left - 16, x + k + 16 * (j)), left - 16); \
+        const int64_t left = n - k - 16 * (i), right = left - 16;                                            \
+        const __m512 v = at(PART(left, x + k + WITHIN(i)), left), w = at(PART(right, x + k + WITHIN(j)), right); \
         s##i = op(s##i, v), s##j = op(s##j, w);                                                              \
         nan(v, w)                                                                                            \
     }
+#define WITHIN(i) (16 * (i) < n - k ? 16 * (i) : n - k - 1)
 #define ROWS_AS(name, op, at, identity, nan, fold)                                                           \
     void LS_TILE_NAME(ls_tile_rows_##name)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch) { \
         const __m512 none = _mm512_set1_ps(identity);                                                        \
