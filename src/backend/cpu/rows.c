@@ -403,10 +403,10 @@ static void find_norm(lines *l) {
     *norm = (ls_tile_row_norm){.n = l->inner};
     bool only = l->isa->row_norms_f32 && sum->kind == LINE_FOLD && last->kind == LINE_CHAIN;
     for (const line *s = sum + 1; s < last && only; s++) {
-        only = s->kind == LINE_COLUMN ? s->op != COLUMN_STORE || !l->places[s->dst].moves : s->kind == LINE_FOLD && !squares;
+        only = s->kind == LINE_COLUMN ? !l->places[s->dst].moves : s->kind == LINE_FOLD && !squares;
         squares = s->kind == LINE_FOLD ? s : squares;
     }
-    only = only && squares && sum->stream.whole && sum->which == LS_FOLD_SUM && !sum->f->n_scalars;
+    only = only && squares && sum->stream.whole && !sum->stream.squares && sum->which == LS_FOLD_SUM && !sum->f->n_scalars;
     if (!only || !squares->stream.whole || !squares->stream.squares || squares->f->n_scalars != 1) {
         return;
     }
