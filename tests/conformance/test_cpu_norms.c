@@ -1,12 +1,18 @@
 /* Norms of rows, which the CPU backend does by a function of their own, and graphs that are all but one. */
 #include "conformance/cpu_cases.h"
 
-static uint64_t deviation, asked; /* of the ways that a graph is asked for, the one that is not the first */
+enum { ALL = 20 }; /* any of the ways may be another, instead of one */
+
+/* Of the ways that a graph is asked for, the one that is not the first; then it is `taken`, where there are as many (0: any). */
+static uint64_t deviation, asked;
+static int taken, most;
 
 /* One of `n` ways. */
 static int way(ls_rng *rng, int n) {
-    int other = (int)ls_rng_below(rng, (uint64_t)n);
-    return asked++ == deviation || (deviation == 20 && chance(rng, 5)) ? other : 0;
+    int other = taken ? taken % n : (int)ls_rng_below(rng, (uint64_t)n);
+    bool here = asked++ == deviation;
+    most = here ? n : most;
+    return here || (deviation == ALL && chance(rng, 5)) ? other : 0;
 }
 
 static ls_tensor *number(ls_session *s, double v) {
@@ -46,7 +52,7 @@ static ls_tensor *random_column(ls_session *s, ls_rng *rng, int64_t rows) {
 
 static ls_tensor *rows_of(ls_session *s, ls_rng *rng, int64_t rows, int64_t n) {
     ls_shape shape = LS_SHAPE(rows, n);
-    switch (way(rng, 11)) {
+    switch (way(rng, 12)) {
     case 1:
         return ls_narrow(s, leaf(s, rng, LS_SHAPE(rows, n + 19)), 1, draw(rng, 0, 19), n);
     case 2:
@@ -67,6 +73,8 @@ static ls_tensor *rows_of(ls_session *s, ls_rng *rng, int64_t rows, int64_t n) {
         return ls_permute(s, leaf(s, rng, LS_SHAPE(n, rows)), (const int[]){1, 0});
     case 10:
         return ls_pad(s, leaf(s, rng, LS_SHAPE(rows, n - 3)), (const ls_pad_spec[]){{0, 0, 0}, {1, 2, 0}}, 1.5);
+    case 11: /* its result may take its place */
+        return ls_sort(s, leaf(s, rng, shape), 0, 0);
     default:
         return leaf(s, rng, shape);
     }
@@ -114,12 +122,13 @@ static ls_tensor *mean_of(ls_session *s, ls_rng *rng, ls_tensor *x, int64_t n) {
 }
 
 static int build_norm(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
-    (void)p_;
+    const int *p = p_; /* one deviation, which way; or NULL: any */
     static const int64_t lengths[] = {64,  65,  79,  80,  100, 127,  128,  129,  255,  256,  257,  271, 272, 320,
                                       384, 511, 512, 513, 768, 1000, 1024, 1040, 2047, 4095, 4096, 63,  4097};
-    deviation = ls_rng_below(rng, 21);
+    deviation = p ? (uint64_t)p[0] : ls_rng_below(rng, ALL + 1);
+    taken = p ? p[1] : 0;
     asked = 0;
-    int64_t n = lengths[ls_rng_below(rng, sizeof lengths / sizeof *lengths)], rows = draw(rng, 1, 70);
+    int64_t n = lengths[ls_rng_below(rng, sizeof lengths / sizeof *lengths)], rows = draw(rng, p ? 33 : 1, 70);
     ls_tensor *x = rows_of(s, rng, rows, n), *other = way(rng, 2) ? rows_of(s, rng, rows, n) : x,
               *third = way(rng, 2) ? rows_of(s, rng, rows, n) : x;
     ls_tensor *m = mean_of(s, rng, x, n), *m2 = way(rng, 2) ? mean_of(s, rng, third, n) : m, *u, *d, *y;
@@ -238,7 +247,8 @@ static int build_norm(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
     default:
         break;
     }
-    switch (chance(rng, 2) ? (int)ls_rng_below(rng, 10) : chance(rng, 2)) {
+    int scales = way(rng, 10);
+    switch (scales ? scales : chance(rng, 2)) {
     case 1:
         y = ls_add(s, ls_mul(s, y, g), b);
         break;
@@ -270,7 +280,7 @@ static int build_norm(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
         break;
     }
     int count = 0;
-    switch (way(rng, 5)) {
+    switch (way(rng, 6)) {
     case 1:
         y = ls_cast(s, y, LS_F16);
         break;
@@ -282,6 +292,9 @@ static int build_norm(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
         break;
     case 4:
         y = ls_flip(s, y, 0);
+        break;
+    case 5:
+        y = ls_concat(s, (ls_tensor *[]){y, leaf(s, rng, LS_SHAPE(rows, 24))}, 2, 1);
         break;
     default:
         break;
@@ -319,6 +332,19 @@ static int build_norm(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
         break;
     }
     return count;
+}
+
+/* Each deviation alone, with and without what scales rows. */
+static void all_but_norms(void **state) {
+    for (int p[2] = {0, 1}; p[0] < ALL; p[0]++) {
+        for (p[1] = 1, most = 2; p[1] < most; p[1]++) {
+            for (uint64_t seed = 1; seed < 4; seed++) {
+                char what[60];
+                snprintf(what, sizeof what, "all but a norm: %d, %d", p[0], p[1]);
+                check_case(*state, build_norm, seed, p, what, 1);
+            }
+        }
+    }
 }
 
 static void norms_and_the_like(void **state) {
@@ -401,7 +427,7 @@ static void norms_of_symbols(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(norms_and_the_like), cmocka_unit_test(norms_of_lengths),
-                                       cmocka_unit_test(norms_of_symbols)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_but_norms), cmocka_unit_test(norms_and_the_like),
+                                       cmocka_unit_test(norms_of_lengths), cmocka_unit_test(norms_of_symbols)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }
