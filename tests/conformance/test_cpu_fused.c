@@ -260,7 +260,7 @@ static void check_nan(world *w, ls_tensor *t) {
     free(data);
 }
 
-/* In fast, within the oracle's bound: divisions are left to the exponentials or squares of the next row there, also from group to group and past the caches. */
+/* In fast, within the oracle's bound: divisions are left to the exponentials of the next row there, also from group to group and past the caches. */
 static void rows_in_turn_are_bounded(void **state) {
     static const int64_t shapes[][2] = {{1, 64}, {2, 70}, {70, 65}, {33, 1000}, {35, 1024}, {41, 512}, {3, 2048}, {5, 4096}, {90, 257}, {200, 128}};
     worlds *all = *state;
