@@ -32,7 +32,7 @@ typedef struct ls_cpu {
     bool amx_bf16;     /* the matrix unit multiplies bf16, once the system was asked for it (ls_os_use_amx) */
     bool bf16_is_fast; /* its dot products do more than as many fused multiply-adds of f32 */
     int64_t l1d_bytes, l2_bytes, l3_bytes; /* of one instance; a plausible value where unknown */
-    bool l3_takes_stores;                  /* faster than memory past the caches does, as AMD's; Intel's are slower */
+    bool l3_takes_stores;                  /* faster than memory takes those past the caches: AMD's does, Intel's does not */
     char name[64];                         /* brand string, trimmed; "" where unknown */
 } ls_cpu;
 

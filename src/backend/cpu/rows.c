@@ -357,9 +357,12 @@ static bool is_stored(const lines *l, const line *fold, int16_t at) {
 
 /* What makes the number in a place before step `s`; NULL: nothing, as with constants. */
 static const line *maker_of(const lines *l, const line *s, int16_t at) {
-    while (--s >= l->steps && s->dst != at) {
+    while (s > l->steps) {
+        if ((--s)->dst == at) {
+            return s;
+        }
     }
-    return s >= l->steps ? s : NULL;
+    return NULL;
 }
 
 /* The step that makes the number in a place before step `s`, by `op` of another number and a constant; or NULL. */
