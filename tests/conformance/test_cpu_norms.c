@@ -1,7 +1,7 @@
 /* Norms of rows, which the CPU backend does by a function of their own, and graphs that are all but one. */
 #include "conformance/cpu_cases.h"
 
-enum { ALL = 20 }; /* any of the ways may be another, instead of one */
+enum { ALL = 21 }; /* any of the ways may be another, instead of one */
 
 /* Of the ways that a graph is asked for, the one that is not the first; then it is `taken`, where there are as many (0: any). */
 static uint64_t deviation, asked;
@@ -122,7 +122,7 @@ static ls_tensor *mean_of(ls_session *s, ls_rng *rng, ls_tensor *x, int64_t n) {
 }
 
 static int build_norm(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
-    const int *p = p_; /* one deviation, which way; or NULL: any */
+    const int *p = p_; /* one deviation, which way, whether it scales; or NULL: any */
     static const int64_t lengths[] = {64,  65,  79,  80,  100, 127,  128,  129,  255,  256,  257,  271, 272, 320,
                                       384, 511, 512, 513, 768, 1000, 1024, 1040, 2047, 4095, 4096, 63,  4097};
     deviation = p ? (uint64_t)p[0] : ls_rng_below(rng, ALL + 1);
@@ -131,7 +131,8 @@ static int build_norm(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
     int64_t n = lengths[ls_rng_below(rng, sizeof lengths / sizeof *lengths)], rows = draw(rng, p ? 33 : 1, 70);
     ls_tensor *x = rows_of(s, rng, rows, n), *other = way(rng, 2) ? rows_of(s, rng, rows, n) : x,
               *third = way(rng, 2) ? rows_of(s, rng, rows, n) : x;
-    ls_tensor *m = mean_of(s, rng, x, n), *m2 = way(rng, 2) ? mean_of(s, rng, third, n) : m, *u, *d, *y;
+    ls_tensor *m = mean_of(s, rng, way(rng, 2) ? rows_of(s, rng, rows, n) : x, n), *m2 = way(rng, 2) ? mean_of(s, rng, third, n) : m, *u,
+              *d, *y;
     switch (way(rng, 7)) {
     case 1:
         u = ls_sub(s, m2, other);
@@ -196,7 +197,7 @@ static int build_norm(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
     default:
         d = ls_sqrt(s, v);
     }
-    switch (way(rng, 8)) {
+    switch (way(rng, 11)) {
     case 1:
         y = ls_div(s, ls_sub(s, m, x), d);
         break;
@@ -217,6 +218,15 @@ static int build_norm(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
         break;
     case 7:
         y = ls_div(s, ls_sub(s, x, m2), d);
+        break;
+    case 8:
+        y = ls_div(s, ls_sub(s, x, number(s, 0.5)), d);
+        break;
+    case 9:
+        y = ls_div(s, ls_sub(s, x, ls_add(s, m, number(s, 1))), d);
+        break;
+    case 10:
+        y = ls_div(s, ls_sub(s, x, ls_div(s, ls_sum(s, x, 1, (const int[]){1}, 1), number(s, (double)n - 1))), d);
         break;
     default:
         y = ls_div(s, ls_sub(s, x, m), d);
@@ -247,8 +257,8 @@ static int build_norm(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
     default:
         break;
     }
-    int scales = way(rng, 10);
-    switch (scales ? scales : chance(rng, 2)) {
+    int scales = way(rng, 13);
+    switch (scales ? scales : p ? p[2] : chance(rng, 2)) {
     case 1:
         y = ls_add(s, ls_mul(s, y, g), b);
         break;
@@ -275,6 +285,15 @@ static int build_norm(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
         break;
     case 9:
         y = ls_add(s, ls_mul(s, y, g), x);
+        break;
+    case 10:
+        y = ls_add(s, ls_sub(s, y, g), b);
+        break;
+    case 11:
+        y = ls_add(s, ls_add(s, y, g), b);
+        break;
+    case 12:
+        y = ls_mul(s, ls_mul(s, y, g), b);
         break;
     default:
         break;
@@ -336,10 +355,11 @@ static int build_norm(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
 
 /* Each deviation alone, with and without what scales rows. */
 static void all_but_norms(void **state) {
-    for (int p[2] = {0, 1}; p[0] < ALL; p[0]++) {
+    for (int p[3] = {0, 1, 0}; p[0] < ALL; p[0]++) {
         for (p[1] = 1, most = 2; p[1] < most; p[1]++) {
-            for (uint64_t seed = 1; seed < 4; seed++) {
+            for (uint64_t seed = 1; seed < 5; seed++) {
                 char what[60];
+                p[2] = seed % 2;
                 snprintf(what, sizeof what, "all but a norm: %d, %d", p[0], p[1]);
                 check_case(*state, build_norm, seed, p, what, 1);
             }
