@@ -97,7 +97,7 @@ typedef struct bench_roof bench_roof;
 bench_roof *bench_roof_open(int threads);
 void bench_roof_close(bench_roof *r);
 void bench_roof_begin(bench_roof *r, const bench_case *c);
-double bench_roof_seconds(bench_roof *r, const bench_case *c, double seconds); /* measures for about so long */
+double bench_roof_seconds(bench_roof *r, const bench_case *c, double seconds, bool rested); /* measures for about so long */
 /* How many were measured meanwhile: the rate of multiplications and additions, which locked arithmetic is made of, by that of fused ones. It is
  * below 1 where they share ports, and where another machine's thread shares the core, for which they leave less. */
 int bench_roof_unfused(const bench_roof *r, const double **out_ratios);
