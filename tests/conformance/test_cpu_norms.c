@@ -357,7 +357,7 @@ static int build_norm(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
 static void all_but_norms(void **state) {
     for (int p[3] = {0, 1, 0}; p[0] < ALL; p[0]++) {
         for (p[1] = 1, most = 2; p[1] < most; p[1]++) {
-            for (uint64_t seed = 1; seed < 5; seed++) {
+            for (uint64_t seed = 1; seed < 3; seed++) {
                 char what[60];
                 p[2] = seed % 2;
                 snprintf(what, sizeof what, "all but a norm: %d, %d", p[0], p[1]);
@@ -397,8 +397,7 @@ static void norms_of_lengths(void **state) {
     }
     for (int64_t how = 0; how < 2; how++) { /* results that may go past the caches, and rows that are no whole lines */
         check_case(*state, build_plain, 1, (int64_t[]){4100, 1024, how}, "large norms", 1);
-        check_case(*state, build_plain, 2, (int64_t[]){4100, 1040, how}, "large norms", 0);
-        check_case(*state, build_plain, 3, (int64_t[]){4200, 1001, how}, "large norms", 0);
+        check_case(*state, build_plain, 2, (int64_t[]){4200, how ? 1001 : 1040, how}, "large norms", 0);
     }
 }
 

@@ -221,7 +221,7 @@ static int16_t access_place(lines *l, int access, int64_t inner) {
     int64_t row = a->n_dims == 1 && inner > 1 ? inner : a->dims[0].stride;
     int temp = a->buffer - l->kernel->binary->spec.n_args;
     char *at = l->kernel->buffers[a->buffer] + (ls_run_place(l->run, a) << a->log2);
-    int16_t found = add_place(l, at, row << a->log2, temp < 0 || !l->kernel->binary->temps[temp].point);
+    int16_t found = add_place(l, at, row * (INT64_C(1) << a->log2), temp < 0 || !l->kernel->binary->temps[temp].point);
     bool large = inner > 1 && row && ls_access_is_large(&l->kernel->binary->spec, a), known = false;
     for (int i = 0; i < l->n_streams; i++) {
         known = known || l->streams[i] == found;
