@@ -164,7 +164,7 @@ static ls_tensor *where_sloped(ls_session *s, ls_tensor *x) {
 }
 
 /* d / r * g with r and g the same for many elements (a batch norm): d * (g / r), which divides once for them all. As many roundings, and of
- * as much, so as near; but other bits. */
+ * as much, so as near, but other bits; and where g / r overflows or is subnormal (g of 1e38, a tiny one), farther. */
 static ls_tensor *divide_once(ls_session *s, ls_tensor *x) {
     const ls_tensor *y = x->src[0], *g = x->src[1];
     bool fits = x->math != LS_LOCKED && ls_dtype_is_float(x->dtype) && y->op == LS_OP_DIV && y->src[1]->op == LS_OP_EXPAND &&
