@@ -184,10 +184,18 @@ float *bench_operand(int which, int64_t n) {
 
 bool bench_cpu_clock;
 
-double bench_now(void) {
+static double seconds_of(clockid_t clock) {
     struct timespec t;
-    clock_gettime(bench_cpu_clock ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double bench_core_seconds(void) {
+    return seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+double bench_now(void) {
+    return seconds_of(bench_cpu_clock ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC);
 }
 
 void bench_write_anew(void *at, size_t bytes) {

@@ -67,31 +67,23 @@ static int by_value(const void *a, const void *b) {
 }
 
 static double median(const double *list, int n, double *out_low, double *out_high) {
-    double sorted[MOST_ROUNDS];
+    double *sorted = bench_memory((size_t)n * sizeof *sorted);
     memcpy(sorted, list, (size_t)n * sizeof *list);
     qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+    double middle = sorted[n / 2];
     *out_low = sorted[0];
     *out_high = sorted[n - 1];
-    return sorted[n / 2];
+    free(sorted);
+    return middle;
 }
 
 static void print_unfused(const bench_roof *roof) {
     const double *ratios;
     int n = bench_roof_unfused(roof, &ratios);
-    double *sorted = bench_memory((size_t)n * sizeof *sorted + 1);
-    memcpy(sorted, ratios, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
     if (n > 0) {
-        printf("\nMultiplications and additions by fused ones, beside the roofs: %.2f (quarters %.2f and %.2f, %d times).\n", sorted[n / 2], sorted[n / 4],
-               sorted[n * 3 / 4], n);
+        double low, high, middle = median(ratios, n, &low, &high);
+        printf("\nMultiplications and additions by fused ones, beside the roofs: %.2f (%.2f to %.2f, %d times).\n", middle, low, high, n);
     }
-    free(sorted);
-}
-
-static double core_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* Until an engine's threads have stopped looking for work, which some do for a tenth of a second and more: the next one would have to share
@@ -99,9 +91,9 @@ static double core_seconds(void) {
 static void rest(int threads) {
     enum { QUIET = 3, MOST_NAPS = 100 };
     for (int nap = 0, quiet = 0; threads > 1 && quiet < QUIET && nap < MOST_NAPS; nap++) {
-        double before = core_seconds();
+        double before = bench_core_seconds();
         nanosleep(&(struct timespec){0, 20000000}, NULL);
-        quiet = core_seconds() - before < 0.001 ? quiet + 1 : 0;
+        quiet = bench_core_seconds() - before < 0.001 ? quiet + 1 : 0;
     }
 }
 

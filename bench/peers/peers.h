@@ -58,6 +58,7 @@ float bench_value(int which, int64_t index);
 float *bench_operand(int which, int64_t n);   /* filled; ends the program when out of memory */
 void *bench_memory(size_t bytes);             /* aligned to 64, zeros; freed by free */
 double bench_now(void);                       /* seconds */
+double bench_core_seconds(void);              /* that the process has had a core */
 void bench_write_anew(void *at, size_t bytes); /* each line of the cache, with what it holds */
 extern bool bench_cpu_clock;                  /* of the process's time on cores, not of the wall: for one thread on a busy machine */
 /* A number that tells results apart: the cosine of y and a pattern. */

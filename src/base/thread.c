@@ -426,6 +426,17 @@ bool ls_pool_is_near(const ls_pool *pool) {
     return atomic_load_explicit(&pool->near, memory_order_relaxed);
 }
 
+/* Without a batch, whose workers are asleep then. */
+static void try_sleepers(ls_pool *pool) {
+    start_threads(pool, pool->count - 1);
+    if (pool->started > 0) {
+        (void)time_try(pool, pool->started, LONGEST_WAKE);
+        try_workers(pool, pool->started);
+    }
+    pool->asks = ls_pool_is_near(pool) ? ASK_EVERY : pool->asks < ASK_SELDOM ? 4 * pool->asks : ASK_SELDOM;
+    atomic_store_explicit(&pool->unasked, pool->asks, memory_order_relaxed);
+}
+
 bool ls_pool_would_be_near(ls_pool *pool) {
     if (ls_pool_is_near(pool) || pool->count == 1 || pool->crowded) {
         return ls_pool_is_near(pool);
@@ -434,13 +445,9 @@ bool ls_pool_would_be_near(ls_pool *pool) {
     atomic_store_explicit(&pool->unasked, left > 0 ? left : 0, memory_order_relaxed);
     if (left <= 0 && worker_inside(pool) < 0) {
         pthread_mutex_lock(&pool->serial);
-        start_threads(pool, pool->count - 1);
-        if (pool->started > 0) {
-            (void)time_try(pool, pool->started, LONGEST_WAKE);
-            try_workers(pool, pool->started);
+        if (atomic_load_explicit(&pool->unasked, memory_order_relaxed) == 0) { /* else another thread has just tried */
+            try_sleepers(pool);
         }
-        pool->asks = ls_pool_is_near(pool) ? ASK_EVERY : pool->asks < ASK_SELDOM ? 4 * pool->asks : ASK_SELDOM;
-        atomic_store_explicit(&pool->unasked, pool->asks, memory_order_relaxed);
         pthread_mutex_unlock(&pool->serial);
     }
     return ls_pool_is_near(pool);

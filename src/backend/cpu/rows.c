@@ -462,10 +462,9 @@ static void find_beside(lines *l) {
     l->beside = (ls_tile_beside){.near = near};
     const bool after_exps = between && exps && last->f->n_steps == 1 && s->stream.exps == isa->fold_exp_f32[near] && s->stream.store &&
                             s->a == last->operands[0];
-    l->divides = after_exps;
-    l->defers = l->divides && l->inner <= MOST_KEPT && s + 2 == last && is_stored(l, s, last->scalars[last->f->steps->at]);
-    l->divides = l->defers || (l->divides && l->ahead >= 2);
-    l->with = exps || l->divides ? s : NULL;
+    l->defers = after_exps && l->inner <= MOST_KEPT && s + 2 == last && is_stored(l, s, last->scalars[last->f->steps->at]);
+    l->divides = l->defers || (after_exps && l->ahead >= 2);
+    l->with = exps ? s : NULL;
     const line *peak = l->steps;
     l->peaks = l->defers && s == peak + 2 && peak->kind == LINE_FOLD && peak->stream.whole && peak->which == LS_FOLD_MAX &&
                peak->operands[0] == s->operands[0] && s->f->n_scalars == 1 && is_stored(l, peak, s->scalars[0]);
@@ -500,6 +499,9 @@ static bool make_list(lines *l, ls_kernel_run *kernel, int64_t first) {
         add_columns(l, LS_SECTION_LANES);
     }
     find_norm(l);
+    if (l->norm.x) { /* which takes no step of the list */
+        return true;
+    }
     find_beside(l);
     const int64_t bytes = l->inner * (int64_t)sizeof(float);
     int pass = 0;

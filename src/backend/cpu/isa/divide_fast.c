@@ -279,7 +279,7 @@ static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bo
         }
     }
     for (int64_t left = norm->n - k; left > 0; k += LS_LANES_F32, left -= LS_LANES_F32, x += LS_LANES_F32, dst += LS_LANES_F32) {
-        const __mmask16 lanes = (__mmask16)(left < LS_LANES_F32 ? (1u << left) - 1 : 0xffff);
+        const __mmask16 lanes = LS_LANES_LEFT(left);
         ls_vf32 q = ((ls_vf32)_mm512_maskz_loadu_ps(lanes, x) - b.minus) / b.d;
         if (norm->times) {
             q = q * (ls_vf32)_mm512_maskz_loadu_ps(lanes, norm->times + k) + (ls_vf32)_mm512_maskz_loadu_ps(lanes, norm->plus + k);

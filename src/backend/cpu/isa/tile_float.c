@@ -145,14 +145,13 @@ EXTREME_OF(max, 5)
         *p = _mm512_cvtss_f32(op(a, _mm512_permute_ps(a, 0xb1)));                                            \
     }
 #define HALF(op, i) op(_mm512_loadu_ps(p + 16 * (i)), _mm512_loadu_ps(p + 16 * (i) + 128))
-#define LANES_LEFT(n) ((__mmask16)((n) >= 16 ? 0xffff : (n) > 0 ? (1u << (n)) - 1 : 0))
-#define PART(n, x) _mm512_mask_loadu_ps(none, LANES_LEFT(n), x)
+#define PART(n, x) _mm512_mask_loadu_ps(none, LS_LANES_LEFT(n), x)
 #define AS_IT_IS(x, n) (x)
 #define UNORDERED(x, y) _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q)
 #define SEEN(x, y) nans = _kor_mask16(nans, UNORDERED(x, y));
 #define NEVER(x, y)
 /* Lanes that are not there add +0, which no sum from +0 on notices. */
-#define SQUARE_APART(x, n) square(_mm512_maskz_sub_ps(LANES_LEFT(n), x, _mm512_set1_ps(minus)))
+#define SQUARE_APART(x, n) square(_mm512_maskz_sub_ps(LS_LANES_LEFT(n), x, _mm512_set1_ps(minus)))
 static inline __m512 square(__m512 x) {
     return _mm512_mul_ps(x, x);
 }
@@ -185,7 +184,7 @@ FOLD_EXTREME(max, 5, -__builtin_inff())
 /* Four rows at a time: as many places that memory is read at, and a sum is loaded and stored once for them. */
 static inline void add_four(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next) {
     for (int64_t i = 0; i < n; i += 16) {
-        const __mmask16 lanes = LANES_LEFT(n - i);
+        const __mmask16 lanes = LS_LANES_LEFT(n - i);
         __m512 s = first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(lanes, sums + i);
         for (int64_t r = 0; r < rows; r++) {
             if (next) {

@@ -46,6 +46,7 @@ void LS_TILE_NAME(ls_tile_store_f64)(void *dst, const void *a, int64_t n);
 void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
                                      int64_t rows, int64_t lanes, bool canonical, bool stream);
 #if defined(LS_ISA_AVX512)
+#define LS_LANES_LEFT(n) ((__mmask16)((n) >= 16 ? 0xffff : (n) > 0 ? (1u << (n)) - 1 : 0))
 void LS_TILE_NAME(ls_tile_fence)(void);
 #define LS_TILE_FOLDS(name) {LS_TILE_NAME(name##_sum), LS_TILE_NAME(name##_min), LS_TILE_NAME(name##_max)}
 #define LS_TILE_FOLD(name)                                                                                   \
