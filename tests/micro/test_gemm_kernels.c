@@ -223,6 +223,30 @@ static void test_blocks(void **state) {
     }
 }
 
+static void test_even_blocks(void **state) {
+    (void)state;
+    assert_int_equal(ls_gemm_even_blocks(342, 1, 2, 3, 11), 12); /* 11 blocks: 6 for one, 5 for the other */
+    assert_int_equal(ls_gemm_even_blocks(86, 1, 2, 3, 3), 6);
+    assert_int_equal(ls_gemm_even_blocks(22, 1, 2, 1, 1), 2);
+    assert_int_equal(ls_gemm_even_blocks(22, 6, 2, 1, 1), 1);
+    assert_int_equal(ls_gemm_even_blocks(1, 1, 16, 3, 1), 1);
+    for (int i = 0; i < 20000; i++) {
+        int64_t units = 1 + random_below(200), others = 1 + random_below(i % 2 ? 1 : 9), workers = 1 + random_below(64),
+                each = 1 + random_below(4), least = 1 + random_below(i % 3 ? 1 : units);
+        int64_t blocks = ls_gemm_even_blocks(units, others, workers, each, least), part = (blocks * others + workers - 1) / workers;
+        assert_true(blocks >= least && blocks <= units);
+        int64_t most = (part * units + blocks - 1) / blocks; /* of one worker, at most */
+        for (int64_t fewer = 0; fewer <= each; fewer++) { /* of the cache's blocks, too */
+            int64_t other = fewer ? (fewer * workers + others - 1) / others : least;
+            other = other < least ? least : other < units ? other : units;
+            assert_true(most * 64 <= ((other * others + workers - 1) / workers * units + other - 1) / other * 65);
+        }
+        if (others == 1 && units >= 65 * workers) {
+            assert_true(most * workers * 64 <= (units + workers) * 65);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_isa_choice),
@@ -230,6 +254,7 @@ int main(void) {
         cmocka_unit_test(test_half_moves),
         cmocka_unit_test(test_every_tile),
         cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_even_blocks),
     };
     return cmocka_run_group_tests_name("gemm_kernels", tests, find_isas, NULL);
 }

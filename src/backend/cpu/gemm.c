@@ -614,8 +614,14 @@ typedef struct run {
     const ls_gemm_plan *plan;
     char *shared, *workers;
     int64_t batch0, slab0, slab_end;
-    int64_t m_blocks, n_blocks;
+    int64_t m_units, n_units, m_blocks, n_blocks; /* units: panels of A and B */
 } run;
+
+/* Where the i-th of blocks as large as each other begins, and how long it is, of `extent` in units of `width`. */
+IN_LINE void cut_block(int64_t units, int64_t blocks, int64_t i, int64_t width, int64_t extent, int64_t *out_at, int64_t *out_n) {
+    *out_at = ls_gemm_quotient(i * units, blocks) * width;
+    *out_n = (i + 1 < blocks ? ls_gemm_quotient((i + 1) * units, blocks) * width : extent) - *out_at;
+}
 
 static void block_task(void *ctx, int64_t task, int worker) {
     const run *r = ctx;
@@ -631,10 +637,9 @@ static void block_task(void *ctx, int64_t task, int worker) {
     b.add = b.plus = NULL;
     b.slab0 = r->slab0;
     b.batch = r->batch0 + batch;
-    b.i0 = (task - column * r->m_blocks) * plan->mc;
-    b.j0 = r->slab0 + (column - batch * r->n_blocks) * plan->nc;
-    b.mi = smaller(plan->mc, g->m - b.i0);
-    b.nj = smaller(plan->nc, r->slab_end - b.j0);
+    cut_block(r->m_units, r->m_blocks, task - column * r->m_blocks, plan->rows, g->m, &b.i0, &b.mi);
+    cut_block(r->n_units, r->n_blocks, column - batch * r->n_blocks, plan->cols, r->slab_end - r->slab0, &b.j0, &b.nj);
+    b.j0 += r->slab0;
     b.a_offset = batch_offset(g, b.batch, g->a.stride_batch);
     b.b_offset = batch_offset(g, b.batch, g->b.stride_batch);
     b.out_offset = batch_offset(g, b.batch, g->out.stride_batch);
@@ -742,11 +747,13 @@ void ls_gemm_plan_run(const ls_gemm_plan *plan, void *workspace) {
         return;
     }
     run r = {.plan = plan, .shared = workspace, .workers = (char *)workspace + plan->shared_bytes};
+    r.m_units = ls_gemm_ceil_div(g->m, plan->rows);
     r.m_blocks = plan->m_blocks;
     for (r.batch0 = 0; r.batch0 < plan->outer_batches; r.batch0++) {
         for (r.slab0 = 0; r.slab0 < g->n; r.slab0 += plan->slab) {
             r.slab_end = smaller(r.slab0 + plan->slab, g->n);
-            r.n_blocks = r.slab_end - r.slab0 == plan->slab ? plan->n_blocks : ls_gemm_ceil_div(r.slab_end - r.slab0, plan->nc);
+            r.n_units = ls_gemm_ceil_div(r.slab_end - r.slab0, plan->cols);
+            r.n_blocks = smaller(plan->n_blocks, r.n_units);
             if (plan->b_source == LS_GEMM_SHARED) {
                 int64_t width = PACK_PANELS * plan->cols, strips = (r.slab_end - r.slab0 + width - 1) / width;
                 int64_t chunks = (g->k + LS_GEMM_CHUNK - 1) / LS_GEMM_CHUNK;

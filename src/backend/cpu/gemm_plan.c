@@ -14,6 +14,7 @@ enum {
     SLICE = 64,
     CACHE_WAY = 4096,
     MOST_WAYS = 8,
+    LEAST_TASK = 1 << 20, /* multiply-adds, of several for each worker */
     EXACT_BYTES = 256, /* 255 * 255 * 256 < 2^24: float sums of so many products of bytes are exact */
 };
 
@@ -181,6 +182,18 @@ int64_t ls_gemm_blocks(int64_t units, int64_t others, int64_t workers, int64_t e
     return best;
 }
 
+int64_t ls_gemm_even_blocks(int64_t units, int64_t others, int64_t workers, int64_t each, int64_t least) {
+    int64_t tasks = larger(each * workers, up(least * others, workers)), best = least, least_load = INT64_MAX / 65;
+    for (int64_t blocks = smaller(ls_gemm_ceil_div(tasks, others), units); blocks >= least; blocks--) {
+        int64_t load = ls_gemm_ceil_div(ls_gemm_ceil_div(blocks * others, workers) * units, blocks);
+        if (load * 65 < least_load * 64) {
+            least_load = load;
+            best = blocks;
+        }
+    }
+    return best;
+}
+
 /* Cuts C into blocks no larger than mc_max x nc_max, enough of them to keep the workers busy. */
 static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, int64_t nc_max) {
     int64_t m_units = ls_gemm_ceil_div(g->m, plan->rows), n_units = ls_gemm_ceil_div(plan->slab, plan->cols);
@@ -190,19 +203,20 @@ static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, in
          * packed, else the smaller. */
         bool a_free = plan->a_source != LS_GEMM_LOCAL, b_free = plan->b_source != LS_GEMM_LOCAL;
         bool m_first = b_free ? g->n < 4 * g->m : !a_free && g->n < g->m;
-        int64_t each = (m_first ? b_free : a_free) ? LS_TASKS_PER_WORKER : 1;
+        int64_t worth = g->m * g->n * plan->batches / plan->workers / (LEAST_TASK / larger(g->k, 1) + 1);
+        int64_t each = (m_first ? b_free : a_free) ? larger(smaller(worth, LS_TASKS_PER_WORKER), 1) : 1;
         for (int turn = 0; turn < 2; turn++) {
             bool split_m = (turn == 0) == m_first;
             int64_t *blocks = split_m ? &m_blocks : &n_blocks;
             int64_t units = split_m ? m_units : n_units;
             int64_t others = plan->batches * (split_m ? n_blocks : m_blocks);
-            *blocks = ls_gemm_blocks(units, others, plan->workers, turn == 0 ? each : 1, *blocks);
+            *blocks = ls_gemm_even_blocks(units, others, plan->workers, turn == 0 ? each : 1, *blocks);
         }
     }
     plan->mc = ls_gemm_ceil_div(m_units, m_blocks) * plan->rows;
     plan->nc = ls_gemm_ceil_div(n_units, n_blocks) * plan->cols;
-    plan->m_blocks = ls_gemm_ceil_div(g->m, plan->mc);
-    plan->n_blocks = ls_gemm_ceil_div(plan->slab, plan->nc);
+    plan->m_blocks = m_blocks;
+    plan->n_blocks = n_blocks;
 }
 
 static void plan_workspace(const ls_gemm *g, ls_gemm_plan *plan) {

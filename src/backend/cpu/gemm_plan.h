@@ -33,7 +33,7 @@ typedef struct ls_gemm_plan {
     int64_t batches;    /* tasks see this many; outer_batches > 1: the whole is done that often */
     int64_t outer_batches;
     ls_gemm_source a_source, b_source;
-    int64_t mc, nc;  /* block of C in one task */
+    int64_t mc, nc;  /* the largest block of C in one task */
     int64_t m_blocks, n_blocks; /* of C's rows, of a whole slab's columns */
     int64_t bytes_k; /* not 0: g->k counts elements of four bytes, of so many in all */
     uint32_t flip_a, flip_b;
@@ -81,6 +81,8 @@ static inline int64_t ls_gemm_last_rows(const ls_gemm_plan *plan, int64_t left) 
 int64_t ls_gemm_blocks(int64_t units, int64_t others, int64_t workers, int64_t each, int64_t least);
 /* The most units that a worker has then. */
 int64_t ls_gemm_load(int64_t units, int64_t blocks, int64_t others, int64_t workers);
+/* As ls_gemm_blocks, where blocks differ by no more than one unit. */
+int64_t ls_gemm_even_blocks(int64_t units, int64_t others, int64_t workers, int64_t each, int64_t least);
 
 /* `out_problem` receives the problem that the plan points to. C has elements. */
 void ls_gemm_plan_make(const ls_gemm *g, ls_gemm *out_problem, ls_gemm_plan *out_plan);
