@@ -32,8 +32,8 @@
 
 #define LSTM(title, steps, units, rows)                                                                     \
     {.group = "recurrent", .name = "LSTM " title, .kind = BENCH_LSTM, .m = rows, .n = units, .k = steps, .constant = true}
-#define BLOCKS(title, rows, width)                                                                          \
-    {.group = "blocks", .name = title, .kind = BENCH_BLOCKS, .m = rows, .n = 4096, .k = 4096,               \
+#define BLOCKS(title, rows, outputs, width)                                                                 \
+    {.group = "blocks", .name = title, .kind = BENCH_BLOCKS, .m = rows, .n = outputs, .k = 4096,            \
      .constant = true, .bits = width}
 
 const bench_case bench_cases[] = {
@@ -75,10 +75,12 @@ const bench_case bench_cases[] = {
     BF16("1024", 1024, 1024, 1024),
     BF16("16x1024x1024", 16, 1024, 1024),
     BF16("128x3072x768", 128, 3072, 768),
-    BLOCKS("q4_0 4096x4096, 1 row", 1, 4),
-    BLOCKS("q4_0 4096x4096, 128 rows", 128, 4),
-    BLOCKS("q8_0 4096x4096, 1 row", 1, 8),
-    BLOCKS("q8_0 4096x4096, 128 rows", 128, 8),
+    BLOCKS("q4_0 4096x4096, 1 row", 1, 4096, 4),
+    BLOCKS("q4_0 4096x4096, 128 rows", 128, 4096, 4),
+    BLOCKS("q4_0 32768x4096, 1 row", 1, 32768, 4), /* beyond the caches */
+    BLOCKS("q8_0 4096x4096, 1 row", 1, 4096, 8),
+    BLOCKS("q8_0 4096x4096, 128 rows", 128, 4096, 8),
+    BLOCKS("q8_0 32768x4096, 1 row", 1, 32768, 8), /* beyond the caches */
     {.name = NULL},
 };
 
