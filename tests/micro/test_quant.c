@@ -109,12 +109,12 @@ static void check_dots(int bits, int64_t m, int64_t k) {
     int64_t blocks = (k + 31) / 32, tiles = (m + LS_QUANT_TILE - 1) / LS_QUANT_TILE, cells = tiles * blocks * LS_QUANT_TILE;
     seed = (uint32_t)(m * 31 + k);
     ls_quant_pack w = pack_of(bits, bits == 4, blocks, true);
-    ls_quant_rows a = {blocks, malloc((size_t)cells * 32), malloc((size_t)cells * 4), malloc((size_t)cells * 4)};
+    ls_quant_rows a = {blocks, ls_quant_height(m), malloc((size_t)cells * 32), malloc((size_t)cells * 4), malloc((size_t)cells * 4)};
     float *x = malloc((size_t)(m * k) * 4), *c = malloc((size_t)(tiles * LS_QUANT_TILE * COLUMNS) * 4);
     for (int64_t i = 0; i < m * k; i++) {
         x[i] = i % k % 32 == 0 ? 127 : (float)((int)(bits32() >> 8) % 255 - 127);
     }
-    for (int64_t i = 0; i < m; i += LS_QUANT_TILE) {
+    for (int64_t i = 0; i < m; i += a.height) {
         assert_true(ls_quant_dots__avx512.rows(&a, x, k, m, i, k, bits == 4 ? 8 : 128));
     }
     for (int64_t group = 0; group < COLUMNS / 16; group += 2) {
@@ -128,7 +128,7 @@ static void check_dots(int bits, int64_t m, int64_t k) {
         assert_true(c[i] == (float)sum);
     }
     x[m * k / 2] = __builtin_inff();
-    assert_false(ls_quant_dots__avx512.rows(&a, x, k, m, m / 2 / LS_QUANT_TILE * LS_QUANT_TILE, k, 8));
+    assert_false(ls_quant_dots__avx512.rows(&a, x, k, m, m / 2 / a.height * a.height, k, 8));
     free(a.codes), free(a.scales), free(a.begins), free(x), free(c);
     drop(&w);
 }
@@ -140,7 +140,7 @@ static void dots(void **state) {
     ls_cpu cpu;
     ls_cpu_detect(&cpu);
     if (cpu.has[LS_CPU_AVX512] && cpu.avx512_vnni) {
-        for (int64_t m = 1; m < 30; m += m < 8 ? 1 : 7) {
+        for (int64_t m = 1; m < 30; m += m < 9 ? 1 : 7) {
             for (int64_t k = 20; k < 700; k += 97) {
                 check_dots(4, m, k);
                 check_dots(8, m, k);

@@ -340,7 +340,7 @@ static void quantise_rows(void *ctx, int64_t tile, int worker) {
     product *p = ctx;
     const ls_gemm *g = p->g;
     (void)worker;
-    if (!p->dots->rows(&p->rows, g->a.data, g->a.stride_i, g->m, tile * LS_QUANT_TILE, g->k, p->w->bits == 4 ? 8 : 128)) {
+    if (!p->dots->rows(&p->rows, g->a.data, g->a.stride_i, g->m, tile * p->rows.height, g->k, p->w->bits == 4 ? 8 : 128)) {
         atomic_store_explicit(&p->failed, true, memory_order_relaxed);
     }
 }
@@ -363,8 +363,8 @@ static int64_t tile_floats(int64_t m) {
 
 /* Of all tiles of rows: codes, scales, begins. */
 static size_t rows_bytes(int64_t m, int64_t k) {
-    int64_t tiles = (m + LS_QUANT_TILE - 1) / LS_QUANT_TILE, blocks = (k + LS_QUANT_K - 1) / LS_QUANT_K;
-    return (size_t)(tiles * blocks) * LS_QUANT_TILE * (LS_QUANT_K + 8);
+    int64_t height = ls_quant_height(m), tiles = (m + height - 1) / height, blocks = (k + LS_QUANT_K - 1) / LS_QUANT_K;
+    return (size_t)(tiles * blocks * height) * (LS_QUANT_K + 8);
 }
 
 size_t ls_quant_workspace(const struct ls_quant *q, int64_t m, int64_t k, int workers) {
@@ -374,12 +374,12 @@ size_t ls_quant_workspace(const struct ls_quant *q, int64_t m, int64_t k, int wo
 
 static bool run_integers(product *p, char *workspace) {
     const ls_gemm *g = p->g;
-    int64_t tiles = (g->m + LS_QUANT_TILE - 1) / LS_QUANT_TILE, cells = tiles * p->w->blocks * LS_QUANT_TILE;
+    int64_t height = ls_quant_height(g->m), tiles = (g->m + height - 1) / height, cells = tiles * p->w->blocks * height;
     p->dots = p->launch->kernel->binary->spec.math == LS_REDUCED ? dots_of(p->launch->kernel->binary->device) : NULL;
     if (!p->dots || g->a.stride_k != 1) {
         return false;
     }
-    p->rows = (ls_quant_rows){p->w->blocks, (int8_t *)workspace, (float *)(workspace + cells * LS_QUANT_K),
+    p->rows = (ls_quant_rows){p->w->blocks, height, (int8_t *)workspace, (float *)(workspace + cells * LS_QUANT_K),
                               (int32_t *)(workspace + cells * (LS_QUANT_K + 4))};
     for_each(p->launch, tiles, quantise_rows, p);
     if (p->failed) {

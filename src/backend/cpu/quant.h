@@ -30,14 +30,19 @@ typedef struct ls_quant_pack {
     void *scales;
 } ls_quant_pack;
 
-/* Rows in 8 bits: tiles of 6 rows, in each [block][6 rows][32]; and of each block the rows' scales and the sums of their codes, as the sums
+/* Rows in 8 bits: tiles of as many rows as ls_quant_height says, in each [block][rows][32]; and of each block the rows' scales and the sums of their codes, as the sums
  * of products begin: times -8 or -128, what the columns' codes have been raised by. */
 typedef struct ls_quant_rows {
-    int64_t blocks;
-    int8_t *codes;   /* [tile][block][6][32] */
-    float *scales;   /* [tile][block][6] */
-    int32_t *begins; /* the same */
+    int64_t blocks, height; /* of tiles */
+    int8_t *codes;          /* [tile][block][height][32] */
+    float *scales;          /* [tile][block][height] */
+    int32_t *begins;        /* the same */
 } ls_quant_rows;
+
+/* Few rows take no more than they are; eight are two tiles of 4. */
+static inline int64_t ls_quant_height(int64_t rows) {
+    return rows <= 1 ? 1 : rows <= 4 || rows == 7 || rows == 8 ? 4 : LS_QUANT_TILE;
+}
 
 /* The kernels of one instruction set. */
 typedef struct ls_quant_isa {
@@ -51,7 +56,7 @@ typedef struct ls_quant_isa {
 
 /* Integer products, where the processor has them (AVX512-VNNI); else NULL. */
 typedef struct ls_quant_dots {
-    /* Quantises rows [i0, i0 + 6) of m, each of k numbers, into tile i0 / 6. False where one is not finite, or a block's are too small. */
+    /* Quantises rows [i0, i0 + height) of m, each of k numbers, into tile i0 / height. False where one is not finite, or a block's are too small. */
     bool (*rows)(const ls_quant_rows *out, const float *x, int64_t stride, int64_t m, int64_t i0, int64_t k, int raised);
     /* c[i * ld + q]: `rows` from a tile's first on, up to whole tiles, times two groups' columns. */
     void (*product)(const ls_quant_pack *w, int64_t group, const ls_quant_rows *a, int64_t tile, int64_t rows, float *c, int64_t ld);

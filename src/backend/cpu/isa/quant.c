@@ -20,10 +20,11 @@ static inline ls_vf32 eight_bits(ls_vu32 words, int at) {
     return __builtin_convertvector((ls_vi32)(words >> (uint32_t)at & 255), ls_vf32) - 128;
 }
 
-void BLOCK_OF(const ls_quant_pack *w, int64_t column, int64_t block, int64_t n, int64_t stride, float *to) {
+void BLOCK_OF(const ls_quant_pack *w, int64_t column, int64_t block, int64_t n, int64_t stride, int64_t ahead, float *to) {
     int64_t at = column / LS_QUANT_GROUP * w->blocks + block, lane = column % LS_QUANT_GROUP;
     const uint8_t *words = w->codes + at * w->bits * 64 + lane * 4;
     ls_vf32 d = scales_of(w, at * LS_QUANT_GROUP + lane);
+    FETCH_SCALES(w, at, ahead);
 #define PUT(k, x)                                                                                            \
     if ((k) < n) {                                                                                           \
         *(ls_vf32_any *)(to + (k)*stride) = (x)*d;                                                           \
@@ -32,6 +33,7 @@ void BLOCK_OF(const ls_quant_pack *w, int64_t column, int64_t block, int64_t n, 
 #pragma GCC unroll 1
         for (int v = 0; v < 4; v++, words += 64) {
             ls_vu32 x = *(const ls_vu32_any *)words;
+            FETCH(words, ahead);
             PUT(v * 8 + 0, four_bits(x, 0))
             PUT(v * 8 + 1, four_bits(x, 8))
             PUT(v * 8 + 2, four_bits(x, 16))
@@ -45,6 +47,7 @@ void BLOCK_OF(const ls_quant_pack *w, int64_t column, int64_t block, int64_t n, 
 #pragma GCC unroll 1
         for (int v = 0; v < 8; v++, words += 64) {
             ls_vu32 x = *(const ls_vu32_any *)words;
+            FETCH(words, ahead);
             PUT(v * 4 + 0, eight_bits(x, 0))
             PUT(v * 4 + 1, eight_bits(x, 8))
             PUT(v * 4 + 2, eight_bits(x, 16))
@@ -57,7 +60,7 @@ void BLOCK_OF(const ls_quant_pack *w, int64_t column, int64_t block, int64_t n, 
 static void unpack(const ls_quant_pack *w, int64_t column, int64_t ni, int64_t k0, int64_t kc, int64_t width, float *panel) {
     for (int64_t q = 0; q < ni; q += LANES) {
         for (int64_t k = 0; k < kc; k += LS_QUANT_K) {
-            BLOCK_OF(w, column + q, (k0 + k) / LS_QUANT_K, kc - k, width, panel + k * width + q);
+            BLOCK_OF(w, column + q, (k0 + k) / LS_QUANT_K, kc - k, width, 0, panel + k * width + q);
         }
     }
 }

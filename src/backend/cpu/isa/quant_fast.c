@@ -33,9 +33,11 @@ static inline __m512 sixteen_columns(const ls_quant_pack *w, int64_t at, const f
     __m512 sum = _mm512_setzero_ps();
     for (int64_t block = at; block < at + w->blocks; block++) {
         __m512 s0 = _mm512_setzero_ps(), s1 = s0, s2 = s0, s3 = s0;
+        FETCH_SCALES(w, block, AHEAD);
         if (w->bits == 4) {
 #pragma GCC unroll 1
             for (const float *end = x + LS_QUANT_K; x < end; x += 8) {
+                FETCH(words, AHEAD);
                 __m512i v = *words++;
                 LOOK_UP(s0, s1, 0, v)
                 LOOK_UP(s2, s3, 4, _mm512_srli_epi32(v, 4))
@@ -45,6 +47,7 @@ static inline __m512 sixteen_columns(const ls_quant_pack *w, int64_t at, const f
         } else {
 #pragma GCC unroll 1
             for (const float *end = x + LS_QUANT_K; x < end; x += 4) {
+                FETCH(words, AHEAD);
                 __m512i v = _mm512_xor_si512(*words++, _mm512_set1_epi8(-128));
                 STEP(s0, 0, TOP(v, 0))
                 STEP(s1, 1, TOP(v, 1))
@@ -95,9 +98,9 @@ static bool quantise_block(const float *x, int64_t n, int raised, int8_t *codes,
 
 static bool quantise_rows(const ls_quant_rows *out, const float *x, int64_t stride, int64_t m, int64_t i0, int64_t k, int raised) {
     bool ok = true;
-    for (int64_t i = 0; i < LS_QUANT_TILE; i++) {
+    for (int64_t i = 0; i < out->height; i++) {
         for (int64_t b = 0; b < out->blocks; b++) {
-            int64_t at = (i0 / LS_QUANT_TILE * out->blocks + b) * LS_QUANT_TILE + i, first = b * LS_QUANT_K;
+            int64_t at = (i0 / out->height * out->blocks + b) * out->height + i, first = b * LS_QUANT_K;
             bool here = i0 + i < m;
             ok = quantise_block(here ? x + (i0 + i) * stride + first : x, here ? k - first : 0, raised, out->codes + at * LS_QUANT_K,
                                 out->scales + at, out->begins + at) && ok;
@@ -126,15 +129,17 @@ static bool quantise_rows(const ls_quant_rows *out, const float *x, int64_t stri
 
 /* Few rows x 16 columns. Eight vectors hold a block of the columns as bytes: k = 4v .. 4v + 3 of each column in word v. */
 #define TILE(rows)                                                                                           \
-    VNNI static void tile_##rows(const ls_quant_pack *w, int64_t group, const int32_t *codes,                \
+    VNNI static void tile_##rows(const ls_quant_pack *w, int64_t group, int64_t height, const int32_t *codes, \
                                  const float *scales, const int32_t *begins, float *c, int64_t ld) {         \
         const __m512i *at = (const __m512i *)(w->codes + group * w->blocks * w->bits * 64);                  \
         const __m512i low = _mm512_set1_epi8(15);                                                            \
         ROWS##rows(ZERO)                                                                                     \
         for (int64_t b = 0; b < w->blocks; b++) {                                                            \
             __m512 d = (__m512)scales_of(w, (group * w->blocks + b) * LS_QUANT_GROUP);                       \
+            FETCH_SCALES(w, group * w->blocks + b, AHEAD);                                                   \
             __m512i w0, w1, w2, w3, w4, w5, w6, w7;                                                          \
             if (w->bits == 4) {                                                                              \
+                FETCH(at, AHEAD), FETCH(at + 1, AHEAD), FETCH(at + 2, AHEAD), FETCH(at + 3, AHEAD);          \
                 w1 = _mm512_load_si512(at), w3 = _mm512_load_si512(at + 1);                                  \
                 w5 = _mm512_load_si512(at + 2), w7 = _mm512_load_si512(at + 3);                              \
                 w0 = _mm512_and_si512(w1, low), w1 = _mm512_and_si512(_mm512_srli_epi32(w1, 4), low);        \
@@ -143,6 +148,8 @@ static bool quantise_rows(const ls_quant_rows *out, const float *x, int64_t stri
                 w6 = _mm512_and_si512(w7, low), w7 = _mm512_and_si512(_mm512_srli_epi32(w7, 4), low);        \
                 at += 4;                                                                                     \
             } else {                                                                                         \
+                FETCH(at, AHEAD), FETCH(at + 1, AHEAD), FETCH(at + 2, AHEAD), FETCH(at + 3, AHEAD);          \
+                FETCH(at + 4, AHEAD), FETCH(at + 5, AHEAD), FETCH(at + 6, AHEAD), FETCH(at + 7, AHEAD);      \
                 w0 = _mm512_load_si512(at), w1 = _mm512_load_si512(at + 1);                                  \
                 w2 = _mm512_load_si512(at + 2), w3 = _mm512_load_si512(at + 3);                              \
                 w4 = _mm512_load_si512(at + 4), w5 = _mm512_load_si512(at + 5);                              \
@@ -150,7 +157,7 @@ static bool quantise_rows(const ls_quant_rows *out, const float *x, int64_t stri
                 at += 8;                                                                                     \
             }                                                                                                \
             STEP##rows                                                                                       \
-            codes += LS_QUANT_TILE * 8, scales += LS_QUANT_TILE, begins += LS_QUANT_TILE;                    \
+            codes += height * 8, scales += height, begins += height;                                         \
         }                                                                                                    \
         ROWS##rows(STORE)                                                                                    \
     }
@@ -215,7 +222,9 @@ static void lay_out(const ls_quant_pack *w, int64_t group, int64_t block, int64_
         int64_t from = (group + i % 2) * w->blocks + block + i / 2;
         const __m512i *bytes = (const __m512i *)(w->codes + from * w->bits * 64);
         _mm512_store_ps(d, (__m512)scales_of(w, from * LS_QUANT_GROUP));
+        FETCH_SCALES(w, from, LAID_OUT * w->bits * 64);
         for (int v = 0; v < w->bits; v++) {
+            FETCH(bytes + v, LAID_OUT * w->bits * 64);
             if (w->bits == 8) {
                 at[v] = bytes[v];
             } else {
@@ -241,14 +250,16 @@ static void many_rows(const ls_quant_pack *w, int64_t group, const ls_quant_rows
 
 static void rows_by_columns(const ls_quant_pack *w, int64_t group, const ls_quant_rows *a, int64_t tile, int64_t rows, float *c,
                             int64_t ld) {
-    int64_t at = tile * a->blocks * LS_QUANT_TILE;
-    if (rows > 4) {
+    if (rows > 4 && a->height == LS_QUANT_TILE) {
         many_rows(w, group, a, tile, rows, c, ld);
         return;
     }
     for (int i = 0; i < 2; i++) {
-        (rows <= 1 ? tile_1 : tile_4)(w, group + i, (const int32_t *)(a->codes + at * LS_QUANT_K), a->scales + at, a->begins + at,
-                                      c + i * LS_QUANT_GROUP, ld);
+        for (int64_t row = 0; row < rows; row += a->height) {
+            int64_t at = (tile * a->height + row) * a->blocks;
+            (rows <= 1 ? tile_1 : tile_4)(w, group + i, a->height, (const int32_t *)(a->codes + at * LS_QUANT_K), a->scales + at,
+                                          a->begins + at, c + row * ld + i * LS_QUANT_GROUP, ld);
+        }
     }
 }
 
