@@ -31,6 +31,17 @@ static bool gemm_dtype(ls_dtype operand, ls_dtype acc, ls_gemm_dtype *out) {
     return true;
 }
 
+/* An operand that is a load of halves made f32, which loses nothing, is read as the halves. */
+static int32_t operand_of(const ls_spec *spec, const int *temps, int32_t id) {
+    const ls_value *v = &spec->values[id];
+    if (v->op != LS_V_MAP || v->map != LS_OP_CAST || v->dtype != LS_F32 || v->check != LS_SPEC_NONE || temps[id] >= 0) {
+        return id;
+    }
+    const ls_value *from = &spec->values[v->a];
+    bool halves = from->dtype == LS_F16 || from->dtype == LS_BF16;
+    return halves && from->op == LS_V_LOAD && temps[v->a] < 0 ? v->a : id;
+}
+
 /* Predicates of the form 0 <= affine < constant, with coefficients that fit 32 bits. */
 static bool affine_preds(const ls_spec *spec, ls_contract_side *side, int32_t first, int32_t n) {
     if (n > LS_SIDE_PREDS) {
@@ -228,9 +239,10 @@ static bool too_few_columns(const ls_spec *spec, const ls_phase *phase, const ls
 ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, ls_error *err) {
     const ls_spec *spec = &binary->spec;
     const ls_value *v = &spec->values[phase->value];
+    int32_t a = operand_of(spec, temps, v->a), b = operand_of(spec, temps, v->b);
     ls_gemm_dtype dtype_a, dtype_b;
-    if (!gemm_dtype((ls_dtype)spec->values[v->a].dtype, (ls_dtype)v->acc, &dtype_a) ||
-        !gemm_dtype((ls_dtype)spec->values[v->b].dtype, (ls_dtype)v->acc, &dtype_b)) {
+    if (!gemm_dtype((ls_dtype)spec->values[a].dtype, (ls_dtype)v->acc, &dtype_a) ||
+        !gemm_dtype((ls_dtype)spec->values[b].dtype, (ls_dtype)v->acc, &dtype_b)) {
         return LS_OK;
     }
     ls_gemm_phase *gemm = LS_ARENA_NEW(&binary->arena, ls_gemm_phase);
@@ -257,9 +269,9 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
     gemm->k.n = v->n_bound;
     memcpy(gemm->k.axes, v->bound, v->n_bound);
     gemm->side[0] = (ls_contract_side){
-        .value = a_last ? v->b : v->a, .free = &gemm->m, .dtype = a_last ? dtype_b : dtype_a};
+        .value = a_last ? b : a, .free = &gemm->m, .dtype = a_last ? dtype_b : dtype_a};
     gemm->side[1] = (ls_contract_side){
-        .value = a_last ? v->a : v->b, .free = &gemm->n, .dtype = a_last ? dtype_a : dtype_b};
+        .value = a_last ? a : b, .free = &gemm->n, .dtype = a_last ? dtype_a : dtype_b};
     find_images(spec, gemm, temps);
     for (int s = 0; s < 2; s++) {
         LS_TRY(err, plan_side(binary, gemm, temps, &gemm->side[s], err));
