@@ -3,6 +3,7 @@
 #include "backend/cpu/gemm_plan.h"
 #include "backend/cpu/kept.h"
 #include "backend/cpu/windows.h"
+#include "base/half.h"
 #include <string.h>
 
 typedef struct window_run {
@@ -43,6 +44,12 @@ static int64_t batch_base(const ls_kernel_run *kernel, const ls_gemm_phase *gemm
     return base;
 }
 
+static float element_at(ls_gemm_dtype dtype, const void *elements, int64_t at) {
+    return dtype == LS_GEMM_F32   ? ((const float *)elements)[at]
+           : dtype == LS_GEMM_F16 ? ls_f16_to_f32(((const uint16_t *)elements)[at])
+                                  : ls_bf16_to_f32(((const uint16_t *)elements)[at]);
+}
+
 static void pack_filter(const window_run *r, int64_t batches) {
     const ls_kernel_run *kernel = r->launch->kernel;
     const ls_gemm_phase *gemm = r->launch->phase->gemm;
@@ -50,13 +57,12 @@ static void pack_filter(const window_run *r, int64_t batches) {
     const ls_windows *w = r->w;
     float *dst = r->filter;
     for (int64_t b = 0; b < batches; b++) {
-        const float *src = (const float *)(const void *)kernel->buffers[side->buffer];
-        src += batch_base(kernel, gemm, side, b);
+        int64_t base = batch_base(kernel, gemm, side, b);
         for (int64_t i = 0; i < w->panels * w->rows; i += w->rows) {
             int64_t rows = w->m - i < w->rows ? w->m - i : w->rows;
             for (int64_t p = 0; p < w->k; p++, dst += w->rows) {
                 for (int64_t q = 0; q < w->rows; q++) {
-                    dst[q] = q < rows ? src[w->packed_at[p] + w->row_at[i + q]] : 0;
+                    dst[q] = q < rows ? element_at(side->dtype, kernel->buffers[side->buffer], base + w->packed_at[p] + w->row_at[i + q]) : 0;
                 }
             }
         }
