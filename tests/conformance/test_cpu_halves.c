@@ -1,5 +1,6 @@
 /* Products and convolutions of halves that were made f32, which the CPU backend reads as halves: bit for bit ref's, and within the bound in
  * fast; also once operands are kept in panels. */
+#include "base/half.h"
 #include "conformance/cpu_cases.h"
 
 typedef struct param {
@@ -52,6 +53,20 @@ static int build_convolutions(ls_session *s, ls_rng *rng, const void *p_, ls_ten
     return 6;
 }
 
+/* Windows of lines without padding, which lap: k is the extent of the filter, n the length of a line. */
+static int build_lines(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    int64_t c = p->m, length = p->n, f = p->k;
+    ls_conv_spec plain = {.spatial = 1, .stride = {(int)f - 1}, .groups = 1}, deep = plain;
+    deep.groups = c;
+    ls_tensor *x = widened(s, rng, p, LS_SHAPE(2, c, length)), *joined = ls_concat(s, (ls_tensor *[]){x, x}, 2, 1);
+    roots[0] = ls_conv(s, x, of(s, rng, p, LS_F32, LS_SHAPE(c, 1, f)), NULL, &deep);
+    roots[1] = ls_conv(s, x, widened(s, rng, p, LS_SHAPE(5, c, f)), NULL, &plain);
+    roots[2] = ls_conv(s, joined, widened(s, rng, p, LS_SHAPE(5, 2 * c, f)), NULL, &plain);
+    roots[3] = ls_add(s, ls_conv(s, x, widened(s, rng, p, LS_SHAPE(c, 1, f)), NULL, &deep), ls_narrow(s, x, 2, 0, (length - f) / (f - 1) + 1));
+    return 4;
+}
+
 static void check_all(worlds *all, case_fn build, uint64_t seed, const param *p, const char *what) {
     check_case(all, build, seed, p, what, 1);
     if (!p->wild) {
@@ -77,6 +92,75 @@ static void convolutions(void **state) {
             check_all(*state, build_convolutions, 4 * i + (uint64_t)j, &p, ls_dtype_name(p.dtype));
         }
     }
+}
+
+static void lines(void **state) {
+    static const int64_t shapes[][3] = {{3, 40, 2}, {16, 301, 3}, {40, 130, 2}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (int j = 0; j < 4; j++) {
+            const param p = {j / 2 ? LS_BF16 : LS_F16, shapes[i][0], shapes[i][1], shapes[i][2], j % 2};
+            check_all(*state, build_lines, 4 * i + (uint64_t)j, &p, ls_dtype_name(p.dtype));
+        }
+    }
+}
+
+/* A program's inputs and what is written between its runs, which nothing may keep. */
+static void written(void **state) {
+    enum { K = 96, N = 70, C = 8, RUNS = 7 };
+    worlds *all = *state;
+    uint16_t *halves[RUNS], *taps[RUNS];
+    float *x = malloc(K * sizeof *x), *image = malloc(C * 400 * sizeof *image), *want[RUNS][2];
+    ls_rng rng = {3, 0};
+    for (int i = 0; i < K; i++) {
+        x[i] = (float)ls_rng_normal(&rng);
+    }
+    for (int i = 0; i < C * 400; i++) {
+        image[i] = (float)ls_rng_normal(&rng);
+    }
+    for (int run = 0; run < RUNS; run++) {
+        halves[run] = malloc(K * N * sizeof(uint16_t));
+        taps[run] = malloc(C * C * 9 * sizeof(uint16_t));
+        for (int i = 0; i < K * N; i++) {
+            halves[run][i] = ls_f32_to_f16((float)ls_rng_normal(&rng));
+        }
+        for (int i = 0; i < C * C * 9; i++) {
+            taps[run][i] = ls_f32_to_f16((float)ls_rng_normal(&rng));
+        }
+        want[run][0] = malloc(N * sizeof(float));
+        want[run][1] = malloc(C * 400 * sizeof(float));
+    }
+    for (int c = -1; c < all->n; c++) {
+        world *w = c < 0 ? &all->ref : &all->cpu[c];
+        ls_conv_spec spec = {.spatial = 2, .stride = {1, 1}, .groups = 1, .pad_low = {1, 1}, .pad_high = {1, 1}};
+        ls_program *program;
+        world_ok(w, ls_scope_begin(w->session));
+        ls_tensor *in[] = {ls_input(w->session, "x", LS_F32, LS_SHAPE(1, K)), ls_input(w->session, "image", LS_F32, LS_SHAPE(1, C, 20, 20)),
+                           ls_input(w->session, "w", LS_F16, LS_SHAPE(K, N))};
+        ls_var *filter = ls_var_create(w->session, "filter", LS_F16, LS_SHAPE(C, C, 3, 3), taps[0]);
+        ls_tensor *roots[] = {ls_matmul(w->session, in[0], ls_cast(w->session, in[2], LS_F32)),
+                              ls_conv(w->session, in[1], ls_cast(w->session, ls_var_value(w->session, filter), LS_F32), NULL, &spec)};
+        world_ok(w, ls_program_compile(w->session, in, 3, roots, 2, &program));
+        for (int run = 0; run < RUNS; run++) {
+            float y[N], *z = malloc(C * 400 * sizeof *z);
+            world_ok(w, ls_var_write(w->session, filter, taps[run], C * C * 9 * sizeof(uint16_t)));
+            world_ok(w, ls_program_run(program, (const void *const[]){x, image, halves[run]}, (void *const[]){y, z}));
+            if (c < 0) {
+                memcpy(want[run][0], y, sizeof y);
+                memcpy(want[run][1], z, C * 400 * sizeof *z);
+            } else {
+                check_bytes(all->names[c], "written halves", (uint64_t)run, 0, y, sizeof y, want[run][0], sizeof y);
+                check_bytes(all->names[c], "written halves", (uint64_t)run, 1, z, C * 400 * sizeof *z, want[run][1], C * 400 * sizeof *z);
+            }
+            free(z);
+        }
+        ls_program_destroy(program);
+        ls_scope_end(w->session);
+    }
+    for (int run = 0; run < RUNS; run++) {
+        free(halves[run]), free(taps[run]), free(want[run][0]), free(want[run][1]);
+    }
+    free(x), free(image);
+    all->cases++;
 }
 
 /* Run after run, in which constants come to be kept. */
@@ -120,6 +204,6 @@ static void kept(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(convolutions), cmocka_unit_test(kept)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(convolutions), cmocka_unit_test(lines), cmocka_unit_test(kept), cmocka_unit_test(written)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

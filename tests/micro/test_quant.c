@@ -17,7 +17,7 @@ static uint32_t bits32(void) {
     return seed = seed * 1664525u + 1013904223u;
 }
 
-static ls_quant_pack pack_of(int bits, bool half, int64_t blocks, bool ones) {
+static ls_quant_pack pack_of(int bits, bool half, int64_t blocks, bool powers) {
     ls_quant_pack w = {bits, half, blocks, aligned_alloc(64, (size_t)(COLUMNS / 16 * blocks * bits * 64)),
                        malloc((size_t)(COLUMNS * blocks) * (half ? 2 : 4))};
     for (int64_t i = 0; i < COLUMNS / 16 * blocks * bits * 64; i++) {
@@ -25,9 +25,9 @@ static ls_quant_pack pack_of(int bits, bool half, int64_t blocks, bool ones) {
     }
     for (int64_t i = 0; i < COLUMNS * blocks; i++) {
         if (half) {
-            ((uint16_t *)w.scales)[i] = ones ? 0x3c00 : (uint16_t)(0x3000 | (bits32() >> 22));
+            ((uint16_t *)w.scales)[i] = powers ? (uint16_t)(0x3800 + (bits32() >> 31 << 10)) : (uint16_t)(0x3000 | (bits32() >> 22));
         } else {
-            ((float *)w.scales)[i] = ones ? 1 : (float)(bits32() >> 8) / (1 << 24);
+            ((float *)w.scales)[i] = powers ? 1 - (float)(bits32() >> 31) / 2 : (float)(bits32() >> 8) / (1 << 24);
         }
     }
     return w;
@@ -104,7 +104,7 @@ static void numbers(void **state) {
 }
 
 #if defined(__x86_64__)
-/* Whole numbers, which lose nothing in 8 bits. */
+/* Whole numbers, which lose nothing in 8 bits, times a power of two for each block of a row and of a column: sums are exact. */
 static void check_dots(int bits, int64_t m, int64_t k) {
     int64_t blocks = (k + 31) / 32, tiles = (m + LS_QUANT_TILE - 1) / LS_QUANT_TILE, cells = tiles * blocks * LS_QUANT_TILE;
     seed = (uint32_t)(m * 31 + k);
@@ -112,7 +112,7 @@ static void check_dots(int bits, int64_t m, int64_t k) {
     ls_quant_rows a = {blocks, ls_quant_height(m), malloc((size_t)cells * 32), malloc((size_t)cells * 4), malloc((size_t)cells * 4)};
     float *x = malloc((size_t)(m * k) * 4), *c = malloc((size_t)(tiles * LS_QUANT_TILE * COLUMNS) * 4);
     for (int64_t i = 0; i < m * k; i++) {
-        x[i] = i % k % 32 == 0 ? 127 : (float)((int)(bits32() >> 8) % 255 - 127);
+        x[i] = (i % k % 32 == 0 ? 127 : (float)((int)(bits32() >> 8) % 31 - 15)) * (float)(1 << (i / k + i % k / 32) % 2);
     }
     for (int64_t i = 0; i < m; i += a.height) {
         assert_true(ls_quant_dots__avx512.rows(&a, x, k, m, i, k, bits == 4 ? 8 : 128));
@@ -123,7 +123,7 @@ static void check_dots(int bits, int64_t m, int64_t k) {
     for (int64_t i = 0; i < m * COLUMNS; i++) {
         double sum = 0;
         for (int64_t p = 0; p < k; p++) {
-            sum += (double)x[i / COLUMNS * k + p] * code_at(&w, i % COLUMNS, p);
+            sum += (double)x[i / COLUMNS * k + p] * number_at(&w, i % COLUMNS, p);
         }
         assert_true(c[i] == (float)sum);
     }

@@ -31,8 +31,8 @@ static bool gemm_dtype(ls_dtype operand, ls_dtype acc, ls_gemm_dtype *out) {
     return true;
 }
 
-/* An operand that is a load of halves made f32, which loses nothing, is read as the halves. */
-static int32_t operand_of(const ls_spec *spec, const int *temps, int32_t id) {
+/* The value to read an operand by: the halves, where it is a load of halves made f32, which loses nothing. */
+static int32_t halves_of(const ls_spec *spec, const int *temps, int32_t id) {
     const ls_value *v = &spec->values[id];
     if (v->op != LS_V_MAP || v->map != LS_OP_CAST || v->dtype != LS_F32 || v->check != LS_SPEC_NONE || temps[id] >= 0) {
         return id;
@@ -195,6 +195,21 @@ static ls_status plan_side(ls_kernel_binary *binary, ls_gemm_phase *gemm, const 
     return LS_OK;
 }
 
+/* Of an operand whose dtype serves. */
+static ls_contract_side side_of(const ls_spec *spec, ls_dtype acc, int32_t value, const ls_axis_group *free) {
+    ls_contract_side side = {.value = value, .free = free};
+    (void)gemm_dtype((ls_dtype)spec->values[value].dtype, acc, &side.dtype);
+    return side;
+}
+
+/* Whether columns are a strided view. */
+static bool is_matrix(const ls_spec *spec, const ls_gemm_phase *gemm, const int *temps) {
+    ls_contract_side side = gemm->side[1];
+    int64_t stride;
+    return affine_side(spec, temps, &side) && !side.n_preds && collapse(spec, &side.sum, side.free, &stride) &&
+           collapse(spec, &side.sum, &gemm->k, &stride);
+}
+
 /* Columns of several images are no strided view, those of one are where its channels are the only k: images become entries of the
  * batch, which are read where they lie, if one has columns enough. */
 static void find_images(const ls_spec *spec, ls_gemm_phase *gemm, const int *temps) {
@@ -239,10 +254,9 @@ static bool too_few_columns(const ls_spec *spec, const ls_phase *phase, const ls
 ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps, ls_error *err) {
     const ls_spec *spec = &binary->spec;
     const ls_value *v = &spec->values[phase->value];
-    int32_t a = operand_of(spec, temps, v->a), b = operand_of(spec, temps, v->b);
-    ls_gemm_dtype dtype_a, dtype_b;
-    if (!gemm_dtype((ls_dtype)spec->values[a].dtype, (ls_dtype)v->acc, &dtype_a) ||
-        !gemm_dtype((ls_dtype)spec->values[b].dtype, (ls_dtype)v->acc, &dtype_b)) {
+    ls_gemm_dtype dtype;
+    if (!gemm_dtype((ls_dtype)spec->values[v->a].dtype, (ls_dtype)v->acc, &dtype) ||
+        !gemm_dtype((ls_dtype)spec->values[v->b].dtype, (ls_dtype)v->acc, &dtype)) {
         return LS_OK;
     }
     ls_gemm_phase *gemm = LS_ARENA_NEW(&binary->arena, ls_gemm_phase);
@@ -268,11 +282,17 @@ ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const in
     }
     gemm->k.n = v->n_bound;
     memcpy(gemm->k.axes, v->bound, v->n_bound);
-    gemm->side[0] = (ls_contract_side){
-        .value = a_last ? b : a, .free = &gemm->m, .dtype = a_last ? dtype_b : dtype_a};
-    gemm->side[1] = (ls_contract_side){
-        .value = a_last ? a : b, .free = &gemm->n, .dtype = a_last ? dtype_a : dtype_b};
+    int32_t rows = a_last ? v->b : v->a, columns = a_last ? v->a : v->b;
+    const ls_axis_group batch = gemm->batch, free = gemm->n;
+    gemm->side[0] = side_of(spec, (ls_dtype)v->acc, halves_of(spec, temps, rows), &gemm->m);
+    gemm->side[1] = side_of(spec, (ls_dtype)v->acc, halves_of(spec, temps, columns), &gemm->n);
     find_images(spec, gemm, temps);
+    if (gemm->side[1].value != columns && !is_matrix(spec, gemm, temps)) { /* windows share an image: what a task copies of it is made f32 */
+        gemm->batch = batch;
+        gemm->n = free;
+        gemm->side[1] = side_of(spec, (ls_dtype)v->acc, columns, &gemm->n);
+        find_images(spec, gemm, temps);
+    }
     for (int s = 0; s < 2; s++) {
         LS_TRY(err, plan_side(binary, gemm, temps, &gemm->side[s], err));
     }

@@ -14,7 +14,7 @@ enum {
     SLICE = 64,
     CACHE_WAY = 4096,
     MOST_WAYS = 8,
-    LEAST_TASK = 1 << 20, /* multiply-adds, of several for each worker */
+    LEAST_TASK = LS_LIMIT(1 << 20, 1 << 6), /* multiply-adds of a task: a worker has several only where each has so many */
     EXACT_BYTES = 256, /* 255 * 255 * 256 < 2^24: float sums of so many products of bytes are exact */
 };
 

@@ -81,7 +81,8 @@ static inline int64_t ls_gemm_last_rows(const ls_gemm_plan *plan, int64_t left) 
 int64_t ls_gemm_blocks(int64_t units, int64_t others, int64_t workers, int64_t each, int64_t least);
 /* The most units that a worker has then. */
 int64_t ls_gemm_load(int64_t units, int64_t blocks, int64_t others, int64_t workers);
-/* As ls_gemm_blocks, where blocks differ by no more than one unit. */
+/* The same for blocks that differ by no more than one unit: the most, up to what fills each worker's last round, that leave none with more than
+ * 1/64 above what fewer would. */
 int64_t ls_gemm_even_blocks(int64_t units, int64_t others, int64_t workers, int64_t each, int64_t least);
 
 /* `out_problem` receives the problem that the plan points to. C has elements. */

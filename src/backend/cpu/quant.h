@@ -30,8 +30,8 @@ typedef struct ls_quant_pack {
     void *scales;
 } ls_quant_pack;
 
-/* Rows in 8 bits: tiles of as many rows as ls_quant_height says, in each [block][rows][32]; and of each block the rows' scales and the sums of their codes, as the sums
- * of products begin: times -8 or -128, what the columns' codes have been raised by. */
+/* Rows in 8 bits: tiles of as many rows as ls_quant_height says, in each [block][rows][32]; and of each block the rows' scales and the sums
+ * of their codes, as the sums of products begin: times -8 or -128, what the columns' codes have been raised by. */
 typedef struct ls_quant_rows {
     int64_t blocks, height; /* of tiles */
     int8_t *codes;          /* [tile][block][height][32] */
@@ -39,7 +39,7 @@ typedef struct ls_quant_rows {
     int32_t *begins;        /* the same */
 } ls_quant_rows;
 
-/* Few rows take no more than they are; eight are two tiles of 4. */
+/* Which leaves few rows of a tile unused where there are few: 7 and 8 are two tiles of 4. */
 static inline int64_t ls_quant_height(int64_t rows) {
     return rows <= 1 ? 1 : rows <= 4 || rows == 7 || rows == 8 ? 4 : LS_QUANT_TILE;
 }

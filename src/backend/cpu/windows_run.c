@@ -3,7 +3,6 @@
 #include "backend/cpu/gemm_plan.h"
 #include "backend/cpu/kept.h"
 #include "backend/cpu/windows.h"
-#include "base/half.h"
 #include <string.h>
 
 typedef struct window_run {
@@ -44,25 +43,38 @@ static int64_t batch_base(const ls_kernel_run *kernel, const ls_gemm_phase *gemm
     return base;
 }
 
-static float element_at(ls_gemm_dtype dtype, const void *elements, int64_t at) {
-    return dtype == LS_GEMM_F32   ? ((const float *)elements)[at]
-           : dtype == LS_GEMM_F16 ? ls_f16_to_f32(((const uint16_t *)elements)[at])
-                                  : ls_bf16_to_f32(((const uint16_t *)elements)[at]);
-}
+/* n of k from p on, of the rows from i on, in the order of a panel. */
+#define PACK(name, type)                                                                                     \
+    static void name(const ls_windows *w, const type *src, int64_t i, int64_t p, int64_t n, type *dst) {     \
+        int64_t rows = w->m - i < w->rows ? w->m - i : w->rows;                                              \
+        for (int64_t end = p + n; p < end; p++, dst += w->rows) {                                            \
+            for (int64_t q = 0; q < w->rows; q++) {                                                          \
+                dst[q] = q < rows ? src[w->packed_at[p] + w->row_at[i + q]] : 0;                             \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+PACK(pack_floats, float)
+PACK(pack_halves, uint16_t)
 
 static void pack_filter(const window_run *r, int64_t batches) {
+    enum { STRIP = 32 };
     const ls_kernel_run *kernel = r->launch->kernel;
-    const ls_gemm_phase *gemm = r->launch->phase->gemm;
-    const ls_contract_side *side = &gemm->side[0];
+    const ls_contract_side *side = &r->launch->phase->gemm->side[0];
     const ls_windows *w = r->w;
+    const void *elements = kernel->buffers[side->buffer];
     float *dst = r->filter;
     for (int64_t b = 0; b < batches; b++) {
-        int64_t base = batch_base(kernel, gemm, side, b);
+        int64_t base = batch_base(kernel, r->launch->phase->gemm, side, b);
         for (int64_t i = 0; i < w->panels * w->rows; i += w->rows) {
-            int64_t rows = w->m - i < w->rows ? w->m - i : w->rows;
-            for (int64_t p = 0; p < w->k; p++, dst += w->rows) {
-                for (int64_t q = 0; q < w->rows; q++) {
-                    dst[q] = q < rows ? element_at(side->dtype, kernel->buffers[side->buffer], base + w->packed_at[p] + w->row_at[i + q]) : 0;
+            bool floats = side->dtype == LS_GEMM_F32;
+            for (int64_t p = 0, n; p < w->k; p += n, dst += n * w->rows) {
+                n = !floats && w->k - p > STRIP ? STRIP : w->k - p;
+                if (floats) {
+                    pack_floats(w, (const float *)elements + base, i, p, n, dst);
+                } else {
+                    uint16_t halves[STRIP * LS_GEMM_MAX_ROWS];
+                    pack_halves(w, (const uint16_t *)elements + base, i, p, n, halves);
+                    kernel->binary->device->tiles->load[side->element](dst, halves, n * w->rows);
                 }
             }
         }

@@ -17,6 +17,16 @@
 #include "backend/cpu/isa/gemm_rows.inc"
 #ifdef LS_HALVES
 #define HALVES(what) LS_ISA_SUFFIX(ls_gemm_f32_##what)
+#ifdef LS_ISA_AVX2 /* smaller. Of two halves products are exact, and gemm_fast.c has them */
+#define NO_F16
+#else
+#define NAME HALVES(f16_rows)
+#define MADD4(a, b, c) ((c) + (a) * (b))
+#define E uint16_t
+#define LOAD4 ls_quad_f16
+#define LOAD1(p) ls_f16_to_f32(*(p))
+#include "backend/cpu/isa/gemm_rows.inc"
+#endif
 #define NAME HALVES(bf16_rows)
 #define MADD4(a, b, c) ((c) + (a) * (b))
 #define E uint16_t
@@ -45,7 +55,6 @@
 #ifndef LS_ISA_SIMD128
 #define AT_ONCE 4
 #endif
-#define NO_F16 /* products of two halves are exact: gemm_fast.c has them */
 #define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_runs_##vectors)
 #include "backend/cpu/isa/gemm_kernels.inc"
 
