@@ -129,8 +129,9 @@ static bool quantise_rows(const ls_quant_rows *out, const float *x, int64_t stri
 
 /* Few rows x 16 columns. Eight vectors hold a block of the columns as bytes: k = 4v .. 4v + 3 of each column in word v. */
 #define TILE(rows)                                                                                           \
-    VNNI static void tile_##rows(const ls_quant_pack *w, int64_t group, int64_t height, const int32_t *codes, \
-                                 const float *scales, const int32_t *begins, float *c, int64_t ld) {         \
+    VNNI static void tile_##rows(const ls_quant_pack *w, int64_t group, int64_t height,                      \
+                                 const int32_t *codes, const float *scales, const int32_t *begins,           \
+                                 float *c, int64_t ld) {                                                     \
         const __m512i *at = (const __m512i *)(w->codes + group * w->blocks * w->bits * 64);                  \
         const __m512i low = _mm512_set1_epi8(15);                                                            \
         ROWS##rows(ZERO)                                                                                     \
