@@ -202,12 +202,23 @@ static ls_contract_side side_of(const ls_spec *spec, ls_dtype acc, int32_t value
     return side;
 }
 
-/* Whether columns are a strided view. */
+static int64_t span_of(const ls_spec *spec, const ls_axis_group *group, int64_t stride) {
+    int64_t span = stride < 0 ? -stride : stride;
+    for (int i = 0; i < group->n; i++) {
+        span *= ls_dim_bound(spec->extents_of_axes[group->axes[i]]);
+    }
+    return span;
+}
+
+/* Whether columns are a strided view whose elements each lie at a place of their own, as windows that lap do not. */
 static bool is_matrix(const ls_spec *spec, const ls_gemm_phase *gemm, const int *temps) {
     ls_contract_side side = gemm->side[1];
-    int64_t stride;
-    return affine_side(spec, temps, &side) && !side.n_preds && collapse(spec, &side.sum, side.free, &stride) &&
-           collapse(spec, &side.sum, &gemm->k, &stride);
+    int64_t i, k;
+    if (!affine_side(spec, temps, &side) || side.n_preds || !collapse(spec, &side.sum, side.free, &i) ||
+        !collapse(spec, &side.sum, &gemm->k, &k)) {
+        return false;
+    }
+    return span_of(spec, side.free, i) <= (k < 0 ? -k : k) || span_of(spec, &gemm->k, k) <= (i < 0 ? -i : i);
 }
 
 /* Columns of several images are no strided view, those of one are where its channels are the only k: images become entries of the
