@@ -22,6 +22,9 @@
 #else
 #define NAME HALVES(f16_rows)
 #define MADD4(a, b, c) ((c) + (a) * (b))
+#ifdef LS_ISA_AVX512
+#define LOAD16 ls_load_f16
+#endif
 #define E uint16_t
 #define LOAD4 ls_quad_f16
 #define LOAD1(p) ls_f16_to_f32(*(p))
@@ -29,6 +32,9 @@
 #endif
 #define NAME HALVES(bf16_rows)
 #define MADD4(a, b, c) ((c) + (a) * (b))
+#ifdef LS_ISA_AVX512
+#define LOAD16 ls_load_bf16
+#endif
 #define E uint16_t
 #define LOAD4 ls_quad_bf16
 #define LOAD1(p) ls_bf16_to_f32(*(p))
