@@ -17,7 +17,10 @@ static uint32_t bits32(void) {
     return seed = seed * 1664525u + 1013904223u;
 }
 
-static ls_quant_pack pack_of(int bits, bool half, int64_t blocks, bool powers) {
+/* Scales of columns: any, 1, or 1 and 1/2. */
+enum { ANY, ONES, POWERS };
+
+static ls_quant_pack pack_of(int bits, bool half, int64_t blocks, int scales) {
     ls_quant_pack w = {bits, half, blocks, aligned_alloc(64, (size_t)(COLUMNS / 16 * blocks * bits * 64)),
                        malloc((size_t)(COLUMNS * blocks) * (half ? 2 : 4))};
     for (int64_t i = 0; i < COLUMNS / 16 * blocks * bits * 64; i++) {
@@ -25,9 +28,13 @@ static ls_quant_pack pack_of(int bits, bool half, int64_t blocks, bool powers) {
     }
     for (int64_t i = 0; i < COLUMNS * blocks; i++) {
         if (half) {
-            ((uint16_t *)w.scales)[i] = powers ? (uint16_t)(0x3800 + (bits32() >> 31 << 10)) : (uint16_t)(0x3000 | (bits32() >> 22));
+            ((uint16_t *)w.scales)[i] = scales == ANY    ? (uint16_t)(0x3000 | (bits32() >> 22))
+                                        : scales == ONES ? 0x3c00
+                                                         : (uint16_t)(0x3800 + (bits32() >> 31 << 10));
         } else {
-            ((float *)w.scales)[i] = powers ? 1 - (float)(bits32() >> 31) / 2 : (float)(bits32() >> 8) / (1 << 24);
+            ((float *)w.scales)[i] = scales == ANY    ? (float)(bits32() >> 8) / (1 << 24)
+                                     : scales == ONES ? 1
+                                                      : 1 - (float)(bits32() >> 31) / 2;
         }
     }
     return w;
@@ -54,7 +61,7 @@ static void check_isa(const ls_quant_isa *isa) {
     for (int form = 0; form < 4; form++) {
         enum { BLOCKS = 35, K = BLOCKS * 32, PART = 50 };
         seed = 7;
-        ls_quant_pack w = pack_of(form / 2 ? 8 : 4, form % 2, BLOCKS, false);
+        ls_quant_pack w = pack_of(form / 2 ? 8 : 4, form % 2, BLOCKS, ANY);
         float x[K], y[COLUMNS], *panel = malloc(sizeof(float) * PART * 32);
         for (int k = 0; k < K; k++) {
             x[k] = (float)(bits32() >> 8) / (1 << 23) - 1;
@@ -104,15 +111,18 @@ static void numbers(void **state) {
 }
 
 #if defined(__x86_64__)
-/* Whole numbers, which lose nothing in 8 bits, times a power of two for each block of a row and of a column: sums are exact. */
-static void check_dots(int bits, int64_t m, int64_t k) {
+/* Whole numbers, which lose nothing in 8 bits: all of them; or small ones, of which sums are exact also times a power of two for each block of a
+ * row and of a column. */
+static void check_dots(int bits, int64_t m, int64_t k, int scales) {
     int64_t blocks = (k + 31) / 32, tiles = (m + LS_QUANT_TILE - 1) / LS_QUANT_TILE, cells = tiles * blocks * LS_QUANT_TILE;
     seed = (uint32_t)(m * 31 + k);
-    ls_quant_pack w = pack_of(bits, bits == 4, blocks, true);
+    ls_quant_pack w = pack_of(bits, bits == 4, blocks, scales);
     ls_quant_rows a = {blocks, ls_quant_height(m), malloc((size_t)cells * 32), malloc((size_t)cells * 4), malloc((size_t)cells * 4)};
     float *x = malloc((size_t)(m * k) * 4), *c = malloc((size_t)(tiles * LS_QUANT_TILE * COLUMNS) * 4);
     for (int64_t i = 0; i < m * k; i++) {
-        x[i] = (i % k % 32 == 0 ? 127 : (float)((int)(bits32() >> 8) % 31 - 15)) * (float)(1 << (i / k + i % k / 32) % 2);
+        int most = scales == POWERS ? 15 : 127;
+        x[i] = i % k % 32 == 0 ? 127 : (float)((int)(bits32() >> 8) % (2 * most + 1) - most);
+        x[i] *= (float)(scales == POWERS ? 1 << (i / k + i % k / 32) % 2 : 1);
     }
     for (int64_t i = 0; i < m; i += a.height) {
         assert_true(ls_quant_dots__avx512.rows(&a, x, k, m, i, k, bits == 4 ? 8 : 128));
@@ -142,8 +152,10 @@ static void dots(void **state) {
     if (cpu.has[LS_CPU_AVX512] && cpu.avx512_vnni) {
         for (int64_t m = 1; m < 30; m += m < 9 ? 1 : 7) {
             for (int64_t k = 20; k < 700; k += 97) {
-                check_dots(4, m, k);
-                check_dots(8, m, k);
+                for (int scales = ONES; scales <= POWERS; scales++) {
+                    check_dots(4, m, k, scales);
+                    check_dots(8, m, k, scales);
+                }
             }
         }
         return;

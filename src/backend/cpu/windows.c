@@ -445,8 +445,8 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
         }
     }
     w.kernels = spec->math == LS_LOCKED ? isa->f32 : isa->f32_fast;
-    bool floats = filter->dtype == LS_GEMM_F32 || filter->dtype == LS_GEMM_F16 || filter->dtype == LS_GEMM_BF16;
-    if (!filter->affine || filter->n_preds || !floats || image->dtype != LS_GEMM_F32 ||
+    /* Beside an image of f32 a filter has f32 or halves. */
+    if (!filter->affine || filter->n_preds || image->dtype != LS_GEMM_F32 ||
         !find_dims(spec, gemm, image, temps, &w)) {
         return LS_OK;
     }
