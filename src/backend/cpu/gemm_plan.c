@@ -10,8 +10,12 @@ enum {
     SHARED_L2S = 8, /* B's panels when packed together, in L2 sizes: memory asked of the caller */
     MOST_RESIDENT = 4096,
     CLOSE_ROWS = 1024, /* bytes */
-    FEW_ROWS = 48,
+    LINE = 64,
+    FEW_ROWS = 256,
+    LEAST_ROWS = 16,
     SLICE = 64,
+    MOST_SLICES = 2, /* at a time */
+    MANY_TILES = 4,
     CACHE_WAY = 4096,
     MOST_WAYS = 8,
     LEAST_TASK = LS_LIMIT(1 << 20, 1 << 6), /* multiply-adds of a task: a worker has several only where each has so many */
@@ -92,19 +96,21 @@ static bool rows_are_close(const ls_gemm_operand *o) {
     return step * ls_gemm_dtype_size(o->dtype) <= CLOSE_ROWS;
 }
 
-/* Whether all rows of a panel of B stay in the first cache together where they lie: one of CACHE_WAY bytes a way, of which rows a power of two
+/* How many rows of a panel of B stay in the first cache together where they lie: one of CACHE_WAY bytes a way, of which rows a power of two
  * apart share few places. */
-static bool rows_fit(const ls_gemm *g, const ls_gemm_plan *plan) {
+static int64_t near_rows(const ls_gemm *g, const ls_gemm_plan *plan) {
     int64_t step = g->b.stride_k * plan->elem, apart = larger(step & -step, plan->cols * plan->elem);
-    return g->k <= SLICE && g->k * smaller(apart, CACHE_WAY) <= MOST_WAYS * CACHE_WAY;
+    return MOST_WAYS * CACHE_WAY / smaller(apart, CACHE_WAY);
 }
 
 /*
- * Rows of B that lie close are read where they are, at the speed of panels. Rows further apart share few places of the first
- * cache: they are read there, few at once, for so few rows of A that packing a panel would cost as much as its tiles, or where they are few themselves.
+ * Rows of B that lie close are read where they are, at the speed of panels. So are rows further apart, as far as packing a panel would cost as much as its
+ * tiles lose by them, or where they are few themselves. Most is lost by tiles of one line a row, if all these lines share one place.
  */
 static bool reads_b_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
-    return rows_are_close(&g->b) || g->m <= (g->fast ? FEW_ROWS : FEW_ROWS / 2) || (!LS_SMALL && rows_fit(g, plan));
+    const int64_t near = near_rows(g, plan);
+    const int64_t few = !LS_SMALL && (near > MOST_WAYS || plan->cols * plan->elem > LINE) ? FEW_ROWS : LEAST_ROWS;
+    return rows_are_close(&g->b) || g->m <= few || (!LS_SMALL && g->k <= smaller(near, SLICE));
 }
 
 static bool reads_a_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
@@ -117,7 +123,7 @@ static bool reads_a_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
     return g->n <= 2 * plan->cols || (g->n <= 8 * plan->cols && step <= CLOSE_ROWS);
 }
 
-static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, int64_t shared_budget) {
+static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, int64_t shared_budget, bool b_is_far) {
     plan->a_source = LS_GEMM_LOCAL;
     plan->b_source = LS_GEMM_LOCAL;
     if (!plan->masks && is_wide_view(&g->a) && reads_a_directly(g, plan)) {
@@ -142,16 +148,18 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
     }
     plan->depth = plan->panel != plan->sum ? EXACT_BYTES : LS_GEMM_CHUNK;
     if (plan->b_source == LS_GEMM_DIRECT && !rows_are_close(&g->b) && g->m > plan->rows / 2) {
-        int64_t tiles = ls_gemm_ceil_div(g->m, plan->rows); /* each fetches a line of each row of the next panel */
-        plan->cols = smaller(plan->cols, larger(tiles, 2) * plan->kernels->lanes);
-        plan->depth = SLICE;
-        plan->resumes = !g->fast && g->k > SLICE;
+        int64_t tiles = ls_gemm_ceil_div(g->m, plan->rows), near = smaller(near_rows(g, plan) / SLICE, MOST_SLICES) * SLICE;
+        plan->depth = tiles == 1 && b_is_far ? SLICE : near > 0 && tiles < MANY_TILES ? near : LS_GEMM_CHUNK;
+        if (tiles > 1 && b_is_far) { /* each fetches a line of each row of the next panel */
+            plan->cols = smaller(plan->cols, tiles * plan->kernels->lanes);
+        }
+        plan->resumes = !g->fast && smaller(g->k, LS_GEMM_CHUNK) > plan->depth;
     }
 }
 
 /* Panels of each operand are as wide as each other. The widest tiles are less high: two of them take longer than one of all rows. Of A's panels there are
- * not two: tiles share the fetching of the next panel of B where it lies, a line for each k, and it is three wide or more. */
-static void plan_panels(const ls_gemm *g, ls_gemm_plan *plan) {
+ * not two if B is far: tiles share the fetching of the next panel of B where it lies, a line for each k, and it is three wide or more. */
+static void plan_panels(const ls_gemm *g, ls_gemm_plan *plan, bool b_is_far) {
     const ls_gemm_kernels *kernels = plan->kernels;
     int64_t widest = kernels->vectors * kernels->lanes, rows = kernels->rows;
     plan->cols = g->b.packed ? g->b.packed->width : ls_gemm_panel_columns(kernels, g->n);
@@ -160,7 +168,7 @@ static void plan_panels(const ls_gemm *g, ls_gemm_plan *plan) {
     }
     rows = plan->cols == widest ? kernels->widest_rows : rows;
     int64_t panels = larger(ls_gemm_ceil_div(g->m, rows), 1);
-    panels = panels == 2 && !g->b.packed ? 3 : panels;
+    panels = panels == 2 && !g->b.packed && b_is_far ? 3 : panels;
     plan->rows = g->a.packed ? g->a.packed->width : larger(ls_gemm_ceil_div(g->m, panels), 1);
 }
 
@@ -313,15 +321,16 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
         g->out.data = plan->follows ? g->out.data : NULL;
     }
     plan->through_tile = !g->out.data || g->out.stride_j != 1 || out_type != (int)plan->sum;
-    plan_panels(g, plan);
+    const int64_t l2 = g->l2_bytes > 0 ? g->l2_bytes : DEFAULT_L2;
+    const bool b_is_far = g->k * g->n * plan->elem > SHARED_L2S * l2;
+    plan_panels(g, plan, b_is_far);
 
     /* A's block is read once for every panel of B and stays in the L2 cache; so does B's, if local. */
-    int64_t l2 = g->l2_bytes > 0 ? g->l2_bytes : DEFAULT_L2;
     int64_t depth = larger(smaller(g->k, LS_GEMM_CHUNK), 1);
     int64_t resident = larger(smaller(l2 * 3 / 8 / (depth * plan->elem), MOST_RESIDENT), plan->cols);
     int64_t mc_max = up(resident, plan->rows);
     int64_t shared_budget = larger(SHARED_L2S * l2, 256 << 10);
-    plan_sources(g, plan, mc_max, shared_budget);
+    plan_sources(g, plan, mc_max, shared_budget, b_is_far);
     int64_t nc_max = up(plan->b_source == LS_GEMM_LOCAL && g->epilogue ? resident : 1024, plan->cols);
     if (plan->through_tile) {
         nc_max = smaller(nc_max, up(512, plan->cols));
