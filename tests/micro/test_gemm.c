@@ -74,6 +74,7 @@ typedef struct row {
     filling how;
     crew crew;
     int64_t l2;
+    bool l2_is_near;
     bool shared_b; /* one B for all batch entries */
 } row;
 
@@ -81,11 +82,11 @@ static void describe(char *text, size_t size, const ls_gemm_isa *isa, const row 
     snprintf(text, size,
              "%s %lldx%lldx%lld batch %lld %s*%s->%s layouts %d,%d,%d given %d,%d epilogue %d values %d "
              "workers %d%s "
-             "l2 %lld shared %d",
+             "l2 %lld near %d shared %d",
              ls_cpu_isa_name(isa->isa), (long long)r->m, (long long)r->n, (long long)r->k,
              (long long)r->batches, dtype_names[r->a], dtype_names[r->b], dtype_names[r->out], r->a_layout,
              r->b_layout, r->out_layout, r->a_given, r->b_given, r->epilogue, r->how, r->crew.workers,
-             r->crew.threads ? " threads" : "", (long long)r->l2, r->shared_b);
+             r->crew.threads ? " threads" : "", (long long)r->l2, r->l2_is_near, r->shared_b);
 }
 
 static void pack_matrix(void *ctx, int worker, int64_t batch, int64_t k0, int64_t kc, int64_t i0, int64_t ni,
@@ -141,6 +142,7 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
     ls_gemm g = {.isa = isa, .m = r->m, .n = r->n, .k = r->k, .batch_rank = r->batches != 1 || r->k % 2, .batch = {r->batches}};
     g.parallel = (ls_gemm_parallel){crew_run, &c, c.workers, r->m % 2 > 0};
     g.l2_bytes = r->l2;
+    g.l2_is_near = r->l2_is_near;
     ls_gemm_packed packed_a, packed_b;
     char *memory_a, *memory_b;
     give(isa, LS_GEMM_A, r->a_given, pa, r->n, &g.a, &packed_a, &memory_a);
@@ -409,6 +411,7 @@ static row random_row(void) {
     r.crew = (crew){workers[random_below(4)], random_below(4) == 0};
     static const int64_t l2[] = {1, 64 << 10, 256 << 10, 2 << 20};
     r.l2 = l2[random_below(4)];
+    r.l2_is_near = random_below(2);
     r.shared_b = random_below(2);
     return r;
 }
@@ -480,6 +483,19 @@ static void test_large(void **state) {
         r.l2 = large[q].l2;
         r.out_layout = large[q].out_layout;
         r.crew = large[q].crew;
+        run_row(&r);
+    }
+}
+
+/* Rows of B too far apart to be read like panels, a power of two or not, by few and by many rows of A. */
+static void test_far_rows(void **state) {
+    (void)state;
+    static const int64_t heights[] = {1, 2, 5, 8, 9, 12, 16, 17, 31, 50}, depths[] = {64, 131, 520, 300};
+    for (int q = 0; q < 80; q++) {
+        row r = plain(heights[q % 10], q / 10 % 2 ? 264 : 1024, depths[q % 4]);
+        r.how = ORDINARY;
+        r.l2_is_near = q / 20 % 2;
+        r.l2 = q / 40 ? 1 : 0;
         run_row(&r);
     }
 }
@@ -577,6 +593,7 @@ int main(void) {
         cmocka_unit_test(test_random_rows),
         cmocka_unit_test(test_absent_beside_infinity),
         cmocka_unit_test(test_large),
+        cmocka_unit_test(test_far_rows),
         cmocka_unit_test(test_fast),
     };
     return cmocka_run_group_tests_name("gemm", tests, find_isas, NULL);

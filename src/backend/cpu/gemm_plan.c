@@ -11,8 +11,9 @@ enum {
     MOST_RESIDENT = 4096,
     CLOSE_ROWS = 1024, /* bytes */
     LINE = 64,
-    FEW_ROWS = 256,
-    LEAST_ROWS = 16,
+    FEW_ROWS = 48,
+    NEAR_ROWS = 256, /* where the second-level cache is near */
+    LEAST_NEAR_ROWS = 16,
     SLICE = 64,
     MOST_SLICES = 2, /* at a time */
     MANY_TILES = 4,
@@ -104,13 +105,16 @@ static int64_t near_rows(const ls_gemm *g, const ls_gemm_plan *plan) {
 }
 
 /*
- * Rows of B that lie close are read where they are, at the speed of panels. So are rows further apart, as far as packing a panel would cost as much as its
- * tiles lose by them, or where they are few themselves. Most is lost by tiles of one line a row, if all these lines share one place.
+ * Rows of B that lie close are read where they are, at the speed of panels. Rows further apart share few places of the first
+ * cache: they are read there, few at once, for so few rows of A that packing a panel would cost as much as its tiles lose, or where they are few themselves.
+ * Tiles lose little by a second-level cache that is near, most where they have one line of each row, all in one place.
  */
 static bool reads_b_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
     const int64_t near = near_rows(g, plan);
-    const int64_t few = !LS_SMALL && (near > MOST_WAYS || plan->cols * plan->elem > LINE) ? FEW_ROWS : LEAST_ROWS;
-    return rows_are_close(&g->b) || g->m <= few || (!LS_SMALL && g->k <= smaller(near, SLICE));
+    const int64_t rows = !g->l2_is_near                                              ? (g->fast ? FEW_ROWS : FEW_ROWS / 2)
+                         : near > MOST_WAYS || plan->cols * plan->elem > LINE ? NEAR_ROWS
+                                                                              : LEAST_NEAR_ROWS;
+    return rows_are_close(&g->b) || g->m <= rows || (!LS_SMALL && g->k <= smaller(near, SLICE));
 }
 
 static bool reads_a_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
@@ -149,7 +153,7 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
     plan->depth = plan->panel != plan->sum ? EXACT_BYTES : LS_GEMM_CHUNK;
     if (plan->b_source == LS_GEMM_DIRECT && !rows_are_close(&g->b) && g->m > plan->rows / 2) {
         int64_t tiles = ls_gemm_ceil_div(g->m, plan->rows), near = smaller(near_rows(g, plan) / SLICE, MOST_SLICES) * SLICE;
-        plan->depth = tiles == 1 && b_is_far ? SLICE : near > 0 && tiles < MANY_TILES ? near : LS_GEMM_CHUNK;
+        plan->depth = !g->l2_is_near || (tiles == 1 && b_is_far) ? SLICE : near > 0 && tiles < MANY_TILES ? near : LS_GEMM_CHUNK;
         if (tiles > 1 && b_is_far) { /* each fetches a line of each row of the next panel */
             plan->cols = smaller(plan->cols, tiles * plan->kernels->lanes);
         }
@@ -322,7 +326,7 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     }
     plan->through_tile = !g->out.data || g->out.stride_j != 1 || out_type != (int)plan->sum;
     const int64_t l2 = g->l2_bytes > 0 ? g->l2_bytes : DEFAULT_L2;
-    const bool b_is_far = g->k * g->n * plan->elem > SHARED_L2S * l2;
+    const bool b_is_far = !g->l2_is_near || g->k * g->n * plan->elem > SHARED_L2S * l2;
     plan_panels(g, plan, b_is_far);
 
     /* A's block is read once for every panel of B and stays in the L2 cache; so does B's, if local. */
