@@ -284,6 +284,8 @@ static void test_slices(void **state) {
             r.epilogue = v == 3 ? 1 + (int)(q % 2) : 0;
             r.crew = (crew){1 + v, false};
             run_row(&r);
+            r.l2_is_near = true;
+            run_row(&r);
         }
     }
 }
@@ -305,6 +307,7 @@ static void test_follow(void **state) {
         r.how = q % 4 == 1 ? WILD : ORDINARY;
         r.crew = (crew){1 + q % 3, false};
         r.batches = 1 + (q % 6 == 5);
+        r.l2_is_near = q / 2 % 2;
         run_row(&r);
     }
 }
@@ -490,12 +493,12 @@ static void test_large(void **state) {
 /* Rows of B too far apart to be read like panels, a power of two or not, by few and by many rows of A. */
 static void test_far_rows(void **state) {
     (void)state;
-    static const int64_t heights[] = {1, 2, 5, 8, 9, 12, 16, 17, 31, 50}, depths[] = {64, 131, 520, 300};
-    for (int q = 0; q < 80; q++) {
-        row r = plain(heights[q % 10], q / 10 % 2 ? 264 : 1024, depths[q % 4]);
+    static const int64_t heights[] = {1, 2, 5, 8, 9, 12, 16, 17, 31, 50, 130}, depths[] = {64, 131, 520};
+    for (int q = 0; q < 11 * 3 * 2 * 2; q++) {
+        row r = plain(heights[q % 11], q / 33 % 2 ? 264 : 1024, depths[q % 3]);
         r.how = ORDINARY;
-        r.l2_is_near = q / 20 % 2;
-        r.l2 = q / 40 ? 1 : 0;
+        r.l2_is_near = true;
+        r.l2 = q / 66 ? 1 : 0;
         run_row(&r);
     }
 }

@@ -12,7 +12,7 @@ enum {
     CLOSE_ROWS = 1024, /* bytes */
     LINE = 64,
     FEW_ROWS = 48,
-    NEAR_ROWS = 256, /* where the second-level cache is near */
+    NEAR_ROWS = 256, /* where the second-level cache is near; of both half as many in locked */
     LEAST_NEAR_ROWS = 16,
     SLICE = 64,
     MOST_SLICES = 2, /* at a time */
@@ -105,16 +105,23 @@ static int64_t near_rows(const ls_gemm *g, const ls_gemm_plan *plan) {
 }
 
 /*
- * Rows of B that lie close are read where they are, at the speed of panels. Rows further apart share few places of the first
- * cache: they are read there, few at once, for so few rows of A that packing a panel would cost as much as its tiles lose, or where they are few themselves.
- * Tiles lose little by a second-level cache that is near, most where they have one line of each row, all in one place.
+ * Rows of B that lie close are read where they are, at the speed of panels. So are rows further apart, for as few rows of A as make
+ * packing a panel cost what tiles lose by them, or where they are few themselves. Tiles lose little where the second-level cache is
+ * near, most of it with one line of each row, all in one place of the first.
  */
 static bool reads_b_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
-    const int64_t near = near_rows(g, plan);
-    const int64_t rows = !g->l2_is_near                                              ? (g->fast ? FEW_ROWS : FEW_ROWS / 2)
-                         : near > MOST_WAYS || plan->cols * plan->elem > LINE ? NEAR_ROWS
+    const int64_t near = near_rows(g, plan), locked = g->fast ? 1 : 2;
+    const int64_t rows = !g->l2_is_near || g->k <= SLICE                      ? FEW_ROWS / locked
+                         : near > MOST_WAYS || plan->cols * plan->elem > LINE ? NEAR_ROWS / locked
                                                                               : LEAST_NEAR_ROWS;
     return rows_are_close(&g->b) || g->m <= rows || (!LS_SMALL && g->k <= smaller(near, SLICE));
+}
+
+/* Of rows further apart, how many k at a time: so many that what a panel has of them stays in the first cache and its translations,
+ * where that is needed; else all of a chunk. */
+static int64_t far_depth(const ls_gemm *g, const ls_gemm_plan *plan, bool b_is_far) {
+    const int64_t tiles = ls_gemm_ceil_div(g->m, plan->rows), slices = smaller(near_rows(g, plan) / SLICE, MOST_SLICES);
+    return !g->l2_is_near || (tiles == 1 && b_is_far) ? SLICE : slices > 0 && tiles < MANY_TILES ? slices * SLICE : LS_GEMM_CHUNK;
 }
 
 static bool reads_a_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
@@ -134,7 +141,8 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
         plan->a_source = LS_GEMM_DIRECT;
     }
     /* Sums are stored once where `plus` may be what they replace. */
-    bool once = LS_GEMM_FOLLOWS && plan->follows && g->follow.adds && !g->follow.columns && g->k > SLICE;
+    const int64_t depth = far_depth(g, plan, b_is_far);
+    bool once = LS_GEMM_FOLLOWS && plan->follows && g->follow.adds && !g->follow.columns && g->k > depth;
     if (!plan->masks && is_wide_view(&g->b) && g->b.stride_i == 1 && (once ? rows_are_close(&g->b) : reads_b_directly(g, plan))) {
         plan->b_source = LS_GEMM_DIRECT;
     } else if (g->m > mc_max && g->k > 0 && g->k * plan->elem * 256 <= shared_budget) {
@@ -152,17 +160,18 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
     }
     plan->depth = plan->panel != plan->sum ? EXACT_BYTES : LS_GEMM_CHUNK;
     if (plan->b_source == LS_GEMM_DIRECT && !rows_are_close(&g->b) && g->m > plan->rows / 2) {
-        int64_t tiles = ls_gemm_ceil_div(g->m, plan->rows), near = smaller(near_rows(g, plan) / SLICE, MOST_SLICES) * SLICE;
-        plan->depth = !g->l2_is_near || (tiles == 1 && b_is_far) ? SLICE : near > 0 && tiles < MANY_TILES ? near : LS_GEMM_CHUNK;
+        const int64_t tiles = ls_gemm_ceil_div(g->m, plan->rows);
         if (tiles > 1 && b_is_far) { /* each fetches a line of each row of the next panel */
             plan->cols = smaller(plan->cols, tiles * plan->kernels->lanes);
         }
-        plan->resumes = !g->fast && smaller(g->k, LS_GEMM_CHUNK) > plan->depth;
+        plan->depth = depth;
+        plan->resumes = !g->fast && smaller(g->k, LS_GEMM_CHUNK) > depth;
     }
 }
 
-/* Panels of each operand are as wide as each other. The widest tiles are less high: two of them take longer than one of all rows. Of A's panels there are
- * not two if B is far: tiles share the fetching of the next panel of B where it lies, a line for each k, and it is three wide or more. */
+/* Panels of each operand are as wide as each other. The widest tiles are less high: two of them take longer than one of all rows. If B
+ * is far, there are not two of A's panels: tiles share the fetching of the next panel of B where it lies, a line for each k, and it is
+ * three wide or more. */
 static void plan_panels(const ls_gemm *g, ls_gemm_plan *plan, bool b_is_far) {
     const ls_gemm_kernels *kernels = plan->kernels;
     int64_t widest = kernels->vectors * kernels->lanes, rows = kernels->rows;
@@ -326,7 +335,8 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     }
     plan->through_tile = !g->out.data || g->out.stride_j != 1 || out_type != (int)plan->sum;
     const int64_t l2 = g->l2_bytes > 0 ? g->l2_bytes : DEFAULT_L2;
-    const bool b_is_far = !g->l2_is_near || g->k * g->n * plan->elem > SHARED_L2S * l2;
+    const int64_t matrices = same_for_all_batches(g, &g->b) ? 1 : plan->batches;
+    const bool b_is_far = !g->l2_is_near || g->k * g->n * plan->elem * matrices > SHARED_L2S * l2;
     plan_panels(g, plan, b_is_far);
 
     /* A's block is read once for every panel of B and stays in the L2 cache; so does B's, if local. */

@@ -43,9 +43,9 @@
 
 #ifdef LS_ISA_AVX512
 /*
- * What gemm_vector.inc does to columns two vectors at a time, how many of n: y += x0 * b[0] + ... + x3 * b[3], each product
- * added on its own. A processor looks ahead of memory as many instructions as it can hold: these are as few as there can be, where
- * compilers spend a fifth more on addresses, and each load has a stride of two lines, which is fetched ahead best.
+ * What gemm_vector.inc does, to columns two vectors at a time: y += x0 * b[0] + ... + x3 * b[3], each product added on its own.
+ * Returns to how many of the n columns. A processor looks ahead of memory as many instructions as it can hold: these are as few as
+ * there can be, where compilers spend a fifth more on addresses, and each load has a stride of two lines, which is fetched ahead best.
  */
 static inline int64_t four_rows(int64_t n, ls_vf32 x0, ls_vf32 x1, ls_vf32 x2, ls_vf32 x3, const float *b, int64_t b_k, float *y) {
     const int64_t columns = n - n % (2 * LS_LANES_F32);
@@ -57,11 +57,11 @@ static inline int64_t four_rows(int64_t n, ls_vf32 x0, ls_vf32 x1, ls_vf32 x2, l
 #define ADD_(x, row, from_s, from_t)                                                                         \
     "vmulps (%[" row "],%[at]),%[" x "],%[product]\n\tvaddps " from_s ",%[product],%[s]\n\t"               \
     "vmulps 64(%[" row "],%[at]),%[" x "],%[product]\n\tvaddps " from_t ",%[product],%[t]\n\t"
-    __asm__ volatile("0:\n\t" ADD_("x0", "b0", "(%[y],%[at])", "64(%[y],%[at])") ADD_("x1", "b1", "%[s]", "%[t]")
+    __asm__ volatile("2:\n\t" ADD_("x0", "b0", "(%[y],%[at])", "64(%[y],%[at])") ADD_("x1", "b1", "%[s]", "%[t]")
                          ADD_("x2", "b2", "%[s]", "%[t]") ADD_("x3", "b3", "%[s]", "%[t]")
                      "vmovups %[s],(%[y],%[at])\n\tvmovups %[t],64(%[y],%[at])\n\t"
-                     "add $128,%[at]\n\tjnz 0b"
-                     : [at] "+r"(at), [s] "=&v"(s), [t] "=&v"(t), [product] "=&v"(product)
+                     "add $128,%[at]\n\tjnz 2b"
+                     : [at] "+&r"(at), [s] "=&v"(s), [t] "=&v"(t), [product] "=&v"(product)
                      : [x0] "v"(x0), [x1] "v"(x1), [x2] "v"(x2), [x3] "v"(x3), [b0] "r"(b + columns), [b1] "r"(b + b_k + columns),
                        [b2] "r"(b + 2 * b_k + columns), [b3] "r"(b + 3 * b_k + columns), [y] "r"(y + columns)
                      : "cc", "memory");
