@@ -541,14 +541,19 @@ static void test_fast(void **state) {
     (void)state;
     static const ls_gemm_dtype of_rows[] = {LS_GEMM_F32, LS_GEMM_F16, LS_GEMM_BF16};
     for (int s = 0; s < isa_count; s++) {
-        for (int q = -9; q < 12; q++) {
-            bool row = q < 0, f64 = !row && q % 4 == 3;
+        for (int q = -9; q < 18; q++) {
+            bool row = q < 0, f64 = !row && q % 4 == 3, far = q >= 12; /* rows of B, in the way of both kinds of processors */
             int64_t m = row ? 1 : 1 + q * 11, n = 90 - q * 7, k = q % 3 ? 100 + q : 1500 + q, size = f64 ? 8 : 4;
+            if (far) {
+                m = 1 + (q - 12) * 5;
+                n = q % 2 ? 264 : 512;
+                k = 560;
+            }
             matrix a, b;
             matrix_make(&a, f64 ? LS_GEMM_F64 : LS_GEMM_F32, m, k, 1, q % 2 ? K_FAST : I_FAST, ORDINARY);
             matrix_make(&b, row ? of_rows[(9 + q) / 3] : a.dtype, n, k, 1, row ? K_FAST : I_FAST, ORDINARY);
             char *out = guarded((size_t)(m * n * size));
-            ls_gemm g = {.isa = isas[s], .m = m, .n = n, .k = k, .fast = true};
+            ls_gemm g = {.isa = isas[s], .m = m, .n = n, .k = k, .fast = true, .l2_is_near = q / 2 % 2};
             g.a = (ls_gemm_operand){
                 .dtype = a.dtype, .data = a.origin, .stride_i = a.stride_i, .stride_k = a.stride_k};
             g.b = (ls_gemm_operand){

@@ -110,9 +110,9 @@ static int64_t near_rows(const ls_gemm *g, const ls_gemm_plan *plan) {
  * near, most of it with one line of each row, all in one place of the first.
  */
 static bool reads_b_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
-    const int64_t near = near_rows(g, plan), locked = g->fast ? 1 : 2;
-    const int64_t rows = !g->l2_is_near || g->k <= SLICE                      ? FEW_ROWS / locked
-                         : near > MOST_WAYS || plan->cols * plan->elem > LINE ? NEAR_ROWS / locked
+    const int64_t near = near_rows(g, plan), part = g->fast ? 1 : 2;
+    const int64_t rows = !g->l2_is_near || g->k <= SLICE                      ? FEW_ROWS / part
+                         : near > MOST_WAYS || plan->cols * plan->elem > LINE ? NEAR_ROWS / part
                                                                               : LEAST_NEAR_ROWS;
     return rows_are_close(&g->b) || g->m <= rows || (!LS_SMALL && g->k <= smaller(near, SLICE));
 }
