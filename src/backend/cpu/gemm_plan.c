@@ -9,6 +9,7 @@ enum {
     DEFAULT_L2 = 1 << 20,
     SHARED_L2S = 8, /* B's panels when packed together, in L2 sizes: memory asked of the caller */
     MOST_RESIDENT = 4096,
+    LONG_RUN = LS_LIMIT(8192, 256), /* bytes; two pages, at whose ends a processor's own foresight begins anew */
     CLOSE_ROWS = 1024, /* bytes */
     LINE = 64,
     FEW_ROWS = 48,
@@ -225,6 +226,9 @@ static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, in
         bool a_free = plan->a_source != LS_GEMM_LOCAL, b_free = plan->b_source != LS_GEMM_LOCAL;
         bool m_first = b_free ? g->n < 4 * g->m : !a_free && g->n < g->m;
         int64_t worth = g->m * g->n * plan->batches / plan->workers / (LEAST_TASK / larger(g->k, 1) + 1);
+        if (plan->vector && g->b.stride_i == 1) {
+            worth = smaller(worth, g->n * ls_gemm_dtype_size(g->b.dtype) / LONG_RUN / plan->workers);
+        }
         int64_t each = (m_first ? b_free : a_free) ? larger(smaller(worth, LS_TASKS_PER_WORKER), 1) : 1;
         for (int turn = 0; turn < 2; turn++) {
             bool split_m = (turn == 0) == m_first;
@@ -353,7 +357,8 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     if (plan->vector) {
         plan->a_source = g->a.packed ? LS_GEMM_BEFORE : LS_GEMM_LOCAL;
         plan->b_source = LS_GEMM_DIRECT;
-        nc_max = up(4096, plan->cols);
+        /* So many sums stay in the first cache, which in locked come and go for every few rows. */
+        nc_max = up(g->b.stride_i == 1 && !g->fast ? LONG_RUN / plan->elem : 4096, plan->cols);
     } else if (plan->b_source == LS_GEMM_SHARED) {
         int64_t fits = shared_budget / (g->k * plan->elem) / plan->cols * plan->cols;
         int64_t slabs = ls_gemm_ceil_div(plan->slab, larger(fits, plan->cols));
