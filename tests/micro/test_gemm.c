@@ -112,8 +112,9 @@ static void pack_matrix(void *ctx, int worker, int64_t batch, int64_t k0, int64_
     }
 }
 
-static void give(const ls_gemm_isa *isa, ls_gemm_side side, given how, matrix *m, int64_t columns, ls_gemm_operand *o,
-                 ls_gemm_packed *packed, char **out_memory) {
+/* The operand of one side. Of A's other operand it is to be known whether it is packed before. */
+static void give(ls_gemm *g, ls_gemm_side side, given how, matrix *m, bool both, ls_gemm_packed *packed, char **out_memory) {
+    ls_gemm_operand *o = side == LS_GEMM_A ? &g->a : &g->b;
     *o = (ls_gemm_operand){
         .dtype = m->dtype, .data = m->origin, .stride_i = m->stride_i, .stride_k = m->stride_k};
     o->stride_batch[0] = m->stride_batch;
@@ -125,10 +126,10 @@ static void give(const ls_gemm_isa *isa, ls_gemm_side side, given how, matrix *m
         o->absent = how == HOLES;
         o->batch_shared = m->stride_batch == 0;
     } else if (how == PACKED) {
-        ls_gemm_side sort = side == LS_GEMM_A ? ls_gemm_side_a(isa, m->dtype, columns) : side;
-        size_t bytes = ls_gemm_packed_size(isa, sort, m->dtype, m->extent, m->k);
+        ls_gemm_side sort = side == LS_GEMM_A ? ls_gemm_side_a(g, g->n, both) : side;
+        size_t bytes = ls_gemm_packed_size(g->isa, sort, m->dtype, m->extent, m->k);
         *out_memory = guarded(bytes);
-        ls_gemm_pack(isa, sort, o, m->extent, m->k, *out_memory + GUARD, packed);
+        ls_gemm_pack(g->isa, sort, o, m->extent, m->k, *out_memory + GUARD, packed);
         check_guard(*out_memory, bytes, "packed operand");
         o->packed = packed;
     }
@@ -145,8 +146,8 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
     g.l2_is_near = r->l2_is_near;
     ls_gemm_packed packed_a, packed_b;
     char *memory_a, *memory_b;
-    give(isa, LS_GEMM_A, r->a_given, pa, r->n, &g.a, &packed_a, &memory_a);
-    give(isa, LS_GEMM_B, r->b_given, pb, r->n, &g.b, &packed_b, &memory_b);
+    give(&g, LS_GEMM_A, r->a_given, pa, r->b_given == PACKED, &packed_a, &memory_a);
+    give(&g, LS_GEMM_B, r->b_given, pb, r->a_given == PACKED, &packed_b, &memory_b);
 
     int64_t size = dtype_sizes[r->out], step = r->out_layout == 2 ? 2 : 1;
     int64_t stride_i = r->out_layout == 1 ? 1 : r->n * step + 1,
@@ -541,23 +542,29 @@ static void test_fast(void **state) {
     (void)state;
     static const ls_gemm_dtype of_rows[] = {LS_GEMM_F32, LS_GEMM_F16, LS_GEMM_BF16};
     for (int s = 0; s < isa_count; s++) {
-        for (int q = -9; q < 18; q++) {
-            bool row = q < 0, f64 = !row && q % 4 == 3, far = q >= 12; /* rows of B, in the way of both kinds of processors */
+        for (int q = -9; q < 24; q++) {
+            bool row = q < 0, f64 = !row && q % 4 == 3, tall = q >= 18;
+            bool far = q >= 12; /* rows of B, in the way of both kinds of processors */
             int64_t m = row ? 1 : 1 + q * 11, n = 90 - q * 7, k = q % 3 ? 100 + q : 1500 + q, size = f64 ? 8 : 4;
             if (far) {
                 m = 1 + (q - 12) * 5;
                 n = q % 2 ? 264 : 512;
                 k = 560;
             }
+            if (tall) { /* whole tiles of eight rows */
+                m = q < 22 ? 32 : 64;
+                k = 75;
+            }
             matrix a, b;
             matrix_make(&a, f64 ? LS_GEMM_F64 : LS_GEMM_F32, m, k, 1, q % 2 ? K_FAST : I_FAST, ORDINARY);
             matrix_make(&b, row ? of_rows[(9 + q) / 3] : a.dtype, n, k, 1, row ? K_FAST : I_FAST, ORDINARY);
             char *out = guarded((size_t)(m * n * size));
             ls_gemm g = {.isa = isas[s], .m = m, .n = n, .k = k, .fast = true, .l2_is_near = q / 2 % 2};
-            g.a = (ls_gemm_operand){
-                .dtype = a.dtype, .data = a.origin, .stride_i = a.stride_i, .stride_k = a.stride_k};
-            g.b = (ls_gemm_operand){
-                .dtype = b.dtype, .data = b.origin, .stride_i = b.stride_i, .stride_k = b.stride_k};
+            ls_gemm_packed packed_a, packed_b;
+            char *memory_a, *memory_b;
+            bool both = q == 18;
+            give(&g, LS_GEMM_A, tall && q < 21 ? PACKED : VIEW, &a, both, &packed_a, &memory_a);
+            give(&g, LS_GEMM_B, both ? PACKED : VIEW, &b, both, &packed_b, &memory_b);
             g.out = (ls_gemm_out){.dtype = a.dtype, .data = out + GUARD, .stride_i = n, .stride_j = 1};
             size_t need = ls_gemm_workspace(&g);
             char *workspace = guarded(need);
@@ -581,6 +588,8 @@ static void test_fast(void **state) {
                 }
             }
             free(workspace);
+            free(memory_a);
+            free(memory_b);
             free(out);
             matrix_free(&a);
             matrix_free(&b);

@@ -258,7 +258,7 @@ static void plan_keeping(const ls_kernel_binary *binary, const ls_gemm_phase *ge
         for (int i = 0; !LS_SMALL && i < gemm->n.n; i++) {
             columns *= ls_dim_bound(binary->spec.extents_of_axes[gemm->n.axes[i]]);
         }
-        which = s ? LS_GEMM_B : LS_SMALL ? LS_GEMM_A : ls_gemm_side_a(g->isa, o->dtype, columns);
+        which = s ? LS_GEMM_B : LS_SMALL ? LS_GEMM_A : ls_gemm_side_a(g, columns, last->sides[1].before || last->sides[1].keeps == KEEPS_PANELS);
         last->sides[s].keeps = KEEPS_PANELS;
         last->sides[s].side = which;
         last->sides[s].bytes = ls_gemm_packed_size(g->isa, which, o->dtype, extent, g->k);
@@ -276,8 +276,8 @@ static ls_gemm *find_problem(const ls_kernel_run *kernel, const ls_phase *phase)
     if (!same) {
         make_problem(kernel->binary, phase, kernel->extents, &last->g);
         memcpy(last->extents, kernel->extents, (size_t)n_axes * sizeof *last->extents);
-        plan_keeping(kernel->binary, phase->gemm, last, 0);
         plan_keeping(kernel->binary, phase->gemm, last, 1);
+        plan_keeping(kernel->binary, phase->gemm, last, 0);
         last->made = true;
         last->packed = -1;
     }

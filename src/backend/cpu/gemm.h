@@ -187,8 +187,9 @@ size_t ls_gemm_workspace(const ls_gemm *g);
 void ls_gemm_run(const ls_gemm *g, void *workspace);
 
 typedef enum ls_gemm_side { LS_GEMM_A, LS_GEMM_B, LS_GEMM_TALL_A } ls_gemm_side;
-/* Of which sort A is to be packed before for columns that are so many at most: those whose tiles are not the widest have higher ones. */
-ls_gemm_side ls_gemm_side_a(const ls_gemm_isa *isa, ls_gemm_dtype dtype, int64_t most_columns);
+/* Of which sort A is to be packed before for columns that are so many at most: those whose tiles are not the widest have higher ones, and
+ * so have those that such tiles fit better, unless B is packed before, too. */
+ls_gemm_side ls_gemm_side_a(const ls_gemm *g, int64_t most_columns, bool b_is_packed);
 
 /* Whether an operand, a view, is read where it lies as fast as from panels, so that packing it before brings nothing. */
 bool ls_gemm_reads_directly(const ls_gemm *g, ls_gemm_side side);

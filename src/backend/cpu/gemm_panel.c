@@ -250,8 +250,14 @@ void ls_gemm_pack_part(const ls_gemm_isa *isa, ls_gemm_part part, int64_t width,
     }
 }
 
-int64_t ls_gemm_panel_columns(const ls_gemm_kernels *kernels, int64_t n) {
-    int64_t vectors = ls_gemm_ceil_div(n, kernels->lanes), panels = ls_gemm_ceil_div(vectors, kernels->vectors);
+bool ls_gemm_is_tall(const ls_gemm *g, const ls_gemm_kernels *kernels, int64_t columns) {
+    enum { COLUMNS = LS_LIMIT(512, 96), MOST_ROWS = 128 };
+    return !LS_SMALL && g->fast && kernels->rows > kernels->widest_rows && columns >= COLUMNS && g->m <= MOST_ROWS &&
+           g->m % kernels->rows == 0 && g->m % kernels->widest_rows != 0;
+}
+
+int64_t ls_gemm_panel_columns(const ls_gemm_kernels *kernels, int most_vectors, int64_t n) {
+    int64_t vectors = ls_gemm_ceil_div(n, kernels->lanes), panels = ls_gemm_ceil_div(vectors, most_vectors);
     return panels > 0 ? ls_gemm_ceil_div(vectors, panels) * kernels->lanes : kernels->lanes;
 }
 
@@ -263,9 +269,10 @@ static const ls_gemm_kernels *kernels_of(const ls_gemm_isa *isa, ls_gemm_dtype d
                                         : isa->f32;
 }
 
-ls_gemm_side ls_gemm_side_a(const ls_gemm_isa *isa, ls_gemm_dtype dtype, int64_t most_columns) {
-    const ls_gemm_kernels *kernels = kernels_of(isa, dtype);
-    return most_columns <= (kernels->vectors - 1) * kernels->lanes ? LS_GEMM_TALL_A : LS_GEMM_A;
+ls_gemm_side ls_gemm_side_a(const ls_gemm *g, int64_t most_columns, bool b_is_packed) {
+    const ls_gemm_kernels *kernels = kernels_of(g->isa, g->a.dtype);
+    bool narrow_panels = most_columns <= (kernels->vectors - 1) * kernels->lanes;
+    return narrow_panels || (!b_is_packed && ls_gemm_is_tall(g, kernels, most_columns)) ? LS_GEMM_TALL_A : LS_GEMM_A;
 }
 
 /* Panels of A are as high as each other. */
@@ -275,7 +282,7 @@ int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_
     while (!LS_SMALL && kernels->whole_rows && rows >= 2 * extent && kernels->tile[rows / 8][1]) {
         rows /= 2;
     }
-    return side == LS_GEMM_B                    ? ls_gemm_panel_columns(kernels, extent)
+    return side == LS_GEMM_B                    ? ls_gemm_panel_columns(kernels, kernels->vectors, extent)
            : panels > 1 && !kernels->whole_rows ? ls_gemm_ceil_div(extent, panels)
                                                 : rows;
 }

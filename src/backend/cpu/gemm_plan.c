@@ -176,7 +176,8 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
 static void plan_panels(const ls_gemm *g, ls_gemm_plan *plan, bool b_is_far) {
     const ls_gemm_kernels *kernels = plan->kernels;
     int64_t widest = kernels->vectors * kernels->lanes, rows = kernels->rows;
-    plan->cols = g->b.packed ? g->b.packed->width : ls_gemm_panel_columns(kernels, g->n);
+    const bool tall = g->a.packed ? g->a.packed->width > kernels->widest_rows : ls_gemm_is_tall(g, kernels, g->n);
+    plan->cols = g->b.packed ? g->b.packed->width : ls_gemm_panel_columns(kernels, kernels->vectors - tall, g->n);
     if (plan->cols == widest && !g->b.packed && g->m > kernels->widest_rows && g->m <= rows) {
         plan->cols -= kernels->lanes;
     }

@@ -114,8 +114,10 @@ typedef struct ls_gemm_part {
     uint32_t flip;   /* of those elements */
 } ls_gemm_part;
 
-/* Columns of a panel of B, whole vectors: panels are as wide as each other, as far as that goes. */
-int64_t ls_gemm_panel_columns(const ls_gemm_kernels *kernels, int64_t n);
+/* Whether a product of few rows and so many columns in `fast` takes the highest tiles: those are whole then, and the widest would not be. */
+bool ls_gemm_is_tall(const ls_gemm *g, const ls_gemm_kernels *kernels, int64_t columns);
+/* Columns of a panel of B, so many vectors at most: panels are as wide as each other, as far as that goes. */
+int64_t ls_gemm_panel_columns(const ls_gemm_kernels *kernels, int most_vectors, int64_t n);
 
 /* What the bytes of an operand are XORed with in elements of four. */
 uint32_t ls_gemm_flip(ls_gemm_side side, ls_gemm_dtype dtype);
