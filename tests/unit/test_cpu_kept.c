@@ -71,6 +71,53 @@ static void weights_are_packed_once(void **state) {
     world_close(&at);
 }
 
+enum { TALL = 64, DEPTH = 30, WIDE = 560 };
+
+/* Rows that whole tiles of eight fit, columns of many panels, whole numbers: all sums are exact, with whichever operands kept. */
+static void kept_operands_fit_each_other(void **state) {
+    (void)state;
+    static float left[TALL * DEPTH], right[DEPTH * WIDE], expected[TALL * WIDE], sums[TALL * WIDE];
+    for (int i = 0; i < TALL * DEPTH; i++) {
+        left[i] = (float)(i * 7 % 23 - 11);
+    }
+    for (int i = 0; i < DEPTH * WIDE; i++) {
+        right[i] = (float)(i * 5 % 19 - 9);
+    }
+    for (int i = 0; i < TALL * WIDE; i++) {
+        for (int p = 0; p < DEPTH; p++) {
+            expected[i] += left[i / WIDE * DEPTH + p] * right[p * WIDE + i % WIDE];
+        }
+    }
+    for (int q = 0; q < 8; q++) {
+        world at = world_open("cpu");
+        ls_session *s = at.session;
+        ls_session_set_math(s, q & 4 ? LS_FAST : LS_LOCKED);
+        ls_var *va = ls_var_create(s, "a", LS_F32, LS_SHAPE(TALL, DEPTH), left),
+               *vb = ls_var_create(s, "b", LS_F32, LS_SHAPE(DEPTH, WIDE), right);
+        ls_tensor *in[2], *of[2] = {ls_var_value(s, va), ls_var_value(s, vb)}, *y;
+        const void *data[2];
+        int inputs = 0;
+        for (int side = 0; side < 2; side++) {
+            if (q >> side & 1) {
+                data[inputs] = side ? right : left;
+                of[side] = in[inputs++] = ls_input(s, side ? "r" : "l", LS_F32, side ? LS_SHAPE(DEPTH, WIDE) : LS_SHAPE(TALL, DEPTH));
+            }
+        }
+        y = ls_matmul(s, of[0], of[1]);
+        ls_program *program = NULL;
+        world_ok(&at, ls_program_compile(s, in, inputs, &y, 1, &program));
+        for (int i = 0; i < RUNS; i++) {
+            memset(sums, 0, sizeof sums);
+            world_ok(&at, ls_program_run(program, data, (void *[]){sums}));
+            assert_memory_equal(sums, expected, sizeof sums);
+        }
+        ls_program_destroy(program);
+        ls_var_destroy(va);
+        ls_var_destroy(vb);
+        world_close(&at);
+    }
+}
+
 enum { MOST = 12, ROOM = MOST * MOST * N };
 
 /* What programs over weights with symbols give while two symbols change values. */
@@ -234,6 +281,7 @@ static void slices_of_loops_leave_little(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(weights_are_packed_once),
+                                       cmocka_unit_test(kept_operands_fit_each_other),
                                        cmocka_unit_test(weights_with_symbols_follow_them),
                                        cmocka_unit_test(a_matrix_for_vectors_lies_turned),
                                        cmocka_unit_test(what_is_kept_gives_way),
