@@ -552,8 +552,8 @@ static void test_fast(void **state) {
                 k = 560;
             }
             if (tall) { /* whole tiles of eight rows */
-                m = q < 22 ? 32 : 64;
-                k = 75;
+                m = q < 23 ? 32 : 64;
+                k = 21;
             }
             matrix a, b;
             matrix_make(&a, f64 ? LS_GEMM_F64 : LS_GEMM_F32, m, k, 1, q % 2 ? K_FAST : I_FAST, ORDINARY);

@@ -358,8 +358,7 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     if (plan->vector) {
         plan->a_source = g->a.packed ? LS_GEMM_BEFORE : LS_GEMM_LOCAL;
         plan->b_source = LS_GEMM_DIRECT;
-        /* So many sums stay in the first cache, which in locked come and go for every few rows. */
-        nc_max = up(g->b.stride_i == 1 && !g->fast ? LONG_RUN / plan->elem : 4096, plan->cols);
+        nc_max = up(4096, plan->cols);
     } else if (plan->b_source == LS_GEMM_SHARED) {
         int64_t fits = shared_budget / (g->k * plan->elem) / plan->cols * plan->cols;
         int64_t slabs = ls_gemm_ceil_div(plan->slab, larger(fits, plan->cols));
