@@ -37,12 +37,16 @@ typedef enum filling {
     WILD,     /* also infinities and NaN */
     INFINITE, /* near 1 and a few infinities */
     EXTREME,  /* bytes of the largest magnitude */
+    WHOLE,    /* small whole numbers, whose sums are exact in any order, fused or not */
 } filling;
 
 static inline double random_value(filling how) {
     double x = (double)(int64_t)random_bits() * 0x1p-63;
     if (how == EXTREME) {
         return 1000;
+    }
+    if (how == WHOLE) {
+        return (double)(int64_t)(8 * x);
     }
     if (how == INFINITE && random_below(40) == 0) {
         return x < 0 ? -__builtin_inf() : __builtin_inf();

@@ -72,6 +72,7 @@ typedef struct row {
     int epilogue;   /* 0: none, 1: in place, 2: instead of the output, 3 to 5: tiles may do it, of f32 alone; 4: with elements in C's
                        place, 5: with a row of them */
     filling how;
+    bool fast; /* of whole numbers: the same bits */
     crew crew;
     int64_t l2;
     bool l2_is_near;
@@ -112,8 +113,8 @@ static void pack_matrix(void *ctx, int worker, int64_t batch, int64_t k0, int64_
     }
 }
 
-/* The operand of one side. Of A's other operand it is to be known whether it is packed before. */
-static void give(ls_gemm *g, ls_gemm_side side, given how, matrix *m, bool both, ls_gemm_packed *packed, char **out_memory) {
+/* The operand of one side. */
+static void give(ls_gemm *g, ls_gemm_side side, given how, matrix *m, bool other_is_packed, ls_gemm_packed *packed, char **out_memory) {
     ls_gemm_operand *o = side == LS_GEMM_A ? &g->a : &g->b;
     *o = (ls_gemm_operand){
         .dtype = m->dtype, .data = m->origin, .stride_i = m->stride_i, .stride_k = m->stride_k};
@@ -126,7 +127,7 @@ static void give(ls_gemm *g, ls_gemm_side side, given how, matrix *m, bool both,
         o->absent = how == HOLES;
         o->batch_shared = m->stride_batch == 0;
     } else if (how == PACKED) {
-        ls_gemm_side sort = side == LS_GEMM_A ? ls_gemm_side_a(g, g->n, both) : side;
+        ls_gemm_side sort = side == LS_GEMM_A ? ls_gemm_side_a(g, g->n, other_is_packed) : side;
         size_t bytes = ls_gemm_packed_size(g->isa, sort, m->dtype, m->extent, m->k);
         *out_memory = guarded(bytes);
         ls_gemm_pack(g->isa, sort, o, m->extent, m->k, *out_memory + GUARD, packed);
@@ -144,6 +145,7 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
     g.parallel = (ls_gemm_parallel){crew_run, &c, c.workers, r->m % 2 > 0};
     g.l2_bytes = r->l2;
     g.l2_is_near = r->l2_is_near;
+    g.fast = r->fast;
     ls_gemm_packed packed_a, packed_b;
     char *memory_a, *memory_b;
     give(&g, LS_GEMM_A, r->a_given, pa, r->b_given == PACKED, &packed_a, &memory_a);
@@ -429,6 +431,23 @@ static void test_random_rows(void **state) {
     }
 }
 
+static void test_fast_random_rows(void **state) {
+    (void)state;
+    for (int q = 0; q < 300; q++) {
+        seed_state = (uint64_t)q + 1000;
+        row r = random_row();
+        r.how = WHOLE;
+        r.fast = true;
+        if (q % 2) { /* whole tiles of eight rows, or some */
+            r.m = 8 * (1 + random_below(16)) + (q % 8 == 7);
+            r.n = 500 + random_below(300);
+            r.k = 1 + random_below(24);
+            r.batches = 1 + random_below(2);
+        }
+        run_row(&r);
+    }
+}
+
 /* Padding without a value beside infinite weights: only an exact skip gives finite results. */
 static void test_absent_beside_infinity(void **state) {
     (void)state;
@@ -612,6 +631,7 @@ int main(void) {
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_far_rows),
         cmocka_unit_test(test_fast),
+        cmocka_unit_test(test_fast_random_rows),
     };
     return cmocka_run_group_tests_name("gemm", tests, find_isas, NULL);
 }

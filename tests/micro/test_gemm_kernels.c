@@ -91,6 +91,48 @@ static void test_every_tile(void **state) {
     }
 }
 
+/* The kernel for one row and a matrix whose columns lie side by side, at any depths, widths and strides. */
+static void check_row(const ls_gemm_kernels *kernels, filling how) {
+    enum { DEPTH = 27, WIDTH = 200, PAD = 5 };
+    static const int64_t widths[] = {0, 1, 15, 16, 31, 32, 33, 47, 63, 64, 65, 96, 101, 127, 128, 129, WIDTH};
+    static const int64_t x_steps[] = {1, 6, -3, 0};
+    static float x[6 * DEPTH], b[DEPTH * (WIDTH + PAD)];
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
+        x[i] = (float)random_value(how);
+    }
+    for (size_t i = 0; i < sizeof b / sizeof *b; i++) {
+        b[i] = (float)random_value(how);
+    }
+    for (int q = 0; q < DEPTH * 17 * 4 * 3; q++) {
+        int64_t kc = q % DEPTH, n = widths[q / DEPTH % 17], x_k = x_steps[q / DEPTH / 17 % 4];
+        int64_t b_k = (q / DEPTH / 17 / 4 - 1) * (n + PAD); /* backwards, not at all, with a gap */
+        const float *first_x = x + (x_k < 0 ? 3 * DEPTH : 0), *first_b = b + (b_k < 0 ? (DEPTH - 1) * -b_k : 0);
+        size_t bytes = (size_t)n * sizeof(float);
+        char *out = guarded(bytes), *expected = guarded(bytes);
+        kernels->vector[0](kc, n, first_x, x_k, first_b, b_k, out + GUARD);
+        for (int64_t j = 0; j < n; j++) {
+            float s = 0;
+            for (int64_t p = 0; p < kc; p++) {
+                s = s + first_x[p * x_k] * first_b[p * b_k + j];
+            }
+            memcpy(expected + GUARD + j * 4, &s, 4);
+        }
+        if (memcmp(out, expected, bytes + 2 * GUARD) != 0) {
+            fail_msg("%d rows of %d columns, steps %d and %d, differ", (int)kc, (int)n, (int)x_k, (int)b_k);
+        }
+        free(out);
+        free(expected);
+    }
+}
+
+static void test_row_kernels(void **state) {
+    (void)state;
+    for (int s = 0; s < isa_count; s++) {
+        check_row(isas[s]->f32, WIDE);
+        check_row(isas[s]->f32_fast, WHOLE);
+    }
+}
+
 static void test_half_moves(void **state) {
     (void)state;
     enum { N = 70 };
@@ -253,6 +295,7 @@ int main(void) {
         cmocka_unit_test(test_caches),
         cmocka_unit_test(test_half_moves),
         cmocka_unit_test(test_every_tile),
+        cmocka_unit_test(test_row_kernels),
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_even_blocks),
     };

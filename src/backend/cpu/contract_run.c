@@ -276,7 +276,7 @@ static ls_gemm *find_problem(const ls_kernel_run *kernel, const ls_phase *phase)
     if (!same) {
         make_problem(kernel->binary, phase, kernel->extents, &last->g);
         memcpy(last->extents, kernel->extents, (size_t)n_axes * sizeof *last->extents);
-        plan_keeping(kernel->binary, phase->gemm, last, 1);
+        plan_keeping(kernel->binary, phase->gemm, last, 1); /* first: what A is packed for depends on it */
         plan_keeping(kernel->binary, phase->gemm, last, 0);
         last->made = true;
         last->packed = -1;

@@ -140,7 +140,7 @@ enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 14 };
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {
     int rows;           /* of the highest tile */
-    int widest_rows;    /* of the highest of those of most vectors; panels of A that were packed before are no wider */
+    int widest_rows;    /* of the highest of those of most vectors; panels of A that were packed before are no wider, but LS_GEMM_TALL_A's */
     int64_t most_tiles; /* in a call */
     int lanes;          /* of a vector */
     int vectors;        /* of the widest tile, and of B's panels at most: 2 to 4 */

@@ -9,7 +9,6 @@ enum {
     DEFAULT_L2 = 1 << 20,
     SHARED_L2S = 8, /* B's panels when packed together, in L2 sizes: memory asked of the caller */
     MOST_RESIDENT = 4096,
-    LONG_RUN = LS_LIMIT(8192, 256), /* bytes; two pages, at whose ends a processor's own foresight begins anew */
     CLOSE_ROWS = 1024, /* bytes */
     LINE = 64,
     FEW_ROWS = 48,
@@ -183,7 +182,7 @@ static void plan_panels(const ls_gemm *g, ls_gemm_plan *plan, bool b_is_far) {
     }
     rows = plan->cols == widest ? kernels->widest_rows : rows;
     int64_t panels = larger(ls_gemm_ceil_div(g->m, rows), 1);
-    panels = panels == 2 && !g->b.packed && b_is_far ? 3 : panels;
+    panels = panels == 2 && !g->b.packed && !tall && b_is_far ? 3 : panels;
     plan->rows = g->a.packed ? g->a.packed->width : larger(ls_gemm_ceil_div(g->m, panels), 1);
 }
 
@@ -227,9 +226,6 @@ static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, in
         bool a_free = plan->a_source != LS_GEMM_LOCAL, b_free = plan->b_source != LS_GEMM_LOCAL;
         bool m_first = b_free ? g->n < 4 * g->m : !a_free && g->n < g->m;
         int64_t worth = g->m * g->n * plan->batches / plan->workers / (LEAST_TASK / larger(g->k, 1) + 1);
-        if (plan->vector && g->b.stride_i == 1) {
-            worth = smaller(worth, g->n * ls_gemm_dtype_size(g->b.dtype) / LONG_RUN / plan->workers);
-        }
         int64_t each = (m_first ? b_free : a_free) ? larger(smaller(worth, LS_TASKS_PER_WORKER), 1) : 1;
         for (int turn = 0; turn < 2; turn++) {
             bool split_m = (turn == 0) == m_first;

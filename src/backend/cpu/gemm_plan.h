@@ -114,7 +114,8 @@ typedef struct ls_gemm_part {
     uint32_t flip;   /* of those elements */
 } ls_gemm_part;
 
-/* Whether a product of few rows and so many columns in `fast` takes the highest tiles: those are whole then, and the widest would not be. */
+/* Whether few rows by so many columns that are read in place take the highest tiles in `fast`: those are whole then, and the widest would not
+ * be. Where panels are packed on the way the widest are faster. */
 bool ls_gemm_is_tall(const ls_gemm *g, const ls_gemm_kernels *kernels, int64_t columns);
 /* Columns of a panel of B, so many vectors at most: panels are as wide as each other, as far as that goes. */
 int64_t ls_gemm_panel_columns(const ls_gemm_kernels *kernels, int most_vectors, int64_t n);

@@ -79,30 +79,27 @@ static void THIN(const ls_gemm_thin *t, const float *x, const float *image, floa
     THIN_ROWS_(THIN_STORE_)
 }
 
-/*
- * What gemm_vector.inc does, to whole fours of vectors of each eight rows. Returns how many of the n columns those are. A processor looks
- * ahead of memory as many instructions as it can hold: these are as few as there can be.
- */
-static inline int64_t eight_rows(int64_t kc, int64_t n, const float *x, int64_t x_k, const float *b, int64_t b_k, float *y) {
+/* gemm_vector.inc's GROUP, of eight rows, four vectors at a time, in as few instructions as gemm_locked.c's. */
+static inline int64_t eight_rows(int64_t n, const float *x, int64_t x_k, const float *b, int64_t b_k, float *y) {
     const int64_t columns = n - n % (4 * LS_LANES_F32);
-    b += columns; /* behind them */
-    y += columns;
+    int64_t at = -4 * columns; /* bytes from what lies behind the columns */
+    ls_vf32 s, t, u, v;
+    if (columns == 0) {
+        return 0;
+    }
+    b += columns;
 #define LOAD_(at, s) "vmovups " at "(%[y],%[at]),%[" s "]\n\t"
 #define STORE_(at, s) "vmovups %[" s "]," at "(%[y],%[at])\n\t"
 #define ADD_(row)                                                                                            \
     "vfmadd231ps (%[b" row "],%[at]),%[x" row "],%[s]\n\tvfmadd231ps 64(%[b" row "],%[at]),%[x" row "],%[t]\n\t" \
     "vfmadd231ps 128(%[b" row "],%[at]),%[x" row "],%[u]\n\tvfmadd231ps 192(%[b" row "],%[at]),%[x" row "],%[v]\n\t"
 #define OF_ROW_(i) [x##i] "v"(LS_SPLAT_F32(x[i * x_k])), [b##i] "r"(b + i * b_k)
-    for (int64_t left = kc; columns > 0 && left >= 8; left -= 8, x += 8 * x_k, b += 8 * b_k) {
-        int64_t at = -4 * columns; /* bytes */
-        ls_vf32 s, t, u, v;
-        __asm__ volatile("2:\n\t" LOAD_("", "s") LOAD_("64", "t") LOAD_("128", "u") LOAD_("192", "v") ADD_("0") ADD_("1") ADD_("2") ADD_("3")
-                             ADD_("4") ADD_("5") ADD_("6") ADD_("7") STORE_("", "s") STORE_("64", "t") STORE_("128", "u") STORE_("192", "v")
-                         "add $256,%[at]\n\tjnz 2b"
-                         : [at] "+&r"(at), [s] "=&v"(s), [t] "=&v"(t), [u] "=&v"(u), [v] "=&v"(v)
-                         : OF_ROW_(0), OF_ROW_(1), OF_ROW_(2), OF_ROW_(3), OF_ROW_(4), OF_ROW_(5), OF_ROW_(6), OF_ROW_(7), [y] "r"(y)
-                         : "cc", "memory");
-    }
+    __asm__ volatile("2:\n\t" LOAD_("", "s") LOAD_("64", "t") LOAD_("128", "u") LOAD_("192", "v") ADD_("0") ADD_("1") ADD_("2") ADD_("3")
+                         ADD_("4") ADD_("5") ADD_("6") ADD_("7") STORE_("", "s") STORE_("64", "t") STORE_("128", "u") STORE_("192", "v")
+                     "add $256,%[at]\n\tjnz 2b"
+                     : [at] "+&r"(at), [s] "=&v"(s), [t] "=&v"(t), [u] "=&v"(u), [v] "=&v"(v)
+                     : OF_ROW_(0), OF_ROW_(1), OF_ROW_(2), OF_ROW_(3), OF_ROW_(4), OF_ROW_(5), OF_ROW_(6), OF_ROW_(7), [y] "r"(y + columns)
+                     : "cc", "memory");
 #undef LOAD_
 #undef STORE_
 #undef ADD_
@@ -147,7 +144,7 @@ static inline int64_t eight_rows(int64_t kc, int64_t n, const float *x, int64_t 
 #define PUT_MADD_AT(p, b, c) __asm__ volatile("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(b), "m"(*(p)))
 #define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_fast_runs_##vectors)
 #ifdef LS_ISA_AVX512
-#define GROUPS eight_rows
+#define GROUP eight_rows
 #define GROUP_ROWS 8
 #endif
 #include "backend/cpu/isa/gemm_kernels.inc"

@@ -43,31 +43,29 @@
 
 #ifdef LS_ISA_AVX512
 /*
- * What gemm_vector.inc does, to whole pairs of vectors of each five rows: y += x0 * b[0] + ... + x4 * b[4], each product added on its own.
- * Returns how many of the n columns those are. A processor looks ahead of memory as many instructions as it can hold: these are as few as
- * there can be, where compilers spend a fifth more on addresses. Each load has a stride of two lines, which is fetched ahead best, and five
- * rows keep fewer sums on their way than four, yet few enough runs from memory.
+ * gemm_vector.inc's GROUP, of five rows, two vectors at a time. A processor looks ahead of memory as many instructions as it can hold: these
+ * are as few as there can be, where compilers spend a fifth more on addresses. Each load has a stride of two lines, which is fetched ahead
+ * best; of more rows memory gives less, of fewer each sum is loaded and stored more often.
  */
-static inline int64_t five_rows(int64_t kc, int64_t n, const float *x, int64_t x_k, const float *b, int64_t b_k, float *y) {
+static inline int64_t five_rows(int64_t n, const float *x, int64_t x_k, const float *b, int64_t b_k, float *y) {
     const int64_t columns = n - n % (2 * LS_LANES_F32);
-    const float *b0 = b + columns, *b1 = b0 + b_k, *b2 = b1 + b_k, *b3 = b2 + b_k, *b4 = b3 + b_k; /* behind the columns */
-    y += columns;
+    int64_t at = -4 * columns; /* bytes from what lies behind the columns */
+    ls_vf32 s, t, product;
+    if (columns == 0) {
+        return 0;
+    }
+    b += columns;
 #define ADD_(row, from_s, from_t)                                                                            \
     "vmulps (%[b" row "],%[at]),%[x" row "],%[product]\n\tvaddps " from_s ",%[product],%[s]\n\t"           \
     "vmulps 64(%[b" row "],%[at]),%[x" row "],%[product]\n\tvaddps " from_t ",%[product],%[t]\n\t"
-#define OF_ROW_(i) [x##i] "v"(LS_SPLAT_F32(x[i * x_k])), [b##i] "r"(b##i)
-    for (int64_t left = kc; columns > 0 && left >= 5; left -= 5, x += 5 * x_k) {
-        int64_t at = -4 * columns; /* bytes */
-        ls_vf32 s, t, product;
-        __asm__ volatile("2:\n\t" ADD_("0", "(%[y],%[at])", "64(%[y],%[at])") ADD_("1", "%[s]", "%[t]") ADD_("2", "%[s]", "%[t]")
-                             ADD_("3", "%[s]", "%[t]") ADD_("4", "%[s]", "%[t]")
-                         "vmovups %[s],(%[y],%[at])\n\tvmovups %[t],64(%[y],%[at])\n\t"
-                         "add $128,%[at]\n\tjnz 2b"
-                         : [at] "+&r"(at), [s] "=&v"(s), [t] "=&v"(t), [product] "=&v"(product)
-                         : OF_ROW_(0), OF_ROW_(1), OF_ROW_(2), OF_ROW_(3), OF_ROW_(4), [y] "r"(y)
-                         : "cc", "memory");
-        b0 += 5 * b_k, b1 += 5 * b_k, b2 += 5 * b_k, b3 += 5 * b_k, b4 += 5 * b_k;
-    }
+#define OF_ROW_(i) [x##i] "v"(LS_SPLAT_F32(x[i * x_k])), [b##i] "r"(b + i * b_k)
+    __asm__ volatile("2:\n\t" ADD_("0", "(%[y],%[at])", "64(%[y],%[at])") ADD_("1", "%[s]", "%[t]") ADD_("2", "%[s]", "%[t]")
+                         ADD_("3", "%[s]", "%[t]") ADD_("4", "%[s]", "%[t]")
+                     "vmovups %[s],(%[y],%[at])\n\tvmovups %[t],64(%[y],%[at])\n\t"
+                     "add $128,%[at]\n\tjnz 2b"
+                     : [at] "+&r"(at), [s] "=&v"(s), [t] "=&v"(t), [product] "=&v"(product)
+                     : OF_ROW_(0), OF_ROW_(1), OF_ROW_(2), OF_ROW_(3), OF_ROW_(4), [y] "r"(y + columns)
+                     : "cc", "memory");
 #undef ADD_
 #undef OF_ROW_
     return columns;
@@ -95,7 +93,7 @@ static inline int64_t five_rows(int64_t kc, int64_t n, const float *x, int64_t x
 #define AT_ONCE 4
 #endif
 #ifdef LS_ISA_AVX512
-#define GROUPS five_rows
+#define GROUP five_rows
 #define GROUP_ROWS 5
 #endif
 #define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_runs_##vectors)
