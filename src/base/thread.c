@@ -258,15 +258,18 @@ static void leave_seat(ls_pool *pool) {
 static void *worker_main(void *arg) {
     pool_worker *worker = arg;
     ls_pool *pool = worker->pool;
-    while (!atomic_load_explicit(&pool->stop, memory_order_acquire)) {
+    for (;;) {
+        /* The number first: who stops the pool counts after it, so one that is seen here comes with `stop`, and another one is waited for. */
         unsigned seen = atomic_load_explicit(&pool->batch, memory_order_acquire);
+        if (atomic_load_explicit(&pool->stop, memory_order_acquire)) {
+            return NULL;
+        }
         if (take_seat(pool)) {
             run_tasks(pool, worker->number);
             leave_seat(pool);
         }
         await_batch(worker, seen);
     }
-    return NULL;
 }
 
 /* Starts the threads when they are first wanted; fewer of them when the system gives no more. */

@@ -141,6 +141,21 @@ static void pool_workers_keep_their_part_and_help_with_others(void **state) {
     ls_pool_destroy(pool);
 }
 
+/* Workers that begin, look for a batch or fall asleep while the pool ends: none may wait for ever. */
+static void pools_end_at_any_moment(void **state) {
+    (void)state;
+    ls_heap heap;
+    ls_heap_init(&heap, NULL, 0);
+    for (int i = 0; i < 4000; i++) {
+        ls_pool *pool = ls_pool_create(&heap, 2 + i % 3);
+        run_job(pool, 2 + i % 7);
+        uint64_t until = ls_os_nanoseconds() + (uint64_t)(i % 50 * 2000); /* looking for the next batch takes them 20 us */
+        while (ls_os_nanoseconds() < until) {
+        }
+        ls_pool_destroy(pool);
+    }
+}
+
 typedef struct nest {
     ls_pool *pool;
     int cells[8][16];
@@ -631,6 +646,7 @@ int main(void) {
 #if defined(__linux__)
         cmocka_unit_test(pool_workers_keep_off_their_callers_core),
 #endif
+        cmocka_unit_test(pools_end_at_any_moment),
         cmocka_unit_test(pool_nests_in_place),
         cmocka_unit_test(pool_takes_calls_from_several_threads),
         cmocka_unit_test(pool_tries_workers_after_many_questions),
