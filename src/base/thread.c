@@ -259,7 +259,7 @@ static void *worker_main(void *arg) {
     pool_worker *worker = arg;
     ls_pool *pool = worker->pool;
     for (;;) {
-        /* The number first: who stops the pool counts after it, so one that is seen here comes with `stop`, and another one is waited for. */
+        /* Before `stop`, which is set before the last batch is counted: either it is seen, or its batch is one to wait for. */
         unsigned seen = atomic_load_explicit(&pool->batch, memory_order_acquire);
         if (atomic_load_explicit(&pool->stop, memory_order_acquire)) {
             return NULL;

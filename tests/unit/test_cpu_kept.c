@@ -71,7 +71,7 @@ static void weights_are_packed_once(void **state) {
     world_close(&at);
 }
 
-enum { TALL = 64, DEPTH = 30, WIDE = 560 };
+enum { TALL = 32, DEPTH = 30, WIDE = 560 };
 
 /* Rows that whole tiles of eight fit, columns of many panels, whole numbers: all sums are exact, with whichever operands kept. */
 static void kept_operands_fit_each_other(void **state) {

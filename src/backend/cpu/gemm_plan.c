@@ -171,7 +171,7 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
 
 /* Panels of each operand are as wide as each other. The widest tiles are less high: two of them take longer than one of all rows. If B
  * is far, there are not two of A's panels: tiles share the fetching of the next panel of B where it lies, a line for each k, and it is
- * three wide or more. */
+ * three wide or more; but for two that are as high as tiles can be. */
 static void plan_panels(const ls_gemm *g, ls_gemm_plan *plan, bool b_is_far) {
     const ls_gemm_kernels *kernels = plan->kernels;
     int64_t widest = kernels->vectors * kernels->lanes, rows = kernels->rows;
