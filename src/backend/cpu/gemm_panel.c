@@ -250,14 +250,6 @@ void ls_gemm_pack_part(const ls_gemm_isa *isa, ls_gemm_part part, int64_t width,
     }
 }
 
-bool ls_gemm_is_tall(const ls_gemm *g, const ls_gemm_kernels *kernels, int64_t columns) {
-    enum { COLUMNS = LS_LIMIT(512, 96), MOST_ROWS = 128, FEW_ROWS = 48 };
-    const bool view = !g->b.packed && !g->b.pack && ls_gemm_dtype_size(g->b.dtype) >= 4;
-    const bool in_place = view && g->b.stride_i == 1 && g->m <= (g->l2_is_near ? MOST_ROWS : FEW_ROWS);
-    return !LS_SMALL && g->fast && kernels->rows > kernels->widest_rows && in_place && columns >= COLUMNS &&
-           g->m % kernels->rows == 0 && g->m % kernels->widest_rows != 0;
-}
-
 int64_t ls_gemm_panel_columns(const ls_gemm_kernels *kernels, int most_vectors, int64_t n) {
     int64_t vectors = ls_gemm_ceil_div(n, kernels->lanes), panels = ls_gemm_ceil_div(vectors, most_vectors);
     return panels > 0 ? ls_gemm_ceil_div(vectors, panels) * kernels->lanes : kernels->lanes;

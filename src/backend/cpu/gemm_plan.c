@@ -17,6 +17,8 @@ enum {
     SLICE = 64,
     MOST_SLICES = 2, /* at a time */
     MANY_TILES = 4,
+    MOST_TALL = 128, /* rows */
+    TALL_COLUMNS = LS_LIMIT(512, 96),
     CACHE_WAY = 4096,
     MOST_WAYS = 8,
     LEAST_TASK = LS_LIMIT(1 << 20, 1 << 6), /* multiply-adds of a task: a worker has several only where each has so many */
@@ -167,6 +169,12 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
         plan->depth = depth;
         plan->resumes = !g->fast && smaller(g->k, LS_GEMM_CHUNK) > depth;
     }
+}
+
+bool ls_gemm_is_tall(const ls_gemm *g, const ls_gemm_kernels *kernels, int64_t columns) {
+    const bool in_place = is_wide_view(&g->b) && g->b.stride_i == 1 && g->m <= (g->l2_is_near ? MOST_TALL : FEW_ROWS);
+    return !LS_SMALL && g->fast && kernels->rows > kernels->widest_rows && in_place && columns >= TALL_COLUMNS &&
+           g->m % kernels->rows == 0 && g->m % kernels->widest_rows != 0;
 }
 
 /* Panels of each operand are as wide as each other. The widest tiles are less high: two of them take longer than one of all rows. If B
