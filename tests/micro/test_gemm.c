@@ -523,6 +523,20 @@ static void test_far_rows(void **state) {
     }
 }
 
+/* Few rows by packed panels, some or all of whose lines each tile fetches, as those would be in a cache or in memory; all whole panels, or not. */
+static void test_few_rows_by_panels(void **state) {
+    (void)state;
+    for (int q = 0; q < 20 * 2 * 2 * 2 * 2; q++) {
+        row r = plain(1 + q % 20, q / 20 % 2 ? 256 : 200, q / 40 % 2 ? 40 : 600);
+        r.how = WHOLE;
+        r.b_given = PACKED;
+        r.fast = q / 80 % 2;
+        r.l2_is_near = q % 3 > 0;
+        r.l2 = q / 160 % 2;
+        run_row(&r);
+    }
+}
+
 /* A NaN with a sign and a payload in one row of A, or in one column of B: every sum of it is the canonical NaN, no other changes. */
 static void test_canonical_nan(void **state) {
     (void)state;
@@ -630,6 +644,7 @@ int main(void) {
         cmocka_unit_test(test_absent_beside_infinity),
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_far_rows),
+        cmocka_unit_test(test_few_rows_by_panels),
         cmocka_unit_test(test_fast),
         cmocka_unit_test(test_fast_random_rows),
     };

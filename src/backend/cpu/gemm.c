@@ -213,7 +213,13 @@ static ls_gemm_tiles tiles_of(int64_t n, const void *a, operand_at at_a, operand
 typedef struct lookahead {
     const char *at;
     int64_t tiles, next, step_k; /* how many tiles; from what one fetches to what the next one does */
+    int64_t lines;               /* of each place */
 } lookahead;
+
+/* For what is fetched, which may lie anywhere. */
+static const char *further(const char *at, int64_t bytes) {
+    return (const char *)((uintptr_t)at + (uintptr_t)bytes);
+}
 
 /* Whether there is a whole panel from column j on: in this block, or behind it, where the next task computes. */
 static bool panel_follows(const block *b, int64_t j) {
@@ -221,8 +227,12 @@ static bool panel_follows(const block *b, int64_t j) {
     return plan->b_source == LS_GEMM_SHARED ? j + plan->cols <= b->nj : b->j0 + j + plan->cols <= plan->g->n;
 }
 
+enum { PANEL_LINES = 4, FEW_TILES = 3, AHEAD = 4096, AHEAD_OF_MEMORY = 8192 }; /* bytes */
+
 /* For the panel from column j on, in the rows k to k + n: pieces of a packed panel, which all tiles share, or lines of rows where they
- * lie. Of one row the panel at hand is read as fast as memory gives it. */
+ * lie. Of one row the panel at hand is read as fast as memory gives it. Few tiles, with a line in each step, would leave a part of a panel
+ * out: the first one fetches all of the panel at hand, some way ahead, or, where memory takes as long as two tiles or three, two of them
+ * share the next one. */
 static lookahead fetch_ahead(const block *b, int64_t j, int64_t k, int64_t n) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *o = &plan->g->b;
@@ -230,15 +240,23 @@ static lookahead fetch_ahead(const block *b, int64_t j, int64_t k, int64_t n) {
         return (lookahead){0};
     }
     if (plan->b_source >= LS_GEMM_SHARED) {
-        int64_t tiles = ls_gemm_ceil_div(b->mi, plan->rows), piece = ls_gemm_ceil_div(plan->cols * plan->elem, tiles);
-        return (lookahead){find_b(b, j, plan->cols, k).at, tiles, piece * n, piece};
+        const int64_t tiles = ls_gemm_ceil_div(b->mi, plan->rows), step = plan->cols * plan->elem, piece = ls_gemm_ceil_div(step, tiles);
+        const char *next = find_b(b, j, plan->cols, k).at;
+        if (step != 64 * PANEL_LINES || tiles > (plan->g->l2_is_near ? FEW_TILES : 1)) {
+            return (lookahead){next, tiles, piece * n, piece, 1};
+        }
+        if (plan->b_from_memory && b->mi > LS_GEMM_STREAMED_ROWS) {
+            return (lookahead){next, 2, step / 2, step, PANEL_LINES / 2};
+        }
+        const char *at = find_b(b, j - plan->cols, plan->cols, k).at;
+        return (lookahead){further(at, plan->b_from_memory ? AHEAD_OF_MEMORY : AHEAD), 1, 0, step, PANEL_LINES};
     }
     if (o->pack || o->stride_i != 1 || plan->bytes_k) {
         return (lookahead){0};
     }
     int64_t size = ls_gemm_dtype_size(o->dtype);
     const char *at = (const char *)o->data + (b->b_offset + b->j0 + j + k * o->stride_k) * size;
-    return (lookahead){at, ls_gemm_ceil_div(plan->cols * size, 64), 64, o->stride_k * size};
+    return (lookahead){at, ls_gemm_ceil_div(plan->cols * size, 64), 64, o->stride_k * size, 1};
 }
 
 /*
@@ -285,13 +303,13 @@ static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
     if (LS_SMALL || i + n > b->mi || !panel_follows(b, j) || plan->through_tile || plan->g->m * plan->g->n <= FAR_SUMS) {
         return (lookahead){0};
     }
-    return (lookahead){b->c + (i * b->ldc + j) * plan->elem, ls_gemm_ceil_div(plan->cols * plan->elem, 64), 64, b->ldc * plan->elem};
+    return (lookahead){b->c + (i * b->ldc + j) * plan->elem, ls_gemm_ceil_div(plan->cols * plan->elem, 64), 64, b->ldc * plan->elem, 1};
 }
 
 /* For tiles of n k in a block's first panel of B that have nothing else to fetch: what the next one reads of A, `bytes` behind where this
  * one's rows begin. Weights that a pass over a network brings from memory each time are runs too short for a processor's own foresight. */
 static lookahead fetch_rows(const char *a, int64_t bytes, int64_t n) {
-    return (lookahead){(const char *)((uintptr_t)a + (uintptr_t)bytes), INT64_MAX, bytes, smaller(bytes / larger(n, 1), 64)};
+    return (lookahead){further(a, bytes), INT64_MAX, bytes, smaller(bytes / larger(n, 1), 64), 1};
 }
 
 /* What is added to the block's rows by the tiles of the last slice of k, which ends with `end`; of others NULL. */
@@ -332,6 +350,7 @@ static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, oper
         t.ahead = ahead.at;
         t.ahead_k = ahead.step_k;
         t.ahead_next = ahead.next;
+        t.ahead_lines = ahead.lines;
         b->nan |= kernel_of(plan, rows, vectors)(&t);
         t.a = (const char *)t.a + t.n * t.a_next * plan->elem;
         t.c = (char *)t.c + t.n * rows * b->ldc * plan->elem;
@@ -415,6 +434,7 @@ static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_
                 t.ahead = fetched->at + part->ahead;
                 t.ahead_k = fetched->step_k;
                 t.ahead_next = fetched->next;
+                t.ahead_lines = fetched->lines;
                 nan |= part->kernel(&t);
             }
         }

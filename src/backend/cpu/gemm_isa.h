@@ -18,7 +18,8 @@ typedef enum ls_gemm_into { LS_GEMM_STORE, LS_GEMM_ADD, LS_GEMM_RESUME } ls_gemm
 
 /*
  * Tiles of fixed height and width, one below another. s is the serial sum over p of a[i*a_row + p*a_k] * b[p*b_k + j] from +0; it
- * goes into c[i*ldc + j]. Strides in elements. Tiles of two vectors and more fetch ahead[p*ahead_k], in bytes, for what comes next.
+ * goes into c[i*ldc + j]. Strides in elements. Tiles of two vectors and more fetch ahead[p*ahead_k], in bytes, for what comes next; those of
+ * four vectors, if told so, two or four lines from there on.
  */
 typedef struct ls_gemm_tiles {
     int64_t n, kc;
@@ -28,6 +29,7 @@ typedef struct ls_gemm_tiles {
     ls_gemm_into into;
     const char *ahead;
     int64_t ahead_k, a_next, ahead_next; /* the last two: from a tile to the next one */
+    int64_t ahead_lines;                 /* one, which may be 0; 2 or 4 */
     const float *add;                    /* NULL: nothing follows; else of the first tile's rows (ls_gemm_follow) */
     const float *plus;                   /* NULL, or with `add` what is added to the first tile's elements */
     int64_t add_step, plus_row;          /* from a row's to the next one's */

@@ -8,6 +8,7 @@
 enum {
     DEFAULT_L2 = 1 << 20,
     SHARED_L2S = 8, /* B's panels when packed together, in L2 sizes: memory asked of the caller */
+    CACHED_L2S = 12, /* of B, that a processor's last cache surely holds */
     MOST_RESIDENT = 4096,
     CLOSE_ROWS = 1024, /* bytes */
     LINE = 64,
@@ -171,9 +172,19 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
     }
 }
 
+static int64_t l2_bytes(const ls_gemm *g) {
+    return g->l2_bytes > 0 ? g->l2_bytes : DEFAULT_L2;
+}
+
+/* Whether so many bytes of B come from too far for the tiles that share a panel not to wait. */
+static bool is_far(const ls_gemm *g, int64_t bytes) {
+    return !g->l2_is_near || bytes > SHARED_L2S * l2_bytes(g);
+}
+
 bool ls_gemm_is_tall(const ls_gemm *g, const ls_gemm_kernels *kernels, int64_t columns) {
     const bool in_place = is_wide_view(&g->b) && g->b.stride_i == 1 && g->m <= (g->l2_is_near ? MOST_TALL : FEW_ROWS);
-    return !LS_SMALL && g->fast && kernels->rows > kernels->widest_rows && in_place && columns >= TALL_COLUMNS &&
+    const bool worth = g->fast || (g->m == 2 * kernels->rows && !is_far(g, g->k * columns * ls_gemm_dtype_size(g->b.dtype)));
+    return !LS_SMALL && worth && kernels->rows > kernels->widest_rows && in_place && columns >= TALL_COLUMNS &&
            g->m % kernels->rows == 0 && g->m % kernels->widest_rows != 0;
 }
 
@@ -191,7 +202,8 @@ static void plan_panels(const ls_gemm *g, ls_gemm_plan *plan, bool b_is_far) {
     rows = plan->cols == widest ? kernels->widest_rows : rows;
     int64_t panels = larger(ls_gemm_ceil_div(g->m, rows), 1);
     panels = panels == 2 && !g->b.packed && !tall && b_is_far ? 3 : panels;
-    plan->rows = g->a.packed ? g->a.packed->width : larger(ls_gemm_ceil_div(g->m, panels), 1);
+    const bool streamed = plan->b_from_memory && g->b.packed && g->l2_is_near && plan->cols == widest && g->m <= LS_GEMM_STREAMED_ROWS;
+    plan->rows = g->a.packed ? g->a.packed->width : streamed ? smaller(g->m, rows) : larger(ls_gemm_ceil_div(g->m, panels), 1);
 }
 
 int64_t ls_gemm_load(int64_t units, int64_t blocks, int64_t others, int64_t workers) {
@@ -343,9 +355,10 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
         g->out.data = plan->follows ? g->out.data : NULL;
     }
     plan->through_tile = !g->out.data || g->out.stride_j != 1 || out_type != (int)plan->sum;
-    const int64_t l2 = g->l2_bytes > 0 ? g->l2_bytes : DEFAULT_L2;
-    const int64_t matrices = same_for_all_batches(g, &g->b) ? 1 : plan->batches;
-    const bool b_is_far = !g->l2_is_near || g->k * g->n * plan->elem * matrices > SHARED_L2S * l2;
+    const int64_t l2 = l2_bytes(g), matrices = same_for_all_batches(g, &g->b) ? 1 : plan->batches;
+    const int64_t b_bytes = g->k * g->n * plan->elem * matrices;
+    const bool b_is_far = is_far(g, b_bytes);
+    plan->b_from_memory = b_bytes > CACHED_L2S * l2;
     plan_panels(g, plan, b_is_far);
 
     /* A's block is read once for every panel of B and stays in the L2 cache; so does B's, if local. */

@@ -15,6 +15,8 @@ typedef enum ls_gemm_source {
     LS_GEMM_BEFORE, /* in panels that the caller packed before */
 } ls_gemm_source;
 
+enum { LS_GEMM_STREAMED_ROWS = 9 }; /* by panels from memory: of two tiles one is as high as can be, and it alone waits for memory */
+
 typedef struct ls_gemm_plan {
     const ls_gemm *g;             /* with A and B exchanged when `swapped` */
     bool swapped;                 /* C is computed transposed */
@@ -33,6 +35,7 @@ typedef struct ls_gemm_plan {
     int64_t batches;    /* tasks see this many; outer_batches > 1: the whole is done that often */
     int64_t outer_batches;
     ls_gemm_source a_source, b_source;
+    bool b_from_memory; /* likely no cache holds all of it */
     int64_t mc, nc;  /* the largest block of C in one task */
     int64_t m_blocks, n_blocks; /* of C's rows, of a whole slab's columns */
     int64_t bytes_k; /* not 0: g->k counts elements of four bytes, of so many in all */
