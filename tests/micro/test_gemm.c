@@ -299,16 +299,16 @@ static void test_follow(void **state) {
     if (!may_follow()) {
         skip();
     }
-    static const int64_t extents[] = {1, 2, 5, 6, 8, 13, 32, 64};
+    static const int64_t extents[] = {1, 2, 5, 6, 8, 13, 16, 32, 64};
     static const int64_t columns[] = {16, 20, 49, 64, 80, 196, 300, 1024}, depths[] = {1, 16, 32, 100, 513};
-    for (int q = 0; q < 8 * 8 * 5; q++) {
-        row r = plain(extents[q % 8], columns[q / 8 % 8], depths[q / 64]);
+    for (int q = 0; q < 9 * 8 * 5; q++) {
+        row r = plain(extents[q % 9], columns[q / 9 % 8], depths[q / 72]);
         r.epilogue = 3 + (q / 3 + q / 8) % 3;
         r.out_layout = q % 5 == 4 ? q % 3 : 0;
-        r.a_given = q % 3 ? PACKED : VIEW;
+        r.a_given = q / 2 % 3 ? PACKED : VIEW;
         r.b_given = q % 7 == 3 ? PACKED : VIEW;
         r.how = q % 4 == 1 ? WILD : ORDINARY;
-        r.crew = (crew){1 + q % 3, false};
+        r.crew = (crew){1 + q / 4 % 3, false};
         r.batches = 1 + (q % 6 == 5);
         r.l2_is_near = q / 2 % 2;
         run_row(&r);
@@ -523,16 +523,20 @@ static void test_far_rows(void **state) {
     }
 }
 
-/* Few rows by packed panels, some or all of whose lines each tile fetches, as those would be in a cache or in memory; all whole panels, or not. */
+/* Few rows by packed panels, some or all of whose lines tiles fetch, as those would be in a cache or in memory; all whole panels, or not. */
 static void test_few_rows_by_panels(void **state) {
     (void)state;
-    for (int q = 0; q < 20 * 2 * 2 * 2 * 2; q++) {
-        row r = plain(1 + q % 20, q / 20 % 2 ? 256 : 200, q / 40 % 2 ? 40 : 600);
+    for (int q = 0; q < 20 * 64; q++) {
+        const int way = q / 20;
+        row r = plain(1 + q % 20, way & 1 ? 256 : 200, way & 2 ? 40 : 600);
         r.how = WHOLE;
         r.b_given = PACKED;
-        r.fast = q / 80 % 2;
-        r.l2_is_near = q % 3 > 0;
-        r.l2 = q / 160 % 2;
+        r.fast = way & 4;
+        r.l2_is_near = way & 8;
+        r.l2 = way & 16 ? 1 : 0;
+        r.a_given = way & 32 ? CALLBACK : VIEW; /* packed on the way, or not */
+        r.epilogue = may_follow() ? q % 6 : q % 3;
+        r.crew = (crew){1 + q % 3, false};
         run_row(&r);
     }
 }

@@ -209,7 +209,7 @@ static ls_gemm_tiles tiles_of(int64_t n, const void *a, operand_at at_a, operand
                            .c = c, .ldc = ldc, .into = into, .ahead = at_b.at};
 }
 
-/* What the tiles of a panel fetch of the next one: some of them, what lies step_k bytes apart, one place for each k. */
+/* What the tiles of a panel fetch, of the next one or further on: some of them, what lies step_k bytes apart, one place for each k. */
 typedef struct lookahead {
     const char *at;
     int64_t tiles, next, step_k; /* how many tiles; from what one fetches to what the next one does */
@@ -227,29 +227,32 @@ static bool panel_follows(const block *b, int64_t j) {
     return plan->b_source == LS_GEMM_SHARED ? j + plan->cols <= b->nj : b->j0 + j + plan->cols <= plan->g->n;
 }
 
-enum { PANEL_LINES = 4, FEW_TILES = 3, AHEAD = 4096, AHEAD_OF_MEMORY = 8192 }; /* bytes */
+enum { FEW_TILES = 3, AHEAD = 4096, AHEAD_OF_MEMORY = 8192 }; /* bytes */
 
 /* For the panel from column j on, in the rows k to k + n: pieces of a packed panel, which all tiles share, or lines of rows where they
  * lie. Of one row the panel at hand is read as fast as memory gives it. Few tiles, with a line in each step, would leave a part of a panel
- * out: the first one fetches all of the panel at hand, some way ahead, or, where memory takes as long as two tiles or three, two of them
- * share the next one. */
+ * out: the first one fetches all of the panel at hand, before column j, some way ahead; or two of them share the next one, if together
+ * they take as long as memory does. */
 static lookahead fetch_ahead(const block *b, int64_t j, int64_t k, int64_t n) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *o = &plan->g->b;
-    if (LS_SMALL || !panel_follows(b, j) || plan->g->m == 1) {
+    if (LS_SMALL || plan->g->m == 1) {
+        return (lookahead){0};
+    }
+    const int64_t tiles = ls_gemm_ceil_div(b->mi, plan->rows), step = plan->cols * plan->elem;
+    const bool lines = plan->b_place != LS_GEMM_NEAREST && ls_gemm_in_lines(plan) && tiles <= (plan->g->l2_is_near ? FEW_TILES : 1);
+    const bool from_memory = plan->b_place == LS_GEMM_MEMORY;
+    if (lines && !(from_memory && b->mi > LS_GEMM_STREAMED_ROWS)) {
+        const char *at = find_b(b, j - plan->cols, plan->cols, k).at;
+        return (lookahead){further(at, from_memory ? AHEAD_OF_MEMORY : AHEAD), 1, 0, step, LS_GEMM_PANEL_LINES};
+    }
+    if (!panel_follows(b, j)) {
         return (lookahead){0};
     }
     if (plan->b_source >= LS_GEMM_SHARED) {
-        const int64_t tiles = ls_gemm_ceil_div(b->mi, plan->rows), step = plan->cols * plan->elem, piece = ls_gemm_ceil_div(step, tiles);
-        const char *next = find_b(b, j, plan->cols, k).at;
-        if (step != 64 * PANEL_LINES || tiles > (plan->g->l2_is_near ? FEW_TILES : 1)) {
-            return (lookahead){next, tiles, piece * n, piece, 1};
-        }
-        if (plan->b_from_memory && b->mi > LS_GEMM_STREAMED_ROWS) {
-            return (lookahead){next, 2, step / 2, step, PANEL_LINES / 2};
-        }
-        const char *at = find_b(b, j - plan->cols, plan->cols, k).at;
-        return (lookahead){further(at, plan->b_from_memory ? AHEAD_OF_MEMORY : AHEAD), 1, 0, step, PANEL_LINES};
+        const int64_t piece = ls_gemm_ceil_div(step, tiles);
+        const char *at = find_b(b, j, plan->cols, k).at;
+        return lines ? (lookahead){at, 2, step / 2, step, LS_GEMM_PANEL_LINES / 2} : (lookahead){at, tiles, piece * n, piece, 1};
     }
     if (o->pack || o->stride_i != 1 || plan->bytes_k) {
         return (lookahead){0};
@@ -419,12 +422,14 @@ static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_
     t.floor = follow->floor;
     cut_parts(b, (int)ls_gemm_quotient(cols, plan->kernels->lanes), n, at_a, addends(b, k + n), from, parts);
     for (int64_t panel = 0; panel < panels; panel++, c += step_c) {
-        const bool follows = panel_follows(b, (panel + 1) * cols); /* of those that go backward none fetches */
+        /* Of those that go backward none fetches. */
+        const bool follows = panel_follows(b, (panel + 1) * cols), at_hand = from[FETCHES_B].lines == LS_GEMM_PANEL_LINES;
 #pragma GCC unroll 8
         for (int i = 0; i < N_PARTS; i++) {
             const tiles_part *part = &parts[i];
             if (part->n > 0) {
-                const lookahead *fetched = follows && part->fetches ? &from[part->fetches] : panel == 0 ? &part->rows : from;
+                const bool fetches = part->fetches && (follows || (at_hand && part->fetches == FETCHES_B));
+                const lookahead *fetched = fetches ? &from[part->fetches] : panel == 0 ? &part->rows : from;
                 t.n = part->n;
                 t.a = part->a;
                 t.a_next = part->a_next;

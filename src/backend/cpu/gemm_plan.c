@@ -176,6 +176,15 @@ static int64_t l2_bytes(const ls_gemm *g) {
     return g->l2_bytes > 0 ? g->l2_bytes : DEFAULT_L2;
 }
 
+static int64_t b_bytes(const ls_gemm *g, int64_t columns) {
+    int64_t bytes = g->k * columns * larger(ls_gemm_dtype_size(g->b.dtype), 4); /* panels of halves are f32 */
+    const bool shared = same_for_all_batches(g, &g->b);
+    for (int d = 0; d < g->batch_rank && !shared; d++) {
+        bytes *= g->batch[d];
+    }
+    return bytes;
+}
+
 /* Whether so many bytes of B come from too far for the tiles that share a panel not to wait. */
 static bool is_far(const ls_gemm *g, int64_t bytes) {
     return !g->l2_is_near || bytes > SHARED_L2S * l2_bytes(g);
@@ -183,7 +192,7 @@ static bool is_far(const ls_gemm *g, int64_t bytes) {
 
 bool ls_gemm_is_tall(const ls_gemm *g, const ls_gemm_kernels *kernels, int64_t columns) {
     const bool in_place = is_wide_view(&g->b) && g->b.stride_i == 1 && g->m <= (g->l2_is_near ? MOST_TALL : FEW_ROWS);
-    const bool worth = g->fast || (g->m == 2 * kernels->rows && !is_far(g, g->k * columns * ls_gemm_dtype_size(g->b.dtype)));
+    const bool worth = g->fast || (g->m == 2 * kernels->rows && !is_far(g, b_bytes(g, columns)));
     return !LS_SMALL && worth && kernels->rows > kernels->widest_rows && in_place && columns >= TALL_COLUMNS &&
            g->m % kernels->rows == 0 && g->m % kernels->widest_rows != 0;
 }
@@ -202,8 +211,8 @@ static void plan_panels(const ls_gemm *g, ls_gemm_plan *plan, bool b_is_far) {
     rows = plan->cols == widest ? kernels->widest_rows : rows;
     int64_t panels = larger(ls_gemm_ceil_div(g->m, rows), 1);
     panels = panels == 2 && !g->b.packed && !tall && b_is_far ? 3 : panels;
-    const bool streamed = plan->b_from_memory && g->b.packed && g->l2_is_near && plan->cols == widest && g->m <= LS_GEMM_STREAMED_ROWS;
-    plan->rows = g->a.packed ? g->a.packed->width : streamed ? smaller(g->m, rows) : larger(ls_gemm_ceil_div(g->m, panels), 1);
+    plan->streamed = plan->b_place == LS_GEMM_MEMORY && g->l2_is_near && ls_gemm_in_lines(plan) && g->m <= LS_GEMM_STREAMED_ROWS;
+    plan->rows = g->a.packed ? g->a.packed->width : plan->streamed ? smaller(g->m, rows) : larger(ls_gemm_ceil_div(g->m, panels), 1);
 }
 
 int64_t ls_gemm_load(int64_t units, int64_t blocks, int64_t others, int64_t workers) {
@@ -355,10 +364,11 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
         g->out.data = plan->follows ? g->out.data : NULL;
     }
     plan->through_tile = !g->out.data || g->out.stride_j != 1 || out_type != (int)plan->sum;
-    const int64_t l2 = l2_bytes(g), matrices = same_for_all_batches(g, &g->b) ? 1 : plan->batches;
-    const int64_t b_bytes = g->k * g->n * plan->elem * matrices;
-    const bool b_is_far = is_far(g, b_bytes);
-    plan->b_from_memory = b_bytes > CACHED_L2S * l2;
+    const int64_t l2 = l2_bytes(g), bytes = b_bytes(g, g->n);
+    const bool b_is_far = is_far(g, bytes);
+    if (g->b.packed) {
+        plan->b_place = bytes > CACHED_L2S * l2 ? LS_GEMM_MEMORY : bytes > LS_GEMM_NEAREST_CACHE ? LS_GEMM_CACHED : LS_GEMM_NEAREST;
+    }
     plan_panels(g, plan, b_is_far);
 
     /* A's block is read once for every panel of B and stays in the L2 cache; so does B's, if local. */

@@ -15,7 +15,14 @@ typedef enum ls_gemm_source {
     LS_GEMM_BEFORE, /* in panels that the caller packed before */
 } ls_gemm_source;
 
-enum { LS_GEMM_STREAMED_ROWS = 9 }; /* by panels from memory: of two tiles one is as high as can be, and it alone waits for memory */
+/* Where packed panels likely are, by their bytes. */
+typedef enum ls_gemm_place { LS_GEMM_NEAREST, LS_GEMM_CACHED, LS_GEMM_MEMORY } ls_gemm_place;
+
+enum {
+    LS_GEMM_NEAREST_CACHE = 32 << 10,
+    LS_GEMM_PANEL_LINES = 4,  /* of 64 bytes, of each k: all that a tile can fetch */
+    LS_GEMM_STREAMED_ROWS = 9 /* by panels from memory: the first tile alone waits for them */
+};
 
 typedef struct ls_gemm_plan {
     const ls_gemm *g;             /* with A and B exchanged when `swapped` */
@@ -35,7 +42,8 @@ typedef struct ls_gemm_plan {
     int64_t batches;    /* tasks see this many; outer_batches > 1: the whole is done that often */
     int64_t outer_batches;
     ls_gemm_source a_source, b_source;
-    bool b_from_memory; /* likely no cache holds all of it */
+    ls_gemm_place b_place;
+    bool streamed; /* the first tile is as high as can be, since it takes as long as memory; what is left is the second's */
     int64_t mc, nc;  /* the largest block of C in one task */
     int64_t m_blocks, n_blocks; /* of C's rows, of a whole slab's columns */
     int64_t bytes_k; /* not 0: g->k counts elements of four bytes, of so many in all */
@@ -64,19 +72,24 @@ static inline int64_t ls_gemm_ceil_div(int64_t x, int64_t y) {
 /* Bytes from where one worker's memory begins to the next one's. Between cores that share no cache, what lies near what another one writes
  * is slow to read and write, far beyond a line of the cache; memory that nobody touches costs nothing. */
 static inline int64_t ls_gemm_worker_step(int64_t bytes, int64_t workers) {
-    enum { NEAREST_CACHE = 32 << 10, APART = 256 << 10 };
-    return workers > 1 && bytes > NEAREST_CACHE ? bytes + APART : bytes;
+    enum { APART = 256 << 10 };
+    return workers > 1 && bytes > LS_GEMM_NEAREST_CACHE ? bytes + APART : bytes;
 }
 
 /* Of so many rows of A: the tiles of plan->rows. What is left goes to one tile or two; too few rows would wait for their own sums, and
  * share with those before. */
 static inline int64_t ls_gemm_whole_tiles(const ls_gemm_plan *plan, int64_t rows) {
     int64_t whole = ls_gemm_quotient(rows, plan->rows), left = rows - whole * plan->rows;
-    return whole - (!LS_SMALL && whole > 0 && left > 0 && 2 * left < plan->rows && plan->a_source == LS_GEMM_DIRECT);
+    return whole - (!LS_SMALL && whole > 0 && left > 0 && 2 * left < plan->rows && plan->a_source == LS_GEMM_DIRECT && !plan->streamed);
 }
 /* Rows of the next one of those, of the rows that are left. */
 static inline int64_t ls_gemm_last_rows(const ls_gemm_plan *plan, int64_t left) {
     return left > plan->rows ? (left + 1) / 2 : left;
+}
+
+/* Whether tiles can fetch each line of a packed panel. */
+static inline bool ls_gemm_in_lines(const ls_gemm_plan *plan) {
+    return plan->cols * plan->elem == 64 * LS_GEMM_PANEL_LINES;
 }
 
 /* Into how many blocks, at least `least`, to cut `units` that are there `others` times: at most `each` for a worker, where that many leave
@@ -117,8 +130,8 @@ typedef struct ls_gemm_part {
     uint32_t flip;   /* of those elements */
 } ls_gemm_part;
 
-/* Whether few rows by so many columns that are read in place take the highest tiles in `fast`: those are whole then, and the widest would not
- * be. Where panels are packed on the way the widest are faster. */
+/* Whether few rows by so many columns that are read in place take the highest tiles: those are whole then, and the widest would not be. Where
+ * panels are packed on the way the widest are faster, and so they are in locked, but for two of the highest by what is not far. */
 bool ls_gemm_is_tall(const ls_gemm *g, const ls_gemm_kernels *kernels, int64_t columns);
 /* Columns of a panel of B, so many vectors at most: panels are as wide as each other, as far as that goes. */
 int64_t ls_gemm_panel_columns(const ls_gemm_kernels *kernels, int most_vectors, int64_t n);
