@@ -227,7 +227,7 @@ static bool panel_follows(const block *b, int64_t j) {
     return plan->b_source == LS_GEMM_SHARED ? j + plan->cols <= b->nj : b->j0 + j + plan->cols <= plan->g->n;
 }
 
-enum { FEW_TILES = 3, AHEAD = 4096, AHEAD_OF_MEMORY = 8192 }; /* bytes */
+enum { FEW_TILES = 3, AHEAD = 4096, AHEAD_OF_MEMORY = 8192 }; /* the last two in bytes */
 
 /* For the panel from column j on, in the rows k to k + n: pieces of a packed panel, which all tiles share, or lines of rows where they
  * lie. Of one row the panel at hand is read as fast as memory gives it. Few tiles, with a line in each step, would leave a part of a panel
@@ -421,9 +421,9 @@ static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_
     t.plus_row = follow->columns ? 0 : b->ldc;
     t.floor = follow->floor;
     cut_parts(b, (int)ls_gemm_quotient(cols, plan->kernels->lanes), n, at_a, addends(b, k + n), from, parts);
+    const bool at_hand = from[FETCHES_B].lines == LS_GEMM_PANEL_LINES;
     for (int64_t panel = 0; panel < panels; panel++, c += step_c) {
-        /* Of those that go backward none fetches. */
-        const bool follows = panel_follows(b, (panel + 1) * cols), at_hand = from[FETCHES_B].lines == LS_GEMM_PANEL_LINES;
+        const bool follows = panel_follows(b, (panel + 1) * cols); /* of those that go backward none fetches */
 #pragma GCC unroll 8
         for (int i = 0; i < N_PARTS; i++) {
             const tiles_part *part = &parts[i];

@@ -176,13 +176,17 @@ static int64_t l2_bytes(const ls_gemm *g) {
     return g->l2_bytes > 0 ? g->l2_bytes : DEFAULT_L2;
 }
 
-static int64_t b_bytes(const ls_gemm *g, int64_t columns) {
-    int64_t bytes = g->k * columns * larger(ls_gemm_dtype_size(g->b.dtype), 4); /* panels of halves are f32 */
-    const bool shared = same_for_all_batches(g, &g->b);
-    for (int d = 0; d < g->batch_rank && !shared; d++) {
-        bytes *= g->batch[d];
+static int64_t entries_of(const ls_gemm *g) {
+    int64_t entries = 1;
+    for (int d = 0; d < g->batch_rank; d++) {
+        entries *= g->batch[d];
     }
-    return bytes;
+    return entries;
+}
+
+static int64_t b_bytes(const ls_gemm *g, int64_t columns) {
+    const int64_t element = larger(ls_gemm_dtype_size(g->b.dtype), 4); /* panels of halves are f32 */
+    return g->k * columns * element * (same_for_all_batches(g, &g->b) ? 1 : entries_of(g));
 }
 
 /* Whether so many bytes of B come from too far for the tiles that share a panel not to wait. */
@@ -337,10 +341,8 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     plan->elem = plan->panel == LS_GEMM_TYPE_F64 ? 8 : 4;
     plan->kernels = plan->bytes_k ? g->isa->dots->kernels : pick_kernels(g, plan->panel);
     plan->workers = g->parallel.run && g->parallel.workers > 1 ? g->parallel.workers : 1;
-    plan->batches = plan->outer_batches = 1;
-    for (int d = 0; d < g->batch_rank; d++) {
-        plan->batches *= g->batch[d];
-    }
+    plan->batches = entries_of(g);
+    plan->outer_batches = 1;
     plan->masks = (g->a.absent || g->b.absent) && plan->sum != LS_GEMM_TYPE_I32;
     int out_type = g->out.dtype == LS_GEMM_F32   ? LS_GEMM_TYPE_F32
                    : g->out.dtype == LS_GEMM_F64 ? LS_GEMM_TYPE_F64
