@@ -77,6 +77,7 @@ static inline int64_t five_rows(int64_t n, const float *x, int64_t x_k, const fl
 #define VU ls_vf32_any
 #define LANES LS_LANES_F32
 #define SPLAT LS_SPLAT_F32
+#define SPLAT_AT ls_splat_at_f32
 #define ORDERED LS_ORDERED_F32
 #define MADD(a, b, c) ((c) + (a) * (b))
 #define NAME(rows, cols) LS_GEMM_NAME(f32, rows, LS_TILE_COLS_F32_##cols)
@@ -110,6 +111,7 @@ static inline int64_t five_rows(int64_t n, const float *x, int64_t x_k, const fl
 #define VU ls_vf64_any
 #define LANES LS_LANES_F64
 #define SPLAT LS_SPLAT_F64
+#define SPLAT_AT ls_splat_at_f64
 #define MADD(a, b, c) ((c) + (a) * (b))
 #define NAME(rows, cols) LS_GEMM_NAME(f64, rows, LS_TILE_COLS_F64_##cols)
 #define VECTOR LS_ISA_SUFFIX(ls_gemm_f64_vector)

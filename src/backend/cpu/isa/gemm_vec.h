@@ -138,4 +138,22 @@ static inline ls_quad ls_quad_f16(const uint16_t *p) {
 #define LS_SPLAT_U32(x) ((ls_vu32){LS_TIMES4(x)})
 #endif
 
+/* An element in memory. As a float it takes a place among the additions on Zen 4, a quarter of a locked tile's time; as an integer the load
+ * alone, but compilers take the one for the other. */
+#if defined(LS_ISA_AVX512)
+static inline ls_vf32 ls_splat_at_f32(const float *p) {
+    ls_vf32 x;
+    __asm__("vpbroadcastd %1, %0" : "=v"(x) : "m"(*p));
+    return x;
+}
+static inline ls_vf64 ls_splat_at_f64(const double *p) {
+    ls_vf64 x;
+    __asm__("vpbroadcastq %1, %0" : "=v"(x) : "m"(*p));
+    return x;
+}
+#else
+#define ls_splat_at_f32(p) LS_SPLAT_F32(*(p))
+#define ls_splat_at_f64(p) LS_SPLAT_F64(*(p))
+#endif
+
 #endif

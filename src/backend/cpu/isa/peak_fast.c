@@ -11,6 +11,7 @@
 #else
 #define STEP(c) c = (c) * a + b;
 #endif
+#define ADDITION(c)
 #define PEAK_NAME LS_ISA_SUFFIX(ls_peak_fast)
 #include "backend/cpu/isa/peak.inc"
 #endif

@@ -2,7 +2,14 @@
  * int8, where the processor has them; and of reading and copying memory. */
 #include "backend/cpu/isa/gemm_vec.h"
 
-#define STEP(c) c = (c) * a + b;
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2) /* in this order: one by one they take 1.2 of the time on Zen 4 */
+#define PUT(instruction, c, x) __asm__ volatile(instruction " %1, %0, %0" : "+v"(c) : "v"(x));
+#define STEP(c) PUT("vmulps", c, a)
+#define ADDITION(c) PUT("vaddps", c, b)
+#else
+#define STEP(c) c *= a;
+#define ADDITION(c) c += b;
+#endif
 #define PEAK_NAME LS_ISA_SUFFIX(ls_peak_locked)
 #include "backend/cpu/isa/peak.inc"
 
