@@ -36,7 +36,7 @@ if(LOCKSTEP_SOURCES MATCHES "/src/io/onnx/")
 endif()
 # What runs once for a model or a kernel and not for each element is compiled for size. Interpreters of kernels stay fast: tests wait for them.
 set(small ${LOCKSTEP_SOURCES})
-list(FILTER small INCLUDE REGEX "/(src/(graph|io|emit|render|verify|spec|kir|nn|gpu|plan|optim|device|data|backend/(cuda|vulkan|webgpu))|generated)/.*\\.c$")
+list(FILTER small INCLUDE REGEX "/(src/(graph|io|oracle|emit|render|verify|spec|kir|nn|gpu|plan|optim|device|data|backend/(cuda|vulkan|webgpu))|generated)/.*\\.c$")
 list(FILTER small EXCLUDE REGEX "/src/kir/(interp|eval)\\.c$")
 foreach(name program describe registers phase address cpuid depthwise pooling band kept quant thin_filter chosen contract gemm_plan fuse windows windows_loads windows_program cpu) # of the processor's backend: what is done when a kernel is compiled, or launched with other extents
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c)

@@ -75,7 +75,7 @@ typedef struct row {
     bool fast; /* of whole numbers: the same bits */
     crew crew;
     int64_t l2;
-    bool l2_is_near;
+    bool l2_is_near, fetches_best;
     bool shared_b; /* one B for all batch entries */
 } row;
 
@@ -83,11 +83,11 @@ static void describe(char *text, size_t size, const ls_gemm_isa *isa, const row 
     snprintf(text, size,
              "%s %lldx%lldx%lld batch %lld %s*%s->%s layouts %d,%d,%d given %d,%d epilogue %d values %d "
              "workers %d%s "
-             "l2 %lld near %d shared %d",
+             "l2 %lld near %d best %d shared %d",
              ls_cpu_isa_name(isa->isa), (long long)r->m, (long long)r->n, (long long)r->k,
              (long long)r->batches, dtype_names[r->a], dtype_names[r->b], dtype_names[r->out], r->a_layout,
              r->b_layout, r->out_layout, r->a_given, r->b_given, r->epilogue, r->how, r->crew.workers,
-             r->crew.threads ? " threads" : "", (long long)r->l2, r->l2_is_near, r->shared_b);
+             r->crew.threads ? " threads" : "", (long long)r->l2, r->l2_is_near, r->fetches_best, r->shared_b);
 }
 
 static void pack_matrix(void *ctx, int worker, int64_t batch, int64_t k0, int64_t kc, int64_t i0, int64_t ni,
@@ -145,6 +145,7 @@ static void run_on(const ls_gemm_isa *isa, const row *r, matrix *pa, matrix *pb,
     g.parallel = (ls_gemm_parallel){crew_run, &c, c.workers, r->m % 2 > 0};
     g.l2_bytes = r->l2;
     g.l2_is_near = r->l2_is_near;
+    g.fetches_best = r->fetches_best;
     g.fast = r->fast;
     ls_gemm_packed packed_a, packed_b;
     char *memory_a, *memory_b;
@@ -418,6 +419,7 @@ static row random_row(void) {
     static const int64_t l2[] = {1, 64 << 10, 256 << 10, 2 << 20};
     r.l2 = l2[random_below(4)];
     r.l2_is_near = random_below(2);
+    r.fetches_best = !r.l2_is_near;
     r.shared_b = random_below(2);
     return r;
 }
@@ -541,6 +543,20 @@ static void test_few_rows_by_panels(void **state) {
     }
 }
 
+/* One row by rows of B where they lie, of which a vector or several are read before the next one's. */
+static void test_one_row(void **state) {
+    (void)state;
+    static const int64_t columns[] = {1, 15, 16, 47, 64, 333}, depths[] = {1, 5, 8, 23, 513, 1030};
+    for (int q = 0; q < 6 * 6 * 2 * 2; q++) {
+        row r = plain(1, columns[q % 6], depths[q / 6 % 6]);
+        r.fetches_best = q / 36 % 2;
+        r.fast = q / 72;
+        r.how = r.fast ? WHOLE : q % 4 == 1 ? WILD : ORDINARY;
+        r.crew = (crew){1 + q % 3, false};
+        run_row(&r);
+    }
+}
+
 /* A NaN with a sign and a payload in one row of A, or in one column of B: every sum of it is the canonical NaN, no other changes. */
 static void test_canonical_nan(void **state) {
     (void)state;
@@ -647,6 +663,7 @@ int main(void) {
         cmocka_unit_test(test_random_rows),
         cmocka_unit_test(test_absent_beside_infinity),
         cmocka_unit_test(test_large),
+        cmocka_unit_test(test_one_row),
         cmocka_unit_test(test_far_rows),
         cmocka_unit_test(test_few_rows_by_panels),
         cmocka_unit_test(test_fast),

@@ -112,7 +112,8 @@ static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, 
     *g = (ls_gemm){.isa = binary->device->gemm,
                    .fast = spec->math != LS_LOCKED,
                    .l2_bytes = binary->device->cpu.l2_bytes,
-                   .l2_is_near = binary->device->cpu.l2_is_near};
+                   .l2_is_near = binary->device->cpu.l2_is_near,
+                   .fetches_best = binary->device->cpu.fetches_best};
     g->m = ls_point_count(extents, gemm->m.n, gemm->m.axes);
     g->n = ls_point_count(extents, gemm->n.n, gemm->n.axes);
     g->k = ls_point_count(extents, gemm->k.n, gemm->k.axes);

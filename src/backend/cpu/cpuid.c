@@ -64,7 +64,9 @@ static void detect(ls_cpu *cpu) {
     if (!__get_cpuid(1, &a, &b, &c, &d)) {
         return;
     }
-    cpu->l2_is_near = cpu->l3_takes_stores && (a >> 8 & 15) + (a >> 20 & 255) >= 0x1a; /* its family: Zen 5, or later */
+    bool zen5 = (a >> 8 & 15) + (a >> 20 & 255) >= 0x1a; /* its family, or later */
+    cpu->l2_is_near = cpu->l3_takes_stores && zen5;
+    cpu->fetches_best = cpu->l3_takes_stores && !zen5;
     bool fma = c >> 12 & 1, f16c = c >> 29 & 1, osxsave = c >> 27 & 1;
     uint64_t state = osxsave ? enabled_state() : 0;
     bool ymm = (state & 0x6) == 0x6, zmm = (state & 0xe6) == 0xe6;

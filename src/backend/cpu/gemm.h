@@ -177,7 +177,7 @@ typedef struct ls_gemm {
     bool fast;
     ls_gemm_parallel parallel;
     int64_t l2_bytes; /* of one core, for blocking; 0: 1 MiB. Never changes locked bits */
-    bool l2_is_near;  /* ls_cpu's, nor does it */
+    bool l2_is_near, fetches_best; /* ls_cpu's, nor do they */
 } ls_gemm;
 
 /* Bytes of scratch memory (LS_GEMM_ALIGN-aligned) that ls_gemm_run needs for this very problem. */

@@ -356,7 +356,8 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     if (g->m == 1 && !plan->masks && plan->panel == plan->sum && is_view(&g->b)) {
         int half = g->b.dtype == LS_GEMM_F16 ? 1 : g->b.dtype == LS_GEMM_BF16 ? 2 : 0;
         const ls_gemm_vector_kernel *rows = g->fast && plan->kernels->row_parts[half] ? plan->kernels->row_parts : plan->kernels->vector_rows;
-        plan->vector = g->b.stride_i == 1 ? plan->kernels->vector[half] : g->b.stride_k == 1 ? rows[half] : NULL;
+        const ls_gemm_vector_kernel lines = half == 0 && g->fetches_best ? plan->kernels->vector_lines : NULL;
+        plan->vector = g->b.stride_i == 1 ? (lines ? lines : plan->kernels->vector[half]) : g->b.stride_k == 1 ? rows[half] : NULL;
     }
     if (LS_GEMM_FOLLOWS && g->follow.add) {
         plan->follows = plan->kernels->follows && plan->panel == LS_GEMM_TYPE_F32 && out_type == LS_GEMM_TYPE_F32 && g->out.stride_j == 1 &&

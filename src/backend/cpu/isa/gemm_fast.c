@@ -146,6 +146,7 @@ static inline int64_t eight_rows(int64_t n, const float *x, int64_t x_k, const f
 #ifdef LS_ISA_AVX512
 #define GROUP eight_rows
 #define GROUP_ROWS 8
+#define LINES LS_ISA_SUFFIX(ls_gemm_f32_fast_vector_lines)
 #endif
 #include "backend/cpu/isa/gemm_kernels.inc"
 

@@ -96,6 +96,7 @@ static inline int64_t five_rows(int64_t n, const float *x, int64_t x_k, const fl
 #ifdef LS_ISA_AVX512
 #define GROUP five_rows
 #define GROUP_ROWS 5
+#define LINES LS_ISA_SUFFIX(ls_gemm_f32_vector_lines)
 #endif
 #define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_runs_##vectors)
 #include "backend/cpu/isa/gemm_kernels.inc"
