@@ -116,7 +116,8 @@ static void measure(int64_t m, int64_t n, int64_t k, bool transposed, int thread
                  .a = matrix(m * k),
                  .b = matrix(k * n),
                  .c = matrix(m * n)};
-    p.gemm = (ls_gemm){.isa = isa, .m = m, .n = n, .k = k, .l2_bytes = cpu->l2_bytes, .l2_is_near = cpu->l2_is_near};
+    p.gemm = (ls_gemm){.isa = isa, .m = m, .n = n, .k = k, .l2_bytes = cpu->l2_bytes};
+    p.gemm.l2_is_near = cpu->l2_is_near, p.gemm.fetches_best = cpu->fetches_best;
     p.gemm.a = (ls_gemm_operand){.dtype = LS_GEMM_F32, .data = p.a, .stride_i = k, .stride_k = 1};
     p.gemm.b = (ls_gemm_operand){.dtype = LS_GEMM_F32, .data = p.b, .stride_i = 1, .stride_k = n};
     if (transposed) {

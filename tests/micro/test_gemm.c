@@ -551,8 +551,8 @@ static void test_one_row(void **state) {
         row r = plain(1, columns[q % 6], depths[q / 6 % 6]);
         r.fetches_best = q / 36 % 2;
         r.fast = q / 72;
-        r.how = r.fast ? WHOLE : q % 4 == 1 ? WILD : ORDINARY;
-        r.crew = (crew){1 + q % 3, false};
+        r.how = r.fast ? WHOLE : q / 6 % 4 == 1 ? WILD : ORDINARY;
+        r.crew = (crew){1 + q / 12 % 3, false};
         run_row(&r);
     }
 }

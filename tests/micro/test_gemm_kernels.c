@@ -91,8 +91,8 @@ static void test_every_tile(void **state) {
     }
 }
 
-/* The kernel for one row and a matrix whose columns lie side by side, at any depths, widths and strides. */
-static void check_row(const ls_gemm_kernels *kernels, filling how) {
+/* A kernel for one row and a matrix whose columns lie side by side, at any depths, widths and strides. */
+static void check_row(ls_gemm_vector_kernel kernel, filling how) {
     enum { DEPTH = 27, WIDTH = 200, PAD = 5 };
     static const int64_t widths[] = {0, 1, 15, 16, 31, 32, 33, 47, 63, 64, 65, 96, 101, 127, 128, 129, WIDTH};
     static const int64_t x_steps[] = {1, 6, -3, 0};
@@ -109,7 +109,7 @@ static void check_row(const ls_gemm_kernels *kernels, filling how) {
         const float *first_x = x + (x_k < 0 ? 3 * DEPTH : 0), *first_b = b + (b_k < 0 ? (DEPTH - 1) * -b_k : 0);
         size_t bytes = (size_t)n * sizeof(float);
         char *out = guarded(bytes), *expected = guarded(bytes);
-        kernels->vector[0](kc, n, first_x, x_k, first_b, b_k, out + GUARD);
+        kernel(kc, n, first_x, x_k, first_b, b_k, out + GUARD);
         for (int64_t j = 0; j < n; j++) {
             float s = 0;
             for (int64_t p = 0; p < kc; p++) {
@@ -128,8 +128,12 @@ static void check_row(const ls_gemm_kernels *kernels, filling how) {
 static void test_row_kernels(void **state) {
     (void)state;
     for (int s = 0; s < isa_count; s++) {
-        check_row(isas[s]->f32, WIDE);
-        check_row(isas[s]->f32_fast, WHOLE);
+        check_row(isas[s]->f32->vector[0], WIDE);
+        check_row(isas[s]->f32_fast->vector[0], WHOLE);
+        if (isas[s]->f32->vector_lines) {
+            check_row(isas[s]->f32->vector_lines, WIDE);
+            check_row(isas[s]->f32_fast->vector_lines, WHOLE);
+        }
     }
 }
 

@@ -34,7 +34,8 @@ typedef struct ls_cpu {
     int64_t l1d_bytes, l2_bytes, l3_bytes; /* of one instance; a plausible value where unknown */
     bool l3_takes_stores;                  /* faster than memory takes those past the caches: AMD's does, Intel's does not */
     bool l2_is_near;                       /* products read panels there as from the first level, with as many misses under way as Zen 5 has */
-    bool fetches_best;                     /* memory is read fastest a line of each run in turn, with nothing fetched: AMD's before Zen 5, seen on Zen 4 */
+    bool fetches_best;                     /* memory is read fastest a line of each run in turn, with nothing fetched, and takes what is stored past
+                                              the caches faster than they do: so on Zen 4, and taken to be so on AMD's before it */
     char name[64];                         /* brand string, trimmed; "" where unknown */
 } ls_cpu;
 

@@ -160,7 +160,7 @@ typedef struct ls_gemm_kernels {
     ls_gemm_runs_kernel across;  /* the same */
     ls_depthwise_kernel depthwise; /* NULL: none for this element type */
     ls_gemm_vector_kernel vector[3]; /* of b's elements as they are in panels, f16, bf16; NULL: none */
-    ls_gemm_vector_kernel vector_lines;   /* of vector[0]'s alone, one that reads a vector of each row in turn; or NULL */
+    ls_gemm_vector_kernel vector_lines;   /* vector[0], but a vector of each row in turn; NULL: none */
     ls_gemm_vector_kernel vector_rows[3]; /* b[j*b_k + p] instead of b[p*b_k + j] */
     ls_gemm_vector_kernel row_parts[3];   /* the same for fast alone: sums in any order; NULL: none */
 } ls_gemm_kernels;

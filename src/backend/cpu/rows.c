@@ -391,7 +391,7 @@ static float count_of_mean(const lines *l, const line *s, int16_t at, const line
 }
 
 /* Whether a norm's rows and results fit into the last cache together, and are better there: what more than one core stores past the caches
- * is more than memory takes. (Zen 4 takes them 1.4 times as fast.) */
+ * is more than memory takes. (Not on Zen 4, where norms stored past them are 1.4 times as fast.) */
 static bool stays_near(const lines *l, const line *chain) {
     const ls_cpu_device *d = l->kernel->binary->device;
     const ls_program *p = l->run->program;
