@@ -34,7 +34,8 @@ if(LOCKSTEP_SOURCES MATCHES "/src/io/onnx/")
     set_source_files_properties(${PROJECT_SOURCE_DIR}/src/io/onnx/decode.c PROPERTIES
         COMPILE_OPTIONS "-isystem;${LOCKSTEP_STB_INCLUDE_DIR};-Wno-unused-function") # it declares what it leaves out
 endif()
-# What runs once for a model or a kernel and not for each element is compiled for size. So is the oracle, which takes no longer by it. Interpreters of kernels stay fast: tests wait for them.
+# What runs once for a model or a kernel and not for each element is compiled for size. So is the oracle, which takes no longer by it.
+# Interpreters of kernels stay fast: tests wait for them.
 set(small ${LOCKSTEP_SOURCES})
 list(FILTER small INCLUDE REGEX "/(src/(graph|io|oracle|emit|render|verify|spec|kir|nn|gpu|plan|optim|device|data|backend/(cuda|vulkan|webgpu))|generated)/.*\\.c$")
 list(FILTER small EXCLUDE REGEX "/src/kir/(interp|eval)\\.c$")

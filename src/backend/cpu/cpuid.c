@@ -59,14 +59,14 @@ static void find_name(ls_cpu *cpu) {
 static void detect(ls_cpu *cpu) {
     unsigned a, b, c, d;
     find_name(cpu);
-    cpu->l3_takes_stores = __get_cpuid_count(0x8000001du, 0, &a, &b, &c, &d) && (a & 31);
-    bool told = find_caches(cpu->l3_takes_stores ? 0x8000001du : 4, cpu);
+    bool amd = __get_cpuid_count(0x8000001du, 0, &a, &b, &c, &d) && (a & 31);
+    bool told = find_caches(amd ? 0x8000001du : 4, cpu);
     if (!__get_cpuid(1, &a, &b, &c, &d)) {
         return;
     }
     bool zen5 = (a >> 8 & 15) + (a >> 20 & 255) >= 0x1a; /* its family, or later */
-    cpu->l2_is_near = cpu->l3_takes_stores && zen5;
-    cpu->fetches_best = cpu->l3_takes_stores && !zen5;
+    cpu->l3_takes_stores = cpu->l2_is_near = amd && zen5;
+    cpu->fetches_best = amd && !zen5;
     bool fma = c >> 12 & 1, f16c = c >> 29 & 1, osxsave = c >> 27 & 1;
     uint64_t state = osxsave ? enabled_state() : 0;
     bool ymm = (state & 0x6) == 0x6, zmm = (state & 0xe6) == 0xe6;

@@ -396,7 +396,7 @@ static bool stays_near(const lines *l, const line *chain) {
     const ls_cpu_device *d = l->kernel->binary->device;
     const ls_program *p = l->run->program;
     int64_t results = l->kernel->binary->spec.args[p->accesses[chain->f->store].buffer].numel;
-    return d->cpu.l3_takes_stores && !d->cpu.fetches_best && d->threads > 1 && 2 * results * (int64_t)sizeof(float) <= d->cpu.l3_bytes;
+    return d->cpu.l3_takes_stores && d->threads > 1 && 2 * results * (int64_t)sizeof(float) <= d->cpu.l3_bytes;
 }
 
 /* Whether all there is to do is a norm of rows, which is a function of its own then. */

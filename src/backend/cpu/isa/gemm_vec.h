@@ -138,8 +138,8 @@ static inline ls_quad ls_quad_f16(const uint16_t *p) {
 #define LS_SPLAT_U32(x) ((ls_vu32){LS_TIMES4(x)})
 #endif
 
-/* An element of memory in all lanes. As a float it takes a place among the additions on Zen 4, a quarter of a locked tile's time; as an integer the load
- * alone, but compilers take the one for the other. */
+/* An element of memory in all lanes. As a float it takes a place among the additions on Zen 4, a quarter of a locked tile's time; as an
+ * integer the load alone, but compilers take the one for the other. */
 #if defined(LS_ISA_AVX512)
 static inline ls_vf32 ls_splat_at_f32(const float *p) {
     ls_vf32 x;
