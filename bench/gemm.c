@@ -128,11 +128,15 @@ static void measure(int64_t m, int64_t n, int64_t k, bool transposed, int thread
     p.gemm.parallel = (ls_gemm_parallel){pool_run, pool, threads, false};
     void *packed = memory(ls_gemm_packed_size(isa, LS_GEMM_B, LS_GEMM_F32, n, k));
     ls_gemm_pack(isa, LS_GEMM_B, &p.gemm.b, n, k, packed, &p.packed);
-    size_t need = ls_gemm_workspace(&p.gemm);
-    p.gemm.b.packed = &p.packed;
-    size_t need_packed = ls_gemm_workspace(&p.gemm);
+    size_t need = 0;
+    for (int way = 0; way < 4; way++) { /* locked, fast, of each with B as it is and packed */
+        p.gemm.fast = way & 1;
+        p.gemm.b.packed = way & 2 ? &p.packed : NULL;
+        const size_t bytes = ls_gemm_workspace(&p.gemm);
+        need = bytes > need ? bytes : need;
+    }
     p.gemm.b.packed = NULL;
-    p.workspace = memory(need > need_packed ? need : need_packed);
+    p.workspace = memory(need);
 
     double speed[KINDS][MAX_ROUNDS] = {{0}};
     if (blas->sgemm) {

@@ -419,7 +419,7 @@ static row random_row(void) {
     static const int64_t l2[] = {1, 64 << 10, 256 << 10, 2 << 20};
     r.l2 = l2[random_below(4)];
     r.l2_is_near = random_below(2);
-    r.fetches_best = !r.l2_is_near;
+    r.fetches_best = random_below(2);
     r.shared_b = random_below(2);
     return r;
 }
@@ -528,7 +528,7 @@ static void test_far_rows(void **state) {
 /* Few rows by packed panels, some or all of whose lines tiles fetch, as those would be in a cache or in memory; all whole panels, or not. */
 static void test_few_rows_by_panels(void **state) {
     (void)state;
-    for (int q = 0; q < 20 * 64 / 3; q++) { /* a third of the ways for each number of rows */
+    for (int q = 0; q < 20 * 128 / 3; q++) { /* a third of the ways for each number of rows */
         const int way = 3 * q / 20;
         row r = plain(1 + 3 * q % 20, way & 1 ? 256 : 200, way & 2 ? 40 : 520);
         r.how = WHOLE;
@@ -537,6 +537,7 @@ static void test_few_rows_by_panels(void **state) {
         r.l2_is_near = way & 8;
         r.l2 = way & 16 ? 1 : 0;
         r.a_given = way & 32 ? CALLBACK : VIEW; /* packed on the way, or not */
+        r.fetches_best = way & 64;
         r.epilogue = may_follow() ? q % 6 : q % 3;
         r.crew = (crew){1 + q % 3, false};
         run_row(&r);

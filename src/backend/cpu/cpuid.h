@@ -33,7 +33,7 @@ typedef struct ls_cpu {
     bool bf16_is_fast; /* its dot products do more than as many fused multiply-adds of f32 */
     int64_t l1d_bytes, l2_bytes, l3_bytes; /* of one instance; a plausible value where unknown */
     bool l3_takes_stores;                  /* faster than memory takes those past the caches: Zen 5's does, Zen 4's and Intel's do not */
-    bool l2_is_near;                       /* products read panels there as from the first level, with as many misses under way as Zen 5 has */
+    bool l2_is_near;                       /* products read panels there as from the first level, with as many misses under way as Zen 4 and Zen 5 have */
     bool fetches_best;                     /* memory is read fastest a line of each run in turn, with nothing fetched: Zen 4's, taken for older ones' */
     char name[64];                         /* brand string, trimmed; "" where unknown */
 } ls_cpu;

@@ -227,12 +227,21 @@ static bool panel_follows(const block *b, int64_t j) {
     return plan->b_source == LS_GEMM_SHARED ? j + plan->cols <= b->nj : b->j0 + j + plan->cols <= plan->g->n;
 }
 
-enum { FEW_TILES = 3, AHEAD = 4096, AHEAD_OF_MEMORY = 8192 }; /* the last two in bytes */
+enum { FEW_TILES = 3, LINE = 64, AHEAD = 4096, AHEAD_OF_MEMORY = 8192 }; /* the last three in bytes */
+
+static int64_t lines_of(const ls_gemm_plan *plan, int64_t element) {
+    return ls_gemm_ceil_div(plan->cols * element, LINE);
+}
+
+/* A panel's rows where they lie, a line of each for each tile. The line that a row begins inside of came with the panel before. */
+static lookahead fetch_lines(const ls_gemm_plan *plan, const char *at, int64_t element, int64_t step) {
+    return (lookahead){further(at, LINE - 1), lines_of(plan, element), LINE, step, 1};
+}
 
 /* For the panel from column j on, in the rows k to k + n: pieces of a packed panel, which all tiles share, or lines of rows where they
  * lie. Of one row the panel at hand is read as fast as memory gives it. Few tiles, with a line in each step, would leave a part of a panel
  * out: the first one fetches all of the panel at hand, before column j, some way ahead; or two of them share the next one, if together
- * they take as long as memory does. */
+ * they take as long as memory does; or each has a line of it in each step, the rest being left to the processor's foresight. */
 static lookahead fetch_ahead(const block *b, int64_t j, int64_t k, int64_t n) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *o = &plan->g->b;
@@ -250,16 +259,17 @@ static lookahead fetch_ahead(const block *b, int64_t j, int64_t k, int64_t n) {
         return (lookahead){0};
     }
     if (plan->b_source >= LS_GEMM_SHARED) {
-        const int64_t piece = ls_gemm_ceil_div(step, tiles);
+        const int64_t piece = lines ? LINE : ls_gemm_ceil_div(step, tiles);
         const char *at = find_b(b, j, plan->cols, k).at;
-        return lines ? (lookahead){at, 2, step / 2, step, LS_GEMM_PANEL_LINES / 2} : (lookahead){at, tiles, piece * n, piece, 1};
+        return lines && !plan->g->fetches_best ? (lookahead){at, 2, step / 2, step, LS_GEMM_PANEL_LINES / 2}
+                                               : (lookahead){at, tiles, piece * n, piece, 1};
     }
     if (o->pack || o->stride_i != 1 || plan->bytes_k) {
         return (lookahead){0};
     }
     int64_t size = ls_gemm_dtype_size(o->dtype);
     const char *at = (const char *)o->data + (b->b_offset + b->j0 + j + k * o->stride_k) * size;
-    return (lookahead){at, ls_gemm_ceil_div(plan->cols * size, 64), 64, o->stride_k * size, 1};
+    return fetch_lines(plan, at, size, o->stride_k * size);
 }
 
 /*
@@ -306,13 +316,13 @@ static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
     if (LS_SMALL || i + n > b->mi || !panel_follows(b, j) || plan->through_tile || plan->g->m * plan->g->n <= FAR_SUMS) {
         return (lookahead){0};
     }
-    return (lookahead){b->c + (i * b->ldc + j) * plan->elem, ls_gemm_ceil_div(plan->cols * plan->elem, 64), 64, b->ldc * plan->elem, 1};
+    return fetch_lines(plan, b->c + (i * b->ldc + j) * plan->elem, plan->elem, b->ldc * plan->elem);
 }
 
 /* For tiles of n k in a block's first panel of B that have nothing else to fetch: what the next one reads of A, `bytes` behind where this
  * one's rows begin. Weights that a pass over a network brings from memory each time are runs too short for a processor's own foresight. */
 static lookahead fetch_rows(const char *a, int64_t bytes, int64_t n) {
-    return (lookahead){further(a, bytes), INT64_MAX, bytes, smaller(bytes / larger(n, 1), 64), 1};
+    return (lookahead){further(a, bytes), INT64_MAX, bytes, smaller(bytes / larger(n, 1), LINE), 1};
 }
 
 /* What is added to the block's rows by the tiles of the last slice of k, which ends with `end`; of others NULL. */
@@ -345,7 +355,9 @@ static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, oper
         }
         rows = whole > 0 ? plan->rows : ls_gemm_last_rows(plan, left);
         for (int64_t r = 0; fetch && r < rows; r++) {
-            __builtin_prefetch((char *)t.c + r * b->ldc * plan->elem);
+            for (int64_t line = 0; line < lines_of(plan, plan->elem); line++) {
+                __builtin_prefetch(further(t.c, r * b->ldc * plan->elem + line * LINE + LINE - 1));
+            }
         }
         t.n = fetch || whole < 2 ? 1 : smaller(smaller(whole, ahead.tiles), plan->kernels->most_tiles);
         whole -= t.n;
