@@ -14,6 +14,7 @@ enum {
     LINE = 64,
     FEW_ROWS = 48,
     NEAR_ROWS = 256, /* where the second-level cache is near; of both half as many in locked */
+    SLOW_NEAR_ROWS = 512, /* there, of multiply-adds at half the rate: Zen 4's */
     LEAST_NEAR_ROWS = 16,
     SLICE = 64,
     MOST_SLICES = 2, /* at a time */
@@ -114,9 +115,11 @@ static int64_t near_rows(const ls_gemm *g, const ls_gemm_plan *plan) {
  */
 static bool reads_b_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
     const int64_t near = near_rows(g, plan), part = g->fast ? 1 : 2;
-    const int64_t rows = !g->l2_is_near || g->k <= SLICE                      ? FEW_ROWS / part
-                         : near > MOST_WAYS || plan->cols * plan->elem > LINE ? NEAR_ROWS / part
-                                                                              : LEAST_NEAR_ROWS;
+    int64_t rows = FEW_ROWS / part;
+    if (g->l2_is_near && g->k > SLICE) {
+        const bool spread = near > MOST_WAYS || plan->cols * plan->elem > LINE;
+        rows = !spread ? LEAST_NEAR_ROWS : g->fetches_best ? SLOW_NEAR_ROWS : NEAR_ROWS / part;
+    }
     return rows_are_close(&g->b) || g->m <= rows || (!LS_SMALL && g->k <= smaller(near, SLICE));
 }
 
