@@ -516,11 +516,12 @@ static void test_large(void **state) {
 static void test_far_rows(void **state) {
     (void)state;
     static const int64_t heights[] = {1, 2, 5, 8, 9, 12, 16, 17, 31, 50, 130}, depths[] = {64, 131, 520};
-    for (int q = 0; q < 11 * 3 * 2 * 2; q++) {
+    for (int q = 0; q < 11 * 3 * 2 * 2 * 2; q++) {
         row r = plain(heights[q % 11], q / 33 % 2 ? 264 : 1024, depths[q % 3]);
         r.how = ORDINARY;
         r.l2_is_near = true;
-        r.l2 = q / 66 ? 1 : 0;
+        r.l2 = q / 66 % 2;
+        r.fetches_best = q / 132;
         run_row(&r);
     }
 }
