@@ -227,15 +227,11 @@ static bool panel_follows(const block *b, int64_t j) {
     return plan->b_source == LS_GEMM_SHARED ? j + plan->cols <= b->nj : b->j0 + j + plan->cols <= plan->g->n;
 }
 
-enum { FEW_TILES = 3, LINE = 64, AHEAD = 4096, AHEAD_OF_MEMORY = 8192 }; /* the last three in bytes */
-
-static int64_t lines_of(const ls_gemm_plan *plan, int64_t element) {
-    return ls_gemm_ceil_div(plan->cols * element, LINE);
-}
+enum { FEW_TILES = 3, AHEAD = 4096, AHEAD_OF_MEMORY = 8192 }; /* the last two in bytes */
 
 /* A panel's rows where they lie, a line of each for each tile. The line that a row begins inside of came with the panel before. */
 static lookahead fetch_lines(const ls_gemm_plan *plan, const char *at, int64_t element, int64_t step) {
-    return (lookahead){further(at, LINE - 1), lines_of(plan, element), LINE, step, 1};
+    return (lookahead){further(at, LS_GEMM_LINE - 1), ls_gemm_ceil_div(plan->cols * element, LS_GEMM_LINE), LS_GEMM_LINE, step, 1};
 }
 
 /* For the panel from column j on, in the rows k to k + n: pieces of a packed panel, which all tiles share, or lines of rows where they
@@ -259,10 +255,12 @@ static lookahead fetch_ahead(const block *b, int64_t j, int64_t k, int64_t n) {
         return (lookahead){0};
     }
     if (plan->b_source >= LS_GEMM_SHARED) {
-        const int64_t piece = lines ? LINE : ls_gemm_ceil_div(step, tiles);
         const char *at = find_b(b, j, plan->cols, k).at;
-        return lines && !plan->g->fetches_best ? (lookahead){at, 2, step / 2, step, LS_GEMM_PANEL_LINES / 2}
-                                               : (lookahead){at, tiles, piece * n, piece, 1};
+        if (lines && !plan->g->fetches_best) {
+            return (lookahead){at, 2, step / 2, step, LS_GEMM_PANEL_LINES / 2};
+        }
+        const int64_t piece = lines ? LS_GEMM_LINE : ls_gemm_ceil_div(step, tiles);
+        return (lookahead){at, tiles, piece * n, piece, 1};
     }
     if (o->pack || o->stride_i != 1 || plan->bytes_k) {
         return (lookahead){0};
@@ -322,7 +320,7 @@ static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
 /* For tiles of n k in a block's first panel of B that have nothing else to fetch: what the next one reads of A, `bytes` behind where this
  * one's rows begin. Weights that a pass over a network brings from memory each time are runs too short for a processor's own foresight. */
 static lookahead fetch_rows(const char *a, int64_t bytes, int64_t n) {
-    return (lookahead){further(a, bytes), INT64_MAX, bytes, smaller(bytes / larger(n, 1), LINE), 1};
+    return (lookahead){further(a, bytes), INT64_MAX, bytes, smaller(bytes / larger(n, 1), LS_GEMM_LINE), 1};
 }
 
 /* What is added to the block's rows by the tiles of the last slice of k, which ends with `end`; of others NULL. */
@@ -354,9 +352,10 @@ static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, oper
                                                        : (lookahead){.at = at_b.at, .tiles = left};
         }
         rows = whole > 0 ? plan->rows : ls_gemm_last_rows(plan, left);
-        for (int64_t r = 0; fetch && r < rows; r++) {
-            for (int64_t line = 0; line < lines_of(plan, plan->elem); line++) {
-                __builtin_prefetch(further(t.c, r * b->ldc * plan->elem + line * LINE + LINE - 1));
+        lookahead own = fetch_lines(plan, t.c, plan->elem, b->ldc * plan->elem);
+        for (int64_t r = 0; fetch && r < rows; r++, own.at += own.step_k) {
+            for (int64_t line = 0; line < own.tiles; line++) {
+                __builtin_prefetch(own.at + line * own.next);
             }
         }
         t.n = fetch || whole < 2 ? 1 : smaller(smaller(whole, ahead.tiles), plan->kernels->most_tiles);

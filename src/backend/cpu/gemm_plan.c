@@ -11,10 +11,9 @@ enum {
     CACHED_L2S = 12, /* of B, that a processor's last cache surely holds */
     MOST_RESIDENT = 4096,
     CLOSE_ROWS = 1024, /* bytes */
-    LINE = 64,
     FEW_ROWS = 48,
     NEAR_ROWS = 256, /* where the second-level cache is near; of both half as many in locked */
-    SLOW_NEAR_ROWS = 512, /* there, of multiply-adds at half the rate: Zen 4's */
+    SLOW_NEAR_ROWS = 512, /* there on Zen 4, whose multiply-adds have half the rate, and which fetches_best tells */
     LEAST_NEAR_ROWS = 16,
     SLICE = 64,
     MOST_SLICES = 2, /* at a time */
@@ -117,7 +116,7 @@ static bool reads_b_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
     const int64_t near = near_rows(g, plan), part = g->fast ? 1 : 2;
     int64_t rows = FEW_ROWS / part;
     if (g->l2_is_near && g->k > SLICE) {
-        const bool spread = near > MOST_WAYS || plan->cols * plan->elem > LINE;
+        const bool spread = near > MOST_WAYS || plan->cols * plan->elem > LS_GEMM_LINE;
         rows = !spread ? LEAST_NEAR_ROWS : g->fetches_best ? SLOW_NEAR_ROWS : NEAR_ROWS / part;
     }
     return rows_are_close(&g->b) || g->m <= rows || (!LS_SMALL && g->k <= smaller(near, SLICE));

@@ -20,7 +20,8 @@ typedef enum ls_gemm_place { LS_GEMM_NEAREST, LS_GEMM_CACHED, LS_GEMM_MEMORY } l
 
 enum {
     LS_GEMM_NEAREST_CACHE = 32 << 10,
-    LS_GEMM_PANEL_LINES = 4,  /* of 64 bytes, of each k: all that a tile can fetch */
+    LS_GEMM_LINE = 64,        /* of a cache, in bytes */
+    LS_GEMM_PANEL_LINES = 4,  /* of each k: all that a tile can fetch */
     LS_GEMM_STREAMED_ROWS = 9 /* by panels from memory: the first tile alone waits for them */
 };
 
@@ -89,7 +90,7 @@ static inline int64_t ls_gemm_last_rows(const ls_gemm_plan *plan, int64_t left) 
 
 /* Whether tiles can fetch each line of a packed panel. */
 static inline bool ls_gemm_in_lines(const ls_gemm_plan *plan) {
-    return plan->cols * plan->elem == 64 * LS_GEMM_PANEL_LINES;
+    return plan->cols * plan->elem == LS_GEMM_PANEL_LINES * LS_GEMM_LINE;
 }
 
 /* Into how many blocks, at least `least`, to cut `units` that are there `others` times: at most `each` for a worker, where that many leave
