@@ -453,14 +453,30 @@ static void norms_of_rows_agree(void **state) {
             times[i] = (float)draw(&rng, -99, 99) / 7;
             plus[i] = (float)draw(&rng, -99, 99) / 9;
         }
+        const bool near = seed % 2;
+        float more = seed % 3 ? 1e-5f : 0;
+        if (seed % 9 == 0) { /* next to one number, of any magnitude; quotients that are near may not be subnormal */
+            const float most = ldexpf((float)draw(&rng, 10, 19) / 10, (int)draw(&rng, near ? -40 : -110, 62));
+            for (int64_t i = 0; i < MOST_ROWS * LANES; i++) {
+                x[i] = most * (1 - (float)draw(&rng, 0, 5) * 0x1p-23f);
+            }
+            more = near || seed % 4 ? 1e-5f : 0x1p100f;
+        } else if (seed % 9 == 2 && !near) { /* from their mean, 0, as far as some or next to nothing */
+            for (int64_t i = 0; i < MOST_ROWS * LANES; i++) {
+                x[i] = i % 4 < 2 ? (float)(i % 2 ? 3 : -3) : ldexpf((float)draw(&rng, 1 << 23, 1 << 24), (int)draw(&rng, -149, -120));
+            }
+        }
+        if (seed % 13 == 1) {
+            *(seed % 2 ? times : plus) = seed % 4 < 2 ? INFINITY : -NAN;
+        }
         if (seed % 5 == 0) { /* a row with NaN, one that is constant, one with an infinity */
             x[draw(&rng, 0, n - 1)] = (float[]){-NAN, INFINITY, 1e30f}[seed / 5 % 3];
             for (int64_t i = 0; i < n; i++) {
                 x[n + i] = 3;
             }
         }
-        ls_tile_row_norm norm = {.x = x, .n = n, .x_row = n, .dst = dst, .dst_row = step, .count = (float)n, .more = seed % 3 ? 1e-5f : 0, .near = seed % 2,
-                                 .fetches = seed % 4 < 2, .far = seed % 8 < 4, .times = seed % 3 == 1 ? times : NULL, .plus = seed % 3 == 1 ? plus : NULL};
+        ls_tile_row_norm norm = {.x = x, .n = n, .x_row = n, .dst = dst, .dst_row = step, .count = (float)n, .more = more, .near = near,
+                                 .fetches = seed % 4 < 2, .far = seed % 8 < 4 ? draw(&rng, 1, LS_NORM_TURN) : 0, .times = seed % 3 == 1 ? times : NULL, .plus = seed % 3 == 1 ? plus : NULL};
         for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
             if (!isas[i] || !isas[i]->row_norms_f32) {
                 continue;
