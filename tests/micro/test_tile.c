@@ -331,6 +331,10 @@ static void folds_agree(void **state) {
         for (int i = 0; seed % 2 && i < LANES; i++) { /* numbers only, among them both zeros */
             x[i] = (float)draw(&rng, -9, 9) * (seed % 4 == 1 ? 1.0f : -0.0f);
         }
+        for (int i = 0; seed % 8 == 3 && i < LANES; i++) { /* beneath one, some of them by more than 64 */
+            minus = 9;
+            x[i] = 9 - (float)draw(&rng, 0, seed % 16 == 3 ? 9999 : 6500) / 100;
+        }
         for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
             const ls_tile_isa *isa = isas[i];
             for (int f = 0; isa && isa->fold_f32[0] && f < 6; f++) {

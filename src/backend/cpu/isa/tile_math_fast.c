@@ -16,10 +16,7 @@ void LS_TILE_MATH(fast_tanh, f32)(void *dst, const void *a, const void *b, const
 
 LS_TILE_SEVERAL(fast_exp)
 LS_TILE_SEVERAL(fast_erf)
-#if defined(LS_ISA_AVX512) /* gates_fast.c has tanh */
-#include "backend/cpu/isa/fold_exp.h"
-LS_TILE_FOLD_OF(fast_exp)
-#else
+#if !defined(LS_ISA_AVX512) /* gates_fast.c has it there */
 LS_TILE_SEVERAL(fast_tanh)
 #endif
 
