@@ -152,10 +152,11 @@ int ls_f32_fold(const ls_tile_isa *isa, const ls_value *v) {
     return f32 && which >= 0 && isa->fold_f32[which] ? which : -1;
 }
 
-/* One block of a row of f32, the same order as below. */
-static void fold_block(ls_run *run, int which, int64_t first, int64_t end, float *partials) {
-    for (int64_t at = first; at < end; at += LS_TILE) {
-        int64_t lanes = end - at < LS_TILE ? end - at : LS_TILE;
+/* One block of a row of f32: the same order as below, but where tiles end after `row` lanes. */
+static void fold_block(ls_run *run, int which, int64_t row, int64_t first, int64_t end, float *partials) {
+    for (int64_t at = first, lanes; at < end; at += lanes) {
+        const int64_t left = row - at % row, most = left < LS_TILE ? left : LS_TILE;
+        lanes = end - at < most ? end - at : most;
         ls_run_lanes(run, at, lanes);
         run->isa->fold_f32[which](partials, ls_run_reg(run, run->program->results[0]), lanes, at == first, false);
     }
@@ -190,7 +191,7 @@ static void begin_rows(rows *r, const ls_phase_task *task) {
 static void fold_blocks(rows *r, int64_t point, int64_t block, int64_t end, char *cells) {
     ls_run *run = r->run;
     int log2 = ls_tile_log2(r->size), which = ls_f32_fold(run->isa, r->v);
-    int64_t n = ls_point_count(run->extents, r->v->n_bound, r->v->bound);
+    int64_t n = ls_point_count(run->extents, r->v->n_bound, r->v->bound), row = ls_row_lanes(r->phase, run->program, run->extents);
     ls_point_coords(run->extents, r->phase->n_axes, r->phase->axes, point, run->coords);
     ls_run_point(run);
     if (!LS_SMALL && r->phase->streams && block < end) {
@@ -203,7 +204,7 @@ static void fold_blocks(rows *r, int64_t point, int64_t block, int64_t end, char
         int64_t first = block * LS_TILE_BLOCK, last = first + LS_TILE_BLOCK < n ? first + LS_TILE_BLOCK : n;
         char *cell = cells + (size_t)block * r->size;
         if (!LS_SMALL && which >= 0) {
-            fold_block(run, which, first, last, (float *)(void *)r->partials);
+            fold_block(run, which, row, first, last, (float *)(void *)r->partials);
             memcpy(cell, r->partials, r->size);
             continue;
         }
@@ -682,7 +683,7 @@ static int64_t arg_row_by_folds(ls_run *run, const best *b, int64_t n) {
     int which = b->largest ? LS_FOLD_MAX : LS_FOLD_MIN;
     for (int64_t k = 0; k < n; k += LS_TILE) {
         int64_t lanes = n - k < LS_TILE ? n - k : LS_TILE;
-        fold_block(run, which, k, k + lanes, partials);
+        fold_block(run, which, INT64_MAX, k, k + lanes, partials);
         float x = partials[0];
         if (best_tile < 0 || (found == found && (x != x || (b->largest ? x > found : x < found)))) {
             best_tile = k;

@@ -63,7 +63,7 @@ typedef struct ls_phase {
     ls_pooling *pooling; /* COLUMNS, ARG_COLUMNS: extremes over windows of a plane; else NULL */
     size_t extra; /* bytes of scratch a worker needs beyond its programs' */
     int patch;    /* STORE: the lane axis along which a transposed load is contiguous, or -1 */
-    int row;      /* STORE: tiles end where the lane axes from this one on do, so that loads stay in place; 0: none */
+    int row;      /* STORE, and ROWS whose sums may be in any order: tiles end where the lane axes from this one on do, so that loads stay in place; 0: none */
     int64_t cost; /* of one point, in lanes' worth of instructions */
 } ls_phase;
 
@@ -168,6 +168,7 @@ int64_t ls_task_points(const ls_cpu_device *device, int64_t points, int64_t grai
 
 /* fold.c, scan.c. */
 void ls_phase_points(const ls_phase_task *task); /* whatever the kind; launch.c */
+int64_t ls_row_lanes(const ls_phase *phase, const ls_program *program, const int64_t *extents); /* after so many lanes tiles end; INT64_MAX where they need not */
 void ls_phase_rows(const ls_phase_task *task);
 /* The same for few points of many elements, on all threads; false, with nothing done, for others. */
 bool ls_phase_rows_shared(ls_kernel_run *kernel, const ls_phase *phase, int64_t points, double work);

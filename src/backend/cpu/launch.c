@@ -10,6 +10,14 @@ typedef struct phase_run {
     int64_t points, part; /* of a task */
 } phase_run;
 
+int64_t ls_row_lanes(const ls_phase *phase, const ls_program *program, const int64_t *extents) {
+    int64_t row = phase->row ? 1 : INT64_MAX;
+    for (int i = phase->row; i > 0 && i < program->n_lane_axes; i++) {
+        row *= extents[program->lane_axes[i]];
+    }
+    return row;
+}
+
 static void run_store_points(const ls_phase_task *task) {
     if (task->phase->points) {
         ls_chain_points(task);
@@ -23,11 +31,7 @@ static void run_store_points(const ls_phase_task *task) {
         ls_patch_run(run, task, task->scratch + offset);
         return;
     }
-    const ls_program *finish = &task->phase->finish;
-    int64_t row = task->phase->row ? 1 : INT64_MAX;
-    for (int i = task->phase->row; i > 0 && i < finish->n_lane_axes; i++) {
-        row *= run->extents[finish->lane_axes[i]];
-    }
+    const int64_t row = ls_row_lanes(task->phase, &task->phase->finish, run->extents);
     int64_t left = row - task->first % row, tile = ls_run_tile(run);
     for (int64_t at = 0, n; at < task->n; at += n) {
         n = task->n - at < tile ? task->n - at : tile;

@@ -292,6 +292,24 @@ static bool keep_shared(planner *p, ls_program_builder *b, int32_t value, int n_
     return true;
 }
 
+/* The lane axis from which on all that is loaded lies in runs, where those are long enough for tiles of their own. */
+static int row_axis(const ls_spec *spec, const ls_program *p) {
+    int row = p->row_axes;
+    for (int i = 0; i < p->n_instrs[LS_SECTION_LANES]; i++) {
+        const ls_instr *in = &p->instrs[LS_SECTION_LANES][i];
+        const ls_access *a = &p->accesses[in->op == LS_TILE_OP_LOAD ? in->access : 0];
+        if (in->op == LS_TILE_OP_LOAD && !a->n_tables && a->n_dims > 1 && a->dims[a->n_dims - 1].stride == 1 &&
+            a->dims[a->n_dims - 1].first > row) {
+            row = a->dims[a->n_dims - 1].first;
+        }
+    }
+    int64_t lanes = 1;
+    for (int i = row; i < p->n_lane_axes; i++) {
+        lanes *= ls_dim_bound(spec->extents_of_axes[p->lane_axes[i]]);
+    }
+    return lanes >= LS_TILE / 4 ? row : 0;
+}
+
 /* Lanes of which the first axes are the phase's own: rows. */
 static ls_status plan_operand(planner *p, ls_phase *phase, int n_lanes, const uint8_t *lanes, bool rows) {
     const ls_value *v = &p->spec->values[phase->value];
@@ -340,6 +358,9 @@ static ls_status plan_operand(planner *p, ls_phase *phase, int n_lanes, const ui
     phase->streams = rows && ls_program_streams(&phase->program, p->spec->n_args, n_rows);
     while (rows && !phase->streams && p->binary->n_temps > n_temps) { /* once more, without rows */
         p->temps[p->binary->temps[--p->binary->n_temps].value] = -1;
+    }
+    if (phase->kind == LS_PHASE_ROWS && !phase->streams && p->spec->math != LS_LOCKED) {
+        phase->row = row_axis(p->spec, &phase->program);
     }
     return LS_OK;
 }
@@ -429,24 +450,6 @@ static int free_axes(const ls_spec *spec, const ls_value *v, uint8_t *axes) {
         }
     }
     return n;
-}
-
-/* The lane axis from which on all that is loaded lies in runs, where those are long enough for tiles of their own. */
-static int row_axis(const ls_spec *spec, const ls_program *p) {
-    int row = p->row_axes;
-    for (int i = 0; i < p->n_instrs[LS_SECTION_LANES]; i++) {
-        const ls_instr *in = &p->instrs[LS_SECTION_LANES][i];
-        const ls_access *a = &p->accesses[in->op == LS_TILE_OP_LOAD ? in->access : 0];
-        if (in->op == LS_TILE_OP_LOAD && !a->n_tables && a->n_dims > 1 && a->dims[a->n_dims - 1].stride == 1 &&
-            a->dims[a->n_dims - 1].first > row) {
-            row = a->dims[a->n_dims - 1].first;
-        }
-    }
-    int64_t lanes = 1;
-    for (int i = row; i < p->n_lane_axes; i++) {
-        lanes *= ls_dim_bound(spec->extents_of_axes[p->lane_axes[i]]);
-    }
-    return lanes >= LS_TILE / 4 ? row : 0;
 }
 
 static ls_status plan_stores(planner *p, int first, int end, int32_t fused) {
