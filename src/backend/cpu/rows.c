@@ -774,7 +774,7 @@ bool ls_rows_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n)
         return true;
     }
     for (int64_t done = 0, rows; done < n; done += rows) {
-        rows = n - done < group ? n - done : group;
+        rows = n - done < group || l->peaks ? n - done : group; /* a softmax of one pass needs no groups */
         for (line *s = l->peaks ? l->with : l->steps, *end = l->divides ? l->with : s + l->n_steps; s < end; s++) {
             if (s->kind == LINE_COLUMN) {
                 run_column(l, s, 0, rows);
