@@ -317,27 +317,44 @@ static bool scales_are_finite(const ls_tile_row_norm *norm) {
     return !_mm512_cmpge_epu32_mask(most, _mm512_set1_epi32((int)(2 * 0x7f800000u)));
 }
 
-/* A row is summed before the one ahead of it is divided, and its squares are after that: what a pass begins with was not made by the last one. */
+/* Row r, whose numbers are made. */
+static void divide_row(const ls_tile_row_norm *norm, const norm_numbers *numbers, int64_t r) {
+    const float *x = norm->x + r * norm->x_row;
+    float *dst = norm->dst + r * norm->dst_row;
+    if (numbers->plain) {
+        norm_row(norm, numbers, true, x, dst);
+    } else {
+        norm_row(norm, numbers, false, x, dst);
+    }
+}
+
+/* Two rows at a time, whose lines go in the nearest cache and out of it as evenly as that; or one, with the sum of the next before it is
+ * divided: then no pass begins with what the last one made. */
 void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows) {
-    enum { AHEAD = 3 }; /* rows fetched early */
-    const int64_t fetch = norm->fetches ? AHEAD * norm->x_row * (int64_t)sizeof(float) : 0;
+    enum { PAIR = 2, AHEAD = 3 }; /* the latter are fetched early, where rows go one by one */
+    const int64_t group = norm->one_by_one ? 1 : PAIR, behind = norm->one_by_one;
+    const int64_t fetch = norm->fetches ? (norm->one_by_one ? AHEAD : PAIR) * norm->x_row * (int64_t)sizeof(float) : 0;
     const bool finite = scales_are_finite(norm);
-    norm_numbers numbers = {0};
-    for (int64_t r = 0; r <= rows; r++) {
+    norm_numbers numbers[PAIR];
+    for (int64_t r = 0; r < rows + behind; r += group) {
+        const int64_t end = r + group < rows ? r + group : rows;
         const float *x = norm->x + r * norm->x_row;
-        float mean = 0, squares;
-        if (r < rows) {
-            LS_TILE_NAME(ls_tile_rows_sum)(&mean, x, 0, norm->n, 1, 0);
-            mean /= norm->count;
+        float means[PAIR], squares[PAIR];
+        for (int64_t i = 0; r + i < end; i++) {
+            LS_TILE_NAME(ls_tile_rows_sum)(means + i, x + i * norm->x_row, 0, norm->n, 1, 0);
+            means[i] /= norm->count;
         }
-        if (r > 0 && numbers.plain) {
-            norm_row(norm, &numbers, true, x - norm->x_row, norm->dst + (r - 1) * norm->dst_row);
-        } else if (r > 0) {
-            norm_row(norm, &numbers, false, x - norm->x_row, norm->dst + (r - 1) * norm->dst_row);
+        if (behind && r > 0) {
+            divide_row(norm, numbers, r - 1);
         }
-        if (r < rows) {
-            LS_TILE_NAME(ls_tile_rows_squares)(&squares, x, mean, norm->n, 1, fetch);
-            numbers = numbers_of(norm, mean, squares, finite, r % LS_NORM_TURN < norm->far ? LS_DST_FAR : LS_DST_NEAR);
+        for (int64_t i = 0; r + i < end; i++) {
+            LS_TILE_NAME(ls_tile_rows_squares)(squares + i, x + i * norm->x_row, means[i], norm->n, 1, fetch);
+        }
+        for (int64_t i = 0; r + i < end; i++) {
+            numbers[i] = numbers_of(norm, means[i], squares[i], finite, (r + i) % LS_NORM_TURN < norm->far ? LS_DST_FAR : LS_DST_NEAR);
+            if (!behind) {
+                divide_row(norm, numbers + i, r + i);
+            }
         }
     }
 }
