@@ -247,8 +247,8 @@ bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor) {
 }
 
 #define DIVIDE(i) q##i = v##i / b.d;
-#define LANES_OF(p, i) (*(const ls_vf32_any *)((p) + k + (i) * LS_LANES_F32))
-#define SCALE(i) q##i = q##i * LANES_OF(norm->times, i) + LANES_OF(norm->plus, i);
+#define LANES_OF(p, i) (*(const ls_vf32_any *)((p) + (i) * LS_LANES_F32))
+#define SCALE(i) q##i = q##i * LANES_OF(times, i) + LANES_OF(plus, i);
 typedef struct norm_numbers { /* of a row */
     by by;
     bool usable, plain; /* quotients by products; all of them, and no result is NaN */
@@ -268,25 +268,28 @@ static inline norm_numbers numbers_of(const ls_tile_row_norm *norm, float mean, 
 static inline __attribute__((always_inline)) void norm_row(const ls_tile_row_norm *norm, const norm_numbers *numbers, bool plain, const float *x,
                                                            float *dst) {
     const by b = numbers->by;
-    const bool usable = plain || numbers->usable, near = norm->near && usable;
+    const bool usable = numbers->usable, near = norm->near && usable, scales = norm->times != NULL;
     const __m512i low = _mm512_set1_epi32((int)(2u * LOW)), beyond = _mm512_set1_epi32((int)(2u * (HIGH - LOW)));
-    int64_t k = 0;
-    for (; k + GROUP / 2 <= norm->n; k += GROUP / 2, x += GROUP / 2, dst += GROUP / 2) {
+    const float *times = norm->times, *plus = norm->plus;
+    int64_t left = norm->n;
+    for (; left >= GROUP / 2; left -= GROUP / 2, x += GROUP / 2, dst += GROUP / 2) {
         FOUR(APART)
         FOUR(ABOUT)
-        if (!near) {
+        if (!plain && !near) {
             __m512i high = _mm512_setzero_si512();
-            if (!plain) {
-                FOUR(BEYOND)
-            }
+            FOUR(BEYOND)
             if (usable && !_mm512_cmpge_epu32_mask(high, beyond)) {
                 FOUR(CORRECT)
             } else {
                 FOUR(DIVIDE)
             }
+        } else if (!near) {
+            FOUR(CORRECT)
         }
-        if (norm->times) {
+        if (scales) {
             FOUR(SCALE)
+            times += GROUP / 2;
+            plus += GROUP / 2;
         }
         if (!plain && (UNORDERED(q0, q1) | UNORDERED(q2, q3))) {
             FOUR(CANONICAL)
@@ -297,13 +300,13 @@ static inline __attribute__((always_inline)) void norm_row(const ls_tile_row_nor
             FOUR(PUT)
         }
     }
-    for (int64_t left = norm->n - k; left > 0; k += LS_LANES_F32, left -= LS_LANES_F32, x += LS_LANES_F32, dst += LS_LANES_F32) {
-        const __mmask16 lanes = LS_LANES_LEFT(left);
-        ls_vf32 q = ((ls_vf32)_mm512_maskz_loadu_ps(lanes, x) - b.minus) / b.d;
-        if (norm->times) {
-            q = q * (ls_vf32)_mm512_maskz_loadu_ps(lanes, norm->times + k) + (ls_vf32)_mm512_maskz_loadu_ps(lanes, norm->plus + k);
+    for (int64_t k = 0; k < left; k += LS_LANES_F32) {
+        const __mmask16 lanes = LS_LANES_LEFT(left - k);
+        ls_vf32 q = ((ls_vf32)_mm512_maskz_loadu_ps(lanes, x + k) - b.minus) / b.d;
+        if (scales) {
+            q = q * (ls_vf32)_mm512_maskz_loadu_ps(lanes, times + k) + (ls_vf32)_mm512_maskz_loadu_ps(lanes, plus + k);
         }
-        _mm512_mask_storeu_ps(dst, lanes, (__m512)ls_canonical(q));
+        _mm512_mask_storeu_ps(dst + k, lanes, (__m512)ls_canonical(q));
     }
 }
 
