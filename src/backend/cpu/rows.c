@@ -390,14 +390,13 @@ static float count_of_mean(const lines *l, const line *s, int16_t at, const line
     return kept && kept->kind == LINE_COLUMN && kept->op == COLUMN_STORE && maker_of(l, kept, kept->a) == fold ? count : 0;
 }
 
-/* How many rows of a norm, of LS_NORM_TURN, are stored past the caches. What more than one core stores past them is more than memory takes:
- * where rows and results fit into the last cache together, it takes all where it is the faster one, a fourth on Zen 4, rows that follow each other, none on an Intel. */
-static int far_rows(const lines *l, const line *chain) {
+/* Whether a norm's rows and results fit into the last cache together, and are better there: what more than one core stores past the caches
+ * is more than memory takes. (Not on Zen 4, where norms stored past them are 1.4 times as fast.) */
+static bool stays_near(const lines *l, const line *chain) {
     const ls_cpu_device *d = l->kernel->binary->device;
     const ls_program *p = l->run->program;
     int64_t results = l->kernel->binary->spec.args[p->accesses[chain->f->store].buffer].numel;
-    bool fit = d->threads > 1 && 2 * results * (int64_t)sizeof(float) <= d->cpu.l3_bytes;
-    return fit && d->cpu.l3_takes_stores ? 0 : fit && d->cpu.fetches_best ? LS_NORM_TURN * 3 / 4 : LS_NORM_TURN;
+    return d->cpu.l3_takes_stores && d->threads > 1 && 2 * results * (int64_t)sizeof(float) <= d->cpu.l3_bytes;
 }
 
 /* Whether all there is to do is a norm of rows, which is a function of its own then. */
@@ -435,9 +434,8 @@ static void find_norm(lines *l) {
     if (norm->count == 0 || !same_mean || !same_rows || (scales && (times->row || plus->row))) {
         return;
     }
-    norm->one_by_one = l->kernel->binary->device->cpu.fetches_best;
     norm->near = c[1].op == LS_CHAIN_DIV_NEAR;
-    norm->far = last->row.middle ? far_rows(l, last) : 0;
+    norm->far = last->row.middle && !stays_near(l, last);
     for (int i = 0; i < l->n_streams; i++) {
         norm->fetches = norm->fetches || l->streams[i] == last->operands[0];
     }

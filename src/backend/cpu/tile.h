@@ -44,16 +44,14 @@ enum { LS_FOLD_SUM, LS_FOLD_MIN, LS_FOLD_MAX, LS_FOLDS }; /* of f32 */
 /* Rows of n numbers, which lie so many elements apart, from their mean and by their deviation, each step rounded:
  * dst = (x - m) / d * times + plus, with m = sum(x) / count and d = sqrt(sum((x - m)^2) / count + more). Sums are as the folds of f32 have
  * them; times and plus have a number for each lane, or are both NULL. NaN canonical. */
-enum { LS_NORM_TURN = 32 };
 typedef struct ls_tile_row_norm {
     const float *x, *times, *plus;
     float *dst;
     int64_t n, x_row, dst_row;
     float count, more;
-    bool near;       /* the division, as divide_f32 has it */
-    bool fetches;    /* the lines of rows to come */
-    bool one_by_one; /* better than in pairs; changes no bits */
-    int far;         /* of LS_NORM_TURN rows the first so many are stored past the caches: there each row of dst begins where a line does */
+    bool near;    /* the division, as divide_f32 has it */
+    bool fetches; /* the lines of rows to come */
+    bool far;     /* past the caches: each row of dst begins where a line does */
 } ls_tile_row_norm;
 /* What else is done while a row is folded: lines of memory are fetched from `fetch` on, as many as the row has, where there is x,
  * x[i] / divisor of another row, which are no NaN, goes to dst, and the largest of the numbers that are `next` to `highest`: any number

@@ -247,35 +247,17 @@ bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor) {
 }
 
 #define DIVIDE(i) q##i = v##i / b.d;
-#define LANES_OF(p, i) (*(const ls_vf32_any *)((p) + (i) * LS_LANES_F32))
-#define SCALE(i) q##i = q##i * LANES_OF(times, i) + LANES_OF(plus, i);
-typedef struct norm_numbers { /* of a row */
-    by by;
-    bool usable, plain; /* quotients by products; all of them, and no result is NaN */
-} norm_numbers;
-
-/* Where the mean is 2^-60 and more, a distance from it is 0 or at least 2^-84, so that nothing underflows in a division by less than 2^40;
- * none overflows, since squares do sooner, whose root divides. `finite`: factors and addends. */
-static inline norm_numbers numbers_of(const ls_tile_row_norm *norm, float mean, float squares, bool finite, ls_chain_dst to) {
-    const float divisor = __builtin_sqrtf(squares / norm->count + norm->more);
-    float y, z;
-    const bool usable = in_parts(divisor, norm->near, &y, &z);
-    const bool exact = __builtin_fabsf(mean) >= 0x1p-60f && divisor < 0x1p40f;
-    const by by = {LS_SPLAT_F32(mean), LS_SPLAT_F32(divisor), LS_SPLAT_F32(y), LS_SPLAT_F32(z), to};
-    return (norm_numbers){by, usable, finite && usable && (norm->near || exact)};
-}
-
-static inline __attribute__((always_inline)) void norm_row(const ls_tile_row_norm *norm, const norm_numbers *numbers, bool plain, const float *x,
-                                                           float *dst) {
-    const by b = numbers->by;
-    const bool usable = numbers->usable, near = norm->near && usable, scales = norm->times != NULL;
+#define LANES_OF(p, i) (*(const ls_vf32_any *)((p) + k + (i) * LS_LANES_F32))
+#define SCALE(i) q##i = q##i * LANES_OF(norm->times, i) + LANES_OF(norm->plus, i);
+/* A row of a norm; `usable`: by products. */
+static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bool usable, const float *x, float *dst) {
+    const struct by b = by;
     const __m512i low = _mm512_set1_epi32((int)(2u * LOW)), beyond = _mm512_set1_epi32((int)(2u * (HIGH - LOW)));
-    const float *times = norm->times, *plus = norm->plus;
-    int64_t left = norm->n;
-    for (; left >= GROUP / 2; left -= GROUP / 2, x += GROUP / 2, dst += GROUP / 2) {
+    int64_t k = 0;
+    for (; k + GROUP / 2 <= norm->n; k += GROUP / 2, x += GROUP / 2, dst += GROUP / 2) {
         FOUR(APART)
         FOUR(ABOUT)
-        if (!plain && !near) {
+        if (!norm->near || !usable) {
             __m512i high = _mm512_setzero_si512();
             FOUR(BEYOND)
             if (usable && !_mm512_cmpge_epu32_mask(high, beyond)) {
@@ -283,15 +265,11 @@ static inline __attribute__((always_inline)) void norm_row(const ls_tile_row_nor
             } else {
                 FOUR(DIVIDE)
             }
-        } else if (!near) {
-            FOUR(CORRECT)
         }
-        if (scales) {
+        if (norm->times) {
             FOUR(SCALE)
-            times += GROUP / 2;
-            plus += GROUP / 2;
         }
-        if (!plain && (UNORDERED(q0, q1) | UNORDERED(q2, q3))) {
+        if (UNORDERED(q0, q1) | UNORDERED(q2, q3)) {
             FOUR(CANONICAL)
         }
         if (b.to == LS_DST_FAR) {
@@ -300,64 +278,38 @@ static inline __attribute__((always_inline)) void norm_row(const ls_tile_row_nor
             FOUR(PUT)
         }
     }
-    for (int64_t k = 0; k < left; k += LS_LANES_F32) {
-        const __mmask16 lanes = LS_LANES_LEFT(left - k);
-        ls_vf32 q = ((ls_vf32)_mm512_maskz_loadu_ps(lanes, x + k) - b.minus) / b.d;
-        if (scales) {
-            q = q * (ls_vf32)_mm512_maskz_loadu_ps(lanes, times + k) + (ls_vf32)_mm512_maskz_loadu_ps(lanes, plus + k);
+    for (int64_t left = norm->n - k; left > 0; k += LS_LANES_F32, left -= LS_LANES_F32, x += LS_LANES_F32, dst += LS_LANES_F32) {
+        const __mmask16 lanes = LS_LANES_LEFT(left);
+        ls_vf32 q = ((ls_vf32)_mm512_maskz_loadu_ps(lanes, x) - b.minus) / b.d;
+        if (norm->times) {
+            q = q * (ls_vf32)_mm512_maskz_loadu_ps(lanes, norm->times + k) + (ls_vf32)_mm512_maskz_loadu_ps(lanes, norm->plus + k);
         }
-        _mm512_mask_storeu_ps(dst + k, lanes, (__m512)ls_canonical(q));
+        _mm512_mask_storeu_ps(dst, lanes, (__m512)ls_canonical(q));
     }
 }
 
-static bool scales_are_finite(const ls_tile_row_norm *norm) {
-    __m512i most = _mm512_setzero_si512(); /* twice the magnitudes' bits */
-    for (int64_t k = 0; norm->times && k < norm->n; k += LS_LANES_F32) {
-        const __mmask16 lanes = LS_LANES_LEFT(norm->n - k);
-        most = _mm512_max_epu32(most, _mm512_slli_epi32(_mm512_maskz_loadu_epi32(lanes, norm->times + k), 1));
-        most = _mm512_max_epu32(most, _mm512_slli_epi32(_mm512_maskz_loadu_epi32(lanes, norm->plus + k), 1));
-    }
-    return !_mm512_cmpge_epu32_mask(most, _mm512_set1_epi32((int)(2 * 0x7f800000u)));
-}
-
-/* Row r, whose numbers are made. */
-static void divide_row(const ls_tile_row_norm *norm, const norm_numbers *numbers, int64_t r) {
-    const float *x = norm->x + r * norm->x_row;
-    float *dst = norm->dst + r * norm->dst_row;
-    if (numbers->plain) {
-        norm_row(norm, numbers, true, x, dst);
-    } else {
-        norm_row(norm, numbers, false, x, dst);
-    }
-}
-
-/* Two rows at a time, whose lines go in the nearest cache and out of it as evenly as that; or one, with the sum of the next before it is
- * divided: then no pass begins with what the last one made. */
+/* Two rows at a time: more would leave the nearest cache, whose lines go in it and out of it as evenly as that. */
 void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows) {
-    enum { PAIR = 2, AHEAD = 3 }; /* the latter are fetched early, where rows go one by one */
-    const int64_t group = norm->one_by_one ? 1 : PAIR, behind = norm->one_by_one;
-    const int64_t fetch = norm->fetches ? (norm->one_by_one ? AHEAD : PAIR) * norm->x_row * (int64_t)sizeof(float) : 0;
-    const bool finite = scales_are_finite(norm);
-    norm_numbers numbers[PAIR];
-    for (int64_t r = 0; r < rows + behind; r += group) {
-        const int64_t end = r + group < rows ? r + group : rows;
+    enum { PAIR = 2 };
+    for (int64_t r = 0; r < rows; r += PAIR) {
+        const int64_t some = rows - r < PAIR ? rows - r : PAIR;
         const float *x = norm->x + r * norm->x_row;
         float means[PAIR], squares[PAIR];
-        for (int64_t i = 0; r + i < end; i++) {
+        for (int64_t i = 0; i < some; i++) {
             LS_TILE_NAME(ls_tile_rows_sum)(means + i, x + i * norm->x_row, 0, norm->n, 1, 0);
             means[i] /= norm->count;
         }
-        if (behind && r > 0) {
-            divide_row(norm, numbers, r - 1);
+        for (int64_t i = 0; i < some; i++) {
+            LS_TILE_NAME(ls_tile_rows_squares)(squares + i, x + i * norm->x_row, means[i], norm->n, 1,
+                                               norm->fetches ? PAIR * norm->x_row * (int64_t)sizeof *x : 0);
         }
-        for (int64_t i = 0; r + i < end; i++) {
-            LS_TILE_NAME(ls_tile_rows_squares)(squares + i, x + i * norm->x_row, means[i], norm->n, 1, fetch);
-        }
-        for (int64_t i = 0; r + i < end; i++) {
-            numbers[i] = numbers_of(norm, means[i], squares[i], finite, (r + i) % LS_NORM_TURN < norm->far ? LS_DST_FAR : LS_DST_NEAR);
-            if (!behind) {
-                divide_row(norm, numbers + i, r + i);
-            }
+        for (int64_t i = 0; i < some; i++) {
+            const float divisor = __builtin_sqrtf(squares[i] / norm->count + norm->more);
+            float y, z;
+            const bool usable = in_parts(divisor, norm->near, &y, &z);
+            const ls_chain_dst to = norm->far ? LS_DST_FAR : LS_DST_NEAR;
+            const by b = {LS_SPLAT_F32(means[i]), LS_SPLAT_F32(divisor), LS_SPLAT_F32(y), LS_SPLAT_F32(z), to};
+            norm_row(norm, b, usable, x + i * norm->x_row, norm->dst + (r + i) * norm->dst_row);
         }
     }
 }
