@@ -1,8 +1,8 @@
 /* Sums of exponentials of x - minus in arithmetic that may fuse, and meanwhile quotients of another row: a softmax's last pass over a row
  * is done with the exponentials of the next one, so that what goes to memory does not go all at once. The bits of fast.inc's exp.
  *
- * A row's distances from its largest number are mostly within 64. There a power of two goes into the table's number: a clamp and a scaling
- * take four places of the two ports that add, on Zen 4, an addition of integers and a shift one and a half of any. */
+ * A row's numbers are mostly within 64 beneath its largest. There the power of two goes into the table's number, by a shift and an addition
+ * of integers: the clamp and the scaling that others need take four places of the two ports that add on Zen 4. */
 #include "backend/cpu/isa/tile_isa.h"
 #include "math/const32.h"
 
@@ -27,7 +27,7 @@ static const float powers[16] = {LS_K32_SIXTEENTHS}, terms[] = {LS_K32_EXP_NEAR}
 #define POWER(i) V s##i = _mm512_permutexvar_ps((__m512i)u##i, table);
 #define SCALE_FIRST(i) s##i = (V)_mm512_add_epi32((__m512i)s##i, _mm512_slli_epi32((__m512i)u##i, MANTISSA - OF_SIXTEENTHS));
 #define EXPONENTIAL(i)                                                                                       \
-    const V p##i = _mm512_fmadd_ps(_mm512_fmadd_ps(r##i, second, first), r##i, one);                         \
+    const V p##i = _mm512_fmadd_ps(_mm512_fmadd_ps(r##i, cubic, quadratic), r##i, one);                         \
     e##i = _mm512_fmadd_ps(_mm512_mul_ps(s##i, r##i), p##i, s##i);
 #define SCALE_LAST(i) e##i = _mm512_scalef_ps(e##i, n##i);
 #define PUT(i) _mm512_storeu_ps(dst + k + 16 * i, e##i);
@@ -60,16 +60,15 @@ static V highest_of_part(V most, const float *x, int64_t n) {
 }
 
 /* Lanes that go to the same partials one after another, which stay in registers meanwhile. */
-#define BEGIN(i) V sum##i = first_block ? _mm512_setzero_ps() : LOAD(partials + at, i);
+#define BEGIN(i) V sum##i = first ? _mm512_setzero_ps() : LOAD(partials + at, i);
 #define END(i) _mm512_storeu_ps(partials + at + 16 * i, sum##i);
-bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first_block,
+bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,
                                          const ls_tile_beside *beside) {
-    const ls_tile_beside *const b = beside;
-    const bool far = b->far, divides = b->x != NULL, looks = b->next != NULL;
-    const V apart = _mm512_set1_ps(minus), y = _mm512_set1_ps(b->y), z = _mm512_set1_ps(b->z), one = _mm512_set1_ps(1.0f);
+    const bool far = beside->far, divides = beside->x != NULL, looks = beside->next != NULL;
+    const V apart = _mm512_set1_ps(minus), y = _mm512_set1_ps(beside->y), z = _mm512_set1_ps(beside->z), one = _mm512_set1_ps(1.0f);
     const V by_ln2 = _mm512_set1_ps((float)LS_K32_INVLN2), magic = _mm512_set1_ps((float)LS_K32_EXP_MAGIC);
     const V ln2_1 = _mm512_set1_ps((float)LS_K32_LN2_1), ln2_2 = _mm512_set1_ps((float)LS_K32_LN2_2);
-    const V first = _mm512_set1_ps(terms[1]), second = _mm512_set1_ps(terms[2]);
+    const V quadratic = _mm512_set1_ps(terms[1]), cubic = _mm512_set1_ps(terms[2]);
     const V least = _mm512_set1_ps(-(float)LS_K32_EXP_MAX), most = _mm512_set1_ps(-(float)LS_K32_EXP_MIN);
     const __m512i within = (__m512i)_mm512_set1_ps(64.0f);
     /* less what the shift of the sixteenths adds */
@@ -102,10 +101,10 @@ bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const floa
             FOUR(FETCH)
             FOUR(SUM)
             if (divides) {
-                divide_lanes(b, y, z, far, k);
+                divide_lanes(beside, y, z, far, k);
             }
             if (looks) {
-                highest = highest_of(highest, b->next + k);
+                highest = highest_of(highest, beside->next + k);
             }
         }
         FOUR(END)
@@ -119,15 +118,15 @@ bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const floa
                 partials[i % LS_TILE_PARTIALS] += dst[i];
             }
             if (divides) {
-                LS_TILE_NAME(ls_divide_f32)(b->dst + k, b->x + k, 0, b->divisor, n - k, true, LS_DST_NEAR);
+                LS_TILE_NAME(ls_divide_f32)(beside->dst + k, beside->x + k, 0, beside->divisor, n - k, true, LS_DST_NEAR);
             }
             if (looks) {
-                highest = highest_of_part(highest, b->next + k, n - k);
+                highest = highest_of_part(highest, beside->next + k, n - k);
             }
         }
     }
     if (looks) {
-        *b->highest = _mm512_reduce_max_ps(highest);
+        *beside->highest = _mm512_reduce_max_ps(highest);
     }
     return true;
 }
