@@ -308,8 +308,27 @@ static void columns_of_memory(void **state) {
     }
 }
 
+/* Sums whose elements lie in runs apart, in any order: long runs are folded where they lie. */
+static int build_runs_apart(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->a, p->b, p->c));
+    roots[0] = ls_sum(s, x, 2, (const int[]){0, 2}, 0);
+    roots[1] = ls_amax(s, x, 2, (const int[]){0, 2}, 0);
+    return 2;
+}
+
+static void runs_apart(void **state) {
+    static const param shapes[] = {{0, 3, 2, 300}, {0, 5, 3, 676}, {0, 2, 2, 1500}, {0, 20, 2, 257}, {0, 9, 2, 256}};
+    worlds *all = *state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (int c = 0; c < all->n; c++) {
+            check_fast(all, c, build_runs_apart, (ls_rng){i, 3}, &shapes[i], "runs apart", i);
+        }
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_of_memory), cmocka_unit_test(reductions), cmocka_unit_test(long_reductions),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_of_memory), cmocka_unit_test(runs_apart), cmocka_unit_test(reductions), cmocka_unit_test(long_reductions),
                                        cmocka_unit_test(absent), cmocka_unit_test(pooling), cmocka_unit_test(squares), cmocka_unit_test(pooled_gradients), cmocka_unit_test(row_groups), cmocka_unit_test(kept_in_results), cmocka_unit_test(long_scan),
                                        cmocka_unit_test(scans_and_sorts)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
