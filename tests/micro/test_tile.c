@@ -480,7 +480,7 @@ static void norms_of_rows_agree(void **state) {
             }
         }
         ls_tile_row_norm norm = {.x = x, .n = n, .x_row = n, .dst = dst, .dst_row = step, .count = (float)n, .more = more, .near = near,
-                                 .fetches = seed % 4 < 2, .far = seed % 8 < 4, .times = seed % 3 == 1 ? times : NULL, .plus = seed % 3 == 1 ? plus : NULL};
+                                 .fetches = seed % 4 < 2, .fetches_second = seed % 5 < 2, .far = seed % 8 < 4, .times = seed % 3 == 1 ? times : NULL, .plus = seed % 3 == 1 ? plus : NULL};
         for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
             if (!isas[i] || !isas[i]->row_norms_f32) {
                 continue;

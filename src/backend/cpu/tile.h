@@ -38,7 +38,8 @@ typedef void (*ls_tile_write_fn)(void *dst, int64_t stride, const void *src, int
 typedef void (*ls_tile_gather_fn)(void *dst, const void *src, const int64_t *index, const uint8_t *mask,
                                   int64_t n);
 typedef void (*ls_tile_fill_fn)(void *dst, const void *value, int64_t n);
-/* Rows lie one behind another; n <= LS_TILE_BLOCK. Lines so many bytes further on are fetched (0: none). */
+/* Rows lie one behind another; n <= LS_TILE_BLOCK. Lines so many bytes further on are fetched (0: none); if negative, so many less, into the
+ * second-level cache. */
 typedef void (*ls_fold_rows_fn)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
 enum { LS_FOLD_SUM, LS_FOLD_MIN, LS_FOLD_MAX, LS_FOLDS }; /* of f32 */
 /* Rows of n numbers, which lie so many elements apart, from their mean and by their deviation, each step rounded:
@@ -50,7 +51,7 @@ typedef struct ls_tile_row_norm {
     int64_t n, x_row, dst_row;
     float count, more;
     bool near;    /* the division, as divide_f32 has it */
-    bool fetches; /* the lines of rows to come */
+    bool fetches, fetches_second; /* the lines of rows to come; into the second-level cache instead of the nearest */
     bool far;     /* past the caches: each row of dst begins where a line does */
 } ls_tile_row_norm;
 /* What else is done while a row is folded: lines of memory are fetched from `fetch` on, as many as the row has, where there is x,

@@ -291,6 +291,7 @@ static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bo
 /* Two rows at a time: more would leave the nearest cache, whose lines go in it and out of it as evenly as that. */
 void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows) {
     enum { PAIR = 2 };
+    const int64_t fetch = norm->fetches ? PAIR * norm->x_row * (int64_t)sizeof(float) : 0;
     for (int64_t r = 0; r < rows; r += PAIR) {
         const int64_t some = rows - r < PAIR ? rows - r : PAIR;
         const float *x = norm->x + r * norm->x_row;
@@ -301,7 +302,7 @@ void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows)
         }
         for (int64_t i = 0; i < some; i++) {
             LS_TILE_NAME(ls_tile_rows_squares)(squares + i, x + i * norm->x_row, means[i], norm->n, 1,
-                                               norm->fetches ? PAIR * norm->x_row * (int64_t)sizeof *x : 0);
+                                               norm->fetches_second ? -fetch : fetch);
         }
         for (int64_t i = 0; i < some; i++) {
             const float divisor = __builtin_sqrtf(squares[i] / norm->count + norm->more);
