@@ -434,7 +434,7 @@ static void find_norm(lines *l) {
     if (norm->count == 0 || !same_mean || !same_rows || (scales && (times->row || plus->row))) {
         return;
     }
-    norm->fetches_second = l->kernel->binary->device->cpu.fetches_best; /* Zen 4's nearest cache has no room for what waits for memory */
+    norm->fetches_second = l->kernel->binary->device->cpu.fetches_best; /* faster on Zen 4 */
     norm->near = c[1].op == LS_CHAIN_DIV_NEAR;
     norm->far = last->row.middle && !stays_near(l, last);
     for (int i = 0; i < l->n_streams; i++) {

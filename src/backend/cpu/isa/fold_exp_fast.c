@@ -144,13 +144,13 @@ bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *to, const float *fro
     if (beside->next) {
         for (int64_t k = whole; k < n; k += 16) {
             most =
-                _mm512_max_ps(most, _mm512_mask_loadu_ps(most, n - k < 16 ? (__mmask16)((1u << (n - k)) - 1) : 0xffff, beside->next + k));
+                _mm512_max_ps(most, _mm512_mask_loadu_ps(most, LS_LANES_LEFT(n - k), beside->next + k));
         }
         *beside->highest = _mm512_reduce_max_ps(most);
     }
     for (int64_t k = whole; k < (fresh ? LS_TILE_PARTIALS : n); k += 16) {
         float *sums = partials + k % LS_TILE_PARTIALS;
-        const V v = k < n ? _mm512_maskz_loadu_ps(n - k < 16 ? (__mmask16)((1u << (n - k)) - 1) : 0xffff,
+        const V v = k < n ? _mm512_maskz_loadu_ps(LS_LANES_LEFT(n - k),
                                                   part + (k - whole))
                           : _mm512_setzero_ps();
         _mm512_storeu_ps(sums, _mm512_add_ps(fresh ? _mm512_setzero_ps() : _mm512_loadu_ps(sums), v));

@@ -54,7 +54,7 @@ static inline __attribute__((always_inline)) V highest_of(V most, const float *x
 }
 static V highest_of_part(V most, const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i += 16) {
-        most = _mm512_max_ps(most, _mm512_mask_loadu_ps(most, n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : 0xffff, x + i));
+        most = _mm512_max_ps(most, _mm512_mask_loadu_ps(most, LS_LANES_LEFT(n - i), x + i));
     }
     return most;
 }

@@ -130,6 +130,12 @@ EXTREME_OF(max, 5)
 #define FETCH_SECOND(i, j, op, at, nan)                                                                      \
     __builtin_prefetch((const void *)((uintptr_t)(x + k + 16 * i) - (uintptr_t)fetch), 0, 2);                \
     __builtin_prefetch((const void *)((uintptr_t)(x + k + 16 * j) - (uintptr_t)fetch), 0, 2);
+#define FETCH_ALL(op, at, nan)                                                                               \
+    if (fetch > 0) {                                                                                         \
+        PAIRS(FETCH, op, at, nan)                                                                            \
+    } else if (fetch < 0) {                                                                                  \
+        PAIRS(FETCH_SECOND, op, at, nan)                                                                     \
+    }
 #define STEP(i, j, op, at, nan)                                                                              \
     {                                                                                                        \
         __m512 v = at(_mm512_loadu_ps(x + k + 16 * i), 16), w = at(_mm512_loadu_ps(x + k + 16 * j), 16);     \
@@ -230,19 +236,11 @@ void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, 
             int64_t k = 0;                                                                                   \
             PAIRS(NO_PARTIALS, op, at, nan)                                                                  \
             for (; k + LS_TILE_PARTIALS <= n; k += LS_TILE_PARTIALS) {                                       \
-                if (fetch > 0) {                                                                             \
-                    PAIRS(FETCH, op, at, nan)                                                                \
-                } else if (fetch < 0) {                                                                      \
-                    PAIRS(FETCH_SECOND, op, at, nan)                                                         \
-                }                                                                                            \
+                FETCH_ALL(op, at, nan)                                                                       \
                 PAIRS(STEP, op, at, nan)                                                                     \
             }                                                                                                \
             if (k < n) {                                                                                     \
-                if (fetch > 0) {                                                                             \
-                    PAIRS(FETCH, op, at, nan)                                                                \
-                } else if (fetch < 0) {                                                                      \
-                    PAIRS(FETCH_SECOND, op, at, nan)                                                         \
-                }                                                                                            \
+                FETCH_ALL(op, at, nan)                                                                       \
                 PAIRS(LAST, op, at, nan)                                                                     \
             }                                                                                                \
             if (nans) {                                                                                      \
