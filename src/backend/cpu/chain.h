@@ -54,6 +54,7 @@ typedef struct ls_chain_row {
     /* Where dst goes past the caches, is no at[k] and begins where a line does: room for the values before the last steps; or NULL. */
     float *middle;
     uint32_t ahead; /* bits of the pointers whose lines are fetched LS_FETCH_AHEAD early, and bit LS_CHAIN_POINTERS for dst */
+    bool second;    /* into the second-level cache instead of the nearest */
     const ls_chain_step *steps;
     const float *scalars;
     const float *at[LS_CHAIN_POINTERS]; /* NULL for slots */
@@ -69,15 +70,25 @@ typedef struct ls_chain_rows {
     int n_steps, n_scalars;
 } ls_chain_rows;
 
-/* The lines of n elements. */
-static inline void ls_fetch_lines(uintptr_t at, int64_t n) {
-    for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof(float), at += 64) {
+/* Always inlined: gcc finds a function that fetches to do nothing, and drops its calls. */
+#define LS_FETCHING static inline __attribute__((always_inline))
+/* A line, into the second-level cache or the nearest. */
+LS_FETCHING void ls_fetch_line(uintptr_t at, bool second) {
+    if (second) {
+        __builtin_prefetch((const void *)at, 0, 2);
+    } else {
         __builtin_prefetch((const void *)at);
     }
 }
+/* The lines of n elements. */
+LS_FETCHING void ls_fetch_lines(uintptr_t at, int64_t n, bool second) {
+    for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof(float), at += 64) {
+        ls_fetch_line(at, second);
+    }
+}
 /* Those that lie LS_FETCH_AHEAD behind them. */
-static inline void ls_fetch_behind(const float *x, int64_t n) {
-    ls_fetch_lines((uintptr_t)x + LS_FETCH_AHEAD, n);
+LS_FETCHING void ls_fetch_behind(const float *x, int64_t n, bool second) {
+    ls_fetch_lines((uintptr_t)x + LS_FETCH_AHEAD, n, second);
 }
 
 #endif

@@ -66,7 +66,7 @@ static void detect(ls_cpu *cpu) {
     }
     bool zen5 = (a >> 8 & 15) + (a >> 20 & 255) >= 0x1a; /* its family, or later */
     cpu->l3_takes_stores = amd && zen5;
-    cpu->fetches_best = amd && !zen5;
+    cpu->fetches_best = cpu->fetches_second = amd && !zen5;
     bool fma = c >> 12 & 1, f16c = c >> 29 & 1, osxsave = c >> 27 & 1;
     uint64_t state = osxsave ? enabled_state() : 0;
     bool ymm = (state & 0x6) == 0x6, zmm = (state & 0xe6) == 0xe6;

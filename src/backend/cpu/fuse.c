@@ -427,7 +427,7 @@ static void step_walks(fused_run *r, int64_t n) {
         const int buffer = w->access->buffer;
         walk_step(w, n);
         if (r->fused->calls && buffer < r->run->spec->n_args && r->run->spec->args[buffer].numel >= LEAST_FETCHED) {
-            ls_fetch_lines((uintptr_t)r->run->buffers[buffer] + (uintptr_t)w->base * sizeof(float), n);
+            ls_fetch_lines((uintptr_t)r->run->buffers[buffer] + (uintptr_t)w->base * sizeof(float), n, false);
         }
     }
 }
@@ -458,7 +458,7 @@ static void begin_fused(fused_run *r, ls_run *run, const ls_fused *f, float *own
     r->fused = f;
     r->out = own;
     r->n_walks = r->n_runs = 0;
-    r->row = (ls_chain_row){.n_steps = f->n_steps, .n_pointers = f->n_operands, .raw = own != NULL, .steps = f->steps, .scalars = r->scalars};
+    r->row = (ls_chain_row){.n_steps = f->n_steps, .n_pointers = f->n_operands, .raw = own != NULL, .second = run->fetches_second, .steps = f->steps, .scalars = r->scalars};
     r->inner = f->by_row ? run->row_inner : n;
     r->left = f->by_row ? r->inner - run->row_lane : n;
     r->at_row = 0;
@@ -664,7 +664,7 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t
                 x = result;
             }
             if (exps) {
-                exps(partials, result, x, apart, part, begins, &(ls_tile_beside){.fetch = (uintptr_t)result + LS_FETCH_AHEAD});
+                exps(partials, result, x, apart, part, begins, &(ls_tile_beside){.fetch = (uintptr_t)result + LS_FETCH_AHEAD, .second = run->fetches_second});
             } else if (squares) {
                 isa->fold_squares_f32(partials, x, apart, part, begins, fetches);
             } else {

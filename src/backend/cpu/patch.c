@@ -123,11 +123,11 @@ static void run_patch(const patches *p, int64_t r, int64_t rows, int64_t at, int
         if (p->store) {
             const ls_access *to = &program->accesses[p->store->access];
             uint32_t *dst = (uint32_t *)(void *)run->buffers[to->buffer] + ls_run_place(run, to);
-            run->isa->transpose(dst, p->row, src, stride, rows, lanes, p->store->cast != NULL, p->stream);
+            run->isa->transpose(dst, p->row, src, stride, rows, lanes, p->store->cast != NULL, p->stream, run->fetches_second);
             return;
         }
         run->isa->transpose((uint32_t *)(void *)(p->memory + (a->patch - 1) * LS_PATCH_BYTES), LS_PATCH_LANES, src,
-                            stride, rows, lanes, false, false);
+                            stride, rows, lanes, false, false, false);
     }
     for (int64_t i = 0; i < rows; i++) {
         run->patches = p->memory + i * LS_PATCH_LANES * 4;

@@ -267,7 +267,7 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
             ls_square what = map == LS_OP_SUM ? LS_SQUARE_SUM : map == LS_OP_AMIN || map == LS_OP_ARGMIN ? LS_SQUARE_LEAST : LS_SQUARE_MOST;
             for (int64_t i = 0, line = p->dim[0].memory; i < planes; i++) {
                 r.moves->squares(what, p->places, width, n, plane_at(p, task, plane + i) + 2 * y0 * line, line,
-                                 to + i * n * width, width);
+                                 to + i * n * width, width, finish->fetches_second);
             }
             if (p->places) {
                 r.isa->cast_int[LS_U32][3](input, image, planes * n * width);

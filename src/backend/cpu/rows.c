@@ -179,6 +179,7 @@ typedef struct lines {
     place places[MOST_PLACES];
     line steps[MOST_STEPS];
     int64_t ahead; /* rows */
+    bool second;   /* their lines go into the second-level cache */
     line *with;    /* the last fold, which fetches all lines of one stream; or NULL */
     bool divides;  /* beside it the last step, a division, is done for the row before */
     ls_tile_beside beside;
@@ -434,7 +435,7 @@ static void find_norm(lines *l) {
     if (norm->count == 0 || !same_mean || !same_rows || (scales && (times->row || plus->row))) {
         return;
     }
-    norm->fetches_second = l->kernel->binary->device->cpu.fetches_best; /* faster on Zen 4 */
+    norm->fetches_second = l->second;
     norm->near = c[1].op == LS_CHAIN_DIV_NEAR;
     norm->far = last->row.middle && !stays_near(l, last);
     for (int i = 0; i < l->n_streams; i++) {
@@ -460,7 +461,7 @@ static void find_beside(lines *l) {
         between = between && (s->kind == LINE_FOLD || (s->kind == LINE_COLUMN && s->op != COLUMN_FN));
     }
     const bool exps = s->kind == LINE_FOLD && s->stream.exps;
-    l->beside = (ls_tile_beside){.near = near};
+    l->beside = (ls_tile_beside){.near = near, .second = l->second};
     const bool after_exps = between && exps && last->f->n_steps == 1 && s->stream.exps == isa->fold_exp_f32[near] && s->stream.store &&
                             s->a == last->operands[0];
     l->defers = after_exps && l->inner <= MOST_KEPT && s + 2 == last && is_stored(l, s, last->scalars[last->f->steps->at]);
@@ -479,6 +480,7 @@ static bool make_list(lines *l, ls_kernel_run *kernel, int64_t first) {
     l->isa = b->device->tiles;
     l->first = first;
     l->ahead = b->band.block;
+    l->second = b->device->cpu.fetches_second;
     const uint32_t nan = LS_NAN_F32;
     memcpy(&l->nan, &nan, sizeof nan);
     l->n_places = l->n_steps = l->n_streams = l->n_passes = l->streams[0] = 0;
@@ -528,12 +530,12 @@ static inline uintptr_t row_ahead(const lines *l, int stream, int64_t r) {
     return (uintptr_t)p->at + (uintptr_t)((r + l->ahead) * p->row);
 }
 
-/* A step's share of its lines. Inlined, since gcc finds a function that fetches to do nothing. */
-static inline __attribute__((always_inline)) void fetch(const lines *l, const line *s, int64_t r) {
+/* A step's share of its lines. */
+LS_FETCHING void fetch(const lines *l, const line *s, int64_t r) {
     for (int i = 0; i < l->n_streams; i++) {
         const uintptr_t at = row_ahead(l, i, r);
         for (int64_t k = s->fetch; k < s->fetch_end; k += LINE) {
-            __builtin_prefetch((const void *)(at + (uintptr_t)k));
+            ls_fetch_line(at + (uintptr_t)k, l->second);
         }
     }
 }

@@ -26,10 +26,10 @@ void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float 
 #endif
 
 /* Memory is at work while the processor computes, which its own foresight does not reach: that ends with a page. */
-static inline void fetch_ahead(const ls_chain_row *row, const float *dst, int64_t i, int64_t n) {
+LS_FETCHING void fetch_ahead(const ls_chain_row *row, const float *dst, int64_t i, int64_t n) {
     for (uint32_t left = row->ahead; left; left &= left - 1) {
         int k = __builtin_ctz(left);
-        ls_fetch_behind((k < LS_CHAIN_POINTERS ? row->at[k] : dst) + i, n);
+        ls_fetch_behind((k < LS_CHAIN_POINTERS ? row->at[k] : dst) + i, n, row->second);
     }
 }
 
@@ -154,7 +154,7 @@ static bool bias(const ls_chain_row *row, float *dst, const float *src, int64_t 
 /* A GELU, whose steps before and after the error function are done in its blocks; how many lanes. */
 static int64_t gelu(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
     const ls_chain_step *step = row->steps, *end = step + row->n_steps;
-    ls_erf_around around = {.times = 1, .factor = 1, .then = 1, .fetch = row->ahead & 1 ? LS_FETCH_AHEAD : 0, .far = row->middle != NULL};
+    ls_erf_around around = {.times = 1, .factor = 1, .then = 1, .fetch = row->ahead & 1 ? LS_FETCH_AHEAD : 0, .second = row->second, .far = row->middle != NULL};
     if (row->n_steps > 0 && step->op == LS_CHAIN_MUL && step->kind == LS_CHAIN_SCALAR) {
         around.times = row->scalars[step++->at];
     }
@@ -264,7 +264,7 @@ static bool takes_scalar(const ls_chain_step *step, const ls_chain_step *end, ls
 /* All of a batch norm, with the relu after it, in one pass. */
 static bool batch_norm(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
     const ls_chain_step *step = row->steps, *end = step + row->n_steps;
-    ls_norm norm = {.divisor = 1, .fetches = row->ahead & 1, .fetches_dst = row->ahead >> LS_CHAIN_POINTERS & 1};
+    ls_norm norm = {.divisor = 1, .fetches = row->ahead & 1, .fetches_dst = row->ahead >> LS_CHAIN_POINTERS & 1, .second = row->second};
     if (!takes_scalar(step, end, LS_CHAIN_SUB) || row->middle) {
         return false;
     }

@@ -69,7 +69,7 @@ enum { GROUP = 8 * LS_LANES_F32 };
     if (b.to == LS_DST_FAR) {                                                                                \
         EACH(PUT_FAR)                                                                                        \
     } else {                                                                                                 \
-        ls_fetch_behind(dst, b.to == LS_DST_FETCHED ? GROUP : 0);                                            \
+        ls_fetch_behind(dst, b.to == LS_DST_FETCHED ? GROUP : 0, false);                                            \
         EACH(PUT)                                                                                            \
     }
 
@@ -129,7 +129,7 @@ static inline ls_vf32 quotient(const by *b, ls_vf32 v, bool usable) {
 
 /* Two vectors of x times 1/divisor, or of their distance from `minus`; NaN canonical. */
 static inline void two_near(const by *b, float *dst, const float *x, bool distance) {
-    ls_fetch_behind(dst, b->to == LS_DST_FETCHED ? 2 * LS_LANES_F32 : 0);
+    ls_fetch_behind(dst, b->to == LS_DST_FETCHED ? 2 * LS_LANES_F32 : 0, false);
     ls_vf32 u = *(const ls_vf32_any *)x, v = *(const ls_vf32_any *)(x + LS_LANES_F32);
     u = distance ? u - b->minus : u;
     v = distance ? v - b->minus : v;
@@ -232,8 +232,8 @@ void LS_TILE_NAME(ls_norm_f32)(float *dst, const float *x, int64_t n, const ls_n
     /* Of lanes that the loop does, too, and stores where x is: masks in each vector take half as long again. */
     const ls_vf32 end = apart(&r.by, x + last);
     for (int64_t i = 0; i <= last; i += LS_LANES_F32) {
-        ls_fetch_behind(x + i, norm->fetches ? LS_LANES_F32 : 0);
-        ls_fetch_behind(dst + i, norm->fetches_dst ? LS_LANES_F32 : 0);
+        ls_fetch_behind(x + i, norm->fetches ? LS_LANES_F32 : 0, norm->second);
+        ls_fetch_behind(dst + i, norm->fetches_dst ? LS_LANES_F32 : 0, norm->second);
         *(ls_vf32_any *)(dst + i) = norm_vector(&r, apart(&r.by, x + i));
     }
     if (n % LS_LANES_F32) {

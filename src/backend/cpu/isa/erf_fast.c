@@ -39,7 +39,7 @@ enum { NEAR = 1, FAR = NEAR + 7, EXP = FAR + 8, MAX = EXP + 5, LOG, BY_LN2, LN2_
 #define AFTER(i) l##i = _mm512_mul_ps(_mm512_add_ps(l##i, plus), _mm512_mul_ps(_mm512_loadu_ps(by + 16 * i), factor));
 #define THEN(i) l##i = _mm512_mul_ps(l##i, then);
 #define PUT_FAR(i) _mm512_stream_ps(dst + 16 * i, l##i);
-#define FETCH(i) __builtin_prefetch((const void *)(fetch + 64 * i));
+#define FETCH(i) ls_fetch_line(fetch + 64 * i, around->second);
 /* What four vectors end with. */
 #define END(FOUR, any)                                                                                       \
     FOUR(CHOOSE)                                                                                             \

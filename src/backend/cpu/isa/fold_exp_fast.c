@@ -25,7 +25,7 @@ enum { BY_LN2 = 6, LN2_1, LN2_2, HALF, MOST };
 #define SCALE(i) l##i = _mm512_scalef_ps(l##i, _mm512_loadu_ps(dst + 16 * i));
 #define ADD(i)                                                                                               \
     _mm512_storeu_ps(sums + 16 * i, _mm512_add_ps(_mm512_maskz_loadu_ps(kept, sums + 16 * i), l##i));
-#define FETCH(i) __builtin_prefetch((const void *)(fetch + 64 * i));
+#define FETCH(i) ls_fetch_line(fetch + 64 * i, beside->second);
 /* Magnitudes are within 2^-60 and 1, and d's within 2^-60 and 2^60. */
 #define DIVIDE(i)                                                                                            \
     if (__builtin_expect(other != NULL, 1)) {                                                                \

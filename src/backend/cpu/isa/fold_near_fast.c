@@ -31,7 +31,7 @@ static const float powers[16] = {LS_K32_SIXTEENTHS}, terms[] = {LS_K32_EXP_NEAR}
     e##i = _mm512_fmadd_ps(_mm512_mul_ps(s##i, r##i), p##i, s##i);
 #define SCALE_LAST(i) e##i = _mm512_scalef_ps(e##i, n##i);
 #define PUT(i) _mm512_storeu_ps(dst + k + 16 * i, e##i);
-#define FETCH(i) __builtin_prefetch((const void *)(beside->fetch + (uintptr_t)(k + 16 * i) * sizeof *x));
+#define FETCH(i) ls_fetch_line(fetch + (uintptr_t)(k + 16 * i) * sizeof *x, second);
 #define SUM(i) sum##i = _mm512_add_ps(sum##i, e##i);
 
 /* Numbers that are no NaN by what y and z are together, not rounded correctly. */
@@ -64,7 +64,7 @@ static V highest_of_part(V most, const float *x, int64_t n) {
 #define END(i) _mm512_storeu_ps(partials + at + 16 * i, sum##i);
 bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,
                                          const ls_tile_beside *beside) {
-    const bool far = beside->far, divides = beside->x != NULL, looks = beside->next != NULL;
+    const bool far = beside->far, divides = beside->x != NULL, second = beside->second, looks = beside->next != NULL;
     const V apart = _mm512_set1_ps(minus), y = _mm512_set1_ps(beside->y), z = _mm512_set1_ps(beside->z), one = _mm512_set1_ps(1.0f);
     const V by_ln2 = _mm512_set1_ps((float)LS_K32_INVLN2), magic = _mm512_set1_ps((float)LS_K32_EXP_MAGIC);
     const V ln2_1 = _mm512_set1_ps((float)LS_K32_LN2_1), ln2_2 = _mm512_set1_ps((float)LS_K32_LN2_2);
@@ -74,6 +74,7 @@ bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const floa
     /* less what the shift of the sixteenths adds */
     const __m512i sixteenths = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const V plain = LOAD(powers, 0), less = (V)_mm512_sub_epi32((__m512i)plain, _mm512_slli_epi32(sixteenths, MANTISSA - OF_SIXTEENTHS));
+    const uintptr_t fetch = beside->fetch;
     V highest = _mm512_set1_ps(-__builtin_inff());
     for (int64_t at = 0; at < LS_TILE_PARTIALS; at += LANES) {
         int64_t k = at;

@@ -542,8 +542,8 @@ static inline __m512 turned(__m512i sign, __m512 x, __m512i which, __m512 y) {
     return _mm512_castsi512_ps(_mm512_xor_si512(sign, _mm512_castps_si512(_mm512_permutex2var_ps(x, which, y))));
 }
 
-static inline __attribute__((always_inline)) void squares_of(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step,
-                                                             float *dst, int64_t dst_step) {
+LS_FETCHING void squares_of(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, float *dst, int64_t dst_step,
+                            bool second) {
     const bool least = what == LS_SQUARE_LEAST;
     const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     const __m512i odd = _mm512_or_si512(even, _mm512_set1_epi32(1)), sign = _mm512_set1_epi32(least ? INT32_MIN : 0);
@@ -553,10 +553,8 @@ static inline __attribute__((always_inline)) void squares_of(ls_square what, boo
             uint32_t both = (uint32_t)((UINT64_C(1) << 2 * left) - 1);
             __mmask16 low = (__mmask16)both, high = (__mmask16)(both >> 16);
             const float *x = src + 2 * i, *y = x + src_step;
-            for (uintptr_t ahead = SQUARES_AHEAD; ahead < SQUARES_AHEAD + 128; ahead += 64) {
-                __builtin_prefetch((const void *)((uintptr_t)x + ahead));
-                __builtin_prefetch((const void *)((uintptr_t)y + ahead));
-            }
+            ls_fetch_lines((uintptr_t)x + SQUARES_AHEAD, 2 * LS_LANES_F32, second);
+            ls_fetch_lines((uintptr_t)y + SQUARES_AHEAD, 2 * LS_LANES_F32, second);
             __m512 x0 = _mm512_maskz_loadu_ps(low, x), x1 = _mm512_setzero_ps();
             __m512 y0 = _mm512_maskz_loadu_ps(low, y), y1 = x1, out;
             if (left > 8) { /* else they would be of what lies behind the image */
@@ -579,15 +577,16 @@ static inline __attribute__((always_inline)) void squares_of(ls_square what, boo
     }
 }
 
-static void squares(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, int64_t dst_step) {
+static void squares(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, int64_t dst_step,
+                    bool second) {
     if (places) {
-        squares_of(what, true, n, lines, src, src_step, dst, dst_step);
+        squares_of(what, true, n, lines, src, src_step, dst, dst_step, second);
     } else if (what == LS_SQUARE_SUM) {
-        squares_of(LS_SQUARE_SUM, false, n, lines, src, src_step, dst, dst_step);
+        squares_of(LS_SQUARE_SUM, false, n, lines, src, src_step, dst, dst_step, second);
     } else if (what == LS_SQUARE_LEAST) {
-        squares_of(LS_SQUARE_LEAST, false, n, lines, src, src_step, dst, dst_step);
+        squares_of(LS_SQUARE_LEAST, false, n, lines, src, src_step, dst, dst_step, second);
     } else {
-        squares_of(LS_SQUARE_MOST, false, n, lines, src, src_step, dst, dst_step);
+        squares_of(LS_SQUARE_MOST, false, n, lines, src, src_step, dst, dst_step, second);
     }
 }
 #endif

@@ -44,7 +44,7 @@ void LS_TILE_NAME(ls_tile_store_f32)(void *dst, const void *a, int64_t n);
 void LS_TILE_NAME(ls_tile_store_f64)(void *dst, const void *a, int64_t n);
 
 void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
-                                     int64_t rows, int64_t lanes, bool canonical, bool stream);
+                                     int64_t rows, int64_t lanes, bool canonical, bool stream, bool second);
 #if defined(LS_ISA_AVX512)
 #define LS_LANES_LEFT(n) ((__mmask16)((n) >= 16 ? 0xffff : (n) > 0 ? (1u << (n)) - 1 : 0))
 void LS_TILE_NAME(ls_tile_fence)(void);
@@ -80,7 +80,7 @@ void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float 
  * follows; NaN canonical. dst may be x. Of AVX-512. */
 typedef struct ls_norm {
     float minus, divisor, times, plus;
-    bool divides, relu, fetches, fetches_dst; /* the last two: lines of x and of dst, early */
+    bool divides, relu, fetches, fetches_dst, second; /* the last three: lines of x and of dst, early, into the second-level cache */
 } ls_norm;
 void LS_TILE_NAME(ls_norm_f32)(float *dst, const float *x, int64_t n, const ls_norm *norm);
 void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float *src, int64_t n);

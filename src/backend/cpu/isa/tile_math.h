@@ -20,6 +20,7 @@ typedef struct ls_erf_around {
     const float *by;
     float times, plus, factor, then;
     uintptr_t fetch; /* bytes behind x that are fetched meanwhile */
+    bool second;     /* into the second-level cache */
     bool far;        /* dst goes past the caches */
 } ls_erf_around;
 /* As many of n lanes as are whole blocks; how many. NaN canonical. dst may be x or `by`. */

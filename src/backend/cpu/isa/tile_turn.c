@@ -8,7 +8,6 @@
 #endif
 
 #if defined(LS_ISA_AVX512)
-enum { LINES_AHEAD = 16 };
 static inline __m512i canonical16(__m512i x, bool canonical) {
     __m512 f = _mm512_castsi512_ps(x);
     return canonical ? _mm512_mask_mov_epi32(x, _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q), _mm512_set1_epi32((int)LS_NAN_F32)) : x;
@@ -25,9 +24,11 @@ static inline __m512i canonical16(__m512i x, bool canonical) {
         }                                                                                                    \
     }
 static __attribute__((noinline)) void whole_block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
-                                                  bool canonical, bool stream) {
-    for (int64_t i = LINES_AHEAD; stream && i < LINES_AHEAD + 16; i++) { /* no processor foresees lines that lie far apart */
-        __builtin_prefetch((const void *)((uintptr_t)src + (uintptr_t)(i * src_stride) * sizeof *src));
+                                                  bool canonical, bool stream, bool second) {
+    /* No processor foresees lines that lie far apart. Of those at whole pages from each other the nearest cache holds few. */
+    const int64_t ahead = second ? 32 : 16;
+    for (int64_t i = 0; stream && i < 16; i++) {
+        ls_fetch_line((uintptr_t)src + (uintptr_t)((ahead + i) * src_stride) * sizeof *src, second);
     }
     LS_TURN16(LINE, PUT)
 }
@@ -40,9 +41,9 @@ static __attribute__((noinline)) void whole_block(uint32_t *dst, int64_t dst_str
         _mm512_mask_storeu_epi32(dst + (r) * dst_stride, put, canonical16(x, canonical));                    \
     }
 static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
-                  int64_t lanes, bool canonical, bool stream) {
+                  int64_t lanes, bool canonical, bool stream, bool second) {
     if (rows == 16 && lanes == 16) {
-        whole_block(dst, dst_stride, src, src_stride, canonical, stream && ((uintptr_t)dst | (uintptr_t)dst_stride * 4) % 64 == 0);
+        whole_block(dst, dst_stride, src, src_stride, canonical, stream && ((uintptr_t)dst | (uintptr_t)dst_stride * 4) % 64 == 0, second);
         return;
     }
     __mmask16 columns = (__mmask16)((1u << rows) - 1), put = (__mmask16)((1u << lanes) - 1);
@@ -67,8 +68,8 @@ static four canonical4(four x, bool canonical) {
 }
 
 static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
-                  int64_t lanes, bool canonical, bool stream) {
-    (void)stream;
+                  int64_t lanes, bool canonical, bool stream, bool second) {
+    (void)stream, (void)second;
     if (rows < 4 || lanes < 4) {
         for (int64_t r = 0; r < rows; r++) {
             for (int64_t i = 0; i < lanes; i++) {
@@ -97,11 +98,11 @@ enum { SIDE = 4 };
 #endif
 
 void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
-                                     int64_t rows, int64_t lanes, bool canonical, bool stream) {
+                                     int64_t rows, int64_t lanes, bool canonical, bool stream, bool second) {
     for (int64_t i = 0; i < lanes; i += SIDE) {
         for (int64_t r = 0; r < rows; r += SIDE) {
             block(dst + r * dst_stride + i, dst_stride, src + i * src_stride + r, src_stride,
-                  rows - r < SIDE ? rows - r : SIDE, lanes - i < SIDE ? lanes - i : SIDE, canonical, stream);
+                  rows - r < SIDE ? rows - r : SIDE, lanes - i < SIDE ? lanes - i : SIDE, canonical, stream, second);
         }
     }
 }
