@@ -706,6 +706,7 @@ static void start_row(const ls_chain *c, float (*slots)[LS_CHAIN_LANES], ls_chai
     row->raw = false;
     row->middle = NULL;
     row->ahead = 0;
+    row->second = false;
     row->steps = c->steps;
     for (int k = 0; k < c->n_pointers; k++) {
         row->slots[k] = c->places[k].buffer < 0 ? *slots++ : NULL;
