@@ -56,7 +56,7 @@
 #define THIN_STEP_(r)                                                                                        \
     {                                                                                                        \
         const __m512 value = _mm512_maskz_loadu_ps(some, from + (r) * t->x_row);                             \
-        __builtin_prefetch((const void *)((uintptr_t)(from + (r) * t->x_row) + ahead));                      \
+        ls_fetch_line((uintptr_t)(from + (r) * t->x_row) + ahead, true);                                     \
         s##r##_0 = _mm512_mask3_fmadd_ps(value, y0, s##r##_0, w0);                                           \
         s##r##_1 = _mm512_mask3_fmadd_ps(value, y1, s##r##_1, w1);                                           \
         s##r##_2 = _mm512_mask3_fmadd_ps(value, y2, s##r##_2, w2);                                           \

@@ -85,8 +85,8 @@ static void rows4(int64_t kc, int64_t ni, int64_t width, const void *const *rows
     for (int64_t p = 0; p < kc; p += STRIP) {
         int64_t n = kc - p < STRIP ? kc - p : STRIP, q = 0;
         for (int64_t i = 0; i < ni && p + STRIP < kc; i++) {
-            for (int64_t ahead = STRIP; rows[i] && ahead < 2 * STRIP; ahead += 16) { /* rows are too many for a processor to follow */
-                __builtin_prefetch((const u32_any *)rows[i] + p + ahead);
+            for (int64_t ahead = STRIP; rows[i] && ahead < 2 * STRIP; ahead += 16) { /* too many rows for a processor to follow */
+                ls_fetch_line((uintptr_t)((const u32_any *)rows[i] + p + ahead), true);
             }
         }
 #if defined(LS_ISA_AVX512)
