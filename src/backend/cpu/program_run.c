@@ -263,10 +263,15 @@ static void run_overlay(ls_run *run, const ls_instr *in, int64_t n) {
     walk_tables(&w, overlay_segment, &ctx);
 }
 
-/* Asks for a run that is read after this one and lies apart: no processor foresees where. */
-static void fetch_run(const char *at, int64_t bytes) {
-    for (int64_t i = 0; i < bytes; i += 64) {
-        __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)i));
+/* Asks for a run that is read some runs after the one at `from`: they lie apart, and no processor foresees where. */
+LS_FETCHING void fetch_run(const walk *w, const char *from, int64_t n) {
+    enum { AHEAD = 4 << 10 }; /* bytes of runs */
+    const ls_access *a = w->access;
+    const int last = a->n_dims - 1;
+    const int64_t size = INT64_C(1) << a->log2, runs = 1 + AHEAD / (w->extent[last] * size);
+    const uintptr_t at = (uintptr_t)from + (uintptr_t)((runs < w->extent[last - 1] ? runs : 1) * a->dims[last - 1].stride * size);
+    for (int64_t i = 0; i < n * size; i += 64) {
+        ls_fetch_line(at + (uintptr_t)i, true);
     }
 }
 
@@ -316,7 +321,7 @@ static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
         } else {
             room = walk_room(&w);
             if (stride == 1 && last > 0) {
-                fetch_run(from + a->dims[last - 1].stride * size, room * size);
+                fetch_run(&w, from, room);
             }
             run->isa->read[a->log2](to, from, stride, room);
             walk_step(&w, room);
