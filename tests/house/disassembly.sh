@@ -1,11 +1,12 @@
 #!/bin/sh
 # disassembly.sh BUILD OBJDUMP: no fused multiply-add in any of the library's objects, except those whose name
-# contains _fast; in the products' tiles of AVX2 and AVX-512 no vector goes to the stack: their sums stay in registers; and the measurement of the peak has
-# its twelve chains: the compiler has not found them alike.
+# contains _fast; in the products' tiles of AVX2 and AVX-512 no vector goes to the stack: their sums stay in registers; the measurement of the peak has
+# its twelve chains: the compiler has not found them alike; and what fetches lines ahead does: gcc drops calls of functions that do nothing else.
 set -eu
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 objdump=${2-objdump}
+root=$(dirname "$0")/../..
 fused='[[:space:]](vfn?m(add|sub)[0-9a-z]*|vfmaddsub[0-9a-z]*|vfmsubadd[0-9a-z]*|fn?m(add|sub)|fml[as]l?2?)[[:space:]]'
 count_fused() {
     "$objdump" -d --no-show-raw-insn "$1" | grep -cE "$fused" || true
@@ -28,6 +29,12 @@ count_chains() {
         END { print n + 0 }'
 }
 
+# Of a file that asks for lines of memory ahead: instructions that do.
+count_fetches() {
+    "$objdump" -d --no-show-raw-insn "$1" | grep -cE '[[:space:]](prefetch|prfm)' || true
+}
+asks='__builtin_prefetch|ls_fetch_(line|lines|behind)\('
+
 # Self-check: a planted fused multiply-add must be seen.
 if echo 'int main(void){return 0;}' | gcc -mfma -x c -c - -o "$tmp/probe.o" 2>/dev/null && [ "$objdump" = objdump ]; then
     echo 'float f(float a, float b, float c); float f(float a, float b, float c) { return a * b + c; }' |
@@ -37,6 +44,7 @@ if echo 'int main(void){return 0;}' | gcc -mfma -x c -c - -o "$tmp/probe.o" 2>/d
           __m256 ls_gemm_f32_1x8__avx2(void (*f)(void), __m256 x);
           __m256 ls_gemm_f32_1x8__avx2(void (*f)(void), __m256 x) { f(); return x; }' |
         gcc -O2 -mavx2 -x c -c - -o "$tmp/planted.o"
+    [ "$(count_fetches "$tmp/planted.o")" = 0 ] || { echo "self-check: fetches were seen where there are none"; exit 1; }
     [ "$(count_spilled "$tmp/planted.o")" -gt 0 ] || { echo "self-check: a planted spill was not seen"; exit 1; }
 fi
 
@@ -60,6 +68,11 @@ while IFS= read -r object; do
         found=$(count_chains "$object")
         [ "$found" -ge 12 ] || { echo "$found of 12 chains in ${object#"$1"/CMakeFiles/}"; bad=$((bad + 1)); } ;;
     esac
+    source=${object#*lockstep_objects.dir/}
+    if grep -qE "$asks" "$root/${source%.o}" 2>/dev/null && [ "$(count_fetches "$object")" = 0 ]; then
+        echo "nothing is fetched in ${object#"$1"/CMakeFiles/}"
+        bad=$((bad + 1))
+    fi
     case ${object##*/} in
     *_fast*) continue ;;
     esac
@@ -71,5 +84,5 @@ while IFS= read -r object; do
     fi
 done <"$tmp/objects"
 [ $checked -gt 0 ] || { echo "no objects in $1/CMakeFiles"; exit 1; }
-echo "$checked objects, $bad with fused multiply-adds, spilled sums or merged chains"
+echo "$checked objects, $bad with fused multiply-adds, spilled sums, merged chains or no fetches"
 [ $bad = 0 ]

@@ -192,7 +192,7 @@ typedef struct ls_gemm_moves {
     void (*lines4)(int64_t n, int64_t lines, const void *src, int64_t src_step, void *dst, int64_t dst_step);
     /* The largest, the least or the sum of two by two elements: dst[line*dst_step + i] of src[2*line*src_step + 2*i], for i < n; or which
      * of the four the extreme is, a uint32_t, as ARGMAX and ARGMIN choose it. The sum is that of each column's, and never -0. Lines to
-     * come are fetched, into the second-level cache or the nearest. NULL where there are no masks. */
+     * come are fetched, where it is `second` into the second-level cache. NULL where there are no masks. */
     void (*squares)(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, int64_t dst_step,
                     bool second);
     /* {at[i], src[i]} of each element that is not +-0 (NaN is not), in order; how many. May write LS_SPARSE_SLACK entries more */

@@ -69,7 +69,7 @@ enum { GROUP = 8 * LS_LANES_F32 };
     if (b.to == LS_DST_FAR) {                                                                                \
         EACH(PUT_FAR)                                                                                        \
     } else {                                                                                                 \
-        ls_fetch_behind(dst, b.to == LS_DST_FETCHED ? GROUP : 0, false);                                            \
+        ls_fetch_behind(dst, b.to == LS_DST_FETCHED ? GROUP : 0, false);                                     \
         EACH(PUT)                                                                                            \
     }
 
