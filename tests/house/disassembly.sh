@@ -51,6 +51,7 @@ fi
 find "$1"/CMakeFiles/lockstep_objects.dir "$1"/CMakeFiles/lockstep_isa_*.dir -name '*.o' 2>/dev/null |
     sort >"$tmp/objects"
 checked=0
+asked=0
 bad=0
 while IFS= read -r object; do
     case ${object##*/} in
@@ -68,11 +69,15 @@ while IFS= read -r object; do
         found=$(count_chains "$object")
         [ "$found" -ge 12 ] || { echo "$found of 12 chains in ${object#"$1"/CMakeFiles/}"; bad=$((bad + 1)); } ;;
     esac
-    source=${object#*lockstep_objects.dir/}
-    if grep -qE "$asks" "$root/${source%.o}" 2>/dev/null && [ "$(count_fetches "$object")" = 0 ]; then
-        echo "nothing is fetched in ${object#"$1"/CMakeFiles/}"
-        bad=$((bad + 1))
-    fi
+    case $object in
+    */lockstep_objects.dir/* | */lockstep_isa_avx512*.dir/*) # other instruction sets leave parts of such files out
+        source=${object#*.dir/}
+        if grep -sqE "$asks" "$root/${source%.o}"; then
+            asked=$((asked + 1))
+            [ "$(count_fetches "$object")" != 0 ] || { echo "nothing is fetched in ${object#"$1"/CMakeFiles/}"; bad=$((bad + 1)); }
+        fi
+        ;;
+    esac
     case ${object##*/} in
     *_fast*) continue ;;
     esac
@@ -83,6 +88,6 @@ while IFS= read -r object; do
         bad=$((bad + 1))
     fi
 done <"$tmp/objects"
-[ $checked -gt 0 ] || { echo "no objects in $1/CMakeFiles"; exit 1; }
-echo "$checked objects, $bad with fused multiply-adds, spilled sums, merged chains or no fetches"
+[ $checked -gt 0 ] && [ $asked -gt 0 ] || { echo "no objects in $1/CMakeFiles"; exit 1; }
+echo "$checked objects, $asked of them with fetches, $bad with fused multiply-adds, spilled sums, merged chains or no fetches"
 [ $bad = 0 ]

@@ -458,7 +458,9 @@ static void begin_fused(fused_run *r, ls_run *run, const ls_fused *f, float *own
     r->fused = f;
     r->out = own;
     r->n_walks = r->n_runs = 0;
-    r->row = (ls_chain_row){.n_steps = f->n_steps, .n_pointers = f->n_operands, .raw = own != NULL, .second = run->fetches_second, .steps = f->steps, .scalars = r->scalars};
+    r->row = (ls_chain_row){.n_steps = f->n_steps, .n_pointers = f->n_operands, .steps = f->steps, .scalars = r->scalars};
+    r->row.raw = own != NULL;
+    r->row.second = run->fetches_second;
     r->inner = f->by_row ? run->row_inner : n;
     r->left = f->by_row ? r->inner - run->row_lane : n;
     r->at_row = 0;
@@ -664,7 +666,8 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t
                 x = result;
             }
             if (exps) {
-                exps(partials, result, x, apart, part, begins, &(ls_tile_beside){.fetch = (uintptr_t)result + LS_FETCH_AHEAD, .second = run->fetches_second});
+                const ls_tile_beside beside = {.fetch = (uintptr_t)result + LS_FETCH_AHEAD, .second = run->fetches_second};
+                exps(partials, result, x, apart, part, begins, &beside);
             } else if (squares) {
                 isa->fold_squares_f32(partials, x, apart, part, begins, fetches);
             } else {

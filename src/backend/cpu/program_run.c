@@ -263,16 +263,13 @@ static void run_overlay(ls_run *run, const ls_instr *in, int64_t n) {
     walk_tables(&w, overlay_segment, &ctx);
 }
 
-/* Asks for a run that is read some runs after the one at `from`: they lie apart, and no processor foresees where. */
-LS_FETCHING void fetch_run(const walk *w, const char *from, int64_t n) {
+/* Bytes from a run to the one that is fetched while it is read, some runs later: they lie apart, and no processor foresees where. */
+static int64_t bytes_ahead(const walk *w) {
     enum { AHEAD = 4 << 10 }; /* bytes of runs */
     const ls_access *a = w->access;
     const int last = a->n_dims - 1;
     const int64_t size = INT64_C(1) << a->log2, runs = 1 + AHEAD / (w->extent[last] * size);
-    const uintptr_t at = (uintptr_t)from + (uintptr_t)((runs < w->extent[last - 1] ? runs : 1) * a->dims[last - 1].stride * size);
-    for (int64_t i = 0; i < n * size; i += 64) {
-        ls_fetch_line(at + (uintptr_t)i, true);
-    }
+    return (runs < w->extent[last - 1] ? runs : 1) * a->dims[last - 1].stride * size;
 }
 
 static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
@@ -307,6 +304,7 @@ static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
         }
         return;
     }
+    const int64_t ahead = stride == 1 && last > 0 ? bytes_ahead(&w) : 0;
     while (w.at < n) {
         int64_t blocks = walk_blocks(&w), rows = blocks ? 0 : walk_rows(&w);
         char *to = own + w.at * size;
@@ -320,9 +318,7 @@ static void run_load(ls_run *run, const ls_instr *in, int64_t n) {
             walk_skip(&w, last - 1, rows, w.extent[last]);
         } else {
             room = walk_room(&w);
-            if (stride == 1 && last > 0) {
-                fetch_run(&w, from, room);
-            }
+            ls_fetch_lines((uintptr_t)from + (uintptr_t)ahead, ahead ? room * size / (int64_t)sizeof(float) : 0, true);
             run->isa->read[a->log2](to, from, stride, room);
             walk_step(&w, room);
         }

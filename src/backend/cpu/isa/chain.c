@@ -154,7 +154,8 @@ static bool bias(const ls_chain_row *row, float *dst, const float *src, int64_t 
 /* A GELU, whose steps before and after the error function are done in its blocks; how many lanes. */
 static int64_t gelu(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
     const ls_chain_step *step = row->steps, *end = step + row->n_steps;
-    ls_erf_around around = {.times = 1, .factor = 1, .then = 1, .fetch = row->ahead & 1 ? LS_FETCH_AHEAD : 0, .second = row->second, .far = row->middle != NULL};
+    ls_erf_around around = {.times = 1, .factor = 1, .then = 1, .second = row->second, .far = row->middle != NULL};
+    around.fetch = row->ahead & 1 ? LS_FETCH_AHEAD : 0;
     if (row->n_steps > 0 && step->op == LS_CHAIN_MUL && step->kind == LS_CHAIN_SCALAR) {
         around.times = row->scalars[step++->at];
     }
