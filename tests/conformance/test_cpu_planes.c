@@ -537,7 +537,11 @@ static void across(void **state) {
         {1, 16, 32, {6, 28}, 3, 2, 1, {1, 1}, {1, 1}, true, false, false},   {1, 32, 32, {8, 30}, 3, 2, 1, {1, 0}, {1, 0}, false, false, false},
         {1, 66, 160, {3, 28}, 3, 2, 1, {1, 1}, {1, 1}, false, true, false},  {1, 258, 32, {2, 83}, 1, 2, 1, {0, 0}, {0, 0}, false, false, false},
         {1, 32, 32, {14, 28}, 3, 2, 1, {1, 1}, {1, 1}, false, false, true},  {1, 30, 32, {9, 42}, 3, 3, 1, {1, 1}, {1, 1}, false, false, false},
-        {2, 30, 32, {14, 14}, 3, 1, 1, {1, 1}, {1, 1}, false, false, false}, /* without a stride in tiles along lines */
+        /* Without a stride, which on some processors takes tiles along lines. */
+        {2, 30, 32, {14, 14}, 3, 1, 1, {1, 1}, {1, 1}, false, false, false}, {1, 32, 64, {9, 28}, 3, 1, 1, {1, 1}, {1, 1}, false, true, false},
+        {1, 30, 32, {6, 16}, 3, 1, 1, {0, 0}, {0, 0}, false, false, false},  {1, 16, 32, {7, 14}, 5, 1, 1, {2, 2}, {2, 2}, false, false, false},
+        {2, 30, 32, {5, 14}, 3, 1, 2, {2, 2}, {2, 2}, false, false, false},  {1, 16, 32, {6, 14}, 3, 1, 1, {1, 1}, {1, 1}, true, false, false},
+        {1, 66, 96, {3, 42}, 3, 1, 1, {1, 1}, {1, 1}, false, false, true},   {1, 32, 32, {4, 15}, 3, 1, 1, {1, 1}, {1, 0}, false, false, false},
     };
     worlds *all = *state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

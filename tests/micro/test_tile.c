@@ -316,6 +316,12 @@ static void divided_beside(const ls_tile_isa *isa, const ls_tile_beside *b, int6
     assert_int_equal(after, 0xa5a5a5a5);
 }
 
+/* Behind the folds of ls_tile_isa. */
+enum { SQUARES = LS_FOLDS, EXPS, FAST_EXPS, HALVES };
+static bool is_exp(int f) {
+    return f == EXPS || f == FAST_EXPS;
+}
+
 /* Two tiles of a block, into partials that hold nothing yet and then something: sums and extremes, of x, of squares and of exponentials. */
 static void folds_agree(void **state) {
     buffers *b = *state;
@@ -337,40 +343,42 @@ static void folds_agree(void **state) {
         }
         for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
             const ls_tile_isa *isa = isas[i];
-            for (int f = 0; isa && isa->fold_f32[0] && f < 6; f++) {
-                int op = f < 3 ? f : 0;
+            for (int f = 0; isa && isa->fold_f32[0] && f <= HALVES; f++) {
+                int op = f < LS_FOLDS ? f : 0;
                 for (int k = 0; k < LS_TILE_PARTIALS; k++) {
                     want[k] = identities[op];
                 }
                 for (int second = 0; second < 2; second++) {
                     const float *from = x + shift + second;
                     memcpy(y, from, sizeof *x * (size_t)n);
-                    for (int64_t k = 0; f >= 3 && k < n; k++) {
-                        y[k] = f == 3 ? (from[k] - minus) * (from[k] - minus) : from[k] - minus;
+                    for (int64_t k = 0; (f == SQUARES || is_exp(f)) && k < n; k++) {
+                        y[k] = f == SQUARES ? (from[k] - minus) * (from[k] - minus) : from[k] - minus;
                     }
-                    if (f >= 4) {
-                        (f == 4 ? isa->map_f32 : isa->map_fast)[LS_OP_EXP](y, y, NULL, NULL, n);
+                    if (is_exp(f)) {
+                        (f == EXPS ? isa->map_f32 : isa->map_fast)[LS_OP_EXP](y, y, NULL, NULL, n);
                     }
                     combine(ops[op], want, y, n);
-                    if (f < 3) {
+                    if (f < LS_FOLDS) {
                         isa->fold_f32[f](got, from, n, !second, n & 1);
-                    } else if (f == 3) {
+                    } else if (f == HALVES) {
+                        isa->fold_sum_halves_f32(got, from, n, !second);
+                    } else if (f == SQUARES) {
                         isa->fold_squares_f32(got, from, minus, n, !second, n & 1);
                     } else {
                         memset(z, 0xa5, SIZE);
-                        ls_tile_beside beside = {.fetch = (uintptr_t)z, .near = f == 5};
+                        ls_tile_beside beside = {.fetch = (uintptr_t)z, .near = f == FAST_EXPS};
                         if (seed % 5) {
                             divides_beside(isa, &beside, x + 4 - shift, (float)draw(&rng, 1, 99) / 7, seed % 2 && n % 64 == 0);
                         }
-                        isa->fold_exp_f32[f - 4](got, z, from, minus, n, !second, &beside);
+                        isa->fold_exp_f32[f - EXPS](got, z, from, minus, n, !second, &beside);
                         divided_beside(isa, &beside, n);
                         assert_same(y, z, n, "an exponential", n);
                         assert_untouched((char *)z, sizeof *z * (size_t)n);
                     }
-                    assert_same(want, got, LS_TILE_PARTIALS, f < 3 ? ls_ops[ops[f]].name : f == 3 ? "a sum of squares" : "a sum of exponentials", n);
+                    assert_same(want, got, LS_TILE_PARTIALS, f < LS_FOLDS ? ls_ops[ops[f]].name : f == SQUARES ? "a sum of squares" : f == HALVES ? "a sum by halves" : "a sum of exponentials", n);
                     checked++;
                 }
-                ls_fold_rows_fn whole = f < 3 ? isa->rows_f32[f] : f == 3 ? isa->rows_squares_f32 : NULL;
+                ls_fold_rows_fn whole = f < LS_FOLDS ? isa->rows_f32[f] : f == SQUARES ? isa->rows_squares_f32 : NULL;
                 if (whole) {
                     const int64_t lanes = seed % 4 < 2 ? n + 80 : (n + LS_TILE_PARTIALS - 1) / LS_TILE_PARTIALS * LS_TILE_PARTIALS; /* whole steps, too */
                     float row[LANES + 3];
@@ -378,7 +386,7 @@ static void folds_agree(void **state) {
                         row[i + shift] = seed % 3 ? (float)draw(&rng, -9999, 9999) / 7 : x[i];
                     }
                     memcpy(y, row + shift, sizeof *x * (size_t)lanes);
-                    for (int64_t k = 0; f == 3 && k < lanes; k++) {
+                    for (int64_t k = 0; f == SQUARES && k < lanes; k++) {
                         y[k] = (y[k] - minus) * (y[k] - minus);
                     }
                     const int64_t rows = 1 + (2 * lanes <= LANES), length = lanes / rows;

@@ -88,6 +88,7 @@ ls_run *ls_phase_run(const ls_phase_task *task, const ls_program *program, size_
                     .isa = kernel->binary->device->tiles,
                     .fetches_best = kernel->binary->device->cpu.fetches_best,
                     .fetches_second = kernel->binary->device->cpu.fetches_second,
+                    .reads_halves = kernel->binary->device->cpu.reads_halves,
                     .buffers = kernel->buffers,
                     .extents = kernel->extents,
                     .symbols = kernel->launch->symbols,

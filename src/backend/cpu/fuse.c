@@ -641,6 +641,7 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t
         add_place(&r, &p->accesses[s.store->access], rows * inner, &stored, LS_CHAIN_POINTERS);
     }
     const bool fetches = !computes && !run->fetches_best && r.row.ahead & 1;
+    const bool halves = which == LS_FOLD_SUM && run->reads_halves && !computes && !s.fn && isa->fold_sum_halves_f32;
     const int64_t most = computes || s.fn ? LS_TILE : LS_TILE_BLOCK, blocks = (inner + LS_TILE_BLOCK - 1) / LS_TILE_BLOCK;
     if (s.whole && blocks == 1 && !finish && r.n_walks == 0 && !f->n_scalars && inner % LS_TILE_PARTIALS == 0) {
         s.whole(cells, r.row.at[0], 0, inner, rows, fetches ? LS_FOLD_AHEAD : 0);
@@ -670,6 +671,8 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t
                 exps(partials, result, x, apart, part, begins, &beside);
             } else if (squares) {
                 isa->fold_squares_f32(partials, x, apart, part, begins, fetches);
+            } else if (halves) {
+                isa->fold_sum_halves_f32(partials, x, part, begins);
             } else {
                 isa->fold_f32[which](partials, x, part, begins, fetches);
             }

@@ -88,9 +88,10 @@ bool ls_runs_fits(const ls_gemm_phase *gemm, const ls_windows *w) {
 }
 
 /* Whether lines and rows are whole tiles whose vectors are rows: no lane is lost, and the image is read a scalar at a time, whatever the stride. Without
- * one it is as fast as the other tiles on some processors, and slower on others. */
-static bool goes_across(const ls_windows *w) {
-    return last_dim(w)->stride > 1 && w->m % LS_ACROSS_ROWS == 0 && last_dim(w)->extent % LS_ACROSS_OUTPUTS == 0 && w->planes % 2 == 0 && w->k >= LEAST_ACROSS && w->k / w->planes <= FAST_CHUNK / 2;
+ * one it is faster than the other tiles on some processors, and slower on others. */
+static bool goes_across(const ls_cpu *cpu, const ls_windows *w) {
+    return (last_dim(w)->stride > 1 || cpu->reads_scalars) && w->m % LS_ACROSS_ROWS == 0 && last_dim(w)->extent % LS_ACROSS_OUTPUTS == 0 &&
+           w->planes % 2 == 0 && w->k >= LEAST_ACROSS && w->k / w->planes <= FAST_CHUNK / 2;
 }
 
 static tile across_tile(const ls_windows *w, int64_t i) {
@@ -320,7 +321,7 @@ static void find_pieces(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windo
 
 ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, ls_error *err) {
     const ls_window_dim *y = line_dim(w), *x = last_dim(w);
-    ls_runs t = {.across = goes_across(w), .width = x->extent, .outputs = x->extent * y->extent};
+    ls_runs t = {.across = goes_across(&binary->device->cpu, w), .width = x->extent, .outputs = x->extent * y->extent};
     t.by_line = !t.across && whole_tiles(x);
     t.down = t.across ? 1 : y->stride;
     t.along = t.across ? 1 : x->stride;

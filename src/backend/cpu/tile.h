@@ -120,6 +120,7 @@ typedef struct ls_tile_isa {
      * n <= LS_TILE lanes, and the halving of the partials, whose result is partials[0]. `fetches`: lines of x that come next. */
     void (*fold_f32[LS_FOLDS])(float *partials, const float *x, int64_t n, bool first, bool fetches);
     void (*halve_f32[LS_FOLDS])(float *partials);
+    void (*fold_sum_halves_f32)(float *partials, const float *x, int64_t n, bool first); /* the sum, x read by halves of vectors; or NULL */
     /* The sum of (x - minus)^2; or NULL. */
     void (*fold_squares_f32)(float *partials, const float *x, float minus, int64_t n, bool first, bool fetches);
     ls_fold_rows_fn rows_f32[LS_FOLDS], rows_squares_f32; /* the same folds of whole rows; or NULL */

@@ -330,6 +330,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .add_rows_f32 = LS_TILE_NAME(ls_tile_add_rows),
     .rows_f32 = {LS_TILE_NAME(ls_tile_rows_sum), NULL, LS_TILE_NAME(ls_tile_rows_max)},
     .rows_squares_f32 = LS_TILE_NAME(ls_tile_rows_squares),
+    .fold_sum_halves_f32 = LS_TILE_NAME(ls_tile_fold_sum_halves),
     .fold_squares_f32 = LS_TILE_NAME(ls_tile_fold_squares),
     .fold_exp_f32 = {LS_TILE_NAME(ls_tile_fold_exp), LS_TILE_NAME(ls_tile_fold_fast_exp)},
     .sigmoid_f32 = LS_TILE_NAME(ls_tile_sigmoid_f32),

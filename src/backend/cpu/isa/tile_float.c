@@ -170,6 +170,29 @@ FOLD_AS(squares, (float *p, const float *x, float minus, int64_t n, bool first, 
 void LS_TILE_NAME(ls_tile_halve_sum)(float *p)
 HALVE(_mm512_add_ps)
 
+/* The same sums by halves of vectors, which are as many registers as there are. */
+#define HALVES(what)                                                                                         \
+    what(0) what(1) what(2) what(3) what(4) what(5) what(6) what(7) what(8) what(9) what(10) what(11)        \
+    what(12) what(13) what(14) what(15)
+#define ADD_HALVES(i)                                                                                        \
+    a##i = _mm256_add_ps(a##i, _mm256_loadu_ps(x + k + 16 * i));                                             \
+    b##i = _mm256_add_ps(b##i, _mm256_loadu_ps(x + k + 16 * i + 8));
+#define NO_HALVES(i) __m256 a##i = _mm256_setzero_ps(), b##i = a##i;
+#define LOAD_HALVES(i) a##i = _mm256_loadu_ps(p + 16 * i), b##i = _mm256_loadu_ps(p + 16 * i + 8);
+#define STORE_HALVES(i) _mm256_storeu_ps(p + 16 * i, a##i), _mm256_storeu_ps(p + 16 * i + 8, b##i);
+void LS_TILE_NAME(ls_tile_fold_sum_halves)(float *p, const float *x, int64_t n, bool first) {
+    int64_t k = 0;
+    HALVES(NO_HALVES)
+    if (!first) {
+        HALVES(LOAD_HALVES)
+    }
+    for (; k + LS_TILE_PARTIALS <= n; k += LS_TILE_PARTIALS) {
+        HALVES(ADD_HALVES)
+    }
+    HALVES(STORE_HALVES)
+    LS_TILE_NAME(ls_tile_fold_sum)(p, x + k, n - k, false, false);
+}
+
 /* An extreme of numbers takes one instruction, and half of one to see that they are. */
 #define FOLD_EXTREME(name, which, identity)                                                                  \
     static inline __m512 name##_number(__m512 x, __m512 y) {                                                 \
