@@ -190,7 +190,9 @@ void LS_TILE_NAME(ls_tile_fold_sum_halves)(float *p, const float *x, int64_t n, 
         HALVES(ADD_HALVES)
     }
     HALVES(STORE_HALVES)
-    LS_TILE_NAME(ls_tile_fold_sum)(p, x + k, n - k, false, false);
+    if (k < n) {
+        LS_TILE_NAME(ls_tile_fold_sum)(p, x + k, n - k, false, false);
+    }
 }
 
 /* An extreme of numbers takes one instruction, and half of one to see that they are. */
