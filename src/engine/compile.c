@@ -162,18 +162,27 @@ static ls_status loop_body(ls_block_build *b, const ls_group *group, const ls_bo
     loop->result_binds = LS_ARENA_ARRAY(arena, int, n_results);
     loop->strides = LS_ARENA_ARRAY(arena, size_t, body->n_xs + body->n_ys);
     loop->carry_bytes = LS_ARENA_ARRAY(arena, size_t, body->n_carry);
+    loop->kept_in = LS_ARENA_ARRAY(arena, int, body->n_carry);
     ls_tensor **wanted = LS_ARENA_ARRAY(arena, ls_tensor *, n_results);
     int *binds = LS_ARENA_ARRAY(arena, int, n_results), n_wanted = 0;
-    if (!loop->param_binds || !loop->result_binds || !loop->strides || !loop->carry_bytes || !wanted ||
-        !binds) {
+    if (!loop->param_binds || !loop->result_binds || !loop->strides || !loop->carry_bytes || !loop->kept_in ||
+        !wanted || !binds) {
         return ls_block_out_of_memory(b);
     }
     loop->iteration_bind = ls_copy_of(body->iteration)->leaf_bind;
     for (int i = 0; i < n_params; i++) {
         loop->param_binds[i] = ls_copy_of(body->params[i])->leaf_bind;
     }
+    for (int i = 0; i < body->n_carry; i++) {
+        loop->kept_in[i] = -1;
+        for (int j = 0; j < body->n_ys; j++) {
+            if (group->roots[body->n_carry + j] && body->results[body->n_carry + j] == body->results[i]) {
+                loop->kept_in[i] = j;
+            }
+        }
+    }
     for (int i = 0; i < n_results; i++) {
-        bool wants = i < body->n_carry || group->roots[i];
+        bool wants = i < body->n_carry ? loop->kept_in[i] < 0 : group->roots[i] != NULL;
         loop->result_binds[i] = wants ? b->exec->n_binds++ : -1;
         if (wants) {
             wanted[n_wanted] = body->results[i];
@@ -189,22 +198,19 @@ static ls_status loop_body(ls_block_build *b, const ls_group *group, const ls_bo
 }
 
 /* What the step itself needs besides operands and results. */
-static ls_status loop_scratch(ls_block_build *b, ls_step *step, const ls_loop_plan *loop, int at,
-                              ls_device *device) {
-    for (int i = 0; i < loop->n_carry; i++) {
-        step->vals[at++] = ls_val_new(b, NULL, loop->carry_bytes[i], device);
-    }
-    step->vals[at++] = ls_val_new(b, NULL, sizeof(int64_t), device);
-    for (int i = 0; i < loop->body.n_arenas; i++) {
-        step->vals[at++] = ls_val_new(b, NULL, loop->body.arenas[i].bytes, loop->body.arenas[i].device);
-    }
-    for (int i = step->n_reads; i < step->n_args; i++) {
-        bool unused = i >= step->n_reads + loop->n_carry && i < step->n_reads + loop->n_carry + loop->n_ys;
-        if (!step->vals[i] && !unused) {
-            return ls_block_out_of_memory(b);
+static bool loop_scratch(ls_block_build *b, ls_step *step, const ls_loop_plan *loop, int at, ls_device *device) {
+    bool made = true;
+    for (int i = 0; i < loop->n_carry; i++, at++) {
+        if (loop->kept_in[i] < 0) {
+            made = (step->vals[at] = ls_val_new(b, NULL, loop->carry_bytes[i], device)) && made;
         }
     }
-    return LS_OK;
+    made = (step->vals[at++] = ls_val_new(b, NULL, sizeof(int64_t), device)) && made;
+    for (int i = 0; i < loop->body.n_arenas; i++) {
+        const ls_arena_plan *arena = &loop->body.arenas[i];
+        made = (step->vals[at++] = ls_val_new(b, NULL, arena->bytes, arena->device)) && made;
+    }
+    return made;
 }
 
 static ls_status step_loop(ls_block_build *b, const ls_group *group) {
@@ -233,7 +239,8 @@ static ls_status step_loop(ls_block_build *b, const ls_group *group) {
                            (unsigned long long)node->serial, device->id, i, ls_block_device(b, body->results[i])->id);
         }
     }
-    int n_results = body->n_carry + body->n_ys;
+    const int n_results = body->n_carry + body->n_ys;
+    bool made = true;
     ls_step *step =
         step_new(b, LS_STEP_LOOP, device, node->n_src, node->n_src + n_results + body->n_carry + 1 + loop->body.n_arenas);
     if (!step) {
@@ -256,13 +263,15 @@ static ls_status step_loop(ls_block_build *b, const ls_group *group) {
         }
     }
     for (int i = 0; i < n_results; i++) {
-        if (group->roots[i]) {
-            step->vals[node->n_src + i] = ls_val_of(b, group->roots[i]);
-        } else if (i < body->n_carry) {
-            step->vals[node->n_src + i] = ls_val_new(b, NULL, loop->carry_bytes[i], device);
+        const bool scratch = !group->roots[i] && i < body->n_carry && loop->kept_in[i] < 0;
+        if (group->roots[i] || scratch) {
+            ls_val *val = scratch ? ls_val_new(b, NULL, loop->carry_bytes[i], device) : ls_val_of(b, group->roots[i]);
+            step->vals[node->n_src + i] = val;
+            made = val && made;
         }
     }
-    return loop_scratch(b, step, loop, node->n_src + n_results, device);
+    made = loop_scratch(b, step, loop, node->n_src + n_results, device) && made;
+    return made ? LS_OK : ls_block_out_of_memory(b);
 }
 
 /* ---- groups of all stages ---- */

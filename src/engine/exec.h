@@ -100,7 +100,8 @@ typedef struct ls_block {
  * carries' second buffers, the iteration's number, the body's arenas]; vals of results that nobody reads
  * are scratch (carries) or NULL (ys). Iteration t of n reads carry i where t - 1 wrote it (t = 0: the
  * operand) and writes it to the result when n - 1 - t is even, else to the second buffer: so the last one
- * writes the result. */
+ * writes the result. A carry that is one of the ys, too, as a recurrent cell's state is, stays in that one's
+ * slices: it has no second buffer (NULL), and a result only where that is read, to which the last slice is copied. */
 struct ls_loop_plan {
     ls_dim trip;
     int n_carry, n_xs, n_captures, n_ys;
@@ -110,6 +111,7 @@ struct ls_loop_plan {
     int *result_binds; /* carries, ys; -1: not wanted */
     size_t *strides;   /* bytes from one slice to the next: xs, ys */
     size_t *carry_bytes;
+    int *kept_in; /* carries: which of the ys is the same; -1: none */
 };
 
 typedef struct ls_exec_assign {

@@ -257,12 +257,12 @@ static ls_status check_loop(checker *c, const ls_step *step) {
         int w = i - step->n_reads, extra = w - n_results;
         bool result = w >= 0 && extra < 0;
         const ls_tensor *value = w < 0 ? node->src[i] : result ? step->group->roots[w] : NULL;
-        size_t bytes = value                         ? node_bytes(value)
-                       : result && w < body->n_carry ? node_bytes(body->results[w])
-                       : result                      ? 0
-                       : extra < body->n_carry       ? node_bytes(body->results[extra])
-                       : extra == body->n_carry      ? sizeof(int64_t)
-                                                     : loop->body.arenas[extra - body->n_carry - 1].bytes;
+        const int carry = result ? w : extra;
+        size_t bytes = value                    ? node_bytes(value)
+                       : carry < body->n_carry  ? (loop->kept_in[carry] < 0 ? node_bytes(body->results[carry]) : 0)
+                       : result                 ? 0
+                       : extra == body->n_carry ? sizeof(int64_t)
+                                                : loop->body.arenas[extra - body->n_carry - 1].bytes;
         if (!bytes) {
             continue;
         }

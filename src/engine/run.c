@@ -170,18 +170,33 @@ static ls_binding advance(ls_binding b, size_t bytes) {
     return (ls_binding){b.buffer, b.offset + bytes};
 }
 
+/* Where iteration t leaves its part of y i. */
+static ls_binding slice_of(const ls_run *run, const ls_step *step, int i, int64_t t) {
+    const ls_loop_plan *loop = step->loop;
+    return advance(resolve(run, step->args[step->n_reads + loop->n_carry + i]), (size_t)t * loop->strides[loop->n_xs + i]);
+}
+
+/* Results of carries that the last iteration did not write there. */
+static ls_status end_carries(const ls_run *run, const ls_step *step, int64_t trip) {
+    const ls_loop_plan *loop = step->loop;
+    for (int i = 0; i < loop->n_carry; i++) {
+        const int y = loop->kept_in[i];
+        if (y < 0 ? trip <= 0 : step->group->roots[i] != NULL) {
+            ls_binding from = trip <= 0 ? resolve(run, step->args[i]) : slice_of(run, step, y, trip - 1);
+            LS_TRY(run->err, copy_binding(run, from, resolve(run, step->args[step->n_reads + i]), loop->carry_bytes[i]));
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status run_loop(ls_run *run, const ls_step *step) {
     const ls_loop_plan *loop = step->loop;
     ls_binding *binds = run->exec->binds;
     const ls_place *operands = step->args, *results = operands + step->n_reads;
     const ls_place *second = results + loop->n_carry + loop->n_ys, *number = second + loop->n_carry;
     int64_t trip = ls_dim_eval(loop->trip, run->symbols);
-    for (int i = 0; trip <= 0 && i < loop->n_carry; i++) {
-        LS_TRY(run->err,
-               copy_binding(run, resolve(run, operands[i]), resolve(run, results[i]), loop->carry_bytes[i]));
-    }
     if (trip <= 0) {
-        return LS_OK;
+        return end_carries(run, step, trip);
     }
     binds[loop->iteration_bind] = resolve(run, number[0]);
     for (int i = 0; i < loop->body.n_arenas; i++) {
@@ -194,10 +209,13 @@ static ls_status run_loop(ls_run *run, const ls_step *step) {
     for (int64_t t = 0; t < trip; t++) {
         bool to_result = (trip - 1 - t) % 2 == 0;
         for (int i = 0; i < loop->n_carry; i++) {
-            binds[loop->param_binds[i]] = resolve(run, t == 0      ? operands[i]
-                                                       : to_result ? second[i]
-                                                                   : results[i]);
-            binds[loop->result_binds[i]] = resolve(run, to_result ? results[i] : second[i]);
+            const bool kept = loop->kept_in[i] >= 0;
+            binds[loop->param_binds[i]] = t == 0 ? resolve(run, operands[i])
+                                          : kept ? slice_of(run, step, loop->kept_in[i], t - 1)
+                                                 : resolve(run, to_result ? second[i] : results[i]);
+            if (!kept) {
+                binds[loop->result_binds[i]] = resolve(run, to_result ? results[i] : second[i]);
+            }
         }
         for (int i = 0; i < loop->n_xs; i++) {
             int at = loop->n_carry + i;
@@ -206,15 +224,14 @@ static ls_status run_loop(ls_run *run, const ls_step *step) {
         for (int i = 0; i < loop->n_ys; i++) {
             int at = loop->n_carry + i;
             if (loop->result_binds[at] >= 0) {
-                size_t stride = loop->strides[loop->n_xs + i];
-                binds[loop->result_binds[at]] = advance(resolve(run, results[at]), (size_t)t * stride);
+                binds[loop->result_binds[at]] = slice_of(run, step, i, t);
             }
         }
         ls_binding n = binds[loop->iteration_bind];
         LS_TRY(run->err, run->dry ? LS_OK : ls_buffer_upload(n.buffer, n.offset, &t, sizeof t, run->err));
         LS_TRY(run->err, run_block(run, &loop->body));
     }
-    return LS_OK;
+    return end_carries(run, step, trip);
 }
 
 static ls_status run_block(ls_run *run, const ls_block *block) {

@@ -324,6 +324,47 @@ static void loops_carry_and_stack(void **state) {
     }
 }
 
+/* Its states are results of each step, too; the second one's last is taken from the first one's slices. */
+static ls_status sums_so_far(ls_session *session, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
+                             ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
+    (void)ctx, (void)iteration;
+    out_carry[0] = out_carry[1] = out_ys[0] = ls_add(session, ls_sub(session, carry[0], carry[1]), xs[0]);
+    out_carry[2] = out_ys[1] = ls_add(session, carry[2], out_ys[0]);
+    return LS_OK;
+}
+
+static void states_stay_in_slices(void **state) {
+    (void)state;
+    ls_error err = {0};
+    ls_symbol *n = ls_symbol_create(w.context, "steps", 4, &err);
+    ls_shape steps = LS_SHAPE(1);
+    steps.dim[0] = ls_dim_symbol(n, 1, 0);
+    const float xs[] = {1, 2, 4, 8};
+    ls_tensor *x = ls_input(s, "x", LS_F32, steps),
+              *carry[] = {ls_full(s, LS_F32, LS_SCALAR, 3), ls_full(s, LS_F32, LS_SCALAR, 3),
+                          ls_full(s, LS_F32, LS_SCALAR, 5)},
+              *out[3], *y[2];
+    world_ok(&w, ls_loop(s, ls_dim_symbol(n, 1, 0), 3, carry, 1, &x, 2, sums_so_far, NULL, out, y));
+    ls_tensor *all[] = {y[0], y[1], out[1], out[2]};
+    for (int roots = 2; roots <= 4; roots += 2) { /* without the last states, and with them */
+        ls_program *p;
+        world_ok(&w, ls_program_compile(s, &x, 1, all, roots, &p));
+        assert_int_equal(ls_program_get_stats(p).copies, 0);
+        for (int trip = 0; trip <= 4; trip++) {
+            float ys[2][4], last[2] = {0, 0}, sum = 5;
+            world_ok(&w, ls_symbol_bind(s, n, trip));
+            world_ok(&w,
+                     ls_program_run(p, (const void *[]){xs}, (void *[]){ys[0], ys[1], &last[0], &last[1]}));
+            for (int t = 0; t < trip; t++) {
+                sum += xs[t];
+                assert_true(ys[0][t] == xs[t] && ys[1][t] == sum);
+            }
+            assert_true(roots == 2 || (last[0] == (trip ? xs[trip - 1] : 3) && last[1] == sum));
+        }
+        ls_program_destroy(p);
+    }
+}
+
 static ls_status inner_body(ls_session *session, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
                             ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     (void)iteration, (void)xs, (void)out_ys;
@@ -398,6 +439,7 @@ int main(void) {
         TEST(programs_outlive_what_they_hold),
         TEST(loops_carry_and_stack),
         TEST(loops_use_other_devices),
+        TEST(states_stay_in_slices),
         TEST(loops_nest_and_capture),
         TEST(loops_into_variables),
     };
