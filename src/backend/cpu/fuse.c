@@ -427,7 +427,7 @@ static void step_walks(fused_run *r, int64_t n) {
         const int buffer = w->access->buffer;
         walk_step(w, n);
         if (r->fused->calls && buffer < r->run->spec->n_args && r->run->spec->args[buffer].numel >= LEAST_FETCHED) {
-            ls_fetch_lines((uintptr_t)r->run->buffers[buffer] + (uintptr_t)w->base * sizeof(float), n, false);
+            ls_fetch_lines((uintptr_t)r->run->buffers[buffer] + (uintptr_t)w->base * sizeof(float), n, r->run->fetches_second);
         }
     }
 }
