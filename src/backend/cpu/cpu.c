@@ -123,17 +123,40 @@ static void cpu_borrow(ls_device *device, ls_buffer *buffer, bool begins) {
         forget_buffer(device->state, buffer->handle);
     }
 }
+/* A copy between the host's memory and a buffer's. One core alone does not reach what memory gives: many bytes are cut as kernels' tasks
+ * are, so that each worker copies what it likely reads or wrote. */
+enum { SPREAD_BYTES = LS_LIMIT(1 << 18, 1 << 9) };
+typedef struct host_copy {
+    char *dst;
+    const char *src;
+    size_t size, part;
+} host_copy;
+static void copy_part(void *ctx, long task, int worker) {
+    (void)worker;
+    const host_copy *c = ctx;
+    const size_t first = (size_t)task * c->part, left = c->size - first;
+    memcpy(c->dst + first, c->src + first, left < c->part ? left : c->part);
+}
+static void copy_bytes(ls_cpu_device *d, void *dst, const void *src, size_t size) {
+    if (size < SPREAD_BYTES || !ls_has_threads(d)) {
+        memcpy(dst, src, size);
+        return;
+    }
+    const size_t lines = (size / (size_t)d->threads + LS_ALIGN) / LS_ALIGN;
+    host_copy copy = {.dst = dst, .src = src, .size = size, .part = lines * LS_ALIGN};
+    ls_pool_run(d->pool, (long)((size + copy.part - 1) / copy.part), copy_part, &copy);
+}
 static ls_status cpu_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size,
                             ls_error *err) {
     (void)err;
-    memcpy((char *)dst->handle + offset, src, size);
+    copy_bytes(device->state, (char *)dst->handle + offset, src, size);
     note_write(device->state, dst);
     return LS_OK;
 }
 static ls_status cpu_download(ls_device *device, const ls_buffer *src, size_t offset, void *dst, size_t size,
                               ls_error *err) {
-    (void)device, (void)err;
-    memcpy(dst, (const char *)src->handle + offset, size);
+    (void)err;
+    copy_bytes(device->state, dst, (const char *)src->handle + offset, size);
     return LS_OK;
 }
 static ls_status cpu_copy(ls_device *device, ls_buffer *dst, size_t dst_offset, const ls_buffer *src,
