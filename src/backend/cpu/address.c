@@ -110,8 +110,8 @@ void ls_access_from_strides(const ls_spec *spec, int n, const uint8_t *axes, con
     }
 }
 
-bool ls_access_is_large(const ls_spec *spec, const ls_access *access) {
-    return access->buffer < spec->n_args && spec->args[access->buffer].numel << access->log2 >= LARGE_BYTES;
+bool ls_buffer_is_large(const ls_spec *spec, int buffer) {
+    return buffer >= 0 && buffer < spec->n_args && spec->args[buffer].numel * (int64_t)ls_dtype_size(spec->args[buffer].dtype) >= LARGE_BYTES;
 }
 
 void ls_access_find_pattern(const ls_spec *spec, const uint8_t *lane_axes, ls_access *access) {

@@ -10,6 +10,7 @@ enum {
     LEAST_COPY = 4,
     MOST_SCALARS = 1 << 18,
     ZEROS = 512,
+    ROWS_AHEAD = 2,
     MOST_POINTS = LS_LIMIT(1 << 22, 1 << 11) /* of a kernel of its own: past the caches its program stores better */
 };
 
@@ -37,6 +38,7 @@ struct ls_chain {
     bool of_rows;       /* all steps are those of ls_chain_rows */
     bool follows, adds; /* an addition and, maybe, one of elements laid out as the result, and a maximum with a constant (ls_gemm_follow) */
     bool columns;       /* or one of a row of elements alone, the same for all rows */
+    uint32_t fetched;   /* places that are large, and 1 << LS_CHAIN_POINTERS where the result is */
     float floor;        /* then */
     int inner;          /* innermost axes of the columns along which all places are consecutive together */
     ls_program scalars; /* lanes: batch and row axes */
@@ -548,7 +550,9 @@ ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *te
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
     *chain = p.chain;
+    chain->fetched = ls_buffer_is_large(spec, chain->result.buffer) ? UINT32_C(1) << LS_CHAIN_POINTERS : 0;
     for (int k = 0; k < chain->n_pointers; k++) {
+        chain->fetched |= ls_buffer_is_large(spec, chain->places[k].buffer) ? UINT32_C(1) << k : 0;
         chain->ranged = chain->ranged || chain->places[k].ranged;
     }
     chain->of_rows = true;
@@ -699,6 +703,15 @@ static float *start_of(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, c
            offset_of(&gemm->batch, coords, p->batch) + offset_of(&gemm->n, coords, p->column);
 }
 
+/* Lines that a row reads from memory and stores there, while the rows before it are computed: rows of a tile lie far apart, so no processor foresees them. */
+static void fetch_row(const ls_gemm_phase *gemm, const ls_chain *c, const float *const *base, const float *out, const int64_t *coords, int64_t n) {
+    for (uint32_t left = c->fetched; left; left &= left - 1) {
+        const int k = __builtin_ctz(left);
+        const float *at = k < LS_CHAIN_POINTERS ? row_of(gemm, c, k, base, coords) : out + offset_of(&gemm->m, coords, c->result.row);
+        ls_fetch_lines((uintptr_t)at, n, true);
+    }
+}
+
 /* All that no row changes. Not cleared first: a tile may be a few vectors. */
 static void start_row(const ls_chain *c, float (*slots)[LS_CHAIN_LANES], ls_chain_row *row) {
     row->n_steps = c->n_steps;
@@ -759,7 +772,15 @@ void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int6
             base[k] = c->places[k].buffer < 0 ? NULL : start_of(kernel, gemm, &c->places[k], coords);
         }
         float *out = start_of(kernel, gemm, &c->result, coords);
-        for (int64_t i = 0; i < ni; i++) {
+        const bool fetches = !LS_SMALL && c->fetched;
+        for (int64_t i = fetches ? -ROWS_AHEAD : 0; i < ni; i++) {
+            if (fetches && i + ROWS_AHEAD < ni) {
+                ls_point_coords(kernel->extents, gemm->m.n, gemm->m.axes, i0 + i + ROWS_AHEAD, coords);
+                fetch_row(gemm, c, base, out, coords, n);
+            }
+            if (i < 0) {
+                continue;
+            }
             ls_point_coords(kernel->extents, gemm->m.n, gemm->m.axes, i0 + i, coords);
             for (int k = 0; k < c->n_pointers; k++) {
                 row.at[k] = c->places[k].buffer < 0 ? NULL : row_of(gemm, c, k, base, coords);

@@ -6,7 +6,7 @@
 enum { LINE = 64, AT_ONCE = 4 /* lines */ };
 
 int64_t ls_fetch_ahead(const ls_spec *spec, const ls_access *access) {
-    return ls_access_is_large(spec, access) ? LS_FETCH_AHEAD : 0;
+    return ls_buffer_is_large(spec, access->buffer) ? LS_FETCH_AHEAD : 0;
 }
 
 void ls_fetch_results(const ls_program *p) {

@@ -429,7 +429,7 @@ void ls_phase_columns(const ls_phase_task *task) {
     c.stack = task->scratch + offset;
     const ls_program *p = &phase->program;
     const ls_instr *only = p->n_instrs[LS_SECTION_LANES] == 1 ? p->instrs[LS_SECTION_LANES] : NULL;
-    bool large = !LS_SMALL && only && only->op == LS_TILE_OP_LOAD && ls_access_is_large(run.spec, &p->accesses[only->access]);
+    bool large = !LS_SMALL && only && only->op == LS_TILE_OP_LOAD && ls_buffer_is_large(run.spec, p->accesses[only->access].buffer);
     if (phase->pooling && ls_phase_pooled(task, c.fn, c.identity, &finish, c.stack)) {
         return;
     }

@@ -238,8 +238,8 @@ bool ls_pb_finish(ls_program_builder *builder, int n_results, const int16_t *res
 bool ls_access_build(ls_arena *arena, const ls_spec *spec, int32_t ix, int n_pred_ranges,
                      const int32_t *first_preds, const int32_t *n_preds, int n_lane_axes,
                      const uint8_t *lane_axes, ls_access *out_access, bool *out_failed);
-/* Of an argument that no nearest cache holds. */
-bool ls_access_is_large(const ls_spec *spec, const ls_access *access);
+/* An argument that no nearest cache holds. */
+bool ls_buffer_is_large(const ls_spec *spec, int buffer);
 /* Sets the pattern of a load without tables, once its groups are known. */
 void ls_access_find_pattern(const ls_spec *spec, const uint8_t *lane_axes, ls_access *access);
 /* Puts strides by axis into lane groups and scalar terms. */

@@ -223,7 +223,7 @@ static int16_t access_place(lines *l, int access, int64_t inner) {
     int temp = a->buffer - l->kernel->binary->spec.n_args;
     char *at = l->kernel->buffers[a->buffer] + (ls_run_place(l->run, a) << a->log2);
     int16_t found = add_place(l, at, row * (INT64_C(1) << a->log2), temp < 0 || !l->kernel->binary->temps[temp].point);
-    bool large = inner > 1 && row && ls_access_is_large(&l->kernel->binary->spec, a), known = false;
+    bool large = inner > 1 && row && ls_buffer_is_large(&l->kernel->binary->spec, a->buffer), known = false;
     for (int i = 0; i < l->n_streams; i++) {
         known = known || l->streams[i] == found;
     }
