@@ -124,6 +124,7 @@ typedef struct ls_gemm_runs {
     int64_t ahead_gap, ahead_plane;
     ls_gemm_run_places places;
     int64_t lead; /* 0: the lines of c that are stored are fetched meanwhile; else, at once, those so many elements behind */
+    bool second;  /* and those into the second-level cache */
     bool add, last;
     ls_chain_rows rows;
     int64_t step;

@@ -541,6 +541,7 @@ static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p,
     sums->panel = height * w->k;
     sums->step = last_dim(w)->stride;
     sums->lead = w->k < SHORT ? WIDE : 0;
+    sums->second = r->launch->kernel->binary->device->cpu.fetches_second;
     for (const tile *at = p->tiles, *end = at + p->n; at < end;) {
         int64_t first = at->first, n = 0;
         for (; at < end && at->first + at->n - first <= BLOCK; at++) {
