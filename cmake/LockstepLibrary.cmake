@@ -37,12 +37,12 @@ endif()
 # What runs once for a model or a kernel and not for each element is compiled for size. So is the oracle, which takes no longer by it.
 # Interpreters of kernels stay fast: tests wait for them.
 set(small ${LOCKSTEP_SOURCES})
-list(FILTER small INCLUDE REGEX "/(src/(graph|io|oracle|emit|render|verify|spec|kir|nn|gpu|plan|optim|device|data|backend/(cuda|vulkan|webgpu))|generated)/.*\\.c$")
+list(FILTER small INCLUDE REGEX "/(src/(graph|io|oracle|emit|render|verify|spec|kir|nn|gpu|plan|optim|device|data|backend/(cuda|sim|vulkan|webgpu))|generated)/.*\\.c$")
 list(FILTER small EXCLUDE REGEX "/src/kir/(interp|eval)\\.c$")
 foreach(name program describe registers phase address cpuid depthwise pooling band kept quant thin_filter chosen contract gemm_plan fuse windows windows_loads windows_program cpu) # of the processor's backend: what is done when a kernel is compiled, or launched with other extents
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c)
 endforeach()
-foreach(name certify clone compile constant context hazard inspect key place realize session strategy tune var vet) # and a program
+foreach(name certify clone compile constant context hazard inspect kernels key memory place realize session strategy tune var vet) # and a program
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/engine/${name}.c)
 endforeach()
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is
