@@ -38,9 +38,9 @@ struct ls_chain {
     bool of_rows;       /* all steps are those of ls_chain_rows */
     bool follows, adds; /* an addition and, maybe, one of elements laid out as the result, and a maximum with a constant (ls_gemm_follow) */
     bool columns;       /* or one of a row of elements alone, the same for all rows */
-    uint32_t fetched;   /* places that are large, and 1 << LS_CHAIN_POINTERS where the result is */
     float floor;        /* then */
     int inner;          /* innermost axes of the columns along which all places are consecutive together */
+    uint32_t fetched;   /* places that are large, and 1 << LS_CHAIN_POINTERS where the result is */
     ls_program scalars; /* lanes: batch and row axes */
     float *table;       /* [point of those axes][n_scalars]; the binary's, for one launch at a time */
 };

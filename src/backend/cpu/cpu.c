@@ -142,8 +142,9 @@ static void copy_bytes(ls_cpu_device *d, void *dst, const void *src, size_t size
         memcpy(dst, src, size);
         return;
     }
-    const size_t lines = (size / (size_t)d->threads + LS_ALIGN) / LS_ALIGN;
-    host_copy copy = {.dst = dst, .src = src, .size = size, .part = lines * LS_ALIGN};
+    const size_t share = size / (size_t)d->threads, least = SPREAD_BYTES / 2;
+    host_copy copy = {.dst = dst, .src = src, .size = size};
+    copy.part = ((share > least ? share : least) / LS_ALIGN + 1) * LS_ALIGN;
     ls_pool_run(d->pool, (long)((size + copy.part - 1) / copy.part), copy_part, &copy);
 }
 static ls_status cpu_upload(ls_device *device, ls_buffer *dst, size_t offset, const void *src, size_t size,
