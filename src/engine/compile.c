@@ -154,6 +154,15 @@ static size_t slice_bytes(const ls_tensor *stacked) {
     return ls_shape_bytes(stacked->dtype, &slice, NULL);
 }
 
+/* Which of the wanted ys a carry is, too; -1: none. */
+static int same_y(const ls_group *group, const ls_body *body, int carry) {
+    int j = body->n_ys - 1;
+    while (j >= 0 && !(group->roots[body->n_carry + j] && body->results[body->n_carry + j] == body->results[carry])) {
+        j--;
+    }
+    return j;
+}
+
 /* Binds of what the body writes, and its own steps. */
 static ls_status loop_body(ls_block_build *b, const ls_group *group, const ls_body *body, ls_loop_plan *loop) {
     ls_arena *arena = &b->exec->arena;
@@ -174,12 +183,7 @@ static ls_status loop_body(ls_block_build *b, const ls_group *group, const ls_bo
         loop->param_binds[i] = ls_copy_of(body->params[i])->leaf_bind;
     }
     for (int i = 0; i < body->n_carry; i++) {
-        loop->kept_in[i] = -1;
-        for (int j = 0; j < body->n_ys; j++) {
-            if (group->roots[body->n_carry + j] && body->results[body->n_carry + j] == body->results[i]) {
-                loop->kept_in[i] = j;
-            }
-        }
+        loop->kept_in[i] = same_y(group, body, i);
     }
     for (int i = 0; i < n_results; i++) {
         bool wants = i < body->n_carry ? loop->kept_in[i] < 0 : group->roots[i] != NULL;
@@ -240,7 +244,6 @@ static ls_status step_loop(ls_block_build *b, const ls_group *group) {
         }
     }
     const int n_results = body->n_carry + body->n_ys;
-    bool made = true;
     ls_step *step =
         step_new(b, LS_STEP_LOOP, device, node->n_src, node->n_src + n_results + body->n_carry + 1 + loop->body.n_arenas);
     if (!step) {
@@ -262,6 +265,7 @@ static ls_status step_loop(ls_block_build *b, const ls_group *group) {
             loop->strides[i - body->n_carry] = slice_bytes(node->src[i]);
         }
     }
+    bool made = true;
     for (int i = 0; i < n_results; i++) {
         const bool scratch = !group->roots[i] && i < body->n_carry && loop->kept_in[i] < 0;
         if (group->roots[i] || scratch) {

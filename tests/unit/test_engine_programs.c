@@ -324,7 +324,7 @@ static void loops_carry_and_stack(void **state) {
     }
 }
 
-/* Its states are results of each step, too; the second one's last is taken from the first one's slices. */
+/* Its states are results of each step, too, two of them the same one. */
 static ls_status sums_so_far(ls_session *session, void *ctx, ls_tensor *iteration, ls_tensor *const *carry,
                              ls_tensor *const *xs, ls_tensor **out_carry, ls_tensor **out_ys) {
     (void)ctx, (void)iteration;
