@@ -545,16 +545,38 @@ static void test_few_rows_by_panels(void **state) {
     }
 }
 
-/* One row by rows of B where they lie, of which a vector or several are read before the next one's. */
+/* One row by rows of B where they lie: of fewer columns than a vector has, of as many vectors as registers keep and of more, whole or not, and
+ * of which a vector or several are read before the next one's. */
 static void test_one_row(void **state) {
     (void)state;
-    static const int64_t columns[] = {1, 15, 16, 47, 64, 333}, depths[] = {1, 5, 8, 23, 513, 1030};
-    for (int q = 0; q < 6 * 6 * 2 * 2; q++) {
-        row r = plain(1, columns[q % 6], depths[q / 6 % 6]);
-        r.fetches_best = q / 36 % 2;
-        r.fast = q / 72;
-        r.how = r.fast ? WHOLE : q / 6 % 4 == 1 ? WILD : ORDINARY;
+    static const int64_t columns[] = {1, 3, 4, 10, 15, 16, 47, 64, 97, 129, 255, 256, 257, 333}, depths[] = {1, 5, 8, 23, 513, 1030};
+    for (int q = 0; q < 14 * 6 * 2 * 2; q++) {
+        row r = plain(1, columns[q % 14], depths[q / 14 % 6]);
+        r.fetches_best = q / 84 % 2;
+        r.fast = q / 168;
+        r.how = r.fast ? WHOLE : q / 14 % 4 == 1 ? WILD : ORDINARY;
         r.crew = (crew){1 + q / 12 % 3, false};
+        run_row(&r);
+    }
+}
+
+/* One row whose k is cut between workers, of each type; sums of chunks are added at the end. */
+static void test_row_by_k(void **state) {
+    (void)state;
+    static const ls_gemm_dtype dtypes[][3] = {{LS_GEMM_F32, LS_GEMM_F32, LS_GEMM_F32}, {LS_GEMM_F32, LS_GEMM_BF16, LS_GEMM_F32},
+                                              {LS_GEMM_F32, LS_GEMM_F16, LS_GEMM_F16}, {LS_GEMM_F64, LS_GEMM_F64, LS_GEMM_F64},
+                                              {LS_GEMM_I32, LS_GEMM_I32, LS_GEMM_I32}, {LS_GEMM_I8, LS_GEMM_U8, LS_GEMM_I32}};
+    static const int64_t columns[] = {37, 64, 130, 333}, depths[] = {4096, 4600, 8190, 1030};
+    for (int q = 0; q < 6 * 4 * 4; q++) {
+        row r = plain(1, columns[q % 4], depths[q / 4 % 4]);
+        r.a = dtypes[q / 16][0];
+        r.b = dtypes[q / 16][1];
+        r.out = dtypes[q / 16][2];
+        r.out_layout = q % 3;
+        r.epilogue = q / 3 % 3;
+        r.fast = q % 5 == 0;
+        r.how = r.fast ? WHOLE : q % 5 == 1 ? WILD : ORDINARY;
+        r.crew = (crew){2 + q % 4, q % 2};
         run_row(&r);
     }
 }
@@ -666,6 +688,7 @@ int main(void) {
         cmocka_unit_test(test_absent_beside_infinity),
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_one_row),
+        cmocka_unit_test(test_row_by_k),
         cmocka_unit_test(test_far_rows),
         cmocka_unit_test(test_few_rows_by_panels),
         cmocka_unit_test(test_fast),

@@ -563,21 +563,21 @@ static void compute_chunk(block *b, int64_t k0, int64_t kc) {
     }
 }
 
-static void compute_vector(block *b, int64_t k0, int64_t kc) {
+/* A row's sums of one chunk. */
+static void sum_vector(const block *b, int64_t k0, int64_t kc, void *y) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_operand *o = &plan->g->b;
     const char *at = o->data;
     at += (b->b_offset + b->j0 * o->stride_i + k0 * o->stride_k) * ls_gemm_dtype_size(o->dtype);
     operand_at x = find_a(b, k0, kc);
-    void *y = k0 ? tile_of(b) : b->c;
-    b->nan = 1;
     plan->vector(kc, b->nj, x.at, x.step_k, at, o->stride_i == 1 ? o->stride_k : o->stride_i, y);
+}
+
+static void compute_vector(block *b, int64_t k0, int64_t kc) {
+    b->nan = 1;
+    sum_vector(b, k0, kc, k0 ? tile_of(b) : b->c);
     if (k0) {
-        block one = *b;
-        ls_gemm_plan narrow = *plan;
-        narrow.cols = b->nj;
-        one.plan = &narrow;
-        merge_tile(&one, 0, 1, 0, b->nj, true);
+        add_row(b->plan, b->nj, tile_of(b), true, b->c);
     }
 }
 
@@ -659,6 +659,20 @@ IN_LINE void cut_block(int64_t units, int64_t blocks, int64_t i, int64_t width, 
     *out_n = (i + 1 < blocks ? ls_gemm_quotient((i + 1) * units, blocks) * width : extent) - *out_at;
 }
 
+/* A row's sums of some chunks, each in its place of the shared memory. */
+static void part_task(void *ctx, int64_t task, int worker) {
+    const run *r = ctx;
+    const ls_gemm_plan *plan = r->plan;
+    const int64_t k = plan->g->k, chunks = ls_gemm_ceil_div(k, LS_GEMM_CHUNK);
+    const int64_t first = ls_gemm_quotient(task * chunks, plan->parts), end = ls_gemm_quotient((task + 1) * chunks, plan->parts);
+    const block b = {.plan = plan, .memory = r->workers + worker * plan->worker_bytes, .worker = worker, .mi = 1, .nj = plan->g->n};
+    for (int64_t chunk = first; chunk < end; chunk++) {
+        const int64_t k0 = chunk * LS_GEMM_CHUNK, kc = smaller(LS_GEMM_CHUNK, k - k0);
+        pack_local(&b, k0, kc);
+        sum_vector(&b, k0, kc, r->shared + chunk * plan->part_bytes);
+    }
+}
+
 static void block_task(void *ctx, int64_t task, int worker) {
     const run *r = ctx;
     const ls_gemm_plan *plan = r->plan;
@@ -694,6 +708,11 @@ static void block_task(void *ctx, int64_t task, int worker) {
     }
     for (int64_t k0 = 0; k0 < g->k; k0 += LS_GEMM_CHUNK) {
         int64_t kc = smaller(LS_GEMM_CHUNK, g->k - k0);
+        if (plan->parts > 0) {
+            add_row(plan, b.nj, r->shared + k0 / LS_GEMM_CHUNK * plan->part_bytes, k0 > 0, b.c);
+            b.nan = 1;
+            continue;
+        }
         pack_local(&b, k0, kc);
         if (plan->vector) {
             compute_vector(&b, k0, kc);
@@ -736,7 +755,7 @@ static void pack_task(void *ctx, int64_t task, int worker) {
 }
 
 static void for_each(const ls_gemm_plan *plan, int64_t n, void (*fn)(void *, int64_t, int), void *ctx) {
-    if (plan->inline_run || n == 1) {
+    if (plan->inline_run || n <= 1) {
         for (int64_t task = 0; task < n; task++) {
             fn(ctx, !LS_SMALL && plan->backward ? n - 1 - task : task, 0);
         }
@@ -795,6 +814,7 @@ void ls_gemm_plan_run(const ls_gemm_plan *plan, void *workspace) {
                 int64_t chunks = (g->k + LS_GEMM_CHUNK - 1) / LS_GEMM_CHUNK;
                 for_each(plan, strips * chunks, pack_task, &r);
             }
+            for_each(plan, plan->parts, part_task, &r);
             for_each(plan, plan->batches * r.m_blocks * r.n_blocks, block_task, &r);
         }
     }
