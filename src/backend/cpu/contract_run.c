@@ -228,9 +228,9 @@ static size_t workspace(const ls_gemm *g, const ls_gemm_phase *gemm, size_t pack
 enum { TURNED_ROWS = 16, KEPT_L2S = 8, NEAR_L2S = 2 };
 
 /* Whether the matrix of a product with a row is worth a copy in panels, which come from the second cache at its full rate, as no other
- * order does, and from the third a tenth faster. In locked a matrix whose rows lie along k would be transposed on the way. */
+ * order does, and from the third a tenth faster; a quarter where its rows lie along k. */
 static bool row_in_panels(const ls_gemm *g, int64_t l2) {
-    int64_t most = l2 * (!g->fast && g->b.stride_k == 1 ? KEPT_L2S : NEAR_L2S);
+    int64_t most = l2 * (g->b.stride_k == 1 ? KEPT_L2S : NEAR_L2S);
     return WIDE_TILES && g->isa->f32->vectors == WIDEST && g->m == 1 && g->b.dtype == LS_GEMM_F32 &&
            (g->b.stride_k == 1 || g->b.stride_i == 1) && g->n >= TURNED_ROWS && g->n * g->k * (int64_t)sizeof(float) <= most;
 }

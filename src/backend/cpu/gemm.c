@@ -573,11 +573,19 @@ static void sum_vector(const block *b, int64_t k0, int64_t kc, void *y) {
     plan->vector(kc, b->nj, x.at, x.step_k, at, o->stride_i == 1 ? o->stride_k : o->stride_i, y);
 }
 
-static void compute_vector(block *b, int64_t k0, int64_t kc) {
-    b->nan = 1;
-    sum_vector(b, k0, kc, k0 ? tile_of(b) : b->c);
-    if (k0) {
-        add_row(b->plan, b->nj, tile_of(b), true, b->c);
+static void compute_row(const block *given) {
+    const ls_gemm_plan *plan = given->plan;
+    block b = *given;
+    for (int64_t end = b.j0 + b.nj; b.j0 < end; b.j0 += b.nj, b.c += b.nj * plan->elem) {
+        b.nj = smaller(plan->at_once, end - b.j0);
+        for (int64_t k0 = 0; k0 < plan->g->k; k0 += LS_GEMM_CHUNK) {
+            int64_t kc = smaller(LS_GEMM_CHUNK, plan->g->k - k0);
+            pack_local(&b, k0, kc);
+            sum_vector(&b, k0, kc, k0 ? tile_of(&b) : b.c);
+            if (k0) {
+                add_row(plan, b.nj, tile_of(&b), true, b.c);
+            }
+        }
     }
 }
 
@@ -706,18 +714,18 @@ static void block_task(void *ctx, int64_t task, int worker) {
     if (!LS_SMALL && plan->kernels->begin) {
         plan->kernels->begin();
     }
-    for (int64_t k0 = 0; k0 < g->k; k0 += LS_GEMM_CHUNK) {
+    for (int64_t k0 = 0; k0 < g->k && !plan->vector; k0 += LS_GEMM_CHUNK) {
         int64_t kc = smaller(LS_GEMM_CHUNK, g->k - k0);
-        if (plan->parts > 0) {
-            add_row(plan, b.nj, r->shared + k0 / LS_GEMM_CHUNK * plan->part_bytes, k0 > 0, b.c);
-            b.nan = 1;
-            continue;
-        }
         pack_local(&b, k0, kc);
-        if (plan->vector) {
-            compute_vector(&b, k0, kc);
-        } else {
-            compute_chunk(&b, k0, kc);
+        compute_chunk(&b, k0, kc);
+    }
+    for (int64_t k0 = 0; k0 < g->k && plan->parts > 0; k0 += LS_GEMM_CHUNK) {
+        add_row(plan, b.nj, r->shared + k0 / LS_GEMM_CHUNK * plan->part_bytes, k0 > 0, b.c);
+    }
+    if (plan->vector) {
+        b.nan = 1;
+        if (plan->parts == 0) {
+            compute_row(&b);
         }
     }
     if (!LS_SMALL && plan->kernels->end) {

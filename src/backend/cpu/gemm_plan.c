@@ -259,7 +259,7 @@ static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, in
     if (plan->workers > 1 && !plan->inline_run && plan->parts == 0) {
         /* Tasks beside each other read, and may pack, the same part of the other operand: best the much smaller, else what is not
          * packed, else the smaller. */
-        bool a_free = plan->a_source != LS_GEMM_LOCAL, b_free = plan->b_source != LS_GEMM_LOCAL;
+        bool a_free = plan->a_source != LS_GEMM_LOCAL && !plan->vector, b_free = plan->b_source != LS_GEMM_LOCAL;
         bool m_first = b_free ? g->n < 4 * g->m : !a_free && g->n < g->m;
         int64_t worth = g->m * g->n * plan->batches / plan->workers / (LEAST_TASK / larger(g->k, 1) + 1);
         int64_t each = (m_first ? b_free : a_free) ? larger(smaller(worth, LS_TASKS_PER_WORKER), 1) : 1;
@@ -401,7 +401,8 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     }
     plan->slab = up(larger(g->n, 1), plan->cols);
     if (plan->vector) {
-        plan->a_source = g->a.packed ? LS_GEMM_BEFORE : LS_GEMM_LOCAL;
+        plan->a_source = g->a.packed ? LS_GEMM_BEFORE : is_wide_view(&g->a) && g->a.stride_k == 1 ? LS_GEMM_DIRECT : LS_GEMM_LOCAL;
+        plan->at_once = g->b.stride_i == 1 || plan->a_source == LS_GEMM_LOCAL ? g->n : g->fast ? 8 : 16;
         plan->b_source = LS_GEMM_DIRECT;
         nc_max = up(4096, plan->cols);
     } else if (plan->b_source == LS_GEMM_SHARED) {
