@@ -560,8 +560,9 @@ static void test_one_row(void **state) {
     }
 }
 
-/* One row whose k is cut between workers, of each type; sums of chunks are added at the end. */
-static void test_row_by_k(void **state) {
+/* One row over several chunks of k, of each type: cut between workers, whose sums of chunks are added at the end, or where its rows lie along
+ * k, a few of them at a time. */
+static void test_row_of_chunks(void **state) {
     (void)state;
     static const ls_gemm_dtype dtypes[][3] = {{LS_GEMM_F32, LS_GEMM_F32, LS_GEMM_F32}, {LS_GEMM_F32, LS_GEMM_BF16, LS_GEMM_F32},
                                               {LS_GEMM_F32, LS_GEMM_F16, LS_GEMM_F16}, {LS_GEMM_F64, LS_GEMM_F64, LS_GEMM_F64},
@@ -569,6 +570,8 @@ static void test_row_by_k(void **state) {
     static const int64_t columns[] = {37, 64, 130, 333}, depths[] = {4096, 4600, 8190, 1030};
     for (int q = 0; q < 6 * 4 * 4; q++) {
         row r = plain(1, columns[q % 4], depths[q / 4 % 4]);
+        r.b_layout = q % 7 < 2 ? K_FAST : I_FAST;
+        r.a_layout = q % 7 == 1 ? NEITHER : K_FAST;
         r.a = dtypes[q / 16][0];
         r.b = dtypes[q / 16][1];
         r.out = dtypes[q / 16][2];
@@ -688,7 +691,7 @@ int main(void) {
         cmocka_unit_test(test_absent_beside_infinity),
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_one_row),
-        cmocka_unit_test(test_row_by_k),
+        cmocka_unit_test(test_row_of_chunks),
         cmocka_unit_test(test_far_rows),
         cmocka_unit_test(test_few_rows_by_panels),
         cmocka_unit_test(test_fast),

@@ -573,6 +573,7 @@ static void sum_vector(const block *b, int64_t k0, int64_t kc, void *y) {
     plan->vector(kc, b->nj, x.at, x.step_k, at, o->stride_i == 1 ? o->stride_k : o->stride_i, y);
 }
 
+/* A row's product, a few columns over all of k before the next ones. */
 static void compute_row(const block *given) {
     const ls_gemm_plan *plan = given->plan;
     block b = *given;
@@ -691,7 +692,7 @@ static void block_task(void *ctx, int64_t task, int worker) {
     b.shared = r->shared;
     b.memory = r->workers + worker * plan->worker_bytes;
     b.worker = worker;
-    b.nan = 0;
+    b.nan = plan->vector != NULL;
     b.add = b.plus = NULL;
     b.slab0 = r->slab0;
     b.batch = r->batch0 + batch;
@@ -714,19 +715,16 @@ static void block_task(void *ctx, int64_t task, int worker) {
     if (!LS_SMALL && plan->kernels->begin) {
         plan->kernels->begin();
     }
-    for (int64_t k0 = 0; k0 < g->k && !plan->vector; k0 += LS_GEMM_CHUNK) {
+    for (int64_t k0 = plan->vector ? g->k : 0; k0 < g->k; k0 += LS_GEMM_CHUNK) {
         int64_t kc = smaller(LS_GEMM_CHUNK, g->k - k0);
         pack_local(&b, k0, kc);
         compute_chunk(&b, k0, kc);
     }
-    for (int64_t k0 = 0; k0 < g->k && plan->parts > 0; k0 += LS_GEMM_CHUNK) {
+    for (int64_t k0 = 0; k0 < g->k && !LS_SMALL && plan->parts > 0; k0 += LS_GEMM_CHUNK) {
         add_row(plan, b.nj, r->shared + k0 / LS_GEMM_CHUNK * plan->part_bytes, k0 > 0, b.c);
     }
-    if (plan->vector) {
-        b.nan = 1;
-        if (plan->parts == 0) {
-            compute_row(&b);
-        }
+    if (plan->vector && (LS_SMALL || plan->parts == 0)) {
+        compute_row(&b);
     }
     if (!LS_SMALL && plan->kernels->end) {
         plan->kernels->end();
@@ -822,7 +820,9 @@ void ls_gemm_plan_run(const ls_gemm_plan *plan, void *workspace) {
                 int64_t chunks = (g->k + LS_GEMM_CHUNK - 1) / LS_GEMM_CHUNK;
                 for_each(plan, strips * chunks, pack_task, &r);
             }
-            for_each(plan, plan->parts, part_task, &r);
+            if (!LS_SMALL) {
+                for_each(plan, plan->parts, part_task, &r);
+            }
             for_each(plan, plan->batches * r.m_blocks * r.n_blocks, block_task, &r);
         }
     }

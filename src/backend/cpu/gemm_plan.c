@@ -22,7 +22,7 @@ enum {
     TALL_COLUMNS = LS_LIMIT(512, 96),
     CACHE_WAY = 4096,
     MOST_WAYS = 8,
-    PART_COLUMNS = 1024,
+    PART_COLUMNS = 1024, /* wider rows of B are read as fast by columns */
     LEAST_TASK = LS_LIMIT(1 << 20, 1 << 6), /* multiply-adds of a task: a worker has several only where each has so many */
     EXACT_BYTES = 256, /* 255 * 255 * 256 < 2^24: float sums of so many products of bytes are exact */
 };
@@ -284,7 +284,7 @@ static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, in
 static int64_t row_parts(const ls_gemm *g, const ls_gemm_plan *plan) {
     const int64_t chunks = ls_gemm_ceil_div(g->k, LS_GEMM_CHUNK), columns = ls_gemm_ceil_div(g->n, plan->cols);
     const int64_t by_k = ls_gemm_ceil_div(chunks, plan->workers) * LS_GEMM_CHUNK * columns, by_columns = ls_gemm_ceil_div(columns, plan->workers) * g->k;
-    const bool cut = plan->vector && !plan->inline_run && g->b.stride_i == 1 && plan->batches == 1;
+    const bool cut = !LS_SMALL && plan->vector && !plan->inline_run && g->b.stride_i == 1 && plan->batches == 1;
     return cut && plan->workers > 1 && g->n <= PART_COLUMNS && by_k * 8 <= by_columns * 9 ? smaller(chunks, plan->workers) : 0;
 }
 
@@ -402,7 +402,7 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     plan->slab = up(larger(g->n, 1), plan->cols);
     if (plan->vector) {
         plan->a_source = g->a.packed ? LS_GEMM_BEFORE : is_wide_view(&g->a) && g->a.stride_k == 1 ? LS_GEMM_DIRECT : LS_GEMM_LOCAL;
-        plan->at_once = g->b.stride_i == 1 || plan->a_source == LS_GEMM_LOCAL ? g->n : g->fast ? 8 : 16;
+        plan->at_once = g->b.stride_i == 1 || plan->a_source == LS_GEMM_LOCAL ? g->n : g->fast ? 8 : 16; /* as kernels have them */
         plan->b_source = LS_GEMM_DIRECT;
         nc_max = up(4096, plan->cols);
     } else if (plan->b_source == LS_GEMM_SHARED) {

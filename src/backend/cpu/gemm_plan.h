@@ -46,8 +46,8 @@ typedef struct ls_gemm_plan {
     ls_gemm_place b_place;
     bool streamed; /* the first tile is as high as can be, since it takes as long as memory; what is left is the second's */
     int64_t mc, nc;  /* the largest block of C in one task */
-    int64_t at_once; /* columns of a row's product, over all of k: where they lie along memory, so many that it is read in long runs */
-    int64_t parts, part_bytes; /* of a row's product: tasks that k is cut into, not the columns; of one chunk's sums. 0: not cut so */
+    int64_t at_once; /* columns of a row's product that are computed over all of k before the next ones */
+    int64_t parts, part_bytes; /* of a row's product whose k is cut, not the columns: tasks, 0 if it is not; a chunk's sums */
     int64_t m_blocks, n_blocks; /* of C's rows, of a whole slab's columns */
     int64_t bytes_k; /* not 0: g->k counts elements of four bytes, of so many in all */
     uint32_t flip_a, flip_b;
