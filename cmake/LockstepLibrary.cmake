@@ -54,8 +54,13 @@ endif()
 file(GLOB LOCKSTEP_ISA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/*.c)
 set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise_fast.c
     APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>) # unrolled by hand where it pays
-foreach(kind int cast float) # clang would have each loop four times over, for what memory bounds
-    set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/tile_${kind}.c APPEND PROPERTY COMPILE_OPTIONS $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>)
+set(whole_loops $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>) # clang would have each loop four times over, gcc its last lanes unrolled, for what memory bounds
+if(NOT LOCKSTEP_SANITIZE AND NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
+    set(gcc_release $<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>)
+    list(APPEND whole_loops $<${gcc_release}:-O2> $<${gcc_release}:-ftree-vectorize> $<${gcc_release}:-fvect-cost-model=dynamic>)
+endif()
+foreach(name fold_plain tile tile_int tile_cast tile_float)
+    set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/${name}.c APPEND PROPERTY COMPILE_OPTIONS ${whole_loops})
 endforeach()
 foreach(strided fast locked dots pairs moves) # gcc would have each loop again for a stride of 1, clang several times over, which brings nothing there
     set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/gemm_${strided}.c APPEND PROPERTY

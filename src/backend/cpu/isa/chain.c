@@ -66,7 +66,7 @@ LS_FETCHING void fetch_ahead(const ls_chain_row *row, const float *dst, int64_t 
 #define FETCH(q, from) s##q = *(const ls_vf32_any *)((from) + q * L);
 #define CANONICAL(q, e) s##q = ls_canonical(s##q);
 #define END(q, e) *(ls_vf32_any *)(dst + i + q * L) = s##q;
-#define END_FAR(q, e) _mm512_stream_ps(dst + i + q * L, (__m512)s##q);
+#define END_FAR(q, e) LS_STREAM(dst + i + q * L, s##q);
 #define OPERATE(e)                                                                                           \
     if (step->kind == LS_CHAIN_SCALAR) {                                                                     \
         const V y = SPLAT(c);                                                                                \

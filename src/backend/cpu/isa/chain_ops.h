@@ -27,6 +27,13 @@ typedef int32_t ls_vi32 __attribute__((vector_size(LS_VECTOR_BYTES)));
 #define LS_PASS(y, x) ((ls_vf32)((ls_vu32)(x) & (ls_vu32)((y) > (ls_vf32){0})))
 #endif
 
+/* A vector past the caches, where one may begin. */
+#if defined(LS_ISA_AVX512)
+#define LS_STREAM(p, x) _mm512_stream_ps(p, (__m512)(x))
+#elif defined(LS_ISA_AVX2)
+#define LS_STREAM(p, x) _mm256_stream_ps(p, (__m256)(x))
+#endif
+
 #if defined(LS_ISA_AVX512)
 /* r, but `equal` where x and y are, and x where it is NaN. */
 static inline ls_vf32 ls_extreme(ls_vf32 x, ls_vf32 y, ls_vf32 r, ls_vf32 equal) {

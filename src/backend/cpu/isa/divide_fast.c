@@ -38,14 +38,11 @@ typedef struct by { /* else z is what is left of y = round(1/d), of either sign 
 } by;
 
 static inline void put(const by *b, float *dst, ls_vf32 x) {
-#if defined(LS_ISA_AVX512)
     if (b->to == LS_DST_FAR) {
-        _mm512_stream_ps(dst, (__m512)x);
-        return;
+        LS_STREAM(dst, x);
+    } else {
+        *(ls_vf32_any *)dst = x;
     }
-#endif
-    (void)b;
-    *(ls_vf32_any *)dst = x;
 }
 
 static inline ls_vf32 apart(const by *b, const float *x) {
@@ -63,7 +60,7 @@ enum { GROUP = 8 * LS_LANES_F32 };
 #define CORRECT(i) q##i = FMA(FNMA(q##i, b.d, v##i), b.y, q##i);
 #define BEYOND(i) high = _mm512_max_epu32(high, _mm512_sub_epi32(_mm512_slli_epi32((__m512i)v##i, 1), low));
 #define PUT(i) *(ls_vf32_any *)(dst + (i) * LS_LANES_F32) = q##i;
-#define PUT_FAR(i) _mm512_stream_ps(dst + (i) * LS_LANES_F32, (__m512)q##i);
+#define PUT_FAR(i) LS_STREAM(dst + (i) * LS_LANES_F32, q##i);
 #define CANONICAL(i) q##i = ls_canonical(q##i);
 #define PUT_ALL                                                                                              \
     if (b.to == LS_DST_FAR) {                                                                                \
@@ -288,6 +285,28 @@ static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bo
     }
 }
 
+#else
+/* A row of a norm; `usable`: by products. */
+static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bool usable, const float *x, float *dst) {
+    const struct by b = by;
+    int64_t k = 0;
+    for (; k + LS_LANES_F32 <= norm->n; k += LS_LANES_F32) {
+        const ls_vf32 v = apart(&b, x + k);
+        ls_vf32 q = norm->near && usable ? FMA(v, b.y, v * b.z) : quotient(&b, v, usable);
+        if (norm->times) {
+            q = q * *(const ls_vf32_any *)(norm->times + k) + *(const ls_vf32_any *)(norm->plus + k);
+        }
+        put(&b, dst + k, ls_canonical(q));
+    }
+    for (; k < norm->n; k++) {
+        number q = {(x[k] - b.minus[0]) / b.d[0]};
+        q.f = norm->times ? q.f * norm->times[k] + norm->plus[k] : q.f;
+        q.u = q.f == q.f ? q.u : LS_NAN_F32;
+        dst[k] = q.f;
+    }
+}
+#endif
+
 /* Two rows at a time: more would leave the nearest cache, whose lines go in it and out of it as evenly as that. */
 void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows) {
     enum { PAIR = 2 };
@@ -314,5 +333,4 @@ void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows)
         }
     }
 }
-#endif
 #endif

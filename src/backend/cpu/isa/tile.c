@@ -326,19 +326,21 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .in_range = in_range,
     .multiple = multiple,
 #if defined(LS_ISA_AVX512)
-    .fence = LS_TILE_NAME(ls_tile_fence),
     .add_rows_f32 = LS_TILE_NAME(ls_tile_add_rows),
-    .rows_f32 = {LS_TILE_NAME(ls_tile_rows_sum), NULL, LS_TILE_NAME(ls_tile_rows_max)},
-    .rows_squares_f32 = LS_TILE_NAME(ls_tile_rows_squares),
     .fold_sum_halves_f32 = LS_TILE_NAME(ls_tile_fold_sum_halves),
-    .fold_squares_f32 = LS_TILE_NAME(ls_tile_fold_squares),
     .fold_exp_f32 = {LS_TILE_NAME(ls_tile_fold_exp), LS_TILE_NAME(ls_tile_fold_fast_exp)},
     .sigmoid_f32 = LS_TILE_NAME(ls_tile_sigmoid_f32),
     .beside_f32 = LS_TILE_NAME(ls_tile_beside),
-    .row_norms_f32 = LS_TILE_NAME(ls_tile_row_norms),
+#endif
+#if defined(LS_ISA_AVX512) || defined(LS_TILE_PLAIN_FOLDS)
+    .rows_f32 = {LS_TILE_NAME(ls_tile_rows_sum), NULL, LS_TILE_NAME(ls_tile_rows_max)},
+    .rows_squares_f32 = LS_TILE_NAME(ls_tile_rows_squares),
+    .fold_squares_f32 = LS_TILE_NAME(ls_tile_fold_squares),
 #endif
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+    .fence = LS_TILE_NAME(ls_tile_fence),
     .divide_f32 = LS_TILE_NAME(ls_divide_f32),
+    .row_norms_f32 = LS_TILE_NAME(ls_tile_row_norms),
 #endif
     .transpose = LS_TILE_NAME(ls_tile_transpose),
     .fold_f32 = LS_TILE_FOLDS(ls_tile_fold),

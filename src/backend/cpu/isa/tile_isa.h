@@ -45,30 +45,38 @@ void LS_TILE_NAME(ls_tile_store_f64)(void *dst, const void *a, int64_t n);
 
 void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
                                      int64_t rows, int64_t lanes, bool canonical, bool stream, bool second);
-#if defined(LS_ISA_AVX512)
-#define LS_LANES_LEFT(n) ((__mmask16)((n) >= 16 ? 0xffff : (n) > 0 ? (1u << (n)) - 1 : 0))
-void LS_TILE_NAME(ls_tile_fence)(void);
+/* Folds whose partials are in registers, or in memory. */
+#if defined(LS_ISA_AVX2) || defined(LS_ISA_NEON)
+#define LS_TILE_PLAIN_FOLDS
+#endif
+#if defined(LS_ISA_AVX512) || defined(LS_TILE_PLAIN_FOLDS)
 #define LS_TILE_FOLDS(name) {LS_TILE_NAME(name##_sum), LS_TILE_NAME(name##_min), LS_TILE_NAME(name##_max)}
 #define LS_TILE_FOLD(name)                                                                                   \
     void LS_TILE_NAME(ls_tile_fold_##name)(float *partials, const float *x, int64_t n, bool first, bool fetches); \
     void LS_TILE_NAME(ls_tile_halve_##name)(float *partials);
 LS_TILE_FOLD(sum) LS_TILE_FOLD(min) LS_TILE_FOLD(max)
 #undef LS_TILE_FOLD
-void LS_TILE_NAME(ls_tile_fold_sum_halves)(float *partials, const float *x, int64_t n, bool first);
 void LS_TILE_NAME(ls_tile_fold_squares)(float *partials, const float *x, float minus, int64_t n, bool first, bool fetches);
-void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next);
 void LS_TILE_NAME(ls_tile_rows_sum)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
 void LS_TILE_NAME(ls_tile_rows_squares)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
 void LS_TILE_NAME(ls_tile_rows_max)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
+#else
+#define LS_TILE_FOLDS(name) {NULL, NULL, NULL}
+#endif
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+void LS_TILE_NAME(ls_tile_fence)(void);
+void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows);
+#endif
+#if defined(LS_ISA_AVX512)
+#define LS_LANES_LEFT(n) ((__mmask16)((n) >= 16 ? 0xffff : (n) > 0 ? (1u << (n)) - 1 : 0))
+void LS_TILE_NAME(ls_tile_fold_sum_halves)(float *partials, const float *x, int64_t n, bool first);
+void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next);
 void LS_TILE_NAME(ls_tile_sigmoid_f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor);
-void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows);
 bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,
                                     const ls_tile_beside *beside);
 bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,
                                          const ls_tile_beside *beside);
-#else
-#define LS_TILE_FOLDS(name) {NULL, NULL, NULL}
 #endif
 
 void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc,

@@ -1,10 +1,12 @@
-/* Transposing blocks of 4-byte elements in registers: sixteen rows of sixteen where registers have that many lanes, four
- * of four elsewhere. */
+/* Transposing blocks of 4-byte elements in registers: sixteen rows of sixteen where registers have that many lanes, eight of eight, four
+ * of four. */
 #include "backend/cpu/isa/tile_isa.h"
 #include "base/half.h"
 #include <string.h>
 #if defined(LS_ISA_AVX512)
 #include "backend/cpu/isa/turn16.h"
+#elif defined(LS_ISA_AVX2)
+#include <immintrin.h>
 #endif
 
 #if defined(LS_ISA_AVX512)
@@ -50,10 +52,6 @@ static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_
     LS_TURN16(LINE, PUT)
 }
 enum { SIDE = 16 };
-
-void LS_TILE_NAME(ls_tile_fence)(void) {
-    _mm_sfence();
-}
 #else
 static uint32_t one(uint32_t x, bool canonical) {
     return canonical && (x & 0x7fffffffu) > 0x7f800000u ? LS_NAN_F32 : x;
@@ -67,9 +65,8 @@ static four canonical4(four x, bool canonical) {
     return canonical ? (nan & is) | (x & ~is) : x;
 }
 
-static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
-                  int64_t lanes, bool canonical, bool stream, bool second) {
-    (void)stream, (void)second;
+static void small_block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows, int64_t lanes,
+                        bool canonical) {
     if (rows < 4 || lanes < 4) {
         for (int64_t r = 0; r < rows; r++) {
             for (int64_t i = 0; i < lanes; i++) {
@@ -94,7 +91,75 @@ static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_
     memcpy(dst + 2 * dst_stride, &c, sizeof c);
     memcpy(dst + 3 * dst_stride, &d, sizeof d);
 }
+
+#if defined(LS_ISA_AVX2)
+typedef uint32_t eight __attribute__((vector_size(32)));
+#define EIGHT(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define LINE(i) const eight l##i = (eight)_mm256_loadu_si256((const __m256i *)(const void *)(src + (i) * src_stride));
+#define PAIR(i, j)                                                                                           \
+    const eight p##i = __builtin_shufflevector(l##i, l##j, 0, 8, 1, 9, 4, 12, 5, 13), p##j = __builtin_shufflevector(l##i, l##j, 2, 10, 3, 11, 6, 14, 7, 15);
+#define QUAD(i, j, a, b)                                                                                     \
+    const eight q##i = __builtin_shufflevector(p##a, p##b, 0, 1, 8, 9, 4, 5, 12, 13), q##j = __builtin_shufflevector(p##a, p##b, 2, 3, 10, 11, 6, 7, 14, 15);
+#define PUT(r, v)                                                                                            \
+    {                                                                                                        \
+        const eight x = v, nan = LS_NAN_F32 - (eight){0}, is = (eight)((x & 0x7fffffffu) > 0x7f800000u);     \
+        const eight y = canonical ? (nan & is) | (x & ~is) : x;                                              \
+        __m256i *to = (__m256i *)(void *)(dst + (r) * dst_stride);                                           \
+        if (stream) {                                                                                        \
+            _mm256_stream_si256(to, (__m256i)y);                                                             \
+        } else {                                                                                             \
+            _mm256_storeu_si256(to, (__m256i)y);                                                             \
+        }                                                                                                    \
+    }
+#define OF_TWO(r, i, j)                                                                                      \
+    PUT(r, __builtin_shufflevector(q##i, q##j, 0, 1, 2, 3, 8, 9, 10, 11))                                    \
+    PUT((r) + 4, __builtin_shufflevector(q##i, q##j, 4, 5, 6, 7, 12, 13, 14, 15))
+static void whole_block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, bool canonical, bool stream) {
+    EIGHT(LINE)
+    PAIR(0, 1) PAIR(2, 3) PAIR(4, 5) PAIR(6, 7)
+    QUAD(0, 1, 0, 2) QUAD(2, 3, 1, 3) QUAD(4, 5, 4, 6) QUAD(6, 7, 5, 7)
+    OF_TWO(0, 0, 4) OF_TWO(1, 1, 5) OF_TWO(2, 2, 6) OF_TWO(3, 3, 7)
+}
+
+enum { SIDE = 16, HALF = 8, AHEAD = 16 };
+/* Eight by eight, those of a line of dst one behind the other. No processor foresees lines that lie far apart. */
+static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows, int64_t lanes,
+                  bool canonical, bool stream, bool second) {
+    const bool far = stream && ((uintptr_t)dst | (uintptr_t)dst_stride * 4) % 64 == 0;
+    for (int64_t i = 0; far && i < SIDE; i++) {
+        ls_fetch_line((uintptr_t)src + (uintptr_t)((AHEAD + i) * src_stride) * sizeof *src, second);
+    }
+    for (int64_t r = 0; r < rows; r += HALF) {
+        for (int64_t i = 0; i < lanes; i += HALF) {
+            uint32_t *to = dst + r * dst_stride + i;
+            const uint32_t *from = src + i * src_stride + r;
+            if (rows - r >= HALF && lanes - i >= HALF) {
+                whole_block(to, dst_stride, from, src_stride, canonical, far);
+                continue;
+            }
+            for (int64_t k = 0; k < HALF && k < rows - r; k += 4) {
+                for (int64_t j = 0; j < HALF && j < lanes - i; j += 4) {
+                    small_block(to + k * dst_stride + j, dst_stride, from + j * src_stride + k, src_stride, rows - r - k < 4 ? rows - r - k : 4,
+                                lanes - i - j < 4 ? lanes - i - j : 4, canonical);
+                }
+            }
+        }
+    }
+}
+#else
 enum { SIDE = 4 };
+static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows, int64_t lanes, bool canonical,
+                  bool stream, bool second) {
+    (void)stream, (void)second;
+    small_block(dst, dst_stride, src, src_stride, rows, lanes, canonical);
+}
+#endif
+#endif
+
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+void LS_TILE_NAME(ls_tile_fence)(void) {
+    _mm_sfence();
+}
 #endif
 
 void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,

@@ -1,0 +1,101 @@
+/* Folds of f32 where registers do not hold a block's partials (tile_float.c has those of AVX-512, whose do): they are in the nearest cache,
+ * and each is loaded and stored for what comes to it. */
+#include "backend/cpu/isa/chain_ops.h"
+#include "backend/cpu/isa/tile_isa.h"
+
+#if defined(LS_TILE_PLAIN_FOLDS)
+#include <string.h>
+
+enum { LANES = LS_LANES_F32, LINE = 64 / sizeof(float), VECTORS = LINE / LANES };
+
+#define AT(p) ((ls_vf32) * (const ls_vf32_any *)(p))
+#define PUT(p, v) (*(ls_vf32_any *)(p) = (v))
+#define EACH(what)                                                                                           \
+    _Pragma("GCC unroll 4") for (int v = 0; v < VECTORS; v++) {                                              \
+        what;                                                                                                \
+    }
+#define ADD(x, y) ((x) + (y))
+#define AS_IT_IS(v) (v)
+#define SQUARE_APART(v) (((v) - minus) * ((v) - minus))
+#if defined(LS_ISA_AVX2)
+#define HALVE_LANES(op, v)                                                                                   \
+    v = op(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));                                        \
+    v = op(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));                                        \
+    v = op(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
+#else
+#define HALVE_LANES(op, v)                                                                                   \
+    v = op(v, __builtin_shufflevector(v, v, 2, 3, 0, 1));                                                    \
+    v = op(v, __builtin_shufflevector(v, v, 1, 0, 3, 2));
+#endif
+
+/* `at` makes a vector of one of x. A line of partials takes what all whole steps of x have for it before the next one, so that it is loaded and
+ * stored once. Lines that many bytes further on are fetched, if any. */
+#define FOLD_AS(name, op, at, identity)                                                                      \
+    static inline __attribute__((always_inline)) void name(float *p, const float *x, float minus_, int64_t n, bool first, int64_t fetch) { \
+        const ls_vf32 none = LS_SPLAT_F32(identity), minus = LS_SPLAT_F32(minus_);                           \
+        const int64_t whole = n / LS_TILE_PARTIALS * LS_TILE_PARTIALS, rest = n - whole;                     \
+        (void)minus;                                                                                         \
+        for (int64_t i = 0; i < LS_TILE_PARTIALS && (whole || first); i += LINE) {                           \
+            ls_vf32 s[VECTORS];                                                                              \
+            EACH(s[v] = first ? none : AT(p + i + v * LANES))                                                \
+            for (int64_t k = i; k < whole; k += LS_TILE_PARTIALS) {                                          \
+                if (fetch) {                                                                                 \
+                    ls_fetch_line((uintptr_t)(x + k) + (uintptr_t)(fetch < 0 ? -fetch : fetch), fetch < 0);  \
+                }                                                                                            \
+                EACH(s[v] = op(s[v], at(AT(x + k + v * LANES))))                                             \
+            }                                                                                                \
+            EACH(PUT(p + i + v * LANES, s[v]))                                                               \
+        }                                                                                                    \
+        for (int64_t i = 0; i < rest; i += LANES) {                                                          \
+            ls_vf32 v;                                                                                       \
+            if (rest - i >= LANES) {                                                                         \
+                v = at(AT(x + whole + i));                                                                   \
+            } else {                                                                                         \
+                float part[LANES] = {0};                                                                     \
+                memcpy(part, x + whole + i, (size_t)(rest - i) * sizeof *part);                              \
+                PUT(part, at(AT(part)));                                                                     \
+                for (int64_t j = rest - i; j < LANES; j++) {                                                 \
+                    part[j] = identity;                                                                      \
+                }                                                                                            \
+                v = AT(part);                                                                                \
+            }                                                                                                \
+            PUT(p + i, op(AT(p + i), v));                                                                    \
+        }                                                                                                    \
+    }                                                                                                        \
+    static inline __attribute__((always_inline)) float halve_##name(float *p) {                              \
+        for (int64_t half = LS_TILE_PARTIALS / 2; half >= LANES; half /= 2) {                                \
+            for (int64_t i = 0; i < half; i += LANES) {                                                      \
+                PUT(p + i, op(AT(p + i), AT(p + i + half)));                                                 \
+            }                                                                                                \
+        }                                                                                                    \
+        ls_vf32 v = AT(p);                                                                                   \
+        HALVE_LANES(op, v)                                                                                   \
+        return v[0];                                                                                         \
+    }
+#define FOLD(name, op, identity)                                                                             \
+    FOLD_AS(name, op, AS_IT_IS, identity)                                                                    \
+    void LS_TILE_NAME(ls_tile_fold_##name)(float *p, const float *x, int64_t n, bool first, bool fetches) {  \
+        name(p, x, 0, n, first, fetches ? LS_FOLD_AHEAD : 0);                                                \
+    }                                                                                                        \
+    void LS_TILE_NAME(ls_tile_halve_##name)(float *p) {                                                      \
+        *p = halve_##name(p);                                                                                \
+    }
+#define ROWS(name)                                                                                           \
+    void LS_TILE_NAME(ls_tile_rows_##name)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch) { \
+        float p[LS_TILE_PARTIALS];                                                                           \
+        for (; rows > 0; rows--, x += n, results++) {                                                        \
+            name(p, x, minus, n, true, fetch);                                                               \
+            *results = halve_##name(p);                                                                      \
+        }                                                                                                    \
+    }
+FOLD(sum, ADD, 0.0f)
+FOLD(min, ls_lowest, __builtin_inff())
+FOLD(max, ls_highest, -__builtin_inff())
+FOLD_AS(squares, ADD, SQUARE_APART, 0.0f)
+void LS_TILE_NAME(ls_tile_fold_squares)(float *p, const float *x, float minus, int64_t n, bool first, bool fetches) {
+    squares(p, x, minus, n, first, fetches ? LS_FOLD_AHEAD : 0);
+}
+ROWS(sum)
+ROWS(max)
+ROWS(squares)
+#endif
