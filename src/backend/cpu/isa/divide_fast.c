@@ -49,19 +49,19 @@ static inline ls_vf32 apart(const by *b, const float *x) {
     return *(const ls_vf32_any *)x - b->minus;
 }
 
-#if defined(LS_ISA_AVX512)
-enum { GROUP = 8 * LS_LANES_F32 };
-
 /* Vectors are named variables: gcc 12 spills an indexed array of them. */
 #define FOUR(X) X(0) X(1) X(2) X(3)
-#define EACH(X) FOUR(X) X(4) X(5) X(6) X(7)
 #define APART(i) ls_vf32 v##i = apart(&b, x + (i) * LS_LANES_F32);
 #define ABOUT(i) ls_vf32 q##i = FMA(v##i, b.y, v##i * b.z);
-#define CORRECT(i) q##i = FMA(FNMA(q##i, b.d, v##i), b.y, q##i);
-#define BEYOND(i) high = _mm512_max_epu32(high, _mm512_sub_epi32(_mm512_slli_epi32((__m512i)v##i, 1), low));
 #define PUT(i) *(ls_vf32_any *)(dst + (i) * LS_LANES_F32) = q##i;
 #define PUT_FAR(i) LS_STREAM(dst + (i) * LS_LANES_F32, q##i);
 #define CANONICAL(i) q##i = ls_canonical(q##i);
+#if defined(LS_ISA_AVX512)
+enum { GROUP = 8 * LS_LANES_F32 };
+
+#define EACH(X) FOUR(X) X(4) X(5) X(6) X(7)
+#define CORRECT(i) q##i = FMA(FNMA(q##i, b.d, v##i), b.y, q##i);
+#define BEYOND(i) high = _mm512_max_epu32(high, _mm512_sub_epi32(_mm512_slli_epi32((__m512i)v##i, 1), low));
 #define PUT_ALL                                                                                              \
     if (b.to == LS_DST_FAR) {                                                                                \
         EACH(PUT_FAR)                                                                                        \
@@ -243,18 +243,23 @@ bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor) {
     return in_parts(divisor, b->near, &b->y, &b->z);
 }
 
+#endif
+
 #define DIVIDE(i) q##i = v##i / b.d;
+#define CAREFUL(i) q##i = quotient(&b, v##i, usable);
 #define LANES_OF(p, i) (*(const ls_vf32_any *)((p) + k + (i) * LS_LANES_F32))
 #define SCALE(i) q##i = q##i * LANES_OF(norm->times, i) + LANES_OF(norm->plus, i);
 /* A row of a norm; `usable`: by products. */
 static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bool usable, const float *x, float *dst) {
+    enum { MOST = 4 * LS_LANES_F32 };
     const struct by b = by;
-    const __m512i low = _mm512_set1_epi32((int)(2u * LOW)), beyond = _mm512_set1_epi32((int)(2u * (HIGH - LOW)));
     int64_t k = 0;
-    for (; k + GROUP / 2 <= norm->n; k += GROUP / 2, x += GROUP / 2, dst += GROUP / 2) {
+    for (; k + MOST <= norm->n; k += MOST, x += MOST, dst += MOST) {
         FOUR(APART)
         FOUR(ABOUT)
         if (!norm->near || !usable) {
+#if defined(LS_ISA_AVX512)
+            const __m512i low = _mm512_set1_epi32((int)(2u * LOW)), beyond = _mm512_set1_epi32((int)(2u * (HIGH - LOW)));
             __m512i high = _mm512_setzero_si512();
             FOUR(BEYOND)
             if (usable && !_mm512_cmpge_epu32_mask(high, beyond)) {
@@ -262,11 +267,14 @@ static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bo
             } else {
                 FOUR(DIVIDE)
             }
+#else
+            FOUR(CAREFUL)
+#endif
         }
         if (norm->times) {
             FOUR(SCALE)
         }
-        if (UNORDERED(q0, q1) | UNORDERED(q2, q3)) {
+        if (ANY_NAN(q0, q1) || ANY_NAN(q2, q3)) {
             FOUR(CANONICAL)
         }
         if (b.to == LS_DST_FAR) {
@@ -275,6 +283,7 @@ static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bo
             FOUR(PUT)
         }
     }
+#if defined(LS_ISA_AVX512)
     for (int64_t left = norm->n - k; left > 0; k += LS_LANES_F32, left -= LS_LANES_F32, x += LS_LANES_F32, dst += LS_LANES_F32) {
         const __mmask16 lanes = LS_LANES_LEFT(left);
         ls_vf32 q = ((ls_vf32)_mm512_maskz_loadu_ps(lanes, x) - b.minus) / b.d;
@@ -283,29 +292,15 @@ static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bo
         }
         _mm512_mask_storeu_ps(dst, lanes, (__m512)ls_canonical(q));
     }
-}
-
 #else
-/* A row of a norm; `usable`: by products. */
-static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bool usable, const float *x, float *dst) {
-    const struct by b = by;
-    int64_t k = 0;
-    for (; k + LS_LANES_F32 <= norm->n; k += LS_LANES_F32) {
-        const ls_vf32 v = apart(&b, x + k);
-        ls_vf32 q = norm->near && usable ? FMA(v, b.y, v * b.z) : quotient(&b, v, usable);
-        if (norm->times) {
-            q = q * *(const ls_vf32_any *)(norm->times + k) + *(const ls_vf32_any *)(norm->plus + k);
-        }
-        put(&b, dst + k, ls_canonical(q));
-    }
-    for (; k < norm->n; k++) {
-        number q = {(x[k] - b.minus[0]) / b.d[0]};
+    for (; k < norm->n; k++, x++, dst++) {
+        number q = {(*x - b.minus[0]) / b.d[0]};
         q.f = norm->times ? q.f * norm->times[k] + norm->plus[k] : q.f;
         q.u = q.f == q.f ? q.u : LS_NAN_F32;
-        dst[k] = q.f;
+        *dst = q.f;
     }
-}
 #endif
+}
 
 /* Two rows at a time: more would leave the nearest cache, whose lines go in it and out of it as evenly as that. */
 void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows) {

@@ -6,12 +6,12 @@
 #if defined(LS_TILE_PLAIN_FOLDS)
 #include <string.h>
 
-enum { LANES = LS_LANES_F32, LINE = 64 / sizeof(float), VECTORS = LINE / LANES };
+enum { LANES = LS_LANES_F32 };
 
 #define AT(p) ((ls_vf32) * (const ls_vf32_any *)(p))
 #define PUT(p, v) (*(ls_vf32_any *)(p) = (v))
-#define EACH(what)                                                                                           \
-    _Pragma("GCC unroll 4") for (int v = 0; v < VECTORS; v++) {                                              \
+#define PARTIALS(what)                                                                                       \
+    _Pragma("GCC unroll 4") for (int64_t i = 0; i < LS_TILE_PARTIALS; i += LANES) {                          \
         what;                                                                                                \
     }
 #define ADD(x, y) ((x) + (y))
@@ -28,23 +28,26 @@ enum { LANES = LS_LANES_F32, LINE = 64 / sizeof(float), VECTORS = LINE / LANES }
     v = op(v, __builtin_shufflevector(v, v, 1, 0, 3, 2));
 #endif
 
-/* `at` makes a vector of one of x. A line of partials takes what all whole steps of x have for it before the next one, so that it is loaded and
- * stored once. Lines that many bytes further on are fetched, if any. */
+/* `at` makes a vector of one of x, which is read as it lies: with the partials in order it comes from afar faster than with each partial's
+ * elements together. Lines that many bytes further on are fetched, if any. */
 #define FOLD_AS(name, op, at, identity)                                                                      \
     static inline __attribute__((always_inline)) void name(float *p, const float *x, float minus_, int64_t n, bool first, int64_t fetch) { \
         const ls_vf32 none = LS_SPLAT_F32(identity), minus = LS_SPLAT_F32(minus_);                           \
         const int64_t whole = n / LS_TILE_PARTIALS * LS_TILE_PARTIALS, rest = n - whole;                     \
         (void)minus;                                                                                         \
-        for (int64_t i = 0; i < LS_TILE_PARTIALS && (whole || first); i += LINE) {                           \
-            ls_vf32 s[VECTORS];                                                                              \
-            EACH(s[v] = first ? none : AT(p + i + v * LANES))                                                \
-            for (int64_t k = i; k < whole; k += LS_TILE_PARTIALS) {                                          \
-                if (fetch) {                                                                                 \
-                    ls_fetch_line((uintptr_t)(x + k) + (uintptr_t)(fetch < 0 ? -fetch : fetch), fetch < 0);  \
-                }                                                                                            \
-                EACH(s[v] = op(s[v], at(AT(x + k + v * LANES))))                                             \
+        for (int64_t k = 0; k < whole || first; k += LS_TILE_PARTIALS) {                                     \
+            const float *from = x + k;                                                                       \
+            if (fetch) {                                                                                     \
+                ls_fetch_lines((uintptr_t)from + (uintptr_t)(fetch < 0 ? -fetch : fetch), LS_TILE_PARTIALS, fetch < 0); \
             }                                                                                                \
-            EACH(PUT(p + i + v * LANES, s[v]))                                                               \
+            if (!first) {                                                                                    \
+                PARTIALS(PUT(p + i, op(AT(p + i), at(AT(from + i)))))                                        \
+            } else if (whole) {                                                                              \
+                PARTIALS(PUT(p + i, op(none, at(AT(from + i)))))                                             \
+            } else {                                                                                         \
+                PARTIALS(PUT(p + i, none))                                                                   \
+            }                                                                                                \
+            first = false;                                                                                   \
         }                                                                                                    \
         for (int64_t i = 0; i < rest; i += LANES) {                                                          \
             ls_vf32 v;                                                                                       \
