@@ -17,6 +17,21 @@ enum { LANES = LS_LANES_F32 };
 #define ADD(x, y) ((x) + (y))
 #define AS_IT_IS(v) (v)
 #define SQUARE_APART(v) (((v) - minus) * ((v) - minus))
+/* Either order of two operands gives one of two zeros, so both together the right one; of a NaN and a number that is none, so their sum takes
+ * its place. */
+#if defined(LS_ISA_AVX2)
+#define EXTREME_OF(name, which, zeros)                                                                       \
+    static inline ls_vf32 name(ls_vf32 x, ls_vf32 y) {                                                       \
+        const ls_vf32 r = (ls_vf32)((ls_vu32)which(x, y) zeros (ls_vu32)which(y, x));                        \
+        return (ls_vf32)_mm256_blendv_ps((__m256)r, (__m256)(x + y), _mm256_cmp_ps((__m256)x, (__m256)y, _CMP_UNORD_Q)); \
+    }
+EXTREME_OF(lowest, LS_BELOW, |)
+EXTREME_OF(highest, LS_ABOVE, &)
+#else
+#define lowest ls_lowest
+#define highest ls_highest
+#endif
+
 #if defined(LS_ISA_AVX2)
 #define HALVE_LANES(op, v)                                                                                   \
     v = op(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));                                        \
@@ -92,8 +107,8 @@ enum { LANES = LS_LANES_F32 };
         }                                                                                                    \
     }
 FOLD(sum, ADD, 0.0f)
-FOLD(min, ls_lowest, __builtin_inff())
-FOLD(max, ls_highest, -__builtin_inff())
+FOLD(min, lowest, __builtin_inff())
+FOLD(max, highest, -__builtin_inff())
 FOLD_AS(squares, ADD, SQUARE_APART, 0.0f)
 void LS_TILE_NAME(ls_tile_fold_squares)(float *p, const float *x, float minus, int64_t n, bool first, bool fetches) {
     squares(p, x, minus, n, first, fetches ? LS_FOLD_AHEAD : 0);
@@ -101,4 +116,31 @@ void LS_TILE_NAME(ls_tile_fold_squares)(float *p, const float *x, float minus, i
 ROWS(sum)
 ROWS(max)
 ROWS(squares)
+
+/* Four rows at a time: as many places that memory is read at, and a sum is loaded and stored once for them. */
+void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next) {
+    enum { FOUR = 4 };
+    for (int64_t some; rows > 0 || first; rows -= some, x += FOUR * apart, first = false) {
+        some = rows < FOUR ? rows : FOUR;
+        const float *later = rows >= 2 * FOUR ? x + FOUR * apart : next;
+        int64_t i = 0;
+        for (; i + LANES <= n; i += LANES) {
+            ls_vf32 s = first ? (ls_vf32){0} : AT(sums + i);
+            for (int64_t r = 0; r < some; r++) {
+                if (later) {
+                    ls_fetch_line((uintptr_t)(later + i) + (uintptr_t)(r * apart) * sizeof *later, false);
+                }
+                s = s + AT(x + r * apart + i);
+            }
+            PUT(sums + i, s);
+        }
+        for (; i < n; i++) {
+            float s = first ? 0 : sums[i];
+            for (int64_t r = 0; r < some; r++) {
+                s += x[r * apart + i];
+            }
+            sums[i] = s;
+        }
+    }
+}
 #endif

@@ -326,7 +326,6 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .in_range = in_range,
     .multiple = multiple,
 #if defined(LS_ISA_AVX512)
-    .add_rows_f32 = LS_TILE_NAME(ls_tile_add_rows),
     .fold_sum_halves_f32 = LS_TILE_NAME(ls_tile_fold_sum_halves),
     .fold_exp_f32 = {LS_TILE_NAME(ls_tile_fold_exp), LS_TILE_NAME(ls_tile_fold_fast_exp)},
     .sigmoid_f32 = LS_TILE_NAME(ls_tile_sigmoid_f32),
@@ -336,6 +335,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .rows_f32 = {LS_TILE_NAME(ls_tile_rows_sum), NULL, LS_TILE_NAME(ls_tile_rows_max)},
     .rows_squares_f32 = LS_TILE_NAME(ls_tile_rows_squares),
     .fold_squares_f32 = LS_TILE_NAME(ls_tile_fold_squares),
+    .add_rows_f32 = LS_TILE_NAME(ls_tile_add_rows),
 #endif
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
     .fence = LS_TILE_NAME(ls_tile_fence),

@@ -57,6 +57,7 @@ void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const ui
 LS_TILE_FOLD(sum) LS_TILE_FOLD(min) LS_TILE_FOLD(max)
 #undef LS_TILE_FOLD
 void LS_TILE_NAME(ls_tile_fold_squares)(float *partials, const float *x, float minus, int64_t n, bool first, bool fetches);
+void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next);
 void LS_TILE_NAME(ls_tile_rows_sum)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
 void LS_TILE_NAME(ls_tile_rows_squares)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
 void LS_TILE_NAME(ls_tile_rows_max)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
@@ -70,7 +71,6 @@ void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows)
 #if defined(LS_ISA_AVX512)
 #define LS_LANES_LEFT(n) ((__mmask16)((n) >= 16 ? 0xffff : (n) > 0 ? (1u << (n)) - 1 : 0))
 void LS_TILE_NAME(ls_tile_fold_sum_halves)(float *partials, const float *x, int64_t n, bool first);
-void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next);
 void LS_TILE_NAME(ls_tile_sigmoid_f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor);
 bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,
