@@ -153,6 +153,7 @@ typedef struct ls_gemm_kernels {
     void (*begin)(void), (*end)(void); /* before the first tile of a task and after the last, on its thread; NULL: nothing */
     ls_gemm_kernel tile[LS_GEMM_TILE_ROWS + 1][LS_GEMM_TILE_VECTORS + 1]; /* [rows][vectors], from 1 */
     ls_gemm_taps_kernel taps[LS_GEMM_MAX_ROWS + 1]; /* [rows]; NULL where there is none of that height */
+    int64_t threes; /* the rows of those that take three vectors at a time, and what is left by twos; 0: none */
     ls_gemm_sparse_kernel sparse[LS_SPARSE_VECTORS + 1]; /* [vectors], from 1; NULL: none for this element type */
     ls_gemm_sparse_lines_kernel sparse_lines; /* NULL: none */
     ls_gemm_slide_kernel slide; /* NULL: none */

@@ -395,17 +395,16 @@ static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window
     }
 }
 
-/* The highest panels, unless lower ones leave clearly fewer rows unused. */
-/* What panels of so many rows take for so many vectors of columns. Eight rows take them by threes, and what is left by twos, with fewer sums
- * under way. */
-static int64_t panels_cost(int64_t m, int64_t rows, int64_t vectors) {
-    int64_t panels = ls_gemm_ceil_div(m, rows), twos = (3 - vectors % 3) % 3;
-    if (!LS_SMALL && rows == 8 && vectors > 1) {
-        return panels * (17 * twos + 24 * (vectors - 2 * twos) / 3);
+/* What panels of so many rows take for so many vectors of columns. By twos there are fewer sums under way than by threes. */
+static int64_t panels_cost(const ls_windows *w, int64_t rows, int64_t vectors) {
+    int64_t panels = ls_gemm_ceil_div(w->m, rows), twos = (3 - vectors % 3) % 3;
+    if (!LS_SMALL && rows == w->kernels->threes && vectors > 1) {
+        return panels * ((2 * rows + 1) * twos + rows * (vectors - 2 * twos));
     }
     return panels * 2 * rows * ls_gemm_ceil_div(vectors, 2);
 }
 
+/* The highest panels, unless lower ones leave clearly fewer rows unused. */
 static int64_t panel_rows(ls_windows *w) {
     int64_t most = LS_GEMM_MAX_ROWS;
     while (!w->kernels->taps[most]) {
@@ -415,7 +414,7 @@ static int64_t panel_rows(ls_windows *w) {
     int64_t best = most, vectors = ls_gemm_ceil_div(w->columns, w->kernels->lanes);
     for (int64_t rows = most - 1; rows >= 1; rows--) {
         bool worth = rows >= 8 || rows >= w->m || (most < 8 && rows >= 4);
-        if (w->kernels->taps[rows] && worth && panels_cost(w->m, rows, vectors) * 98 < panels_cost(w->m, best, vectors) * 97) {
+        if (w->kernels->taps[rows] && worth && panels_cost(w, rows, vectors) * 98 < panels_cost(w, best, vectors) * 97) {
             best = rows;
         }
     }

@@ -150,6 +150,7 @@ static inline int64_t eight_rows(int64_t n, const float *x, int64_t x_k, const f
 #define SUMS 16
 #elif defined(LS_ISA_AVX2)
 #define SUMS 12
+#define THREES 4
 #endif
 #include "backend/cpu/isa/gemm_kernels.inc"
 
