@@ -238,12 +238,12 @@ void LS_TILE_NAME(ls_norm_f32)(float *dst, const float *x, int64_t n, const ls_n
     }
 }
 
+#endif
+
 bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor) {
     b->divisor = divisor;
     return in_parts(divisor, b->near, &b->y, &b->z);
 }
-
-#endif
 
 #define DIVIDE(i) q##i = v##i / b.d;
 #define CAREFUL(i) q##i = quotient(&b, v##i, usable);

@@ -327,9 +327,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .multiple = multiple,
 #if defined(LS_ISA_AVX512)
     .fold_sum_halves_f32 = LS_TILE_NAME(ls_tile_fold_sum_halves),
-    .fold_exp_f32 = {LS_TILE_NAME(ls_tile_fold_exp), LS_TILE_NAME(ls_tile_fold_fast_exp)},
     .sigmoid_f32 = LS_TILE_NAME(ls_tile_sigmoid_f32),
-    .beside_f32 = LS_TILE_NAME(ls_tile_beside),
 #endif
 #if defined(LS_ISA_AVX512) || defined(LS_TILE_PLAIN_FOLDS)
     .rows_f32 = {LS_TILE_NAME(ls_tile_rows_sum), NULL, LS_TILE_NAME(ls_tile_rows_max)},
@@ -341,6 +339,8 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .fence = LS_TILE_NAME(ls_tile_fence),
     .divide_f32 = LS_TILE_NAME(ls_divide_f32),
     .row_norms_f32 = LS_TILE_NAME(ls_tile_row_norms),
+    .fold_exp_f32 = {LS_TILE_NAME(ls_tile_fold_exp), LS_TILE_NAME(ls_tile_fold_fast_exp)},
+    .beside_f32 = LS_TILE_NAME(ls_tile_beside),
 #endif
     .transpose = LS_TILE_NAME(ls_tile_transpose),
     .fold_f32 = LS_TILE_FOLDS(ls_tile_fold),

@@ -67,16 +67,16 @@ void LS_TILE_NAME(ls_tile_rows_max)(float *results, const float *x, float minus,
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
 void LS_TILE_NAME(ls_tile_fence)(void);
 void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows);
-#endif
-#if defined(LS_ISA_AVX512)
-#define LS_LANES_LEFT(n) ((__mmask16)((n) >= 16 ? 0xffff : (n) > 0 ? (1u << (n)) - 1 : 0))
-void LS_TILE_NAME(ls_tile_fold_sum_halves)(float *partials, const float *x, int64_t n, bool first);
-void LS_TILE_NAME(ls_tile_sigmoid_f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor);
 bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,
                                     const ls_tile_beside *beside);
 bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,
                                          const ls_tile_beside *beside);
+#endif
+#if defined(LS_ISA_AVX512)
+#define LS_LANES_LEFT(n) ((__mmask16)((n) >= 16 ? 0xffff : (n) > 0 ? (1u << (n)) - 1 : 0))
+void LS_TILE_NAME(ls_tile_fold_sum_halves)(float *partials, const float *x, int64_t n, bool first);
+void LS_TILE_NAME(ls_tile_sigmoid_f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 #endif
 
 void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc,

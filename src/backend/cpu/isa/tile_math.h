@@ -12,6 +12,7 @@
 LS_MATH_UNARY(LS_TILE_MATH_DECLARE)
 LS_TILE_MATH_DECLARE(pow)
 #undef LS_TILE_MATH_DECLARE
+void LS_TILE_MATH(fast_exp, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n); /* tile_math_fast.c's */
 
 #if defined(LS_ISA_AVX512)
 /* What is done at once with an error function: with `by` (erf(x * times) + plus) * (by[i] * factor) * then, as in a GELU, else erf(x)

@@ -8,7 +8,6 @@
 #define LS_MANY_FAST
 #include "math/vector.h"
 
-void LS_TILE_MATH(fast_exp, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 void LS_TILE_MATH(fast_erf, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 #if !defined(LS_ISA_AVX512)
 void LS_TILE_MATH(fast_tanh, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
