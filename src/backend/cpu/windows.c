@@ -395,13 +395,13 @@ static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window
     }
 }
 
-/* What panels of so many rows take for so many vectors of columns. By twos there are fewer sums under way than by threes. */
+/* What panels of so many rows take for so many vectors of columns. By twos there are fewer sums under way than by threes, of four rows few. */
 static int64_t panels_cost(const ls_windows *w, int64_t rows, int64_t vectors) {
     int64_t panels = ls_gemm_ceil_div(w->m, rows), twos = (3 - vectors % 3) % 3;
     if (!LS_SMALL && rows == w->kernels->threes && vectors > 1) {
-        return panels * ((2 * rows + 1) * twos + rows * (vectors - 2 * twos));
+        return panels * 4 * ((2 * rows + 1) * twos + rows * (vectors - 2 * twos));
     }
-    return panels * 2 * rows * ls_gemm_ceil_div(vectors, 2);
+    return panels * (8 * rows + 3 * (rows == 4)) * ls_gemm_ceil_div(vectors, 2);
 }
 
 /* The highest panels, unless lower ones leave clearly fewer rows unused. */
