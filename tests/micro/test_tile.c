@@ -515,10 +515,49 @@ static void norms_of_rows_agree(void **state) {
     print_message("%ld rows\n", checked);
 }
 
+/* Blocks of words turned: whole ones and what is left, with rows at pages from each other, past the caches, with NaN as they are or canonical. */
+static void blocks_are_turned(void **state) {
+    (void)state;
+    enum { MOST = 40, WIDEST = 2048 };
+    static uint32_t src[(3 * MOST) * WIDEST], dst[MOST * 64 + 16] __attribute__((aligned(64))); /* lines ahead of the last row are fetched */
+    static const int64_t strides[] = {MOST, 48, 1024, WIDEST, 1001};
+    ls_rng rng = {23, 0};
+    long checked = 0;
+    for (size_t i = 0; i < sizeof src / sizeof *src; i++) {
+        src[i] = i % 7 ? ls_rng_u32(&rng) : 0xff812345u; /* a NaN that is not canonical */
+    }
+    for (int seed = 0; seed < 400; seed++) {
+        const int64_t rows = seed % 3 ? draw(&rng, 1, MOST) : 32, lanes = seed % 3 ? draw(&rng, 1, MOST) : 16, stride = strides[seed % 5];
+        const int64_t shift = seed % 4 == 1 ? draw(&rng, 1, 15) : 0, step = seed % 4 == 2 ? 49 : 64;
+        const bool canonical = seed % 2, stream = seed / 2 % 2;
+        for (int k = 0; k < LS_CPU_ISA_COUNT; k++) {
+            if (!isas[k]) {
+                continue;
+            }
+            memset(dst, 0xa5, sizeof dst);
+            isas[k]->transpose(dst + shift, step, src + shift, stride, rows, lanes, canonical, stream, seed / 4 % 2);
+            if (isas[k]->fence) {
+                isas[k]->fence();
+            }
+            for (int64_t at = 0; at < (int64_t)(sizeof dst / sizeof *dst); at++) {
+                const int64_t r = (at - shift) / step, i = (at - shift) % step;
+                uint32_t want = 0xa5a5a5a5u;
+                if (at >= shift && r < rows && i < lanes) {
+                    want = src[shift + i * stride + r];
+                    want = canonical && (want & 0x7fffffffu) > 0x7f800000u ? LS_NAN_F32 : want;
+                }
+                assert_int_equal(dst[at], want);
+            }
+            checked++;
+        }
+    }
+    print_message("%ld blocks\n", checked);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_agree), cmocka_unit_test(stores_agree_and_make_nan_canonical),
         cmocka_unit_test(casts_agree), cmocka_unit_test(integers_are_resized), cmocka_unit_test(casts_saturate), cmocka_unit_test(packing), cmocka_unit_test(folds_agree),
-        cmocka_unit_test(norms_of_rows_agree)};
+        cmocka_unit_test(norms_of_rows_agree), cmocka_unit_test(blocks_are_turned)};
     return cmocka_run_group_tests(tests, setup, NULL);
 }
