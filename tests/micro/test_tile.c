@@ -318,7 +318,7 @@ static void divided_beside(const ls_tile_isa *isa, const ls_tile_beside *b, int6
 
 /* Behind the folds of ls_tile_isa. */
 enum { SQUARES = LS_FOLDS, EXPS, FAST_EXPS, HALVES };
-static bool is_exp(int f) { /* not each instruction set has these, nor the last one */
+static bool is_exp(int f) {
     return f == EXPS || f == FAST_EXPS;
 }
 
@@ -345,7 +345,7 @@ static void folds_agree(void **state) {
             const ls_tile_isa *isa = isas[i];
             for (int f = 0; isa && isa->fold_f32[0] && f <= HALVES; f++) {
                 int op = f < LS_FOLDS ? f : 0;
-                if ((f == HALVES && !isa->fold_sum_halves_f32) || (is_exp(f) && !isa->fold_exp_f32[f - EXPS])) {
+                if ((f == HALVES && !isa->fold_sum_halves_f32) || (is_exp(f) && !isa->fold_exp_f32[f - EXPS])) { /* which not each instruction set has */
                     continue;
                 }
                 for (int k = 0; k < LS_TILE_PARTIALS; k++) {

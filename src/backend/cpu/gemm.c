@@ -715,16 +715,18 @@ static void block_task(void *ctx, int64_t task, int worker) {
     if (!LS_SMALL && plan->kernels->begin) {
         plan->kernels->begin();
     }
-    for (int64_t k0 = plan->vector ? g->k : 0; k0 < g->k; k0 += LS_GEMM_CHUNK) {
-        int64_t kc = smaller(LS_GEMM_CHUNK, g->k - k0);
-        pack_local(&b, k0, kc);
-        compute_chunk(&b, k0, kc);
-    }
-    for (int64_t k0 = 0; k0 < g->k && !LS_SMALL && plan->parts > 0; k0 += LS_GEMM_CHUNK) {
-        add_row(plan, b.nj, r->shared + k0 / LS_GEMM_CHUNK * plan->part_bytes, k0 > 0, b.c);
-    }
-    if (plan->vector && (LS_SMALL || plan->parts == 0)) {
+    if (!LS_SMALL && plan->parts > 0) {
+        for (int64_t k0 = 0; k0 < g->k; k0 += LS_GEMM_CHUNK) {
+            add_row(plan, b.nj, r->shared + k0 / LS_GEMM_CHUNK * plan->part_bytes, k0 > 0, b.c);
+        }
+    } else if (plan->vector) {
         compute_row(&b);
+    } else {
+        for (int64_t k0 = 0; k0 < g->k; k0 += LS_GEMM_CHUNK) {
+            int64_t kc = smaller(LS_GEMM_CHUNK, g->k - k0);
+            pack_local(&b, k0, kc);
+            compute_chunk(&b, k0, kc);
+        }
     }
     if (!LS_SMALL && plan->kernels->end) {
         plan->kernels->end();

@@ -147,9 +147,9 @@ static inline int64_t eight_rows(int64_t n, const float *x, int64_t x_k, const f
 #define GROUP eight_rows
 #define GROUP_ROWS 8
 #define LINES LS_ISA_SUFFIX(ls_gemm_f32_fast_vector_lines)
-#define SUMS 16
+#define KEPT 16
 #elif defined(LS_ISA_AVX2)
-#define SUMS 12
+#define KEPT 12
 #define THREES 4
 #endif
 #include "backend/cpu/isa/gemm_kernels.inc"

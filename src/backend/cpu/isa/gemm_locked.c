@@ -97,9 +97,9 @@ static inline int64_t five_rows(int64_t n, const float *x, int64_t x_k, const fl
 #define GROUP five_rows
 #define GROUP_ROWS 5
 #define LINES LS_ISA_SUFFIX(ls_gemm_f32_vector_lines)
-#define SUMS 16
+#define KEPT 16
 #elif defined(LS_ISA_AVX2)
-#define SUMS 12
+#define KEPT 12
 #endif
 #define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_runs_##vectors)
 #include "backend/cpu/isa/gemm_kernels.inc"
