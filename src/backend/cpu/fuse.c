@@ -644,7 +644,11 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t
     const bool halves = which == LS_FOLD_SUM && run->reads_halves && !computes && !s.fn && isa->fold_sum_halves_f32;
     const int64_t most = computes || s.fn ? LS_TILE : LS_TILE_BLOCK, blocks = (inner + LS_TILE_BLOCK - 1) / LS_TILE_BLOCK;
     if (s.whole && blocks == 1 && !finish && r.n_walks == 0 && !f->n_scalars && inner % LS_TILE_PARTIALS == 0) {
-        s.whole(cells, r.row.at[0], 0, inner, rows, fetches ? LS_FOLD_AHEAD : 0);
+        if (halves) {
+            isa->rows_sum_halves_f32(cells, r.row.at[0], inner, rows);
+        } else {
+            s.whole(cells, r.row.at[0], 0, inner, rows, fetches ? LS_FOLD_AHEAD : 0);
+        }
         return;
     }
     for (int64_t row = 0; row < rows; row++, cells += finish ? 0 : blocks) {

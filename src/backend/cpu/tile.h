@@ -120,7 +120,9 @@ typedef struct ls_tile_isa {
      * n <= LS_TILE lanes, and the halving of the partials, whose result is partials[0]. `fetches`: lines of x that come next. */
     void (*fold_f32[LS_FOLDS])(float *partials, const float *x, int64_t n, bool first, bool fetches);
     void (*halve_f32[LS_FOLDS])(float *partials);
-    void (*fold_sum_halves_f32)(float *partials, const float *x, int64_t n, bool first); /* the sum, x read by halves of vectors; or NULL */
+    /* Sums, x read by halves of vectors: of lanes as above, and of rows of a multiple of LS_TILE_PARTIALS lanes; or NULL. */
+    void (*fold_sum_halves_f32)(float *partials, const float *x, int64_t n, bool first);
+    void (*rows_sum_halves_f32)(float *results, const float *x, int64_t n, int64_t rows);
     /* The sum of (x - minus)^2; or NULL. */
     void (*fold_squares_f32)(float *partials, const float *x, float minus, int64_t n, bool first, bool fetches);
     ls_fold_rows_fn rows_f32[LS_FOLDS], rows_squares_f32; /* the same folds of whole rows; or NULL */

@@ -327,6 +327,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .multiple = multiple,
 #if defined(LS_ISA_AVX512)
     .fold_sum_halves_f32 = LS_TILE_NAME(ls_tile_fold_sum_halves),
+    .rows_sum_halves_f32 = LS_TILE_NAME(ls_tile_rows_sum_halves),
     .sigmoid_f32 = LS_TILE_NAME(ls_tile_sigmoid_f32),
 #endif
 #if defined(LS_ISA_AVX512) || defined(LS_TILE_PLAIN_FOLDS)

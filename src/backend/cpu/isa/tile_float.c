@@ -195,6 +195,25 @@ void LS_TILE_NAME(ls_tile_fold_sum_halves)(float *p, const float *x, int64_t n, 
     }
 }
 
+#define EIGHT_HALVES(h)                                                                                      \
+    _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(_mm256_add_ps(h##0, h##8), _mm256_add_ps(h##4, h##12)),        \
+                                _mm256_add_ps(_mm256_add_ps(h##2, h##10), _mm256_add_ps(h##6, h##14))),      \
+                  _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(h##1, h##9), _mm256_add_ps(h##5, h##13)),        \
+                                _mm256_add_ps(_mm256_add_ps(h##3, h##11), _mm256_add_ps(h##7, h##15))))
+void LS_TILE_NAME(ls_tile_rows_sum_halves)(float *results, const float *x, int64_t n, int64_t rows) {
+    for (const float *end = x + rows * n; x < end; results++) {
+        HALVES(NO_HALVES)
+        for (int64_t k = 0; k < n; k += LS_TILE_PARTIALS) {
+            HALVES(ADD_HALVES)
+        }
+        x += n;
+        const __m256 sums = _mm256_add_ps(EIGHT_HALVES(a), EIGHT_HALVES(b));
+        __m128 s = _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1));
+        s = _mm_add_ps(s, _mm_permute_ps(s, 0x4e));
+        *results = _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+    }
+}
+
 /* An extreme of numbers takes one instruction, and half of one to see that they are. */
 #define FOLD_EXTREME(name, which, identity)                                                                  \
     static inline __m512 name##_number(__m512 x, __m512 y) {                                                 \
