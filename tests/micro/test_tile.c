@@ -476,7 +476,7 @@ static void norms_of_rows_agree(void **state) {
     static const uint32_t canonical = 0x7fc00000;
     ls_rng rng = {16, 0};
     long checked = 0, near_ones = 0, sharp = 0;
-    for (int seed = 0; seed < 600; seed++) {
+    for (int seed = 0; seed < 1500; seed++) {
         enum { MOST_ROWS = 5 };
         static float x[MOST_ROWS * LANES], dst[MOST_ROWS * (LANES + 16)] __attribute__((aligned(64)));
         float *times = (float *)(void *)b->a, *plus = (float *)(void *)b->b, want[LANES];
