@@ -21,21 +21,44 @@ static inline bool chance(ls_rng *rng, uint64_t in) {
     return ls_rng_below(rng, in) == 0;
 }
 
+/* Elements are many: bits of SplitMix64 (Steele, Lea, Flood, OOPSLA'14), from a state that comes from a stream. */
+static inline uint64_t next_bits(uint64_t *state) {
+    uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* Nearly normal: the sum of four uniform numbers, of mean 0 and variance 1; as many significant bits as a double has. */
+static inline double next_number(uint64_t *state) {
+    const uint64_t bits = next_bits(state);
+    const double sum = (double)(bits & 0xffff) + (double)(bits >> 16 & 0xffff) + (double)(bits >> 32 & 0xffff) + (double)(bits >> 48);
+    return ((sum + (double)(*state >> 11) * 0x1p-53) * 0x1p-16 - 2) * 1.7320508075688772;
+}
+
+static inline void fill_normal(ls_rng *rng, float *data, int64_t n) {
+    uint64_t state = ls_rng_u64(rng);
+    for (int64_t i = 0; i < n; i++) {
+        data[i] = (float)next_number(&state);
+    }
+}
+
 /* Elements of a dtype: small numbers mostly, and now and then what is awkward in it. */
 static inline void fill_data(ls_rng *rng, ls_dtype dtype, void *data, int64_t n) {
     static const double special[] = {
         0.0,     -0.0, 1.0,          -1.0,          0.5,   1e-40,        -1e-40, 3e38,  -3e38, 65504.0,
         65520.0, 1e-7, 2147483648.0, -2147483649.0, 1e300, 4294967296.0, 127.5,  255.5, -128.5};
     size_t size = ls_dtype_size(dtype);
+    uint64_t state = ls_rng_u64(rng);
     for (int64_t i = 0; i < n; i++) {
         uint64_t bits = 0;
-        uint64_t kind = ls_rng_below(rng, 64);
+        uint64_t kind = next_bits(&state) >> 58;
         if (dtype >= LS_F16) {
-            double d = ls_rng_normal(rng) * (kind < 48 ? 1.0 : 100.0);
+            double d = next_number(&state) * (kind < 48 ? 1.0 : 100.0);
             if (kind == 63) {
-                d = special[ls_rng_below(rng, sizeof special / sizeof *special)];
+                d = special[next_bits(&state) % (sizeof special / sizeof *special)];
             } else if (kind == 62) {
-                uint64_t which = ls_rng_below(rng, 8);
+                uint64_t which = next_bits(&state) >> 61;
                 d = which == 0   ? __builtin_nan("")
                     : which == 1 ? __builtin_inf()
                     : which == 2 ? -__builtin_inf()
@@ -49,12 +72,12 @@ static inline void fill_data(ls_rng *rng, ls_dtype dtype, void *data, int64_t n)
             } else {
                 bits = dtype == LS_F16 ? ls_f64_to_f16(d) : ls_f64_to_bf16(d);
             }
-            if (d != d && chance(rng, 2)) { /* negative, as x86 makes them, or with a payload */
-                bits |= chance(rng, 2) ? UINT64_C(1) << (8 * size - 1) : 1 + ls_rng_below(rng, 63);
+            if (d != d && next_bits(&state) >> 63) { /* negative, as x86 makes them, or with a payload */
+                bits |= next_bits(&state) >> 63 ? UINT64_C(1) << (8 * size - 1) : 1 + next_bits(&state) % 63;
             }
         } else {
-            bits = kind < 32    ? ls_rng_below(rng, 16) - (dtype >= LS_I8 ? 8 : 0)
-                   : kind < 60  ? ls_rng_u64(rng)
+            bits = kind < 32    ? (next_bits(&state) >> 60) - (dtype >= LS_I8 ? 8 : 0)
+                   : kind < 60  ? next_bits(&state)
                    : kind == 60 ? 0
                    : kind == 61 ? ~UINT64_C(0)
                                 : UINT64_C(1) << (8 * size - 1);

@@ -111,12 +111,8 @@ static void written(void **state) {
     uint16_t *halves[RUNS], *taps[RUNS];
     float *x = malloc(K * sizeof *x), *image = malloc(C * 400 * sizeof *image), *want[RUNS][2];
     ls_rng rng = {3, 0};
-    for (int i = 0; i < K; i++) {
-        x[i] = (float)ls_rng_normal(&rng);
-    }
-    for (int i = 0; i < C * 400; i++) {
-        image[i] = (float)ls_rng_normal(&rng);
-    }
+    fill_normal(&rng, x, K);
+    fill_normal(&rng, image, C * 400);
     for (int run = 0; run < RUNS; run++) {
         halves[run] = malloc(K * N * sizeof(uint16_t));
         taps[run] = malloc(C * C * 9 * sizeof(uint16_t));

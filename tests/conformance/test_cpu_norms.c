@@ -24,11 +24,12 @@ static float *draw_rows(ls_rng *rng, int64_t rows, int64_t n) {
     static const uint32_t special[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc12345, 0x80000000, 0x7f7fffff, 1};
     static const float scales[] = {1, 1e25f, 1e-25f, 1e-41f, 1e38f, 1e15f, 0, 1, 1, 1, 1, 1};
     float *data = calloc((size_t)(rows * n) + 1, sizeof *data);
+    uint64_t state = ls_rng_u64(rng);
     for (int64_t i = 0; i < rows * n; i += n) {
         uint64_t kind = ls_rng_below(rng, 12);
         float scale = scales[kind], middle = (float)ls_rng_normal(rng) * 3 * (kind == 6 ? 1 : scale);
         for (int64_t k = i; k < i + n; k++) {
-            data[k] = (float)ls_rng_normal(rng) * scale + middle;
+            data[k] = (float)next_number(&state) * scale + middle;
         }
         if (kind > 9) {
             memcpy(data + i + ls_rng_below(rng, (uint64_t)n), &special[ls_rng_below(rng, 7)], sizeof *data);

@@ -212,9 +212,7 @@ static outcome run(const sample *c, ls_program *p, uint64_t seed) {
     for (int i = 0; i < c->n_inputs; i++) {
         int64_t n = ls_tensor_numel(c->s, c->inputs[i]);
         float *data = in[i] = calloc((size_t)n + 1, sizeof *data);
-        for (int64_t k = 0; k < n; k++) {
-            data[k] = (float)ls_rng_normal(&rng);
-        }
+        fill_normal(&rng, data, n);
     }
     for (int i = 0; i < o.n; i++) {
         o.bytes[i] = ls_tensor_bytes(c->s, c->roots[i]);

@@ -37,9 +37,7 @@ static ls_tensor *leaf(ls_session *s, ls_rng *rng, ls_dtype dtype, ls_shape shap
                      (chance(rng, 6) ? random_tensor : tame_tensor)(s, rng, dtype, shape));
     }
     float *data = calloc((size_t)numel_of(shape) + 1, sizeof *data);
-    for (int64_t i = 0; i < numel_of(shape); i++) {
-        data[i] = (float)ls_rng_normal(rng);
-    }
+    fill_normal(rng, data, numel_of(shape));
     ls_tensor *x = noted("f32", ls_tensor_from(s, dtype, shape, data));
     free(data);
     return x;
