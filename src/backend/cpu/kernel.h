@@ -191,6 +191,7 @@ size_t ls_rows_bytes(void); /* of scratch, from the band's `list` on */
 typedef struct ls_even_rows {
     const float *first;
     int64_t apart;
+    bool second; /* lines fetched ahead are, into the second-level cache */
 } ls_even_rows;
 ls_even_rows ls_even_rows_of(ls_run *run, const ls_value *value, int64_t lane);
 /* Sums elements k, k + LS_TILE_PARTIALS, ... before `end` one by one; those of the partial of element `next` are fetched meanwhile (-1:

@@ -127,8 +127,8 @@ typedef struct ls_tile_isa {
     void (*fold_squares_f32)(float *partials, const float *x, float minus, int64_t n, bool first, bool fetches);
     ls_fold_rows_fn rows_f32[LS_FOLDS], rows_squares_f32; /* the same folds of whole rows; or NULL */
     /* Adds rows of n lanes, `apart` elements from one to the next, to the sums one after another (`first`: which hold nothing yet); lines
-     * of as many rows from `next` on are fetched meanwhile, where it is given; or NULL. */
-    void (*add_rows_f32)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next);
+     * of as many rows from `next` on are fetched meanwhile, where it is given, into the second-level cache if `second`; or NULL. */
+    void (*add_rows_f32)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next, bool second);
     ls_fold_exp_fn fold_exp_f32[2]; /* locked, and fast, which divides beside where `near`; or NULL */
     /* (x - minus) / divisor; or NULL */
     void (*divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, ls_chain_dst to);

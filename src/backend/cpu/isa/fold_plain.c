@@ -119,7 +119,7 @@ ROWS(max)
 ROWS(squares)
 
 /* Four rows at a time: as many places that memory is read at, and a sum is loaded and stored once for them. */
-void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next) {
+void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next, bool second) {
     enum { FOUR = 4 };
     for (int64_t some; rows > 0 || first; rows -= some, x += FOUR * apart, first = false) {
         some = rows < FOUR ? rows : FOUR;
@@ -129,7 +129,7 @@ void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, 
             ls_vf32 s = first ? (ls_vf32){0} : AT(sums + i);
             for (int64_t r = 0; r < some; r++) {
                 if (later) {
-                    ls_fetch_line((uintptr_t)(later + i) + (uintptr_t)(r * apart) * sizeof *later, false);
+                    ls_fetch_line((uintptr_t)(later + i) + (uintptr_t)(r * apart) * sizeof *later, second);
                 }
                 s = s + AT(x + r * apart + i);
             }

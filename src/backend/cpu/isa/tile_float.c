@@ -1,5 +1,6 @@
 /* MAP operations on f32 and f64 lanes; one text for both. min and max: NaN if either is, and -0 below +0. The
  * remainder is exact. */
+#include "backend/cpu/chain.h"
 #include "backend/cpu/isa/tile_isa.h"
 #include "backend/cpu/isa/tile_math.h"
 #include <string.h>
@@ -235,13 +236,14 @@ FOLD_EXTREME(min, 4, __builtin_inff())
 FOLD_EXTREME(max, 5, -__builtin_inff())
 
 /* Four rows at a time: as many places that memory is read at, and a sum is loaded and stored once for them. */
-static inline void add_four(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next) {
+static inline __attribute__((always_inline)) void add_four(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first,
+                                                           const float *next, bool second) {
     for (int64_t i = 0; i < n; i += 16) {
         const __mmask16 lanes = LS_LANES_LEFT(n - i);
         __m512 s = first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(lanes, sums + i);
         for (int64_t r = 0; r < rows; r++) {
             if (next) {
-                __builtin_prefetch((const void *)((uintptr_t)(next + i) + (uintptr_t)(r * apart) * sizeof *next));
+                ls_fetch_line((uintptr_t)(next + i) + (uintptr_t)(r * apart) * sizeof *next, second);
             }
             s = _mm512_add_ps(s, _mm512_maskz_loadu_ps(lanes, x + r * apart + i));
         }
@@ -249,14 +251,22 @@ static inline void add_four(float *sums, const float *x, int64_t apart, int64_t 
     }
 }
 
-void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next) {
+static inline __attribute__((always_inline)) void add_rows(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first,
+                                                           const float *next, bool second) {
     enum { FOUR = 4 };
     for (; rows >= FOUR; rows -= FOUR, x += FOUR * apart) {
-        add_four(sums, x, apart, FOUR, n, first, rows >= 2 * FOUR ? x + FOUR * apart : next);
+        add_four(sums, x, apart, FOUR, n, first, rows >= 2 * FOUR ? x + FOUR * apart : next, second);
         first = false;
     }
     if (rows || first) {
-        add_four(sums, x, apart, rows, n, first, next);
+        add_four(sums, x, apart, rows, n, first, next, second);
+    }
+}
+void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next, bool second) {
+    if (second) {
+        add_rows(sums, x, apart, rows, n, first, next, true);
+    } else {
+        add_rows(sums, x, apart, rows, n, first, next, false);
     }
 }
 
