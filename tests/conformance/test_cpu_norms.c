@@ -379,26 +379,32 @@ static void norms_and_the_like(void **state) {
 }
 
 /* As they are, and with what they take besides as results. */
+enum plain { BARE, SCALED_SHIFTED, WITH_RESULTS, SCALED, SHIFTED, ROOT, ROOT_SCALED, PLAIN_WAYS };
 static int build_plain(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
-    const int64_t *p = p_; /* rows, their length, how */
+    const int64_t *p = p_; /* rows, their length, a way */
     const int last[] = {1};
+    const bool scales = p[2] == SCALED_SHIFTED || p[2] == WITH_RESULTS || p[2] == SCALED || p[2] == ROOT_SCALED;
+    const bool shifts = p[2] == SCALED_SHIFTED || p[2] == WITH_RESULTS || p[2] == SHIFTED;
     ls_tensor *x = leaf(s, rng, LS_SHAPE(p[0], p[1])), *g = leaf(s, rng, LS_SHAPE(p[1])), *b = leaf(s, rng, LS_SHAPE(p[1]));
-    roots[0] = ls_layer_norm(s, x, 1, p[2] ? g : NULL, p[2] ? b : NULL, 1e-5);
-    roots[1] = ls_mean(s, x, 1, last, p[2] == 1);
-    roots[2] = ls_variance(s, x, 1, last, p[2] == 1, 0);
-    return p[2] == 2 ? 3 : 1;
+    roots[0] = p[2] < ROOT ? ls_layer_norm(s, x, 1, scales ? g : NULL, shifts ? b : NULL, 1e-5) : ls_rms_norm(s, x, 1, scales ? g : NULL, 1e-5);
+    roots[1] = ls_mean(s, x, 1, last, p[2] == SCALED_SHIFTED);
+    roots[2] = ls_variance(s, x, 1, last, p[2] == SCALED_SHIFTED, 0);
+    return p[2] == WITH_RESULTS ? 3 : 1;
 }
 
 static void norms_of_lengths(void **state) {
     static const int64_t lengths[] = {64, 255, 256, 257, 320, 384, 1000, 1024, 4096};
+    worlds *all = *state;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        for (int64_t how = 0; how < 3; how++) {
-            check_case(*state, build_plain, 7 * i, (int64_t[]){33, lengths[i], how}, "norms", 1);
+        for (int64_t how = 0; how < PLAIN_WAYS; how++) {
+            const int64_t p[] = {33, lengths[i], how};
+            check_case(all, build_plain, 7 * i, p, "norms", how <= WITH_RESULTS);
+            check_fast(all, (int)(i % (size_t)all->n), build_plain, (ls_rng){7 * i, 0}, p, "norms in fast", 7 * i);
         }
     }
-    for (int64_t how = 0; how < 2; how++) { /* results that may go past the caches, and rows that are no whole lines */
-        check_case(*state, build_plain, 1, (int64_t[]){4100, 1024, how}, "large norms", 1);
-        check_case(*state, build_plain, 2, (int64_t[]){4200, how ? 1001 : 1040, how}, "large norms", 0);
+    for (int64_t how = 0; how < PLAIN_WAYS; how += how == SCALED_SHIFTED ? ROOT_SCALED - how : 1) { /* results that may go past the caches, and rows that are no whole lines */
+        check_case(all, build_plain, 1, (int64_t[]){4100, 1024, how}, "large norms", 1);
+        check_case(all, build_plain, 2, (int64_t[]){4200, how ? 1001 : 1040, how}, "large norms", 0);
     }
 }
 
@@ -422,7 +428,7 @@ static void norms_of_symbols(void **state) {
             world_ok(w, ls_program_compile(w->session, in, 3, &y, 1, &p));
             for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
                 const int64_t p0 = which & 1 ? values[i][0] : 40, p1 = which & 2 ? values[i][1] : 1000;
-                result want = run_case(&all->ref, build_plain, i, (int64_t[]){p0, p1, 1}, "a norm of symbols");
+                result want = run_case(&all->ref, build_plain, i, (int64_t[]){p0, p1, SCALED_SHIFTED}, "a norm of symbols");
                 ls_rng rng = {i, 0};
                 float *data[3], *got = malloc((size_t)(p0 * p1) * sizeof *got);
                 for (int k = 0; k < 3; k++) {

@@ -436,7 +436,8 @@ static double norm_bound(const ls_tile_row_norm *norm, const float *x, int64_t i
         sum += (double)x[k];
         magnitudes += fabs((double)x[k]);
     }
-    const double count = (double)norm->count, mean = sum / count, of_mean = (additions + 1) * u * magnitudes / count;
+    const double count = (double)norm->count, mean = norm->centred ? sum / count : 0;
+    const double of_mean = norm->centred ? (additions + 1) * u * magnitudes / count : 0;
     for (int64_t k = 0; k < norm->n; k++) {
         const double v = (double)x[k] - mean;
         squares += v * v;
@@ -454,14 +455,15 @@ static double norm_bound(const ls_tile_row_norm *norm, const float *x, int64_t i
 /* One row, a step after another; `near` results are what was `got` where that is near enough, and `sharp` counts bounds of some ULPs. */
 static void norm_plainly(const ls_tile_row_norm *norm, const float *x, float *want, const float *got, long *sharp) {
     float apart[LANES];
-    const float mean = sum_of(x, norm->n) / norm->count;
+    const float mean = norm->centred ? sum_of(x, norm->n) / norm->count : 0;
     for (int64_t i = 0; i < norm->n; i++) {
         apart[i] = (x[i] - mean) * (x[i] - mean);
     }
     const float divisor = sqrtf(sum_of(apart, norm->n) / norm->count + norm->more);
     for (int64_t i = 0; i < norm->n; i++) {
         float q = (x[i] - mean) / divisor;
-        q = norm->times ? q * norm->times[i] + norm->plus[i] : q;
+        q = norm->times ? q * norm->times[i] : q;
+        q = norm->plus ? q + norm->plus[i] : q;
         want[i] = q == q ? q : NAN;
         if (norm->near && isfinite(divisor) && isfinite(q)) {
             double exact, bound = norm_bound(norm, x, i, &exact);
@@ -510,8 +512,9 @@ static void norms_of_rows_agree(void **state) {
                 x[n + i] = 3;
             }
         }
-        ls_tile_row_norm norm = {.x = x, .n = n, .x_row = n, .dst = dst, .dst_row = step, .count = (float)n, .more = more, .near = near,
-                                 .fetches = seed % 4 < 2, .fetches_second = seed % 5 < 2, .far = seed % 8 < 4, .times = seed % 3 == 1 ? times : NULL, .plus = seed % 3 == 1 ? plus : NULL};
+        const bool scales = draw(&rng, 0, 1), shifts = draw(&rng, 0, 1);
+        ls_tile_row_norm norm = {.x = x, .n = n, .x_row = n, .dst = dst, .dst_row = step, .count = (float)n, .more = more, .centred = draw(&rng, 0, 2) > 0, .near = near,
+                                 .fetches = seed % 4 < 2, .fetches_second = seed % 5 < 2, .far = seed % 8 < 4, .times = scales ? times : NULL, .plus = shifts ? plus : NULL};
         for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
             if (!isas[i] || !isas[i]->row_norms_f32) {
                 continue;

@@ -338,7 +338,7 @@ bool ls_pb_fuse(ls_program_builder *b, int n_periodic, int n_results, const int1
         int marked = mark(&p, n_periodic, i);
         bool stores = i + 1 < n && in[1].op == LS_TILE_OP_STORE && in[1].dtype == LS_F32 && in[1].a == in->dst && p.uses[in->dst] == 1 &&
                       in_runs(b, &b->accesses[in[1].access]);
-        if (!make_steps(&p, n_periodic, i) || (marked == 1 && !p.changing && !stores)) { /* alone, it takes one pass, too */
+        if (!make_steps(&p, n_periodic, i) || (marked == 1 && !p.changing && !stores && !(squares(&p, in) && p.loads[in->a]))) { /* alone, it takes one pass, too, but for squares, which may be summed at once */
             continue;
         }
         for (int j = n_periodic; j <= i; j++) {
@@ -641,7 +641,7 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t
         add_place(&r, &p->accesses[s.store->access], rows * inner, &stored, LS_CHAIN_POINTERS);
     }
     const bool fetches = !computes && !run->fetches_best && r.row.ahead & 1;
-    const bool halves = which == LS_FOLD_SUM && run->reads_halves && !computes && !s.fn && isa->fold_sum_halves_f32;
+    const bool halves = which == LS_FOLD_SUM && run->reads_halves && !computes && !squares && !s.fn && isa->fold_sum_halves_f32;
     const int64_t most = computes || s.fn ? LS_TILE : LS_TILE_BLOCK, blocks = (inner + LS_TILE_BLOCK - 1) / LS_TILE_BLOCK;
     if (s.whole && blocks == 1 && !finish && r.n_walks == 0 && !f->n_scalars && inner % LS_TILE_PARTIALS == 0) {
         if (halves) {

@@ -400,49 +400,54 @@ static bool stays_near(const lines *l, const line *chain) {
     return d->cpu.l3_takes_stores && d->threads > 1 && 2 * results * (int64_t)sizeof(float) <= d->cpu.l3_bytes;
 }
 
-/* Whether all there is to do is a norm of rows, which is a function of its own then. */
+/* Whether all there is to do is a norm of rows, of their distances from their means or of themselves, which is a function of its own then. */
 static void find_norm(lines *l) {
-    const line *sum = l->steps, *last = l->steps + l->n_steps - 1, *squares = NULL;
+    const line *sum = NULL, *squares = NULL, *last = l->steps + l->n_steps - 1;
     ls_tile_row_norm *norm = &l->norm;
     *norm = (ls_tile_row_norm){.n = l->inner};
-    bool only = l->isa->row_norms_f32 && sum->kind == LINE_FOLD && last->kind == LINE_CHAIN;
-    for (const line *s = sum + 1; s < last && only; s++) {
-        only = s->kind == LINE_COLUMN ? !l->places[s->dst].moves : s->kind == LINE_FOLD && !squares;
-        squares = s->kind == LINE_FOLD ? s : squares;
+    bool only = l->isa->row_norms_f32 && l->steps->kind == LINE_FOLD && last->kind == LINE_CHAIN;
+    for (const line *s = l->steps; s < last && only; s++) {
+        if (s->kind == LINE_FOLD) {
+            only = !squares && s->stream.whole && s->which == LS_FOLD_SUM && (s->stream.squares || !sum);
+            *(s->stream.squares ? &squares : &sum) = s;
+        } else {
+            only = s->kind == LINE_COLUMN && !l->places[s->dst].moves;
+        }
     }
-    only = only && squares && sum->stream.whole && !sum->stream.squares && sum->which == LS_FOLD_SUM && !sum->f->n_scalars;
-    if (!only || !squares->stream.whole || !squares->stream.squares || squares->f->n_scalars != 1) {
+    if (!only || !squares || squares->f->n_scalars != (sum ? 1 : 0) || (sum && sum->f->n_scalars)) {
         return;
     }
     const ls_fused *f = last->f;
-    const ls_chain_step *c = f->steps;
-    const bool scales = f->n_steps == 4 && f->n_operands == 3 && c[2].op == LS_CHAIN_MUL && c[2].kind == LS_CHAIN_MEMORY &&
-                        c[3].op == LS_CHAIN_ADD && c[3].kind == LS_CHAIN_MEMORY;
-    if (!(scales || (f->n_steps == 2 && f->n_operands == 1)) || f->slots || c[0].op != LS_CHAIN_SUB || c[0].kind != LS_CHAIN_SCALAR ||
-        (c[1].op != LS_CHAIN_DIV && c[1].op != LS_CHAIN_DIV_NEAR) || c[1].kind != LS_CHAIN_SCALAR) {
+    const ls_chain_step *c = f->steps, *end = c + f->n_steps;
+    const ls_chain_step *apart = sum && c < end && c->op == LS_CHAIN_SUB && c->kind == LS_CHAIN_SCALAR ? c++ : NULL;
+    const ls_chain_step *by = c < end && (c->op == LS_CHAIN_DIV || c->op == LS_CHAIN_DIV_NEAR) && c->kind == LS_CHAIN_SCALAR ? c++ : NULL;
+    const ls_chain_step *scale = c < end && c->op == LS_CHAIN_MUL && c->kind == LS_CHAIN_MEMORY ? c++ : NULL;
+    const ls_chain_step *shift = c < end && c->op == LS_CHAIN_ADD && c->kind == LS_CHAIN_MEMORY ? c++ : NULL;
+    if (c < end || !by || (sum && !apart) || f->slots || f->n_operands != 1 + (scale != NULL) + (shift != NULL)) {
         return;
     }
     const place *x = &l->places[last->operands[0]], *dst = &l->places[last->dst];
-    const place *times = scales ? &l->places[last->operands[c[2].at]] : NULL, *plus = scales ? &l->places[last->operands[c[3].at]] : NULL;
-    const line *root = maker_of(l, last, last->scalars[c[1].at]);
+    const place *times = scale ? &l->places[last->operands[scale->at]] : NULL, *plus = shift ? &l->places[last->operands[shift->at]] : NULL;
+    const line *root = maker_of(l, last, last->scalars[by->at]);
     int16_t mean_square;
     const bool deviates = root && root->kind == LINE_COLUMN && root->op == COLUMN_SQRT;
     const line *more = deviates ? maker_by(l, root, root->a, COLUMN_ADD, &mean_square, &norm->more) : NULL;
     norm->count = more ? count_of_mean(l, more, mean_square, squares) : 0;
-    const bool same_mean = count_of_mean(l, squares, squares->scalars[0], sum) == norm->count &&
-                           count_of_mean(l, last, last->scalars[c[0].at], sum) == norm->count;
-    const bool same_rows = sum->operands[0] == last->operands[0] && squares->operands[0] == last->operands[0];
-    if (norm->count == 0 || !same_mean || !same_rows || (scales && (times->row || plus->row))) {
+    const bool same_mean = !sum || (count_of_mean(l, squares, squares->scalars[0], sum) == norm->count &&
+                                    count_of_mean(l, last, last->scalars[apart->at], sum) == norm->count);
+    const bool same_rows = (!sum || sum->operands[0] == last->operands[0]) && squares->operands[0] == last->operands[0];
+    if (norm->count == 0 || !same_mean || !same_rows || (times && times->row) || (plus && plus->row)) {
         return;
     }
+    norm->centred = sum != NULL;
     norm->fetches_second = l->second;
-    norm->near = c[1].op == LS_CHAIN_DIV_NEAR;
+    norm->near = by->op == LS_CHAIN_DIV_NEAR;
     norm->far = last->row.middle && !stays_near(l, last);
     for (int i = 0; i < l->n_streams; i++) {
         norm->fetches = norm->fetches || l->streams[i] == last->operands[0];
     }
-    norm->times = scales ? (const float *)(const void *)times->at : NULL;
-    norm->plus = scales ? (const float *)(const void *)plus->at : NULL;
+    norm->times = times ? (const float *)(const void *)times->at : NULL;
+    norm->plus = plus ? (const float *)(const void *)plus->at : NULL;
     norm->dst = (float *)(void *)dst->at;
     norm->x = (const float *)(const void *)x->at;
     norm->x_row = x->row / (int64_t)sizeof(float);

@@ -43,13 +43,14 @@ typedef void (*ls_tile_fill_fn)(void *dst, const void *value, int64_t n);
 typedef void (*ls_fold_rows_fn)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
 enum { LS_FOLD_SUM, LS_FOLD_MIN, LS_FOLD_MAX, LS_FOLDS }; /* of f32 */
 /* Rows of n numbers, which lie so many elements apart, from their mean and by their deviation, each step rounded:
- * dst = (x - m) / d * times + plus, with m = sum(x) / count and d = sqrt(sum((x - m)^2) / count + more). Sums are as the folds of f32 have
- * them; times and plus have a number for each lane, or are both NULL. NaN canonical. */
+ * dst = (x - m) / d * times + plus, with m = sum(x) / count, or 0 unless `centred`, and d = sqrt(sum((x - m)^2) / count + more). Sums are
+ * as the folds of f32 have them; times and plus have a number for each lane, or are NULL. NaN canonical. */
 typedef struct ls_tile_row_norm {
     const float *x, *times, *plus;
     float *dst;
     int64_t n, x_row, dst_row;
     float count, more;
+    bool centred;
     bool near;    /* the division, as divide_f32 has it */
     bool fetches, fetches_second; /* the lines of rows to come; into the second-level cache instead of the nearest */
     bool far;     /* past the caches: each row of dst begins where a line does */

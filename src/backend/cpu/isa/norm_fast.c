@@ -56,7 +56,8 @@ void LS_TILE_NAME(ls_norm_f32)(float *dst, const float *x, int64_t n, const ls_n
 #define DIVIDE(i) q##i = v##i / b.d;
 #define CAREFUL(i) q##i = quotient(&b, v##i, usable);
 #define LANES_OF(p, i) (*(const ls_vf32_any *)((p) + k + (i) * LS_LANES_F32))
-#define SCALE(i) q##i = q##i * LANES_OF(norm->times, i) + LANES_OF(norm->plus, i);
+#define SCALE(i) q##i = q##i * LANES_OF(norm->times, i);
+#define SHIFT(i) q##i = q##i + LANES_OF(norm->plus, i);
 /* A row of any numbers; `usable`: by products. */
 static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bool usable, const float *x, float *dst) {
     enum { MOST = 4 * LS_LANES_F32 };
@@ -82,6 +83,9 @@ static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bo
         if (norm->times) {
             FOUR(SCALE)
         }
+        if (norm->plus) {
+            FOUR(SHIFT)
+        }
         if (ANY_NAN(q0, q1) || ANY_NAN(q2, q3)) {
             FOUR(CANONICAL)
         }
@@ -95,15 +99,15 @@ static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bo
     for (int64_t left = norm->n - k; left > 0; k += LS_LANES_F32, left -= LS_LANES_F32, x += LS_LANES_F32, dst += LS_LANES_F32) {
         const __mmask16 lanes = LS_LANES_LEFT(left);
         ls_vf32 q = ((ls_vf32)_mm512_maskz_loadu_ps(lanes, x) - b.minus) / b.d;
-        if (norm->times) {
-            q = q * (ls_vf32)_mm512_maskz_loadu_ps(lanes, norm->times + k) + (ls_vf32)_mm512_maskz_loadu_ps(lanes, norm->plus + k);
-        }
+        q = norm->times ? q * (ls_vf32)_mm512_maskz_loadu_ps(lanes, norm->times + k) : q;
+        q = norm->plus ? q + (ls_vf32)_mm512_maskz_loadu_ps(lanes, norm->plus + k) : q;
         _mm512_mask_storeu_ps(dst, lanes, (__m512)ls_canonical(q));
     }
 #else
     for (; k < norm->n; k++, x++, dst++) {
         number q = {(*x - b.minus[0]) / b.d[0]};
-        q.f = norm->times ? q.f * norm->times[k] + norm->plus[k] : q.f;
+        q.f = norm->times ? q.f * norm->times[k] : q.f;
+        q.f = norm->plus ? q.f + norm->plus[k] : q.f;
         q.u = q.f == q.f ? q.u : LS_NAN_F32;
         *dst = q.f;
     }
@@ -117,8 +121,8 @@ static __attribute__((noinline)) void norm_rows(const ls_tile_row_norm *norm, in
     for (int64_t r = first; r < end; r += PAIR) {
         const int64_t some = end - r < PAIR ? end - r : PAIR;
         const float *x = norm->x + r * norm->x_row;
-        float means[PAIR], squares[PAIR];
-        for (int64_t i = 0; i < some; i++) {
+        float means[PAIR] = {0}, squares[PAIR];
+        for (int64_t i = 0; i < some && norm->centred; i++) {
             LS_TILE_NAME(ls_tile_rows_sum)(means + i, x + i * norm->x_row, 0, norm->n, 1, 0);
             means[i] /= norm->count;
         }
@@ -221,18 +225,16 @@ static void put_pair(const ls_tile_row_norm *norm, const by pair[PAIR], const fl
     ls_vf32 times = LS_SPLAT_F32(1.0f), plus = LS_SPLAT_F32(-0.0f);
     int64_t k = 0;
     for (; k + LS_LANES_F32 <= norm->n; k += LS_LANES_F32) {
-        if (norm->times) {
-            times = vector_of(norm->times + k), plus = vector_of(norm->plus + k);
-        }
+        times = norm->times ? vector_of(norm->times + k) : times;
+        plus = norm->plus ? vector_of(norm->plus + k) : plus;
         const ls_vf32 v = NEAR(vector_of(x + k), a), w = NEAR(vector_of(y + k), b);
         *(ls_vf32_any *)(dst + k) = v;
         *(ls_vf32_any *)(next + k) = w;
     }
     const int64_t left = norm->n - k;
     if (left) {
-        if (norm->times) {
-            times = part_of(norm->times + k, left, times), plus = part_of(norm->plus + k, left, plus);
-        }
+        times = norm->times ? part_of(norm->times + k, left, times) : times;
+        plus = norm->plus ? part_of(norm->plus + k, left, plus) : plus;
         put_part(dst + k, left, NEAR(part_of(x + k, left, a.minus), a));
         put_part(next + k, left, NEAR(part_of(y + k, left, b.minus), b));
     }
@@ -240,11 +242,13 @@ static void put_pair(const ls_tile_row_norm *norm, const by pair[PAIR], const fl
 
 /* Unless a divisor is not usable; one that is tells that the squares are finite, and so are the row and its quotients. */
 static bool norm_pair(const ls_tile_row_norm *norm, const float *x, float *dst, int64_t fetch) {
-    float means[PAIR], squares[PAIR];
+    float means[PAIR] = {0}, squares[PAIR];
     by pair[PAIR];
     bool usable = true;
-    sum_pair(x, x + norm->x_row, norm->n, means);
-    means[0] /= norm->count, means[1] /= norm->count;
+    if (norm->centred) {
+        sum_pair(x, x + norm->x_row, norm->n, means);
+        means[0] /= norm->count, means[1] /= norm->count;
+    }
     square_pair(x, x + norm->x_row, means, norm->n, fetch, norm->fetches_second, squares);
     for (int i = 0; i < PAIR; i++) {
         const float divisor = __builtin_sqrtf(squares[i] / norm->count + norm->more);
