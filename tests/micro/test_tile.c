@@ -513,7 +513,7 @@ static void norms_of_rows_agree(void **state) {
             }
         }
         const bool scales = draw(&rng, 0, 1), shifts = draw(&rng, 0, 1);
-        ls_tile_row_norm norm = {.x = x, .n = n, .x_row = n, .dst = dst, .dst_row = step, .count = (float)n, .more = more, .centred = draw(&rng, 0, 2) > 0, .near = near,
+        ls_tile_row_norm norm = {.x = x, .n = n, .x_row = n, .dst = dst, .dst_row = step, .count = (float)n, .more = more, .centred = draw(&rng, 0, 2) > 0, .near = near, .finite = isfinite(scales ? *times : 0) && isfinite(shifts ? *plus : 0),
                                  .fetches = seed % 4 < 2, .fetches_second = seed % 5 < 2, .far = seed % 8 < 4, .times = scales ? times : NULL, .plus = shifts ? plus : NULL};
         for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
             if (!isas[i] || !isas[i]->row_norms_f32) {

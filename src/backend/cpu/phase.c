@@ -9,6 +9,7 @@ typedef struct planner {
     int *temps;    /* by value: its temporary, or -1 */
     bool *reached; /* by value: scratch of `reach` */
     ls_band band;  /* the axes of which blocks might be taken */
+    bool prepares; /* a value of a block's rows is computed before its phases, for all of them */
     const char *strategy;
 } planner;
 
@@ -196,9 +197,8 @@ static ls_program_builder *builder(const planner *p, int n_lanes, const uint8_t 
     return ls_pb_create(&p->binary->arena, p->spec, p->binary->device->tiles, p->temps, n_lanes, lanes);
 }
 
-/* The finish program: the stores [first, end), or into the value's temporary. */
-static ls_status plan_finish(planner *p, ls_phase *phase, int n_lanes, const uint8_t *lanes, int first,
-                             int end) {
+/* The finish program: the stores [first, end), or of the value into its temporary. */
+static ls_status plan_finish(planner *p, ls_phase *phase, int32_t value, int n_lanes, const uint8_t *lanes, int first, int end) {
     ls_program_builder *b = builder(p, n_lanes, lanes);
     if (!b) {
         return failed(p);
@@ -216,12 +216,12 @@ static ls_status plan_finish(planner *p, ls_phase *phase, int n_lanes, const uin
     }
     if (first == end) {
         ls_access access;
-        ls_temp_access(p->spec, phase->value, p->temps[phase->value], n_lanes, lanes, &access);
-        int temp = p->temps[phase->value];
-        p->temps[phase->value] = -1; /* here it is the input */
-        int16_t reg = ls_pb_value(b, phase->value, 0, NULL);
-        p->temps[phase->value] = temp;
-        ok = ls_pb_store_access(b, reg, (ls_dtype)p->spec->values[phase->value].dtype, &access);
+        ls_temp_access(p->spec, value, p->temps[value], n_lanes, lanes, &access);
+        int temp = p->temps[value];
+        p->temps[value] = -1; /* here it is the input, or computed */
+        int16_t reg = ls_pb_value(b, value, 0, NULL);
+        p->temps[value] = temp;
+        ok = ls_pb_store_access(b, reg, (ls_dtype)p->spec->values[value].dtype, &access);
     }
     return ok && ls_pb_finish(b, 0, NULL, &phase->finish) ? LS_OK : failed(p);
 }
@@ -290,6 +290,58 @@ static bool keep_shared(planner *p, ls_program_builder *b, int32_t value, int n_
         }
     }
     return true;
+}
+
+/* ---- what the rows of a block are ---- */
+/* Whether a value is one of f32 that comes of loads and constants alone, all of them there. */
+static bool is_plain(const ls_spec *spec, int32_t value) {
+    const ls_value *v = &spec->values[value];
+    const int32_t operands[] = {v->a, v->b, v->c};
+    bool plain = v->dtype == LS_F32 && v->n_preds == 0;
+    if (v->op != LS_V_MAP) {
+        return plain && ((v->op == LS_V_LOAD && v->check == LS_SPEC_NONE) || v->op == LS_V_CONST);
+    }
+    for (int i = 0; i < 3 && plain; i++) {
+        plain = operands[i] == LS_SPEC_NONE || is_plain(spec, operands[i]);
+    }
+    return plain && !is_elementary((ls_op)v->map);
+}
+
+/* The value of full rows that a reduction and other phases begin with, as the sum of two tensors that is normalised: folds and norms read
+ * rows from memory, and what each phase would compute anew takes three times as long. LS_SPEC_NONE: there is none. */
+static int32_t shared_rows(planner *p, int32_t value) {
+    const ls_spec *spec = p->spec;
+    const ls_value *v = &spec->values[value];
+    const uint64_t trivial = trivial_axes(spec);
+    uint64_t space = v->axes;
+    int32_t found = LS_SPEC_NONE;
+    for (int i = 0; i < v->n_bound; i++) {
+        space |= UINT64_C(1) << v->bound[i];
+    }
+    memset(p->reached, 0, sizeof *p->reached * (size_t)spec->n_values);
+    for (int32_t other = 0; other < spec->n_values; other++) {
+        if (other != value && is_bound_op(&spec->values[other])) {
+            reach_inside(p, other);
+        }
+    }
+    for (int i = 0; i < spec->n_stores; i++) {
+        reach_store(p, &spec->stores[i]);
+    }
+    bool *elsewhere = LS_ARENA_ARRAY(&p->binary->arena, bool, spec->n_values + 1);
+    if (!elsewhere) {
+        return LS_SPEC_NONE;
+    }
+    memcpy(elsewhere, p->reached, sizeof *elsewhere * (size_t)spec->n_values);
+    memset(p->reached, 0, sizeof *p->reached * (size_t)spec->n_values);
+    reach_inside(p, value);
+    for (int32_t x = 0; x < value; x++) {
+        const ls_value *shared = &spec->values[x];
+        if (p->reached[x] && elsewhere[x] && shared->op == LS_V_MAP && (shared->axes & ~trivial) == (space & ~trivial) &&
+            ls_band_holds(spec, &p->band, x) && is_plain(spec, x)) {
+            found = x;
+        }
+    }
+    return found;
 }
 
 /* The lane axis from which on all that is loaded lies in runs, where those are long enough for tiles of their own. */
@@ -398,7 +450,7 @@ static ls_status plan_value(planner *p, int32_t value, int n_axes, const uint8_t
         if (phase->gemm) {
             phase->kind = LS_PHASE_GEMM;
             const ls_axis_group *columns = &phase->gemm->n;
-            LS_TRY(p->err, plan_finish(p, phase, columns->n, columns->axes, first, end));
+            LS_TRY(p->err, plan_finish(p, phase, value, columns->n, columns->axes, first, end));
             ls_gemm_phase_finish(p->spec, phase, first, end);
             return end - first == 1 ? ls_chain_plan(p->binary, phase, p->temps, &p->spec->stores[first], p->err)
                                     : LS_OK;
@@ -438,7 +490,7 @@ static ls_status plan_value(planner *p, int32_t value, int n_axes, const uint8_t
         return failed(p);
     }
     bool along = phase->kind == LS_PHASE_SORT || phase->kind == LS_PHASE_SCAN_LINES;
-    return plan_finish(p, phase, along ? 1 : phase->n_axes, along ? v->bound : phase->axes, first, end);
+    return plan_finish(p, phase, value, along ? 1 : phase->n_axes, along ? v->bound : phase->axes, first, end);
 }
 
 static int free_axes(const ls_spec *spec, const ls_value *v, uint8_t *axes) {
@@ -452,6 +504,31 @@ static int free_axes(const ls_spec *spec, const ls_value *v, uint8_t *axes) {
     return n;
 }
 
+/* Before the phase of a reduction by rows, one that keeps in the block's memory what it shares with others. */
+static ls_status prepare(planner *p, int32_t value, int n_axes, const uint8_t *axes) {
+    const ls_value *v = &p->spec->values[value];
+    ls_phase own = {.n_axes = n_axes};
+    memcpy(own.axes, axes, (size_t)n_axes);
+    if (LS_SMALL || p->prepares || !p->band.n_axes || v->op != LS_V_REDUCE || v->acc != LS_F32 || !by_rows(p, &own, v)) {
+        return LS_OK;
+    }
+    const int32_t rows = shared_rows(p, value);
+    if (rows == LS_SPEC_NONE) {
+        return LS_OK;
+    }
+    uint8_t all[LS_LANE_AXES];
+    ls_phase *phase = &p->binary->phases[p->binary->n_phases++];
+    phase->kind = LS_PHASE_STORE;
+    phase->value = LS_SPEC_NONE;
+    phase->patch = -1;
+    phase->n_axes = free_axes(p->spec, &p->spec->values[rows], all);
+    memcpy(phase->axes, all, (size_t)phase->n_axes);
+    add_temp(p, rows);
+    LS_TRY(p->err, plan_finish(p, phase, rows, phase->n_axes, all, 0, 0));
+    p->prepares = true;
+    return LS_OK;
+}
+
 static ls_status plan_stores(planner *p, int first, int end, int32_t fused) {
     const ls_store *s = &p->spec->stores[first];
     if (fused != LS_SPEC_NONE) {
@@ -463,7 +540,7 @@ static ls_status plan_stores(planner *p, int first, int end, int32_t fused) {
     phase->serial = s->combine != LS_STORE_SET || s->check != LS_SPEC_NONE;
     phase->n_axes = s->n_axes;
     memcpy(phase->axes, s->axes, (size_t)s->n_axes);
-    LS_TRY(p->err, plan_finish(p, phase, s->n_axes, s->axes, first, end));
+    LS_TRY(p->err, plan_finish(p, phase, LS_SPEC_NONE, s->n_axes, s->axes, first, end));
     ls_patch_plan(p->spec, phase);
     phase->row = phase->finish.endless ? 0 : row_axis(p->spec, &phase->finish);
     return p->spec->n_stores == 1 ? ls_chain_plan_points(p->binary, phase, p->temps, s, p->err) : LS_OK;
@@ -529,8 +606,9 @@ ls_status ls_phases_plan(ls_kernel_binary *binary, const char *strategy, ls_erro
         }
         if (is_bound_op(&spec->values[v]) && !taken) {
             uint8_t axes[LS_LANE_AXES];
-            add_temp(&p, v);
             int n = free_axes(spec, &spec->values[v], axes);
+            LS_TRY(err, prepare(&p, v, n, axes));
+            add_temp(&p, v);
             LS_TRY(err, plan_value(&p, v, n, axes, 0, 0));
         }
     }

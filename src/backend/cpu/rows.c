@@ -13,6 +13,7 @@ enum {
     GROUP_BYTES = 8 << 10, /* of arguments; as many are on their way: with what is kept between phases half of the first-level cache */
     LEAST_INNER = 64,
     MOST_GROUP = 32,
+    LEAST_PREPARED = 4, /* rows whose values are computed before anything else is done: they stay in the second-level cache */
     MOST_PLACES = 64,
     MOST_STEPS = 48,
     MOST_REGS = 64,
@@ -136,8 +137,8 @@ int64_t ls_rows_plan(const ls_kernel_binary *b) {
         const ls_spec_arg *arg = &b->spec.args[i];
         bytes += arg->written ? 0 : arg->numel * (int64_t)ls_dtype_size(arg->dtype) / (points ? points : 1);
     }
-    int64_t group = bytes ? GROUP_BYTES / bytes : MOST_GROUP;
-    return group < 1 ? 1 : group < MOST_GROUP ? group : MOST_GROUP;
+    const int64_t group = bytes ? GROUP_BYTES / bytes : MOST_GROUP, least = b->phases[0].kind == LS_PHASE_STORE ? LEAST_PREPARED : 1;
+    return group < least ? least : group < MOST_GROUP ? group : MOST_GROUP;
 }
 
 /* ---- a task's list ---- */
@@ -402,11 +403,13 @@ static bool stays_near(const lines *l, const line *chain) {
 
 /* Whether all there is to do is a norm of rows, of their distances from their means or of themselves, which is a function of its own then. */
 static void find_norm(lines *l) {
-    const line *sum = NULL, *squares = NULL, *last = l->steps + l->n_steps - 1;
+    line *first = l->steps;
+    const line *sum = NULL, *squares = NULL, *last = first + l->n_steps - 1;
     ls_tile_row_norm *norm = &l->norm;
     *norm = (ls_tile_row_norm){.n = l->inner};
-    bool only = l->isa->row_norms_f32 && l->steps->kind == LINE_FOLD && last->kind == LINE_CHAIN;
-    for (const line *s = l->steps; s < last && only; s++) {
+    const line *prepares = first->kind == LINE_CHAIN ? first++ : NULL;
+    bool only = l->isa->row_norms_f32 && first < last && first->kind == LINE_FOLD && last->kind == LINE_CHAIN;
+    for (const line *s = first; s < last && only; s++) {
         if (s->kind == LINE_FOLD) {
             only = !squares && s->stream.whole && s->which == LS_FOLD_SUM && (s->stream.squares || !sum);
             *(s->stream.squares ? &squares : &sum) = s;
@@ -435,7 +438,8 @@ static void find_norm(lines *l) {
     norm->count = more ? count_of_mean(l, more, mean_square, squares) : 0;
     const bool same_mean = !sum || (count_of_mean(l, squares, squares->scalars[0], sum) == norm->count &&
                                     count_of_mean(l, last, last->scalars[apart->at], sum) == norm->count);
-    const bool same_rows = (!sum || sum->operands[0] == last->operands[0]) && squares->operands[0] == last->operands[0];
+    const bool same_rows = (!sum || sum->operands[0] == last->operands[0]) && squares->operands[0] == last->operands[0] &&
+                           (!prepares || prepares->dst == last->operands[0]);
     if (norm->count == 0 || !same_mean || !same_rows || (times && times->row) || (plus && plus->row)) {
         return;
     }
@@ -446,6 +450,7 @@ static void find_norm(lines *l) {
     for (int i = 0; i < l->n_streams; i++) {
         norm->fetches = norm->fetches || l->streams[i] == last->operands[0];
     }
+    l->steps->fetch_end = prepares ? l->inner * (int64_t)sizeof(float) : 0;
     norm->times = times ? (const float *)(const void *)times->at : NULL;
     norm->plus = plus ? (const float *)(const void *)plus->at : NULL;
     norm->dst = (float *)(void *)dst->at;
@@ -473,7 +478,7 @@ static void find_beside(lines *l) {
     l->divides = l->defers || (after_exps && l->ahead >= 2);
     l->with = exps ? s : NULL;
     const line *peak = l->steps;
-    l->peaks = l->defers && s == peak + 2 && peak->kind == LINE_FOLD && peak->stream.whole && peak->which == LS_FOLD_MAX &&
+    l->peaks = l->defers && l->steps->kind == LINE_FOLD && s == peak + 2 && peak->kind == LINE_FOLD && peak->stream.whole && peak->which == LS_FOLD_MAX &&
                peak->operands[0] == s->operands[0] && s->f->n_scalars == 1 && is_stored(l, peak, s->scalars[0]);
     l->waits = false;
     l->turn = 0;
@@ -764,6 +769,38 @@ static void finish_softmax(lines *l, float *partials) {
     }
 }
 
+static void next_group(lines *l, int64_t rows) {
+    for (place *p = l->places, *end = p + l->n_places; p < end; p++) {
+        p->at += p->moves ? rows * p->row : 0;
+    }
+}
+
+static bool are_finite(const float *x, int64_t n) {
+    uint32_t most = 0, magnitude;
+    for (int64_t i = 0; x && i < n; i++) {
+        memcpy(&magnitude, x + i, sizeof magnitude);
+        magnitude &= 0x7fffffff;
+        most = magnitude > most ? magnitude : most;
+    }
+    return most < 0x7f800000;
+}
+
+static void run_norm(lines *l, int64_t n) {
+    enum { FEW = 4 }; /* rows that are worth a look at what all of them are multiplied by */
+    ls_tile_row_norm *norm = &l->norm;
+    const bool prepares = l->steps->kind == LINE_CHAIN;
+    norm->finite = norm->near && n >= FEW && are_finite(norm->times, norm->n) && are_finite(norm->plus, norm->n);
+    for (int64_t done = 0, rows; done < n; done += rows) {
+        rows = prepares && n - done > l->ahead ? l->ahead : n - done;
+        if (prepares) {
+            run_chain(l, l->steps, rows);
+        }
+        l->isa->row_norms_f32(norm, rows);
+        norm->dst += rows * norm->dst_row;
+        next_group(l, rows);
+    }
+}
+
 size_t ls_rows_bytes(void) {
     return sizeof(lines) + 2 * LS_TILE_PARTIALS * sizeof(float) + 2 * LS_ALIGN;
 }
@@ -777,7 +814,7 @@ bool ls_rows_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n)
         return false;
     }
     if (l->norm.x) {
-        l->isa->row_norms_f32(&l->norm, n);
+        run_norm(l, n);
         return true;
     }
     for (int64_t done = 0, rows; done < n; done += rows) {
@@ -796,9 +833,7 @@ bool ls_rows_run(ls_kernel_run *kernel, char *scratch, int64_t first, int64_t n)
         } else if (l->divides) {
             run_beside(l, rows, partials);
         }
-        for (place *p = l->places, *end = p + l->n_places; p < end; p++) {
-            p->at += p->moves ? rows * p->row : 0;
-        }
+        next_group(l, rows);
     }
     finish_softmax(l, partials);
     return true;

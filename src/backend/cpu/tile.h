@@ -52,6 +52,7 @@ typedef struct ls_tile_row_norm {
     float count, more;
     bool centred;
     bool near;    /* the division, as divide_f32 has it */
+    bool finite;  /* times and plus are */
     bool fetches, fetches_second; /* the lines of rows to come; into the second-level cache instead of the nearest */
     bool far;     /* past the caches: each row of dst begins where a line does */
 } ls_tile_row_norm;

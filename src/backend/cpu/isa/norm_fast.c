@@ -114,7 +114,7 @@ static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bo
 #endif
 }
 
-enum { PAIR = 2, FEW = 4 }; /* rows in a turn: more would leave the nearest cache; rows that are worth a look at what all are multiplied by */
+enum { PAIR = 2 }; /* rows in a turn: more would leave the nearest cache */
 
 /* Lines go into the nearest cache and out of it as evenly as two rows are. */
 static __attribute__((noinline)) void norm_rows(const ls_tile_row_norm *norm, int64_t first, int64_t end, int64_t fetch) {
@@ -261,20 +261,10 @@ static bool norm_pair(const ls_tile_row_norm *norm, const float *x, float *dst, 
     return usable;
 }
 
-static bool are_finite(const float *x, int64_t n) {
-    uint32_t most = 0;
-    for (int64_t i = 0; x && i < n; i++) {
-        const uint32_t magnitude = ((number){x[i]}).u & 0x7fffffff;
-        most = magnitude > most ? magnitude : most;
-    }
-    return most < 0x7f800000;
-}
-
 void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows) {
     const int64_t fetch = norm->fetches ? PAIR * norm->x_row * (int64_t)sizeof(float) : 0;
-    const bool pairs = norm->near && !norm->far && rows >= FEW && are_finite(norm->times, norm->n) && are_finite(norm->plus, norm->n);
     int64_t r = 0;
-    for (; pairs && r + PAIR <= rows; r += PAIR) {
+    for (; norm->near && norm->finite && !norm->far && r + PAIR <= rows; r += PAIR) {
         if (!norm_pair(norm, norm->x + r * norm->x_row, norm->dst + r * norm->dst_row, fetch)) {
             norm_rows(norm, r, r + PAIR, fetch);
         }
