@@ -392,6 +392,47 @@ static int build_plain(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **r
     return p[2] == WITH_RESULTS ? 3 : 1;
 }
 
+/* Of what is computed first: sums of two tensors, of one and a row, products with a number; normalised, or a softmax. */
+static int build_prepared(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const int64_t *p = p_; /* rows, their length, a way */
+    const ls_shape shape = LS_SHAPE(p[0], p[1]);
+    ls_tensor *x = leaf(s, rng, shape), *g = leaf(s, rng, LS_SHAPE(p[1])), *b = leaf(s, rng, LS_SHAPE(p[1]));
+    switch (ls_rng_below(rng, 4)) {
+    case 1:
+        x = ls_mul(s, x, number(s, 0.125));
+        break;
+    case 2:
+        x = ls_max(s, ls_add(s, x, g), b);
+        break;
+    default:
+        x = ls_add(s, x, leaf(s, rng, shape));
+    }
+    const bool bare = p[2] % 2;
+    roots[0] = p[2] < 2   ? ls_layer_norm(s, x, 1, bare ? NULL : g, bare ? NULL : b, 1e-5)
+               : p[2] < 4 ? ls_rms_norm(s, x, 1, bare ? NULL : g, 1e-5)
+               : bare     ? ls_log_softmax(s, x, 1)
+                          : ls_softmax(s, x, 1);
+    roots[1] = x; /* at times a result, too */
+    return 1 + (p[2] == 0 && p[0] == 33);
+}
+
+static void norms_of_sums(void **state) {
+    static const int64_t lengths[] = {64, 100, 256, 384, 1000, 1024, 2500}, rows[] = {33, 9, 41, 70};
+    worlds *all = *state;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        for (int64_t how = 0; how < 6; how++) {
+            for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+                const int64_t p[] = {rows[k], lengths[i], how};
+                const uint64_t seed = 6 * i + (uint64_t)how + 100 * k;
+                check_case(all, build_prepared, seed, p, "norms of sums", (i + (size_t)how + k) % 6 == 0);
+                check_fast(all, (int)(seed % (uint64_t)all->n), build_prepared, (ls_rng){seed, 0}, p, "norms of sums in fast", seed);
+            }
+        }
+    }
+    check_case(all, build_prepared, 3, (int64_t[]){4100, 1024, 0}, "large norms of sums", 1);
+    check_case(all, build_prepared, 3, (int64_t[]){4100, 1024, 4}, "a large softmax of sums", 0);
+}
+
 static void norms_of_lengths(void **state) {
     static const int64_t lengths[] = {64, 255, 256, 257, 320, 384, 1000, 1024, 4096};
     worlds *all = *state;
@@ -454,6 +495,7 @@ static void norms_of_symbols(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_but_norms), cmocka_unit_test(norms_and_the_like),
-                                       cmocka_unit_test(norms_of_lengths), cmocka_unit_test(norms_of_symbols)};
+                                       cmocka_unit_test(norms_of_lengths), cmocka_unit_test(norms_of_sums),
+                                       cmocka_unit_test(norms_of_symbols)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }
