@@ -109,6 +109,17 @@ static bool channels_check(ls_session *s, const char *name, const ls_tensor *x, 
     return true;
 }
 
+/* Numbers of groups, [N, G, 1, 1..], as numbers of their channels, [N, C, 1..]. */
+static ls_tensor *of_channels(ls_session *s, ls_tensor *numbers, ls_dim channels) {
+    if (!numbers) {
+        return NULL;
+    }
+    ls_shape each = numbers->shape, all = ls_shape_remove(&numbers->shape, 2);
+    each.dim[2] = ls_dim_fixed(channels.offset / each.dim[1].offset);
+    all.dim[1] = channels;
+    return ls_reshape(s, ls_expand(s, numbers, each), all);
+}
+
 ls_tensor *ls_group_norm(ls_session *s, ls_tensor *x, int64_t groups, ls_tensor *gamma, ls_tensor *beta,
                          double eps) {
     static const char *const names[] = {"gamma", "beta"};
@@ -123,19 +134,20 @@ ls_tensor *ls_group_norm(ls_session *s, ls_tensor *x, int64_t groups, ls_tensor 
                             " of %s: expected a divisor of the channels (axis 1)",
                             groups, LS_TEXT(x));
     }
-    ls_shape image = ls_shape_remove(&x->shape, 0),
-             split = {.rank = 2, .dim = {ls_dim_fixed(groups), ls_dim_fixed(-1)}};
-    if (!ls_shape_infer(&image, &split)) {
-        return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED,
-                            "group_norm: operand is %s: expected at most one symbol after axis 0",
-                            LS_TEXT(x));
+    if (x->shape.rank == LS_MAX_RANK) {
+        return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "group_norm: operand is %s: expected at most %d axes", LS_TEXT(x), LS_MAX_RANK - 1);
     }
-    split = ls_shape_insert(&split, 0, x->shape.dim[0]);
-    int axis = 2;
-    ls_tensor *w = ls_reshape(s, wide_cast(s, x), split);
-    ls_tensor *d = ls_sub(s, w, ls_mean(s, w, 1, &axis, 1));
-    ls_tensor *y = over_root(s, d, ls_mean(s, ls_mul(s, d, d), 1, &axis, 1), eps);
-    y = ls_reshape(s, y, x->shape);
+    /* Statistics of images whose channels are split; what they scale is the image as it is, by a number for each channel. */
+    ls_shape split = x->shape;
+    split.dim[1] = ls_dim_fixed(groups);
+    split = ls_shape_insert(&split, 2, ls_dim_fixed(channels.offset / groups));
+    int axes[LS_MAX_RANK], n = 0;
+    for (int i = 2; i < split.rank; i++) {
+        axes[n++] = i;
+    }
+    ls_tensor *w = wide_cast(s, x), *grouped = ls_reshape(s, w, split), *mean = ls_mean(s, grouped, n, axes, 1);
+    ls_tensor *apart = ls_sub(s, grouped, mean), *variance = ls_mean(s, ls_mul(s, apart, apart), n, axes, 1);
+    ls_tensor *y = over_root(s, ls_sub(s, w, of_channels(s, mean, channels)), of_channels(s, variance, channels), eps);
     y = scale_shift(s, y, per_channel(s, gamma, x->shape.rank), per_channel(s, beta, x->shape.rank));
     return ls_cast(s, y, x->dtype);
 }

@@ -46,24 +46,38 @@ ls_program_builder *ls_pb_create(ls_arena *arena, const ls_spec *spec, const ls_
     return b->values && b->ixs ? b : NULL;
 }
 
+/* How many of the lane axes there are up to the last one that a value varies over. */
+static int axes_of(const ls_program_builder *b, int32_t value) {
+    int n = b->n_lane_axes;
+    while (n > 0 && !(b->spec->values[value].axes >> b->lane_axes[n - 1] & 1)) {
+        n--;
+    }
+    return n;
+}
+
+static bool is_row(const ls_program_builder *b, int first) {
+    int64_t inner = 1;
+    for (int i = first; i < b->n_lane_axes && inner < LEAST_ROW; i++) {
+        inner *= ls_dim_bound(b->spec->extents_of_axes[b->lane_axes[i]]);
+    }
+    return inner >= LEAST_ROW;
+}
+
 void ls_pb_rows(ls_program_builder *b) {
     int k = 0;
     for (int32_t i = 0; i < b->spec->n_values; i++) {
         const ls_value *v = &b->spec->values[i];
-        bool divides = v->op == LS_V_MAP && v->map == LS_OP_DIV && v->dtype == LS_F32; /* by a row's number: cheaper */
-        uint64_t lanes = (divides ? b->spec->values[v->b].axes : v->axes) & b->lane_mask;
-        int last = b->n_lane_axes - 1;
-        while (last >= 0 && !(lanes >> b->lane_axes[last] & 1)) {
-            last--;
-        }
-        bool costs = v->op == LS_V_MAP || (v->op == LS_V_LOAD && !ls_dtype_is_float((ls_dtype)v->dtype)); /* a place */
-        k = costs && last + 1 < b->n_lane_axes && last + 1 > k ? last + 1 : k;
+        const bool divides = v->op == LS_V_MAP && v->map == LS_OP_DIV && v->dtype == LS_F32; /* by a row's number: cheaper */
+        const bool costs = v->op == LS_V_MAP || (v->op == LS_V_LOAD && !ls_dtype_is_float((ls_dtype)v->dtype)); /* a place */
+        int n = axes_of(b, i);
+        n = divides && n == b->n_lane_axes ? axes_of(b, v->b) : n;
+        k = costs && n < b->n_lane_axes && n > k ? n : k;
     }
-    int64_t inner = 1;
-    for (int i = k; i < b->n_lane_axes && inner < LEAST_ROW; i++) {
-        inner *= ls_dim_bound(b->spec->extents_of_axes[b->lane_axes[i]]);
+    for (int32_t i = 0; i < b->spec->n_values && k > 0; i++) { /* where there are rows, what is loaded for shorter ones is theirs, too */
+        const int n = b->spec->values[i].op == LS_V_LOAD ? axes_of(b, i) : 0;
+        k = n > k && n < b->n_lane_axes && is_row(b, n) ? n : k;
     }
-    if (inner >= LEAST_ROW) {
+    if (is_row(b, k)) {
         b->row_axes = k;
         for (int i = 0; i < k; i++) {
             b->row_mask |= UINT64_C(1) << b->lane_axes[i];
