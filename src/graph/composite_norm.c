@@ -109,17 +109,6 @@ static bool channels_check(ls_session *s, const char *name, const ls_tensor *x, 
     return true;
 }
 
-/* Numbers of groups, [N, G, 1, 1..], as numbers of their channels, [N, C, 1..]. */
-static ls_tensor *of_channels(ls_session *s, ls_tensor *numbers, ls_dim channels) {
-    if (!numbers) {
-        return NULL;
-    }
-    ls_shape each = numbers->shape, all = ls_shape_remove(&numbers->shape, 2);
-    each.dim[2] = ls_dim_fixed(channels.offset / each.dim[1].offset);
-    all.dim[1] = channels;
-    return ls_reshape(s, ls_expand(s, numbers, each), all);
-}
-
 ls_tensor *ls_group_norm(ls_session *s, ls_tensor *x, int64_t groups, ls_tensor *gamma, ls_tensor *beta,
                          double eps) {
     static const char *const names[] = {"gamma", "beta"};
@@ -137,19 +126,21 @@ ls_tensor *ls_group_norm(ls_session *s, ls_tensor *x, int64_t groups, ls_tensor 
     if (x->shape.rank == LS_MAX_RANK) {
         return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "group_norm: operand is %s: expected at most %d axes", LS_TEXT(x), LS_MAX_RANK - 1);
     }
-    /* Statistics of images whose channels are split; what they scale is the image as it is, by a number for each channel. */
+    /* A group's channels keep an axis of their own, as pixels keep theirs: what scales them may be in the same kernel then. */
     ls_shape split = x->shape;
     split.dim[1] = ls_dim_fixed(groups);
     split = ls_shape_insert(&split, 2, ls_dim_fixed(channels.offset / groups));
+    ls_shape parameter = split;
     int axes[LS_MAX_RANK], n = 0;
-    for (int i = 2; i < split.rank; i++) {
-        axes[n++] = i;
+    for (int i = 0; i < split.rank; i++) {
+        parameter.dim[i] = i == 1 || i == 2 ? split.dim[i] : ls_dim_fixed(1);
+        axes[n] = i;
+        n += i > 1;
     }
-    ls_tensor *w = wide_cast(s, x), *grouped = ls_reshape(s, w, split), *mean = ls_mean(s, grouped, n, axes, 1);
-    ls_tensor *apart = ls_sub(s, grouped, mean), *variance = ls_mean(s, ls_mul(s, apart, apart), n, axes, 1);
-    ls_tensor *y = over_root(s, ls_sub(s, w, of_channels(s, mean, channels)), of_channels(s, variance, channels), eps);
-    y = scale_shift(s, y, per_channel(s, gamma, x->shape.rank), per_channel(s, beta, x->shape.rank));
-    return ls_cast(s, y, x->dtype);
+    ls_tensor *w = ls_reshape(s, wide_cast(s, x), split), *d = ls_sub(s, w, ls_mean(s, w, n, axes, 1));
+    ls_tensor *y = over_root(s, d, ls_mean(s, ls_mul(s, d, d), n, axes, 1), eps);
+    y = scale_shift(s, y, gamma ? ls_reshape(s, gamma, parameter) : NULL, beta ? ls_reshape(s, beta, parameter) : NULL);
+    return ls_cast(s, ls_reshape(s, y, x->shape), x->dtype);
 }
 
 ls_tensor *ls_batch_norm(ls_session *s, ls_tensor *x, ls_tensor *mean, ls_tensor *variance, ls_tensor *gamma,

@@ -262,7 +262,7 @@ static bool takes_scalar(const ls_chain_step *step, const ls_chain_step *end, ls
     return step < end && step->op == op && step->kind == LS_CHAIN_SCALAR;
 }
 
-/* All of a batch norm, with the relu after it, in one pass. */
+/* All of a batch norm, with the relu after it, in one pass; its quotients are rounded in any case. */
 static bool batch_norm(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
     const ls_chain_step *step = row->steps, *end = step + row->n_steps;
     ls_norm norm = {.divisor = 1, .fetches = row->ahead & 1, .fetches_dst = row->ahead >> LS_CHAIN_POINTERS & 1, .second = row->second};
@@ -270,7 +270,7 @@ static bool batch_norm(const ls_chain_row *row, float *dst, const float *src, in
         return false;
     }
     norm.minus = row->scalars[step++->at];
-    if (takes_scalar(step, end, LS_CHAIN_DIV)) {
+    if (takes_scalar(step, end, LS_CHAIN_DIV) || takes_scalar(step, end, LS_CHAIN_DIV_NEAR)) {
         norm.divides = true;
         norm.divisor = row->scalars[step++->at];
     }
