@@ -8,7 +8,10 @@
 #include "backend/cpu/kernel.h"
 #include <string.h>
 
-enum { BLOCK_BYTES = 256 << 10 }; /* half of it is read again and again, from the second-level cache: what is written need not stay */
+enum {
+    BLOCK_BYTES = 256 << 10, /* half of it is read again and again, from the second-level cache: what is written need not stay */
+    LEAST_COLUMNS = 64       /* lanes of a block that reads columns: pieces of lines of many rows take many times as long */
+};
 
 static size_t align_up(size_t n) {
     return (n + LS_ALIGN - 1) & ~(size_t)(LS_ALIGN - 1);
@@ -155,6 +158,10 @@ bool ls_band_plan(ls_kernel_binary *b) {
     double bytes = 0;
     for (int i = 0; i < spec->n_args && band->n_axes; i++) {
         bytes += (double)spec->args[i].numel * (double)ls_dtype_size(spec->args[i].dtype) / (double)points;
+    }
+    for (int i = 0; i < b->n_phases && band->n_axes; i++) {
+        const bool columns = b->phases[i].kind == LS_PHASE_COLUMNS || b->phases[i].kind == LS_PHASE_ARG_COLUMNS;
+        band->n_axes = columns && bytes * LEAST_COLUMNS > BLOCK_BYTES ? 0 : band->n_axes;
     }
     size_t own = 0;
     b->temps_size = 0;
