@@ -116,7 +116,15 @@ static int build_pooling(ls_session *s, ls_rng *rng, const void *p_, ls_tensor *
     roots[1] = ls_amin(s, w, 2, taps, 0);
     roots[2] = ls_amax(s, ls_window(s, ls_permute(s, ls_pad_absent(s, x, pads), turned), 2, back, windows), 2, taps, 0);
     roots[3] = ls_add(s, ls_amin(s, ls_window(s, ls_pad(s, x, pads, 0.5), 2, axes, windows), 2, taps, 0), most);
-    return 4;
+    roots[4] = ls_sum(s, w, 2, taps, 0);
+    roots[5] = ls_mul(s, ls_sum(s, ls_window(s, ls_permute(s, ls_pad_absent(s, x, pads), turned), 2, back, windows), 2, taps, 0),
+                      ls_full(s, LS_F32, LS_SCALAR, 0.125));
+    float zeros[2 * 24 * 40]; /* sums of nothing but -0, which begin at +0 */
+    for (size_t i = 0; i < sizeof zeros / sizeof *zeros; i++) {
+        zeros[i] = -0.0f;
+    }
+    roots[6] = ls_sum(s, ls_window(s, ls_pad_absent(s, ls_tensor_from(s, LS_F32, LS_SHAPE(1, 2, 24, 40), zeros), pads), 2, axes, windows), 2, taps, 0);
+    return 7;
 }
 /* Extremes and sums of two by two elements that share nothing: of lines and columns some are left over, and some operands do not lie as their axes. */
 static int build_squares(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {

@@ -219,8 +219,8 @@ static ls_tensor *pool_of(plane_case *c, ls_tensor *x) {
         spec.pad_high[i] = chance(c->rng, 2) ? draw(c->rng, 0, kernel[i] / 2) : 0;
     }
     uint64_t kind = ls_rng_below(c->rng, 8);
-    return kind < 5   ? ls_max_pool(c->s, x, kernel, &spec)
-           : kind < 7 ? ls_neg(c->s, ls_max_pool(c->s, ls_neg(c->s, x), kernel, &spec))
+    return kind < 4   ? ls_max_pool(c->s, x, kernel, &spec)
+           : kind < 5 ? ls_neg(c->s, ls_max_pool(c->s, ls_neg(c->s, x), kernel, &spec))
                       : ls_avg_pool(c->s, x, kernel, &spec, chance(c->rng, 2));
 }
 

@@ -1,12 +1,16 @@
-/* Extremes over windows of a plane (max pooling): one load reduced by AMAX or AMIN along two bound axes, each of which walks a
- * free axis. Extremes have no order, so rows are combined first, then columns, a whole block of the plane at a time: the block is
- * copied once with identities where the plane ends, which change no bits. Windows of two by two that share nothing are read where they lie,
- * for ARGMAX and ARGMIN, and for sums (average pooling), too: those have the order of the contract, whose partials are four. */
+/* Extremes and sums over windows of a plane (max and average pooling): one load reduced along two bound axes, each of which walks a free
+ * axis, a whole block of the plane at a time. The block is copied once with identities where the plane ends, which change no bits. Extremes
+ * have no order, so rows are combined first, then columns; sums have the contract's, a halving tree over a window's elements, and so are
+ * of as many runs as a window has elements. Windows of two by two that share nothing are read where they lie, for ARGMAX and ARGMIN, too. */
 #include "backend/cpu/gemm_isa.h"
 #include "backend/cpu/kernel.h"
 #include <string.h>
 
-enum { POOLED_ELEMENTS = 8192 }; /* of a block with its margins */
+enum {
+    POOLED_ELEMENTS = 8192, /* of a block with its margins */
+    MOST_TAPS = 64,         /* of a window that is summed */
+    PIECE = 256             /* sums at a time: their terms stay in the nearest cache */
+};
 
 typedef struct pooled_dim { /* walked as u = stride * f + step * t + first, with elements for 0 <= u < limit */
     int64_t stride, step, first, limit, memory;
@@ -16,6 +20,7 @@ typedef struct pooled_dim { /* walked as u = stride * f + step * t + first, with
 struct ls_pooling {
     bool squares; /* windows of two by two, apart, inside the plane */
     bool places;  /* of the extremes instead of them; squares only */
+    bool sums;
     int buffer, n_outer;
     ls_ix_sum sum;
     pooled_dim dim[2]; /* lines, and along them */
@@ -118,7 +123,7 @@ bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps
         (load == guard && load->n_preds)) {
         return true;
     }
-    ls_pooling p = {.places = places, .buffer = load->arg, .n_outer = phase->n_axes - 2};
+    ls_pooling p = {.places = places, .sums = sums, .buffer = load->arg, .n_outer = phase->n_axes - 2};
     ls_ix_sum_of(spec, load->ix, &p.sum);
     may = !p.sum.failed && !p.sum.n_rest;
     for (int d = 0; d < 2; d++) {
@@ -144,13 +149,14 @@ bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps
         apart = apart && p.dim[d].step * (p.dim[d].taps - 1) < p.dim[d].stride;
         p.squares = p.squares && p.dim[d].stride == 2 && p.dim[d].step == 1 && p.dim[d].taps == 2;
     }
-    if (!may || ((apart || places || sums) && !p.squares) || p.dim[1].memory != 1 || !take_block(&p)) {
+    const int64_t taps = p.dim[0].taps * p.dim[1].taps;
+    if (!may || ((apart || places || (sums && taps > MOST_TAPS)) && !p.squares) || p.dim[1].memory != 1 || !take_block(&p)) {
         return true;
     }
     phase->pooling = LS_ARENA_NEW(&binary->arena, ls_pooling);
     if (phase->pooling) {
         *phase->pooling = p;
-        phase->extra += 3 * sizeof(float) * (size_t)(p.planes * p.rows * p.pitch + LS_ALIGN);
+        phase->extra += sizeof(float) * (size_t)(3 * (p.planes * p.rows * p.pitch + LS_ALIGN) + (sums ? (taps + 1) * PIECE : 0));
     }
     return phase->pooling != NULL;
 }
@@ -166,7 +172,7 @@ typedef struct pooled {
     const ls_gemm_moves *moves;
     ls_tile_fn fn;
     uint32_t identity;
-    float *image, *joined, *other;
+    float *image, *joined, *other, *terms;
 } pooled;
 
 /* Where a plane begins, u = 0 of both dimensions; the plane's number among all. */
@@ -236,6 +242,39 @@ static int64_t join(const pooled *r, int64_t lines, int64_t planes) {
     return pitch / x->stride;
 }
 
+/* The sums of all windows, likewise: of elements q = 0, 1, .. the halves of the largest power of two below their number are added, and so on.
+ * No partial is -0, which the last addition sees to. */
+static int64_t add(const pooled *r, int64_t lines, int64_t planes) {
+    const pooled_dim *y = &r->p->dim[0], *x = &r->p->dim[1];
+    const int64_t pitch = r->p->pitch, each = lines_of_phase(y, lines), phase = planes * each * pitch, n = phase - (each - lines) * pitch;
+    const int64_t taps = y->taps * x->taps, outputs = (n - x->step * (x->taps - 1) + x->stride - 1) / x->stride;
+    float *zeros = r->terms + taps * PIECE;
+    memset(zeros, 0, PIECE * sizeof *zeros);
+    for (int64_t at = 0, some; at < outputs; at += some) {
+        const float *terms[MOST_TAPS];
+        some = outputs - at < PIECE ? outputs - at : PIECE;
+        for (int64_t q = 0; q < taps; q++) {
+            const int64_t u = q / x->taps * y->step;
+            terms[q] = r->image + u % y->stride * phase + u / y->stride * pitch + q % x->taps * x->step + at * x->stride;
+            if (x->stride > 1) {
+                r->isa->read[2](r->terms + q * PIECE, terms[q], x->stride, some);
+                terms[q] = r->terms + q * PIECE;
+            }
+        }
+        for (int64_t count = taps, half; count > 1; count = half) {
+            for (half = 1; 2 * half < count; half *= 2) {
+            }
+            for (int64_t q = half; q < count; q++) {
+                float *sum = r->terms + (q - half) * PIECE;
+                r->fn(sum, terms[q - half], terms[q], NULL, some);
+                terms[q - half] = sum;
+            }
+        }
+        r->fn(r->other + at, terms[0], zeros, NULL, some);
+    }
+    return pitch / x->stride;
+}
+
 bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity, ls_run *finish,
                      char *scratch) {
     const ls_phase *phase = task->phase;
@@ -253,7 +292,8 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
                 (uint32_t)identity,
                 image,
                 image + room + LS_ALIGN,
-                image + 2 * (room + LS_ALIGN)};
+                image + 2 * (room + LS_ALIGN),
+                image + 3 * (room + LS_ALIGN)};
     for (int64_t at = task->first / width, end = at + task->n / width, n; at < end; at += n) {
         int64_t plane = at / height, y0 = at % height, planes = 1;
         n = height - y0 < p->lines ? height - y0 : p->lines;
@@ -274,7 +314,7 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
             }
         } else {
             copy_planes(&r, task, plane, planes, y0, n);
-            int64_t pitch = join(&r, n, planes), each = lines_of_phase(&p->dim[0], n);
+            int64_t pitch = (p->sums ? add : join)(&r, n, planes), each = lines_of_phase(&p->dim[0], n);
             for (int64_t i = 0; i < planes; i++) {
                 r.moves->lines4(width, n, r.other + i * each * pitch, pitch, input + i * n * width, width);
             }
