@@ -189,30 +189,47 @@ static int bench_conv(bench *b) {
     return EXIT_FINE;
 }
 
+/* What memory bounds: a matrix of 4096 x 1024, alone and with another one, and 8 images of 64 channels. */
 static int bench_norm(bench *b) {
-    const int64_t m = 4096, n = 1024;
+    const int64_t m = 4096, n = 1024, channels = 64, side = 56;
+    const int rows[] = {1}, columns[] = {0};
+    const double size = 4.0 * (double)(m * n), image = 4.0 * (double)(8 * channels * side * side);
+    const ls_conv_spec around = {.spatial = 2, .stride = {1, 1}, .pad_low = {1, 1}, .pad_high = {1, 1}};
     ls_session *s = b->w.session;
-    ls_var *var;
-    ls_tensor *x = operand(b, "x", LS_SHAPE(m, n), &var);
-    const char *const names[] = {"layernorm", "softmax", "gelu", "transpose", "sum rows", "sum cols"};
-    for (int i = 0; i < 6 && x; i++) {
-        ls_tensor *y = i == 0   ? ls_layer_norm(s, x, 1, NULL, NULL, 1e-5)
-                       : i == 1 ? ls_softmax(s, x, 1)
-                       : i == 2 ? ls_gelu(s, x)
-                       : i == 3 ? ls_transpose(s, x, 0, 1)
-                                : ls_sum(s, x, 1, (const int[]){i == 4 ? 1 : 0}, 0);
-        double seconds, size = (double)(m * n) * 4;
-        work w = {names[i], m, n, 0, 0, size, i < 4 ? size : 4.0 * (double)(i == 4 ? m : n)};
-        int code = time_of(b, y, &seconds);
-        code = code == EXIT_FINE ? row(b, &w, seconds) : code;
+    ls_var *vars[3];
+    ls_tensor *x = operand(b, "x", LS_SHAPE(m, n), &vars[0]), *y = operand(b, "y", LS_SHAPE(m, n), &vars[1]);
+    ls_tensor *images = operand(b, "images", LS_SHAPE(8, channels, side, side), &vars[2]);
+    if (!x || !y || !images) {
+        return fail(b);
+    }
+    const struct {
+        ls_tensor *y;
+        work work;
+    } all[] = {
+        {ls_layer_norm(s, x, 1, NULL, NULL, 1e-5), {"layernorm", m, n, 0, 0, size, size}},
+        {ls_softmax(s, x, 1), {"softmax", m, n, 0, 0, size, size}},
+        {ls_gelu(s, x), {"gelu", m, n, 0, 0, size, size}},
+        {ls_transpose(s, x, 0, 1), {"transpose", m, n, 0, 0, size, size}},
+        {ls_sum(s, x, 1, rows, 0), {"sum rows", m, n, 0, 0, size, 4.0 * (double)m}},
+        {ls_sum(s, x, 1, columns, 0), {"sum cols", m, n, 0, 0, size, 4.0 * (double)n}},
+        {ls_variance(s, x, 1, columns, 0, 0), {"var cols", m, n, 0, 0, size, 4.0 * (double)n}},
+        {ls_rms_norm(s, x, 1, NULL, 1e-5), {"rmsnorm", m, n, 0, 0, size, size}},
+        {ls_layer_norm(s, ls_add(s, x, y), 1, NULL, NULL, 1e-5), {"add, norm", m, n, 0, 0, 2 * size, size}},
+        {ls_softmax(s, ls_add(s, x, y), 1), {"add, softm.", m, n, 0, 0, 2 * size, size}},
+        {ls_group_norm(s, images, 32, NULL, NULL, 1e-5), {"groupnorm", 8, channels, side, 0, image, image}},
+        {ls_avg_pool(s, images, (const int64_t[]){3, 3}, &around, 1), {"avgpool 3x3", 8, channels, side, 0, image, image}},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        double seconds;
+        int code = time_of(b, all[i].y, &seconds);
+        code = code == EXIT_FINE ? row(b, &all[i].work, seconds) : code;
         if (code != EXIT_FINE) {
             return code;
         }
     }
-    if (!x) {
-        return fail(b);
+    for (int i = 0; i < 3; i++) {
+        ls_var_destroy(vars[i]);
     }
-    ls_var_destroy(var);
     return EXIT_FINE;
 }
 

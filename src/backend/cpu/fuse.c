@@ -338,8 +338,9 @@ bool ls_pb_fuse(ls_program_builder *b, int n_periodic, int n_results, const int1
         int marked = mark(&p, n_periodic, i);
         bool stores = i + 1 < n && in[1].op == LS_TILE_OP_STORE && in[1].dtype == LS_F32 && in[1].a == in->dst && p.uses[in->dst] == 1 &&
                       in_runs(b, &b->accesses[in[1].access]);
+        /* Alone, it takes one pass, too, unless what it makes of memory is folded at once. */
         const bool folds = n_results > 0 && in->dst == results[0] && in->b >= 0 && p.loads[in->a] && p.loads[in->b];
-        if (!make_steps(&p, n_periodic, i) || (marked == 1 && !p.changing && !stores && !folds)) { /* alone, it takes one pass, too */
+        if (!make_steps(&p, n_periodic, i) || (marked == 1 && !p.changing && !stores && !folds)) {
             continue;
         }
         for (int j = n_periodic; j <= i; j++) {

@@ -175,7 +175,7 @@ static bool by_rows(const planner *p, const ls_phase *phase, const ls_value *v) 
     int32_t load = LS_SPEC_NONE;
     main_load(p, v->a, &size, &load);
     if (load == LS_SPEC_NONE) {
-        return bound >= free;
+        return p->prepares || bound >= free; /* rows that are kept lie one behind another */
     }
     int64_t stride;
     for (int i = v->n_bound - 1; i >= 0; i--) { /* the innermost bound axis of some extent */
@@ -293,18 +293,17 @@ static bool keep_shared(planner *p, ls_program_builder *b, int32_t value, int n_
 }
 
 /* ---- what the rows of a block are ---- */
-/* Whether a value is one of f32 that comes of loads and constants alone, all of them there. */
-static bool is_plain(const ls_spec *spec, int32_t value) {
-    const ls_value *v = &spec->values[value];
+/* Whether a value of f32 comes of loads and constants alone, all of them there; `plain` tells of those before it. */
+static bool is_plain(const ls_value *v, const bool *plain) {
     const int32_t operands[] = {v->a, v->b, v->c};
-    bool plain = v->dtype == LS_F32 && v->n_preds == 0;
+    bool all = v->dtype == LS_F32 && v->n_preds == 0;
     if (v->op != LS_V_MAP) {
-        return plain && ((v->op == LS_V_LOAD && v->check == LS_SPEC_NONE) || v->op == LS_V_CONST);
+        return all && ((v->op == LS_V_LOAD && v->check == LS_SPEC_NONE) || v->op == LS_V_CONST);
     }
-    for (int i = 0; i < 3 && plain; i++) {
-        plain = operands[i] == LS_SPEC_NONE || is_plain(spec, operands[i]);
+    for (int i = 0; i < 3; i++) {
+        all = all && (operands[i] == LS_SPEC_NONE || plain[operands[i]]);
     }
-    return plain && !is_elementary((ls_op)v->map);
+    return all && !is_elementary((ls_op)v->map);
 }
 
 /* The value of full rows that a reduction and other phases begin with, as the sum of two tensors that is normalised: folds and norms read
@@ -313,12 +312,17 @@ static int32_t shared_rows(planner *p, int32_t value) {
     const ls_spec *spec = p->spec;
     const ls_value *v = &spec->values[value];
     const uint64_t trivial = trivial_axes(spec);
+    const size_t bytes = sizeof(bool) * (size_t)spec->n_values;
     uint64_t space = v->axes;
     int32_t found = LS_SPEC_NONE;
+    bool *elsewhere = LS_ARENA_ARRAY(&p->binary->arena, bool, spec->n_values + 1), *plain = LS_ARENA_ARRAY(&p->binary->arena, bool, spec->n_values + 1);
+    if (!elsewhere || !plain) {
+        return LS_SPEC_NONE;
+    }
     for (int i = 0; i < v->n_bound; i++) {
         space |= UINT64_C(1) << v->bound[i];
     }
-    memset(p->reached, 0, sizeof *p->reached * (size_t)spec->n_values);
+    memset(p->reached, 0, bytes);
     for (int32_t other = 0; other < spec->n_values; other++) {
         if (other != value && is_bound_op(&spec->values[other])) {
             reach_inside(p, other);
@@ -327,17 +331,14 @@ static int32_t shared_rows(planner *p, int32_t value) {
     for (int i = 0; i < spec->n_stores; i++) {
         reach_store(p, &spec->stores[i]);
     }
-    bool *elsewhere = LS_ARENA_ARRAY(&p->binary->arena, bool, spec->n_values + 1);
-    if (!elsewhere) {
-        return LS_SPEC_NONE;
-    }
-    memcpy(elsewhere, p->reached, sizeof *elsewhere * (size_t)spec->n_values);
-    memset(p->reached, 0, sizeof *p->reached * (size_t)spec->n_values);
+    memcpy(elsewhere, p->reached, bytes);
+    memset(p->reached, 0, bytes);
     reach_inside(p, value);
     for (int32_t x = 0; x < value; x++) {
         const ls_value *shared = &spec->values[x];
-        if (p->reached[x] && elsewhere[x] && shared->op == LS_V_MAP && (shared->axes & ~trivial) == (space & ~trivial) &&
-            ls_band_holds(spec, &p->band, x) && is_plain(spec, x)) {
+        plain[x] = is_plain(shared, plain);
+        if (plain[x] && p->reached[x] && elsewhere[x] && shared->op == LS_V_MAP && (shared->axes & ~trivial) == (space & ~trivial) &&
+            ls_band_holds(spec, &p->band, x)) {
             found = x;
         }
     }

@@ -478,7 +478,7 @@ static void find_beside(lines *l) {
     l->divides = l->defers || (after_exps && l->ahead >= 2);
     l->with = exps ? s : NULL;
     const line *peak = l->steps;
-    l->peaks = l->defers && l->steps->kind == LINE_FOLD && s == peak + 2 && peak->kind == LINE_FOLD && peak->stream.whole && peak->which == LS_FOLD_MAX &&
+    l->peaks = l->defers && s == peak + 2 && peak->kind == LINE_FOLD && peak->stream.whole && peak->which == LS_FOLD_MAX &&
                peak->operands[0] == s->operands[0] && s->f->n_scalars == 1 && is_stored(l, peak, s->scalars[0]);
     l->waits = false;
     l->turn = 0;
@@ -869,5 +869,6 @@ ls_even_rows ls_even_rows_of(ls_run *run, const ls_value *v, int64_t lane) {
 void ls_even_rows_sum(const ls_even_rows *e, const ls_tile_isa *isa, float *sums, int64_t k, int64_t end, int64_t lanes, int64_t next) {
     int64_t rows = (end - k + LS_TILE_PARTIALS - 1) / LS_TILE_PARTIALS;
     const float *ahead = next >= 0 ? e->first + next * e->apart : NULL;
-    isa->add_rows_f32(sums, e->first + k * e->apart, e->apart * LS_TILE_PARTIALS, rows, lanes, true, ahead, e->second && 4 * lanes >= LS_TILE); /* runs of 15 to 100 took 1.1 to 1.4 of the time so */
+    const bool second = e->second && 4 * lanes >= LS_TILE; /* runs of 15 to 100 took 1.1 to 1.4 of the time so */
+    isa->add_rows_f32(sums, e->first + k * e->apart, e->apart * LS_TILE_PARTIALS, rows, lanes, true, ahead, second);
 }
