@@ -224,7 +224,7 @@ LS_T ls_dropout(ls_session *s, ls_tensor *x, double p, ls_tensor *key);
 /* ---- networks: norms; gamma and beta may be NULL ---- */
 LS_T ls_layer_norm(ls_session *s, ls_tensor *x, int axis, ls_tensor *gamma, ls_tensor *beta, double eps); /* axes axis.. */
 LS_T ls_rms_norm(ls_session *s, ls_tensor *x, int axis, ls_tensor *gamma, double eps);
-LS_T ls_group_norm(ls_session *s, ls_tensor *x, int64_t groups, ls_tensor *gamma, ls_tensor *beta, double eps); /* x[N,C,...] */
+LS_T ls_group_norm(ls_session *s, ls_tensor *x, int64_t groups, ls_tensor *gamma, ls_tensor *beta, double eps); /* x[N,C,...], of 7 axes at most */
 /* With given statistics (inference); x[N,C,...]. */
 LS_T ls_batch_norm(ls_session *s, ls_tensor *x, ls_tensor *mean, ls_tensor *variance, ls_tensor *gamma, ls_tensor *beta,
                    double eps);
