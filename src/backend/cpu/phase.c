@@ -247,26 +247,24 @@ static void add_temp(planner *p, int32_t value) {
     p->binary->temps[p->binary->n_temps++] = (ls_temp){.value = value, .bytes = bytes};
 }
 
-/* Costly values below a reduction's operand that later phases need too, as the exponentials of a softmax: the
- * reduction's program stores them in the block's memory. */
-static bool keep_shared(planner *p, ls_program_builder *b, int32_t value, int n_lanes, const uint8_t *lanes) {
+/* By value: whether a map over a reduction's whole space, below its operand, is needed by later phases, too, and may be kept for a block.
+ * NULL: out of memory. */
+static bool *shared_with_later(planner *p, int32_t value) {
     const ls_spec *spec = p->spec;
     const ls_value *v = &spec->values[value];
+    const size_t bytes = sizeof(bool) * (size_t)spec->n_values;
     uint64_t trivial = trivial_axes(spec), space = v->axes;
     for (int i = 0; i < v->n_bound; i++) {
         space |= UINT64_C(1) << v->bound[i];
     }
-    bool *here = LS_ARENA_ARRAY(&p->binary->arena, bool, spec->n_values + 1);
-    if (!here) {
-        return false;
+    bool *shared = LS_ARENA_ARRAY(&p->binary->arena, bool, spec->n_values + 1);
+    if (!shared) {
+        return NULL;
     }
-    if (v->op != LS_V_REDUCE || !p->band.n_axes || p->temps[value] < 0) {
-        return true; /* a value that is stored at once is the last */
-    }
-    memset(p->reached, 0, sizeof *p->reached * (size_t)spec->n_values);
+    memset(p->reached, 0, bytes);
     reach_inside(p, value);
-    memcpy(here, p->reached, sizeof *here * (size_t)spec->n_values);
-    memset(p->reached, 0, sizeof *p->reached * (size_t)spec->n_values);
+    memcpy(shared, p->reached, bytes);
+    memset(p->reached, 0, bytes);
     for (int32_t other = value + 1; other < spec->n_values; other++) {
         if (is_bound_op(&spec->values[other])) {
             reach_inside(p, other);
@@ -276,23 +274,33 @@ static bool keep_shared(planner *p, ls_program_builder *b, int32_t value, int n_
         reach_store(p, &spec->stores[i]);
     }
     for (int32_t x = 0; x < value; x++) {
-        const ls_value *shared = &spec->values[x];
-        if (here[x] && p->reached[x] && shared->op == LS_V_MAP && is_elementary((ls_op)shared->map) &&
-            p->temps[x] < 0 && (shared->axes & ~trivial) == (space & ~trivial) &&
-            ls_band_holds(spec, &p->band, x)) {
+        shared[x] = shared[x] && p->reached[x] && spec->values[x].op == LS_V_MAP && p->temps[x] < 0 &&
+                    (spec->values[x].axes & ~trivial) == (space & ~trivial) && ls_band_holds(spec, &p->band, x);
+    }
+    return shared;
+}
+
+/* Costly values among those, as the exponentials of a softmax: the reduction's program stores them in the block's memory. */
+static bool keep_shared(planner *p, ls_program_builder *b, int32_t value, int n_lanes, const uint8_t *lanes) {
+    const ls_spec *spec = p->spec;
+    if (spec->values[value].op != LS_V_REDUCE || !p->band.n_axes || p->temps[value] < 0) {
+        return true; /* a value that is stored at once is the last */
+    }
+    const bool *shared = shared_with_later(p, value);
+    for (int32_t x = 0; x < value && shared; x++) {
+        if (shared[x] && is_elementary((ls_op)spec->values[x].map)) {
             ls_access access;
             int16_t reg = ls_pb_value(b, x, 0, NULL);
             add_temp(p, x);
             ls_temp_access(spec, x, p->temps[x], n_lanes, lanes, &access);
-            if (!ls_pb_store_access(b, reg, (ls_dtype)shared->dtype, &access)) {
+            if (!ls_pb_store_access(b, reg, (ls_dtype)spec->values[x].dtype, &access)) {
                 return false;
             }
         }
     }
-    return true;
+    return shared != NULL;
 }
 
-/* ---- what the rows of a block are ---- */
 /* Whether a value of f32 comes of loads and constants alone, all of them there; `plain` tells of those before it. */
 static bool is_plain(const ls_value *v, const bool *plain) {
     const int32_t operands[] = {v->a, v->b, v->c};
@@ -306,43 +314,17 @@ static bool is_plain(const ls_value *v, const bool *plain) {
     return all && !is_elementary((ls_op)v->map);
 }
 
-/* The value of full rows that a reduction and other phases begin with, as the sum of two tensors that is normalised: folds and norms read
- * rows from memory, and what each phase would compute anew takes three times as long. LS_SPEC_NONE: there is none. */
-static int32_t shared_rows(planner *p, int32_t value) {
-    const ls_spec *spec = p->spec;
-    const ls_value *v = &spec->values[value];
-    const uint64_t trivial = trivial_axes(spec);
-    const size_t bytes = sizeof(bool) * (size_t)spec->n_values;
-    uint64_t space = v->axes;
-    int32_t found = LS_SPEC_NONE;
-    bool *elsewhere = LS_ARENA_ARRAY(&p->binary->arena, bool, spec->n_values + 1), *plain = LS_ARENA_ARRAY(&p->binary->arena, bool, spec->n_values + 1);
-    if (!elsewhere || !plain) {
-        return LS_SPEC_NONE;
+/* What rows are that a reduction and later phases begin with, as the sum of two tensors that is normalised: folds and norms read rows from
+ * memory, and what each phase would compute anew takes three times as long. *out_rows: LS_SPEC_NONE where there is none. False: out of memory. */
+static bool find_rows(planner *p, int32_t value, int32_t *out_rows) {
+    const bool *shared = shared_with_later(p, value);
+    bool *plain = LS_ARENA_ARRAY(&p->binary->arena, bool, p->spec->n_values + 1);
+    *out_rows = LS_SPEC_NONE;
+    for (int32_t x = 0; x < value && shared && plain; x++) {
+        plain[x] = is_plain(&p->spec->values[x], plain);
+        *out_rows = plain[x] && shared[x] ? x : *out_rows;
     }
-    for (int i = 0; i < v->n_bound; i++) {
-        space |= UINT64_C(1) << v->bound[i];
-    }
-    memset(p->reached, 0, bytes);
-    for (int32_t other = 0; other < spec->n_values; other++) {
-        if (other != value && is_bound_op(&spec->values[other])) {
-            reach_inside(p, other);
-        }
-    }
-    for (int i = 0; i < spec->n_stores; i++) {
-        reach_store(p, &spec->stores[i]);
-    }
-    memcpy(elsewhere, p->reached, bytes);
-    memset(p->reached, 0, bytes);
-    reach_inside(p, value);
-    for (int32_t x = 0; x < value; x++) {
-        const ls_value *shared = &spec->values[x];
-        plain[x] = is_plain(shared, plain);
-        if (plain[x] && p->reached[x] && elsewhere[x] && shared->op == LS_V_MAP && (shared->axes & ~trivial) == (space & ~trivial) &&
-            ls_band_holds(spec, &p->band, x)) {
-            found = x;
-        }
-    }
-    return found;
+    return shared && plain;
 }
 
 /* The lane axis from which on all that is loaded lies in runs, where those are long enough for tiles of their own. */
@@ -513,7 +495,10 @@ static ls_status prepare(planner *p, int32_t value, int n_axes, const uint8_t *a
     if (LS_SMALL || p->prepares || !p->band.n_axes || v->op != LS_V_REDUCE || v->acc != LS_F32 || !by_rows(p, &own, v)) {
         return LS_OK;
     }
-    const int32_t rows = shared_rows(p, value);
+    int32_t rows;
+    if (!find_rows(p, value, &rows)) {
+        return failed(p);
+    }
     if (rows == LS_SPEC_NONE) {
         return LS_OK;
     }
