@@ -13,11 +13,15 @@ static uint64_t enabled_state(void) {
     return (uint64_t)high << 32 | low;
 }
 
+static int ask(uint32_t leaf, uint32_t sub, uint32_t *a, uint32_t *b, uint32_t *c, uint32_t *d) {
+    return __get_cpuid_count(leaf, sub, a, b, c, d);
+}
+
 /* Leaf 4 of Intel, 0x8000001d of AMD: one subleaf for each cache. Whether there is one: some virtual machines tell of none. */
-static bool find_caches(unsigned leaf, ls_cpu *cpu) {
-    for (unsigned sub = 0; sub < 16; sub++) {
-        unsigned a, b, c, d;
-        if (!__get_cpuid_count(leaf, sub, &a, &b, &c, &d) || (a & 31) == 0) {
+static bool find_caches(ls_cpuid *cpuid, uint32_t leaf, ls_cpu *cpu) {
+    for (uint32_t sub = 0; sub < 16; sub++) {
+        uint32_t a, b, c, d;
+        if (!cpuid(leaf, sub, &a, &b, &c, &d) || (a & 31) == 0) {
             return sub > 0;
         }
         int64_t bytes =
@@ -35,10 +39,25 @@ static bool find_caches(unsigned leaf, ls_cpu *cpu) {
     return true;
 }
 
-static void find_name(ls_cpu *cpu) {
-    unsigned r[12];
-    for (unsigned i = 0; i < 3; i++) {
-        if (!__get_cpuid(0x80000002u + i, &r[4 * i], &r[4 * i + 1], &r[4 * i + 2], &r[4 * i + 3])) {
+/* AMD's older leaves, which virtual machines without 0x8000001d have. Of the third level they tell what all its instances hold
+ * together; one holds 32 MB since Zen 3. */
+static bool find_caches_of_old(ls_cpuid *cpuid, ls_cpu *cpu) {
+    const int64_t instance = 32 << 20;
+    uint32_t a, b, l1, l2, l3;
+    if (!cpuid(0x80000005u, 0, &a, &b, &l1, &a) || !cpuid(0x80000006u, 0, &a, &b, &l2, &l3) || l1 >> 24 == 0 || l2 >> 16 == 0) {
+        return false;
+    }
+    const int64_t together = (int64_t)(l3 >> 18) * (512 << 10);
+    cpu->l1d_bytes = (int64_t)(l1 >> 24) << 10;
+    cpu->l2_bytes = (int64_t)(l2 >> 16) << 10;
+    cpu->l3_bytes = together < instance ? together : instance;
+    return true;
+}
+
+static void find_name(ls_cpuid *cpuid, ls_cpu *cpu) {
+    uint32_t r[12];
+    for (uint32_t i = 0; i < 3; i++) {
+        if (!cpuid(0x80000002u + i, 0, &r[4 * i], &r[4 * i + 1], &r[4 * i + 2], &r[4 * i + 3])) {
             return;
         }
     }
@@ -56,24 +75,24 @@ static void find_name(ls_cpu *cpu) {
     cpu->name[n] = 0;
 }
 
-static void detect(ls_cpu *cpu) {
-    unsigned a, b, c, d;
-    find_name(cpu);
-    bool amd = __get_cpuid_count(0x8000001du, 0, &a, &b, &c, &d) && (a & 31);
-    bool told = find_caches(amd ? 0x8000001du : 4, cpu);
-    if (!__get_cpuid(1, &a, &b, &c, &d)) {
+void ls_cpu_detect_by(ls_cpuid *cpuid, uint64_t (*enabled)(void), ls_cpu *cpu) {
+    uint32_t a, b, c, d;
+    find_name(cpuid, cpu);
+    bool amd = cpuid(0, 0, &a, &b, &c, &d) && b == signature_AMD_ebx && c == signature_AMD_ecx && d == signature_AMD_edx;
+    bool told = find_caches(cpuid, amd ? 0x8000001du : 4, cpu) || (amd && find_caches_of_old(cpuid, cpu));
+    if (!cpuid(1, 0, &a, &b, &c, &d)) {
         return;
     }
     bool zen5 = (a >> 8 & 15) + (a >> 20 & 255) >= 0x1a; /* its family, or later */
     cpu->l3_takes_stores = amd && zen5;
     cpu->fetches_best = cpu->fetches_second = cpu->reads_halves = amd && !zen5;
     bool fma = c >> 12 & 1, f16c = c >> 29 & 1, osxsave = c >> 27 & 1;
-    uint64_t state = osxsave ? enabled_state() : 0;
+    uint64_t state = osxsave ? enabled() : 0;
     bool ymm = (state & 0x6) == 0x6, zmm = (state & 0xe6) == 0xe6;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+    if (!cpuid(7, 0, &a, &b, &c, &d)) {
         return;
     }
-    unsigned avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* F, DQ, BW, VL */
+    uint32_t avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* F, DQ, BW, VL */
     cpu->has[LS_CPU_AVX2] = ymm && fma && f16c && (b >> 5 & 1);
     cpu->has[LS_CPU_AVX512] = cpu->has[LS_CPU_AVX2] && zmm && (b & avx512) == avx512;
     cpu->l2_is_near = cpu->reads_scalars = amd && (b & avx512) == avx512; /* Zen 4, or later */
@@ -81,11 +100,15 @@ static void detect(ls_cpu *cpu) {
     cpu->avx512_vnni = cpu->has[LS_CPU_AVX512] && (c >> 11 & 1);
     bool matrix = d >> 22 & 1; /* processors with it have half the rate of f32 in their vectors of bf16 */
     bool tiles = matrix && (d >> 24 & 1) && (state & 0x60000) == 0x60000;
-    if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) {
+    if (cpuid(7, 1, &a, &b, &c, &d)) {
         cpu->avx512_bf16 = cpu->has[LS_CPU_AVX512] && (a >> 5 & 1);
         cpu->bf16_is_fast = cpu->avx512_bf16 && !matrix;
         cpu->amx_bf16 = cpu->avx512_bf16 && cpu->avx512_vnni && tiles;
     }
+}
+
+static void detect(ls_cpu *cpu) {
+    ls_cpu_detect_by(ask, enabled_state, cpu);
 }
 #else
 static void detect(ls_cpu *cpu) {

@@ -44,6 +44,13 @@ typedef struct ls_cpu {
 /* Detects. Cheap (microseconds), thread-safe, never fails. */
 void ls_cpu_detect(ls_cpu *out_cpu);
 
+#if defined(__x86_64__)
+/* The same of a processor whose leaves and enabled state (XCR0) are told by functions: into *cpu, which holds what is taken where they
+ * tell nothing. A leaf's four registers; 0 where there is no such leaf. */
+typedef int ls_cpuid(uint32_t leaf, uint32_t sub, uint32_t *a, uint32_t *b, uint32_t *c, uint32_t *d);
+void ls_cpu_detect_by(ls_cpuid *cpuid, uint64_t (*enabled)(void), ls_cpu *cpu);
+#endif
+
 /* "scalar", "neon", "simd128", "avx2", "avx512". */
 const char *ls_cpu_isa_name(ls_cpu_isa isa);
 
