@@ -1,5 +1,6 @@
 /* Reductions, scans, sorts and row groups of the CPU backend against ref, bit for bit. */
 #include "conformance/cpu_cases.h"
+#include <math.h>
 
 typedef struct param {
     ls_dtype dtype;
@@ -309,10 +310,31 @@ static int build_columns(ls_session *s, ls_rng *rng, const void *p_, ls_tensor *
     return 7;
 }
 
+/* Extremes of such columns, and where those of rows are: of numbers that are there more than once, both zeros, and few NaN. */
+static int build_extremes(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const param *p = p_;
+    const int64_t n = p->a * p->b * p->c, range = 2 + (int64_t)ls_rng_below(rng, 2000);
+    float *data = calloc((size_t)n, sizeof *data);
+    for (int64_t i = 0; i < n; i++) {
+        data[i] = (float)((int64_t)ls_rng_below(rng, (uint32_t)range) - range / 2) * (ls_rng_below(rng, 2) ? 1.0f : -1.0f);
+        data[i] = i % 2 && i >= n - p->b * p->c ? (float)range : data[i]; /* of some columns the last one */
+        data[i] = ls_rng_below(rng, 3000) ? data[i] : NAN;
+    }
+    ls_tensor *x = ls_tensor_from(s, LS_F32, LS_SHAPE(p->a, p->b, p->c), data);
+    free(data);
+    roots[0] = ls_amax(s, x, 1, (const int[]){0}, 0);
+    roots[1] = ls_amin(s, x, 2, (const int[]){1, 0}, 0);
+    roots[2] = ls_amax(s, ls_flip(s, x, 0), 2, (const int[]){0, 1}, 0);
+    roots[3] = ls_argmax(s, x, 1, (const int[]){2}, 0);
+    roots[4] = ls_argmin(s, x, 1, (const int[]){2}, 0);
+    return 5;
+}
+
 static void columns_of_memory(void **state) {
     static const param shapes[] = {{0, 3, 2, 40}, {0, 700, 1, 300}, {0, 40, 110, 35}, {0, 4100, 2, 17}, {0, 260, 3, 1100}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         check_case(*state, build_columns, i + 1, &shapes[i], "columns", 1);
+        check_case(*state, build_extremes, i + 1, &shapes[i], "extremes of columns", 1);
     }
 }
 

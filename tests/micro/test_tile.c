@@ -417,6 +417,45 @@ static void folds_agree(void **state) {
     print_message("%ld folds\n", checked);
 }
 
+/* Rows folded one after another into what is there, and the first place of a number. */
+static void rows_fold_onto(void **state) {
+    buffers *b = *state;
+    static const int ops[] = {LS_OP_ADD, LS_OP_MIN, LS_OP_MAX};
+    static const float identities[] = {0, INFINITY, -INFINITY};
+    ls_rng rng = {16, 0};
+    for (int seed = 0; seed < 200; seed++) {
+        float *x = (float *)(void *)b->a, *got = (float *)(void *)b->c, want[LANES];
+        const int64_t n = draw(&rng, 1, 90), rows = draw(&rng, 0, 11), apart = draw(&rng, n, n + 9);
+        const bool first = seed % 2, fetches = seed % 3;
+        fill_data(&rng, LS_F32, x, LANES);
+        for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
+            const ls_tile_isa *isa = isas[i];
+            for (int f = 0; isa && isa->onto_f32[0] && f < LS_FOLDS; f++) {
+                memset(got, 0xa5, SIZE);
+                for (int64_t k = 0; k < n; k++) {
+                    want[k] = first ? identities[f] : x[LANES - 1 - k];
+                    got[k] = first ? NAN : want[k];
+                }
+                for (int64_t r = 0; r < rows; r++) {
+                    isas[LS_CPU_SCALAR]->map_f32[ops[f]](want, want, x + r * apart, NULL, n);
+                }
+                isa->onto_f32[f](got, x, apart, rows, n, first, fetches ? x : NULL, seed % 5 == 0);
+                assert_same(want, got, n, ls_ops[ops[f]].name, n);
+                assert_untouched((char *)got, sizeof *got * (size_t)n);
+            }
+            if (isa) {
+                const float found = x[draw(&rng, 0, n - 1)];
+                int64_t place = 0;
+                while (x[place] != found && (x[place] == x[place] || found == found)) {
+                    place++;
+                }
+                assert_int_equal(isa->place_f32(x, n, found), place);
+                assert_int_equal(isa->place_f32(x, place, found), place);
+            }
+        }
+    }
+}
+
 /* The sum of n numbers in the contract's order. */
 static float sum_of(const float *x, int64_t n) {
     float p[LS_TILE_PARTIALS] = {0};
@@ -582,7 +621,7 @@ static void blocks_are_turned(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_agree), cmocka_unit_test(stores_agree_and_make_nan_canonical),
-        cmocka_unit_test(casts_agree), cmocka_unit_test(integers_are_resized), cmocka_unit_test(casts_saturate), cmocka_unit_test(packing), cmocka_unit_test(folds_agree),
+        cmocka_unit_test(casts_agree), cmocka_unit_test(integers_are_resized), cmocka_unit_test(casts_saturate), cmocka_unit_test(packing), cmocka_unit_test(folds_agree), cmocka_unit_test(rows_fold_onto),
         cmocka_unit_test(norms_of_rows_agree), cmocka_unit_test(blocks_are_turned)};
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -361,6 +361,11 @@ static void reduce_column_block(columns *c, column_element get, const void *sour
     int log2 = ls_tile_log2(c->size), depth = 0;
     int level[LEVELS + 1]; /* of each tile on the stack: how many merges it stands for */
     unsigned step = LS_TILE_PARTIALS;
+    if (!LS_SMALL && c->even.first && get == operand_element && c->v->map != LS_OP_SUM) { /* in any order the same: that of memory */
+        const int which = c->v->map == LS_OP_AMIN ? LS_FOLD_MIN : LS_FOLD_MAX;
+        ls_even_rows_fold(&c->even, isa, which, (float *)(void *)out, first, end, 1, c->lanes, -1);
+        return;
+    }
     while (step > 1 &&
            LS_TILE_PARTIALS / step < end - first) { /* leaves between the steps have no elements */
         step /= 2;
@@ -374,7 +379,7 @@ static void reduce_column_block(columns *c, column_element get, const void *sour
             int64_t k = p;
             if (!LS_SMALL && c->even.first && get == operand_element) {
                 int64_t next = first + reversed((q + step) % LS_TILE_PARTIALS);
-                ls_even_rows_sum(&c->even, isa, (float *)(void *)top, p, end, c->lanes, c->far ? next : -1);
+                ls_even_rows_fold(&c->even, isa, LS_FOLD_SUM, (float *)(void *)top, p, end, LS_TILE_PARTIALS, c->lanes, c->far ? next : -1);
                 k = end;
             } else if (c->keeps) {
                 memcpy(top, get(c, source, k), (size_t)c->lanes * c->size);
@@ -439,7 +444,7 @@ void ls_phase_columns(const ls_phase_task *task) {
         c.first = task->first + at;
         c.lanes = task->n - at < tile ? task->n - at : tile;
         int64_t blocks = 0;
-        if (!LS_SMALL && v->map == LS_OP_SUM && n > 0) {
+        if (!LS_SMALL && v->map != LS_OP_PROD && n > 0) {
             c.even = ls_even_rows_of(&run, v, c.first);
         }
         for (int64_t first = 0; first < n; first += LS_TILE_BLOCK, blocks++) {
@@ -660,24 +665,6 @@ static void arg_columns_f32(const ls_phase_task *task, ls_run *run, ls_run *fini
     }
 }
 
-/* The first lane that is the best of x, `found`; sixteen at a time until one of them is. */
-static int64_t place_of(const float *x, int64_t n, float found) {
-    int64_t i = 0;
-    for (bool any = false; i + 16 <= n && !any; i += any ? 0 : 16) {
-        unsigned hits = 0;
-        for (int j = 0; j < 16; j++) {
-            hits |= found == found ? x[i + j] == found : x[i + j] != x[i + j];
-        }
-        any = hits;
-    }
-    for (; i < n; i++) {
-        if (x[i] == found || (x[i] != x[i] && found != found)) {
-            return i;
-        }
-    }
-    return 0;
-}
-
 /* The same with lanes along the bound axes, where there are folds: the best tile by its extreme, then the place in it. */
 static int64_t arg_row_by_folds(ls_run *run, const best *b, int64_t n) {
     float found = 0, *partials = (float *)(void *)b->value;
@@ -696,7 +683,7 @@ static int64_t arg_row_by_folds(ls_run *run, const best *b, int64_t n) {
     if (n > LS_TILE) {
         ls_run_lanes(run, best_tile, lanes);
     }
-    return best_tile + place_of(ls_run_reg(run, run->program->results[0]), lanes, found);
+    return best_tile + run->isa->place_f32(ls_run_reg(run, run->program->results[0]), lanes, found);
 }
 
 /* The same without them: index[i] is the number of the tile that value[i] came from. */

@@ -194,9 +194,9 @@ typedef struct ls_even_rows {
     bool second; /* lines fetched ahead are, into the second-level cache */
 } ls_even_rows;
 ls_even_rows ls_even_rows_of(ls_run *run, const ls_value *value, int64_t lane);
-/* Sums elements k, k + LS_TILE_PARTIALS, ... before `end` one by one; those of the partial of element `next` are fetched meanwhile (-1:
- * none are). */
-void ls_even_rows_sum(const ls_even_rows *rows, const ls_tile_isa *isa, float *sums, int64_t k, int64_t end, int64_t lanes, int64_t next);
+/* Folds (LS_FOLD_SUM, ...) elements k, k + step, ... before `end` one by one; as many from `next` on are fetched meanwhile (-1: none are). */
+void ls_even_rows_fold(const ls_even_rows *rows, const ls_tile_isa *isa, int which, float *results, int64_t k, int64_t end, int64_t step,
+                       int64_t lanes, int64_t next);
 /* pooling.c: plans nothing where a phase, whose program is there, is no extreme over windows; false when out of memory. */
 bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps) LS_MUST_USE;
 /* Points of one of its blocks. */

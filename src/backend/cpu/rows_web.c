@@ -20,6 +20,7 @@ ls_even_rows ls_even_rows_of(ls_run *run, const ls_value *v, int64_t lane) {
     return (ls_even_rows){0};
 }
 
-void ls_even_rows_sum(const ls_even_rows *rows, const ls_tile_isa *isa, float *sums, int64_t k, int64_t end, int64_t lanes, int64_t next) {
-    (void)rows, (void)isa, (void)sums, (void)k, (void)end, (void)lanes, (void)next;
+void ls_even_rows_fold(const ls_even_rows *e, const ls_tile_isa *isa, int which, float *results, int64_t k, int64_t end, int64_t step,
+                       int64_t lanes, int64_t next) {
+    (void)e, (void)isa, (void)which, (void)results, (void)k, (void)end, (void)step, (void)lanes, (void)next;
 }

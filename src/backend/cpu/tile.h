@@ -128,15 +128,17 @@ typedef struct ls_tile_isa {
     /* The sum of (x - minus)^2; or NULL. */
     void (*fold_squares_f32)(float *partials, const float *x, float minus, int64_t n, bool first, bool fetches);
     ls_fold_rows_fn rows_f32[LS_FOLDS], rows_squares_f32; /* the same folds of whole rows; or NULL */
-    /* Adds rows of n lanes, `apart` elements from one to the next, to the sums one after another (`first`: which hold nothing yet); lines
-     * of as many rows from `next` on are fetched meanwhile, where it is given, into the second-level cache if `second`; or NULL. */
-    void (*add_rows_f32)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next, bool second);
+    /* Each fold of rows of n lanes, `apart` elements from one to the next, one after another into the results (`first`: which hold nothing
+     * yet); lines of as many rows from `next` on are fetched meanwhile, where it is given, into the second-level cache if `second`; or NULL. */
+    void (*onto_f32[LS_FOLDS])(float *results, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next, bool second);
     ls_fold_exp_fn fold_exp_f32[2]; /* locked, and fast, which divides beside where `near`; or NULL */
     /* (x - minus) / divisor; or NULL */
     void (*divide_f32)(float *dst, const float *x, float minus, float divisor, int64_t n, bool near, ls_chain_dst to);
     /* One step of an argmin [0] or argmax [1]: where x[i] is better than value[i] (NaN best of all, the first
      * one stays), both it and `k` take the place of value[i] and index[i]. */
     void (*arg_f32[2])(float *value, uint32_t *index, const float *x, uint32_t k, int64_t n);
+    /* The first place that holds `found`, or where that is NaN a NaN; n: none does. */
+    int64_t (*place_f32)(const float *x, int64_t n, float found);
     /* panel[p * width + q] = src[k_at[p] + i_at[q]] (4 bytes each) where, for every predicate t,
      * 0 <= k_pred[t * stride + p] + i_pred[t * stride + q] < limit[t]; else 0. ni <= 64. */
     void (*pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc,

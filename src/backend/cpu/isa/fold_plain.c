@@ -118,32 +118,37 @@ ROWS(sum)
 ROWS(max)
 ROWS(squares)
 
-/* Four rows at a time: as many places that memory is read at, and a sum is loaded and stored once for them. */
-void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next, bool second) {
-    enum { FOUR = 4 };
-    for (int64_t some; rows > 0 || first; rows -= some, x += FOUR * apart, first = false) {
-        some = rows < FOUR ? rows : FOUR;
-        const float *later = rows >= 2 * FOUR ? x + FOUR * apart : next;
-        int64_t i = 0;
-        for (; i + LANES <= n; i += LANES) {
-            ls_vf32 s = first ? (ls_vf32){0} : AT(sums + i);
-            for (int64_t r = 0; r < some; r++) {
-                if (later) {
-                    ls_fetch_line((uintptr_t)(later + i) + (uintptr_t)(r * apart) * sizeof *later, second);
-                }
-                s = s + AT(x + r * apart + i);
-            }
-            PUT(sums + i, s);
-        }
-        for (; i < n; i++) {
-            float s = first ? 0 : sums[i];
-            for (int64_t r = 0; r < some; r++) {
-                s += x[r * apart + i];
-            }
-            sums[i] = s;
-        }
+/* Four rows at a time: as many places that memory is read at, and a result is loaded and stored once for them. */
+#define ONTO(name, op, none)                                                                                 \
+    void LS_TILE_NAME(ls_tile_onto_##name)(float *results, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next, \
+                                           bool second) {                                                    \
+        enum { FOUR = 4 };                                                                                   \
+        for (int64_t some; rows > 0 || first; rows -= some, x += FOUR * apart, first = false) {              \
+            some = rows < FOUR ? rows : FOUR;                                                                \
+            const float *later = rows >= 2 * FOUR ? x + FOUR * apart : next;                                 \
+            int64_t i = 0;                                                                                   \
+            for (; i + LANES <= n; i += LANES) {                                                             \
+                ls_vf32 s = first ? LS_SPLAT_F32(none) : AT(results + i);                                    \
+                for (int64_t r = 0; r < some; r++) {                                                         \
+                    if (later) {                                                                             \
+                        ls_fetch_line((uintptr_t)(later + i) + (uintptr_t)(r * apart) * sizeof *later, second); \
+                    }                                                                                        \
+                    s = op(s, AT(x + r * apart + i));                                                        \
+                }                                                                                            \
+                PUT(results + i, s);                                                                         \
+            }                                                                                                \
+            for (; i < n; i++) {                                                                             \
+                ls_vf32 s = LS_SPLAT_F32(first ? none : results[i]);                                         \
+                for (int64_t r = 0; r < some; r++) {                                                         \
+                    s = op(s, LS_SPLAT_F32(x[r * apart + i]));                                               \
+                }                                                                                            \
+                results[i] = s[0];                                                                           \
+            }                                                                                                \
+        }                                                                                                    \
     }
-}
+ONTO(sum, ADD, 0.0f)
+ONTO(min, lowest, __builtin_inff())
+ONTO(max, highest, -__builtin_inff())
 
 #if defined(LS_ISA_AVX2)
 /* A step of partials at a time, which stays near: the exponentials, their sum, and what is done beside. */

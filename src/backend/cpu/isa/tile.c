@@ -270,6 +270,24 @@ static void multiple(uint8_t *mask, const int64_t *a, int64_t of, int64_t n) {
 ARG(argmin_f32, >=)
 ARG(argmax_f32, <=)
 
+static int64_t place_f32(const float *x, int64_t n, float found) {
+    enum { AT_ONCE = 64 };
+    int64_t i = 0;
+    for (int hits = 0; found == found && i + AT_ONCE <= n; i += AT_ONCE) {
+        LS_LANES_LOOP
+        for (int j = 0; j < AT_ONCE; j++) {
+            hits |= x[i + j] == found;
+        }
+        if (hits) {
+            break;
+        }
+    }
+    while (i < n && !(found == found ? x[i] == found : x[i] != x[i])) {
+        i++;
+    }
+    return i;
+}
+
 /* Threefry-2x32-20, the first word; as in base/rng.c, all lanes at a time. */
 static void threefry(uint32_t *dst, const uint32_t *key0, const uint32_t *key1, const int64_t *counter,
                      int64_t n) {
@@ -334,7 +352,6 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .rows_f32 = {LS_TILE_NAME(ls_tile_rows_sum), NULL, LS_TILE_NAME(ls_tile_rows_max)},
     .rows_squares_f32 = LS_TILE_NAME(ls_tile_rows_squares),
     .fold_squares_f32 = LS_TILE_NAME(ls_tile_fold_squares),
-    .add_rows_f32 = LS_TILE_NAME(ls_tile_add_rows),
 #endif
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
     .fence = LS_TILE_NAME(ls_tile_fence),
@@ -346,7 +363,9 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .transpose = LS_TILE_NAME(ls_tile_transpose),
     .fold_f32 = LS_TILE_FOLDS(ls_tile_fold),
     .halve_f32 = LS_TILE_FOLDS(ls_tile_halve),
+    .onto_f32 = LS_TILE_FOLDS(ls_tile_onto),
     .arg_f32 = {argmin_f32, argmax_f32},
+    .place_f32 = place_f32,
     .pack = LS_TILE_NAME(ls_tile_pack),
     .threefry = threefry,
     .chain = LS_TILE_NAME(ls_chain_run),

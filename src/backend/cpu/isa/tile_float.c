@@ -235,40 +235,44 @@ void LS_TILE_NAME(ls_tile_rows_sum_halves)(float *results, const float *x, int64
 FOLD_EXTREME(min, 4, __builtin_inff())
 FOLD_EXTREME(max, 5, -__builtin_inff())
 
-/* Four rows at a time: as many places that memory is read at, and a sum is loaded and stored once for them. */
-static inline __attribute__((always_inline)) void add_four(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first,
-                                                           const float *next, bool second) {
-    for (int64_t i = 0; i < n; i += 16) {
-        const __mmask16 lanes = LS_LANES_LEFT(n - i);
-        __m512 s = first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(lanes, sums + i);
-        for (int64_t r = 0; r < rows; r++) {
-            if (next) {
-                ls_fetch_line((uintptr_t)(next + i) + (uintptr_t)(r * apart) * sizeof *next, second);
-            }
-            s = _mm512_add_ps(s, _mm512_maskz_loadu_ps(lanes, x + r * apart + i));
-        }
-        _mm512_mask_storeu_ps(sums + i, lanes, s);
+/* Four rows at a time: as many places that memory is read at, and a result is loaded and stored once for them. */
+#define ONTO(name, op, none)                                                                                 \
+    static inline __attribute__((always_inline)) void name##_four(float *results, const float *x, int64_t apart, int64_t rows, int64_t n, \
+                                                                  bool first, const float *next, bool second) { \
+        for (int64_t i = 0; i < n; i += 16) {                                                                \
+            const __mmask16 lanes = LS_LANES_LEFT(n - i);                                                    \
+            __m512 s = first ? _mm512_set1_ps(none) : _mm512_maskz_loadu_ps(lanes, results + i);             \
+            for (int64_t r = 0; r < rows; r++) {                                                             \
+                if (next) {                                                                                  \
+                    ls_fetch_line((uintptr_t)(next + i) + (uintptr_t)(r * apart) * sizeof *next, second);    \
+                }                                                                                            \
+                s = op(s, _mm512_maskz_loadu_ps(lanes, x + r * apart + i));                                  \
+            }                                                                                                \
+            _mm512_mask_storeu_ps(results + i, lanes, s);                                                    \
+        }                                                                                                    \
+    }                                                                                                        \
+    static inline __attribute__((always_inline)) void name##_rows(float *results, const float *x, int64_t apart, int64_t rows, int64_t n, \
+                                                                  bool first, const float *next, bool second) { \
+        enum { FOUR = 4 };                                                                                   \
+        for (; rows >= FOUR; rows -= FOUR, x += FOUR * apart) {                                              \
+            name##_four(results, x, apart, FOUR, n, first, rows >= 2 * FOUR ? x + FOUR * apart : next, second); \
+            first = false;                                                                                   \
+        }                                                                                                    \
+        if (rows || first) {                                                                                 \
+            name##_four(results, x, apart, rows, n, first, next, second);                                    \
+        }                                                                                                    \
+    }                                                                                                        \
+    void LS_TILE_NAME(ls_tile_onto_##name)(float *results, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next, \
+                                           bool second) {                                                    \
+        if (second) {                                                                                        \
+            name##_rows(results, x, apart, rows, n, first, next, true);                                      \
+        } else {                                                                                             \
+            name##_rows(results, x, apart, rows, n, first, next, false);                                     \
+        }                                                                                                    \
     }
-}
-
-static inline __attribute__((always_inline)) void add_rows(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first,
-                                                           const float *next, bool second) {
-    enum { FOUR = 4 };
-    for (; rows >= FOUR; rows -= FOUR, x += FOUR * apart) {
-        add_four(sums, x, apart, FOUR, n, first, rows >= 2 * FOUR ? x + FOUR * apart : next, second);
-        first = false;
-    }
-    if (rows || first) {
-        add_four(sums, x, apart, rows, n, first, next, second);
-    }
-}
-void LS_TILE_NAME(ls_tile_add_rows)(float *sums, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next, bool second) {
-    if (second) {
-        add_rows(sums, x, apart, rows, n, first, next, true);
-    } else {
-        add_rows(sums, x, apart, rows, n, first, next, false);
-    }
-}
+ONTO(sum, _mm512_add_ps, 0)
+ONTO(min, min16, __builtin_inff())
+ONTO(max, max16, -__builtin_inff())
 
 /* Rows of one block whole, halved where they are; by way of partials in memory where they have NaN. Lanes behind a row's end are the identity;
  * vectors that begin there are of its last lane, under an empty mask. */
