@@ -249,17 +249,24 @@ static int64_t add(const pooled *r, int64_t lines, int64_t planes) {
     const int64_t pitch = r->p->pitch, each = lines_of_phase(y, lines), phase = planes * each * pitch, n = phase - (each - lines) * pitch;
     const int64_t taps = y->taps * x->taps, outputs = (n - x->step * (x->taps - 1) + x->stride - 1) / x->stride;
     float *zeros = r->terms + taps * PIECE;
+    const float *first[MOST_TAPS], *terms[MOST_TAPS];
     memset(zeros, 0, PIECE * sizeof *zeros);
+    for (int64_t q = 0; q < taps; q++) {
+        const int64_t u = q / x->taps * y->step;
+        first[q] = r->image + u % y->stride * phase + u / y->stride * pitch + q % x->taps * x->step;
+    }
     for (int64_t at = 0, some; at < outputs; at += some) {
-        const float *terms[MOST_TAPS];
         some = outputs - at < PIECE ? outputs - at : PIECE;
         for (int64_t q = 0; q < taps; q++) {
-            const int64_t u = q / x->taps * y->step;
-            terms[q] = r->image + u % y->stride * phase + u / y->stride * pitch + q % x->taps * x->step + at * x->stride;
+            terms[q] = first[q] + at * x->stride;
             if (x->stride > 1) {
                 r->isa->read[2](r->terms + q * PIECE, terms[q], x->stride, some);
                 terms[q] = r->terms + q * PIECE;
             }
+        }
+        if (taps == 9) {
+            r->isa->sum_nine_f32(r->other + at, terms, some);
+            continue;
         }
         for (int64_t count = taps, half; count > 1; count = half) {
             for (half = 1; 2 * half < count; half *= 2) {

@@ -270,6 +270,15 @@ static void multiple(uint8_t *mask, const int64_t *a, int64_t of, int64_t n) {
 ARG(argmin_f32, >=)
 ARG(argmax_f32, <=)
 
+static void sum_nine_f32(float *dst, const float *const terms[9], int64_t n) {
+    const float *a = terms[0], *b = terms[1], *c = terms[2], *d = terms[3], *e = terms[4], *f = terms[5], *g = terms[6], *h = terms[7],
+                *i = terms[8];
+    LS_LANES_LOOP
+    for (int64_t k = 0; k < n; k++) {
+        dst[k] = (((a[k] + i[k]) + e[k]) + (c[k] + g[k])) + ((b[k] + f[k]) + (d[k] + h[k])) + 0.0f;
+    }
+}
+
 static int64_t place_f32(const float *x, int64_t n, float found) {
     enum { AT_ONCE = 64 };
     int64_t i = 0;
@@ -366,6 +375,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .onto_f32 = LS_TILE_FOLDS(ls_tile_onto),
     .arg_f32 = {argmin_f32, argmax_f32},
     .place_f32 = place_f32,
+    .sum_nine_f32 = sum_nine_f32,
     .pack = LS_TILE_NAME(ls_tile_pack),
     .threefry = threefry,
     .chain = LS_TILE_NAME(ls_chain_run),
