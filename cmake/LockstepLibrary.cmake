@@ -54,9 +54,11 @@ endif()
 file(GLOB LOCKSTEP_ISA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/*.c)
 set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise_fast.c
     APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>) # unrolled by hand where it pays
-set(whole_loops $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>) # clang would have each loop four times over, gcc its last lanes unrolled, for what memory bounds
+# For what memory bounds: clang would have each loop four times over, and for each flag, gcc its last lanes unrolled.
+set(whole_loops $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>)
 if(NOT LOCKSTEP_SANITIZE AND NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
     set(gcc_release $<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>)
+    list(APPEND whole_loops $<$<C_COMPILER_ID:Clang>:-mllvm> $<$<C_COMPILER_ID:Clang>:-unswitch-threshold=0>)
     list(APPEND whole_loops $<${gcc_release}:-O2> $<${gcc_release}:-ftree-vectorize> $<${gcc_release}:-fvect-cost-model=dynamic>)
 endif()
 foreach(name fold_plain tile tile_int tile_cast tile_float)
