@@ -50,7 +50,7 @@ static bool find_caches_of_old(ls_cpuid *cpuid, ls_cpu *cpu) {
     const int64_t together = (int64_t)(l3 >> 18) * (512 << 10);
     cpu->l1d_bytes = (int64_t)(l1 >> 24) << 10;
     cpu->l2_bytes = (int64_t)(l2 >> 16) << 10;
-    cpu->l3_bytes = together < instance ? together : instance;
+    cpu->l3_bytes = together > instance ? instance : together > 0 ? together : cpu->l3_bytes;
     return true;
 }
 

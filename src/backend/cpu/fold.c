@@ -358,14 +358,15 @@ static unsigned reversed(unsigned q) { /* eight bits */
 static void reduce_column_block(columns *c, column_element get, const void *source, int64_t first,
                                 int64_t end, char *out) {
     const ls_tile_isa *isa = c->run->isa;
-    int log2 = ls_tile_log2(c->size), depth = 0;
-    int level[LEVELS + 1]; /* of each tile on the stack: how many merges it stands for */
-    unsigned step = LS_TILE_PARTIALS;
-    if (!LS_SMALL && c->even.first && get == operand_element && c->v->map != LS_OP_SUM) { /* in any order the same: that of memory */
+    const bool even = !LS_SMALL && c->even.first && get == operand_element;
+    if (even && c->v->map != LS_OP_SUM) { /* an extreme, the same in any order: in that of memory */
         const int which = c->v->map == LS_OP_AMIN ? LS_FOLD_MIN : LS_FOLD_MAX;
         ls_even_rows_fold(&c->even, isa, which, (float *)(void *)out, first, end, 1, c->lanes, -1);
         return;
     }
+    int log2 = ls_tile_log2(c->size), depth = 0;
+    int level[LEVELS + 1]; /* of each tile on the stack: how many merges it stands for */
+    unsigned step = LS_TILE_PARTIALS;
     while (step > 1 &&
            LS_TILE_PARTIALS / step < end - first) { /* leaves between the steps have no elements */
         step /= 2;
@@ -377,7 +378,7 @@ static void reduce_column_block(columns *c, column_element get, const void *sour
         if (have) {
             char *top = c->stack + (size_t)depth * c->tile;
             int64_t k = p;
-            if (!LS_SMALL && c->even.first && get == operand_element) {
+            if (even) {
                 int64_t next = first + reversed((q + step) % LS_TILE_PARTIALS);
                 ls_even_rows_fold(&c->even, isa, LS_FOLD_SUM, (float *)(void *)top, p, end, LS_TILE_PARTIALS, c->lanes, c->far ? next : -1);
                 k = end;

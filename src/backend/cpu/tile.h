@@ -131,7 +131,7 @@ typedef struct ls_tile_isa {
     /* Each fold of rows of n lanes, `apart` elements from one to the next, one after another into the results (`first`: which hold nothing
      * yet); lines of as many rows from `next` on are fetched meanwhile, where it is given, into the second-level cache if `second`; or NULL. */
     void (*onto_f32[LS_FOLDS])(float *results, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next, bool second);
-    /* The sum of nine terms in the contract's order; -0 of none. */
+    /* The sums of nine terms in the contract's order, none of them -0. */
     void (*sum_nine_f32)(float *dst, const float *const terms[9], int64_t n);
     ls_fold_exp_fn fold_exp_f32[2]; /* locked, and fast, which divides beside where `near`; or NULL */
     /* (x - minus) / divisor; or NULL */
