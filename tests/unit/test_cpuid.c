@@ -1,4 +1,5 @@
-/* What a processor is found to be from what its CPUID leaves tell: recorded ones, and the same with leaves left out. */
+/* What a processor is found to be from what its CPUID leaves tell: those of a virtual machine as recorded, others made up after their makers'
+ * manuals, and each with leaves left out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,7 @@ typedef struct row {
     uint32_t leaf, sub, a, b, c, d;
 } row;
 
-/* A virtual machine on a Zen 5 that does not tell of each cache (0x8000001d). */
+/* Recorded: a virtual machine on a Zen 5 that does not tell of each cache (0x8000001d). */
 static const row veiled[] = {
     {0, 0, 13, 0x68747541, 0x444d4163, 0x69746e65},
     {1, 0, 0x00b00f21, 0x63fe0800, 0xfed83203, 0x178bfbff},
