@@ -13,10 +13,6 @@ static uint64_t enabled_state(void) {
     return (uint64_t)high << 32 | low;
 }
 
-static int ask(uint32_t leaf, uint32_t sub, uint32_t *a, uint32_t *b, uint32_t *c, uint32_t *d) {
-    return __get_cpuid_count(leaf, sub, a, b, c, d);
-}
-
 /* Leaf 4 of Intel, 0x8000001d of AMD: one subleaf for each cache. Whether there is one: some virtual machines tell of none. */
 static bool find_caches(ls_cpuid *cpuid, uint32_t leaf, ls_cpu *cpu) {
     for (uint32_t sub = 0; sub < 16; sub++) {
@@ -108,7 +104,7 @@ void ls_cpu_detect_by(ls_cpuid *cpuid, uint64_t (*enabled)(void), ls_cpu *cpu) {
 }
 
 static void detect(ls_cpu *cpu) {
-    ls_cpu_detect_by(ask, enabled_state, cpu);
+    ls_cpu_detect_by(__get_cpuid_count, enabled_state, cpu);
 }
 #else
 static void detect(ls_cpu *cpu) {
