@@ -246,14 +246,30 @@ static int build_scan(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
     }
     return n;
 }
-/* Over 512 blocks, so that the totals of blocks have blocks of their own. */
+/* Over 512 blocks, so that the totals of blocks have blocks of their own: of one column, or of each of two, together or, as `ref` is quick
+ * to do, one after the other. */
 static int build_long_scan(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
-    roots[0] = ls_scan(s, tame_tensor(s, rng, p->dtype, LS_SHAPE(p->a)), LS_SCAN_SUM, 0, 0, 0);
-    return 1;
+    ls_tensor *x = tame_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b)), *together = ls_scan(s, x, LS_SCAN_SUM, 0, 0, 0);
+    for (int64_t i = 0; i < p->b; i++) {
+        ls_tensor *column = ls_reshape(s, ls_narrow(s, p->c ? together : x, 1, i, 1), LS_SHAPE(p->a));
+        roots[i] = p->c ? ls_neg(s, column) : ls_neg(s, ls_scan(s, column, LS_SCAN_SUM, 0, 0, 0));
+    }
+    return (int)p->b;
 }
 static void long_scan(void **state) {
-    check_case(*state, build_long_scan, 1, &(param){LS_F32, 513 * 512 + 7, 0, 0}, "long scan", 0);
+    enum { N = 513 * 512 + 7 };
+    check_case(*state, build_long_scan, 1, &(param){LS_F32, N, 1, 0}, "long scan", 0);
+    worlds *all = *state;
+    result want = run_case(&all->ref, build_long_scan, 2, &(param){LS_F32, N, 2, 0}, "long scans");
+    for (int c = 0; c < all->n; c++) {
+        result got = run_case(&all->cpu[c], build_long_scan, 2, &(param){LS_F32, N, 2, 1}, "long scans side by side");
+        for (int i = 0; i < want.n; i++) {
+            check_bytes(all->names[c], "long scans side by side", 2, i, got.data[i], got.bytes[i], want.data[i], want.bytes[i]);
+        }
+        free_result(&got);
+    }
+    free_result(&want);
 }
 static int build_sort(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;

@@ -63,7 +63,7 @@ size_t ls_phase_extra(const ls_spec *spec, const ls_phase *phase) {
         return (2 * (n / LS_TILE_BLOCK) + 4 + LEVELS + 1) * tile;
     case LS_PHASE_SCAN:
     case LS_PHASE_SCAN_LINES:
-        return (2 * (n / LS_TILE_CHUNK) + 16) * tile;
+        return (2 * LS_SCAN_LEVELS + 3) * tile;
     case LS_PHASE_SORT:
         return (n + 8) * 32 + tile;
     default:

@@ -472,6 +472,7 @@ static bool load_take(ls_program_builder *b, const ls_value *v, int16_t *out_reg
     ls_access access = {.buffer = v->arg, .offset = linear.constant, .factor = linear.factor[0], .limit = limit->k};
     ls_access_from_strides(spec, linear.n_terms, linear.axis, linear.stride, b->n_lane_axes, b->lane_axes, &access);
     access.log2 = (uint8_t)ls_tile_log2(ls_dtype_size(dtype));
+    access.ahead = b->ahead ? ls_fetch_ahead(spec, &access) : 0;
     access.fill = dtype == LS_F64    ? LS_NAN_F64
                   : dtype == LS_F32  ? LS_NAN_F32
                   : dtype == LS_F16  ? LS_NAN_F16

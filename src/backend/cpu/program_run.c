@@ -446,15 +446,17 @@ static void run_expand(ls_run *run, const ls_instr *in, int64_t rows) {
     case bits: {                                                                                             \
         uint##bits##_t *d = dst, fill = (uint##bits##_t)a->fill;                                             \
         const uint##bits##_t *s = src;                                                                       \
-        for (int64_t i = 0; i < n; i++) {                                                                    \
-            bool here = (uint64_t)places[i] < (uint64_t)a->limit;                                            \
-            d[i] = here ? s[i * stride + places[i] * a->factor] : fill;                                      \
+        for (int64_t i = 0; i < n; i++, s += stride) {                                                       \
+            bool here = (uint64_t)places[i] < limit;                                                         \
+            d[i] = here ? s[places[i] * factor] : fill;                                                      \
             all &= here;                                                                                     \
         }                                                                                                    \
         break;                                                                                               \
     }
 static bool take_lanes(const ls_access *a, void *dst, const void *src, int64_t stride, const int64_t *places,
                        int64_t n) {
+    const uint64_t limit = (uint64_t)a->limit;
+    const int64_t factor = a->factor;
     bool all = true;
     switch (8 << a->log2) {
         TAKE_LANES(8)
@@ -473,12 +475,17 @@ static void run_take(ls_run *run, const ls_instr *in, int64_t n) {
     walk w;
     walk_begin(&w, run, a, n);
     int64_t stride = a->n_dims ? a->dims[a->n_dims - 1].stride : 0, lane = run->row_lane;
+    bool (*const take)(uint32_t *, const uint32_t *, int64_t, int64_t, const int64_t *, int64_t, uint32_t, int64_t) = run->isa->take;
     run->regs[in->dst] = own;
     while (w.at < n) {
         int64_t part = walk_room(&w), size = INT64_C(1) << a->log2;
         char *dst = own + w.at * size, *src = run->buffers[a->buffer] + w.base * size;
         if (!in->combine) {
-            all &= take_lanes(a, dst, src, stride, places + w.at, part);
+            if (!LS_SMALL && a->ahead && stride == 0 && a->factor == 1 && a->limit <= 4 * part) {
+                ls_fetch_lines((uintptr_t)src + (uintptr_t)(a->limit * size), a->limit * size / (int64_t)sizeof(float), true);
+            }
+            all &= take && a->log2 == 2 ? take((uint32_t *)(void *)dst, (const uint32_t *)(void *)src, stride, a->factor, places + w.at, a->limit, (uint32_t)a->fill, part)
+                                        : take_lanes(a, dst, src, stride, places + w.at, part);
             walk_step(&w, part);
             continue;
         }

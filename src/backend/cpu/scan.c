@@ -1,9 +1,9 @@
 /* Scans and sorts: values along one bound axis that are functions of that axis too.
  *
- * A scan has its lanes along its own axis where memory is consecutive along it, else along the other axes, and
- * then goes position by position. It goes over the axis twice: once for the totals of blocks of 512, which are
- * then scanned by the same rule, and once to put the prefix of earlier blocks in front. A sort has its lanes along
- * its own axis: keys become unsigned integers in the order wanted, NaN last, and are merged stably. */
+ * A scan has its lanes along its own axis where memory is consecutive along it, else along the other axes, and then goes position by
+ * position. It goes over the axis once: what the contract puts in front of a block of 512, the scan of earlier blocks' totals by the same
+ * rule, is kept as a running value of each level. A sort has its lanes along its own axis: keys become unsigned integers in the order wanted,
+ * NaN last, and are merged stably. */
 #include "backend/cpu/kernel.h"
 #include <string.h>
 
@@ -11,8 +11,12 @@ typedef struct scan {
     ls_run run;
     const ls_value *v;
     ls_tile_fn fn;
-    size_t size, tile;
+    size_t size, tile; /* bytes of a lane, and from one value of `lanes` lanes to the next */
     int64_t first, lanes, n;
+    char *values;                            /* of each level two: of the block at hand, and with what is before it */
+    char *result;                            /* where the latter goes of the lowest level; NULL: with the others */
+    int64_t count[LS_SCAN_LEVELS];           /* how many elements, totals, totals of totals ... there were */
+    const char *inclusive[LS_SCAN_LEVELS]; /* their scan's last value; where there was one */
 } scan;
 
 /* The operand at position i of the scan's order. */
@@ -23,88 +27,115 @@ static const char *scan_element(scan *s, int64_t i) {
     return ls_run_reg(&s->run, s->run.program->results[0]);
 }
 
-/* Inclusive scan of tiles in place; `more` has room for the totals of the levels above. */
-static void scan_tiles(const scan *s, char *tiles, int64_t n, char *more) {
-    int64_t blocks = 0;
-    for (int64_t first = 0; first < n; first += LS_TILE_CHUNK, blocks++) {
-        int64_t end = first + LS_TILE_CHUNK < n ? first + LS_TILE_CHUNK : n;
-        for (int64_t i = first + 1; i < end; i++) {
-            char *at = tiles + (size_t)i * s->tile;
-            s->fn(at, at - s->tile, at, NULL, s->lanes);
-        }
-        memcpy(more + (size_t)blocks * s->tile, tiles + (size_t)(end - 1) * s->tile, s->tile);
+/* The next element of a level, and with a block's last one the block's total, the next element of the level above. */
+static void scan_next(scan *s, int level, const void *x) {
+    char *block = s->values + (size_t)(2 * level) * s->tile, *all = level == 0 && s->result ? s->result : block + s->tile;
+    int64_t i = s->count[level]++;
+    if (i % LS_TILE_CHUNK == 0) {
+        memcpy(block, x, (size_t)s->lanes * s->size);
+    } else {
+        s->fn(block, block, x, NULL, s->lanes);
     }
-    if (blocks <= 1) {
-        return;
+    if (i >= LS_TILE_CHUNK) {
+        s->fn(all, s->inclusive[level + 1], block, NULL, s->lanes);
     }
-    scan_tiles(s, more, blocks, more + (size_t)blocks * s->tile);
-    for (int64_t i = LS_TILE_CHUNK; i < n; i++) {
-        char *at = tiles + (size_t)i * s->tile;
-        s->fn(at, more + (size_t)(i / LS_TILE_CHUNK - 1) * s->tile, at, NULL, s->lanes);
+    s->inclusive[level] = i < LS_TILE_CHUNK ? block : all;
+    if ((i + 1) % LS_TILE_CHUNK == 0) {
+        scan_next(s, level + 1, block);
     }
 }
 
-/* Serial inclusive scan of n lanes in place. */
-static void scan_lanes(const scan *s, char *y, int64_t n) {
-    if (s->v->acc == LS_F32 && s->v->map == LS_SCAN_SUM) { /* the common case, without calls */
-        float *f = (float *)(void *)y;
-        for (int64_t i = 1; i < n; i++) {
-            f[i] = f[i - 1] + f[i];
-        }
+/* Serial sums, at once of a tile's two blocks: each addition waits for the one before it. */
+static void sum_blocks(float *y, const float *x, int64_t n) {
+    int64_t second = n > LS_TILE_CHUNK ? LS_TILE_CHUNK : 0, both = n - second;
+    float a = y[0] = x[0], b = y[second] = x[second];
+    for (int64_t i = 1; second && i < both; i++) {
+        y[i] = a = a + x[i];
+        y[second + i] = b = b + x[second + i];
+    }
+    for (int64_t i = second ? both : 1; i < (second ? second : n); i++) {
+        y[i] = a = a + x[i];
+    }
+}
+
+/* Each block of n lanes of x in the scan's order, on its own. */
+static void scan_blocks(const scan *s, char *y, const char *x, int64_t n) {
+    if (s->v->acc == LS_F32 && s->v->map == LS_SCAN_SUM && x != y) { /* the common case, without calls */
+        sum_blocks((float *)(void *)y, (const float *)(const void *)x, n);
         return;
     }
+    memmove(y, x, (size_t)n * s->size);
     for (int64_t i = 1; i < n; i++) {
         char *at = y + (size_t)i * s->size;
-        s->fn(at, at - s->size, at, NULL, 1);
+        if (i % LS_TILE_CHUNK) {
+            s->fn(at, at - s->size, at, NULL, 1);
+        }
     }
 }
 
-/* Block b of a line in the scan's order, lanes along the axis: its within-block scan, in y. */
-static int64_t scan_block(scan *s, int64_t b, char *y) {
-    int64_t first = b * LS_TILE_CHUNK, n = s->n - first < LS_TILE_CHUNK ? s->n - first : LS_TILE_CHUNK;
-    ls_run_lanes(&s->run, s->v->reverse ? s->n - first - n : first, n);
-    const char *x = ls_run_reg(&s->run, s->run.program->results[0]);
-    for (int64_t i = 0; s->v->reverse && i < n; i++) {
-        memcpy(y + (size_t)i * s->size, x + (size_t)(n - 1 - i) * s->size, s->size);
+static void copy_reversed(char *dst, const char *src, int64_t n, size_t size) {
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(dst + (size_t)i * size, src + (size_t)(n - 1 - i) * size, size);
     }
-    if (!s->v->reverse) {
-        memcpy(y, x, (size_t)n * s->size);
-    }
-    scan_lanes(s, y, n);
-    return n;
 }
 
-/* One line, with the axis along the lanes: `y` and `turned` are tiles, `y` with room for one scalar in front,
- * `totals` a scalar for every block of every level. */
-static void scan_line(scan *s, ls_run *finish, uint64_t identity, char *y, char *turned, char *totals) {
-    int64_t blocks = (s->n + LS_TILE_CHUNK - 1) / LS_TILE_CHUNK;
-    scan one = *s;
-    one.tile = s->size;
-    one.lanes = 1;
-    for (int64_t b = 0; blocks > 1 && b < blocks; b++) {
-        int64_t n = scan_block(s, b, y);
-        memcpy(totals + (size_t)b * s->size, y + (size_t)(n - 1) * s->size, s->size);
-    }
-    if (blocks > 1) {
-        scan_tiles(&one, totals, blocks, totals + (size_t)blocks * s->size);
-    }
-    char *before = y - s->size; /* what an exclusive scan's block begins with */
+/* One line, with the axis along the lanes. `y` and `turned` are tiles, `y` with room for one scalar in front. */
+static void scan_line(scan *s, ls_run *finish, uint64_t identity, char *y, char *turned) {
+    const bool reverse = s->v->reverse, exclusive = s->v->exclusive;
+    char *input = ls_run_reg(finish, finish->program->input), *before = y - s->size; /* what an exclusive scan's tile begins with */
+    char *to = reverse || exclusive ? y : input;
     memcpy(before, &identity, s->size);
-    for (int64_t b = 0; b < blocks; b++) {
-        int64_t n = scan_block(s, b, y);
-        if (b > 0) {
-            s->run.isa->fill[ls_tile_log2(s->size)](turned, totals + (size_t)(b - 1) * s->size, n);
-            s->fn(y, turned, y, NULL, n);
+    memset(s->count, 0, sizeof s->count);
+    for (int64_t first = 0; first < s->n; first += LS_TILE) {
+        int64_t n = s->n - first < LS_TILE ? s->n - first : LS_TILE, lane = reverse ? s->n - first - n : first;
+        ls_run_lanes(&s->run, lane, n);
+        const char *x = ls_run_reg(&s->run, s->run.program->results[0]);
+        if (reverse) {
+            copy_reversed(turned, x, n, s->size);
         }
-        char *out = s->v->exclusive ? before : y, *input = ls_run_reg(finish, finish->program->input);
-        for (int64_t i = 0; s->v->reverse && i < n; i++) {
-            memcpy(input + (size_t)i * s->size, out + (size_t)(n - 1 - i) * s->size, s->size);
+        scan_blocks(s, to, reverse ? turned : x, n);
+        for (int64_t i = 0; i < n; i += LS_TILE_CHUNK) {
+            int64_t part = n - i < LS_TILE_CHUNK ? n - i : LS_TILE_CHUNK;
+            char *block = to + (size_t)i * s->size;
+            uint64_t total = 0;
+            memcpy(&total, block + (size_t)(part - 1) * s->size, s->size);
+            if (s->count[0] > 0) {
+                s->run.isa->fill[ls_tile_log2(s->size)](turned, s->inclusive[0], part);
+                s->fn(block, turned, block, NULL, part);
+            }
+            scan_next(s, 0, &total);
         }
-        if (!s->v->reverse) {
-            memcpy(input, out, (size_t)n * s->size);
+        if (to == y) {
+            const char *out = exclusive ? before : y;
+            if (reverse) {
+                copy_reversed(input, out, n, s->size);
+            } else {
+                memcpy(input, out, (size_t)n * s->size);
+            }
+            memcpy(before, y + (size_t)(n - 1) * s->size, s->size);
         }
-        memcpy(before, y + (size_t)(n - 1) * s->size, s->size);
-        ls_run_lanes(finish, s->v->reverse ? s->n - b * LS_TILE_CHUNK - n : b * LS_TILE_CHUNK, n);
+        ls_run_lanes(finish, lane, n);
+    }
+}
+
+/* Lanes across the axis: position by position. */
+static void scan_positions(scan *s, ls_run *finish, uint64_t identity) {
+    char *input = s->result = ls_run_reg(finish, finish->program->input);
+    memset(s->count, 0, sizeof s->count);
+    for (int64_t i = 0; i < s->n; i++) {
+        if (!s->v->exclusive) {
+            scan_next(s, 0, scan_element(s, i));
+        } else if (i > 0) {
+            scan_next(s, 0, scan_element(s, i - 1));
+        } else {
+            s->run.isa->fill[ls_tile_log2(s->size)](input, &identity, s->lanes);
+        }
+        if (s->count[0] > 0 && s->inclusive[0] != input) {
+            memcpy(input, s->inclusive[0], (size_t)s->lanes * s->size);
+        }
+        finish->coords[s->v->bound[0]] = s->v->reverse ? s->n - 1 - i : i;
+        ls_run_point(finish);
+        ls_run_lanes(finish, s->first, s->lanes);
     }
 }
 
@@ -126,57 +157,24 @@ void ls_phase_scan(const ls_phase_task *task) {
     s.tile = LS_TILE * s.size;
     s.n = s.run.extents[s.v->bound[0]];
     uint64_t identity = ls_fold_identity(folds[s.v->map], acc);
-    char *running = task->scratch + offset, *totals = running + s.tile;
-    for (int64_t line = 0; phase->kind == LS_PHASE_SCAN_LINES && line < task->n; line++) {
-        ls_point_coords(s.run.extents, phase->n_axes, phase->axes, task->first + line, s.run.coords);
-        ls_point_coords(s.run.extents, phase->n_axes, phase->axes, task->first + line, finish.coords);
-        ls_run_point(&s.run);
-        ls_run_point(&finish);
-        scan_line(&s, &finish, identity, running + LS_ALIGN, totals + s.tile, totals + 2 * s.tile);
-    }
+    char *y = task->scratch + offset + LS_ALIGN, *turned = y + s.tile;
+    s.values = turned + s.tile;
     if (phase->kind == LS_PHASE_SCAN_LINES) {
+        s.tile = s.size;
+        s.lanes = 1;
+        for (int64_t line = task->first; line < task->first + task->n; line++) {
+            ls_point_coords(s.run.extents, phase->n_axes, phase->axes, line, s.run.coords);
+            ls_point_coords(s.run.extents, phase->n_axes, phase->axes, line, finish.coords);
+            ls_run_point(&s.run);
+            ls_run_point(&finish);
+            scan_line(&s, &finish, identity, y, turned);
+        }
         return;
     }
     for (int64_t at = 0; at < task->n; at += LS_TILE) {
         s.first = task->first + at;
         s.lanes = task->n - at < LS_TILE ? task->n - at : LS_TILE;
-        size_t bytes = (size_t)s.lanes * s.size;
-        int64_t blocks = (s.n + LS_TILE_CHUNK - 1) / LS_TILE_CHUNK;
-        for (int64_t i = 0; blocks > 1 && i < s.n; i++) {
-            char *total = totals + (size_t)(i / LS_TILE_CHUNK) * s.tile;
-            const char *x = scan_element(&s, i);
-            if (i % LS_TILE_CHUNK == 0) {
-                memcpy(total, x, bytes);
-            } else {
-                s.fn(total, total, x, NULL, s.lanes);
-            }
-        }
-        if (blocks > 1) {
-            scan_tiles(&s, totals, blocks, totals + (size_t)blocks * s.tile);
-        }
-        char *input = ls_run_reg(&finish, phase->finish.input);
-        /* Position i of the result is element i, or i - 1 of an exclusive scan. */
-        for (int64_t i = 0; i < s.n; i++) {
-            int64_t from = i - s.v->exclusive;
-            if (from < 0) {
-                isa->fill[ls_tile_log2(s.size)](input, &identity, s.lanes);
-            } else {
-                const char *x = scan_element(&s, from);
-                if (from % LS_TILE_CHUNK == 0) {
-                    memcpy(running, x, bytes);
-                } else {
-                    s.fn(running, running, x, NULL, s.lanes);
-                }
-                if (from < LS_TILE_CHUNK) {
-                    memcpy(input, running, bytes);
-                } else {
-                    s.fn(input, totals + (size_t)(from / LS_TILE_CHUNK - 1) * s.tile, running, NULL, s.lanes);
-                }
-            }
-            finish.coords[s.v->bound[0]] = s.v->reverse ? s.n - 1 - i : i;
-            ls_run_point(&finish);
-            ls_run_lanes(&finish, s.first, s.lanes);
-        }
+        scan_positions(&s, &finish, identity);
     }
 }
 

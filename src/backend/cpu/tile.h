@@ -18,7 +18,8 @@ enum {
     LS_TILE_PARTIALS = 256, /* of a reduction's block */
     LS_FOLD_AHEAD = 4096,   /* bytes from what is folded to the lines that are fetched meanwhile */
     LS_TILE_BLOCK = 4096,
-    LS_TILE_CHUNK = 512 /* of a contraction's k, and of a scan */
+    LS_TILE_CHUNK = 512, /* of a contraction's k, and of a scan */
+    LS_SCAN_LEVELS = 8   /* elements, totals of blocks, of blocks of those ... of 2^63 elements */
 };
 
 typedef void (*ls_tile_fn)(void *dst, const void *a, const void *b, const void *c, int64_t n);
@@ -107,6 +108,8 @@ typedef struct ls_tile_isa {
     ls_tile_read_pattern_fn read_pattern[4];
     ls_tile_write_fn write[4];
     ls_tile_gather_fn gather[4];
+    /* dst[i] = src[i * stride + factor * places[i]] (4 bytes each) where 0 <= places[i] < limit, else fill; whether all are; or NULL */
+    bool (*take)(uint32_t *dst, const uint32_t *src, int64_t stride, int64_t factor, const int64_t *places, int64_t limit, uint32_t fill, int64_t n);
     ls_tile_fill_fn fill[4];
     ls_tile_fn select[4];               /* dst = a (u8) ? b : c */
     ls_tile_fn index[2]; /* quotient and remainder of i64, rounded down */
