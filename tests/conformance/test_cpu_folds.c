@@ -246,7 +246,7 @@ static int build_scan(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
     }
     return n;
 }
-/* Over 512 blocks, so that the totals of blocks have blocks of their own: of one column, or of each of two, together or, as `ref` is quick
+/* Over 512 blocks, so that the totals of blocks have blocks of their own: of one column, or of each of eight, together or, as `ref` is quick
  * to do, one after the other. */
 static int build_long_scan(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
@@ -261,9 +261,9 @@ static void long_scan(void **state) {
     enum { N = 513 * 512 + 7 };
     check_case(*state, build_long_scan, 1, &(param){LS_F32, N, 1, 0}, "long scan", 0);
     worlds *all = *state;
-    result want = run_case(&all->ref, build_long_scan, 2, &(param){LS_F32, N, 2, 0}, "long scans");
+    result want = run_case(&all->ref, build_long_scan, 2, &(param){LS_F32, N, 8, 0}, "long scans");
     for (int c = 0; c < all->n; c++) {
-        result got = run_case(&all->cpu[c], build_long_scan, 2, &(param){LS_F32, N, 2, 1}, "long scans side by side");
+        result got = run_case(&all->cpu[c], build_long_scan, 2, &(param){LS_F32, N, 8, 1}, "long scans side by side");
         for (int i = 0; i < want.n; i++) {
             check_bytes(all->names[c], "long scans side by side", 2, i, got.data[i], got.bytes[i], want.data[i], want.bytes[i]);
         }
