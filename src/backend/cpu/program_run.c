@@ -475,17 +475,17 @@ static void run_take(ls_run *run, const ls_instr *in, int64_t n) {
     walk w;
     walk_begin(&w, run, a, n);
     int64_t stride = a->n_dims ? a->dims[a->n_dims - 1].stride : 0, lane = run->row_lane;
-    bool (*const take)(uint32_t *, const uint32_t *, int64_t, int64_t, const int64_t *, int64_t, uint32_t, int64_t) = run->isa->take;
+    const ls_tile_take_fn take = a->log2 == 2 && stride == 0 ? run->isa->take : NULL;
     run->regs[in->dst] = own;
     while (w.at < n) {
         int64_t part = walk_room(&w), size = INT64_C(1) << a->log2;
         char *dst = own + w.at * size, *src = run->buffers[a->buffer] + w.base * size;
         if (!in->combine) {
-            if (!LS_SMALL && a->ahead && stride == 0 && a->factor == 1 && a->limit <= 4 * part) {
+            if (!LS_SMALL && a->ahead && stride == 0 && a->factor == 1 && a->limit <= 4 * part) { /* the next row */
                 ls_fetch_lines((uintptr_t)src + (uintptr_t)(a->limit * size), a->limit * size / (int64_t)sizeof(float), true);
             }
-            all &= take && a->log2 == 2 ? take((uint32_t *)(void *)dst, (const uint32_t *)(void *)src, stride, a->factor, places + w.at, a->limit, (uint32_t)a->fill, part)
-                                        : take_lanes(a, dst, src, stride, places + w.at, part);
+            all &= take ? take((uint32_t *)(void *)dst, (const uint32_t *)(const void *)src, a->factor, places + w.at, a->limit, (uint32_t)a->fill, part)
+                        : take_lanes(a, dst, src, stride, places + w.at, part);
             walk_step(&w, part);
             continue;
         }

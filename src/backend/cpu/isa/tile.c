@@ -210,18 +210,16 @@ static void read_near_pattern_64(void *dst, const void *src, int64_t stride, int
 #define read_pattern_32 read_near_pattern_32
 #define read_pattern_64 read_near_pattern_64
 
-static bool take(uint32_t *dst, const uint32_t *src, int64_t stride, int64_t factor, const int64_t *places, int64_t limit, uint32_t fill, int64_t n) {
-    const __m512i least = _mm512_set1_epi64(limit), times = _mm512_set1_epi64(factor), step = _mm512_set1_epi64(8 * stride);
-    __m512i lane = _mm512_mullo_epi64(_mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0), _mm512_set1_epi64(stride));
+static bool take(uint32_t *dst, const uint32_t *src, int64_t factor, const int64_t *places, int64_t limit, uint32_t fill, int64_t n) {
+    const __m512i least = _mm512_set1_epi64(limit), times = _mm512_set1_epi64(factor);
     __mmask8 outside = 0;
     for (int64_t i = 0; i < n; i += 8) {
         const __mmask8 lanes = (__mmask8)LS_LANES_LEFT(n - i);
         const __m512i place = _mm512_maskz_loadu_epi64(lanes, places + i);
         const __mmask8 here = _mm512_mask_cmplt_epu64_mask(lanes, place, least);
-        const __m512i at = _mm512_add_epi64(lane, _mm512_mullo_epi64(place, times));
-        _mm256_mask_storeu_epi32(dst + i, lanes, _mm512_mask_i64gather_epi32(_mm256_set1_epi32((int)fill), here, at, src, sizeof *src));
+        const __m256i elements = _mm512_mask_i64gather_epi32(_mm256_set1_epi32((int)fill), here, _mm512_mullo_epi64(place, times), src, sizeof *src);
+        _mm256_mask_storeu_epi32(dst + i, lanes, elements);
         outside |= here ^ lanes;
-        lane = _mm512_add_epi64(lane, step);
     }
     return outside == 0;
 }
