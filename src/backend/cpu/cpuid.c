@@ -36,9 +36,9 @@ static bool find_caches(ls_cpuid *cpuid, uint32_t leaf, ls_cpu *cpu) {
 }
 
 /* AMD's older leaves, which virtual machines without 0x8000001d have. Of the third level they tell what all its instances hold
- * together; one holds 32 MB since Zen 3. */
+ * together; one holds 32 MB since Zen 3, and a machine that has some of its cores counts on half: others have theirs. */
 static bool find_caches_of_old(ls_cpuid *cpuid, ls_cpu *cpu) {
-    const int64_t instance = 32 << 20;
+    const int64_t share = 16 << 20;
     uint32_t a, b, l1, l2, l3;
     if (!cpuid(0x80000005u, 0, &a, &b, &l1, &a) || !cpuid(0x80000006u, 0, &a, &b, &l2, &l3) || l1 >> 24 == 0 || l2 >> 16 == 0) {
         return false;
@@ -46,7 +46,7 @@ static bool find_caches_of_old(ls_cpuid *cpuid, ls_cpu *cpu) {
     const int64_t together = (int64_t)(l3 >> 18) * (512 << 10);
     cpu->l1d_bytes = (int64_t)(l1 >> 24) << 10;
     cpu->l2_bytes = (int64_t)(l2 >> 16) << 10;
-    cpu->l3_bytes = together > instance ? instance : together > 0 ? together : cpu->l3_bytes;
+    cpu->l3_bytes = together > share ? share : together > 0 ? together : cpu->l3_bytes;
     return true;
 }
 
