@@ -11,6 +11,7 @@ enum {
     MOST_SCALARS = 1 << 18,
     ZEROS = 512,
     ROWS_AHEAD = 2,
+    TOGETHER = 2048, /* lanes of rows one after another */
     MOST_POINTS = LS_LIMIT(1 << 22, 1 << 11) /* of a kernel of its own: past the caches its program stores better */
 };
 
@@ -36,6 +37,7 @@ struct ls_chain {
     place places[LS_CHAIN_POINTERS], result;
     bool ranged;        /* some place is, or has rows of zeros */
     bool of_rows;       /* all steps are those of ls_chain_rows */
+    int own_steps;      /* a function is called, and nothing is read but numbers: those of each row before it, the others perhaps the same; else -1 */
     bool follows, adds; /* an addition and, maybe, one of elements laid out as the result, and a maximum with a constant (ls_gemm_follow) */
     bool columns;       /* or one of a row of elements alone, the same for all rows */
     float floor;        /* then */
@@ -556,11 +558,17 @@ ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *te
         chain->ranged = chain->ranged || chain->places[k].ranged;
     }
     chain->of_rows = true;
+    bool numbers = true, calls = false;
+    int own = 0;
     for (int i = 0; i < chain->n_steps; i++) {
         const ls_chain_step *s = &chain->steps[i];
+        numbers = numbers && s->kind != LS_CHAIN_MEMORY;
+        calls = calls || s->op == LS_CHAIN_CALL;
+        own += own == i && s->kind == LS_CHAIN_SCALAR;
         bool known = s->op == LS_CHAIN_ADD || s->op == LS_CHAIN_SUB || s->op == LS_CHAIN_MUL || s->op == LS_CHAIN_MIN || s->op == LS_CHAIN_MAX;
         chain->of_rows = chain->of_rows && known && s->kind == LS_CHAIN_SCALAR;
     }
+    chain->own_steps = numbers && calls ? own : -1;
     find_follow(&p, chain);
     if (chain->n_scalars) {
         LS_TRY(err, plan_scalars(&p, chain, err));
@@ -723,6 +731,7 @@ static void start_row(const ls_chain *c, float (*slots)[LS_CHAIN_LANES], ls_chai
     row->steps = c->steps;
     for (int k = 0; k < c->n_pointers; k++) {
         row->slots[k] = c->places[k].buffer < 0 ? *slots++ : NULL;
+        row->at[k] = NULL;
     }
 }
 
@@ -748,13 +757,40 @@ float *ls_chain_result(const ls_gemm_launch *launch, int64_t batch, int64_t i0, 
     return start_of(kernel, gemm, &c->result, coords) + offset_of(&gemm->m, coords, c->result.row);
 }
 
+/* Whether the steps behind each row's own have the same numbers in all rows. */
+static bool rest_is_shared(const ls_chain *c, const float *scalars, int64_t rows) {
+    for (int s = c->own_steps; s < c->n_steps; s++) {
+        const ls_chain_step *step = &c->steps[s];
+        const int number = step->kind == LS_CHAIN_SCALAR ? step->at : step->op == LS_CHAIN_PRODUCT ? step->by : -1;
+        for (int64_t i = 1; i < rows && number >= 0; i++) {
+            if (memcmp(&scalars[i * c->n_scalars + number], &scalars[number], sizeof *scalars)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Functions take lanes in blocks, of which a short row would fill little: rows one after another. */
+static void rows_together(const ls_chain *c, ls_chain_fn fn, const ls_chain_row *row, int64_t rows, int64_t n, float *lanes, const float *tile, int64_t ld) {
+    ls_chain_row own = *row, rest = *row;
+    own.n_steps = c->own_steps;
+    own.raw = true;
+    rest.steps += c->own_steps;
+    rest.n_steps -= c->own_steps;
+    for (int64_t i = 0; i < rows; i++, own.scalars += c->n_scalars) {
+        fn(&own, lanes + i * n, tile + i * ld, n);
+    }
+    fn(&rest, lanes, lanes, rows * n);
+}
+
 void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t ni, int64_t j0,
                    int64_t nj, const float *tile, int64_t ld) {
     const ls_kernel_run *kernel = launch->kernel;
     const ls_gemm_phase *gemm = launch->phase->gemm;
     const ls_chain *c = gemm->chain;
     ls_chain_fn fn = kernel->binary->device->tiles->chain;
-    _Alignas(LS_GEMM_ALIGN) float slots[LS_CHAIN_SLOTS][LS_CHAIN_LANES];
+    _Alignas(LS_GEMM_ALIGN) float slots[LS_CHAIN_SLOTS][LS_CHAIN_LANES], lanes[TOGETHER];
     int64_t coords[LS_SPEC_MAX_AXES], run = 0,
                                       rows = ls_point_count(kernel->extents, gemm->m.n, gemm->m.axes);
     const float *base[LS_CHAIN_POINTERS];
@@ -772,7 +808,19 @@ void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int6
             base[k] = c->places[k].buffer < 0 ? NULL : start_of(kernel, gemm, &c->places[k], coords);
         }
         float *out = start_of(kernel, gemm, &c->result, coords);
-        const bool fetches = !LS_SMALL && c->fetched;
+        const bool fetches = !LS_SMALL && c->fetched, together = c->own_steps >= 0 && ni > 1 && n <= LS_CHAIN_LANES;
+        row.scalars = c->table + (batch * rows + i0) * c->n_scalars;
+        if (together && rest_is_shared(c, row.scalars, ni)) {
+            for (int64_t i = 0, some; i < ni; i += some, row.scalars += some * c->n_scalars) {
+                some = ni - i < TOGETHER / n ? ni - i : TOGETHER / n;
+                rows_together(c, fn, &row, some, n, lanes, tile + i * ld + j, ld);
+                for (int64_t k = 0; k < some; k++) {
+                    ls_point_coords(kernel->extents, gemm->m.n, gemm->m.axes, i0 + i + k, coords);
+                    memcpy(out + offset_of(&gemm->m, coords, c->result.row), lanes + k * n, (size_t)n * sizeof *lanes);
+                }
+            }
+            continue;
+        }
         for (int64_t i = fetches ? -ROWS_AHEAD : 0; i < ni; i++) {
             if (fetches && i + ROWS_AHEAD < ni) {
                 ls_point_coords(kernel->extents, gemm->m.n, gemm->m.axes, i0 + i + ROWS_AHEAD, coords);
