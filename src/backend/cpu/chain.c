@@ -813,6 +813,10 @@ void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int6
         if (together && rest_is_shared(c, row.scalars, ni)) {
             for (int64_t i = 0, some; i < ni; i += some, row.scalars += some * c->n_scalars) {
                 some = ni - i < TOGETHER / n ? ni - i : TOGETHER / n;
+                for (int64_t k = 0; fetches && k < some; k++) {
+                    ls_point_coords(kernel->extents, gemm->m.n, gemm->m.axes, i0 + i + k, coords);
+                    fetch_row(gemm, c, base, out, coords, n);
+                }
                 rows_together(c, fn, &row, some, n, lanes, tile + i * ld + j, ld);
                 for (int64_t k = 0; k < some; k++) {
                     ls_point_coords(kernel->extents, gemm->m.n, gemm->m.axes, i0 + i + k, coords);

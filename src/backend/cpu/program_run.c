@@ -481,7 +481,7 @@ static void run_take(ls_run *run, const ls_instr *in, int64_t n) {
         int64_t part = walk_room(&w), size = INT64_C(1) << a->log2;
         char *dst = own + w.at * size, *src = run->buffers[a->buffer] + w.base * size;
         if (!in->combine) {
-            if (!LS_SMALL && a->ahead && stride == 0 && a->factor == 1 && a->limit <= 4 * part) { /* the next row */
+            if (!LS_SMALL && a->ahead && stride == 0 && a->factor == 1 && a->limit <= 4 * part) { /* the next row, of which as much will be taken */
                 ls_fetch_lines((uintptr_t)src + (uintptr_t)(a->limit * size), a->limit * size / (int64_t)sizeof(float), true);
             }
             all &= take ? take((uint32_t *)(void *)dst, (const uint32_t *)(const void *)src, a->factor, places + w.at, a->limit, (uint32_t)a->fill, part)

@@ -60,11 +60,11 @@ static void sum_blocks(float *y, const float *x, int64_t n) {
 
 /* Each block of n lanes of x in the scan's order, on its own. */
 static void scan_blocks(const scan *s, char *y, const char *x, int64_t n) {
-    if (s->v->acc == LS_F32 && s->v->map == LS_SCAN_SUM && x != y) { /* the common case, without calls */
+    if (s->v->acc == LS_F32 && s->v->map == LS_SCAN_SUM) { /* the common case, without calls */
         sum_blocks((float *)(void *)y, (const float *)(const void *)x, n);
         return;
     }
-    memmove(y, x, (size_t)n * s->size);
+    memcpy(y, x, (size_t)n * s->size);
     for (int64_t i = 1; i < n; i++) {
         char *at = y + (size_t)i * s->size;
         if (i % LS_TILE_CHUNK) {
