@@ -799,6 +799,8 @@ void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int6
     if (c->inner < gemm->n.n) {
         run = ls_point_count(kernel->extents, c->inner, gemm->n.axes + gemm->n.n - c->inner);
     }
+    const float *numbers = c->table + (batch * rows + i0) * c->n_scalars; /* of the first row */
+    const bool shared = c->own_steps >= 0 && ni > 1 && rest_is_shared(c, numbers, ni);
     ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, batch, coords);
     for (int64_t j = 0, n; j < nj; j += n) {
         n = run && run - (j0 + j) % run < nj - j ? run - (j0 + j) % run : nj - j;
@@ -808,9 +810,9 @@ void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int6
             base[k] = c->places[k].buffer < 0 ? NULL : start_of(kernel, gemm, &c->places[k], coords);
         }
         float *out = start_of(kernel, gemm, &c->result, coords);
-        const bool fetches = !LS_SMALL && c->fetched, together = c->own_steps >= 0 && ni > 1 && n <= LS_CHAIN_LANES;
-        row.scalars = c->table + (batch * rows + i0) * c->n_scalars;
-        if (together && rest_is_shared(c, row.scalars, ni)) {
+        const bool fetches = !LS_SMALL && c->fetched;
+        if (shared && n <= LS_CHAIN_LANES) {
+            row.scalars = numbers;
             for (int64_t i = 0, some; i < ni; i += some, row.scalars += some * c->n_scalars) {
                 some = ni - i < TOGETHER / n ? ni - i : TOGETHER / n;
                 for (int64_t k = 0; fetches && k < some; k++) {
@@ -837,7 +839,7 @@ void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int6
             for (int k = 0; k < c->n_pointers; k++) {
                 row.at[k] = c->places[k].buffer < 0 ? NULL : row_of(gemm, c, k, base, coords);
             }
-            row.scalars = c->table + (batch * rows + i0 + i) * c->n_scalars;
+            row.scalars = numbers + i * c->n_scalars;
             fn(&row, out + offset_of(&gemm->m, coords, c->result.row), tile + i * ld + j, n);
         }
     }

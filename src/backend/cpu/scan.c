@@ -16,7 +16,7 @@ typedef struct scan {
     char *values;                            /* of each level two: of the block at hand, and with what is before it */
     char *result;                            /* where the latter goes of the lowest level; NULL: with the others */
     int64_t count[LS_SCAN_LEVELS];           /* how many elements, totals, totals of totals ... there were */
-    const char *inclusive[LS_SCAN_LEVELS]; /* their scan's last value; where there was one */
+    const char *inclusive[LS_SCAN_LEVELS];   /* their scan's last value; where there was one */
 } scan;
 
 /* The operand at position i of the scan's order. */
