@@ -488,7 +488,7 @@ static int build_lines_apart(ls_session *s, ls_rng *rng, const void *param, ls_t
     return 1;
 }
 
-/* Lines and rows that are whole tiles whose vectors are rows, read where they lie or, with more padding, planes apart or two tensors, from a copy. */
+/* Lines and rows that are whole tiles whose vectors are rows, read where they lie or, with padding, planes apart or two tensors, from a copy. */
 typedef struct across_case {
     int64_t images, channels, outputs, size[2], kernel, stride, step, low[2], high[2];
     bool joined, function, expanded; /* one line for all */

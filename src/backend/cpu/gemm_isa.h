@@ -128,17 +128,11 @@ typedef struct ls_gemm_runs {
     bool add, last;
     ls_chain_rows rows;
     int64_t step;
-    const uint32_t *edges; /* of each p, see below */
-    uint32_t outside;
-    const float *zeros; /* 14 outputs of them */
 } ls_gemm_runs;
 typedef void (*ls_gemm_runs_kernel)(ls_gemm_runs *t, const float *a, const float *image, float *c);
 /* Or a tile of 14 outputs for each of some panels of 32 rows, whose vectors are rows: sums[output][row] = (add ? sums[output][row] :
- * nothing) + the sum of a[p*32 + row] * image[shifts[p] + output*step] for p < k, which is even; the outputs that edges[p] & outside says
- * are 0 instead: all, or the first or the last one. Lines of c are fetched as above. */
+ * nothing) + the sum of a[p*32 + row] * image[shifts[p] + output*step] for p < k, which is even. Lines of c are fetched as above. */
 enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 14 };
-#define LS_ACROSS_FIRST (UINT32_C(1) << 30)
-#define LS_ACROSS_LAST (UINT32_C(1) << 31)
 
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {

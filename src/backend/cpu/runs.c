@@ -24,10 +24,9 @@ enum {
 
 struct ls_runs {
     bool across;                          /* vectors are rows: tiles of outputs alone, and the image is not taken apart */
-    bool by_line, joined, in_place;       /* tiles end with lines; have outputs alone, of several lines; then the image may be read where it lies */
+    bool by_line, joined, in_place;       /* tiles end with lines; have outputs alone, of several lines; the image is read where it lies */
     int64_t down, along;                  /* phases of lines and in them */
     int64_t tile_outputs, line_tiles;
-    uint32_t *edges;                      /* of each k, in the order of k: which edges of the image its taps may be beyond */
     int64_t width, outputs;               /* of a line, of all */
     int64_t row, row_tiles, twos, tiles;  /* a row is a line, or all: its elements; tiles, the first of which are two vectors wide; of all */
     int64_t length, shared, reach;        /* of a line; padding that it shares with the next one; how far taps reach, in lines of a phase */
@@ -40,7 +39,6 @@ typedef struct tile {
     int64_t image, first, n; /* where it begins in an image of line 0 on; its outputs */
     ls_gemm_run_places places;  /* to the first output on; lanes that are outputs */
     int vectors;
-    uint32_t outside; /* edges that it is at */
 } tile;
 
 static int64_t ceil_div(int64_t x, int64_t y) {
@@ -96,18 +94,9 @@ static bool goes_across(const ls_cpu *cpu, const ls_windows *w) {
 
 static tile across_tile(const ls_windows *w, int64_t i) {
     const ls_runs *t = w->runs;
-    const ls_window_dim *y = line_dim(w), *x = last_dim(w);
-    int64_t line = i / t->line_tiles, own = i % t->line_tiles;
-    tile at = {.first = i * LS_ACROSS_OUTPUTS, .n = LS_ACROSS_OUTPUTS};
-    at.image = line * y->stride * t->length + own * LS_ACROSS_OUTPUTS * x->stride;
-    if (t->in_place) {
-        at.outside = (own == 0 ? LS_ACROSS_FIRST : 0) | (own == t->line_tiles - 1 ? LS_ACROSS_LAST : 0);
-        for (int64_t tap = 0; tap < y->taps; tap++) {
-            int64_t v = line * y->stride + y->step * tap;
-            at.outside |= v < y->low || v >= y->high ? UINT32_C(1) << tap : 0;
-        }
-    }
-    return at;
+    int64_t line = i / t->line_tiles, column = i % t->line_tiles * LS_ACROSS_OUTPUTS;
+    return (tile){.image = line * line_dim(w)->stride * t->length + column * last_dim(w)->stride,
+                  .first = i * LS_ACROSS_OUTPUTS, .n = LS_ACROSS_OUTPUTS};
 }
 
 /* Where a vector of outputs begins in the image; how many of its lanes belong to the next line. */
@@ -206,6 +195,11 @@ static int64_t plane_step(const ls_windows *w) {
     return w->planes > 1 ? w->plane_at[1] - w->plane_at[0] : 1;
 }
 
+/* Whether no tap is beyond the image; and whether all of it is read, without a stride. */
+static bool is_inside(const ls_window_dim *d) {
+    return d->low <= d->first && d->first + d->stride * (d->extent - 1) + taps_reach(d) < d->high;
+}
+
 static bool is_whole(const ls_window_dim *d) {
     return d->stride == 1 && d->first == 0 && d->low == 0 && d->high == d->extent + reach_of(d);
 }
@@ -217,12 +211,11 @@ static bool reads_in_place(const ls_windows *w) {
            line_dim(w)->image_stride >= last_dim(w)->high && plane_step(w) > 0 && plane_step(w) % PLACES;
 }
 
-/* The same for tiles across, which may have padding: of a line's outputs none but the first and the last are beyond it. */
+/* The same for tiles across. */
 static bool across_in_place(const ls_windows *w) {
     enum { PLACES = 128 };
     const ls_window_dim *y = line_dim(w), *x = last_dim(w);
-    int64_t last = x->stride * (x->extent - 2) + taps_reach(x) + x->first;
-    return y->taps < 30 && x->low - x->first <= x->stride && last < x->high && w->plane_leaf[0] >= 0 && even_planes(w, 0) == w->planes &&
+    return is_inside(y) && is_inside(x) && w->plane_leaf[0] >= 0 && even_planes(w, 0) == w->planes &&
            y->image_stride >= x->high - x->low && plane_step(w) > 0 && plane_step(w) % PLACES;
 }
 
@@ -269,9 +262,7 @@ static int64_t tap_at(const ls_windows *w, const ls_runs *t, const int64_t *tap)
 }
 
 /* Where an element of k begins, and its plane. */
-static int64_t shift_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w, const ls_runs *t, int64_t p,
-                        int64_t *out_plane, uint32_t *out_edges) {
-    const ls_window_dim *x = last_dim(w);
+static int64_t shift_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w, const ls_runs *t, int64_t p, int64_t *out_plane) {
     int64_t planes = 1, tap[2] = {0};
     *out_plane = 0;
     for (int i = gemm->k.n - 1; i >= 0; i--) {
@@ -285,8 +276,6 @@ static int64_t shift_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls
             planes *= extent;
         }
     }
-    int64_t u = x->step * tap[1], end = u + x->stride * (x->extent - 1);
-    *out_edges = (UINT32_C(1) << tap[0] % 30) | (u < x->low ? LS_ACROSS_FIRST : 0) | (end >= x->high ? LS_ACROSS_LAST : 0);
     return *out_plane * t->plane + tap_at(w, t, tap);
 }
 
@@ -300,9 +289,8 @@ static int64_t planes_of_piece(const ls_windows *w, const ls_runs *t) {
 /* The order of k: pieces are its chunks, or in fast all taps of some planes. */
 static void find_pieces(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w, ls_runs *t) {
     int64_t planes = spec->math == LS_LOCKED ? 0 : planes_of_piece(w, t), plane, begin = 0;
-    uint32_t edges;
     for (int64_t p = 0; p < w->k; p++) {
-        shift_of(spec, gemm, w, t, p, &plane, &edges);
+        shift_of(spec, gemm, w, t, p, &plane);
         t->ends[planes ? plane / planes : p / LS_GEMM_CHUNK]++;
     }
     for (t->n_pieces = 0; begin < w->k; t->n_pieces++) {
@@ -311,9 +299,8 @@ static void find_pieces(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windo
         begin += k;
     }
     for (int64_t p = 0; p < w->k; p++) {
-        int64_t shift = shift_of(spec, gemm, w, t, p, &plane, &edges), *end = &t->ends[planes ? plane / planes : p / LS_GEMM_CHUNK];
+        int64_t shift = shift_of(spec, gemm, w, t, p, &plane), *end = &t->ends[planes ? plane / planes : p / LS_GEMM_CHUNK];
         w->at[*end] = shift;
-        t->edges[*end] = edges;
         w->packed_at[(*end)++] = w->filter_at[p];
     }
     w->at[w->k] = 0;
@@ -345,9 +332,8 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     choose_bands(binary, gemm, w, &t);
     w->packed_at = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k);
     t.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k / LS_GEMM_CHUNK + w->planes + 1);
-    t.edges = LS_ARENA_ARRAY(&binary->arena, uint32_t, w->k);
     w->runs = LS_ARENA_NEW(&binary->arena, ls_runs);
-    if (!w->packed_at || !t.ends || !t.edges || !w->runs) {
+    if (!w->packed_at || !t.ends || !w->runs) {
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
     find_pieces(&binary->spec, gemm, w, &t);
@@ -490,8 +476,10 @@ static void fetch(const ls_windows *w, fetches *f, ls_gemm_runs *sums) {
     while (f->plane < w->planes && w->plane_leaf[f->plane] < 0) {
         f->plane++;
     }
-    sums->ahead = sums->ahead_end = f->stop = (const float *)(const void *)w;
-    sums->ahead_gap = sums->ahead_plane = 0;
+    sums->ahead = (const float *)(const void *)w;
+    sums->ahead_end = f->stop = sums->ahead + LANES;
+    sums->ahead_gap = -LANES;
+    sums->ahead_plane = 0;
     if (f->plane < w->planes) {
         int64_t n = even_planes(w, f->plane), plane = n > 1 ? w->plane_at[f->plane + 1] - w->plane_at[f->plane] : f->n;
         n = plane > 0 ? n : 1;
@@ -508,12 +496,8 @@ static void fetch(const ls_windows *w, fetches *f, ls_gemm_runs *sums) {
 static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, const float *a, float *c, ls_gemm_runs *sums) {
     const ls_runs *t = r->w->runs;
     sums->places = at->places;
-    static const float zeros[LS_ACROSS_OUTPUTS * 2];
     sums->shifts = r->w->at;
-    sums->edges = t->edges;
-    sums->outside = at->outside;
-    sums->zeros = zeros;
-    for (int64_t i = 0, begin = 0; i < t->n_pieces; i++, begin = t->ends[i - 1], sums->shifts += sums->k, sums->edges += sums->k, a += sums->k * r->w->rows) {
+    for (int64_t i = 0, begin = 0; i < t->n_pieces; i++, begin = t->ends[i - 1], sums->shifts += sums->k, a += sums->k * r->w->rows) {
         sums->k = t->ends[i] - begin;
         sums->add = i > 0;
         sums->last = i + 1 == t->n_pieces;
