@@ -18,7 +18,7 @@ static int64_t floor_div(int64_t a, int64_t b) {
     return q - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-static __attribute__((noinline)) int64_t index_of_parts(ls_ref_run *run, int32_t id) {
+static int64_t index_of_parts(ls_ref_run *run, int32_t id) {
     const ls_ix *ix = &run->spec->ix[id];
     switch ((ls_ix_op)ix->op) {
     case LS_IX_CONST:
@@ -44,15 +44,7 @@ static __attribute__((noinline)) int64_t index_of_parts(ls_ref_run *run, int32_t
 }
 
 int64_t ls_ref_index(ls_ref_run *run, int32_t id) {
-    const ls_ref_affine *f = &run->binary->affine[id];
-    if (f->n < 0) {
-        return index_of_parts(run, id);
-    }
-    int64_t sum = f->c;
-    for (int i = 0; i < f->n; i++) {
-        sum += f->k[i] * run->axis[f->axis[i]];
-    }
-    return sum;
+    return run->binary->kept[id] ? run->index[id] : index_of_parts(run, id);
 }
 
 bool ls_ref_holds(ls_ref_run *run, int32_t first_pred, int32_t n_preds) {

@@ -6,18 +6,19 @@
 #include "device/device.h"
 #include "spec/spec.h"
 
-/* An index expression as c + sum of k[i] * axis[i], where it has that form; n < 0 where it has not. */
-typedef struct ls_ref_affine {
-    int n;
-    int64_t c;
-    uint8_t axis[8];
-    int64_t k[8];
-} ls_ref_affine;
+/* What an index expression gains when an axis goes on by one. */
+typedef struct ls_ref_move {
+    int32_t ix;
+    int64_t k;
+} ls_ref_move;
 
 struct ls_kernel_binary {
     ls_arena arena;
     ls_spec spec;
-    ls_ref_affine *affine; /* by index expression */
+    bool *kept;            /* by index expression: whether its value is kept as axes move: it is affine, and asked for */
+    int64_t *at_zero;      /* that value where every axis is 0 */
+    ls_ref_move *moves;    /* of an axis: from moves_of[axis] on, to the next axis's */
+    int32_t moves_of[LS_SPEC_MAX_AXES + 1];
     uint8_t *memo;         /* by value: whether its last result is worth keeping */
     size_t *scratch_size;  /* by value: bytes for the partial results of its reduction */
 };
@@ -34,6 +35,7 @@ typedef struct ls_ref_run {
     const ls_launch *launch;
     int64_t axis[LS_SPEC_MAX_AXES];
     int64_t extent[LS_SPEC_MAX_AXES];
+    int64_t *index; /* by index expression, of those that are kept */
     uint64_t axis_tick[LS_SPEC_MAX_AXES]; /* when the axis last changed */
     uint64_t tick;
     ls_ref_memo *memo;
@@ -42,6 +44,10 @@ typedef struct ls_ref_run {
 } ls_ref_run;
 
 static inline void ls_ref_set_axis(ls_ref_run *run, int axis, int64_t value) {
+    const struct ls_kernel_binary *b = run->binary;
+    for (const ls_ref_move *m = b->moves + b->moves_of[axis], *end = b->moves + b->moves_of[axis + 1]; m < end; m++) {
+        run->index[m->ix] += m->k * (value - run->axis[axis]);
+    }
     run->axis[axis] = value;
     run->axis_tick[axis] = ++run->tick;
 }
