@@ -47,7 +47,7 @@ test:                   ## set up, build, and run the tests (10 minutes on two c
 	@$(call build,web)
 	@tools/web.sh $(BUILD) build/web/package
 	@$(CTEST) $(BUILD) -LE '^slow$$'
-	@$(CTEST) build/web -L '^web$$'
+	@$(CTEST) build/web -j$(shell expr $(JOBS) + 1) -L '^web$$' # a page waits for its browser half of the time
 
 test-all:               ## all that must be green before a change goes in: test, then parts of it by clang and with the sanitizers
 	@tools/test-all.sh
