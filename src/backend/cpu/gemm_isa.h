@@ -127,11 +127,12 @@ typedef struct ls_gemm_runs {
     bool second;  /* and those into the second-level cache */
     bool add, last;
     ls_chain_rows rows;
-    int64_t step;
+    int64_t step; /* of tiles whose vectors are rows, see below */
 } ls_gemm_runs;
 typedef void (*ls_gemm_runs_kernel)(ls_gemm_runs *t, const float *a, const float *image, float *c);
 /* Or a tile of 14 outputs for each of some panels of 32 rows, whose vectors are rows: sums[output][row] = (add ? sums[output][row] :
- * nothing) + the sum of a[p*32 + row] * image[shifts[p] + output*step] for p < k, which is even. Lines of c are fetched as above. */
+ * nothing) + the sum of a[p*32 + row] * image[shifts[p] + output*step] for p < k, which is even; shifts[k] is read, too. Meanwhile the
+ * lines of c are fetched, and what is needed later, a line each four k. */
 enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 14 };
 
 /* All kernels of one element type, locked or fast. */

@@ -205,18 +205,11 @@ static bool is_whole(const ls_window_dim *d) {
 }
 
 /* Whether nothing is to be copied: no padding, lines and planes evenly apart, of which not too many share places of the nearest cache. */
-static bool reads_in_place(const ls_windows *w) {
-    enum { PLACES = 512 };
-    return is_whole(line_dim(w)) && is_whole(last_dim(w)) && w->plane_leaf[0] >= 0 && even_planes(w, 0) == w->planes &&
-           line_dim(w)->image_stride >= last_dim(w)->high && plane_step(w) > 0 && plane_step(w) % PLACES;
-}
-
-/* The same for tiles across. */
-static bool across_in_place(const ls_windows *w) {
-    enum { PLACES = 128 };
+static bool reads_in_place(const ls_windows *w, bool across) {
     const ls_window_dim *y = line_dim(w), *x = last_dim(w);
-    return is_inside(y) && is_inside(x) && w->plane_leaf[0] >= 0 && even_planes(w, 0) == w->planes &&
-           y->image_stride >= x->high - x->low && plane_step(w) > 0 && plane_step(w) % PLACES;
+    const int64_t places = across ? 128 : 512;
+    return (across ? is_inside(y) && is_inside(x) : is_whole(y) && is_whole(x)) && w->plane_leaf[0] >= 0 &&
+           even_planes(w, 0) == w->planes && y->image_stride >= x->high - x->low && plane_step(w) > 0 && plane_step(w) % places;
 }
 
 static int64_t l2_bytes(const ls_kernel_binary *binary) {
@@ -323,7 +316,7 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.twos = vectors == 1 ? 1 : (3 - vectors % 3) % 3;
     t.row_tiles = t.twos + (vectors > 2 * t.twos ? (vectors - 2 * t.twos) / 3 : 0);
     t.joined = !t.across && joins(&t);
-    if ((t.joined && reads_in_place(w)) || (t.across && across_in_place(w))) {
+    if ((t.joined || t.across) && reads_in_place(w, t.across)) {
         t.in_place = true;
         t.length = y->image_stride;
     }
