@@ -3,6 +3,7 @@
  * For LOCKSTEP_SECONDS (3), from LOCKSTEP_SEED (1) on, each case on one configuration of `cpu` by turns. */
 #include "conformance/cpu_cases.h"
 #include <lockstep/grad.h>
+#include <math.h>
 
 enum { LAUNCHES = 2, MOST_INPUTS = 12, MOST_OUTPUTS = 4, MOST_BATCH = 5, MOST_WORK = 500000 };
 
@@ -488,11 +489,31 @@ static int build_lines_apart(ls_session *s, ls_rng *rng, const void *param, ls_t
     return 1;
 }
 
-/* Lines and rows that are whole tiles whose vectors are rows, read where they lie or, with padding, planes apart or two tensors, from a copy. */
+/* Lines and rows that are whole tiles whose vectors are rows, read where they lie or, with much padding, planes apart or two tensors, from a copy. */
 typedef struct across_case {
     int64_t images, channels, outputs, size[2], kernel, stride, step, low[2], high[2];
-    bool joined, function, expanded; /* one line for all */
+    enum { PLAIN, JOINED, FUNCTION, EXPANDED /* one line for all */, INFINITE /* a tap; padding is elements, and times that NaN */, CHANNELS_FIRST /* in k */ } kind;
 } across_case;
+
+static ls_tensor *with_infinite_tap(ls_session *s, ls_tensor *filter) {
+    ls_shape shape = ls_tensor_shape(filter);
+    float *factors = malloc((size_t)numel_of(shape) * sizeof *factors);
+    for (int64_t i = 0; i < numel_of(shape); i++) {
+        factors[i] = i ? 1 : INFINITY;
+    }
+    ls_tensor *t = ls_mul(s, filter, ls_tensor_from(s, LS_F32, shape, factors));
+    free(factors);
+    return t;
+}
+
+/* A convolution of one image whose taps are added channel by channel. */
+static ls_tensor *channels_first(ls_session *s, ls_tensor *x, ls_tensor *w, const across_case *p) {
+    const ls_pad_spec pads[4] = {{0}, {0}, {p->low[0], p->high[0], 0}, {p->low[1], p->high[1], 0}};
+    const ls_window_spec window = {p->kernel, p->stride, p->step};
+    const ls_contract_spec spec = {.n_contract = 3, .contract_a = {1, 2, 3}, .contract_b = {1, 4, 5}};
+    ls_tensor *windows = ls_window(s, ls_pad_absent(s, x, pads), 2, (const int[]){2, 3}, (const ls_window_spec[]){window, window});
+    return ls_permute(s, ls_contract(s, w, windows, &spec, LS_F32), (const int[]){1, 0, 2, 3});
+}
 
 static int build_across(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
     const across_case *p = param;
@@ -501,13 +522,19 @@ static int build_across(ls_session *s, ls_rng *rng, const void *param, ls_tensor
                          .dilation = {p->step, p->step},
                          .pad_low = {p->low[0], p->low[1]},
                          .pad_high = {p->high[0], p->high[1]}};
-    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->images, p->channels, p->expanded ? 1 : p->size[0], p->size[1]));
-    x = p->joined ? ls_concat(s, (ls_tensor *[]){x, ls_neg(s, x)}, 2, 1) : x;
-    x = p->expanded ? ls_expand(s, x, LS_SHAPE(p->images, p->channels, p->size[0], p->size[1])) : x;
-    ls_tensor *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->outputs, p->channels * (p->joined ? 2 : 1), p->kernel, p->kernel));
+    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->images, p->channels, p->kind == EXPANDED ? 1 : p->size[0], p->size[1]));
+    x = p->kind == JOINED ? ls_concat(s, (ls_tensor *[]){x, ls_neg(s, x)}, 2, 1) : x;
+    x = p->kind == EXPANDED ? ls_expand(s, x, LS_SHAPE(p->images, p->channels, p->size[0], p->size[1])) : x;
+    ls_tensor *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->outputs, p->channels * (p->kind == JOINED ? 2 : 1), p->kernel, p->kernel));
+    if (p->kind == INFINITE) {
+        w = with_infinite_tap(s, w);
+        x = ls_pad(s, x, (const ls_pad_spec[]){{0}, {0}, {p->low[0], p->high[0], 0}, {p->low[1], p->high[1], 0}}, 0);
+        spec = (ls_conv_spec){.spatial = 2, .stride = {p->stride, p->stride}};
+    }
     ls_tensor *bias = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->outputs)), *scale = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->outputs, 1, 1));
-    ls_tensor *y = ls_sub(s, ls_mul(s, ls_conv(s, x, w, bias, &spec), scale), scale);
-    out_roots[0] = p->function ? ls_silu(s, y) : ls_min(s, ls_relu(s, y), ls_full(s, LS_F32, LS_SHAPE(1), 6));
+    ls_tensor *y = p->kind == CHANNELS_FIRST ? channels_first(s, x, w, p) : ls_conv(s, x, w, bias, &spec);
+    y = ls_sub(s, ls_mul(s, y, scale), scale);
+    out_roots[0] = p->kind == FUNCTION ? ls_silu(s, y) : ls_min(s, ls_relu(s, y), ls_full(s, LS_F32, LS_SHAPE(1), 1e6));
     return 1;
 }
 
@@ -531,17 +558,22 @@ static void lines_apart(void **state) {
 
 static void across(void **state) {
     static const across_case shapes[] = {
-        {2, 30, 32, {14, 28}, 3, 2, 1, {1, 1}, {1, 1}, false, false, false}, {1, 32, 64, {9, 28}, 3, 2, 1, {1, 1}, {1, 1}, false, false, false},
-        {1, 30, 32, {5, 29}, 3, 2, 1, {0, 0}, {0, 0}, false, true, false},   {1, 30, 32, {6, 28}, 3, 2, 1, {0, 0}, {1, 1}, false, false, false},
-        {1, 16, 32, {7, 28}, 5, 2, 1, {2, 2}, {2, 2}, false, false, false},  {2, 30, 32, {8, 28}, 3, 2, 2, {2, 2}, {2, 2}, false, false, false},
-        {1, 16, 32, {6, 28}, 3, 2, 1, {1, 1}, {1, 1}, true, false, false},   {1, 32, 32, {8, 30}, 3, 2, 1, {1, 0}, {1, 0}, false, false, false},
-        {1, 66, 160, {3, 28}, 3, 2, 1, {1, 1}, {1, 1}, false, true, false},  {1, 258, 32, {2, 83}, 1, 2, 1, {0, 0}, {0, 0}, false, false, false},
-        {1, 32, 32, {14, 28}, 3, 2, 1, {1, 1}, {1, 1}, false, false, true},  {1, 30, 32, {9, 42}, 3, 3, 1, {1, 1}, {1, 1}, false, false, false},
+        {2, 30, 32, {14, 28}, 3, 2, 1, {1, 1}, {1, 1}, PLAIN},    {1, 32, 64, {9, 28}, 3, 2, 1, {1, 1}, {1, 1}, PLAIN},
+        {1, 30, 32, {5, 29}, 3, 2, 1, {0, 0}, {0, 0}, FUNCTION},  {1, 30, 32, {6, 28}, 3, 2, 1, {0, 0}, {1, 1}, PLAIN},
+        {1, 16, 32, {7, 28}, 5, 2, 1, {2, 2}, {2, 2}, PLAIN},     {2, 30, 32, {8, 28}, 3, 2, 2, {2, 2}, {2, 2}, PLAIN},
+        {1, 16, 32, {6, 28}, 3, 2, 1, {1, 1}, {1, 1}, JOINED},    {1, 32, 32, {8, 30}, 3, 2, 1, {1, 0}, {1, 0}, PLAIN},
+        {1, 66, 160, {5, 28}, 3, 2, 1, {1, 1}, {1, 1}, FUNCTION}, {1, 258, 32, {2, 83}, 1, 2, 1, {0, 0}, {0, 0}, PLAIN},
+        {1, 32, 32, {14, 28}, 3, 2, 1, {1, 1}, {1, 1}, EXPANDED}, {1, 30, 32, {9, 42}, 3, 3, 1, {1, 1}, {1, 1}, PLAIN},
+        {1, 12, 32, {2, 28}, 5, 2, 1, {3, 2}, {3, 1}, PLAIN},     {1, 32, 32, {6, 28}, 3, 2, 1, {1, 1}, {1, 1}, INFINITE},
         /* Without a stride, which on some processors takes tiles along lines. */
-        {2, 30, 32, {14, 14}, 3, 1, 1, {1, 1}, {1, 1}, false, false, false}, {1, 32, 64, {9, 28}, 3, 1, 1, {1, 1}, {1, 1}, false, true, false},
-        {1, 30, 32, {6, 16}, 3, 1, 1, {0, 0}, {0, 0}, false, false, false},  {1, 16, 32, {7, 14}, 5, 1, 1, {2, 2}, {2, 2}, false, false, false},
-        {2, 30, 32, {5, 14}, 3, 1, 2, {2, 2}, {2, 2}, false, false, false},  {1, 16, 32, {6, 14}, 3, 1, 1, {1, 1}, {1, 1}, true, false, false},
-        {1, 66, 96, {3, 42}, 3, 1, 1, {1, 1}, {1, 1}, false, false, true},   {1, 32, 32, {4, 15}, 3, 1, 1, {1, 1}, {1, 0}, false, false, false},
+        {2, 30, 32, {14, 14}, 3, 1, 1, {1, 1}, {1, 1}, PLAIN},    {1, 32, 64, {9, 28}, 3, 1, 1, {1, 1}, {1, 1}, FUNCTION},
+        {1, 30, 32, {6, 16}, 3, 1, 1, {0, 0}, {0, 0}, PLAIN},     {1, 16, 32, {7, 14}, 5, 1, 1, {2, 2}, {2, 2}, PLAIN},
+        {2, 30, 32, {5, 14}, 3, 1, 2, {2, 2}, {2, 2}, PLAIN},     {1, 16, 32, {6, 14}, 3, 1, 1, {1, 1}, {1, 1}, JOINED},
+        {1, 66, 96, {3, 42}, 3, 1, 1, {1, 1}, {1, 1}, EXPANDED},  {1, 32, 32, {4, 15}, 3, 1, 1, {1, 1}, {1, 0}, PLAIN},
+        {1, 512, 32, {3, 14}, 3, 1, 1, {1, 1}, {1, 1}, PLAIN},    {1, 32, 32, {5, 28}, 3, 1, 1, {1, 1}, {1, 1}, INFINITE},
+        {1, 32, 32, {1, 28}, 3, 1, 1, {3, 1}, {3, 1}, PLAIN},     {1, 32, 32, {1, 28}, 3, 1, 1, {1, 1}, {1, 1}, PLAIN},
+        {1, 32, 32, {5, 28}, 3, 2, 1, {1, 1}, {1, 1}, CHANNELS_FIRST}, {1, 32, 32, {5, 14}, 3, 1, 1, {1, 1}, {1, 1}, CHANNELS_FIRST},
+        {1, 16, 32, {7, 16}, 5, 1, 1, {2, 2}, {2, 0}, PLAIN},     {1, 16, 32, {7, 16}, 5, 1, 1, {2, 0}, {2, 2}, PLAIN},
     };
     worlds *all = *state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

@@ -109,6 +109,12 @@ typedef struct ls_gemm_run_places {
     uint16_t lanes[3], other;
 } ls_gemm_run_places;
 
+/* So many k in turn, an even number, for which outputs of a tile are beyond the image: their sums stay as they are. */
+enum { LS_BEYOND_FIRST = 1, LS_BEYOND_LAST = 2, LS_BEYOND_ALL = 4 };
+typedef struct ls_gemm_edge {
+    int64_t k, beyond;
+} ls_gemm_edge;
+
 /*
  * Such a tile for each of some panels of eight rows: sums[i][lane] = (add ? sums[i][lane] : nothing) + the sum of a[p*8 + i] * the lane of
  * image + shifts[p] for p < k; what shifts[k] says is loaded, too. The `last` of them go to c instead, after the chain of `rows`, NaN
@@ -128,11 +134,13 @@ typedef struct ls_gemm_runs {
     bool add, last;
     ls_chain_rows rows;
     int64_t step; /* of tiles whose vectors are rows, see below */
+    const ls_gemm_edge *edges; /* of those, all of k */
+    int n_edges;
 } ls_gemm_runs;
 typedef void (*ls_gemm_runs_kernel)(ls_gemm_runs *t, const float *a, const float *image, float *c);
 /* Or a tile of 14 outputs for each of some panels of 32 rows, whose vectors are rows: sums[output][row] = (add ? sums[output][row] :
- * nothing) + the sum of a[p*32 + row] * image[shifts[p] + output*step] for p < k, which is even; shifts[k] is read, too. Meanwhile the
- * lines of c are fetched, and what is needed later, a line each four k. */
+ * nothing) + the sum of a[p*32 + row] * image[shifts[p] + output*step] for p < k, but for what is beyond the image, which is not read;
+ * shifts[k] is, too. Meanwhile the lines of c are fetched, and what is needed later, a line each four k. */
 enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 14 };
 
 /* All kernels of one element type, locked or fast. */

@@ -1,69 +1,26 @@
 /* Convolutions in tiles that are stored where results lie, each over all of k; their vectors are outputs, or rows. Of an image a band at a time is copied with its padding, each
  * dimension taken apart into `stride` phases, so that what a tap reads for all outputs is a run (windows.c). Tiles end with lines
- * where those are whole vectors; else they go on over what lies between lines, which is left out when they are stored. */
-#include "backend/cpu/gemm_plan.h"
-#include "backend/cpu/windows.h"
+ * where those are whole vectors; else they go on over what lies between lines, which is left out when they are stored. Planned here, run by runs_run.c. */
+#include "backend/cpu/runs.h"
 #include <string.h>
 
 enum {
-    ROWS = 8,
-    LANES = 16,
-    WIDE = 3 * LANES,
-    BLOCK = 4 * WIDE, /* outputs that what follows takes together */
-    SUMS = LS_ACROSS_ROWS * LS_ACROSS_OUTPUTS, /* of a tile, of either kind */
     LEAST_ACROSS = 256, /* of k: turning a tile takes as long as a few */
+    MOST_TAPS = 64,
     MOST_PANELS = 16, /* that a tile meets while it is near */
     PLANES = 32,      /* of a piece in fast: what a tile reads of them stays in the first-level cache */
     LEAST_PIECE = 128,
-    SLACK = WIDE,     /* elements behind an image that the last tile reads */
     LEAST_OUTPUTS = 32,
-    MOST_SHARED = SLACK / 2,
-    FAST_CHUNK = 2048, /* of k */
-    SHORT = 64         /* of k: so soon a tile is done, before the lines are there that it stores to */
+    MOST_SHARED = LS_RUNS_SLACK / 2,
+    FAST_CHUNK = 2048 /* of k */
 };
-
-struct ls_runs {
-    bool across;                          /* vectors are rows: tiles of outputs alone, and the image is not taken apart */
-    bool by_line, joined, in_place;       /* tiles end with lines; have outputs alone, of several lines; the image is read where it lies */
-    int64_t down, along;                  /* phases of lines and in them */
-    int64_t tile_outputs, line_tiles;
-    int64_t width, outputs;               /* of a line, of all */
-    int64_t row, row_tiles, twos, tiles;  /* a row is a line, or all: its elements; tiles, the first of which are two vectors wide; of all */
-    int64_t length, shared, reach;        /* of a line; padding that it shares with the next one; how far taps reach, in lines of a phase */
-    int64_t bands, band, lines, plane;    /* tiles of a band; lines of a phase there, elements of a plane */
-    int64_t panels, n_pieces;             /* that a tile meets together; of k */
-    int64_t *ends;                        /* of pieces, in the order of k */
-};
-
-typedef struct tile {
-    int64_t image, first, n; /* where it begins in an image of line 0 on; its outputs */
-    ls_gemm_run_places places;  /* to the first output on; lanes that are outputs */
-    int vectors;
-} tile;
-
-static int64_t ceil_div(int64_t x, int64_t y) {
-    return x > 0 ? (x + y - 1) / y : -(-x / y);
-}
-
-static int64_t clamp(int64_t x, int64_t low, int64_t high) {
-    return x < low ? low : x > high ? high : x;
-}
-
-static const ls_window_dim *line_dim(const ls_windows *w) {
-    return &w->dims[w->outer];
-}
-
-static const ls_window_dim *last_dim(const ls_windows *w) {
-    return &w->dims[w->n_dims - 1];
-}
-
-/* ---- planning ---- */
-static bool whole_tiles(const ls_window_dim *x) {
-    return ceil_div(x->extent, WIDE) * WIDE * 49 <= x->extent * 50;
-}
 
 static int64_t taps_reach(const ls_window_dim *d) {
     return (d->step < 0 ? -d->step : d->step) * (d->taps - 1);
+}
+
+static bool whole_tiles(const ls_window_dim *x) {
+    return ls_runs_ceil_div(x->extent, LS_RUNS_WIDE) * LS_RUNS_WIDE * 49 <= x->extent * 50;
 }
 
 static int64_t reach_of(const ls_window_dim *d) {
@@ -73,116 +30,42 @@ static int64_t reach_of(const ls_window_dim *d) {
 /* Padding that ends one line and begins the next. */
 static int64_t shared_of(const ls_window_dim *x) {
     int64_t low = x->low - x->first, high = x->extent + reach_of(x) + x->first - x->high, least = low < high ? low : high;
-    return x->stride > 1 || whole_tiles(x) ? 0 : clamp(least, 0, reach_of(x) < MOST_SHARED ? reach_of(x) : MOST_SHARED);
+    return x->stride > 1 || whole_tiles(x) ? 0 : ls_runs_clamp(least, 0, reach_of(x) < MOST_SHARED ? reach_of(x) : MOST_SHARED);
 }
 
 bool ls_runs_fits(const ls_gemm_phase *gemm, const ls_windows *w) {
-    const ls_window_dim *y = line_dim(w), *x = last_dim(w);
+    const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
     return w->kernels->runs[3] && !w->program && !w->n_spreads && w->n_dims - w->outer == 2 && gemm->m.n == 1 &&
-           x->image_stride == 1 && x->stride <= 2 && ceil_div(w->m, ROWS) * ROWS * 10 <= w->m * 11 &&
+           x->image_stride == 1 && x->stride <= 2 && ls_runs_ceil_div(w->m, LS_RUNS_ROWS) * LS_RUNS_ROWS * 10 <= w->m * 11 &&
            x->extent * y->extent >= LEAST_OUTPUTS &&
-           reach_of(x) - shared_of(x) <= LANES &&
-           (whole_tiles(x) || x->extent + reach_of(x) - shared_of(x) >= LANES - 1); /* two lines a vector at most */
+           reach_of(x) - shared_of(x) <= LS_RUNS_LANES &&
+           (whole_tiles(x) || x->extent + reach_of(x) - shared_of(x) >= LS_RUNS_LANES - 1); /* two lines a vector at most */
 }
 
 /* Whether lines and rows are whole tiles whose vectors are rows: no lane is lost, and the image is read a scalar at a time, whatever the stride. Without
  * one it is faster than the other tiles on some processors, and slower on others. */
 static bool goes_across(const ls_cpu *cpu, const ls_windows *w) {
-    return (last_dim(w)->stride > 1 || cpu->reads_scalars) && w->m % LS_ACROSS_ROWS == 0 && last_dim(w)->extent % LS_ACROSS_OUTPUTS == 0 &&
+    return (ls_runs_along(w)->stride > 1 || cpu->reads_scalars) && w->m % LS_ACROSS_ROWS == 0 && ls_runs_along(w)->extent % LS_ACROSS_OUTPUTS == 0 &&
            w->planes % 2 == 0 && w->k >= LEAST_ACROSS && w->k / w->planes <= FAST_CHUNK / 2;
-}
-
-static tile across_tile(const ls_windows *w, int64_t i) {
-    const ls_runs *t = w->runs;
-    int64_t line = i / t->line_tiles, column = i % t->line_tiles * LS_ACROSS_OUTPUTS;
-    return (tile){.image = line * line_dim(w)->stride * t->length + column * last_dim(w)->stride,
-                  .first = i * LS_ACROSS_OUTPUTS, .n = LS_ACROSS_OUTPUTS};
-}
-
-/* Where a vector of outputs begins in the image; how many of its lanes belong to the next line. */
-static int64_t joined_vector(const ls_runs *t, int64_t output, int64_t *image) {
-    int64_t column = output % t->width;
-    *image = output / t->width * t->length + column;
-    return clamp(column + LANES - t->width, 0, LANES);
-}
-
-/* Of its vectors, the one with lanes of two lines is the second. The last tile computes some outputs of the one before it again, so as to read no further than the image. */
-static tile joined_tile(const ls_runs *t, int64_t i) {
-    tile at = {.first = i * WIDE, .n = clamp(t->outputs - i * WIDE, 0, WIDE), .vectors = 3};
-    int64_t image[3], others[3], begin = at.first + at.n - WIDE;
-    int both = 1;
-    for (int v = 0; v < 3; v++) {
-        others[v] = joined_vector(t, begin + v * LANES, &image[v]);
-        both = others[v] ? v : both;
-    }
-    int order[3] = {both == 0 ? 1 : 0, both, both == 2 ? 1 : 2};
-    at.image = image[order[0]];
-    at.places.second = image[both] - at.image;
-    at.places.rest = others[both] ? at.places.second + t->length - t->width : 0; /* inside the image, also where no lane is wanted */
-    at.places.third = image[order[2]] - at.image;
-    at.places.other = others[both] ? (uint16_t)(0xffff << (LANES - others[both])) : 0;
-    for (int v = 0; v < 3; v++) {
-        int64_t from = begin + order[v] * LANES - at.first;
-        at.places.lanes[v] = (uint16_t)(0xffffu << clamp(-from, 0, LANES));
-        at.places.at[v] = from > 0 ? from : 0;
-    }
-    return at;
 }
 
 /* Whether no tile has two vectors of two lines each, and tiles are fewer than those that go over what is between lines. */
 static bool joins(const ls_runs *t) {
-    int64_t gap = t->length - t->width, tiles = ceil_div(t->outputs, WIDE), image;
-    bool one = !t->by_line && t->width >= LANES && t->outputs >= WIDE;
+    int64_t gap = t->length - t->width, tiles = ls_runs_ceil_div(t->outputs, LS_RUNS_WIDE), image;
+    bool one = !t->by_line && t->width >= LS_RUNS_LANES && t->outputs >= LS_RUNS_WIDE;
     for (int64_t i = 0; i < tiles && one; i++) {
-        int64_t end = (i + 1) * WIDE, both = 0;
+        int64_t end = (i + 1) * LS_RUNS_WIDE, both = 0;
         end = end < t->outputs ? end : t->outputs;
         for (int v = 1; v <= 3; v++) {
-            both += joined_vector(t, end - v * LANES, &image) > 0;
+            both += ls_runs_joined_vector(t, end - v * LS_RUNS_LANES, &image) > 0;
         }
         one = both <= 1;
     }
-    return one && tiles * 3 * 50 <= ceil_div(t->row - gap, LANES) * 49;
-}
-
-static tile tile_of(const ls_windows *w, int64_t i) {
-    const ls_runs *t = w->runs;
-    if (t->across) {
-        return across_tile(w, i);
-    }
-    if (t->joined) {
-        return joined_tile(t, i);
-    }
-    int64_t row = i / t->row_tiles, own = i % t->row_tiles;
-    int64_t from = own < t->twos ? own * 2 * LANES : t->twos * 2 * LANES + (own - t->twos) * WIDE;
-    tile at = {.image = row * t->row + from, .places = {.second = LANES, .third = 2 * LANES}, .vectors = own < t->twos ? 2 : 3};
-    int64_t left = (row + 1) * t->row - at.image, end = 0, line = at.image / t->length, column = at.image % t->length;
-    at.first = -1;
-    for (int v = 0; v < at.vectors; v++, left -= LANES, column += LANES) {
-        for (; column >= t->length; column -= t->length) {
-            line++;
-        }
-        int64_t lanes = clamp(left, 0, LANES), own_end = lanes, next = t->length - column, next_end = 0;
-        if (t->length > t->width) {
-            own_end = clamp(t->width - column, 0, lanes);
-            next_end = t->by_line ? 0 : clamp(next + t->width, 0, lanes);
-        }
-        at.places.lanes[v] = (uint16_t)((1u << own_end) - 1);
-        at.places.lanes[v] |= next < next_end ? (uint16_t)((1u << next_end) - (1u << next)) : 0;
-        at.places.at[v] = own_end > 0 ? line * t->width + column : (line + 1) * t->width;
-        if (at.places.lanes[v]) {
-            at.first = at.first < 0 ? at.places.at[v] : at.first;
-            end = at.places.at[v] + __builtin_popcount(at.places.lanes[v]);
-        }
-    }
-    at.n = end - at.first;
-    for (int v = 0; v < at.vectors; v++) {
-        at.places.at[v] -= at.first;
-    }
-    return at;
+    return one && tiles * 3 * 50 <= ls_runs_ceil_div(t->row - gap, LS_RUNS_LANES) * 49;
 }
 
 /* The planes from i on that lie evenly apart; how many. */
-static int64_t even_planes(const ls_windows *w, int64_t i) {
+int64_t ls_runs_even_planes(const ls_windows *w, int64_t i) {
     int64_t n = 1;
     while (i + n < w->planes && w->plane_leaf[i + n] == w->plane_leaf[i] &&
            w->plane_at[i + n] - w->plane_at[i + n - 1] == w->plane_at[i + 1] - w->plane_at[i]) {
@@ -204,38 +87,39 @@ static bool is_whole(const ls_window_dim *d) {
     return d->stride == 1 && d->first == 0 && d->low == 0 && d->high == d->extent + reach_of(d);
 }
 
-/* Whether nothing is to be copied: no padding, lines and planes evenly apart, of which not too many share places of the nearest cache. */
-static bool reads_in_place(const ls_windows *w, bool across) {
-    const ls_window_dim *y = line_dim(w), *x = last_dim(w);
+/* Whether of a line's outputs the first and the last one alone may be beyond the image, each by some of its taps. */
+static bool ends_beyond(const ls_window_dim *x) {
+    return x->low <= x->first + x->stride && x->first + x->stride * (x->extent - 2) + taps_reach(x) < x->high;
+}
+
+/* Whether nothing is to be copied: no padding, or such as tiles across know, lines and planes evenly apart, of which not too many share
+ * places of the nearest cache. */
+static bool reads_in_place(const ls_windows *w, bool across, bool edges) {
+    const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
     const int64_t places = across ? 128 : 512;
-    return (across ? is_inside(y) && is_inside(x) : is_whole(y) && is_whole(x)) && w->plane_leaf[0] >= 0 &&
-           even_planes(w, 0) == w->planes && y->image_stride >= x->high - x->low && plane_step(w) > 0 && plane_step(w) % places;
+    return (edges || (across ? is_inside(y) && is_inside(x) : is_whole(y) && is_whole(x))) && w->plane_leaf[0] >= 0 &&
+           ls_runs_even_planes(w, 0) == w->planes && y->image_stride >= x->high - x->low && plane_step(w) > 0 && plane_step(w) % places;
 }
 
 static int64_t l2_bytes(const ls_kernel_binary *binary) {
     return binary->device->cpu.l2_bytes > 0 ? binary->device->cpu.l2_bytes : 1 << 20;
 }
 
-/* Elements of a plane's copy, without what keeps planes apart. */
-static int64_t own_plane(const ls_runs *t) {
-    return t->along * t->down * t->lines * t->length;
-}
-
 static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
-    const ls_window_dim *y = line_dim(w);
-    t->band = ceil_div(t->tiles, bands);
-    t->bands = ceil_div(t->tiles, t->band);
-    t->lines = t->by_line ? ceil_div(t->band, t->row_tiles) : ceil_div(t->band * t->tile_outputs, t->joined || t->across ? t->width : t->length);
+    const ls_window_dim *y = ls_runs_down(w);
+    t->band = ls_runs_ceil_div(t->tiles, bands);
+    t->bands = ls_runs_ceil_div(t->tiles, t->band);
+    t->lines = t->by_line ? ls_runs_ceil_div(t->band, t->row_tiles) : ls_runs_ceil_div(t->band * t->tile_outputs, t->joined || t->across ? t->width : t->length);
     t->lines = t->lines + 1 < y->extent ? t->lines + 1 : y->extent;
     t->lines = (t->across ? (t->lines - 1) * y->stride + 1 : t->lines) + t->reach;
     /* An odd number of lines of the cache: planes share none of its places. */
-    t->plane = t->in_place ? plane_step(w) : (ceil_div(own_plane(t), LANES) | 1) * LANES;
+    t->plane = t->in_place ? plane_step(w) : (ls_runs_ceil_div(ls_runs_own_plane(t), LS_RUNS_LANES) | 1) * LS_RUNS_LANES;
 }
 
 /* Bands whose part of the image stays near the core, and as many as keep the workers busy: lines that bands share are copied by each. */
 static void choose_bands(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, ls_runs *t) {
     int64_t least = 1, threads = binary->device->threads, images = ls_windows_images(&binary->spec, gemm, w);
-    for (cut(w, t, least); t->band > 1 && w->planes * own_plane(t) * 4 > l2_bytes(binary) / (t->across && t->in_place ? 16 : 2); cut(w, t, least)) {
+    for (cut(w, t, least); t->band > 1 && w->planes * ls_runs_own_plane(t) * 4 > l2_bytes(binary) / (t->across && t->in_place ? 8 : 2); cut(w, t, least)) {
         least++;
     }
     int64_t bands[2], tiles[2];
@@ -249,328 +133,196 @@ static void choose_bands(const ls_kernel_binary *binary, const ls_gemm_phase *ge
 
 /* Where a tap's run begins. */
 static int64_t tap_at(const ls_windows *w, const ls_runs *t, const int64_t *tap) {
-    const ls_window_dim *y = line_dim(w), *x = last_dim(w);
+    const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
     int64_t v = y->step * tap[0] - y->first, u = x->step * tap[1] - x->first;
     return ((u % t->along * t->down + v % t->down) * t->lines + v / t->down) * t->length + u / t->along;
 }
 
-/* Where an element of k begins, and its plane. */
-static int64_t shift_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w, const ls_runs *t, int64_t p, int64_t *out_plane) {
-    int64_t planes = 1, tap[2] = {0};
-    *out_plane = 0;
+typedef struct element { /* of k */
+    int64_t plane, tap[2];
+} element;
+
+static element element_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w, int64_t p) {
+    element e = {0};
+    int64_t planes = 1;
     for (int i = gemm->k.n - 1; i >= 0; i--) {
         int64_t extent = spec->extents_of_axes[gemm->k.axes[i]].offset, own = p % extent;
         p /= extent;
         const ls_window_dim *d = ls_windows_walked_by(w, gemm->k.axes[i]);
         if (d) {
-            tap[d == last_dim(w)] = own;
+            e.tap[d == ls_runs_along(w)] = own;
         } else {
-            *out_plane += own * planes;
+            e.plane += own * planes;
             planes *= extent;
         }
     }
-    return *out_plane * t->plane + tap_at(w, t, tap);
+    return e;
+}
+
+static int64_t tap_of(const ls_windows *w, const element *e) {
+    return e->tap[0] * ls_runs_along(w)->taps + e->tap[1];
 }
 
 /* Planes of a piece in fast. */
 static int64_t planes_of_piece(const ls_windows *w, const ls_runs *t) {
-    int64_t taps = w->k / w->planes, planes = ceil_div(LEAST_PIECE, taps), least = t->across ? 2 * PLANES : PLANES;
-    planes = clamp(FAST_CHUNK / taps, 1, planes > least ? planes : least);
+    int64_t taps = w->k / w->planes, planes = ls_runs_ceil_div(LEAST_PIECE, taps), least = t->across ? 2 * PLANES : PLANES;
+    planes = ls_runs_clamp(FAST_CHUNK / taps, 1, planes > least ? planes : least);
     return t->across ? planes / 2 * 2 : planes;
 }
 
-/* The order of k: pieces are its chunks, or in fast all taps of some planes. */
-static void find_pieces(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w, ls_runs *t) {
-    int64_t planes = spec->math == LS_LOCKED ? 0 : planes_of_piece(w, t), plane, begin = 0;
-    for (int64_t p = 0; p < w->k; p++) {
-        shift_of(spec, gemm, w, t, p, &plane);
-        t->ends[planes ? plane / planes : p / LS_GEMM_CHUNK]++;
+/* Pieces of k are its chunks, or in fast all taps of some planes. Across, each is cut into runs of one tap, if it can be. */
+typedef struct order {
+    int64_t planes, run, runs; /* of a piece in fast; of k, in locked; of a piece at most, 1: tap by tap or not */
+    bool by_tap;
+    int64_t *ends;
+    int64_t (*steps)[2]; /* of a run's tap, in lines and along them */
+} order;
+
+/* How many elements of k have one tap in the contract's order, chunk by chunk; 0: not all as many. */
+static int64_t even_taps(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w) {
+    int64_t n = w->planes < LS_GEMM_CHUNK ? w->planes : LS_GEMM_CHUNK;
+    bool even = LS_GEMM_CHUNK % n == 0 && w->planes % n == 0;
+    for (int64_t p = 0; p < w->k && even; p++) {
+        element e = element_of(spec, gemm, w, p);
+        even = tap_of(w, &e) == p / w->planes;
     }
-    for (t->n_pieces = 0; begin < w->k; t->n_pieces++) {
-        int64_t k = t->ends[t->n_pieces];
-        t->ends[t->n_pieces] = begin;
-        begin += k;
+    return even ? n : 0;
+}
+
+static order order_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w, const ls_runs *t) {
+    order o = {.planes = spec->math == LS_LOCKED ? 0 : planes_of_piece(w, t), .run = LS_GEMM_CHUNK, .runs = 1};
+    int64_t taps = w->k / w->planes, even = t->across && !o.planes ? even_taps(spec, gemm, w) : 0;
+    o.by_tap = t->across && taps <= MOST_TAPS && (o.planes || even);
+    if (o.by_tap) {
+        o.run = even;
+        o.runs = o.planes ? taps : LS_GEMM_CHUNK / even;
     }
-    for (int64_t p = 0; p < w->k; p++) {
-        int64_t shift = shift_of(spec, gemm, w, t, p, &plane), *end = &t->ends[planes ? plane / planes : p / LS_GEMM_CHUNK];
-        w->at[*end] = shift;
-        w->packed_at[(*end)++] = w->filter_at[p];
+    return o;
+}
+
+static void find_order(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w, ls_runs *t, order *o) {
+    int64_t n = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t p = 0; p < w->k; p++) {
+            element e = element_of(spec, gemm, w, p);
+            int64_t run = !o->planes ? p / o->run : e.plane / o->planes * o->runs + (o->by_tap ? tap_of(w, &e) : 0);
+            int64_t at = o->ends[run]++;
+            if (pass) {
+                w->at[at] = e.plane * t->plane + tap_at(w, t, e.tap);
+                w->packed_at[at] = w->filter_at[p];
+                o->steps[run][0] = ls_runs_down(w)->step * e.tap[0];
+                o->steps[run][1] = ls_runs_along(w)->step * e.tap[1];
+            }
+        }
+        for (int64_t begin = 0; begin < w->k && !pass; n++) {
+            int64_t k = o->ends[n];
+            o->ends[n] = begin;
+            begin += k;
+        }
     }
     w->at[w->k] = 0;
+    t->n_pieces = ls_runs_ceil_div(n, o->runs);
+    for (int64_t i = 0; i < t->n_pieces; i++) {
+        int64_t end = (i + 1) * o->runs;
+        t->ends[i] = o->ends[(end < n ? end : n) - 1];
+    }
+}
+
+/* Kind 0 of lines is those all of whose taps are inside; each other line is one of its own. */
+static int64_t kind_of(const ls_runs *t, int64_t line) {
+    return line < t->top ? 1 + line : line >= t->bottom ? 1 + t->top + line - t->bottom : 0;
+}
+
+const ls_run_edges *ls_runs_edges_of(const ls_windows *w, int64_t first, int64_t n) {
+    const ls_runs *t = w->runs;
+    int64_t column = first % t->width, tile = (column == 0 ? LS_BEYOND_FIRST : 0) | (column + n == t->width ? LS_BEYOND_LAST : 0);
+    return &t->edges[(kind_of(t, first / t->width) * LS_RUN_TILES + tile) * t->n_pieces];
+}
+
+/* What is beyond of a tile, which may be its line's first one or its last one, by a tap. */
+static int64_t beyond_of(const ls_windows *w, int64_t line, int64_t tile, const int64_t step[2]) {
+    const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
+    int64_t v = y->stride * line + step[0], u = step[1];
+    if (!w->finite) {
+        return 0;
+    }
+    if (v < y->low || v >= y->high) {
+        return LS_BEYOND_ALL;
+    }
+    return tile & ((u < x->low ? LS_BEYOND_FIRST : 0) | (u + x->stride * (x->extent - 1) >= x->high ? LS_BEYOND_LAST : 0));
+}
+
+static ls_status find_edges(ls_arena *arena, const ls_windows *w, ls_runs *t, const order *o, ls_error *err) {
+    const ls_window_dim *y = ls_runs_down(w);
+    t->top = w->finite ? ls_runs_clamp(ls_runs_ceil_div(y->low - y->first, y->stride), 0, y->extent) : 0;
+    t->bottom = w->finite ? ls_runs_clamp(ls_runs_ceil_div(y->high - y->first - taps_reach(y), y->stride), t->top, y->extent) : y->extent;
+    int64_t n = (1 + t->top + y->extent - t->bottom) * LS_RUN_TILES * t->n_pieces;
+    t->edges = LS_ARENA_ARRAY(arena, ls_run_edges, n);
+    ls_gemm_edge *edges = LS_ARENA_ARRAY(arena, ls_gemm_edge, n * o->runs);
+    if (!t->edges || !edges) {
+        return LS_FAIL_MEMORY(err, "a kernel of the CPU");
+    }
+    for (int64_t i = 0; i < n; i++, edges += o->runs) {
+        int64_t piece = i % t->n_pieces, tile = i / t->n_pieces % LS_RUN_TILES, kind = i / t->n_pieces / LS_RUN_TILES;
+        int64_t line = kind == 0 ? t->top : kind <= t->top ? kind - 1 : t->bottom + kind - 1 - t->top; /* the first inside, if any */
+        int64_t run = piece * o->runs, begin = piece ? t->ends[piece - 1] : 0;
+        ls_run_edges *to = &t->edges[i];
+        to->of = edges;
+        for (; begin < t->ends[piece]; begin = o->ends[run++]) {
+            ls_gemm_edge own = {o->ends[run] - begin, beyond_of(w, line, tile, o->steps[run])};
+            if (to->n && edges[to->n - 1].beyond == own.beyond) {
+                edges[to->n - 1].k += own.k;
+            } else {
+                edges[to->n++] = own;
+            }
+        }
+    }
+    return LS_OK;
 }
 
 ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, ls_error *err) {
-    const ls_window_dim *y = line_dim(w), *x = last_dim(w);
+    const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
     ls_runs t = {.across = goes_across(&binary->device->cpu, w), .width = x->extent, .outputs = x->extent * y->extent};
     t.by_line = !t.across && whole_tiles(x);
     t.down = t.across ? 1 : y->stride;
     t.along = t.across ? 1 : x->stride;
-    t.tile_outputs = t.across ? LS_ACROSS_OUTPUTS : WIDE;
+    t.tile_outputs = t.across ? LS_ACROSS_OUTPUTS : LS_RUNS_WIDE;
     t.line_tiles = t.width / LS_ACROSS_OUTPUTS;
     t.shared = t.across ? 0 : shared_of(x);
     t.length = t.across ? (t.width - 1) * x->stride + 1 + taps_reach(x) : t.width + reach_of(x) - t.shared;
-    w->rows = t.across ? LS_ACROSS_ROWS : ROWS;
-    w->panels = ceil_div(w->m, w->rows);
+    w->rows = t.across ? LS_ACROSS_ROWS : LS_RUNS_ROWS;
+    w->panels = ls_runs_ceil_div(w->m, w->rows);
     t.row = t.by_line ? t.length : t.length * y->extent;
-    int64_t vectors = ceil_div(t.by_line ? t.width : t.row - (t.length - t.width), LANES);
+    int64_t vectors = ls_runs_ceil_div(t.by_line ? t.width : t.row - (t.length - t.width), LS_RUNS_LANES);
     t.twos = vectors == 1 ? 1 : (3 - vectors % 3) % 3;
     t.row_tiles = t.twos + (vectors > 2 * t.twos ? (vectors - 2 * t.twos) / 3 : 0);
     t.joined = !t.across && joins(&t);
-    if ((t.joined || t.across) && reads_in_place(w, t.across)) {
+    order o = order_of(&binary->spec, gemm, w, &t);
+    bool edges = o.by_tap && ends_beyond(x) && !(is_inside(y) && is_inside(x));
+    if ((t.joined || t.across) && reads_in_place(w, t.across, edges)) {
         t.in_place = true;
         t.length = y->image_stride;
     }
-    t.tiles = t.joined || t.across ? ceil_div(t.outputs, t.tile_outputs) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;
+    w->finite = t.in_place && edges;
+    t.tiles = t.joined || t.across ? ls_runs_ceil_div(t.outputs, t.tile_outputs) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;
     t.reach = t.across ? taps_reach(y) : reach_of(y);
     choose_bands(binary, gemm, w, &t);
     w->packed_at = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k);
-    t.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k / LS_GEMM_CHUNK + w->planes + 1);
+    t.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k);
+    o.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k);
+    o.steps = (int64_t(*)[2])(void *)LS_ARENA_ARRAY(&binary->arena, int64_t, 2 * w->k);
     w->runs = LS_ARENA_NEW(&binary->arena, ls_runs);
-    if (!w->packed_at || !t.ends || !w->runs) {
+    if (!w->packed_at || !t.ends || !o.ends || !o.steps || !w->runs) {
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
-    find_pieces(&binary->spec, gemm, w, &t);
-    int64_t most = t.across                            ? clamp(l2_bytes(binary) / 2 / (w->rows * w->k * 4), 1, MOST_PANELS / 4)
+    find_order(&binary->spec, gemm, w, &t, &o);
+    if (t.across) {
+        LS_TRY(err, find_edges(&binary->arena, w, &t, &o, err));
+    }
+    int64_t most = t.across                            ? ls_runs_clamp(l2_bytes(binary) / 2 / (w->rows * w->k * 4), 1, MOST_PANELS / 4)
                    : binary->spec.math == LS_LOCKED ? 1
-                                                    : clamp(l2_bytes(binary) / 4 / (ROWS * w->k * 4), 2, MOST_PANELS);
-    t.panels = ceil_div(w->group, ceil_div(w->group, most));
+                                                    : ls_runs_clamp(l2_bytes(binary) / 4 / (LS_RUNS_ROWS * w->k * 4), 2, MOST_PANELS);
+    t.panels = ls_runs_ceil_div(w->group, ls_runs_ceil_div(w->group, most));
     *w->runs = t;
     return LS_OK;
-}
-
-size_t ls_runs_bytes(const ls_windows *w) {
-    const ls_runs *t = w->runs;
-    return (size_t)(t->panels * (w->rows * BLOCK + SUMS) + (t->in_place ? 0 : w->planes * t->plane) + SLACK + 2) * 4 + (size_t)t->band * sizeof(tile);
-}
-
-/* ---- running ---- */
-typedef struct runs_run {
-    ls_gemm_launch *launch;
-    const ls_windows *w;
-    const float *filter;
-    char *memory;
-    size_t bytes;
-    int64_t batches, outer, tasks;
-} runs_run;
-
-typedef struct fetches { /* what the next task copies of its image */
-    const float *leaves[LS_WINDOW_LEAVES];
-    int64_t plane, first, n; /* the first plane that is left, where its elements begin, and how many */
-    const float *stop;       /* the end of the last one that is under way */
-} fetches;
-
-typedef struct runs_part { /* a band of an image */
-    int64_t batch, first;    /* of its outputs */
-    int64_t panel, panels;   /* the first; how many */
-    int64_t tile, n;         /* the first; how many */
-    int64_t line, lines;     /* of a phase */
-    const tile *tiles;
-    const float *leaves[LS_WINDOW_LEAVES];
-    const float *image;      /* its copy, where line 0 would be */
-    float *block, *sums;     /* of each panel that is under way: outputs that something follows; sums of a tile */
-    fetches *ahead;
-} runs_part;
-
-/* A band's lines of some planes that lie evenly apart, the first of which are these: each phase of lines at a time. */
-static void copy_planes(const runs_run *r, const runs_part *p, int64_t n, const float *plane, int64_t apart, float *dst) {
-    const ls_runs *t = r->w->runs;
-    const ls_window_dim *y = line_dim(r->w), *x = last_dim(r->w);
-    int64_t phase = t->lines * t->length, end = p->line + p->lines;
-    ls_gemm_lines lines = {.n = t->length, .planes = n, .src_line = t->down * y->image_stride, .src_plane = apart, .step = t->along,
-                           .low = x->low - x->first, .high = x->high - x->first, .dst_line = t->length, .dst_plane = t->plane,
-                           .dst_phase = t->down * phase};
-    for (int64_t i = 0; i < t->down; i++, dst += phase) {
-        int64_t v = y->first + i;
-        int64_t low = clamp(ceil_div(y->low - v, t->down), p->line, end), high = clamp(ceil_div(y->high - v, t->down), low, end);
-        for (int64_t j = 0; j < n * t->along; j++) {
-            float *own = dst + j / t->along * t->plane + j % t->along * lines.dst_phase;
-            memset(own, 0, (size_t)((low - p->line) * t->length) * 4);
-            memset(own + (high - p->line) * t->length, 0, (size_t)((end - high) * t->length + t->shared) * 4);
-        }
-        lines.lines = high - low;
-        r->launch->kernel->binary->device->gemm->moves->phases4(&lines, plane + (low * t->down + v) * y->image_stride + x->first,
-                                                                dst + (low - p->line) * t->length);
-    }
-}
-
-static runs_part part_of(const runs_run *r, int64_t task) {
-    const ls_windows *w = r->w;
-    const ls_runs *t = w->runs;
-    const ls_gemm_phase *gemm = r->launch->phase->gemm;
-    const ls_kernel_run *kernel = r->launch->kernel;
-    int64_t coords[LS_SPEC_MAX_AXES], band = task % t->bands, point = task / t->bands % r->outer;
-    int64_t image = task / t->bands / r->outer;
-    runs_part p = {.batch = image % r->batches, .first = point * t->outputs, .panel = image / r->batches * w->group, .tile = band * t->band};
-    p.panels = w->panels - p.panel < w->group ? w->panels - p.panel : w->group;
-    p.n = t->tiles - p.tile < t->band ? t->tiles - p.tile : t->band;
-    tile first = tile_of(w, p.tile), last = tile_of(w, p.tile + p.n - 1);
-    int64_t stride = t->across ? line_dim(w)->stride : 1;
-    p.line = stride * (t->joined ? first.first / t->width : first.image / t->length / stride);
-    p.lines = stride * ((last.first + last.n - 1) / t->width) + t->reach + 1 - p.line;
-    ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, p.batch, coords);
-    ls_point_coords(kernel->extents, w->outer, gemm->n.axes, point, coords);
-    for (int i = 0; i < w->n_leaves; i++) {
-        p.leaves[i] = ls_windows_leaf_start(kernel, gemm, w, &w->leaves[i], coords);
-    }
-    return p;
-}
-
-/* Its tiles, and a copy of its image. */
-static void prepare(const runs_run *r, runs_part *p, int worker) {
-    const ls_windows *w = r->w;
-    const ls_runs *t = w->runs;
-    p->block = (float *)(void *)(r->memory + (size_t)worker * r->bytes);
-    p->sums = p->block + t->panels * w->rows * BLOCK;
-    float *image = p->sums + t->panels * SUMS;
-    tile *tiles = (tile *)(void *)(image + ((t->in_place ? 0 : w->planes * t->plane) + SLACK + 1) / 2 * 2);
-    for (int64_t i = 0; i < p->n; i++) {
-        tiles[i] = tile_of(w, p->tile + i);
-    }
-    p->tiles = tiles;
-    if (t->in_place) {
-        p->image = p->leaves[w->plane_leaf[0]] + w->plane_at[0] + line_dim(w)->first * line_dim(w)->image_stride + last_dim(w)->first;
-        return;
-    }
-    for (int64_t i = 0; i < w->planes; i++) { /* no output has what is behind planes, but what lies there may be subnormal, which is slow */
-        memset(image + i * t->plane + own_plane(t), 0, (size_t)(t->plane - own_plane(t)) * 4);
-    }
-    memset(image + w->planes * t->plane, 0, SLACK * sizeof *image);
-    for (int64_t i = 0, n; i < w->planes; i += n) {
-        float *to = image + i * t->plane;
-        n = even_planes(w, i);
-        if (w->plane_leaf[i] < 0) {
-            memset(to, 0, (size_t)(n * t->plane) * 4);
-        } else {
-            copy_planes(r, p, n, p->leaves[w->plane_leaf[i]] + w->plane_at[i], n > 1 ? w->plane_at[i + 1] - w->plane_at[i] : 0, to);
-        }
-    }
-    p->image = image - p->line * t->length;
-}
-
-static fetches fetches_of(const runs_run *r, int64_t task) {
-    const ls_windows *w = r->w;
-    const ls_window_dim *y = line_dim(w), *x = last_dim(w);
-    fetches f = {.plane = w->planes};
-    if (task < r->tasks) {
-        runs_part p = part_of(r, task);
-        int64_t low = y->first + p.line * w->runs->down, high = low + p.lines * w->runs->down;
-        low = low > y->low ? low : y->low;
-        high = high < y->high ? high : y->high;
-        memcpy(f.leaves, p.leaves, sizeof f.leaves);
-        f.first = low * y->image_stride + x->low;
-        f.n = (high - 1) * y->image_stride + x->high - f.first;
-        f.plane = low < high ? 0 : w->planes;
-    }
-    return f;
-}
-
-/* Has tiles fetch the next planes that lie evenly apart, or, where none are left, one line again and again. */
-static void fetch(const ls_windows *w, fetches *f, ls_gemm_runs *sums) {
-    while (f->plane < w->planes && w->plane_leaf[f->plane] < 0) {
-        f->plane++;
-    }
-    sums->ahead = (const float *)(const void *)w;
-    sums->ahead_end = f->stop = sums->ahead + LANES;
-    sums->ahead_gap = -LANES;
-    sums->ahead_plane = 0;
-    if (f->plane < w->planes) {
-        int64_t n = even_planes(w, f->plane), plane = n > 1 ? w->plane_at[f->plane + 1] - w->plane_at[f->plane] : f->n;
-        n = plane > 0 ? n : 1;
-        sums->ahead = f->leaves[w->plane_leaf[f->plane]] + w->plane_at[f->plane] + f->first;
-        sums->ahead_end = sums->ahead + f->n;
-        sums->ahead_plane = plane > 0 ? plane : f->n;
-        sums->ahead_gap = sums->ahead_plane - f->n;
-        f->stop = sums->ahead_end + (n - 1) * sums->ahead_plane;
-        f->plane += n;
-    }
-}
-
-/* A tile of some panels, over all k, to c. */
-static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, const float *a, float *c, ls_gemm_runs *sums) {
-    const ls_runs *t = r->w->runs;
-    sums->places = at->places;
-    sums->shifts = r->w->at;
-    for (int64_t i = 0, begin = 0; i < t->n_pieces; i++, begin = t->ends[i - 1], sums->shifts += sums->k, a += sums->k * r->w->rows) {
-        sums->k = t->ends[i] - begin;
-        sums->add = i > 0;
-        sums->last = i + 1 == t->n_pieces;
-        if (sums->ahead_end > p->ahead->stop) {
-            fetch(r->w, p->ahead, sums);
-        }
-        (t->across ? r->w->kernels->across : r->w->kernels->runs[at->vectors])(sums, a, p->image + at->image, c);
-    }
-    if (t->across) {
-        r->launch->kernel->binary->device->gemm->moves->across(sums, c);
-    }
-}
-
-/* Some panels of all tiles: those of whole height are stored where results lie, if they can be, others go by way of blocks. */
-static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p, int64_t row, int64_t panels, ls_gemm_runs *sums) {
-    const ls_windows *w = r->w;
-    const ls_runs *t = w->runs;
-    const int64_t height = w->rows;
-    const float *a = r->filter + (p->batch * w->panels * height + row) * w->k;
-    ls_chain_rows next, rows, none = {0};
-    float *out = w->m - row < height ? NULL : ls_chain_result(r->launch, p->batch, row, p->first, t->outputs, &rows);
-    int64_t ldc = out ? ls_chain_result(r->launch, p->batch, row + 1, p->first, t->outputs, &next) - out : 0;
-    int64_t direct = !out ? 0 : w->m - row < panels * height ? (w->m - row) / height : panels;
-    sums->sums = p->sums;
-    sums->panel = height * w->k;
-    sums->step = last_dim(w)->stride;
-    sums->lead = w->k < SHORT ? WIDE : 0;
-    sums->second = r->launch->kernel->binary->device->cpu.fetches_second;
-    for (const tile *at = p->tiles, *end = at + p->n; at < end;) {
-        int64_t first = at->first, n = 0;
-        for (; at < end && at->first + at->n - first <= BLOCK; at++) {
-            if (direct > 0) {
-                sums->panels = direct;
-                sums->ldc = ldc;
-                sums->rows = rows;
-                tile_sums(r, p, at, a, out + at->first, sums);
-            }
-            if (direct < panels) {
-                sums->panels = panels - direct;
-                sums->ldc = BLOCK;
-                sums->rows = none;
-                tile_sums(r, p, at, a + direct * sums->panel, p->block + at->first - first, sums);
-            }
-            n = at->first + at->n - first;
-        }
-        for (int64_t i = direct; i < panels; i++) {
-            int64_t own = row + i * height, n_rows = w->m - own < height ? w->m - own : height;
-            ls_gemm_finish_tile(r->launch, worker, p->batch, own, n_rows, p->first + first, n, p->block + (i - direct) * height * BLOCK, BLOCK);
-        }
-    }
-}
-
-static void runs_task(void *ctx, long task, int worker) {
-    const runs_run *r = ctx;
-    runs_part p = part_of(r, task);
-    int64_t panels = r->w->runs->panels;
-    fetches ahead = fetches_of(r, task + 1);
-    p.ahead = &ahead;
-    prepare(r, &p, worker);
-    ls_gemm_runs sums = {.k = 0};
-    fetch(r->w, &ahead, &sums);
-    for (int64_t i = 0; i < p.panels; i += panels) { /* which every tile of the band meets while they are near */
-        panels_of_outputs(r, worker, &p, (p.panel + i) * r->w->rows, p.panels - i < panels ? p.panels - i : panels, &sums);
-    }
-}
-
-void ls_runs_run(ls_gemm_launch *launch, const float *filter, char *memory, size_t bytes) {
-    const ls_kernel_run *kernel = launch->kernel;
-    const ls_gemm_phase *gemm = launch->phase->gemm;
-    const ls_windows *w = gemm->windows;
-    ls_cpu_device *device = kernel->binary->device;
-    runs_run r = {.launch = launch, .w = w, .filter = filter, .memory = memory, .bytes = bytes};
-    r.outer = ls_point_count(kernel->extents, w->outer, gemm->n.axes);
-    r.batches = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes);
-    int64_t images = r.batches * r.outer, n = r.tasks = images * w->runs->bands * ceil_div(w->panels, w->group);
-    if (n == 1 || !ls_is_worth_threads(device, (double)(images * w->runs->tiles * w->runs->tile_outputs * w->m) * (double)w->k, LS_INLINE_WORK)) {
-        for (int64_t task = 0; task < n; task++) {
-            runs_task(&r, (long)task, 0);
-        }
-    } else {
-        ls_pool_run(device->pool, (long)n, runs_task, &r);
-    }
 }

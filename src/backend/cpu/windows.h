@@ -53,6 +53,7 @@ struct ls_windows {
     const ls_gemm_kernels *kernels;
     bool in_place; /* depthwise.c */
     struct ls_runs *runs; /* runs.c; NULL: not so */
+    bool finite;          /* as its filter has to be for them: padding is left out */
 };
 typedef struct ls_windows ls_windows;
 typedef struct ls_runs ls_runs;

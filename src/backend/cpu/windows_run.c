@@ -299,13 +299,13 @@ bool ls_windows_run(ls_gemm_launch *launch) {
     if (!kept || !kept->ready) {
         pack_filter(&r, batches);
         finite =
-            (!w->absent && !w->in_place) || device->gemm->moves->finite_f32(batches * w->panels * w->rows * w->k, r.filter);
+            (!w->absent && !w->in_place && !w->finite) || device->gemm->moves->finite_f32(batches * w->panels * w->rows * w->k, r.filter);
     }
     if (kept) {
         kept->ready = true;
         kept->finite = finite;
     }
-    if (!finite && w->absent) {
+    if (!finite && (w->absent || w->finite)) {
         return false;
     }
     if (w->in_place && finite) {

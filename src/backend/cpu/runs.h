@@ -1,0 +1,69 @@
+/* Convolutions in tiles that are stored where results lie: internal to runs.c, which plans them, and runs_run.c. */
+#ifndef LOCKSTEP_BACKEND_CPU_RUNS_H
+#define LOCKSTEP_BACKEND_CPU_RUNS_H
+
+#include "backend/cpu/gemm_plan.h"
+#include "backend/cpu/windows.h"
+
+enum {
+    LS_RUNS_ROWS = 8,
+    LS_RUNS_LANES = 16,
+    LS_RUNS_WIDE = 3 * LS_RUNS_LANES,
+    LS_RUNS_SLACK = LS_RUNS_WIDE /* elements behind an image that the last tile reads */
+};
+
+struct ls_runs {
+    bool across;                          /* vectors are rows: tiles of outputs alone, and the image is not taken apart */
+    bool by_line, joined, in_place;       /* tiles end with lines; have outputs alone, of several lines; the image is read where it lies */
+    int64_t down, along;                  /* phases of lines and in them */
+    int64_t tile_outputs, line_tiles;
+    int64_t width, outputs;               /* of a line, of all */
+    int64_t row, row_tiles, twos, tiles;  /* a row is a line, or all: its elements; tiles, the first of which are two vectors wide; of all */
+    int64_t length, shared, reach;        /* of a line; padding that it shares with the next one; how far taps reach, in lines of a phase */
+    int64_t bands, band, lines, plane;    /* tiles of a band; lines of a phase there, elements of a plane */
+    int64_t panels, n_pieces;             /* that a tile meets together; of k */
+    int64_t *ends;                        /* of pieces, in the order of k */
+    int64_t top, bottom;                  /* lines before the one, and from the other on, have taps beyond an image that is read where it lies */
+    struct ls_run_edges {
+        ls_gemm_edge *of;
+        int n;
+    } *edges; /* across: [kind of line][kind of tile][piece] */
+};
+typedef struct ls_run_edges ls_run_edges;
+enum { LS_RUN_TILES = 4 }; /* kinds of tiles: they have their line's first output or not, and its last one */
+
+static inline int64_t ls_runs_ceil_div(int64_t x, int64_t y) {
+    return x > 0 ? (x + y - 1) / y : -(-x / y);
+}
+
+static inline int64_t ls_runs_clamp(int64_t x, int64_t low, int64_t high) {
+    return x < low ? low : x > high ? high : x;
+}
+
+/* The dimension of lines, and the one along them. */
+static inline const ls_window_dim *ls_runs_down(const ls_windows *w) {
+    return &w->dims[w->outer];
+}
+
+static inline const ls_window_dim *ls_runs_along(const ls_windows *w) {
+    return &w->dims[w->n_dims - 1];
+}
+
+/* Elements of a plane's copy, without what keeps planes apart. */
+static inline int64_t ls_runs_own_plane(const ls_runs *t) {
+    return t->along * t->down * t->lines * t->length;
+}
+
+/* Where a vector of outputs begins in an image whose tiles are joined; how many of its lanes belong to the next line. */
+static inline int64_t ls_runs_joined_vector(const ls_runs *t, int64_t output, int64_t *image) {
+    int64_t column = output % t->width;
+    *image = output / t->width * t->length + column;
+    return ls_runs_clamp(column + LS_RUNS_LANES - t->width, 0, LS_RUNS_LANES);
+}
+
+/* runs.c: the planes from i on that lie evenly apart; how many. */
+int64_t ls_runs_even_planes(const ls_windows *w, int64_t i);
+/* runs.c: what is beyond the image of a tile across, piece by piece. */
+const ls_run_edges *ls_runs_edges_of(const ls_windows *w, int64_t first, int64_t n);
+
+#endif
