@@ -43,6 +43,9 @@ foreach(name program describe registers phase address cpuid depthwise pooling ba
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c)
 endforeach()
 list(APPEND small ${PROJECT_SOURCE_DIR}/src/math/scalar.c ${PROJECT_SOURCE_DIR}/src/backend/ref/ref.c) # the reference: its functions, what it does once
+foreach(name folder os status text)
+    list(APPEND small ${PROJECT_SOURCE_DIR}/src/base/${name}.c)
+endforeach()
 foreach(name certify clone compile constant context hazard inspect kernels key memory place realize session strategy tune var vet) # and a program
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/engine/${name}.c)
 endforeach()

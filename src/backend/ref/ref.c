@@ -229,23 +229,39 @@ static void store_point(ls_ref_run *run, const ls_store *store) {
     ls_cell_store(dtype, base, at, x);
 }
 
+/* The last one goes on first: where the order of points does not matter, that along which lines are sorted or scanned, so that each is once. */
+static void order_axes(const ls_spec *spec, const ls_store *store, uint8_t *axes) {
+    memcpy(axes, store->axes, sizeof store->axes);
+    for (int32_t i = 0; i < spec->n_values && store->combine == LS_STORE_SET && store->check == LS_SPEC_NONE; i++) {
+        const ls_value *v = &spec->values[i];
+        const uint8_t *at = v->op == LS_V_SORT || v->op == LS_V_SCAN ? memchr(axes, v->bound[0], (size_t)store->n_axes) : NULL;
+        if (at) {
+            ptrdiff_t from = at - axes;
+            memmove(axes + from, axes + from + 1, (size_t)(store->n_axes - 1 - from));
+            axes[store->n_axes - 1] = v->bound[0];
+        }
+    }
+}
+
 static void run_store(ls_ref_run *run, const ls_store *store) {
+    uint8_t axes[sizeof store->axes];
+    order_axes(run->spec, store, axes);
     for (int i = 0; i < store->n_axes; i++) {
-        if (run->extent[store->axes[i]] == 0) {
+        if (run->extent[axes[i]] == 0) {
             return;
         }
-        ls_ref_set_axis(run, store->axes[i], 0);
+        ls_ref_set_axis(run, axes[i], 0);
     }
     for (;;) {
         store_point(run, store);
         int i = store->n_axes - 1;
-        while (i >= 0 && run->axis[store->axes[i]] + 1 == run->extent[store->axes[i]]) {
-            ls_ref_set_axis(run, store->axes[i--], 0);
+        while (i >= 0 && run->axis[axes[i]] + 1 == run->extent[axes[i]]) {
+            ls_ref_set_axis(run, axes[i--], 0);
         }
         if (i < 0) {
             return;
         }
-        ls_ref_set_axis(run, store->axes[i], run->axis[store->axes[i]] + 1);
+        ls_ref_set_axis(run, axes[i], run->axis[axes[i]] + 1);
     }
 }
 
