@@ -38,7 +38,7 @@ typedef struct ls_ref_run {
     int64_t *index; /* by index expression, of those that are kept */
     uint64_t axis_tick[LS_SPEC_MAX_AXES]; /* when the axis last changed */
     uint64_t tick;
-    ls_ref_memo *memo;
+    ls_ref_memo *memo, *line; /* by value: its last result; when the line that a contraction keeps of its left operand was read */
     void **scratch; /* by value */
     int64_t out_of_range;
 } ls_ref_run;

@@ -55,6 +55,22 @@ static int64_t bound_points(const ls_spec *spec, const ls_value *v) {
     return n;
 }
 
+/* Whether what was kept is still so: it is a function of these axes. */
+static bool is_kept(const ls_ref_run *run, uint64_t axes, const ls_ref_memo *line) {
+    bool kept = line->tick != 0;
+    for (; kept && axes; axes &= axes - 1) {
+        kept = run->axis_tick[__builtin_ctzll(axes)] <= line->tick;
+    }
+    return kept;
+}
+
+static uint64_t without_bound(uint64_t axes, const ls_value *v) {
+    for (int i = 0; i < v->n_bound; i++) {
+        axes &= ~(UINT64_C(1) << v->bound[i]);
+    }
+    return axes;
+}
+
 size_t ls_ref_scratch(const ls_spec *spec, int32_t id) {
     const ls_value *v = &spec->values[id];
     size_t n = (size_t)bound_points(spec, v);
@@ -63,6 +79,8 @@ size_t ls_ref_scratch(const ls_spec *spec, int32_t id) {
         return (2 * (n / BLOCK + 2) + PARTIALS) * sizeof(ls_cell);
     case LS_V_SCAN: /* the line and the totals of every level */
         return (n + 2 * (n / CHUNK + 2)) * sizeof(ls_cell);
+    case LS_V_CONTRACT: /* the left operand's line */
+        return n * sizeof(ls_cell);
     case LS_V_SORT: /* the line and two orders for merging */
         return n * (sizeof(ls_cell) + 2 * sizeof(int64_t));
     default:
@@ -156,12 +174,20 @@ ls_cell ls_ref_reduce(ls_ref_run *run, int32_t id) {
 
 ls_cell ls_ref_contract(ls_ref_run *run, int32_t id) {
     const ls_value *v = &run->spec->values[id];
+    ls_cell *left = run->scratch[id];
+    ls_ref_memo *line = &run->line[id];
     ls_dtype da = run->spec->values[v->a].dtype, db = run->spec->values[v->b].dtype, acc = v->acc;
     axes_state outside = save_axes(run, v);
     int64_t n = first_point(run, v);
     ls_cell total = {.u = 0}, chunk = {.u = 0};
+    if (!is_kept(run, without_bound(run->spec->values[v->a].axes, v), line)) {
+        for (int64_t k = 0; k < n; k++, next_point(run, v)) {
+            left[k] = ls_ref_value(run, v->a);
+        }
+        line->tick = run->tick; /* and the bound axes are at their first point again */
+    }
     for (int64_t k = 0; k < n; k++, next_point(run, v)) {
-        ls_cell a = ls_ref_value(run, v->a);
+        ls_cell a = left[k];
         ls_cell b = a.absent ? a : ls_ref_value(run, v->b);
         if (!b.absent) {
             if (acc == LS_F32 && da != LS_F64) { /* the common case, spelled out for speed */
@@ -201,16 +227,6 @@ static void scan_cells(ls_op op, ls_dtype acc, ls_cell *cells, int64_t n, ls_cel
     }
 }
 
-/* Whether the line kept in the scratch of a SCAN or SORT is still this one: it is a function of the axes
- * other than its own. */
-static bool line_is_kept(const ls_ref_run *run, const ls_value *v, const ls_ref_memo *line) {
-    bool kept = line->tick != 0;
-    for (uint64_t axes = v->axes & ~(UINT64_C(1) << v->bound[0]); kept && axes; axes &= axes - 1) {
-        kept = run->axis_tick[__builtin_ctzll(axes)] <= line->tick;
-    }
-    return kept;
-}
-
 static void read_line(ls_ref_run *run, const ls_value *v, ls_cell *cells) {
     axes_state outside = save_axes(run, v);
     int64_t n = run->extent[v->bound[0]];
@@ -228,7 +244,7 @@ ls_cell ls_ref_scan(ls_ref_run *run, int32_t id) {
     int64_t n = run->extent[v->bound[0]];
     ls_cell *cells = run->scratch[id];
     ls_ref_memo *line = &run->memo[id];
-    if (!line_is_kept(run, v, line)) {
+    if (!is_kept(run, without_bound(v->axes, v), line)) {
         read_line(run, v, cells);
         for (int64_t i = 0; i < n; i++) {
             cells[i] = ls_cell_cast(from, v->acc, cells[i]);
@@ -272,7 +288,7 @@ ls_cell ls_ref_sort(ls_ref_run *run, int32_t id) {
     ls_cell *cells = run->scratch[id];
     int64_t *order = (int64_t *)(cells + n);
     ls_ref_memo *line = &run->memo[id];
-    if (!line_is_kept(run, v, line)) {
+    if (!is_kept(run, without_bound(v->axes, v), line)) {
         read_line(run, v, cells);
         sort_line(run->spec->values[v->a].dtype, v->map, cells, order, order + n, n);
         line->tick = run->tick;

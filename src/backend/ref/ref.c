@@ -270,7 +270,7 @@ static ls_status ref_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
     ls_arena arena;
     ls_arena_init(&arena, device->heap);
     ls_ref_run run = {.binary = binary, .spec = spec, .launch = launch, .tick = 1};
-    run.memo = LS_ARENA_ARRAY(&arena, ls_ref_memo, spec->n_values);
+    run.memo = LS_ARENA_ARRAY(&arena, ls_ref_memo, 2 * spec->n_values);
     run.scratch = LS_ARENA_ARRAY(&arena, void *, spec->n_values);
     run.index = LS_ARENA_ARRAY(&arena, int64_t, spec->n_ix);
     bool full = !run.memo || !run.scratch || !run.index;
@@ -281,15 +281,14 @@ static ls_status ref_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
         }
     }
     if (!full) {
+        run.line = run.memo + spec->n_values;
         memcpy(run.index, binary->at_zero, sizeof *run.index * (size_t)spec->n_ix);
         for (int i = 0; i < spec->n_axes; i++) {
             run.extent[i] = ls_dim_eval(spec->extents_of_axes[i], launch->symbols);
         }
         for (int32_t i = 0; i < spec->n_stores; i++) {
             run_store(&run, &spec->stores[i]);
-            memset(run.memo, 0,
-                   sizeof *run.memo *
-                       (size_t)spec->n_values); /* a later store may read what this one wrote */
+            memset(run.memo, 0, 2 * sizeof *run.memo * (size_t)spec->n_values); /* a later store may read what this one wrote */
         }
         launch->out_of_range = run.out_of_range;
     }
