@@ -367,9 +367,7 @@ static void runs_apart(void **state) {
     static const param shapes[] = {{0, 3, 2, 300}, {0, 5, 3, 676}, {0, 2, 2, 1500}, {0, 20, 2, 257}, {0, 9, 2, 256}};
     worlds *all = *state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        for (int c = 0; c < all->n; c++) {
-            check_fast(all, c, build_runs_apart, (ls_rng){i, 3}, &shapes[i], "runs apart", i);
-        }
+        check_fast_on_all(all, build_runs_apart, (ls_rng){i, 3}, &shapes[i], "runs apart", i);
     }
 }
 

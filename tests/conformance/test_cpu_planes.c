@@ -550,9 +550,7 @@ static void lines_apart(void **state) {
     worlds *all = *state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         check_case(all, build_lines_apart, 1 + i, &shapes[i], "lines apart", 1);
-        for (int c = 0; c < all->n; c++) {
-            check_fast(all, c, build_lines_apart, (ls_rng){9, 0}, &shapes[i], "lines apart", 9);
-        }
+        check_fast_on_all(all, build_lines_apart, (ls_rng){9, 0}, &shapes[i], "lines apart", 9);
     }
 }
 
@@ -578,9 +576,7 @@ static void across(void **state) {
     worlds *all = *state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         check_case(all, build_across, 1 + i, &shapes[i], "across", 1);
-        for (int c = 0; c < all->n; c++) {
-            check_fast(all, c, build_across, (ls_rng){9, 0}, &shapes[i], "across", 9);
-        }
+        check_fast_on_all(all, build_across, (ls_rng){9, 0}, &shapes[i], "across", 9);
     }
 }
 
