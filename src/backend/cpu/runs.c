@@ -64,7 +64,6 @@ static bool joins(const ls_runs *t) {
     return one && tiles * 3 * 50 <= ls_runs_ceil_div(t->row - gap, LS_RUNS_LANES) * 49;
 }
 
-/* The planes from i on that lie evenly apart; how many. */
 int64_t ls_runs_even_planes(const ls_windows *w, int64_t i) {
     int64_t n = 1;
     while (i + n < w->planes && w->plane_leaf[i + n] == w->plane_leaf[i] &&
@@ -172,10 +171,11 @@ static int64_t planes_of_piece(const ls_windows *w, const ls_runs *t) {
 
 /* Pieces of k are its chunks, or in fast all taps of some planes. Across, each is cut into runs of one tap, if it can be. */
 typedef struct order {
-    int64_t planes, run, runs; /* of a piece in fast; of k, in locked; of a piece at most, 1: tap by tap or not */
-    bool by_tap;
-    int64_t *ends;
-    int64_t (*steps)[2]; /* of a run's tap, in lines and along them */
+    int64_t planes;      /* of a piece, in fast; in locked 0 */
+    int64_t run, runs;   /* of k, in locked; of a piece, at most */
+    bool by_tap;         /* else a piece is one run */
+    int64_t *ends;       /* of runs, in the order of k */
+    int64_t (*steps)[2]; /* of their taps, in lines and along them */
 } order;
 
 /* How many elements of k have one tap in the contract's order, chunk by chunk; 0: not all as many. */

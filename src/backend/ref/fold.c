@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { BLOCK = 4096, PARTIALS = 256, CHUNK = 512 };
+enum { LONGEST = 1 << 20 }; /* line that a contraction keeps */
 
 typedef struct axes_state {
     int64_t value[LS_MAX_RANK];
@@ -80,7 +81,7 @@ size_t ls_ref_scratch(const ls_spec *spec, int32_t id) {
     case LS_V_SCAN: /* the line and the totals of every level */
         return (n + 2 * (n / CHUNK + 2)) * sizeof(ls_cell);
     case LS_V_CONTRACT: /* the left operand's line */
-        return n * sizeof(ls_cell);
+        return n <= LONGEST ? n * sizeof(ls_cell) : 0;
     case LS_V_SORT: /* the line and two orders for merging */
         return n * (sizeof(ls_cell) + 2 * sizeof(int64_t));
     default:
@@ -180,14 +181,14 @@ ls_cell ls_ref_contract(ls_ref_run *run, int32_t id) {
     axes_state outside = save_axes(run, v);
     int64_t n = first_point(run, v);
     ls_cell total = {.u = 0}, chunk = {.u = 0};
-    if (!is_kept(run, without_bound(run->spec->values[v->a].axes, v), line)) {
+    if (left && !is_kept(run, without_bound(run->spec->values[v->a].axes, v), line)) {
         for (int64_t k = 0; k < n; k++, next_point(run, v)) {
             left[k] = ls_ref_value(run, v->a);
         }
         line->tick = run->tick; /* and the bound axes are at their first point again */
     }
     for (int64_t k = 0; k < n; k++, next_point(run, v)) {
-        ls_cell a = left[k];
+        ls_cell a = left ? left[k] : ls_ref_value(run, v->a);
         ls_cell b = a.absent ? a : ls_ref_value(run, v->b);
         if (!b.absent) {
             if (acc == LS_F32 && da != LS_F64) { /* the common case, spelled out for speed */
