@@ -211,53 +211,56 @@ static inline void check_bound(world *w, const char *name, const char *what, uin
     ls_verification_free(w->session, v);
 }
 
-/* What build makes in fast arithmetic, on one configuration, within the bound. */
-static inline void check_fast(worlds *all, int configuration, case_fn build, ls_rng rng, const void *param, const char *what, uint64_t seed) {
-    world *w = &all->cpu[configuration];
-    ls_tensor *roots[MAX_ROOTS] = {NULL};
+static inline int build_in_fast(world *w, case_fn build, ls_rng rng, const void *param, ls_tensor **roots) {
     world_ok(w, ls_scope_begin(w->session));
     ls_session_set_math(w->session, LS_FAST);
-    int n = build(w->session, &rng, param, roots);
-    check_bound(w, all->names[configuration], what, seed, roots, n);
+    return build(w->session, &rng, param, roots);
+}
+
+static inline void end_fast(world *w) {
     ls_session_set_math(w->session, LS_LOCKED);
     ls_scope_end(w->session);
 }
 
+/* What build makes in fast arithmetic, on one configuration, within the bound. */
+static inline void check_fast(worlds *all, int configuration, case_fn build, ls_rng rng, const void *param, const char *what, uint64_t seed) {
+    world *w = &all->cpu[configuration];
+    ls_tensor *roots[MAX_ROOTS] = {NULL};
+    int n = build_in_fast(w, build, rng, param, roots);
+    check_bound(w, all->names[configuration], what, seed, roots, n);
+    end_fast(w);
+}
+
 /* The same on all of them: on the best kernel by kernel, on the others by the oracle's bound of the results, which is computed once. */
 static inline void check_fast_on_all(worlds *all, case_fn build, ls_rng rng, const void *param, const char *what, uint64_t seed) {
-    const int best = all->n - 1;
-    double *middle[MAX_ROOTS] = {NULL}, *radius[MAX_ROOTS] = {NULL};
+    const int last = all->n - 1;
+    world *best = &all->cpu[last];
+    ls_tensor *roots[MAX_ROOTS] = {NULL};
+    double *middle[MAX_ROOTS], *radius[MAX_ROOTS];
     int64_t elements;
-    int n = 0;
-    for (int c = best; c >= 0; c--) {
+    int n = build_in_fast(best, build, rng, param, roots);
+    for (int i = 0; i < n; i++) {
+        world_ok(best, ls_oracle_value(best->session, roots[i], &middle[i], &radius[i], &elements));
+    }
+    check_bound(best, all->names[last], what, seed, roots, n);
+    end_fast(best);
+    for (int c = 0; c < last; c++) {
         world *w = &all->cpu[c];
-        ls_rng own = rng;
-        ls_tensor *roots[MAX_ROOTS] = {NULL};
-        world_ok(w, ls_scope_begin(w->session));
-        ls_session_set_math(w->session, LS_FAST);
-        n = build(w->session, &own, param, roots);
+        build_in_fast(w, build, rng, param, roots);
         for (int i = 0; i < n; i++) {
             ls_data *data;
             ls_report report;
-            if (c == best) {
-                world_ok(w, ls_oracle_value(w->session, roots[i], &middle[i], &radius[i], &elements));
-                continue;
-            }
             world_ok(w, ls_data_from_tensor(w->session, roots[i], &data));
             if (ls_compare_bound(data, middle[i], radius[i], &report) == LS_DIFFERS) {
                 fail_msg("%s (seed %llu, result %d): %s: %s", what, (unsigned long long)seed, i, all->names[c], report.message);
             }
             ls_data_release(data);
         }
-        if (c == best) {
-            check_bound(w, all->names[c], what, seed, roots, n);
-        }
-        ls_session_set_math(w->session, LS_LOCKED);
-        ls_scope_end(w->session);
+        end_fast(w);
     }
     for (int i = 0; i < n; i++) {
-        ls_verify_free(all->cpu[best].session, middle[i]);
-        ls_verify_free(all->cpu[best].session, radius[i]);
+        ls_verify_free(best->session, middle[i]);
+        ls_verify_free(best->session, radius[i]);
     }
 }
 

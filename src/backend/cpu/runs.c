@@ -82,6 +82,10 @@ static bool is_inside(const ls_window_dim *d) {
     return d->low <= d->first && d->first + d->stride * (d->extent - 1) + taps_reach(d) < d->high;
 }
 
+static bool has_no_edges(const ls_windows *w) {
+    return is_inside(ls_runs_down(w)) && is_inside(ls_runs_along(w));
+}
+
 static bool is_whole(const ls_window_dim *d) {
     return d->stride == 1 && d->first == 0 && d->low == 0 && d->high == d->extent + reach_of(d);
 }
@@ -93,10 +97,11 @@ static bool ends_beyond(const ls_window_dim *x) {
 
 /* Whether nothing is to be copied: no padding, or such as tiles across know, lines and planes evenly apart, of which not too many share
  * places of the nearest cache. */
-static bool reads_in_place(const ls_windows *w, bool across, bool edges) {
+static bool reads_in_place(const ls_windows *w, bool across, bool by_tap) {
     const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
     const int64_t places = across ? 128 : 512;
-    return (edges || (across ? is_inside(y) && is_inside(x) : is_whole(y) && is_whole(x))) && w->plane_leaf[0] >= 0 &&
+    bool fits = across ? has_no_edges(w) || (by_tap && ends_beyond(x)) : is_whole(y) && is_whole(x);
+    return fits && w->plane_leaf[0] >= 0 &&
            ls_runs_even_planes(w, 0) == w->planes && y->image_stride >= x->high - x->low && plane_step(w) > 0 && plane_step(w) % places;
 }
 
@@ -172,7 +177,8 @@ static int64_t planes_of_piece(const ls_windows *w, const ls_runs *t) {
 /* Pieces of k are its chunks, or in fast all taps of some planes. Across, each is cut into runs of one tap, if it can be. */
 typedef struct order {
     int64_t planes;      /* of a piece, in fast; in locked 0 */
-    int64_t run, runs;   /* of k, in locked; of a piece, at most */
+    int64_t run;         /* of k, in locked */
+    int64_t runs, n;     /* of a piece, at most; of all */
     bool by_tap;         /* else a piece is one run */
     int64_t *ends;       /* of runs, in the order of k */
     int64_t (*steps)[2]; /* of their taps, in lines and along them */
@@ -197,11 +203,11 @@ static order order_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_w
         o.run = even;
         o.runs = o.planes ? taps : LS_GEMM_CHUNK / even;
     }
+    o.n = o.planes ? ls_runs_ceil_div(w->planes, o.planes) * o.runs : ls_runs_ceil_div(w->k, o.run);
     return o;
 }
 
 static void find_order(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w, ls_runs *t, order *o) {
-    int64_t n = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t p = 0; p < w->k; p++) {
             element e = element_of(spec, gemm, w, p);
@@ -214,17 +220,16 @@ static void find_order(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window
                 o->steps[run][1] = ls_runs_along(w)->step * e.tap[1];
             }
         }
-        for (int64_t begin = 0; begin < w->k && !pass; n++) {
-            int64_t k = o->ends[n];
-            o->ends[n] = begin;
+        for (int64_t i = 0, begin = 0; i < o->n && !pass; i++) {
+            int64_t k = o->ends[i];
+            o->ends[i] = begin;
             begin += k;
         }
     }
     w->at[w->k] = 0;
-    t->n_pieces = ls_runs_ceil_div(n, o->runs);
     for (int64_t i = 0; i < t->n_pieces; i++) {
         int64_t end = (i + 1) * o->runs;
-        t->ends[i] = o->ends[(end < n ? end : n) - 1];
+        t->ends[i] = o->ends[(end < o->n ? end : o->n) - 1];
     }
 }
 
@@ -254,8 +259,8 @@ static int64_t beyond_of(const ls_windows *w, int64_t line, int64_t tile, const 
 
 static ls_status find_edges(ls_arena *arena, const ls_windows *w, ls_runs *t, const order *o, ls_error *err) {
     const ls_window_dim *y = ls_runs_down(w);
-    t->top = w->finite ? ls_runs_clamp(ls_runs_ceil_div(y->low - y->first, y->stride), 0, y->extent) : 0;
-    t->bottom = w->finite ? ls_runs_clamp(ls_runs_ceil_div(y->high - y->first - taps_reach(y), y->stride), t->top, y->extent) : y->extent;
+    t->top = ls_runs_clamp(ls_runs_ceil_div(y->low - y->first, y->stride), 0, y->extent);
+    t->bottom = ls_runs_clamp(ls_runs_ceil_div(y->high - y->first - taps_reach(y), y->stride), t->top, y->extent);
     int64_t n = (1 + t->top + y->extent - t->bottom) * LS_RUN_TILES * t->n_pieces;
     t->edges = LS_ARENA_ARRAY(arena, ls_run_edges, n);
     ls_gemm_edge *edges = LS_ARENA_ARRAY(arena, ls_gemm_edge, n * o->runs);
@@ -298,19 +303,17 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.row_tiles = t.twos + (vectors > 2 * t.twos ? (vectors - 2 * t.twos) / 3 : 0);
     t.joined = !t.across && joins(&t);
     order o = order_of(&binary->spec, gemm, w, &t);
-    bool edges = o.by_tap && ends_beyond(x) && !(is_inside(y) && is_inside(x));
-    if ((t.joined || t.across) && reads_in_place(w, t.across, edges)) {
-        t.in_place = true;
-        t.length = y->image_stride;
-    }
-    w->finite = t.in_place && edges;
+    t.in_place = (t.joined || t.across) && reads_in_place(w, t.across, o.by_tap);
+    t.length = t.in_place ? y->image_stride : t.length;
+    w->finite = t.in_place && t.across && !has_no_edges(w);
     t.tiles = t.joined || t.across ? ls_runs_ceil_div(t.outputs, t.tile_outputs) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;
     t.reach = t.across ? taps_reach(y) : reach_of(y);
     choose_bands(binary, gemm, w, &t);
     w->packed_at = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k);
-    t.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k);
-    o.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k);
-    o.steps = (int64_t(*)[2])(void *)LS_ARENA_ARRAY(&binary->arena, int64_t, 2 * w->k);
+    t.n_pieces = ls_runs_ceil_div(o.n, o.runs);
+    t.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, t.n_pieces);
+    o.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, o.n);
+    o.steps = (int64_t(*)[2])(void *)LS_ARENA_ARRAY(&binary->arena, int64_t, 2 * o.n);
     w->runs = LS_ARENA_NEW(&binary->arena, ls_runs);
     if (!w->packed_at || !t.ends || !o.ends || !o.steps || !w->runs) {
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");

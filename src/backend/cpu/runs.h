@@ -23,7 +23,7 @@ struct ls_runs {
     int64_t bands, band, lines, plane;    /* tiles of a band; lines of a phase there, elements of a plane */
     int64_t panels, n_pieces;             /* that a tile meets together; of k */
     int64_t *ends;                        /* of pieces, in the order of k */
-    int64_t top, bottom;                  /* lines before the one, and from the other on, have taps beyond an image that is read where it lies */
+    int64_t top, bottom;                  /* lines before the one, and from the other on, have taps beyond the image */
     struct ls_run_edges {
         ls_gemm_edge *of;
         int n;

@@ -128,11 +128,7 @@ ls_cell ls_ref_value(ls_ref_run *run, int32_t id) {
         return v->op == LS_V_LOAD ? load(run, v) : compute(run, id);
     }
     ls_ref_memo *memo = &run->memo[id];
-    bool kept = memo->tick != 0;
-    for (uint64_t axes = run->spec->values[id].axes; kept && axes; axes &= axes - 1) {
-        kept = run->axis_tick[__builtin_ctzll(axes)] <= memo->tick;
-    }
-    if (!kept) {
+    if (!ls_ref_is_kept(run, run->spec->values[id].axes, memo)) {
         memo->cell = compute(run, id);
         memo->tick = run->tick;
     }

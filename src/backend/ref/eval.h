@@ -51,6 +51,14 @@ static inline void ls_ref_set_axis(ls_ref_run *run, int axis, int64_t value) {
     run->axis[axis] = value;
     run->axis_tick[axis] = ++run->tick;
 }
+/* Whether what was kept is still so: it is a function of these axes. */
+static inline bool ls_ref_is_kept(const ls_ref_run *run, uint64_t axes, const ls_ref_memo *memo) {
+    bool kept = memo->tick != 0;
+    for (; kept && axes; axes &= axes - 1) {
+        kept = run->axis_tick[__builtin_ctzll(axes)] <= memo->tick;
+    }
+    return kept;
+}
 int64_t ls_ref_index(ls_ref_run *run, int32_t ix);
 bool ls_ref_holds(ls_ref_run *run, int32_t first_pred, int32_t n_preds);
 ls_cell ls_ref_value(ls_ref_run *run, int32_t value);

@@ -56,15 +56,6 @@ static int64_t bound_points(const ls_spec *spec, const ls_value *v) {
     return n;
 }
 
-/* Whether what was kept is still so: it is a function of these axes. */
-static bool is_kept(const ls_ref_run *run, uint64_t axes, const ls_ref_memo *line) {
-    bool kept = line->tick != 0;
-    for (; kept && axes; axes &= axes - 1) {
-        kept = run->axis_tick[__builtin_ctzll(axes)] <= line->tick;
-    }
-    return kept;
-}
-
 static uint64_t without_bound(uint64_t axes, const ls_value *v) {
     for (int i = 0; i < v->n_bound; i++) {
         axes &= ~(UINT64_C(1) << v->bound[i]);
@@ -181,7 +172,7 @@ ls_cell ls_ref_contract(ls_ref_run *run, int32_t id) {
     axes_state outside = save_axes(run, v);
     int64_t n = first_point(run, v);
     ls_cell total = {.u = 0}, chunk = {.u = 0};
-    if (left && !is_kept(run, without_bound(run->spec->values[v->a].axes, v), line)) {
+    if (left && !ls_ref_is_kept(run, without_bound(run->spec->values[v->a].axes, v), line)) {
         for (int64_t k = 0; k < n; k++, next_point(run, v)) {
             left[k] = ls_ref_value(run, v->a);
         }
@@ -245,7 +236,7 @@ ls_cell ls_ref_scan(ls_ref_run *run, int32_t id) {
     int64_t n = run->extent[v->bound[0]];
     ls_cell *cells = run->scratch[id];
     ls_ref_memo *line = &run->memo[id];
-    if (!is_kept(run, without_bound(v->axes, v), line)) {
+    if (!ls_ref_is_kept(run, without_bound(v->axes, v), line)) {
         read_line(run, v, cells);
         for (int64_t i = 0; i < n; i++) {
             cells[i] = ls_cell_cast(from, v->acc, cells[i]);
@@ -289,7 +280,7 @@ ls_cell ls_ref_sort(ls_ref_run *run, int32_t id) {
     ls_cell *cells = run->scratch[id];
     int64_t *order = (int64_t *)(cells + n);
     ls_ref_memo *line = &run->memo[id];
-    if (!is_kept(run, without_bound(v->axes, v), line)) {
+    if (!ls_ref_is_kept(run, without_bound(v->axes, v), line)) {
         read_line(run, v, cells);
         sort_line(run->spec->values[v->a].dtype, v->map, cells, order, order + n, n);
         line->tick = run->tick;
