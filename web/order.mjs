@@ -8,6 +8,7 @@ import { gzipSync } from 'node:zlib';
 const SECTION = { import: 2, function: 3, export: 7, start: 8, element: 9, code: 10 };
 const RUN = 6; // bytes that make a match worth while
 const COMMON = [12, 15, 20, 25, 30]; // what so many functions have is in reach anyway
+const MOST = Math.max(...COMMON);
 const EXPONENTS = [0.7, 0.75, 0.8, 0.85]; // of a function's length: what it shares counts by that
 const REACH = 30000;
 const ROUNDS = 3, KEPT = 3; // so many measures after the first round: all six times would save 60 bytes of 340 kB, and take 40 s
@@ -80,39 +81,52 @@ function parse(bytes) {
     return m;
 }
 
-// Of each run of bytes that some functions have: which.
+// The runs of bytes that more than one and at most MOST functions have. Of run k users[starts[k]] to users[starts[k + 1] - 1] are the functions;
+// has[i] are the runs of function i.
 function runsOf({ bytes, bodies }) {
-    const all = new Map(); // by hash
+    const keys = new Float64Array(bytes.length), HASH = 2 ** 21; // a hash, then a function: 53 bits
+    let n = 0;
     bodies.forEach((body, i) => {
         for (let at = body.from; at + RUN <= body.to; at++) {
             let hash = 2166136261;
             for (let k = 0; k < RUN; k++) hash = Math.imul(hash ^ bytes[at + k], 16777619);
-            const users = all.get(hash) ?? all.set(hash, []).get(hash);
-            if (users.at(-1) !== i) users.push(i);
+            keys[n++] = (hash >>> 0) * HASH + i;
         }
     });
-    return [...all.values()].filter((users) => users.length > 1 && users.length <= Math.max(...COMMON));
+    const sorted = keys.subarray(0, n).sort(), users = [], starts = [0], has = bodies.map(() => []);
+    for (let at = 0; at < n;) {
+        const first = users.length, hash = Math.floor(sorted[at] / HASH);
+        for (; at < n && Math.floor(sorted[at] / HASH) === hash; at++) if (sorted[at] !== sorted[at - 1]) users.push(sorted[at] % HASH);
+        if (users.length - first < 2 || users.length - first > MOST) users.length = first;
+        else {
+            for (let k = first; k < users.length; k++) has[users[k]].push(starts.length - 1);
+            starts.push(users.length);
+        }
+    }
+    return { users: Int32Array.from(users), starts: Int32Array.from(starts), has: has.map((runs) => Int32Array.from(runs)) };
 }
 
-function choose({ bodies }, all, common, exponent) {
-    const runs = bodies.map(() => []);
-    for (const users of all) {
-        if (users.length > common) continue;
-        const run = { users, near: 0 };
-        for (const i of users) runs[i].push(run);
-    }
-    const shared = new Float64Array(bodies.length), length = bodies.map((body) => body.to - body.from), order = [];
-    const weight = length.map((n) => n ** exponent), left = new Set(bodies.keys());
+function choose({ bodies }, { users, starts, has }, common, exponent) {
+    const shared = new Int32Array(bodies.length), near = new Int32Array(starts.length - 1), length = bodies.map((body) => body.to - body.from);
+    const weight = Float64Array.from(length, (n) => n ** exponent), left = new Set(bodies.keys()), order = [];
+    const share = (i, step) => { // step 1: function i comes into reach; -1: it leaves
+        for (const run of has[i]) {
+            const from = starts[run], to = starts[run + 1];
+            if (to - from > common) continue;
+            near[run] += step;
+            if (near[run] === (step + 1) / 2) for (let k = from; k < to; k++) shared[users[k]] += step;
+        }
+    };
     for (let reach = 0, first = 0; left.size;) {
         let best = -1, most = -1;
         for (const i of left) if (shared[i] / weight[i] > most) { most = shared[i] / weight[i]; best = i; }
         left.delete(best);
         order.push(best);
         reach += length[best];
-        for (const run of runs[best]) if (run.near++ === 0) for (const i of run.users) shared[i]++;
+        share(best, 1);
         for (; reach > REACH && first < order.length - 1; first++) {
             reach -= length[order[first]];
-            for (const run of runs[order[first]]) if (--run.near === 0) for (const i of run.users) shared[i]--;
+            share(order[first], -1);
         }
     }
     return order;
