@@ -52,10 +52,12 @@ const char *rendered_ptxas(void) {
     return found[0] ? found : NULL;
 }
 
-static bool has_validator(void) {
-    static int have = -1;
-    have = have < 0 ? is_there("spirv-val --version >/dev/null 2>&1") : have;
-    return have;
+const char *rendered_spirv_vals(void) {
+#ifdef LS_SPIRV_VALS
+    return access(LS_SPIRV_VALS, X_OK) == 0 ? LS_SPIRV_VALS : NULL;
+#else
+    return NULL;
+#endif
 }
 
 static bool is_new(const void *data, size_t size) {
@@ -143,21 +145,12 @@ static ls_status add_ptx(ls_arena *arena, const ls_kernel *kernel, ls_error *err
 
 /* ---- SPIR-V: a file each ---- */
 
-/* By several processes; then, where one refused, one by one, for the names. */
 static void validate(void) {
     char command[512];
-    snprintf(command, sizeof command,
-             "find %s -name '*.spv' -print0 | xargs -0 -r -n 1 -P 2 spirv-val --target-env vulkan1.1 "
-             ">/dev/null 2>&1",
-             all.folder);
-    if (has_validator() && !is_there(command)) {
-        snprintf(command, sizeof command,
-                 "for f in %s/*.spv; do spirv-val --target-env vulkan1.1 $f 1>&2 || { echo \"spirv-val "
-                 "refuses $f\" 1>&2; "
-                 "cp $f %s/../refused-%ld.spv; }; done",
-                 all.folder, all.folder, (long)getpid());
-        (void)!system(command);
+    snprintf(command, sizeof command, "find %s -name '*.spv' -print0 | xargs -0 -r %s vulkan1.1", all.folder, rendered_spirv_vals());
+    if (rendered_spirv_vals() && !is_there(command)) { /* the files stay, to be looked at */
         all.refused++;
+        return;
     }
     snprintf(command, sizeof command, "find %s -name '*.spv' -delete", all.folder);
     (void)!system(command);
@@ -242,7 +235,7 @@ long rendered_finish(void) {
     printf("SPIR-V: %ld modules %s; left out: %ld with cooperative matrices, which spirv-val does not know, "
            "%ld renderings of f64 for"
            " devices without it\n",
-           all.modules, has_validator() ? "validated" : "NOT validated: no spirv-val (Debian: spirv-tools)",
+           all.modules, rendered_spirv_vals() ? "validated" : "NOT validated: built without SPIRV-Tools (Debian: spirv-tools)",
            all.matrices, all.f64);
     printf("PTX: %ld texts, %ld assembled%s\n", all.texts, all.assembled,
            rendered_ptxas() ? "" : ": no ptxas in PATH or /usr/local/cuda/bin");

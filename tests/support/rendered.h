@@ -7,6 +7,8 @@
 
 /* The command of the assembler, or NULL. */
 const char *rendered_ptxas(void);
+/* The same of what judges SPIR-V: it takes environments ("vulkan1.1,vulkan1.2"), then files, and prints what it refuses. */
+const char *rendered_spirv_vals(void);
 
 /* Makes an emitted kernel legal for a device of each kind and renders it; a text that is new is kept for judgement. An error where
  * a renderer fails. */

@@ -12,6 +12,11 @@ typedef struct ls_ref_move {
     int64_t k;
 } ls_ref_move;
 
+/* How many lines along its k a contraction keeps of each operand. */
+typedef struct ls_ref_kept {
+    int64_t left, right;
+} ls_ref_kept;
+
 struct ls_kernel_binary {
     ls_arena arena;
     ls_spec spec;
@@ -20,7 +25,8 @@ struct ls_kernel_binary {
     ls_ref_move *moves;    /* of an axis: from moves_of[axis] on, to the next axis's */
     int32_t moves_of[LS_SPEC_MAX_AXES + 1];
     uint8_t *memo;         /* by value: whether its last result is worth keeping */
-    size_t *scratch_size;  /* by value: bytes for the partial results of its reduction */
+    ls_ref_kept *kept_by;  /* by value */
+    size_t *scratch_size;  /* by value: bytes for the partial results of its reduction, or for the lines that it keeps */
 };
 
 typedef struct ls_ref_memo {
@@ -38,7 +44,7 @@ typedef struct ls_ref_run {
     int64_t *index; /* by index expression, of those that are kept */
     uint64_t axis_tick[LS_SPEC_MAX_AXES]; /* when the axis last changed */
     uint64_t tick;
-    ls_ref_memo *memo, *line; /* by value: its last result; when the line that a contraction keeps of its left operand was read */
+    ls_ref_memo *memo; /* by value: its last result */
     void **scratch; /* by value */
     int64_t out_of_range;
 } ls_ref_run;
@@ -70,6 +76,7 @@ ls_cell ls_ref_reduce(ls_ref_run *run, int32_t value);
 ls_cell ls_ref_contract(ls_ref_run *run, int32_t value);
 ls_cell ls_ref_scan(ls_ref_run *run, int32_t value);
 ls_cell ls_ref_sort(ls_ref_run *run, int32_t value);
+ls_ref_kept ls_ref_kept_by(const ls_spec *spec, int32_t value);
 /* Bytes of scratch that a value's evaluation needs. */
 size_t ls_ref_scratch(const ls_spec *spec, int32_t value);
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { BLOCK = 4096, PARTIALS = 256, CHUNK = 512 };
-enum { LONGEST = 1 << 20 }; /* line that a contraction keeps */
+enum { KEPT = 1 << 18 }; /* cells that a contraction keeps of an operand */
 
 typedef struct axes_state {
     int64_t value[LS_MAX_RANK];
@@ -63,6 +63,27 @@ static uint64_t without_bound(uint64_t axes, const ls_value *v) {
     return axes;
 }
 
+/* How many lines along k are kept of an operand, which is worth while where other axes ask for each again. Right operands that may be out of range are
+ * not read beside an absent left one. */
+static int64_t places_of(const ls_spec *spec, const ls_value *v, bool right) {
+    uint64_t own = spec->values[right ? v->b : v->a].axes;
+    int64_t lines = 1, uses = 1, n = bound_points(spec, v);
+    for (uint64_t axes = without_bound(v->axes, v); axes; axes &= axes - 1) {
+        int axis = __builtin_ctzll(axes);
+        int64_t *count = own >> axis & 1 ? &lines : &uses, extent = ls_dim_bound(spec->extents_of_axes[axis]);
+        *count = extent > KEPT || *count * extent > KEPT ? KEPT : *count * extent;
+    }
+    for (int32_t i = 0; right && i < spec->n_values; i++) {
+        uses = spec->values[i].check == LS_SPEC_NONE ? uses : 1;
+    }
+    return uses <= 1 || n < 1 || n > KEPT ? 0 : lines < KEPT / n ? lines : KEPT / n;
+}
+
+ls_ref_kept ls_ref_kept_by(const ls_spec *spec, int32_t id) {
+    const ls_value *v = &spec->values[id];
+    return v->op == LS_V_CONTRACT ? (ls_ref_kept){places_of(spec, v, false), places_of(spec, v, true)} : (ls_ref_kept){0, 0};
+}
+
 size_t ls_ref_scratch(const ls_spec *spec, int32_t id) {
     const ls_value *v = &spec->values[id];
     size_t n = (size_t)bound_points(spec, v);
@@ -71,8 +92,10 @@ size_t ls_ref_scratch(const ls_spec *spec, int32_t id) {
         return (2 * (n / BLOCK + 2) + PARTIALS) * sizeof(ls_cell);
     case LS_V_SCAN: /* the line and the totals of every level */
         return (n + 2 * (n / CHUNK + 2)) * sizeof(ls_cell);
-    case LS_V_CONTRACT: /* the left operand's line */
-        return n <= LONGEST ? n * sizeof(ls_cell) : 0;
+    case LS_V_CONTRACT: { /* lines of each operand, before them by place which it is */
+        ls_ref_kept kept = ls_ref_kept_by(spec, id);
+        return (size_t)(kept.left + kept.right) * (sizeof(uint64_t) + n * sizeof(ls_cell));
+    }
     case LS_V_SORT: /* the line and two orders for merging */
         return n * (sizeof(ls_cell) + 2 * sizeof(int64_t));
     default:
@@ -164,23 +187,38 @@ ls_cell ls_ref_reduce(ls_ref_run *run, int32_t id) {
     return ls_cell_cast(v->acc, v->dtype, result);
 }
 
+/* The line of an operand where the axes are now. The bound ones are at their first point, before and after. */
+static const ls_cell *line_of(ls_ref_run *run, const ls_value *v, int32_t operand, int64_t places, uint64_t *which, ls_cell *lines, int64_t n) {
+    uint64_t line = 0;
+    for (uint64_t axes = without_bound(run->spec->values[operand].axes, v); axes; axes &= axes - 1) {
+        int axis = __builtin_ctzll(axes);
+        line = line * (uint64_t)run->extent[axis] + (uint64_t)run->axis[axis];
+    }
+    int64_t place = (int64_t)(line % (uint64_t)places);
+    ls_cell *cells = lines + place * n;
+    if (which[place] != line + 1) {
+        for (int64_t k = 0; k < n; k++, next_point(run, v)) {
+            cells[k] = ls_ref_value(run, operand);
+        }
+        which[place] = line + 1;
+    }
+    return cells;
+}
+
 ls_cell ls_ref_contract(ls_ref_run *run, int32_t id) {
     const ls_value *v = &run->spec->values[id];
-    ls_cell *left = run->scratch[id];
-    ls_ref_memo *line = &run->line[id];
     ls_dtype da = run->spec->values[v->a].dtype, db = run->spec->values[v->b].dtype, acc = v->acc;
     axes_state outside = save_axes(run, v);
     int64_t n = first_point(run, v);
+    ls_ref_kept kept = run->binary->kept_by[id];
+    uint64_t *which = run->scratch[id];
+    ls_cell *lines = (ls_cell *)(which + kept.left + kept.right);
+    const ls_cell *left = kept.left ? line_of(run, v, v->a, kept.left, which, lines, n) : NULL;
+    const ls_cell *right = kept.right ? line_of(run, v, v->b, kept.right, which + kept.left, lines + kept.left * n, n) : NULL;
     ls_cell total = {.u = 0}, chunk = {.u = 0};
-    if (left && !ls_ref_is_kept(run, without_bound(run->spec->values[v->a].axes, v), line)) {
-        for (int64_t k = 0; k < n; k++, next_point(run, v)) {
-            left[k] = ls_ref_value(run, v->a);
-        }
-        line->tick = run->tick; /* and the bound axes are at their first point again */
-    }
-    for (int64_t k = 0; k < n; k++, next_point(run, v)) {
+    for (int64_t k = 0; k < n; k++) {
         ls_cell a = left ? left[k] : ls_ref_value(run, v->a);
-        ls_cell b = a.absent ? a : ls_ref_value(run, v->b);
+        ls_cell b = a.absent ? a : right ? right[k] : ls_ref_value(run, v->b);
         if (!b.absent) {
             if (acc == LS_F32 && da != LS_F64) { /* the common case, spelled out for speed */
                 float product = a.f * b.f;
@@ -194,6 +232,9 @@ ls_cell ls_ref_contract(ls_ref_run *run, int32_t id) {
         if (k % CHUNK == CHUNK - 1 || k == n - 1) {
             total = k < CHUNK ? chunk : ls_cell_map(LS_OP_ADD, acc, acc, total, chunk, chunk);
             chunk = (ls_cell){.u = 0};
+        }
+        if (!left || !right) {
+            next_point(run, v);
         }
     }
     restore_axes(run, v, &outside);

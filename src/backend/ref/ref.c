@@ -175,8 +175,9 @@ static ls_status ref_compile(ls_device *device, const ls_spec *spec, const char 
     ls_arena_init(&b->arena, device->heap);
     ls_status status = ls_spec_copy(&b->arena, spec, &b->spec, err);
     b->memo = LS_ARENA_ARRAY(&b->arena, uint8_t, spec->n_values);
+    b->kept_by = LS_ARENA_ARRAY(&b->arena, ls_ref_kept, spec->n_values);
     b->scratch_size = LS_ARENA_ARRAY(&b->arena, size_t, spec->n_values);
-    if (status == LS_OK && (!b->memo || !b->scratch_size)) {
+    if (status == LS_OK && (!b->memo || !b->kept_by || !b->scratch_size)) {
         status = LS_FAIL_MEMORY(err, "a reference kernel");
     }
     status = status == LS_OK ? plan_indices(b, err) : status;
@@ -190,6 +191,7 @@ static ls_status ref_compile(ls_device *device, const ls_spec *spec, const char 
         /* SCAN and SORT keep their whole line in the memo's place instead. */
         b->memo[i] =
             v->op == LS_V_REDUCE || v->op == LS_V_CONTRACT || (v->op == LS_V_MAP && v->map != LS_OP_CAST);
+        b->kept_by[i] = ls_ref_kept_by(&b->spec, i);
         b->scratch_size[i] = ls_ref_scratch(&b->spec, i);
     }
     *out_binary = b;
@@ -265,30 +267,39 @@ static void run_store(ls_ref_run *run, const ls_store *store) {
     }
 }
 
+static void forget(ls_ref_run *run) {
+    memset(run->memo, 0, sizeof *run->memo * (size_t)run->spec->n_values);
+    for (int32_t i = 0; i < run->spec->n_values; i++) {
+        ls_ref_kept kept = run->binary->kept_by[i];
+        if (kept.left + kept.right) {
+            memset(run->scratch[i], 0, sizeof(uint64_t) * (size_t)(kept.left + kept.right));
+        }
+    }
+}
+
 static ls_status ref_launch(ls_device *device, ls_kernel_binary *binary, ls_launch *launch, ls_error *err) {
     const ls_spec *spec = &binary->spec;
     ls_arena arena;
     ls_arena_init(&arena, device->heap);
     ls_ref_run run = {.binary = binary, .spec = spec, .launch = launch, .tick = 1};
-    run.memo = LS_ARENA_ARRAY(&arena, ls_ref_memo, 2 * spec->n_values);
+    run.memo = LS_ARENA_ARRAY(&arena, ls_ref_memo, spec->n_values);
     run.scratch = LS_ARENA_ARRAY(&arena, void *, spec->n_values);
     run.index = LS_ARENA_ARRAY(&arena, int64_t, spec->n_ix);
     bool full = !run.memo || !run.scratch || !run.index;
     for (int32_t i = 0; i < spec->n_values && !full; i++) {
         if (binary->scratch_size[i]) {
-            run.scratch[i] = ls_arena_alloc(&arena, binary->scratch_size[i]);
+            run.scratch[i] = ls_arena_alloc_unset(&arena, binary->scratch_size[i]);
             full = !run.scratch[i];
         }
     }
     if (!full) {
-        run.line = run.memo + spec->n_values;
         memcpy(run.index, binary->at_zero, sizeof *run.index * (size_t)spec->n_ix);
         for (int i = 0; i < spec->n_axes; i++) {
             run.extent[i] = ls_dim_eval(spec->extents_of_axes[i], launch->symbols);
         }
         for (int32_t i = 0; i < spec->n_stores; i++) {
+            forget(&run); /* this store may read what an earlier one wrote */
             run_store(&run, &spec->stores[i]);
-            memset(run.memo, 0, 2 * sizeof *run.memo * (size_t)spec->n_values); /* a later store may read what this one wrote */
         }
         launch->out_of_range = run.out_of_range;
     }
