@@ -42,11 +42,11 @@ list(FILTER small EXCLUDE REGEX "/src/kir/(interp|eval)\\.c$")
 foreach(name program describe registers phase address cpuid depthwise pooling band kept quant thin_filter chosen contract gemm_plan fuse runs windows windows_loads windows_program cpu) # of the processor's backend: what is done when a kernel is compiled, or launched with other extents
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c)
 endforeach()
-list(APPEND small ${PROJECT_SOURCE_DIR}/src/math/scalar.c ${PROJECT_SOURCE_DIR}/src/backend/ref/ref.c) # the reference: its functions, what it does once
+list(APPEND small ${PROJECT_SOURCE_DIR}/src/math/scalar.c ${PROJECT_SOURCE_DIR}/src/backend/ref/ref.c ${PROJECT_SOURCE_DIR}/src/backend/ref/plan.c) # the reference: its functions, what it does once
 foreach(name folder os status text)
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/base/${name}.c)
 endforeach()
-foreach(name certify clone compile constant context hazard inspect kernels key memory place realize session strategy tune var vet) # and a program
+foreach(name certify clone compile constant context hazard inspect kernels key memory place program realize session strategy tune var vet) # and a program
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/engine/${name}.c)
 endforeach()
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is

@@ -48,7 +48,7 @@ static uint64_t put_any(ls_dtype t, double d) {
 
 typedef uint64_t (*eval_fn)(ls_dtype t, ls_dtype st, const uint64_t *s);
 
-#define DEFINE(ID) static uint64_t eval_##ID(ls_dtype t, ls_dtype st, const uint64_t *s)
+#define DEFINE(ID) static inline uint64_t eval_##ID(ls_dtype t, ls_dtype st, const uint64_t *s)
 #define UNUSED_ST (void)st
 
 /* Arithmetic: one expression for floats, one for integers (u is uint64_t; wrapped by the caller's type). */
@@ -438,8 +438,33 @@ uint64_t ls_kir_eval(ls_kop op, ls_dtype dtype, ls_dtype src_dtype, const uint64
     return evals[op](dtype, src_dtype, src);
 }
 
+/* What is most asked for, with its type known: a loop each. */
+#define EACH(ID, T)                                                                                          \
+    case LS_K_##ID:                                                                                          \
+        for (int t = 0; t < n; t++) {                                                                        \
+            if (mask[t]) {                                                                                   \
+                out[t] = eval_##ID(T, T, (const uint64_t[3]){src[0][t], src[1][t], src[2][t]});              \
+            }                                                                                                \
+        }                                                                                                    \
+        return;
+
 void ls_kir_eval_threads(ls_kop op, ls_dtype dtype, ls_dtype src_dtype, const uint64_t *const src[3],
                          const uint8_t *mask, int n, uint64_t *out) {
+    if (dtype == LS_F32) {
+        switch (op) {
+            EACH(ADD, LS_F32)
+            EACH(MUL, LS_F32)
+        default:
+            break;
+        }
+    } else if (dtype == LS_I32) {
+        switch (op) {
+            EACH(ADD, LS_I32)
+            EACH(MUL, LS_I32)
+        default:
+            break;
+        }
+    }
     const eval_fn eval = evals[op];
     for (int t = 0; t < n; t++) {
         if (mask[t]) {

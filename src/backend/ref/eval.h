@@ -12,9 +12,11 @@ typedef struct ls_ref_move {
     int64_t k;
 } ls_ref_move;
 
-/* How many lines along its k a contraction keeps of each operand. */
+enum { LS_REF_BLOCK = 4096, LS_REF_PARTIALS = 256, LS_REF_CHUNK = 512 }; /* of reductions; of contractions and scans */
+
+/* Room for the lines along its k that a contraction keeps of its left and its right operand. */
 typedef struct ls_ref_kept {
-    int64_t left, right;
+    int64_t places[2];
 } ls_ref_kept;
 
 struct ls_kernel_binary {
@@ -57,6 +59,12 @@ static inline void ls_ref_set_axis(ls_ref_run *run, int axis, int64_t value) {
     run->axis[axis] = value;
     run->axis_tick[axis] = ++run->tick;
 }
+static inline uint64_t ls_ref_without_bound(uint64_t axes, const ls_value *v) {
+    for (int i = 0; i < v->n_bound; i++) {
+        axes &= ~(UINT64_C(1) << v->bound[i]);
+    }
+    return axes;
+}
 /* Whether what was kept is still so: it is a function of these axes. */
 static inline bool ls_ref_is_kept(const ls_ref_run *run, uint64_t axes, const ls_ref_memo *memo) {
     bool kept = memo->tick != 0;
@@ -76,8 +84,8 @@ ls_cell ls_ref_reduce(ls_ref_run *run, int32_t value);
 ls_cell ls_ref_contract(ls_ref_run *run, int32_t value);
 ls_cell ls_ref_scan(ls_ref_run *run, int32_t value);
 ls_cell ls_ref_sort(ls_ref_run *run, int32_t value);
-ls_ref_kept ls_ref_kept_by(const ls_spec *spec, int32_t value);
-/* Bytes of scratch that a value's evaluation needs. */
-size_t ls_ref_scratch(const ls_spec *spec, int32_t value);
+
+/* plan.c: everything of a binary but its spec. */
+ls_status ls_ref_plan(struct ls_kernel_binary *binary, ls_error *err) LS_MUST_USE;
 
 #endif

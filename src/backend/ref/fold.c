@@ -8,8 +8,7 @@
 #include "backend/ref/eval.h"
 #include <string.h>
 
-enum { BLOCK = 4096, PARTIALS = 256, CHUNK = 512 };
-enum { KEPT = 1 << 18 }; /* cells that a contraction keeps of an operand */
+enum { BLOCK = LS_REF_BLOCK, PARTIALS = LS_REF_PARTIALS, CHUNK = LS_REF_CHUNK };
 
 typedef struct axes_state {
     int64_t value[LS_MAX_RANK];
@@ -45,61 +44,6 @@ static void next_point(ls_ref_run *run, const ls_value *v) {
             return;
         }
         ls_ref_set_axis(run, axis, 0);
-    }
-}
-
-static int64_t bound_points(const ls_spec *spec, const ls_value *v) {
-    int64_t n = 1;
-    for (int i = 0; i < v->n_bound; i++) {
-        n *= ls_dim_bound(spec->extents_of_axes[v->bound[i]]);
-    }
-    return n;
-}
-
-static uint64_t without_bound(uint64_t axes, const ls_value *v) {
-    for (int i = 0; i < v->n_bound; i++) {
-        axes &= ~(UINT64_C(1) << v->bound[i]);
-    }
-    return axes;
-}
-
-/* How many lines along k are kept of an operand, which is worth while where other axes ask for each again. Right operands that may be out of range are
- * not read beside an absent left one. */
-static int64_t places_of(const ls_spec *spec, const ls_value *v, bool right) {
-    uint64_t own = spec->values[right ? v->b : v->a].axes;
-    int64_t lines = 1, uses = 1, n = bound_points(spec, v);
-    for (uint64_t axes = without_bound(v->axes, v); axes; axes &= axes - 1) {
-        int axis = __builtin_ctzll(axes);
-        int64_t *count = own >> axis & 1 ? &lines : &uses, extent = ls_dim_bound(spec->extents_of_axes[axis]);
-        *count = extent > KEPT || *count * extent > KEPT ? KEPT : *count * extent;
-    }
-    for (int32_t i = 0; right && i < spec->n_values; i++) {
-        uses = spec->values[i].check == LS_SPEC_NONE ? uses : 1;
-    }
-    return uses <= 1 || n < 1 || n > KEPT ? 0 : lines < KEPT / n ? lines : KEPT / n;
-}
-
-ls_ref_kept ls_ref_kept_by(const ls_spec *spec, int32_t id) {
-    const ls_value *v = &spec->values[id];
-    return v->op == LS_V_CONTRACT ? (ls_ref_kept){places_of(spec, v, false), places_of(spec, v, true)} : (ls_ref_kept){0, 0};
-}
-
-size_t ls_ref_scratch(const ls_spec *spec, int32_t id) {
-    const ls_value *v = &spec->values[id];
-    size_t n = (size_t)bound_points(spec, v);
-    switch ((ls_value_op)v->op) {
-    case LS_V_REDUCE: /* block results of every level, and one block's partials */
-        return (2 * (n / BLOCK + 2) + PARTIALS) * sizeof(ls_cell);
-    case LS_V_SCAN: /* the line and the totals of every level */
-        return (n + 2 * (n / CHUNK + 2)) * sizeof(ls_cell);
-    case LS_V_CONTRACT: { /* lines of each operand, before them by place which it is */
-        ls_ref_kept kept = ls_ref_kept_by(spec, id);
-        return (size_t)(kept.left + kept.right) * (sizeof(uint64_t) + n * sizeof(ls_cell));
-    }
-    case LS_V_SORT: /* the line and two orders for merging */
-        return n * (sizeof(ls_cell) + 2 * sizeof(int64_t));
-    default:
-        return 0;
     }
 }
 
@@ -190,7 +134,7 @@ ls_cell ls_ref_reduce(ls_ref_run *run, int32_t id) {
 /* The line of an operand where the axes are now. The bound ones are at their first point, before and after. */
 static const ls_cell *line_of(ls_ref_run *run, const ls_value *v, int32_t operand, int64_t places, uint64_t *which, ls_cell *lines, int64_t n) {
     uint64_t line = 0;
-    for (uint64_t axes = without_bound(run->spec->values[operand].axes, v); axes; axes &= axes - 1) {
+    for (uint64_t axes = ls_ref_without_bound(run->spec->values[operand].axes, v); axes; axes &= axes - 1) {
         int axis = __builtin_ctzll(axes);
         line = line * (uint64_t)run->extent[axis] + (uint64_t)run->axis[axis];
     }
@@ -212,9 +156,14 @@ ls_cell ls_ref_contract(ls_ref_run *run, int32_t id) {
     int64_t n = first_point(run, v);
     ls_ref_kept kept = run->binary->kept_by[id];
     uint64_t *which = run->scratch[id];
-    ls_cell *lines = (ls_cell *)(which + kept.left + kept.right);
-    const ls_cell *left = kept.left ? line_of(run, v, v->a, kept.left, which, lines, n) : NULL;
-    const ls_cell *right = kept.right ? line_of(run, v, v->b, kept.right, which + kept.left, lines + kept.left * n, n) : NULL;
+    ls_cell *lines = (ls_cell *)(which + kept.places[0] + kept.places[1]);
+    const ls_cell *line[2];
+    for (int side = 0; side < 2; side++) {
+        int64_t places = kept.places[side];
+        line[side] = places ? line_of(run, v, side ? v->b : v->a, places, which, lines, n) : NULL;
+        which += places, lines += places * n;
+    }
+    const ls_cell *left = line[0], *right = line[1];
     ls_cell total = {.u = 0}, chunk = {.u = 0};
     for (int64_t k = 0; k < n; k++) {
         ls_cell a = left ? left[k] : ls_ref_value(run, v->a);
@@ -277,7 +226,7 @@ ls_cell ls_ref_scan(ls_ref_run *run, int32_t id) {
     int64_t n = run->extent[v->bound[0]];
     ls_cell *cells = run->scratch[id];
     ls_ref_memo *line = &run->memo[id];
-    if (!ls_ref_is_kept(run, without_bound(v->axes, v), line)) {
+    if (!ls_ref_is_kept(run, ls_ref_without_bound(v->axes, v), line)) {
         read_line(run, v, cells);
         for (int64_t i = 0; i < n; i++) {
             cells[i] = ls_cell_cast(from, v->acc, cells[i]);
@@ -321,7 +270,7 @@ ls_cell ls_ref_sort(ls_ref_run *run, int32_t id) {
     ls_cell *cells = run->scratch[id];
     int64_t *order = (int64_t *)(cells + n);
     ls_ref_memo *line = &run->memo[id];
-    if (!ls_ref_is_kept(run, without_bound(v->axes, v), line)) {
+    if (!ls_ref_is_kept(run, ls_ref_without_bound(v->axes, v), line)) {
         read_line(run, v, cells);
         sort_line(run->spec->values[v->a].dtype, v->map, cells, order, order + n, n);
         line->tick = run->tick;

@@ -48,119 +48,6 @@ static ls_status ref_copy(ls_device *device, ls_buffer *dst, size_t dst_offset, 
     return LS_OK;
 }
 
-typedef struct affine { /* an index expression as c + sum of k[i] * axis[i] */
-    int n;                  /* -1: there is no such form, or it is too long */
-    int64_t c;
-    uint8_t axis[8];
-    int64_t k[8];
-} affine;
-
-/* From the operands' own forms. */
-static affine affine_of(const ls_ix *ix, const affine *all) {
-    const affine none = {.n = -1};
-    affine r = {.n = 0};
-    if (ix->op == LS_IX_CONST) {
-        r.c = ix->k;
-    } else if (ix->op == LS_IX_AXIS) {
-        r.n = 1, r.axis[0] = (uint8_t)ix->a, r.k[0] = 1;
-    } else if (ix->op == LS_IX_ADD && all[ix->a].n >= 0 && all[ix->b].n >= 0) {
-        r = all[ix->a];
-        const affine *b = &all[ix->b];
-        r.c += b->c;
-        for (int i = 0; i < b->n; i++) {
-            int at = 0;
-            while (at < r.n && r.axis[at] != b->axis[i]) {
-                at++;
-            }
-            if (at == 8) {
-                return none;
-            }
-            if (at == r.n) {
-                r.axis[r.n] = b->axis[i], r.k[r.n++] = 0;
-            }
-            r.k[at] += b->k[i];
-        }
-    } else if (ix->op == LS_IX_MUL && all[ix->a].n >= 0 && all[ix->b].n >= 0 &&
-               all[ix->a].n * all[ix->b].n == 0) {
-        bool left = all[ix->a].n == 0;
-        int64_t k = left ? all[ix->a].c : all[ix->b].c;
-        r = left ? all[ix->b] : all[ix->a];
-        r.c *= k;
-        for (int i = 0; i < r.n; i++) {
-            r.k[i] *= k;
-        }
-    } else {
-        return none;
-    }
-    return r;
-}
-
-static void ask(bool *asked, int32_t ix) {
-    if (ix != LS_SPEC_NONE) {
-        asked[ix] = true;
-    }
-}
-
-/* Which index expressions are asked for: by values, predicates and stores, or because one that is computed from its parts is. */
-static void find_asked(const ls_spec *spec, const affine *all, bool *asked) {
-    for (int32_t i = 0; i < spec->n_values; i++) {
-        const ls_value *v = &spec->values[i];
-        if (v->op == LS_V_LOAD) {
-            ask(asked, v->ix), ask(asked, v->check), ask(asked, v->limit);
-        } else if (v->op == LS_V_INDEX || v->op == LS_V_RANDOM) {
-            ask(asked, v->ix);
-        }
-    }
-    for (int32_t i = 0; i < spec->n_preds; i++) {
-        ask(asked, spec->preds[i].ix), ask(asked, spec->preds[i].limit);
-    }
-    for (int32_t i = 0; i < spec->n_stores; i++) {
-        ask(asked, spec->stores[i].ix), ask(asked, spec->stores[i].check), ask(asked, spec->stores[i].limit);
-    }
-    for (int32_t i = spec->n_ix - 1; i >= 0; i--) { /* parts come before what they are parts of */
-        const ls_ix *ix = &spec->ix[i];
-        if (asked[i] && all[i].n < 0 && ix->op >= LS_IX_ADD) {
-            ask(asked, ix->a), ask(asked, ix->b);
-        }
-    }
-}
-
-/* Which index expressions are kept as axes move, and how. */
-static ls_status plan_indices(ls_kernel_binary *b, ls_error *err) {
-    const ls_spec *spec = &b->spec;
-    affine *all = LS_ARENA_ARRAY(&b->arena, affine, spec->n_ix);
-    b->kept = LS_ARENA_ARRAY(&b->arena, bool, spec->n_ix);
-    b->at_zero = LS_ARENA_ARRAY(&b->arena, int64_t, spec->n_ix);
-    if (!all || !b->kept || !b->at_zero) {
-        return LS_FAIL_MEMORY(err, "a reference kernel");
-    }
-    int n = 0;
-    for (int32_t i = 0; i < spec->n_ix; i++) {
-        all[i] = affine_of(&spec->ix[i], all);
-    }
-    find_asked(spec, all, b->kept);
-    for (int32_t i = 0; i < spec->n_ix; i++) {
-        b->kept[i] = b->kept[i] && all[i].n >= 0;
-        b->at_zero[i] = all[i].c;
-        n += b->kept[i] ? all[i].n : 0;
-    }
-    b->moves = LS_ARENA_ARRAY(&b->arena, ls_ref_move, n);
-    if (!b->moves) {
-        return LS_FAIL_MEMORY(err, "a reference kernel");
-    }
-    for (int axis = 0, at = 0; axis < LS_SPEC_MAX_AXES; axis++) {
-        for (int32_t i = 0; i < spec->n_ix; i++) {
-            for (int q = 0; b->kept[i] && q < all[i].n; q++) {
-                if (all[i].axis[q] == axis) {
-                    b->moves[at++] = (ls_ref_move){i, all[i].k[q]};
-                }
-            }
-        }
-        b->moves_of[axis + 1] = at;
-    }
-    return LS_OK;
-}
-
 static ls_status ref_compile(ls_device *device, const ls_spec *spec, const char *strategy,
                              ls_kernel_binary **out_binary, ls_error *err) {
     bool whole = spec->kind == LS_GROUP_ATTENTION && strategy && strcmp(strategy, "fused") == 0; /* what it means, in one spec */
@@ -174,25 +61,11 @@ static ls_status ref_compile(ls_device *device, const ls_spec *spec, const char 
     }
     ls_arena_init(&b->arena, device->heap);
     ls_status status = ls_spec_copy(&b->arena, spec, &b->spec, err);
-    b->memo = LS_ARENA_ARRAY(&b->arena, uint8_t, spec->n_values);
-    b->kept_by = LS_ARENA_ARRAY(&b->arena, ls_ref_kept, spec->n_values);
-    b->scratch_size = LS_ARENA_ARRAY(&b->arena, size_t, spec->n_values);
-    if (status == LS_OK && (!b->memo || !b->kept_by || !b->scratch_size)) {
-        status = LS_FAIL_MEMORY(err, "a reference kernel");
-    }
-    status = status == LS_OK ? plan_indices(b, err) : status;
+    status = status == LS_OK ? ls_ref_plan(b, err) : status;
     if (status != LS_OK) {
         ls_arena_free(&b->arena);
         ls_free(device->heap, b);
         return status;
-    }
-    for (int32_t i = 0; i < spec->n_values; i++) {
-        const ls_value *v = &b->spec.values[i];
-        /* SCAN and SORT keep their whole line in the memo's place instead. */
-        b->memo[i] =
-            v->op == LS_V_REDUCE || v->op == LS_V_CONTRACT || (v->op == LS_V_MAP && v->map != LS_OP_CAST);
-        b->kept_by[i] = ls_ref_kept_by(&b->spec, i);
-        b->scratch_size[i] = ls_ref_scratch(&b->spec, i);
     }
     *out_binary = b;
     return LS_OK;
@@ -270,9 +143,9 @@ static void run_store(ls_ref_run *run, const ls_store *store) {
 static void forget(ls_ref_run *run) {
     memset(run->memo, 0, sizeof *run->memo * (size_t)run->spec->n_values);
     for (int32_t i = 0; i < run->spec->n_values; i++) {
-        ls_ref_kept kept = run->binary->kept_by[i];
-        if (kept.left + kept.right) {
-            memset(run->scratch[i], 0, sizeof(uint64_t) * (size_t)(kept.left + kept.right));
+        const int64_t *places = run->binary->kept_by[i].places;
+        if (places[0] + places[1]) {
+            memset(run->scratch[i], 0, sizeof(uint64_t) * (size_t)(places[0] + places[1]));
         }
     }
 }
