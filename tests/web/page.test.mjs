@@ -17,8 +17,8 @@ const all = process.env.LOCKSTEP_WEB === 'all';
 mkdirSync(pictures, { recursive: true });
 
 // Digits as a hand draws them, in 0..1.
-const curve = (x, y, rx, ry, from, to) => Array.from({ length: 17 }, (_, i) => {
-    const at = (from + (to - from) * i / 16) * Math.PI / 180;
+const curve = (x, y, rx, ry, from, to) => Array.from({ length: 9 }, (_, i) => {
+    const at = (from + (to - from) * i / 8) * Math.PI / 180;
     return [x + rx * Math.cos(at), y + ry * Math.sin(at)];
 });
 const DRAWN = [
@@ -34,28 +34,34 @@ const DRAWN = [
     [[...curve(0.5, 0.35, 0.17, 0.17, 20, -330), [0.66, 0.4], [0.63, 0.62], [0.56, 0.86]]],
 ];
 
-let site_server, browsers = {};
+let site_server, browsers = {}, tabs = {};
 before(async () => { if (existsSync(site)) site_server = await serve(site); });
 after(async () => {
     for (const browser of Object.values(browsers)) await (await browser).close();
     site_server?.server.close();
 });
 
-// A page that was opened and can compute. `said` collects what the console must not say.
-async function open(driver = 'swiftshader', { width = 1280, height = 860, scheme = 'light', scale = 1, random = [], hash = '', ready = true, prepare = () => {} } = {}) {
+// A page that was opened and can compute. `said` collects what the console must not say. Pages that look alike follow each other in one tab.
+async function open(driver = 'swiftshader', { width = 1280, height = 860, scheme = 'light', scale = 1, random = [], hash = '', ready = true, prepare } = {}) {
     browsers[driver] ??= launch(driver);
-    const context = await (await browsers[driver]).newContext({ viewport: { width, height }, colorScheme: scheme, deviceScaleFactor: scale, acceptDownloads: true, hasTouch: width < 500 });
-    await prepare(context);
-    const page = await context.newPage(), said = [];
-    page.on('console', (message) => { if (['error', 'warning'].includes(message.type())) said.push(message.text()); });
-    page.on('pageerror', (error) => said.push(error.stack));
-    await page.addInitScript((numbers) => {
+    const alike = [driver, width, height, scale].join(), kept = !prepare && tabs[alike];
+    const context = kept?.context ?? await (await browsers[driver]).newContext({ viewport: { width, height }, deviceScaleFactor: scale, acceptDownloads: true, hasTouch: width < 500 });
+    await prepare?.(context);
+    const page = kept?.page ?? await context.newPage(), said = kept?.said ?? [];
+    if (!kept) {
+        page.on('console', (message) => { if (['error', 'warning'].includes(message.type())) said.push(message.text()); });
+        page.on('pageerror', (error) => said.push(error.stack));
+    }
+    await page.emulateMedia({ colorScheme: scheme });
+    await page.goto('about:blank'); // what differs in its hash alone is no new page
+    await page.goto(`${site_server.address}${hash}`);
+    await page.evaluate((numbers) => {
         const real = Math.random;
         Math.random = () => (numbers.length ? numbers.shift() : real());
     }, random);
-    await page.goto(`${site_server.address}${hash}`);
     if (ready) await page.waitForSelector('#random:not([disabled])', { state: 'attached' });
-    return { page, said, close: () => context.close() };
+    if (!prepare) tabs[alike] = { context, page, said };
+    return { page, said, close: () => (prepare ? context.close() : page.goto('about:blank')) };
 }
 
 async function draw(page, strokes) {

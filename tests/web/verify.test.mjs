@@ -17,18 +17,21 @@ function verify(name, ...args) {
     return { page, code: run.status, said: run.stdout + run.stderr, report: () => JSON.parse(readFileSync(json, 'utf8')) };
 }
 
-let browser;
-async function open(page, { scheme = 'light', width = 1280, height = 900, picture } = {}) {
+let browser, tab, said = [];
+async function open(page, { scheme = 'light', picture } = {}) { // one tab for all
     browser ??= await launch('none');
-    const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, offline: true });
-    const tab = await context.newPage(), said = [];
-    tab.on('console', (message) => said.push(message.text()));
-    tab.on('pageerror', (error) => said.push(error.stack));
-    tab.on('request', (request) => { if (!request.url().startsWith('file:')) said.push(`asked for ${request.url()}`); });
+    if (!tab) {
+        tab = await (await browser.newContext({ viewport: { width: 1280, height: 900 }, offline: true })).newPage();
+        tab.on('console', (message) => said.push(message.text()));
+        tab.on('pageerror', (error) => said.push(error.stack));
+        tab.on('request', (request) => { if (!request.url().startsWith('file:')) said.push(`asked for ${request.url()}`); });
+    }
+    said = [];
+    await tab.emulateMedia({ colorScheme: scheme });
     await tab.goto(`file://${page}`);
     await tab.waitForSelector('#details h2');
     if (picture) await tab.screenshot({ path: join(pictures, `${picture}.png`), fullPage: true });
-    return { tab, said, close: () => context.close() };
+    return { tab, said };
 }
 const colour = (tab, selector) => tab.$eval(selector, (e) => getComputedStyle(e).fill);
 const names = (tab) => tab.$$eval('#kernels tbody .name', (list) => list.map((e) => e.textContent));
@@ -42,7 +45,7 @@ describe('the page of lockstep verify', { skip: missing('none') || false }, () =
         assert.equal(v.code, 0, v.said);
         const grounds = [];
         for (const scheme of ['light', 'dark']) {
-            const { tab, said, close } = await open(v.page, { scheme, picture: `right-${scheme}` });
+            const { tab, said } = await open(v.page, { scheme, picture: `right-${scheme}` });
             const [cpu, ref] = v.report().devices.map((d) => d.by_kernel.map((k) => `${k.kernel} ${k.node}`));
             const n = cpu.length, either = new Set([...cpu, ...ref]).size; // `cpu` fuses what comes before a pooling into the convolution
             assert.equal(await tab.textContent('#verdict'), 'Right, bit for bit');
@@ -56,7 +59,6 @@ describe('the page of lockstep verify', { skip: missing('none') || false }, () =
             assert.equal(await tab.textContent('#outputs tbody tr:last-child td:last-child'), 'same bits as cpu');
             grounds.push(await tab.$eval('body', (e) => getComputedStyle(e).backgroundColor));
             assert.deepEqual(said, []);
-            await close();
         }
         assert.notEqual(...grounds);
     });
@@ -67,7 +69,7 @@ describe('the page of lockstep verify', { skip: missing('none') || false }, () =
         const report = v.report(), wrong = report.devices[0].by_kernel.filter((k) => k.ref.verdict === 'differs');
         assert.ok(wrong.length > 0 && wrong.length < report.devices[0].kernels, v.said);
         for (const scheme of ['light', 'dark']) {
-            const { tab, said, close } = await open(v.page, { scheme, picture: `planted-${scheme}` });
+            const { tab, said } = await open(v.page, { scheme, picture: `planted-${scheme}` });
             assert.match(await tab.textContent('#verdict'), new RegExp(`^${wrong.length} kernels? wrong$`));
             assert.equal(await tab.locator('#graph .wrong').count(), wrong.length);
             assert.notEqual(await colour(tab, '#graph .wrong rect'), await colour(tab, '#graph .node:not(.wrong):not(.port) rect'));
@@ -80,13 +82,12 @@ describe('the page of lockstep verify', { skip: missing('none') || false }, () =
             await tab.locator('#choose label', { hasText: 'ref' }).click();
             assert.equal(await tab.locator('#graph .wrong').count(), 0);
             assert.deepEqual(said, []);
-            await close();
         }
     });
 
     test('sorting, filtering, choosing by hand and by keys', async () => {
         const v = verify('small', 'mnist:small', '--devices', 'cpu');
-        const { tab, said, close } = await open(v.page);
+        const { tab, said } = await open(v.page);
         const kernels = v.report().devices[0].by_kernel, all = kernels.map((k) => k.node);
         assert.deepEqual(await names(tab), all);
         await tab.locator('#kernels th button', { hasText: 'Of the bound' }).click();
@@ -112,20 +113,18 @@ describe('the page of lockstep verify', { skip: missing('none') || false }, () =
         assert.ok((await view())[0] < x0);
         await tab.click('#fit');
         assert.deepEqual(said, []);
-        await close();
     });
 
     test('names that are markup stay names', async () => {
         const v = verify('markup', 'markup.onnx', '--dim', 'n=2');
         assert.equal(v.code, 0, v.said);
-        const { tab, said, close } = await open(v.page, { picture: 'markup' });
+        const { tab, said } = await open(v.page, { picture: 'markup' });
         const name = '</script><script>document.title=\'taken\'</script><!--"\'&amp;\\u003c';
         assert.equal(await tab.textContent('#details h2'), name);
         assert.deepEqual(await tab.$$eval('#graph .port title', (list) => list.map((e) => e.textContent)), ['x"><img src=x onerror="document.title=\'taken\'">', 'b', '<!--<script>out']);
         assert.equal(await tab.locator('img').count(), 0);
         assert.match(await tab.title(), /^markup\.onnx/);
         assert.deepEqual(said, []);
-        await close();
     });
 
     test('600 kernels stay usable', async () => {
@@ -135,7 +134,7 @@ describe('the page of lockstep verify', { skip: missing('none') || false }, () =
             reads: [1, 2, 7, 40].filter((back) => i >= back && i % back < 2).map((back) => ({ kernel: i - back, name: '', type: one.type })) }));
         report.devices[0].outputs[0].kernel = 599;
         writeFileSync(v.page, html.replace(/(<script type="application\/json" id="data">)[^<]*/, (_, tag) => tag + JSON.stringify(report).replaceAll('<', '\\u003c')));
-        const begin = Date.now(), { tab, said, close } = await open(v.page, { picture: 'large' }), took = Date.now() - begin;
+        const begin = Date.now(), { tab, said } = await open(v.page, { picture: 'large' }), took = Date.now() - begin;
         assert.equal(await tab.locator('#graph .node:not(.port)').count(), 600);
         assert.equal((await names(tab)).length, 600);
         const chose = await tab.evaluate(() => { const at = performance.now(); document.querySelectorAll('#kernels tbody tr')[300].click(); return performance.now() - at; });
@@ -145,6 +144,5 @@ describe('the page of lockstep verify', { skip: missing('none') || false }, () =
         const inRow = Map.groupBy?.(boxes, (b) => b[1]) ?? boxes.reduce((m, b) => m.set(b[1], [...(m.get(b[1]) ?? []), b]), new Map());
         for (const row of inRow.values()) row.sort((a, b) => a[0] - b[0]).forEach((b, i) => assert.ok(i === 0 || b[0] >= row[i - 1][0] + row[i - 1][2], 'boxes overlap'));
         assert.deepEqual(said, []);
-        await close();
     });
 });
