@@ -6,6 +6,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <stdatomic.h>
 
 static uint64_t enabled_state(void) {
     uint32_t low, high;
@@ -103,8 +104,22 @@ void ls_cpu_detect_by(ls_cpuid *cpuid, uint64_t (*enabled)(void), ls_cpu *cpu) {
     }
 }
 
+/* What __get_cpuid_count does, which asks anew each time up to where there are leaves; a virtual machine's host answers, in microseconds. */
+static int ask(uint32_t leaf, uint32_t sub, uint32_t *a, uint32_t *b, uint32_t *c, uint32_t *d) {
+    static atomic_uint last[2]; /* of the basic leaves and of the extended ones */
+    atomic_uint *known = &last[leaf >> 31];
+    if (!atomic_load_explicit(known, memory_order_relaxed)) {
+        atomic_store_explicit(known, __get_cpuid_max(leaf & 0x80000000u, NULL), memory_order_relaxed);
+    }
+    if (leaf > atomic_load_explicit(known, memory_order_relaxed)) {
+        return 0;
+    }
+    __cpuid_count(leaf, sub, *a, *b, *c, *d);
+    return 1;
+}
+
 static void detect(ls_cpu *cpu) {
-    ls_cpu_detect_by(__get_cpuid_count, enabled_state, cpu);
+    ls_cpu_detect_by(ask, enabled_state, cpu);
 }
 #else
 static void detect(ls_cpu *cpu) {
