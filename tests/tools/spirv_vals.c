@@ -2,7 +2,6 @@
  * refuses; exits with 1 where there was something. */
 #include <spirv-tools/libspirv.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static bool is_valid(spv_context context, const char *path) {
