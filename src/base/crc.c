@@ -32,8 +32,8 @@ static uint64_t word(const uint8_t *data) {
 #endif
 
 #if defined(__x86_64__)
+#include "base/known.h"
 #include <cpuid.h>
-#include <stdatomic.h>
 static __attribute__((target("sse4.2"))) void add_words(uint32_t sums[LANES], const uint8_t *data, size_t blocks) {
     uint64_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
     for (; blocks > 0; blocks--, data += LANES * WORD) {
@@ -44,15 +44,13 @@ static __attribute__((target("sse4.2"))) void add_words(uint32_t sums[LANES], co
     }
     sums[0] = (uint32_t)a, sums[1] = (uint32_t)b, sums[2] = (uint32_t)c, sums[3] = (uint32_t)d;
 }
-bool ls_crc_instructions(void) { /* asked once: a virtual machine's host answers, which takes microseconds; each caller finds the same */
+static bool ask(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && c >> 20 & 1;
+}
+bool ls_crc_instructions(void) {
     static atomic_int known;
-    int state = atomic_load_explicit(&known, memory_order_relaxed);
-    if (!state) {
-        unsigned a, b, c, d;
-        state = __get_cpuid(1, &a, &b, &c, &d) && c >> 20 & 1 ? 2 : 1;
-        atomic_store_explicit(&known, state, memory_order_relaxed);
-    }
-    return state == 2;
+    return ls_known(&known, ask);
 }
 #elif defined(__aarch64__)
 #include <sys/auxv.h>

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #if defined(__x86_64__)
+#include "base/known.h"
 #include <cpuid.h>
 #include <immintrin.h>
-#include <stdatomic.h>
 #endif
 
 static const uint32_t constants[64] = {
@@ -91,16 +91,13 @@ static __attribute__((target("sha,sse4.1"))) void compress_sha(uint32_t state[8]
     _mm_storeu_si128((__m128i *)(state + 4), _mm_alignr_epi8(high, low, 8));
 }
 
-static bool instructions(void) { /* each caller finds the same */
+static bool ask(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && c >> 19 & 1 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && b >> 29 & 1; /* SSE4.1 and SHA */
+}
+static bool instructions(void) {
     static atomic_int known;
-    int state = atomic_load_explicit(&known, memory_order_relaxed);
-    if (!state) {
-        unsigned a, b, c, d;
-        bool sse41 = __get_cpuid(1, &a, &b, &c, &d) && c >> 19 & 1;
-        state = sse41 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && b >> 29 & 1 ? 2 : 1;
-        atomic_store_explicit(&known, state, memory_order_relaxed);
-    }
-    return state == 2;
+    return ls_known(&known, ask);
 }
 #endif
 

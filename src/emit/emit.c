@@ -47,11 +47,7 @@ int ls_lower_axes(uint64_t set, uint8_t *out_axes) {
 }
 
 int64_t ls_lower_bound(const ls_lower *l, const uint8_t *axes, int n_axes) {
-    int64_t n = 1;
-    for (int i = 0; i < n_axes; i++) {
-        n *= ls_dim_bound(l->spec->extents_of_axes[axes[i]]);
-    }
-    return n;
+    return ls_spec_points(l->spec, axes, n_axes);
 }
 
 /* ---- one kernel ---- */

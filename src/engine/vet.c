@@ -125,11 +125,7 @@ static uint64_t bound_axes(const ls_spec *s) {
 }
 
 static int64_t points_of(const ls_spec *s, const ls_store *store) {
-    int64_t n = 1;
-    for (int i = 0; i < store->n_axes; i++) {
-        n *= ls_dim_bound(s->extents_of_axes[store->axes[i]]);
-    }
-    return n;
+    return ls_spec_points(s, store->axes, store->n_axes);
 }
 
 /* Cuts axes of stores that no reduction runs over, the outermost first, until there are few enough points to walk. */

@@ -438,37 +438,26 @@ uint64_t ls_kir_eval(ls_kop op, ls_dtype dtype, ls_dtype src_dtype, const uint64
     return evals[op](dtype, src_dtype, src);
 }
 
-/* What is most asked for, with its type known: a loop each. */
-#define EACH(ID, T)                                                                                          \
-    case LS_K_##ID:                                                                                          \
-        for (int t = 0; t < n; t++) {                                                                        \
-            if (mask[t]) {                                                                                   \
-                out[t] = eval_##ID(T, T, (const uint64_t[3]){src[0][t], src[1][t], src[2][t]});              \
-            }                                                                                                \
+/* out[t] = eval(...) for active threads. */
+#define EACH_THREAD(eval, dtype, src_dtype)                                                                  \
+    for (int t = 0; t < n; t++) {                                                                            \
+        if (mask[t]) {                                                                                       \
+            out[t] = eval(dtype, src_dtype, (const uint64_t[3]){src[0][t], src[1][t], src[2][t]});           \
         }                                                                                                    \
-        return;
+    }
 
 void ls_kir_eval_threads(ls_kop op, ls_dtype dtype, ls_dtype src_dtype, const uint64_t *const src[3],
                          const uint8_t *mask, int n, uint64_t *out) {
-    if (dtype == LS_F32) {
-        switch (op) {
-            EACH(ADD, LS_F32)
-            EACH(MUL, LS_F32)
-        default:
-            break;
-        }
-    } else if (dtype == LS_I32) {
-        switch (op) {
-            EACH(ADD, LS_I32)
-            EACH(MUL, LS_I32)
-        default:
-            break;
-        }
-    }
-    const eval_fn eval = evals[op];
-    for (int t = 0; t < n; t++) {
-        if (mask[t]) {
-            out[t] = eval(dtype, src_dtype, (const uint64_t[3]){src[0][t], src[1][t], src[2][t]});
-        }
+    if (op == LS_K_ADD && dtype == LS_F32) { /* what is most asked for, with its type known */
+        EACH_THREAD(eval_ADD, LS_F32, LS_F32)
+    } else if (op == LS_K_MUL && dtype == LS_F32) {
+        EACH_THREAD(eval_MUL, LS_F32, LS_F32)
+    } else if (op == LS_K_ADD && dtype == LS_I32) {
+        EACH_THREAD(eval_ADD, LS_I32, LS_I32)
+    } else if (op == LS_K_MUL && dtype == LS_I32) {
+        EACH_THREAD(eval_MUL, LS_I32, LS_I32)
+    } else {
+        const eval_fn eval = evals[op];
+        EACH_THREAD(eval, dtype, src_dtype)
     }
 }

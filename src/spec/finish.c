@@ -310,6 +310,14 @@ static bool copy_array(ls_arena *arena, void *inout, size_t count, size_t elem) 
     return fresh != NULL;
 }
 
+int64_t ls_spec_points(const ls_spec *spec, const uint8_t *axes, int n_axes) {
+    int64_t n = 1;
+    for (int i = 0; i < n_axes; i++) {
+        n *= ls_dim_bound(spec->extents_of_axes[axes[i]]);
+    }
+    return n;
+}
+
 ls_status ls_spec_copy(ls_arena *arena, const ls_spec *spec, ls_spec *out_spec, ls_error *err) {
     ls_spec s = *spec;
     bool ok = copy_array(arena, &s.extents_of_axes, (size_t)s.n_axes, sizeof *s.extents_of_axes) &&

@@ -125,6 +125,8 @@ ls_status ls_spec_verify(const ls_spec *spec, ls_error *err) LS_MUST_USE;
 /* Whole structure, serials of origins apart: the same kernel. */
 bool ls_spec_equal(const ls_spec *a, const ls_spec *b);
 void ls_spec_print(ls_text *out, const ls_spec *spec);
+/* The points of a list of axes, by their bounds. */
+int64_t ls_spec_points(const ls_spec *spec, const uint8_t *axes, int n_axes);
 /* A copy in another arena. */
 ls_status ls_spec_copy(ls_arena *arena, const ls_spec *spec, ls_spec *out_spec, ls_error *err) LS_MUST_USE;
 

@@ -89,10 +89,7 @@ static void common_axes(const ls_spec *spec, ls_band *band) {
 }
 
 static int64_t band_points(const ls_spec *spec, const ls_band *band) { /* by bounds */
-    int64_t n = 1;
-    for (int i = 0; i < band->n_axes; i++) {
-        n *= ls_dim_bound(spec->extents_of_axes[band->axes[i]]);
-    }
+    int64_t n = ls_spec_points(spec, band->axes, band->n_axes);
     return n > 0 ? n : 1;
 }
 

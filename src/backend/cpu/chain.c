@@ -525,14 +525,10 @@ ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *te
     ls_gemm_phase *gemm = phase->gemm;
     const ls_value *v = &spec->values[phase->value];
     planner p = {.binary = binary, .spec = spec, .gemm = gemm, .temps = temps, .input = phase->value};
-    int64_t points = 1, run = 1;
     for (int i = 0; i < gemm->n.n; i++) {
         p.columns |= UINT64_C(1) << gemm->n.axes[i];
     }
-    for (int i = 0; i < gemm->batch.n + gemm->m.n; i++) {
-        points *= ls_dim_bound(
-            spec->extents_of_axes[i < gemm->batch.n ? gemm->batch.axes[i] : gemm->m.axes[i - gemm->batch.n]]);
-    }
+    int64_t points = ls_spec_points(spec, gemm->batch.axes, gemm->batch.n) * ls_spec_points(spec, gemm->m.axes, gemm->m.n);
     p.chain.inner = gemm->n.n;
     p.order[p.n_order++] = phase->value;
     if (v->acc != LS_F32 || v->dtype != LS_F32 || store->combine != LS_STORE_SET || store->n_preds ||
@@ -541,9 +537,7 @@ ls_status ls_chain_plan(ls_kernel_binary *binary, ls_phase *phase, const int *te
         points * LS_CHAIN_SCALARS > MOST_SCALARS) {
         return LS_OK;
     }
-    for (int i = gemm->n.n - p.chain.inner; i < gemm->n.n; i++) {
-        run *= ls_dim_bound(spec->extents_of_axes[gemm->n.axes[i]]);
-    }
+    int64_t run = ls_spec_points(spec, gemm->n.axes + gemm->n.n - p.chain.inner, p.chain.inner);
     if (run < LEAST_RUN && p.chain.inner < gemm->n.n) {
         return LS_OK;
     }

@@ -203,11 +203,7 @@ static ls_contract_side side_of(const ls_spec *spec, ls_dtype acc, int32_t value
 }
 
 static int64_t span_of(const ls_spec *spec, const ls_axis_group *group, int64_t stride) {
-    int64_t span = stride < 0 ? -stride : stride;
-    for (int i = 0; i < group->n; i++) {
-        span *= ls_dim_bound(spec->extents_of_axes[group->axes[i]]);
-    }
-    return span;
+    return (stride < 0 ? -stride : stride) * ls_spec_points(spec, group->axes, group->n);
 }
 
 /* Whether columns are a strided view whose elements each lie at a place of their own, as windows that lap do not. */

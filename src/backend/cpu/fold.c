@@ -42,20 +42,12 @@ static size_t lane_size(const ls_value *v) {
     return ls_tile_held_size(ls_input_dtype(v));
 }
 
-static int64_t bound_points(const ls_spec *spec, const ls_value *v) {
-    int64_t n = 1;
-    for (int i = 0; i < v->n_bound; i++) {
-        n *= ls_dim_bound(spec->extents_of_axes[v->bound[i]]);
-    }
-    return n;
-}
-
 size_t ls_phase_extra(const ls_spec *spec, const ls_phase *phase) {
     if (phase->kind == LS_PHASE_STORE || phase->kind == LS_PHASE_GEMM) {
         return 0;
     }
     const ls_value *v = &spec->values[phase->value];
-    size_t n = (size_t)bound_points(spec, v), tile = LS_TILE * 8;
+    size_t n = (size_t)ls_spec_points(spec, v->bound, v->n_bound), tile = LS_TILE * 8;
     switch (phase->kind) {
     case LS_PHASE_ROWS:
         return (n / LS_TILE_BLOCK + 2) * 16 + 2 * tile;

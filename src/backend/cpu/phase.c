@@ -158,16 +158,8 @@ static void main_load(const planner *p, int32_t value, int64_t *size, int32_t *l
     }
 }
 
-static int64_t points(const ls_spec *spec, int n, const uint8_t *axes) {
-    int64_t count = 1;
-    for (int i = 0; i < n; i++) {
-        count *= ls_dim_bound(spec->extents_of_axes[axes[i]]);
-    }
-    return count;
-}
-
 static bool by_rows(const planner *p, const ls_phase *phase, const ls_value *v) {
-    int64_t bound = points(p->spec, v->n_bound, v->bound), free = points(p->spec, phase->n_axes, phase->axes),
+    int64_t bound = ls_spec_points(p->spec, v->bound, v->n_bound), free = ls_spec_points(p->spec, phase->axes, phase->n_axes),
             size = -1;
     if (free < 8 || bound < 32) {
         return bound >= 8 * free;
@@ -338,11 +330,7 @@ static int row_axis(const ls_spec *spec, const ls_program *p) {
             row = a->dims[a->n_dims - 1].first;
         }
     }
-    int64_t lanes = 1;
-    for (int i = row; i < p->n_lane_axes; i++) {
-        lanes *= ls_dim_bound(spec->extents_of_axes[p->lane_axes[i]]);
-    }
-    return lanes >= LS_TILE / 4 ? row : 0;
+    return ls_spec_points(spec, p->lane_axes + row, p->n_lane_axes - row) >= LS_TILE / 4 ? row : 0;
 }
 
 /* Lanes of which the first axes are the phase's own: rows. */
@@ -407,7 +395,7 @@ static bool is_lanes(const planner *p, const ls_phase *phase, const ls_value *v)
     for (int i = 0; i < phase->n_axes; i++) {
         alone = alone && (both >> phase->axes[i] & 1);
     }
-    return alone && points(p->spec, phase->n_axes, phase->axes) >= 8 * points(p->spec, v->n_bound, v->bound);
+    return alone && ls_spec_points(p->spec, phase->axes, phase->n_axes) >= 8 * ls_spec_points(p->spec, v->bound, v->n_bound);
 }
 
 /* The phase of a value with bound axes; `axes` is its space. */
@@ -551,7 +539,7 @@ static ls_status measure(planner *p) {
         phase->cost = program_cost(&phase->finish);
         if (phase->value != LS_SPEC_NONE) {
             const ls_value *v = &p->spec->values[phase->value];
-            phase->cost += (program_cost(&phase->program) + 1) * points(p->spec, v->n_bound, v->bound);
+            phase->cost += (program_cost(&phase->program) + 1) * ls_spec_points(p->spec, v->bound, v->n_bound);
         }
     }
     return LS_OK;

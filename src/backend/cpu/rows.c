@@ -85,13 +85,10 @@ static bool phase_fits(const ls_kernel_binary *b, const ls_phase *phase, int *st
     const ls_band *band = &b->band;
     const ls_program *p = phase->kind == LS_PHASE_STORE ? &phase->finish : &phase->program;
     int n = p->n_instrs[LS_SECTION_LANES];
-    int64_t inner = 1;
     if (p->n_instrs[LS_SECTION_POINT] || p->n_periodic || (p->row_axes && p->row_axes != band->n_axes)) {
         return false;
     }
-    for (int i = band->n_axes; i < p->n_lane_axes; i++) {
-        inner *= ls_dim_bound(spec->extents_of_axes[p->lane_axes[i]]);
-    }
+    int64_t inner = ls_spec_points(spec, p->lane_axes + band->n_axes, p->n_lane_axes - band->n_axes);
     if (inner < LEAST_INNER || inner > LS_TILE_BLOCK || !count_columns(p, LS_SECTION_ROWS, steps, places)) {
         return false;
     }
@@ -122,7 +119,7 @@ static bool phase_fits(const ls_kernel_binary *b, const ls_phase *phase, int *st
 
 int64_t ls_rows_plan(const ls_kernel_binary *b) {
     int steps = 0, places = 0;
-    int64_t points = 1, bytes = 0;
+    int64_t bytes = 0;
     bool fit = b->band.n_axes > 0;
     for (int i = 0; i < b->n_phases && fit; i++) {
         fit = phase_fits(b, &b->phases[i], &steps, &places);
@@ -130,9 +127,7 @@ int64_t ls_rows_plan(const ls_kernel_binary *b) {
     if (!fit || steps > MOST_STEPS || places > MOST_PLACES) {
         return 0;
     }
-    for (int i = 0; i < b->band.n_axes; i++) {
-        points *= ls_dim_bound(b->spec.extents_of_axes[b->band.axes[i]]);
-    }
+    const int64_t points = ls_spec_points(&b->spec, b->band.axes, b->band.n_axes);
     for (int i = 0; i < b->spec.n_args; i++) {
         const ls_spec_arg *arg = &b->spec.args[i];
         bytes += arg->written ? 0 : arg->numel * (int64_t)ls_dtype_size(arg->dtype) / (points ? points : 1);

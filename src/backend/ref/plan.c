@@ -114,20 +114,12 @@ static ls_status plan_indices(ls_kernel_binary *b, ls_error *err) {
     return LS_OK;
 }
 
-static int64_t bound_points(const ls_spec *spec, const ls_value *v) {
-    int64_t n = 1;
-    for (int i = 0; i < v->n_bound; i++) {
-        n *= ls_dim_bound(spec->extents_of_axes[v->bound[i]]);
-    }
-    return n;
-}
-
 enum { KEPT = 1 << 18 }; /* cells of an operand */
 
 /* Lines are kept where other axes ask for each again. Right operands that may be out of range are not read beside an absent left one. */
 static int64_t places_of(const ls_spec *spec, const ls_value *v, bool right) {
     uint64_t own = spec->values[right ? v->b : v->a].axes;
-    int64_t lines = 1, uses = 1, n = bound_points(spec, v);
+    int64_t lines = 1, uses = 1, n = ls_spec_points(spec, v->bound, v->n_bound);
     for (uint64_t axes = ls_ref_without_bound(v->axes, v); axes; axes &= axes - 1) {
         int axis = __builtin_ctzll(axes);
         int64_t *count = own >> axis & 1 ? &lines : &uses, extent = ls_dim_bound(spec->extents_of_axes[axis]);
@@ -139,8 +131,7 @@ static int64_t places_of(const ls_spec *spec, const ls_value *v, bool right) {
     return uses <= 1 || n < 1 || n > KEPT ? 0 : lines < KEPT / n ? lines : KEPT / n;
 }
 
-static ls_ref_kept kept_by(const ls_spec *spec, int32_t id) {
-    const ls_value *v = &spec->values[id];
+static ls_ref_kept kept_by(const ls_spec *spec, const ls_value *v) {
     ls_ref_kept kept = {{0, 0}};
     for (int side = 0; side < 2 && v->op == LS_V_CONTRACT; side++) {
         kept.places[side] = places_of(spec, v, side);
@@ -149,18 +140,15 @@ static ls_ref_kept kept_by(const ls_spec *spec, int32_t id) {
 }
 
 /* Bytes of scratch that a value's evaluation needs. */
-static size_t scratch_size(const ls_spec *spec, int32_t id) {
-    const ls_value *v = &spec->values[id];
-    size_t n = (size_t)bound_points(spec, v);
+static size_t scratch_size(const ls_spec *spec, const ls_value *v, const ls_ref_kept *kept) {
+    size_t n = (size_t)ls_spec_points(spec, v->bound, v->n_bound);
     switch ((ls_value_op)v->op) {
     case LS_V_REDUCE: /* block results of every level, and one block's partials */
         return (2 * (n / LS_REF_BLOCK + 2) + LS_REF_PARTIALS) * sizeof(ls_cell);
     case LS_V_SCAN: /* the line and the totals of every level */
         return (n + 2 * (n / LS_REF_CHUNK + 2)) * sizeof(ls_cell);
-    case LS_V_CONTRACT: { /* lines of each operand, before them by place which it is */
-        ls_ref_kept kept = kept_by(spec, id);
-        return (size_t)(kept.places[0] + kept.places[1]) * (sizeof(uint64_t) + n * sizeof(ls_cell));
-    }
+    case LS_V_CONTRACT: /* lines of each operand, before them by place which it is */
+        return (size_t)(kept->places[0] + kept->places[1]) * (sizeof(uint64_t) + n * sizeof(ls_cell));
     case LS_V_SORT: /* the line and two orders for merging */
         return n * (sizeof(ls_cell) + 2 * sizeof(int64_t));
     default:
@@ -180,8 +168,8 @@ ls_status ls_ref_plan(ls_kernel_binary *b, ls_error *err) {
         const ls_value *v = &spec->values[i];
         /* SCAN and SORT keep their whole line in the memo's place instead. */
         b->memo[i] = v->op == LS_V_REDUCE || v->op == LS_V_CONTRACT || (v->op == LS_V_MAP && v->map != LS_OP_CAST);
-        b->kept_by[i] = kept_by(spec, i);
-        b->scratch_size[i] = scratch_size(spec, i);
+        b->kept_by[i] = kept_by(spec, v);
+        b->scratch_size[i] = scratch_size(spec, v, &b->kept_by[i]);
     }
     return plan_indices(b, err);
 }
