@@ -772,7 +772,7 @@ static void for_each(const ls_gemm_plan *plan, int64_t n, void (*fn)(void *, int
     }
 }
 
-/* A product that is nothing but the tiles of one panel of B. All that larger ones need besides is most of what such a one takes before its
+/* A product that is nothing but the tiles of a few panels of B. All that larger ones need besides is most of what such a one takes before its
  * first tile. */
 static void run_alone(const ls_gemm_plan *plan) {
     const ls_gemm *g = plan->g;
@@ -781,22 +781,28 @@ static void run_alone(const ls_gemm_plan *plan) {
     operand_at at_b = b->packed ? (operand_at){b->packed->data, 1, plan->cols, 0} : (operand_at){b->data, 1, b->stride_k, 0};
     ls_gemm_tiles t = tiles_of(g->k, at_a.at, at_a, at_b, g->out.data, g->out.stride_i, LS_GEMM_STORE);
     if (LS_GEMM_FOLLOWS && plan->follows) {
-        t.add = g->follow.add;
-        t.plus = g->follow.plus;
         t.plus_row = g->follow.columns ? 0 : t.ldc;
         t.add_step = g->follow.step;
         t.floor = g->follow.floor;
     }
+    const int64_t step_c = plan->cols * plan->elem, step_b = b->packed ? step_c * g->k : step_c;
     unsigned nan = 0;
-    t.n = plan->whole; /* of none, such a kernel computes none */
-    for (int64_t left = g->m, rows = plan->whole > 0 ? plan->rows : plan->rest; left > 0; rows = smaller(plan->rest, left), t.n = 1) {
-        t.a_next = rows * at_a.next;
-        nan |= kernel_of(plan, rows, plan->vectors)(&t);
-        left -= t.n * rows;
-        t.a = (const char *)t.a + t.n * t.a_next * plan->elem;
-        t.c = (char *)t.c + t.n * rows * t.ldc * plan->elem;
-        t.add += LS_GEMM_FOLLOWS && t.add ? t.n * rows * t.add_step : 0;
-        t.plus += LS_GEMM_FOLLOWS && t.plus ? t.n * rows * t.plus_row : 0;
+    for (int64_t at = 0; at < g->n * plan->elem; at += step_c, t.b = (const char *)t.b + step_b) {
+        t.a = at_a.at;
+        t.c = (char *)g->out.data + at;
+        t.ahead = t.b;
+        t.add = LS_GEMM_FOLLOWS && plan->follows ? g->follow.add : NULL;
+        t.plus = LS_GEMM_FOLLOWS && t.add && g->follow.plus ? g->follow.plus + at / plan->elem : NULL;
+        t.n = plan->whole; /* of none, such a kernel computes none */
+        for (int64_t left = g->m, rows = plan->whole > 0 ? plan->rows : plan->rest; left > 0; rows = smaller(plan->rest, left), t.n = 1) {
+            t.a_next = rows * at_a.next;
+            nan |= kernel_of(plan, rows, plan->vectors)(&t);
+            left -= t.n * rows;
+            t.a = (const char *)t.a + t.n * t.a_next * plan->elem;
+            t.c = (char *)t.c + t.n * rows * t.ldc * plan->elem;
+            t.add += LS_GEMM_FOLLOWS && t.add ? t.n * rows * t.add_step : 0;
+            t.plus += LS_GEMM_FOLLOWS && t.plus ? t.n * rows * t.plus_row : 0;
+        }
     }
     for (int64_t i = 0; nan && g->out.canonical_nan && i < g->m; i++) {
         g->isa->moves->canonical_f32(g->n, (float *)g->out.data + i * g->out.stride_i);

@@ -24,6 +24,7 @@ enum {
     MOST_WAYS = 8,
     PART_COLUMNS = 1024, /* wider rows of B are read as fast by columns */
     LEAST_TASK = LS_LIMIT(1 << 20, 1 << 6), /* multiply-adds of a task: a worker has several only where each has so many */
+    ALONE_BYTES = 64 << 10,
     EXACT_BYTES = 256, /* 255 * 255 * 256 < 2^24: float sums of so many products of bytes are exact */
 };
 
@@ -324,12 +325,12 @@ static void plan_workspace(const ls_gemm *g, ls_gemm_plan *plan) {
     }
 }
 
-/* Whether the product is no more than the tiles of one panel of B in one task and one slice, and what those are. */
+/* Whether the product is no more than the tiles of a few panels of B in one task and one slice, which need nothing fetched, and what those are. */
 static void plan_alone(const ls_gemm *g, ls_gemm_plan *plan) {
     bool floats = plan->panel == LS_GEMM_TYPE_F32 && plan->sum == LS_GEMM_TYPE_F32 && plan->kernels->most_tiles > 1;
     bool in_place = plan->a_source != LS_GEMM_LOCAL && (plan->b_source == LS_GEMM_DIRECT || plan->b_source == LS_GEMM_BEFORE);
     if (LS_SMALL || !floats || !in_place || !plan->inline_run || plan->masks || plan->vector || plan->through_tile || g->epilogue ||
-        plan->kernels->whole_rows || g->batch_rank > 0 || g->n != plan->cols || plan->m_blocks > 1 || g->k <= 0 || g->k > plan->depth) {
+        plan->kernels->whole_rows || g->batch_rank > 0 || g->n % plan->cols || g->n * g->k * plan->elem > ALONE_BYTES || plan->m_blocks > 1 || plan->n_blocks > 1 || g->k <= 0 || g->k > plan->depth) {
         return;
     }
     plan->vectors = (int)(plan->cols / plan->kernels->lanes);
@@ -436,8 +437,9 @@ void ls_gemm_plan_move(const ls_gemm_plan *plan, const ls_gemm *g, ls_gemm *prob
 }
 
 bool ls_gemm_reads_directly(const ls_gemm *g, ls_gemm_side side) {
-    return side == LS_GEMM_B && is_wide_view(&g->b) && g->b.stride_i == 1 && rows_are_close(&g->b) &&
-           !g->a.absent;
+    const ls_gemm_kernels *kernels = pick_kernels(g, ls_gemm_panel_type(g->a.dtype));
+    const bool one_panel = g->n <= kernels->vectors * kernels->lanes && g->n % kernels->lanes == 0;
+    return side == LS_GEMM_B && is_wide_view(&g->b) && g->b.stride_i == 1 && rows_are_close(&g->b) && one_panel && !g->a.absent;
 }
 
 bool ls_gemm_empty(const ls_gemm *g) {
