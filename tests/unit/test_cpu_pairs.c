@@ -108,16 +108,30 @@ static void operands_are_rounded(void **state) {
     assert_memory_equal(rounded, reduced, sizeof rounded);
 }
 
+/* Whether reduced has the bits of fast where one element of an operand's last row is `x`. */
+static bool same_as_fast(float x, int place, bool left) {
+    static float fast[M * N], reduced[M * N];
+    fill(1 + 0x1p-10f);
+    *(left ? &a[(M - 1) * K + place] : &b[(N - 1) * K + place]) = x;
+    product(LS_FAST, 1 + left, fast);
+    product(LS_REDUCED, 1 + left, reduced);
+    return memcmp(fast, reduced, sizeof fast) == 0;
+}
+
 static void what_would_be_lost_is_computed_as_in_fast(void **state) {
     (void)state;
-    static const float lost[] = {0x1p-149f, 0x1p-100f, 0x1p100f, INFINITY, NAN};
-    static float fast[M * N], reduced[M * N];
-    for (int i = 0; i < 10; i++) {
-        fill(1 + 0x1p-10f);
-        *(i % 2 ? &a[M * K - 1] : &b[N * K - 1]) = lost[i / 2];
-        product(LS_FAST, 1 + i % 2, fast);
-        product(LS_REDUCED, 1 + i % 2, reduced);
-        assert_memory_equal(fast, reduced, sizeof fast);
+    static const float lost[] = {0x1p-149f, 0x1p-100f, 0x1.fffffep-59f, 0x1p63f, 0x1p100f, INFINITY, NAN};
+    static const float least_and_most[] = {0x1p-58f, 0x1.fffffep62f};
+    static const int places[] = {5, 21, K - 1}; /* in a first vector, in a second one, among the last few */
+    for (int left = 0; left < 2; left++) {
+        for (int i = 0; i < 3; i++) {
+            for (int j = 0; j < (int)(sizeof lost / sizeof *lost); j++) {
+                assert_true(same_as_fast(lost[j], places[i], left));
+            }
+            for (int j = 0; j < 2; j++) {
+                assert_true(!rounds() || !same_as_fast(least_and_most[j], places[i], left));
+            }
+        }
     }
 }
 

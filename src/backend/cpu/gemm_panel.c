@@ -251,8 +251,11 @@ void ls_gemm_pack_part(const ls_gemm_isa *isa, ls_gemm_part part, int64_t width,
 }
 
 int64_t ls_gemm_panel_columns(const ls_gemm_kernels *kernels, int most_vectors, int64_t n) {
-    int64_t vectors = ls_gemm_ceil_div(n, kernels->lanes), panels = ls_gemm_ceil_div(vectors, most_vectors);
-    return panels > 0 ? ls_gemm_ceil_div(vectors, panels) * kernels->lanes : kernels->lanes;
+    int64_t vectors = ls_gemm_ceil_div(n, kernels->lanes), panels = larger(ls_gemm_ceil_div(vectors, most_vectors), 1);
+    int64_t width = larger(ls_gemm_ceil_div(vectors, panels), 1);
+    /* A last one of one vector has too few sums under way for instructions that take longer than a multiply-add. */
+    const bool narrower = kernels->whole_rows && width > 2 && vectors % width == 1 && vectors % (width - 1) == 0;
+    return (width - narrower) * kernels->lanes;
 }
 
 static const ls_gemm_kernels *kernels_of(const ls_gemm_isa *isa, ls_gemm_dtype dtype) {

@@ -32,38 +32,44 @@
 #define WIDTH 3
 #include "backend/cpu/isa/gemm_kernels.inc"
 
-/* Lanes that are neither 0 nor of magnitudes that the instruction multiplies and adds up without a loss. */
-static inline unsigned out_of_range(__m512 x) {
-    const int least = (127 - 58) << 23, end = (127 + 63) << 23;
+/* The smallest and the largest of the magnitudes that are not 0, as integers; the former less 1, for which 0 is largest of all. */
+typedef struct sizes {
+    __m512i least, most;
+} sizes;
+
+static inline sizes sizes_with(sizes s, __m512 x) {
     const __m512i size = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(INT32_MAX));
-    const __mmask16 there = _mm512_test_epi32_mask(size, size);
-    return _mm512_mask_cmpge_epu32_mask(there, _mm512_sub_epi32(size, _mm512_set1_epi32(least)),
-                                        _mm512_set1_epi32(end - least));
+    return (sizes){_mm512_min_epu32(s.least, _mm512_sub_epi32(size, _mm512_set1_epi32(1))), _mm512_max_epu32(s.most, size)};
+}
+
+/* Whether the instruction multiplies and adds up all of them without a loss. */
+static inline bool in_range(sizes s) {
+    const int least = (127 - 58) << 23, end = (127 + 63) << 23;
+    return !(_mm512_cmplt_epu32_mask(s.least, _mm512_set1_epi32(least - 1)) | _mm512_cmpge_epu32_mask(s.most, _mm512_set1_epi32(end)));
+}
+
+/* Sixteen pairs, or the `lanes`, of rows one after another, or of `first` alone. */
+static inline __attribute__((always_inline)) sizes round_few(__mmask16 lanes, uint32_t left, const float *first, const float *second, uint32_t *pairs,
+                                                             sizes seen) {
+    const __m512i low = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i places = _mm512_or_si512(low, _mm512_slli_epi32(_mm512_add_epi32(low, _mm512_set1_epi32(16)), 16));
+    const __m512 x = _mm512_maskz_loadu_ps(second ? lanes : (__mmask16)left, first);
+    const __m512 y = _mm512_maskz_loadu_ps(second ? lanes : (__mmask16)(left >> 16), second ? second : first + 16);
+    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(y, x);
+    _mm512_mask_storeu_epi32(pairs, lanes, second ? _mm512_permutexvar_epi16(places, both) : both);
+    return sizes_with(sizes_with(seen, x), y);
 }
 
 bool ls_gemm_round_pairs__avx512(int64_t n, const float *first, const float *second, uint32_t *pairs, int64_t step) {
-    const __m512i low = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    const __m512i places =
-        _mm512_or_si512(low, _mm512_slli_epi32(_mm512_add_epi32(low, _mm512_set1_epi32(16)), 16));
-    unsigned out = 0;
-    for (int64_t i = 0; i < n; i += 16, pairs += step) {
-        const uint32_t left = n - i < 16 ? (UINT32_C(1) << 2 * (n - i)) - 1 : UINT32_MAX;
-        const __mmask16 lanes = (__mmask16)(n - i < 16 ? (1 << (n - i)) - 1 : 0xffff);
-        __m512 x, y;
-        if (second) {
-            x = _mm512_maskz_loadu_ps(lanes, first + i);
-            y = _mm512_maskz_loadu_ps(lanes, second + i);
-        } else {
-            x = _mm512_maskz_loadu_ps((__mmask16)left, first + 2 * i);
-            y = left >> 16 ? _mm512_maskz_loadu_ps((__mmask16)(left >> 16), first + 2 * i + 16)
-                           : _mm512_setzero_ps();
-        }
-        out |= out_of_range(x) | out_of_range(y);
-        __m512i both = (__m512i)_mm512_cvtne2ps_pbh(y, x);
-        both = second ? _mm512_permutexvar_epi16(places, both) : both;
-        _mm512_mask_storeu_epi32(pairs, lanes, both);
+    sizes seen = {_mm512_set1_epi32(-1), _mm512_setzero_si512()};
+    const int64_t apart = second ? 16 : 32;
+    for (; n >= 16; n -= 16, first += apart, second += second ? apart : 0, pairs += step) {
+        seen = second ? round_few(0xffff, UINT32_MAX, first, second, pairs, seen) : round_few(0xffff, UINT32_MAX, first, NULL, pairs, seen);
     }
-    return out == 0;
+    if (n > 0) {
+        seen = round_few((__mmask16)((1 << n) - 1), (UINT32_C(1) << 2 * n) - 1, first, second, pairs, seen);
+    }
+    return in_range(seen);
 }
 
 #if defined(__clang__)
