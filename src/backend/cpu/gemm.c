@@ -229,9 +229,12 @@ static bool panel_follows(const block *b, int64_t j) {
 
 enum { FEW_TILES = 3, AHEAD = 4096, AHEAD_OF_MEMORY = 8192 }; /* the last two in bytes */
 
-/* A panel's rows where they lie, a line of each for each tile. The line that a row begins inside of came with the panel before. */
-static lookahead fetch_lines(const ls_gemm_plan *plan, const char *at, int64_t element, int64_t step) {
-    return (lookahead){further(at, LS_GEMM_LINE - 1), ls_gemm_ceil_div(plan->cols * element, LS_GEMM_LINE), LS_GEMM_LINE, step, 1};
+/* A panel's rows where they lie, a line of each for each tile, or, if more tiles than those share them, with some lines twice. The line that a
+ * row begins inside of came with the panel before. */
+static lookahead fetch_lines(const ls_gemm_plan *plan, const char *at, int64_t element, int64_t step, int64_t tiles) {
+    const int64_t bytes = plan->cols * element, lines = ls_gemm_ceil_div(bytes, LS_GEMM_LINE);
+    const bool twice = tiles > lines;
+    return (lookahead){further(at, LS_GEMM_LINE - 1), twice ? tiles : lines, twice ? ls_gemm_ceil_div(bytes, tiles) : LS_GEMM_LINE, step, 1};
 }
 
 /* For the panel from column j on, in the rows k to k + n: pieces of a packed panel, which all tiles share, or lines of rows where they
@@ -267,7 +270,7 @@ static lookahead fetch_ahead(const block *b, int64_t j, int64_t k, int64_t n) {
     }
     int64_t size = ls_gemm_dtype_size(o->dtype);
     const char *at = (const char *)o->data + (b->b_offset + b->j0 + j + k * o->stride_k) * size;
-    return fetch_lines(plan, at, size, o->stride_k * size);
+    return fetch_lines(plan, at, size, o->stride_k * size, ls_gemm_stores_far(plan->g) ? tiles : 0);
 }
 
 /*
@@ -311,10 +314,11 @@ enum { FAR_SUMS = LS_LIMIT(1 << 17, 1 << 6) }; /* so many leave the nearest cach
 /* For tiles of n k that have nothing of B to fetch: n rows, from row i on, of C's panel from column j on. A tile fetches a line of each. */
 static lookahead fetch_sums(const block *b, int64_t i, int64_t j, int64_t n) {
     const ls_gemm_plan *plan = b->plan;
-    if (LS_SMALL || i + n > b->mi || !panel_follows(b, j) || plan->through_tile || plan->g->m * plan->g->n <= FAR_SUMS) {
+    if (LS_SMALL || ls_gemm_stores_far(plan->g) || i + n > b->mi || !panel_follows(b, j) || plan->through_tile ||
+        plan->g->m * plan->g->n <= FAR_SUMS) {
         return (lookahead){0};
     }
-    return fetch_lines(plan, b->c + (i * b->ldc + j) * plan->elem, plan->elem, b->ldc * plan->elem);
+    return fetch_lines(plan, b->c + (i * b->ldc + j) * plan->elem, plan->elem, b->ldc * plan->elem, 0);
 }
 
 /* For tiles of n k in a block's first panel of B that have nothing else to fetch: what the next one reads of A, `bytes` behind where this
@@ -352,7 +356,7 @@ static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, oper
                                                        : (lookahead){.at = at_b.at, .tiles = left};
         }
         rows = whole > 0 ? plan->rows : ls_gemm_last_rows(plan, left);
-        lookahead own = fetch_lines(plan, t.c, plan->elem, b->ldc * plan->elem);
+        lookahead own = fetch_lines(plan, t.c, plan->elem, b->ldc * plan->elem, 0);
         for (int64_t r = 0; fetch && r < rows; r++, own.at += own.step_k) {
             for (int64_t line = 0; line < own.tiles; line++) {
                 __builtin_prefetch(own.at + line * own.next);

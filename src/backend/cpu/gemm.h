@@ -186,9 +186,9 @@ size_t ls_gemm_workspace(const ls_gemm *g);
 /* Computes the product; returns when all of C is stored. `workspace` may be NULL if its size is 0. */
 void ls_gemm_run(const ls_gemm *g, void *workspace);
 
-typedef enum ls_gemm_side { LS_GEMM_A, LS_GEMM_B, LS_GEMM_TALL_A } ls_gemm_side;
+typedef enum ls_gemm_side { LS_GEMM_A, LS_GEMM_B, LS_GEMM_TALL_A, LS_GEMM_LOW_A } ls_gemm_side;
 /* Of which sort A is to be packed before for columns that are so many at most: those whose tiles are not the widest have higher ones, and
- * so have those that such tiles fit better, unless B is packed before, too. */
+ * so have those that such tiles fit better, unless B is packed before, too; those of few k have lower ones. */
 ls_gemm_side ls_gemm_side_a(const ls_gemm *g, int64_t most_columns, bool b_is_packed);
 
 /* Whether an operand, a view, is read where it lies as fast as from panels, so that packing it before brings nothing. */

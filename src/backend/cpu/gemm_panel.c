@@ -269,13 +269,16 @@ static const ls_gemm_kernels *kernels_of(const ls_gemm_isa *isa, ls_gemm_dtype d
 ls_gemm_side ls_gemm_side_a(const ls_gemm *g, int64_t most_columns, bool b_is_packed) {
     const ls_gemm_kernels *kernels = kernels_of(g->isa, g->a.dtype);
     bool narrow_panels = most_columns <= (kernels->vectors - 1) * kernels->lanes;
-    return narrow_panels || (!b_is_packed && ls_gemm_is_tall(g, kernels, most_columns)) ? LS_GEMM_TALL_A : LS_GEMM_A;
+    return narrow_panels || (!b_is_packed && ls_gemm_is_tall(g, kernels, most_columns)) ? LS_GEMM_TALL_A
+           : ls_gemm_is_low(g, kernels)                                                 ? LS_GEMM_LOW_A
+                                                                                        : LS_GEMM_A;
 }
 
 /* Panels of A are as high as each other. */
 int64_t ls_gemm_packed_width(const ls_gemm_isa *isa, ls_gemm_side side, ls_gemm_dtype dtype, int64_t extent) {
     const ls_gemm_kernels *kernels = kernels_of(isa, dtype);
-    int64_t rows = side == LS_GEMM_TALL_A ? kernels->rows : kernels->widest_rows, panels = ls_gemm_ceil_div(extent, rows);
+    int64_t rows = side == LS_GEMM_TALL_A ? kernels->rows : side == LS_GEMM_LOW_A ? LS_GEMM_LOW_ROWS : kernels->widest_rows;
+    int64_t panels = ls_gemm_ceil_div(extent, rows);
     while (!LS_SMALL && kernels->whole_rows && rows >= 2 * extent && kernels->tile[rows / 8][1]) {
         rows /= 2;
     }

@@ -19,6 +19,7 @@ enum {
     MOST_SLICES = 2, /* at a time */
     MANY_TILES = 4,
     MOST_TALL = 128, /* rows */
+    MOST_LOW = 64, /* k */
     TALL_COLUMNS = LS_LIMIT(512, 96),
     CACHE_WAY = 4096,
     MOST_WAYS = 8,
@@ -198,11 +199,16 @@ static bool is_far(const ls_gemm *g, int64_t bytes) {
     return !g->l2_is_near || bytes > SHARED_L2S * l2_bytes(g);
 }
 
+bool ls_gemm_is_low(const ls_gemm *g, const ls_gemm_kernels *kernels) {
+    const bool whole = g->m >= 4 * LS_GEMM_LOW_ROWS && g->m % LS_GEMM_LOW_ROWS == 0;
+    return !LS_SMALL && g->fast && ls_gemm_stores_far(g) && kernels->vectors == 4 && g->k <= MOST_LOW && whole;
+}
+
 bool ls_gemm_is_tall(const ls_gemm *g, const ls_gemm_kernels *kernels, int64_t columns) {
     const bool in_place = is_wide_view(&g->b) && g->b.stride_i == 1 && g->m <= (g->l2_is_near ? MOST_TALL : FEW_ROWS);
     const bool worth = g->fast || (g->m == 2 * kernels->rows && !is_far(g, b_bytes(g, columns)));
     return !LS_SMALL && worth && kernels->rows > kernels->widest_rows && in_place && columns >= TALL_COLUMNS &&
-           g->m % kernels->rows == 0 && g->m % kernels->widest_rows != 0;
+           !ls_gemm_is_low(g, kernels) && g->m % kernels->rows == 0 && g->m % kernels->widest_rows != 0;
 }
 
 /* Panels of each operand are as wide as each other. The widest tiles are less high: two of them take longer than one of all rows. If B
@@ -216,7 +222,7 @@ static void plan_panels(const ls_gemm *g, ls_gemm_plan *plan, bool b_is_far) {
     if (plan->cols == widest && !g->b.packed && g->m > kernels->widest_rows && g->m <= rows) {
         plan->cols -= kernels->lanes;
     }
-    rows = plan->cols == widest ? kernels->widest_rows : rows;
+    rows = plan->cols < widest ? rows : ls_gemm_is_low(g, kernels) ? LS_GEMM_LOW_ROWS : kernels->widest_rows;
     int64_t panels = larger(ls_gemm_ceil_div(g->m, rows), 1);
     panels = panels == 2 && !g->b.packed && !tall && b_is_far ? 3 : panels;
     plan->streamed = plan->b_place == LS_GEMM_MEMORY && g->l2_is_near && ls_gemm_in_lines(plan) && g->m <= LS_GEMM_STREAMED_ROWS;
