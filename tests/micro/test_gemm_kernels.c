@@ -20,7 +20,7 @@ static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, boo
                 matrix_make(&b, dtype, cols, kc, 1, I_FAST, exact ? WIDE : ORDINARY);
                 size_t bytes = (size_t)(((rows - 1) * ldc + cols) * size);
                 char *out = guarded(bytes), *expected = guarded(bytes);
-                bool resume = variant & 4, add = !resume && variant & 2;
+                bool resume = kernels->resumes && variant & 4, add = !resume && variant & 2;
                 int64_t first = resume ? kc / 3 : 0;
                 value answers[LS_GEMM_MAX_ROWS * LS_GEMM_MAX_WIDTH];
                 contract(&a, &b, 0, answers);
@@ -45,14 +45,15 @@ static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, boo
                 ls_gemm_kernel kernel = kernels->tile[rows][vectors];
                 const char *at_a = a.origin, *at_b = b.origin;
                 ls_gemm_tiles tiles = {.n = 1, .kc = first, .a = at_a, .a_row = a.stride_i, .a_k = a.stride_k, .b = at_b, .b_k = b.stride_k,
-                                       .c = out + GUARD, .ldc = ldc, .into = LS_GEMM_STORE, .ahead = at_b, .ahead_k = 64};
+                                       .c = out + GUARD, .ldc = ldc, .ahead = at_b, .ahead_k = 64};
                 if (resume) {
                     kernel(&tiles);
                 }
                 tiles.kc = kc - first;
                 tiles.a = at_a + first * a.stride_k * size;
                 tiles.b = at_b + first * b.stride_k * size;
-                tiles.into = resume ? LS_GEMM_RESUME : add ? LS_GEMM_ADD : LS_GEMM_STORE;
+                tiles.resumes = resume;
+                tiles.adds = add;
                 kernel(&tiles);
                 if (exact && memcmp(out, expected, bytes + 2 * GUARD) != 0) {
                     fail_msg("%s %s tile %dx%d depth %d after %d add %d differs", isa, dtype_names[dtype], rows,

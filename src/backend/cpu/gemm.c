@@ -203,10 +203,13 @@ static ls_gemm_kernel kernel_of(const ls_gemm_plan *plan, int64_t rows, int vect
     return plan->kernels->tile[!LS_SMALL && plan->kernels->whole_rows ? plan->rows / 4 : rows][vectors];
 }
 
+/* What becomes of C by sums, as ls_gemm_tiles has it. */
+typedef enum sums_into { INTO_STORE, INTO_ADD, INTO_RESUME } sums_into;
+
 /* One tile, which fetches nothing. */
-static ls_gemm_tiles tiles_of(int64_t n, const void *a, operand_at at_a, operand_at at_b, void *c, int64_t ldc, ls_gemm_into into) {
+static ls_gemm_tiles tiles_of(int64_t n, const void *a, operand_at at_a, operand_at at_b, void *c, int64_t ldc, sums_into into) {
     return (ls_gemm_tiles){.n = 1, .kc = n, .a = a, .a_row = at_a.step_i, .a_k = at_a.step_k, .b = at_b.at, .b_k = at_b.step_k,
-                           .c = c, .ldc = ldc, .into = into, .ahead = at_b.at};
+                           .c = c, .ldc = ldc, .adds = into == INTO_ADD, .resumes = into == INTO_RESUME, .ahead = at_b.at};
 }
 
 /* What the tiles of a panel fetch, of the next one or further on: some of them, what lies step_k bytes apart, one place for each k. */
@@ -283,7 +286,7 @@ static void column_sums(const ls_gemm_plan *plan, int64_t n, operand_at at_b, in
     static const uint32_t all128 = 0x80808080;
     memset(sums, 0, LS_GEMM_MAX_WIDTH * sizeof *sums);
     if (plan->flip_a) {
-        ls_gemm_tiles t = tiles_of(n, &all128, (operand_at){0}, at_b, sums, 0, LS_GEMM_STORE);
+        ls_gemm_tiles t = tiles_of(n, &all128, (operand_at){0}, at_b, sums, 0, INTO_STORE);
         plan->kernels->tile[1][vectors](&t);
     }
 }
@@ -297,7 +300,7 @@ static void begin_tile(const ls_gemm_plan *plan, int64_t n, const char *a, opera
         for (int64_t q = 0; q < lanes; q++) {
             ones[q] = 0x01010101;
         }
-        ls_gemm_tiles t = tiles_of(n, a, at_a, (operand_at){.at = (const char *)ones}, rows, lanes, LS_GEMM_STORE);
+        ls_gemm_tiles t = tiles_of(n, a, at_a, (operand_at){.at = (const char *)ones}, rows, lanes, INTO_STORE);
         plan->kernels->tile[mi][1](&t);
         constant = plan->flip_a ? (uint32_t)count << 14 : 0;
     }
@@ -335,7 +338,7 @@ static const float *addends(const block *b, int64_t end) {
 
 /* The tiles of B's panel from column j on, over n rows of it, which go to the first `left` rows of C as they are. A tile fetches what is ahead, and the
  * lines of C that it will add to, if those are far. */
-static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, operand_at at_b, int64_t j, int vectors, ls_gemm_into into, bool fetch,
+static void plain_tiles(block *b, int64_t left, int64_t n, operand_at at_a, operand_at at_b, int64_t j, int vectors, sums_into into, bool fetch,
                         lookahead ahead) {
     const ls_gemm_plan *plan = b->plan;
     int64_t fetched = 0, rows, whole = ls_gemm_whole_tiles(plan, left);
@@ -421,7 +424,7 @@ static void cut_parts(const block *b, int vectors, int64_t n, operand_at at_a, c
  * The whole panels of a slice that need no packing; the columns that they have. Each part has a call of its own, and what comes before it is copies: after
  * the long loop of a tile all that a processor knows of its way is where it returns to, and it has some 40 cycles of multiply-adds left while it errs or waits.
  */
-static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_gemm_into into) {
+static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, sums_into into) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm_follow *follow = &plan->g->follow;
     const int64_t cols = plan->cols, panels = ls_gemm_quotient(b->nj, cols), first = plan->backward ? panels - 1 : 0;
@@ -472,7 +475,7 @@ static int64_t whole_panels(block *b, int64_t k, int64_t n, operand_at at_a, ls_
 
 /* The tiles of [k0 + p, k0 + p + n), part of the chunk of kc from k0. The inner loop keeps a panel of B near while A's
  * block passes. */
-static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n, ls_gemm_into into) {
+static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n, sums_into into) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm *g = plan->g;
     int64_t lanes = plan->kernels->lanes;
@@ -519,15 +522,15 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
                                             !panel_finite(plan, a, kc * plan->rows)))) {
                 b->nan = 1;
                 masked_tile(b, i, mi, j, nj, k0, kc);
-                merge_tile(b, i, mi, j, nj, into != LS_GEMM_STORE);
+                merge_tile(b, i, mi, j, nj, into != INTO_STORE);
                 continue;
             }
             char *c = whole ? b->c + (i * b->ldc + j) * plan->elem : tile_of(b);
             int64_t ldc = whole ? b->ldc : plan->cols;
             if (flips) {
-                begin_tile(plan, n, a, at_a, count, columns, (uint32_t *)(void *)c, ldc, mi, vectors * lanes, whole && into != LS_GEMM_STORE);
+                begin_tile(plan, n, a, at_a, count, columns, (uint32_t *)(void *)c, ldc, mi, vectors * lanes, whole && into != INTO_STORE);
             }
-            ls_gemm_tiles t = tiles_of(depth, a, at_a, at_b, c, ldc, flips ? LS_GEMM_RESUME : whole ? into : LS_GEMM_STORE);
+            ls_gemm_tiles t = tiles_of(depth, a, at_a, at_b, c, ldc, flips ? INTO_RESUME : whole ? into : INTO_STORE);
             if (!LS_SMALL && j == 0) {
                 const lookahead rows = fetch_rows(a, plan->rows * at_a.next * plan->elem, depth);
                 t.ahead = rows.at;
@@ -537,7 +540,7 @@ static void compute_slice(block *b, int64_t k0, int64_t kc, int64_t p, int64_t n
             if (LS_GEMM_FOLLOWS && plan->follows && !whole) {
                 plan->part(g->epilogue_ctx, b->worker, b->batch, b->i0 + i, mi, b->j0 + j, nj, tile_of(b), plan->cols);
             } else if (!whole) {
-                merge_tile(b, i, mi, j, nj, into != LS_GEMM_STORE);
+                merge_tile(b, i, mi, j, nj, into != INTO_STORE);
             }
         }
     }
@@ -555,11 +558,11 @@ static void compute_chunk(block *b, int64_t k0, int64_t kc) {
         sums.ldc = plan->ldc;
     }
     for (int64_t p = 0; p < kc; p += plan->depth) {
-        ls_gemm_into next = plan->resumes ? LS_GEMM_RESUME : LS_GEMM_ADD;
+        sums_into next = plan->resumes ? INTO_RESUME : INTO_ADD;
         compute_slice(apart ? &sums : b, k0, kc, p, smaller(plan->depth, kc - p),
                       p > 0              ? next
-                      : k0 > 0 && !apart ? LS_GEMM_ADD
-                                         : LS_GEMM_STORE);
+                      : k0 > 0 && !apart ? INTO_ADD
+                                         : INTO_STORE);
     }
     b->nan |= apart;
     for (int64_t i = 0; apart && i < b->mi; i++) {
@@ -783,7 +786,7 @@ static void run_alone(const ls_gemm_plan *plan) {
     const ls_gemm_operand *a = &g->a, *b = &g->b;
     operand_at at_a = a->packed ? find_packed_a(plan, 0, 0) : (operand_at){a->data, a->stride_i, a->stride_k, a->stride_i};
     operand_at at_b = b->packed ? (operand_at){b->packed->data, 1, plan->cols, 0} : (operand_at){b->data, 1, b->stride_k, 0};
-    ls_gemm_tiles t = tiles_of(g->k, at_a.at, at_a, at_b, g->out.data, g->out.stride_i, LS_GEMM_STORE);
+    ls_gemm_tiles t = tiles_of(g->k, at_a.at, at_a, at_b, g->out.data, g->out.stride_i, INTO_STORE);
     if (LS_GEMM_FOLLOWS && plan->follows) {
         t.plus_row = g->follow.columns ? 0 : t.ldc;
         t.add_step = g->follow.step;

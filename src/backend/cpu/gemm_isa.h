@@ -13,9 +13,6 @@ enum {
 enum { LS_GEMM_MAX_ROWS = 12, LS_GEMM_TILE_ROWS = 8, LS_GEMM_TILE_VECTORS = 4 };
 enum { LS_SPARSE_VECTORS = 8, LS_SPARSE_LINES = 3, LS_SPARSE_LINE_VECTORS = 6, LS_SPARSE_SLACK = 16, LS_DEPTHWISE_TAPS = 16 };
 
-/* What becomes of a tile's sums s and of what is in c: c = s, c = c + s, or c goes on as s, from c instead of +0. */
-typedef enum ls_gemm_into { LS_GEMM_STORE, LS_GEMM_ADD, LS_GEMM_RESUME } ls_gemm_into;
-
 /*
  * Tiles of fixed height and width, one below another. s is the serial sum over p of a[i*a_row + p*a_k] * b[p*b_k + j] from +0; it
  * goes into c[i*ldc + j]. Strides in elements. Tiles of two vectors and more fetch ahead[p*ahead_k], in bytes, for what comes next; those of
@@ -26,7 +23,7 @@ typedef struct ls_gemm_tiles {
     const void *a, *b;
     void *c;
     int64_t a_row, a_k, b_k, ldc;
-    ls_gemm_into into;
+    bool adds, resumes; /* c = c + s; c goes on as s, from c instead of +0; neither: c = s. Apart: as one number each tile took up to 3 % longer */
     const char *ahead;
     int64_t ahead_k, a_next, ahead_next; /* the last two: from a tile to the next one */
     int64_t ahead_lines;                 /* one, which may be 0; 2 or 4 */
@@ -151,6 +148,7 @@ typedef struct ls_gemm_kernels {
     int lanes;          /* of a vector */
     int vectors;        /* of the widest tile, and of B's panels at most: 2 to 4 */
     bool follows;       /* tiles do what follows */
+    bool resumes;       /* tiles can resume sums; not in fast */
     /* Tiles compute and store all rows of a panel of A, which is as high as one of them: they stand at their height / 4. */
     bool whole_rows;
     void (*begin)(void), (*end)(void); /* before the first tile of a task and after the last, on its thread; NULL: nothing */

@@ -56,7 +56,7 @@ static inline __attribute__((always_inline)) unsigned tiles(const ls_gemm_tiles 
         _tile_zero(1);
         _tile_zero(2);
         _tile_zero(3);
-        if (t->into != LS_GEMM_STORE) {
+        if (t->adds) {
             _tile_loadd(0, c, c_step);
             if (vectors == 2) {
                 _tile_loadd(1, c + 64, c_step);

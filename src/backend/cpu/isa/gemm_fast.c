@@ -152,6 +152,7 @@ static inline int64_t eight_rows(int64_t n, const float *x, int64_t x_k, const f
 #define KEPT 12
 #define THREES 4
 #endif
+#define NO_RESUME
 #include "backend/cpu/isa/gemm_kernels.inc"
 
 #ifdef LS_ISA_AVX512 /* smaller */
@@ -168,5 +169,6 @@ static inline int64_t eight_rows(int64_t n, const float *x, int64_t x_k, const f
 #define VECTOR LS_ISA_SUFFIX(ls_gemm_f64_fast_vector)
 #define VECTOR_ROWS NULL
 #define TABLE LS_ISA_SUFFIX(ls_gemm_f64_fast)
+#define NO_RESUME
 #include "backend/cpu/isa/gemm_kernels.inc"
 #endif

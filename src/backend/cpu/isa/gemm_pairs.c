@@ -27,6 +27,7 @@
 #define VECTOR_ROWS NULL
 #define TABLE LS_ISA_SUFFIX(ls_gemm_pair_tiles)
 #define TILES_ALONE
+#define NO_RESUME
 #define WHOLE_ROWS
 #define HEIGHT 8
 #define WIDTH 3
