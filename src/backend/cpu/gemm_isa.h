@@ -148,7 +148,7 @@ typedef struct ls_gemm_kernels {
     int lanes;          /* of a vector */
     int vectors;        /* of the widest tile, and of B's panels at most: 2 to 4 */
     bool follows;       /* tiles do what follows */
-    bool resumes;       /* tiles can resume sums; not in fast */
+    bool resumes;       /* tiles can resume sums; not those of fast, which locked halves and bytes have, too, but never in slices */
     /* Tiles compute and store all rows of a panel of A, which is as high as one of them: they stand at their height / 4. */
     bool whole_rows;
     void (*begin)(void), (*end)(void); /* before the first tile of a task and after the last, on its thread; NULL: nothing */

@@ -25,7 +25,7 @@ enum {
     MOST_WAYS = 8,
     PART_COLUMNS = 1024, /* wider rows of B are read as fast by columns */
     LEAST_TASK = LS_LIMIT(1 << 20, 1 << 6), /* multiply-adds of a task: a worker has several only where each has so many */
-    ALONE_BYTES = 64 << 10,
+    ALONE_BYTES = 64 << 10, /* of B */
     EXACT_BYTES = 256, /* 255 * 255 * 256 < 2^24: float sums of so many products of bytes are exact */
 };
 
@@ -335,8 +335,9 @@ static void plan_workspace(const ls_gemm *g, ls_gemm_plan *plan) {
 static void plan_alone(const ls_gemm *g, ls_gemm_plan *plan) {
     bool floats = plan->panel == LS_GEMM_TYPE_F32 && plan->sum == LS_GEMM_TYPE_F32 && plan->kernels->most_tiles > 1;
     bool in_place = plan->a_source != LS_GEMM_LOCAL && (plan->b_source == LS_GEMM_DIRECT || plan->b_source == LS_GEMM_BEFORE);
-    if (LS_SMALL || !floats || !in_place || !plan->inline_run || plan->masks || plan->vector || plan->through_tile || g->epilogue ||
-        plan->kernels->whole_rows || g->batch_rank > 0 || g->n % plan->cols || g->n * g->k * plan->elem > ALONE_BYTES || plan->m_blocks > 1 || plan->n_blocks > 1 || g->k <= 0 || g->k > plan->depth) {
+    bool small = plan->m_blocks * plan->n_blocks == 1 && g->n * g->k * plan->elem <= ALONE_BYTES && g->k <= plan->depth;
+    if (LS_SMALL || !floats || !in_place || !small || !plan->inline_run || plan->masks || plan->vector || plan->through_tile || g->epilogue ||
+        plan->kernels->whole_rows || g->batch_rank > 0 || g->n % plan->cols || g->k <= 0) {
         return;
     }
     plan->vectors = (int)(plan->cols / plan->kernels->lanes);
