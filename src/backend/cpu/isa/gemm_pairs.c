@@ -49,7 +49,8 @@ static inline bool in_range(sizes s) {
     return !(_mm512_cmplt_epu32_mask(s.least, _mm512_set1_epi32(least - 1)) | _mm512_cmpge_epu32_mask(s.most, _mm512_set1_epi32(end)));
 }
 
-/* Sixteen pairs, or the `lanes`, of rows one after another, or of `first` alone. */
+/* Up to sixteen pairs, those of the `lanes`: each of an element of `first` and one of `second`, or, without the latter, of two of `first` that
+ * follow each other, of which it has those `left`. */
 static inline __attribute__((always_inline)) sizes round_few(__mmask16 lanes, uint32_t left, const float *first, const float *second, uint32_t *pairs,
                                                              sizes seen) {
     const __m512i low = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
