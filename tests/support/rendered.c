@@ -148,10 +148,12 @@ static ls_status add_ptx(ls_arena *arena, const ls_kernel *kernel, ls_error *err
 static void validate(void) {
     char command[512];
     const char *judge = rendered_spirv_vals();
-    snprintf(command, sizeof command, "find %s -name '*.spv' -print0 | xargs -0 -r %s vulkan1.1", all.folder, judge ? judge : "true");
-    if (!is_there(command)) { /* the files stay, to be looked at */
-        all.refused++;
-        return;
+    if (judge) {
+        snprintf(command, sizeof command, "find %s -name '*.spv' -print0 | xargs -0 -r %s vulkan1.1", all.folder, judge);
+        if (!is_there(command)) { /* the files stay, to be looked at */
+            all.refused++;
+            return;
+        }
     }
     snprintf(command, sizeof command, "find %s -name '*.spv' -delete", all.folder);
     (void)!system(command);

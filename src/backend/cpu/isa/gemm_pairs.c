@@ -66,7 +66,7 @@ bool ls_gemm_round_pairs__avx512(int64_t n, const float *first, const float *sec
     sizes seen = {_mm512_set1_epi32(-1), _mm512_setzero_si512()};
     const int64_t apart = second ? 16 : 32;
     for (; n >= 16; n -= 16, first += apart, second += second ? apart : 0, pairs += step) {
-        seen = second ? round_few(0xffff, UINT32_MAX, first, second, pairs, seen) : round_few(0xffff, UINT32_MAX, first, NULL, pairs, seen);
+        seen = round_few(0xffff, UINT32_MAX, first, second, pairs, seen);
     }
     if (n > 0) {
         seen = round_few((__mmask16)((1 << n) - 1), (UINT32_C(1) << 2 * n) - 1, first, second, pairs, seen);
