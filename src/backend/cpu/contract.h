@@ -63,6 +63,7 @@ struct ls_gemm_phase {
 };
 
 struct ls_gemm_worker {
+    uint64_t product; /* what follows is that one's (ls_gemm_worker_of) */
     bool finish_begun, side_begun[2], image_clear;
     int64_t k0[2], kc[2], batch[2]; /* of what the offsets of k, or places of joined tensors, are written out for; kc 0: nothing */
     ls_run finish, side[2];
@@ -82,15 +83,20 @@ typedef struct ls_contract_side_launch {
     size_t offset; /* into a worker's scratch */
 } ls_contract_side_launch;
 
+/* One of the device's products: a phase has the same record for all of its own, of which the kernel's run and the number differ. */
 typedef struct ls_gemm_launch {
     ls_kernel_run *kernel;
     const ls_phase *phase;
-    ls_gemm_call *calls;
+    uint64_t number; /* from 1 on */
+    ls_gemm_call call;
     ls_gemm_worker *workers;
     size_t sum_size, finish_offset, quant_offset;
     ls_contract_side_launch sides[2];
     const struct ls_quant_pack *quant_pack;
 } ls_gemm_launch;
+
+/* What a worker has begun for this product: nothing yet at the first call. */
+ls_gemm_worker *ls_gemm_worker_of(const ls_gemm_launch *launch, int worker);
 
 struct ls_gemm_last *ls_gemm_last_new(ls_arena *arena); /* contract_run.c; NULL: out of memory */
 /* contract_run.c: an ls_gemm_epilogue_fn that runs the phase's finish program, with an ls_gemm_launch. */

@@ -18,17 +18,22 @@ enum keeping { KEEPS_NOTHING, KEEPS_PANELS, KEEPS_TURNED };
 
 /* The last launch's problem and plan, which serve the next one of the same extents. Launches have the device's mutex. */
 struct ls_gemm_last {
-    bool made;
-    int packed; /* which operands were packed before in the plan: bit 0 for A, bit 1 for B; -1: there is no plan */
-    int64_t extents[LS_SPEC_MAX_AXES];
+    bool made, near; /* for which of the two it was */
+    bool again;      /* launches of a plan that ran differ by addresses alone */
+    int packed;      /* which operands were packed before in the plan: bit 0 for A, bit 1 for B; -1: there is no plan */
     struct {
         enum keeping keeps;
         ls_gemm_side side; /* of panels that are kept, and their bytes */
         size_t bytes;
-        bool before;  /* it is packed before the product if it is not kept */
+        bool before; /* it is packed before the product if it is not kept */
+        int buffer;
+        int64_t at; /* where its first element is in that, in bytes */
     } sides[2];
+    int64_t out_at; /* the same of the results */
+    int64_t extents[LS_SPEC_MAX_AXES];
     ls_gemm g, planned;
     ls_gemm_plan plan;
+    ls_gemm_launch launch;
 };
 
 struct ls_gemm_last *ls_gemm_last_new(ls_arena *arena) {
@@ -40,9 +45,9 @@ size_t ls_gemm_worker_size(void) {
 }
 
 static void run_tasks(void *pool, int64_t n, void (*fn)(void *ctx, int64_t task, int worker), void *ctx) {
-    ls_gemm_call *call = ((ls_gemm_launch *)pool)->calls;
-    *call = (ls_gemm_call){fn, ctx};
-    ls_pool_run(((ls_gemm_launch *)pool)->kernel->binary->device->pool, (long)n, ls_gemm_call_task, call);
+    ls_gemm_launch *launch = pool;
+    launch->call = (ls_gemm_call){fn, ctx};
+    ls_pool_run(launch->kernel->binary->device->pool, (long)n, ls_gemm_call_task, &launch->call);
 }
 
 void ls_gemm_call_task(void *ctx, long task, int worker) {
@@ -50,9 +55,19 @@ void ls_gemm_call_task(void *ctx, long task, int worker) {
     call->fn(call->ctx, task, worker);
 }
 
+ls_gemm_worker *ls_gemm_worker_of(const ls_gemm_launch *launch, int worker) {
+    ls_gemm_worker *w = &launch->workers[worker];
+    if (w->product != launch->number) {
+        w->product = launch->number;
+        w->finish_begun = w->side_begun[0] = w->side_begun[1] = w->image_clear = false;
+        w->kc[0] = w->kc[1] = 0;
+    }
+    return w;
+}
+
 /* The worker's run of the finish program, begun at its first tile. */
 static ls_run *finish_run(ls_gemm_launch *launch, int worker) {
-    ls_gemm_worker *w = &launch->workers[worker];
+    ls_gemm_worker *w = ls_gemm_worker_of(launch, worker);
     if (!w->finish_begun) {
         ls_phase_task task = {launch->kernel, launch->phase, ls_worker_scratch(launch->kernel, worker), 0, 0};
         size_t offset = launch->finish_offset;
@@ -161,6 +176,12 @@ static void change_problem(struct ls_gemm_last *last) {
     last->packed = -1;
 }
 
+static void ask_for_next(const struct ls_gemm_last *last, const ls_cpu_device *d) {
+    if (last->plan.asks) {
+        (void)ls_pool_would_be_near(d->pool);
+    }
+}
+
 /* False: the workspace is too small. */
 static bool run_planned(struct ls_gemm_last *last, const ls_cpu_device *d) {
     const ls_gemm *g = &last->g;
@@ -178,9 +199,7 @@ static bool run_planned(struct ls_gemm_last *last, const ls_cpu_device *d) {
         return false;
     }
     ls_gemm_plan_run(&last->plan, d->workspace);
-    if (last->plan.asks) { /* for the next launch */
-        (void)ls_pool_would_be_near(d->pool);
-    }
+    ask_for_next(last, d);
     return true;
 }
 
@@ -266,21 +285,55 @@ static void plan_keeping(const ls_kernel_binary *binary, const ls_gemm_phase *ge
     }
 }
 
+/* What is the same for all launches of a phase. */
+static void make_launch(const ls_kernel_binary *binary, const ls_phase *phase, struct ls_gemm_last *last) {
+    const ls_gemm_phase *gemm = phase->gemm;
+    ls_gemm_launch *launch = &last->launch;
+    size_t offset = 0;
+    for (int s = 0; s < 2; s++) {
+        const ls_contract_side *side = &gemm->side[s];
+        launch->sides[s] = (ls_contract_side_launch){launch, side, s, offset};
+        offset += ls_contract_side_scratch(side);
+        (s ? &last->g.b : &last->g.a)->pack_ctx = &launch->sides[s];
+        last->sides[s].buffer = side->buffer;
+        last->sides[s].at = side->sum.constant * (int64_t)ls_dtype_size(side->element);
+    }
+    last->out_at = gemm->out_offset * ls_gemm_dtype_size(gemm->out_dtype);
+    launch->quant_offset = offset;
+    launch->finish_offset = offset + (gemm->quant ? ls_quant_scratch(gemm->quant) : 0);
+    launch->sum_size = ls_tile_held_size((ls_dtype)binary->spec.values[phase->value].acc);
+    launch->phase = phase;
+    launch->workers = binary->device->gemm_workers;
+    last->g.epilogue_ctx = last->g.parallel.pool = launch;
+}
+
+static bool can_go_again(const ls_kernel_binary *binary, const ls_gemm_phase *gemm) {
+    const struct ls_gemm_last *last = gemm->last;
+    bool plain = !gemm->sparse && !gemm->windows && !gemm->quant && binary->spec.math != LS_REDUCED;
+    for (int s = 0; s < 2; s++) {
+        plain = plain && gemm->side[s].affine && last->sides[s].keeps != KEEPS_TURNED;
+    }
+    return plain;
+}
+
 /* The problem for a launch's extents, without addresses. */
 static ls_gemm *find_problem(const ls_kernel_run *kernel, const ls_phase *phase) {
     struct ls_gemm_last *last = phase->gemm->last;
     int n_axes = kernel->binary->spec.n_axes;
-    bool same = last->made && last->g.parallel.near == ls_pool_is_near(kernel->binary->device->pool);
+    bool same = last->made && last->near == ls_pool_is_near(kernel->binary->device->pool);
     for (int i = 0; i < n_axes && same; i++) {
         same = last->extents[i] == kernel->extents[i];
     }
     if (!same) {
         make_problem(kernel->binary, phase, kernel->extents, &last->g);
+        make_launch(kernel->binary, phase, last);
         memcpy(last->extents, kernel->extents, (size_t)n_axes * sizeof *last->extents);
         plan_keeping(kernel->binary, phase->gemm, last, 1); /* first: what A is packed for depends on it */
         plan_keeping(kernel->binary, phase->gemm, last, 0);
         last->made = true;
+        last->near = last->g.parallel.near;
         last->packed = -1;
+        last->again = can_go_again(kernel->binary, phase->gemm);
     }
     return &last->g;
 }
@@ -338,6 +391,35 @@ static void use_kept(ls_gemm_launch *launch, ls_gemm *g) {
     }
 }
 
+/* What the last launch did, where that is no more than a few tiles; false, with nothing done, where it is not. */
+static bool run_again(const ls_kernel_run *kernel, const ls_phase *phase) {
+    const struct ls_gemm_last *last = phase->gemm->last;
+    ls_cpu_device *d = kernel->binary->device;
+    const void *data[2];
+    int packed = 0;
+    if (!last->again || last->packed < 0 || last->plan.alone.n_parts == 0) {
+        return false;
+    }
+    for (int s = 0; s < 2; s++) {
+        data[s] = kernel->buffers[last->sides[s].buffer] + last->sides[s].at;
+        const ls_kept *kept = last->sides[s].keeps == KEEPS_PANELS
+                                  ? ls_kept_find(d, kernel->launch, last->sides[s].buffer, phase, s, last->sides[s].bytes)
+                                  : NULL;
+        if (kept && kept->ready) {
+            data[s] = kept->packed.data;
+            packed |= 1 << s;
+        }
+    }
+    if (packed != last->packed) {
+        return false;
+    }
+    const bool plus = LS_GEMM_FOLLOWS && last->plan.follows && last->g.follow.adds;
+    ls_gemm_run_alone(&last->plan, data[0], data[1], (float *)(void *)(kernel->buffers[phase->gemm->result] + last->out_at),
+                      plus ? ls_chain_plus(phase->gemm->chain, kernel->buffers) : NULL);
+    ask_for_next(last, d);
+    return true;
+}
+
 bool ls_gemm_phase_reserve(const ls_kernel_binary *binary, const ls_phase *phase) {
     int64_t extents[LS_SPEC_MAX_AXES];
     ls_gemm g;
@@ -365,63 +447,46 @@ __attribute__((aligned(64))) ls_status ls_gemm_phase_run(ls_kernel_run *kernel, 
     ls_cpu_device *d = binary->device;
     const ls_gemm_phase *gemm = phase->gemm;
     ls_gemm *g = find_problem(kernel, phase);
+    ls_gemm_launch *launch = &gemm->last->launch;
     size_t packed[2];
-    ls_gemm_call call;
-    ls_gemm_launch launch; /* filled member by member: clearing it first takes an eighth of the launch */
-    launch.kernel = kernel;
-    launch.phase = phase;
-    launch.calls = &call;
-    launch.workers = d->gemm_workers;
-    launch.finish_offset = 0;
-    launch.quant_pack = NULL;
-    launch.sum_size = ls_tile_held_size((ls_dtype)binary->spec.values[phase->value].acc);
+    launch->kernel = kernel;
+    launch->number = ++d->products;
+    if (gemm->chain) {
+        ls_chain_begin(launch);
+    }
+    if (run_again(kernel, phase)) {
+        return LS_OK;
+    }
     for (int s = 0; s < 2; s++) {
         const ls_contract_side *side = &gemm->side[s];
         ls_gemm_operand *o = s ? &g->b : &g->a;
-        launch.sides[s] = (ls_contract_side_launch){&launch, side, s, launch.finish_offset};
-        launch.finish_offset += ls_contract_side_scratch(side);
-        o->pack_ctx = &launch.sides[s];
         o->packed = NULL;
-        o->data = side->affine ? kernel->buffers[side->buffer] +
-                                     side->sum.constant * (int64_t)ls_dtype_size(side->element)
-                               : NULL;
+        o->data = side->affine ? kernel->buffers[side->buffer] + gemm->last->sides[s].at : NULL;
     }
-    launch.quant_offset = launch.finish_offset;
-    launch.finish_offset += gemm->quant ? ls_quant_scratch(gemm->quant) : 0;
     if (gemm->out >= 0 || (LS_GEMM_FOLLOWS && g->follow.add)) {
-        g->out.data = kernel->buffers[gemm->result] + gemm->out_offset * ls_gemm_dtype_size(gemm->out_dtype);
+        g->out.data = kernel->buffers[gemm->result] + gemm->last->out_at;
         g->follow.plus = LS_GEMM_FOLLOWS && g->follow.adds ? ls_chain_plus(gemm->chain, kernel->buffers) : NULL;
     }
-    for (int i = 0; i < d->threads; i++) {
-        ls_gemm_worker *w = &d->gemm_workers[i];
-        w->finish_begun = w->side_begun[0] = w->side_begun[1] = w->image_clear = false;
-        w->kc[0] = w->kc[1] = 0;
-    }
-    if (gemm->chain) {
-        ls_chain_begin(&launch);
-    }
-    if (gemm->sparse && ls_sparse_run(&launch)) {
+    if (gemm->sparse && ls_sparse_run(launch)) {
         return LS_OK;
     }
     if (gemm->windows && ls_gemm_grow_workspace(d, ls_windows_workspace(binary, gemm, kernel->extents)) &&
-        ls_windows_run(&launch)) {
+        ls_windows_run(launch)) {
         return LS_OK;
     }
     if (gemm->quant) {
         bool room = ls_gemm_grow_workspace(d, ls_quant_workspace(gemm->quant, g->m, g->k, d->threads));
         change_problem(gemm->last);
-        if (ls_quant_run(&launch, g, room ? d->workspace : NULL)) {
+        if (ls_quant_run(launch, g, room ? d->workspace : NULL)) {
             return LS_OK;
         }
     }
-    g->epilogue_ctx = &launch;
-    g->parallel.pool = &launch;
 #ifdef LS_HAVE_ISA_AVX512
-    if (binary->spec.math == LS_REDUCED && ls_pairs_run(&launch, g)) {
+    if (binary->spec.math == LS_REDUCED && ls_pairs_run(launch, g)) {
         return LS_OK;
     }
 #endif
-    use_kept(&launch, g);
+    use_kept(launch, g);
     bool packs_now = (gemm->last->sides[0].before && !g->a.packed) || (gemm->last->sides[1].before && !g->b.packed);
     if (!packs_now && run_planned(gemm->last, d)) {
         return LS_OK;

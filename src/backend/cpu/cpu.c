@@ -68,7 +68,7 @@ static ls_status cpu_open(ls_device *device, int index, ls_error *err) {
         d->pool = ls_pool_create(device->heap, device->threads);
         d->mutex = ls_mutex_create(device->heap);
         d->gemm_workers =
-            d->pool ? ls_alloc(device->heap, ls_gemm_worker_size() * (size_t)ls_pool_threads(d->pool))
+            d->pool ? ls_alloc_zeroed(device->heap, ls_gemm_worker_size() * (size_t)ls_pool_threads(d->pool))
                     : NULL;
         status = d->gemm_workers && d->mutex ? LS_OK : LS_FAIL_MEMORY(err, "the CPU's threads");
     }
@@ -110,15 +110,18 @@ static void cpu_free(ls_device *device, void *handle, size_t size) {
     forget_buffer(device->state, handle);
     ls_free(device->heap, handle);
 }
-/* Under the mutex of launches, or after the write: what a launch packs meanwhile is not kept as the new
- * content. */
-static void note_write(ls_cpu_device *d, ls_buffer *buffer) {
-    uint64_t writes = 1 + atomic_fetch_add_explicit(&d->writes, 1, memory_order_relaxed);
-    atomic_store_explicit(&buffer->writes, writes, memory_order_relaxed);
+/* A write gives a buffer a state that no other has: an odd one after a copy (what a launch packs meanwhile is not the new content), an even one
+ * in a launch, which has the mutex and so needs no locked addition. */
+static void note_copy(ls_cpu_device *d, ls_buffer *buffer) {
+    uint64_t copies = atomic_fetch_add_explicit(&d->copies, 1, memory_order_relaxed);
+    atomic_store_explicit(&buffer->writes, 2 * copies + 1, memory_order_relaxed);
+}
+static void note_store(ls_cpu_device *d, ls_buffer *buffer) {
+    atomic_store_explicit(&buffer->writes, 2 * ++d->stores, memory_order_relaxed);
 }
 static void cpu_borrow(ls_device *device, ls_buffer *buffer, bool begins) {
     if (begins) {
-        note_write(device->state, buffer);
+        note_copy(device->state, buffer);
     } else {
         forget_buffer(device->state, buffer->handle);
     }
@@ -151,7 +154,7 @@ static ls_status cpu_upload(ls_device *device, ls_buffer *dst, size_t offset, co
                             ls_error *err) {
     (void)err;
     copy_bytes(device->state, (char *)dst->handle + offset, src, size);
-    note_write(device->state, dst);
+    note_copy(device->state, dst);
     return LS_OK;
 }
 static ls_status cpu_download(ls_device *device, const ls_buffer *src, size_t offset, void *dst, size_t size,
@@ -164,7 +167,7 @@ static ls_status cpu_copy(ls_device *device, ls_buffer *dst, size_t dst_offset, 
                           size_t src_offset, size_t size, ls_error *err) {
     (void)err;
     memmove((char *)dst->handle + dst_offset, (const char *)src->handle + src_offset, size);
-    note_write(device->state, dst);
+    note_copy(device->state, dst);
     return LS_OK;
 }
 
@@ -291,7 +294,7 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
     for (int i = 0; i < n_args; i++) {
         run.buffers[i] = (char *)launch->args[i]->handle + launch->offsets[i];
         if (spec->args[i].written) {
-            note_write(d, launch->args[i]);
+            note_store(d, launch->args[i]);
         }
     }
     if (binary->chosen) {
@@ -300,11 +303,13 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
     for (int i = 0; i < binary->n_temps; i++) {
         run.buffers[spec->n_args + i] = d->temps + binary->temps[i].offset;
     }
+    bool empty = false;
     for (int i = 0; i < spec->n_axes; i++) {
         run.extents[i] = ls_dim_eval(spec->extents_of_axes[i], launch->symbols);
+        empty = empty || run.extents[i] <= 0;
     }
     ls_status status = LS_OK;
-    if (stores_any(spec, run.extents)) {
+    if (!empty || stores_any(spec, run.extents)) {
         if (binary->chosen && !binary->chosen->listed) {
             ls_chosen_write(&run);
         }

@@ -779,47 +779,41 @@ static void for_each(const ls_gemm_plan *plan, int64_t n, void (*fn)(void *, int
     }
 }
 
-/* A product that is nothing but the tiles of a few panels of B. All that larger ones need besides is most of what such a one takes before its
- * first tile. */
-static void run_alone(const ls_gemm_plan *plan) {
-    const ls_gemm *g = plan->g;
-    const ls_gemm_operand *a = &g->a, *b = &g->b;
-    operand_at at_a = a->packed ? find_packed_a(plan, 0, 0) : (operand_at){a->data, a->stride_i, a->stride_k, a->stride_i};
-    operand_at at_b = b->packed ? (operand_at){b->packed->data, 1, plan->cols, 0} : (operand_at){b->data, 1, b->stride_k, 0};
-    ls_gemm_tiles t = tiles_of(g->k, at_a.at, at_a, at_b, g->out.data, g->out.stride_i, INTO_STORE);
-    if (LS_GEMM_FOLLOWS && plan->follows) {
-        t.plus_row = g->follow.columns ? 0 : t.ldc;
-        t.add_step = g->follow.step;
-        t.floor = g->follow.floor;
-    }
-    const int64_t step_c = plan->cols * plan->elem, step_b = b->packed ? step_c * g->k : step_c;
+void ls_gemm_run_alone(const ls_gemm_plan *plan, const float *a, const float *b, float *c, const float *plus) {
+    const ls_gemm_alone *alone = &plan->alone;
     unsigned nan = 0;
-    for (int64_t at = 0; at < g->n * plan->elem; at += step_c, t.b = (const char *)t.b + step_b) {
-        t.a = at_a.at;
-        t.c = (char *)g->out.data + at;
-        t.ahead = t.b;
-        t.add = LS_GEMM_FOLLOWS && plan->follows ? g->follow.add : NULL;
-        t.plus = LS_GEMM_FOLLOWS && t.add && g->follow.plus ? g->follow.plus + at / plan->elem : NULL;
-        t.n = plan->whole; /* of none, such a kernel computes none */
-        for (int64_t left = g->m, rows = plan->whole > 0 ? plan->rows : plan->rest; left > 0; rows = smaller(plan->rest, left), t.n = 1) {
-            t.a_next = rows * at_a.next;
-            nan |= kernel_of(plan, rows, plan->vectors)(&t);
-            left -= t.n * rows;
-            t.a = (const char *)t.a + t.n * t.a_next * plan->elem;
-            t.c = (char *)t.c + t.n * rows * t.ldc * plan->elem;
-            t.add += LS_GEMM_FOLLOWS && t.add ? t.n * rows * t.add_step : 0;
-            t.plus += LS_GEMM_FOLLOWS && t.plus ? t.n * rows * t.plus_row : 0;
+    ls_gemm_tiles t = alone->tiles;
+    for (int64_t at = 0; at < alone->columns; at += alone->width, b += alone->b_next) {
+        const float *rows = a;
+        float *to = c + at;
+        t.b = b;
+        t.ahead = (const char *)b;
+        t.add = alone->tiles.add;
+        t.plus = plus ? plus + at : NULL;
+        for (int i = 0; i < alone->n_parts; i++) {
+            const int64_t n = alone->parts[i].rows;
+            t.n = alone->parts[i].tiles;
+            t.a = rows;
+            t.a_next = alone->parts[i].a_next;
+            t.c = to;
+            nan |= alone->parts[i].kernel(&t);
+            rows += alone->parts[i].a;
+            to += n * t.ldc;
+            t.add += t.add ? n * t.add_step : 0;
+            t.plus += t.plus ? n * t.plus_row : 0;
         }
     }
+    const ls_gemm *g = plan->g;
     for (int64_t i = 0; nan && g->out.canonical_nan && i < g->m; i++) {
-        g->isa->moves->canonical_f32(g->n, (float *)g->out.data + i * g->out.stride_i);
+        g->isa->moves->canonical_f32(g->n, c + i * g->out.stride_i);
     }
 }
 
 void ls_gemm_plan_run(const ls_gemm_plan *plan, void *workspace) {
     const ls_gemm *g = plan->g;
-    if (!LS_SMALL && plan->vectors > 0) {
-        run_alone(plan);
+    if (!LS_SMALL && plan->alone.n_parts > 0) {
+        ls_gemm_run_alone(plan, g->a.packed ? g->a.packed->data : g->a.data, g->b.packed ? g->b.packed->data : g->b.data, g->out.data,
+                          plan->follows ? g->follow.plus : NULL);
         return;
     }
     run r = {.plan = plan, .shared = workspace, .workers = (char *)workspace + plan->shared_bytes};

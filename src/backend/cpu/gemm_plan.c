@@ -337,12 +337,39 @@ static void plan_alone(const ls_gemm *g, ls_gemm_plan *plan) {
     bool in_place = plan->a_source != LS_GEMM_LOCAL && (plan->b_source == LS_GEMM_DIRECT || plan->b_source == LS_GEMM_BEFORE);
     bool small = plan->m_blocks * plan->n_blocks == 1 && g->n * g->k * plan->elem <= ALONE_BYTES && g->k <= plan->depth;
     if (LS_SMALL || !floats || !in_place || !small || !plan->inline_run || plan->masks || plan->vector || plan->through_tile || g->epilogue ||
-        plan->kernels->whole_rows || g->batch_rank > 0 || g->n % plan->cols || g->k <= 0) {
+        plan->kernels->whole_rows || g->batch_rank > 0 || plan->swapped || g->n % plan->cols || g->k <= 0) {
         return;
     }
-    plan->vectors = (int)(plan->cols / plan->kernels->lanes);
-    plan->whole = ls_gemm_whole_tiles(plan, g->m);
-    plan->rest = ls_gemm_last_rows(plan, g->m - plan->whole * plan->rows);
+    ls_gemm_alone *alone = &plan->alone;
+    const ls_gemm_operand *a = &g->a;
+    const bool panels = a->packed && !a->packed->by_rows;
+    const int64_t row = a->packed ? g->k : a->stride_i; /* of A, from one to the next as tiles go on */
+    alone->tiles = (ls_gemm_tiles){.kc = g->k,
+                                   .a_row = panels ? 1 : row,
+                                   .a_k = panels ? plan->rows : a->packed ? 1 : a->stride_k,
+                                   .b_k = g->b.packed ? plan->cols : g->b.stride_k,
+                                   .ldc = g->out.stride_i};
+    if (LS_GEMM_FOLLOWS && plan->follows) {
+        alone->tiles.add = g->follow.add;
+        alone->tiles.add_step = g->follow.step;
+        alone->tiles.plus_row = g->follow.columns ? 0 : g->out.stride_i;
+        alone->tiles.floor = g->follow.floor;
+    }
+    alone->columns = g->n;
+    alone->width = plan->cols;
+    alone->b_next = plan->cols * (g->b.packed ? g->k : 1);
+    const int64_t whole = ls_gemm_whole_tiles(plan, g->m), rest = ls_gemm_last_rows(plan, g->m - whole * plan->rows);
+    const int vectors = (int)(plan->cols / plan->kernels->lanes);
+    for (int64_t left = g->m; left > 0; alone->n_parts++) {
+        const bool tall = left == g->m && whole > 0;
+        const int64_t height = tall ? plan->rows : smaller(rest, left), tiles = tall ? whole : 1;
+        alone->parts[alone->n_parts].kernel = plan->kernels->tile[height][vectors];
+        alone->parts[alone->n_parts].tiles = tiles;
+        alone->parts[alone->n_parts].rows = tiles * height;
+        alone->parts[alone->n_parts].a_next = height * row;
+        alone->parts[alone->n_parts].a = tiles * height * row;
+        left -= tiles * height;
+    }
 }
 
 void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan) {
@@ -434,13 +461,10 @@ void ls_gemm_plan_move(const ls_gemm_plan *plan, const ls_gemm *g, ls_gemm *prob
         const ls_gemm_operand *from = s ? &g->b : &g->a;
         ls_gemm_operand *to = (s != plan->swapped) ? &problem->b : &problem->a;
         to->data = from->data;
-        to->pack_ctx = from->pack_ctx;
         to->packed = from->packed;
     }
     problem->out.data = !LS_GEMM_FOLLOWS || plan->follows || !g->follow.add ? g->out.data : NULL;
     problem->follow.plus = g->follow.plus;
-    problem->epilogue_ctx = g->epilogue_ctx;
-    problem->parallel.pool = g->parallel.pool;
 }
 
 bool ls_gemm_reads_directly(const ls_gemm *g, ls_gemm_side side) {

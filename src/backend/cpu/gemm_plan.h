@@ -25,6 +25,19 @@ enum {
     LS_GEMM_STREAMED_ROWS = 9 /* by panels from memory: the first tile alone waits for them */
 };
 
+/* A product of f32 that is nothing but the tiles of a few panels of B. All that a launch needs of its plan is here, side by side: the operands of
+ * such a one take much of the first cache, and every other line would have to come from the second. */
+typedef struct ls_gemm_alone {
+    int n_parts; /* of C's rows, from the first on, each of tiles of one height; 0: it is no such product */
+    struct {
+        ls_gemm_kernel kernel;
+        int64_t tiles, rows; /* in all */
+        int64_t a_next, a;   /* elements of A, from one tile to the next and in all */
+    } parts[3];
+    ls_gemm_tiles tiles;            /* what each call has, but for addresses and the part's */
+    int64_t columns, width, b_next; /* of C; of a panel; elements of B from one panel to the next */
+} ls_gemm_alone;
+
 typedef struct ls_gemm_plan {
     const ls_gemm *g;             /* with A and B exchanged when `swapped` */
     bool swapped;                 /* C is computed transposed */
@@ -59,8 +72,7 @@ typedef struct ls_gemm_plan {
     int64_t shared_bytes, worker_bytes;
     int64_t b_at, c_at, tile_at, mask_at, sums_at;
     int workers;
-    int vectors;         /* of B's only panel, where there is nothing but its tiles; else 0 */
-    int64_t whole, rest; /* then: tiles of `rows`, and the rows of those that follow */
+    ls_gemm_alone alone;
 } ls_gemm_plan;
 
 /* Of numbers that are not negative, rounded down, and up. Most fit 32 bits, whose division takes a fraction of the time: a small product
@@ -106,11 +118,14 @@ int64_t ls_gemm_even_blocks(int64_t units, int64_t others, int64_t workers, int6
 
 /* `out_problem` receives the problem that the plan points to. C has elements. */
 void ls_gemm_plan_make(const ls_gemm *g, ls_gemm *out_problem, ls_gemm_plan *out_plan);
-/* A plan serves any problem that differs by addresses alone (of data, packed panels of the same width and contexts): `problem`, which the
- * plan points to, takes them from g. */
+/* A plan serves any problem that differs by addresses alone (of data and packed panels of the same width): `problem`, which the plan points
+ * to, takes them from g. */
 void ls_gemm_plan_move(const ls_gemm_plan *plan, const ls_gemm *g, ls_gemm *problem);
 /* In ls_gemm_plan_bytes of workspace. */
 void ls_gemm_plan_run(const ls_gemm_plan *plan, void *workspace);
+/* The same where there are `alone.n_parts`, for operands (packed as those of the plan) and results that lie elsewhere. `plus`: as the problem's
+ * `follow` has it. */
+void ls_gemm_run_alone(const ls_gemm_plan *plan, const float *a, const float *b, float *c, const float *plus);
 
 /* Of the workspace. */
 static inline size_t ls_gemm_plan_bytes(const ls_gemm_plan *plan) {

@@ -51,7 +51,7 @@ static const float *find_tensor(const ls_run *run) {
 
 void ls_joined_pack(const ls_contract_side_launch *s, int worker, ls_run *run, char *scratch, int64_t batch, int64_t k0, int64_t kc,
                     int64_t i0, int64_t ni, int64_t width, float *panel) {
-    ls_gemm_worker *w = &s->launch->workers[worker];
+    ls_gemm_worker *w = ls_gemm_worker_of(s->launch, worker);
     const ls_gemm_phase *gemm = s->launch->phase->gemm;
     const float **tensors = (const float **)(void *)scratch;
     if (w->kc[s->which] != kc || w->k0[s->which] != k0 || w->batch[s->which] != batch) { /* the panels of a chunk come one after another */

@@ -30,8 +30,10 @@ typedef struct ls_cpu_device {
     size_t workspace_size; /* of matrix products */
     char *workspace;
     struct ls_gemm_worker *gemm_workers; /* one a thread */
+    uint64_t products;                   /* counts launches of contractions */
     ls_kept_table *kept;                 /* kept.c */
-    atomic_ullong writes;                /* counts them, of all buffers */
+    atomic_ullong copies;                /* counts those into buffers, */
+    uint64_t stores;                     /* and what launches store there */
 } ls_cpu_device;
 
 typedef enum ls_phase_kind {

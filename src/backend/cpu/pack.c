@@ -190,7 +190,7 @@ static void pack_affine(const ls_contract_side_launch *s, int worker, int64_t ba
             pred_base[t] += coords[gemm->batch.axes[i]] * side->pred_batch[t][i];
         }
     }
-    ls_gemm_worker *w = &s->launch->workers[worker];
+    ls_gemm_worker *w = ls_gemm_worker_of(s->launch, worker);
     if (w->kc[s->which] != kc || w->k0[s->which] != k0) { /* the panels of a chunk come one after another */
         write_out(kernel->extents, &gemm->k, side->k_stride, side->n_preds, side->pred_k, k0, kc, 0, none,
                   of_k);
@@ -228,7 +228,7 @@ static void pack_affine(const ls_contract_side_launch *s, int worker, int64_t ba
 }
 
 ls_run *ls_contract_side_run(const ls_contract_side_launch *s, int worker, char **out_rows) {
-    ls_gemm_worker *w = &s->launch->workers[worker];
+    ls_gemm_worker *w = ls_gemm_worker_of(s->launch, worker);
     ls_phase_task task = {s->launch->kernel, s->launch->phase, ls_worker_scratch(s->launch->kernel, worker),
                           0, 0};
     size_t offset = s->offset;

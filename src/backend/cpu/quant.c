@@ -223,8 +223,8 @@ static void pack_strip(void *ctx, int64_t strip, int worker) {
 static void for_each(ls_gemm_launch *launch, int64_t n, void (*fn)(void *ctx, int64_t task, int worker), void *ctx) {
     ls_cpu_device *d = launch->kernel->binary->device;
     if (d->threads > 1 && n > 1) {
-        *launch->calls = (ls_gemm_call){fn, ctx};
-        ls_pool_run(d->pool, (long)n, ls_gemm_call_task, launch->calls);
+        launch->call = (ls_gemm_call){fn, ctx};
+        ls_pool_run(d->pool, (long)n, ls_gemm_call_task, &launch->call);
     } else {
         for (int64_t i = 0; i < n; i++) {
             fn(ctx, i, 0);

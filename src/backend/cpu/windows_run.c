@@ -251,7 +251,7 @@ static void window_task(void *ctx, long task, int worker) {
     }
     float *image = (float *)(void *)(r->memory + (size_t)worker * r->worker_bytes);
     float *c = image + w->planes * w->plane + LS_WINDOW_SLACK;
-    ls_gemm_worker *launch_worker = &r->launch->workers[worker];
+    ls_gemm_worker *launch_worker = ls_gemm_worker_of(r->launch, worker);
     bool cut = w->n_dims - w->outer == 1 && w->bands > 1; /* bands of the lines themselves end at padding or do not */
     if (!launch_worker->image_clear || cut) {             /* else a worker's tasks pad inside lines at the same places */
         memset(image, 0, (size_t)(w->planes * w->plane + LS_WINDOW_SLACK) * 4);
