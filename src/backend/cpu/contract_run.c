@@ -19,7 +19,7 @@ enum keeping { KEEPS_NOTHING, KEEPS_PANELS, KEEPS_TURNED };
 /* The last launch's problem and plan, which serve the next one of the same extents. Launches have the device's mutex. */
 struct ls_gemm_last {
     bool made, near; /* for which of the two it was */
-    bool again;      /* launches of a plan that ran differ by addresses alone */
+    bool again;      /* launches of a plan that has run differ by addresses alone */
     int packed;      /* which operands were packed before in the plan: bit 0 for A, bit 1 for B; -1: there is no plan */
     struct {
         enum keeping keeps;
@@ -307,15 +307,6 @@ static void make_launch(const ls_kernel_binary *binary, const ls_phase *phase, s
     last->g.epilogue_ctx = last->g.parallel.pool = launch;
 }
 
-static bool can_go_again(const ls_kernel_binary *binary, const ls_gemm_phase *gemm) {
-    const struct ls_gemm_last *last = gemm->last;
-    bool plain = !gemm->sparse && !gemm->windows && !gemm->quant && binary->spec.math != LS_REDUCED;
-    for (int s = 0; s < 2; s++) {
-        plain = plain && gemm->side[s].affine && last->sides[s].keeps != KEEPS_TURNED;
-    }
-    return plain;
-}
-
 /* The problem for a launch's extents, without addresses. */
 static ls_gemm *find_problem(const ls_kernel_run *kernel, const ls_phase *phase) {
     struct ls_gemm_last *last = phase->gemm->last;
@@ -333,7 +324,7 @@ static ls_gemm *find_problem(const ls_kernel_run *kernel, const ls_phase *phase)
         last->made = true;
         last->near = last->g.parallel.near;
         last->packed = -1;
-        last->again = can_go_again(kernel->binary, phase->gemm);
+        last->again = !phase->gemm->sparse && kernel->binary->spec.math != LS_REDUCED; /* which look for other ways each time */
     }
     return &last->g;
 }
@@ -405,7 +396,10 @@ static bool run_again(const ls_kernel_run *kernel, const ls_phase *phase) {
         const ls_kept *kept = last->sides[s].keeps == KEEPS_PANELS
                                   ? ls_kept_find(d, kernel->launch, last->sides[s].buffer, phase, s, last->sides[s].bytes)
                                   : NULL;
-        if (kept && kept->ready) {
+        if (kept && !kept->ready) {
+            return false;
+        }
+        if (kept) {
             data[s] = kept->packed.data;
             packed |= 1 << s;
         }
