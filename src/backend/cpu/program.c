@@ -10,7 +10,7 @@ static bool grow(ls_program_builder *b, void **data, int *cap, int len, size_t s
     if (len < *cap) {
         return true;
     }
-    int wanted = *cap ? 2 * *cap : 16;
+    int wanted = *cap ? 2 * *cap : 2;
     void *more = ls_arena_alloc(b->arena, (size_t)wanted * size);
     if (!more) {
         b->failed = true;
