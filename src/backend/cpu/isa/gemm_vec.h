@@ -117,6 +117,8 @@ static inline ls_quad ls_quad_f16(const uint16_t *p) {
 #define LS_ORDERED_F32(mask, a, b) _mm512_mask_cmp_ps_mask(mask, (__m512)(a), (__m512)(b), _CMP_ORD_Q)
 #elif defined(LS_ISA_AVX2)
 #define LS_ORDERED_F32(mask, a, b) (uint16_t)((mask) & ~_mm256_movemask_ps(_mm256_cmp_ps((__m256)(a), (__m256)(b), _CMP_UNORD_Q)))
+#elif defined(LS_ISA_NEON)
+#define LS_ORDERED_F32(mask, a, b) (uint16_t)((mask) & vminvq_u32((uint32x4_t)(((a) == (a)) & ((b) == (b)))))
 #else
 #define LS_ORDERED_F32(mask, a, b) 0
 #endif
