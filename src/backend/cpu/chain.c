@@ -1,7 +1,8 @@
-/* Chains (chain.h) made from what follows a contraction: elementwise f32 operations on its sums, on values that a row shares
- * and on elements that lie in memory as the result does. Kernels of nothing else are chains too, whose sums are their first operand. What rows share (biases, a batch norm's scale) is computed for all rows at
- * once, before the launch, by a tile program whose lanes are rows. Whatever does not fit keeps the finish program. */
-#include "backend/cpu/contract.h"
+/* Plans chains (chain.h), made from what follows a contraction: elementwise f32 operations on its sums, on values that a row shares and on
+ * elements that lie in memory as the result does. Kernels of nothing else are chains too, whose sums are their first operand. What rows share
+ * (biases, a batch norm's scale) is computed for all rows at once, before the launch, by a tile program whose lanes are rows. Whatever does not
+ * fit keeps the finish program. */
+#include "backend/cpu/chain_plan.h"
 #include "base/bits.h"
 #include <string.h>
 
@@ -9,47 +10,9 @@ enum {
     LEAST_RUN = 32, /* of lanes, where a row has more of them */
     LEAST_COPY = 4,
     MOST_SCALARS = 1 << 18,
-    ZEROS = 512,
-    ROWS_AHEAD = 2,
-    TOGETHER = 2048, /* lanes of rows one after another */
     MOST_POINTS = LS_LIMIT(1 << 22, 1 << 11) /* of a kernel of its own: past the caches its program stores better */
 };
 
-typedef struct row_place { /* element `at`; buffer -1: zeros */
-    int32_t buffer;
-    int64_t at;
-} row_place;
-
-typedef struct place { /* of an operand, or the result: element constant + strides */
-    int buffer;        /* -1: a slot */
-    int64_t constant, batch[LS_LANE_AXES], row[LS_LANE_AXES], column[LS_LANE_AXES];
-    bool
-        ranged; /* only rows where 0 <= range < limit lie there; others lie at place `other` - 1, or are +0 */
-    int other;
-    ls_ix_sum range;
-    int64_t limit;
-    row_place *rows; /* of joined tensors in a kernel of its own: each row's */
-} place;
-
-struct ls_chain {
-    int n_steps, n_pointers, n_scalars, n_slots;
-    ls_chain_step steps[LS_CHAIN_STEPS];
-    place places[LS_CHAIN_POINTERS], result;
-    bool ranged;        /* some place is, or has rows of zeros */
-    bool of_rows;       /* all steps are those of ls_chain_rows */
-    int own_steps;      /* a function is called, and nothing is read but numbers: those of each row before it, the others perhaps the same; else -1 */
-    bool follows, adds; /* an addition and, maybe, one of elements laid out as the result, and a maximum with a constant (ls_gemm_follow) */
-    bool columns;       /* or one of a row of elements alone, the same for all rows */
-    float floor;        /* then */
-    int inner;          /* innermost axes of the columns along which all places are consecutive together */
-    uint32_t fetched;   /* places that are large, and 1 << LS_CHAIN_POINTERS where the result is */
-    ls_program scalars; /* lanes: batch and row axes */
-    float *table;       /* [point of those axes][n_scalars]; the binary's, for one launch at a time */
-};
-
-static float zeros[ZEROS]; /* not const: such would be in the file */
-
-/* ---- planning ---- */
 typedef struct planner {
     ls_kernel_binary *binary;
     const ls_spec *spec;
@@ -77,11 +40,11 @@ static bool stride_in(const ls_axis_group *group, int axis, int64_t stride, int6
 }
 
 /* Where an index expression leads, and how many of the innermost axes are one run of memory there: at most *inner. */
-static bool find_place(planner *p, int32_t ix, int buffer, place *out) {
+static bool find_place(planner *p, int32_t ix, int buffer, ls_chain_place *out) {
     const ls_gemm_phase *gemm = p->gemm;
     ls_ix_sum sum;
     ls_ix_sum_of(p->spec, ix, &sum);
-    *out = (place){.buffer = buffer, .constant = sum.constant};
+    *out = (ls_chain_place){.buffer = buffer, .constant = sum.constant};
     bool ok = !sum.failed && !sum.n_rest && p->spec->args[buffer].dtype == LS_F32;
     for (int i = 0; i < sum.n_terms && ok; i++) {
         ok = stride_in(&gemm->batch, sum.axis[i], sum.stride[i], out->batch) ||
@@ -102,14 +65,6 @@ static bool find_place(planner *p, int32_t ix, int buffer, place *out) {
     return ok;
 }
 
-static int64_t offset_of(const ls_axis_group *group, const int64_t *coords, const int64_t *strides) {
-    int64_t at = 0;
-    for (int i = 0; i < group->n; i++) {
-        at += coords[group->axes[i]] * strides[i];
-    }
-    return at;
-}
-
 static int index_of(const int32_t *list, int n, int32_t value) {
     int at = 0;
     while (at < n && list[at] != value) {
@@ -119,7 +74,7 @@ static int index_of(const int32_t *list, int n, int32_t value) {
 }
 
 /* The one predicate of a value, over batch and row axes; none is fine too. */
-static bool take_range(const planner *p, const ls_value *v, place *at) {
+static bool take_range(const planner *p, const ls_value *v, ls_chain_place *at) {
     const ls_pred *pred = &p->spec->preds[v->first_pred];
     if (v->n_preds == 0) {
         return true;
@@ -172,7 +127,7 @@ typedef struct row_pred { /* 0 <= constant + strides < limit */
 typedef struct row_node {
     int n_preds, yes, no; /* where they hold and where not; a load: yes -1, elsewhere +0 */
     row_pred preds[ROW_PREDS];
-    place load;
+    ls_chain_place load;
 } row_node;
 
 static bool row_preds(const planner *p, const ls_value *v, row_node *node) {
@@ -239,7 +194,7 @@ static bool find_rows(planner *p, int32_t value) {
         ls_free(heap, nodes);
         return false;
     }
-    place *at = &c->places[c->n_pointers];
+    ls_chain_place *at = &c->places[c->n_pointers];
     p->pointer[c->n_pointers++] = LS_SPEC_NONE;
     *at = nodes[0].load;
     if (n > 1 || nodes[0].n_preds) {
@@ -248,7 +203,7 @@ static bool find_rows(planner *p, int32_t value) {
         }
         int64_t points = ls_point_count(extents, rows->n, rows->axes);
         at->buffer = nodes[n - 1].load.buffer; /* of some load */
-        at->rows = LS_ARENA_ARRAY(&p->binary->arena, row_place, points + 1);
+        at->rows = LS_ARENA_ARRAY(&p->binary->arena, ls_chain_row_place, points + 1);
         for (int64_t r = 0; at->rows && r < points; r++) {
             const row_node *node = nodes;
             ls_point_coords(extents, rows->n, rows->axes, r, coords);
@@ -256,7 +211,7 @@ static bool find_rows(planner *p, int32_t value) {
                 node = nodes + (row_holds(node, coords) ? node->yes : node->no);
             }
             bool here = row_holds(node, coords);
-            at->rows[r] = here ? (row_place){node->load.buffer, node->load.constant + offset_of(rows, coords, node->load.row)} : (row_place){-1, 0};
+            at->rows[r] = here ? (ls_chain_row_place){node->load.buffer, node->load.constant + ls_chain_offset(rows, coords, node->load.row)} : (ls_chain_row_place){-1, 0};
             c->ranged = c->ranged || !here;
         }
     }
@@ -375,7 +330,7 @@ static bool keep(planner *p, int i) {
     }
     c->n_slots++;
     p->pointer[c->n_pointers] = p->order[i];
-    c->places[c->n_pointers++] = (place){.buffer = -1};
+    c->places[c->n_pointers++] = (ls_chain_place){.buffer = -1};
     return step(p, LS_CHAIN_KEEP, p->order[i], NULL);
 }
 
@@ -475,7 +430,7 @@ static ls_status plan_scalars(planner *p, ls_chain *out, ls_error *err) {
 }
 
 /* Whether a place is one run of elements along the columns, the same for all rows. */
-static bool is_row(const planner *p, const ls_chain *chain, const place *at) {
+static bool is_row(const planner *p, const ls_chain *chain, const ls_chain_place *at) {
     int64_t apart = 0;
     for (int i = 0; i < LS_LANE_AXES; i++) {
         apart |= at->batch[i] | at->row[i];
@@ -488,7 +443,7 @@ static void find_follow(const planner *p, ls_chain *chain) {
         return;
     }
     const ls_chain_step *first = chain->steps, *last = first + chain->n_steps - 1;
-    const place *plus = chain->places;
+    const ls_chain_place *plus = chain->places;
     chain->columns = chain->n_steps > 0 && first->kind == LS_CHAIN_MEMORY && chain->n_pointers == 1 && is_row(p, chain, plus);
     chain->adds = chain->n_steps > 1 && !chain->columns && first[1].op == LS_CHAIN_ADD && first[1].kind == LS_CHAIN_MEMORY &&
                   chain->n_pointers == 1 && !plus->ranged && !memcmp(plus->batch, chain->result.batch, sizeof plus->batch) &&
@@ -509,7 +464,7 @@ bool ls_chain_follow(const ls_chain *chain, ls_gemm_follow *out) {
     if (LS_GEMM_FOLLOWS && chain->follows) {
         *out = (ls_gemm_follow){chain->table + chain->steps[0].at, chain->n_scalars, chain->adds, false, NULL, chain->floor};
         if (chain->columns) {
-            *out = (ls_gemm_follow){&zeros[0], 0, true, true, NULL, chain->floor};
+            *out = (ls_gemm_follow){&ls_chain_zeros[0], 0, true, true, NULL, chain->floor};
         }
     }
     return LS_GEMM_FOLLOWS && chain->follows;
@@ -643,234 +598,4 @@ ls_status ls_chain_plan_points(ls_kernel_binary *binary, ls_phase *phase, const 
         LS_TRY(err, plan_points(binary, phase, temps, store, i, err));
     }
     return LS_OK;
-}
-
-/* ---- running ---- */
-static void begin(const ls_chain *chain, ls_kernel_run *kernel, char *scratch) {
-    if (!chain->n_scalars) {
-        return;
-    }
-    ls_run run = {.spec = &kernel->binary->spec, /* wanted without terms to sum, too: not a run of ls_phase_begin */
-                  .isa = kernel->binary->device->tiles,
-                  .buffers = kernel->buffers,
-                  .extents = kernel->extents,
-                  .symbols = kernel->launch->symbols,
-                  .out_of_range = &kernel->out_of_range};
-    ls_run_begin(&run, &chain->scalars, scratch);
-    ls_run_point(&run);
-    int64_t points = ls_run_lane_count(&run);
-    for (int64_t at = 0; at < points; at += LS_TILE) {
-        int64_t n = points - at < LS_TILE ? points - at : LS_TILE;
-        ls_run_lanes(&run, at, n);
-        for (int s = 0; s < chain->n_scalars; s++) {
-            const float *from = ls_run_reg(&run, chain->scalars.results[s]);
-            float *to = chain->table + at * chain->n_scalars + s;
-            for (int64_t i = 0; i < n; i++) {
-                to[i * chain->n_scalars] = from[i];
-            }
-        }
-    }
-}
-
-void ls_chain_begin(const ls_gemm_launch *launch) {
-    begin(launch->phase->gemm->chain, launch->kernel, ls_worker_scratch(launch->kernel, 0) + launch->finish_offset);
-}
-
-void ls_chain_begin_points(ls_kernel_run *kernel, const ls_phase *phase) {
-    begin(phase->points->chain, kernel, ls_worker_scratch(kernel, 0));
-}
-
-/* Of a row: where it lies, or zeros. */
-static const float *row_of(const ls_gemm_phase *gemm, const ls_chain *c, int k, const float *const *base,
-                           const int64_t *coords) {
-    for (;; k = c->places[k].other - 1) {
-        const place *p = &c->places[k];
-        int64_t x = p->range.constant;
-        for (int i = 0; p->ranged && i < p->range.n_terms; i++) {
-            x += p->range.stride[i] * coords[p->range.axis[i]];
-        }
-        if (!p->ranged || (x >= 0 && x < p->limit)) {
-            return base[k] + offset_of(&gemm->m, coords, p->row);
-        }
-        if (!p->other) {
-            return zeros;
-        }
-    }
-}
-
-/* Of row 0. */
-static float *start_of(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, const place *p,
-                       const int64_t *coords) {
-    return (float *)(void *)kernel->buffers[p->buffer] + p->constant +
-           offset_of(&gemm->batch, coords, p->batch) + offset_of(&gemm->n, coords, p->column);
-}
-
-/* Lines that a row reads from memory and stores there, while the rows before it are computed: rows of a tile lie far apart, so no processor foresees them. */
-static void fetch_row(const ls_gemm_phase *gemm, const ls_chain *c, const float *const *base, const float *out, const int64_t *coords, int64_t n) {
-    for (uint32_t left = c->fetched; left; left &= left - 1) {
-        const int k = __builtin_ctz(left);
-        const float *at = k < LS_CHAIN_POINTERS ? row_of(gemm, c, k, base, coords) : out + offset_of(&gemm->m, coords, c->result.row);
-        ls_fetch_lines((uintptr_t)at, n, true);
-    }
-}
-
-/* All that no row changes. Not cleared first: a tile may be a few vectors. */
-static void start_row(const ls_chain *c, float (*slots)[LS_CHAIN_LANES], ls_chain_row *row) {
-    row->n_steps = c->n_steps;
-    row->n_pointers = c->n_pointers;
-    row->raw = false;
-    row->middle = NULL;
-    row->ahead = 0;
-    row->second = false;
-    row->steps = c->steps;
-    for (int k = 0; k < c->n_pointers; k++) {
-        row->slots[k] = c->places[k].buffer < 0 ? *slots++ : NULL;
-        row->at[k] = NULL;
-    }
-}
-
-float *ls_chain_result(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t j0, int64_t nj, ls_chain_rows *rows) {
-    const ls_kernel_run *kernel = launch->kernel;
-    const ls_gemm_phase *gemm = launch->phase->gemm;
-    const ls_chain *c = gemm->chain;
-    int64_t coords[LS_SPEC_MAX_AXES];
-    if (!c || (c->n_steps && !(rows && c->of_rows))) {
-        return NULL;
-    }
-    int64_t run = ls_point_count(kernel->extents, c->inner, gemm->n.axes + gemm->n.n - c->inner);
-    if (run < nj || j0 % run > run - nj) {
-        return NULL;
-    }
-    if (rows) {
-        int64_t first = batch * ls_point_count(kernel->extents, gemm->m.n, gemm->m.axes) + i0;
-        *rows = (ls_chain_rows){c->steps, c->table + first * c->n_scalars, c->n_steps, c->n_scalars};
-    }
-    ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, batch, coords);
-    ls_point_coords(kernel->extents, gemm->n.n, gemm->n.axes, j0, coords);
-    ls_point_coords(kernel->extents, gemm->m.n, gemm->m.axes, i0, coords);
-    return start_of(kernel, gemm, &c->result, coords) + offset_of(&gemm->m, coords, c->result.row);
-}
-
-/* Whether the steps behind each row's own have the same numbers in all rows. */
-static bool rest_is_shared(const ls_chain *c, const float *scalars, int64_t rows) {
-    for (int s = c->own_steps; s < c->n_steps; s++) {
-        const ls_chain_step *step = &c->steps[s];
-        const int number = step->kind == LS_CHAIN_SCALAR ? step->at : step->op == LS_CHAIN_PRODUCT ? step->by : -1;
-        for (int64_t i = 1; i < rows && number >= 0; i++) {
-            if (memcmp(&scalars[i * c->n_scalars + number], &scalars[number], sizeof *scalars)) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
-/* Functions take lanes in blocks, of which a short row would fill little: rows one after another. */
-static void rows_together(const ls_chain *c, ls_chain_fn fn, const ls_chain_row *row, int64_t rows, int64_t n, float *lanes, const float *tile, int64_t ld) {
-    ls_chain_row own = *row, rest = *row;
-    own.n_steps = c->own_steps;
-    own.raw = true;
-    rest.steps += c->own_steps;
-    rest.n_steps -= c->own_steps;
-    for (int64_t i = 0; i < rows; i++, own.scalars += c->n_scalars) {
-        fn(&own, lanes + i * n, tile + i * ld, n);
-    }
-    fn(&rest, lanes, lanes, rows * n);
-}
-
-void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t ni, int64_t j0,
-                   int64_t nj, const float *tile, int64_t ld) {
-    const ls_kernel_run *kernel = launch->kernel;
-    const ls_gemm_phase *gemm = launch->phase->gemm;
-    const ls_chain *c = gemm->chain;
-    ls_chain_fn fn = kernel->binary->device->tiles->chain;
-    _Alignas(LS_GEMM_ALIGN) float slots[LS_CHAIN_SLOTS][LS_CHAIN_LANES], lanes[TOGETHER];
-    int64_t coords[LS_SPEC_MAX_AXES], run = 0,
-                                      rows = ls_point_count(kernel->extents, gemm->m.n, gemm->m.axes);
-    const float *base[LS_CHAIN_POINTERS];
-    ls_chain_row row;
-    start_row(c, slots, &row);
-    if (c->inner < gemm->n.n) {
-        run = ls_point_count(kernel->extents, c->inner, gemm->n.axes + gemm->n.n - c->inner);
-    }
-    const float *numbers = c->table + (batch * rows + i0) * c->n_scalars; /* of the first row */
-    const bool shared = c->own_steps >= 0 && ni > 1 && rest_is_shared(c, numbers, ni);
-    ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, batch, coords);
-    for (int64_t j = 0, n; j < nj; j += n) {
-        n = run && run - (j0 + j) % run < nj - j ? run - (j0 + j) % run : nj - j;
-        n = c->ranged && n > ZEROS ? ZEROS : n;
-        ls_point_coords(kernel->extents, gemm->n.n, gemm->n.axes, j0 + j, coords);
-        for (int k = 0; k < c->n_pointers; k++) {
-            base[k] = c->places[k].buffer < 0 ? NULL : start_of(kernel, gemm, &c->places[k], coords);
-        }
-        float *out = start_of(kernel, gemm, &c->result, coords);
-        const bool fetches = !LS_SMALL && c->fetched;
-        if (shared && n <= LS_CHAIN_LANES) {
-            row.scalars = numbers;
-            for (int64_t i = 0, some; i < ni; i += some, row.scalars += some * c->n_scalars) {
-                some = ni - i < TOGETHER / n ? ni - i : TOGETHER / n;
-                for (int64_t k = 0; fetches && k < some; k++) {
-                    ls_point_coords(kernel->extents, gemm->m.n, gemm->m.axes, i0 + i + k, coords);
-                    fetch_row(gemm, c, base, out, coords, n);
-                }
-                rows_together(c, fn, &row, some, n, lanes, tile + i * ld + j, ld);
-                for (int64_t k = 0; k < some; k++) {
-                    ls_point_coords(kernel->extents, gemm->m.n, gemm->m.axes, i0 + i + k, coords);
-                    memcpy(out + offset_of(&gemm->m, coords, c->result.row), lanes + k * n, (size_t)n * sizeof *lanes);
-                }
-            }
-            continue;
-        }
-        for (int64_t i = fetches ? -ROWS_AHEAD : 0; i < ni; i++) {
-            if (fetches && i + ROWS_AHEAD < ni) {
-                ls_point_coords(kernel->extents, gemm->m.n, gemm->m.axes, i0 + i + ROWS_AHEAD, coords);
-                fetch_row(gemm, c, base, out, coords, n);
-            }
-            if (i < 0) {
-                continue;
-            }
-            ls_point_coords(kernel->extents, gemm->m.n, gemm->m.axes, i0 + i, coords);
-            for (int k = 0; k < c->n_pointers; k++) {
-                row.at[k] = c->places[k].buffer < 0 ? NULL : row_of(gemm, c, k, base, coords);
-            }
-            row.scalars = numbers + i * c->n_scalars;
-            fn(&row, out + offset_of(&gemm->m, coords, c->result.row), tile + i * ld + j, n);
-        }
-    }
-}
-
-void ls_chain_points(const ls_phase_task *task) {
-    const ls_kernel_run *kernel = task->kernel;
-    const ls_gemm_phase *space = task->phase->points;
-    const ls_chain *c = space->chain;
-    ls_chain_fn fn = kernel->binary->device->tiles->chain;
-    _Alignas(LS_GEMM_ALIGN) float slots[LS_CHAIN_SLOTS][LS_CHAIN_LANES];
-    int64_t coords[LS_SPEC_MAX_AXES] = {0}, run = ls_point_count(kernel->extents, space->n.n, space->n.axes);
-    ls_chain_row row;
-    start_row(c, slots, &row);
-    for (int64_t at = task->first, end = at + task->n, n; at < end; at += n) {
-        int64_t i = at / run, j = at % run;
-        n = run - j < end - at ? run - j : end - at;
-        n = c->ranged && n > ZEROS ? ZEROS : n;
-        ls_point_coords(kernel->extents, space->m.n, space->m.axes, i, coords);
-        for (int k = 0; k < c->n_pointers; k++) {
-            const place *p = &c->places[k];
-            row_place own = {p->buffer, p->constant};
-            if (p->rows) {
-                own = p->rows[i];
-            } else if (p->buffer >= 0) {
-                own.at += offset_of(&space->m, coords, p->row);
-            }
-            row.at[k] = row.slots[k]      ? NULL
-                        : own.buffer >= 0 ? (const float *)(const void *)kernel->buffers[own.buffer] + own.at + j
-                                          : zeros;
-        }
-        row.scalars = c->table + i * c->n_scalars;
-        float *out = (float *)(void *)kernel->buffers[c->result.buffer] + c->result.constant + offset_of(&space->m, coords, c->result.row);
-        if (c->n_steps) {
-            fn(&row, out + j, row.at[0], n);
-        } else {
-            kernel->binary->device->tiles->store[LS_F32](out + j, row.at[0], n); /* NaN canonical */
-        }
-    }
 }

@@ -388,7 +388,7 @@ static bool run_again(const ls_kernel_run *kernel, const ls_phase *phase) {
     ls_cpu_device *d = kernel->binary->device;
     const void *data[2];
     int packed = 0;
-    if (!last->again || last->packed < 0 || last->plan.alone.n_parts == 0) {
+    if (LS_SMALL || !last->again || last->packed < 0 || last->plan.alone.n_parts == 0) {
         return false;
     }
     for (int s = 0; s < 2; s++) {
