@@ -303,13 +303,11 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
     for (int i = 0; i < binary->n_temps; i++) {
         run.buffers[spec->n_args + i] = d->temps + binary->temps[i].offset;
     }
-    bool empty = false;
     for (int i = 0; i < spec->n_axes; i++) {
         run.extents[i] = ls_dim_eval(spec->extents_of_axes[i], launch->symbols);
-        empty = empty || run.extents[i] <= 0;
     }
     ls_status status = LS_OK;
-    if (!empty || stores_any(spec, run.extents)) {
+    if (stores_any(spec, run.extents)) {
         if (binary->chosen && !binary->chosen->listed) {
             ls_chosen_write(&run);
         }
