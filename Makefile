@@ -37,7 +37,7 @@ demo:                   ## set up, train on real digits, save, load, verify, and
 	@$(call build,release) --target lockstep_command
 	@tools/demo.sh $(BUILD)
 
-test:                   ## set up, build, and run the tests (10 to 11 minutes on two cores, more on two hyperthreads of one)
+test:                   ## set up, build, and run the tests (10 minutes on two cores, more on two hyperthreads of one)
 	@tools/deps.sh build test gpu web data
 	@tools/data.sh
 	@tools/drivers.sh
