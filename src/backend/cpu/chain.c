@@ -211,7 +211,8 @@ static bool find_rows(planner *p, int32_t value) {
                 node = nodes + (row_holds(node, coords) ? node->yes : node->no);
             }
             bool here = row_holds(node, coords);
-            at->rows[r] = here ? (ls_chain_row_place){node->load.buffer, node->load.constant + ls_chain_offset(rows, coords, node->load.row)} : (ls_chain_row_place){-1, 0};
+            const int64_t first = node->load.constant + ls_chain_offset(rows, coords, node->load.row);
+            at->rows[r] = here ? (ls_chain_row_place){node->load.buffer, first} : (ls_chain_row_place){-1, 0};
             c->ranged = c->ranged || !here;
         }
     }

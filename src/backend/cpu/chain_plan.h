@@ -10,10 +10,9 @@ typedef struct ls_chain_row_place { /* element `at`; buffer -1: zeros */
 } ls_chain_row_place;
 
 typedef struct ls_chain_place { /* of an operand, or the result: element constant + strides */
-    int buffer;        /* -1: a slot */
+    int buffer; /* -1: a slot */
     int64_t constant, batch[LS_LANE_AXES], row[LS_LANE_AXES], column[LS_LANE_AXES];
-    bool
-        ranged; /* only rows where 0 <= range < limit lie there; others lie at place `other` - 1, or are +0 */
+    bool ranged; /* only rows where 0 <= range < limit lie there; others lie at place `other` - 1, or are +0 */
     int other;
     ls_ix_sum range;
     int64_t limit;

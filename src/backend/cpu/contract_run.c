@@ -18,16 +18,15 @@ enum keeping { KEEPS_NOTHING, KEEPS_PANELS, KEEPS_TURNED };
 
 /* The last launch's problem and plan, which serve the next one of the same extents. Launches have the device's mutex. */
 struct ls_gemm_last {
-    bool made, near; /* for which of the two it was */
-    bool again;      /* launches of a plan that has run differ by addresses alone */
-    int packed;      /* which operands were packed before in the plan: bit 0 for A, bit 1 for B; -1: there is no plan */
+    bool made;
+    bool again; /* launches of a plan that has run differ by addresses alone */
+    int packed; /* which operands were packed before in the plan: bit 0 for A, bit 1 for B; -1: there is no plan */
     struct {
         enum keeping keeps;
         ls_gemm_side side; /* of panels that are kept, and their bytes */
         size_t bytes;
         bool before; /* it is packed before the product if it is not kept */
-        int buffer;
-        int64_t at; /* where its first element is in that, in bytes */
+        int64_t at;  /* where its first element is in its buffer, in bytes */
     } sides[2];
     int64_t out_at; /* the same of the results */
     int64_t extents[LS_SPEC_MAX_AXES];
@@ -295,7 +294,6 @@ static void make_launch(const ls_kernel_binary *binary, const ls_phase *phase, s
         launch->sides[s] = (ls_contract_side_launch){launch, side, s, offset};
         offset += ls_contract_side_scratch(side);
         (s ? &last->g.b : &last->g.a)->pack_ctx = &launch->sides[s];
-        last->sides[s].buffer = side->buffer;
         last->sides[s].at = side->sum.constant * (int64_t)ls_dtype_size(side->element);
     }
     last->out_at = gemm->out_offset * ls_gemm_dtype_size(gemm->out_dtype);
@@ -311,7 +309,7 @@ static void make_launch(const ls_kernel_binary *binary, const ls_phase *phase, s
 static ls_gemm *find_problem(const ls_kernel_run *kernel, const ls_phase *phase) {
     struct ls_gemm_last *last = phase->gemm->last;
     int n_axes = kernel->binary->spec.n_axes;
-    bool same = last->made && last->near == ls_pool_is_near(kernel->binary->device->pool);
+    bool same = last->made && last->g.parallel.near == ls_pool_is_near(kernel->binary->device->pool);
     for (int i = 0; i < n_axes && same; i++) {
         same = last->extents[i] == kernel->extents[i];
     }
@@ -322,7 +320,6 @@ static ls_gemm *find_problem(const ls_kernel_run *kernel, const ls_phase *phase)
         plan_keeping(kernel->binary, phase->gemm, last, 1); /* first: what A is packed for depends on it */
         plan_keeping(kernel->binary, phase->gemm, last, 0);
         last->made = true;
-        last->near = last->g.parallel.near;
         last->packed = -1;
         last->again = !phase->gemm->sparse && kernel->binary->spec.math != LS_REDUCED; /* which look for other ways each time */
     }
@@ -392,10 +389,9 @@ static bool run_again(const ls_kernel_run *kernel, const ls_phase *phase) {
         return false;
     }
     for (int s = 0; s < 2; s++) {
-        data[s] = kernel->buffers[last->sides[s].buffer] + last->sides[s].at;
-        const ls_kept *kept = last->sides[s].keeps == KEEPS_PANELS
-                                  ? ls_kept_find(d, kernel->launch, last->sides[s].buffer, phase, s, last->sides[s].bytes)
-                                  : NULL;
+        const int buffer = phase->gemm->side[s].buffer;
+        const ls_kept *kept = last->sides[s].keeps == KEEPS_PANELS ? ls_kept_find(d, kernel->launch, buffer, phase, s, last->sides[s].bytes) : NULL;
+        data[s] = kernel->buffers[buffer] + last->sides[s].at;
         if (kept && !kept->ready) {
             return false;
         }

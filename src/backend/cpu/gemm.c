@@ -790,17 +790,16 @@ void ls_gemm_run_alone(const ls_gemm_plan *plan, const float *a, const float *b,
         t.ahead = (const char *)b;
         t.add = alone->tiles.add;
         t.plus = plus ? plus + at : NULL;
-        for (int i = 0; i < alone->n_parts; i++) {
-            const int64_t n = alone->parts[i].rows;
-            t.n = alone->parts[i].tiles;
+        for (const ls_gemm_alone_part *part = alone->parts; part < alone->parts + alone->n_parts; part++) {
+            t.n = part->tiles;
             t.a = rows;
-            t.a_next = alone->parts[i].a_next;
+            t.a_next = part->a_next;
             t.c = to;
-            nan |= alone->parts[i].kernel(&t);
-            rows += alone->parts[i].a;
-            to += n * t.ldc;
-            t.add += t.add ? n * t.add_step : 0;
-            t.plus += t.plus ? n * t.plus_row : 0;
+            nan |= part->kernel(&t);
+            rows += part->a;
+            to += part->rows * t.ldc;
+            t.add += t.add ? part->rows * t.add_step : 0;
+            t.plus += t.plus ? part->rows * t.plus_row : 0;
         }
     }
     const ls_gemm *g = plan->g;

@@ -363,11 +363,8 @@ static void plan_alone(const ls_gemm *g, ls_gemm_plan *plan) {
     for (int64_t left = g->m; left > 0; alone->n_parts++) {
         const bool tall = left == g->m && whole > 0;
         const int64_t height = tall ? plan->rows : smaller(rest, left), tiles = tall ? whole : 1;
-        alone->parts[alone->n_parts].kernel = plan->kernels->tile[height][vectors];
-        alone->parts[alone->n_parts].tiles = tiles;
-        alone->parts[alone->n_parts].rows = tiles * height;
-        alone->parts[alone->n_parts].a_next = height * row;
-        alone->parts[alone->n_parts].a = tiles * height * row;
+        const ls_gemm_kernel kernel = plan->kernels->tile[height][vectors];
+        alone->parts[alone->n_parts] = (ls_gemm_alone_part){kernel, tiles, tiles * height, height * row, tiles * height * row};
         left -= tiles * height;
     }
 }

@@ -27,13 +27,14 @@ enum {
 
 /* A product of f32 that is nothing but the tiles of a few panels of B. All that a launch needs of its plan is here, side by side: the operands of
  * such a one take much of the first cache, and every other line would have to come from the second. */
+typedef struct ls_gemm_alone_part { /* some of C's rows, by tiles of one height */
+    ls_gemm_kernel kernel;
+    int64_t tiles, rows; /* in all */
+    int64_t a_next, a;   /* elements of A, from one tile to the next and in all */
+} ls_gemm_alone_part;
 typedef struct ls_gemm_alone {
-    int n_parts; /* of C's rows, from the first on, each of tiles of one height; 0: it is no such product */
-    struct {
-        ls_gemm_kernel kernel;
-        int64_t tiles, rows; /* in all */
-        int64_t a_next, a;   /* elements of A, from one tile to the next and in all */
-    } parts[3];
+    int n_parts; /* from C's first row on; 0: it is no such product */
+    ls_gemm_alone_part parts[3];
     ls_gemm_tiles tiles;            /* what each call has, but for addresses and the part's */
     int64_t columns, width, b_next; /* of C; of a panel; elements of B from one panel to the next */
 } ls_gemm_alone;
