@@ -3,9 +3,10 @@
  * Markdown: for each case medians and ranges, the share of the roof that applies, and ratios to the best peer (its time
  * by ours, round by round); then geometric means by group. Ends with 1 when results differ.
  *
+ * --passes N goes over all cases N times: what a machine's other users take comes and goes by minutes, and each pass has memory of its own.
  * --clock cpu counts the time that a process had a core: on a busy machine, and for one thread alone, truer than the wall clock.
  *
- * Usage: peers [--rounds N] [--threads N[,N]] [--only TEXT] [--without ENGINES] [--clock cpu]
+ * Usage: peers [--rounds N] [--passes N] [--threads N[,N]] [--only TEXT] [--without ENGINES] [--clock cpu]
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_setaffinity */
@@ -19,7 +20,7 @@
 
 #include "bench/peers/peers.h"
 
-enum { MOST_ROUNDS = 51, MOST_GROUPS = 16, MOST_ROWS = 64, WARM = 6 };
+enum { MOST_ROUNDS = 51, MOST_GROUPS = 16, MOST_ROWS = 128, WARM = 6 };
 static const double ROUND_SECONDS = 0.02;
 
 #ifdef __aarch64__
@@ -43,7 +44,7 @@ typedef struct group {
 } group;
 
 typedef struct options {
-    int rounds, threads[8], n_threads;
+    int rounds, passes, threads[8], n_threads;
     const char *only, *without;
 } options;
 
@@ -131,7 +132,8 @@ static int repetitions(const bench_engine *e, bench_state *s, const bench_case *
     return took < 0 ? 0 : took >= ROUND_SECONDS ? 1 : (int)(ROUND_SECONDS / (took + 1e-9)) + 1;
 }
 
-static void measure(entry *at, bench_roof *roof, int threads, int rounds, const bool *found) {
+/* Rounds from `first` on. */
+static void measure(entry *at, bench_roof *roof, int threads, int first, int rounds, const bool *found) {
     bench_state *states[BENCH_MOST_ENGINES] = {NULL};
     int times[BENCH_MOST_ENGINES] = {0};
     char reason[400];
@@ -142,7 +144,7 @@ static void measure(entry *at, bench_roof *roof, int threads, int rounds, const 
         if (reason[0]) {
             fprintf(stderr, "%s, %s: %s\n", c->name, bench_engines[i]->name, reason);
         }
-        at->of[i].there = states[i] != NULL;
+        at->of[i].there = (first == 0 || at->of[i].there) && states[i];
         if (states[i]) {
             times[i] = repetitions(bench_engines[i], states[i], c);
             at->of[i].digest = bench_engines[i]->digest(states[i]);
@@ -150,7 +152,7 @@ static void measure(entry *at, bench_roof *roof, int threads, int rounds, const 
         }
     }
     bench_roof_begin(roof, c);
-    for (int r = 0; r < rounds; r++) {
+    for (int r = first; r < first + rounds; r++) {
         at->roof[r] = bench_roof_seconds(roof, c, ROUND_SECONDS, threads > 1);
         rest(threads);
         for (int i = 0; bench_engines[i]; i++) {
@@ -234,11 +236,13 @@ static void print_group(const entry *entries, int n, int threads, int rounds, gr
     for (int e = 0; e < FIRST_PEER; e++) {
         shown[e] ? printf(" %s: of the roof | its ratio |", bench_engines[e]->name + strlen("Lockstep ")) : 0;
     }
+    bool both = shown[LOCKED] && shown[FAST];
+    printf(both ? " locked of fast |" : "");
     printf("\n|---|---|---|");
     for (int e = 0; bench_engines[e]; e++) {
         shown[e] ? printf(e < FIRST_PEER ? "---|---|---|" : "---|") : 0;
     }
-    printf("\n");
+    printf(both ? "---|\n" : "\n");
     for (int i = 0; i < n; i++) {
         const entry *at = &entries[i];
         int best = -1;
@@ -263,6 +267,9 @@ static void print_group(const entry *entries, int n, int threads, int rounds, gr
             } else {
                 printf(" |");
             }
+        }
+        if (both) {
+            ratio(&at->of[LOCKED], at->of[FAST].seconds, rounds, false, &logarithm);
         }
         printf("\n");
     }
@@ -299,6 +306,23 @@ static void keep_cores(const cpu_set_t *cores, int n) {
     }
 }
 
+/* The cases that are asked for, group by group, in the order of the groups' first ones. Returns how many. */
+static int choose(const options *o, entry *entries) {
+    int n = 0;
+    for (const bench_case *first = bench_cases; first->name; first++) {
+        bool seen = false;
+        for (const bench_case *c = bench_cases; c < first; c++) {
+            seen = seen || strcmp(c->group, first->group) == 0;
+        }
+        for (const bench_case *c = first; !seen && c->name; c++) {
+            if (strcmp(c->group, first->group) == 0 && (!o->only || strstr(c->name, o->only) || strstr(c->group, o->only))) {
+                entries[n++] = (entry){.c = c};
+            }
+        }
+    }
+    return n;
+}
+
 static void run_all(const options *o, const bool *found) {
     static entry entries[MOST_ROWS];
     cpu_set_t cores;
@@ -308,29 +332,22 @@ static void run_all(const options *o, const bool *found) {
     }
     for (int t = 0; t < o->n_threads; t++) {
         group groups[MOST_GROUPS] = {{.name = NULL}};
-        int threads = o->threads[t], n_groups = 0, n = 0;
+        int threads = o->threads[t], n = choose(o, entries);
         keep_cores(&cores, threads);
         bench_roof *roof = bench_roof_open(threads);
-        for (const bench_case *pass = bench_cases; pass->name; pass++) { /* groups in the order of their first case */
-            bool seen = pass > bench_cases && strcmp(pass->group, pass[-1].group) == 0;
-            for (int g = 0; g < n_groups; g++) {
-                seen = seen || strcmp(groups[g].name, pass->group) == 0;
+        for (int pass = 0; pass < o->passes; pass++) {
+            for (int i = 0; i < n; i++) {
+                measure(&entries[i], roof, threads, pass * o->rounds, o->rounds, found);
+                compare(entries[i].c, entries[i].of);
+                fprintf(stderr, "%s, %d thread%s, pass %d of %d: done\n", entries[i].c->name, threads, threads > 1 ? "s" : "", pass + 1, o->passes);
             }
-            n = 0;
-            for (const bench_case *c = pass; !seen && c->name; c++) {
-                if (strcmp(c->group, pass->group) == 0 && (!o->only || strstr(c->name, o->only) || strstr(c->group, o->only))) {
-                    entry *at = &entries[n++];
-                    memset(at, 0, sizeof *at);
-                    at->c = c;
-                    measure(at, roof, threads, o->rounds, found);
-                    compare(c, at->of);
-                    fprintf(stderr, "%s, %d thread%s: done\n", c->name, threads, threads > 1 ? "s" : "");
-                }
+        }
+        for (int i = 0, n_groups = 0, rows; i < n; i += rows, n_groups++) {
+            for (rows = 1; i + rows < n && strcmp(entries[i + rows].c->group, entries[i].c->group) == 0;) {
+                rows++;
             }
-            if (n) {
-                groups[n_groups].name = pass->group;
-                print_group(entries, n, threads, o->rounds, &groups[n_groups++]);
-            }
+            groups[n_groups].name = entries[i].c->group;
+            print_group(entries + i, rows, threads, o->passes * o->rounds, &groups[n_groups]);
         }
         print_means(groups, threads);
         print_unfused(roof);
@@ -345,6 +362,8 @@ static bool parse(int argc, char **argv, options *o) {
             return false;
         } else if (strcmp(argv[i], "--rounds") == 0) {
             o->rounds = atoi(value);
+        } else if (strcmp(argv[i], "--passes") == 0) {
+            o->passes = atoi(value);
         } else if (strcmp(argv[i], "--only") == 0) {
             o->only = value;
         } else if (strcmp(argv[i], "--without") == 0) {
@@ -367,13 +386,13 @@ static bool parse(int argc, char **argv, options *o) {
     for (int i = 0; i < o->n_threads; i++) {
         threads = threads && o->threads[i] >= 1;
     }
-    return threads && o->rounds >= 1 && o->rounds <= MOST_ROUNDS;
+    return threads && o->rounds >= 1 && o->passes >= 1 && o->rounds <= MOST_ROUNDS / o->passes;
 }
 
 int main(int argc, char **argv) {
     static const char *const about[] = {NULL, NULL, NULL, bench_onednn_about, NULL, bench_openblas_about,
                                         bench_onnxruntime_about, NULL, bench_ggml_about, bench_pytorch_about};
-    options o = {.rounds = 5, .threads = {1, 2}, .n_threads = 2};
+    options o = {.rounds = 5, .passes = 1, .threads = {1, 2}, .n_threads = 2};
     bool found[BENCH_MOST_ENGINES];
     char reason[400], date[40];
     bench_arguments = argv;
@@ -381,8 +400,8 @@ int main(int argc, char **argv) {
     bench_ggml_folder = GGML;
     bench_pytorch_command = "/usr/bin/python3 tools/peers/cases.py";
     if (!parse(argc, argv, &o)) {
-        fprintf(stderr, "usage: peers [--rounds N] [--threads N[,N]] [--only TEXT] [--without ENGINES] [--clock wall|cpu]\n"
-                        "             [--onnxruntime FILE] [--ggml FOLDER] [--pytorch COMMAND]\n");
+        fprintf(stderr, "usage: peers [--rounds N] [--passes N] [--threads N[,N]] [--only TEXT] [--without ENGINES]\n"
+                        "             [--clock wall|cpu] [--onnxruntime FILE] [--ggml FOLDER] [--pytorch COMMAND]\n");
         return 2;
     }
     for (int i = 0; bench_engines[i]; i++) { /* OpenBLAS may start the program again: nothing is printed before */
@@ -394,7 +413,7 @@ int main(int argc, char **argv) {
     }
     time_t now = time(NULL);
     strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", gmtime(&now));
-    printf("%s, %d interleaved rounds, each at least %.0f ms; ", date, o.rounds, ROUND_SECONDS * 1e3);
+    printf("%s, %d interleaved rounds in each of %d passes, each at least %.0f ms; ", date, o.rounds, o.passes, ROUND_SECONDS * 1e3);
     for (int i = FIRST_PEER; bench_engines[i]; i++) {
         if (found[i] && about[i]) {
             printf("%s %s; ", bench_engines[i]->name, about[i]);

@@ -12,11 +12,12 @@ static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, boo
     for (int rows = 1; rows <= kernels->rows; rows++) {
         for (int vectors = 1; vectors <= kernels->vectors - (rows > kernels->widest_rows); vectors++) {
             for (int variant = 0; variant < 8; variant++) {
-                static const int64_t depths[] = {0, 1, 2, 7, 8, 33, 511, 512};
+                static const int64_t depths[] = {0, 1, 3, 7, 8, 33, 511, 512};
                 int64_t kc = depths[variant], cols = (int64_t)vectors * kernels->lanes,
                         ldc = cols + variant % 3;
                 matrix a, b;
                 matrix_make(&a, dtype, rows, kc, 1, variant & 1 ? K_FAST : I_FAST, exact ? WIDE : ORDINARY);
+                a.stride_k = variant % 4 == 2 ? rows : a.stride_k; /* a panel, else of columns that lie apart or not */
                 matrix_make(&b, dtype, cols, kc, 1, I_FAST, exact ? WIDE : ORDINARY);
                 size_t bytes = (size_t)(((rows - 1) * ldc + cols) * size);
                 char *out = guarded(bytes), *expected = guarded(bytes);
