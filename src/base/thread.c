@@ -7,7 +7,8 @@
  * Invariants: `serial` is held for a whole batch; what describes a batch changes only while `seats` is 0, and a worker reads it only
  * between taking a seat and leaving it. Nobody who is awake needs a lock for that: between two cores that share no cache each
  * costs as much as a small task. Who is about to sleep says so (`sleeping`, `waits`) before it looks a last time, and who has
- * something to tell says it before it looks whether somebody sleeps, both in one order for all threads (seq_cst). */
+ * something to tell says it before it looks whether somebody sleeps, both in one order for all threads (seq_cst), and says it by
+ * an exchange or a sum: emulators let a load pass a store (docs/devices.md). */
 #define _GNU_SOURCE
 #include "base/thread.h"
 #include "base/numerics.h"
@@ -360,7 +361,7 @@ static void end_batch(ls_pool *pool) {
     }
     if (has_taken_seats(pool)) {
         pthread_mutex_lock(&pool->lock);
-        atomic_store(&pool->waits, true);
+        (void)atomic_exchange(&pool->waits, true);
         while (has_taken_seats(pool)) {
             pthread_cond_wait(&pool->end, &pool->lock);
         }
