@@ -9,10 +9,6 @@
 #include "backend/cpu/gemm_block.h"
 #include "base/half.h"
 
-static int64_t smaller(int64_t x, int64_t y) {
-    return x < y ? x : y;
-}
-
 /* n sums to n elements of the output, `step` elements apart. */
 static void store_row(const ls_gemm *g, ls_gemm_type sum, const void *src, int64_t n, char *dst,
                       int64_t step) {
@@ -99,7 +95,7 @@ static void part_task(void *ctx, int64_t task, int worker) {
     const int64_t first = ls_gemm_quotient(task * chunks, plan->parts), end = ls_gemm_quotient((task + 1) * chunks, plan->parts);
     const ls_gemm_block b = {.plan = plan, .memory = r->workers + worker * plan->worker_bytes, .worker = worker, .mi = 1, .nj = plan->g->n};
     for (int64_t chunk = first; chunk < end; chunk++) {
-        const int64_t k0 = chunk * LS_GEMM_CHUNK, kc = smaller(LS_GEMM_CHUNK, k - k0);
+        const int64_t k0 = chunk * LS_GEMM_CHUNK, kc = ls_gemm_smaller(LS_GEMM_CHUNK, k - k0);
         ls_gemm_block_sums(&b, k0, kc, r->shared + chunk * plan->part_bytes);
     }
 }
@@ -152,9 +148,9 @@ static void pack_task(void *ctx, int64_t task, int worker) {
                          r->batch0,
                          batch_offset(g, r->batch0, g->b.stride_batch),
                          k0,
-                         smaller(LS_GEMM_CHUNK, g->k - k0),
+                         ls_gemm_smaller(LS_GEMM_CHUNK, g->k - k0),
                          j0,
-                         smaller(width, r->slab_end - j0),
+                         ls_gemm_smaller(width, r->slab_end - j0),
                          plan->bytes_k,
                          plan->flip_b};
     char *panels = r->shared + ((j0 - r->slab0) * g->k + k0 * plan->cols) * plan->elem;
@@ -212,9 +208,9 @@ void ls_gemm_plan_run(const ls_gemm_plan *plan, void *workspace) {
     r.m_blocks = plan->m_blocks;
     for (r.batch0 = 0; r.batch0 < plan->outer_batches; r.batch0++) {
         for (r.slab0 = 0; r.slab0 < g->n; r.slab0 += plan->slab) {
-            r.slab_end = smaller(r.slab0 + plan->slab, g->n);
+            r.slab_end = ls_gemm_smaller(r.slab0 + plan->slab, g->n);
             r.n_units = ls_gemm_ceil_div(r.slab_end - r.slab0, plan->cols);
-            r.n_blocks = smaller(plan->n_blocks, r.n_units);
+            r.n_blocks = ls_gemm_smaller(plan->n_blocks, r.n_units);
             if (plan->b_source == LS_GEMM_SHARED) {
                 int64_t width = PACK_PANELS * plan->cols, strips = (r.slab_end - r.slab0 + width - 1) / width;
                 int64_t chunks = (g->k + LS_GEMM_CHUNK - 1) / LS_GEMM_CHUNK;

@@ -9,14 +9,6 @@ typedef struct operand_at {
     int64_t next;           /* from a panel to the next one, for each row that it has (A only) */
 } operand_at;
 
-static int64_t smaller(int64_t x, int64_t y) {
-    return x < y ? x : y;
-}
-
-static int64_t larger(int64_t x, int64_t y) {
-    return x > y ? x : y;
-}
-
 static void *a_panels(const ls_gemm_block *b) {
     return b->memory;
 }
@@ -307,7 +299,7 @@ static lookahead fetch_sums(const ls_gemm_block *b, int64_t i, int64_t j, int64_
 /* For tiles of n k in a block's first panel of B that have nothing else to fetch: what the next one reads of A, `bytes` behind where this
  * one's rows begin. Weights that a pass over a network brings from memory each time are runs too short for a processor's own foresight. */
 static lookahead fetch_rows(const char *a, int64_t bytes, int64_t n) {
-    return (lookahead){further(a, bytes), INT64_MAX, bytes, smaller(bytes / larger(n, 1), LS_GEMM_LINE), 1};
+    return (lookahead){further(a, bytes), INT64_MAX, bytes, ls_gemm_smaller(bytes / ls_gemm_larger(n, 1), LS_GEMM_LINE), 1};
 }
 
 /* What is added to the block's rows by the tiles of the last slice of k, which ends with `end`; of others NULL. */
@@ -318,8 +310,8 @@ static const float *addends(const ls_gemm_block *b, int64_t end) {
 
 /* The tiles of B's panel from column j on, over n rows of it, which go to the first `left` rows of C as they are. A tile fetches what is ahead, and the
  * lines of C that it will add to, if those are far. */
-static void plain_tiles(ls_gemm_block *b, int64_t left, int64_t n, operand_at at_a, operand_at at_b, int64_t j, int vectors, sums_into into, bool fetch,
-                        lookahead ahead) {
+static void plain_tiles(ls_gemm_block *b, int64_t left, int64_t n, operand_at at_a, operand_at at_b,
+                        int64_t j, int vectors, sums_into into, bool fetch, lookahead ahead) {
     const ls_gemm_plan *plan = b->plan;
     int64_t fetched = 0, rows, whole = ls_gemm_whole_tiles(plan, left);
     ls_gemm_tiles t = tiles_of(n, at_a.at, at_a, at_b, b->c + j * plan->elem, b->ldc, into);
@@ -345,7 +337,7 @@ static void plain_tiles(ls_gemm_block *b, int64_t left, int64_t n, operand_at at
                 __builtin_prefetch(own.at + line * own.next);
             }
         }
-        t.n = fetch || whole < 2 ? 1 : smaller(smaller(whole, ahead.tiles), plan->kernels->most_tiles);
+        t.n = fetch || whole < 2 ? 1 : ls_gemm_smaller(ls_gemm_smaller(whole, ahead.tiles), plan->kernels->most_tiles);
         whole -= t.n;
         t.a_next = rows * at_a.next;
         t.ahead = ahead.at;
@@ -384,7 +376,7 @@ static void cut_parts(const ls_gemm_block *b, int vectors, int64_t n, operand_at
         bool of_b = i == PART_B || i >= PART_LAST, of_c = i >= PART_C && i < PART_OTHERS;
         int64_t most = of_c ? (i * n <= b->mi ? from[FETCHES_C].tiles : 0) : i == PART_B ? from[FETCHES_B].tiles : INT64_MAX;
         tiles_part *part = &parts[i];
-        part->n = i < PART_LAST ? smaller(whole, most) : rows > 0;
+        part->n = i < PART_LAST ? ls_gemm_smaller(whole, most) : rows > 0;
         part->kernel = part->n > 0 ? kernel_of(plan, rows, vectors) : NULL;
         part->a_next = rows * at_a.next;
         part->a = at_a.at + row * at_a.next * plan->elem;
@@ -462,14 +454,14 @@ static void compute_slice(ls_gemm_block *b, int64_t k0, int64_t kc, int64_t p, i
     bool in_tile = plan->panel != plan->sum, fetch = !LS_SMALL && n >= 128 && b->mi * b->nj > FAR_SUMS;
     bool flips = !LS_SMALL && (plan->flip_a | plan->flip_b);
     uint32_t columns[LS_GEMM_MAX_WIDTH];
-    int64_t count = smaller(4 * n, plan->bytes_k - 4 * (k0 + p)); /* of bytes */
+    int64_t count = ls_gemm_smaller(4 * n, plan->bytes_k - 4 * (k0 + p)); /* of bytes */
     operand_at at_a = find_a(b, k0, kc);
     at_a.at += p * at_a.step_k * plan->elem;
     bool in_place = !LS_SMALL && plan->b_source != LS_GEMM_LOCAL && plan->kernels->most_tiles > 1 && !plan->kernels->whole_rows;
     in_place = in_place && !in_tile && !fetch && !flips && !plan->masks && !(plan->backward && b->nj % plan->cols);
     for (int64_t at = in_place ? whole_panels(b, k0 + p, n, at_a, into) : 0; at < b->nj; at += plan->cols) {
         int64_t j = !LS_SMALL && plan->backward ? (b->nj - 1) / plan->cols * plan->cols - at : at;
-        int64_t nj = smaller(plan->cols, b->nj - j), depth = n;
+        int64_t nj = ls_gemm_smaller(plan->cols, b->nj - j), depth = n;
         int vectors = 1 + (nj > lanes) + (nj > 2 * lanes) + (nj > 3 * lanes);
         /* Scratch blocks have room for whole tiles; the output has not. */
         bool whole = !in_tile && (nj == vectors * lanes || plan->through_tile);
@@ -496,7 +488,7 @@ static void compute_slice(ls_gemm_block *b, int64_t k0, int64_t kc, int64_t p, i
             whole = false; /* nor are the rows that are left */
         }
         for (; i < b->mi; i += plan->rows) {
-            int64_t mi = smaller(plan->rows, b->mi - i);
+            int64_t mi = ls_gemm_smaller(plan->rows, b->mi - i);
             const char *a = at_a.at + i * at_a.next * plan->elem;
             if (plan->masks && (!finite || (g->b.absent && !(g->a.packed && g->a.packed->finite) &&
                                             !panel_finite(plan, a, kc * plan->rows)))) {
@@ -539,7 +531,7 @@ static void compute_chunk(ls_gemm_block *b, int64_t k0, int64_t kc) {
     }
     for (int64_t p = 0; p < kc; p += plan->depth) {
         sums_into next = plan->resumes ? INTO_RESUME : INTO_ADD;
-        compute_slice(apart ? &sums : b, k0, kc, p, smaller(plan->depth, kc - p),
+        compute_slice(apart ? &sums : b, k0, kc, p, ls_gemm_smaller(plan->depth, kc - p),
                       p > 0              ? next
                       : k0 > 0 && !apart ? INTO_ADD
                                          : INTO_STORE);
@@ -565,9 +557,9 @@ static void compute_row(const ls_gemm_block *given) {
     const ls_gemm_plan *plan = given->plan;
     ls_gemm_block b = *given;
     for (int64_t end = b.j0 + b.nj; b.j0 < end; b.j0 += b.nj, b.c += b.nj * plan->elem) {
-        b.nj = smaller(plan->at_once, end - b.j0);
+        b.nj = ls_gemm_smaller(plan->at_once, end - b.j0);
         for (int64_t k0 = 0; k0 < plan->g->k; k0 += LS_GEMM_CHUNK) {
-            int64_t kc = smaller(LS_GEMM_CHUNK, plan->g->k - k0);
+            int64_t kc = ls_gemm_smaller(LS_GEMM_CHUNK, plan->g->k - k0);
             ls_gemm_block_sums(&b, k0, kc, k0 ? tile_of(&b) : b.c);
             if (k0) {
                 add_row(plan, b.nj, tile_of(&b), true, b.c);
@@ -590,7 +582,7 @@ void ls_gemm_block_run(ls_gemm_block *b) {
         compute_row(b);
     } else {
         for (int64_t k0 = 0; k0 < g->k; k0 += LS_GEMM_CHUNK) {
-            int64_t kc = smaller(LS_GEMM_CHUNK, g->k - k0);
+            int64_t kc = ls_gemm_smaller(LS_GEMM_CHUNK, g->k - k0);
             pack_local(b, k0, kc);
             compute_chunk(b, k0, kc);
         }

@@ -9,14 +9,6 @@
 #include "base/os.h"
 #include "base/half.h"
 
-static int64_t smaller(int64_t x, int64_t y) {
-    return x < y ? x : y;
-}
-
-static int64_t larger(int64_t x, int64_t y) {
-    return x > y ? x : y;
-}
-
 ls_gemm_type ls_gemm_panel_type(ls_gemm_dtype dtype) {
     return dtype == LS_GEMM_F64   ? LS_GEMM_TYPE_F64
            : dtype == LS_GEMM_I32 ? LS_GEMM_TYPE_I32
@@ -156,8 +148,8 @@ static void fours_by_callback(const ls_gemm_isa *isa, const ls_gemm_part *part, 
     float floats[4 * AT_ONCE * LS_GEMM_MAX_WIDTH];
     const ls_gemm_operand *o = part->operand;
     for (int64_t p = 0; p < part->kc; p += AT_ONCE) {
-        int64_t n = smaller(AT_ONCE, part->kc - p), k0 = 4 * (part->k0 + p),
-                kc = smaller(4 * n, part->bytes_k - k0);
+        int64_t n = ls_gemm_smaller(AT_ONCE, part->kc - p), k0 = 4 * (part->k0 + p),
+                kc = ls_gemm_smaller(4 * n, part->bytes_k - k0);
         memset(floats, 0, (size_t)(4 * n * width) * sizeof *floats);
         o->pack(o->pack_ctx, part->worker, part->batch, k0, kc, part->i0, part->ni, width, floats, NULL);
         isa->dots->floats(n, part->ni, width, floats, part->flip, panel + p * width);
@@ -169,7 +161,7 @@ static void fours_by_callback(const ls_gemm_isa *isa, const ls_gemm_part *part, 
 
 static void pack_fours(const ls_gemm_isa *isa, const ls_gemm_part *part, int64_t width, uint32_t *panel) {
     const ls_gemm_operand *o = part->operand;
-    int64_t ni = part->ni, whole = smaller(part->kc, part->bytes_k / 4 - part->k0);
+    int64_t ni = part->ni, whole = ls_gemm_smaller(part->kc, part->bytes_k / 4 - part->k0);
     if (ni < width) {
         memset(panel, 0, (size_t)(part->kc * width) * sizeof *panel);
     }
@@ -237,13 +229,13 @@ void ls_gemm_pack_part(const ls_gemm_isa *isa, ls_gemm_part part, int64_t width,
     int64_t elem = o->dtype == LS_GEMM_F64 ? 8 : 4, ni = part.ni, kc = part.kc, i0 = part.i0, k0 = part.k0;
     /* Of a view that is consecutive along i, a few k are read through all panels: pages stay mapped. */
     bool in_strips = !o->pack && o->stride_i == 1 && o->stride_k != 1 && ni >= 2 * width;
-    int64_t strip = in_strips ? 16 : larger(kc, 1);
+    int64_t strip = in_strips ? 16 : ls_gemm_larger(kc, 1);
     for (int64_t p = 0; p < kc; p += strip) {
         part.k0 = k0 + p;
-        part.kc = smaller(strip, kc - p);
+        part.kc = ls_gemm_smaller(strip, kc - p);
         for (int64_t i = 0; i < ni; i += width) {
             part.i0 = i0 + i;
-            part.ni = smaller(width, ni - i);
+            part.ni = ls_gemm_smaller(width, ni - i);
             pack_panel(isa, &part, width, (char *)panels + (i / width * panel_stride + p * width) * elem,
                        mask);
         }
@@ -251,8 +243,8 @@ void ls_gemm_pack_part(const ls_gemm_isa *isa, ls_gemm_part part, int64_t width,
 }
 
 int64_t ls_gemm_panel_columns(const ls_gemm_kernels *kernels, int most_vectors, int64_t n) {
-    int64_t vectors = ls_gemm_ceil_div(n, kernels->lanes), panels = larger(ls_gemm_ceil_div(vectors, most_vectors), 1);
-    int64_t width = larger(ls_gemm_ceil_div(vectors, panels), 1);
+    int64_t vectors = ls_gemm_ceil_div(n, kernels->lanes), panels = ls_gemm_larger(ls_gemm_ceil_div(vectors, most_vectors), 1);
+    int64_t width = ls_gemm_larger(ls_gemm_ceil_div(vectors, panels), 1);
     /* A last one of one vector has too few sums under way for instructions that take longer than a multiply-add. */
     const bool narrower = kernels->whole_rows && width > 2 && vectors % width == 1 && vectors % (width - 1) == 0;
     return (width - narrower) * kernels->lanes;
@@ -357,7 +349,7 @@ ls_gemm_packed ls_gemm_packed_pairs(const ls_gemm_isa *isa, ls_gemm_side side, c
 bool ls_gemm_pack_pairs(ls_gemm_side side, const ls_gemm_operand *o, const ls_gemm_packed *packed, int64_t index, int64_t k, void *memory) {
     enum { STRIP = 64 };
     const ls_gemm_isa *isa = packed->isa;
-    int64_t width = packed->width, i0 = index * width, ni = smaller(width, packed->extent - i0), pairs = packed->k, block = isa->pairs->block;
+    int64_t width = packed->width, i0 = index * width, ni = ls_gemm_smaller(width, packed->extent - i0), pairs = packed->k, block = isa->pairs->block;
     uint32_t *panel = (uint32_t *)memory + i0 * pairs, strip[LS_GEMM_MAX_WIDTH][STRIP];
     const float *src = (const float *)o->data + i0 * o->stride_i;
     const void *strips[LS_GEMM_MAX_WIDTH];
@@ -374,7 +366,7 @@ bool ls_gemm_pack_pairs(ls_gemm_side side, const ls_gemm_operand *o, const ls_ge
     if (in_columns) {
         for (int64_t p = 0; 2 * p < k; p += block, src += 2 * block * o->stride_k, panel += block * width) {
             fine &= round_columns(isa, o, block, k - 2 * p, ni, src, strip[0], STRIP);
-            isa->moves->rows4(ni, smaller(block, (k + 1) / 2 - p), block, strips, panel);
+            isa->moves->rows4(ni, ls_gemm_smaller(block, (k + 1) / 2 - p), block, strips, panel);
         }
         return fine;
     }
@@ -385,7 +377,7 @@ bool ls_gemm_pack_pairs(ls_gemm_side side, const ls_gemm_operand *o, const ls_ge
         return fine;
     }
     for (int64_t p = 0; 2 * p < k; p += STRIP, src += 2 * STRIP, panel += STRIP * width) {
-        int64_t n = smaller(2 * STRIP, k - 2 * p);
+        int64_t n = ls_gemm_smaller(2 * STRIP, k - 2 * p);
         for (int64_t q = 0; q < ni; q++) {
             fine &= round_row(isa, n, src + q * o->stride_i, strip[q], 16);
         }

@@ -33,14 +33,6 @@ static int64_t up(int64_t x, int64_t unit) {
     return ls_gemm_ceil_div(x, unit) * unit;
 }
 
-static int64_t smaller(int64_t x, int64_t y) {
-    return x < y ? x : y;
-}
-
-static int64_t larger(int64_t x, int64_t y) {
-    return x > y ? x : y;
-}
-
 static bool is_view(const ls_gemm_operand *o) {
     return !o->packed && !o->pack;
 }
@@ -106,8 +98,8 @@ static bool rows_are_close(const ls_gemm_operand *o) {
 /* How many rows of a panel of B stay in the first cache together where they lie: one of CACHE_WAY bytes a way, of which rows a power of two
  * apart share few places. */
 static int64_t near_rows(const ls_gemm *g, const ls_gemm_plan *plan) {
-    int64_t step = g->b.stride_k * plan->elem, apart = larger(step & -step, plan->cols * plan->elem);
-    return MOST_WAYS * CACHE_WAY / smaller(apart, CACHE_WAY);
+    int64_t step = g->b.stride_k * plan->elem, apart = ls_gemm_larger(step & -step, plan->cols * plan->elem);
+    return MOST_WAYS * CACHE_WAY / ls_gemm_smaller(apart, CACHE_WAY);
 }
 
 /*
@@ -122,13 +114,13 @@ static bool reads_b_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
         const bool spread = near > MOST_WAYS || plan->cols * plan->elem > LS_GEMM_LINE;
         rows = !spread ? LEAST_NEAR_ROWS : g->fetches_best ? SLOW_NEAR_ROWS : NEAR_ROWS / part;
     }
-    return rows_are_close(&g->b) || g->m <= rows || (!LS_SMALL && g->k <= smaller(near, SLICE));
+    return rows_are_close(&g->b) || g->m <= rows || (!LS_SMALL && g->k <= ls_gemm_smaller(near, SLICE));
 }
 
 /* Of rows further apart, how many k at a time: so many that what a panel has of them stays in the first cache and its translations,
  * where that is needed; else all of a chunk. */
 static int64_t far_depth(const ls_gemm *g, const ls_gemm_plan *plan, bool b_is_far) {
-    const int64_t tiles = ls_gemm_ceil_div(g->m, plan->rows), slices = smaller(near_rows(g, plan) / SLICE, MOST_SLICES);
+    const int64_t tiles = ls_gemm_ceil_div(g->m, plan->rows), slices = ls_gemm_smaller(near_rows(g, plan) / SLICE, MOST_SLICES);
     return !g->l2_is_near || (tiles == 1 && b_is_far) ? SLICE : slices > 0 && tiles < MANY_TILES ? slices * SLICE : LS_GEMM_CHUNK;
 }
 
@@ -170,10 +162,10 @@ static void plan_sources(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, i
     if (plan->b_source == LS_GEMM_DIRECT && !rows_are_close(&g->b) && g->m > plan->rows / 2) {
         const int64_t tiles = ls_gemm_ceil_div(g->m, plan->rows);
         if (tiles > 1 && b_is_far) { /* each fetches a line of each row of the next panel */
-            plan->cols = smaller(plan->cols, tiles * plan->kernels->lanes);
+            plan->cols = ls_gemm_smaller(plan->cols, tiles * plan->kernels->lanes);
         }
         plan->depth = depth;
-        plan->resumes = !g->fast && smaller(g->k, LS_GEMM_CHUNK) > depth;
+        plan->resumes = !g->fast && ls_gemm_smaller(g->k, LS_GEMM_CHUNK) > depth;
     }
 }
 
@@ -190,7 +182,7 @@ static int64_t entries_of(const ls_gemm *g) {
 }
 
 static int64_t b_bytes(const ls_gemm *g, int64_t columns) {
-    const int64_t element = larger(ls_gemm_dtype_size(g->b.dtype), 4); /* panels of halves are f32 */
+    const int64_t element = ls_gemm_larger(ls_gemm_dtype_size(g->b.dtype), 4); /* panels of halves are f32 */
     return g->k * columns * element * (same_for_all_batches(g, &g->b) ? 1 : entries_of(g));
 }
 
@@ -223,10 +215,10 @@ static void plan_panels(const ls_gemm *g, ls_gemm_plan *plan, bool b_is_far) {
         plan->cols -= kernels->lanes;
     }
     rows = plan->cols < widest ? rows : ls_gemm_is_low(g, kernels) ? LS_GEMM_LOW_ROWS : kernels->widest_rows;
-    int64_t panels = larger(ls_gemm_ceil_div(g->m, rows), 1);
+    int64_t panels = ls_gemm_larger(ls_gemm_ceil_div(g->m, rows), 1);
     panels = panels == 2 && !g->b.packed && !tall && b_is_far ? 3 : panels;
     plan->streamed = plan->b_place == LS_GEMM_MEMORY && g->l2_is_near && ls_gemm_in_lines(plan) && g->m <= LS_GEMM_STREAMED_ROWS;
-    plan->rows = g->a.packed ? g->a.packed->width : plan->streamed ? smaller(g->m, rows) : larger(ls_gemm_ceil_div(g->m, panels), 1);
+    plan->rows = g->a.packed ? g->a.packed->width : plan->streamed ? ls_gemm_smaller(g->m, rows) : ls_gemm_larger(ls_gemm_ceil_div(g->m, panels), 1);
 }
 
 int64_t ls_gemm_load(int64_t units, int64_t blocks, int64_t others, int64_t workers) {
@@ -237,7 +229,7 @@ int64_t ls_gemm_load(int64_t units, int64_t blocks, int64_t others, int64_t work
 int64_t ls_gemm_blocks(int64_t units, int64_t others, int64_t workers, int64_t each, int64_t least) {
     int64_t best = least, least_load = INT64_MAX / 65;
     for (; each > 0; each--) {
-        int64_t blocks = larger(least, smaller(ls_gemm_ceil_div(each * workers, others), units));
+        int64_t blocks = ls_gemm_larger(least, ls_gemm_smaller(ls_gemm_ceil_div(each * workers, others), units));
         int64_t load = ls_gemm_load(units, blocks, others, workers);
         if (load * 65 < least_load * 64) {
             least_load = load;
@@ -248,8 +240,8 @@ int64_t ls_gemm_blocks(int64_t units, int64_t others, int64_t workers, int64_t e
 }
 
 int64_t ls_gemm_even_blocks(int64_t units, int64_t others, int64_t workers, int64_t each, int64_t least) {
-    int64_t tasks = larger(each * workers, up(least * others, workers)), best = least, least_load = INT64_MAX / 65;
-    for (int64_t blocks = smaller(ls_gemm_ceil_div(tasks, others), units); blocks >= least; blocks--) {
+    int64_t tasks = ls_gemm_larger(each * workers, up(least * others, workers)), best = least, least_load = INT64_MAX / 65;
+    for (int64_t blocks = ls_gemm_smaller(ls_gemm_ceil_div(tasks, others), units); blocks >= least; blocks--) {
         int64_t load = ls_gemm_ceil_div(ls_gemm_ceil_div(blocks * others, workers) * units, blocks);
         if (load * 65 < least_load * 64) {
             least_load = load;
@@ -268,8 +260,8 @@ static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, in
          * packed, else the smaller. */
         bool a_free = plan->a_source != LS_GEMM_LOCAL && !plan->vector, b_free = plan->b_source != LS_GEMM_LOCAL;
         bool m_first = b_free ? g->n < 4 * g->m : !a_free && g->n < g->m;
-        int64_t worth = g->m * g->n * plan->batches / plan->workers / (LEAST_TASK / larger(g->k, 1) + 1);
-        int64_t each = (m_first ? b_free : a_free) ? larger(smaller(worth, LS_TASKS_PER_WORKER), 1) : 1;
+        int64_t worth = g->m * g->n * plan->batches / plan->workers / (LEAST_TASK / ls_gemm_larger(g->k, 1) + 1);
+        int64_t each = (m_first ? b_free : a_free) ? ls_gemm_larger(ls_gemm_smaller(worth, LS_TASKS_PER_WORKER), 1) : 1;
         for (int turn = 0; turn < 2; turn++) {
             bool split_m = (turn == 0) == m_first;
             int64_t *blocks = split_m ? &m_blocks : &n_blocks;
@@ -290,13 +282,14 @@ static void plan_blocks(const ls_gemm *g, ls_gemm_plan *plan, int64_t mc_max, in
  */
 static int64_t row_parts(const ls_gemm *g, const ls_gemm_plan *plan) {
     const int64_t chunks = ls_gemm_ceil_div(g->k, LS_GEMM_CHUNK), columns = ls_gemm_ceil_div(g->n, plan->cols);
-    const int64_t by_k = ls_gemm_ceil_div(chunks, plan->workers) * LS_GEMM_CHUNK * columns, by_columns = ls_gemm_ceil_div(columns, plan->workers) * g->k;
+    const int64_t by_k = ls_gemm_ceil_div(chunks, plan->workers) * LS_GEMM_CHUNK * columns,
+                  by_columns = ls_gemm_ceil_div(columns, plan->workers) * g->k;
     const bool cut = !LS_SMALL && plan->vector && !plan->inline_run && g->b.stride_i == 1 && plan->batches == 1;
-    return cut && plan->workers > 1 && g->n <= PART_COLUMNS && by_k * 8 <= by_columns * 9 ? smaller(chunks, plan->workers) : 0;
+    return cut && plan->workers > 1 && g->n <= PART_COLUMNS && by_k * 8 <= by_columns * 9 ? ls_gemm_smaller(chunks, plan->workers) : 0;
 }
 
 static void plan_workspace(const ls_gemm *g, ls_gemm_plan *plan) {
-    int64_t kc = smaller(g->k, LS_GEMM_CHUNK), at = 0;
+    int64_t kc = ls_gemm_smaller(g->k, LS_GEMM_CHUNK), at = 0;
     if (plan->a_source == LS_GEMM_LOCAL) {
         at = up(plan->mc * kc * plan->elem, LS_GEMM_ALIGN);
     }
@@ -362,7 +355,7 @@ static void plan_alone(const ls_gemm *g, ls_gemm_plan *plan) {
     const int vectors = (int)(plan->cols / plan->kernels->lanes);
     for (int64_t left = g->m; left > 0; alone->n_parts++) {
         const bool tall = left == g->m && whole > 0;
-        const int64_t height = tall ? plan->rows : smaller(rest, left), tiles = tall ? whole : 1;
+        const int64_t height = tall ? plan->rows : ls_gemm_smaller(rest, left), tiles = tall ? whole : 1;
         const ls_gemm_kernel kernel = plan->kernels->tile[height][vectors];
         alone->parts[alone->n_parts] = (ls_gemm_alone_part){kernel, tiles, tiles * height, height * row, tiles * height * row};
         left -= tiles * height;
@@ -396,7 +389,7 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
                    : g->out.dtype == LS_GEMM_I32 ? LS_GEMM_TYPE_I32
                                                  : -1;
     /* Of one row memory is the limit, and parts of the matrix stay in the workers' caches. */
-    int64_t far = LS_INLINE_WORK / (g->m == 1 ? 4 : 1), each = larger(g->k, 1), results = g->m * g->n * plan->batches;
+    int64_t far = LS_INLINE_WORK / (g->m == 1 ? 4 : 1), each = ls_gemm_larger(g->k, 1), results = g->m * g->n * plan->batches;
     plan->inline_run = plan->workers == 1 || results <= ls_least_work(far, g->parallel.near) / each;
     plan->asks = plan->workers > 1 && plan->inline_run && results > ls_least_work(far, true) / each;
 
@@ -422,16 +415,16 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     plan_panels(g, plan, b_is_far);
 
     /* A's block is read once for every panel of B and stays in the L2 cache; so does B's, if local. */
-    int64_t depth = larger(smaller(g->k, LS_GEMM_CHUNK), 1);
-    int64_t resident = larger(smaller(l2 * 3 / 8 / (depth * plan->elem), MOST_RESIDENT), plan->cols);
+    int64_t depth = ls_gemm_larger(ls_gemm_smaller(g->k, LS_GEMM_CHUNK), 1);
+    int64_t resident = ls_gemm_larger(ls_gemm_smaller(l2 * 3 / 8 / (depth * plan->elem), MOST_RESIDENT), plan->cols);
     int64_t mc_max = up(resident, plan->rows);
-    int64_t shared_budget = larger(SHARED_L2S * l2, 256 << 10);
+    int64_t shared_budget = ls_gemm_larger(SHARED_L2S * l2, 256 << 10);
     plan_sources(g, plan, mc_max, shared_budget, b_is_far);
     int64_t nc_max = up(plan->b_source == LS_GEMM_LOCAL && g->epilogue ? resident : 1024, plan->cols);
     if (plan->through_tile) {
-        nc_max = smaller(nc_max, up(512, plan->cols));
+        nc_max = ls_gemm_smaller(nc_max, up(512, plan->cols));
     }
-    plan->slab = up(larger(g->n, 1), plan->cols);
+    plan->slab = up(ls_gemm_larger(g->n, 1), plan->cols);
     if (plan->vector) {
         plan->a_source = g->a.packed ? LS_GEMM_BEFORE : is_wide_view(&g->a) && g->a.stride_k == 1 ? LS_GEMM_DIRECT : LS_GEMM_LOCAL;
         plan->at_once = g->b.stride_i == 1 || plan->a_source == LS_GEMM_LOCAL ? g->n : g->fast ? 8 : 16; /* as kernels have them */
@@ -439,13 +432,13 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
         nc_max = up(4096, plan->cols);
     } else if (plan->b_source == LS_GEMM_SHARED) {
         int64_t fits = shared_budget / (g->k * plan->elem) / plan->cols * plan->cols;
-        int64_t slabs = ls_gemm_ceil_div(plan->slab, larger(fits, plan->cols));
+        int64_t slabs = ls_gemm_ceil_div(plan->slab, ls_gemm_larger(fits, plan->cols));
         plan->slab = up(ls_gemm_ceil_div(plan->slab, slabs), plan->cols);
-        nc_max = larger(nc_max, plan->through_tile ? 0 : smaller(plan->slab, up(4096, plan->cols)));
+        nc_max = ls_gemm_larger(nc_max, plan->through_tile ? 0 : ls_gemm_smaller(plan->slab, up(4096, plan->cols)));
     }
     if (plan->through_tile) { /* the block of sums stays in the cache as well, for the epilogue */
-        int64_t columns = smaller(plan->slab, nc_max);
-        mc_max = smaller(mc_max, up(larger(l2 / 4 / (columns * plan->elem), 1), plan->rows));
+        int64_t columns = ls_gemm_smaller(plan->slab, nc_max);
+        mc_max = ls_gemm_smaller(mc_max, up(ls_gemm_larger(l2 / 4 / (columns * plan->elem), 1), plan->rows));
     }
     plan->parts = row_parts(g, plan);
     plan_blocks(g, plan, mc_max, nc_max);

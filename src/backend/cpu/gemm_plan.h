@@ -76,6 +76,13 @@ typedef struct ls_gemm_plan {
     ls_gemm_alone alone;
 } ls_gemm_plan;
 
+static inline int64_t ls_gemm_smaller(int64_t x, int64_t y) {
+    return x < y ? x : y;
+}
+static inline int64_t ls_gemm_larger(int64_t x, int64_t y) {
+    return x > y ? x : y;
+}
+
 /* Of numbers that are not negative, rounded down, and up. Most fit 32 bits, whose division takes a fraction of the time: a small product
  * has two dozen of them before its first tile. */
 static inline int64_t ls_gemm_quotient(int64_t x, int64_t y) {
