@@ -464,7 +464,7 @@ static ls_status run_all(ls_run *run) {
     }
     if (device->late && run->check == LS_CHECK_NONE) {
         exec->session->unreported = exec->n_status ? exec : NULL;
-    } else { /* a checked run is made again, whole, until it has all its answers */
+    } else if (exec->n_status) { /* a checked run is made again, whole, until it has all its answers */
         LS_TRY(run->err, read_status(run));
     }
     if (device->defers && device->backend->submit) { /* else it might never begin */

@@ -35,6 +35,10 @@ static void begin(const ls_chain *chain, ls_kernel_run *kernel, char *scratch) {
     }
 }
 
+bool ls_chain_begins(const ls_chain *chain) {
+    return chain->n_scalars > 0;
+}
+
 void ls_chain_begin(const ls_gemm_launch *launch) {
     begin(launch->phase->gemm->chain, launch->kernel, ls_worker_scratch(launch->kernel, 0) + launch->finish_offset);
 }

@@ -114,6 +114,8 @@ void ls_chain_begin_points(ls_kernel_run *kernel, const ls_phase *phase);
 void ls_chain_points(const ls_phase_task *task);
 /* Whether it is what tiles do themselves; then what that is, its addends as ls_chain_begin leaves them. */
 bool ls_chain_follow(const ls_chain *chain, ls_gemm_follow *out);
+/* Whether ls_chain_begin has anything to do. */
+bool ls_chain_begins(const ls_chain *chain);
 /* Where the elements begin that it adds, if it does. */
 const float *ls_chain_plus(const ls_chain *chain, char *const *buffers);
 /* Before the first tile of a launch, on one thread; then tiles as ls_gemm_finish_tile takes them. */

@@ -19,7 +19,8 @@ enum keeping { KEEPS_NOTHING, KEEPS_PANELS, KEEPS_TURNED };
 /* The last launch's problem and plan, which serve the next one of the same extents. Launches have the device's mutex. */
 struct ls_gemm_last {
     bool made;
-    bool again; /* launches of a plan that has run differ by addresses alone */
+    bool again; /* launches of a plan that has run differ by addresses alone, */
+    bool alike; /* and of the kernel, whose one phase this is, too: its extents are fixed, and nothing is begun before the tiles */
     int packed; /* which operands were packed before in the plan: bit 0 for A, bit 1 for B; -1: there is no plan */
     struct {
         enum keeping keeps;
@@ -305,6 +306,14 @@ static void make_launch(const ls_kernel_binary *binary, const ls_phase *phase, s
     last->g.epilogue_ctx = last->g.parallel.pool = launch;
 }
 
+static bool differs_by_addresses(const ls_kernel_binary *binary, const ls_gemm_phase *gemm) {
+    bool fixed = !binary->chosen && !(gemm->chain && ls_chain_begins(gemm->chain));
+    for (int i = 0; i < binary->spec.n_axes; i++) {
+        fixed = fixed && !binary->spec.extents_of_axes[i].symbol;
+    }
+    return fixed;
+}
+
 /* The problem for a launch's extents, without addresses. */
 static ls_gemm *find_problem(const ls_kernel_run *kernel, const ls_phase *phase) {
     struct ls_gemm_last *last = phase->gemm->last;
@@ -322,6 +331,7 @@ static ls_gemm *find_problem(const ls_kernel_run *kernel, const ls_phase *phase)
         last->made = true;
         last->packed = -1;
         last->again = !phase->gemm->sparse && kernel->binary->spec.math != LS_REDUCED; /* which look for other ways each time */
+        last->alike = !LS_SMALL && last->again && differs_by_addresses(kernel->binary, phase->gemm);
     }
     return &last->g;
 }
@@ -408,6 +418,12 @@ static bool run_again(const ls_kernel_run *kernel, const ls_phase *phase) {
                       plus ? ls_chain_plus(phase->gemm->chain, kernel->buffers) : NULL);
     ask_for_next(last, d);
     return true;
+}
+
+bool ls_gemm_launch_again(const ls_kernel_run *kernel) {
+    const ls_kernel_binary *binary = kernel->binary;
+    const struct ls_gemm_last *last = binary->n_phases == 1 && binary->phases->gemm ? binary->phases->gemm->last : NULL;
+    return last && last->alike && last->g.parallel.near == ls_pool_is_near(binary->device->pool) && run_again(kernel, binary->phases);
 }
 
 bool ls_gemm_phase_reserve(const ls_kernel_binary *binary, const ls_phase *phase) {

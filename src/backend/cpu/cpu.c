@@ -276,11 +276,9 @@ static bool stores_any(const ls_spec *spec, const int64_t *extents) {
     return false;
 }
 
-static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_launch *launch, ls_error *err) {
-    ls_cpu_device *d = device->state;
+static ls_status run_kernel(ls_cpu_device *d, ls_kernel_binary *binary, ls_launch *launch, ls_error *err) {
     const ls_spec *spec = &binary->spec;
     char *few[64];
-    ls_mutex_lock(d->mutex);
     ls_kernel_run run; /* extents are many, of which a kernel has few */
     run.binary = binary;
     run.launch = launch;
@@ -296,6 +294,10 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
         if (spec->args[i].written) {
             note_store(d, launch->args[i]);
         }
+    }
+    if (!LS_SMALL && ls_gemm_launch_again(&run)) {
+        launch->out_of_range = 0;
+        return LS_OK;
     }
     if (binary->chosen) {
         run.buffers[n_args] = d->temps + binary->chosen->offset;
@@ -314,6 +316,13 @@ static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_laun
         status = ls_phases_run(&run, err);
     }
     launch->out_of_range = atomic_load_explicit(&run.out_of_range, memory_order_relaxed);
+    return status;
+}
+
+static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_launch *launch, ls_error *err) {
+    ls_cpu_device *d = device->state;
+    ls_mutex_lock(d->mutex);
+    ls_status status = run_kernel(d, binary, launch, err);
     ls_mutex_unlock(d->mutex);
     return status;
 }

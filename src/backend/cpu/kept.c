@@ -21,9 +21,8 @@ struct ls_kept_table {
 };
 
 static ls_kept **bucket_of(ls_kept_table *table, const void *handle, size_t offset) {
-    uint64_t x = (uint64_t)(uintptr_t)handle ^ (uint64_t)offset * UINT64_C(0x9e3779b97f4a7c15);
-    x *= UINT64_C(0xff51afd7ed558ccd);
-    return &table->buckets[x >> 56];
+    const uint64_t place = (uint64_t)(uintptr_t)handle + offset;
+    return &table->buckets[place * UINT64_C(0xff51afd7ed558ccd) >> 56];
 }
 
 static void set_data(ls_kept_table *table, ls_kept *e, ls_heap *heap, void *data) {

@@ -217,6 +217,8 @@ void ls_phase_begin(const ls_phase_task *task, const ls_program *program, size_t
 /* contract.c, contract_run.c. `phase->gemm` stays NULL when the contraction does not fit the packed product. */
 ls_status ls_gemm_phase_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps,
                              ls_error *err) LS_MUST_USE;
+/* What the kernel's last launch did, where nothing but addresses differs and those are set; false, with nothing done, elsewhere. */
+bool ls_gemm_launch_again(const ls_kernel_run *kernel);
 ls_status ls_gemm_phase_run(ls_kernel_run *kernel, const ls_phase *phase, ls_error *err) LS_MUST_USE;
 /* Looks at the finish program, once it is there, and at the stores [first, end) that it makes. */
 void ls_gemm_phase_finish(const ls_spec *spec, ls_phase *phase, int first, int end);
