@@ -4,9 +4,12 @@
  * by ours, round by round); then geometric means by group. Ends with 1 when results differ.
  *
  * --passes N goes over all cases N times: what a machine's other users take comes and goes by minutes, and each pass has memory of its own.
+ * --own SHARE waits, before a time is taken, until all cores do that share of the most they were seen to do, and takes the time again where
+ * they do not any more after it: another machine's threads on the same cores then take from no engine. For half a minute at most, each
+ * time; the report says how often that was in vain.
  * --clock cpu counts the time that a process had a core: on a busy machine, and for one thread alone, truer than the wall clock.
  *
- * Usage: peers [--rounds N] [--passes N] [--threads N[,N]] [--only TEXT] [--without ENGINES] [--clock cpu]
+ * Usage: peers [--rounds N] [--passes N] [--threads N[,N]] [--only TEXT] [--without ENGINES] [--own SHARE] [--clock cpu]
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_setaffinity */
@@ -45,6 +48,7 @@ typedef struct group {
 
 typedef struct options {
     int rounds, passes, threads[8], n_threads;
+    double own; /* 0: whatever else the cores do */
     const char *only, *without;
 } options;
 
@@ -61,6 +65,7 @@ typedef struct entry {
 } entry;
 
 static int differing;
+static int timings, shared; /* times taken; of those, on cores that others had a part of, though not wanted */
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -132,8 +137,53 @@ static int repetitions(const bench_engine *e, bench_state *s, const bench_case *
     return took < 0 ? 0 : took >= ROUND_SECONDS ? 1 : (int)(ROUND_SECONDS / (took + 1e-9)) + 1;
 }
 
-/* Rounds from `first` on. */
-static void measure(entry *at, bench_roof *roof, int threads, int first, int rounds, const bool *found) {
+static bool await_own(bench_roof *roof, double share) {
+    enum { NAPS = 300 };
+    bool own = share == 0 || bench_roof_is_own(roof, share);
+    for (int nap = 0; !own && nap < NAPS; nap++) {
+        nanosleep(&(struct timespec){0, 100000000}, NULL);
+        own = bench_roof_is_own(roof, share);
+    }
+    return own;
+}
+
+typedef struct timing {
+    bench_roof *roof;
+    const bench_case *c;
+    const bench_engine *engine; /* NULL: the roof */
+    bench_state *state;
+    int threads, times;
+} timing;
+
+/* Seconds of one computation, or a negative number. */
+static double take(const timing *t) {
+    if (!t->engine) {
+        return bench_roof_seconds(t->roof, t->c, ROUND_SECONDS, t->threads > 1);
+    }
+    if (t->threads > 1) { /* not timed: cores that sleep take milliseconds to be there */
+        (void)compute(t->engine, t->state, t->c, t->times);
+    }
+    return compute(t->engine, t->state, t->c, t->times) / t->times;
+}
+
+static double take_on_own(const timing *t, double share) {
+    enum { MOST = 5 };
+    for (int left = MOST;; left--) {
+        bool own = await_own(t->roof, share);
+        double took = take(t);
+        rest(t->threads);
+        own = own && (share == 0 || bench_roof_is_own(t->roof, share));
+        if (own || left == 1 || took < 0) {
+            timings++;
+            shared += !own;
+            return took;
+        }
+    }
+}
+
+/* Rounds of pass `pass`. */
+static void measure(entry *at, bench_roof *roof, int threads, int pass, const options *o, const bool *found) {
+    const int first = pass * o->rounds;
     bench_state *states[BENCH_MOST_ENGINES] = {NULL};
     int times[BENCH_MOST_ENGINES] = {0};
     char reason[400];
@@ -152,18 +202,13 @@ static void measure(entry *at, bench_roof *roof, int threads, int first, int rou
         }
     }
     bench_roof_begin(roof, c);
-    for (int r = first; r < first + rounds; r++) {
-        at->roof[r] = bench_roof_seconds(roof, c, ROUND_SECONDS, threads > 1);
-        rest(threads);
+    for (int r = first; r < first + o->rounds; r++) {
+        at->roof[r] = take_on_own(&(timing){.roof = roof, .c = c, .threads = threads}, o->own);
         for (int i = 0; bench_engines[i]; i++) {
             if (states[i]) {
-                if (times[i] && threads > 1) { /* not timed: cores that sleep take milliseconds to be there */
-                    (void)compute(bench_engines[i], states[i], c, times[i]);
-                }
-                double took = times[i] ? compute(bench_engines[i], states[i], c, times[i]) : -1;
-                at->of[i].there = at->of[i].there && took >= 0;
-                at->of[i].seconds[r] = took / times[i];
-                rest(threads);
+                const timing t = {roof, c, bench_engines[i], states[i], threads, times[i]};
+                at->of[i].seconds[r] = times[i] ? take_on_own(&t, o->own) : -1;
+                at->of[i].there = at->of[i].there && at->of[i].seconds[r] >= 0;
             }
         }
     }
@@ -337,7 +382,7 @@ static void run_all(const options *o, const bool *found) {
         bench_roof *roof = bench_roof_open(threads);
         for (int pass = 0; pass < o->passes; pass++) {
             for (int i = 0; i < n; i++) {
-                measure(&entries[i], roof, threads, pass * o->rounds, o->rounds, found);
+                measure(&entries[i], roof, threads, pass, o, found);
                 compare(entries[i].c, entries[i].of);
                 fprintf(stderr, "%s, %d thread%s, pass %d of %d: done\n", entries[i].c->name, threads, threads > 1 ? "s" : "", pass + 1, o->passes);
             }
@@ -351,6 +396,10 @@ static void run_all(const options *o, const bool *found) {
         }
         print_means(groups, threads);
         print_unfused(roof);
+        if (o->own) {
+            printf("\nCores at %.2f and more of %.1f GFLOP/s, the most that multiplications and additions had, before and after each time taken but %d of %d.\n", o->own,
+                   bench_roof_whole(roof) * 1e-9, shared, timings);
+        }
         bench_roof_close(roof);
     }
 }
@@ -364,6 +413,8 @@ static bool parse(int argc, char **argv, options *o) {
             o->rounds = atoi(value);
         } else if (strcmp(argv[i], "--passes") == 0) {
             o->passes = atoi(value);
+        } else if (strcmp(argv[i], "--own") == 0) {
+            o->own = atof(value);
         } else if (strcmp(argv[i], "--only") == 0) {
             o->only = value;
         } else if (strcmp(argv[i], "--without") == 0) {
@@ -386,7 +437,7 @@ static bool parse(int argc, char **argv, options *o) {
     for (int i = 0; i < o->n_threads; i++) {
         threads = threads && o->threads[i] >= 1;
     }
-    return threads && o->rounds >= 1 && o->passes >= 1 && o->rounds <= MOST_ROUNDS / o->passes;
+    return threads && o->own >= 0 && o->own < 1 && o->rounds >= 1 && o->passes >= 1 && o->rounds <= MOST_ROUNDS / o->passes;
 }
 
 int main(int argc, char **argv) {
@@ -401,7 +452,7 @@ int main(int argc, char **argv) {
     bench_pytorch_command = "/usr/bin/python3 tools/peers/cases.py";
     if (!parse(argc, argv, &o)) {
         fprintf(stderr, "usage: peers [--rounds N] [--passes N] [--threads N[,N]] [--only TEXT] [--without ENGINES]\n"
-                        "             [--clock wall|cpu] [--onnxruntime FILE] [--ggml FOLDER] [--pytorch COMMAND]\n");
+                        "             [--own SHARE] [--clock wall|cpu] [--onnxruntime FILE] [--ggml FOLDER] [--pytorch COMMAND]\n");
         return 2;
     }
     for (int i = 0; bench_engines[i]; i++) { /* OpenBLAS may start the program again: nothing is printed before */

@@ -103,6 +103,10 @@ double bench_roof_seconds(bench_roof *r, const bench_case *c, double seconds, bo
  * below 1 where they share ports, and where another machine's thread shares the core, for which they leave less. */
 int bench_roof_unfused(const bench_roof *r, const double **out_ratios);
 
+/* Whether the cores do `share` of the most that they were seen to do; that, in operations a second. */
+bool bench_roof_is_own(bench_roof *r, double share);
+double bench_roof_whole(const bench_roof *r);
+
 /* lockstep.c: the case's graph as an .onnx file, in memory that `free` takes; NULL with a reason. */
 void *bench_encode(const bench_case *c, size_t *out_size, char *reason, size_t room);
 /* blocks.c: w of BENCH_BLOCKS, n rows of blocks, freed by `free`; the case as a tensor, and as a file for ONNX Runtime. */
