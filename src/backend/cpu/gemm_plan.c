@@ -19,6 +19,7 @@ enum {
     MOST_SLICES = 2, /* at a time */
     MANY_TILES = 4,
     MOST_TALL = 128, /* rows */
+    TALL_K = LS_LIMIT(129, 33), /* for tiles in locked, whose stores wait for two instructions a multiply-add */
     MOST_LOW = 64, /* k */
     TALL_COLUMNS = LS_LIMIT(512, 96),
     CACHE_WAY = 4096,
@@ -198,7 +199,7 @@ bool ls_gemm_is_low(const ls_gemm *g, const ls_gemm_kernels *kernels) {
 
 bool ls_gemm_is_tall(const ls_gemm *g, const ls_gemm_kernels *kernels, int64_t columns) {
     const bool in_place = is_wide_view(&g->b) && g->b.stride_i == 1 && g->m <= (g->l2_is_near ? MOST_TALL : FEW_ROWS);
-    const bool worth = g->fast || (g->m == 2 * kernels->rows && !is_far(g, b_bytes(g, columns)));
+    const bool worth = g->fast || (g->l2_is_near && g->k >= TALL_K) || (g->m == 2 * kernels->rows && !is_far(g, b_bytes(g, columns)));
     return !LS_SMALL && worth && kernels->rows > kernels->widest_rows && in_place && columns >= TALL_COLUMNS &&
            !ls_gemm_is_low(g, kernels) && g->m % kernels->rows == 0 && g->m % kernels->widest_rows != 0;
 }
