@@ -239,9 +239,7 @@ static ls_status launch(ls_program *p, const void *const *inputs, ls_status *out
         return status;
     }
     for (int i = 0; i < p->n_inputs; i++) {
-        if (p->carried[i]) { /* else this would be a call to clear memory, which takes longer */
-            p->carried[i] = false;
-        }
+        p->carried[i] = false;
     }
     p->runs++;
     p->launches += p->session->kernels - before;

@@ -276,9 +276,33 @@ static bool stores_any(const ls_spec *spec, const int64_t *extents) {
     return false;
 }
 
-static ls_status run_kernel(ls_cpu_device *d, ls_kernel_binary *binary, ls_launch *launch, ls_error *err) {
+/* A launch whose buffers of arguments are known. */
+static ls_status run_whole(ls_kernel_run *run, ls_kernel_binary *binary, int n_args, ls_error *err) {
+    const ls_spec *spec = &binary->spec;
+    const ls_cpu_device *d = binary->device;
+    if (binary->chosen) {
+        run->buffers[n_args] = d->temps + binary->chosen->offset;
+    }
+    for (int i = 0; i < binary->n_temps; i++) {
+        run->buffers[spec->n_args + i] = d->temps + binary->temps[i].offset;
+    }
+    for (int i = 0; i < spec->n_axes; i++) {
+        run->extents[i] = ls_dim_eval(spec->extents_of_axes[i], run->launch->symbols);
+    }
+    if (!stores_any(spec, run->extents)) {
+        return LS_OK;
+    }
+    if (binary->chosen && !binary->chosen->listed) {
+        ls_chosen_write(run);
+    }
+    return ls_phases_run(run, err);
+}
+
+static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_launch *launch, ls_error *err) {
+    ls_cpu_device *d = device->state;
     const ls_spec *spec = &binary->spec;
     char *few[64];
+    ls_mutex_lock(d->mutex);
     ls_kernel_run run; /* extents are many, of which a kernel has few */
     run.binary = binary;
     run.launch = launch;
@@ -295,34 +319,8 @@ static ls_status run_kernel(ls_cpu_device *d, ls_kernel_binary *binary, ls_launc
             note_store(d, launch->args[i]);
         }
     }
-    if (!LS_SMALL && ls_gemm_launch_again(&run)) {
-        launch->out_of_range = 0;
-        return LS_OK;
-    }
-    if (binary->chosen) {
-        run.buffers[n_args] = d->temps + binary->chosen->offset;
-    }
-    for (int i = 0; i < binary->n_temps; i++) {
-        run.buffers[spec->n_args + i] = d->temps + binary->temps[i].offset;
-    }
-    for (int i = 0; i < spec->n_axes; i++) {
-        run.extents[i] = ls_dim_eval(spec->extents_of_axes[i], launch->symbols);
-    }
-    ls_status status = LS_OK;
-    if (stores_any(spec, run.extents)) {
-        if (binary->chosen && !binary->chosen->listed) {
-            ls_chosen_write(&run);
-        }
-        status = ls_phases_run(&run, err);
-    }
+    ls_status status = !LS_SMALL && ls_gemm_launch_again(&run) ? LS_OK : run_whole(&run, binary, n_args, err);
     launch->out_of_range = atomic_load_explicit(&run.out_of_range, memory_order_relaxed);
-    return status;
-}
-
-static ls_status cpu_launch(ls_device *device, ls_kernel_binary *binary, ls_launch *launch, ls_error *err) {
-    ls_cpu_device *d = device->state;
-    ls_mutex_lock(d->mutex);
-    ls_status status = run_kernel(d, binary, launch, err);
     ls_mutex_unlock(d->mutex);
     return status;
 }
