@@ -380,6 +380,7 @@ static void run_all(const options *o, const bool *found) {
         int threads = o->threads[t], n = choose(o, entries);
         keep_cores(&cores, threads);
         bench_roof *roof = bench_roof_open(threads);
+        timings = shared = 0;
         for (int pass = 0; pass < o->passes; pass++) {
             for (int i = 0; i < n; i++) {
                 measure(&entries[i], roof, threads, pass, o, found);

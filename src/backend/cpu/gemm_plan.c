@@ -19,7 +19,7 @@ enum {
     MOST_SLICES = 2, /* at a time */
     MANY_TILES = 4,
     MOST_TALL = 128, /* rows */
-    TALL_K = LS_LIMIT(129, 33), /* for tiles in locked, whose stores wait for two instructions a multiply-add */
+    TALL_K = LS_LIMIT(129, 33), /* in locked, where higher tiles of fewer k take longer */
     MOST_LOW = 64, /* k */
     TALL_COLUMNS = LS_LIMIT(512, 96),
     CACHE_WAY = 4096,
