@@ -139,7 +139,7 @@ static int repetitions(const bench_engine *e, bench_state *s, const bench_case *
 
 static bool await_own(bench_roof *roof, double share) {
     enum { NAPS = 300 };
-    bool own = share == 0 || bench_roof_is_own(roof, share);
+    bool own = bench_roof_is_own(roof, share);
     for (int nap = 0; !own && nap < NAPS; nap++) {
         nanosleep(&(struct timespec){0, 100000000}, NULL);
         own = bench_roof_is_own(roof, share);
@@ -172,7 +172,7 @@ static double take_on_own(const timing *t, double share) {
         bool own = await_own(t->roof, share);
         double took = take(t);
         rest(t->threads);
-        own = own && (share == 0 || bench_roof_is_own(t->roof, share));
+        own = own && bench_roof_is_own(t->roof, share);
         if (own || left == 1 || took < 0) {
             timings++;
             shared += !own;

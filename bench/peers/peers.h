@@ -103,7 +103,7 @@ double bench_roof_seconds(bench_roof *r, const bench_case *c, double seconds, bo
  * below 1 where they share ports, and where another machine's thread shares the core, for which they leave less. */
 int bench_roof_unfused(const bench_roof *r, const double **out_ratios);
 
-/* Whether the cores do `share` of the most that they were seen to do; that, in operations a second. */
+/* Whether the cores do `share` of the most that they were seen to do, which is not looked at for 0; that, in operations a second. */
 bool bench_roof_is_own(bench_roof *r, double share);
 double bench_roof_whole(const bench_roof *r);
 

@@ -92,15 +92,21 @@ static double rate(bench_roof *r, double seconds) {
     return done / took;
 }
 
+static double rate_of(bench_roof *r, ls_peak_fn arithmetic, double seconds) {
+    ls_peak_fn own = r->arithmetic;
+    r->arithmetic = arithmetic;
+    double result = rate(r, seconds);
+    r->arithmetic = own;
+    return result;
+}
+
 double bench_roof_seconds(bench_roof *r, const bench_case *c, double seconds, bool rested) {
     if (rested) { /* cores that sleep take milliseconds to be there */
         (void)rate(r, seconds);
     }
     double best = rate(r, seconds);
     if (r->arithmetic == r->peaks->fma && r->peaks->mul_add && r->n_unfused < MOST_RATIOS) {
-        r->arithmetic = r->peaks->mul_add;
-        r->unfused[r->n_unfused++] = rate(r, seconds) / best;
-        r->arithmetic = r->peaks->fma;
+        r->unfused[r->n_unfused++] = rate_of(r, r->peaks->mul_add, seconds) / best;
     }
     if (r->copy && r->peaks->stream) {
         r->copy = r->peaks->stream;
@@ -113,14 +119,11 @@ double bench_roof_seconds(bench_roof *r, const bench_case *c, double seconds, bo
 
 /* Multiplications and additions take all that a core has: another machine's thread on it takes from them first. */
 bool bench_roof_is_own(bench_roof *r, double share) {
-    ls_peak_fn arithmetic = r->arithmetic;
     double best = 0;
-    r->arithmetic = r->peaks->mul_add ? r->peaks->mul_add : r->peaks->fma;
-    for (int i = 0; i < 3; i++) { /* of which the first wakes the cores */
-        double now = rate(r, 0);
+    for (int i = 0; share > 0 && i < 3; i++) { /* of which the first wakes the cores */
+        double now = rate_of(r, r->peaks->mul_add ? r->peaks->mul_add : r->peaks->fma, 0);
         best = i > 0 && now > best ? now : best;
     }
-    r->arithmetic = arithmetic;
     r->whole = best > r->whole ? best : r->whole;
     return best >= share * r->whole;
 }

@@ -238,7 +238,7 @@ static ls_status launch(ls_program *p, const void *const *inputs, ls_status *out
     if (status == LS_ERR_AGAIN) {
         return status;
     }
-    for (int i = 0; i < p->n_inputs; i++) {
+    for (int i = 0; i < p->n_inputs; i++) { /* few or none: memset would be a string instruction, which takes longer */
         p->carried[i] = false;
     }
     p->runs++;

@@ -307,7 +307,7 @@ static void make_launch(const ls_kernel_binary *binary, const ls_phase *phase, s
 }
 
 static bool differs_by_addresses(const ls_kernel_binary *binary, const ls_gemm_phase *gemm) {
-    bool fixed = !binary->chosen && !(gemm->chain && ls_chain_begins(gemm->chain));
+    bool fixed = binary->n_phases == 1 && !binary->chosen && !(gemm->chain && ls_chain_begins(gemm->chain));
     for (int i = 0; i < binary->spec.n_axes; i++) {
         fixed = fixed && !binary->spec.extents_of_axes[i].symbol;
     }
@@ -395,7 +395,7 @@ static bool run_again(const ls_kernel_run *kernel, const ls_phase *phase) {
     ls_cpu_device *d = kernel->binary->device;
     const void *data[2];
     int packed = 0;
-    if (LS_SMALL || !last->again || last->packed < 0 || last->plan.alone.n_parts == 0) {
+    if (!last->again || last->packed < 0 || last->plan.alone.n_parts == 0) {
         return false;
     }
     for (int s = 0; s < 2; s++) {
@@ -422,8 +422,8 @@ static bool run_again(const ls_kernel_run *kernel, const ls_phase *phase) {
 
 bool ls_gemm_launch_again(const ls_kernel_run *kernel) {
     const ls_kernel_binary *binary = kernel->binary;
-    const struct ls_gemm_last *last = binary->n_phases == 1 && binary->phases->gemm ? binary->phases->gemm->last : NULL;
-    return last && last->alike && last->g.parallel.near == ls_pool_is_near(binary->device->pool) && run_again(kernel, binary->phases);
+    const ls_gemm_phase *gemm = binary->n_phases > 0 ? binary->phases->gemm : NULL;
+    return gemm && gemm->last->alike && gemm->last->g.parallel.near == ls_pool_is_near(binary->device->pool) && run_again(kernel, binary->phases);
 }
 
 bool ls_gemm_phase_reserve(const ls_kernel_binary *binary, const ls_phase *phase) {
@@ -460,7 +460,7 @@ __attribute__((aligned(64))) ls_status ls_gemm_phase_run(ls_kernel_run *kernel, 
     if (gemm->chain) {
         ls_chain_begin(launch);
     }
-    if (run_again(kernel, phase)) {
+    if (!LS_SMALL && !gemm->last->alike && run_again(kernel, phase)) { /* else ls_gemm_launch_again has tried */
         return LS_OK;
     }
     for (int s = 0; s < 2; s++) {
