@@ -1,5 +1,5 @@
 # What the WebAssembly build leaves out, and what it takes instead: lists here, no #if in shared code.
-set(LOCKSTEP_LEFT_OUT "backend/(cuda|vulkan|sim|null)/|backend/webgpu/dawn|render/(ptx|spirv)|device/registry\\.c|device/borrow\\.c|base/(crc|pages)\\.c|(base/os|device/cache|engine/environment|kir/(build_math64|print)|backend/cpu/(peak|describe|scan_cpu)|gpu/peak|(device/registry|engine/vet|graph/loop|graph/grad_loop|plan/attention|spec/print)_cpu)_web\\.c|io/onnx/|plan/chosen\\.c|io/npz_web\\.c|emit/matrix_web\\.c|backend/cpu/(depthwise|rows|rows_run|runs|runs_run|sparse|sparse_filter|thin_filter|quant|pooling|fetch|fuse|chosen|joined)\\.c")
+set(LOCKSTEP_LEFT_OUT "backend/(cuda|vulkan|sim|null)/|backend/webgpu/dawn|render/(ptx|spirv)|device/registry\\.c|device/borrow\\.c|base/(crc|pages)\\.c|(base/os|device/cache|engine/environment|kir/(build_math64|print)|backend/cpu/(peak|describe|scan_cpu)|gpu/peak|(device/registry|engine/vet|graph/loop|graph/grad_loop|plan/attention|spec/print)_cpu)_web\\.c|io/onnx/|plan/chosen\\.c|io/npz_web\\.c|emit/matrix_web\\.c|backend/cpu/(depthwise|rows|rows_run|runs|runs_run|sparse|sparse_filter|thin_filter|quant|pooling|fetch|fuse|chosen|joined|move|move_run)\\.c")
 
 add_compile_definitions(LS_NO_TRAIL) # a page shows messages, not source lines
 

@@ -30,6 +30,10 @@
 #define MEMORY(title, what, rows, columns)                                                                  \
     {.group = "memory", .name = title, .kind = what, .m = rows, .n = columns}
 
+#define MOVE(title, what, rows, columns)                                                                    \
+    {.group = "moves", .name = title, .kind = what, .m = rows, .n = columns}
+#define IMAGE(of, title, what, n_, channels, side_, f, step)                                                \
+    {.group = of, .name = title, .kind = what, .batch = n_, .in = channels, .out = channels, .side = side_, .kernel = f, .stride = step}
 #define LSTM(title, steps, units, rows)                                                                     \
     {.group = "recurrent", .name = "LSTM " title, .kind = BENCH_LSTM, .m = rows, .n = units, .k = steps, .constant = true}
 #define BLOCKS(title, rows, outputs, width)                                                                 \
@@ -59,6 +63,17 @@ const bench_case bench_cases[] = {
     MEMORY("sum of rows 4096x1024", BENCH_SUM_ROWS, 4096, 1024),
     MEMORY("sum of columns 4096x1024", BENCH_SUM_COLUMNS, 4096, 1024),
     MEMORY("sum of all 16M", BENCH_SUM_ALL, 4096, 4096),
+    {.group = "folds", .name = "max of rows 4096x1024", .kind = BENCH_MAX_ROWS, .m = 4096, .n = 1024},
+    {.group = "folds", .name = "max of columns 4096x1024", .kind = BENCH_MAX_COLUMNS, .m = 4096, .n = 1024},
+    {.group = "folds", .name = "softmax of columns 4096x1024", .kind = BENCH_SOFTMAX_COLUMNS, .m = 4096, .n = 1024},
+    IMAGE("folds", "max pool 3x3/2 64ch 112, N 8", BENCH_MAX_POOL, 8, 64, 112, 3, 2),
+    IMAGE("folds", "max pool 2x2/2 64ch 112, N 8", BENCH_MAX_POOL, 8, 64, 112, 2, 2),
+    IMAGE("folds", "average pool 3x3 64ch 56, N 8", BENCH_AVERAGE_POOL, 8, 64, 56, 3, 1),
+    MOVE("gather of rows 4096x1024", BENCH_GATHER, 4096, 1024),
+    MOVE("gather of rows 65536x64", BENCH_GATHER, 65536, 64),
+    MOVE("join of rows 4096x512", BENCH_JOIN, 4096, 512),
+    IMAGE("moves", "padding by 1, 64ch 56, N 8", BENCH_PAD, 8, 64, 56, 3, 1),
+    IMAGE("moves", "channels last, 64ch 56, N 8", BENCH_NHWC, 8, 64, 56, 1, 1),
     {.group = "networks", .name = "mnist:cnn, batch 1", .kind = BENCH_CNN, .m = 1, .constant = true},
     {.group = "networks", .name = "mnist:cnn, batch 128", .kind = BENCH_CNN, .m = 128, .constant = true},
     {.group = "networks",
@@ -86,7 +101,7 @@ const bench_case bench_cases[] = {
 
 bool bench_is_memory(const bench_case *c) {
     bool matvec = c->m == 1 && (c->kind == BENCH_GEMM || c->kind == BENCH_BLOCKS);
-    return matvec || (c->kind >= BENCH_LAYERNORM && c->kind <= BENCH_SUM_ALL);
+    return matvec || (c->kind >= BENCH_LAYERNORM && c->kind <= BENCH_AVERAGE_POOL);
 }
 
 int bench_written(const bench_case *c) {
@@ -99,11 +114,20 @@ bool bench_is_timed(const bench_case *c) {
 }
 
 int64_t bench_out_side(const bench_case *c) {
-    return (c->side + c->kernel / 2 * 2 - c->kernel) / c->stride + 1;
+    const bool pools = c->kind == BENCH_MAX_POOL || c->kind == BENCH_AVERAGE_POOL;
+    return (c->side + bench_padding(c) * 2 - (c->kind == BENCH_CONV || pools ? c->kernel : 1)) / c->stride + 1;
+}
+
+int64_t bench_padding(const bench_case *c) {
+    return c->kernel % 2 ? c->kernel / 2 : 0;
+}
+
+int64_t bench_row(const bench_case *c, int64_t i) {
+    return i * INT64_C(2654435761) % c->m;
 }
 
 int64_t bench_elements(const bench_case *c, int which) {
-    int64_t o = c->kind == BENCH_CONV ? bench_out_side(c) : 0;
+    int64_t o = c->side ? bench_out_side(c) : 0;
     switch (c->kind) {
     case BENCH_GEMM:
     case BENCH_BLOCKS:
@@ -117,9 +141,18 @@ int64_t bench_elements(const bench_case *c, int which) {
         return which == 0 ? c->m * 784 : which == 2 ? c->m * 10 : 0;
     case BENCH_LSTM:
         return which == 1 ? 0 : c->k * c->m * c->n;
+    case BENCH_JOIN:
+        return c->m * c->n * (1 + (which == 2));
+    case BENCH_PAD:
+    case BENCH_NHWC:
+    case BENCH_MAX_POOL:
+    case BENCH_AVERAGE_POOL:
+        return which == 1 ? 0 : c->batch * c->in * (which == 0 ? c->side * c->side : o * o);
     case BENCH_SUM_ROWS:
+    case BENCH_MAX_ROWS:
         return which == 0 ? c->m * c->n : which == 2 ? c->m : 0;
     case BENCH_SUM_COLUMNS:
+    case BENCH_MAX_COLUMNS:
         return which == 0 ? c->m * c->n : which == 2 ? c->n : 0;
     case BENCH_SUM_ALL:
         return which == 0 ? c->m * c->n : which == 2 ? 1 : 0;

@@ -62,6 +62,11 @@ static ls_shape shape_of(const bench_case *c, int which) {
     case BENCH_CONV:
         return which == 0 ? LS_SHAPE(c->batch, c->in, c->side, c->side)
                           : LS_SHAPE(c->out, c->in / c->groups, c->kernel, c->kernel);
+    case BENCH_PAD:
+    case BENCH_NHWC:
+    case BENCH_MAX_POOL:
+    case BENCH_AVERAGE_POOL:
+        return LS_SHAPE(c->batch, c->in, c->side, c->side);
     case BENCH_CNN:
     case BENCH_TRAIN:
         return LS_SHAPE(c->m, 1, 28, 28);
@@ -74,9 +79,21 @@ static ls_shape shape_of(const bench_case *c, int which) {
     }
 }
 
+static ls_tensor *gather(ls_session *s, const bench_case *c, ls_tensor *x) {
+    int64_t *rows = bench_memory((size_t)c->m * sizeof *rows);
+    for (int64_t i = 0; i < c->m; i++) {
+        rows[i] = bench_row(c, i);
+    }
+    ls_tensor *index = ls_tensor_from(s, LS_I64, LS_SHAPE(c->m), rows);
+    free(rows);
+    return ls_gather(s, x, index, 0);
+}
+
 /* The case as a graph. */
 static ls_tensor *build(ls_session *s, const bench_case *c, ls_tensor *x, ls_tensor *w, ls_params *p) {
-    int64_t pad = c->kernel / 2;
+    int64_t pad = bench_padding(c);
+    const int64_t kernel[] = {c->kernel, c->kernel};
+    const ls_pad_spec pads[4] = {{0}, {0}, {1, 1, 0}, {1, 1, 0}};
     ls_conv_spec spec = {.spatial = 2,
                          .stride = {c->stride, c->stride},
                          .groups = c->groups,
@@ -102,6 +119,23 @@ static ls_tensor *build(ls_session *s, const bench_case *c, ls_tensor *x, ls_ten
         return ls_sum(s, x, 1, (const int[]){c->kind == BENCH_SUM_ROWS}, 0);
     case BENCH_SUM_ALL:
         return ls_sum(s, x, 2, (const int[]){0, 1}, 0);
+    case BENCH_MAX_ROWS:
+    case BENCH_MAX_COLUMNS:
+        return ls_amax(s, x, 1, (const int[]){c->kind == BENCH_MAX_ROWS}, 0);
+    case BENCH_SOFTMAX_COLUMNS:
+        return ls_softmax(s, x, 0);
+    case BENCH_GATHER:
+        return gather(s, c, x);
+    case BENCH_JOIN:
+        return ls_concat(s, (ls_tensor *const[]){x, w}, 2, 1);
+    case BENCH_PAD:
+        return ls_pad(s, x, pads, 0);
+    case BENCH_NHWC:
+        return ls_permute(s, x, (const int[]){0, 2, 3, 1});
+    case BENCH_MAX_POOL:
+        return ls_max_pool(s, x, kernel, &spec);
+    case BENCH_AVERAGE_POOL:
+        return ls_avg_pool(s, x, kernel, &spec, 0);
     case BENCH_CNN:
     case BENCH_TRAIN:
         return ls_nn_network(s, p, "mnist:cnn", x);

@@ -156,18 +156,20 @@ static bool convolution(bench_state *s, bool any) {
 
 static bool over_memory(bench_state *s) {
     const bench_case *c = s->c;
-    const dnnl_dims_t dx = {c->m, c->n}, dy = {c->kind == BENCH_SUM_ROWS ? c->m : 1, c->kind == BENCH_SUM_COLUMNS ? c->n : 1},
-                  turned = {1, c->m};
+    const bool largest = c->kind == BENCH_MAX_ROWS || c->kind == BENCH_MAX_COLUMNS, rows = c->kind == BENCH_SUM_ROWS || c->kind == BENCH_MAX_ROWS,
+               columns = c->kind == BENCH_SUM_COLUMNS || c->kind == BENCH_MAX_COLUMNS;
+    const dnnl_dims_t dx = {c->m, c->n}, dy = {rows ? c->m : 1, columns ? c->n : 1}, turned = {1, c->m};
     dnnl_memory_desc_t x = plain_of(2, dx, NULL), y = x;
     dnnl_softmax_desc_t softmax;
     dnnl_layer_normalization_desc_t norm;
     dnnl_eltwise_desc_t gelu;
-    dnnl_reduction_desc_t sum;
+    dnnl_reduction_desc_t fold;
     dnnl_status_t status = dnnl_unimplemented;
     dnnl_op_desc_t op = NULL;
     switch (c->kind) {
     case BENCH_SOFTMAX:
-        status = dnnl_softmax_forward_desc_init(&softmax, dnnl_forward_inference, &x, 1), op = &softmax;
+    case BENCH_SOFTMAX_COLUMNS:
+        status = dnnl_softmax_forward_desc_init(&softmax, dnnl_forward_inference, &x, c->kind == BENCH_SOFTMAX), op = &softmax;
         break;
     case BENCH_LAYERNORM:
         status = dnnl_layer_normalization_forward_desc_init(&norm, dnnl_forward_inference, &x, NULL, 1e-5f, 0), op = &norm;
@@ -184,7 +186,7 @@ static bool over_memory(bench_state *s) {
         return argument(s, DNNL_ARG_FROM, dnnl_query_src_md, &x, 0) && argument(s, DNNL_ARG_TO, dnnl_query_dst_md, &y, 2);
     default:
         y = plain_of(2, dy, NULL);
-        status = dnnl_reduction_desc_init(&sum, dnnl_reduction_sum, &x, &y, 0, 0), op = &sum;
+        status = dnnl_reduction_desc_init(&fold, largest ? dnnl_reduction_max : dnnl_reduction_sum, &x, &y, 0, 0), op = &fold;
     }
     s->plain_y = y;
     return status == dnnl_success && dnnl_primitive_desc_create(&s->description, op, NULL, engine, NULL) == dnnl_success &&
@@ -205,7 +207,8 @@ static void close_state(bench_state *s) {
 
 static bench_state *open_case(const bench_engine *e, const bench_case *c, int threads, char *reason, size_t room) {
     bool any = e->variant == 0;
-    if ((c->kind != BENCH_GEMM && c->kind != BENCH_CONV && !(any && bench_is_memory(c))) || c->kind == BENCH_BLOCKS ||
+    const bool over = c->kind >= BENCH_LAYERNORM && c->kind <= BENCH_SOFTMAX_COLUMNS;
+    if ((c->kind != BENCH_GEMM && c->kind != BENCH_CONV && !(any && over)) ||
         (any && c->kind == BENCH_GEMM && !c->constant)) {
         return NULL;
     }

@@ -95,7 +95,7 @@ static bool tensor(float *data, int64_t n, int rank, const int64_t *dims, void *
 }
 
 static int dims_of(const bench_case *c, int which, int64_t *d) {
-    int64_t o = c->kind == BENCH_CONV ? bench_out_side(c) : 0;
+    int64_t o = c->side ? bench_out_side(c) : 0;
     int rank = 2;
     d[0] = c->m, d[1] = c->n;
     switch (c->kind) {
@@ -104,7 +104,17 @@ static int dims_of(const bench_case *c, int which, int64_t *d) {
         d[0] = which == 1 ? c->k : c->m;
         d[1] = which == 0 ? c->k : c->n;
         break;
+    case BENCH_NHWC:
+        rank = 4;
+        d[0] = c->batch, d[1] = which == 0 ? c->in : o, d[2] = o, d[3] = which == 0 ? o : c->in;
+        break;
+    case BENCH_JOIN:
+        d[1] = which == 2 ? 2 * c->n : c->n;
+        break;
     case BENCH_CONV:
+    case BENCH_PAD:
+    case BENCH_MAX_POOL:
+    case BENCH_AVERAGE_POOL:
         rank = 4;
         d[0] = c->batch, d[1] = which == 0 ? c->in : c->out;
         d[2] = d[3] = which == 0 ? c->side : o;
@@ -125,8 +135,10 @@ static int dims_of(const bench_case *c, int which, int64_t *d) {
     case BENCH_SUM_ROWS:
     case BENCH_SUM_COLUMNS:
     case BENCH_SUM_ALL:
+    case BENCH_MAX_ROWS:
+    case BENCH_MAX_COLUMNS:
         rank = which == 0 ? 2 : c->kind != BENCH_SUM_ALL;
-        d[0] = which == 2 && c->kind == BENCH_SUM_COLUMNS ? c->n : c->m;
+        d[0] = which == 2 && (c->kind == BENCH_SUM_COLUMNS || c->kind == BENCH_MAX_COLUMNS) ? c->n : c->m;
         break;
     case BENCH_TRANSPOSE:
         d[0] = which == 0 ? c->m : c->n;

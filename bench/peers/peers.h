@@ -22,6 +22,15 @@ typedef enum bench_kind {
     BENCH_SUM_ROWS, /* one sum a row */
     BENCH_SUM_COLUMNS,
     BENCH_SUM_ALL,
+    BENCH_MAX_ROWS, /* the largest of each row */
+    BENCH_MAX_COLUMNS,
+    BENCH_SOFTMAX_COLUMNS,
+    BENCH_GATHER, /* m rows, in no order */
+    BENCH_JOIN,   /* x[m,n] beside w[m,n] */
+    BENCH_PAD,    /* x[batch,in,side,side], a zero on each side of a line and of a plane */
+    BENCH_NHWC,   /* x[batch,in,side,side], channels last */
+    BENCH_MAX_POOL, /* x[batch,in,side,side] by kernel and stride, padded as "same" has it where the kernel is odd; averages count no padding */
+    BENCH_AVERAGE_POOL,
     BENCH_CNN,     /* mnist:cnn, inference, batch m */
     BENCH_TRAIN,   /* mnist:cnn, a step of Adam, batch m */
     BENCH_ENCODER, /* x[1,m,n]: attention of k heads, then 4n GELU units, each with a residual and a layer norm */
@@ -50,6 +59,8 @@ enum { BENCH_UNSEEN = 4 };
 int bench_written(const bench_case *c);
 bool bench_is_timed(const bench_case *c); /* reported in ms, not as a rate */
 int64_t bench_out_side(const bench_case *c);
+int64_t bench_padding(const bench_case *c); /* of an image, on each side */
+int64_t bench_row(const bench_case *c, int64_t i); /* of x, that BENCH_GATHER has as row i */
 /* Elements of x (0), w (1) and the result (2). */
 int64_t bench_elements(const bench_case *c, int which);
 extern const bench_case bench_cases[]; /* ends in a NULL name */

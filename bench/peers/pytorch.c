@@ -68,6 +68,9 @@ static bench_state *open_case(const bench_engine *e, const bench_case *c, int th
         [BENCH_SOFTMAX] = "softmax",    [BENCH_GELU] = "gelu",           [BENCH_TRANSPOSE] = "transpose",
         [BENCH_SUM_ROWS] = "sum_rows",  [BENCH_SUM_COLUMNS] = "sum_columns", [BENCH_SUM_ALL] = "sum_all",
         [BENCH_CNN] = "cnn",            [BENCH_TRAIN] = "train",         [BENCH_ENCODER] = "encoder",
+        [BENCH_MAX_ROWS] = "max_rows",  [BENCH_MAX_COLUMNS] = "max_columns", [BENCH_SOFTMAX_COLUMNS] = "softmax_columns",
+        [BENCH_GATHER] = "gather",      [BENCH_JOIN] = "join",           [BENCH_PAD] = "pad",
+        [BENCH_NHWC] = "nhwc",          [BENCH_MAX_POOL] = "max_pool",   [BENCH_AVERAGE_POOL] = "average_pool",
         [BENCH_LSTM] = "lstm",          [BENCH_BLOCKS] = "blocks",
     };
     char line[400];

@@ -306,7 +306,7 @@ static void divided_beside(const ls_tile_isa *isa, const ls_tile_beside *b, int6
     if (!b->x) {
         return;
     }
-    isa->fence();
+    isa->far->fence();
     isa->divide_f32(want, b->x, 0, b->divisor, whole, b->near, LS_DST_NEAR);
     assert_same(want, b->dst, whole, "a quotient beside", n);
     isa->divide_f32(want, b->x + whole, 0, b->divisor, n - whole, b->near, LS_DST_NEAR);
@@ -560,7 +560,7 @@ static void norms_of_rows_agree(void **state) {
             }
             memset(dst, 0xa5, sizeof dst);
             isas[i]->row_norms_f32(&norm, rows);
-            isas[i]->fence();
+            isas[i]->far->fence();
             for (int64_t r = 0; r < rows; r++) {
                 const float *got = dst + r * step;
                 norm_plainly(&norm, x + r * n, want, got, &sharp);
@@ -600,8 +600,8 @@ static void blocks_are_turned(void **state) {
             }
             memset(dst, 0xa5, sizeof dst);
             isas[k]->transpose(dst + shift, step, src + shift, stride, rows, lanes, canonical, stream, seed / 4 % 2);
-            if (isas[k]->fence) {
-                isas[k]->fence();
+            if (isas[k]->far) {
+                isas[k]->far->fence();
             }
             for (int64_t at = 0; at < (int64_t)(sizeof dst / sizeof *dst); at++) {
                 const int64_t r = (at - shift) / step, i = (at - shift) % step;

@@ -85,8 +85,21 @@ def convolution(batch, inputs, outputs, side, kernel, stride, groups):
     return ways
 
 
+def of_image(kind, x, kernel, stride):
+    pad = kernel // 2 if kernel % 2 else 0
+    if kind == "pad":
+        return [lambda: F.pad(x, (1, 1, 1, 1))]
+    if kind == "nhwc":
+        return [lambda: x.permute(0, 2, 3, 1).contiguous()]
+    layouts = [x, x.to(memory_format=torch.channels_last)] + ([x.to_mkldnn()] if torch.backends.mkldnn.is_available() else [])
+    if kind == "max_pool":
+        return [lambda y=y: F.max_pool2d(y, kernel, stride, pad) for y in layouts]
+    return [lambda y=y: F.avg_pool2d(y, kernel, stride, pad, count_include_pad=False) for y in layouts]
+
+
 def ways_of(kind, m, n, k, constant, batch, inputs, outputs, side, kernel, stride, groups):
-    x = values(0, (m, n)) if kind in ("layernorm", "softmax", "gelu", "transpose", "sum_rows", "sum_columns", "sum_all") else None
+    x = values(0, (m, n)) if kind in ("layernorm", "softmax", "gelu", "transpose", "sum_rows", "sum_columns", "sum_all", "max_rows",
+                                     "max_columns", "softmax_columns", "gather", "join") else None
     if kind == "gemm":
         a, b = values(0, (m, k)), values(1, (k, n))
         written.extend([a] if constant or m == 1 else [a, b])
@@ -112,6 +125,20 @@ def ways_of(kind, m, n, k, constant, batch, inputs, outputs, side, kernel, strid
         return [lambda: x.sum(0)]
     if kind == "sum_all":
         return [lambda: x.sum()]
+    if kind == "max_rows":
+        return [lambda: x.amax(1)]
+    if kind == "max_columns":
+        return [lambda: x.amax(0)]
+    if kind == "softmax_columns":
+        return [lambda: F.softmax(x, 0)]
+    if kind == "gather":
+        rows = torch.arange(m) * 2654435761 % m
+        return [lambda: torch.index_select(x, 0, rows), lambda: x[rows]]
+    if kind == "join":
+        beside = values(1, (m, n))
+        return [lambda: torch.cat((x, beside), 1)]
+    if kind in ("pad", "nhwc", "max_pool", "average_pool"):
+        return of_image(kind, values(0, (batch, inputs, side, side)), kernel, stride)
     if kind == "encoder":
         layer = torch.nn.TransformerEncoderLayer(n, k, 4 * n, 0.0, "gelu", batch_first=True).eval()
         sequence = values(0, (1, m, n))

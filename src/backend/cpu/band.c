@@ -258,8 +258,8 @@ static void run_points(band_run *r, int64_t first, int64_t n, int worker) {
     for (int64_t at = 0; at < n && !done; at += b->band.block) {
         run_block(&own, scratch, first + at, n - at < b->band.block ? n - at : b->band.block);
     }
-    if (!LS_SMALL && b->device->tiles->fence) {
-        b->device->tiles->fence();
+    if (!LS_SMALL && b->device->tiles->far) {
+        b->device->tiles->far->fence();
     }
     int64_t out_of_range = atomic_load_explicit(&own.out_of_range, memory_order_relaxed);
     if (out_of_range) {

@@ -150,6 +150,7 @@ void ls_cpu_describe(const ls_kernel_binary *binary, ls_text *out) {
         ls_text_add(out, phase->serial    ? ", in order\n"
                          : phase->pooling ? ", windows of a plane\n"
                          : phase->points  ? ", in registers\n"
+                         : !LS_SMALL && phase->moves ? ", moved\n"
                                           : "\n");
         if (phase->kind == LS_PHASE_GEMM) {
             print_gemm(out, &binary->spec, phase);

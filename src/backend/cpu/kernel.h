@@ -57,6 +57,7 @@ typedef struct ls_phase {
     int32_t value; /* with bound axes; LS_SPEC_NONE for STORE */
     bool serial;   /* a scatter: one worker, in order */
     bool streams;  /* ROWS: lanes of its program are those of all points (ls_program_streams) */
+    uint8_t moves; /* STORE: of how many accesses elements are moved, where nothing is computed; else 0 */
     int n_axes;    /* the space: free axes, outermost first, as `finish` has its lanes */
     uint8_t axes[LS_LANE_AXES];
     ls_program program, finish;
@@ -152,6 +153,10 @@ void ls_patch_plan(const ls_spec *spec, ls_phase *phase);
 int64_t ls_patch_row(const ls_kernel_run *kernel, const ls_phase *phase);
 /* The points of a task, a multiple of those; `extra` is the phase's. */
 void ls_patch_run(ls_run *run, const ls_phase_task *task, char *extra);
+/* move.c sets `moves` of a STORE phase, move_run.c does it. */
+enum { LS_MOVE_SOURCES = 8 };
+void ls_move_plan(const ls_spec *spec, ls_phase *phase);
+void ls_move_run(ls_run *run, const ls_phase_task *task);
 
 static inline bool ls_has_threads(const ls_cpu_device *device) {
     return !LS_SMALL && device->threads > 1;

@@ -31,6 +31,10 @@ static void run_store_points(const ls_phase_task *task) {
         ls_patch_run(run, task, task->scratch + offset);
         return;
     }
+    if (!LS_SMALL && task->phase->moves) {
+        ls_move_run(run, task);
+        return;
+    }
     const int64_t row = ls_row_lanes(task->phase, &task->phase->finish, run->extents);
     int64_t left = row - task->first % row, tile = ls_run_tile(run);
     for (int64_t at = 0, n; at < task->n; at += n) {
@@ -78,8 +82,8 @@ static void run_points(phase_run *r, int64_t first, int64_t n, int worker) {
     ls_cpu_device *d = r->kernel->binary->device;
     ls_phase_points(
         &(ls_phase_task){r->kernel, r->phase, d->scratch + (size_t)worker * d->scratch_size, first, n});
-    if (!LS_SMALL && d->tiles->fence) {
-        d->tiles->fence();
+    if (!LS_SMALL && d->tiles->far) {
+        d->tiles->far->fence();
     }
 }
 

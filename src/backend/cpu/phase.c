@@ -516,8 +516,11 @@ static ls_status plan_stores(planner *p, int first, int end, int32_t fused) {
     memcpy(phase->axes, s->axes, (size_t)s->n_axes);
     LS_TRY(p->err, plan_finish(p, phase, LS_SPEC_NONE, s->n_axes, s->axes, first, end));
     ls_patch_plan(p->spec, phase);
+    if (!LS_SMALL) {
+        ls_move_plan(p->spec, phase);
+    }
     phase->row = phase->finish.endless ? 0 : row_axis(p->spec, &phase->finish);
-    return p->spec->n_stores == 1 ? ls_chain_plan_points(p->binary, phase, p->temps, s, p->err) : LS_OK;
+    return p->spec->n_stores == 1 && (LS_SMALL || !phase->moves) ? ls_chain_plan_points(p->binary, phase, p->temps, s, p->err) : LS_OK;
 }
 
 static int64_t program_cost(const ls_program *a) {

@@ -87,6 +87,12 @@ enum { LS_TILE_INT_OPS(LS_TILE_INT_ROW) LS_TILE_INT_COUNT };
 #undef LS_TILE_INT_ROW
 
 
+/* Past the caches: store[LS_F32], as far as lines are whole, and what waits for all such stores. */
+typedef struct ls_tile_far {
+    void (*store_f32)(void *dst, const void *a, int64_t n);
+    void (*fence)(void);
+} ls_tile_far;
+
 typedef struct ls_tile_isa {
     /* MAP operations by dtype of the operands: integers and bool, then f32 (f16 and bf16 held in f32 too),
      * then f64. NULL where an operation has none of its own (CAST, BITCAST, WHERE). */
@@ -104,7 +110,7 @@ typedef struct ls_tile_isa {
     ls_tile_cast_fn round_f32[2], round_f64[2]; /* to f16, bf16, held as f32 */
     ls_tile_cast_fn load[LS_DTYPE_COUNT];       /* stored to held; NULL: the same */
     ls_tile_cast_fn store[LS_DTYPE_COUNT];      /* held to stored, NaN canonical; NULL: the same bits */
-    void (*fence)(void);                        /* after stores past the caches; or NULL */
+    const ls_tile_far *far;                     /* or NULL */
     ls_tile_read_fn read[4];                    /* by log2 size, as the rest */
     ls_tile_read_rows_fn read_rows[4];
     ls_tile_read_pattern_fn read_pattern[4];

@@ -380,7 +380,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .fold_squares_f32 = LS_TILE_NAME(ls_tile_fold_squares),
 #endif
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
-    .fence = LS_TILE_NAME(ls_tile_fence),
+    .far = &LS_TILE_NAME(ls_tile_far),
     .divide_f32 = LS_TILE_NAME(ls_divide_f32),
     .row_norms_f32 = LS_TILE_NAME(ls_tile_row_norms),
     .fold_exp_f32 = {LS_TILE_NAME(ls_tile_fold_exp), LS_TILE_NAME(ls_tile_fold_fast_exp)},

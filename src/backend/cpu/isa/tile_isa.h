@@ -66,7 +66,7 @@ void LS_TILE_NAME(ls_tile_rows_max)(float *results, const float *x, float minus,
 #define LS_TILE_FOLDS(name) {NULL, NULL, NULL}
 #endif
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
-void LS_TILE_NAME(ls_tile_fence)(void);
+extern const ls_tile_far LS_TILE_NAME(ls_tile_far);
 void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows);
 bool LS_TILE_NAME(ls_tile_beside)(ls_tile_beside *b, float divisor);
 bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,

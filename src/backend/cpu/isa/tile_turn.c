@@ -166,9 +166,31 @@ static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_
 #endif
 
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
-void LS_TILE_NAME(ls_tile_fence)(void) {
+static void store_f32(void *dst_, const void *src_, int64_t n) {
+    enum { LINE = 64 / (int)sizeof(float) };
+    float *dst = dst_;
+    const float *src = src_;
+    int64_t i = -((uintptr_t)dst / sizeof *dst) % LINE;
+    i = i < n ? i : n;
+    LS_TILE_NAME(ls_tile_store_f32)(dst, src, i);
+    for (; i + LINE <= n; i += LINE) {
+#ifdef LS_ISA_AVX512
+        const __m512 x = _mm512_loadu_ps(src + i);
+        _mm512_stream_ps(dst + i, _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), (__m512)_mm512_set1_epi32(LS_NAN_F32)));
+#else
+        const __m256 nan = (__m256)_mm256_set1_epi32(LS_NAN_F32), x = _mm256_loadu_ps(src + i), y = _mm256_loadu_ps(src + i + 8);
+        _mm256_stream_ps(dst + i, _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+        _mm256_stream_ps(dst + i + 8, _mm256_blendv_ps(y, nan, _mm256_cmp_ps(y, y, _CMP_UNORD_Q)));
+#endif
+    }
+    LS_TILE_NAME(ls_tile_store_f32)(dst + i, src + i, n - i);
+}
+
+static void fence(void) {
     _mm_sfence();
 }
+
+const ls_tile_far LS_TILE_NAME(ls_tile_far) = {store_f32, fence};
 #endif
 
 void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
