@@ -5,7 +5,8 @@
 #include <string.h>
 
 enum {
-    MOST_FETCHED = 4 << 10,           /* bytes of rows that lie anywhere, ahead of the one at hand */
+    AHEAD = 4 << 10,                  /* bytes of rows that lie anywhere, from the one at hand to the one that is fetched, */
+    MOST_FETCHED = 1 << 9,            /* and bytes of that: what follows them the processor foresees */
     LEAST_FAR = LS_LIMIT(1 << 10, 16) /* bytes of a row that is stored past the caches */
 };
 
@@ -77,7 +78,7 @@ static const char *find_row(const source *s, const ls_instr *in, int64_t r) {
 /* Fetches the beginning of a row some rows behind row r, whose place no processor foresees. */
 LS_FETCHING void fetch_row(const source *s, int64_t r, int64_t rows, int64_t n) {
     const ls_access *a = s->w.access;
-    const int64_t size = INT64_C(1) << a->log2, bytes = n * size < MOST_FETCHED ? n * size : MOST_FETCHED, ahead = r + MOST_FETCHED / bytes;
+    const int64_t size = INT64_C(1) << a->log2, bytes = n * size < MOST_FETCHED ? n * size : MOST_FETCHED, ahead = r + 1 + AHEAD / (n * size);
     if (ahead < rows && (uint64_t)s->places[ahead] < (uint64_t)a->limit) {
         const int64_t offset = s->offset + ahead * s->step + s->places[ahead] * a->factor;
         ls_fetch_lines((uintptr_t)s->w.run->buffers[a->buffer] + (uintptr_t)(offset * size), bytes / (int64_t)sizeof(float), false);
