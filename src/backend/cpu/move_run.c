@@ -42,7 +42,7 @@ static int64_t find_rows(source *s, int64_t *rows) {
             const ls_table_row *row = &table->rows[table->n_axes > 1 ? place[t] / table->inner_extent : 0];
             const int64_t start = row->start - s->w.pos[last], end = start + row->count;
             s->from = start > 0 ? start : 0;
-            s->until = end < s->until ? end : s->until;
+            s->until = end < 0 ? 0 : end < s->until ? end : s->until;
             s->from = s->from < s->until ? s->from : s->until;
             s->offset += row->base - start * row->stride;
             *rows = table->n_axes > 1 ? 1 : *rows;
@@ -130,6 +130,12 @@ static void put_row(const writer *w, char *to, const source *s, int n_sources, c
     const char *rows[LS_MOVE_SOURCES];
     for (int i = 0; i < n_sources; i++) {
         rows[i] = find_row(&s[i], &code[i], r);
+    }
+    if (n_sources == 1 && *rows) {
+        put_absent(w, to, s->from);
+        put(w, to + (s->from << log2), *rows + (s->from << log2), s->until - s->from);
+        put_absent(w, to + (s->until << log2), n - s->until);
+        return;
     }
     for (int64_t at = 0, end; at < n; at = end) {
         const char *from = NULL;

@@ -74,6 +74,7 @@ typedef struct patches {
     int64_t run_rows, run_lanes; /* patches end at multiples of these */
     const ls_instr *store;     /* of a program that is a load and a store; or NULL */
     bool stream;               /* what it stores goes past the caches */
+    int64_t most;              /* rows at once */
     char *memory;
 } patches;
 
@@ -104,6 +105,11 @@ static void find_limits(patches *p) {
                  code[1].op == LS_TILE_OP_STORE && code[1].a == code[0].dst && to->log2 == 2 && to->n_dims == 1 &&
                  to->dims[0].stride == 1 && (!code[1].cast || code[1].dtype == LS_F32);
     p->store = plain ? &code[1] : NULL;
+    const ls_access *from = plain ? &program->accesses[code[0].access] : NULL;
+    const int64_t width = p->row < p->run_lanes ? p->row : p->run_lanes;
+    /* Lines side by side take less time, but of those at whole pages from each other the nearest cache holds few. */
+    const int64_t lines = !plain || width < LS_PATCH_ROWS ? 1 : from->dims[from->n_dims - 1].stride * 4 % 4096 == 0 ? 2 : 4;
+    p->most = LS_PATCH_ROWS * lines;
     p->stream = plain && code[1].cast && p->run->spec->args[to->buffer].numel >= LS_STREAM_BYTES / 4;
 }
 
@@ -139,12 +145,10 @@ void ls_patch_run(ls_run *run, const ls_phase_task *task, char *extra) {
     patches p = {.run = run, .phase = task->phase, .row = ls_patch_row(task->kernel, task->phase)};
     p.memory = (char *)(((uintptr_t)extra + LS_ALIGN - 1) & ~(uintptr_t)(LS_ALIGN - 1));
     find_limits(&p);
-    /* Past the caches, two lines side by side take less than twice the time of one. */
-    int64_t most = p.stream ? 2 * LS_PATCH_ROWS : LS_PATCH_ROWS;
     int64_t first = task->first / p.row, end = first + task->n / p.row, rows, lanes;
     for (int64_t r = first; r < end; r += rows) {
         int64_t left = p.run_rows - r % p.run_rows;
-        rows = end - r < most ? end - r : most;
+        rows = end - r < p.most ? end - r : p.most;
         rows = rows < left ? rows : left;
         for (int64_t at = 0; at < p.row; at += lanes) {
             int64_t room = p.run_lanes - at % p.run_lanes;

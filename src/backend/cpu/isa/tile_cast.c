@@ -135,7 +135,24 @@ EXPORTED(ls_tile_round_f64_bf16, double, float, ls_bf16_to_f32(ls_f64_to_bf16(x)
 EXPORTED(ls_tile_round_f32_bf16, uint32_t, uint32_t, BF16_BITS(x))
 EXPORTED(ls_tile_load_bf16, uint16_t, uint32_t, (uint32_t)x << 16)
 EXPORTED(ls_tile_store_bf16, uint32_t, uint16_t, BF16_BITS(x) >> 16)
+#ifdef LS_ISA_AVX512
+static inline __m512 canonical(__m512 x) {
+    return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), (__m512)_mm512_set1_epi32(LS_NAN_F32));
+}
+void LS_TILE_NAME(ls_tile_store_f32)(void *dst, const void *a, int64_t n) {
+    const float *x = a;
+    float *d = dst, *end = d + n / 16 * 16;
+    for (; d < end; d += 16, x += 16) {
+        _mm512_storeu_ps(d, canonical(_mm512_loadu_ps(x)));
+    }
+    if (n % 16) {
+        const __mmask16 lanes = LS_LANES_LEFT(n % 16);
+        _mm512_mask_storeu_ps(d, lanes, canonical(_mm512_maskz_loadu_ps(lanes, x)));
+    }
+}
+#else
 EXPORTED(ls_tile_store_f32, uint32_t, uint32_t, (x & 0x7fffffffu) > 0x7f800000u ? LS_NAN_F32 : x)
+#endif
 EXPORTED(ls_tile_store_f64, uint64_t, uint64_t,
          (x & UINT64_C(0x7fffffffffffffff)) > UINT64_C(0x7ff0000000000000) ? LS_NAN_F64 : x)
 
