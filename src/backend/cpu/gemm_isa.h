@@ -179,6 +179,20 @@ typedef struct ls_gemm_lines {
 
 typedef enum ls_square { LS_SQUARE_MOST, LS_SQUARE_LEAST, LS_SQUARE_SUM } ls_square;
 
+/* The largest, the least or the sum, in the order of nine terms, of windows of three by three elements of a plane: dst[i*n + j] of lines
+ * line + i*step + (0, 1, 2) and of their elements first + j*stride + (0, 1, 2). Lines outside of [0, height) are `none`, elements outside of
+ * [0, limit) infinite, or 0 in a sum. Strides and steps are 1 or 2, of sums strides are 1. Lines to come are fetched, where it is `second`
+ * into the second-level cache. */
+typedef struct ls_threes {
+    ls_square what;
+    bool second;
+    const float *plane, *none;
+    int64_t line, step, height, pitch; /* from a line to the next one */
+    int64_t first, stride, limit;
+    int64_t n, lines;
+    float *dst;
+} ls_threes;
+
 typedef struct ls_gemm_moves {
     /* rows[q] (NULL: zeros) consecutive in k; may set columns in [ni,width) to 0 */
     void (*rows4)(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel);
@@ -198,6 +212,8 @@ typedef struct ls_gemm_moves {
      * come are fetched, where it is `second` into the second-level cache. NULL where there are no masks. */
     void (*squares)(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, int64_t dst_step,
                     bool second);
+    /* Of overlapping windows; NULL where there are no masks. */
+    void (*threes)(const ls_threes *t);
     /* {at[i], src[i]} of each element that is not +-0 (NaN is not), in order; how many. May write LS_SPARSE_SLACK entries more */
     int64_t (*nonzeros)(int64_t n, const float *src, const int32_t *at, ls_sparse_entry *list);
     /* The same of windows of four elements of which one is src[i]: {at[i] + of[places[i]], src[i]}, left out where there is no such

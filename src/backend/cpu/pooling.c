@@ -21,6 +21,7 @@ struct ls_pooling {
     bool squares; /* windows of two by two, apart, inside the plane */
     bool places;  /* of the extremes instead of them; squares only */
     bool sums;
+    bool threes;  /* windows of three by three, overlapping */
     int buffer, n_outer;
     ls_ix_sum sum;
     pooled_dim dim[2]; /* lines, and along them */
@@ -152,6 +153,10 @@ bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps
     const int64_t taps = p.dim[0].taps * p.dim[1].taps;
     if (!may || ((apart || places || (sums && taps > MOST_TAPS)) && !p.squares) || p.dim[1].memory != 1 || !take_block(&p)) {
         return true;
+    }
+    p.threes = binary->device->gemm->moves->threes && p.dim[1].first <= 0 && p.dim[1].stride <= (sums ? 1 : 2);
+    for (int d = 0; d < 2; d++) {
+        p.threes = p.threes && p.dim[d].step == 1 && p.dim[d].taps == 3 && p.dim[d].stride <= 2;
     }
     phase->pooling = LS_ARENA_NEW(&binary->arena, ls_pooling);
     if (phase->pooling) {
@@ -290,7 +295,8 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
     if (task->first % width || task->n % width) {
         return false;
     }
-    uint8_t map = task->kernel->binary->spec.values[phase->value].map;
+    const uint8_t map = task->kernel->binary->spec.values[phase->value].map;
+    const ls_square what = map == LS_OP_SUM ? LS_SQUARE_SUM : map == LS_OP_AMIN || map == LS_OP_ARGMIN ? LS_SQUARE_LEAST : LS_SQUARE_MOST;
     float *image = (float *)(void *)scratch;
     pooled r = {p,
                 finish->isa,
@@ -301,6 +307,11 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
                 image + room + LS_ALIGN,
                 image + 2 * (room + LS_ALIGN),
                 image + 3 * (room + LS_ALIGN)};
+    if (p->threes) { /* a line of identities */
+        for (int64_t i = 0; i < p->pitch; i += LS_TILE) {
+            r.isa->fill[2](image + i, &r.identity, p->pitch - i < LS_TILE ? p->pitch - i : LS_TILE);
+        }
+    }
     for (int64_t at = task->first / width, end = at + task->n / width, n; at < end; at += n) {
         int64_t plane = at / height, y0 = at % height, planes = 1;
         n = height - y0 < p->lines ? height - y0 : p->lines;
@@ -309,9 +320,19 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
             planes = (end - at) / height < p->planes ? (end - at) / height : p->planes;
         }
         float *input = ls_run_reg(finish, phase->finish.input);
-        if (p->squares) {
+        if (p->threes) {
+            const pooled_dim *y = &p->dim[0], *x = &p->dim[1];
+            ls_threes t = {.what = what, .second = finish->fetches_second, .none = image, .line = y->stride * y0 + y->first, .step = y->stride,
+                           .height = y->limit, .pitch = y->memory, .first = x->first, .stride = x->stride, .n = width, .lines = n};
+            t.limit = x->first + x->stride * (width - 1) + 3;
+            t.limit = t.limit < x->limit ? t.limit : x->limit;
+            for (int64_t i = 0; i < planes; i++) {
+                t.plane = plane_at(p, task, plane + i);
+                t.dst = input + i * n * width;
+                r.moves->threes(&t);
+            }
+        } else if (p->squares) {
             float *to = p->places ? image : input;
-            ls_square what = map == LS_OP_SUM ? LS_SQUARE_SUM : map == LS_OP_AMIN || map == LS_OP_ARGMIN ? LS_SQUARE_LEAST : LS_SQUARE_MOST;
             for (int64_t i = 0, line = p->dim[0].memory; i < planes; i++) {
                 r.moves->squares(what, p->places, width, n, plane_at(p, task, plane + i) + 2 * y0 * line, line,
                                  to + i * n * width, width, finish->fetches_second);

@@ -35,16 +35,15 @@ typedef int32_t ls_vi32 __attribute__((vector_size(LS_VECTOR_BYTES)));
 #endif
 
 #if defined(LS_ISA_AVX512)
-/* r, but `equal` where x and y are, and x where it is NaN. */
-static inline ls_vf32 ls_extreme(ls_vf32 x, ls_vf32 y, ls_vf32 r, ls_vf32 equal) {
-    __m512 chosen = _mm512_mask_mov_ps((__m512)r, _mm512_cmp_ps_mask((__m512)x, (__m512)y, _CMP_EQ_OQ), (__m512)equal);
-    return (ls_vf32)_mm512_mask_mov_ps(chosen, _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q), (__m512)x);
-}
+/* The instruction has -0 below +0, and a number rather than NaN. */
+#define LS_EXTREME(x, y, which)                                                                              \
+    ((ls_vf32)_mm512_mask_add_ps(_mm512_range_ps((__m512)(x), (__m512)(y), which),                           \
+                                 _mm512_cmp_ps_mask((__m512)(x), (__m512)(y), _CMP_UNORD_Q), (__m512)(x), (__m512)(y)))
 static inline ls_vf32 ls_highest(ls_vf32 x, ls_vf32 y) {
-    return ls_extreme(x, y, LS_ABOVE(x, y), (ls_vf32)((ls_vu32)x & (ls_vu32)y));
+    return LS_EXTREME(x, y, 5);
 }
 static inline ls_vf32 ls_lowest(ls_vf32 x, ls_vf32 y) {
-    return ls_extreme(x, y, LS_BELOW(x, y), (ls_vf32)((ls_vu32)x | (ls_vu32)y));
+    return LS_EXTREME(x, y, 4);
 }
 #else
 static inline ls_vf32 ls_highest(ls_vf32 x, ls_vf32 y) {

@@ -577,6 +577,69 @@ LS_FETCHING void squares_of(ls_square what, bool places, int64_t n, int64_t line
     }
 }
 
+static inline const float *line_of_threes(const ls_threes *t, int64_t u) {
+    return u >= 0 && u < t->height ? t->plane + u * t->pitch : t->none;
+}
+
+/* Of sixteen windows, the largest of the three columns in one line, or of the least with their signs turned. */
+LS_FETCHING ls_vf32 largest_of_line(const ls_threes *t, int64_t u, int64_t at, const __mmask16 *there, __m512i sign) {
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0), none = _mm512_set1_epi32((int)0xff800000);
+    const float *line = line_of_threes(t, u) + at;
+#define ELEMENTS(i, from) _mm512_xor_si512(_mm512_mask_loadu_epi32(_mm512_xor_si512(none, sign), there[i], line + (from)), sign)
+    ls_fetch_line((uintptr_t)line + SQUARES_AHEAD, t->second);
+    if (t->stride == 1) {
+        return ls_highest(ls_highest((ls_vf32)ELEMENTS(0, 0), (ls_vf32)ELEMENTS(1, 1)), (ls_vf32)ELEMENTS(2, 2));
+    }
+    const __m512i x = ELEMENTS(0, 0), y = ELEMENTS(1, 16), odd = _mm512_or_si512(even, _mm512_set1_epi32(1));
+    const ls_vf32 first = (ls_vf32)_mm512_permutex2var_epi32(x, even, y), second = (ls_vf32)_mm512_permutex2var_epi32(x, odd, y);
+    ls_fetch_line((uintptr_t)(line + 16) + SQUARES_AHEAD, t->second);
+    return ls_highest(ls_highest(first, second), (ls_vf32)_mm512_permutex2var_epi32(ELEMENTS(2, 2), even, ELEMENTS(3, 18)));
+#undef ELEMENTS
+}
+
+static void extremes_of_threes(const ls_threes *t, int64_t at, const __mmask16 *there, __mmask16 put, float *dst) {
+    const __m512i sign = _mm512_set1_epi32(t->what == LS_SQUARE_LEAST ? INT32_MIN : 0);
+    ls_vf32 x = largest_of_line(t, t->line, at, there, sign), y = x, z;
+    for (int64_t i = 0, u = t->line; i < t->lines; i++, u += t->step, dst += t->n) {
+        if (t->step == 2 || i == 0) {
+            y = largest_of_line(t, u + 1, at, there, sign);
+        }
+        z = largest_of_line(t, u + 2, at, there, sign);
+        _mm512_mask_storeu_epi32(dst, put, _mm512_xor_si512((__m512i)ls_highest(ls_highest(x, y), z), sign));
+        x = t->step == 2 ? z : y;
+        y = z;
+    }
+}
+
+/* In the order of nine terms. */
+LS_FETCHING void sums_of_threes(const ls_threes *t, int64_t at, const __mmask16 *there, __mmask16 put, float *dst) {
+    for (int64_t i = 0, u = t->line; i < t->lines; i++, u += t->step, dst += t->n) {
+        const float *const lines[] = {line_of_threes(t, u) + at, line_of_threes(t, u + 1) + at, line_of_threes(t, u + 2) + at};
+#define TERM(q) (ls_vf32)_mm512_maskz_loadu_ps(there[(q) % 3], lines[(q) / 3] + (q) % 3)
+        ls_fetch_line((uintptr_t)lines[2] + SQUARES_AHEAD, t->second);
+        const ls_vf32 sum = (((TERM(0) + TERM(8)) + TERM(4)) + (TERM(2) + TERM(6))) + ((TERM(1) + TERM(5)) + (TERM(3) + TERM(7)));
+        _mm512_mask_storeu_ps(dst, put, _mm512_add_ps((__m512)sum, _mm512_setzero_ps()));
+#undef TERM
+    }
+}
+
+/* Sixteen columns of all lines, then the next ones: what is outside of a line is so in all of them. */
+static void threes(const ls_threes *t) {
+    for (int64_t i = 0; i < t->n; i += 16) {
+        const int64_t at = t->first + i * t->stride;
+        __mmask16 there[4];
+        for (int k = 0; k < 4; k++) {
+            const int64_t from = at + (t->stride == 1 ? k : k / 2 * 2 + k % 2 * 16);
+            there[k] = bits_between(-from, t->limit - from);
+        }
+        if (t->what == LS_SQUARE_SUM) {
+            sums_of_threes(t, at, there, bits_between(0, t->n - i), t->dst + i);
+        } else {
+            extremes_of_threes(t, at, there, bits_between(0, t->n - i), t->dst + i);
+        }
+    }
+}
+
 static void squares(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, int64_t dst_step,
                     bool second) {
     if (places) {
@@ -602,6 +665,7 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .phases4 = phases4,
     .across = across,
     .squares = squares,
+    .threes = threes,
 #endif
 #if !defined(LS_ISA_SIMD128) && !defined(__wasm__)
     .nonzeros = nonzeros,
