@@ -611,16 +611,32 @@ static void extremes_of_threes(const ls_threes *t, int64_t at, const __mmask16 *
     }
 }
 
-/* In the order of nine terms. */
+/* In the order of nine terms: a line's columns are terms 0 to 2, 3 to 5 and 6 to 8 of three sums. */
 LS_FETCHING void sums_of_threes(const ls_threes *t, int64_t at, const __mmask16 *there, __mmask16 put, float *dst) {
-    for (int64_t i = 0, u = t->line; i < t->lines; i++, u += t->step, dst += t->n) {
-        const float *const lines[] = {line_of_threes(t, u) + at, line_of_threes(t, u + 1) + at, line_of_threes(t, u + 2) + at};
-#define TERM(q) (ls_vf32)_mm512_maskz_loadu_ps(there[(q) % 3], lines[(q) / 3] + (q) % 3)
-        ls_fetch_line((uintptr_t)lines[2] + SQUARES_AHEAD, t->second);
-        const ls_vf32 sum = (((TERM(0) + TERM(8)) + TERM(4)) + (TERM(2) + TERM(6))) + ((TERM(1) + TERM(5)) + (TERM(3) + TERM(7)));
-        _mm512_mask_storeu_ps(dst, put, _mm512_add_ps((__m512)sum, _mm512_setzero_ps()));
-#undef TERM
+    ls_vf32 x[3], y[3], z[3];
+#define COLUMNS(to, u)                                                                                       \
+    {                                                                                                        \
+        const float *line = line_of_threes(t, u) + at;                                                       \
+        ls_fetch_line((uintptr_t)line + SQUARES_AHEAD, t->second);                                           \
+        to[0] = (ls_vf32)_mm512_maskz_loadu_ps(there[0], line);                                              \
+        to[1] = (ls_vf32)_mm512_maskz_loadu_ps(there[1], line + 1);                                          \
+        to[2] = (ls_vf32)_mm512_maskz_loadu_ps(there[2], line + 2);                                          \
     }
+    COLUMNS(x, t->line)
+    COLUMNS(y, t->line + 1)
+    for (int64_t i = 0, u = t->line; i < t->lines; i++, u += t->step, dst += t->n) {
+        if (t->step == 2 && i > 0) {
+            COLUMNS(y, u + 1)
+        }
+        COLUMNS(z, u + 2)
+        const ls_vf32 sum = (((x[0] + z[2]) + y[1]) + (x[2] + z[0])) + ((x[1] + y[2]) + (y[0] + z[1]));
+        _mm512_mask_storeu_ps(dst, put, _mm512_add_ps((__m512)sum, _mm512_setzero_ps()));
+        for (int k = 0; k < 3; k++) {
+            x[k] = t->step == 2 ? z[k] : y[k];
+            y[k] = z[k];
+        }
+    }
+#undef COLUMNS
 }
 
 /* Sixteen columns of all lines, then the next ones: what is outside of a line is so in all of them. */
