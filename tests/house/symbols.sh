@@ -26,6 +26,11 @@ judge() { # judge ARCHIVE: prints the denied symbols; base/text.c calls strtod i
     undefined "$1" | awk 'NR == FNR { why[$1] = $2; next } $1 in why { print $2 " needs " $1 " (" why[$1] ")" }' \
         "$tmp/denied" - | grep -vxF 'text.c.o needs strtod (locale)' || true
 }
+strangers() { # strangers LIBRARY.so: the libraries that it needs and that are not declared
+    readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+        grep -vE '^(libcjson\.so|libprotobuf-c\.so|libpcre2-8\.so|libz\.so|libc\.so|libpthread\.so|libdl\.so|ld-linux)' |
+        sed 's/^/the shared library needs /'
+}
 
 # Self-check: planted uses must be found.
 printf '#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\nfloat p(float x);\nfloat p(float x)\n{\n' \
@@ -37,13 +42,13 @@ ar rc "$tmp/p.a" "$tmp/p.o"
 for name in sinf floorf abort printf strtof; do
     judge "$tmp/p.a" | grep -q "needs $name " || { echo "self-check: planted $name was not found"; exit 1; }
 done
+gcc -shared -fPIC -fno-builtin "$tmp/p.c" -o "$tmp/p.so" -Wl,--no-as-needed -lm
+strangers "$tmp/p.so" | grep -q 'needs libm\.so' || { echo "self-check: a planted library was not found"; exit 1; }
 
 objects=$(ar t "$1" | wc -l)
 [ "$objects" -gt 0 ] || { echo "$1 is empty"; exit 1; }
 judge "$1" >"$tmp/found"
-readelf -d "$2" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
-    grep -vE '^(libcjson\.so|libprotobuf-c\.so|libpcre2-8\.so|libz\.so|libc\.so|libpthread\.so|libdl\.so|ld-linux)' |
-    sed 's/^/the shared library needs /' >>"$tmp/found" || true
+strangers "$2" >>"$tmp/found"
 readelf -d "$2" | grep -q 'SONAME.*liblockstep\.so\.[0-9]' || echo "no soname" >>"$tmp/found"
 if [ -s "$tmp/found" ]; then
     cat "$tmp/found"
