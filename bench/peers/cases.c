@@ -27,11 +27,8 @@
      .side = s, .kernel = f, .stride = step, .groups = g}
 #define CONV(title, i, o, s, f, step, g)                                                                    \
     CONV_OF("conv " title ", N 1", 1, i, o, s, f, step, g), CONV_OF("conv " title ", N 8", 8, i, o, s, f, step, g)
-#define MEMORY(title, what, rows, columns)                                                                  \
-    {.group = "memory", .name = title, .kind = what, .m = rows, .n = columns}
-
-#define MOVE(title, what, rows, columns)                                                                    \
-    {.group = "moves", .name = title, .kind = what, .m = rows, .n = columns}
+#define MATRIX(of, title, what, rows, columns)                                                              \
+    {.group = of, .name = title, .kind = what, .m = rows, .n = columns}
 #define IMAGE(of, title, what, n_, channels, side_, f, step)                                                \
     {.group = of, .name = title, .kind = what, .batch = n_, .in = channels, .out = channels, .side = side_, .kernel = f, .stride = step}
 #define LSTM(title, steps, units, rows)                                                                     \
@@ -56,22 +53,22 @@ const bench_case bench_cases[] = {
     CONV("7x7/2 stem 224", 3, 64, 224, 7, 2, 1),
     CONV("depthwise 3x3 32ch 112", 32, 32, 112, 3, 1, 32),
     CONV("3x3 64ch 56, 16 groups", 64, 64, 56, 3, 1, 16),
-    MEMORY("layernorm 4096x1024", BENCH_LAYERNORM, 4096, 1024),
-    MEMORY("softmax 4096x1024", BENCH_SOFTMAX, 4096, 1024),
-    MEMORY("gelu 16M", BENCH_GELU, 4096, 4096),
-    MEMORY("transpose 4096x4096", BENCH_TRANSPOSE, 4096, 4096),
-    MEMORY("sum of rows 4096x1024", BENCH_SUM_ROWS, 4096, 1024),
-    MEMORY("sum of columns 4096x1024", BENCH_SUM_COLUMNS, 4096, 1024),
-    MEMORY("sum of all 16M", BENCH_SUM_ALL, 4096, 4096),
-    {.group = "folds", .name = "max of rows 4096x1024", .kind = BENCH_MAX_ROWS, .m = 4096, .n = 1024},
-    {.group = "folds", .name = "max of columns 4096x1024", .kind = BENCH_MAX_COLUMNS, .m = 4096, .n = 1024},
-    {.group = "folds", .name = "softmax of columns 4096x1024", .kind = BENCH_SOFTMAX_COLUMNS, .m = 4096, .n = 1024},
+    MATRIX("memory", "layernorm 4096x1024", BENCH_LAYERNORM, 4096, 1024),
+    MATRIX("memory", "softmax 4096x1024", BENCH_SOFTMAX, 4096, 1024),
+    MATRIX("memory", "gelu 16M", BENCH_GELU, 4096, 4096),
+    MATRIX("memory", "transpose 4096x4096", BENCH_TRANSPOSE, 4096, 4096),
+    MATRIX("memory", "sum of rows 4096x1024", BENCH_SUM_ROWS, 4096, 1024),
+    MATRIX("memory", "sum of columns 4096x1024", BENCH_SUM_COLUMNS, 4096, 1024),
+    MATRIX("memory", "sum of all 16M", BENCH_SUM_ALL, 4096, 4096),
+    MATRIX("folds", "max of rows 4096x1024", BENCH_MAX_ROWS, 4096, 1024),
+    MATRIX("folds", "max of columns 4096x1024", BENCH_MAX_COLUMNS, 4096, 1024),
+    MATRIX("folds", "softmax of columns 4096x1024", BENCH_SOFTMAX_COLUMNS, 4096, 1024),
     IMAGE("folds", "max pool 3x3/2 64ch 112, N 8", BENCH_MAX_POOL, 8, 64, 112, 3, 2),
     IMAGE("folds", "max pool 2x2/2 64ch 112, N 8", BENCH_MAX_POOL, 8, 64, 112, 2, 2),
     IMAGE("folds", "average pool 3x3 64ch 56, N 8", BENCH_AVERAGE_POOL, 8, 64, 56, 3, 1),
-    MOVE("gather of rows 4096x1024", BENCH_GATHER, 4096, 1024),
-    MOVE("gather of rows 65536x64", BENCH_GATHER, 65536, 64),
-    MOVE("join of rows 4096x512", BENCH_JOIN, 4096, 512),
+    MATRIX("moves", "gather of rows 4096x1024", BENCH_GATHER, 4096, 1024),
+    MATRIX("moves", "gather of rows 65536x64", BENCH_GATHER, 65536, 64),
+    MATRIX("moves", "join of rows 4096x512", BENCH_JOIN, 4096, 512),
     IMAGE("moves", "padding by 1, 64ch 56, N 8", BENCH_PAD, 8, 64, 56, 3, 1),
     IMAGE("moves", "channels last, 64ch 56, N 8", BENCH_NHWC, 8, 64, 56, 1, 1),
     {.group = "networks", .name = "mnist:cnn, batch 1", .kind = BENCH_CNN, .m = 1, .constant = true},

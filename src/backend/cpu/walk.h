@@ -1,4 +1,4 @@
-/* Walking the lanes of a tile program's access: where each lies in memory. Internal to program_run.c. */
+/* Walking the lanes of a tile program's access: where each lies in memory. Internal to program_run.c, fuse.c and move_run.c. */
 #ifndef LOCKSTEP_BACKEND_CPU_WALK_H
 #define LOCKSTEP_BACKEND_CPU_WALK_H
 
