@@ -35,7 +35,7 @@ typedef int32_t ls_vi32 __attribute__((vector_size(LS_VECTOR_BYTES)));
 #endif
 
 #if defined(LS_ISA_AVX512)
-/* The instruction has -0 below +0, and a number rather than NaN. */
+/* The instruction has -0 below +0, and a number rather than NaN, for which the sum of both stands. */
 #define LS_EXTREME(x, y, which)                                                                              \
     ((ls_vf32)_mm512_mask_add_ps(_mm512_range_ps((__m512)(x), (__m512)(y), which),                           \
                                  _mm512_cmp_ps_mask((__m512)(x), (__m512)(y), _CMP_UNORD_Q), (__m512)(x), (__m512)(y)))

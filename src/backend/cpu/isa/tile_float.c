@@ -5,6 +5,7 @@
 #include "backend/cpu/isa/tile_math.h"
 #include <string.h>
 #if defined(LS_ISA_AVX512)
+#include "backend/cpu/isa/chain_ops.h"
 #include <immintrin.h>
 #endif
 
@@ -59,11 +60,9 @@ FLOATS(f64, double, uint64_t, 64)
 EXTREME(min_f64, double, uint64_t, <, |)
 EXTREME(max_f64, double, uint64_t, >, &)
 #if defined(LS_ISA_AVX512)
-/* VRANGEPS orders zeros; of a NaN and a number it gives the number, so their sum takes its place. */
-#define EXTREME_OF(name, which)                                                                              \
+#define EXTREME_OF(name, extreme)                                                                            \
     static inline __m512 name##16(__m512 x, __m512 y) {                                                      \
-        __m512 r = _mm512_range_ps(x, y, which);                                                             \
-        return _mm512_mask_add_ps(r, _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q), x, y);                          \
+        return (__m512)extreme((ls_vf32)x, (ls_vf32)y);                                                      \
     }                                                                                                        \
     static void name##_f32(void *dst, const void *a, const void *b, const void *c, int64_t n) {              \
         float *d = dst;                                                                                      \
@@ -79,8 +78,8 @@ EXTREME(max_f64, double, uint64_t, >, &)
                 d + i, m, name##16(_mm512_maskz_loadu_ps(m, x + i), _mm512_maskz_loadu_ps(m, y + i)));       \
         }                                                                                                    \
     }
-EXTREME_OF(min, 4)
-EXTREME_OF(max, 5)
+EXTREME_OF(min, ls_lowest)
+EXTREME_OF(max, ls_highest)
 
 /* All partials in registers over the whole steps of x, as memory has them; then the vectors that are left, one by one. `at` makes a vector
  * of one of x. `nan(x, y)` sees vectors that `op` would not do for: `careful` takes its place, then. Lines of x are fetched before the
