@@ -60,13 +60,12 @@ static ls_shape shape_of(const bench_case *c, int which) {
     case BENCH_BLOCKS:
         return which == 0 ? LS_SHAPE(c->m, c->k) : LS_SHAPE(c->k, c->n);
     case BENCH_CONV:
-        return which == 0 ? LS_SHAPE(c->batch, c->in, c->side, c->side)
-                          : LS_SHAPE(c->out, c->in / c->groups, c->kernel, c->kernel);
     case BENCH_PAD:
     case BENCH_NHWC:
     case BENCH_MAX_POOL:
     case BENCH_AVERAGE_POOL:
-        return LS_SHAPE(c->batch, c->in, c->side, c->side);
+        return which == 0 ? LS_SHAPE(c->batch, c->in, c->side, c->side)
+                          : LS_SHAPE(c->out, c->in / c->groups, c->kernel, c->kernel);
     case BENCH_CNN:
     case BENCH_TRAIN:
         return LS_SHAPE(c->m, 1, 28, 28);

@@ -445,7 +445,7 @@ static bool is_far(const fused_run *r, int64_t n) {
     const ls_fused *f = r->fused;
     const ls_spec *spec = r->run->spec;
     const int buffer = r->run->program->accesses[f->store].buffer;
-    bool far = r->run->isa->far && r->run->program->endless && buffer < spec->n_args && spec->args[buffer].numel >= LS_STREAM_BYTES / 4 && r->n_walks == 0 &&
+    bool far = r->run->isa->far && r->run->program->endless && ls_is_streamed(spec, buffer) && r->n_walks == 0 &&
                              r->inner == n && (uintptr_t)r->out % LS_ALIGN == 0;
     for (int k = 0; k < f->n_operands; k++) {
         far = far && r->row.at[k] != r->out;

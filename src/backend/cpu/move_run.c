@@ -160,7 +160,7 @@ void ls_move_run(ls_run *run, const ls_phase_task *task) {
     const ls_access *to = &p->accesses[store->access];
     const int64_t size = INT64_C(1) << store->log2;
     writer w = {run->isa, store, false, p->accesses[code[0].access].fill};
-    const bool far = store->dtype == LS_F32 && w.isa->far && to->buffer < run->spec->n_args && run->spec->args[to->buffer].numel >= LS_STREAM_BYTES / 4;
+    const bool far = store->dtype == LS_F32 && w.isa->far && ls_is_streamed(run->spec, to->buffer);
     char *dst = run->buffers[to->buffer] + (to->offset + task->first) * size;
     source sources[LS_MOVE_SOURCES];
     int64_t most = p->row_axes ? LS_TILE - 1 : task->n; /* as many rows as registers have lanes */

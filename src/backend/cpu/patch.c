@@ -110,7 +110,7 @@ static void find_limits(patches *p) {
     /* Lines side by side take less time, but of those at whole pages from each other the nearest cache holds few. */
     const int64_t lines = !plain || width < LS_PATCH_ROWS ? 1 : from->dims[from->n_dims - 1].stride * 4 % 4096 == 0 ? 2 : 4;
     p->most = LS_PATCH_ROWS * lines;
-    p->stream = plain && code[1].cast && p->run->spec->args[to->buffer].numel >= LS_STREAM_BYTES / 4;
+    p->stream = plain && code[1].cast && ls_is_streamed(p->run->spec, to->buffer);
 }
 
 /* Rows [r, r + rows) of lanes [at, at + lanes), numbered from the space's first point. */

@@ -196,6 +196,12 @@ static const float *plane_at(const ls_pooling *p, const ls_phase_task *task, int
     return (const float *)(const void *)task->kernel->buffers[p->buffer] + base;
 }
 
+static void fill_identities(const pooled *r, int64_t n) {
+    for (int64_t i = 0; i < n; i += LS_TILE) {
+        r->isa->fill[2](r->image + i, &r->identity, n - i < LS_TILE ? n - i : LS_TILE);
+    }
+}
+
 /* What `lines` lines of outputs from y0 on need of some planes, with identities around. `at`: the first plane of the block, among all. */
 static void copy_planes(const pooled *r, const ls_phase_task *task, int64_t at, int64_t planes, int64_t y0, int64_t lines) {
     const ls_pooling *p = r->p;
@@ -207,8 +213,8 @@ static void copy_planes(const pooled *r, const ls_phase_task *task, int64_t at, 
     int64_t each = lines_of_phase(y, lines), all = planes * each * y->stride * pitch,
             rows = y->stride * (lines - 1) + y->step * (y->taps - 1) + 1;
     int64_t u = y->stride * y0 + y->first, from = u < 0 ? -u : 0, end = y->limit - u < rows ? y->limit - u : rows;
-    for (int64_t i = 0; (from > 0 || end < rows || high - low < pitch) && i < all; i += LS_TILE) {
-        r->isa->fill[2](r->image + i, &r->identity, all - i < LS_TILE ? all - i : LS_TILE);
+    if (from > 0 || end < rows || high - low < pitch) {
+        fill_identities(r, all);
     }
     int64_t most = (end - from + y->stride - 1) / y->stride, full = end - (most - 1) * y->stride, phase0 = from % y->stride,
             line0 = from / y->stride;
@@ -307,10 +313,8 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
                 image + room + LS_ALIGN,
                 image + 2 * (room + LS_ALIGN),
                 image + 3 * (room + LS_ALIGN)};
-    if (p->threes) { /* a line of identities */
-        for (int64_t i = 0; i < p->pitch; i += LS_TILE) {
-            r.isa->fill[2](image + i, &r.identity, p->pitch - i < LS_TILE ? p->pitch - i : LS_TILE);
-        }
+    if (p->threes) {
+        fill_identities(&r, p->pitch);
     }
     for (int64_t at = task->first / width, end = at + task->n / width, n; at < end; at += n) {
         int64_t plane = at / height, y0 = at % height, planes = 1;

@@ -256,6 +256,10 @@ typedef struct ls_fetches {
         uintptr_t at, end;
     } runs[LS_FETCHES];
 } ls_fetches;
+/* Whether a result is so large, of f32, that it is stored past the caches where that pays. */
+static inline bool ls_is_streamed(const ls_spec *spec, int buffer) {
+    return buffer < spec->n_args && spec->args[buffer].numel >= LS_STREAM_BYTES / 4;
+}
 /* How far behind the runs of an access lines are fetched; 0 where caches near by hold all of it. */
 int64_t ls_fetch_ahead(const ls_spec *spec, const ls_access *access);
 /* Of a program whose loads the processor foresees: only what a chain alone stores to is fetched. */

@@ -227,7 +227,7 @@ static bool is_far(const ls_row_list *l, const ls_fused *f, const ls_row_place *
     const ls_program *p = l->run->program;
     int buffer = p->accesses[f->store].buffer;
     const ls_spec *spec = &l->kernel->binary->spec;
-    bool far = l->isa->far && buffer < spec->n_args && spec->args[buffer].numel >= LS_STREAM_BYTES / 4 && to->row == l->inner * 4 &&
+    bool far = l->isa->far && ls_is_streamed(spec, buffer) && to->row == l->inner * 4 &&
                ((uintptr_t)to->at | (uintptr_t)to->row) % LS_ROWS_LINE == 0;
     for (int k = 0; k < f->n_operands && far; k++) {
         far = (f->slots >> k & 1) || p->accesses[f->loads[k] - 1].buffer != buffer;

@@ -2,6 +2,9 @@
  * integers saturating with NaN 0; integers to integers wrap. */
 #include "backend/cpu/isa/tile_isa.h"
 #include "base/half.h"
+#if defined(LS_ISA_AVX512)
+#include "backend/cpu/isa/chain_ops.h"
+#endif
 #if defined(LS_ISA_AVX2) || defined(LS_ISA_AVX512)
 #include <immintrin.h>
 #endif
@@ -136,18 +139,15 @@ EXPORTED(ls_tile_round_f32_bf16, uint32_t, uint32_t, BF16_BITS(x))
 EXPORTED(ls_tile_load_bf16, uint16_t, uint32_t, (uint32_t)x << 16)
 EXPORTED(ls_tile_store_bf16, uint32_t, uint16_t, BF16_BITS(x) >> 16)
 #ifdef LS_ISA_AVX512
-static inline __m512 canonical(__m512 x) {
-    return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), (__m512)_mm512_set1_epi32(LS_NAN_F32));
-}
 void LS_TILE_NAME(ls_tile_store_f32)(void *dst, const void *a, int64_t n) {
     const float *x = a;
     float *d = dst, *end = d + n / 16 * 16;
     for (; d < end; d += 16, x += 16) {
-        _mm512_storeu_ps(d, canonical(_mm512_loadu_ps(x)));
+        *(ls_vf32_any *)d = ls_canonical(*(const ls_vf32_any *)x);
     }
     if (n % 16) {
         const __mmask16 lanes = LS_LANES_LEFT(n % 16);
-        _mm512_mask_storeu_ps(d, lanes, canonical(_mm512_maskz_loadu_ps(lanes, x)));
+        _mm512_mask_storeu_ps(d, lanes, (__m512)ls_canonical((ls_vf32)_mm512_maskz_loadu_ps(lanes, x)));
     }
 }
 #else

@@ -3,6 +3,9 @@
 #include "backend/cpu/isa/tile_isa.h"
 #include "base/half.h"
 #include <string.h>
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+#include "backend/cpu/isa/chain_ops.h"
+#endif
 #if defined(LS_ISA_AVX512)
 #include "backend/cpu/isa/turn16.h"
 #elif defined(LS_ISA_AVX2)
@@ -11,8 +14,7 @@
 
 #if defined(LS_ISA_AVX512)
 static inline __m512i canonical16(__m512i x, bool canonical) {
-    __m512 f = _mm512_castsi512_ps(x);
-    return canonical ? _mm512_mask_mov_epi32(x, _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q), _mm512_set1_epi32((int)LS_NAN_F32)) : x;
+    return canonical ? (__m512i)ls_canonical((ls_vf32)x) : x;
 }
 
 #define LINE(i) _mm512_loadu_si512(src + (i) * src_stride)
@@ -174,14 +176,9 @@ static void store_f32(void *dst_, const void *src_, int64_t n) {
     i = i < n ? i : n;
     LS_TILE_NAME(ls_tile_store_f32)(dst, src, i);
     for (; i + LINE <= n; i += LINE) {
-#ifdef LS_ISA_AVX512
-        const __m512 x = _mm512_loadu_ps(src + i);
-        _mm512_stream_ps(dst + i, _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), (__m512)_mm512_set1_epi32(LS_NAN_F32)));
-#else
-        const __m256 nan = (__m256)_mm256_set1_epi32(LS_NAN_F32), x = _mm256_loadu_ps(src + i), y = _mm256_loadu_ps(src + i + 8);
-        _mm256_stream_ps(dst + i, _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
-        _mm256_stream_ps(dst + i + 8, _mm256_blendv_ps(y, nan, _mm256_cmp_ps(y, y, _CMP_UNORD_Q)));
-#endif
+        for (int64_t k = i; k < i + LINE; k += LS_LANES_F32) {
+            LS_STREAM(dst + k, ls_canonical(*(const ls_vf32_any *)(src + k)));
+        }
     }
     LS_TILE_NAME(ls_tile_store_f32)(dst + i, src + i, n - i);
 }
