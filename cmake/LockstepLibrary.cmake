@@ -61,15 +61,13 @@ file(GLOB LOCKSTEP_ISA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backe
 set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise_fast.c
     APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>) # unrolled by hand where it pays
 # For what memory bounds: clang would have each loop four times over, and for each flag, gcc its last lanes unrolled.
+set(memory_bound "/(fold_plain|tile|tile_int|tile_cast|tile_float)\\.c$")
 set(whole_loops $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>)
 if(NOT LOCKSTEP_SANITIZE AND NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
     set(gcc_release $<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>)
     list(APPEND whole_loops $<$<C_COMPILER_ID:Clang>:-mllvm> $<$<C_COMPILER_ID:Clang>:-unswitch-threshold=0>)
     list(APPEND whole_loops $<${gcc_release}:-O2> $<${gcc_release}:-ftree-vectorize> $<${gcc_release}:-fvect-cost-model=dynamic>)
 endif()
-foreach(name fold_plain tile tile_int tile_cast tile_float)
-    set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/${name}.c APPEND PROPERTY COMPILE_OPTIONS ${whole_loops})
-endforeach()
 foreach(strided fast locked dots pairs moves) # gcc would have each loop again for a stride of 1, clang several times over, which brings nothing there
     set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/gemm_${strided}.c APPEND PROPERTY
         COMPILE_OPTIONS $<$<C_COMPILER_ID:GNU>:-fno-version-loops-for-strides> $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>)
@@ -131,26 +129,30 @@ if(LOCKSTEP_SANITIZE OR CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # instrumented k
 endif()
 function(lockstep_isa_library isa)
     string(TOUPPER ${isa} upper)
-    foreach(suffix "" _fast)
+    set(level ${kernel_level})
+    set(loops ${whole_loops})
+    if(isa STREQUAL scalar AND NOT LOCKSTEP_ISAS STREQUAL scalar) # for processors without vectors, and for tests: 50 KB
+        set(level $<$<C_COMPILER_ID:GNU>:-fno-tree-vectorize> $<$<C_COMPILER_ID:Clang>:-fno-vectorize> $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>)
+        set(loops)
+    endif()
+    foreach(suffix "" _fast _loops)
         set(sources ${LOCKSTEP_ISA_SOURCES})
-        set(flags ${LOCKSTEP_ISA_FLAGS_${isa}})
-        if(suffix)
+        set(flags ${level} ${LOCKSTEP_ISA_FLAGS_${isa}})
+        if(suffix STREQUAL _fast)
             list(FILTER sources INCLUDE REGEX "_fast\\.c$")
             list(APPEND flags ${LOCKSTEP_FMA_FLAGS_${isa}})
+        elseif(suffix STREQUAL _loops)
+            list(FILTER sources INCLUDE REGEX "${memory_bound}")
+            list(APPEND flags ${loops})
         else()
-            list(FILTER sources EXCLUDE REGEX "_fast\\.c$")
+            list(FILTER sources EXCLUDE REGEX "_fast\\.c$|${memory_bound}")
         endif()
         if(sources)
             set(name lockstep_isa_${isa}${suffix})
             lockstep_object_library(${name} ${sources})
             target_compile_definitions(${name} PRIVATE LS_ISA=${isa} LS_ISA_${upper}=1)
             # "vectorize this loop" is a wish there; a compiler that declines it is not wrong.
-            set(level ${kernel_level})
-            if(isa STREQUAL scalar AND NOT LOCKSTEP_ISAS STREQUAL scalar) # for processors without vectors, and for tests
-                set(level $<$<C_COMPILER_ID:Clang>:-fno-vectorize> $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>) # gcc does neither at -O2
-            endif()
-            target_compile_options(${name} PRIVATE
-                ${level} $<$<C_COMPILER_ID:Clang>:-Wno-pass-failed> ${flags})
+            target_compile_options(${name} PRIVATE ${flags} $<$<C_COMPILER_ID:Clang>:-Wno-pass-failed>)
         endif()
     endforeach()
     set(LOCKSTEP_OBJECT_TARGETS ${LOCKSTEP_OBJECT_TARGETS} PARENT_SCOPE)

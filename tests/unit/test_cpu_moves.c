@@ -103,6 +103,17 @@ static ls_tensor *gathered_lines(ls_session *s, ls_tensor *x) {
     static const int64_t lines[] = {6, 0, 5, 5, 1, 4, 3, 2, 6};
     return ls_gather(s, x, ls_tensor_from(s, LS_I64, LS_SHAPE(9), lines), 1);
 }
+static ls_tensor *gathered_columns(ls_session *s, ls_tensor *x) {
+    return ls_gather(s, ls_reshape(s, x, LS_SHAPE(ROWS, LINES * INNER)), ls_tensor_from(s, LS_I32, LS_SHAPE(70), places), 1);
+}
+static ls_tensor *gathered_spread(ls_session *s, ls_tensor *x) { /* whose elements lie INNER apart */
+    ls_tensor *apart = ls_narrow(s, ls_reshape(s, x, LS_SHAPE(LINES, ROWS, INNER)), 2, 3, 1);
+    return ls_gather(s, apart, ls_tensor_from(s, LS_I32, LS_SHAPE(70), places), 1);
+}
+static ls_tensor *gathered_far_columns(ls_session *s, ls_tensor *x) { /* of more lanes than a tile has */
+    ls_tensor *rows = ls_reshape(s, ls_narrow(s, x, 0, 5, 3), LS_SHAPE(3, LINES * INNER));
+    return ls_gather(s, rows, ls_tensor_from(s, LS_I32, LS_SHAPE(MANY), places), 1);
+}
 static ls_tensor *gathered_many(ls_session *s, ls_tensor *x) {
     return ls_gather(s, ls_narrow(s, x, 1, 2, 1), ls_tensor_from(s, LS_I32, LS_SHAPE(MANY), places), 0);
 }
@@ -133,6 +144,9 @@ static const struct {
     {"gathered, apart", gathered_apart, true},
     {"gathered rows", gathered_rows, true},
     {"gathered lines", gathered_lines, true},
+    {"gathered columns", gathered_columns, false},
+    {"gathered, spread", gathered_spread, false},
+    {"many gathered columns", gathered_far_columns, false},
     {"many gathered rows", gathered_many, true},
 };
 enum { MOVES = sizeof moves / sizeof *moves };
@@ -239,14 +253,16 @@ static void rows_may_be_a_symbol(void **state) {
 static void places_that_are_not_there_are_reported(void **state) {
     (void)state;
     fill();
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 4; i++) {
+        const bool columns = i >= 2;
         char *results[3];
         size_t bytes = 0;
-        places[MANY / 2] = i ? -1 : ROWS;
+        places[MANY / 2] = i % 2 ? -1 : columns ? LINES * INNER : ROWS;
         for (int run = 0; run < 3; run++) {
             world w = world_open_with(run ? "cpu" : "ref", 1 + run, NULL);
             ls_session *s = w.session;
-            ls_tensor *x = ls_input(s, "x", LS_F32, LS_SHAPE(ROWS, LINES, INNER)), *y = gathered_many(s, x);
+            ls_tensor *x = ls_input(s, "x", LS_F32, LS_SHAPE(ROWS, LINES, INNER));
+            ls_tensor *y = columns ? gathered_far_columns(s, x) : gathered_many(s, x);
             ls_program *program;
             world_ok(&w, ls_program_compile(s, &x, 1, &y, 1, &program));
             bytes = ls_tensor_bytes(s, y);

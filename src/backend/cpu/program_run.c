@@ -467,6 +467,29 @@ static bool take_lanes(const ls_access *a, void *dst, const void *src, int64_t s
     return all;
 }
 
+/* Of 32 bits and of one row, `next` the one after it or 0: elements take a few instructions each, so that many are asked for at once, and
+ * as much of the next row is fetched meanwhile, since no processor foresees the order of its lines. */
+static bool take_words(const ls_access *a, uint32_t *dst, const uint32_t *src, const int64_t *places, int64_t n, uintptr_t next) {
+    enum { BLOCK = 16 };
+    const uint64_t limit = (uint64_t)a->limit;
+    const int64_t factor = a->factor, part = next ? (a->limit + n - 1) / n * BLOCK : 0; /* of the next row, for each block */
+    bool all = true;
+    int64_t i = 0;
+    for (; i + BLOCK <= n; i += BLOCK, next += (uintptr_t)part * sizeof *src) {
+        ls_fetch_lines(next, part, false);
+#pragma GCC unroll 16
+        for (int64_t j = i; j < i + BLOCK; j++) {
+            if (__builtin_expect((uint64_t)places[j] < limit, true)) {
+                dst[j] = src[places[j] * factor];
+            } else {
+                dst[j] = (uint32_t)a->fill;
+                all = false;
+            }
+        }
+    }
+    return take_lanes(a, dst + i, src, 0, places + i, n - i) && all;
+}
+
 static void run_take(ls_run *run, const ls_instr *in, int64_t n) {
     const ls_access *a = &run->program->accesses[in->access];
     const int64_t *places = run->regs[in->a];
@@ -475,17 +498,17 @@ static void run_take(ls_run *run, const ls_instr *in, int64_t n) {
     walk w;
     walk_begin(&w, run, a, n);
     int64_t stride = a->n_dims ? a->dims[a->n_dims - 1].stride : 0, lane = run->row_lane;
-    const ls_tile_take_fn take = a->log2 == 2 && stride == 0 ? run->isa->take : NULL;
     run->regs[in->dst] = own;
     while (w.at < n) {
         int64_t part = walk_room(&w), size = INT64_C(1) << a->log2;
         char *dst = own + w.at * size, *src = run->buffers[a->buffer] + w.base * size;
         if (!in->combine) {
-            if (!LS_SMALL && a->ahead && stride == 0 && a->factor == 1 && a->limit <= 4 * part) { /* the next row, of which as much will be taken */
-                ls_fetch_lines((uintptr_t)src + (uintptr_t)(a->limit * size), a->limit * size / (int64_t)sizeof(float), true);
+            if (!LS_SMALL && a->log2 == 2 && stride == 0) {
+                const bool goes_on = a->ahead && a->factor == 1 && a->limit <= 4 * part;
+                all &= take_words(a, (uint32_t *)(void *)dst, (const uint32_t *)(const void *)src, places + w.at, part, goes_on ? (uintptr_t)(src + a->limit * size) : 0);
+            } else {
+                all &= take_lanes(a, dst, src, stride, places + w.at, part);
             }
-            all &= take ? take((uint32_t *)(void *)dst, (const uint32_t *)(const void *)src, a->factor, places + w.at, a->limit, (uint32_t)a->fill, part)
-                        : take_lanes(a, dst, src, stride, places + w.at, part);
             walk_step(&w, part);
             continue;
         }

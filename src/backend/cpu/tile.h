@@ -38,8 +38,6 @@ typedef void (*ls_tile_write_fn)(void *dst, int64_t stride, const void *src, int
 /* dst[i] = src[index[i]] where mask (NULL: everywhere), else zero bits. */
 typedef void (*ls_tile_gather_fn)(void *dst, const void *src, const int64_t *index, const uint8_t *mask,
                                   int64_t n);
-/* dst[i] = src[factor * places[i]] (4 bytes each) where 0 <= places[i] < limit, else fill; whether all are. */
-typedef bool (*ls_tile_take_fn)(uint32_t *dst, const uint32_t *src, int64_t factor, const int64_t *places, int64_t limit, uint32_t fill, int64_t n);
 typedef void (*ls_tile_fill_fn)(void *dst, const void *value, int64_t n);
 /* Rows lie one behind another; n <= LS_TILE_BLOCK. Lines so many bytes further on are fetched (0: none); if negative, so many less, into the
  * second-level cache. */
@@ -116,7 +114,6 @@ typedef struct ls_tile_isa {
     ls_tile_read_pattern_fn read_pattern[4];
     ls_tile_write_fn write[4];
     ls_tile_gather_fn gather[4];
-    ls_tile_take_fn take; /* or NULL */
     ls_tile_fill_fn fill[4];
     ls_tile_fn select[4];               /* dst = a (u8) ? b : c */
     ls_tile_fn index[2]; /* quotient and remainder of i64, rounded down */

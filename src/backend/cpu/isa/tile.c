@@ -209,20 +209,6 @@ static void read_near_pattern_64(void *dst, const void *src, int64_t stride, int
 }
 #define read_pattern_32 read_near_pattern_32
 #define read_pattern_64 read_near_pattern_64
-
-static bool take(uint32_t *dst, const uint32_t *src, int64_t factor, const int64_t *places, int64_t limit, uint32_t fill, int64_t n) {
-    const __m512i least = _mm512_set1_epi64(limit), times = _mm512_set1_epi64(factor);
-    __mmask8 outside = 0;
-    for (int64_t i = 0; i < n; i += 8) {
-        const __mmask8 lanes = (__mmask8)LS_LANES_LEFT(n - i);
-        const __m512i place = _mm512_maskz_loadu_epi64(lanes, places + i);
-        const __mmask8 here = _mm512_mask_cmplt_epu64_mask(lanes, place, least);
-        const __m256i elements = _mm512_mask_i64gather_epi32(_mm256_set1_epi32((int)fill), here, _mm512_mullo_epi64(place, times), src, sizeof *src);
-        _mm256_mask_storeu_epi32(dst + i, lanes, elements);
-        outside |= here ^ lanes;
-    }
-    return outside == 0;
-}
 #endif
 
 static int64_t divisor(int64_t y) { /* of an empty space: nothing is read through it */
@@ -360,9 +346,6 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .read_pattern = SIZES(read_pattern),
     .write = SIZES(write),
     .gather = SIZES(gather),
-#ifdef LS_ISA_AVX512
-    .take = take,
-#endif
     .fill = SIZES(fill),
     .select = SIZES(select),
     .index = {index_div, index_mod},
