@@ -71,6 +71,34 @@ static void long_reductions(void **state) {
     check_case(*state, build_long, 7, &(param){LS_F32, 311, 650, 0}, "columns of less than a tile for each thread", 0);
 }
 
+/* Products of numbers near 1, so that each of a row tells, and extremes of rows of which some have a NaN. */
+static int build_products(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const int64_t *p = p_; /* rows, columns, of which one in so many is NaN */
+    const int64_t n = p[0] * p[1];
+    float *x = malloc(sizeof *x * (size_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        const float near_one = 1 + ((float)ls_rng_below(rng, 2001) - 1000) / 20000;
+        x[i] = chance(rng, 2) ? near_one : -near_one;
+        x[i] = p[2] && ls_rng_below(rng, (uint64_t)p[2]) == 0 ? NAN : x[i];
+    }
+    ls_tensor *t = ls_tensor_from(s, LS_F32, LS_SHAPE(p[0], p[1]), x);
+    for (int axis = 0; axis < 2; axis++) {
+        for (int op = 1; op < 4; op++) {
+            roots[axis * 3 + op - 1] = reduces[op](s, t, 1, &axis, 0);
+        }
+    }
+    free(x);
+    return 6;
+}
+static void products(void **state) {
+    static const int64_t cases[][3] = {{9, 256, 0}, {7, 1024, 0}, {7, 1024, 2000}, {40, 512, 1500}, {3, 4096, 9000}, {2, 4352, 0}, {700, 31, 0}, {5000, 18, 0}, {33, 300, 1000}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char what[40];
+        snprintf(what, sizeof what, "products, case %zu", i);
+        check_case(*state, build_products, 500 + i, cases[i], what, 1);
+    }
+}
+
 static int build_absent(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
     const param *p = p_;
     ls_tensor *x = random_tensor(s, rng, p->dtype, LS_SHAPE(p->a, p->b, p->c));
@@ -372,7 +400,7 @@ static void runs_apart(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_of_memory), cmocka_unit_test(runs_apart), cmocka_unit_test(reductions), cmocka_unit_test(long_reductions),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_of_memory), cmocka_unit_test(runs_apart), cmocka_unit_test(reductions), cmocka_unit_test(long_reductions), cmocka_unit_test(products),
                                        cmocka_unit_test(absent), cmocka_unit_test(pooling), cmocka_unit_test(squares), cmocka_unit_test(pooled_gradients), cmocka_unit_test(row_groups), cmocka_unit_test(kept_in_results), cmocka_unit_test(long_scan),
                                        cmocka_unit_test(scans_and_sorts)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);

@@ -139,6 +139,7 @@ static void reduce_blocks(const ls_tile_isa *isa, ls_tile_fn fn, uint64_t identi
 
 int ls_f32_fold(const ls_tile_isa *isa, const ls_value *v) {
     int which = v->map == LS_OP_SUM    ? LS_FOLD_SUM
+                : v->map == LS_OP_PROD ? LS_FOLD_PROD
                 : v->map == LS_OP_AMIN ? LS_FOLD_MIN
                 : v->map == LS_OP_AMAX ? LS_FOLD_MAX
                                        : -1;
@@ -351,8 +352,8 @@ static void reduce_column_block(columns *c, column_element get, const void *sour
                                 int64_t end, char *out) {
     const ls_tile_isa *isa = c->run->isa;
     const bool even = !LS_SMALL && c->even.first && get == operand_element;
-    if (even && c->v->map != LS_OP_SUM) { /* an extreme, the same in any order: in that of memory */
-        const int which = c->v->map == LS_OP_AMIN ? LS_FOLD_MIN : LS_FOLD_MAX;
+    const int which = ls_f32_fold(isa, c->v);
+    if (even && (which == LS_FOLD_MIN || which == LS_FOLD_MAX)) { /* the same in any order: in that of memory */
         ls_even_rows_fold(&c->even, isa, which, (float *)(void *)out, first, end, 1, c->lanes, -1);
         return;
     }
@@ -372,7 +373,7 @@ static void reduce_column_block(columns *c, column_element get, const void *sour
             int64_t k = p;
             if (even) {
                 int64_t next = first + reversed((q + step) % LS_TILE_PARTIALS);
-                ls_even_rows_fold(&c->even, isa, LS_FOLD_SUM, (float *)(void *)top, p, end, LS_TILE_PARTIALS, c->lanes, c->far ? next : -1);
+                ls_even_rows_fold(&c->even, isa, which, (float *)(void *)top, p, end, LS_TILE_PARTIALS, c->lanes, c->far ? next : -1);
                 k = end;
             } else if (c->keeps) {
                 memcpy(top, get(c, source, k), (size_t)c->lanes * c->size);
@@ -437,7 +438,7 @@ void ls_phase_columns(const ls_phase_task *task) {
         c.first = task->first + at;
         c.lanes = task->n - at < tile ? task->n - at : tile;
         int64_t blocks = 0;
-        if (!LS_SMALL && v->map != LS_OP_PROD && n > 0) {
+        if (!LS_SMALL && n > 0) {
             c.even = ls_even_rows_of(&run, v, c.first);
         }
         for (int64_t first = 0; first < n; first += LS_TILE_BLOCK, blocks++) {

@@ -552,7 +552,7 @@ int ls_kept_in_result(const ls_kernel_binary *b, int temp) {
 int ls_stream_axes(const ls_kernel_binary *b, const ls_phase *phase, uint8_t *axes) {
     const ls_value *v = &b->spec.values[phase->value];
     bool f32 = v->acc == LS_F32 && b->spec.values[v->a].dtype == LS_F32;
-    if (phase->kind != LS_PHASE_ROWS || !f32 || v->map == LS_OP_PROD || !b->device->tiles->fold_f32[LS_FOLD_SUM] ||
+    if (phase->kind != LS_PHASE_ROWS || !f32 || !b->device->tiles->fold_f32[LS_FOLD_SUM] ||
         phase->n_axes + v->n_bound > LS_LANE_AXES) {
         return 0;
     }

@@ -42,7 +42,7 @@ typedef void (*ls_tile_fill_fn)(void *dst, const void *value, int64_t n);
 /* Rows lie one behind another; n <= LS_TILE_BLOCK. Lines so many bytes further on are fetched (0: none); if negative, so many less, into the
  * second-level cache. */
 typedef void (*ls_fold_rows_fn)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
-enum { LS_FOLD_SUM, LS_FOLD_MIN, LS_FOLD_MAX, LS_FOLDS }; /* of f32 */
+enum { LS_FOLD_SUM, LS_FOLD_PROD, LS_FOLD_MIN, LS_FOLD_MAX, LS_FOLDS }; /* of f32 */
 /* Rows of n numbers, which lie so many elements apart, from their mean and by their deviation, each step rounded:
  * dst = (x - m) / d * times + plus, with m = sum(x) / count, or 0 unless `centred`, and d = sqrt(sum((x - m)^2) / count + more). Sums are
  * as the folds of f32 have them; times and plus have a number for each lane, or are NULL. NaN canonical. */

@@ -16,6 +16,7 @@ enum { LANES = LS_LANES_F32 };
         what;                                                                                                \
     }
 #define ADD(x, y) ((x) + (y))
+#define TIMES(x, y) ((x) * (y))
 #define AS_IT_IS(v) (v)
 #define SQUARE_APART(v) (((v) - minus) * ((v) - minus))
 /* Either order of two operands gives one of two zeros, so both together the right one; of a NaN and a number that is none, so their sum takes
@@ -108,6 +109,7 @@ EXTREME_OF(highest, LS_ABOVE, &)
         }                                                                                                    \
     }
 FOLD(sum, ADD, 0.0f)
+FOLD(prod, TIMES, 1.0f)
 FOLD(min, lowest, __builtin_inff())
 FOLD(max, highest, -__builtin_inff())
 FOLD_AS(squares, ADD, SQUARE_APART, 0.0f)
@@ -115,6 +117,8 @@ void LS_TILE_NAME(ls_tile_fold_squares)(float *p, const float *x, float minus, i
     squares(p, x, minus, n, first, fetches ? LS_FOLD_AHEAD : 0);
 }
 ROWS(sum)
+ROWS(prod)
+ROWS(min)
 ROWS(max)
 ROWS(squares)
 
@@ -147,6 +151,7 @@ ROWS(squares)
         }                                                                                                    \
     }
 ONTO(sum, ADD, 0.0f)
+ONTO(prod, TIMES, 1.0f)
 ONTO(min, lowest, __builtin_inff())
 ONTO(max, highest, -__builtin_inff())
 

@@ -358,7 +358,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .sigmoid_f32 = LS_TILE_NAME(ls_tile_sigmoid_f32),
 #endif
 #if defined(LS_ISA_AVX512) || defined(LS_TILE_PLAIN_FOLDS)
-    .rows_f32 = {LS_TILE_NAME(ls_tile_rows_sum), NULL, LS_TILE_NAME(ls_tile_rows_max)},
+    .rows_f32 = LS_TILE_FOLDS(ls_tile_rows),
     .rows_squares_f32 = LS_TILE_NAME(ls_tile_rows_squares),
     .fold_squares_f32 = LS_TILE_NAME(ls_tile_fold_squares),
 #endif

@@ -165,10 +165,13 @@ static inline __m512 square(__m512 x) {
     return _mm512_mul_ps(x, x);
 }
 FOLD_AS(sum, (float *p, const float *x, int64_t n, bool first, bool fetches), _mm512_add_ps, AS_IT_IS, 0.0f, NEVER, _mm512_add_ps)
+FOLD_AS(prod, (float *p, const float *x, int64_t n, bool first, bool fetches), _mm512_mul_ps, AS_IT_IS, 1.0f, NEVER, _mm512_mul_ps)
 FOLD_AS(squares, (float *p, const float *x, float minus, int64_t n, bool first, bool fetches), _mm512_add_ps, SQUARE_APART, 0.0f, NEVER,
         _mm512_add_ps)
 void LS_TILE_NAME(ls_tile_halve_sum)(float *p)
 HALVE(_mm512_add_ps)
+void LS_TILE_NAME(ls_tile_halve_prod)(float *p)
+HALVE(_mm512_mul_ps)
 
 /* The same sums by halves of vectors, which are as many registers as there are. */
 #define HALVES(what)                                                                                         \
@@ -226,7 +229,7 @@ void LS_TILE_NAME(ls_tile_rows_sum_halves)(float *results, const float *x, int64
             nans |= UNORDERED(_mm512_loadu_ps(p + i), _mm512_loadu_ps(p + i + 16));                          \
         }                                                                                                    \
         if (nans) {                                                                                          \
-            HALVE(name##16)                                                                                  \
+            *p = __builtin_nanf("");                                                                         \
         } else {                                                                                             \
             HALVE(name##_number)                                                                             \
         }                                                                                                    \
@@ -270,11 +273,12 @@ FOLD_EXTREME(max, 5, -__builtin_inff())
         }                                                                                                    \
     }
 ONTO(sum, _mm512_add_ps, 0)
+ONTO(prod, _mm512_mul_ps, 1)
 ONTO(min, min16, __builtin_inff())
 ONTO(max, max16, -__builtin_inff())
 
-/* Rows of one block whole, halved where they are; by way of partials in memory where they have NaN. Lanes behind a row's end are the identity;
- * vectors that begin there are of its last lane, under an empty mask. */
+/* Rows of one block whole, halved where they are. Lanes behind a row's end are the identity; vectors that begin there are of its last lane,
+ * under an empty mask. */
 #define LAST(i, j, op, at, nan)                                                                              \
     {                                                                                                        \
         const int64_t left = n - k - 16 * (i), right = left - 16;                                            \
@@ -283,7 +287,7 @@ ONTO(max, max16, -__builtin_inff())
         nan(v, w)                                                                                            \
     }
 #define WITHIN(i) (16 * (i) < n - k ? 16 * (i) : n - k - 1)
-#define ROWS_AS(name, op, at, identity, nan, fold)                                                           \
+#define ROWS_AS(name, op, at, identity, nan)                                                                 \
     void LS_TILE_NAME(ls_tile_rows_##name)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch) { \
         const __m512 none = _mm512_set1_ps(identity);                                                        \
         __m512 PARTIALS;                                                                                     \
@@ -301,9 +305,7 @@ ONTO(max, max16, -__builtin_inff())
                 PAIRS(LAST, op, at, nan)                                                                     \
             }                                                                                                \
             if (nans) {                                                                                      \
-                float p[LS_TILE_PARTIALS];                                                                   \
-                fold;                                                                                        \
-                *results = *p;                                                                               \
+                *results = __builtin_nanf("");                                                               \
                 continue;                                                                                    \
             }                                                                                                \
             s0 = op(op(op(s0, s8), op(s4, s12)), op(op(s2, s10), op(s6, s14)));                              \
@@ -315,11 +317,11 @@ ONTO(max, max16, -__builtin_inff())
             *results = _mm512_cvtss_f32(op(s0, _mm512_permute_ps(s0, 0xb1)));                                \
         }                                                                                                    \
     }
-ROWS_AS(sum, _mm512_add_ps, AS_IT_IS, 0.0f, NEVER, LS_TILE_NAME(ls_tile_fold_sum)(p, x, n, true, false); LS_TILE_NAME(ls_tile_halve_sum)(p))
-ROWS_AS(squares, _mm512_add_ps, SQUARE_APART, 0.0f, NEVER, LS_TILE_NAME(ls_tile_fold_squares)(p, x, minus, n, true, false);
-        LS_TILE_NAME(ls_tile_halve_sum)(p))
-ROWS_AS(max, max_number, AS_IT_IS, -__builtin_inff(), SEEN, LS_TILE_NAME(ls_tile_fold_max)(p, x, n, true, false);
-        LS_TILE_NAME(ls_tile_halve_max)(p))
+ROWS_AS(sum, _mm512_add_ps, AS_IT_IS, 0.0f, NEVER)
+ROWS_AS(squares, _mm512_add_ps, SQUARE_APART, 0.0f, NEVER)
+ROWS_AS(prod, _mm512_mul_ps, AS_IT_IS, 1.0f, NEVER)
+ROWS_AS(min, min_number, AS_IT_IS, __builtin_inff(), SEEN)
+ROWS_AS(max, max_number, AS_IT_IS, -__builtin_inff(), SEEN)
 #else
 EXTREME(min_f32, float, uint32_t, <, |)
 EXTREME(max_f32, float, uint32_t, >, &)
