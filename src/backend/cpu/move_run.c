@@ -102,12 +102,12 @@ static void go_on(source *s, int64_t rows, int64_t n) {
 typedef struct writer {
     const ls_tile_isa *isa;
     const ls_instr *store;
-    bool far; /* past the caches */
+    bool far; /* past the caches, where rows are long */
     uint64_t fill;
 } writer;
 
 static void put(const writer *w, char *to, const char *from, int64_t n) {
-    if (w->far) {
+    if (w->far && n * (int64_t)sizeof(float) >= LEAST_FAR) {
         w->isa->far->store_f32(to, from, n);
     } else if (w->store->cast) {
         w->store->cast(to, from, n);
@@ -124,18 +124,45 @@ static void put_absent(const writer *w, char *to, int64_t n) {
     }
 }
 
-/* Row r of n lanes, each from the last source that has it. */
-static void put_row(const writer *w, char *to, const source *s, int n_sources, const ls_instr *code, int64_t r, int64_t n) {
+/* How many of the rows from r on, of n lanes each, lie one behind another in source `last`, which is where they come from: no later one has any. */
+static int64_t rows_that_follow(const source *s, int last, int n_sources, const ls_instr *code, const char *first, int64_t r, int64_t rows, int64_t n) {
+    int64_t m = 1;
+    for (bool follows = !s->places; m < rows - r && follows; m += follows) {
+        follows = find_row(&s[last], &code[last], r + m) == first + ((m * n) << s->w.access->log2);
+        for (int i = last + 1; i < n_sources; i++) {
+            follows = follows && !find_row(&s[i], &code[i], r + m);
+        }
+    }
+    return m;
+}
+
+/* Rows of n lanes of one source, which has gaps at their ends. */
+static void put_padded(const writer *w, char *to, const source *s, const ls_instr *code, int64_t rows, int64_t n) {
+    const int log2 = w->store->log2;
+    for (int64_t r = 0; r < rows; r++, to += n << log2) {
+        const char *from = find_row(s, code, r);
+        const int64_t first = from ? s->from : n;
+        put_absent(w, to, first);
+        if (from) {
+            put(w, to + (first << log2), from + (first << log2), s->until - first);
+            put_absent(w, to + (s->until << log2), n - s->until);
+        }
+    }
+}
+
+/* Row r of n lanes, each from the last source that has it, and those after it that lie behind it; how many. */
+static int64_t put_rows(const writer *w, char *to, const source *s, int n_sources, const ls_instr *code, int64_t r, int64_t many, int64_t n) {
     const int log2 = w->store->log2;
     const char *rows[LS_MOVE_SOURCES];
+    int last = -1;
     for (int i = 0; i < n_sources; i++) {
         rows[i] = find_row(&s[i], &code[i], r);
+        last = rows[i] ? i : last;
     }
-    if (n_sources == 1 && *rows) {
-        put_absent(w, to, s->from);
-        put(w, to + (s->from << log2), *rows + (s->from << log2), s->until - s->from);
-        put_absent(w, to + (s->until << log2), n - s->until);
-        return;
+    if (last >= 0 && s[last].until - s[last].from == n) {
+        const int64_t m = rows_that_follow(s, last, n_sources, code, rows[last], r, many, n);
+        put(w, to, rows[last], m * n);
+        return m;
     }
     for (int64_t at = 0, end; at < n; at = end) {
         const char *from = NULL;
@@ -151,6 +178,7 @@ static void put_row(const writer *w, char *to, const source *s, int n_sources, c
             put_absent(w, to + (at << log2), end - at);
         }
     }
+    return 1;
 }
 
 void ls_move_run(ls_run *run, const ls_phase_task *task) {
@@ -159,8 +187,8 @@ void ls_move_run(ls_run *run, const ls_phase_task *task) {
     const ls_instr *code = p->instrs[LS_SECTION_LANES], *store = &code[n_sources];
     const ls_access *to = &p->accesses[store->access];
     const int64_t size = INT64_C(1) << store->log2;
-    writer w = {run->isa, store, false, p->accesses[code[0].access].fill};
-    const bool far = store->dtype == LS_F32 && w.isa->far && ls_is_streamed(run->spec, to->buffer);
+    const bool far = store->dtype == LS_F32 && run->isa->far && ls_is_streamed(run->spec, to->buffer);
+    const writer w = {run->isa, store, far, p->accesses[code[0].access].fill};
     char *dst = run->buffers[to->buffer] + (to->offset + task->first) * size;
     source sources[LS_MOVE_SOURCES];
     int64_t most = p->row_axes ? LS_TILE - 1 : task->n; /* as many rows as registers have lanes */
@@ -186,14 +214,18 @@ void ls_move_run(ls_run *run, const ls_phase_task *task) {
                 rows = i && room != part ? 1 : rows;
                 part = room < part ? room : part;
             }
-            w.far = far && part * size >= LEAST_FAR;
             rows = part * rows > n - done ? (n - done) / part : rows;
-            for (int64_t r = 0; r < rows; r++, dst += part * size) {
+            const bool padded = n_sources == 1 && !sources[0].places && sources[0].until - sources[0].from < part;
+            if (padded) {
+                put_padded(&w, dst, sources, code, rows, part);
+            }
+            for (int64_t r = 0; r < rows && !padded;) {
                 if (sources[0].places) {
                     fetch_row(&sources[0], r, rows, part);
                 }
-                put_row(&w, dst, sources, n_sources, code, r, part);
+                r += put_rows(&w, dst + r * part * size, sources, n_sources, code, r, rows, part);
             }
+            dst += rows * part * size;
             for (int i = 0; i < n_sources; i++) {
                 go_on(&sources[i], rows, part);
             }
