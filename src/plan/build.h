@@ -8,7 +8,18 @@
 #define LS_AXIS_NONE (-1)  /* an axis of extent 1 */
 #define LS_AXIS_OTHER (-2) /* and below: an index that is no axis of the group, told apart by number */
 
-/* A draft of a group: its space is the axes of its root, then those that a reduction binds. */
+/* Some neighbouring axes of the group, which together are one of a node. */
+static inline int32_t ls_axes_of(int first, int count) {
+    return first | (count - 1) << 8;
+}
+static inline int ls_axes_first(int32_t axes) {
+    return axes & 0xff;
+}
+static inline int ls_axes_end(int32_t axes) {
+    return (axes & 0xff) + (axes >> 8) + 1;
+}
+
+/* A draft of a group: its space is the axes of its root, or what a reshape splits them into, then those that a reduction binds. */
 #define LS_DRAFT_ROOTS 4
 typedef struct ls_draft {
     struct ls_plan_node *root; /* the last in the order of nodes; roots[0] */
@@ -17,7 +28,8 @@ typedef struct ls_draft {
     int index, mark; /* of its group before sorting; of the search that last visited it */
     ls_group_kind kind;
     int n_nodes, n_reduce;
-    int n_axes;
+    int n_axes, n_own;              /* of the space; those of the root */
+    int32_t axis[LS_MAX_RANK];      /* which of them are each of the root's, as in a site */
     ls_dim extent[2 * LS_MAX_RANK]; /* of the axes of the space */
     bool has_rows;                  /* reductions fix which axes are inner: */
     int first_inner, n_inner;
@@ -28,7 +40,7 @@ typedef struct ls_draft {
 typedef struct ls_site {
     struct ls_site *next;
     ls_draft *draft;
-    int32_t axis[LS_MAX_RANK];
+    int32_t axis[LS_MAX_RANK]; /* LS_AXIS_NONE, LS_AXIS_OTHER, or ls_axes_of */
     double evals;
     bool bijective; /* from the group's result to here by maps and one-to-one movement alone */
     bool guarded;   /* under PAD, CONCAT or overlapping windows */

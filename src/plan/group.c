@@ -6,6 +6,7 @@
  * and movement are computed by every reader. Invariant: groups never depend on each other in a cycle. */
 #include "plan/build.h"
 #include "plan/reshape.h"
+#include <string.h>
 
 #define MAX_GROUP_REDUCES 8
 #define MAX_ROW 65536 /* elements of a row that a group reduces and reads again */
@@ -102,10 +103,12 @@ static bool rows_fit(double inner, double outer) {
 static bool at_rows(const ls_draft *d, const ls_site *site, int rank, int first_inner) {
     unsigned used = 0;
     for (int i = 0; i < rank; i++) {
-        if (site->axis[i] <= LS_AXIS_OTHER || site->axis[i] >= first_inner) {
+        if (site->axis[i] <= LS_AXIS_OTHER || (site->axis[i] >= 0 && ls_axes_end(site->axis[i]) > first_inner)) {
             return false;
         }
-        used |= site->axis[i] >= 0 ? 1u << site->axis[i] : 0;
+        for (int a = ls_axes_first(site->axis[i]); site->axis[i] >= 0 && a < ls_axes_end(site->axis[i]); a++) {
+            used |= 1u << a;
+        }
     }
     for (int i = 0; i < first_inner; i++) {
         if (!(used >> i & 1) && !ls_dim_is_one(d->extent[i])) {
@@ -119,7 +122,7 @@ static bool at_rows(const ls_draft *d, const ls_site *site, int rank, int first_
 static int after_axes(const ls_site *site, int rank) {
     int first = 0;
     for (int i = 0; i < rank; i++) {
-        first = site->axis[i] >= first ? site->axis[i] + 1 : first;
+        first = site->axis[i] >= 0 && ls_axes_end(site->axis[i]) > first ? ls_axes_end(site->axis[i]) : first;
     }
     return first;
 }
@@ -133,7 +136,7 @@ static bool reduce_joins(ls_draft *d, const ls_tensor *x, const ls_site *site) {
     }
     if (d->has_rows) {
         bool outer = at_rows(d, site, x->shape.rank, d->first_inner) ||
-                     (site->bijective && d->first_inner == d->root->node->shape.rank);
+                     (site->bijective && d->first_inner == d->n_own);
         return outer && fits_inner(d, d->first_inner, d->n_inner, x) &&
                rows_fit(extents(d, d->first_inner, d->n_inner), extents(d, 0, d->first_inner));
     }
@@ -270,6 +273,56 @@ static bool each_computes(const ls_planner *p, const ls_plan_node *n) {
 }
 
 /* ---- materialising ---- */
+enum { MOST_LOOKED_AT = 40 }; /* nodes below a root, for a reshape that a reduction asks for */
+
+/* Whether a reduction of something of this shape is below x, by maps and what expands its results. */
+static bool is_reduced_below(const ls_tensor *x, const ls_shape *shape, int *left) {
+    bool any = false;
+    for (int i = 0; i < x->n_src && !any && --*left > 0; i++) {
+        const ls_tensor *src = x->src[i];
+        const ls_op_class class = ls_class_of(src);
+        const bool through = class == LS_CLASS_MAP || src->op == LS_OP_EXPAND || src->op == LS_OP_RESHAPE;
+        any = !ls_plan_node_of(src)->leaf && ((class == LS_CLASS_REDUCE && ls_shape_equal(&src->src[0]->shape, shape)) ||
+                                              (through && is_reduced_below(src, shape, left)));
+    }
+    return any;
+}
+
+/* A reshape of x, or of what it is a map of, below which something is reduced: the groups of a group norm; or NULL. */
+static const ls_tensor *reshape_to_reduce(const ls_tensor *x, int *left) {
+    const ls_tensor *found = NULL;
+    if (x->op == LS_OP_RESHAPE && !ls_plan_node_of(x->src[0])->leaf) {
+        return ls_class_of(x->src[0]) == LS_CLASS_MAP && is_reduced_below(x->src[0], &x->src[0]->shape, left) ? x : NULL;
+    }
+    for (int i = 0; i < x->n_src && ls_class_of(x) == LS_CLASS_MAP && !found && --*left > 0; i++) {
+        found = ls_plan_node_of(x->src[i])->leaf ? NULL : reshape_to_reduce(x->src[i], left);
+    }
+    return found;
+}
+
+/* The axes of a root, each split as a reshape below has it where a reduction wants some of the pieces. */
+static void own_axes(const ls_planner *p, const ls_plan_node *n, ls_draft *d) {
+    const ls_shape *shape = &n->node->shape;
+    int left = MOST_LOOKED_AT;
+    const ls_tensor *reshape = p->fusion && d->kind == LS_GROUP_POINTWISE ? reshape_to_reduce(n->node, &left) : NULL;
+    ls_reshape_map map = {0};
+    if (reshape) {
+        ls_reshape_match(shape, &reshape->src[0]->shape, &map);
+    }
+    for (int i = 0; i < shape->rank; i++) {
+        const ls_reshape_block *pieces = NULL;
+        for (int j = 0; j < map.n_blocks; j++) {
+            pieces = map.block[j].n_to == 1 && map.block[j].to[0] == i ? &map.block[j] : pieces;
+        }
+        const int count = pieces ? pieces->n_from : 1;
+        d->axis[i] = ls_dim_is_one(shape->dim[i]) ? LS_AXIS_NONE : ls_axes_of(d->n_axes, count);
+        for (int j = 0; j < count; j++) {
+            d->extent[d->n_axes++] = pieces ? reshape->src[0]->shape.dim[pieces->from[j]] : shape->dim[i];
+        }
+    }
+    d->n_own = d->n_axes;
+}
+
 static bool start_group(ls_planner *p, ls_plan_node *n) {
     const ls_tensor *x = n->node;
     ls_draft *d = LS_ARENA_NEW(p->arena, ls_draft);
@@ -280,13 +333,10 @@ static bool start_group(ls_planner *p, ls_plan_node *n) {
                     .n_roots = 1,
                     .roots = {n},
                     .kind = kind_of(ls_class_of(x)),
-                    .n_nodes = 1,
-                    .n_axes = x->shape.rank};
+                    .n_nodes = 1};
+    own_axes(p, n, d);
     ls_site site = {.draft = d, .evals = ls_plan_numel(&x->shape), .bijective = true};
-    for (int i = 0; i < x->shape.rank; i++) {
-        d->extent[i] = x->shape.dim[i];
-        site.axis[i] = ls_dim_is_one(x->shape.dim[i]) ? LS_AXIS_NONE : i;
-    }
+    memcpy(site.axis, d->axis, sizeof site.axis);
     if (d->kind == LS_GROUP_REDUCE) {
         d->n_reduce = 1;
         bind_inner(d, x);
@@ -322,7 +372,7 @@ static const ls_site *site_of_result(const ls_plan_node *n, const ls_draft *d) {
     }
     bool same = only && !only->contract && ls_shape_equal(&n->node->shape, &d->root->node->shape);
     for (int i = 0; same && i < n->node->shape.rank; i++) {
-        same = only->axis[i] == (ls_dim_is_one(n->node->shape.dim[i]) ? LS_AXIS_NONE : i);
+        same = only->axis[i] == d->axis[i];
     }
     return same ? only : NULL;
 }

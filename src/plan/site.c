@@ -18,8 +18,8 @@ double ls_site_evals(const ls_draft *draft, const int32_t *axis, int rank, doubl
         if (axis[i] <= LS_AXIS_OTHER) {
             return otherwise;
         }
-        if (axis[i] >= 0) {
-            used[axis[i]] = true;
+        for (int a = ls_axes_first(axis[i]); axis[i] >= 0 && a < ls_axes_end(axis[i]); a++) {
+            used[a] = true;
         }
     }
     double evals = 1;
@@ -111,17 +111,46 @@ static void move_axes(ls_plan_node *n, int which, const ls_site *site, ls_site *
     }
 }
 
+/* The axes that a block of the result's are as one axis of the operand, which is one of the root's; or LS_AXIS_NONE. */
+static int32_t joined_axes(const ls_reshape_block *b, const ls_site *site) {
+    const int32_t *axis = site->axis;
+    int first = axis[b->to[0]];
+    for (int j = 0; j < b->n_to; j++) {
+        if (axis[b->to[j]] != ls_axes_of(first + j, 1)) {
+            return LS_AXIS_NONE;
+        }
+    }
+    for (int i = 0; i < site->draft->root->node->shape.rank; i++) {
+        if (site->draft->axis[i] == ls_axes_of(first, b->n_to)) {
+            return site->draft->axis[i];
+        }
+    }
+    return LS_AXIS_NONE;
+}
+
+/* Whether the axes that one of the result's stands for are those of the operand, one by one. */
+static bool splits_alike(const ls_reshape_block *b, const ls_site *site, const ls_shape *from) {
+    int32_t axes = site->axis[b->to[0]];
+    bool alike = b->n_to == 1 && axes >= 0 && ls_axes_end(axes) - ls_axes_first(axes) == b->n_from;
+    for (int j = 0; j < b->n_from && alike; j++) {
+        alike = ls_dim_equal(site->draft->extent[ls_axes_first(axes) + j], from->dim[b->from[j]]);
+    }
+    return alike;
+}
+
 static void reshape_axes(ls_plan_node *n, const ls_site *site, ls_site *s) {
+    const ls_shape *from = &n->node->src[0]->shape;
     ls_reshape_map map;
-    ls_reshape_match(&n->node->shape, &n->node->src[0]->shape, &map);
+    ls_reshape_match(&n->node->shape, from, &map);
     for (int i = 0; i < LS_MAX_RANK; i++) {
         s->axis[i] = LS_AXIS_NONE;
     }
     for (int i = 0; i < map.n_blocks; i++) {
         const ls_reshape_block *b = &map.block[i];
-        bool same = b->n_to == 1 && b->n_from == 1;
+        const int32_t one = b->n_from > 1 ? LS_AXIS_NONE : b->n_to == 1 ? site->axis[b->to[0]] : joined_axes(b, site);
+        const bool apart = b->n_from > 1 && splits_alike(b, site, from);
         for (int j = 0; j < b->n_from; j++) {
-            s->axis[b->from[j]] = same ? site->axis[b->to[0]] : other_axis(site->draft);
+            s->axis[b->from[j]] = one != LS_AXIS_NONE ? one : apart ? ls_axes_first(site->axis[b->to[0]]) + j : other_axis(site->draft);
         }
     }
 }

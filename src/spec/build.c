@@ -140,8 +140,7 @@ static int axis_new(ls_spec_builder *b, ls_dim extent, bool whole) {
     return b->n_logical++;
 }
 
-static int32_t axis_index(ls_spec_builder *b, int logical) {
-    const ls_logical_axis *axis = &b->logical[logical];
+static int32_t axis_index(ls_spec_builder *b, const ls_logical_axis *axis) {
     int32_t ix = ls_ix_const(b, 0);
     int64_t stride = 1;
     for (int i = axis->first + axis->count; i-- > axis->first;) {
@@ -151,21 +150,25 @@ static int32_t axis_index(ls_spec_builder *b, int logical) {
     return ix;
 }
 
-static uint64_t axis_bits(const ls_spec_builder *b, int logical) {
-    const ls_logical_axis *axis = &b->logical[logical];
+static uint64_t axis_bits(const ls_logical_axis *axis) {
     uint64_t ones = axis->count >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << axis->count) - 1;
     return ones << axis->first;
 }
 
-/* An axis to bind over an extent: one that exists, means nothing in `used`, and so can share values; else
- * a new one. */
-static int axis_bind(ls_spec_builder *b, ls_dim extent, uint64_t used) {
+/* Axes to bind over an extent: some that exist, mean nothing in `used`, and so can share values, be they a piece of what was split; else new ones. */
+static ls_logical_axis axes_to_bind(ls_spec_builder *b, ls_dim extent, uint64_t used) {
     for (int i = 0; i < b->n_logical; i++) {
-        if (ls_dim_equal(b->logical[i].extent, extent) && !(axis_bits(b, i) & used)) {
-            return i;
+        const ls_logical_axis *axis = &b->logical[i];
+        if (ls_dim_equal(axis->extent, extent) && !(axis_bits(axis) & used)) {
+            return *axis;
+        }
+        for (int a = axis->first; a < axis->first + axis->count && axis->count > 1; a++) {
+            if (ls_dim_equal(b->spec->extents_of_axes[a], extent) && !(used >> a & 1)) {
+                return (ls_logical_axis){extent, a, 1, false};
+            }
         }
     }
-    return axis_new(b, extent, false);
+    return b->logical[axis_new(b, extent, false)];
 }
 
 static uint64_t tuple_axes(const ls_spec_builder *b, const int32_t *ix, int rank) {
@@ -280,24 +283,23 @@ static int32_t move_at(ls_spec_builder *b, const ls_tensor *x, const int32_t *ix
  * listed order. */
 static void bind_axes(ls_spec_builder *b, const ls_shape *shape, const int *dims, int count, uint64_t used,
                       int32_t *ix, ls_value *v) {
-    int logical[LS_MAX_RANK] = {0};
+    ls_logical_axis axes[LS_MAX_RANK] = {0};
     for (int i = 0; i < shape->rank; i++) {
         for (int j = 0; j < count; j++) {
             if (dims[j] == i) {
-                logical[j] = axis_bind(b, shape->dim[i], used);
-                used |= axis_bits(b, logical[j]);
-                ix[i] = axis_index(b, logical[j]);
+                axes[j] = axes_to_bind(b, shape->dim[i], used);
+                used |= axis_bits(&axes[j]);
+                ix[i] = axis_index(b, &axes[j]);
             }
         }
     }
     for (int j = 0; j < count; j++) {
-        const ls_logical_axis *axis = &b->logical[logical[j]];
-        for (int k = 0; k < axis->count; k++) {
+        for (int k = 0; k < axes[j].count; k++) {
             if (v->n_bound == LS_MAX_RANK) {
                 too_fine(b);
                 return;
             }
-            v->bound[v->n_bound++] = (uint8_t)(axis->first + k);
+            v->bound[v->n_bound++] = (uint8_t)(axes[j].first + k);
         }
     }
 }
@@ -547,7 +549,7 @@ static int space_axes(ls_spec_builder *b, const ls_shape *shape, int whole, int3
         ix[i] = ls_ix_const(b, 0);
         if (i == whole || !ls_dim_equal(shape->dim[i], ls_dim_fixed(1))) {
             logical[count] = axis_new(b, shape->dim[i], i == whole);
-            ix[i] = axis_index(b, logical[count++]);
+            ix[i] = axis_index(b, &b->logical[logical[count++]]);
         }
     }
     return count;

@@ -322,11 +322,11 @@ static bool is_exp(int f) {
     return f == EXPS || f == FAST_EXPS;
 }
 
-/* Two tiles of a block, into partials that hold nothing yet and then something: sums and extremes, of x, of squares and of exponentials. */
+/* Two tiles of a block, into partials that hold nothing yet and then something: sums, products and extremes, of x, of squares and of exponentials. */
 static void folds_agree(void **state) {
     buffers *b = *state;
-    static const int ops[] = {LS_OP_ADD, LS_OP_MIN, LS_OP_MAX};
-    static const float identities[] = {0, INFINITY, -INFINITY};
+    static const int ops[] = {LS_OP_ADD, LS_OP_MUL, LS_OP_MIN, LS_OP_MAX};
+    static const float identities[] = {0, 1, INFINITY, -INFINITY};
     ls_rng rng = {15, 0};
     long checked = 0;
     for (int seed = 0; seed < 400; seed++) {
@@ -420,8 +420,8 @@ static void folds_agree(void **state) {
 /* Rows folded one after another into what is there, and the first place of a number. */
 static void rows_fold_onto(void **state) {
     buffers *b = *state;
-    static const int ops[] = {LS_OP_ADD, LS_OP_MIN, LS_OP_MAX};
-    static const float identities[] = {0, INFINITY, -INFINITY};
+    static const int ops[] = {LS_OP_ADD, LS_OP_MUL, LS_OP_MIN, LS_OP_MAX};
+    static const float identities[] = {0, 1, INFINITY, -INFINITY};
     ls_rng rng = {16, 0};
     for (int seed = 0; seed < 200; seed++) {
         float *x = (float *)(void *)b->a, *got = (float *)(void *)b->c, want[LANES];
