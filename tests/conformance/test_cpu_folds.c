@@ -219,6 +219,26 @@ static int build_rows(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **ro
     roots[5] = ls_softmax(s, ls_gelu(s, x), 0);
     return 6;
 }
+/* Norms of groups of channels behind maps and before some, of extents that are each other's, and their gradients. */
+static int build_groups(ls_session *s, ls_rng *rng, const void *p_, ls_tensor **roots) {
+    const int64_t *p = p_; /* images, channels, lines, columns, groups */
+    ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(p[0], p[1], p[2], p[3])), *gamma = tame_tensor(s, rng, LS_F32, LS_SHAPE(p[1])),
+              *beta = tame_tensor(s, rng, LS_F32, LS_SHAPE(p[1])), *operands[] = {x, gamma, beta};
+    roots[0] = ls_group_norm(s, ls_mul(s, x, ls_full(s, LS_F32, LS_SCALAR, 1.5)), p[4], gamma, beta, 1e-5);
+    roots[1] = ls_add(s, ls_silu(s, ls_group_norm(s, x, p[4], gamma, beta, 1e-5)), x);
+    roots[2] = ls_permute(s, ls_group_norm(s, x, p[4], NULL, NULL, 1e-3), (int[]){0, 2, 3, 1});
+    const bool ok = ls_grad(s, roots[1], tame_tensor(s, rng, LS_F32, LS_SHAPE(p[0], p[1], p[2], p[3])), 3, operands, &roots[3]) == LS_OK;
+    return ok ? 6 : 3;
+}
+static void norms_of_groups(void **state) {
+    static const int64_t cases[][5] = {{2, 8, 4, 4, 2}, {3, 6, 5, 7, 3}, {2, 12, 1, 9, 4}, {1, 4, 33, 40, 2}, {2, 64, 8, 8, 8}, {9, 4, 3, 2, 2}, {1, 6, 1, 1, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char what[40];
+        snprintf(what, sizeof what, "norms of groups, case %zu", i);
+        check_case(*state, build_groups, 600 + i, cases[i], what, 1);
+    }
+}
+
 static void row_groups(void **state) {
     static const param shapes[] = {{0, 1, 1, 1},   {0, 2, 3, 10},   {0, 5, 4, 257}, {0, 3, 2, 1000},
                                    {0, 2, 37, 65}, {0, 1, 2, 4097}, {0, 40, 3, 12}};
@@ -401,7 +421,7 @@ static void runs_apart(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(columns_of_memory), cmocka_unit_test(runs_apart), cmocka_unit_test(reductions), cmocka_unit_test(long_reductions), cmocka_unit_test(products),
-                                       cmocka_unit_test(absent), cmocka_unit_test(pooling), cmocka_unit_test(squares), cmocka_unit_test(pooled_gradients), cmocka_unit_test(row_groups), cmocka_unit_test(kept_in_results), cmocka_unit_test(long_scan),
+                                       cmocka_unit_test(absent), cmocka_unit_test(pooling), cmocka_unit_test(squares), cmocka_unit_test(pooled_gradients), cmocka_unit_test(row_groups), cmocka_unit_test(norms_of_groups), cmocka_unit_test(kept_in_results), cmocka_unit_test(long_scan),
                                        cmocka_unit_test(scans_and_sorts)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

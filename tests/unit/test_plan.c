@@ -92,6 +92,21 @@ static void rows_share_a_kernel(void **state) {
     bench_close(&b);
 }
 
+/* Channels that are normalised in groups, by way of a reshape, in the space of what reads them. */
+static void split_axes_share_a_kernel(void **state) {
+    (void)state;
+    bench b;
+    bench_open(&b);
+    ls_tensor *x = input(&b, "x", LS_SHAPE(2, 8, 4, 4)), *scale = input(&b, "scale", LS_SHAPE(8)), *y = ls_group_norm(b.s, ls_neg(b.s, x), 2, scale, NULL, 1e-5);
+    ls_tensor *roots[] = {y, ls_add(b.s, ls_silu(b.s, y), x), ls_group_norm(b.s, x, 8, scale, NULL, 1e-5)};
+    for (int i = 0; i < 3; i++) {
+        expect(&b, &roots[i], 1, 1, "r");
+    }
+    ls_tensor *apart = ls_permute(b.s, y, (int[]){0, 2, 3, 1}); /* channels are not together there */
+    expect(&b, &apart, 1, 1, "rrp");
+    bench_close(&b);
+}
+
 static void contractions_take_what_follows(void **state) {
     (void)state;
     bench b;
@@ -500,7 +515,7 @@ static void joined_parts_are_turned_before(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_and_movement_share_a_kernel),
-        cmocka_unit_test(rows_share_a_kernel),
+        cmocka_unit_test(rows_share_a_kernel), cmocka_unit_test(split_axes_share_a_kernel),
         cmocka_unit_test(contractions_take_what_follows),
         cmocka_unit_test(what_is_read_often_is_computed_once),
         cmocka_unit_test(a_group_stores_what_others_read),

@@ -295,6 +295,31 @@ static void bound_axes_never_capture(void **state) {
     bench_close(&b);
 }
 
+/* Reductions of a group's channels bind the piece that the channels' axis is split into, though lines and columns have as many elements: it then is the
+ * space of the last map, too. */
+static void pieces_are_bound(void **state) {
+    (void)state;
+    bench b;
+    bench_open(&b);
+    ls_spec spec;
+    ls_tensor *norm = ls_group_norm(b.s, ls_input(b.s, "x", LS_F32, LS_SHAPE(3, 12, 4, 4)), 3, NULL, NULL, 1e-5);
+    one_spec(&b, ls_silu(b.s, norm), &spec);
+    assert_int_equal(spec.n_axes, 5);
+    int sums = 0;
+    for (int i = 0; i < spec.n_values; i++) {
+        const ls_value *v = &spec.values[i];
+        if (v->op == LS_V_REDUCE) {
+            sums++;
+            assert_int_equal(v->n_bound, 3);
+            for (int j = 0; j < 3; j++) {
+                assert_int_equal(v->bound[j], 2 + j);
+            }
+        }
+    }
+    assert_int_equal(sums, 2);
+    bench_close(&b);
+}
+
 /* An axis of extent 1 is no axis of a store, except the one that a scan or sort runs along. */
 static void axes_of_one(void **state) {
     (void)state;
@@ -367,6 +392,7 @@ int main(void) {
         cmocka_unit_test(indices_are_evaluated_where_not_proved),
         cmocka_unit_test(variance_of_every_permutation),
         cmocka_unit_test(bound_axes_never_capture),
+        cmocka_unit_test(pieces_are_bound),
         cmocka_unit_test(axes_of_one),
         cmocka_unit_test(symbols_are_told_apart),
         cmocka_unit_test(damaged_groups_are_refused),
