@@ -127,7 +127,7 @@ static void put_absent(const writer *w, char *to, int64_t n) {
 /* How many of the rows from r on, of n lanes each, lie one behind another in source `last`, which is where they come from: no later one has any. */
 static int64_t rows_that_follow(const source *s, int last, int n_sources, const ls_instr *code, const char *first, int64_t r, int64_t rows, int64_t n) {
     int64_t m = 1;
-    for (bool follows = !s->places; m < rows - r && follows; m += follows) {
+    for (bool follows = true; m < rows - r && follows; m += follows) {
         follows = find_row(&s[last], &code[last], r + m) == first + ((m * n) << s->w.access->log2);
         for (int i = last + 1; i < n_sources; i++) {
             follows = follows && !find_row(&s[i], &code[i], r + m);
@@ -136,10 +136,13 @@ static int64_t rows_that_follow(const source *s, int last, int n_sources, const 
     return m;
 }
 
-/* Rows of n lanes of one source, which has gaps at their ends. */
-static void put_padded(const writer *w, char *to, const source *s, const ls_instr *code, int64_t rows, int64_t n) {
+/* Rows of n lanes of one source, which lie anywhere or have gaps at their ends. */
+static void put_apart(const writer *w, char *to, const source *s, const ls_instr *code, int64_t rows, int64_t n) {
     const int log2 = w->store->log2;
     for (int64_t r = 0; r < rows; r++, to += n << log2) {
+        if (s->places) {
+            fetch_row(s, r, rows, n);
+        }
         const char *from = find_row(s, code, r);
         const int64_t first = from ? s->from : n;
         put_absent(w, to, first);
@@ -215,14 +218,11 @@ void ls_move_run(ls_run *run, const ls_phase_task *task) {
                 part = room < part ? room : part;
             }
             rows = part * rows > n - done ? (n - done) / part : rows;
-            const bool padded = n_sources == 1 && !sources[0].places && sources[0].until - sources[0].from < part;
-            if (padded) {
-                put_padded(&w, dst, sources, code, rows, part);
+            const bool apart = n_sources == 1 && (sources[0].places || sources[0].until - sources[0].from < part);
+            if (apart) {
+                put_apart(&w, dst, sources, code, rows, part);
             }
-            for (int64_t r = 0; r < rows && !padded;) {
-                if (sources[0].places) {
-                    fetch_row(&sources[0], r, rows, part);
-                }
+            for (int64_t r = 0; r < rows && !apart;) {
                 r += put_rows(&w, dst + r * part * size, sources, n_sources, code, r, rows, part);
             }
             dst += rows * part * size;
