@@ -21,6 +21,7 @@ static inline int ls_axes_end(int32_t axes) {
 
 /* A draft of a group: its space is the axes of its root, or what a reshape splits them into, then those that a reduction binds. */
 #define LS_DRAFT_ROOTS 4
+#define LS_DRAFT_AXES (3 * LS_MAX_RANK) /* of extent 1, and pieces of others; and reduced ones */
 typedef struct ls_draft {
     struct ls_plan_node *root; /* the last in the order of nodes; roots[0] */
     int n_roots;
@@ -30,7 +31,7 @@ typedef struct ls_draft {
     int n_nodes, n_reduce;
     int n_axes, n_own;              /* of the space; those of the root */
     int32_t axis[LS_MAX_RANK];      /* which of them are each of the root's, as in a site */
-    ls_dim extent[2 * LS_MAX_RANK]; /* of the axes of the space */
+    ls_dim extent[LS_DRAFT_AXES];   /* of the axes of the space */
     bool has_rows;                  /* reductions fix which axes are inner: */
     int first_inner, n_inner;
     int next_other;

@@ -13,7 +13,7 @@ double ls_plan_numel(const ls_shape *shape) {
 }
 
 double ls_site_evals(const ls_draft *draft, const int32_t *axis, int rank, double otherwise) {
-    bool used[2 * LS_MAX_RANK] = {false};
+    bool used[LS_DRAFT_AXES] = {false};
     for (int i = 0; i < rank; i++) {
         if (axis[i] <= LS_AXIS_OTHER) {
             return otherwise;

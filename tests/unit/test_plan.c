@@ -102,6 +102,8 @@ static void split_axes_share_a_kernel(void **state) {
     for (int i = 0; i < 3; i++) {
         expect(&b, &roots[i], 1, 1, "r");
     }
+    ls_tensor *deep = ls_neg(b.s, ls_group_norm(b.s, input(&b, "deep", LS_SHAPE(3, 8, 1, 1, 1, 1, 5)), 4, NULL, NULL, 1e-5));
+    expect(&b, &deep, 1, 1, "r");
     ls_tensor *apart = ls_permute(b.s, y, (int[]){0, 2, 3, 1}); /* channels are not together there */
     expect(&b, &apart, 1, 1, "rrp");
     bench_close(&b);

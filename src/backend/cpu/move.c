@@ -15,7 +15,7 @@ static int64_t rows_that_follow(const ls_spec *spec, const ls_access *a, const l
     const int64_t extent = ls_dim_bound(spec->extents_of_axes[table->axes[0]]);
     int64_t there = 0;
     for (int64_t k = 0; k < extent; k++) {
-        const int32_t *entry = &table->entries[k * table->strides[0]];
+        const int32_t *entry = &table->entries[k];
         there += *entry != LS_TABLE_ABSENT;
         if (k > 0 && *entry != LS_TABLE_ABSENT && entry[-1] != LS_TABLE_ABSENT && *entry - entry[-1] + a->dims[outer].stride != lanes) {
             return 1;
