@@ -54,7 +54,7 @@ if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is
     list(FILTER small INCLUDE REGEX "/src/io/")
     set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:Clang>>:-Oz>) # its -Os makes them a tenth larger than gcc's
 endif()
-foreach(name program_run chain_run scan rows rows_run gemm gemm_block) # loops of few turns, or of calls, which clang would have four times over: 20 KB
+foreach(name program_run chain_run scan rows rows_run gemm gemm_block move_run) # loops of few turns, or of calls, which clang would have four times over: 20 KB
     set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c APPEND PROPERTY COMPILE_OPTIONS $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>)
 endforeach()
 file(GLOB LOCKSTEP_ISA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/*.c)
