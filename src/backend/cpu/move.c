@@ -7,7 +7,7 @@ enum { /* lanes: of shorter rows a tile program takes many at once, most of all 
 };
 
 /* How many rows of so many lanes lie one behind another, where a table says which of the axis outside of them are there. */
-static int64_t rows_that_follow(const ls_spec *spec, const ls_access *a, const ls_table *table, int64_t lanes) {
+static int64_t rows_of_a_piece(const ls_spec *spec, const ls_access *a, const ls_table *table, int64_t lanes) {
     const int outer = a->n_dims - 2;
     if (table->inner || table->n_axes != 1 || outer < 0 || !table->lane_strides[outer]) {
         return 1;
@@ -50,7 +50,7 @@ static bool is_runs(const ls_spec *spec, const ls_program *p, const ls_access *a
             stride = 1;
             least = joined ? LEAST_PART : LEAST_ROW;
         }
-        most *= rows_that_follow(spec, a, table, lanes);
+        most *= rows_of_a_piece(spec, a, table, lanes);
     }
     return stride == 1 && most >= least;
 }
