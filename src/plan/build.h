@@ -5,19 +5,9 @@
 #include "plan/plan.h"
 
 #define LS_MOST_MOVES 64   /* a chain of movement is cut after as many */
-#define LS_AXIS_NONE (-1)  /* an axis of extent 1 */
-#define LS_AXIS_OTHER (-2) /* and below: an index that is no axis of the group, told apart by number */
-
-/* Some neighbouring axes of the group, which together are one of a node. */
-static inline int32_t ls_axes_of(int first, int count) {
-    return first | (count - 1) << 8;
-}
-static inline int ls_axes_first(int32_t axes) {
-    return axes & 0xff;
-}
-static inline int ls_axes_end(int32_t axes) {
-    return (axes & 0xff) + (axes >> 8) + 1;
-}
+/* What an axis of a node is in its group: bits, of the group's axis or the neighbouring ones that together are it, or */
+#define LS_AXIS_NONE 0     /* an axis of extent 1 */
+#define LS_AXIS_OTHER (-1) /* and below: an index that is no axis of the group, told apart by number */
 
 /* A draft of a group: its space is the axes of its root, or what a reshape splits them into, then those that a reduction binds. */
 #define LS_DRAFT_ROOTS 4
@@ -41,7 +31,7 @@ typedef struct ls_draft {
 typedef struct ls_site {
     struct ls_site *next;
     ls_draft *draft;
-    int32_t axis[LS_MAX_RANK]; /* LS_AXIS_NONE, LS_AXIS_OTHER, or ls_axes_of */
+    int32_t axis[LS_MAX_RANK];
     double evals;
     bool bijective; /* from the group's result to here by maps and one-to-one movement alone */
     bool guarded;   /* under PAD, CONCAT or overlapping windows */

@@ -103,12 +103,10 @@ static bool rows_fit(double inner, double outer) {
 static bool at_rows(const ls_draft *d, const ls_site *site, int rank, int first_inner) {
     unsigned used = 0;
     for (int i = 0; i < rank; i++) {
-        if (site->axis[i] <= LS_AXIS_OTHER || (site->axis[i] >= 0 && ls_axes_end(site->axis[i]) > first_inner)) {
+        if (site->axis[i] <= LS_AXIS_OTHER || site->axis[i] >> first_inner) {
             return false;
         }
-        for (int a = ls_axes_first(site->axis[i]); site->axis[i] >= 0 && a < ls_axes_end(site->axis[i]); a++) {
-            used |= 1u << a;
-        }
+        used |= (unsigned)site->axis[i];
     }
     for (int i = 0; i < first_inner; i++) {
         if (!(used >> i & 1) && !ls_dim_is_one(d->extent[i])) {
@@ -122,7 +120,9 @@ static bool at_rows(const ls_draft *d, const ls_site *site, int rank, int first_
 static int after_axes(const ls_site *site, int rank) {
     int first = 0;
     for (int i = 0; i < rank; i++) {
-        first = site->axis[i] >= 0 && ls_axes_end(site->axis[i]) > first ? ls_axes_end(site->axis[i]) : first;
+        while (site->axis[i] > 0 && site->axis[i] >> first) {
+            first++;
+        }
     }
     return first;
 }
@@ -315,7 +315,7 @@ static void own_axes(const ls_planner *p, const ls_plan_node *n, ls_draft *d) {
             pieces = map.block[j].n_to == 1 && map.block[j].to[0] == i ? &map.block[j] : pieces;
         }
         const int count = pieces ? pieces->n_from : 1;
-        d->axis[i] = ls_dim_is_one(shape->dim[i]) ? LS_AXIS_NONE : ls_axes_of(d->n_axes, count);
+        d->axis[i] = ls_dim_is_one(shape->dim[i]) ? LS_AXIS_NONE : ((1 << count) - 1) << d->n_axes;
         for (int j = 0; j < count; j++) {
             d->extent[d->n_axes++] = pieces ? reshape->src[0]->shape.dim[pieces->from[j]] : shape->dim[i];
         }

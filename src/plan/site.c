@@ -13,19 +13,17 @@ double ls_plan_numel(const ls_shape *shape) {
 }
 
 double ls_site_evals(const ls_draft *draft, const int32_t *axis, int rank, double otherwise) {
-    bool used[LS_DRAFT_AXES] = {false};
+    int32_t used = 0;
     for (int i = 0; i < rank; i++) {
         if (axis[i] <= LS_AXIS_OTHER) {
             return otherwise;
         }
-        for (int a = ls_axes_first(axis[i]); axis[i] >= 0 && a < ls_axes_end(axis[i]); a++) {
-            used[a] = true;
-        }
+        used |= axis[i];
     }
     double evals = 1;
     bool inner = false;
     for (int i = 0; i < draft->n_axes; i++) {
-        if (used[i]) {
+        if (used >> i & 1) {
             if (inner) {
                 return otherwise; /* varies along an inner axis alone: computed again at each outer point */
             }
@@ -113,16 +111,17 @@ static void move_axes(ls_plan_node *n, int which, const ls_site *site, ls_site *
 
 /* The axes that a block of the result's are as one axis of the operand, which is one of the root's; or LS_AXIS_NONE. */
 static int32_t joined_axes(const ls_reshape_block *b, const ls_site *site) {
-    const int32_t *axis = site->axis;
-    int first = axis[b->to[0]];
-    for (int j = 0; j < b->n_to; j++) {
-        if (axis[b->to[j]] != ls_axes_of(first + j, 1)) {
+    const int32_t first = site->axis[b->to[0]];
+    int32_t axes = first;
+    for (int j = 1; j < b->n_to; j++) {
+        if (first < 0 || site->axis[b->to[j]] != first << j) {
             return LS_AXIS_NONE;
         }
+        axes |= first << j;
     }
     for (int i = 0; i < site->draft->root->node->shape.rank; i++) {
-        if (site->draft->axis[i] == ls_axes_of(first, b->n_to)) {
-            return site->draft->axis[i];
+        if (site->draft->axis[i] == axes) {
+            return axes;
         }
     }
     return LS_AXIS_NONE;
@@ -130,10 +129,10 @@ static int32_t joined_axes(const ls_reshape_block *b, const ls_site *site) {
 
 /* Whether the axes that one of the result's stands for are those of the operand, one by one. */
 static bool splits_alike(const ls_reshape_block *b, const ls_site *site, const ls_shape *from) {
-    int32_t axes = site->axis[b->to[0]];
-    bool alike = b->n_to == 1 && axes >= 0 && ls_axes_end(axes) - ls_axes_first(axes) == b->n_from;
+    const int32_t axes = site->axis[b->to[0]];
+    bool alike = b->n_to == 1 && axes > 0 && __builtin_popcount((unsigned)axes) == b->n_from;
     for (int j = 0; j < b->n_from && alike; j++) {
-        alike = ls_dim_equal(site->draft->extent[ls_axes_first(axes) + j], from->dim[b->from[j]]);
+        alike = ls_dim_equal(site->draft->extent[__builtin_ctz((unsigned)axes) + j], from->dim[b->from[j]]);
     }
     return alike;
 }
@@ -147,10 +146,10 @@ static void reshape_axes(ls_plan_node *n, const ls_site *site, ls_site *s) {
     }
     for (int i = 0; i < map.n_blocks; i++) {
         const ls_reshape_block *b = &map.block[i];
-        const int32_t one = b->n_from > 1 ? LS_AXIS_NONE : b->n_to == 1 ? site->axis[b->to[0]] : joined_axes(b, site);
+        const int32_t axes = site->axis[b->to[0]], one = b->n_from > 1 ? LS_AXIS_NONE : b->n_to == 1 ? axes : joined_axes(b, site);
         const bool apart = b->n_from > 1 && splits_alike(b, site, from);
         for (int j = 0; j < b->n_from; j++) {
-            s->axis[b->from[j]] = one != LS_AXIS_NONE ? one : apart ? ls_axes_first(site->axis[b->to[0]]) + j : other_axis(site->draft);
+            s->axis[b->from[j]] = one != LS_AXIS_NONE ? one : apart ? (axes & -axes) << j : other_axis(site->draft);
         }
     }
 }
@@ -200,7 +199,7 @@ static bool expand_reduce(ls_planner *p, ls_plan_node *n, const ls_site *site) {
             while (ls_dim_is_one(d->extent[inner])) {
                 inner++;
             }
-            s.axis[i] = inner++;
+            s.axis[i] = 1 << inner++;
         }
     }
     s.evals = ls_plan_numel(from);

@@ -154,7 +154,7 @@ static void put_apart(const writer *w, char *to, const source *s, const ls_instr
 }
 
 /* Row r of n lanes, each from the last source that has it, and those after it that lie behind it; how many. */
-static int64_t put_rows(const writer *w, char *to, const source *s, int n_sources, const ls_instr *code, int64_t r, int64_t many, int64_t n) {
+static int64_t put_row(const writer *w, char *to, const source *s, int n_sources, const ls_instr *code, int64_t r, int64_t many, int64_t n) {
     const int log2 = w->store->log2;
     const char *rows[LS_MOVE_SOURCES];
     int last = -1;
@@ -182,6 +182,12 @@ static int64_t put_rows(const writer *w, char *to, const source *s, int n_source
         }
     }
     return 1;
+}
+
+static void put_joined(const writer *w, char *to, const source *s, int n_sources, const ls_instr *code, int64_t rows, int64_t n) {
+    for (int64_t r = 0; r < rows;) {
+        r += put_row(w, to + r * (n << w->store->log2), s, n_sources, code, r, rows, n);
+    }
 }
 
 void ls_move_run(ls_run *run, const ls_phase_task *task) {
@@ -221,9 +227,8 @@ void ls_move_run(ls_run *run, const ls_phase_task *task) {
             const bool apart = n_sources == 1 && (sources[0].places || sources[0].until - sources[0].from < part);
             if (apart) {
                 put_apart(&w, dst, sources, code, rows, part);
-            }
-            for (int64_t r = 0; r < rows && !apart;) {
-                r += put_rows(&w, dst + r * part * size, sources, n_sources, code, r, rows, part);
+            } else {
+                put_joined(&w, dst, sources, n_sources, code, rows, part);
             }
             dst += rows * part * size;
             for (int i = 0; i < n_sources; i++) {
