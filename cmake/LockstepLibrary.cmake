@@ -51,7 +51,7 @@ foreach(name certify clone compile constant context hazard inspect kernels key m
 endforeach()
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is
     set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-Os>)
-    list(FILTER small INCLUDE REGEX "/src/io/")
+    list(FILTER small INCLUDE REGEX "/src/(io|kir)/")
     set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:Clang>>:-Oz>) # its -Os makes them a tenth larger than gcc's
 endif()
 foreach(name program_run chain_run scan rows rows_run gemm gemm_block move_run) # loops of few turns, or of calls, which clang would have four times over: 20 KB

@@ -1,6 +1,7 @@
-/* What of a program follows from data alone is computed once, when the program is compiled: the scale of a batch norm from its variance, sums of
- * weights. The same kernels compute it as would at each run, so no bit depends on it. Movement stays with its reader, and so does what
- * would take more memory than what it is made of (dequantised weights, repeated vectors). */
+/* What of a program follows from data alone, or from constants of a device, is computed once, when the program is compiled: the scale of a batch
+ * norm from its variance, sums of weights, how many elements each window of a pooling has. The same kernels compute it as would at each run,
+ * so no bit depends on it. Movement stays with its reader, and so does what would take more memory than what it is made of (dequantised
+ * weights, repeated vectors). */
 #include "engine/exec.h"
 
 typedef struct fact {
@@ -32,7 +33,7 @@ static void learn(const ls_session *s, const ls_tensor *x, fact *out) {
     bool leaf = ls_is_stored(s, x) || x->n_src == 0;
     *out = (fact){.fixed = !is_variable(x) && (leaf || is_computed(s, x) || ls_ops[x->op].op_class == LS_CLASS_MOVE)};
     if (leaf) {
-        out->data = out->fixed && ls_is_stored(s, x);
+        out->data = out->fixed && (ls_is_stored(s, x) || x->device);
         out->bytes = out->data ? (double)ls_shape_bytes(x->dtype, &x->shape, NULL) : 0;
         return;
     }

@@ -44,6 +44,8 @@ bool ls_check_same_dtype(ls_session *s, const char *operation, const ls_tensor *
 ls_tensor *ls_broadcast_to(ls_session *s, const char *operation, ls_tensor *x, const ls_shape *shape);
 /* A constant of x's dtype and shape. */
 ls_tensor *ls_const_like(ls_session *s, const ls_tensor *x, double value);
+/* A constant that is of x's device from the first, where ls_full's joins any: what is made of it alone is computed once (engine/constant.c). */
+ls_tensor *ls_full_beside(ls_session *s, const ls_tensor *x, ls_dtype dtype, const ls_shape *shape, double value);
 /* result[i] = x[start + i * step], of any shape of x's rank; the caller has checked that it stays within
  * x. */
 ls_tensor *ls_slice_to(ls_session *s, ls_tensor *x, const int64_t *start, const int64_t *step,

@@ -47,7 +47,7 @@ static ls_tensor *window_counts(ls_session *s, const ls_geometry *g, const ls_te
     }
     ls_shape image = c->shape;
     image.dim[0] = image.dim[1] = ls_dim_fixed(1);
-    return ls_sum(s, ls_patches(s, g, ls_full(s, dtype, image, 1), true), g->d, kernel_axes(g->d), 0);
+    return ls_sum(s, ls_patches(s, g, ls_full_beside(s, c, dtype, &image, 1), true), g->d, kernel_axes(g->d), 0);
 }
 
 ls_tensor *ls_avg_pool(ls_session *s, ls_tensor *x, const int64_t *kernel, const ls_conv_spec *spec,

@@ -478,6 +478,17 @@ ls_tensor *ls_const_like(ls_session *s, const ls_tensor *x, double value) {
     return x ? full(s, x->dtype, &x->shape, ls_value_from_f64(x->dtype, value)) : NULL;
 }
 
+ls_tensor *ls_full_beside(ls_session *s, const ls_tensor *x, ls_dtype dtype, const ls_shape *shape, double value) {
+    ls_tensor key;
+    memset(&key, 0, sizeof key);
+    key.op = LS_OP_CONST;
+    key.dtype = dtype;
+    key.math = ls_graph_of(s)->math;
+    key.device = x->device;
+    key.attr.value = ls_value_from_f64(dtype, value);
+    return node_intern(s, &key, shape, NULL);
+}
+
 ls_tensor *ls_input(ls_session *session, const char *name, ls_dtype dtype, ls_shape shape) {
     if (!dtype_check(session, "input", dtype) || !ls_shape_check(session, "input", &shape)) {
         return NULL;

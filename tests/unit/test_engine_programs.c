@@ -150,6 +150,36 @@ static void programs_compute_constants_once(void **state) {
     ls_program_destroy(p);
 }
 
+static void count_kernels(void *user, const ls_kernel_profile *kernel) {
+    (void)kernel;
+    ++*(int *)user;
+}
+
+/* How many elements each window of a padded average has follows from nothing else, on the device of what is averaged. */
+static void programs_count_windows_once(void **state) {
+    (void)state;
+    enum { CHANNELS = 64 }; /* so many that each would not count for itself */
+    static const float want[9] = {12, 14, 16, 18, 20, 22, 24, 26, 28};
+    const ls_conv_spec around = {.spatial = 2, .pad_low = {1, 1}, .pad_high = {1, 1}};
+    float in[CHANNELS][9], out[CHANNELS][9];
+    for (int i = 0; i < 9 * CHANNELS; i++) {
+        in[i / 9][i % 9] = (float)(4 + 4 * (i % 9));
+    }
+    ls_tensor *x = ls_input(s, "x", LS_F32, LS_SHAPE(1, CHANNELS, 3, 3)), *y = ls_avg_pool(s, x, (int64_t[]){3, 3}, &around, 0);
+    const void *ins[] = {in};
+    void *outs[] = {out};
+    int kernels = 0;
+    ls_program *p;
+    world_ok(&w, ls_program_compile(s, &x, 1, &y, 1, &p));
+    ls_program_kernels(p, count_kernels, &kernels);
+    assert_int_equal(kernels, 1);
+    world_ok(&w, ls_program_run(p, ins, outs));
+    for (int i = 0; i < CHANNELS; i++) {
+        assert_memory_equal(out[i], want, sizeof want);
+    }
+    ls_program_destroy(p);
+}
+
 /* What follows from data and grows is looked at once, however often it is read. */
 static void searches_for_constants_are_linear(void **state) {
     (void)state;
@@ -434,6 +464,7 @@ int main(void) {
         TEST(values_of_other_symbol_values_are_not_used),
         TEST(programs_replay),
         TEST(programs_compute_constants_once),
+        TEST(programs_count_windows_once),
         TEST(searches_for_constants_are_linear),
         TEST(programs_take_symbols),
         TEST(programs_outlive_what_they_hold),

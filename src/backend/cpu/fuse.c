@@ -234,13 +234,16 @@ static bool make_steps(planner *p, int front, int root) {
         }
         waiting = last ? NULL : waiting;
         running = in->dst;
+        if (i == root) {
+            break;
+        }
         int next = i + 1;
         while (next < root && (!p->marked[next] || (!waiting && waits(p, next, root)))) {
             next++;
         }
         const ls_instr *then = &p->code[next];
         bool at_once = then->a == running || then->b == running;
-        if (i < root && !(at_once && p->uses[running] == (squares(p, then) ? 2 : 1)) && !keep(p, running)) {
+        if (!(at_once && p->uses[running] == (squares(p, then) ? 2 : 1)) && !keep(p, running)) {
             return false;
         }
     }

@@ -181,7 +181,7 @@ typedef enum ls_square { LS_SQUARE_MOST, LS_SQUARE_LEAST, LS_SQUARE_SUM } ls_squ
 
 /* The largest, the least or the sum, in the order of nine terms, of windows of three by three elements of a plane: dst[i*n + j] of lines
  * line + i*step + (0, 1, 2) and of their elements first + j*stride + (0, 1, 2). Lines outside of [0, height) are `none`, elements outside of
- * [0, limit) infinite, or 0 in a sum. Strides and steps are 1 or 2, of sums strides are 1. Lines to come are fetched, where it is `second`
+ * [0, limit) infinite, or 0 in a sum. Strides and steps are 1 or 2, of sums 1. Lines to come are fetched, where it is `second`
  * into the second-level cache. */
 typedef struct ls_threes {
     ls_square what;

@@ -84,7 +84,8 @@ static bool take_block(ls_pooling *p) {
     }
     int64_t span = x->stride * (x->extent - 1) + x->step * (x->taps - 1) + 1;
     p->pitch = (span + x->stride - 1) / x->stride * x->stride;
-    p->lines = LS_TILE / x->extent < y->extent ? LS_TILE / x->extent : y->extent;
+    const int64_t most = LS_TILE / x->extent, blocks = (y->extent + most - 1) / most;
+    p->lines = (y->extent + blocks - 1) / blocks;
     p->planes = p->lines == y->extent ? LS_TILE / (x->extent * y->extent) : 1;
     do {
         p->rows = y->stride * lines_of_phase(y, p->lines);
@@ -154,9 +155,9 @@ bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps
     if (!may || ((apart || places || (sums && taps > MOST_TAPS)) && !p.squares) || p.dim[1].memory != 1 || !take_block(&p)) {
         return true;
     }
-    p.threes = binary->device->gemm->moves->threes && p.dim[1].first <= 0 && p.dim[1].stride <= (sums ? 1 : 2);
+    p.threes = binary->device->gemm->moves->threes && p.dim[1].first <= 0;
     for (int d = 0; d < 2; d++) {
-        p.threes = p.threes && p.dim[d].step == 1 && p.dim[d].taps == 3 && p.dim[d].stride <= 2;
+        p.threes = p.threes && p.dim[d].step == 1 && p.dim[d].taps == 3 && p.dim[d].stride <= (sums ? 1 : 2);
     }
     phase->pooling = LS_ARENA_NEW(&binary->arena, ls_pooling);
     if (phase->pooling) {

@@ -71,8 +71,8 @@ typedef struct ls_tile_beside {
     const float *next;
     float *highest;
 } ls_tile_beside;
-/* The sum of exp(x - minus), as fold_f32 has it; those go to dst, too. Whether dst may be divided beside
- * another row. */
+/* The sum of exp(x - minus), as fold_f32 has it, or, the fast one, in whichever of the partials; those go to dst, too. Whether dst may be
+ * divided beside another row. */
 typedef bool (*ls_fold_exp_fn)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,
                                const ls_tile_beside *beside);
 

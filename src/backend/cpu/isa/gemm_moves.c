@@ -611,32 +611,45 @@ static void extremes_of_threes(const ls_threes *t, int64_t at, const __mmask16 *
     }
 }
 
-/* In the order of nine terms: a line's columns are terms 0 to 2, 3 to 5 and 6 to 8 of three sums. */
+/* In the order of nine terms: a line's columns are terms 0 to 2, 3 to 5 and 6 to 8 of three sums. Lines take turns in three places: none is
+ * moved from one to another. */
 LS_FETCHING void sums_of_threes(const ls_threes *t, int64_t at, const __mmask16 *there, __mmask16 put, float *dst) {
-    ls_vf32 x[3], y[3], z[3];
-#define COLUMNS(to, u)                                                                                       \
+    const float *line = t->plane + t->line * t->pitch + at, *none = t->none + at;
+    const int64_t height = t->height, pitch = t->pitch, n = t->n, end = t->line + t->lines + 2;
+    const __mmask16 m0 = there[0], m1 = there[1], m2 = there[2];
+    const bool second = t->second;
+    int64_t u = t->line;
+    ls_vf32 of[3][3];
+#define NEXT_LINE(to)                                                                                        \
     {                                                                                                        \
-        const float *line = line_of_threes(t, u) + at;                                                       \
-        ls_fetch_line((uintptr_t)line + SQUARES_AHEAD, t->second);                                           \
-        to[0] = (ls_vf32)_mm512_maskz_loadu_ps(there[0], line);                                              \
-        to[1] = (ls_vf32)_mm512_maskz_loadu_ps(there[1], line + 1);                                          \
-        to[2] = (ls_vf32)_mm512_maskz_loadu_ps(there[2], line + 2);                                          \
+        const float *here = (uint64_t)u < (uint64_t)height ? line : none;                                    \
+        ls_fetch_line((uintptr_t)here + SQUARES_AHEAD, second);                                              \
+        of[to][0] = (ls_vf32)_mm512_maskz_loadu_ps(m0, here);                                                \
+        of[to][1] = (ls_vf32)_mm512_maskz_loadu_ps(m1, here + 1);                                            \
+        of[to][2] = (ls_vf32)_mm512_maskz_loadu_ps(m2, here + 2);                                            \
+        line += pitch;                                                                                       \
+        u++;                                                                                                 \
     }
-    COLUMNS(x, t->line)
-    COLUMNS(y, t->line + 1)
-    for (int64_t i = 0, u = t->line; i < t->lines; i++, u += t->step, dst += t->n) {
-        if (t->step == 2 && i > 0) {
-            COLUMNS(y, u + 1)
-        }
-        COLUMNS(z, u + 2)
-        const ls_vf32 sum = (((x[0] + z[2]) + y[1]) + (x[2] + z[0])) + ((x[1] + y[2]) + (y[0] + z[1]));
-        _mm512_mask_storeu_ps(dst, put, _mm512_add_ps((__m512)sum, _mm512_setzero_ps()));
-        for (int k = 0; k < 3; k++) {
-            x[k] = t->step == 2 ? z[k] : y[k];
-            y[k] = z[k];
-        }
+#define SUMS(x, y, z)                                                                                        \
+    if (u == end) {                                                                                          \
+        return;                                                                                              \
+    }                                                                                                        \
+    NEXT_LINE(z)                                                                                             \
+    {                                                                                                        \
+        const ls_vf32 sum = (((of[x][0] + of[z][2]) + of[y][1]) + (of[x][2] + of[z][0])) +                   \
+                            ((of[x][1] + of[y][2]) + (of[y][0] + of[z][1]));                                 \
+        _mm512_mask_storeu_ps(dst, put, _mm512_add_ps((__m512)sum, _mm512_setzero_ps()));                    \
+        dst += n;                                                                                            \
     }
-#undef COLUMNS
+    NEXT_LINE(0)
+    NEXT_LINE(1)
+    for (;;) {
+        SUMS(0, 1, 2)
+        SUMS(1, 2, 0)
+        SUMS(2, 0, 1)
+    }
+#undef NEXT_LINE
+#undef SUMS
 }
 
 /* Sixteen columns of all lines, then the next ones: what is outside of a line is so in all of them. */

@@ -58,12 +58,15 @@ void LS_TILE_NAME(ls_norm_f32)(float *dst, const float *x, int64_t n, const ls_n
 #define LANES_OF(p, i) (*(const ls_vf32_any *)((p) + k + (i) * LS_LANES_F32))
 #define SCALE(i) q##i = q##i * LANES_OF(norm->times, i);
 #define SHIFT(i) q##i = q##i + LANES_OF(norm->plus, i);
-/* A row of any numbers; `usable`: by products. */
-static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bool usable, const float *x, float *dst) {
+/* A row of any numbers; `usable`: by products; lines `fetch` bytes behind are fetched. */
+static inline void norm_row(const ls_tile_row_norm *norm, const struct by by, bool usable, const float *x, float *dst, int64_t fetch) {
     enum { MOST = 4 * LS_LANES_F32 };
     const struct by b = by; /* in registers */
     int64_t k = 0;
     for (; k + MOST <= norm->n; k += MOST, x += MOST, dst += MOST) {
+        if (fetch) {
+            ls_fetch_lines((uintptr_t)x + (uintptr_t)fetch, MOST, norm->fetches_second);
+        }
         FOUR(APART)
         FOUR(ABOUT)
         if (!norm->near || !usable) {
@@ -128,7 +131,7 @@ static __attribute__((noinline)) void norm_rows(const ls_tile_row_norm *norm, in
         }
         for (int64_t i = 0; i < some; i++) {
             LS_TILE_NAME(ls_tile_rows_squares)(squares + i, x + i * norm->x_row, means[i], norm->n, 1,
-                                               norm->fetches_second ? -fetch : fetch);
+                                               norm->far ? 0 : norm->fetches_second ? -fetch : fetch);
         }
         for (int64_t i = 0; i < some; i++) {
             const float divisor = __builtin_sqrtf(squares[i] / norm->count + norm->more);
@@ -136,7 +139,7 @@ static __attribute__((noinline)) void norm_rows(const ls_tile_row_norm *norm, in
             const bool usable = in_parts(divisor, norm->near, &y, &z);
             const by b = {LS_SPLAT_F32(means[i]), LS_SPLAT_F32(divisor), LS_SPLAT_F32(y), LS_SPLAT_F32(z),
                           norm->far ? LS_DST_FAR : LS_DST_NEAR};
-            norm_row(norm, b, usable, x + i * norm->x_row, norm->dst + (r + i) * norm->dst_row);
+            norm_row(norm, b, usable, x + i * norm->x_row, norm->dst + (r + i) * norm->dst_row, norm->far ? 2 * fetch : 0);
         }
     }
 }
@@ -240,22 +243,62 @@ static void put_pair(const ls_tile_row_norm *norm, const by pair[PAIR], const fl
     }
 }
 
-/* Unless a divisor is not usable; one that is tells that the squares are finite, and so are the row and its quotients. */
-static bool norm_pair(const ls_tile_row_norm *norm, const float *x, float *dst, int64_t fetch) {
+/* The same past the caches, of whole vectors, while the two rows behind are summed and those after are fetched: line by line a core reads as
+ * much as it writes then, as in a copy, whose rate that is. */
+#define PUT_AND_ADD(i)                                                                                       \
+    {                                                                                                        \
+        const int64_t at = k + (i) * LS_LANES_F32;                                                           \
+        if (fetch) {                                                                                         \
+            ls_fetch_line((uintptr_t)(x + at) + 2 * (uintptr_t)fetch, into_second);                          \
+            ls_fetch_line((uintptr_t)(y + at) + 2 * (uintptr_t)fetch, into_second);                          \
+        }                                                                                                    \
+        a##i += vector_of(z + at), b##i += vector_of(z + row + at);                                          \
+        const ls_vf32 times = vector_of(all_times + (at & has_times)), plus = vector_of(all_plus + (at & has_plus)); \
+        LS_STREAM(dst + at, NEAR(vector_of(x + at), first));                                                 \
+        LS_STREAM(to + at, NEAR(vector_of(y + at), second));                                                 \
+    }
+static __attribute__((noinline)) void put_pair_far(const ls_tile_row_norm *norm, const by pair[PAIR], const float *x, float *dst, const float *z, int64_t fetch, float sums[PAIR]) {
+    const int64_t row = norm->x_row, n = norm->n;
+    const ls_vf32 one = LS_SPLAT_F32(1.0f), nothing = LS_SPLAT_F32(-0.0f);
+    const float *y = x + row, *all_times = norm->times ? norm->times : (const float *)&one, *all_plus = norm->plus ? norm->plus : (const float *)&nothing;
+    const int64_t has_times = -(int64_t)(norm->times != NULL), has_plus = -(int64_t)(norm->plus != NULL);
+    const bool into_second = norm->fetches_second;
+    const by first = pair[0], second = pair[1];
+    float *to = dst + norm->dst_row;
+    int64_t k = 0;
+    FOUR(BEGIN_SUM)
+    for (; k + 4 * LS_LANES_F32 <= n; k += 4 * LS_LANES_F32) {
+        FOUR(PUT_AND_ADD)
+    }
+    for (; k < n; k += LS_LANES_F32) {
+        PUT_AND_ADD(0)
+    }
+    TOTALS(sums)
+}
+
+/* Two rows; past the caches also the sums of the `next` ones, where those of these two are known. Unless a divisor is not usable; one that is
+ * tells that the squares are finite, and so are the row and its quotients. */
+static bool norm_pair(const ls_tile_row_norm *norm, const float *x, float *dst, const float *next, int64_t fetch, float sums[PAIR]) {
     float means[PAIR] = {0}, squares[PAIR];
     by pair[PAIR];
     bool usable = true;
     if (norm->centred) {
-        sum_pair(x, x + norm->x_row, norm->n, means);
-        means[0] /= norm->count, means[1] /= norm->count;
+        if (!norm->far) {
+            sum_pair(x, x + norm->x_row, norm->n, sums);
+        }
+        means[0] = sums[0] / norm->count, means[1] = sums[1] / norm->count;
     }
-    square_pair(x, x + norm->x_row, means, norm->n, fetch, norm->fetches_second, squares);
+    square_pair(x, x + norm->x_row, means, norm->n, norm->far ? 0 : fetch, norm->fetches_second, squares);
     for (int i = 0; i < PAIR; i++) {
         const float divisor = __builtin_sqrtf(squares[i] / norm->count + norm->more);
         usable = usable && within(divisor);
         pair[i] = (by){LS_SPLAT_F32(means[i]), LS_SPLAT_F32(divisor), LS_SPLAT_F32(1.0f / divisor), {0}, LS_DST_NEAR};
     }
-    if (usable) {
+    if (norm->far && usable) {
+        put_pair_far(norm, pair, x, dst, next, fetch, sums);
+    } else if (norm->far) {
+        sum_pair(next, next + norm->x_row, norm->n, sums);
+    } else if (usable) {
         put_pair(norm, pair, x, dst);
     }
     return usable;
@@ -263,9 +306,15 @@ static bool norm_pair(const ls_tile_row_norm *norm, const float *x, float *dst, 
 
 void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows) {
     const int64_t fetch = norm->fetches ? PAIR * norm->x_row * (int64_t)sizeof(float) : 0;
+    const bool pairs = norm->near && norm->finite && rows >= PAIR && !(norm->far && norm->n % LS_LANES_F32);
+    float sums[PAIR];
     int64_t r = 0;
-    for (; norm->near && norm->finite && !norm->far && r + PAIR <= rows; r += PAIR) {
-        if (!norm_pair(norm, norm->x + r * norm->x_row, norm->dst + r * norm->dst_row, fetch)) {
+    if (pairs && norm->far) {
+        sum_pair(norm->x, norm->x + norm->x_row, norm->n, sums);
+    }
+    for (; pairs && r + PAIR <= rows; r += PAIR) {
+        const int64_t next = r + 2 * PAIR <= rows ? r + PAIR : r; /* nothing is behind the last two */
+        if (!norm_pair(norm, norm->x + r * norm->x_row, norm->dst + r * norm->dst_row, norm->x + next * norm->x_row, fetch, sums)) {
             norm_rows(norm, r, r + PAIR, fetch);
         }
     }
