@@ -9,7 +9,7 @@ for test in "$1"/tests/unit/test_*; do
     case ${test##*/} in test_emit* | test_kir_legal*) continue ;; esac # hours: every kernel of the rows, interpreted
     echo "== ${test##*/}"
     code=0
-    valgrind --quiet --error-exitcode=99 --leak-check=no "$test" || code=$?
+    valgrind --quiet --suppressions="$(dirname "$0")/valgrind.supp" --error-exitcode=99 --leak-check=no "$test" || code=$?
     [ $code != 99 ] && [ $code -lt 126 ] || exit 1
     ran=$((ran + 1))
 done

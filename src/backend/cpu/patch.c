@@ -107,10 +107,10 @@ static void find_limits(patches *p) {
     p->store = plain ? &code[1] : NULL;
     const ls_access *from = plain ? &program->accesses[code[0].access] : NULL;
     const int64_t width = p->row < p->run_lanes ? p->row : p->run_lanes;
-    /* Lines side by side take less time, but of those at whole pages from each other the nearest cache holds few. */
-    const int64_t lines = !plain || width < LS_PATCH_ROWS ? 1 : from->dims[from->n_dims - 1].stride * 4 % 4096 == 0 ? 2 : 4;
-    p->most = LS_PATCH_ROWS * lines;
     p->stream = plain && code[1].cast && ls_is_streamed(p->run->spec, to->buffer);
+    /* Lines side by side take less time, but of those at whole pages from each other the nearest cache holds few, unless they are copied there. */
+    const bool pages = plain && from->dims[from->n_dims - 1].stride * 4 % 4096 == 0;
+    p->most = LS_PATCH_ROWS * (!plain || width < LS_PATCH_ROWS ? 1 : pages && !p->stream ? 2 : 4);
 }
 
 /* Rows [r, r + rows) of lanes [at, at + lanes), numbered from the space's first point. */
@@ -129,11 +129,11 @@ static void run_patch(const patches *p, int64_t r, int64_t rows, int64_t at, int
         if (p->store) {
             const ls_access *to = &program->accesses[p->store->access];
             uint32_t *dst = (uint32_t *)(void *)run->buffers[to->buffer] + ls_run_place(run, to);
-            run->isa->transpose(dst, p->row, src, stride, rows, lanes, p->store->cast != NULL, p->stream, run->fetches_second);
+            run->isa->transpose(dst, p->row, src, stride, rows, lanes, p->store->cast != NULL, p->stream);
             return;
         }
         run->isa->transpose((uint32_t *)(void *)(p->memory + (a->patch - 1) * LS_PATCH_BYTES), LS_PATCH_LANES, src,
-                            stride, rows, lanes, false, false, false);
+                            stride, rows, lanes, false, false);
     }
     for (int64_t i = 0; i < rows; i++) {
         run->patches = p->memory + i * LS_PATCH_LANES * 4;

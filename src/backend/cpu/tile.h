@@ -122,9 +122,9 @@ typedef struct ls_tile_isa {
                      int64_t n);                                              /* mask &= 0 <= a < limit */
     void (*multiple)(uint8_t *mask, const int64_t *a, int64_t of, int64_t n); /* mask &= a % of == 0 */
     /* dst[r * dst_stride + i] = src[i * src_stride + r] (4 bytes each); `canonical`: NaN of f32 are made so; `stream`:
-     * past the caches, where lines are whole; those of src are fetched early then, into the second-level cache where it is `second`. */
+     * past the caches, where lines are whole; those of src are fetched early then. */
     void (*transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
-                      int64_t lanes, bool canonical, bool stream, bool second);
+                      int64_t lanes, bool canonical, bool stream);
     /* Each fold, or NULL: into the partials of a block (`first`: which hold nothing yet) those of
      * n <= LS_TILE lanes, and the halving of the partials, whose result is partials[0]. `fetches`: lines of x that come next. */
     void (*fold_f32[LS_FOLDS])(float *partials, const float *x, int64_t n, bool first, bool fetches);

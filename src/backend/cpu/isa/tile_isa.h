@@ -44,7 +44,7 @@ void LS_TILE_NAME(ls_tile_store_f32)(void *dst, const void *a, int64_t n);
 void LS_TILE_NAME(ls_tile_store_f64)(void *dst, const void *a, int64_t n);
 
 void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
-                                     int64_t rows, int64_t lanes, bool canonical, bool stream, bool second);
+                                     int64_t rows, int64_t lanes, bool canonical, bool stream);
 /* Folds whose partials are in registers, or in memory. */
 #if defined(LS_ISA_AVX2) || defined(LS_ISA_NEON)
 #define LS_TILE_PLAIN_FOLDS

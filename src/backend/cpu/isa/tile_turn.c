@@ -28,12 +28,7 @@ static inline __m512i canonical16(__m512i x, bool canonical) {
         }                                                                                                    \
     }
 static __attribute__((noinline)) void whole_block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
-                                                  bool canonical, bool stream, bool second) {
-    /* No processor foresees lines that lie far apart. Of those at whole pages from each other the nearest cache holds few. */
-    const int64_t ahead = second ? 32 : 16;
-    for (int64_t i = 0; stream && i < 16; i++) {
-        ls_fetch_line((uintptr_t)src + (uintptr_t)((ahead + i) * src_stride) * sizeof *src, second);
-    }
+                                                  bool canonical, bool stream) {
     LS_TURN16(LINE, PUT)
 }
 #undef LINE
@@ -45,9 +40,9 @@ static __attribute__((noinline)) void whole_block(uint32_t *dst, int64_t dst_str
         _mm512_mask_storeu_epi32(dst + (r) * dst_stride, put, canonical16(x, canonical));                    \
     }
 static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
-                  int64_t lanes, bool canonical, bool stream, bool second) {
+                  int64_t lanes, bool canonical, bool stream) {
     if (rows == 16 && lanes == 16) {
-        whole_block(dst, dst_stride, src, src_stride, canonical, stream && ((uintptr_t)dst | (uintptr_t)dst_stride * 4) % 64 == 0, second);
+        whole_block(dst, dst_stride, src, src_stride, canonical, stream && ((uintptr_t)dst | (uintptr_t)dst_stride * 4) % 64 == 0);
         return;
     }
     __mmask16 columns = (__mmask16)((1u << rows) - 1), put = (__mmask16)((1u << lanes) - 1);
@@ -117,7 +112,7 @@ static void turn8(eight *kept, const uint32_t *src, int64_t src_stride, bool can
     OF_TWO(0, 0, 4) OF_TWO(1, 1, 5) OF_TWO(2, 2, 6) OF_TWO(3, 3, 7)
 }
 
-enum { SIDE = 16, HALF = 8, AHEAD = 16, PAGE = 4096 / sizeof(uint32_t) };
+enum { SIDE = 16, HALF = 8, PAGE = 4096 / sizeof(uint32_t) };
 /* Sixteen by sixteen: lines of src are read whole, eight at a time, of which the nearest cache holds as many where they lie at whole pages from
  * each other; lines of dst are stored whole: past the caches Intel's processors take half a line as if it were one. */
 static void whole_block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, bool canonical, bool far) {
@@ -138,15 +133,11 @@ static void whole_block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, 
     }
 }
 
-/* Where lines of src displace each other, or dst goes past the caches; else four by four is as fast, and on an Intel faster. No processor
- * foresees lines that lie far apart. */
+/* Where lines of src displace each other, or dst goes past the caches; else four by four is as fast, and on an Intel faster. */
 static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows, int64_t lanes,
-                  bool canonical, bool stream, bool second) {
+                  bool canonical, bool stream) {
     const bool far = stream && ((uintptr_t)dst | (uintptr_t)dst_stride * 4) % 64 == 0;
     if (rows == SIDE && lanes == SIDE && (far || src_stride % PAGE == 0)) {
-        for (int64_t i = 0; far && i < SIDE; i++) {
-            ls_fetch_line((uintptr_t)src + (uintptr_t)((AHEAD + i) * src_stride) * sizeof *src, second);
-        }
         whole_block(dst, dst_stride, src, src_stride, canonical, far);
         return;
     }
@@ -160,8 +151,8 @@ static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_
 #else
 enum { SIDE = 4 };
 static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows, int64_t lanes, bool canonical,
-                  bool stream, bool second) {
-    (void)stream, (void)second;
+                  bool stream) {
+    (void)stream;
     small_block(dst, dst_stride, src, src_stride, rows, lanes, canonical);
 }
 #endif
@@ -190,12 +181,53 @@ static void fence(void) {
 const ls_tile_far LS_TILE_NAME(ls_tile_far) = {store_f32, fence};
 #endif
 
+enum { NEAR = 64, PITCH = NEAR + 16 }; /* rows, and elements of each, that are copied, and how far apart */
+
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+static void copy_near(uint32_t *near, const uint32_t *src, int64_t src_stride, int64_t rows, int64_t n) {
+    for (int64_t i = 0; i < rows; i++, near += PITCH, src += src_stride) {
+        int64_t k = 0;
+        for (; k + LS_LANES_F32 <= n; k += LS_LANES_F32) {
+            *(ls_vf32_any *)(void *)(near + k) = *(const ls_vf32_any *)(const void *)(src + k);
+        }
+        for (; k < n; k++) {
+            near[k] = src[k];
+        }
+    }
+}
+#endif
+
 void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
-                                     int64_t rows, int64_t lanes, bool canonical, bool stream, bool second) {
-    for (int64_t i = 0; i < lanes; i += SIDE) {
+                                     int64_t rows, int64_t lanes, bool canonical, bool stream) {
+    for (int64_t first = 0, some; first < lanes; first += some, src += some * src_stride, dst += some) {
+        some = lanes - first < NEAR ? lanes - first : NEAR;
+        const uint32_t *from = src;
+        int64_t apart = src_stride;
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+        /* Rows that lie far apart no processor foresees, and of lines at whole pages from each other its caches hold few: past the caches some
+         * lines of each row are copied at once, and those of the next rows fetched meanwhile. */
+        _Alignas(64) uint32_t near[NEAR * PITCH];
+        const bool copies = stream && rows >= 2 * SIDE && rows <= NEAR && some >= SIDE;
+        const int64_t lines = (rows + SIDE - 1) / SIDE;
+        int64_t next = some, line = 0;
+        if (copies) {
+            copy_near(near, src, src_stride, some, rows);
+            from = near;
+            apart = PITCH;
+        }
+#endif
         for (int64_t r = 0; r < rows; r += SIDE) {
-            block(dst + r * dst_stride + i, dst_stride, src + i * src_stride + r, src_stride,
-                  rows - r < SIDE ? rows - r : SIDE, lanes - i < SIDE ? lanes - i : SIDE, canonical, stream, second);
+            for (int64_t i = 0; i < some; i += SIDE) {
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+                for (int k = 0; copies && k < SIDE; k++) {
+                    ls_fetch_line((uintptr_t)(src + next * src_stride + line * SIDE), true);
+                    line = line + 1 < lines ? line + 1 : 0;
+                    next += line == 0;
+                }
+#endif
+                block(dst + r * dst_stride + i, dst_stride, from + i * apart + r, apart, rows - r < SIDE ? rows - r : SIDE,
+                      some - i < SIDE ? some - i : SIDE, canonical, stream);
+            }
         }
     }
 }
