@@ -577,69 +577,88 @@ LS_FETCHING void squares_of(ls_square what, bool places, int64_t n, int64_t line
     }
 }
 
-static inline const float *line_of_threes(const ls_threes *t, int64_t u) {
-    return u >= 0 && u < t->height ? t->plane + u * t->pitch : t->none;
+/* The lines of a plane in turn, from some element on. */
+typedef struct plane_lines {
+    const float *line, *none;
+    int64_t at, height, pitch;
+    bool second;
+} plane_lines;
+
+LS_FETCHING const float *next_line(plane_lines *p) {
+    const float *line = (uint64_t)p->at < (uint64_t)p->height ? p->line : p->none;
+    ls_fetch_line((uintptr_t)p->line + SQUARES_AHEAD, p->second);
+    p->at++;
+    p->line += p->pitch;
+    return line;
 }
 
-/* Of sixteen windows, the largest of the three columns in one line, or of the least with their signs turned. */
-LS_FETCHING ls_vf32 largest_of_line(const ls_threes *t, int64_t u, int64_t at, const __mmask16 *there, __m512i sign) {
-    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0), none = _mm512_set1_epi32((int)0xff800000);
-    const float *line = line_of_threes(t, u) + at;
-#define ELEMENTS(i, from) _mm512_xor_si512(_mm512_mask_loadu_epi32(_mm512_xor_si512(none, sign), there[i], line + (from)), sign)
-    ls_fetch_line((uintptr_t)line + SQUARES_AHEAD, t->second);
-    if (t->stride == 1) {
-        return ls_highest(ls_highest((ls_vf32)ELEMENTS(0, 0), (ls_vf32)ELEMENTS(1, 1)), (ls_vf32)ELEMENTS(2, 2));
+/* Of sixteen windows, the largest or the least of the three columns in one line; `there`: of each vector those that are in the image. */
+LS_FETCHING ls_vf32 extremes_of_line(plane_lines *p, int64_t stride, bool least, const __mmask16 *there) {
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512 none = _mm512_set1_ps(least ? __builtin_inff() : -__builtin_inff());
+    const float *line = next_line(p);
+#define ELEMENTS(i, from) _mm512_mask_loadu_ps(none, there[i], line + (from))
+#define EXTREME(x, y) (__m512)extreme(least, (ls_vf32)(x), (ls_vf32)(y))
+    if (stride == 1) {
+        return (ls_vf32)EXTREME(EXTREME(ELEMENTS(0, 0), ELEMENTS(1, 1)), ELEMENTS(2, 2));
     }
-    const __m512i x = ELEMENTS(0, 0), y = ELEMENTS(1, 16), odd = _mm512_or_si512(even, _mm512_set1_epi32(1));
-    const ls_vf32 first = (ls_vf32)_mm512_permutex2var_epi32(x, even, y), second = (ls_vf32)_mm512_permutex2var_epi32(x, odd, y);
-    ls_fetch_line((uintptr_t)(line + 16) + SQUARES_AHEAD, t->second);
-    return ls_highest(ls_highest(first, second), (ls_vf32)_mm512_permutex2var_epi32(ELEMENTS(2, 2), even, ELEMENTS(3, 18)));
+    ls_fetch_line((uintptr_t)(p->line - p->pitch + 16) + SQUARES_AHEAD, p->second);
+    const __m512 x = ELEMENTS(0, 0), y = ELEMENTS(1, 16);
+    const __m512 first = _mm512_permutex2var_ps(x, even, y), second = _mm512_permutex2var_ps(x, _mm512_or_si512(even, _mm512_set1_epi32(1)), y);
+    return (ls_vf32)EXTREME(EXTREME(first, second), _mm512_permutex2var_ps(ELEMENTS(2, 2), even, ELEMENTS(3, 18)));
 #undef ELEMENTS
+#undef EXTREME
 }
 
-static void extremes_of_threes(const ls_threes *t, int64_t at, const __mmask16 *there, __mmask16 put, float *dst) {
-    const __m512i sign = _mm512_set1_epi32(t->what == LS_SQUARE_LEAST ? INT32_MIN : 0);
-    ls_vf32 x = largest_of_line(t, t->line, at, there, sign), y = x, z;
-    for (int64_t i = 0, u = t->line; i < t->lines; i++, u += t->step, dst += t->n) {
-        if (t->step == 2 || i == 0) {
-            y = largest_of_line(t, u + 1, at, there, sign);
-        }
-        z = largest_of_line(t, u + 2, at, there, sign);
-        _mm512_mask_storeu_epi32(dst, put, _mm512_xor_si512((__m512i)ls_highest(ls_highest(x, y), z), sign));
-        x = t->step == 2 ? z : y;
-        y = z;
+/* Lines take turns in three places, or two: none is moved from one to another. */
+LS_FETCHING void extremes_of_threes(const ls_threes *t, plane_lines p, int64_t stride, bool least, const __mmask16 *there, __mmask16 put, float *dst) {
+    const int64_t n = t->n, end = p.at + t->step * (t->lines - 1) + 3;
+    ls_vf32 x = extremes_of_line(&p, stride, least, there), y, z;
+#define NEXT(line) line = extremes_of_line(&p, stride, least, there);
+#define PUT_EXTREMES                                                                                         \
+    _mm512_mask_storeu_ps(dst, put, (__m512)extreme(least, extreme(least, x, y), z));                        \
+    dst += n;                                                                                                \
+    if (p.at == end) {                                                                                       \
+        return;                                                                                              \
     }
+    if (t->step == 2) {
+        for (;;) {
+            NEXT(y) NEXT(z) PUT_EXTREMES
+            NEXT(y) NEXT(x) PUT_EXTREMES
+        }
+    }
+    NEXT(y)
+    for (;;) {
+        NEXT(z) PUT_EXTREMES
+        NEXT(x) PUT_EXTREMES
+        NEXT(y) PUT_EXTREMES
+    }
+#undef NEXT
+#undef PUT_EXTREMES
 }
 
-/* In the order of nine terms: a line's columns are terms 0 to 2, 3 to 5 and 6 to 8 of three sums. Lines take turns in three places: none is
- * moved from one to another. */
-LS_FETCHING void sums_of_threes(const ls_threes *t, int64_t at, const __mmask16 *there, __mmask16 put, float *dst) {
-    const float *line = t->plane + t->line * t->pitch + at, *none = t->none + at;
-    const int64_t height = t->height, pitch = t->pitch, n = t->n, end = t->line + t->lines + 2;
+/* In the order of nine terms: a line's columns are terms 0 to 2, 3 to 5 and 6 to 8 of three sums. */
+LS_FETCHING void sums_of_threes(const ls_threes *t, plane_lines p, const __mmask16 *there, __mmask16 put, float *dst) {
+    const int64_t n = t->n, end = p.at + t->lines + 2;
     const __mmask16 m0 = there[0], m1 = there[1], m2 = there[2];
-    const bool second = t->second;
-    int64_t u = t->line;
     ls_vf32 of[3][3];
 #define NEXT_LINE(to)                                                                                        \
     {                                                                                                        \
-        const float *here = (uint64_t)u < (uint64_t)height ? line : none;                                    \
-        ls_fetch_line((uintptr_t)here + SQUARES_AHEAD, second);                                              \
-        of[to][0] = (ls_vf32)_mm512_maskz_loadu_ps(m0, here);                                                \
-        of[to][1] = (ls_vf32)_mm512_maskz_loadu_ps(m1, here + 1);                                            \
-        of[to][2] = (ls_vf32)_mm512_maskz_loadu_ps(m2, here + 2);                                            \
-        line += pitch;                                                                                       \
-        u++;                                                                                                 \
+        const float *line = next_line(&p);                                                                   \
+        of[to][0] = (ls_vf32)_mm512_maskz_loadu_ps(m0, line);                                                \
+        of[to][1] = (ls_vf32)_mm512_maskz_loadu_ps(m1, line + 1);                                            \
+        of[to][2] = (ls_vf32)_mm512_maskz_loadu_ps(m2, line + 2);                                            \
     }
 #define SUMS(x, y, z)                                                                                        \
-    if (u == end) {                                                                                          \
-        return;                                                                                              \
-    }                                                                                                        \
     NEXT_LINE(z)                                                                                             \
     {                                                                                                        \
         const ls_vf32 sum = (((of[x][0] + of[z][2]) + of[y][1]) + (of[x][2] + of[z][0])) +                   \
                             ((of[x][1] + of[y][2]) + (of[y][0] + of[z][1]));                                 \
         _mm512_mask_storeu_ps(dst, put, _mm512_add_ps((__m512)sum, _mm512_setzero_ps()));                    \
         dst += n;                                                                                            \
+    }                                                                                                        \
+    if (p.at == end) {                                                                                       \
+        return;                                                                                              \
     }
     NEXT_LINE(0)
     NEXT_LINE(1)
@@ -653,19 +672,32 @@ LS_FETCHING void sums_of_threes(const ls_threes *t, int64_t at, const __mmask16 
 }
 
 /* Sixteen columns of all lines, then the next ones: what is outside of a line is so in all of them. */
-static void threes(const ls_threes *t) {
+LS_FETCHING void threes_of(const ls_threes *t, ls_square what, int64_t stride) {
     for (int64_t i = 0; i < t->n; i += 16) {
-        const int64_t at = t->first + i * t->stride;
+        const int64_t at = t->first + i * stride;
+        const plane_lines p = {t->plane + t->line * t->pitch + at, t->none + at, t->line, t->height, t->pitch, t->second};
+        const __mmask16 put = bits_between(0, t->n - i);
         __mmask16 there[4];
         for (int k = 0; k < 4; k++) {
-            const int64_t from = at + (t->stride == 1 ? k : k / 2 * 2 + k % 2 * 16);
+            const int64_t from = at + (stride == 1 ? k : k / 2 * 2 + k % 2 * 16);
             there[k] = bits_between(-from, t->limit - from);
         }
-        if (t->what == LS_SQUARE_SUM) {
-            sums_of_threes(t, at, there, bits_between(0, t->n - i), t->dst + i);
+        if (what == LS_SQUARE_SUM) {
+            sums_of_threes(t, p, there, put, t->dst + i);
         } else {
-            extremes_of_threes(t, at, there, bits_between(0, t->n - i), t->dst + i);
+            extremes_of_threes(t, p, stride, what == LS_SQUARE_LEAST, there, put, t->dst + i);
         }
+    }
+}
+static void threes(const ls_threes *t) {
+    if (t->what == LS_SQUARE_SUM) {
+        threes_of(t, LS_SQUARE_SUM, 1);
+    } else if (t->what == LS_SQUARE_LEAST) {
+        threes_of(t, LS_SQUARE_LEAST, t->stride);
+    } else if (t->stride == 1) {
+        threes_of(t, LS_SQUARE_MOST, 1);
+    } else {
+        threes_of(t, LS_SQUARE_MOST, 2);
     }
 }
 
