@@ -250,21 +250,20 @@ static void next_group(ls_row_list *l, int64_t rows) {
     }
 }
 
-static bool are_finite(const float *x, int64_t n) {
-    uint32_t most = 0, magnitude;
-    for (int64_t i = 0; x && i < n; i++) {
-        memcpy(&magnitude, x + i, sizeof magnitude);
-        magnitude &= 0x7fffffff;
-        most = magnitude > most ? magnitude : most;
+/* By their squares: where those are beyond all numbers it only takes longer. */
+static bool are_finite(const ls_tile_isa *isa, const float *x, int64_t n) {
+    float squares = 0;
+    if (x) {
+        isa->rows_squares_f32(&squares, x, 0, n, 1, 0);
     }
-    return most < 0x7f800000;
+    return squares - squares == 0;
 }
 
 static void run_norm(ls_row_list *l, int64_t n) {
     enum { FEW = 4 }; /* rows that are worth a look at what all of them are multiplied by */
     ls_tile_row_norm *norm = &l->norm;
     const bool prepares = l->steps->kind == LS_ROW_CHAIN;
-    norm->finite = norm->near && n >= FEW && are_finite(norm->times, norm->n) && are_finite(norm->plus, norm->n);
+    norm->finite = norm->near && n >= FEW && are_finite(l->isa, norm->times, norm->n) && are_finite(l->isa, norm->plus, norm->n);
     for (int64_t done = 0, rows; done < n; done += rows) {
         rows = prepares && n - done > l->ahead ? l->ahead : n - done;
         if (prepares) {
