@@ -388,6 +388,7 @@ typedef struct fused_run {
     const ls_fused *fused;
     ls_chain_row row;
     const float *out;            /* where the result is stored */
+    bool far;                    /* past the caches, piece by piece where those begin with a line */
     int64_t inner, left, at_row; /* lanes of a row, and of this one that are left; which it is */
     float scalars[LS_CHAIN_SCALARS];
     float slots[LS_CHAIN_SLOTS * LS_CHAIN_LANES + LS_ALIGN / sizeof(float)]; /* from the first aligned one on */
@@ -442,18 +443,18 @@ static void go_on(fused_run *r, int64_t n) {
     }
 }
 
-/* Whether a large result is stored past the caches: where functions are computed between its stores, as memory has time then; in one piece, and not where values are kept in the room that a
- * beginning of its own takes. */
-static bool is_far(const fused_run *r, int64_t n) {
+/* Whether a large result is stored past the caches, which saves reading its lines: not where it takes an operand's place, nor where values are
+ * kept in the room that a beginning of its own takes. */
+static bool is_far(const fused_run *r) {
     const ls_fused *f = r->fused;
-    const ls_spec *spec = r->run->spec;
-    const int buffer = r->run->program->accesses[f->store].buffer;
-    bool far = r->run->isa->far && r->run->program->endless && ls_is_streamed(spec, buffer) && r->n_walks == 0 &&
-                             r->inner == n && (uintptr_t)r->out % LS_ALIGN == 0;
-    for (int k = 0; k < f->n_operands; k++) {
-        far = far && r->row.at[k] != r->out;
+    const ls_run *run = r->run;
+    const ls_access *accesses = run->program->accesses;
+    const int to = accesses[f->store].buffer;
+    bool far = run->isa->far && run->program->endless && ls_is_streamed(run->spec, to);
+    for (int k = 0; k < f->n_operands && far; k++) {
+        far = !f->loads[k] || run->buffers[accesses[f->loads[k] - 1].buffer] != run->buffers[to];
     }
-    return far && f->calls && (f->slots == 0 || (f->steps->op != LS_CHAIN_SUB && f->steps->op != LS_CHAIN_DIV && f->steps->op != LS_CHAIN_DIV_NEAR));
+    return far && (f->slots == 0 || (f->steps->op != LS_CHAIN_SUB && f->steps->op != LS_CHAIN_DIV && f->steps->op != LS_CHAIN_DIV_NEAR));
 }
 
 /* Begins a chain on n lanes from where the run is. `own`: takes the result where it is not stored. */
@@ -463,6 +464,7 @@ static void begin_fused(fused_run *r, ls_run *run, const ls_fused *f, float *own
     r->fused = f;
     r->out = own;
     r->n_walks = r->n_runs = 0;
+    r->far = !own && is_far(r);
     r->row = (ls_chain_row){.n_steps = f->n_steps, .n_pointers = f->n_operands, .steps = f->steps, .scalars = r->scalars};
     r->row.raw = own != NULL;
     r->row.second = run->fetches_second;
@@ -483,10 +485,7 @@ static void begin_fused(fused_run *r, ls_run *run, const ls_fused *f, float *own
     }
     if (!own) {
         add_place(r, &p->accesses[f->store], n, &r->out, LS_CHAIN_POINTERS);
-        if (is_far(r, n)) {
-            r->row.middle = r->slots;
-            r->row.ahead &= (UINT32_C(1) << LS_CHAIN_POINTERS) - 1;
-        }
+        r->row.ahead &= r->far ? (UINT32_C(1) << LS_CHAIN_POINTERS) - 1 : UINT32_MAX;
     }
 }
 
@@ -501,6 +500,7 @@ static int64_t next_fused(fused_run *r, float *own, int64_t most) {
     int64_t part = find_places(r, r->left < most ? r->left : most);
     part = fetches && part > LS_FUSED_PIECE ? LS_FUSED_PIECE : part;
     step_walks(r, part);
+    r->row.middle = r->far && (uintptr_t)r->out % LS_ALIGN == 0 ? r->slots : NULL;
     run->isa->chain(&r->row, own ? own : (float *)(uintptr_t)r->out, r->row.at[0], part);
     if (fetches) {
         ls_fetch(&run->fetches);

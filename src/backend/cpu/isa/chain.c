@@ -265,8 +265,8 @@ static bool takes_scalar(const ls_chain_step *step, const ls_chain_step *end, ls
 /* All of a batch norm, with the relu after it, in one pass; its quotients are rounded in any case. */
 static bool batch_norm(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
     const ls_chain_step *step = row->steps, *end = step + row->n_steps;
-    ls_norm norm = {.divisor = 1, .fetches = row->ahead & 1, .fetches_dst = row->ahead >> LS_CHAIN_POINTERS & 1, .second = row->second};
-    if (!takes_scalar(step, end, LS_CHAIN_SUB) || row->middle) {
+    ls_norm norm = {.divisor = 1, .fetches = row->ahead & 1, .fetches_dst = row->ahead >> LS_CHAIN_POINTERS & 1, .second = row->second, .far = row->middle != NULL};
+    if (!takes_scalar(step, end, LS_CHAIN_SUB)) {
         return false;
     }
     norm.minus = row->scalars[step++->at];

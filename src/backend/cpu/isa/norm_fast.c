@@ -43,7 +43,12 @@ void LS_TILE_NAME(ls_norm_f32)(float *dst, const float *x, int64_t n, const ls_n
     for (int64_t i = 0; i <= last; i += LS_LANES_F32) {
         ls_fetch_behind(x + i, norm->fetches ? LS_LANES_F32 : 0, norm->second);
         ls_fetch_behind(dst + i, norm->fetches_dst ? LS_LANES_F32 : 0, norm->second);
-        *(ls_vf32_any *)(dst + i) = norm_vector(&r, apart(&r.by, x + i));
+        const ls_vf32 q = norm_vector(&r, apart(&r.by, x + i));
+        if (norm->far) {
+            LS_STREAM(dst + i, q);
+        } else {
+            *(ls_vf32_any *)(dst + i) = q;
+        }
     }
     if (n % LS_LANES_F32) {
         *(ls_vf32_any *)(dst + last) = norm_vector(&r, end);

@@ -91,6 +91,7 @@ void LS_TILE_NAME(ls_divide_f32)(float *dst, const float *x, float minus, float 
 typedef struct ls_norm {
     float minus, divisor, times, plus;
     bool divides, relu, fetches, fetches_dst, second; /* the last three: lines of x and of dst, early, into the second-level cache */
+    bool far; /* past the caches: dst begins where a line does */
 } ls_norm;
 void LS_TILE_NAME(ls_norm_f32)(float *dst, const float *x, int64_t n, const ls_norm *norm);
 void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float *src, int64_t n);
