@@ -4,7 +4,7 @@
 #include "base/half.h"
 #include <string.h>
 
-enum { LEAST_ROW = 4 /* lanes that are worth a register of rows */ };
+enum { LEAST_ROW = 4 /* lanes that are worth a register of rows */, LONG_ROW = 256 /* and that are if only what they share is loaded */ };
 
 static bool grow(ls_program_builder *b, void **data, int *cap, int len, size_t size) {
     if (len < *cap) {
@@ -55,12 +55,12 @@ static int axes_of(const ls_program_builder *b, int32_t value) {
     return n;
 }
 
-static bool is_row(const ls_program_builder *b, int first) {
+static bool is_row(const ls_program_builder *b, int first, int64_t least) {
     int64_t inner = 1;
-    for (int i = first; i < b->n_lane_axes && inner < LEAST_ROW; i++) {
+    for (int i = first; i < b->n_lane_axes && inner < least; i++) {
         inner *= ls_dim_bound(b->spec->extents_of_axes[b->lane_axes[i]]);
     }
-    return inner >= LEAST_ROW;
+    return inner >= least;
 }
 
 void ls_pb_rows(ls_program_builder *b) {
@@ -68,16 +68,16 @@ void ls_pb_rows(ls_program_builder *b) {
     for (int32_t i = 0; i < b->spec->n_values; i++) {
         const ls_value *v = &b->spec->values[i];
         const bool divides = v->op == LS_V_MAP && v->map == LS_OP_DIV && v->dtype == LS_F32; /* by a row's number: cheaper */
-        const bool costs = v->op == LS_V_MAP || (v->op == LS_V_LOAD && !ls_dtype_is_float((ls_dtype)v->dtype)); /* a place */
         int n = axes_of(b, i);
+        const bool costs = v->op == LS_V_MAP || (v->op == LS_V_LOAD && (!ls_dtype_is_float((ls_dtype)v->dtype) /* a place */ || is_row(b, n, LONG_ROW)));
         n = divides && n == b->n_lane_axes ? axes_of(b, v->b) : n;
         k = costs && n < b->n_lane_axes && n > k ? n : k;
     }
     for (int32_t i = 0; i < b->spec->n_values && k > 0; i++) { /* where there are rows, what is loaded for shorter ones is theirs, too */
         const int n = b->spec->values[i].op == LS_V_LOAD ? axes_of(b, i) : 0;
-        k = n > k && n < b->n_lane_axes && is_row(b, n) ? n : k;
+        k = n > k && n < b->n_lane_axes && is_row(b, n, LEAST_ROW) ? n : k;
     }
-    if (is_row(b, k)) {
+    if (is_row(b, k, LEAST_ROW)) {
         b->row_axes = k;
         for (int i = 0; i < k; i++) {
             b->row_mask |= UINT64_C(1) << b->lane_axes[i];

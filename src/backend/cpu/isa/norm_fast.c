@@ -23,7 +23,7 @@ static inline ls_vf32 norm_vector(const batch_norm *r, ls_vf32 v) {
         }
     }
     q = q * r->times + r->plus;
-    return ls_canonical(r->relu ? LS_ABOVE((ls_vf32){0}, q) + (ls_vf32){0} : q);
+    return r->relu ? LS_ABOVE((ls_vf32){0}, q) + (ls_vf32){0} : q;
 }
 
 void LS_TILE_NAME(ls_norm_f32)(float *dst, const float *x, int64_t n, const ls_norm *norm) {
@@ -35,23 +35,35 @@ void LS_TILE_NAME(ls_norm_f32)(float *dst, const float *x, int64_t n, const ls_n
     const int64_t last = n - LS_LANES_F32;
     if (last < 0) {
         const __mmask16 lanes = (__mmask16)((1u << n) - 1);
-        _mm512_mask_storeu_ps(dst, lanes, (__m512)norm_vector(&r, (ls_vf32)_mm512_maskz_loadu_ps(lanes, x) - r.by.minus));
+        _mm512_mask_storeu_ps(dst, lanes, (__m512)ls_canonical(norm_vector(&r, (ls_vf32)_mm512_maskz_loadu_ps(lanes, x) - r.by.minus)));
         return;
     }
     /* Of lanes that the loop does, too, and stores where x is: masks in each vector take half as long again. */
     const ls_vf32 end = apart(&r.by, x + last);
-    for (int64_t i = 0; i <= last; i += LS_LANES_F32) {
-        ls_fetch_behind(x + i, norm->fetches ? LS_LANES_F32 : 0, norm->second);
-        ls_fetch_behind(dst + i, norm->fetches_dst ? LS_LANES_F32 : 0, norm->second);
-        const ls_vf32 q = norm_vector(&r, apart(&r.by, x + i));
-        if (norm->far) {
-            LS_STREAM(dst + i, q);
+    const int64_t fetched = norm->fetches ? LS_LANES_F32 : 0, fetched_dst = norm->fetches_dst ? LS_LANES_F32 : 0;
+    const bool second = norm->second, far = norm->far;
+    int64_t left = n;
+#define NORM(i)                                                                                              \
+    ls_fetch_behind(x + (i) * LS_LANES_F32, fetched, second);                                                \
+    ls_fetch_behind(dst + (i) * LS_LANES_F32, fetched_dst, second);                                          \
+    ls_vf32 q##i = norm_vector(&r, apart(&r.by, x + (i) * LS_LANES_F32));
+    for (; left >= 4 * LS_LANES_F32; left -= 4 * LS_LANES_F32, x += 4 * LS_LANES_F32, dst += 4 * LS_LANES_F32) {
+        FOUR(NORM)
+        if (ANY_NAN(q0, q1) || ANY_NAN(q2, q3)) {
+            FOUR(CANONICAL)
+        }
+        if (far) {
+            FOUR(PUT_FAR)
         } else {
-            *(ls_vf32_any *)(dst + i) = q;
+            FOUR(PUT)
         }
     }
-    if (n % LS_LANES_F32) {
-        *(ls_vf32_any *)(dst + last) = norm_vector(&r, end);
+    for (; left >= LS_LANES_F32; left -= LS_LANES_F32, x += LS_LANES_F32, dst += LS_LANES_F32) {
+        NORM(0)
+        *(ls_vf32_any *)dst = ls_canonical(q0);
+    }
+    if (left) {
+        *(ls_vf32_any *)(dst + left - LS_LANES_F32) = ls_canonical(norm_vector(&r, end));
     }
 }
 
