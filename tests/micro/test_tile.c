@@ -616,17 +616,17 @@ static void norms_of_rows_agree(void **state) {
 /* Blocks of words turned: whole ones and what is left, with rows at pages from each other, past the caches, with NaN as they are or canonical. */
 static void blocks_are_turned(void **state) {
     (void)state;
-    enum { MOST = 40, WIDEST = 2048 };
-    static uint32_t src[(3 * MOST) * WIDEST], dst[MOST * 64 + 16] __attribute__((aligned(64))); /* lines ahead of the last row are fetched */
-    static const int64_t strides[] = {MOST, 48, 1024, WIDEST, 1001};
+    enum { MOST = 90, MOST_LANES = 150, APART = 160, WIDEST = 2048 };
+    static uint32_t src[MOST_LANES * WIDEST + WIDEST], dst[MOST * APART + 16] __attribute__((aligned(64)));
+    static const int64_t strides[] = {MOST, 96, 1024, WIDEST, 1001};
     ls_rng rng = {23, 0};
     long checked = 0;
     for (size_t i = 0; i < sizeof src / sizeof *src; i++) {
         src[i] = i % 7 ? ls_rng_u32(&rng) : 0xff812345u; /* a NaN that is not canonical */
     }
     for (int seed = 0; seed < 400; seed++) {
-        const int64_t rows = seed % 3 ? draw(&rng, 1, MOST) : 32, lanes = seed % 3 ? draw(&rng, 1, MOST) : 16, stride = strides[seed % 5];
-        const int64_t shift = seed % 4 == 1 ? draw(&rng, 1, 15) : 0, step = seed % 4 == 2 ? 49 : 64;
+        const int64_t rows = seed % 3 ? draw(&rng, 1, MOST) : 32, lanes = seed % 3 ? draw(&rng, 1, MOST_LANES) : 16, stride = strides[seed % 5];
+        const int64_t shift = seed % 4 == 1 ? draw(&rng, 1, 15) : 0, step = seed % 4 == 2 ? MOST_LANES + 1 : APART;
         const bool canonical = seed % 2, stream = seed / 2 % 2;
         for (int k = 0; k < LS_CPU_ISA_COUNT; k++) {
             if (!isas[k]) {
