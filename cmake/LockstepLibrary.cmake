@@ -52,7 +52,7 @@ endforeach()
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is
     set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-Os>)
     list(FILTER small INCLUDE REGEX "/src/(io|kir)/")
-    set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:Clang>>:-Oz>) # its -Os makes them a tenth larger than gcc's
+    set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:Clang>>:-Oz>) # its -Os makes them a tenth to a half larger than gcc's
 endif()
 foreach(name program_run chain_run scan rows rows_run gemm gemm_block move_run) # loops of few turns, or of calls, which clang would have four times over: 20 KB
     set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c APPEND PROPERTY COMPILE_OPTIONS $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>)

@@ -185,16 +185,24 @@ ls_tensor *ls_node(ls_session *s, ls_op op, ls_dtype dtype, const ls_shape *shap
     return node_intern(s, &key, shape, NULL);
 }
 
-ls_tensor *ls_leaf(ls_session *s, ls_op op, ls_dtype dtype, const ls_shape *shape, ls_device *device,
-                   ls_attr_leaf leaf, const char *label) {
+static ls_tensor *leaf_with(ls_session *s, ls_op op, ls_dtype dtype, const ls_shape *shape, ls_device *device, const ls_attr *attr,
+                            const char *label) {
     ls_tensor key;
     memset(&key, 0, sizeof key);
     key.op = op;
     key.dtype = dtype;
     key.math = ls_graph_of(s)->math;
     key.device = device;
-    key.attr.leaf = leaf;
+    memcpy(&key.attr, attr, sizeof key.attr);
     return node_intern(s, &key, shape, label);
+}
+
+ls_tensor *ls_leaf(ls_session *s, ls_op op, ls_dtype dtype, const ls_shape *shape, ls_device *device,
+                   ls_attr_leaf leaf, const char *label) {
+    ls_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.leaf = leaf;
+    return leaf_with(s, op, dtype, shape, device, &attr, label);
 }
 
 ls_tensor *ls_node_with(ls_session *s, const ls_tensor *node, ls_tensor *const *src) {
@@ -457,36 +465,29 @@ static bool dtype_check(ls_session *s, const char *operation, ls_dtype dtype) {
     return true;
 }
 
-static ls_tensor *full(ls_session *s, ls_dtype dtype, const ls_shape *shape, uint64_t bits) {
+static ls_tensor *full(ls_session *s, ls_device *device, ls_dtype dtype, const ls_shape *shape, uint64_t bits) {
     ls_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.value = bits;
-    return ls_shape_check(s, "full", shape) ? ls_node(s, LS_OP_CONST, dtype, shape, 0, NULL, &attr) : NULL;
+    return s && ls_shape_check(s, "full", shape) ? leaf_with(s, LS_OP_CONST, dtype, shape, device, &attr, NULL) : NULL;
 }
 
 ls_tensor *ls_full(ls_session *session, ls_dtype dtype, ls_shape shape, double value) {
-    return dtype_check(session, "full", dtype) ? full(session, dtype, &shape, ls_value_from_f64(dtype, value))
+    return dtype_check(session, "full", dtype) ? full(session, NULL, dtype, &shape, ls_value_from_f64(dtype, value))
                                                : NULL;
 }
 
 ls_tensor *ls_full_i64(ls_session *session, ls_dtype dtype, ls_shape shape, int64_t value) {
-    return dtype_check(session, "full", dtype) ? full(session, dtype, &shape, ls_value_from_i64(dtype, value))
+    return dtype_check(session, "full", dtype) ? full(session, NULL, dtype, &shape, ls_value_from_i64(dtype, value))
                                                : NULL;
 }
 
 ls_tensor *ls_const_like(ls_session *s, const ls_tensor *x, double value) {
-    return x ? full(s, x->dtype, &x->shape, ls_value_from_f64(x->dtype, value)) : NULL;
+    return x ? full(s, NULL, x->dtype, &x->shape, ls_value_from_f64(x->dtype, value)) : NULL;
 }
 
 ls_tensor *ls_full_beside(ls_session *s, const ls_tensor *x, ls_dtype dtype, const ls_shape *shape, double value) {
-    ls_tensor key;
-    memset(&key, 0, sizeof key);
-    key.op = LS_OP_CONST;
-    key.dtype = dtype;
-    key.math = ls_graph_of(s)->math;
-    key.device = x->device;
-    key.attr.value = ls_value_from_f64(dtype, value);
-    return node_intern(s, &key, shape, NULL);
+    return full(s, x->device, dtype, shape, ls_value_from_f64(dtype, value));
 }
 
 ls_tensor *ls_input(ls_session *session, const char *name, ls_dtype dtype, ls_shape shape) {

@@ -485,7 +485,7 @@ static void begin_fused(fused_run *r, ls_run *run, const ls_fused *f, float *own
     }
     if (!own) {
         add_place(r, &p->accesses[f->store], n, &r->out, LS_CHAIN_POINTERS);
-        r->row.ahead &= r->far ? (UINT32_C(1) << LS_CHAIN_POINTERS) - 1 : UINT32_MAX;
+        r->row.ahead &= ~((uint32_t)r->far << LS_CHAIN_POINTERS);
     }
 }
 

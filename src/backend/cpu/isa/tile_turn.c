@@ -181,17 +181,33 @@ static void fence(void) {
 const ls_tile_far LS_TILE_NAME(ls_tile_far) = {store_f32, fence};
 #endif
 
-enum { NEAR = 64, PITCH = NEAR + 16 }; /* rows, and elements of each, that are copied, and how far apart */
-
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
-static void copy_near(uint32_t *near, const uint32_t *src, int64_t src_stride, int64_t rows, int64_t n) {
-    for (int64_t i = 0; i < rows; i++, near += PITCH, src += src_stride) {
+enum { NEAR = 64, PITCH = NEAR + 16 }; /* rows of src, and elements of each, that are copied near by; how far apart they lie there */
+
+/* Rows that lie far apart no processor foresees, and of lines at whole pages from each other its caches hold few: so some lines of each row are
+ * copied at once, and those of the next rows fetched meanwhile. rows and lanes are NEAR at most. */
+static void by_copy(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows, int64_t lanes, bool canonical) {
+    _Alignas(64) uint32_t near[NEAR * PITCH];
+    const int64_t lines = (rows + SIDE - 1) / SIDE;
+    int64_t next = lanes, line = 0;
+    for (int64_t i = 0; i < lanes; i++) {
         int64_t k = 0;
-        for (; k + LS_LANES_F32 <= n; k += LS_LANES_F32) {
-            *(ls_vf32_any *)(void *)(near + k) = *(const ls_vf32_any *)(const void *)(src + k);
+        for (; k + LS_LANES_F32 <= rows; k += LS_LANES_F32) {
+            *(ls_vf32_any *)(void *)(near + i * PITCH + k) = *(const ls_vf32_any *)(const void *)(src + i * src_stride + k);
         }
-        for (; k < n; k++) {
-            near[k] = src[k];
+        for (; k < rows; k++) {
+            near[i * PITCH + k] = src[i * src_stride + k];
+        }
+    }
+    for (int64_t r = 0; r < rows; r += SIDE) {
+        for (int64_t i = 0; i < lanes; i += SIDE) {
+            for (int k = 0; k < SIDE; k++) {
+                ls_fetch_line((uintptr_t)(src + next * src_stride + line * SIDE), true);
+                line = line + 1 < lines ? line + 1 : 0;
+                next += line == 0;
+            }
+            block(dst + r * dst_stride + i, dst_stride, near + i * PITCH + r, PITCH, rows - r < SIDE ? rows - r : SIDE,
+                  lanes - i < SIDE ? lanes - i : SIDE, canonical, true);
         }
     }
 }
@@ -199,35 +215,17 @@ static void copy_near(uint32_t *near, const uint32_t *src, int64_t src_stride, i
 
 void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
                                      int64_t rows, int64_t lanes, bool canonical, bool stream) {
-    for (int64_t first = 0, some; first < lanes; first += some, src += some * src_stride, dst += some) {
-        some = lanes - first < NEAR ? lanes - first : NEAR;
-        const uint32_t *from = src;
-        int64_t apart = src_stride;
+    int64_t done = 0;
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
-        /* Rows that lie far apart no processor foresees, and of lines at whole pages from each other its caches hold few: past the caches some
-         * lines of each row are copied at once, and those of the next rows fetched meanwhile. */
-        _Alignas(64) uint32_t near[NEAR * PITCH];
-        const bool copies = stream && rows >= 2 * SIDE && rows <= NEAR && some >= SIDE;
-        const int64_t lines = (rows + SIDE - 1) / SIDE;
-        int64_t next = some, line = 0;
-        if (copies) {
-            copy_near(near, src, src_stride, some, rows);
-            from = near;
-            apart = PITCH;
-        }
+    for (int64_t some; stream && rows >= 2 * SIDE && rows <= NEAR && lanes - done >= SIDE; done += some) {
+        some = lanes - done < NEAR ? lanes - done : NEAR;
+        by_copy(dst + done, dst_stride, src + done * src_stride, src_stride, rows, some, canonical);
+    }
 #endif
+    for (int64_t i = done; i < lanes; i += SIDE) {
         for (int64_t r = 0; r < rows; r += SIDE) {
-            for (int64_t i = 0; i < some; i += SIDE) {
-#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
-                for (int k = 0; copies && k < SIDE; k++) {
-                    ls_fetch_line((uintptr_t)(src + next * src_stride + line * SIDE), true);
-                    line = line + 1 < lines ? line + 1 : 0;
-                    next += line == 0;
-                }
-#endif
-                block(dst + r * dst_stride + i, dst_stride, from + i * apart + r, apart, rows - r < SIDE ? rows - r : SIDE,
-                      some - i < SIDE ? some - i : SIDE, canonical, stream);
-            }
+            block(dst + r * dst_stride + i, dst_stride, src + i * src_stride + r, src_stride,
+                  rows - r < SIDE ? rows - r : SIDE, lanes - i < SIDE ? lanes - i : SIDE, canonical, stream);
         }
     }
 }
