@@ -239,29 +239,37 @@ static void square_pair(const float *x, const float *y, const float means[PAIR],
  * within a page first, and rows often lie pages apart. */
 #define NEAR(x, by) FMA(((x) - (by).minus) * (by).y, times, plus)
 static void put_pair(const ls_tile_row_norm *norm, const by pair[PAIR], const float *x, float *dst) {
-    const float *y = x + norm->x_row;
+    const int64_t n = norm->n;
+    const float *y = x + norm->x_row, *all_times = norm->times, *all_plus = norm->plus;
     float *next = dst + norm->dst_row;
     const by a = pair[0], b = pair[1];
+    const bool far = norm->far;
     ls_vf32 times = LS_SPLAT_F32(1.0f), plus = LS_SPLAT_F32(-0.0f);
     int64_t k = 0;
-    for (; k + LS_LANES_F32 <= norm->n; k += LS_LANES_F32) {
-        times = norm->times ? vector_of(norm->times + k) : times;
-        plus = norm->plus ? vector_of(norm->plus + k) : plus;
+    for (; k + LS_LANES_F32 <= n; k += LS_LANES_F32) {
+        times = all_times ? vector_of(all_times + k) : times;
+        plus = all_plus ? vector_of(all_plus + k) : plus;
         const ls_vf32 v = NEAR(vector_of(x + k), a), w = NEAR(vector_of(y + k), b);
-        *(ls_vf32_any *)(dst + k) = v;
-        *(ls_vf32_any *)(next + k) = w;
+        if (far) {
+            LS_STREAM(dst + k, v);
+            LS_STREAM(next + k, w);
+        } else {
+            *(ls_vf32_any *)(dst + k) = v;
+            *(ls_vf32_any *)(next + k) = w;
+        }
     }
-    const int64_t left = norm->n - k;
+    const int64_t left = n - k;
     if (left) {
-        times = norm->times ? part_of(norm->times + k, left, times) : times;
-        plus = norm->plus ? part_of(norm->plus + k, left, plus) : plus;
+        times = all_times ? part_of(all_times + k, left, times) : times;
+        plus = all_plus ? part_of(all_plus + k, left, plus) : plus;
         put_part(dst + k, left, NEAR(part_of(x + k, left, a.minus), a));
         put_part(next + k, left, NEAR(part_of(y + k, left, b.minus), b));
     }
 }
 
 /* The same past the caches, of whole vectors, while the two rows behind are summed and those after are fetched: line by line a core reads as
- * much as it writes then, as in a copy, whose rate that is. */
+ * much as it writes then, as in a copy, whose rate that is. Not with AVX2: Zen 3 takes twice as long so. */
+enum { ADDS_BESIDE = LS_LANES_F32 == 16 };
 #define PUT_AND_ADD(i)                                                                                       \
     {                                                                                                        \
         const int64_t at = k + (i) * LS_LANES_F32;                                                           \
@@ -300,20 +308,20 @@ static bool norm_pair(const ls_tile_row_norm *norm, const float *x, float *dst, 
     by pair[PAIR];
     bool usable = true;
     if (norm->centred) {
-        if (!norm->far) {
+        if (!norm->far || !ADDS_BESIDE) {
             sum_pair(x, x + norm->x_row, norm->n, sums);
         }
         means[0] = sums[0] / norm->count, means[1] = sums[1] / norm->count;
     }
-    square_pair(x, x + norm->x_row, means, norm->n, norm->far ? 0 : fetch, norm->fetches_second, squares);
+    square_pair(x, x + norm->x_row, means, norm->n, norm->far && ADDS_BESIDE ? 0 : fetch, norm->fetches_second, squares);
     for (int i = 0; i < PAIR; i++) {
         const float divisor = __builtin_sqrtf(squares[i] / norm->count + norm->more);
         usable = usable && within(divisor);
         pair[i] = (by){LS_SPLAT_F32(means[i]), LS_SPLAT_F32(divisor), LS_SPLAT_F32(1.0f / divisor), {0}, LS_DST_NEAR};
     }
-    if (norm->far && usable) {
+    if (norm->far && usable && ADDS_BESIDE) {
         put_pair_far(norm, pair, x, dst, next, fetch, sums);
-    } else if (norm->far) {
+    } else if (norm->far && ADDS_BESIDE) {
         sum_pair(next, next + norm->x_row, norm->n, sums);
     } else if (usable) {
         put_pair(norm, pair, x, dst);
@@ -326,7 +334,7 @@ void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows)
     const bool pairs = norm->near && norm->finite && rows >= PAIR && !(norm->far && norm->n % LS_LANES_F32);
     float sums[PAIR];
     int64_t r = 0;
-    if (pairs && norm->far) {
+    if (pairs && norm->far && ADDS_BESIDE) {
         sum_pair(norm->x, norm->x + norm->x_row, norm->n, sums);
     }
     for (; pairs && r + PAIR <= rows; r += PAIR) {
