@@ -1,89 +1,110 @@
 /* Sums of exponentials of x - minus in arithmetic that may fuse, and meanwhile quotients of another row: a softmax's last pass over a row
  * is done with the exponentials of the next one, so that what goes to memory does not go all at once. The bits of fast.inc's exp.
  *
- * A row's numbers are mostly within 64 beneath its largest. There the power of two goes into the table's number, by a shift and an addition
- * of integers: the clamp and the scaling that others need take four places of the two ports that add on Zen 4. */
-#include "backend/cpu/isa/tile_isa.h"
+ * A row's numbers are mostly within 64 beneath its largest. There the power of two goes into the table's number, or the polynomial's, by a
+ * shift and an addition of integers: the clamp and the scaling that others need take four places of the two ports that add on Zen 4. */
+#include "backend/cpu/isa/tile_math.h"
 #include "math/const32.h"
 
-#if defined(LS_ISA_AVX512)
-#include <immintrin.h>
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+#include "backend/cpu/isa/quotient.h"
 #include <string.h>
 
-typedef __m512 V;
-enum { LANES = 64, MANTISSA = 23, OF_SIXTEENTHS = 4 };
+typedef ls_vf32 V;
+enum { LANES = 4 * LS_LANES_F32, MANTISSA = 23, OF_SIXTEENTHS = 4 };
 
-static const float powers[16] = {LS_K32_SIXTEENTHS}, terms[] = {LS_K32_EXP_NEAR}; /* the latter after their number */
+#define LOAD(p, i) ((V) * (const ls_vf32_any *)((p) + (i) * LS_LANES_F32))
+#define STORE(p, i, x) *(ls_vf32_any *)((p) + (i) * LS_LANES_F32) = x;
 
-#define FOUR(X) X(0) X(1) X(2) X(3)
-#define LOAD(p, i) _mm512_loadu_ps((p) + 16 * i)
-
-/* -t is what exponentials are wanted of: -t = n ln 2 + r for n in sixteenths, which u's lowest bits are. */
-#define APART(i) V t##i = _mm512_sub_ps(apart, LOAD(x + k, i));
-#define CLAMP(i) t##i = _mm512_min_ps(most, _mm512_max_ps(least, t##i)); /* a NaN stays */
+/* -t is what exponentials are wanted of: -t = n ln 2 + r for a whole n, or one in sixteenths, which u's lowest bits are. */
+#define DISTANCE(i) V t##i = minuend - LOAD(x + k, i);
 #define REDUCE(i)                                                                                            \
-    const V u##i = _mm512_fnmadd_ps(t##i, by_ln2, magic), n##i = _mm512_sub_ps(u##i, magic);                 \
-    const V r##i = _mm512_fnmadd_ps(n##i, ln2_2, _mm512_fnmsub_ps(n##i, ln2_1, t##i));
-#define POWER(i) V s##i = _mm512_permutexvar_ps((__m512i)u##i, table);
+    const V u##i = FNMA(t##i, by_ln2, magic), n##i = u##i - magic;                                           \
+    const V r##i = FNMA(n##i, ln2_2, FNMS(n##i, ln2_1, t##i));
+#define KEEP(i) STORE(dst + k, i, e##i)
+#define SUM(i) sum##i = sum##i + e##i;
+
+#if defined(LS_ISA_AVX512)
+static const float powers[16] = {LS_K32_SIXTEENTHS}, terms[] = {LS_K32_EXP_NEAR}; /* the latter after their number */
+#define MAGIC LS_K32_EXP_MAGIC
+#define FNMS(a, b, c) ((V)_mm512_fnmsub_ps((__m512)(a), (__m512)(b), (__m512)(c)))
+#define CLAMP(i) t##i = LS_BELOW(most, LS_ABOVE(least, t##i)); /* a NaN stays */
+#define POWER(i) V s##i = (V)_mm512_permutexvar_ps((__m512i)u##i, (__m512)table);
 #define SCALE_FIRST(i) s##i = (V)_mm512_add_epi32((__m512i)s##i, _mm512_slli_epi32((__m512i)u##i, MANTISSA - OF_SIXTEENTHS));
 #define EXPONENTIAL(i)                                                                                       \
-    const V p##i = _mm512_fmadd_ps(_mm512_fmadd_ps(r##i, cubic, quadratic), r##i, one);                         \
-    e##i = _mm512_fmadd_ps(_mm512_mul_ps(s##i, r##i), p##i, s##i);
-#define SCALE_LAST(i) e##i = _mm512_scalef_ps(e##i, n##i);
-#define PUT(i) _mm512_storeu_ps(dst + k + 16 * i, e##i);
-#define FETCH(i) ls_fetch_line(fetch + (uintptr_t)(k + 16 * i) * sizeof *x, second);
-#define SUM(i) sum##i = _mm512_add_ps(sum##i, e##i);
+    const V p##i = FMA(FMA(r##i, cubic, quadratic), r##i, one);                                              \
+    e##i = FMA(s##i * r##i, p##i, s##i);
+#define SCALE_LAST(i) e##i = (V)_mm512_scalef_ps((__m512)e##i, (__m512)n##i);
+/* of those that are negative or no number the bits are more */
+#define HIGHER(u, v) _mm512_max_epu32((__m512i)(u), (__m512i)(v))
+#define ARE_WITHIN(bits) !_mm512_cmpgt_epu32_mask(bits, (__m512i)LS_SPLAT_F32(64.0f))
+#else
+static const float terms[] = {LS_K32_EXP_FAST};
+#define MAGIC LS_K32_MAGIC
+#define FNMS(a, b, c) ((V)_mm256_fnmsub_ps((__m256)(a), (__m256)(b), (__m256)(c)))
+#define BEGIN_TERM(i) e##i = FMA(r##i, term, later);
+#define NEXT_TERM(i) e##i = FMA(e##i, r##i, term);
+#define SCALE(i) e##i = (V)_mm256_add_epi32((__m256i)e##i, _mm256_slli_epi32((__m256i)u##i, MANTISSA));
+#define AS_FAR(i) STORE(dst + k, i, -t##i)
+#define FROM_FAR(i) e##i = LOAD(dst + k, i);
+#define HIGHER(u, v) _mm256_max_epu32((__m256i)(u), (__m256i)(v))
+#define ARE_WITHIN(bits)                                                                                     \
+    (_mm256_movemask_epi8(_mm256_cmpeq_epi32(HIGHER(bits, LS_SPLAT_F32(64.0f)), (__m256i)LS_SPLAT_F32(64.0f))) == -1)
+#endif
 
 /* Numbers that are no NaN by what y and z are together, not rounded correctly. */
-#define ABOUT(i) const V v##i = LOAD(b->x + k, i), q##i = _mm512_fmadd_ps(v##i, y, _mm512_mul_ps(v##i, z));
-#define PUT_QUOTIENT(i) _mm512_storeu_ps(b->dst + k + 16 * i, q##i);
-#define PUT_FAR(i) _mm512_stream_ps(b->dst + k + 16 * i, q##i);
-static inline __attribute__((always_inline)) void divide_lanes(const ls_tile_beside *b, V y, V z, bool far, int64_t k) {
-    FOUR(ABOUT)
-    if (far) {
-        FOUR(PUT_FAR)
-    } else {
-        FOUR(PUT_QUOTIENT)
-    }
-}
+#define QUOTIENT(i) const V v##i = LOAD(others + k, i), q##i = FMA(v##i, y, v##i * z);
+#define PUT_QUOTIENT(i) STORE(quotients + k, i, q##i)
+#define PUT_QUOTIENT_FAR(i) LS_STREAM(quotients + k + (i) * LS_LANES_F32, q##i);
 
 /* The larger ones of `most` and of LANES numbers, or of fewer. */
 static inline __attribute__((always_inline)) V highest_of(V most, const float *x) {
-    const V a = _mm512_max_ps(LOAD(x, 0), LOAD(x, 1)), b = _mm512_max_ps(LOAD(x, 2), LOAD(x, 3));
-    return _mm512_max_ps(most, _mm512_max_ps(a, b));
+    return LS_ABOVE(most, LS_ABOVE(LS_ABOVE(LOAD(x, 0), LOAD(x, 1)), LS_ABOVE(LOAD(x, 2), LOAD(x, 3))));
 }
 static V highest_of_part(V most, const float *x, int64_t n) {
-    for (int64_t i = 0; i < n; i += 16) {
-        most = _mm512_max_ps(most, _mm512_mask_loadu_ps(most, LS_LANES_LEFT(n - i), x + i));
+    for (int64_t i = 0; i < n; i++) {
+        most = LS_ABOVE(LS_SPLAT_F32(x[i]), most);
     }
     return most;
 }
+static float highest_lane(V x) {
+#if defined(LS_ISA_AVX512)
+    return _mm512_reduce_max_ps((__m512)x);
+#else
+    float lanes[LS_LANES_F32];
+    STORE(lanes, 0, x)
+    return highest_of_part(LS_SPLAT_F32(lanes[0]), lanes, LS_LANES_F32)[0];
+#endif
+}
 
 /* All goes to the partials of four vectors, so that lines follow each other. */
-#define BEGIN(i) V sum##i = first ? _mm512_setzero_ps() : LOAD(partials, i);
-#define END(i) _mm512_storeu_ps(partials + 16 * i, sum##i);
+#define BEGIN(i) V sum##i = first ? (V){0} : LOAD(partials, i);
+#define END(i) STORE(partials, i, sum##i)
 bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first,
                                          const ls_tile_beside *beside) {
-    const bool far = beside->far, divides = beside->x != NULL, second = beside->second, looks = beside->next != NULL;
-    const V apart = _mm512_set1_ps(minus), y = _mm512_set1_ps(beside->y), z = _mm512_set1_ps(beside->z), one = _mm512_set1_ps(1.0f);
-    const V by_ln2 = _mm512_set1_ps((float)LS_K32_INVLN2), magic = _mm512_set1_ps((float)LS_K32_EXP_MAGIC);
-    const V ln2_1 = _mm512_set1_ps((float)LS_K32_LN2_1), ln2_2 = _mm512_set1_ps((float)LS_K32_LN2_2);
-    const V quadratic = _mm512_set1_ps(terms[1]), cubic = _mm512_set1_ps(terms[2]);
-    const V least = _mm512_set1_ps(-(float)LS_K32_EXP_MAX), most = _mm512_set1_ps(-(float)LS_K32_EXP_MIN);
-    const __m512i within = (__m512i)_mm512_set1_ps(64.0f);
+    const bool far = beside->far, second = beside->second;
+    const float *others = beside->x, *next = beside->next;
+    float *quotients = beside->dst;
+    const V minuend = LS_SPLAT_F32(minus), y = LS_SPLAT_F32(beside->y), z = LS_SPLAT_F32(beside->z), one = LS_SPLAT_F32(1.0f);
+    const V by_ln2 = LS_SPLAT_F32((float)LS_K32_INVLN2), magic = LS_SPLAT_F32((float)MAGIC);
+    const V ln2_1 = LS_SPLAT_F32((float)LS_K32_LN2_1), ln2_2 = LS_SPLAT_F32((float)LS_K32_LN2_2);
+#if defined(LS_ISA_AVX512)
+    const V quadratic = LS_SPLAT_F32(terms[1]), cubic = LS_SPLAT_F32(terms[2]);
+    const V least = LS_SPLAT_F32(-(float)LS_K32_EXP_MAX), most = LS_SPLAT_F32(-(float)LS_K32_EXP_MIN);
     /* less what the shift of the sixteenths adds */
     const __m512i sixteenths = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const V plain = LOAD(powers, 0), less = (V)_mm512_sub_epi32((__m512i)plain, _mm512_slli_epi32(sixteenths, MANTISSA - OF_SIXTEENTHS));
+#endif
     const uintptr_t fetch = beside->fetch;
-    V highest = _mm512_set1_ps(-__builtin_inff());
+    V highest = LS_SPLAT_F32(-__builtin_inff());
     int64_t k = 0;
     FOUR(BEGIN)
     for (; k + LANES <= n; k += LANES) {
         V e0, e1, e2, e3;
-        FOUR(APART)
-        /* of those that are negative or no number the bits are more */
-#define HIGHER(u, v) _mm512_max_epu32((__m512i)(u), (__m512i)(v))
-        if (__builtin_expect(!_mm512_cmpgt_epu32_mask(HIGHER(HIGHER(t0, t1), HIGHER(t2, t3)), within), 1)) {
+        FOUR(DISTANCE)
+        const bool near = ARE_WITHIN(HIGHER(HIGHER(t0, t1), HIGHER(t2, t3)));
+#if defined(LS_ISA_AVX512)
+        if (__builtin_expect(near, 1)) {
             const V table = less;
             FOUR(REDUCE)
             FOUR(POWER)
@@ -97,19 +118,46 @@ bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const floa
             FOUR(EXPONENTIAL)
             FOUR(SCALE_LAST)
         }
-        FOUR(PUT)
-        FOUR(FETCH)
-        FOUR(SUM)
-        if (divides) {
-            divide_lanes(beside, y, z, far, k);
+#else
+        if (__builtin_expect(near, 1)) {
+            FOUR(REDUCE)
+            V term = LS_SPLAT_F32(terms[4]);
+            const V later = LS_SPLAT_F32(terms[3]);
+            FOUR(BEGIN_TERM)
+            term = LS_SPLAT_F32(terms[2]);
+            FOUR(NEXT_TERM)
+            term = LS_SPLAT_F32(terms[1]);
+            FOUR(NEXT_TERM)
+            term = LS_SPLAT_F32(0.5f);
+            FOUR(NEXT_TERM)
+            term = one;
+            FOUR(NEXT_TERM)
+            FOUR(NEXT_TERM)
+            FOUR(SCALE)
+        } else {
+            FOUR(AS_FAR)
+            LS_TILE_MATH(fast_exp, f32)(dst + k, dst + k, NULL, NULL, LANES);
+            FOUR(FROM_FAR)
         }
-        if (looks) {
-            highest = highest_of(highest, beside->next + k);
+#endif
+        FOUR(KEEP)
+        ls_fetch_lines(fetch + (uintptr_t)k * sizeof *x, LANES, second);
+        FOUR(SUM)
+        if (others) {
+            FOUR(QUOTIENT)
+            if (far) {
+                FOUR(PUT_QUOTIENT_FAR)
+            } else {
+                FOUR(PUT_QUOTIENT)
+            }
+        }
+        if (next) {
+            highest = highest_of(highest, next + k);
         }
     }
     FOUR(END)
-    for (int i = LANES; first && i < LS_TILE_PARTIALS; i += 16) {
-        _mm512_storeu_ps(partials + i, _mm512_setzero_ps());
+    for (int i = LANES; first && i < LS_TILE_PARTIALS; i += LS_LANES_F32) {
+        STORE(partials + i, 0, (V){0})
         __asm__ volatile(""); /* no instruction for strings, which would wait for what goes past the caches: 1.5 of the time */
     }
     if (k < n) {
@@ -121,15 +169,15 @@ bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const floa
         for (int64_t i = k; i < n; i++) {
             partials[i % LS_TILE_PARTIALS] += dst[i];
         }
-        if (divides) {
-            LS_TILE_NAME(ls_divide_f32)(beside->dst + k, beside->x + k, 0, beside->divisor, n - k, true, LS_DST_NEAR);
+        if (others) {
+            LS_TILE_NAME(ls_divide_f32)(quotients + k, others + k, 0, beside->divisor, n - k, true, LS_DST_NEAR);
         }
-        if (looks) {
-            highest = highest_of_part(highest, beside->next + k, n - k);
+        if (next) {
+            highest = highest_of_part(highest, next + k, n - k);
         }
     }
-    if (looks) {
-        *beside->highest = _mm512_reduce_max_ps(highest);
+    if (next) {
+        *beside->highest = highest_lane(highest);
     }
     return true;
 }

@@ -157,8 +157,7 @@ ONTO(max, highest, -__builtin_inff())
 
 #if defined(LS_ISA_AVX2)
 /* A step of partials at a time, which stays near: the exponentials, their sum, and what is done beside. */
-static inline __attribute__((always_inline)) bool fold_exps(ls_tile_fn exps, float *p, float *dst, const float *x, float minus, int64_t n,
-                                                            bool first, const ls_tile_beside *b) {
+bool LS_TILE_NAME(ls_tile_fold_exp)(float *p, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *b) {
     ls_vf32 most = LS_SPLAT_F32(-__builtin_inff());
     for (int64_t k = 0; k < n; k += LS_TILE_PARTIALS) {
         const int64_t some = n - k < LS_TILE_PARTIALS ? n - k : LS_TILE_PARTIALS, whole = some - some % LANES;
@@ -169,7 +168,7 @@ static inline __attribute__((always_inline)) bool fold_exps(ls_tile_fn exps, flo
         for (int64_t i = k + whole; i < k + some; i++) {
             dst[i] = x[i] - minus;
         }
-        exps(dst + k, dst + k, NULL, NULL, some);
+        LS_TILE_MATH(exp, f32)(dst + k, dst + k, NULL, NULL, some);
         sum(p, dst + k, 0, some, first && k == 0, 0);
         if (b->x) {
             LS_TILE_NAME(ls_divide_f32)(b->dst + k, b->x + k, 0, b->divisor, some, b->near, b->far ? LS_DST_FAR : LS_DST_NEAR);
@@ -186,12 +185,6 @@ static inline __attribute__((always_inline)) bool fold_exps(ls_tile_fn exps, flo
         *b->highest = most[0];
     }
     return true;
-}
-bool LS_TILE_NAME(ls_tile_fold_exp)(float *p, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside) {
-    return fold_exps(LS_TILE_MATH(exp, f32), p, dst, x, minus, n, first, beside);
-}
-bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *p, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside) {
-    return fold_exps(LS_TILE_MATH(fast_exp, f32), p, dst, x, minus, n, first, beside);
 }
 #endif
 #endif
