@@ -82,7 +82,7 @@ void ls_cpu_detect_by(ls_cpuid *cpuid, uint64_t (*enabled)(void), ls_cpu *cpu) {
     }
     bool zen5 = (a >> 8 & 15) + (a >> 20 & 255) >= 0x1a; /* its family, or later */
     cpu->l3_takes_stores = amd && zen5;
-    cpu->fetches_second = cpu->reads_halves = amd && !zen5;
+    cpu->fetches_best = cpu->fetches_second = cpu->reads_halves = amd && !zen5;
     bool fma = c >> 12 & 1, f16c = c >> 29 & 1, osxsave = c >> 27 & 1;
     uint64_t state = osxsave ? enabled() : 0;
     bool ymm = (state & 0x6) == 0x6, zmm = (state & 0xe6) == 0xe6;
@@ -92,7 +92,7 @@ void ls_cpu_detect_by(ls_cpuid *cpuid, uint64_t (*enabled)(void), ls_cpu *cpu) {
     uint32_t avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* F, DQ, BW, VL */
     cpu->has[LS_CPU_AVX2] = ymm && fma && f16c && (b >> 5 & 1);
     cpu->has[LS_CPU_AVX512] = cpu->has[LS_CPU_AVX2] && zmm && (b & avx512) == avx512;
-    cpu->fetches_best = amd && !zen5 && (b & avx512) == avx512;
+    cpu->folds_fetch = !(cpu->fetches_best && (b & avx512) == avx512);
     cpu->l2_is_near = cpu->reads_scalars = amd && (b & avx512) == avx512; /* Zen 4, or later */
     cpu->l2_bytes = !told && cpu->has[LS_CPU_AVX512] ? 1 << 20 : cpu->l2_bytes; /* the least that a server with them has */
     cpu->avx512_vnni = cpu->has[LS_CPU_AVX512] && (c >> 11 & 1);

@@ -35,9 +35,10 @@ typedef struct ls_cpu {
     bool l3_takes_stores;                  /* faster than memory takes those past the caches: Zen 5's does, Zen 4's and Intel's do not */
     bool l2_is_near;                       /* products read panels there as from the first level, with as many misses under way as Zen 4 and Zen 5 have */
     bool reads_scalars;                    /* a convolution is best with its image's elements as scalars, its filter's in vectors: Zen 4's and Zen 5's are */
-    bool fetches_best;                     /* memory is read fastest a line of each run in turn, with nothing fetched: Zen 4's, taken for older ones' */
-    bool fetches_second;                   /* lines fetched early are best in the second-level cache, not the nearest: Zen 4's, as above */
-    bool reads_halves;                     /* memory in small pages is read fastest by halves of vectors: Zen 4's, as above */
+    bool fetches_best;                     /* products read memory fastest a line of each run in turn, with nothing fetched: Zen 4's and Zen 3's */
+    bool folds_fetch;                      /* folds with lines fetched early: all but Zen 4 */
+    bool fetches_second;                   /* lines fetched early are best in the second-level cache, not the nearest: Zen 4's and Zen 3's */
+    bool reads_halves;                     /* memory in small pages is read fastest by halves of vectors: Zen 4's, taken for older ones' */
     char name[64];                         /* brand string, trimmed; "" where unknown */
 } ls_cpu;
 

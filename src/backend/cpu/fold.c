@@ -78,7 +78,7 @@ ls_run *ls_phase_run(const ls_phase_task *task, const ls_program *program, size_
     *run = (ls_run){.empty = v && ls_point_count(kernel->extents, v->n_bound, v->bound) == 0,
                     .spec = &kernel->binary->spec,
                     .isa = kernel->binary->device->tiles,
-                    .fetches_best = kernel->binary->device->cpu.fetches_best,
+                    .folds_fetch = kernel->binary->device->cpu.folds_fetch,
                     .fetches_second = kernel->binary->device->cpu.fetches_second,
                     .reads_halves = kernel->binary->device->cpu.reads_halves,
                     .buffers = kernel->buffers,

@@ -645,7 +645,7 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t
     if (s.store) {
         add_place(&r, &p->accesses[s.store->access], rows * inner, &stored, LS_CHAIN_POINTERS);
     }
-    const bool fetches = !computes && !run->fetches_best && r.row.ahead & 1;
+    const bool fetches = !computes && run->folds_fetch && r.row.ahead & 1;
     const bool halves = which == LS_FOLD_SUM && run->reads_halves && !computes && !squares && !s.fn && isa->fold_sum_halves_f32;
     const int64_t most = computes || s.fn ? LS_TILE : LS_TILE_BLOCK, blocks = (inner + LS_TILE_BLOCK - 1) / LS_TILE_BLOCK;
     if (s.whole && blocks == 1 && !finish && r.n_walks == 0 && !f->n_scalars && inner % LS_TILE_PARTIALS == 0) {
