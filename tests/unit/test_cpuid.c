@@ -46,6 +46,22 @@ static const row intel[] = {
     {7, 1, 0x30, 0, 0, 0},
 };
 
+/* Recorded: a virtual machine on a Zen 3, without vectors of 512 bits: 32 KB, 512 KB, 32 MB. */
+static const row without_avx512[] = {
+    {0, 0, 13, 0x68747541, 0x444d4163, 0x69746e65},
+    {1, 0, 0x00a00f11, 0x01020800, 0xfffa3203, 0x178bfbff},
+    {4, 0, 0, 0, 0, 0},
+    {7, 0, 0, 0x219c07ab, 0x00400684, 0x00000010},
+    {7, 1, 0, 0, 0, 0},
+    {0x80000005, 0, 0xff40ff40, 0xff40ff40, 0x20080140, 0x20080140},
+    {0x80000006, 0, 0x48002200, 0x68004200, 0x02006140, 0x08009140},
+    {0x8000001d, 0, 0x121, 0x01c0003f, 63, 0},
+    {0x8000001d, 1, 0x122, 0x01c0003f, 63, 0},
+    {0x8000001d, 2, 0x143, 0x01c0003f, 1023, 2},
+    {0x8000001d, 3, 0x4163, 0x03c0003f, 32767, 1},
+    {0x8000001d, 4, 0, 0, 0, 0},
+};
+
 /* Its rows, and where they have no such leaf those of another. */
 typedef struct machine {
     const row *rows;
@@ -54,7 +70,8 @@ typedef struct machine {
 } machine;
 
 #define ROWS(of) (of), sizeof(of) / sizeof *(of)
-static const machine virtual_one = {ROWS(veiled), NULL}, zen5 = {ROWS(caches), &virtual_one}, xeon = {ROWS(intel), NULL};
+static const machine virtual_one = {ROWS(veiled), NULL}, zen5 = {ROWS(caches), &virtual_one}, xeon = {ROWS(intel), NULL},
+                     zen3 = {ROWS(without_avx512), NULL};
 
 static const machine *asked;
 static const row *left_out;
@@ -96,6 +113,7 @@ static void test_virtual_machine_without_caches(void **state) {
     assert_int_equal(cpu.l3_bytes, 16 << 20); /* it tells of 508 MB, which is all of them together */
     assert_true(cpu.l2_is_near && cpu.reads_scalars && cpu.l3_takes_stores);
     assert_false(cpu.fetches_best || cpu.fetches_second || cpu.reads_halves);
+    assert_true(cpu.folds_fetch);
     assert_true(cpu.has[LS_CPU_AVX2] && cpu.has[LS_CPU_AVX512] && cpu.avx512_vnni && cpu.avx512_bf16 && cpu.bf16_is_fast);
     assert_false(cpu.amx_bf16);
 }
@@ -114,13 +132,21 @@ static void test_caches_one_by_one(void **state) {
     assert_int_equal(cpu.l3_bytes, 30 << 20);
     assert_false(cpu.l2_is_near || cpu.reads_scalars || cpu.l3_takes_stores || cpu.fetches_best);
     assert_true(cpu.has[LS_CPU_AVX512] && cpu.amx_bf16 && !cpu.bf16_is_fast);
+
+    cpu = detected(&zen3, NULL, no_zmm);
+    assert_int_equal(cpu.l1d_bytes, 32 << 10);
+    assert_int_equal(cpu.l2_bytes, 512 << 10);
+    assert_int_equal(cpu.l3_bytes, 32 << 20);
+    assert_true(cpu.has[LS_CPU_AVX2] && !cpu.has[LS_CPU_AVX512]);
+    assert_false(cpu.l2_is_near || cpu.reads_scalars || cpu.l3_takes_stores);
+    assert_true(cpu.fetches_best && cpu.folds_fetch && cpu.fetches_second && cpu.reads_halves);
 }
 
 /* Each machine with each of its leaves left out, and with vectors of 512 bits not enabled: sizes are positive, nothing is said to be there
  * that cannot be. */
 static void test_leaves_left_out(void **state) {
     (void)state;
-    const machine *machines[] = {&virtual_one, &zen5, &xeon};
+    const machine *machines[] = {&virtual_one, &zen5, &xeon, &zen3};
     for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
         for (const machine *m = machines[i]; m; m = m->other) {
             for (const row *r = m->rows; r < m->rows + m->n; r++) {
