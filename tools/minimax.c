@@ -1,6 +1,6 @@
 // minimax: fits the polynomials of src/math. Weighted discrete Remez exchange in MPFR, then each coefficient
 // is rounded to f32 or f64 in ascending order and the rest refitted, so rounding costs almost nothing. Usage:
-// minimax TARGET LO HI TERMS f32|f64 [PIECE]        prints hex-float coefficients, constant term first.
+// minimax TARGET LO HI TERMS f32|f64 [CENTRE]        prints hex-float coefficients, constant term first.
 #include <math.h>
 #include <mpfr.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 typedef void target_fn(mpfr_t g, mpfr_t w, const mpfr_t x);
 
 static mpfr_t ta, tb, tc; // scratch
-static int piece;         // of targets that have several
+static int centre;        // of targets that have several pieces
 
 // exp: exp(r) = 1 + r + r^2/2 + r^3 g(r), error relative to exp(r)
 static void t_exp(mpfr_t g, mpfr_t w, const mpfr_t x) {
@@ -114,9 +114,9 @@ static void t_erf(mpfr_t g, mpfr_t w, const mpfr_t z) {
     mpfr_div(w, ta, tb, MPFR_RNDN);
 }
 
-// erfat: erf(a + r) / (a + r) = 1/2 + g(r) at the centre a, 33/128 times the piece that the call's sixth argument gives; error relative to it
+// erfat: erf(a + r) / (a + r) = 1/2 + g(r) at the centre a, in 128ths the call's sixth argument; error relative to it
 static void t_erfat(mpfr_t g, mpfr_t w, const mpfr_t r) {
-    mpfr_add_d(ta, r, piece * 0x21p-7, MPFR_RNDN);
+    mpfr_add_d(ta, r, centre * 0x1p-7, MPFR_RNDN);
     mpfr_erf(tb, ta, MPFR_RNDN);
     mpfr_div(g, tb, ta, MPFR_RNDN);
     mpfr_sub_d(g, g, 0.5, MPFR_RNDN);
@@ -295,7 +295,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     int f32 = !strcmp(argv[5], "f32");
-    piece = argc > 6 ? atoi(argv[6]) : 0;
+    centre = argc > 6 ? atoi(argv[6]) : 0;
     mpfr_set_default_prec(PREC);
     mpfr_inits(ta, tb, tc, (mpfr_ptr)0);
     mpfr_t lo, hi, c;

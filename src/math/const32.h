@@ -98,8 +98,8 @@
     0x1p+0, 0x1.0b5586p+0, 0x1.172b84p+0, 0x1.2387a6p+0, 0x1.306fep+0, 0x1.3dea64p+0, 0x1.4bfdaep+0, 0x1.5ab07ep+0, \
     0x1.6a09e6p+0, 0x1.7a1148p+0, 0x1.8ace54p+0, 0x1.9c4918p+0, 0x1.ae89fap+0, 0x1.c199bep+0, 0x1.d5818ep+0, 0x1.ea4afap+0
 
-// minimax erfat LO HI 6 f32 PIECE, LO and HI -0.12891 and 0.12891 but for LO 0 of piece 0: errors up to 2.5e-08. A list
-// has the coefficients of one power, of all sixteen pieces (fast.inc)
+// minimax erfat LO HI 6 f32 CENTRE, CENTRE 33 times the piece, LO and HI -0.12891 and 0.12891 but for LO 0 of piece 0: errors up to
+// 2.5e-08. A list has the coefficients of one power, of all sixteen pieces (fast.inc)
 #define LS_K32_ERF_PIECES 0x1.f07c2p+1 /* 128/33 */
 #define LS_K32_ERF_PIECE 0x21p-7
 #define LS_K32_ERF_END 0x1.fe8p+1 /* where the last piece is 1 */
@@ -121,6 +121,22 @@
 #define LS_K32_ERF_AT_5 \
     0x1.cea9aap-9, -0x1.2b1096p-5, -0x1.96e3bcp-5, -0x1.22f04ap-5, -0x1.3210dep-7, 0x1.5f1d84p-7, 0x1.1a307ap-6, 0x1.c2d9b2p-7, \
     0x1.e09706p-8, 0x1.3a0a4ap-9, -0x1.27c154p-14, -0x1.b49fdp-11, -0x1.b5c7d2p-11, -0x1.4b887cp-11, -0x1.caca6ap-12, -0x1.3710eep-12
+
+// minimax erfat LO HI 10 f32 CENTRE, CENTRE 146 times the piece, LO and HI -0.57032 and 0.57032 but for LO 0 of piece 0: errors up to
+// 1.8e-08. A row has the coefficients of one power, of all four pieces (fast.inc)
+#define LS_K32_ERF4_PIECES 0x1.c0e07p-1 /* 64/73 */
+#define LS_K32_ERF4_PIECE 0x49p-6
+#define LS_K32_ERF4 \
+    {0x1.41baeap-1, 0x1.21f0b2p-2, -0x1.fd7ddp-5, -0x1.a97f9ep-3}, \
+    {0x1.2587a8p-22, -0x1.ab4704p-2, -0x1.837a02p-3, -0x1.5dcc4ap-4}, \
+    {-0x1.812a9ap-2, 0x1.e02deap-5, 0x1.3a501ap-4, 0x1.98be94p-6}, \
+    {0x1.db57fcp-13, 0x1.7aa01ep-4, -0x1.9b7f26p-6, -0x1.dc797ep-8}, \
+    {0x1.c5dfd2p-4, -0x1.f0f8bep-5, 0x1.b80324p-9, 0x1.12567ep-9}, \
+    {0x1.4e2096p-7, 0x1.81b9d2p-11, 0x1.83a926p-9, -0x1.2d3b4ep-11}, \
+    {-0x1.d26d7p-5, 0x1.c5f16cp-7, -0x1.599d3p-9, 0x1.1add6cp-13}, \
+    {0x1.a61926p-5, -0x1.1c8cap-8, 0x1.f5e646p-11, -0x1.f8c946p-17}, \
+    {-0x1.579d7cp-5, -0x1.813ff4p-10, 0x1.a65158p-16, -0x1.9dc362p-17}, \
+    {0x1.19f73p-6, 0x1.03224ep-10, -0x1.38c396p-13, 0x1.301ffcp-17}
 
 // minimax log -0.33334 0.33334 9 f32: error 1.04e-09
 #define LS_K32_LOG 9, \
