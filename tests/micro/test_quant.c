@@ -57,6 +57,30 @@ static float number_at(const ls_quant_pack *w, int64_t j, int64_t k) {
     return (float)code_at(w, j, k) * d;
 }
 
+/* Whole numbers times powers of two, whose sums lose nothing in any order. */
+static void check_fast(const ls_quant_isa *isa, LS_QUANT_MATVEC((*fast))) {
+    for (int form = 0; form < 4; form++) {
+        enum { BLOCKS = 21, K = BLOCKS * 32 };
+        seed = 8;
+        ls_quant_pack w = pack_of(form / 2 ? 8 : 4, form % 2, BLOCKS, POWERS);
+        float x[K], y[COLUMNS];
+        for (int k = 0; k < K; k++) {
+            x[k] = (float)((int)(bits32() >> 8) % 31 - 15) * 0x1p56f;
+        }
+        for (int64_t j = 0; j < COLUMNS; j += isa->columns) {
+            fast(&w, j, x, y + j);
+        }
+        for (int j = 0; j < COLUMNS; j++) {
+            double sum = 0;
+            for (int k = 0; k < K; k++) {
+                sum += (double)x[k] * number_at(&w, j, k);
+            }
+            assert_true(y[j] == (float)sum);
+        }
+        drop(&w);
+    }
+}
+
 static void check_isa(const ls_quant_isa *isa) {
     for (int form = 0; form < 4; form++) {
         enum { BLOCKS = 35, K = BLOCKS * 32, PART = 50 };
@@ -100,35 +124,50 @@ static void numbers(void **state) {
 #endif
 #if defined(__aarch64__)
     check_isa(&ls_quant__neon);
+    check_fast(&ls_quant__neon, ls_quant_fast_matvec__neon);
 #elif defined(__x86_64__)
     if (cpu.has[LS_CPU_AVX2]) {
         check_isa(&ls_quant__avx2);
+        check_fast(&ls_quant__avx2, ls_quant_fast_matvec__avx2);
     }
     if (cpu.has[LS_CPU_AVX512]) {
         check_isa(&ls_quant__avx512);
+        check_fast(&ls_quant__avx512, ls_quant_fast_matvec__avx512);
     }
 #endif
 }
 
 #if defined(__x86_64__)
 /* Whole numbers, which lose nothing in 8 bits: all of them; or small ones, of which sums are exact also times a power of two for each block of a
- * row and of a column. */
-static void check_dots(int bits, int64_t m, int64_t k, int scales) {
+ * row and of a column; or the largest alone, of one sign in a column and in a row: what sums in too few bits would not hold. */
+enum { WHOLE = ONES, SMALL = POWERS, LARGEST };
+
+static void check_dots(const ls_quant_dots *dots, int bits, int64_t m, int64_t k, int kind) {
     int64_t blocks = (k + 31) / 32, tiles = (m + LS_QUANT_TILE - 1) / LS_QUANT_TILE, cells = tiles * blocks * LS_QUANT_TILE;
     seed = (uint32_t)(m * 31 + k);
-    ls_quant_pack w = pack_of(bits, bits == 4, blocks, scales);
+    ls_quant_pack w = pack_of(bits, bits == 4, blocks, kind == SMALL ? POWERS : ONES);
     ls_quant_rows a = {blocks, ls_quant_height(m), malloc((size_t)cells * 32), malloc((size_t)cells * 4), malloc((size_t)cells * 4)};
     float *x = malloc((size_t)(m * k) * 4), *c = malloc((size_t)(tiles * LS_QUANT_TILE * COLUMNS) * 4);
     for (int64_t i = 0; i < m * k; i++) {
-        int most = scales == POWERS ? 15 : 127;
+        int most = kind == SMALL ? 15 : 127;
         x[i] = i % k % 32 == 0 ? 127 : (float)((int)(bits32() >> 8) % (2 * most + 1) - most);
-        x[i] *= (float)(scales == POWERS ? 1 << (i / k + i % k / 32) % 2 : 1);
+        x[i] *= (float)(kind == SMALL ? 1 << (i / k + i % k / 32) % 2 : 1);
+        x[i] = kind != LARGEST ? x[i] : i / k % 2 ? 127 : -127;
+    }
+    for (int64_t i = 0; kind == LARGEST && i < COLUMNS * blocks * 4 * bits; i++) {
+        w.codes[i] = i / 4 % 16 % 3 ? 0xff : 0;
     }
     for (int64_t i = 0; i < m; i += a.height) {
-        assert_true(ls_quant_dots__avx512.rows(&a, x, k, m, i, k, bits == 4 ? 8 : 128));
+        assert_true(dots->rows(&a, x, k, m, i, k, bits == 4 ? 8 : 128));
     }
     for (int64_t group = 0; group < COLUMNS / 16; group += 2) {
-        ls_quant_dots__avx512.product(&w, group, &a, 0, m, c + group * 16, COLUMNS);
+        dots->product(&w, group, &a, 0, m, c + group * 16, COLUMNS);
+    }
+    int64_t last = (m - 1) / a.height, left = m - last * a.height;
+    float again[LS_QUANT_TILE * COLUMNS];
+    dots->product(&w, 0, &a, last, left, again, COLUMNS);
+    for (int64_t i = 0; i < left * COLUMNS; i++) {
+        assert_true(i % COLUMNS >= 32 || again[i] == c[last * a.height * COLUMNS + i]);
     }
     for (int64_t i = 0; i < m * COLUMNS; i++) {
         double sum = 0;
@@ -138,31 +177,48 @@ static void check_dots(int bits, int64_t m, int64_t k, int scales) {
         assert_true(c[i] == (float)sum);
     }
     x[m * k / 2] = __builtin_inff();
-    assert_false(ls_quant_dots__avx512.rows(&a, x, k, m, m / 2 / a.height * a.height, k, 8));
+    assert_false(dots->rows(&a, x, k, m, m / 2 / a.height * a.height, k, 8));
+    x[m * k / 2] = -__builtin_nanf("");
+    assert_false(dots->rows(&a, x, k, m, m / 2 / a.height * a.height, k, 8));
+    for (int64_t i = 0; i < m * k; i++) {
+        x[i] = i % 2 ? 0 : -0x1p-101f;
+    }
+    assert_false(dots->rows(&a, x, k, m, 0, k, 8));
     free(a.codes), free(a.scales), free(a.begins), free(x), free(c);
     drop(&w);
+}
+
+static void check_all_dots(const ls_quant_dots *dots) {
+    for (int64_t m = 1; m < 38; m += m < 9 || m == 22 ? 1 : m == 9 ? 13 : 7) {
+        for (int64_t k = 20; k < 700; k += 97) {
+            for (int kind = WHOLE; kind <= LARGEST; kind++) {
+                check_dots(dots, 4, m, k, kind);
+                check_dots(dots, 8, m, k, kind);
+            }
+        }
+    }
 }
 #endif
 
 static void dots(void **state) {
     (void)state;
+    bool any = false;
 #if defined(__x86_64__)
     ls_cpu cpu;
     ls_cpu_detect(&cpu);
+    if (cpu.has[LS_CPU_AVX2]) {
+        check_all_dots(&ls_quant_dots__avx2);
+        any = true;
+    }
     if (cpu.has[LS_CPU_AVX512] && cpu.avx512_vnni) {
-        for (int64_t m = 1; m < 30; m += m < 9 ? 1 : 7) {
-            for (int64_t k = 20; k < 700; k += 97) {
-                for (int scales = ONES; scales <= POWERS; scales++) {
-                    check_dots(4, m, k, scales);
-                    check_dots(8, m, k, scales);
-                }
-            }
-        }
-        return;
+        check_all_dots(&ls_quant_dots__avx512);
+        any = true;
     }
 #endif
-    print_message("no products of bytes here (AVX512-VNNI)\n");
-    skip();
+    if (!any) {
+        print_message("no products of bytes here (AVX2)\n");
+        skip();
+    }
 }
 
 int main(void) {

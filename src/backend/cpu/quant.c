@@ -294,11 +294,17 @@ static const isa_entry *isa_of(const ls_gemm_launch *launch) {
 
 static const ls_quant_dots *dots_of(const ls_cpu_device *d) {
 #ifdef LS_HAVE_ISA_AVX512
-    return d->isa == LS_CPU_AVX512 && d->cpu.avx512_vnni ? &ls_quant_dots__avx512 : NULL;
-#else
+    if (d->isa == LS_CPU_AVX512 && d->cpu.avx512_vnni) {
+        return &ls_quant_dots__avx512;
+    }
+#endif
+#ifdef LS_HAVE_ISA_AVX2
+    if (d->isa == LS_CPU_AVX2) {
+        return &ls_quant_dots__avx2;
+    }
+#endif
     (void)d;
     return NULL;
-#endif
 }
 
 typedef struct product {

@@ -54,7 +54,7 @@ typedef struct ls_quant_isa {
     void (*matvec)(const ls_quant_pack *w, int64_t column, const float *x, float *y);
 } ls_quant_isa;
 
-/* Integer products, where the processor has them (AVX512-VNNI); else NULL. */
+/* Integer products, where the processor has them (AVX2, of AVX-512 with VNNI); else NULL. */
 typedef struct ls_quant_dots {
     /* Quantises rows [i0, i0 + height) of m, each of k numbers, into tile i0 / height. False where one is not finite, or a block's are too small. */
     bool (*rows)(const ls_quant_rows *out, const float *x, int64_t stride, int64_t m, int64_t i0, int64_t k, int raised);
@@ -70,7 +70,7 @@ enum { LS_QUANT_MOST = 0x5d800000 };
 LS_QUANT_MATVEC(ls_quant_fast_matvec__neon);
 LS_QUANT_MATVEC(ls_quant_fast_matvec__avx2);
 LS_QUANT_MATVEC(ls_quant_fast_matvec__avx512);
-extern const ls_quant_dots ls_quant_dots__avx512;
+extern const ls_quant_dots ls_quant_dots__avx2, ls_quant_dots__avx512;
 
 /* Sets gemm->quant where the columns have the form. */
 ls_status ls_quant_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps, ls_error *err) LS_MUST_USE;
