@@ -207,11 +207,10 @@ typedef struct ls_gemm_moves {
     void (*across)(const ls_gemm_runs *t, float *c);
     /* `lines` runs of n elements; dst may lie before src in the same memory, with a step not above its own */
     void (*lines4)(int64_t n, int64_t lines, const void *src, int64_t src_step, void *dst, int64_t dst_step);
-    /* The largest, the least or the sum of two by two elements: dst[line*dst_step + i] of src[2*line*src_step + 2*i], for i < n; or which
+    /* The largest, the least or the sum of two by two elements: dst[line*n + i] of src[2*line*src_step + 2*i], for i < n; or which
      * of the four the extreme is, a uint32_t, as ARGMAX and ARGMIN choose it. The sum is that of each column's, and never -0. Lines to
      * come are fetched, where it is `second` into the second-level cache. NULL where there are no masks. */
-    void (*squares)(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, int64_t dst_step,
-                    bool second);
+    void (*squares)(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, bool second);
     /* Of overlapping windows; NULL where there are no masks. */
     void (*threes)(const ls_threes *t);
     /* {at[i], src[i]} of each element that is not +-0 (NaN is not), in order; how many. May write LS_SPARSE_SLACK entries more */

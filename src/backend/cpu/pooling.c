@@ -340,7 +340,7 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
             float *to = p->places ? image : input;
             for (int64_t i = 0, line = p->dim[0].memory; i < planes; i++) {
                 r.moves->squares(what, p->places, width, n, plane_at(p, task, plane + i) + 2 * y0 * line, line,
-                                 to + i * n * width, width, finish->fetches_second);
+                                 to + i * n * width, finish->fetches_second);
             }
             if (p->places) {
                 r.isa->cast_int[LS_U32][3](input, image, planes * n * width);
