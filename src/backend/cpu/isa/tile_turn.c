@@ -40,7 +40,8 @@ static __attribute__((noinline)) void whole_block(uint32_t *dst, int64_t dst_str
         _mm512_mask_storeu_epi32(dst + (r) * dst_stride, put, canonical16(x, canonical));                    \
     }
 static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows,
-                  int64_t lanes, bool canonical, bool stream) {
+                  int64_t lanes, bool canonical, bool stream, bool copied) {
+    (void)copied;
     if (rows == 16 && lanes == 16) {
         whole_block(dst, dst_stride, src, src_stride, canonical, stream && ((uintptr_t)dst | (uintptr_t)dst_stride * 4) % 64 == 0);
         return;
@@ -57,21 +58,17 @@ static uint32_t one(uint32_t x, bool canonical) {
 typedef uint32_t four __attribute__((vector_size(16)));
 
 static four canonical4(four x, bool canonical) {
+#if defined(LS_ISA_AVX2)
+    const __m128 is = _mm_and_ps(_mm_cmp_ps((__m128)x, (__m128)x, _CMP_UNORD_Q), (__m128)((four){0} - (uint32_t)canonical));
+    return (four)_mm_blendv_ps((__m128)x, (__m128)((four){0} + LS_NAN_F32), is);
+#else
     four nan = (four){LS_NAN_F32, LS_NAN_F32, LS_NAN_F32, LS_NAN_F32};
     four is = (four)((x & 0x7fffffffu) > 0x7f800000u);
     return canonical ? (nan & is) | (x & ~is) : x;
+#endif
 }
 
-static void small_block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows, int64_t lanes,
-                        bool canonical) {
-    if (rows < 4 || lanes < 4) {
-        for (int64_t r = 0; r < rows; r++) {
-            for (int64_t i = 0; i < lanes; i++) {
-                dst[r * dst_stride + i] = one(src[i * src_stride + r], canonical);
-            }
-        }
-        return;
-    }
+static inline void turn4(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, bool canonical) {
     four a, b, c, d;
     memcpy(&a, src, sizeof a);
     memcpy(&b, src + src_stride, sizeof b);
@@ -87,6 +84,22 @@ static void small_block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, 
     memcpy(dst + dst_stride, &b, sizeof b);
     memcpy(dst + 2 * dst_stride, &c, sizeof c);
     memcpy(dst + 3 * dst_stride, &d, sizeof d);
+}
+
+#if defined(LS_ISA_AVX2)
+__attribute__((noinline)) /* of the edges alone */
+#endif
+static void small_block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows, int64_t lanes,
+                        bool canonical) {
+    if (rows < 4 || lanes < 4) {
+        for (int64_t r = 0; r < rows; r++) {
+            for (int64_t i = 0; i < lanes; i++) {
+                dst[r * dst_stride + i] = one(src[i * src_stride + r], canonical);
+            }
+        }
+        return;
+    }
+    turn4(dst, dst_stride, src, src_stride, canonical);
 }
 
 #if defined(LS_ISA_AVX2)
@@ -133,26 +146,42 @@ static void whole_block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, 
     }
 }
 
-/* Where lines of src displace each other, or dst goes past the caches; else four by four is as fast, and on an Intel faster. */
-static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows, int64_t lanes,
-                  bool canonical, bool stream) {
+/* The same, four by four: lines of dst are soon whole, and those of src, which are too many for a processor to follow, are fetched two ahead. Of
+ * copied ones the other way around. */
+static __attribute__((noinline)) void fours(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, bool canonical, bool copied) {
+    for (int64_t a = 0; a < SIDE; a += 4) {
+        for (int64_t b = 0; b < SIDE; b += 4) {
+            const int64_t r = copied ? b : a, i = copied ? a : b;
+            if (!copied) {
+                ls_fetch_line((uintptr_t)(src + (i + r / 4) * src_stride + 2 * SIDE), false);
+            }
+            turn4(dst + r * dst_stride + i, dst_stride, src + i * src_stride + r, src_stride, canonical);
+        }
+    }
+}
+
+/* Eight by eight where lines of src displace each other, or dst goes past the caches; else four by four is as fast, and on an Intel faster. */
+static __attribute__((noinline)) void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows, int64_t lanes,
+                                            bool canonical, bool stream, bool copied) {
     const bool far = stream && ((uintptr_t)dst | (uintptr_t)dst_stride * 4) % 64 == 0;
     if (rows == SIDE && lanes == SIDE && (far || src_stride % PAGE == 0)) {
         whole_block(dst, dst_stride, src, src_stride, canonical, far);
-        return;
-    }
-    for (int64_t i = 0; i < lanes; i += 4) {
-        for (int64_t r = 0; r < rows; r += 4) {
-            small_block(dst + r * dst_stride + i, dst_stride, src + i * src_stride + r, src_stride, rows - r < 4 ? rows - r : 4,
-                        lanes - i < 4 ? lanes - i : 4, canonical);
+    } else if (rows == SIDE && lanes == SIDE) {
+        fours(dst, dst_stride, src, src_stride, canonical, copied);
+    } else {
+        for (int64_t i = 0; i < lanes; i += 4) {
+            for (int64_t r = 0; r < rows; r += 4) {
+                small_block(dst + r * dst_stride + i, dst_stride, src + i * src_stride + r, src_stride, rows - r < 4 ? rows - r : 4,
+                            lanes - i < 4 ? lanes - i : 4, canonical);
+            }
         }
     }
 }
 #else
 enum { SIDE = 4 };
 static void block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows, int64_t lanes, bool canonical,
-                  bool stream) {
-    (void)stream;
+                  bool stream, bool copied) {
+    (void)stream, (void)copied;
     small_block(dst, dst_stride, src, src_stride, rows, lanes, canonical);
 }
 #endif
@@ -189,7 +218,10 @@ enum { NEAR = 64, PITCH = NEAR + 16 }; /* rows of src, and elements of each, tha
 static void by_copy(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, int64_t rows, int64_t lanes, bool canonical) {
     _Alignas(64) uint32_t near[NEAR * PITCH];
     const int64_t lines = (rows + SIDE - 1) / SIDE;
-    int64_t next = lanes, line = 0;
+    int64_t next = lanes, line = 0, pitch = PITCH;
+#if defined(LS_ISA_AVX2)
+    __asm__("" : "+r"(pitch)); /* a compiler would make functions of their own for it */
+#endif
     for (int64_t i = 0; i < lanes; i++) {
         int64_t k = 0;
         for (; k + LS_LANES_F32 <= rows; k += LS_LANES_F32) {
@@ -206,8 +238,8 @@ static void by_copy(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int6
                 line = line + 1 < lines ? line + 1 : 0;
                 next += line == 0;
             }
-            block(dst + r * dst_stride + i, dst_stride, near + i * PITCH + r, PITCH, rows - r < SIDE ? rows - r : SIDE,
-                  lanes - i < SIDE ? lanes - i : SIDE, canonical, true);
+            block(dst + r * dst_stride + i, dst_stride, near + i * PITCH + r, pitch, rows - r < SIDE ? rows - r : SIDE,
+                  lanes - i < SIDE ? lanes - i : SIDE, canonical, true, true);
         }
     }
 }
@@ -225,7 +257,7 @@ void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const ui
     for (int64_t i = done; i < lanes; i += SIDE) {
         for (int64_t r = 0; r < rows; r += SIDE) {
             block(dst + r * dst_stride + i, dst_stride, src + i * src_stride + r, src_stride,
-                  rows - r < SIDE ? rows - r : SIDE, lanes - i < SIDE ? lanes - i : SIDE, canonical, stream);
+                  rows - r < SIDE ? rows - r : SIDE, lanes - i < SIDE ? lanes - i : SIDE, canonical, stream, false);
         }
     }
 }
