@@ -5,7 +5,6 @@
 enum {
     LEAST_WORK = LS_LIMIT(1 << 16, 1 << 6),  /* multiply-adds of a task */
     INLINE_WORK = LS_LIMIT(1 << 18, 1 << 7), /* below which waking a thread costs more than it brings */
-    CACHE_LINE = 64,
     NEAR_L2S = 8 /* second-level caches: smaller results are in some cache, where fetching them costs more than it brings */
 };
 
@@ -157,9 +156,9 @@ void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory,
     int64_t line = r.geometry.stride[0] * r.geometry.line;
     line = line > last->extent ? line : last->extent;
     r.band = cut(r.lines, line, LS_DEPTHWISE_ROOM);
-    /* Columns narrower than a line of the cache read each line twice: from the nearest cache the second time. */
-    const int64_t room = w->kernels->lanes * 4 < CACHE_LINE ? device->cpu.l1d_bytes * 3 / 4 : device->cpu.l2_bytes / 8;
-    r.long_band = cut(r.lines, line, room > LS_DEPTHWISE_ROOM ? room : LS_DEPTHWISE_ROOM);
+    r.long_band =
+        cut(r.lines, line,
+            device->cpu.l2_bytes / 8 > LS_DEPTHWISE_ROOM ? device->cpu.l2_bytes / 8 : LS_DEPTHWISE_ROOM);
     r.far = points * r.batches * area * 4 > NEAR_L2S * device->cpu.l2_bytes;
     r.group = gemm->batch.n == 1 && r.band == r.lines ? LS_DEPTHWISE_ROOM / (area * 4) : 1;
     r.group = r.group < 1 ? 1 : r.group;
