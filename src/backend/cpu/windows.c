@@ -19,6 +19,8 @@ enum {
     LEAST_PANELS = LS_LIMIT(4, 1), /* of a task: copying its image takes as long as a part of one */
     MOST_SHARED = 64,       /* of them padding */
     MOST_TAPS = 1 << 16,    /* entries of the table of taps */
+    MOST_LINE_LANES = 8,    /* of vectors by which lines are taken one by one; of longer ones lines hold few */
+    LEAST_LINE_K = LS_LIMIT(64, 1), /* and k, of which fewer take as long as a call */
     SMALL_IMAGE = 40 << 10, /* bytes of one image with its outputs: in the first-level cache */
     SMALL_L2 = 512 << 10    /* bytes of one that takes more of itself for a band: a fourth has too few lines (Zen 3: 0.7 to 0.95 of the time) */
 };
@@ -295,8 +297,8 @@ static int64_t set_band(ls_windows *w, int64_t band) {
     w->band = band;
     w->bands = ls_gemm_ceil_div(w->dims[w->outer].extent, band);
     w->plane = elements;
-    w->columns = outputs;
-    w->ld = outputs > lanes ? ls_gemm_ceil_div(outputs, step) * step : 2 * lanes;
+    w->columns = w->by_lines ? band * w->dims[w->n_dims - 1].extent : outputs;
+    w->ld = w->by_lines ? w->columns : outputs > lanes ? ls_gemm_ceil_div(outputs, step) * step : 2 * lanes;
     return (w->planes * w->plane + LS_WINDOW_SLACK + w->rows * w->ld) * 4;
 }
 
@@ -406,20 +408,41 @@ static int64_t panels_cost(const ls_windows *w, int64_t rows, int64_t vectors) {
     return panels * (8 * rows + 3 * (rows == 4)) * ls_gemm_ceil_div(vectors, 2);
 }
 
-/* The highest panels, unless lower ones leave clearly fewer rows unused. */
+/* Whether lines of outputs are whole vectors that panels of so many rows can take for themselves, and worth the calls. */
+static bool may_take_lines(const ls_windows *w, int64_t rows) {
+    const ls_window_dim *last = &w->dims[w->n_dims - 1];
+    const int64_t lanes = w->kernels->lanes, step = rows == w->kernels->threes ? lanes : 2 * lanes;
+    return !LS_SMALL && lanes <= MOST_LINE_LANES && w->k >= LEAST_LINE_K && w->n_dims - w->outer == 2 && last->extent >= 2 * lanes &&
+           last->extent % step == 0;
+}
+
+/* In lines, if that is less. */
+static int64_t rows_cost(const ls_windows *w, int64_t rows, bool *out_by_lines) {
+    const int64_t lanes = w->kernels->lanes, all = panels_cost(w, rows, ls_gemm_ceil_div(w->columns, lanes));
+    int64_t lines = INT64_MAX;
+    if (may_take_lines(w, rows)) {
+        lines = w->dims[w->outer].extent * panels_cost(w, rows, w->dims[w->n_dims - 1].extent / lanes);
+    }
+    *out_by_lines = lines < all;
+    return lines < all ? lines : all;
+}
+
+/* The highest panels, unless lower ones leave clearly fewer rows unused. Sets by_lines. */
 static int64_t panel_rows(ls_windows *w) {
     int64_t most = LS_GEMM_MAX_ROWS;
     while (!w->kernels->taps[most]) {
         most--;
     }
     set_band(w, w->dims[w->outer].extent);
-    int64_t best = most, vectors = ls_gemm_ceil_div(w->columns, w->kernels->lanes);
+    int64_t best = most;
+    bool by_lines;
     for (int64_t rows = most - 1; rows >= 1; rows--) {
         bool worth = rows >= 8 || rows >= w->m || (most < 8 && rows >= 4);
-        if (w->kernels->taps[rows] && worth && panels_cost(w, rows, vectors) * 98 < panels_cost(w, best, vectors) * 97) {
+        if (w->kernels->taps[rows] && worth && rows_cost(w, rows, &by_lines) * 98 < rows_cost(w, best, &by_lines) * 97) {
             best = rows;
         }
     }
+    rows_cost(w, best, &w->by_lines);
     return best;
 }
 
@@ -523,6 +546,9 @@ void ls_windows_print(ls_text *out, const ls_windows *w) {
     ls_text_printf(out, ", %lld bands", (long long)w->bands);
     if (w->group < w->panels) {
         ls_text_printf(out, ", rows in %lld parts", (long long)ls_gemm_ceil_div(w->panels, w->group));
+    }
+    if (w->by_lines) {
+        ls_text_printf(out, ", line by line");
     }
     if (w->n_leaves > 1) {
         ls_text_printf(out, ", %d tensors joined", w->n_leaves);

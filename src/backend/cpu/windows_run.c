@@ -191,7 +191,7 @@ static void close_up(const ls_gemm_moves *moves, const ls_windows *w, int64_t ba
     float *to = c;
     int64_t lines = band;
     const ls_window_dim *last = &w->dims[w->n_dims - 1];
-    if (w->n_dims - w->outer == 1 || w->columns == band * last->extent) {
+    if (w->n_dims - w->outer == 1 || w->by_lines || w->columns == band * last->extent) {
         return;
     }
     if (w->n_dims - w->outer == 2) {
@@ -265,12 +265,16 @@ static void window_task(void *ctx, long task, int worker) {
             copy_plane(moves, w, firsts, src[w->plane_leaf[i]] + w->plane_at[i], image + i * w->plane);
         }
     }
+    const ls_window_dim *last = &w->dims[w->n_dims - 1];
+    const int64_t runs = w->by_lines ? lines : 1, n = w->by_lines ? last->extent : w->ld; /* of outputs, computed at once */
     for (int64_t i = row; i < end; i += w->rows) {
         int64_t rows = w->m - i < w->rows ? w->m - i : w->rows;
         const float *a = r->filter + (batch * w->panels * w->rows + i) * w->k;
         for (int64_t k0 = 0; k0 < w->k; k0 += LS_GEMM_CHUNK) {
             int64_t kc = w->k - k0 < LS_GEMM_CHUNK ? w->k - k0 : LS_GEMM_CHUNK;
-            w->kernels->taps[w->rows](kc, w->ld, a + k0 * w->rows, w->at + k0, image, c, w->ld, k0 > 0);
+            for (int64_t l = 0; l < runs; l++) {
+                w->kernels->taps[w->rows](kc, n, a + k0 * w->rows, w->at + k0, image + l * last->length, c + l * n, w->ld, k0 > 0);
+            }
         }
         for (int64_t q = 0; q < rows; q++) {
             close_up(moves, w, lines, c + q * w->ld);
