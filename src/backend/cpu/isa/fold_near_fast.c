@@ -62,10 +62,17 @@ static inline __attribute__((always_inline)) V highest_of(V most, const float *x
     return LS_ABOVE(most, LS_ABOVE(LS_ABOVE(LOAD(x, 0), LOAD(x, 1)), LS_ABOVE(LOAD(x, 2), LOAD(x, 3))));
 }
 static V highest_of_part(V most, const float *x, int64_t n) {
+    for (; n >= LS_LANES_F32; n -= LS_LANES_F32, x += LS_LANES_F32) {
+        most = LS_ABOVE(most, LOAD(x, 0));
+    }
+#if defined(LS_ISA_AVX512)
+    return (V)_mm512_max_ps((__m512)most, _mm512_mask_loadu_ps((__m512)most, LS_LANES_LEFT(n), x));
+#else
     for (int64_t i = 0; i < n; i++) {
         most = LS_ABOVE(LS_SPLAT_F32(x[i]), most);
     }
     return most;
+#endif
 }
 static float highest_lane(V x) {
 #if defined(LS_ISA_AVX512)
@@ -73,7 +80,7 @@ static float highest_lane(V x) {
 #else
     float lanes[LS_LANES_F32];
     STORE(lanes, 0, x)
-    return highest_of_part(LS_SPLAT_F32(lanes[0]), lanes, LS_LANES_F32)[0];
+    return highest_of_part(x, lanes + 1, LS_LANES_F32 - 1)[0];
 #endif
 }
 
