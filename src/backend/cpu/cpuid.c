@@ -135,7 +135,7 @@ static void detect(ls_cpu *cpu) {
 #endif
 
 void ls_cpu_detect(ls_cpu *out_cpu) {
-    *out_cpu = (ls_cpu){.l1d_bytes = 32 << 10, .l2_bytes = 512 << 10, .l3_bytes = 8 << 20};
+    *out_cpu = (ls_cpu){.l1d_bytes = 32 << 10, .l2_bytes = 512 << 10, .l3_bytes = 8 << 20, .folds_fetch = true};
     out_cpu->has[LS_CPU_SCALAR] = true;
     detect(out_cpu);
 #if LS_SMALL_LIMITS

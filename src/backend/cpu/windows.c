@@ -22,7 +22,7 @@ enum {
     MOST_LINE_LANES = 8,    /* of vectors by which lines are taken one by one; of longer ones lines hold few */
     LEAST_LINE_K = LS_LIMIT(64, 1), /* and k, of which fewer take as long as a call */
     SMALL_IMAGE = 40 << 10, /* bytes of one image with its outputs: in the first-level cache */
-    SMALL_L2 = 512 << 10    /* bytes of one that takes more of itself for a band: a fourth has too few lines (Zen 3: 0.7 to 0.95 of the time) */
+    SMALL_L2 = 512 << 10    /* bytes of one that takes more of itself for a band: a fourth has too few lines */
 };
 
 static int64_t fixed(const ls_spec *spec, int axis) {
