@@ -75,6 +75,13 @@ static uint32_t canon(spv_module *m, const operands *o) {
     return SPV_VALUE(m, SPV_BITCAST, o->type, bits);
 }
 
+/* What is rounded to a whole number has the sign of what it was, zeros too, which a driver may lose on its way over integers. */
+static uint32_t with_sign(spv_module *m, const operands *o, uint32_t whole) {
+    uint32_t type = ls_spv_type(m, SPV_U64, o->lanes), sign = ls_spv_const(m, SPV_U64, o->lanes, UINT64_C(1) << 63);
+    sign = SPV_VALUE(m, SPV_BITWISE_AND, type, bits_of(m, o->kind, o->lanes, o->a), sign);
+    return SPV_VALUE(m, SPV_BITCAST, o->type, SPV_VALUE(m, SPV_BITWISE_OR, type, bits_of(m, o->kind, o->lanes, whole), sign));
+}
+
 static uint32_t umulhi(spv_module *m, const operands *o) {
     uint32_t pair = ls_spv_unique(m, SPV_TYPE_STRUCT, 0, SPV_ARGS(o->type, o->type), NULL);
     uint32_t product = SPV_VALUE(m, SPV_U_MUL_EXTENDED, pair, o->a, o->b);
@@ -136,6 +143,7 @@ static uint32_t one_operand(spv_module *m, const ls_ins *ins, const operands *o)
         [LS_K_TRUNC] = GLSL_TRUNC, [LS_K_RINT] = GLSL_ROUND_EVEN,
     };
     bool f = is_float(o->kind);
+    uint32_t r;
     switch (ins->op) {
     case LS_K_NEG:
         return f ? exact(m, ins, SPV_VALUE(m, SPV_F_NEGATE, o->type, o->a))
@@ -151,7 +159,8 @@ static uint32_t one_operand(spv_module *m, const ls_ins *ins, const operands *o)
     case LS_K_NOT:
         return SPV_VALUE(m, o->kind == SPV_BOOL ? SPV_LOGICAL_NOT : SPV_NOT, o->type, o->a);
     default:
-        return exact(m, ins, SPV_GLSL(m, glsl[ins->op], o->type, o->a));
+        r = exact(m, ins, SPV_GLSL(m, glsl[ins->op], o->type, o->a));
+        return o->kind == SPV_F64 && ins->op != LS_K_SQRT ? with_sign(m, o, r) : r;
     }
 }
 
