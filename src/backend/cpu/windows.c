@@ -416,15 +416,18 @@ static bool may_take_lines(const ls_windows *w, int64_t rows) {
            last->extent % step == 0;
 }
 
-/* In lines, if that is less. */
-static int64_t rows_cost(const ls_windows *w, int64_t rows, bool *out_by_lines) {
-    const int64_t lanes = w->kernels->lanes, all = panels_cost(w, rows, ls_gemm_ceil_div(w->columns, lanes));
-    int64_t lines = INT64_MAX;
-    if (may_take_lines(w, rows)) {
-        lines = w->dims[w->outer].extent * panels_cost(w, rows, w->dims[w->n_dims - 1].extent / lanes);
-    }
-    *out_by_lines = lines < all;
-    return lines < all ? lines : all;
+static int64_t lines_cost(const ls_windows *w, int64_t rows) {
+    const int64_t vectors = w->dims[w->n_dims - 1].extent / w->kernels->lanes;
+    return may_take_lines(w, rows) ? w->dims[w->outer].extent * panels_cost(w, rows, vectors) : INT64_MAX;
+}
+
+static int64_t together_cost(const ls_windows *w, int64_t rows) {
+    return panels_cost(w, rows, ls_gemm_ceil_div(w->columns, w->kernels->lanes));
+}
+
+static int64_t rows_cost(const ls_windows *w, int64_t rows) {
+    const int64_t lines = lines_cost(w, rows), together = together_cost(w, rows);
+    return lines < together ? lines : together;
 }
 
 /* The highest panels, unless lower ones leave clearly fewer rows unused. Sets by_lines. */
@@ -435,14 +438,13 @@ static int64_t panel_rows(ls_windows *w) {
     }
     set_band(w, w->dims[w->outer].extent);
     int64_t best = most;
-    bool by_lines;
     for (int64_t rows = most - 1; rows >= 1; rows--) {
         bool worth = rows >= 8 || rows >= w->m || (most < 8 && rows >= 4);
-        if (w->kernels->taps[rows] && worth && rows_cost(w, rows, &by_lines) * 98 < rows_cost(w, best, &by_lines) * 97) {
+        if (w->kernels->taps[rows] && worth && rows_cost(w, rows) * 98 < rows_cost(w, best) * 97) {
             best = rows;
         }
     }
-    rows_cost(w, best, &w->by_lines);
+    w->by_lines = lines_cost(w, best) < together_cost(w, best);
     return best;
 }
 

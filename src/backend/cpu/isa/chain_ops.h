@@ -27,6 +27,24 @@ typedef int32_t ls_vi32 __attribute__((vector_size(LS_VECTOR_BYTES)));
 #define LS_PASS(y, x) ((ls_vf32)((ls_vu32)(x) & (ls_vu32)((y) > (ls_vf32){0})))
 #endif
 
+/* The lanes of [low, high), whatever both are. */
+#if defined(LS_ISA_AVX512)
+typedef __mmask16 ls_lanes;
+static inline ls_lanes ls_lanes_between(int64_t low, int64_t high) {
+    low = low < 0 ? 0 : low > LS_LANES_F32 ? LS_LANES_F32 : low;
+    high = high < low ? low : high > LS_LANES_F32 ? LS_LANES_F32 : high;
+    return (ls_lanes)((1u << high) - (1u << low));
+}
+#elif defined(LS_ISA_AVX2)
+typedef __m256i ls_lanes;
+static inline ls_lanes ls_lanes_between(int64_t low, int64_t high) {
+    low = low < 0 ? 0 : low > LS_LANES_F32 ? LS_LANES_F32 : low;
+    high = high < low ? low : high > LS_LANES_F32 ? LS_LANES_F32 : high;
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_andnot_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32((int)low), lane), _mm256_cmpgt_epi32(_mm256_set1_epi32((int)high), lane));
+}
+#endif
+
 /* A vector past the caches, where one may begin. */
 #if defined(LS_ISA_AVX512)
 #define LS_STREAM(p, x) _mm512_stream_ps(p, (__m512)(x))

@@ -149,12 +149,6 @@ static void lines4(int64_t n, int64_t lines, const void *src_, int64_t src_step,
 }
 
 #if defined(LS_ISA_AVX512)
-static __mmask16 bits_between(int64_t low, int64_t high) { /* of 16 */
-    low = low < 0 ? 0 : low > 16 ? 16 : low;
-    high = high < low ? low : high > 16 ? 16 : high;
-    return (__mmask16)((1u << high) - (1u << low));
-}
-
 typedef struct column_masks { /* of one vector of all lines: its elements, and of them those that are there, of two vectors with a step of 2 */
     __mmask16 all, m0, m1;
 } column_masks;
@@ -187,7 +181,7 @@ static void phases4(const ls_gemm_lines *l, const float *src, float *dst) {
         column_masks m[2];
         for (int v = 0; v < 2; v++) {
             int64_t at = i + 16 * v, u = at * l->step;
-            m[v] = (column_masks){bits_between(0, l->n - at), bits_between(l->low - u, l->high - u), bits_between(l->low - u - 16, l->high - u - 16)};
+            m[v] = (column_masks){ls_lanes_between(0, l->n - at), ls_lanes_between(l->low - u, l->high - u), ls_lanes_between(l->low - u - 16, l->high - u - 16)};
         }
         int vectors = m[1].all ? 2 : 1;
         if (l->step == 2 && vectors == 2) {
@@ -528,10 +522,10 @@ enum { SQUARES_AHEAD = 8 << 10 }; /* bytes */
  * infinite. `evens` and `odds` of two vectors have the order that costs least, which `in_order` puts right. `put` may write anything behind its
  * results, up to `end`: the next ones go there. AVX2 has the least of elements that are `turned` where the largest is sought, and back. */
 #if defined(LS_ISA_AVX512)
-typedef __mmask16 lanes;
+typedef ls_lanes lanes;
 
 static inline lanes between(int64_t low, int64_t high) {
-    return bits_between(low, high);
+    return ls_lanes_between(low, high);
 }
 static inline ls_vf32 some(lanes there, const float *from) {
     return (ls_vf32)_mm512_maskz_loadu_ps(there, from);
@@ -562,13 +556,10 @@ static inline void put(float *dst, const float *end, lanes which, ls_vf32 x) {
     _mm512_mask_storeu_ps(dst, which, (__m512)x);
 }
 #else
-typedef __m256i lanes;
+typedef ls_lanes lanes;
 
-static __attribute__((noinline)) lanes between(int64_t low, int64_t high) {
-    const __m256i at = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
-    low = low < 0 ? 0 : low > 8 ? 8 : low;
-    high = high < 0 ? 0 : high > 8 ? 8 : high;
-    return _mm256_andnot_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32((int)low), at), _mm256_cmpgt_epi32(_mm256_set1_epi32((int)high), at));
+static __attribute__((noinline)) lanes between(int64_t low, int64_t high) { /* smaller */
+    return ls_lanes_between(low, high);
 }
 static inline ls_vf32 some(lanes there, const float *from) {
     return (ls_vf32)_mm256_maskload_ps(from, there);

@@ -306,22 +306,23 @@ static __attribute__((noinline)) void put_pair_far(const ls_tile_row_norm *norm,
 static bool norm_pair(const ls_tile_row_norm *norm, const float *x, float *dst, const float *next, int64_t fetch, float sums[PAIR]) {
     float means[PAIR] = {0}, squares[PAIR];
     by pair[PAIR];
+    const bool beside = ADDS_BESIDE && norm->far;
     bool usable = true;
     if (norm->centred) {
-        if (!norm->far || !ADDS_BESIDE) {
+        if (!beside) {
             sum_pair(x, x + norm->x_row, norm->n, sums);
         }
         means[0] = sums[0] / norm->count, means[1] = sums[1] / norm->count;
     }
-    square_pair(x, x + norm->x_row, means, norm->n, norm->far && ADDS_BESIDE ? 0 : fetch, norm->fetches_second, squares);
+    square_pair(x, x + norm->x_row, means, norm->n, beside ? 0 : fetch, norm->fetches_second, squares);
     for (int i = 0; i < PAIR; i++) {
         const float divisor = __builtin_sqrtf(squares[i] / norm->count + norm->more);
         usable = usable && within(divisor);
         pair[i] = (by){LS_SPLAT_F32(means[i]), LS_SPLAT_F32(divisor), LS_SPLAT_F32(1.0f / divisor), {0}, LS_DST_NEAR};
     }
-    if (norm->far && usable && ADDS_BESIDE) {
+    if (beside && usable) {
         put_pair_far(norm, pair, x, dst, next, fetch, sums);
-    } else if (norm->far && ADDS_BESIDE) {
+    } else if (beside) {
         sum_pair(next, next + norm->x_row, norm->n, sums);
     } else if (usable) {
         put_pair(norm, pair, x, dst);
@@ -334,7 +335,7 @@ void LS_TILE_NAME(ls_tile_row_norms)(const ls_tile_row_norm *norm, int64_t rows)
     const bool pairs = norm->near && norm->finite && rows >= PAIR && !(norm->far && norm->n % LS_LANES_F32);
     float sums[PAIR];
     int64_t r = 0;
-    if (pairs && norm->far && ADDS_BESIDE) {
+    if (pairs && ADDS_BESIDE && norm->far) {
         sum_pair(norm->x, norm->x + norm->x_row, norm->n, sums);
     }
     for (; pairs && r + PAIR <= rows; r += PAIR) {
