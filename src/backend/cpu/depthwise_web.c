@@ -10,8 +10,8 @@ void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory,
     (void)launch, (void)filter, (void)memory, (void)bytes;
 }
 
-bool ls_runs_fits(const ls_gemm_phase *gemm, const ls_windows *w) {
-    (void)gemm, (void)w;
+bool ls_runs_fits(const ls_cpu *cpu, const ls_gemm_phase *gemm, const ls_windows *w) {
+    (void)cpu, (void)gemm, (void)w;
     return false;
 }
 

@@ -130,15 +130,15 @@ typedef struct ls_gemm_runs {
     bool second;  /* and those into the second-level cache */
     bool add, last;
     ls_chain_rows rows;
-    int64_t step; /* of tiles whose vectors are rows, see below */
+    int64_t step, outputs; /* of tiles whose vectors are rows, see below */
     const ls_gemm_edge *edges; /* of those, all of k */
     int n_edges;
 } ls_gemm_runs;
 typedef void (*ls_gemm_runs_kernel)(ls_gemm_runs *t, const float *a, const float *image, float *c);
-/* Or a tile of 14 outputs for each of some panels of 32 rows, whose vectors are rows: sums[output][row] = (add ? sums[output][row] :
- * nothing) + the sum of a[p*32 + row] * image[shifts[p] + output*step] for p < k, but for what is beyond the image, which is not read;
- * shifts[k] is, too. Meanwhile the lines of c are fetched, and what is needed later, a line each four k. */
-enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 14 };
+/* Or a tile of some outputs for each of some panels of two vectors of rows: sums[output][row] = (add ? sums[output][row] :
+ * nothing) + the sum of a[p*rows + row] * image[shifts[p] + output*step] for p < k, but for what is beyond the image, which is not read;
+ * shifts[k] is, too. By AVX-512 there are 14 outputs, and meanwhile the lines of c are fetched, and what is needed later, a line each four k; by AVX2 six and more that sixes, fours and threes make up. */
+enum { LS_ACROSS_OUTPUTS = 16 /* at most */ };
 
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {
@@ -160,7 +160,7 @@ typedef struct ls_gemm_kernels {
     ls_gemm_slide_kernel slide; /* NULL: none */
     ls_gemm_thin_kernel thin; /* fast alone; NULL where an instruction set has no masks */
     ls_gemm_runs_kernel runs[4]; /* [vectors], 2 and 3; NULL where an instruction set has no masks */
-    ls_gemm_runs_kernel across;  /* the same */
+    ls_gemm_runs_kernel across;  /* NULL: none */
     ls_depthwise_kernel depthwise; /* NULL: none for this element type */
     ls_gemm_vector_kernel vector[3]; /* of b's elements as they are in panels, f16, bf16; NULL: none */
     ls_gemm_vector_kernel vector_lines;   /* vector[0], but a vector of each row in turn; NULL: none */

@@ -6,6 +6,7 @@
 
 enum {
     LEAST_ACROSS = 256, /* of k: turning a tile takes as long as a few */
+    LEAST_ALONE = LS_LIMIT(64, 1), /* where there are no other tiles */
     MOST_TAPS = 64,
     MOST_PANELS = 16, /* that a tile meets while it is near */
     PLANES = 32,      /* of a piece in fast: what a tile reads of them stays in the first-level cache */
@@ -33,20 +34,33 @@ static int64_t shared_of(const ls_window_dim *x) {
     return x->stride > 1 || whole_tiles(x) ? 0 : ls_runs_clamp(least, 0, reach_of(x) < MOST_SHARED ? reach_of(x) : MOST_SHARED);
 }
 
-bool ls_runs_fits(const ls_gemm_phase *gemm, const ls_windows *w) {
-    const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
-    return w->kernels->runs[3] && !w->program && !w->n_spreads && w->n_dims - w->outer == 2 && gemm->m.n == 1 &&
-           x->image_stride == 1 && x->stride <= 2 && ls_runs_ceil_div(w->m, LS_RUNS_ROWS) * LS_RUNS_ROWS * 10 <= w->m * 11 &&
-           x->extent * y->extent >= LEAST_OUTPUTS &&
-           reach_of(x) - shared_of(x) <= LS_RUNS_LANES &&
-           (whole_tiles(x) || x->extent + reach_of(x) - shared_of(x) >= LS_RUNS_LANES - 1); /* two lines a vector at most */
+/* Outputs of tiles across, of which a line is some: by AVX-512 they are all alike; else what sixes, fours and threes make up. 0: none. */
+static int64_t across_outputs(const ls_windows *w) {
+    enum { ALIKE = 14, FEWEST = 8 };
+    int64_t n = w->kernels->runs[3] ? ALIKE : LS_ACROSS_OUTPUTS, width = ls_runs_along(w)->extent;
+    while (!w->kernels->runs[3] && n >= FEWEST && width % n) {
+        n--;
+    }
+    return n >= FEWEST && width % n == 0 ? n : 0;
 }
 
 /* Whether lines and rows are whole tiles whose vectors are rows: no lane is lost, and the image is read a scalar at a time, whatever the stride. Without
- * one it is faster than the other tiles on some processors, and slower on others. */
+ * one it is faster than the other tiles of AVX-512 on some processors, and slower on others. */
 static bool goes_across(const ls_cpu *cpu, const ls_windows *w) {
-    return (ls_runs_along(w)->stride > 1 || cpu->reads_scalars) && w->m % LS_ACROSS_ROWS == 0 && ls_runs_along(w)->extent % LS_ACROSS_OUTPUTS == 0 &&
-           w->planes % 2 == 0 && w->k >= LEAST_ACROSS && w->k / w->planes <= FAST_CHUNK / 2;
+    const bool alone = !w->kernels->runs[3];
+    return w->kernels->across && (alone || ls_runs_along(w)->stride > 1 || cpu->reads_scalars) && w->m % ls_runs_across_rows(w) == 0 && across_outputs(w) &&
+           (alone || w->planes % 2 == 0) && w->k >= (alone ? LEAST_ALONE : LEAST_ACROSS) && w->k / w->planes <= FAST_CHUNK / 2;
+}
+
+bool ls_runs_fits(const ls_cpu *cpu, const ls_gemm_phase *gemm, const ls_windows *w) {
+    const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
+    if (w->program || w->n_spreads || w->n_dims - w->outer != 2 || gemm->m.n != 1 || x->image_stride != 1 || x->stride > 2 ||
+        x->extent * y->extent < LEAST_OUTPUTS) {
+        return false;
+    }
+    return !w->kernels->runs[3] ? goes_across(cpu, w) : ls_runs_ceil_div(w->m, LS_RUNS_ROWS) * LS_RUNS_ROWS * 10 <= w->m * 11 &&
+           reach_of(x) - shared_of(x) <= LS_RUNS_LANES &&
+           (whole_tiles(x) || x->extent + reach_of(x) - shared_of(x) >= LS_RUNS_LANES - 1); /* two lines a vector at most */
 }
 
 /* Whether no tile has two vectors of two lines each, and tiles are fewer than those that go over what is between lines. */
@@ -167,9 +181,14 @@ static int64_t tap_of(const ls_windows *w, const element *e) {
     return e->tap[0] * ls_runs_along(w)->taps + e->tap[1];
 }
 
+/* Those of one column one after another, as what is beyond at the ends of lines is. */
+static int64_t by_column(const ls_windows *w, const element *e) {
+    return e->tap[1] * ls_runs_down(w)->taps + e->tap[0];
+}
+
 /* Planes of a piece in fast. */
 static int64_t planes_of_piece(const ls_windows *w, const ls_runs *t) {
-    int64_t taps = w->k / w->planes, planes = ls_runs_ceil_div(LEAST_PIECE, taps), least = t->across ? 2 * PLANES : PLANES;
+    int64_t taps = w->k / w->planes, planes = ls_runs_ceil_div(LEAST_PIECE, taps), least = t->across && w->kernels->runs[3] ? 2 * PLANES : PLANES;
     planes = ls_runs_clamp(FAST_CHUNK / taps, 1, planes > least ? planes : least);
     return t->across ? planes / 2 * 2 : planes;
 }
@@ -211,7 +230,7 @@ static void find_order(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t p = 0; p < w->k; p++) {
             element e = element_of(spec, gemm, w, p);
-            int64_t run = !o->planes ? p / o->run : e.plane / o->planes * o->runs + (o->by_tap ? tap_of(w, &e) : 0);
+            int64_t run = !o->planes ? p / o->run : e.plane / o->planes * o->runs + (o->by_tap ? by_column(w, &e) : 0);
             int64_t at = o->ends[run]++;
             if (pass) {
                 w->at[at] = e.plane * t->plane + tap_at(w, t, e.tap);
@@ -291,11 +310,11 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.by_line = !t.across && whole_tiles(x);
     t.down = t.across ? 1 : y->stride;
     t.along = t.across ? 1 : x->stride;
-    t.tile_outputs = t.across ? LS_ACROSS_OUTPUTS : LS_RUNS_WIDE;
-    t.line_tiles = t.width / LS_ACROSS_OUTPUTS;
+    t.tile_outputs = t.across ? across_outputs(w) : LS_RUNS_WIDE;
+    t.line_tiles = t.width / t.tile_outputs;
     t.shared = t.across ? 0 : shared_of(x);
     t.length = t.across ? (t.width - 1) * x->stride + 1 + taps_reach(x) : t.width + reach_of(x) - t.shared;
-    w->rows = t.across ? LS_ACROSS_ROWS : LS_RUNS_ROWS;
+    w->rows = t.across ? ls_runs_across_rows(w) : LS_RUNS_ROWS;
     w->panels = ls_runs_ceil_div(w->m, w->rows);
     t.row = t.by_line ? t.length : t.length * y->extent;
     int64_t vectors = ls_runs_ceil_div(t.by_line ? t.width : t.row - (t.length - t.width), LS_RUNS_LANES);

@@ -5,7 +5,7 @@
 
 enum {
     BLOCK = 4 * LS_RUNS_WIDE,                  /* outputs that what follows takes together */
-    SUMS = LS_ACROSS_ROWS * LS_ACROSS_OUTPUTS, /* of a tile, of either kind */
+    SUMS = 32 * 14,                            /* of a tile, of any kind */
     SHORT = 64                                 /* of k: so soon a tile is done, before the lines are there that it stores to */
 };
 
@@ -18,9 +18,9 @@ typedef struct tile {
 /* ---- tiles ---- */
 static tile across_tile(const ls_windows *w, int64_t i) {
     const ls_runs *t = w->runs;
-    int64_t line = i / t->line_tiles, column = i % t->line_tiles * LS_ACROSS_OUTPUTS;
+    int64_t line = i / t->line_tiles, column = i % t->line_tiles * t->tile_outputs;
     return (tile){.image = line * ls_runs_down(w)->stride * t->length + column * ls_runs_along(w)->stride,
-                  .first = i * LS_ACROSS_OUTPUTS, .n = LS_ACROSS_OUTPUTS};
+                  .first = i * t->tile_outputs, .n = t->tile_outputs};
 }
 
 /* Of its vectors, the one with lanes of two lines is the second. The last tile computes some outputs of the one before it again, so as to read no further than the image. */
@@ -267,6 +267,7 @@ static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p,
     sums->sums = p->sums;
     sums->panel = height * w->k;
     sums->step = ls_runs_along(w)->stride;
+    sums->outputs = t->tile_outputs;
     sums->lead = w->k < SHORT ? LS_RUNS_WIDE : 0;
     sums->second = r->launch->kernel->binary->device->cpu.fetches_second;
     for (const tile *at = p->tiles, *end = at + p->n; at < end;) {

@@ -499,7 +499,7 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
     if (w.k < 1 || w.k > MOST_TAPS || w.m < 1) {
         return LS_OK;
     }
-    bool runs = ls_runs_fits(gemm, &w);
+    bool runs = ls_runs_fits(&binary->device->cpu, gemm, &w);
     w.rows = runs ? 8 : panel_rows(&w);
     w.panels = ls_gemm_ceil_div(w.m, w.rows);
     if (!choose_band(binary, gemm, &w)) {

@@ -85,7 +85,7 @@ const float *ls_windows_leaf_start(const ls_kernel_run *kernel, const ls_gemm_ph
                                    const ls_window_leaf *leaf, const int64_t *coords);
 
 /* runs.c: whether its dimensions are such; then, its planes known, w->runs, if those are, too, and the rows and panels of the filter. */
-bool ls_runs_fits(const ls_gemm_phase *gemm, const ls_windows *w);
+bool ls_runs_fits(const ls_cpu *cpu, const ls_gemm_phase *gemm, const ls_windows *w);
 ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, ls_error *err) LS_MUST_USE;
 size_t ls_runs_bytes(const ls_windows *w); /* of a worker */
 void ls_runs_run(ls_gemm_launch *launch, const float *filter, char *memory, size_t bytes);

@@ -85,6 +85,10 @@ static inline ls_vf32 ls_zeros_above(ls_vf32 scalars) {
     __mmask16 own = _mm512_fpclass_ps_mask((__m512)scalars, QUIET_NAN | POSITIVE_ZERO | SIGNALING_NAN);
     return (ls_vf32)_mm512_mask_mov_ps(_mm512_set1_ps(-0.0f), own, (__m512)scalars);
 }
+#else
+static inline ls_vf32 ls_zeros_above(ls_vf32 scalars) {
+    return LS_CHOOSE((ls_vi32)(scalars != scalars) | (ls_vi32)((ls_vu32)scalars == 0), scalars, (ls_vf32){0} - 0.0f);
+}
 #endif
 static inline ls_vf32 ls_canonical(ls_vf32 x) {
 #if defined(LS_ISA_AVX512)

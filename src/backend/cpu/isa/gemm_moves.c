@@ -14,6 +14,8 @@
 #endif
 #if defined(LS_ISA_AVX512)
 #include "backend/cpu/isa/turn16.h"
+#elif defined(LS_ISA_AVX2)
+#include "backend/cpu/isa/turn8.h"
 #endif
 #include "base/half.h"
 
@@ -126,7 +128,7 @@ static void split4(int64_t n, const void *src_, void *dst0_, void *dst1_) {
     }
 }
 
-static void lines4(int64_t n, int64_t lines, const void *src_, int64_t src_step, void *dst_, int64_t dst_step) {
+__attribute__((noinline)) static void lines4(int64_t n, int64_t lines, const void *src_, int64_t src_step, void *dst_, int64_t dst_step) {
     const u32_any *src = src_;
     u32_any *dst = dst_;
     for (int64_t line = 0; line < lines; line++, src += src_step, dst += dst_step) {
@@ -196,16 +198,31 @@ static void phases4(const ls_gemm_lines *l, const float *src, float *dst) {
     }
 }
 
-/* Sixteen rows of tiles whose vectors are rows: each step on all outputs, then they are turned. */
-static void across16(const ls_gemm_runs *t, const float *scalars, float *sums, float *c) {
+#elif defined(LS_ISA_AVX2)
+/* Without phases. */
+static void phases4(const ls_gemm_lines *l, const float *src, float *dst) {
+    const int64_t low = l->low > 0 ? l->low : 0, high = l->high < l->n ? l->high : l->n;
+    for (int64_t plane = 0; plane < l->planes; plane++, src += l->src_plane, dst += l->dst_plane) {
+        for (int64_t line = 0; line < l->lines; line++) {
+            memset(dst + line * l->dst_line, 0, (size_t)low * sizeof *dst);
+            memset(dst + line * l->dst_line + high, 0, (size_t)(l->n - high) * sizeof *dst);
+        }
+        lines4(high - low, l->lines, src + low, l->src_line, dst + low, l->dst_line);
+    }
+}
+#endif
+
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+/* A vector's rows of a tile across: each step on all outputs. */
+static void follow_across(const ls_gemm_runs *t, const float *scalars, float *sums) {
     for (const ls_chain_step *step = t->rows.steps, *end = step + t->rows.n_steps; step < end; step++) {
-        float own[16];
-        for (int r = 0; r < 16; r++) {
+        float own[LS_LANES_F32];
+        for (int r = 0; r < LS_LANES_F32; r++) {
             own[r] = scalars[r * t->rows.n_scalars + step->at];
         }
         const ls_vf32 y = *(const ls_vf32_any *)own, zero = ls_zeros_above(y);
-        for (int o = 0; o < LS_ACROSS_OUTPUTS; o++) {
-            ls_vf32_any *at = (ls_vf32_any *)(sums + LS_ACROSS_ROWS * o);
+        for (int64_t o = 0; o < t->outputs; o++, sums += 2 * LS_LANES_F32) {
+            ls_vf32_any *at = (ls_vf32_any *)sums;
             const ls_vf32 x = *at;
             *at = step->op == LS_CHAIN_ADD   ? x + y
                   : step->op == LS_CHAIN_SUB ? x - y
@@ -213,19 +230,35 @@ static void across16(const ls_gemm_runs *t, const float *scalars, float *sums, f
                   : step->op == LS_CHAIN_MIN ? ls_lowest(x, y)
                                              : LS_ABOVE(y, x) + zero;
         }
+        sums -= t->outputs * 2 * LS_LANES_F32;
     }
-#define LINE(i) ((i) < LS_ACROSS_OUTPUTS ? (__m512i)ls_canonical(*(const ls_vf32_any *)(sums + LS_ACROSS_ROWS * (i))) : _mm512_setzero_si512())
-#define PUT(r, column) _mm512_mask_storeu_epi32(c + (r) * t->ldc, (1 << LS_ACROSS_OUTPUTS) - 1, column);
-    LS_TURN16(LINE, PUT)
-#undef LINE
-#undef PUT
 }
 
+/* Tiles whose vectors are rows, two of them: what follows, then they are turned. */
 static void across(const ls_gemm_runs *t, float *c) {
+    enum { ROWS = 2 * LS_LANES_F32 };
     float *sums = t->sums;
-    for (int64_t i = 0; i < t->panels * LS_ACROSS_ROWS; i += 16, c += 16 * t->ldc) {
-        across16(t, t->rows.scalars + i * t->rows.n_scalars, sums, c);
-        sums += i % LS_ACROSS_ROWS ? LS_ACROSS_ROWS * LS_ACROSS_OUTPUTS - 16 : 16;
+    for (int64_t panel = 0; panel < t->panels; panel++, c += ROWS * t->ldc, sums += ROWS * t->outputs) {
+        for (int half = 0; half < ROWS; half += LS_LANES_F32) {
+            follow_across(t, t->rows.scalars + (panel * ROWS + half) * t->rows.n_scalars, sums + half);
+        }
+        for (int half = 0; half < ROWS; half += LS_LANES_F32) {
+#if defined(LS_ISA_AVX512)
+            const __mmask16 outputs = (__mmask16)((1u << t->outputs) - 1);
+#define LINE(i) ((i) < t->outputs ? (__m512i)ls_canonical(*(const ls_vf32_any *)(sums + half + ROWS * (i))) : _mm512_setzero_si512())
+#define PUT(r, column) _mm512_mask_storeu_epi32(c + (half + (r)) * t->ldc, outputs, column);
+            LS_TURN16(LINE, PUT)
+#else
+            for (int64_t done = 0; done < t->outputs; done += 8) { /* the last ones may be some of those before, again */
+                const int64_t o = done + 8 <= t->outputs ? done : t->outputs - 8;
+#define LINE(i) (ls_eight) ls_canonical(*(const ls_vf32_any *)(sums + half + ROWS * (o + (i))))
+#define PUT(r, column) *(ls_vf32_any *)(c + (half + (r)) * t->ldc + o) = (ls_vf32)(column);
+                LS_TURN8(LINE, PUT)
+            }
+#endif
+#undef LINE
+#undef PUT
+        }
     }
 }
 #endif
@@ -853,11 +886,9 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .cols8 = cols8,
     .split4 = split4,
     .lines4 = lines4,
-#if defined(LS_ISA_AVX512)
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
     .phases4 = phases4,
     .across = across,
-#endif
-#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
     .squares = squares,
     .threes = threes,
 #endif

@@ -9,6 +9,7 @@
 #if defined(LS_ISA_AVX512)
 #include "backend/cpu/isa/turn16.h"
 #elif defined(LS_ISA_AVX2)
+#include "backend/cpu/isa/turn8.h"
 #include <immintrin.h>
 #endif
 
@@ -103,33 +104,23 @@ static void small_block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, 
 }
 
 #if defined(LS_ISA_AVX2)
-typedef uint32_t eight __attribute__((vector_size(32)));
-#define EIGHT(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
-#define LINE(i) const eight l##i = (eight)_mm256_loadu_si256((const __m256i *)(const void *)(src + (i) * src_stride));
-#define PAIR(i, j)                                                                                           \
-    const eight p##i = __builtin_shufflevector(l##i, l##j, 0, 8, 1, 9, 4, 12, 5, 13), p##j = __builtin_shufflevector(l##i, l##j, 2, 10, 3, 11, 6, 14, 7, 15);
-#define QUAD(i, j, a, b)                                                                                     \
-    const eight q##i = __builtin_shufflevector(p##a, p##b, 0, 1, 8, 9, 4, 5, 12, 13), q##j = __builtin_shufflevector(p##a, p##b, 2, 3, 10, 11, 6, 7, 14, 15);
-#define KEEP(r, v)                                                                                           \
+static void turn8(ls_eight *kept, const uint32_t *src, int64_t src_stride, bool canonical) {
+#define LINE(i) (ls_eight) _mm256_loadu_si256((const __m256i *)(const void *)(src + (i) * src_stride))
+#define PUT(r, column)                                                                                       \
     {                                                                                                        \
-        const eight x = v, is = (eight)((x & 0x7fffffffu) > 0x7f800000u);                                    \
-        kept[r] = canonical ? ((LS_NAN_F32 - (eight){0}) & is) | (x & ~is) : x;                              \
+        const ls_eight x = column, is = (ls_eight)((x & 0x7fffffffu) > 0x7f800000u);                         \
+        kept[r] = canonical ? ((LS_NAN_F32 - (ls_eight){0}) & is) | (x & ~is) : x;                           \
     }
-#define OF_TWO(r, i, j)                                                                                      \
-    KEEP(r, __builtin_shufflevector(q##i, q##j, 0, 1, 2, 3, 8, 9, 10, 11))                                   \
-    KEEP((r) + 4, __builtin_shufflevector(q##i, q##j, 4, 5, 6, 7, 12, 13, 14, 15))
-static void turn8(eight *kept, const uint32_t *src, int64_t src_stride, bool canonical) {
-    EIGHT(LINE)
-    PAIR(0, 1) PAIR(2, 3) PAIR(4, 5) PAIR(6, 7)
-    QUAD(0, 1, 0, 2) QUAD(2, 3, 1, 3) QUAD(4, 5, 4, 6) QUAD(6, 7, 5, 7)
-    OF_TWO(0, 0, 4) OF_TWO(1, 1, 5) OF_TWO(2, 2, 6) OF_TWO(3, 3, 7)
+    LS_TURN8(LINE, PUT)
+#undef LINE
+#undef PUT
 }
 
 enum { SIDE = 16, HALF = 8, PAGE = 4096 / sizeof(uint32_t) };
 /* Sixteen by sixteen: lines of src are read whole, eight at a time, of which the nearest cache holds as many where they lie at whole pages from
  * each other; lines of dst are stored whole: past the caches Intel's processors take half a line as if it were one. */
 static void whole_block(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride, bool canonical, bool far) {
-    eight kept[2][SIDE];
+    ls_eight kept[2][SIDE];
     for (int64_t half = 0; half < 2; half++, src += HALF * src_stride) {
         turn8(kept[half], src, src_stride, canonical);
         turn8(kept[half] + HALF, src + HALF, src_stride, canonical);
@@ -219,9 +210,7 @@ static void by_copy(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int6
     _Alignas(64) uint32_t near[NEAR * PITCH];
     const int64_t lines = (rows + SIDE - 1) / SIDE;
     int64_t next = lanes, line = 0, pitch = PITCH;
-#if defined(LS_ISA_AVX2)
     __asm__("" : "+r"(pitch)); /* a compiler would make functions of their own for it */
-#endif
     for (int64_t i = 0; i < lanes; i++) {
         int64_t k = 0;
         for (; k + LS_LANES_F32 <= rows; k += LS_LANES_F32) {
