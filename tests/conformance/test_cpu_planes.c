@@ -1,6 +1,7 @@
 /* Random convolutions over planes, poolings, joined tensors and their gradients on `cpu` and on `ref`: operands in any layout, constant
  * or rewritten between launches, mostly zeros or with infinities and NaN, batches that are symbols; and in fast within the oracle's bound.
  * For LOCKSTEP_SECONDS (3), from LOCKSTEP_SEED (1) on, each case on one configuration of `cpu` by turns. */
+#include "base/half.h"
 #include "conformance/cpu_cases.h"
 #include <lockstep/grad.h>
 #include <math.h>
@@ -492,7 +493,7 @@ static int build_lines_apart(ls_session *s, ls_rng *rng, const void *param, ls_t
 /* Lines and rows that are whole tiles whose vectors are rows, read where they lie or, with much padding, planes apart or two tensors, from a copy. */
 typedef struct across_case {
     int64_t images, channels, outputs, size[2], kernel, stride, step, low[2], high[2];
-    enum { PLAIN, JOINED, FUNCTION, EXPANDED /* one line for all */, INFINITE /* a tap; padding is elements, and times that NaN */, CHANNELS_FIRST /* in k */ } kind;
+    enum { PLAIN, JOINED, FUNCTION, EXPANDED /* one line for all */, INFINITE /* a tap; padding is elements, and times that NaN */, CHANNELS_FIRST /* in k */, HALVES /* in the filter */ } kind;
 } across_case;
 
 static ls_tensor *with_infinite_tap(ls_session *s, ls_tensor *filter) {
@@ -503,6 +504,17 @@ static ls_tensor *with_infinite_tap(ls_session *s, ls_tensor *filter) {
     }
     ls_tensor *t = ls_mul(s, filter, ls_tensor_from(s, LS_F32, shape, factors));
     free(factors);
+    return t;
+}
+
+/* As they lie in memory, so that a kernel reads them as halves. */
+static ls_tensor *of_halves(ls_session *s, ls_rng *rng, ls_shape shape) {
+    uint16_t *halves = malloc((size_t)numel_of(shape) * sizeof *halves);
+    for (int64_t i = 0; i < numel_of(shape); i++) {
+        halves[i] = ls_f32_to_f16((float)ls_rng_normal(rng));
+    }
+    ls_tensor *t = ls_cast(s, ls_tensor_from(s, LS_F16, shape, halves), LS_F32);
+    free(halves);
     return t;
 }
 
@@ -525,7 +537,8 @@ static int build_across(ls_session *s, ls_rng *rng, const void *param, ls_tensor
     ls_tensor *x = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->images, p->channels, p->kind == EXPANDED ? 1 : p->size[0], p->size[1]));
     x = p->kind == JOINED ? ls_concat(s, (ls_tensor *[]){x, ls_neg(s, x)}, 2, 1) : x;
     x = p->kind == EXPANDED ? ls_expand(s, x, LS_SHAPE(p->images, p->channels, p->size[0], p->size[1])) : x;
-    ls_tensor *w = tame_tensor(s, rng, LS_F32, LS_SHAPE(p->outputs, p->channels * (p->kind == JOINED ? 2 : 1), p->kernel, p->kernel));
+    const ls_shape taps = LS_SHAPE(p->outputs, p->channels * (p->kind == JOINED ? 2 : 1), p->kernel, p->kernel);
+    ls_tensor *w = p->kind == HALVES ? of_halves(s, rng, taps) : tame_tensor(s, rng, LS_F32, taps);
     if (p->kind == INFINITE) {
         w = with_infinite_tap(s, w);
         x = ls_pad(s, x, (const ls_pad_spec[]){{0}, {0}, {p->low[0], p->high[0], 0}, {p->low[1], p->high[1], 0}}, 0);
@@ -572,6 +585,13 @@ static void across(void **state) {
         {1, 32, 32, {1, 28}, 3, 1, 1, {3, 1}, {3, 1}, PLAIN},     {1, 32, 32, {1, 28}, 3, 1, 1, {1, 1}, {1, 1}, PLAIN},
         {1, 32, 32, {5, 28}, 3, 2, 1, {1, 1}, {1, 1}, CHANNELS_FIRST}, {1, 32, 32, {5, 14}, 3, 1, 1, {1, 1}, {1, 1}, CHANNELS_FIRST},
         {1, 16, 32, {7, 16}, 5, 1, 1, {2, 2}, {2, 0}, PLAIN},     {1, 16, 32, {7, 16}, 5, 1, 1, {2, 0}, {2, 2}, PLAIN},
+        {1, 32, 32, {6, 28}, 3, 2, 1, {1, 1}, {1, 1}, HALVES},    {1, 16, 32, {7, 14}, 5, 1, 1, {2, 2}, {2, 2}, HALVES},
+        /* Lines of other tiles, rows of fewer vectors, any number of channels, fewer taps. */
+        {1, 8, 16, {5, 24}, 3, 1, 1, {1, 1}, {1, 1}, PLAIN},      {1, 9, 48, {4, 26}, 3, 1, 1, {1, 1}, {1, 1}, FUNCTION},
+        {1, 8, 16, {4, 22}, 3, 1, 1, {1, 1}, {1, 1}, PLAIN},      {2, 7, 16, {4, 18}, 3, 1, 1, {1, 1}, {1, 1}, PLAIN},
+        {1, 8, 80, {5, 30}, 3, 1, 1, {1, 1}, {1, 1}, EXPANDED},   {1, 11, 32, {3, 20}, 3, 1, 1, {1, 1}, {1, 1}, JOINED},
+        {2, 3, 16, {9, 32}, 7, 2, 1, {3, 3}, {3, 3}, PLAIN},      {1, 8, 16, {9, 17}, 3, 2, 1, {0, 0}, {0, 0}, FUNCTION},
+        {1, 3, 32, {8, 64}, 7, 2, 1, {3, 3}, {2, 2}, PLAIN},      {1, 64, 16, {4, 32}, 1, 2, 1, {0, 0}, {0, 0}, PLAIN},
     };
     worlds *all = *state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

@@ -138,7 +138,7 @@ typedef void (*ls_gemm_runs_kernel)(ls_gemm_runs *t, const float *a, const float
 /* Or a tile of some outputs for each of some panels of two vectors of rows: sums[output][row] = (add ? sums[output][row] :
  * nothing) + the sum of a[p*rows + row] * image[shifts[p] + output*step] for p < k, but for what is beyond the image, which is not read;
  * shifts[k] is, too. By AVX-512 there are 14 outputs, and meanwhile the lines of c are fetched, and what is needed later, a line each four k; by AVX2 six and more that sixes, fours and threes make up. */
-enum { LS_ACROSS_OUTPUTS = 16 /* at most */ };
+enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 16 }; /* at most; no panel over windows is higher */
 
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {

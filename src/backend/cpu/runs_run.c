@@ -5,7 +5,7 @@
 
 enum {
     BLOCK = 4 * LS_RUNS_WIDE,                  /* outputs that what follows takes together */
-    SUMS = 32 * 14,                            /* of a tile, of any kind */
+    SUMS = LS_ACROSS_ROWS * LS_ACROSS_OUTPUTS, /* of a tile, of either kind */
     SHORT = 64                                 /* of k: so soon a tile is done, before the lines are there that it stores to */
 };
 

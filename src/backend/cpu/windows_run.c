@@ -72,7 +72,7 @@ static void pack_filter(const window_run *r, int64_t batches) {
                 if (floats) {
                     pack_floats(w, (const float *)elements + base, i, p, n, dst);
                 } else {
-                    uint16_t halves[STRIP * LS_GEMM_MAX_ROWS];
+                    uint16_t halves[STRIP * LS_ACROSS_ROWS];
                     pack_halves(w, (const uint16_t *)elements + base, i, p, n, halves);
                     kernel->binary->device->tiles->load[side->element](dst, halves, n * w->rows);
                 }
