@@ -377,7 +377,7 @@ int ls_chain_join_sigmoids(const ls_tile_isa *isa, ls_chain_step *steps, int n, 
         const bool joins = isa->sigmoid_f32 && i + STEPS <= n && is_sigmoid(isa, steps + i, scalars);
         steps[kept] = steps[i];
         if (joins) {
-            steps[kept].fn = isa->sigmoid_f32;
+            steps[kept].fn = isa->fast_sigmoid_f32 && steps[i + 2].fn == isa->map_fast[LS_OP_EXP] ? isa->fast_sigmoid_f32 : isa->sigmoid_f32;
         }
         i += joins ? STEPS : 1;
     }

@@ -98,6 +98,11 @@ typedef struct ls_depthwise {
 } ls_depthwise;
 typedef void (*ls_depthwise_kernel)(const ls_depthwise *d, const float *image, const float *filter, float *out);
 
+/* Some outputs of a tile across (below): to[output][row] = from[output][row] + the sum of a[p*rows + row] * at[output][shifts[p]] for p < k, one
+ * after another, + plus[output][row], if not NULL. */
+typedef void (*ls_gemm_outputs_kernel)(int64_t k, const int64_t *shifts, const float *a, const float *const *at, const float *from, const float *plus,
+                                       float *to);
+
 /* Two or three vectors of a tile over runs of an image: the first begins where the tile does, the others at `second` and `third`; of three
  * the lanes `other` of the second, which are of another line, are those at `rest`. Lanes that are wanted go one after another to
  * at[vector]. */
@@ -130,15 +135,17 @@ typedef struct ls_gemm_runs {
     bool second;  /* and those into the second-level cache */
     bool add, last;
     ls_chain_rows rows;
-    int64_t step, outputs; /* of tiles whose vectors are rows, see below */
-    const ls_gemm_edge *edges; /* of those, all of k */
+    int64_t step, outputs; /* of tiles across, see below */
+    const ls_gemm_outputs_kernel *of; /* [outputs], their kernels, if they have some */
+    const ls_gemm_edge *edges; /* of those tiles, all of k */
     int n_edges;
 } ls_gemm_runs;
 typedef void (*ls_gemm_runs_kernel)(ls_gemm_runs *t, const float *a, const float *image, float *c);
-/* Or a tile of some outputs for each of some panels of two vectors of rows: sums[output][row] = (add ? sums[output][row] :
+/* Or a tile across, of some outputs for each of some panels of two vectors of rows, which are its vectors: sums[output][row] = (add ? sums[output][row] :
  * nothing) + the sum of a[p*rows + row] * image[shifts[p] + output*step] for p < k, but for what is beyond the image, which is not read;
- * shifts[k] is, too. By AVX-512 there are 14 outputs, and meanwhile the lines of c are fetched, and what is needed later, a line each four k; by AVX2 six and more that sixes, fours and threes make up. */
-enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 16 }; /* at most; no panel over windows is higher */
+ * shifts[k] is, too. By AVX-512 there are 14 outputs, and meanwhile the lines of c are fetched, and what is needed later, a line each four k;
+ * else eight and more, of which each three, four or six are a kernel of their own. */
+enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 28, LS_ACROSS_SUMS = 448 }; /* at most; no panel over windows is higher */
 
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {
@@ -161,6 +168,7 @@ typedef struct ls_gemm_kernels {
     ls_gemm_thin_kernel thin; /* fast alone; NULL where an instruction set has no masks */
     ls_gemm_runs_kernel runs[4]; /* [vectors], 2 and 3; NULL where an instruction set has no masks */
     ls_gemm_runs_kernel across;  /* NULL: none */
+    ls_gemm_outputs_kernel outputs[7]; /* of which it is made, or NULL */
     ls_depthwise_kernel depthwise; /* NULL: none for this element type */
     ls_gemm_vector_kernel vector[3]; /* of b's elements as they are in panels, f16, bf16; NULL: none */
     ls_gemm_vector_kernel vector_lines;   /* vector[0], but a vector of each row in turn; NULL: none */
@@ -179,7 +187,7 @@ typedef struct ls_gemm_lines {
 
 typedef enum ls_square { LS_SQUARE_MOST, LS_SQUARE_LEAST, LS_SQUARE_SUM } ls_square;
 
-/* The largest, the least or the sum, in the order of nine terms, of windows of three by three elements of a plane: dst[i*n + j] of lines
+/* The largest or the sum, in the order of nine terms, of windows of three by three elements of a plane: dst[i*n + j] of lines
  * line + i*step + (0, 1, 2) and of their elements first + j*stride + (0, 1, 2). Lines outside of [0, height) are `none`, elements outside of
  * [0, limit) infinite, or 0 in a sum. Strides and steps are 1 or 2, of sums 1. Lines to come are fetched, where it is `second`
  * into the second-level cache. */
@@ -275,6 +283,8 @@ struct ls_gemm_isa {
     void ls_depthwise__##isa(const ls_depthwise *d, const float *image, const float *filter, float *out);    \
     void ls_depthwise_fast__##isa(const ls_depthwise *d, const float *image, const float *filter,            \
                                   float *out);                                                              \
+    void ls_across_run__##isa(ls_gemm_runs *t, const float *a, const float *image, float *c);                 \
+    void ls_across_store__##isa(const ls_gemm_runs *t, float *c);                                            \
     extern const ls_gemm_moves ls_gemm_moves__##isa;
 extern const ls_gemm_kernels ls_gemm_dots__avx512;
 extern const ls_gemm_dots ls_gemm_dot_moves__avx512;

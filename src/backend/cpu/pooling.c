@@ -155,7 +155,7 @@ bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps
     if (!may || ((apart || places || (sums && taps > MOST_TAPS)) && !p.squares) || p.dim[1].memory != 1 || !take_block(&p)) {
         return true;
     }
-    p.threes = binary->device->gemm->moves->threes && p.dim[1].first <= 0;
+    p.threes = binary->device->gemm->moves->threes && v->map != LS_OP_AMIN && p.dim[1].first <= 0;
     for (int d = 0; d < 2; d++) {
         p.threes = p.threes && p.dim[d].step == 1 && p.dim[d].taps == 3 && p.dim[d].stride <= (sums ? 1 : 2);
     }

@@ -34,14 +34,19 @@ static int64_t shared_of(const ls_window_dim *x) {
     return x->stride > 1 || whole_tiles(x) ? 0 : ls_runs_clamp(least, 0, reach_of(x) < MOST_SHARED ? reach_of(x) : MOST_SHARED);
 }
 
-/* Outputs of tiles across, of which a line is some: by AVX-512 they are all alike; else what sixes, fours and threes make up. 0: none. */
+/* Outputs of tiles across, of which a line is some: by AVX-512 they are all alike; else what sixes, fours and threes make up, a line of the cache or as many as
+ * can be. 0: none. */
 static int64_t across_outputs(const ls_windows *w) {
-    enum { ALIKE = 14, FEWEST = 8 };
-    int64_t n = w->kernels->runs[3] ? ALIKE : LS_ACROSS_OUTPUTS, width = ls_runs_along(w)->extent;
-    while (!w->kernels->runs[3] && n >= FEWEST && width % n) {
+    enum { ALIKE = 14, LINE = 16, FEWEST = 8 };
+    int64_t n = LS_ACROSS_OUTPUTS, width = ls_runs_along(w)->extent;
+    if (w->kernels->runs[3] || width % LINE == 0) {
+        n = w->kernels->runs[3] ? ALIKE : LINE;
+        return width % n == 0 ? n : 0;
+    }
+    while (n >= FEWEST && width % n) {
         n--;
     }
-    return n >= FEWEST && width % n == 0 ? n : 0;
+    return n >= FEWEST ? n : 0;
 }
 
 /* Whether lines and rows are whole tiles whose vectors are rows: no lane is lost, and the image is read a scalar at a time, whatever the stride. Without

@@ -4,9 +4,8 @@
 #include <string.h>
 
 enum {
-    BLOCK = 4 * LS_RUNS_WIDE,                  /* outputs that what follows takes together */
-    SUMS = LS_ACROSS_ROWS * LS_ACROSS_OUTPUTS, /* of a tile, of either kind */
-    SHORT = 64                                 /* of k: so soon a tile is done, before the lines are there that it stores to */
+    BLOCK = 4 * LS_RUNS_WIDE, /* outputs that what follows takes together */
+    SHORT = 64                /* of k: so soon a tile is done, before the lines are there that it stores to */
 };
 
 typedef struct tile {
@@ -85,7 +84,7 @@ static tile tile_of(const ls_windows *w, int64_t i) {
 
 size_t ls_runs_bytes(const ls_windows *w) {
     const ls_runs *t = w->runs;
-    return (size_t)(t->panels * (w->rows * BLOCK + SUMS) + (t->in_place ? 0 : w->planes * t->plane) + LS_RUNS_SLACK + 2) * 4 + (size_t)t->band * sizeof(tile);
+    return (size_t)(t->panels * (w->rows * BLOCK + LS_ACROSS_SUMS) + (t->in_place ? 0 : w->planes * t->plane) + LS_RUNS_SLACK + 2) * 4 + (size_t)t->band * sizeof(tile);
 }
 
 /* ---- running ---- */
@@ -166,7 +165,7 @@ static void prepare(const runs_run *r, runs_part *p, int worker) {
     const ls_runs *t = w->runs;
     p->block = (float *)(void *)(r->memory + (size_t)worker * r->bytes);
     p->sums = p->block + t->panels * w->rows * BLOCK;
-    float *image = p->sums + t->panels * SUMS;
+    float *image = p->sums + t->panels * LS_ACROSS_SUMS;
     tile *tiles = (tile *)(void *)(image + ((t->in_place ? 0 : w->planes * t->plane) + LS_RUNS_SLACK + 1) / 2 * 2);
     for (int64_t i = 0; i < p->n; i++) {
         tiles[i] = tile_of(w, p->tile + i);
@@ -268,6 +267,7 @@ static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p,
     sums->panel = height * w->k;
     sums->step = ls_runs_along(w)->stride;
     sums->outputs = t->tile_outputs;
+    sums->of = w->kernels->outputs;
     sums->lead = w->k < SHORT ? LS_RUNS_WIDE : 0;
     sums->second = r->launch->kernel->binary->device->cpu.fetches_second;
     for (const tile *at = p->tiles, *end = at + p->n; at < end;) {

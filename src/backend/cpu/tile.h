@@ -97,7 +97,7 @@ typedef struct ls_tile_isa {
     const ls_tile_fn (*map_int)[LS_F16];
     const ls_tile_fn *map_f32, *map_f64;
     const ls_tile_fn *map_fast; /* those of f32 that arithmetic that may fuse has of its own, NULL where none; or NULL */
-    ls_tile_fn sigmoid_f32; /* 1 / (1 + exp(min(-x, LS_SIGMOID_MAX))), the bits of locked arithmetic; or NULL */
+    ls_tile_fn sigmoid_f32, fast_sigmoid_f32; /* 1 / (1 + exp(min(-x, LS_SIGMOID_MAX))): the bits of locked arithmetic, and with map_fast's exponential; or NULL */
     const ls_tile_cast_fn (*cast_int)[4];           /* [dtype from, integers and bool][log2 size to]: wraps */
     const ls_tile_cast_fn *int_to_f32, *int_to_f64; /* [dtype from] */
     const ls_tile_cast_fn

@@ -174,7 +174,7 @@ static int64_t gelu(const ls_chain_row *row, float *dst, const float *src, int64
 }
 #endif
 
-#if defined(LS_ISA_AVX512)
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
 static const float *operand(const ls_chain_row *row, const ls_chain_step *step, int64_t i) {
     return step->kind == LS_CHAIN_SLOT ? row->slots[step->at] : row->at[step->at] + i;
 }
@@ -182,6 +182,16 @@ static const float *operand(const ls_chain_row *row, const ls_chain_step *step, 
 /* Whether a step is this one, of elements. */
 static bool is_step(const ls_chain_step *step, const ls_chain_step *end, ls_chain_op op) {
     return step < end && step->op == op && (step->kind == LS_CHAIN_MEMORY || step->kind == LS_CHAIN_SLOT);
+}
+
+/* The gate that has this function; NULL: none. */
+static ls_gate_fn *gate_of(ls_tile_fn fn) {
+#if defined(LS_ISA_AVX2)
+    if (fn == LS_TILE_MATH(fast_tanh, f32) || fn == LS_TILE_MATH(fast_sigmoid, f32)) {
+        return fn == LS_TILE_MATH(fast_tanh, f32) ? LS_TILE_NAME(ls_gate_fast_tanh) : LS_TILE_NAME(ls_gate_fast_sigmoid);
+    }
+#endif
+    return fn == LS_TILE_MATH(tanh, f32) ? LS_TILE_NAME(ls_gate_tanh) : fn == LS_TILE_MATH(sigmoid, f32) ? LS_TILE_NAME(ls_gate_sigmoid) : NULL;
 }
 
 /* The gates that a chain is made of, from lane i on, each kept but the last; how many, 0: it is not. */
@@ -194,10 +204,10 @@ static int find_gates(const ls_chain_row *row, float *dst, const float *src, int
         for (int k = 0; k < 2 && is_step(step, end, LS_CHAIN_ADD); k++) {
             g->plus[k] = operand(row, step++, i);
         }
-        if (step == end || step->op != LS_CHAIN_CALL || (step->fn != LS_TILE_MATH(tanh, f32) && step->fn != LS_TILE_NAME(ls_tile_sigmoid_f32))) {
+        g->run = step < end && step->op == LS_CHAIN_CALL ? gate_of(step++->fn) : NULL;
+        if (!g->run) {
             return 0;
         }
-        g->tanh = step++->fn == LS_TILE_MATH(tanh, f32);
         g->times = is_step(step, end, LS_CHAIN_MUL) ? operand(row, step++, i) : NULL;
         g->more = is_step(step, end, LS_CHAIN_ADD) ? operand(row, step++, i) : NULL;
         if (step == end) {
@@ -221,10 +231,10 @@ static int64_t gates(const ls_chain_row *row, float *dst, const float *src, int6
         if (!count) {
             break;
         }
-        part = n - i < LS_CHAIN_LANES ? LS_GATE_LANES : LS_CHAIN_LANES;
+        part = n - i < LS_CHAIN_LANES ? (n - i) / LS_GATE_LANES * LS_GATE_LANES : LS_CHAIN_LANES;
         fetch_ahead(row, dst, i, part);
         for (int k = 0; k < count; k++) {
-            LS_TILE_NAME(ls_gate_run)(&all[k], part);
+            all[k].run(&all[k], part);
         }
     }
     return i;
@@ -331,7 +341,11 @@ void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float
         return;
     }
     i = gelu(row, dst, src, n);
+#endif
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
     i = i ? i : gates(row, dst, src, n);
+#endif
+#if defined(LS_ISA_AVX512)
     for (; i + WIDEST * L <= n; i += WIDEST * L) {
         widest_block(row, dst, src, i);
     }

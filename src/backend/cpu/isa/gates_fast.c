@@ -163,13 +163,15 @@ static void tanh_block(const ls_gate *g, int64_t at) {
     END_GATE(HIGH, 4, 5, 6, 7)
 }
 
-void LS_TILE_NAME(ls_gate_run)(const ls_gate *g, int64_t n) {
+void LS_TILE_NAME(ls_gate_sigmoid)(const ls_gate *g, int64_t n) {
     for (int64_t at = 0; at < n; at += LANES) {
-        if (g->tanh) {
-            tanh_block(g, at);
-        } else {
-            sigmoid_block(g, at);
-        }
+        sigmoid_block(g, at);
+    }
+}
+
+void LS_TILE_NAME(ls_gate_tanh)(const ls_gate *g, int64_t n) {
+    for (int64_t at = 0; at < n; at += LANES) {
+        tanh_block(g, at);
     }
 }
 
@@ -182,24 +184,24 @@ enum { FEW = 0 };
 #define ls_tile_tanh_f32__avx2 LS_TILE_MATH(tanh, f32)
 #endif
 
-static void of_any(void *dst, const void *x, bool tanh, int64_t n) {
+static void of_any(void *dst, const void *x, ls_gate_fn *run, int64_t n) {
     const int64_t whole = n - n % LANES;
-    LS_TILE_NAME(ls_gate_run)(&(ls_gate){.tanh = tanh, .x = x, .to = dst}, whole);
-    if (tanh && whole < n && n - whole <= FEW) {
+    run(&(ls_gate){.x = x, .to = dst}, whole);
+    if (run == LS_TILE_NAME(ls_gate_tanh) && whole < n && n - whole <= FEW) {
         ls_tile_tanh_f32__avx2((float *)dst + whole, (const float *)x + whole, NULL, NULL, n - whole);
     } else if (whole < n) {
         float part[LANES] = {0};
         memcpy(part, (const float *)x + whole, (size_t)(n - whole) * sizeof *part);
-        LS_TILE_NAME(ls_gate_run)(&(ls_gate){.tanh = tanh, .x = part, .to = part}, LANES);
+        run(&(ls_gate){.x = part, .to = part}, LANES);
         memcpy((float *)dst + whole, part, (size_t)(n - whole) * sizeof *part);
     }
 }
 void LS_TILE_NAME(ls_tile_sigmoid_f32)(void *dst, const void *a, const void *b, const void *c, int64_t n) {
     (void)b, (void)c;
-    of_any(dst, a, false, n);
+    of_any(dst, a, LS_TILE_NAME(ls_gate_sigmoid), n);
 }
 void LS_TILE_MATH(tanh, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n) {
     (void)b, (void)c;
-    of_any(dst, a, true, n);
+    of_any(dst, a, LS_TILE_NAME(ls_gate_tanh), n);
 }
 #endif

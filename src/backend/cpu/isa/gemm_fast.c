@@ -149,6 +149,7 @@ static inline int64_t eight_rows(int64_t n, const float *x, int64_t x_k, const f
 #define LINES LS_ISA_SUFFIX(ls_gemm_f32_fast_vector_lines)
 #define KEPT 16
 #elif defined(LS_ISA_AVX2)
+#define ACROSS_MADDS(s, t) "vfmadd231ps %%ymm12,%%ymm15,%%ymm" #s "\n\tvfmadd231ps %%ymm13,%%ymm15,%%ymm" #t "\n\t"
 #define KEPT 12
 #define THREES 4
 #endif

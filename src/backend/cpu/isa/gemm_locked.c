@@ -99,6 +99,9 @@ static inline int64_t five_rows(int64_t n, const float *x, int64_t x_k, const fl
 #define LINES LS_ISA_SUFFIX(ls_gemm_f32_vector_lines)
 #define KEPT 16
 #elif defined(LS_ISA_AVX2)
+#define ACROSS_MADDS(s, t)                                                                                   \
+    "vmulps %%ymm12,%%ymm15,%%ymm14\n\tvmulps %%ymm13,%%ymm15,%%ymm15\n\t"                                   \
+    "vaddps %%ymm14,%%ymm" #s ",%%ymm" #s "\n\tvaddps %%ymm15,%%ymm" #t ",%%ymm" #t "\n\t"
 #define KEPT 12
 #endif
 #define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_runs_##vectors)

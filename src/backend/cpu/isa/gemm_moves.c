@@ -14,8 +14,6 @@
 #endif
 #if defined(LS_ISA_AVX512)
 #include "backend/cpu/isa/turn16.h"
-#elif defined(LS_ISA_AVX2)
-#include "backend/cpu/isa/turn8.h"
 #endif
 #include "base/half.h"
 
@@ -208,57 +206,6 @@ static void phases4(const ls_gemm_lines *l, const float *src, float *dst) {
             memset(dst + line * l->dst_line + high, 0, (size_t)(l->n - high) * sizeof *dst);
         }
         lines4(high - low, l->lines, src + low, l->src_line, dst + low, l->dst_line);
-    }
-}
-#endif
-
-#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
-/* A vector's rows of a tile across: each step on all outputs. */
-static void follow_across(const ls_gemm_runs *t, const float *scalars, float *sums) {
-    for (const ls_chain_step *step = t->rows.steps, *end = step + t->rows.n_steps; step < end; step++) {
-        float own[LS_LANES_F32];
-        for (int r = 0; r < LS_LANES_F32; r++) {
-            own[r] = scalars[r * t->rows.n_scalars + step->at];
-        }
-        const ls_vf32 y = *(const ls_vf32_any *)own, zero = ls_zeros_above(y);
-        for (int64_t o = 0; o < t->outputs; o++, sums += 2 * LS_LANES_F32) {
-            ls_vf32_any *at = (ls_vf32_any *)sums;
-            const ls_vf32 x = *at;
-            *at = step->op == LS_CHAIN_ADD   ? x + y
-                  : step->op == LS_CHAIN_SUB ? x - y
-                  : step->op == LS_CHAIN_MUL ? x * y
-                  : step->op == LS_CHAIN_MIN ? ls_lowest(x, y)
-                                             : LS_ABOVE(y, x) + zero;
-        }
-        sums -= t->outputs * 2 * LS_LANES_F32;
-    }
-}
-
-/* Tiles whose vectors are rows, two of them: what follows, then they are turned. */
-static void across(const ls_gemm_runs *t, float *c) {
-    enum { ROWS = 2 * LS_LANES_F32 };
-    float *sums = t->sums;
-    for (int64_t panel = 0; panel < t->panels; panel++, c += ROWS * t->ldc, sums += ROWS * t->outputs) {
-        for (int half = 0; half < ROWS; half += LS_LANES_F32) {
-            follow_across(t, t->rows.scalars + (panel * ROWS + half) * t->rows.n_scalars, sums + half);
-        }
-        for (int half = 0; half < ROWS; half += LS_LANES_F32) {
-#if defined(LS_ISA_AVX512)
-            const __mmask16 outputs = (__mmask16)((1u << t->outputs) - 1);
-#define LINE(i) ((i) < t->outputs ? (__m512i)ls_canonical(*(const ls_vf32_any *)(sums + half + ROWS * (i))) : _mm512_setzero_si512())
-#define PUT(r, column) _mm512_mask_storeu_epi32(c + (half + (r)) * t->ldc, outputs, column);
-            LS_TURN16(LINE, PUT)
-#else
-            for (int64_t done = 0; done < t->outputs; done += 8) { /* the last ones may be some of those before, again */
-                const int64_t o = done + 8 <= t->outputs ? done : t->outputs - 8;
-#define LINE(i) (ls_eight) ls_canonical(*(const ls_vf32_any *)(sums + half + ROWS * (o + (i))))
-#define PUT(r, column) *(ls_vf32_any *)(c + (half + (r)) * t->ldc + o) = (ls_vf32)(column);
-                LS_TURN8(LINE, PUT)
-            }
-#endif
-#undef LINE
-#undef PUT
-        }
     }
 }
 #endif
@@ -723,29 +670,29 @@ LS_FETCHING const float *next_line(plane_lines *p) {
     return line;
 }
 
-/* Of a vector of windows, the largest or the least of the three columns in one line; `there`: of each vector those that are in the image. */
-LS_FETCHING ls_vf32 extremes_of_line(plane_lines *p, int64_t stride, bool least, const lanes *there) {
+/* Of a vector of windows, the largest of the three columns in one line; `there`: of each vector those that are in the image. */
+LS_FETCHING ls_vf32 extremes_of_line(plane_lines *p, int64_t stride, const lanes *there) {
     const float *line = next_line(p);
-#define ELEMENTS(i, from) elements(least, there[i], line + (from))
+#define ELEMENTS(i, from) elements(false, there[i], line + (from))
     if (stride == 1) {
-        return extreme(least, extreme(least, ELEMENTS(0, 0), ELEMENTS(1, 1)), ELEMENTS(2, 2));
+        return extreme(false, extreme(false, ELEMENTS(0, 0), ELEMENTS(1, 1)), ELEMENTS(2, 2));
     }
     if (LS_LANES_F32 == 16) {
         ls_fetch_line((uintptr_t)(p->line - p->pitch + 16) + SQUARES_AHEAD, p->second);
     }
     const ls_vf32 x = ELEMENTS(0, 0), y = ELEMENTS(1, LS_LANES_F32);
-    return extreme(least, extreme(least, evens(x, y), odds(x, y)), evens(ELEMENTS(2, 2), ELEMENTS(3, LS_LANES_F32 + 2)));
+    return extreme(false, extreme(false, evens(x, y), odds(x, y)), evens(ELEMENTS(2, 2), ELEMENTS(3, LS_LANES_F32 + 2)));
 #undef ELEMENTS
 }
 
-LS_FETCHING void extremes_of_threes(const ls_threes *t, plane_lines p, int64_t stride, bool least, const lanes *there, lanes which, float *dst) {
+LS_FETCHING void extremes_of_threes(const ls_threes *t, plane_lines p, int64_t stride, const lanes *there, lanes which, float *dst) {
     const int64_t n = t->n, last = p.at + t->step * (t->lines - 1) + 3;
     const float *end = t->dst + n * t->lines;
     ls_vf32 x = {0}, y = x, z = x;
-#define NEXT(line) line = extremes_of_line(&p, stride, least, there);
+#define NEXT(line) line = extremes_of_line(&p, stride, there);
 #define PUT_EXTREMES                                                                                         \
     {                                                                                                        \
-        const ls_vf32 all = turned(least, extreme(least, extreme(least, x, y), z));                          \
+        const ls_vf32 all = turned(false, extreme(false, extreme(false, x, y), z));                          \
         put(dst, end, which, stride == 1 ? all : in_order(all));                                             \
         dst += n;                                                                                            \
     }                                                                                                        \
@@ -839,9 +786,9 @@ LS_FETCHING void threes_of(const ls_threes *t, ls_square what, int64_t stride) {
         if (what == LS_SQUARE_SUM) {
             sums_of_threes(t, p, there, which, t->dst + column);
         } else if (LS_LANES_F32 < 16 && stride == 1) {
-            extremes_of_threes(t, p, 1, what == LS_SQUARE_LEAST, there, which, t->dst + column);
+            extremes_of_threes(t, p, 1, there, which, t->dst + column);
         } else {
-            extremes_of_threes(t, p, stride, what == LS_SQUARE_LEAST, there, which, t->dst + column);
+            extremes_of_threes(t, p, stride, there, which, t->dst + column);
         }
     }
 }
@@ -850,8 +797,6 @@ static void threes(const ls_threes *t) {
 #if defined(LS_ISA_AVX512)
     if (t->what == LS_SQUARE_SUM) {
         threes_of(t, LS_SQUARE_SUM, 1);
-    } else if (t->what == LS_SQUARE_LEAST) {
-        threes_of(t, LS_SQUARE_LEAST, t->stride);
     } else if (t->stride == 1) {
         threes_of(t, LS_SQUARE_MOST, 1);
     } else {
@@ -888,7 +833,7 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .lines4 = lines4,
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
     .phases4 = phases4,
-    .across = across,
+    .across = LS_ISA_SUFFIX(ls_across_store),
     .squares = squares,
     .threes = threes,
 #endif

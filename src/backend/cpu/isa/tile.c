@@ -355,7 +355,12 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
 #if defined(LS_ISA_AVX512)
     .fold_sum_halves_f32 = LS_TILE_NAME(ls_tile_fold_sum_halves),
     .rows_sum_halves_f32 = LS_TILE_NAME(ls_tile_rows_sum_halves),
+#endif
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
     .sigmoid_f32 = LS_TILE_NAME(ls_tile_sigmoid_f32),
+#endif
+#if defined(LS_ISA_AVX2)
+    .fast_sigmoid_f32 = LS_TILE_NAME(ls_tile_fast_sigmoid_f32),
 #endif
 #if defined(LS_ISA_AVX512) || defined(LS_TILE_PLAIN_FOLDS)
     .rows_f32 = LS_TILE_FOLDS(ls_tile_rows),

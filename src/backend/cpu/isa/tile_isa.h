@@ -77,7 +77,10 @@ bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const floa
 #define LS_LANES_LEFT(n) ((__mmask16)((n) >= 16 ? 0xffff : (n) > 0 ? (1u << (n)) - 1 : 0))
 void LS_TILE_NAME(ls_tile_fold_sum_halves)(float *partials, const float *x, int64_t n, bool first);
 void LS_TILE_NAME(ls_tile_rows_sum_halves)(float *results, const float *x, int64_t n, int64_t rows);
+#endif
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
 void LS_TILE_NAME(ls_tile_sigmoid_f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
+void LS_TILE_NAME(ls_tile_fast_sigmoid_f32)(void *dst, const void *a, const void *b, const void *c, int64_t n); /* AVX2's */
 #endif
 
 void LS_TILE_NAME(ls_tile_pack)(void *panel, int64_t width, const void *src, const int64_t *k_at, int64_t kc,

@@ -27,16 +27,26 @@ typedef struct ls_erf_around {
 /* As many of n lanes as are whole blocks; how many. NaN canonical. dst may be x or `by`. */
 int64_t LS_TILE_NAME(ls_erf_blocks)(float *dst, const float *x, int64_t n, const ls_erf_around *around);
 
+#endif
+
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
 /* f(x + plus[0] + plus[1]) * times + more, of elements each, what is NULL left out: a gate of a recurrent cell, whose function is tanh or
- * the sigmoid of ls_tile_isa. */
-typedef struct ls_gate {
-    bool tanh;
+ * a sigmoid of ls_tile_isa. */
+typedef struct ls_gate ls_gate;
+typedef void ls_gate_fn(const ls_gate *gate, int64_t n); /* n: a multiple of LS_GATE_LANES. NaN canonical */
+struct ls_gate {
+    ls_gate_fn *run;
     const float *x, *plus[2], *times, *more;
     float *to; /* may be any of them */
-} ls_gate;
+};
+ls_gate_fn LS_TILE_NAME(ls_gate_tanh), LS_TILE_NAME(ls_gate_sigmoid);
+#if defined(LS_ISA_AVX512)
 enum { LS_GATE_LANES = 128 };
-/* n: a multiple of LS_GATE_LANES. NaN canonical. */
-void LS_TILE_NAME(ls_gate_run)(const ls_gate *gate, int64_t n);
+#else
+enum { LS_GATE_LANES = 16 };
+ls_gate_fn LS_TILE_NAME(ls_gate_fast_tanh), LS_TILE_NAME(ls_gate_fast_sigmoid); /* tile_math_fast.c's */
+void LS_TILE_MATH(fast_tanh, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
+#endif
 #endif
 
 /* The functions that networks of f32 spend their time in take LS_TILE_MANY vectors at once (math/ops_many.inc). */
@@ -47,6 +57,8 @@ void LS_TILE_NAME(ls_gate_run)(const ls_gate *gate, int64_t n);
 #endif
 #if defined(LS_ISA_AVX512)
 #define LS_TILE_OFTEN(X) X(exp) X(log) /* erf_fast.c has erf, gates_fast.c tanh */
+#elif defined(LS_ISA_AVX2)
+#define LS_TILE_OFTEN(X) X(exp) X(log) X(erf) /* tanh is a gate's */
 #else
 #define LS_TILE_OFTEN(X) X(exp) X(log) X(tanh) X(erf)
 #endif
@@ -70,5 +82,36 @@ void LS_TILE_NAME(ls_gate_run)(const ls_gate *gate, int64_t n);
             LS_TILE_MATH(name, f32)(part, part, b, c, WIDTH);                                                \
             memcpy(d + i, part, (size_t)(n - i) * sizeof *x);                                                \
         }                                                                                                    \
+    }
+/* A gate, and the function that it has. */
+#define LS_TILE_GATE(name, of)                                                                               \
+    void LS_TILE_NAME(ls_gate_##name)(const ls_gate *g, int64_t n) {                                         \
+        const ls_many_v nan = (ls_many_v)((ls_many_vi){0} + LS_K32_QNAN);                                    \
+        for (int64_t i = 0; i < n; i += LS_GATE_LANES) {                                                     \
+            ls_mf32 x = ls_many_load(g->x + i);                                                              \
+            for (int k = 0; k < 2 && g->plus[k]; k++) {                                                      \
+                x = ls_many_add(x, ls_many_load(g->plus[k] + i));                                            \
+            }                                                                                                \
+            x = of(x);                                                                                       \
+            x = g->times ? ls_many_mul(x, ls_many_load(g->times + i)) : x;                                   \
+            x = g->more ? ls_many_add(x, ls_many_load(g->more + i)) : x;                                     \
+            ls_many_store(g->to + i, ls_many_sel(ls_many_eq(x, x), x, ls_many_c(nan)));                      \
+        }                                                                                                    \
+    }                                                                                                        \
+    void LS_TILE_MATH(name, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n) {        \
+        const int64_t whole = n - n % LS_GATE_LANES;                                                         \
+        LS_TILE_NAME(ls_gate_##name)(&(ls_gate){.x = a, .to = dst}, whole);                                  \
+        if (whole < n) {                                                                                     \
+            float part[LS_GATE_LANES] = {0};                                                                 \
+            memcpy(part, (const float *)a + whole, (size_t)(n - whole) * sizeof *part);                      \
+            LS_TILE_MATH(name, f32)(part, part, b, c, LS_GATE_LANES);                                        \
+            memcpy((float *)dst + whole, part, (size_t)(n - whole) * sizeof *part);                          \
+        }                                                                                                    \
+    }
+#define LS_TILE_SIGMOID(name, exp)                                                                           \
+    static inline __attribute__((always_inline)) ls_mf32 name(ls_mf32 x) {                                   \
+        const ls_mf32 one = ls_many_c((ls_many_v){0} + 1.0f), most = ls_many_c((ls_many_v){0} + LS_SIGMOID_MAX); \
+        x = ls_many_sub(ls_many_c((ls_many_v){0}), x);                                                       \
+        return ls_many_div(one, ls_many_add(exp(ls_many_sel(ls_many_lt(most, x), most, x)), one));           \
     }
 #endif

@@ -9,13 +9,17 @@
 #include "math/vector.h"
 
 void LS_TILE_MATH(fast_erf, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
-#if !defined(LS_ISA_AVX512)
+#if !defined(LS_ISA_AVX512) && !defined(LS_ISA_AVX2)
 void LS_TILE_MATH(fast_tanh, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 #endif
 
 LS_TILE_SEVERAL(fast_exp)
 LS_TILE_SEVERAL(fast_erf)
-#if !defined(LS_ISA_AVX512) /* gates_fast.c has it there */
+#if defined(LS_ISA_AVX2)
+LS_TILE_SIGMOID(fast_sigmoid, ls_mfast_exp_f32)
+LS_TILE_GATE(fast_sigmoid, fast_sigmoid)
+LS_TILE_GATE(fast_tanh, ls_mfast_tanh_f32)
+#elif !defined(LS_ISA_AVX512) /* gates_fast.c has it there */
 LS_TILE_SEVERAL(fast_tanh)
 #endif
 

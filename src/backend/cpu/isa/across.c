@@ -1,0 +1,127 @@
+/* Tiles across (gemm_isa.h), whose vectors are rows: what is around their kernels, and how they are stored. */
+#include "backend/cpu/isa/gemm_vec.h"
+#include <string.h>
+
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+#include "backend/cpu/gemm_isa.h"
+#include "backend/cpu/isa/chain_ops.h"
+#if defined(LS_ISA_AVX512)
+#include "backend/cpu/isa/turn16.h"
+#else
+#include "backend/cpu/isa/turn8.h"
+#endif
+
+enum { ROWS = 2 * LS_LANES_F32 };
+
+#if defined(LS_ISA_AVX2)
+/* n outputs: sums[output][row] = (add ? sums[output][row] : nothing) + what they have of this piece of k. Of a line's first output and its last,
+ * which may be beyond the image, the sums stay as they are where they are. */
+static void some(const ls_gemm_runs *t, int64_t n, const float *a, const float *image, float *sums, int64_t ends) {
+    enum { MOST = 6 };
+    static const float nothing[MOST * ROWS];
+    const int64_t *shifts = t->shifts;
+    const float *plus = t->add ? sums : NULL, *from = nothing, *at[MOST];
+    float own[2][MOST * ROWS];
+    int turn = 0;
+    for (const ls_gemm_edge *edge = t->edges, *end = edge + t->n_edges; edge < end; edge++) {
+        const int64_t beyond = edge->beyond & ends;
+        int64_t k = edge->k;
+        for (; edge + 1 < end && (edge[1].beyond & ends) == beyond; edge++) {
+            k += edge[1].k;
+        }
+        if (!(beyond & LS_BEYOND_ALL)) {
+            const bool last = edge + 1 == end && !beyond;
+            float *to = last ? sums : own[turn];
+            for (int64_t i = 0; i < n; i++) { /* an output beyond takes its neighbour's elements, and is put back */
+                const int64_t output = i == 0 && beyond & LS_BEYOND_FIRST ? 1 : i == n - 1 && beyond & LS_BEYOND_LAST ? n - 2 : i;
+                at[i] = image + output * t->step;
+            }
+            t->of[n](k, shifts, a, at, from, last ? plus : NULL, to);
+            if (last) {
+                return;
+            }
+            if (beyond & LS_BEYOND_FIRST) {
+                memcpy(to, from, ROWS * sizeof *to);
+            }
+            if (beyond & LS_BEYOND_LAST) {
+                memcpy(to + (n - 1) * ROWS, from + (n - 1) * ROWS, ROWS * sizeof *to);
+            }
+            from = to;
+            turn = !turn;
+        }
+        shifts += k;
+        a += k * ROWS;
+    }
+    for (int64_t i = 0; i < n * ROWS; i++) {
+        sums[i] = plus ? plus[i] + from[i] : from[i];
+    }
+}
+
+void LS_ISA_SUFFIX(ls_across_run)(ls_gemm_runs *t, const float *a, const float *image, float *c) {
+    float *sums = t->sums;
+    for (int64_t panel = 0; panel < t->panels; panel++, a += t->panel) {
+        int64_t ends = LS_BEYOND_ALL | LS_BEYOND_FIRST;
+        const float *at = image;
+        for (int row = t->last ? ROWS : 0; row > 0; row--, c += t->ldc) {
+            __builtin_prefetch(c);
+            __builtin_prefetch(c + t->outputs - 1);
+            __asm__("" : "+r"(row)); /* a compiler would write it out */
+        }
+        for (int64_t left = t->outputs, n; left > 0; left -= n, sums += n * ROWS, at += n * t->step) {
+            n = left == 6 || (left > 9 && left != 11) ? 6 : left == 3 || left == 9 ? 3 : 4;
+            ends |= left == n ? LS_BEYOND_LAST : 0;
+            some(t, n, a, at, sums, ends);
+            ends &= ~LS_BEYOND_FIRST;
+        }
+    }
+}
+#endif
+
+/* A vector's rows of a tile across: each step on all outputs. */
+static void follow_across(const ls_gemm_runs *t, const float *scalars, float *sums) {
+    for (const ls_chain_step *step = t->rows.steps, *end = step + t->rows.n_steps; step < end; step++) {
+        float own[LS_LANES_F32];
+        for (int r = 0; r < LS_LANES_F32; r++) {
+            own[r] = scalars[r * t->rows.n_scalars + step->at];
+        }
+        const ls_vf32 y = *(const ls_vf32_any *)own, zero = ls_zeros_above(y);
+        for (int64_t o = 0; o < t->outputs; o++, sums += 2 * LS_LANES_F32) {
+            ls_vf32_any *at = (ls_vf32_any *)sums;
+            const ls_vf32 x = *at;
+            *at = step->op == LS_CHAIN_ADD   ? x + y
+                  : step->op == LS_CHAIN_SUB ? x - y
+                  : step->op == LS_CHAIN_MUL ? x * y
+                  : step->op == LS_CHAIN_MIN ? ls_lowest(x, y)
+                                             : LS_ABOVE(y, x) + zero;
+        }
+        sums -= t->outputs * 2 * LS_LANES_F32;
+    }
+}
+
+/* Tiles whose vectors are rows, two of them: what follows, then they are turned. */
+void LS_ISA_SUFFIX(ls_across_store)(const ls_gemm_runs *t, float *c) {
+    float *sums = t->sums;
+    for (int64_t panel = 0; panel < t->panels; panel++, c += ROWS * t->ldc, sums += ROWS * t->outputs) {
+        for (int half = 0; half < ROWS; half += LS_LANES_F32) {
+            follow_across(t, t->rows.scalars + (panel * ROWS + half) * t->rows.n_scalars, sums + half);
+        }
+        for (int half = 0; half < ROWS; half += LS_LANES_F32) {
+#if defined(LS_ISA_AVX512)
+            const __mmask16 outputs = (__mmask16)((1u << t->outputs) - 1);
+#define LINE(i) ((i) < t->outputs ? (__m512i)ls_canonical(*(const ls_vf32_any *)(sums + half + ROWS * (i))) : _mm512_setzero_si512())
+#define PUT(r, column) _mm512_mask_storeu_epi32(c + (half + (r)) * t->ldc, outputs, column);
+            LS_TURN16(LINE, PUT)
+#else
+            for (int64_t done = 0; done < t->outputs; done += 8) { /* the last ones may be some of those before, again */
+                const int64_t o = done + 8 <= t->outputs ? done : t->outputs - 8;
+#define LINE(i) (ls_eight) ls_canonical(*(const ls_vf32_any *)(sums + half + ROWS * (o + (i))))
+#define PUT(r, column) *(ls_vf32_any *)(c + (half + (r)) * t->ldc + o) = (ls_vf32)(column);
+                LS_TURN8(LINE, PUT)
+            }
+#endif
+#undef LINE
+#undef PUT
+        }
+    }
+}
+#endif
