@@ -6,7 +6,7 @@
 
 enum {
     LEAST_ACROSS = 256, /* of k: turning a tile takes as long as a few */
-    LEAST_ALONE = LS_LIMIT(64, 1), /* where there are no other tiles */
+    LEAST_STRIDED = LS_LIMIT(128, 1), /* where other tiles take such images apart */
     MOST_TAPS = 64,
     MOST_PANELS = 16, /* that a tile meets while it is near */
     PLANES = 32,      /* of a piece in fast: what a tile reads of them stays in the first-level cache */
@@ -50,11 +50,14 @@ static int64_t across_outputs(const ls_windows *w) {
 }
 
 /* Whether lines and rows are whole tiles whose vectors are rows: no lane is lost, and the image is read a scalar at a time, whatever the stride. Without
- * one it is faster than the other tiles of AVX-512 on some processors, and slower on others. */
+ * one it is faster than the other tiles of AVX-512 on some processors, and slower on others; than those over taps (windows.c) where lines are not three vectors,
+ * or more threes. */
 static bool goes_across(const ls_cpu *cpu, const ls_windows *w) {
-    const bool alone = !w->kernels->runs[3];
-    return w->kernels->across && (alone || ls_runs_along(w)->stride > 1 || cpu->reads_scalars) && w->m % ls_runs_across_rows(w) == 0 && across_outputs(w) &&
-           (alone || w->planes % 2 == 0) && w->k >= (alone ? LEAST_ALONE : LEAST_ACROSS) && w->k / w->planes <= FAST_CHUNK / 2;
+    const ls_window_dim *x = ls_runs_along(w);
+    const bool alone = !w->kernels->runs[3], strided = x->stride > 1;
+    const bool better = strided || (alone ? x->extent % (3 * w->kernels->lanes) != 0 : cpu->reads_scalars);
+    return w->kernels->across && better && w->m % ls_runs_across_rows(w) == 0 && across_outputs(w) && (alone || w->planes % 2 == 0) &&
+           w->k >= (alone && strided ? LEAST_STRIDED : LEAST_ACROSS) && w->k / w->planes <= FAST_CHUNK / 2;
 }
 
 bool ls_runs_fits(const ls_cpu *cpu, const ls_gemm_phase *gemm, const ls_windows *w) {
