@@ -346,7 +346,7 @@ static void use_turned(ls_gemm_launch *launch, ls_gemm *g, int s) {
     const ls_contract_side *side = &launch->phase->gemm->side[s];
     ls_gemm_operand *o = s ? &g->b : &g->a;
     int64_t extent = s ? g->n : g->m, bytes = extent * g->k * (int64_t)sizeof(float);
-    int64_t near = KEPT_L2S * d->cpu.l2_bytes, most = g->fast ? d->cpu.l2_bytes / 2 : near > d->cpu.l3_bytes / 2 ? near : d->cpu.l3_bytes / 2;
+    int64_t most = g->fast ? d->cpu.l2_bytes / 2 : ls_gemm_larger(KEPT_L2S * d->cpu.l2_bytes, d->cpu.l3_bytes / 2);
     if (!side->view || o->dtype != LS_GEMM_F32 || o->stride_k != 1 || extent < TURNED_ROWS || bytes > most) {
         return;
     }

@@ -34,24 +34,21 @@ static int64_t shared_of(const ls_window_dim *x) {
     return x->stride > 1 || whole_tiles(x) ? 0 : ls_runs_clamp(least, 0, reach_of(x) < MOST_SHARED ? reach_of(x) : MOST_SHARED);
 }
 
-/* Outputs of tiles across, of which a line is some: by AVX-512 they are all alike; else what sixes, fours and threes make up, a line of the cache or as many as
- * can be. 0: none. */
+/* Outputs of tiles across, of which a line is some: by AVX-512 they are all alike; else what sixes, fours and threes make up, a line of the cache or
+ * as many as can be. 0: none. */
 static int64_t across_outputs(const ls_windows *w) {
     enum { ALIKE = 14, LINE = 16, FEWEST = 8 };
-    int64_t n = LS_ACROSS_OUTPUTS, width = ls_runs_along(w)->extent;
-    if (w->kernels->runs[3] || width % LINE == 0) {
-        n = w->kernels->runs[3] ? ALIKE : LINE;
-        return width % n == 0 ? n : 0;
-    }
-    while (n >= FEWEST && width % n) {
+    const bool alike = w->kernels->runs[3] != NULL;
+    int64_t width = ls_runs_along(w)->extent, n = alike ? ALIKE : width % LINE == 0 ? LINE : LS_ACROSS_OUTPUTS;
+    while (!alike && n >= FEWEST && width % n) {
         n--;
     }
-    return n >= FEWEST ? n : 0;
+    return n >= FEWEST && width % n == 0 ? n : 0;
 }
 
 /* Whether lines and rows are whole tiles whose vectors are rows: no lane is lost, and the image is read a scalar at a time, whatever the stride. Without
- * one it is faster than the other tiles of AVX-512 on some processors, and slower on others; than those over taps (windows.c) where lines are not three vectors,
- * or more threes. */
+ * one it is faster than the other tiles of AVX-512 on some processors, and slower on others, and faster than those over taps (windows.c) where lines are
+ * not threes of vectors. */
 static bool goes_across(const ls_cpu *cpu, const ls_windows *w) {
     const ls_window_dim *x = ls_runs_along(w);
     const bool alone = !w->kernels->runs[3], strided = x->stride > 1;
@@ -66,8 +63,10 @@ bool ls_runs_fits(const ls_cpu *cpu, const ls_gemm_phase *gemm, const ls_windows
         x->extent * y->extent < LEAST_OUTPUTS) {
         return false;
     }
-    return !w->kernels->runs[3] ? goes_across(cpu, w) : ls_runs_ceil_div(w->m, LS_RUNS_ROWS) * LS_RUNS_ROWS * 10 <= w->m * 11 &&
-           reach_of(x) - shared_of(x) <= LS_RUNS_LANES &&
+    if (!w->kernels->runs[3]) {
+        return goes_across(cpu, w);
+    }
+    return ls_runs_ceil_div(w->m, LS_RUNS_ROWS) * LS_RUNS_ROWS * 10 <= w->m * 11 && reach_of(x) - shared_of(x) <= LS_RUNS_LANES &&
            (whole_tiles(x) || x->extent + reach_of(x) - shared_of(x) >= LS_RUNS_LANES - 1); /* two lines a vector at most */
 }
 

@@ -87,7 +87,7 @@ static inline ls_vf32 ls_zeros_above(ls_vf32 scalars) {
 }
 #else
 static inline ls_vf32 ls_zeros_above(ls_vf32 scalars) {
-    return LS_CHOOSE((ls_vi32)(scalars != scalars) | (ls_vi32)((ls_vu32)scalars == 0), scalars, (ls_vf32){0} - 0.0f);
+    return LS_CHOOSE((ls_vi32)(scalars != scalars) | (ls_vi32)((ls_vu32)scalars == 0), scalars, LS_SPLAT_F32(-0.0f));
 }
 #endif
 static inline ls_vf32 ls_canonical(ls_vf32 x) {

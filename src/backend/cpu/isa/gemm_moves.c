@@ -197,7 +197,7 @@ static void phases4(const ls_gemm_lines *l, const float *src, float *dst) {
 }
 
 #elif defined(LS_ISA_AVX2)
-/* Without phases. */
+/* With a step of 1 alone: tiles across take no image apart. */
 static void phases4(const ls_gemm_lines *l, const float *src, float *dst) {
     const int64_t low = l->low > 0 ? l->low : 0, high = l->high < l->n ? l->high : l->n;
     for (int64_t plane = 0; plane < l->planes; plane++, src += l->src_plane, dst += l->dst_plane) {

@@ -26,7 +26,6 @@ typedef struct ls_erf_around {
 } ls_erf_around;
 /* As many of n lanes as are whole blocks; how many. NaN canonical. dst may be x or `by`. */
 int64_t LS_TILE_NAME(ls_erf_blocks)(float *dst, const float *x, int64_t n, const ls_erf_around *around);
-
 #endif
 
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)

@@ -1,0 +1,91 @@
+/* How tiles across are stored (gemm_isa.h): sums of outputs by rows become rows of outputs, after a chain of one scalar a row, on every instruction
+ * set here that has such tiles. */
+#define _DEFAULT_SOURCE
+
+#include "base/half.h"
+#include "gemm_support.h"
+#include <math.h>
+
+enum { PANELS = 3, MOST_STEPS = 3, SCALARS = 4, GAP = 5 };
+
+/* NaN from either, zeros by their signs. */
+static float extreme(float x, float y, bool most) {
+    uint32_t a, b;
+    memcpy(&a, &x, sizeof a);
+    memcpy(&b, &y, sizeof b);
+    if (x != x || y != y) {
+        return NAN;
+    }
+    if (x == y) {
+        a = most ? a & b : a | b;
+        memcpy(&x, &a, sizeof x);
+        return x;
+    }
+    return (x > y) == most ? x : y;
+}
+
+static float apply(int op, float x, float y) {
+    return op == LS_CHAIN_ADD   ? x + y
+           : op == LS_CHAIN_SUB ? x - y
+           : op == LS_CHAIN_MUL ? x * y
+           : op == LS_CHAIN_MIN ? extreme(x, y, false)
+                                : extreme(x, y, true);
+}
+
+/* Numbers, and what is awkward: both zeros above all. */
+static float some_number(void) {
+    static const float awkward[] = {0.0f, -0.0f, 0.0f, -0.0f, NAN, INFINITY, -INFINITY, 1e-40f, -1.0f, 1.0f};
+    const int64_t bits = random_below(1 << 20);
+    return bits % 3 == 0 ? awkward[bits / 3 % 10] : (float)((double)bits / (1 << 19) - 1);
+}
+
+static void stored(void **state) {
+    (void)state;
+    static const int ops[] = {LS_CHAIN_ADD, LS_CHAIN_SUB, LS_CHAIN_MUL, LS_CHAIN_MIN, LS_CHAIN_MAX};
+    for (int s = 0; s < isa_count; s++) {
+        const ls_gemm_kernels *kernels = isas[s]->f32;
+        const int64_t rows = 2 * kernels->lanes;
+        for (int round = 0; kernels->across && round < 400; round++) {
+            static float sums[PANELS * LS_ACROSS_SUMS], kept[PANELS * LS_ACROSS_SUMS];
+            const int64_t outputs = kernels->runs[3] ? 14 : 8 + random_below(LS_ACROSS_OUTPUTS - 7), ldc = outputs + GAP;
+            float scalars[PANELS * LS_ACROSS_ROWS * SCALARS], c[PANELS * LS_ACROSS_ROWS * (LS_ACROSS_OUTPUTS + GAP)];
+            ls_chain_step steps[MOST_STEPS];
+            const int panels = 1 + (int)random_below(PANELS), n_steps = (int)random_below(MOST_STEPS + 1);
+            for (int k = 0; k < n_steps; k++) {
+                steps[k] = (ls_chain_step){.op = (uint8_t)ops[random_below(5)], .kind = LS_CHAIN_SCALAR, .at = (uint8_t)random_below(SCALARS)};
+            }
+            for (int64_t i = 0; i < panels * rows * SCALARS; i++) {
+                scalars[i] = some_number();
+            }
+            for (int64_t i = 0; i < panels * rows * outputs; i++) {
+                sums[i] = kept[i] = some_number();
+            }
+            for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+                c[i] = 77;
+            }
+            const ls_gemm_runs t = {.ldc = ldc, .panels = panels, .sums = sums, .outputs = outputs,
+                                    .rows = {.steps = steps, .n_steps = n_steps, .scalars = scalars, .n_scalars = SCALARS}};
+            isas[s]->moves->across(&t, c);
+            for (int64_t r = 0; r < panels * rows; r++) {
+                for (int64_t o = 0; o < ldc; o++) {
+                    float want = o < outputs ? kept[(r / rows * outputs + o) * rows + r % rows] : 77;
+                    for (int k = 0; k < n_steps && o < outputs; k++) {
+                        want = apply(steps[k].op, want, scalars[r * SCALARS + steps[k].at]);
+                    }
+                    uint32_t got, expected;
+                    memcpy(&got, &c[r * ldc + o], sizeof got);
+                    memcpy(&expected, &want, sizeof expected);
+                    expected = want != want ? LS_NAN_F32 : expected;
+                    if (got != expected) {
+                        fail_msg("instruction set %d, round %d, row %d, output %d: %08x instead of %08x", s, round, (int)r, (int)o, got, expected);
+                    }
+                }
+            }
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stored)};
+    return cmocka_run_group_tests(tests, find_isas, NULL);
+}
