@@ -61,8 +61,8 @@ while read -r fused spilled chains fetches object; do
     esac
     source=${object#*.dir/}
     case $object in
-    lockstep_isa_avx512_loops.dir/*/fold_plain.c.o) ;; # which is AVX2's and NEON's
-    lockstep_objects.dir/* | lockstep_isa_avx512* | lockstep_isa_avx2_loops.dir/*/fold_plain.c.o) # other instruction sets leave parts of such files out
+    lockstep_isa_avx512_loops.dir/*/fold_plain.c.o | lockstep_isa_avx512.dir/*/across.c.o) ;; # which fetch by AVX2, or NEON
+    lockstep_objects.dir/* | lockstep_isa_avx512* | lockstep_isa_avx2_loops.dir/*/fold_plain.c.o | lockstep_isa_avx2.dir/*/across.c.o) # other instruction sets leave parts of such files out
         case $asking in
         *" ${source%.o} "*)
             asked=$((asked + 1))
