@@ -34,13 +34,21 @@ static int64_t shared_of(const ls_window_dim *x) {
     return x->stride > 1 || whole_tiles(x) ? 0 : ls_runs_clamp(least, 0, reach_of(x) < MOST_SHARED ? reach_of(x) : MOST_SHARED);
 }
 
+/* Whether tiles across are the only ones here: others need masks. */
+static bool is_alone(const ls_windows *w) {
+    return !w->kernels->runs[3];
+}
+
+static int64_t across_rows(const ls_windows *w) {
+    return 2 * w->kernels->lanes;
+}
+
 /* Outputs of tiles across, of which a line is some: by AVX-512 they are all alike; else what sixes, fours and threes make up, a line of the cache or
  * as many as can be. 0: none. */
 static int64_t across_outputs(const ls_windows *w) {
     enum { ALIKE = 14, LINE = 16, FEWEST = 8 };
-    const bool alike = w->kernels->runs[3] != NULL;
-    int64_t width = ls_runs_along(w)->extent, n = alike ? ALIKE : width % LINE == 0 ? LINE : LS_ACROSS_OUTPUTS;
-    while (!alike && n >= FEWEST && width % n) {
+    int64_t width = ls_runs_along(w)->extent, n = !is_alone(w) ? ALIKE : width % LINE == 0 ? LINE : LS_ACROSS_OUTPUTS;
+    while (is_alone(w) && n >= FEWEST && width % n) {
         n--;
     }
     return n >= FEWEST && width % n == 0 ? n : 0;
@@ -51,9 +59,9 @@ static int64_t across_outputs(const ls_windows *w) {
  * not threes of vectors. */
 static bool goes_across(const ls_cpu *cpu, const ls_windows *w) {
     const ls_window_dim *x = ls_runs_along(w);
-    const bool alone = !w->kernels->runs[3], strided = x->stride > 1;
+    const bool alone = is_alone(w), strided = x->stride > 1;
     const bool better = strided || (alone ? x->extent % (3 * w->kernels->lanes) != 0 : cpu->reads_scalars);
-    return w->kernels->across && better && w->m % ls_runs_across_rows(w) == 0 && across_outputs(w) && (alone || w->planes % 2 == 0) &&
+    return w->kernels->across && better && w->m % across_rows(w) == 0 && across_outputs(w) && (alone || w->planes % 2 == 0) &&
            w->k >= (alone && strided ? LEAST_STRIDED : LEAST_ACROSS) && w->k / w->planes <= FAST_CHUNK / 2;
 }
 
@@ -63,7 +71,7 @@ bool ls_runs_fits(const ls_cpu *cpu, const ls_gemm_phase *gemm, const ls_windows
         x->extent * y->extent < LEAST_OUTPUTS) {
         return false;
     }
-    if (!w->kernels->runs[3]) {
+    if (is_alone(w)) {
         return goes_across(cpu, w);
     }
     return ls_runs_ceil_div(w->m, LS_RUNS_ROWS) * LS_RUNS_ROWS * 10 <= w->m * 11 && reach_of(x) - shared_of(x) <= LS_RUNS_LANES &&
@@ -195,7 +203,7 @@ static int64_t by_column(const ls_windows *w, const element *e) {
 
 /* Planes of a piece in fast. */
 static int64_t planes_of_piece(const ls_windows *w, const ls_runs *t) {
-    int64_t taps = w->k / w->planes, planes = ls_runs_ceil_div(LEAST_PIECE, taps), least = t->across && w->kernels->runs[3] ? 2 * PLANES : PLANES;
+    int64_t taps = w->k / w->planes, planes = ls_runs_ceil_div(LEAST_PIECE, taps), least = t->across && !is_alone(w) ? 2 * PLANES : PLANES;
     planes = ls_runs_clamp(FAST_CHUNK / taps, 1, planes > least ? planes : least);
     return t->across ? planes / 2 * 2 : planes;
 }
@@ -321,7 +329,7 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.line_tiles = t.width / t.tile_outputs;
     t.shared = t.across ? 0 : shared_of(x);
     t.length = t.across ? (t.width - 1) * x->stride + 1 + taps_reach(x) : t.width + reach_of(x) - t.shared;
-    w->rows = t.across ? ls_runs_across_rows(w) : LS_RUNS_ROWS;
+    w->rows = t.across ? across_rows(w) : LS_RUNS_ROWS;
     w->panels = ls_runs_ceil_div(w->m, w->rows);
     t.row = t.by_line ? t.length : t.length * y->extent;
     int64_t vectors = ls_runs_ceil_div(t.by_line ? t.width : t.row - (t.length - t.width), LS_RUNS_LANES);

@@ -49,10 +49,6 @@ static inline const ls_window_dim *ls_runs_along(const ls_windows *w) {
     return &w->dims[w->n_dims - 1];
 }
 
-static inline int64_t ls_runs_across_rows(const ls_windows *w) {
-    return 2 * w->kernels->lanes;
-}
-
 /* Elements of a plane's copy, without what keeps planes apart. */
 static inline int64_t ls_runs_own_plane(const ls_runs *t) {
     return t->along * t->down * t->lines * t->length;

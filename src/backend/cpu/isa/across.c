@@ -16,7 +16,7 @@ enum { ROWS = 2 * LS_LANES_F32 };
 #if defined(LS_ISA_AVX2)
 /* n outputs: sums[output][row] = (add ? sums[output][row] : nothing) + what they have of this piece of k. Of a line's first output and its last,
  * which may be beyond the image, the sums stay as they are where they are. */
-static void some(const ls_gemm_runs *t, int64_t n, const float *a, const float *image, float *sums, int64_t ends) {
+static void some_outputs(const ls_gemm_runs *t, int64_t n, const float *a, const float *image, float *sums, int64_t ends) {
     enum { MOST = 6 };
     static const float nothing[MOST * ROWS];
     const int64_t *shifts = t->shifts;
@@ -70,7 +70,7 @@ void LS_ISA_SUFFIX(ls_across_run)(ls_gemm_runs *t, const float *a, const float *
         for (int64_t left = t->outputs, n; left > 0; left -= n, sums += n * ROWS, at += n * t->step) {
             n = left == 6 || (left > 9 && left != 11) ? 6 : left == 3 || left == 9 ? 3 : 4;
             ends |= left == n ? LS_BEYOND_LAST : 0;
-            some(t, n, a, at, sums, ends);
+            some_outputs(t, n, a, at, sums, ends);
             ends &= ~LS_BEYOND_FIRST;
         }
     }
@@ -85,7 +85,7 @@ static void follow_across(const ls_gemm_runs *t, const float *scalars, float *su
             own[r] = scalars[r * t->rows.n_scalars + step->at];
         }
         const ls_vf32 y = *(const ls_vf32_any *)own, zero = ls_zeros_above(y);
-        for (int64_t o = 0; o < t->outputs; o++, sums += 2 * LS_LANES_F32) {
+        for (int64_t o = 0; o < t->outputs; o++, sums += ROWS) {
             ls_vf32_any *at = (ls_vf32_any *)sums;
             const ls_vf32 x = *at;
             *at = step->op == LS_CHAIN_ADD   ? x + y
@@ -94,7 +94,7 @@ static void follow_across(const ls_gemm_runs *t, const float *scalars, float *su
                   : step->op == LS_CHAIN_MIN ? ls_lowest(x, y)
                                              : LS_ABOVE(y, x) + zero;
         }
-        sums -= t->outputs * 2 * LS_LANES_F32;
+        sums -= t->outputs * ROWS;
     }
 }
 

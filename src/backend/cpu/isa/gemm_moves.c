@@ -126,7 +126,7 @@ static void split4(int64_t n, const void *src_, void *dst0_, void *dst1_) {
     }
 }
 
-__attribute__((noinline)) static void lines4(int64_t n, int64_t lines, const void *src_, int64_t src_step, void *dst_, int64_t dst_step) {
+__attribute__((noinline)) /* once, for phases4, too */ static void lines4(int64_t n, int64_t lines, const void *src_, int64_t src_step, void *dst_, int64_t dst_step) {
     const u32_any *src = src_;
     u32_any *dst = dst_;
     for (int64_t line = 0; line < lines; line++, src += src_step, dst += dst_step) {

@@ -12,7 +12,9 @@
 LS_MATH_UNARY(LS_TILE_MATH_DECLARE)
 LS_TILE_MATH_DECLARE(pow)
 #undef LS_TILE_MATH_DECLARE
-void LS_TILE_MATH(fast_exp, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n); /* tile_math_fast.c's */
+/* tile_math_fast.c's; gates_fast.c has what AVX-512 takes for the tanh. */
+void LS_TILE_MATH(fast_exp, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
+void LS_TILE_MATH(fast_tanh, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 
 #if defined(LS_ISA_AVX512)
 /* What is done at once with an error function: with `by` (erf(x * times) + plus) * (by[i] * factor) * then, as in a GELU, else erf(x)
@@ -44,7 +46,6 @@ enum { LS_GATE_LANES = 128 };
 #else
 enum { LS_GATE_LANES = 16 };
 ls_gate_fn LS_TILE_NAME(ls_gate_fast_tanh), LS_TILE_NAME(ls_gate_fast_sigmoid); /* tile_math_fast.c's */
-void LS_TILE_MATH(fast_tanh, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 #endif
 #endif
 

@@ -9,9 +9,6 @@
 #include "math/vector.h"
 
 void LS_TILE_MATH(fast_erf, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
-#if !defined(LS_ISA_AVX512) && !defined(LS_ISA_AVX2)
-void LS_TILE_MATH(fast_tanh, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
-#endif
 
 LS_TILE_SEVERAL(fast_exp)
 LS_TILE_SEVERAL(fast_erf)
