@@ -89,7 +89,7 @@ static float term(const ls_threes *t, int64_t line, int64_t at) {
     return here ? t->plane[line * t->pitch + at] : t->what == LS_SQUARE_SUM ? 0.0f : -INFINITY;
 }
 
-static float of_window(const ls_threes *t, int64_t line, int64_t at) {
+static float of_window(const ls_threes *t, int64_t line, int64_t at, float divisor) {
     float x[9];
     for (int64_t k = 0; k < 9; k++) {
         x[k] = term(t, line + k / 3, at + k % 3);
@@ -99,7 +99,7 @@ static float of_window(const ls_threes *t, int64_t line, int64_t at) {
             x[k - half] = of_two(t->what, x[k - half], x[k]);
         }
     }
-    return x[0] + (t->what == LS_SQUARE_SUM ? 0.0f : -0.0f);
+    return t->what == LS_SQUARE_SUM ? (x[0] + 0.0f) / divisor : x[0];
 }
 
 static void test_threes(void **state) {
@@ -107,7 +107,7 @@ static void test_threes(void **state) {
     for (int s = 0; s < isa_count; s++) {
         for (int64_t n = 1; isas[s]->moves->threes && n <= MOST; n++) {
             for (int round = 0; round < 24; round++) {
-                ls_threes t = {.what = round % 2 ? LS_SQUARE_SUM : LS_SQUARE_MOST, .second = n % 2, .n = n, .lines = 1 + random_below(LINES)};
+                ls_threes t = {.what = round % 2 ? LS_SQUARE_SUM : LS_SQUARE_MOST, .second = n % 2, .n = n, .lines = 1 + random_below(LINES), .divisors_step = round % 4 == 1 ? 0 : n};
                 const bool sum = t.what == LS_SQUARE_SUM;
                 t.stride = sum ? 1 : 1 + random_below(2);
                 t.step = sum ? 1 : 1 + random_below(2);
@@ -122,7 +122,7 @@ static void test_threes(void **state) {
                 const size_t bytes = (size_t)(n * t.lines) * sizeof(float), size = (size_t)((t.height - 1) * t.pitch + t.limit) * sizeof(float);
                 void *map;
                 size_t map_size;
-                float *plane = (float *)(void *)before_wall(size, &map, &map_size), none[2 * MOST + 8], expected[ROOM];
+                float *plane = (float *)(void *)before_wall(size, &map, &map_size), none[2 * MOST + 8], divisors[ROOM], expected[ROOM];
                 for (size_t i = 0; i < size / sizeof *plane; i++) {
                     plane[i] = image_value(round % 5 == 4);
                 }
@@ -131,10 +131,14 @@ static void test_threes(void **state) {
                 }
                 char *memory = guarded(bytes);
                 t.plane = plane;
+                for (size_t i = 0; i < ROOM; i++) {
+                    divisors[i] = (float)(1 + random_below(9));
+                }
                 t.none = none;
+                t.divisors = divisors;
                 t.dst = (float *)(void *)(memory + GUARD);
                 for (int64_t i = 0; i < n * t.lines; i++) {
-                    expected[i] = of_window(&t, t.line + i / n * t.step, t.first + i % n * t.stride);
+                    expected[i] = of_window(&t, t.line + i / n * t.step, t.first + i % n * t.stride, divisors[i / n * t.divisors_step + i % n]);
                 }
                 isas[s]->moves->threes(&t);
                 check_same(t.dst, expected, n, t.lines, s, sum ? "a sum of three by three" : "the largest of three by three");

@@ -1,10 +1,10 @@
-/* Pooling by three times three on the CPU, read where the image lies: the bits of `ref`, whatever the strides, the padding, the extents and the
+/* Pooling by three times three and two times two on the CPU, read where the image lies, computed where the result does: the bits of `ref`, whatever the strides, the padding, the extents and the
  * number of threads, with NaN of both signs, infinities and zeros of both signs among the elements. */
 #include "support/world.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLANES = 5, MOST = PLANES * 40 * 130 };
+enum { PLANES = 5, MOST = PLANES * 80 * 130 };
 static float image[MOST];
 
 static void fill(void) {
@@ -24,7 +24,7 @@ static void fill(void) {
 
 typedef struct pool {
     int64_t high, wide, stride[2], low[2], up[2];
-    int kind; /* largest, least, average of what is there, average of all */
+    int kind; /* largest, least, average of what is there, average of all, that and a maximum; the same of two by two: largest, average and maximum */
 } pool;
 
 static ls_tensor *pooled(ls_session *s, ls_tensor *x, const pool *p) {
@@ -35,7 +35,14 @@ static ls_tensor *pooled(ls_session *s, ls_tensor *x, const pool *p) {
         const ls_window_spec windows[] = {{3, p->stride[0], 1}, {3, p->stride[1], 1}};
         return ls_amin(s, ls_window(s, ls_pad_absent(s, x, pads), 2, (const int[]){2, 3}, windows), 2, (const int[]){4, 5}, 0);
     }
-    return p->kind == 0 ? ls_max_pool(s, x, kernel, &spec) : ls_avg_pool(s, x, kernel, &spec, p->kind == 3);
+    const int64_t two[] = {2, 2};
+    switch (p->kind) {
+    case 0: return ls_max_pool(s, x, kernel, &spec);
+    case 4: return ls_relu(s, ls_avg_pool(s, x, kernel, &spec, 1));
+    case 5: return ls_max_pool(s, x, two, &spec);
+    case 6: return ls_relu(s, ls_avg_pool(s, x, two, &spec, 0));
+    default: return ls_avg_pool(s, x, kernel, &spec, p->kind == 3);
+    }
 }
 
 static void *computed(const char *device, int threads, const pool *p, size_t *out_bytes) {
@@ -57,14 +64,14 @@ static void bits_are_those_of_ref(void **state) {
     static const pool pools[] = {
         {12, 12, {1, 1}, {1, 1}, {1, 1}, 0},  {12, 12, {2, 2}, {1, 1}, {1, 1}, 0},  {39, 130, {2, 2}, {1, 1}, {1, 1}, 0},
         {40, 113, {1, 1}, {1, 1}, {1, 1}, 0}, {7, 67, {2, 1}, {0, 2}, {2, 0}, 0},   {33, 35, {1, 2}, {2, 0}, {0, 1}, 0},
-        {9, 40, {2, 2}, {0, 0}, {0, 0}, 0},   {20, 19, {1, 1}, {0, 0}, {0, 0}, 0},  {5, 16, {1, 1}, {2, 2}, {2, 2}, 0},
+        {80, 130, {2, 2}, {0, 0}, {0, 0}, 0}, {9, 40, {2, 2}, {0, 0}, {0, 0}, 0},   {20, 19, {1, 1}, {0, 0}, {0, 0}, 0},  {5, 16, {1, 1}, {2, 2}, {2, 2}, 0},
         {14, 49, {2, 2}, {1, 1}, {0, 0}, 0},  {3, 3, {1, 1}, {0, 0}, {0, 0}, 0},    {3, 3, {1, 1}, {1, 1}, {1, 1}, 0},
         {3, 100, {2, 1}, {1, 0}, {1, 1}, 0},  {8, 34, {1, 1}, {-1, -2}, {0, 1}, 0}, {8, 34, {2, 2}, {-2, 1}, {0, -3}, 0},
         {8, 40, {1, 1}, {1, -9}, {1, 1}, 0},  {20, 40, {3, 1}, {1, 1}, {1, 1}, 0},  {20, 40, {1, 3}, {1, 1}, {1, 1}, 0},
     };
     fill();
     for (size_t i = 0; i < sizeof pools / sizeof *pools; i++) {
-        for (int kind = 0; kind < 4; kind++) {
+        for (int kind = 0; kind < 7; kind++) {
             pool p = pools[i];
             p.kind = kind;
             if ((p.low[0] < 0 || p.low[1] < 0) && kind != 1) {

@@ -525,8 +525,7 @@ void ls_run_fused(ls_run *run, const ls_instr *in, int64_t n) {
 }
 
 /* ---- rows ---- */
-/* Whether a program has one access to a buffer, from its first element on without gaps. */
-static const ls_access *whole_access(const ls_program *p, int buffer) {
+const ls_access *ls_whole_access(const ls_program *p, int buffer) {
     const ls_access *found = NULL;
     for (int i = 0; i < p->n_accesses; i++) {
         const ls_access *a = &p->accesses[i];
@@ -548,7 +547,7 @@ int ls_kept_in_result(const ls_kernel_binary *b, int temp) {
     for (int i = 0; i < temp; i++) {
         alone = alone && !b->temps[i].result;
     }
-    const ls_access *to = alone ? whole_access(&last->finish, spec->stores[0].arg) : NULL, *from = to ? whole_access(&last->finish, spec->n_args + temp) : NULL;
+    const ls_access *to = alone ? ls_whole_access(&last->finish, spec->stores[0].arg) : NULL, *from = to ? ls_whole_access(&last->finish, spec->n_args + temp) : NULL;
     return from && from->log2 == to->log2 && from->dims[0].first == to->dims[0].first && from->dims[0].last == to->dims[0].last ? 1 + to->buffer : 0;
 }
 

@@ -189,8 +189,8 @@ typedef enum ls_square { LS_SQUARE_MOST, LS_SQUARE_LEAST, LS_SQUARE_SUM } ls_squ
 
 /* The largest or the sum, in the order of nine terms, of windows of three by three elements of a plane: dst[i*n + j] of lines
  * line + i*step + (0, 1, 2) and of their elements first + j*stride + (0, 1, 2). Lines outside of [0, height) are `none`, elements outside of
- * [0, limit) infinite, or 0 in a sum. Strides and steps are 1 or 2, of sums 1. Lines to come are fetched, where it is `second`
- * into the second-level cache. */
+ * [0, limit) infinite, or 0 in a sum. Strides and steps are 1 or 2, of sums 1, which are never -0 and divided by divisors[i*divisors_step + j], NaN canonical;
+ * these windows end at most two elements beyond a line. Lines to come are fetched, where it is `second` into the second-level cache. */
 typedef struct ls_threes {
     ls_square what;
     bool second;
@@ -198,6 +198,8 @@ typedef struct ls_threes {
     int64_t line, step, height, pitch; /* from a line to the next one */
     int64_t first, stride, limit;
     int64_t n, lines;
+    const float *divisors;
+    int64_t divisors_step;
     float *dst;
 } ls_threes;
 
@@ -285,6 +287,8 @@ struct ls_gemm_isa {
                                   float *out);                                                              \
     void ls_across_run__##isa(ls_gemm_runs *t, const float *a, const float *image, float *c);                 \
     void ls_across_store__##isa(const ls_gemm_runs *t, float *c);                                            \
+    void ls_pool_squares__##isa(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, bool second); \
+    void ls_pool_threes__##isa(const ls_threes *t);                                                          \
     extern const ls_gemm_moves ls_gemm_moves__##isa;
 extern const ls_gemm_kernels ls_gemm_dots__avx512;
 extern const ls_gemm_dots ls_gemm_dot_moves__avx512;

@@ -143,6 +143,8 @@ void ls_band_place(ls_kernel_run *kernel, char *scratch, int64_t first);
 
 /* fuse.c: the lane axes of a reduction whose program may have rows for lanes; how many, 0 where it may not. */
 int ls_stream_axes(const ls_kernel_binary *binary, const ls_phase *phase, uint8_t *out_axes);
+/* A program's access to a buffer if it has one alone, from the first element on without gaps; else NULL. */
+const ls_access *ls_whole_access(const ls_program *program, int buffer);
 /* 1 + the result that may hold a temporary until it takes its place, because the last phase reads that just where it stores; or 0. A kernel
  * that reduces stores over nothing that it reads (ls_memory_may_alias). */
 int ls_kept_in_result(const ls_kernel_binary *binary, int temp);
@@ -204,7 +206,7 @@ ls_even_rows ls_even_rows_of(ls_run *run, const ls_value *value, int64_t lane);
 /* Folds (LS_FOLD_SUM, ...) elements k, k + step, ... before `end` one by one; as many from `next` on are fetched meanwhile (-1: none are). */
 void ls_even_rows_fold(const ls_even_rows *rows, const ls_tile_isa *isa, int which, float *results, int64_t k, int64_t end, int64_t step,
                        int64_t lanes, int64_t next);
-/* pooling.c: plans nothing where a phase, whose program is there, is no extreme over windows; false when out of memory. */
+/* pooling.c: plans nothing where a phase, whose programs are there, is no extreme over windows; false when out of memory. */
 bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps) LS_MUST_USE;
 /* Points of one of its blocks. */
 int64_t ls_pooling_grain(const ls_phase *phase);

@@ -457,11 +457,9 @@ static ls_status plan_value(planner *p, int32_t value, int n_axes, const uint8_t
     if (!phase->streams) {
         LS_TRY(p->err, plan_operand(p, phase, n_lanes, lanes, false));
     }
-    if (!ls_pooling_plan(p->binary, phase, p->temps)) {
-        return failed(p);
-    }
     bool along = phase->kind == LS_PHASE_SORT || phase->kind == LS_PHASE_SCAN_LINES;
-    return plan_finish(p, phase, value, along ? 1 : phase->n_axes, along ? v->bound : phase->axes, first, end);
+    LS_TRY(p->err, plan_finish(p, phase, value, along ? 1 : phase->n_axes, along ? v->bound : phase->axes, first, end));
+    return ls_pooling_plan(p->binary, phase, p->temps) ? LS_OK : failed(p);
 }
 
 static int free_axes(const ls_spec *spec, const ls_value *v, uint8_t *axes) {

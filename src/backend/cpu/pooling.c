@@ -7,7 +7,8 @@
 #include <string.h>
 
 enum {
-    POOLED_ELEMENTS = 8192, /* of a block with its margins */
+    POOLED_ELEMENTS = 8192, /* of a block with its margins, which is copied */
+    DIRECT_LANES = LS_LIMIT(4096, LS_TILE), /* computed where they will lie: the nearest cache has them still for what follows */
     MOST_TAPS = 64,         /* of a window that is summed */
     PIECE = 256             /* sums at a time: their terms stay in the nearest cache */
 };
@@ -22,6 +23,8 @@ struct ls_pooling {
     bool places;  /* of the extremes instead of them; squares only */
     bool sums;
     bool threes;  /* windows of three by three, overlapping */
+    const ls_access *direct; /* the results', if they may be computed where they will lie; else NULL. Then blocks may have more than LS_TILE lanes. */
+    const ls_fused *quotient; /* what else follows sums of threes, which are divided where they are computed; or NULL */
     int buffer, n_outer;
     ls_ix_sum sum;
     pooled_dim dim[2]; /* lines, and along them */
@@ -84,12 +87,12 @@ static bool take_block(ls_pooling *p) {
     }
     int64_t span = x->stride * (x->extent - 1) + x->step * (x->taps - 1) + 1;
     p->pitch = (span + x->stride - 1) / x->stride * x->stride;
-    const int64_t most = LS_TILE / x->extent, blocks = (y->extent + most - 1) / most;
+    const int64_t most = (p->direct ? DIRECT_LANES : LS_TILE) / x->extent, blocks = (y->extent + most - 1) / most;
     p->lines = (y->extent + blocks - 1) / blocks;
-    p->planes = p->lines == y->extent ? LS_TILE / (x->extent * y->extent) : 1;
+    p->planes = x->extent * y->extent <= LS_TILE ? LS_TILE / (x->extent * y->extent) : 1;
     do {
         p->rows = y->stride * lines_of_phase(y, p->lines);
-        if (p->planes * p->rows * p->pitch <= POOLED_ELEMENTS) {
+        if (p->direct || p->planes * p->rows * p->pitch <= POOLED_ELEMENTS) {
             return true;
         }
         p->lines -= p->planes == 1;
@@ -98,9 +101,42 @@ static bool take_block(ls_pooling *p) {
     return false;
 }
 
+/* Elements of each of three copies: of a line of identities, of places, of a block. */
+static int64_t room_of(const ls_pooling *p) {
+    return (p->threes ? p->pitch : p->squares ? LS_TILE : p->planes * p->rows * p->pitch) + LS_ALIGN;
+}
+
 static bool only_a_load(const ls_program *p) {
     return !p->n_instrs[LS_SECTION_LAUNCH] && !p->n_instrs[LS_SECTION_POINT] &&
            p->n_instrs[LS_SECTION_LANES] == 1 && p->instrs[LS_SECTION_LANES][0].op == LS_TILE_OP_LOAD;
+}
+
+/* What takes the results, if nothing else of the finish program goes through a register. It reads nothing of their buffer, as a kernel that
+ * reduces stores over nothing that it reads (ls_memory_may_alias). */
+static const ls_access *direct_access(const ls_phase *phase) {
+    const ls_program *f = &phase->finish;
+    const ls_instr *in = f->instrs[LS_SECTION_LANES];
+    if (f->n_instrs[LS_SECTION_LANES] != 1 || f->n_instrs[LS_SECTION_ROWS] || f->n_periodic) {
+        return NULL;
+    }
+    const bool stores = in->op == LS_TILE_OP_STORE && in->a == f->input && in->dtype == LS_F32, steps = in->op == LS_TILE_OP_FUSED && in->dst < 0;
+    return stores || steps ? ls_whole_access(f, f->accesses[stores ? in->access : f->fused[in->access]->store].buffer) : NULL;
+}
+
+/* The one step of the finish program, if it is a division by a scalar or by elements that lie in a plane as the results do; else NULL. */
+static const ls_fused *only_division(const ls_phase *phase) {
+    const ls_program *p = &phase->finish;
+    const ls_instr *in = p->instrs[LS_SECTION_LANES];
+    const ls_fused *f = in->op == LS_TILE_OP_FUSED ? p->fused[in->access] : NULL;
+    if (!f || f->n_steps != 1 || f->loads[0] || (f->steps->op != LS_CHAIN_DIV && f->steps->op != LS_CHAIN_DIV_NEAR)) {
+        return NULL;
+    }
+    if (f->steps->kind == LS_CHAIN_SCALAR) {
+        return f;
+    }
+    const ls_access *a = f->steps->kind == LS_CHAIN_MEMORY && f->loads[f->steps->at] ? &p->accesses[f->loads[f->steps->at] - 1] : NULL;
+    const ls_access_dim *plane = a && a->n_dims && !a->n_tables && !a->may_be_absent ? &a->dims[a->n_dims - 1] : NULL;
+    return plane && plane->stride == 1 && plane->first <= p->n_lane_axes - 2 && plane->last == p->n_lane_axes - 1 ? f : NULL;
 }
 
 bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps) {
@@ -151,18 +187,21 @@ bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps
         apart = apart && p.dim[d].step * (p.dim[d].taps - 1) < p.dim[d].stride;
         p.squares = p.squares && p.dim[d].stride == 2 && p.dim[d].step == 1 && p.dim[d].taps == 2;
     }
-    const int64_t taps = p.dim[0].taps * p.dim[1].taps;
-    if (!may || ((apart || places || (sums && taps > MOST_TAPS)) && !p.squares) || p.dim[1].memory != 1 || !take_block(&p)) {
-        return true;
-    }
     p.threes = binary->device->gemm->moves->threes && v->map != LS_OP_AMIN && p.dim[1].first <= 0;
     for (int d = 0; d < 2; d++) {
         p.threes = p.threes && p.dim[d].step == 1 && p.dim[d].taps == 3 && p.dim[d].stride <= (sums ? 1 : 2);
     }
+    p.threes = p.threes && (!sums || (p.dim[1].first >= -2 && p.dim[1].first + p.dim[1].extent <= p.dim[1].limit));
+    p.direct = (sums && p.threes) || (p.squares && !places) ? direct_access(phase) : NULL;
+    p.quotient = sums && p.direct && p.threes ? only_division(phase) : NULL;
+    const int64_t taps = p.dim[0].taps * p.dim[1].taps;
+    if (!may || ((apart || places || (sums && taps > MOST_TAPS)) && !p.squares) || p.dim[1].memory != 1 || !take_block(&p)) {
+        return true;
+    }
     phase->pooling = LS_ARENA_NEW(&binary->arena, ls_pooling);
     if (phase->pooling) {
         *phase->pooling = p;
-        phase->extra += sizeof(float) * (size_t)(3 * (p.planes * p.rows * p.pitch + LS_ALIGN) + (sums ? (taps + 1) * PIECE : 0));
+        phase->extra += sizeof(float) * (size_t)(3 * room_of(&p) + (sums ? (taps + 1) * PIECE : 0));
     }
     return phase->pooling != NULL;
 }
@@ -298,7 +337,7 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
                      char *scratch) {
     const ls_phase *phase = task->phase;
     const ls_pooling *p = phase->pooling;
-    int64_t width = p->dim[1].extent, height = p->dim[0].extent, room = p->planes * p->rows * p->pitch;
+    const int64_t width = p->dim[1].extent, height = p->dim[0].extent, room = room_of(p);
     if (task->first % width || task->n % width) {
         return false;
     }
@@ -311,11 +350,16 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
                 fn,
                 (uint32_t)identity,
                 image,
-                image + room + LS_ALIGN,
-                image + 2 * (room + LS_ALIGN),
-                image + 3 * (room + LS_ALIGN)};
+                image + room,
+                image + 2 * room,
+                image + 3 * room};
+    const ls_chain_step *division = p->quotient ? p->quotient->steps : NULL;
+    const ls_access *divisors = division && division->kind == LS_CHAIN_MEMORY ? &phase->finish.accesses[p->quotient->loads[division->at] - 1] : NULL;
     if (p->threes) {
         fill_identities(&r, p->pitch);
+        for (int64_t i = 0; i < width; i++) {
+            r.joined[i] = division && !divisors ? *(const float *)ls_run_reg(finish, p->quotient->scalars[division->at]) : 1;
+        }
     }
     for (int64_t at = task->first / width, end = at + task->n / width, n; at < end; at += n) {
         int64_t plane = at / height, y0 = at % height, planes = 1;
@@ -324,16 +368,23 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
         if (n == height) {
             planes = (end - at) / height < p->planes ? (end - at) / height : p->planes;
         }
+        if (p->direct) {
+            finish->regs[phase->finish.input] = (float *)(void *)finish->buffers[p->direct->buffer] + at * width;
+        }
         float *input = ls_run_reg(finish, phase->finish.input);
         if (p->threes) {
             const pooled_dim *y = &p->dim[0], *x = &p->dim[1];
             ls_threes t = {.what = what, .second = finish->fetches_second, .none = image, .line = y->stride * y0 + y->first, .step = y->stride,
-                           .height = y->limit, .pitch = y->memory, .first = x->first, .stride = x->stride, .n = width, .lines = n};
+                           .height = y->limit, .pitch = y->memory, .first = x->first, .stride = x->stride, .n = width, .lines = n, .divisors = r.joined, .divisors_step = divisors ? width : 0};
             t.limit = x->first + x->stride * (width - 1) + 3;
             t.limit = t.limit < x->limit ? t.limit : x->limit;
             for (int64_t i = 0; i < planes; i++) {
                 t.plane = plane_at(p, task, plane + i);
                 t.dst = input + i * n * width;
+                if (divisors) {
+                    ls_run_seek(finish, (at + i * n) * width);
+                    t.divisors = (const float *)(const void *)finish->buffers[divisors->buffer] + ls_run_place(finish, divisors);
+                }
                 r.moves->threes(&t);
             }
         } else if (p->squares) {
@@ -353,7 +404,9 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
             }
         }
         n *= planes;
-        ls_run_lanes(finish, at * width, n * width);
+        if (!p->quotient) {
+            ls_run_lanes(finish, at * width, n * width);
+        }
     }
     return true;
 }
