@@ -150,7 +150,16 @@ static bool bias(const ls_chain_row *row, float *dst, const float *src, int64_t 
 }
 #endif
 
-#if defined(LS_ISA_AVX512)
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+static ls_erf_fn *erf_of(ls_tile_fn fn) {
+#if defined(LS_ISA_AVX2)
+    if (fn == LS_TILE_MATH(fast_erf, f32)) {
+        return LS_TILE_NAME(ls_fast_erf_blocks);
+    }
+#endif
+    return fn == LS_TILE_MATH(erf, f32) ? LS_TILE_NAME(ls_erf_blocks) : NULL;
+}
+
 /* A GELU, whose steps before and after the error function are done in its blocks; how many lanes. */
 static int64_t gelu(const ls_chain_row *row, float *dst, const float *src, int64_t n) {
     const ls_chain_step *step = row->steps, *end = step + row->n_steps;
@@ -159,7 +168,8 @@ static int64_t gelu(const ls_chain_row *row, float *dst, const float *src, int64
     if (row->n_steps > 0 && step->op == LS_CHAIN_MUL && step->kind == LS_CHAIN_SCALAR) {
         around.times = row->scalars[step++->at];
     }
-    if (end - step < 3 || step->op != LS_CHAIN_CALL || step->fn != LS_TILE_MATH(erf, f32) || step[1].op != LS_CHAIN_ADD || step[1].kind != LS_CHAIN_SCALAR ||
+    ls_erf_fn *const erf = end - step >= 3 && step->op == LS_CHAIN_CALL ? erf_of(step->fn) : NULL;
+    if (!erf || step[1].op != LS_CHAIN_ADD || step[1].kind != LS_CHAIN_SCALAR ||
         (step[2].op != LS_CHAIN_MUL && step[2].op != LS_CHAIN_PRODUCT) || step[2].kind != LS_CHAIN_MEMORY) {
         return 0;
     }
@@ -170,11 +180,9 @@ static int64_t gelu(const ls_chain_row *row, float *dst, const float *src, int64
     if (step < end && step->op == LS_CHAIN_MUL && step->kind == LS_CHAIN_SCALAR) {
         around.then = row->scalars[step++->at];
     }
-    return step == end ? LS_TILE_NAME(ls_erf_blocks)(dst, src, n, &around) : 0;
+    return step == end ? erf(dst, src, n, &around) : 0;
 }
-#endif
 
-#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
 static const float *operand(const ls_chain_row *row, const ls_chain_step *step, int64_t i) {
     return step->kind == LS_CHAIN_SLOT ? row->slots[step->at] : row->at[step->at] + i;
 }
@@ -340,9 +348,9 @@ void LS_TILE_NAME(ls_chain_run)(const ls_chain_row *row, float *dst, const float
     if (!row->ahead && bias(row, dst, src, n)) {
         return;
     }
-    i = gelu(row, dst, src, n);
 #endif
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+    i = gelu(row, dst, src, n);
     i = i ? i : gates(row, dst, src, n);
 #endif
 #if defined(LS_ISA_AVX512)

@@ -2,6 +2,7 @@
 #ifndef LOCKSTEP_BACKEND_CPU_ISA_TILE_MATH_H
 #define LOCKSTEP_BACKEND_CPU_ISA_TILE_MATH_H
 
+#include "backend/cpu/chain.h"
 #include "backend/cpu/isa/tile_isa.h"
 #include "math/math.h"
 
@@ -15,8 +16,9 @@ LS_TILE_MATH_DECLARE(pow)
 /* tile_math_fast.c's; gates_fast.c has what AVX-512 takes for the tanh. */
 void LS_TILE_MATH(fast_exp, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 void LS_TILE_MATH(fast_tanh, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
+void LS_TILE_MATH(fast_erf, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n);
 
-#if defined(LS_ISA_AVX512)
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
 /* What is done at once with an error function: with `by` (erf(x * times) + plus) * (by[i] * factor) * then, as in a GELU, else erf(x)
  * alone. */
 typedef struct ls_erf_around {
@@ -27,7 +29,8 @@ typedef struct ls_erf_around {
     bool far;        /* dst goes past the caches */
 } ls_erf_around;
 /* As many of n lanes as are whole blocks; how many. NaN canonical. dst may be x or `by`. */
-int64_t LS_TILE_NAME(ls_erf_blocks)(float *dst, const float *x, int64_t n, const ls_erf_around *around);
+typedef int64_t ls_erf_fn(float *dst, const float *x, int64_t n, const ls_erf_around *around);
+ls_erf_fn LS_TILE_NAME(ls_erf_blocks), LS_TILE_NAME(ls_fast_erf_blocks); /* the latter by AVX2 alone */
 #endif
 
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
@@ -58,7 +61,7 @@ ls_gate_fn LS_TILE_NAME(ls_gate_fast_tanh), LS_TILE_NAME(ls_gate_fast_sigmoid); 
 #if defined(LS_ISA_AVX512)
 #define LS_TILE_OFTEN(X) X(exp) X(log) /* erf_fast.c has erf, gates_fast.c tanh */
 #elif defined(LS_ISA_AVX2)
-#define LS_TILE_OFTEN(X) X(exp) X(log) X(erf) /* tanh is a gate's */
+#define LS_TILE_OFTEN(X) X(exp) X(log) /* tanh is a gate's, erf in a GELU, too */
 #else
 #define LS_TILE_OFTEN(X) X(exp) X(log) X(tanh) X(erf)
 #endif
@@ -106,6 +109,41 @@ ls_gate_fn LS_TILE_NAME(ls_gate_fast_tanh), LS_TILE_NAME(ls_gate_fast_sigmoid); 
             memcpy(part, (const float *)a + whole, (size_t)(n - whole) * sizeof *part);                      \
             LS_TILE_MATH(name, f32)(part, part, b, c, LS_GATE_LANES);                                        \
             memcpy((float *)dst + whole, part, (size_t)(n - whole) * sizeof *part);                          \
+        }                                                                                                    \
+    }
+/* An error function and what is around it, and the function alone. */
+#define LS_TILE_ERF(name, of)                                                                                \
+    int64_t LS_TILE_NAME(ls_##name##_blocks)(float *dst, const float *x, int64_t n, const ls_erf_around *around) { \
+        enum { WIDTH = (int)(sizeof(ls_mf32) / sizeof(float)) };                                             \
+        const ls_many_v zero = {0}, nan = (ls_many_v)((ls_many_vi){0} + LS_K32_QNAN);                        \
+        const ls_erf_around a = *around;                                                                     \
+        int64_t i = 0;                                                                                       \
+        for (; i + WIDTH <= n; i += WIDTH) {                                                                 \
+            ls_mf32 y = ls_many_load(x + i);                                                                 \
+            if (!a.by) {                                                                                     \
+                ls_many_store(dst + i, of(y));                                                               \
+                continue;                                                                                    \
+            }                                                                                                \
+            ls_fetch_line((uintptr_t)(x + i) + a.fetch, a.second);                                           \
+            y = of(ls_many_mul(y, ls_many_c(zero + a.times)));                                               \
+            y = ls_many_mul(ls_many_add(y, ls_many_c(zero + a.plus)), ls_many_mul(ls_many_load(a.by + i), ls_many_c(zero + a.factor))); \
+            y = ls_many_mul(y, ls_many_c(zero + a.then));                                                    \
+            y = ls_many_sel(ls_many_eq(y, y), y, ls_many_c(nan));                                            \
+            if (a.far) {                                                                                     \
+                ls_many_stream(dst + i, y);                                                                  \
+            } else {                                                                                         \
+                ls_many_store(dst + i, y);                                                                   \
+            }                                                                                                \
+        }                                                                                                    \
+        return i;                                                                                            \
+    }                                                                                                        \
+    void LS_TILE_MATH(name, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n) {        \
+        const int64_t done = LS_TILE_NAME(ls_##name##_blocks)(dst, a, n, &(ls_erf_around){0});               \
+        if (done < n) {                                                                                      \
+            float part[sizeof(ls_mf32) / sizeof(float)] = {0};                                               \
+            memcpy(part, (const float *)a + done, (size_t)(n - done) * sizeof *part);                        \
+            LS_TILE_MATH(name, f32)(part, part, b, c, sizeof part / sizeof *part);                           \
+            memcpy((float *)dst + done, part, (size_t)(n - done) * sizeof *part);                            \
         }                                                                                                    \
     }
 #define LS_TILE_SIGMOID(name, exp)                                                                           \
