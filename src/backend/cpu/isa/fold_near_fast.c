@@ -188,4 +188,110 @@ bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const floa
     }
     return true;
 }
+
+#if defined(LS_ISA_AVX2)
+/* The same in locked arithmetic: the bits of math.inc's exp, of additions and of divisions, of which the divider does one in four cycles beside all else. Products
+ * that are exact are fused with the addition behind them. */
+#define WHOLE(i) V n##i = t##i * by_ln2;
+#define BITS_OF(i) const V u##i = n##i + magic;
+#define REST(i)                                                                                              \
+    n##i = u##i - magic;                                                                                     \
+    const V r##i = FNMS(n##i, ln2_1, t##i) - n##i * ln2_2;
+#define BEGIN_LOCKED(i) V p##i = r##i * term;
+#define PLUS(i) p##i = p##i + term;
+#define BY_R(i) p##i = p##i * r##i;
+#define SQUARE(i) const V z##i = r##i * r##i;
+#define BY_CUBE(i) p##i = z##i * r##i * p##i;
+#define HALF_SQUARE(i) p##i = FMA(z##i, term, p##i);
+#define TO_ONE(i) e##i = term + r##i;
+#define LEFT(i) p##i = ((term - e##i) + r##i) + p##i;
+#define TOGETHER(i) e##i = e##i + p##i;
+#define FIRST_SUM(i) STORE(sums, i, e##i)
+#define NEXT_SUM(i) STORE(sums, i, LOAD(sums, i) + e##i)
+#define DIVIDE(i) const V q##i = LOAD(others + k, i) / divisor;
+bool LS_TILE_NAME(ls_tile_fold_exp)(float *partials, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *beside) {
+    static const float coefficients[] = {LS_K32_EXP};
+    const bool far = beside->far, second = beside->second;
+    const float *others = beside->x, *next = beside->next;
+    float *quotients = beside->dst;
+    const V minuend = LS_SPLAT_F32(minus), divisor = LS_SPLAT_F32(beside->divisor), magic = LS_SPLAT_F32((float)LS_K32_MAGIC);
+    const V by_ln2 = LS_SPLAT_F32(-(float)LS_K32_INVLN2), ln2_1 = LS_SPLAT_F32((float)LS_K32_LN2_1), ln2_2 = LS_SPLAT_F32((float)LS_K32_LN2_2);
+    V highest = LS_SPLAT_F32(-__builtin_inff());
+    int64_t k = 0;
+    for (; k + LANES <= n; k += LANES) {
+        float *sums = partials + k % LS_TILE_PARTIALS;
+        V e0, e1, e2, e3;
+        FOUR(DISTANCE)
+        if (__builtin_expect(ARE_WITHIN(HIGHER(HIGHER(t0, t1), HIGHER(t2, t3))), 1)) {
+            FOUR(WHOLE)
+            FOUR(BITS_OF)
+            FOUR(REST)
+            V term = LS_SPLAT_F32(coefficients[5]);
+            FOUR(BEGIN_LOCKED)
+            for (int i = 4; i > 1; i--) {
+                term = LS_SPLAT_F32(coefficients[i]);
+                FOUR(PLUS)
+                FOUR(BY_R)
+            }
+            term = LS_SPLAT_F32(coefficients[1]);
+            FOUR(PLUS)
+            FOUR(SQUARE)
+            FOUR(BY_CUBE)
+            term = LS_SPLAT_F32(0.5f);
+            FOUR(HALF_SQUARE)
+            term = LS_SPLAT_F32(1.0f);
+            FOUR(TO_ONE)
+            FOUR(LEFT)
+            FOUR(TOGETHER)
+            FOUR(SCALE)
+        } else {
+            FOUR(AS_FAR)
+            LS_TILE_MATH(exp, f32)(dst + k, dst + k, NULL, NULL, LANES);
+            FOUR(FROM_FAR)
+        }
+        FOUR(KEEP)
+        ls_fetch_lines(beside->fetch + (uintptr_t)k * sizeof *x, LANES, second);
+        if (first && k < LS_TILE_PARTIALS) {
+            FOUR(FIRST_SUM)
+        } else {
+            FOUR(NEXT_SUM)
+        }
+        if (others) {
+            FOUR(DIVIDE)
+            if (far) {
+                FOUR(PUT_QUOTIENT_FAR)
+            } else {
+                FOUR(PUT_QUOTIENT)
+            }
+        }
+        if (next) {
+            highest = highest_of(highest, next + k);
+        }
+    }
+    for (int64_t i = k; first && i < LS_TILE_PARTIALS; i += LS_LANES_F32) {
+        STORE(partials + i, 0, (V){0})
+        __asm__ volatile(""); /* as above */
+    }
+    if (k < n) {
+        float part[LANES] = {0}, sums[LS_TILE_PARTIALS];
+        const ls_tile_beside none = {.fetch = (uintptr_t)part};
+        memcpy(part, x + k, (size_t)(n - k) * sizeof *x);
+        LS_TILE_NAME(ls_tile_fold_exp)(sums, part, part, minus, LANES, true, &none);
+        memcpy(dst + k, part, (size_t)(n - k) * sizeof *x);
+        for (int64_t i = k; i < n; i++) {
+            partials[i % LS_TILE_PARTIALS] += dst[i];
+        }
+        if (others) {
+            LS_TILE_NAME(ls_divide_f32)(quotients + k, others + k, 0, beside->divisor, n - k, beside->near, LS_DST_NEAR);
+        }
+        if (next) {
+            highest = highest_of_part(highest, next + k, n - k);
+        }
+    }
+    if (next) {
+        *beside->highest = highest_lane(highest);
+    }
+    return true;
+}
+#endif
 #endif

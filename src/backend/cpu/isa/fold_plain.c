@@ -154,37 +154,4 @@ ONTO(sum, ADD, 0.0f)
 ONTO(prod, TIMES, 1.0f)
 ONTO(min, lowest, __builtin_inff())
 ONTO(max, highest, -__builtin_inff())
-
-#if defined(LS_ISA_AVX2)
-/* A step of partials at a time, which stays near: the exponentials, their sum, and what is done beside. */
-bool LS_TILE_NAME(ls_tile_fold_exp)(float *p, float *dst, const float *x, float minus, int64_t n, bool first, const ls_tile_beside *b) {
-    ls_vf32 most = LS_SPLAT_F32(-__builtin_inff());
-    for (int64_t k = 0; k < n; k += LS_TILE_PARTIALS) {
-        const int64_t some = n - k < LS_TILE_PARTIALS ? n - k : LS_TILE_PARTIALS, whole = some - some % LANES;
-        ls_fetch_lines(b->fetch + (uintptr_t)k * sizeof *x, some, b->second);
-        for (int64_t i = k; i < k + whole; i += LANES) {
-            PUT(dst + i, AT(x + i) - minus);
-        }
-        for (int64_t i = k + whole; i < k + some; i++) {
-            dst[i] = x[i] - minus;
-        }
-        LS_TILE_MATH(exp, f32)(dst + k, dst + k, NULL, NULL, some);
-        sum(p, dst + k, 0, some, first && k == 0, 0);
-        if (b->x) {
-            LS_TILE_NAME(ls_divide_f32)(b->dst + k, b->x + k, 0, b->divisor, some, b->near, b->far ? LS_DST_FAR : LS_DST_NEAR);
-        }
-        for (int64_t i = k; b->next && i < k + whole; i += LANES) {
-            most = LS_ABOVE(AT(b->next + i), most);
-        }
-        for (int64_t i = k + whole; b->next && i < k + some; i++) {
-            most = LS_ABOVE(LS_SPLAT_F32(b->next[i]), most);
-        }
-    }
-    if (b->next) {
-        HALVE_LANES(LS_ABOVE, most)
-        *b->highest = most[0];
-    }
-    return true;
-}
-#endif
 #endif
