@@ -152,6 +152,7 @@ static inline int64_t eight_rows(int64_t n, const float *x, int64_t x_k, const f
 #define ACROSS_MADDS(s, t) "vfmadd231ps %%ymm12,%%ymm15,%%ymm" #s "\n\tvfmadd231ps %%ymm13,%%ymm15,%%ymm" #t "\n\t"
 #define KEPT 12
 #define THREES 4
+#define FOUR_K
 #endif
 #define NO_RESUME
 #include "backend/cpu/isa/gemm_kernels.inc"
