@@ -46,6 +46,7 @@ static ls_depthwise geometry(ls_rng *rng) {
     bool known = below(rng, 4), by_two = below(rng, 2);
     int64_t taps = 3 + 2 * below(rng, 3);
     d.columns = below(rng, 2) ? d.columns : 1 + below(rng, 8); /* planes in halves of vectors */
+    d.columns = below(rng, 4) ? d.columns : 8 + 8 * below(rng, 5); /* whole vectors */
     for (int i = 0; i < 2; i++) {
         d.taps[i] = known ? taps : 1 + below(rng, i ? 16 : 6);
         d.stride[i] = known ? 1 + by_two : 1 + below(rng, i ? 2 : 3);
@@ -53,6 +54,7 @@ static ls_depthwise geometry(ls_rng *rng) {
         int64_t extent = i ? d.columns : d.rows, span = d.stride[i] * (extent - 1) + d.step[i] * (d.taps[i] - 1);
         d.low[i] = (d.step[i] < 0 ? -d.taps[i] : 0) + below(rng, 4);
         d.high[i] = d.low[i] + 1 + below(rng, span < 4 ? 4 : span);
+        d.high[i] = below(rng, 2) && span - 1 > d.low[i] ? span + 1 - below(rng, 3) : d.high[i]; /* some taps alone beyond the end */
         d.high[i] = d.high[i] > SIDE ? SIDE : d.high[i];
     }
     d.out_line = d.columns + below(rng, 3);
@@ -64,11 +66,12 @@ static ls_depthwise geometry(ls_rng *rng) {
     for (int i = 0; i < 3; i++) {
         d.after[i] = below(rng, 2) ? (int)below(rng, SCALARS) : -1;
     }
+    d.out_ahead = below(rng, 2) ? d.out_line : 0; /* as results have that go to memory */
     return d;
 }
 
 static void check_kernel(ls_depthwise_kernel kernel, const char *what, plane *p) {
-    for (uint64_t seed = 1; seed < 1500; seed++) {
+    for (uint64_t seed = 1; seed < 4000; seed++) {
         ls_rng rng = {ls_rng_key(seed, 0), 0};
         ls_depthwise d = geometry(&rng);
         float *image = p->image + ROOM + SIDE, *out = p->out + ROOM;
