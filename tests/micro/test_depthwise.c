@@ -66,7 +66,7 @@ static ls_depthwise geometry(ls_rng *rng) {
     for (int i = 0; i < 3; i++) {
         d.after[i] = below(rng, 2) ? (int)below(rng, SCALARS) : -1;
     }
-    d.out_ahead = below(rng, 2) ? d.out_line : 0; /* as results have that go to memory */
+    d.by_lines = below(rng, 2);
     return d;
 }
 

@@ -135,10 +135,11 @@ static void test_threes(void **state) {
                     divisors[i] = (float)(1 + random_below(9));
                 }
                 t.none = none;
-                t.divisors = divisors;
+                const bool divides = sum && isas[s]->isa == LS_CPU_AVX2 && round % 3;
+                t.divisors = divides ? divisors : NULL;
                 t.dst = (float *)(void *)(memory + GUARD);
                 for (int64_t i = 0; i < n * t.lines; i++) {
-                    expected[i] = of_window(&t, t.line + i / n * t.step, t.first + i % n * t.stride, divisors[i / n * t.divisors_step + i % n]);
+                    expected[i] = of_window(&t, t.line + i / n * t.step, t.first + i % n * t.stride, divides ? divisors[i / n * t.divisors_step + i % n] : 1);
                 }
                 isas[s]->moves->threes(&t);
                 check_same(t.dst, expected, n, t.lines, s, sum ? "a sum of three by three" : "the largest of three by three");

@@ -160,6 +160,7 @@ void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory,
         cut(r.lines, line,
             device->cpu.l2_bytes / 8 > LS_DEPTHWISE_ROOM ? device->cpu.l2_bytes / 8 : LS_DEPTHWISE_ROOM);
     r.far = points * r.batches * area * 4 > NEAR_L2S * device->cpu.l2_bytes;
+    r.geometry.by_lines = r.far && device->cpu.tells_pages;
     r.group = gemm->batch.n == 1 && r.band == r.lines ? LS_DEPTHWISE_ROOM / (area * 4) : 1;
     r.group = r.group < 1 ? 1 : r.group;
     r.task = LEAST_WORK / (w->k * area) / r.group * r.group;

@@ -92,6 +92,7 @@ typedef struct ls_depthwise {
     int64_t line, out_line;
     int64_t planes, image_plane, filter_plane, out_plane; /* how many, and elements between them */
     int64_t ahead, out_ahead; /* where what comes next lies: fetched */
+    bool by_lines;            /* not column by column, where there is a kernel for that: best of memory (AVX2, 3x3) */
     const float *scalars;     /* of the first plane, n_scalars apart from those of the next one */
     int64_t n_scalars;
     int after[3]; /* which of them is added to a plane's sums, and is their least and their most then; -1: none */
@@ -189,8 +190,9 @@ typedef enum ls_square { LS_SQUARE_MOST, LS_SQUARE_LEAST, LS_SQUARE_SUM } ls_squ
 
 /* The largest or the sum, in the order of nine terms, of windows of three by three elements of a plane: dst[i*n + j] of lines
  * line + i*step + (0, 1, 2) and of their elements first + j*stride + (0, 1, 2). Lines outside of [0, height) are `none`, elements outside of
- * [0, limit) infinite, or 0 in a sum. Strides and steps are 1 or 2, of sums 1, which are never -0 and divided by divisors[i*divisors_step + j], NaN canonical;
- * these windows end at most two elements beyond a line. Lines to come are fetched, where it is `second` into the second-level cache. */
+ * [0, limit) infinite, or 0 in a sum. Strides and steps are 1 or 2, of sums 1, which are never -0. With `divisors`, which AVX2 alone takes,
+ * of windows that end at most two elements beyond a line, sums are divided by divisors[i*divisors_step + j], NaN canonical. Lines to come are fetched, where it
+ * is `second` into the second-level cache. */
 typedef struct ls_threes {
     ls_square what;
     bool second;
@@ -198,7 +200,7 @@ typedef struct ls_threes {
     int64_t line, step, height, pitch; /* from a line to the next one */
     int64_t first, stride, limit;
     int64_t n, lines;
-    const float *divisors;
+    const float *divisors; /* or NULL */
     int64_t divisors_step;
     float *dst;
 } ls_threes;

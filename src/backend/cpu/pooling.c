@@ -191,9 +191,10 @@ bool ls_pooling_plan(ls_kernel_binary *binary, ls_phase *phase, const int *temps
     for (int d = 0; d < 2; d++) {
         p.threes = p.threes && p.dim[d].step == 1 && p.dim[d].taps == 3 && p.dim[d].stride <= (sums ? 1 : 2);
     }
-    p.threes = p.threes && (!sums || (p.dim[1].first >= -2 && p.dim[1].first + p.dim[1].extent <= p.dim[1].limit));
-    p.direct = (sums && p.threes) || (p.squares && !places) ? direct_access(phase) : NULL;
-    p.quotient = sums && p.direct && p.threes ? only_division(phase) : NULL;
+    p.direct = binary->device->cpu.tells_pages && !places ? direct_access(phase) : NULL;
+    const bool ends_near = p.dim[1].first >= -2 && p.dim[1].first + p.dim[1].extent <= p.dim[1].limit;
+    p.quotient = sums && p.threes && p.direct && ends_near ? only_division(phase) : NULL;
+    p.direct = p.quotient || p.squares ? p.direct : NULL;
     const int64_t taps = p.dim[0].taps * p.dim[1].taps;
     if (!may || ((apart || places || (sums && taps > MOST_TAPS)) && !p.squares) || p.dim[1].memory != 1 || !take_block(&p)) {
         return true;
@@ -357,8 +358,8 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
     const ls_access *divisors = division && division->kind == LS_CHAIN_MEMORY ? &phase->finish.accesses[p->quotient->loads[division->at] - 1] : NULL;
     if (p->threes) {
         fill_identities(&r, p->pitch);
-        for (int64_t i = 0; i < width; i++) {
-            r.joined[i] = division && !divisors ? *(const float *)ls_run_reg(finish, p->quotient->scalars[division->at]) : 1;
+        for (int64_t i = 0; division && !divisors && i < width; i++) {
+            r.joined[i] = *(const float *)ls_run_reg(finish, p->quotient->scalars[division->at]);
         }
     }
     for (int64_t at = task->first / width, end = at + task->n / width, n; at < end; at += n) {
@@ -375,7 +376,7 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
         if (p->threes) {
             const pooled_dim *y = &p->dim[0], *x = &p->dim[1];
             ls_threes t = {.what = what, .second = finish->fetches_second, .none = image, .line = y->stride * y0 + y->first, .step = y->stride,
-                           .height = y->limit, .pitch = y->memory, .first = x->first, .stride = x->stride, .n = width, .lines = n, .divisors = r.joined, .divisors_step = divisors ? width : 0};
+                           .height = y->limit, .pitch = y->memory, .first = x->first, .stride = x->stride, .n = width, .lines = n, .divisors = division ? r.joined : NULL, .divisors_step = divisors ? width : 0};
             t.limit = x->first + x->stride * (width - 1) + 3;
             t.limit = t.limit < x->limit ? t.limit : x->limit;
             for (int64_t i = 0; i < planes; i++) {

@@ -236,6 +236,53 @@ LS_FETCHING void extremes_of_threes(const ls_threes *t, plane_lines p, int64_t s
 #undef PUT_EXTREMES
 }
 
+/* In the order of nine terms: a line's columns are terms 0 to 2, 3 to 5 and 6 to 8 of three sums. */
+LS_FETCHING void sums_of_threes(const ls_threes *t, plane_lines p, const lanes *there, lanes which, float *dst) {
+    const int64_t n = t->n, last = p.at + t->lines + 2;
+    const float *end = t->dst + n * t->lines;
+    const lanes m0 = there[0], m1 = there[1], m2 = there[2];
+    ls_vf32 of[3][3];
+#define NEXT_LINE(to)                                                                                        \
+    {                                                                                                        \
+        const float *line = next_line(&p);                                                                   \
+        of[to][0] = some(m0, line);                                                                     \
+        of[to][1] = some(m1, line + 1);                                                                 \
+        of[to][2] = some(m2, line + 2);                                                                 \
+    }
+#define SUMS(x, y, z)                                                                                        \
+    NEXT_LINE(z)                                                                                             \
+    {                                                                                                        \
+        const ls_vf32 sum = (((of[x][0] + of[z][2]) + of[y][1]) + (of[x][2] + of[z][0])) +                   \
+                            ((of[x][1] + of[y][2]) + (of[y][0] + of[z][1]));                                 \
+        put(dst, end, which, sum + (ls_vf32){0});                                                            \
+        dst += n;                                                                                            \
+    }                                                                                                        \
+    if (p.at == last) {                                                                                      \
+        return;                                                                                              \
+    }
+#if defined(LS_ISA_AVX512)
+    NEXT_LINE(0)
+    NEXT_LINE(1)
+    for (;;) {
+        SUMS(0, 1, 2)
+        SUMS(1, 2, 0)
+        SUMS(2, 0, 1)
+    }
+#else
+    NEXT_LINE(1)
+    NEXT_LINE(2)
+    for (;;) {
+        for (int k = 0; k < 3; k++) {
+            of[0][k] = of[1][k], of[1][k] = of[2][k];
+        }
+        SUMS(0, 1, 2)
+    }
+#endif
+#undef NEXT_LINE
+#undef SUMS
+}
+
+#if defined(LS_ISA_AVX2)
 /* A vector of sums of nine terms, in their order, of elements from one in each of three lines on, divided, NaN canonical. `there` of each column
  * those that are in the image; NULL: all. */
 LS_FETCHING ls_vf32 sums_of_nine(const float *const *line, int64_t at, const lanes *there, ls_vf32 divisor) {
@@ -253,7 +300,7 @@ typedef struct line_end {
 } line_end;
 
 /* Line by line, for whom memory does most by itself: three of the image are near anyway. */
-static void sums_of_threes(const ls_threes *t) {
+static void quotients_of_threes(const ls_threes *t) {
     line_end ends[3];
     int n_ends = 0;
     int64_t from = 0, to = 0;
@@ -288,9 +335,10 @@ static void sums_of_threes(const ls_threes *t) {
         }
     }
 }
+#endif
 
 /* A vector of columns of all lines, then the next ones: what is outside of a line is so in all of them. */
-LS_FETCHING void extremes(const ls_threes *t, int64_t stride) {
+LS_FETCHING void threes_of(const ls_threes *t, ls_square what, int64_t stride) {
     for (int64_t i = 0; i < t->n; i += LS_LANES_F32) {
         const int64_t column = vector_at(i, t->n), at = t->first + column * stride;
         const plane_lines p = {t->plane + t->line * t->pitch + at, t->none + at, t->line, t->height, t->pitch, t->second};
@@ -300,7 +348,9 @@ LS_FETCHING void extremes(const ls_threes *t, int64_t stride) {
             const int64_t from = at + (stride == 1 ? k : k / 2 * 2 + k % 2 * LS_LANES_F32);
             there[k] = between(-from, t->limit - from);
         }
-        if (LS_LANES_F32 < 16 && stride == 1) {
+        if (what == LS_SQUARE_SUM) {
+            sums_of_threes(t, p, there, which, t->dst + column);
+        } else if (LS_LANES_F32 < 16 && stride == 1) {
             extremes_of_threes(t, p, 1, there, which, t->dst + column);
         } else {
             extremes_of_threes(t, p, stride, there, which, t->dst + column);
@@ -309,19 +359,21 @@ LS_FETCHING void extremes(const ls_threes *t, int64_t stride) {
 }
 
 void LS_ISA_SUFFIX(ls_pool_threes)(const ls_threes *t) {
-    if (t->what == LS_SQUARE_SUM) {
-        sums_of_threes(t);
-    } else {
 #if defined(LS_ISA_AVX512)
-        if (t->stride == 1) {
-            extremes(t, 1);
-            return;
-        }
-        extremes(t, 2);
-#else
-        extremes(t, t->stride);
-#endif
+    if (t->what == LS_SQUARE_SUM) {
+        threes_of(t, LS_SQUARE_SUM, 1);
+    } else if (t->stride == 1) {
+        threes_of(t, LS_SQUARE_MOST, 1);
+    } else {
+        threes_of(t, LS_SQUARE_MOST, 2);
     }
+#else
+    if (t->divisors) {
+        quotients_of_threes(t);
+    } else {
+        threes_of(t, t->what, t->stride);
+    }
+#endif
 }
 
 void LS_ISA_SUFFIX(ls_pool_squares)(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, bool second) {

@@ -118,17 +118,17 @@ ls_gate_fn LS_TILE_NAME(ls_gate_fast_tanh), LS_TILE_NAME(ls_gate_fast_sigmoid); 
         const ls_many_v zero = {0}, nan = (ls_many_v)((ls_many_vi){0} + LS_K32_QNAN);                        \
         const ls_erf_around a = *around;                                                                     \
         int64_t i = 0;                                                                                       \
-        for (; i + WIDTH <= n; i += WIDTH) {                                                                 \
-            ls_mf32 y = ls_many_load(x + i);                                                                 \
-            if (!a.by) {                                                                                     \
-                ls_many_store(dst + i, of(y));                                                               \
-                continue;                                                                                    \
-            }                                                                                                \
-            ls_fetch_line((uintptr_t)(x + i) + a.fetch, a.second);                                           \
-            y = of(ls_many_mul(y, ls_many_c(zero + a.times)));                                               \
+        for (; !a.by && i + WIDTH <= n; i += WIDTH) {                                                        \
+            ls_many_store(dst + i, of(ls_many_load(x + i)));                                                 \
+        }                                                                                                    \
+        for (; a.by && i + WIDTH <= n; i += WIDTH) {                                                         \
+            ls_mf32 y = of(ls_many_mul(ls_many_load(x + i), ls_many_c(zero + a.times)));                     \
             y = ls_many_mul(ls_many_add(y, ls_many_c(zero + a.plus)), ls_many_mul(ls_many_load(a.by + i), ls_many_c(zero + a.factor))); \
             y = ls_many_mul(y, ls_many_c(zero + a.then));                                                    \
             y = ls_many_sel(ls_many_eq(y, y), y, ls_many_c(nan));                                            \
+            if (a.fetch) {                                                                                   \
+                ls_fetch_line((uintptr_t)(x + i) + a.fetch, a.second);                                       \
+            }                                                                                                \
             if (a.far) {                                                                                     \
                 ls_many_stream(dst + i, y);                                                                  \
             } else {                                                                                         \
