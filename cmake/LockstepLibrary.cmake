@@ -68,8 +68,8 @@ if(NOT LOCKSTEP_SANITIZE AND NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
     list(APPEND whole_loops $<$<C_COMPILER_ID:Clang>:-mllvm> $<$<C_COMPILER_ID:Clang>:-unswitch-threshold=0>)
     list(APPEND whole_loops $<${gcc_release}:-O2> $<${gcc_release}:-ftree-vectorize> $<${gcc_release}:-fvect-cost-model=dynamic>)
 endif()
-foreach(strided fast locked dots pairs moves) # gcc would have each loop again for a stride of 1, clang several times over, which brings nothing there
-    set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/gemm_${strided}.c APPEND PROPERTY
+foreach(strided gemm_fast gemm_locked gemm_dots gemm_pairs gemm_moves pool_moves) # gcc would have each loop again for a stride of 1, clang several times over, which brings nothing there
+    set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/${strided}.c APPEND PROPERTY
         COMPILE_OPTIONS $<$<C_COMPILER_ID:GNU>:-fno-version-loops-for-strides> $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>)
 endforeach()
 file(GLOB LOCKSTEP_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/lockstep/*.h)

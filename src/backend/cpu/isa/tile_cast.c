@@ -24,7 +24,7 @@
  * two registers. */
 
 /* Sticky: beyond 53 bits the rest is folded into a last bit, so that a second rounding is right. */
-static double odd_u64(uint64_t x) {
+static __attribute__((noinline)) double odd_u64(uint64_t x) {
     int drop = x >> 53 ? 11 - __builtin_clzll(x) : 0;
     uint64_t kept = x >> drop, lost = x & ((UINT64_C(1) << drop) - 1);
     return (double)(kept | (lost != 0)) * (double)(UINT64_C(1) << drop);
@@ -73,7 +73,7 @@ CAST(i64_to_odd, int64_t, double, odd_i64(x))
     CAST(name, F, R, !(x > 0) ? 0 : x >= (high) ? HIGH : (R)(x > 0 && x < (high) ? x : 0))
 /* To 8 and 16 bits by way of 32, with the limits as numbers: one loop for four types. */
 #define THROUGH_32(tag, F)                                                                                   \
-    static void tag##_within(char *dst, const F *a, F low, F high, ls_tile_cast_fn narrow, size_t size, int64_t n) { \
+    static __attribute__((noinline)) void tag##_within(char *dst, const F *a, F low, F high, ls_tile_cast_fn narrow, size_t size, int64_t n) { \
         int32_t part[256];                                                                                   \
         for (int64_t left = n, count; left > 0; left -= count, a += count, dst += (size_t)count * size) {    \
             count = left < 256 ? left : 256;                                                                 \

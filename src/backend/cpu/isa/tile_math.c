@@ -69,7 +69,6 @@ ELEMENTARY_F64(tanh)
 LS_TILE_SIGMOID(sigmoid, ls_mexp_f32)
 LS_TILE_GATE(sigmoid, sigmoid)
 LS_TILE_GATE(tanh, ls_mtanh_f32)
-ELEMENTARY_F64(erf)
 LS_TILE_ERF(erf, ls_merf_f32)
 #endif
 LS_TILE_SELDOM(ELEMENTARY)

@@ -20,7 +20,7 @@ void LS_TILE_MATH(fast_erf, f32)(void *dst, const void *a, const void *b, const 
 
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
 /* What is done at once with an error function: with `by` (erf(x * times) + plus) * (by[i] * factor) * then, as in a GELU, else erf(x)
- * alone. */
+ * alone (AVX-512). */
 typedef struct ls_erf_around {
     const float *by;
     float times, plus, factor, then;
@@ -61,7 +61,7 @@ ls_gate_fn LS_TILE_NAME(ls_gate_fast_tanh), LS_TILE_NAME(ls_gate_fast_sigmoid); 
 #if defined(LS_ISA_AVX512)
 #define LS_TILE_OFTEN(X) X(exp) X(log) /* erf_fast.c has erf, gates_fast.c tanh */
 #elif defined(LS_ISA_AVX2)
-#define LS_TILE_OFTEN(X) X(exp) X(log) /* tanh is a gate's, erf in a GELU, too */
+#define LS_TILE_OFTEN(X) X(exp) X(log) X(erf) /* tanh is a gate's */
 #else
 #define LS_TILE_OFTEN(X) X(exp) X(log) X(tanh) X(erf)
 #endif
@@ -111,17 +111,14 @@ ls_gate_fn LS_TILE_NAME(ls_gate_fast_tanh), LS_TILE_NAME(ls_gate_fast_sigmoid); 
             memcpy((float *)dst + whole, part, (size_t)(n - whole) * sizeof *part);                          \
         }                                                                                                    \
     }
-/* An error function and what is around it, and the function alone. */
+/* An error function with what is around it. */
 #define LS_TILE_ERF(name, of)                                                                                \
     int64_t LS_TILE_NAME(ls_##name##_blocks)(float *dst, const float *x, int64_t n, const ls_erf_around *around) { \
         enum { WIDTH = (int)(sizeof(ls_mf32) / sizeof(float)) };                                             \
         const ls_many_v zero = {0}, nan = (ls_many_v)((ls_many_vi){0} + LS_K32_QNAN);                        \
         const ls_erf_around a = *around;                                                                     \
         int64_t i = 0;                                                                                       \
-        for (; !a.by && i + WIDTH <= n; i += WIDTH) {                                                        \
-            ls_many_store(dst + i, of(ls_many_load(x + i)));                                                 \
-        }                                                                                                    \
-        for (; a.by && i + WIDTH <= n; i += WIDTH) {                                                         \
+        for (; i + WIDTH <= n; i += WIDTH) {                                                                 \
             ls_mf32 y = of(ls_many_mul(ls_many_load(x + i), ls_many_c(zero + a.times)));                     \
             y = ls_many_mul(ls_many_add(y, ls_many_c(zero + a.plus)), ls_many_mul(ls_many_load(a.by + i), ls_many_c(zero + a.factor))); \
             y = ls_many_mul(y, ls_many_c(zero + a.then));                                                    \
@@ -136,15 +133,6 @@ ls_gate_fn LS_TILE_NAME(ls_gate_fast_tanh), LS_TILE_NAME(ls_gate_fast_sigmoid); 
             }                                                                                                \
         }                                                                                                    \
         return i;                                                                                            \
-    }                                                                                                        \
-    void LS_TILE_MATH(name, f32)(void *dst, const void *a, const void *b, const void *c, int64_t n) {        \
-        const int64_t done = LS_TILE_NAME(ls_##name##_blocks)(dst, a, n, &(ls_erf_around){0});               \
-        if (done < n) {                                                                                      \
-            float part[sizeof(ls_mf32) / sizeof(float)] = {0};                                               \
-            memcpy(part, (const float *)a + done, (size_t)(n - done) * sizeof *part);                        \
-            LS_TILE_MATH(name, f32)(part, part, b, c, sizeof part / sizeof *part);                           \
-            memcpy((float *)dst + done, part, (size_t)(n - done) * sizeof *part);                            \
-        }                                                                                                    \
     }
 #define LS_TILE_SIGMOID(name, exp)                                                                           \
     static inline __attribute__((always_inline)) ls_mf32 name(ls_mf32 x) {                                   \

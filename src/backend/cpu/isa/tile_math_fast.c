@@ -9,16 +9,14 @@
 #include "math/vector.h"
 
 LS_TILE_SEVERAL(fast_exp)
+LS_TILE_SEVERAL(fast_erf)
 #if defined(LS_ISA_AVX2)
 LS_TILE_ERF(fast_erf, ls_mfast_erf_f32)
 LS_TILE_SIGMOID(fast_sigmoid, ls_mfast_exp_f32)
 LS_TILE_GATE(fast_sigmoid, fast_sigmoid)
 LS_TILE_GATE(fast_tanh, ls_mfast_tanh_f32)
-#else
-LS_TILE_SEVERAL(fast_erf)
-#if !defined(LS_ISA_AVX512) /* gates_fast.c has it there */
+#elif !defined(LS_ISA_AVX512) /* gates_fast.c has it there */
 LS_TILE_SEVERAL(fast_tanh)
-#endif
 #endif
 
 const ls_tile_fn LS_TILE_NAME(ls_tile_map_fast)[LS_OP_COUNT] = {[LS_OP_EXP] = LS_TILE_MATH(fast_exp, f32),
