@@ -652,10 +652,34 @@ static void blocks_are_turned(void **state) {
     print_message("%ld blocks\n", checked);
 }
 
+/* Many rows give what each gives alone. */
+static void rows_of_quarters(void **state) {
+    (void)state;
+    enum { MOST = 72 * 1024 };
+    static float x[MOST], together[MOST / LS_TILE_PARTIALS], alone;
+    ls_rng rng = {ls_rng_key(91, 0), 0};
+    for (int i = 0; i < MOST; i++) {
+        x[i] = i % 9973 == 5 ? NAN : i % 1009 == 0 ? -0.0f : (float)draw(&rng, -9999, 9999) / 7;
+    }
+    for (int s = 0; s < LS_CPU_ISA_COUNT; s++) {
+        for (int f = 0; isas[s] && f <= LS_FOLDS; f++) {
+            const ls_fold_rows_fn whole = f < LS_FOLDS ? isas[s]->rows_f32[f] : isas[s]->rows_squares_f32;
+            for (int64_t n = LS_TILE_PARTIALS; whole && n <= 4 * LS_TILE_PARTIALS; n += n == 2 * LS_TILE_PARTIALS ? 80 : LS_TILE_PARTIALS / 2) {
+                const int64_t rows = MOST / 4 / n + n % 7;
+                whole(together, x, 3, n, rows, 0);
+                for (int64_t r = 0; r < rows; r++) {
+                    whole(&alone, x + r * n, 3, n, 1, 0);
+                    assert_same(&alone, &together[r], 1, "a row of many", r);
+                }
+            }
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_agree), cmocka_unit_test(stores_agree_and_make_nan_canonical),
-        cmocka_unit_test(casts_agree), cmocka_unit_test(integers_are_resized), cmocka_unit_test(casts_saturate), cmocka_unit_test(packing), cmocka_unit_test(folds_agree), cmocka_unit_test(rows_fold_onto),
+        cmocka_unit_test(casts_agree), cmocka_unit_test(integers_are_resized), cmocka_unit_test(casts_saturate), cmocka_unit_test(packing), cmocka_unit_test(folds_agree), cmocka_unit_test(rows_of_quarters), cmocka_unit_test(rows_fold_onto),
         cmocka_unit_test(norms_of_rows_agree), cmocka_unit_test(blocks_are_turned)};
     return cmocka_run_group_tests(tests, setup, NULL);
 }
