@@ -9,7 +9,7 @@
 #define DECLARE(isa)                                                                                         \
     extern ls_peak_result ls_peak_fast__##isa(int64_t, float, float),                                        \
         ls_peak_locked__##isa(int64_t, float, float);                                                        \
-    extern float ls_peak_read__##isa(const char *, size_t);                                                  \
+    extern float ls_peak_read__##isa(const char *, size_t, bool);                                            \
     extern void ls_peak_copy__##isa(char *, const char *, size_t);
 #define ROW(isa, fast) .mul_add = ls_peak_locked__##isa, .fma = fast##__##isa, .read = ls_peak_read__##isa, .copy = ls_peak_copy__##isa
 #if LS_HAVE_ISA_SCALAR
@@ -61,6 +61,7 @@ typedef struct measurement {
     ls_peak_copy_fn copy;
     char *memory;
     size_t slice, offset, part; /* a thread's; the part of it that a round works on */
+    bool four; /* places that are read at once */
     int64_t passes;
     ls_peak_result result;
     _Atomic uint32_t sink; /* keeps reads from being left out */
@@ -83,7 +84,7 @@ static void memory_task(void *ctx, long task, int worker) {
         if (m->copy) {
             m->copy(at + m->slice / 2 + m->offset / 2, at + m->offset / 2, m->part / 2);
         } else {
-            atomic_fetch_add(&m->sink, m->read(at + m->offset, m->part) > 1);
+            atomic_fetch_add(&m->sink, m->read(at + m->offset, m->part, m->four) > 1);
         }
     }
 }
@@ -99,6 +100,22 @@ static uint64_t fastest(ls_cpu_device *d, int threads, int rounds, ls_pool_fn ta
         best = took < best ? took : best;
     }
     return best;
+}
+
+/* Bytes a nanosecond. */
+static double memory_rate(ls_cpu_device *d, int threads, measurement *m) {
+    m->passes = 1;
+    m->part = m->slice;
+    uint64_t took = fastest(d, threads, 2, memory_task, m), parts = took / ROUND_NS;
+    if (parts == 0) {
+        m->passes = (int64_t)(ROUND_NS / took) + 1;
+        took = fastest(d, threads, ROUNDS, memory_task, m);
+    } else {
+        m->part = m->slice / parts / (2 * LS_PEAK_UNIT) * (2 * LS_PEAK_UNIT);
+        m->part = m->part ? m->part : m->slice;
+        took = fastest(d, threads, (int)(m->slice / m->part) * 3, memory_task, m);
+    }
+    return (double)m->part * threads * (double)m->passes / (double)took;
 }
 
 ls_peak_fn ls_peak_of_bf16(const ls_cpu *cpu, const ls_peaks *p) {
@@ -147,18 +164,12 @@ ls_status ls_cpu_rate(ls_device *device, ls_rate rate, size_t bytes, int threads
         return LS_FAIL_MEMORY(err, "the measurement of memory's bandwidth");
     }
     memset(m.memory, 1, m.slice * (size_t)threads); /* else all pages are one page of zeros */
-    m.passes = 1;
-    m.part = m.slice;
-    uint64_t took = fastest(d, threads, 2, memory_task, &m), parts = took / ROUND_NS;
-    if (parts == 0) {
-        m.passes = (int64_t)(ROUND_NS / took) + 1;
-        took = fastest(d, threads, ROUNDS, memory_task, &m);
-    } else {
-        m.part = m.slice / parts / (2 * LS_PEAK_UNIT) * (2 * LS_PEAK_UNIT);
-        m.part = m.part ? m.part : m.slice;
-        took = fastest(d, threads, (int)(m.slice / m.part) * 3, memory_task, &m);
+    *out_rate = memory_rate(d, threads, &m);
+    if (rate == LS_RATE_READ) {
+        m.four = true;
+        const double other = memory_rate(d, threads, &m);
+        *out_rate = other > *out_rate ? other : *out_rate;
     }
-    *out_rate = (double)m.part * threads * (double)m.passes / (double)took;
     ls_free(d->heap, m.memory);
     return LS_OK;
 }

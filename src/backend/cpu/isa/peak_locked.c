@@ -15,12 +15,13 @@
 
 enum { VECTORS = 8 }; /* in flight: a load's latency by two loads a cycle */
 
-float LS_ISA_SUFFIX(ls_peak_read)(const char *from, size_t bytes) {
-    const ls_vf32 *x = (const ls_vf32 *)from;
+float LS_ISA_SUFFIX(ls_peak_read)(const char *from, size_t bytes, bool four) {
+    const size_t n = bytes / LS_VECTOR_BYTES, apart = four ? n / 4 : VECTORS / 4, step = four ? VECTORS / 4 : VECTORS;
+    const ls_vf32 *a = (const ls_vf32 *)from, *b = a + apart, *c = b + apart, *d = c + apart;
     ls_vf32 s0 = {0}, s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
-    for (size_t n = bytes / LS_VECTOR_BYTES; n >= VECTORS; n -= VECTORS, x += VECTORS) {
-        s0 += x[0], s1 += x[1], s2 += x[2], s3 += x[3];
-        s4 += x[4], s5 += x[5], s6 += x[6], s7 += x[7];
+    for (size_t i = 0; i < n; i += VECTORS, a += step, b += step, c += step, d += step) {
+        s0 += a[0], s1 += a[1], s2 += b[0], s3 += b[1];
+        s4 += c[0], s5 += c[1], s6 += d[0], s7 += d[1];
     }
     s0 = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7));
     return s0[0];
