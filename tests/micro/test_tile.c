@@ -662,13 +662,13 @@ static void rows_of_quarters(void **state) {
         x[i] = i % 9973 == 5 ? NAN : i % 1009 == 0 ? -0.0f : (float)draw(&rng, -9999, 9999) / 7;
     }
     for (int s = 0; s < LS_CPU_ISA_COUNT; s++) {
-        for (int f = 0; isas[s] && f <= LS_FOLDS; f++) {
-            const ls_fold_rows_fn whole = f < LS_FOLDS ? isas[s]->rows_f32[f] : isas[s]->rows_squares_f32;
+        for (int f = 0; isas[s] && f < LS_FOLDS; f++) {
+            const ls_fold_rows_fn whole = isas[s]->quarters_f32[f];
             for (int64_t n = LS_TILE_PARTIALS; whole && n <= 4 * LS_TILE_PARTIALS; n += n == 2 * LS_TILE_PARTIALS ? 80 : LS_TILE_PARTIALS / 2) {
                 const int64_t rows = MOST / 4 / n + n % 7;
-                whole(together, x, 3, n, rows, 0);
+                whole(together, x, 0, n, rows, 0);
                 for (int64_t r = 0; r < rows; r++) {
-                    whole(&alone, x + r * n, 3, n, 1, 0);
+                    isas[s]->rows_f32[f](&alone, x + r * n, 0, n, 1, 0);
                     assert_same(&alone, &together[r], 1, "a row of many", r);
                 }
             }

@@ -113,7 +113,7 @@ static void test_virtual_machine_without_caches(void **state) {
     assert_int_equal(cpu.l3_bytes, 16 << 20); /* it tells of 508 MB, which is all of them together */
     assert_true(cpu.l2_is_near && cpu.reads_scalars && cpu.l3_takes_stores);
     assert_false(cpu.fetches_best || cpu.fetches_second || cpu.reads_halves);
-    assert_true(cpu.folds_fetch && !cpu.tells_pages);
+    assert_true(cpu.folds_fetch && !cpu.tells_pages && !cpu.reads_four);
     assert_true(cpu.has[LS_CPU_AVX2] && cpu.has[LS_CPU_AVX512] && cpu.avx512_vnni && cpu.avx512_bf16 && cpu.bf16_is_fast);
     assert_false(cpu.amx_bf16);
 }
@@ -130,7 +130,7 @@ static void test_caches_one_by_one(void **state) {
     assert_int_equal(cpu.l1d_bytes, 48 << 10);
     assert_int_equal(cpu.l2_bytes, 2 << 20);
     assert_int_equal(cpu.l3_bytes, 30 << 20);
-    assert_false(cpu.l2_is_near || cpu.reads_scalars || cpu.l3_takes_stores || cpu.fetches_best || cpu.tells_pages);
+    assert_false(cpu.l2_is_near || cpu.reads_scalars || cpu.l3_takes_stores || cpu.fetches_best || cpu.tells_pages || cpu.reads_four);
     assert_true(cpu.has[LS_CPU_AVX512] && cpu.amx_bf16 && !cpu.bf16_is_fast);
 
     cpu = detected(&zen3, NULL, no_zmm);
@@ -139,7 +139,7 @@ static void test_caches_one_by_one(void **state) {
     assert_int_equal(cpu.l3_bytes, 32 << 20);
     assert_true(cpu.has[LS_CPU_AVX2] && !cpu.has[LS_CPU_AVX512]);
     assert_false(cpu.l2_is_near || cpu.reads_scalars || cpu.l3_takes_stores);
-    assert_true(cpu.fetches_best && cpu.folds_fetch && cpu.fetches_second && cpu.reads_halves && cpu.tells_pages);
+    assert_true(cpu.fetches_best && cpu.folds_fetch && cpu.fetches_second && cpu.reads_halves && cpu.tells_pages && cpu.reads_four);
 }
 
 /* Each machine with each of its leaves left out, and with vectors of 512 bits not enabled: sizes are positive, nothing is said to be there

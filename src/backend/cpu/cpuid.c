@@ -94,7 +94,7 @@ void ls_cpu_detect_by(ls_cpuid *cpuid, uint64_t (*enabled)(void), ls_cpu *cpu) {
     cpu->has[LS_CPU_AVX512] = cpu->has[LS_CPU_AVX2] && zmm && (b & avx512) == avx512;
     cpu->folds_fetch = !(cpu->fetches_best && (b & avx512) == avx512);
     cpu->l2_is_near = cpu->reads_scalars = amd && (b & avx512) == avx512; /* Zen 4, or later */
-    cpu->tells_pages = amd && (b & avx512) != avx512;
+    cpu->reads_four = cpu->tells_pages = amd && (b & avx512) != avx512;
     cpu->l2_bytes = !told && cpu->has[LS_CPU_AVX512] ? 1 << 20 : cpu->l2_bytes; /* the least that a server with them has */
     cpu->avx512_vnni = cpu->has[LS_CPU_AVX512] && (c >> 11 & 1);
     bool matrix = d >> 22 & 1; /* processors with it have half the rate of f32 in their vectors of bf16 */

@@ -39,6 +39,7 @@ typedef struct ls_cpu {
     bool folds_fetch;                      /* folds with lines fetched early: all but Zen 4 */
     bool fetches_second;                   /* lines fetched early are best in the second-level cache, not the nearest: Zen 4's and Zen 3's */
     bool reads_halves;                     /* memory in small pages is read fastest by halves of vectors: Zen 4's, taken for older ones' */
+    bool reads_four;                       /* memory is read fastest at four places at once: Zen 3's, not tried on later ones, and an Intel's is not */
     bool tells_pages;                      /* no load waits for a store before it to the same place of another page, as Intel's do: Zen 3's, not tried on later ones */
     char name[64];                         /* brand string, trimmed; "" where unknown */
 } ls_cpu;

@@ -81,6 +81,7 @@ ls_run *ls_phase_run(const ls_phase_task *task, const ls_program *program, size_
                     .folds_fetch = kernel->binary->device->cpu.folds_fetch,
                     .fetches_second = kernel->binary->device->cpu.fetches_second,
                     .reads_halves = kernel->binary->device->cpu.reads_halves,
+                    .reads_four = kernel->binary->device->cpu.reads_four,
                     .buffers = kernel->buffers,
                     .extents = kernel->extents,
                     .symbols = kernel->launch->symbols,

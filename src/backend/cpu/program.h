@@ -296,7 +296,7 @@ typedef struct ls_run {
     int64_t row_lane, row_inner; /* the place of the first lane in its row, and lanes of a row */
     int64_t expanded;            /* the row that ROWS registers hold in all lanes, or -1 */
     ls_fetches fetches;
-    bool folds_fetch, fetches_second, reads_halves; /* ls_cpu's */
+    bool folds_fetch, fetches_second, reads_halves, reads_four; /* ls_cpu's */
     bool empty; /* what it would reduce has no elements: nobody reads what it computes */
 } ls_run;
 /* Bytes that a run of this program needs (its registers and their pointers). */

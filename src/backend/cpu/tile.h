@@ -135,6 +135,7 @@ typedef struct ls_tile_isa {
     /* The sum of (x - minus)^2; or NULL. */
     void (*fold_squares_f32)(float *partials, const float *x, float minus, int64_t n, bool first, bool fetches);
     ls_fold_rows_fn rows_f32[LS_FOLDS], rows_squares_f32; /* the same folds of whole rows; or NULL */
+    ls_fold_rows_fn quarters_f32[LS_FOLDS]; /* the same, read at four places at once; or NULL */
     /* Each fold of rows of n lanes, `apart` elements from one to the next, one after another into the results (`first`: which hold nothing
      * yet); lines of as many rows from `next` on are fetched meanwhile, where it is given, into the second-level cache if `second`; or NULL. */
     void (*onto_f32[LS_FOLDS])(float *results, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next, bool second);

@@ -55,6 +55,7 @@ void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const ui
     void LS_TILE_NAME(ls_tile_fold_##name)(float *partials, const float *x, int64_t n, bool first, bool fetches); \
     void LS_TILE_NAME(ls_tile_halve_##name)(float *partials);                                                \
     void LS_TILE_NAME(ls_tile_rows_##name)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch); \
+    void LS_TILE_NAME(ls_tile_quarters_##name)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch); /* AVX2's */ \
     void LS_TILE_NAME(ls_tile_onto_##name)(float *results, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next, \
                                            bool second);
 LS_TILE_FOLD(sum) LS_TILE_FOLD(prod) LS_TILE_FOLD(min) LS_TILE_FOLD(max)
