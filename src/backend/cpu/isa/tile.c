@@ -360,7 +360,7 @@ const ls_tile_isa LS_TILE_NAME(ls_tile_isa) = {
     .sigmoid_f32 = LS_TILE_NAME(ls_tile_sigmoid_f32),
 #endif
 #if defined(LS_ISA_AVX2)
-    .quarters_f32 = LS_TILE_FOLDS(ls_tile_quarters),
+    .quarters_f32 = {[LS_FOLD_SUM] = LS_TILE_NAME(ls_tile_quarters_sum), [LS_FOLD_MAX] = LS_TILE_NAME(ls_tile_quarters_max)},
     .fast_sigmoid_f32 = LS_TILE_NAME(ls_tile_fast_sigmoid_f32),
 #endif
 #if defined(LS_ISA_AVX512) || defined(LS_TILE_PLAIN_FOLDS)

@@ -55,7 +55,6 @@ void LS_TILE_NAME(ls_tile_transpose)(uint32_t *dst, int64_t dst_stride, const ui
     void LS_TILE_NAME(ls_tile_fold_##name)(float *partials, const float *x, int64_t n, bool first, bool fetches); \
     void LS_TILE_NAME(ls_tile_halve_##name)(float *partials);                                                \
     void LS_TILE_NAME(ls_tile_rows_##name)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch); \
-    void LS_TILE_NAME(ls_tile_quarters_##name)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch); /* AVX2's */ \
     void LS_TILE_NAME(ls_tile_onto_##name)(float *results, const float *x, int64_t apart, int64_t rows, int64_t n, bool first, const float *next, \
                                            bool second);
 LS_TILE_FOLD(sum) LS_TILE_FOLD(prod) LS_TILE_FOLD(min) LS_TILE_FOLD(max)
@@ -64,6 +63,10 @@ void LS_TILE_NAME(ls_tile_fold_squares)(float *partials, const float *x, float m
 void LS_TILE_NAME(ls_tile_rows_squares)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
 #else
 #define LS_TILE_FOLDS(name) {NULL}
+#endif
+#if defined(LS_ISA_AVX2)
+void LS_TILE_NAME(ls_tile_quarters_sum)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
+void LS_TILE_NAME(ls_tile_quarters_max)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch);
 #endif
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
 extern const ls_tile_far LS_TILE_NAME(ls_tile_far);
