@@ -7,10 +7,10 @@
 #include <string.h>
 
 enum {
-    POOLED_ELEMENTS = 8192, /* of a block with its margins, which is copied */
+    POOLED_ELEMENTS = 8192,                 /* of a block with its margins, which is copied */
     DIRECT_LANES = LS_LIMIT(4096, LS_TILE), /* computed where they will lie: the nearest cache has them still for what follows */
-    MOST_TAPS = 64,         /* of a window that is summed */
-    PIECE = 256             /* sums at a time: their terms stay in the nearest cache */
+    MOST_TAPS = 64,                         /* of a window that is summed */
+    PIECE = 256                             /* sums at a time: their terms stay in the nearest cache */
 };
 
 typedef struct pooled_dim { /* walked as u = stride * f + step * t + first, with elements for 0 <= u < limit */
@@ -24,7 +24,7 @@ struct ls_pooling {
     bool sums;
     bool threes;  /* windows of three by three, overlapping */
     const ls_access *direct; /* the results', if they may be computed where they will lie; else NULL. Then blocks may have more than LS_TILE lanes. */
-    const ls_fused *quotient; /* what else follows sums of threes, which are divided where they are computed; or NULL */
+    const ls_fused *quotient; /* all that follows sums of threes, which are divided as they are made; or NULL */
     int buffer, n_outer;
     ls_ix_sum sum;
     pooled_dim dim[2]; /* lines, and along them */
@@ -376,7 +376,8 @@ bool ls_phase_pooled(const ls_phase_task *task, ls_tile_fn fn, uint64_t identity
         if (p->threes) {
             const pooled_dim *y = &p->dim[0], *x = &p->dim[1];
             ls_threes t = {.what = what, .second = finish->fetches_second, .none = image, .line = y->stride * y0 + y->first, .step = y->stride,
-                           .height = y->limit, .pitch = y->memory, .first = x->first, .stride = x->stride, .n = width, .lines = n, .divisors = division ? r.joined : NULL, .divisors_step = divisors ? width : 0};
+                           .height = y->limit, .pitch = y->memory, .first = x->first, .stride = x->stride, .n = width, .lines = n,
+                           .divisors = division ? r.joined : NULL, .divisors_step = divisors ? width : 0};
             t.limit = x->first + x->stride * (width - 1) + 3;
             t.limit = t.limit < x->limit ? t.limit : x->limit;
             for (int64_t i = 0; i < planes; i++) {
