@@ -1,5 +1,6 @@
 /* Sums of exponentials of x - minus in arithmetic that may fuse, and meanwhile quotients of another row: a softmax's last pass over a row
- * is done with the exponentials of the next one, so that what goes to memory does not go all at once. The bits of fast.inc's exp.
+ * is done with the exponentials of the next one, so that what goes to memory does not go all at once. The bits of fast.inc's exp. Below the same
+ * of AVX2 in locked arithmetic, of which AVX-512 has a file of its own (fold_exp_fast.c).
  *
  * A row's numbers are mostly within 64 beneath its largest. There the power of two goes into the table's number, or the polynomial's, by a
  * shift and an addition of integers: the clamp and the scaling that others need take four places of the two ports that add on Zen 4. */
@@ -190,7 +191,7 @@ bool LS_TILE_NAME(ls_tile_fold_fast_exp)(float *partials, float *dst, const floa
 }
 
 #if defined(LS_ISA_AVX2)
-/* The same in locked arithmetic: the bits of math.inc's exp, of additions and of divisions, of which the divider does one in four cycles beside all else. Products
+/* In locked arithmetic: the bits of math.inc's exp, of additions and of divisions, of which the divider does a vector's in four cycles beside all else. Products
  * that are exact are fused with the addition behind them. */
 #define WHOLE(i) V n##i = t##i * by_ln2;
 #define BITS_OF(i) const V u##i = n##i + magic;
