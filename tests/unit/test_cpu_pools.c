@@ -24,16 +24,17 @@ static void fill(void) {
 
 typedef struct pool {
     int64_t high, wide, stride[2], low[2], up[2];
-    int kind; /* largest, least, average of what is there, average of all, that and a maximum; the same of two by two: largest, average and maximum */
+    int kind; /* largest, least, average of what is there, average of all, that and a maximum; of two by two the largest, average and maximum; a number by the sum */
 } pool;
 
 static ls_tensor *pooled(ls_session *s, ls_tensor *x, const pool *p) {
     const int64_t kernel[] = {3, 3};
     const ls_conv_spec spec = {.spatial = 2, .stride = {p->stride[0], p->stride[1]}, .pad_low = {p->low[0], p->low[1]}, .pad_high = {p->up[0], p->up[1]}};
-    if (p->kind == 1) {
+    if (p->kind == 1 || p->kind == 7) {
         const ls_pad_spec pads[] = {{0}, {0}, {p->low[0], p->up[0], 0}, {p->low[1], p->up[1], 0}};
         const ls_window_spec windows[] = {{3, p->stride[0], 1}, {3, p->stride[1], 1}};
-        return ls_amin(s, ls_window(s, ls_pad_absent(s, x, pads), 2, (const int[]){2, 3}, windows), 2, (const int[]){4, 5}, 0);
+        ls_tensor *w = ls_window(s, ls_pad_absent(s, x, pads), 2, (const int[]){2, 3}, windows);
+        return p->kind == 1 ? ls_amin(s, w, 2, (const int[]){4, 5}, 0) : ls_div(s, ls_full(s, LS_F32, LS_SCALAR, 3), ls_sum(s, w, 2, (const int[]){4, 5}, 0));
     }
     const int64_t two[] = {2, 2};
     switch (p->kind) {
@@ -71,10 +72,10 @@ static void bits_are_those_of_ref(void **state) {
     };
     fill();
     for (size_t i = 0; i < sizeof pools / sizeof *pools; i++) {
-        for (int kind = 0; kind < 7; kind++) {
+        for (int kind = 0; kind < 8; kind++) {
             pool p = pools[i];
             p.kind = kind;
-            if ((p.low[0] < 0 || p.low[1] < 0) && kind != 1) {
+            if ((p.low[0] < 0 || p.low[1] < 0) && kind != 1 && kind != 7) {
                 continue; /* only a padding may crop */
             }
             size_t bytes, again;
