@@ -69,6 +69,7 @@ static void long_reductions(void **state) {
     check_case(*state, build_long, 5, &(param){LS_F32, 2, 150001, 0}, "rows that threads share", 0);
     check_case(*state, build_long, 6, &(param){LS_BF16, 1, 90001, 0}, "a row of bf16 that threads share", 0);
     check_case(*state, build_long, 7, &(param){LS_F32, 311, 650, 0}, "columns of less than a tile for each thread", 0);
+    check_case(*state, build_long, 8, &(param){LS_F32, 3, 16384, 0}, "rows of whole blocks", 1);
 }
 
 /* Products of numbers near 1, so that each of a row tells, and extremes of rows of which some have a NaN. */

@@ -220,6 +220,21 @@ static void casts_saturate(void **state) {
     const int32_t i32[] = {0,         2147483520, INT32_MAX, INT32_MIN, INT32_MIN,
                            INT32_MAX, INT32_MIN,  0,         0,         INT32_MAX};
     const uint32_t u32[] = {0, 2147483520u, 2147483648u, 0, 0, UINT32_MAX, 0, 0, 0, 4294967040u};
+    const float few[] = {__builtin_nanf(""), 255.9f, 256, -0.9f, -1, -128.9f, -129, 127.5f, 128, __builtin_inff(), -__builtin_inff(), 65535.5f, 65536, 32767.5f, 32768, -32768.5f};
+    const uint8_t u8[] = {0, 255, 255, 0, 0, 0, 0, 127, 128, 255, 0, 255, 255, 255, 255, 0};
+    const int8_t i8[] = {0, 127, 127, 0, -1, -128, -128, 127, 127, 127, -128, 127, 127, 127, 127, -128};
+    const uint16_t u16[] = {0, 255, 256, 0, 0, 0, 0, 127, 128, 65535, 0, 65535, 65535, 32767, 32768, 0};
+    const int16_t i16[] = {0, 255, 256, 0, -1, -128, -129, 127, 128, 32767, -32768, 32767, 32767, 32767, 32767, -32768};
+    const struct {
+        ls_dtype dtype;
+        const void *want;
+        size_t bytes;
+    } narrow[] = {{LS_U8, u8, sizeof u8}, {LS_I8, i8, sizeof i8}, {LS_U16, u16, sizeof u16}, {LS_I16, i16, sizeof i16}};
+    enum { FEW = sizeof few / sizeof *few };
+    double wide[FEW];
+    for (int k = 0; k < FEW; k++) {
+        wide[k] = few[k];
+    }
     for (int i = 0; i < LS_CPU_ISA_COUNT; i++) {
         int32_t a[10];
         uint32_t b[10];
@@ -228,6 +243,13 @@ static void casts_saturate(void **state) {
             isas[i]->f32_to_int[LS_U32](b, in, 10);
             assert_memory_equal(a, i32, sizeof a);
             assert_memory_equal(b, u32, sizeof b);
+        }
+        for (size_t k = 0; isas[i] && k < sizeof narrow / sizeof *narrow; k++) {
+            int16_t got[FEW];
+            isas[i]->f32_to_int[narrow[k].dtype](got, few, FEW);
+            assert_memory_equal(got, narrow[k].want, narrow[k].bytes);
+            isas[i]->f64_to_int[narrow[k].dtype](got, wide, FEW);
+            assert_memory_equal(got, narrow[k].want, narrow[k].bytes);
         }
     }
 }
