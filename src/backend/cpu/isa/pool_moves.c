@@ -5,6 +5,9 @@
 
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
 #include "backend/cpu/isa/chain_ops.h"
+#if defined(LS_ISA_AVX2)
+#include "backend/cpu/isa/line_ends.h"
+#endif
 
 enum { POOLS_AHEAD = 8 << 10 }; /* bytes */
 
@@ -293,31 +296,9 @@ LS_FETCHING ls_vf32 sums_of_nine(const float *const *line, int64_t at, const lan
     return ls_canonical((sum + (ls_vf32){0}) / divisor);
 }
 
-/* Vectors of which some terms are outside of the image, or which overlap others: the first of a line and its last two at most. */
-typedef struct line_end {
-    int64_t column;
-    lanes there[3], which;
-} line_end;
-
 /* Line by line, for whom memory does most by itself: three of the image are near anyway. */
 static void quotients_of_threes(const ls_threes *t) {
-    line_end ends[3];
-    int n_ends = 0;
-    int64_t from = 0, to = 0;
-    for (int64_t i = 0; i < t->n; i += LS_LANES_F32) {
-        const int64_t column = vector_at(i, t->n), at = t->first + column;
-        if (column == i && i + LS_LANES_F32 <= t->n && at >= 0 && at + LS_LANES_F32 + 2 <= t->limit) {
-            from = to ? from : column;
-            to = column + LS_LANES_F32;
-            continue;
-        }
-        line_end *e = &ends[n_ends++];
-        e->column = column;
-        e->which = between(0, t->n - column);
-        for (int k = 0; k < 3; k++) {
-            e->there[k] = between(-at - k, t->limit - at - k);
-        }
-    }
+    const line_ends ends = LS_ISA_SUFFIX(ls_line_ends)(t->n, t->first, t->limit);
     const float *line[3], *end = t->dst + t->n * t->lines;
     for (int64_t i = 0; i < t->lines; i++) {
         float *dst = t->dst + i * t->n;
@@ -327,11 +308,11 @@ static void quotients_of_threes(const ls_threes *t) {
             line[k] = ((uint64_t)l < (uint64_t)t->height ? t->plane + l * t->pitch : t->none) + t->first;
         }
         ls_fetch_lines((uintptr_t)line[2] + POOLS_AHEAD, t->n, t->second);
-        for (int64_t column = from; column < to; column += LS_LANES_F32) {
+        for (int64_t column = ends.from; column < ends.to; column += LS_LANES_F32) {
             *(ls_vf32_any *)(dst + column) = sums_of_nine(line, column, NULL, *(const ls_vf32_any *)(divisors + column));
         }
-        for (const line_end *e = ends; e < ends + n_ends; e++) {
-            put(dst + e->column, end, e->which, sums_of_nine(line, e->column, e->there, some(e->which, divisors + e->column)));
+        for (const line_end *e = ends.of; e < ends.of + ends.n; e++) {
+            put(dst + e->at, end, e->which, sums_of_nine(line, e->at, e->there, some(e->which, divisors + e->at)));
         }
     }
 }
