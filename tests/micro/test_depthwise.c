@@ -62,9 +62,9 @@ static ls_depthwise geometry(ls_rng *rng) {
     d.image_plane = SIDE * SIDE;
     d.filter_plane = d.taps[0] * d.taps[1];
     d.out_plane = d.rows * d.out_line + below(rng, 20);
-    d.n_scalars = SCALARS;
+    d.bounds.n_scalars = SCALARS;
     for (int i = 0; i < 3; i++) {
-        d.after[i] = below(rng, 2) ? (int)below(rng, SCALARS) : -1;
+        d.bounds.after[i] = below(rng, 2) ? (int)below(rng, SCALARS) : -1;
     }
     d.by_lines = below(rng, 2);
     return d;
@@ -78,7 +78,7 @@ static void check_kernel(ls_depthwise_kernel kernel, const char *what, plane *p)
         for (int i = 0; i < 4 * SCALARS; i++) {
             p->scalars[i] = (float)(below(&rng, 401) - 200);
         }
-        d.scalars = p->scalars;
+        d.bounds.scalars = p->scalars;
         for (size_t i = 0; i < sizeof p->image / 4; i++) {
             p->image[i] = __builtin_nanf("");
         }

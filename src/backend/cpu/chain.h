@@ -70,6 +70,14 @@ typedef struct ls_chain_rows {
     int n_steps, n_scalars;
 } ls_chain_rows;
 
+/* What a row's sums, of which none is -0, undergo where they are made: which of its numbers is added, and is their least and their most then; -1:
+ * none. */
+typedef struct ls_bounds {
+    const float *scalars; /* of the first row, n_scalars apart from those of the next one */
+    int64_t n_scalars;
+    int after[3];
+} ls_bounds;
+
 /* Always inlined: gcc finds a function that fetches to do nothing, and drops its calls. */
 #define LS_FETCHING static inline __attribute__((always_inline))
 /* A line, into the second-level cache or the nearest. */

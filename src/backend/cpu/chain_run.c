@@ -118,6 +118,26 @@ float *ls_chain_result(const ls_gemm_launch *launch, int64_t batch, int64_t i0, 
     return start_of(kernel, gemm, &c->result, coords) + ls_chain_offset(&gemm->m, coords, c->result.row);
 }
 
+float *ls_chain_bounded(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t j0, int64_t nj, ls_bounds *bounds) {
+    static const ls_chain_op order[] = {LS_CHAIN_ADD, LS_CHAIN_MAX, LS_CHAIN_MIN};
+    ls_chain_rows rows = {.n_steps = 0};
+    float *out = ls_chain_result(launch, batch, i0, j0, nj, &rows);
+    ls_bounds found = {.scalars = rows.scalars, .n_scalars = rows.n_scalars, .after = {-1, -1, -1}};
+    for (int i = 0, at = 0; i < rows.n_steps; i++, at++) {
+        while (at < 3 && order[at] != (ls_chain_op)rows.steps[i].op) {
+            at++;
+        }
+        if (at == 3) {
+            return NULL;
+        }
+        found.after[at] = rows.steps[i].at;
+    }
+    if (out) {
+        *bounds = found;
+    }
+    return out;
+}
+
 /* Whether the steps behind each row's own have the same numbers in all rows. */
 static bool rest_is_shared(const ls_chain *c, const float *scalars, int64_t rows) {
     for (int s = c->own_steps; s < c->n_steps; s++) {

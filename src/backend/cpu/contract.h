@@ -125,6 +125,8 @@ void ls_chain_tile(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int6
 /* Where a tile's row i0 lies, if all that follows is a store of consecutive elements, or where `rows` is there, after steps with
  * scalars; else NULL. */
 float *ls_chain_result(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t j0, int64_t nj, ls_chain_rows *rows);
+/* The same where those steps are an addition, a maximum and a minimum at most, in this order; NULL sets no bounds. */
+float *ls_chain_bounded(const ls_gemm_launch *launch, int64_t batch, int64_t i0, int64_t j0, int64_t nj, ls_bounds *bounds);
 
 /* windows.c, windows_run.c. Plans nothing where the contraction is no window over an image, or where packing is better. */
 ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps,

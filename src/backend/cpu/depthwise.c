@@ -58,24 +58,6 @@ static const float *plane_at(const depthwise_run *r, int64_t point, int64_t batc
     return ls_windows_leaf_start(kernel, gemm, w, w->leaves, coords) + w->plane_at[0];
 }
 
-/* Whether what follows is an addition, a maximum and a minimum at most, in this order. */
-static bool find_after(const ls_chain_rows *rows, ls_depthwise *d) {
-    static const ls_chain_op order[] = {LS_CHAIN_ADD, LS_CHAIN_MAX, LS_CHAIN_MIN};
-    int at = 0;
-    d->scalars = rows->scalars;
-    d->n_scalars = rows->n_scalars;
-    for (int i = 0; i < rows->n_steps; i++, at++) {
-        while (at < 3 && order[at] != (ls_chain_op)rows->steps[i].op) {
-            at++;
-        }
-        if (at == 3) {
-            return false;
-        }
-        d->after[at] = rows->steps[i].at;
-    }
-    return true;
-}
-
 /* As equal bands as there can be, of lines that take `room` bytes at most. */
 static int64_t cut(int64_t lines, int64_t line, int64_t room) {
     int64_t most = room / (line * 4 + 1);
@@ -88,19 +70,15 @@ static int64_t cut(int64_t lines, int64_t line, int64_t room) {
 static void some_planes(const depthwise_run *r, int64_t point, int64_t batch, int64_t n, int worker) {
     const ls_windows *w = r->w;
     const ls_window_dim *first = &w->dims[w->outer];
-    ls_depthwise d = r->geometry, none = d;
-    ls_chain_rows rows, next;
+    ls_depthwise d = r->geometry;
+    ls_bounds next;
     int64_t area = r->lines * d.columns;
     const float *image = plane_at(r, point, batch), *filter = r->filter + batch * w->k;
-    float *out = ls_chain_result(r->launch, batch, 0, point * area, area, &rows);
-    if (out && !find_after(&rows, &d)) {
-        out = NULL;
-        d = none;
-    }
+    float *out = ls_chain_bounded(r->launch, batch, 0, point * area, area, &d.bounds);
     d.planes = n;
     d.image_plane = n > 1 ? plane_at(r, point, batch + 1) - image : 0;
     d.out_plane = !out    ? area
-                  : n > 1 ? ls_chain_result(r->launch, batch + 1, 0, point * area, area, &next) - out
+                  : n > 1 ? ls_chain_bounded(r->launch, batch + 1, 0, point * area, area, &next) - out
                           : 0;
     const int64_t band = out ? r->long_band : r->band;
     for (int64_t y = 0; y < r->lines; y += band) {
@@ -148,7 +126,7 @@ void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory,
         .line = lines ? first->image_stride : 0,
         .out_line = last->extent,
         .filter_plane = w->k,
-        .after = {-1, -1, -1},
+        .bounds.after = {-1, -1, -1},
     };
     r.batches = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes);
     int64_t points = ls_point_count(kernel->extents, w->outer, gemm->n.axes), area = r.lines * last->extent;

@@ -46,6 +46,11 @@ typedef void (*ls_gemm_vector_kernel)(int64_t kc, int64_t n, const void *x, int6
 typedef void (*ls_gemm_taps_kernel)(int64_t kc, int64_t n, const void *a, const int64_t *at, const void *b,
                                     void *c, int64_t ldc, bool add);
 
+/* The same of four rows, three vectors of columns at a time, c[i*ldc + j] then, if `ends`, plus ends[i][0] and the least of that ends[i][1], NaN canonical. */
+typedef void (*ls_gemm_ends_kernel)(int64_t kc, int64_t n, const void *a, const int64_t *at, const void *b, void *c, int64_t ldc, bool add,
+                                    const float *ends);
+enum { LS_ENDS_ROWS = 4 };
+
 /* An element that is not zero, and where what it is multiplied with begins. */
 typedef struct ls_sparse_entry {
     int32_t at;
@@ -93,9 +98,7 @@ typedef struct ls_depthwise {
     int64_t planes, image_plane, filter_plane, out_plane; /* how many, and elements between them */
     int64_t ahead, out_ahead; /* where what comes next lies: fetched */
     bool by_lines;            /* not column by column, where there is a kernel for that: best of memory (AVX2, 3x3) */
-    const float *scalars;     /* of the first plane, n_scalars apart from those of the next one */
-    int64_t n_scalars;
-    int after[3]; /* which of them is added to a plane's sums, and is their least and their most then; -1: none */
+    ls_bounds bounds;         /* a plane is a row of them */
 } ls_depthwise;
 typedef void (*ls_depthwise_kernel)(const ls_depthwise *d, const float *image, const float *filter, float *out);
 
@@ -162,6 +165,7 @@ typedef struct ls_gemm_kernels {
     void (*begin)(void), (*end)(void); /* before the first tile of a task and after the last, on its thread; NULL: nothing */
     ls_gemm_kernel tile[LS_GEMM_TILE_ROWS + 1][LS_GEMM_TILE_VECTORS + 1]; /* [rows][vectors], from 1 */
     ls_gemm_taps_kernel taps[LS_GEMM_MAX_ROWS + 1]; /* [rows]; NULL where there is none of that height */
+    ls_gemm_ends_kernel ends;                       /* or NULL */
     int64_t threes; /* the rows of those that take three vectors at a time, and what is left by twos; 0: none */
     ls_gemm_sparse_kernel sparse[LS_SPARSE_VECTORS + 1]; /* [vectors], from 1; NULL: none for this element type */
     ls_gemm_sparse_lines_kernel sparse_lines; /* NULL: none */
@@ -205,6 +209,13 @@ typedef struct ls_threes {
     float *dst;
 } ls_threes;
 
+/* Lines of some rows of sums, and where they will lie: of n elements, a vector or more. */
+typedef struct ls_put_lines {
+    int64_t rows, lines, n;
+    int64_t src_row, src_line, dst_row, dst_line;
+    ls_bounds bounds;
+} ls_put_lines;
+
 typedef struct ls_gemm_moves {
     /* rows[q] (NULL: zeros) consecutive in k; may set columns in [ni,width) to 0 */
     void (*rows4)(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel);
@@ -219,6 +230,8 @@ typedef struct ls_gemm_moves {
     void (*across)(const ls_gemm_runs *t, float *c);
     /* `lines` runs of n elements; dst may lie before src in the same memory, with a step not above its own */
     void (*lines4)(int64_t n, int64_t lines, const void *src, int64_t src_step, void *dst, int64_t dst_step);
+    /* Once the bounds have met them, NaN canonical. NULL where there are no vectors of their own. */
+    void (*put_lines)(const ls_put_lines *p, const float *src, float *dst);
     /* The largest, the least or the sum of two by two elements: dst[line*n + i] of src[2*line*src_step + 2*i], for i < n; or which
      * of the four the extreme is, a uint32_t, as ARGMAX and ARGMIN choose it. The sum is that of each column's, and never -0. Lines to
      * come are fetched, where it is `second` into the second-level cache. NULL where there are no masks. */
@@ -289,6 +302,7 @@ struct ls_gemm_isa {
                                   float *out);                                                              \
     void ls_across_run__##isa(ls_gemm_runs *t, const float *a, const float *image, float *c);                 \
     void ls_across_store__##isa(const ls_gemm_runs *t, float *c);                                            \
+    void ls_put_lines__##isa(const ls_put_lines *p, const float *src, float *dst);                            \
     void ls_pool_squares__##isa(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, bool second); \
     void ls_pool_threes__##isa(const ls_threes *t);                                                          \
     extern const ls_gemm_moves ls_gemm_moves__##isa;

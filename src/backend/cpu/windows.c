@@ -531,6 +531,7 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
         }
     }
     w.in_place = ls_depthwise_fits(gemm, &w);
+    w.puts = !LS_SMALL && isa->moves->put_lines && w.n_dims - w.outer == 2 && gemm->m.n == 1 && w.dims[w.n_dims - 1].extent >= w.kernels->lanes;
     if (runs) {
         LS_TRY(err, ls_runs_plan(binary, gemm, &w, err));
     }

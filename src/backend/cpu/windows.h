@@ -51,6 +51,7 @@ struct ls_windows {
     int64_t band, bands;      /* of the first inner dimension */
     int64_t columns, ld;      /* outputs of a task, junk with them; and rounded up to vectors */
     bool by_lines;            /* each line of outputs for itself: no junk */
+    bool puts;                /* lines are vectors or more, which can be stored one by one */
     const ls_gemm_kernels *kernels;
     bool in_place; /* depthwise.c */
     struct ls_runs *runs; /* runs.c; NULL: not so */

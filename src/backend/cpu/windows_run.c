@@ -227,6 +227,39 @@ const float *ls_windows_leaf_start(const ls_kernel_run *kernel, const ls_gemm_ph
     return at;
 }
 
+/* What stores a band's lines of some rows where they will lie, a line or all at a time; NULL: more follows than bounds. */
+static float *put_of(const window_run *r, int64_t batch, int64_t row, int64_t rows, int64_t output, int64_t lines, ls_put_lines *put) {
+    const ls_windows *w = r->w;
+    const int64_t n = w->dims[w->n_dims - 1].extent, line = w->by_lines ? n : w->dims[w->n_dims - 1].length;
+    ls_bounds next;
+    *put = (ls_put_lines){.rows = rows, .lines = w->by_lines ? 1 : lines, .n = n, .src_row = w->ld, .src_line = line, .dst_line = n};
+    float *out = ls_chain_bounded(r->launch, batch, row, output, lines * n, &put->bounds);
+    put->dst_row = out && rows > 1 ? ls_chain_bounded(r->launch, batch, row + 1, output, lines * n, &next) - out : 0;
+    return out;
+}
+
+/* Whether a panel's lines can be stored by the tiles themselves. */
+static bool lines_end(const ls_windows *w, const ls_put_lines *put) {
+    return w->by_lines && w->kernels->ends && put->rows == LS_ENDS_ROWS && put->n % (3 * w->kernels->lanes) == 0 && put->bounds.after[2] < 0;
+}
+
+static void rows_in_place(const ls_windows *w, const float *a, const float *image, const ls_put_lines *put, int64_t lines, float *out) {
+    const int *after = put->bounds.after;
+    const float *numbers = put->bounds.scalars;
+    float ends[LS_ENDS_ROWS][2];
+    for (int i = 0; i < LS_ENDS_ROWS; i++, numbers += put->bounds.n_scalars) {
+        ends[i][1] = after[1] < 0 ? -__builtin_inff() : numbers[after[1]];
+        ends[i][0] = ends[i][1] != ends[i][1] ? ends[i][1] : after[0] < 0 ? -0.0f : numbers[after[0]]; /* a least that is NaN makes all so */
+    }
+    for (int64_t k0 = 0, kc; k0 < w->k; k0 += kc) {
+        kc = w->k - k0 < LS_GEMM_CHUNK ? w->k - k0 : LS_GEMM_CHUNK;
+        for (int64_t l = 0; l < lines; l++) {
+            w->kernels->ends(kc, put->n, a + k0 * w->rows, w->at + k0, image + l * w->dims[w->n_dims - 1].length, out + l * put->n, put->dst_row, k0 > 0,
+                             k0 + kc == w->k ? ends[0] : NULL);
+        }
+    }
+}
+
 static void window_task(void *ctx, long task, int worker) {
     const window_run *r = ctx;
     const ls_windows *w = r->w;
@@ -267,20 +300,31 @@ static void window_task(void *ctx, long task, int worker) {
     }
     const ls_window_dim *last = &w->dims[w->n_dims - 1];
     const int64_t runs = w->by_lines ? lines : 1, n = w->by_lines ? last->extent : w->ld; /* of outputs, computed at once */
+    const int64_t output = (point * first->extent + band) * inner;
     for (int64_t i = row; i < end; i += w->rows) {
         int64_t rows = w->m - i < w->rows ? w->m - i : w->rows;
         const float *a = r->filter + (batch * w->panels * w->rows + i) * w->k;
+        ls_put_lines put;
+        float *out = !LS_SMALL && w->puts ? put_of(r, batch, i, rows, output, lines, &put) : NULL;
+        if (!LS_SMALL && out && lines_end(w, &put)) {
+            rows_in_place(w, a, image, &put, lines, out);
+            continue;
+        }
         for (int64_t k0 = 0; k0 < w->k; k0 += LS_GEMM_CHUNK) {
             int64_t kc = w->k - k0 < LS_GEMM_CHUNK ? w->k - k0 : LS_GEMM_CHUNK;
             for (int64_t l = 0; l < runs; l++) {
                 w->kernels->taps[w->rows](kc, n, a + k0 * w->rows, w->at + k0, image + l * last->length, c + l * n, w->ld, k0 > 0);
+                if (out && k0 + kc == w->k) {
+                    moves->put_lines(&put, c + l * n, out + l * n);
+                }
             }
         }
-        for (int64_t q = 0; q < rows; q++) {
+        for (int64_t q = 0; q < rows && !out; q++) {
             close_up(moves, w, lines, c + q * w->ld);
         }
-        ls_gemm_finish_tile(r->launch, worker, batch, i, rows, (point * first->extent + band) * inner,
-                            lines * inner, c, w->ld);
+        if (!out) {
+            ls_gemm_finish_tile(r->launch, worker, batch, i, rows, output, lines * inner, c, w->ld);
+        }
     }
 }
 

@@ -502,6 +502,9 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .cols8 = cols8,
     .split4 = split4,
     .lines4 = lines4,
+#if !defined(LS_ISA_SCALAR) && !defined(LS_ISA_SIMD128)
+    .put_lines = LS_ISA_SUFFIX(ls_put_lines),
+#endif
 #if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
     .phases4 = phases4,
     .across = LS_ISA_SUFFIX(ls_across_store),
