@@ -54,11 +54,11 @@ if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is
     list(FILTER small INCLUDE REGEX "/src/(io|kir)/")
     set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:Clang>>:-Oz>) # its -Os makes them a tenth to a half larger than gcc's
 endif()
-foreach(name program_run chain_run scan rows rows_run gemm gemm_block move_run) # loops of few turns, or of calls, which clang would have four times over: 20 KB
+foreach(name program_run chain_run scan rows rows_run gemm gemm_block gemm_panel move_run windows_run sparse_filter pack fold) # loops of few turns, or of calls, which clang would have four times over: 30 KB
     set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c APPEND PROPERTY COMPILE_OPTIONS $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>)
 endforeach()
 file(GLOB LOCKSTEP_ISA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/*.c)
-set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise_fast.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/across.c
+set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise_fast.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/across.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/put_lines.c
     APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2> $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>) # unrolled by hand where it pays
 # For what memory bounds: clang would have each loop four times over, and for each flag, gcc its last lanes unrolled.
 set(memory_bound "/(fold_plain|tile|tile_int|tile_cast|tile_float)\\.c$")

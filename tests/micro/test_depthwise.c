@@ -32,9 +32,9 @@ static float expected(const ls_depthwise *d, const float *image, const float *fi
 }
 
 static float bounded(const ls_depthwise *d, const float *scalars, float sum) {
-    sum += d->after[0] < 0 ? 0 : scalars[d->after[0]];
-    sum = d->after[1] >= 0 && sum < scalars[d->after[1]] ? scalars[d->after[1]] : sum;
-    return d->after[2] >= 0 && sum > scalars[d->after[2]] ? scalars[d->after[2]] : sum;
+    sum += d->bounds.after[0] < 0 ? 0 : scalars[d->bounds.after[0]];
+    sum = d->bounds.after[1] >= 0 && sum < scalars[d->bounds.after[1]] ? scalars[d->bounds.after[1]] : sum;
+    return d->bounds.after[2] >= 0 && sum > scalars[d->bounds.after[2]] ? scalars[d->bounds.after[2]] : sum;
 }
 
 static int64_t below(ls_rng *rng, int64_t n) {

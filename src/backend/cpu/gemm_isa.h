@@ -46,7 +46,8 @@ typedef void (*ls_gemm_vector_kernel)(int64_t kc, int64_t n, const void *x, int6
 typedef void (*ls_gemm_taps_kernel)(int64_t kc, int64_t n, const void *a, const int64_t *at, const void *b,
                                     void *c, int64_t ldc, bool add);
 
-/* The same of four rows, three vectors of columns at a time, c[i*ldc + j] then, if `ends`, plus ends[i][0] and the least of that ends[i][1], NaN canonical. */
+/* The same of four rows, three vectors of columns at a time. If `ends`, ends[i][0] is added to c[i*ldc + j] then, whose least is ends[i][1], and NaN
+ * is canonical. */
 typedef void (*ls_gemm_ends_kernel)(int64_t kc, int64_t n, const void *a, const int64_t *at, const void *b, void *c, int64_t ldc, bool add,
                                     const float *ends);
 enum { LS_ENDS_ROWS = 4 };

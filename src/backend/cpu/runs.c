@@ -16,16 +16,12 @@ enum {
     FAST_CHUNK = 2048 /* of k */
 };
 
-static int64_t taps_reach(const ls_window_dim *d) {
-    return (d->step < 0 ? -d->step : d->step) * (d->taps - 1);
-}
-
 static bool whole_tiles(const ls_window_dim *x) {
     return ls_runs_ceil_div(x->extent, LS_RUNS_WIDE) * LS_RUNS_WIDE * 49 <= x->extent * 50;
 }
 
 static int64_t reach_of(const ls_window_dim *d) {
-    return taps_reach(d) / d->stride;
+    return ls_windows_reach(d) / d->stride;
 }
 
 /* Padding that ends one line and begins the next. */
@@ -93,35 +89,14 @@ static bool joins(const ls_runs *t) {
     return one && tiles * 3 * 50 <= ls_runs_ceil_div(t->row - gap, LS_RUNS_LANES) * 49;
 }
 
-int64_t ls_runs_even_planes(const ls_windows *w, int64_t i) {
-    int64_t n = 1;
-    while (i + n < w->planes && w->plane_leaf[i + n] == w->plane_leaf[i] &&
-           w->plane_at[i + n] - w->plane_at[i + n - 1] == w->plane_at[i + 1] - w->plane_at[i]) {
-        n++;
-    }
-    return n;
-}
-
-static int64_t plane_step(const ls_windows *w) {
-    return w->planes > 1 ? w->plane_at[1] - w->plane_at[0] : 1;
-}
-
-/* Whether no tap is beyond the image; and whether all of it is read, without a stride. */
-static bool is_inside(const ls_window_dim *d) {
-    return d->low <= d->first && d->first + d->stride * (d->extent - 1) + taps_reach(d) < d->high;
-}
-
-static bool has_no_edges(const ls_windows *w) {
-    return is_inside(ls_runs_down(w)) && is_inside(ls_runs_along(w));
-}
-
+/* Whether all of it is read, without a stride. */
 static bool is_whole(const ls_window_dim *d) {
     return d->stride == 1 && d->first == 0 && d->low == 0 && d->high == d->extent + reach_of(d);
 }
 
 /* Whether of a line's outputs the first and the last one alone may be beyond the image, each by some of its taps. */
 static bool ends_beyond(const ls_window_dim *x) {
-    return x->low <= x->first + x->stride && x->first + x->stride * (x->extent - 2) + taps_reach(x) < x->high;
+    return x->low <= x->first + x->stride && x->first + x->stride * (x->extent - 2) + ls_windows_reach(x) < x->high;
 }
 
 /* Whether nothing is to be copied: no padding, or such as tiles across know, lines and planes evenly apart, of which not too many share
@@ -129,13 +104,9 @@ static bool ends_beyond(const ls_window_dim *x) {
 static bool reads_in_place(const ls_windows *w, bool across, bool by_tap) {
     const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
     const int64_t places = across ? 128 : 512;
-    bool fits = across ? has_no_edges(w) || (by_tap && ends_beyond(x)) : is_whole(y) && is_whole(x);
+    bool fits = across ? (ls_windows_inside(y) && ls_windows_inside(x)) || (by_tap && ends_beyond(x)) : is_whole(y) && is_whole(x);
     return fits && w->plane_leaf[0] >= 0 &&
-           ls_runs_even_planes(w, 0) == w->planes && y->image_stride >= x->high - x->low && plane_step(w) > 0 && plane_step(w) % places;
-}
-
-static int64_t l2_bytes(const ls_kernel_binary *binary) {
-    return binary->device->cpu.l2_bytes > 0 ? binary->device->cpu.l2_bytes : 1 << 20;
+           ls_windows_even_planes(w, 0) == w->planes && y->image_stride >= x->high - x->low && ls_windows_plane_step(w) > 0 && ls_windows_plane_step(w) % places;
 }
 
 static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
@@ -146,13 +117,13 @@ static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
     t->lines = t->lines + 1 < y->extent ? t->lines + 1 : y->extent;
     t->lines = (t->across ? (t->lines - 1) * y->stride + 1 : t->lines) + t->reach;
     /* An odd number of lines of the cache: planes share none of its places. */
-    t->plane = t->in_place ? plane_step(w) : (ls_runs_ceil_div(ls_runs_own_plane(t), LS_RUNS_LANES) | 1) * LS_RUNS_LANES;
+    t->plane = t->in_place ? ls_windows_plane_step(w) : (ls_runs_ceil_div(ls_runs_own_plane(t), LS_RUNS_LANES) | 1) * LS_RUNS_LANES;
 }
 
 /* Bands whose part of the image stays near the core, and as many as keep the workers busy: lines that bands share are copied by each. */
 static void choose_bands(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, ls_runs *t) {
     int64_t least = 1, threads = binary->device->threads, images = ls_windows_images(&binary->spec, gemm, w);
-    for (cut(w, t, least); t->band > 1 && w->planes * ls_runs_own_plane(t) * 4 > l2_bytes(binary) / (t->across && t->in_place ? 8 : 2); cut(w, t, least)) {
+    for (cut(w, t, least); t->band > 1 && w->planes * ls_runs_own_plane(t) * 4 > binary->device->cpu.l2_bytes / (t->across && t->in_place ? 8 : 2); cut(w, t, least)) {
         least++;
     }
     int64_t bands[2], tiles[2];
@@ -294,7 +265,7 @@ static int64_t beyond_of(const ls_windows *w, int64_t line, int64_t tile, const 
 static ls_status find_edges(ls_arena *arena, const ls_windows *w, ls_runs *t, const order *o, ls_error *err) {
     const ls_window_dim *y = ls_runs_down(w);
     t->top = ls_runs_clamp(ls_runs_ceil_div(y->low - y->first, y->stride), 0, y->extent);
-    t->bottom = ls_runs_clamp(ls_runs_ceil_div(y->high - y->first - taps_reach(y), y->stride), t->top, y->extent);
+    t->bottom = ls_runs_clamp(ls_runs_ceil_div(y->high - y->first - ls_windows_reach(y), y->stride), t->top, y->extent);
     int64_t n = (1 + t->top + y->extent - t->bottom) * LS_RUN_TILES * t->n_pieces;
     t->edges = LS_ARENA_ARRAY(arena, ls_run_edges, n);
     ls_gemm_edge *edges = LS_ARENA_ARRAY(arena, ls_gemm_edge, n * o->runs);
@@ -328,7 +299,7 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.tile_outputs = t.across ? across_outputs(w) : LS_RUNS_WIDE;
     t.line_tiles = t.width / t.tile_outputs;
     t.shared = t.across ? 0 : shared_of(x);
-    t.length = t.across ? (t.width - 1) * x->stride + 1 + taps_reach(x) : t.width + reach_of(x) - t.shared;
+    t.length = t.across ? (t.width - 1) * x->stride + 1 + ls_windows_reach(x) : t.width + reach_of(x) - t.shared;
     w->rows = t.across ? across_rows(w) : LS_RUNS_ROWS;
     w->panels = ls_runs_ceil_div(w->m, w->rows);
     t.row = t.by_line ? t.length : t.length * y->extent;
@@ -339,9 +310,9 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     order o = order_of(&binary->spec, gemm, w, &t);
     t.in_place = (t.joined || t.across) && reads_in_place(w, t.across, o.by_tap);
     t.length = t.in_place ? y->image_stride : t.length;
-    w->finite = t.in_place && t.across && !has_no_edges(w);
+    w->finite = t.in_place && t.across && !(ls_windows_inside(y) && ls_windows_inside(x));
     t.tiles = t.joined || t.across ? ls_runs_ceil_div(t.outputs, t.tile_outputs) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;
-    t.reach = t.across ? taps_reach(y) : reach_of(y);
+    t.reach = t.across ? ls_windows_reach(y) : reach_of(y);
     choose_bands(binary, gemm, w, &t);
     w->packed_at = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k);
     t.n_pieces = ls_runs_ceil_div(o.n, o.runs);
@@ -356,9 +327,9 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     if (t.across) {
         LS_TRY(err, find_edges(&binary->arena, w, &t, &o, err));
     }
-    int64_t most = t.across                            ? ls_runs_clamp(l2_bytes(binary) / 2 / (w->rows * w->k * 4), 1, MOST_PANELS / 4)
+    int64_t most = t.across                            ? ls_runs_clamp(binary->device->cpu.l2_bytes / 2 / (w->rows * w->k * 4), 1, MOST_PANELS / 4)
                    : binary->spec.math == LS_LOCKED ? 1
-                                                    : ls_runs_clamp(l2_bytes(binary) / 4 / (LS_RUNS_ROWS * w->k * 4), 2, MOST_PANELS);
+                                                    : ls_runs_clamp(binary->device->cpu.l2_bytes / 4 / (LS_RUNS_ROWS * w->k * 4), 2, MOST_PANELS);
     t.panels = ls_runs_ceil_div(w->group, ls_runs_ceil_div(w->group, most));
     *w->runs = t;
     return LS_OK;

@@ -61,8 +61,6 @@ static inline int64_t ls_runs_joined_vector(const ls_runs *t, int64_t output, in
     return ls_runs_clamp(column + LS_RUNS_LANES - t->width, 0, LS_RUNS_LANES);
 }
 
-/* runs.c: the planes from i on that lie evenly apart; how many. */
-int64_t ls_runs_even_planes(const ls_windows *w, int64_t i);
 /* runs.c: what is beyond the image of a tile across, piece by piece. */
 const ls_run_edges *ls_runs_edges_of(const ls_windows *w, int64_t first, int64_t n);
 

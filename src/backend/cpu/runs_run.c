@@ -181,7 +181,7 @@ static void prepare(const runs_run *r, runs_part *p, int worker) {
     memset(image + w->planes * t->plane, 0, LS_RUNS_SLACK * sizeof *image);
     for (int64_t i = 0, n; i < w->planes; i += n) {
         float *to = image + i * t->plane;
-        n = ls_runs_even_planes(w, i);
+        n = ls_windows_even_planes(w, i);
         if (w->plane_leaf[i] < 0) {
             memset(to, 0, (size_t)(n * t->plane) * 4);
         } else {
@@ -218,7 +218,7 @@ static void fetch(const ls_windows *w, fetches *f, ls_gemm_runs *sums) {
     sums->ahead_gap = -LS_RUNS_LANES;
     sums->ahead_plane = 0;
     if (f->plane < w->planes) {
-        int64_t n = ls_runs_even_planes(w, f->plane), plane = n > 1 ? w->plane_at[f->plane + 1] - w->plane_at[f->plane] : f->n;
+        int64_t n = ls_windows_even_planes(w, f->plane), plane = n > 1 ? w->plane_at[f->plane + 1] - w->plane_at[f->plane] : f->n;
         n = plane > 0 ? n : 1;
         sums->ahead = f->leaves[w->plane_leaf[f->plane]] + w->plane_at[f->plane] + f->first;
         sums->ahead_end = sums->ahead + f->n;

@@ -229,7 +229,7 @@ static bool take_spread(const ls_gemm_phase *gemm, ls_windows *w, const ls_windo
 
 /* Whether windows share elements. What a program computes for others, as for a matrix whose columns lie one behind another, is a panel as well. */
 static bool overlaps(const ls_window_dim *d) {
-    return (d->step < 0 ? -d->step : d->step) * (d->taps - 1) >= d->stride;
+    return ls_windows_reach(d) >= d->stride;
 }
 
 /* Dimensions from the axes of the columns; false where the operand does not fit. */
@@ -285,7 +285,7 @@ static int64_t set_band(ls_windows *w, int64_t band) {
     for (int i = w->outer; i < w->n_dims; i++) {
         ls_window_dim *d = &w->dims[i];
         int64_t extent = i == w->outer ? band : d->extent;
-        d->size = d->stride * (extent - 1) + (d->step < 0 ? -d->step : d->step) * (d->taps - 1) + 1;
+        d->size = d->stride * (extent - 1) + ls_windows_reach(d) + 1;
         d->length = ls_gemm_ceil_div(d->size, d->stride);
         if (i == w->n_dims - 1 && i > w->outer && d->stride == 1) {
             d->length -= shared_padding(d);
@@ -334,7 +334,7 @@ int64_t ls_windows_share(const ls_kernel_binary *binary, const ls_gemm_phase *ge
 
 /* Bands as high as memory near the core allows, and as many as keep the workers busy. */
 static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w) {
-    int64_t l2 = binary->device->cpu.l2_bytes > 0 ? binary->device->cpu.l2_bytes : 1 << 20;
+    int64_t l2 = binary->device->cpu.l2_bytes;
     const int64_t part = l2 > SMALL_L2 ? l2 / 4 : l2 * 5 / 8;
     int64_t budget = w->planes == 1 ? SMALL_IMAGE : part, extent = w->dims[w->outer].extent, inner = 1;
     for (int i = w->outer + 1; i < w->n_dims; i++) {
@@ -454,6 +454,30 @@ static bool walked_alone(const ls_window_dim *d) {
     return d->taps == 1 && d->low <= 0 && whole;
 }
 
+bool ls_windows_inside(const ls_window_dim *d) {
+    return d->low <= d->first && d->first + d->stride * (d->extent - 1) + ls_windows_reach(d) < d->high;
+}
+
+int64_t ls_windows_even_planes(const ls_windows *w, int64_t i) {
+    int64_t n = 1;
+    while (i + n < w->planes && w->plane_leaf[i + n] == w->plane_leaf[i] &&
+           w->plane_at[i + n] - w->plane_at[i + n - 1] == w->plane_at[i + 1] - w->plane_at[i]) {
+        n++;
+    }
+    return n;
+}
+
+/* Whether lines are read where images lie: none ends in padding, planes share few places of the nearest cache, and all of them are in the second one
+ * (which a copy brings them to sooner than tiles that wait for each line). */
+static bool needs_no_copy(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, const ls_windows *w) {
+    enum { PLACES = 128 };
+    const ls_window_dim *y = &w->dims[w->outer], *x = &w->dims[w->n_dims - 1];
+    const int64_t apart = ls_windows_plane_step(w);
+    return !LS_SMALL && w->by_lines && !w->program && y->stride * x->stride * y->spread * x->spread * x->image_stride == 1 && ls_windows_inside(y) &&
+           ls_windows_inside(x) && w->plane_leaf[0] >= 0 && ls_windows_even_planes(w, 0) == w->planes && y->image_stride > 0 &&
+           (w->planes == 1 || apart % PLACES) && ls_windows_images(&binary->spec, gemm, w) * w->planes * apart * 4 <= binary->device->cpu.l2_bytes;
+}
+
 ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps, ls_error *err) {
     const ls_spec *spec = &binary->spec;
     const ls_contract_side *filter = &gemm->side[0];
@@ -517,10 +541,15 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
     memcpy(w.leaves, leaves, sizeof *leaves * (size_t)w.n_leaves);
-    write_taps(spec, gemm, &w);
     if (!w.program) {
         ls_windows_find_planes(spec, gemm, &w);
     }
+    w.uncopied = needs_no_copy(binary, gemm, &w);
+    if (w.uncopied) {
+        w.dims[w.n_dims - 1].length = w.dims[w.outer].image_stride;
+        w.plane = ls_windows_plane_step(&w);
+    }
+    write_taps(spec, gemm, &w);
     for (int64_t r = 0; r < w.m; r++) {
         int64_t left = r;
         w.row_at[r] = 0;
@@ -555,6 +584,9 @@ void ls_windows_print(ls_text *out, const ls_windows *w) {
     }
     if (w->n_leaves > 1) {
         ls_text_printf(out, ", %d tensors joined", w->n_leaves);
+    }
+    if (w->uncopied) {
+        ls_text_printf(out, ", where they lie");
     }
     ls_text_add(out, w->n_spreads ? ", spread\n" : w->in_place ? ", in place\n" : w->runs ? ", in runs\n" : "\n");
 }

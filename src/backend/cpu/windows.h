@@ -51,6 +51,7 @@ struct ls_windows {
     int64_t band, bands;      /* of the first inner dimension */
     int64_t columns, ld;      /* outputs of a task, junk with them; and rounded up to vectors */
     bool by_lines;            /* each line of outputs for itself: no junk */
+    bool uncopied;            /* the image is read where it lies, whose lines and planes are so far apart */
     bool puts;                /* lines are vectors or more, which can be stored one by one */
     const ls_gemm_kernels *kernels;
     bool in_place; /* depthwise.c */
@@ -74,6 +75,16 @@ static inline int64_t ls_depthwise_room(const ls_windows *w) {
 bool ls_depthwise_fits(const ls_gemm_phase *gemm, const ls_windows *w);
 void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory, size_t bytes);
 
+/* windows.c: whether no tap of a dimension is beyond the image; the planes from i on that lie evenly apart, how many, and how far apart. */
+bool ls_windows_inside(const ls_window_dim *d);
+int64_t ls_windows_even_planes(const ls_windows *w, int64_t i);
+static inline int64_t ls_windows_plane_step(const ls_windows *w) {
+    return w->planes > 1 ? w->plane_at[1] - w->plane_at[0] : 1;
+}
+/* How far taps reach, in elements. */
+static inline int64_t ls_windows_reach(const ls_window_dim *d) {
+    return (d->step < 0 ? -d->step : d->step) * (d->taps - 1);
+}
 /* windows.c: how many images, each with tasks of its own; as many as are known before launch. */
 int64_t ls_windows_images(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w);
 /* windows.c: into how many bands to cut each image, of two numbers with the columns that a band is computed in: the first, or the second

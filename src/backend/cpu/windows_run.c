@@ -20,8 +20,12 @@ static size_t filter_bytes(const ls_windows *w, const ls_gemm_phase *gemm, const
                     LS_GEMM_ALIGN);
 }
 
+static int64_t copy_elements(const ls_windows *w) {
+    return w->uncopied ? 0 : w->planes * w->plane + LS_WINDOW_SLACK;
+}
+
 static size_t worker_bytes(const ls_windows *w, int threads) {
-    size_t bytes = w->runs ? ls_runs_bytes(w) : (size_t)(w->planes * w->plane + LS_WINDOW_SLACK + w->rows * w->ld) * 4;
+    size_t bytes = w->runs ? ls_runs_bytes(w) : (size_t)(copy_elements(w) + w->rows * w->ld) * 4;
     bytes += w->in_place ? (size_t)ls_depthwise_room(w) : 0;
     bytes = (bytes + LS_GEMM_ALIGN) & ~(size_t)(LS_GEMM_ALIGN - 1);
     return (size_t)ls_gemm_worker_step((int64_t)bytes, threads);
@@ -260,54 +264,72 @@ static void rows_in_place(const ls_windows *w, const float *a, const float *imag
     }
 }
 
-static void window_task(void *ctx, long task, int worker) {
-    const window_run *r = ctx;
+typedef struct window_part { /* a band of an image, and some rows */
+    int64_t batch, point, band, lines; /* of outputs, the first and how many */
+    int64_t row, end;
+} window_part;
+
+/* Where a part's image is: where it lies, or a copy at `copy`. */
+static const float *image_of(const window_run *r, const window_part *p, int worker, float *copy) {
     const ls_windows *w = r->w;
     const ls_kernel_run *kernel = r->launch->kernel;
     const ls_gemm_phase *gemm = r->launch->phase->gemm;
-    const ls_gemm_moves *moves = kernel->binary->device->gemm->moves;
-    int64_t band = task % w->bands * w->band, point = task / w->bands % r->outer, image_of = task / w->bands / r->outer;
-    int64_t batch = image_of % r->batches, row = image_of / r->batches * w->group * w->rows, end = row + w->group * w->rows;
-    end = end < w->m ? end : w->m;
-    const ls_window_dim *first = &w->dims[w->outer];
-    int64_t lines = first->extent - band < w->band ? first->extent - band : w->band;
-    int64_t firsts[LS_WINDOW_DIMS], coords[LS_SPEC_MAX_AXES], inner = 1;
+    int64_t firsts[LS_WINDOW_DIMS], coords[LS_SPEC_MAX_AXES];
     const float *src[LS_WINDOW_LEAVES];
-    ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, batch, coords);
-    ls_point_coords(kernel->extents, w->outer, gemm->n.axes, point, coords);
+    ls_point_coords(kernel->extents, gemm->batch.n, gemm->batch.axes, p->batch, coords);
+    ls_point_coords(kernel->extents, w->outer, gemm->n.axes, p->point, coords);
     for (int l = 0; l < w->n_leaves; l++) {
         src[l] = ls_windows_leaf_start(kernel, gemm, w, &w->leaves[l], coords);
     }
     for (int i = w->outer; i < w->n_dims; i++) {
-        firsts[i] = w->dims[i].first + (i == w->outer ? band * w->dims[i].stride : 0);
-        inner *= i > w->outer ? w->dims[i].extent : 1;
+        firsts[i] = w->dims[i].first + (i == w->outer ? p->band * w->dims[i].stride : 0);
     }
-    float *image = (float *)(void *)(r->memory + (size_t)worker * r->worker_bytes);
-    float *c = image + w->planes * w->plane + LS_WINDOW_SLACK;
+    if (w->uncopied) {
+        return src[w->plane_leaf[0]] + w->plane_at[0] + firsts[w->outer] * w->dims[w->outer].image_stride + firsts[w->n_dims - 1];
+    }
     ls_gemm_worker *launch_worker = ls_gemm_worker_of(r->launch, worker);
     bool cut = w->n_dims - w->outer == 1 && w->bands > 1; /* bands of the lines themselves end at padding or do not */
     if (!launch_worker->image_clear || cut) {             /* else a worker's tasks pad inside lines at the same places */
-        memset(image, 0, (size_t)(w->planes * w->plane + LS_WINDOW_SLACK) * 4);
+        memset(copy, 0, (size_t)(w->planes * w->plane + LS_WINDOW_SLACK) * 4);
         launch_worker->image_clear = true;
     }
     if (w->program) {
-        ls_windows_compute(&r->launch->sides[1], w, worker, batch, point, band, image);
+        ls_windows_compute(&r->launch->sides[1], w, worker, p->batch, p->point, p->band, copy);
     }
     for (int64_t i = 0; i < w->planes && !w->program; i++) {
         if (w->plane_leaf[i] >= 0) {
-            copy_plane(moves, w, firsts, src[w->plane_leaf[i]] + w->plane_at[i], image + i * w->plane);
+            copy_plane(kernel->binary->device->gemm->moves, w, firsts, src[w->plane_leaf[i]] + w->plane_at[i], copy + i * w->plane);
         }
     }
-    const ls_window_dim *last = &w->dims[w->n_dims - 1];
-    const int64_t runs = w->by_lines ? lines : 1, n = w->by_lines ? last->extent : w->ld; /* of outputs, computed at once */
-    const int64_t output = (point * first->extent + band) * inner;
-    for (int64_t i = row; i < end; i += w->rows) {
+    return copy;
+}
+
+static void window_task(void *ctx, long task, int worker) {
+    const window_run *r = ctx;
+    const ls_windows *w = r->w;
+    const ls_gemm_moves *moves = r->launch->kernel->binary->device->gemm->moves;
+    const ls_window_dim *first = &w->dims[w->outer], *last = &w->dims[w->n_dims - 1];
+    const int64_t image_index = task / w->bands / r->outer;
+    window_part p = {.batch = image_index % r->batches, .point = task / w->bands % r->outer, .band = task % w->bands * w->band,
+                     .row = image_index / r->batches * w->group * w->rows};
+    p.lines = first->extent - p.band < w->band ? first->extent - p.band : w->band;
+    p.end = p.row + w->group * w->rows;
+    p.end = p.end < w->m ? p.end : w->m;
+    float *memory = (float *)(void *)(r->memory + (size_t)worker * r->worker_bytes), *c = memory + copy_elements(w);
+    const float *image = image_of(r, &p, worker, memory);
+    int64_t inner = 1;
+    for (int i = w->outer + 1; i < w->n_dims; i++) {
+        inner *= w->dims[i].extent;
+    }
+    const int64_t runs = w->by_lines ? p.lines : 1, n = w->by_lines ? last->extent : w->ld; /* of outputs, computed at once */
+    const int64_t output = (p.point * first->extent + p.band) * inner;
+    for (int64_t i = p.row; i < p.end; i += w->rows) {
         int64_t rows = w->m - i < w->rows ? w->m - i : w->rows;
-        const float *a = r->filter + (batch * w->panels * w->rows + i) * w->k;
+        const float *a = r->filter + (p.batch * w->panels * w->rows + i) * w->k;
         ls_put_lines put;
-        float *out = !LS_SMALL && w->puts ? put_of(r, batch, i, rows, output, lines, &put) : NULL;
+        float *out = !LS_SMALL && w->puts ? put_of(r, p.batch, i, rows, output, p.lines, &put) : NULL;
         if (!LS_SMALL && out && lines_end(w, &put)) {
-            rows_in_place(w, a, image, &put, lines, out);
+            rows_in_place(w, a, image, &put, p.lines, out);
             continue;
         }
         for (int64_t k0 = 0; k0 < w->k; k0 += LS_GEMM_CHUNK) {
@@ -320,10 +342,10 @@ static void window_task(void *ctx, long task, int worker) {
             }
         }
         for (int64_t q = 0; q < rows && !out; q++) {
-            close_up(moves, w, lines, c + q * w->ld);
+            close_up(moves, w, p.lines, c + q * w->ld);
         }
         if (!out) {
-            ls_gemm_finish_tile(r->launch, worker, batch, i, rows, output, lines * inner, c, w->ld);
+            ls_gemm_finish_tile(r->launch, worker, p.batch, i, rows, output, p.lines * inner, c, w->ld);
         }
     }
 }
