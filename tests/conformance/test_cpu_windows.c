@@ -1,5 +1,5 @@
-/* Random windows of anything, contracted with a filter over random axes, and convolutions of lines that are computed on the way, on `cpu` and on
- * `ref`: for LOCKSTEP_SECONDS (8), from seed 1 on, each on one configuration of `cpu` by turns. LOCKSTEP_SEED=n begins there, and tries all
+/* Random windows of anything, contracted with a filter over random axes, convolutions of lines that are computed on the way, and of pictures with what
+ * networks have after them, on `cpu` and on `ref`, the latter in fast, too: for LOCKSTEP_SECONDS (8), from seed 1 on, each on one configuration of `cpu` by turns. LOCKSTEP_SEED=n begins there, and tries all
  * configurations. A case that fails or never ends prints its graph. */
 #include "conformance/cpu_cases.h"
 #include <signal.h>
@@ -219,6 +219,30 @@ static int build_line(ls_session *s, ls_rng *rng, const void *param, ls_tensor *
     return 3;
 }
 
+/* Lines of outputs are whole vectors or not; a bias and bounds follow. */
+static int build_picture(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    (void)param;
+    graph[0] = '\0';
+    const int64_t taps[] = {draw(rng, 1, 3), draw(rng, 1, 4)}, width = chance(rng, 2) ? 24 * draw(rng, 1, 2) : draw(rng, 4, 50), lines = draw(rng, 1, 6);
+    const int64_t channels = chance(rng, 8) ? 64 : draw(rng, 1, 12), outputs = draw(rng, 1, 10);
+    ls_conv_spec spec = {.spatial = 2, .stride = {1, 1}, .groups = 1};
+    int64_t size[] = {lines + taps[0] - 1, width + taps[1] - 1};
+    for (int i = 0; i < 2; i++) {
+        const bool pads = chance(rng, 3) && size[i] > taps[i] + 1;
+        spec.pad_low[i] = spec.pad_high[i] = pads;
+        size[i] -= 2 * pads;
+    }
+    ls_tensor *x = leaf(s, rng, LS_F32, LS_SHAPE(draw(rng, 1, 2), channels, size[0], size[1]));
+    ls_tensor *w = leaf(s, rng, LS_F32, LS_SHAPE(outputs, channels, taps[0], taps[1]));
+    ls_tensor *bias = chance(rng, 3) ? NULL : noted("bias", tame_tensor(s, rng, LS_F32, LS_SHAPE(outputs)));
+    ls_tensor *y = noted("convolution", ls_conv(s, x, w, bias, &spec));
+    if (!chance(rng, 3)) {
+        y = chance(rng, 2) ? noted("relu", ls_relu(s, y)) : noted("max", ls_max(s, y, tame_tensor(s, rng, LS_F32, LS_SHAPE(1, outputs, 1, 1))));
+    }
+    out_roots[0] = chance(rng, 3) ? noted("min", ls_min(s, y, ls_full(s, LS_F32, LS_SCALAR, 6))) : y;
+    return 1;
+}
+
 static uint64_t seed_now;
 
 #ifdef SIGALRM
@@ -240,6 +264,9 @@ static void random_cases(void **state) {
 #endif
         check_case(*state, build_windows, s.seed, NULL, graph, s.chosen);
         check_case(*state, build_line, s.seed, NULL, graph, s.chosen);
+        check_case(*state, build_picture, s.seed, NULL, graph, s.chosen);
+        worlds *all = *state;
+        check_fast(all, (int)(s.seed % (uint64_t)all->n), build_picture, (ls_rng){s.seed, 0}, NULL, "a picture in fast", s.seed);
     } while (seeds_next(&s));
 }
 
