@@ -32,10 +32,11 @@ static void some_outputs(const ls_gemm_runs *t, int64_t n, const float *a, const
         if (!(beyond & LS_BEYOND_ALL)) {
             const bool last = edge + 1 == end && !beyond;
             float *to = last ? sums : own[turn];
-            for (int64_t i = 0; i < n; i++) { /* an output beyond takes its neighbour's elements, and is put back */
-                const int64_t output = i == 0 && beyond & LS_BEYOND_FIRST ? 1 : i == n - 1 && beyond & LS_BEYOND_LAST ? n - 2 : i;
-                at[i] = image + output * t->step;
+            for (int64_t i = 0; i < n; i++) {
+                at[i] = image + i * t->step;
             }
+            at[0] = beyond & LS_BEYOND_FIRST ? at[1] : at[0]; /* an output beyond takes its neighbour's elements, and is put back */
+            at[n - 1] = beyond & LS_BEYOND_LAST ? at[n - 2] : at[n - 1];
             t->of[n](k, shifts, a, at, from, last ? plus : NULL, to);
             if (last) {
                 return;

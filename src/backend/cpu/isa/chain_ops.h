@@ -8,7 +8,12 @@
 
 typedef int32_t ls_vi32 __attribute__((vector_size(LS_VECTOR_BYTES)));
 
+/* Of each lane x or y; lanes of a mask are all ones or none. */
+#if defined(LS_ISA_AVX2)
+#define LS_CHOOSE(mask, x, y) ((ls_vf32)_mm256_blendv_ps((__m256)(y), (__m256)(x), (__m256)(mask)))
+#else
 #define LS_CHOOSE(mask, x, y) ((ls_vf32)(((ls_vu32)(x) & (ls_vu32)(mask)) | ((ls_vu32)(y) & ~(ls_vu32)(mask))))
+#endif
 /* x where it is greater (less) than y, else y: that, too, where one is NaN or both are zero. */
 #if defined(LS_ISA_AVX512)
 #define LS_ABOVE(x, y) ((ls_vf32)_mm512_max_ps((__m512)(x), (__m512)(y)))
