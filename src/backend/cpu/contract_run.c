@@ -194,7 +194,7 @@ static bool run_planned(struct ls_gemm_last *last, const ls_cpu_device *d) {
         last->packed = packed;
     }
     ls_gemm_plan_move(&last->plan, g, &last->planned);
-    last->plan.backward = !LS_SMALL && g->m == 1 && g->b.packed && !last->plan.backward; /* what the last launch read last is still near */
+    last->plan.backward = !LS_SMALL && g->m == 1 && (g->b.packed || last->plan.vector) && !last->plan.backward; /* what the last launch read last is still near */
     if (ls_gemm_plan_bytes(&last->plan) > d->workspace_size) {
         return false;
     }

@@ -556,8 +556,11 @@ void ls_gemm_block_sums(const ls_gemm_block *b, int64_t k0, int64_t kc, void *y)
 static void compute_row(const ls_gemm_block *given) {
     const ls_gemm_plan *plan = given->plan;
     ls_gemm_block b = *given;
-    for (int64_t end = b.j0 + b.nj; b.j0 < end; b.j0 += b.nj, b.c += b.nj * plan->elem) {
-        b.nj = ls_gemm_smaller(plan->at_once, end - b.j0);
+    for (int64_t at = 0; at < given->nj; at += plan->at_once) {
+        const int64_t from = !LS_SMALL && plan->backward ? (given->nj - 1) / plan->at_once * plan->at_once - at : at;
+        b.j0 = given->j0 + from;
+        b.c = given->c + from * plan->elem;
+        b.nj = ls_gemm_smaller(plan->at_once, given->nj - from);
         for (int64_t k0 = 0; k0 < plan->g->k; k0 += LS_GEMM_CHUNK) {
             int64_t kc = ls_gemm_smaller(LS_GEMM_CHUNK, plan->g->k - k0);
             ls_gemm_block_sums(&b, k0, kc, k0 ? tile_of(&b) : b.c);

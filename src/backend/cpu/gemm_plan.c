@@ -363,6 +363,14 @@ static void plan_alone(const ls_gemm *g, ls_gemm_plan *plan) {
     }
 }
 
+/* Columns of a row's product whose k are consecutive: as kernels have them, or, where k is one chunk, some that are still near when the next launch
+ * begins with them. */
+static int64_t row_columns(const ls_gemm *g) {
+    enum { AS_KERNELS = 16, PIECE = 64 << 10 };
+    const int64_t bytes = g->k * ls_gemm_dtype_size(g->b.dtype) * AS_KERNELS;
+    return g->k > LS_GEMM_CHUNK ? g->fast ? AS_KERNELS / 2 : AS_KERNELS : (PIECE / ls_gemm_larger(bytes, 1) + 1) * AS_KERNELS;
+}
+
 void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan) {
     *g = *given;
     ls_gemm_plan *plan = out_plan;
@@ -428,7 +436,7 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     plan->slab = up(ls_gemm_larger(g->n, 1), plan->cols);
     if (plan->vector) {
         plan->a_source = g->a.packed ? LS_GEMM_BEFORE : is_wide_view(&g->a) && g->a.stride_k == 1 ? LS_GEMM_DIRECT : LS_GEMM_LOCAL;
-        plan->at_once = g->b.stride_i == 1 || plan->a_source == LS_GEMM_LOCAL ? g->n : g->fast ? 8 : 16; /* as kernels have them */
+        plan->at_once = g->b.stride_i == 1 || plan->a_source == LS_GEMM_LOCAL ? g->n : row_columns(g);
         plan->b_source = LS_GEMM_DIRECT;
         nc_max = up(4096, plan->cols);
     } else if (plan->b_source == LS_GEMM_SHARED) {

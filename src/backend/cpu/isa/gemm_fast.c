@@ -5,6 +5,7 @@
 #ifndef LS_ISA_SCALAR
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "backend/cpu/gemm_isa.h"
 #include "backend/cpu/isa/gemm_vec.h"
