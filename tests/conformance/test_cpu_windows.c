@@ -223,8 +223,10 @@ static int build_line(ls_session *s, ls_rng *rng, const void *param, ls_tensor *
 static int build_picture(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
     (void)param;
     graph[0] = '\0';
-    const int64_t taps[] = {draw(rng, 1, 3), draw(rng, 1, 4)}, width = chance(rng, 2) ? 24 * draw(rng, 1, 2) : draw(rng, 4, 50), lines = draw(rng, 1, 6);
-    const int64_t channels = chance(rng, 8) ? 64 : draw(rng, 1, 12), outputs = draw(rng, 1, 10);
+    const bool several = chance(rng, 4); /* chunks of k */
+    const int64_t least = several ? 3 : 1, taps[] = {draw(rng, least, 3), draw(rng, least, 4)}, lines = draw(rng, 1, several ? 2 : 6);
+    const int64_t channels = several ? 60 : chance(rng, 2) ? draw(rng, 1, 12) : draw(rng, 16, 40), outputs = draw(rng, 1, 10);
+    const int64_t width = chance(rng, 2) ? 24 * draw(rng, 1, 2) : draw(rng, 4, 50);
     ls_conv_spec spec = {.spatial = 2, .stride = {1, 1}, .groups = 1};
     int64_t size[] = {lines + taps[0] - 1, width + taps[1] - 1};
     for (int i = 0; i < 2; i++) {
@@ -239,7 +241,9 @@ static int build_picture(ls_session *s, ls_rng *rng, const void *param, ls_tenso
     if (!chance(rng, 3)) {
         y = chance(rng, 2) ? noted("relu", ls_relu(s, y)) : noted("max", ls_max(s, y, tame_tensor(s, rng, LS_F32, LS_SHAPE(1, outputs, 1, 1))));
     }
-    out_roots[0] = chance(rng, 3) ? noted("min", ls_min(s, y, ls_full(s, LS_F32, LS_SCALAR, 6))) : y;
+    y = chance(rng, 3) ? noted("min", ls_min(s, y, ls_full(s, LS_F32, LS_SCALAR, 6))) : y;
+    y = chance(rng, 4) ? noted("max", ls_max(s, y, ls_full(s, LS_F32, LS_SCALAR, -2))) : y;
+    out_roots[0] = chance(rng, 6) ? noted("twice", ls_mul(s, y, ls_full(s, LS_F32, LS_SCALAR, 2))) : y;
     return 1;
 }
 
