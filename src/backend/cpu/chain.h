@@ -77,6 +77,11 @@ typedef struct ls_bounds {
     int64_t n_scalars;
     int after[3];
 } ls_bounds;
+/* Of the row with these numbers: a least that is NaN makes all so, as what is added does. */
+static inline void ls_bounds_of(const ls_bounds *b, const float *numbers, float *out_plus, float *out_least) {
+    *out_least = b->after[1] < 0 ? -__builtin_inff() : numbers[b->after[1]];
+    *out_plus = *out_least != *out_least ? *out_least : b->after[0] < 0 ? -0.0f : numbers[b->after[0]];
+}
 
 /* Always inlined: gcc finds a function that fetches to do nothing, and drops its calls. */
 #define LS_FETCHING static inline __attribute__((always_inline))

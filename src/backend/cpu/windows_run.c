@@ -247,13 +247,10 @@ static bool lines_end(const ls_windows *w, const ls_put_lines *put) {
     return w->by_lines && w->kernels->ends && w->rows == LS_ENDS_ROWS && put->rows == w->rows && put->n % (3 * w->kernels->lanes) == 0 && put->bounds.after[2] < 0;
 }
 
-static void rows_in_place(const ls_windows *w, const float *a, const float *image, const ls_put_lines *put, int64_t lines, float *out) {
-    const int *after = put->bounds.after;
-    const float *numbers = put->bounds.scalars;
+static void end_lines(const ls_windows *w, const float *a, const float *image, const ls_put_lines *put, int64_t lines, float *out) {
     float ends[LS_ENDS_ROWS][2];
-    for (int i = 0; i < LS_ENDS_ROWS; i++, numbers += put->bounds.n_scalars) {
-        ends[i][1] = after[1] < 0 ? -__builtin_inff() : numbers[after[1]];
-        ends[i][0] = ends[i][1] != ends[i][1] ? ends[i][1] : after[0] < 0 ? -0.0f : numbers[after[0]]; /* a least that is NaN makes all so */
+    for (int i = 0; i < LS_ENDS_ROWS; i++) {
+        ls_bounds_of(&put->bounds, put->bounds.scalars + i * put->bounds.n_scalars, &ends[i][0], &ends[i][1]);
     }
     for (int64_t k0 = 0, kc; k0 < w->k; k0 += kc) {
         kc = w->k - k0 < LS_GEMM_CHUNK ? w->k - k0 : LS_GEMM_CHUNK;
@@ -329,7 +326,7 @@ static void window_task(void *ctx, long task, int worker) {
         ls_put_lines put;
         float *out = !LS_SMALL && w->puts ? put_of(r, p.batch, i, rows, output, p.lines, &put) : NULL;
         if (!LS_SMALL && out && lines_end(w, &put)) {
-            rows_in_place(w, a, image, &put, p.lines, out);
+            end_lines(w, a, image, &put, p.lines, out);
             continue;
         }
         for (int64_t k0 = 0; k0 < w->k; k0 += LS_GEMM_CHUNK) {

@@ -9,11 +9,12 @@ enum { L = LS_LANES_F32 };
 
 void LS_ISA_SUFFIX(ls_put_lines)(const ls_put_lines *p, const float *src, float *dst) {
     const int64_t n = p->n, whole = n / L * L;
-    const int plus_at = p->bounds.after[0], least_at = p->bounds.after[1], most_at = p->bounds.after[2];
+    const int most_at = p->bounds.after[2];
     const float *scalars = p->bounds.scalars;
     for (int64_t row = 0; row < p->rows; row++, scalars += p->bounds.n_scalars) {
-        const float least_of = least_at < 0 ? -__builtin_inff() : scalars[least_at], most_of = most_at < 0 ? __builtin_inff() : scalars[most_at];
-        const float plus_of = least_of != least_of ? least_of : plus_at < 0 ? -0.0f : scalars[plus_at]; /* a least that is NaN makes all so */
+        const float most_of = most_at < 0 ? __builtin_inff() : scalars[most_at];
+        float plus_of, least_of;
+        ls_bounds_of(&p->bounds, scalars, &plus_of, &least_of);
         const ls_vf32 plus = LS_SPLAT_F32(plus_of), least = LS_SPLAT_F32(least_of), most = LS_SPLAT_F32(-most_of), most_zero = LS_SPLAT_F32(ls_zero_above(-most_of));
         const float *from = src + row * p->src_row;
         float *to = dst + row * p->dst_row;
