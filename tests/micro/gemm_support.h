@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,15 @@ typedef enum filling {
     EXTREME,  /* bytes of the largest magnitude */
     WHOLE,    /* small whole numbers, whose sums are exact in any order, fused or not */
 } filling;
+
+/* The larger of two numbers, or the smaller, by the order that has -0 below +0; NaN from either. */
+static inline float extreme(float x, float y, bool most) {
+    if (isnan(x) || isnan(y)) {
+        return NAN;
+    }
+    const bool below = x < y || (x == y && signbit(x) && !signbit(y));
+    return below == most ? y : x;
+}
 
 static inline double random_value(filling how) {
     double x = (double)(int64_t)random_bits() * 0x1p-63;

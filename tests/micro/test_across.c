@@ -8,22 +8,6 @@
 
 enum { PANELS = 3, MOST_STEPS = 3, SCALARS = 4, GAP = 5 };
 
-/* NaN from either, zeros by their signs. */
-static float extreme(float x, float y, bool most) {
-    uint32_t a, b;
-    memcpy(&a, &x, sizeof a);
-    memcpy(&b, &y, sizeof b);
-    if (x != x || y != y) {
-        return NAN;
-    }
-    if (x == y) {
-        a = most ? a & b : a | b;
-        memcpy(&x, &a, sizeof x);
-        return x;
-    }
-    return (x > y) == most ? x : y;
-}
-
 static float apply(int op, float x, float y) {
     return op == LS_CHAIN_ADD   ? x + y
            : op == LS_CHAIN_SUB ? x - y

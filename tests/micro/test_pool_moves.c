@@ -18,16 +18,8 @@ static float image_value(bool zeros) {
     return x;
 }
 
-/* NaN, else by the order that has -0 below +0. */
 static float of_two(ls_square what, float x, float y) {
-    if (what == LS_SQUARE_SUM) {
-        return x + y;
-    }
-    if (isnan(x) || isnan(y)) {
-        return NAN;
-    }
-    const bool below = x < y || (x == y && signbit(x) && !signbit(y));
-    return below == (what == LS_SQUARE_LEAST) ? x : y;
+    return what == LS_SQUARE_SUM ? x + y : extreme(x, y, what == LS_SQUARE_MOST);
 }
 
 static uint32_t place_of(ls_square what, const float *x) {

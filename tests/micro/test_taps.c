@@ -26,15 +26,6 @@ static float sum(void) {
     return x == 0 ? 0.0f : x;
 }
 
-/* NaN from either; of zeros the one of that sign. */
-static float extreme(float x, float y, bool most) {
-    if (isnan(x) || isnan(y)) {
-        return NAN;
-    }
-    const bool below = x < y || (x == y && signbit(x) && !signbit(y));
-    return below == most ? y : x;
-}
-
 static float bounded(float x, const ls_bounds *b, int64_t row) {
     const float *numbers = b->scalars + row * b->n_scalars;
     x = b->after[0] < 0 ? x : x + numbers[b->after[0]];

@@ -108,7 +108,7 @@ static int64_t near_rows(const ls_gemm *g, const ls_gemm_plan *plan) {
  * Rows of B that lie close are read where they are, at the speed of panels. So are rows further apart, for as few rows of A as make
  * packing a panel cost what tiles lose by them, or where they are few themselves. Tiles lose little where the second-level cache is
  * near, most of it with one line of each row, all in one place of the first; elsewhere such a line is gone before the next tile wants it, and packing
- * costs many tiles little (Zen 3: 256 cubed 0.9 of the time).
+ * costs many tiles little (Zen 3: 256 cubed 0.85 of the time).
  */
 static bool reads_b_directly(const ls_gemm *g, const ls_gemm_plan *plan) {
     const int64_t near = near_rows(g, plan), part = g->fast ? 1 : 2;

@@ -99,14 +99,11 @@ static bool ends_beyond(const ls_window_dim *x) {
     return x->low <= x->first + x->stride && x->first + x->stride * (x->extent - 2) + ls_windows_reach(x) < x->high;
 }
 
-/* Whether nothing is to be copied: no padding, or such as tiles across know, lines and planes evenly apart, of which not too many share
- * places of the nearest cache. */
+/* Whether nothing is to be copied: no padding, or such as tiles across know. */
 static bool reads_in_place(const ls_windows *w, bool across, bool by_tap) {
     const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
-    const int64_t places = across ? 128 : 512;
-    bool fits = across ? (ls_windows_inside(y) && ls_windows_inside(x)) || (by_tap && ends_beyond(x)) : is_whole(y) && is_whole(x);
-    return fits && w->plane_leaf[0] >= 0 &&
-           ls_windows_even_planes(w, 0) == w->planes && y->image_stride >= x->high - x->low && ls_windows_plane_step(w) > 0 && ls_windows_plane_step(w) % places;
+    bool fits = across ? ls_windows_inside(w) || (by_tap && ends_beyond(x)) : is_whole(y) && is_whole(x);
+    return fits && ls_windows_lie_evenly(w, across ? 128 : 512);
 }
 
 static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
@@ -310,7 +307,7 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     order o = order_of(&binary->spec, gemm, w, &t);
     t.in_place = (t.joined || t.across) && reads_in_place(w, t.across, o.by_tap);
     t.length = t.in_place ? y->image_stride : t.length;
-    w->finite = t.in_place && t.across && !(ls_windows_inside(y) && ls_windows_inside(x));
+    w->finite = t.in_place && t.across && !ls_windows_inside(w);
     t.tiles = t.joined || t.across ? ls_runs_ceil_div(t.outputs, t.tile_outputs) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;
     t.reach = t.across ? ls_windows_reach(y) : reach_of(y);
     choose_bands(binary, gemm, w, &t);

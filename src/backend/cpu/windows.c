@@ -454,8 +454,12 @@ static bool walked_alone(const ls_window_dim *d) {
     return d->taps == 1 && d->low <= 0 && whole;
 }
 
-bool ls_windows_inside(const ls_window_dim *d) {
-    return d->low <= d->first && d->first + d->stride * (d->extent - 1) + ls_windows_reach(d) < d->high;
+bool ls_windows_inside(const ls_windows *w) {
+    bool inside = true;
+    for (const ls_window_dim *d = &w->dims[w->outer]; d < &w->dims[w->n_dims]; d++) {
+        inside = inside && d->low <= d->first && d->first + d->stride * (d->extent - 1) + ls_windows_reach(d) < d->high;
+    }
+    return inside;
 }
 
 int64_t ls_windows_even_planes(const ls_windows *w, int64_t i) {
@@ -467,15 +471,19 @@ int64_t ls_windows_even_planes(const ls_windows *w, int64_t i) {
     return n;
 }
 
-/* Whether lines are read where images lie: none ends in padding, planes share few places of the nearest cache, and all of them are in the second one
- * (which a copy brings them to sooner than tiles that wait for each line). */
-static bool needs_no_copy(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, const ls_windows *w) {
-    enum { PLACES = 128 };
+bool ls_windows_lie_evenly(const ls_windows *w, int64_t places) {
     const ls_window_dim *y = &w->dims[w->outer], *x = &w->dims[w->n_dims - 1];
-    const int64_t apart = ls_windows_plane_step(w);
-    return !LS_SMALL && w->by_lines && !w->program && y->stride * x->stride * y->spread * x->spread * x->image_stride == 1 && ls_windows_inside(y) &&
-           ls_windows_inside(x) && w->plane_leaf[0] >= 0 && ls_windows_even_planes(w, 0) == w->planes && y->image_stride > 0 &&
-           (w->planes == 1 || apart % PLACES) && ls_windows_images(&binary->spec, gemm, w) * w->planes * apart * 4 <= binary->device->cpu.l2_bytes;
+    const int64_t step = ls_windows_plane_step(w);
+    return w->plane_leaf[0] >= 0 && ls_windows_even_planes(w, 0) == w->planes && y->image_stride >= x->high - x->low && step > 0 && step % places;
+}
+
+/* Whether lines are read where images lie: none ends in padding, and all of them are in the second-level cache (which a copy brings them to sooner than
+ * tiles that wait for each line). */
+static bool needs_no_copy(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, const ls_windows *w) {
+    const ls_window_dim *y = &w->dims[w->outer], *x = &w->dims[w->n_dims - 1];
+    return !LS_SMALL && w->by_lines && !w->program && y->stride * x->stride * y->spread * x->spread * x->image_stride == 1 && ls_windows_inside(w) &&
+           ls_windows_lie_evenly(w, 128) &&
+           ls_windows_images(&binary->spec, gemm, w) * w->planes * ls_windows_plane_step(w) * 4 <= binary->device->cpu.l2_bytes;
 }
 
 ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const int *temps, ls_error *err) {

@@ -75,9 +75,11 @@ static inline int64_t ls_depthwise_room(const ls_windows *w) {
 bool ls_depthwise_fits(const ls_gemm_phase *gemm, const ls_windows *w);
 void ls_depthwise_run(ls_gemm_launch *launch, const float *filter, char *memory, size_t bytes);
 
-/* windows.c: whether no tap of a dimension is beyond the image; the planes from i on that lie evenly apart, how many, and how far apart. */
-bool ls_windows_inside(const ls_window_dim *d);
+/* windows.c: whether no tap of the inner dimensions is beyond the image; how many planes from i on lie evenly apart; whether all do, in one tensor
+ * whose lines are apart, too, and not by so many places that too many share those of the nearest cache; how far apart they are then. */
+bool ls_windows_inside(const ls_windows *w);
 int64_t ls_windows_even_planes(const ls_windows *w, int64_t i);
+bool ls_windows_lie_evenly(const ls_windows *w, int64_t places);
 static inline int64_t ls_windows_plane_step(const ls_windows *w) {
     return w->planes > 1 ? w->plane_at[1] - w->plane_at[0] : 1;
 }
