@@ -6,14 +6,14 @@
 #include "micro/gemm_support.h"
 #include <stdio.h>
 
-/* Every tile of one table, called directly, with panels and with strides, storing, adding and resuming. */
+/* Every tile of one table, called directly, with panels and with strides, storing, adding and resuming, with something to fetch and without. */
 static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, bool exact, const char *isa) {
     int64_t size = dtype_sizes[dtype];
     for (int rows = 1; rows <= kernels->rows; rows++) {
         for (int vectors = 1; vectors <= kernels->vectors - (rows > kernels->widest_rows); vectors++) {
-            for (int variant = 0; variant < 8; variant++) {
+            for (int variant = 0; variant < 16; variant++) {
                 static const int64_t depths[] = {0, 1, 3, 7, 8, 33, 511, 512};
-                int64_t kc = depths[variant], cols = (int64_t)vectors * kernels->lanes,
+                int64_t kc = depths[variant % 8], cols = (int64_t)vectors * kernels->lanes,
                         ldc = cols + variant % 3;
                 matrix a, b;
                 matrix_make(&a, dtype, rows, kc, 1, variant & 1 ? K_FAST : I_FAST, exact ? WIDE : ORDINARY);
@@ -46,7 +46,7 @@ static void check_tiles(const ls_gemm_kernels *kernels, ls_gemm_dtype dtype, boo
                 ls_gemm_kernel kernel = kernels->tile[rows][vectors];
                 const char *at_a = a.origin, *at_b = b.origin;
                 ls_gemm_tiles tiles = {.n = 1, .kc = first, .a = at_a, .a_row = a.stride_i, .a_k = a.stride_k, .b = at_b, .b_k = b.stride_k,
-                                       .c = out + GUARD, .ldc = ldc, .ahead = at_b, .ahead_k = 64};
+                                       .c = out + GUARD, .ldc = ldc, .ahead = at_b, .ahead_k = variant & 8 ? 0 : 64};
                 if (resume) {
                     kernel(&tiles);
                 }
@@ -90,6 +90,39 @@ static void test_every_tile(void **state) {
         check_tiles(isas[s]->i32, LS_GEMM_I32, true, name);
         check_tiles(isas[s]->f32_fast, LS_GEMM_F32, false, name);
         check_tiles(isas[s]->f64_fast, LS_GEMM_F64, false, name);
+    }
+}
+
+/* Tiles tell of each NaN, wherever it is and of whichever of them, and vectors of none. */
+static void check_nans(const ls_gemm_kernels *kernels, bool vectors_tell) {
+    enum { DEPTH = 5, TILES = 3 };
+    static float a[TILES * LS_GEMM_MAX_ROWS * DEPTH], b[DEPTH * LS_GEMM_MAX_WIDTH], c[TILES * LS_GEMM_MAX_ROWS * LS_GEMM_MAX_WIDTH];
+    for (int rows = 1; rows <= kernels->rows; rows++) {
+        for (int vectors = 1; vectors <= kernels->vectors - (rows > kernels->widest_rows); vectors++) {
+            const int64_t width = (int64_t)vectors * kernels->lanes, n = kernels->most_tiles < TILES ? kernels->most_tiles : TILES;
+            const ls_gemm_tiles tiles = {.n = n, .kc = DEPTH, .a = a, .a_row = 1, .a_k = rows, .b = b, .b_k = width, .c = c, .ldc = width,
+                                         .ahead = (const char *)b, .a_next = (int64_t)rows * DEPTH};
+            assert_true(kernels->tile[rows][vectors](&tiles) == 0 || !vectors_tell);
+            for (int64_t i = 0; i < n * rows; i++) {
+                a[i / rows * rows * DEPTH + i % rows + rows] = NAN;
+                assert_true(kernels->tile[rows][vectors](&tiles) != 0);
+                a[i / rows * rows * DEPTH + i % rows + rows] = 0;
+            }
+            for (int64_t j = 0; j < width; j++) {
+                b[j + width] = -NAN;
+                assert_true(kernels->tile[rows][vectors](&tiles) != 0);
+                b[j + width] = 0;
+            }
+        }
+    }
+}
+
+static void test_nans(void **state) {
+    (void)state;
+    for (int s = 0; s < isa_count; s++) {
+        const bool vectors_tell = isas[s]->isa != LS_CPU_SCALAR && isas[s]->isa != LS_CPU_SIMD128;
+        check_nans(isas[s]->f32, vectors_tell);
+        check_nans(isas[s]->f32_fast, vectors_tell);
     }
 }
 
@@ -301,6 +334,7 @@ int main(void) {
         cmocka_unit_test(test_caches),
         cmocka_unit_test(test_half_moves),
         cmocka_unit_test(test_every_tile),
+        cmocka_unit_test(test_nans),
         cmocka_unit_test(test_row_kernels),
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_even_blocks),

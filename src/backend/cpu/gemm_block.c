@@ -237,8 +237,8 @@ static lookahead fetch_ahead(const ls_gemm_block *b, int64_t j, int64_t k, int64
         if (lines && !plan->g->fetches_best) {
             return (lookahead){at, 2, step / 2, step, LS_GEMM_PANEL_LINES / 2};
         }
-        const int64_t piece = lines ? LS_GEMM_LINE : ls_gemm_ceil_div(step, tiles);
-        return (lookahead){at, tiles, piece * n, piece, 1};
+        const int64_t piece = lines ? LS_GEMM_LINE : ls_gemm_larger(ls_gemm_ceil_div(step, tiles), plan->kernels->least_fetch);
+        return (lookahead){at, ls_gemm_smaller(tiles, ls_gemm_ceil_div(step, piece)), piece * n, piece, 1};
     }
     if (o->pack || o->stride_i != 1 || plan->bytes_k) {
         return (lookahead){0};

@@ -159,6 +159,7 @@ typedef struct ls_gemm_kernels {
     int64_t most_tiles; /* in a call */
     int lanes;          /* of a vector */
     int vectors;        /* of the widest tile, and of B's panels at most: 2 to 4 */
+    int64_t least_fetch; /* bytes of each k of a packed panel that a tile fetches, where one that fetches nothing takes less time; or 0 */
     bool follows;       /* tiles do what follows */
     bool resumes;       /* tiles can resume sums; not those of fast, which locked halves and bytes have, too, but never in slices */
     /* Tiles compute and store all rows of a panel of A, which is as high as one of them: they stand at their height / 4. */

@@ -107,6 +107,9 @@ static inline int64_t five_rows(int64_t n, const float *x, int64_t x_k, const fl
     "vmulps %%ymm12,%%ymm15,%%ymm14\n\tvaddps %%ymm14,%%ymm" #s ",%%ymm" #s "\n\t"                          \
     "vmulps %%ymm13,%%ymm15,%%ymm14\n\tvaddps %%ymm14,%%ymm" #t ",%%ymm" #t "\n\t"                          \
     "vmulps 64(%[image],%[shift],4),%%ymm15,%%ymm15\n\tvaddps %%ymm15,%%ymm" #u ",%%ymm" #u "\n\t"
+#define TILE_MADDS(s, t)                                                                                     \
+    "vmulps %%ymm12,%%ymm15,%%ymm14\n\tvmulps %%ymm13,%%ymm15,%%ymm15\n\t"                                   \
+    "vaddps %%ymm14," s "," s "\n\tvaddps %%ymm15," t "," t "\n\t"
 #define KEPT 12
 #endif
 #define RUNS(vectors) LS_ISA_SUFFIX(ls_gemm_f32_runs_##vectors)

@@ -113,14 +113,24 @@ static inline ls_quad ls_quad_f16(const uint16_t *p) {
 #endif
 #endif
 
-#if defined(LS_ISA_AVX512)
-#define LS_ORDERED_F32(mask, a, b) _mm512_mask_cmp_ps_mask(mask, (__m512)(a), (__m512)(b), _CMP_ORD_Q)
-#elif defined(LS_ISA_AVX2)
-#define LS_ORDERED_F32(mask, a, b) (uint16_t)((mask) & ~_mm256_movemask_ps(_mm256_cmp_ps((__m256)(a), (__m256)(b), _CMP_UNORD_Q)))
-#elif defined(LS_ISA_NEON)
-#define LS_ORDERED_F32(mask, a, b) (uint16_t)((mask) & vminvq_u32((uint32x4_t)(((a) == (a)) & ((b) == (b)))))
+/* Lanes of which no element was NaN: of those that one begins with, and together with those. AVX2 has them in a vector, which is not to wait on the stack
+ * from one tile to the next. */
+#if defined(LS_ISA_AVX2)
+typedef __m256 ls_ordered;
+#define LS_ORDERED_BEGIN(ordered) _mm256_castsi256_ps(_mm256_set1_epi32(-1))
+#define LS_ORDERED_F32(lanes, a, b) _mm256_and_ps(lanes, _mm256_cmp_ps((__m256)(a), (__m256)(b), _CMP_ORD_Q))
+#define LS_ORDERED_END(ordered, lanes) (uint16_t)((ordered) & (_mm256_movemask_ps(lanes) | 0xff00))
 #else
-#define LS_ORDERED_F32(mask, a, b) 0
+typedef uint16_t ls_ordered;
+#define LS_ORDERED_BEGIN(ordered) ordered
+#define LS_ORDERED_END(ordered, lanes) lanes
+#if defined(LS_ISA_AVX512)
+#define LS_ORDERED_F32(lanes, a, b) _mm512_mask_cmp_ps_mask(lanes, (__m512)(a), (__m512)(b), _CMP_ORD_Q)
+#elif defined(LS_ISA_NEON)
+#define LS_ORDERED_F32(lanes, a, b) (uint16_t)((lanes) & vminvq_u32((uint32x4_t)(((a) == (a)) & ((b) == (b)))))
+#else
+#define LS_ORDERED_F32(lanes, a, b) 0
+#endif
 #endif
 
 /* An initialiser list, because compilers know it as a broadcast. */
