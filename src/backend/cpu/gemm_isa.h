@@ -307,6 +307,11 @@ struct ls_gemm_isa {
     void ls_put_lines__##isa(const ls_put_lines *p, const float *src, float *dst);                            \
     void ls_pool_squares__##isa(ls_square what, bool places, int64_t n, int64_t lines, const float *src, int64_t src_step, void *dst, bool second); \
     void ls_pool_threes__##isa(const ls_threes *t);                                                          \
+    int64_t ls_list_nonzeros__##isa(int64_t n, const float *src, const int32_t *at, ls_sparse_entry *list);  \
+    int64_t ls_list_chosen__##isa(int64_t n, const float *src, const uint32_t *places, const int32_t *at,    \
+                                  const int32_t of[4], ls_sparse_entry *list);                               \
+    int64_t ls_list_chosen_planes__##isa(int64_t windows, int64_t n, uint32_t place, const float *src, const uint32_t *places, const int32_t *at, \
+                                         ls_sparse_entry *list, int64_t count, int32_t *starts);             \
     extern const ls_gemm_moves ls_gemm_moves__##isa;
 extern const ls_gemm_kernels ls_gemm_dots__avx512;
 extern const ls_gemm_dots ls_gemm_dot_moves__avx512;

@@ -14,6 +14,8 @@
 #endif
 #if defined(LS_ISA_AVX512)
 #include "backend/cpu/isa/turn16.h"
+#elif defined(LS_ISA_AVX2)
+#include "backend/cpu/isa/turn8.h"
 #endif
 #include "base/half.h"
 
@@ -38,13 +40,11 @@ static void rows4_plain(int64_t kc, int64_t q0, int64_t q1, int64_t width, const
     }
 }
 
-/* Four rows to four columns of a panel, `out` at the first; a row with step 0 gives zeros. */
-static void rows4_group(int64_t kc, int64_t width, const u32_any *const *r, const int64_t *step,
-                        u32_any *out) {
+/* Four rows to four columns of a panel, `out` at the first. */
+static void rows4_group(int64_t kc, int64_t width, const u32_any *const *r, u32_any *out) {
     int64_t p = 0;
     for (; p + 4 <= kc; p += 4, out += 4 * width) {
-        quad a = *(const quad_any *)(r[0] + p * step[0]), b = *(const quad_any *)(r[1] + p * step[1]);
-        quad c = *(const quad_any *)(r[2] + p * step[2]), d = *(const quad_any *)(r[3] + p * step[3]);
+        quad a = *(const quad_any *)(r[0] + p), b = *(const quad_any *)(r[1] + p), c = *(const quad_any *)(r[2] + p), d = *(const quad_any *)(r[3] + p);
         quad ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
         quad cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
         *(quad_any *)out = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5);
@@ -54,18 +54,18 @@ static void rows4_group(int64_t kc, int64_t width, const u32_any *const *r, cons
     }
     for (; p < kc; p++, out += width) {
         for (int t = 0; t < 4; t++) {
-            out[t] = r[t][p * step[t]];
+            out[t] = r[t][p];
         }
     }
 }
 
+/* As many rows as a vector has lanes to as many columns of a panel; how many k, if not all. */
 #if defined(LS_ISA_AVX512)
-/* Sixteen rows to sixteen columns of a panel, `out` at the first. */
-static void rows4_sixteen(int64_t kc, int64_t width, const void *const *rows, int64_t at, u32_any *out) {
+static int64_t rows4_turned(int64_t kc, int64_t width, const u32_any *const *r, u32_any *out) {
     for (int64_t p = 0; p < kc; p += 16, out += 16 * width) {
         int64_t n = kc - p < 16 ? kc - p : 16;
         __mmask16 in = (__mmask16)((1u << n) - 1);
-#define ROW(i) _mm512_maskz_loadu_epi32(rows[i] ? in : 0, (const u32_any *)rows[i] + (rows[i] ? at + p : 0))
+#define ROW(i) _mm512_maskz_loadu_epi32(in, r[i] + p)
 #define PUT(r, x)                                                                                            \
     if ((r) < n) {                                                                                           \
         _mm512_storeu_si512(out + (r) * width, x);                                                           \
@@ -74,39 +74,65 @@ static void rows4_sixteen(int64_t kc, int64_t width, const void *const *rows, in
 #undef ROW
 #undef PUT
     }
+    return kc;
+}
+#elif defined(LS_ISA_AVX2)
+static int64_t rows4_turned(int64_t kc, int64_t width, const u32_any *const *r, u32_any *out) {
+    int64_t p = 0;
+    for (; p + 8 <= kc; p += 8, out += 8 * width) {
+#define ROW(i) *(const ls_vu32_any *)(r[i] + p)
+#define PUT(r, x) *(ls_vu32_any *)(out + (r) * width) = x;
+        LS_TURN8(ROW, PUT)
+#undef ROW
+#undef PUT
+    }
+    return p;
 }
 #endif
 
+/* So long may a strip of a panel be: it stays in the first-level cache until its lines are full. */
+enum { ROWS4_STRIP = 64 };
+
+/* Where some rows of a strip begin; of those that are not there, zeros. */
+static void rows4_of_strip(int64_t n, const void *const *rows, int64_t there, int64_t p, const u32_any **r) {
+    static const uint32_t zeros[ROWS4_STRIP];
+    for (int64_t i = 0; i < n; i++) {
+        const u32_any *row = i < there ? rows[i] : NULL;
+        r[i] = row ? row + p : zeros;
+    }
+}
+
 static void rows4(int64_t kc, int64_t ni, int64_t width, const void *const *rows, void *panel) {
-    static const uint32_t zeros[4];
-    enum { STRIP = 64 }; /* so much of a panel stays in the first-level cache until its lines are full */
     if (width < 4) {
         rows4_plain(kc, 0, ni, width, rows, panel);
         return;
     }
-    for (int64_t p = 0; p < kc; p += STRIP) {
-        int64_t n = kc - p < STRIP ? kc - p : STRIP, q = 0;
-        for (int64_t i = 0; i < ni && p + STRIP < kc; i++) {
-            for (int64_t ahead = STRIP; rows[i] && ahead < 2 * STRIP; ahead += 16) { /* too many rows for a processor to follow */
+    for (int64_t p = 0; p < kc; p += ROWS4_STRIP) {
+        u32_any *out = (u32_any *)panel + p * width;
+        int64_t n = kc - p < ROWS4_STRIP ? kc - p : ROWS4_STRIP, q = 0;
+        for (int64_t i = 0; i < ni && p + ROWS4_STRIP < kc; i++) {
+            for (int64_t ahead = ROWS4_STRIP; rows[i] && ahead < 2 * ROWS4_STRIP; ahead += 16) { /* too many rows for a processor to follow */
                 ls_fetch_line((uintptr_t)((const u32_any *)rows[i] + p + ahead), true);
             }
         }
-#if defined(LS_ISA_AVX512)
-        for (; q + 16 <= ni; q += 16) {
-            rows4_sixteen(n, width, rows + q, p, (u32_any *)panel + p * width + q);
+#if defined(LS_ISA_AVX512) || defined(LS_ISA_AVX2)
+        for (; q + LS_LANES_F32 <= ni; q += LS_LANES_F32) {
+            const u32_any *r[LS_LANES_F32];
+            rows4_of_strip(LS_LANES_F32, rows + q, LS_LANES_F32, p, r);
+            const int64_t done = rows4_turned(n, width, r, out + q);
+            for (int64_t k = done; k < n; k++) {
+                for (int64_t i = 0; i < LS_LANES_F32; i++) {
+                    out[k * width + q + i] = r[i][k];
+                }
+            }
         }
 #endif
         for (; q < ni; q += 4) {
             /* The last group overlaps the one before it when the width is no multiple of 4. */
-            int64_t first = q + 4 <= width ? q : width - 4;
+            const int64_t first = q + 4 <= width ? q : width - 4;
             const u32_any *r[4];
-            int64_t step[4];
-            for (int t = 0; t < 4; t++) {
-                const u32_any *row = first + t < ni ? rows[first + t] : NULL;
-                r[t] = row ? row + p : zeros;
-                step[t] = row ? 1 : 0;
-            }
-            rows4_group(n, width, r, step, (u32_any *)panel + p * width + first);
+            rows4_of_strip(4, rows + first, ni - first, p, r);
+            rows4_group(n, width, r, out + first);
         }
     }
 }
@@ -285,88 +311,6 @@ static void cols8(int64_t kc, int64_t ni, int64_t width, const void *src_, int64
     }
 }
 
-#if defined(LS_ISA_AVX512)
-/* Appends entries of the elements that are wanted; how many. They are counted first: where a call comes between, as a sanitizer's, gcc 12 keeps the
- * 16 bits of a mask in memory, and counts 32 there. */
-static inline int64_t put_entries(__mmask16 some, __m512i at, __m512i x, ls_sparse_entry *list) {
-    const int n = __builtin_popcount(some);
-    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0), high = _mm512_or_epi32(low, _mm512_set1_epi32(8));
-    __m512i y = _mm512_maskz_compress_epi32(some, x), a = _mm512_maskz_compress_epi32(some, at);
-    _mm512_storeu_si512(list, _mm512_permutex2var_epi32(a, low, y));
-    _mm512_storeu_si512(list + 8, _mm512_permutex2var_epi32(a, high, y));
-    return n;
-}
-
-static inline __mmask16 not_zero(__m512i x) {
-    return _mm512_cmp_ps_mask(_mm512_castsi512_ps(x), _mm512_setzero_ps(), _CMP_NEQ_UQ);
-}
-
-static inline __mmask16 lanes_of(int64_t n) {
-    return n < 16 ? (__mmask16)((1u << n) - 1) : 0xffff;
-}
-#endif
-
-#if !defined(LS_ISA_SIMD128) && !defined(__wasm__) /* a page makes no lists */
-enum { LIST_LANES = LS_LANES_F32 == 16 ? 16 : 1 };
-
-static int64_t nonzeros(int64_t n, const float *src, const int32_t *at, ls_sparse_entry *list) {
-    int64_t count = 0;
-#if defined(LS_ISA_AVX512)
-    for (int64_t i = 0; i < n; i += 16) {
-        __mmask16 in = lanes_of(n - i);
-        __m512i x = _mm512_maskz_loadu_epi32(in, src + i);
-        count += put_entries(not_zero(x), _mm512_maskz_loadu_epi32(in, at + i), x, list + count);
-    }
-#else
-    for (int64_t i = 0; i < n; i++) {
-        list[count] = (ls_sparse_entry){at[i], src[i]};
-        count += src[i] != 0;
-    }
-#endif
-    return count;
-}
-
-static int64_t chosen(int64_t n, const float *src, const uint32_t *places, const int32_t *at, const int32_t of[4], ls_sparse_entry *list) {
-    int64_t count = 0;
-#if defined(LS_ISA_AVX512)
-    const __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)of)), four = _mm512_set1_epi32(4);
-    for (int64_t i = 0; i < n; i += 16) {
-        __mmask16 in = lanes_of(n - i);
-        __m512i x = _mm512_maskz_loadu_epi32(in, src + i), place = _mm512_maskz_loadu_epi32(in, places + i);
-        __m512i add = _mm512_permutexvar_epi32(place, table);
-        count += put_entries(_mm512_mask_cmplt_epu32_mask(not_zero(x), place, four), _mm512_add_epi32(add, _mm512_maskz_loadu_epi32(in, at + i)), x, list + count);
-    }
-#else
-    for (int64_t i = 0; i < n; i++) {
-        list[count] = (ls_sparse_entry){at[i] + of[places[i] % 4], src[i]};
-        count += src[i] != 0 && places[i] < 4;
-    }
-#endif
-    return count;
-}
-
-static int64_t chosen_planes(int64_t windows, int64_t n, uint32_t place, const float *src, const uint32_t *places, const int32_t *at, ls_sparse_entry *list,
-                             int64_t count, int32_t *starts) {
-    for (int64_t window = 0; window < 2 * windows; window++) {
-        const uint32_t own = place + (uint32_t)(window % 2);
-        const int64_t from = window / 2 * n;
-        starts[window] = (int32_t)count;
-        for (int64_t i = 0; i < n; i += LIST_LANES) {
-#if defined(LS_ISA_AVX512)
-            __mmask16 in = lanes_of(n - i);
-            __m512i x = _mm512_maskz_loadu_epi32(in, src + from + i), where = _mm512_maskz_loadu_epi32(in, places + from + i);
-            __mmask16 some = _mm512_mask_cmpeq_epi32_mask(not_zero(x), where, _mm512_set1_epi32((int)own));
-            count += put_entries(some, _mm512_maskz_loadu_epi32(in, at + i), x, list + count);
-#else
-            list[count] = (ls_sparse_entry){at[i], src[from + i]};
-            count += src[from + i] != 0 && places[from + i] == own;
-#endif
-        }
-    }
-    return count;
-}
-#endif
-
 static void from_f16(int64_t n, const void *src_, float *dst) {
     const uint16_t *src = src_;
     int64_t i = 0;
@@ -512,9 +456,9 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .threes = LS_ISA_SUFFIX(ls_pool_threes),
 #endif
 #if !defined(LS_ISA_SIMD128) && !defined(__wasm__)
-    .nonzeros = nonzeros,
-    .chosen = chosen,
-    .chosen_planes = chosen_planes,
+    .nonzeros = LS_ISA_SUFFIX(ls_list_nonzeros),
+    .chosen = LS_ISA_SUFFIX(ls_list_chosen),
+    .chosen_planes = LS_ISA_SUFFIX(ls_list_chosen_planes),
 #endif
     .from_f16 = from_f16,
     .from_bf16 = from_bf16,
