@@ -8,6 +8,7 @@ enum {
     LEAST_ACROSS = 256, /* of k: turning a tile takes as long as a few */
     LEAST_STRIDED = LS_LIMIT(128, 1), /* where other tiles take such images apart */
     MOST_TAPS = 64,
+    LINE_TAPS = 3,
     MOST_PANELS = 16, /* that a tile meets while it is near */
     PLANES = 32,      /* of a piece in fast: what a tile reads of them stays in the first-level cache */
     LEAST_PIECE = 128,
@@ -176,12 +177,13 @@ static int64_t planes_of_piece(const ls_windows *w, const ls_runs *t) {
     return t->across ? planes / 2 * 2 : planes;
 }
 
-/* Pieces of k are its chunks, or in fast all taps of some planes. Across, each is cut into runs of one tap, if it can be. */
+/* Pieces of k are its chunks, or in fast all taps of some planes. Across, each is cut into runs of one tap, if it can be, or of one line of taps. */
 typedef struct order {
     int64_t planes;      /* of a piece, in fast; in locked 0 */
     int64_t run;         /* of k, in locked */
     int64_t runs, n;     /* of a piece, at most; of all */
-    bool by_tap;         /* else a piece is one run */
+    bool by_tap;         /* else a piece is one run, */
+    bool in_lines;       /* or has one for each line of taps: those of one plane after those of the one before */
     int64_t *ends;       /* of runs, in the order of k */
     int64_t (*steps)[2]; /* of their taps, in lines and along them */
 } order;
@@ -200,22 +202,33 @@ static int64_t even_taps(const ls_spec *spec, const ls_gemm_phase *gemm, const l
 static order order_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w, const ls_runs *t) {
     order o = {.planes = spec->math == LS_LOCKED ? 0 : planes_of_piece(w, t), .run = LS_GEMM_CHUNK, .runs = 1};
     int64_t taps = w->k / w->planes, even = t->across && !o.planes ? even_taps(spec, gemm, w) : 0;
-    o.by_tap = t->across && taps <= MOST_TAPS && (o.planes || even);
+    o.in_lines = t->across && o.planes && w->kernels->lines[3] && ls_runs_along(w)->taps == LINE_TAPS && ls_runs_along(w)->step == 1 &&
+                 o.planes * ls_runs_down(w)->taps <= LS_ACROSS_LINES;
+    o.by_tap = t->across && !o.in_lines && taps <= MOST_TAPS && (o.planes || even);
     if (o.by_tap) {
         o.run = even;
         o.runs = o.planes ? taps : LS_GEMM_CHUNK / even;
+    } else if (o.in_lines) {
+        o.runs = ls_runs_down(w)->taps;
     }
     o.n = o.planes ? ls_runs_ceil_div(w->planes, o.planes) * o.runs : ls_runs_ceil_div(w->k, o.run);
     return o;
+}
+
+/* Where an element is if runs are lines of taps. */
+static int64_t place_in_lines(const ls_windows *w, const order *o, const element *e) {
+    const int64_t first = e->plane / o->planes * o->planes, planes = w->planes - first < o->planes ? w->planes - first : o->planes;
+    return (first * ls_runs_down(w)->taps + planes * e->tap[0] + e->plane - first) * LINE_TAPS + e->tap[1];
 }
 
 static void find_order(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w, ls_runs *t, order *o) {
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t p = 0; p < w->k; p++) {
             element e = element_of(spec, gemm, w, p);
-            int64_t run = !o->planes ? p / o->run : e.plane / o->planes * o->runs + (o->by_tap ? by_column(w, &e) : 0);
+            int64_t run = !o->planes ? p / o->run : e.plane / o->planes * o->runs + (o->by_tap ? by_column(w, &e) : o->in_lines ? e.tap[0] : 0);
             int64_t at = o->ends[run]++;
             if (pass) {
+                at = o->in_lines ? place_in_lines(w, o, &e) : at;
                 w->at[at] = e.plane * t->plane + tap_at(w, t, e.tap);
                 w->packed_at[at] = w->filter_at[p];
                 o->steps[run][0] = ls_runs_down(w)->step * e.tap[0];
@@ -276,7 +289,7 @@ static ls_status find_edges(ls_arena *arena, const ls_windows *w, ls_runs *t, co
         ls_run_edges *to = &t->edges[i];
         to->of = edges;
         for (; begin < t->ends[piece]; begin = o->ends[run++]) {
-            ls_gemm_edge own = {o->ends[run] - begin, beyond_of(w, line, tile, o->steps[run])};
+            ls_gemm_edge own = {o->ends[run] - begin, beyond_of(w, line, tile, o->steps[run]) & (o->in_lines ? LS_BEYOND_ALL : ~INT64_C(0))};
             if (to->n && edges[to->n - 1].beyond == own.beyond) {
                 edges[to->n - 1].k += own.k;
             } else {
@@ -305,7 +318,8 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.row_tiles = t.twos + (vectors > 2 * t.twos ? (vectors - 2 * t.twos) / 3 : 0);
     t.joined = !t.across && joins(&t);
     order o = order_of(&binary->spec, gemm, w, &t);
-    t.in_place = (t.joined || t.across) && reads_in_place(w, t.across, o.by_tap);
+    t.in_lines = o.in_lines;
+    t.in_place = (t.joined || t.across) && reads_in_place(w, t.across, o.by_tap || o.in_lines);
     t.length = t.in_place ? y->image_stride : t.length;
     w->finite = t.in_place && t.across && !ls_windows_inside(w);
     t.tiles = t.joined || t.across ? ls_runs_ceil_div(t.outputs, t.tile_outputs) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;

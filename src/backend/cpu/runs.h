@@ -21,6 +21,7 @@ struct ls_runs {
     int64_t row, row_tiles, twos, tiles;  /* a row is a line, or all: its elements; tiles, the first of which are two vectors wide; of all */
     int64_t length, shared, reach;        /* of a line; padding that it shares with the next one; how far taps reach, in lines of a phase */
     int64_t bands, band, lines, plane;    /* tiles of a band; lines of a phase there, elements of a plane */
+    bool in_lines;                        /* across: each three k are side by side */
     int64_t panels, n_pieces;             /* that a tile meets together; of k */
     int64_t *ends;                        /* of pieces, in the order of k */
     int64_t top, bottom;                  /* lines before the one, and from the other on, have taps beyond the image */
