@@ -62,7 +62,7 @@ foreach(name program_run chain_run scan rows rows_run gemm gemm_block gemm_panel
     set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c APPEND PROPERTY COMPILE_OPTIONS $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>)
 endforeach()
 file(GLOB LOCKSTEP_ISA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/*.c)
-set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise_fast.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/across.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/put_lines.c
+set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/depthwise_fast.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/across.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/put_lines.c ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/lists.c
     APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2> $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>) # unrolled by hand where it pays
 # For what memory bounds: clang would have each loop four times over, and for each flag, gcc its last lanes unrolled.
 set(memory_bound "/(fold_plain|tile|tile_int|tile_cast|tile_float)\\.c$")

@@ -142,7 +142,7 @@ typedef struct ls_gemm_runs {
     ls_chain_rows rows;
     int64_t step, outputs; /* of tiles across, see below */
     const ls_gemm_outputs_kernel *of; /* [outputs], their kernels, if they have some */
-    bool in_lines;                    /* those of lines: then no end of one is among the edges, but */
+    int64_t taps;                     /* of those of lines, else 0: then no end of one is among the edges, but */
     int64_t low, high;                /* so many elements are beyond it for its first output, and for the last one of the tile */
     const ls_gemm_edge *edges; /* of those tiles, all of k */
     int n_edges;
@@ -152,7 +152,7 @@ typedef void (*ls_gemm_runs_kernel)(ls_gemm_runs *t, const float *a, const float
  * nothing) + the sum of a[p*rows + row] * image[shifts[p] + output*step] for p < k, but for what is beyond the image, which is not read;
  * shifts[k] is, too. By AVX-512 there are 14 outputs, and meanwhile the lines of c are fetched, and what is needed later, a line each four k;
  * else eight and more, of which each three, four or six are a kernel of their own. */
-enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 28, LS_ACROSS_SUMS = 448, LS_ACROSS_LINES = 256 }; /* at most; no panel over windows is higher */
+enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 28, LS_ACROSS_SUMS = 448, LS_ACROSS_LINES = 128 }; /* at most; no panel over windows is higher */
 
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {
@@ -178,7 +178,7 @@ typedef struct ls_gemm_kernels {
     ls_gemm_runs_kernel runs[4]; /* [vectors], 2 and 3; NULL where an instruction set has no masks */
     ls_gemm_runs_kernel across;  /* NULL: none */
     ls_gemm_outputs_kernel outputs[7]; /* of which it is made, or NULL */
-    ls_gemm_outputs_kernel lines[7];   /* the same where each three k are side by side in a line: shifts[p + 1] is shifts[p] + 1; fast alone, or NULL */
+    ls_gemm_outputs_kernel lines[2][7]; /* the same where each three or seven k are side by side in a line: shifts[p + 1] is shifts[p] + 1; fast alone, or NULL */
     ls_depthwise_kernel depthwise; /* NULL: none for this element type */
     ls_gemm_vector_kernel vector[3]; /* of b's elements as they are in panels, f16, bf16; NULL: none */
     ls_gemm_vector_kernel vector_lines;   /* vector[0], but a vector of each row in turn; NULL: none */

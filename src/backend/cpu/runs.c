@@ -8,7 +8,8 @@ enum {
     LEAST_ACROSS = 256, /* of k: turning a tile takes as long as a few */
     LEAST_STRIDED = LS_LIMIT(128, 1), /* where other tiles take such images apart */
     MOST_TAPS = 64,
-    LINE_TAPS = 3,
+    LEAST_END = 3,  /* outputs that tiles across begin and end with */
+    FEW_PLANES = 4, /* which meet nowhere in a cache, wherever they lie */
     MOST_PANELS = 16, /* that a tile meets while it is near */
     PLANES = 32,      /* of a piece in fast: what a tile reads of them stays in the first-level cache */
     LEAST_PIECE = 128,
@@ -95,16 +96,16 @@ static bool is_whole(const ls_window_dim *d) {
     return d->stride == 1 && d->first == 0 && d->low == 0 && d->high == d->extent + reach_of(d);
 }
 
-/* Whether of a line's outputs the first and the last one alone may be beyond the image, each by some of its taps. */
-static bool ends_beyond(const ls_window_dim *x) {
-    return x->low <= x->first + x->stride && x->first + x->stride * (x->extent - 2) + ls_windows_reach(x) < x->high;
+/* Whether of a line's outputs the first and the last ones alone, so many of each, may be beyond the image, each by some of its taps. */
+static bool ends_beyond(const ls_window_dim *x, int64_t ends) {
+    return x->low <= x->first + ends * x->stride && x->first + x->stride * (x->extent - 1 - ends) + ls_windows_reach(x) < x->high;
 }
 
-/* Whether nothing is to be copied: no padding, or such as tiles across know. */
-static bool reads_in_place(const ls_windows *w, bool across, bool by_tap) {
+/* Whether nothing is to be copied: no padding, or such as tiles across know at the ends of lines. */
+static bool reads_in_place(const ls_windows *w, bool across, int64_t ends) {
     const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
-    bool fits = across ? ls_windows_inside(w) || (by_tap && ends_beyond(x)) : is_whole(y) && is_whole(x);
-    return fits && ls_windows_lie_evenly(w, across ? 128 : 512);
+    bool fits = across ? ls_windows_inside(w) || (ends && ends_beyond(x, ends)) : is_whole(y) && is_whole(x);
+    return fits && ls_windows_lie_evenly(w, !across ? 512 : ends > 1 && w->planes <= FEW_PLANES ? INT64_MAX : 128);
 }
 
 static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
@@ -183,7 +184,7 @@ typedef struct order {
     int64_t run;         /* of k, in locked */
     int64_t runs, n;     /* of a piece, at most; of all */
     bool by_tap;         /* else a piece is one run, */
-    bool in_lines;       /* or has one for each line of taps: those of one plane after those of the one before */
+    int64_t line;        /* or has one for each line of so many taps: those of one plane after those of the one before; 0: it has not */
     int64_t *ends;       /* of runs, in the order of k */
     int64_t (*steps)[2]; /* of their taps, in lines and along them */
 } order;
@@ -202,14 +203,17 @@ static int64_t even_taps(const ls_spec *spec, const ls_gemm_phase *gemm, const l
 static order order_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w, const ls_runs *t) {
     order o = {.planes = spec->math == LS_LOCKED ? 0 : planes_of_piece(w, t), .run = LS_GEMM_CHUNK, .runs = 1};
     int64_t taps = w->k / w->planes, even = t->across && !o.planes ? even_taps(spec, gemm, w) : 0;
-    o.in_lines = t->across && o.planes && w->kernels->lines[3] && ls_runs_along(w)->taps == LINE_TAPS && ls_runs_along(w)->step == 1 &&
-                 o.planes * ls_runs_down(w)->taps <= LS_ACROSS_LINES;
-    o.by_tap = t->across && !o.in_lines && taps <= MOST_TAPS && (o.planes || even);
+    const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
+    const int64_t lines = (o.planes < w->planes ? o.planes : w->planes) * y->taps; /* of a piece */
+    const bool in_lines = t->across && o.planes && (x->taps == 3 || x->taps == 7) && x->step == 1 && lines <= LS_ACROSS_LINES &&
+                          ls_runs_outputs(w->kernels, x->taps)[LEAST_END];
+    o.line = in_lines ? x->taps : 0;
+    o.by_tap = t->across && !in_lines && taps <= MOST_TAPS && (o.planes || even);
     if (o.by_tap) {
         o.run = even;
         o.runs = o.planes ? taps : LS_GEMM_CHUNK / even;
-    } else if (o.in_lines) {
-        o.runs = ls_runs_down(w)->taps;
+    } else if (in_lines) {
+        o.runs = y->taps;
     }
     o.n = o.planes ? ls_runs_ceil_div(w->planes, o.planes) * o.runs : ls_runs_ceil_div(w->k, o.run);
     return o;
@@ -218,17 +222,17 @@ static order order_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_w
 /* Where an element is if runs are lines of taps. */
 static int64_t place_in_lines(const ls_windows *w, const order *o, const element *e) {
     const int64_t first = e->plane / o->planes * o->planes, planes = w->planes - first < o->planes ? w->planes - first : o->planes;
-    return (first * ls_runs_down(w)->taps + planes * e->tap[0] + e->plane - first) * LINE_TAPS + e->tap[1];
+    return (first * ls_runs_down(w)->taps + planes * e->tap[0] + e->plane - first) * o->line + e->tap[1];
 }
 
 static void find_order(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w, ls_runs *t, order *o) {
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t p = 0; p < w->k; p++) {
             element e = element_of(spec, gemm, w, p);
-            int64_t run = !o->planes ? p / o->run : e.plane / o->planes * o->runs + (o->by_tap ? by_column(w, &e) : o->in_lines ? e.tap[0] : 0);
+            int64_t run = !o->planes ? p / o->run : e.plane / o->planes * o->runs + (o->by_tap ? by_column(w, &e) : o->line ? e.tap[0] : 0);
             int64_t at = o->ends[run]++;
             if (pass) {
-                at = o->in_lines ? place_in_lines(w, o, &e) : at;
+                at = o->line ? place_in_lines(w, o, &e) : at;
                 w->at[at] = e.plane * t->plane + tap_at(w, t, e.tap);
                 w->packed_at[at] = w->filter_at[p];
                 o->steps[run][0] = ls_runs_down(w)->step * e.tap[0];
@@ -289,7 +293,7 @@ static ls_status find_edges(ls_arena *arena, const ls_windows *w, ls_runs *t, co
         ls_run_edges *to = &t->edges[i];
         to->of = edges;
         for (; begin < t->ends[piece]; begin = o->ends[run++]) {
-            ls_gemm_edge own = {o->ends[run] - begin, beyond_of(w, line, tile, o->steps[run]) & (o->in_lines ? LS_BEYOND_ALL : ~INT64_C(0))};
+            ls_gemm_edge own = {o->ends[run] - begin, beyond_of(w, line, tile, o->steps[run]) & (o->line ? LS_BEYOND_ALL : ~INT64_C(0))};
             if (to->n && edges[to->n - 1].beyond == own.beyond) {
                 edges[to->n - 1].k += own.k;
             } else {
@@ -318,8 +322,8 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.row_tiles = t.twos + (vectors > 2 * t.twos ? (vectors - 2 * t.twos) / 3 : 0);
     t.joined = !t.across && joins(&t);
     order o = order_of(&binary->spec, gemm, w, &t);
-    t.in_lines = o.in_lines;
-    t.in_place = (t.joined || t.across) && reads_in_place(w, t.across, o.by_tap || o.in_lines);
+    t.taps = o.line;
+    t.in_place = (t.joined || t.across) && reads_in_place(w, t.across, o.line ? LEAST_END : o.by_tap);
     t.length = t.in_place ? y->image_stride : t.length;
     w->finite = t.in_place && t.across && !ls_windows_inside(w);
     t.tiles = t.joined || t.across ? ls_runs_ceil_div(t.outputs, t.tile_outputs) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;

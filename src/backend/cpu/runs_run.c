@@ -235,7 +235,7 @@ static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, con
     const ls_run_edges *edges = t->across ? ls_runs_edges_of(r->w, at->first, at->n) : NULL;
     sums->places = at->places;
     sums->shifts = r->w->at;
-    if (t->in_lines) {
+    if (t->taps) {
         const ls_window_dim *x = ls_runs_along(r->w);
         const bool first = at->first % t->width == 0, last = (at->first + at->n) % t->width == 0, ends = r->w->finite;
         sums->low = ends && first ? ls_runs_clamp(x->low, 0, INT64_MAX) : 0;
@@ -273,8 +273,8 @@ static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p,
     sums->panel = height * w->k;
     sums->step = ls_runs_along(w)->stride;
     sums->outputs = t->tile_outputs;
-    sums->of = t->in_lines ? w->kernels->lines : w->kernels->outputs;
-    sums->in_lines = t->in_lines;
+    sums->of = ls_runs_outputs(w->kernels, t->taps);
+    sums->taps = t->taps;
     sums->lead = w->k < SHORT ? LS_RUNS_WIDE : 0;
     sums->second = r->launch->kernel->binary->device->cpu.fetches_second;
     for (const tile *at = p->tiles, *end = at + p->n; at < end;) {

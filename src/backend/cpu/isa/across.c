@@ -58,80 +58,58 @@ static void some_outputs(const ls_gemm_runs *t, int64_t n, const float *a, const
     }
 }
 
-/* Outputs of lines that end inside of what some of them read: copies of those parts, with zeros for what is beyond (filters are finite), and the taps of
- * all outputs that are not beyond the image altogether. */
-enum { TAPS = 3, COPY_WIDTH = 2 * LS_LANES_F32 };
-typedef struct line_copies {
-    float first[LS_ACROSS_LINES * COPY_WIDTH], last[LS_ACROSS_LINES * COPY_WIDTH];
-    int64_t places[LS_ACROSS_LINES * TAPS];
-} line_copies;
-
-static void copy_lines(int64_t k, const int64_t *shifts, const float *image, int64_t low, int64_t high, float *to, int64_t *places) {
-    const ls_lanes left = ls_lanes_between(low, high), right = ls_lanes_between(low - LS_LANES_F32, high - LS_LANES_F32);
-    for (int64_t p = 0, at = 0; p < k; p += TAPS, at += COPY_WIDTH) {
-        const float *from = image + shifts[p];
-        _mm256_storeu_ps(to + at, _mm256_maskload_ps(from, left));
-        _mm256_storeu_ps(to + at + LS_LANES_F32, _mm256_maskload_ps(from + LS_LANES_F32, right));
-        places[p] = at;
-    }
-}
-
 /* How many outputs a kernel takes next, of so many. */
 static int64_t next_outputs(int64_t left) {
     return left == 6 || (left > 9 && left != 11) ? 6 : left == 3 || left == 9 ? 3 : 4;
 }
 
-static int64_t last_outputs(int64_t left) {
-    int64_t n = 0;
-    for (; left > 0; left -= n) {
-        n = next_outputs(left);
+/* A tile whose taps are side by side in lines: those of the piece that are not beyond the image, above it or below, and of lines that end inside of what the
+ * first outputs read, or the last ones, copies of these parts, with zeros for what is beyond (filters are finite). */
+enum { MOST_TAPS = 7, COPY_WIDTH = 3 * LS_LANES_F32 };
+typedef struct lines_there {
+    int64_t k, skipped;
+    const int64_t *shifts;
+    float first[LS_ACROSS_LINES * COPY_WIDTH], last[LS_ACROSS_LINES * COPY_WIDTH];
+    int64_t places[LS_ACROSS_LINES * MOST_TAPS]; /* in either copy */
+} lines_there;
+
+/* What n outputs read from `image` on, but for so many elements at one end. */
+static void copy_lines(const ls_gemm_runs *t, lines_there *l, int64_t n, const float *image, int64_t low, int64_t high, float *to) {
+    const int64_t width = (n - 1) * t->step + t->taps;
+    for (int64_t v = 0; v < width; v += LS_LANES_F32) {
+        const ls_lanes there = ls_lanes_between(low - v, width - high - v);
+        for (int64_t p = 0, at = v; p < l->k; p += t->taps, at += COPY_WIDTH) {
+            _mm256_storeu_ps(to + at, _mm256_maskload_ps(image + l->shifts[p] + v, there));
+            l->places[p] = at - v;
+        }
     }
-    return n;
 }
 
-static void run_in_lines(ls_gemm_runs *t, const float *a, const float *image, float *c) {
-    static const float nothing[6 * ROWS];
-    const int64_t *shifts = t->shifts, n_last = last_outputs(t->outputs);
-    const float *last = image + (t->outputs - n_last) * t->step;
-    float *sums = t->sums;
-    int64_t k = 0, skipped = 0;
-    line_copies copies;
-    for (const ls_gemm_edge *edge = t->edges, *end = edge + t->n_edges; edge < end; edge++) { /* lines beyond come before all others, or after them */
-        skipped += edge->beyond && k == 0 ? edge->k : 0;
-        k += edge->beyond ? 0 : edge->k;
+static void find_lines(const ls_gemm_runs *t, const float *image, lines_there *l) {
+    int64_t left = t->outputs, n;
+    l->k = l->skipped = 0;
+    for (const ls_gemm_edge *edge = t->edges, *end = edge + t->n_edges; edge < end; edge++) { /* those beyond come before all others, or after them */
+        l->skipped += edge->beyond && l->k == 0 ? edge->k : 0;
+        l->k += edge->beyond ? 0 : edge->k;
     }
-    shifts += skipped;
+    l->shifts = t->shifts + l->skipped;
     if (t->low > 0) {
-        copy_lines(k, shifts, image, t->low, COPY_WIDTH, copies.first, copies.places);
+        copy_lines(t, l, next_outputs(t->outputs), image, t->low, 0, l->first);
     }
     if (t->high > 0) {
-        copy_lines(k, shifts, last, 0, (n_last - 1) * t->step + TAPS - t->high, copies.last, copies.places);
-    }
-    for (int64_t panel = 0; panel < t->panels; panel++, a += t->panel) {
-        const float *from = image;
-        for (int row = t->last ? ROWS : 0; row > 0; row--, c += t->ldc) {
-            __builtin_prefetch(c);
-            __builtin_prefetch(c + t->outputs - 1);
-            __asm__("" : "+r"(row)); /* a compiler would write it out */
+        for (n = next_outputs(left); left > n; n = next_outputs(left)) {
+            left -= n;
         }
-        for (int64_t left = t->outputs, n; left > 0; left -= n, sums += n * ROWS, from += n * t->step) {
-            const bool first = left == t->outputs && t->low > 0;
-            n = next_outputs(left);
-            const bool copied = first || (left == n && t->high > 0);
-            const float *begin = first ? copies.first : copied ? copies.last : from, *at[6];
-            for (int64_t i = 0; i < n; i++) {
-                at[i] = begin + i * t->step;
-            }
-            t->of[n](k, copied ? copies.places : shifts, a + skipped * ROWS, at, nothing, t->add ? sums : NULL, sums);
-        }
+        copy_lines(t, l, n, image + (t->outputs - n) * t->step, 0, t->high, l->last);
     }
 }
 
 void LS_ISA_SUFFIX(ls_across_run)(ls_gemm_runs *t, const float *a, const float *image, float *c) {
+    static const float nothing[6 * ROWS];
     float *sums = t->sums;
-    if (t->in_lines) {
-        run_in_lines(t, a, image, c);
-        return;
+    lines_there lines;
+    if (t->taps) {
+        find_lines(t, image, &lines);
     }
     for (int64_t panel = 0; panel < t->panels; panel++, a += t->panel) {
         int64_t ends = LS_BEYOND_ALL | LS_BEYOND_FIRST;
@@ -144,7 +122,14 @@ void LS_ISA_SUFFIX(ls_across_run)(ls_gemm_runs *t, const float *a, const float *
         for (int64_t left = t->outputs, n; left > 0; left -= n, sums += n * ROWS, at += n * t->step) {
             n = next_outputs(left);
             ends |= left == n ? LS_BEYOND_LAST : 0;
-            some_outputs(t, n, a, at, sums, ends);
+            if (t->taps) {
+                const bool first = ends & LS_BEYOND_FIRST && t->low > 0, last = ends & LS_BEYOND_LAST && t->high > 0;
+                const float *from = first ? lines.first : last ? lines.last : at;
+                const float *const of[] = {from, from + t->step, from + 2 * t->step, from + 3 * t->step, from + 4 * t->step, from + 5 * t->step};
+                t->of[n](lines.k, first || last ? lines.places : lines.shifts, a + lines.skipped * ROWS, of, nothing, t->add ? sums : NULL, sums);
+            } else {
+                some_outputs(t, n, a, at, sums, ends);
+            }
             ends &= ~LS_BEYOND_FIRST;
         }
     }
