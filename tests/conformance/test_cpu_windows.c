@@ -248,6 +248,34 @@ static int build_picture(ls_session *s, ls_rng *rng, const void *param, ls_tenso
     return 1;
 }
 
+/* Rows by sixteens and enough of k for tiles across, lines of one and of several; padding of each kind. */
+static int build_across(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    (void)param;
+    graph[0] = '\0';
+    const int64_t along = 2 * draw(rng, 0, 3) + 1, taps[] = {chance(rng, 4) ? draw(rng, 1, 7) : draw(rng, 2, 3), along}, least = 256 / (taps[0] * taps[1]) + 1;
+    const int64_t channels = least + (chance(rng, 2) ? draw(rng, 0, 3) : draw(rng, 0, 40)), outputs = 16 * draw(rng, 1, 2);
+    const int64_t extent[] = {draw(rng, 1, 4), chance(rng, 2) ? 16 * draw(rng, 1, 2) : draw(rng, 8, 34)};
+    ls_conv_spec spec = {.spatial = 2, .groups = 1};
+    int64_t size[2];
+    for (int i = 0; i < 2; i++) {
+        const bool pads = !chance(rng, 3);
+        spec.stride[i] = draw(rng, 1, 2);
+        spec.dilation[i] = chance(rng, 5) ? 2 : 1;
+        spec.pad_low[i] = pads ? draw(rng, 0, taps[i] - 1) : 0;
+        spec.pad_high[i] = pads ? draw(rng, 0, taps[i] - 1) : 0;
+        size[i] = (extent[i] - 1) * spec.stride[i] + (taps[i] - 1) * spec.dilation[i] + 1;
+        spec.pad_high[i] = spec.pad_low[i] + spec.pad_high[i] < size[i] ? spec.pad_high[i] : 0;
+        spec.pad_low[i] = spec.pad_low[i] < size[i] ? spec.pad_low[i] : 0;
+        size[i] -= spec.pad_low[i] + spec.pad_high[i];
+    }
+    ls_tensor *x = leaf(s, rng, LS_F32, LS_SHAPE(draw(rng, 1, 2), channels, size[0], size[1]));
+    ls_tensor *w = leaf(s, rng, LS_F32, LS_SHAPE(outputs, channels, taps[0], taps[1]));
+    ls_tensor *bias = chance(rng, 2) ? NULL : noted("bias", tame_tensor(s, rng, LS_F32, LS_SHAPE(outputs)));
+    ls_tensor *y = noted("convolution", ls_conv(s, x, w, bias, &spec));
+    out_roots[0] = chance(rng, 2) ? noted("relu", ls_relu(s, y)) : y;
+    return 1;
+}
+
 static uint64_t seed_now;
 
 #ifdef SIGALRM
@@ -270,8 +298,10 @@ static void random_cases(void **state) {
         check_case(*state, build_windows, s.seed, NULL, graph, s.chosen);
         check_case(*state, build_line, s.seed, NULL, graph, s.chosen);
         check_case(*state, build_picture, s.seed, NULL, graph, s.chosen);
+        check_case(*state, build_across, s.seed, NULL, graph, s.chosen);
         worlds *all = *state;
         check_fast(all, (int)(s.seed % (uint64_t)all->n), build_picture, (ls_rng){s.seed, 0}, NULL, "a picture in fast", s.seed);
+        check_fast(all, (int)(s.seed % (uint64_t)all->n), build_across, (ls_rng){s.seed, 0}, NULL, "a picture across in fast", s.seed);
     } while (seeds_next(&s));
 }
 
