@@ -134,21 +134,14 @@ static void block_task(void *ctx, int64_t task, int worker) {
     finish(&b);
 }
 
-/* Columns of the shared slab that one task packs: rows are read best a kilobyte at a time, and some panels are left for each worker. */
-static int64_t pack_columns(const run *r) {
-    enum { RUN = 1024, LEAST_PANELS = 4 };
-    const ls_gemm_plan *plan = r->plan;
-    const int64_t run = RUN / (plan->cols * plan->elem), panels = ls_gemm_ceil_div(r->slab_end - r->slab0, plan->cols);
-    const int64_t most = plan->inline_run ? run : ls_gemm_quotient(panels, LS_TASKS_PER_WORKER * plan->workers);
-    return ls_gemm_larger(ls_gemm_smaller(run, most), LEAST_PANELS) * plan->cols;
-}
+enum { PACK_PANELS = 4 }; /* of the shared slab, in one task */
 
 /* Packs a few panels of the shared slab, one chunk of them. */
 static void pack_task(void *ctx, int64_t task, int worker) {
     const run *r = ctx;
     const ls_gemm_plan *plan = r->plan;
     const ls_gemm *g = plan->g;
-    int64_t width = pack_columns(r), strips = ls_gemm_ceil_div(r->slab_end - r->slab0, width);
+    int64_t width = PACK_PANELS * plan->cols, strips = (r->slab_end - r->slab0 + width - 1) / width;
     int64_t j0 = r->slab0 + task % strips * width, k0 = task / strips * LS_GEMM_CHUNK;
     ls_gemm_part part = {&g->b,
                          worker,
@@ -219,7 +212,8 @@ void ls_gemm_plan_run(const ls_gemm_plan *plan, void *workspace) {
             r.n_units = ls_gemm_ceil_div(r.slab_end - r.slab0, plan->cols);
             r.n_blocks = ls_gemm_smaller(plan->n_blocks, r.n_units);
             if (plan->b_source == LS_GEMM_SHARED) {
-                const int64_t strips = ls_gemm_ceil_div(r.slab_end - r.slab0, pack_columns(&r)), chunks = ls_gemm_ceil_div(g->k, LS_GEMM_CHUNK);
+                int64_t width = PACK_PANELS * plan->cols, strips = (r.slab_end - r.slab0 + width - 1) / width;
+                int64_t chunks = (g->k + LS_GEMM_CHUNK - 1) / LS_GEMM_CHUNK;
                 for_each(plan, strips * chunks, pack_task, &r);
             }
             if (!LS_SMALL) {

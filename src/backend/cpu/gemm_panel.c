@@ -229,7 +229,7 @@ void ls_gemm_pack_part(const ls_gemm_isa *isa, ls_gemm_part part, int64_t width,
     int64_t elem = o->dtype == LS_GEMM_F64 ? 8 : 4, ni = part.ni, kc = part.kc, i0 = part.i0, k0 = part.k0;
     /* Of a view that is consecutive along i, a few k are read through all panels: pages stay mapped. */
     bool in_strips = !o->pack && o->stride_i == 1 && o->stride_k != 1 && ni >= 2 * width;
-    int64_t strip = in_strips ? 8 : ls_gemm_larger(kc, 1);
+    int64_t strip = in_strips ? 16 : ls_gemm_larger(kc, 1);
     for (int64_t p = 0; p < kc; p += strip) {
         part.k0 = k0 + p;
         part.kc = ls_gemm_smaller(strip, kc - p);
