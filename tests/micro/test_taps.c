@@ -44,15 +44,15 @@ static void check_bits(float found, float expected, bool canonical, const char *
 }
 
 static void check_ends(const ls_gemm_kernels *kernels, bool fused, int isa) {
-    const int64_t n = 3 * kernels->lanes * (1 + random_below(2)), ldc = n + GAP, k = random_below(MOST_K + 1);
-    const bool add = random_below(2), canonical = random_below(3);
+    const bool add = random_below(2), canonical = random_below(3), lines = fused && random_below(2);
+    const int64_t n = 3 * kernels->lanes * (1 + random_below(2)), ldc = n + GAP, k = lines ? random_below(MOST_K / 3 + 1) * 3 : random_below(MOST_K + 1);
     float a[MOST_K * LS_ENDS_ROWS], image[IMAGE], ends[LS_ENDS_ROWS][2], from[LS_ENDS_ROWS * (MOST_COLUMNS + GAP)];
     int64_t at[MOST_K];
     for (int64_t i = 0; i < k * LS_ENDS_ROWS; i++) {
         a[i] = number();
     }
     for (int64_t i = 0; i < k; i++) {
-        at[i] = random_below(SHIFTS);
+        at[i] = lines && i % 3 ? at[i - 1] + 1 : random_below(SHIFTS - 2);
     }
     for (int i = 0; i < IMAGE; i++) {
         image[i] = random_below(200) ? number() : sum();
@@ -68,7 +68,7 @@ static void check_ends(const ls_gemm_kernels *kernels, bool fused, int isa) {
     for (size_t i = 0; i < bytes / sizeof *c; i++) {
         from[i] = c[i] = sum();
     }
-    kernels->ends(k, n, a, at, image, c, ldc, add, canonical ? ends[0] : NULL);
+    kernels->ends(k, n, a, at, image, c, ldc, add, canonical ? ends[0] : NULL, lines);
     for (int64_t i = 0; i < LS_ENDS_ROWS; i++) {
         for (int64_t j = 0; j < ldc && i * ldc + j < (int64_t)(bytes / sizeof *c); j++) {
             float x = 0, *kept = &from[i * ldc + j];
@@ -92,7 +92,7 @@ static void check_ends(const ls_gemm_kernels *kernels, bool fused, int isa) {
 static void ends(void **state) {
     (void)state;
     for (int s = 0; s < isa_count; s++) {
-        for (int round = 0; isas[s]->f32->ends && round < ROUNDS; round++) {
+        for (int round = 0; isas[s]->f32->ends && round < 2 * ROUNDS; round++) {
             check_ends(isas[s]->f32, false, s);
             check_ends(isas[s]->f32_fast, true, s);
         }

@@ -47,9 +47,9 @@ typedef void (*ls_gemm_taps_kernel)(int64_t kc, int64_t n, const void *a, const 
                                     void *c, int64_t ldc, bool add);
 
 /* The same of four rows, three vectors of columns at a time. If `ends`, ends[i][0] is added to c[i*ldc + j] then, whose least is ends[i][1], and NaN
- * is canonical. */
+ * is canonical. If `lines`, which fast has alone, each three taps are side by side: at[p + 1] is at[p] + 1. */
 typedef void (*ls_gemm_ends_kernel)(int64_t kc, int64_t n, const void *a, const int64_t *at, const void *b, void *c, int64_t ldc, bool add,
-                                    const float *ends);
+                                    const float *ends, bool lines);
 enum { LS_ENDS_ROWS = 4 };
 
 /* An element that is not zero, and where what it is multiplied with begins. */

@@ -329,13 +329,12 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.tiles = t.joined || t.across ? ls_runs_ceil_div(t.outputs, t.tile_outputs) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;
     t.reach = t.across ? ls_windows_reach(y) : reach_of(y);
     choose_bands(binary, gemm, w, &t);
-    w->packed_at = LS_ARENA_ARRAY(&binary->arena, int64_t, w->k);
     t.n_pieces = ls_runs_ceil_div(o.n, o.runs);
     t.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, t.n_pieces);
     o.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, o.n);
     o.steps = (int64_t(*)[2])(void *)LS_ARENA_ARRAY(&binary->arena, int64_t, 2 * o.n);
     w->runs = LS_ARENA_NEW(&binary->arena, ls_runs);
-    if (!w->packed_at || !t.ends || !o.ends || !o.steps || !w->runs) {
+    if (!t.ends || !o.ends || !o.steps || !w->runs) {
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
     find_order(&binary->spec, gemm, w, &t, &o);

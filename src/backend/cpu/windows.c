@@ -366,7 +366,7 @@ static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gem
            (w->band == extent || w->dims[w->outer].size <= 3 * w->band * w->dims[w->outer].stride);
 }
 
-/* Of each k: where the filter's element lies, and the shift into the task's copy. */
+/* Of each k: where the filter's element lies, and the shift into the task's copy; those in the order of planes and their taps, if taps are in lines. */
 static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w) {
     const ls_contract_side *filter = &gemm->side[0];
     for (int64_t p = 0; p < w->k; p++) {
@@ -395,7 +395,13 @@ static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window
         for (int i = w->outer; i < w->n_dims; i++) {
             elements *= w->dims[i].length;
         }
-        w->at[p] = plane * w->plane + phase * elements + at;
+        int64_t to = plane;
+        for (int i = w->outer; i < w->n_dims; i++) {
+            to = to * w->dims[i].taps + coord[i];
+        }
+        to = w->in_lines ? to : p;
+        w->at[to] = plane * w->plane + phase * elements + at;
+        w->packed_at[to] = w->filter_at[p];
     }
 }
 
@@ -539,13 +545,14 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
     }
     ls_arena *arena = &binary->arena;
     w.at = LS_ARENA_ARRAY(arena, int64_t, w.k + 1);
-    w.filter_at = w.packed_at = LS_ARENA_ARRAY(arena, int64_t, w.k);
+    w.filter_at = LS_ARENA_ARRAY(arena, int64_t, w.k);
+    w.packed_at = LS_ARENA_ARRAY(arena, int64_t, w.k);
     w.plane_at = LS_ARENA_ARRAY(arena, int64_t, w.planes);
     w.row_at = LS_ARENA_ARRAY(arena, int64_t, w.m);
     w.plane_leaf = LS_ARENA_ARRAY(arena, int8_t, w.planes);
     w.leaves = LS_ARENA_ARRAY(arena, ls_window_leaf, w.n_leaves + 1);
     gemm->windows = LS_ARENA_NEW(arena, ls_windows);
-    if (!w.at || !w.filter_at || !w.plane_at || !w.row_at || !w.plane_leaf || !w.leaves || !gemm->windows) {
+    if (!w.at || !w.filter_at || !w.packed_at || !w.plane_at || !w.row_at || !w.plane_leaf || !w.leaves || !gemm->windows) {
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
     memcpy(w.leaves, leaves, sizeof *leaves * (size_t)w.n_leaves);
@@ -557,6 +564,8 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
         w.dims[w.n_dims - 1].length = w.dims[w.outer].image_stride;
         w.plane = ls_windows_plane_step(&w);
     }
+    const ls_window_dim *last = &w.dims[w.n_dims - 1];
+    w.in_lines = !LS_SMALL && spec->math != LS_LOCKED && !runs && w.kernels->ends && last->taps == 3 && last->stride == 1 && last->step == 1 && w.n_spreads == 0;
     write_taps(spec, gemm, &w);
     for (int64_t r = 0; r < w.m; r++) {
         int64_t left = r;

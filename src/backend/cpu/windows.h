@@ -45,6 +45,7 @@ struct ls_windows {
     int64_t *plane_at;        /* of the image, from where its leaf begins */
     int64_t *at, *filter_at;  /* of each k: in the task's copy of the image; in the filter */
     int64_t *packed_at;       /* filter_at in the order in which panels have k */
+    bool in_lines;            /* each three of them are taps side by side */
     int64_t m, rows, panels;  /* rows of a panel */
     int64_t group;            /* panels of a task */
     int64_t *row_at;          /* of the filter */

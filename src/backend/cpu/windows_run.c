@@ -248,15 +248,16 @@ static bool lines_end(const ls_windows *w, const ls_put_lines *put) {
 }
 
 static void end_lines(const ls_windows *w, const float *a, const float *image, const ls_put_lines *put, int64_t lines, float *out) {
+    const int64_t chunk = w->in_lines ? LS_GEMM_CHUNK / 3 * 3 : LS_GEMM_CHUNK;
     float ends[LS_ENDS_ROWS][2];
     for (int i = 0; i < LS_ENDS_ROWS; i++) {
         ls_bounds_of(&put->bounds, put->bounds.scalars + i * put->bounds.n_scalars, &ends[i][0], &ends[i][1]);
     }
     for (int64_t k0 = 0, kc; k0 < w->k; k0 += kc) {
-        kc = w->k - k0 < LS_GEMM_CHUNK ? w->k - k0 : LS_GEMM_CHUNK;
+        kc = w->k - k0 < chunk ? w->k - k0 : chunk;
         for (int64_t l = 0; l < lines; l++) {
             w->kernels->ends(kc, put->n, a + k0 * w->rows, w->at + k0, image + l * w->dims[w->n_dims - 1].length, out + l * put->n, put->dst_row, k0 > 0,
-                             k0 + kc == w->k ? ends[0] : NULL);
+                             k0 + kc == w->k ? ends[0] : NULL, w->in_lines);
         }
     }
 }

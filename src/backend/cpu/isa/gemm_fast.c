@@ -151,7 +151,7 @@ static inline int64_t eight_rows(int64_t n, const float *x, int64_t x_k, const f
 #define KEPT 16
 #elif defined(LS_ISA_AVX2)
 #define ACROSS_MADDS(s, t) "vfmadd231ps %%ymm12,%%ymm15,%%ymm" #s "\n\tvfmadd231ps %%ymm13,%%ymm15,%%ymm" #t "\n\t"
-#define TAPS_LOAD "vmovups 64(%[image],%[shift],4),%%ymm14\n\t"
+#define TAPS_LOAD(next) "vmovups 64+4*" #next "(%[image],%[shift],4),%%ymm14\n\t"
 #define TAPS_MADDS(s, t, u) ACROSS_MADDS(s, t) "vfmadd231ps %%ymm14,%%ymm15,%%ymm" #u "\n\t"
 #define TILE_MADDS(s, t) "vfmadd231ps %%ymm12,%%ymm15," s "\n\tvfmadd231ps %%ymm13,%%ymm15," t "\n\t"
 #define KEPT 12

@@ -102,7 +102,7 @@ static inline int64_t five_rows(int64_t n, const float *x, int64_t x_k, const fl
 #define ACROSS_MADDS(s, t)                                                                                   \
     "vmulps %%ymm12,%%ymm15,%%ymm14\n\tvmulps %%ymm13,%%ymm15,%%ymm15\n\t"                                   \
     "vaddps %%ymm14,%%ymm" #s ",%%ymm" #s "\n\tvaddps %%ymm15,%%ymm" #t ",%%ymm" #t "\n\t"
-#define TAPS_LOAD
+#define TAPS_LOAD(next)
 #define TAPS_MADDS(s, t, u)                                                                                  \
     "vmulps %%ymm12,%%ymm15,%%ymm14\n\tvaddps %%ymm14,%%ymm" #s ",%%ymm" #s "\n\t"                          \
     "vmulps %%ymm13,%%ymm15,%%ymm14\n\tvaddps %%ymm14,%%ymm" #t ",%%ymm" #t "\n\t"                          \
