@@ -223,12 +223,12 @@ static int build_line(ls_session *s, ls_rng *rng, const void *param, ls_tensor *
 static int build_picture(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
     (void)param;
     graph[0] = '\0';
-    const bool several = chance(rng, 4); /* chunks of k */
-    const int64_t least = several ? 3 : 1, taps[] = {draw(rng, least, 3), draw(rng, least, 4)}, lines = draw(rng, 1, several ? 2 : 6);
+    const bool several = chance(rng, 4) /* chunks of k */, strided = chance(rng, 6);
+    const int64_t least = several ? 3 : 1, taps[] = {draw(rng, least, 3), strided ? 3 : draw(rng, least, 4)}, lines = draw(rng, 1, several ? 2 : 6);
     const int64_t channels = several ? 60 : chance(rng, 2) ? draw(rng, 1, 12) : draw(rng, 16, 40);
     const int64_t outputs = chance(rng, 3) ? 10 : draw(rng, 1, 12); /* 10: by AVX2 a panel of six rows and four of the next one */
-    const int64_t width = chance(rng, 2) ? 24 * draw(rng, 1, 2) : draw(rng, 4, 50);
-    ls_conv_spec spec = {.spatial = 2, .stride = {1, chance(rng, 5) ? 2 : 1}, .groups = 1};
+    const int64_t width = strided || chance(rng, 2) ? 24 * draw(rng, 1, 2) : draw(rng, 4, 50);
+    ls_conv_spec spec = {.spatial = 2, .stride = {1, strided ? 2 : 1}, .groups = 1};
     int64_t size[] = {lines + taps[0] - 1, (width - 1) * spec.stride[1] + taps[1]};
     for (int i = 0; i < 2; i++) {
         const bool pads = chance(rng, 3) && size[i] > taps[i] + 1;
