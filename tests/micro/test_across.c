@@ -80,7 +80,8 @@ static void summed_in_lines(void **state) {
     enum { LINES = 12, BEYOND = 3, K = (LINES + 2 * BEYOND) * 7, ROWS = LS_ACROSS_ROWS / 2, PITCH = 80 };
     for (int s = 0; s < isa_count; s++) {
         for (int round = 0; isas[s]->f32_fast->lines[0][3] && round < 600; round++) {
-            static float a[PANELS * K * ROWS], sums[PANELS * LS_ACROSS_SUMS], kept[PANELS * LS_ACROSS_SUMS];
+            static _Alignas(64) float a[PANELS * K * ROWS]; /* as panels are */
+            static float sums[PANELS * LS_ACROSS_SUMS], kept[PANELS * LS_ACROSS_SUMS];
             const int64_t taps = round % 2 ? 3 : 7, step = 1 + random_below(2), outputs = 8 + random_below(LS_ACROSS_OUTPUTS - 7);
             const int64_t lines = random_below(LINES + 1), above = random_below(BEYOND), below = random_below(BEYOND), panels = 1 + random_below(PANELS);
             const int64_t low = random_below(2) * random_below(taps < 3 * step ? taps : 3 * step), high = random_below(2) * random_below(taps < 3 * step ? taps : 3 * step);

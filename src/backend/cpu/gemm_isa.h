@@ -104,7 +104,7 @@ typedef struct ls_depthwise {
 typedef void (*ls_depthwise_kernel)(const ls_depthwise *d, const float *image, const float *filter, float *out);
 
 /* Some outputs of a tile across (below): to[output][row] = from[output][row] + the sum of a[p*rows + row] * at[output][shifts[p]] for p < k, one
- * after another, + plus[output][row], if not NULL. */
+ * after another, + plus[output][row], if not NULL. a begins a vector. */
 typedef void (*ls_gemm_outputs_kernel)(int64_t k, const int64_t *shifts, const float *a, const float *const *at, const float *from, const float *plus,
                                        float *to);
 
