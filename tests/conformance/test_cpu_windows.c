@@ -261,8 +261,8 @@ static int build_across(ls_session *s, ls_rng *rng, const void *param, ls_tensor
         const bool pads = !chance(rng, 3);
         spec.stride[i] = draw(rng, 1, 2);
         spec.dilation[i] = chance(rng, 5) ? 2 : 1;
-        spec.pad_low[i] = pads ? draw(rng, 0, taps[i] - 1) : 0;
-        spec.pad_high[i] = pads ? draw(rng, 0, taps[i] - 1) : 0;
+        spec.pad_low[i] = pads ? draw(rng, 0, taps[i] + 1) : 0; /* an output may have nothing but padding */
+        spec.pad_high[i] = pads ? draw(rng, 0, taps[i] + 1) : 0;
         size[i] = (extent[i] - 1) * spec.stride[i] + (taps[i] - 1) * spec.dilation[i] + 1;
         spec.pad_high[i] = spec.pad_low[i] + spec.pad_high[i] < size[i] ? spec.pad_high[i] : 0;
         spec.pad_low[i] = spec.pad_low[i] < size[i] ? spec.pad_low[i] : 0;

@@ -84,7 +84,7 @@ static void summed_in_lines(void **state) {
             static float sums[PANELS * LS_ACROSS_SUMS], kept[PANELS * LS_ACROSS_SUMS];
             const int64_t taps = round % 2 ? 3 : 7, step = 1 + random_below(2), outputs = 8 + random_below(LS_ACROSS_OUTPUTS - 7);
             const int64_t lines = random_below(LINES + 1), above = random_below(BEYOND), below = random_below(BEYOND), panels = 1 + random_below(PANELS);
-            const int64_t low = random_below(2) * random_below(taps < 3 * step ? taps : 3 * step), high = random_below(2) * random_below(taps < 3 * step ? taps : 3 * step);
+            const int64_t low = random_below(2) * random_below(3 * step + 1), high = random_below(2) * random_below(3 * step + 1);
             const int64_t width = (outputs - 1) * step + taps, all = above + lines + below, panel = all * taps * ROWS;
             const size_t bytes = (size_t)(lines > 0 ? (lines - 1) * PITCH + width - high : 0) * sizeof(float);
             void *map;

@@ -205,8 +205,7 @@ static order order_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_w
     int64_t taps = w->k / w->planes, even = t->across && !o.planes ? even_taps(spec, gemm, w) : 0;
     const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
     const int64_t lines = (o.planes < w->planes ? o.planes : w->planes) * y->taps; /* of a piece */
-    const bool in_lines = t->across && o.planes && (x->taps == 3 || x->taps == 7) && x->step == 1 && lines <= LS_ACROSS_LINES &&
-                          ls_runs_outputs(w->kernels, x->taps)[LEAST_END];
+    const bool in_lines = t->across && o.planes && x->step == 1 && lines <= LS_ACROSS_LINES && ls_runs_lines(w->kernels, x->taps);
     o.line = in_lines ? x->taps : 0;
     o.by_tap = t->across && !in_lines && taps <= MOST_TAPS && (o.planes || even);
     if (o.by_tap) {
@@ -259,8 +258,7 @@ static int64_t kind_of(const ls_runs *t, int64_t line) {
 
 const ls_run_edges *ls_runs_edges_of(const ls_windows *w, int64_t first, int64_t n) {
     const ls_runs *t = w->runs;
-    int64_t column = first % t->width, tile = (column == 0 ? LS_BEYOND_FIRST : 0) | (column + n == t->width ? LS_BEYOND_LAST : 0);
-    return &t->edges[(kind_of(t, first / t->width) * LS_RUN_TILES + tile) * t->n_pieces];
+    return &t->edges[(kind_of(t, first / t->width) * LS_RUN_TILES + ls_runs_ends(t, first, n)) * t->n_pieces];
 }
 
 /* What is beyond of a tile, which may be its line's first one or its last one, by a tap. */
@@ -326,6 +324,10 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.in_place = (t.joined || t.across) && reads_in_place(w, t.across, o.line ? LEAST_END : o.by_tap);
     t.length = t.in_place ? y->image_stride : t.length;
     w->finite = t.in_place && t.across && !ls_windows_inside(w);
+    if (w->finite && t.taps) {
+        t.low = ls_runs_clamp(x->low, 0, INT64_MAX);
+        t.high = ls_runs_clamp(x->stride * (x->extent - 1) + x->taps - x->high, 0, INT64_MAX);
+    }
     t.tiles = t.joined || t.across ? ls_runs_ceil_div(t.outputs, t.tile_outputs) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;
     t.reach = t.across ? ls_windows_reach(y) : reach_of(y);
     choose_bands(binary, gemm, w, &t);

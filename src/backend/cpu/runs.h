@@ -21,7 +21,8 @@ struct ls_runs {
     int64_t row, row_tiles, twos, tiles;  /* a row is a line, or all: its elements; tiles, the first of which are two vectors wide; of all */
     int64_t length, shared, reach;        /* of a line; padding that it shares with the next one; how far taps reach, in lines of a phase */
     int64_t bands, band, lines, plane;    /* tiles of a band; lines of a phase there, elements of a plane */
-    int64_t taps;                         /* across: so many k are side by side in a line each; else 0 */
+    int64_t taps;                         /* across: so many k are side by side in a line each; else 0. Then of what a line's first output reads */
+    int64_t low, high;                    /* so many elements are beyond the image, and of what its last one does, where that is read in place */
     int64_t panels, n_pieces;             /* that a tile meets together; of k */
     int64_t *ends;                        /* of pieces, in the order of k */
     int64_t top, bottom;                  /* lines before the one, and from the other on, have taps beyond the image */
@@ -62,9 +63,16 @@ static inline int64_t ls_runs_joined_vector(const ls_runs *t, int64_t output, in
     return ls_runs_clamp(column + LS_RUNS_LANES - t->width, 0, LS_RUNS_LANES);
 }
 
-/* Kernels of a tile across whose taps are side by side in lines, or of any. */
-static inline const ls_gemm_outputs_kernel *ls_runs_outputs(const ls_gemm_kernels *kernels, int64_t taps) {
-    return taps == 3 ? kernels->lines[0] : taps == 7 ? kernels->lines[1] : kernels->outputs;
+/* Kernels of a tile across for lines of so many taps; NULL: there are none. */
+static inline const ls_gemm_outputs_kernel *ls_runs_lines(const ls_gemm_kernels *kernels, int64_t taps) {
+    const ls_gemm_outputs_kernel *lines = taps == 3 ? kernels->lines[0] : taps == 7 ? kernels->lines[1] : NULL;
+    return lines && lines[3] ? lines : NULL;
+}
+
+/* Whether a tile across has its line's first output, and its last one. */
+static inline int64_t ls_runs_ends(const ls_runs *t, int64_t first, int64_t n) {
+    const int64_t column = first % t->width;
+    return (column == 0 ? LS_BEYOND_FIRST : 0) | (column + n == t->width ? LS_BEYOND_LAST : 0);
 }
 
 /* runs.c: what is beyond the image of a tile across, piece by piece. */

@@ -236,10 +236,9 @@ static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, con
     sums->places = at->places;
     sums->shifts = r->w->at;
     if (t->taps) {
-        const ls_window_dim *x = ls_runs_along(r->w);
-        const bool first = at->first % t->width == 0, last = (at->first + at->n) % t->width == 0, ends = r->w->finite;
-        sums->low = ends && first ? ls_runs_clamp(x->low, 0, INT64_MAX) : 0;
-        sums->high = ends && last ? ls_runs_clamp(x->stride * (x->extent - 1) + ls_windows_reach(x) + 1 - x->high, 0, INT64_MAX) : 0;
+        const int64_t ends = ls_runs_ends(t, at->first, at->n);
+        sums->low = ends & LS_BEYOND_FIRST ? t->low : 0;
+        sums->high = ends & LS_BEYOND_LAST ? t->high : 0;
     }
     for (int64_t i = 0, begin = 0; i < t->n_pieces; i++, begin = t->ends[i - 1], sums->shifts += sums->k, a += sums->k * r->w->rows) {
         sums->k = t->ends[i] - begin;
@@ -273,7 +272,7 @@ static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p,
     sums->panel = height * w->k;
     sums->step = ls_runs_along(w)->stride;
     sums->outputs = t->tile_outputs;
-    sums->of = ls_runs_outputs(w->kernels, t->taps);
+    sums->of = t->taps ? ls_runs_lines(w->kernels, t->taps) : w->kernels->outputs;
     sums->taps = t->taps;
     sums->lead = w->k < SHORT ? LS_RUNS_WIDE : 0;
     sums->second = r->launch->kernel->binary->device->cpu.fetches_second;

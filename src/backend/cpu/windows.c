@@ -395,11 +395,10 @@ static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window
         for (int i = w->outer; i < w->n_dims; i++) {
             elements *= w->dims[i].length;
         }
-        int64_t to = plane;
-        for (int i = w->outer; i < w->n_dims; i++) {
+        int64_t to = w->in_lines ? plane : p;
+        for (int i = w->outer; i < w->n_dims && w->in_lines; i++) {
             to = to * w->dims[i].taps + coord[i];
         }
-        to = w->in_lines ? to : p;
         w->at[to] = plane * w->plane + phase * elements + at;
         w->packed_at[to] = w->filter_at[p];
     }

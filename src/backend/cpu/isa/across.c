@@ -14,14 +14,15 @@
 enum { ROWS = 2 * LS_LANES_F32 };
 
 #if defined(LS_ISA_AVX2)
+enum { MOST_OUTPUTS = 6 }; /* of a kernel */
+
 /* n outputs: sums[output][row] = (add ? sums[output][row] : nothing) + what they have of this piece of k. Of a line's first output and its last,
  * which may be beyond the image, the sums stay as they are where they are. */
 static void some_outputs(const ls_gemm_runs *t, int64_t n, const float *a, const float *image, float *sums, int64_t ends) {
-    enum { MOST = 6 };
-    static const float nothing[MOST * ROWS];
+    static const float nothing[MOST_OUTPUTS * ROWS];
     const int64_t *shifts = t->shifts;
-    const float *plus = t->add ? sums : NULL, *from = nothing, *at[MOST];
-    float own[2][MOST * ROWS];
+    const float *plus = t->add ? sums : NULL, *from = nothing, *at[MOST_OUTPUTS];
+    float own[2][MOST_OUTPUTS * ROWS];
     int turn = 0;
     for (const ls_gemm_edge *edge = t->edges, *end = edge + t->n_edges; edge < end; edge++) {
         const int64_t beyond = edge->beyond & ends;
@@ -105,7 +106,7 @@ static void find_lines(const ls_gemm_runs *t, const float *image, lines_there *l
 }
 
 void LS_ISA_SUFFIX(ls_across_run)(ls_gemm_runs *t, const float *a, const float *image, float *c) {
-    static const float nothing[6 * ROWS];
+    static const float nothing[MOST_OUTPUTS * ROWS];
     float *sums = t->sums;
     lines_there lines;
     if (t->taps) {
@@ -125,7 +126,10 @@ void LS_ISA_SUFFIX(ls_across_run)(ls_gemm_runs *t, const float *a, const float *
             if (t->taps) {
                 const bool first = ends & LS_BEYOND_FIRST && t->low > 0, last = ends & LS_BEYOND_LAST && t->high > 0;
                 const float *from = first ? lines.first : last ? lines.last : at;
-                const float *const of[] = {from, from + t->step, from + 2 * t->step, from + 3 * t->step, from + 4 * t->step, from + 5 * t->step};
+                const float *of[MOST_OUTPUTS];
+                for (int64_t i = 0; i < n; i++) {
+                    of[i] = from + i * t->step;
+                }
                 t->of[n](lines.k, first || last ? lines.places : lines.shifts, a + lines.skipped * ROWS, of, nothing, t->add ? sums : NULL, sums);
             } else {
                 some_outputs(t, n, a, at, sums, ends);
