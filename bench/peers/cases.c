@@ -25,6 +25,9 @@
 #define CONV_OF(title, n_, i, o, s, f, step, g)                                                             \
     {.group = "conv", .name = title, .kind = BENCH_CONV, .constant = true, .batch = n_, .in = i, .out = o,  \
      .side = s, .kernel = f, .stride = step, .groups = g}
+#define SHAPE(title, i, o, s, f, step, g)                                                                    \
+    {.group = "shapes", .name = title, .kind = BENCH_CONV, .constant = true, .batch = 1, .in = i, .out = o,  \
+     .side = s, .kernel = f, .stride = step, .groups = g}
 #define CONV(title, i, o, s, f, step, g)                                                                    \
     CONV_OF("conv " title ", N 1", 1, i, o, s, f, step, g), CONV_OF("conv " title ", N 8", 8, i, o, s, f, step, g)
 #define MATRIX(of, title, what, rows, columns)                                                              \
@@ -53,6 +56,28 @@ const bench_case bench_cases[] = {
     CONV("7x7/2 stem 224", 3, 64, 224, 7, 2, 1),
     CONV("depthwise 3x3 32ch 112", 32, 32, 112, 3, 1, 32),
     CONV("3x3 64ch 56, 16 groups", 64, 64, 56, 3, 1, 16),
+    SHAPE("3x3/2 3-32ch 224", 3, 32, 224, 3, 2, 1),
+    SHAPE("3x3 1-32ch 256", 1, 32, 256, 3, 1, 1),
+    SHAPE("3x3 64ch 224", 64, 64, 224, 3, 1, 1),
+    SHAPE("3x3 32ch 512", 32, 32, 512, 3, 1, 1),
+    SHAPE("3x3 128ch 28", 128, 128, 28, 3, 1, 1),
+    SHAPE("3x3 256ch 14", 256, 256, 14, 3, 1, 1),
+    SHAPE("3x3/2 256ch 28", 256, 256, 28, 3, 2, 1),
+    SHAPE("3x3/2 512ch 14", 512, 512, 14, 3, 2, 1),
+    SHAPE("3x3 512ch 7", 512, 512, 7, 3, 1, 1),
+    SHAPE("5x5 64-32ch 128", 64, 32, 128, 5, 1, 1),
+    SHAPE("5x5 32-1ch 256", 32, 1, 256, 5, 1, 1),
+    SHAPE("9x9 32-3ch 256", 32, 3, 256, 9, 1, 1),
+    SHAPE("7x7 64ch 104", 64, 64, 104, 7, 1, 1),
+    SHAPE("1x1 16-96ch 112", 16, 96, 112, 1, 1, 1),
+    SHAPE("1x1 96-24ch 56", 96, 24, 56, 1, 1, 1),
+    SHAPE("1x1 256-64ch 56", 256, 64, 56, 1, 1, 1),
+    SHAPE("1x1 512-128ch 28", 512, 128, 28, 1, 1, 1),
+    SHAPE("1x1 512-2048ch 7", 512, 2048, 7, 1, 1, 1),
+    SHAPE("1x1/2 256-512ch 56", 256, 512, 56, 1, 2, 1),
+    SHAPE("depthwise 3x3/2 96ch 112", 96, 96, 112, 3, 2, 96),
+    SHAPE("depthwise 5x5 96ch 28", 96, 96, 28, 5, 1, 96),
+    SHAPE("depthwise 3x3 384ch 14", 384, 384, 14, 3, 1, 384),
     MATRIX("memory", "layernorm 4096x1024", BENCH_LAYERNORM, 4096, 1024),
     MATRIX("memory", "softmax 4096x1024", BENCH_SOFTMAX, 4096, 1024),
     MATRIX("memory", "gelu 16M", BENCH_GELU, 4096, 4096),
