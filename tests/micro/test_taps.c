@@ -45,7 +45,7 @@ static void check_bits(float found, float expected, bool canonical, const char *
 
 static void check_ends(const ls_gemm_kernels *kernels, bool fused, int isa) {
     const bool add = random_below(2), canonical = random_below(3), lines = fused && random_below(2);
-    const int64_t n = 3 * kernels->lanes * (1 + random_below(2)), ldc = n + GAP, k = lines ? random_below(MOST_K / 3 + 1) * 3 : random_below(MOST_K + 1);
+    const int64_t n = kernels->lanes * (2 + random_below(MOST_VECTORS - 1)), ldc = n + GAP, k = lines ? random_below(MOST_K / 3 + 1) * 3 : random_below(MOST_K + 1);
     float a[MOST_K * LS_ENDS_ROWS], image[IMAGE], ends[LS_ENDS_ROWS][2], from[LS_ENDS_ROWS * (MOST_COLUMNS + GAP)];
     int64_t at[MOST_K];
     for (int64_t i = 0; i < k * LS_ENDS_ROWS; i++) {

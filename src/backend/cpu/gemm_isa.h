@@ -46,7 +46,7 @@ typedef void (*ls_gemm_vector_kernel)(int64_t kc, int64_t n, const void *x, int6
 typedef void (*ls_gemm_taps_kernel)(int64_t kc, int64_t n, const void *a, const int64_t *at, const void *b,
                                     void *c, int64_t ldc, bool add);
 
-/* The same of four rows, three vectors of columns at a time. If `ends`, ends[i][0] is added to c[i*ldc + j] then, whose least is ends[i][1], and NaN
+/* The same of four rows, n a multiple of a vector, two or more. If `ends`, ends[i][0] is added to c[i*ldc + j] then, whose least is ends[i][1], and NaN
  * is canonical. If `lines`, which fast has alone, each three taps are side by side: at[p + 1] is at[p] + 1. */
 typedef void (*ls_gemm_ends_kernel)(int64_t kc, int64_t n, const void *a, const int64_t *at, const void *b, void *c, int64_t ldc, bool add,
                                     const float *ends, bool lines);
@@ -140,7 +140,8 @@ typedef struct ls_gemm_runs {
     bool second;  /* and those into the second-level cache */
     bool add, last;
     ls_chain_rows rows;
-    int64_t step, outputs; /* of tiles across, see below */
+    int64_t step, outputs;     /* of tiles across, see below */
+    const int64_t *of_outputs; /* where each one's elements begin, if they are not so many apart; else NULL */
     const ls_gemm_outputs_kernel *of; /* [outputs], their kernels, if they have some */
     int64_t taps;                     /* of those of lines, else 0: then no end of one is among the edges, but */
     int64_t low, high;                /* so many elements are beyond it for its first output, and for the last one of the tile */
@@ -152,7 +153,7 @@ typedef void (*ls_gemm_runs_kernel)(ls_gemm_runs *t, const float *a, const float
  * nothing) + the sum of a[p*rows + row] * image[shifts[p] + output*step] for p < k, but for what is beyond the image, which is not read;
  * shifts[k] is, too. By AVX-512 there are 14 outputs, and meanwhile the lines of c are fetched, and what is needed later, a line each four k;
  * else eight and more, of which each three, four or six are a kernel of their own. */
-enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 28, LS_ACROSS_SUMS = 448, LS_ACROSS_LINES = 128 }; /* at most; no panel over windows is higher */
+enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 56, LS_ACROSS_SUMS = 896, LS_ACROSS_LINES = 128 }; /* at most; no panel over windows is higher */
 
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {

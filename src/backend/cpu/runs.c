@@ -9,10 +9,13 @@ enum {
     LEAST_STRIDED = LS_LIMIT(128, 1), /* where other tiles take such images apart */
     MOST_TAPS = 64,
     LEAST_END = 3,  /* outputs that tiles across begin and end with */
+    LEAST_WIDE = 64,
     FEW_PLANES = 4, /* which meet nowhere in a cache, wherever they lie */
     MOST_PANELS = 16, /* that a tile meets while it is near */
     PLANES = 32,      /* of a piece in fast: what a tile reads of them stays in the first-level cache */
     LEAST_PIECE = 128,
+    PIECE = 576, /* of k, for tiles of two vectors of rows: 36 KB of a panel, which each six outputs read */
+    LEAST_LINE = 16,
     LEAST_OUTPUTS = 32,
     MOST_SHARED = LS_RUNS_SLACK / 2,
     FAST_CHUNK = 2048 /* of k */
@@ -41,25 +44,31 @@ static int64_t across_rows(const ls_windows *w) {
     return 2 * w->kernels->lanes;
 }
 
-/* Outputs of tiles across, of which a line is some: by AVX-512 they are all alike; else what sixes, fours and threes make up, a line of the cache or
- * as many as can be. 0: none. */
-static int64_t across_outputs(const ls_windows *w) {
-    enum { ALIKE = 14, LINE = 16, FEWEST = 8 };
-    int64_t width = ls_runs_along(w)->extent, n = !is_alone(w) ? ALIKE : width % LINE == 0 ? LINE : LS_ACROSS_OUTPUTS;
+/* Outputs of tiles across, of which a line is some: by AVX-512 they are all alike; else what sixes, fives and fours make up, a line of the cache or
+ * as many as can be, or, where a line is none, about as many each of all lines. 0: none. */
+static int64_t across_outputs(const ls_windows *w, bool *out_joined) {
+    enum { ALIKE = 14, LINE = 16, MOST = 28, FEWEST = 8 };
+    const int64_t width = ls_runs_along(w)->extent, all = width * ls_runs_down(w)->extent;
+    int64_t n = !is_alone(w) ? ALIKE : width % LINE == 0 ? LINE : MOST;
     while (is_alone(w) && n >= FEWEST && width % n) {
         n--;
     }
-    return n >= FEWEST && width % n == 0 ? n : 0;
+    *out_joined = is_alone(w) && n < FEWEST;
+    return *out_joined ? ls_runs_ceil_div(all, ls_runs_ceil_div(all, LS_ACROSS_OUTPUTS)) : width % n == 0 ? n : 0;
 }
 
 /* Whether lines and rows are whole tiles whose vectors are rows: no lane is lost, and the image is read a scalar at a time, whatever the stride. Without
  * one it is faster than the other tiles of AVX-512 on some processors, and slower on others, and faster than those over taps (windows.c) where lines are
- * not threes of vectors. */
+ * not threes of vectors; but in fast, of few planes of a wide image, whose tiles are soon done, those store where results lie without turning (0.91 to
+ * 0.95 of the time). */
 static bool goes_across(const ls_cpu *cpu, const ls_windows *w) {
     const ls_window_dim *x = ls_runs_along(w);
     const bool alone = is_alone(w), strided = x->stride > 1;
-    const bool better = strided || (alone ? x->extent % (3 * w->kernels->lanes) != 0 : cpu->reads_scalars);
-    return w->kernels->across && better && w->m % across_rows(w) == 0 && across_outputs(w) && (alone || w->planes % 2 == 0) &&
+    bool joined;
+    const int64_t lanes = w->kernels->lanes, left = x->extent % (3 * lanes);
+    const bool ends = alone && !w->kernels->resumes && x->extent >= LEAST_WIDE && (left == 0 || left == 2 * lanes) && w->planes <= FEW_PLANES;
+    const bool better = !ends && (strided || (alone ? left != 0 : cpu->reads_scalars));
+    return w->kernels->across && better && w->m % across_rows(w) == 0 && across_outputs(w, &joined) && (alone || w->planes % 2 == 0) &&
            w->k >= (alone && strided ? LEAST_STRIDED : LEAST_ACROSS) && w->k / w->planes <= FAST_CHUNK / 2;
 }
 
@@ -108,21 +117,30 @@ static bool reads_in_place(const ls_windows *w, bool across, int64_t ends) {
     return fits && ls_windows_lie_evenly(w, !across ? 512 : ends > 1 && w->planes <= FEW_PLANES ? INT64_MAX : 128);
 }
 
+/* Tiles of a line, about. */
+static int64_t tiles_of_line(const ls_runs *t) {
+    return t->across && !t->joined ? t->line_tiles : t->by_line ? t->row_tiles : ls_runs_ceil_div(t->length, t->tile_outputs);
+}
+
 static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
     const ls_window_dim *y = ls_runs_down(w);
+    const int64_t line = tiles_of_line(t);
+    const bool whole = (t->across && !t->joined) || t->by_line; /* lines are whole tiles */
     t->band = ls_runs_ceil_div(t->tiles, bands);
+    t->band = whole && t->band > line ? ls_runs_ceil_div(t->band, line) * line : t->band;
     t->bands = ls_runs_ceil_div(t->tiles, t->band);
-    t->lines = t->by_line ? ls_runs_ceil_div(t->band, t->row_tiles) : ls_runs_ceil_div(t->band * t->tile_outputs, t->joined || t->across ? t->width : t->length);
-    t->lines = t->lines + 1 < y->extent ? t->lines + 1 : y->extent;
+    t->lines = whole ? ls_runs_ceil_div(t->band, line) : ls_runs_ceil_div(t->band * t->tile_outputs, t->joined ? t->width : t->length);
+    t->lines += !whole || t->band % line != 0;
+    t->lines = t->lines < y->extent ? t->lines : y->extent;
     t->lines = (t->across ? (t->lines - 1) * y->stride + 1 : t->lines) + t->reach;
     /* An odd number of lines of the cache: planes share none of its places. */
     t->plane = t->in_place ? ls_windows_plane_step(w) : (ls_runs_ceil_div(ls_runs_own_plane(t), LS_RUNS_LANES) | 1) * LS_RUNS_LANES;
 }
 
-/* Bands whose part of the image stays near the core, and as many as keep the workers busy: lines that bands share are copied by each. */
+/* Bands whose part of the image stays near the core, a line at least, and as many as keep the workers busy: lines that bands share are copied by each. */
 static void choose_bands(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, ls_runs *t) {
     int64_t least = 1, threads = binary->device->threads, images = ls_windows_images(&binary->spec, gemm, w);
-    for (cut(w, t, least); t->band > 1 && w->planes * ls_runs_own_plane(t) * 4 > binary->device->cpu.l2_bytes / (t->across && t->in_place ? 8 : 2); cut(w, t, least)) {
+    for (cut(w, t, least); t->band > tiles_of_line(t) && w->planes * ls_runs_own_plane(t) * 4 > binary->device->cpu.l2_bytes / (t->across && t->in_place ? 8 : 2); cut(w, t, least)) {
         least++;
     }
     int64_t bands[2], tiles[2];
@@ -171,9 +189,22 @@ static int64_t by_column(const ls_windows *w, const element *e) {
     return e->tap[1] * ls_runs_down(w)->taps + e->tap[0];
 }
 
-/* Planes of a piece in fast. */
-static int64_t planes_of_piece(const ls_windows *w, const ls_runs *t) {
-    int64_t taps = w->k / w->planes, planes = ls_runs_ceil_div(LEAST_PIECE, taps), least = t->across && !is_alone(w) ? 2 * PLANES : PLANES;
+/* How many taps a line has where pieces are in the order of lines; else 0. Of lines that are short tiles the first and last outputs read copies each time,
+ * which takes longer than places. */
+static int64_t line_of(const ls_windows *w, const ls_runs *t) {
+    const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
+    const bool copies = !t->joined && t->width == t->tile_outputs && t->width < LEAST_LINE && !ends_beyond(x, 0);
+    return t->across && !copies && x->step == 1 && 2 * y->taps <= LS_ACROSS_LINES && ls_runs_lines(w->kernels, x->taps) ? x->taps : 0;
+}
+
+/* Planes of a piece in fast, each with lines of so many taps, or with 0. */
+static int64_t planes_of_piece(const ls_windows *w, const ls_runs *t, int64_t line) {
+    const int64_t taps = w->k / w->planes;
+    if (t->across && is_alone(w)) {
+        int64_t most = ls_runs_clamp(PIECE / taps, 2, line ? LS_ACROSS_LINES / ls_runs_down(w)->taps : LEAST_PIECE) / 2 * 2;
+        return ls_runs_ceil_div(ls_runs_ceil_div(w->planes, ls_runs_ceil_div(w->planes, most)), 2) * 2;
+    }
+    int64_t planes = ls_runs_ceil_div(LEAST_PIECE, taps), least = t->across ? 2 * PLANES : PLANES;
     planes = ls_runs_clamp(FAST_CHUNK / taps, 1, planes > least ? planes : least);
     return t->across ? planes / 2 * 2 : planes;
 }
@@ -201,20 +232,18 @@ static int64_t even_taps(const ls_spec *spec, const ls_gemm_phase *gemm, const l
 }
 
 static order order_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w, const ls_runs *t) {
-    order o = {.planes = spec->math == LS_LOCKED ? 0 : planes_of_piece(w, t), .run = LS_GEMM_CHUNK, .runs = 1};
-    int64_t taps = w->k / w->planes, even = t->across && !o.planes ? even_taps(spec, gemm, w) : 0;
-    const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
-    const int64_t lines = (o.planes < w->planes ? o.planes : w->planes) * y->taps; /* of a piece */
-    const bool in_lines = t->across && o.planes && x->step == 1 && lines <= LS_ACROSS_LINES && ls_runs_lines(w->kernels, x->taps);
-    o.line = in_lines ? x->taps : 0;
-    o.by_tap = t->across && !in_lines && taps <= MOST_TAPS && (o.planes || even);
+    const bool fast = spec->math != LS_LOCKED;
+    order o = {.run = LS_GEMM_CHUNK, .runs = 1, .line = fast ? line_of(w, t) : 0};
+    const int64_t taps = w->k / w->planes, even = t->across && !fast ? even_taps(spec, gemm, w) : 0;
+    o.planes = fast ? planes_of_piece(w, t, o.line) : 0;
+    o.by_tap = t->across && !o.line && taps <= MOST_TAPS && (fast || even);
     if (o.by_tap) {
         o.run = even;
-        o.runs = o.planes ? taps : LS_GEMM_CHUNK / even;
-    } else if (in_lines) {
-        o.runs = y->taps;
+        o.runs = fast ? taps : LS_GEMM_CHUNK / even;
+    } else if (o.line) {
+        o.runs = ls_runs_down(w)->taps;
     }
-    o.n = o.planes ? ls_runs_ceil_div(w->planes, o.planes) * o.runs : ls_runs_ceil_div(w->k, o.run);
+    o.n = fast ? ls_runs_ceil_div(w->planes, o.planes) * o.runs : ls_runs_ceil_div(w->k, o.run);
     return o;
 }
 
@@ -308,7 +337,7 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.by_line = !t.across && whole_tiles(x);
     t.down = t.across ? 1 : y->stride;
     t.along = t.across ? 1 : x->stride;
-    t.tile_outputs = t.across ? across_outputs(w) : LS_RUNS_WIDE;
+    t.tile_outputs = t.across ? across_outputs(w, &t.joined) : LS_RUNS_WIDE;
     t.line_tiles = t.width / t.tile_outputs;
     t.shared = t.across ? 0 : shared_of(x);
     t.length = t.across ? (t.width - 1) * x->stride + 1 + ls_windows_reach(x) : t.width + reach_of(x) - t.shared;
@@ -318,10 +347,10 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     int64_t vectors = ls_runs_ceil_div(t.by_line ? t.width : t.row - (t.length - t.width), LS_RUNS_LANES);
     t.twos = vectors == 1 ? 1 : (3 - vectors % 3) % 3;
     t.row_tiles = t.twos + (vectors > 2 * t.twos ? (vectors - 2 * t.twos) / 3 : 0);
-    t.joined = !t.across && joins(&t);
+    t.joined = t.across ? t.joined : joins(&t);
     order o = order_of(&binary->spec, gemm, w, &t);
     t.taps = o.line;
-    t.in_place = (t.joined || t.across) && reads_in_place(w, t.across, o.line ? LEAST_END : o.by_tap);
+    t.in_place = (t.joined || t.across) && reads_in_place(w, t.across, t.joined ? 0 : o.line ? LEAST_END : o.by_tap);
     t.length = t.in_place ? y->image_stride : t.length;
     w->finite = t.in_place && t.across && !ls_windows_inside(w);
     if (w->finite && t.taps) {

@@ -16,7 +16,7 @@ struct ls_runs {
     bool across;                          /* vectors are rows: tiles of outputs alone, and the image is not taken apart */
     bool by_line, joined, in_place;       /* tiles end with lines; have outputs alone, of several lines; the image is read where it lies */
     int64_t down, along;                  /* phases of lines and in them */
-    int64_t tile_outputs, line_tiles;
+    int64_t tile_outputs, line_tiles;     /* of a tile, at most; tiles of a line */
     int64_t width, outputs;               /* of a line, of all */
     int64_t row, row_tiles, twos, tiles;  /* a row is a line, or all: its elements; tiles, the first of which are two vectors wide; of all */
     int64_t length, shared, reach;        /* of a line; padding that it shares with the next one; how far taps reach, in lines of a phase */
@@ -66,7 +66,7 @@ static inline int64_t ls_runs_joined_vector(const ls_runs *t, int64_t output, in
 /* Kernels of a tile across for lines of so many taps; NULL: there are none. */
 static inline const ls_gemm_outputs_kernel *ls_runs_lines(const ls_gemm_kernels *kernels, int64_t taps) {
     const ls_gemm_outputs_kernel *lines = taps == 3 ? kernels->lines[0] : taps == 7 ? kernels->lines[1] : NULL;
-    return lines && lines[3] ? lines : NULL;
+    return lines && lines[4] ? lines : NULL;
 }
 
 /* Whether a tile across has its line's first output, and its last one. */

@@ -17,6 +17,10 @@ typedef struct tile {
 /* ---- tiles ---- */
 static tile across_tile(const ls_windows *w, int64_t i) {
     const ls_runs *t = w->runs;
+    if (t->joined) {
+        const int64_t n = t->outputs / t->tiles, longer = t->outputs % t->tiles;
+        return (tile){.first = i * n + (i < longer ? i : longer), .n = n + (i < longer)};
+    }
     int64_t line = i / t->line_tiles, column = i % t->line_tiles * t->tile_outputs;
     return (tile){.image = line * ls_runs_down(w)->stride * t->length + column * ls_runs_along(w)->stride,
                   .first = i * t->tile_outputs, .n = t->tile_outputs};
@@ -233,6 +237,15 @@ static void fetch(const ls_windows *w, fetches *f, ls_gemm_runs *sums) {
 static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, const float *a, float *c, ls_gemm_runs *sums) {
     const ls_runs *t = r->w->runs;
     const ls_run_edges *edges = t->across ? ls_runs_edges_of(r->w, at->first, at->n) : NULL;
+    int64_t of_outputs[LS_ACROSS_OUTPUTS];
+    if (t->across && t->joined) {
+        int64_t line = at->first / t->width, column = at->first % t->width;
+        for (int64_t o = 0; o < at->n; o++, line += ++column == t->width, column = column == t->width ? 0 : column) {
+            of_outputs[o] = line * ls_runs_down(r->w)->stride * t->length + column * sums->step;
+        }
+        sums->of_outputs = of_outputs;
+    }
+    sums->outputs = at->n;
     sums->places = at->places;
     sums->shifts = r->w->at;
     if (t->taps) {
@@ -271,7 +284,6 @@ static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p,
     sums->sums = p->sums;
     sums->panel = height * w->k;
     sums->step = ls_runs_along(w)->stride;
-    sums->outputs = t->tile_outputs;
     sums->of = t->taps ? ls_runs_lines(w->kernels, t->taps) : w->kernels->outputs;
     sums->taps = t->taps;
     sums->lead = w->k < SHORT ? LS_RUNS_WIDE : 0;

@@ -342,13 +342,18 @@ static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gem
     }
     int64_t images = ls_windows_images(&binary->spec, gemm, w), threads = binary->device->threads;
     int64_t wanted = threads > 1 ? ls_gemm_blocks(extent, images, threads, LS_TASKS_PER_WORKER, 1) : 1;
+    /* Lines that bands share are copied by each of them: two thirds of what they copy, not more. */
+    const ls_window_dim *y = &w->dims[w->outer];
+    const int64_t few = ls_gemm_ceil_div(ls_windows_reach(y) + 1 - y->stride, 2 * y->stride), least = few < 1 ? 1 : few < extent ? few : extent;
     int64_t highest = extent, bands[2], columns[2];
-    while (highest > 1 && set_band(w, highest) > budget) {
+    while (highest > least && set_band(w, highest) > budget) {
         highest = ls_gemm_ceil_div(highest, 2);
+        highest = highest > least ? highest : least;
     }
     int64_t band = highest;
     if (ls_gemm_ceil_div(extent, band) < wanted) { /* but none narrower than a tile, which takes as long as a whole one */
-        int64_t even = ls_gemm_ceil_div(extent, wanted), least = ls_gemm_ceil_div(3 * w->kernels->lanes, inner);
+        int64_t even = ls_gemm_ceil_div(extent, wanted), tile = ls_gemm_ceil_div(3 * w->kernels->lanes, inner);
+        even = even > tile ? even : tile;
         even = even > least ? even : least;
         band = even < band ? even : band;
     }
@@ -357,13 +362,12 @@ static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gem
         bands[i] = w->bands;
         columns[i] = w->ld;
     }
-    int64_t bytes = set_band(w, ls_gemm_ceil_div(extent, ls_windows_share(binary, gemm, w, bands, columns)));
+    const int64_t bytes = set_band(w, ls_gemm_ceil_div(extent, ls_windows_share(binary, gemm, w, bands, columns)));
     if (w->band * inner * 3 < w->columns) { /* filters' gradients: windows larger than what they move over */
         return false;
     }
-    /* Lines that bands share are copied by each of them. */
-    return bytes <= 2 * l2 &&
-           (w->band == extent || w->dims[w->outer].size <= 3 * w->band * w->dims[w->outer].stride);
+    const int64_t shared = binary->device->cpu.l3_bytes / threads;
+    return bytes <= (shared > 2 * l2 ? shared : 2 * l2);
 }
 
 /* Of each k: where the filter's element lies, and the shift into the task's copy; those in the order of planes and their taps, if taps are in lines. */

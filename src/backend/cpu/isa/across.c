@@ -16,9 +16,9 @@ enum { ROWS = 2 * LS_LANES_F32 };
 #if defined(LS_ISA_AVX2)
 enum { MOST_OUTPUTS = 6 }; /* of a kernel */
 
-/* n outputs: sums[output][row] = (add ? sums[output][row] : nothing) + what they have of this piece of k. Of a line's first output and its last,
- * which may be beyond the image, the sums stay as they are where they are. */
-static void some_outputs(const ls_gemm_runs *t, int64_t n, const float *a, const float *image, float *sums, int64_t ends) {
+/* n outputs, whose elements begin at `of`: sums[output][row] = (add ? sums[output][row] : nothing) + what they have of this piece of k. Of a line's first
+ * output and its last, which may be beyond the image, the sums stay as they are where they are. */
+static void some_outputs(const ls_gemm_runs *t, int64_t n, const float *a, const float *const *of, float *sums, int64_t ends) {
     static const float nothing[MOST_OUTPUTS * ROWS];
     const int64_t *shifts = t->shifts;
     const float *plus = t->add ? sums : NULL, *from = nothing, *at[MOST_OUTPUTS];
@@ -33,9 +33,7 @@ static void some_outputs(const ls_gemm_runs *t, int64_t n, const float *a, const
         if (!(beyond & LS_BEYOND_ALL)) {
             const bool last = edge + 1 == end && !beyond;
             float *to = last ? sums : own[turn];
-            for (int64_t i = 0; i < n; i++) {
-                at[i] = image + i * t->step;
-            }
+            memcpy(at, of, sizeof at);
             at[0] = beyond & LS_BEYOND_FIRST ? at[1] : at[0]; /* an output beyond takes its neighbour's elements, and is put back */
             at[n - 1] = beyond & LS_BEYOND_LAST ? at[n - 2] : at[n - 1];
             t->of[n](k, shifts, a, at, from, last ? plus : NULL, to);
@@ -61,7 +59,8 @@ static void some_outputs(const ls_gemm_runs *t, int64_t n, const float *a, const
 
 /* How many outputs a kernel takes next, of so many. */
 static int64_t next_outputs(int64_t left) {
-    return left == 6 || (left > 9 && left != 11) ? 6 : left == 3 || left == 9 ? 3 : 4;
+    const int64_t kernels = (left + MOST_OUTPUTS - 1) / MOST_OUTPUTS;
+    return (left + kernels - 1) / kernels;
 }
 
 /* A tile whose taps are side by side in lines: those of the piece that are not beyond the image, above it or below, and of lines that end inside of what the
@@ -114,25 +113,23 @@ void LS_ISA_SUFFIX(ls_across_run)(ls_gemm_runs *t, const float *a, const float *
     }
     for (int64_t panel = 0; panel < t->panels; panel++, a += t->panel) {
         int64_t ends = LS_BEYOND_ALL | LS_BEYOND_FIRST;
-        const float *at = image;
         for (int row = t->last ? ROWS : 0; row > 0; row--, c += t->ldc) {
             __builtin_prefetch(c);
             __builtin_prefetch(c + t->outputs - 1);
             __asm__("" : "+r"(row)); /* a compiler would write it out */
         }
-        for (int64_t left = t->outputs, n; left > 0; left -= n, sums += n * ROWS, at += n * t->step) {
-            n = next_outputs(left);
-            ends |= left == n ? LS_BEYOND_LAST : 0;
+        for (int64_t o = 0, n; o < t->outputs; o += n, sums += n * ROWS) {
+            n = next_outputs(t->outputs - o);
+            ends |= o + n == t->outputs ? LS_BEYOND_LAST : 0;
+            const float *copy = !t->taps ? NULL : ends & LS_BEYOND_FIRST && t->low > 0 ? lines.first : ends & LS_BEYOND_LAST && t->high > 0 ? lines.last : NULL;
+            const float *of[MOST_OUTPUTS] = {NULL};
+            for (int64_t i = 0; i < n; i++) {
+                of[i] = copy ? copy + i * t->step : image + (t->of_outputs ? t->of_outputs[o + i] : (o + i) * t->step);
+            }
             if (t->taps) {
-                const bool first = ends & LS_BEYOND_FIRST && t->low > 0, last = ends & LS_BEYOND_LAST && t->high > 0;
-                const float *from = first ? lines.first : last ? lines.last : at;
-                const float *of[MOST_OUTPUTS];
-                for (int64_t i = 0; i < n; i++) {
-                    of[i] = from + i * t->step;
-                }
-                t->of[n](lines.k, first || last ? lines.places : lines.shifts, a + lines.skipped * ROWS, of, nothing, t->add ? sums : NULL, sums);
+                t->of[n](lines.k, copy ? lines.places : lines.shifts, a + lines.skipped * ROWS, of, nothing, t->add ? sums : NULL, sums);
             } else {
-                some_outputs(t, n, a, at, sums, ends);
+                some_outputs(t, n, a, of, sums, ends);
             }
             ends &= ~LS_BEYOND_FIRST;
         }
