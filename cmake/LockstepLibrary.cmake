@@ -39,14 +39,14 @@ endif()
 set(small ${LOCKSTEP_SOURCES})
 list(FILTER small INCLUDE REGEX "/(src/(graph|io|oracle|emit|render|verify|spec|kir|nn|gpu|plan|optim|device|data|backend/(cuda|sim|vulkan|webgpu))|generated)/.*\\.c$")
 list(FILTER small EXCLUDE REGEX "/src/kir/(interp|eval)\\.c$")
-foreach(name program describe registers phase address cpuid peak depthwise pooling band kept quant thin_filter chosen contract gemm_plan fuse runs runs_run windows windows_run windows_loads windows_program cpu chain move patch scan rows joined pairs sparse) # of the processor's backend: what is done when a kernel is compiled, or launched with other extents
+foreach(name program describe registers phase address cpuid peak depthwise pooling band kept quant thin_filter chosen contract gemm_plan fuse runs runs_run windows windows_run windows_loads windows_parts windows_program cpu chain move patch scan rows joined pairs sparse sparse_filter move_run launch) # of the processor's backend: what is done when a kernel is compiled, or launched with other extents
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c)
 endforeach()
 list(APPEND small ${PROJECT_SOURCE_DIR}/src/math/scalar.c ${PROJECT_SOURCE_DIR}/src/backend/ref/ref.c ${PROJECT_SOURCE_DIR}/src/backend/ref/plan.c) # the reference: its functions, what it does once
 foreach(name folder os status text)
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/base/${name}.c)
 endforeach()
-foreach(name certify clone compile constant context hazard inspect kernels key memory place program realize session strategy tune var vet) # and a program
+foreach(name certify clone compile constant context hazard inspect kernels key memory place program realize session strategy transfer tune var vet) # and a program
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/engine/${name}.c)
 endforeach()
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is
@@ -58,7 +58,7 @@ if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is
         set_property(SOURCE ${small} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-Oz>)
     endif()
 endif()
-foreach(name program_run chain_run scan rows_run gemm gemm_block gemm_panel move_run sparse_filter pack fold) # loops of few turns, or of calls, which clang would have four times over: 30 KB
+foreach(name program_run chain_run scan rows_run gemm gemm_block gemm_panel pack fold) # loops of few turns, or of calls, which clang would have four times over: 30 KB
     set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c APPEND PROPERTY COMPILE_OPTIONS $<$<C_COMPILER_ID:Clang>:-fno-unroll-loops>)
 endforeach()
 file(GLOB LOCKSTEP_ISA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/isa/*.c)

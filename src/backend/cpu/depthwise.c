@@ -26,7 +26,7 @@ bool ls_depthwise_fits(const ls_gemm_phase *gemm, const ls_windows *w) {
         return false;
     }
     for (int i = 0; i < w->n_dims; i++) {
-        if (w->dims[i].spread != 1 || w->dims[i].taps > LS_DEPTHWISE_TAPS) {
+        if (w->dims[i].spread != 1 || w->parts > 1 || w->dims[i].taps > LS_DEPTHWISE_TAPS) {
             return false;
         }
     }

@@ -230,6 +230,7 @@ typedef struct ls_gemm_moves {
     void (*cols8)(int64_t kc, int64_t ni, int64_t width, const void *src, int64_t stride_k, void *panel);
     /* dst0[i] = src[2*i], dst1[i] = src[2*i + 1], 4 bytes each, for n pairs */
     void (*split4)(int64_t n, const void *src, void *dst0, void *dst1);
+    void (*join4)(int64_t n, const void *src0, const void *src1, void *dst); /* its inverse; NULL in a page */
     /* NULL where there are no kernels over runs */
     void (*phases4)(const ls_gemm_lines *lines, const float *src, float *dst);
     /* Sums of tiles whose vectors are rows, after the chain of `rows`, NaN canonical, to c + row*ldc. */

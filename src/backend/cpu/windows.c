@@ -299,7 +299,7 @@ static int64_t set_band(ls_windows *w, int64_t band) {
     w->plane = elements;
     w->columns = w->by_lines ? band * w->dims[w->n_dims - 1].extent : outputs;
     w->ld = w->by_lines ? w->columns : outputs > lanes ? ls_gemm_ceil_div(outputs, step) * step : 2 * lanes;
-    return (w->planes * w->plane + LS_WINDOW_SLACK + w->rows * w->ld) * 4;
+    return (w->planes * w->plane + LS_WINDOW_SLACK + w->rows * w->ld + ls_windows_part_elements(w)) * 4;
 }
 
 int64_t ls_windows_images(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w) {
@@ -370,41 +370,65 @@ static bool choose_band(const ls_kernel_binary *binary, const ls_gemm_phase *gem
     return bytes <= (shared > 2 * l2 ? shared : 2 * l2);
 }
 
-/* Of each k: where the filter's element lies, and the shift into the task's copy; those in the order of planes and their taps, if taps are in lines. */
-static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w) {
+/* Of an element of k: where the filter's lies, the shift into the task's copy, and the part that it is for; its place where taps are in lines. */
+typedef struct element {
+    int64_t filter, at, part, in_lines;
+} element;
+
+static element element_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_windows *w, int64_t p) {
     const ls_contract_side *filter = &gemm->side[0];
-    for (int64_t p = 0; p < w->k; p++) {
-        int64_t left = p, plane = 0, planes = 1, coord[LS_WINDOW_DIMS] = {0};
-        w->filter_at[p] = 0;
-        for (int i = gemm->k.n - 1; i >= 0; i--) {
-            int64_t extent = fixed(spec, gemm->k.axes[i]), x = left % extent;
-            left /= extent;
-            w->filter_at[p] += x * filter->k_stride[i];
-            const ls_window_dim *d = ls_windows_walked_by(w, gemm->k.axes[i]);
-            if (d) {
-                coord[d - w->dims] = x;
-            } else {
-                plane += x * planes;
-                planes *= extent;
+    int64_t plane = 0, planes = 1, coord[LS_WINDOW_DIMS] = {0};
+    element e = {0};
+    for (int i = gemm->k.n - 1; i >= 0; i--) {
+        int64_t extent = fixed(spec, gemm->k.axes[i]), x = p % extent;
+        p /= extent;
+        e.filter += x * filter->k_stride[i];
+        const ls_window_dim *d = ls_windows_walked_by(w, gemm->k.axes[i]);
+        if (d) {
+            coord[d - w->dims] = x;
+        } else {
+            plane += x * planes;
+            planes *= extent;
+        }
+    }
+    int64_t phase = 0, at = 0, elements = 1;
+    e.in_lines = plane;
+    for (int i = w->outer; i < w->n_dims; i++) {
+        const ls_window_dim *d = &w->dims[i];
+        const ls_window_tap tap = d->residues > 1 ? ls_windows_tap(d, coord[i]) : (ls_window_tap){.element = coord[i] * d->step};
+        const int64_t u = tap.element - d->first;
+        phase = phase * d->stride + u % d->stride;
+        at = at * d->length + u / d->stride;
+        elements *= d->length;
+        e.part = e.part * d->residues + tap.residue;
+        e.in_lines = e.in_lines * d->taps + coord[i];
+    }
+    e.at = plane * w->plane + phase * elements + at;
+    return e;
+}
+
+/* Of each k: where the filter's element lies, and the shift into the task's copy; part by part. In fast a part has chunks of its own. */
+static void write_taps(const ls_spec *spec, const ls_gemm_phase *gemm, ls_windows *w) {
+    int64_t to = 0;
+    for (int64_t part = 0; part < w->parts; part++) {
+        const int64_t begin = to;
+        for (int64_t p = 0; p < w->k; p++) {
+            const element e = element_of(spec, gemm, w, p);
+            w->filter_at[p] = e.filter;
+            if (e.part == part) {
+                const int64_t at = w->in_lines ? e.in_lines : to;
+                w->at[at] = e.at;
+                w->packed_at[at] = e.filter;
+                to++;
+            }
+            if (w->part_ends) {
+                w->part_ends[part * w->chunks + p / LS_GEMM_CHUNK] = to;
             }
         }
-        int64_t phase = 0, at = 0;
-        for (int i = w->outer; i < w->n_dims; i++) {
-            const ls_window_dim *d = &w->dims[i];
-            int64_t u = coord[i] * d->step - d->first;
-            phase = phase * d->stride + u % d->stride;
-            at = at * d->length + u / d->stride;
+        for (int64_t i = 0, end = begin; i < w->chunks && w->part_ends && spec->math != LS_LOCKED; i++) {
+            end = to - end < LS_GEMM_CHUNK ? to : end + LS_GEMM_CHUNK;
+            w->part_ends[part * w->chunks + i] = end;
         }
-        int64_t elements = 1;
-        for (int i = w->outer; i < w->n_dims; i++) {
-            elements *= w->dims[i].length;
-        }
-        int64_t to = w->in_lines ? plane : p;
-        for (int i = w->outer; i < w->n_dims && w->in_lines; i++) {
-            to = to * w->dims[i].taps + coord[i];
-        }
-        w->at[to] = plane * w->plane + phase * elements + at;
-        w->packed_at[to] = w->filter_at[p];
     }
 }
 
@@ -490,7 +514,7 @@ bool ls_windows_lie_evenly(const ls_windows *w, int64_t places) {
  * tiles that wait for each line). */
 static bool needs_no_copy(const ls_kernel_binary *binary, const ls_gemm_phase *gemm, const ls_windows *w) {
     const ls_window_dim *y = &w->dims[w->outer], *x = &w->dims[w->n_dims - 1];
-    return !LS_SMALL && w->by_lines && !w->program && y->stride * x->stride * y->spread * x->spread * x->image_stride == 1 && ls_windows_inside(w) &&
+    return !LS_SMALL && w->by_lines && !w->program && w->parts == 1 && y->stride * x->stride * y->spread * x->spread * x->image_stride == 1 && ls_windows_inside(w) &&
            ls_windows_lie_evenly(w, 128) &&
            ls_windows_images(&binary->spec, gemm, w) * w->planes * ls_windows_plane_step(w) * 4 <= binary->device->cpu.l2_bytes;
 }
@@ -541,6 +565,8 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
         return LS_OK;
     }
     bool runs = ls_runs_fits(&binary->device->cpu, gemm, &w);
+    ls_windows_take_apart(&w);
+    w.chunks = ls_gemm_ceil_div(w.k, LS_GEMM_CHUNK);
     w.rows = runs ? 8 : panel_rows(&w);
     w.panels = ls_gemm_ceil_div(w.m, w.rows);
     if (!choose_band(binary, gemm, &w)) {
@@ -555,7 +581,8 @@ ls_status ls_windows_plan(ls_kernel_binary *binary, ls_gemm_phase *gemm, const i
     w.plane_leaf = LS_ARENA_ARRAY(arena, int8_t, w.planes);
     w.leaves = LS_ARENA_ARRAY(arena, ls_window_leaf, w.n_leaves + 1);
     gemm->windows = LS_ARENA_NEW(arena, ls_windows);
-    if (!w.at || !w.filter_at || !w.packed_at || !w.plane_at || !w.row_at || !w.plane_leaf || !w.leaves || !gemm->windows) {
+    w.part_ends = w.parts > 1 ? LS_ARENA_ARRAY(arena, int64_t, w.parts * w.chunks) : NULL;
+    if (!w.at || !w.filter_at || !w.packed_at || (w.parts > 1 && !w.part_ends) || !w.plane_at || !w.row_at || !w.plane_leaf || !w.leaves || !gemm->windows) {
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
     memcpy(w.leaves, leaves, sizeof *leaves * (size_t)w.n_leaves);

@@ -17,6 +17,9 @@ typedef struct ls_window_dim { /* walked by a free axis f and a bound axis t: u 
     int64_t low, high;         /* the image has elements for low <= u < high */
     int64_t image_stride;      /* elements of one u, or of `spread` */
     int64_t spread, shift;     /* only where spread divides u + shift are there elements, (u + shift) / spread in memory */
+    int64_t outputs;           /* of the free axis */
+    int64_t residues;          /* windows_parts.c: outputs residues * q + r of one r are a part; extent is of q then, u = q + element of a tap */
+    int64_t tap_step, tap_shift; /* and these were step and shift */
     int64_t size, length;      /* u in a task; elements of a phase, size / stride rounded up */
 } ls_window_dim;
 
@@ -43,6 +46,8 @@ struct ls_windows {
     ls_window_spread spreads[LS_WINDOW_DIMS];
     int64_t k, planes, plane; /* planes: of bound axes that walk no dimension (channels); elements of one */
     int64_t *plane_at;        /* of the image, from where its leaf begins */
+    int64_t parts, chunks;    /* of k, by residues of the outputs that they are for; of each */
+    int64_t *part_ends;       /* [parts][chunks], in the order of k; NULL: k is one part */
     int64_t *at, *filter_at;  /* of each k: in the task's copy of the image; in the filter */
     int64_t *packed_at;       /* filter_at in the order in which panels have k */
     bool in_lines;            /* each three of them are taps side by side */
@@ -98,6 +103,17 @@ int64_t ls_windows_share(const ls_kernel_binary *binary, const ls_gemm_phase *ge
 /* windows_run.c: where a leaf's image begins, for coordinates of the batch and of outer dimensions. */
 const float *ls_windows_leaf_start(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, const ls_windows *w,
                                    const ls_window_leaf *leaf, const int64_t *coords);
+
+/* windows_parts.c: makes parts of inner dimensions with gaps. Of a tap of such a dimension, which residue it is for, and the element that it reads for q = 0. How
+ * many elements a task needs beside its copy and one part's sums; and some rows of all parts, from sums to where results lie. */
+typedef struct ls_window_tap {
+    int64_t residue, element;
+} ls_window_tap;
+void ls_windows_take_apart(ls_windows *w);
+ls_window_tap ls_windows_tap(const ls_window_dim *d, int64_t tap);
+int64_t ls_windows_part_elements(const ls_windows *w);
+void ls_windows_part_rows(ls_gemm_launch *launch, int worker, int64_t batch, int64_t point, int64_t band, int64_t lines, int64_t row, int64_t rows, const float *a,
+                          const float *image, float *sums);
 
 /* runs.c: whether its dimensions are such; then, its planes known, w->runs, if those are, too, and the rows and panels of the filter. */
 bool ls_runs_fits(const ls_cpu *cpu, const ls_gemm_phase *gemm, const ls_windows *w);

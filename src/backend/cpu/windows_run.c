@@ -25,7 +25,7 @@ static int64_t copy_elements(const ls_windows *w) {
 }
 
 static size_t worker_bytes(const ls_windows *w, int threads) {
-    size_t bytes = w->runs ? ls_runs_bytes(w) : (size_t)(copy_elements(w) + w->rows * w->ld) * 4;
+    size_t bytes = w->runs ? ls_runs_bytes(w) : (size_t)(copy_elements(w) + w->rows * w->ld + ls_windows_part_elements(w)) * 4;
     bytes += w->in_place ? (size_t)ls_depthwise_room(w) : 0;
     bytes = (bytes + LS_GEMM_ALIGN) & ~(size_t)(LS_GEMM_ALIGN - 1);
     return (size_t)ls_gemm_worker_step((int64_t)bytes, threads);
@@ -324,6 +324,10 @@ static void window_task(void *ctx, long task, int worker) {
     for (int64_t i = p.row; i < p.end; i += w->rows) {
         int64_t rows = w->m - i < w->rows ? w->m - i : w->rows;
         const float *a = r->filter + (p.batch * w->panels * w->rows + i) * w->k;
+        if (!LS_SMALL && w->parts > 1) {
+            ls_windows_part_rows(r->launch, worker, p.batch, p.point, p.band, p.lines, i, rows, a, image, c);
+            continue;
+        }
         ls_put_lines put;
         float *out = !LS_SMALL && w->puts ? put_of(r, p.batch, i, rows, output, p.lines, &put) : NULL;
         if (!LS_SMALL && out && lines_end(w, &put)) {

@@ -152,6 +152,23 @@ static void split4(int64_t n, const void *src_, void *dst0_, void *dst1_) {
     }
 }
 
+#if !defined(LS_ISA_SIMD128)
+static void join4(int64_t n, const void *src0_, const void *src1_, void *dst_) {
+    const u32_any *src0 = src0_, *src1 = src1_;
+    u32_any *dst = dst_;
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        quad a = *(const quad_any *)(src0 + i), b = *(const quad_any *)(src1 + i);
+        *(quad_any *)(dst + 2 * i) = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+        *(quad_any *)(dst + 2 * i + 4) = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    }
+    for (; i < n; i++) {
+        dst[2 * i] = src0[i];
+        dst[2 * i + 1] = src1[i];
+    }
+}
+#endif
+
 __attribute__((noinline)) /* once, for phases4, too */ static void lines4(int64_t n, int64_t lines, const void *src_, int64_t src_step, void *dst_, int64_t dst_step) {
     const u32_any *src = src_;
     u32_any *dst = dst_;
@@ -445,6 +462,9 @@ const ls_gemm_moves LS_ISA_SUFFIX(ls_gemm_moves) = {
     .cols4 = cols4,
     .cols8 = cols8,
     .split4 = split4,
+#if !defined(LS_ISA_SIMD128)
+    .join4 = join4,
+#endif
     .lines4 = lines4,
 #if !defined(LS_ISA_SCALAR) && !defined(LS_ISA_SIMD128)
     .put_lines = LS_ISA_SUFFIX(ls_put_lines),
