@@ -254,7 +254,9 @@ static int build_across(ls_session *s, ls_rng *rng, const void *param, ls_tensor
     graph[0] = '\0';
     const int64_t along = 2 * draw(rng, 0, 3) + 1, taps[] = {chance(rng, 4) ? draw(rng, 1, 7) : draw(rng, 2, 3), along}, least = 256 / (taps[0] * taps[1]) + 1;
     const int64_t channels = least + (chance(rng, 2) ? draw(rng, 0, 3) : draw(rng, 0, 40)), outputs = 16 * draw(rng, 1, 2);
-    const int64_t extent[] = {draw(rng, 1, 4), chance(rng, 2) ? 16 * draw(rng, 1, 2) : draw(rng, 8, 34)};
+    const bool narrow = chance(rng, 4), cut = chance(rng, 5); /* tiles of several lines; bands that begin in a line and end in the next one */
+    const int64_t extent[] = {narrow ? draw(rng, 5, 12) : cut ? 4 : draw(rng, 1, 4),
+                              narrow ? draw(rng, 3, 7) : cut ? 48 : chance(rng, 2) ? 16 * draw(rng, 1, 2) : draw(rng, 8, 34)};
     ls_conv_spec spec = {.spatial = 2, .groups = 1};
     int64_t size[2];
     for (int i = 0; i < 2; i++) {
@@ -272,6 +274,36 @@ static int build_across(ls_session *s, ls_rng *rng, const void *param, ls_tensor
     ls_tensor *w = leaf(s, rng, LS_F32, LS_SHAPE(outputs, channels, taps[0], taps[1]));
     ls_tensor *bias = chance(rng, 2) ? NULL : noted("bias", tame_tensor(s, rng, LS_F32, LS_SHAPE(outputs)));
     ls_tensor *y = noted("convolution", ls_conv(s, x, w, bias, &spec));
+    out_roots[0] = chance(rng, 2) ? noted("relu", ls_relu(s, y)) : y;
+    return 1;
+}
+
+/* Transposed, of one dimension to three; a filter may have fewer taps than an image has gaps, and its k several chunks. */
+static int build_transposed(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    (void)param;
+    graph[0] = '\0';
+    const int spatial = (int)draw(rng, 1, 3), most = spatial == 1 ? 40 : spatial == 2 ? 9 : 4;
+    const bool several = chance(rng, 4);
+    const int64_t groups = several ? 1 : draw(rng, 1, 2), channels = groups * draw(rng, several ? 50 : 1, several ? 120 : 8), outputs = draw(rng, 1, several ? 4 : 12);
+    ls_conv_spec spec = {.spatial = spatial, .groups = groups};
+    ls_shape image = {.rank = 2 + spatial, .dim = {ls_dim_of(draw(rng, 1, 2)), ls_dim_of(channels)}};
+    ls_shape filter = {.rank = 2 + spatial, .dim = {ls_dim_of(channels), ls_dim_of(outputs)}};
+    for (int i = 0; i < spatial; i++) {
+        const int64_t size = draw(rng, 1, most), taps = draw(rng, 1, 5);
+        spec.stride[i] = draw(rng, 1, 3);
+        spec.dilation[i] = chance(rng, 5) ? 2 : 1;
+        spec.output_padding[i] = spec.stride[i] > 1 ? draw(rng, 0, spec.stride[i] - 1) : 0;
+        const int64_t whole = (size - 1) * spec.stride[i] + spec.dilation[i] * (taps - 1) + 1 + spec.output_padding[i];
+        spec.pad_low[i] = whole > 2 ? draw(rng, 0, 2) : 0;
+        spec.pad_high[i] = spec.pad_low[i] + 2 < whole ? draw(rng, 0, 2) : 0;
+        image.dim[2 + i] = ls_dim_of(size);
+        filter.dim[2 + i] = ls_dim_of(taps);
+        note("stride %d, dilation %d, padding %d %d %d, ", (int)spec.stride[i], (int)spec.dilation[i], (int)spec.pad_low[i], (int)spec.pad_high[i],
+             (int)spec.output_padding[i]);
+    }
+    ls_tensor *x = leaf(s, rng, LS_F32, image), *w = leaf(s, rng, LS_F32, filter);
+    ls_tensor *bias = chance(rng, 2) ? NULL : noted("bias", tame_tensor(s, rng, LS_F32, LS_SHAPE(groups * outputs)));
+    ls_tensor *y = noted("transposed convolution", ls_conv_transpose(s, x, w, bias, &spec));
     out_roots[0] = chance(rng, 2) ? noted("relu", ls_relu(s, y)) : y;
     return 1;
 }
@@ -299,9 +331,11 @@ static void random_cases(void **state) {
         check_case(*state, build_line, s.seed, NULL, graph, s.chosen);
         check_case(*state, build_picture, s.seed, NULL, graph, s.chosen);
         check_case(*state, build_across, s.seed, NULL, graph, s.chosen);
+        check_case(*state, build_transposed, s.seed, NULL, graph, s.chosen);
         worlds *all = *state;
         check_fast(all, (int)(s.seed % (uint64_t)all->n), build_picture, (ls_rng){s.seed, 0}, NULL, "a picture in fast", s.seed);
         check_fast(all, (int)(s.seed % (uint64_t)all->n), build_across, (ls_rng){s.seed, 0}, NULL, "a picture across in fast", s.seed);
+        check_fast(all, (int)(s.seed % (uint64_t)all->n), build_transposed, (ls_rng){s.seed, 0}, NULL, "a transposed convolution in fast", s.seed);
     } while (seeds_next(&s));
 }
 

@@ -244,7 +244,7 @@ static float *put_of(const window_run *r, int64_t batch, int64_t row, int64_t ro
 
 /* Whether a panel's lines can be stored by the tiles themselves. */
 static bool lines_end(const ls_windows *w, const ls_put_lines *put) {
-    return w->by_lines && w->kernels->ends && w->rows == LS_ENDS_ROWS && put->rows == w->rows && put->n % w->kernels->lanes == 0 && put->bounds.after[2] < 0;
+    return w->by_lines && w->kernels->ends && w->rows == LS_ENDS_ROWS && put->rows == w->rows && put->bounds.after[2] < 0;
 }
 
 static void end_lines(const ls_windows *w, const float *a, const float *image, const ls_put_lines *put, int64_t lines, float *out) {
