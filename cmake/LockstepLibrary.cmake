@@ -46,7 +46,7 @@ list(APPEND small ${PROJECT_SOURCE_DIR}/src/math/scalar.c ${PROJECT_SOURCE_DIR}/
 foreach(name folder os status text)
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/base/${name}.c)
 endforeach()
-foreach(name certify clone compile constant context hazard inspect kernels key memory place program realize session strategy transfer tune var vet) # and a program
+foreach(name certify clone compile constant context hazard inspect kernels key memory place program realize run session strategy transfer tune var vet) # and a program
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/engine/${name}.c)
 endforeach()
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is
