@@ -20,7 +20,8 @@ enum {
     MOST_SHARED = 64,       /* of them padding */
     MOST_TAPS = 1 << 16,    /* entries of the table of taps */
     MOST_LINE_LANES = 8,    /* of vectors by which lines are taken one by one; of longer ones lines hold few */
-    LEAST_LINE_K = LS_LIMIT(64, 1), /* and k, of which fewer take as long as a call */
+    LEAST_LINE_K = LS_LIMIT(64, 1), /* and k, of which fewer take as long as a call, but for tiles that end */
+    ENDING = 6,             /* k take as long as to store sums and to put them where results lie */
     SMALL_IMAGE = 40 << 10, /* bytes of one image with its outputs: in the first-level cache */
     SMALL_L2 = 512 << 10    /* bytes of one that takes more of itself for a band: a fourth has too few lines */
 };
@@ -441,11 +442,16 @@ static int64_t panels_cost(const ls_windows *w, int64_t rows, int64_t vectors) {
     return panels * (8 * rows + 3 * (rows == 4)) * ls_gemm_ceil_div(vectors, 2);
 }
 
+/* Whether panels of so many rows can store lines where results lie. */
+static bool may_end(const ls_windows *w, int64_t rows) {
+    return w->kernels->ends && rows == LS_ENDS_ROWS;
+}
+
 /* Whether lines of outputs are whole vectors that panels of so many rows can take for themselves, and worth the calls. */
 static bool may_take_lines(const ls_windows *w, int64_t rows) {
     const ls_window_dim *last = &w->dims[w->n_dims - 1];
     const int64_t lanes = w->kernels->lanes, step = rows == w->kernels->threes ? lanes : 2 * lanes;
-    return !LS_SMALL && lanes <= MOST_LINE_LANES && w->k >= LEAST_LINE_K && w->n_dims - w->outer == 2 && last->extent >= 2 * lanes &&
+    return !LS_SMALL && lanes <= MOST_LINE_LANES && w->k >= (may_end(w, rows) ? 1 : LEAST_LINE_K) && w->n_dims - w->outer == 2 && last->extent >= 2 * lanes &&
            last->extent % step == 0;
 }
 
@@ -455,7 +461,8 @@ static int64_t lines_cost(const ls_windows *w, int64_t rows) {
 }
 
 static int64_t together_cost(const ls_windows *w, int64_t rows) {
-    return panels_cost(w, rows, ls_gemm_ceil_div(w->columns, w->kernels->lanes));
+    const int64_t cost = panels_cost(w, rows, ls_gemm_ceil_div(w->columns, w->kernels->lanes));
+    return may_take_lines(w, rows) && may_end(w, rows) ? cost + cost * ENDING / w->k : cost;
 }
 
 static int64_t rows_cost(const ls_windows *w, int64_t rows) {
