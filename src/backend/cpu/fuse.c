@@ -648,7 +648,7 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t
     const bool halves = which == LS_FOLD_SUM && run->reads_halves && !computes && !squares && !s.fn && isa->fold_sum_halves_f32;
     const int64_t most = computes || s.fn ? LS_TILE : LS_TILE_BLOCK, blocks = (inner + LS_TILE_BLOCK - 1) / LS_TILE_BLOCK;
     const ls_fold_rows_fn whole = s.whole && !squares && run->reads_four && isa->quarters_f32[which] ? isa->quarters_f32[which] : s.whole;
-    const bool even = blocks == 1 ? inner % LS_TILE_PARTIALS == 0 : inner % LS_TILE_BLOCK == 0;
+    const bool even = blocks == 1 ? !halves || inner % LS_TILE_PARTIALS == 0 : inner % LS_TILE_BLOCK == 0;
     if (whole && even && r.n_walks == 0 && !f->n_scalars) { /* one block behind another, of all rows if nobody waits for each */
         const int64_t block = blocks == 1 ? inner : LS_TILE_BLOCK, some = finish ? blocks : rows * blocks;
         for (int64_t row = 0; row < (finish ? rows : 1); row++) {
@@ -656,7 +656,7 @@ void ls_fold_by_rows(ls_run *run, int which, int64_t lane, int64_t rows, int64_t
             if (halves) {
                 isa->rows_sum_halves_f32(cells, x, block, some);
             } else {
-                whole(cells, x, 0, block, some, fetches ? LS_FOLD_AHEAD : 0);
+                whole(cells, x, 0, block, some, fetches && block >= LS_TILE_PARTIALS ? LS_FOLD_AHEAD : 0);
             }
             if (finish) {
                 finish(ctx, row);

@@ -49,7 +49,17 @@ EXTREME_OF(highest, LS_ABOVE, &)
 /* `at` makes a vector of one of x, which is read as it lies: with the partials in order it comes from afar faster than with each partial's
  * elements together. Lines that many bytes further on are fetched, if any. */
 #define FOLD_AS(name, op, at, identity)                                                                      \
-    static inline __attribute__((always_inline)) void name(float *p, const float *x, float minus_, int64_t n, bool first, int64_t fetch) { \
+    static inline __attribute__((always_inline)) ls_vf32 last_##name(const float *x, ls_vf32 minus, int64_t n) { \
+        float part[LANES] = {0};                                                                             \
+        (void)minus;                                                                                         \
+        memcpy(part, x, (size_t)n * sizeof *part);                                                           \
+        PUT(part, at(AT(part)));                                                                             \
+        for (int64_t j = n; j < LANES; j++) {                                                                \
+            part[j] = identity;                                                                              \
+        }                                                                                                    \
+        return AT(part);                                                                                     \
+    }                                                                                                        \
+    static __attribute__((noinline)) void name(float *p, const float *x, float minus_, int64_t n, bool first, int64_t fetch) { \
         const ls_vf32 none = LS_SPLAT_F32(identity), minus = LS_SPLAT_F32(minus_);                           \
         const int64_t whole = n / LS_TILE_PARTIALS * LS_TILE_PARTIALS, rest = n - whole;                     \
         (void)minus;                                                                                         \
@@ -68,23 +78,11 @@ EXTREME_OF(highest, LS_ABOVE, &)
             first = false;                                                                                   \
         }                                                                                                    \
         for (int64_t i = 0; i < rest; i += LANES) {                                                          \
-            ls_vf32 v;                                                                                       \
-            if (rest - i >= LANES) {                                                                         \
-                v = at(AT(x + whole + i));                                                                   \
-            } else {                                                                                         \
-                float part[LANES] = {0};                                                                     \
-                memcpy(part, x + whole + i, (size_t)(rest - i) * sizeof *part);                              \
-                PUT(part, at(AT(part)));                                                                     \
-                for (int64_t j = rest - i; j < LANES; j++) {                                                 \
-                    part[j] = identity;                                                                      \
-                }                                                                                            \
-                v = AT(part);                                                                                \
-            }                                                                                                \
-            PUT(p + i, op(AT(p + i), v));                                                                    \
+            PUT(p + i, op(AT(p + i), rest - i >= LANES ? at(AT(x + whole + i)) : last_##name(x + whole + i, minus, rest - i))); \
         }                                                                                                    \
     }                                                                                                        \
-    static inline __attribute__((always_inline)) float halve_##name(float *p) {                              \
-        for (int64_t half = LS_TILE_PARTIALS / 2; half >= LANES; half /= 2) {                                \
+    static __attribute__((noinline)) float halve_##name(float *p, int64_t partials) {                        \
+        for (int64_t half = partials / 2; half >= LANES; half /= 2) {                                        \
             for (int64_t i = 0; i < half; i += LANES) {                                                      \
                 PUT(p + i, op(AT(p + i), AT(p + i + half)));                                                 \
             }                                                                                                \
@@ -92,6 +90,22 @@ EXTREME_OF(highest, LS_ABOVE, &)
         ls_vf32 v = AT(p);                                                                                   \
         HALVE_LANES(op, v)                                                                                   \
         return v[0];                                                                                         \
+    }                                                                                                        \
+    /* Of LANES <= n < LS_TILE_PARTIALS, whose partials are elements: the first halving that any has a part in is done as they are read. */ \
+    static inline __attribute__((always_inline)) float short_##name(const float *x, float minus_, int64_t n) { \
+        const ls_vf32 none = LS_SPLAT_F32(identity), minus = LS_SPLAT_F32(minus_);                           \
+        float p[LS_TILE_PARTIALS / 2];                                                                       \
+        int64_t half = LS_TILE_PARTIALS / 2;                                                                 \
+        (void)minus;                                                                                         \
+        while (half >= n && half > LANES) {                                                                  \
+            half /= 2;                                                                                       \
+        }                                                                                                    \
+        for (int64_t i = 0; i < half; i += LANES) {                                                          \
+            const int64_t left = n - half - i;                                                               \
+            const ls_vf32 v = op(none, at(AT(x + i)));                                                       \
+            PUT(p + i, left <= 0 ? v : op(v, left >= LANES ? at(AT(x + half + i)) : last_##name(x + half + i, minus, left))); \
+        }                                                                                                    \
+        return halve_##name(p, half);                                                                        \
     }
 #define FOLD(name, op, identity)                                                                             \
     FOLD_AS(name, op, AS_IT_IS, identity)                                                                    \
@@ -99,14 +113,18 @@ EXTREME_OF(highest, LS_ABOVE, &)
         name(p, x, 0, n, first, fetches ? LS_FOLD_AHEAD : 0);                                                \
     }                                                                                                        \
     void LS_TILE_NAME(ls_tile_halve_##name)(float *p) {                                                      \
-        *p = halve_##name(p);                                                                                \
+        *p = halve_##name(p, LS_TILE_PARTIALS);                                                              \
     }
 #define ROWS(name)                                                                                           \
     void LS_TILE_NAME(ls_tile_rows_##name)(float *results, const float *x, float minus, int64_t n, int64_t rows, int64_t fetch) { \
         float p[LS_TILE_PARTIALS];                                                                           \
         for (; rows > 0; rows--, x += n, results++) {                                                        \
+            if (n >= LANES && n < LS_TILE_PARTIALS) {                                                        \
+                *results = short_##name(x, minus, n);                                                        \
+                continue;                                                                                    \
+            }                                                                                                \
             name(p, x, minus, n, true, fetch);                                                               \
-            *results = halve_##name(p);                                                                      \
+            *results = halve_##name(p, LS_TILE_PARTIALS);                                                    \
         }                                                                                                    \
     }
 FOLD(sum, ADD, 0.0f)
@@ -148,7 +166,7 @@ enum { LEAST_QUARTER = LS_LIMIT(4096, LS_TILE_PARTIALS) };
                 FOUR_PARTIALS(op, AT(p + j), AT(p + LS_TILE_PARTIALS + j), AT(p + 2 * LS_TILE_PARTIALS + j), AT(p + 3 * LS_TILE_PARTIALS + j)) \
             }                                                                                                \
             for (int r = 0; r < FOUR; r++) {                                                                 \
-                results[r * quarter + i] = halve_##name(p + r * LS_TILE_PARTIALS);                           \
+                results[r * quarter + i] = halve_##name(p + r * LS_TILE_PARTIALS, LS_TILE_PARTIALS);         \
             }                                                                                                \
         }                                                                                                    \
         const int64_t done = FOUR * quarter;                                                                 \
