@@ -8,7 +8,7 @@
 
 enum {
     GROUP_BYTES = 8 << 10, /* of arguments; as many are on their way: with what is kept between phases half of the first-level cache */
-    LEAST_INNER = 64,
+    LEAST_INNER = 24,
     MOST_GROUP = 32,
     LEAST_PREPARED = 4 /* rows whose values are computed before anything else is done: they stay in the second-level cache */
 };
