@@ -9,13 +9,13 @@ enum {
     LEAST_STRIDED = LS_LIMIT(128, 1), /* where other tiles take such images apart */
     MOST_TAPS = 64,
     LEAST_END = 3,  /* outputs that tiles across begin and end with */
-    LEAST_WIDE = 64,
+    LEAST_WIDE = 64, /* outputs of a line */
     FEW_PLANES = 4, /* which meet nowhere in a cache, wherever they lie */
     MOST_PANELS = 16, /* that a tile meets while it is near */
     PLANES = 32,      /* of a piece in fast: what a tile reads of them stays in the first-level cache */
     LEAST_PIECE = 128,
     PIECE = 576, /* of k, for tiles of two vectors of rows: 36 KB of a panel, which each six outputs read */
-    LEAST_LINE = 16,
+    LEAST_LINE = 16, /* outputs, of one tile */
     LEAST_OUTPUTS = 32,
     MOST_SHARED = LS_RUNS_SLACK / 2,
     FAST_CHUNK = 2048 /* of k */
@@ -117,15 +117,19 @@ static bool reads_in_place(const ls_windows *w, bool across, int64_t ends) {
     return fits && ls_windows_lie_evenly(w, !across ? 512 : ends > 1 && w->planes <= FEW_PLANES ? INT64_MAX : 128);
 }
 
-/* Tiles of a line, about. */
+/* Whether lines are whole tiles; how many a line has, or takes at least. */
+static bool ends_with_lines(const ls_runs *t) {
+    return t->by_line || (t->across && !t->joined);
+}
+
 static int64_t tiles_of_line(const ls_runs *t) {
-    return t->across && !t->joined ? t->line_tiles : t->by_line ? t->row_tiles : ls_runs_ceil_div(t->length, t->tile_outputs);
+    return ends_with_lines(t) ? t->line_tiles : ls_runs_ceil_div(t->length, t->tile_outputs);
 }
 
 static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
     const ls_window_dim *y = ls_runs_down(w);
     const int64_t line = tiles_of_line(t);
-    const bool whole = (t->across && !t->joined) || t->by_line; /* lines are whole tiles */
+    const bool whole = ends_with_lines(t);
     t->band = ls_runs_ceil_div(t->tiles, bands);
     t->band = whole && t->band > line ? ls_runs_ceil_div(t->band, line) * line : t->band;
     t->bands = ls_runs_ceil_div(t->tiles, t->band);
@@ -338,7 +342,6 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.down = t.across ? 1 : y->stride;
     t.along = t.across ? 1 : x->stride;
     t.tile_outputs = t.across ? across_outputs(w, &t.joined) : LS_RUNS_WIDE;
-    t.line_tiles = t.width / t.tile_outputs;
     t.shared = t.across ? 0 : shared_of(x);
     t.length = t.across ? (t.width - 1) * x->stride + 1 + ls_windows_reach(x) : t.width + reach_of(x) - t.shared;
     w->rows = t.across ? across_rows(w) : LS_RUNS_ROWS;
@@ -347,6 +350,7 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     int64_t vectors = ls_runs_ceil_div(t.by_line ? t.width : t.row - (t.length - t.width), LS_RUNS_LANES);
     t.twos = vectors == 1 ? 1 : (3 - vectors % 3) % 3;
     t.row_tiles = t.twos + (vectors > 2 * t.twos ? (vectors - 2 * t.twos) / 3 : 0);
+    t.line_tiles = t.by_line ? t.row_tiles : t.width / t.tile_outputs;
     t.joined = t.across ? t.joined : joins(&t);
     order o = order_of(&binary->spec, gemm, w, &t);
     t.taps = o.line;

@@ -8,9 +8,9 @@
  * size2 + f2, tap p reads element q + at[p]. So a row of outputs is computed over all of its dimensions at once;
  * what lies between the lines of the image is computed too, and dropped.
  *
- * Taps are in the contraction's order of k, chunks of 512 are added as everywhere, so locked bits are those of the
- * packed product. Absent elements are +0 here: with a filter that holds an infinity or NaN the packed product is
- * used, which can leave them out. */
+ * Taps are in the contraction's order of k (those of an image with gaps part by part, windows_parts.c), chunks of 512
+ * are added as everywhere, so locked bits are those of the packed product. Absent elements are +0 here: with a filter
+ * that holds an infinity or NaN the packed product is used, which can leave them out. */
 #include "backend/cpu/gemm_plan.h"
 #include "backend/cpu/windows.h"
 #include <string.h>
