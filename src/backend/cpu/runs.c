@@ -16,6 +16,7 @@ enum {
     LEAST_PIECE = 128,
     PIECE = 576, /* of k, for tiles of two vectors of rows: 36 KB of a panel, which each six outputs read */
     LEAST_LINE = 16, /* outputs, of one tile */
+    PAGE = 1024,     /* floats of 4 KB */
     LEAST_OUTPUTS = 32,
     MOST_SHARED = LS_RUNS_SLACK / 2,
     FAST_CHUNK = 2048 /* of k */
@@ -376,7 +377,10 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     if (t.across) {
         LS_TRY(err, find_edges(&binary->arena, w, &t, &o, err));
     }
-    int64_t most = t.across                            ? ls_runs_clamp(binary->device->cpu.l2_bytes / 2 / (w->rows * w->k * 4), 1, MOST_PANELS / 4)
+    /* Rows of results that lie pages apart share their places in caches: a few of them at a time. */
+    const bool meet = t.outputs % PAGE == 0 && w->k <= PIECE;
+    int64_t most = meet                              ? 1
+                   : t.across                        ? ls_runs_clamp(binary->device->cpu.l2_bytes / 2 / (w->rows * w->k * 4), 1, MOST_PANELS / 4)
                    : binary->spec.math == LS_LOCKED ? 1
                                                     : ls_runs_clamp(binary->device->cpu.l2_bytes / 4 / (LS_RUNS_ROWS * w->k * 4), 2, MOST_PANELS);
     t.panels = ls_runs_ceil_div(w->group, ls_runs_ceil_div(w->group, most));
