@@ -455,14 +455,18 @@ static bool may_take_lines(const ls_windows *w, int64_t rows) {
            last->extent % step == 0;
 }
 
+/* With what it takes to put sums where results lie, if tiles do not end there. */
+static int64_t put_cost(const ls_windows *w, int64_t cost) {
+    return cost + (w->kernels->ends ? cost * ENDING / w->k : 0);
+}
+
 static int64_t lines_cost(const ls_windows *w, int64_t rows) {
-    const int64_t vectors = w->dims[w->n_dims - 1].extent / w->kernels->lanes;
-    return may_take_lines(w, rows) ? w->dims[w->outer].extent * panels_cost(w, rows, vectors) : INT64_MAX;
+    const int64_t vectors = w->dims[w->n_dims - 1].extent / w->kernels->lanes, cost = w->dims[w->outer].extent * panels_cost(w, rows, vectors);
+    return !may_take_lines(w, rows) ? INT64_MAX : may_end(w, rows) ? cost : put_cost(w, cost);
 }
 
 static int64_t together_cost(const ls_windows *w, int64_t rows) {
-    const int64_t cost = panels_cost(w, rows, ls_gemm_ceil_div(w->columns, w->kernels->lanes));
-    return may_take_lines(w, rows) && may_end(w, rows) ? cost + cost * ENDING / w->k : cost;
+    return put_cost(w, panels_cost(w, rows, ls_gemm_ceil_div(w->columns, w->kernels->lanes)));
 }
 
 static int64_t rows_cost(const ls_windows *w, int64_t rows) {
