@@ -21,7 +21,7 @@ bool ls_depthwise_fits(const ls_gemm_phase *gemm, const ls_windows *w) {
     const ls_window_dim *last = &w->dims[w->n_dims - 1], *first = &w->dims[w->outer];
     int inner = w->n_dims - w->outer;
     if (!w->kernels->depthwise || w->program || w->n_leaves != 1 || w->planes != 1 || w->plane_leaf[0] != 0 ||
-        w->m != 1 || inner > 2 || last->image_stride != 1 || last->stride > 2 || w->k > LS_GEMM_CHUNK ||
+        w->m != 1 || w->rows != 1 || inner > 2 || last->image_stride != 1 || last->stride > 2 || w->k > LS_GEMM_CHUNK ||
         (inner == 1 && w->bands > 1)) {
         return false;
     }

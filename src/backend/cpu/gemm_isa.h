@@ -152,7 +152,7 @@ typedef void (*ls_gemm_runs_kernel)(ls_gemm_runs *t, const float *a, const float
 /* Or a tile across, of some outputs for each of some panels of two vectors of rows, which are its vectors: sums[output][row] = (add ? sums[output][row] :
  * nothing) + the sum of a[p*rows + row] * image[shifts[p] + output*step] for p < k, but for what is beyond the image, which is not read;
  * shifts[k] is, too. By AVX-512 there are 14 outputs, and meanwhile the lines of c are fetched, and what is needed later, a line each four k;
- * else eight and more, of which each three, four or six are a kernel of their own. */
+ * else eight and more, of which each four, five or six are a kernel of their own. */
 enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 56, LS_ACROSS_SUMS = 896, LS_ACROSS_LINES = 128 }; /* at most; no panel over windows is higher */
 
 /* All kernels of one element type, locked or fast. */

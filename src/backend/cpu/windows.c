@@ -442,9 +442,9 @@ static int64_t panels_cost(const ls_windows *w, int64_t rows, int64_t vectors) {
     return panels * (8 * rows + 3 * (rows == 4)) * ls_gemm_ceil_div(vectors, 2);
 }
 
-/* Whether panels of so many rows can store lines where results lie. */
+/* Whether panels of so many rows, if they are full, can store lines where results lie. */
 static bool may_end(const ls_windows *w, int64_t rows) {
-    return w->kernels->ends && rows == LS_ENDS_ROWS;
+    return w->kernels->ends && rows == LS_ENDS_ROWS && w->m >= rows;
 }
 
 /* Whether lines of outputs are whole vectors that panels of so many rows can take for themselves, and worth the calls. */

@@ -57,7 +57,7 @@ static void some_outputs(const ls_gemm_runs *t, int64_t n, const float *a, const
     }
 }
 
-/* How many outputs a kernel takes next, of so many. */
+/* How many outputs a kernel takes next, of so many: about as many as those after it. */
 static int64_t next_outputs(int64_t left) {
     const int64_t kernels = (left + MOST_OUTPUTS - 1) / MOST_OUTPUTS;
     return (left + kernels - 1) / kernels;
