@@ -22,14 +22,12 @@
 #define BF16(title, a, b, c)                                                                                 \
     {.group = "bf16", .name = "bf16 " title, .kind = BENCH_GEMM, .m = a, .n = b, .k = c, .constant = true, .bf16 = true}
 #define CUBE(s) GEMM(#s, s, s, s)
-#define CONV_OF(title, n_, i, o, s, f, step, g)                                                             \
-    {.group = "conv", .name = title, .kind = BENCH_CONV, .constant = true, .batch = n_, .in = i, .out = o,  \
+#define CONV_OF(of, title, n_, i, o, s, f, step, g)                                                         \
+    {.group = of, .name = title, .kind = BENCH_CONV, .constant = true, .batch = n_, .in = i, .out = o,  \
      .side = s, .kernel = f, .stride = step, .groups = g}
-#define SHAPE(title, i, o, s, f, step, g)                                                                    \
-    {.group = "shapes", .name = title, .kind = BENCH_CONV, .constant = true, .batch = 1, .in = i, .out = o,  \
-     .side = s, .kernel = f, .stride = step, .groups = g}
+#define SHAPE(title, i, o, s, f, step, g) CONV_OF("shapes", title, 1, i, o, s, f, step, g)
 #define CONV(title, i, o, s, f, step, g)                                                                    \
-    CONV_OF("conv " title ", N 1", 1, i, o, s, f, step, g), CONV_OF("conv " title ", N 8", 8, i, o, s, f, step, g)
+    CONV_OF("conv", "conv " title ", N 1", 1, i, o, s, f, step, g), CONV_OF("conv", "conv " title ", N 8", 8, i, o, s, f, step, g)
 #define MATRIX(of, title, what, rows, columns)                                                              \
     {.group = of, .name = title, .kind = what, .m = rows, .n = columns}
 #define IMAGE(of, title, what, n_, channels, side_, f, step)                                                \

@@ -23,7 +23,7 @@ enum {
 };
 
 static bool whole_tiles(const ls_window_dim *x) {
-    return ls_runs_ceil_div(x->extent, LS_RUNS_WIDE) * LS_RUNS_WIDE * 49 <= x->extent * 50;
+    return ls_windows_ceil_div(x->extent, LS_RUNS_WIDE) * LS_RUNS_WIDE * 49 <= x->extent * 50;
 }
 
 static int64_t reach_of(const ls_window_dim *d) {
@@ -55,7 +55,7 @@ static int64_t across_outputs(const ls_windows *w, bool *out_joined) {
         n--;
     }
     *out_joined = is_alone(w) && n < FEWEST;
-    return *out_joined ? ls_runs_ceil_div(all, ls_runs_ceil_div(all, LS_ACROSS_OUTPUTS)) : width % n == 0 ? n : 0;
+    return *out_joined ? ls_windows_ceil_div(all, ls_windows_ceil_div(all, LS_ACROSS_OUTPUTS)) : width % n == 0 ? n : 0;
 }
 
 /* Whether lines and rows are whole tiles whose vectors are rows: no lane is lost, and the image is read a scalar at a time, whatever the stride. Without
@@ -82,13 +82,13 @@ bool ls_runs_fits(const ls_cpu *cpu, const ls_gemm_phase *gemm, const ls_windows
     if (is_alone(w)) {
         return goes_across(cpu, w);
     }
-    return ls_runs_ceil_div(w->m, LS_RUNS_ROWS) * LS_RUNS_ROWS * 10 <= w->m * 11 && reach_of(x) - shared_of(x) <= LS_RUNS_LANES &&
+    return ls_windows_ceil_div(w->m, LS_RUNS_ROWS) * LS_RUNS_ROWS * 10 <= w->m * 11 && reach_of(x) - shared_of(x) <= LS_RUNS_LANES &&
            (whole_tiles(x) || x->extent + reach_of(x) - shared_of(x) >= LS_RUNS_LANES - 1); /* two lines a vector at most */
 }
 
 /* Whether no tile has two vectors of two lines each, and tiles are fewer than those that go over what is between lines. */
 static bool joins(const ls_runs *t) {
-    int64_t gap = t->length - t->width, tiles = ls_runs_ceil_div(t->outputs, LS_RUNS_WIDE), image;
+    int64_t gap = t->length - t->width, tiles = ls_windows_ceil_div(t->outputs, LS_RUNS_WIDE), image;
     bool one = !t->by_line && t->width >= LS_RUNS_LANES && t->outputs >= LS_RUNS_WIDE;
     for (int64_t i = 0; i < tiles && one; i++) {
         int64_t end = (i + 1) * LS_RUNS_WIDE, both = 0;
@@ -98,7 +98,7 @@ static bool joins(const ls_runs *t) {
         }
         one = both <= 1;
     }
-    return one && tiles * 3 * 50 <= ls_runs_ceil_div(t->row - gap, LS_RUNS_LANES) * 49;
+    return one && tiles * 3 * 50 <= ls_windows_ceil_div(t->row - gap, LS_RUNS_LANES) * 49;
 }
 
 /* Whether all of it is read, without a stride. */
@@ -124,22 +124,22 @@ static bool ends_with_lines(const ls_runs *t) {
 }
 
 static int64_t tiles_of_line(const ls_runs *t) {
-    return ends_with_lines(t) ? t->line_tiles : ls_runs_ceil_div(t->length, t->tile_outputs);
+    return ends_with_lines(t) ? t->line_tiles : ls_windows_ceil_div(t->length, t->tile_outputs);
 }
 
 static void cut(const ls_windows *w, ls_runs *t, int64_t bands) {
     const ls_window_dim *y = ls_runs_down(w);
     const int64_t line = tiles_of_line(t);
     const bool whole = ends_with_lines(t);
-    t->band = ls_runs_ceil_div(t->tiles, bands);
-    t->band = whole && t->band > line ? ls_runs_ceil_div(t->band, line) * line : t->band;
-    t->bands = ls_runs_ceil_div(t->tiles, t->band);
-    t->lines = whole ? ls_runs_ceil_div(t->band, line) : ls_runs_ceil_div(t->band * t->tile_outputs, t->joined ? t->width : t->length);
+    t->band = ls_windows_ceil_div(t->tiles, bands);
+    t->band = whole && t->band > line ? ls_windows_ceil_div(t->band, line) * line : t->band;
+    t->bands = ls_windows_ceil_div(t->tiles, t->band);
+    t->lines = whole ? ls_windows_ceil_div(t->band, line) : ls_windows_ceil_div(t->band * t->tile_outputs, t->joined ? t->width : t->length);
     t->lines += !whole || t->band % line != 0;
     t->lines = t->lines < y->extent ? t->lines : y->extent;
     t->lines = (t->across ? (t->lines - 1) * y->stride + 1 : t->lines) + t->reach;
     /* An odd number of lines of the cache: planes share none of its places. */
-    t->plane = t->in_place ? ls_windows_plane_step(w) : (ls_runs_ceil_div(ls_runs_own_plane(t), LS_RUNS_LANES) | 1) * LS_RUNS_LANES;
+    t->plane = t->in_place ? ls_windows_plane_step(w) : (ls_windows_ceil_div(ls_runs_own_plane(t), LS_RUNS_LANES) | 1) * LS_RUNS_LANES;
 }
 
 /* Bands whose part of the image stays near the core, a line at least, and as many as keep the workers busy: lines that bands share are copied by each. */
@@ -207,9 +207,9 @@ static int64_t planes_of_piece(const ls_windows *w, const ls_runs *t, int64_t li
     const int64_t taps = w->k / w->planes;
     if (t->across && is_alone(w)) {
         int64_t most = ls_runs_clamp(PIECE / taps, 2, line ? LS_ACROSS_LINES / ls_runs_down(w)->taps : LEAST_PIECE) / 2 * 2;
-        return ls_runs_ceil_div(ls_runs_ceil_div(w->planes, ls_runs_ceil_div(w->planes, most)), 2) * 2;
+        return ls_windows_ceil_div(ls_windows_ceil_div(w->planes, ls_windows_ceil_div(w->planes, most)), 2) * 2;
     }
-    int64_t planes = ls_runs_ceil_div(LEAST_PIECE, taps), least = t->across ? 2 * PLANES : PLANES;
+    int64_t planes = ls_windows_ceil_div(LEAST_PIECE, taps), least = t->across ? 2 * PLANES : PLANES;
     planes = ls_runs_clamp(FAST_CHUNK / taps, 1, planes > least ? planes : least);
     return t->across ? planes / 2 * 2 : planes;
 }
@@ -248,7 +248,7 @@ static order order_of(const ls_spec *spec, const ls_gemm_phase *gemm, const ls_w
     } else if (o.line) {
         o.runs = ls_runs_down(w)->taps;
     }
-    o.n = fast ? ls_runs_ceil_div(w->planes, o.planes) * o.runs : ls_runs_ceil_div(w->k, o.run);
+    o.n = fast ? ls_windows_ceil_div(w->planes, o.planes) * o.runs : ls_windows_ceil_div(w->k, o.run);
     return o;
 }
 
@@ -310,8 +310,8 @@ static int64_t beyond_of(const ls_windows *w, int64_t line, int64_t tile, const 
 
 static ls_status find_edges(ls_arena *arena, const ls_windows *w, ls_runs *t, const order *o, ls_error *err) {
     const ls_window_dim *y = ls_runs_down(w);
-    t->top = ls_runs_clamp(ls_runs_ceil_div(y->low - y->first, y->stride), 0, y->extent);
-    t->bottom = ls_runs_clamp(ls_runs_ceil_div(y->high - y->first - ls_windows_reach(y), y->stride), t->top, y->extent);
+    t->top = ls_runs_clamp(ls_windows_ceil_div(y->low - y->first, y->stride), 0, y->extent);
+    t->bottom = ls_runs_clamp(ls_windows_ceil_div(y->high - y->first - ls_windows_reach(y), y->stride), t->top, y->extent);
     int64_t n = (1 + t->top + y->extent - t->bottom) * LS_RUN_TILES * t->n_pieces;
     t->edges = LS_ARENA_ARRAY(arena, ls_run_edges, n);
     ls_gemm_edge *edges = LS_ARENA_ARRAY(arena, ls_gemm_edge, n * o->runs);
@@ -346,9 +346,9 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.shared = t.across ? 0 : shared_of(x);
     t.length = t.across ? (t.width - 1) * x->stride + 1 + ls_windows_reach(x) : t.width + reach_of(x) - t.shared;
     w->rows = t.across ? across_rows(w) : LS_RUNS_ROWS;
-    w->panels = ls_runs_ceil_div(w->m, w->rows);
+    w->panels = ls_windows_ceil_div(w->m, w->rows);
     t.row = t.by_line ? t.length : t.length * y->extent;
-    int64_t vectors = ls_runs_ceil_div(t.by_line ? t.width : t.row - (t.length - t.width), LS_RUNS_LANES);
+    int64_t vectors = ls_windows_ceil_div(t.by_line ? t.width : t.row - (t.length - t.width), LS_RUNS_LANES);
     t.twos = vectors == 1 ? 1 : (3 - vectors % 3) % 3;
     t.row_tiles = t.twos + (vectors > 2 * t.twos ? (vectors - 2 * t.twos) / 3 : 0);
     t.line_tiles = t.by_line ? t.row_tiles : t.width / t.tile_outputs;
@@ -362,10 +362,10 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
         t.low = ls_runs_clamp(x->low, 0, INT64_MAX);
         t.high = ls_runs_clamp(x->stride * (x->extent - 1) + x->taps - x->high, 0, INT64_MAX);
     }
-    t.tiles = t.joined || t.across ? ls_runs_ceil_div(t.outputs, t.tile_outputs) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;
+    t.tiles = t.joined || t.across ? ls_windows_ceil_div(t.outputs, t.tile_outputs) : t.by_line ? t.row_tiles * y->extent : t.row_tiles;
     t.reach = t.across ? ls_windows_reach(y) : reach_of(y);
     choose_bands(binary, gemm, w, &t);
-    t.n_pieces = ls_runs_ceil_div(o.n, o.runs);
+    t.n_pieces = ls_windows_ceil_div(o.n, o.runs);
     t.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, t.n_pieces);
     o.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, o.n);
     o.steps = (int64_t(*)[2])(void *)LS_ARENA_ARRAY(&binary->arena, int64_t, 2 * o.n);
@@ -383,7 +383,7 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
                    : t.across                        ? ls_runs_clamp(binary->device->cpu.l2_bytes / 2 / (w->rows * w->k * 4), 1, MOST_PANELS / 4)
                    : binary->spec.math == LS_LOCKED ? 1
                                                     : ls_runs_clamp(binary->device->cpu.l2_bytes / 4 / (LS_RUNS_ROWS * w->k * 4), 2, MOST_PANELS);
-    t.panels = ls_runs_ceil_div(w->group, ls_runs_ceil_div(w->group, most));
+    t.panels = ls_windows_ceil_div(w->group, ls_windows_ceil_div(w->group, most));
     *w->runs = t;
     return LS_OK;
 }

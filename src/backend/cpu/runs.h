@@ -34,10 +34,6 @@ struct ls_runs {
 typedef struct ls_run_edges ls_run_edges;
 enum { LS_RUN_TILES = 4 }; /* kinds of tiles: they have their line's first output or not, and its last one */
 
-static inline int64_t ls_runs_ceil_div(int64_t x, int64_t y) {
-    return x > 0 ? (x + y - 1) / y : -(-x / y);
-}
-
 static inline int64_t ls_runs_clamp(int64_t x, int64_t low, int64_t high) {
     return x < low ? low : x > high ? high : x;
 }

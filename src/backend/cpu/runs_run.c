@@ -129,7 +129,7 @@ static void copy_planes(const runs_run *r, const runs_part *p, int64_t n, const 
                            .dst_phase = t->down * phase};
     for (int64_t i = 0; i < t->down; i++, dst += phase) {
         int64_t v = y->first + i;
-        int64_t low = ls_runs_clamp(ls_runs_ceil_div(y->low - v, t->down), p->line, end), high = ls_runs_clamp(ls_runs_ceil_div(y->high - v, t->down), low, end);
+        int64_t low = ls_runs_clamp(ls_windows_ceil_div(y->low - v, t->down), p->line, end), high = ls_runs_clamp(ls_windows_ceil_div(y->high - v, t->down), low, end);
         for (int64_t j = 0; j < n * t->along; j++) {
             float *own = dst + j / t->along * t->plane + j % t->along * lines.dst_phase;
             memset(own, 0, (size_t)((low - p->line) * t->length) * 4);
@@ -334,7 +334,7 @@ void ls_runs_run(ls_gemm_launch *launch, const float *filter, char *memory, size
     runs_run r = {.launch = launch, .w = w, .filter = filter, .memory = memory, .bytes = bytes};
     r.outer = ls_point_count(kernel->extents, w->outer, gemm->n.axes);
     r.batches = ls_point_count(kernel->extents, gemm->batch.n, gemm->batch.axes);
-    int64_t images = r.batches * r.outer, n = r.tasks = images * w->runs->bands * ls_runs_ceil_div(w->panels, w->group);
+    int64_t images = r.batches * r.outer, n = r.tasks = images * w->runs->bands * ls_windows_ceil_div(w->panels, w->group);
     if (n == 1 || !ls_is_worth_threads(device, (double)(images * w->runs->tiles * w->runs->tile_outputs * w->m) * (double)w->k, LS_INLINE_WORK)) {
         for (int64_t task = 0; task < n; task++) {
             runs_task(&r, (long)task, 0);

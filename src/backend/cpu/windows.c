@@ -396,7 +396,7 @@ static element element_of(const ls_spec *spec, const ls_gemm_phase *gemm, const 
     e.in_lines = plane;
     for (int i = w->outer; i < w->n_dims; i++) {
         const ls_window_dim *d = &w->dims[i];
-        const ls_window_tap tap = d->residues > 1 ? ls_windows_tap(d, coord[i]) : (ls_window_tap){.element = coord[i] * d->step};
+        const ls_window_tap tap = ls_windows_tap(d, coord[i]);
         const int64_t u = tap.element - d->first;
         phase = phase * d->stride + u % d->stride;
         at = at * d->length + u / d->stride;

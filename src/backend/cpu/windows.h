@@ -19,7 +19,7 @@ typedef struct ls_window_dim { /* walked by a free axis f and a bound axis t: u 
     int64_t spread, shift;     /* only where spread divides u + shift are there elements, (u + shift) / spread in memory */
     int64_t outputs;           /* of the free axis */
     int64_t residues;          /* windows_parts.c: outputs residues * q + r of one r are a part; extent is of q then, u = q + element of a tap */
-    int64_t tap_step, tap_shift; /* and these were step and shift */
+    int64_t tap_step, tap_shift; /* what step was, and with residues shift; else 0 */
     int64_t size, length;      /* u in a task; elements of a phase, size / stride rounded up */
 } ls_window_dim;
 
@@ -89,6 +89,10 @@ bool ls_windows_lie_evenly(const ls_windows *w, int64_t places);
 static inline int64_t ls_windows_plane_step(const ls_windows *w) {
     return w->planes > 1 ? w->plane_at[1] - w->plane_at[0] : 1;
 }
+/* Of numbers that may be negative. */
+static inline int64_t ls_windows_ceil_div(int64_t x, int64_t y) {
+    return x > 0 ? (x + y - 1) / y : -(-x / y);
+}
 /* How far taps reach, in elements. */
 static inline int64_t ls_windows_reach(const ls_window_dim *d) {
     return (d->step < 0 ? -d->step : d->step) * (d->taps - 1);
@@ -104,7 +108,7 @@ int64_t ls_windows_share(const ls_kernel_binary *binary, const ls_gemm_phase *ge
 const float *ls_windows_leaf_start(const ls_kernel_run *kernel, const ls_gemm_phase *gemm, const ls_windows *w,
                                    const ls_window_leaf *leaf, const int64_t *coords);
 
-/* windows_parts.c: makes parts of inner dimensions with gaps. Of a tap of such a dimension, which residue it is for, and the element that it reads for q = 0. How
+/* windows_parts.c: makes parts of inner dimensions with gaps. Of a tap, which residue it is for, and the element that it reads for q = 0. How
  * many elements a task needs beside its copy and one part's sums; and some rows of all parts, from sums to where results lie. */
 typedef struct ls_window_tap {
     int64_t residue, element;

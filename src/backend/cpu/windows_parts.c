@@ -5,18 +5,13 @@
 #include "backend/cpu/windows.h"
 #include <string.h>
 
-static int64_t floor_div(int64_t x, int64_t y) {
-    return x >= 0 ? x / y : -((y - 1 - x) / y);
-}
-
 ls_window_tap ls_windows_tap(const ls_window_dim *d, int64_t tap) {
-    const int64_t x = d->tap_step * tap + d->tap_shift, element = -floor_div(-x, d->residues);
+    const int64_t x = d->tap_step * tap + d->tap_shift, element = ls_windows_ceil_div(x, d->residues);
     return (ls_window_tap){.residue = element * d->residues - x, .element = element};
 }
 
 static void take_apart(ls_window_dim *d) {
     d->residues = d->spread;
-    d->tap_step = d->step;
     d->tap_shift = d->shift;
     d->first = INT64_MAX;
     int64_t end = INT64_MIN;
@@ -25,8 +20,8 @@ static void take_apart(ls_window_dim *d) {
         d->first = element < d->first ? element : d->first;
         end = element >= end ? element + 1 : end;
     }
-    d->low = -floor_div(-(d->low + d->shift), d->spread);
-    d->high = -floor_div(-(d->high + d->shift), d->spread);
+    d->low = ls_windows_ceil_div(d->low + d->shift, d->spread);
+    d->high = ls_windows_ceil_div(d->high + d->shift, d->spread);
     d->extent = ls_gemm_ceil_div(d->outputs, d->spread);
     d->low = d->low > d->first ? d->low : d->first;
     d->high = d->high < d->extent - 1 + end ? d->high : d->extent - 1 + end;
@@ -41,6 +36,7 @@ void ls_windows_take_apart(ls_windows *w) {
         ls_window_dim *d = &w->dims[i];
         d->outputs = d->extent;
         d->residues = 1;
+        d->tap_step = d->step;
         if (!LS_SMALL && d->spread > 1) {
             take_apart(d);
             w->parts *= d->residues;
