@@ -39,7 +39,7 @@ endif()
 set(small ${LOCKSTEP_SOURCES})
 list(FILTER small INCLUDE REGEX "/(src/(graph|io|oracle|emit|render|verify|spec|kir|nn|gpu|plan|optim|device|data|backend/(cuda|sim|vulkan|webgpu))|generated)/.*\\.c$")
 list(FILTER small EXCLUDE REGEX "/src/kir/(interp|eval)\\.c$")
-foreach(name program describe registers phase address cpuid peak depthwise pooling band kept quant thin_filter chosen contract gemm_plan fuse runs runs_run windows windows_run windows_loads windows_parts windows_program cpu chain move patch scan rows joined pairs sparse sparse_filter move_run launch) # of the processor's backend: what is done when a kernel is compiled, or launched with other extents
+foreach(name program describe registers phase address cpuid peak depthwise pooling band kept quant thin_filter chosen contract gemm_panel gemm_plan fuse runs runs_run windows windows_run windows_loads windows_parts windows_program cpu chain move patch scan rows joined pairs sparse sparse_filter move_run launch) # of the processor's backend: what is done when a kernel is compiled, or launched with other extents
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c)
 endforeach()
 list(APPEND small ${PROJECT_SOURCE_DIR}/src/math/scalar.c ${PROJECT_SOURCE_DIR}/src/backend/ref/ref.c ${PROJECT_SOURCE_DIR}/src/backend/ref/plan.c) # the reference: its functions, what it does once

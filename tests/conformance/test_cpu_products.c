@@ -1,6 +1,6 @@
 /* Random products of any dtype, of operands that are turned, flipped, cut and broadcast, with an epilogue or none, on `cpu` and on
  * `ref`: programs launched several times, what they read written anew between some launches; then in fast and reduced arithmetic,
- * within the oracle's bound. And extremes with their gradients. For LOCKSTEP_SECONDS each (2, 1, 1), from the seed LOCKSTEP_SEED (1) on.
+ * within the oracle's bound. And extremes with their gradients. For LOCKSTEP_SECONDS each (2, 1, 1, 1, 1), from the seed LOCKSTEP_SEED (1) on.
  * A case is its seed. */
 #include "conformance/cpu_cases.h"
 
@@ -110,6 +110,57 @@ static ls_tensor *epilogue(ls_session *s, ls_rng *rng, product *p, ls_tensor *y)
         }
     }
     return y;
+}
+
+/* A convolution of planes that fill no vectors, of single elements or of a plane as a whole: turned, or else kept packed, once its filter has been the
+ * same for long enough. */
+typedef struct small_planes {
+    int64_t images, channels, outputs, lines, width, stride;
+    bool bias, whole;
+} small_planes;
+
+static small_planes draw_planes(ls_rng *rng) {
+    const bool seven = chance(rng, 3), many = chance(rng, 5), whole = chance(rng, 5);
+    return (small_planes){.images = chance(rng, 4) ? 2 : 1, .channels = whole ? draw(rng, 4, 16) : draw(rng, 64, many ? 70 : 110),
+                          .outputs = many ? (chance(rng, 2) ? 512 : 1024) + draw(rng, 0, 99) : chance(rng, 2) ? 16 * draw(rng, 2, 12) : draw(rng, 24, 180),
+                          .lines = seven ? 7 : draw(rng, 1, 8), .width = seven ? 7 : draw(rng, 1, 8), .stride = !whole && chance(rng, 3) ? 2 : 1,
+                          .bias = chance(rng, 2), .whole = whole};
+}
+
+static ls_shape image_of(const small_planes *c) {
+    return LS_SHAPE(c->images, c->channels, (c->lines - 1) * c->stride + 1, (c->width - 1) * c->stride + 1);
+}
+
+static ls_tensor *filter_of(ls_session *s, product *p, const small_planes *c) {
+    return input(s, p, LS_F32, LS_SHAPE(c->outputs, c->channels, c->whole ? c->lines : 1, c->whole ? c->width : 1));
+}
+
+static ls_tensor *convolution_of(ls_session *s, const small_planes *c, ls_tensor *x, ls_tensor *filter, ls_tensor *bias) {
+    return ls_conv(s, x, filter, bias, &(ls_conv_spec){.spatial = 2, .stride = {c->stride, c->stride}, .groups = 1});
+}
+
+static product build_planes(ls_session *s, ls_context *context, ls_rng *rng, ls_rng *random_values) {
+    (void)context, (void)random_values;
+    product p = {.most = 0};
+    ls_rng values = {ls_rng_below(rng, 1000), 2};
+    product constant = {.values = &values};
+    const small_planes c = draw_planes(rng);
+    const ls_shape shape = image_of(&c);
+    ls_tensor *x, *w = filter_of(s, &constant, &c);
+    if (chance(rng, 3)) { /* so has the image */
+        const size_t bytes = (size_t)numel_of(shape) * sizeof(float);
+        float *data = malloc(bytes);
+        fill(&values, LS_F32, data, bytes, 0);
+        x = ls_var_value(s, ls_var_create(s, "x", LS_F32, shape, data));
+        free(data);
+    } else {
+        x = input(s, &p, LS_F32, shape);
+    }
+    ls_tensor *bias = c.bias ? input(s, &p, LS_F32, LS_SHAPE(c.outputs)) : NULL;
+    snprintf(p.what, sizeof p.what, "small planes, %d to %d, %d by %d, stride %d%s", (int)c.channels, (int)c.outputs, (int)c.lines, (int)c.width, (int)c.stride,
+             c.whole ? ", whole" : "");
+    p.root = epilogue(s, rng, &p, convolution_of(s, &c, x, w, bias));
+    return p;
 }
 
 static product build(ls_session *s, ls_context *context, ls_rng *rng, ls_rng *random_values) {
@@ -223,7 +274,9 @@ typedef struct launches {
     char what[256];
 } launches;
 
-static launches run(world *w, uint64_t seed) {
+typedef product build_fn(ls_session *s, ls_context *context, ls_rng *rng, ls_rng *random_values);
+
+static launches run(world *w, build_fn *build, uint64_t seed) {
     launches r = {0};
     ls_rng rng = {seed, 0}, values = {seed, 1};
     world_ok(w, ls_scope_begin(w->session));
@@ -338,16 +391,14 @@ static void random_extremes(void **state) {
     } while (seeds_next(&s));
 }
 
-static void random_products(void **state) {
-    worlds *all = *state;
-    seeds s = seeds_from(2);
+static void check_launches(worlds *all, build_fn *build, seeds s) {
     do {
-        launches want = run(&all->ref, s.seed);
+        launches want = run(&all->ref, build, s.seed);
         for (int c = 0; c < all->n; c++) {
             if (!s.chosen && c != (int)(s.seed % (uint64_t)all->n)) {
                 continue;
             }
-            launches got = run(&all->cpu[c], s.seed);
+            launches got = run(&all->cpu[c], build, s.seed);
             for (int i = 0; i < LAUNCHES; i++) {
                 check_bytes(all->names[c], want.what, s.seed, i, got.out[i], got.bytes[i], want.out[i], want.bytes[i]);
                 free(got.out[i]);
@@ -358,6 +409,14 @@ static void random_products(void **state) {
         }
         all->cases++;
     } while (seeds_next(&s));
+}
+
+static void random_products(void **state) {
+    check_launches(*state, build, seeds_from(2));
+}
+
+static void random_planes(void **state) {
+    check_launches(*state, build_planes, seeds_from(1));
 }
 
 /* Fast and reduced products lie within the oracle's bound. */
@@ -380,8 +439,32 @@ static void bounded(void **state) {
     } while (seeds_next(&s));
 }
 
+/* The same of planes whose filter is kept, image by image. */
+static void bounded_planes(void **state) {
+    worlds *all = *state;
+    seeds s = seeds_from(1);
+    do {
+        world *w = &all->cpu[s.seed % (uint64_t)all->n];
+        ls_rng rng = {s.seed, 0}, values = {s.seed, 1};
+        const small_planes c = draw_planes(&rng);
+        product p = {.values = &values};
+        world_ok(w, ls_scope_begin(w->session));
+        ls_session_set_math(w->session, LS_FAST);
+        ls_tensor *filter = filter_of(w->session, &p, &c);
+        ls_tensor *bias = c.bias ? input(w->session, &p, LS_F32, LS_SHAPE(c.outputs)) : NULL;
+        for (int launch = 0; launch < LAUNCHES; launch++) {
+            p.n = c.bias + 1;
+            ls_tensor *x = input(w->session, &p, LS_F32, image_of(&c));
+            ls_tensor *y = convolution_of(w->session, &c, x, filter, bias);
+            check_bound(w, all->names[s.seed % (uint64_t)all->n], "small planes", s.seed, &y, 1);
+        }
+        ls_session_set_math(w->session, LS_LOCKED);
+        ls_scope_end(w->session);
+    } while (seeds_next(&s));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_products), cmocka_unit_test(random_extremes),
-                                       cmocka_unit_test(bounded)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_products), cmocka_unit_test(random_planes), cmocka_unit_test(random_extremes),
+                                       cmocka_unit_test(bounded), cmocka_unit_test(bounded_planes)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

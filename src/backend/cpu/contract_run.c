@@ -168,6 +168,7 @@ static void make_problem(const ls_kernel_binary *binary, const ls_phase *phase, 
     g->parallel.workers = binary->device->threads;
     g->parallel.run = ls_has_threads(binary->device) ? run_tasks : NULL;
     g->parallel.near = ls_pool_is_near(binary->device->pool);
+    g->turns = ls_gemm_turns(g);
 }
 
 /* For this launch alone. */
@@ -208,7 +209,7 @@ static bool run_planned(struct ls_gemm_last *last, const ls_cpu_device *d) {
 static bool pack_before(const ls_gemm *g, const ls_gemm_phase *gemm, int s, size_t *out_bytes) {
     const ls_gemm_operand *o = s ? &g->b : &g->a;
     int64_t extent = s ? g->n : g->m, other = s ? g->m : g->n;
-    if (o->packed) {
+    if (o->packed || (g->turns && g->a.packed)) {
         return false;
     }
     bool contiguous = gemm->side[s].view && (o->stride_i == 1 || o->stride_k == 1);
@@ -271,7 +272,12 @@ static void plan_keeping(const ls_kernel_binary *binary, const ls_gemm_phase *ge
     if (g->k < 1 || of_batch || !side->affine || !side->fixed || o->absent || binary->spec.args[side->buffer].written || extent < 2) {
         return;
     }
-    if (other < 2 && !(s && side->view && row_in_panels(g, binary->device->cpu.l2_bytes))) {
+    if (g->turns) {
+        last->sides[s].keeps = s ? KEEPS_NOTHING : KEEPS_PANELS;
+        last->sides[s].side = LS_GEMM_B;
+        last->sides[s].bytes = ls_gemm_packed_size(g->isa, LS_GEMM_B, o->dtype, extent, g->k);
+        last->sides[1].before = false;
+    } else if (other < 2 && side->view && !(s && row_in_panels(g, binary->device->cpu.l2_bytes))) {
         last->sides[s].keeps = KEEPS_TURNED;
     } else if (other < 2 || !side->view || !ls_gemm_reads_directly(g, which)) {
         int64_t columns = 1;

@@ -36,12 +36,37 @@ static void store_row(const ls_gemm *g, ls_gemm_type sum, const void *src, int64
     }
 }
 
+/* What a block is in the caller's C. */
+static ls_gemm_block turn(const ls_gemm_block *b) {
+    const ls_gemm_plan *plan = b->plan;
+    const void *rows[LS_GEMM_MAX_WIDTH];
+    ls_gemm_block turned = *b;
+    turned.i0 = b->j0;
+    turned.mi = b->nj;
+    turned.j0 = b->i0;
+    turned.nj = turned.ldc = b->mi;
+    turned.c = b->memory + plan->turned_at;
+    for (int64_t i = 0; i < b->mi; i++) {
+        rows[i] = b->c + i * b->ldc * plan->elem;
+    }
+    ls_gemm_pack_rows(plan->g->isa, LS_GEMM_F32, b->nj, b->mi, b->mi, rows, turned.c);
+    return turned;
+}
+
 /* The block's sums are complete: epilogue, canonical NaN, output. */
 static void finish(const ls_gemm_block *b) {
     const ls_gemm_plan *plan = b->plan;
     const ls_gemm *g = plan->g;
+    ls_gemm_block turned;
+    int64_t stride_i = g->out.stride_i, stride_j = g->out.stride_j;
+    if (!LS_SMALL && plan->turned) {
+        turned = turn(b);
+        b = &turned;
+        stride_i = g->out.stride_j;
+        stride_j = 1;
+    }
     if (g->epilogue) {
-        if (plan->swapped) { /* only a single row, which is the caller's column */
+        if (plan->swapped && !plan->turned) { /* only a single row, which is the caller's column */
             g->epilogue(g->epilogue_ctx, b->worker, b->batch, b->j0, b->nj, 0, 1, b->c, 1);
         } else {
             g->epilogue(g->epilogue_ctx, b->worker, b->batch, b->i0, b->mi, b->j0, b->nj, b->c, b->ldc);
@@ -57,9 +82,8 @@ static void finish(const ls_gemm_block *b) {
             g->isa->moves->canonical_f64(b->nj, row);
         }
         if (plan->through_tile) {
-            int64_t at = b->out_offset + (b->i0 + i) * g->out.stride_i + b->j0 * g->out.stride_j;
-            store_row(g, plan->sum, row, b->nj, (char *)g->out.data + at * ls_gemm_dtype_size(g->out.dtype),
-                      g->out.stride_j);
+            int64_t at = b->out_offset + (b->i0 + i) * stride_i + b->j0 * stride_j;
+            store_row(g, plan->sum, row, b->nj, (char *)g->out.data + at * ls_gemm_dtype_size(g->out.dtype), stride_j);
         }
     }
 }

@@ -175,6 +175,7 @@ typedef struct ls_gemm {
     /* With `out`, a way to do without the epilogue, which does the same and takes all: f32 alone, and where LS_GEMM_FOLLOWS. */
     ls_gemm_follow follow;
     bool fast;
+    bool turns; /* ls_gemm_turns; once A is packed, for the other side */
     ls_gemm_parallel parallel;
     int64_t l2_bytes; /* of one core, for blocking; 0: 1 MiB. Never changes locked bits */
     bool l2_is_near, fetches_best; /* ls_cpu's, nor do they */
@@ -190,6 +191,10 @@ typedef enum ls_gemm_side { LS_GEMM_A, LS_GEMM_B, LS_GEMM_TALL_A, LS_GEMM_LOW_A 
 /* Of which sort A is to be packed before for columns that are so many at most: those whose tiles are not the widest have higher ones, and
  * so have those that such tiles fit better, unless B is packed before, too; those of few k have lower ones. */
 ls_gemm_side ls_gemm_side_a(const ls_gemm *g, int64_t most_columns, bool b_is_packed);
+
+/* Whether C's columns fill vectors so much worse than its rows do that it is best computed exchanged, and turned while it is in the cache, if A stays
+ * the same: it is packed before then, as B's panels are, and B is not. */
+bool ls_gemm_turns(const ls_gemm *g);
 
 /* Whether an operand, a view, is read where it lies as fast as from panels, so that packing it before brings nothing. */
 bool ls_gemm_reads_directly(const ls_gemm *g, ls_gemm_side side);

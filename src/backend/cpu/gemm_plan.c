@@ -69,7 +69,7 @@ static void exchange(const ls_gemm *g, ls_gemm *out) {
 /* The vector axis should be the one along which C is consecutive; and a column is a row transposed. */
 static bool wants_exchange(const ls_gemm *g) {
     if (g->a.packed || g->b.packed) {
-        return false;
+        return g->turns && g->a.packed;
     }
     if (g->n == 1 && g->m > 1) {
         return true;
@@ -91,6 +91,21 @@ static const ls_gemm_kernels *pick_kernels(const ls_gemm *g, ls_gemm_type type) 
     bool f16 = g->a.dtype == LS_GEMM_F16 && g->b.dtype == LS_GEMM_F16;
     bool bytes = g->a.dtype == LS_GEMM_I8 || g->a.dtype == LS_GEMM_U8;
     return g->fast || f16 || bytes ? g->isa->f32_fast : g->isa->f32;
+}
+
+/* Whether an operand, if it is a view, is read in lines: others are packed before, where they are small. */
+static bool lies_in_lines(const ls_gemm_operand *o) {
+    return !o->packed && (o->pack || o->stride_i == 1 || o->stride_k == 1);
+}
+
+bool ls_gemm_turns(const ls_gemm *g) {
+    enum { LEAST_SAVED = LS_LIMIT(20, 1), LEAST_K = LS_LIMIT(64, 16) }; /* so many rows take as long as packing B; turning, as a few k */
+    const ls_gemm_kernels *kernels = pick_kernels(g, LS_GEMM_TYPE_F32);
+    const int64_t columns = up(g->n, kernels->lanes), rows = up(g->m, kernels->lanes * kernels->vectors);
+    const bool floats = g->a.dtype == LS_GEMM_F32 && g->b.dtype == LS_GEMM_F32 && g->out.dtype == LS_GEMM_F32;
+    return !LS_SMALL && floats && g->batch_rank == 0 && lies_in_lines(&g->a) && lies_in_lines(&g->b) && (!g->out.data || g->out.stride_j == 1) &&
+           g->n > is_view(&g->a) && g->n <= LS_GEMM_MAX_WIDTH && g->k >= LEAST_K && g->n * rows * 10 <= columns * g->m * 9 &&
+           g->n * rows <= columns * (g->m - LEAST_SAVED);
 }
 
 static bool rows_are_close(const ls_gemm_operand *o) {
@@ -313,6 +328,10 @@ static void plan_workspace(const ls_gemm *g, ls_gemm_plan *plan) {
     if (plan->through_tile) {
         at += up(plan->mc * plan->ldc * plan->elem, LS_GEMM_ALIGN);
     }
+    plan->turned_at = at;
+    if (plan->turned) {
+        at += up(plan->mc * plan->nc * plan->elem, LS_GEMM_ALIGN);
+    }
     plan->sums_at = at;
     if (plan->resumes && g->k > LS_GEMM_CHUNK) {
         at += up(plan->mc * plan->ldc * plan->elem, LS_GEMM_ALIGN);
@@ -387,6 +406,7 @@ void ls_gemm_plan_make(const ls_gemm *given, ls_gemm *g, ls_gemm_plan *out_plan)
     *plan = (ls_gemm_plan){.g = g, .swapped = wants_exchange(given)};
     if (plan->swapped) {
         exchange(given, g);
+        plan->turned = given->a.packed != NULL;
     }
     plan->panel = ls_gemm_panel_type(g->a.dtype);
     if (ls_gemm_in_fours(g->isa, g->a.dtype)) {

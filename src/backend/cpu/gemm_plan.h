@@ -41,7 +41,8 @@ typedef struct ls_gemm_alone {
 
 typedef struct ls_gemm_plan {
     const ls_gemm *g;             /* with A and B exchanged when `swapped` */
-    bool swapped;                 /* C is computed transposed */
+    bool swapped;                 /* C is computed transposed, */
+    bool turned;                  /* and its blocks, whose rows are gathered, are turned before what follows */
     ls_gemm_vector_kernel vector; /* one row, by this kernel; or NULL */
     bool masks;                   /* absent elements are possible */
     bool through_tile;            /* C is gathered in a scratch block (else in the output itself) */
@@ -71,7 +72,7 @@ typedef struct ls_gemm_plan {
     int64_t ldc;   /* of the scratch block */
     /* workspace: shared panels, then for each worker its own part with these offsets */
     int64_t shared_bytes, worker_bytes;
-    int64_t b_at, c_at, tile_at, mask_at, sums_at;
+    int64_t b_at, c_at, turned_at, tile_at, mask_at, sums_at;
     int workers;
     ls_gemm_alone alone;
 } ls_gemm_plan;
