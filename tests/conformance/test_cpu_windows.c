@@ -248,30 +248,31 @@ static int build_picture(ls_session *s, ls_rng *rng, const void *param, ls_tenso
     return 1;
 }
 
-/* Rows by sixteens and enough of k for tiles across, lines of one and of several; padding of each kind. */
+/* Rows by sixteens and enough of k for tiles across, lines of one and of several, of few outputs, too, and of one dimension; padding of each kind. */
 static int build_across(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
     (void)param;
     graph[0] = '\0';
-    const int64_t along = 2 * draw(rng, 0, 3) + 1, taps[] = {chance(rng, 4) ? draw(rng, 1, 7) : draw(rng, 2, 3), along}, least = 256 / (taps[0] * taps[1]) + 1;
-    const int64_t channels = least + (chance(rng, 2) ? draw(rng, 0, 3) : draw(rng, 0, 40)), outputs = 16 * draw(rng, 1, 2);
-    const bool narrow = chance(rng, 4), cut = chance(rng, 5); /* tiles of several lines; bands that begin in a line and end in the next one */
-    const int64_t extent[] = {narrow ? draw(rng, 5, 12) : cut ? 4 : draw(rng, 1, 4),
-                              narrow ? draw(rng, 3, 7) : cut ? 48 : chance(rng, 2) ? 16 * draw(rng, 1, 2) : draw(rng, 8, 34)};
-    ls_conv_spec spec = {.spatial = 2, .groups = 1};
-    int64_t size[2];
-    for (int i = 0; i < 2; i++) {
+    const bool narrow = chance(rng, 3), cut = chance(rng, 5); /* tiles of several lines; bands that begin in a line and end in the next one */
+    const bool line = chance(rng, 4), seven = chance(rng, 2), few = chance(rng, 3);
+    const int64_t along = 2 * draw(rng, 0, 3) + 1, taps[] = {line ? 1 : chance(rng, 4) ? draw(rng, 1, 7) : draw(rng, 2, 3), along};
+    const int64_t least = (few ? 48 : 256) / (taps[0] * taps[1]) + 1;
+    const int64_t channels = least + (chance(rng, 2) ? draw(rng, 0, 3) : draw(rng, 0, 40)), outputs = 16 * (1 + chance(rng, 2));
+    const int64_t extent[] = {line ? 1 : few ? draw(rng, 1, 4) : narrow ? draw(rng, seven ? 5 : 1, 12) : cut ? 4 : draw(rng, 1, 4),
+                              few ? draw(rng, 1, 4) : narrow ? (seven ? 7 : draw(rng, 1, 7)) : cut ? 48 : chance(rng, 2) ? 16 * draw(rng, 1, 2) : draw(rng, 8, 34)};
+    ls_conv_spec spec = {.spatial = 2 - line, .groups = 1};
+    ls_shape image = {.rank = 2, .dim = {ls_dim_of(draw(rng, 1, 2)), ls_dim_of(channels)}}, filter = {.rank = 2, .dim = {ls_dim_of(outputs), ls_dim_of(channels)}};
+    for (int i = line, to = 0; i < 2; i++, to++) {
         const bool pads = !chance(rng, 3);
-        spec.stride[i] = draw(rng, 1, 2);
-        spec.dilation[i] = chance(rng, 5) ? 2 : 1;
-        spec.pad_low[i] = pads ? draw(rng, 0, taps[i] + 1) : 0; /* an output may have nothing but padding */
-        spec.pad_high[i] = pads ? draw(rng, 0, taps[i] + 1) : 0;
-        size[i] = (extent[i] - 1) * spec.stride[i] + (taps[i] - 1) * spec.dilation[i] + 1;
-        spec.pad_high[i] = spec.pad_low[i] + spec.pad_high[i] < size[i] ? spec.pad_high[i] : 0;
-        spec.pad_low[i] = spec.pad_low[i] < size[i] ? spec.pad_low[i] : 0;
-        size[i] -= spec.pad_low[i] + spec.pad_high[i];
+        spec.stride[to] = draw(rng, 1, 2);
+        spec.dilation[to] = chance(rng, 5) ? 2 : 1;
+        const int64_t whole = (extent[i] - 1) * spec.stride[to] + (taps[i] - 1) * spec.dilation[to] + 1;
+        const int64_t low = pads ? draw(rng, 0, taps[i] + 1) : 0, high = pads ? draw(rng, 0, taps[i] + 1) : 0; /* an output may have nothing but padding */
+        spec.pad_high[to] = low + high < whole ? high : 0;
+        spec.pad_low[to] = low < whole ? low : 0;
+        image.dim[image.rank++] = ls_dim_of(whole - spec.pad_low[to] - spec.pad_high[to]);
+        filter.dim[filter.rank++] = ls_dim_of(taps[i]);
     }
-    ls_tensor *x = leaf(s, rng, LS_F32, LS_SHAPE(draw(rng, 1, 2), channels, size[0], size[1]));
-    ls_tensor *w = leaf(s, rng, LS_F32, LS_SHAPE(outputs, channels, taps[0], taps[1]));
+    ls_tensor *x = leaf(s, rng, LS_F32, image), *w = leaf(s, rng, LS_F32, filter);
     ls_tensor *bias = chance(rng, 2) ? NULL : noted("bias", tame_tensor(s, rng, LS_F32, LS_SHAPE(outputs)));
     ls_tensor *y = noted("convolution", ls_conv(s, x, w, bias, &spec));
     out_roots[0] = chance(rng, 2) ? noted("relu", ls_relu(s, y)) : y;

@@ -23,6 +23,11 @@ static float some_number(void) {
     return bits % 3 == 0 ? awkward[bits / 3 % 10] : (float)((double)bits / (1 << 19) - 1);
 }
 
+/* Those that kernels of four, five and six make up. */
+static int64_t some_outputs(void) {
+    return random_below(4) ? 8 + random_below(LS_ACROSS_OUTPUTS - 7) : 4 + random_below(3);
+}
+
 static void stored(void **state) {
     (void)state;
     static const int ops[] = {LS_CHAIN_ADD, LS_CHAIN_SUB, LS_CHAIN_MUL, LS_CHAIN_MIN, LS_CHAIN_MAX};
@@ -31,7 +36,8 @@ static void stored(void **state) {
         const int64_t rows = 2 * kernels->lanes;
         for (int round = 0; kernels->across && round < 400; round++) {
             static float sums[PANELS * LS_ACROSS_SUMS], kept[PANELS * LS_ACROSS_SUMS];
-            const int64_t outputs = kernels->runs[3] ? 14 : 8 + random_below(LS_ACROSS_OUTPUTS - 7), ldc = outputs + GAP;
+            const int64_t outputs = kernels->runs[3] ? LS_ACROSS_ALIKE : some_outputs(), ldc = outputs + GAP;
+            const int64_t stored = kernels->runs[3] || outputs <= 8 ? 1 + random_below(outputs) : outputs;
             float scalars[PANELS * LS_ACROSS_ROWS * SCALARS], c[PANELS * LS_ACROSS_ROWS * (LS_ACROSS_OUTPUTS + GAP)];
             ls_chain_step steps[MOST_STEPS];
             const int panels = 1 + (int)random_below(PANELS), n_steps = (int)random_below(MOST_STEPS + 1);
@@ -47,13 +53,13 @@ static void stored(void **state) {
             for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
                 c[i] = 77;
             }
-            const ls_gemm_runs t = {.ldc = ldc, .panels = panels, .sums = sums, .outputs = outputs,
+            const ls_gemm_runs t = {.ldc = ldc, .panels = panels, .sums = sums, .outputs = outputs, .stored = stored,
                                     .rows = {.steps = steps, .n_steps = n_steps, .scalars = scalars, .n_scalars = SCALARS}};
             isas[s]->moves->across(&t, c);
             for (int64_t r = 0; r < panels * rows; r++) {
                 for (int64_t o = 0; o < ldc; o++) {
-                    float want = o < outputs ? kept[(r / rows * outputs + o) * rows + r % rows] : 77;
-                    for (int k = 0; k < n_steps && o < outputs; k++) {
+                    float want = o < stored ? kept[(r / rows * outputs + o) * rows + r % rows] : 77;
+                    for (int k = 0; k < n_steps && o < stored; k++) {
                         want = apply(steps[k].op, want, scalars[r * SCALARS + steps[k].at]);
                     }
                     uint32_t got, expected;
@@ -82,7 +88,7 @@ static void summed_in_lines(void **state) {
         for (int round = 0; isas[s]->f32_fast->lines[0][3] && round < 600; round++) {
             static _Alignas(64) float a[PANELS * K * ROWS]; /* as panels are */
             static float sums[PANELS * LS_ACROSS_SUMS], kept[PANELS * LS_ACROSS_SUMS];
-            const int64_t taps = round % 2 ? 3 : 7, step = 1 + random_below(2), outputs = 8 + random_below(LS_ACROSS_OUTPUTS - 7);
+            const int64_t taps = round % 2 ? 3 : 7, step = 1 + random_below(2), outputs = some_outputs();
             const int64_t lines = random_below(LINES + 1), above = random_below(BEYOND), below = random_below(BEYOND), panels = 1 + random_below(PANELS);
             const int64_t low = random_below(2) * random_below(3 * step + 1), high = random_below(2) * random_below(3 * step + 1);
             const int64_t width = (outputs - 1) * step + taps, all = above + lines + below, panel = all * taps * ROWS;

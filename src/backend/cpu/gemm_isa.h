@@ -140,7 +140,8 @@ typedef struct ls_gemm_runs {
     bool second;  /* and those into the second-level cache */
     bool add, last;
     ls_chain_rows rows;
-    int64_t step, outputs;     /* of tiles across, see below */
+    int64_t step, outputs;     /* of tiles across, see below; */
+    int64_t stored;            /* of which so many, the first, are stored */
     const int64_t *of_outputs; /* where each one's elements begin, if they are not so many apart; else NULL */
     const ls_gemm_outputs_kernel *of; /* [outputs], their kernels, if they have some */
     int64_t taps;                     /* of those of lines, else 0: then no end of one is among the edges, but */
@@ -151,9 +152,9 @@ typedef struct ls_gemm_runs {
 typedef void (*ls_gemm_runs_kernel)(ls_gemm_runs *t, const float *a, const float *image, float *c);
 /* Or a tile across, of some outputs for each of some panels of two vectors of rows, which are its vectors: sums[output][row] = (add ? sums[output][row] :
  * nothing) + the sum of a[p*rows + row] * image[shifts[p] + output*step] for p < k, but for what is beyond the image, which is not read;
- * shifts[k] is, too. By AVX-512 there are 14 outputs, and meanwhile the lines of c are fetched, and what is needed later, a line each four k;
- * else eight and more, of which each four, five or six are a kernel of their own. */
-enum { LS_ACROSS_ROWS = 32, LS_ACROSS_OUTPUTS = 56, LS_ACROSS_SUMS = 896, LS_ACROSS_LINES = 128 }; /* at most; no panel over windows is higher */
+ * shifts[k] is, too. By AVX-512 there are 14 outputs, each half of them so many apart, and meanwhile the lines of c are fetched, and what is
+ * needed later, a line each four k; else those that kernels of four, five or six make up. */
+enum { LS_ACROSS_ROWS = 32, LS_ACROSS_ALIKE = 14, LS_ACROSS_OUTPUTS = 56, LS_ACROSS_SUMS = 896, LS_ACROSS_LINES = 128 }; /* at most; no panel over windows is higher */
 
 /* All kernels of one element type, locked or fast. */
 typedef struct ls_gemm_kernels {

@@ -7,6 +7,7 @@
 enum {
     LEAST_ACROSS = 256, /* of k: turning a tile takes as long as a few */
     LEAST_STRIDED = LS_LIMIT(128, 1), /* where other tiles take such images apart */
+    LEAST_FEW = LS_LIMIT(48, 1),      /* where outputs fill no vectors of theirs */
     MOST_TAPS = 64,
     LEAST_END = 3,  /* outputs that tiles across begin and end with */
     LEAST_WIDE = 64, /* outputs of a line */
@@ -17,7 +18,7 @@ enum {
     PIECE = 576, /* of k, for tiles of two vectors of rows: 36 KB of a panel, which each six outputs read */
     LEAST_LINE = 16, /* outputs, of one tile */
     PAGE = 1024,     /* floats of 4 KB */
-    LEAST_OUTPUTS = 32,
+    LEAST_OUTPUTS = 32, /* but across */
     MOST_SHARED = LS_RUNS_SLACK / 2,
     FAST_CHUNK = 2048 /* of k */
 };
@@ -45,17 +46,21 @@ static int64_t across_rows(const ls_windows *w) {
     return 2 * w->kernels->lanes;
 }
 
-/* Outputs of tiles across, of which a line is some: by AVX-512 they are all alike; else what sixes, fives and fours make up, a line of the cache or
- * as many as can be, or, where a line is none, about as many each of all lines. 0: none. */
+/* Outputs of tiles across, of which a line is some: by AVX-512 they are all alike, a half of which may be a line; else what sixes, fives and fours make up, a
+ * line of the cache or as many as can be, or, where a line is none, about as many each of all lines. 0: none. */
 static int64_t across_outputs(const ls_windows *w, bool *out_joined) {
-    enum { ALIKE = 14, LINE = 16, MOST = 28, FEWEST = 8 };
+    enum { LINE = 16, MOST = 28, FEWEST = 8 };
     const int64_t width = ls_runs_along(w)->extent, all = width * ls_runs_down(w)->extent;
-    int64_t n = !is_alone(w) ? ALIKE : width % LINE == 0 ? LINE : MOST;
-    while (is_alone(w) && n >= FEWEST && width % n) {
+    if (!is_alone(w)) {
+        *out_joined = 2 * width == LS_ACROSS_ALIKE && all >= LEAST_OUTPUTS;
+        return *out_joined || width % LS_ACROSS_ALIKE == 0 ? LS_ACROSS_ALIKE : 0;
+    }
+    int64_t n = width % LINE == 0 ? LINE : MOST;
+    while (n >= FEWEST && width % n) {
         n--;
     }
-    *out_joined = is_alone(w) && n < FEWEST;
-    return *out_joined ? ls_windows_ceil_div(all, ls_windows_ceil_div(all, LS_ACROSS_OUTPUTS)) : width % n == 0 ? n : 0;
+    *out_joined = n < FEWEST;
+    return !*out_joined ? n : ls_windows_ceil_div(all, ls_windows_ceil_div(all, LS_ACROSS_OUTPUTS));
 }
 
 /* Whether lines and rows are whole tiles whose vectors are rows: no lane is lost, and the image is read a scalar at a time, whatever the stride. Without
@@ -68,22 +73,42 @@ static bool goes_across(const ls_cpu *cpu, const ls_windows *w) {
     bool joined;
     const int64_t lanes = w->kernels->lanes, left = x->extent % (3 * lanes);
     const bool ends = alone && !w->kernels->resumes && x->extent >= LEAST_WIDE && (left == 0 || left == 2 * lanes) && w->planes <= FEW_PLANES;
-    const bool better = !ends && (strided || (alone ? left != 0 : cpu->reads_scalars));
-    return w->kernels->across && better && w->m % across_rows(w) == 0 && across_outputs(w, &joined) && (alone || w->planes % 2 == 0) &&
-           w->k >= (alone && strided ? LEAST_STRIDED : LEAST_ACROSS) && w->k / w->planes <= FAST_CHUNK / 2;
+    const int64_t outputs = x->extent * ls_runs_down(w)->extent;
+    const int64_t least = !alone ? LEAST_ACROSS : outputs < LEAST_LINE ? LEAST_FEW : strided ? LEAST_STRIDED : LEAST_ACROSS;
+    const bool tiles = across_outputs(w, &joined) > 0, better = !ends && (strided || (alone ? left != 0 : joined || cpu->reads_scalars));
+    return w->kernels->across && tiles && better && w->m % across_rows(w) == 0 && (alone || w->planes % 2 == 0) && w->k >= least &&
+           w->k / w->planes <= FAST_CHUNK / 2;
+}
+
+/* Whether lines are so long that a vector has lanes of two at most. */
+static bool has_long_lines(const ls_window_dim *x) {
+    return x->extent + reach_of(x) - shared_of(x) >= LS_RUNS_LANES - 1;
+}
+
+/* Whether outputs are few, in short lines, so that tiles across are best if what each k has for them is copied side by side: one tile of them, or, by a
+ * stride, several, which are filled by half at least. */
+static bool gathers(const ls_cpu *cpu, const ls_windows *w) {
+    const ls_window_dim *x = ls_runs_along(w);
+    const int64_t outputs = x->extent * ls_runs_down(w)->extent, lanes = ls_windows_ceil_div(outputs, LS_ACROSS_ALIKE) * LS_ACROSS_ALIKE;
+    const bool worth = outputs > 1 && (lanes == LS_ACROSS_ALIKE || (x->stride > 1 && outputs <= LS_RUNS_GATHERED && outputs * 2 >= lanes));
+    return !is_alone(w) && w->kernels->across && worth && !has_long_lines(x) && w->m % across_rows(w) == 0 && w->planes % 2 == 0 && w->k >= LEAST_FEW &&
+           w->k * lanes * 4 <= cpu->l2_bytes / 2;
 }
 
 bool ls_runs_fits(const ls_cpu *cpu, const ls_gemm_phase *gemm, const ls_windows *w) {
     const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
-    if (w->program || w->n_spreads || w->n_dims - w->outer != 2 || gemm->m.n != 1 || x->image_stride != 1 || x->stride > 2 ||
-        x->extent * y->extent < LEAST_OUTPUTS) {
+    if (w->program || w->n_spreads || w->n_dims - w->outer > 2 || gemm->m.n != 1 || x->image_stride != 1 || x->stride > 2) {
         return false;
     }
-    if (is_alone(w)) {
+    bool joined;
+    if (is_alone(w) || (across_outputs(w, &joined) && joined)) {
         return goes_across(cpu, w);
     }
-    return ls_windows_ceil_div(w->m, LS_RUNS_ROWS) * LS_RUNS_ROWS * 10 <= w->m * 11 && reach_of(x) - shared_of(x) <= LS_RUNS_LANES &&
-           (whole_tiles(x) || x->extent + reach_of(x) - shared_of(x) >= LS_RUNS_LANES - 1); /* two lines a vector at most */
+    if (gathers(cpu, w)) {
+        return true;
+    }
+    return w->n_dims - w->outer == 2 && x->extent * y->extent >= LEAST_OUTPUTS && ls_windows_ceil_div(w->m, LS_RUNS_ROWS) * LS_RUNS_ROWS * 10 <= w->m * 11 &&
+           reach_of(x) - shared_of(x) <= LS_RUNS_LANES && (whole_tiles(x) || has_long_lines(x));
 }
 
 /* Whether no tile has two vectors of two lines each, and tiles are fewer than those that go over what is between lines. */
@@ -267,6 +292,10 @@ static void find_order(const ls_spec *spec, const ls_gemm_phase *gemm, ls_window
             if (pass) {
                 at = o->line ? place_in_lines(w, o, &e) : at;
                 w->at[at] = e.plane * t->plane + tap_at(w, t, e.tap);
+                if (t->gathered) {
+                    t->from[at] = w->at[at];
+                    w->at[at] = at * t->gathered;
+                }
                 w->packed_at[at] = w->filter_at[p];
                 o->steps[run][0] = ls_runs_down(w)->step * e.tap[0];
                 o->steps[run][1] = ls_runs_along(w)->step * e.tap[1];
@@ -338,11 +367,13 @@ static ls_status find_edges(ls_arena *arena, const ls_windows *w, ls_runs *t, co
 
 ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_windows *w, ls_error *err) {
     const ls_window_dim *y = ls_runs_down(w), *x = ls_runs_along(w);
-    ls_runs t = {.across = goes_across(&binary->device->cpu, w), .width = x->extent, .outputs = x->extent * y->extent};
+    const bool across = goes_across(&binary->device->cpu, w), gathered = !across && gathers(&binary->device->cpu, w);
+    ls_runs t = {.across = across || gathered, .width = x->extent, .outputs = x->extent * y->extent};
+    t.gathered = gathered ? ls_windows_ceil_div(t.outputs < LS_ACROSS_ALIKE ? LS_ACROSS_ALIKE : t.outputs, 2) * 2 : 0;
     t.by_line = !t.across && whole_tiles(x);
     t.down = t.across ? 1 : y->stride;
     t.along = t.across ? 1 : x->stride;
-    t.tile_outputs = t.across ? across_outputs(w, &t.joined) : LS_RUNS_WIDE;
+    t.tile_outputs = gathered ? LS_ACROSS_ALIKE : across ? across_outputs(w, &t.joined) : LS_RUNS_WIDE;
     t.shared = t.across ? 0 : shared_of(x);
     t.length = t.across ? (t.width - 1) * x->stride + 1 + ls_windows_reach(x) : t.width + reach_of(x) - t.shared;
     w->rows = t.across ? across_rows(w) : LS_RUNS_ROWS;
@@ -352,7 +383,7 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.twos = vectors == 1 ? 1 : (3 - vectors % 3) % 3;
     t.row_tiles = t.twos + (vectors > 2 * t.twos ? (vectors - 2 * t.twos) / 3 : 0);
     t.line_tiles = t.by_line ? t.row_tiles : t.width / t.tile_outputs;
-    t.joined = t.across ? t.joined : joins(&t);
+    t.joined = gathered || (across ? t.joined : joins(&t));
     order o = order_of(&binary->spec, gemm, w, &t);
     t.taps = o.line;
     t.in_place = (t.joined || t.across) && reads_in_place(w, t.across, t.joined ? 0 : o.line ? LEAST_END : o.by_tap);
@@ -369,8 +400,9 @@ ls_status ls_runs_plan(ls_kernel_binary *binary, const ls_gemm_phase *gemm, ls_w
     t.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, t.n_pieces);
     o.ends = LS_ARENA_ARRAY(&binary->arena, int64_t, o.n);
     o.steps = (int64_t(*)[2])(void *)LS_ARENA_ARRAY(&binary->arena, int64_t, 2 * o.n);
+    t.from = gathered ? LS_ARENA_ARRAY(&binary->arena, int64_t, w->k) : NULL;
     w->runs = LS_ARENA_NEW(&binary->arena, ls_runs);
-    if (!t.ends || !o.ends || !o.steps || !w->runs) {
+    if ((gathered && !t.from) || !t.ends || !o.ends || !o.steps || !w->runs) {
         return LS_FAIL_MEMORY(err, "a kernel of the CPU");
     }
     find_order(&binary->spec, gemm, w, &t, &o);

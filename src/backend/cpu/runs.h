@@ -9,6 +9,7 @@ enum {
     LS_RUNS_ROWS = 8,
     LS_RUNS_LANES = 16,
     LS_RUNS_WIDE = 3 * LS_RUNS_LANES,
+    LS_RUNS_GATHERED = 64, /* outputs, at most */
     LS_RUNS_SLACK = LS_RUNS_WIDE /* elements behind an image that the last tile reads */
 };
 
@@ -20,6 +21,7 @@ struct ls_runs {
     int64_t width, outputs;               /* of a line, of all */
     int64_t row, row_tiles, twos, tiles;  /* a row is a line, or all: its elements; tiles, the first of which are two vectors wide; of all */
     int64_t length, shared, reach;        /* of a line; padding that it shares with the next one; how far taps reach, in lines of a phase */
+    int64_t gathered, *from;              /* elements of a k in a copy where all outputs' are side by side, or 0; where a k's were */
     int64_t bands, band, lines, plane;    /* tiles of a band; lines of a phase there, elements of a plane */
     int64_t taps;                         /* across: so many k are side by side in a line each; else 0. Then of what a line's first output reads */
     int64_t low, high;                    /* so many elements are beyond the image, and of what its last one does, where that is read in place */
@@ -38,9 +40,10 @@ static inline int64_t ls_runs_clamp(int64_t x, int64_t low, int64_t high) {
     return x < low ? low : x > high ? high : x;
 }
 
-/* The dimension of lines, and the one along them. */
+/* The dimension of lines, which may be one alone, and the one along them. */
 static inline const ls_window_dim *ls_runs_down(const ls_windows *w) {
-    return &w->dims[w->outer];
+    static const ls_window_dim line = {.stride = 1, .step = 1, .taps = 1, .extent = 1, .period = 1, .high = 1, .spread = 1, .outputs = 1, .residues = 1};
+    return w->n_dims - w->outer > 1 ? &w->dims[w->outer] : &line;
 }
 
 static inline const ls_window_dim *ls_runs_along(const ls_windows *w) {

@@ -5,6 +5,8 @@
 
 enum {
     BLOCK = 4 * LS_RUNS_WIDE, /* outputs that what follows takes together */
+    LEAST_KERNEL = 4,         /* outputs of a tile across; */
+    NO_KERNELS = 7,           /* are not made up of those of four, five and six */
     SHORT = 64                /* of k: so soon a tile is done, before the lines are there that it stores to */
 };
 
@@ -17,6 +19,10 @@ typedef struct tile {
 /* ---- tiles ---- */
 static tile across_tile(const ls_windows *w, int64_t i) {
     const ls_runs *t = w->runs;
+    if (t->joined && w->kernels->runs[3]) { /* the last tile has outputs of the one before again */
+        const int64_t n = t->outputs < t->tile_outputs ? t->outputs : t->tile_outputs, first = ls_runs_clamp(i * n, 0, t->outputs - n);
+        return (tile){.image = t->gathered ? first : 0, .first = first, .n = n};
+    }
     if (t->joined) {
         const int64_t n = t->outputs / t->tiles, longer = t->outputs % t->tiles;
         return (tile){.first = i * n + (i < longer ? i : longer), .n = n + (i < longer)};
@@ -88,7 +94,7 @@ static tile tile_of(const ls_windows *w, int64_t i) {
 
 size_t ls_runs_bytes(const ls_windows *w) {
     const ls_runs *t = w->runs;
-    return (size_t)(t->panels * (w->rows * BLOCK + LS_ACROSS_SUMS) + (t->in_place ? 0 : w->planes * t->plane) + LS_RUNS_SLACK + 2) * 4 + (size_t)t->band * sizeof(tile);
+    return (size_t)(t->panels * (w->rows * BLOCK + LS_ACROSS_SUMS) + (t->in_place ? 0 : w->planes * t->plane) + t->gathered * w->k + LS_RUNS_SLACK + 2) * 4 + (size_t)t->band * sizeof(tile);
 }
 
 /* ---- running ---- */
@@ -163,22 +169,10 @@ static runs_part part_of(const runs_run *r, int64_t task) {
     return p;
 }
 
-/* Its tiles, and a copy of its image. */
-static void prepare(const runs_run *r, runs_part *p, int worker) {
+/* All of its planes. */
+static void copy_image(const runs_run *r, const runs_part *p, float *image) {
     const ls_windows *w = r->w;
     const ls_runs *t = w->runs;
-    p->block = (float *)(void *)(r->memory + (size_t)worker * r->bytes);
-    p->sums = p->block + t->panels * w->rows * BLOCK;
-    float *image = p->sums + t->panels * LS_ACROSS_SUMS;
-    tile *tiles = (tile *)(void *)(image + ((t->in_place ? 0 : w->planes * t->plane) + LS_RUNS_SLACK + 1) / 2 * 2);
-    for (int64_t i = 0; i < p->n; i++) {
-        tiles[i] = tile_of(w, p->tile + i);
-    }
-    p->tiles = tiles;
-    if (t->in_place) {
-        p->image = p->leaves[w->plane_leaf[0]] + w->plane_at[0] + ls_runs_down(w)->first * ls_runs_down(w)->image_stride + ls_runs_along(w)->first;
-        return;
-    }
     for (int64_t i = 0; i < w->planes; i++) { /* no output has what is behind planes, but what lies there may be subnormal, which is slow */
         memset(image + i * t->plane + ls_runs_own_plane(t), 0, (size_t)(t->plane - ls_runs_own_plane(t)) * 4);
     }
@@ -192,7 +186,57 @@ static void prepare(const runs_run *r, runs_part *p, int worker) {
             copy_planes(r, p, n, p->leaves[w->plane_leaf[i]] + w->plane_at[i], n > 1 ? w->plane_at[i + 1] - w->plane_at[i] : 0, to);
         }
     }
+}
+
+/* Where each of a part's outputs begins in an image of line 0 on, so many, the last one again where they are fewer. */
+static void find_outputs(const ls_windows *w, int64_t first, int64_t n, int64_t many, int64_t *of_outputs) {
+    const ls_runs *t = w->runs;
+    int64_t line = first / t->width, column = first % t->width;
+    for (int64_t o = 0; o < many; o++) {
+        of_outputs[o] = line * ls_runs_down(w)->stride * t->length + column * ls_runs_along(w)->stride;
+        if (o + 1 < n && ++column == t->width) {
+            column = 0;
+            line++;
+        }
+    }
+}
+
+/* What each k has for all outputs, from the image that the part has, side by side. */
+static void gather(const ls_windows *w, const runs_part *p, float *to) {
+    const ls_runs *t = w->runs;
+    const int64_t first = p->tiles[0].first, end = p->tiles[p->n - 1].first + p->tiles[p->n - 1].n;
+    int64_t of_outputs[LS_RUNS_GATHERED];
+    find_outputs(w, first, end - first, t->gathered, of_outputs);
+    for (int64_t k = 0; k < w->k; k++, to += t->gathered) {
+        for (int64_t o = first; o < t->gathered; o++) {
+            to[o] = p->image[t->from[k] + of_outputs[o - first]];
+        }
+    }
+}
+
+/* Its tiles, and a copy of its image. */
+static void prepare(const runs_run *r, runs_part *p, int worker) {
+    const ls_windows *w = r->w;
+    const ls_runs *t = w->runs;
+    p->block = (float *)(void *)(r->memory + (size_t)worker * r->bytes);
+    p->sums = p->block + t->panels * w->rows * BLOCK;
+    float *image = p->sums + t->panels * LS_ACROSS_SUMS;
+    float *gathered = image + ((t->in_place ? 0 : w->planes * t->plane) + LS_RUNS_SLACK + 1) / 2 * 2;
+    tile *tiles = (tile *)(void *)(gathered + t->gathered * w->k);
+    for (int64_t i = 0; i < p->n; i++) {
+        tiles[i] = tile_of(w, p->tile + i);
+    }
+    p->tiles = tiles;
     p->image = image - p->line * t->length;
+    if (t->in_place) {
+        p->image = p->leaves[w->plane_leaf[0]] + w->plane_at[0] + ls_runs_down(w)->first * ls_runs_down(w)->image_stride + ls_runs_along(w)->first;
+    } else {
+        copy_image(r, p, image);
+    }
+    if (t->gathered) {
+        gather(w, p, gathered);
+        p->image = gathered;
+    }
 }
 
 static fetches fetches_of(const runs_run *r, int64_t task) {
@@ -238,14 +282,16 @@ static void tile_sums(const runs_run *r, const runs_part *p, const tile *at, con
     const ls_runs *t = r->w->runs;
     const ls_run_edges *edges = t->across ? ls_runs_edges_of(r->w, at->first, at->n) : NULL;
     int64_t of_outputs[LS_ACROSS_OUTPUTS];
-    if (t->across && t->joined) {
-        int64_t line = at->first / t->width, column = at->first % t->width;
-        for (int64_t o = 0; o < at->n; o++, line += ++column == t->width, column = column == t->width ? 0 : column) {
-            of_outputs[o] = line * ls_runs_down(r->w)->stride * t->length + column * sums->step;
+    sums->outputs = sums->stored = at->n;
+    if (t->gathered) {
+        sums->outputs = t->tile_outputs;
+    } else if (t->across && t->joined) {
+        while (sums->outputs < LEAST_KERNEL || sums->outputs == NO_KERNELS) {
+            sums->outputs++;
         }
+        find_outputs(r->w, at->first, at->n, sums->outputs, of_outputs);
         sums->of_outputs = of_outputs;
     }
-    sums->outputs = at->n;
     sums->places = at->places;
     sums->shifts = r->w->at;
     if (t->taps) {
@@ -283,7 +329,7 @@ static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p,
     int64_t direct = !out ? 0 : w->m - row < panels * height ? (w->m - row) / height : panels;
     sums->sums = p->sums;
     sums->panel = height * w->k;
-    sums->step = ls_runs_along(w)->stride;
+    sums->step = t->gathered ? 1 : ls_runs_along(w)->stride;
     sums->of = t->taps ? ls_runs_lines(w->kernels, t->taps) : w->kernels->outputs;
     sums->taps = t->taps;
     sums->lead = w->k < SHORT ? LS_RUNS_WIDE : 0;

@@ -167,16 +167,24 @@ void LS_ISA_SUFFIX(ls_across_store)(const ls_gemm_runs *t, float *c) {
         }
         for (int half = 0; half < ROWS; half += LS_LANES_F32) {
 #if defined(LS_ISA_AVX512)
-            const __mmask16 outputs = (__mmask16)((1u << t->outputs) - 1);
+            const __mmask16 outputs = (__mmask16)((1u << t->stored) - 1);
 #define LINE(i) ((i) < t->outputs ? (__m512i)ls_canonical(*(const ls_vf32_any *)(sums + half + ROWS * (i))) : _mm512_setzero_si512())
 #define PUT(r, column) _mm512_mask_storeu_epi32(c + (half + (r)) * t->ldc, outputs, column);
             LS_TURN16(LINE, PUT)
 #else
-            for (int64_t done = 0; done < t->outputs; done += 8) { /* the last ones may be some of those before, again */
-                const int64_t o = done + 8 <= t->outputs ? done : t->outputs - 8;
+            for (int64_t done = 0; done < t->outputs; done += 8) { /* the last ones may be some of those before, again; or fewer in all, and turned elsewhere */
+                float own[8 * 8];
+                const bool few = t->stored < 8;
+                const int64_t o = few || done + 8 <= t->outputs ? done : t->outputs - 8, step = few ? 8 : t->ldc;
+                float *rows = c + half * t->ldc + o, *to = few ? own : rows;
 #define LINE(i) (ls_eight) ls_canonical(*(const ls_vf32_any *)(sums + half + ROWS * (o + (i))))
-#define PUT(r, column) *(ls_vf32_any *)(c + (half + (r)) * t->ldc + o) = (ls_vf32)(column);
+#define PUT(r, column) *(ls_vf32_any *)(to + (r) * step) = (ls_vf32)(column);
                 LS_TURN8(LINE, PUT)
+                for (int r = 0; few && r < 8; r++) {
+                    for (int64_t i = 0; i < t->stored; i++) {
+                        rows[r * t->ldc + i] = own[8 * r + i];
+                    }
+                }
             }
 #endif
 #undef LINE
