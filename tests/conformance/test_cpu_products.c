@@ -112,10 +112,10 @@ static ls_tensor *epilogue(ls_session *s, ls_rng *rng, product *p, ls_tensor *y)
     return y;
 }
 
-/* A convolution of planes that fill no vectors, of single elements or of a plane as a whole: turned, or else kept packed, once its filter has been the
- * same for long enough. */
+/* A convolution of planes that fill no vectors, of single elements or of a plane as a whole, padded or not: turned, or else kept packed, once its
+ * filter has been the same for long enough. */
 typedef struct small_planes {
-    int64_t images, channels, outputs, lines, width, stride;
+    int64_t images, channels, outputs, lines, width, stride, pad;
     bool bias, whole;
 } small_planes;
 
@@ -124,29 +124,34 @@ static small_planes draw_planes(ls_rng *rng) {
     return (small_planes){.images = chance(rng, 4) ? 2 : 1, .channels = whole ? draw(rng, 4, 16) : draw(rng, 64, many ? 70 : 110),
                           .outputs = many ? (chance(rng, 2) ? 512 : 1024) + draw(rng, 0, 99) : chance(rng, 2) ? 16 * draw(rng, 2, 12) : draw(rng, 24, 180),
                           .lines = seven ? 7 : draw(rng, 1, 8), .width = seven ? 7 : draw(rng, 1, 8), .stride = !whole && chance(rng, 3) ? 2 : 1,
-                          .bias = chance(rng, 2), .whole = whole};
+                          .pad = whole && chance(rng, 2), .bias = chance(rng, 2), .whole = whole};
 }
 
 static ls_shape image_of(const small_planes *c) {
     return LS_SHAPE(c->images, c->channels, (c->lines - 1) * c->stride + 1, (c->width - 1) * c->stride + 1);
 }
 
-static ls_tensor *filter_of(ls_session *s, product *p, const small_planes *c) {
-    return input(s, p, LS_F32, LS_SHAPE(c->outputs, c->channels, c->whole ? c->lines : 1, c->whole ? c->width : 1));
+static ls_tensor *filter_of(ls_session *s, ls_rng *values, const small_planes *c, int wild) {
+    const ls_shape shape = LS_SHAPE(c->outputs, c->channels, c->whole ? c->lines : 1, c->whole ? c->width : 1);
+    const size_t bytes = (size_t)numel_of(shape) * sizeof(float);
+    float *data = malloc(bytes);
+    fill(values, LS_F32, data, bytes, wild);
+    ls_tensor *filter = ls_tensor_from(s, LS_F32, shape, data);
+    free(data);
+    return filter;
 }
 
 static ls_tensor *convolution_of(ls_session *s, const small_planes *c, ls_tensor *x, ls_tensor *filter, ls_tensor *bias) {
-    return ls_conv(s, x, filter, bias, &(ls_conv_spec){.spatial = 2, .stride = {c->stride, c->stride}, .groups = 1});
+    return ls_conv(s, x, filter, bias, &(ls_conv_spec){.spatial = 2, .stride = {c->stride, c->stride}, .pad_low = {c->pad, c->pad}, .pad_high = {c->pad, c->pad}, .groups = 1});
 }
 
 static product build_planes(ls_session *s, ls_context *context, ls_rng *rng, ls_rng *random_values) {
     (void)context, (void)random_values;
     product p = {.most = 0};
     ls_rng values = {ls_rng_below(rng, 1000), 2};
-    product constant = {.values = &values};
     const small_planes c = draw_planes(rng);
     const ls_shape shape = image_of(&c);
-    ls_tensor *x, *w = filter_of(s, &constant, &c);
+    ls_tensor *x, *w = filter_of(s, &values, &c, chance(rng, 3));
     if (chance(rng, 3)) { /* so has the image */
         const size_t bytes = (size_t)numel_of(shape) * sizeof(float);
         float *data = malloc(bytes);
@@ -157,8 +162,8 @@ static product build_planes(ls_session *s, ls_context *context, ls_rng *rng, ls_
         x = input(s, &p, LS_F32, shape);
     }
     ls_tensor *bias = c.bias ? input(s, &p, LS_F32, LS_SHAPE(c.outputs)) : NULL;
-    snprintf(p.what, sizeof p.what, "small planes, %d to %d, %d by %d, stride %d%s", (int)c.channels, (int)c.outputs, (int)c.lines, (int)c.width, (int)c.stride,
-             c.whole ? ", whole" : "");
+    snprintf(p.what, sizeof p.what, "small planes, %d to %d, %d by %d, stride %d, padded by %d%s", (int)c.channels, (int)c.outputs, (int)c.lines, (int)c.width,
+             (int)c.stride, (int)c.pad, c.whole ? ", whole" : "");
     p.root = epilogue(s, rng, &p, convolution_of(s, &c, x, w, bias));
     return p;
 }
@@ -450,10 +455,10 @@ static void bounded_planes(void **state) {
         product p = {.values = &values};
         world_ok(w, ls_scope_begin(w->session));
         ls_session_set_math(w->session, LS_FAST);
-        ls_tensor *filter = filter_of(w->session, &p, &c);
+        ls_tensor *filter = filter_of(w->session, &values, &c, 0);
         ls_tensor *bias = c.bias ? input(w->session, &p, LS_F32, LS_SHAPE(c.outputs)) : NULL;
         for (int launch = 0; launch < LAUNCHES; launch++) {
-            p.n = c.bias + 1;
+            p.n = c.bias;
             ls_tensor *x = input(w->session, &p, LS_F32, image_of(&c));
             ls_tensor *y = convolution_of(w->session, &c, x, filter, bias);
             check_bound(w, all->names[s.seed % (uint64_t)all->n], "small planes", s.seed, &y, 1);
